@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a machine is asked to do: a scenario expanded into single runs, in order.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the plan and result formats; both sides refuse another.
+pub const SCHEMA: u32 = 1;
+
+/// Everything an agent needs to run one scenario on the computer it is on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    pub schema: u32,
+    /// File name of the scenario without its ending.
+    pub scenario: String,
+    /// SHA-256 over the scenario file and the profiles it names, in hex.
+    pub scenario_hash: String,
+    /// Physical CPUs the host must have.
+    pub pcpus: u32,
+    /// Length of a scheduler slice to set, ns (`base_slice_ns` / `min_granularity_ns` in debugfs); `None`
+    /// leaves the kernel's own.
+    pub slice_ns: Option<u64>,
+    pub runs: Vec<Run>,
+}
+
+/// One measurement: some VMs of one profile under one arm.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// Position in the plan; a resumed plan skips the ids it has records of.
+    pub id: u32,
+    pub profile: String,
+    pub program: Vec<Step>,
+    pub vms: u32,
+    pub vcpus: u32,
+    /// Physical CPU of each vCPU of each VM, `pin[vm][vcpu]`; empty leaves them free.
+    pub pin: Vec<Vec<u32>>,
+    /// cgroup cpu.weight (1..=10000) of each VM; empty: all alike.
+    pub weights: Vec<u32>,
+    pub lock: LockKind,
+    /// Privilege level the guest spins at: 0 (PLE sees it) or 3 (it does not).
+    pub cpl: u8,
+    pub cgroup: CgroupLayout,
+    pub arm: Arm,
+    /// Name of the arm this one is normalised to.
+    pub baseline: String,
+    pub seed: u64,
+    pub repeat: u32,
+    /// Time between the start of the last VM and the measuring window, ms of the machine's time.
+    pub warmup_ms: u64,
+    /// Length of the measuring window, ms of the machine's time.
+    pub window_ms: u64,
+    /// Largest stagger between VM starts, ms; each VM draws its own from the seed.
+    pub stagger_ms: u64,
+    /// Whether the run exists to learn what one VM does alone (for *ideal*).
+    pub alone: bool,
+    /// Also collect the epoch tracepoint (window traces) and, if set, the pick tracepoint (replay).
+    pub trace_epochs: bool,
+    pub trace_picks: bool,
+}
+
+/// One way of treating the VMs; the things compared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arm {
+    pub name: String,
+    pub window: Window,
+    pub yield_to: YieldTo,
+    /// Mode of the module when window and yield_to are both KVM's own: `observe` counts, `off` does not.
+    pub observe: bool,
+}
+
+/// Who sets the pause-loop-exit window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Window {
+    /// KVM's own grow and reset rules.
+    Stock,
+    /// No PLE for this VM (KVM_CAP_X86_DISABLE_EXITS).
+    Off,
+    /// One window for all vCPUs, held by the module.
+    Fixed { cycles: u32 },
+    /// Algorithm 1 of the APPLES paper.
+    Aple(ApleParams),
+}
+
+/// Parameters of Algorithm 1 (section 4.1), TSC cycles.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ApleParams {
+    pub window_init_cycles: u32,
+    pub window_min_cycles: u32,
+    pub window_max_cycles: u32,
+    pub delta_cycles: u32,
+    pub epoch_ple_exits: u32,
+}
+
+impl Default for ApleParams {
+    fn default() -> Self {
+        ApleParams {
+            window_init_cycles: 8192,
+            window_min_cycles: 4096,
+            window_max_cycles: 32768,
+            delta_cycles: 1024,
+            epoch_ple_exits: 1000,
+        }
+    }
+}
+
+/// Who picks the vCPU that gets the freed core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum YieldTo {
+    Stock,
+    Hvs,
+    CpthR,
+    CpthL,
+    Cch,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LockKind {
+    Tas,
+    Ticket,
+    Mcs,
+}
+
+/// How vCPU threads are laid out in cgroups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CgroupLayout {
+    Flat,
+    Vm,
+    Vcpu,
+}
+
+/// One step of a thread's program; one pass over all of them is one unit of work.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    pub op: Op,
+    pub dist: Dist,
+    /// Which lock (`lock`, `unlock`).
+    #[serde(default)]
+    pub lock: u32,
+    /// Chance that the step is taken, 0..=1000. A `lock` not taken skips to after its `unlock`.
+    pub permille: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Op {
+    Compute,
+    Lock,
+    Critical,
+    Unlock,
+    /// All vCPUs of the VM wait for each other, halted.
+    Barrier,
+    /// Sleep (HLT) until a `wake` or until that many timer cycles passed.
+    Block,
+    /// Wake the next vCPU if it sleeps.
+    Wake,
+    /// As `barrier`, waited for with PAUSE.
+    SpinBarrier,
+}
+
+/// Distribution of a length in loop iterations (timer cycles for `block`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dist {
+    Const { iterations: u32 },
+    Uniform { min: u32, max: u32 },
+    /// Exponential, cut off at `max` (0: at 16 times the mean).
+    Exp { mean: u32, max: u32 },
+}

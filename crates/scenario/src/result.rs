@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a machine answers: one JSON object a line.
+
+use serde::{Deserialize, Serialize};
+
+/// A line of results.jsonl or of the agent's channel.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "kebab-case")]
+pub enum Record {
+    /// First record: what the agent found.
+    Begin(Begin),
+    Run(Box<RunResult>),
+    Progress(Progress),
+    /// A line for people (kept in the log, shown with --verbose).
+    Log { text: String },
+    /// A run that could not be made; the plan goes on.
+    Failed { id: u32, error: String },
+    /// Last record; a stream without it is incomplete.
+    End { runs: u32, failed: u32 },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Begin {
+    pub schema: u32,
+    pub scenario: String,
+    pub scenario_hash: String,
+    /// `uname -r`.
+    pub kernel: String,
+    pub cpu_model: String,
+    pub pcpus: u32,
+    pub tsc_khz: u64,
+    /// Version of the loaded module, `None` without it.
+    pub module: Option<String>,
+    /// `vmx`, `svm`, or `none: reason`; `None` without the module.
+    pub window_control: Option<String>,
+    /// Host settings that matter for the figures (halt_poll_ns, slice, ple_gap …).
+    pub settings: std::collections::BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    pub id: u32,
+    pub total: u32,
+    pub text: String,
+}
+
+/// One run, measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunResult {
+    pub run: crate::plan::Run,
+    /// Real length of the window on the machine's clock, ns.
+    pub window_ns: u64,
+    pub vm: Vec<VmResult>,
+    /// Epoch trace, if asked for.
+    #[serde(default)]
+    pub epochs: Vec<EpochSample>,
+    /// Raw text lines of the pick and epoch tracepoints, if asked for (replay).
+    #[serde(default)]
+    pub trace: Vec<String>,
+}
+
+/// One VM in one run; counts are differences over the measuring window.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct VmResult {
+    /// Units of work finished, per vCPU.
+    pub units: Vec<u64>,
+    /// Lock acquisitions, per vCPU.
+    pub acquisitions: Vec<u64>,
+    /// CPU time of each vCPU thread, ns (guest and exits).
+    pub cpu_ns: Vec<u64>,
+    /// Histogram of lock waits, bucket b: [2^b, 2^(b+1)) TSC cycles, all vCPUs.
+    pub wait_hist: Vec<u64>,
+    pub max_wait_cycles: u64,
+    /// `None` where the module is absent or off.
+    pub module: Option<ModuleStats>,
+    /// The guest ended itself with an error, or the VMM saw one.
+    pub error: Option<String>,
+}
+
+/// Counters of the module for one VM, as named in docs/sysfs.md.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModuleStats {
+    pub ple_exits: u64,
+    pub wasteful_spin_cycles: u64,
+    pub wasteful_switch_cycles: u64,
+    pub cpu_cycles: u64,
+    pub inefficiency_last_ppm: u64,
+    pub window_cycles: u64,
+    pub epochs: u64,
+    /// Rounds since the VM started (not only in the window): what `not adapted` is judged by.
+    pub rounds_total: u64,
+    pub yields_resource_waiter: u64,
+    pub yields_lock_waiter: u64,
+    pub yields_yielded: u64,
+    pub yields_none: u64,
+    pub yields_failed: u64,
+    pub picks_ran_next: u64,
+    pub hypercalls_kick: u64,
+    pub hypercalls_sched_yield: u64,
+    pub fail_open_events: u64,
+}
+
+/// One finished epoch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EpochSample {
+    pub vm: u32,
+    pub at_ns: u64,
+    pub epoch: u64,
+    pub window_cycles: u64,
+    pub inefficiency_ppm: u64,
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * APLE: adapt one VM's pause-loop-exit window to the least wasted share of CPU.
+ *
+ * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.1.2-3.1.4, Algorithm 1.
+ * The caller counts PLE exits and cycles, and calls in once an epoch, from one
+ * context at a time for a given state; nothing here locks, allocates or reads a
+ * clock.
+ */
+#ifndef UNSPIN_POLICY_APLE_H
+#define UNSPIN_POLICY_APLE_H
+
+#include "types.h"
+
+/* Parameters of Algorithm 1, in TSC cycles. Defaults: section 4.1. */
+struct aple_params {
+	pol_u32 window_init_cycles;	/* T0 */
+	pol_u32 window_min_cycles;	/* Tl */
+	pol_u32 window_max_cycles;	/* Tu */
+	pol_u32 delta_cycles;		/* 0 keeps the window fixed at T0 */
+	pol_u32 epoch_ple_exits;	/* PLE exits an epoch, at least 1 */
+};
+
+#define APLE_WINDOW_INIT_CYCLES 8192u
+#define APLE_WINDOW_MIN_CYCLES 4096u
+#define APLE_WINDOW_MAX_CYCLES 32768u
+#define APLE_DELTA_CYCLES 1024u
+#define APLE_EPOCH_PLE_EXITS 1000u
+#define APLE_EPOCHS_PER_ROUND 3u
+
+/* What one VM spent during one epoch. */
+struct aple_epoch {
+	pol_u64 ple_exits;
+	pol_u64 spin_cycles;	/* sum of the window in force at each exit */
+	pol_u64 switch_cycles;	/* sum of exit-handling time, less time scheduled out */
+	pol_u64 cpu_cycles;	/* CPU time of all the VM's vCPUs in the epoch */
+};
+
+struct aple_state {
+	pol_u32 desired_cycles;	/* Td */
+	pol_u32 window_cycles;	/* what this epoch tries: Td, Td + delta or Td - delta */
+	pol_u32 phase;		/* 0, 1, 2: which of the round's epochs runs now */
+	pol_u32 best_cycles;	/* window of the round's least inefficient epoch so far */
+	pol_u64 best_ppm;	/* and its inefficiency */
+	pol_u64 last_ppm;	/* inefficiency of the last finished epoch */
+	pol_u64 epochs;
+	pol_u64 rounds;
+};
+
+/* Whether the parameters make sense together: 0, or the number (1-5) of the first that does not. */
+int aple_params_check(const struct aple_params *params);
+
+void aple_init(struct aple_state *state, const struct aple_params *params);
+
+/*
+ * Share of CPU time wasted in an epoch, in parts per million: spinning that the
+ * processor stopped plus the handling of those exits, over CPU time used
+ * (section 3.1.3). Saturates at 10^6 x 2^32; 0 CPU cycles give 0 where nothing
+ * was wasted and the saturated value otherwise.
+ */
+pol_u64 aple_inefficiency_ppm(const struct aple_epoch *epoch);
+
+/*
+ * One epoch ended: record its inefficiency and return the window for the next,
+ * always within [window_min_cycles, window_max_cycles]. Parameters may have
+ * changed since the last call. Ties keep the epoch tried first.
+ */
+pol_u32 aple_epoch_end(struct aple_state *state, const struct aple_params *params,
+		       const struct aple_epoch *epoch);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * HVS: which vCPU of a VM should get the core that a spinning vCPU gives up.
+ *
+ * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.2, 3.3 and 4.4. The
+ * paper's three lists (resource-waiter newest preemption first, lock-waiter
+ * oldest first, "yielded" last) are one total order over a bounded snapshot.
+ */
+#ifndef UNSPIN_POLICY_HVS_H
+#define UNSPIN_POLICY_HVS_H
+
+#include "types.h"
+
+#define HVS_SLOTS_MAX 64u
+#define HVS_PICK_NONE (-1)
+
+/* Why a vCPU is not running; the numeric values are part of the trace format. */
+enum hvs_category {
+	HVS_NOT_PREEMPTED = 0,	/* runs, or sleeps: never a candidate */
+	HVS_RESOURCE_WAITER = 1,	/* its time slice ended */
+	HVS_LOCK_WAITER = 2,	/* descheduled inside its own PLE exit */
+	HVS_YIELDED = 3,	/* picked before, and preempted again since */
+};
+
+struct hvs_slot {
+	pol_u64 preempted_at;	/* any clock that never runs back within a VM */
+	pol_u8 category;	/* enum hvs_category */
+	pol_u8 ready;		/* the scheduler would run it: KVM's own flag */
+	pol_u8 yielded_mark;	/* picked since it was last preempted */
+	pol_u8 reserved[5];
+};
+
+/* Variants of section 4.4, each the opposite of one heuristic. Bits combine. */
+#define HVS_COUNTER_TIME_RESOURCE 1u	/* CPTH-R: resource-waiters oldest first */
+#define HVS_COUNTER_TIME_LOCK 2u	/* CPTH-L: lock-waiters newest first */
+#define HVS_COUNTER_CAUSALITY 4u	/* CCH: lock-waiters before resource-waiters */
+#define HVS_NO_YIELDED_LIST 8u		/* section 3.2 without 3.3: shows the starvation */
+#define HVS_FLAGS_ALL 15u
+
+/*
+ * The category a vCPU enters when it is scheduled out while runnable, and its
+ * yielded mark afterwards (written back through *yielded_mark). A vCPU scheduled
+ * out inside its PLE exit is a lock-waiter and keeps its mark; otherwise a
+ * marked one moves to the yielded list and loses the mark (section 3.3).
+ */
+pol_u8 hvs_category_on_preempt(pol_u8 in_ple_exit, pol_u8 *yielded_mark, pol_u32 flags);
+
+/*
+ * Index of the best candidate among slots[0..count), or HVS_PICK_NONE. Never the
+ * caller, never a slot that is not ready or not preempted, never one whose bit
+ * is set in excluded. Equal ranks go to the lowest index at or after caller + 1,
+ * cyclically, so that no vCPU is favoured by its number.
+ */
+pol_s32 hvs_pick(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller,
+		 pol_u64 excluded, pol_u32 flags);
+
+#endif

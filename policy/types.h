@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * Integer types and saturating arithmetic shared by every policy.
+ *
+ * policy/ is freestanding: nothing here includes a libc or a kernel header, so
+ * that the same objects link into the kernel module, the simulator and tests.
+ */
+#ifndef UNSPIN_POLICY_TYPES_H
+#define UNSPIN_POLICY_TYPES_H
+
+typedef __UINT8_TYPE__ pol_u8;
+typedef __UINT32_TYPE__ pol_u32;
+typedef __INT32_TYPE__ pol_s32;
+typedef __UINT64_TYPE__ pol_u64;
+
+#define POL_U64_MAX (~(pol_u64)0)
+
+/* a + b, or the largest value where that would wrap. */
+static inline pol_u64 pol_sat_add(pol_u64 a, pol_u64 b)
+{
+	pol_u64 sum;
+
+	return __builtin_add_overflow(a, b, &sum) ? POL_U64_MAX : sum;
+}
+
+/* a * b, or the largest value where that would wrap. */
+static inline pol_u64 pol_sat_mul(pol_u64 a, pol_u64 b)
+{
+	pol_u64 product;
+
+	return __builtin_mul_overflow(a, b, &product) ? POL_U64_MAX : product;
+}
+
+static inline pol_u32 pol_clamp_u32(pol_u64 value, pol_u32 low, pol_u32 high)
+{
+	return value < low ? low : value > high ? high : (pol_u32)value;
+}
+
+#endif
