@@ -47,7 +47,11 @@ struct aple_state {
 	pol_u64 rounds;
 };
 
-/* Whether the parameters make sense together: 0, or the number (1-5) of the first that does not. */
+/*
+ * Whether the parameters make sense together: 0, or the number (1-5) of a field of
+ * struct aple_params that does not. Judged in this order: 2 is 0; 3 is below 2; 1 is
+ * outside both; 4 is above 3; 5 is 0. aple_epoch_end needs no such check to be safe.
+ */
 int aple_params_check(const struct aple_params *params);
 
 void aple_init(struct aple_state *state, const struct aple_params *params);
@@ -55,15 +59,17 @@ void aple_init(struct aple_state *state, const struct aple_params *params);
 /*
  * Share of CPU time wasted in an epoch, in parts per million: spinning that the
  * processor stopped plus the handling of those exits, over CPU time used
- * (section 3.1.3). Saturates at 10^6 x 2^32; 0 CPU cycles give 0 where nothing
- * was wasted and the saturated value otherwise.
+ * (section 3.1.3), rounded down, exact unless spin + switch cycles pass 2^64 (that
+ * sum saturates). Saturates at 10^6 x 2^32; 0 CPU cycles give 0 where nothing was
+ * wasted and the saturated value otherwise.
  */
 pol_u64 aple_inefficiency_ppm(const struct aple_epoch *epoch);
 
 /*
  * One epoch ended: record its inefficiency and return the window for the next,
- * always within [window_min_cycles, window_max_cycles]. Parameters may have
- * changed since the last call. Ties keep the epoch tried first.
+ * always within [window_min_cycles, window_max_cycles], or window_max_cycles where
+ * that is below the minimum. Parameters may have changed since the last call. Ties
+ * keep the epoch tried first: Td, then the longer window, then the shorter.
  */
 pol_u32 aple_epoch_end(struct aple_state *state, const struct aple_params *params,
 		       const struct aple_epoch *epoch);

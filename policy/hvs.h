@@ -4,7 +4,9 @@
  *
  * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.2, 3.3 and 4.4. The
  * paper's three lists (resource-waiter newest preemption first, lock-waiter
- * oldest first, "yielded" last) are one total order over a bounded snapshot.
+ * oldest first, "yielded" last) are one total order over a bounded snapshot. The paper
+ * leaves the order within "yielded" open; here it is oldest first, so that everyone
+ * on it has a turn.
  */
 #ifndef UNSPIN_POLICY_HVS_H
 #define UNSPIN_POLICY_HVS_H
@@ -34,14 +36,15 @@ struct hvs_slot {
 #define HVS_COUNTER_TIME_RESOURCE 1u	/* CPTH-R: resource-waiters oldest first */
 #define HVS_COUNTER_TIME_LOCK 2u	/* CPTH-L: lock-waiters newest first */
 #define HVS_COUNTER_CAUSALITY 4u	/* CCH: lock-waiters before resource-waiters */
-#define HVS_NO_YIELDED_LIST 8u		/* section 3.2 without 3.3: shows the starvation */
+#define HVS_NO_YIELDED_LIST 8u		/* section 3.2 without 3.3: yielded = resource-waiter */
 #define HVS_FLAGS_ALL 15u
 
 /*
  * The category a vCPU enters when it is scheduled out while runnable, and its
  * yielded mark afterwards (written back through *yielded_mark). A vCPU scheduled
  * out inside its PLE exit is a lock-waiter and keeps its mark; otherwise a
- * marked one moves to the yielded list and loses the mark (section 3.3).
+ * marked one moves to the yielded list and loses the mark (section 3.3). Without the
+ * list the mark is lost just the same.
  */
 pol_u8 hvs_category_on_preempt(pol_u8 in_ple_exit, pol_u8 *yielded_mark, pol_u32 flags);
 
@@ -49,7 +52,9 @@ pol_u8 hvs_category_on_preempt(pol_u8 in_ple_exit, pol_u8 *yielded_mark, pol_u32
  * Index of the best candidate among slots[0..count), or HVS_PICK_NONE. Never the
  * caller, never a slot that is not ready or not preempted, never one whose bit
  * is set in excluded. Equal ranks go to the lowest index at or after caller + 1,
- * cyclically, so that no vCPU is favoured by its number.
+ * cyclically, so that no vCPU is favoured by its number. A caller outside [0, count)
+ * excludes no slot. More than HVS_SLOTS_MAX slots give HVS_PICK_NONE: choosing among
+ * some of a VM's vCPUs would starve the others.
  */
 pol_s32 hvs_pick(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller,
 		 pol_u64 excluded, pol_u32 flags);

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+/*
+ * APLE: Algorithm 1 of the APPLES paper as one transition an epoch.
+ *
+ * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.1.3 and 3.1.4.
+ */
+#include "aple.h"
+
+#define PPM 1000000u
+/* Where inefficiency saturates: a VM that wasted 2^32 times the CPU time it got. */
+#define APLE_PPM_RATIO_MAX ((pol_u64)1 << 32)
+
+_Static_assert(sizeof(struct aple_params) == 20, "part of the trace format");
+_Static_assert(sizeof(struct aple_epoch) == 32, "part of the trace format");
+_Static_assert(sizeof(struct aple_state) == 48, "part of the trace format");
+
+int aple_params_check(const struct aple_params *params)
+{
+	if (!params->window_min_cycles)
+		return 2;
+	if (params->window_max_cycles < params->window_min_cycles)
+		return 3;
+	if (params->window_init_cycles < params->window_min_cycles ||
+	    params->window_init_cycles > params->window_max_cycles)
+		return 1;
+	if (params->delta_cycles > params->window_max_cycles)
+		return 4;
+	if (!params->epoch_ple_exits)
+		return 5;
+	return 0;
+}
+
+/* Bounds that contradict each other leave one window: the upper bound. */
+static pol_u32 clamp_window(const struct aple_params *params, pol_u64 window_cycles)
+{
+	pol_u32 high = params->window_max_cycles;
+	pol_u32 low = params->window_min_cycles < high ? params->window_min_cycles : high;
+
+	return pol_clamp_u32(window_cycles, low, high);
+}
+
+void aple_init(struct aple_state *state, const struct aple_params *params)
+{
+	state->desired_cycles = clamp_window(params, params->window_init_cycles);
+	state->window_cycles = state->desired_cycles;
+	state->phase = 0;
+	state->best_cycles = state->desired_cycles;
+	state->best_ppm = 0;
+	state->last_ppm = 0;
+	state->epochs = 0;
+	state->rounds = 0;
+}
+
+/*
+ * part * PPM / whole rounded down, for part < whole: long multiplication, one bit
+ * of the factor at a time, keeping the remainder below whole. Exact where the
+ * product does not fit 64 bits, and without a 128-bit division.
+ */
+static pol_u64 ppm_of_large(pol_u64 part, pol_u64 whole)
+{
+	pol_u64 quotient = 0, rest = 0;
+	pol_u32 bit;
+
+	for (bit = 1u << 19; bit; bit >>= 1) {	/* 2^19 is the top bit of PPM */
+		quotient *= 2;
+		if (rest >= whole - rest) {
+			rest -= whole - rest;
+			quotient++;
+		} else {
+			rest += rest;
+		}
+		if (!(PPM & bit))
+			continue;
+		if (rest >= whole - part) {
+			rest -= whole - part;
+			quotient++;
+		} else {
+			rest += part;
+		}
+	}
+	return quotient;
+}
+
+pol_u64 aple_inefficiency_ppm(const struct aple_epoch *epoch)
+{
+	pol_u64 wasted = pol_sat_add(epoch->spin_cycles, epoch->switch_cycles);
+	pol_u64 whole, part;
+
+	if (!wasted)
+		return 0;
+	if (!epoch->cpu_cycles)
+		return PPM * APLE_PPM_RATIO_MAX;
+
+	whole = wasted / epoch->cpu_cycles;
+	part = wasted % epoch->cpu_cycles;
+	if (whole >= APLE_PPM_RATIO_MAX)
+		return PPM * APLE_PPM_RATIO_MAX;
+	if (part <= POL_U64_MAX / PPM)
+		return whole * PPM + part * PPM / epoch->cpu_cycles;
+	return whole * PPM + ppm_of_large(part, epoch->cpu_cycles);
+}
+
+/* The window to try in the round's given phase, around the desired one. */
+static pol_u32 phase_window(const struct aple_params *params, pol_u32 desired, pol_u32 phase)
+{
+	pol_u64 up = (pol_u64)desired + params->delta_cycles;
+	pol_u64 down = desired > params->delta_cycles ? desired - params->delta_cycles : 0;
+
+	switch (phase) {
+	case 1:
+		return clamp_window(params, up);
+	case 2:
+		return clamp_window(params, down);
+	default:
+		return clamp_window(params, desired);
+	}
+}
+
+pol_u32 aple_epoch_end(struct aple_state *state, const struct aple_params *params,
+		       const struct aple_epoch *epoch)
+{
+	pol_u64 ppm = aple_inefficiency_ppm(epoch);
+
+	if (state->phase == 0 || ppm < state->best_ppm) {
+		state->best_ppm = ppm;
+		state->best_cycles = state->window_cycles;
+	}
+	state->last_ppm = ppm;
+	state->epochs = pol_sat_add(state->epochs, 1);
+
+	if (state->phase < APLE_EPOCHS_PER_ROUND - 1) {
+		state->phase++;
+	} else {
+		state->phase = 0;
+		state->rounds = pol_sat_add(state->rounds, 1);
+		state->desired_cycles = state->best_cycles;
+	}
+
+	if (!params->delta_cycles)
+		state->desired_cycles = params->window_init_cycles;
+	/* Bounds may have moved since the window that proved best was tried. */
+	state->desired_cycles = clamp_window(params, state->desired_cycles);
+	state->window_cycles = phase_window(params, state->desired_cycles, state->phase);
+	return state->window_cycles;
+}

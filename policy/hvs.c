@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+/*
+ * HVS: one pass over a snapshot finds the vCPU that ranks first.
+ *
+ * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.2, 3.3 and 4.4. Runs
+ * on every PLE exit, so: no sort, no copy, one compare of (rank, time) a slot.
+ */
+#include "hvs.h"
+
+#define HVS_CATEGORIES 4u
+
+_Static_assert(sizeof(struct hvs_slot) == 16, "part of the trace format");
+
+/* How each category sorts: by rank, then by preempted_at ^ flip, lowest first. */
+struct hvs_order {
+	pol_u64 flip[HVS_CATEGORIES];	/* all ones: newest preemption first */
+	pol_u32 rank[HVS_CATEGORIES];
+};
+
+struct hvs_best {
+	pol_u64 time;
+	pol_u32 rank;
+	pol_s32 index;
+};
+
+pol_u8 hvs_category_on_preempt(pol_u8 in_ple_exit, pol_u8 *yielded_mark, pol_u32 flags)
+{
+	pol_u8 marked = *yielded_mark;
+
+	if (in_ple_exit)
+		return HVS_LOCK_WAITER;
+	*yielded_mark = 0;
+	if (marked && !(flags & HVS_NO_YIELDED_LIST))
+		return HVS_YIELDED;
+	return HVS_RESOURCE_WAITER;
+}
+
+static void order_init(struct hvs_order *order, pol_u32 flags)
+{
+	pol_u32 lock_first = flags & HVS_COUNTER_CAUSALITY ? 1 : 0;
+
+	order->rank[HVS_NOT_PREEMPTED] = 0;	/* never looked up */
+	order->flip[HVS_NOT_PREEMPTED] = 0;
+
+	order->rank[HVS_RESOURCE_WAITER] = lock_first;
+	order->flip[HVS_RESOURCE_WAITER] = flags & HVS_COUNTER_TIME_RESOURCE ? 0 : POL_U64_MAX;
+
+	order->rank[HVS_LOCK_WAITER] = 1 - lock_first;
+	order->flip[HVS_LOCK_WAITER] = flags & HVS_COUNTER_TIME_LOCK ? POL_U64_MAX : 0;
+
+	/* Oldest first: newest first would build section 3.3's loop again in here. */
+	order->rank[HVS_YIELDED] = 2;
+	order->flip[HVS_YIELDED] = 0;
+	if (flags & HVS_NO_YIELDED_LIST) {
+		order->rank[HVS_YIELDED] = order->rank[HVS_RESOURCE_WAITER];
+		order->flip[HVS_YIELDED] = order->flip[HVS_RESOURCE_WAITER];
+	}
+}
+
+/* Slots [from, to) against the best so far; an equal one loses to it. */
+static void scan(struct hvs_best *best, const struct hvs_slot *slots, pol_u32 from, pol_u32 to,
+		 pol_u64 excluded, const struct hvs_order *order)
+{
+	pol_u32 i;
+
+	for (i = from; i < to; i++) {
+		pol_u32 category = slots[i].category;
+		pol_u32 rank;
+		pol_u64 time;
+
+		if (!slots[i].ready || category == HVS_NOT_PREEMPTED ||
+		    category >= HVS_CATEGORIES || (excluded >> i & 1))
+			continue;
+
+		rank = order->rank[category];
+		time = slots[i].preempted_at ^ order->flip[category];
+		if (rank < best->rank || (rank == best->rank && time < best->time)) {
+			best->rank = rank;
+			best->time = time;
+			best->index = (pol_s32)i;
+		}
+	}
+}
+
+pol_s32 hvs_pick(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller,
+		 pol_u64 excluded, pol_u32 flags)
+{
+	/* Ranks end at 2, so the first candidate always replaces this. */
+	struct hvs_best best = { .time = 0, .rank = HVS_CATEGORIES, .index = HVS_PICK_NONE };
+	struct hvs_order order;
+
+	if (count > HVS_SLOTS_MAX)
+		return HVS_PICK_NONE;
+	if (caller >= count)
+		caller = count;
+
+	order_init(&order, flags);
+	/* From the caller's neighbour round to the caller, who is in neither half. */
+	if (caller < count)
+		scan(&best, slots, caller + 1, count, excluded, &order);
+	scan(&best, slots, 0, caller, excluded, &order);
+	return best.index;
+}
