@@ -13,6 +13,9 @@ pub struct Plan {
     pub schema: u32,
     /// File name of the scenario without its ending.
     pub scenario: String,
+    /// What the scenario is about, for people.
+    #[serde(default)]
+    pub title: String,
     /// SHA-256 over the scenario file and the profiles it names, in hex.
     pub scenario_hash: String,
     /// Physical CPUs the host must have.
@@ -27,9 +30,13 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// Position in the plan; a resumed plan skips the ids it has records of.
+    /// Position in the scenario's whole plan; a resumed plan skips the ids it has records of. A
+    /// selection or a share of a plan keeps the ids, so they may have gaps.
     pub id: u32,
     pub profile: String,
+    /// The profile is one of those that spin (counts in means over them).
+    #[serde(default)]
+    pub spin_intensive: bool,
     pub program: Vec<Step>,
     pub vms: u32,
     pub vcpus: u32,
@@ -42,6 +49,10 @@ pub struct Run {
     pub cpl: u8,
     pub cgroup: CgroupLayout,
     pub arm: Arm,
+    /// Length of an epoch in arms that adapt nothing but are watched (`observe`, `hvs`); `None`
+    /// leaves the module's own.
+    #[serde(default)]
+    pub epoch_ple_exits: Option<u32>,
     /// Name of the arm this one is normalised to.
     pub baseline: String,
     pub seed: u64,
@@ -169,8 +180,16 @@ pub enum Op {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dist {
-    Const { iterations: u32 },
-    Uniform { min: u32, max: u32 },
+    Const {
+        iterations: u32,
+    },
+    Uniform {
+        min: u32,
+        max: u32,
+    },
     /// Exponential, cut off at `max` (0: at 16 times the mean).
-    Exp { mean: u32, max: u32 },
+    Exp {
+        mean: u32,
+        max: u32,
+    },
 }

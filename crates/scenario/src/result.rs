@@ -12,11 +12,19 @@ pub enum Record {
     Run(Box<RunResult>),
     Progress(Progress),
     /// A line for people (kept in the log, shown with --verbose).
-    Log { text: String },
+    Log {
+        text: String,
+    },
     /// A run that could not be made; the plan goes on.
-    Failed { id: u32, error: String },
+    Failed {
+        id: u32,
+        error: String,
+    },
     /// Last record; a stream without it is incomplete.
-    End { runs: u32, failed: u32 },
+    End {
+        runs: u32,
+        failed: u32,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +43,16 @@ pub struct Begin {
     pub window_control: Option<String>,
     /// Host settings that matter for the figures (halt_poll_ns, slice, ple_gap …).
     pub settings: std::collections::BTreeMap<String, String>,
+    /// `kvm` or `emulated`; set by whoever started the agent, as are the next three.
+    #[serde(default)]
+    pub machine: String,
+    #[serde(default)]
+    pub title: String,
+    /// Commit and version of unspin that wrote the record.
+    #[serde(default)]
+    pub commit: Option<String>,
+    #[serde(default)]
+    pub version: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

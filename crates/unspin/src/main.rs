@@ -1,1 +1,14 @@
-fn main() {}
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command `unspin`.
+
+mod cmd;
+mod exit;
+mod load;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = cmd::Cli::parse();
+    exit::code(cmd::run(cli))
+}

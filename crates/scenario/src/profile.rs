@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Profiles: what a thread of a workload does, as a small program of steps.
+
+use crate::plan::{Dist, Op, Step};
+use crate::problem::Problems;
+use crate::reader::{Reader, Table, Value};
+
+/// Sizes the guest is built for (guest/abi.h).
+pub(crate) const STEPS_MAX: usize = 32;
+const LOCKS_MAX: u32 = 16;
+/// Longest single length, loop iterations (timer cycles for `block`).
+const ITERATIONS_MAX: u32 = 1_000_000_000;
+
+/// A workload.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Profile {
+    pub name: String,
+    /// Over 5 % inefficiency at a fixed window of 512 cycles (the paper's rule, section 4.2).
+    pub spin_intensive: bool,
+    pub program: Vec<Step>,
+}
+
+const OPS: &[(&str, Op)] = &[
+    ("compute", Op::Compute),
+    ("lock", Op::Lock),
+    ("critical", Op::Critical),
+    ("unlock", Op::Unlock),
+    ("barrier", Op::Barrier),
+    ("block", Op::Block),
+    ("wake", Op::Wake),
+    ("spin-barrier", Op::SpinBarrier),
+];
+
+/// Reads a profile. `file` is what errors call it; `name` what the scenario does.
+pub fn parse_profile(file: &str, name: &str, text: &str) -> Result<Profile, Problems> {
+    let reader = Reader::new(file, text);
+    let doc = reader.parse();
+    let top = Table::top(&reader, &doc);
+    let profile = read_profile(&top, name);
+    reader.finish(profile)
+}
+
+fn read_profile(top: &Table, expected_name: &str) -> Option<Profile> {
+    top.only(&["name", "spin_intensive", "step"]);
+    let name = top.need("name", "the file's name without .toml").and_then(|v| {
+        let s = v.str("a string")?;
+        if s != expected_name {
+            v.problem(format!("{s:?} is not the file's name"), format!("{expected_name:?}"));
+        }
+        Some(s.to_string())
+    });
+    let spin_intensive = top.need("spin_intensive", "true or false").and_then(|v| v.bool());
+    let steps = top.need("step", "[[step]] tables").and_then(|v| {
+        let all = v.array("[[step]] tables")?;
+        if all.is_empty() || all.len() > STEPS_MAX {
+            v.problem(format!("{} steps", all.len()), format!("1 to {STEPS_MAX} steps"));
+        }
+        Some(all)
+    })?;
+    let read: Vec<Option<Step>> = steps.iter().map(read_step).collect();
+    let whole: Vec<Step> = read.iter().copied().flatten().collect();
+    if whole.len() == steps.len() {
+        check_program(&whole, &steps);
+    }
+    Some(Profile { name: name?, spin_intensive: spin_intensive?, program: whole })
+}
+
+fn read_step(v: &Value) -> Option<Step> {
+    let t = v.table("a [[step]] table")?;
+    t.only(&["op", "lock", "iterations", "chance"]);
+    let op = t.need("op", "what the step does")?.choice(OPS)?;
+    let has_length = matches!(op, Op::Compute | Op::Critical | Op::Block);
+    let has_lock = matches!(op, Op::Lock | Op::Unlock);
+    let may_skip = matches!(op, Op::Compute | Op::Lock | Op::Critical | Op::Block | Op::Wake);
+    let name = OPS.iter().find(|(_, o)| *o == op).map_or("", |(n, _)| n);
+
+    let dist = if has_length {
+        read_dist(&t.need("iterations", DIST_FORMS)?)?
+    } else {
+        if let Some(v) = t.get("iterations") {
+            v.problem(format!("a {name} step has no length"), "no iterations here");
+        }
+        Dist::Const { iterations: 0 }
+    };
+    let lock = match t.get("lock") {
+        Some(v) if has_lock => v.u32(0..=LOCKS_MAX - 1, " (which lock)")?,
+        Some(v) => {
+            v.problem(format!("a {name} step takes no lock"), "only in lock and unlock steps");
+            0
+        }
+        None => 0,
+    };
+    let permille = match t.get("chance") {
+        Some(v) if may_skip => read_chance(&v)?,
+        Some(v) => {
+            let why = match op {
+                Op::Unlock => "an unlock goes with its lock; give the lock the chance",
+                _ => "all vCPUs must reach a barrier, or they wait forever",
+            };
+            v.problem(why, "no chance here");
+            1000
+        }
+        None => 1000,
+    };
+    Some(Step { op, dist, lock, permille })
+}
+
+fn read_chance(v: &Value) -> Option<u32> {
+    let allowed = "a fraction over 0, at most 1, in steps of 0.001";
+    let x = v.number(allowed)?;
+    let permille = (x * 1000.0).round();
+    if !(1.0..=1000.0).contains(&permille) || (x * 1000.0 - permille).abs() > 1e-6 {
+        v.problem(format!("a chance of {x}"), allowed);
+        return None;
+    }
+    Some(permille as u32)
+}
+
+const DIST_FORMS: &str =
+    "N, { uniform = [least, most] }, { exp_mean = N } or { exp_mean = N, max = N }";
+
+fn read_dist(v: &Value) -> Option<Dist> {
+    if !v.is_table() {
+        if v.is_str() || v.is_array() {
+            v.problem("not a length", DIST_FORMS);
+            return None;
+        }
+        return Some(Dist::Const { iterations: v.u32(1..=ITERATIONS_MAX, " (or a table)")? });
+    }
+    let t = v.table(DIST_FORMS)?;
+    t.only(&["uniform", "exp_mean", "max"]);
+    match (t.get("uniform"), t.get("exp_mean"), t.get("max")) {
+        (Some(u), None, None) => {
+            let ends = u.array("[least, most]")?;
+            if ends.len() != 2 {
+                u.problem(format!("{} numbers", ends.len()), "[least, most]");
+                return None;
+            }
+            let min = ends[0].u32(0..=ITERATIONS_MAX, "")?;
+            let max = ends[1].u32(1..=ITERATIONS_MAX, "")?;
+            if min > max {
+                u.problem(format!("{min} is more than {max}"), "[least, most]");
+                return None;
+            }
+            Some(Dist::Uniform { min, max })
+        }
+        (None, Some(m), cut) => {
+            let mean = m.u32(1..=ITERATIONS_MAX, "")?;
+            let max = match cut {
+                Some(c) => c.u32(mean..=ITERATIONS_MAX, " (the mean, or more)")?,
+                None => 0,
+            };
+            Some(Dist::Exp { mean, max })
+        }
+        _ => {
+            v.problem("not one distribution", DIST_FORMS);
+            None
+        }
+    }
+}
+
+/// Locks pair and nest, nothing that waits for another vCPU is done inside one, and no two orders
+/// of nesting can wait for each other.
+fn check_program(program: &[Step], at: &[Value]) {
+    let mut held: Vec<(u32, usize)> = Vec::new();
+    let mut order: Vec<(u32, u32)> = Vec::new();
+    for (i, s) in program.iter().enumerate() {
+        match s.op {
+            Op::Lock => {
+                if held.iter().any(|(l, _)| *l == s.lock) {
+                    at[i].problem(
+                        format!("lock {} is already held here: the vCPU waits for itself", s.lock),
+                        "a lock that is free",
+                    );
+                }
+                order.extend(held.iter().map(|(l, _)| (*l, s.lock)));
+                held.push((s.lock, i));
+            }
+            Op::Unlock => match held.pop() {
+                Some((l, _)) if l == s.lock => {}
+                Some((l, j)) => {
+                    at[i].problem(
+                        format!("unlocks {}, but lock {l} (step {j}) was taken last", s.lock),
+                        "locks are released in the reverse order",
+                    );
+                    held.retain(|(h, _)| *h != s.lock);
+                }
+                None => {
+                    at[i].problem(format!("lock {} is not held here", s.lock), "a held lock");
+                }
+            },
+            Op::Critical if held.is_empty() => {
+                at[i].problem("outside any lock", "between lock and unlock; outside use compute");
+            }
+            Op::Barrier | Op::SpinBarrier | Op::Block if !held.is_empty() => {
+                at[i].problem(
+                    "waits while holding a lock: others would spin until it ends, or forever",
+                    "barrier, spin-barrier and block outside locks",
+                );
+            }
+            _ => {}
+        }
+    }
+    for (lock, i) in held {
+        at[i].problem(format!("lock {lock} is never released"), "an unlock step after it");
+    }
+    if let Some((a, b)) = order.iter().find(|(a, b)| a != b && reaches(&order, *b, *a)) {
+        at[0].problem(
+            format!("locks {a} and {b} are taken in both orders: two vCPUs can wait for each other forever"),
+            "one order for all nested locks",
+        );
+    }
+}
+
+fn reaches(order: &[(u32, u32)], from: u32, to: u32) -> bool {
+    let mut seen = vec![from];
+    let mut i = 0;
+    while i < seen.len() {
+        if seen[i] == to {
+            return true;
+        }
+        for (a, b) in order {
+            if *a == seen[i] && !seen.contains(b) {
+                seen.push(*b);
+            }
+        }
+        i += 1;
+    }
+    false
+}

@@ -1,0 +1,606 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Scenarios: a host, its VMs, a workload, and the arms to compare.
+
+use crate::expand::{ALONE_ARM, IDEAL_ARM};
+use crate::plan::{ApleParams, Arm, CgroupLayout, LockKind, Window, YieldTo};
+use crate::problem::Problems;
+use crate::reader::{Reader, Table, Value};
+
+/// Windows a scenario may ask for, TSC cycles. A window not above KVM's gap (128) tells loops
+/// apart no more.
+pub const WINDOW_MIN_CYCLES: u32 = 128;
+pub const WINDOW_MAX_CYCLES: u32 = 1 << 24;
+
+const PCPUS_MAX: u32 = 256;
+const VCPUS_MAX: u32 = 64;
+const VMS_MAX: u32 = 64;
+const REPEATS_MAX: u32 = 1000;
+const MS_MAX: u64 = 3_600_000;
+const WEIGHT_MAX: u32 = 10_000;
+const EPOCH_MAX_PLE_EXITS: u32 = 1_000_000;
+
+/// A scenario, checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// File name without its ending.
+    pub name: String,
+    pub title: String,
+    /// Seed of the first repeat; the others follow it.
+    pub seed: u64,
+    pub repeats: u32,
+    pub slice_ns: Option<u64>,
+    /// Length of an epoch where an arm does not say otherwise; `None` is the paper's 1000.
+    pub epoch_ple_exits: Option<u32>,
+    /// Kernel series to run on (`6.1`, `6.12`); empty leaves it to the machine.
+    pub kernels: Vec<String>,
+    /// Emulated computers to share the runs among.
+    pub boots: u32,
+    pub host: Host,
+    pub vms: Vec<VmGroup>,
+    pub arms: Vec<Arm>,
+    /// Which arm the others are normalised to.
+    pub baseline: usize,
+    pub sweep: Sweep,
+    pub measure: Measure,
+    pub trace: Trace,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Host {
+    pub pcpus: u32,
+}
+
+/// Some VMs that are alike.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VmGroup {
+    pub count: u32,
+    pub vcpus: u32,
+    pub pin: Pin,
+    /// cgroup cpu.weight; only its ratio to the other VMs' matters.
+    pub weight: u32,
+    pub lock: LockKind,
+    pub cpl: u8,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Pin {
+    None,
+    /// vCPU i of every VM on pCPU i.
+    OnePerPcpu,
+    /// vCPU i of every VM on the i-th of these.
+    List(Vec<u32>),
+}
+
+/// What is run over, for every arm.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sweep {
+    pub profiles: Vec<String>,
+    pub vms: Vec<u32>,
+    pub cgroups: Vec<CgroupLayout>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measure {
+    pub warmup_ms: u64,
+    pub window_ms: u64,
+    pub stagger_ms: u64,
+    /// Adds runs of one VM with PLE off, from which *ideal* is computed.
+    pub alone: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trace {
+    pub epochs: bool,
+    pub picks: bool,
+}
+
+/// Reads a scenario. `file` is what errors call it.
+pub fn parse_scenario(file: &str, name: &str, text: &str) -> Result<Scenario, Problems> {
+    let reader = Reader::new(file, text);
+    let doc = reader.parse();
+    let scenario =
+        if reader.is_clean() { read_scenario(&Table::top(&reader, &doc), name) } else { None };
+    reader.finish(scenario)
+}
+
+fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
+    top.only(&[
+        "title",
+        "seed",
+        "repeats",
+        "slice_ns",
+        "epoch_ple_exits",
+        "kernel",
+        "boots",
+        "host",
+        "vm",
+        "arm",
+        "sweep",
+        "measure",
+        "trace",
+    ]);
+    let title = top.need("title", "one line that says what is compared").and_then(|v| {
+        let s = v.str("a string")?;
+        if s.trim().is_empty() {
+            v.problem("empty", "one line that says what is compared");
+        }
+        Some(s.to_string())
+    });
+    let seed = or(top.get("seed"), 1, |v| v.integer(0..=i64::MAX as u64, ""));
+    let repeats = or(top.get("repeats"), 3, |v| v.u32(1..=REPEATS_MAX, " repeats"));
+    let slice_ns = or(top.get("slice_ns"), None, |v| {
+        Some(Some(v.integer(100_000..=1_000_000_000, " nanoseconds")?))
+    });
+    let epoch = or(top.get("epoch_ple_exits"), None, |v| Some(Some(read_epoch(v)?)));
+    let arm_epoch = epoch.flatten().unwrap_or(ApleParams::default().epoch_ple_exits);
+    let kernels = or(top.get("kernel"), Vec::new(), |v| read_kernels(&v));
+    let boots = or(top.get("boots"), 1, |v| v.u32(1..=16, " emulated computers"));
+    let host = top.need("host", "[host] with pcpus").and_then(read_host);
+    let sweep = top.get("sweep").map(read_sweep);
+    let groups = top
+        .need("vm", "[[vm]] with vcpus and workload")
+        .and_then(|v| read_vms(&v, host.as_ref(), sweep.as_ref()));
+    let arms = top
+        .need("arm", "[[arm]] with name, window and yield_to")
+        .and_then(|v| read_arms(&v, arm_epoch));
+    let measure = or(top.get("measure"), MEASURE, read_measure);
+    let trace = or(top.get("trace"), Trace { epochs: false, picks: false }, read_trace);
+
+    let (groups, workload) = groups?;
+    let sweep = sweep.unwrap_or_default();
+    let (arms, baseline) = arms?;
+    let vms: u32 = groups.iter().map(|g| g.count).sum();
+    Some(Scenario {
+        name: name.to_string(),
+        title: title?,
+        seed: seed?,
+        repeats: repeats?,
+        slice_ns: slice_ns?,
+        epoch_ple_exits: epoch?,
+        kernels: kernels?,
+        boots: boots?,
+        host: host?,
+        vms: groups,
+        arms,
+        baseline,
+        sweep: Sweep {
+            profiles: sweep.profiles.unwrap_or_else(|| workload.into_iter().collect()),
+            vms: sweep.vms.unwrap_or_else(|| vec![vms]),
+            cgroups: sweep.cgroups.unwrap_or_else(|| vec![CgroupLayout::Flat]),
+        },
+        measure: measure?,
+        trace: trace?,
+    })
+}
+
+/// The value read, or the default where the key is absent; `None` only for a wrong value.
+fn or<'r, 't, T>(
+    v: Option<Value<'r, 't>>,
+    default: T,
+    read: impl FnOnce(Value<'r, 't>) -> Option<T>,
+) -> Option<T> {
+    match v {
+        Some(v) => read(v),
+        None => Some(default),
+    }
+}
+
+fn read_epoch(v: Value) -> Option<u32> {
+    v.u32(1..=EPOCH_MAX_PLE_EXITS, " PLE exits")
+}
+
+fn read_kernels(v: &Value) -> Option<Vec<String>> {
+    let form = "a series such as \"6.12\", or a list of them";
+    let one = |v: &Value| -> Option<String> {
+        let s = v.str(form)?;
+        let well = s.split('.').count() == 2 && s.split('.').all(|p| p.parse::<u16>().is_ok());
+        if !well {
+            v.problem(format!("{s:?} is not a kernel series"), form);
+        }
+        Some(s.to_string())
+    };
+    let all = if v.is_array() {
+        v.array(form)?.iter().map(one).collect::<Option<Vec<_>>>()?
+    } else {
+        vec![one(v)?]
+    };
+    no_doubles(v, &all);
+    Some(all)
+}
+
+fn read_host(v: Value) -> Option<Host> {
+    let t = v.table("[host] with pcpus")?;
+    t.only(&["pcpus"]);
+    Some(Host { pcpus: t.need("pcpus", "how many physical CPUs")?.u32(1..=PCPUS_MAX, " pCPUs")? })
+}
+
+#[derive(Default)]
+struct SweepKeys {
+    profiles: Option<Vec<String>>,
+    vms: Option<Vec<u32>>,
+    cgroups: Option<Vec<CgroupLayout>>,
+    has_profiles: bool,
+    has_vms: bool,
+}
+
+const CGROUPS: &[(&str, CgroupLayout)] =
+    &[("flat", CgroupLayout::Flat), ("vm", CgroupLayout::Vm), ("vcpu", CgroupLayout::Vcpu)];
+
+fn read_sweep(v: Value) -> SweepKeys {
+    let Some(t) = v.table("[sweep] with profiles, vms or cgroups") else {
+        return SweepKeys::default();
+    };
+    t.only(&["profiles", "vms", "cgroups"]);
+    SweepKeys {
+        has_profiles: t.get("profiles").is_some(),
+        has_vms: t.get("vms").is_some(),
+        profiles: t.get("profiles").and_then(|v| list(&v, "names of profiles", read_name)),
+        vms: t.get("vms").and_then(|v| list(&v, "numbers of VMs", |v| v.u32(1..=VMS_MAX, " VMs"))),
+        cgroups: t
+            .get("cgroups")
+            .and_then(|v| list(&v, "\"flat\", \"vm\", \"vcpu\"", |v| v.choice(CGROUPS))),
+    }
+}
+
+/// A list that is not empty and has no value twice.
+fn list<T: PartialEq + std::fmt::Debug>(
+    v: &Value,
+    allowed: &str,
+    read: impl Fn(&Value) -> Option<T>,
+) -> Option<Vec<T>> {
+    let all = v.array(&format!("a list of {allowed}"))?;
+    if all.is_empty() {
+        v.problem("empty", format!("at least one of {allowed}"));
+    }
+    let read: Vec<T> =
+        all.iter().map(read).collect::<Vec<_>>().into_iter().collect::<Option<_>>()?;
+    no_doubles(v, &read);
+    Some(read)
+}
+
+fn no_doubles<T: PartialEq + std::fmt::Debug>(v: &Value, all: &[T]) {
+    for (i, x) in all.iter().enumerate() {
+        if all[..i].contains(x) {
+            v.problem(format!("{x:?} stands here twice"), "each once");
+        }
+    }
+}
+
+/// A name that can be part of a file name.
+fn read_name(v: &Value) -> Option<String> {
+    let allowed = "a name of small letters, digits, - and _";
+    let s = v.str(allowed)?;
+    let well = !s.is_empty()
+        && s.len() <= 64
+        && s.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_');
+    if !well {
+        v.problem(format!("{s:?} cannot be a name"), allowed);
+        return None;
+    }
+    Some(s.to_string())
+}
+
+const LOCKS: &[(&str, LockKind)] =
+    &[("tas", LockKind::Tas), ("ticket", LockKind::Ticket), ("mcs", LockKind::Mcs)];
+
+/// The groups and the workload they share.
+fn read_vms(
+    v: &Value,
+    host: Option<&Host>,
+    sweep: Option<&SweepKeys>,
+) -> Option<(Vec<VmGroup>, Option<String>)> {
+    let all = v.array("[[vm]] tables")?;
+    if all.is_empty() {
+        v.problem("no VMs", "at least one [[vm]]");
+        return None;
+    }
+    let sweeps_vms = sweep.is_some_and(|s| s.has_vms);
+    let sweeps_profiles = sweep.is_some_and(|s| s.has_profiles);
+    if sweeps_vms && all.len() > 1 {
+        v.problem("sweep.vms already says how many VMs there are", "one [[vm]] under sweep.vms");
+    }
+    let read: Vec<_> = all.iter().map(|v| read_vm(v, host, sweeps_vms, sweeps_profiles)).collect();
+    let read = read.into_iter().collect::<Option<Vec<_>>>()?;
+    let (first, workload) = &read[0];
+    for ((g, w), v) in read.iter().zip(&all).skip(1) {
+        let same =
+            w == workload && (g.vcpus, g.lock, g.cpl) == (first.vcpus, first.lock, first.cpl);
+        if !same {
+            v.problem(
+                "differs from the first [[vm]] in vcpus, workload, lock or cpl",
+                "VMs of one run differ in count, pin and weight only",
+            );
+        }
+    }
+    let total: u64 = read.iter().map(|(g, _)| u64::from(g.count)).sum();
+    if total > u64::from(VMS_MAX) {
+        v.problem(format!("{total} VMs"), format!("at most {VMS_MAX}"));
+    }
+    let workload = workload.clone();
+    Some((read.into_iter().map(|(g, _)| g).collect(), workload))
+}
+
+fn read_vm(
+    v: &Value,
+    host: Option<&Host>,
+    sweeps_vms: bool,
+    sweeps_profiles: bool,
+) -> Option<(VmGroup, Option<String>)> {
+    let t = v.table("a [[vm]] table")?;
+    t.only(&["count", "vcpus", "pin", "weight", "workload", "lock", "cpl"]);
+    let count = or(t.get("count"), 1, |v| {
+        if sweeps_vms {
+            v.problem("sweep.vms already says how many VMs there are", "one of the two");
+        }
+        v.u32(1..=VMS_MAX, " VMs")
+    });
+    let vcpus = t.need("vcpus", "how many vCPUs a VM").and_then(|v| v.u32(1..=VCPUS_MAX, " vCPUs"));
+    let pin = or(t.get("pin"), Pin::None, |v| read_pin(&v, vcpus, host));
+    let weight = or(t.get("weight"), 100, |v| v.u32(1..=WEIGHT_MAX, " (cpu.weight)"));
+    let lock = or(t.get("lock"), LockKind::Ticket, |v| v.choice(LOCKS));
+    let cpl = or(t.get("cpl"), 0, |v| read_cpl(&v));
+    let workload = match t.get("workload") {
+        Some(v) if sweeps_profiles => {
+            v.problem("sweep.profiles already says what the VMs run", "one of the two");
+            None
+        }
+        Some(v) => Some(read_name(&v)?),
+        None if sweeps_profiles => None,
+        None => Some(t.need("workload", "the name of a profile").and_then(|v| read_name(&v))?),
+    };
+    let group = VmGroup {
+        count: count?,
+        vcpus: vcpus?,
+        pin: pin?,
+        weight: weight?,
+        lock: lock?,
+        cpl: cpl?,
+    };
+    Some((group, workload))
+}
+
+fn read_cpl(v: &Value) -> Option<u8> {
+    match v.integer(0..=3, " (0 or 3)")? {
+        0 => Some(0),
+        3 => Some(3),
+        other => {
+            v.problem(
+                format!("the guest has no level {other}"),
+                "0 (PLE sees it) or 3 (it does not)",
+            );
+            None
+        }
+    }
+}
+
+fn read_pin(v: &Value, vcpus: Option<u32>, host: Option<&Host>) -> Option<Pin> {
+    let allowed = "\"one-per-pcpu\", \"none\" or a list with the pCPU of each vCPU";
+    if !v.is_array() {
+        if !v.is_str() {
+            v.problem("not a way to pin", allowed);
+            return None;
+        }
+        let pin = v.choice(&[("one-per-pcpu", true), ("none", false)])?;
+        if let (true, Some(n), Some(h)) = (pin, vcpus, host) {
+            if n > h.pcpus {
+                v.problem(
+                    format!("{n} vCPUs cannot have one of {} pCPUs each", h.pcpus),
+                    "vcpus up to host.pcpus, or a list, or \"none\"",
+                );
+            }
+        }
+        return Some(if pin { Pin::OnePerPcpu } else { Pin::None });
+    }
+    let last = host.map_or(PCPUS_MAX, |h| h.pcpus) - 1;
+    let all: Vec<_> = v.array(allowed)?.iter().map(|v| v.u32(0..=last, " (a pCPU)")).collect();
+    if let Some(n) = vcpus.filter(|n| all.len() != *n as usize) {
+        v.problem(
+            format!("pins {} vCPUs, but the VM has {n}", all.len()),
+            format!("a list of {n} pCPUs"),
+        );
+    }
+    Some(Pin::List(all.into_iter().collect::<Option<_>>()?))
+}
+
+fn read_arms(v: &Value, epoch_ple_exits: u32) -> Option<(Vec<Arm>, usize)> {
+    let all = v.array("[[arm]] tables")?;
+    if all.is_empty() {
+        v.problem("no arms", "at least one [[arm]]");
+        return None;
+    }
+    let mut names: Vec<String> = Vec::new();
+    let mut read = Vec::new();
+    let mut said: Vec<Option<bool>> = Vec::new();
+    for v in &all {
+        let Some(t) = v.table("an [[arm]] table") else {
+            read.push(None);
+            continue;
+        };
+        if let Some(n) = t.get("name").and_then(|v| v.is_str().then(|| v.str(""))).flatten() {
+            if names.iter().any(|m| m == n) {
+                v.problem(format!("a second arm named {n:?}"), "each name once");
+            }
+            names.push(n.to_string());
+        }
+        let base = t.get("baseline").and_then(|v| v.bool());
+        if base == Some(true) && said.contains(&Some(true)) {
+            v.problem("a second baseline", "baseline = true in one arm only");
+        }
+        said.push(base);
+        read.push(read_arm(v, &t, epoch_ple_exits));
+    }
+    let baseline = match said.iter().position(|b| *b == Some(true)) {
+        Some(i) => i,
+        None if said.first() == Some(&Some(false)) => {
+            v.problem(
+                "no arm is the baseline",
+                "baseline = true in one arm, or left out of the first",
+            );
+            0
+        }
+        None => 0,
+    };
+    Some((read.into_iter().collect::<Option<_>>()?, baseline))
+}
+
+const YIELDS: &[(&str, Option<YieldTo>)] = &[
+    ("stock", Some(YieldTo::Stock)),
+    ("hvs", Some(YieldTo::Hvs)),
+    ("cpth-r", Some(YieldTo::CpthR)),
+    ("cpth-l", Some(YieldTo::CpthL)),
+    ("cch", Some(YieldTo::Cch)),
+    ("none", None),
+];
+
+fn read_arm(v: &Value, t: &Table, epoch_ple_exits: u32) -> Option<Arm> {
+    t.only(&["name", "window", "yield_to", "observe", "baseline"]);
+    let name = t.need("name", "a name").and_then(|v| {
+        let n = read_name(&v)?;
+        if n == ALONE_ARM || n == IDEAL_ARM {
+            v.problem(format!("{n:?} is a name the report uses itself"), "another name");
+        }
+        Some(n)
+    });
+    let window = or(t.get("window"), Window::Stock, |v| read_window(&v, epoch_ple_exits));
+    let yield_to = or(t.get("yield_to"), YieldTo::Stock, |v| {
+        let y = v.choice(YIELDS)?;
+        if y.is_none() {
+            v.problem(
+                "no machine can do without KVM's directed yield: a PLE exit always looks for a vCPU",
+                "\"stock\", \"hvs\", \"cpth-r\", \"cpth-l\" or \"cch\"; window = \"off\" for no PLE exits at all",
+            );
+        }
+        y
+    });
+    let observe = t.get("observe").map(|v| (v.bool(), v));
+    let (name, window, yield_to) = (name?, window?, yield_to?);
+    if window == Window::Off && yield_to != YieldTo::Stock {
+        v.problem(
+            "without PLE exits nothing is ever yielded",
+            "yield_to = \"stock\" (or none of it) with window = \"off\"",
+        );
+    }
+    let module_acts =
+        matches!(window, Window::Fixed { .. } | Window::Aple(_)) || yield_to != YieldTo::Stock;
+    let observe = match observe {
+        Some((Some(false), v)) if module_acts => {
+            v.problem(
+                "the module cannot act without counting",
+                "observe only where both are KVM's own",
+            );
+            true
+        }
+        Some((b, _)) => b?,
+        None => true,
+    };
+    Some(Arm { name, window, yield_to, observe })
+}
+
+const WINDOW_FORMS: &str =
+    "\"stock\", \"off\", { fixed_cycles = N } or { aple = { delta_cycles = N, … } }";
+
+fn read_window(v: &Value, epoch_ple_exits: u32) -> Option<Window> {
+    if v.is_str() {
+        return v.choice(&[
+            ("stock", Window::Stock),
+            ("off", Window::Off),
+            ("aple", Window::Aple(ApleParams { epoch_ple_exits, ..ApleParams::default() })),
+        ]);
+    }
+    let t = v.table(WINDOW_FORMS)?;
+    t.only(&["fixed_cycles", "aple"]);
+    match (t.get("fixed_cycles"), t.get("aple")) {
+        (Some(n), None) => Some(Window::Fixed { cycles: read_cycles(&n)? }),
+        (None, Some(a)) => read_aple(&a, epoch_ple_exits),
+        (Some(_), Some(_)) => {
+            v.problem("fixed and adapted at once", "one of fixed_cycles and aple");
+            None
+        }
+        (None, None) => {
+            if t.keys().is_empty() {
+                v.problem("empty", WINDOW_FORMS);
+            }
+            None
+        }
+    }
+}
+
+fn read_cycles(v: &Value) -> Option<u32> {
+    v.u32(WINDOW_MIN_CYCLES..=WINDOW_MAX_CYCLES, " TSC cycles")
+}
+
+fn read_aple(v: &Value, epoch_ple_exits: u32) -> Option<Window> {
+    let t = v.table("{ delta_cycles = N, … }")?;
+    t.only(&[
+        "window_init_cycles",
+        "window_min_cycles",
+        "window_max_cycles",
+        "delta_cycles",
+        "epoch_ple_exits",
+    ]);
+    let d = ApleParams::default();
+    let cycles = |key: &str, default| or(t.get(key), default, |v| read_cycles(&v));
+    let window_init_cycles = cycles("window_init_cycles", d.window_init_cycles);
+    let window_min_cycles = cycles("window_min_cycles", d.window_min_cycles);
+    let window_max_cycles = cycles("window_max_cycles", d.window_max_cycles);
+    let delta_cycles = or(t.get("delta_cycles"), d.delta_cycles, |v| {
+        v.u32(1..=WINDOW_MAX_CYCLES, " TSC cycles (a window that stays is fixed_cycles)")
+    });
+    let epoch = or(t.get("epoch_ple_exits"), epoch_ple_exits, read_epoch);
+    let p = ApleParams {
+        window_init_cycles: window_init_cycles?,
+        window_min_cycles: window_min_cycles?,
+        window_max_cycles: window_max_cycles?,
+        delta_cycles: delta_cycles?,
+        epoch_ple_exits: epoch?,
+    };
+    let (least, most) = (p.window_min_cycles, p.window_max_cycles);
+    if least > most {
+        v.problem(
+            format!("window_min_cycles {least} is above window_max_cycles {most}"),
+            "window_min_cycles <= window_init_cycles <= window_max_cycles",
+        );
+    } else {
+        if !(least..=most).contains(&p.window_init_cycles) {
+            v.problem(
+                format!("window_init_cycles {} is out of range", p.window_init_cycles),
+                format!("from {least} to {most} (window_min_cycles, window_max_cycles)"),
+            );
+        }
+        if p.delta_cycles >= most - least {
+            v.problem(
+                format!(
+                    "delta_cycles {} leaves no room between {least} and {most}",
+                    p.delta_cycles
+                ),
+                format!("less than {} (window_max_cycles - window_min_cycles)", most - least),
+            );
+        }
+    }
+    Some(Window::Aple(p))
+}
+
+const MEASURE: Measure = Measure { warmup_ms: 100, window_ms: 300, stagger_ms: 20, alone: true };
+
+fn read_measure(v: Value) -> Option<Measure> {
+    let t = v.table("[measure] with warmup_ms, window_ms, stagger_ms, alone")?;
+    t.only(&["warmup_ms", "window_ms", "stagger_ms", "alone"]);
+    let ms = |key: &str, least: u64, default: u64| {
+        or(t.get(key), default, |v| v.integer(least..=MS_MAX, " milliseconds"))
+    };
+    let (warmup, window, stagger) = (
+        ms("warmup_ms", 0, MEASURE.warmup_ms),
+        ms("window_ms", 1, MEASURE.window_ms),
+        ms("stagger_ms", 0, MEASURE.stagger_ms),
+    );
+    let alone = or(t.get("alone"), MEASURE.alone, |v| v.bool());
+    Some(Measure { warmup_ms: warmup?, window_ms: window?, stagger_ms: stagger?, alone: alone? })
+}
+
+fn read_trace(v: Value) -> Option<Trace> {
+    let t = v.table("[trace] with epochs, picks")?;
+    t.only(&["epochs", "picks"]);
+    let epochs = or(t.get("epochs"), false, |v| v.bool());
+    let picks = or(t.get("picks"), false, |v| v.bool());
+    Some(Trace { epochs: epochs?, picks: picks? })
+}

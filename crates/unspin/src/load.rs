@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Finds and reads scenarios and the profiles they name.
+
+use crate::exit::Usage;
+use anyhow::Context;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use unspin_scenario::plan::{CgroupLayout, Plan};
+use unspin_scenario::{expand, parse_profile, parse_scenario, Profile, Scenario, Selection};
+
+/// What of a scenario to run.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Select {
+    /// Only these arms (and the baseline); may be repeated.
+    #[arg(long = "arm", value_name = "NAME", value_delimiter = ',')]
+    pub arms: Vec<String>,
+    /// Only these profiles.
+    #[arg(long = "profile", value_name = "NAME", value_delimiter = ',')]
+    pub profiles: Vec<String>,
+    /// Only these numbers of VMs.
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub vms: Vec<u32>,
+    /// Only these cgroup layouts.
+    #[arg(long, value_name = "LAYOUT", value_delimiter = ',')]
+    pub cgroup: Vec<Layout>,
+    /// How often to repeat, instead of what the scenario says.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: Option<u32>,
+    /// Where profiles are, if not in ../profiles beside the scenario.
+    #[arg(long, value_name = "DIR")]
+    pub profile_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum Layout {
+    Flat,
+    Vm,
+    Vcpu,
+}
+
+impl From<Layout> for CgroupLayout {
+    fn from(l: Layout) -> Self {
+        match l {
+            Layout::Flat => CgroupLayout::Flat,
+            Layout::Vm => CgroupLayout::Vm,
+            Layout::Vcpu => CgroupLayout::Vcpu,
+        }
+    }
+}
+
+/// A scenario and everything it needs.
+pub struct Loaded {
+    pub scenario: Scenario,
+    text: String,
+    profiles: BTreeMap<String, (Profile, String)>,
+}
+
+impl Loaded {
+    pub fn plan(&self, select: &Select) -> anyhow::Result<Plan> {
+        let selection = Selection {
+            arms: select.arms.clone(),
+            profiles: select.profiles.clone(),
+            vms: select.vms.clone(),
+            cgroups: select.cgroup.iter().map(|c| (*c).into()).collect(),
+        };
+        let mut scenario = self.scenario.clone();
+        scenario.repeats = select.repeats.unwrap_or(scenario.repeats);
+        expand(&scenario, &self.text, &self.profiles, &selection)
+            .map_err(|e| Usage(format!("{}: {e}", self.scenario.name)).into())
+    }
+}
+
+/// Reads a scenario given by file or, without a directory and ending, by name.
+pub fn scenario(given: &Path, profile_dir: Option<&Path>) -> anyhow::Result<Loaded> {
+    let path = find_scenario(given)?;
+    let shown = path.display().to_string();
+    let text = read(&path)?;
+    let name = path.file_stem().and_then(|s| s.to_str()).unwrap_or("scenario").to_string();
+    let scenario = parse_scenario(&shown, &name, &text).map_err(|e| Usage(e.to_string()))?;
+    let dirs = profile_dirs(&path, profile_dir);
+    let mut profiles = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for name in &scenario.sweep.profiles {
+        match profile(name, &dirs) {
+            Ok(p) => {
+                profiles.insert(name.clone(), p);
+            }
+            Err(e) => wrong.push(format!("{e:#}")),
+        }
+    }
+    if !wrong.is_empty() {
+        return Err(Usage(format!("{shown}: {}", wrong.join("\n"))).into());
+    }
+    Ok(Loaded { scenario, text, profiles })
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    String::from_utf8(text)
+        .map_err(|_| Usage(format!("{}: not a text file (UTF-8)", path.display())).into())
+}
+
+fn find_scenario(given: &Path) -> anyhow::Result<PathBuf> {
+    if given.is_file() {
+        return Ok(given.to_path_buf());
+    }
+    let is_name = given.components().count() == 1 && given.extension().is_none();
+    let mut known = Vec::new();
+    if is_name {
+        for dir in roots().map(|r| r.join("scenarios")) {
+            let path = dir.join(given).with_extension("toml");
+            if path.is_file() {
+                return Ok(path);
+            }
+            known.extend(names_in(&dir));
+        }
+    }
+    let known =
+        if known.is_empty() { String::new() } else { format!("; known: {}", known.join(", ")) };
+    Err(Usage(format!("no scenario {}{known}", given.display())).into())
+}
+
+/// Where scenarios/ and profiles/ are looked for: here, and above the program.
+fn roots() -> impl Iterator<Item = PathBuf> {
+    let here = std::env::current_dir().ok();
+    let program = std::env::current_exe().ok().and_then(|p| p.canonicalize().ok());
+    let above = program.as_deref().and_then(|p| p.ancestors().nth(3)).map(Path::to_path_buf);
+    let shared = Some(PathBuf::from("/usr/share/unspin"));
+    [here, above, shared].into_iter().flatten()
+}
+
+fn profile_dirs(scenario: &Path, given: Option<&Path>) -> Vec<PathBuf> {
+    if let Some(d) = given {
+        return vec![d.to_path_buf()];
+    }
+    let beside = scenario.parent().map(|p| p.join("..").join("profiles"));
+    beside.into_iter().chain(roots().map(|r| r.join("profiles"))).collect()
+}
+
+fn names_in(dir: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return Vec::new();
+    };
+    let mut names: Vec<String> = entries
+        .flatten()
+        .map(|e| e.path())
+        .filter(|p| p.extension().is_some_and(|x| x == "toml"))
+        .filter_map(|p| Some(p.file_stem()?.to_str()?.to_string()))
+        .collect();
+    names.sort();
+    names
+}
+
+fn profile(name: &str, dirs: &[PathBuf]) -> anyhow::Result<(Profile, String)> {
+    for dir in dirs {
+        let path = dir.join(name).with_extension("toml");
+        if path.is_file() {
+            let text = read(&path)?;
+            let profile = parse_profile(&path.display().to_string(), name, &text)?;
+            return Ok((profile, text));
+        }
+    }
+    let mut known: Vec<String> = dirs.iter().flat_map(|d| names_in(d)).collect();
+    known.dedup();
+    anyhow::bail!("unknown profile {name:?}; known: {}", known.join(", "))
+}
