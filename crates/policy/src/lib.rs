@@ -1,1 +1,15 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every decision of unspin, for user space: safe wrappers of the C in `policy/`.
+//!
+//! The kernel module links the same sources, so a trace it recorded gives the same
+//! decisions here, and the simulator runs the code that runs on hosts. Nothing in this
+//! crate draws a random number, reads a clock or allocates: the caller passes all of it.
+//!
+//! * [`aple`]: the pause-loop-exit window of one VM (TPDS 2017, section 3.1).
+//! * [`hvs`]: which vCPU gets the core a spinner gives up (sections 3.2, 3.3, 4.4).
+//! * [`kvm_stock`]: what KVM does by itself (section 2.3), by version.
 
+pub mod aple;
+pub mod hvs;
+pub mod kvm_stock;
+pub mod sys;

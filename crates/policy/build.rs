@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Compiles policy/*.c, the same sources that link into the kernel module.
+
+const UNITS: [&str; 3] = ["aple", "hvs", "kvm_stock"];
+const HEADERS: [&str; 4] = ["types", "aple", "hvs", "kvm_stock"];
+
+fn main() {
+    let policy = "../../policy";
+    let mut build = cc::Build::new();
+    build
+        .std("c11")
+        .flag("-ffreestanding")
+        .flag("-Wconversion")
+        .extra_warnings(true)
+        .opt_level(2)
+        .include(policy);
+    for unit in UNITS {
+        let path = format!("{policy}/{unit}.c");
+        println!("cargo::rerun-if-changed={path}");
+        build.file(path);
+    }
+    for header in HEADERS {
+        println!("cargo::rerun-if-changed={policy}/{header}.h");
+    }
+    build.compile("unspin_policy");
+}

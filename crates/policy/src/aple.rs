@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! APLE: one VM's pause-loop-exit window, adapted once an epoch.
+//!
+//! Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.1.2 to 3.1.4, Algorithm 1.
+//!
+//! ```
+//! use unspin_policy::aple::{Epoch, Params, State};
+//!
+//! let params = Params::default();
+//! let mut aple = State::new(&params);
+//! assert_eq!(aple.window_cycles, 8192);
+//! // 1000 exits that each burnt the window of 8192 cycles and 5000 more to handle
+//! let epoch = Epoch {
+//!     ple_exits: 1000,
+//!     spin_cycles: 8_192_000,
+//!     switch_cycles: 5_000_000,
+//!     cpu_cycles: 100_000_000,
+//! };
+//! assert_eq!(epoch.inefficiency_ppm(), 131_920);
+//! assert_eq!(aple.epoch_end(&params, &epoch), 9216); // the round's second epoch: Td + δ
+//! ```
+
+use crate::sys;
+
+/// Parameters of Algorithm 1, in TSC cycles; the default is the paper's section 4.1.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// T0, the window of a VM that just started.
+    pub window_init_cycles: u32,
+    /// Tl, at least 1.
+    pub window_min_cycles: u32,
+    /// Tu, at least `window_min_cycles`.
+    pub window_max_cycles: u32,
+    /// δ; 0 keeps the window fixed at T0.
+    pub delta_cycles: u32,
+    /// PLE exits an epoch, at least 1. Counted by the caller.
+    pub epoch_ple_exits: u32,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Params {
+            window_init_cycles: 8192,
+            window_min_cycles: 4096,
+            window_max_cycles: 32768,
+            delta_cycles: 1024,
+            epoch_ple_exits: 1000,
+        }
+    }
+}
+
+/// A field of [`Params`] that does not go with the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamError {
+    /// `window_init_cycles` is outside `window_min_cycles..=window_max_cycles`.
+    WindowInit,
+    /// `window_min_cycles` is 0.
+    WindowMin,
+    /// `window_max_cycles` is below `window_min_cycles`.
+    WindowMax,
+    /// `delta_cycles` is above `window_max_cycles`.
+    Delta,
+    /// `epoch_ple_exits` is 0.
+    EpochPleExits,
+}
+
+impl std::fmt::Display for ParamError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ParamError::WindowInit => {
+                "window_init_cycles is outside window_min_cycles..window_max_cycles"
+            }
+            ParamError::WindowMin => "window_min_cycles is 0",
+            ParamError::WindowMax => "window_max_cycles is below window_min_cycles",
+            ParamError::Delta => "delta_cycles is above window_max_cycles",
+            ParamError::EpochPleExits => "epoch_ple_exits is 0",
+        })
+    }
+}
+
+impl std::error::Error for ParamError {}
+
+impl Params {
+    /// A window that never changes, as the arms with a fixed threshold use.
+    pub fn fixed(window_cycles: u32) -> Self {
+        Params {
+            window_init_cycles: window_cycles,
+            window_min_cycles: window_cycles,
+            window_max_cycles: window_cycles,
+            delta_cycles: 0,
+            ..Params::default()
+        }
+    }
+
+    /// Whether the parameters make sense together. [`State::epoch_end`] stays within
+    /// bounds either way.
+    pub fn check(&self) -> Result<(), ParamError> {
+        // SAFETY: a valid reference for the duration of the call.
+        match unsafe { sys::aple_params_check(self) } {
+            0 => Ok(()),
+            1 => Err(ParamError::WindowInit),
+            2 => Err(ParamError::WindowMin),
+            3 => Err(ParamError::WindowMax),
+            4 => Err(ParamError::Delta),
+            _ => Err(ParamError::EpochPleExits),
+        }
+    }
+}
+
+/// What one VM spent during one epoch. Any values are valid.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Epoch {
+    pub ple_exits: u64,
+    /// Sum of the window in force at each exit.
+    pub spin_cycles: u64,
+    /// Sum of exit-handling time, less time scheduled out.
+    pub switch_cycles: u64,
+    /// CPU time of all the VM's vCPUs in the epoch.
+    pub cpu_cycles: u64,
+}
+
+impl Epoch {
+    /// Where [`Epoch::inefficiency_ppm`] saturates: 10⁶ × 2³².
+    pub const PPM_MAX: u64 = 1_000_000 << 32;
+
+    /// Wasted share of CPU time in parts per million, rounded down (section 3.1.3):
+    /// (spin + switch) / CPU. Above 10⁶ where handling exits took longer than the
+    /// guest ran; 0 CPU cycles give 0 or [`Epoch::PPM_MAX`].
+    pub fn inefficiency_ppm(&self) -> u64 {
+        // SAFETY: a valid reference for the duration of the call.
+        unsafe { sys::aple_inefficiency_ppm(self) }
+    }
+}
+
+/// Where one VM is in Algorithm 1. Plain data: a copy is a snapshot to replay from.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Td.
+    pub desired_cycles: u32,
+    /// What the current epoch tries: Td, Td + δ or Td − δ, within bounds.
+    pub window_cycles: u32,
+    /// 0, 1 or 2: which of the round's epochs runs now.
+    pub phase: u32,
+    /// Window of the round's least inefficient epoch so far.
+    pub best_cycles: u32,
+    /// And its inefficiency.
+    pub best_ppm: u64,
+    /// Inefficiency of the last finished epoch.
+    pub last_ppm: u64,
+    pub epochs: u64,
+    pub rounds: u64,
+}
+
+impl State {
+    /// The first epoch of the first round, at T0.
+    pub fn new(params: &Params) -> Self {
+        let mut state = State::default();
+        // SAFETY: valid references for the duration of the call.
+        unsafe { sys::aple_init(&mut state, params) };
+        state
+    }
+
+    /// One epoch ended: returns the window for the next, in cycles.
+    pub fn epoch_end(&mut self, params: &Params, epoch: &Epoch) -> u32 {
+        // SAFETY: valid references for the duration of the call.
+        unsafe { sys::aple_epoch_end(self, params, epoch) }
+    }
+}
+
+const _: () = {
+    assert!(std::mem::size_of::<Params>() == 20);
+    assert!(std::mem::size_of::<Epoch>() == 32);
+    assert!(std::mem::size_of::<State>() == 48);
+};

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! HVS: which vCPU of a VM should get the core that a spinning vCPU gives up.
+//!
+//! Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.2, 3.3 and 4.4.
+//!
+//! ```
+//! use unspin_policy::hvs::{pick, Category, Flags, Slot};
+//!
+//! let slots = [
+//!     Slot::default(),                           // 0 spins and asks
+//!     Slot::ready(Category::LockWaiter, 10),     // 1 spun before
+//!     Slot::ready(Category::ResourceWaiter, 20), // 2 and 3: their time slices ended,
+//!     Slot::ready(Category::ResourceWaiter, 30), //   3 last
+//! ];
+//! assert_eq!(pick(&slots, 0, 0, Flags::HVS), Some(3));
+//! assert_eq!(pick(&slots, 0, 1 << 3, Flags::HVS), Some(2)); // 3 could not be boosted
+//! assert_eq!(pick(&slots, 0, 0, Flags::CCH), Some(1));
+//! ```
+
+use crate::sys;
+
+/// Most vCPUs a VM may have; above, [`pick`] finds none.
+pub const SLOTS_MAX: usize = 64;
+
+/// Why a vCPU is not running. The numbers are part of the trace format.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Category {
+    /// It runs, or it sleeps: never a candidate.
+    #[default]
+    NotPreempted = 0,
+    /// Its time slice ended.
+    ResourceWaiter = 1,
+    /// It was descheduled inside its own PLE exit.
+    LockWaiter = 2,
+    /// It was picked before, and its time slice ended since.
+    Yielded = 3,
+}
+
+impl Category {
+    /// The category of that number in a trace.
+    pub fn from_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Category::NotPreempted),
+            1 => Some(Category::ResourceWaiter),
+            2 => Some(Category::LockWaiter),
+            3 => Some(Category::Yielded),
+            _ => None,
+        }
+    }
+}
+
+/// One vCPU in a snapshot. `category` is a number as traces carry it: one that is no
+/// [`Category`] is never a candidate.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    /// Any clock that never runs back within a VM.
+    pub preempted_at: u64,
+    pub category: u8,
+    /// Not 0 where the scheduler would run it.
+    pub ready: u8,
+    /// Not 0 where it was picked since it was last preempted. [`pick`] does not look.
+    pub yielded_mark: u8,
+    pub reserved: [u8; 5],
+}
+
+impl Slot {
+    /// A vCPU that is ready and was preempted at that time.
+    pub fn ready(category: Category, preempted_at: u64) -> Self {
+        Slot { preempted_at, category: category as u8, ready: 1, ..Slot::default() }
+    }
+}
+
+/// Variants of section 4.4, each the opposite of one heuristic. They combine by `|`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Flags(pub u32);
+
+impl Flags {
+    /// The paper's HVS.
+    pub const HVS: Flags = Flags(0);
+    /// Resource-waiters oldest first.
+    pub const CPTH_R: Flags = Flags(1);
+    /// Lock-waiters newest first.
+    pub const CPTH_L: Flags = Flags(2);
+    /// Lock-waiters before resource-waiters.
+    pub const CCH: Flags = Flags(4);
+    /// Section 3.2 without 3.3: a yielded vCPU is a resource-waiter like any other.
+    pub const NO_YIELDED_LIST: Flags = Flags(8);
+}
+
+impl std::ops::BitOr for Flags {
+    type Output = Flags;
+
+    fn bitor(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+/// A name that is no variant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownVariant(pub String);
+
+impl std::fmt::Display for UnknownVariant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} is no HVS variant: hvs, cpth-r, cpth-l or cch", self.0)
+    }
+}
+
+impl std::error::Error for UnknownVariant {}
+
+impl std::str::FromStr for Flags {
+    type Err = UnknownVariant;
+
+    /// The names scenarios and the module's `hvs_variant` use.
+    fn from_str(name: &str) -> Result<Self, UnknownVariant> {
+        match name {
+            "hvs" => Ok(Flags::HVS),
+            "cpth-r" => Ok(Flags::CPTH_R),
+            "cpth-l" => Ok(Flags::CPTH_L),
+            "cch" => Ok(Flags::CCH),
+            _ => Err(UnknownVariant(name.to_owned())),
+        }
+    }
+}
+
+/// The category a vCPU enters when it is scheduled out while runnable (section 3.3).
+/// `yielded_mark` is what [`Slot::yielded_mark`] was, and what it becomes.
+pub fn category_on_preempt(in_ple_exit: bool, yielded_mark: &mut u8, flags: Flags) -> Category {
+    // SAFETY: a valid reference for the duration of the call.
+    let number = unsafe { sys::hvs_category_on_preempt(in_ple_exit.into(), yielded_mark, flags.0) };
+    Category::from_number(number).expect("policy/hvs.c returns a category")
+}
+
+/// The best candidate's index, if there is one: ready, preempted, not `caller`, and not
+/// among the bits of `excluded` (those that could not be boosted just now). Equal ranks
+/// go to the first after `caller`, cyclically. None above [`SLOTS_MAX`] slots.
+pub fn pick(slots: &[Slot], caller: usize, excluded: u64, flags: Flags) -> Option<usize> {
+    let count = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+    let caller = u32::try_from(caller).unwrap_or(u32::MAX);
+    // SAFETY: count slots are there to read, or the callee reads none.
+    let index = unsafe { sys::hvs_pick(slots.as_ptr(), count, caller, excluded, flags.0) };
+    usize::try_from(index).ok()
+}
+
+const _: () = {
+    assert!(std::mem::size_of::<Slot>() == 16);
+    assert!(std::mem::offset_of!(Slot, category) == 8);
+    assert!(std::mem::offset_of!(Slot, ready) == 9);
+    assert!(std::mem::offset_of!(Slot, yielded_mark) == 10);
+};

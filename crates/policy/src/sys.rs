@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The C functions as they are declared in `policy/*.h`. Prefer the safe modules.
+
+use crate::{aple, hvs, kvm_stock};
+
+extern "C" {
+    pub fn aple_params_check(params: *const aple::Params) -> i32;
+    pub fn aple_init(state: *mut aple::State, params: *const aple::Params);
+    pub fn aple_inefficiency_ppm(epoch: *const aple::Epoch) -> u64;
+    pub fn aple_epoch_end(
+        state: *mut aple::State,
+        params: *const aple::Params,
+        epoch: *const aple::Epoch,
+    ) -> u32;
+
+    pub fn hvs_category_on_preempt(in_ple_exit: u8, yielded_mark: *mut u8, flags: u32) -> u8;
+    pub fn hvs_pick(
+        slots: *const hvs::Slot,
+        count: u32,
+        caller: u32,
+        excluded: u64,
+        flags: u32,
+    ) -> i32;
+
+    pub fn kvm_stock_window_defaults(params: *mut kvm_stock::WindowParams, variant: u32);
+    pub fn kvm_stock_window_grow(
+        params: *const kvm_stock::WindowParams,
+        variant: u32,
+        window_cycles: u32,
+    ) -> u32;
+    pub fn kvm_stock_window_shrink(
+        params: *const kvm_stock::WindowParams,
+        variant: u32,
+        window_cycles: u32,
+    ) -> u32;
+    pub fn kvm_stock_search_init(
+        search: *mut kvm_stock::SearchState,
+        vcpus: *mut kvm_stock::Vcpu,
+        count: u32,
+        caller: u32,
+        last_boosted: u32,
+        variant: u32,
+        kernel_mode_only: u8,
+    );
+    pub fn kvm_stock_search_next(
+        search: *mut kvm_stock::SearchState,
+        vcpus: *mut kvm_stock::Vcpu,
+    ) -> i32;
+    pub fn kvm_stock_search_result(
+        search: *mut kvm_stock::SearchState,
+        last_boosted: *mut u32,
+        yielded: i32,
+    );
+    pub fn kvm_stock_search_deinit(
+        search: *mut kvm_stock::SearchState,
+        vcpus: *mut kvm_stock::Vcpu,
+    );
+}

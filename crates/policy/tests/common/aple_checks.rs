@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Algorithm 1 (section 3.1.4) and its metric (3.1.3).
+
+use super::{any_u32, any_u64, property, Api};
+use proptest::prelude::*;
+use unspin_policy::aple::{Epoch, Params};
+
+/// An epoch of that inefficiency.
+fn epoch(ppm: u64) -> Epoch {
+    Epoch { ple_exits: 1000, spin_cycles: ppm, switch_cycles: 0, cpu_cycles: 1_000_000 }
+}
+
+/// A workload that wastes least at `optimum`, and the windows it was given.
+fn windows_for(api: &Api, params: &Params, optimum: u32, epochs: usize) -> Vec<u32> {
+    let mut state = api.aple_new(params);
+    let mut window = state.window_cycles;
+    let mut windows = vec![window];
+    for _ in 0..epochs {
+        window = api.epoch_end(&mut state, params, &epoch(window.abs_diff(optimum).into()));
+        assert_eq!(window, state.window_cycles);
+        windows.push(window);
+    }
+    assert_eq!(state.epochs, epochs as u64);
+    assert_eq!(state.rounds, epochs as u64 / 3);
+    windows
+}
+
+pub fn algorithm_1_rounds(api: &Api) {
+    // Each round tries Td, Td + δ, Td − δ and moves Td by at most δ.
+    let windows = windows_for(api, &Params::default(), 10_500, 9);
+    assert_eq!(windows, [8192, 9216, 7168, 9216, 10240, 8192, 10240, 11264, 9216, 10240]);
+    let windows = windows_for(api, &Params::default(), 4096, 15);
+    assert_eq!(windows[12..], [4096, 5120, 4096, 4096]);
+    // The stretch to section 4.3's 12,000 cycles takes four rounds.
+    let windows = windows_for(api, &Params::default(), 12_000, 30);
+    assert_eq!(windows[12..15], [12288, 13312, 11264]);
+    assert_eq!(windows[27..30], [12288, 13312, 11264]);
+    // The inefficiency of every epoch is kept until the next.
+    let params = Params::default();
+    let mut state = api.aple_new(&params);
+    api.epoch_end(&mut state, &params, &epoch(7));
+    api.epoch_end(&mut state, &params, &epoch(9));
+    assert_eq!((state.best_ppm, state.last_ppm, state.best_cycles), (7, 9, 8192));
+}
+
+pub fn algorithm_1_stops_at_the_bounds(api: &Api) {
+    let params = Params::default();
+    let windows = windows_for(api, &params, u32::MAX, 90);
+    assert_eq!(windows[87..], [32768, 32768, 31744, 32768]);
+    let windows = windows_for(api, &params, 0, 90);
+    assert_eq!(windows[87..], [4096, 5120, 4096, 4096]);
+    // A step that leaves the range on both sides.
+    let wide = Params { delta_cycles: 40_000, ..params };
+    let windows = windows_for(api, &wide, 8192, 3);
+    assert_eq!(windows, [8192, 32768, 4096, 8192]);
+}
+
+pub fn ties_keep_the_epoch_tried_first(api: &Api) {
+    let params = Params::default();
+    for (ppm, td) in [([5, 5, 5], 8192), ([5, 4, 4], 9216), ([5, 6, 5], 8192), ([5, 5, 4], 7168)] {
+        let mut state = api.aple_new(&params);
+        for ppm in ppm {
+            api.epoch_end(&mut state, &params, &epoch(ppm));
+        }
+        assert_eq!(state.desired_cycles, td, "after {ppm:?}");
+    }
+}
+
+fn any_params() -> impl Strategy<Value = Params> {
+    (any_u32(), any_u32(), any_u32(), any_u32(), any_u32()).prop_map(
+        |(init, a, b, delta, exits)| Params {
+            window_init_cycles: init,
+            window_min_cycles: a.min(b),
+            window_max_cycles: a.max(b),
+            delta_cycles: delta,
+            epoch_ple_exits: exits,
+        },
+    )
+}
+
+fn any_epoch() -> impl Strategy<Value = Epoch> {
+    (any_u64(), any_u64(), any_u64(), any_u64()).prop_map(|(exits, spin, switch, cpu)| Epoch {
+        ple_exits: exits,
+        spin_cycles: spin,
+        switch_cycles: switch,
+        cpu_cycles: cpu,
+    })
+}
+
+pub fn windows_stay_in_bounds(api: &Api) {
+    let steps = prop::collection::vec((any_params(), any_epoch(), 0..4u8), 1..20);
+    property(2000, (any_params(), steps), |(first, steps)| {
+        let mut params = first;
+        let mut state = api.aple_new(&params);
+        let range = params.window_min_cycles..=params.window_max_cycles;
+        assert!(range.contains(&state.window_cycles), "initial {state:?}");
+        for (next, epoch, change) in steps {
+            if change == 0 {
+                params = next;
+            }
+            let before = state;
+            let window = api.epoch_end(&mut state, &params, &epoch);
+            let range = params.window_min_cycles..=params.window_max_cycles;
+            assert!(range.contains(&window), "{window} outside {range:?}");
+            assert!(range.contains(&state.desired_cycles), "Td outside {range:?}");
+            assert_eq!(window, state.window_cycles);
+            assert_eq!(state.phase, (before.phase + 1) % 3);
+            assert!(window.abs_diff(state.desired_cycles) <= params.delta_cycles);
+        }
+    });
+    // Bounds that contradict each other leave the upper one.
+    let odd = Params { window_min_cycles: 9, window_max_cycles: 5, ..Params::default() };
+    let mut state = api.aple_new(&odd);
+    assert_eq!(state.window_cycles, 5);
+    assert_eq!(api.epoch_end(&mut state, &odd, &epoch(1)), 5);
+}
+
+pub fn delta_0_keeps_the_window(api: &Api) {
+    let fixed = Params { delta_cycles: 0, ..Params::default() };
+    assert!(windows_for(api, &fixed, 20_000, 30).iter().all(|&window| window == 8192));
+    let fixed = Params::fixed(700);
+    assert_eq!(api.params_check(&fixed), 0);
+    assert!(windows_for(api, &fixed, 20_000, 30).iter().all(|&window| window == 700));
+    // Set to 0 in the middle of a round, far from T0: back to T0 at once.
+    let params = Params::default();
+    let mut state = api.aple_new(&params);
+    for ppm in [9, 1, 9, 9] {
+        api.epoch_end(&mut state, &params, &epoch(ppm));
+    }
+    let fixed = Params { delta_cycles: 0, ..params };
+    for _ in 0..7 {
+        assert_eq!(api.epoch_end(&mut state, &fixed, &epoch(3)), 8192);
+    }
+}
+
+/// The definition, in numbers that cannot overflow.
+fn exact_ppm(epoch: &Epoch) -> u64 {
+    let wasted = u128::from(epoch.spin_cycles.saturating_add(epoch.switch_cycles));
+    match (wasted, epoch.cpu_cycles) {
+        (0, _) => 0,
+        (_, 0) => Epoch::PPM_MAX,
+        (wasted, cpu) => {
+            let ppm = wasted * 1_000_000 / u128::from(cpu);
+            u64::try_from(ppm).unwrap_or(u64::MAX).min(Epoch::PPM_MAX)
+        }
+    }
+}
+
+pub fn inefficiency_is_exact(api: &Api) {
+    property(20_000, any_epoch(), |epoch| {
+        assert_eq!(api.ppm(&epoch), exact_ppm(&epoch), "{epoch:?}");
+    });
+    // The paper's scale: 1000 exits at 8192 cycles, 3.3 microseconds each to handle.
+    let paper = Epoch {
+        ple_exits: 1000,
+        spin_cycles: 8_192_000,
+        switch_cycles: 7_920_000,
+        cpu_cycles: 161_120_000,
+    };
+    assert_eq!(api.ppm(&paper), 100_000);
+    for cpu_cycles in [1, 2, 3, 1 << 32, u64::MAX - 1, u64::MAX] {
+        for spin_cycles in [0, 1, u64::MAX / 2, u64::MAX - 2, u64::MAX - 1, u64::MAX] {
+            for switch_cycles in [0, 1, u64::MAX] {
+                let epoch = Epoch { ple_exits: 0, spin_cycles, switch_cycles, cpu_cycles };
+                assert_eq!(api.ppm(&epoch), exact_ppm(&epoch), "{epoch:?}");
+            }
+        }
+    }
+}
+
+pub fn inefficiency_without_cpu_time(api: &Api) {
+    let mut epoch = Epoch { ple_exits: 1000, ..Epoch::default() };
+    assert_eq!(api.ppm(&epoch), 0);
+    epoch.switch_cycles = 1;
+    assert_eq!(api.ppm(&epoch), Epoch::PPM_MAX);
+    epoch.cpu_cycles = 1;
+    assert_eq!(api.ppm(&epoch), 1_000_000);
+    epoch.switch_cycles = (1 << 32) - 1;
+    assert_eq!(api.ppm(&epoch), Epoch::PPM_MAX - 1_000_000);
+    epoch.switch_cycles = 1 << 32;
+    assert_eq!(api.ppm(&epoch), Epoch::PPM_MAX);
+    epoch.switch_cycles = u64::MAX;
+    assert_eq!(api.ppm(&epoch), Epoch::PPM_MAX);
+}
+
+pub fn params_are_judged(api: &Api) {
+    let good = Params::default();
+    let cases = [
+        (good, 0),
+        (Params { window_init_cycles: 4095, ..good }, 1),
+        (Params { window_init_cycles: 32769, ..good }, 1),
+        (Params { window_init_cycles: 4096, ..good }, 0),
+        (Params { window_init_cycles: 32768, ..good }, 0),
+        (Params { window_min_cycles: 0, ..good }, 2),
+        (Params { window_max_cycles: 4095, ..good }, 3),
+        (Params { delta_cycles: 32769, ..good }, 4),
+        (Params { delta_cycles: 32768, ..good }, 0),
+        (Params { epoch_ple_exits: 0, ..good }, 5),
+        (Params { epoch_ple_exits: 1, ..good }, 0),
+    ];
+    for (params, verdict) in cases {
+        assert_eq!(api.params_check(&params), verdict, "{params:?}");
+    }
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The order of candidates (section 3.2), the yielded list (3.3), the variants (4.4).
+
+use super::{property, Api};
+use proptest::prelude::*;
+use std::cmp::Ordering;
+use unspin_policy::hvs::{Category, Flags, Slot};
+
+const HVS: u32 = Flags::HVS.0;
+const RESOURCE: u8 = Category::ResourceWaiter as u8;
+const LOCK: u8 = Category::LockWaiter as u8;
+const YIELDED: u8 = Category::Yielded as u8;
+
+fn slot(category: u8, preempted_at: u64) -> Slot {
+    Slot { category, preempted_at, ready: 1, ..Slot::default() }
+}
+
+fn running() -> Slot {
+    Slot::default()
+}
+
+/// All candidates in the order they are picked when none can be boosted.
+fn picks(api: &Api, slots: &[Slot], caller: usize, flags: u32) -> Vec<usize> {
+    let mut excluded = 0;
+    let mut order = Vec::new();
+    while let Some(index) = api.pick(slots, caller, excluded, flags) {
+        assert_eq!(excluded >> index & 1, 0, "picked {index} although excluded");
+        excluded |= 1 << index;
+        order.push(index);
+    }
+    order
+}
+
+/// Fig. 4; the spinner that asks is vCPU 0.
+pub fn lock_waiter_preemption_scenarios(api: &Api) {
+    // 1: the next waiter's slice ended (2, just now); those behind it spun (1, 3).
+    let slots = [running(), slot(LOCK, 50), slot(RESOURCE, 90), slot(LOCK, 60)];
+    assert_eq!(picks(api, &slots, 0, HVS), [2, 1, 3]);
+    // 2: the holder's slice ended (3), and the next waiter spun for it (1).
+    let slots = [running(), slot(LOCK, 70), running(), slot(RESOURCE, 40)];
+    assert_eq!(picks(api, &slots, 0, HVS), [3, 1]);
+    // 3: W2 (1) waits for W1 (3), which spun before it; the holder runs again (2).
+    let slots = [running(), slot(LOCK, 70), running(), slot(LOCK, 60)];
+    assert_eq!(picks(api, &slots, 0, HVS), [3, 1]);
+    // 3 with W1's slice ended and an older resource-waiter that is not involved (2).
+    let slots = [running(), slot(LOCK, 70), slot(RESOURCE, 10), slot(RESOURCE, 60)];
+    assert_eq!(picks(api, &slots, 0, HVS), [3, 2, 1]);
+}
+
+pub fn variants_reverse_one_heuristic_each(api: &Api) {
+    let slots = [
+        running(),
+        slot(RESOURCE, 10),
+        slot(RESOURCE, 20),
+        slot(LOCK, 30),
+        slot(LOCK, 40),
+        slot(YIELDED, 50),
+        slot(YIELDED, 60),
+    ];
+    let order = |flags: Flags| picks(api, &slots, 0, flags.0);
+    assert_eq!(order(Flags::HVS), [2, 1, 3, 4, 5, 6]);
+    assert_eq!(order(Flags::CPTH_R), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(order(Flags::CPTH_L), [2, 1, 4, 3, 5, 6]);
+    assert_eq!(order(Flags::CCH), [3, 4, 2, 1, 5, 6]);
+    assert_eq!(order(Flags::CCH | Flags::CPTH_L | Flags::CPTH_R), [4, 3, 1, 2, 5, 6]);
+    assert_eq!(order(Flags::NO_YIELDED_LIST), [6, 5, 2, 1, 3, 4]);
+}
+
+/// Snapshots with many ties, any category number, any readiness.
+fn snapshots(max: usize) -> impl Strategy<Value = Vec<Slot>> {
+    let time = prop_oneof![0..4u64, any::<u64>(), (0..2u64).prop_map(|d| u64::MAX - d)];
+    let one = (time, 0..6u8, 0..3u8, 0..2u8).prop_map(|(preempted_at, category, ready, mark)| {
+        Slot { preempted_at, category, ready, yielded_mark: mark, reserved: [mark; 5] }
+    });
+    prop::collection::vec(one, 0..max)
+}
+
+fn is_candidate(slot: &Slot) -> bool {
+    slot.ready != 0 && [RESOURCE, LOCK, YIELDED].contains(&slot.category)
+}
+
+pub fn a_pick_is_a_candidate(api: &Api) {
+    let input = (snapshots(66), 0..70usize, any::<u64>(), 0..16u32);
+    property(5000, input, |(slots, caller, excluded, flags)| {
+        let eligible =
+            |i: usize| i < 64 && i != caller && excluded >> i & 1 == 0 && is_candidate(&slots[i]);
+        match api.pick(&slots, caller, excluded, flags) {
+            Some(index) => {
+                assert!(slots.len() <= 64);
+                assert!(eligible(index), "{index} is no candidate");
+            }
+            None => assert!(slots.len() > 64 || !(0..slots.len()).any(eligible), "none found"),
+        }
+    });
+    assert_eq!(api.pick(&[slot(LOCK, 1)], usize::MAX, 0, HVS), Some(0));
+    assert_eq!(api.pick(&[slot(LOCK, 1)], 0, 0, HVS), None);
+    assert_eq!(api.pick(&[], 0, 0, HVS), None);
+    assert_eq!(api.pick(&[slot(LOCK, 1); 64], 63, !0 >> 1, HVS), None);
+    assert_eq!(api.pick(&[slot(LOCK, 1); 65], 0, 0, HVS), None);
+}
+
+/// The order as the paper words it, on lists that are sorted.
+fn listed(slots: &[Slot], caller: usize, flags: u32) -> Vec<usize> {
+    let list = |category: u8, newest_first: bool| {
+        let mut list: Vec<usize> = (0..slots.len())
+            .map(|step| (caller.min(slots.len() - 1) + 1 + step) % slots.len())
+            .filter(|&i| i != caller && is_candidate(&slots[i]))
+            .filter(|&i| match slots[i].category {
+                YIELDED if flags & 8 != 0 => category == RESOURCE,
+                other => category == other,
+            })
+            .collect();
+        list.sort_by(|&a, &b| {
+            let order = slots[a].preempted_at.cmp(&slots[b].preempted_at);
+            if newest_first {
+                order.reverse()
+            } else {
+                order
+            }
+        });
+        list
+    };
+    let resource = list(RESOURCE, flags & 1 == 0);
+    let lock = list(LOCK, flags & 2 != 0);
+    let yielded = list(YIELDED, false);
+    match flags & 4 {
+        0 => [resource, lock, yielded].concat(),
+        _ => [lock, resource, yielded].concat(),
+    }
+}
+
+pub fn picks_in_turn_are_one_order(api: &Api) {
+    let input = (snapshots(20), 0..24usize, 0..16u32);
+    property(3000, input, |(slots, caller, flags)| {
+        if slots.is_empty() {
+            return;
+        }
+        // Out of range, a caller is nobody and the circle starts at 0.
+        let caller = if caller >= slots.len() { usize::MAX } else { caller };
+        assert_eq!(picks(api, &slots, caller, flags), listed(&slots, caller, flags));
+    });
+}
+
+pub fn snapshots_have_one_total_order(api: &Api) {
+    let input = (snapshots(9), 0..9usize, 0..16u32);
+    property(300, input, |(slots, caller, flags)| {
+        let who: Vec<usize> =
+            (0..slots.len()).filter(|&i| i != caller && is_candidate(&slots[i])).collect();
+        let only = |of: &[usize]| {
+            api.pick(&slots, caller, !of.iter().fold(0u64, |bits, i| bits | 1 << i), flags)
+        };
+        let compare = |a: usize, b: usize| match only(&[a, b]) {
+            Some(index) if index == a => Ordering::Less,
+            Some(index) if index == b => Ordering::Greater,
+            other => panic!("of {a} and {b}: {other:?}"),
+        };
+        for &a in &who {
+            assert_eq!(only(&[a]), Some(a));
+            for &b in who.iter().filter(|&&b| b != a) {
+                assert_eq!(compare(a, b), compare(b, a).reverse());
+                for &c in who.iter().filter(|&&c| c != a && c != b) {
+                    if compare(a, b) == Ordering::Less && compare(b, c) == Ordering::Less {
+                        assert_eq!(compare(a, c), Ordering::Less, "{a} < {b} < {c}");
+                    }
+                }
+            }
+        }
+    });
+}
+
+pub fn ties_go_round_from_the_caller(api: &Api) {
+    for category in [RESOURCE, LOCK, YIELDED] {
+        let slots = [slot(category, 7); 5];
+        assert_eq!(picks(api, &slots, 2, HVS), [3, 4, 0, 1]);
+        assert_eq!(picks(api, &slots, 4, HVS), [0, 1, 2, 3]);
+        assert_eq!(picks(api, &slots, 0, HVS), [1, 2, 3, 4]);
+        assert_eq!(picks(api, &slots, 5, HVS), [0, 1, 2, 3, 4]);
+    }
+}
+
+pub fn marks_move_to_the_yielded_list(api: &Api) {
+    const ALONE: u32 = Flags::NO_YIELDED_LIST.0;
+    // in its PLE exit, mark, flags → category, mark
+    let table = [
+        (false, 0, HVS, RESOURCE, 0),
+        (false, 1, HVS, YIELDED, 0),
+        (true, 0, HVS, LOCK, 0),
+        (true, 1, HVS, LOCK, 1),
+        (false, 1, ALONE, RESOURCE, 0),
+        (false, 0, ALONE, RESOURCE, 0),
+        (true, 1, ALONE, LOCK, 1),
+    ];
+    for (in_ple_exit, before, flags, category, after) in table {
+        let mut mark = before;
+        assert_eq!(api.category(in_ple_exit, &mut mark, flags), category);
+        assert_eq!(mark, after, "mark after {in_ple_exit} {before} {flags}");
+    }
+}
+
+/// One core under a fair scheduler, as section 3.3 tells it: a spinner, a holder and others
+/// whose slices ended. Virtual run time decides who runs; a picked vCPU runs a quantum and,
+/// being ahead in virtual run time, is preempted again.
+struct Core {
+    slots: Vec<Slot>,
+    vruntime: Vec<u64>,
+    now: u64,
+}
+
+const SPINNER: usize = 0;
+const HOLDER: usize = 1;
+const QUANTUM: u64 = 10;
+const WINDOW: u64 = 1;
+
+impl Core {
+    /// `others` were preempted after the holder, so they are newer.
+    fn new(others: usize) -> Self {
+        let mut slots = vec![running(), slot(RESOURCE, 1)];
+        let mut vruntime = vec![0, 5_000];
+        for n in 0..others as u64 {
+            slots.push(slot(RESOURCE, 2 + n));
+            vruntime.push(6_000 + n);
+        }
+        Core { slots, vruntime, now: 1_000 }
+    }
+
+    fn run(&mut self, vcpu: usize, cycles: u64) {
+        self.vruntime[vcpu] += cycles;
+        self.now += cycles;
+    }
+
+    /// PLE exits until the lock holder runs, the scheduler alone or a pick having chosen it.
+    fn exits_until_the_holder_runs(&mut self, api: &Api, flags: u32) -> u64 {
+        for exits in 0.. {
+            let behind = (0..self.slots.len()).min_by_key(|&i| self.vruntime[i]).unwrap();
+            if behind != SPINNER {
+                return exits; // fair scheduling got there by itself
+            }
+            self.run(SPINNER, WINDOW);
+            let picked = api.pick(&self.slots, SPINNER, 0, flags).expect("others are ready");
+            if picked == HOLDER {
+                return exits + 1;
+            }
+            self.boost(api, picked, flags);
+        }
+        unreachable!()
+    }
+
+    fn boost(&mut self, api: &Api, picked: usize, flags: u32) {
+        let mut mark = 1;
+        self.run(picked, QUANTUM);
+        let category = api.category(false, &mut mark, flags);
+        self.slots[picked] = Slot { yielded_mark: mark, ..slot(category, self.now) };
+    }
+}
+
+pub fn the_yielded_list_ends_the_loop(api: &Api) {
+    for others in [1, 2, 7, 30] {
+        // With the list each of the others is in the way once.
+        let exits = Core::new(others).exits_until_the_holder_runs(api, HVS);
+        assert_eq!(exits, others as u64 + 1);
+        // Without, the newest comes back each time, until virtual run time has passed.
+        let exits = Core::new(others).exits_until_the_holder_runs(api, Flags::NO_YIELDED_LIST.0);
+        assert!(exits >= 4_000, "{exits} exits starve nobody");
+    }
+}
+
+pub fn the_yielded_list_gives_everyone_a_turn(api: &Api) {
+    for (flags, starves) in [(HVS, false), (Flags::NO_YIELDED_LIST.0, true)] {
+        let others = 6;
+        let mut core = Core::new(others);
+        let mut turns = vec![0u32; core.slots.len()];
+        for _ in 0..700 {
+            let picked = api.pick(&core.slots, SPINNER, 0, flags).expect("others are ready");
+            turns[picked] += 1;
+            core.boost(api, picked, flags);
+        }
+        let fewest = *turns[1..].iter().min().unwrap();
+        let most = *turns[1..].iter().max().unwrap();
+        if starves {
+            assert_eq!((fewest, most), (0, 700), "{turns:?}");
+        } else {
+            assert_eq!((fewest, most), (100, 100), "{turns:?}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Named checks of the policies, each over a table of C functions, so that the same check
+//! runs on the linked code and on mutated builds of it.
+
+#![allow(dead_code)] // each test binary uses its part
+
+pub mod aple_checks;
+pub mod hvs_checks;
+pub mod kvm_stock_checks;
+
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use unspin_policy::{aple, hvs, kvm_stock, sys};
+
+macro_rules! api {
+    ($($name:ident: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
+        /// The functions of policy/*.h, wherever they were loaded from.
+        pub struct Api {
+            $(pub $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
+            _library: Option<libloading::Library>,
+        }
+
+        impl Api {
+            /// The code the crate links.
+            pub fn linked() -> Self {
+                Api { $($name: sys::$name,)* _library: None }
+            }
+
+            /// A shared object built from other sources.
+            pub fn load(path: &std::path::Path) -> Self {
+                // SAFETY: the library is built from policy/*.c, which has no constructors
+                // and these signatures; the pointers live as long as the library.
+                unsafe {
+                    let library = libloading::Library::new(path).expect("loads");
+                    Api {
+                        $($name: *library
+                            .get(concat!(stringify!($name), "\0").as_bytes())
+                            .expect("has the function"),)*
+                        _library: Some(library),
+                    }
+                }
+            }
+        }
+    };
+}
+
+api! {
+    aple_params_check: fn(*const aple::Params) -> i32;
+    aple_init: fn(*mut aple::State, *const aple::Params);
+    aple_inefficiency_ppm: fn(*const aple::Epoch) -> u64;
+    aple_epoch_end: fn(*mut aple::State, *const aple::Params, *const aple::Epoch) -> u32;
+    hvs_category_on_preempt: fn(u8, *mut u8, u32) -> u8;
+    hvs_pick: fn(*const hvs::Slot, u32, u32, u64, u32) -> i32;
+    kvm_stock_window_defaults: fn(*mut kvm_stock::WindowParams, u32);
+    kvm_stock_window_grow: fn(*const kvm_stock::WindowParams, u32, u32) -> u32;
+    kvm_stock_window_shrink: fn(*const kvm_stock::WindowParams, u32, u32) -> u32;
+    kvm_stock_search_init: fn(*mut kvm_stock::SearchState, *mut kvm_stock::Vcpu, u32, u32, u32, u32, u8);
+    kvm_stock_search_next: fn(*mut kvm_stock::SearchState, *mut kvm_stock::Vcpu) -> i32;
+    kvm_stock_search_result: fn(*mut kvm_stock::SearchState, *mut u32, i32);
+    kvm_stock_search_deinit: fn(*mut kvm_stock::SearchState, *mut kvm_stock::Vcpu);
+}
+
+/// Safe forms of the raw table, with plain numbers.
+impl Api {
+    pub fn params_check(&self, params: &aple::Params) -> i32 {
+        unsafe { (self.aple_params_check)(params) }
+    }
+
+    pub fn aple_new(&self, params: &aple::Params) -> aple::State {
+        let mut state = aple::State::default();
+        unsafe { (self.aple_init)(&mut state, params) };
+        state
+    }
+
+    pub fn ppm(&self, epoch: &aple::Epoch) -> u64 {
+        unsafe { (self.aple_inefficiency_ppm)(epoch) }
+    }
+
+    pub fn epoch_end(
+        &self,
+        state: &mut aple::State,
+        params: &aple::Params,
+        epoch: &aple::Epoch,
+    ) -> u32 {
+        unsafe { (self.aple_epoch_end)(state, params, epoch) }
+    }
+
+    pub fn category(&self, in_ple_exit: bool, mark: &mut u8, flags: u32) -> u8 {
+        unsafe { (self.hvs_category_on_preempt)(in_ple_exit.into(), mark, flags) }
+    }
+
+    pub fn pick(
+        &self,
+        slots: &[hvs::Slot],
+        caller: usize,
+        excluded: u64,
+        flags: u32,
+    ) -> Option<usize> {
+        let count = slots.len() as u32;
+        let index =
+            unsafe { (self.hvs_pick)(slots.as_ptr(), count, caller as u32, excluded, flags) };
+        usize::try_from(index).ok()
+    }
+}
+
+/// Runs a property on generated inputs, the same ones on every run.
+pub fn property<S: Strategy>(cases: u32, strategy: S, test: impl Fn(S::Value)) {
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let outcome = TestRunner::new_with_rng(config, rng).run(&strategy, |input| {
+        test(input);
+        Ok(())
+    });
+    if let Err(error) = outcome {
+        panic!("{error}");
+    }
+}
+
+/// Any number, the borders of its type and of narrower ones more often than chance.
+pub fn any_u64() -> impl Strategy<Value = u64> {
+    use proptest::prelude::*;
+    prop_oneof![
+        2 => any::<u64>(),
+        2 => 0..100_000u64,
+        1 => (0..64u32, 0..3u64).prop_map(|(bit, d)| (1u64 << bit).wrapping_add(d).wrapping_sub(1)),
+        1 => (0..3u64).prop_map(|d| u64::MAX - d),
+    ]
+}
+
+pub fn any_u32() -> impl Strategy<Value = u32> {
+    use proptest::prelude::*;
+    prop_oneof![
+        2 => any::<u32>(),
+        2 => 0..40_000u32,
+        1 => (0..32u32, 0..3u32).prop_map(|(bit, d)| (1u32 << bit).wrapping_add(d).wrapping_sub(1)),
+        1 => (0..3u32).prop_map(|d| u32::MAX - d),
+    ]
+}
+
+/// Every check by name. `for_each_check!(m)` expands `m! { module: name, … }` once.
+#[macro_export]
+macro_rules! for_each_check {
+    ($with:ident) => {
+        $with! {
+            aple_checks: algorithm_1_rounds,
+            aple_checks: algorithm_1_stops_at_the_bounds,
+            aple_checks: ties_keep_the_epoch_tried_first,
+            aple_checks: windows_stay_in_bounds,
+            aple_checks: delta_0_keeps_the_window,
+            aple_checks: inefficiency_is_exact,
+            aple_checks: inefficiency_without_cpu_time,
+            aple_checks: params_are_judged,
+            hvs_checks: lock_waiter_preemption_scenarios,
+            hvs_checks: variants_reverse_one_heuristic_each,
+            hvs_checks: a_pick_is_a_candidate,
+            hvs_checks: picks_in_turn_are_one_order,
+            hvs_checks: snapshots_have_one_total_order,
+            hvs_checks: ties_go_round_from_the_caller,
+            hvs_checks: marks_move_to_the_yielded_list,
+            hvs_checks: the_yielded_list_ends_the_loop,
+            hvs_checks: the_yielded_list_gives_everyone_a_turn,
+            kvm_stock_checks: selector_conforms_3_19,
+            kvm_stock_checks: selector_conforms_6_12,
+            kvm_stock_checks: selector_conforms_6_19,
+            kvm_stock_checks: selector_rotates,
+            kvm_stock_checks: three_failed_yields_end_a_search,
+            kvm_stock_checks: concurrent_search_picks_a_lock_waiter,
+            kvm_stock_checks: windows_conform,
+            kvm_stock_checks: windows_worked_examples,
+        }
+    };
+}
