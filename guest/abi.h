@@ -1,17 +1,64 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The pages that guest and VMM share. The Rust mirror is crates/vmm/src/abi.rs;
- * a test holds the two to the same sizes and offsets.
+ * What guest and VMM share: where things lie in guest memory, the pages both read and write, and
+ * the ports a guest ends through. The Rust mirror is crates/vmm/src/abi.rs; a test holds the two to
+ * the same values, sizes and offsets.
+ *
+ * Also included by assembly: everything but macros is inside #ifndef __ASSEMBLER__.
  */
 #ifndef UNSPIN_GUEST_ABI_H
 #define UNSPIN_GUEST_ABI_H
 
-#define GUEST_ABI_MAGIC 0x4e495053u	/* "SPIN" */
-#define GUEST_ABI_VERSION 1u
-#define GUEST_VCPUS_MAX 64u
-#define GUEST_STEPS_MAX 32u
-#define GUEST_LOCKS_MAX 16u
-#define GUEST_WAIT_BUCKETS 40u		/* bucket b: waits of [2^b, 2^(b+1)) TSC cycles */
+#define GUEST_ABI_MAGIC 0x4e495053	/* "SPIN" */
+#define GUEST_ABI_VERSION 2
+#define GUEST_VCPUS_MAX 64
+#define GUEST_STEPS_MAX 32
+#define GUEST_LOCKS_MAX 16
+#define GUEST_WAIT_BUCKETS 40		/* bucket b: waits of [2^b, 2^(b+1)) TSC cycles */
+
+/*
+ * Guest memory, physical = virtual. The VMM writes the GDT, the page tables, one TSS a vCPU, the
+ * configuration and the image, and starts every vCPU in 64-bit mode, CPL 0, interrupts off, at
+ * GUEST_IMAGE_ADDR with RDI = its index and RSP = the top of its stack.
+ */
+#define GUEST_RAM_BYTES 0x400000
+#define GUEST_GDT_ADDR 0x1000
+#define GUEST_PML4_ADDR 0x2000
+#define GUEST_PDPT_ADDR 0x3000
+#define GUEST_PD_ADDR 0x4000
+#define GUEST_TSS_ADDR 0x8000		/* one every GUEST_TSS_STRIDE */
+#define GUEST_TSS_STRIDE 0x80
+#define GUEST_CONFIG_ADDR 0x10000
+#define GUEST_PROTECTED_ADDR 0x18000
+#define GUEST_COUNTERS_ADDR 0x20000	/* one struct guest_counters every GUEST_COUNTERS_STRIDE */
+#define GUEST_COUNTERS_STRIDE 0x1000
+#define GUEST_IMAGE_ADDR 0x100000
+#define GUEST_IMAGE_END 0x200000	/* the image and its zeroed data end before it */
+#define GUEST_STACKS_ADDR 0x200000
+#define GUEST_STACK_BYTES 0x4000	/* a vCPU's, of which the lowest quarter serves entries from CPL 3 */
+
+#define GUEST_CS_KERNEL 0x08
+#define GUEST_DS_KERNEL 0x10
+#define GUEST_DS_USER 0x1b
+#define GUEST_CS_USER 0x23
+#define GUEST_TR 0x28
+
+#define GUEST_VECTOR_TIMER 0x40
+#define GUEST_VECTOR_WAKE 0x41		/* also sent by the VMM, so that a halted vCPU sees `stop` */
+#define GUEST_VECTOR_SPURIOUS 0xff
+
+/*
+ * OUT to one of these ends the vCPU.
+ * END: EAX is an enum guest_end. FAULT: RDI vector, RSI error code, R8 RIP, R9 CR2, R10 CS.
+ */
+#define GUEST_PORT_END 0x5053
+#define GUEST_PORT_FAULT 0x5054
+
+#define GUEST_STOPPED 1			/* `stop` was seen */
+#define GUEST_BAD_CONFIG 2		/* the configuration page makes no sense */
+#define GUEST_BAD_APIC 3		/* the local APIC could not be switched to x2APIC */
+
+#ifndef __ASSEMBLER__
 
 /* One pass over the steps is one unit of work. */
 enum guest_op {
@@ -19,8 +66,8 @@ enum guest_op {
 	GUEST_OP_LOCK = 2,
 	GUEST_OP_CRITICAL = 3,	/* as compute, inside the lock (kept apart for reports) */
 	GUEST_OP_UNLOCK = 4,
-	GUEST_OP_BARRIER = 5,	/* all vCPUs of the VM */
-	GUEST_OP_BLOCK = 6,	/* HLT until a wake or until `iterations` timer cycles passed */
+	GUEST_OP_BARRIER = 5,	/* all vCPUs of the VM, waited for with HLT */
+	GUEST_OP_BLOCK = 6,	/* HLT until a wake, or until that many timer cycles passed (0: wake only) */
 	GUEST_OP_WAKE = 7,	/* wake the next vCPU (index + 1) if it is blocked */
 	GUEST_OP_SPIN_BARRIER = 8,	/* barrier waited for with PAUSE */
 };
@@ -28,7 +75,7 @@ enum guest_op {
 enum guest_dist {
 	GUEST_DIST_CONST = 0,	/* a */
 	GUEST_DIST_UNIFORM = 1,	/* a..=b */
-	GUEST_DIST_EXP = 2,	/* mean a, cut off at b (0: at 16 a) */
+	GUEST_DIST_EXP = 2,	/* mean a, cut off at b */
 };
 
 struct guest_step {
@@ -36,15 +83,60 @@ struct guest_step {
 	unsigned int dist;
 	unsigned int a;
 	unsigned int b;
-	unsigned int lock;	/* which lock: 0..GUEST_LOCKS_MAX */
-	unsigned int permille;	/* chance that the step is taken; 1000 = always. A LOCK that
-				 * is skipped skips to after its UNLOCK */
+	unsigned int lock;	/* which lock: below GUEST_LOCKS_MAX */
+	unsigned int permille;	/* chance that the step is taken; 1000 = always */
+	unsigned int skip;	/* index of the step after this one when it is not taken */
+	unsigned int pad;
 };
 
 enum guest_lock_kind {
 	GUEST_LOCK_TAS = 0,
 	GUEST_LOCK_TICKET = 1,
 	GUEST_LOCK_MCS = 2,
+	GUEST_LOCK_KINDS
 };
 
+/* At GUEST_CONFIG_ADDR. Only `stop` changes once the vCPUs run. */
+struct guest_config {
+	unsigned int magic;
+	unsigned int version;
+	unsigned int vcpus;
+	unsigned int lock_kind;
+	unsigned int cpl;	/* 0 or 3 */
+	unsigned int steps_count;
+	unsigned int features;	/* paravirtual features the VMM offers; none yet */
+	unsigned int pad;
+	unsigned long long seed;	/* of this VM; a vCPU mixes in its index */
+	struct guest_step steps[GUEST_STEPS_MAX] __attribute__((aligned(64)));
+	unsigned int stop __attribute__((aligned(64)));	/* not 0: end at the next look */
+};
+
+/*
+ * At GUEST_PROTECTED_ADDR, one for each lock. The holder reads `value` when it has the lock and
+ * writes it back one higher just before it releases: two holders at a time lose an increment.
+ */
+struct guest_protected {
+	unsigned long long value __attribute__((aligned(64)));
+};
+
+/* Written by one vCPU with plain stores, read by the VMM while it runs. */
+struct guest_counters {
+	unsigned long long units;		/* passes over the program */
+	unsigned long long acquisitions;
+	unsigned long long releases;
+	unsigned long long iterations;		/* of compute and critical steps */
+	unsigned long long max_wait_cycles;	/* the VMM may set it to 0 at any time */
+	unsigned long long wait_hist[GUEST_WAIT_BUCKETS];
+} __attribute__((aligned(64)));
+
+_Static_assert(sizeof(struct guest_step) == 32, "a step is half a cache line");
+_Static_assert(sizeof(struct guest_counters) <= GUEST_COUNTERS_STRIDE, "counters overlap");
+_Static_assert(GUEST_CONFIG_ADDR + sizeof(struct guest_config) <= GUEST_PROTECTED_ADDR,
+	       "configuration page overlaps");
+_Static_assert(GUEST_COUNTERS_ADDR + GUEST_VCPUS_MAX * GUEST_COUNTERS_STRIDE <= GUEST_IMAGE_ADDR,
+	       "counters overlap the image");
+_Static_assert(GUEST_STACKS_ADDR + GUEST_VCPUS_MAX * GUEST_STACK_BYTES <= GUEST_RAM_BYTES,
+	       "stacks exceed the memory");
+
+#endif /* __ASSEMBLER__ */
 #endif

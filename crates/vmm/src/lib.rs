@@ -1,1 +1,23 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A minimal virtual machine monitor for the bare-metal bench guest (`guest/`).
+//!
+//! A [`Vm`] has no firmware, disk or device but the in-kernel interrupt controller: its vCPUs start
+//! in 64-bit mode at the guest's entry and run a program of steps until they are stopped. What the
+//! guest does wrong ends that VM with an error, never the host program.
+//!
+//! As under QEMU a VM is a process of its own; [`process`] is that process, and the line protocol
+//! it speaks with whoever started it.
 
+pub mod abi;
+mod boot;
+mod error;
+pub mod process;
+mod program;
+pub mod rng;
+mod vcpu;
+mod vm;
+
+pub use error::{Error, GuestFault};
+pub use process::{vm_process_main, VM_PROCESS_COMMAND};
+pub use program::compile;
+pub use vm::{host_tsc_khz, VcpuSample, Vm, VmConfig};

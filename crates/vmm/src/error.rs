@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What can go wrong, named so that an operator knows what to change.
+
+use std::fmt;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "cannot open /dev/kvm: {0}; load kvm_intel or kvm_amd, and give this user access to it"
+    )]
+    OpenKvm(std::io::Error),
+    #[error("KVM refused {what}: {source}")]
+    Kvm { what: &'static str, source: std::io::Error },
+    #[error("this host's KVM cannot switch PAUSE exits off for a VM (KVM_CAP_X86_DISABLE_EXITS lacks PAUSE); leave out arms with window = \"off\"")]
+    PauseExitsStayOn,
+    #[error("cannot set up guest memory: {0}")]
+    Memory(String),
+    #[error("program: {0}")]
+    Program(String),
+    #[error("{what}: {source}")]
+    Os { what: String, source: std::io::Error },
+    #[error("vCPU {vcpu}: {fault}")]
+    Guest { vcpu: u32, fault: GuestFault },
+    #[error("mutual exclusion violated: {releases} critical sections, but only {counted} counted under the locks")]
+    MutualExclusion { releases: u64, counted: u64 },
+    #[error("{running} of {vcpus} vCPUs did not stop within {seconds} s")]
+    StopTimeout { running: u32, vcpus: u32, seconds: u64 },
+    #[error("bad command: {0}")]
+    Command(String),
+}
+
+/// How a vCPU ended other than by being stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GuestFault {
+    /// An exception in the guest; `rip` as the processor pushed it.
+    Exception {
+        vector: u64,
+        error_code: u64,
+        rip: u64,
+        cr2: u64,
+        cs: u64,
+    },
+    TripleFault {
+        rip: u64,
+    },
+    BadConfig,
+    BadApic,
+    FailEntry {
+        reason: u64,
+    },
+    UnexpectedExit {
+        exit: String,
+        rip: u64,
+    },
+    Run(String),
+}
+
+impl fmt::Display for GuestFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GuestFault::Exception { vector, error_code, rip, cr2, cs } => write!(
+                f,
+                "exception {vector} at rip {rip:#x} (cpl {}, error code {error_code:#x}, cr2 {cr2:#x})",
+                cs & 3
+            ),
+            GuestFault::TripleFault { rip } => write!(f, "triple fault, last rip {rip:#x}"),
+            GuestFault::BadConfig => write!(f, "the guest rejected its configuration page"),
+            GuestFault::BadApic => {
+                write!(f, "no x2APIC in the guest; KVM with an in-kernel irqchip has it")
+            }
+            GuestFault::FailEntry { reason } => {
+                write!(f, "the processor refused to enter the guest (reason {reason:#x})")
+            }
+            GuestFault::UnexpectedExit { exit, rip } => {
+                write!(f, "unexpected exit {exit} at rip {rip:#x}")
+            }
+            GuestFault::Run(error) => write!(f, "KVM_RUN failed: {error}"),
+        }
+    }
+}
+
+impl Error {
+    pub(crate) fn kvm(what: &'static str) -> impl Fn(kvm_ioctls::Error) -> Error {
+        move |e| Error::Kvm { what, source: std::io::Error::from_raw_os_error(e.errno()) }
+    }
+
+    pub(crate) fn os(what: impl Into<String>) -> Error {
+        Error::Os { what: what.into(), source: std::io::Error::last_os_error() }
+    }
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A VM as a process: reads commands as JSON lines on its standard input, answers on its standard
+//! output, and ends with its parent.
+//!
+//! ```text
+//! → {"config":{…}}                                   ← {"ready":{"tids":[…]}}
+//! → {"run":{"start_at_ns":…,"sample_at_ns":[…,…]}}   ← {"samples":[{…},{…}]} after the second
+//! → "stop"                                           ← "stopped" or {"failed":"…"}
+//! ```
+//! Times are CLOCK_MONOTONIC and absolute, so that all VMs of a run start and are read at the
+//! moments their starter chose, with no message between. The thread that reads the counts runs
+//! SCHED_FIFO, so that spinning vCPUs cannot delay it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, VcpuSample, Vm, VmConfig};
+
+/// The argument that makes a binary call [`vm_process_main`].
+pub const VM_PROCESS_COMMAND: &str = "vm-process";
+
+/// Longest time the vCPUs have to end by themselves.
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Command {
+    Config(VmConfig),
+    Run(Schedule),
+    Stop,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reply {
+    Ready { tids: Vec<i32> },
+    Samples(Vec<Sample>),
+    Stopped,
+    Failed(String),
+}
+
+/// When to let the vCPUs go and when to read the counts, CLOCK_MONOTONIC.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    pub start_at_ns: u64,
+    pub sample_at_ns: [u64; 2],
+}
+
+/// All vCPUs at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    pub at_ns: u64,
+    pub vcpus: Vec<VcpuSample>,
+}
+
+/// The process: takes no arguments beyond the sub-command. Returns its exit code.
+pub fn vm_process_main(args: &[String]) -> i32 {
+    if !args.is_empty() {
+        eprintln!("{VM_PROCESS_COMMAND} takes no arguments; it is started by the agent");
+        return 2;
+    }
+    // SAFETY: no memory involved. A VM must not survive the program that started it.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    match serve() {
+        Ok(()) => 0,
+        Err(error) => {
+            reply(&Reply::Failed(error.to_string()));
+            1
+        }
+    }
+}
+
+fn serve() -> Result<(), Error> {
+    // SAFETY: nothing else in this process reads standard input.
+    let mut input = BufReader::new(unsafe { File::from_raw_fd(0) });
+    let Command::Config(config) = command(&mut input)? else {
+        return Err(Error::Command("the first must be `config`".into()));
+    };
+    let mut vm = Vm::new(&config)?;
+    // After the vCPU threads exist: they would inherit it.
+    be_realtime();
+    reply(&Reply::Ready { tids: vm.tids() });
+    match command(&mut input)? {
+        Command::Run(schedule) => run(&mut vm, &schedule, &input)?,
+        Command::Stop => {}
+        Command::Config(_) => return Err(Error::Command("configured already".into())),
+    }
+    vm.stop(STOP_TIMEOUT)?;
+    reply(&Reply::Stopped);
+    Ok(())
+}
+
+fn run(vm: &mut Vm, schedule: &Schedule, input: &BufReader<File>) -> Result<(), Error> {
+    if wait_until(vm, input, Some(schedule.start_at_ns))? == Woken::Stop {
+        return Ok(());
+    }
+    vm.start();
+    let mut samples = Vec::with_capacity(2);
+    for at_ns in schedule.sample_at_ns {
+        if wait_until(vm, input, Some(at_ns))? == Woken::Stop {
+            return Ok(());
+        }
+        samples.push(Sample { at_ns: now_ns(), vcpus: vm.sample() });
+        if samples.len() == 1 {
+            vm.reset_max_wait();
+        }
+    }
+    reply(&Reply::Samples(samples));
+    wait_until(vm, input, None)?;
+    Ok(())
+}
+
+#[derive(PartialEq, Eq)]
+enum Woken {
+    Time,
+    Stop,
+}
+
+/// Waits for the time or a word on standard input: after the start only `stop` or its end can come.
+/// A vCPU that fails ends the wait with its error.
+fn wait_until(vm: &mut Vm, input: &BufReader<File>, at_ns: Option<u64>) -> Result<Woken, Error> {
+    if !input.buffer().is_empty() {
+        return Ok(Woken::Stop);
+    }
+    loop {
+        let timeout = match at_ns.map(|at| at.checked_sub(now_ns())) {
+            Some(None) => return Ok(Woken::Time),
+            Some(Some(left)) => Some(timespec(left)),
+            None => None,
+        };
+        let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut fds = [poll(input.get_ref().as_raw_fd()), poll(vm.ended_fd())];
+        let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: both descriptors and the timeout outlive the call.
+        let ready = unsafe { libc::ppoll(fds.as_mut_ptr(), 2, timeout, std::ptr::null()) };
+        if ready < 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return Err(Error::os("ppoll"));
+        }
+        if ready > 0 && fds[0].revents != 0 {
+            return Ok(Woken::Stop);
+        }
+        if ready > 0 && fds[1].revents != 0 && vm.error().is_some() {
+            vm.stop(STOP_TIMEOUT)?;
+        }
+    }
+}
+
+fn command(input: &mut BufReader<File>) -> Result<Command, Error> {
+    let mut line = String::new();
+    let read = input.read_line(&mut line);
+    read.map_err(|source| Error::Os { what: "standard input".into(), source })?;
+    serde_json::from_str(&line).map_err(|e| Error::Command(e.to_string()))
+}
+
+fn reply(reply: &Reply) {
+    let line = serde_json::to_string(reply).expect("replies are plain data");
+    let mut output = std::io::stdout().lock();
+    // A starter that has gone cannot be told anything.
+    let _ = writeln!(output, "{line}").and_then(|()| output.flush());
+}
+
+/// SCHED_FIFO, lowest priority; without the right to it the counts are read as soon as may be.
+fn be_realtime() {
+    let param = libc::sched_param { sched_priority: 1 };
+    // SAFETY: `param` is valid; 0 is the calling thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &param) };
+}
+
+/// CLOCK_MONOTONIC.
+pub fn now_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn timespec(ns: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Checks a plan's program and turns it into the guest's steps.
+
+use unspin_scenario::plan::{Dist, LockKind, Op, Step};
+
+use crate::{abi, Error};
+
+/// Cut of an exponential distribution that names none, in means.
+const EXP_CUT_MEANS: u32 = 16;
+
+/// Compiles `program` for a guest at `cpl`. A program that could not run to its end (a lock never
+/// released, a barrier inside a critical section, HLT at CPL 3) is refused.
+pub fn compile(program: &[Step], cpl: u8) -> Result<Vec<abi::Step>, Error> {
+    if program.is_empty() || program.len() > abi::STEPS_MAX {
+        return Err(Error::Program(format!(
+            "has {} steps; a program has 1 to {}",
+            program.len(),
+            abi::STEPS_MAX
+        )));
+    }
+    if cpl != 0 && cpl != 3 {
+        return Err(Error::Program(format!("cpl is {cpl}; the guest spins at 0 or 3")));
+    }
+    let mut held: Vec<u32> = Vec::new();
+    let mut steps = Vec::with_capacity(program.len());
+    for (index, step) in program.iter().enumerate() {
+        check(step, &mut held, cpl).map_err(|e| Error::Program(format!("step {index}: {e}")))?;
+        let (dist, a, b) = bounds(step.dist);
+        steps.push(abi::Step {
+            op: op(step.op),
+            dist,
+            a,
+            b,
+            lock: step.lock,
+            permille: step.permille,
+            skip: skip(program, index)?,
+            pad: 0,
+        });
+    }
+    match held.last() {
+        Some(lock) => Err(Error::Program(format!("lock {lock} is never released"))),
+        None => Ok(steps),
+    }
+}
+
+/// The guest's number for a lock.
+pub(crate) fn lock_kind(lock: LockKind) -> u32 {
+    match lock {
+        LockKind::Tas => abi::LOCK_TAS,
+        LockKind::Ticket => abi::LOCK_TICKET,
+        LockKind::Mcs => abi::LOCK_MCS,
+    }
+}
+
+/// Follows the locks held up to `step`; locks nest in ascending order only, so no two vCPUs can
+/// wait for each other.
+fn check(step: &Step, held: &mut Vec<u32>, cpl: u8) -> Result<(), String> {
+    if step.permille > 1000 {
+        return Err(format!("permille is {}; at most 1000", step.permille));
+    }
+    if let Dist::Uniform { min, max } = step.dist {
+        if min > max {
+            return Err(format!("uniform from {min} to {max}: min exceeds max"));
+        }
+    }
+    match step.op {
+        Op::Lock => {
+            if step.lock as usize >= abi::LOCKS_MAX {
+                return Err(format!("lock {}; locks are 0 to {}", step.lock, abi::LOCKS_MAX - 1));
+            }
+            if let Some(&inner) = held.last().filter(|&&inner| inner >= step.lock) {
+                return Err(format!(
+                    "takes lock {} while holding {inner}; nested locks must ascend",
+                    step.lock
+                ));
+            }
+            held.push(step.lock);
+        }
+        Op::Unlock => {
+            if held.pop() != Some(step.lock) {
+                return Err(format!("unlocks {}, which is not the lock taken last", step.lock));
+            }
+            if step.permille != 1000 {
+                return Err("an unlock must always be taken; put the chance on its lock".into());
+            }
+        }
+        Op::Critical if held.is_empty() => return Err("critical step outside a lock".into()),
+        Op::Barrier | Op::SpinBarrier if !held.is_empty() => {
+            return Err("barrier while holding a lock: the others could never arrive".into());
+        }
+        Op::Barrier | Op::Block | Op::Wake if cpl == 3 => {
+            return Err(
+                "barrier, block and wake need HLT and interrupts, which CPL 3 has not; use cpl = 0 \
+                 or spin-barrier"
+                    .into(),
+            );
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Where the guest goes on when it does not take step `index`.
+fn skip(program: &[Step], index: usize) -> Result<u32, Error> {
+    let step = &program[index];
+    if step.op != Op::Lock {
+        return Ok(index as u32 + 1);
+    }
+    program[index..]
+        .iter()
+        .position(|s| s.op == Op::Unlock && s.lock == step.lock)
+        .map(|distance| (index + distance) as u32 + 1)
+        .ok_or_else(|| {
+            Error::Program(format!("step {index}: lock {} is never released", step.lock))
+        })
+}
+
+fn op(op: Op) -> u32 {
+    match op {
+        Op::Compute => abi::OP_COMPUTE,
+        Op::Lock => abi::OP_LOCK,
+        Op::Critical => abi::OP_CRITICAL,
+        Op::Unlock => abi::OP_UNLOCK,
+        Op::Barrier => abi::OP_BARRIER,
+        Op::Block => abi::OP_BLOCK,
+        Op::Wake => abi::OP_WAKE,
+        Op::SpinBarrier => abi::OP_SPIN_BARRIER,
+    }
+}
+
+fn bounds(dist: Dist) -> (u32, u32, u32) {
+    match dist {
+        Dist::Const { iterations } => (abi::DIST_CONST, iterations, iterations),
+        Dist::Uniform { min, max } => (abi::DIST_UNIFORM, min, max),
+        Dist::Exp { mean, max: 0 } => (abi::DIST_EXP, mean, mean.saturating_mul(EXP_CUT_MEANS)),
+        Dist::Exp { mean, max } => (abi::DIST_EXP, mean, max),
+    }
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The guest on this computer's /dev/kvm: every lock, both privilege levels, every step. Functions
+//! only; nothing here depends on how fast it runs.
+
+use std::time::{Duration, Instant};
+
+use unspin_scenario::plan::{Dist, LockKind, Op, Step};
+use unspin_vmm::{VcpuSample, Vm, VmConfig};
+
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Whether this test can run; says why not.
+fn kvm() -> bool {
+    let usable = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
+    if let Err(error) = &usable {
+        println!("SKIP: /dev/kvm: {error}");
+    }
+    usable.is_ok()
+}
+
+fn step(op: Op, iterations: u32) -> Step {
+    Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 }
+}
+
+fn lock_program() -> Vec<Step> {
+    vec![
+        Step { dist: Dist::Exp { mean: 30, max: 0 }, ..step(Op::Compute, 0) },
+        step(Op::Lock, 0),
+        Step { dist: Dist::Uniform { min: 5, max: 15 }, ..step(Op::Critical, 0) },
+        step(Op::Unlock, 0),
+    ]
+}
+
+fn config(vcpus: u32, program: Vec<Step>) -> VmConfig {
+    VmConfig {
+        vcpus,
+        program,
+        lock: LockKind::Ticket,
+        cpl: 0,
+        seed: 7,
+        pin: vec![],
+        pause_exits: true,
+    }
+}
+
+/// Runs until every vCPU has finished `units` units, then stops.
+fn run(config: &VmConfig, units: u64) -> Vec<VcpuSample> {
+    let mut vm = Vm::new(config).expect("vm");
+    assert_eq!(vm.tids().len(), config.vcpus as usize);
+    vm.start();
+    let deadline = Instant::now() + PROGRESS_TIMEOUT;
+    while vm.sample().iter().any(|vcpu| vcpu.units < units) {
+        if let Some(error) = vm.error() {
+            panic!("{error}");
+        }
+        assert!(Instant::now() < deadline, "no progress: {:?}", vm.sample());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    vm.stop(STOP_TIMEOUT).expect("stop");
+    vm.sample()
+}
+
+fn assert_waits_counted(vcpus: &[VcpuSample]) {
+    for vcpu in vcpus {
+        assert_eq!(vcpu.wait_hist.iter().sum::<u64>(), vcpu.acquisitions);
+        assert!(vcpu.max_wait_cycles > 0);
+    }
+}
+
+#[test]
+fn every_lock_excludes_at_both_privilege_levels() {
+    if !kvm() {
+        return;
+    }
+    for lock in [LockKind::Tas, LockKind::Ticket, LockKind::Mcs] {
+        for cpl in [0, 3] {
+            let vcpus = run(&VmConfig { lock, cpl, ..config(4, lock_program()) }, 20);
+            assert_waits_counted(&vcpus);
+            assert!(vcpus.iter().all(|v| v.acquisitions >= 20), "{lock:?} cpl {cpl}");
+        }
+    }
+}
+
+#[test]
+fn one_to_eight_vcpus() {
+    if !kvm() {
+        return;
+    }
+    for count in [1, 2, 8] {
+        assert_eq!(run(&config(count, lock_program()), 20).len(), count as usize);
+    }
+}
+
+#[test]
+fn nested_locks_and_chances() {
+    if !kvm() {
+        return;
+    }
+    let on = |lock, step: Step| Step { lock, ..step };
+    let program = vec![
+        step(Op::Lock, 0),
+        step(Op::Critical, 2),
+        Step { permille: 300, ..on(1, step(Op::Lock, 0)) },
+        step(Op::Critical, 2),
+        on(1, step(Op::Unlock, 0)),
+        step(Op::Unlock, 0),
+        step(Op::Compute, 5),
+    ];
+    let vcpus = run(&config(1, program), 1500);
+    let (units, taken) =
+        vcpus.iter().fold((0, 0), |(u, a), v| (u + v.units, a + v.acquisitions - v.units));
+    let share = taken as f64 / units as f64;
+    assert!((0.25..0.35).contains(&share), "inner lock taken in {share} of the units");
+}
+
+#[test]
+fn lengths_follow_their_distribution() {
+    if !kvm() {
+        return;
+    }
+    for (dist, mean) in [
+        (Dist::Const { iterations: 21 }, 21.0),
+        (Dist::Uniform { min: 10, max: 30 }, 20.0),
+        (Dist::Exp { mean: 50, max: 0 }, 49.5),
+        (Dist::Exp { mean: 50, max: 50 }, 50.0 * (1.0 - (-1f64).exp()) - 0.3),
+    ] {
+        let vcpus = run(&config(1, vec![Step { dist, ..step(Op::Compute, 0) }]), 4_000);
+        let got = vcpus[0].iterations as f64 / vcpus[0].units as f64;
+        assert!((got / mean - 1.0).abs() < 0.06, "{dist:?}: {got} instead of {mean}");
+    }
+}
+
+#[test]
+fn barriers_keep_vcpus_together() {
+    if !kvm() {
+        return;
+    }
+    for (op, cpl) in [(Op::Barrier, 0), (Op::SpinBarrier, 0), (Op::SpinBarrier, 3)] {
+        let program = vec![
+            Step { dist: Dist::Exp { mean: 10, max: 0 }, ..step(Op::Compute, 0) },
+            step(op, 0),
+        ];
+        let vcpus = run(&VmConfig { cpl, ..config(4, program) }, 10);
+        let least = vcpus.iter().map(|v| v.units).min().unwrap();
+        let most = vcpus.iter().map(|v| v.units).max().unwrap();
+        assert!(most - least <= 1, "{op:?}: {least} to {most} units");
+    }
+}
+
+#[test]
+fn block_ends_by_timer_and_by_wake() {
+    if !kvm() {
+        return;
+    }
+    run(&config(2, vec![step(Op::Block, 100_000)]), 20);
+    // Without a timer: only the other's wake ends a block. The first to block waits for the chance.
+    let program = vec![
+        Step { permille: 500, ..step(Op::Block, 1_000_000_000) },
+        step(Op::Compute, 100),
+        step(Op::Wake, 0),
+    ];
+    run(&config(2, program), 20);
+}
+
+#[test]
+fn a_halted_vm_stops() {
+    if !kvm() {
+        return;
+    }
+    let mut vm = Vm::new(&config(2, vec![step(Op::Block, 0)])).expect("vm");
+    vm.start();
+    std::thread::sleep(Duration::from_millis(100));
+    vm.stop(STOP_TIMEOUT).expect("stop");
+}
+
+#[test]
+fn a_vm_that_never_started_stops() {
+    if !kvm() {
+        return;
+    }
+    Vm::new(&config(2, lock_program())).expect("vm").stop(STOP_TIMEOUT).expect("stop");
+    drop(Vm::new(&config(2, lock_program())).expect("vm"));
+}
+
+#[test]
+fn threads_are_named_as_under_qemu() {
+    if !kvm() {
+        return;
+    }
+    let vm = Vm::new(&config(2, lock_program())).expect("vm");
+    for (index, tid) in vm.tids().iter().enumerate() {
+        let name = std::fs::read_to_string(format!("/proc/self/task/{tid}/comm")).unwrap();
+        assert_eq!(name, format!("CPU {index}/KVM\n"));
+    }
+}
+
+#[test]
+fn seeds_decide_what_is_drawn() {
+    if !kvm() {
+        return;
+    }
+    // One vCPU, stopped anywhere: iterations over the first units are a function of the seed, so
+    // two VMs agree exactly when their unit counts do; compare the mean of a few draws instead.
+    let program = vec![
+        Step { permille: 500, ..step(Op::Compute, 1) },
+        // Never woken: the VM stands still after one unit.
+        step(Op::Block, 0),
+    ];
+    let first = |seed| {
+        let mut vm = Vm::new(&VmConfig { seed, ..config(8, program.clone()) }).expect("vm");
+        vm.start();
+        std::thread::sleep(Duration::from_millis(300));
+        vm.stop(STOP_TIMEOUT).expect("stop");
+        vm.sample().iter().map(|v| v.iterations).collect::<Vec<_>>()
+    };
+    assert_eq!(first(1), first(1));
+    assert_ne!(first(1), first(2));
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* x86-64 instructions the guest needs, the state of one vCPU, and the locks' cpu_relax(). */
+#ifndef UNSPIN_GUEST_CPU_H
+#define UNSPIN_GUEST_CPU_H
+
+#include "abi.h"
+
+#define MSR_IA32_APIC_BASE 0x1b
+#define APIC_BASE_X2APIC (1u << 10)
+#define APIC_BASE_ENABLE (1u << 11)
+#define MSR_GS_BASE 0xc0000101u
+#define MSR_X2APIC_EOI 0x80b
+#define MSR_X2APIC_SVR 0x80f
+#define APIC_SVR_ENABLE 0x100
+#define MSR_X2APIC_ICR 0x830
+#define APIC_ICR_ALL_BUT_SELF (3u << 18)
+#define MSR_X2APIC_LVT_TIMER 0x832
+#define MSR_X2APIC_TIMER_INITIAL 0x838
+#define MSR_X2APIC_TIMER_DIVIDE 0x83e
+#define APIC_TIMER_DIVIDE_BY_1 0xb
+
+#ifndef __ASSEMBLER__
+
+#include <stdbool.h>
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define config ((struct guest_config *)GUEST_CONFIG_ADDR)
+#define protected_words ((struct guest_protected *)GUEST_PROTECTED_ADDR)
+
+static inline struct guest_counters *counters_of(u32 index)
+{
+	return (struct guest_counters *)(GUEST_COUNTERS_ADDR + (u64)index * GUEST_COUNTERS_STRIDE);
+}
+
+static inline u64 rdtsc(void)
+{
+	u32 low, high;
+
+	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+	return (u64)high << 32 | low;
+}
+
+static inline u64 rdmsr(u32 msr)
+{
+	u32 low, high;
+
+	__asm__ volatile("rdmsr" : "=a"(low), "=d"(high) : "c"(msr));
+	return (u64)high << 32 | low;
+}
+
+static inline void wrmsr(u32 msr, u64 value)
+{
+	__asm__ volatile("wrmsr" : : "c"(msr), "a"((u32)value), "d"((u32)(value >> 32)) : "memory");
+}
+
+/* Ends this vCPU, from any CPL; @code is a GUEST_STOPPED or GUEST_BAD_ value. In start.S. */
+void end_vcpu(u32 code) __attribute__((noreturn));
+
+static inline bool stop_wanted(void)
+{
+	return *(volatile u32 *)&config->stop != 0;
+}
+
+/* The locks' environment: the spin hint, and the way out of a wait when the run is over. */
+static inline void cpu_relax(void)
+{
+	__builtin_ia32_pause();
+	if (__builtin_expect(stop_wanted(), 0))
+		end_vcpu(GUEST_STOPPED);
+}
+
+#endif /* __ASSEMBLER__ */
+#endif

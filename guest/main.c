@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+/*
+ * The bench guest: every vCPU runs the same program of steps until the VMM sets `stop`.
+ *
+ * Work is counted in loop iterations, never clocked: a preempted vCPU gets no credit for time.
+ * Interrupts stay enabled while the program runs, but for the moment between looking at a wake-up
+ * condition and HLT. One vCPU writes its own counters only, with plain stores, so that the VMM can
+ * read them at any time.
+ */
+#include <stdbool.h>
+#include "lock.h"
+#include "rng.h"
+
+struct vcpu {
+	u32 timer_fired;	/* first: written by timer_stub through GS */
+	u32 index;
+	u64 rng;
+	u32 barrier_phase;
+	atomic_uint blocked;	/* 1 from the start of a block until somebody wakes it */
+	u64 protected_value[GUEST_LOCKS_MAX];	/* as read when the lock was taken */
+	union guest_lock_node node[GUEST_LOCKS_MAX];
+} __attribute__((aligned(128)));
+
+_Static_assert(__builtin_offsetof(struct vcpu, timer_fired) == 0, "timer_stub writes GS:0");
+
+struct barrier {
+	atomic_uint arrived __attribute__((aligned(64)));
+	atomic_uint phase __attribute__((aligned(64)));
+};
+
+struct idt_gate {
+	u16 offset_low;
+	u16 selector;
+	u8 ist;
+	u8 type;
+	u16 offset_mid;
+	u32 offset_high;
+	u32 zero;
+};
+
+#define IDT_INTERRUPT_GATE 0x8e
+
+static struct vcpu vcpus[GUEST_VCPUS_MAX];
+static union guest_lock locks[GUEST_LOCKS_MAX];
+static struct barrier barrier;
+static struct idt_gate idt[256] __attribute__((aligned(16)));
+
+extern const char fault_stubs[], wake_stub[], timer_stub[], spurious_stub[];
+
+static void set_gate(u32 vector, const char *stub)
+{
+	u64 offset = (u64)stub;
+
+	idt[vector] = (struct idt_gate){
+		.offset_low = offset,
+		.selector = GUEST_CS_KERNEL,
+		.type = IDT_INTERRUPT_GATE,
+		.offset_mid = offset >> 16,
+		.offset_high = offset >> 32,
+	};
+}
+
+/* Every vCPU writes the same values, so that none has to wait for another. */
+static void load_idt(void)
+{
+	struct {
+		u16 limit;
+		u64 base;
+	} __attribute__((packed)) idtr = { sizeof(idt) - 1, (u64)idt };
+	u32 vector;
+
+	for (vector = 0; vector < 32; vector++)
+		set_gate(vector, fault_stubs + 16 * vector);
+	set_gate(GUEST_VECTOR_TIMER, timer_stub);
+	set_gate(GUEST_VECTOR_WAKE, wake_stub);
+	set_gate(GUEST_VECTOR_SPURIOUS, spurious_stub);
+	__asm__ volatile("lidt %0" : : "m"(idtr));
+}
+
+static void apic_init(void)
+{
+	u64 base = rdmsr(MSR_IA32_APIC_BASE);
+
+	wrmsr(MSR_IA32_APIC_BASE, base | APIC_BASE_ENABLE);
+	wrmsr(MSR_IA32_APIC_BASE, base | APIC_BASE_ENABLE | APIC_BASE_X2APIC);
+	if (!(rdmsr(MSR_IA32_APIC_BASE) & APIC_BASE_X2APIC))
+		end_vcpu(GUEST_BAD_APIC);
+	wrmsr(MSR_X2APIC_SVR, APIC_SVR_ENABLE | GUEST_VECTOR_SPURIOUS);
+	wrmsr(MSR_X2APIC_TIMER_DIVIDE, APIC_TIMER_DIVIDE_BY_1);
+	wrmsr(MSR_X2APIC_LVT_TIMER, GUEST_VECTOR_TIMER);
+}
+
+/* Makes the stores before it visible before the interrupt arrives: WRMSR to an x2APIC does not. */
+static void send_ipi(u64 icr)
+{
+	__asm__ volatile("mfence; lfence" ::: "memory");
+	wrmsr(MSR_X2APIC_ICR, icr | GUEST_VECTOR_WAKE);
+}
+
+/* Returns the CPL to run the program at. */
+u32 guest_setup(u32 index)
+{
+	struct vcpu *self = &vcpus[index];
+
+	load_idt();
+	if (config->magic != GUEST_ABI_MAGIC || config->version != GUEST_ABI_VERSION ||
+	    index >= config->vcpus || config->vcpus > GUEST_VCPUS_MAX || !config->steps_count ||
+	    config->steps_count > GUEST_STEPS_MAX || config->lock_kind >= GUEST_LOCK_KINDS)
+		end_vcpu(GUEST_BAD_CONFIG);
+	wrmsr(MSR_GS_BASE, (u64)self);
+	apic_init();
+	self->index = index;
+	self->rng = rng_seed(config->seed, index);
+	return config->cpl;
+}
+
+/* Two instructions an iteration. */
+static ALWAYS_INLINE void work(struct guest_counters *counters, u64 iterations)
+{
+	counters->iterations += iterations;
+	if (iterations)
+		__asm__ volatile("1: dec %0\n\tjnz 1b" : "+r"(iterations) : : "cc");
+}
+
+static ALWAYS_INLINE u32 draw(struct vcpu *self, const struct guest_step *step)
+{
+	if (step->dist == GUEST_DIST_CONST)
+		return step->a;
+	if (step->dist == GUEST_DIST_UNIFORM)
+		return draw_uniform(rng_next(&self->rng), step->a, step->b);
+	return draw_exp(rng_next(&self->rng), step->a, step->b);
+}
+
+/* One interrupt ends it; @wait_over is looked at with interrupts off, so none is lost. */
+#define halt_until(wait_over)                                                                      \
+	do {                                                                                       \
+		for (;;) {                                                                         \
+			__asm__ volatile("cli" ::: "memory");                                      \
+			if (wait_over)                                                             \
+				break;                                                             \
+			__asm__ volatile("sti; hlt" ::: "memory");                                 \
+		}                                                                                  \
+		__asm__ volatile("sti" ::: "memory");                                              \
+		if (stop_wanted())                                                                 \
+			end_vcpu(GUEST_STOPPED);                                                   \
+	} while (0)
+
+/* Whether this vCPU was the last to arrive, and so opened the barrier. */
+static bool barrier_arrive(struct vcpu *self)
+{
+	self->barrier_phase++;
+	/* Acquire-release chains every arrival; the phase's release publishes them to all. */
+	if (atomic_fetch_add_explicit(&barrier.arrived, 1, memory_order_acq_rel) + 1 != config->vcpus)
+		return false;
+	atomic_store_explicit(&barrier.arrived, 0, memory_order_relaxed);
+	atomic_store_explicit(&barrier.phase, self->barrier_phase, memory_order_release);
+	return true;
+}
+
+static bool barrier_open(const struct vcpu *self)
+{
+	return atomic_load_explicit(&barrier.phase, memory_order_acquire) == self->barrier_phase;
+}
+
+static __attribute__((noinline)) void barrier_halted(struct vcpu *self)
+{
+	if (barrier_arrive(self))
+		send_ipi(APIC_ICR_ALL_BUT_SELF);
+	else
+		halt_until(barrier_open(self) || stop_wanted());
+}
+
+static __attribute__((noinline)) void barrier_spinning(struct vcpu *self)
+{
+	if (barrier_arrive(self))
+		return;
+	while (!barrier_open(self))
+		cpu_relax();
+}
+
+static bool block_over(struct vcpu *self)
+{
+	return !atomic_load_explicit(&self->blocked, memory_order_acquire) ||
+	       *(volatile u32 *)&self->timer_fired || stop_wanted();
+}
+
+static __attribute__((noinline)) void block(struct vcpu *self, u32 timer_cycles)
+{
+	*(volatile u32 *)&self->timer_fired = 0;
+	atomic_store_explicit(&self->blocked, 1, memory_order_release);
+	wrmsr(MSR_X2APIC_TIMER_INITIAL, timer_cycles);
+	halt_until(block_over(self));
+	wrmsr(MSR_X2APIC_TIMER_INITIAL, 0);
+	atomic_store_explicit(&self->blocked, 0, memory_order_relaxed);
+}
+
+static __attribute__((noinline)) void wake_next(struct vcpu *self)
+{
+	u32 next = self->index + 1 < config->vcpus ? self->index + 1 : 0;
+
+	if (atomic_exchange_explicit(&vcpus[next].blocked, 0, memory_order_acq_rel))
+		send_ipi((u64)next << 32);
+}
+
+static ALWAYS_INLINE void lock_step(struct vcpu *self, struct guest_counters *counters,
+				    enum guest_lock_kind kind, u32 lock)
+{
+	u64 begin = rdtsc(), wait;
+	u32 bucket;
+
+	guest_lock(kind, &locks[lock], &self->node[lock]);
+	wait = rdtsc() - begin;
+	bucket = 63 - __builtin_clzll(wait | 1);
+	counters->wait_hist[bucket < GUEST_WAIT_BUCKETS ? bucket : GUEST_WAIT_BUCKETS - 1]++;
+	if (wait > counters->max_wait_cycles)
+		counters->max_wait_cycles = wait;
+	counters->acquisitions++;
+	self->protected_value[lock] = *(volatile u64 *)&protected_words[lock].value;
+}
+
+static ALWAYS_INLINE void unlock_step(struct vcpu *self, struct guest_counters *counters,
+				      enum guest_lock_kind kind, u32 lock)
+{
+	*(volatile u64 *)&protected_words[lock].value = self->protected_value[lock] + 1;
+	counters->releases++;
+	guest_unlock(kind, &locks[lock], &self->node[lock]);
+}
+
+static ALWAYS_INLINE void __attribute__((noreturn)) run(struct vcpu *self, enum guest_lock_kind kind)
+{
+	struct guest_counters *counters = counters_of(self->index);
+	const struct guest_step *steps = config->steps;
+	const struct guest_step *end = steps + config->steps_count;
+
+	for (;;) {
+		const struct guest_step *step = steps;
+
+		do {
+			if (step->permille < 1000 &&
+			    !draw_chance(rng_next(&self->rng), step->permille)) {
+				step = steps + step->skip;
+				continue;
+			}
+			switch (step->op) {
+			case GUEST_OP_COMPUTE:
+			case GUEST_OP_CRITICAL:
+				work(counters, draw(self, step));
+				break;
+			case GUEST_OP_LOCK:
+				lock_step(self, counters, kind, step->lock);
+				break;
+			case GUEST_OP_UNLOCK:
+				unlock_step(self, counters, kind, step->lock);
+				break;
+			case GUEST_OP_BARRIER:
+				barrier_halted(self);
+				break;
+			case GUEST_OP_SPIN_BARRIER:
+				barrier_spinning(self);
+				break;
+			case GUEST_OP_BLOCK:
+				block(self, draw(self, step));
+				break;
+			case GUEST_OP_WAKE:
+				wake_next(self);
+				break;
+			default:
+				end_vcpu(GUEST_BAD_CONFIG);
+			}
+			step++;
+		} while (step < end);
+		counters->units++;
+		if (stop_wanted())
+			end_vcpu(GUEST_STOPPED);
+	}
+}
+
+static __attribute__((noinline, noreturn)) void run_tas(struct vcpu *self)
+{
+	run(self, GUEST_LOCK_TAS);
+}
+
+static __attribute__((noinline, noreturn)) void run_ticket(struct vcpu *self)
+{
+	run(self, GUEST_LOCK_TICKET);
+}
+
+static __attribute__((noinline, noreturn)) void run_mcs(struct vcpu *self)
+{
+	run(self, GUEST_LOCK_MCS);
+}
+
+void __attribute__((noreturn)) guest_main(u32 index)
+{
+	struct vcpu *self = &vcpus[index];
+
+	switch ((enum guest_lock_kind)config->lock_kind) {
+	case GUEST_LOCK_TAS:
+		run_tas(self);
+	case GUEST_LOCK_TICKET:
+		run_ticket(self);
+	case GUEST_LOCK_MCS:
+		run_mcs(self);
+	case GUEST_LOCK_KINDS:
+		break;
+	}
+	end_vcpu(GUEST_BAD_CONFIG);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * ticket: ticket lock.
+ *
+ * Paper:  D. Reed, R. Kanodia, "Synchronization with eventcounts and sequencers", CACM 1979;
+ *         as in Linux 2.6.25 to 4.1 (x86).
+ * Size:   4 bytes; at most 65,535 threads may wait at a time.
+ * Order:  first come, first served: when the vCPU whose turn it is has been preempted, every later
+ *         one waits for it although the lock is free (lock waiter preemption).
+ *
+ *	static struct ticket_lock lock = TICKET_LOCK_INIT;
+ *
+ *	ticket_lock(&lock);
+ *	...
+ *	ticket_unlock(&lock);
+ */
+#ifndef UNSPIN_LOCKS_TICKET_H
+#define UNSPIN_LOCKS_TICKET_H
+
+#include "env.h"
+
+/* Low half: ticket now served. High half: next ticket to draw, so that a draw cannot carry over. */
+struct ticket_lock {
+	union {
+		atomic_uint both;
+		struct {
+			atomic_ushort serving;
+			atomic_ushort next;
+		};
+	};
+};
+
+#define TICKET_LOCK_INIT { { 0 } }
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the halves of ticket_lock are laid out for little endian"
+#endif
+
+#define TICKET_LOCK_NEXT_ONE 0x10000u
+
+static inline bool ticket_is_locked(struct ticket_lock *lock)
+{
+	unsigned int both = atomic_load_explicit(&lock->both, memory_order_relaxed);
+
+	return (both >> 16) != (both & 0xffff);
+}
+
+static inline bool ticket_trylock(struct ticket_lock *lock)
+{
+	unsigned int both = atomic_load_explicit(&lock->both, memory_order_relaxed);
+
+	if ((both >> 16) != (both & 0xffff))
+		return false;
+	/* Acquire pairs with the release in ticket_unlock(). */
+	return atomic_compare_exchange_strong_explicit(&lock->both, &both,
+						       both + TICKET_LOCK_NEXT_ONE,
+						       memory_order_acquire, memory_order_relaxed);
+}
+
+static inline void ticket_lock(struct ticket_lock *lock)
+{
+	/* Acquire (here, and below when the turn comes later) pairs with ticket_unlock(). */
+	unsigned int both = atomic_fetch_add_explicit(&lock->both, TICKET_LOCK_NEXT_ONE,
+						      memory_order_acquire);
+	unsigned short mine = both >> 16;
+
+	if ((unsigned short)both == mine)
+		return;
+	do
+		cpu_relax();
+	while (atomic_load_explicit(&lock->serving, memory_order_acquire) != mine);
+}
+
+static inline void ticket_unlock(struct ticket_lock *lock)
+{
+	/* Only the holder writes `serving`: a plain increment, published by the release. */
+	unsigned short serving = atomic_load_explicit(&lock->serving, memory_order_relaxed);
+
+	atomic_store_explicit(&lock->serving, (unsigned short)(serving + 1), memory_order_release);
+}
+
+#endif
