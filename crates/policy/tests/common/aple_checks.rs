@@ -89,7 +89,7 @@ fn any_epoch() -> impl Strategy<Value = Epoch> {
 
 pub fn windows_stay_in_bounds(api: &Api) {
     let steps = prop::collection::vec((any_params(), any_epoch(), 0..4u8), 1..20);
-    property(2000, (any_params(), steps), |(first, steps)| {
+    property(600, (any_params(), steps), |(first, steps)| {
         let mut params = first;
         let mut state = api.aple_new(&params);
         let range = params.window_min_cycles..=params.window_max_cycles;
@@ -147,7 +147,7 @@ fn exact_ppm(epoch: &Epoch) -> u64 {
 }
 
 pub fn inefficiency_is_exact(api: &Api) {
-    property(20_000, any_epoch(), |epoch| {
+    property(10_000, any_epoch(), |epoch| {
         assert_eq!(api.ppm(&epoch), exact_ppm(&epoch), "{epoch:?}");
     });
     // The paper's scale: 1000 exits at 8192 cycles, 3.3 microseconds each to handle.

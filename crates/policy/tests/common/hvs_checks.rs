@@ -81,7 +81,7 @@ fn is_candidate(slot: &Slot) -> bool {
 
 pub fn a_pick_is_a_candidate(api: &Api) {
     let input = (snapshots(66), 0..70usize, any::<u64>(), 0..16u32);
-    property(5000, input, |(slots, caller, excluded, flags)| {
+    property(1500, input, |(slots, caller, excluded, flags)| {
         let eligible =
             |i: usize| i < 64 && i != caller && excluded >> i & 1 == 0 && is_candidate(&slots[i]);
         match api.pick(&slots, caller, excluded, flags) {
@@ -131,7 +131,7 @@ fn listed(slots: &[Slot], caller: usize, flags: u32) -> Vec<usize> {
 
 pub fn picks_in_turn_are_one_order(api: &Api) {
     let input = (snapshots(20), 0..24usize, 0..16u32);
-    property(3000, input, |(slots, caller, flags)| {
+    property(1500, input, |(slots, caller, flags)| {
         if slots.is_empty() {
             return;
         }

@@ -175,7 +175,7 @@ fn script() -> impl Strategy<Value = Script> {
 pub fn conforms(api: &Api, variant: Variant, rules: Rules) {
     let vcpus = prop::collection::vec(vcpu(), 0..9);
     let input = (vcpus, 0..10u32, prop::collection::vec(script(), 1..5));
-    property(6000, input, |(vcpus, last_boosted, scripts)| {
+    property(3000, input, |(vcpus, last_boosted, scripts)| {
         let mut expected = World { vcpus, last_boosted, tried: Vec::new() };
         let mut actual = expected.clone();
         for script in &scripts {
@@ -334,7 +334,7 @@ fn oracle_6_12(params: &WindowParams, window: u32) -> (u32, u32) {
 pub fn windows_conform(api: &Api) {
     let small = || prop_oneof![Just(0u32), Just(1), 2..9u32, any_u32()];
     let input = (any_u32(), small(), small(), any_u32(), any_u32());
-    property(10_000, input, |(base_cycles, by, less, max_cycles, window)| {
+    property(5000, input, |(base_cycles, by, less, max_cycles, window)| {
         let params = WindowParams { base_cycles, grow: by, shrink: less, max_cycles };
         let both = |v| (grow(api, &params, v, window), shrink(api, &params, v, window));
         assert_eq!(both(Variant::V3_19), oracle_3_19(&params, window), "{params:?} {window}");

@@ -10,6 +10,7 @@ pub mod kvm_stock_checks;
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use unspin_policy::{aple, hvs, kvm_stock, sys};
 
 macro_rules! api {
@@ -103,9 +104,15 @@ impl Api {
     }
 }
 
+/// Whether a failing property looks for a smaller input: off where only the verdict counts.
+pub static SHRINK: AtomicBool = AtomicBool::new(true);
+
 /// Runs a property on generated inputs, the same ones on every run.
 pub fn property<S: Strategy>(cases: u32, strategy: S, test: impl Fn(S::Value)) {
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let mut config = Config { cases, failure_persistence: None, ..Config::default() };
+    if !SHRINK.load(Relaxed) {
+        config.max_shrink_iters = 0;
+    }
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let outcome = TestRunner::new_with_rng(config, rng).run(&strategy, |input| {
         test(input);

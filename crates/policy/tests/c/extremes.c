@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * Every policy function at the borders of its types, for builds with sanitizers: a wrap
+ * that the code does not define aborts the program. Prints a checksum, so that nothing is
+ * optimised away and two builds can be compared.
+ */
+#include <stdio.h>
+
+#include "aple.h"
+#include "hvs.h"
+#include "kvm_stock.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static const pol_u64 border64[] = {
+	0, 1, 2, 1000000, 0xffffffffu, 1ull << 32, 18446744073709ull, 18446744073710ull,
+	1ull << 63, POL_U64_MAX - 1, POL_U64_MAX,
+};
+static const pol_u32 border32[] = {
+	0, 1, 2, 4096, 0x7fffffffu, 0x80000000u, 0xfffffffeu, 0xffffffffu,
+};
+
+static pol_u32 sum;
+
+static void note(pol_u32 value)
+{
+	pol_u32 mixed = sum << 5 | sum >> 27;
+
+	sum = mixed ^ value;
+}
+
+static void aple_at(pol_u32 init, pol_u32 min, pol_u32 max, pol_u32 delta)
+{
+	struct aple_params params = { init, min, max, delta, 1 };
+	struct aple_state state;
+	size_t i;
+
+	note((pol_u32)aple_params_check(&params));
+	aple_init(&state, &params);
+	state.epochs = POL_U64_MAX - 1;
+	state.rounds = POL_U64_MAX;
+	for (i = 0; i < COUNT(border64); i++) {
+		struct aple_epoch epoch = { POL_U64_MAX, border64[i], 1, border64[i] };
+
+		note(aple_epoch_end(&state, &params, &epoch));
+	}
+}
+
+static void aple(void)
+{
+	size_t i, j, k, l;
+
+	for (i = 0; i < COUNT(border64); i++)
+		for (j = 0; j < COUNT(border64); j++)
+			for (k = 0; k < COUNT(border64); k++) {
+				struct aple_epoch epoch = { 0, border64[i], border64[j],
+							    border64[k] };
+
+				note((pol_u32)aple_inefficiency_ppm(&epoch));
+			}
+	for (i = 0; i < COUNT(border32); i++)
+		for (j = 0; j < COUNT(border32); j++)
+			for (k = 0; k < COUNT(border32); k++)
+				for (l = 0; l < COUNT(border32); l++)
+					aple_at(border32[i], border32[j], border32[k], border32[l]);
+}
+
+static void hvs(void)
+{
+	struct hvs_slot slots[HVS_SLOTS_MAX + 1] = { { 0 } };
+	pol_u32 count, caller, flags;
+	size_t i;
+
+	for (i = 0; i < COUNT(slots); i++) {
+		slots[i].preempted_at = border64[i % COUNT(border64)];
+		slots[i].category = (pol_u8)(i % 7 == 6 ? 255 : i % 7);
+		slots[i].ready = (pol_u8)(i * 85);
+	}
+	for (count = 0; count <= HVS_SLOTS_MAX + 1; count++)
+		for (caller = 0; caller < COUNT(border32); caller++)
+			for (flags = 0; flags <= HVS_FLAGS_ALL + 1; flags++)
+				note((pol_u32)hvs_pick(slots, count, border32[caller],
+						       border64[flags % COUNT(border64)], flags));
+	for (flags = 0; flags <= HVS_FLAGS_ALL; flags++)
+		for (i = 0; i < 4; i++) {
+			pol_u8 mark = (pol_u8)(i / 2 * 255);
+
+			note(hvs_category_on_preempt((pol_u8)(i % 2 * 255), &mark, flags));
+			note(mark);
+		}
+}
+
+static void search(pol_u32 count, pol_u32 caller, pol_u32 last, enum kvm_stock_variant variant)
+{
+	struct kvm_stock_vcpu vcpus[8] = { { 0 } };
+	struct kvm_stock_search state;
+	pol_s32 index;
+	size_t i;
+
+	for (i = 0; i < COUNT(vcpus); i++) {
+		vcpus[i].ready = 1;
+		vcpus[i].preempted = 1;
+		vcpus[i].in_kernel = (pol_u8)(i % 3);
+		vcpus[i].in_spin_loop = (pol_u8)(i % 2);
+	}
+	kvm_stock_search_init(&state, vcpus, count, caller, last, variant, 1);
+	/* A result that nobody asked for changes nothing. */
+	kvm_stock_search_result(&state, &last, 1);
+	while ((index = kvm_stock_search_next(&state, vcpus)) >= 0) {
+		note((pol_u32)index);
+		kvm_stock_search_result(&state, &last, index % 3 - 1);
+	}
+	kvm_stock_search_deinit(&state, vcpus);
+	note(last);
+}
+
+static void kvm_stock(void)
+{
+	pol_u32 variant, count;
+	size_t i, j, k, l, m;
+
+	for (variant = KVM_STOCK_3_19; variant <= KVM_STOCK_6_19; variant++)
+		for (i = 0; i < COUNT(border32); i++)
+			for (j = 0; j < COUNT(border32); j++) {
+				for (count = 0; count <= 8; count++)
+					search(count, border32[i], border32[j], variant);
+				for (k = 0; k < COUNT(border32); k++)
+					for (l = 0; l < COUNT(border32); l++)
+						for (m = 0; m < COUNT(border32); m++) {
+							struct kvm_stock_window_params params = {
+								border32[i], border32[j],
+								border32[k], border32[l],
+							};
+
+							note(kvm_stock_window_grow(&params, variant,
+										   border32[m]));
+							note(kvm_stock_window_shrink(&params, variant,
+										     border32[m]));
+						}
+			}
+}
+
+int main(void)
+{
+#ifdef WRAP_ONCE
+	sum = border32[7];
+	sum += border32[1];
+#endif
+	aple();
+	hvs();
+	kvm_stock();
+	printf("%08x\n", (unsigned int)sum);
+	return 0;
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Faults put into the C one at a time: each must be rejected by the check named for it,
+//! and the unchanged C, built the same way, by none.
+
+mod common;
+
+use common::Api;
+use std::collections::BTreeSet;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::Ordering::Relaxed;
+
+struct Mutant {
+    file: &'static str,
+    /// A line's text, found once in the file.
+    line: &'static str,
+    becomes: &'static str,
+    rejected_by: &'static str,
+}
+
+const fn mutant(
+    file: &'static str,
+    line: &'static str,
+    becomes: &'static str,
+    rejected_by: &'static str,
+) -> Mutant {
+    Mutant { file, line, becomes, rejected_by }
+}
+
+const MUTANTS: &[Mutant] = &[
+    mutant(
+        "aple.c",
+        "ppm < state->best_ppm",
+        "ppm <= state->best_ppm",
+        "ties_keep_the_epoch_tried_first",
+    ),
+    mutant("aple.c", "ppm < state->best_ppm", "ppm > state->best_ppm", "algorithm_1_rounds"),
+    mutant(
+        "aple.c",
+        "return clamp_window(params, up);",
+        "return (pol_u32)up;",
+        "windows_stay_in_bounds",
+    ),
+    mutant(
+        "aple.c",
+        "state->desired_cycles = clamp_window(params, state->desired_cycles);",
+        "",
+        "windows_stay_in_bounds",
+    ),
+    mutant(
+        "aple.c",
+        "desired > params->delta_cycles ? desired - params->delta_cycles : 0",
+        "(pol_u32)(desired - params->delta_cycles)",
+        "algorithm_1_stops_at_the_bounds",
+    ),
+    mutant("aple.c", "if (!params->delta_cycles)", "if (0)", "delta_0_keeps_the_window"),
+    mutant("aple.c", "if (part <= POL_U64_MAX / PPM)", "if (1)", "inefficiency_is_exact"),
+    mutant("aple.c", "if (rest >= whole - rest) {", "if (0) {", "inefficiency_is_exact"),
+    mutant("aple.c", "if (!wasted)", "if (0)", "inefficiency_without_cpu_time"),
+    mutant(
+        "aple.c",
+        "state->phase < APLE_EPOCHS_PER_ROUND - 1",
+        "state->phase < APLE_EPOCHS_PER_ROUND",
+        "algorithm_1_rounds",
+    ),
+    mutant(
+        "hvs.c",
+        "order->flip[HVS_RESOURCE_WAITER] = flags & HVS_COUNTER_TIME_RESOURCE ? 0 : POL_U64_MAX;",
+        "order->flip[HVS_RESOURCE_WAITER] = 0;",
+        "variants_reverse_one_heuristic_each",
+    ),
+    mutant(
+        "hvs.c",
+        "order->rank[HVS_LOCK_WAITER] = 1 - lock_first;",
+        "order->rank[HVS_LOCK_WAITER] = 0;",
+        "lock_waiter_preemption_scenarios",
+    ),
+    mutant(
+        "hvs.c",
+        "order->rank[HVS_YIELDED] = 2;",
+        "order->rank[HVS_YIELDED] = 0;",
+        "the_yielded_list_ends_the_loop",
+    ),
+    mutant("hvs.c", "if (!slots[i].ready ||", "if (", "a_pick_is_a_candidate"),
+    mutant("hvs.c", "|| (excluded >> i & 1))", ")", "a_pick_is_a_candidate"),
+    mutant(
+        "hvs.c",
+        "scan(&best, slots, caller + 1,",
+        "scan(&best, slots, caller,",
+        "a_pick_is_a_candidate",
+    ),
+    mutant(
+        "hvs.c",
+        "scan(&best, slots, 0, caller,",
+        "scan(&best, slots, 0, 0 * caller,",
+        "picks_in_turn_are_one_order",
+    ),
+    mutant("hvs.c", "time < best->time)", "time <= best->time)", "ties_go_round_from_the_caller"),
+    mutant(
+        "hvs.c",
+        "rank < best->rank ||",
+        "time < best->time ||",
+        "snapshots_have_one_total_order",
+    ),
+    mutant(
+        "hvs.c",
+        "if (marked && !(flags & HVS_NO_YIELDED_LIST))",
+        "if (0 && marked)",
+        "the_yielded_list_gives_everyone_a_turn",
+    ),
+    mutant("hvs.c", "*yielded_mark = 0;", "", "marks_move_to_the_yielded_list"),
+    mutant(
+        "kvm_stock.c",
+        "if (search->variant == KVM_STOCK_6_13_INDEX_BUG)",
+        "if (1)",
+        "selector_rotates",
+    ),
+    mutant(
+        "kvm_stock.c",
+        "if (step == search->ahead && is_two_pass(search) && search->yielded)",
+        "if (0)",
+        "selector_conforms_6_12",
+    ),
+    mutant(
+        "kvm_stock.c",
+        "vcpu->dy_eligible = !vcpu->dy_eligible;",
+        "vcpu->dy_eligible = 1;",
+        "selector_conforms_6_19",
+    ),
+    mutant("kvm_stock.c", "search->tries--;", "", "three_failed_yields_end_a_search"),
+    mutant(
+        "kvm_stock.c",
+        "search->first = last_boosted + 1;",
+        "search->first = last_boosted;",
+        "selector_conforms_3_19",
+    ),
+    mutant("kvm_stock.c", "vcpus[search->caller].dy_eligible = 0;", "", "selector_conforms_6_12"),
+    mutant("kvm_stock.c", "!vcpu->interrupt_pending &&", "", "selector_conforms_6_12"),
+    mutant(
+        "kvm_stock.c",
+        "if (vcpu->blocking && !vcpu->runnable)",
+        "if (vcpu->blocking)",
+        "selector_conforms_3_19",
+    ),
+    mutant("kvm_stock.c", "if (window > limit)", "if (0)", "windows_conform"),
+];
+
+macro_rules! list {
+    ($($module:ident: $name:ident,)*) => {
+        &[$((stringify!($name), common::$module::$name as fn(&Api)),)*]
+    };
+}
+
+type Check = (&'static str, fn(&Api));
+
+const CHECKS: &[Check] = for_each_check!(list);
+
+fn policy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policy")
+}
+
+/// A shared object of policy/*.c, with one file's text replaced.
+fn build(name: &str, replaced: Option<(&str, &str)>) -> Api {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&directory).unwrap();
+    let object = directory.join("policy.so");
+    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    cc.args(["-std=c11", "-ffreestanding", "-O1", "-w", "-shared", "-fPIC"]);
+    cc.arg("-I").arg(policy()).arg("-o").arg(&object);
+    for file in ["aple.c", "hvs.c", "kvm_stock.c"] {
+        match replaced {
+            Some((which, text)) if which == file => {
+                std::fs::write(directory.join(file), text).unwrap();
+                cc.arg(directory.join(file));
+            }
+            _ => {
+                cc.arg(policy().join(file));
+            }
+        }
+    }
+    assert!(cc.status().expect("a C compiler").success(), "{name} does not compile");
+    Api::load(&object)
+}
+
+fn passes(check: fn(&Api), api: &Api) -> bool {
+    catch_unwind(AssertUnwindSafe(|| check(api))).is_ok()
+}
+
+#[test]
+fn each_mutant_is_rejected() {
+    let check_named = |name: &str| {
+        CHECKS.iter().find(|check| check.0 == name).unwrap_or_else(|| panic!("no check {name}")).1
+    };
+    let unchanged = build("unchanged", None);
+    let mut survivors = Vec::new();
+
+    // Every rejection is a panic; only this test's own verdict is for the reader.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    common::SHRINK.store(false, Relaxed);
+    for (number, mutant) in MUTANTS.iter().enumerate() {
+        let Mutant { file, line, becomes, rejected_by } = mutant;
+        let source = std::fs::read_to_string(policy().join(file)).unwrap();
+        if source.matches(line).count() != 1 {
+            survivors.push(format!("{file}: {line:?} is not there exactly once"));
+            continue;
+        }
+        let changed = source.replacen(line, becomes, 1);
+        let api = build(&format!("mutant-{number}"), Some((file, &changed)));
+        if passes(check_named(rejected_by), &api) {
+            survivors.push(format!("{file}: {line:?} -> {becomes:?} passes {rejected_by}"));
+        }
+    }
+    let named: BTreeSet<&str> = MUTANTS.iter().map(|mutant| mutant.rejected_by).collect();
+    let unwell: Vec<&str> =
+        named.into_iter().filter(|name| !passes(check_named(name), &unchanged)).collect();
+    std::panic::set_hook(hook);
+
+    assert!(unwell.is_empty(), "the unchanged code is rejected by {unwell:?}");
+    assert!(survivors.is_empty(), "survivors:\n{}", survivors.join("\n"));
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The safe interface says what the C says.
+
+use unspin_policy::aple::{Epoch, ParamError, Params, State};
+use unspin_policy::hvs::{category_on_preempt, pick, Category, Flags, Slot, UnknownVariant};
+use unspin_policy::kvm_stock::{Search, Variant, Vcpu, WindowParams, Yield};
+
+#[test]
+fn parameter_errors_name_the_field() {
+    let good = Params::default();
+    assert_eq!(good.check(), Ok(()));
+    assert_eq!(Params::fixed(512).check(), Ok(()));
+    let error = |params: Params| params.check().unwrap_err();
+    assert_eq!(error(Params { window_init_cycles: 1, ..good }), ParamError::WindowInit);
+    assert_eq!(error(Params { window_min_cycles: 0, ..good }), ParamError::WindowMin);
+    assert_eq!(error(Params { window_max_cycles: 1, ..good }), ParamError::WindowMax);
+    assert_eq!(error(Params { delta_cycles: u32::MAX, ..good }), ParamError::Delta);
+    assert_eq!(error(Params { epoch_ple_exits: 0, ..good }), ParamError::EpochPleExits);
+}
+
+#[test]
+fn a_copied_state_replays_the_same_windows() {
+    let params = Params::default();
+    let mut live = State::new(&params);
+    let epoch = |n: u64| Epoch {
+        ple_exits: 1000,
+        spin_cycles: n * 7919 % 1013,
+        switch_cycles: n,
+        cpu_cycles: 5_000,
+    };
+    (0..50).for_each(|n| drop(live.epoch_end(&params, &epoch(n))));
+    let mut replayed = live;
+    for n in 50..100 {
+        assert_eq!(live.epoch_end(&params, &epoch(n)), replayed.epoch_end(&params, &epoch(n)));
+    }
+    assert_eq!(live, replayed);
+}
+
+#[test]
+fn variants_have_the_names_scenarios_use() {
+    assert_eq!("hvs".parse(), Ok(Flags::HVS));
+    assert_eq!("cpth-r".parse(), Ok(Flags::CPTH_R));
+    assert_eq!("cpth-l".parse(), Ok(Flags::CPTH_L));
+    assert_eq!("cch".parse(), Ok(Flags::CCH));
+    assert_eq!("HVS".parse::<Flags>(), Err(UnknownVariant("HVS".to_owned())));
+}
+
+#[test]
+fn picks_and_categories() {
+    assert_eq!(pick(&[], 0, 0, Flags::HVS), None);
+    assert_eq!(pick(&[Slot::ready(Category::LockWaiter, 0); 65], 0, 0, Flags::HVS), None);
+    assert_eq!(pick(&[Slot::ready(Category::LockWaiter, 0)], usize::MAX, 0, Flags::HVS), Some(0));
+    let mut mark = 1;
+    assert_eq!(category_on_preempt(true, &mut mark, Flags::HVS), Category::LockWaiter);
+    assert_eq!(category_on_preempt(false, &mut mark, Flags::HVS), Category::Yielded);
+    assert_eq!(category_on_preempt(false, &mut mark, Flags::HVS), Category::ResourceWaiter);
+}
+
+#[test]
+fn stock_searches_and_windows() {
+    let params = WindowParams::defaults(Variant::V6_12);
+    assert_eq!(params.grow(Variant::V6_12, params.base_cycles), 8192);
+    assert_eq!(params.shrink(Variant::V6_12, 8192), 4096);
+
+    let mut last_boosted = 0;
+    let mut nobody = Search::start(&mut [], 0, last_boosted, Variant::V6_19, true);
+    assert_eq!(nobody.next(&mut []), None);
+    nobody.finish(&mut []);
+
+    let mut vcpus = [Vcpu::PREEMPTED; 9];
+    let mut search = Search::start(&mut vcpus, 0, last_boosted, Variant::V3_19, false);
+    for expected in 1..=3 {
+        assert_eq!(search.next(&mut vcpus), Some(expected));
+        assert_eq!(search.next(&mut vcpus), None, "not before the answer");
+        search.result(&mut last_boosted, Yield::Failed);
+    }
+    assert_eq!(search.next(&mut vcpus), None);
+    assert_eq!(vcpus[0].in_spin_loop, 1);
+    search.finish(&mut vcpus);
+    assert_eq!((vcpus[0].in_spin_loop, last_boosted), (0, 0));
+}
