@@ -28,7 +28,9 @@ fn a_copied_state_replays_the_same_windows() {
         switch_cycles: n,
         cpu_cycles: 5_000,
     };
-    (0..50).for_each(|n| drop(live.epoch_end(&params, &epoch(n))));
+    for n in 0..50 {
+        live.epoch_end(&params, &epoch(n));
+    }
     let mut replayed = live;
     for n in 50..100 {
         assert_eq!(live.epoch_end(&params, &epoch(n)), replayed.epoch_end(&params, &epoch(n)));
