@@ -1,1 +1,20 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Results become tables, CSV, pictures, summary.json and a page.
 
+mod aggregate;
+mod chart;
+mod csv;
+mod file;
+mod html;
+mod input;
+mod stat;
+mod summary;
+mod text;
+
+pub use aggregate::{documents, Document, EpochTrace};
+pub use csv::csv;
+pub use file::{write_atomic, write_dir, FileError};
+pub use html::html;
+pub use input::{read_files, read_str, Input, Stream};
+pub use summary::{Headroom, Mean, Provenance, Row, Summary, WaitCycles, WindowCycles, Yields};
+pub use text::text;

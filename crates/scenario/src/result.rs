@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 /// A line of results.jsonl or of the agent's channel.
+// One Begin a stream: its size costs nothing.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
 pub enum Record {

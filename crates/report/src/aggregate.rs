@@ -1,0 +1,681 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs become rows: medians over repeats, normalised to the baseline, with ideal and headroom.
+
+use crate::input::{Input, Stream};
+use crate::stat::{jain, log2_percentile, median, spread, Verdict};
+use crate::summary::{Headroom, Mean, Provenance, Row, Summary, WaitCycles, WindowCycles, Yields};
+use std::collections::{BTreeMap, BTreeSet};
+use unspin_scenario::plan::{CgroupLayout, Window, SCHEMA};
+use unspin_scenario::result::{EpochSample, ModuleStats, RunResult, VmResult};
+use unspin_scenario::IDEAL_ARM;
+
+/// Rounds a VM must have done to count as adapted.
+pub const ROUNDS_MIN: u64 = 10;
+/// Headroom (of ideal) from which a profile counts in the share closed.
+const HEADROOM_MIN: f64 = 0.05;
+
+/// Everything to be said about one scenario on one kernel of one machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    pub summary: Summary,
+    pub traces: Vec<EpochTrace>,
+}
+
+/// The windows of one VM over time, from the first repeat that has them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EpochTrace {
+    pub profile: String,
+    pub vms: u32,
+    pub cgroup: CgroupLayout,
+    pub arm: String,
+    pub vm: u32,
+    pub samples: Vec<EpochSample>,
+}
+
+/// What is compared arm by arm.
+type Point = (String, u32, CgroupLayout);
+
+/// One document for each scenario, machine and kernel of the input, in the order they came.
+pub fn documents(input: &Input) -> Vec<Document> {
+    let mut groups: Vec<Vec<&Stream>> = Vec::new();
+    for s in &input.streams {
+        match groups.iter_mut().find(|g| same_document(g[0], s)) {
+            Some(g) => g.push(s),
+            None => groups.push(vec![s]),
+        }
+    }
+    groups.iter().map(|g| document(g, &input.notices)).collect()
+}
+
+fn same_document(a: &Stream, b: &Stream) -> bool {
+    let key = |s: &Stream| {
+        let b = &s.begin;
+        (b.scenario.clone(), b.scenario_hash.clone(), b.machine.clone(), b.kernel.clone())
+    };
+    key(a) == key(b) && a.begin.module == b.begin.module
+}
+
+fn document(streams: &[&Stream], notices: &[String]) -> Document {
+    let mut notices = notices.to_vec();
+    let runs = distinct_runs(streams, &mut notices);
+    let begin = &streams[0].begin;
+    let mut points: Vec<Point> = Vec::new();
+    let mut arms: Vec<&str> = Vec::new();
+    for r in runs.iter().filter(|r| !r.run.alone) {
+        let p = point_of(r);
+        if !points.contains(&p) {
+            points.push(p);
+        }
+    }
+    for r in runs.iter().filter(|r| !r.run.alone) {
+        if !arms.contains(&r.run.arm.name.as_str()) {
+            arms.push(&r.run.arm.name);
+        }
+    }
+    let by_layout = |p: &Point| (p.2 as u8, p.1);
+    points.sort_by_key(by_layout);
+    let mut rows = Vec::new();
+    for p in &points {
+        rows.extend(rows_of_point(p, &arms, &runs));
+    }
+    let headroom = headroom(&rows);
+    let means = means(&rows);
+    let summary = Summary {
+        schema: SCHEMA,
+        machine: machine_of(&begin.machine),
+        scenario: begin.scenario.clone(),
+        title: begin.title.clone(),
+        kernel: begin.kernel.clone(),
+        provenance: provenance(streams, &runs),
+        headroom,
+        means,
+        arms: rows,
+        notices,
+    };
+    Document { summary, traces: traces(&runs) }
+}
+
+fn machine_of(name: &str) -> String {
+    if name.is_empty() { "unknown" } else { name }.to_string()
+}
+
+fn point_of(r: &RunResult) -> Point {
+    (r.run.profile.clone(), r.run.vms, r.run.cgroup)
+}
+
+/// Every run once, without those a VM ended early in.
+fn distinct_runs<'a>(streams: &[&'a Stream], notices: &mut Vec<String>) -> Vec<&'a RunResult> {
+    let mut runs: Vec<&RunResult> = Vec::new();
+    let mut differing = 0;
+    for r in streams.iter().flat_map(|s| &s.runs) {
+        if let Some(e) = r.vm.iter().find_map(|v| v.error.as_ref()) {
+            notices.push(format!("{} left out: a VM failed: {e}", name_of(r)));
+            continue;
+        }
+        if r.vm.is_empty() || r.window_ns == 0 {
+            notices.push(format!("{} left out: it has no measurement", name_of(r)));
+            continue;
+        }
+        match runs.iter().find(|x| same_run(x, r)) {
+            Some(x) if x == &r => {}
+            Some(_) => differing += 1,
+            None => runs.push(r),
+        }
+    }
+    if differing > 0 {
+        notices.push(format!(
+            "{differing} runs stand in the results twice with different values; the first counts"
+        ));
+    }
+    runs
+}
+
+fn same_run(a: &RunResult, b: &RunResult) -> bool {
+    point_of(a) == point_of(b)
+        && (a.run.repeat, a.run.seed, a.run.alone) == (b.run.repeat, b.run.seed, b.run.alone)
+        && a.run.arm == b.run.arm
+}
+
+fn name_of(r: &RunResult) -> String {
+    format!(
+        "run {} ({}, {} VMs, {}, repeat {})",
+        r.run.id, r.run.profile, r.run.vms, r.run.arm.name, r.run.repeat
+    )
+}
+
+fn provenance(streams: &[&Stream], runs: &[&RunResult]) -> Provenance {
+    let b = &streams[0].begin;
+    let set = |f: &dyn Fn(&RunResult) -> Option<u64>| -> Vec<u64> {
+        runs.iter().filter_map(|r| f(r)).collect::<BTreeSet<_>>().into_iter().collect()
+    };
+    Provenance {
+        machine: machine_of(&b.machine),
+        kernel: b.kernel.clone(),
+        scenario_hash: b.scenario_hash.clone(),
+        module: b.module.clone(),
+        window_control: b.window_control.clone(),
+        cpu_model: b.cpu_model.clone(),
+        pcpus: b.pcpus,
+        tsc_khz: b.tsc_khz,
+        commit: b.commit.clone(),
+        version: b.version.clone(),
+        boots: streams.len(),
+        complete: streams.iter().all(|s| s.ended && s.failed.is_empty()),
+        runs: runs.len(),
+        seeds: set(&|r| Some(r.run.seed)),
+        window_ms: set(&|r| Some(r.run.window_ms)),
+        epoch_ple_exits: set(&|r| epoch_of(r).map(u64::from))
+            .into_iter()
+            .filter_map(|n| u32::try_from(n).ok())
+            .collect(),
+        settings: b.settings.clone(),
+    }
+}
+
+fn epoch_of(r: &RunResult) -> Option<u32> {
+    match &r.run.arm.window {
+        Window::Aple(p) => Some(p.epoch_ple_exits),
+        Window::Off => None,
+        Window::Stock | Window::Fixed { .. } => r.run.epoch_ple_exits,
+    }
+}
+
+fn rows_of_point(p: &Point, arms: &[&str], runs: &[&RunResult]) -> Vec<Row> {
+    let of_arm = |name: &str| -> Vec<&RunResult> {
+        runs.iter()
+            .copied()
+            .filter(|r| !r.run.alone && point_of(r) == *p && r.run.arm.name == name)
+            .collect()
+    };
+    let alone: Vec<&RunResult> =
+        runs.iter().copied().filter(|r| r.run.alone && r.run.profile == p.0).collect();
+    let present: Vec<&str> = arms.iter().copied().filter(|a| !of_arm(a).is_empty()).collect();
+    let Some(baseline) = present.first().map(|a| of_arm(a)[0].run.baseline.clone()) else {
+        return Vec::new();
+    };
+    let base = of_arm(&baseline);
+    let mut rows = Vec::new();
+    for arm in &present {
+        let of = of_arm(arm);
+        rows.push(row(&of, &base, None));
+        for vm in 0..p.1 {
+            rows.push(row(&of, &base, Some(vm)));
+        }
+    }
+    rows.extend(best_and_worst_fixed(&rows, runs));
+    for vm in std::iter::once(None).chain((0..p.1).map(Some)) {
+        rows.extend(ideal_row(&base, &alone, vm));
+    }
+    rows
+}
+
+/// The VMs a row is over.
+fn vms(r: &RunResult, vm: Option<u32>) -> &[VmResult] {
+    match vm {
+        None => &r.vm,
+        Some(i) => r.vm.get(i as usize..=i as usize).unwrap_or(&[]),
+    }
+}
+
+fn per_second(r: &RunResult, units: u64) -> f64 {
+    units as f64 * 1e9 / r.window_ns as f64
+}
+
+/// Work units a second.
+fn throughput(r: &RunResult, vm: Option<u32>) -> f64 {
+    per_second(r, vms(r, vm).iter().flat_map(|v| &v.units).sum())
+}
+
+/// Sum of a counter over the row's VMs; `None` if the module counted for none of them.
+fn counted(r: &RunResult, vm: Option<u32>, f: impl Fn(&ModuleStats) -> u64) -> Option<u64> {
+    let all: Vec<&ModuleStats> = vms(r, vm).iter().filter_map(|v| v.module.as_ref()).collect();
+    (!all.is_empty()).then(|| all.into_iter().map(f).sum())
+}
+
+fn median_count(
+    runs: &[&RunResult],
+    vm: Option<u32>,
+    f: impl Fn(&ModuleStats) -> u64,
+) -> Option<u64> {
+    let all: Vec<f64> = runs.iter().filter_map(|r| counted(r, vm, &f)).map(|n| n as f64).collect();
+    median(&all).map(|m| m.round() as u64)
+}
+
+/// Σ(spin + switch) ÷ Σ CPU cycles; unknown without PLE, whose exits are what is counted.
+fn inefficiency(r: &RunResult, vm: Option<u32>) -> Option<f64> {
+    if r.run.arm.window == Window::Off {
+        return None;
+    }
+    let wasted = counted(r, vm, |m| m.wasteful_spin_cycles + m.wasteful_switch_cycles)?;
+    let cpu = counted(r, vm, |m| m.cpu_cycles)?;
+    (cpu > 0).then(|| wasted as f64 / cpu as f64)
+}
+
+fn fairness_vcpus(r: &RunResult, vm: Option<u32>) -> Option<f64> {
+    let each: Vec<f64> = vms(r, vm)
+        .iter()
+        .filter_map(|v| jain(&v.units.iter().map(|u| *u as f64).collect::<Vec<_>>()))
+        .collect();
+    (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
+}
+
+fn fairness_vms(r: &RunResult) -> Option<f64> {
+    let weight = |i: usize| r.run.weights.get(i).map_or(1.0, |w| f64::from(*w));
+    let share: Vec<f64> =
+        r.vm.iter()
+            .enumerate()
+            .map(|(i, v)| v.units.iter().sum::<u64>() as f64 / weight(i))
+            .collect();
+    jain(&share)
+}
+
+/// Ratio of each repeat to the baseline's repeat of the same seed.
+fn ratios(of: &[&RunResult], base: &[&RunResult], vm: Option<u32>) -> BTreeMap<u32, f64> {
+    let mut out = BTreeMap::new();
+    for r in of {
+        let b = base.iter().find(|b| (b.run.repeat, b.run.seed) == (r.run.repeat, r.run.seed));
+        if let Some(b) = b.map(|b| throughput(b, vm)).filter(|b| *b > 0.0) {
+            out.insert(r.run.repeat, throughput(r, vm) / b);
+        }
+    }
+    out
+}
+
+fn row(of: &[&RunResult], base: &[&RunResult], vm: Option<u32>) -> Row {
+    let run = &of[0].run;
+    let is_baseline = run.arm.name == run.baseline;
+    let collect = |f: &dyn Fn(&RunResult) -> Option<f64>| -> Vec<f64> {
+        of.iter().filter_map(|r| f(r)).collect()
+    };
+    let thr = median(&collect(&|r| Some(throughput(r, vm))));
+    let base_thr = median(&base.iter().map(|r| throughput(r, vm)).collect::<Vec<_>>());
+    let ratios = ratios(of, base, vm);
+    let ratio_spread = spread(&ratios.values().copied().collect::<Vec<_>>());
+    let waste = spread(&collect(&|r| inefficiency(r, vm)));
+    let base_waste = median(&base.iter().filter_map(|r| inefficiency(r, vm)).collect::<Vec<_>>());
+    let change = waste.zip(base_waste.filter(|b| *b > 0.0)).map(|(w, b)| w.median / b - 1.0);
+    let picked =
+        |m: &ModuleStats| m.yields_resource_waiter + m.yields_lock_waiter + m.yields_yielded;
+    let (ran, picks) = (median_count(of, vm, |m| m.picks_ran_next), median_count(of, vm, picked));
+    let rounds = rounds(of, vm);
+    let wait_hist = merged_waits(of, vm);
+    Row {
+        profile: run.profile.clone(),
+        vms: run.vms,
+        vm_index: vm,
+        cgroup: run.cgroup,
+        arm: run.arm.name.clone(),
+        baseline: run.baseline.clone(),
+        spin_intensive: run.spin_intensive,
+        same_as: None,
+        repeats: of.len(),
+        performance: thr.zip(base_thr.filter(|b| *b > 0.0)).map(|(t, b)| round(t / b)),
+        performance_low: ratio_spread.map(|s| round(s.low)),
+        performance_high: ratio_spread.map(|s| round(s.high)),
+        performance_min: ratio_spread.map(|s| round(s.min)),
+        performance_max: ratio_spread.map(|s| round(s.max)),
+        verdict: ratio_spread.filter(|_| !is_baseline).map(|s| Verdict::of(&s).as_str()),
+        throughput_per_s: thr.map(round),
+        inefficiency: waste.map(|s| round(s.median)),
+        inefficiency_min: waste.map(|s| round(s.min)),
+        inefficiency_max: waste.map(|s| round(s.max)),
+        inefficiency_change: change.map(round),
+        ple_exits: median_count(of, vm, |m| m.ple_exits),
+        yields: yields(of, vm),
+        picks_ran_next: ran,
+        picks_ran_next_share: ran
+            .zip(picks.filter(|p| *p > 0))
+            .map(|(r, p)| round(r as f64 / p as f64)),
+        window_cycles: windows(of, vm),
+        epoch_ple_exits: epoch_of(of[0]),
+        epochs: median_count(of, vm, |m| m.epochs),
+        rounds,
+        adapted: match run.arm.window {
+            Window::Aple(_) => rounds.map(|n| n >= ROUNDS_MIN),
+            _ => None,
+        },
+        wait_cycles: WaitCycles {
+            p50: log2_percentile(&wait_hist, 0.5).map(|c| c as u64),
+            p99: log2_percentile(&wait_hist, 0.99).map(|c| c as u64),
+            max: of
+                .iter()
+                .flat_map(|r| vms(r, vm))
+                .map(|v| v.max_wait_cycles)
+                .max()
+                .filter(|_| wait_hist.iter().any(|n| *n > 0)),
+        },
+        fairness: median(&collect(&|r| fairness_vcpus(r, vm))).map(round),
+        fairness_vms: match vm {
+            None => median(&collect(&fairness_vms)).map(round),
+            Some(_) => None,
+        },
+        cpus_used: median(&collect(&|r| Some(cpu_ns(r, vm) as f64 / r.window_ns as f64)))
+            .map(round),
+        hypercalls_kick: median_count(of, vm, |m| m.hypercalls_kick),
+        hypercalls_sched_yield: median_count(of, vm, |m| m.hypercalls_sched_yield),
+        fail_open_events: median_count(of, vm, |m| m.fail_open_events),
+        wait_hist,
+        ratios,
+    }
+}
+
+/// Six decimals: more than any measurement has, few enough to read.
+fn round(x: f64) -> f64 {
+    (x * 1e6).round() / 1e6
+}
+
+fn cpu_ns(r: &RunResult, vm: Option<u32>) -> u64 {
+    vms(r, vm).iter().flat_map(|v| &v.cpu_ns).sum()
+}
+
+fn rounds(of: &[&RunResult], vm: Option<u32>) -> Option<u64> {
+    of.iter()
+        .flat_map(|r| vms(r, vm))
+        .map(|v| v.module.as_ref().map(|m| m.rounds_total))
+        .collect::<Option<Vec<_>>>()?
+        .into_iter()
+        .min()
+}
+
+fn yields(of: &[&RunResult], vm: Option<u32>) -> Option<Yields> {
+    Some(Yields {
+        resource_waiter: median_count(of, vm, |m| m.yields_resource_waiter)?,
+        lock_waiter: median_count(of, vm, |m| m.yields_lock_waiter)?,
+        yielded: median_count(of, vm, |m| m.yields_yielded)?,
+        none: median_count(of, vm, |m| m.yields_none)?,
+        failed: median_count(of, vm, |m| m.yields_failed)?,
+    })
+}
+
+fn merged_waits(of: &[&RunResult], vm: Option<u32>) -> Vec<u64> {
+    let mut merged = Vec::new();
+    for h in of.iter().flat_map(|r| vms(r, vm)).map(|v| &v.wait_hist) {
+        if merged.len() < h.len() {
+            merged.resize(h.len(), 0u64);
+        }
+        for (m, n) in merged.iter_mut().zip(h) {
+            *m = m.saturating_add(*n);
+        }
+    }
+    merged
+}
+
+fn windows(of: &[&RunResult], vm: Option<u32>) -> WindowCycles {
+    let seen: Vec<u64> = of
+        .iter()
+        .flat_map(|r| &r.epochs)
+        .filter(|e| vm.is_none_or(|i| i == e.vm))
+        .map(|e| e.window_cycles)
+        .collect();
+    let last: Vec<f64> = of
+        .iter()
+        .filter(|r| r.run.arm.window != Window::Off)
+        .flat_map(|r| vms(r, vm))
+        .filter_map(|v| v.module.as_ref())
+        .map(|m| m.window_cycles)
+        .filter(|w| *w > 0)
+        .map(|w| w as f64)
+        .collect();
+    WindowCycles {
+        min: seen.iter().min().copied(),
+        median: median(&seen.iter().map(|w| *w as f64).collect::<Vec<_>>()).map(|m| m as u64),
+        max: seen.iter().max().copied(),
+        last: median(&last).map(|m| m as u64),
+    }
+}
+
+/// Of the arms that hold one window, the one that did best and the one that did worst.
+fn best_and_worst_fixed(rows: &[Row], runs: &[&RunResult]) -> Vec<Row> {
+    let is_fixed = |arm: &str| {
+        runs.iter()
+            .find(|r| r.run.arm.name == arm)
+            .is_some_and(|r| matches!(r.run.arm.window, Window::Fixed { .. }))
+    };
+    let mut fixed: Vec<&Row> = rows
+        .iter()
+        .filter(|r| r.vm_index.is_none() && r.performance.is_some() && is_fixed(&r.arm))
+        .collect();
+    fixed.sort_by(|a, b| a.performance.unwrap_or(0.0).total_cmp(&b.performance.unwrap_or(0.0)));
+    if fixed.len() < 2 {
+        return Vec::new();
+    }
+    let named = |name: &str, r: &Row| Row {
+        arm: name.to_string(),
+        same_as: Some(r.arm.clone()),
+        ..r.clone()
+    };
+    vec![named("best-fixed", fixed[fixed.len() - 1]), named("worst-fixed", fixed[0])]
+}
+
+/// What one VM does alone.
+struct Alone {
+    units_per_s: f64,
+    cpu_ns_per_unit: f64,
+}
+
+fn alone_of(r: &RunResult) -> Option<Alone> {
+    let units: u64 = r.vm.first()?.units.iter().sum();
+    let cpu: u64 = r.vm.first()?.cpu_ns.iter().sum();
+    (units > 0 && cpu > 0).then(|| Alone {
+        units_per_s: per_second(r, units),
+        cpu_ns_per_unit: cpu as f64 / units as f64,
+    })
+}
+
+/// The most a VM could do with the CPU time it got under the baseline.
+fn ideal_of_vm(v: &VmResult, window_ns: u64, alone: &Alone) -> f64 {
+    let cpu: u64 = v.cpu_ns.iter().sum();
+    let by_cpu = cpu as f64 / alone.cpu_ns_per_unit * 1e9 / window_ns as f64;
+    alone.units_per_s.min(by_cpu)
+}
+
+fn ideal_row(base: &[&RunResult], alone: &[&RunResult], vm: Option<u32>) -> Option<Row> {
+    let base_thr = median(&base.iter().map(|r| throughput(r, vm)).collect::<Vec<_>>())?;
+    let mut ideals = Vec::new();
+    let mut ratios = BTreeMap::new();
+    for b in base {
+        let same_seed = alone.iter().find(|a| a.run.seed == b.run.seed).or(alone.first())?;
+        let a = alone_of(same_seed)?;
+        let ideal: f64 = vms(b, vm).iter().map(|v| ideal_of_vm(v, b.window_ns, &a)).sum();
+        ideals.push(ideal);
+        let thr = throughput(b, vm);
+        if thr > 0.0 {
+            ratios.insert(b.run.repeat, ideal / thr);
+        }
+    }
+    let s = spread(&ratios.values().copied().collect::<Vec<_>>());
+    let ideal = median(&ideals)?;
+    let first = row(base, base, vm);
+    Some(Row {
+        arm: IDEAL_ARM.to_string(),
+        repeats: ideals.len(),
+        performance: (base_thr > 0.0).then(|| round(ideal / base_thr)),
+        performance_low: s.map(|s| round(s.low)),
+        performance_high: s.map(|s| round(s.high)),
+        performance_min: s.map(|s| round(s.min)),
+        performance_max: s.map(|s| round(s.max)),
+        verdict: None,
+        throughput_per_s: Some(round(ideal)),
+        ratios,
+        inefficiency: None,
+        inefficiency_min: None,
+        inefficiency_max: None,
+        inefficiency_change: None,
+        ple_exits: None,
+        yields: None,
+        picks_ran_next: None,
+        picks_ran_next_share: None,
+        window_cycles: WindowCycles::default(),
+        epoch_ple_exits: None,
+        epochs: None,
+        rounds: None,
+        adapted: None,
+        wait_cycles: WaitCycles::default(),
+        fairness: None,
+        fairness_vms: None,
+        cpus_used: first.cpus_used,
+        hypercalls_kick: None,
+        hypercalls_sched_yield: None,
+        fail_open_events: None,
+        wait_hist: Vec::new(),
+        ..first
+    })
+}
+
+/// Numbers of VMs and layouts of the rows over all VMs, and the rows of each.
+fn by_place(rows: &[Row]) -> Vec<((CgroupLayout, u32), Vec<&Row>)> {
+    let mut out: Vec<((CgroupLayout, u32), Vec<&Row>)> = Vec::new();
+    for r in rows.iter().filter(|r| r.vm_index.is_none()) {
+        let key = (r.cgroup, r.vms);
+        match out.iter_mut().find(|(k, _)| *k == key) {
+            Some((_, v)) => v.push(r),
+            None => out.push((key, vec![r])),
+        }
+    }
+    out
+}
+
+fn arms_of<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
+    let mut arms: Vec<&str> = Vec::new();
+    for r in rows {
+        if !arms.contains(&r.arm.as_str()) {
+            arms.push(&r.arm);
+        }
+    }
+    arms
+}
+
+fn headroom(rows: &[Row]) -> Vec<Headroom> {
+    let mut out = Vec::new();
+    for ((cgroup, vms), rows) in by_place(rows) {
+        let ideal: Vec<(&str, f64)> = rows
+            .iter()
+            .filter(|r| r.arm == IDEAL_ARM)
+            .filter_map(|r| Some((r.profile.as_str(), r.performance?)))
+            .collect();
+        if ideal.is_empty() {
+            continue;
+        }
+        for arm in arms_of(&rows) {
+            let own: Vec<&&Row> = rows
+                .iter()
+                .filter(|r| r.arm == arm && r.baseline != arm && arm != IDEAL_ARM)
+                .collect();
+            if !own.is_empty() {
+                out.push(closed(vms, cgroup, arm, &own, &ideal));
+            }
+        }
+    }
+    out
+}
+
+fn closed(
+    vms: u32,
+    cgroup: CgroupLayout,
+    arm: &str,
+    own: &[&&Row],
+    ideal: &[(&str, f64)],
+) -> Headroom {
+    let (mut won, mut room, mut of) = (0.0, 0.0, 0.0);
+    let (mut profiles, mut not_adapted) = (Vec::new(), Vec::new());
+    for (profile, limit) in ideal.iter().filter(|(_, i)| 1.0 - 1.0 / i >= HEADROOM_MIN) {
+        let Some(r) = own.iter().find(|r| r.profile == *profile) else {
+            continue;
+        };
+        let Some(performance) = r.performance else {
+            continue;
+        };
+        if r.adapted == Some(false) {
+            not_adapted.push(profile.to_string());
+            continue;
+        }
+        won += performance - 1.0;
+        room += limit - 1.0;
+        of += limit;
+        profiles.push(profile.to_string());
+    }
+    let all: f64 = ideal.iter().map(|(_, i)| i).sum();
+    let loss = if room > 0.0 { room / of } else { (all - ideal.len() as f64) / all };
+    Headroom {
+        vms,
+        cgroup,
+        arm: arm.to_string(),
+        closed: (room > 0.0).then(|| round(won / room)),
+        stock_loss: Some(round(loss)),
+        profiles,
+        not_adapted,
+    }
+}
+
+fn means(rows: &[Row]) -> Vec<Mean> {
+    let mut out = Vec::new();
+    for ((cgroup, vms), rows) in by_place(rows) {
+        for arm in arms_of(&rows) {
+            let own: Vec<&Row> = rows
+                .iter()
+                .copied()
+                .filter(|r| r.arm == arm && r.spin_intensive && r.performance.is_some())
+                .collect();
+            if own.is_empty() {
+                continue;
+            }
+            let (left_out, count): (Vec<&Row>, Vec<&Row>) =
+                own.into_iter().partition(|r| r.adapted == Some(false));
+            out.push(mean(vms, cgroup, arm, &count, &left_out));
+        }
+    }
+    out
+}
+
+fn mean(vms: u32, cgroup: CgroupLayout, arm: &str, count: &[&Row], left_out: &[&Row]) -> Mean {
+    let average = |x: Vec<f64>| (!x.is_empty()).then(|| x.iter().sum::<f64>() / x.len() as f64);
+    let repeats: BTreeSet<u32> = count.iter().flat_map(|r| r.ratios.keys().copied()).collect();
+    // Only repeats that every profile has: others would compare different sets.
+    let each: Vec<f64> = repeats
+        .iter()
+        .filter_map(|n| count.iter().map(|r| r.ratios.get(n).copied()).collect::<Option<Vec<_>>>())
+        .filter_map(average)
+        .collect();
+    let s = spread(&each);
+    let is_baseline = count.first().is_some_and(|r| r.baseline == arm);
+    let is_measured = arm != IDEAL_ARM && !is_baseline;
+    let names = |rows: &[&Row]| rows.iter().map(|r| r.profile.clone()).collect();
+    let waste: Option<Vec<f64>> = count.iter().map(|r| r.inefficiency).collect();
+    Mean {
+        vms,
+        cgroup,
+        arm: arm.to_string(),
+        performance: average(count.iter().filter_map(|r| r.performance).collect()).map(round),
+        performance_low: s.map(|s| round(s.low)),
+        performance_high: s.map(|s| round(s.high)),
+        verdict: s.filter(|_| is_measured).map(|s| Verdict::of(&s).as_str()),
+        inefficiency: waste.and_then(average).map(round),
+        profiles: names(count),
+        not_adapted: names(left_out),
+    }
+}
+
+fn traces(runs: &[&RunResult]) -> Vec<EpochTrace> {
+    let mut out: Vec<EpochTrace> = Vec::new();
+    for r in runs.iter().filter(|r| !r.epochs.is_empty()) {
+        for vm in 0..r.run.vms {
+            let known = out.iter().any(|t| {
+                (&t.profile, t.vms, t.cgroup, &t.arm, t.vm)
+                    == (&r.run.profile, r.run.vms, r.run.cgroup, &r.run.arm.name, vm)
+            });
+            let samples: Vec<EpochSample> =
+                r.epochs.iter().filter(|e| e.vm == vm).cloned().collect();
+            if !known && !samples.is_empty() {
+                out.push(EpochTrace {
+                    profile: r.run.profile.clone(),
+                    vms: r.run.vms,
+                    cgroup: r.run.cgroup,
+                    arm: r.run.arm.name.clone(),
+                    vm,
+                    samples,
+                });
+            }
+        }
+    }
+    out
+}

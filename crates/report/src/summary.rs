@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! summary.json: one document a scenario and kernel. Unknown values are null, never 0.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use unspin_scenario::plan::CgroupLayout;
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    pub schema: u32,
+    pub machine: String,
+    pub scenario: String,
+    pub title: String,
+    pub kernel: String,
+    pub provenance: Provenance,
+    pub headroom: Vec<Headroom>,
+    pub means: Vec<Mean>,
+    pub arms: Vec<Row>,
+    /// What was lost or left out.
+    pub notices: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Provenance {
+    pub machine: String,
+    pub kernel: String,
+    pub scenario_hash: String,
+    pub module: Option<String>,
+    pub window_control: Option<String>,
+    pub cpu_model: String,
+    pub pcpus: u32,
+    pub tsc_khz: u64,
+    pub commit: Option<String>,
+    pub version: Option<String>,
+    /// Computers booted (agents run) for it.
+    pub boots: usize,
+    /// All of them reached their end.
+    pub complete: bool,
+    pub runs: usize,
+    pub seeds: Vec<u64>,
+    /// Lengths of the runs' windows on the machine's clock, ms.
+    pub window_ms: Vec<u64>,
+    pub epoch_ple_exits: Vec<u32>,
+    pub settings: BTreeMap<String, String>,
+}
+
+/// Share of the headroom an arm closes, pooled over the profiles that have any.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Headroom {
+    pub vms: u32,
+    pub cgroup: CgroupLayout,
+    pub arm: String,
+    /// Σ(arm − baseline) ÷ Σ(ideal − baseline), in units of each profile's baseline.
+    pub closed: Option<f64>,
+    /// Σ(ideal − baseline) ÷ Σ ideal over the same profiles, or over all if none has headroom.
+    pub stock_loss: Option<f64>,
+    /// Profiles with at least 5 % headroom that count.
+    pub profiles: Vec<String>,
+    /// Those that would, but for which the arm had not adapted.
+    pub not_adapted: Vec<String>,
+}
+
+/// Mean of an arm over the profiles that spin.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Mean {
+    pub vms: u32,
+    pub cgroup: CgroupLayout,
+    pub arm: String,
+    pub performance: Option<f64>,
+    pub performance_low: Option<f64>,
+    pub performance_high: Option<f64>,
+    pub verdict: Option<&'static str>,
+    /// Mean of the profiles' inefficiencies.
+    pub inefficiency: Option<f64>,
+    pub profiles: Vec<String>,
+    pub not_adapted: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Yields {
+    pub resource_waiter: u64,
+    pub lock_waiter: u64,
+    pub yielded: u64,
+    pub none: u64,
+    pub failed: u64,
+}
+
+/// PLE windows: over the epochs where they were traced, and at the end.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct WindowCycles {
+    pub min: Option<u64>,
+    pub median: Option<u64>,
+    pub max: Option<u64>,
+    pub last: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct WaitCycles {
+    pub p50: Option<u64>,
+    pub p99: Option<u64>,
+    pub max: Option<u64>,
+}
+
+/// One arm at one profile, number of VMs and cgroup layout; all VMs, or one.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    pub profile: String,
+    pub vms: u32,
+    pub vm_index: Option<u32>,
+    pub cgroup: CgroupLayout,
+    pub arm: String,
+    pub baseline: String,
+    pub spin_intensive: bool,
+    /// The arm a best or worst one is.
+    pub same_as: Option<String>,
+    pub repeats: usize,
+    /// Ratio of the medians; bigger is better.
+    pub performance: Option<f64>,
+    /// Interval and ends of the ratios seed by seed.
+    pub performance_low: Option<f64>,
+    pub performance_high: Option<f64>,
+    pub performance_min: Option<f64>,
+    pub performance_max: Option<f64>,
+    pub verdict: Option<&'static str>,
+    pub throughput_per_s: Option<f64>,
+    pub inefficiency: Option<f64>,
+    pub inefficiency_min: Option<f64>,
+    pub inefficiency_max: Option<f64>,
+    /// Against the baseline's: −0.5 is half of it.
+    pub inefficiency_change: Option<f64>,
+    pub ple_exits: Option<u64>,
+    pub yields: Option<Yields>,
+    pub picks_ran_next: Option<u64>,
+    /// Of the yields that picked a vCPU.
+    pub picks_ran_next_share: Option<f64>,
+    pub window_cycles: WindowCycles,
+    pub epoch_ple_exits: Option<u32>,
+    pub epochs: Option<u64>,
+    /// Fewest rounds of any VM in any repeat.
+    pub rounds: Option<u64>,
+    /// False: fewer than 10 rounds; such a row does not count in means. Null: nothing adapts.
+    pub adapted: Option<bool>,
+    pub wait_cycles: WaitCycles,
+    /// Jain's index over the vCPUs of a VM, mean over VMs.
+    pub fairness: Option<f64>,
+    /// Over VMs, by their weights.
+    pub fairness_vms: Option<f64>,
+    /// CPU time of all vCPUs in a second of the window, s.
+    pub cpus_used: Option<f64>,
+    pub hypercalls_kick: Option<u64>,
+    pub hypercalls_sched_yield: Option<u64>,
+    pub fail_open_events: Option<u64>,
+    /// Waits by power of two of cycles, all repeats together; for the pictures.
+    #[serde(skip)]
+    pub wait_hist: Vec<u64>,
+    /// Ratio to the baseline of each repeat, for means.
+    #[serde(skip)]
+    pub ratios: BTreeMap<u32, f64>,
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The tables for a terminal.
+
+use crate::summary::{Row, Summary};
+use crate::Document;
+use std::fmt::Write;
+use tabled::builder::Builder;
+use tabled::settings::object::{Columns, Object, Rows};
+use tabled::settings::{Alignment, Style};
+use unspin_scenario::plan::CgroupLayout;
+use unspin_scenario::IDEAL_ARM;
+
+/// Every document as tables.
+pub fn text(docs: &[Document]) -> String {
+    let mut out = String::new();
+    for d in docs {
+        document(&mut out, &d.summary);
+    }
+    out
+}
+
+fn document(out: &mut String, s: &Summary) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "{} ({})", s.title, s.scenario);
+    let _ = writeln!(out, "{}", origin(s));
+    for (cgroup, vms) in places(s) {
+        let rows: Vec<&Row> = s
+            .arms
+            .iter()
+            .filter(|r| r.vm_index.is_none() && (r.cgroup, r.vms) == (cgroup, vms))
+            .collect();
+        let _ = writeln!(out, "\n{}", place(s, cgroup, vms));
+        out.push_str(&grid("performance", &rows, s, cgroup, vms, performance));
+        if rows.iter().any(|r| r.inefficiency.is_some()) {
+            out.push_str(&grid("inefficiency", &rows, s, cgroup, vms, |r| {
+                r.inefficiency.map_or("-".to_string(), |x| format!("{:.1} %", x * 100.0))
+            }));
+        }
+    }
+    out.push_str(&headroom(s));
+    let _ = writeln!(
+        out,
+        "performance: throughput ÷ {}'s, median over seeds, bigger is better; ~ the spread over \
+         seeds does not let one tell; ! not adapted (under 10 rounds a VM), in no mean",
+        s.arms.first().map_or("the baseline", |r| r.baseline.as_str())
+    );
+    for n in &s.notices {
+        let _ = writeln!(out, "note: {n}");
+    }
+    out.push('\n');
+}
+
+/// Where the figures are from, in one line.
+pub(crate) fn origin(s: &Summary) -> String {
+    let p = &s.provenance;
+    let mut line = format!("machine {} · kernel {}", s.machine, s.kernel);
+    line += &match &p.module {
+        Some(m) => format!(" · module {m}"),
+        None => " · no module".to_string(),
+    };
+    line += &format!(" · {} pCPUs · {} runs, {} seeds", p.pcpus, p.runs, p.seeds.len());
+    if !p.epoch_ple_exits.is_empty() {
+        let epochs: Vec<String> = p.epoch_ple_exits.iter().map(u32::to_string).collect();
+        line += &format!(" · epoch {} PLE exits", epochs.join(" and "));
+    }
+    if !p.complete {
+        line += " · INCOMPLETE";
+    }
+    line
+}
+
+fn place(s: &Summary, cgroup: CgroupLayout, vms: u32) -> String {
+    let layout = match cgroup {
+        CgroupLayout::Flat => "no cgroups",
+        CgroupLayout::Vm => "one cgroup a VM",
+        CgroupLayout::Vcpu => "one cgroup a vCPU",
+    };
+    let plural = if vms == 1 { "" } else { "s" };
+    format!("{vms} VM{plural}, {layout} ({}, {})", s.machine, s.kernel)
+}
+
+pub(crate) fn places(s: &Summary) -> Vec<(CgroupLayout, u32)> {
+    let mut places = Vec::new();
+    for r in &s.arms {
+        if !places.contains(&(r.cgroup, r.vms)) {
+            places.push((r.cgroup, r.vms));
+        }
+    }
+    places
+}
+
+fn distinct<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut out = Vec::new();
+    for x in all {
+        if !out.contains(&x) {
+            out.push(x);
+        }
+    }
+    out
+}
+
+/// Arms in the order of the table; ideal last.
+pub(crate) fn arm_order<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
+    let mut arms = distinct(rows.iter().map(|r| r.arm.as_str()));
+    arms.sort_by_key(|a| *a == IDEAL_ARM);
+    arms
+}
+
+pub(crate) fn profile_order<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
+    distinct(rows.iter().map(|r| r.profile.as_str()))
+}
+
+fn performance(r: &Row) -> String {
+    let Some(p) = r.performance else {
+        return "-".to_string();
+    };
+    let mark = match (r.adapted, r.verdict) {
+        (Some(false), _) => " !",
+        (_, Some("cannot tell")) => " ~",
+        _ => "",
+    };
+    let of = r.same_as.as_ref().map(|a| format!(" ({a})")).unwrap_or_default();
+    format!("{p:.2}{mark}{of}")
+}
+
+fn grid(
+    what: &str,
+    rows: &[&Row],
+    s: &Summary,
+    cgroup: CgroupLayout,
+    vms: u32,
+    cell: fn(&Row) -> String,
+) -> String {
+    let (arms, profiles) = (arm_order(rows), profile_order(rows));
+    let mut b = Builder::default();
+    b.push_record(std::iter::once(what).chain(arms.iter().copied()));
+    for p in &profiles {
+        let cells = arms.iter().map(|a| {
+            let r = rows.iter().find(|r| r.arm == *a && r.profile == *p);
+            r.map_or("-".to_string(), |r| cell(r))
+        });
+        b.push_record(std::iter::once(p.to_string()).chain(cells));
+    }
+    let means: Vec<_> = s.means.iter().filter(|m| (m.cgroup, m.vms) == (cgroup, vms)).collect();
+    let over = rows.iter().filter(|r| r.spin_intensive).map(|r| r.profile.as_str());
+    let counted = distinct(over).len();
+    if counted > 1 {
+        let cells = arms.iter().map(|a| {
+            let Some(m) = means.iter().find(|m| m.arm == *a) else {
+                return "-".to_string();
+            };
+            let of = if m.profiles.len() == counted {
+                String::new()
+            } else {
+                format!(" (of {})", m.profiles.len())
+            };
+            match what {
+                "performance" => m.performance.map(|p| {
+                    let mark = if m.verdict == Some("cannot tell") { " ~" } else { "" };
+                    format!("{p:.2}{mark}{of}")
+                }),
+                _ => m.inefficiency.map(|x| format!("{:.1} %{of}", x * 100.0)),
+            }
+            .unwrap_or("-".to_string())
+        });
+        b.push_record(std::iter::once("mean of spinning".to_string()).chain(cells));
+    }
+    let mut t = b.build();
+    t.with(Style::sharp()).modify(Columns::new(1..).not(Rows::first()), Alignment::right());
+    format!("{t}\n")
+}
+
+fn headroom(s: &Summary) -> String {
+    if s.headroom.is_empty() {
+        return String::new();
+    }
+    let mut b = Builder::default();
+    b.push_record([
+        "VMs",
+        "cgroups",
+        "arm",
+        "stock loses",
+        "share closed",
+        "profiles with headroom",
+    ]);
+    for h in &s.headroom {
+        let mut names = h.profiles.join(" ");
+        if !h.not_adapted.is_empty() {
+            names += &format!(" (not adapted: {})", h.not_adapted.join(" "));
+        }
+        b.push_record([
+            h.vms.to_string(),
+            format!("{:?}", h.cgroup).to_lowercase(),
+            h.arm.clone(),
+            percent(h.stock_loss),
+            percent(h.closed),
+            if names.is_empty() { "none".to_string() } else { names },
+        ]);
+    }
+    let mut t = b.build();
+    t.with(Style::sharp());
+    format!("\nheadroom to ideal ({}, {})\n{t}\n", s.machine, s.kernel)
+}
+
+pub(crate) fn percent(x: Option<f64>) -> String {
+    x.map_or("-".to_string(), |x| format!("{:.0} %", x * 100.0))
+}

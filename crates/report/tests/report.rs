@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From records to figures.
+
+mod common;
+
+use common::{lines, plan};
+use std::path::Path;
+use unspin_report::{csv, documents, html, read_str, text, Document, Input, Row};
+use unspin_scenario::plan::Run;
+use unspin_scenario::result::VmResult;
+
+const SCENARIO: &str = r#"
+title = "t"
+repeats = 3
+epoch_ple_exits = 50
+[host]
+pcpus = 4
+[[vm]]
+vcpus = 4
+pin = "one-per-pcpu"
+[sweep]
+profiles = ["ebizzy", "dbench", "compute"]
+vms = [2, 3]
+[trace]
+epochs = true
+[[arm]]
+name = "ple-off"
+window = "off"
+[[arm]]
+name = "stock"
+baseline = true
+[[arm]]
+name = "aple"
+window = "aple"
+[[arm]]
+name = "hvs"
+yield_to = "hvs"
+[[arm]]
+name = "apples"
+window = "aple"
+yield_to = "hvs"
+"#;
+
+fn as_is(_: &Run, _: &mut VmResult) {}
+
+fn read(text: &str) -> Input {
+    read_str(Path::new("results.jsonl"), text)
+}
+
+fn one(tune: impl Fn(&Run, &mut VmResult)) -> Document {
+    let mut docs = documents(&read(&lines("6.12.57+deb13-amd64", &plan(SCENARIO), tune)));
+    assert_eq!(docs.len(), 1);
+    docs.remove(0)
+}
+
+fn row<'a>(d: &'a Document, profile: &str, vms: u32, arm: &str) -> &'a Row {
+    d.summary
+        .arms
+        .iter()
+        .find(|r| r.profile == profile && r.vms == vms && r.arm == arm && r.vm_index.is_none())
+        .unwrap_or_else(|| panic!("no row {profile} {vms} {arm}"))
+}
+
+fn near(x: Option<f64>, wanted: f64) {
+    let x = x.expect("a value");
+    assert!((x - wanted).abs() < 0.005, "{x} is not about {wanted}");
+}
+
+#[test]
+fn performance_is_normalised_to_the_baseline() {
+    let d = one(as_is);
+    for vms in [2, 3] {
+        near(row(&d, "ebizzy", vms, "stock").performance, 1.0);
+        near(row(&d, "ebizzy", vms, "apples").performance, 1.3);
+        near(row(&d, "dbench", vms, "ple-off").performance, 0.5);
+    }
+    assert_eq!(row(&d, "ebizzy", 2, "apples").verdict, Some("better"));
+    assert_eq!(row(&d, "ebizzy", 2, "ple-off").verdict, Some("worse"));
+    assert_eq!(row(&d, "ebizzy", 2, "stock").verdict, None);
+}
+
+#[test]
+fn a_spread_that_covers_the_difference_tells_nothing() {
+    let d = one(|run, v| {
+        if run.arm.name == "apples" && run.repeat == 1 {
+            v.units.iter_mut().for_each(|u| *u /= 2);
+        }
+    });
+    let r = row(&d, "ebizzy", 2, "apples");
+    near(r.performance, 1.3);
+    near(r.performance_min, 0.65);
+    near(r.performance_max, 1.3);
+    assert_eq!(r.verdict, Some("cannot tell"));
+}
+
+#[test]
+fn ideal_is_the_cpu_time_got_at_the_pace_alone() {
+    let d = one(as_is);
+    near(row(&d, "ebizzy", 2, "ideal").performance, 4.0 / 3.0);
+    // With all the CPU it wants, a VM still does no more than alone.
+    let rich = one(|_, v| v.cpu_ns.iter_mut().for_each(|n| *n *= 4));
+    let ideal = row(&rich, "ebizzy", 2, "ideal");
+    near(ideal.performance, 1000.0 / 375.0 / 4.0 * 2.0);
+    assert!(row(&d, "ebizzy", 2, "ideal").inefficiency.is_none());
+}
+
+#[test]
+fn headroom_is_pooled_over_profiles_that_have_any() {
+    // compute is already at its ideal.
+    let d = one(|run, v| {
+        if run.profile == "compute" && !run.alone {
+            v.units.iter_mut().for_each(|u| *u = u64::from(1000 / run.vms));
+        }
+    });
+    let h = d.summary.headroom.iter().find(|h| h.arm == "apples" && h.vms == 2).unwrap();
+    assert_eq!(h.profiles, ["ebizzy", "dbench"]);
+    near(h.closed, 0.9);
+    near(h.stock_loss, 0.25);
+    assert!(d.summary.headroom.iter().all(|h| h.arm != "stock" && h.arm != "ideal"));
+    let off = d.summary.headroom.iter().find(|h| h.arm == "ple-off").unwrap();
+    assert!(off.closed.unwrap() < 0.0, "losing to stock is negative");
+}
+
+#[test]
+fn no_headroom_is_null_not_zero() {
+    let d = one(|run, v| {
+        if !run.alone {
+            v.units.iter_mut().for_each(|u| *u = u64::from(1000 / run.vms));
+        }
+    });
+    assert!(d.summary.headroom.iter().all(|h| h.closed.is_none() && h.profiles.is_empty()));
+}
+
+#[test]
+fn what_has_not_adapted_counts_in_no_mean() {
+    let d = one(|run, v| {
+        if run.arm.name == "apples" && run.profile == "dbench" && run.repeat == 2 {
+            v.module.as_mut().unwrap().rounds_total = 9;
+        }
+    });
+    let r = row(&d, "dbench", 2, "apples");
+    assert_eq!((r.adapted, r.rounds), (Some(false), Some(9)));
+    assert!(r.performance.is_some(), "it is shown all the same");
+    assert_eq!(row(&d, "ebizzy", 2, "apples").adapted, Some(true));
+    assert_eq!(row(&d, "ebizzy", 2, "hvs").adapted, None);
+    let m = d.summary.means.iter().find(|m| m.arm == "apples" && m.vms == 2).unwrap();
+    assert_eq!((m.profiles.len(), m.not_adapted.as_slice()), (1, &["dbench".to_string()][..]));
+    assert!(m.profiles.iter().all(|p| p != "compute"), "it does not spin");
+    let h = d.summary.headroom.iter().find(|h| h.arm == "apples" && h.vms == 2).unwrap();
+    assert_eq!(h.not_adapted, ["dbench"]);
+}
+
+#[test]
+fn counters_become_shares() {
+    let d = one(as_is);
+    let stock = row(&d, "ebizzy", 2, "stock");
+    near(stock.inefficiency, 0.1);
+    let apples = row(&d, "ebizzy", 2, "apples");
+    near(apples.inefficiency, 0.075);
+    near(apples.inefficiency_change, -0.25);
+    assert_eq!(stock.ple_exits, Some(800), "of both VMs");
+    assert_eq!(stock.yields.as_ref().unwrap().lock_waiter, 200);
+    near(stock.picks_ran_next_share, 0.5);
+    near(stock.fairness, 1.0);
+    near(stock.fairness_vms, 1.0);
+    near(stock.cpus_used, 4.0);
+    assert_eq!(stock.wait_cycles.max, Some(1_500_000));
+    assert!((256..512).contains(&stock.wait_cycles.p50.unwrap()));
+    assert!((1 << 20..1 << 21).contains(&stock.wait_cycles.p99.unwrap()));
+    let w = &apples.window_cycles;
+    assert_eq!((w.min, w.max, w.last), (Some(4096), Some(4096 + 19 * 512), Some(8192)));
+    assert_eq!(apples.epoch_ple_exits, Some(50));
+    assert!(row(&d, "ebizzy", 2, "ple-off").inefficiency.is_none(), "nothing is counted there");
+}
+
+#[test]
+fn unknown_is_null() {
+    let d = one(|_, v| v.module = None);
+    let r = row(&d, "ebizzy", 2, "stock");
+    assert_eq!((r.ple_exits, r.inefficiency, r.rounds), (None, None, None));
+    assert!(r.yields.is_none());
+    let json = serde_json::to_value(&d.summary).unwrap();
+    assert!(json["arms"][0]["ple_exits"].is_null());
+    assert_eq!(row(&d, "ebizzy", 2, "apples").adapted, None);
+}
+
+#[test]
+fn summary_has_the_form_others_read() {
+    let d = one(as_is);
+    let s = serde_json::to_value(&d.summary).unwrap();
+    assert_eq!(s["schema"], 1);
+    assert_eq!(s["machine"], "emulated");
+    assert_eq!(s["kernel"], "6.12.57+deb13-amd64");
+    assert_eq!(s["provenance"]["commit"], "c0ffee");
+    for key in ["vms", "arm", "closed", "stock_loss"] {
+        assert!(s["headroom"][0].get(key).is_some(), "{key}");
+    }
+    for key in [
+        "profile",
+        "vms",
+        "vm_index",
+        "arm",
+        "baseline",
+        "performance",
+        "inefficiency",
+        "ple_exits",
+        "yields",
+        "window_cycles",
+        "fairness",
+    ] {
+        assert!(s["arms"][0].get(key).is_some(), "{key}");
+    }
+    let arms = s["arms"].as_array().unwrap();
+    let of_vm_1 = arms.iter().filter(|r| r["vm_index"] == 1).count();
+    assert_eq!(of_vm_1, 3 * 2 * 6, "three profiles, two numbers of VMs, five arms and ideal");
+}
+
+#[test]
+fn a_cut_file_keeps_what_is_before_the_cut() {
+    let whole = lines("6.12.1", &plan(SCENARIO), as_is);
+    let cut = &whole[..whole.len() * 2 / 3];
+    let input = read(cut);
+    let (kept, lost) = (cut.matches('\n').count(), &input.notices);
+    assert_eq!(input.streams[0].runs.len(), kept - 1);
+    assert!(
+        lost[0].contains(&format!("results.jsonl:{}: the last record is cut off", kept + 1)),
+        "{lost:?}"
+    );
+    assert!(lost[1].contains("no end record"), "{lost:?}");
+    let docs = documents(&input);
+    assert!(!docs[0].summary.provenance.complete);
+    assert!(text(&docs).contains("INCOMPLETE"));
+    assert!(html(&docs).contains("cut off"));
+}
+
+#[test]
+fn rubbish_is_named_by_line_and_left_out() {
+    let good = lines("6.12.1", &plan(SCENARIO), as_is);
+    let mut with: Vec<&str> = good.lines().collect();
+    with.insert(3, "{\"record\":\"run\",\"oops\":1}");
+    let input = read(&(with.join("\n") + "\n"));
+    assert_eq!(input.notices.len(), 1);
+    assert!(input.notices[0].contains("results.jsonl:4: not a record"), "{:?}", input.notices);
+    assert!(input.streams[0].ended);
+    assert_eq!(read("").notices.len(), 1);
+    assert!(read("{\"record\":\"log\",\"text\":\"x\"}\n").notices[0].contains("outside begin"));
+}
+
+#[test]
+fn other_schemas_are_refused() {
+    let text = lines("6.12.1", &plan(SCENARIO), as_is).replacen("\"schema\":1", "\"schema\":9", 1);
+    let input = read(&text);
+    assert!(input.streams.is_empty());
+    assert!(input.notices[0].contains("schema 9"));
+}
+
+#[test]
+fn kernels_are_told_apart_and_boots_joined() {
+    let p = plan(SCENARIO);
+    let parts = unspin_scenario::split(&p, 2);
+    let joined = lines("6.12.1", &parts[0], as_is) + &lines("6.12.1", &parts[1], as_is);
+    let docs = documents(&read(&(joined + &lines("6.1.90", &p, as_is))));
+    assert_eq!(docs.len(), 2);
+    assert_eq!(docs[0].summary.provenance.boots, 2);
+    let split_rows: Vec<_> =
+        docs[0].summary.arms.iter().map(|r| (&r.profile, r.vms, &r.arm, r.performance)).collect();
+    for r in docs[1].summary.arms.iter().filter(|r| r.vm_index.is_none()) {
+        assert!(split_rows.contains(&(&r.profile, r.vms, &r.arm, r.performance)));
+    }
+}
+
+#[test]
+fn runs_read_twice_count_once() {
+    let text = lines("6.12.1", &plan(SCENARIO), as_is);
+    let docs = documents(&read(&(text.clone() + &text)));
+    assert_eq!(row(&docs[0], "ebizzy", 2, "stock").repeats, 3);
+    assert!(docs[0].summary.notices.is_empty());
+}
+
+#[test]
+fn failed_vms_are_left_out_and_named() {
+    let d = one(|run, v| {
+        if run.arm.name == "hvs" && run.repeat == 0 {
+            v.error = Some("triple fault".into());
+        }
+    });
+    assert_eq!(row(&d, "ebizzy", 2, "hvs").repeats, 2);
+    assert!(d.summary.notices.iter().any(|n| n.contains("triple fault")));
+}
+
+#[test]
+fn best_and_worst_fixed_windows_are_named() {
+    let scenario = SCENARIO.to_string()
+        + "[[arm]]\nname = \"fixed-512\"\nwindow = { fixed_cycles = 512 }\n"
+        + "[[arm]]\nname = \"fixed-4096\"\nwindow = { fixed_cycles = 4096 }\n";
+    let docs = documents(&read(&lines("6.12.1", &plan(&scenario), as_is)));
+    let best = row(&docs[0], "ebizzy", 2, "best-fixed");
+    assert_eq!(best.same_as.as_deref(), Some("fixed-4096"));
+    assert_eq!(row(&docs[0], "ebizzy", 2, "worst-fixed").same_as.as_deref(), Some("fixed-512"));
+    assert!(text(&docs).contains("(fixed-4096)"));
+}
+
+#[test]
+fn every_form_names_the_machine_and_escapes_what_it_is_given() {
+    let docs = [one(as_is)];
+    let table = text(&docs);
+    assert!(table.contains("machine emulated") && table.contains("1.30"), "{table}");
+    let page = html(&docs);
+    assert!(page.contains("A test &amp; more") && page.contains("A &lt;CPU&gt;"));
+    assert!(!page.contains("src=") && !page.contains("@import") && !page.contains("<script"));
+    assert!(!page.contains("the page could not be made"));
+    for what in
+        ["Performance", "Headroom", "Inefficiency", "Window over time", "Yields", "Lock waits"]
+    {
+        assert!(page.contains(what), "{what}");
+    }
+    let table = csv(&docs);
+    let mut rows = table.lines();
+    let columns = rows.next().unwrap().split(',').count();
+    assert!(rows.all(|r| r.split(',').count() == columns && r.starts_with("emulated,6.12.57")));
+    for c in docs[0].charts() {
+        assert!(c.svg.starts_with("<svg ") && !c.svg.contains("NaN"), "{}", c.name);
+    }
+}
+
+#[test]
+fn weights_enter_fairness() {
+    let scenario = SCENARIO
+        .replace("vms = [2, 3]\n", "")
+        .replace("[[vm]]\n", "[[vm]]\nweight = 200\n")
+        .replace("[sweep]", "[[vm]]\nvcpus = 4\npin = \"one-per-pcpu\"\nweight = 100\n[sweep]");
+    let p = plan(&scenario);
+    assert_eq!(p.runs.last().unwrap().weights, [200, 100]);
+    let d = documents(&read(&lines("6.12.1", &p, as_is)));
+    near(row(&d[0], "ebizzy", 2, "stock").fairness_vms, 0.9);
+}
