@@ -1,1 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs a plan on the computer it is on: sets the module's mode, starts the VMs, reads counts at
+//! both ends of a window, and says what they were.
+//!
+//! The same code runs on a real host and inside an emulated computer; only the [`Sink`] differs.
 
+mod cgroup;
+mod child;
+mod error;
+mod host;
+mod interrupt;
+mod measure;
+mod module;
+mod realtime;
+mod sink;
+mod trace;
+
+use unspin_scenario::plan::{Plan, SCHEMA};
+use unspin_scenario::result::{Progress, Record};
+
+pub use error::Error;
+pub use sink::{frame, Sink};
+
+/// The argument that makes a binary call [`agent_main`].
+pub const AGENT_COMMAND: &str = "agent";
+pub const USAGE: &str = "usage: agent PLAN.json [--out FILE|port-e9|stdout]";
+
+const EXIT_FAILED: i32 = 1;
+const EXIT_USAGE: i32 = 2;
+const EXIT_INTERRUPTED: i32 = 130;
+
+/// `agent PLAN.json [--out FILE|port-e9|stdout]`. Returns the exit code: 0 if every run was made.
+pub fn agent_main(args: &[String]) -> i32 {
+    let (plan, out) = match args {
+        [plan] => (plan, "stdout"),
+        [plan, option, out] if option == "--out" => (plan, out.as_str()),
+        _ => {
+            eprintln!("{USAGE}");
+            return EXIT_USAGE;
+        }
+    };
+    let opened = read_plan(plan).and_then(|plan| Ok((plan, Sink::open(out)?)));
+    let (plan, mut sink) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            eprintln!("agent: {error}");
+            return EXIT_FAILED;
+        }
+    };
+    let mut lost = None;
+    let result = run_plan(&plan, &mut |record| {
+        if let Err(error) = sink.send(&record) {
+            lost.get_or_insert(error);
+        }
+    });
+    match (result, lost) {
+        (_, Some(error)) => {
+            eprintln!("agent: {error}");
+            EXIT_FAILED
+        }
+        (Ok(0), None) => 0,
+        (Ok(failed), None) => {
+            eprintln!("agent: {failed} of {} runs failed", plan.runs.len());
+            EXIT_FAILED
+        }
+        (Err(Error::Interrupted), None) => EXIT_INTERRUPTED,
+        (Err(error), None) => {
+            eprintln!("agent: {error}");
+            EXIT_FAILED
+        }
+    }
+}
+
+/// Makes the runs of `plan` in order and gives every record to `sink`. Returns how many failed; a
+/// run that fails does not keep the others from being made. The module's defaults and the
+/// scheduler's slice are put back at the end, however it ends.
+pub fn run_plan(plan: &Plan, sink: &mut dyn FnMut(Record)) -> Result<u32, Error> {
+    interrupt::install();
+    let mut failed = 0;
+    match prepare(plan, sink) {
+        Ok(mut bench) => {
+            let total = plan.runs.len() as u32;
+            for (index, run) in plan.runs.iter().enumerate() {
+                let text = format!(
+                    "{}/{total} {} {} x {} vCPUs, arm {}, repeat {}",
+                    index + 1,
+                    run.profile,
+                    run.vms,
+                    run.vcpus,
+                    run.arm.name,
+                    run.repeat
+                );
+                sink(Record::Progress(Progress { id: run.id, total, text }));
+                match measure::measure(&mut bench, run) {
+                    Ok(result) => sink(Record::Run(Box::new(result))),
+                    Err(Error::Interrupted) => return Err(Error::Interrupted),
+                    Err(error) => {
+                        failed += 1;
+                        sink(Record::Failed { id: run.id, error: error.to_string() });
+                    }
+                }
+                for text in bench.notes.drain(..) {
+                    sink(Record::Log { text });
+                }
+            }
+        }
+        Err(error) => {
+            for run in &plan.runs {
+                sink(Record::Failed { id: run.id, error: error.to_string() });
+            }
+            failed = plan.runs.len() as u32;
+        }
+    }
+    sink(Record::End { runs: plan.runs.len() as u32 - failed, failed });
+    Ok(failed)
+}
+
+fn prepare(plan: &Plan, sink: &mut dyn FnMut(Record)) -> Result<measure::Bench, Error> {
+    if plan.schema != SCHEMA {
+        return Err(Error::Schema { plan: plan.schema, agent: SCHEMA });
+    }
+    let online = host::online_cpus()?;
+    if online < plan.pcpus {
+        return Err(Error::FewCpus { wanted: plan.pcpus, online });
+    }
+    let slice = plan.slice_ns.map(host::Slice::set).transpose()?;
+    sink(Record::Begin(host::begin(plan)));
+    Ok(measure::Bench { module: module::Module::open()?, notes: Vec::new(), _slice: slice })
+}
+
+fn read_plan(path: &str) -> Result<Plan, Error> {
+    let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
+    serde_json::from_str(&text).map_err(|source| Error::Plan { path: path.into(), source })
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A VM's process, seen from the agent.
+
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::time::Duration;
+
+use unspin_vmm::process::{now_ns, Command, Reply, Sample, Schedule, STOP_TIMEOUT};
+use unspin_vmm::{VmConfig, VM_PROCESS_COMMAND};
+
+use crate::{interrupt, Error};
+
+/// Time for a VM to be made; many at once share the CPUs.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// From the end of the window until the counts are here: the sampler need not wait for a CPU.
+const SAMPLES_TIMEOUT: Duration = Duration::from_secs(20);
+/// Beyond the time the VMM gives its vCPUs.
+const STOPPED_TIMEOUT: Duration = Duration::from_secs(STOP_TIMEOUT.as_secs() + 5);
+
+/// A running VM process; dropped, it is killed.
+pub(crate) struct VmProcess {
+    vm: u32,
+    child: Child,
+    stdin: ChildStdin,
+    stdout: ChildStdout,
+    received: Vec<u8>,
+    /// Threads of its vCPUs, known once it is ready.
+    pub(crate) tids: Vec<i32>,
+}
+
+impl VmProcess {
+    /// Starts VM number `vm`; [`VmProcess::wait_ready`] waits for its vCPU threads.
+    pub(crate) fn spawn(vm: u32, config: &VmConfig) -> Result<VmProcess, Error> {
+        let executable = "/proc/self/exe";
+        let mut child = std::process::Command::new(executable)
+            .arg(VM_PROCESS_COMMAND)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Out of reach of the terminal's ^C: the agent ends its VMs.
+            .process_group(0)
+            .spawn()
+            .map_err(|e| Error::io(executable, e))?;
+        let stdin = child.stdin.take().expect("piped");
+        let stdout = child.stdout.take().expect("piped");
+        let mut process =
+            VmProcess { vm, child, stdin, stdout, received: Vec::new(), tids: Vec::new() };
+        process.send(&Command::Config(config.clone()))?;
+        Ok(process)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn wait_ready(&mut self) -> Result<(), Error> {
+        match self.reply("start", READY_TIMEOUT)? {
+            Reply::Ready { tids } => {
+                self.tids = tids;
+                Ok(())
+            }
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    pub(crate) fn schedule(&mut self, schedule: Schedule) -> Result<(), Error> {
+        self.send(&Command::Run(schedule))
+    }
+
+    pub(crate) fn samples(&mut self) -> Result<[Sample; 2], Error> {
+        match self.reply("report its counts", SAMPLES_TIMEOUT)? {
+            Reply::Samples(samples) => samples.try_into().map_err(|_| Error::Vm {
+                vm: self.vm,
+                error: "reported other than two samples".into(),
+            }),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Tells the VM to end; [`VmProcess::stopped`] waits for it.
+    pub(crate) fn stop(&mut self) -> Result<(), Error> {
+        self.send(&Command::Stop)
+    }
+
+    /// What the VM found wrong with itself at its end, if anything.
+    pub(crate) fn stopped(&mut self) -> Result<Option<String>, Error> {
+        match self.reply("stop", STOPPED_TIMEOUT) {
+            Ok(Reply::Stopped) => {
+                // It has nothing left to do but exit.
+                let _ = self.child.wait();
+                Ok(None)
+            }
+            Ok(other) => Err(self.unexpected(&other)),
+            Err(Error::Vm { error, .. }) => Ok(Some(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Readable if the VM has something to say (before the end of the window: that it failed).
+    pub(crate) fn fd(&self) -> i32 {
+        self.stdout.as_raw_fd()
+    }
+
+    fn send(&mut self, command: &Command) -> Result<(), Error> {
+        let mut line = serde_json::to_string(command).expect("commands are plain data");
+        line.push('\n');
+        match self.stdin.write_all(line.as_bytes()) {
+            Ok(()) => Ok(()),
+            // Its last words say more than the broken pipe.
+            Err(e) => match self.reply("start", READY_TIMEOUT) {
+                Err(error) => Err(error),
+                Ok(_) => Err(Error::Vm { vm: self.vm, error: e.to_string() }),
+            },
+        }
+    }
+
+    /// The next line; a failure the VM reports is an error.
+    fn reply(&mut self, what: &'static str, timeout: Duration) -> Result<Reply, Error> {
+        let deadline = now_ns() + timeout.as_nanos() as u64;
+        loop {
+            if let Some(end) = self.received.iter().position(|&b| b == b'\n') {
+                let line: Vec<u8> = self.received.drain(..=end).collect();
+                let reply = serde_json::from_slice(&line).map_err(|e| Error::Vm {
+                    vm: self.vm,
+                    error: format!("unreadable answer: {e}"),
+                })?;
+                return match reply {
+                    Reply::Failed(error) => Err(Error::Vm { vm: self.vm, error }),
+                    reply => Ok(reply),
+                };
+            }
+            if !readable_until(&[self.fd()], deadline)? {
+                return Err(Error::Timeout { vm: self.vm, what, seconds: timeout.as_secs() });
+            }
+            let mut chunk = [0; 16 << 10];
+            match self.stdout.read(&mut chunk) {
+                Ok(0) => return Err(self.gone()),
+                Ok(length) => self.received.extend_from_slice(&chunk[..length]),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::Vm { vm: self.vm, error: e.to_string() }),
+            }
+        }
+    }
+
+    fn gone(&mut self) -> Error {
+        let error = match self.child.wait() {
+            Ok(status) => format!("its process ended unexpectedly: {status}"),
+            Err(error) => error.to_string(),
+        };
+        Error::Vm { vm: self.vm, error }
+    }
+
+    fn unexpected(&self, reply: &Reply) -> Error {
+        Error::Vm { vm: self.vm, error: format!("unexpected answer {reply:?}") }
+    }
+}
+
+impl Drop for VmProcess {
+    fn drop(&mut self) {
+        // Both fail only for a process that has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until one of `fds` is readable (true) or CLOCK_MONOTONIC is `deadline_ns` (false).
+pub(crate) fn readable_until(fds: &[i32], deadline_ns: u64) -> Result<bool, Error> {
+    let mut polled: Vec<libc::pollfd> =
+        fds.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+    loop {
+        interrupt::check()?;
+        let Some(left) = deadline_ns.checked_sub(now_ns()) else { return Ok(false) };
+        let timeout = libc::timespec {
+            tv_sec: (left / 1_000_000_000) as libc::time_t,
+            tv_nsec: (left % 1_000_000_000) as libc::c_long,
+        };
+        // SAFETY: the array and the timeout outlive the call.
+        let ready = unsafe {
+            libc::ppoll(
+                polled.as_mut_ptr(),
+                polled.len() as libc::nfds_t,
+                &timeout,
+                std::ptr::null(),
+            )
+        };
+        if ready > 0 {
+            return Ok(true);
+        }
+    }
+}

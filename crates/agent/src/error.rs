@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What can keep a run from being made, named so that an operator knows what to change.
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{path}: {source}")]
+    Io { path: String, source: std::io::Error },
+    #[error("{path} is not a plan: {source}; make one with `unspin bench --plan`")]
+    Plan { path: String, source: serde_json::Error },
+    #[error(
+        "the plan has format {plan}, this agent reads {agent}; use plan and agent of one version"
+    )]
+    Schema { plan: u32, agent: u32 },
+    #[error("the plan wants {wanted} CPUs, this computer has {online} online")]
+    FewCpus { wanted: u32, online: u32 },
+    #[error("plan: {0}")]
+    Run(String),
+    #[error(transparent)]
+    Vmm(#[from] unspin_vmm::Error),
+    #[error("VM {vm}: {error}")]
+    Vm { vm: u32, error: String },
+    #[error("VM {vm} did not {what} within {seconds} s and was killed")]
+    Timeout { vm: u32, what: &'static str, seconds: u64 },
+    #[error("arm {arm} needs the unspin module, which is not loaded; run `unspin load`")]
+    NoModule { arm: String },
+    #[error("module: cannot set {setting} to {value}: {source}")]
+    Module { setting: String, value: String, source: std::io::Error },
+    #[error("arm {arm} sets the window, which the module cannot do here: {reason}")]
+    NoWindowControl { arm: String, reason: String },
+    #[error("no file under /sys/kernel/debug/sched to set the slice with; mount debugfs, and use a kernel with CONFIG_SCHED_DEBUG")]
+    NoSlice,
+    #[error("cgroup layout needs the cpu controller of cgroup v2 at /sys/fs/cgroup: {0}")]
+    NoCgroup(String),
+    #[error("port 0xE9 is not accessible: {0}; run as root on an emulated computer")]
+    Port(std::io::Error),
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Error {
+    pub(crate) fn io(path: impl AsRef<std::path::Path>, source: std::io::Error) -> Error {
+        Error::Io { path: path.as_ref().display().to_string(), source }
+    }
+}

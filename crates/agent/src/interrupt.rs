@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! SIGINT and SIGTERM end the plan in order: VMs stopped, module and scheduler as they were.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::Error;
+
+static WANTED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note(_: i32) {
+    WANTED.store(true, Ordering::Relaxed);
+}
+
+/// Without SA_RESTART: waits return, and look.
+pub(crate) fn install() {
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: the handler only stores to an atomic.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = note as extern "C" fn(i32) as usize;
+            libc::sigaction(signal, &action, std::ptr::null_mut());
+        }
+    }
+}
+
+pub(crate) fn check() -> Result<(), Error> {
+    if WANTED.load(Ordering::Relaxed) {
+        Err(Error::Interrupted)
+    } else {
+        Ok(())
+    }
+}
