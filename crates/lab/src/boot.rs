@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One boot of an emulated computer, watched from its start to its last record.
+
+use crate::channel::Decoder;
+use crate::emulator::{self, Computer, Running};
+use crate::error::{io, LabError, Result};
+use crate::image::Payload;
+use crate::kernel::Kernel;
+use crate::tool;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+use unspin_scenario::result::Record;
+
+/// Longest silence, in real time, before a boot counts as hung.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// From power-on to the first record.
+    pub boot: Duration,
+    /// Between two records after that.
+    pub record: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience { boot: Duration::from_secs(600), record: Duration::from_secs(900) }
+    }
+}
+
+/// Boot and pass every record on until the last one (`End`). The directory keeps the console, the
+/// emulator's log and configuration; the boot medium is removed.
+pub fn watch(
+    computer: &Computer,
+    kernel: &Kernel,
+    payload: &Payload,
+    extra_cmdline: &str,
+    dir: &Path,
+    patience: Patience,
+    stop: &AtomicBool,
+    sink: &mut dyn FnMut(Record),
+) -> Result<()> {
+    let mut running = emulator::start(computer, kernel, payload, extra_cmdline, dir)?;
+    let outcome = listen(&mut running, dir, patience, stop, sink);
+    running.kill();
+    for name in ["boot.iso", "initrd.img"] {
+        let _ = fs::remove_file(dir.join(name));
+    }
+    outcome
+}
+
+fn listen(
+    running: &mut Running,
+    dir: &Path,
+    patience: Patience,
+    stop: &AtomicBool,
+    sink: &mut dyn FnMut(Record),
+) -> Result<()> {
+    let (sender, receiver) = mpsc::channel::<Vec<u8>>();
+    let mut stdout = running.child.stdout.take().expect("the emulator's stdout is a pipe");
+    let raw_path = dir.join("records.raw");
+    let mut raw = fs::File::create(&raw_path).map_err(io(&raw_path))?;
+    std::thread::spawn(move || {
+        let mut buffer = [0u8; 65536];
+        while let Ok(count) = stdout.read(&mut buffer) {
+            if count == 0 || sender.send(buffer[..count].to_vec()).is_err() {
+                break;
+            }
+        }
+    });
+    let mut decoder = Decoder::default();
+    let mut last = String::from("power-on");
+    let mut heard = Instant::now();
+    let mut limit = patience.boot;
+    let archive: PathBuf = dir.to_path_buf();
+    let console = || tool::tail(&archive.join("console.txt"), 10);
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return Err(LabError::Interrupted);
+        }
+        match receiver.recv_timeout(Duration::from_millis(200)) {
+            Ok(bytes) => {
+                std::io::Write::write_all(&mut raw, &bytes).map_err(io(&raw_path))?;
+                for record in decoder.feed(&bytes) {
+                    let record = record.map_err(|detail| LabError::Channel {
+                        detail,
+                        archive: archive.clone(),
+                    })?;
+                    (heard, limit) = (Instant::now(), patience.record);
+                    last = describe(&record);
+                    let ended = matches!(record, Record::End { .. });
+                    sink(record);
+                    if ended {
+                        return Ok(());
+                    }
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(LabError::Died { last, console: console(), archive });
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if heard.elapsed() > limit {
+            return Err(LabError::Hang {
+                after_s: heard.elapsed().as_secs(),
+                last,
+                console: console(),
+                archive,
+            });
+        }
+    }
+}
+
+fn describe(record: &Record) -> String {
+    match record {
+        Record::Begin(_) => "the agent's start".into(),
+        Record::Run(result) => format!("the end of run {}", result.run.id),
+        Record::Progress(progress) => format!("the start of run {} ({})", progress.id, progress.text),
+        Record::Log { text } => format!("the log line {text:?}"),
+        Record::Failed { id, .. } => format!("the failure of run {id}"),
+        Record::End { .. } => "the end".into(),
+    }
+}

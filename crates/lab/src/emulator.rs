@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The emulators: Bochs for anything that is timed, QEMU for function.
+//!
+//! Bochs 2.7 emulates VT-x with pause-loop exiting and keeps a deterministic virtual time; QEMU's
+//! TCG emulates SVM without a pause filter, ten times faster, and is never measured on.
+
+use crate::error::{io, LabError, Result};
+use crate::image;
+use crate::kernel::Kernel;
+use crate::tool;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Emulator {
+    Bochs,
+    Qemu,
+}
+
+/// The computer to emulate.
+#[derive(Debug, Clone)]
+pub struct Computer {
+    pub emulator: Emulator,
+    /// 1..=8 physical CPUs.
+    pub cpus: u32,
+    pub memory_mib: u32,
+    /// Bochs: instructions a CPU retires in one second of virtual time; also its TSC frequency.
+    pub ips: u64,
+}
+
+impl Computer {
+    /// The consistent 200 MHz computer every figure of the lab is from.
+    pub fn bochs(cpus: u32) -> Computer {
+        Computer { emulator: Emulator::Bochs, cpus, memory_mib: 1024, ips: 200_000_000 }
+    }
+
+    pub fn qemu(cpus: u32) -> Computer {
+        Computer { emulator: Emulator::Qemu, cpus, memory_mib: 1024, ips: 0 }
+    }
+}
+
+/// Kernel parameters common to both emulators.
+///
+/// `idle=halt`: Bochs loses wake-ups of a CPU in MWAIT. `skew_tick=1`: emulated CPUs would tick in
+/// phase, and equal VMs would be gang-scheduled by accident. `mitigations=off` makes exits cheaper
+/// than on a production host. `cryptomgr.notests`: self-tests cost more emulated time than the rest
+/// of the boot.
+const CMDLINE: &str = "console=ttyS0 quiet mitigations=off nokaslr no_timer_check idle=halt \
+    skew_tick=1 cryptomgr.notests random.trust_cpu=on";
+
+/// A boot that has been started. Dropping it ends it.
+pub struct Running {
+    pub child: Child,
+}
+
+impl Running {
+    /// End the emulator; it has no state worth saving.
+    pub fn kill(&mut self) {
+        // The emulator may have been started through a wrapper: its process group is its own.
+        // SAFETY: plain system call; the group was made for this child.
+        unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Write everything the boot needs into `dir` and start it. Records come on the child's stdout.
+pub fn start(
+    computer: &Computer,
+    kernel: &Kernel,
+    payload: &image::Payload,
+    extra_cmdline: &str,
+    dir: &Path,
+) -> Result<Running> {
+    fs::create_dir_all(dir).map_err(io(dir))?;
+    let console = dir.join("console.txt");
+    let _ = fs::remove_file(&console);
+    let initramfs = dir.join("initrd.img");
+    image::initramfs(kernel, payload, &initramfs)?;
+    let cmdline = format!("{CMDLINE} {extra_cmdline}");
+    let mut command = match computer.emulator {
+        Emulator::Bochs => bochs(computer, kernel, &initramfs, &cmdline, dir)?,
+        Emulator::Qemu => qemu(computer, kernel, &initramfs, &cmdline, &console),
+    };
+    let errors = dir.join("emulator.err");
+    let stderr = fs::File::create(&errors).map_err(io(&errors))?;
+    command.current_dir(dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
+    // SAFETY: between fork and exec only async-signal-safe calls are made.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setpgid(0, 0);
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        });
+    }
+    let tool = command.get_program().to_string_lossy().into_owned();
+    let child = command
+        .spawn()
+        .map_err(|_| LabError::MissingTool { package: tool::package_of(&tool).into(), tool })?;
+    Ok(Running { child })
+}
+
+fn bochs(
+    computer: &Computer,
+    kernel: &Kernel,
+    initramfs: &Path,
+    cmdline: &str,
+    dir: &Path,
+) -> Result<Command> {
+    image::iso(dir, kernel, initramfs, cmdline, &dir.join("boot.iso"))?;
+    fs::remove_file(initramfs).map_err(io(initramfs))?;
+    let write = |name: &str, contents: &[u8]| {
+        let path = dir.join(name);
+        fs::write(&path, contents).map_err(io(&path))
+    };
+    write("cmos.img", &image::cmos(computer.memory_mib))?;
+    // The model has no CPUID leaf 0x15: TSC and every timer follow `ips`.
+    write(
+        "bochsrc",
+        format!(
+            "display_library: rfb, options=\"timeout=0\"\n\
+             cpu: model=corei7_haswell_4770, count={}, ips={}, quantum=16, reset_on_triple_fault=0\n\
+             megs: {}\n\
+             romimage: file=/usr/share/bochs/BIOS-bochs-latest\n\
+             vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest\n\
+             ata0-master: type=cdrom, path=boot.iso, status=inserted\n\
+             boot: cdrom\n\
+             com1: enabled=1, mode=file, dev=console.txt\n\
+             port_e9_hack: enabled=1\n\
+             clock: sync=none, time0=1767225600\n\
+             cmosimage: file=cmos.img, rtc_init=time0\n\
+             log: bochs.log\n\
+             panic: action=fatal\n\
+             error: action=ignore\n\
+             info: action=ignore\n\
+             plugin_ctrl: speaker=0\n",
+            computer.cpus, computer.ips, computer.memory_mib
+        )
+        .as_bytes(),
+    )?;
+    write("rc", b"c\n")?;
+    let mut command = Command::new("bochs");
+    command.args(["-q", "-f", "bochsrc", "-rc", "rc"]);
+    Ok(command)
+}
+
+fn qemu(
+    computer: &Computer,
+    kernel: &Kernel,
+    initramfs: &Path,
+    cmdline: &str,
+    console: &Path,
+) -> Command {
+    let mut command = Command::new("qemu-system-x86_64");
+    // thread=single: with one thread a CPU the kernel's code patching sooner or later faults.
+    command
+        .args(["-accel", "tcg,thread=single", "-cpu", "qemu64,+svm,+npt", "-nodefaults"])
+        .args(["-display", "none", "-no-reboot"])
+        .args(["-smp", &computer.cpus.to_string(), "-m", &computer.memory_mib.to_string()])
+        .args(["-chardev", "stdio,id=records,signal=off", "-device"])
+        .arg("isa-debugcon,iobase=0xe9,chardev=records")
+        .arg("-serial")
+        .arg(format!("file:{}", console.display()))
+        .arg("-kernel")
+        .arg(&kernel.vmlinuz)
+        .arg("-initrd")
+        .arg(initramfs)
+        .args(["-append", cmdline]);
+    command
+}

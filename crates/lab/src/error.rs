@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What can go wrong when an emulated computer is built or booted.
+
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    #[error("{tool} is not installed; install it with: apt-get install {package}")]
+    MissingTool { tool: String, package: String },
+    #[error("no package for kernel series {series}: looked for {looked}; run apt-get update, or see docs/lab.md for other distributions")]
+    NoKernelPackage { series: String, looked: String },
+    #[error("cannot download {package}: {detail}; is the network up and are the package lists current (apt-get update)?")]
+    Download { package: String, detail: String },
+    #[error("{what} failed ({status}); its output is in {log}\n{tail}")]
+    Step { what: String, status: String, log: PathBuf, tail: String },
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: std::io::Error },
+    #[error("{path}: no space left on the device; `unspin lab clean` frees what the lab keeps")]
+    NoSpace { path: PathBuf },
+    #[error("{path} is not built; run: cargo build --release")]
+    NotBuilt { path: PathBuf },
+    #[error("the emulated computer stopped answering {after_s} s after {last}; the console ended with:\n{console}\nboot archived in {archive}")]
+    Hang { after_s: u64, last: String, console: String, archive: PathBuf },
+    #[error("the emulated computer ended before its plan did ({last}); the console ended with:\n{console}\nboot archived in {archive}")]
+    Died { last: String, console: String, archive: PathBuf },
+    #[error("a record of the emulated computer was damaged ({detail}); boot archived in {archive}")]
+    Channel { detail: String, archive: PathBuf },
+    #[error("interrupted; nothing is left running, and the boot will be made again when the command is repeated with --resume")]
+    Interrupted,
+    #[error("another unspin uses {path} (process {pid}); wait for it or give --lab-dir")]
+    Busy { path: PathBuf, pid: String },
+}
+
+pub type Result<T> = std::result::Result<T, LabError>;
+
+/// Attach the path to an I/O error; a full disk gets its own message.
+pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> LabError {
+    let path = path.into();
+    move |source| match source.raw_os_error() {
+        Some(libc::ENOSPC) => LabError::NoSpace { path },
+        _ => LabError::Io { path, source },
+    }
+}

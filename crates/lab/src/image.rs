@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an emulated computer boots from: an initramfs with the agent, the modules and the plan in
+//! it, and for Bochs an ISO and a CMOS image.
+
+use crate::error::{io, LabError, Result};
+use crate::kernel::Kernel;
+use crate::tool;
+use cpio::newc::Builder;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const INIT: &str = include_str!("init.sh");
+
+/// Applets the init and the tests use.
+const APPLETS: &[&str] = &[
+    "sh", "mount", "umount", "insmod", "rmmod", "lsmod", "cat", "echo", "ls", "sleep", "poweroff",
+    "mkdir", "rmdir", "dmesg", "grep", "uname", "kill", "ps", "seq", "tail", "head", "true", "test",
+    "sync", "sed", "wc", "rm", "date", "cut", "tr", "sort", "find", "taskset", "stty", "vi", "more",
+];
+
+/// What goes into the initramfs beside the tools and the kernel's modules.
+#[derive(Debug, Clone, Default)]
+pub struct Payload {
+    /// Sourced by the init once KVM is loaded; must end by powering off.
+    pub script: String,
+    /// Name in the initramfs (absolute, no leading slash) and contents.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// Programs copied to /bin with the shared libraries they need.
+    pub programs: Vec<PathBuf>,
+}
+
+/// Write the initramfs of `kernel` with `payload` to `target`.
+pub fn initramfs(kernel: &Kernel, payload: &Payload, target: &Path) -> Result<()> {
+    let mut archive = Archive { out: Vec::new(), inode: 0 };
+    for dir in ["bin", "lib", "lib64", "modules", "proc", "sys", "dev", "tmp", "root", "etc"] {
+        archive.add(dir, 0o040755, &[])?;
+    }
+    let busybox = tool::which("busybox").ok_or_else(|| LabError::MissingTool {
+        tool: "busybox".into(),
+        package: tool::package_of("busybox").into(),
+    })?;
+    archive.add_file("bin/busybox", &busybox)?;
+    for applet in APPLETS {
+        archive.add(&format!("bin/{applet}"), 0o120777, b"busybox")?;
+    }
+    for module in kernel.modules.iter().chain([&kernel.module]) {
+        let name = module.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        archive.add_file(&format!("modules/{name}"), module)?;
+    }
+    let mut libraries: Vec<PathBuf> = Vec::new();
+    for program in &payload.programs {
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        archive.add_file(&format!("bin/{name}"), program)?;
+        libraries.extend(shared_libraries(program));
+    }
+    libraries.sort();
+    libraries.dedup();
+    let mut dirs: Vec<String> = Vec::new();
+    for library in libraries {
+        let name = library.to_string_lossy().trim_start_matches('/').to_string();
+        archive.add_parents(&name, &mut dirs)?;
+        archive.add_file(&name, &library)?;
+    }
+    archive.add("init", 0o100755, INIT.as_bytes())?;
+    archive.add("lab-init", 0o100644, payload.script.as_bytes())?;
+    for (name, contents) in &payload.files {
+        archive.add(name, 0o100644, contents)?;
+    }
+    let out = cpio::newc::trailer(archive.out).map_err(io(target))?;
+    fs::write(target, out).map_err(io(target))
+}
+
+struct Archive {
+    out: Vec<u8>,
+    inode: u32,
+}
+
+impl Archive {
+    fn add(&mut self, name: &str, mode: u32, contents: &[u8]) -> Result<()> {
+        self.inode += 1;
+        let builder = Builder::new(name).ino(self.inode).mode(mode).nlink(1);
+        let mut writer = builder.write(&mut self.out, contents.len() as u32);
+        std::io::Write::write_all(&mut writer, contents).map_err(io(name))?;
+        writer.finish().map_err(io(name))?;
+        Ok(())
+    }
+
+    fn add_file(&mut self, name: &str, source: &Path) -> Result<()> {
+        let contents = fs::read(source).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => LabError::NotBuilt { path: source.to_path_buf() },
+            _ => io(source)(error),
+        })?;
+        self.add(name, 0o100755, &contents)
+    }
+
+    fn add_parents(&mut self, name: &str, known: &mut Vec<String>) -> Result<()> {
+        let parts: Vec<&str> = name.split('/').collect();
+        for depth in 1..parts.len() {
+            let dir = parts[..depth].join("/");
+            if !known.contains(&dir) && !matches!(dir.as_str(), "lib" | "lib64" | "bin" | "etc") {
+                self.add(&dir, 0o040755, &[])?;
+                known.push(dir);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The shared libraries a program loads, as the dynamic linker names them.
+fn shared_libraries(program: &Path) -> Vec<PathBuf> {
+    let text = tool::output(Command::new("ldd").arg(program)).unwrap_or_default();
+    text.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
+}
+
+/// Pack kernel and initramfs into a bootable ISO at `target`.
+pub fn iso(dir: &Path, kernel: &Kernel, initramfs: &Path, cmdline: &str, target: &Path) -> Result<()> {
+    let tree = dir.join("iso");
+    let boot = tree.join("isolinux");
+    fs::create_dir_all(&boot).map_err(io(&boot))?;
+    let copies = [
+        (kernel.vmlinuz.as_path(), tree.join("vmlinuz")),
+        (initramfs, tree.join("initrd.img")),
+        (Path::new("/usr/lib/ISOLINUX/isolinux.bin"), boot.join("isolinux.bin")),
+        (Path::new("/usr/lib/syslinux/modules/bios/ldlinux.c32"), boot.join("ldlinux.c32")),
+    ];
+    for (from, to) in copies {
+        fs::copy(from, &to).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => LabError::MissingTool {
+                tool: from.display().to_string(),
+                package: "isolinux syslinux-common".into(),
+            },
+            _ => io(&to)(error),
+        })?;
+    }
+    let config = format!(
+        "default lab\nprompt 0\ntimeout 0\nlabel lab\n kernel /vmlinuz\n append initrd=/initrd.img {cmdline}\n"
+    );
+    let config_path = boot.join("isolinux.cfg");
+    fs::write(&config_path, config).map_err(io(&config_path))?;
+    let mut pack = Command::new("xorriso");
+    pack.args(["-as", "mkisofs", "-quiet", "-o"])
+        .arg(target)
+        .args(["-b", "isolinux/isolinux.bin", "-c", "isolinux/boot.cat"])
+        .args(["-no-emul-boot", "-boot-load-size", "4", "-boot-info-table"])
+        .arg(&tree);
+    tool::run("packing the boot medium", &mut pack, &dir.join("image.log"))?;
+    fs::remove_dir_all(&tree).map_err(io(&tree))
+}
+
+/// CMOS memory as Bochs would set it, but with the BIOS's wait for a boot-menu key left out (that
+/// wait costs more emulated time than the rest of the BIOS) and the CD as the first boot device.
+pub fn cmos(memory_mib: u32) -> [u8; 128] {
+    let mut cmos = [0u8; 128];
+    let above_16mib = ((memory_mib - 16) * 16).to_le_bytes();
+    let bytes: &[(usize, u8)] = &[
+        (0x06, 5),    // day of the week, day, month, year of a constant date
+        (0x07, 1),
+        (0x08, 1),
+        (0x09, 0x26),
+        (0x0a, 0x26), // divider of the real-time clock
+        (0x0b, 0x02), // 24-hour mode
+        (0x0d, 0x80), // battery is good
+        (0x10, 0x40), // one floppy drive
+        (0x14, 0x07), // equipment
+        (0x15, 0x80), // 640 KiB of base memory
+        (0x16, 0x02),
+        (0x18, 0xfc), // 63 MiB above the first, the most these fields can say
+        (0x31, 0xfc),
+        (0x32, 0x20), // century
+        (0x37, 0x20),
+        (0x34, above_16mib[0]), // memory above 16 MiB, in 64 KiB
+        (0x35, above_16mib[1]),
+        (0x3d, 0x03), // boot from the CD
+        (0x3f, 0x01), // no boot menu
+    ];
+    for &(at, value) in bytes {
+        cmos[at] = value;
+    }
+    let sum: u16 = cmos[0x10..0x2e].iter().map(|&byte| u16::from(byte)).sum();
+    cmos[0x2e..0x30].copy_from_slice(&sum.to_be_bytes());
+    cmos
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cmos_holds_memory_size_and_a_valid_checksum() {
+        let image = cmos(1024);
+        assert_eq!(u16::from_le_bytes([image[0x34], image[0x35]]), (1024 - 16) * 16);
+        assert_eq!(u16::from_be_bytes([image[0x2e], image[0x2f]]), 0x1c5);
+    }
+}

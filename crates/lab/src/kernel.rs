@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Stock kernels for the emulated computers: found, downloaded and unpacked from the distribution's
+//! packages, and the module built against their headers. Nothing is installed on this computer.
+
+use crate::error::{io, LabError, Result};
+use crate::tool;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A kernel series the module is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Series {
+    V6_1,
+    V6_12,
+}
+
+impl Series {
+    pub const ALL: [Series; 2] = [Series::V6_1, Series::V6_12];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Series::V6_1 => "6.1",
+            Series::V6_12 => "6.12",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Series> {
+        Series::ALL.into_iter().find(|series| series.name() == name)
+    }
+
+    /// Meta packages that depend on the series' current cloud kernel, best first.
+    fn meta_packages(self) -> [String; 2] {
+        [format!("linux-image-{}-cloud-amd64", self.name()), "linux-image-cloud-amd64".to_string()]
+    }
+}
+
+/// A kernel ready to boot, with the module built for it.
+#[derive(Debug, Clone)]
+pub struct Kernel {
+    pub series: Series,
+    /// As `uname -r` will say.
+    pub release: String,
+    pub vmlinuz: PathBuf,
+    /// Uncompressed modules: irqbypass, kvm, kvm-intel, kvm-amd.
+    pub modules: Vec<PathBuf>,
+    pub headers: PathBuf,
+    /// `unspin.ko`.
+    pub module: PathBuf,
+}
+
+/// Resolve, fetch and unpack the current kernel of a series and build the module for it.
+/// `say` is told each step that takes time. What is there already is used again.
+pub fn prepare(
+    root: &Path,
+    lab: &Path,
+    series: Series,
+    say: &mut dyn FnMut(&str),
+) -> Result<Kernel> {
+    let release = resolve(series)?;
+    let dir = lab.join("kernels").join(&release);
+    let done = dir.join("unpacked");
+    if !done.exists() {
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).map_err(io(&dir))?;
+        say(&format!("downloading kernel {release}"));
+        fetch(&dir, &release)?;
+        fs::write(&done, &release).map_err(io(&done))?;
+    }
+    let headers = dir.join("tree/usr/src").join(format!("linux-headers-{release}"));
+    say(&format!("building the module for {release}"));
+    let module = build_module(root, &dir, &headers)?;
+    let modules =
+        ["irqbypass", "kvm", "kvm-intel", "kvm-amd"].map(|m| dir.join(format!("{m}.ko"))).to_vec();
+    let vmlinuz = dir.join("tree/boot").join(format!("vmlinuz-{release}"));
+    Ok(Kernel { series, release, vmlinuz, modules, headers, module })
+}
+
+/// The release (`uname -r`) of the series' current package.
+fn resolve(series: Series) -> Result<String> {
+    let metas = series.meta_packages();
+    for meta in &metas {
+        let Some(text) = tool::output(Command::new("apt-cache").args(["depends", meta])) else {
+            continue;
+        };
+        let prefix = format!("linux-image-{}.", series.name());
+        let found = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("Depends: "))
+            .find(|name| name.starts_with(&prefix));
+        if let Some(package) = found {
+            return Ok(package.trim_start_matches("linux-image-").to_string());
+        }
+    }
+    Err(LabError::NoKernelPackage { series: series.name().into(), looked: metas.join(", ") })
+}
+
+fn fetch(dir: &Path, release: &str) -> Result<()> {
+    let log = dir.join("fetch.log");
+    let tree = dir.join("tree");
+    let flavour_free = release.trim_end_matches("-cloud-amd64");
+    let mut packages = vec![
+        format!("linux-image-{release}"),
+        format!("linux-headers-{release}"),
+        format!("linux-headers-{flavour_free}-common"),
+    ];
+    packages.push(kbuild_package(&format!("linux-headers-{release}"))?);
+    for package in &packages {
+        let mut get = Command::new("apt-get");
+        get.args(["-q", "-o", "APT::Sandbox::User=root", "download", package]).current_dir(dir);
+        tool::run(&format!("downloading {package}"), &mut get, &log).map_err(|error| {
+            match error {
+                LabError::Step { tail, .. } => {
+                    LabError::Download { package: package.clone(), detail: tail.trim().into() }
+                }
+                other => other,
+            }
+        })?;
+    }
+    for entry in fs::read_dir(dir).map_err(io(dir))?.flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|ending| ending == "deb") {
+            let mut unpack = Command::new("dpkg-deb");
+            unpack.arg("-x").arg(&path).arg(&tree);
+            tool::run(&format!("unpacking {}", path.display()), &mut unpack, &log)?;
+            fs::remove_file(&path).map_err(io(&path))?;
+        }
+    }
+    relocate_headers(&tree, release)?;
+    for (sub, name) in [
+        ("virt/lib", "irqbypass"),
+        ("arch/x86/kvm", "kvm"),
+        ("arch/x86/kvm", "kvm-intel"),
+        ("arch/x86/kvm", "kvm-amd"),
+    ] {
+        extract_module(&tree, release, sub, name, dir)?;
+    }
+    Ok(())
+}
+
+/// The kbuild package a headers package depends on; its name does not follow the release's.
+fn kbuild_package(headers: &str) -> Result<String> {
+    let text = tool::output(Command::new("apt-cache").args(["depends", headers]));
+    text.unwrap_or_default()
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .find(|name| name.starts_with("linux-kbuild-"))
+        .map(str::to_string)
+        .ok_or_else(|| LabError::Download {
+            package: headers.to_string(),
+            detail: "it depends on no linux-kbuild package".into(),
+        })
+}
+
+/// The packages expect to lie in /usr; point their one absolute path into the unpacked tree.
+fn relocate_headers(tree: &Path, release: &str) -> Result<()> {
+    let makefile = tree.join("usr/src").join(format!("linux-headers-{release}")).join("Makefile");
+    let text = fs::read_to_string(&makefile).map_err(io(&makefile))?;
+    let here = fs::canonicalize(tree).map_err(io(tree))?;
+    let text = text.replace("include /usr/src", &format!("include {}/usr/src", here.display()));
+    fs::write(&makefile, text).map_err(io(&makefile))
+}
+
+fn extract_module(tree: &Path, release: &str, sub: &str, name: &str, dir: &Path) -> Result<()> {
+    let base = tree.join("lib/modules").join(release).join("kernel").join(sub);
+    let plain = base.join(format!("{name}.ko"));
+    let target = dir.join(format!("{name}.ko"));
+    if plain.exists() {
+        fs::copy(&plain, &target).map_err(io(&target))?;
+        return Ok(());
+    }
+    let packed = base.join(format!("{name}.ko.xz"));
+    let out = Command::new("xz").arg("-dc").arg(&packed).output().map_err(|_| {
+        LabError::MissingTool { tool: "xz".into(), package: tool::package_of("xz").into() }
+    })?;
+    fs::write(&target, out.stdout).map_err(io(&target))
+}
+
+/// Build the module in a copy of its sources, so that two kernels do not share object files.
+fn build_module(root: &Path, dir: &Path, headers: &Path) -> Result<PathBuf> {
+    let work = dir.join("build");
+    for part in ["kmod", "policy"] {
+        copy_tree(&root.join(part), &work.join(part))?;
+    }
+    let log = dir.join("build.log");
+    let _ = fs::remove_file(&log);
+    let mut make = Command::new("make");
+    make.arg("-C").arg(work.join("kmod")).arg(format!("KDIR={}", headers.display()));
+    tool::run("building the module", &mut make, &log)?;
+    Ok(work.join("kmod/unspin.ko"))
+}
+
+/// Copy what changed: equal files keep their times, so that make does not rebuild.
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).map_err(io(to))?;
+    for entry in fs::read_dir(from).map_err(io(from))?.flatten() {
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if source.is_dir() {
+            copy_tree(&source, &target)?;
+            continue;
+        }
+        let is_source = source
+            .extension()
+            .and_then(|ending| ending.to_str())
+            .map_or(true, |ending| matches!(ending, "c" | "h" | "S"));
+        if !is_source {
+            continue;
+        }
+        let new = fs::read(&source).map_err(io(&source))?;
+        if fs::read(&target).ok().as_ref() != Some(&new) {
+            fs::write(&target, new).map_err(io(&target))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Running the tools the lab stands on, with their output kept in a log.
+
+use crate::error::{io, LabError, Result};
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Debian package of each tool the lab calls.
+const PACKAGES: &[(&str, &str)] = &[
+    ("bochs", "bochs bochsbios vgabios"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("xorriso", "xorriso"),
+    ("busybox", "busybox-static"),
+    ("xz", "xz-utils"),
+    ("make", "make"),
+    ("gcc", "gcc"),
+    ("dpkg-deb", "dpkg"),
+    ("apt-get", "apt"),
+    ("apt-cache", "apt"),
+    ("ldd", "libc-bin"),
+];
+
+pub(crate) fn package_of(tool: &str) -> &str {
+    PACKAGES.iter().find(|(name, _)| *name == tool).map_or(tool, |(_, package)| package)
+}
+
+/// Which of the tools are missing, with the packages that bring them.
+pub fn missing_tools(tools: &[&str]) -> Vec<(String, String)> {
+    tools
+        .iter()
+        .filter(|tool| which(tool).is_none())
+        .map(|tool| (tool.to_string(), package_of(tool).to_string()))
+        .collect()
+}
+
+pub(crate) fn which(tool: &str) -> Option<std::path::PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(tool)).find(|file| file.is_file())
+}
+
+/// The last lines of a file, for an error message.
+pub(crate) fn tail(path: &Path, lines: usize) -> String {
+    let text = String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();
+    let all: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let from = all.len().saturating_sub(lines);
+    all[from..].iter().map(|line| format!("    {line}\n")).collect()
+}
+
+/// Run a command to its end; both outputs go to `log`.
+pub(crate) fn run(what: &str, command: &mut Command, log: &Path) -> Result<()> {
+    let file = OpenOptions::new().create(true).append(true).open(log).map_err(io(log))?;
+    let second = file.try_clone().map_err(io(log))?;
+    let tool = command.get_program().to_string_lossy().into_owned();
+    let status = command
+        .stdin(Stdio::null())
+        .stdout(file)
+        .stderr(second)
+        .status()
+        .map_err(|_| LabError::MissingTool { package: package_of(&tool).to_string(), tool })?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(LabError::Step {
+        what: what.to_string(),
+        status: status.to_string(),
+        log: log.to_path_buf(),
+        tail: tail(log, 8),
+    })
+}
+
+/// Standard output of a command, or `None` where it fails.
+pub(crate) fn output(command: &mut Command) -> Option<String> {
+    let out = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
+}
