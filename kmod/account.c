@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Where a vCPU's cycles go: CPU time, spinning that the processor stopped, and
+ * the handling of those exits; and from them, once an epoch, APLE's next window.
+ *
+ * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.1.2-3.1.4. Assumes a
+ * TSC that runs at one rate and alike on all CPUs, as KVM does for its own clock.
+ */
+#include "unspin.h"
+#include "trace.h"
+
+/* Own thread, or nothing attached. */
+void unspin_run_stop(struct unspin_slot *slot, u64 now)
+{
+	if (slot->run & 1)
+		WRITE_ONCE(slot->run, unspin_run_cycles(slot->run, now) << 1);
+}
+
+static void run_start(struct unspin_slot *slot, u64 now)
+{
+	if (!(slot->run & 1))
+		WRITE_ONCE(slot->run, (((slot->run >> 1) - now) << 1) | 1);
+}
+
+/*
+ * sched_switch away from a vCPU's thread: run queue lock held, so stores to the
+ * own slot only. "preempted" means it stays runnable.
+ */
+void unspin_switched_out(struct unspin_slot *slot, struct task_struct *prev, bool preempted, u64 now)
+{
+	u8 category = HVS_NOT_PREEMPTED, mark;
+
+	if (slot->task != prev)	/* another thread has run this vCPU since */
+		return;
+	unspin_run_stop(slot, now);
+	/* KVM calls a vCPU ready only while its thread is inside KVM_RUN: so does a category. */
+	if (preempted && !hlist_empty(&prev->preempt_notifiers)) {
+		mark = READ_ONCE(slot->yielded_mark);
+		category = hvs_category_on_preempt(slot->work.ple, &mark,
+						   READ_ONCE(slot->vm->hvs_flags));
+		WRITE_ONCE(slot->yielded_mark, mark);
+	}
+	slot->cpu = smp_processor_id();
+	WRITE_ONCE(slot->out_tsc, now);
+	WRITE_ONCE(slot->category, category);
+}
+
+/* sched_switch to a thread inside KVM_RUN: run queue lock held. */
+void unspin_switched_in(struct unspin_slot *slot, struct task_struct *next, u64 now)
+{
+	u64 out = slot->out_tsc;
+
+	slot->task = next;
+	slot->in_tsc = now;
+	slot->work.refresh = 1;	/* KVM shrinks the window of a vCPU switched in */
+	WRITE_ONCE(slot->category, HVS_NOT_PREEMPTED);
+	WRITE_ONCE(slot->out_tsc, 0);
+	if (out && now > out)
+		slot->out_cycles += now - out;
+	if (READ_ONCE(slot->vm->active))
+		run_start(slot, now);
+	if (READ_ONCE(slot->pick_pending)) {
+		WRITE_ONCE(slot->pick_pending, 0);
+		/* pick_cpu has switched once since the pick, and that was to this thread */
+		if (slot->pick_cpu == smp_processor_id() &&
+		    slot->pick_seq + 1 == __this_cpu_read(unspin_cpu.switches))
+			unspin_count(slot, UNSPIN_C_RAN_NEXT, 1);
+	}
+}
+
+/*
+ * The hook saw a PLE exit; own thread, preemption off. The exit itself was a
+ * little earlier: the last VM exit of this CPU, if the thread has stayed on it.
+ */
+void unspin_ple_exit(struct unspin_slot *slot)
+{
+	u64 exit = __this_cpu_read(unspin_cpu.exit_tsc);
+
+	slot->exit_tsc = exit > slot->in_tsc ? exit : unspin_now();
+	slot->exit_out_cycles = slot->out_cycles;
+	slot->work.ple = 1;
+	unspin_count(slot, UNSPIN_C_PLE_EXITS, 1);
+	unspin_count(slot, UNSPIN_C_SPIN_CYCLES, slot->window_cycles);
+}
+
+static void ple_exit_end(struct unspin_slot *slot, u64 now)
+{
+	u64 handled = now - slot->exit_tsc, out = slot->out_cycles - slot->exit_out_cycles;
+
+	slot->work.ple = 0;
+	if (now > slot->exit_tsc && handled > out)
+		unspin_count(slot, UNSPIN_C_SWITCH_CYCLES, handled - out);
+	slot->unreported_exits++;
+}
+
+/* Sums over the VM's vCPUs since they were made. Any context under RCU or with the VM held. */
+void unspin_totals_read(struct unspin_vm *vm, struct unspin_totals *totals)
+{
+	struct unspin_slot *slot;
+	u64 now = unspin_now();
+	u32 c;
+
+	memset(totals, 0, sizeof(*totals));
+	list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
+		for (c = 0; c < UNSPIN_COUNTERS; c++)
+			totals->count[c] += READ_ONCE(slot->count[c]);
+		totals->cpu_cycles += unspin_run_cycles(READ_ONCE(slot->run), now);
+	}
+}
+
+u32 unspin_window_mean(struct unspin_vm *vm)
+{
+	struct unspin_slot *slot;
+	u64 sum = 0, count = 0;
+
+	list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
+		u32 window = READ_ONCE(slot->window_cycles);
+
+		sum += window;
+		count += window != 0;
+	}
+	return count ? sum / count : 0;
+}
+
+/* epoch_lock held. */
+void unspin_epoch_restart(struct unspin_vm *vm)
+{
+	rcu_read_lock();
+	unspin_totals_read(vm, &vm->epoch_base);
+	rcu_read_unlock();
+	atomic_set(&vm->epoch_exits, 0);
+}
+
+static u64 since(u64 now, u64 base)
+{
+	return now > base ? now - base : 0;	/* a running vCPU's time may step back a little */
+}
+
+static void epoch_end(struct unspin_vm *vm)
+{
+	struct aple_state before = vm->aple;
+	struct unspin_totals totals;
+	struct aple_epoch spent;
+	u32 window, next;
+
+	lockdep_assert_held(&vm->epoch_lock);
+	unspin_totals_read(vm, &totals);
+	spent.ple_exits = since(totals.count[UNSPIN_C_PLE_EXITS],
+				vm->epoch_base.count[UNSPIN_C_PLE_EXITS]);
+	spent.spin_cycles = since(totals.count[UNSPIN_C_SPIN_CYCLES],
+				  vm->epoch_base.count[UNSPIN_C_SPIN_CYCLES]);
+	spent.switch_cycles = since(totals.count[UNSPIN_C_SWITCH_CYCLES],
+				    vm->epoch_base.count[UNSPIN_C_SWITCH_CYCLES]);
+	spent.cpu_cycles = since(totals.cpu_cycles, vm->epoch_base.cpu_cycles);
+	vm->epoch_base = totals;
+	atomic_set(&vm->epoch_exits, 0);
+	vm->epochs++;
+
+	if (vm->window_on) {
+		window = before.window_cycles;
+		next = pol_clamp_u32(aple_epoch_end(&vm->aple, &vm->params, &spent),
+				     vm->params.window_min_cycles, vm->params.window_max_cycles);
+		vm->last_ppm = vm->aple.last_ppm;
+		if (next != vm->window_cycles) {
+			WRITE_ONCE(vm->window_cycles, next);
+			unspin_vm_kick_slots(vm);
+		}
+	} else {
+		window = spent.ple_exits ? spent.spin_cycles / spent.ple_exits : 0;
+		next = 0;
+		vm->last_ppm = aple_inefficiency_ppm(&spent);
+	}
+	trace_unspin_epoch(vm, vm->epochs, vm->window_on, before.phase, window,
+			   before.desired_cycles, &spent, vm->last_ppm, next);
+}
+
+/* A PLE exit has been handled: hand it to the VM's epoch, a batch at a time. */
+static void epoch_report(struct unspin_slot *slot)
+{
+	struct unspin_vm *vm = slot->vm;
+	int exits;
+
+	if (slot->unreported_exits < READ_ONCE(vm->report_batch))
+		return;
+	exits = atomic_add_return_relaxed(slot->unreported_exits, &vm->epoch_exits);
+	slot->unreported_exits = 0;
+	if (exits < (int)READ_ONCE(vm->epoch_ple_exits))
+		return;
+	/* Another vCPU ends the epoch, or settings change: leave it to them, or to the next batch. */
+	if (!raw_spin_trylock(&vm->epoch_lock))
+		return;
+	if (atomic_read(&vm->epoch_exits) >= (int)vm->epoch_ple_exits)
+		epoch_end(vm);
+	raw_spin_unlock(&vm->epoch_lock);
+}
+
+static void window_update(struct kvm_vcpu *vcpu, struct unspin_slot *slot)
+{
+	const struct unspin_window_ops *ops = READ_ONCE(unspin_window);
+	struct unspin_vm *vm = slot->vm;
+	u32 now_cycles;
+
+	if (!ops || slot->window_state == UNSPIN_WINDOW_REFUSED) {
+		slot->work.refresh = 0;
+		return;
+	}
+	if (compat_is_guest_mode(vcpu))	/* the nested guest's window is its own hypervisor's */
+		return;			/* refresh stays: look again at the next entry */
+	if (slot->window_state == UNSPIN_WINDOW_UNCHECKED) {
+		slot->window_state = ops->check(vcpu);
+		if (slot->window_state != UNSPIN_WINDOW_GOOD) {
+			/* Unchecked still: KVM has a window to write first, look again then. */
+			slot->work.refresh = slot->window_state == UNSPIN_WINDOW_UNCHECKED;
+			return;
+		}
+	}
+	slot->work.refresh = 0;
+	now_cycles = ops->get(vcpu);
+	if (READ_ONCE(vm->window_on) && !READ_ONCE(unspin_window_refused)) {
+		WRITE_ONCE(slot->window_touched, 1);
+		now_cycles = ops->set(vcpu, READ_ONCE(vm->window_cycles));
+	} else if (slot->window_touched) {
+		now_cycles = ops->set(vcpu, ops->default_cycles);
+		WRITE_ONCE(slot->window_touched, 0);
+	}
+	if (unlikely(unspin_force_pause_intercept) && ops->force_pause) {
+		ops->force_pause(vcpu, vm->active);
+		WRITE_ONCE(slot->window_touched, vm->active);
+	}
+	WRITE_ONCE(slot->window_cycles, now_cycles);
+}
+
+/* The thread of "cur" now runs another vCPU, or this CPU did not know whose thread it is. */
+static struct unspin_slot *entry_of_other(struct kvm_vcpu *vcpu, struct unspin_slot *cur, u64 now)
+{
+	struct unspin_slot *slot;
+
+	if (cur && cur->task == current)
+		unspin_run_stop(cur, now);
+	slot = unspin_slot_find(vcpu);
+	if (unlikely(!slot))
+		slot = unspin_slot_add(vcpu, GFP_ATOMIC);
+	__this_cpu_write(unspin_cpu.cur, slot);
+	if (!slot)
+		return NULL;
+	if (unlikely(slot->idx < 0))
+		unspin_slot_bind(slot);
+	unspin_switched_in(slot, current, now);
+	return slot;
+}
+
+/*
+ * kvm_entry with something to look at: own thread, interrupts off, right before
+ * KVM writes a changed window to the processor.
+ */
+void unspin_entry(struct kvm_vcpu *vcpu, struct unspin_slot *cur)
+{
+	struct unspin_slot *slot = cur;
+	u64 now = unspin_now();
+
+	if (!slot || slot->vcpu != vcpu) {
+		slot = entry_of_other(vcpu, cur, now);
+		if (!slot)
+			return;
+	}
+	/* A full barrier, so that window and mode are read after the flag is cleared. */
+	if (READ_ONCE(slot->work.remote))
+		xchg(&slot->work.remote, 0);
+	if (READ_ONCE(slot->vm->active))
+		run_start(slot, now);
+	else
+		unspin_run_stop(slot, now);
+	if (slot->work.ple) {
+		ple_exit_end(slot, now);
+		epoch_report(slot);
+	}
+	window_update(vcpu, slot);
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The pause filter on AMD: vmcb.control.pause_filter_count, 16 bits, counts
+ * PAUSE instructions at every privilege level, so a window in cycles is a count
+ * times the cycles one PAUSE takes here. Written in the kvm_entry probe by the
+ * vCPU's thread; KVM enters with this VMCB right after.
+ */
+#include <asm/svm.h>
+#include <linux/irqflags.h>
+
+#include "unspin.h"
+
+#define PAUSE_COUNT_MAX 65535u
+#define CLEAN_INTERCEPTS BIT(0)	/* VMCB clean bit 0 covers intercepts and the pause filter: APM 2, 15.15.3 */
+#define CALIBRATION_RUNS 8
+#define CALIBRATION_PAUSES 256
+
+static u32 vmcb_offset;
+static u32 cycles_per_pause;
+static struct unspin_window_ops svm_ops;
+
+static struct vmcb_control_area *control_of(struct kvm_vcpu *vcpu)
+{
+	struct vmcb *vmcb = *(struct vmcb **)((char *)vcpu + vmcb_offset);
+
+	return vmcb ? &vmcb->control : NULL;
+}
+
+static u16 count_of(u32 window_cycles)
+{
+	return clamp(DIV_ROUND_CLOSEST(window_cycles, cycles_per_pause), 1u, PAUSE_COUNT_MAX);
+}
+
+static enum unspin_window_state svm_check(struct kvm_vcpu *vcpu)
+{
+	struct vmcb_control_area *control = control_of(vcpu);
+
+	if (vcpu->kvm->arch.pause_in_guest && !unspin_force_pause_intercept)
+		return UNSPIN_WINDOW_REFUSED;
+	if (!control || !PAGE_ALIGNED(control)) {
+		unspin_window_refuse("vcpu_svm.vmcb is not where BTF says");
+		return UNSPIN_WINDOW_REFUSED;
+	}
+	return UNSPIN_WINDOW_GOOD;
+}
+
+static u32 svm_get(struct kvm_vcpu *vcpu)
+{
+	return READ_ONCE(control_of(vcpu)->pause_filter_count) * cycles_per_pause;
+}
+
+static u32 svm_set(struct kvm_vcpu *vcpu, u32 window_cycles)
+{
+	struct vmcb_control_area *control = control_of(vcpu);
+	u16 count = count_of(window_cycles);
+
+	if (control->pause_filter_count != count) {
+		control->pause_filter_count = count;
+		control->clean &= ~CLEAN_INTERCEPTS;
+	}
+	return count * cycles_per_pause;
+}
+
+/* Emulators without a pause filter still honour the intercept. For tests only. */
+static void svm_force_pause(struct kvm_vcpu *vcpu, bool on)
+{
+	struct vmcb_control_area *control = control_of(vcpu);
+	u32 *word = &control->intercepts[INTERCEPT_PAUSE / 32];
+	u32 bit = BIT(INTERCEPT_PAUSE % 32);
+
+	if (!(*word & bit) != on)
+		return;
+	*word ^= bit;
+	control->clean &= ~CLEAN_INTERCEPTS;
+}
+
+/*
+ * Atomic on our side only: KVM clears other clean bits of this word with plain
+ * instructions, and losing one of those would be worse than losing ours.
+ */
+static void svm_restore_remote(struct kvm_vcpu *vcpu)
+{
+	struct vmcb_control_area *control = control_of(vcpu);
+
+	if (!control)
+		return;
+	WRITE_ONCE(control->pause_filter_count, count_of(svm_ops.default_cycles));
+	if (unspin_force_pause_intercept)
+		clear_bit(INTERCEPT_PAUSE, (unsigned long *)control->intercepts);
+	asm volatile(LOCK_PREFIX "andl %1, %0"
+		     : "+m" (control->clean) : "ir" (~CLEAN_INTERCEPTS) : "cc", "memory");
+}
+
+static struct unspin_window_ops svm_ops = {
+	.name = "svm",
+	.check = svm_check,
+	.get = svm_get,
+	.set = svm_set,
+	.restore_remote = svm_restore_remote,
+	.force_pause = svm_force_pause,
+};
+
+/* Least of several runs: interrupts from below the kernel only ever add. */
+static u32 pause_calibrate(void)
+{
+	u64 best = U64_MAX, start, spent;
+	unsigned long flags;
+	u32 run, i;
+
+	for (run = 0; run < CALIBRATION_RUNS; run++) {
+		local_irq_save(flags);
+		start = rdtsc_ordered();
+		for (i = 0; i < CALIBRATION_PAUSES; i++)
+			rep_nop();
+		spent = rdtsc_ordered() - start;
+		local_irq_restore(flags);
+		best = min(best, spent);
+	}
+	return clamp_t(u64, best / CALIBRATION_PAUSES, 1, 10000);
+}
+
+static const unsigned short *param_ushort(const struct module *mod, const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < mod->num_kp; i++)
+		if (!strcmp(mod->kp[i].name, name) && mod->kp[i].ops == &param_ops_ushort)
+			return mod->kp[i].arg;
+	return NULL;
+}
+
+const struct unspin_window_ops *unspin_window_svm_init(struct module *vendor, const char **why)
+{
+	struct unspin_btf_want want[] = { { .member = "vmcb" } };
+	const unsigned short *count = param_ushort(vendor, "pause_filter_count");
+
+	if (!count) {
+		*why = "kvm_amd has no parameter pause_filter_count";
+		return NULL;
+	}
+	if (!*count && !unspin_force_pause_intercept) {
+		*why = "the processor has no pause filter, or pause_filter_count=0";
+		return NULL;
+	}
+	if (unspin_btf_members("kvm_amd", "vcpu_svm", want, ARRAY_SIZE(want))) {
+		*why = "kvm_amd's type information does not describe vcpu_svm.vmcb";
+		return NULL;
+	}
+	vmcb_offset = want[0].offset;
+	if (vmcb_offset != sizeof(struct kvm_vcpu)) {
+		*why = "vcpu_svm.vmcb does not follow struct kvm_vcpu of the headers built against";
+		return NULL;
+	}
+	cycles_per_pause = pause_calibrate();
+	svm_ops.default_cycles = (*count ?: 3000) * cycles_per_pause;
+	return &svm_ops;
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The pause-loop-exit window on Intel: KVM's own vcpu_vmx.ple_window and its
+ * dirty flag, set in the kvm_entry probe. KVM writes a dirty window to the VMCS
+ * right after that tracepoint (vmx_vcpu_run), so it goes where it must even if
+ * another VMCS is loaded by then. The PLE enable bit is never touched.
+ */
+#include <asm/vmx.h>
+
+#include "unspin.h"
+
+static u32 window_offset, dirty_offset;
+
+static u32 *window_of(struct kvm_vcpu *vcpu)
+{
+	return (u32 *)((char *)vcpu + window_offset);
+}
+
+static bool *dirty_of(struct kvm_vcpu *vcpu)
+{
+	return (bool *)((char *)vcpu + dirty_offset);
+}
+
+/*
+ * Reads the loaded VMCS. False where that is not possible: no current VMCS
+ * (KVM on Hyper-V keeps an enlightened one), or not in VMX operation (faults).
+ */
+static bool vmcs_read(unsigned long field, unsigned long *value)
+{
+	bool ok = false;
+
+	asm volatile("1: vmread %[field], %[value]\n\t"
+		     "seta %[ok]\n"
+		     "2:\n\t"
+		     _ASM_EXTABLE(1b, 2b)
+		     : [ok] "+qm" (ok), [value] "=&r" (*value)
+		     : [field] "r" (field)
+		     : "cc");
+	return ok;
+}
+
+static enum unspin_window_state vmx_check(struct kvm_vcpu *vcpu)
+{
+	unsigned long loaded, controls;
+	u8 dirty = *(u8 *)dirty_of(vcpu);
+
+	if (vcpu->kvm->arch.pause_in_guest)
+		return UNSPIN_WINDOW_REFUSED;
+	if (!vmcs_read(SECONDARY_VM_EXEC_CONTROL, &controls) || !vmcs_read(PLE_WINDOW, &loaded)) {
+		unspin_window_refuse("the VMCS cannot be read here");
+		return UNSPIN_WINDOW_REFUSED;
+	}
+	if (!(controls & SECONDARY_EXEC_PAUSE_LOOP_EXITING))
+		return UNSPIN_WINDOW_REFUSED;
+	if (dirty > 1) {
+		unspin_window_refuse("vcpu_vmx.ple_window_dirty is not where BTF says");
+		return UNSPIN_WINDOW_REFUSED;
+	}
+	if (dirty)	/* not written yet: look again at the next entry */
+		return UNSPIN_WINDOW_UNCHECKED;
+	if ((u32)loaded != READ_ONCE(*window_of(vcpu))) {
+		unspin_window_refuse("vcpu_vmx.ple_window is not what the VMCS holds");
+		return UNSPIN_WINDOW_REFUSED;
+	}
+	return UNSPIN_WINDOW_GOOD;
+}
+
+static u32 vmx_get(struct kvm_vcpu *vcpu)
+{
+	return READ_ONCE(*window_of(vcpu));
+}
+
+static u32 vmx_set(struct kvm_vcpu *vcpu, u32 window_cycles)
+{
+	if (READ_ONCE(*window_of(vcpu)) != window_cycles) {
+		WRITE_ONCE(*window_of(vcpu), window_cycles);
+		WRITE_ONCE(*dirty_of(vcpu), true);
+	}
+	return window_cycles;
+}
+
+static struct unspin_window_ops vmx_ops;
+
+/*
+ * The window is stored before the flag, and KVM clears the flag before it reads
+ * the window, so KVM sees this or, in the worst case, keeps our window in the
+ * VMCS until its next own change, a PLE exit later.
+ */
+static void vmx_restore_remote(struct kvm_vcpu *vcpu)
+{
+	WRITE_ONCE(*window_of(vcpu), vmx_ops.default_cycles);
+	smp_store_release(dirty_of(vcpu), true);
+}
+
+static struct unspin_window_ops vmx_ops = {
+	.name = "vmx",
+	.check = vmx_check,
+	.get = vmx_get,
+	.set = vmx_set,
+	.restore_remote = vmx_restore_remote,
+};
+
+static const unsigned int *param_uint(const struct module *mod, const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < mod->num_kp; i++)
+		if (!strcmp(mod->kp[i].name, name) && mod->kp[i].ops == &param_ops_uint)
+			return mod->kp[i].arg;
+	return NULL;
+}
+
+const struct unspin_window_ops *unspin_window_vmx_init(struct module *vendor, const char **why)
+{
+	struct unspin_btf_want want[] = {
+		{ .member = "ple_window", .size = sizeof(u32) },
+		{ .member = "ple_window_dirty", .size = sizeof(bool) },
+	};
+	const unsigned int *window = param_uint(vendor, "ple_window");
+	const unsigned int *gap = param_uint(vendor, "ple_gap");
+
+	if (!window || !gap) {
+		*why = "kvm_intel has no parameters ple_gap and ple_window";
+		return NULL;
+	}
+	if (!*gap) {
+		*why = "the processor has no pause-loop exiting, or ple_gap=0";
+		return NULL;
+	}
+	if (unspin_btf_members("kvm_intel", "vcpu_vmx", want, ARRAY_SIZE(want))) {
+		*why = "kvm_intel's type information does not describe vcpu_vmx.ple_window";
+		return NULL;
+	}
+	window_offset = want[0].offset;
+	dirty_offset = want[1].offset;
+	if (window_offset < sizeof(struct kvm_vcpu) || dirty_offset < sizeof(struct kvm_vcpu)) {
+		*why = "vcpu_vmx overlaps struct kvm_vcpu of the headers built against";
+		return NULL;
+	}
+	vmx_ops.default_cycles = *window;
+	return &vmx_ops;
+}
