@@ -6,7 +6,7 @@ use crate::stat::{jain, log2_percentile, median, spread, Verdict};
 use crate::summary::{Headroom, Mean, Provenance, Row, Summary, WaitCycles, WindowCycles, Yields};
 use std::collections::{BTreeMap, BTreeSet};
 use unspin_scenario::plan::{CgroupLayout, Window, SCHEMA};
-use unspin_scenario::result::{EpochSample, ModuleStats, RunResult, VmResult};
+use unspin_scenario::result::{Begin, EpochSample, ModuleStats, RunResult, VmResult};
 use unspin_scenario::IDEAL_ARM;
 
 /// Rounds a VM must have done to count as adapted.
@@ -157,8 +157,8 @@ fn provenance(streams: &[&Stream], runs: &[&RunResult]) -> Provenance {
         cpu_model: b.cpu_model.clone(),
         pcpus: b.pcpus,
         tsc_khz: b.tsc_khz,
-        commit: b.commit.clone(),
-        version: b.version.clone(),
+        commit: each(streams, |b| b.commit.as_deref()),
+        version: each(streams, |b| b.version.as_deref()),
         boots: streams.len(),
         complete: streams.iter().all(|s| s.ended && s.failed.is_empty()),
         runs: runs.len(),
@@ -170,6 +170,17 @@ fn provenance(streams: &[&Stream], runs: &[&RunResult]) -> Provenance {
             .collect(),
         settings: b.settings.clone(),
     }
+}
+
+/// Every distinct value the streams have, in their order.
+fn each<'a>(streams: &[&'a Stream], f: impl Fn(&'a Begin) -> Option<&'a str>) -> Option<String> {
+    let mut all: Vec<&str> = Vec::new();
+    for x in streams.iter().filter_map(|s| f(&s.begin)) {
+        if !all.contains(&x) {
+            all.push(x);
+        }
+    }
+    (!all.is_empty()).then(|| all.join(", "))
 }
 
 fn epoch_of(r: &RunResult) -> Option<u32> {

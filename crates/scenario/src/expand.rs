@@ -217,7 +217,7 @@ fn hash(text: &str, profiles: &BTreeMap<&str, &(Profile, String)>) -> String {
     for (name, (_, text)) in profiles {
         add(name, text);
     }
-    h.finalize().iter().map(|b| format!("{b:02x}")).collect()
+    hex(&h.finalize())
 }
 
 /// Shares a plan among `parts` computers: all arms and repeats of a point stay together, every
@@ -255,3 +255,15 @@ pub fn split(plan: &Plan, parts: u32) -> Vec<Plan> {
 }
 
 type PointKey = (String, u32, CgroupLayout, bool);
+
+impl Plan {
+    /// SHA-256 of the plan: two plans with the same one ask for the same runs.
+    pub fn fingerprint(&self) -> String {
+        // A plan has string keys and integers only: it always has a JSON form.
+        hex(&Sha256::digest(serde_json::to_vec(self).unwrap_or_default()))
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -4,6 +4,10 @@
 mod cmd;
 mod exit;
 mod load;
+mod machine;
+mod out;
+mod progress;
+mod sysfs;
 
 use clap::Parser;
 use std::process::ExitCode;

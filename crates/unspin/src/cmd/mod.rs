@@ -1,11 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One file a subcommand.
 
+mod agent;
+mod bench;
+mod completions;
+mod lab;
+mod load;
+mod man;
 mod plan;
+mod report;
+mod set;
+mod status;
+mod unload;
 
 use clap::{Parser, Subcommand};
 
 /// Stops vCPUs from spinning for a lock whose holder does not run, and shows what that costs.
+///
+/// Exit codes: 0 done, 1 failed, 2 wrong usage or a wrong file, 77 this computer cannot do it.
 #[derive(Debug, Parser)]
 #[command(name = "unspin", version, max_term_width = 100)]
 pub struct Cli {
@@ -15,13 +27,48 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run scenarios and compare their arms.
+    Bench(bench::Args),
+    /// Show results again, or in another form.
+    Report(report::Args),
+    /// Load the module into this host's kernel.
+    Load(load::Args),
+    /// Take the module out; KVM goes on as if it had never been there.
+    Unload,
+    /// Show the module, its defaults and every VM.
+    Status(status::Args),
+    /// Change settings of the module, of all VMs or of one.
+    Set(set::Args),
+    /// Build, boot, enter or remove emulated computers.
+    Lab(lab::Args),
+    /// Print completions for a shell.
+    Completions(completions::Args),
+    /// Print the manual page, or write all of them to a directory.
+    Man(man::Args),
     /// Print the runs a scenario expands to, as JSON.
     #[command(hide = true)]
     Plan(plan::Args),
+    /// Run a plan on this computer and print records.
+    #[command(hide = true)]
+    Agent(agent::Args),
+    /// One VM of a run; started by the agent.
+    #[command(hide = true)]
+    VmProcess(agent::Args),
 }
 
 pub fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
-        Command::Plan(args) => plan::run(&args),
+        Command::Bench(a) => bench::run(&a),
+        Command::Report(a) => report::run(&a),
+        Command::Load(a) => load::run(&a),
+        Command::Unload => unload::run(),
+        Command::Status(a) => status::run(&a),
+        Command::Set(a) => set::run(&a),
+        Command::Lab(a) => lab::run(&a),
+        Command::Completions(a) => completions::run(&a),
+        Command::Man(a) => man::run(&a),
+        Command::Plan(a) => plan::run(&a),
+        Command::Agent(a) => agent::agent(&a),
+        Command::VmProcess(a) => agent::vm_process(&a),
     }
 }

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin bench`: runs scenarios on a machine, keeps the records, shows the comparison.
+//!
+//! `OUT/boots/` holds the records of each boot while and after it runs (`.part` until its End
+//! record), `OUT/results.jsonl` all of them; the report stands beside it.
+
+use crate::exit::Usage;
+use crate::load::{self, Select};
+use crate::machine::{self, Choice, Job, Machine};
+use crate::out;
+use crate::progress::Progress;
+use anyhow::{bail, Context};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use unspin_report::{documents, read_files, write_atomic, write_dir, Document};
+use unspin_scenario::plan::Plan;
+use unspin_scenario::result::Record;
+use unspin_scenario::split;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Files or names of scenarios.
+    #[arg(required = true, value_name = "SCENARIO")]
+    scenarios: Vec<PathBuf>,
+    /// Where to run them.
+    #[arg(long, value_enum, default_value = "auto")]
+    machine: Choice,
+    #[command(flatten)]
+    select: Select,
+    /// Kernel series of the emulated computer, instead of the scenario's.
+    #[arg(long, value_name = "SERIES", value_delimiter = ',')]
+    kernel: Vec<String>,
+    /// Where results and report go [default: out/SCENARIO].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print summaries as JSON, one line a scenario and kernel.
+    #[arg(long)]
+    json: bool,
+    /// Go on where an interrupted bench with the same arguments stopped.
+    #[arg(long)]
+    resume: bool,
+    /// Emulated computers at work at once [default: as many as there are CPUs].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    jobs: Option<u16>,
+    /// No progress.
+    #[arg(long, short)]
+    quiet: bool,
+    /// Show what the machine logs.
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+/// One boot to make: a share of a plan on one kernel.
+struct Boot {
+    plan: Plan,
+    kernel: String,
+    /// Records, complete.
+    file: PathBuf,
+    /// Files of the machine's own.
+    dir: PathBuf,
+}
+
+impl Boot {
+    fn part(&self) -> PathBuf {
+        self.file.with_extension("jsonl.part")
+    }
+
+    fn is_complete(&self) -> bool {
+        self.file.is_file()
+    }
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // The second signal ends the program at once.
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("cannot take signals")?;
+    }
+    // All scenarios are read before the first runs: a slip in the last costs no time.
+    let mut loaded = Vec::new();
+    for s in &args.scenarios {
+        let l = load::scenario(s, args.select.profile_dir.as_deref())?;
+        let plan = l.plan(&args.select)?;
+        loaded.push((l, plan));
+    }
+    let machine = machine::choose(args.machine)?;
+    check_kernels(args, machine.as_ref())?;
+    let mut complete = true;
+    for (l, plan) in &loaded {
+        let out = out_dir(args, &l.scenario.name);
+        let boots = boots(args, &l.scenario, plan, machine.as_ref(), &out)?;
+        let made = make(args, machine.as_ref(), &boots, &stop);
+        let docs = gather(&boots, &out)?;
+        show(args, &docs, &out)?;
+        made?;
+        complete &= docs.iter().all(|d| d.summary.provenance.complete);
+    }
+    if !complete {
+        bail!("not every run was made; the notes say which");
+    }
+    Ok(())
+}
+
+fn check_kernels(args: &Args, machine: &dyn Machine) -> anyhow::Result<()> {
+    if !args.kernel.is_empty() && !machine.boots() {
+        let text = "--kernel: machine kvm runs on this host's kernel; use --machine emulated";
+        return Err(Usage(text.to_string()).into());
+    }
+    Ok(())
+}
+
+fn out_dir(args: &Args, scenario: &str) -> PathBuf {
+    match &args.out {
+        Some(d) if args.scenarios.len() > 1 => d.join(scenario),
+        Some(d) => d.clone(),
+        None => Path::new("out").join(scenario),
+    }
+}
+
+fn boots(
+    args: &Args,
+    scenario: &unspin_scenario::Scenario,
+    plan: &Plan,
+    machine: &dyn Machine,
+    out: &Path,
+) -> anyhow::Result<Vec<Boot>> {
+    if plan.runs.is_empty() {
+        return Err(Usage(format!("{}: nothing is selected", scenario.name)).into());
+    }
+    let dir = out.join("boots");
+    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let kernels = if !machine.boots() {
+        machine.default_kernels()
+    } else if !args.kernel.is_empty() {
+        args.kernel.clone()
+    } else if !scenario.kernels.is_empty() {
+        scenario.kernels.clone()
+    } else {
+        machine.default_kernels()
+    };
+    let shares = if machine.boots() { split(plan, scenario.boots) } else { vec![plan.clone()] };
+    let mut boots = Vec::new();
+    for kernel in kernels {
+        for share in &shares {
+            let print = share.fingerprint();
+            let name = format!("{}-{kernel}-{}", machine.name(), &print[..12]);
+            boots.push(Boot {
+                plan: share.clone(),
+                kernel: kernel.clone(),
+                file: dir.join(format!("{name}.jsonl")),
+                dir: dir.join(name),
+            });
+        }
+    }
+    Ok(boots)
+}
+
+/// Makes the boots that are not there yet, some at a time.
+fn make(
+    args: &Args,
+    machine: &dyn Machine,
+    boots: &[Boot],
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let plans: Vec<&Plan> = boots.iter().map(|b| &b.plan).collect();
+    let progress = Mutex::new(Progress::new(&plans, args.quiet));
+    for b in boots {
+        if !args.resume {
+            forget(b)?;
+        } else if b.is_complete() {
+            lock(&progress).skip(&b.plan);
+        }
+    }
+    let todo: Vec<&Boot> = boots.iter().filter(|b| !b.is_complete()).collect();
+    let jobs = match args.jobs {
+        Some(n) => usize::from(n),
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(None);
+    std::thread::scope(|s| {
+        for _ in 0..jobs.min(todo.len()) {
+            s.spawn(|| {
+                while let Some(b) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if stop.load(Ordering::Relaxed) || lock(&failed).is_some() {
+                        return;
+                    }
+                    if let Err(e) = make_one(args, machine, b, stop, &progress) {
+                        lock(&failed).get_or_insert(e);
+                    }
+                }
+            });
+        }
+    });
+    lock(&progress).finish();
+    if stop.load(Ordering::Relaxed) {
+        bail!("interrupted; what was made is kept, --resume makes the rest");
+    }
+    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(e) => Err(e),
+        None => Ok(()),
+    }
+}
+
+/// A lock whose holder panicked still guards whole values here.
+fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn forget(b: &Boot) -> anyhow::Result<()> {
+    for file in [b.file.clone(), b.part()] {
+        match fs::remove_file(&file) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(e).with_context(|| format!("cannot remove {}", file.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn make_one(
+    args: &Args,
+    machine: &dyn Machine,
+    b: &Boot,
+    stop: &AtomicBool,
+    progress: &Mutex<Progress>,
+) -> anyhow::Result<()> {
+    fs::create_dir_all(&b.dir).with_context(|| format!("cannot make {}", b.dir.display()))?;
+    lock(progress).say(&format!("{} on {} {}", b.plan.scenario, machine.name(), b.kernel));
+    // An emulated boot replays from its start, to the same values; a host goes on after the runs
+    // it has made.
+    let plan = if machine.boots() { b.plan.clone() } else { remaining(b) };
+    let part = b.part();
+    let mut options = OpenOptions::new();
+    options.create(true);
+    if machine.boots() {
+        options.write(true).truncate(true);
+    } else {
+        options.append(true);
+    }
+    let mut file =
+        options.open(&part).with_context(|| format!("cannot open {}", part.display()))?;
+    if !machine.boots() {
+        end_cut_line(&part, &mut file)?;
+    }
+    let mut ended = false;
+    let mut sink = |mut record: Record| -> anyhow::Result<()> {
+        name_origin(&mut record, machine.name(), &plan);
+        ended = matches!(record, Record::End { .. });
+        write_record(&mut file, &record)
+            .with_context(|| format!("cannot write {}", part.display()))?;
+        let mut p = lock(progress);
+        match &record {
+            Record::Log { text } if args.verbose => p.log(text),
+            Record::Failed { id, error } => p.log(&format!("run {id} failed: {error}")),
+            _ => {}
+        }
+        p.record(&record);
+        Ok(())
+    };
+    let job = Job { plan: &plan, kernel: &b.kernel, dir: &b.dir, stop };
+    machine.run(&job, &mut sink)?;
+    if !ended {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        bail!("{} on {}: the machine stopped before its plan's end", plan.scenario, b.kernel);
+    }
+    file.sync_all().with_context(|| format!("cannot write {}", part.display()))?;
+    fs::rename(&part, &b.file).with_context(|| format!("cannot rename {}", part.display()))
+}
+
+/// The plan without the runs whose records are there.
+fn remaining(b: &Boot) -> Plan {
+    let have = read_files(&[b.part()]).unwrap_or_default();
+    let made: Vec<u32> = have.streams.iter().flat_map(|s| &s.runs).map(|r| r.run.id).collect();
+    let mut plan = b.plan.clone();
+    plan.runs.retain(|r| !made.contains(&r.id));
+    plan
+}
+
+/// A record that was cut off must not run into the next.
+fn end_cut_line(path: &Path, file: &mut File) -> anyhow::Result<()> {
+    let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if !text.is_empty() && !text.ends_with(b"\n") {
+        file.write_all(b"\n").with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn write_record(file: &mut File, record: &Record) -> anyhow::Result<()> {
+    let mut line = serde_json::to_vec(record)?;
+    line.push(b'\n');
+    Ok(file.write_all(&line)?)
+}
+
+/// The agent knows its kernel, not what it runs on or what started it.
+fn name_origin(record: &mut Record, machine: &str, plan: &Plan) {
+    if let Record::Begin(b) = record {
+        b.machine = machine.to_string();
+        b.title = plan.title.clone();
+        b.commit = option_env!("UNSPIN_COMMIT").map(str::to_string);
+        b.version = Some(env!("CARGO_PKG_VERSION").to_string());
+    }
+}
+
+/// results.jsonl and the report, of all that is there.
+fn gather(boots: &[Boot], out: &Path) -> anyhow::Result<Vec<Document>> {
+    let mut all = Vec::new();
+    for b in boots {
+        let file = if b.is_complete() { b.file.clone() } else { b.part() };
+        match fs::read(&file) {
+            Ok(bytes) => {
+                all.extend_from_slice(&bytes);
+                if !bytes.is_empty() && !bytes.ends_with(b"\n") {
+                    all.push(b'\n');
+                }
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e).with_context(|| format!("cannot read {}", file.display())),
+        }
+    }
+    if all.is_empty() {
+        return Ok(Vec::new());
+    }
+    let results = out.join("results.jsonl");
+    write_atomic(&results, &all)?;
+    let docs = documents(&read_files(&[results])?);
+    write_dir(out, &docs)?;
+    Ok(docs)
+}
+
+fn show(args: &Args, docs: &[Document], out: &Path) -> anyhow::Result<()> {
+    if docs.is_empty() {
+        return Ok(());
+    }
+    if args.json {
+        for d in docs {
+            out::json(&d.summary)?;
+        }
+    } else {
+        out::print(&unspin_report::text(docs))?;
+    }
+    eprintln!("page: {}", out.join("report.html").display());
+    Ok(())
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin man`: the manual page.
+
+use crate::out;
+use anyhow::Context;
+use clap::CommandFactory;
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Write a page for the command and each subcommand here.
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let command = super::Cli::command();
+    match &args.dir {
+        Some(dir) => clap_mangen::generate_to(command, dir)
+            .with_context(|| format!("cannot write manual pages to {}", dir.display())),
+        None => {
+            let mut text = Vec::new();
+            clap_mangen::Man::new(command).render(&mut text)?;
+            out::print(&String::from_utf8_lossy(&text))
+        }
+    }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin report`: results that are there already, in any form.
+
+use crate::exit::Usage;
+use crate::out;
+use anyhow::bail;
+use std::path::PathBuf;
+use unspin_report::{csv, documents, read_files, text, write_dir};
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// results.jsonl files, or directories that hold one.
+    #[arg(required = true, value_name = "RESULTS")]
+    results: Vec<PathBuf>,
+    /// Print summaries as JSON, one line a scenario and kernel.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print every row as CSV.
+    #[arg(long)]
+    csv: bool,
+    /// Also write summary.json, tables, pictures and the page here.
+    #[arg(long, short, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let input = read_files(&args.results).map_err(|e| match e.error.kind() {
+        std::io::ErrorKind::NotFound => anyhow::Error::from(Usage(e.to_string())),
+        _ => e.into(),
+    })?;
+    let docs = documents(&input);
+    if args.json || args.csv || docs.is_empty() {
+        // The tables and the page carry them themselves.
+        for n in &input.notices {
+            eprintln!("note: {n}");
+        }
+    }
+    if docs.is_empty() {
+        bail!("no results to report");
+    }
+    if let Some(dir) = &args.out {
+        write_dir(dir, &docs)?;
+        eprintln!("page: {}", dir.join("report.html").display());
+    }
+    if args.json {
+        for d in &docs {
+            out::json(&d.summary)?;
+        }
+        return Ok(());
+    }
+    out::print(&if args.csv { csv(&docs) } else { text(&docs) })
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin set`: settings of the module.
+
+use crate::exit::Usage;
+use crate::sysfs::{Module, ROOT};
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The VM: its process id, or PID-N as status shows it. Without it, the defaults, which all
+    /// VMs follow that have not been set themselves.
+    #[arg(long, value_name = "ID")]
+    vm: Option<String>,
+    /// What to change: mode, window_init_cycles, window_min_cycles, window_max_cycles,
+    /// delta_cycles, epoch_ple_exits, hvs_variant.
+    #[arg(required = true, value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+    #[arg(long, hide = true, default_value = ROOT)]
+    sysfs: PathBuf,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let mut pairs = Vec::new();
+    for s in &args.settings {
+        match s.split_once('=') {
+            Some((k, v)) if !k.is_empty() && !v.is_empty() => pairs.push((k, v)),
+            _ => return Err(Usage(format!("{s:?} is not KEY=VALUE")).into()),
+        }
+    }
+    let module = Module::open(&args.sysfs)?;
+    for (key, value) in pairs {
+        module.set(args.vm.as_deref(), key, value)?;
+    }
+    Ok(())
+}

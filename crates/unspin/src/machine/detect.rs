@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether this host has KVM with pause-loop exiting. A /dev/kvm alone proves nothing: it may be
+//! an emulation without PLE.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// What the CPU offers against spinning vCPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// Intel pause-loop exiting.
+    Ple,
+    /// AMD pause filter.
+    PauseFilter,
+}
+
+/// IA32_VMX_PROCBASED_CTLS2 (Intel SDM, A.3.3): the upper half says which controls may be 1.
+const MSR_PROCBASED_CTLS2: u64 = 0x48b;
+/// PAUSE-loop exiting, bit 10 of the secondary controls.
+const PLE_ALLOWED: u64 = 1 << (32 + 10);
+
+/// What KVM on the host under `root` can do against spinning, or why it cannot.
+pub fn kvm(root: &Path) -> Result<Found, String> {
+    let cpuinfo = fs::read_to_string(root.join("proc/cpuinfo"))
+        .map_err(|e| format!("/proc/cpuinfo cannot be read: {e}"))?;
+    may_open(&root.join("dev/kvm"))?;
+    let flags = field(&cpuinfo, "flags").unwrap_or("");
+    if has_word(flags, "vmx") {
+        intel(root, &cpuinfo)
+    } else if has_word(flags, "svm") {
+        amd(root, flags)
+    } else {
+        Err("the CPU has neither VT-x nor AMD-V, so /dev/kvm here is an emulation of it, without \
+             pause-loop exiting"
+            .to_string())
+    }
+}
+
+fn may_open(dev: &Path) -> Result<(), String> {
+    match OpenOptions::new().read(true).write(true).open(dev) {
+        Ok(_) => Ok(()),
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            Err("there is no /dev/kvm (is kvm_intel or kvm_amd loaded?)".to_string())
+        }
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+            Err("this user may not open /dev/kvm (be root, or in the group kvm)".to_string())
+        }
+        Err(e) => Err(format!("/dev/kvm cannot be opened: {e}")),
+    }
+}
+
+fn intel(root: &Path, cpuinfo: &str) -> Result<Found, String> {
+    let has_ple = match field(cpuinfo, "vmx flags") {
+        Some(flags) => has_word(flags, "ple"),
+        // Kernels before 5.6 do not list them.
+        None => read_msr(&root.join("dev/cpu/0/msr"), MSR_PROCBASED_CTLS2)
+            .map(|v| v & PLE_ALLOWED != 0)
+            .map_err(|e| {
+                format!("the CPU does not say whether it has PLE: no vmx flags in /proc/cpuinfo, and MSR 0x48b cannot be read ({e}; modprobe msr?)")
+            })?,
+    };
+    if !has_ple {
+        return Err("the CPU's VT-x has no pause-loop exiting".to_string());
+    }
+    let gap = parameter(root, "kvm_intel", "ple_gap")?;
+    if gap == 0 {
+        return Err("PLE is switched off: kvm_intel was loaded with ple_gap=0".to_string());
+    }
+    Ok(Found::Ple)
+}
+
+fn amd(root: &Path, flags: &str) -> Result<Found, String> {
+    if !has_word(flags, "pausefilter") {
+        return Err("the CPU's AMD-V has no pause filter".to_string());
+    }
+    let count = parameter(root, "kvm_amd", "pause_filter_count")?;
+    if count == 0 {
+        return Err(
+            "the pause filter is off: kvm_amd was loaded with pause_filter_count=0".to_string()
+        );
+    }
+    Ok(Found::PauseFilter)
+}
+
+fn parameter(root: &Path, module: &str, name: &str) -> Result<u64, String> {
+    let path = root.join("sys/module").join(module).join("parameters").join(name);
+    let text = fs::read_to_string(&path)
+        .map_err(|_| format!("{module} is not loaded, or has no parameter {name}"))?;
+    text.trim().parse().map_err(|_| format!("{module}.{name} is {:?}, not a number", text.trim()))
+}
+
+fn read_msr(dev: &Path, msr: u64) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    File::open(dev)?.read_exact_at(&mut bytes, msr)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// A field of the first CPU.
+fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
+    cpuinfo.lines().find_map(|l| {
+        let (key, value) = l.split_once(':')?;
+        (key.trim() == name).then(|| value.trim())
+    })
+}
+
+fn has_word(words: &str, word: &str) -> bool {
+    words.split_whitespace().any(|w| w == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    /// A host made of files.
+    struct Host(PathBuf);
+
+    impl Host {
+        fn new(name: &str, cpuinfo: &str) -> Host {
+            let dir =
+                std::env::temp_dir().join(format!("unspin-detect-{name}-{}", std::process::id()));
+            let h = Host(dir);
+            h.file("proc/cpuinfo", cpuinfo.as_bytes());
+            h.file("dev/kvm", b"");
+            h
+        }
+
+        fn file(&self, path: &str, bytes: &[u8]) {
+            let path = self.0.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        }
+
+        fn why_not(&self) -> String {
+            kvm(&self.0).unwrap_err()
+        }
+    }
+
+    impl Drop for Host {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const INTEL: &str =
+        "processor\t: 0\nflags\t\t: fpu vmx sse\nvmx flags\t: vnmi ept ple shadow_vmcs\n";
+
+    #[test]
+    fn intel_needs_the_flag_and_a_gap() {
+        let h = Host::new("intel", INTEL);
+        assert!(h.why_not().contains("kvm_intel is not loaded"));
+        h.file("sys/module/kvm_intel/parameters/ple_gap", b"128\n");
+        assert_eq!(kvm(&h.0), Ok(Found::Ple));
+        h.file("sys/module/kvm_intel/parameters/ple_gap", b"0\n");
+        assert!(h.why_not().contains("ple_gap=0"));
+        h.file("proc/cpuinfo", INTEL.replace("ple ", "").as_bytes());
+        assert!(h.why_not().contains("no pause-loop exiting"));
+    }
+
+    #[test]
+    fn without_the_flags_the_msr_decides() {
+        let h = Host::new("msr", "flags : vmx\n");
+        h.file("sys/module/kvm_intel/parameters/ple_gap", b"128\n");
+        assert!(h.why_not().contains("0x48b"));
+        let mut msrs = vec![0; 0x48b + 8];
+        msrs[0x48b..].copy_from_slice(&(1u64 << 10).to_le_bytes());
+        h.file("dev/cpu/0/msr", &msrs);
+        assert!(h.why_not().contains("no pause-loop exiting"), "the lower half is what must be 1");
+        msrs[0x48b..].copy_from_slice(&(1u64 << 42).to_le_bytes());
+        h.file("dev/cpu/0/msr", &msrs);
+        assert_eq!(kvm(&h.0), Ok(Found::Ple));
+    }
+
+    #[test]
+    fn amd_needs_the_pause_filter() {
+        let h = Host::new("amd", "flags : svm npt pausefilter pfthreshold\n");
+        h.file("sys/module/kvm_amd/parameters/pause_filter_count", b"3000\n");
+        assert_eq!(kvm(&h.0), Ok(Found::PauseFilter));
+        h.file("proc/cpuinfo", b"flags : svm npt\n");
+        assert!(h.why_not().contains("no pause filter"));
+    }
+
+    #[test]
+    fn an_emulated_dev_kvm_is_refused() {
+        let h = Host::new("fake", "flags : fpu hypervisor\n");
+        assert!(h.why_not().contains("emulation"));
+        fs::remove_file(h.0.join("dev/kvm")).unwrap();
+        assert!(h.why_not().contains("no /dev/kvm"));
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Machines: what can run a plan.
+
+pub mod detect;
+mod emulated;
+mod kvm;
+
+use crate::exit::Cannot;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use unspin_scenario::plan::Plan;
+use unspin_scenario::result::Record;
+
+/// One agent's worth of work.
+pub struct Job<'a> {
+    pub plan: &'a Plan,
+    /// Kernel series of an emulated computer; this host's release on kvm.
+    pub kernel: &'a str,
+    /// Where the job may keep files of its own (consoles, images of its boot).
+    pub dir: &'a Path,
+    /// Set when the user wants it to end.
+    pub stop: &'a AtomicBool,
+}
+
+/// Takes each record as it comes; an error (a full disk) ends the job.
+pub type Sink<'a> = dyn FnMut(Record) -> anyhow::Result<()> + 'a;
+
+pub trait Machine: Sync {
+    fn name(&self) -> &'static str;
+    /// Kernels the plan is run on where the user and the scenario name none.
+    fn default_kernels(&self) -> Vec<String>;
+    /// Whether kernels can be chosen and a plan shared among several computers.
+    fn boots(&self) -> bool;
+    /// Runs the job to its End record, or says why not.
+    fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()>;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Choice {
+    /// kvm where this host can, else emulated.
+    Auto,
+    /// This host: VT-x with PLE or AMD-V with pause filter, and the module loaded.
+    Kvm,
+    /// An emulated computer with VT-x and PLE (Bochs).
+    Emulated,
+}
+
+/// The machine chosen, or why this computer cannot be it.
+pub fn choose(choice: Choice) -> anyhow::Result<Box<dyn Machine>> {
+    let host = || detect::kvm(Path::new("/"));
+    match choice {
+        Choice::Emulated => Ok(Box::new(emulated::Emulated)),
+        Choice::Kvm => match host() {
+            Ok(found) => Ok(Box::new(kvm::Kvm::new(&found)?)),
+            Err(why) => Err(Cannot(format!("machine kvm: {why}")).into()),
+        },
+        Choice::Auto => match host() {
+            Ok(found) => Ok(Box::new(kvm::Kvm::new(&found)?)),
+            Err(why) => {
+                eprintln!("machine emulated, because kvm cannot be used here: {why}");
+                Ok(Box::new(emulated::Emulated))
+            }
+        },
+    }
+}
