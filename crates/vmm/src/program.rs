@@ -136,3 +136,70 @@ fn bounds(dist: Dist) -> (u32, u32, u32) {
         Dist::Exp { mean, max } => (abi::DIST_EXP, mean, max),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(op: Op, lock: u32) -> Step {
+        Step { op, dist: Dist::Const { iterations: 5 }, lock, permille: 1000 }
+    }
+
+    fn refused(program: &[Step], cpl: u8, why: &str) {
+        let error = compile(program, cpl).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+
+    #[test]
+    fn a_skipped_lock_goes_on_after_its_unlock() {
+        let program = [
+            step(Op::Lock, 0),
+            step(Op::Lock, 1),
+            step(Op::Critical, 0),
+            step(Op::Unlock, 1),
+            step(Op::Unlock, 0),
+            step(Op::Compute, 0),
+        ];
+        let skips: Vec<u32> = compile(&program, 0).unwrap().iter().map(|s| s.skip).collect();
+        assert_eq!(skips, [5, 4, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn exponential_lengths_are_cut() {
+        let dist = |mean, max| Step { dist: Dist::Exp { mean, max }, ..step(Op::Compute, 0) };
+        let steps = compile(&[dist(10, 0), dist(10, 30), dist(u32::MAX, 0)], 0).unwrap();
+        let cuts: Vec<u32> = steps.iter().map(|s| s.b).collect();
+        assert_eq!(cuts, [160, 30, u32::MAX]);
+    }
+
+    #[test]
+    fn programs_that_cannot_end_are_refused() {
+        refused(&[], 0, "0 steps");
+        refused(&[step(Op::Compute, 0); 33], 0, "33 steps");
+        refused(&[step(Op::Compute, 0)], 1, "cpl is 1");
+        refused(&[step(Op::Lock, 0)], 0, "never released");
+        refused(&[step(Op::Unlock, 0)], 0, "not the lock taken last");
+        refused(&[step(Op::Critical, 0)], 0, "outside a lock");
+        refused(&[step(Op::Lock, 16), step(Op::Unlock, 16)], 0, "locks are 0 to 15");
+        for outer in [0, 1] {
+            let nested = [(Op::Lock, outer), (Op::Lock, 0), (Op::Unlock, 0), (Op::Unlock, outer)];
+            refused(&nested.map(|(op, lock)| step(op, lock)), 0, "must ascend");
+        }
+        let barrier = [step(Op::Lock, 0), step(Op::SpinBarrier, 0), step(Op::Unlock, 0)];
+        refused(&barrier, 0, "never arrive");
+        refused(&[Step { permille: 1001, ..step(Op::Compute, 0) }], 0, "at most 1000");
+        let chance = Step { permille: 500, ..step(Op::Unlock, 0) };
+        refused(&[step(Op::Lock, 0), chance], 0, "always be taken");
+        let reversed = Step { dist: Dist::Uniform { min: 2, max: 1 }, ..step(Op::Compute, 0) };
+        refused(&[reversed], 0, "min exceeds max");
+    }
+
+    #[test]
+    fn nothing_halts_at_cpl_3() {
+        for op in [Op::Barrier, Op::Block, Op::Wake] {
+            assert!(compile(&[step(op, 0)], 0).is_ok());
+            refused(&[step(op, 0)], 3, "CPL 3");
+        }
+        assert!(compile(&[step(Op::SpinBarrier, 0)], 3).is_ok());
+    }
+}

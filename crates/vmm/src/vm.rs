@@ -338,13 +338,15 @@ impl Vm {
             let value: Result<u64, _> = self.memory.read_obj(GuestAddress(at));
             value.map_err(|e| Error::Memory(e.to_string()))
         };
-        let (mut counted, mut releases) = (0, 0);
+        let (mut counted, mut releases) = (0u64, 0u64);
         for lock in 0..abi::LOCKS_MAX as u64 {
-            counted += word(abi::PROTECTED_ADDR + lock * abi::PROTECTED_STRIDE)?;
+            counted =
+                counted.wrapping_add(word(abi::PROTECTED_ADDR + lock * abi::PROTECTED_STRIDE)?);
         }
         let offset = std::mem::offset_of!(abi::Counters, releases) as u64;
         for vcpu in 0..self.threads.len() as u64 {
-            releases += word(abi::COUNTERS_ADDR + vcpu * abi::COUNTERS_STRIDE + offset)?;
+            let at = abi::COUNTERS_ADDR + vcpu * abi::COUNTERS_STRIDE + offset;
+            releases = releases.wrapping_add(word(at)?);
         }
         if counted == releases {
             Ok(())
@@ -438,12 +440,11 @@ fn cpu_ns(clock: libc::clockid_t) -> u64 {
 }
 
 fn pin(tid: i32, cpu: u32) -> Result<(), Error> {
-    // SAFETY: an all-zero set is valid, and CPU_SET checks its index.
-    let result = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu as usize, &mut set);
-        libc::sched_setaffinity(tid, size_of::<libc::cpu_set_t>(), &set)
-    };
+    let mut mask = vec![0u64; cpu as usize / 64 + 1];
+    mask[cpu as usize / 64] = 1 << (cpu % 64);
+    // SAFETY: the kernel reads as many bytes as it is told.
+    let result =
+        unsafe { libc::sched_setaffinity(tid, size_of_val(mask.as_slice()), mask.as_ptr().cast()) };
     if result == 0 {
         Ok(())
     } else {
@@ -463,5 +464,124 @@ fn install_kick_handler() {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = ignore as extern "C" fn(i32) as usize;
         libc::sigaction(kick_signal(), &action, std::ptr::null_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unspin_scenario::plan::{Dist, Op};
+
+    const TIMEOUT: Duration = Duration::from_secs(20);
+
+    /// A VM whose memory a test may spoil before it starts; `None` (and why) without KVM.
+    fn vm(cpl: u8) -> Option<Vm> {
+        let step =
+            |op, iterations| Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 };
+        let config = VmConfig {
+            vcpus: 2,
+            program: vec![step(Op::Lock, 0), step(Op::Critical, 5), step(Op::Unlock, 0)],
+            lock: LockKind::Ticket,
+            cpl,
+            seed: 1,
+            pin: vec![],
+            pause_exits: true,
+        };
+        match Vm::new(&config) {
+            Err(Error::OpenKvm(error)) => {
+                println!("SKIP: /dev/kvm: {error}");
+                None
+            }
+            vm => Some(vm.expect("vm")),
+        }
+    }
+
+    fn spoil(vm: &Vm, at: u64, bytes: &[u8]) {
+        vm.memory.write_slice(bytes, GuestAddress(at)).unwrap();
+    }
+
+    fn wait_for_error(vm: &mut Vm) {
+        let deadline = Instant::now() + TIMEOUT;
+        while vm.error().is_none() {
+            assert!(Instant::now() < deadline, "the guest goes on");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    #[test]
+    fn an_exception_is_reported_with_vector_and_address() {
+        for cpl in [0, 3] {
+            let Some(mut vm) = vm(cpl) else { return };
+            let lock =
+                std::mem::offset_of!(abi::Config, steps) + std::mem::offset_of!(abi::Step, lock);
+            spoil(&vm, abi::CONFIG_ADDR + lock as u64, &0x0fff_ffffu32.to_le_bytes());
+            vm.start();
+            wait_for_error(&mut vm);
+            let Err(Error::Guest { fault, .. }) = vm.stop(TIMEOUT) else { panic!("no fault") };
+            let GuestFault::Exception { vector, rip, cr2, cs, .. } = fault else {
+                panic!("{fault}")
+            };
+            assert_eq!((vector, cs & 3), (14, u64::from(cpl)));
+            assert!((abi::IMAGE_ADDR..abi::IMAGE_END).contains(&rip) && cr2 >= 0x0fff_ffff);
+        }
+    }
+
+    #[test]
+    fn a_triple_fault_ends_only_the_vm() {
+        let Some(mut vm) = vm(0) else { return };
+        // UD2 at the entry, before there is an IDT.
+        spoil(&vm, abi::IMAGE_ADDR, &[0x0f, 0x0b]);
+        vm.start();
+        wait_for_error(&mut vm);
+        let error = vm.stop(TIMEOUT).unwrap_err();
+        assert!(
+            matches!(error, Error::Guest { fault: GuestFault::TripleFault { .. }, .. }),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_guest_of_another_version_is_refused() {
+        let Some(mut vm) = vm(0) else { return };
+        spoil(&vm, abi::CONFIG_ADDR + 4, &77u32.to_le_bytes());
+        vm.start();
+        wait_for_error(&mut vm);
+        let error = vm.stop(TIMEOUT).unwrap_err();
+        assert!(matches!(error, Error::Guest { fault: GuestFault::BadConfig, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_guest_that_does_not_stop_is_taken_off_the_cpu() {
+        let Some(mut vm) = vm(0) else { return };
+        // JMP to itself at the entry.
+        spoil(&vm, abi::IMAGE_ADDR, &[0xeb, 0xfe]);
+        vm.start();
+        let error = vm.stop(Duration::from_millis(200)).unwrap_err();
+        assert!(matches!(error, Error::StopTimeout { running: 2, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_lost_increment_is_a_violation() {
+        let Some(mut vm) = vm(0) else { return };
+        spoil(&vm, abi::PROTECTED_ADDR, &u64::MAX.to_le_bytes());
+        vm.start();
+        while vm.sample()[0].acquisitions < 5 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let error = vm.stop(TIMEOUT).unwrap_err();
+        let Error::MutualExclusion { releases, counted } = error else { panic!("{error}") };
+        assert_eq!(counted, releases - 1);
+    }
+
+    #[test]
+    fn pause_exits_can_be_switched_off_where_kvm_offers_it() {
+        let Some(vm) = vm(0) else { return };
+        drop(vm);
+        let fd = open_kvm().unwrap();
+        let vm = fd.create_vm().unwrap();
+        match disable_pause_exits(&fd, &vm) {
+            Ok(()) | Err(Error::PauseExitsStayOn) => {}
+            Err(error) => panic!("{error}"),
+        }
     }
 }

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The agent as a program, on this computer's /dev/kvm: functions only, no figure is judged.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use unspin_scenario::plan::{
+    ApleParams, Arm, CgroupLayout, Dist, LockKind, Op, Plan, Run, Step, Window, YieldTo, SCHEMA,
+};
+use unspin_scenario::result::{Record, RunResult};
+
+const AGENT: &str = env!("CARGO_BIN_EXE_unspin-agent");
+const MODULE: &str = "/sys/module/unspin/default";
+
+/// Whether this test can run; says why not.
+fn kvm() -> bool {
+    let usable = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
+    if let Err(error) = &usable {
+        println!("SKIP: /dev/kvm: {error}");
+    }
+    usable.is_ok()
+}
+
+fn stock() -> Arm {
+    Arm { name: "stock".into(), window: Window::Stock, yield_to: YieldTo::Stock, observe: true }
+}
+
+fn run(id: u32) -> Run {
+    let step = |op, dist| Step { op, dist, lock: 0, permille: 1000 };
+    let constant = |iterations| Dist::Const { iterations };
+    Run {
+        id,
+        profile: "tiny".into(),
+        spin_intensive: true,
+        program: vec![
+            step(Op::Compute, Dist::Exp { mean: 30, max: 0 }),
+            step(Op::Lock, constant(0)),
+            step(Op::Critical, constant(10)),
+            step(Op::Unlock, constant(0)),
+        ],
+        vms: 2,
+        vcpus: 2,
+        pin: vec![],
+        weights: vec![],
+        lock: LockKind::Tas,
+        cpl: 0,
+        cgroup: CgroupLayout::Flat,
+        arm: stock(),
+        epoch_ple_exits: None,
+        baseline: "stock".into(),
+        seed: 1,
+        repeat: 0,
+        warmup_ms: 100,
+        window_ms: 500,
+        stagger_ms: 20,
+        alone: false,
+        trace_epochs: false,
+        trace_picks: false,
+    }
+}
+
+fn plan(runs: Vec<Run>) -> Plan {
+    Plan {
+        schema: SCHEMA,
+        scenario: "test".into(),
+        title: "test".into(),
+        scenario_hash: "0".into(),
+        pcpus: 1,
+        slice_ns: None,
+        runs,
+    }
+}
+
+fn plan_file(name: &str, plan: &Plan) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.json"));
+    std::fs::write(&path, serde_json::to_string(plan).unwrap()).unwrap();
+    path
+}
+
+/// Exit code and records of an agent that is given `plan`.
+fn agent(name: &str, plan: &Plan) -> (i32, Vec<Record>) {
+    let output = Command::new(AGENT).arg("agent").arg(plan_file(name, plan)).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let records = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (output.status.code().unwrap(), records)
+}
+
+fn results(records: &[Record]) -> Vec<&RunResult> {
+    records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Run(result) => Some(&**result),
+            _ => None,
+        })
+        .collect()
+}
+
+fn error_of(records: &[Record], id: u32) -> &str {
+    records
+        .iter()
+        .find_map(|record| match record {
+            Record::Failed { id: failed, error } if *failed == id => Some(error.as_str()),
+            _ => None,
+        })
+        .unwrap_or_else(|| panic!("run {id} did not fail: {records:?}"))
+}
+
+#[test]
+fn runs_are_measured_for_every_lock_and_level() {
+    if !kvm() {
+        return;
+    }
+    let mut runs = vec![];
+    for lock in [LockKind::Tas, LockKind::Ticket, LockKind::Mcs] {
+        for cpl in [0, 3] {
+            runs.push(Run { lock, cpl, ..run(runs.len() as u32) });
+        }
+    }
+    runs.push(Run { vms: 4, vcpus: 1, pin: vec![vec![0]; 4], ..run(6) });
+    let (code, records) = agent("locks", &plan(runs));
+    assert_eq!(code, 0, "{records:?}");
+    assert!(
+        matches!(&records[0], Record::Begin(begin) if begin.tsc_khz > 0 && begin.title == "test")
+    );
+    assert_eq!(records.last(), Some(&Record::End { runs: 7, failed: 0 }));
+    for result in results(&records) {
+        assert!(result.window_ns > 450_000_000, "{}", result.window_ns);
+        assert_eq!(result.vm.len(), result.run.vms as usize);
+        for vm in &result.vm {
+            assert_eq!((vm.units.len(), &vm.error), (result.run.vcpus as usize, &None));
+            let acquisitions: u64 = vm.acquisitions.iter().sum();
+            // Read while the guest counts: one lock step a vCPU may be half counted.
+            let waits: u64 = vm.wait_hist.iter().sum();
+            assert!(waits.abs_diff(acquisitions) <= 2 * u64::from(result.run.vcpus));
+            assert!(acquisitions > 0 && vm.cpu_ns.iter().sum::<u64>() > 0, "{vm:?}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_fails_does_not_keep_the_others_from_being_made() {
+    if !kvm() {
+        return;
+    }
+    let halting =
+        vec![Step { op: Op::Block, dist: Dist::Const { iterations: 1 }, lock: 0, permille: 1000 }];
+    let runs = vec![
+        Run { cpl: 3, program: halting, ..run(0) },
+        Run { pin: vec![vec![0, 0]; 1], ..run(1) },
+        Run { weights: vec![100, 200], ..run(2) },
+        Run { vcpus: 65, ..run(3) },
+        Run { pin: vec![vec![0, 4000]; 2], ..run(4) },
+        run(5),
+    ];
+    let (code, records) = agent("failures", &plan(runs));
+    assert_eq!(code, 1);
+    assert!(error_of(&records, 0).contains("CPL 3"));
+    assert!(error_of(&records, 1).contains("CPUs for 1 VMs"));
+    assert!(error_of(&records, 2).contains("layout"));
+    assert!(error_of(&records, 3).contains("1 to 64"));
+    assert!(error_of(&records, 4).contains("CPU 4000"));
+    assert_eq!(results(&records).len(), 1);
+    assert_eq!(records.last(), Some(&Record::End { runs: 1, failed: 5 }));
+}
+
+#[test]
+fn arms_of_the_module_say_that_it_is_missing() {
+    if std::path::Path::new(MODULE).exists() {
+        println!("SKIP: the module is loaded");
+        return;
+    }
+    let arm = |window, yield_to| Arm { window, yield_to, ..stock() };
+    let runs = vec![
+        Run { arm: arm(Window::Aple(ApleParams::default()), YieldTo::Stock), ..run(0) },
+        Run { arm: arm(Window::Fixed { cycles: 4096 }, YieldTo::Stock), ..run(1) },
+        Run { arm: arm(Window::Stock, YieldTo::Hvs), ..run(2) },
+    ];
+    let (code, records) = agent("module", &plan(runs));
+    assert_eq!(code, 1);
+    for id in 0..3 {
+        assert!(error_of(&records, id).contains("unspin load"));
+    }
+}
+
+#[test]
+fn a_plan_for_another_computer_fails_as_a_whole() {
+    let (code, records) = agent("cpus", &Plan { pcpus: 100_000, ..plan(vec![run(0), run(1)]) });
+    assert_eq!(code, 1);
+    assert!(error_of(&records, 1).contains("100000 CPUs"));
+    let (_, records) = agent("schema", &Plan { schema: 99, ..plan(vec![run(0)]) });
+    assert!(error_of(&records, 0).contains("format 99"));
+    assert_eq!(records.last(), Some(&Record::End { runs: 0, failed: 1 }));
+}
+
+#[test]
+fn a_terminated_agent_leaves_no_vm_behind() {
+    if !kvm() {
+        return;
+    }
+    let path = plan_file("terminated", &plan(vec![Run { window_ms: 600_000, ..run(0) }]));
+    let mut agent =
+        Command::new(AGENT).arg("agent").arg(path).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(agent.stdout.take().unwrap()).lines();
+    while !lines.next().unwrap().unwrap().contains("progress") {}
+    let vms = wait_for_children(agent.id(), 2);
+    // SAFETY: no memory involved; the agent has not been waited for.
+    unsafe { libc::kill(agent.id() as i32, libc::SIGTERM) };
+    assert_eq!(agent.wait().unwrap().code(), Some(130));
+    for pid in vms {
+        assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "VM {pid} still runs");
+    }
+    // No end: the stream is incomplete, as it says.
+    assert!(lines.all(|line| !line.unwrap().contains("\"end\"")));
+}
+
+#[test]
+fn vms_of_a_killed_agent_end() {
+    if !kvm() {
+        return;
+    }
+    let path = plan_file("killed", &plan(vec![Run { window_ms: 600_000, ..run(0) }]));
+    let mut agent =
+        Command::new(AGENT).arg("agent").arg(path).stdout(Stdio::null()).spawn().unwrap();
+    let vms = wait_for_children(agent.id(), 2);
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while vms.iter().any(|pid| running(*pid)) {
+        assert!(Instant::now() < deadline, "VMs outlive their agent");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether the process exists and is more than an entry nobody has collected.
+fn running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+fn wait_for_children(pid: u32, count: usize) -> Vec<u32> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let path = format!("/proc/{pid}/task/{pid}/children");
+        let children: Vec<u32> = std::fs::read_to_string(path)
+            .unwrap_or_default()
+            .split_whitespace()
+            .filter_map(|child| child.parse().ok())
+            .collect();
+        if children.len() == count {
+            return children;
+        }
+        assert!(Instant::now() < deadline, "the agent started {children:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `guest/abi.h` and its Rust mirror say the same: a C program prints what it sees.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::mem::offset_of;
+use std::process::Command;
+
+use unspin_vmm::abi;
+
+/// C expression, and what the mirror says it is.
+fn mirror() -> Vec<(&'static str, u64)> {
+    let step = |o: usize| o as u64;
+    vec![
+        ("GUEST_ABI_MAGIC", abi::MAGIC.into()),
+        ("GUEST_ABI_VERSION", abi::VERSION.into()),
+        ("GUEST_VCPUS_MAX", abi::VCPUS_MAX as u64),
+        ("GUEST_STEPS_MAX", abi::STEPS_MAX as u64),
+        ("GUEST_LOCKS_MAX", abi::LOCKS_MAX as u64),
+        ("GUEST_WAIT_BUCKETS", abi::WAIT_BUCKETS as u64),
+        ("GUEST_RAM_BYTES", abi::RAM_BYTES as u64),
+        ("GUEST_GDT_ADDR", abi::GDT_ADDR),
+        ("GUEST_PML4_ADDR", abi::PML4_ADDR),
+        ("GUEST_PDPT_ADDR", abi::PDPT_ADDR),
+        ("GUEST_PD_ADDR", abi::PD_ADDR),
+        ("GUEST_TSS_ADDR", abi::TSS_ADDR),
+        ("GUEST_TSS_STRIDE", abi::TSS_STRIDE),
+        ("GUEST_CONFIG_ADDR", abi::CONFIG_ADDR),
+        ("GUEST_PROTECTED_ADDR", abi::PROTECTED_ADDR),
+        ("GUEST_COUNTERS_ADDR", abi::COUNTERS_ADDR),
+        ("GUEST_COUNTERS_STRIDE", abi::COUNTERS_STRIDE),
+        ("GUEST_IMAGE_ADDR", abi::IMAGE_ADDR),
+        ("GUEST_IMAGE_END", abi::IMAGE_END),
+        ("GUEST_STACKS_ADDR", abi::STACKS_ADDR),
+        ("GUEST_STACK_BYTES", abi::STACK_BYTES),
+        ("GUEST_CS_KERNEL", abi::CS_KERNEL.into()),
+        ("GUEST_DS_KERNEL", abi::DS_KERNEL.into()),
+        ("GUEST_DS_USER", abi::DS_USER.into()),
+        ("GUEST_CS_USER", abi::CS_USER.into()),
+        ("GUEST_TR", abi::TR.into()),
+        ("GUEST_VECTOR_TIMER", abi::VECTOR_TIMER.into()),
+        ("GUEST_VECTOR_WAKE", abi::VECTOR_WAKE.into()),
+        ("GUEST_VECTOR_SPURIOUS", abi::VECTOR_SPURIOUS.into()),
+        ("GUEST_PORT_END", abi::PORT_END.into()),
+        ("GUEST_PORT_FAULT", abi::PORT_FAULT.into()),
+        ("GUEST_STOPPED", abi::STOPPED.into()),
+        ("GUEST_BAD_CONFIG", abi::BAD_CONFIG.into()),
+        ("GUEST_BAD_APIC", abi::BAD_APIC.into()),
+        ("GUEST_OP_COMPUTE", abi::OP_COMPUTE.into()),
+        ("GUEST_OP_LOCK", abi::OP_LOCK.into()),
+        ("GUEST_OP_CRITICAL", abi::OP_CRITICAL.into()),
+        ("GUEST_OP_UNLOCK", abi::OP_UNLOCK.into()),
+        ("GUEST_OP_BARRIER", abi::OP_BARRIER.into()),
+        ("GUEST_OP_BLOCK", abi::OP_BLOCK.into()),
+        ("GUEST_OP_WAKE", abi::OP_WAKE.into()),
+        ("GUEST_OP_SPIN_BARRIER", abi::OP_SPIN_BARRIER.into()),
+        ("GUEST_DIST_CONST", abi::DIST_CONST.into()),
+        ("GUEST_DIST_UNIFORM", abi::DIST_UNIFORM.into()),
+        ("GUEST_DIST_EXP", abi::DIST_EXP.into()),
+        ("GUEST_LOCK_TAS", abi::LOCK_TAS.into()),
+        ("GUEST_LOCK_TICKET", abi::LOCK_TICKET.into()),
+        ("GUEST_LOCK_MCS", abi::LOCK_MCS.into()),
+        ("sizeof(struct guest_step)", size_of::<abi::Step>() as u64),
+        ("offsetof(struct guest_step, op)", step(offset_of!(abi::Step, op))),
+        ("offsetof(struct guest_step, dist)", step(offset_of!(abi::Step, dist))),
+        ("offsetof(struct guest_step, a)", step(offset_of!(abi::Step, a))),
+        ("offsetof(struct guest_step, b)", step(offset_of!(abi::Step, b))),
+        ("offsetof(struct guest_step, lock)", step(offset_of!(abi::Step, lock))),
+        ("offsetof(struct guest_step, permille)", step(offset_of!(abi::Step, permille))),
+        ("offsetof(struct guest_step, skip)", step(offset_of!(abi::Step, skip))),
+        ("sizeof(struct guest_config)", size_of::<abi::Config>() as u64),
+        ("offsetof(struct guest_config, magic)", step(offset_of!(abi::Config, magic))),
+        ("offsetof(struct guest_config, version)", step(offset_of!(abi::Config, version))),
+        ("offsetof(struct guest_config, vcpus)", step(offset_of!(abi::Config, vcpus))),
+        ("offsetof(struct guest_config, lock_kind)", step(offset_of!(abi::Config, lock_kind))),
+        ("offsetof(struct guest_config, cpl)", step(offset_of!(abi::Config, cpl))),
+        ("offsetof(struct guest_config, steps_count)", step(offset_of!(abi::Config, steps_count))),
+        ("offsetof(struct guest_config, features)", step(offset_of!(abi::Config, features))),
+        ("offsetof(struct guest_config, seed)", step(offset_of!(abi::Config, seed))),
+        ("offsetof(struct guest_config, steps)", step(offset_of!(abi::Config, steps))),
+        ("offsetof(struct guest_config, stop)", step(offset_of!(abi::Config, stop))),
+        ("sizeof(struct guest_protected)", abi::PROTECTED_STRIDE),
+        ("sizeof(struct guest_counters)", size_of::<abi::Counters>() as u64),
+        ("offsetof(struct guest_counters, units)", step(offset_of!(abi::Counters, units))),
+        (
+            "offsetof(struct guest_counters, acquisitions)",
+            step(offset_of!(abi::Counters, acquisitions)),
+        ),
+        ("offsetof(struct guest_counters, releases)", step(offset_of!(abi::Counters, releases))),
+        (
+            "offsetof(struct guest_counters, iterations)",
+            step(offset_of!(abi::Counters, iterations)),
+        ),
+        (
+            "offsetof(struct guest_counters, max_wait_cycles)",
+            step(offset_of!(abi::Counters, max_wait_cycles)),
+        ),
+        ("offsetof(struct guest_counters, wait_hist)", step(offset_of!(abi::Counters, wait_hist))),
+    ]
+}
+
+/// What the C compiler says each expression is.
+fn header(expressions: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    let mut source = String::from(
+        "#include <stddef.h>\n#include <stdio.h>\n#include \"abi.h\"\nint main(void)\n{\n",
+    );
+    for (expression, _) in expressions {
+        writeln!(source, "printf(\"%llu {expression}\\n\", (unsigned long long)({expression}));")
+            .unwrap();
+    }
+    source.push_str("return 0;\n}\n");
+    let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (c, program) = (dir.join("abi.c"), dir.join("abi"));
+    std::fs::write(&c, source).unwrap();
+    let guest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../guest");
+    let compiled =
+        Command::new("cc").args(["-std=c11", "-I", guest]).arg(&c).arg("-o").arg(&program).status();
+    assert!(compiled.expect("a C compiler").success());
+    let output = Command::new(&program).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(value, expression)| (expression.to_string(), value.parse().unwrap()))
+        .collect()
+}
+
+#[test]
+fn mirror_matches_the_header() {
+    let mirror = mirror();
+    let header = header(&mirror);
+    assert_eq!(header.len(), mirror.len());
+    for (expression, value) in mirror {
+        assert_eq!(header[expression], value, "{expression}");
+    }
+}
