@@ -1,0 +1,41 @@
+# The front door. `make demo` and `make test` are all a newcomer needs; `make help` lists the rest.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+UNSPIN := target/release/unspin
+
+.PHONY: help deps build demo test lint bench soak soak-debug figures clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' Makefile
+
+deps: ## install what the build and the emulated computer need (Debian 12, root)
+	@.ci/deps
+
+build: deps ## build the command and the agent
+	cargo build --release --locked -p unspin -p unspin-agent
+
+demo: build ## run the main job: stock KVM against APPLES, table and out/demo/report.html
+	$(UNSPIN) bench scenarios/demo.toml --machine auto --out out/demo
+	@echo "open out/demo/report.html"
+
+test: build ## unit, property, module and emulated-computer tests
+	@.ci/test
+
+lint: ## formatting and static checks, warnings are errors
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	shellcheck .ci/run .ci/deps .ci/test crates/lab/src/init.sh
+	@! grep -rnP '[ \t]+$$' --include='*.c' --include='*.h' --include='*.rs' policy locks guest kmod crates
+
+bench: build ## instruction counts of the policies and of the PLE-exit path
+	cargo bench --locked -p unspin-policy
+
+campaign: build ## every scenario on both kernels (hours); results under out/campaign
+	$(UNSPIN) bench scenarios/*.toml --machine emulated --kernel 6.1 --kernel 6.12 --out out/campaign --resume
+
+soak: build ## 1000 load/switch/unload cycles with guests running
+	UNSPIN_CYCLES=1000 cargo test --release --locked -p unspin-lab --test module -- --nocapture
+
+clean: ## remove what was built and measured
+	rm -rf out
+	cargo clean
