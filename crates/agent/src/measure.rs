@@ -47,8 +47,8 @@ pub(crate) fn measure(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> 
     let (start_ns, [begin_ns, end_ns]) = schedule(run, &mut vms.processes)?;
     let (first, second) = {
         let _realtime = Realtime::enter();
-        let first = module_stats(bench, &vms, begin_ns)?;
-        (first, module_stats(bench, &vms, end_ns)?)
+        let first = module_stats(bench, run, &vms, begin_ns)?;
+        (first, module_stats(bench, run, &vms, end_ns)?)
     };
     let mut samples = Vec::with_capacity(vms.processes.len());
     for process in &mut vms.processes {
@@ -134,11 +134,17 @@ fn stagger_ns(run: &Run, vm: u32) -> u64 {
 }
 
 /// The module's counters of every VM at `at_ns`; an error as soon as one of the VMs fails.
-fn module_stats(bench: &Bench, vms: &Vms, at_ns: u64) -> Result<Vec<Option<ModuleStats>>, Error> {
+fn module_stats(
+    bench: &Bench,
+    run: &Run,
+    vms: &Vms,
+    at_ns: u64,
+) -> Result<Vec<Option<ModuleStats>>, Error> {
     let fds: Vec<i32> = vms.processes.iter().map(VmProcess::fd).collect();
     // Something to read before its time is a failure; whoever reads the samples meets it.
     readable_until(&fds, at_ns)?;
-    let stats = |&pid: &u32| bench.module.as_ref().and_then(|module| module.stats(pid));
+    let module = bench.module.as_ref().filter(|_| module::counts(&run.arm));
+    let stats = |&pid: &u32| module.and_then(|module| module.stats(pid));
     Ok(vms.pids.iter().map(stats).collect())
 }
 

@@ -2,7 +2,6 @@
 //! The kernel module, through its directory in sysfs.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use unspin_scenario::plan::{ApleParams, Arm, Run, Window, YieldTo};
@@ -21,8 +20,6 @@ const SETTINGS: &[&str] = &[
     "epoch_ple_exits",
     "hvs_variant",
 ];
-/// The module may refuse a value that does not go with those still to be written.
-const WRITE_PASSES: u32 = 3;
 
 /// The loaded module; dropped, its defaults are as they were.
 pub(crate) struct Module {
@@ -73,35 +70,28 @@ impl Module {
     }
 
     fn write_all(&self, settings: &[(String, String)]) -> Result<(), Error> {
-        for pass in 1..=WRITE_PASSES {
-            let mut refused = None;
-            for (setting, value) in settings {
-                if let Err(source) = self.write(setting, value) {
-                    if pass == WRITE_PASSES || source.raw_os_error() != Some(libc::EINVAL) {
-                        let (setting, value) = (setting.clone(), value.clone());
-                        return Err(Error::Module { setting, value, source });
-                    }
-                    refused = Some(());
-                }
-            }
-            if refused.is_none() {
-                break;
-            }
+        for (setting, value) in settings {
+            fs::write(self.root.join("default").join(setting), value).map_err(|source| {
+                Error::Module { setting: setting.clone(), value: value.clone(), source }
+            })?;
         }
         Ok(())
     }
 
-    fn write(&self, setting: &str, value: &str) -> io::Result<()> {
-        fs::write(self.root.join("default").join(setting), value)
+    /// The directory of the VM that process `pid` made last: one a process, but a process id that
+    /// was used before counts on.
+    fn vm_dir(&self, pid: u32) -> Option<PathBuf> {
+        let vms = fs::read_dir(self.root.join("vms")).ok()?;
+        let number = |name: &str| name.strip_prefix(&format!("{pid}-"))?.parse::<u32>().ok();
+        vms.flatten()
+            .filter_map(|entry| Some((number(entry.file_name().to_str()?)?, entry.path())))
+            .max()
+            .map(|(_, path)| path)
     }
 
-    /// Counters of the first VM that process `pid` made; `None` if the module does not know it
-    /// (mode `off`).
+    /// Counters of the VM that process `pid` made; `None` if the module does not know it.
     pub(crate) fn stats(&self, pid: u32) -> Option<ModuleStats> {
-        let dir = self.root.join("vms").join(format!("{pid}-0"));
-        if !dir.is_dir() {
-            return None;
-        }
+        let dir = self.vm_dir(pid)?;
         let get = |name: &str| {
             let text = fs::read_to_string(dir.join(name)).ok()?;
             text.trim().parse::<u64>().ok()
@@ -166,6 +156,11 @@ pub(crate) fn difference(first: &ModuleStats, second: &ModuleStats) -> ModuleSta
     }
 }
 
+/// Whether the module counts anything in this arm.
+pub(crate) fn counts(arm: &Arm) -> bool {
+    mode(arm) != "off"
+}
+
 fn sets_window(arm: &Arm) -> bool {
     matches!(arm.window, Window::Fixed { .. } | Window::Aple(_))
 }
@@ -180,7 +175,8 @@ fn mode(arm: &Arm) -> &'static str {
     }
 }
 
-/// Every setting a run has, so that nothing of the run before is left.
+/// Every setting a run has, so that nothing of the run before is left. Bounds before what they
+/// bound.
 fn settings(run: &Run) -> Vec<(String, String)> {
     let params = match run.arm.window {
         Window::Aple(params) => params,
@@ -215,4 +211,103 @@ fn epoch_of(run: &Run) -> ApleParams {
     let default = ApleParams::default();
     let epoch_ple_exits = run.epoch_ple_exits.unwrap_or(default.epoch_ple_exits);
     ApleParams { epoch_ple_exits, ..default }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unspin_scenario::plan::{CgroupLayout, LockKind};
+
+    fn run(window: Window, yield_to: YieldTo, observe: bool) -> Run {
+        Run {
+            id: 0,
+            profile: String::new(),
+            spin_intensive: true,
+            program: vec![],
+            vms: 1,
+            vcpus: 1,
+            pin: vec![],
+            weights: vec![],
+            lock: LockKind::Ticket,
+            cpl: 0,
+            cgroup: CgroupLayout::Flat,
+            arm: Arm { name: "arm".into(), window, yield_to, observe },
+            epoch_ple_exits: Some(50),
+            baseline: String::new(),
+            seed: 0,
+            repeat: 0,
+            warmup_ms: 0,
+            window_ms: 1,
+            stagger_ms: 0,
+            alone: false,
+            trace_epochs: false,
+            trace_picks: false,
+        }
+    }
+
+    fn value(run: &Run, name: &str) -> String {
+        settings(run).into_iter().find(|(n, _)| n == name).unwrap().1
+    }
+
+    #[test]
+    fn arms_name_their_mode() {
+        let aple = Window::Aple(ApleParams::default());
+        for (window, yield_to, observe, mode) in [
+            (Window::Stock, YieldTo::Stock, false, "off"),
+            (Window::Stock, YieldTo::Stock, true, "observe"),
+            (Window::Off, YieldTo::Stock, true, "observe"),
+            (Window::Fixed { cycles: 1 }, YieldTo::Stock, true, "aple"),
+            (aple.clone(), YieldTo::Stock, false, "aple"),
+            (Window::Stock, YieldTo::CpthR, true, "hvs"),
+            (aple, YieldTo::Hvs, true, "apples"),
+        ] {
+            assert_eq!(value(&run(window, yield_to, observe), "mode"), mode);
+        }
+        assert_eq!(value(&run(Window::Stock, YieldTo::Cch, true), "hvs_variant"), "cch");
+    }
+
+    #[test]
+    fn a_fixed_window_is_aple_that_cannot_move() {
+        let run = run(Window::Fixed { cycles: 2048 }, YieldTo::Stock, false);
+        for name in ["window_init_cycles", "window_min_cycles", "window_max_cycles"] {
+            assert_eq!(value(&run, name), "2048");
+        }
+        assert_eq!(value(&run, "delta_cycles"), "0");
+        assert_eq!(value(&run, "epoch_ple_exits"), "50");
+    }
+
+    #[test]
+    fn defaults_are_set_and_put_back() {
+        let root = std::env::temp_dir().join(format!("unspin-module-{}", std::process::id()));
+        let defaults = root.join("default");
+        fs::create_dir_all(&defaults).unwrap();
+        for name in SETTINGS {
+            fs::write(defaults.join(name), "before\n").unwrap();
+        }
+        fs::write(root.join("window_control"), "vmx\n").unwrap();
+        let read = |name: &str| fs::read_to_string(defaults.join(name)).unwrap();
+        let module = Module::open_at(&root).unwrap().unwrap();
+        module.set_defaults(&run(Window::Stock, YieldTo::Hvs, true)).unwrap();
+        assert_eq!((read("mode"), read("epoch_ple_exits")), ("hvs".into(), "50".into()));
+        fs::write(root.join("window_control"), "none: no BTF\n").unwrap();
+        let error = module.set_defaults(&run(Window::Fixed { cycles: 1 }, YieldTo::Hvs, true));
+        assert!(error.unwrap_err().to_string().contains("no BTF"));
+        drop(module);
+        assert!(SETTINGS.iter().all(|name| read(name) == "before"));
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_vm_is_found_by_its_process() {
+        let root = std::env::temp_dir().join(format!("unspin-vms-{}", std::process::id()));
+        for (vm, exits) in [("41-0", "1"), ("4-0", "2"), ("4-1", "3")] {
+            fs::create_dir_all(root.join("vms").join(vm)).unwrap();
+            fs::write(root.join("vms").join(vm).join("ple_exits"), exits).unwrap();
+        }
+        let module = Module { root: root.clone(), before: vec![] };
+        assert_eq!(module.stats(4).unwrap().ple_exits, 3);
+        assert_eq!(module.stats(41).unwrap().ple_exits, 1);
+        assert!(module.stats(1).is_none());
+        fs::remove_dir_all(root).unwrap();
+    }
 }
