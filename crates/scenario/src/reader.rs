@@ -175,6 +175,11 @@ impl<'r, 't> Value<'r, 't> {
         self.value.is_str()
     }
 
+    /// The string it is, if it is one; another type is no problem here.
+    pub fn as_str(&self) -> Option<&'r str> {
+        self.value.as_str()
+    }
+
     pub fn is_table(&self) -> bool {
         self.value.is_table()
     }

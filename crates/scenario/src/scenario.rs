@@ -416,17 +416,19 @@ fn read_arms(v: &Value, epoch_ple_exits: u32) -> Option<(Vec<Arm>, usize)> {
             read.push(None);
             continue;
         };
-        if let Some(n) = t.get("name").and_then(|v| v.is_str().then(|| v.str(""))).flatten() {
+        if let Some((at, n)) = t.get("name").and_then(|v| Some((v.clone(), v.as_str()?))) {
             if names.iter().any(|m| m == n) {
-                v.problem(format!("a second arm named {n:?}"), "each name once");
+                at.problem(format!("a second arm named {n:?}"), "each name once");
             }
             names.push(n.to_string());
         }
-        let base = t.get("baseline").and_then(|v| v.bool());
-        if base == Some(true) && said.contains(&Some(true)) {
-            v.problem("a second baseline", "baseline = true in one arm only");
+        let base = t.get("baseline").and_then(|v| Some((v.bool()?, v)));
+        if let Some((true, at)) = &base {
+            if said.contains(&Some(true)) {
+                at.problem("a second baseline", "baseline = true in one arm only");
+            }
         }
-        said.push(base);
+        said.push(base.map(|(b, _)| b));
         read.push(read_arm(v, &t, epoch_ple_exits));
     }
     let baseline = match said.iter().position(|b| *b == Some(true)) {

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every way a file can be wrong is named with its line, its key, and what is allowed.
+
+use unspin_scenario::{parse_profile, parse_scenario, Problem};
+
+const GOOD: &str = r#"title = "t"
+[host]
+pcpus = 4
+[[vm]]
+count = 2
+vcpus = 4
+workload = "ebizzy"
+[[arm]]
+name = "stock"
+"#;
+
+fn problems(text: &str) -> Vec<Problem> {
+    parse_scenario("x.toml", "x", text).expect_err("the scenario is wrong").0
+}
+
+/// The one problem of `GOOD` with `from` replaced.
+fn problem(from: &str, to: &str) -> Problem {
+    assert!(GOOD.contains(from), "{from}");
+    let mut all = problems(&GOOD.replace(from, to));
+    assert_eq!(all.len(), 1, "{all:#?}");
+    all.remove(0)
+}
+
+#[track_caller]
+fn check(from: &str, to: &str, key: &str, words: &str) {
+    let p = problem(from, to);
+    assert_eq!(p.key, key, "{p}");
+    assert!(p.to_string().contains(words), "{p}");
+}
+
+#[test]
+fn the_good_one_is_good() {
+    let s = parse_scenario("x.toml", "x", GOOD).unwrap();
+    assert_eq!((s.repeats, s.seed, s.sweep.vms.as_slice()), (3, 1, &[2][..]));
+}
+
+#[test]
+fn unknown_keys_are_placed_and_guessed() {
+    let p = problem("pcpus = 4", "pcpus = 4\npcpu = 3");
+    assert_eq!((p.line, p.column, p.key.as_str()), (4, 1, "host.pcpu"));
+    assert_eq!(p.suggestion.as_deref(), Some("pcpus"));
+    assert_eq!(
+        p.to_string(),
+        "x.toml:4:1: `host.pcpu`: unknown key\n    allowed: pcpus\n    did you mean `pcpus`?"
+    );
+    let p = problem("title", "repeat = 3\ntitle");
+    assert_eq!(p.suggestion.as_deref(), Some("repeats"));
+    let p = problem("count = 2", "colour = 2");
+    assert_eq!((p.key.as_str(), p.suggestion), ("vm[0].colour", None));
+}
+
+#[test]
+fn types_units_and_ranges() {
+    check("title = \"t\"", "title = 3", "title", "the integer 3 is not what belongs here");
+    check("title = \"t\"", "title = \" \"", "title", "empty");
+    check("pcpus = 4", "pcpus = \"4\"", "host.pcpus", "the string \"4\"");
+    check("pcpus = 4", "pcpus = 4.5", "host.pcpus", "the fraction 4.5");
+    check("pcpus = 4", "pcpus = -4", "host.pcpus", "-4 is out of range");
+    check("title", "seed = 99999999999999999999\ntitle", "seed", "out of range");
+    check("title", "repeats = 0\ntitle", "repeats", "0 is out of range");
+    check("title", "slice_ns = 3\ntitle", "slice_ns", "nanoseconds");
+    check("title", "kernel = \"6\"\ntitle", "kernel", "not a kernel series");
+    check("[host]", "[measure]\nwindow_ms = 0\n[host]", "measure.window_ms", "milliseconds");
+    check("[host]", "[measure]\nwindow_ms = \"300ms\"\n[host]", "measure.window_ms", "300ms");
+    check("[host]", "[measure]\nwindow_us = 5\n[host]", "measure.window_us", "`window_ms`?");
+    check("[host]", "[trace]\nepochs = 1\n[host]", "trace.epochs", "true or false");
+}
+
+#[test]
+fn impossible_topologies() {
+    check("count = 2", "count = 0", "vm[0].count", "0 is out of range");
+    check("vcpus = 4", "vcpus = 0", "vm[0].vcpus", "1 to 64");
+    check("vcpus = 4", "vcpus = 65", "vm[0].vcpus", "1 to 64");
+    check("vcpus = 4", "vcpus = 4\npin = [0, 1, 2]", "vm[0].pin", "pins 3 vCPUs, but the VM has 4");
+    check("vcpus = 4", "vcpus = 4\npin = [0, 1, 2, 4]", "vm[0].pin[3]", "4 is out of range");
+    check(
+        "vcpus = 4",
+        "vcpus = 5\npin = \"one-per-pcpu\"",
+        "vm[0].pin",
+        "5 vCPUs cannot have one of 4",
+    );
+    check("vcpus = 4", "vcpus = 4\npin = \"one-per-cpu\"", "vm[0].pin", "`one-per-pcpu`?");
+    check("vcpus = 4", "vcpus = 4\npin = 3", "vm[0].pin", "not a way to pin");
+    check("vcpus = 4", "vcpus = 4\ncpl = 2", "vm[0].cpl", "0 (PLE sees it) or 3");
+    check("vcpus = 4", "vcpus = 4\nlock = \"tiket\"", "vm[0].lock", "`ticket`?");
+    check("vcpus = 4", "vcpus = 4\nweight = 0", "vm[0].weight", "cpu.weight");
+    check("count = 2", "count = 65", "vm[0].count", "out of range");
+    check(
+        "[[arm]]",
+        "[[vm]]\nvcpus = 4\ncount = 63\nworkload = \"ebizzy\"\n[[arm]]",
+        "vm",
+        "65 VMs",
+    );
+    check(
+        "[[arm]]",
+        "[[vm]]\nvcpus = 2\nworkload = \"ebizzy\"\n[[arm]]",
+        "vm[1]",
+        "differs from the first",
+    );
+}
+
+#[test]
+fn sweeps_do_not_say_twice() {
+    check("[host]", "[sweep]\nvms = [1, 2]\n[host]", "vm[0].count", "already says how many");
+    check("[host]", "[sweep]\nprofiles = [\"a\"]\n[host]", "vm[0].workload", "already says what");
+    check("[host]", "[sweep]\ncgroups = [\"flat\", \"flat\"]\n[host]", "sweep.cgroups", "twice");
+    check("[host]", "[sweep]\ncgroups = []\n[host]", "sweep.cgroups", "empty");
+    check("[host]", "[sweep]\ncgroups = [\"vcpus\"]\n[host]", "sweep.cgroups[0]", "`vcpu`?");
+    let none =
+        problems(&GOOD.replace("count = 2\n", "").replace("[host]", "[sweep]\nvms = [0]\n[host]"));
+    assert_eq!(none[0].key, "sweep.vms[0]");
+}
+
+#[test]
+fn arms() {
+    let arm = |keys: &str, key: &str, words: &str| {
+        check("name = \"stock\"", &format!("name = \"a\"\n{keys}"), key, words);
+    };
+    arm("window = \"stok\"", "arm[0].window", "`stock`?");
+    arm("window = 4096", "arm[0].window", "{ fixed_cycles = N }");
+    arm("window = {}", "arm[0].window", "empty");
+    arm("window = { fixed = 512 }", "arm[0].window.fixed", "unknown key");
+    arm("window = { fixed_cycles = 64 }", "arm[0].window.fixed_cycles", "128");
+    arm("window = { fixed_cycles = 4294967296 }", "arm[0].window.fixed_cycles", "out of range");
+    arm("window = { fixed_cycles = 512, aple = {} }", "arm[0].window", "at once");
+    arm(
+        "window = { aple = { delta_cycles = 0 } }",
+        "arm[0].window.aple.delta_cycles",
+        "fixed_cycles",
+    );
+    arm("window = { aple = { delta_cycles = 28672 } }", "arm[0].window.aple", "leaves no room");
+    arm(
+        "window = { aple = { window_init_cycles = 512 } }",
+        "arm[0].window.aple",
+        "from 4096 to 32768",
+    );
+    arm(
+        "window = { aple = { window_min_cycles = 40000 } }",
+        "arm[0].window.aple",
+        "above window_max_cycles",
+    );
+    arm(
+        "window = { aple = { epoch_ple_exits = 0 } }",
+        "arm[0].window.aple.epoch_ple_exits",
+        "PLE exits",
+    );
+    arm("yield_to = \"hsv\"", "arm[0].yield_to", "`hvs`?");
+    arm("yield_to = \"none\"", "arm[0].yield_to", "window = \"off\"");
+    arm("window = \"off\"\nyield_to = \"hvs\"", "arm[0]", "nothing is ever yielded");
+    arm("window = \"aple\"\nobserve = false", "arm[0].observe", "without counting");
+    arm("baseline = false", "arm", "no arm is the baseline");
+    check("name = \"stock\"", "name = \"ideal\"", "arm[0].name", "the report uses itself");
+    check("name = \"stock\"", "name = \"A b\"", "arm[0].name", "cannot be a name");
+    check("name = \"stock\"", "window = \"stock\"", "arm[0].name", "missing");
+    let second = |keys: &str| format!("name = \"stock\"\nbaseline = true\n[[arm]]\n{keys}");
+    check("name = \"stock\"", &second("name = \"stock\""), "arm[1].name", "a second arm named");
+    check(
+        "name = \"stock\"",
+        &second("name = \"b\"\nbaseline = true"),
+        "arm[1].baseline",
+        "a second",
+    );
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let all = problems("");
+    let keys: Vec<&str> = all.iter().map(|p| p.key.as_str()).collect();
+    assert_eq!(keys, ["title", "host", "vm", "arm"]);
+    check("pcpus = 4\n", "", "host.pcpus", "missing");
+    check("vcpus = 4\n", "", "vm[0].vcpus", "missing");
+    check("workload = \"ebizzy\"\n", "", "vm[0].workload", "missing");
+    assert_eq!(
+        problems(&format!("arm = []\n{}", GOOD.replace("[[arm]]\nname = \"stock\"\n", "")))[0].key,
+        "arm"
+    );
+}
+
+#[test]
+fn all_problems_come_in_one_pass_in_the_order_of_the_file() {
+    let text = GOOD
+        .replace("title", "titel")
+        .replace("pcpus = 4", "pcpus = 0")
+        .replace("vcpus = 4", "vcpus = 99")
+        .replace("\"stock\"", "\"stock\"\nyield_to = \"nobody\"");
+    let all = problems(&text);
+    let lines: Vec<usize> = all.iter().map(|p| p.line).collect();
+    assert_eq!(lines.len(), 5, "{all:#?}");
+    assert!(lines.is_sorted(), "{lines:?}");
+}
+
+#[test]
+fn what_is_not_toml_is_placed() {
+    let all = problems("title = \"t\nseed = 1\n[host\n");
+    assert!(all.iter().all(|p| p.message.starts_with("not TOML")), "{all:#?}");
+    assert_eq!(all[0].line, 1);
+    assert!(problems("title = \"a\"\ntitle = \"b\"\n")[0].message.contains("duplicate key"));
+}
+
+fn profile_problems(steps: &str) -> Vec<Problem> {
+    let text = format!("name = \"p\"\nspin_intensive = true\n{steps}");
+    parse_profile("p.toml", "p", &text).expect_err("the profile is wrong").0
+}
+
+fn steps(list: &[&str]) -> String {
+    list.iter().map(|s| format!("[[step]]\n{}\n", s.replace("; ", "\n"))).collect()
+}
+
+#[track_caller]
+fn wrong_program(list: &[&str], key: &str, words: &str) {
+    let all = profile_problems(&steps(list));
+    assert!(all.iter().any(|p| p.key == key && p.to_string().contains(words)), "{all:#?}");
+}
+
+const LOCK: &str = "op = \"lock\"";
+const UNLOCK: &str = "op = \"unlock\"";
+const HOLD: &str = "op = \"critical\"; iterations = 10";
+
+#[test]
+fn programs_pair_and_nest_their_locks() {
+    wrong_program(&[LOCK, HOLD], "step[0]", "never released");
+    wrong_program(&[HOLD, UNLOCK], "step[1]", "not held");
+    wrong_program(&[HOLD], "step[0]", "outside any lock");
+    wrong_program(&[LOCK, LOCK, UNLOCK, UNLOCK], "step[1]", "waits for itself");
+    let l1 = "op = \"lock\"; lock = 1";
+    let u1 = "op = \"unlock\"; lock = 1";
+    wrong_program(&[LOCK, l1, UNLOCK, u1], "step[2]", "taken last");
+    wrong_program(&[LOCK, l1, u1, UNLOCK, l1, LOCK, UNLOCK, u1], "step[0]", "both orders");
+    wrong_program(&[LOCK, "op = \"barrier\"", UNLOCK], "step[1]", "while holding a lock");
+    wrong_program(&[LOCK, "op = \"block\"; iterations = 5", UNLOCK], "step[1]", "while holding");
+    wrong_program(&["op = \"barrier\"; chance = 0.5"], "step[0].chance", "wait forever");
+    wrong_program(&[LOCK, "op = \"unlock\"; chance = 0.5"], "step[1].chance", "goes with its lock");
+    wrong_program(&["op = \"lock\"; lock = 16", UNLOCK], "step[0].lock", "0 to 15");
+    wrong_program(&["op = \"compute\"; iterations = 5; lock = 0"], "step[0].lock", "takes no lock");
+}
+
+#[test]
+fn lengths_are_one_distribution() {
+    let length = |l: &str, key: &str, words: &str| {
+        wrong_program(&[&format!("op = \"compute\"; iterations = {l}")], key, words);
+    };
+    length("0", "step[0].iterations", "1 to");
+    length("\"5us\"", "step[0].iterations", "{ exp_mean = N }");
+    length("{ uniform = [5, 1] }", "step[0].iterations.uniform", "5 is more than 1");
+    length("{ uniform = [5] }", "step[0].iterations.uniform", "1 numbers");
+    length("{ uniform = [1, 2], max = 5 }", "step[0].iterations", "not one distribution");
+    length("{ exp_mean = 100, max = 50 }", "step[0].iterations.max", "the mean, or more");
+    length("{ mean = 100 }", "step[0].iterations.mean", "unknown key");
+    wrong_program(&["op = \"compute\""], "step[0].iterations", "missing");
+    wrong_program(&["op = \"wake\"; iterations = 3"], "step[0].iterations", "has no length");
+    wrong_program(&["op = \"compte\"; iterations = 3"], "step[0].op", "`compute`?");
+    for chance in ["0", "1.5", "0.0005", "\"half\""] {
+        let step = format!("op = \"compute\"; iterations = 1; chance = {chance}");
+        wrong_program(&[&step], "step[0].chance", "steps of 0.001");
+    }
+}
+
+#[test]
+fn profiles_have_1_to_32_steps_and_their_files_name() {
+    let step = "[[step]]\nop = \"compute\"\niterations = 1\n";
+    assert!(profile_problems(&step.repeat(33))[0].message.contains("33 steps"));
+    assert!(profile_problems("step = []")[0].message.contains("0 steps"));
+    let text = format!("name = \"q\"\nspin_intensive = true\n{step}");
+    assert!(parse_profile("p.toml", "p", &text).unwrap_err().0[0].message.contains("file's name"));
+}

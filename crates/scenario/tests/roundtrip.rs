@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is written down is what is read, and what a plan asks for is what the scenario said.
+
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use unspin_scenario::plan::{
+    ApleParams, Arm, CgroupLayout, Dist, LockKind, Op, Plan, Step, Window, YieldTo,
+};
+use unspin_scenario::{
+    expand, parse_profile, parse_scenario, split, Host, Measure, Pin, Profile, Scenario, Selection,
+    Sweep, Trace, VmGroup, WINDOW_MAX_CYCLES, WINDOW_MIN_CYCLES,
+};
+
+fn kebab<T: serde::Serialize>(x: &T) -> String {
+    serde_json::to_value(x).unwrap().as_str().unwrap().to_string()
+}
+
+fn scenario_text(s: &Scenario) -> String {
+    let mut o = String::new();
+    let w = &mut o;
+    writeln!(w, "title = {:?}\nseed = {}\nrepeats = {}", s.title, s.seed, s.repeats).unwrap();
+    writeln!(w, "kernel = {:?}\nboots = {}", s.kernels, s.boots).unwrap();
+    if let Some(n) = s.slice_ns {
+        writeln!(w, "slice_ns = {n}").unwrap();
+    }
+    if let Some(n) = s.epoch_ple_exits {
+        writeln!(w, "epoch_ple_exits = {n}").unwrap();
+    }
+    writeln!(w, "[host]\npcpus = {}", s.host.pcpus).unwrap();
+    let cgroups: Vec<String> = s.sweep.cgroups.iter().map(kebab).collect();
+    writeln!(
+        w,
+        "[sweep]\nprofiles = {:?}\nvms = {:?}\ncgroups = {cgroups:?}",
+        s.sweep.profiles, s.sweep.vms
+    )
+    .unwrap();
+    let m = &s.measure;
+    writeln!(
+        w,
+        "[measure]\nwarmup_ms = {}\nwindow_ms = {}\nstagger_ms = {}\nalone = {}",
+        m.warmup_ms, m.window_ms, m.stagger_ms, m.alone
+    )
+    .unwrap();
+    writeln!(w, "[trace]\nepochs = {}\npicks = {}", s.trace.epochs, s.trace.picks).unwrap();
+    for g in &s.vms {
+        let pin = match &g.pin {
+            Pin::None => "\"none\"".to_string(),
+            Pin::OnePerPcpu => "\"one-per-pcpu\"".to_string(),
+            Pin::List(l) => format!("{l:?}"),
+        };
+        writeln!(
+            w,
+            "[[vm]]\nvcpus = {}\npin = {pin}\nweight = {}\nlock = {:?}\ncpl = {}",
+            g.vcpus,
+            g.weight,
+            kebab(&g.lock),
+            g.cpl
+        )
+        .unwrap();
+    }
+    for (i, a) in s.arms.iter().enumerate() {
+        let window = match &a.window {
+            Window::Stock => "\"stock\"".to_string(),
+            Window::Off => "\"off\"".to_string(),
+            Window::Fixed { cycles } => format!("{{ fixed_cycles = {cycles} }}"),
+            Window::Aple(p) => format!(
+                "{{ aple = {{ window_init_cycles = {}, window_min_cycles = {}, window_max_cycles = {}, delta_cycles = {}, epoch_ple_exits = {} }} }}",
+                p.window_init_cycles, p.window_min_cycles, p.window_max_cycles, p.delta_cycles, p.epoch_ple_exits
+            ),
+        };
+        writeln!(
+            w,
+            "[[arm]]\nname = {:?}\nwindow = {window}\nyield_to = {:?}\nobserve = {}\nbaseline = {}",
+            a.name,
+            kebab(&a.yield_to),
+            a.observe,
+            i == s.baseline
+        )
+        .unwrap();
+    }
+    o
+}
+
+fn profile_text(p: &Profile) -> String {
+    let mut o = format!("name = {:?}\nspin_intensive = {}\n", p.name, p.spin_intensive);
+    for s in &p.program {
+        writeln!(o, "[[step]]\nop = {:?}", kebab(&s.op)).unwrap();
+        if matches!(s.op, Op::Lock | Op::Unlock) {
+            writeln!(o, "lock = {}", s.lock).unwrap();
+        }
+        if matches!(s.op, Op::Compute | Op::Critical | Op::Block) {
+            let length = match s.dist {
+                Dist::Const { iterations } => format!("{iterations}"),
+                Dist::Uniform { min, max } => format!("{{ uniform = [{min}, {max}] }}"),
+                Dist::Exp { mean, max: 0 } => format!("{{ exp_mean = {mean} }}"),
+                Dist::Exp { mean, max } => format!("{{ exp_mean = {mean}, max = {max} }}"),
+            };
+            writeln!(o, "iterations = {length}").unwrap();
+        }
+        if s.permille != 1000 {
+            writeln!(o, "chance = {}", f64::from(s.permille) / 1000.0).unwrap();
+        }
+    }
+    o
+}
+
+fn aple() -> impl Strategy<Value = ApleParams> {
+    (
+        WINDOW_MIN_CYCLES..1 << 20,
+        2u32..1 << 20,
+        1u32..5000,
+        any::<prop::sample::Index>(),
+        any::<prop::sample::Index>(),
+    )
+        .prop_map(|(min, room, epoch, at, delta)| ApleParams {
+            window_min_cycles: min,
+            window_max_cycles: min + room,
+            window_init_cycles: min + at.index(room as usize + 1) as u32,
+            delta_cycles: 1 + delta.index(room as usize - 1) as u32,
+            epoch_ple_exits: epoch,
+        })
+}
+
+fn arm() -> impl Strategy<Value = Arm> {
+    let window = prop_oneof![
+        Just(Window::Stock),
+        Just(Window::Off),
+        (WINDOW_MIN_CYCLES..=WINDOW_MAX_CYCLES).prop_map(|cycles| Window::Fixed { cycles }),
+        aple().prop_map(Window::Aple),
+    ];
+    let yields = prop::sample::select(vec![
+        YieldTo::Stock,
+        YieldTo::Hvs,
+        YieldTo::CpthR,
+        YieldTo::CpthL,
+        YieldTo::Cch,
+    ]);
+    (window, yields, any::<bool>()).prop_map(|(window, y, observe)| {
+        let yield_to = if window == Window::Off { YieldTo::Stock } else { y };
+        let acts =
+            yield_to != YieldTo::Stock || matches!(window, Window::Fixed { .. } | Window::Aple(_));
+        Arm { name: String::new(), window, yield_to, observe: observe || acts }
+    })
+}
+
+prop_compose! {
+    fn scenario()(
+        title in "[a-zA-Z \"\\\\é]{0,20}x",
+        seed in 0u64..1 << 40,
+        repeats in 1u32..5,
+        slice_ns in prop::option::of(100_000u64..1_000_000_000),
+        epoch_ple_exits in prop::option::of(1u32..5000),
+        kernels in prop::sample::subsequence(vec!["6.1".to_string(), "6.12".to_string()], 0..=2),
+        boots in 1u32..4,
+        pcpus in 1u32..9,
+        vcpus in 1u32..9,
+        pin in prop::sample::select(vec![0, 1, 2]),
+        list in prop::collection::vec(any::<prop::sample::Index>(), 8),
+        (weight, lock, cpl) in (1u32..=10_000, prop::sample::select(vec![LockKind::Tas, LockKind::Ticket, LockKind::Mcs]), prop::sample::select(vec![0u8, 3])),
+        mut arms in prop::collection::vec(arm(), 1..6),
+        baseline in any::<prop::sample::Index>(),
+        vms in prop::sample::subsequence(vec![1u32, 2, 3, 4, 8], 1..4),
+        cgroups in prop::sample::subsequence(vec![CgroupLayout::Flat, CgroupLayout::Vm, CgroupLayout::Vcpu], 1..4),
+        profiles in prop::sample::subsequence(vec!["a".to_string(), "b-1".to_string(), "c_2".to_string()], 1..4),
+        (warmup_ms, window_ms, stagger_ms) in (0u64..1000, 1u64..1000, 0u64..100),
+        (alone, epochs, picks) in (any::<bool>(), any::<bool>(), any::<bool>()),
+    ) -> Scenario {
+        for (i, a) in arms.iter_mut().enumerate() {
+            a.name = format!("arm-{i}");
+        }
+        let pin = match pin {
+            1 if vcpus <= pcpus => Pin::OnePerPcpu,
+            2 => Pin::List(list[..vcpus as usize].iter().map(|i| i.index(pcpus as usize) as u32).collect()),
+            _ => Pin::None,
+        };
+        Scenario {
+            name: "x".into(),
+            title,
+            seed,
+            repeats,
+            slice_ns,
+            epoch_ple_exits,
+            kernels,
+            boots,
+            host: Host { pcpus },
+            vms: vec![VmGroup { count: 1, vcpus, pin, weight, lock, cpl }],
+            baseline: baseline.index(arms.len()),
+            arms,
+            sweep: Sweep { profiles, vms, cgroups },
+            measure: Measure { warmup_ms, window_ms, stagger_ms, alone },
+            trace: Trace { epochs, picks },
+        }
+    }
+}
+
+fn dist() -> impl Strategy<Value = Dist> {
+    prop_oneof![
+        (1u32..1_000_000).prop_map(|iterations| Dist::Const { iterations }),
+        (0u32..1000, 1u32..1000).prop_map(|(min, room)| Dist::Uniform { min, max: min + room }),
+        (1u32..1000).prop_map(|mean| Dist::Exp { mean, max: 0 }),
+        (1u32..1000, 0u32..1000).prop_map(|(mean, room)| Dist::Exp { mean, max: mean + room }),
+    ]
+}
+
+/// Blocks that are right by construction: each takes and gives back its lock.
+fn profile() -> impl Strategy<Value = Profile> {
+    let none = Dist::Const { iterations: 0 };
+    let step = move |op, dist, lock, permille| Step { op, dist, lock, permille };
+    let block = (0u8..4, dist(), dist(), 0u32..16, 1u32..=1000).prop_map(
+        move |(kind, a, b, lock, permille)| match kind {
+            0 => vec![step(Op::Compute, a, 0, permille)],
+            1 => vec![
+                step(Op::Lock, none, lock, permille),
+                step(Op::Critical, b, 0, 1000),
+                step(Op::Unlock, none, lock, 1000),
+            ],
+            2 => vec![step(Op::SpinBarrier, none, 0, 1000), step(Op::Barrier, none, 0, 1000)],
+            _ => vec![step(Op::Wake, none, 0, permille), step(Op::Block, a, 0, permille)],
+        },
+    );
+    (prop::collection::vec(block, 1..10), any::<bool>()).prop_map(|(blocks, spin_intensive)| {
+        Profile { name: "p".into(), spin_intensive, program: blocks.concat() }
+    })
+}
+
+fn plan_of(s: &Scenario, select: &Selection) -> Plan {
+    let profiles: BTreeMap<_, _> = s
+        .sweep
+        .profiles
+        .iter()
+        .map(|n| {
+            let p = Profile {
+                name: n.clone(),
+                spin_intensive: true,
+                program: vec![Step {
+                    op: Op::Compute,
+                    dist: Dist::Const { iterations: 1 },
+                    lock: 0,
+                    permille: 1000,
+                }],
+            };
+            (n.clone(), (p, format!("text of {n}")))
+        })
+        .collect();
+    expand(s, "text", &profiles, select).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn scenarios_are_read_as_written(s in scenario()) {
+        let text = scenario_text(&s);
+        let read = parse_scenario("x.toml", "x", &text);
+        prop_assert_eq!(read.map_err(|e| format!("{e}\n{text}")), Ok(s));
+    }
+
+    #[test]
+    fn profiles_are_read_as_written(p in profile()) {
+        let text = profile_text(&p);
+        let read = parse_profile("p.toml", "p", &text);
+        prop_assert_eq!(read.map_err(|e| format!("{e}\n{text}")), Ok(p));
+    }
+
+    #[test]
+    fn rubbish_never_panics(text in "\\PC{0,200}", cut in any::<prop::sample::Index>(), s in scenario()) {
+        let _ = parse_scenario("x.toml", "x", &text);
+        let whole = scenario_text(&s);
+        let mut at = cut.index(whole.len());
+        while !whole.is_char_boundary(at) { at -= 1; }
+        let _ = parse_scenario("x.toml", "x", &whole[..at]);
+        let _ = parse_profile("p.toml", "p", &(whole[..at].to_string() + &text));
+    }
+
+    #[test]
+    fn plans_hold_every_run_once(s in scenario()) {
+        let plan = plan_of(&s, &Selection::default());
+        let points = s.sweep.profiles.len() * s.sweep.vms.len() * s.sweep.cgroups.len();
+        let alone = if s.measure.alone { s.sweep.profiles.len() } else { 0 };
+        prop_assert_eq!(plan.runs.len(), s.repeats as usize * (points * s.arms.len() + alone));
+        for (i, r) in plan.runs.iter().enumerate() {
+            prop_assert_eq!(r.id as usize, i);
+            prop_assert_eq!(r.seed, s.seed + u64::from(r.repeat));
+            prop_assert!(r.pin.is_empty() || r.pin.len() == r.vms as usize);
+            prop_assert!(r.pin.iter().flatten().all(|p| *p < s.host.pcpus));
+            prop_assert_eq!(&r.baseline, &s.arms[s.baseline].name);
+        }
+        // Each repeat begins every point with another arm.
+        let mut first: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
+        let mut seen = BTreeSet::new();
+        for r in plan.runs.iter().filter(|r| !r.alone) {
+            let point = (r.profile.clone(), r.vms, r.cgroup as u8);
+            if seen.insert((point.clone(), r.repeat)) {
+                first.entry(point).or_default().insert(&r.arm.name);
+            }
+        }
+        for names in first.values() {
+            prop_assert_eq!(names.len(), s.arms.len().min(s.repeats as usize));
+        }
+        let json = serde_json::to_string(&plan).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
+    }
+
+    #[test]
+    fn shares_are_the_whole(s in scenario(), parts in 1u32..6) {
+        let plan = plan_of(&s, &Selection::default());
+        let shares = split(&plan, parts);
+        prop_assert!(shares.iter().all(|p| !p.runs.is_empty()));
+        let mut runs: Vec<_> = shares.iter().flat_map(|p| p.runs.clone()).collect();
+        runs.sort_by_key(|r| r.id);
+        prop_assert_eq!(&runs, &plan.runs);
+        let cost = |p: &Plan| p.runs.len();
+        let (most, least) = (shares.iter().map(cost).max().unwrap(), shares.iter().map(cost).min().unwrap());
+        let largest_point = s.arms.len() * s.repeats as usize;
+        prop_assert!(most - least <= largest_point, "{most} {least}");
+    }
+
+    #[test]
+    fn a_selection_keeps_ids_baseline_and_hash(s in scenario(), arm in any::<prop::sample::Index>()) {
+        let arm = s.arms[arm.index(s.arms.len())].name.clone();
+        let whole = plan_of(&s, &Selection::default());
+        let some = plan_of(&s, &Selection { arms: vec![arm.clone()], vms: vec![s.sweep.vms[0]], ..Selection::default() });
+        prop_assert_eq!(&some.scenario_hash, &whole.scenario_hash);
+        for r in &some.runs {
+            prop_assert_eq!(r, &whole.runs[r.id as usize]);
+            prop_assert!(r.alone || r.arm.name == arm || r.arm.name == r.baseline);
+        }
+    }
+}
+
+#[test]
+fn the_hash_covers_scenario_and_profiles() {
+    let p = |text: &str| {
+        let program = vec![Step {
+            op: Op::Barrier,
+            dist: Dist::Const { iterations: 0 },
+            lock: 0,
+            permille: 1000,
+        }];
+        (Profile { name: "a".into(), spin_intensive: true, program }, text.to_string())
+    };
+    let text = "title = \"t\"\n[host]\npcpus = 1\n[[vm]]\nvcpus = 1\nworkload = \"a\"\n[[arm]]\nname = \"s\"\n";
+    let s = parse_scenario("x.toml", "x", text).unwrap();
+    let hash = |text: &str, profile: &str| {
+        let profiles = BTreeMap::from([("a".to_string(), p(profile))]);
+        expand(&s, text, &profiles, &Selection::default()).unwrap().scenario_hash
+    };
+    assert_eq!(hash(text, "1"), hash(text, "1"));
+    assert_ne!(hash(text, "1"), hash(text, "2"));
+    assert_ne!(hash(text, "1"), hash(&format!("{text}\n"), "1"));
+}
+
+/// The repository's own files.
+#[test]
+fn shipped_scenarios_and_profiles_are_right() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let files = |dir: &str| -> Vec<(String, String, String)> {
+        let mut all: Vec<_> =
+            std::fs::read_dir(root.join(dir)).unwrap().flatten().map(|e| e.path()).collect();
+        all.retain(|p| p.extension().is_some_and(|x| x == "toml"));
+        all.sort();
+        all.iter()
+            .map(|p| {
+                (
+                    p.display().to_string(),
+                    p.file_stem().unwrap().to_str().unwrap().to_string(),
+                    std::fs::read_to_string(p).unwrap(),
+                )
+            })
+            .collect()
+    };
+    let mut profiles = BTreeMap::new();
+    for (file, name, text) in files("profiles") {
+        let p = parse_profile(&file, &name, &text).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(p.spin_intensive, name != "compute", "{file}");
+        profiles.insert(name, (p, text));
+    }
+    let scenarios = files("scenarios");
+    assert!(scenarios.len() >= 10);
+    for (file, name, text) in scenarios {
+        let s = parse_scenario(&file, &name, &text).unwrap_or_else(|e| panic!("{e}"));
+        let plan = expand(&s, &text, &profiles, &Selection::default()).unwrap();
+        assert_eq!(plan.runs[0].baseline, "stock", "{file}");
+    }
+}
