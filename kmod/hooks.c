@@ -166,6 +166,7 @@ static int hook_by_name(struct ftrace_ops *ops, char *name)
 	return err;
 }
 
+/* For good: up to 6.12 at least, ftrace_free_filter() leaves ops with pointers to what it freed. */
 static void unhook(struct ftrace_ops *ops)
 {
 	unregister_ftrace_function(ops);	/* waits for callbacks */
@@ -259,9 +260,6 @@ static int attach(void)
 {
 	int err;
 
-	err = ftrace_set_filter_ip(&on_spin_ops, (unsigned long)kvm_vcpu_on_spin, 0, 0);
-	if (err)
-		return err;
 	err = probes_attach();
 	if (err)
 		goto no_probes;
@@ -277,7 +275,6 @@ static int attach(void)
 
 no_probes:
 	probes_detach();
-	ftrace_free_filter(&on_spin_ops);
 	unspin_slots_quiesce();
 	return err;
 }
@@ -299,7 +296,7 @@ static void drain(void)
 static void detach(void)
 {
 	unspin_windows_restore();
-	unhook(&on_spin_ops);
+	unregister_ftrace_function(&on_spin_ops);
 	drain();
 	probes_detach();
 	unspin_slots_quiesce();
@@ -397,12 +394,21 @@ int unspin_hooks_init(void)
 	probes[3].tp = &tp_hypercall;
 	probes[3].probe = probe_hypercall;
 
-	err = hook_by_name(&vm_end_ops, "kvm_arch_destroy_vm");
+	err = ftrace_set_filter_ip(&on_spin_ops, (unsigned long)kvm_vcpu_on_spin, 0, 0);
 	if (err)
 		return err;
+	err = hook_by_name(&vm_end_ops, "kvm_arch_destroy_vm");
+	if (err)
+		goto no_vm_end;
 	err = hook_by_name(&vcpu_create_ops, "kvm_arch_vcpu_create");
 	if (err)
-		unhook(&vm_end_ops);
+		goto no_vcpu_create;
+	return 0;
+
+no_vcpu_create:
+	unhook(&vm_end_ops);
+no_vm_end:
+	ftrace_free_filter(&on_spin_ops);
 	return err;
 }
 
@@ -411,6 +417,7 @@ void unspin_hooks_deinit(void)
 	cancel_delayed_work_sync(&watch_work);
 	unhook(&vcpu_create_ops);
 	unhook(&vm_end_ops);
+	ftrace_free_filter(&on_spin_ops);
 }
 
 bool unspin_attached(void)

@@ -136,6 +136,7 @@ struct unspin_vm {
 	u8 window_on;			/* our window */
 	u8 select_on;			/* our selection */
 	u8 fail_open;			/* KVM's own until the mode is written again */
+	u8 told_large;
 	u32 hvs_flags;
 	u32 window_cycles;
 	u32 report_batch;		/* exits a vCPU collects before it touches epoch_exits */

@@ -98,9 +98,22 @@ void unspin_vm_kick_slots(struct unspin_vm *vm)
 	rcu_read_unlock();
 }
 
+/* Directed yields look at 64 vCPUs at most; a larger VM keeps KVM's selection and is told so once. */
+static void vm_size_check(struct unspin_vm *vm)
+{
+	if (!READ_ONCE(vm->select_on) || READ_ONCE(vm->nslots) <= HVS_SLOTS_MAX || vm->told_large)
+		return;
+	vm->told_large = 1;
+	atomic64_inc(&vm->fail_open_events);
+	atomic64_inc(&unspin_fail_open_total);
+	pr_warn_ratelimited("VM %d-%u has more than %u vCPUs and keeps KVM's selection\n",
+			    vm->pid, vm->number, HVS_SLOTS_MAX);
+}
+
 /*
  * Makes the VM's settings what its vCPUs go by. A mode written anew also clears
- * fail-open, and APLE starts at its initial window. unspin_mutex is held, or the
+ * fail-open. APLE starts over at its initial window where mode or that window
+ * changed, and otherwise goes on within the bounds. unspin_mutex is held, or the
  * VM is not yet linked.
  */
 void unspin_vm_apply(struct unspin_vm *vm, bool mode_written)
@@ -108,6 +121,7 @@ void unspin_vm_apply(struct unspin_vm *vm, bool mode_written)
 	enum unspin_mode mode = vm->set.mode;
 	bool window_on, restart;
 	unsigned long flags;
+	u32 window;
 
 	raw_spin_lock_irqsave(&vm->epoch_lock, flags);
 	if (mode_written)
@@ -116,13 +130,16 @@ void unspin_vm_apply(struct unspin_vm *vm, bool mode_written)
 		mode = UNSPIN_OBSERVE;
 	window_on = mode == UNSPIN_APLE || mode == UNSPIN_APPLES;
 	restart = mode_written || window_on != vm->window_on ||
-		  memcmp(&vm->params, &vm->set.aple, sizeof(vm->params));
+		  vm->params.window_init_cycles != vm->set.aple.window_init_cycles;
 	vm->params = vm->set.aple;
 	if (restart) {
 		aple_init(&vm->aple, &vm->params);
-		WRITE_ONCE(vm->window_cycles, vm->aple.window_cycles);
 		unspin_epoch_restart(vm);
 	}
+	window = pol_clamp_u32(vm->aple.window_cycles, vm->params.window_min_cycles,
+			       vm->params.window_max_cycles);
+	vm->aple.window_cycles = window;
+	WRITE_ONCE(vm->window_cycles, window);
 	WRITE_ONCE(vm->hvs_flags, vm->set.hvs_flags);
 	WRITE_ONCE(vm->window_on, window_on);
 	WRITE_ONCE(vm->select_on, mode == UNSPIN_HVS || mode == UNSPIN_APPLES);
@@ -130,6 +147,7 @@ void unspin_vm_apply(struct unspin_vm *vm, bool mode_written)
 	unspin_vm_batch(vm);
 	raw_spin_unlock_irqrestore(&vm->epoch_lock, flags);
 
+	vm_size_check(vm);
 	unspin_vm_kick_slots(vm);
 }
 
@@ -334,6 +352,7 @@ void unspin_slot_bind(struct unspin_slot *slot)
 	raw_spin_lock_irqsave(&vm->epoch_lock, flags);
 	unspin_vm_batch(vm);
 	raw_spin_unlock_irqrestore(&vm->epoch_lock, flags);
+	vm_size_check(vm);
 }
 
 /* Entry of kvm_arch_destroy_vm(): none of its vCPUs runs any more, none has been freed yet. */
