@@ -26,6 +26,7 @@ _Static_assert(__builtin_offsetof(struct vcpu, timer_fired) == 0, "timer_stub wr
 struct barrier {
 	atomic_uint arrived __attribute__((aligned(64)));
 	atomic_uint phase __attribute__((aligned(64)));
+	atomic_uint sleepers;	/* how many wait for the phase halted */
 };
 
 struct idt_gate {
@@ -162,12 +163,24 @@ static bool barrier_open(const struct vcpu *self)
 	return atomic_load_explicit(&barrier.phase, memory_order_acquire) == self->barrier_phase;
 }
 
-static __attribute__((noinline)) void barrier_halted(struct vcpu *self)
+/* As pthread barriers and adaptive mutexes wait: at most @pauses spins, then halted. */
+static __attribute__((noinline)) void barrier_halted(struct vcpu *self, u32 pauses)
 {
-	if (barrier_arrive(self))
-		send_ipi(APIC_ICR_ALL_BUT_SELF);
-	else
-		halt_until(barrier_open(self) || stop_wanted());
+	if (barrier_arrive(self)) {
+		/* Pairs with the sleepers' increment: they see the phase or are seen here. */
+		atomic_thread_fence(memory_order_seq_cst);
+		if (atomic_load_explicit(&barrier.sleepers, memory_order_relaxed))
+			send_ipi(APIC_ICR_ALL_BUT_SELF);
+		return;
+	}
+	for (; pauses; pauses--) {
+		if (barrier_open(self))
+			return;
+		cpu_relax();
+	}
+	atomic_fetch_add_explicit(&barrier.sleepers, 1, memory_order_seq_cst);
+	halt_until(barrier_open(self) || stop_wanted());
+	atomic_fetch_sub_explicit(&barrier.sleepers, 1, memory_order_relaxed);
 }
 
 static __attribute__((noinline)) void barrier_spinning(struct vcpu *self)
@@ -253,7 +266,7 @@ static ALWAYS_INLINE void __attribute__((noreturn)) run(struct vcpu *self, enum 
 				unlock_step(self, counters, kind, step->lock);
 				break;
 			case GUEST_OP_BARRIER:
-				barrier_halted(self);
+				barrier_halted(self, draw(self, step));
 				break;
 			case GUEST_OP_SPIN_BARRIER:
 				barrier_spinning(self);

@@ -166,7 +166,7 @@ pub enum Op {
     Lock,
     Critical,
     Unlock,
-    /// All vCPUs of the VM wait for each other, halted.
+    /// All vCPUs of the VM wait for each other: so many PAUSEs as drawn, then halted (0: at once).
     Barrier,
     /// Sleep (HLT) until a `wake` or until that many timer cycles passed.
     Block,

@@ -74,7 +74,7 @@ fn read_step(v: &Value) -> Option<Step> {
     let may_skip = matches!(op, Op::Compute | Op::Lock | Op::Critical | Op::Block | Op::Wake);
     let name = OPS.iter().find(|(_, o)| *o == op).map_or("", |(n, _)| n);
 
-    let dist = if has_length {
+    let dist = if has_length || (op == Op::Barrier && t.get("iterations").is_some()) {
         read_dist(&t.need("iterations", DIST_FORMS)?)?
     } else {
         if let Some(v) = t.get("iterations") {
