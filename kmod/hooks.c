@@ -10,6 +10,7 @@
  * end of a VM: without them a VM would have no directory to set its mode in.
  */
 #include <linux/delay.h>
+#include <linux/kprobes.h>
 #include <linux/kvm_para.h>
 #include <linux/preempt.h>
 #include <linux/rcupdate.h>
@@ -155,10 +156,29 @@ static void notrace hook_vm_end(unsigned long ip, unsigned long parent_ip, struc
 static struct ftrace_ops vcpu_create_ops = { .func = hook_vcpu_create };
 static struct ftrace_ops vm_end_ops = { .func = hook_vm_end };
 
-static int hook_by_name(struct ftrace_ops *ops, char *name)
+/* A function KVM does not export: a kprobe that is never armed resolves its name (a filter by name is slow). */
+static unsigned long function_address(const char *name)
 {
-	int err = ftrace_set_filter(ops, (unsigned char *)name, strlen(name), 1);
+	struct kprobe probe = { .symbol_name = name, .flags = KPROBE_FLAG_DISABLED };
+	unsigned long address;
 
+	if (register_kprobe(&probe))
+		return 0;
+	address = (unsigned long)probe.addr;
+	unregister_kprobe(&probe);
+	return address;
+}
+
+static int hook_by_name(struct ftrace_ops *ops, const char *name)
+{
+	unsigned long address = function_address(name);
+	int err;
+
+	if (address - kvm_text.start >= kvm_text.size) {
+		pr_err("%s is not found in kvm\n", name);
+		return -ENOENT;
+	}
+	err = ftrace_set_filter_ip(ops, address, 0, 1);
 	if (!err)
 		err = register_ftrace_function(ops);
 	if (err)
