@@ -67,7 +67,8 @@ enum guest_op {
 	GUEST_OP_CRITICAL = 3,	/* as compute, inside the lock (kept apart for reports) */
 	GUEST_OP_UNLOCK = 4,
 	GUEST_OP_BARRIER = 5,	/* all vCPUs of the VM, waited for with HLT */
-	GUEST_OP_BLOCK = 6,	/* HLT until a wake, or until that many timer cycles passed (0: wake only) */
+	GUEST_OP_BLOCK = 6,	/* HLT until a wake, or until that many timer cycles (KVM's APIC
+				 * timer: 1 ns each) passed; always 0: until a wake */
 	GUEST_OP_WAKE = 7,	/* wake the next vCPU (index + 1) if it is blocked */
 	GUEST_OP_SPIN_BARRIER = 8,	/* barrier waited for with PAUSE */
 };

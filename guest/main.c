@@ -197,8 +197,13 @@ static bool block_over(struct vcpu *self)
 	       *(volatile u32 *)&self->timer_fired || stop_wanted();
 }
 
-static __attribute__((noinline)) void block(struct vcpu *self, u32 timer_cycles)
+static __attribute__((noinline)) void block(struct vcpu *self, const struct guest_step *step)
 {
+	u32 timer_cycles = draw(self, step);
+
+	/* 0 stands for no timer: only where no other length can be drawn. */
+	if (!timer_cycles && step->b)
+		timer_cycles = 1;
 	*(volatile u32 *)&self->timer_fired = 0;
 	atomic_store_explicit(&self->blocked, 1, memory_order_release);
 	wrmsr(MSR_X2APIC_TIMER_INITIAL, timer_cycles);
@@ -272,7 +277,7 @@ static ALWAYS_INLINE void __attribute__((noreturn)) run(struct vcpu *self, enum 
 				barrier_spinning(self);
 				break;
 			case GUEST_OP_BLOCK:
-				block(self, draw(self, step));
+				block(self, step);
 				break;
 			case GUEST_OP_WAKE:
 				wake_next(self);

@@ -41,7 +41,12 @@ pub(crate) fn measure(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> 
     }
     let trace = match bench.module {
         Some(_) => Trace::start(run)?,
-        None => None,
+        None => {
+            if run.trace_epochs || run.trace_picks {
+                bench.notes.push(format!("run {}: no trace without the module", run.id));
+            }
+            None
+        }
     };
     let mut vms = start_vms(run)?;
     let (start_ns, [begin_ns, end_ns]) = schedule(run, &mut vms.processes)?;
