@@ -126,7 +126,9 @@ fn roots() -> impl Iterator<Item = PathBuf> {
     let program = std::env::current_exe().ok().and_then(|p| p.canonicalize().ok());
     let above = program.as_deref().and_then(|p| p.ancestors().nth(3)).map(Path::to_path_buf);
     let shared = Some(PathBuf::from("/usr/share/unspin"));
-    [here, above, shared].into_iter().flatten()
+    let mut roots: Vec<PathBuf> = [here, above, shared].into_iter().flatten().collect();
+    roots.dedup();
+    roots.into_iter()
 }
 
 fn profile_dirs(scenario: &Path, given: Option<&Path>) -> Vec<PathBuf> {

@@ -46,6 +46,9 @@ pub struct Args {
     /// Emulated computers at work at once [default: as many as there are CPUs].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: Option<u16>,
+    /// Where emulated computers keep their kernels and boots [default: out/lab].
+    #[arg(long, value_name = "DIR")]
+    lab_dir: Option<PathBuf>,
     /// No progress.
     #[arg(long, short)]
     quiet: bool,
@@ -89,8 +92,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let plan = l.plan(&args.select)?;
         loaded.push((l, plan));
     }
-    let machine = machine::choose(args.machine)?;
-    check_kernels(args, machine.as_ref())?;
+    let machine = machine::choose(args.machine, args.lab_dir.as_deref())?;
+    for k in &args.kernel {
+        machine.check_kernel(k)?;
+    }
     let mut complete = true;
     for (l, plan) in &loaded {
         let out = out_dir(args, &l.scenario.name);
@@ -103,14 +108,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     if !complete {
         bail!("not every run was made; the notes say which");
-    }
-    Ok(())
-}
-
-fn check_kernels(args: &Args, machine: &dyn Machine) -> anyhow::Result<()> {
-    if !args.kernel.is_empty() && !machine.boots() {
-        let text = "--kernel: machine kvm runs on this host's kernel; use --machine emulated";
-        return Err(Usage(text.to_string()).into());
     }
     Ok(())
 }
@@ -135,11 +132,9 @@ fn boots(
     }
     let dir = out.join("boots");
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let kernels = if !machine.boots() {
-        machine.default_kernels()
-    } else if !args.kernel.is_empty() {
+    let kernels = if !args.kernel.is_empty() {
         args.kernel.clone()
-    } else if !scenario.kernels.is_empty() {
+    } else if machine.boots() && !scenario.kernels.is_empty() {
         scenario.kernels.clone()
     } else {
         machine.default_kernels()
@@ -199,11 +194,11 @@ fn make(
         }
     });
     lock(&progress).finish();
-    if stop.load(Ordering::Relaxed) {
-        bail!("interrupted; what was made is kept, --resume makes the rest");
-    }
     match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(e) => Err(e),
+        None if stop.load(Ordering::Relaxed) => {
+            bail!("interrupted; what was made is kept, --resume makes the rest")
+        }
         None => Ok(()),
     }
 }
@@ -265,7 +260,8 @@ fn make_one(
         p.record(&record);
         Ok(())
     };
-    let job = Job { plan: &plan, kernel: &b.kernel, dir: &b.dir, stop };
+    let say = |text: &str| lock(progress).say(text);
+    let job = Job { plan: &plan, kernel: &b.kernel, dir: &b.dir, stop, say: &say };
     machine.run(&job, &mut sink)?;
     if !ended {
         if stop.load(Ordering::Relaxed) {

@@ -3,8 +3,62 @@
 
 use super::{Job, Machine, Sink};
 use crate::exit::Cannot;
+use anyhow::Context;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use unspin_lab::{Computer, Lab, LabError, Series, BOCHS_TOOLS};
+use unspin_scenario::result::Record;
 
-pub struct Emulated;
+pub struct Emulated {
+    lab: Lab,
+}
+
+impl Emulated {
+    pub fn new(dir: Option<&Path>) -> anyhow::Result<Emulated> {
+        Ok(Emulated { lab: open(dir)? })
+    }
+}
+
+/// The lab, where this computer has what it takes.
+pub fn open(dir: Option<&Path>) -> anyhow::Result<Lab> {
+    let missing = unspin_lab::missing_tools(BOCHS_TOOLS);
+    if !missing.is_empty() {
+        let tools: Vec<&str> = missing.iter().map(|(t, _)| t.as_str()).collect();
+        let packages: Vec<&str> = missing.iter().map(|(_, p)| p.as_str()).collect();
+        return Err(Cannot(format!(
+            "machine emulated: {} not found; install with: apt-get install {}",
+            tools.join(", "),
+            packages.join(" ")
+        ))
+        .into());
+    }
+    Lab::open(dir.map(Path::to_path_buf), agent()?).map_err(explain)
+}
+
+/// The agent's program stands beside this one.
+fn agent() -> anyhow::Result<PathBuf> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    Ok(program.with_file_name("unspin-agent"))
+}
+
+/// What this computer lacks is not the same as what went wrong.
+pub fn explain(e: LabError) -> anyhow::Error {
+    match e {
+        LabError::MissingTool { .. }
+        | LabError::NoKernelPackage { .. }
+        | LabError::Download { .. }
+        | LabError::NotBuilt { .. } => Cannot(format!("machine emulated: {e}")).into(),
+        other => other.into(),
+    }
+}
+
+pub fn series(name: &str) -> anyhow::Result<Series> {
+    Series::parse(name).ok_or_else(|| {
+        let known: Vec<&str> = Series::ALL.iter().map(|s| s.name()).collect();
+        Cannot(format!("no emulated computer runs kernel {name}; there are: {}", known.join(", ")))
+            .into()
+    })
+}
 
 impl Machine for Emulated {
     fn name(&self) -> &'static str {
@@ -12,16 +66,47 @@ impl Machine for Emulated {
     }
 
     fn default_kernels(&self) -> Vec<String> {
-        vec!["6.12".to_string()]
+        vec![Series::V6_12.name().to_string()]
     }
 
     fn boots(&self) -> bool {
         true
     }
 
-    fn run(&self, job: &Job, _sink: &mut Sink) -> anyhow::Result<()> {
-        // Filled in with unspin_lab::boot_plan(job.plan, job.kernel, job.dir, job.stop, sink).
-        let _ = (job.plan, job.kernel, job.dir, job.stop);
-        Err(Cannot("machine emulated: this build has no lab".to_string()).into())
+    fn check_kernel(&self, name: &str) -> anyhow::Result<()> {
+        series(name).map(|_| ())
+    }
+
+    fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
+        let kernel =
+            self.lab.build(series(job.kernel)?, &mut |text| (job.say)(text)).map_err(explain)?;
+        let computer = Computer::bochs(job.plan.pcpus);
+        (job.say)(&format!("booting {}", kernel.release));
+        let mut lost = None;
+        let name = job.dir.file_name().unwrap_or(job.dir.as_os_str()).to_string_lossy();
+        let booted =
+            self.lab.boot_plan(&kernel, &computer, job.plan, &name, job.stop, &mut |mut record| {
+                describe(&mut record, &computer, &self.lab.boot_dir(&name));
+                if let Err(e) = sink(record) {
+                    // Records that cannot be kept are no reason to go on making them.
+                    job.stop.store(true, Ordering::Relaxed);
+                    lost.get_or_insert(e);
+                }
+            });
+        match (lost, booted) {
+            (Some(e), _) => Err(e),
+            (None, booted) => booted.map_err(explain),
+        }
+    }
+}
+
+fn describe(record: &mut Record, computer: &Computer, archive: &Path) {
+    if let Record::Begin(b) = record {
+        let text = format!(
+            "{:?}, {} CPUs, {} instructions a second, {} MiB",
+            computer.emulator, computer.cpus, computer.ips, computer.memory_mib
+        );
+        b.settings.insert("emulator".to_string(), text);
+        b.settings.insert("boot archive".to_string(), archive.display().to_string());
     }
 }

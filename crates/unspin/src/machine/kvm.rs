@@ -43,7 +43,16 @@ impl Machine for Kvm {
         false
     }
 
+    fn check_kernel(&self, name: &str) -> anyhow::Result<()> {
+        if name == self.release {
+            return Ok(());
+        }
+        Err(Cannot(format!("machine kvm runs on this host's kernel {}, not {name}", self.release))
+            .into())
+    }
+
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
+        (job.say)("starting the agent");
         let file = job.dir.join("plan.json");
         unspin_report::write_atomic(&file, &serde_json::to_vec(job.plan)?)?;
         let program = std::env::current_exe().context("cannot find this program")?;

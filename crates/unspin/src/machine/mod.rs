@@ -2,7 +2,7 @@
 //! Machines: what can run a plan.
 
 pub mod detect;
-mod emulated;
+pub mod emulated;
 mod kvm;
 
 use crate::exit::Cannot;
@@ -20,6 +20,8 @@ pub struct Job<'a> {
     pub dir: &'a Path,
     /// Set when the user wants it to end.
     pub stop: &'a AtomicBool,
+    /// Says what takes time before the first record.
+    pub say: &'a (dyn Fn(&str) + Sync),
 }
 
 /// Takes each record as it comes; an error (a full disk) ends the job.
@@ -31,6 +33,8 @@ pub trait Machine: Sync {
     fn default_kernels(&self) -> Vec<String>;
     /// Whether kernels can be chosen and a plan shared among several computers.
     fn boots(&self) -> bool;
+    /// Whether it has a kernel of that name.
+    fn check_kernel(&self, name: &str) -> anyhow::Result<()>;
     /// Runs the job to its End record, or says why not.
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()>;
 }
@@ -45,11 +49,12 @@ pub enum Choice {
     Emulated,
 }
 
-/// The machine chosen, or why this computer cannot be it.
-pub fn choose(choice: Choice) -> anyhow::Result<Box<dyn Machine>> {
+/// The machine chosen, or why this computer cannot be it. `lab_dir` is where emulated computers
+/// keep their kernels.
+pub fn choose(choice: Choice, lab_dir: Option<&Path>) -> anyhow::Result<Box<dyn Machine>> {
     let host = || detect::kvm(Path::new("/"));
     match choice {
-        Choice::Emulated => Ok(Box::new(emulated::Emulated)),
+        Choice::Emulated => Ok(Box::new(emulated::Emulated::new(lab_dir)?)),
         Choice::Kvm => match host() {
             Ok(found) => Ok(Box::new(kvm::Kvm::new(&found)?)),
             Err(why) => Err(Cannot(format!("machine kvm: {why}")).into()),
@@ -58,7 +63,7 @@ pub fn choose(choice: Choice) -> anyhow::Result<Box<dyn Machine>> {
             Ok(found) => Ok(Box::new(kvm::Kvm::new(&found)?)),
             Err(why) => {
                 eprintln!("machine emulated, because kvm cannot be used here: {why}");
-                Ok(Box::new(emulated::Emulated))
+                Ok(Box::new(emulated::Emulated::new(lab_dir)?))
             }
         },
     }
