@@ -6,67 +6,8 @@
  * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.1.2-3.1.4. Assumes a
  * TSC that runs at one rate and alike on all CPUs, as KVM does for its own clock.
  */
-#include "unspin.h"
+#include "hot.h"
 #include "trace.h"
-
-/* Own thread, or nothing attached. */
-void unspin_run_stop(struct unspin_slot *slot, u64 now)
-{
-	if (slot->run & 1)
-		WRITE_ONCE(slot->run, unspin_run_cycles(slot->run, now) << 1);
-}
-
-static void run_start(struct unspin_slot *slot, u64 now)
-{
-	if (!(slot->run & 1))
-		WRITE_ONCE(slot->run, (((slot->run >> 1) - now) << 1) | 1);
-}
-
-/*
- * sched_switch away from a vCPU's thread: run queue lock held, so stores to the
- * own slot only. "preempted" means it stays runnable.
- */
-void unspin_switched_out(struct unspin_slot *slot, struct task_struct *prev, bool preempted, u64 now)
-{
-	u8 category = HVS_NOT_PREEMPTED, mark;
-
-	if (slot->task != prev)	/* another thread has run this vCPU since */
-		return;
-	unspin_run_stop(slot, now);
-	/* KVM calls a vCPU ready only while its thread is inside KVM_RUN: so does a category. */
-	if (preempted && !hlist_empty(&prev->preempt_notifiers)) {
-		mark = READ_ONCE(slot->yielded_mark);
-		category = hvs_category_on_preempt(slot->work.ple, &mark,
-						   READ_ONCE(slot->vm->hvs_flags));
-		WRITE_ONCE(slot->yielded_mark, mark);
-	}
-	slot->cpu = smp_processor_id();
-	WRITE_ONCE(slot->out_tsc, now);
-	WRITE_ONCE(slot->category, category);
-}
-
-/* sched_switch to a thread inside KVM_RUN: run queue lock held. */
-void unspin_switched_in(struct unspin_slot *slot, struct task_struct *next, u64 now)
-{
-	u64 out = slot->out_tsc;
-
-	slot->task = next;
-	slot->in_tsc = now;
-	slot->work.refresh = 1;	/* KVM shrinks the window of a vCPU switched in */
-	WRITE_ONCE(slot->category, HVS_NOT_PREEMPTED);
-	WRITE_ONCE(slot->out_tsc, 0);
-	if (out && now > out)
-		slot->out_cycles += now - out;
-	if (READ_ONCE(slot->vm->active))
-		run_start(slot, now);
-	if (READ_ONCE(slot->pick_pending)) {
-		WRITE_ONCE(slot->pick_pending, 0);
-		/* pick_cpu has switched once since the pick, and that was to this thread */
-		if (slot->pick_cpu == smp_processor_id() &&
-		    slot->pick_seq + 1 == __this_cpu_read(unspin_cpu.switches))
-			unspin_count(slot, UNSPIN_C_RAN_NEXT, 1);
-	}
-}
 
 /*
  * The hook saw a PLE exit; own thread, preemption off. The exit itself was a
@@ -267,7 +208,7 @@ void unspin_entry(struct kvm_vcpu *vcpu, struct unspin_slot *cur)
 	if (READ_ONCE(slot->work.remote))
 		xchg(&slot->work.remote, 0);
 	if (READ_ONCE(slot->vm->active))
-		run_start(slot, now);
+		unspin_run_start(slot, now);
 	else
 		unspin_run_stop(slot, now);
 	if (slot->work.ple) {

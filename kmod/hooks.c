@@ -17,7 +17,7 @@
 #include <linux/sched.h>
 #include <linux/tracepoint.h>
 
-#include "unspin.h"
+#include "hot.h"
 
 #define DRAIN_WARN_MS 10000
 #define WATCH_PERIOD (HZ / 4)
@@ -39,12 +39,12 @@ static DECLARE_DELAYED_WORK(watch_work, watch_work_fn);
 
 /* --- probes: preemption off --- */
 
-static void probe_kvm_exit(void *data, struct kvm_vcpu *vcpu)
+static void notrace probe_kvm_exit(void *data, struct kvm_vcpu *vcpu)
 {
 	__this_cpu_write(unspin_cpu.exit_tsc, unspin_now());
 }
 
-static void probe_kvm_entry(void *data, struct kvm_vcpu *vcpu)
+static void notrace probe_kvm_entry(void *data, struct kvm_vcpu *vcpu)
 {
 	struct unspin_slot *slot = __this_cpu_read(unspin_cpu.cur);
 
@@ -55,7 +55,7 @@ static void probe_kvm_entry(void *data, struct kvm_vcpu *vcpu)
 	unspin_entry(vcpu, slot);
 }
 
-static void probe_hypercall(void *data, unsigned long nr)
+static void notrace probe_hypercall(void *data, unsigned long nr)
 {
 	struct unspin_slot *slot = __this_cpu_read(unspin_cpu.cur);
 
@@ -68,7 +68,7 @@ static void probe_hypercall(void *data, unsigned long nr)
 }
 
 /* The vCPU whose KVM_RUN this thread is inside, or NULL. Its run queue is locked. */
-static struct unspin_slot *slot_of_thread(const struct hlist_node *first)
+static __always_inline struct unspin_slot *slot_of_thread(const struct hlist_node *first)
 {
 	const struct preempt_notifier *notifier =
 		hlist_entry(first, struct preempt_notifier, link);
@@ -78,7 +78,7 @@ static struct unspin_slot *slot_of_thread(const struct hlist_node *first)
 	return unspin_slot_find(container_of(notifier, struct kvm_vcpu, preempt_notifier));
 }
 
-static noinline void switch_of_vcpu(struct unspin_slot *out, const struct hlist_node *first,
+static noinline notrace void switch_of_vcpu(struct unspin_slot *out, const struct hlist_node *first,
 				    bool preempted, struct task_struct *prev,
 				    struct task_struct *next)
 {
@@ -93,7 +93,7 @@ static noinline void switch_of_vcpu(struct unspin_slot *out, const struct hlist_
 }
 
 /* Run queue lock held: stores only. */
-static void probe_sched_switch(void *data, bool preempt, struct task_struct *prev,
+static void notrace probe_sched_switch(void *data, bool preempt, struct task_struct *prev,
 			       struct task_struct *next, unsigned int prev_state)
 {
 	struct unspin_slot *out = __this_cpu_read(unspin_cpu.cur);

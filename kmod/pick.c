@@ -7,7 +7,7 @@
  */
 #include <linux/sched.h>
 
-#include "unspin.h"
+#include "hot.h"
 #include "trace.h"
 
 #define YIELD_TRIES 3	/* as kvm_vcpu_on_spin(): yields that found nothing to gain */

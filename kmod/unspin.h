@@ -201,13 +201,14 @@ int unspin_init_step(const char *what);
 void unspin_fail_open(struct unspin_vm *vm, const char *why);
 
 /* vms.c */
+#define UNSPIN_SLOT_HASH_BITS 10
+extern struct hlist_head unspin_slot_hash[1 << UNSPIN_SLOT_HASH_BITS];	/* RCU; written under unspin_lock */
 extern raw_spinlock_t unspin_lock;	/* hash, list of VMs, binding; interrupts off */
 extern struct list_head unspin_vms;
 extern atomic_t unspin_live_objects;
 int unspin_vms_init(void);
 void unspin_vms_deinit(void);
 void unspin_vms_discover(void);
-struct unspin_slot *unspin_slot_find(const struct kvm_vcpu *vcpu);
 struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp);
 void unspin_slot_bind(struct unspin_slot *slot);
 void unspin_vm_end(const struct kvm *kvm);
@@ -230,14 +231,11 @@ bool unspin_attached(void);
 int unspin_selfcheck(void);
 
 /* account.c */
-void unspin_switched_out(struct unspin_slot *slot, struct task_struct *prev, bool preempted, u64 now);
-void unspin_switched_in(struct unspin_slot *slot, struct task_struct *next, u64 now);
 void unspin_ple_exit(struct unspin_slot *slot);
 void unspin_entry(struct kvm_vcpu *vcpu, struct unspin_slot *cur);
 void unspin_totals_read(struct unspin_vm *vm, struct unspin_totals *totals);
 void unspin_epoch_restart(struct unspin_vm *vm);
 u32 unspin_window_mean(struct unspin_vm *vm);
-void unspin_run_stop(struct unspin_slot *slot, u64 now);
 
 /* pick.c */
 void unspin_on_spin(struct kvm_vcpu *me, bool yield_to_kernel_mode);
@@ -268,20 +266,6 @@ extern const struct kobj_type unspin_vm_ktype;
 int unspin_sysfs_init(void);
 void unspin_sysfs_deinit(void);
 int unspin_sysfs_vm_add(struct unspin_vm *vm);
-
-/*
- * CPU time of a vCPU in one word, so that other CPUs read it whole: bit 0 says
- * "running", the rest is the time used so far, less the start while running.
- */
-static inline u64 unspin_run_cycles(u64 run, u64 now)
-{
-	s64 cycles = (s64)run >> 1;
-
-	if (!(run & 1))
-		return cycles;
-	cycles += now;
-	return cycles < 0 ? 0 : cycles;	/* another CPU's clock may be a little ahead */
-}
 
 static inline u64 unspin_now(void)
 {

@@ -9,15 +9,13 @@
  */
 #include <linux/fdtable.h>
 #include <linux/file.h>
-#include <linux/hash.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/delay.h>
 
-#include "unspin.h"
+#include "hot.h"
 
-#define SLOT_HASH_BITS 10
 #define DISCOVER_VMS_MAX 1024
 #define RESTORE_WAIT_MS 300	/* a busy vCPU that was kicked enters within a tick or two */
 
@@ -25,7 +23,7 @@ DEFINE_RAW_SPINLOCK(unspin_lock);
 LIST_HEAD(unspin_vms);
 atomic_t unspin_live_objects = ATOMIC_INIT(0);
 
-static struct hlist_head slot_hash[1 << SLOT_HASH_BITS];
+struct hlist_head unspin_slot_hash[1 << UNSPIN_SLOT_HASH_BITS];
 static struct workqueue_struct *workqueue;	/* ordered: a directory is added before it is removed */
 static u64 next_generation;			/* under unspin_lock */
 
@@ -35,22 +33,6 @@ static struct {
 	u32 next;
 } numbers[64];
 static u32 numbers_at;
-
-static struct hlist_head *slot_bucket(const struct kvm_vcpu *vcpu)
-{
-	return &slot_hash[hash_ptr(vcpu, SLOT_HASH_BITS)];
-}
-
-/* Preemption off, or unspin_lock held. */
-struct unspin_slot *unspin_slot_find(const struct kvm_vcpu *vcpu)
-{
-	struct unspin_slot *slot;
-
-	hlist_for_each_entry_rcu_notrace(slot, slot_bucket(vcpu), hash)
-		if (slot->vcpu == vcpu)
-			return slot;
-	return NULL;
-}
 
 static struct unspin_vm *vm_find(const struct kvm *kvm)
 {
@@ -318,7 +300,7 @@ struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp)
 	slot->vm = vm;
 	slot->hashed = 1;
 	list_add_tail_rcu(&slot->of_vm, &vm->slots);
-	hlist_add_head_rcu(&slot->hash, slot_bucket(vcpu));
+	hlist_add_head_rcu(&slot->hash, unspin_slot_bucket(vcpu));
 	atomic_inc(&unspin_live_objects);
 	raw_spin_unlock_irqrestore(&unspin_lock, flags);
 
@@ -614,7 +596,7 @@ void unspin_vms_deinit(void)
 		list_del_rcu(&vm->all);
 		queue_work(workqueue, &vm->reap_work);
 	}
-	memset(slot_hash, 0, sizeof(slot_hash));
+	memset(unspin_slot_hash, 0, sizeof(unspin_slot_hash));
 	raw_spin_unlock_irq(&unspin_lock);
 	destroy_workqueue(workqueue);	/* runs what is queued */
 }

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What runs at every switch of a vCPU's thread: looked up, closed, opened. Kept
+ * inline in the sched_switch probe, whose instructions every host pays for.
+ */
+#ifndef UNSPIN_HOT_H
+#define UNSPIN_HOT_H
+
+#include <linux/hash.h>
+#include <linux/rculist.h>
+#include <linux/sched.h>
+
+#include "unspin.h"
+
+static inline struct hlist_head *unspin_slot_bucket(const struct kvm_vcpu *vcpu)
+{
+	return &unspin_slot_hash[hash_ptr(vcpu, UNSPIN_SLOT_HASH_BITS)];
+}
+
+/* Preemption off, or unspin_lock held. */
+static inline struct unspin_slot *unspin_slot_find(const struct kvm_vcpu *vcpu)
+{
+	struct unspin_slot *slot;
+
+	hlist_for_each_entry_rcu_notrace(slot, unspin_slot_bucket(vcpu), hash)
+		if (slot->vcpu == vcpu)
+			return slot;
+	return NULL;
+}
+
+/*
+ * CPU time of a vCPU in one word, so that other CPUs read it whole: bit 0 says
+ * "running", the rest is the time used so far, less the start while running.
+ */
+static inline u64 unspin_run_cycles(u64 run, u64 now)
+{
+	s64 cycles = (s64)run >> 1;
+
+	if (!(run & 1))
+		return cycles;
+	cycles += now;
+	return cycles < 0 ? 0 : cycles;	/* another CPU's clock may be a little ahead */
+}
+
+/* Own thread, or nothing attached. */
+static inline void unspin_run_stop(struct unspin_slot *slot, u64 now)
+{
+	u64 run = slot->run;
+
+	if (run & 1)
+		WRITE_ONCE(slot->run, unspin_run_cycles(run, now) << 1);
+}
+
+static inline void unspin_run_start(struct unspin_slot *slot, u64 now)
+{
+	u64 run = slot->run;
+
+	if (!(run & 1))
+		WRITE_ONCE(slot->run, run - (now << 1) + 1);
+}
+
+/*
+ * sched_switch away from a vCPU's thread: run queue lock held, so stores to the
+ * own slot only. "preempted" means it stays runnable.
+ */
+static inline void unspin_switched_out(struct unspin_slot *slot, struct task_struct *prev,
+				       bool preempted, u64 now)
+{
+	u8 category = HVS_NOT_PREEMPTED;
+
+	if (unlikely(slot->task != prev))	/* another thread has run this vCPU since */
+		return;
+	unspin_run_stop(slot, now);
+	/*
+	 * KVM calls a vCPU ready only while its thread is inside KVM_RUN: so does a
+	 * category. A pick may set the mark at this moment; either order is a valid one.
+	 */
+	if (preempted && !hlist_empty(&prev->preempt_notifiers))
+		category = hvs_category_on_preempt(slot->work.ple, &slot->yielded_mark,
+						   READ_ONCE(slot->vm->hvs_flags));
+	slot->cpu = smp_processor_id();
+	WRITE_ONCE(slot->out_tsc, now);
+	WRITE_ONCE(slot->category, category);
+}
+
+/* sched_switch to a thread inside KVM_RUN, run queue lock held; or its first entry. */
+static inline void unspin_switched_in(struct unspin_slot *slot, struct task_struct *next, u64 now)
+{
+	u64 out = slot->out_tsc;
+
+	slot->task = next;
+	slot->in_tsc = now;
+	slot->work.refresh = 1;	/* KVM shrinks the window of a vCPU switched in */
+	WRITE_ONCE(slot->category, HVS_NOT_PREEMPTED);
+	WRITE_ONCE(slot->out_tsc, 0);
+	if (out && now > out)
+		slot->out_cycles += now - out;
+	if (READ_ONCE(slot->vm->active))
+		unspin_run_start(slot, now);
+	if (READ_ONCE(slot->pick_pending)) {
+		WRITE_ONCE(slot->pick_pending, 0);
+		/* pick_cpu has switched once since the pick, and that was to this thread */
+		if (slot->pick_cpu == smp_processor_id() &&
+		    slot->pick_seq + 1 == __this_cpu_read(unspin_cpu.switches))
+			unspin_count(slot, UNSPIN_C_RAN_NEXT, 1);
+	}
+}
+
+#endif
