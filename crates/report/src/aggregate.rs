@@ -5,7 +5,7 @@ use crate::input::{Input, Stream};
 use crate::stat::{jain, log2_percentile, median, spread, Verdict};
 use crate::summary::{Headroom, Mean, Provenance, Row, Summary, WaitCycles, WindowCycles, Yields};
 use std::collections::{BTreeMap, BTreeSet};
-use unspin_scenario::plan::{CgroupLayout, Window, SCHEMA};
+use unspin_scenario::plan::{CgroupLayout, Window, YieldTo, SCHEMA};
 use unspin_scenario::result::{Begin, EpochSample, ModuleStats, RunResult, VmResult};
 use unspin_scenario::IDEAL_ARM;
 
@@ -307,7 +307,9 @@ fn row(of: &[&RunResult], base: &[&RunResult], vm: Option<u32>) -> Row {
     let change = waste.zip(base_waste.filter(|b| *b > 0.0)).map(|(w, b)| w.median / b - 1.0);
     let picked =
         |m: &ModuleStats| m.yields_resource_waiter + m.yields_lock_waiter + m.yields_yielded;
-    let (ran, picks) = (median_count(of, vm, |m| m.picks_ran_next), median_count(of, vm, picked));
+    let picks_known = !picks_are_kvms_own(of);
+    let ran = median_count(of, vm, |m| m.picks_ran_next).filter(|_| picks_known);
+    let picks = median_count(of, vm, picked);
     let rounds = rounds(of, vm);
     let wait_hist = merged_waits(of, vm);
     Row {
@@ -332,7 +334,7 @@ fn row(of: &[&RunResult], base: &[&RunResult], vm: Option<u32>) -> Row {
         inefficiency_max: waste.map(|s| round(s.max)),
         inefficiency_change: change.map(round),
         ple_exits: median_count(of, vm, |m| m.ple_exits),
-        yields: yields(of, vm),
+        yields: yields(of, vm).filter(|_| picks_known),
         picks_ran_next: ran,
         picks_ran_next_share: ran
             .zip(picks.filter(|p| *p > 0))
@@ -395,6 +397,22 @@ fn yields(of: &[&RunResult], vm: Option<u32>) -> Option<Yields> {
         yielded: median_count(of, vm, |m| m.yields_yielded)?,
         none: median_count(of, vm, |m| m.yields_none)?,
         failed: median_count(of, vm, |m| m.yields_failed)?,
+    })
+}
+
+/// Where KVM picks by itself, the module sees the exits but not what came of them.
+fn picks_are_kvms_own(of: &[&RunResult]) -> bool {
+    let seen = |m: &ModuleStats| {
+        m.yields_resource_waiter
+            + m.yields_lock_waiter
+            + m.yields_yielded
+            + m.yields_none
+            + m.yields_failed
+    };
+    of.iter().all(|r| {
+        r.run.arm.yield_to == YieldTo::Stock
+            && counted(r, None, seen) == Some(0)
+            && counted(r, None, |m| m.ple_exits).is_some_and(|n| n > 0)
     })
 }
 

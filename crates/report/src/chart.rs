@@ -79,16 +79,49 @@ fn layout(c: CgroupLayout) -> &'static str {
     }
 }
 
+/// For series without a colour of their own (Okabe and Ito).
 const COLOURS: [&str; 8] =
     ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800", "#7F7F7F"];
 
-/// Fill of the n-th series; after the eighth the colours come again, paler.
-fn paint(n: usize, hollow: bool) -> String {
-    let c = COLOURS[n % COLOURS.len()];
-    match (hollow, n / COLOURS.len()) {
-        (true, _) => format!("fill=\"none\" stroke=\"{c}\" stroke-width=\"1.5\""),
-        (false, 0) => format!("fill=\"{c}\""),
-        (false, _) => format!("fill=\"{c}\" fill-opacity=\"0.45\" stroke=\"{c}\""),
+/// An arm keeps its colour in every picture.
+const ARM_COLOURS: [(&str, &str); 11] = [
+    ("stock", "#7F7F7F"),
+    ("ple-off", "#D55E00"),
+    ("aple", "#E69F00"),
+    ("hvs", "#009E73"),
+    ("apples", "#0072B2"),
+    ("ideal", "#7F7F7F"),
+    ("cpth-r", "#CC79A7"),
+    ("cpth-l", "#56B4E9"),
+    ("cch", "#B8A800"),
+    ("best-fixed", "#56B4E9"),
+    ("worst-fixed", "#CC79A7"),
+];
+
+/// Fixed windows, from the smallest to the largest.
+const FIXED_COLOURS: [&str; 7] =
+    ["#cfc0e8", "#b7a0dc", "#9d80cd", "#8463bc", "#6b47a8", "#52308f", "#3a1c72"];
+
+/// The colour of the n-th of the series `names`.
+fn colour(names: &[&str], n: usize) -> &'static str {
+    let is_fixed = |name: &str| name.starts_with("fixed-");
+    if is_fixed(names[n]) {
+        let rank = names[..n].iter().filter(|s| is_fixed(s)).count();
+        return FIXED_COLOURS[rank % FIXED_COLOURS.len()];
+    }
+    match ARM_COLOURS.iter().find(|(arm, _)| *arm == names[n]) {
+        Some((_, c)) => c,
+        None => COLOURS[n % COLOURS.len()],
+    }
+}
+
+/// Fill of a bar or of a mark in a legend.
+fn paint(names: &[&str], n: usize) -> String {
+    let c = colour(names, n);
+    if names[n] == IDEAL_ARM {
+        format!("fill=\"none\" stroke=\"{c}\" stroke-width=\"1.5\"")
+    } else {
+        format!("fill=\"{c}\"")
     }
 }
 
@@ -126,7 +159,7 @@ impl Svg {
     }
 
     /// Series names with their colours, on as many lines as they need; the space they took.
-    fn legend(&mut self, names: &[&str], hollow: impl Fn(&str) -> bool) -> f64 {
+    fn legend(&mut self, names: &[&str]) -> f64 {
         let (mut x, mut y) = (LEFT, 14.0);
         for (i, name) in names.iter().enumerate() {
             let width = 26.0 + 7.2 * name.chars().count() as f64;
@@ -134,7 +167,7 @@ impl Svg {
                 x = LEFT;
                 y += 18.0;
             }
-            let fill = paint(i, hollow(name));
+            let fill = paint(names, i);
             self.add(format_args!(
                 "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"11\" height=\"11\" {fill}/>",
                 y - 10.0
@@ -155,11 +188,12 @@ impl Svg {
     }
 }
 
-const STYLE: &str = ".unspin{font:12px system-ui,sans-serif;--ink:#222;--grid:#ddd}\
-.unspin text{fill:var(--ink)}.unspin .grid{stroke:var(--grid)}.unspin .axis{stroke:var(--ink)}\
-.unspin .one{stroke:var(--ink);stroke-dasharray:4 3}.unspin .whisker{stroke:var(--ink);stroke-width:1.2}\
-.unspin .faded{opacity:.35}.unspin .curve{fill:none;stroke-width:1.6}\
-@media(prefers-color-scheme:dark){.unspin{--ink:#ddd;--grid:#444}}";
+const STYLE: &str = ".unspin{font:12px system-ui,sans-serif}.unspin text{fill:#222}\
+.unspin .grid{stroke:#ddd}.unspin .axis,.unspin .one,.unspin .whisker{stroke:#222}\
+.unspin .one{stroke-dasharray:4 3}.unspin .faded{opacity:.35}\
+.unspin .curve{fill:none;stroke-width:1.6}\
+@media(prefers-color-scheme:dark){.unspin text{fill:#ddd}.unspin .grid{stroke:#444}\
+.unspin .axis,.unspin .one,.unspin .whisker{stroke:#ddd}}";
 
 /// A vertical axis over [0, top].
 struct Axis {
@@ -219,7 +253,7 @@ fn grouped(
 ) -> String {
     let (arms, profiles) = (arm_order(rows), profile_order(rows));
     let mut svg = Svg::new(0.0);
-    let top = svg.legend(&arms, |a| a == IDEAL_ARM);
+    let top = svg.legend(&arms);
     let bottom = top + 250.0;
     svg.height = bottom + 30.0;
     let bars: Vec<(usize, usize, Bar)> = rows
@@ -246,7 +280,7 @@ fn grouped(
         let x = middle + (*a as f64 - arms.len() as f64 / 2.0) * width;
         let y = axis.y(b.value);
         let class = if b.faded { " class=\"faded\"" } else { "" };
-        let fill = paint(*a, arms[*a] == IDEAL_ARM);
+        let fill = paint(&arms, *a);
         svg.add(format_args!(
             "<rect x=\"{:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" {fill}{class}><title>{}</title></rect>",
             x + 1.0,
@@ -335,7 +369,7 @@ fn yields(rows: &[&Row], at: &str, place: &str) -> Option<Chart> {
     }
     let title = format!("Yields by outcome, {place}");
     let mut svg = Svg::new(0.0);
-    let top = svg.legend(&OUTCOMES, |_| false);
+    let top = svg.legend(&OUTCOMES);
     svg.height = top + 20.0 * with.len() as f64 + 10.0;
     let (x0, x1) = (190.0, WIDTH - 100.0);
     for (i, (r, n)) in with.iter().enumerate() {
@@ -349,23 +383,14 @@ fn yields(rows: &[&Row], at: &str, place: &str) -> Option<Chart> {
             let width = share * (x1 - x0);
             svg.add(format_args!(
                 "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"15\" {}><title>{}: {part} ({:.1} %)</title></rect>",
-                paint(k, false),
+                paint(&OUTCOMES, k),
                 OUTCOMES[k],
                 share * 100.0
             ));
             x += width;
         }
     }
-    Some(Chart {
-        name: format!("yields-{at}"),
-        kind: Kind::Yields,
-        title,
-        svg: svg.finish(&title_of("Yields by outcome", place)),
-    })
-}
-
-fn title_of(what: &str, place: &str) -> String {
-    format!("{what}, {place}")
+    Some(Chart { name: format!("yields-{at}"), kind: Kind::Yields, svg: svg.finish(&title), title })
 }
 
 /// Share of lock waits that last longer than x, both axes logarithmic.
@@ -382,7 +407,7 @@ fn waits(rows: &[&Row], profile: &str, at: &str, place: &str) -> Option<Chart> {
     let title = format!("Lock waits, {profile}, {place}");
     let mut svg = Svg::new(0.0);
     let arms: Vec<&str> = with.iter().map(|r| r.arm.as_str()).collect();
-    let top = svg.legend(&arms, |_| false);
+    let top = svg.legend(&arms);
     let bottom = top + 220.0;
     svg.height = bottom + 40.0;
     let decades = 6.0;
@@ -415,7 +440,7 @@ fn waits(rows: &[&Row], profile: &str, at: &str, place: &str) -> Option<Chart> {
             left = left.saturating_sub(*n);
             let _ = write!(points, " {:.1},{:.1}", x(b + 1), y(left as f64 / total as f64));
         }
-        curve(&mut svg, i, &points, &r.arm);
+        curve(&mut svg, colour(&arms, i), &points, &r.arm);
     }
     Some(Chart {
         name: format!("waits-{profile}-{at}"),
@@ -425,14 +450,9 @@ fn waits(rows: &[&Row], profile: &str, at: &str, place: &str) -> Option<Chart> {
     })
 }
 
-fn curve(svg: &mut Svg, i: usize, points: &str, name: &str) {
-    let dash = match i / COLOURS.len() {
-        0 => "",
-        _ => " stroke-dasharray=\"5 3\"",
-    };
+fn curve(svg: &mut Svg, colour: &str, points: &str, name: &str) {
     svg.add(format_args!(
-        "<polyline class=\"curve\" stroke=\"{}\"{dash} points=\"{points}\"><title>{}</title></polyline>",
-        COLOURS[i % COLOURS.len()],
+        "<polyline class=\"curve\" stroke=\"{colour}\" points=\"{points}\"><title>{}</title></polyline>",
         escape(name)
     ));
 }
@@ -456,15 +476,16 @@ fn windows(
             arms.push(&t.arm);
         }
     }
-    let start = |t: &EpochTrace| t.samples.first().map_or(0, |e| e.at_ns);
-    let first = with.iter().map(|t| start(t)).min()?;
+    if with.is_empty() {
+        return None;
+    }
     let length =
         |t: &EpochTrace| t.samples.last().map_or(0, |e| e.at_ns).saturating_sub(first_of(&with, t));
     let long = with.iter().map(|t| length(t)).max().unwrap_or(1).max(1) as f64;
     let most = with.iter().flat_map(|t| &t.samples).map(|e| e.window_cycles).max().unwrap_or(1);
     let title = format!("PLE window over time, {profile}, {place}");
     let mut svg = Svg::new(0.0);
-    let top = svg.legend(&arms, |_| false);
+    let top = svg.legend(&arms);
     let bottom = top + 240.0;
     svg.height = bottom + 40.0;
     let axis = Axis::new(most as f64, bottom, top + 6.0);
@@ -486,7 +507,7 @@ fn windows(
         &format!("ms of the machine's time; window in TSC cycles{epoch}"),
     );
     for t in &with {
-        let zero = first_of(&with, t).max(first);
+        let zero = first_of(&with, t);
         let every = t.samples.len().div_ceil(POINTS_MAX).max(1);
         let mut points = String::new();
         for e in t.samples.iter().step_by(every) {
@@ -494,7 +515,7 @@ fn windows(
             let _ = write!(points, "{x:.1},{:.1} ", axis.y(e.window_cycles as f64));
         }
         let i = arms.iter().position(|a| *a == t.arm).unwrap_or(0);
-        curve(&mut svg, i, points.trim_end(), &format!("{}, VM {}", t.arm, t.vm));
+        curve(&mut svg, colour(&arms, i), points.trim_end(), &format!("{}, VM {}", t.arm, t.vm));
     }
     let name = format!("window-{profile}-{vms}vm-{}", layout(cgroup));
     Some(Chart { name, kind: Kind::Window, svg: svg.finish(&title), title })

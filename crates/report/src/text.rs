@@ -31,6 +31,7 @@ fn document(out: &mut String, s: &Summary) {
             .collect();
         let _ = writeln!(out, "\n{}", place(s, cgroup, vms));
         out.push_str(&grid("performance", &rows, s, cgroup, vms, performance));
+        let rows: Vec<&Row> = rows.into_iter().filter(|r| r.arm != IDEAL_ARM).collect();
         if rows.iter().any(|r| r.inefficiency.is_some()) {
             out.push_str(&grid("inefficiency", &rows, s, cgroup, vms, |r| {
                 r.inefficiency.map_or("-".to_string(), |x| format!("{:.1} %", x * 100.0))
@@ -58,7 +59,8 @@ pub(crate) fn origin(s: &Summary) -> String {
         Some(m) => format!(" · module {m}"),
         None => " · no module".to_string(),
     };
-    line += &format!(" · {} pCPUs · {} runs, {} seeds", p.pcpus, p.runs, p.seeds.len());
+    let seeds = if p.seeds.len() == 1 { "1 seed" } else { &format!("{} seeds", p.seeds.len()) };
+    line += &format!(" · {} pCPUs · {} runs, {seeds}", p.pcpus, p.runs);
     if !p.epoch_ple_exits.is_empty() {
         let epochs: Vec<String> = p.epoch_ple_exits.iter().map(u32::to_string).collect();
         line += &format!(" · epoch {} PLE exits", epochs.join(" and "));
@@ -184,7 +186,7 @@ fn headroom(s: &Summary) -> String {
         "profiles with headroom",
     ]);
     for h in &s.headroom {
-        let mut names = h.profiles.join(" ");
+        let mut names = if h.profiles.is_empty() { "none".into() } else { h.profiles.join(" ") };
         if !h.not_adapted.is_empty() {
             names += &format!(" (not adapted: {})", h.not_adapted.join(" "));
         }
@@ -194,7 +196,7 @@ fn headroom(s: &Summary) -> String {
             h.arm.clone(),
             percent(h.stock_loss),
             percent(h.closed),
-            if names.is_empty() { "none".to_string() } else { names },
+            names,
         ]);
     }
     let mut t = b.build();

@@ -185,6 +185,21 @@ fn unknown_is_null() {
 }
 
 #[test]
+fn what_kvm_picked_by_itself_is_not_known() {
+    let d = one(|run, v| {
+        if run.arm.name == "stock" {
+            let m = v.module.as_mut().unwrap();
+            (m.yields_resource_waiter, m.yields_lock_waiter) = (0, 0);
+            (m.yields_none, m.yields_failed, m.picks_ran_next) = (0, 0, 0);
+        }
+    });
+    let stock = row(&d, "ebizzy", 2, "stock");
+    assert!(stock.yields.is_none() && stock.picks_ran_next.is_none());
+    assert_eq!(stock.ple_exits, Some(800));
+    assert!(row(&d, "ebizzy", 2, "hvs").yields.is_some());
+}
+
+#[test]
 fn summary_has_the_form_others_read() {
     let d = one(as_is);
     let s = serde_json::to_value(&d.summary).unwrap();

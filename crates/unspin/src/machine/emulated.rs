@@ -86,7 +86,7 @@ impl Machine for Emulated {
         let name = job.dir.file_name().unwrap_or(job.dir.as_os_str()).to_string_lossy();
         let booted =
             self.lab.boot_plan(&kernel, &computer, job.plan, &name, job.stop, &mut |mut record| {
-                describe(&mut record, &computer, &self.lab.boot_dir(&name));
+                describe(&mut record, &computer);
                 if let Err(e) = sink(record) {
                     // Records that cannot be kept are no reason to go on making them.
                     job.stop.store(true, Ordering::Relaxed);
@@ -100,13 +100,12 @@ impl Machine for Emulated {
     }
 }
 
-fn describe(record: &mut Record, computer: &Computer, archive: &Path) {
+fn describe(record: &mut Record, computer: &Computer) {
     if let Record::Begin(b) = record {
         let text = format!(
             "{:?}, {} CPUs, {} instructions a second, {} MiB",
             computer.emulator, computer.cpus, computer.ips, computer.memory_mib
         );
         b.settings.insert("emulator".to_string(), text);
-        b.settings.insert("boot archive".to_string(), archive.display().to_string());
     }
 }
