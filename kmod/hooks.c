@@ -134,10 +134,14 @@ static void notrace hook_on_spin(unsigned long ip, unsigned long parent_ip, stru
 	preempt_enable_notrace();
 }
 
-/* No recursion to guard against: the callback is for one function, which it does not call. */
+/*
+ * No recursion to guard against: the callback is for one function, which it does
+ * not call. Permanent: kernel.ftrace_enabled cannot be cleared under the module,
+ * which would miss the end of VMs.
+ */
 static struct ftrace_ops on_spin_ops = {
 	.func = hook_on_spin,
-	.flags = FTRACE_OPS_FL_IPMODIFY,
+	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT,
 };
 
 static void notrace hook_vcpu_create(unsigned long ip, unsigned long parent_ip,
@@ -153,8 +157,14 @@ static void notrace hook_vm_end(unsigned long ip, unsigned long parent_ip, struc
 	unspin_vm_end((const struct kvm *)compat_ftrace_arg0(fregs));
 }
 
-static struct ftrace_ops vcpu_create_ops = { .func = hook_vcpu_create };
-static struct ftrace_ops vm_end_ops = { .func = hook_vm_end };
+static struct ftrace_ops vcpu_create_ops = {
+	.func = hook_vcpu_create,
+	.flags = FTRACE_OPS_FL_PERMANENT,
+};
+static struct ftrace_ops vm_end_ops = {
+	.func = hook_vm_end,
+	.flags = FTRACE_OPS_FL_PERMANENT,
+};
 
 /* A function KVM does not export: a kprobe that is never armed resolves its name (a filter by name is slow). */
 static unsigned long function_address(const char *name)

@@ -41,6 +41,10 @@ static enum unspin_window_state svm_check(struct kvm_vcpu *vcpu)
 		unspin_window_refuse("vcpu_svm.vmcb is not where BTF says");
 		return UNSPIN_WINDOW_REFUSED;
 	}
+	/* What KVM always sets for such a VM; otherwise this is no VMCB, or no filter. */
+	if (!unspin_force_pause_intercept &&
+	    !(control->intercepts[INTERCEPT_PAUSE / 32] & BIT(INTERCEPT_PAUSE % 32)))
+		return UNSPIN_WINDOW_REFUSED;
 	return UNSPIN_WINDOW_GOOD;
 }
 
