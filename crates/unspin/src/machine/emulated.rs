@@ -80,6 +80,9 @@ impl Machine for Emulated {
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
         let kernel =
             self.lab.build(series(job.kernel)?, &mut |text| (job.say)(text)).map_err(explain)?;
+        if job.stop.load(Ordering::Relaxed) {
+            return Err(LabError::Interrupted.into());
+        }
         let computer = Computer::bochs(job.plan.pcpus);
         (job.say)(&format!("booting {}", kernel.release));
         let mut lost = None;

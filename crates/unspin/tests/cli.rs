@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command as its users meet it: what it prints, how it exits.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn unspin(args: &[&str]) -> Output {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    Command::new(env!("CARGO_BIN_EXE_unspin"))
+        .args(args)
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn fails(args: &[&str], code: i32, words: &str) {
+    let out = unspin(args);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(code), "{said}");
+    assert!(said.contains(words), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+fn scratch(name: &str, text: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("unspin-cli-{}-{name}", std::process::id()));
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn usage_errors_are_2() {
+    fails(&["bench"], 2, "SCENARIO");
+    fails(&["bench", "nosuch"], 2, "known: components, demo");
+    fails(&["bench", "demo", "--arm", "apple"], 2, "did you mean \"aple\"?");
+    fails(&["bench", "demo", "--vms", "9"], 2, "no number of VMs \"9\"");
+    fails(&["bench", "demo", "--profile", "ebizy"], 2, "did you mean \"ebizzy\"?");
+    fails(&["report", "/nonexistent"], 2, "/nonexistent");
+    fails(&["set", "mode"], 2, "KEY=VALUE");
+    fails(&["frobnicate"], 2, "unrecognized subcommand");
+    fails(&["agent"], 2, "usage: agent");
+}
+
+#[test]
+fn wrong_files_are_2_and_placed() {
+    let file = scratch("wrong.toml", "title = \"t\"\nsed = 1\n");
+    fails(&["bench", file.to_str().unwrap()], 2, "wrong.toml:2:1: `sed`: unknown key");
+    fails(&["bench", file.to_str().unwrap()], 2, "did you mean `seed`?");
+    std::fs::write(&file, [0xff, 0xfe]).unwrap();
+    fails(&["bench", file.to_str().unwrap()], 2, "not a text file");
+    let text =
+        "title=\"t\"\n[host]\npcpus=1\n[[vm]]\nvcpus=1\nworkload=\"nosuch\"\n[[arm]]\nname=\"a\"\n";
+    std::fs::write(&file, text).unwrap();
+    fails(&["bench", file.to_str().unwrap()], 2, "unknown profile \"nosuch\"");
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn what_this_computer_cannot_do_is_77() {
+    fails(&["status", "--sysfs", "/nonexistent"], 77, "not loaded");
+    fails(&["set", "mode=off", "--sysfs", "/nonexistent"], 77, "not loaded");
+}
+
+#[test]
+fn results_without_records_are_1() {
+    let file = scratch("empty.jsonl", "");
+    fails(&["report", file.to_str().unwrap()], 1, "no results to report");
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn a_full_output_is_1_and_a_closed_one_is_no_error() {
+    let bin = env!("CARGO_BIN_EXE_unspin");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let status = Command::new(bin).arg("man").stdout(full).stderr(Stdio::null()).status();
+    assert_eq!(status.unwrap().code(), Some(1));
+    let mut child = Command::new(bin).arg("man").stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn plans_completions_and_manuals_are_printed() {
+    let out = unspin(&["plan", "demo"]);
+    assert!(out.status.success());
+    assert!(out.stdout.starts_with(b"{\"schema\":1,\"scenario\":\"demo\""));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(unspin(&["completions", shell]).stdout.len() > 1000, "{shell}");
+    }
+    assert!(String::from_utf8_lossy(&unspin(&["man"]).stdout).contains("unspin"));
+}
+
+#[test]
+fn status_shows_vms_as_table_and_json() {
+    let root = std::env::temp_dir().join(format!("unspin-cli-{}-sysfs", std::process::id()));
+    for (path, text) in [
+        ("version", "0.1.0\n"),
+        ("window_control", "vmx\n"),
+        ("default/mode", "apples\n"),
+        ("vms/41-0/mode", "apples\n"),
+        ("vms/41-0/inefficiency_last_ppm", "21000\n"),
+    ] {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let sysfs = root.to_str().unwrap();
+    let table = unspin(&["status", "--sysfs", sysfs]);
+    let table = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(table.contains("41-0") && table.contains("2.1 %"), "{table}");
+    let json = unspin(&["status", "--json", "--sysfs", sysfs]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["vms"]["41-0"]["inefficiency_last_ppm"], 21000);
+    assert_eq!(json["default"]["mode"], "apples");
+    assert!(json["live_objects"].is_null(), "unknown is null");
+    std::fs::remove_dir_all(root).unwrap();
+}
