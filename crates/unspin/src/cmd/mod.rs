@@ -8,6 +8,7 @@ mod lab;
 mod load;
 mod man;
 mod plan;
+mod replay;
 mod report;
 mod set;
 mod status;
@@ -39,6 +40,8 @@ enum Command {
     Status(status::Args),
     /// Change settings of the module, of all VMs or of one.
     Set(set::Args),
+    /// Make the decisions of a recorded trace again and compare.
+    Replay(replay::Args),
     /// Build, boot, enter or remove emulated computers.
     Lab(lab::Args),
     /// Print completions for a shell.
@@ -64,6 +67,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Unload => unload::run(),
         Command::Status(a) => status::run(&a),
         Command::Set(a) => set::run(&a),
+        Command::Replay(a) => replay::run(&a),
         Command::Lab(a) => lab::run(&a),
         Command::Completions(a) => completions::run(&a),
         Command::Man(a) => man::run(&a),
