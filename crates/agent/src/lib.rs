@@ -23,6 +23,8 @@ pub use sink::{frame, Sink};
 
 /// The argument that makes a binary call [`agent_main`].
 pub const AGENT_COMMAND: &str = "agent";
+/// The argument that makes a binary call [`say_main`].
+pub const SAY_COMMAND: &str = "say";
 pub const USAGE: &str = "usage: agent PLAN.json [--out FILE|port-e9|stdout]";
 
 const EXIT_FAILED: i32 = 1;
@@ -65,6 +67,28 @@ pub fn agent_main(args: &[String]) -> i32 {
         }
         (Err(Error::Interrupted), None) => EXIT_INTERRUPTED,
         (Err(error), None) => {
+            eprintln!("agent: {error}");
+            EXIT_FAILED
+        }
+    }
+}
+
+/// `say TEXT…` or `say --end DONE FAILED`: one record through port 0xE9, for scripts inside an
+/// emulated computer. Returns the exit code.
+pub fn say_main(args: &[String]) -> i32 {
+    let record = match args {
+        [option, done, failed] if option == "--end" => match (done.parse(), failed.parse()) {
+            (Ok(runs), Ok(failed)) => Record::End { runs, failed },
+            _ => {
+                eprintln!("usage: say --end DONE FAILED, both numbers");
+                return EXIT_USAGE;
+            }
+        },
+        words => Record::Log { text: words.join(" ") },
+    };
+    match Sink::open("port-e9").and_then(|mut sink| sink.send(&record)) {
+        Ok(()) => 0,
+        Err(error) => {
             eprintln!("agent: {error}");
             EXIT_FAILED
         }

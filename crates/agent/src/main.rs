@@ -10,6 +10,9 @@ fn main() {
         Some((command, rest)) if command == unspin_vmm::VM_PROCESS_COMMAND => {
             unspin_vmm::vm_process_main(rest)
         }
+        Some((command, rest)) if command == unspin_agent::SAY_COMMAND => {
+            unspin_agent::say_main(rest)
+        }
         _ => {
             eprintln!("{}", unspin_agent::USAGE);
             2

@@ -30,20 +30,24 @@ impl Default for Patience {
     }
 }
 
+/// What to boot, and how to watch it.
+#[derive(Debug, Clone, Copy)]
+pub struct Boot<'a> {
+    pub kernel: &'a Kernel,
+    pub computer: &'a Computer,
+    pub payload: &'a Payload,
+    /// Kernel parameters beyond those every boot has.
+    pub cmdline: &'a str,
+    pub patience: Patience,
+    /// Once set, the boot is ended.
+    pub stop: &'a AtomicBool,
+}
+
 /// Boot and pass every record on until the last one (`End`). The directory keeps the console, the
 /// emulator's log and configuration; the boot medium is removed.
-pub fn watch(
-    computer: &Computer,
-    kernel: &Kernel,
-    payload: &Payload,
-    extra_cmdline: &str,
-    dir: &Path,
-    patience: Patience,
-    stop: &AtomicBool,
-    sink: &mut dyn FnMut(Record),
-) -> Result<()> {
-    let mut running = emulator::start(computer, kernel, payload, extra_cmdline, dir)?;
-    let outcome = listen(&mut running, dir, patience, stop, sink);
+pub fn watch(boot: &Boot, dir: &Path, sink: &mut dyn FnMut(Record)) -> Result<()> {
+    let mut running = emulator::start(boot.computer, boot.kernel, boot.payload, boot.cmdline, dir)?;
+    let outcome = listen(&mut running, dir, boot, sink);
     running.kill();
     for name in ["boot.iso", "initrd.img"] {
         let _ = fs::remove_file(dir.join(name));
@@ -54,8 +58,7 @@ pub fn watch(
 fn listen(
     running: &mut Running,
     dir: &Path,
-    patience: Patience,
-    stop: &AtomicBool,
+    boot: &Boot,
     sink: &mut dyn FnMut(Record),
 ) -> Result<()> {
     let (sender, receiver) = mpsc::channel::<Vec<u8>>();
@@ -73,22 +76,26 @@ fn listen(
     let mut decoder = Decoder::default();
     let mut last = String::from("power-on");
     let mut heard = Instant::now();
-    let mut limit = patience.boot;
+    let mut limit = boot.patience.boot;
     let archive: PathBuf = dir.to_path_buf();
-    let console = || tool::tail(&archive.join("console.txt"), 10);
+    let console = || {
+        let console = tool::tail(&archive.join("console.txt"), 10);
+        if console.is_empty() {
+            return format!("    (nothing)\n{}", tool::tail(&archive.join("emulator.err"), 5));
+        }
+        console
+    };
     loop {
-        if stop.load(Ordering::Relaxed) {
+        if boot.stop.load(Ordering::Relaxed) {
             return Err(LabError::Interrupted);
         }
         match receiver.recv_timeout(Duration::from_millis(200)) {
             Ok(bytes) => {
                 std::io::Write::write_all(&mut raw, &bytes).map_err(io(&raw_path))?;
                 for record in decoder.feed(&bytes) {
-                    let record = record.map_err(|detail| LabError::Channel {
-                        detail,
-                        archive: archive.clone(),
-                    })?;
-                    (heard, limit) = (Instant::now(), patience.record);
+                    let record = record
+                        .map_err(|detail| LabError::Channel { detail, archive: archive.clone() })?;
+                    (heard, limit) = (Instant::now(), boot.patience.record);
                     last = describe(&record);
                     let ended = matches!(record, Record::End { .. });
                     sink(record);
@@ -98,6 +105,10 @@ fn listen(
                 }
             }
             Err(RecvTimeoutError::Disconnected) => {
+                // An emulator that cannot write its console or log only says that it ended.
+                if tool::is_full(&archive) {
+                    return Err(LabError::NoSpace { path: archive });
+                }
                 return Err(LabError::Died { last, console: console(), archive });
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -117,7 +128,9 @@ fn describe(record: &Record) -> String {
     match record {
         Record::Begin(_) => "the agent's start".into(),
         Record::Run(result) => format!("the end of run {}", result.run.id),
-        Record::Progress(progress) => format!("the start of run {} ({})", progress.id, progress.text),
+        Record::Progress(progress) => {
+            format!("the start of run {} ({})", progress.id, progress.text)
+        }
         Record::Log { text } => format!("the log line {text:?}"),
         Record::Failed { id, .. } => format!("the failure of run {id}"),
         Record::End { .. } => "the end".into(),

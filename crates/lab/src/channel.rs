@@ -31,7 +31,8 @@ fn decode(frame: &[u8]) -> Result<Record, String> {
     let mut parts = frame.splitn(3, |&byte| byte == b' ');
     let text = |part: Option<&[u8]>| String::from_utf8_lossy(part.unwrap_or_default()).into_owned();
     let length: usize = text(parts.next()).parse().map_err(|_| "no length".to_string())?;
-    let crc = u32::from_str_radix(&text(parts.next()), 16).map_err(|_| "no checksum".to_string())?;
+    let crc =
+        u32::from_str_radix(&text(parts.next()), 16).map_err(|_| "no checksum".to_string())?;
     let json = parts.next().unwrap_or_default();
     if json.len() != length {
         return Err(format!("{} bytes where {length} were sent", json.len()));

@@ -11,7 +11,7 @@ use crate::tool;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Emulator {
@@ -38,6 +38,14 @@ impl Computer {
 
     pub fn qemu(cpus: u32) -> Computer {
         Computer { emulator: Emulator::Qemu, cpus, memory_mib: 1024, ips: 0 }
+    }
+
+    /// Parameters of the module: QEMU's processors have no pause filter, but honour the intercept.
+    pub fn module_options(&self) -> &'static str {
+        match self.emulator {
+            Emulator::Bochs => "",
+            Emulator::Qemu => "force_pause_intercept=1",
+        }
     }
 }
 
@@ -88,11 +96,15 @@ pub fn start(
     let cmdline = format!("{CMDLINE} {extra_cmdline}");
     let mut command = match computer.emulator {
         Emulator::Bochs => bochs(computer, kernel, &initramfs, &cmdline, dir)?,
-        Emulator::Qemu => qemu(computer, kernel, &initramfs, &cmdline, &console),
+        Emulator::Qemu => {
+            let mut command = qemu(computer, kernel, &initramfs, &cmdline);
+            command.args(["-chardev", "stdio,id=records,signal=off"]);
+            command.arg("-serial").arg(format!("file:{}", console.display()));
+            command
+        }
     };
-    let errors = dir.join("emulator.err");
-    let stderr = fs::File::create(&errors).map_err(io(&errors))?;
-    command.current_dir(dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors_of(dir)?);
+    command.current_dir(dir);
     // SAFETY: between fork and exec only async-signal-safe calls are made.
     unsafe {
         command.pre_exec(|| {
@@ -101,11 +113,35 @@ pub fn start(
             Ok(())
         });
     }
+    Ok(Running { child: command.spawn().map_err(missing(&command))? })
+}
+
+/// Boot under QEMU with the console on this program's terminal; returns when it is switched off.
+pub fn sit(
+    computer: &Computer,
+    kernel: &Kernel,
+    payload: &image::Payload,
+    dir: &Path,
+) -> Result<ExitStatus> {
+    fs::create_dir_all(dir).map_err(io(dir))?;
+    let initramfs = dir.join("initrd.img");
+    image::initramfs(kernel, payload, &initramfs)?;
+    let mut command = qemu(computer, kernel, &initramfs, CMDLINE);
+    // Ctrl-C is for what runs in the emulated computer; Ctrl-A X ends the emulator.
+    command.args(["-chardev", "file,id=records,path=records.raw", "-serial", "mon:stdio"]);
+    command.current_dir(dir).stderr(errors_of(dir)?);
+    command.status().map_err(missing(&command))
+}
+
+fn errors_of(dir: &Path) -> Result<fs::File> {
+    let path = dir.join("emulator.err");
+    fs::File::create(&path).map_err(io(&path))
+}
+
+/// Of all that can keep a program from starting only its absence is likely.
+fn missing(command: &Command) -> impl FnOnce(std::io::Error) -> LabError {
     let tool = command.get_program().to_string_lossy().into_owned();
-    let child = command
-        .spawn()
-        .map_err(|_| LabError::MissingTool { package: tool::package_of(&tool).into(), tool })?;
-    Ok(Running { child })
+    move |_| LabError::MissingTool { package: tool::package_of(&tool).into(), tool }
 }
 
 fn bochs(
@@ -152,23 +188,15 @@ fn bochs(
     Ok(command)
 }
 
-fn qemu(
-    computer: &Computer,
-    kernel: &Kernel,
-    initramfs: &Path,
-    cmdline: &str,
-    console: &Path,
-) -> Command {
+/// Without console and without the chardev `records`, which callers add.
+fn qemu(computer: &Computer, kernel: &Kernel, initramfs: &Path, cmdline: &str) -> Command {
     let mut command = Command::new("qemu-system-x86_64");
     // thread=single: with one thread a CPU the kernel's code patching sooner or later faults.
     command
         .args(["-accel", "tcg,thread=single", "-cpu", "qemu64,+svm,+npt", "-nodefaults"])
         .args(["-display", "none", "-no-reboot"])
         .args(["-smp", &computer.cpus.to_string(), "-m", &computer.memory_mib.to_string()])
-        .args(["-chardev", "stdio,id=records,signal=off", "-device"])
-        .arg("isa-debugcon,iobase=0xe9,chardev=records")
-        .arg("-serial")
-        .arg(format!("file:{}", console.display()))
+        .args(["-device", "isa-debugcon,iobase=0xe9,chardev=records"])
         .arg("-kernel")
         .arg(&kernel.vmlinuz)
         .arg("-initrd")

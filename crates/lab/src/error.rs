@@ -17,13 +17,17 @@ pub enum LabError {
     Io { path: PathBuf, source: std::io::Error },
     #[error("{path}: no space left on the device; `unspin lab clean` frees what the lab keeps")]
     NoSpace { path: PathBuf },
+    #[error("kernel {release} cannot run the module: it is built without {option} ({why}); Debian's kernels have it")]
+    Unsuitable { release: String, option: String, why: &'static str },
     #[error("{path} is not built; run: cargo build --release")]
     NotBuilt { path: PathBuf },
     #[error("the emulated computer stopped answering {after_s} s after {last}; the console ended with:\n{console}\nboot archived in {archive}")]
     Hang { after_s: u64, last: String, console: String, archive: PathBuf },
     #[error("the emulated computer ended before its plan did ({last}); the console ended with:\n{console}\nboot archived in {archive}")]
     Died { last: String, console: String, archive: PathBuf },
-    #[error("a record of the emulated computer was damaged ({detail}); boot archived in {archive}")]
+    #[error(
+        "a record of the emulated computer was damaged ({detail}); boot archived in {archive}"
+    )]
     Channel { detail: String, archive: PathBuf },
     #[error("interrupted; nothing is left running, and the boot will be made again when the command is repeated with --resume")]
     Interrupted,

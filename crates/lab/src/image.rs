@@ -15,8 +15,10 @@ const INIT: &str = include_str!("init.sh");
 /// Applets the init and the tests use.
 const APPLETS: &[&str] = &[
     "sh", "mount", "umount", "insmod", "rmmod", "lsmod", "cat", "echo", "ls", "sleep", "poweroff",
-    "mkdir", "rmdir", "dmesg", "grep", "uname", "kill", "ps", "seq", "tail", "head", "true", "test",
-    "sync", "sed", "wc", "rm", "date", "cut", "tr", "sort", "find", "taskset", "stty", "vi", "more",
+    "mkdir", "rmdir", "dmesg", "grep", "uname", "kill", "ps", "seq", "tail", "head", "true",
+    "test", "sync", "sed", "wc", "rm", "date", "cut", "tr", "sort", "find", "taskset", "stty",
+    "vi", "more", "setsid", "cttyhack", "clear", "less", "env", "hostname", "free", "top",
+    "killall", "comm", "touch",
 ];
 
 /// What goes into the initramfs beside the tools and the kernel's modules.
@@ -114,7 +116,13 @@ fn shared_libraries(program: &Path) -> Vec<PathBuf> {
 }
 
 /// Pack kernel and initramfs into a bootable ISO at `target`.
-pub fn iso(dir: &Path, kernel: &Kernel, initramfs: &Path, cmdline: &str, target: &Path) -> Result<()> {
+pub fn iso(
+    dir: &Path,
+    kernel: &Kernel,
+    initramfs: &Path,
+    cmdline: &str,
+    target: &Path,
+) -> Result<()> {
     let tree = dir.join("iso");
     let boot = tree.join("isolinux");
     fs::create_dir_all(&boot).map_err(io(&boot))?;
@@ -154,7 +162,7 @@ pub fn cmos(memory_mib: u32) -> [u8; 128] {
     let mut cmos = [0u8; 128];
     let above_16mib = ((memory_mib - 16) * 16).to_le_bytes();
     let bytes: &[(usize, u8)] = &[
-        (0x06, 5),    // day of the week, day, month, year of a constant date
+        (0x06, 5), // day of the week, day, month, year of a constant date
         (0x07, 1),
         (0x08, 1),
         (0x09, 0x26),

@@ -57,7 +57,11 @@ pub fn prepare(
     series: Series,
     say: &mut dyn FnMut(&str),
 ) -> Result<Kernel> {
-    let release = resolve(series)?;
+    let release = match resolve(series) {
+        // Without package lists, what was unpacked before still serves.
+        Err(error) => unpacked(lab, series).ok_or(error)?,
+        Ok(release) => release,
+    };
     let dir = lab.join("kernels").join(&release);
     let done = dir.join("unpacked");
     if !done.exists() {
@@ -67,6 +71,7 @@ pub fn prepare(
         fetch(&dir, &release)?;
         fs::write(&done, &release).map_err(io(&done))?;
     }
+    check_config(&dir, &release)?;
     let headers = dir.join("tree/usr/src").join(format!("linux-headers-{release}"));
     say(&format!("building the module for {release}"));
     let module = build_module(root, &dir, &headers)?;
@@ -74,6 +79,51 @@ pub fn prepare(
         ["irqbypass", "kvm", "kvm-intel", "kvm-amd"].map(|m| dir.join(format!("{m}.ko"))).to_vec();
     let vmlinuz = dir.join("tree/boot").join(format!("vmlinuz-{release}"));
     Ok(Kernel { series, release, vmlinuz, modules, headers, module })
+}
+
+/// The series' newest release that is unpacked already.
+fn unpacked(lab: &Path, series: Series) -> Option<String> {
+    let prefix = format!("{}.", series.name());
+    let mut found: Vec<(std::time::SystemTime, String)> = fs::read_dir(lab.join("kernels"))
+        .ok()?
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok().filter(|n| n.starts_with(&prefix))?;
+            Some((entry.path().join("unpacked").metadata().ok()?.modified().ok()?, name))
+        })
+        .collect();
+    found.sort();
+    found.pop().map(|(_, release)| release)
+}
+
+/// Options one of which the kernel must have, and what for.
+const OPTIONS: &[(&[&str], &str)] = &[
+    (&["CONFIG_MODULES"], "loading any module"),
+    (&["CONFIG_DYNAMIC_FTRACE"], "hooking kvm_vcpu_on_spin()"),
+    (
+        &["CONFIG_DYNAMIC_FTRACE_WITH_ARGS", "CONFIG_DYNAMIC_FTRACE_WITH_REGS"],
+        "redirecting what it hooks",
+    ),
+    (&["CONFIG_TRACEPOINTS"], "the probes"),
+    (&["CONFIG_KPROBES"], "finding KVM's functions"),
+    (&["CONFIG_KVM"], "there is nothing to improve"),
+];
+
+/// The module needs more of a kernel than its headers show; say what is missing before a boot does.
+fn check_config(dir: &Path, release: &str) -> Result<()> {
+    let path = dir.join("tree/boot").join(format!("config-{release}"));
+    let config = fs::read_to_string(&path).map_err(io(&path))?;
+    let has = |option: &&str| {
+        config
+            .lines()
+            .any(|line| line.strip_prefix(*option).is_some_and(|rest| matches!(rest, "=y" | "=m")))
+    };
+    match OPTIONS.iter().find(|(options, _)| !options.iter().any(has)) {
+        None => Ok(()),
+        Some((options, why)) => {
+            Err(LabError::Unsuitable { release: release.into(), option: options.join(" or "), why })
+        }
+    }
 }
 
 /// The release (`uname -r`) of the series' current package.
@@ -107,15 +157,17 @@ fn fetch(dir: &Path, release: &str) -> Result<()> {
     packages.push(kbuild_package(&format!("linux-headers-{release}"))?);
     for package in &packages {
         let mut get = Command::new("apt-get");
-        get.args(["-q", "-o", "APT::Sandbox::User=root", "download", package]).current_dir(dir);
-        tool::run(&format!("downloading {package}"), &mut get, &log).map_err(|error| {
-            match error {
+        get.args(["-q", "-o", "APT::Sandbox::User=root", "-o", "Acquire::http::Timeout=30"])
+            .args(["download", package])
+            .current_dir(dir);
+        tool::run(&format!("downloading {package}"), &mut get, &log).map_err(
+            |error| match error {
                 LabError::Step { tail, .. } => {
                     LabError::Download { package: package.clone(), detail: tail.trim().into() }
                 }
                 other => other,
-            }
-        })?;
+            },
+        )?;
     }
     for entry in fs::read_dir(dir).map_err(io(dir))?.flatten() {
         let path = entry.path();
@@ -173,6 +225,14 @@ fn extract_module(tree: &Path, release: &str, sub: &str, name: &str, dir: &Path)
     let out = Command::new("xz").arg("-dc").arg(&packed).output().map_err(|_| {
         LabError::MissingTool { tool: "xz".into(), package: tool::package_of("xz").into() }
     })?;
+    if !out.status.success() {
+        return Err(LabError::Step {
+            what: format!("unpacking {name}.ko"),
+            status: out.status.to_string(),
+            log: packed,
+            tail: String::from_utf8_lossy(&out.stderr).into_owned(),
+        });
+    }
     fs::write(&target, out.stdout).map_err(io(&target))
 }
 
@@ -196,13 +256,15 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(from).map_err(io(from))?.flatten() {
         let (source, target) = (entry.path(), to.join(entry.file_name()));
         if source.is_dir() {
-            copy_tree(&source, &target)?;
+            if entry.file_name() != "test" {
+                copy_tree(&source, &target)?;
+            }
             continue;
         }
         let is_source = source
             .extension()
             .and_then(|ending| ending.to_str())
-            .map_or(true, |ending| matches!(ending, "c" | "h" | "S"));
+            .is_none_or(|ending| matches!(ending, "c" | "h" | "S"));
         if !is_source {
             continue;
         }

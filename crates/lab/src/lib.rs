@@ -10,7 +10,7 @@ mod image;
 mod kernel;
 mod tool;
 
-pub use boot::Patience;
+pub use boot::{Boot, Patience};
 pub use channel::Decoder;
 pub use emulator::{Computer, Emulator};
 pub use error::{LabError, Result};
@@ -25,8 +25,34 @@ use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
 
 /// Tools a timed boot needs.
-pub const BOCHS_TOOLS: &[&str] =
-    &["apt-get", "apt-cache", "dpkg-deb", "xz", "make", "gcc", "busybox", "xorriso", "bochs", "ldd"];
+pub const BOCHS_TOOLS: &[&str] = &[
+    "apt-get",
+    "apt-cache",
+    "dpkg-deb",
+    "xz",
+    "make",
+    "gcc",
+    "busybox",
+    "xorriso",
+    "bochs",
+    "ldd",
+];
+
+/// Tools a boot for function needs.
+pub const QEMU_TOOLS: &[&str] = &[
+    "apt-get",
+    "apt-cache",
+    "dpkg-deb",
+    "xz",
+    "make",
+    "gcc",
+    "busybox",
+    "qemu-system-x86_64",
+    "ldd",
+];
+
+/// Loads the module; `$options` are its parameters.
+const LOAD: &str = "insmod /modules/unspin.ko $options";
 
 /// A directory the lab keeps kernels and boots in.
 #[derive(Debug, Clone)]
@@ -45,6 +71,8 @@ impl Lab {
         let root = source_tree();
         let dir = dir.unwrap_or_else(|| root.join("out/lab"));
         fs::create_dir_all(&dir).map_err(error::io(&dir))?;
+        // Emulators are started in their boot's directory: nothing may depend on the caller's.
+        let dir = fs::canonicalize(&dir).map_err(error::io(&dir))?;
         Ok(Lab { root, dir, agent })
     }
 
@@ -78,24 +106,76 @@ impl Lab {
             files: vec![("plan.json".into(), json)],
             programs: vec![self.agent.clone()],
         };
-        self.boot(kernel, computer, &payload, "", name, Patience::default(), stop, sink)
+        let boot = Boot {
+            kernel,
+            computer,
+            payload: &payload,
+            cmdline: "",
+            patience: Patience::default(),
+            stop,
+        };
+        self.boot(&boot, name, sink)
     }
 
     /// Boot with a payload of the caller's (tests, probes).
-    #[allow(clippy::too_many_arguments)]
-    pub fn boot(
+    pub fn boot(&self, boot: &Boot, name: &str, sink: &mut dyn FnMut(Record)) -> Result<()> {
+        boot::watch(boot, &self.boot_dir(name), sink)
+    }
+
+    /// Boot `kernel` on `computer` to see whether KVM and the module come up there. `sink` gets
+    /// what was found, line by line; the answer is whether all is well.
+    pub fn check(
         &self,
         kernel: &Kernel,
         computer: &Computer,
-        payload: &Payload,
-        extra_cmdline: &str,
-        name: &str,
-        patience: Patience,
         stop: &AtomicBool,
-        sink: &mut dyn FnMut(Record),
-    ) -> Result<()> {
-        let dir = self.dir.join("boots").join(name);
-        boot::watch(computer, kernel, payload, extra_cmdline, &dir, patience, stop, sink)
+        sink: &mut dyn FnMut(&str),
+    ) -> Result<bool> {
+        let payload = self.hand(computer, include_str!("check.sh"));
+        let boot = Boot {
+            kernel,
+            computer,
+            payload: &payload,
+            cmdline: "",
+            patience: Patience::default(),
+            stop,
+        };
+        let mut failures = None;
+        let name = format!("check-{}", kernel.series.name());
+        self.boot(&boot, &name, &mut |record| match record {
+            Record::Log { text } => sink(&text),
+            Record::End { failed, .. } => failures = Some(failed),
+            _ => {}
+        })?;
+        Ok(failures == Some(0))
+    }
+
+    /// Boot `kernel` under QEMU with a shell on this terminal, the module loaded; returns when the
+    /// computer is switched off.
+    pub fn shell(&self, kernel: &Kernel) -> Result<()> {
+        let computer = Computer::qemu(4);
+        let payload = self.hand(&computer, include_str!("shell.sh"));
+        let dir = self.boot_dir("shell");
+        let status = emulator::sit(&computer, kernel, &payload, &dir)?;
+        let _ = fs::remove_file(dir.join("initrd.img"));
+        if status.success() {
+            return Ok(());
+        }
+        Err(LabError::Died {
+            last: format!("the shell, with {status}"),
+            console: tool::tail(&dir.join("emulator.err"), 5),
+            archive: dir,
+        })
+    }
+
+    /// A payload for scripts of the lab's own, which load the module by `$load`.
+    fn hand(&self, computer: &Computer, script: &str) -> Payload {
+        let options = computer.module_options();
+        Payload {
+            script: format!("options='{options}'\nload() {{ {LOAD}; }}\n{script}"),
+            files: Vec::new(),
+            programs: vec![self.agent.clone()],
+        }
     }
 
     /// Where the boot called `name` keeps its console and configuration.

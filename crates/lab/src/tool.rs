@@ -39,6 +39,18 @@ pub(crate) fn which(tool: &str) -> Option<std::path::PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(tool)).find(|file| file.is_file())
 }
 
+/// How tools put ENOSPC into words.
+const NO_SPACE: &str = "No space left on device";
+
+/// Whether the file system of `path` has no room left for anyone.
+pub(crate) fn is_full(path: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: statvfs is plain data, and both pointers are valid.
+    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+    unsafe { libc::statvfs(path.as_ptr(), &mut found) == 0 && found.f_bavail == 0 }
+}
+
 /// The last lines of a file, for an error message.
 pub(crate) fn tail(path: &Path, lines: usize) -> String {
     let text = String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();
@@ -53,6 +65,7 @@ pub(crate) fn run(what: &str, command: &mut Command, log: &Path) -> Result<()> {
     let second = file.try_clone().map_err(io(log))?;
     let tool = command.get_program().to_string_lossy().into_owned();
     let status = command
+        .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .stdout(file)
         .stderr(second)
@@ -61,16 +74,22 @@ pub(crate) fn run(what: &str, command: &mut Command, log: &Path) -> Result<()> {
     if status.success() {
         return Ok(());
     }
+    let tail = tail(log, 8);
+    let dir = log.parent().unwrap_or(log);
+    if tail.contains(NO_SPACE) || is_full(dir) {
+        return Err(LabError::NoSpace { path: dir.to_path_buf() });
+    }
     Err(LabError::Step {
         what: what.to_string(),
         status: status.to_string(),
         log: log.to_path_buf(),
-        tail: tail(log, 8),
+        tail,
     })
 }
 
 /// Standard output of a command, or `None` where it fails.
 pub(crate) fn output(command: &mut Command) -> Option<String> {
-    let out = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let out =
+        command.env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
 }

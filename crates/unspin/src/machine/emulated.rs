@@ -21,22 +21,28 @@ impl Emulated {
 
 /// The lab, where this computer has what it takes.
 pub fn open(dir: Option<&Path>) -> anyhow::Result<Lab> {
-    let missing = unspin_lab::missing_tools(BOCHS_TOOLS);
-    if !missing.is_empty() {
-        let tools: Vec<&str> = missing.iter().map(|(t, _)| t.as_str()).collect();
-        let packages: Vec<&str> = missing.iter().map(|(_, p)| p.as_str()).collect();
-        return Err(Cannot(format!(
-            "machine emulated: {} not found; install with: apt-get install {}",
-            tools.join(", "),
-            packages.join(" ")
-        ))
-        .into());
-    }
+    missing(BOCHS_TOOLS).map_err(Cannot)?;
     Lab::open(dir.map(Path::to_path_buf), agent()?).map_err(explain)
 }
 
+/// An error that says what is to be installed, unless all `tools` are there.
+pub fn missing(tools: &[&str]) -> Result<(), String> {
+    let missing = unspin_lab::missing_tools(tools);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let tools: Vec<&str> = missing.iter().map(|(t, _)| t.as_str()).collect();
+    let mut packages: Vec<&str> = missing.iter().map(|(_, p)| p.as_str()).collect();
+    packages.dedup();
+    Err(format!(
+        "machine emulated: {} not found; install with: apt-get install {}",
+        tools.join(", "),
+        packages.join(" ")
+    ))
+}
+
 /// The agent's program stands beside this one.
-fn agent() -> anyhow::Result<PathBuf> {
+pub fn agent() -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe().context("cannot find this program")?;
     Ok(program.with_file_name("unspin-agent"))
 }
@@ -47,6 +53,7 @@ pub fn explain(e: LabError) -> anyhow::Error {
         LabError::MissingTool { .. }
         | LabError::NoKernelPackage { .. }
         | LabError::Download { .. }
+        | LabError::Unsuitable { .. }
         | LabError::NotBuilt { .. } => Cannot(format!("machine emulated: {e}")).into(),
         other => other.into(),
     }
