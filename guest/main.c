@@ -29,14 +29,10 @@ struct barrier {
 	atomic_uint sleepers;	/* how many wait for the phase halted */
 };
 
+/* As two words, so that each is written whole: another vCPU may be using the gate. */
 struct idt_gate {
-	u16 offset_low;
-	u16 selector;
-	u8 ist;
-	u8 type;
-	u16 offset_mid;
-	u32 offset_high;
-	u32 zero;
+	u64 low;	/* offset 0..15, selector, IST, type, offset 16..31 */
+	u64 high;	/* offset 32..63 */
 };
 
 #define IDT_INTERRUPT_GATE 0x8e
@@ -50,15 +46,12 @@ extern const char fault_stubs[], wake_stub[], timer_stub[], spurious_stub[];
 
 static void set_gate(u32 vector, const char *stub)
 {
+	volatile struct idt_gate *gate = &idt[vector];
 	u64 offset = (u64)stub;
 
-	idt[vector] = (struct idt_gate){
-		.offset_low = offset,
-		.selector = GUEST_CS_KERNEL,
-		.type = IDT_INTERRUPT_GATE,
-		.offset_mid = offset >> 16,
-		.offset_high = offset >> 32,
-	};
+	gate->high = offset >> 32;
+	gate->low = (offset & 0xffff) | (u64)GUEST_CS_KERNEL << 16 |
+		    (u64)IDT_INTERRUPT_GATE << 40 | (offset >> 16 & 0xffff) << 48;
 }
 
 /* Every vCPU writes the same values, so that none has to wait for another. */
