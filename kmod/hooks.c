@@ -35,6 +35,7 @@ extern struct tracepoint __tracepoint_kvm_entry;
 extern struct tracepoint __tracepoint_kvm_exit;
 
 static void watch_work_fn(struct work_struct *work);
+/* Unbound: it must run although real-time tasks hold some CPU. */
 static DECLARE_DELAYED_WORK(watch_work, watch_work_fn);
 
 /* --- probes: preemption off --- */
@@ -300,7 +301,7 @@ static int attach(void)
 		goto no_probes;
 	}
 	attached = true;
-	schedule_delayed_work(&watch_work, WATCH_PERIOD);
+	queue_delayed_work(system_unbound_wq, &watch_work, WATCH_PERIOD);
 	return 0;
 
 no_probes:
@@ -373,7 +374,7 @@ static void watch_work_fn(struct work_struct *work)
 	again = attached;
 	mutex_unlock(&unspin_mutex);
 	if (again)
-		schedule_delayed_work(&watch_work, WATCH_PERIOD);
+		queue_delayed_work(system_unbound_wq, &watch_work, WATCH_PERIOD);
 }
 
 static void find_switch(struct tracepoint *tp, void *priv)
