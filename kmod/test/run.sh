@@ -1,5 +1,6 @@
 #!/bin/bash
 # run.sh KERNEL_TREE KERNEL_VERSION UNSPIN_KO: boots that kernel in QEMU and tests the module there.
+# KEEP=DIR copies console and verdict there; CYCLES and TIMEOUT (seconds) as below.
 # KERNEL_TREE holds an unpacked linux-image package. Exit code: 0 pass, 1 fail, 77 cannot be run here, 124 hung.
 set -euo pipefail
 tree=$1 version=$2 module=$3
@@ -9,7 +10,14 @@ for tool in qemu-system-x86_64 busybox cpio gcc; do
 	command -v $tool > /dev/null || { echo "SKIP: no $tool"; exit 77; }
 done
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+qemu=
+cleanup() {
+	[ -z "$qemu" ] || kill "$qemu" 2> /dev/null || true
+	[ -z "${KEEP:-}" ] || cp "$work/console" "$work/verdict" "$KEEP" || true
+	rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 124' TERM INT
 root=$work/root
 mkdir -p "$root"/{bin,lib,proc,sys,dev,tmp}
 cp "$(command -v busybox)" "$root/bin/busybox"
@@ -30,8 +38,10 @@ status=0
 timeout "$timeout" qemu-system-x86_64 -accel tcg,thread=single -cpu qemu64,+svm,+npt -smp 4 -m 1024 \
 	-display none -no-reboot -serial "file:$work/console" -debugcon "file:$work/verdict" \
 	-kernel "$tree/boot/vmlinuz-$version" -initrd "$work/initrd" \
-	-append "console=ttyS0 mitigations=off panic=1 oops=panic" < /dev/null || status=$?
-[ -n "${KEEP:-}" ] && cp "$work/console" "$work/verdict" "$KEEP"
+	-append "console=ttyS0 mitigations=off panic=1 oops=panic" < /dev/null &
+qemu=$!
+wait "$qemu" || status=$?
+qemu=
 grep -a "^FAIL" "$work/verdict" || true
 good=$(grep -ac "^ok" "$work/verdict" || true)
 bad=$(grep -ac "^FAIL" "$work/verdict" || true)
