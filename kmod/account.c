@@ -184,8 +184,6 @@ static struct unspin_slot *entry_of_other(struct kvm_vcpu *vcpu, struct unspin_s
 	__this_cpu_write(unspin_cpu.cur, slot);
 	if (!slot)
 		return NULL;
-	if (unlikely(slot->idx < 0))
-		unspin_slot_bind(slot);
 	unspin_switched_in(slot, current, now);
 	return slot;
 }
@@ -204,6 +202,9 @@ void unspin_entry(struct kvm_vcpu *vcpu, struct unspin_slot *cur)
 		if (!slot)
 			return;
 	}
+	/* Here, not above: a thread switched in inside KVM_RUN is known before its first entry. */
+	if (unlikely(slot->idx < 0))
+		unspin_slot_bind(slot);
 	/* A full barrier, so that window and mode are read after the flag is cleared. */
 	if (READ_ONCE(slot->work.remote))
 		xchg(&slot->work.remote, 0);
