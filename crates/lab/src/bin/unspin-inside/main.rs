@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The one program the tests put into an emulated computer: what the agent does, VMs for a script
+//! to keep busy, copies of the kernel's code to compare, and a guest whose spins are exact.
+
+mod ple;
+mod text;
+mod vms;
+
+use std::process::exit;
+
+const USAGE: &str = "usage: unspin-inside COMMAND
+  agent PLAN.json [--out …]        as unspin-agent
+  say TEXT… | say --end DONE FAILED
+  vm VCPUS (--ms N | --until FILE) one VM with a contended lock; says what it did
+  churn VMS VCPUS                  so many VMs, one after the other
+  text save FILE                   check values of all functions of kernel and KVM
+  text diff FILE FILE              names of the functions that differ
+  ple SPINS PAUSES DISTANCE CPL    spins of exactly that length; says how many ended in an exit";
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        [command, ..] if *command == unspin_agent::AGENT_COMMAND => {
+            exit(unspin_agent::agent_main(&args[1..]))
+        }
+        [command, ..] if *command == unspin_agent::SAY_COMMAND => {
+            exit(unspin_agent::say_main(&args[1..]))
+        }
+        [command, ..] if *command == unspin_vmm::VM_PROCESS_COMMAND => {
+            exit(unspin_vmm::vm_process_main(&args[1..]))
+        }
+        ["vm", vcpus, "--ms", ms] => {
+            number(ms).and_then(|ms| vms::run(number(vcpus)?, &vms::End::After(ms.into())))
+        }
+        ["vm", vcpus, "--until", file] => {
+            number(vcpus).and_then(|vcpus| vms::run(vcpus, &vms::End::File(file.into())))
+        }
+        ["churn", count, vcpus] => {
+            number(count).and_then(|count| vms::churn(count, number(vcpus)?))
+        }
+        ["text", "save", file] => text::save(file),
+        ["text", "diff", a, b] => text::diff(a, b),
+        ["ple", spins, pauses, distance, cpl] => ple_spin(spins, pauses, distance, cpl),
+        _ => {
+            eprintln!("{USAGE}");
+            exit(2);
+        }
+    };
+    match done {
+        Ok(text) => println!("{text}"),
+        Err(error) => {
+            println!("{error}");
+            exit(1);
+        }
+    }
+}
+
+fn ple_spin(spins: &str, pauses: &str, distance: &str, cpl: &str) -> Result<String, String> {
+    ple::run(&ple::Spin {
+        spins: number(spins)?,
+        pauses: number(pauses)?,
+        distance: number(distance)?,
+        cpl: number(cpl)? as u8,
+    })
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("{text} is no number"))
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A guest that does nothing but spin, with so many PAUSEs and so many instructions from one to
+//! the next, in 32-bit protected mode without paging, at privilege level 0 or 3.
+
+use kvm_bindings::{kvm_regs, kvm_segment, kvm_userspace_memory_region};
+use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
+
+const MEMORY: usize = 0x4000;
+const ENTRY: u64 = 0x1000;
+const STACK: u64 = 0x3000;
+/// TSS pages KVM needs on Intel, away from guest memory.
+const KVM_TSS_ADDR: usize = 0xfffb_d000;
+/// Loop passes between two spins: longer than any gap.
+const REST: u64 = 2000;
+const RFLAGS: u64 = 1 << 1 | 1 << 9 | 3 << 12; // always set; interrupts on; I/O at every level
+const CR0: u64 = 1 | 1 << 4 | 1 << 5; // PE, ET, NE
+const END_PORT: u8 = 0x10;
+
+pub struct Spin {
+    pub spins: u32,
+    /// PAUSEs a spin.
+    pub pauses: u32,
+    /// Instructions from one PAUSE to the next, at least 3.
+    pub distance: u32,
+    pub cpl: u8,
+}
+
+/// Makes the spins and says how many PLE exits the module saw.
+pub fn run(spin: &Spin) -> Result<String, String> {
+    if spin.distance < 3 || spin.distance as usize > MEMORY / 2 || !matches!(spin.cpl, 0 | 3) {
+        return Err("a distance is 3 or more, a level 0 or 3".into());
+    }
+    let says = |what: &'static str| move |e: kvm_ioctls::Error| format!("{what}: {e}");
+    let kvm = Kvm::new().map_err(says("/dev/kvm"))?;
+    let vm = kvm.create_vm().map_err(says("KVM_CREATE_VM"))?;
+    vm.set_tss_address(KVM_TSS_ADDR).map_err(says("KVM_SET_TSS_ADDR"))?;
+    // A page-aligned piece of memory that lives as long as the process.
+    // SAFETY: a new anonymous mapping.
+    let memory = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            MEMORY,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if memory == libc::MAP_FAILED {
+        return Err(format!("mmap: {}", std::io::Error::last_os_error()));
+    }
+    let code = program(spin.distance);
+    // SAFETY: the mapping is longer than the entry and the largest program.
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            code.as_ptr(),
+            memory.cast::<u8>().add(ENTRY as usize),
+            code.len(),
+        );
+    }
+    let region = kvm_userspace_memory_region {
+        slot: 0,
+        flags: 0,
+        guest_phys_addr: 0,
+        memory_size: MEMORY as u64,
+        userspace_addr: memory as u64,
+    };
+    // SAFETY: the memory is never unmapped.
+    unsafe { vm.set_user_memory_region(region) }.map_err(says("KVM_SET_USER_MEMORY_REGION"))?;
+    let mut vcpu = vm.create_vcpu(0).map_err(says("KVM_CREATE_VCPU"))?;
+    start_state(&vcpu, spin).map_err(says("the vCPU's state"))?;
+    loop {
+        match vcpu.run() {
+            Ok(VcpuExit::IoOut(port, _)) if port == u16::from(END_PORT) => break,
+            Ok(other) => return Err(format!("the guest left with {other:?}")),
+            Err(e) if e.errno() == libc::EINTR => {}
+            Err(e) => return Err(format!("KVM_RUN: {e}")),
+        }
+    }
+    let file = format!("/sys/module/unspin/vms/{}-0/ple_exits", std::process::id());
+    let exits = std::fs::read_to_string(&file).map_err(|e| format!("{file}: {e}"))?;
+    Ok(exits.trim().to_string())
+}
+
+fn start_state(vcpu: &VcpuFd, spin: &Spin) -> Result<(), kvm_ioctls::Error> {
+    let mut sregs = vcpu.get_sregs()?;
+    let segment = |type_: u8, selector: u16| kvm_segment {
+        base: 0,
+        limit: u32::MAX,
+        selector: selector | u16::from(spin.cpl),
+        type_,
+        present: 1,
+        dpl: spin.cpl,
+        db: 1,
+        s: 1,
+        l: 0,
+        g: 1,
+        avl: 0,
+        unusable: 0,
+        padding: 0,
+    };
+    sregs.cs = segment(11, 0x8);
+    let data = segment(3, 0x10);
+    [sregs.ds, sregs.es, sregs.fs, sregs.gs, sregs.ss] = [data; 5];
+    sregs.cr0 = CR0;
+    vcpu.set_sregs(&sregs)?;
+    vcpu.set_regs(&kvm_regs {
+        rip: ENTRY,
+        rsp: STACK,
+        rflags: RFLAGS,
+        rdi: spin.pauses.into(),
+        rdx: REST,
+        rsi: spin.spins.into(),
+        ..Default::default()
+    })
+}
+
+/// EDI: PAUSEs a spin, EDX: passes of the rest, ESI: spins.
+fn program(distance: u32) -> Vec<u8> {
+    let mut code = vec![0x89, 0xf9]; // again: mov ecx, edi
+    let spin = code.len();
+    code.extend([0xf3, 0x90]); // spin: pause
+    code.extend(std::iter::repeat_n(0x90, distance as usize - 3)); // nop
+    code.push(0x49); // dec ecx
+    jump_if_not_zero(&mut code, spin);
+    code.extend([0x89, 0xd1]); // mov ecx, edx
+    let rest = code.len();
+    code.push(0x49); // rest: dec ecx
+    jump_if_not_zero(&mut code, rest);
+    code.push(0x4e); // dec esi
+    jump_if_not_zero(&mut code, 0);
+    code.extend([0xe6, END_PORT]); // out END_PORT, al
+    code
+}
+
+fn jump_if_not_zero(code: &mut Vec<u8>, target: usize) {
+    code.extend([0x0f, 0x85]);
+    let next = code.len() as i32 + 4;
+    code.extend((target as i32 - next).to_le_bytes());
+}

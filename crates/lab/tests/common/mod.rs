@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Booting from tests: one emulated computer at a time, skipped where it cannot be.
+#![allow(dead_code)]
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+use unspin_lab::{Boot, Computer, Kernel, Lab, LabError, Patience, Payload, Series};
+use unspin_scenario::result::Record;
+
+/// Says a line at once: what tests print is kept back until they fail, and these take minutes.
+pub fn say(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Lines of a script that went well are shown this far apart; all, if `UNSPIN_VERBOSE` is set.
+const SHOWN_EVERY: Duration = Duration::from_secs(15);
+
+/// The program that goes into the computers.
+pub fn inside() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_unspin-inside"))
+}
+
+/// The lab the tests use: `UNSPIN_LAB_DIR`, or that of the command.
+pub fn lab() -> Lab {
+    let dir = std::env::var_os("UNSPIN_LAB_DIR").map(PathBuf::from);
+    Lab::open(dir, inside()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// The kernels to test on: `UNSPIN_KERNELS` (as "6.1 6.12"), or `all`.
+pub fn kernels(all: &[Series]) -> Vec<Series> {
+    match std::env::var("UNSPIN_KERNELS") {
+        Ok(names) => {
+            all.iter().copied().filter(|s| names.split(' ').any(|n| n == s.name())).collect()
+        }
+        Err(_) => all.to_vec(),
+    }
+}
+
+/// Whether `tools` are there; says so if not.
+pub fn has_tools(tools: &[&str]) -> bool {
+    let missing = unspin_lab::missing_tools(tools);
+    if missing.is_empty() {
+        return true;
+    }
+    let packages: Vec<String> = missing.into_iter().map(|(_, package)| package).collect();
+    say(&format!("SKIPPED: emulated computers need: apt-get install {}", packages.join(" ")));
+    false
+}
+
+/// The series' kernel with the module built for it; `None`, and the reason said, where packages
+/// cannot be had.
+pub fn kernel(lab: &Lab, series: Series) -> Option<Kernel> {
+    match lab.build(series, &mut |text| say(text)) {
+        Ok(kernel) => Some(kernel),
+        Err(
+            e @ (LabError::NoKernelPackage { .. }
+            | LabError::Download { .. }
+            | LabError::MissingTool { .. }),
+        ) => {
+            say(&format!("SKIPPED: kernel {}: {e}", series.name()));
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// What a script said.
+pub struct Heard {
+    pub lines: Vec<String>,
+    pub passed: u32,
+    pub failed: u32,
+    /// The console, as far as it was printed.
+    pub console: String,
+}
+
+/// Boots `computer` with `script` (after inside.sh); says each line with its time.
+pub fn script(lab: &Lab, kernel: &Kernel, computer: &Computer, script: &str, name: &str) -> Heard {
+    let payload = Payload {
+        script: format!("{}\n{script}", include_str!("../inside.sh")),
+        files: Vec::new(),
+        programs: vec![inside()],
+    };
+    let boot = Boot {
+        kernel,
+        computer,
+        payload: &payload,
+        // A crash ends the boot at once; a log that holds a thousand loads.
+        cmdline: "oops=panic panic=-1 log_buf_len=4M",
+        patience: Patience { boot: Duration::from_secs(1800), record: Duration::from_secs(600) },
+        stop: &AtomicBool::new(false),
+    };
+    let start = Instant::now();
+    let verbose = std::env::var_os("UNSPIN_VERBOSE").is_some();
+    let mut shown = start;
+    let mut heard = Heard { lines: Vec::new(), passed: 0, failed: 0, console: String::new() };
+    let outcome = lab.boot(&boot, name, &mut |record| match record {
+        Record::Log { text } => {
+            if verbose || shown.elapsed() >= SHOWN_EVERY || !text.starts_with("ok ") {
+                shown = Instant::now();
+                say(&format!(
+                    "[{:4}s] {}: {text}",
+                    start.elapsed().as_secs(),
+                    kernel.series.name()
+                ));
+            }
+            heard.lines.push(text);
+        }
+        Record::End { runs, failed } => (heard.passed, heard.failed) = (runs, failed),
+        other => say(&format!("{other:?}")),
+    });
+    outcome.unwrap_or_else(|e| panic!("{e}"));
+    let console = std::fs::read(lab.boot_dir(name).join("console.txt")).unwrap_or_default();
+    heard.console = String::from_utf8_lossy(&console).into_owned();
+    say(&format!(
+        "{} on {}: {} passed, {} failed, {} s",
+        name,
+        kernel.release,
+        heard.passed,
+        heard.failed,
+        start.elapsed().as_secs()
+    ));
+    heard
+}
+
+/// Lines of a console that no healthy kernel prints.
+pub fn splats(console: &str) -> Vec<&str> {
+    const MARKS: &[&str] = &[
+        "BUG:",
+        "WARNING: CPU",
+        "Oops",
+        "Call Trace",
+        "general protection",
+        "lockup",
+        "detected stalls",
+        "self-detected stall",
+        "hung task",
+        "Kernel panic",
+        "refcount_t:",
+        "corruption",
+        "scheduling while atomic",
+        "sleeping function called",
+    ];
+    console.lines().filter(|line| MARKS.iter().any(|mark| line.contains(mark))).collect()
+}

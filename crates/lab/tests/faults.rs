@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What goes wrong outside the emulated computer, played by scripts that stand for the tools: no
+//! packages, no network, no room, a kernel that will not do, a computer that hangs or dies.
+//!
+//! One test, because the tools are found by the process's PATH.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+use unspin_lab::{Boot, Computer, Kernel, Lab, LabError, Patience, Payload, Series};
+use unspin_scenario::result::Record;
+
+const RELEASE: &str = "6.12.99-test";
+const CONFIG: &str =
+    "CONFIG_MODULES=y\nCONFIG_DYNAMIC_FTRACE=y\nCONFIG_DYNAMIC_FTRACE_WITH_ARGS=y\n\
+    CONFIG_TRACEPOINTS=y\nCONFIG_KPROBES=y\nCONFIG_KVM=m\n";
+
+struct Stage {
+    dir: PathBuf,
+    lab: Lab,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let dir = std::env::temp_dir().join(format!("unspin-faults-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(dir.join("bin")).unwrap();
+        std::env::set_var("PATH", dir.join("bin"));
+        let lab = Lab::open(Some(dir.join("lab")), "/bin/true".into()).unwrap();
+        Stage { dir, lab }
+    }
+
+    fn tool(&self, name: &str, script: &str) {
+        let path = self.dir.join("bin").join(name);
+        let _ = fs::remove_file(&path);
+        fs::write(&path, format!("#!/bin/sh\nPATH=/usr/bin:/bin\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn lists_know_the_kernel(&self) {
+        self.tool(
+            "apt-cache",
+            &format!(
+                "echo '  Depends: linux-image-{RELEASE}'\necho '  Depends: linux-kbuild-6.12'"
+            ),
+        );
+    }
+
+    fn build(&self) -> Result<Kernel, LabError> {
+        self.lab.build(Series::V6_12, &mut |_| {})
+    }
+
+    #[track_caller]
+    fn build_fails(&self, words: &[&str]) -> LabError {
+        let error = self.build().unwrap_err();
+        for word in words {
+            assert!(error.to_string().contains(word), "{error}");
+        }
+        error
+    }
+
+    fn unpacked_with(&self, config: &str) {
+        let dir = self.lab.dir().join("kernels").join(RELEASE);
+        fs::create_dir_all(dir.join("tree/boot")).unwrap();
+        fs::write(dir.join("unpacked"), RELEASE).unwrap();
+        fs::write(dir.join("tree/boot").join(format!("config-{RELEASE}")), config).unwrap();
+    }
+}
+
+#[test]
+fn what_goes_wrong_is_said() {
+    let stage = Stage::new();
+    packages(&stage);
+    kernels(&stage);
+    computers(&stage);
+    fs::remove_dir_all(&stage.dir).unwrap();
+}
+
+fn packages(stage: &Stage) {
+    stage.tool("apt-cache", "exit 100");
+    stage.build_fails(&["no package for kernel series 6.12", "apt-get update"]);
+    stage.lists_know_the_kernel();
+    stage.build_fails(&["apt-get is not installed", "apt-get install apt"]);
+    stage.tool("apt-get", "echo 'E: Could not resolve host: deb.debian.org' >&2; exit 100");
+    let error = stage.build_fails(&["cannot download", "deb.debian.org", "is the network up"]);
+    assert!(matches!(error, LabError::Download { .. }));
+    stage.tool("apt-get", "cat /bin/sh > /dev/full");
+    let error = stage.build_fails(&["no space left", "unspin lab clean"]);
+    assert!(matches!(error, LabError::NoSpace { .. }));
+}
+
+fn kernels(stage: &Stage) {
+    for (without, option) in [
+        ("CONFIG_DYNAMIC_FTRACE=y\n", "without CONFIG_DYNAMIC_FTRACE ("),
+        ("CONFIG_DYNAMIC_FTRACE_WITH_ARGS=y\n", "CONFIG_DYNAMIC_FTRACE_WITH_REGS"),
+        ("CONFIG_KVM=m\n", "without CONFIG_KVM"),
+    ] {
+        stage.unpacked_with(&CONFIG.replace(without, ""));
+        let error = stage.build_fails(&[RELEASE, "cannot run the module", option]);
+        assert!(matches!(error, LabError::Unsuitable { .. }));
+    }
+    stage.unpacked_with(CONFIG);
+    stage.tool("make", "echo 'hooks.c:1: error: what is this'; exit 2");
+    stage.build_fails(&["building the module failed", "error: what is this", "build.log"]);
+    stage.tool("make", "exit 0");
+    assert_eq!(stage.build().unwrap().release, RELEASE);
+    // Without package lists what is there still serves.
+    stage.tool("apt-cache", "exit 100");
+    assert_eq!(stage.build().unwrap().release, RELEASE);
+}
+
+/// Boots under an emulator that is the script; returns how that ended and what was heard.
+fn boot(stage: &Stage, script: &str, stop: &AtomicBool) -> (Result<(), LabError>, Vec<Record>) {
+    stage.tool("qemu-system-x86_64", script);
+    let kernel = Kernel {
+        series: Series::V6_12,
+        release: RELEASE.into(),
+        vmlinuz: "/bin/true".into(),
+        modules: Vec::new(),
+        headers: PathBuf::new(),
+        module: "/bin/true".into(),
+    };
+    let boot = Boot {
+        kernel: &kernel,
+        computer: &Computer::qemu(1),
+        payload: &Payload::default(),
+        cmdline: "",
+        patience: Patience { boot: Duration::from_secs(2), record: Duration::from_secs(1) },
+        stop,
+    };
+    let mut heard = Vec::new();
+    let outcome = stage.lab.boot(&boot, "fault", &mut |record| heard.push(record));
+    (outcome, heard)
+}
+
+fn computers(stage: &Stage) {
+    stage.tool("busybox", "exit 0");
+    stage.tool("ldd", "exit 0");
+    let frame = |json: &str| {
+        let crc = crc32fast::hash(json.as_bytes());
+        format!("printf '\\036%d %08x %s\\n' {} {crc} '{json}'", json.len())
+    };
+    let log = frame(r#"{"record":"log","text":"hello"}"#);
+    let end = frame(r#"{"record":"end","runs":1,"failed":0}"#);
+    let console = "echo 'Kernel panic - not syncing' > console.txt";
+    let go = AtomicBool::new(false);
+
+    let (outcome, heard) = boot(stage, &format!("{log}\n{end}\nexec sleep 100"), &go);
+    outcome.unwrap();
+    assert_eq!(heard.len(), 2);
+
+    let pid = stage.dir.join("pid");
+    let hang = format!("{log}\n{console}\necho $$ > {}\nexec sleep 100", pid.display());
+    let (outcome, _) = boot(stage, &hang, &go);
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, LabError::Hang { .. }), "{error}");
+    for words in ["the log line \"hello\"", "Kernel panic", "boots/fault"] {
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let left = fs::read_to_string(&pid).unwrap();
+    assert!(!Path::new("/proc").join(left.trim()).exists(), "the emulator is still there");
+
+    let (outcome, _) = boot(stage, &format!("{console}\nexit 1"), &go);
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, LabError::Died { .. }), "{error}");
+    assert!(error.to_string().contains("power-on") && error.to_string().contains("Kernel panic"));
+
+    let damaged = log.replace("hello", "hallo");
+    let (outcome, heard) = boot(stage, &format!("{damaged}\nexec sleep 100"), &go);
+    assert!(matches!(outcome, Err(LabError::Channel { .. })), "{outcome:?}");
+    assert_eq!(heard, []);
+
+    let start = Instant::now();
+    let (outcome, _) = boot(stage, "exec sleep 100", &AtomicBool::new(true));
+    assert!(matches!(outcome, Err(LabError::Interrupted)), "{outcome:?}");
+    assert!(start.elapsed() < Duration::from_secs(30));
+
+    fs::remove_file(stage.dir.join("bin/qemu-system-x86_64")).unwrap();
+    assert_eq!(unspin_lab::missing_tools(&["qemu-system-x86_64"])[0].1, "qemu-system-x86");
+}

@@ -1,0 +1,51 @@
+# Sourced first by the tests' scripts inside an emulated computer. Each check is one record; the
+# last record carries how many passed and failed.
+U=/sys/module/unspin
+D=$U/default
+HOOKS=/sys/kernel/tracing/enabled_functions
+SPLAT='BUG[: ]|WARNING: |Oops|Call Trace|general protection|lockup|stall|hung task|refcount_t|list_(add|del) corruption'
+passed=0
+failed=0
+
+say() { unspin-inside say "$*"; }
+check() {
+	what=$1
+	shift
+	if "$@" > /tmp/check 2>&1; then
+		passed=$((passed + 1))
+		say "ok $what"
+	else
+		failed=$((failed + 1))
+		say "FAILED $what: $(head -c 300 /tmp/check | tr '\n' ' ')"
+	fi
+}
+not() { ! "$@"; }
+value() { cat "$1" 2>&1; }
+is() { [ "$(value "$1")" = "$2" ] || { echo "$1: $(value "$1"), not $2"; false; }; }
+above() { [ "$(value "$1")" -gt "$2" ] || { echo "$1: $(value "$1"), not above $2"; false; }; }
+# Until a condition holds, for at most a minute.
+settle() {
+	tries=0
+	while [ $tries -lt 600 ]; do
+		"$@" > /dev/null 2>&1 && return 0
+		sleep 0.1
+		tries=$((tries + 1))
+	done
+	"$@"
+}
+hooked() { grep -q '^kvm_vcpu_on_spin' $HOOKS; }
+# Refused with that error, and the value stays.
+refused() {
+	before=$(value "$2")
+	answer=$( (echo "$1" > "$2") 2>&1) && { echo "$1 was taken"; return 1; }
+	echo "$answer" | grep -q "$3" || { echo "$answer, not $3"; return 1; }
+	[ "$before" = "$(value "$2")" ] || { echo "$before became $(value "$2")"; return 1; }
+}
+finish() {
+	dmesg | grep -E "$SPLAT" > /tmp/splats
+	check "no splat in the kernel's log" [ ! -s /tmp/splats ]
+	[ -s /tmp/splats ] && say "$(head -n 5 /tmp/splats | tr '\n' ';')"
+	unspin-inside say --end $passed $failed
+	poweroff -f
+}
+echo 5 > /proc/sys/kernel/printk

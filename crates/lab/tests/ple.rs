@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The emulated computer every figure comes from: its pause-loop exits are what the processor's
+//! manual says (tests/ple.sh), APPLES gains on it what it must, and every decision of the module is
+//! the one its policies make in user space.
+//!
+//! Two computers, one after the other: of one CPU for what must be exact to the tick, of four for
+//! the gain.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+use unspin_lab::{Computer, Kernel, Lab, Series, BOCHS_TOOLS};
+use unspin_replay::{replay, Tally};
+use unspin_scenario::plan::Plan;
+use unspin_scenario::result::{Record, RunResult};
+use unspin_scenario::{expand, parse_profile, parse_scenario, Selection};
+
+/// Three VMs a CPU: what stock KVM loses there is far above the spread of runs.
+const SCENARIO: &str = r#"
+title = "three VMs on four CPUs"
+seed = 1
+repeats = 2
+epoch_ple_exits = 50
+[host]
+pcpus = 4
+[[vm]]
+vcpus = 4
+pin = "one-per-pcpu"
+lock = "ticket"
+[sweep]
+profiles = ["dbench"]
+vms = [3]
+[measure]
+warmup_ms = 50
+window_ms = 150
+stagger_ms = 10
+[[arm]]
+name = "stock"
+baseline = true
+[[arm]]
+name = "apples"
+window = "aple"
+yield_to = "hvs"
+"#;
+/// What APPLES may lose to stock KVM, as a share.
+const LOSS_MAX: f64 = 0.02;
+const TRUTH_CHECKS_MIN: u32 = 18;
+
+/// One emulator at a time.
+static COMPUTER: Mutex<()> = Mutex::new(());
+
+#[test]
+fn pause_loop_exits_are_what_they_must_be() {
+    let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((lab, kernel)) = lab() {
+        truth(&lab, &kernel);
+    }
+}
+
+#[test]
+fn apples_gains_and_its_decisions_are_the_policies() {
+    let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((lab, kernel)) = lab() {
+        let results = gain_runs(&lab, &kernel);
+        gain(&results);
+        parity(&results);
+    }
+}
+
+fn lab() -> Option<(Lab, Kernel)> {
+    if !common::has_tools(BOCHS_TOOLS) {
+        return None;
+    }
+    let lab = common::lab();
+    let kernel = common::kernel(&lab, Series::V6_12)?;
+    Some((lab, kernel))
+}
+
+fn truth(lab: &Lab, kernel: &Kernel) {
+    let heard =
+        common::script(lab, kernel, &Computer::bochs(1), include_str!("ple.sh"), "ple-truth");
+    let mut wrong: Vec<&str> =
+        heard.lines.iter().map(String::as_str).filter(|l| l.starts_with("FAILED")).collect();
+    wrong.extend(common::splats(&heard.console));
+    assert!(wrong.is_empty() && heard.failed == 0, "\n{}", wrong.join("\n"));
+    assert!(heard.passed >= TRUTH_CHECKS_MIN, "only {} checks were made", heard.passed);
+}
+
+/// The scenario's runs, and one more of APPLES with its decisions recorded.
+fn gain_runs(lab: &Lab, kernel: &Kernel) -> Vec<RunResult> {
+    let plan = plan();
+    let start = Instant::now();
+    let (mut results, mut failed) = (Vec::new(), Vec::new());
+    let booted = lab.boot_plan(
+        kernel,
+        &Computer::bochs(plan.pcpus),
+        &plan,
+        "ple-gain",
+        &AtomicBool::new(false),
+        &mut |record| match record {
+            Record::Progress(p) => {
+                common::say(&format!("[{:4}s] {}", start.elapsed().as_secs(), p.text));
+            }
+            Record::Run(result) => results.push(*result),
+            Record::Failed { id, error } => failed.push(format!("run {id}: {error}")),
+            Record::Log { text } => common::say(&text),
+            _ => {}
+        },
+    );
+    booted.unwrap_or_else(|e| panic!("{e}"));
+    common::say(&format!("ple-gain: {} s", start.elapsed().as_secs()));
+    assert!(failed.is_empty(), "{failed:?}");
+    assert_eq!(results.len(), plan.runs.len());
+    results
+}
+
+fn plan() -> Plan {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles/dbench.toml");
+    let text = std::fs::read_to_string(&file).expect("profiles/dbench.toml");
+    let profile = parse_profile("dbench.toml", "dbench", &text).expect("the profile");
+    let profiles = BTreeMap::from([("dbench".to_string(), (profile, text))]);
+    let scenario = parse_scenario("gain.toml", "gain", SCENARIO).expect("the scenario");
+    let mut plan = expand(&scenario, SCENARIO, &profiles, &Selection::default()).expect("the plan");
+    let traced = plan.runs.iter().find(|r| r.arm.name == "apples").cloned();
+    let mut traced = traced.expect("a run of APPLES");
+    (traced.trace_epochs, traced.trace_picks) = (true, true);
+    traced.id = plan.runs.iter().map(|r| r.id).max().unwrap_or(0) + 1;
+    plan.runs.push(traced);
+    plan
+}
+
+fn gain(results: &[RunResult]) {
+    let of = |arm: &str| {
+        let arm = arm.to_string();
+        results.iter().filter(move |r| r.run.arm.name == arm && !r.run.trace_picks)
+    };
+    let units = |arm: &str| -> u64 { of(arm).flat_map(|r| &r.vm).flat_map(|vm| &vm.units).sum() };
+    let (stock, apples) = (units("stock"), units("apples"));
+    common::say(&format!(
+        "dbench, 3 VMs: stock {stock} units, apples {apples} ({:+.1} %)",
+        (apples as f64 / stock as f64 - 1.0) * 100.0
+    ));
+    for result in results {
+        for vm in &result.vm {
+            assert_eq!(vm.error, None, "run {}", result.run.id);
+        }
+    }
+    let counts = |arm: &str| of(arm).flat_map(|r| &r.vm).filter_map(|vm| vm.module.clone());
+    let exits: u64 = counts("stock").map(|m| m.ple_exits).sum();
+    assert!(exits > 0, "stock KVM took no PLE exit");
+    for m in counts("apples") {
+        assert!(m.ple_exits > 0 && m.epochs > 0, "a VM under APPLES: {m:?}");
+        let picks = m.yields_resource_waiter + m.yields_lock_waiter + m.yields_yielded;
+        assert!(picks > 0, "a VM under APPLES directed no yield: {m:?}");
+        assert_eq!(m.fail_open_events, 0, "a VM was left to KVM: {m:?}");
+    }
+    assert!(apples as f64 >= stock as f64 * (1.0 - LOSS_MAX), "apples {apples}, stock {stock}");
+}
+
+/// The recorded decisions, made again in user space.
+fn parity(results: &[RunResult]) {
+    let traced = results.iter().find(|r| r.run.trace_picks).expect("the traced run");
+    let mut tally = Tally::default();
+    replay(traced.trace.iter().map(String::as_str), &mut tally).unwrap_or_else(|e| panic!("{e:#}"));
+    common::say(&format!(
+        "{} picks and {} epochs made again, {} in part, {} different",
+        tally.picks,
+        tally.epochs,
+        tally.partly,
+        tally.different.len()
+    ));
+    assert!(tally.different.is_empty(), "{:#?}", tally.different);
+    assert!(tally.picks > 100, "{} picks", tally.picks);
+    assert!(tally.epochs > tally.partly + 10, "{} epochs, {} in part", tally.epochs, tally.partly);
+    a_forged_decision_is_found(&traced.trace);
+}
+
+/// The comparison must be able to fail on this very trace.
+fn a_forged_decision_is_found(trace: &[String]) {
+    let forged = |line: &String| match line.split_once("ppm=") {
+        Some((before, after)) if line.contains("unspin_epoch") => format!("{before}ppm=1{after}"),
+        _ => line.clone(),
+    };
+    let lines: Vec<String> = trace.iter().map(forged).collect();
+    let mut tally = Tally::default();
+    replay(lines.iter().map(String::as_str), &mut tally).unwrap_or_else(|e| panic!("{e:#}"));
+    assert!(!tally.different.is_empty());
+}

@@ -1,0 +1,48 @@
+# Pause-loop exits against their definition, on one CPU: there Bochs counts one tick an instruction,
+# and PLE's clock is that count. An exit comes when a PAUSE is more than the window after the first
+# of its loop; a PAUSE more than the gap after the one before begins a new loop; only at CPL 0.
+# Sourced after inside.sh.
+SPINS=50
+# A timer tick in a spin may cost it its exit.
+MOST=$((SPINS - 3))
+
+vendor_with() { rmmod kvm_intel && insmod /modules/kvm-intel.ko "$@"; }
+# With that window, spins of so many PAUSEs at that distance and level: exits from LOW to HIGH.
+exits() {
+	low=$1 high=$2
+	for file in window_init_cycles window_min_cycles window_max_cycles; do echo "$3" > $D/$file; done
+	found=$(unspin-inside ple $SPINS "$4" "$5" "$6") || { echo "$found"; return 1; }
+	echo "$found exits of $SPINS spins"
+	say "window $3, $4 PAUSEs $5 apart, CPL $6: $found exits of $SPINS spins"
+	[ "$found" -ge "$low" ] && [ "$found" -le "$high" ]
+}
+
+insmod /modules/unspin.ko
+check "the window is the module's to set" is $U/window_control vmx
+echo 0 > $D/delta_cycles
+echo aple > $D/mode
+
+# From first to last PAUSE: 32 x 128 = 4096 ticks, 45 x 91 = 4095.
+check "window as long as the spin" exits 0 0 4096 33 128 0
+check "window one tick longer" exits 0 0 4097 33 128 0
+check "window one tick shorter" exits $MOST $SPINS 4095 33 128 0
+check "spin one tick shorter than that" exits 0 0 4095 46 91 0
+check "that spin with a window one tick shorter" exits $MOST $SPINS 4094 46 91 0
+check "a window half as long takes one exit a spin, the rest begins a new loop" \
+	exits $MOST $((SPINS + 3)) 2048 33 128 0
+
+# KVM's own gap is 128.
+check "the gap is 128" is /sys/module/kvm_intel/parameters/ple_gap 128
+check "PAUSEs one tick closer than the gap" exits $MOST $SPINS 4063 33 127 0
+check "PAUSEs as far apart as the gap" exits $MOST $SPINS 4095 33 128 0
+check "PAUSEs one tick farther apart" exits 0 0 4096 33 129 0
+check "kvm_intel reloaded with a gap of 129" vendor_with ple_gap=129
+check "window control is back" is $U/window_control vmx
+check "PAUSEs as far apart as the new gap" exits $MOST $SPINS 4127 33 129 0
+check "kvm_intel reloaded with a gap of 127" vendor_with ple_gap=127
+check "PAUSEs one tick farther apart than the new gap" exits 0 0 4095 33 128 0
+
+check "at CPL 0 a short window exits all the time" exits $SPINS 100000 512 33 100 0
+check "at CPL 3 nothing ever does" exits 0 0 512 33 100 3
+rmmod unspin
+finish

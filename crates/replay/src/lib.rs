@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every decision a trace of the module holds, made again by the same policies in user space: each
+//! must come out the same.
+//!
+//! A trace is text of the tracepoints `unspin:unspin_pick` and `unspin:unspin_epoch`
+//! (docs/sysfs.md); lines of anything else are passed over.
+
+use anyhow::{bail, Context};
+use std::collections::HashMap;
+use std::str::FromStr;
+use unspin_policy::aple::{Epoch, Params, State};
+use unspin_policy::hvs::{pick, Flags, Slot};
+
+/// Size of a slot in a trace (struct hvs_slot).
+const SLOT_BYTES: usize = 16;
+
+/// What became of the decisions.
+#[derive(Debug, Default, PartialEq)]
+pub struct Tally {
+    pub picks: u64,
+    pub epochs: u64,
+    /// Epochs whose round began before the trace did: only their inefficiency is checked.
+    pub partly: u64,
+    /// Each decision that came out different, in words.
+    pub different: Vec<String>,
+}
+
+/// Makes the decisions in the lines of one recording again; adds them to `tally`. An error where a
+/// line is damaged.
+pub fn replay<'a>(lines: impl Iterator<Item = &'a str>, tally: &mut Tally) -> anyhow::Result<()> {
+    let mut vms: HashMap<String, (u64, State)> = HashMap::new();
+    for line in lines {
+        if let Some((_, fields)) = line.split_once("unspin_pick: ") {
+            tally.picks += 1;
+            replay_pick(&Fields::parse(fields), tally).with_context(|| line.to_string())?;
+        } else if let Some((_, fields)) = line.split_once("unspin_epoch: ") {
+            tally.epochs += 1;
+            replay_epoch(&Fields::parse(fields), &mut vms, tally)
+                .with_context(|| line.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// `key=value` pairs of a tracepoint.
+struct Fields<'a>(HashMap<&'a str, &'a str>);
+
+impl<'a> Fields<'a> {
+    fn parse(text: &'a str) -> Self {
+        Fields(text.split_whitespace().filter_map(|p| p.split_once('=')).collect())
+    }
+
+    fn text(&self, key: &str) -> anyhow::Result<&'a str> {
+        self.0.get(key).copied().with_context(|| format!("the line has no {key}"))
+    }
+
+    fn number<T: FromStr>(&self, key: &str) -> anyhow::Result<T> {
+        let text = self.text(key)?;
+        text.parse().ok().with_context(|| format!("{key}={text} is no such number"))
+    }
+
+    fn hex(&self, key: &str) -> anyhow::Result<u64> {
+        let text = self.text(key)?;
+        u64::from_str_radix(text.trim_start_matches("0x"), 16)
+            .with_context(|| format!("{key}={text} is not hexadecimal"))
+    }
+}
+
+fn replay_pick(f: &Fields, tally: &mut Tally) -> anyhow::Result<()> {
+    let slots = slots(f.0.get("slots").copied().unwrap_or(""))?;
+    let count: usize = f.number("count")?;
+    if slots.len() != count {
+        bail!("count={count}, but the line holds {} slots", slots.len());
+    }
+    let ours = pick(&slots, f.number("caller")?, f.hex("excluded")?, Flags(f.number("flags")?));
+    let theirs: i64 = f.number("pick")?;
+    let ours = ours.map_or(-1, |p| p as i64);
+    if ours != theirs.max(-1) {
+        tally.different.push(format!("pick of VM {}: {theirs}, here {ours}", f.text("vm")?));
+    }
+    Ok(())
+}
+
+fn slots(hex: &str) -> anyhow::Result<Vec<Slot>> {
+    if !hex.is_ascii() || hex.len() % (2 * SLOT_BYTES) != 0 {
+        bail!("slots of {} digits", hex.len());
+    }
+    let bytes = (0..hex.len() / 2)
+        .map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16))
+        .collect::<Result<Vec<u8>, _>>()
+        .context("slots are not hexadecimal")?;
+    let slot = |b: &[u8]| {
+        let mut at = [0; 8];
+        at.copy_from_slice(&b[..8]);
+        Slot {
+            preempted_at: u64::from_le_bytes(at),
+            category: b[8],
+            ready: b[9],
+            yielded_mark: b[10],
+            reserved: [0; 5],
+        }
+    };
+    Ok(bytes.chunks_exact(SLOT_BYTES).map(slot).collect())
+}
+
+fn replay_epoch(
+    f: &Fields,
+    vms: &mut HashMap<String, (u64, State)>,
+    tally: &mut Tally,
+) -> anyhow::Result<()> {
+    let spent = Epoch {
+        ple_exits: f.number("exits")?,
+        spin_cycles: f.number("spin")?,
+        switch_cycles: f.number("switch")?,
+        cpu_cycles: f.number("cpu")?,
+    };
+    let (vm, epoch): (&str, u64) = (f.text("vm")?, f.number("epoch")?);
+    let (ours, theirs) = (spent.inefficiency_ppm(), f.number::<u64>("ppm")?);
+    if ours != theirs {
+        tally.different.push(format!("VM {vm}, epoch {epoch}: {theirs} ppm, here {ours}"));
+    }
+    if f.number::<u32>("adapts")? == 0 {
+        return Ok(());
+    }
+    let params = Params {
+        window_init_cycles: f.number("init")?,
+        window_min_cycles: f.number("min")?,
+        window_max_cycles: f.number("max")?,
+        delta_cycles: f.number("delta")?,
+        epoch_ple_exits: f.number("epoch_exits")?,
+    };
+    let key = format!("{vm} {}", f.text("gen")?);
+    let phase: u32 = f.number("phase")?;
+    // A round's first epoch carries all there is to know; the others follow from it.
+    let known = vms.remove(&key).filter(|(last, s)| last + 1 == epoch && s.phase == phase);
+    let mut state = match (phase, known) {
+        (0, _) => State {
+            desired_cycles: f.number("desired")?,
+            window_cycles: f.number("window")?,
+            ..State::default()
+        },
+        (_, Some((_, state))) => state,
+        (_, None) => {
+            tally.partly += 1;
+            return Ok(());
+        }
+    };
+    let next = state.epoch_end(&params, &spent);
+    let ours = next.max(params.window_min_cycles).min(params.window_max_cycles);
+    let theirs: u32 = f.number("next")?;
+    if ours != theirs {
+        tally.different.push(format!("VM {vm}, epoch {epoch}: next window {theirs}, here {ours}"));
+    }
+    vms.insert(key, (epoch, state));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the module writes, from the policies themselves.
+    fn epoch_lines(n: u64) -> Vec<String> {
+        let params = Params::default();
+        let mut state = State::new(&params);
+        (1..=n)
+            .map(|e| {
+                let before = state;
+                let spent = Epoch {
+                    ple_exits: 50,
+                    spin_cycles: 50 * u64::from(state.window_cycles),
+                    switch_cycles: 7000 * (e % 4),
+                    cpu_cycles: 20_000_000,
+                };
+                let next = state.epoch_end(&params, &spent);
+                format!(
+                    "CPU 0/KVM-41 [000] ..... 12.5: unspin_epoch: vm=41-0 gen=3 epoch={e} adapts=1 phase={} window={} desired={} exits=50 spin={} switch={} cpu=20000000 ppm={} next={next} init=8192 min=4096 max=32768 delta=1024 epoch_exits=1000",
+                    before.phase, before.window_cycles, before.desired_cycles, spent.spin_cycles, spent.switch_cycles, spent.inefficiency_ppm()
+                )
+            })
+            .collect()
+    }
+
+    fn tally(lines: &[String]) -> Tally {
+        let mut t = Tally::default();
+        replay(lines.iter().map(String::as_str), &mut t).unwrap();
+        t
+    }
+
+    #[test]
+    fn epochs_come_out_the_same() {
+        let lines = epoch_lines(30);
+        assert_eq!(tally(&lines), Tally { epochs: 30, ..Tally::default() });
+        let late = tally(&lines[1..]);
+        assert_eq!((late.partly, late.different.len()), (2, 0), "a round begun before the trace");
+        let gap = [&lines[..4], &lines[5..]].concat();
+        assert_eq!(tally(&gap).different.len(), 0, "a lost line is no difference");
+    }
+
+    #[test]
+    fn a_changed_epoch_is_found() {
+        let mut lines = epoch_lines(6);
+        let next = lines[2].split("next=").nth(1).unwrap().split(' ').next().unwrap().to_string();
+        lines[2] = lines[2].replace(&format!("next={next}"), "next=5000");
+        lines[4] = lines[4].replace("ppm=", "ppm=1");
+        let found = tally(&lines).different;
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("next window 5000"));
+    }
+
+    fn pick_line(pick: i64) -> String {
+        let slot =
+            |at: u8, category: u8| format!("{at:02x}000000000000000{category}01000000000000");
+        // vCPU 2 is the resource-waiter preempted last.
+        let slots = slot(0, 0) + &slot(5, 1) + &slot(9, 1) + &slot(1, 2);
+        format!("x: unspin_pick: vm=41-0 gen=3 caller=0 flags=0 excluded=0x0 pick={pick} outcome=1 count=4 slots={slots}")
+    }
+
+    #[test]
+    fn picks_come_out_the_same_or_are_found() {
+        assert_eq!(tally(&[pick_line(2)]), Tally { picks: 1, ..Tally::default() });
+        assert_eq!(tally(&[pick_line(1)]).different, ["pick of VM 41-0: 1, here 2"]);
+    }
+
+    #[test]
+    fn damaged_lines_are_errors() {
+        let mut t = Tally::default();
+        let cut = pick_line(2);
+        assert!(replay([&cut[..cut.len() - 3]].into_iter(), &mut t).is_err());
+        assert!(replay(["unspin_epoch: vm=1-0 exits=x"].into_iter(), &mut t).is_err());
+    }
+}
