@@ -25,8 +25,10 @@ static u32 snapshot_read(struct unspin_vm *vm, struct hvs_slot *snapshot)
 		if (!slot)
 			continue;
 		snapshot[i].category = READ_ONCE(slot->category);
-		if (snapshot[i].category == HVS_NOT_PREEMPTED)
+		if (snapshot[i].category == HVS_NOT_PREEMPTED) {
+			snapshot[i].running = READ_ONCE(slot->out_tsc) == 0;
 			continue;
+		}
 		snapshot[i].preempted_at = READ_ONCE(slot->out_tsc);
 		snapshot[i].yielded_mark = READ_ONCE(slot->yielded_mark);
 		snapshot[i].ready = READ_ONCE(slot->vcpu->ready);
@@ -79,6 +81,12 @@ static void spin_yield(struct unspin_slot *slot)
 	while (tries) {	/* each turn excludes one of at most 64 */
 		s32 pick = hvs_pick(snapshot, count, slot->idx, excluded, flags);
 
+		if (pick == HVS_PICK_GIVE_WAY) {
+			trace_unspin_pick(vm, slot->idx, flags, excluded, snapshot, count, pick, 0);
+			unspin_count(slot, UNSPIN_C_GAVE_WAY, 1);
+			yield();	/* runs again when the scheduler finds it its turn */
+			return;
+		}
 		if (pick < 0 || pick >= (s32)count || !vm->slot[pick]) {
 			trace_unspin_pick(vm, slot->idx, flags, excluded, snapshot, count, pick, 0);
 			break;

@@ -17,10 +17,11 @@ static const struct {
 	const char *name;
 	u32 flags;
 } variants[] = {
-	{ "hvs", 0 },
-	{ "cpth-r", HVS_COUNTER_TIME_RESOURCE },
-	{ "cpth-l", HVS_COUNTER_TIME_LOCK },
-	{ "cch", HVS_COUNTER_CAUSALITY },
+	{ "hvs", HVS_QUORUM },
+	{ "paper", 0 },
+	{ "cpth-r", HVS_QUORUM | HVS_COUNTER_TIME_RESOURCE },
+	{ "cpth-l", HVS_QUORUM | HVS_COUNTER_TIME_LOCK },
+	{ "cch", HVS_QUORUM | HVS_COUNTER_CAUSALITY },
 };
 
 static struct kobject *default_kobj, *vms_kobj;
@@ -242,7 +243,7 @@ static ssize_t hvs_variant_store(struct kobject *kobj, struct kobj_attribute *at
 		mutex_unlock(&unspin_mutex);
 		return len;
 	}
-	return bad_value(kobj, "hvs_variant", buf, "hvs, cpth-r, cpth-l or cch", -EINVAL);
+	return bad_value(kobj, "hvs_variant", buf, "hvs, paper, cpth-r, cpth-l or cch", -EINVAL);
 }
 static struct kobj_attribute hvs_variant_attr = __ATTR_RW(hvs_variant);
 
@@ -339,6 +340,7 @@ COUNTER_ATTR(yields_resource_waiter, UNSPIN_C_YIELD_RESOURCE);
 COUNTER_ATTR(yields_lock_waiter, UNSPIN_C_YIELD_LOCK);
 COUNTER_ATTR(yields_yielded, UNSPIN_C_YIELD_YIELDED);
 COUNTER_ATTR(yields_none, UNSPIN_C_YIELD_NONE);
+COUNTER_ATTR(yields_gave_way, UNSPIN_C_GAVE_WAY);
 COUNTER_ATTR(yields_failed, UNSPIN_C_YIELD_FAILED);
 COUNTER_ATTR(picks_ran_next, UNSPIN_C_RAN_NEXT);
 COUNTER_ATTR(hypercalls_kick, UNSPIN_C_HC_KICK);
@@ -384,6 +386,7 @@ static struct attribute *counter_attrs[] = {
 	&yields_lock_waiter_attr.attr,
 	&yields_yielded_attr.attr,
 	&yields_none_attr.attr,
+	&yields_gave_way_attr.attr,
 	&yields_failed_attr.attr,
 	&picks_ran_next_attr.attr,
 	&hypercalls_kick_attr.attr,

@@ -66,6 +66,7 @@ enum unspin_counter {
 	UNSPIN_C_YIELD_LOCK,
 	UNSPIN_C_YIELD_YIELDED,
 	UNSPIN_C_YIELD_NONE,
+	UNSPIN_C_GAVE_WAY,
 	UNSPIN_C_YIELD_FAILED,
 	UNSPIN_C_RAN_NEXT,
 	UNSPIN_C_HC_KICK,
@@ -243,6 +244,7 @@ void unspin_on_spin(struct kvm_vcpu *me, bool yield_to_kernel_mode);
 /* window.c */
 extern const struct unspin_window_ops *unspin_window;	/* NULL: no control */
 extern bool unspin_window_refused;
+extern u32 unspin_window_default_cycles;			/* 0: no control */
 int unspin_window_init(void);
 void unspin_window_deinit(void);
 ssize_t unspin_window_describe(char *buf);

@@ -82,6 +82,22 @@ static void scan(struct hvs_best *best, const struct hvs_slot *slots, pol_u32 fr
 	}
 }
 
+/* Whether fewer of the VM's vCPUs run, the caller among them, than wait for a core. */
+static int below_quorum(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller)
+{
+	pol_u32 running = 1, waiting = 0, i;
+
+	for (i = 0; i < count; i++) {
+		if (i == caller)
+			continue;
+		if (slots[i].category == HVS_NOT_PREEMPTED)
+			running += slots[i].running != 0;
+		else
+			waiting += slots[i].ready != 0;
+	}
+	return running < waiting;
+}
+
 pol_s32 hvs_pick(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller,
 		 pol_u64 excluded, pol_u32 flags)
 {
@@ -93,6 +109,9 @@ pol_s32 hvs_pick(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller,
 		return HVS_PICK_NONE;
 	if (caller >= count)
 		caller = count;
+
+	if (flags & HVS_QUORUM && below_quorum(slots, count, caller))
+		return HVS_PICK_GIVE_WAY;
 
 	order_init(&order, flags);
 	/* From the caller's neighbour round to the caller, who is in neither half. */

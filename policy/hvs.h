@@ -15,6 +15,7 @@
 
 #define HVS_SLOTS_MAX 64u
 #define HVS_PICK_NONE (-1)
+#define HVS_PICK_GIVE_WAY (-2)
 
 /* Why a vCPU is not running; the numeric values are part of the trace format. */
 enum hvs_category {
@@ -29,7 +30,8 @@ struct hvs_slot {
 	pol_u8 category;	/* enum hvs_category */
 	pol_u8 ready;		/* the scheduler would run it: KVM's own flag */
 	pol_u8 yielded_mark;	/* picked since it was last preempted */
-	pol_u8 reserved[5];
+	pol_u8 running;		/* on a core now (neither preempted nor asleep) */
+	pol_u8 reserved[4];
 };
 
 /* Variants of section 4.4, each the opposite of one heuristic. Bits combine. */
@@ -37,7 +39,17 @@ struct hvs_slot {
 #define HVS_COUNTER_TIME_LOCK 2u	/* CPTH-L: lock-waiters newest first */
 #define HVS_COUNTER_CAUSALITY 4u	/* CCH: lock-waiters before resource-waiters */
 #define HVS_NO_YIELDED_LIST 8u		/* section 3.2 without 3.3: yielded = resource-waiter */
-#define HVS_FLAGS_ALL 15u
+/*
+ * Give way below a quorum. A directed yield trades one of the VM's cores for
+ * another: as many siblings are missing after it as before, and a queue of
+ * ticket waiters then pays a window and a switch for every hand-over until
+ * chance brings all of them onto cores at once. So where fewer of the VM's
+ * vCPUs run than wait for a core, the spinning one leaves its core to whoever
+ * the scheduler has, which lets a VM with most of its vCPUs running complete
+ * itself; only above the quorum is a sibling picked. Ours, not the paper's.
+ */
+#define HVS_QUORUM 16u
+#define HVS_FLAGS_ALL 31u
 
 /*
  * The category a vCPU enters when it is scheduled out while runnable, and its
@@ -54,7 +66,8 @@ pol_u8 hvs_category_on_preempt(pol_u8 in_ple_exit, pol_u8 *yielded_mark, pol_u32
  * is set in excluded. Equal ranks go to the lowest index at or after caller + 1,
  * cyclically, so that no vCPU is favoured by its number. A caller outside [0, count)
  * excludes no slot. More than HVS_SLOTS_MAX slots give HVS_PICK_NONE: choosing among
- * some of a VM's vCPUs would starve the others.
+ * some of a VM's vCPUs would starve the others. HVS_PICK_GIVE_WAY, with HVS_QUORUM
+ * only: the slots that run, and the caller, are fewer than those that are ready.
  */
 pol_s32 hvs_pick(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller,
 		 pol_u64 excluded, pol_u32 flags);

@@ -110,6 +110,7 @@ impl Module {
             yields_lock_waiter: count("yields_lock_waiter"),
             yields_yielded: count("yields_yielded"),
             yields_none: count("yields_none"),
+            yields_gave_way: count("yields_gave_way"),
             yields_failed: count("yields_failed"),
             picks_ran_next: count("picks_ran_next"),
             hypercalls_kick: count("hypercalls_kick"),
@@ -148,6 +149,7 @@ pub(crate) fn difference(first: &ModuleStats, second: &ModuleStats) -> ModuleSta
         yields_lock_waiter: since(first.yields_lock_waiter, second.yields_lock_waiter),
         yields_yielded: since(first.yields_yielded, second.yields_yielded),
         yields_none: since(first.yields_none, second.yields_none),
+        yields_gave_way: since(first.yields_gave_way, second.yields_gave_way),
         yields_failed: since(first.yields_failed, second.yields_failed),
         picks_ran_next: since(first.picks_ran_next, second.picks_ran_next),
         hypercalls_kick: since(first.hypercalls_kick, second.hypercalls_kick),
@@ -191,6 +193,7 @@ fn settings(run: &Run) -> Vec<(String, String)> {
     };
     let variant = match run.arm.yield_to {
         YieldTo::Stock | YieldTo::Hvs => "hvs",
+        YieldTo::HvsPaper => "paper",
         YieldTo::CpthR => "cpth-r",
         YieldTo::CpthL => "cpth-l",
         YieldTo::Cch => "cch",

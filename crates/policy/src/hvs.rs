@@ -62,7 +62,9 @@ pub struct Slot {
     pub ready: u8,
     /// Not 0 where it was picked since it was last preempted. [`pick`] does not look.
     pub yielded_mark: u8,
-    pub reserved: [u8; 5],
+    /// Not 0 where it is on a core now.
+    pub running: u8,
+    pub reserved: [u8; 4],
 }
 
 impl Slot {
@@ -77,7 +79,9 @@ impl Slot {
 pub struct Flags(pub u32);
 
 impl Flags {
-    /// The paper's HVS.
+    /// Give way below a quorum; what the module adds to the paper's HVS.
+    pub const QUORUM: Flags = Flags(16);
+    /// The paper's HVS, to the letter.
     pub const HVS: Flags = Flags(0);
     /// Resource-waiters oldest first.
     pub const CPTH_R: Flags = Flags(1);
@@ -103,7 +107,7 @@ pub struct UnknownVariant(pub String);
 
 impl std::fmt::Display for UnknownVariant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} is no HVS variant: hvs, cpth-r, cpth-l or cch", self.0)
+        write!(f, "{:?} is no HVS variant: hvs, paper, cpth-r, cpth-l or cch", self.0)
     }
 }
 
@@ -115,10 +119,11 @@ impl std::str::FromStr for Flags {
     /// The names scenarios and the module's `hvs_variant` use.
     fn from_str(name: &str) -> Result<Self, UnknownVariant> {
         match name {
-            "hvs" => Ok(Flags::HVS),
-            "cpth-r" => Ok(Flags::CPTH_R),
-            "cpth-l" => Ok(Flags::CPTH_L),
-            "cch" => Ok(Flags::CCH),
+            "hvs" => Ok(Flags::QUORUM),
+            "paper" => Ok(Flags::HVS),
+            "cpth-r" => Ok(Flags::CPTH_R | Flags::QUORUM),
+            "cpth-l" => Ok(Flags::CPTH_L | Flags::QUORUM),
+            "cch" => Ok(Flags::CCH | Flags::QUORUM),
             _ => Err(UnknownVariant(name.to_owned())),
         }
     }
@@ -136,11 +141,50 @@ pub fn category_on_preempt(in_ple_exit: bool, yielded_mark: &mut u8, flags: Flag
 /// among the bits of `excluded` (those that could not be boosted just now). Equal ranks
 /// go to the first after `caller`, cyclically. None above [`SLOTS_MAX`] slots.
 pub fn pick(slots: &[Slot], caller: usize, excluded: u64, flags: Flags) -> Option<usize> {
+    match decide(slots, caller, excluded, flags) {
+        Decision::Vcpu(index) => Some(index),
+        Decision::Nobody | Decision::GiveWay => None,
+    }
+}
+
+/// What a spinning vCPU should do with its core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Keep it: no sibling could use it.
+    Nobody,
+    /// Leave it to whoever the scheduler has (below the quorum).
+    GiveWay,
+    /// Yield to this sibling.
+    Vcpu(usize),
+}
+
+impl Decision {
+    /// The decision a number of hvs_pick(), or of a trace, stands for.
+    pub fn from_number(number: i32) -> Option<Self> {
+        match number {
+            -2 => Some(Decision::GiveWay),
+            -1 => Some(Decision::Nobody),
+            _ => usize::try_from(number).ok().map(Decision::Vcpu),
+        }
+    }
+
+    /// As hvs_pick() returns it.
+    pub fn number(self) -> i32 {
+        match self {
+            Decision::GiveWay => -2,
+            Decision::Nobody => -1,
+            Decision::Vcpu(index) => index as i32,
+        }
+    }
+}
+
+/// As [`pick`], telling apart "nobody" and "give way" (which needs [`Flags::QUORUM`]).
+pub fn decide(slots: &[Slot], caller: usize, excluded: u64, flags: Flags) -> Decision {
     let count = u32::try_from(slots.len()).unwrap_or(u32::MAX);
     let caller = u32::try_from(caller).unwrap_or(u32::MAX);
     // SAFETY: count slots are there to read, or the callee reads none.
     let index = unsafe { sys::hvs_pick(slots.as_ptr(), count, caller, excluded, flags.0) };
-    usize::try_from(index).ok()
+    Decision::from_number(index).expect("policy/hvs.c returns an index or a named value")
 }
 
 const _: () = {

@@ -109,6 +109,18 @@ const MUTANTS: &[Mutant] = &[
         "if (0 && marked)",
         "the_yielded_list_gives_everyone_a_turn",
     ),
+    mutant(
+        "hvs.c",
+        "return running < waiting;",
+        "return running <= waiting;",
+        "the_quorum_gives_way_or_changes_nothing",
+    ),
+    mutant(
+        "hvs.c",
+        "running = 1, waiting = 0",
+        "running = 0, waiting = 0",
+        "the_quorum_gives_way_or_changes_nothing",
+    ),
     mutant("hvs.c", "*yielded_mark = 0;", "", "marks_move_to_the_yielded_list"),
     mutant(
         "kvm_stock.c",

@@ -40,10 +40,11 @@ fn a_copied_state_replays_the_same_windows() {
 
 #[test]
 fn variants_have_the_names_scenarios_use() {
-    assert_eq!("hvs".parse(), Ok(Flags::HVS));
-    assert_eq!("cpth-r".parse(), Ok(Flags::CPTH_R));
-    assert_eq!("cpth-l".parse(), Ok(Flags::CPTH_L));
-    assert_eq!("cch".parse(), Ok(Flags::CCH));
+    assert_eq!("paper".parse(), Ok(Flags::HVS));
+    assert_eq!("hvs".parse(), Ok(Flags::QUORUM));
+    assert_eq!("cpth-r".parse(), Ok(Flags::CPTH_R | Flags::QUORUM));
+    assert_eq!("cpth-l".parse(), Ok(Flags::CPTH_L | Flags::QUORUM));
+    assert_eq!("cch".parse(), Ok(Flags::CCH | Flags::QUORUM));
     assert_eq!("HVS".parse::<Flags>(), Err(UnknownVariant("HVS".to_owned())));
 }
 

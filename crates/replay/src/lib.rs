@@ -9,7 +9,7 @@ use anyhow::{bail, Context};
 use std::collections::HashMap;
 use std::str::FromStr;
 use unspin_policy::aple::{Epoch, Params, State};
-use unspin_policy::hvs::{pick, Flags, Slot};
+use unspin_policy::hvs::{decide, Flags, Slot};
 
 /// Size of a slot in a trace (struct hvs_slot).
 const SLOT_BYTES: usize = 16;
@@ -72,10 +72,10 @@ fn replay_pick(f: &Fields, tally: &mut Tally) -> anyhow::Result<()> {
     if slots.len() != count {
         bail!("count={count}, but the line holds {} slots", slots.len());
     }
-    let ours = pick(&slots, f.number("caller")?, f.hex("excluded")?, Flags(f.number("flags")?));
+    let ours = decide(&slots, f.number("caller")?, f.hex("excluded")?, Flags(f.number("flags")?));
     let theirs: i64 = f.number("pick")?;
-    let ours = ours.map_or(-1, |p| p as i64);
-    if ours != theirs.max(-1) {
+    let ours = i64::from(ours.number());
+    if ours != theirs {
         tally.different.push(format!("pick of VM {}: {theirs}, here {ours}", f.text("vm")?));
     }
     Ok(())
@@ -97,7 +97,8 @@ fn slots(hex: &str) -> anyhow::Result<Vec<Slot>> {
             category: b[8],
             ready: b[9],
             yielded_mark: b[10],
-            reserved: [0; 5],
+            running: b[11],
+            reserved: [0; 4],
         }
     };
     Ok(bytes.chunks_exact(SLOT_BYTES).map(slot).collect())

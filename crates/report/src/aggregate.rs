@@ -396,6 +396,7 @@ fn yields(of: &[&RunResult], vm: Option<u32>) -> Option<Yields> {
         lock_waiter: median_count(of, vm, |m| m.yields_lock_waiter)?,
         yielded: median_count(of, vm, |m| m.yields_yielded)?,
         none: median_count(of, vm, |m| m.yields_none)?,
+        gave_way: median_count(of, vm, |m| m.yields_gave_way)?,
         failed: median_count(of, vm, |m| m.yields_failed)?,
     })
 }
@@ -407,6 +408,7 @@ fn picks_are_kvms_own(of: &[&RunResult]) -> bool {
             + m.yields_lock_waiter
             + m.yields_yielded
             + m.yields_none
+            + m.yields_gave_way
             + m.yields_failed
     };
     of.iter().all(|r| {

@@ -354,14 +354,15 @@ fn inefficiency(rows: &[&Row], at: &str, place: &str) -> Option<Chart> {
     Some(Chart { name: format!("inefficiency-{at}"), kind: Kind::Inefficiency, title, svg })
 }
 
-const OUTCOMES: [&str; 5] = ["resource waiter", "lock waiter", "yielded", "none", "failed"];
+const OUTCOMES: [&str; 6] =
+    ["resource waiter", "lock waiter", "yielded", "gave way", "none", "failed"];
 
 fn yields(rows: &[&Row], at: &str, place: &str) -> Option<Chart> {
-    let with: Vec<(&Row, [u64; 5])> = rows
+    let with: Vec<(&Row, [u64; 6])> = rows
         .iter()
         .filter_map(|r| {
             let y = r.yields.as_ref()?;
-            let n = [y.resource_waiter, y.lock_waiter, y.yielded, y.none, y.failed];
+            let n = [y.resource_waiter, y.lock_waiter, y.yielded, y.gave_way, y.none, y.failed];
             (n.iter().sum::<u64>() > 0).then_some((*r, n))
         })
         .collect();

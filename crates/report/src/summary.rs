@@ -82,6 +82,8 @@ pub struct Yields {
     pub lock_waiter: u64,
     pub yielded: u64,
     pub none: u64,
+    /// The core was left to the scheduler: too few siblings ran.
+    pub gave_way: u64,
     pub failed: u64,
 }
 

@@ -124,6 +124,8 @@ impl Default for ApleParams {
 pub enum YieldTo {
     Stock,
     Hvs,
+    /// HVS to the letter of the paper, without the quorum rule.
+    HvsPaper,
     CpthR,
     CpthL,
     Cch,

@@ -114,6 +114,7 @@ pub struct ModuleStats {
     pub yields_lock_waiter: u64,
     pub yields_yielded: u64,
     pub yields_none: u64,
+    pub yields_gave_way: u64,
     pub yields_failed: u64,
     pub picks_ran_next: u64,
     pub hypercalls_kick: u64,

@@ -448,6 +448,7 @@ fn read_arms(v: &Value, epoch_ple_exits: u32) -> Option<(Vec<Arm>, usize)> {
 const YIELDS: &[(&str, Option<YieldTo>)] = &[
     ("stock", Some(YieldTo::Stock)),
     ("hvs", Some(YieldTo::Hvs)),
+    ("hvs-paper", Some(YieldTo::HvsPaper)),
     ("cpth-r", Some(YieldTo::CpthR)),
     ("cpth-l", Some(YieldTo::CpthL)),
     ("cch", Some(YieldTo::Cch)),

@@ -69,9 +69,15 @@ pub fn variants_reverse_one_heuristic_each(api: &Api) {
 /// Snapshots with many ties, any category number, any readiness.
 fn snapshots(max: usize) -> impl Strategy<Value = Vec<Slot>> {
     let time = prop_oneof![0..4u64, any::<u64>(), (0..2u64).prop_map(|d| u64::MAX - d)];
-    let one = (time, 0..6u8, 0..3u8, 0..2u8).prop_map(|(preempted_at, category, ready, mark)| {
-        Slot { preempted_at, category, ready, yielded_mark: mark, reserved: [mark; 5] }
-    });
+    let one =
+        (time, 0..6u8, 0..3u8, 0..2u8).prop_map(|(preempted_at, category, ready, mark)| Slot {
+            preempted_at,
+            category,
+            ready,
+            yielded_mark: mark,
+            running: mark,
+            reserved: [mark; 4],
+        });
     prop::collection::vec(one, 0..max)
 }
 
@@ -166,6 +172,28 @@ pub fn snapshots_have_one_total_order(api: &Api) {
             }
         }
     });
+}
+
+/// The core is given away where fewer run than wait, and the flag asks for it; else the quorum
+/// changes nothing.
+pub fn the_quorum_gives_way_or_changes_nothing(api: &Api) {
+    let input = (snapshots(65), 0..64usize, any::<u64>(), 0..16u32);
+    property(1500, input, |(slots, caller, excluded, flags)| {
+        let plain = api.decide(&slots, caller, excluded, flags);
+        assert!(plain >= -1, "gives way without the flag");
+        let others = || slots.iter().enumerate().filter(|(i, _)| *i != caller).map(|(_, s)| s);
+        let running = 1 + others().filter(|s| s.category == 0 && s.running != 0).count();
+        let waiting = others().filter(|s| s.category != 0 && s.ready != 0).count();
+        let expected = if running < waiting { -2 } else { plain };
+        assert_eq!(api.decide(&slots, caller, excluded, flags | Flags::QUORUM.0), expected);
+    });
+    // Two VMs of four on four cores: the one with a single core leaves it, the other may ask.
+    let waits = slot(LOCK, 1);
+    let runs = Slot { running: 1, ..Slot::default() };
+    let quorum = Flags::QUORUM.0;
+    assert_eq!(api.decide(&[runs, waits, waits, waits], 0, 0, quorum), -2);
+    assert_eq!(api.decide(&[runs, runs, waits, waits], 0, 0, quorum), 2);
+    assert_eq!(api.decide(&[runs, runs, runs, runs], 0, 0, quorum), -1);
 }
 
 pub fn ties_go_round_from_the_caller(api: &Api) {

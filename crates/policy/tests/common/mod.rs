@@ -97,10 +97,12 @@ impl Api {
         excluded: u64,
         flags: u32,
     ) -> Option<usize> {
+        usize::try_from(self.decide(slots, caller, excluded, flags)).ok()
+    }
+
+    pub fn decide(&self, slots: &[hvs::Slot], caller: usize, excluded: u64, flags: u32) -> i32 {
         let count = slots.len() as u32;
-        let index =
-            unsafe { (self.hvs_pick)(slots.as_ptr(), count, caller as u32, excluded, flags) };
-        usize::try_from(index).ok()
+        unsafe { (self.hvs_pick)(slots.as_ptr(), count, caller as u32, excluded, flags) }
     }
 }
 
@@ -162,6 +164,7 @@ macro_rules! for_each_check {
             hvs_checks: a_pick_is_a_candidate,
             hvs_checks: picks_in_turn_are_one_order,
             hvs_checks: snapshots_have_one_total_order,
+            hvs_checks: the_quorum_gives_way_or_changes_nothing,
             hvs_checks: ties_go_round_from_the_caller,
             hvs_checks: marks_move_to_the_yielded_list,
             hvs_checks: the_yielded_list_ends_the_loop,
