@@ -185,6 +185,7 @@ static struct unspin_slot *entry_of_other(struct kvm_vcpu *vcpu, struct unspin_s
 	if (!slot)
 		return NULL;
 	unspin_switched_in(slot, current, now);
+	slot->work.refresh = 1;		/* it may have been switched while nobody looked */
 	return slot;
 }
 

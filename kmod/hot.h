@@ -90,7 +90,9 @@ static inline void unspin_switched_in(struct unspin_slot *slot, struct task_stru
 
 	slot->task = next;
 	slot->in_tsc = now;
-	slot->work.refresh = 1;	/* KVM shrinks the window of a vCPU switched in */
+	/* KVM takes the window of a vCPU switched in back towards where it starts from. */
+	if (slot->window_cycles != READ_ONCE(unspin_window_default_cycles))
+		slot->work.refresh = 1;
 	WRITE_ONCE(slot->category, HVS_NOT_PREEMPTED);
 	WRITE_ONCE(slot->out_tsc, 0);
 	if (out && now > out)

@@ -12,6 +12,7 @@
 
 const struct unspin_window_ops *unspin_window;
 bool unspin_window_refused;	/* no new windows; those set are still put back */
+u32 unspin_window_default_cycles;
 static const char *unspin_window_none = "no KVM vendor module loaded";
 
 /* Own module or vendor module under "name", with a reference to its kobject. */
@@ -30,6 +31,7 @@ static void window_probe(struct module *vendor, bool vmx)
 	ops = vmx ? unspin_window_vmx_init(vendor, &why) : unspin_window_svm_init(vendor, &why);
 	unspin_window_none = ops ? NULL : why;
 	unspin_window_refused = false;
+	WRITE_ONCE(unspin_window_default_cycles, ops ? ops->default_cycles : 0);
 	WRITE_ONCE(unspin_window, ops);
 	if (ops)
 		pr_info("window control: %s, KVM starts from %u cycles\n", ops->name, ops->default_cycles);

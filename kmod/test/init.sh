@@ -79,6 +79,17 @@ check "attached for one VM" hooked
 echo off > "$(vm)/mode"
 check "nothing attached again" not hooked
 
+# Switched on under a VM that runs: each of its vCPUs takes part, wherever its thread was then
+callers() { [ "$(grep -o 'caller=[0-9]*' /sys/kernel/tracing/trace | sort -u | wc -l)" -eq 8 ]; }
+vmm 1 8 100 100 1000000 > /dev/null & many=$!
+settle [ -d $U/vms/$many-0 ]; sleep 1
+echo 1 > /sys/kernel/tracing/events/unspin/unspin_pick/enable
+echo hvs > $U/vms/$many-0/mode
+check "all 8 vCPUs of a running VM are seen" settle callers
+echo 0 > /sys/kernel/tracing/events/enable
+echo > /sys/kernel/tracing/trace
+kill $many
+
 # A vCPU that is ready but kept from running, while its siblings are given the core
 echo -1 > /proc/sys/kernel/sched_rt_runtime_us
 vmm 1 4 100 100 1000000 3 > /dev/null & starved=$!
