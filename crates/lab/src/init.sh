@@ -13,4 +13,5 @@ echo "lab: init on $(uname -r)"
 insmod /modules/irqbypass.ko && insmod /modules/kvm.ko || echo "lab: kvm did not load"
 if grep -q ' svm' /proc/cpuinfo; then vendor=kvm-amd; else vendor=kvm-intel; fi
 insmod /modules/$vendor.ko || echo "lab: $vendor did not load"
+# shellcheck source=/dev/null
 . /lab-init
