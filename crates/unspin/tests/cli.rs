@@ -32,7 +32,7 @@ fn scratch(name: &str, text: &str) -> PathBuf {
 #[test]
 fn usage_errors_are_2() {
     fails(&["bench"], 2, "SCENARIO");
-    fails(&["bench", "nosuch"], 2, "known: components, demo");
+    fails(&["bench", "nosuch"], 2, "components, demo");
     fails(&["bench", "demo", "--arm", "apple"], 2, "did you mean \"aple\"?");
     fails(&["bench", "demo", "--vms", "9"], 2, "no number of VMs \"9\"");
     fails(&["bench", "demo", "--profile", "ebizy"], 2, "did you mean \"ebizzy\"?");
