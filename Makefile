@@ -3,10 +3,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 UNSPIN := target/release/unspin
 
-.PHONY: help deps build demo test lint bench campaign soak clean
+.PHONY: help deps build demo test test-emulated lint bench campaign soak clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
 deps: ## install what the build and the emulated computer need (Debian 12, root)
 	@.ci/deps
@@ -18,8 +18,11 @@ demo: build ## run the main job: stock KVM against APPLES, table and out/demo/re
 	$(UNSPIN) bench scenarios/demo.toml --machine auto --out out/demo
 	@echo "open out/demo/report.html"
 
-test: build ## unit, property, module and emulated-computer tests
+test: build ## unit, property and functional tests; boots nothing
 	@.ci/test
+
+test-emulated: build ## the module under QEMU, pause-loop exits and gains under Bochs
+	@.ci/test --emulated
 
 lint: ## formatting and static checks, warnings are errors
 	cargo fmt --all --check
