@@ -98,11 +98,13 @@ impl Lab {
         sink: &mut dyn FnMut(Record),
     ) -> Result<()> {
         let json = serde_json::to_vec(plan).expect("a plan is plain data");
+        let agent = self.agent.file_name().unwrap_or_default().to_string_lossy();
         let payload = Payload {
-            script: "insmod /modules/unspin.ko || echo 'lab: unspin did not load'\n\
-                     unspin-agent agent /plan.json --out port-e9 || echo \"lab: agent ended with $?\"\n\
-                     poweroff -f\n"
-                .into(),
+            script: format!(
+                "insmod /modules/unspin.ko || echo 'lab: unspin did not load'\n\
+                 {agent} agent /plan.json --out port-e9 || echo \"lab: agent ended with $?\"\n\
+                 poweroff -f\n"
+            ),
             files: vec![("plan.json".into(), json)],
             programs: vec![self.agent.clone()],
         };
