@@ -111,8 +111,8 @@ static void epoch_end(struct unspin_vm *vm)
 		next = 0;
 		vm->last_ppm = aple_inefficiency_ppm(&spent);
 	}
-	trace_unspin_epoch(vm, vm->epochs, vm->window_on, before.phase, window,
-			   before.desired_cycles, &spent, vm->last_ppm, next);
+	trace_unspin_epoch(vm, vm->epochs, vm->window_on, &before, window, &spent, vm->last_ppm,
+			   next);
 }
 
 /* A PLE exit has been handled: hand it to the VM's epoch, a batch at a time. */

@@ -21,6 +21,7 @@ struct unspin_settings unspin_default = {
 		.window_max_cycles = APLE_WINDOW_MAX_CYCLES,
 		.delta_cycles = APLE_DELTA_CYCLES,
 		.epoch_ple_exits = APLE_EPOCH_PLE_EXITS,
+		.delta_max_cycles = APLE_DELTA_MAX_CYCLES,
 	},
 };
 

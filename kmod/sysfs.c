@@ -52,6 +52,8 @@ static u32 number_get(const struct unspin_settings *set, enum unspin_field field
 		return set->aple.window_max_cycles;
 	case UNSPIN_F_DELTA:
 		return set->aple.delta_cycles;
+	case UNSPIN_F_DELTA_MAX:
+		return set->aple.delta_max_cycles;
 	default:
 		return set->aple.epoch_ple_exits;
 	}
@@ -90,6 +92,7 @@ static void bounds_settle(struct aple_params *p, enum unspin_field field)
 		break;
 	}
 	p->delta_cycles = min(p->delta_cycles, p->window_max_cycles);
+	p->delta_max_cycles = min(p->delta_max_cycles, p->window_max_cycles);
 }
 
 static int number_set(struct unspin_settings *set, enum unspin_field field, u32 value)
@@ -111,6 +114,9 @@ static int number_set(struct unspin_settings *set, enum unspin_field field, u32 
 		break;
 	case UNSPIN_F_DELTA:
 		params.delta_cycles = value;
+		break;
+	case UNSPIN_F_DELTA_MAX:
+		params.delta_max_cycles = value;
 		break;
 	default:
 		params.epoch_ple_exits = value;
@@ -152,6 +158,7 @@ static ssize_t number_store(struct kobject *kobj, const char *file, enum unspin_
 	mutex_lock(&unspin_mutex);
 	switch (field) {
 	case UNSPIN_F_DELTA:
+	case UNSPIN_F_DELTA_MAX:
 		high = settings_of(kobj)->aple.window_max_cycles;
 		break;
 	case UNSPIN_F_EPOCH:
@@ -193,6 +200,7 @@ SETTING_ATTR(window_init_cycles, UNSPIN_F_WINDOW_INIT);
 SETTING_ATTR(window_min_cycles, UNSPIN_F_WINDOW_MIN);
 SETTING_ATTR(window_max_cycles, UNSPIN_F_WINDOW_MAX);
 SETTING_ATTR(delta_cycles, UNSPIN_F_DELTA);
+SETTING_ATTR(delta_max_cycles, UNSPIN_F_DELTA_MAX);
 SETTING_ATTR(epoch_ple_exits, UNSPIN_F_EPOCH);
 
 static ssize_t mode_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
@@ -253,6 +261,7 @@ static struct attribute *setting_attrs[] = {
 	&window_min_cycles_attr.attr,
 	&window_max_cycles_attr.attr,
 	&delta_cycles_attr.attr,
+	&delta_max_cycles_attr.attr,
 	&epoch_ple_exits_attr.attr,
 	&hvs_variant_attr.attr,
 	NULL,

@@ -12,11 +12,11 @@
 #include <linux/tracepoint.h>
 #include "unspin.h"
 
-/* Before the decision: state's phase and window are those of the epoch that ended. */
+/* before: the state while the epoch ran; window_cycles is the mean in force where nothing adapts. */
 TRACE_EVENT(unspin_epoch,
-	TP_PROTO(const struct unspin_vm *vm, u64 epoch, u32 mode_window, u32 phase, u32 window_cycles,
-		 u32 desired_cycles, const struct aple_epoch *spent, u64 ppm, u32 next_cycles),
-	TP_ARGS(vm, epoch, mode_window, phase, window_cycles, desired_cycles, spent, ppm, next_cycles),
+	TP_PROTO(const struct unspin_vm *vm, u64 epoch, u32 mode_window, const struct aple_state *before,
+		 u32 window_cycles, const struct aple_epoch *spent, u64 ppm, u32 next_cycles),
+	TP_ARGS(vm, epoch, mode_window, before, window_cycles, spent, ppm, next_cycles),
 	TP_STRUCT__entry(
 		__field(u64, generation)
 		__field(u64, epoch)
@@ -31,11 +31,14 @@ TRACE_EVENT(unspin_epoch,
 		__field(u32, phase)
 		__field(u32, window_cycles)
 		__field(u32, desired_cycles)
+		__field(u32, step_cycles)
+		__field(s32, moved)
 		__field(u32, next_cycles)
 		__field(u32, window_init_cycles)
 		__field(u32, window_min_cycles)
 		__field(u32, window_max_cycles)
 		__field(u32, delta_cycles)
+		__field(u32, delta_max_cycles)
 		__field(u32, epoch_ple_exits)
 	),
 	TP_fast_assign(
@@ -49,23 +52,27 @@ TRACE_EVENT(unspin_epoch,
 		__entry->pid = vm->pid;
 		__entry->number = vm->number;
 		__entry->adapts = mode_window;
-		__entry->phase = phase;
+		__entry->phase = before->phase;
 		__entry->window_cycles = window_cycles;
-		__entry->desired_cycles = desired_cycles;
+		__entry->desired_cycles = before->desired_cycles;
+		__entry->step_cycles = before->step_cycles;
+		__entry->moved = before->moved;
 		__entry->next_cycles = next_cycles;
 		__entry->window_init_cycles = vm->params.window_init_cycles;
 		__entry->window_min_cycles = vm->params.window_min_cycles;
 		__entry->window_max_cycles = vm->params.window_max_cycles;
 		__entry->delta_cycles = vm->params.delta_cycles;
+		__entry->delta_max_cycles = vm->params.delta_max_cycles;
 		__entry->epoch_ple_exits = vm->params.epoch_ple_exits;
 	),
-	TP_printk("vm=%d-%u gen=%llu epoch=%llu adapts=%u phase=%u window=%u desired=%u exits=%llu spin=%llu switch=%llu cpu=%llu ppm=%llu next=%u init=%u min=%u max=%u delta=%u epoch_exits=%u",
+	TP_printk("vm=%d-%u gen=%llu epoch=%llu adapts=%u phase=%u window=%u desired=%u step=%u moved=%d exits=%llu spin=%llu switch=%llu cpu=%llu ppm=%llu next=%u init=%u min=%u max=%u delta=%u delta_max=%u epoch_exits=%u",
 		  __entry->pid, __entry->number, __entry->generation, __entry->epoch,
 		  __entry->adapts, __entry->phase, __entry->window_cycles, __entry->desired_cycles,
-		  __entry->ple_exits, __entry->spin_cycles, __entry->switch_cycles,
+		  __entry->step_cycles, __entry->moved, __entry->ple_exits, __entry->spin_cycles, __entry->switch_cycles,
 		  __entry->cpu_cycles, __entry->ppm, __entry->next_cycles,
 		  __entry->window_init_cycles, __entry->window_min_cycles,
-		  __entry->window_max_cycles, __entry->delta_cycles, __entry->epoch_ple_exits)
+		  __entry->window_max_cycles, __entry->delta_cycles,
+		  __entry->delta_max_cycles, __entry->epoch_ple_exits)
 );
 
 /* slots: struct hvs_slot[count] as it was decided from, shown as hexadecimal bytes. */

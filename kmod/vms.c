@@ -149,6 +149,9 @@ static void settings_inherit(struct unspin_vm *vm, enum unspin_field field)
 	case UNSPIN_F_DELTA:
 		to->aple.delta_cycles = unspin_default.aple.delta_cycles;
 		break;
+	case UNSPIN_F_DELTA_MAX:
+		to->aple.delta_max_cycles = unspin_default.aple.delta_max_cycles;
+		break;
 	case UNSPIN_F_EPOCH:
 		to->aple.epoch_ple_exits = unspin_default.aple.epoch_ple_exits;
 		break;

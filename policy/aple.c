@@ -10,9 +10,9 @@
 /* Where inefficiency saturates: a VM that wasted 2^32 times the CPU time it got. */
 #define APLE_PPM_RATIO_MAX ((pol_u64)1 << 32)
 
-_Static_assert(sizeof(struct aple_params) == 20, "part of the trace format");
+_Static_assert(sizeof(struct aple_params) == 24, "part of the trace format");
 _Static_assert(sizeof(struct aple_epoch) == 32, "part of the trace format");
-_Static_assert(sizeof(struct aple_state) == 48, "part of the trace format");
+_Static_assert(sizeof(struct aple_state) == 56, "part of the trace format");
 
 int aple_params_check(const struct aple_params *params)
 {
@@ -27,6 +27,8 @@ int aple_params_check(const struct aple_params *params)
 		return 4;
 	if (!params->epoch_ple_exits)
 		return 5;
+	if (params->delta_max_cycles > params->window_max_cycles)
+		return 6;
 	return 0;
 }
 
@@ -39,6 +41,15 @@ static pol_u32 clamp_window(const struct aple_params *params, pol_u64 window_cyc
 	return pol_clamp_u32(window_cycles, low, high);
 }
 
+/* delta_max_cycles at or below delta_cycles, or a delta of 0, leaves one step: delta_cycles. */
+static pol_u32 clamp_step(const struct aple_params *params, pol_u64 step_cycles)
+{
+	pol_u32 low = params->delta_cycles;
+	pol_u32 high = low && params->delta_max_cycles > low ? params->delta_max_cycles : low;
+
+	return pol_clamp_u32(step_cycles, low, high);
+}
+
 void aple_init(struct aple_state *state, const struct aple_params *params)
 {
 	state->desired_cycles = clamp_window(params, params->window_init_cycles);
@@ -49,6 +60,8 @@ void aple_init(struct aple_state *state, const struct aple_params *params)
 	state->last_ppm = 0;
 	state->epochs = 0;
 	state->rounds = 0;
+	state->step_cycles = clamp_step(params, params->delta_max_cycles);
+	state->moved = 0;
 }
 
 /*
@@ -100,11 +113,27 @@ pol_u64 aple_inefficiency_ppm(const struct aple_epoch *epoch)
 	return whole * PPM + ppm_of_large(part, epoch->cpu_cycles);
 }
 
-/* The window to try in the round's given phase, around the desired one. */
-static pol_u32 phase_window(const struct aple_params *params, pol_u32 desired, pol_u32 phase)
+/* A round ended: its best window is the desired one, and the step follows how it moved. */
+static void round_end(struct aple_state *state)
 {
-	pol_u64 up = (pol_u64)desired + params->delta_cycles;
-	pol_u64 down = desired > params->delta_cycles ? desired - params->delta_cycles : 0;
+	pol_s32 moved = (state->best_cycles > state->desired_cycles) -
+			(state->best_cycles < state->desired_cycles);
+
+	if (!moved || moved == -state->moved)
+		state->step_cycles /= 2;
+	else if (moved == state->moved)
+		state->step_cycles = pol_clamp_u32((pol_u64)state->step_cycles * 2, 0, ~0u);
+	state->moved = moved;
+	state->desired_cycles = state->best_cycles;
+	state->rounds = pol_sat_add(state->rounds, 1);
+}
+
+/* The window to try in the round's given phase, around the desired one. */
+static pol_u32 phase_window(const struct aple_params *params, pol_u32 desired, pol_u32 step,
+			    pol_u32 phase)
+{
+	pol_u64 up = (pol_u64)desired + step;
+	pol_u64 down = desired > step ? desired - step : 0;
 
 	switch (phase) {
 	case 1:
@@ -132,14 +161,15 @@ pol_u32 aple_epoch_end(struct aple_state *state, const struct aple_params *param
 		state->phase++;
 	} else {
 		state->phase = 0;
-		state->rounds = pol_sat_add(state->rounds, 1);
-		state->desired_cycles = state->best_cycles;
+		round_end(state);
 	}
+	state->step_cycles = clamp_step(params, state->step_cycles);
 
 	if (!params->delta_cycles)
 		state->desired_cycles = params->window_init_cycles;
 	/* Bounds may have moved since the window that proved best was tried. */
 	state->desired_cycles = clamp_window(params, state->desired_cycles);
-	state->window_cycles = phase_window(params, state->desired_cycles, state->phase);
+	state->window_cycles =
+		phase_window(params, state->desired_cycles, state->step_cycles, state->phase);
 	return state->window_cycles;
 }

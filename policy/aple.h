@@ -6,6 +6,13 @@
  * The caller counts PLE exits and cycles, and calls in once an epoch, from one
  * context at a time for a given state; nothing here locks, allocates or reads a
  * clock.
+ *
+ * Ours: the paper tries one delta to each side, always the same. Where a VM has few
+ * PLE exits, an epoch's noise is larger than what one such step changes, and the
+ * window wanders. So delta adapts too: it starts at delta_max_cycles, halves when a
+ * round keeps the window or turns back, doubles when two rounds in a row move it the
+ * same way, and stays within [delta_cycles, delta_max_cycles]. delta_max_cycles <= delta_cycles is the
+ * paper's Algorithm 1 to the letter.
  */
 #ifndef UNSPIN_POLICY_APLE_H
 #define UNSPIN_POLICY_APLE_H
@@ -19,6 +26,7 @@ struct aple_params {
 	pol_u32 window_max_cycles;	/* Tu */
 	pol_u32 delta_cycles;		/* 0 keeps the window fixed at T0 */
 	pol_u32 epoch_ple_exits;	/* PLE exits an epoch, at least 1 */
+	pol_u32 delta_max_cycles;	/* where delta starts; ours */
 };
 
 #define APLE_WINDOW_INIT_CYCLES 8192u
@@ -26,6 +34,7 @@ struct aple_params {
 #define APLE_WINDOW_MAX_CYCLES 32768u
 #define APLE_DELTA_CYCLES 1024u
 #define APLE_EPOCH_PLE_EXITS 1000u
+#define APLE_DELTA_MAX_CYCLES 8192u
 #define APLE_EPOCHS_PER_ROUND 3u
 
 /* What one VM spent during one epoch. */
@@ -38,19 +47,22 @@ struct aple_epoch {
 
 struct aple_state {
 	pol_u32 desired_cycles;	/* Td */
-	pol_u32 window_cycles;	/* what this epoch tries: Td, Td + delta or Td - delta */
+	pol_u32 window_cycles;	/* what this epoch tries: Td, Td + step or Td - step */
 	pol_u32 phase;		/* 0, 1, 2: which of the round's epochs runs now */
 	pol_u32 best_cycles;	/* window of the round's least inefficient epoch so far */
 	pol_u64 best_ppm;	/* and its inefficiency */
 	pol_u64 last_ppm;	/* inefficiency of the last finished epoch */
 	pol_u64 epochs;
 	pol_u64 rounds;
+	pol_u32 step_cycles;	/* delta of this round */
+	pol_s32 moved;		/* which way the last round moved Td: -1, 0, 1 */
 };
 
 /*
- * Whether the parameters make sense together: 0, or the number (1-5) of a field of
+ * Whether the parameters make sense together: 0, or the number (1-6) of a field of
  * struct aple_params that does not. Judged in this order: 2 is 0; 3 is below 2; 1 is
- * outside both; 4 is above 3; 5 is 0. aple_epoch_end needs no such check to be safe.
+ * outside both; 4 is above 3; 5 is 0; 6 is above 3. aple_epoch_end needs no such check
+ * to be safe.
  */
 int aple_params_check(const struct aple_params *params);
 

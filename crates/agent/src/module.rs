@@ -17,6 +17,7 @@ const SETTINGS: &[&str] = &[
     "window_min_cycles",
     "window_max_cycles",
     "delta_cycles",
+    "delta_max_cycles",
     "epoch_ple_exits",
     "hvs_variant",
 ];
@@ -187,6 +188,7 @@ fn settings(run: &Run) -> Vec<(String, String)> {
             window_min_cycles: cycles,
             window_max_cycles: cycles,
             delta_cycles: 0,
+            delta_max_cycles: 0,
             ..epoch_of(run)
         },
         Window::Stock | Window::Off => epoch_of(run),
@@ -204,6 +206,7 @@ fn settings(run: &Run) -> Vec<(String, String)> {
         set("window_max_cycles", &params.window_max_cycles),
         set("window_init_cycles", &params.window_init_cycles),
         set("delta_cycles", &params.delta_cycles),
+        set("delta_max_cycles", &params.delta_max_cycles),
         set("epoch_ple_exits", &params.epoch_ple_exits),
         set("hvs_variant", &variant),
         set("mode", &mode(&run.arm)),

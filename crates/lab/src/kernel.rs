@@ -247,7 +247,12 @@ fn build_module(root: &Path, dir: &Path, headers: &Path) -> Result<PathBuf> {
     let mut make = Command::new("make");
     make.arg("-C").arg(work.join("kmod")).arg(format!("KDIR={}", headers.display()));
     tool::run("building the module", &mut make, &log)?;
-    Ok(work.join("kmod/unspin.ko"))
+    // Its debugging data is twenty times its code, and an emulated BIOS would read it all.
+    let module = dir.join("unspin.ko");
+    let mut strip = Command::new("strip");
+    strip.arg("--strip-debug").arg("-o").arg(&module).arg(work.join("kmod/unspin.ko"));
+    tool::run("stripping the module", &mut strip, &log)?;
+    Ok(module)
 }
 
 /// Copy what changed: equal files keep their times, so that make does not rebuild.

@@ -15,6 +15,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("xz", "xz-utils"),
     ("make", "make"),
     ("gcc", "gcc"),
+    ("strip", "binutils"),
     ("dpkg-deb", "dpkg"),
     ("apt-get", "apt"),
     ("apt-cache", "apt"),

@@ -45,4 +45,29 @@ check "PAUSEs one tick farther apart than the new gap" exits 0 0 4095 33 128 0
 check "at CPL 0 a short window exits all the time" exits $SPINS 100000 512 33 100 0
 check "at CPL 3 nothing ever does" exits 0 0 512 33 100 3
 rmmod unspin
+
+# What mode observe costs where nobody spins, in instructions: an exit and its re-entry, and a switch
+# from one vCPU to another. The same guest runs with the module in mode off and in observe.
+HANDOFF_MS=150
+insmod /modules/unspin.ko
+cost() {
+	echo "$1" > $D/mode
+	exit_cost=$(unspin-inside exit-cycles 20) || { echo "$exit_cost"; return 1; }
+	handoff=$(unspin-inside handoffs $HANDOFF_MS) || { echo "$handoff"; return 1; }
+	say "mode $1: $exit_cost hundredths an exit; a handoff, hundredths of instructions, exits, switches: $handoff"
+}
+check "costs in mode off" cost off
+exit_off=$exit_cost
+handoff_off=${handoff%% *}
+check "costs in mode observe" cost observe
+set -- $handoff
+exit_added=$((exit_cost - exit_off))
+# Of what a handoff takes longer, its exits have their part.
+switch_added=$((($1 - handoff_off - exit_added * $2 / 100) * 100 / $3))
+say "observe adds instructions: $((exit_added / 100)).$((exit_added % 100)) an exit, $((switch_added / 100)).$((switch_added % 100)) a switch"
+check "a VM exit costs at most 60 instructions more" [ $exit_added -le 6000 ]
+check "an exit costs something" [ $exit_added -gt 0 ]
+check "a vCPU switch costs at most 150 instructions more" [ $switch_added -le 15000 ]
+check "a switch costs something" [ $switch_added -gt 0 ]
+rmmod unspin
 finish

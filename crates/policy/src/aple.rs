@@ -17,12 +17,13 @@
 //!     cpu_cycles: 100_000_000,
 //! };
 //! assert_eq!(epoch.inefficiency_ppm(), 131_920);
-//! assert_eq!(aple.epoch_end(&params, &epoch), 9216); // the round's second epoch: Td + δ
+//! assert_eq!(aple.epoch_end(&params, &epoch), 16_384); // the round's second epoch: Td + step
 //! ```
 
 use crate::sys;
 
-/// Parameters of Algorithm 1, in TSC cycles; the default is the paper's section 4.1.
+/// Parameters of Algorithm 1, in TSC cycles; the default is the paper's section 4.1, and a step
+/// that adapts, which is ours. [`Params::paper`] is the algorithm to the letter.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
@@ -36,6 +37,10 @@ pub struct Params {
     pub delta_cycles: u32,
     /// PLE exits an epoch, at least 1. Counted by the caller.
     pub epoch_ple_exits: u32,
+    /// Where δ starts. It halves when a round keeps the window or turns back, doubles when two
+    /// rounds in a row move it the same way, and stays within `delta_cycles..=delta_max_cycles`. At or below `delta_cycles`:
+    /// δ never changes.
+    pub delta_max_cycles: u32,
 }
 
 impl Default for Params {
@@ -46,6 +51,7 @@ impl Default for Params {
             window_max_cycles: 32768,
             delta_cycles: 1024,
             epoch_ple_exits: 1000,
+            delta_max_cycles: 8192,
         }
     }
 }
@@ -63,6 +69,8 @@ pub enum ParamError {
     Delta,
     /// `epoch_ple_exits` is 0.
     EpochPleExits,
+    /// `delta_max_cycles` is above `window_max_cycles`.
+    DeltaMax,
 }
 
 impl std::fmt::Display for ParamError {
@@ -75,6 +83,7 @@ impl std::fmt::Display for ParamError {
             ParamError::WindowMax => "window_max_cycles is below window_min_cycles",
             ParamError::Delta => "delta_cycles is above window_max_cycles",
             ParamError::EpochPleExits => "epoch_ple_exits is 0",
+            ParamError::DeltaMax => "delta_max_cycles is above window_max_cycles",
         })
     }
 }
@@ -89,8 +98,14 @@ impl Params {
             window_min_cycles: window_cycles,
             window_max_cycles: window_cycles,
             delta_cycles: 0,
+            delta_max_cycles: 0,
             ..Params::default()
         }
+    }
+
+    /// Algorithm 1 to the letter: δ is 1024 cycles in every round.
+    pub fn paper() -> Self {
+        Params { delta_max_cycles: 1024, ..Params::default() }
     }
 
     /// Whether the parameters make sense together. [`State::epoch_end`] stays within
@@ -103,7 +118,8 @@ impl Params {
             2 => Err(ParamError::WindowMin),
             3 => Err(ParamError::WindowMax),
             4 => Err(ParamError::Delta),
-            _ => Err(ParamError::EpochPleExits),
+            5 => Err(ParamError::EpochPleExits),
+            _ => Err(ParamError::DeltaMax),
         }
     }
 }
@@ -140,7 +156,7 @@ impl Epoch {
 pub struct State {
     /// Td.
     pub desired_cycles: u32,
-    /// What the current epoch tries: Td, Td + δ or Td − δ, within bounds.
+    /// What the current epoch tries: Td, Td + step or Td − step, within bounds.
     pub window_cycles: u32,
     /// 0, 1 or 2: which of the round's epochs runs now.
     pub phase: u32,
@@ -152,6 +168,10 @@ pub struct State {
     pub last_ppm: u64,
     pub epochs: u64,
     pub rounds: u64,
+    /// δ of this round.
+    pub step_cycles: u32,
+    /// Which way the last round moved Td: −1, 0 or 1.
+    pub moved: i32,
 }
 
 impl State {
@@ -171,7 +191,7 @@ impl State {
 }
 
 const _: () = {
-    assert!(std::mem::size_of::<Params>() == 20);
+    assert!(std::mem::size_of::<Params>() == 24);
     assert!(std::mem::size_of::<Epoch>() == 32);
-    assert!(std::mem::size_of::<State>() == 48);
+    assert!(std::mem::size_of::<State>() == 56);
 };

@@ -15,6 +15,7 @@ fn parameter_errors_name_the_field() {
     assert_eq!(error(Params { window_min_cycles: 0, ..good }), ParamError::WindowMin);
     assert_eq!(error(Params { window_max_cycles: 1, ..good }), ParamError::WindowMax);
     assert_eq!(error(Params { delta_cycles: u32::MAX, ..good }), ParamError::Delta);
+    assert_eq!(error(Params { delta_max_cycles: u32::MAX, ..good }), ParamError::DeltaMax);
     assert_eq!(error(Params { epoch_ple_exits: 0, ..good }), ParamError::EpochPleExits);
 }
 

@@ -129,6 +129,7 @@ fn replay_epoch(
         window_max_cycles: f.number("max")?,
         delta_cycles: f.number("delta")?,
         epoch_ple_exits: f.number("epoch_exits")?,
+        delta_max_cycles: f.number("delta_max")?,
     };
     let key = format!("{vm} {}", f.text("gen")?);
     let phase: u32 = f.number("phase")?;
@@ -138,6 +139,8 @@ fn replay_epoch(
         (0, _) => State {
             desired_cycles: f.number("desired")?,
             window_cycles: f.number("window")?,
+            step_cycles: f.number("step")?,
+            moved: f.number("moved")?,
             ..State::default()
         },
         (_, Some((_, state))) => state,
@@ -175,8 +178,8 @@ mod tests {
                 };
                 let next = state.epoch_end(&params, &spent);
                 format!(
-                    "CPU 0/KVM-41 [000] ..... 12.5: unspin_epoch: vm=41-0 gen=3 epoch={e} adapts=1 phase={} window={} desired={} exits=50 spin={} switch={} cpu=20000000 ppm={} next={next} init=8192 min=4096 max=32768 delta=1024 epoch_exits=1000",
-                    before.phase, before.window_cycles, before.desired_cycles, spent.spin_cycles, spent.switch_cycles, spent.inefficiency_ppm()
+                    "CPU 0/KVM-41 [000] ..... 12.5: unspin_epoch: vm=41-0 gen=3 epoch={e} adapts=1 phase={} window={} desired={} step={} moved={} exits=50 spin={} switch={} cpu=20000000 ppm={} next={next} init=8192 min=4096 max=32768 delta=1024 delta_max=8192 epoch_exits=1000",
+                    before.phase, before.window_cycles, before.desired_cycles, before.step_cycles, before.moved, spent.spin_cycles, spent.switch_cycles, spent.inefficiency_ppm()
                 )
             })
             .collect()

@@ -95,7 +95,7 @@ pub enum Window {
     Aple(ApleParams),
 }
 
-/// Parameters of Algorithm 1 (section 4.1), TSC cycles.
+/// Parameters of Algorithm 1 (section 4.1) and of its step that adapts (ours), TSC cycles.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ApleParams {
@@ -103,6 +103,8 @@ pub struct ApleParams {
     pub window_min_cycles: u32,
     pub window_max_cycles: u32,
     pub delta_cycles: u32,
+    /// Where the step starts; at or below `delta_cycles`, the step never changes (the paper's).
+    pub delta_max_cycles: u32,
     pub epoch_ple_exits: u32,
 }
 
@@ -113,6 +115,7 @@ impl Default for ApleParams {
             window_min_cycles: 4096,
             window_max_cycles: 32768,
             delta_cycles: 1024,
+            delta_max_cycles: 8192,
             epoch_ple_exits: 1000,
         }
     }

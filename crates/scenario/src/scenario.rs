@@ -539,6 +539,7 @@ fn read_aple(v: &Value, epoch_ple_exits: u32) -> Option<Window> {
         "window_min_cycles",
         "window_max_cycles",
         "delta_cycles",
+        "delta_max_cycles",
         "epoch_ple_exits",
     ]);
     let d = ApleParams::default();
@@ -549,12 +550,21 @@ fn read_aple(v: &Value, epoch_ple_exits: u32) -> Option<Window> {
     let delta_cycles = or(t.get("delta_cycles"), d.delta_cycles, |v| {
         v.u32(1..=WINDOW_MAX_CYCLES, " TSC cycles (a window that stays is fixed_cycles)")
     });
+    let delta_max = or(t.get("delta_max_cycles"), d.delta_max_cycles, |v| {
+        v.u32(0..=WINDOW_MAX_CYCLES, " TSC cycles (up to delta_cycles: the step never changes)")
+    });
     let epoch = or(t.get("epoch_ple_exits"), epoch_ple_exits, read_epoch);
+    let window_max_cycles = window_max_cycles?;
+    let delta_max_cycles = match t.get("delta_max_cycles") {
+        Some(_) => delta_max?,
+        None => d.delta_max_cycles.min(window_max_cycles),
+    };
     let p = ApleParams {
         window_init_cycles: window_init_cycles?,
         window_min_cycles: window_min_cycles?,
-        window_max_cycles: window_max_cycles?,
+        window_max_cycles,
         delta_cycles: delta_cycles?,
+        delta_max_cycles,
         epoch_ple_exits: epoch?,
     };
     let (least, most) = (p.window_min_cycles, p.window_max_cycles);
@@ -568,6 +578,12 @@ fn read_aple(v: &Value, epoch_ple_exits: u32) -> Option<Window> {
             v.problem(
                 format!("window_init_cycles {} is out of range", p.window_init_cycles),
                 format!("from {least} to {most} (window_min_cycles, window_max_cycles)"),
+            );
+        }
+        if p.delta_max_cycles > most {
+            v.problem(
+                format!("delta_max_cycles {} is out of range", p.delta_max_cycles),
+                format!("up to {most} (window_max_cycles)"),
             );
         }
         if p.delta_cycles >= most - least {

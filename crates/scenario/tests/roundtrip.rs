@@ -65,8 +65,8 @@ fn scenario_text(s: &Scenario) -> String {
             Window::Off => "\"off\"".to_string(),
             Window::Fixed { cycles } => format!("{{ fixed_cycles = {cycles} }}"),
             Window::Aple(p) => format!(
-                "{{ aple = {{ window_init_cycles = {}, window_min_cycles = {}, window_max_cycles = {}, delta_cycles = {}, epoch_ple_exits = {} }} }}",
-                p.window_init_cycles, p.window_min_cycles, p.window_max_cycles, p.delta_cycles, p.epoch_ple_exits
+                "{{ aple = {{ window_init_cycles = {}, window_min_cycles = {}, window_max_cycles = {}, delta_cycles = {}, delta_max_cycles = {}, epoch_ple_exits = {} }} }}",
+                p.window_init_cycles, p.window_min_cycles, p.window_max_cycles, p.delta_cycles, p.delta_max_cycles, p.epoch_ple_exits
             ),
         };
         writeln!(
@@ -118,6 +118,7 @@ fn aple() -> impl Strategy<Value = ApleParams> {
             window_max_cycles: min + room,
             window_init_cycles: min + at.index(room as usize + 1) as u32,
             delta_cycles: 1 + delta.index(room as usize - 1) as u32,
+            delta_max_cycles: at.index((min + room) as usize + 1) as u32,
             epoch_ple_exits: epoch,
         })
 }

@@ -17,8 +17,9 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("window_min_cycles", "TSC cycles, up to window_max_cycles"),
     ("window_max_cycles", "TSC cycles, from window_min_cycles"),
     ("delta_cycles", "TSC cycles; 0 holds the window still"),
+    ("delta_max_cycles", "TSC cycles; up to delta_cycles keeps delta as it is"),
     ("epoch_ple_exits", "PLE exits, at least 1"),
-    ("hvs_variant", "hvs, cpth-r, cpth-l or cch"),
+    ("hvs_variant", "hvs, paper, cpth-r, cpth-l or cch"),
 ];
 
 /// The loaded module.

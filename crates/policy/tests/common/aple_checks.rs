@@ -27,16 +27,16 @@ fn windows_for(api: &Api, params: &Params, optimum: u32, epochs: usize) -> Vec<u
 
 pub fn algorithm_1_rounds(api: &Api) {
     // Each round tries Td, Td + δ, Td − δ and moves Td by at most δ.
-    let windows = windows_for(api, &Params::default(), 10_500, 9);
+    let windows = windows_for(api, &Params::paper(), 10_500, 9);
     assert_eq!(windows, [8192, 9216, 7168, 9216, 10240, 8192, 10240, 11264, 9216, 10240]);
-    let windows = windows_for(api, &Params::default(), 4096, 15);
+    let windows = windows_for(api, &Params::paper(), 4096, 15);
     assert_eq!(windows[12..], [4096, 5120, 4096, 4096]);
     // The stretch to section 4.3's 12,000 cycles takes four rounds.
-    let windows = windows_for(api, &Params::default(), 12_000, 30);
+    let windows = windows_for(api, &Params::paper(), 12_000, 30);
     assert_eq!(windows[12..15], [12288, 13312, 11264]);
     assert_eq!(windows[27..30], [12288, 13312, 11264]);
     // The inefficiency of every epoch is kept until the next.
-    let params = Params::default();
+    let params = Params::paper();
     let mut state = api.aple_new(&params);
     api.epoch_end(&mut state, &params, &epoch(7));
     api.epoch_end(&mut state, &params, &epoch(9));
@@ -44,7 +44,7 @@ pub fn algorithm_1_rounds(api: &Api) {
 }
 
 pub fn algorithm_1_stops_at_the_bounds(api: &Api) {
-    let params = Params::default();
+    let params = Params::paper();
     let windows = windows_for(api, &params, u32::MAX, 90);
     assert_eq!(windows[87..], [32768, 32768, 31744, 32768]);
     let windows = windows_for(api, &params, 0, 90);
@@ -56,7 +56,7 @@ pub fn algorithm_1_stops_at_the_bounds(api: &Api) {
 }
 
 pub fn ties_keep_the_epoch_tried_first(api: &Api) {
-    let params = Params::default();
+    let params = Params::paper();
     for (ppm, td) in [([5, 5, 5], 8192), ([5, 4, 4], 9216), ([5, 6, 5], 8192), ([5, 5, 4], 7168)] {
         let mut state = api.aple_new(&params);
         for ppm in ppm {
@@ -66,14 +66,50 @@ pub fn ties_keep_the_epoch_tried_first(api: &Api) {
     }
 }
 
+pub fn delta_adapts(api: &Api) {
+    // One optimum a round; the steps from before the first round on, and where it ended.
+    let steps_for = |params: &Params, optima: &[u32]| {
+        let mut state = api.aple_new(params);
+        let mut steps = vec![state.step_cycles];
+        for &optimum in optima {
+            for _ in 0..3 {
+                let wasted = state.window_cycles.abs_diff(optimum).into();
+                api.epoch_end(&mut state, params, &epoch(wasted));
+            }
+            steps.push(state.step_cycles);
+        }
+        (steps, state.desired_cycles)
+    };
+    let params = Params::default();
+    // It starts at the largest step, and halves when a round stays where it was.
+    assert_eq!(steps_for(&params, &[8192; 5]), (vec![8192, 4096, 2048, 1024, 1024, 1024], 8192));
+    // A first move is no direction yet; a second one the same way is, and doubles.
+    let (steps, desired) = steps_for(&params, &[8192, 8192, 8192, 30_000, 30_000, 30_000, 30_000]);
+    assert_eq!(steps[3..], [1024, 1024, 2048, 4096, 8192]);
+    assert_eq!(desired, 8192 + 1024 + 1024 + 2048 + 4096);
+    // Turning back halves.
+    assert_eq!(steps_for(&params, &[30_000, 4096]).0, [8192, 8192, 4096]);
+    // Far from T0 it is there in a third of the rounds that steps of 1024 take.
+    let (_, fast) = steps_for(&params, &[28_000; 7]);
+    let (_, slow) = steps_for(&Params::paper(), &[28_000; 7]);
+    assert!(fast.abs_diff(28_000) <= 1024, "{fast}");
+    assert_eq!(slow, 8192 + 7 * 1024);
+    // A largest step at or below delta is the paper's.
+    for delta_max_cycles in [0, 1, 1023, 1024] {
+        let params = Params { delta_max_cycles, ..params };
+        assert_eq!(steps_for(&params, &[28_000; 7]), steps_for(&Params::paper(), &[28_000; 7]));
+    }
+}
+
 fn any_params() -> impl Strategy<Value = Params> {
-    (any_u32(), any_u32(), any_u32(), any_u32(), any_u32()).prop_map(
-        |(init, a, b, delta, exits)| Params {
+    (any_u32(), any_u32(), any_u32(), any_u32(), any_u32(), any_u32()).prop_map(
+        |(init, a, b, delta, delta_max, exits)| Params {
             window_init_cycles: init,
             window_min_cycles: a.min(b),
             window_max_cycles: a.max(b),
             delta_cycles: delta,
             epoch_ple_exits: exits,
+            delta_max_cycles: delta_max,
         },
     )
 }
@@ -105,7 +141,12 @@ pub fn windows_stay_in_bounds(api: &Api) {
             assert!(range.contains(&state.desired_cycles), "Td outside {range:?}");
             assert_eq!(window, state.window_cycles);
             assert_eq!(state.phase, (before.phase + 1) % 3);
-            assert!(window.abs_diff(state.desired_cycles) <= params.delta_cycles);
+            let delta_max = match params.delta_cycles {
+                0 => 0,
+                delta => delta.max(params.delta_max_cycles),
+            };
+            assert!(state.step_cycles <= delta_max && state.step_cycles >= params.delta_cycles);
+            assert!(window.abs_diff(state.desired_cycles) <= state.step_cycles);
         }
     });
     // Bounds that contradict each other leave the upper one.
@@ -197,6 +238,9 @@ pub fn params_are_judged(api: &Api) {
         (Params { delta_cycles: 32768, ..good }, 0),
         (Params { epoch_ple_exits: 0, ..good }, 5),
         (Params { epoch_ple_exits: 1, ..good }, 0),
+        (Params { delta_max_cycles: 32769, ..good }, 6),
+        (Params { delta_max_cycles: 32768, ..good }, 0),
+        (Params { delta_max_cycles: 0, ..good }, 0),
     ];
     for (params, verdict) in cases {
         assert_eq!(api.params_check(&params), verdict, "{params:?}");

@@ -156,6 +156,7 @@ macro_rules! for_each_check {
             aple_checks: ties_keep_the_epoch_tried_first,
             aple_checks: windows_stay_in_bounds,
             aple_checks: delta_0_keeps_the_window,
+            aple_checks: delta_adapts,
             aple_checks: inefficiency_is_exact,
             aple_checks: inefficiency_without_cpu_time,
             aple_checks: params_are_judged,

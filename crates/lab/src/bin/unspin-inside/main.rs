@@ -2,7 +2,7 @@
 //! The one program the tests put into an emulated computer: what the agent does, VMs for a script
 //! to keep busy, copies of the kernel's code to compare, and a guest whose spins are exact.
 
-mod ple;
+mod exact;
 mod text;
 mod vms;
 
@@ -15,7 +15,10 @@ const USAGE: &str = "usage: unspin-inside COMMAND
   churn VMS VCPUS                  so many VMs, one after the other
   text save FILE                   check values of all functions of kernel and KVM
   text diff FILE FILE              names of the functions that differ
-  ple SPINS PAUSES DISTANCE CPL    spins of exactly that length; says how many ended in an exit";
+  ple SPINS PAUSES DISTANCE CPL    spins of exactly that length; says how many ended in an exit
+  exit-cycles ROUNDS               hundredths of TSC cycles that an exit and its re-entry take
+  handoffs MS                      two vCPUs wake each other; hundredths of TSC cycles, exits and
+                                   context switches a handoff";
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -41,6 +44,10 @@ fn main() {
         }
         ["text", "save", file] => text::save(file),
         ["text", "diff", a, b] => text::diff(a, b),
+        ["exit-cycles", rounds] => {
+            number(rounds).and_then(|n| exact::exit_cycles(n).map(|cycles| cycles.to_string()))
+        }
+        ["handoffs", ms] => number(ms).and_then(|ms| vms::handoffs(ms.into())),
         ["ple", spins, pauses, distance, cpl] => ple_spin(spins, pauses, distance, cpl),
         _ => {
             eprintln!("{USAGE}");
@@ -57,7 +64,7 @@ fn main() {
 }
 
 fn ple_spin(spins: &str, pauses: &str, distance: &str, cpl: &str) -> Result<String, String> {
-    ple::run(&ple::Spin {
+    exact::run(&exact::Spin {
         spins: number(spins)?,
         pauses: number(pauses)?,
         distance: number(distance)?,

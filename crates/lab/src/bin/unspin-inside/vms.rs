@@ -48,10 +48,53 @@ pub fn churn(count: u32, vcpus: u32) -> Result<String, String> {
     Ok(format!("{count} VMs, {units} units"))
 }
 
+/// Two vCPUs that do nothing but wake the other and halt, on whatever CPUs there are: TSC cycles,
+/// VM exits and context switches of the host a handoff, each in hundredths.
+pub fn handoffs(ms: u64) -> Result<String, String> {
+    // A wake that comes before its halt is lost: then the timer ends it.
+    let rescue = Dist::Const { iterations: 2_000_000 };
+    let step = |op, dist| Step { op, dist, lock: 0, permille: 1000 };
+    let program = vec![step(Op::Wake, Dist::Const { iterations: 0 }), step(Op::Block, rescue)];
+    let config = VmConfig { program, ..config(2, 1) };
+    let mut vm = Vm::new(&config).map_err(|e| e.to_string())?;
+    vm.start();
+    progress(&mut vm)?;
+    let look = |vm: &mut Vm| -> Result<[u64; 4], String> {
+        // SAFETY: reading the time stamp counter has no effect on memory.
+        let now = unsafe { std::arch::x86_64::_rdtsc() };
+        let units = vm.sample().iter().map(|vcpu| vcpu.units).sum();
+        Ok([units, now, total("/sys/kernel/debug/kvm/exits", "")?, total("/proc/stat", "ctxt ")?])
+    };
+    let before = look(&mut vm)?;
+    std::thread::sleep(Duration::from_millis(ms));
+    let after = look(&mut vm)?;
+    fine(&mut vm)?;
+    vm.stop(STOP_TIMEOUT).map_err(|e| e.to_string())?;
+    let units = after[0] - before[0];
+    if units == 0 {
+        return Err("no handoff at all".into());
+    }
+    let each: Vec<String> =
+        (1..4).map(|i| ((after[i] - before[i]) * 100 / units).to_string()).collect();
+    Ok(each.join(" "))
+}
+
+/// The number behind `name` at the beginning of a line.
+fn total(file: &str, name: &str) -> Result<u64, String> {
+    let text = std::fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+        .ok_or_else(|| format!("{file}: no number after '{name}'"))
+}
+
 fn new(vcpus: u32, seed: u64) -> Result<Vm, String> {
+    Vm::new(&config(vcpus, seed)).map_err(|e| e.to_string())
+}
+
+fn config(vcpus: u32, seed: u64) -> VmConfig {
     let step =
         |op, iterations| Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 };
-    let config = VmConfig {
+    VmConfig {
         vcpus,
         program: vec![
             step(Op::Compute, 100),
@@ -64,8 +107,7 @@ fn new(vcpus: u32, seed: u64) -> Result<Vm, String> {
         seed,
         pin: Vec::new(),
         pause_exits: true,
-    };
-    Vm::new(&config).map_err(|e| e.to_string())
+    }
 }
 
 /// Waits for work beyond what is done now; returns how much that is.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A guest that does nothing but spin, with so many PAUSEs and so many instructions from one to
-//! the next, in 32-bit protected mode without paging, at privilege level 0 or 3.
+//! Guests of a few instructions, in 32-bit protected mode without paging: one that does nothing but
+//! spin, with so many PAUSEs and so many instructions from one to the next, at privilege level 0
+//! or 3; one that does nothing but exit.
 
 use kvm_bindings::{kvm_regs, kvm_segment, kvm_userspace_memory_region};
-use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
+use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 
 const MEMORY: usize = 0x4000;
 const ENTRY: u64 = 0x1000;
@@ -30,6 +31,39 @@ pub fn run(spin: &Spin) -> Result<String, String> {
     if spin.distance < 3 || spin.distance as usize > MEMORY / 2 || !matches!(spin.cpl, 0 | 3) {
         return Err("a distance is 3 or more, a level 0 or 3".into());
     }
+    let (_vm, mut vcpu) = guest(&program(spin.distance), spin.cpl, spin.pauses.into(), spin.spins)?;
+    to_the_end(&mut vcpu)?;
+    let file = format!("/sys/module/unspin/vms/{}-0/ple_exits", std::process::id());
+    let exits = std::fs::read_to_string(&file).map_err(|e| format!("{file}: {e}"))?;
+    Ok(exits.trim().to_string())
+}
+
+/// TSC cycles that one CPUID of the guest takes, in hundredths: the cheapest of `rounds` rounds, so
+/// that one is without a timer tick. On one emulated CPU a cycle is an instruction.
+pub fn exit_cycles(rounds: u32) -> Result<u64, String> {
+    const EXITS: u32 = 100;
+    let mut least = u64::MAX;
+    for _ in 0..rounds {
+        let (_vm, mut vcpu) = guest(&cpuids(), 0, 0, EXITS)?;
+        // SAFETY: reading the time stamp counter has no effect on memory.
+        let begin = unsafe { std::arch::x86_64::_rdtsc() };
+        to_the_end(&mut vcpu)?;
+        let end = unsafe { std::arch::x86_64::_rdtsc() };
+        least = least.min(end - begin);
+    }
+    Ok(least * 100 / u64::from(EXITS))
+}
+
+/// ESI: how many CPUIDs.
+fn cpuids() -> Vec<u8> {
+    let mut code = vec![0x0f, 0xa2, 0x4e]; // again: cpuid; dec esi
+    jump_if_not_zero(&mut code, 0);
+    code.extend([0xe6, END_PORT]); // out END_PORT, al
+    code
+}
+
+/// A VM of one vCPU about to run `code`, with EDI and ESI as given.
+fn guest(code: &[u8], cpl: u8, edi: u64, esi: u32) -> Result<(VmFd, VcpuFd), String> {
     let says = |what: &'static str| move |e: kvm_ioctls::Error| format!("{what}: {e}");
     let kvm = Kvm::new().map_err(says("/dev/kvm"))?;
     let vm = kvm.create_vm().map_err(says("KVM_CREATE_VM"))?;
@@ -49,7 +83,6 @@ pub fn run(spin: &Spin) -> Result<String, String> {
     if memory == libc::MAP_FAILED {
         return Err(format!("mmap: {}", std::io::Error::last_os_error()));
     }
-    let code = program(spin.distance);
     // SAFETY: the mapping is longer than the entry and the largest program.
     unsafe {
         std::ptr::copy_nonoverlapping(
@@ -67,30 +100,31 @@ pub fn run(spin: &Spin) -> Result<String, String> {
     };
     // SAFETY: the memory is never unmapped.
     unsafe { vm.set_user_memory_region(region) }.map_err(says("KVM_SET_USER_MEMORY_REGION"))?;
-    let mut vcpu = vm.create_vcpu(0).map_err(says("KVM_CREATE_VCPU"))?;
-    start_state(&vcpu, spin).map_err(says("the vCPU's state"))?;
+    let vcpu = vm.create_vcpu(0).map_err(says("KVM_CREATE_VCPU"))?;
+    start_state(&vcpu, cpl, edi, esi).map_err(says("the vCPU's state"))?;
+    Ok((vm, vcpu))
+}
+
+fn to_the_end(vcpu: &mut VcpuFd) -> Result<(), String> {
     loop {
         match vcpu.run() {
-            Ok(VcpuExit::IoOut(port, _)) if port == u16::from(END_PORT) => break,
+            Ok(VcpuExit::IoOut(port, _)) if port == u16::from(END_PORT) => return Ok(()),
             Ok(other) => return Err(format!("the guest left with {other:?}")),
             Err(e) if e.errno() == libc::EINTR => {}
             Err(e) => return Err(format!("KVM_RUN: {e}")),
         }
     }
-    let file = format!("/sys/module/unspin/vms/{}-0/ple_exits", std::process::id());
-    let exits = std::fs::read_to_string(&file).map_err(|e| format!("{file}: {e}"))?;
-    Ok(exits.trim().to_string())
 }
 
-fn start_state(vcpu: &VcpuFd, spin: &Spin) -> Result<(), kvm_ioctls::Error> {
+fn start_state(vcpu: &VcpuFd, cpl: u8, edi: u64, esi: u32) -> Result<(), kvm_ioctls::Error> {
     let mut sregs = vcpu.get_sregs()?;
     let segment = |type_: u8, selector: u16| kvm_segment {
         base: 0,
         limit: u32::MAX,
-        selector: selector | u16::from(spin.cpl),
+        selector: selector | u16::from(cpl),
         type_,
         present: 1,
-        dpl: spin.cpl,
+        dpl: cpl,
         db: 1,
         s: 1,
         l: 0,
@@ -108,9 +142,9 @@ fn start_state(vcpu: &VcpuFd, spin: &Spin) -> Result<(), kvm_ioctls::Error> {
         rip: ENTRY,
         rsp: STACK,
         rflags: RFLAGS,
-        rdi: spin.pauses.into(),
+        rdi: edi,
         rdx: REST,
-        rsi: spin.spins.into(),
+        rsi: esi.into(),
         ..Default::default()
     })
 }
