@@ -31,8 +31,10 @@ lint: ## formatting and static checks, warnings are errors
 	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 crates/lab/src/check.sh crates/lab/src/shell.sh crates/lab/tests/*.sh
 	@! grep -rnP '[ \t]+$$' --include='*.c' --include='*.h' --include='*.rs' policy locks guest kmod crates
 
-bench: build ## instruction counts of the policies and of the PLE-exit path
+bench: build ## instruction counts of the policies, the PLE-exit path, other exits and vCPU switches
 	cargo bench --locked -p unspin-policy
+	$(UNSPIN) bench scenarios/exit-path.toml --machine emulated --out out/bench
+	cargo test --release --locked -p unspin-lab --test ple pause_loop -- --nocapture
 
 campaign: build ## every scenario on both kernels (hours); results under out/campaign
 	$(UNSPIN) bench scenarios/*.toml --machine emulated --kernel 6.1 --kernel 6.12 --out out/campaign --resume

@@ -63,13 +63,20 @@ u32 unspin_window_mean(struct unspin_vm *vm)
 	return count ? sum / count : 0;
 }
 
+static void epoch_start(struct unspin_vm *vm, u64 now)
+{
+	atomic_set(&vm->epoch_exits, 0);
+	WRITE_ONCE(vm->epoch_min_until,
+		   now + div_u64((u64)vm->params.epoch_min_us * tsc_khz, USEC_PER_MSEC));
+}
+
 /* epoch_lock held. */
 void unspin_epoch_restart(struct unspin_vm *vm)
 {
 	rcu_read_lock();
 	unspin_totals_read(vm, &vm->epoch_base);
 	rcu_read_unlock();
-	atomic_set(&vm->epoch_exits, 0);
+	epoch_start(vm, unspin_now());
 }
 
 static u64 since(u64 now, u64 base)
@@ -77,7 +84,7 @@ static u64 since(u64 now, u64 base)
 	return now > base ? now - base : 0;	/* a running vCPU's time may step back a little */
 }
 
-static void epoch_end(struct unspin_vm *vm)
+static void epoch_end(struct unspin_vm *vm, u64 now)
 {
 	struct aple_state before = vm->aple;
 	struct unspin_totals totals;
@@ -94,7 +101,7 @@ static void epoch_end(struct unspin_vm *vm)
 				    vm->epoch_base.count[UNSPIN_C_SWITCH_CYCLES]);
 	spent.cpu_cycles = since(totals.cpu_cycles, vm->epoch_base.cpu_cycles);
 	vm->epoch_base = totals;
-	atomic_set(&vm->epoch_exits, 0);
+	epoch_start(vm, now);
 	vm->epochs++;
 
 	if (vm->window_on) {
@@ -116,7 +123,7 @@ static void epoch_end(struct unspin_vm *vm)
 }
 
 /* A PLE exit has been handled: hand it to the VM's epoch, a batch at a time. */
-static void epoch_report(struct unspin_slot *slot)
+static void epoch_report(struct unspin_slot *slot, u64 now)
 {
 	struct unspin_vm *vm = slot->vm;
 	int exits;
@@ -125,13 +132,13 @@ static void epoch_report(struct unspin_slot *slot)
 		return;
 	exits = atomic_add_return_relaxed(slot->unreported_exits, &vm->epoch_exits);
 	slot->unreported_exits = 0;
-	if (exits < (int)READ_ONCE(vm->epoch_ple_exits))
+	if (exits < (int)READ_ONCE(vm->epoch_ple_exits) || now < READ_ONCE(vm->epoch_min_until))
 		return;
 	/* Another vCPU ends the epoch, or settings change: leave it to them, or to the next batch. */
 	if (!raw_spin_trylock(&vm->epoch_lock))
 		return;
-	if (atomic_read(&vm->epoch_exits) >= (int)vm->epoch_ple_exits)
-		epoch_end(vm);
+	if (atomic_read(&vm->epoch_exits) >= (int)vm->epoch_ple_exits && now >= vm->epoch_min_until)
+		epoch_end(vm, now);
 	raw_spin_unlock(&vm->epoch_lock);
 }
 
@@ -215,7 +222,7 @@ void unspin_entry(struct kvm_vcpu *vcpu, struct unspin_slot *cur)
 		unspin_run_stop(slot, now);
 	if (slot->work.ple) {
 		ple_exit_end(slot, now);
-		epoch_report(slot);
+		epoch_report(slot, now);
 	}
 	window_update(vcpu, slot);
 }

@@ -22,6 +22,7 @@ struct unspin_settings unspin_default = {
 		.delta_cycles = APLE_DELTA_CYCLES,
 		.epoch_ple_exits = APLE_EPOCH_PLE_EXITS,
 		.delta_max_cycles = APLE_DELTA_MAX_CYCLES,
+		.epoch_min_us = APLE_EPOCH_MIN_US,
 	},
 };
 

@@ -10,6 +10,7 @@
 #define WINDOW_CYCLES_MIN 16u
 #define WINDOW_CYCLES_MAX (1u << 30)
 #define EPOCH_PLE_EXITS_MAX (1u << 24)
+#define EPOCH_MIN_US_MAX 1000000u
 
 const char *const unspin_mode_names[UNSPIN_MODES] = { "off", "observe", "aple", "hvs", "apples" };
 
@@ -54,6 +55,8 @@ static u32 number_get(const struct unspin_settings *set, enum unspin_field field
 		return set->aple.delta_cycles;
 	case UNSPIN_F_DELTA_MAX:
 		return set->aple.delta_max_cycles;
+	case UNSPIN_F_EPOCH_MIN:
+		return set->aple.epoch_min_us;
 	default:
 		return set->aple.epoch_ple_exits;
 	}
@@ -118,6 +121,9 @@ static int number_set(struct unspin_settings *set, enum unspin_field field, u32 
 	case UNSPIN_F_DELTA_MAX:
 		params.delta_max_cycles = value;
 		break;
+	case UNSPIN_F_EPOCH_MIN:
+		params.epoch_min_us = value;
+		break;
 	default:
 		params.epoch_ple_exits = value;
 		break;
@@ -165,6 +171,9 @@ static ssize_t number_store(struct kobject *kobj, const char *file, enum unspin_
 		low = 1;
 		high = EPOCH_PLE_EXITS_MAX;
 		break;
+	case UNSPIN_F_EPOCH_MIN:
+		high = EPOCH_MIN_US_MAX;
+		break;
 	default:
 		low = WINDOW_CYCLES_MIN;
 		high = WINDOW_CYCLES_MAX;
@@ -202,6 +211,7 @@ SETTING_ATTR(window_max_cycles, UNSPIN_F_WINDOW_MAX);
 SETTING_ATTR(delta_cycles, UNSPIN_F_DELTA);
 SETTING_ATTR(delta_max_cycles, UNSPIN_F_DELTA_MAX);
 SETTING_ATTR(epoch_ple_exits, UNSPIN_F_EPOCH);
+SETTING_ATTR(epoch_min_us, UNSPIN_F_EPOCH_MIN);
 
 static ssize_t mode_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
@@ -263,6 +273,7 @@ static struct attribute *setting_attrs[] = {
 	&delta_cycles_attr.attr,
 	&delta_max_cycles_attr.attr,
 	&epoch_ple_exits_attr.attr,
+	&epoch_min_us_attr.attr,
 	&hvs_variant_attr.attr,
 	NULL,
 };

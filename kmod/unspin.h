@@ -48,6 +48,7 @@ enum unspin_field {
 	UNSPIN_F_DELTA,
 	UNSPIN_F_DELTA_MAX,
 	UNSPIN_F_EPOCH,
+	UNSPIN_F_EPOCH_MIN,
 	UNSPIN_F_VARIANT,
 	UNSPIN_FIELDS,
 };
@@ -143,6 +144,7 @@ struct unspin_vm {
 	u32 window_cycles;
 	u32 report_batch;		/* exits a vCPU collects before it touches epoch_exits */
 	u32 epoch_ple_exits;
+	u64 epoch_min_until;		/* TSC; the running epoch does not end before */
 	u32 nslots;			/* highest vcpu_idx seen + 1 */
 	struct unspin_slot *slot[HVS_SLOTS_MAX];
 

@@ -155,6 +155,9 @@ static void settings_inherit(struct unspin_vm *vm, enum unspin_field field)
 	case UNSPIN_F_EPOCH:
 		to->aple.epoch_ple_exits = unspin_default.aple.epoch_ple_exits;
 		break;
+	case UNSPIN_F_EPOCH_MIN:
+		to->aple.epoch_min_us = unspin_default.aple.epoch_min_us;
+		break;
 	default:	/* the three bounds make sense together only */
 		if (vm->own & (BIT(UNSPIN_F_WINDOW_INIT) | BIT(UNSPIN_F_WINDOW_MIN) |
 			       BIT(UNSPIN_F_WINDOW_MAX)))

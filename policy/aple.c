@@ -10,7 +10,7 @@
 /* Where inefficiency saturates: a VM that wasted 2^32 times the CPU time it got. */
 #define APLE_PPM_RATIO_MAX ((pol_u64)1 << 32)
 
-_Static_assert(sizeof(struct aple_params) == 24, "part of the trace format");
+_Static_assert(sizeof(struct aple_params) == 28, "part of the trace format");
 _Static_assert(sizeof(struct aple_epoch) == 32, "part of the trace format");
 _Static_assert(sizeof(struct aple_state) == 56, "part of the trace format");
 

@@ -11,7 +11,10 @@
  * PLE exits, an epoch's noise is larger than what one such step changes, and the
  * window wanders. So delta adapts too: it starts at delta_max_cycles, halves when a
  * round keeps the window or turns back, doubles when two rounds in a row move it the
- * same way, and stays within [delta_cycles, delta_max_cycles]. delta_max_cycles <= delta_cycles is the
+ * same way, and stays within [delta_cycles, delta_max_cycles]. And an epoch lasts
+ * epoch_min_us at least: while a lock holder waits for a core PLE exits come in bursts,
+ * an epoch inside such a burst finds every window wasteful, and only time weighs bursts
+ * against the rest. delta_max_cycles <= delta_cycles with epoch_min_us = 0 is the
  * paper's Algorithm 1 to the letter.
  */
 #ifndef UNSPIN_POLICY_APLE_H
@@ -27,6 +30,7 @@ struct aple_params {
 	pol_u32 delta_cycles;		/* 0 keeps the window fixed at T0 */
 	pol_u32 epoch_ple_exits;	/* PLE exits an epoch, at least 1 */
 	pol_u32 delta_max_cycles;	/* where delta starts; ours */
+	pol_u32 epoch_min_us;		/* an epoch lasts no less; ours, 0 is the paper's */
 };
 
 #define APLE_WINDOW_INIT_CYCLES 8192u
@@ -35,6 +39,7 @@ struct aple_params {
 #define APLE_DELTA_CYCLES 1024u
 #define APLE_EPOCH_PLE_EXITS 1000u
 #define APLE_DELTA_MAX_CYCLES 8192u
+#define APLE_EPOCH_MIN_US 10000u	/* a few time slices */
 #define APLE_EPOCHS_PER_ROUND 3u
 
 /* What one VM spent during one epoch. */

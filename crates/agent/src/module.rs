@@ -19,6 +19,7 @@ const SETTINGS: &[&str] = &[
     "delta_cycles",
     "delta_max_cycles",
     "epoch_ple_exits",
+    "epoch_min_us",
     "hvs_variant",
 ];
 
@@ -208,6 +209,7 @@ fn settings(run: &Run) -> Vec<(String, String)> {
         set("delta_cycles", &params.delta_cycles),
         set("delta_max_cycles", &params.delta_max_cycles),
         set("epoch_ple_exits", &params.epoch_ple_exits),
+        set("epoch_min_us", &params.epoch_min_us),
         set("hvs_variant", &variant),
         set("mode", &mode(&run.arm)),
     ]

@@ -63,7 +63,7 @@ check "a VM in mode off works" wait $!
 for bad in mode=on hvs_variant=best window_init_cycles=x delta_cycles=-1 epoch_ple_exits=1.5 window_min_cycles=; do
 	check "$bad is EINVAL" refused "${bad#*=}" $D/${bad%%=*} "Invalid argument"
 done
-for bad in window_init_cycles=15 window_min_cycles=0 window_max_cycles=1073741825 epoch_ple_exits=0 epoch_ple_exits=16777217 delta_cycles=32769 delta_max_cycles=32769 window_max_cycles=99999999999999999999; do
+for bad in window_init_cycles=15 window_min_cycles=0 window_max_cycles=1073741825 epoch_ple_exits=0 epoch_ple_exits=16777217 delta_cycles=32769 delta_max_cycles=32769 epoch_min_us=1000001 window_max_cycles=99999999999999999999; do
 	check "$bad is ERANGE" refused "${bad#*=}" $D/${bad%%=*} "out of range"
 done
 

@@ -41,6 +41,9 @@ pub struct Params {
     /// rounds in a row move it the same way, and stays within `delta_cycles..=delta_max_cycles`. At or below `delta_cycles`:
     /// δ never changes.
     pub delta_max_cycles: u32,
+    /// An epoch lasts at least this long, however many PLE exits it has, in microseconds. Measured
+    /// by the caller; 0: exits alone end an epoch.
+    pub epoch_min_us: u32,
 }
 
 impl Default for Params {
@@ -52,6 +55,7 @@ impl Default for Params {
             delta_cycles: 1024,
             epoch_ple_exits: 1000,
             delta_max_cycles: 8192,
+            epoch_min_us: 10_000,
         }
     }
 }
@@ -103,9 +107,9 @@ impl Params {
         }
     }
 
-    /// Algorithm 1 to the letter: δ is 1024 cycles in every round.
+    /// Algorithm 1 to the letter: δ is 1024 cycles in every round, exits alone end an epoch.
     pub fn paper() -> Self {
-        Params { delta_max_cycles: 1024, ..Params::default() }
+        Params { delta_max_cycles: 1024, epoch_min_us: 0, ..Params::default() }
     }
 
     /// Whether the parameters make sense together. [`State::epoch_end`] stays within
@@ -191,7 +195,7 @@ impl State {
 }
 
 const _: () = {
-    assert!(std::mem::size_of::<Params>() == 24);
+    assert!(std::mem::size_of::<Params>() == 28);
     assert!(std::mem::size_of::<Epoch>() == 32);
     assert!(std::mem::size_of::<State>() == 56);
 };

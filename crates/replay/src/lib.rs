@@ -130,6 +130,7 @@ fn replay_epoch(
         delta_cycles: f.number("delta")?,
         epoch_ple_exits: f.number("epoch_exits")?,
         delta_max_cycles: f.number("delta_max")?,
+        epoch_min_us: 0, // when an epoch ends was decided
     };
     let key = format!("{vm} {}", f.text("gen")?);
     let phase: u32 = f.number("phase")?;

@@ -262,6 +262,13 @@ fn inefficiency(r: &RunResult, vm: Option<u32>) -> Option<f64> {
     (cpu > 0).then(|| wasted as f64 / cpu as f64)
 }
 
+/// Cycles that handling a PLE exit took, on average.
+fn exit_handling(r: &RunResult, vm: Option<u32>) -> Option<f64> {
+    let cycles = counted(r, vm, |m| m.wasteful_switch_cycles)?;
+    let exits = counted(r, vm, |m| m.ple_exits)?;
+    (exits > 0).then(|| cycles as f64 / exits as f64)
+}
+
 fn fairness_vcpus(r: &RunResult, vm: Option<u32>) -> Option<f64> {
     let each: Vec<f64> = vms(r, vm)
         .iter()
@@ -334,6 +341,7 @@ fn row(of: &[&RunResult], base: &[&RunResult], vm: Option<u32>) -> Row {
         inefficiency_max: waste.map(|s| round(s.max)),
         inefficiency_change: change.map(round),
         ple_exits: median_count(of, vm, |m| m.ple_exits),
+        exit_handling_cycles: median(&collect(&|r| exit_handling(r, vm))).map(|c| c.round() as u64),
         yields: yields(of, vm).filter(|_| picks_known),
         picks_ran_next: ran,
         picks_ran_next_share: ran
@@ -533,6 +541,7 @@ fn ideal_row(base: &[&RunResult], alone: &[&RunResult], vm: Option<u32>) -> Opti
         inefficiency_max: None,
         inefficiency_change: None,
         ple_exits: None,
+        exit_handling_cycles: None,
         yields: None,
         picks_ran_next: None,
         picks_ran_next_share: None,

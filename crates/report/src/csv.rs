@@ -56,6 +56,7 @@ const KEYS: &[&str] = &[
     "inefficiency_max",
     "inefficiency_change",
     "ple_exits",
+    "exit_handling_cycles",
     "yields",
     "picks_ran_next",
     "picks_ran_next_share",

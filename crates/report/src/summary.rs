@@ -131,6 +131,8 @@ pub struct Row {
     /// Against the baseline's: −0.5 is half of it.
     pub inefficiency_change: Option<f64>,
     pub ple_exits: Option<u64>,
+    /// TSC cycles from a PLE exit to the re-entry, less the time scheduled out; mean.
+    pub exit_handling_cycles: Option<u64>,
     pub yields: Option<Yields>,
     pub picks_ran_next: Option<u64>,
     /// Of the yields that picked a vCPU.

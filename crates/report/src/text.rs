@@ -36,6 +36,9 @@ fn document(out: &mut String, s: &Summary) {
             out.push_str(&grid("inefficiency", &rows, s, cgroup, vms, |r| {
                 r.inefficiency.map_or("-".to_string(), |x| format!("{:.1} %", x * 100.0))
             }));
+            out.push_str(&grid("cycles a PLE exit", &rows, s, cgroup, vms, |r| {
+                r.exit_handling_cycles.map_or("-".to_string(), |x| x.to_string())
+            }));
         }
     }
     out.push_str(&headroom(s));
@@ -146,7 +149,7 @@ fn grid(
     let means: Vec<_> = s.means.iter().filter(|m| (m.cgroup, m.vms) == (cgroup, vms)).collect();
     let over = rows.iter().filter(|r| r.spin_intensive).map(|r| r.profile.as_str());
     let counted = distinct(over).len();
-    if counted > 1 {
+    if counted > 1 && what != "cycles a PLE exit" {
         let cells = arms.iter().map(|a| {
             let Some(m) = means.iter().find(|m| m.arm == *a) else {
                 return "-".to_string();
@@ -161,7 +164,8 @@ fn grid(
                     let mark = if m.verdict == Some("cannot tell") { " ~" } else { "" };
                     format!("{p:.2}{mark}{of}")
                 }),
-                _ => m.inefficiency.map(|x| format!("{:.1} %{of}", x * 100.0)),
+                "inefficiency" => m.inefficiency.map(|x| format!("{:.1} %{of}", x * 100.0)),
+                _ => None,
             }
             .unwrap_or("-".to_string())
         });

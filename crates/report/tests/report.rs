@@ -159,6 +159,7 @@ fn counters_become_shares() {
     near(apples.inefficiency, 0.075);
     near(apples.inefficiency_change, -0.25);
     assert_eq!(stock.ple_exits, Some(800), "of both VMs");
+    assert_eq!(stock.exit_handling_cycles, Some(2500), "2 VMs of 400 exits");
     assert_eq!(stock.yields.as_ref().unwrap().lock_waiter, 200);
     near(stock.picks_ran_next_share, 0.5);
     near(stock.fairness, 1.0);

@@ -105,6 +105,8 @@ pub struct ApleParams {
     pub delta_cycles: u32,
     /// Where the step starts; at or below `delta_cycles`, the step never changes (the paper's).
     pub delta_max_cycles: u32,
+    /// An epoch lasts at least this long; 0: exits alone end an epoch (the paper's).
+    pub epoch_min_us: u32,
     pub epoch_ple_exits: u32,
 }
 
@@ -116,6 +118,7 @@ impl Default for ApleParams {
             window_max_cycles: 32768,
             delta_cycles: 1024,
             delta_max_cycles: 8192,
+            epoch_min_us: 10_000,
             epoch_ple_exits: 1000,
         }
     }

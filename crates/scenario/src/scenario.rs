@@ -18,6 +18,7 @@ const REPEATS_MAX: u32 = 1000;
 const MS_MAX: u64 = 3_600_000;
 const WEIGHT_MAX: u32 = 10_000;
 const EPOCH_MAX_PLE_EXITS: u32 = 1_000_000;
+const EPOCH_MIN_US_MAX: u32 = 1_000_000;
 
 /// A scenario, checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -541,6 +542,7 @@ fn read_aple(v: &Value, epoch_ple_exits: u32) -> Option<Window> {
         "delta_cycles",
         "delta_max_cycles",
         "epoch_ple_exits",
+        "epoch_min_us",
     ]);
     let d = ApleParams::default();
     let cycles = |key: &str, default| or(t.get(key), default, |v| read_cycles(&v));
@@ -554,6 +556,8 @@ fn read_aple(v: &Value, epoch_ple_exits: u32) -> Option<Window> {
         v.u32(0..=WINDOW_MAX_CYCLES, " TSC cycles (up to delta_cycles: the step never changes)")
     });
     let epoch = or(t.get("epoch_ple_exits"), epoch_ple_exits, read_epoch);
+    let epoch_min =
+        or(t.get("epoch_min_us"), d.epoch_min_us, |v| v.u32(0..=EPOCH_MIN_US_MAX, " microseconds"));
     let window_max_cycles = window_max_cycles?;
     let delta_max_cycles = match t.get("delta_max_cycles") {
         Some(_) => delta_max?,
@@ -566,6 +570,7 @@ fn read_aple(v: &Value, epoch_ple_exits: u32) -> Option<Window> {
         delta_cycles: delta_cycles?,
         delta_max_cycles,
         epoch_ple_exits: epoch?,
+        epoch_min_us: epoch_min?,
     };
     let (least, most) = (p.window_min_cycles, p.window_max_cycles);
     if least > most {

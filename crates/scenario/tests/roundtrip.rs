@@ -65,8 +65,8 @@ fn scenario_text(s: &Scenario) -> String {
             Window::Off => "\"off\"".to_string(),
             Window::Fixed { cycles } => format!("{{ fixed_cycles = {cycles} }}"),
             Window::Aple(p) => format!(
-                "{{ aple = {{ window_init_cycles = {}, window_min_cycles = {}, window_max_cycles = {}, delta_cycles = {}, delta_max_cycles = {}, epoch_ple_exits = {} }} }}",
-                p.window_init_cycles, p.window_min_cycles, p.window_max_cycles, p.delta_cycles, p.delta_max_cycles, p.epoch_ple_exits
+                "{{ aple = {{ window_init_cycles = {}, window_min_cycles = {}, window_max_cycles = {}, delta_cycles = {}, delta_max_cycles = {}, epoch_ple_exits = {}, epoch_min_us = {} }} }}",
+                p.window_init_cycles, p.window_min_cycles, p.window_max_cycles, p.delta_cycles, p.delta_max_cycles, p.epoch_ple_exits, p.epoch_min_us
             ),
         };
         writeln!(
@@ -120,6 +120,7 @@ fn aple() -> impl Strategy<Value = ApleParams> {
             delta_cycles: 1 + delta.index(room as usize - 1) as u32,
             delta_max_cycles: at.index((min + room) as usize + 1) as u32,
             epoch_ple_exits: epoch,
+            epoch_min_us: delta.index(1_000_001) as u32,
         })
 }
 

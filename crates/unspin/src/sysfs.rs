@@ -19,6 +19,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("delta_cycles", "TSC cycles; 0 holds the window still"),
     ("delta_max_cycles", "TSC cycles; up to delta_cycles keeps delta as it is"),
     ("epoch_ple_exits", "PLE exits, at least 1"),
+    ("epoch_min_us", "microseconds an epoch lasts at least; 0 is the paper's"),
     ("hvs_variant", "hvs, paper, cpth-r, cpth-l or cch"),
 ];
 

@@ -31,7 +31,7 @@ static void note(pol_u32 value)
 
 static void aple_at(pol_u32 init, pol_u32 min, pol_u32 max, pol_u32 delta)
 {
-	struct aple_params params = { init, min, max, delta, 1, ~delta };
+	struct aple_params params = { init, min, max, delta, 1, ~delta, 0 };
 	struct aple_state state;
 	size_t i;
 

@@ -110,6 +110,7 @@ fn any_params() -> impl Strategy<Value = Params> {
             delta_cycles: delta,
             epoch_ple_exits: exits,
             delta_max_cycles: delta_max,
+            epoch_min_us: 0,
         },
     )
 }
