@@ -217,8 +217,11 @@ fn settings(run: &Run) -> Vec<(String, String)> {
 
 fn epoch_of(run: &Run) -> ApleParams {
     let default = ApleParams::default();
-    let epoch_ple_exits = run.epoch_ple_exits.unwrap_or(default.epoch_ple_exits);
-    ApleParams { epoch_ple_exits, ..default }
+    ApleParams {
+        epoch_ple_exits: run.epoch_ple_exits.unwrap_or(default.epoch_ple_exits),
+        epoch_min_us: run.epoch_min_us.unwrap_or(default.epoch_min_us),
+        ..default
+    }
 }
 
 #[cfg(test)]
@@ -241,6 +244,7 @@ mod tests {
             cgroup: CgroupLayout::Flat,
             arm: Arm { name: "arm".into(), window, yield_to, observe },
             epoch_ple_exits: Some(50),
+            epoch_min_us: Some(3000),
             baseline: String::new(),
             seed: 0,
             repeat: 0,
@@ -282,6 +286,7 @@ mod tests {
         }
         assert_eq!(value(&run, "delta_cycles"), "0");
         assert_eq!(value(&run, "epoch_ple_exits"), "50");
+        assert_eq!(value(&run, "epoch_min_us"), "3000");
     }
 
     #[test]

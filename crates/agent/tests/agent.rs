@@ -49,6 +49,7 @@ fn run(id: u32) -> Run {
         cgroup: CgroupLayout::Flat,
         arm: stock(),
         epoch_ple_exits: None,
+        epoch_min_us: None,
         baseline: "stock".into(),
         seed: 1,
         repeat: 0,

@@ -164,12 +164,14 @@ fn provenance(streams: &[&Stream], runs: &[&RunResult]) -> Provenance {
         runs: runs.len(),
         seeds: set(&|r| Some(r.run.seed)),
         window_ms: set(&|r| Some(r.run.window_ms)),
-        epoch_ple_exits: set(&|r| epoch_of(r).map(u64::from))
-            .into_iter()
-            .filter_map(|n| u32::try_from(n).ok())
-            .collect(),
+        epoch_ple_exits: small(set(&|r| epoch_of(r).map(u64::from))),
+        epoch_min_us: small(set(&|r| epoch_min_of(r).map(u64::from))),
         settings: b.settings.clone(),
     }
+}
+
+fn small(values: Vec<u64>) -> Vec<u32> {
+    values.into_iter().filter_map(|n| u32::try_from(n).ok()).collect()
 }
 
 /// Every distinct value the streams have, in their order.
@@ -181,6 +183,14 @@ fn each<'a>(streams: &[&'a Stream], f: impl Fn(&'a Begin) -> Option<&'a str>) ->
         }
     }
     (!all.is_empty()).then(|| all.join(", "))
+}
+
+fn epoch_min_of(r: &RunResult) -> Option<u32> {
+    match &r.run.arm.window {
+        Window::Aple(p) => Some(p.epoch_min_us),
+        Window::Off => None,
+        Window::Stock | Window::Fixed { .. } => r.run.epoch_min_us,
+    }
 }
 
 fn epoch_of(r: &RunResult) -> Option<u32> {

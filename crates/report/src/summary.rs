@@ -41,6 +41,8 @@ pub struct Provenance {
     /// Lengths of the runs' windows on the machine's clock, ms.
     pub window_ms: Vec<u64>,
     pub epoch_ple_exits: Vec<u32>,
+    /// Shortest epochs in force, microseconds; 0: PLE exits alone ended an epoch.
+    pub epoch_min_us: Vec<u32>,
     pub settings: BTreeMap<String, String>,
 }
 

@@ -68,6 +68,11 @@ pub(crate) fn origin(s: &Summary) -> String {
         let epochs: Vec<String> = p.epoch_ple_exits.iter().map(u32::to_string).collect();
         line += &format!(" · epoch {} PLE exits", epochs.join(" and "));
     }
+    if !p.epoch_min_us.is_empty() {
+        let least: Vec<String> =
+            p.epoch_min_us.iter().map(|&us| format!("{}", f64::from(us) / 1000.0)).collect();
+        line += &format!(", at least {} ms", least.join(" and "));
+    }
     if !p.complete {
         line += " · INCOMPLETE";
     }

@@ -120,6 +120,7 @@ fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
         cgroup: point.cgroup,
         arm: arm.clone(),
         epoch_ple_exits: s.epoch_ple_exits,
+        epoch_min_us: s.epoch_min_us,
         baseline: s.arms[s.baseline].name.clone(),
         seed: s.seed + u64::from(repeat),
         repeat,

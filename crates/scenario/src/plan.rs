@@ -53,6 +53,9 @@ pub struct Run {
     /// leaves the module's own.
     #[serde(default)]
     pub epoch_ple_exits: Option<u32>,
+    /// The shortest epoch of such arms; `None` leaves the module's own.
+    #[serde(default)]
+    pub epoch_min_us: Option<u32>,
     /// Name of the arm this one is normalised to.
     pub baseline: String,
     pub seed: u64,

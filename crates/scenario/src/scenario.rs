@@ -32,6 +32,8 @@ pub struct Scenario {
     pub slice_ns: Option<u64>,
     /// Length of an epoch where an arm does not say otherwise; `None` is the paper's 1000.
     pub epoch_ple_exits: Option<u32>,
+    /// Shortest epoch where an arm does not say otherwise; `None` is the module's 10 ms.
+    pub epoch_min_us: Option<u32>,
     /// Kernel series to run on (`6.1`, `6.12`); empty leaves it to the machine.
     pub kernels: Vec<String>,
     /// Emulated computers to share the runs among.
@@ -111,6 +113,7 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
         "repeats",
         "slice_ns",
         "epoch_ple_exits",
+        "epoch_min_us",
         "kernel",
         "boots",
         "host",
@@ -133,7 +136,13 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
         Some(Some(v.integer(100_000..=1_000_000_000, " nanoseconds")?))
     });
     let epoch = or(top.get("epoch_ple_exits"), None, |v| Some(Some(read_epoch(v)?)));
-    let arm_epoch = epoch.flatten().unwrap_or(ApleParams::default().epoch_ple_exits);
+    let epoch_min = or(top.get("epoch_min_us"), None, |v| Some(Some(read_epoch_min(v)?)));
+    let module = ApleParams::default();
+    let aple = ApleParams {
+        epoch_ple_exits: epoch.flatten().unwrap_or(module.epoch_ple_exits),
+        epoch_min_us: epoch_min.flatten().unwrap_or(module.epoch_min_us),
+        ..module
+    };
     let kernels = or(top.get("kernel"), Vec::new(), |v| read_kernels(&v));
     let boots = or(top.get("boots"), 1, |v| v.u32(1..=16, " emulated computers"));
     let host = top.need("host", "[host] with pcpus").and_then(read_host);
@@ -143,7 +152,7 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
         .and_then(|v| read_vms(&v, host.as_ref(), sweep.as_ref()));
     let arms = top
         .need("arm", "[[arm]] with name, window and yield_to")
-        .and_then(|v| read_arms(&v, arm_epoch));
+        .and_then(|v| read_arms(&v, &aple));
     let measure = or(top.get("measure"), MEASURE, read_measure);
     let trace = or(top.get("trace"), Trace { epochs: false, picks: false }, read_trace);
 
@@ -158,6 +167,7 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
         repeats: repeats?,
         slice_ns: slice_ns?,
         epoch_ple_exits: epoch?,
+        epoch_min_us: epoch_min?,
         kernels: kernels?,
         boots: boots?,
         host: host?,
@@ -188,6 +198,10 @@ fn or<'r, 't, T>(
 
 fn read_epoch(v: Value) -> Option<u32> {
     v.u32(1..=EPOCH_MAX_PLE_EXITS, " PLE exits")
+}
+
+fn read_epoch_min(v: Value) -> Option<u32> {
+    v.u32(0..=EPOCH_MIN_US_MAX, " microseconds")
 }
 
 fn read_kernels(v: &Value) -> Option<Vec<String>> {
@@ -403,7 +417,7 @@ fn read_pin(v: &Value, vcpus: Option<u32>, host: Option<&Host>) -> Option<Pin> {
     Some(Pin::List(all.into_iter().collect::<Option<_>>()?))
 }
 
-fn read_arms(v: &Value, epoch_ple_exits: u32) -> Option<(Vec<Arm>, usize)> {
+fn read_arms(v: &Value, aple: &ApleParams) -> Option<(Vec<Arm>, usize)> {
     let all = v.array("[[arm]] tables")?;
     if all.is_empty() {
         v.problem("no arms", "at least one [[arm]]");
@@ -430,7 +444,7 @@ fn read_arms(v: &Value, epoch_ple_exits: u32) -> Option<(Vec<Arm>, usize)> {
             }
         }
         said.push(base.map(|(b, _)| b));
-        read.push(read_arm(v, &t, epoch_ple_exits));
+        read.push(read_arm(v, &t, aple));
     }
     let baseline = match said.iter().position(|b| *b == Some(true)) {
         Some(i) => i,
@@ -456,7 +470,7 @@ const YIELDS: &[(&str, Option<YieldTo>)] = &[
     ("none", None),
 ];
 
-fn read_arm(v: &Value, t: &Table, epoch_ple_exits: u32) -> Option<Arm> {
+fn read_arm(v: &Value, t: &Table, aple: &ApleParams) -> Option<Arm> {
     t.only(&["name", "window", "yield_to", "observe", "baseline"]);
     let name = t.need("name", "a name").and_then(|v| {
         let n = read_name(&v)?;
@@ -465,7 +479,7 @@ fn read_arm(v: &Value, t: &Table, epoch_ple_exits: u32) -> Option<Arm> {
         }
         Some(n)
     });
-    let window = or(t.get("window"), Window::Stock, |v| read_window(&v, epoch_ple_exits));
+    let window = or(t.get("window"), Window::Stock, |v| read_window(&v, aple));
     let yield_to = or(t.get("yield_to"), YieldTo::Stock, |v| {
         let y = v.choice(YIELDS)?;
         if y.is_none() {
@@ -503,19 +517,19 @@ fn read_arm(v: &Value, t: &Table, epoch_ple_exits: u32) -> Option<Arm> {
 const WINDOW_FORMS: &str =
     "\"stock\", \"off\", { fixed_cycles = N } or { aple = { delta_cycles = N, … } }";
 
-fn read_window(v: &Value, epoch_ple_exits: u32) -> Option<Window> {
+fn read_window(v: &Value, aple: &ApleParams) -> Option<Window> {
     if v.is_str() {
         return v.choice(&[
             ("stock", Window::Stock),
             ("off", Window::Off),
-            ("aple", Window::Aple(ApleParams { epoch_ple_exits, ..ApleParams::default() })),
+            ("aple", Window::Aple(*aple)),
         ]);
     }
     let t = v.table(WINDOW_FORMS)?;
     t.only(&["fixed_cycles", "aple"]);
     match (t.get("fixed_cycles"), t.get("aple")) {
         (Some(n), None) => Some(Window::Fixed { cycles: read_cycles(&n)? }),
-        (None, Some(a)) => read_aple(&a, epoch_ple_exits),
+        (None, Some(a)) => read_aple(&a, aple),
         (Some(_), Some(_)) => {
             v.problem("fixed and adapted at once", "one of fixed_cycles and aple");
             None
@@ -533,7 +547,7 @@ fn read_cycles(v: &Value) -> Option<u32> {
     v.u32(WINDOW_MIN_CYCLES..=WINDOW_MAX_CYCLES, " TSC cycles")
 }
 
-fn read_aple(v: &Value, epoch_ple_exits: u32) -> Option<Window> {
+fn read_aple(v: &Value, d: &ApleParams) -> Option<Window> {
     let t = v.table("{ delta_cycles = N, … }")?;
     t.only(&[
         "window_init_cycles",
@@ -544,7 +558,6 @@ fn read_aple(v: &Value, epoch_ple_exits: u32) -> Option<Window> {
         "epoch_ple_exits",
         "epoch_min_us",
     ]);
-    let d = ApleParams::default();
     let cycles = |key: &str, default| or(t.get(key), default, |v| read_cycles(&v));
     let window_init_cycles = cycles("window_init_cycles", d.window_init_cycles);
     let window_min_cycles = cycles("window_min_cycles", d.window_min_cycles);
@@ -555,9 +568,8 @@ fn read_aple(v: &Value, epoch_ple_exits: u32) -> Option<Window> {
     let delta_max = or(t.get("delta_max_cycles"), d.delta_max_cycles, |v| {
         v.u32(0..=WINDOW_MAX_CYCLES, " TSC cycles (up to delta_cycles: the step never changes)")
     });
-    let epoch = or(t.get("epoch_ple_exits"), epoch_ple_exits, read_epoch);
-    let epoch_min =
-        or(t.get("epoch_min_us"), d.epoch_min_us, |v| v.u32(0..=EPOCH_MIN_US_MAX, " microseconds"));
+    let epoch = or(t.get("epoch_ple_exits"), d.epoch_ple_exits, read_epoch);
+    let epoch_min = or(t.get("epoch_min_us"), d.epoch_min_us, read_epoch_min);
     let window_max_cycles = window_max_cycles?;
     let delta_max_cycles = match t.get("delta_max_cycles") {
         Some(_) => delta_max?,
