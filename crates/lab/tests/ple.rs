@@ -25,6 +25,7 @@ title = "three VMs on four CPUs"
 seed = 1
 repeats = 2
 epoch_ple_exits = 50
+epoch_min_us = 3000
 [host]
 pcpus = 4
 [[vm]]
