@@ -20,6 +20,7 @@ void unspin_ple_exit(struct unspin_slot *slot)
 	slot->exit_tsc = exit > slot->in_tsc ? exit : unspin_now();
 	slot->exit_out_cycles = slot->out_cycles;
 	slot->work.ple = 1;
+	slot->complete = 0;
 	unspin_count(slot, UNSPIN_C_PLE_EXITS, 1);
 	unspin_count(slot, UNSPIN_C_SPIN_CYCLES, slot->window_cycles);
 }
@@ -142,7 +143,19 @@ static void epoch_report(struct unspin_slot *slot, u64 now)
 	raw_spin_unlock(&vm->epoch_lock);
 }
 
-static void window_update(struct kvm_vcpu *vcpu, struct unspin_slot *slot)
+/* The VM's window; longer for a vCPU that spins while no sibling is missing. */
+static u32 window_wanted(const struct unspin_slot *slot, bool ple)
+{
+	u32 window = READ_ONCE(slot->vm->window_cycles);
+
+	if (!slot->complete)
+		return window;
+	/* Grown by this exit, or by those before. */
+	return max(window, ple ? aple_window_complete(&slot->vm->params, slot->window_cycles) :
+				 slot->window_cycles);
+}
+
+static void window_update(struct kvm_vcpu *vcpu, struct unspin_slot *slot, bool ple)
 {
 	const struct unspin_window_ops *ops = READ_ONCE(unspin_window);
 	struct unspin_vm *vm = slot->vm;
@@ -166,7 +179,7 @@ static void window_update(struct kvm_vcpu *vcpu, struct unspin_slot *slot)
 	now_cycles = ops->get(vcpu);
 	if (READ_ONCE(vm->window_on) && !READ_ONCE(unspin_window_refused)) {
 		WRITE_ONCE(slot->window_touched, 1);
-		now_cycles = ops->set(vcpu, READ_ONCE(vm->window_cycles));
+		now_cycles = ops->set(vcpu, window_wanted(slot, ple));
 	} else if (slot->window_touched) {
 		now_cycles = ops->set(vcpu, ops->default_cycles);
 		WRITE_ONCE(slot->window_touched, 0);
@@ -204,6 +217,7 @@ void unspin_entry(struct kvm_vcpu *vcpu, struct unspin_slot *cur)
 {
 	struct unspin_slot *slot = cur;
 	u64 now = unspin_now();
+	bool ple;
 
 	if (!slot || slot->vcpu != vcpu) {
 		slot = entry_of_other(vcpu, cur, now);
@@ -220,9 +234,10 @@ void unspin_entry(struct kvm_vcpu *vcpu, struct unspin_slot *cur)
 		unspin_run_start(slot, now);
 	else
 		unspin_run_stop(slot, now);
-	if (slot->work.ple) {
+	ple = slot->work.ple;
+	if (ple) {
 		ple_exit_end(slot, now);
 		epoch_report(slot, now);
 	}
-	window_update(vcpu, slot);
+	window_update(vcpu, slot, ple);
 }

@@ -90,6 +90,7 @@ static inline void unspin_switched_in(struct unspin_slot *slot, struct task_stru
 
 	slot->task = next;
 	slot->in_tsc = now;
+	slot->complete = 0;
 	/* KVM takes the window of a vCPU switched in back towards where it starts from. */
 	if (slot->window_cycles != READ_ONCE(unspin_window_default_cycles))
 		slot->work.refresh = 1;

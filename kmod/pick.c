@@ -87,6 +87,7 @@ static void spin_yield(struct unspin_slot *slot)
 			yield();	/* runs again when the scheduler finds it its turn */
 			return;
 		}
+		slot->complete = pick == HVS_PICK_COMPLETE;
 		if (pick < 0 || pick >= (s32)count || !vm->slot[pick]) {
 			trace_unspin_pick(vm, slot->idx, flags, excluded, snapshot, count, pick, 0);
 			break;

@@ -114,6 +114,7 @@ struct unspin_slot {
 	u8 window_state;
 	u8 window_touched;		/* holds a window of ours */
 	u8 in_flight;			/* inside unspin_on_spin() */
+	u8 complete;			/* the last PLE exit found no sibling without a core */
 	u16 pick_cpu;
 	u32 pick_seq;			/* switch count of pick_cpu when picked */
 	u32 cpu;			/* where it was switched out */

@@ -173,3 +173,8 @@ pol_u32 aple_epoch_end(struct aple_state *state, const struct aple_params *param
 		phase_window(params, state->desired_cycles, state->step_cycles, state->phase);
 	return state->window_cycles;
 }
+
+pol_u32 aple_window_complete(const struct aple_params *params, pol_u32 window_cycles)
+{
+	return clamp_window(params, (pol_u64)window_cycles << (params->delta_cycles != 0));
+}

@@ -91,4 +91,13 @@ pol_u64 aple_inefficiency_ppm(const struct aple_epoch *epoch);
 pol_u32 aple_epoch_end(struct aple_state *state, const struct aple_params *params,
 		       const struct aple_epoch *epoch);
 
+/*
+ * The window of one vCPU after a PLE exit that found its VM complete (hvs.h), in place
+ * of the VM's: twice the one in force, at most window_max_cycles, so that contention
+ * while nobody is missing soon takes no exits; the VM's own again once the vCPU has
+ * lost its core. Never shorter than what was in force, unless that was above the
+ * maximum. A delta of 0 keeps it. Ours; KVM grows its window at every exit instead.
+ */
+pol_u32 aple_window_complete(const struct aple_params *params, pol_u32 window_cycles);
+
 #endif

@@ -82,8 +82,8 @@ static void scan(struct hvs_best *best, const struct hvs_slot *slots, pol_u32 fr
 	}
 }
 
-/* Whether fewer of the VM's vCPUs run, the caller among them, than wait for a core. */
-static int below_quorum(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller)
+/* GIVE_WAY where fewer of the VM's vCPUs run, the caller among them, than wait for a core; COMPLETE where none waits. */
+static pol_s32 quorum(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller)
 {
 	pol_u32 running = 1, waiting = 0, i;
 
@@ -95,7 +95,9 @@ static int below_quorum(const struct hvs_slot *slots, pol_u32 count, pol_u32 cal
 		else
 			waiting += slots[i].ready != 0;
 	}
-	return running < waiting;
+	if (!waiting)
+		return HVS_PICK_COMPLETE;
+	return running < waiting ? HVS_PICK_GIVE_WAY : 0;
 }
 
 pol_s32 hvs_pick(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller,
@@ -110,9 +112,10 @@ pol_s32 hvs_pick(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller,
 	if (caller >= count)
 		caller = count;
 
-	if (flags & HVS_QUORUM && below_quorum(slots, count, caller))
-		return HVS_PICK_GIVE_WAY;
+	if (flags & HVS_QUORUM && (best.index = quorum(slots, count, caller)) < 0)
+		return best.index;
 
+	best.index = HVS_PICK_NONE;
 	order_init(&order, flags);
 	/* From the caller's neighbour round to the caller, who is in neither half. */
 	if (caller < count)

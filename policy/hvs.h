@@ -16,6 +16,7 @@
 #define HVS_SLOTS_MAX 64u
 #define HVS_PICK_NONE (-1)
 #define HVS_PICK_GIVE_WAY (-2)
+#define HVS_PICK_COMPLETE (-3)
 
 /* Why a vCPU is not running; the numeric values are part of the trace format. */
 enum hvs_category {
@@ -46,7 +47,9 @@ struct hvs_slot {
  * chance brings all of them onto cores at once. So where fewer of the VM's
  * vCPUs run than wait for a core, the spinning one leaves its core to whoever
  * the scheduler has, which lets a VM with most of its vCPUs running complete
- * itself; only above the quorum is a sibling picked. Ours, not the paper's.
+ * itself; only above the quorum is a sibling picked. And where nobody waits for a
+ * core the VM is complete: it spins because its lock is contended, which no exit
+ * can help. Ours, not the paper's.
  */
 #define HVS_QUORUM 16u
 #define HVS_FLAGS_ALL 31u
@@ -68,6 +71,7 @@ pol_u8 hvs_category_on_preempt(pol_u8 in_ple_exit, pol_u8 *yielded_mark, pol_u32
  * excludes no slot. More than HVS_SLOTS_MAX slots give HVS_PICK_NONE: choosing among
  * some of a VM's vCPUs would starve the others. HVS_PICK_GIVE_WAY, with HVS_QUORUM
  * only: the slots that run, and the caller, are fewer than those that are ready.
+ * HVS_PICK_COMPLETE, with HVS_QUORUM only: no slot but the caller is ready.
  */
 pol_s32 hvs_pick(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller,
 		 pol_u64 excluded, pol_u32 flags);

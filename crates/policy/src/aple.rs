@@ -194,6 +194,14 @@ impl State {
     }
 }
 
+/// The window of one vCPU, in cycles, after a PLE exit that found no sibling without a core
+/// ([`crate::hvs::Decision::Complete`]): twice the one in force, within the bounds; the same where
+/// `delta_cycles` is 0. Ours.
+pub fn window_complete(params: &Params, window_cycles: u32) -> u32 {
+    // SAFETY: a valid reference for the duration of the call.
+    unsafe { sys::aple_window_complete(params, window_cycles) }
+}
+
 const _: () = {
     assert!(std::mem::size_of::<Params>() == 28);
     assert!(std::mem::size_of::<Epoch>() == 32);

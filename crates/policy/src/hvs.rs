@@ -79,7 +79,7 @@ impl Slot {
 pub struct Flags(pub u32);
 
 impl Flags {
-    /// Give way below a quorum; what the module adds to the paper's HVS.
+    /// Give way below a quorum, and tell a complete VM; what the module adds to the paper's HVS.
     pub const QUORUM: Flags = Flags(16);
     /// The paper's HVS, to the letter.
     pub const HVS: Flags = Flags(0);
@@ -143,7 +143,7 @@ pub fn category_on_preempt(in_ple_exit: bool, yielded_mark: &mut u8, flags: Flag
 pub fn pick(slots: &[Slot], caller: usize, excluded: u64, flags: Flags) -> Option<usize> {
     match decide(slots, caller, excluded, flags) {
         Decision::Vcpu(index) => Some(index),
-        Decision::Nobody | Decision::GiveWay => None,
+        Decision::Nobody | Decision::GiveWay | Decision::Complete => None,
     }
 }
 
@@ -154,6 +154,8 @@ pub enum Decision {
     Nobody,
     /// Leave it to whoever the scheduler has (below the quorum).
     GiveWay,
+    /// Keep it, and spin longer before the next exit: no sibling waits for a core.
+    Complete,
     /// Yield to this sibling.
     Vcpu(usize),
 }
@@ -162,6 +164,7 @@ impl Decision {
     /// The decision a number of hvs_pick(), or of a trace, stands for.
     pub fn from_number(number: i32) -> Option<Self> {
         match number {
+            -3 => Some(Decision::Complete),
             -2 => Some(Decision::GiveWay),
             -1 => Some(Decision::Nobody),
             _ => usize::try_from(number).ok().map(Decision::Vcpu),
@@ -171,6 +174,7 @@ impl Decision {
     /// As hvs_pick() returns it.
     pub fn number(self) -> i32 {
         match self {
+            Decision::Complete => -3,
             Decision::GiveWay => -2,
             Decision::Nobody => -1,
             Decision::Vcpu(index) => index as i32,
@@ -178,7 +182,7 @@ impl Decision {
     }
 }
 
-/// As [`pick`], telling apart "nobody" and "give way" (which needs [`Flags::QUORUM`]).
+/// As [`pick`], telling apart "nobody", "give way" and "complete" (these need [`Flags::QUORUM`]).
 pub fn decide(slots: &[Slot], caller: usize, excluded: u64, flags: Flags) -> Decision {
     let count = u32::try_from(slots.len()).unwrap_or(u32::MAX);
     let caller = u32::try_from(caller).unwrap_or(u32::MAX);

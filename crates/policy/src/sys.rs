@@ -12,6 +12,7 @@ extern "C" {
         params: *const aple::Params,
         epoch: *const aple::Epoch,
     ) -> u32;
+    pub fn aple_window_complete(params: *const aple::Params, window_cycles: u32) -> u32;
 
     pub fn hvs_category_on_preempt(in_ple_exit: u8, yielded_mark: *mut u8, flags: u32) -> u8;
     pub fn hvs_pick(

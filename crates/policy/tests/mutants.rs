@@ -62,6 +62,8 @@ const MUTANTS: &[Mutant] = &[
         "delta_0_keeps_the_window",
     ),
     mutant("aple.c", "!moved || moved == -state->moved", "!moved", "delta_adapts"),
+    mutant("aple.c", "<< (params->delta_cycles != 0)", "<< 1", "complete_vms_spin_longer"),
+    mutant("aple.c", "(pol_u64)window_cycles <<", "window_cycles <<", "complete_vms_spin_longer"),
     mutant(
         "aple.c",
         "!moved || moved == -state->moved",
@@ -125,8 +127,8 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "hvs.c",
-        "return running < waiting;",
-        "return running <= waiting;",
+        "return running < waiting ?",
+        "return running <= waiting ?",
         "the_quorum_gives_way_or_changes_nothing",
     ),
     mutant(
@@ -135,6 +137,7 @@ const MUTANTS: &[Mutant] = &[
         "running = 0, waiting = 0",
         "the_quorum_gives_way_or_changes_nothing",
     ),
+    mutant("hvs.c", "if (!waiting)", "if (0)", "the_quorum_gives_way_or_changes_nothing"),
     mutant("hvs.c", "*yielded_mark = 0;", "", "marks_move_to_the_yielded_list"),
     mutant(
         "kvm_stock.c",

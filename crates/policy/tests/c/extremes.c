@@ -36,6 +36,7 @@ static void aple_at(pol_u32 init, pol_u32 min, pol_u32 max, pol_u32 delta)
 	size_t i;
 
 	note((pol_u32)aple_params_check(&params));
+	note(aple_window_complete(&params, init));
 	aple_init(&state, &params);
 	state.epochs = POL_U64_MAX - 1;
 	state.rounds = POL_U64_MAX;

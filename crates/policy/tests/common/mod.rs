@@ -50,6 +50,7 @@ api! {
     aple_init: fn(*mut aple::State, *const aple::Params);
     aple_inefficiency_ppm: fn(*const aple::Epoch) -> u64;
     aple_epoch_end: fn(*mut aple::State, *const aple::Params, *const aple::Epoch) -> u32;
+    aple_window_complete: fn(*const aple::Params, u32) -> u32;
     hvs_category_on_preempt: fn(u8, *mut u8, u32) -> u8;
     hvs_pick: fn(*const hvs::Slot, u32, u32, u64, u32) -> i32;
     kvm_stock_window_defaults: fn(*mut kvm_stock::WindowParams, u32);
@@ -84,6 +85,10 @@ impl Api {
         epoch: &aple::Epoch,
     ) -> u32 {
         unsafe { (self.aple_epoch_end)(state, params, epoch) }
+    }
+
+    pub fn window_complete(&self, params: &aple::Params, window_cycles: u32) -> u32 {
+        unsafe { (self.aple_window_complete)(params, window_cycles) }
     }
 
     pub fn category(&self, in_ple_exit: bool, mark: &mut u8, flags: u32) -> u8 {
@@ -157,6 +162,7 @@ macro_rules! for_each_check {
             aple_checks: windows_stay_in_bounds,
             aple_checks: delta_0_keeps_the_window,
             aple_checks: delta_adapts,
+            aple_checks: complete_vms_spin_longer,
             aple_checks: inefficiency_is_exact,
             aple_checks: inefficiency_without_cpu_time,
             aple_checks: params_are_judged,
