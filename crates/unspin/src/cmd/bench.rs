@@ -61,6 +61,8 @@ pub struct Args {
 struct Boot {
     plan: Plan,
     kernel: String,
+    /// For people: scenario, machine, kernel and which share.
+    title: String,
     /// Records, complete.
     file: PathBuf,
     /// Files of the machine's own.
@@ -142,12 +144,17 @@ fn boots(
     let shares = if machine.boots() { split(plan, scenario.boots) } else { vec![plan.clone()] };
     let mut boots = Vec::new();
     for kernel in kernels {
-        for share in &shares {
+        for (at, share) in shares.iter().enumerate() {
             let print = share.fingerprint();
             let name = format!("{}-{kernel}-{}", machine.name(), &print[..12]);
+            let mut title = format!("{} on {} {kernel}", plan.scenario, machine.name());
+            if shares.len() > 1 {
+                title += &format!(", boot {} of {}", at + 1, shares.len());
+            }
             boots.push(Boot {
                 plan: share.clone(),
                 kernel: kernel.clone(),
+                title,
                 file: dir.join(format!("{name}.jsonl")),
                 dir: dir.join(name),
             });
@@ -228,7 +235,7 @@ fn make_one(
     progress: &Mutex<Progress>,
 ) -> anyhow::Result<()> {
     fs::create_dir_all(&b.dir).with_context(|| format!("cannot make {}", b.dir.display()))?;
-    lock(progress).say(&format!("{} on {} {}", b.plan.scenario, machine.name(), b.kernel));
+    lock(progress).say(&b.title);
     // An emulated boot replays from its start, to the same values; a host goes on after the runs
     // it has made.
     let plan = if machine.boots() { b.plan.clone() } else { remaining(b) };
