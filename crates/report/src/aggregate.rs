@@ -627,6 +627,7 @@ fn closed(
     ideal: &[(&str, f64)],
 ) -> Headroom {
     let (mut won, mut room, mut of) = (0.0, 0.0, 0.0);
+    let (mut won_all, mut room_all) = (0.0, 0.0);
     let (mut profiles, mut not_adapted) = (Vec::new(), Vec::new());
     for (profile, limit) in ideal.iter().filter(|(_, i)| 1.0 - 1.0 / i >= HEADROOM_MIN) {
         let Some(r) = own.iter().find(|r| r.profile == *profile) else {
@@ -635,6 +636,8 @@ fn closed(
         let Some(performance) = r.performance else {
             continue;
         };
+        won_all += performance - 1.0;
+        room_all += limit - 1.0;
         if r.adapted == Some(false) {
             not_adapted.push(profile.to_string());
             continue;
@@ -651,6 +654,7 @@ fn closed(
         cgroup,
         arm: arm.to_string(),
         closed: (room > 0.0).then(|| round(won / room)),
+        closed_all: (room_all > 0.0).then(|| round(won_all / room_all)),
         stock_loss: Some(round(loss)),
         profiles,
         not_adapted,
@@ -690,7 +694,9 @@ fn mean(vms: u32, cgroup: CgroupLayout, arm: &str, count: &[&Row], left_out: &[&
     let is_baseline = count.first().is_some_and(|r| r.baseline == arm);
     let is_measured = arm != IDEAL_ARM && !is_baseline;
     let names = |rows: &[&Row]| rows.iter().map(|r| r.profile.clone()).collect();
+    let all = || count.iter().chain(left_out);
     let waste: Option<Vec<f64>> = count.iter().map(|r| r.inefficiency).collect();
+    let waste_all: Option<Vec<f64>> = all().map(|r| r.inefficiency).collect();
     Mean {
         vms,
         cgroup,
@@ -700,6 +706,8 @@ fn mean(vms: u32, cgroup: CgroupLayout, arm: &str, count: &[&Row], left_out: &[&
         performance_high: s.map(|s| round(s.high)),
         verdict: s.filter(|_| is_measured).map(|s| Verdict::of(&s).as_str()),
         inefficiency: waste.and_then(average).map(round),
+        performance_all: average(all().filter_map(|r| r.performance).collect()).map(round),
+        inefficiency_all: waste_all.and_then(average).map(round),
         profiles: names(count),
         not_adapted: names(left_out),
     }

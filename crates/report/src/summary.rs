@@ -54,6 +54,8 @@ pub struct Headroom {
     pub arm: String,
     /// Σ(arm − baseline) ÷ Σ(ideal − baseline), in units of each profile's baseline.
     pub closed: Option<f64>,
+    /// The same with the profiles for which the arm had not adapted.
+    pub closed_all: Option<f64>,
     /// Σ(ideal − baseline) ÷ Σ ideal over the same profiles, or over all if none has headroom.
     pub stock_loss: Option<f64>,
     /// Profiles with at least 5 % headroom that count.
@@ -74,6 +76,9 @@ pub struct Mean {
     pub verdict: Option<&'static str>,
     /// Mean of the profiles' inefficiencies.
     pub inefficiency: Option<f64>,
+    /// Both with the profiles for which the arm had not adapted.
+    pub performance_all: Option<f64>,
+    pub inefficiency_all: Option<f64>,
     pub profiles: Vec<String>,
     pub not_adapted: Vec<String>,
 }

@@ -45,7 +45,8 @@ fn document(out: &mut String, s: &Summary) {
     let _ = writeln!(
         out,
         "performance: throughput ÷ {}'s, median over seeds, bigger is better; ~ the spread over \
-         seeds does not let one tell; ! not adapted (under 10 rounds a VM), in no mean",
+         seeds does not let one tell; ! not adapted (under 10 rounds a VM), in no mean and \
+         share but those marked so too",
         s.arms.first().map_or("the baseline", |r| r.baseline.as_str())
     );
     for n in &s.notices {
@@ -165,11 +166,17 @@ fn grid(
                 format!(" (of {})", m.profiles.len())
             };
             match what {
-                "performance" => m.performance.map(|p| {
-                    let mark = if m.verdict == Some("cannot tell") { " ~" } else { "" };
-                    format!("{p:.2}{mark}{of}")
-                }),
-                "inefficiency" => m.inefficiency.map(|x| format!("{:.1} %{of}", x * 100.0)),
+                "performance" => m
+                    .performance
+                    .map(|p| {
+                        let mark = if m.verdict == Some("cannot tell") { " ~" } else { "" };
+                        format!("{p:.2}{mark}{of}")
+                    })
+                    .or(m.performance_all.map(|p| format!("{p:.2} !"))),
+                "inefficiency" => m
+                    .inefficiency
+                    .map(|x| format!("{:.1} %{of}", x * 100.0))
+                    .or(m.inefficiency_all.map(|x| format!("{:.1} % !", x * 100.0))),
                 _ => None,
             }
             .unwrap_or("-".to_string())
@@ -204,7 +211,10 @@ fn headroom(s: &Summary) -> String {
             format!("{:?}", h.cgroup).to_lowercase(),
             h.arm.clone(),
             percent(h.stock_loss),
-            percent(h.closed),
+            match (h.closed, h.closed_all) {
+                (None, Some(all)) => format!("{} !", percent(Some(all))),
+                (closed, _) => percent(closed),
+            },
             names,
         ]);
     }

@@ -148,6 +148,13 @@ fn what_has_not_adapted_counts_in_no_mean() {
     assert!(m.profiles.iter().all(|p| p != "compute"), "it does not spin");
     let h = d.summary.headroom.iter().find(|h| h.arm == "apples" && h.vms == 2).unwrap();
     assert_eq!(h.not_adapted, ["dbench"]);
+    // Beside them stand the same figures with all of them.
+    let both = ["ebizzy", "dbench"].map(|p| row(&d, p, 2, "apples").performance.unwrap());
+    near(m.performance, both[0]);
+    near(m.performance_all, (both[0] + both[1]) / 2.0);
+    let room = ["ebizzy", "dbench"].map(|p| row(&d, p, 2, "ideal").performance.unwrap() - 1.0);
+    near(h.closed, (both[0] - 1.0) / room[0]);
+    near(h.closed_all, (both[0] + both[1] - 2.0) / (room[0] + room[1]));
 }
 
 #[test]
