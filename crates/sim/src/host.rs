@@ -10,9 +10,9 @@ pub enum Kernel {
     V3_19,
     /// CFS.
     V6_1,
-    /// EEVDF.
+    /// EEVDF, a yield forfeiting virtual run time as its stable series has it.
     V6_12,
-    /// EEVDF; KVM's directed yield with its index bug (about 6.13 to 6.18).
+    /// EEVDF as first released; KVM's directed yield with its index bug (about 6.13 to 6.18).
     V6_13,
     /// EEVDF; the bug fixed.
     V6_19,

@@ -8,7 +8,7 @@
 //! they are lists walked whole, not trees. Not modelled: the buddy `last` (needs eight tasks),
 //! groups within groups, and delayed dequeueing but for its effect on a sleeper's lag.
 
-use crate::host::Host;
+use crate::host::{Host, Kernel};
 
 /// Weight of a task that nobody has weighted (NICE_0_LOAD).
 pub const WEIGHT_DEFAULT: u64 = 1024;
@@ -54,6 +54,9 @@ pub struct Tunables {
     slice_ns: u64,
     wakeup_ns: u64,
     yields_count: bool,
+    /// EEVDF: a yielder gives up the rest of its slice in virtual time as well (upstream commit
+    /// 79104becf42b, in 6.18 and in 6.12's stable series), not only its deadline.
+    yields_forfeit: bool,
 }
 
 impl Tunables {
@@ -68,6 +71,7 @@ impl Tunables {
             slice_ns: host.slice_ns.unwrap_or(own),
             wakeup_ns: host.scaled_ns(1_000_000),
             yields_count,
+            yields_forfeit: host.kernel != Kernel::V6_13,
         }
     }
 }
@@ -261,8 +265,15 @@ impl RunQueue {
             return;
         }
         if t.eevdf {
+            let eligible = self.eligible(e, self.current);
             let task = &mut e[self.current as usize];
-            task.deadline += task.virtual_ns(t.slice_ns);
+            if !t.yields_forfeit {
+                task.deadline += task.virtual_ns(t.slice_ns);
+            } else if eligible {
+                task.vruntime = task.deadline;
+                task.deadline += task.virtual_ns(t.slice_ns);
+                self.update_min(e);
+            }
         } else {
             self.skip = self.current;
         }
@@ -334,7 +345,6 @@ impl RunQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::Kernel;
 
     const MS: u64 = 1_000_000;
 

@@ -4,7 +4,7 @@
 pub mod detect;
 pub mod emulated;
 mod kvm;
-mod sim;
+pub mod sim;
 
 use crate::exit::Cannot;
 use std::path::Path;

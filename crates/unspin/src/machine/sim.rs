@@ -92,7 +92,7 @@ fn progress(at: usize, total: usize, plan: &Plan, sink: &mut Sink) -> anyhow::Re
     sink(Record::Progress(Progress { id: run.id, total: total as u32, text }))
 }
 
-fn kernel(name: &str) -> anyhow::Result<Kernel> {
+pub fn kernel(name: &str) -> anyhow::Result<Kernel> {
     Kernel::parse(name).ok_or_else(|| {
         let known = Kernel::ALL.map(Kernel::name).join(", ");
         Cannot(format!("machine sim does not model kernel {name}; it models: {known}")).into()
