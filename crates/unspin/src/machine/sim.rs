@@ -7,7 +7,7 @@ use crate::exit::Cannot;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
-use unspin_scenario::plan::{Plan, SCHEMA};
+use unspin_scenario::plan::{HostModel, Plan, SCHEMA};
 use unspin_scenario::result::{Begin, Progress, Record};
 use unspin_sim::{simulate, Host, Kernel};
 
@@ -100,7 +100,11 @@ pub fn kernel(name: &str) -> anyhow::Result<Kernel> {
 }
 
 fn host(plan: &Plan, kernel: Kernel) -> Host {
-    Host { slice_ns: plan.slice_ns, ..Host::lab(plan.pcpus, kernel) }
+    let host = match plan.host_model {
+        HostModel::Lab => Host::lab(plan.pcpus, kernel),
+        HostModel::Server => Host::server(plan.pcpus, kernel),
+    };
+    Host { slice_ns: plan.slice_ns, ..host }
 }
 
 fn begin(plan: &Plan, host: &Host) -> Begin {
