@@ -31,6 +31,7 @@ fn run(profile: &str, text: &str, vms: u32, vcpus: u32, pcpus: u32, window_ms: u
             observe: true,
         },
         epoch_ple_exits: None,
+        epoch_min_us: None,
         baseline: "stock".into(),
         seed: 1,
         repeat: 0,

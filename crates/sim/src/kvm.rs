@@ -6,7 +6,7 @@
 
 use crate::machine::Sim;
 use crate::state::{State, Vm};
-use unspin_policy::aple::Epoch;
+use unspin_policy::aple::{self, Epoch};
 use unspin_policy::hvs::{self, Category, Decision};
 use unspin_policy::kvm_stock::{Search, Yield};
 use unspin_scenario::result::EpochSample;
@@ -33,11 +33,14 @@ impl Sim {
             let window = self.vcpus[v as usize].window_cycles;
             self.set_window(v, self.host.window.grow(self.stock, window));
         }
+        self.vcpus[v as usize].complete = false;
         self.epoch_report(v);
-        self.window_update(v);
         match select {
             Some(flags) => self.yield_selected(p, v, flags),
             None => self.yield_stock(p, v),
+        }
+        if self.vcpus[v as usize].state == State::Running {
+            self.window_update(v, true);
         }
     }
 
@@ -97,6 +100,10 @@ impl Sim {
                     return;
                 }
                 Decision::Nobody => break,
+                Decision::Complete => {
+                    self.vcpus[v as usize].complete = true;
+                    break;
+                }
                 Decision::Vcpu(target) => target,
             };
             let slot = &mut self.vms[vm].slots[target];
@@ -177,17 +184,30 @@ impl Sim {
             if looks { self.clock.ns(turns * self.pause_loop_cycles) } else { u64::MAX };
     }
 
-    /// An entry: the module's window, where it sets one.
-    pub(crate) fn window_update(&mut self, v: u32) {
+    /// An entry, after a PLE exit or another: the module's window, where it sets one; longer for a
+    /// vCPU that spins while no sibling is missing.
+    pub(crate) fn window_update(&mut self, v: u32, ple: bool) {
         let vcpu = &self.vcpus[v as usize];
         let module = &self.vms[vcpu.vm as usize].module;
-        if module.window_on && vcpu.window_cycles != module.window_cycles {
-            self.set_window(v, module.window_cycles);
+        if !module.window_on {
+            return;
+        }
+        let in_force = vcpu.window_cycles;
+        let wanted = match (vcpu.complete, ple) {
+            (false, _) => module.window_cycles,
+            (true, false) => module.window_cycles.max(in_force),
+            (true, true) => {
+                module.window_cycles.max(aple::window_complete(&module.params, in_force))
+            }
+        };
+        if wanted != in_force {
+            self.set_window(v, wanted);
         }
     }
 
     /// `v` is loaded after having been scheduled out.
     pub(crate) fn window_reset(&mut self, v: u32) {
+        self.vcpus[v as usize].complete = false;
         let vcpu = &self.vcpus[v as usize];
         let module = &self.vms[vcpu.vm as usize].module;
         let window_cycles = if module.window_on {

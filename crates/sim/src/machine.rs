@@ -254,7 +254,7 @@ impl Sim {
         }
         self.arm_tick(p);
         if self.queues[p as usize].current == v {
-            self.window_update(v);
+            self.window_update(v, false);
             self.rearm(v);
         }
     }

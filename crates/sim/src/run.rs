@@ -216,7 +216,12 @@ impl Setup {
 
 /// The module's settings in this arm, as the agent sets them (crates/agent/src/module.rs).
 fn module(run: &Run) -> Module {
-    let epoch = run.epoch_ple_exits.unwrap_or(ApleParams::default().epoch_ple_exits);
+    let default = ApleParams::default();
+    let epoch = |params: aple::Params| aple::Params {
+        epoch_ple_exits: run.epoch_ple_exits.unwrap_or(default.epoch_ple_exits),
+        epoch_min_us: run.epoch_min_us.unwrap_or(default.epoch_min_us),
+        ..params
+    };
     let params = match run.arm.window {
         Window::Aple(p) => aple::Params {
             window_init_cycles: p.window_init_cycles,
@@ -227,12 +232,8 @@ fn module(run: &Run) -> Module {
             epoch_ple_exits: p.epoch_ple_exits,
             epoch_min_us: p.epoch_min_us,
         },
-        Window::Fixed { cycles } => {
-            aple::Params { epoch_ple_exits: epoch, ..aple::Params::fixed(cycles) }
-        }
-        Window::Stock | Window::Off => {
-            aple::Params { epoch_ple_exits: epoch, ..aple::Params::default() }
-        }
+        Window::Fixed { cycles } => epoch(aple::Params::fixed(cycles)),
+        Window::Stock | Window::Off => epoch(aple::Params::default()),
     };
     let select = match run.arm.yield_to {
         YieldTo::Stock => None,
@@ -411,6 +412,7 @@ pub(crate) mod tests {
                 observe: true,
             },
             epoch_ple_exits: Some(50),
+            epoch_min_us: None,
             baseline: "stock".into(),
             seed: 1,
             repeat: 0,

@@ -66,6 +66,8 @@ pub struct Vcpu {
     pub arrived: bool,
     /// A PLE exit of it is being handled.
     pub in_ple_exit: bool,
+    /// Its last PLE exit found no sibling without a pCPU.
+    pub complete: bool,
     /// It has got its lock while it was off its pCPU, and has not noticed yet.
     pub notice_lock: bool,
     pub pinned: bool,
@@ -112,6 +114,7 @@ impl Vcpu {
             blocked: false,
             arrived: false,
             in_ple_exit: false,
+            complete: false,
             notice_lock: false,
             pinned,
             pick_pending: false,

@@ -49,6 +49,7 @@ pub fn run(vms: u32, vcpus: u32, program: Vec<Step>) -> Run {
         cgroup: CgroupLayout::Flat,
         arm: arm(Window::Stock, YieldTo::Stock),
         epoch_ple_exits: Some(50),
+        epoch_min_us: None,
         baseline: "stock".into(),
         seed: 1,
         repeat: 0,
