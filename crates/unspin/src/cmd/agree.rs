@@ -80,18 +80,22 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     out::print(&page(&pairs, args.seeds))
 }
 
+/// `6.12` of `6.12.57+deb13-amd64`.
+fn series(begin: &Begin) -> String {
+    let release = begin.kernel.split(|c: char| c != '.' && !c.is_ascii_digit()).next();
+    release.unwrap_or_default().split('.').take(2).collect::<Vec<_>>().join(".")
+}
+
 fn host(begin: &Begin) -> anyhow::Result<Host> {
-    let series: Vec<&str> = begin.kernel.split('.').take(2).collect();
-    let kernel = sim::kernel(&series.join("."))?;
+    let kernel = sim::kernel(&series(begin))?;
     let slice = ["base_slice_ns", "min_granularity_ns"];
     let slice = slice.iter().find_map(|name| begin.settings.get(*name)?.parse().ok());
     Ok(Host { slice_ns: slice, ..Host::lab(begin.pcpus, kernel) })
 }
 
 fn key(begin: &Begin, run: &Run) -> Key {
-    let kernel = begin.kernel.split('.').take(2).collect::<Vec<_>>().join(".");
     Key {
-        kernel,
+        kernel: series(begin),
         cgroup: run.cgroup as u8,
         profile: run.profile.clone(),
         vms: run.vms,
