@@ -49,6 +49,8 @@ rmmod unspin
 # What mode observe costs where nobody spins, in instructions: an exit and its re-entry, and a switch
 # from one vCPU to another. The same guest runs with the module in mode off and in observe.
 HANDOFF_MS=150
+# A waiting vCPU gives its CPU up at once, and polls for nothing before.
+echo 0 > /sys/module/kvm/parameters/halt_poll_ns
 insmod /modules/unspin.ko
 cost() {
 	echo "$1" > $D/mode
