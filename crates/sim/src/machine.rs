@@ -356,6 +356,8 @@ impl Sim {
         slot.category = hvs::Category::NotPreempted as u8;
         slot.ready = 0;
         slot.running = 1;
+        // Only whether two are equal counts.
+        slot.cpu = p as u16;
         let stock = &mut vm.stock[vcpu.index as usize];
         (stock.ready, stock.preempted, stock.blocking, stock.runnable) = (0, 0, 0, 0);
         let pick_pending = std::mem::take(&mut vcpu.pick_pending);

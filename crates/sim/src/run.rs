@@ -93,7 +93,9 @@ impl Setup {
             return wrong("window_ms is 0".into());
         }
         let (pcpus, khz, tick_ns) = (self.host.pcpus, self.host.khz, self.host.tick_ns);
-        if pcpus == 0 || !(1_000..=100_000_000).contains(&khz) || tick_ns < 1000 {
+        // HVS tells pCPUs apart by 16 bits.
+        let pcpus_fit = (1..=1 << 16).contains(&pcpus);
+        if !pcpus_fit || !(1_000..=100_000_000).contains(&khz) || tick_ns < 1000 {
             return Err(Error::Host { pcpus, khz, tick_ns });
         }
         if self.timers() > TIMERS_MAX {
