@@ -17,8 +17,8 @@ const USAGE: &str = "usage: unspin-inside COMMAND
   text diff FILE FILE              names of the functions that differ
   ple SPINS PAUSES DISTANCE CPL    spins of exactly that length; says how many ended in an exit
   exit-cycles ROUNDS               hundredths of TSC cycles that an exit and its re-entry take
-  handoffs MS                      two vCPUs wake each other; hundredths of TSC cycles, exits and
-                                   context switches a handoff";
+  switches MS [--alone]            one vCPU computes, another wakes up all the time: units of the
+                                   first, TSC cycles, exits and context switches";
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -47,7 +47,8 @@ fn main() {
         ["exit-cycles", rounds] => {
             number(rounds).and_then(|n| exact::exit_cycles(n).map(|cycles| cycles.to_string()))
         }
-        ["handoffs", ms] => number(ms).and_then(|ms| vms::handoffs(ms.into())),
+        ["switches", ms] => number(ms).and_then(|ms| vms::switches(ms.into(), true)),
+        ["switches", ms, "--alone"] => number(ms).and_then(|ms| vms::switches(ms.into(), false)),
         ["ple", spins, pauses, distance, cpl] => ple_spin(spins, pauses, distance, cpl),
         _ => {
             eprintln!("{USAGE}");

@@ -48,35 +48,40 @@ pub fn churn(count: u32, vcpus: u32) -> Result<String, String> {
     Ok(format!("{count} VMs, {units} units"))
 }
 
-/// Two vCPUs that do nothing but wake the other and halt, on whatever CPUs there are: TSC cycles,
-/// VM exits and context switches of the host a handoff, each in hundredths.
-pub fn handoffs(ms: u64) -> Result<String, String> {
-    // A wake that comes before its halt is lost: then the timer ends it.
-    let rescue = Dist::Const { iterations: 2_000_000 };
-    let step = |op, dist| Step { op, dist, lock: 0, permille: 1000 };
-    let program = vec![step(Op::Wake, Dist::Const { iterations: 0 }), step(Op::Block, rescue)];
-    let config = VmConfig { program, ..config(2, 1) };
-    let mut vm = Vm::new(&config).map_err(|e| e.to_string())?;
-    vm.start();
-    progress(&mut vm)?;
-    let look = |vm: &mut Vm| -> Result<[u64; 4], String> {
+/// A VM of one vCPU that computes, on a computer of one CPU, beside one whose vCPU sleeps 100 µs at
+/// a time if `sleeper`, and each of whose wake-ups takes the CPU from it and back. For `ms`: units
+/// the first one did, TSC cycles, VM exits and context switches of the host.
+pub fn switches(ms: u64, sleeper: bool) -> Result<String, String> {
+    let program = |op, iterations| {
+        vec![Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 }]
+    };
+    let vm = |program| {
+        Vm::new(&VmConfig { program, ..config(1, 1) }).map_err(|e: unspin_vmm::Error| e.to_string())
+    };
+    let mut worker = vm(program(Op::Compute, 1000))?;
+    let mut other = if sleeper { Some(vm(program(Op::Block, 100_000))?) } else { None };
+    worker.start();
+    progress(&mut worker)?;
+    if let Some(other) = &mut other {
+        other.start();
+        progress(other)?;
+    }
+    let look = |worker: &mut Vm| -> Result<[u64; 4], String> {
         // SAFETY: reading the time stamp counter has no effect on memory.
         let now = unsafe { std::arch::x86_64::_rdtsc() };
-        let units = vm.sample().iter().map(|vcpu| vcpu.units).sum();
-        Ok([units, now, total("/sys/kernel/debug/kvm/exits", "")?, total("/proc/stat", "ctxt ")?])
+        let units = worker.sample().iter().map(|vcpu| vcpu.units).sum();
+        let exits = total("/sys/kernel/debug/kvm/exits", "")?;
+        Ok([units, now, exits, total("/proc/stat", "ctxt ")?])
     };
-    let before = look(&mut vm)?;
+    let before = look(&mut worker)?;
     std::thread::sleep(Duration::from_millis(ms));
-    let after = look(&mut vm)?;
-    fine(&mut vm)?;
-    vm.stop(STOP_TIMEOUT).map_err(|e| e.to_string())?;
-    let units = after[0] - before[0];
-    if units == 0 {
-        return Err("no handoff at all".into());
+    let after = look(&mut worker)?;
+    for vm in std::iter::once(&mut worker).chain(&mut other) {
+        fine(vm)?;
+        vm.stop(STOP_TIMEOUT).map_err(|e| e.to_string())?;
     }
-    let each: Vec<String> =
-        (1..4).map(|i| ((after[i] - before[i]) * 100 / units).to_string()).collect();
-    Ok(each.join(" "))
+    let spent: Vec<String> = (0..4).map(|i| (after[i] - before[i]).to_string()).collect();
+    Ok(spent.join(" "))
 }
 
 /// The number behind `name` at the beginning of a line.
