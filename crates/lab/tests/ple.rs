@@ -50,7 +50,7 @@ yield_to = "hvs"
 "#;
 /// What APPLES may lose to stock KVM, as a share.
 const LOSS_MAX: f64 = 0.02;
-const TRUTH_CHECKS_MIN: u32 = 24;
+const TRUTH_CHECKS_MIN: u32 = 27;
 
 /// One emulator at a time.
 static COMPUTER: Mutex<()> = Mutex::new(());
