@@ -381,3 +381,26 @@ fn attributed_time_is_shown_as_shares_and_only_where_it_is_known() {
     let text = text(&[attributed]);
     assert!(text.contains("50+10+30+2+0+8") && text.contains("50+30+10+2+0+8"), "{text}");
 }
+
+#[test]
+fn what_was_not_counted_is_null_or_refused() {
+    // The module lost sight of one of the VMs.
+    let vms = std::cell::Cell::new(0);
+    let d = one(|run, v| {
+        if run.arm.name == "stock" && !run.alone {
+            vms.set(vms.get() + 1);
+            if vms.get() % 2 == 1 {
+                v.module = None;
+            }
+        }
+    });
+    let r = row(&d, "ebizzy", 2, "stock");
+    assert_eq!((r.inefficiency, r.ple_exits, r.epochs), (None, None, None));
+    let all = lines("6.12", &plan(SCENARIO), as_is);
+    let without = all.replace("\"wasteful_spin_cycles\":1000000,", "");
+    assert_ne!(all, without);
+    let input = read(&without);
+    let refused = input.notices.iter().filter(|n| n.contains("wasteful_spin_cycles")).count();
+    assert_eq!(refused, input.notices.len(), "{:?}", input.notices);
+    assert!(refused > 0 && input.streams[0].runs.iter().all(|r| r.run.arm.name != "stock"));
+}
