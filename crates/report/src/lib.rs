@@ -3,6 +3,7 @@
 
 mod aggregate;
 mod chart;
+mod check;
 mod csv;
 mod file;
 mod html;
