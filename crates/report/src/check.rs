@@ -77,6 +77,11 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
+/// [`printable`] for text of several lines.
+pub fn printable_lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
+
 /// Makes all text of a Begin record printable.
 pub(crate) fn clean(b: &mut Begin) {
     for text in [

@@ -29,6 +29,26 @@ fn scratch(name: &str, text: &str) -> PathBuf {
     path
 }
 
+fn begin_record() -> String {
+    "{\"record\":\"begin\",\"schema\":1,\"scenario\":\"s\",\"scenario_hash\":\"\",\"kernel\":\"6.12\",\
+     \"cpu_model\":\"\",\"pcpus\":1,\"tsc_khz\":1,\"module\":null,\"window_control\":null,\
+     \"settings\":{}}\n"
+        .to_string()
+}
+
+#[test]
+fn a_cause_is_said_once() {
+    let said = unspin(&["report", "/dev/null/x"]).stderr;
+    let said = String::from_utf8_lossy(&said);
+    assert_eq!(said.matches("Not a directory").count(), 1, "{said}");
+    let file = scratch("begin.jsonl", "");
+    std::fs::write(&file, begin_record()).unwrap();
+    let said = unspin(&["report", file.to_str().unwrap(), "--out", "/dev/null/x"]).stderr;
+    let said = String::from_utf8_lossy(&said);
+    assert_eq!(said.matches("os error").count(), 1, "{said}");
+    std::fs::remove_file(file).unwrap();
+}
+
 #[test]
 fn usage_errors_are_2() {
     fails(&["bench"], 2, "SCENARIO");
