@@ -83,9 +83,30 @@ fn what_this_computer_cannot_do_is_77() {
 }
 
 #[test]
-fn results_without_records_are_1() {
+fn results_and_traces_without_content_are_2() {
+    let dir = std::env::temp_dir();
+    let dir = dir.to_str().unwrap();
+    fails(&["replay", dir], 2, "no file");
+    fails(&["replay", "/nonexistent"], 2, "/nonexistent");
+    fails(&["lab", "build", "--kernel", "9"], 2, "there are: 6.1, 6.12");
     let file = scratch("empty.jsonl", "");
-    fails(&["report", file.to_str().unwrap()], 1, "no results to report");
+    let name = file.to_str().unwrap();
+    let other_schema = begin_record().replace("\"schema\":1", "\"schema\":9");
+    for (text, words) in [
+        ("", "no records"),
+        ("\u{7f}ELF\0\n", "not a record"),
+        ("{\"record\":", "records before it: 0"),
+        (&other_schema, "schema 9"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        fails(&["report", name], 2, words);
+        fails(&["report", name], 2, "no results to report");
+        fails(&["replay", name], 2, "holds no decision");
+    }
+    std::fs::write(&file, "unspin_pick: vm=\u{1b}[2J count=x\n").unwrap();
+    fails(&["replay", name], 2, "count=x is no such number");
+    let said = unspin(&["replay", name]).stderr;
+    assert!(!said.contains(&0x1b), "{}", String::from_utf8_lossy(&said));
     std::fs::remove_file(file).unwrap();
 }
 
