@@ -172,6 +172,16 @@ fn a_scenario_is_simulated_alike_by_any_number_of_threads() {
 }
 
 #[test]
+fn set_lists_every_setting() {
+    let out = unspin(&["set", "--help"]).stdout;
+    let out = String::from_utf8_lossy(&out);
+    for words in ["delta_max_cycles: 0 to", "epoch_min_us: 0 to 1000000", "mode: off, ", "reset: 1"]
+    {
+        assert!(out.contains(words), "{words}: {out}");
+    }
+}
+
+#[test]
 fn status_shows_vms_as_table_and_json() {
     let root = std::env::temp_dir().join(format!("unspin-cli-{}-sysfs", std::process::id()));
     for (path, text) in [
