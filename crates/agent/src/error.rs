@@ -25,6 +25,10 @@ pub enum Error {
     NoModule { arm: String },
     #[error("module: cannot set {setting} to {value}: {source}")]
     Module { setting: String, value: String, source: std::io::Error },
+    #[error("module: {path} holds {text:?}, which is no count")]
+    Counter { path: String, text: String },
+    #[error("module: {counter} went from {from} back to {to} during the run; somebody wrote to reset, or loaded the module again")]
+    WentBack { counter: &'static str, from: u64, to: u64 },
     #[error("arm {arm} sets the window, which the module cannot do here: {reason}")]
     NoWindowControl { arm: String, reason: String },
     #[error("no file under /sys/kernel/debug/sched to set the slice with; mount debugfs, and use a kernel with CONFIG_SCHED_DEBUG")]

@@ -69,19 +69,23 @@ pub(crate) fn measure(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> 
     if let Some(lost @ 1..) = trace.as_ref().map(Trace::lost) {
         bench.notes.push(format!("run {}: {lost} trace events lost", run.id));
     }
+    let counted = first
+        .iter()
+        .zip(&second)
+        .map(|ends| match ends {
+            (Some(a), Some(b)) => module::difference(a, b).map(Some),
+            _ => Ok(None),
+        })
+        .collect::<Result<Vec<_>, Error>>()?;
     let window_ns: u64 = samples.iter().map(|[a, b]| b.at_ns - a.at_ns).sum();
     Ok(RunResult {
         run: run.clone(),
         window_ns: window_ns / samples.len() as u64,
         vm: samples
             .iter()
-            .zip(first.iter().zip(&second))
+            .zip(counted)
             .zip(errors)
-            .map(|((sample, (first, second)), error)| VmResult {
-                module: first.as_ref().zip(second.as_ref()).map(|(a, b)| module::difference(a, b)),
-                error,
-                ..vm_result(sample)
-            })
+            .map(|((sample, module), error)| VmResult { module, error, ..vm_result(sample) })
             .collect(),
         epochs: trace::epochs(&lines, &vms.pids, start_ns),
         trace: lines,
@@ -149,8 +153,8 @@ fn module_stats(
     // Something to read before its time is a failure; whoever reads the samples meets it.
     readable_until(&fds, at_ns)?;
     let module = bench.module.as_ref().filter(|_| module::counts(&run.arm));
-    let stats = |&pid: &u32| module.and_then(|module| module.stats(pid));
-    Ok(vms.pids.iter().map(stats).collect())
+    let stats = |&pid: &u32| module.map_or(Ok(None), |module| module.stats(pid));
+    vms.pids.iter().map(stats).collect()
 }
 
 fn stop_vms(vms: &mut Vms) -> Result<Vec<Option<String>>, Error> {

@@ -81,44 +81,56 @@ impl Module {
     }
 
     /// The directory of the VM that process `pid` made last: one a process, but a process id that
-    /// was used before counts on.
-    fn vm_dir(&self, pid: u32) -> Option<PathBuf> {
-        let vms = fs::read_dir(self.root.join("vms")).ok()?;
+    /// was used before counts on. `None` if the module knows no VM of it.
+    fn vm_dir(&self, pid: u32) -> Result<Option<PathBuf>, Error> {
+        let dir = self.root.join("vms");
+        let vms = match fs::read_dir(&dir) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(|e| Error::io(&dir, e))?,
+        };
         let number = |name: &str| name.strip_prefix(&format!("{pid}-"))?.parse::<u32>().ok();
-        vms.flatten()
+        let newest = vms
+            .flatten()
             .filter_map(|entry| Some((number(entry.file_name().to_str()?)?, entry.path())))
-            .max()
-            .map(|(_, path)| path)
+            .max();
+        Ok(newest.map(|(_, path)| path))
     }
 
-    /// Counters of the VM that process `pid` made; `None` if the module does not know it.
-    pub(crate) fn stats(&self, pid: u32) -> Option<ModuleStats> {
-        let dir = self.vm_dir(pid)?;
-        let get = |name: &str| {
-            let text = fs::read_to_string(dir.join(name)).ok()?;
-            text.trim().parse::<u64>().ok()
+    /// Counters of the VM that process `pid` made; `None` if the module does not know it. An error
+    /// where one of them cannot be read: what is unknown is not 0.
+    pub(crate) fn stats(&self, pid: u32) -> Result<Option<ModuleStats>, Error> {
+        let Some(dir) = self.vm_dir(pid)? else {
+            return Ok(None);
         };
-        let count = |name: &str| get(name).unwrap_or(0);
-        Some(ModuleStats {
-            ple_exits: count("ple_exits"),
-            wasteful_spin_cycles: count("wasteful_spin_cycles"),
-            wasteful_switch_cycles: count("wasteful_switch_cycles"),
-            cpu_cycles: count("cpu_cycles"),
-            inefficiency_last_ppm: count("inefficiency_last_ppm"),
-            window_cycles: count("window_cycles"),
-            epochs: count("epochs"),
-            rounds_total: count("rounds"),
-            yields_resource_waiter: count("yields_resource_waiter"),
-            yields_lock_waiter: count("yields_lock_waiter"),
-            yields_yielded: count("yields_yielded"),
-            yields_none: count("yields_none"),
-            yields_gave_way: count("yields_gave_way"),
-            yields_failed: count("yields_failed"),
-            picks_ran_next: count("picks_ran_next"),
-            hypercalls_kick: count("hypercalls_kick"),
-            hypercalls_sched_yield: count("hypercalls_sched_yield"),
-            fail_open_events: count("fail_open_events"),
-        })
+        let count = |name: &str| {
+            let path = dir.join(name);
+            let text = fs::read_to_string(&path).map_err(|e| Error::io(&path, e))?;
+            let text = text.trim();
+            text.parse::<u64>().map_err(|_| Error::Counter {
+                path: path.display().to_string(),
+                text: text.chars().take(40).collect(),
+            })
+        };
+        Ok(Some(ModuleStats {
+            ple_exits: count("ple_exits")?,
+            wasteful_spin_cycles: count("wasteful_spin_cycles")?,
+            wasteful_switch_cycles: count("wasteful_switch_cycles")?,
+            cpu_cycles: count("cpu_cycles")?,
+            inefficiency_last_ppm: count("inefficiency_last_ppm")?,
+            window_cycles: count("window_cycles")?,
+            epochs: count("epochs")?,
+            rounds_total: count("rounds")?,
+            yields_resource_waiter: count("yields_resource_waiter")?,
+            yields_lock_waiter: count("yields_lock_waiter")?,
+            yields_yielded: count("yields_yielded")?,
+            yields_none: count("yields_none")?,
+            yields_gave_way: count("yields_gave_way")?,
+            yields_failed: count("yields_failed")?,
+            picks_ran_next: count("picks_ran_next")?,
+            hypercalls_kick: count("hypercalls_kick")?,
+            hypercalls_sched_yield: count("hypercalls_sched_yield")?,
+            fail_open_events: count("fail_open_events")?,
+        }))
     }
 }
 
@@ -135,29 +147,37 @@ pub(crate) fn needed(arm: &Arm) -> bool {
     sets_window(arm) || arm.yield_to != YieldTo::Stock
 }
 
-/// What happened between two readings. Last values stay the second's.
-pub(crate) fn difference(first: &ModuleStats, second: &ModuleStats) -> ModuleStats {
-    let since = |a: u64, b: u64| b.saturating_sub(a);
-    ModuleStats {
-        ple_exits: since(first.ple_exits, second.ple_exits),
-        wasteful_spin_cycles: since(first.wasteful_spin_cycles, second.wasteful_spin_cycles),
-        wasteful_switch_cycles: since(first.wasteful_switch_cycles, second.wasteful_switch_cycles),
-        cpu_cycles: since(first.cpu_cycles, second.cpu_cycles),
+/// What happened between two readings. Last values stay the second's. An error where a counter went
+/// back: what was counted before that is lost.
+pub(crate) fn difference(first: &ModuleStats, second: &ModuleStats) -> Result<ModuleStats, Error> {
+    let since = |counter, a: u64, b: u64| {
+        b.checked_sub(a).ok_or(Error::WentBack { counter, from: a, to: b })
+    };
+    macro_rules! since {
+        ($counter:ident) => {
+            since(stringify!($counter), first.$counter, second.$counter)?
+        };
+    }
+    Ok(ModuleStats {
+        ple_exits: since!(ple_exits),
+        wasteful_spin_cycles: since!(wasteful_spin_cycles),
+        wasteful_switch_cycles: since!(wasteful_switch_cycles),
+        cpu_cycles: since!(cpu_cycles),
         inefficiency_last_ppm: second.inefficiency_last_ppm,
         window_cycles: second.window_cycles,
-        epochs: since(first.epochs, second.epochs),
+        epochs: since!(epochs),
         rounds_total: second.rounds_total,
-        yields_resource_waiter: since(first.yields_resource_waiter, second.yields_resource_waiter),
-        yields_lock_waiter: since(first.yields_lock_waiter, second.yields_lock_waiter),
-        yields_yielded: since(first.yields_yielded, second.yields_yielded),
-        yields_none: since(first.yields_none, second.yields_none),
-        yields_gave_way: since(first.yields_gave_way, second.yields_gave_way),
-        yields_failed: since(first.yields_failed, second.yields_failed),
-        picks_ran_next: since(first.picks_ran_next, second.picks_ran_next),
-        hypercalls_kick: since(first.hypercalls_kick, second.hypercalls_kick),
-        hypercalls_sched_yield: since(first.hypercalls_sched_yield, second.hypercalls_sched_yield),
-        fail_open_events: since(first.fail_open_events, second.fail_open_events),
-    }
+        yields_resource_waiter: since!(yields_resource_waiter),
+        yields_lock_waiter: since!(yields_lock_waiter),
+        yields_yielded: since!(yields_yielded),
+        yields_none: since!(yields_none),
+        yields_gave_way: since!(yields_gave_way),
+        yields_failed: since!(yields_failed),
+        picks_ran_next: since!(picks_ran_next),
+        hypercalls_kick: since!(hypercalls_kick),
+        hypercalls_sched_yield: since!(hypercalls_sched_yield),
+        fail_open_events: since!(fail_open_events),
+    })
 }
 
 /// Whether the module counts anything in this arm.
@@ -310,17 +330,70 @@ mod tests {
         fs::remove_dir_all(root).unwrap();
     }
 
+    const COUNTERS: &[&str] = &[
+        "ple_exits",
+        "wasteful_spin_cycles",
+        "wasteful_switch_cycles",
+        "cpu_cycles",
+        "inefficiency_last_ppm",
+        "window_cycles",
+        "epochs",
+        "rounds",
+        "yields_resource_waiter",
+        "yields_lock_waiter",
+        "yields_yielded",
+        "yields_none",
+        "yields_gave_way",
+        "yields_failed",
+        "picks_ran_next",
+        "hypercalls_kick",
+        "hypercalls_sched_yield",
+        "fail_open_events",
+    ];
+
+    /// A module that knows these VMs, each with one value in all its counters.
+    fn with_vms(name: &str, vms: &[(&str, &str)]) -> Module {
+        let root = std::env::temp_dir().join(format!("unspin-{name}-{}", std::process::id()));
+        for (vm, value) in vms {
+            let dir = root.join("vms").join(vm);
+            fs::create_dir_all(&dir).unwrap();
+            for counter in COUNTERS {
+                fs::write(dir.join(counter), value).unwrap();
+            }
+        }
+        Module { root, before: vec![] }
+    }
+
     #[test]
     fn a_vm_is_found_by_its_process() {
-        let root = std::env::temp_dir().join(format!("unspin-vms-{}", std::process::id()));
-        for (vm, exits) in [("41-0", "1"), ("4-0", "2"), ("4-1", "3")] {
-            fs::create_dir_all(root.join("vms").join(vm)).unwrap();
-            fs::write(root.join("vms").join(vm).join("ple_exits"), exits).unwrap();
+        let module = with_vms("vms", &[("41-0", "1"), ("4-0", "2"), ("4-1", "3\n")]);
+        assert_eq!(module.stats(4).unwrap().unwrap().ple_exits, 3);
+        assert_eq!(module.stats(41).unwrap().unwrap().ple_exits, 1);
+        assert!(module.stats(1).unwrap().is_none());
+        fs::remove_dir_all(&module.root).unwrap();
+        assert!(module.stats(4).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_counter_that_cannot_be_read_is_not_0() {
+        let module = with_vms("unread", &[("4-0", "2")]);
+        for counter in COUNTERS {
+            let path = module.root.join("vms/4-0").join(counter);
+            fs::write(&path, "many").unwrap();
+            let error = module.stats(4).unwrap_err().to_string();
+            assert!(error.contains(counter) && error.contains("many"), "{error}");
+            fs::remove_file(&path).unwrap();
+            assert!(module.stats(4).unwrap_err().to_string().contains(counter), "{counter}");
+            fs::write(&path, "2").unwrap();
         }
-        let module = Module { root: root.clone(), before: vec![] };
-        assert_eq!(module.stats(4).unwrap().ple_exits, 3);
-        assert_eq!(module.stats(41).unwrap().ple_exits, 1);
-        assert!(module.stats(1).is_none());
-        fs::remove_dir_all(root).unwrap();
+        fs::remove_dir_all(&module.root).unwrap();
+    }
+
+    #[test]
+    fn a_counter_that_goes_back_is_not_0() {
+        let at = |ple_exits| ModuleStats { ple_exits, window_cycles: 7, ..Default::default() };
+        assert_eq!(difference(&at(5), &at(9)).unwrap(), at(4));
+        let error = difference(&at(9), &at(5)).unwrap_err().to_string();
+        assert!(error.contains("ple_exits went from 9 back to 5"), "{error}");
     }
 }

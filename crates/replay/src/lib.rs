@@ -136,7 +136,8 @@ fn replay_epoch(
     let key = format!("{vm} {}", f.text("gen")?);
     let phase: u32 = f.number("phase")?;
     // A round's first epoch carries all there is to know; the others follow from it.
-    let known = vms.remove(&key).filter(|(last, s)| last + 1 == epoch && s.phase == phase);
+    let known =
+        vms.remove(&key).filter(|(last, s)| last.checked_add(1) == Some(epoch) && s.phase == phase);
     let mut state = match (phase, known) {
         (0, _) => State {
             desired_cycles: f.number("desired")?,
@@ -201,6 +202,14 @@ mod tests {
         assert_eq!((late.partly, late.different.len()), (2, 0), "a round begun before the trace");
         let gap = [&lines[..4], &lines[5..]].concat();
         assert_eq!(tally(&gap).different.len(), 0, "a lost line is no difference");
+    }
+
+    #[test]
+    fn the_last_number_an_epoch_can_have_is_no_trouble() {
+        let mut lines = epoch_lines(2);
+        lines[0] = lines[0].replace("epoch=1 ", "epoch=18446744073709551615 ");
+        let late = tally(&lines);
+        assert_eq!((late.partly, late.different.len()), (1, 0));
     }
 
     #[test]

@@ -249,9 +249,10 @@ fn throughput(r: &RunResult, vm: Option<u32>) -> f64 {
     per_second(r, vms(r, vm).iter().flat_map(|v| &v.units).sum())
 }
 
-/// Sum of a counter over the row's VMs; `None` if the module counted for none of them.
+/// Sum of a counter over the row's VMs; `None` unless the module counted for all of them.
 fn counted(r: &RunResult, vm: Option<u32>, f: impl Fn(&ModuleStats) -> u64) -> Option<u64> {
-    let all: Vec<&ModuleStats> = vms(r, vm).iter().filter_map(|v| v.module.as_ref()).collect();
+    let all = vms(r, vm).iter().map(|v| v.module.as_ref());
+    let all: Vec<&ModuleStats> = all.collect::<Option<_>>()?;
     (!all.is_empty()).then(|| all.into_iter().map(f).sum())
 }
 

@@ -435,7 +435,7 @@ fn waits(rows: &[&Row], profile: &str, at: &str, place: &str) -> Option<Chart> {
         "share of lock waits longer than that many TSC cycles",
     );
     for (i, r) in with.iter().enumerate() {
-        let total: u64 = r.wait_hist.iter().sum();
+        let total = r.wait_hist.iter().copied().fold(0, u64::saturating_add);
         let mut left = total;
         let mut points = format!("{:.1},{:.1}", x(first), y(1.0));
         for (b, n) in r.wait_hist.iter().enumerate().skip(first).take(last - first) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads results.jsonl: streams of records, possibly cut off. What stands before a cut counts.
 
+use crate::check::{clean, printable, wrong_in};
 use std::path::{Path, PathBuf};
 use unspin_scenario::plan::SCHEMA;
 use unspin_scenario::result::{Begin, Record, RunResult};
@@ -44,12 +45,14 @@ pub fn read_files(paths: &[PathBuf]) -> Result<Input, ReadError> {
     Ok(input)
 }
 
-/// Reads the text of one file.
+/// Reads the text of one file. Runs no unspin can have written are left out; text is made fit for a
+/// terminal.
 pub fn read_str(path: &Path, text: &str) -> Input {
     let mut input = Input::default();
     let mut open: Option<Stream> = None;
     let shown = path.display();
     let lines = text.lines().count();
+    let mut records = 0;
     for (n, line) in (1..).zip(text.lines()) {
         if line.trim().is_empty() {
             continue;
@@ -58,7 +61,7 @@ pub fn read_str(path: &Path, text: &str) -> Input {
             Ok(r) => r,
             Err(e) => {
                 let what = if n == lines && (e.is_eof() || !text.ends_with('\n')) {
-                    format!("{shown}:{n}: the last record is cut off and lost; the {} lines before it count", n - 1)
+                    format!("{shown}:{n}: the last record is cut off and lost; records before it: {records}")
                 } else {
                     format!("{shown}:{n}: not a record, left out: {e}")
                 };
@@ -66,6 +69,13 @@ pub fn read_str(path: &Path, text: &str) -> Input {
                 continue;
             }
         };
+        records += 1;
+        if let Record::Run(r) = &record {
+            if let Some(wrong) = wrong_in(r) {
+                input.notices.push(format!("{shown}:{n}: run {} left out: {wrong}", r.run.id));
+                continue;
+            }
+        }
         match record {
             Record::Begin(b) if b.schema != SCHEMA => {
                 close(&mut input, open.take(), path);
@@ -74,7 +84,8 @@ pub fn read_str(path: &Path, text: &str) -> Input {
                     b.schema
                 ));
             }
-            Record::Begin(begin) => {
+            Record::Begin(mut begin) => {
+                clean(&mut begin);
                 close(&mut input, open.take(), path);
                 open = Some(Stream {
                     begin,
@@ -102,12 +113,20 @@ pub fn read_str(path: &Path, text: &str) -> Input {
     if input.streams.is_empty() && input.notices.is_empty() {
         input.notices.push(format!("{shown}: no records"));
     }
+    for n in &mut input.notices {
+        *n = printable(n);
+    }
     input
 }
 
 fn add(s: &mut Stream, record: Record) {
     match record {
-        Record::Run(r) => s.runs.push(*r),
+        Record::Run(mut r) => {
+            for error in r.vm.iter_mut().filter_map(|v| v.error.as_mut()) {
+                *error = printable(error);
+            }
+            s.runs.push(*r);
+        }
         Record::Failed { id, error } => s.failed.push((id, error)),
         Record::Progress(p) => s.total = Some(p.total),
         Record::Log { .. } | Record::Begin(_) | Record::End { .. } => {}

@@ -3,6 +3,7 @@
 
 mod aggregate;
 mod chart;
+mod check;
 mod csv;
 mod file;
 mod html;
@@ -12,6 +13,7 @@ mod summary;
 mod text;
 
 pub use aggregate::{documents, Document, EpochTrace};
+pub use check::printable_lines;
 pub use csv::csv;
 pub use file::{write_atomic, write_dir, FileError};
 pub use html::html;

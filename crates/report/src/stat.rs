@@ -103,11 +103,11 @@ pub fn jain(x: &[f64]) -> Option<f64> {
 /// Value below which a share `q` of a histogram with buckets [2^b, 2^(b+1)) lies; within a bucket
 /// values are taken as evenly spread on the logarithmic scale.
 pub fn log2_percentile(hist: &[u64], q: f64) -> Option<f64> {
-    let total: u64 = hist.iter().sum();
-    if total == 0 {
+    let total: f64 = hist.iter().map(|n| *n as f64).sum();
+    if total == 0.0 {
         return None;
     }
-    let wanted = q * total as f64;
+    let wanted = q * total;
     let mut below = 0.0;
     let mut last = 0;
     for (b, n) in hist.iter().enumerate().filter(|(_, n)| **n > 0) {
@@ -174,6 +174,8 @@ mod tests {
         assert_eq!(log2_percentile(&h, 0.5), Some(2f64.powf(10.5)));
         assert_eq!(log2_percentile(&h, 1.0), Some(2048.0));
         assert_eq!(log2_percentile(&[0, 0], 0.5), None);
+        // Merged over repeats, a bucket may be full.
+        assert_eq!(log2_percentile(&[0, u64::MAX, u64::MAX], 0.5), Some(4.0));
         h[4] = 300;
         assert!(log2_percentile(&h, 0.5).unwrap() < 32.0);
         assert!(log2_percentile(&h, 0.99).unwrap() > 1024.0);

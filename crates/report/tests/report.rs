@@ -7,7 +7,7 @@ use common::{lines, plan};
 use std::path::Path;
 use unspin_report::{csv, documents, html, read_str, text, Document, Input, Row};
 use unspin_scenario::plan::Run;
-use unspin_scenario::result::{Attribution, VmResult};
+use unspin_scenario::result::{Attribution, EpochSample, Record, RunResult, VmResult};
 
 const SCENARIO: &str = r#"
 title = "t"
@@ -254,6 +254,8 @@ fn a_cut_file_keeps_what_is_before_the_cut() {
     assert!(!docs[0].summary.provenance.complete);
     assert!(text(&docs).contains("INCOMPLETE"));
     assert!(html(&docs).contains("cut off"));
+    let in_the_first = &read(&whole[..100]).notices[0];
+    assert!(in_the_first.contains("cut off and lost; records before it: 0"), "{in_the_first}");
 }
 
 #[test]
@@ -380,4 +382,103 @@ fn attributed_time_is_shown_as_shares_and_only_where_it_is_known() {
     assert!(row(&attributed, "ebizzy", 2, "ideal").time.is_none());
     let text = text(&[attributed]);
     assert!(text.contains("50+10+30+2+0+8") && text.contains("50+30+10+2+0+8"), "{text}");
+}
+
+#[test]
+fn what_was_not_counted_is_null_or_refused() {
+    // The module lost sight of one of the VMs.
+    let vms = std::cell::Cell::new(0);
+    let d = one(|run, v| {
+        if run.arm.name == "stock" && !run.alone {
+            vms.set(vms.get() + 1);
+            if vms.get() % 2 == 1 {
+                v.module = None;
+            }
+        }
+    });
+    let r = row(&d, "ebizzy", 2, "stock");
+    assert_eq!((r.inefficiency, r.ple_exits, r.epochs), (None, None, None));
+    let all = lines("6.12", &plan(SCENARIO), as_is);
+    let without = all.replace("\"wasteful_spin_cycles\":1000000,", "");
+    assert_ne!(all, without);
+    let input = read(&without);
+    let refused = input.notices.iter().filter(|n| n.contains("wasteful_spin_cycles")).count();
+    assert_eq!(refused, input.notices.len(), "{:?}", input.notices);
+    assert!(refused > 0 && input.streams[0].runs.iter().all(|r| r.run.arm.name != "stock"));
+}
+
+/// A file of the plan's runs, of which `change` has touched those of the arm hvs.
+fn tampered(change: impl Fn(&mut RunResult)) -> Input {
+    let text: String = lines("6.12.1", &plan(SCENARIO), as_is)
+        .lines()
+        .map(|line| {
+            let mut record: Record = serde_json::from_str(line).unwrap();
+            if let Record::Run(r) = &mut record {
+                if r.run.arm.name == "hvs" {
+                    change(r);
+                }
+            }
+            serde_json::to_string(&record).unwrap() + "\n"
+        })
+        .collect();
+    read(&text)
+}
+
+#[test]
+fn runs_that_cannot_be_are_left_out_and_named() {
+    type Change = fn(&mut RunResult);
+    let changes: &[(Change, &str)] = &[
+        (|r| r.run.vms = 4_000_000_000, "4000000000 VMs"),
+        (|r| r.vm.truncate(1), "VMs and has counts of"),
+        (|r| r.run.profile = "../../x".into(), "its profile \"../../x\" cannot be a name"),
+        (|r| r.run.arm.name = "/etc/x".into(), "its arm"),
+        (|r| r.run.baseline = "a b".into(), "its baseline"),
+        (|r| r.run.vcpus = 5, "its units has 4 numbers, at 5 vCPUs"),
+        (|r| r.vm[0].cpu_ns.truncate(3), "its cpu_ns has 3 numbers"),
+        (|r| r.vm[0].wait_hist = vec![1; 65], "its wait_hist has 65"),
+        (|r| r.vm[0].units = vec![u64::MAX; 4], "its units are too large"),
+        (|r| r.vm[0].module.as_mut().unwrap().cpu_cycles = u64::MAX, "its cpu_cycles=1844"),
+        (|r| r.window_ns = u64::MAX, "its window"),
+        (
+            |r| {
+                let useful_ns = u64::MAX;
+                r.vm[0].attribution = Some(Attribution { useful_ns, ..Default::default() });
+            },
+            "its useful_ns=1844",
+        ),
+        (
+            |r| {
+                let (vm, window_cycles) = (r.run.vms, 1);
+                let (at_ns, epoch, inefficiency_ppm) = (0, 0, 0);
+                r.epochs.push(EpochSample { vm, at_ns, epoch, window_cycles, inefficiency_ppm });
+            },
+            "it has an epoch of VM",
+        ),
+    ];
+    let whole = tampered(|_| {});
+    assert_eq!((whole.notices.len(), whole.streams[0].runs.len()), (0, 90 + 9));
+    for (change, words) in changes {
+        let input = tampered(change);
+        assert_eq!(input.notices.len(), 18, "{words}: {:?}", input.notices);
+        assert!(input.notices.iter().all(|n| n.contains(words)), "{words}: {:?}", input.notices);
+        let docs = documents(&input);
+        assert!(docs[0].summary.arms.iter().all(|r| r.arm != "hvs"), "{words}");
+        assert!(text(&docs).contains("apples"));
+    }
+}
+
+#[test]
+fn no_text_of_a_file_commands_the_terminal() {
+    let evil = "6.12\u{1b}]0;x\u{7}\u{9b}2J\u{202e}\n";
+    let all = lines(evil, &plan(SCENARIO), |run, v| {
+        if run.arm.name == "hvs" {
+            v.error = Some(evil.into());
+        }
+    });
+    let input = read(&(all + "{\"record\":\"\u{9b}2J\"}\n"));
+    let docs = documents(&input);
+    let shown = text(&docs) + &csv(&docs) + &html(&docs) + &input.notices.join("\n");
+    let commands = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+    assert!(!shown.contains(commands), "{:?}", shown.find(commands));
+    assert!(shown.contains("6.12\u{fffd}]0;x") && shown.contains("not a record"));
 }

@@ -14,6 +14,6 @@ pub use expand::{expand, split, ExpandError, Selection, ALONE_ARM, IDEAL_ARM};
 pub use problem::{Problem, Problems};
 pub use profile::{parse_profile, Profile};
 pub use scenario::{
-    parse_scenario, Host, Measure, Pin, Scenario, Sweep, Trace, VmGroup, WINDOW_MAX_CYCLES,
-    WINDOW_MIN_CYCLES,
+    is_name, parse_scenario, Host, Measure, Pin, Scenario, Sweep, Trace, VmGroup,
+    WINDOW_MAX_CYCLES, WINDOW_MIN_CYCLES,
 };

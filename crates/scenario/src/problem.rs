@@ -35,19 +35,25 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything wrong with a file, in the order of its lines.
+/// Problems written out one by one; whoever has more sees the rest when these are mended.
+const SHOWN_MAX: usize = 20;
+
+/// Everything wrong with a file, in the order of its lines. Written out, the list ends after 20.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, p) in self.0.iter().enumerate() {
+        for (i, p) in self.0.iter().take(SHOWN_MAX).enumerate() {
             if i > 0 {
                 f.write_str("\n")?;
             }
             write!(f, "{p}")?;
         }
-        Ok(())
+        match self.0.len().saturating_sub(SHOWN_MAX) {
+            0 => Ok(()),
+            more => write!(f, "\n… and {more} more"),
+        }
     }
 }
 

@@ -24,7 +24,11 @@ impl<'t> Reader<'t> {
         let (table, errors) = DeTable::parse_recoverable(self.text);
         for e in errors {
             let span = e.span().unwrap_or(0..0);
-            let message = e.message().trim().replace('\n', "; ");
+            let mut message = e.message().trim().replace('\n', "; ");
+            if message == "duplicate key" {
+                let key = self.text.get(span.clone()).unwrap_or_default();
+                message += &format!(" {:?}", key.trim_matches(['"', '\'']));
+            }
             self.problem(span, "", format!("not TOML: {message}"), "", None);
         }
         table

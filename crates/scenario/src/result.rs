@@ -116,9 +116,9 @@ pub struct Attribution {
     pub waiting_ns: u64,
 }
 
-/// Counters of the module for one VM, as named in docs/sysfs.md.
+/// Counters of the module for one VM, as named in docs/sysfs.md. A record that lacks one is refused:
+/// what was not counted is not 0.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct ModuleStats {
     pub ple_exits: u64,
     pub wasteful_spin_cycles: u64,

@@ -287,14 +287,18 @@ fn no_doubles<T: PartialEq + std::fmt::Debug>(v: &Value, all: &[T]) {
     }
 }
 
-/// A name that can be part of a file name.
+/// Whether `s` can name an arm or a profile: 1 to 64 small letters, digits, `-` and `_`, so that it
+/// can be part of a file name.
+pub fn is_name(s: &str) -> bool {
+    !s.is_empty()
+        && s.len() <= 64
+        && s.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_')
+}
+
 fn read_name(v: &Value) -> Option<String> {
     let allowed = "a name of small letters, digits, - and _";
     let s = v.str(allowed)?;
-    let well = !s.is_empty()
-        && s.len() <= 64
-        && s.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_');
-    if !well {
+    if !is_name(s) {
         v.problem(format!("{s:?} cannot be a name"), allowed);
         return None;
     }

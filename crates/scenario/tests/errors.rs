@@ -269,3 +269,24 @@ fn profiles_have_1_to_32_steps_and_their_files_name() {
     let text = format!("name = \"q\"\nspin_intensive = true\n{step}");
     assert!(parse_profile("p.toml", "p", &text).unwrap_err().0[0].message.contains("file's name"));
 }
+
+#[test]
+fn a_key_given_twice_is_named() {
+    let p = problem("pcpus = 4", "pcpus = 4\npcpus = 3");
+    assert_eq!((p.line, p.message.as_str()), (4, "not TOML: duplicate key \"pcpus\""));
+    let p = problem("title = \"t\"", "title = \"t\"\n\"title\" = 3");
+    assert!(p.message.contains("\"title\""), "{p}");
+}
+
+#[test]
+fn a_long_list_of_problems_ends() {
+    let nested = format!("x = {}", "{a=".repeat(100_000));
+    let said = parse_scenario("x.toml", "x", &nested).unwrap_err().to_string();
+    assert!(said.lines().count() <= 21 && said.len() < 10_000, "{said:.2000}");
+    let keys: String = (0..25).map(|n| format!("k{n} = 1\n")).collect();
+    let problems = parse_scenario("x.toml", "x", &(keys + GOOD)).unwrap_err();
+    assert_eq!(problems.0.len(), 25);
+    let said = problems.to_string();
+    assert!(said.contains("`k19`") && !said.contains("`k20`"), "{said}");
+    assert!(said.ends_with("\n… and 5 more"), "{said}");
+}

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::process::ExitCode;
+use unspin_report::printable_lines;
 
 pub const FAILED: u8 = 1;
 pub const USAGE: u8 = 2;
@@ -40,7 +41,7 @@ pub fn code(result: anyhow::Result<()>) -> ExitCode {
     if is_broken_pipe(&e) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("unspin: {e:#}");
+    eprintln!("unspin: {}", said(&e));
     if e.downcast_ref::<Usage>().is_some() {
         ExitCode::from(USAGE)
     } else if e.downcast_ref::<Cannot>().is_some() {
@@ -50,9 +51,45 @@ pub fn code(result: anyhow::Result<()>) -> ExitCode {
     }
 }
 
+/// An error and its causes, fit for a terminal. Some errors name their cause in their own words: it is
+/// not said again. Some quote what they were given: it must not command the terminal.
+pub fn said(e: &anyhow::Error) -> String {
+    let mut all = String::new();
+    for cause in e.chain().map(ToString::to_string) {
+        if all.is_empty() {
+            all = cause;
+        } else if !all.contains(&cause) {
+            all = format!("{all}: {cause}");
+        }
+    }
+    printable_lines(&all)
+}
+
 /// Whoever read our output had enough of it.
 fn is_broken_pipe(e: &anyhow::Error) -> bool {
     e.chain()
         .filter_map(|c| c.downcast_ref::<std::io::Error>())
         .any(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let missing = unspin_report::write_atomic("/nonexistent/x".as_ref(), b"").unwrap_err();
+        let text = said(&missing.into());
+        assert!(text.starts_with("cannot write /nonexistent/x: No such file"), "{text}");
+        assert_eq!(text.matches("os error 2").count(), 1, "{text}");
+        let missing = std::fs::read("/nonexistent/x").context("cannot read x").unwrap_err();
+        assert_eq!(said(&missing), "cannot read x: No such file or directory (os error 2)");
+    }
+
+    #[test]
+    fn an_error_cannot_command_the_terminal() {
+        let evil = anyhow::anyhow!("two\nlines\u{1b}[2J").context("a\u{9b}b");
+        assert_eq!(said(&evil), "a\u{fffd}b: two\nlines\u{fffd}[2J");
+    }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds and reads scenarios and the profiles they name.
 
-use crate::exit::Usage;
+use crate::exit::{said, Usage};
 use anyhow::Context;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ pub fn scenario(given: &Path, profile_dir: Option<&Path>) -> anyhow::Result<Load
             Ok(p) => {
                 profiles.insert(name.clone(), p);
             }
-            Err(e) => wrong.push(format!("{e:#}")),
+            Err(e) => wrong.push(said(&e)),
         }
     }
     if !wrong.is_empty() {

@@ -2,7 +2,7 @@
 //! The module's files under /sys/module/unspin (docs/sysfs.md).
 
 use crate::exit::{Cannot, Usage};
-use anyhow::{bail, Context};
+use anyhow::{anyhow, Context};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
@@ -10,18 +10,64 @@ use std::path::{Path, PathBuf};
 
 pub const ROOT: &str = "/sys/module/unspin";
 
-/// Files that can be written, and what they take.
-pub const SETTINGS: &[(&str, &str)] = &[
-    ("mode", "off, observe, aple, hvs or apples"),
-    ("window_init_cycles", "TSC cycles, from window_min_cycles to window_max_cycles"),
-    ("window_min_cycles", "TSC cycles, up to window_max_cycles"),
-    ("window_max_cycles", "TSC cycles, from window_min_cycles"),
-    ("delta_cycles", "TSC cycles; 0 holds the window still"),
-    ("delta_max_cycles", "TSC cycles; up to delta_cycles keeps delta as it is"),
-    ("epoch_ple_exits", "PLE exits, at least 1"),
-    ("epoch_min_us", "microseconds an epoch lasts at least; 0 is the paper's"),
-    ("hvs_variant", "hvs, paper, cpth-r, cpth-l or cch"),
+/// What a file takes.
+#[derive(Debug)]
+enum Takes {
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A decimal number from the first to the second; what it counts.
+    Number(u32, u32, &'static str),
+}
+
+/// Bounds and meanings are those of docs/sysfs.md.
+const WINDOW: Takes = Takes::Number(16, 1 << 30, "TSC cycles");
+const DELTA: Takes = Takes::Number(0, 1 << 30, "TSC cycles, up to window_max_cycles");
+
+/// Files that can be written, in the order they are written in: bounds before what they bound, the
+/// mode when all is as it should be.
+const SETTINGS: &[(&str, Takes)] = &[
+    ("window_min_cycles", WINDOW),
+    ("window_max_cycles", WINDOW),
+    ("window_init_cycles", WINDOW),
+    ("delta_cycles", DELTA),
+    ("delta_max_cycles", DELTA),
+    ("epoch_ple_exits", Takes::Number(1, 1 << 24, "PLE exits")),
+    ("epoch_min_us", Takes::Number(0, 1_000_000, "microseconds")),
+    ("hvs_variant", Takes::Word(&["hvs", "paper", "cpth-r", "cpth-l", "cch"])),
+    ("mode", Takes::Word(&["off", "observe", "aple", "hvs", "apples"])),
+    (RESET, Takes::Word(&["1"])),
 ];
+/// Of a VM only, and cannot be read.
+const RESET: &str = "reset";
+
+impl Takes {
+    fn accepts(&self, value: &str) -> bool {
+        match self {
+            Takes::Word(words) => words.contains(&value),
+            Takes::Number(least, most, _) => {
+                value.parse::<u32>().is_ok_and(|n| (*least..=*most).contains(&n))
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Takes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Takes::Word(words) => f.write_str(&words.join(", ")),
+            Takes::Number(least, most, what) => write!(f, "{least} to {most} {what}"),
+        }
+    }
+}
+
+/// Every setting and what it takes, one a line.
+pub fn settings_help() -> String {
+    let line = |(key, takes): &(&str, Takes)| match *key {
+        RESET => format!("\n  {key}: {takes}; zeroes the counters of the VM named with --vm"),
+        _ => format!("\n  {key}: {takes}"),
+    };
+    SETTINGS.iter().map(line).collect()
+}
 
 /// The loaded module.
 pub struct Module {
@@ -65,30 +111,30 @@ impl Module {
         Ok(vms)
     }
 
-    /// Writes one setting of a VM, or of the defaults.
-    pub fn set(&self, vm: Option<&str>, key: &str, value: &str) -> anyhow::Result<()> {
-        let Some((_, allowed)) = SETTINGS.iter().find(|(k, _)| *k == key) else {
-            let keys: Vec<&str> = SETTINGS.iter().map(|(k, _)| *k).collect();
-            return Err(Usage(format!("no setting {key:?}; there are: {}", keys.join(", "))).into());
-        };
+    /// Writes settings of a VM, or of the defaults: all of them, or none where a key or a value is
+    /// wrong or the module refuses one.
+    pub fn set(&self, vm: Option<&str>, pairs: &[(&str, &str)]) -> anyhow::Result<()> {
+        for (i, (key, value)) in pairs.iter().enumerate() {
+            check(vm, key, value)?;
+            if pairs[..i].iter().any(|(k, _)| k == key) {
+                return Err(Usage(format!("{key} is given twice")).into());
+            }
+        }
         let dir = match vm {
             Some(id) => self.vm_dir(id)?,
             None => self.root.join("default"),
         };
-        let path = dir.join(key);
-        match fs::write(&path, value) {
-            Ok(()) => Ok(()),
-            Err(e) if e.kind() == ErrorKind::PermissionDenied => {
-                Err(Cannot(format!("{}: only root may change it", path.display())).into())
+        let order = |key: &str| SETTINGS.iter().position(|(k, _)| *k == key);
+        let mut pairs = pairs.to_vec();
+        pairs.sort_by_key(|(key, _)| order(key));
+        let before = values(&dir);
+        for (key, value) in &pairs {
+            if let Err(e) = fs::write(dir.join(key), value) {
+                put_back(&dir, &before);
+                return Err(explain(&dir.join(key), key, value, vm.is_some(), e));
             }
-            Err(e) if is_refusal(&e) => {
-                Err(Usage(format!("{key}={value} is refused; allowed: {allowed}")).into())
-            }
-            Err(e) if e.kind() == ErrorKind::NotFound && vm.is_some() => {
-                bail!("the VM is gone")
-            }
-            Err(e) => Err(e).with_context(|| format!("cannot write {}", path.display())),
         }
+        Ok(())
     }
 
     fn vm_dir(&self, id: &str) -> anyhow::Result<PathBuf> {
@@ -112,8 +158,49 @@ impl Module {
     }
 }
 
-fn is_refusal(e: &std::io::Error) -> bool {
-    matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ERANGE))
+fn check(vm: Option<&str>, key: &str, value: &str) -> Result<(), Usage> {
+    let Some((_, takes)) = SETTINGS.iter().find(|(k, _)| *k == key) else {
+        let keys: Vec<&str> = SETTINGS.iter().map(|(k, _)| *k).collect();
+        return Err(Usage(format!("no setting {key:?}; there are: {}", keys.join(", "))));
+    };
+    if key == RESET && vm.is_none() {
+        return Err(Usage("reset is a VM's: name it with --vm".to_string()));
+    }
+    if !takes.accepts(value) {
+        return Err(Usage(format!("{key}={value:?} is not allowed; allowed: {takes}")));
+    }
+    Ok(())
+}
+
+/// Writes again what `before` has differently. One bound may have moved others: all are looked at.
+fn put_back(dir: &Path, before: &BTreeMap<String, String>) {
+    for (key, _) in SETTINGS {
+        let Some(old) = before.get(*key) else { continue };
+        let path = dir.join(key);
+        if read(&path).as_ref() != Some(old) {
+            if let Err(e) = fs::write(&path, old) {
+                eprintln!("{key} was {old} and stays changed: {e}");
+            }
+        }
+    }
+}
+
+fn explain(path: &Path, key: &str, value: &str, of_vm: bool, e: std::io::Error) -> anyhow::Error {
+    if e.kind() == ErrorKind::PermissionDenied {
+        return Cannot(format!("{}: only root may change it", path.display())).into();
+    }
+    match e.raw_os_error() {
+        Some(libc::EINVAL | libc::ERANGE) => {
+            Usage(format!("the module refuses {key}={value}; the kernel log says why")).into()
+        }
+        Some(libc::EBUSY) => Cannot(format!(
+            "{key}={value}: the function of KVM the module would hook is taken by a livepatch \
+             (see /sys/kernel/livepatch); mode off works beside it"
+        ))
+        .into(),
+        Some(libc::ENOENT | libc::ENODEV) if of_vm => anyhow!("the VM is gone"),
+        _ => anyhow::Error::from(e).context(format!("cannot write {}", path.display())),
+    }
 }
 
 fn read(path: &Path) -> Option<String> {
@@ -166,17 +253,100 @@ mod tests {
     fn sets_what_exists_and_names_what_does_not() {
         let root = fake("set");
         let m = Module::open(&root).unwrap();
-        m.set(None, "mode", "apples").unwrap();
-        m.set(Some("90"), "mode", "hvs").unwrap();
+        let set = |vm, pairs: &[(&str, &str)]| m.set(vm, pairs);
+        let wrong = |vm, pairs: &[(&str, &str)]| m.set(vm, pairs).unwrap_err().to_string();
+        set(None, &[("mode", "apples")]).unwrap();
+        set(Some("90"), &[("mode", "hvs"), ("reset", "1")]).unwrap();
         assert_eq!(fs::read_to_string(root.join("default/mode")).unwrap(), "apples");
         assert_eq!(fs::read_to_string(root.join("vms/90-0/mode")).unwrap(), "hvs");
-        let wrong = m.set(None, "windw", "1").unwrap_err();
-        assert!(
-            wrong.downcast_ref::<Usage>().is_some() && wrong.to_string().contains("delta_cycles")
-        );
-        assert!(m.set(Some("7"), "mode", "off").unwrap_err().to_string().contains("90-0, 1200-0"));
-        assert!(m.set(Some("1200"), "mode", "off").unwrap_err().to_string().contains("several"));
+        assert_eq!(fs::read_to_string(root.join("vms/90-0/reset")).unwrap(), "1");
+        assert!(wrong(None, &[("windw", "1")]).contains("delta_cycles"));
+        assert!(wrong(None, &[("mode", "off"), ("mode", "hvs")]).contains("twice"));
+        assert!(wrong(None, &[("reset", "1")]).contains("--vm"));
+        assert!(wrong(Some("7"), &[("mode", "off")]).contains("90-0, 1200-0"));
+        assert!(wrong(Some("1200"), &[("mode", "off")]).contains("several"));
         fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_wrong_pair_changes_nothing() {
+        let root = fake("all-or-none");
+        let m = Module::open(&root).unwrap();
+        for second in [
+            ("windw", "5"),
+            ("mode", "on"),
+            ("window_min_cycles", "15"),
+            ("window_max_cycles", "1073741825"),
+            ("epoch_ple_exits", "0"),
+            ("epoch_min_us", "1000001"),
+            ("delta_cycles", "-1"),
+            ("hvs_variant", "cpth"),
+            ("reset", "2"),
+        ] {
+            let e = m.set(Some("90"), &[("mode", "off"), second]).unwrap_err();
+            assert!(e.downcast_ref::<Usage>().is_some(), "{e}");
+            assert_eq!(fs::read_to_string(root.join("vms/90-0/mode")).unwrap(), "apples\n");
+        }
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn what_was_written_before_a_refusal_is_put_back() {
+        let root = fake("put-back");
+        let m = Module::open(&root).unwrap();
+        let dir = root.join("default");
+        fs::write(dir.join("window_max_cycles"), "32768\n").unwrap();
+        // Cannot be written, by root either.
+        fs::create_dir(dir.join("delta_cycles")).unwrap();
+        let pairs = [("mode", "hvs"), ("delta_cycles", "5"), ("window_max_cycles", "9000")];
+        m.set(None, &pairs).unwrap_err();
+        assert_eq!(fs::read_to_string(dir.join("window_max_cycles")).unwrap(), "32768");
+        assert_eq!(fs::read_to_string(dir.join("mode")).unwrap(), "off\n", "comes last");
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn refusals_of_the_module_are_explained() {
+        let e = |code, of_vm| {
+            let e = std::io::Error::from_raw_os_error(code);
+            explain(Path::new("/x/mode"), "mode", "hvs", of_vm, e)
+        };
+        let busy = e(libc::EBUSY, false);
+        assert!(busy.downcast_ref::<Cannot>().is_some() && busy.to_string().contains("livepatch"));
+        assert!(e(libc::ERANGE, false).downcast_ref::<Usage>().is_some());
+        assert!(e(libc::EACCES, false).to_string().contains("only root"));
+        assert!(e(libc::ENODEV, true).to_string().contains("gone"));
+        assert_eq!(e(libc::EIO, false).to_string(), "cannot write /x/mode");
+    }
+
+    #[test]
+    fn settings_and_ranges_are_those_documented() {
+        let doc = include_str!("../../../docs/sysfs.md");
+        for (key, takes) in SETTINGS {
+            let row = doc
+                .lines()
+                .find(|l| l.starts_with(&format!("| `{key}` |")))
+                .unwrap_or_else(|| panic!("docs/sysfs.md has no {key}"));
+            let number = |n: u32| match n.is_power_of_two() && n > 1 << 20 {
+                true => format!("2^{}", n.ilog2()),
+                false => n.to_string(),
+            };
+            let wanted = match takes {
+                Takes::Number(least, _, text) if text.contains("window_max") => {
+                    format!("| {least} … `window_max_cycles` |")
+                }
+                Takes::Number(least, most, _) => format!("| {least} … {} |", number(*most)),
+                Takes::Word(["1"]) => "| write 1:".to_string(),
+                Takes::Word(words) => {
+                    let words: Vec<String> = words.iter().map(|w| format!("`{w}`")).collect();
+                    format!("| {} |", words.join(" "))
+                }
+            };
+            assert!(row.contains(&wanted), "{row}: {wanted}");
+        }
+        let documented = doc.lines().filter(|l| l.starts_with("| `") && l.contains(" … ")).count();
+        let numbers = SETTINGS.iter().filter(|(_, t)| matches!(t, Takes::Number(..))).count();
+        assert_eq!(documented, numbers);
     }
 
     #[test]

@@ -29,6 +29,26 @@ fn scratch(name: &str, text: &str) -> PathBuf {
     path
 }
 
+fn begin_record() -> String {
+    "{\"record\":\"begin\",\"schema\":1,\"scenario\":\"s\",\"scenario_hash\":\"\",\"kernel\":\"6.12\",\
+     \"cpu_model\":\"\",\"pcpus\":1,\"tsc_khz\":1,\"module\":null,\"window_control\":null,\
+     \"settings\":{}}\n"
+        .to_string()
+}
+
+#[test]
+fn a_cause_is_said_once() {
+    let said = unspin(&["report", "/dev/null/x"]).stderr;
+    let said = String::from_utf8_lossy(&said);
+    assert_eq!(said.matches("Not a directory").count(), 1, "{said}");
+    let file = scratch("begin.jsonl", "");
+    std::fs::write(&file, begin_record()).unwrap();
+    let said = unspin(&["report", file.to_str().unwrap(), "--out", "/dev/null/x"]).stderr;
+    let said = String::from_utf8_lossy(&said);
+    assert_eq!(said.matches("os error").count(), 1, "{said}");
+    std::fs::remove_file(file).unwrap();
+}
+
 #[test]
 fn usage_errors_are_2() {
     fails(&["bench"], 2, "SCENARIO");
@@ -63,9 +83,30 @@ fn what_this_computer_cannot_do_is_77() {
 }
 
 #[test]
-fn results_without_records_are_1() {
+fn results_and_traces_without_content_are_2() {
+    let dir = std::env::temp_dir();
+    let dir = dir.to_str().unwrap();
+    fails(&["replay", dir], 2, "no file");
+    fails(&["replay", "/nonexistent"], 2, "/nonexistent");
+    fails(&["lab", "build", "--kernel", "9"], 2, "there are: 6.1, 6.12");
     let file = scratch("empty.jsonl", "");
-    fails(&["report", file.to_str().unwrap()], 1, "no results to report");
+    let name = file.to_str().unwrap();
+    let other_schema = begin_record().replace("\"schema\":1", "\"schema\":9");
+    for (text, words) in [
+        ("", "no records"),
+        ("\u{7f}ELF\0\n", "not a record"),
+        ("{\"record\":", "records before it: 0"),
+        (&other_schema, "schema 9"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        fails(&["report", name], 2, words);
+        fails(&["report", name], 2, "no results to report");
+        fails(&["replay", name], 2, "holds no decision");
+    }
+    std::fs::write(&file, "unspin_pick: vm=\u{1b}[2J count=x\n").unwrap();
+    fails(&["replay", name], 2, "count=x is no such number");
+    let said = unspin(&["replay", name]).stderr;
+    assert!(!said.contains(&0x1b), "{}", String::from_utf8_lossy(&said));
     std::fs::remove_file(file).unwrap();
 }
 
@@ -123,11 +164,21 @@ fn a_scenario_is_simulated_alike_by_any_number_of_threads() {
     assert!(String::from_utf8_lossy(&agreed.stdout).contains("| `ebizzy` | 2 | flat | hvs |"));
     fails(
         &["bench", "demo", "--machine", "sim", "--kernel", "2.6"],
-        77,
+        2,
         "it models: 3.19, 6.1, 6.12",
     );
     std::fs::remove_file(file).unwrap();
     std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn set_lists_every_setting() {
+    let out = unspin(&["set", "--help"]).stdout;
+    let out = String::from_utf8_lossy(&out);
+    for words in ["delta_max_cycles: 0 to", "epoch_min_us: 0 to 1000000", "mode: off, ", "reset: 1"]
+    {
+        assert!(out.contains(words), "{words}: {out}");
+    }
 }
 
 #[test]

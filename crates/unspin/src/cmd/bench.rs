@@ -395,7 +395,8 @@ mod tests {
     }
 
     fn result(run: &Run) -> Record {
-        let vm = VmResult { units: vec![100; 4], cpu_ns: vec![1000; 4], ..VmResult::default() };
+        let (units, cpu_ns) = (vec![100; 4], vec![1000; 4]);
+        let vm = VmResult { acquisitions: units.clone(), units, cpu_ns, ..VmResult::default() };
         Record::Run(Box::new(RunResult {
             run: run.clone(),
             window_ns: 1000,

@@ -2,12 +2,13 @@
 //! `unspin replay`: every decision a trace of the module holds is made again by the same policies
 //! in user space; each must come out the same.
 
-use crate::exit::Usage;
+use crate::exit::{said, Usage};
 use crate::out;
 use anyhow::{bail, Context};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use unspin_replay::{replay, Tally};
-use unspin_report::read_str;
+use unspin_report::{printable_lines, read_str};
 
 /// Differences shown one by one.
 const SHOWN_MAX: usize = 10;
@@ -24,13 +25,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut tally = Tally::default();
     for path in &args.traces {
         let bytes = match std::fs::read(path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) => {
                 return Err(Usage(format!("no file {}", path.display())).into());
             }
             other => other.with_context(|| format!("cannot read {}", path.display()))?,
         };
         let text = String::from_utf8_lossy(&bytes);
-        let at = |e: anyhow::Error| e.context(path.display().to_string());
+        let at = |e: anyhow::Error| Usage(format!("{}: {}", path.display(), said(&e)));
         if text.starts_with('{') {
             let input = read_str(path, &text);
             for n in &input.notices {
@@ -44,10 +45,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     for d in tally.different.iter().take(SHOWN_MAX) {
-        eprintln!("{d}");
+        eprintln!("{}", printable_lines(d));
     }
     if tally.picks + tally.epochs == 0 {
-        bail!("the trace holds no decision of the module");
+        return Err(Usage("the trace holds no decision of the module".to_string()).into());
     }
     out::print(&format!(
         "{} picks and {} epochs made again ({} epochs of a round whose start is not in the trace, in part), {} came out different\n",

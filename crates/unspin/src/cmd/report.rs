@@ -3,7 +3,6 @@
 
 use crate::exit::Usage;
 use crate::out;
-use anyhow::bail;
 use std::path::PathBuf;
 use unspin_report::{csv, documents, read_files, text, write_dir};
 
@@ -25,7 +24,9 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let input = read_files(&args.results).map_err(|e| match e.error.kind() {
-        std::io::ErrorKind::NotFound => anyhow::Error::from(Usage(e.to_string())),
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::IsADirectory => {
+            anyhow::Error::from(Usage(e.to_string()))
+        }
         _ => e.into(),
     })?;
     let docs = documents(&input);
@@ -36,7 +37,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     if docs.is_empty() {
-        bail!("no results to report");
+        return Err(Usage("no results to report".to_string()).into());
     }
     if let Some(dir) = &args.out {
         write_dir(dir, &docs)?;

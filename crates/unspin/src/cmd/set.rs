@@ -2,7 +2,7 @@
 //! `unspin set`: settings of the module.
 
 use crate::exit::Usage;
-use crate::sysfs::{Module, ROOT};
+use crate::sysfs::{settings_help, Module, ROOT};
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -11,9 +11,8 @@ pub struct Args {
     /// VMs follow that have not been set themselves.
     #[arg(long, value_name = "ID")]
     vm: Option<String>,
-    /// What to change: mode, window_init_cycles, window_min_cycles, window_max_cycles,
-    /// delta_cycles, epoch_ple_exits, hvs_variant.
-    #[arg(required = true, value_name = "KEY=VALUE")]
+    // What there is to change is said where it is known.
+    #[arg(required = true, value_name = "KEY=VALUE", help = help())]
     settings: Vec<String>,
     #[arg(long, hide = true, default_value = ROOT)]
     sysfs: PathBuf,
@@ -28,8 +27,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     let module = Module::open(&args.sysfs)?;
-    for (key, value) in pairs {
-        module.set(args.vm.as_deref(), key, value)?;
-    }
-    Ok(())
+    module.set(args.vm.as_deref(), &pairs)
+}
+
+fn help() -> String {
+    format!("What to change, all of it or nothing:{}", settings_help())
 }

@@ -2,7 +2,7 @@
 //! Machine `emulated`: a computer with VT-x and PLE, emulated by Bochs (crates/lab).
 
 use super::{Job, Machine, Sink};
-use crate::exit::Cannot;
+use crate::exit::{Cannot, Usage};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -62,7 +62,7 @@ pub fn explain(e: LabError) -> anyhow::Error {
 pub fn series(name: &str) -> anyhow::Result<Series> {
     Series::parse(name).ok_or_else(|| {
         let known: Vec<&str> = Series::ALL.iter().map(|s| s.name()).collect();
-        Cannot(format!("no emulated computer runs kernel {name}; there are: {}", known.join(", ")))
+        Usage(format!("no emulated computer runs kernel {name}; there are: {}", known.join(", ")))
             .into()
     })
 }

@@ -3,7 +3,7 @@
 
 use super::detect::Found;
 use super::{Job, Machine, Sink};
-use crate::exit::Cannot;
+use crate::exit::{Cannot, Usage};
 use anyhow::{bail, Context};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -47,7 +47,7 @@ impl Machine for Kvm {
         if name == self.release {
             return Ok(());
         }
-        Err(Cannot(format!("machine kvm runs on this host's kernel {}, not {name}", self.release))
+        Err(Usage(format!("machine kvm runs on this host's kernel {}, not {name}", self.release))
             .into())
     }
 

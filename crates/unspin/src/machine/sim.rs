@@ -3,7 +3,7 @@
 //! several threads; their records come in the plan's order whatever the number of threads.
 
 use super::{Job, Machine, Sink};
-use crate::exit::Cannot;
+use crate::exit::Usage;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -95,7 +95,7 @@ fn progress(at: usize, total: usize, plan: &Plan, sink: &mut Sink) -> anyhow::Re
 pub fn kernel(name: &str) -> anyhow::Result<Kernel> {
     Kernel::parse(name).ok_or_else(|| {
         let known = Kernel::ALL.map(Kernel::name).join(", ");
-        Cannot(format!("machine sim does not model kernel {name}; it models: {known}")).into()
+        Usage(format!("machine sim does not model kernel {name}; it models: {known}")).into()
     })
 }
 

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Records come from files anyone may have written: what of them is believed, and what of their
+//! text is shown.
+
+use unspin_scenario::is_name;
+use unspin_scenario::result::{Begin, RunResult, VmResult};
+
+/// Largest count believed. Doubles and JSON hold every integer up to it, and sums over all VMs and
+/// vCPUs of a scenario stay within 64 bits; an hour of 64 vCPUs at 5 GHz has 2^50 cycles.
+const COUNT_MAX: u64 = 1 << 53;
+/// Most VMs believed; scenarios have up to 64.
+const VMS_MAX: u32 = 1024;
+/// Buckets of a histogram over powers of two of 64-bit values.
+const BUCKETS_MAX: usize = 64;
+
+/// What makes a run's record one that unspin never writes, if anything does.
+pub(crate) fn wrong_in(r: &RunResult) -> Option<String> {
+    let run = &r.run;
+    for (what, name) in
+        [("profile", &run.profile), ("arm", &run.arm.name), ("baseline", &run.baseline)]
+    {
+        if !is_name(name) {
+            return Some(format!("its {what} {name:?} cannot be a name"));
+        }
+    }
+    if run.vms > VMS_MAX || run.vms as usize != r.vm.len() {
+        return Some(format!("it is of {} VMs and has counts of {}", run.vms, r.vm.len()));
+    }
+    if let Some(e) = r.epochs.iter().find(|e| e.vm >= run.vms) {
+        return Some(format!("it has an epoch of VM {}, and {} VMs", e.vm, run.vms));
+    }
+    if r.window_ns > COUNT_MAX {
+        return Some(format!("its window of {} ns is too long to be true", r.window_ns));
+    }
+    r.vm.iter().find_map(|v| wrong_in_vm(v, run.vcpus as usize))
+}
+
+fn wrong_in_vm(v: &VmResult, vcpus: usize) -> Option<String> {
+    let lists = [
+        ("units", &v.units, Some(vcpus)),
+        ("acquisitions", &v.acquisitions, Some(vcpus)),
+        ("cpu_ns", &v.cpu_ns, Some(vcpus)),
+        ("wait_hist", &v.wait_hist, None),
+    ];
+    for (name, list, wanted) in lists {
+        if wanted.map_or(list.len() > BUCKETS_MAX, |n| list.len() != n) {
+            return Some(format!("its {name} has {} numbers, at {vcpus} vCPUs", list.len()));
+        }
+        let sum = list.iter().try_fold(0u64, |sum, n| sum.checked_add(*n));
+        if sum.is_none_or(|sum| sum > COUNT_MAX) {
+            return Some(format!("its {name} are too large to be true"));
+        }
+    }
+    let mut counters = numbers(&v.module);
+    counters.extend(numbers(&v.attribution));
+    let (name, n) = counters.into_iter().find(|(_, n)| *n > COUNT_MAX)?;
+    Some(format!("its {name}={n} is too large to be true"))
+}
+
+/// The fields of a table of counts; none if it is not there.
+fn numbers<T: serde::Serialize>(table: &Option<T>) -> Vec<(String, u64)> {
+    let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(table) else {
+        return Vec::new();
+    };
+    fields.into_iter().filter_map(|(name, n)| Some((name, n.as_u64()?))).collect()
+}
+
+/// `text` on one line, without what makes a terminal do other than show it: control characters and
+/// those that turn the direction of writing.
+pub(crate) fn printable(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\n' | '\t' => ' ',
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(shown).collect()
+}
+
+/// [`printable`] for text of several lines.
+pub fn printable_lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
+
+/// Makes all text of a Begin record printable.
+pub(crate) fn clean(b: &mut Begin) {
+    for text in [
+        &mut b.scenario,
+        &mut b.scenario_hash,
+        &mut b.kernel,
+        &mut b.cpu_model,
+        &mut b.machine,
+        &mut b.title,
+    ] {
+        *text = printable(text);
+    }
+    for text in [&mut b.module, &mut b.window_control, &mut b.commit, &mut b.version] {
+        *text = text.as_deref().map(printable);
+    }
+    b.settings = b.settings.iter().map(|(k, v)| (printable(k), printable(v))).collect();
+}
