@@ -9,8 +9,6 @@ leaked() {
 	echo scan > $LEAKS
 	cat $LEAKS
 }
-# Leaks of the module, loaded or not: then its code has no names any more.
-leaked_by() { leaked | grep -E "\[$1\]|>\] 0x"; }
 
 # --- each allocation fails in turn ---
 check "loading, whichever allocation fails" unspin-inside fail load /modules/unspin.ko force_pause_intercept=1
@@ -20,10 +18,12 @@ unspin-inside vm 2 --until /tmp/stop-failing > /tmp/vm &
 vm=$!
 load
 settle [ -e $U/vms/$vm-0 ]
-for mode in apples off; do
-	check "setting the mode to $mode, whichever allocation fails" unspin-inside fail write $D/mode $mode
-	say "$(cat /tmp/check)"
-done
+check "switching from off to apples, whichever allocation fails" unspin-inside fail write $D/mode apples
+say "$(cat /tmp/check)"
+check "the mode is as before" is $D/mode off
+echo apples > $D/mode
+check "making a VM, whichever allocation fails" unspin-inside fail vm
+say "$(cat /tmp/check)"
 touch /tmp/stop-failing
 check "the VM beside it worked" wait $vm
 check "its state went with it" settle no_objects
@@ -34,6 +34,8 @@ check "and the module after it" gone
 leaked > /tmp/leaked
 check "no leak" [ ! -s /tmp/leaked ]
 [ -s /tmp/leaked ] && say "$(head -n 40 /tmp/leaked | tr '\n' ';')"
+dmesg | grep 'objects left' > /tmp/left
+check "no unload left an object" [ ! -s /tmp/left ]
 dmesg | grep -E "$SPLAT" > /tmp/splats
 check "no splat before the faults" [ ! -s /tmp/splats ]
 [ -s /tmp/splats ] && say "$(head -n 5 /tmp/splats | tr '\n' ';')"

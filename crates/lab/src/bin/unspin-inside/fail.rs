@@ -3,6 +3,7 @@
 //! there is none left to fail: every error path behind an allocation is taken once. The kernel does
 //! it where it is built with fault injection (Documentation/fault-injection, "fail-nth").
 
+use kvm_ioctls::Kvm;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Error, Result as IoResult, Write};
@@ -11,13 +12,17 @@ use std::os::unix::fs::FileExt;
 
 /// The Nth allocation of this thread from now on fails; reads 0 once it has.
 const NTH: &str = "/proc/thread-self/fail-nth";
-/// Allocations that may sleep fail too, and the log is not filled with saying so.
-const SETTINGS: &[(&str, &str)] = &[
-    ("/sys/kernel/debug/failslab/ignore-gfp-wait", "N"),
-    ("/sys/kernel/debug/failslab/verbose", "0"),
-];
+const FAILSLAB: &str = "/sys/kernel/debug/failslab";
+/// Allocations that may sleep fail too, of the caches chosen, and the log is not filled with it.
+const SETTINGS: &[(&str, &str)] =
+    &[("ignore-gfp-wait", "N"), ("cache-filter", "Y"), ("verbose", "0")];
+const CACHES: &str = "/sys/kernel/slab";
+/// What the kernel's own checks allocate must not fail: they would switch themselves off.
+const SPARED: &[&str] = &["kmemleak_object", "kmemleak_scan_area", "debug_objects_cache"];
 /// More allocations than any of the calls makes.
 const NTH_MAX: u32 = 5000;
+/// So often a record says that it goes on.
+const SAID_EVERY: u32 = 25;
 
 /// Loads a module, and unloads it where it loads although an allocation failed.
 pub fn load(file: &str, options: &str) -> Result<String, String> {
@@ -41,6 +46,32 @@ pub fn write(file: &str, value: &str) -> Result<String, String> {
     each(|| put(value), || put(&before))
 }
 
+/// Makes a VM with one vCPU, and ends it.
+pub fn vm() -> Result<String, String> {
+    let kvm = Kvm::new().map_err(|e| format!("/dev/kvm: {e}"))?;
+    let failed = |e: kvm_ioctls::Error| Error::from_raw_os_error(e.errno());
+    let make = || {
+        let vm = kvm.create_vm().map_err(failed)?;
+        vm.create_vcpu(0).map(drop).map_err(failed)
+    };
+    each(make, || Ok(()))
+}
+
+fn prepare() -> Result<(), String> {
+    for (name, value) in SETTINGS {
+        let file = format!("{FAILSLAB}/{name}");
+        fs::write(&file, value)
+            .map_err(|e| format!("{file}: {e}; is the kernel built with fault injection?"))?;
+    }
+    for cache in fs::read_dir(CACHES).map_err(|e| format!("{CACHES}: {e}"))?.flatten() {
+        if !SPARED.iter().any(|spared| cache.file_name() == *spared) {
+            let file = cache.path().join("failslab");
+            fs::write(&file, "1").map_err(|e| format!("{}: {e}", file.display()))?;
+        }
+    }
+    Ok(())
+}
+
 fn done(returned: libc::c_long) -> IoResult<()> {
     if returned == 0 {
         Ok(())
@@ -55,16 +86,14 @@ fn each(
     mut call: impl FnMut() -> IoResult<()>,
     mut undo: impl FnMut() -> IoResult<()>,
 ) -> Result<String, String> {
-    for (file, value) in SETTINGS {
-        fs::write(file, value).map_err(|e| format!("{file}: {e}"))?;
-    }
-    let mut nth = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(NTH)
-        .map_err(|e| format!("{NTH}: {e}; is the kernel built with fault injection?"))?;
+    prepare()?;
+    let mut nth =
+        OpenOptions::new().read(true).write(true).open(NTH).map_err(|e| format!("{NTH}: {e}"))?;
     let mut refused = 0;
     for n in 1..=NTH_MAX {
+        if n % SAID_EVERY == 0 {
+            unspin_agent::say_main(&[format!("allocation {n} fails")]);
+        }
         nth.write_all(n.to_string().as_bytes()).map_err(|e| format!("{NTH}: {e}"))?;
         let result = call();
         let mut left = [0u8; 1];
