@@ -19,6 +19,8 @@ pub enum LabError {
     NoSpace { path: PathBuf },
     #[error("kernel {release} cannot run the module: it is built without {option} ({why}); Debian's kernels have it")]
     Unsuitable { release: String, option: String, why: &'static str },
+    #[error("the kernel's configuration has no {option}, which crates/lab/src/debug.config asks for; what it has is in {config}")]
+    OptionRefused { option: String, config: PathBuf },
     #[error("{path} is not built; run: cargo build --release")]
     NotBuilt { path: PathBuf },
     #[error("the emulated computer stopped answering {after_s} s after {last}; the console ended with:\n{console}\nboot archived in {archive}")]

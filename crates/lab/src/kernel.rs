@@ -59,7 +59,7 @@ pub fn prepare(
 ) -> Result<Kernel> {
     let release = match resolve(series) {
         // Without package lists, what was unpacked before still serves.
-        Err(error) => unpacked(lab, series).ok_or(error)?,
+        Err(error) => unpacked(lab, &format!("{}.", series.name())).ok_or(error)?,
         Ok(release) => release,
     };
     let dir = lab.join("kernels").join(&release);
@@ -71,30 +71,40 @@ pub fn prepare(
         fetch(&dir, &release)?;
         fs::write(&done, &release).map_err(io(&done))?;
     }
-    check_config(&dir, &release)?;
+    check_config(&dir.join("tree/boot").join(format!("config-{release}")), &release)?;
     let headers = dir.join("tree/usr/src").join(format!("linux-headers-{release}"));
     say(&format!("building the module for {release}"));
     let module = build_module(root, &dir, &headers)?;
-    let modules =
-        ["irqbypass", "kvm", "kvm-intel", "kvm-amd"].map(|m| dir.join(format!("{m}.ko"))).to_vec();
     let vmlinuz = dir.join("tree/boot").join(format!("vmlinuz-{release}"));
-    Ok(Kernel { series, release, vmlinuz, modules, headers, module })
+    Ok(Kernel { series, release, vmlinuz, modules: modules_in(&dir), headers, module })
 }
 
-/// The series' newest release that is unpacked already.
-fn unpacked(lab: &Path, series: Series) -> Option<String> {
-    let prefix = format!("{}.", series.name());
+/// KVM's modules in a kernel's directory.
+pub(crate) fn modules_in(dir: &Path) -> Vec<PathBuf> {
+    MODULES.map(|(_, name)| dir.join(format!("{name}.ko"))).to_vec()
+}
+
+/// The newest directory of a kernel whose name begins so that is unpacked already.
+pub(crate) fn unpacked(lab: &Path, prefix: &str) -> Option<String> {
     let mut found: Vec<(std::time::SystemTime, String)> = fs::read_dir(lab.join("kernels"))
         .ok()?
         .flatten()
         .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok().filter(|n| n.starts_with(&prefix))?;
+            let name = entry.file_name().into_string().ok().filter(|n| n.starts_with(prefix))?;
             Some((entry.path().join("unpacked").metadata().ok()?.modified().ok()?, name))
         })
         .collect();
     found.sort();
     found.pop().map(|(_, release)| release)
 }
+
+/// KVM's modules, in the order they are loaded, and where in the kernel's tree they are.
+pub(crate) const MODULES: [(&str, &str); 4] = [
+    ("virt/lib", "irqbypass"),
+    ("arch/x86/kvm", "kvm"),
+    ("arch/x86/kvm", "kvm-intel"),
+    ("arch/x86/kvm", "kvm-amd"),
+];
 
 /// Options one of which the kernel must have, and what for.
 const OPTIONS: &[(&[&str], &str)] = &[
@@ -110,9 +120,8 @@ const OPTIONS: &[(&[&str], &str)] = &[
 ];
 
 /// The module needs more of a kernel than its headers show; say what is missing before a boot does.
-fn check_config(dir: &Path, release: &str) -> Result<()> {
-    let path = dir.join("tree/boot").join(format!("config-{release}"));
-    let config = fs::read_to_string(&path).map_err(io(&path))?;
+pub(crate) fn check_config(path: &Path, release: &str) -> Result<()> {
+    let config = fs::read_to_string(path).map_err(io(path))?;
     let has = |option: &&str| {
         config
             .lines()
@@ -156,36 +165,40 @@ fn fetch(dir: &Path, release: &str) -> Result<()> {
     ];
     packages.push(kbuild_package(&format!("linux-headers-{release}"))?);
     for package in &packages {
-        let mut get = Command::new("apt-get");
-        get.args(["-q", "-o", "APT::Sandbox::User=root", "-o", "Acquire::http::Timeout=30"])
-            .args(["download", package])
-            .current_dir(dir);
-        tool::run(&format!("downloading {package}"), &mut get, &log).map_err(
-            |error| match error {
-                LabError::Step { tail, .. } => {
-                    LabError::Download { package: package.clone(), detail: tail.trim().into() }
-                }
-                other => other,
-            },
-        )?;
+        download(dir, package, &log)?;
     }
+    unpack_packages(dir, &tree, &log)?;
+    relocate_headers(&tree, release)?;
+    for (sub, name) in MODULES {
+        extract_module(&tree, release, sub, name, dir)?;
+    }
+    Ok(())
+}
+
+/// Download a package into `dir`.
+pub(crate) fn download(dir: &Path, package: &str, log: &Path) -> Result<()> {
+    let mut get = Command::new("apt-get");
+    get.args(["-q", "-o", "APT::Sandbox::User=root", "-o", "Acquire::http::Timeout=30"])
+        .args(["download", package])
+        .current_dir(dir);
+    tool::run(&format!("downloading {package}"), &mut get, log).map_err(|error| match error {
+        LabError::Step { tail, .. } => {
+            LabError::Download { package: package.into(), detail: tail.trim().into() }
+        }
+        other => other,
+    })
+}
+
+/// Unpack every package in `dir` to `tree`; the packages themselves are removed.
+pub(crate) fn unpack_packages(dir: &Path, tree: &Path, log: &Path) -> Result<()> {
     for entry in fs::read_dir(dir).map_err(io(dir))?.flatten() {
         let path = entry.path();
         if path.extension().is_some_and(|ending| ending == "deb") {
             let mut unpack = Command::new("dpkg-deb");
-            unpack.arg("-x").arg(&path).arg(&tree);
-            tool::run(&format!("unpacking {}", path.display()), &mut unpack, &log)?;
+            unpack.arg("-x").arg(&path).arg(tree);
+            tool::run(&format!("unpacking {}", path.display()), &mut unpack, log)?;
             fs::remove_file(&path).map_err(io(&path))?;
         }
-    }
-    relocate_headers(&tree, release)?;
-    for (sub, name) in [
-        ("virt/lib", "irqbypass"),
-        ("arch/x86/kvm", "kvm"),
-        ("arch/x86/kvm", "kvm-intel"),
-        ("arch/x86/kvm", "kvm-amd"),
-    ] {
-        extract_module(&tree, release, sub, name, dir)?;
     }
     Ok(())
 }
@@ -237,7 +250,7 @@ fn extract_module(tree: &Path, release: &str, sub: &str, name: &str, dir: &Path)
 }
 
 /// Build the module in a copy of its sources, so that two kernels do not share object files.
-fn build_module(root: &Path, dir: &Path, headers: &Path) -> Result<PathBuf> {
+pub(crate) fn build_module(root: &Path, dir: &Path, headers: &Path) -> Result<PathBuf> {
     let work = dir.join("build");
     for part in ["kmod", "policy"] {
         copy_tree(&root.join(part), &work.join(part))?;

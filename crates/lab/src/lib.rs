@@ -4,6 +4,7 @@
 
 mod boot;
 mod channel;
+mod debug;
 mod emulator;
 mod error;
 mod image;
@@ -53,6 +54,9 @@ pub const QEMU_TOOLS: &[&str] = &[
     "ldd",
 ];
 
+/// Tools that building a kernel takes, beside those of a boot for function.
+pub const DEBUG_TOOLS: &[&str] = &["tar", "flex", "bison", "bc", "pahole"];
+
 /// Loads the module; `$options` are its parameters.
 const LOAD: &str = "insmod /modules/unspin.ko $options";
 
@@ -86,6 +90,13 @@ impl Lab {
     pub fn build(&self, series: Series, say: &mut dyn FnMut(&str)) -> Result<Kernel> {
         let _lock = self.lock()?;
         kernel::prepare(&self.root, &self.dir, series, say)
+    }
+
+    /// The same for a kernel of the series that checks itself (lockdep, KASAN, kmemleak), built from
+    /// its sources; takes a quarter of an hour the first time.
+    pub fn build_debug(&self, series: Series, say: &mut dyn FnMut(&str)) -> Result<Kernel> {
+        let _lock = self.lock()?;
+        debug::prepare(&self.root, &self.dir, series, say)
     }
 
     /// Boot `kernel` on `computer`, run `plan` there and pass on every record. `name` is the boot's

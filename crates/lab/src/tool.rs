@@ -20,6 +20,11 @@ const PACKAGES: &[(&str, &str)] = &[
     ("apt-get", "apt"),
     ("apt-cache", "apt"),
     ("ldd", "libc-bin"),
+    ("tar", "tar"),
+    ("flex", "flex"),
+    ("bison", "bison"),
+    ("bc", "bc"),
+    ("pahole", "dwarves"),
 ];
 
 pub(crate) fn package_of(tool: &str) -> &str {
