@@ -46,7 +46,8 @@ pub struct Boot<'a> {
 /// Boot and pass every record on until the last one (`End`). The directory keeps the console, the
 /// emulator's log and configuration; the boot medium is removed.
 pub fn watch(boot: &Boot, dir: &Path, sink: &mut dyn FnMut(Record)) -> Result<()> {
-    let mut running = emulator::start(boot.computer, boot.kernel, boot.payload, boot.cmdline, dir)?;
+    let mut running =
+        emulator::start(boot.computer, boot.kernel, boot.payload, boot.cmdline, dir, boot.stop)?;
     let outcome = listen(&mut running, dir, boot, sink);
     running.kill();
     for name in ["boot.iso", "initrd.img"] {

@@ -9,6 +9,7 @@ use crate::tool;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 
 const CONFIG: &str = include_str!("debug.config");
 
@@ -19,6 +20,7 @@ pub fn prepare(
     root: &Path,
     lab: &Path,
     series: Series,
+    stop: &AtomicBool,
     say: &mut dyn FnMut(&str),
 ) -> Result<Kernel> {
     let package = format!("linux-source-{}", series.name());
@@ -35,25 +37,25 @@ pub fn prepare(
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).map_err(io(&dir))?;
         say(&format!("downloading the sources of kernel {}", series.name()));
-        fetch(&dir, &package)?;
+        fetch(&dir, &package, stop)?;
         fs::write(&done, &name).map_err(io(&done))?;
     }
     let objects = dir.join("objects");
     let built = dir.join("built");
     if fs::read_to_string(&built).ok().as_deref() != Some(CONFIG) {
-        configure(&dir)?;
+        configure(&dir, stop)?;
         say(&format!(
             "building kernel {name}, its output is in {}",
             dir.join("kernel.log").display()
         ));
-        build(&dir)?;
+        build(&dir, stop)?;
         fs::write(&built, CONFIG).map_err(io(&built))?;
     }
     let named = objects.join("include/config/kernel.release");
     let release = fs::read_to_string(&named).map_err(io(&named))?.trim().to_string();
     kernel::check_config(&objects.join(".config"), &release)?;
     say(&format!("building the module for {release}"));
-    let module = kernel::build_module(root, &dir, &objects)?;
+    let module = kernel::build_module(root, &dir, &objects, stop)?;
     let vmlinuz = objects.join("arch/x86/boot/bzImage");
     let modules = kernel::modules_in(&dir);
     Ok(Kernel { series, release, vmlinuz, modules, headers: objects, module })
@@ -66,11 +68,11 @@ fn current_version(package: &str) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix("Version: ")).map(str::to_string)
 }
 
-fn fetch(dir: &Path, package: &str) -> Result<()> {
+fn fetch(dir: &Path, package: &str, stop: &AtomicBool) -> Result<()> {
     let log = dir.join("fetch.log");
     let tree = dir.join("tree");
-    kernel::download(dir, package, &log)?;
-    kernel::unpack_packages(dir, &tree, &log)?;
+    kernel::download(dir, package, &log, stop)?;
+    kernel::unpack_packages(dir, &tree, &log, stop)?;
     let source = dir.join("source");
     fs::create_dir_all(&source).map_err(io(&source))?;
     let mut unpack = Command::new("tar");
@@ -80,7 +82,7 @@ fn fetch(dir: &Path, package: &str) -> Result<()> {
         .arg("--strip-components=1")
         .arg("-C")
         .arg(&source);
-    tool::run("unpacking the kernel's sources", &mut unpack, &log)?;
+    tool::run("unpacking the kernel's sources", &mut unpack, &log, stop)?;
     fs::remove_dir_all(&tree).map_err(io(&tree))
 }
 
@@ -92,14 +94,14 @@ fn make(dir: &Path) -> Command {
 }
 
 /// Everything off but what debug.config asks for, and that granted.
-fn configure(dir: &Path) -> Result<()> {
+fn configure(dir: &Path, stop: &AtomicBool) -> Result<()> {
     let wanted = dir.join("debug.config");
     fs::write(&wanted, CONFIG).map_err(io(&wanted))?;
     let log = dir.join("kernel.log");
     let _ = fs::remove_file(&log);
     let mut allnoconfig = make(dir);
     allnoconfig.arg("allnoconfig").env("KCONFIG_ALLCONFIG", &wanted);
-    tool::run("configuring the kernel", &mut allnoconfig, &log)?;
+    tool::run("configuring the kernel", &mut allnoconfig, &log, stop)?;
     let path = dir.join("objects/.config");
     let granted = fs::read_to_string(&path).map_err(io(&path))?;
     match refused(CONFIG, &granted) {
@@ -114,18 +116,18 @@ fn refused<'a>(wanted: &'a str, granted: &str) -> Option<&'a str> {
     wanted.lines().filter(is_option).find(|line| !granted.lines().any(|other| other == *line))
 }
 
-fn build(dir: &Path) -> Result<()> {
+fn build(dir: &Path, stop: &AtomicBool) -> Result<()> {
     let log = dir.join("kernel.log");
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let mut all = make(dir);
     all.args(["-j", &jobs.to_string(), "bzImage", "modules"]);
-    tool::run("building the kernel", &mut all, &log)?;
+    tool::run("building the kernel", &mut all, &log, stop)?;
     // The debugging data stays with the objects; the type data the module reads stays in.
     for (sub, name) in kernel::MODULES {
         let built = dir.join("objects").join(sub).join(format!("{name}.ko"));
         let mut strip = Command::new("strip");
         strip.arg("--strip-debug").arg("-o").arg(dir.join(format!("{name}.ko"))).arg(built);
-        tool::run("stripping KVM's modules", &mut strip, &log)?;
+        tool::run("stripping KVM's modules", &mut strip, &log, stop)?;
     }
     Ok(())
 }

@@ -33,7 +33,7 @@ pub enum LabError {
     Channel { detail: String, archive: PathBuf },
     #[error("interrupted; nothing is left running, and the boot will be made again when the command is repeated with --resume")]
     Interrupted,
-    #[error("another unspin uses {path} (process {pid}); wait for it or give --lab-dir")]
+    #[error("another unspin (process {pid}) uses {path}; wait for it, or give another directory (--lab-dir, --out)")]
     Busy { path: PathBuf, pid: String },
 }
 

@@ -3,10 +3,12 @@
 //! packages, and the module built against their headers. Nothing is installed on this computer.
 
 use crate::error::{io, LabError, Result};
+use crate::lock::Lock;
 use crate::tool;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 
 /// A kernel series the module is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +29,13 @@ impl Series {
 
     pub fn parse(name: &str) -> Option<Series> {
         Series::ALL.into_iter().find(|series| series.name() == name)
+    }
+
+    /// The series of a kernel that calls itself `release` (`uname -r`).
+    pub fn of_release(release: &str) -> Option<Series> {
+        Series::ALL.into_iter().find(|series| {
+            release.strip_prefix(series.name()).is_some_and(|rest| rest.starts_with('.'))
+        })
     }
 
     /// Meta packages that depend on the series' current cloud kernel, best first.
@@ -50,11 +59,13 @@ pub struct Kernel {
 }
 
 /// Resolve, fetch and unpack the current kernel of a series and build the module for it.
-/// `say` is told each step that takes time. What is there already is used again.
+/// `say` is told each step that takes time. What is there already is used again. Once `stop` is set
+/// it ends, and goes on there the next time.
 pub fn prepare(
     root: &Path,
     lab: &Path,
     series: Series,
+    stop: &AtomicBool,
     say: &mut dyn FnMut(&str),
 ) -> Result<Kernel> {
     let release = match resolve(series) {
@@ -68,13 +79,13 @@ pub fn prepare(
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).map_err(io(&dir))?;
         say(&format!("downloading kernel {release}"));
-        fetch(&dir, &release)?;
+        fetch(&dir, &release, stop)?;
         fs::write(&done, &release).map_err(io(&done))?;
     }
     check_config(&dir.join("tree/boot").join(format!("config-{release}")), &release)?;
     let headers = dir.join("tree/usr/src").join(format!("linux-headers-{release}"));
     say(&format!("building the module for {release}"));
-    let module = build_module(root, &dir, &headers)?;
+    let module = build_module(root, &dir, &headers, stop)?;
     let vmlinuz = dir.join("tree/boot").join(format!("vmlinuz-{release}"));
     Ok(Kernel { series, release, vmlinuz, modules: modules_in(&dir), headers, module })
 }
@@ -154,7 +165,7 @@ fn resolve(series: Series) -> Result<String> {
     Err(LabError::NoKernelPackage { series: series.name().into(), looked: metas.join(", ") })
 }
 
-fn fetch(dir: &Path, release: &str) -> Result<()> {
+fn fetch(dir: &Path, release: &str, stop: &AtomicBool) -> Result<()> {
     let log = dir.join("fetch.log");
     let tree = dir.join("tree");
     let flavour_free = release.trim_end_matches("-cloud-amd64");
@@ -165,9 +176,9 @@ fn fetch(dir: &Path, release: &str) -> Result<()> {
     ];
     packages.push(kbuild_package(&format!("linux-headers-{release}"))?);
     for package in &packages {
-        download(dir, package, &log)?;
+        download(dir, package, &log, stop)?;
     }
-    unpack_packages(dir, &tree, &log)?;
+    unpack_packages(dir, &tree, &log, stop)?;
     relocate_headers(&tree, release)?;
     for (sub, name) in MODULES {
         extract_module(&tree, release, sub, name, dir)?;
@@ -176,12 +187,12 @@ fn fetch(dir: &Path, release: &str) -> Result<()> {
 }
 
 /// Download a package into `dir`.
-pub(crate) fn download(dir: &Path, package: &str, log: &Path) -> Result<()> {
+pub(crate) fn download(dir: &Path, package: &str, log: &Path, stop: &AtomicBool) -> Result<()> {
     let mut get = Command::new("apt-get");
     get.args(["-q", "-o", "APT::Sandbox::User=root", "-o", "Acquire::http::Timeout=30"])
         .args(["download", package])
         .current_dir(dir);
-    tool::run(&format!("downloading {package}"), &mut get, log).map_err(|error| match error {
+    tool::run(&format!("downloading {package}"), &mut get, log, stop).map_err(|error| match error {
         LabError::Step { tail, .. } => {
             LabError::Download { package: package.into(), detail: tail.trim().into() }
         }
@@ -190,13 +201,18 @@ pub(crate) fn download(dir: &Path, package: &str, log: &Path) -> Result<()> {
 }
 
 /// Unpack every package in `dir` to `tree`; the packages themselves are removed.
-pub(crate) fn unpack_packages(dir: &Path, tree: &Path, log: &Path) -> Result<()> {
+pub(crate) fn unpack_packages(
+    dir: &Path,
+    tree: &Path,
+    log: &Path,
+    stop: &AtomicBool,
+) -> Result<()> {
     for entry in fs::read_dir(dir).map_err(io(dir))?.flatten() {
         let path = entry.path();
         if path.extension().is_some_and(|ending| ending == "deb") {
             let mut unpack = Command::new("dpkg-deb");
             unpack.arg("-x").arg(&path).arg(tree);
-            tool::run(&format!("unpacking {}", path.display()), &mut unpack, log)?;
+            tool::run(&format!("unpacking {}", path.display()), &mut unpack, log, stop)?;
             fs::remove_file(&path).map_err(io(&path))?;
         }
     }
@@ -249,8 +265,22 @@ fn extract_module(tree: &Path, release: &str, sub: &str, name: &str, dir: &Path)
     fs::write(&target, out.stdout).map_err(io(&target))
 }
 
+/// Build the module for a kernel installed on this computer: `release` is its `uname -r`, `headers`
+/// where its headers are. What was built is kept under `out/host` of the source tree.
+pub fn build_host_module(release: &str, headers: &Path, stop: &AtomicBool) -> Result<PathBuf> {
+    let root = crate::source_tree();
+    let dir = std::path::absolute(root.join("out/host").join(release)).map_err(io(&root))?;
+    let _lock = Lock::take(&dir)?;
+    build_module(&root, &dir, headers, stop)
+}
+
 /// Build the module in a copy of its sources, so that two kernels do not share object files.
-pub(crate) fn build_module(root: &Path, dir: &Path, headers: &Path) -> Result<PathBuf> {
+pub(crate) fn build_module(
+    root: &Path,
+    dir: &Path,
+    headers: &Path,
+    stop: &AtomicBool,
+) -> Result<PathBuf> {
     let work = dir.join("build");
     for part in ["kmod", "policy"] {
         copy_tree(&root.join(part), &work.join(part))?;
@@ -259,12 +289,12 @@ pub(crate) fn build_module(root: &Path, dir: &Path, headers: &Path) -> Result<Pa
     let _ = fs::remove_file(&log);
     let mut make = Command::new("make");
     make.arg("-C").arg(work.join("kmod")).arg(format!("KDIR={}", headers.display()));
-    tool::run("building the module", &mut make, &log)?;
+    tool::run("building the module", &mut make, &log, stop)?;
     // Its debugging data is twenty times its code, and an emulated BIOS would read it all.
     let module = dir.join("unspin.ko");
     let mut strip = Command::new("strip");
     strip.arg("--strip-debug").arg("-o").arg(&module).arg(work.join("kmod/unspin.ko"));
-    tool::run("stripping the module", &mut strip, &log)?;
+    tool::run("stripping the module", &mut strip, &log, stop)?;
     Ok(module)
 }
 

@@ -9,6 +9,7 @@ mod common;
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 use unspin_lab::{source_tree, Computer, Kernel, Lab, Series, DEBUG_TOOLS, QEMU_TOOLS};
 
 /// Checks of the scripts; fewer were made if they ended early.
@@ -34,7 +35,8 @@ fn the_module_on_debug_kernels() {
     let computer = Computer { memory_mib: MEMORY_MIB, ..Computer::qemu(4) };
     let mut wrong = Vec::new();
     for series in common::kernels(&[Series::V6_12, Series::V6_1]) {
-        let built = lab.build_debug(series, &mut |text| common::say(text));
+        let go = AtomicBool::new(false);
+        let built = lab.build_debug(series, &go, &mut |text| common::say(text));
         let Some(kernel) = common::prepared(series, built) else { continue };
         let files = vec![("modules/faulty.ko".to_string(), faulty(&lab, &kernel))];
         let name = format!("debug-{}", series.name());

@@ -7,9 +7,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use unspin_lab::{Boot, Computer, Kernel, Lab, LabError, Patience, Payload, Series};
+use unspin_lab::{Boot, Computer, Kernel, Lab, LabError, Lock, Patience, Payload, Series};
 use unspin_scenario::result::Record;
 
 const RELEASE: &str = "6.12.99-test";
@@ -49,7 +49,7 @@ impl Stage {
     }
 
     fn build(&self) -> Result<Kernel, LabError> {
-        self.lab.build(Series::V6_12, &mut |_| {})
+        self.lab.build(Series::V6_12, &AtomicBool::new(false), &mut |_| {})
     }
 
     #[track_caller]
@@ -86,9 +86,28 @@ fn packages(stage: &Stage) {
     stage.tool("apt-get", "echo 'E: Could not resolve host: deb.debian.org' >&2; exit 100");
     let error = stage.build_fails(&["cannot download", "deb.debian.org", "is the network up"]);
     assert!(matches!(error, LabError::Download { .. }));
+    an_interrupt_is_no_failure(stage);
     stage.tool("apt-get", "cat /bin/sh > /dev/full");
     let error = stage.build_fails(&["no space left", "unspin lab clean"]);
     assert!(matches!(error, LabError::NoSpace { .. }));
+}
+
+/// A Ctrl-C reaches the tools too; whether they end by themselves or must be told to.
+fn an_interrupt_is_no_failure(stage: &Stage) {
+    for script in ["sleep 1; echo 'E: interrupted' >&2; exit 100", "exec sleep 100"] {
+        stage.tool("apt-get", script);
+        let stop = AtomicBool::new(false);
+        let start = Instant::now();
+        let outcome = std::thread::scope(|s| {
+            s.spawn(|| {
+                std::thread::sleep(Duration::from_millis(300));
+                stop.store(true, Ordering::Relaxed);
+            });
+            stage.lab.build(Series::V6_12, &stop, &mut |_| {})
+        });
+        assert!(matches!(outcome, Err(LabError::Interrupted)), "{script}: {outcome:?}");
+        assert!(start.elapsed() < Duration::from_secs(30), "{script}");
+    }
 }
 
 fn kernels(stage: &Stage) {
@@ -105,6 +124,7 @@ fn kernels(stage: &Stage) {
     stage.tool("make", "echo 'hooks.c:1: error: what is this'; exit 2");
     stage.build_fails(&["building the module failed", "error: what is this", "build.log"]);
     stage.tool("make", "exit 0");
+    stage.tool("strip", "exit 0");
     assert_eq!(stage.build().unwrap().release, RELEASE);
     // Without package lists what is there still serves.
     stage.tool("apt-cache", "exit 100");
@@ -171,6 +191,19 @@ fn computers(stage: &Stage) {
     let (outcome, heard) = boot(stage, &format!("{damaged}\nexec sleep 100"), &go);
     assert!(matches!(outcome, Err(LabError::Channel { .. })), "{outcome:?}");
     assert_eq!(heard, []);
+
+    let dir = stage.lab.boot_dir("fault");
+    let held = Lock::take(&dir).unwrap();
+    let (outcome, _) = boot(stage, "exec sleep 100", &go);
+    for outcome in [outcome, stage.lab.clean(&go, &mut |_| {})] {
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, LabError::Busy { .. }), "{error}");
+        assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
+    }
+    assert!(dir.join("records.raw").exists(), "a boot under way keeps what it wrote");
+    drop(held);
+    stage.lab.clean(&go, &mut |_| {}).unwrap();
+    assert!(!dir.exists() && !stage.lab.dir().join("kernels").exists());
 
     let start = Instant::now();
     let (outcome, _) = boot(stage, "exec sleep 100", &AtomicBool::new(true));

@@ -51,7 +51,7 @@ pub fn has_tools(tools: &[&str]) -> bool {
 
 /// The series' kernel with the module built for it.
 pub fn kernel(lab: &Lab, series: Series) -> Option<Kernel> {
-    prepared(series, lab.build(series, &mut |text| say(text)))
+    prepared(series, lab.build(series, &AtomicBool::new(false), &mut |text| say(text)))
 }
 
 /// A kernel, or `None` and the reason said, where packages cannot be had.

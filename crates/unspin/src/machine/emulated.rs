@@ -85,8 +85,10 @@ impl Machine for Emulated {
     }
 
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
-        let kernel =
-            self.lab.build(series(job.kernel)?, &mut |text| (job.say)(text)).map_err(explain)?;
+        let kernel = self
+            .lab
+            .build(series(job.kernel)?, job.stop, &mut |text| (job.say)(text))
+            .map_err(explain)?;
         if job.stop.load(Ordering::Relaxed) {
             return Err(LabError::Interrupted.into());
         }
