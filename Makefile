@@ -15,7 +15,7 @@ build: deps ## build the command and the agent
 	cargo build --release --locked -p unspin -p unspin-agent
 
 demo: build ## run the main job: stock KVM against APPLES, table and out/demo/report.html
-	$(UNSPIN) bench scenarios/demo.toml --machine auto --out out/demo
+	$(UNSPIN) bench scenarios/demo.toml --machine auto --load --out out/demo
 	@echo "open out/demo/report.html"
 
 test: build ## unit, property and functional tests; boots nothing

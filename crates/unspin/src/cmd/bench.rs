@@ -6,7 +6,7 @@
 
 use crate::exit::Usage;
 use crate::load::{self, Select};
-use crate::machine::{self, Choice, Job, Machine};
+use crate::machine::{self, Choice, Job, Machine, Wish};
 use crate::out;
 use crate::progress::Progress;
 use anyhow::{bail, Context};
@@ -29,6 +29,10 @@ pub struct Args {
     /// Where to run them.
     #[arg(long, value_enum, default_value = "auto")]
     machine: Choice,
+    /// Where this host can be the machine, build and load the module if it is not; it is unloaded at
+    /// the end.
+    #[arg(long)]
+    load: bool,
     #[command(flatten)]
     select: Select,
     /// Kernel series of the emulated computer, instead of the scenario's.
@@ -94,7 +98,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let plan = l.plan(&args.select)?;
         loaded.push((l, plan));
     }
-    let machine = machine::choose(args.machine, args.lab_dir.as_deref())?;
+    let wish = Wish {
+        pcpus: loaded.iter().map(|(_, plan)| plan.pcpus).max().unwrap_or(1),
+        load: args.load,
+        lab_dir: args.lab_dir.as_deref(),
+        stop: &stop,
+    };
+    let machine = machine::choose(args.machine, &wish)?;
     for k in &args.kernel {
         machine.check_kernel(k)?;
     }

@@ -7,7 +7,7 @@ mod kvm;
 
 use crate::exit::Cannot;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
 
@@ -49,22 +49,32 @@ pub enum Choice {
     Emulated,
 }
 
-/// The machine chosen, or why this computer cannot be it. `lab_dir` is where emulated computers
-/// keep their kernels.
-pub fn choose(choice: Choice, lab_dir: Option<&Path>) -> anyhow::Result<Box<dyn Machine>> {
-    let host = || detect::kvm(Path::new("/"));
-    match choice {
-        Choice::Emulated => Ok(Box::new(emulated::Emulated::new(lab_dir)?)),
-        Choice::Kvm => match host() {
-            Ok(found) => Ok(Box::new(kvm::Kvm::new(&found)?)),
-            Err(why) => Err(Cannot(format!("machine kvm: {why}")).into()),
-        },
-        Choice::Auto => match host() {
-            Ok(found) => Ok(Box::new(kvm::Kvm::new(&found)?)),
-            Err(why) => {
-                eprintln!("machine emulated, because kvm cannot be used here: {why}");
-                Ok(Box::new(emulated::Emulated::new(lab_dir)?))
-            }
-        },
+/// What is wanted of a machine, and what may be done to get it.
+#[derive(Debug, Clone, Copy)]
+pub struct Wish<'a> {
+    /// Physical CPUs of the scenario that wants most.
+    pub pcpus: u32,
+    /// The module may be built and loaded.
+    pub load: bool,
+    /// Where emulated computers keep their kernels.
+    pub lab_dir: Option<&'a Path>,
+    /// Ends what takes time.
+    pub stop: &'a AtomicBool,
+}
+
+/// The machine chosen, or why this computer cannot be it.
+pub fn choose(choice: Choice, wish: &Wish) -> anyhow::Result<Box<dyn Machine>> {
+    let kvm = match choice {
+        Choice::Emulated => return Ok(Box::new(emulated::Emulated::new(wish.lab_dir)?)),
+        Choice::Kvm | Choice::Auto => kvm::Kvm::new(Path::new("/"), wish),
+    };
+    match kvm {
+        Ok(kvm) => Ok(Box::new(kvm)),
+        Err(e) if wish.stop.load(Ordering::Relaxed) => Err(e),
+        Err(e) if choice == Choice::Auto => {
+            eprintln!("machine emulated, because kvm cannot be used here: {e:#}");
+            Ok(Box::new(emulated::Emulated::new(wish.lab_dir)?))
+        }
+        Err(e) => Err(Cannot(format!("machine kvm: {e:#}")).into()),
     }
 }
