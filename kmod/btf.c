@@ -178,6 +178,8 @@ static bool type_has_size(const struct types *types, u32 id, u32 size)
 			return size && type->size == size;
 		case BTF_KIND_PTR:
 			return size == 0;
+		case BTF_KIND_STRUCT:
+			return size == UNSPIN_BTF_STRUCT;
 		default:
 			return false;
 		}
@@ -199,7 +201,8 @@ static int member_find(const struct types *types, const struct btf_type *type,
 		if (bits % 8 || !type_has_size(types, member->type, want->size))
 			return -EINVAL;
 		want->offset = bits / 8;
-		if (want->offset + (want->size ?: sizeof(void *)) > type->size)
+		if (want->offset + (want->size == UNSPIN_BTF_STRUCT ? 1 : want->size ?: sizeof(void *)) >
+		    type->size)
 			return -EINVAL;
 		return 0;
 	}

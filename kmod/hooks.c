@@ -28,7 +28,7 @@ static struct compat_text kvm_text;
 static const struct preempt_ops *kvm_preempt_ops;	/* learnt at the first entry; kvm.ko is pinned */
 static struct tracepoint *tp_switch, *tp_hypercall;
 static bool attached;		/* under unspin_mutex */
-static bool closing;		/* under unspin_mutex: never attach again */
+static bool shut = true;		/* under unspin_mutex: not yet loaded, or about to go: nothing attaches */
 
 /* kvm.ko exports these two tracepoints by name, its header is not in the headers package. */
 extern struct tracepoint __tracepoint_kvm_entry;
@@ -148,7 +148,8 @@ static struct ftrace_ops on_spin_ops = {
 static void notrace hook_vcpu_create(unsigned long ip, unsigned long parent_ip,
 				     struct ftrace_ops *op, struct ftrace_regs *fregs)
 {
-	if (!unspin_slot_add((struct kvm_vcpu *)compat_ftrace_arg0(fregs), GFP_ATOMIC))
+	/* Whoever may make VMs makes this too: it counts as theirs. */
+	if (!unspin_slot_add((struct kvm_vcpu *)compat_ftrace_arg0(fregs), GFP_ATOMIC | __GFP_ACCOUNT))
 		unspin_fail_open(NULL, "no memory for a vCPU");
 }
 
@@ -297,7 +298,7 @@ static int attach(void)
 	err = register_ftrace_function(&on_spin_ops);
 	if (err) {
 		pr_err("cannot hook kvm_vcpu_on_spin (%d)%s\n", err,
-		       err == -EBUSY ? ": a livepatch has it" : "");
+		       err == -EBUSY ? ": a livepatch has it, or kernel.ftrace_enabled is 0" : "");
 		goto no_probes;
 	}
 	attached = true;
@@ -349,7 +350,7 @@ static bool anyone_active(void)
 /* Attaches or lets go as the VMs' modes want it. unspin_mutex held; may sleep. */
 int unspin_attach_update(void)
 {
-	bool wanted = !closing && anyone_active();
+	bool wanted = !shut && anyone_active();
 
 	if (wanted && !attached)
 		return attach();
@@ -358,10 +359,17 @@ int unspin_attach_update(void)
 	return 0;
 }
 
+/* Loading is done. A mode may have been written before: its error is the module's. unspin_mutex held. */
+int unspin_attach_open(void)
+{
+	shut = false;
+	return unspin_attach_update();
+}
+
 /* For good: VMs have been set to off. unspin_mutex held. */
 void unspin_detach(void)
 {
-	closing = true;
+	shut = true;
 	unspin_attach_update();
 }
 
@@ -412,10 +420,12 @@ int unspin_hooks_init(void)
 	if (err)
 		return err;
 	unregister_tracepoint_module_notifier(&nb);
-	if (!tp_switch || !kvm_text.size)
+	if (!tp_switch || !kvm_text.size ||
+	    (unsigned long)kvm_vcpu_on_spin - kvm_text.start >= kvm_text.size) {
+		pr_err("%s is not found\n", !tp_switch ? "the tracepoint sched_switch" :
+		       !kvm_text.size ? "kvm with its tracepoints" : "kvm_vcpu_on_spin in kvm");
 		return -ENOENT;
-	if ((unsigned long)kvm_vcpu_on_spin - kvm_text.start >= kvm_text.size)
-		return -ENOENT;
+	}
 	probes[0].tp = &tp_switch;
 	probes[0].probe = probe_sched_switch;
 	probes[1].tp = &tp_exit;

@@ -89,6 +89,7 @@ static inline void unspin_switched_in(struct unspin_slot *slot, struct task_stru
 	u64 out = slot->out_tsc;
 
 	slot->task = next;
+	slot->cpu = smp_processor_id();
 	slot->in_tsc = now;
 	slot->complete = 0;
 	/* KVM takes the window of a vCPU switched in back towards where it starts from. */

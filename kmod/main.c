@@ -83,6 +83,14 @@ static int __init unspin_init(void)
 	if (err)
 		goto no_discovery;
 	unspin_vms_discover();
+	/* Last: files could be written before the rest was there. */
+	mutex_lock(&unspin_mutex);
+	err = unspin_attach_open();
+	if (err)
+		unspin_detach();
+	mutex_unlock(&unspin_mutex);
+	if (err)
+		goto no_discovery;
 	pr_info("%s loaded, every VM is in mode off\n", UNSPIN_VERSION);
 	return 0;
 

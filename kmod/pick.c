@@ -6,6 +6,7 @@
  * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.2 and 3.3.
  */
 #include <linux/sched.h>
+#include <linux/sched/deadline.h>
 
 #include "hot.h"
 #include "trace.h"
@@ -25,6 +26,7 @@ static u32 snapshot_read(struct unspin_vm *vm, struct hvs_slot *snapshot)
 		if (!slot)
 			continue;
 		snapshot[i].category = READ_ONCE(slot->category);
+		snapshot[i].cpu = READ_ONCE(slot->cpu);
 		if (snapshot[i].category == HVS_NOT_PREEMPTED) {
 			snapshot[i].running = READ_ONCE(slot->out_tsc) == 0;
 			continue;
@@ -84,7 +86,9 @@ static void spin_yield(struct unspin_slot *slot)
 		if (pick == HVS_PICK_GIVE_WAY) {
 			trace_unspin_pick(vm, slot->idx, flags, excluded, snapshot, count, pick, 0);
 			unspin_count(slot, UNSPIN_C_GAVE_WAY, 1);
-			yield();	/* runs again when the scheduler finds it its turn */
+			/* Runs again when the scheduler finds it its turn; a deadline task would lose its period. */
+			if (!dl_prio(current->prio))
+				yield();
 			return;
 		}
 		slot->complete = pick == HVS_PICK_COMPLETE;

@@ -337,12 +337,13 @@ static u64 window_get(struct unspin_vm *vm)
 	return window;
 }
 
+/* Root only: cycle counts of a VM tell what it does to whoever may read them. */
 #define COUNTER_ATTR(_name, _counter)							\
 static ssize_t _name##_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)	\
 {											\
 	return sysfs_emit(buf, "%llu\n", counter_since_reset(kobj, _counter));		\
 }											\
-static struct kobj_attribute _name##_attr = __ATTR_RO(_name)
+static struct kobj_attribute _name##_attr = __ATTR_RO_MODE(_name, 0400)
 
 #define VALUE_ATTR(_name, _value)							\
 static ssize_t _name##_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)	\
@@ -351,7 +352,7 @@ static ssize_t _name##_show(struct kobject *kobj, struct kobj_attribute *attr, c
 											\
 	return sysfs_emit(buf, "%llu\n", (u64)(_value));				\
 }											\
-static struct kobj_attribute _name##_attr = __ATTR_RO(_name)
+static struct kobj_attribute _name##_attr = __ATTR_RO_MODE(_name, 0400)
 
 COUNTER_ATTR(ple_exits, UNSPIN_C_PLE_EXITS);
 COUNTER_ATTR(wasteful_spin_cycles, UNSPIN_C_SPIN_CYCLES);

@@ -98,6 +98,9 @@ enum unspin_window_state {
 	UNSPIN_WINDOW_REFUSED,	/* PAUSE left to the guest, or the check failed */
 };
 
+/* Not seen since probes were attached: it may sleep, so it is not taken for one that runs. */
+#define UNSPIN_OUT_UNKNOWN 1
+
 struct unspin_vm;
 
 struct unspin_slot {
@@ -105,7 +108,7 @@ struct unspin_slot {
 	struct kvm_vcpu *vcpu;
 	struct unspin_vm *vm;
 	struct task_struct *task;	/* identity only, never dereferenced */
-	u64 out_tsc;			/* switched out then; 0: runs or never ran */
+	u64 out_tsc;			/* switched out then; 0: runs or never ran; UNSPIN_OUT_UNKNOWN */
 	union unspin_work work;
 	s32 idx;			/* vcpu_idx, -1 until the first entry */
 	u8 category;			/* enum hvs_category */
@@ -117,7 +120,7 @@ struct unspin_slot {
 	u8 complete;			/* the last PLE exit found no sibling without a core */
 	u16 pick_cpu;
 	u32 pick_seq;			/* switch count of pick_cpu when picked */
-	u32 cpu;			/* where it was switched out */
+	u32 cpu;			/* where it was switched in or out last */
 
 	/* Own thread only, but for the totals. */
 	u64 run ____cacheline_aligned;	/* see unspin_run_cycles() */
@@ -231,6 +234,7 @@ void unspin_watch(void);
 int unspin_hooks_init(void);
 void unspin_hooks_deinit(void);
 int unspin_attach_update(void);
+int unspin_attach_open(void);
 void unspin_detach(void);
 bool unspin_attached(void);
 int unspin_selfcheck(void);
@@ -259,9 +263,10 @@ const struct unspin_window_ops *unspin_window_vmx_init(struct module *vendor, co
 const struct unspin_window_ops *unspin_window_svm_init(struct module *vendor, const char **why);
 
 /* btf.c */
+#define UNSPIN_BTF_STRUCT U32_MAX	/* a structure, of whatever size */
 struct unspin_btf_want {
 	const char *member;
-	u32 size;		/* in bytes; 0: a pointer */
+	u32 size;		/* in bytes; 0: a pointer; UNSPIN_BTF_STRUCT */
 	u32 offset;		/* found */
 };
 int unspin_btf_members(const char *module, const char *type, struct unspin_btf_want *want, u32 count);

@@ -58,6 +58,16 @@ static u32 number_next(pid_t pid)
 	return 0;
 }
 
+static bool number_taken(pid_t pid, u32 number)
+{
+	struct unspin_vm *vm;
+
+	list_for_each_entry(vm, &unspin_vms, all)
+		if (vm->pid == pid && vm->number == number)
+			return true;
+	return false;
+}
+
 /* How many exits a vCPU collects before it touches the shared count: an eighth of an epoch in all. */
 void unspin_vm_batch(struct unspin_vm *vm)
 {
@@ -110,7 +120,8 @@ void unspin_vm_apply(struct unspin_vm *vm, bool mode_written)
 		vm->fail_open = 0;
 	if (vm->fail_open && mode != UNSPIN_OFF)
 		mode = UNSPIN_OBSERVE;
-	window_on = mode == UNSPIN_APLE || mode == UNSPIN_APPLES;
+	window_on = (mode == UNSPIN_APLE || mode == UNSPIN_APPLES) &&
+		    READ_ONCE(unspin_window) && !READ_ONCE(unspin_window_refused);
 	restart = mode_written || window_on != vm->window_on ||
 		  vm->params.window_init_cycles != vm->set.aple.window_init_cycles;
 	vm->params = vm->set.aple;
@@ -167,9 +178,15 @@ static void settings_inherit(struct unspin_vm *vm, enum unspin_field field)
 		to->aple.window_max_cycles = unspin_default.aple.window_max_cycles;
 		break;
 	}
+	/* As where a bound is written itself: steps fit the bounds, whichever of them is the VM's own. */
+	to->aple.delta_cycles = min(to->aple.delta_cycles, to->aple.window_max_cycles);
+	to->aple.delta_max_cycles = min(to->aple.delta_max_cycles, to->aple.window_max_cycles);
 }
 
-/* A default was written: VMs that have no value of their own follow. unspin_mutex is held. */
+/*
+ * A default was written: VMs that have no value of their own follow. Mode off is for
+ * all: who turns the module off means every VM. unspin_mutex is held.
+ */
 void unspin_vms_inherit(enum unspin_field field)
 {
 	struct unspin_vm *vm;
@@ -177,6 +194,8 @@ void unspin_vms_inherit(enum unspin_field field)
 	/* VMs are freed by the workqueue after a grace period; apply does not sleep. */
 	rcu_read_lock();
 	list_for_each_entry_rcu(vm, &unspin_vms, all) {
+		if (field == UNSPIN_F_MODE && unspin_default.mode == UNSPIN_OFF)
+			vm->own &= ~BIT(UNSPIN_F_MODE);
 		if (vm->own & BIT(field))
 			continue;
 		settings_inherit(vm, field);
@@ -201,8 +220,14 @@ static void vm_add_work(struct work_struct *work)
 	}
 	mutex_unlock(&unspin_mutex);
 
-	if (!dead && !unspin_sysfs_vm_add(vm))
-		vm->named = true;
+	if (dead)
+		return;
+	vm->named = !unspin_sysfs_vm_add(vm);
+	if (vm->named)
+		return;
+	mutex_lock(&unspin_mutex);	/* nobody could set its mode: KVM's own */
+	unspin_vm_apply(vm, false);
+	mutex_unlock(&unspin_mutex);
 }
 
 /* Frees the VM's state; called by the kobject's release. */
@@ -299,7 +324,9 @@ struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp)
 		vm = fresh;
 		fresh = NULL;
 		vm->generation = ++next_generation;
-		vm->number = number_next(vm->pid);
+		do {	/* forgotten where many processes made VMs since */
+			vm->number = number_next(vm->pid);
+		} while (number_taken(vm->pid, vm->number));
 		list_add_tail_rcu(&vm->all, &unspin_vms);
 		queue_work(workqueue, &vm->add_work);
 	}
@@ -509,7 +536,7 @@ void unspin_slots_quiesce(void)
 			slot->category = HVS_NOT_PREEMPTED;
 			slot->yielded_mark = 0;
 			slot->pick_pending = 0;
-			slot->out_tsc = 0;
+			slot->out_tsc = UNSPIN_OUT_UNKNOWN;
 		}
 	}
 	raw_spin_unlock_irqrestore(&unspin_lock, flags);
@@ -541,7 +568,8 @@ static bool vm_stalled(struct unspin_vm *vm, u64 now)
 	list_for_each_entry(slot, &vm->slots, of_vm) {
 		picks += READ_ONCE(slot->count[UNSPIN_C_YIELD_RESOURCE]) +
 			 READ_ONCE(slot->count[UNSPIN_C_YIELD_LOCK]) +
-			 READ_ONCE(slot->count[UNSPIN_C_YIELD_YIELDED]);
+			 READ_ONCE(slot->count[UNSPIN_C_YIELD_YIELDED]) +
+			 READ_ONCE(slot->count[UNSPIN_C_GAVE_WAY]);
 		out = READ_ONCE(slot->out_tsc);
 		if (slot_alive(slot) && READ_ONCE(slot->category) != HVS_NOT_PREEMPTED &&
 		    READ_ONCE(slot->vcpu->ready) && out && now > out && now - out > limit)

@@ -23,11 +23,14 @@ static struct module_kobject *module_kobject_get(const char *name)
 	return kobj ? container_of(kobj, struct module_kobject, kobj) : NULL;
 }
 
+static DEFINE_MUTEX(window_probing);
+
 static void window_probe(struct module *vendor, bool vmx)
 {
 	const struct unspin_window_ops *ops;
 	const char *why = "unknown reason";
 
+	mutex_lock(&window_probing);
 	ops = vmx ? unspin_window_vmx_init(vendor, &why) : unspin_window_svm_init(vendor, &why);
 	unspin_window_none = ops ? NULL : why;
 	unspin_window_refused = false;
@@ -37,6 +40,7 @@ static void window_probe(struct module *vendor, bool vmx)
 		pr_info("window control: %s, KVM starts from %u cycles\n", ops->name, ops->default_cycles);
 	else
 		pr_notice("no window control: %s; modes aple and apples keep KVM's window\n", why);
+	mutex_unlock(&window_probing);
 }
 
 /* A check against the processor failed: the layout is not what was thought. Any context. */
@@ -75,7 +79,12 @@ int unspin_window_init(void)
 	static const char *const vendors[] = { "kvm_intel", "kvm_amd" };
 	struct module_kobject *mk;
 	u32 i;
+	int err;
 
+	/* First, so that none is missed; one that comes at this very moment is looked at twice. */
+	err = register_module_notifier(&vendor_nb);
+	if (err)
+		return err;
 	for (i = 0; i < ARRAY_SIZE(vendors); i++) {
 		mk = module_kobject_get(vendors[i]);
 		if (!mk)
@@ -86,7 +95,7 @@ int unspin_window_init(void)
 		}
 		kobject_put(&mk->kobj);
 	}
-	return register_module_notifier(&vendor_nb);
+	return 0;
 }
 
 void unspin_window_deinit(void)

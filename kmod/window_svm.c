@@ -3,7 +3,8 @@
  * The pause filter on AMD: vmcb.control.pause_filter_count, 16 bits, counts
  * PAUSE instructions at every privilege level, so a window in cycles is a count
  * times the cycles one PAUSE takes here. Written in the kvm_entry probe by the
- * vCPU's thread; KVM enters with this VMCB right after.
+ * vCPU's thread; KVM enters with this VMCB right after. Always vmcb01, the vCPU's
+ * own: the one in force while a nested guest runs is its hypervisor's, and may go.
  */
 #include <asm/svm.h>
 #include <linux/irqflags.h>
@@ -15,13 +16,13 @@
 #define CALIBRATION_RUNS 8
 #define CALIBRATION_PAUSES 256
 
-static u32 vmcb_offset;
+static u32 vmcb01_offset;
 static u32 cycles_per_pause;
 static struct unspin_window_ops svm_ops;
 
 static struct vmcb_control_area *control_of(struct kvm_vcpu *vcpu)
 {
-	struct vmcb *vmcb = *(struct vmcb **)((char *)vcpu + vmcb_offset);
+	struct vmcb *vmcb = *(struct vmcb **)((char *)vcpu + vmcb01_offset);
 
 	return vmcb ? &vmcb->control : NULL;
 }
@@ -38,7 +39,7 @@ static enum unspin_window_state svm_check(struct kvm_vcpu *vcpu)
 	if (vcpu->kvm->arch.pause_in_guest && !unspin_force_pause_intercept)
 		return UNSPIN_WINDOW_REFUSED;
 	if (!control || !PAGE_ALIGNED(control)) {
-		unspin_window_refuse("vcpu_svm.vmcb is not where BTF says");
+		unspin_window_refuse("vcpu_svm.vmcb01 is not where BTF says");
 		return UNSPIN_WINDOW_REFUSED;
 	}
 	/* What KVM always sets for such a VM; otherwise this is no VMCB, or no filter. */
@@ -135,7 +136,9 @@ static const unsigned short *param_ushort(const struct module *mod, const char *
 
 const struct unspin_window_ops *unspin_window_svm_init(struct module *vendor, const char **why)
 {
-	struct unspin_btf_want want[] = { { .member = "vmcb" } };
+	struct unspin_btf_want want[] = { { .member = "vmcb" },
+					  { .member = "vmcb01", .size = UNSPIN_BTF_STRUCT } };
+	struct unspin_btf_want info[] = { { .member = "ptr" } };
 	const unsigned short *count = param_ushort(vendor, "pause_filter_count");
 
 	if (!count) {
@@ -146,12 +149,13 @@ const struct unspin_window_ops *unspin_window_svm_init(struct module *vendor, co
 		*why = "the processor has no pause filter, or pause_filter_count=0";
 		return NULL;
 	}
-	if (unspin_btf_members("kvm_amd", "vcpu_svm", want, ARRAY_SIZE(want))) {
-		*why = "kvm_amd's type information does not describe vcpu_svm.vmcb";
+	if (unspin_btf_members("kvm_amd", "vcpu_svm", want, ARRAY_SIZE(want)) ||
+	    unspin_btf_members("kvm_amd", "kvm_vmcb_info", info, ARRAY_SIZE(info))) {
+		*why = "kvm_amd's type information does not describe vcpu_svm.vmcb01.ptr";
 		return NULL;
 	}
-	vmcb_offset = want[0].offset;
-	if (vmcb_offset != sizeof(struct kvm_vcpu)) {
+	vmcb01_offset = want[1].offset + info[0].offset;
+	if (want[0].offset != sizeof(struct kvm_vcpu)) {
 		*why = "vcpu_svm.vmcb does not follow struct kvm_vcpu of the headers built against";
 		return NULL;
 	}

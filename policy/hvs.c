@@ -82,22 +82,28 @@ static void scan(struct hvs_best *best, const struct hvs_slot *slots, pol_u32 fr
 	}
 }
 
-/* GIVE_WAY where fewer of the VM's vCPUs run, the caller among them, than wait for a core; COMPLETE where none waits. */
+/* HVS_PICK_GIVE_WAY, HVS_PICK_COMPLETE, or HVS_PICK_NONE: neither, so pick. */
 static pol_s32 quorum(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller)
 {
-	pol_u32 running = 1, waiting = 0, i;
+	pol_u64 ours = 0;	/* CPUs that run one of them; numbers that share a bit are taken for one */
+	pol_u32 running = 0, ready = 0, missing = 0, i;
 
 	for (i = 0; i < count; i++) {
-		if (i == caller)
+		if (i != caller && (slots[i].category != HVS_NOT_PREEMPTED || !slots[i].running))
 			continue;
-		if (slots[i].category == HVS_NOT_PREEMPTED)
-			running += slots[i].running != 0;
-		else
-			waiting += slots[i].ready != 0;
+		running++;
+		ours |= (pol_u64)1 << (slots[i].cpu & 63);
 	}
-	if (!waiting)
+	running += caller >= count;	/* it runs, wherever it is */
+	for (i = 0; i < count; i++) {
+		if (i == caller || slots[i].category == HVS_NOT_PREEMPTED || !slots[i].ready)
+			continue;
+		ready++;
+		missing += !(ours >> (slots[i].cpu & 63) & 1);
+	}
+	if (!ready)
 		return HVS_PICK_COMPLETE;
-	return running < waiting ? HVS_PICK_GIVE_WAY : 0;
+	return running < missing ? HVS_PICK_GIVE_WAY : HVS_PICK_NONE;
 }
 
 pol_s32 hvs_pick(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller,
@@ -112,10 +118,13 @@ pol_s32 hvs_pick(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller,
 	if (caller >= count)
 		caller = count;
 
-	if (flags & HVS_QUORUM && (best.index = quorum(slots, count, caller)) < 0)
-		return best.index;
+	if (flags & HVS_QUORUM) {
+		pol_s32 special = quorum(slots, count, caller);
 
-	best.index = HVS_PICK_NONE;
+		if (special != HVS_PICK_NONE)
+			return special;
+	}
+
 	order_init(&order, flags);
 	/* From the caller's neighbour round to the caller, who is in neither half. */
 	if (caller < count)

@@ -32,7 +32,8 @@ struct hvs_slot {
 	pol_u8 ready;		/* the scheduler would run it: KVM's own flag */
 	pol_u8 yielded_mark;	/* picked since it was last preempted */
 	pol_u8 running;		/* on a core now (neither preempted nor asleep) */
-	pol_u8 reserved[4];
+	pol_u16 cpu;	/* it runs there, or was switched out there; only equal or not counts */
+	pol_u8 reserved[2];
 };
 
 /* Variants of section 4.4, each the opposite of one heuristic. Bits combine. */
@@ -45,11 +46,13 @@ struct hvs_slot {
  * another: as many siblings are missing after it as before, and a queue of
  * ticket waiters then pays a window and a switch for every hand-over until
  * chance brings all of them onto cores at once. So where fewer of the VM's
- * vCPUs run than wait for a core, the spinning one leaves its core to whoever
- * the scheduler has, which lets a VM with most of its vCPUs running complete
- * itself; only above the quorum is a sibling picked. And where nobody waits for a
- * core the VM is complete: it spins because its lock is contended, which no exit
- * can help. Ours, not the paper's.
+ * vCPUs run than wait for a core that others have, the spinning one leaves its core
+ * to whoever the scheduler has, which lets a VM with most of its vCPUs running
+ * complete itself; only above the quorum is a sibling picked. One that waits where a
+ * sibling runs is not missing for want of a core, and nothing is gained by giving
+ * way: VMs with more vCPUs than cores pick as the paper does. And where nobody waits
+ * for a core the VM is complete: it spins because its lock is contended, which no
+ * exit can help. Ours, not the paper's.
  */
 #define HVS_QUORUM 16u
 #define HVS_FLAGS_ALL 31u
@@ -70,8 +73,9 @@ pol_u8 hvs_category_on_preempt(pol_u8 in_ple_exit, pol_u8 *yielded_mark, pol_u32
  * cyclically, so that no vCPU is favoured by its number. A caller outside [0, count)
  * excludes no slot. More than HVS_SLOTS_MAX slots give HVS_PICK_NONE: choosing among
  * some of a VM's vCPUs would starve the others. HVS_PICK_GIVE_WAY, with HVS_QUORUM
- * only: the slots that run, and the caller, are fewer than those that are ready.
- * HVS_PICK_COMPLETE, with HVS_QUORUM only: no slot but the caller is ready.
+ * only: the slots that run, and the caller, are fewer than those that are ready on
+ * CPUs where none of them runs. HVS_PICK_COMPLETE, with HVS_QUORUM only: no slot but
+ * the caller is ready. Both look at all slots, excluded or not.
  */
 pol_s32 hvs_pick(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller,
 		 pol_u64 excluded, pol_u32 flags);

@@ -9,6 +9,7 @@
 #define UNSPIN_POLICY_TYPES_H
 
 typedef __UINT8_TYPE__ pol_u8;
+typedef __UINT16_TYPE__ pol_u16;
 typedef __UINT32_TYPE__ pol_u32;
 typedef __INT32_TYPE__ pol_s32;
 typedef __UINT64_TYPE__ pol_u64;

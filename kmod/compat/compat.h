@@ -8,6 +8,10 @@
 
 #include <linux/version.h>
 
+#ifdef CONFIG_PREEMPT_RT
+#error "unspin does not support PREEMPT_RT: its probes allocate and lock where such a kernel may not"
+#endif
+
 #include "ftrace.h"
 #include "module.h"
 #include "kvm.h"

@@ -179,6 +179,7 @@ fn vm_result([first, second]: &[Sample; 2]) -> VmResult {
         max_wait_cycles: second.vcpus.iter().map(|v| v.max_wait_cycles).max().unwrap_or(0),
         module: None,
         error: None,
+        attribution: None,
     }
 }
 

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use unspin_scenario::plan::{
-    ApleParams, Arm, CgroupLayout, Dist, LockKind, Op, Plan, Run, Step, Window, YieldTo, SCHEMA,
+    ApleParams, Arm, CgroupLayout, Dist, HostModel, LockKind, Op, Plan, Run, Step, Window, YieldTo,
+    SCHEMA,
 };
 use unspin_scenario::result::{Record, RunResult};
 
@@ -70,6 +71,7 @@ fn plan(runs: Vec<Run>) -> Plan {
         scenario_hash: "0".into(),
         pcpus: 1,
         slice_ns: None,
+        host_model: HostModel::Lab,
         runs,
     }
 }

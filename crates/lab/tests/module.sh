@@ -19,6 +19,8 @@ any_yield() { cat $U/vms/*/yields_* | grep -qv '^0$'; }
 
 # KVM's tracepoints and keys settle with the first VM.
 check "a VM runs without the module" unspin-inside vm 2 --ms 300
+# A key of KVM's local APIC does so a second after the last vCPU.
+sleep 2
 check "code is read" text absent
 
 # --- loading that fails at every step ---
@@ -66,6 +68,37 @@ done
 for bad in window_init_cycles=15 window_min_cycles=0 window_max_cycles=1073741825 epoch_ple_exits=0 epoch_ple_exits=16777217 delta_cycles=32769 delta_max_cycles=32769 epoch_min_us=1000001 window_max_cycles=99999999999999999999; do
 	check "$bad is ERANGE" refused "${bad#*=}" $D/${bad%%=*} "out of range"
 done
+
+# --- settings of one VM and of all ---
+unspin-inside vm 2 --until /tmp/stop-set > /tmp/vm &
+vm=$!
+settle [ -e $U/vms/$vm-0 ]
+echo apples > $U/vms/$vm-0/mode
+echo hvs > $D/mode
+check "a mode of its own stays where the default changes" is $U/vms/$vm-0/mode apples
+echo off > $D/mode
+check "off is for every VM" is $U/vms/$vm-0/mode off
+echo hvs > $D/mode
+check "which follows the default again" is $U/vms/$vm-0/mode hvs
+echo off > $D/mode
+echo 8000 > $D/window_max_cycles
+check "steps follow a bound that is inherited" is $U/vms/$vm-0/delta_max_cycles 8000
+check "and what has nothing to do with it can be set" sh -c "echo 500 > $U/vms/$vm-0/epoch_ple_exits"
+touch /tmp/stop-set
+check "the VM worked" wait $vm
+rmmod unspin
+
+# --- modes written while the module loads ---
+for round in 1 2 3 4 5; do
+	(tries=0; while [ $tries -lt 30000 ] && ! echo apples > $D/mode; do tries=$((tries + 1)); done) 2> /dev/null &
+	writer=$!
+	load
+	wait $writer
+	echo apples > $D/mode
+	rmmod unspin
+done
+check "modes written while loading leave nothing" gone
+load
 
 # --- loaded twice ---
 check "a second load is refused" not load

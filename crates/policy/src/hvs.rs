@@ -64,7 +64,9 @@ pub struct Slot {
     pub yielded_mark: u8,
     /// Not 0 where it is on a core now.
     pub running: u8,
-    pub reserved: [u8; 4],
+    /// Where it runs, or was switched out; only whether two are equal counts.
+    pub cpu: u16,
+    pub reserved: [u8; 2],
 }
 
 impl Slot {
@@ -196,4 +198,5 @@ const _: () = {
     assert!(std::mem::offset_of!(Slot, category) == 8);
     assert!(std::mem::offset_of!(Slot, ready) == 9);
     assert!(std::mem::offset_of!(Slot, yielded_mark) == 10);
+    assert!(std::mem::offset_of!(Slot, cpu) == 12);
 };

@@ -127,17 +127,23 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "hvs.c",
-        "return running < waiting ?",
-        "return running <= waiting ?",
+        "return running < missing ?",
+        "return running <= missing ?",
         "the_quorum_gives_way_or_changes_nothing",
     ),
     mutant(
         "hvs.c",
-        "running = 1, waiting = 0",
-        "running = 0, waiting = 0",
+        "running++;",
+        "running += i != caller;",
         "the_quorum_gives_way_or_changes_nothing",
     ),
-    mutant("hvs.c", "if (!waiting)", "if (0)", "the_quorum_gives_way_or_changes_nothing"),
+    mutant(
+        "hvs.c",
+        "missing += !(ours >> (slots[i].cpu & 63) & 1);",
+        "missing++;",
+        "the_quorum_gives_way_or_changes_nothing",
+    ),
+    mutant("hvs.c", "if (!ready)", "if (0)", "the_quorum_gives_way_or_changes_nothing"),
     mutant("hvs.c", "*yielded_mark = 0;", "", "marks_move_to_the_yielded_list"),
     mutant(
         "kvm_stock.c",

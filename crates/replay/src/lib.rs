@@ -98,7 +98,8 @@ fn slots(hex: &str) -> anyhow::Result<Vec<Slot>> {
             ready: b[9],
             yielded_mark: b[10],
             running: b[11],
-            reserved: [0; 4],
+            cpu: u16::from_le_bytes([b[12], b[13]]),
+            reserved: [0; 2],
         }
     };
     Ok(bytes.chunks_exact(SLOT_BYTES).map(slot).collect())

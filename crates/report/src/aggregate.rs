@@ -3,10 +3,12 @@
 
 use crate::input::{Input, Stream};
 use crate::stat::{jain, log2_percentile, median, spread, Verdict};
-use crate::summary::{Headroom, Mean, Provenance, Row, Summary, WaitCycles, WindowCycles, Yields};
+use crate::summary::{
+    Headroom, Mean, Provenance, Row, Summary, TimeShares, WaitCycles, WindowCycles, Yields,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use unspin_scenario::plan::{CgroupLayout, Window, YieldTo, SCHEMA};
-use unspin_scenario::result::{Begin, EpochSample, ModuleStats, RunResult, VmResult};
+use unspin_scenario::result::{Attribution, Begin, EpochSample, ModuleStats, RunResult, VmResult};
 use unspin_scenario::IDEAL_ARM;
 
 /// Rounds a VM must have done to count as adapted.
@@ -272,6 +274,37 @@ fn inefficiency(r: &RunResult, vm: Option<u32>) -> Option<f64> {
     (cpu > 0).then(|| wasted as f64 / cpu as f64)
 }
 
+/// Shares of all repeats together; `None` where the machine cannot attribute time.
+fn time_shares(of: &[&RunResult], vm: Option<u32>) -> Option<TimeShares> {
+    let all: Option<Vec<_>> = of.iter().flat_map(|r| vms(r, vm)).map(|v| v.attribution).collect();
+    let all = all.filter(|a| !a.is_empty())?;
+    let sum = |f: fn(&Attribution) -> u64| all.iter().map(f).sum::<u64>();
+    let classes = [
+        sum(|a| a.useful_ns),
+        sum(|a| a.spin_holder_running_ns),
+        sum(|a| a.spin_holder_preempted_ns),
+        sum(|a| a.switch_ns),
+        sum(|a| a.exit_ns),
+        sum(|a| a.halted_ns),
+        sum(|a| a.waiting_ns),
+    ];
+    let whole = classes.iter().sum::<u64>();
+    if whole == 0 {
+        return None;
+    }
+    let [useful, spin_holder_running, spin_holder_preempted, switch, exit, halted, waiting] =
+        classes.map(|ns| round(ns as f64 / whole as f64));
+    Some(TimeShares {
+        useful,
+        spin_holder_running,
+        spin_holder_preempted,
+        switch,
+        exit,
+        halted,
+        waiting,
+    })
+}
+
 /// Cycles that handling a PLE exit took, on average.
 fn exit_handling(r: &RunResult, vm: Option<u32>) -> Option<f64> {
     let cycles = counted(r, vm, |m| m.wasteful_switch_cycles)?;
@@ -350,6 +383,7 @@ fn row(of: &[&RunResult], base: &[&RunResult], vm: Option<u32>) -> Row {
         inefficiency_min: waste.map(|s| round(s.min)),
         inefficiency_max: waste.map(|s| round(s.max)),
         inefficiency_change: change.map(round),
+        time: time_shares(of, vm),
         ple_exits: median_count(of, vm, |m| m.ple_exits),
         exit_handling_cycles: median(&collect(&|r| exit_handling(r, vm))).map(|c| c.round() as u64),
         yields: yields(of, vm).filter(|_| picks_known),
@@ -550,6 +584,7 @@ fn ideal_row(base: &[&RunResult], alone: &[&RunResult], vm: Option<u32>) -> Opti
         inefficiency_min: None,
         inefficiency_max: None,
         inefficiency_change: None,
+        time: None,
         ple_exits: None,
         exit_handling_cycles: None,
         yields: None,

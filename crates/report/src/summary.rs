@@ -94,6 +94,18 @@ pub struct Yields {
     pub failed: u64,
 }
 
+/// Where the time of the row's vCPUs went, as shares that add up to 1. Machine `sim` only.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct TimeShares {
+    pub useful: f64,
+    pub spin_holder_running: f64,
+    pub spin_holder_preempted: f64,
+    pub switch: f64,
+    pub exit: f64,
+    pub halted: f64,
+    pub waiting: f64,
+}
+
 /// PLE windows: over the epochs where they were traced, and at the end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct WindowCycles {
@@ -137,6 +149,8 @@ pub struct Row {
     pub inefficiency_max: Option<f64>,
     /// Against the baseline's: −0.5 is half of it.
     pub inefficiency_change: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<TimeShares>,
     pub ple_exits: Option<u64>,
     /// TSC cycles from a PLE exit to the re-entry, less the time scheduled out; mean.
     pub exit_handling_cycles: Option<u64>,

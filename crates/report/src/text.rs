@@ -40,8 +40,18 @@ fn document(out: &mut String, s: &Summary) {
                 r.exit_handling_cycles.map_or("-".to_string(), |x| x.to_string())
             }));
         }
+        if rows.iter().any(|r| r.time.is_some()) {
+            out.push_str(&grid("vCPU time, %", &rows, s, cgroup, vms, time));
+        }
     }
     out.push_str(&headroom(s));
+    if s.arms.iter().any(|r| r.time.is_some()) {
+        let _ = writeln!(
+            out,
+            "vCPU time: useful + spinning for a running + for a preempted vCPU + switches and exits \
+             + halted + waiting for a pCPU"
+        );
+    }
     let _ = writeln!(
         out,
         "performance: throughput ÷ {}'s, median over seeds, bigger is better; ~ the spread over \
@@ -121,6 +131,16 @@ pub(crate) fn profile_order<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     distinct(rows.iter().map(|r| r.profile.as_str()))
 }
 
+fn time(r: &Row) -> String {
+    let Some(t) = r.time else {
+        return "-".to_string();
+    };
+    let host = t.switch + t.exit;
+    let parts =
+        [t.useful, t.spin_holder_running, t.spin_holder_preempted, host, t.halted, t.waiting];
+    parts.map(|x| format!("{:.0}", 100.0 * x)).join("+")
+}
+
 fn performance(r: &Row) -> String {
     let Some(p) = r.performance else {
         return "-".to_string();
@@ -155,7 +175,7 @@ fn grid(
     let means: Vec<_> = s.means.iter().filter(|m| (m.cgroup, m.vms) == (cgroup, vms)).collect();
     let over = rows.iter().filter(|r| r.spin_intensive).map(|r| r.profile.as_str());
     let counted = distinct(over).len();
-    if counted > 1 && what != "cycles a PLE exit" {
+    if counted > 1 && matches!(what, "performance" | "inefficiency") {
         let cells = arms.iter().map(|a| {
             let Some(m) = means.iter().find(|m| m.arm == *a) else {
                 return "-".to_string();

@@ -7,7 +7,7 @@ use common::{lines, plan};
 use std::path::Path;
 use unspin_report::{csv, documents, html, read_str, text, Document, Input, Row};
 use unspin_scenario::plan::Run;
-use unspin_scenario::result::VmResult;
+use unspin_scenario::result::{Attribution, VmResult};
 
 const SCENARIO: &str = r#"
 title = "t"
@@ -356,4 +356,28 @@ fn weights_enter_fairness() {
     assert_eq!(p.runs.last().unwrap().weights, [200, 100]);
     let d = documents(&read(&lines("6.12.1", &p, as_is)));
     near(row(&d[0], "ebizzy", 2, "stock").fairness_vms, 0.9);
+}
+
+#[test]
+fn attributed_time_is_shown_as_shares_and_only_where_it_is_known() {
+    let plain = one(as_is);
+    assert!(plain.summary.arms.iter().all(|r| r.time.is_none()));
+    assert!(!text(&[plain]).contains("vCPU time"));
+    let attributed = one(|run, vm| {
+        let preempted = if run.arm.name == "stock" { 300 } else { 100 };
+        vm.attribution = Some(Attribution {
+            useful_ns: 500,
+            spin_holder_running_ns: 400 - preempted,
+            spin_holder_preempted_ns: preempted,
+            exit_ns: 20,
+            waiting_ns: 80,
+            ..Attribution::default()
+        });
+    });
+    let of = |arm| row(&attributed, "ebizzy", 2, arm).time.unwrap();
+    assert_eq!(of("stock").spin_holder_preempted, 0.3);
+    assert_eq!((of("hvs").useful, of("hvs").spin_holder_running), (0.5, 0.3));
+    assert!(row(&attributed, "ebizzy", 2, "ideal").time.is_none());
+    let text = text(&[attributed]);
+    assert!(text.contains("50+10+30+2+0+8") && text.contains("50+30+10+2+0+8"), "{text}");
 }

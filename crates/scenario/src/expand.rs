@@ -86,6 +86,7 @@ pub fn expand(
         scenario_hash: hash(text, &used),
         pcpus: scenario.host.pcpus,
         slice_ns: scenario.slice_ns,
+        host_model: scenario.host.model,
         runs,
     })
 }

@@ -23,7 +23,27 @@ pub struct Plan {
     /// Length of a scheduler slice to set, ns (`base_slice_ns` / `min_granularity_ns` in debugfs); `None`
     /// leaves the kernel's own.
     pub slice_ns: Option<u64>,
+    /// Host that machine `sim` models; other machines are what they are.
+    #[serde(default, skip_serializing_if = "HostModel::is_default")]
+    pub host_model: HostModel,
     pub runs: Vec<Run>,
+}
+
+/// Clock and costs of a modelled host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostModel {
+    /// The emulated computer: 200 MHz, a cycle an instruction.
+    #[default]
+    Lab,
+    /// A server of the papers' time: 2.4 GHz.
+    Server,
+}
+
+impl HostModel {
+    fn is_default(&self) -> bool {
+        *self == HostModel::default()
+    }
 }
 
 /// One measurement: some VMs of one profile under one arm.

@@ -95,6 +95,25 @@ pub struct VmResult {
     pub module: Option<ModuleStats>,
     /// The guest ended itself with an error, or the VMM saw one.
     pub error: Option<String>,
+    /// Where the vCPUs' time went; only machine `sim` knows all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attribution: Option<Attribution>,
+}
+
+/// Time of all vCPUs of a VM in the window, ns. The classes exclude each other and add up to the
+/// window's length times the number of vCPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attribution {
+    pub useful_ns: u64,
+    /// Spinning for a vCPU that was on a pCPU, and for one that was not.
+    pub spin_holder_running_ns: u64,
+    pub spin_holder_preempted_ns: u64,
+    /// Switching to it, and handling its exits and the interrupts in its time.
+    pub switch_ns: u64,
+    pub exit_ns: u64,
+    pub halted_ns: u64,
+    /// Wanting a pCPU, having none.
+    pub waiting_ns: u64,
 }
 
 /// Counters of the module for one VM, as named in docs/sysfs.md.

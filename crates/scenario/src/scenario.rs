@@ -2,7 +2,7 @@
 //! Scenarios: a host, its VMs, a workload, and the arms to compare.
 
 use crate::expand::{ALONE_ARM, IDEAL_ARM};
-use crate::plan::{ApleParams, Arm, CgroupLayout, LockKind, Window, YieldTo};
+use crate::plan::{ApleParams, Arm, CgroupLayout, HostModel, LockKind, Window, YieldTo};
 use crate::problem::Problems;
 use crate::reader::{Reader, Table, Value};
 
@@ -11,7 +11,7 @@ use crate::reader::{Reader, Table, Value};
 pub const WINDOW_MIN_CYCLES: u32 = 128;
 pub const WINDOW_MAX_CYCLES: u32 = 1 << 24;
 
-const PCPUS_MAX: u32 = 256;
+const PCPUS_MAX: u32 = 1024;
 const VCPUS_MAX: u32 = 64;
 const VMS_MAX: u32 = 64;
 const REPEATS_MAX: u32 = 1000;
@@ -51,6 +51,8 @@ pub struct Scenario {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Host {
     pub pcpus: u32,
+    /// What machine `sim` models; other machines are what they are.
+    pub model: HostModel,
 }
 
 /// Some VMs that are alike.
@@ -225,8 +227,12 @@ fn read_kernels(v: &Value) -> Option<Vec<String>> {
 
 fn read_host(v: Value) -> Option<Host> {
     let t = v.table("[host] with pcpus")?;
-    t.only(&["pcpus"]);
-    Some(Host { pcpus: t.need("pcpus", "how many physical CPUs")?.u32(1..=PCPUS_MAX, " pCPUs")? })
+    t.only(&["pcpus", "model"]);
+    let pcpus =
+        t.need("pcpus", "how many physical CPUs").and_then(|v| v.u32(1..=PCPUS_MAX, " pCPUs"));
+    let models = &[("lab", HostModel::Lab), ("server", HostModel::Server)];
+    let model = or(t.get("model"), HostModel::default(), |v| v.choice(models));
+    Some(Host { pcpus: pcpus?, model: model? })
 }
 
 #[derive(Default)]

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use unspin_scenario::plan::{
-    ApleParams, Arm, CgroupLayout, Dist, LockKind, Op, Plan, Step, Window, YieldTo,
+    ApleParams, Arm, CgroupLayout, Dist, HostModel, LockKind, Op, Plan, Step, Window, YieldTo,
 };
 use unspin_scenario::{
     expand, parse_profile, parse_scenario, split, Host, Measure, Pin, Profile, Scenario, Selection,
@@ -31,6 +31,9 @@ fn scenario_text(s: &Scenario) -> String {
         writeln!(w, "epoch_min_us = {n}").unwrap();
     }
     writeln!(w, "[host]\npcpus = {}", s.host.pcpus).unwrap();
+    if s.host.model == HostModel::Server {
+        writeln!(w, "model = \"server\"").unwrap();
+    }
     let cgroups: Vec<String> = s.sweep.cgroups.iter().map(kebab).collect();
     writeln!(
         w,
@@ -160,6 +163,7 @@ prop_compose! {
         kernels in prop::sample::subsequence(vec!["6.1".to_string(), "6.12".to_string()], 0..=2),
         boots in 1u32..4,
         pcpus in 1u32..9,
+        model in prop::sample::select(vec![HostModel::Lab, HostModel::Server]),
         vcpus in 1u32..9,
         pin in prop::sample::select(vec![0, 1, 2]),
         list in prop::collection::vec(any::<prop::sample::Index>(), 8),
@@ -190,7 +194,7 @@ prop_compose! {
             epoch_min_us,
             kernels,
             boots,
-            host: Host { pcpus },
+            host: Host { pcpus, model },
             vms: vec![VmGroup { count: 1, vcpus, pin, weight, lock, cpl }],
             baseline: baseline.index(arms.len()),
             arms,

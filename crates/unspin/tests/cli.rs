@@ -92,6 +92,45 @@ fn plans_completions_and_manuals_are_printed() {
 }
 
 #[test]
+fn a_scenario_is_simulated_alike_by_any_number_of_threads() {
+    let dir = std::env::temp_dir().join(format!("unspin-cli-{}-sim", std::process::id()));
+    let text = "title=\"t\"\nrepeats=2\n[host]\npcpus=16\nmodel=\"server\"\n[[vm]]\nvcpus=16\n\
+                pin=\"one-per-pcpu\"\nworkload=\"ebizzy\"\n[sweep]\nvms=[2]\n[measure]\n\
+                warmup_ms=10\nwindow_ms=20\n[[arm]]\nname=\"stock\"\n[[arm]]\nname=\"hvs\"\n\
+                yield_to=\"hvs\"\n";
+    let file = scratch("sim.toml", text);
+    let results = |jobs: &str| {
+        let out = dir.join(jobs);
+        let args = ["--machine", "sim", "--kernel", "3.19", "--json", "--jobs", jobs, "--out"];
+        let mut all = vec!["bench", file.to_str().unwrap()];
+        all.extend(args.iter().chain(&[out.to_str().unwrap()]));
+        let ran = unspin(&all);
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let json: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+        assert_eq!(json["machine"], "sim");
+        assert_eq!(json["arms"][0]["arm"], "stock");
+        std::fs::read_to_string(out.join("results.jsonl")).unwrap()
+    };
+    let one = results("1");
+    assert_eq!(one, results("3"));
+    let run = one.lines().find(|l| l.contains("\"record\":\"run\"")).unwrap();
+    let run: serde_json::Value = serde_json::from_str(run).unwrap();
+    let spent = run["vm"][0]["attribution"].as_object().unwrap();
+    let sum: u64 = spent.values().map(|ns| ns.as_u64().unwrap()).sum();
+    assert_eq!(sum, run["vm"][0]["cpu_ns"].as_array().unwrap().len() as u64 * 20_000_000);
+    let agreed = unspin(&["agree", "--seeds", "1", dir.join("1/results.jsonl").to_str().unwrap()]);
+    assert!(agreed.status.success(), "{}", String::from_utf8_lossy(&agreed.stderr));
+    assert!(String::from_utf8_lossy(&agreed.stdout).contains("| `ebizzy` | 2 | flat | hvs |"));
+    fails(
+        &["bench", "demo", "--machine", "sim", "--kernel", "2.6"],
+        77,
+        "it models: 3.19, 6.1, 6.12",
+    );
+    std::fs::remove_file(file).unwrap();
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
 fn status_shows_vms_as_table_and_json() {
     let root = std::env::temp_dir().join(format!("unspin-cli-{}-sysfs", std::process::id()));
     for (path, text) in [

@@ -4,6 +4,7 @@
 use super::{property, Api};
 use proptest::prelude::*;
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use unspin_policy::hvs::{Category, Flags, Slot};
 
 const HVS: u32 = Flags::HVS.0;
@@ -69,15 +70,17 @@ pub fn variants_reverse_one_heuristic_each(api: &Api) {
 /// Snapshots with many ties, any category number, any readiness.
 fn snapshots(max: usize) -> impl Strategy<Value = Vec<Slot>> {
     let time = prop_oneof![0..4u64, any::<u64>(), (0..2u64).prop_map(|d| u64::MAX - d)];
-    let one =
-        (time, 0..6u8, 0..3u8, 0..2u8).prop_map(|(preempted_at, category, ready, mark)| Slot {
+    let one = (time, 0..6u8, 0..3u8, 0..2u8, prop_oneof![0..9u16, any::<u16>()]).prop_map(
+        |(preempted_at, category, ready, mark, cpu)| Slot {
             preempted_at,
             category,
             ready,
             yielded_mark: mark,
             running: mark,
-            reserved: [mark; 4],
-        });
+            cpu,
+            reserved: [mark; 2],
+        },
+    );
     prop::collection::vec(one, 0..max)
 }
 
@@ -174,31 +177,50 @@ pub fn snapshots_have_one_total_order(api: &Api) {
     });
 }
 
-/// The core is given away where fewer run than wait, and the flag asks for it, and where none
-/// waits the VM is complete; else the quorum changes nothing.
+/// The core is given away where fewer run than wait where none of them runs, and the flag asks
+/// for it, and where none waits the VM is complete; else the quorum changes nothing.
 pub fn the_quorum_gives_way_or_changes_nothing(api: &Api) {
     let input = (snapshots(65), 0..64usize, any::<u64>(), 0..16u32);
     property(1500, input, |(slots, caller, excluded, flags)| {
         let plain = api.decide(&slots, caller, excluded, flags);
         assert!(plain >= -1, "gives way without the flag");
-        let others = || slots.iter().enumerate().filter(|(i, _)| *i != caller).map(|(_, s)| s);
-        let running = 1 + others().filter(|s| s.category == 0 && s.running != 0).count();
-        let waiting = others().filter(|s| s.category != 0 && s.ready != 0).count();
-        let expected = match waiting {
+        let all = || slots.iter().enumerate();
+        let runs = |i: usize, s: &Slot| i == caller || (s.category == 0 && s.running != 0);
+        let running =
+            all().filter(|(i, s)| runs(*i, s)).count() + usize::from(caller >= slots.len());
+        let ready: Vec<&Slot> = all()
+            .filter(|(i, s)| *i != caller && s.category != 0 && s.ready != 0)
+            .map(|(_, s)| s)
+            .collect();
+        let ours: BTreeSet<u16> =
+            all().filter(|(i, s)| runs(*i, s)).map(|(_, s)| s.cpu % 64).collect();
+        let missing = ready.iter().filter(|s| !ours.contains(&(s.cpu % 64))).count();
+        let expected = match ready.len() {
             0 => -3,
-            _ if running < waiting => -2,
+            _ if running < missing => -2,
             _ => plain,
         };
         assert_eq!(api.decide(&slots, caller, excluded, flags | Flags::QUORUM.0), expected);
     });
     // Two VMs of four on four cores: the one with a single core leaves it, the other may ask.
-    let waits = slot(LOCK, 1);
+    let waits = Slot { cpu: 1, ..slot(LOCK, 1) };
     let runs = Slot { running: 1, ..Slot::default() };
     let quorum = Flags::QUORUM.0;
     assert_eq!(api.decide(&[runs, waits, waits, waits], 0, 0, quorum), -2);
     assert_eq!(api.decide(&[runs, runs, waits, waits], 0, 0, quorum), 2);
     assert_eq!(api.decide(&[runs, runs, runs, runs], 0, 0, quorum), -3);
     assert_eq!(api.decide(&[runs, runs, runs, runs], 0, 0, HVS), -1);
+    // Eight vCPUs on two CPUs: all that wait do so behind a sibling, and the paper's order holds.
+    let on = |cpu: u16, of: Slot| Slot { cpu, ..of };
+    let mut eight = [on(0, slot(RESOURCE, 5)); 8];
+    (eight[0], eight[1]) = (on(0, runs), on(1, runs));
+    eight[7] = on(1, slot(RESOURCE, 9));
+    assert_eq!(api.decide(&eight, 0, 0, quorum), 7);
+    // Two of them moved to other CPUs do not outnumber the two that run; three do.
+    (eight[2].cpu, eight[3].cpu) = (2, 3);
+    assert_eq!(api.decide(&eight, 0, 0, quorum), 7);
+    eight[4].cpu = 4;
+    assert_eq!(api.decide(&eight, 0, 0, quorum), -2);
     // The one that waits could not be boosted: nobody to yield to, but not complete.
     assert_eq!(api.decide(&[runs, runs, runs, waits], 0, 1 << 3, quorum), -1);
 }

@@ -112,6 +112,7 @@ fn vm_result(run: &Run) -> VmResult {
             picks_ran_next: 150,
             ..ModuleStats::default()
         }),
+        attribution: None,
         error: None,
     }
 }

@@ -47,7 +47,7 @@ pub struct Args {
     /// Go on where an interrupted bench with the same arguments stopped.
     #[arg(long)]
     resume: bool,
-    /// Emulated computers at work at once [default: as many as there are CPUs].
+    /// Emulated computers, or simulated runs, at work at once [default: as many as there are CPUs].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: Option<u16>,
     /// Where emulated computers keep their kernels and boots [default: out/lab].
@@ -151,7 +151,7 @@ fn boots(
     } else {
         machine.default_kernels()
     };
-    let shares = if machine.boots() { split(plan, scenario.boots) } else { vec![plan.clone()] };
+    let shares = split(plan, machine.shares(scenario.boots));
     let mut boots = Vec::new();
     for kernel in kernels {
         for (at, share) in shares.iter().enumerate() {
@@ -196,14 +196,16 @@ fn make(
     };
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(None);
+    let at_once = jobs.min(todo.len());
+    let threads = jobs / at_once.max(1);
     std::thread::scope(|s| {
-        for _ in 0..jobs.min(todo.len()) {
+        for _ in 0..at_once {
             s.spawn(|| {
                 while let Some(b) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if stop.load(Ordering::Relaxed) || lock(&failed).is_some() {
                         return;
                     }
-                    if let Err(e) = make_one(args, machine, b, stop, &progress) {
+                    if let Err(e) = make_one(args, machine, b, threads, stop, &progress) {
                         lock(&failed).get_or_insert(e);
                     }
                 }
@@ -241,6 +243,7 @@ fn make_one(
     args: &Args,
     machine: &dyn Machine,
     b: &Boot,
+    threads: usize,
     stop: &AtomicBool,
     progress: &Mutex<Progress>,
 ) -> anyhow::Result<()> {
@@ -278,7 +281,7 @@ fn make_one(
         Ok(())
     };
     let say = |text: &str| lock(progress).say(text);
-    let job = Job { plan: &plan, kernel: &b.kernel, dir: &b.dir, stop, say: &say };
+    let job = Job { plan: &plan, kernel: &b.kernel, dir: &b.dir, threads, stop, say: &say };
     machine.run(&job, &mut sink)?;
     if !ended {
         if stop.load(Ordering::Relaxed) {

@@ -2,6 +2,7 @@
 //! One file a subcommand.
 
 mod agent;
+mod agree;
 mod bench;
 mod completions;
 mod lab;
@@ -32,6 +33,8 @@ enum Command {
     Bench(bench::Args),
     /// Show results again, or in another form.
     Report(report::Args),
+    /// Compare measured results with the simulator.
+    Agree(agree::Args),
     /// Load the module into this host's kernel.
     Load(load::Args),
     /// Take the module out; KVM goes on as if it had never been there.
@@ -63,6 +66,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Bench(a) => bench::run(&a),
         Command::Report(a) => report::run(&a),
+        Command::Agree(a) => agree::run(&a),
         Command::Load(a) => load::run(&a),
         Command::Unload => unload::run(),
         Command::Status(a) => status::run(&a),

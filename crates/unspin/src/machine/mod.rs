@@ -4,6 +4,7 @@
 pub mod detect;
 pub mod emulated;
 mod kvm;
+pub mod sim;
 
 use crate::exit::Cannot;
 use std::path::Path;
@@ -18,6 +19,8 @@ pub struct Job<'a> {
     pub kernel: &'a str,
     /// Where the job may keep files of its own (consoles, images of its boot).
     pub dir: &'a Path,
+    /// Threads the job may keep busy.
+    pub threads: usize,
     /// Set when the user wants it to end.
     pub stop: &'a AtomicBool,
     /// Says what takes time before the first record.
@@ -31,8 +34,16 @@ pub trait Machine: Sync {
     fn name(&self) -> &'static str;
     /// Kernels the plan is run on where the user and the scenario name none.
     fn default_kernels(&self) -> Vec<String>;
-    /// Whether kernels can be chosen and a plan shared among several computers.
+    /// Whether kernels can be chosen, and a job begun anew gives the same records again.
     fn boots(&self) -> bool;
+    /// How many computers to share a plan among where the scenario asks for `boots`.
+    fn shares(&self, boots: u32) -> u32 {
+        if self.boots() {
+            boots
+        } else {
+            1
+        }
+    }
     /// Whether it has a kernel of that name.
     fn check_kernel(&self, name: &str) -> anyhow::Result<()>;
     /// Runs the job to its End record, or says why not.
@@ -47,6 +58,8 @@ pub enum Choice {
     Kvm,
     /// An emulated computer with VT-x and PLE (Bochs).
     Emulated,
+    /// A model of a host, of any size; what it gives is no measurement.
+    Sim,
 }
 
 /// What is wanted of a machine, and what may be done to get it.
@@ -65,6 +78,7 @@ pub struct Wish<'a> {
 /// The machine chosen, or why this computer cannot be it.
 pub fn choose(choice: Choice, wish: &Wish) -> anyhow::Result<Box<dyn Machine>> {
     let kvm = match choice {
+        Choice::Sim => return Ok(Box::new(sim::Simulated)),
         Choice::Emulated => return Ok(Box::new(emulated::Emulated::new(wish.lab_dir)?)),
         Choice::Kvm | Choice::Auto => kvm::Kvm::new(Path::new("/"), wish),
     };

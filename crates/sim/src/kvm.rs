@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! KVM and the module on a PLE exit: windows, selection, yield_to(), accounting.
+//!
+//! Every decision is one of `policy/`; here are only the effects (kmod/pick.c, kmod/account.c,
+//! `kvm_vcpu_on_spin` and `yield_to` of the kernel).
+
+use crate::machine::Sim;
+use crate::state::{State, Vm};
+use unspin_policy::aple::{self, Epoch};
+use unspin_policy::hvs::{self, Category, Decision};
+use unspin_policy::kvm_stock::{Search, Yield};
+use unspin_scenario::result::EpochSample;
+
+/// As kvm_vcpu_on_spin() and kmod/pick.c: yields that found nothing to gain.
+const YIELD_TRIES: u32 = 3;
+
+impl Sim {
+    /// The processor has stopped the pause loop of `v` on `p`.
+    pub(crate) fn ple_exit(&mut self, p: u32, v: u32) {
+        let vm = self.vcpus[v as usize].vm;
+        let costs = self.host.costs;
+        let select = self.vms[vm as usize].module.select;
+        let selected = select.is_some();
+        let cycles = if selected { costs.ple_exit_selected_cycles } else { costs.ple_exit_cycles };
+        let vcpu = &mut self.vcpus[v as usize];
+        vcpu.spun_ns = 0;
+        vcpu.in_ple_exit = true;
+        let module = &mut self.vms[vm as usize].module;
+        module.stats.ple_exits += 1;
+        module.stats.wasteful_spin_cycles += u64::from(vcpu.window_cycles);
+        self.charge_exit(v, cycles);
+        if !self.vms[vm as usize].module.window_on {
+            let window = self.vcpus[v as usize].window_cycles;
+            self.set_window(v, self.host.window.grow(self.stock, window));
+        }
+        self.vcpus[v as usize].complete = false;
+        self.epoch_report(v);
+        match select {
+            Some(flags) => self.yield_selected(p, v, flags),
+            None => self.yield_stock(p, v),
+        }
+        if self.vcpus[v as usize].state == State::Running {
+            self.window_update(v, true);
+        }
+    }
+
+    /// Time spent handling the exit of `v`.
+    fn charge_exit(&mut self, v: u32, cycles: u32) {
+        let vcpu = &mut self.vcpus[v as usize];
+        vcpu.exit_ns += self.clock.ns(u64::from(cycles));
+        let vm = &mut self.vms[vcpu.vm as usize];
+        vm.module.stats.wasteful_switch_cycles += u64::from(cycles);
+    }
+
+    fn yield_stock(&mut self, p: u32, v: u32) {
+        let vcpu = &self.vcpus[v as usize];
+        let (vm, index) = (vcpu.vm as usize, vcpu.index as usize);
+        let Vm { stock, last_boosted, first, .. } = &mut self.vms[vm];
+        let (first, mut last) = (*first, *last_boosted);
+        let mut search = Search::start(stock, index, last, self.stock, true);
+        let mut boosted = false;
+        while let Some(target) = search.next(&mut self.vms[vm].stock) {
+            let outcome = self.yield_to(p, v, first + target as u32);
+            search.result(&mut last, outcome);
+            boosted = outcome == Yield::Boosted;
+        }
+        self.vms[vm].last_boosted = last;
+        // KVM's function returns only when the vCPU runs again.
+        self.vcpus[v as usize].search = Some(search);
+        if boosted {
+            self.leave(p, v);
+        } else {
+            self.end_search(v);
+        }
+    }
+
+    /// `v` goes back to its guest: it spins no longer as far as KVM knows.
+    pub(crate) fn end_search(&mut self, v: u32) {
+        if let Some(search) = self.vcpus[v as usize].search.take() {
+            let vm = self.vcpus[v as usize].vm as usize;
+            search.finish(&mut self.vms[vm].stock);
+        }
+    }
+
+    fn yield_selected(&mut self, p: u32, v: u32, flags: hvs::Flags) {
+        let vcpu = &self.vcpus[v as usize];
+        let (vm, index) = (vcpu.vm as usize, vcpu.index as usize);
+        let first = self.vms[vm].first;
+        let mut excluded = 0;
+        let mut tries = YIELD_TRIES;
+        // The module takes one snapshot; nothing changes here meanwhile but marks, which it
+        // does not look at.
+        while tries > 0 {
+            let target = match hvs::decide(&self.vms[vm].slots, index, excluded, flags) {
+                Decision::GiveWay => {
+                    self.vms[vm].module.stats.yields_gave_way += 1;
+                    self.bill(p);
+                    self.queues[p as usize].yield_current(&self.tunables, &mut self.entities);
+                    self.leave(p, v);
+                    return;
+                }
+                Decision::Nobody => break,
+                Decision::Complete => {
+                    self.vcpus[v as usize].complete = true;
+                    break;
+                }
+                Decision::Vcpu(target) => target,
+            };
+            let slot = &mut self.vms[vm].slots[target];
+            let (category, marked) = (slot.category, slot.yielded_mark);
+            slot.yielded_mark = 1;
+            match self.yield_to(p, v, first + target as u32) {
+                Yield::Boosted => {
+                    self.note_pick(first + target as u32);
+                    let Vm { last_boosted, module, .. } = &mut self.vms[vm];
+                    *last_boosted = target as u32;
+                    let stats = &mut module.stats;
+                    match Category::from_number(category) {
+                        Some(Category::ResourceWaiter) => stats.yields_resource_waiter += 1,
+                        Some(Category::LockWaiter) => stats.yields_lock_waiter += 1,
+                        _ => stats.yields_yielded += 1,
+                    }
+                    self.leave(p, v);
+                    return;
+                }
+                outcome => {
+                    let Vm { slots, module, .. } = &mut self.vms[vm];
+                    slots[target].yielded_mark = marked;
+                    module.stats.yields_failed += 1;
+                    excluded |= 1 << target;
+                    tries -= u32::from(outcome == Yield::Failed);
+                }
+            }
+        }
+        self.vms[vm].module.stats.yields_none += 1;
+    }
+
+    fn note_pick(&mut self, target: u32) {
+        let vcpu = &mut self.vcpus[target as usize];
+        vcpu.pick_pending = true;
+        vcpu.pick_switches = self.pcpus[vcpu.pcpu as usize].switches;
+    }
+
+    /// yield_to(): `v`, running on `p`, wants `target` to run in its place.
+    fn yield_to(&mut self, p: u32, v: u32, target: u32) -> Yield {
+        self.charge_exit(v, self.host.costs.yield_cycles);
+        let to = self.vcpus[target as usize].pcpu;
+        if self.queues[p as usize].tasks() == 1 && self.queues[to as usize].tasks() == 1 {
+            return Yield::Failed;
+        }
+        if self.vcpus[target as usize].state != State::Ready {
+            return Yield::NotPossible;
+        }
+        self.bill(p);
+        self.queues[to as usize].set_next(target);
+        self.queues[p as usize].yield_current(&self.tunables, &mut self.entities);
+        if to != p {
+            self.ask_reschedule(to);
+        }
+        Yield::Boosted
+    }
+
+    /// schedule() inside the exit of `v`; if nobody else is to run, `v` goes on.
+    fn leave(&mut self, p: u32, v: u32) {
+        self.schedule(p);
+        if self.queues[p as usize].current == v {
+            self.end_search(v);
+        } else {
+            // The way back is part of handling the exit.
+            let cycles = u64::from(self.host.costs.switch_cycles);
+            let vm = self.vcpus[v as usize].vm as usize;
+            self.vms[vm].module.stats.wasteful_switch_cycles += cycles;
+        }
+    }
+
+    pub(crate) fn set_window(&mut self, v: u32, window_cycles: u32) {
+        let vcpu = &mut self.vcpus[v as usize];
+        vcpu.window_cycles = window_cycles;
+        let looks = self.vms[vcpu.vm as usize].ple
+            && self.pause_loop_cycles <= u64::from(self.host.ple_gap_cycles);
+        // The first PAUSE later than the window, one a turn.
+        let turns = u64::from(window_cycles) / self.pause_loop_cycles + 1;
+        vcpu.window_ns =
+            if looks { self.clock.ns(turns * self.pause_loop_cycles) } else { u64::MAX };
+    }
+
+    /// An entry, after a PLE exit or another: the module's window, where it sets one; longer for a
+    /// vCPU that spins while no sibling is missing.
+    pub(crate) fn window_update(&mut self, v: u32, ple: bool) {
+        let vcpu = &self.vcpus[v as usize];
+        let module = &self.vms[vcpu.vm as usize].module;
+        if !module.window_on {
+            return;
+        }
+        let in_force = vcpu.window_cycles;
+        let wanted = match (vcpu.complete, ple) {
+            (false, _) => module.window_cycles,
+            (true, false) => module.window_cycles.max(in_force),
+            (true, true) => {
+                module.window_cycles.max(aple::window_complete(&module.params, in_force))
+            }
+        };
+        if wanted != in_force {
+            self.set_window(v, wanted);
+        }
+    }
+
+    /// `v` is loaded after having been scheduled out.
+    pub(crate) fn window_reset(&mut self, v: u32) {
+        self.vcpus[v as usize].complete = false;
+        let vcpu = &self.vcpus[v as usize];
+        let module = &self.vms[vcpu.vm as usize].module;
+        let window_cycles = if module.window_on {
+            module.window_cycles
+        } else {
+            self.host.window.shrink(self.stock, vcpu.window_cycles)
+        };
+        if vcpu.window_cycles != window_cycles {
+            self.set_window(v, window_cycles);
+        }
+    }
+
+    pub(crate) fn epoch_start(&mut self, vm: u32) {
+        let module = &mut self.vms[vm as usize].module;
+        module.epoch_exits = 0;
+        module.epoch_min_until_ns = self.now_ns + u64::from(module.params.epoch_min_us) * 1000;
+    }
+
+    /// Spent by all vCPUs of `vm` since they started.
+    pub(crate) fn totals(&self, vm: u32) -> Epoch {
+        let vm = &self.vms[vm as usize];
+        let cpu_ns: u64 = (vm.first..vm.first + vm.vcpus)
+            .map(|v| {
+                let vcpu = &self.vcpus[v as usize];
+                let runs = vcpu.state == State::Running;
+                vcpu.cpu_ns() + if runs { self.now_ns - vcpu.since_ns } else { 0 }
+            })
+            .sum();
+        let stats = &vm.module.stats;
+        Epoch {
+            ple_exits: stats.ple_exits,
+            spin_cycles: stats.wasteful_spin_cycles,
+            switch_cycles: stats.wasteful_switch_cycles,
+            cpu_cycles: self.clock.cycles(cpu_ns),
+        }
+    }
+
+    /// A PLE exit of `v` counts towards its VM's epoch, a batch at a time.
+    fn epoch_report(&mut self, v: u32) {
+        let vcpu = &mut self.vcpus[v as usize];
+        let vm = vcpu.vm;
+        let module = &mut self.vms[vm as usize].module;
+        vcpu.unreported_exits += 1;
+        if !module.counts || vcpu.unreported_exits < module.report_batch {
+            return;
+        }
+        module.epoch_exits += std::mem::take(&mut vcpu.unreported_exits);
+        let enough = module.epoch_exits >= module.params.epoch_ple_exits;
+        if enough && self.now_ns >= module.epoch_min_until_ns {
+            self.epoch_end(vm);
+        }
+    }
+
+    fn epoch_end(&mut self, vm: u32) {
+        let totals = self.totals(vm);
+        let now_ns = self.now_ns;
+        let Vm { module, epochs, .. } = &mut self.vms[vm as usize];
+        let base = std::mem::replace(&mut module.epoch_base, totals);
+        let spent = Epoch {
+            ple_exits: totals.ple_exits - base.ple_exits,
+            spin_cycles: totals.spin_cycles - base.spin_cycles,
+            switch_cycles: totals.switch_cycles - base.switch_cycles,
+            cpu_cycles: totals.cpu_cycles - base.cpu_cycles,
+        };
+        module.stats.epochs += 1;
+        let window = if module.window_on {
+            let tried = module.aple.window_cycles;
+            module.window_cycles = module.aple.epoch_end(&module.params, &spent);
+            module.last_ppm = module.aple.last_ppm;
+            u64::from(tried)
+        } else {
+            module.last_ppm = spent.inefficiency_ppm();
+            spent.spin_cycles / spent.ple_exits.max(1)
+        };
+        if self.trace_epochs {
+            epochs.push(EpochSample {
+                vm,
+                at_ns: now_ns - self.epoch_from_ns,
+                epoch: module.stats.epochs,
+                window_cycles: window,
+                inefficiency_ppm: module.last_ppm,
+            });
+        }
+        self.epoch_start(vm);
+    }
+}

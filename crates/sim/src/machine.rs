@@ -1,0 +1,565 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The simulated machine: events, pCPUs, and which vCPU is on which.
+//!
+//! Every pCPU has three timers (what its vCPU does ends; its tick; somebody asked it to
+//! reschedule), every vCPU one (its block ends). Nothing allocates once the first event is popped,
+//! but for epoch samples where they are asked for.
+
+use crate::host::{Clock, Host};
+use crate::queue::{Queue, Timer};
+use crate::rng::Rng;
+use crate::sched::{Entity, RunQueue, Tunables, NONE};
+use crate::state::{Class, Doing, Lock, Pcpu, State, Vcpu, Vm};
+use unspin_policy::hvs;
+use unspin_policy::kvm_stock::Variant;
+use unspin_scenario::plan::LockKind;
+use unspin_vmm::abi;
+
+/// Buckets of the histogram of lock waits, as the guest has them.
+pub(crate) const BUCKETS: usize = abi::WAIT_BUCKETS;
+
+pub(crate) struct Sim {
+    pub now_ns: u64,
+    pub queue: Queue,
+    pub clock: Clock,
+    pub vcpus: Vec<Vcpu>,
+    pub entities: Vec<Entity>,
+    pub pcpus: Vec<Pcpu>,
+    pub queues: Vec<RunQueue>,
+    pub vms: Vec<Vm>,
+    pub locks: Vec<Lock>,
+    pub steps: Vec<abi::Step>,
+    pub lock_kind: LockKind,
+    pub tas_rng: Rng,
+    pub tunables: Tunables,
+    pub stock: Variant,
+    pub host: Host,
+    /// Ready vCPUs that any pCPU may take.
+    pub movable: u32,
+    pub trace_epochs: bool,
+    pub epoch_from_ns: u64,
+    pub events: u64,
+    /// Costs in ns, and cycles of what is drawn in iterations.
+    pub iteration_cycles: u64,
+    pub pause_loop_cycles: u64,
+    pub step_ns: u64,
+    pub unit_ns: u64,
+    pub lock_ns: u64,
+    pub unlock_ns: u64,
+    pub handoff_ns: u64,
+    pub handoff_per_waiter_ns: u64,
+    pub halt_ns: u64,
+    pub wake_ns: u64,
+    pub ipi_ns: u64,
+    pub timer_ns: u64,
+    pub interrupt_ns: u64,
+    pub switch_ns: u64,
+    pub tick_cost_ns: u64,
+    pub reschedule_ns: u64,
+    pub cycles_per_ns_q32: u128,
+    pub lock_bucket: usize,
+}
+
+impl Sim {
+    pub fn cycles_fast(&self, ns: u64) -> u64 {
+        ((u128::from(ns) * self.cycles_per_ns_q32) >> 32) as u64
+    }
+
+    fn pcpu_count(&self) -> u32 {
+        self.pcpus.len() as u32
+    }
+
+    fn tick_timer(&self, p: u32) -> Timer {
+        self.pcpu_count() + p
+    }
+
+    fn reschedule_timer(&self, p: u32) -> Timer {
+        2 * self.pcpu_count() + p
+    }
+
+    pub fn block_timer(&self, v: u32) -> Timer {
+        3 * self.pcpu_count() + v
+    }
+
+    pub fn start_timer(&self, vm: u32) -> Timer {
+        3 * self.pcpu_count() + self.vcpus.len() as u32 + vm
+    }
+
+    /// Handles events up to `until_ns`, and brings every account up to there.
+    pub fn run_until(&mut self, until_ns: u64) {
+        let stop = self.start_timer(self.vms.len() as u32);
+        self.queue.arm(stop, until_ns);
+        let pcpus = self.pcpu_count();
+        loop {
+            let (now, timer) = self.queue.pop().expect("the stop event is pending");
+            self.now_ns = now;
+            if timer == stop {
+                break;
+            }
+            self.events += 1;
+            if timer < pcpus {
+                self.action_end(timer);
+            } else if timer < 2 * pcpus {
+                self.tick(timer - pcpus);
+            } else if timer < 3 * pcpus {
+                self.reschedule(timer - 2 * pcpus);
+            } else if timer < self.start_timer(0) {
+                self.end_block(timer - 3 * pcpus);
+            } else {
+                self.start_vm(timer - self.start_timer(0));
+            }
+        }
+        for v in 0..self.vcpus.len() as u32 {
+            self.account(v);
+        }
+        self.check();
+    }
+
+    /// Books the time of `v` up to now, and takes it off what `v` has before it.
+    pub fn account(&mut self, v: u32) {
+        let vcpu = &mut self.vcpus[v as usize];
+        let mut left = self.now_ns - vcpu.since_ns;
+        if left == 0 {
+            return;
+        }
+        vcpu.since_ns = self.now_ns;
+        match vcpu.state {
+            State::Halted => vcpu.time_ns[Class::Halted as usize] += left,
+            State::Ready => vcpu.time_ns[Class::Waiting as usize] += left,
+            State::Running => {
+                let switch = left.min(vcpu.switch_ns);
+                vcpu.switch_ns -= switch;
+                vcpu.time_ns[Class::Switch as usize] += switch;
+                left -= switch;
+                let exit = left.min(vcpu.exit_ns);
+                vcpu.exit_ns -= exit;
+                vcpu.time_ns[Class::Exit as usize] += exit;
+                left -= exit;
+                vcpu.in_ple_exit &= vcpu.exit_ns > 0;
+                if left > 0 {
+                    self.account_guest(v, left);
+                }
+            }
+        }
+    }
+
+    fn account_guest(&mut self, v: u32, ns: u64) {
+        let vcpu = &mut self.vcpus[v as usize];
+        let off_ns = match vcpu.doing {
+            Doing::Work => {
+                assert!(ns <= vcpu.remaining_ns, "vCPU {v} worked longer than it had work");
+                vcpu.remaining_ns -= ns;
+                vcpu.time_ns[Class::Useful as usize] += ns;
+                return;
+            }
+            Doing::SpinLock => self.locks[vcpu.lock as usize].off.at(self.now_ns),
+            Doing::SpinBarrier => {
+                if vcpu.remaining_ns != u64::MAX {
+                    assert!(ns <= vcpu.remaining_ns, "vCPU {v} spun longer than it may");
+                    vcpu.remaining_ns -= ns;
+                }
+                self.vms[vcpu.vm as usize].barrier.off.at(self.now_ns)
+            }
+            Doing::HaltBarrier | Doing::HaltBlock => {
+                panic!("vCPU {v} did not halt when it should have")
+            }
+        };
+        let preempted = (off_ns - vcpu.off_mark_ns).min(ns);
+        vcpu.off_mark_ns = off_ns;
+        vcpu.spun_ns += ns;
+        vcpu.time_ns[Class::SpinHolderPreempted as usize] += preempted;
+        vcpu.time_ns[Class::SpinHolderRunning as usize] += ns - preempted;
+    }
+
+    /// Sets the timer of the pCPU that `v` runs on to the end of what `v` does; `v` has been
+    /// accounted for.
+    pub fn rearm(&mut self, v: u32) {
+        let vcpu = &self.vcpus[v as usize];
+        if vcpu.state != State::Running {
+            return;
+        }
+        let until_exit = vcpu.window_ns.saturating_sub(vcpu.spun_ns);
+        let guest_ns = match vcpu.doing {
+            Doing::Work => vcpu.remaining_ns,
+            Doing::HaltBarrier | Doing::HaltBlock => 0,
+            Doing::SpinBarrier => vcpu.remaining_ns.min(until_exit),
+            // It looks again as soon as the host lets it.
+            Doing::SpinLock if self.lock_kind == LockKind::Tas && vcpu.host_ns() > 0 => 0,
+            Doing::SpinLock => until_exit,
+        };
+        let at = self.now_ns.saturating_add(vcpu.host_ns()).saturating_add(guest_ns);
+        let timer = vcpu.pcpu;
+        if at == u64::MAX {
+            self.queue.cancel(timer);
+        } else {
+            self.queue.arm(timer, at);
+        }
+    }
+
+    /// What the vCPU on `p` does has ended.
+    fn action_end(&mut self, p: u32) {
+        let v = self.queues[p as usize].current;
+        self.account(v);
+        let vcpu = &self.vcpus[v as usize];
+        debug_assert!(vcpu.state == State::Running && vcpu.host_ns() == 0);
+        match vcpu.doing {
+            Doing::Work => self.advance(v, 0),
+            Doing::SpinLock => {
+                if self.try_free_lock(v) {
+                    return;
+                }
+                if self.vcpus[v as usize].spun_ns >= self.vcpus[v as usize].window_ns {
+                    self.ple_exit(p, v);
+                }
+            }
+            Doing::SpinBarrier if vcpu.remaining_ns == 0 => self.halt_at_barrier(v),
+            Doing::SpinBarrier => self.ple_exit(p, v),
+            Doing::HaltBarrier | Doing::HaltBlock => {
+                self.sleep(p, v);
+                return;
+            }
+        }
+        if self.queues[p as usize].current == v {
+            self.rearm(v);
+        }
+    }
+
+    /// The scheduler's times of `p` up to now; whether the slice of who runs is over.
+    pub fn bill(&mut self, p: u32) -> bool {
+        let pcpu = &mut self.pcpus[p as usize];
+        let ns = self.now_ns - std::mem::replace(&mut pcpu.billed_ns, self.now_ns);
+        self.queues[p as usize].ran(&self.tunables, &mut self.entities, ns)
+    }
+
+    /// An interrupt takes `v`, running, out of its guest and back; a pause loop begins anew.
+    pub fn interrupt(&mut self, v: u32) {
+        self.account(v);
+        let vcpu = &mut self.vcpus[v as usize];
+        vcpu.exit_ns += self.interrupt_ns;
+        vcpu.spun_ns = 0;
+    }
+
+    fn tick(&mut self, p: u32) {
+        let v = self.queues[p as usize].current;
+        if v == NONE {
+            return;
+        }
+        self.account(v);
+        let vcpu = &mut self.vcpus[v as usize];
+        vcpu.exit_ns += self.tick_cost_ns;
+        vcpu.spun_ns = 0;
+        let over = self.bill(p) | self.queues[p as usize].tick(&self.tunables, &self.entities);
+        if over {
+            self.schedule(p);
+        }
+        self.arm_tick(p);
+        if self.queues[p as usize].current == v {
+            self.window_update(v, false);
+            self.rearm(v);
+        }
+    }
+
+    /// Ticks of different pCPUs are apart (skew_tick), each on its own grid.
+    fn arm_tick(&mut self, p: u32) {
+        let period = self.host.tick_ns;
+        let offset = period * u64::from(p) / u64::from(self.pcpu_count());
+        let next = (self.now_ns + period - offset) / period * period + offset;
+        self.queue.arm(self.tick_timer(p), next.max(self.now_ns + 1));
+    }
+
+    /// Asks `p` to reschedule; an earlier request stands.
+    pub fn ask_reschedule(&mut self, p: u32) {
+        let timer = self.reschedule_timer(p);
+        if self.queue.time_of(timer).is_none() {
+            self.queue.arm(timer, self.now_ns + self.reschedule_ns);
+        }
+    }
+
+    fn reschedule(&mut self, p: u32) {
+        let v = self.queues[p as usize].current;
+        if v != NONE {
+            self.interrupt(v);
+            self.bill(p);
+        }
+        self.schedule(p);
+        if v != NONE && self.queues[p as usize].current == v {
+            self.rearm(v);
+        }
+    }
+
+    /// schedule() on `p`, whose times are right and whose vCPU, if any, is accounted for.
+    pub fn schedule(&mut self, p: u32) {
+        self.bill(p);
+        let before = self.queues[p as usize].current;
+        let mut v = self.queues[p as usize].switch(&self.tunables, &mut self.entities);
+        if v == NONE && self.pull(p) {
+            v = self.queues[p as usize].switch(&self.tunables, &mut self.entities);
+        }
+        if v == before && v != NONE {
+            return;
+        }
+        if before != NONE {
+            self.switch_out(before);
+        }
+        let pcpu = &mut self.pcpus[p as usize];
+        match (pcpu.idle, v == NONE) {
+            (false, true) => {
+                pcpu.idle = true;
+                pcpu.idle_since_ns = self.now_ns;
+                self.queue.cancel(p);
+                self.queue.cancel(self.tick_timer(p));
+            }
+            (true, false) => {
+                pcpu.idle = false;
+                pcpu.idle_ns += self.now_ns - pcpu.idle_since_ns;
+                self.arm_tick(p);
+            }
+            _ => {}
+        }
+        if v != NONE {
+            self.switch_in(p, v);
+        }
+    }
+
+    /// `v` leaves its pCPU though it could run.
+    fn switch_out(&mut self, v: u32) {
+        self.account(v);
+        self.vcpus[v as usize].state = State::Ready;
+        self.movable += u32::from(!self.vcpus[v as usize].pinned);
+        self.note_off(v);
+        let vcpu = &self.vcpus[v as usize];
+        let vm = &mut self.vms[vcpu.vm as usize];
+        let slot = &mut vm.slots[vcpu.index as usize];
+        let flags = vm.module.select.unwrap_or(hvs::Flags::HVS);
+        let mut mark = slot.yielded_mark;
+        slot.category = hvs::category_on_preempt(vcpu.in_ple_exit, &mut mark, flags) as u8;
+        slot.yielded_mark = mark;
+        slot.preempted_at = self.now_ns;
+        slot.ready = 1;
+        slot.running = 0;
+        let stock = &mut vm.stock[vcpu.index as usize];
+        stock.ready = 1;
+        stock.preempted = 1;
+    }
+
+    fn switch_in(&mut self, p: u32, v: u32) {
+        self.account(v);
+        self.pcpus[p as usize].switches += 1;
+        let vcpu = &mut self.vcpus[v as usize];
+        vcpu.state = State::Running;
+        self.movable -= u32::from(!vcpu.pinned);
+        vcpu.pcpu = p;
+        vcpu.switch_ns = self.switch_ns;
+        vcpu.spun_ns = 0;
+        let vm = &mut self.vms[vcpu.vm as usize];
+        let slot = &mut vm.slots[vcpu.index as usize];
+        slot.category = hvs::Category::NotPreempted as u8;
+        slot.ready = 0;
+        slot.running = 1;
+        let stock = &mut vm.stock[vcpu.index as usize];
+        (stock.ready, stock.preempted, stock.blocking, stock.runnable) = (0, 0, 0, 0);
+        let pick_pending = std::mem::take(&mut vcpu.pick_pending);
+        if pick_pending && vcpu.pick_switches + 1 == self.pcpus[p as usize].switches {
+            vm.module.stats.picks_ran_next += 1;
+        }
+        self.note_on(v);
+        self.end_search(v);
+        self.window_reset(v);
+        if self.vcpus[v as usize].notice_lock {
+            self.notice_lock(v);
+        }
+        self.rearm(v);
+    }
+
+    /// `v` halts: its pCPU is free.
+    fn sleep(&mut self, p: u32, v: u32) {
+        self.bill(p);
+        self.queues[p as usize].dequeue_current(&self.tunables, &mut self.entities);
+        let vcpu = &mut self.vcpus[v as usize];
+        vcpu.state = State::Halted;
+        let vm = &mut self.vms[vcpu.vm as usize];
+        vm.slots[vcpu.index as usize].running = 0;
+        vm.stock[vcpu.index as usize].blocking = 1;
+        self.note_off(v);
+        self.schedule(p);
+    }
+
+    /// `v`, asleep or new, wants to run.
+    pub fn wake(&mut self, v: u32) {
+        self.account(v);
+        let vcpu = &mut self.vcpus[v as usize];
+        vcpu.state = State::Ready;
+        vcpu.exit_ns += self.wake_ns;
+        self.movable += u32::from(!vcpu.pinned);
+        let vm = &mut self.vms[vcpu.vm as usize];
+        let stock = &mut vm.stock[vcpu.index as usize];
+        stock.ready = 1;
+        stock.runnable = 1;
+        self.enqueue(v, false);
+    }
+
+    fn enqueue(&mut self, v: u32, is_new: bool) {
+        let p = self.pcpu_for(v);
+        self.vcpus[v as usize].pcpu = p;
+        let over = self.bill(p);
+        let queue = &mut self.queues[p as usize];
+        queue.enqueue(&self.tunables, &mut self.entities, v, is_new);
+        if over || queue.preempts(&self.tunables, &self.entities, v) {
+            self.ask_reschedule(p);
+        }
+    }
+
+    fn start_vm(&mut self, vm: u32) {
+        let (first, count) = (self.vms[vm as usize].first, self.vms[vm as usize].vcpus);
+        for v in first..first + count {
+            self.account(v);
+            self.vcpus[v as usize].state = State::Ready;
+            self.movable += u32::from(!self.vcpus[v as usize].pinned);
+            self.vms[vm as usize].stock[(v - first) as usize].ready = 1;
+            self.enqueue(v, true);
+        }
+        self.epoch_start(vm);
+    }
+
+    /// Where a vCPU that wants to run goes: where it was, unless it may move and an idle pCPU, or
+    /// for want of one the shortest queue, is elsewhere.
+    fn pcpu_for(&self, v: u32) -> u32 {
+        let vcpu = &self.vcpus[v as usize];
+        if vcpu.pinned || self.queues[vcpu.pcpu as usize].tasks() == 0 {
+            return vcpu.pcpu;
+        }
+        let count = self.pcpu_count();
+        let others = (0..count).map(|i| (vcpu.pcpu + i) % count);
+        others.min_by_key(|&p| self.queues[p as usize].tasks()).unwrap_or(vcpu.pcpu)
+    }
+
+    /// `p` has nobody: takes a waiting vCPU from the longest queue. Whether it got one.
+    fn pull(&mut self, p: u32) -> bool {
+        if self.movable == 0 {
+            return false;
+        }
+        let movable =
+            |q: &RunQueue| q.waiting.iter().copied().find(|&v| !self.vcpus[v as usize].pinned);
+        let longest = (0..self.pcpu_count())
+            .filter(|&from| movable(&self.queues[from as usize]).is_some())
+            .max_by_key(|&from| self.queues[from as usize].waiting.len());
+        let Some(from) = longest else { return false };
+        let Some(v) = movable(&self.queues[from as usize]) else { return false };
+        self.bill(from);
+        self.queues[from as usize].take(&self.tunables, &mut self.entities, v);
+        self.queues[p as usize].give(&self.tunables, &mut self.entities, v);
+        self.vcpus[v as usize].pcpu = p;
+        true
+    }
+
+    /// Clocks of those who wait for `v`: it has left its pCPU.
+    fn note_off(&mut self, v: u32) {
+        let vcpu = &self.vcpus[v as usize];
+        let now = self.now_ns;
+        for number in bits(vcpu.owned) {
+            self.locks[(vcpu.vm * crate::guest::LOCKS + number) as usize].off.set(true, now);
+        }
+        if !vcpu.arrived {
+            let barrier = &mut self.vms[vcpu.vm as usize].barrier;
+            barrier.missing_off += 1;
+            barrier.off.set(true, now);
+        }
+    }
+
+    fn note_on(&mut self, v: u32) {
+        let vcpu = &self.vcpus[v as usize];
+        let now = self.now_ns;
+        for number in bits(vcpu.owned) {
+            self.locks[(vcpu.vm * crate::guest::LOCKS + number) as usize].off.set(false, now);
+        }
+        if !vcpu.arrived {
+            let barrier = &mut self.vms[vcpu.vm as usize].barrier;
+            barrier.missing_off -= 1;
+            barrier.off.set(barrier.missing_off > 0, now);
+        }
+    }
+
+    /// What must hold whatever happened: each vCPU has as much time as has passed, each pCPU's busy
+    /// time is that of the vCPUs, everybody is in exactly one queue or in none.
+    fn check(&self) {
+        let now = self.now_ns;
+        let mut busy_ns = 0;
+        for (v, vcpu) in self.vcpus.iter().enumerate() {
+            let sum: u64 = vcpu.time_ns.iter().sum();
+            assert_eq!(sum, now, "the times of vCPU {v} do not add up");
+            busy_ns += vcpu.cpu_ns();
+            let current = self.queues[vcpu.pcpu as usize].current == v as u32;
+            let waits = self.queues.iter().flat_map(|q| &q.waiting).filter(|&&w| w == v as u32);
+            let expected = match vcpu.state {
+                State::Halted => (false, 0),
+                State::Ready => (false, 1),
+                State::Running => (true, 0),
+            };
+            assert_eq!((current, waits.count()), expected, "vCPU {v} is not where it should be");
+        }
+        let mut pcpu_busy_ns = 0;
+        for (p, pcpu) in self.pcpus.iter().enumerate() {
+            let idles = self.queues[p].current == NONE;
+            assert_eq!(idles, pcpu.idle, "pCPU {p} is idle and is not");
+            let idle_ns = pcpu.idle_ns + if idles { now - pcpu.idle_since_ns } else { 0 };
+            pcpu_busy_ns += now - idle_ns;
+            let left_idle = idles && !self.queues[p].waiting.is_empty();
+            assert!(!left_idle || self.is_asked(p as u32), "pCPU {p} idles though somebody waits");
+        }
+        assert_eq!(busy_ns, pcpu_busy_ns, "pCPUs were busy for other than their vCPUs");
+    }
+
+    fn is_asked(&self, p: u32) -> bool {
+        self.queue.time_of(self.reschedule_timer(p)).is_some()
+    }
+}
+
+fn bits(mut mask: u32) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let bit = mask.trailing_zeros();
+        mask &= mask.wrapping_sub(1);
+        (bit < 32).then_some(bit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::tests::two_vms;
+    use std::panic::{catch_unwind, AssertUnwindSafe};
+
+    /// The check must see each of these.
+    #[test]
+    fn the_check_sees_what_it_is_for() {
+        type Fault = fn(&mut Sim);
+        let faults: [(&str, Fault); 5] = [
+            ("a lost nanosecond", |s| s.vcpus[0].time_ns[0] -= 1),
+            ("a nanosecond in another class", |s| {
+                let v = s.vcpus.iter_mut().find(|v| v.state != State::Halted).unwrap();
+                v.time_ns[Class::Waiting as usize] += 1;
+                v.time_ns[Class::Useful as usize] -= 1;
+            }),
+            ("a vCPU in two queues", |s| {
+                let v = s.queues[0].current;
+                s.queues[1].waiting.push(v);
+            }),
+            ("a vCPU in none", |s| {
+                s.queues.iter_mut().find(|q| !q.waiting.is_empty()).unwrap().waiting.clear();
+            }),
+            ("a pCPU that idled twice", |s| s.pcpus[1].idle_ns += 1),
+        ];
+        for (what, fault) in faults {
+            let mut sim = two_vms().build().unwrap();
+            sim.run_until(30_000_000);
+            fault(&mut sim);
+            let seen = catch_unwind(AssertUnwindSafe(|| sim.check())).is_err();
+            assert!(seen, "{what} goes unseen");
+        }
+    }
+
+    #[test]
+    fn bits_are_listed_lowest_first() {
+        assert_eq!(bits(0b1010_0001).collect::<Vec<_>>(), [0, 5, 7]);
+        assert_eq!(bits(0).count(), 0);
+    }
+}

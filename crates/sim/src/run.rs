@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One run: the machine built from what the plan asks for, and the result read off it.
+
+use crate::guest::LOCKS;
+use crate::host::{Clock, Host};
+use crate::machine::{Sim, BUCKETS};
+use crate::queue::{Queue, TIMERS_MAX};
+use crate::rng::Rng;
+use crate::sched::{Entity, RunQueue, Tunables, WEIGHT_DEFAULT};
+use crate::state::{Barrier, Class, Lock, Module, Pcpu, State, Vcpu, Vm, CLASSES};
+use crate::Error;
+use unspin_policy::kvm_stock::Vcpu as StockVcpu;
+use unspin_policy::{aple, hvs};
+use unspin_scenario::plan::{ApleParams, CgroupLayout, Run, Step, Window, YieldTo};
+use unspin_scenario::result::{Attribution, ModuleStats, RunResult, VmResult};
+use unspin_vmm::rng::{splitmix64, vm_seed};
+
+const NS_PER_MS: u64 = 1_000_000;
+/// As the module: exits a vCPU collects before it touches what its siblings share.
+const REPORT_BATCH_MAX: u32 = 64;
+
+/// One VM of a machine.
+#[derive(Debug, Clone)]
+pub struct VmSetup {
+    /// Spread over its vCPUs' random numbers.
+    pub seed: u64,
+    pub start_ns: u64,
+    /// pCPU of each vCPU; empty: any.
+    pub pin: Vec<u32>,
+    /// Share of CPU time, against the other VMs'.
+    pub weight: u32,
+    pub program: Vec<Step>,
+}
+
+/// A run as the model takes it: as a plan's [`Run`], but VM by VM.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    pub host: Host,
+    pub run: Run,
+    pub vms: Vec<VmSetup>,
+}
+
+/// What a run gives.
+#[derive(Debug, Clone)]
+pub struct Simulated {
+    pub result: RunResult,
+    /// Events handled, for the speed of the simulator itself.
+    pub events: u64,
+}
+
+impl Setup {
+    /// The VMs as the agent starts them: seeds, staggered starts, pinning and weights.
+    pub fn new(host: &Host, run: &Run) -> Setup {
+        let vms = (0..run.vms).map(|vm| {
+            let seed = vm_seed(run.seed, vm);
+            VmSetup {
+                seed,
+                start_ns: splitmix64(seed) % (run.stagger_ms * NS_PER_MS + 1),
+                pin: run.pin.get(vm as usize).cloned().unwrap_or_default(),
+                weight: run.weights.get(vm as usize).copied().unwrap_or(1),
+                program: run.program.clone(),
+            }
+        });
+        Setup { host: host.clone(), vms: vms.collect(), run: run.clone() }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let run = &self.run;
+        let wrong = |text: String| Err(Error::Run { id: run.id, text });
+        let most = unspin_vmm::abi::VCPUS_MAX as u32;
+        if self.vms.is_empty() {
+            return wrong("no VMs".into());
+        }
+        if !(1..=most).contains(&run.vcpus) {
+            return wrong(format!("{} vCPUs; a VM has 1 to {most}", run.vcpus));
+        }
+        for pin in self.vms.iter().map(|vm| &vm.pin).filter(|pin| !pin.is_empty()) {
+            if pin.len() != run.vcpus as usize {
+                return wrong(format!("pins {} vCPUs of {}", pin.len(), run.vcpus));
+            }
+            if let Some(p) = pin.iter().find(|p| **p >= self.host.pcpus) {
+                return wrong(format!("pins to pCPU {p}; the host has {}", self.host.pcpus));
+            }
+        }
+        if let Some(vm) = self.vms.iter().find(|vm| !(1..=10_000).contains(&vm.weight)) {
+            return wrong(format!("weight {}; cpu.weight is 1 to 10000", vm.weight));
+        }
+        let unequal = self.vms.iter().any(|vm| vm.weight != self.vms[0].weight);
+        if unequal && run.cgroup == CgroupLayout::Flat {
+            return wrong("weights need cgroups; use the layout `vm` or `vcpu`".into());
+        }
+        if run.window_ms == 0 {
+            return wrong("window_ms is 0".into());
+        }
+        let (pcpus, khz, tick_ns) = (self.host.pcpus, self.host.khz, self.host.tick_ns);
+        if pcpus == 0 || !(1_000..=100_000_000).contains(&khz) || tick_ns < 1000 {
+            return Err(Error::Host { pcpus, khz, tick_ns });
+        }
+        if self.timers() > TIMERS_MAX {
+            return wrong(format!("needs {} timers; the model has {TIMERS_MAX}", self.timers()));
+        }
+        Ok(())
+    }
+
+    fn vcpus(&self) -> usize {
+        self.vms.len() * self.run.vcpus as usize
+    }
+
+    /// See [`Sim`], and one to stop.
+    fn timers(&self) -> usize {
+        3 * self.host.pcpus as usize + self.vcpus() + self.vms.len() + 1
+    }
+
+    pub(crate) fn build(&self) -> Result<Sim, Error> {
+        self.check()?;
+        let (host, run) = (&self.host, &self.run);
+        let clock = Clock::new(host.khz);
+        let ns = |cycles: u32| clock.ns(u64::from(cycles));
+        let costs = &host.costs;
+        let mut sim = Sim {
+            now_ns: 0,
+            queue: Queue::new(self.timers()),
+            clock,
+            vcpus: Vec::with_capacity(self.vcpus()),
+            entities: Vec::with_capacity(self.vcpus()),
+            pcpus: vec![Pcpu::NEW; host.pcpus as usize],
+            queues: Vec::new(),
+            vms: Vec::with_capacity(self.vms.len()),
+            locks: vec![Lock::FREE; self.vms.len() * LOCKS as usize],
+            steps: Vec::new(),
+            lock_kind: run.lock,
+            tas_rng: Rng::new(run.seed, u32::MAX),
+            tunables: Tunables::new(host, run.cgroup == CgroupLayout::Flat),
+            stock: host.kernel.stock(),
+            host: host.clone(),
+            movable: 0,
+            trace_epochs: run.trace_epochs,
+            epoch_from_ns: self.vms.iter().map(|vm| vm.start_ns).min().unwrap_or(0),
+            events: 0,
+            iteration_cycles: u64::from(costs.iteration_cycles),
+            pause_loop_cycles: u64::from(costs.pause_loop_cycles.max(1)),
+            step_ns: ns(costs.step_cycles),
+            unit_ns: ns(1).max(1),
+            lock_ns: ns(costs.lock_cycles).max(1),
+            unlock_ns: ns(costs.unlock_cycles),
+            handoff_ns: ns(costs.handoff_cycles),
+            handoff_per_waiter_ns: ns(costs.handoff_per_waiter_cycles),
+            halt_ns: ns(costs.halt_cycles),
+            wake_ns: ns(costs.wake_cycles),
+            ipi_ns: ns(costs.ipi_cycles),
+            timer_ns: ns(costs.timer_cycles),
+            interrupt_ns: ns(costs.interrupt_cycles),
+            switch_ns: ns(costs.switch_cycles),
+            tick_cost_ns: ns(costs.tick_cycles),
+            reschedule_ns: ns(costs.reschedule_cycles),
+            cycles_per_ns_q32: (u128::from(host.khz) << 32) / 1_000_000,
+            lock_bucket: (63 - u64::from(costs.lock_cycles | 1).leading_zeros()) as usize,
+        };
+        for setup in &self.vms {
+            self.add_vm(&mut sim, setup)?;
+        }
+        let mut pinned = vec![0; host.pcpus as usize];
+        for v in sim.vcpus.iter().filter(|v| v.pinned) {
+            pinned[v.pcpu as usize] += 1;
+        }
+        let free = sim.vcpus.iter().filter(|v| !v.pinned).count();
+        sim.queues = pinned.iter().map(|n| RunQueue::new(n + free)).collect();
+        for vm in 0..sim.vms.len() as u32 {
+            sim.queue.arm(sim.start_timer(vm), self.vms[vm as usize].start_ns);
+        }
+        Ok(sim)
+    }
+
+    fn add_vm(&self, sim: &mut Sim, setup: &VmSetup) -> Result<(), Error> {
+        let run = &self.run;
+        let steps = unspin_vmm::compile(&setup.program, run.cpl)?;
+        let program = sim.steps.len() as u32;
+        sim.steps.extend_from_slice(&steps);
+        let (number, first, vcpus) = (sim.vms.len() as u32, sim.vcpus.len() as u32, run.vcpus);
+        let sum: u64 = self.vms.iter().map(|vm| u64::from(vm.weight)).sum();
+        // Only the ratio counts: their mean has the default weight.
+        let weight = u64::from(setup.weight) * self.vms.len() as u64 * WEIGHT_DEFAULT / sum;
+        let module = module(run);
+        let window =
+            if module.window_on { module.window_cycles } else { self.host.window.base_cycles };
+        sim.vms.push(Vm {
+            first,
+            vcpus,
+            program,
+            program_end: sim.steps.len() as u32,
+            ple: run.cpl == 0 && run.arm.window != Window::Off,
+            last_boosted: 0,
+            stock: vec![StockVcpu::RUNNING; vcpus as usize],
+            slots: vec![hvs::Slot::default(); vcpus as usize],
+            barrier: Barrier { missing_off: vcpus, ..Barrier::default() },
+            module,
+            epochs: Vec::new(),
+            wait_hist: vec![0; BUCKETS],
+            max_wait_cycles: 0,
+        });
+        sim.vms[number as usize].barrier.off.set(true, 0);
+        for index in 0..vcpus {
+            let rng = Rng::new(setup.seed, index);
+            let pcpu = setup.pin.get(index as usize).copied();
+            let anywhere = (first + index) % self.host.pcpus;
+            let pinned = pcpu.is_some();
+            let mut vcpu = Vcpu::new(number, index, pcpu.unwrap_or(anywhere), pinned, rng);
+            vcpu.pc = program;
+            sim.vcpus.push(vcpu);
+            sim.entities.push(Entity::new(weight.max(1)));
+            sim.set_window(first + index, window);
+        }
+        Ok(())
+    }
+}
+
+/// The module's settings in this arm, as the agent sets them (crates/agent/src/module.rs).
+fn module(run: &Run) -> Module {
+    let default = ApleParams::default();
+    let epoch = |params: aple::Params| aple::Params {
+        epoch_ple_exits: run.epoch_ple_exits.unwrap_or(default.epoch_ple_exits),
+        epoch_min_us: run.epoch_min_us.unwrap_or(default.epoch_min_us),
+        ..params
+    };
+    let params = match run.arm.window {
+        Window::Aple(p) => aple::Params {
+            window_init_cycles: p.window_init_cycles,
+            window_min_cycles: p.window_min_cycles,
+            window_max_cycles: p.window_max_cycles,
+            delta_cycles: p.delta_cycles,
+            delta_max_cycles: p.delta_max_cycles,
+            epoch_ple_exits: p.epoch_ple_exits,
+            epoch_min_us: p.epoch_min_us,
+        },
+        Window::Fixed { cycles } => epoch(aple::Params::fixed(cycles)),
+        Window::Stock | Window::Off => epoch(aple::Params::default()),
+    };
+    let select = match run.arm.yield_to {
+        YieldTo::Stock => None,
+        YieldTo::Hvs => Some(hvs::Flags::QUORUM),
+        YieldTo::HvsPaper => Some(hvs::Flags::HVS),
+        YieldTo::CpthR => Some(hvs::Flags::CPTH_R | hvs::Flags::QUORUM),
+        YieldTo::CpthL => Some(hvs::Flags::CPTH_L | hvs::Flags::QUORUM),
+        YieldTo::Cch => Some(hvs::Flags::CCH | hvs::Flags::QUORUM),
+    };
+    let window_on = matches!(run.arm.window, Window::Aple(_) | Window::Fixed { .. });
+    let aple = aple::State::new(&params);
+    Module {
+        counts: window_on || select.is_some() || run.arm.observe,
+        window_on,
+        select,
+        params,
+        window_cycles: aple.window_cycles,
+        aple,
+        report_batch: (params.epoch_ple_exits / (8 * run.vcpus)).clamp(1, REPORT_BATCH_MAX),
+        epoch_exits: 0,
+        epoch_min_until_ns: 0,
+        epoch_base: aple::Epoch::default(),
+        last_ppm: 0,
+        stats: ModuleStats::default(),
+    }
+}
+
+/// Simulates a run of a plan.
+///
+/// # Errors
+/// What the agent refuses too: a program that cannot end, pCPUs the host has not, weights that
+/// could not act.
+pub fn simulate(host: &Host, run: &Run) -> Result<Simulated, Error> {
+    simulate_setup(&Setup::new(host, run))
+}
+
+/// As [`simulate`], each VM as its setup says.
+pub fn simulate_setup(setup: &Setup) -> Result<Simulated, Error> {
+    let mut sim = setup.build()?;
+    let run = &setup.run;
+    let last_start = setup.vms.iter().map(|vm| vm.start_ns).max().unwrap_or(0);
+    let begin_ns = last_start + run.warmup_ms * NS_PER_MS;
+    sim.run_until(begin_ns);
+    let first: Vec<Reading> = (0..sim.vms.len()).map(|vm| Reading::of(&sim, vm)).collect();
+    for vm in &mut sim.vms {
+        vm.max_wait_cycles = 0;
+    }
+    let window_ns = run.window_ms * NS_PER_MS;
+    sim.run_until(begin_ns + window_ns);
+    let vm = (0..sim.vms.len()).map(|vm| Reading::of(&sim, vm).since(&first[vm])).collect();
+    let mut epochs: Vec<_> =
+        sim.vms.iter_mut().flat_map(|vm| std::mem::take(&mut vm.epochs)).collect();
+    epochs.sort_by_key(|e| (e.at_ns, e.vm));
+    let result = RunResult { run: run.clone(), window_ns, vm, epochs, trace: Vec::new() };
+    Ok(Simulated { result, events: sim.events })
+}
+
+/// Counts of one VM at one moment.
+struct Reading {
+    units: Vec<u64>,
+    acquisitions: Vec<u64>,
+    time_ns: Vec<[u64; CLASSES]>,
+    wait_hist: Vec<u64>,
+    max_wait_cycles: u64,
+    module: Option<ModuleStats>,
+}
+
+impl Reading {
+    fn of(sim: &Sim, number: usize) -> Reading {
+        let vm = &sim.vms[number];
+        let vcpus = &sim.vcpus[vm.first as usize..(vm.first + vm.vcpus) as usize];
+        debug_assert!(vcpus.iter().all(|v| v.since_ns == sim.now_ns || v.state == State::Halted));
+        let module = &vm.module;
+        let mean = |sum: u64| sum / u64::from(vm.vcpus);
+        let stats = ModuleStats {
+            cpu_cycles: sim.totals(number as u32).cpu_cycles,
+            inefficiency_last_ppm: module.last_ppm,
+            window_cycles: mean(vcpus.iter().map(|v| u64::from(v.window_cycles)).sum()),
+            rounds_total: module.aple.rounds,
+            ..module.stats.clone()
+        };
+        Reading {
+            units: vcpus.iter().map(|v| v.units).collect(),
+            acquisitions: vcpus.iter().map(|v| v.acquisitions).collect(),
+            time_ns: vcpus.iter().map(|v| v.time_ns).collect(),
+            wait_hist: vm.wait_hist.clone(),
+            max_wait_cycles: vm.max_wait_cycles,
+            module: module.counts.then_some(stats),
+        }
+    }
+
+    /// What happened since an earlier reading. Last values stay the later's.
+    fn since(&self, first: &Reading) -> VmResult {
+        let minus = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a - b).collect();
+        let spent: Vec<[u64; CLASSES]> = (self.time_ns.iter().zip(&first.time_ns))
+            .map(|(a, b)| std::array::from_fn(|class| a[class] - b[class]))
+            .collect();
+        let of = |class: Class| spent.iter().map(|t| t[class as usize]).sum();
+        let cpu = |t: &[u64; CLASSES]| t[..crate::state::ON_CPU_CLASSES].iter().sum();
+        VmResult {
+            units: minus(&self.units, &first.units),
+            acquisitions: minus(&self.acquisitions, &first.acquisitions),
+            cpu_ns: spent.iter().map(cpu).collect(),
+            wait_hist: minus(&self.wait_hist, &first.wait_hist),
+            max_wait_cycles: self.max_wait_cycles,
+            module: self.module.as_ref().zip(first.module.as_ref()).map(|(a, b)| stats_since(a, b)),
+            error: None,
+            attribution: Some(Attribution {
+                useful_ns: of(Class::Useful),
+                spin_holder_running_ns: of(Class::SpinHolderRunning),
+                spin_holder_preempted_ns: of(Class::SpinHolderPreempted),
+                switch_ns: of(Class::Switch),
+                exit_ns: of(Class::Exit),
+                halted_ns: of(Class::Halted),
+                waiting_ns: of(Class::Waiting),
+            }),
+        }
+    }
+}
+
+fn stats_since(second: &ModuleStats, first: &ModuleStats) -> ModuleStats {
+    ModuleStats {
+        ple_exits: second.ple_exits - first.ple_exits,
+        wasteful_spin_cycles: second.wasteful_spin_cycles - first.wasteful_spin_cycles,
+        wasteful_switch_cycles: second.wasteful_switch_cycles - first.wasteful_switch_cycles,
+        cpu_cycles: second.cpu_cycles - first.cpu_cycles,
+        inefficiency_last_ppm: second.inefficiency_last_ppm,
+        window_cycles: second.window_cycles,
+        epochs: second.epochs - first.epochs,
+        rounds_total: second.rounds_total,
+        yields_resource_waiter: second.yields_resource_waiter - first.yields_resource_waiter,
+        yields_lock_waiter: second.yields_lock_waiter - first.yields_lock_waiter,
+        yields_yielded: second.yields_yielded - first.yields_yielded,
+        yields_none: second.yields_none - first.yields_none,
+        yields_gave_way: second.yields_gave_way - first.yields_gave_way,
+        yields_failed: second.yields_failed - first.yields_failed,
+        picks_ran_next: second.picks_ran_next - first.picks_ran_next,
+        // Locks that kick are not modelled.
+        hypercalls_kick: 0,
+        hypercalls_sched_yield: 0,
+        fail_open_events: 0,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::host::Kernel;
+    use unspin_scenario::plan::{Arm, Dist, LockKind, Op};
+
+    /// Two VMs of four vCPUs on four pCPUs, a contended ticket lock each.
+    pub(crate) fn two_vms() -> Setup {
+        let step =
+            |op, iterations| Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 };
+        let run = Run {
+            id: 0,
+            profile: "test".into(),
+            spin_intensive: true,
+            program: vec![
+                step(Op::Compute, 1000),
+                step(Op::Lock, 0),
+                step(Op::Critical, 500),
+                step(Op::Unlock, 0),
+            ],
+            vms: 2,
+            vcpus: 4,
+            pin: vec![vec![0, 1, 2, 3]; 2],
+            weights: vec![],
+            lock: LockKind::Ticket,
+            cpl: 0,
+            cgroup: CgroupLayout::Flat,
+            arm: Arm {
+                name: "stock".into(),
+                window: Window::Stock,
+                yield_to: YieldTo::Stock,
+                observe: true,
+            },
+            epoch_ple_exits: Some(50),
+            epoch_min_us: None,
+            baseline: "stock".into(),
+            seed: 1,
+            repeat: 0,
+            warmup_ms: 20,
+            window_ms: 50,
+            stagger_ms: 5,
+            alone: false,
+            trace_epochs: false,
+            trace_picks: false,
+        };
+        Setup::new(&Host::lab(4, Kernel::V6_12), &run)
+    }
+
+    fn refused(change: fn(&mut Setup), why: &str) {
+        let mut setup = two_vms();
+        change(&mut setup);
+        let error = simulate_setup(&setup).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_simulated_is_refused() {
+        refused(|s| s.vms.clear(), "no VMs");
+        refused(|s| s.run.vcpus = 65, "65 vCPUs; a VM has 1 to 64");
+        refused(|s| s.vms[1].pin = vec![0], "pins 1 vCPUs of 4");
+        refused(|s| s.vms[1].pin[2] = 4, "pCPU 4; the host has 4");
+        refused(|s| s.vms[0].weight = 0, "cpu.weight is 1 to 10000");
+        refused(|s| s.vms[0].weight = 2, "weights need cgroups");
+        refused(|s| s.run.window_ms = 0, "window_ms is 0");
+        refused(|s| s.host.khz = 0, "a host of 4 pCPUs of 0 kHz");
+        refused(|s| s.vms[0].program.truncate(3), "never released");
+    }
+
+    #[test]
+    fn the_module_is_set_as_the_agent_sets_it() {
+        let mut run = two_vms().run;
+        let is = |run: &Run| {
+            let m = module(run);
+            (m.counts, m.window_on, m.select.is_some(), m.window_cycles)
+        };
+        assert_eq!(is(&run), (true, false, false, 8192));
+        run.arm.observe = false;
+        assert_eq!(is(&run), (false, false, false, 8192));
+        run.arm.window = Window::Fixed { cycles: 2048 };
+        assert_eq!(is(&run), (true, true, false, 2048));
+        run.arm.window = Window::Aple(ApleParams::default());
+        run.arm.yield_to = YieldTo::Hvs;
+        assert_eq!(is(&run), (true, true, true, 8192));
+        assert_eq!(module(&run).params, aple::Params::default());
+    }
+}

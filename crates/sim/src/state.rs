@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the model knows of vCPUs, VMs and locks, and where a vCPU's time goes.
+
+use crate::rng::Rng;
+use crate::sched::NONE;
+use unspin_policy::kvm_stock::{Search, Vcpu as StockVcpu};
+use unspin_policy::{aple, hvs};
+use unspin_scenario::result::{EpochSample, ModuleStats};
+
+/// Where a vCPU's time goes; every nanosecond is in exactly one class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Class {
+    /// The guest works: steps of its program and the lock operations between them.
+    Useful = 0,
+    /// It waits spinning, and whoever it waits for is on a pCPU.
+    SpinHolderRunning = 1,
+    /// It waits spinning for somebody who is not on a pCPU.
+    SpinHolderPreempted = 2,
+    /// The host switches to it.
+    Switch = 3,
+    /// The host handles an exit of it, or an interrupt in its time.
+    Exit = 4,
+    /// It sleeps, or has not started.
+    Halted = 5,
+    /// It wants a pCPU and has none.
+    Waiting = 6,
+}
+
+pub const CLASSES: usize = 7;
+/// Classes in which a vCPU is on a pCPU come first.
+pub const ON_CPU_CLASSES: usize = 5;
+
+/// Whether a vCPU is on a pCPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Not started, or asleep in HLT.
+    Halted,
+    Ready,
+    Running,
+}
+
+/// What a vCPU does once the host lets it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doing {
+    /// Works for `remaining_ns`, then goes on with its program.
+    Work,
+    /// Waits for its lock, spinning.
+    SpinLock,
+    /// Waits at the barrier, spinning for `remaining_ns` at most.
+    SpinBarrier,
+    /// Is about to halt: at a barrier, or in a block.
+    HaltBarrier,
+    HaltBlock,
+}
+
+#[derive(Debug, Clone)]
+pub struct Vcpu {
+    pub state: State,
+    pub doing: Doing,
+    /// The step at `pc` was drawn as taken already.
+    pub taken: bool,
+    /// In a block nobody has woken it from yet.
+    pub blocked: bool,
+    /// Has arrived at the barrier whose phase is open for arrivals.
+    pub arrived: bool,
+    /// A PLE exit of it is being handled.
+    pub in_ple_exit: bool,
+    /// Its last PLE exit found no sibling without a pCPU.
+    pub complete: bool,
+    /// It has got its lock while it was off its pCPU, and has not noticed yet.
+    pub notice_lock: bool,
+    pub pinned: bool,
+    pub pick_pending: bool,
+    pub pc: u32,
+    pub pcpu: u32,
+    pub vm: u32,
+    /// Number within its VM.
+    pub index: u32,
+    /// Lock it waits for (index of all locks), and who waits behind it.
+    pub lock: u32,
+    pub behind: u32,
+    /// Bit per lock number it holds or is next for.
+    pub owned: u32,
+    /// KVM's window for it, cycles, and when a loop begun at 0 is stopped by it.
+    pub window_cycles: u32,
+    pub window_ns: u64,
+    /// Time it was last accounted to.
+    pub since_ns: u64,
+    pub remaining_ns: u64,
+    /// Host time it pays before its guest goes on.
+    pub switch_ns: u64,
+    pub exit_ns: u64,
+    /// Length of the pause loop since the last entry.
+    pub spun_ns: u64,
+    /// What the clock of those it waits for showed when it was last accounted to.
+    pub off_mark_ns: u64,
+    pub wait_since_ns: u64,
+    pub rng: Rng,
+    pub search: Option<Search>,
+    pub pick_switches: u64,
+    pub unreported_exits: u32,
+    pub units: u64,
+    pub acquisitions: u64,
+    pub time_ns: [u64; CLASSES],
+}
+
+impl Vcpu {
+    pub fn new(vm: u32, index: u32, pcpu: u32, pinned: bool, rng: Rng) -> Vcpu {
+        Vcpu {
+            state: State::Halted,
+            doing: Doing::Work,
+            taken: false,
+            blocked: false,
+            arrived: false,
+            in_ple_exit: false,
+            complete: false,
+            notice_lock: false,
+            pinned,
+            pick_pending: false,
+            pc: 0,
+            pcpu,
+            vm,
+            index,
+            lock: NONE,
+            behind: NONE,
+            owned: 0,
+            window_cycles: 0,
+            window_ns: 0,
+            since_ns: 0,
+            remaining_ns: 0,
+            switch_ns: 0,
+            exit_ns: 0,
+            spun_ns: 0,
+            off_mark_ns: 0,
+            wait_since_ns: 0,
+            rng,
+            search: None,
+            pick_switches: 0,
+            unreported_exits: 0,
+            units: 0,
+            acquisitions: 0,
+            time_ns: [0; CLASSES],
+        }
+    }
+
+    /// Time on a pCPU so far, ns, as of the last accounting.
+    pub fn cpu_ns(&self) -> u64 {
+        self.time_ns[..ON_CPU_CLASSES].iter().sum()
+    }
+
+    pub fn host_ns(&self) -> u64 {
+        self.switch_ns + self.exit_ns
+    }
+}
+
+/// How long somebody that others wait for has been off its pCPU: a clock that runs only then.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OffClock {
+    sum_ns: u64,
+    since_ns: u64,
+    runs: bool,
+}
+
+impl OffClock {
+    pub fn at(&self, now_ns: u64) -> u64 {
+        self.sum_ns + if self.runs { now_ns - self.since_ns } else { 0 }
+    }
+
+    pub fn set(&mut self, runs: bool, now_ns: u64) {
+        if runs != self.runs {
+            self.sum_ns = self.at(now_ns);
+            self.since_ns = now_ns;
+            self.runs = runs;
+        }
+    }
+}
+
+/// A lock: who has it or is next for it, and who waits, in the order they came.
+#[derive(Debug, Clone, Copy)]
+pub struct Lock {
+    pub owner: u32,
+    pub head: u32,
+    pub tail: u32,
+    pub waiters: u32,
+    /// Runs while the owner is off its pCPU.
+    pub off: OffClock,
+}
+
+impl Lock {
+    pub const FREE: Lock = Lock {
+        owner: NONE,
+        head: NONE,
+        tail: NONE,
+        waiters: 0,
+        off: OffClock { sum_ns: 0, since_ns: 0, runs: false },
+    };
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Barrier {
+    pub arrived: u32,
+    /// Waiters that have halted or are about to.
+    pub sleepers: u32,
+    /// vCPUs that have not arrived and are off their pCPUs; the clock runs while there are any.
+    pub missing_off: u32,
+    pub off: OffClock,
+}
+
+/// The module's view of one VM.
+#[derive(Debug, Clone)]
+pub struct Module {
+    /// Mode `off` counts nothing.
+    pub counts: bool,
+    pub window_on: bool,
+    /// Its selection, or KVM's.
+    pub select: Option<hvs::Flags>,
+    pub params: aple::Params,
+    pub aple: aple::State,
+    pub window_cycles: u32,
+    pub report_batch: u32,
+    pub epoch_exits: u32,
+    pub epoch_min_until_ns: u64,
+    pub epoch_base: aple::Epoch,
+    pub last_ppm: u64,
+    pub stats: ModuleStats,
+}
+
+#[derive(Debug, Clone)]
+pub struct Vm {
+    /// Its vCPUs are `first..first + vcpus` of all.
+    pub first: u32,
+    pub vcpus: u32,
+    /// Its program is steps `program..program_end` of all.
+    pub program: u32,
+    pub program_end: u32,
+    /// A processor loop detector watches it.
+    pub ple: bool,
+    pub last_boosted: u32,
+    pub stock: Vec<StockVcpu>,
+    pub slots: Vec<hvs::Slot>,
+    pub barrier: Barrier,
+    pub module: Module,
+    pub epochs: Vec<EpochSample>,
+    pub wait_hist: Vec<u64>,
+    pub max_wait_cycles: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Pcpu {
+    pub idle: bool,
+    /// The scheduler's times are right up to here.
+    pub billed_ns: u64,
+    pub switches: u64,
+    pub idle_since_ns: u64,
+    pub idle_ns: u64,
+}
+
+impl Pcpu {
+    /// Nobody has run here.
+    pub const NEW: Pcpu =
+        Pcpu { idle: true, billed_ns: 0, switches: 0, idle_since_ns: 0, idle_ns: 0 };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_off_clock_runs_only_while_it_is_told_to() {
+        let mut clock = OffClock::default();
+        assert_eq!(clock.at(10), 0);
+        clock.set(true, 10);
+        clock.set(true, 12);
+        assert_eq!(clock.at(15), 5);
+        clock.set(false, 20);
+        assert_eq!(clock.at(99), 10);
+    }
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Small machines to test with.
+
+#![allow(dead_code)] // each test binary uses its part
+
+use unspin_scenario::plan::{Arm, CgroupLayout, Dist, LockKind, Op, Run, Step, Window, YieldTo};
+use unspin_scenario::result::Attribution;
+use unspin_sim::{Host, Kernel, Setup};
+
+pub fn step(op: Op, dist: Dist, lock: u32) -> Step {
+    Step { op, dist, lock, permille: 1000 }
+}
+
+pub fn constant(iterations: u32) -> Dist {
+    Dist::Const { iterations }
+}
+
+/// Thinks, then holds a lock, for about as many iterations.
+pub fn contended(think: u32, hold: u32) -> Vec<Step> {
+    vec![
+        step(Op::Compute, Dist::Exp { mean: think, max: 8 * think }, 0),
+        step(Op::Lock, constant(0), 0),
+        step(Op::Critical, Dist::Uniform { min: hold / 2, max: hold + hold / 2 }, 0),
+        step(Op::Unlock, constant(0), 0),
+    ]
+}
+
+/// As [`contended`], and sleeps now and then.
+pub fn sleeping(think: u32, hold: u32) -> Vec<Step> {
+    let mut program = contended(think, hold);
+    let sleep = step(Op::Block, Dist::Exp { mean: 500_000, max: 4_000_000 }, 0);
+    program.push(Step { permille: 20, ..sleep });
+    program.push(step(Op::Wake, constant(0), 0));
+    program
+}
+
+pub fn run(vms: u32, vcpus: u32, program: Vec<Step>) -> Run {
+    Run {
+        id: 0,
+        profile: "test".into(),
+        spin_intensive: true,
+        program,
+        vms,
+        vcpus,
+        pin: vec![(0..vcpus).collect(); vms as usize],
+        weights: vec![],
+        lock: LockKind::Ticket,
+        cpl: 0,
+        cgroup: CgroupLayout::Flat,
+        arm: arm(Window::Stock, YieldTo::Stock),
+        epoch_ple_exits: Some(50),
+        epoch_min_us: None,
+        baseline: "stock".into(),
+        seed: 1,
+        repeat: 0,
+        warmup_ms: 20,
+        window_ms: 100,
+        stagger_ms: 10,
+        alone: false,
+        trace_epochs: false,
+        trace_picks: false,
+    }
+}
+
+pub fn arm(window: Window, yield_to: YieldTo) -> Arm {
+    Arm { name: "arm".into(), window, yield_to, observe: true }
+}
+
+pub fn setup(kernel: Kernel, run: &Run) -> Setup {
+    let pcpus = run.pin.iter().flatten().max().map_or(4, |p| p + 1);
+    Setup::new(&Host::lab(pcpus, kernel), run)
+}
+
+pub fn sum_ns(a: &Attribution) -> u64 {
+    a.useful_ns
+        + a.spin_holder_running_ns
+        + a.spin_holder_preempted_ns
+        + a.switch_ns
+        + a.exit_ns
+        + a.halted_ns
+        + a.waiting_ns
+}

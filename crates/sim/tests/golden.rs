@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Small scenarios whose results are known to the last integer. After a change that is meant to
+//! change them: `UNSPIN_BLESS=1 cargo test -p unspin-sim --test golden`, and read the difference.
+
+mod common;
+
+use common::{arm, constant, contended, run, setup, sleeping, step};
+use std::fmt::Write;
+use std::path::Path;
+use unspin_scenario::plan::{ApleParams, CgroupLayout, LockKind, Op, Run, Window, YieldTo};
+use unspin_sim::{simulate_setup, Kernel};
+
+fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
+    let lock = || contended(1000, 400);
+    let base = |vms| run(vms, 4, lock());
+    let with = |mut run: Run, window, yield_to| {
+        run.arm = arm(window, yield_to);
+        run
+    };
+    let aple = Window::Aple(ApleParams { epoch_ple_exits: 50, ..ApleParams::default() });
+    let barrier =
+        |op, pauses| vec![step(Op::Compute, constant(9000), 0), step(op, constant(pauses), 0)];
+    let mut weighted = base(2);
+    weighted.cgroup = CgroupLayout::Vm;
+    weighted.weights = vec![100, 300];
+    let mut free = run(3, 4, lock());
+    free.pin.clear();
+    let mut user = base(2);
+    user.cpl = 3;
+    let locked = |kind| Run { lock: kind, ..base(3) };
+    vec![
+        ("alone", Kernel::V6_12, with(base(1), Window::Off, YieldTo::Stock)),
+        ("ple-off", Kernel::V6_12, with(base(2), Window::Off, YieldTo::Stock)),
+        ("stock-3.19", Kernel::V3_19, base(2)),
+        ("stock-6.1", Kernel::V6_1, base(2)),
+        ("stock-6.12", Kernel::V6_12, base(2)),
+        ("stock-6.13", Kernel::V6_13, base(3)),
+        ("fixed-4096", Kernel::V6_1, with(base(2), Window::Fixed { cycles: 4096 }, YieldTo::Stock)),
+        ("aple", Kernel::V6_12, with(base(3), aple.clone(), YieldTo::Stock)),
+        ("hvs", Kernel::V6_1, with(base(3), Window::Stock, YieldTo::Hvs)),
+        ("hvs-paper", Kernel::V6_1, with(base(3), Window::Stock, YieldTo::HvsPaper)),
+        ("apples", Kernel::V6_12, with(base(3), aple, YieldTo::Hvs)),
+        ("tas", Kernel::V6_12, locked(LockKind::Tas)),
+        ("mcs", Kernel::V6_1, locked(LockKind::Mcs)),
+        ("sleeping", Kernel::V6_12, run(2, 4, sleeping(1000, 400))),
+        ("barrier", Kernel::V6_12, run(2, 4, barrier(Op::Barrier, 500))),
+        ("spin-barrier", Kernel::V6_1, run(2, 4, barrier(Op::SpinBarrier, 0))),
+        ("weights", Kernel::V6_12, weighted),
+        ("unpinned", Kernel::V6_12, free),
+        ("user-spinning", Kernel::V6_12, user),
+    ]
+}
+
+fn described() -> String {
+    let mut text = String::new();
+    for (name, kernel, run) in scenarios() {
+        let simulated = simulate_setup(&setup(kernel, &run)).unwrap();
+        writeln!(text, "{name}: {} events", simulated.events).unwrap();
+        for (number, vm) in simulated.result.vm.iter().enumerate() {
+            let waits: u64 = vm.wait_hist.iter().enumerate().map(|(b, n)| (b as u64 + 1) * n).sum();
+            writeln!(
+                text,
+                "  VM {number}: units {:?} acquisitions {} waits {waits} longest {}",
+                vm.units,
+                vm.acquisitions.iter().sum::<u64>(),
+                vm.max_wait_cycles
+            )
+            .unwrap();
+            writeln!(text, "    {:?}", vm.attribution.unwrap()).unwrap();
+            writeln!(text, "    {:?}", vm.module.as_ref().unwrap()).unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn results_are_what_they_were() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden.txt");
+    let now = described();
+    if std::env::var_os("UNSPIN_BLESS").is_some() {
+        std::fs::write(&file, &now).unwrap();
+    }
+    let was = std::fs::read_to_string(&file).unwrap();
+    for (line, (was, now)) in was.lines().zip(now.lines()).enumerate() {
+        assert_eq!(was, now, "golden.txt:{}", line + 1);
+    }
+    assert_eq!(was.lines().count(), now.lines().count());
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Random machines: whatever they are, no time is lost, nothing runs in two places, and the same
+//! machine does the same again. The model's own assertions are on as well.
+//!
+//! `UNSPIN_CASES` says how many (1000).
+
+mod common;
+
+use common::{arm, constant, run, step, sum_ns};
+use proptest::prelude::*;
+use unspin_scenario::plan::{
+    ApleParams, CgroupLayout, Dist, LockKind, Op, Run, Step, Window, YieldTo,
+};
+use unspin_sim::{simulate_setup, Host, Kernel, Setup};
+
+fn cases() -> u32 {
+    std::env::var("UNSPIN_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(1000)
+}
+
+fn dist() -> impl Strategy<Value = Dist> {
+    prop_oneof![
+        (1..5000u32).prop_map(|iterations| Dist::Const { iterations }),
+        (0..2000u32, 1..4000u32).prop_map(|(min, more)| Dist::Uniform { min, max: min + more }),
+        (1..4000u32).prop_map(|mean| Dist::Exp { mean, max: 0 }),
+    ]
+}
+
+fn permille() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(1000), 1..1000u32]
+}
+
+/// Some steps that make sense wherever they stand.
+fn piece() -> impl Strategy<Value = Vec<Step>> {
+    let section = |lock: u32| {
+        (dist(), permille()).prop_map(move |(hold, permille)| {
+            vec![
+                Step { permille, ..step(Op::Lock, constant(0), lock) },
+                step(Op::Critical, hold, 0),
+                step(Op::Unlock, constant(0), lock),
+            ]
+        })
+    };
+    let nested = (dist(), dist()).prop_map(|(outer, inner)| {
+        vec![
+            step(Op::Lock, constant(0), 1),
+            step(Op::Critical, outer, 0),
+            step(Op::Lock, constant(0), 2),
+            step(Op::Critical, inner, 0),
+            step(Op::Unlock, constant(0), 2),
+            step(Op::Unlock, constant(0), 1),
+        ]
+    });
+    let one = |op| move |(dist, permille)| vec![Step { permille, ..step(op, dist, 0) }];
+    prop_oneof![
+        4 => (dist(), permille()).prop_map(one(Op::Compute)),
+        4 => section(0),
+        2 => section(3),
+        2 => nested,
+        1 => (0..800u32).prop_map(|pauses| vec![step(Op::Barrier, constant(pauses), 0)]),
+        1 => Just(vec![step(Op::SpinBarrier, constant(0), 0)]),
+        1 => (1..2_000_000u32, permille()).prop_map(|(mean, permille)| {
+            vec![Step { permille, ..step(Op::Block, Dist::Exp { mean, max: 0 }, 0) }]
+        }),
+        1 => permille().prop_map(|permille| {
+            vec![Step { permille, ..step(Op::Wake, constant(0), 0) }]
+        }),
+    ]
+}
+
+fn program() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(piece(), 1..5).prop_map(|pieces| pieces.concat())
+}
+
+fn window() -> impl Strategy<Value = Window> {
+    prop_oneof![
+        Just(Window::Stock),
+        Just(Window::Off),
+        (128..40_000u32).prop_map(|cycles| Window::Fixed { cycles }),
+        (1..100u32, 0..2000u32).prop_map(|(epoch_ple_exits, epoch_min_us)| {
+            Window::Aple(ApleParams { epoch_ple_exits, epoch_min_us, ..ApleParams::default() })
+        }),
+    ]
+}
+
+const YIELDS: [YieldTo; 6] =
+    [YieldTo::Stock, YieldTo::Hvs, YieldTo::HvsPaper, YieldTo::CpthR, YieldTo::CpthL, YieldTo::Cch];
+
+fn machine() -> impl Strategy<Value = Setup> {
+    let sizes = (1..6u32, 1..5u32, 1..7u32, any::<bool>());
+    let ways = (
+        prop::sample::select(Kernel::ALL.to_vec()),
+        prop::sample::select(vec![LockKind::Tas, LockKind::Ticket, LockKind::Mcs]),
+        window(),
+        prop::sample::select(YIELDS.to_vec()),
+        any::<bool>(),
+    );
+    (sizes, ways, program(), any::<u64>(), prop::collection::vec(1..500u32, 4)).prop_map(
+        |(
+            (pcpus, vms, vcpus, pinned),
+            (kernel, lock, window, yield_to, server),
+            program,
+            seed,
+            weights,
+        )| {
+            let mut run = run(vms, vcpus, program);
+            run.pin = if pinned {
+                vec![(0..vcpus).map(|v| v % pcpus).collect(); vms as usize]
+            } else {
+                vec![]
+            };
+            run.lock = lock;
+            run.arm = arm(window, yield_to);
+            run.seed = seed;
+            run.warmup_ms = 3;
+            run.window_ms = 17;
+            if seed % 2 == 0 {
+                run.cgroup = CgroupLayout::Vm;
+                run.weights = weights[..vms as usize].to_vec();
+            }
+            let host = if server { Host::server(pcpus, kernel) } else { Host::lab(pcpus, kernel) };
+            Setup::new(&host, &run)
+        },
+    )
+}
+
+fn check(setup: &Setup) {
+    let first = simulate_setup(setup).unwrap();
+    let Run { vcpus, .. } = setup.run;
+    let window_ns = first.result.window_ns;
+    let mut cpu_ns = 0;
+    for vm in &first.result.vm {
+        let spent = vm.attribution.unwrap();
+        assert_eq!(sum_ns(&spent), window_ns * u64::from(vcpus), "time of a VM");
+        let on_cpu = sum_ns(&spent) - spent.halted_ns - spent.waiting_ns;
+        assert_eq!(vm.cpu_ns.iter().sum::<u64>(), on_cpu, "CPU time of a VM");
+        cpu_ns += on_cpu;
+        let waits: u64 = vm.wait_hist.iter().sum();
+        let acquisitions: u64 = vm.acquisitions.iter().sum();
+        assert!(waits.abs_diff(acquisitions) <= u64::from(vcpus), "{waits} {acquisitions}");
+        let stats = vm.module.as_ref().unwrap();
+        if setup.run.arm.window == Window::Off {
+            assert_eq!((stats.ple_exits, stats.wasteful_spin_cycles), (0, 0));
+        }
+        let yields = stats.yields_resource_waiter
+            + stats.yields_lock_waiter
+            + stats.yields_yielded
+            + stats.yields_none
+            + stats.yields_gave_way;
+        if setup.run.arm.yield_to != YieldTo::Stock {
+            assert_eq!(yields, stats.ple_exits, "every exit has one outcome");
+        }
+    }
+    assert!(cpu_ns <= window_ns * u64::from(setup.host.pcpus));
+    let again = simulate_setup(setup).unwrap();
+    assert_eq!((first.result, first.events), (again.result, again.events));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+    #[test]
+    fn time_is_conserved_and_runs_repeat(setup in machine()) {
+        check(&setup);
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Changes to a machine that must change nothing, or everything alike.
+
+mod common;
+
+use common::{arm, constant, contended, run, setup, sleeping, step};
+use unspin_scenario::plan::{ApleParams, CgroupLayout, Dist, LockKind, Op, Run, Window, YieldTo};
+use unspin_scenario::result::{Attribution, ModuleStats, VmResult};
+use unspin_sim::{simulate_setup, Host, Kernel, Setup, VmSetup};
+
+fn vms(setup: &Setup) -> Vec<VmResult> {
+    simulate_setup(setup).unwrap().result.vm
+}
+
+fn arms() -> Vec<(Window, YieldTo)> {
+    let aple = Window::Aple(ApleParams { epoch_ple_exits: 50, ..ApleParams::default() });
+    vec![
+        (Window::Off, YieldTo::Stock),
+        (Window::Stock, YieldTo::Stock),
+        (Window::Stock, YieldTo::Hvs),
+        (Window::Fixed { cycles: 2048 }, YieldTo::HvsPaper),
+        (aple, YieldTo::Hvs),
+    ]
+}
+
+/// Every machine of the tests below: kernels, arms, locks.
+fn machines() -> impl Iterator<Item = (Kernel, Run)> {
+    let kernels = [Kernel::V3_19, Kernel::V6_1, Kernel::V6_12, Kernel::V6_19];
+    let locks = [LockKind::Ticket, LockKind::Tas, LockKind::Mcs];
+    kernels.into_iter().flat_map(move |kernel| {
+        arms().into_iter().zip(locks.into_iter().cycle()).map(move |((window, yield_to), lock)| {
+            let mut r = run(3, 4, sleeping(1500, 500));
+            r.arm = arm(window, yield_to);
+            r.lock = lock;
+            (kernel, r)
+        })
+    })
+}
+
+#[test]
+fn the_same_run_gives_the_same_result() {
+    for (kernel, run) in machines() {
+        assert_eq!(vms(&setup(kernel, &run)), vms(&setup(kernel, &run)));
+    }
+}
+
+#[test]
+fn another_seed_gives_another_result() {
+    let (kernel, first) = machines().next().unwrap();
+    let second = Run { seed: 2, ..first.clone() };
+    assert_ne!(vms(&setup(kernel, &first)), vms(&setup(kernel, &second)));
+}
+
+#[test]
+fn renaming_vms_changes_nothing() {
+    for (kernel, run) in machines() {
+        let mut setup = setup(kernel, &run);
+        for (vm, at) in setup.vms.iter_mut().zip([3_000_017, 1_000_003, 7_000_011]) {
+            vm.start_ns = at;
+        }
+        let mut before = vms(&setup);
+        setup.vms.rotate_left(1);
+        before.rotate_left(1);
+        assert_eq!(before, vms(&setup), "{kernel:?} {:?}", run.arm);
+    }
+}
+
+#[test]
+fn an_idle_vm_changes_nothing() {
+    for (kernel, run) in machines() {
+        let mut setup = setup(kernel, &run);
+        for vm in &mut setup.vms {
+            vm.start_ns += 8_000_000;
+        }
+        let before = vms(&setup);
+        let asleep = vec![step(Op::Block, constant(0), 0)];
+        setup.vms.push(VmSetup { seed: 99, start_ns: 0, program: asleep, ..setup.vms[0].clone() });
+        let after = vms(&setup);
+        assert_eq!(after[..3], before, "{kernel:?} {:?}", run.arm);
+        let idle = after[3].attribution.unwrap();
+        assert_eq!(idle.halted_ns, 4 * 100_000_000);
+    }
+}
+
+#[test]
+fn weights_twice_as_large_change_nothing() {
+    for (kernel, run) in machines() {
+        let weighted = |weights: [u32; 3]| {
+            let run = Run { cgroup: CgroupLayout::Vm, weights: weights.to_vec(), ..run.clone() };
+            vms(&setup(kernel, &run))
+        };
+        assert_eq!(weighted([100, 150, 400]), weighted([200, 300, 800]));
+        assert_ne!(weighted([100, 150, 400]), weighted([100, 400, 150]));
+    }
+}
+
+#[test]
+fn aple_without_a_step_is_a_fixed_window() {
+    for (kernel, mut run) in machines() {
+        run.arm.window = Window::Aple(ApleParams {
+            window_init_cycles: 6000,
+            delta_cycles: 0,
+            delta_max_cycles: 0,
+            epoch_ple_exits: 50,
+            ..ApleParams::default()
+        });
+        let aple = vms(&setup(kernel, &run));
+        run.arm.window = Window::Fixed { cycles: 6000 };
+        assert_eq!(aple, vms(&setup(kernel, &run)));
+    }
+}
+
+/// A host at half the clock whose scheduler, tick and sleeps take twice the time.
+fn slower(setup: &Setup) -> Setup {
+    let Setup { host, mut run, mut vms } = setup.clone();
+    let host = Host {
+        khz: host.khz / 2,
+        tick_ns: host.tick_ns * 2,
+        slice_ns: host.slice_ns.map(|ns| 2 * ns),
+        ..host
+    };
+    run.warmup_ms *= 2;
+    run.window_ms *= 2;
+    if let Window::Aple(params) = &mut run.arm.window {
+        params.epoch_min_us *= 2;
+    }
+    for vm in &mut vms {
+        vm.start_ns *= 2;
+        for step in vm.program.iter_mut().filter(|s| s.op == Op::Block) {
+            let Dist::Const { iterations } = &mut step.dist else { panic!("not constant") };
+            *iterations *= 2;
+        }
+    }
+    Setup { host, run, vms }
+}
+
+#[test]
+fn doubling_every_duration_doubles_times_and_keeps_counts() {
+    // CFS's latency and granularity are the kernel's own and stay, so EEVDF only.
+    for (kernel, mut run) in machines().filter(|(k, _)| matches!(k, Kernel::V6_12 | Kernel::V6_19))
+    {
+        for step in run.program.iter_mut().filter(|s| s.op == Op::Block) {
+            step.dist = constant(300_000);
+        }
+        let mut first = setup(kernel, &run);
+        // One cycle is one nanosecond, so that nothing is rounded.
+        first.host = Host { khz: 1_000_000, slice_ns: Some(2_000_000), ..first.host };
+        let once = vms(&first);
+        let twice = vms(&slower(&first));
+        for (a, b) in once.iter().zip(&twice) {
+            assert_eq!((&a.units, &a.acquisitions), (&b.units, &b.acquisitions), "{:?}", run.arm);
+            assert_eq!(a.wait_hist, b.wait_hist);
+            assert_eq!(counted(a, &run), counted(b, &run));
+            assert_eq!(doubled(a.attribution.unwrap()), b.attribution.unwrap());
+        }
+    }
+}
+
+/// What the module counted. Arms that adapt nothing have epochs of the module's own length, which
+/// stays.
+fn counted(vm: &VmResult, run: &Run) -> ModuleStats {
+    let mut stats = vm.module.clone().unwrap();
+    if !matches!(run.arm.window, Window::Aple(_)) {
+        (stats.epochs, stats.rounds_total, stats.inefficiency_last_ppm) = (0, 0, 0);
+    }
+    stats
+}
+
+fn doubled(a: Attribution) -> Attribution {
+    Attribution {
+        useful_ns: 2 * a.useful_ns,
+        spin_holder_running_ns: 2 * a.spin_holder_running_ns,
+        spin_holder_preempted_ns: 2 * a.spin_holder_preempted_ns,
+        switch_ns: 2 * a.switch_ns,
+        exit_ns: 2 * a.exit_ns,
+        halted_ns: 2 * a.halted_ns,
+        waiting_ns: 2 * a.waiting_ns,
+    }
+}
+
+#[test]
+fn what_ple_does_not_see_it_does_not_stop() {
+    let mut user = run(2, 4, contended(1000, 400));
+    user.cpl = 3;
+    let mut off = run(2, 4, contended(1000, 400));
+    off.arm.window = Window::Off;
+    let long_turns = |run: &Run| {
+        let mut setup = setup(Kernel::V6_12, run);
+        setup.host.ple_gap_cycles = setup.host.costs.pause_loop_cycles - 1;
+        setup
+    };
+    let seen = run(2, 4, contended(1000, 400));
+    let exits = |setup: &Setup| -> u64 {
+        vms(setup).iter().map(|vm| vm.module.as_ref().unwrap().ple_exits).sum()
+    };
+    assert!(exits(&setup(Kernel::V6_12, &seen)) > 0);
+    assert_eq!(exits(&setup(Kernel::V6_12, &user)), 0);
+    assert_eq!(exits(&setup(Kernel::V6_12, &off)), 0);
+    assert_eq!(exits(&long_turns(&seen)), 0, "turns longer than the gap");
+    assert_eq!(vms(&setup(Kernel::V6_12, &user)), vms(&setup(Kernel::V6_12, &off)));
+}

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin agree`: makes measured runs again on machine `sim`, over several seeds, and says how far
+//! the two agree. A page of Markdown on standard output.
+
+use crate::exit::Usage;
+use crate::machine::sim;
+use crate::out;
+use anyhow::Context;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use unspin_report::read_files;
+use unspin_scenario::plan::{CgroupLayout, Run};
+use unspin_scenario::result::{Begin, RunResult};
+use unspin_sim::{simulate, Host};
+
+/// Performance and inefficiency agree where they lie no further apart, in points (issue: ±10).
+const AGREES: f64 = 0.10;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Result files of machines that measure (results.jsonl).
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Seeds to simulate each measured run with.
+    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    seeds: u32,
+}
+
+/// What is compared: one arm at one point of one kernel.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    kernel: String,
+    cgroup: u8,
+    profile: String,
+    vms: u32,
+    arm: String,
+}
+
+#[derive(Debug, Default)]
+struct Pair {
+    measured: Vec<Figures>,
+    simulated: Vec<Figures>,
+    is_baseline: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Figures {
+    units_per_s: f64,
+    /// Share of CPU time; `None` where the module was off.
+    inefficiency: Option<f64>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let input = read_files(&args.files).map_err(|e| Usage(e.to_string()))?;
+    let mut pairs: BTreeMap<Key, Pair> = BTreeMap::new();
+    let mut jobs = Vec::new();
+    for stream in &input.streams {
+        let host = host(&stream.begin)?;
+        for r in stream.runs.iter().filter(|r| !r.run.alone) {
+            let key = key(&stream.begin, &r.run);
+            let pair = pairs.entry(key.clone()).or_default();
+            pair.is_baseline = r.run.arm.name == r.run.baseline;
+            pair.measured.push(figures(r));
+            if pair.measured.len() == 1 {
+                let seeds = r.run.seed..r.run.seed + u64::from(args.seeds);
+                jobs.extend(
+                    seeds.map(|seed| (key.clone(), host.clone(), Run { seed, ..r.run.clone() })),
+                );
+            }
+        }
+    }
+    if jobs.is_empty() {
+        return Err(Usage("these files have no runs to make again".to_string()).into());
+    }
+    for (key, figures) in simulate_all(&jobs)? {
+        pairs.entry(key).or_default().simulated.push(figures);
+    }
+    out::print(&page(&pairs, args.seeds))
+}
+
+/// `6.12` of `6.12.57+deb13-amd64`.
+fn series(begin: &Begin) -> String {
+    let release = begin.kernel.split(|c: char| c != '.' && !c.is_ascii_digit()).next();
+    release.unwrap_or_default().split('.').take(2).collect::<Vec<_>>().join(".")
+}
+
+fn host(begin: &Begin) -> anyhow::Result<Host> {
+    let kernel = sim::kernel(&series(begin))?;
+    let slice = ["base_slice_ns", "min_granularity_ns"];
+    let slice = slice.iter().find_map(|name| begin.settings.get(*name)?.parse().ok());
+    Ok(Host { slice_ns: slice, ..Host::lab(begin.pcpus, kernel) })
+}
+
+fn key(begin: &Begin, run: &Run) -> Key {
+    Key {
+        kernel: series(begin),
+        cgroup: run.cgroup as u8,
+        profile: run.profile.clone(),
+        vms: run.vms,
+        arm: run.arm.name.clone(),
+    }
+}
+
+fn figures(r: &RunResult) -> Figures {
+    let units: u64 = r.vm.iter().flat_map(|v| &v.units).sum();
+    let modules: Option<Vec<_>> = r.vm.iter().map(|v| v.module.as_ref()).collect();
+    let inefficiency = modules.map(|all| {
+        let sum = |f: fn(&unspin_scenario::result::ModuleStats) -> u64| -> u64 {
+            all.iter().map(|m| f(m)).sum()
+        };
+        let wasted = sum(|m| m.wasteful_spin_cycles) + sum(|m| m.wasteful_switch_cycles);
+        wasted as f64 / sum(|m| m.cpu_cycles).max(1) as f64
+    });
+    Figures { units_per_s: units as f64 * 1e9 / r.window_ns as f64, inefficiency }
+}
+
+type Job = (Key, Host, Run);
+
+fn simulate_all(jobs: &[Job]) -> anyhow::Result<Vec<(Key, Figures)>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    let made: Vec<anyhow::Result<Vec<_>>> = std::thread::scope(|s| {
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                s.spawn(|| {
+                    let mut made = Vec::new();
+                    while let Some((key, host, run)) =
+                        jobs.get(next.fetch_add(1, Ordering::Relaxed))
+                    {
+                        let simulated = simulate(host, run)
+                            .with_context(|| format!("{} on kernel {}", run.profile, key.kernel))?;
+                        made.push((key.clone(), figures(&simulated.result)));
+                    }
+                    Ok(made)
+                })
+            })
+            .collect();
+        let joined = workers.into_iter().map(|w| w.join());
+        joined.map(|r| r.unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
+    });
+    Ok(made.into_iter().collect::<anyhow::Result<Vec<_>>>()?.concat())
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    match n {
+        0 => None,
+        _ if n % 2 == 1 => Some(values[n / 2]),
+        _ => Some((values[n / 2 - 1] + values[n / 2]) / 2.0),
+    }
+}
+
+fn speed(all: &[Figures]) -> Option<f64> {
+    median(all.iter().map(|f| f.units_per_s).collect())
+}
+
+fn waste(all: &[Figures]) -> Option<f64> {
+    median(all.iter().filter_map(|f| f.inefficiency).collect())
+}
+
+/// One line of the table.
+struct Row<'a> {
+    key: &'a Key,
+    performance: (f64, f64),
+    inefficiency: Option<(f64, f64)>,
+    is_baseline: bool,
+}
+
+impl Row<'_> {
+    fn performance_agrees(&self) -> bool {
+        (self.performance.0 - self.performance.1).abs() <= AGREES
+    }
+
+    fn inefficiency_agrees(&self) -> bool {
+        self.inefficiency.is_none_or(|(a, b)| (a - b).abs() <= AGREES)
+    }
+}
+
+fn rows(pairs: &BTreeMap<Key, Pair>) -> Vec<Row<'_>> {
+    let baseline = |key: &Key| {
+        let same = |k: &Key| {
+            (&k.kernel, k.cgroup, &k.profile, k.vms)
+                == (&key.kernel, key.cgroup, &key.profile, key.vms)
+        };
+        let (_, pair) = pairs.iter().find(|(k, p)| p.is_baseline && same(k))?;
+        Some((speed(&pair.measured)?, speed(&pair.simulated)?))
+    };
+    let row = |key, pair: &Pair| {
+        let (measured, simulated) = baseline(key).filter(|(a, b)| *a > 0.0 && *b > 0.0)?;
+        Some(Row {
+            key,
+            performance: (speed(&pair.measured)? / measured, speed(&pair.simulated)? / simulated),
+            inefficiency: waste(&pair.measured).zip(waste(&pair.simulated)),
+            is_baseline: pair.is_baseline,
+        })
+    };
+    pairs.iter().filter_map(|(key, pair)| row(key, pair)).collect()
+}
+
+/// Pairs of arms of one point that both machines tell apart (by 5 %), and how many they order
+/// alike.
+fn order(rows: &[Row]) -> (usize, usize) {
+    let (mut pairs, mut alike) = (0, 0);
+    for (i, a) in rows.iter().enumerate() {
+        for b in &rows[i + 1..] {
+            let same_point = (&a.key.kernel, a.key.cgroup, &a.key.profile, a.key.vms)
+                == (&b.key.kernel, b.key.cgroup, &b.key.profile, b.key.vms);
+            let measured = a.performance.0 - b.performance.0;
+            let simulated = a.performance.1 - b.performance.1;
+            if same_point && measured.abs() > 0.05 && simulated.abs() > 0.05 {
+                pairs += 1;
+                alike += usize::from(measured.signum() == simulated.signum());
+            }
+        }
+    }
+    (pairs, alike)
+}
+
+fn page(pairs: &BTreeMap<Key, Pair>, seeds: u32) -> String {
+    let rows = rows(pairs);
+    let arms: Vec<&Row> = rows.iter().filter(|r| !r.is_baseline).collect();
+    let near = arms.iter().filter(|r| r.performance_agrees()).count();
+    let wasted = rows.iter().filter(|r| r.inefficiency_agrees()).count();
+    let both = arms.iter().filter(|r| r.performance_agrees() && r.inefficiency_agrees()).count();
+    let (told, alike) = order(&rows);
+    let percent = |n: usize, of: usize| 100.0 * n as f64 / of.max(1) as f64;
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = write!(
+        text,
+        "# The simulator against measured runs\n\n\
+         Made by `unspin agree`: every measured arm simulated with {seeds} seeds, medians compared. \
+         Performance is throughput against the baseline of the same machine; the two agree where \
+         they lie within {:.0} points.\n\n\
+         | | agree | of | |\n|---|---|---|---|\n\
+         | performance of the arms but the baseline | {near} | {} | {:.0} % |\n\
+         | inefficiency of all arms | {wasted} | {} | {:.0} % |\n\
+         | both | {both} | {} | {:.0} % |\n\
+         | order of two arms that both machines tell apart by 5 points | {alike} | {told} | {:.0} % |\n\n\
+         | kernel | profile | VMs | cgroups | arm | performance measured | simulated | inefficiency measured | simulated | |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
+        100.0 * AGREES,
+        arms.len(),
+        percent(near, arms.len()),
+        rows.len(),
+        percent(wasted, rows.len()),
+        arms.len(),
+        percent(both, arms.len()),
+        percent(alike, told),
+    );
+    for r in &rows {
+        let k = r.key;
+        let cgroup = [CgroupLayout::Flat, CgroupLayout::Vm, CgroupLayout::Vcpu];
+        let cgroup = cgroup.iter().find(|c| **c as u8 == k.cgroup);
+        let cgroup = cgroup.map_or(String::new(), |c| format!("{c:?}").to_lowercase());
+        let (a, b) = match r.inefficiency {
+            Some((a, b)) => (format!("{:.1} %", 100.0 * a), format!("{:.1} %", 100.0 * b)),
+            None => ("-".to_string(), "-".to_string()),
+        };
+        let mark = match (r.performance_agrees(), r.inefficiency_agrees()) {
+            (true, true) => "",
+            (false, true) => "performance differs",
+            (true, false) => "inefficiency differs",
+            (false, false) => "both differ",
+        };
+        let _ = writeln!(
+            text,
+            "| {} | `{}` | {} | {cgroup} | {} | {:.2} | {:.2} | {a} | {b} | {mark} |",
+            k.kernel, k.profile, k.vms, k.arm, r.performance.0, r.performance.1
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(measured: f64, simulated: f64, is_baseline: bool) -> Pair {
+        let figures = |units_per_s| vec![Figures { units_per_s, inefficiency: Some(0.1) }];
+        Pair { measured: figures(measured), simulated: figures(simulated), is_baseline }
+    }
+
+    fn key(arm: &str) -> Key {
+        let (kernel, profile) = ("6.12".to_string(), "ebizzy".to_string());
+        Key { kernel, cgroup: 0, profile, vms: 2, arm: arm.to_string() }
+    }
+
+    #[test]
+    fn arms_are_compared_to_their_own_machines_baseline() {
+        let pairs = BTreeMap::from([
+            (key("stock"), pair(100.0, 50.0, true)),
+            (key("hvs"), pair(120.0, 62.0, false)),
+            (key("off"), pair(10.0, 40.0, false)),
+        ]);
+        let rows = rows(&pairs);
+        let of = |arm: &str| rows.iter().find(|r| r.key.arm == arm).unwrap();
+        assert_eq!(of("hvs").performance, (1.2, 1.24));
+        assert!(of("hvs").performance_agrees() && !of("off").performance_agrees());
+        assert_eq!(order(&rows), (3, 3));
+        let text = page(&pairs, 1);
+        assert!(text.contains("| performance of the arms but the baseline | 1 | 2 | 50 % |"));
+    }
+
+    #[test]
+    fn medians_are_medians() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(median(vec![]), None);
+    }
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Machine `sim`: a model of a host (crates/sim). Runs are independent, so that they are made on
+//! several threads; their records come in the plan's order whatever the number of threads.
+
+use super::{Job, Machine, Sink};
+use crate::exit::Cannot;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use unspin_scenario::plan::{HostModel, Plan, SCHEMA};
+use unspin_scenario::result::{Begin, Progress, Record};
+use unspin_sim::{simulate, Host, Kernel};
+
+pub struct Simulated;
+
+impl Machine for Simulated {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn default_kernels(&self) -> Vec<String> {
+        vec![Kernel::V6_12.name().to_string()]
+    }
+
+    fn boots(&self) -> bool {
+        true
+    }
+
+    fn shares(&self, _: u32) -> u32 {
+        1
+    }
+
+    fn check_kernel(&self, name: &str) -> anyhow::Result<()> {
+        kernel(name).map(|_| ())
+    }
+
+    fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
+        let host = host(job.plan, kernel(job.kernel)?);
+        let runs = &job.plan.runs;
+        sink(Record::Begin(begin(job.plan, &host)))?;
+        let next = AtomicUsize::new(0);
+        let stopped = || job.stop.load(Ordering::Relaxed);
+        let failed = std::thread::scope(|s| {
+            // Bounded, so that finished runs do not pile up behind a slow one.
+            let (send, received) = mpsc::sync_channel(2 * job.threads.max(1));
+            for _ in 0..job.threads.clamp(1, runs.len().max(1)) {
+                let (send, next, host) = (send.clone(), &next, &host);
+                s.spawn(move || loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(run) = runs.get(index) else { return };
+                    if stopped() || send.send((index, simulate(host, run))).is_err() {
+                        return;
+                    }
+                });
+            }
+            drop(send);
+            let mut waiting = BTreeMap::new();
+            let mut at = 0;
+            let mut failed = 0;
+            while let Ok((index, result)) = received.recv() {
+                waiting.insert(index, result);
+                while let Some(result) = waiting.remove(&at) {
+                    failed += u32::from(result.is_err());
+                    progress(at, runs.len(), job.plan, sink)?;
+                    sink(match result {
+                        Ok(simulated) => Record::Run(Box::new(simulated.result)),
+                        Err(e) => Record::Failed { id: runs[at].id, error: e.to_string() },
+                    })?;
+                    at += 1;
+                }
+            }
+            anyhow::Ok(failed)
+        })?;
+        if stopped() {
+            return Ok(());
+        }
+        sink(Record::End { runs: runs.len() as u32 - failed, failed })
+    }
+}
+
+fn progress(at: usize, total: usize, plan: &Plan, sink: &mut Sink) -> anyhow::Result<()> {
+    let run = &plan.runs[at];
+    let text = format!(
+        "{}/{total} {} {} x {} vCPUs, arm {}, repeat {}",
+        at + 1,
+        run.profile,
+        run.vms,
+        run.vcpus,
+        run.arm.name,
+        run.repeat
+    );
+    sink(Record::Progress(Progress { id: run.id, total: total as u32, text }))
+}
+
+pub fn kernel(name: &str) -> anyhow::Result<Kernel> {
+    Kernel::parse(name).ok_or_else(|| {
+        let known = Kernel::ALL.map(Kernel::name).join(", ");
+        Cannot(format!("machine sim does not model kernel {name}; it models: {known}")).into()
+    })
+}
+
+fn host(plan: &Plan, kernel: Kernel) -> Host {
+    let host = match plan.host_model {
+        HostModel::Lab => Host::lab(plan.pcpus, kernel),
+        HostModel::Server => Host::server(plan.pcpus, kernel),
+    };
+    Host { slice_ns: plan.slice_ns, ..host }
+}
+
+fn begin(plan: &Plan, host: &Host) -> Begin {
+    let settings = [
+        ("tick_ns", host.tick_ns.to_string()),
+        ("ple_gap", host.ple_gap_cycles.to_string()),
+        ("ple_window", host.window.base_cycles.to_string()),
+        ("ple_window_grow", host.window.grow.to_string()),
+        ("ple_window_shrink", host.window.shrink.to_string()),
+        ("ple_window_max", host.window.max_cycles.to_string()),
+        ("costs", format!("{:?}", host.costs)),
+    ];
+    Begin {
+        schema: SCHEMA,
+        scenario: plan.scenario.clone(),
+        scenario_hash: plan.scenario_hash.clone(),
+        kernel: format!("{} (model)", host.kernel.name()),
+        cpu_model: format!("model of a CPU of {} MHz", host.khz / 1000),
+        pcpus: host.pcpus,
+        tsc_khz: host.khz,
+        module: None,
+        window_control: None,
+        settings: settings.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
+        machine: String::new(),
+        title: plan.title.clone(),
+        commit: None,
+        version: None,
+    }
+}
