@@ -79,12 +79,16 @@ pub struct Heard {
     pub console: String,
 }
 
+/// Longest silence of a script on a stock kernel.
+const SILENCE: Duration = Duration::from_secs(600);
+
 /// Boots `computer` with `script` (after inside.sh); says each line with its time.
 pub fn script(lab: &Lab, kernel: &Kernel, computer: &Computer, script: &str, name: &str) -> Heard {
-    script_with(lab, kernel, computer, script, name, Vec::new())
+    script_with(lab, kernel, computer, script, name, Vec::new(), SILENCE)
 }
 
-/// The same with files beside it: name in the computer, without a leading slash, and contents.
+/// The same with files beside it (name in the computer, without a leading slash, and contents), and
+/// another longest silence.
 pub fn script_with(
     lab: &Lab,
     kernel: &Kernel,
@@ -92,6 +96,7 @@ pub fn script_with(
     script: &str,
     name: &str,
     files: Vec<(String, Vec<u8>)>,
+    silence: Duration,
 ) -> Heard {
     let payload = Payload {
         script: format!("{}\n{script}", include_str!("../inside.sh")),
@@ -104,7 +109,7 @@ pub fn script_with(
         payload: &payload,
         // A crash ends the boot at once; a log that holds a thousand loads.
         cmdline: "oops=panic panic=-1 log_buf_len=4M",
-        patience: Patience { boot: Duration::from_secs(1800), record: Duration::from_secs(600) },
+        patience: Patience { boot: Duration::from_secs(1800), record: silence },
         stop: &AtomicBool::new(false),
     };
     let start = Instant::now();
