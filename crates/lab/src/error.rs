@@ -23,8 +23,8 @@ pub enum LabError {
     OptionRefused { option: String, config: PathBuf },
     #[error("{path} is not built; run: cargo build --release")]
     NotBuilt { path: PathBuf },
-    #[error("the emulated computer stopped answering {after_s} s after {last}; the console ended with:\n{console}\nboot archived in {archive}")]
-    Hang { after_s: u64, last: String, console: String, archive: PathBuf },
+    #[error("the emulated computer has been silent for {after_s} s ({cpu_s} s of the emulator's CPU time) after {last}; the console ended with:\n{console}\nboot archived in {archive}")]
+    Hang { after_s: u64, cpu_s: u64, last: String, console: String, archive: PathBuf },
     #[error("the emulated computer ended before its plan did ({last}); the console ended with:\n{console}\nboot archived in {archive}")]
     Died { last: String, console: String, archive: PathBuf },
     #[error(

@@ -10,15 +10,17 @@ mod error;
 mod image;
 mod kernel;
 mod lock;
+mod silence;
 mod tool;
 
-pub use boot::{Boot, Patience};
+pub use boot::Boot;
 pub use channel::Decoder;
 pub use emulator::{Computer, Emulator};
 pub use error::{LabError, Result};
 pub use image::Payload;
 pub use kernel::{build_host_module, Kernel, Series};
 pub use lock::Lock;
+pub use silence::Patience;
 pub use tool::missing_tools;
 
 use std::fs;

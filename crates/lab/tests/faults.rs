@@ -131,8 +131,23 @@ fn kernels(stage: &Stage) {
     assert_eq!(stage.build().unwrap().release, RELEASE);
 }
 
+/// For what must not end by real time.
+const LONG: Duration = Duration::from_secs(600);
+/// For what must.
+const SHORT: Duration = Duration::from_secs(3);
+
 /// Boots under an emulator that is the script; returns how that ended and what was heard.
 fn boot(stage: &Stage, script: &str, stop: &AtomicBool) -> (Result<(), LabError>, Vec<Record>) {
+    boot_for(stage, script, stop, SHORT)
+}
+
+/// The same, ended as hung after a second of its CPU time or `wall` of silence.
+fn boot_for(
+    stage: &Stage,
+    script: &str,
+    stop: &AtomicBool,
+    wall: Duration,
+) -> (Result<(), LabError>, Vec<Record>) {
     stage.tool("qemu-system-x86_64", script);
     let kernel = Kernel {
         series: Series::V6_12,
@@ -147,7 +162,7 @@ fn boot(stage: &Stage, script: &str, stop: &AtomicBool) -> (Result<(), LabError>
         computer: &Computer::qemu(1),
         payload: &Payload::default(),
         cmdline: "",
-        patience: Patience { boot: Duration::from_secs(2), record: Duration::from_secs(1) },
+        patience: Patience { boot: Duration::from_secs(1), record: Duration::from_secs(1), wall },
         stop,
     };
     let mut heard = Vec::new();
@@ -181,6 +196,18 @@ fn computers(stage: &Stage) {
     }
     let left = fs::read_to_string(&pid).unwrap();
     assert!(!Path::new("/proc").join(left.trim()).exists(), "the emulator is still there");
+
+    // One that is kept from running is not hung, whatever time passes; one that spins is.
+    let script = format!("sleep 2\n{log}\nsleep 2\n{end}\nexec sleep 100");
+    let (outcome, _) = boot_for(stage, &script, &go, LONG);
+    outcome.unwrap();
+    let (outcome, _) = boot_for(stage, &format!("{log}\nwhile :; do :; done"), &go, LONG);
+    assert!(matches!(outcome, Err(LabError::Hang { cpu_s: 1.., .. })), "{outcome:?}");
+    // A console that grows shows life, but not for ever.
+    let chatty =
+        "while :; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; echo x >> console.txt; done";
+    let (outcome, _) = boot(stage, &format!("{log}\n{chatty}"), &go);
+    assert!(matches!(outcome, Err(LabError::Hang { cpu_s: 0, after_s: 3.., .. })), "{outcome:?}");
 
     let (outcome, _) = boot(stage, &format!("{console}\nexit 1"), &go);
     let error = outcome.unwrap_err();

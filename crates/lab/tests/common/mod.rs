@@ -79,7 +79,7 @@ pub struct Heard {
     pub console: String,
 }
 
-/// Longest silence of a script on a stock kernel.
+/// Longest silence of a script on a stock kernel, CPU time of the emulator.
 const SILENCE: Duration = Duration::from_secs(600);
 
 /// Boots `computer` with `script` (after inside.sh); says each line with its time.
@@ -109,7 +109,7 @@ pub fn script_with(
         payload: &payload,
         // A crash ends the boot at once; a log that holds a thousand loads.
         cmdline: "oops=panic panic=-1 log_buf_len=4M",
-        patience: Patience { boot: Duration::from_secs(1800), record: silence },
+        patience: Patience { record: silence, ..Patience::default() },
         stop: &AtomicBool::new(false),
     };
     let start = Instant::now();
