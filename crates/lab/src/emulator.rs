@@ -24,7 +24,7 @@ pub enum Emulator {
 #[derive(Debug, Clone)]
 pub struct Computer {
     pub emulator: Emulator,
-    /// 1..=8 physical CPUs.
+    /// Physical CPUs, 1 to [`Computer::CPUS_MAX`].
     pub cpus: u32,
     pub memory_mib: u32,
     /// Bochs: instructions a CPU retires in one second of virtual time; also its TSC frequency.
@@ -32,6 +32,9 @@ pub struct Computer {
 }
 
 impl Computer {
+    /// What Bochs emulates in bearable time, and its BIOS starts.
+    pub const CPUS_MAX: u32 = 8;
+
     /// The consistent 200 MHz computer every figure of the lab is from.
     pub fn bochs(cpus: u32) -> Computer {
         Computer { emulator: Emulator::Bochs, cpus, memory_mib: 1024, ips: 200_000_000 }

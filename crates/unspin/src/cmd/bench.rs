@@ -5,7 +5,7 @@
 //! record), `OUT/results.jsonl` all of them; the report stands beside it.
 
 use crate::exit::Usage;
-use crate::load::{self, Select};
+use crate::load::{self, Loaded, Select};
 use crate::machine::{self, Choice, Job, Machine, Wish};
 use crate::out;
 use crate::progress::Progress;
@@ -105,8 +105,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         stop: &stop,
     };
     let machine = machine::choose(args.machine, &wish)?;
-    for k in &args.kernel {
-        machine.check_kernel(k)?;
+    for (l, _) in &loaded {
+        check(args, l, machine.as_ref())?;
     }
     let mut complete = true;
     for (l, plan) in &loaded {
@@ -122,6 +122,20 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         bail!("not every run was made; the notes say which");
     }
     Ok(())
+}
+
+/// Whether the machine has what is asked of it; before anything is made.
+fn check(args: &Args, l: &Loaded, machine: &dyn Machine) -> Result<(), Usage> {
+    for k in &args.kernel {
+        machine.check_kernel(k)?;
+    }
+    if args.kernel.is_empty() && machine.boots() {
+        for k in &l.scenario.kernels {
+            machine.check_kernel(k).map_err(|why| l.refused("kernel", &why))?;
+        }
+    }
+    let pcpus = l.scenario.host.pcpus;
+    machine.check_pcpus(pcpus).map_err(|why| l.refused("host.pcpus", &why))
 }
 
 fn out_dir(args: &Args, scenario: &str) -> PathBuf {
@@ -371,7 +385,7 @@ fn show(args: &Args, docs: &[Document], out: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Sink;
+    use crate::machine::{Refusal, Sink};
     use clap::Parser;
     use unspin_scenario::plan::{Run, SCHEMA};
     use unspin_scenario::result::{Begin, RunResult, VmResult};
@@ -428,7 +442,7 @@ mod tests {
             self.boots
         }
 
-        fn check_kernel(&self, _: &str) -> anyhow::Result<()> {
+        fn check_kernel(&self, _: &str) -> Result<(), Refusal> {
             Ok(())
         }
 

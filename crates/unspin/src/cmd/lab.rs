@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin lab`: emulated computers.
 
-use crate::exit::Cannot;
+use crate::exit::{Cannot, Usage};
 use crate::machine::emulated::{agent, explain, missing, open, series};
 use crate::out;
 use anyhow::{bail, Context};
@@ -131,5 +131,6 @@ fn with_tools(args: &Args, tools: &[&str]) -> anyhow::Result<Lab> {
 }
 
 fn build(lab: &Lab, k: &Kernel, stop: &AtomicBool) -> anyhow::Result<unspin_lab::Kernel> {
-    lab.build(series(&k.kernel)?, stop, &mut |text| eprintln!("{text}")).map_err(explain)
+    lab.build(series(&k.kernel).map_err(Usage::from)?, stop, &mut |text| eprintln!("{text}"))
+        .map_err(explain)
 }

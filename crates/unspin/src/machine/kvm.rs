@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Machine `kvm`: the agent runs the plan on this host, with the module loaded.
 
-use super::{detect, Job, Machine, Sink, Wish};
+use super::{detect, Job, Machine, Refusal, Sink, Wish};
 use crate::exit::Cannot;
 use crate::host;
 use crate::sysfs::{Module, ROOT};
@@ -117,12 +117,14 @@ impl Machine for Kvm {
         false
     }
 
-    fn check_kernel(&self, name: &str) -> anyhow::Result<()> {
+    fn check_kernel(&self, name: &str) -> Result<(), Refusal> {
         if name == self.release {
             return Ok(());
         }
-        Err(Cannot(format!("machine kvm runs on this host's kernel {}, not {name}", self.release))
-            .into())
+        Err(Refusal {
+            message: format!("machine kvm does not run kernel {name:?}"),
+            allowed: format!("{:?}, this host's own", self.release),
+        })
     }
 
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {

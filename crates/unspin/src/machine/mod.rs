@@ -6,7 +6,7 @@ pub mod emulated;
 mod kvm;
 pub mod sim;
 
-use crate::exit::Cannot;
+use crate::exit::{Cannot, Usage};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use unspin_scenario::plan::Plan;
@@ -30,6 +30,20 @@ pub struct Job<'a> {
 /// Takes each record as it comes; an error (a full disk) ends the job.
 pub type Sink<'a> = dyn FnMut(Record) -> anyhow::Result<()> + 'a;
 
+/// Why a machine has not what is asked of it, and what it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub message: String,
+    pub allowed: String,
+}
+
+/// A refusal of what the command line asks for.
+impl From<Refusal> for Usage {
+    fn from(r: Refusal) -> Usage {
+        Usage(format!("{}; allowed: {}", r.message, r.allowed))
+    }
+}
+
 pub trait Machine: Sync {
     fn name(&self) -> &'static str;
     /// Kernels the plan is run on where the user and the scenario name none.
@@ -45,7 +59,11 @@ pub trait Machine: Sync {
         }
     }
     /// Whether it has a kernel of that name.
-    fn check_kernel(&self, name: &str) -> anyhow::Result<()>;
+    fn check_kernel(&self, name: &str) -> Result<(), Refusal>;
+    /// Whether it can have so many physical CPUs.
+    fn check_pcpus(&self, _: u32) -> Result<(), Refusal> {
+        Ok(())
+    }
     /// Runs the job to its End record, or says why not.
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()>;
 }
