@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 UNSPIN := target/release/unspin
 
-.PHONY: help deps build demo test test-emulated lint bench campaign soak clean
+.PHONY: help deps build demo test test-emulated lint bench campaign soak soak-debug clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -15,7 +15,7 @@ build: deps ## build the command and the agent
 	cargo build --release --locked -p unspin -p unspin-agent
 
 demo: build ## run the main job: stock KVM against APPLES, table and out/demo/report.html
-	$(UNSPIN) bench scenarios/demo.toml --machine auto --out out/demo
+	$(UNSPIN) bench scenarios/demo.toml --machine auto --load --out out/demo
 	@echo "open out/demo/report.html"
 
 test: build ## unit, property and functional tests; boots nothing
@@ -41,6 +41,10 @@ campaign: build ## every scenario on both kernels (hours); results under out/cam
 
 soak: build ## 1000 load/switch/unload cycles with guests running
 	UNSPIN_CYCLES=1000 cargo test --release --locked -p unspin-lab --test module -- --nocapture
+
+soak-debug: ## the same, fewer, on kernels with lockdep, KASAN and kmemleak (builds them first)
+	@.ci/deps flex bison
+	cargo test --release --locked -p unspin-lab --test debug -- --ignored --nocapture
 
 clean: ## remove what was built and measured
 	rm -rf out

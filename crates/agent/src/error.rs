@@ -23,6 +23,8 @@ pub enum Error {
     Timeout { vm: u32, what: &'static str, seconds: u64 },
     #[error("arm {arm} needs the unspin module, which is not loaded; run `unspin load`")]
     NoModule { arm: String },
+    #[error("other VMs run on this computer ({vms}), and a plan changes the module's settings for all; end them first")]
+    OtherVms { vms: String },
     #[error("module: cannot set {setting} to {value}: {source}")]
     Module { setting: String, value: String, source: std::io::Error },
     #[error("module: {path} holds {text:?}, which is no count")]

@@ -29,6 +29,8 @@ pub const USAGE: &str = "usage: agent PLAN.json [--out FILE|port-e9|stdout]";
 
 const EXIT_FAILED: i32 = 1;
 const EXIT_USAGE: i32 = 2;
+/// This computer cannot run the plan now, and why was said.
+pub const EXIT_CANNOT: i32 = 77;
 const EXIT_INTERRUPTED: i32 = 130;
 
 /// `agent PLAN.json [--out FILE|port-e9|stdout]`. Returns the exit code: 0 if every run was made.
@@ -68,7 +70,10 @@ pub fn agent_main(args: &[String]) -> i32 {
         (Err(Error::Interrupted), None) => EXIT_INTERRUPTED,
         (Err(error), None) => {
             eprintln!("agent: {error}");
-            EXIT_FAILED
+            match error {
+                Error::OtherVms { .. } => EXIT_CANNOT,
+                _ => EXIT_FAILED,
+            }
         }
     }
 }
@@ -117,7 +122,10 @@ pub fn run_plan(plan: &Plan, sink: &mut dyn FnMut(Record)) -> Result<u32, Error>
                 sink(Record::Progress(Progress { id: run.id, total, text }));
                 match measure::measure(&mut bench, run) {
                     Ok(result) => sink(Record::Run(Box::new(result))),
-                    Err(Error::Interrupted) => return Err(Error::Interrupted),
+                    // What is left of the plan can be made another time.
+                    Err(error @ (Error::Interrupted | Error::OtherVms { .. })) => {
+                        return Err(error)
+                    }
                     Err(error) => {
                         failed += 1;
                         sink(Record::Failed { id: run.id, error: error.to_string() });
@@ -128,6 +136,7 @@ pub fn run_plan(plan: &Plan, sink: &mut dyn FnMut(Record)) -> Result<u32, Error>
                 }
             }
         }
+        Err(error @ Error::OtherVms { .. }) => return Err(error),
         Err(error) => {
             for run in &plan.runs {
                 sink(Record::Failed { id: run.id, error: error.to_string() });
@@ -147,9 +156,11 @@ fn prepare(plan: &Plan, sink: &mut dyn FnMut(Record)) -> Result<measure::Bench, 
     if online < plan.pcpus {
         return Err(Error::FewCpus { wanted: plan.pcpus, online });
     }
+    let module = module::Module::open()?;
+    module.iter().try_for_each(module::Module::check_alone)?;
     let slice = plan.slice_ns.map(host::Slice::set).transpose()?;
     sink(Record::Begin(host::begin(plan)));
-    Ok(measure::Bench { module: module::Module::open()?, notes: Vec::new(), _slice: slice })
+    Ok(measure::Bench { module, notes: Vec::new(), _slice: slice })
 }
 
 fn read_plan(path: &str) -> Result<Plan, Error> {

@@ -33,7 +33,10 @@ pub(crate) fn measure(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> 
     check(run)?;
     // Settings first: VMs take them over when they are made.
     match &bench.module {
-        Some(module) => module.set_defaults(run)?,
+        Some(module) => {
+            module.check_alone()?;
+            module.set_defaults(run)?;
+        }
         None if module::needed(&run.arm) => {
             return Err(Error::NoModule { arm: run.arm.name.clone() });
         }

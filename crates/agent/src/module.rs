@@ -60,6 +60,23 @@ impl Module {
         control.map_or_else(|e| format!("none: {e}"), |text| text.trim().into())
     }
 
+    /// An error naming the VMs the module knows: it is made for between runs, when none is ours. One
+    /// whose process has ended is only waiting to be forgotten.
+    pub(crate) fn check_alone(&self) -> Result<(), Error> {
+        let mut others: Vec<String> = fs::read_dir(self.root.join("vms"))
+            .map(|vms| vms.flatten().filter_map(|vm| vm.file_name().into_string().ok()).collect())
+            .unwrap_or_default();
+        let lives = |vm: &str| {
+            vm.split('-').next().is_some_and(|pid| Path::new("/proc").join(pid).exists())
+        };
+        others.retain(|vm| lives(vm));
+        others.sort();
+        match others.is_empty() {
+            true => Ok(()),
+            false => Err(Error::OtherVms { vms: others.join(", ") }),
+        }
+    }
+
     /// Sets what VMs started from now on will have.
     pub(crate) fn set_defaults(&self, run: &Run) -> Result<(), Error> {
         let window_control = self.window_control();
@@ -362,6 +379,21 @@ mod tests {
             }
         }
         Module { root, before: vec![] }
+    }
+
+    #[test]
+    fn other_vms_are_refused_and_ended_ones_are_not() {
+        let root = std::env::temp_dir().join(format!("unspin-others-{}", std::process::id()));
+        let module = Module { root: root.clone(), before: vec![] };
+        module.check_alone().unwrap();
+        // No process has a number above the largest there can be.
+        fs::create_dir_all(root.join("vms/4194305-0")).unwrap();
+        module.check_alone().unwrap();
+        let alive = format!("{}-0", std::process::id());
+        fs::create_dir_all(root.join("vms").join(&alive)).unwrap();
+        let error = module.check_alone().unwrap_err();
+        assert!(error.to_string().contains(&format!("({alive})")), "{error}");
+        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]

@@ -6,29 +6,15 @@ use crate::emulator::{self, Computer, Running};
 use crate::error::{io, LabError, Result};
 use crate::image::Payload;
 use crate::kernel::Kernel;
+use crate::silence::{Patience, Silence};
 use crate::tool;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use unspin_scenario::result::Record;
-
-/// Longest silence, in real time, before a boot counts as hung.
-#[derive(Debug, Clone, Copy)]
-pub struct Patience {
-    /// From power-on to the first record.
-    pub boot: Duration,
-    /// Between two records after that.
-    pub record: Duration,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Patience { boot: Duration::from_secs(600), record: Duration::from_secs(900) }
-    }
-}
 
 /// What to boot, and how to watch it.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +32,8 @@ pub struct Boot<'a> {
 /// Boot and pass every record on until the last one (`End`). The directory keeps the console, the
 /// emulator's log and configuration; the boot medium is removed.
 pub fn watch(boot: &Boot, dir: &Path, sink: &mut dyn FnMut(Record)) -> Result<()> {
-    let mut running = emulator::start(boot.computer, boot.kernel, boot.payload, boot.cmdline, dir)?;
+    let mut running =
+        emulator::start(boot.computer, boot.kernel, boot.payload, boot.cmdline, dir, boot.stop)?;
     let outcome = listen(&mut running, dir, boot, sink);
     running.kill();
     for name in ["boot.iso", "initrd.img"] {
@@ -75,7 +62,7 @@ fn listen(
     });
     let mut decoder = Decoder::default();
     let mut last = String::from("power-on");
-    let mut heard = Instant::now();
+    let mut silence = Silence::of(running.child.id(), &dir.join("console.txt"));
     let mut limit = boot.patience.boot;
     let archive: PathBuf = dir.to_path_buf();
     let console = || {
@@ -95,7 +82,8 @@ fn listen(
                 for record in decoder.feed(&bytes) {
                     let record = record
                         .map_err(|detail| LabError::Channel { detail, archive: archive.clone() })?;
-                    (heard, limit) = (Instant::now(), boot.patience.record);
+                    silence.end();
+                    limit = boot.patience.record;
                     last = describe(&record);
                     let ended = matches!(record, Record::End { .. });
                     sink(record);
@@ -113,9 +101,10 @@ fn listen(
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if heard.elapsed() > limit {
+        if let Some(silent) = silence.look(limit, boot.patience.wall) {
             return Err(LabError::Hang {
-                after_s: heard.elapsed().as_secs(),
+                after_s: silent.real.as_secs(),
+                cpu_s: silent.cpu.as_secs(),
                 last,
                 console: console(),
                 archive,

@@ -12,6 +12,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::AtomicBool;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Emulator {
@@ -23,7 +24,7 @@ pub enum Emulator {
 #[derive(Debug, Clone)]
 pub struct Computer {
     pub emulator: Emulator,
-    /// 1..=8 physical CPUs.
+    /// Physical CPUs, 1 to [`Computer::CPUS_MAX`].
     pub cpus: u32,
     pub memory_mib: u32,
     /// Bochs: instructions a CPU retires in one second of virtual time; also its TSC frequency.
@@ -31,6 +32,9 @@ pub struct Computer {
 }
 
 impl Computer {
+    /// What Bochs emulates in bearable time, and its BIOS starts.
+    pub const CPUS_MAX: u32 = 8;
+
     /// The consistent 200 MHz computer every figure of the lab is from.
     pub fn bochs(cpus: u32) -> Computer {
         Computer { emulator: Emulator::Bochs, cpus, memory_mib: 1024, ips: 200_000_000 }
@@ -87,6 +91,7 @@ pub fn start(
     payload: &image::Payload,
     extra_cmdline: &str,
     dir: &Path,
+    stop: &AtomicBool,
 ) -> Result<Running> {
     fs::create_dir_all(dir).map_err(io(dir))?;
     let console = dir.join("console.txt");
@@ -95,7 +100,7 @@ pub fn start(
     image::initramfs(kernel, payload, &initramfs)?;
     let cmdline = format!("{CMDLINE} {extra_cmdline}");
     let mut command = match computer.emulator {
-        Emulator::Bochs => bochs(computer, kernel, &initramfs, &cmdline, dir)?,
+        Emulator::Bochs => bochs(computer, kernel, &initramfs, &cmdline, dir, stop)?,
         Emulator::Qemu => {
             let mut command = qemu(computer, kernel, &initramfs, &cmdline);
             command.args(["-chardev", "stdio,id=records,signal=off"]);
@@ -150,8 +155,9 @@ fn bochs(
     initramfs: &Path,
     cmdline: &str,
     dir: &Path,
+    stop: &AtomicBool,
 ) -> Result<Command> {
-    image::iso(dir, kernel, initramfs, cmdline, &dir.join("boot.iso"))?;
+    image::iso(dir, kernel, initramfs, cmdline, &dir.join("boot.iso"), stop)?;
     fs::remove_file(initramfs).map_err(io(initramfs))?;
     let write = |name: &str, contents: &[u8]| {
         let path = dir.join(name);

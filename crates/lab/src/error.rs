@@ -19,10 +19,12 @@ pub enum LabError {
     NoSpace { path: PathBuf },
     #[error("kernel {release} cannot run the module: it is built without {option} ({why}); Debian's kernels have it")]
     Unsuitable { release: String, option: String, why: &'static str },
+    #[error("the kernel's configuration has no {option}, which crates/lab/src/debug.config asks for; what it has is in {config}")]
+    OptionRefused { option: String, config: PathBuf },
     #[error("{path} is not built; run: cargo build --release")]
     NotBuilt { path: PathBuf },
-    #[error("the emulated computer stopped answering {after_s} s after {last}; the console ended with:\n{console}\nboot archived in {archive}")]
-    Hang { after_s: u64, last: String, console: String, archive: PathBuf },
+    #[error("the emulated computer has been silent for {after_s} s ({cpu_s} s of the emulator's CPU time) after {last}; the console ended with:\n{console}\nboot archived in {archive}")]
+    Hang { after_s: u64, cpu_s: u64, last: String, console: String, archive: PathBuf },
     #[error("the emulated computer ended before its plan did ({last}); the console ended with:\n{console}\nboot archived in {archive}")]
     Died { last: String, console: String, archive: PathBuf },
     #[error(
@@ -31,7 +33,7 @@ pub enum LabError {
     Channel { detail: String, archive: PathBuf },
     #[error("interrupted; nothing is left running, and the boot will be made again when the command is repeated with --resume")]
     Interrupted,
-    #[error("another unspin uses {path} (process {pid}); wait for it or give --lab-dir")]
+    #[error("another unspin (process {pid}) uses {path}; wait for it, or give another directory (--lab-dir, --out)")]
     Busy { path: PathBuf, pid: String },
 }
 

@@ -9,6 +9,7 @@ use cpio::newc::Builder;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 
 const INIT: &str = include_str!("init.sh");
 
@@ -122,6 +123,7 @@ pub fn iso(
     initramfs: &Path,
     cmdline: &str,
     target: &Path,
+    stop: &AtomicBool,
 ) -> Result<()> {
     let tree = dir.join("iso");
     let boot = tree.join("isolinux");
@@ -152,7 +154,7 @@ pub fn iso(
         .args(["-b", "isolinux/isolinux.bin", "-c", "isolinux/boot.cat"])
         .args(["-no-emul-boot", "-boot-load-size", "4", "-boot-info-table"])
         .arg(&tree);
-    tool::run("packing the boot medium", &mut pack, &dir.join("image.log"))?;
+    tool::run("packing the boot medium", &mut pack, &dir.join("image.log"), stop)?;
     fs::remove_dir_all(&tree).map_err(io(&tree))
 }
 

@@ -3,10 +3,12 @@
 //! packages, and the module built against their headers. Nothing is installed on this computer.
 
 use crate::error::{io, LabError, Result};
+use crate::lock::Lock;
 use crate::tool;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 
 /// A kernel series the module is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +29,13 @@ impl Series {
 
     pub fn parse(name: &str) -> Option<Series> {
         Series::ALL.into_iter().find(|series| series.name() == name)
+    }
+
+    /// The series of a kernel that calls itself `release` (`uname -r`).
+    pub fn of_release(release: &str) -> Option<Series> {
+        Series::ALL.into_iter().find(|series| {
+            release.strip_prefix(series.name()).is_some_and(|rest| rest.starts_with('.'))
+        })
     }
 
     /// Meta packages that depend on the series' current cloud kernel, best first.
@@ -50,16 +59,18 @@ pub struct Kernel {
 }
 
 /// Resolve, fetch and unpack the current kernel of a series and build the module for it.
-/// `say` is told each step that takes time. What is there already is used again.
+/// `say` is told each step that takes time. What is there already is used again. Once `stop` is set
+/// it ends, and goes on there the next time.
 pub fn prepare(
     root: &Path,
     lab: &Path,
     series: Series,
+    stop: &AtomicBool,
     say: &mut dyn FnMut(&str),
 ) -> Result<Kernel> {
     let release = match resolve(series) {
         // Without package lists, what was unpacked before still serves.
-        Err(error) => unpacked(lab, series).ok_or(error)?,
+        Err(error) => unpacked(lab, &format!("{}.", series.name())).ok_or(error)?,
         Ok(release) => release,
     };
     let dir = lab.join("kernels").join(&release);
@@ -68,33 +79,43 @@ pub fn prepare(
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).map_err(io(&dir))?;
         say(&format!("downloading kernel {release}"));
-        fetch(&dir, &release)?;
+        fetch(&dir, &release, stop)?;
         fs::write(&done, &release).map_err(io(&done))?;
     }
-    check_config(&dir, &release)?;
+    check_config(&dir.join("tree/boot").join(format!("config-{release}")), &release)?;
     let headers = dir.join("tree/usr/src").join(format!("linux-headers-{release}"));
     say(&format!("building the module for {release}"));
-    let module = build_module(root, &dir, &headers)?;
-    let modules =
-        ["irqbypass", "kvm", "kvm-intel", "kvm-amd"].map(|m| dir.join(format!("{m}.ko"))).to_vec();
+    let module = build_module(root, &dir, &headers, stop)?;
     let vmlinuz = dir.join("tree/boot").join(format!("vmlinuz-{release}"));
-    Ok(Kernel { series, release, vmlinuz, modules, headers, module })
+    Ok(Kernel { series, release, vmlinuz, modules: modules_in(&dir), headers, module })
 }
 
-/// The series' newest release that is unpacked already.
-fn unpacked(lab: &Path, series: Series) -> Option<String> {
-    let prefix = format!("{}.", series.name());
+/// KVM's modules in a kernel's directory.
+pub(crate) fn modules_in(dir: &Path) -> Vec<PathBuf> {
+    MODULES.map(|(_, name)| dir.join(format!("{name}.ko"))).to_vec()
+}
+
+/// The newest directory of a kernel whose name begins so that is unpacked already.
+pub(crate) fn unpacked(lab: &Path, prefix: &str) -> Option<String> {
     let mut found: Vec<(std::time::SystemTime, String)> = fs::read_dir(lab.join("kernels"))
         .ok()?
         .flatten()
         .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok().filter(|n| n.starts_with(&prefix))?;
+            let name = entry.file_name().into_string().ok().filter(|n| n.starts_with(prefix))?;
             Some((entry.path().join("unpacked").metadata().ok()?.modified().ok()?, name))
         })
         .collect();
     found.sort();
     found.pop().map(|(_, release)| release)
 }
+
+/// KVM's modules, in the order they are loaded, and where in the kernel's tree they are.
+pub(crate) const MODULES: [(&str, &str); 4] = [
+    ("virt/lib", "irqbypass"),
+    ("arch/x86/kvm", "kvm"),
+    ("arch/x86/kvm", "kvm-intel"),
+    ("arch/x86/kvm", "kvm-amd"),
+];
 
 /// Options one of which the kernel must have, and what for.
 const OPTIONS: &[(&[&str], &str)] = &[
@@ -110,9 +131,8 @@ const OPTIONS: &[(&[&str], &str)] = &[
 ];
 
 /// The module needs more of a kernel than its headers show; say what is missing before a boot does.
-fn check_config(dir: &Path, release: &str) -> Result<()> {
-    let path = dir.join("tree/boot").join(format!("config-{release}"));
-    let config = fs::read_to_string(&path).map_err(io(&path))?;
+pub(crate) fn check_config(path: &Path, release: &str) -> Result<()> {
+    let config = fs::read_to_string(path).map_err(io(path))?;
     let has = |option: &&str| {
         config
             .lines()
@@ -145,7 +165,7 @@ fn resolve(series: Series) -> Result<String> {
     Err(LabError::NoKernelPackage { series: series.name().into(), looked: metas.join(", ") })
 }
 
-fn fetch(dir: &Path, release: &str) -> Result<()> {
+fn fetch(dir: &Path, release: &str, stop: &AtomicBool) -> Result<()> {
     let log = dir.join("fetch.log");
     let tree = dir.join("tree");
     let flavour_free = release.trim_end_matches("-cloud-amd64");
@@ -156,36 +176,45 @@ fn fetch(dir: &Path, release: &str) -> Result<()> {
     ];
     packages.push(kbuild_package(&format!("linux-headers-{release}"))?);
     for package in &packages {
-        let mut get = Command::new("apt-get");
-        get.args(["-q", "-o", "APT::Sandbox::User=root", "-o", "Acquire::http::Timeout=30"])
-            .args(["download", package])
-            .current_dir(dir);
-        tool::run(&format!("downloading {package}"), &mut get, &log).map_err(
-            |error| match error {
-                LabError::Step { tail, .. } => {
-                    LabError::Download { package: package.clone(), detail: tail.trim().into() }
-                }
-                other => other,
-            },
-        )?;
+        download(dir, package, &log, stop)?;
     }
+    unpack_packages(dir, &tree, &log, stop)?;
+    relocate_headers(&tree, release)?;
+    for (sub, name) in MODULES {
+        extract_module(&tree, release, sub, name, dir)?;
+    }
+    Ok(())
+}
+
+/// Download a package into `dir`.
+pub(crate) fn download(dir: &Path, package: &str, log: &Path, stop: &AtomicBool) -> Result<()> {
+    let mut get = Command::new("apt-get");
+    get.args(["-q", "-o", "APT::Sandbox::User=root", "-o", "Acquire::http::Timeout=30"])
+        .args(["download", package])
+        .current_dir(dir);
+    tool::run(&format!("downloading {package}"), &mut get, log, stop).map_err(|error| match error {
+        LabError::Step { tail, .. } => {
+            LabError::Download { package: package.into(), detail: tail.trim().into() }
+        }
+        other => other,
+    })
+}
+
+/// Unpack every package in `dir` to `tree`; the packages themselves are removed.
+pub(crate) fn unpack_packages(
+    dir: &Path,
+    tree: &Path,
+    log: &Path,
+    stop: &AtomicBool,
+) -> Result<()> {
     for entry in fs::read_dir(dir).map_err(io(dir))?.flatten() {
         let path = entry.path();
         if path.extension().is_some_and(|ending| ending == "deb") {
             let mut unpack = Command::new("dpkg-deb");
-            unpack.arg("-x").arg(&path).arg(&tree);
-            tool::run(&format!("unpacking {}", path.display()), &mut unpack, &log)?;
+            unpack.arg("-x").arg(&path).arg(tree);
+            tool::run(&format!("unpacking {}", path.display()), &mut unpack, log, stop)?;
             fs::remove_file(&path).map_err(io(&path))?;
         }
-    }
-    relocate_headers(&tree, release)?;
-    for (sub, name) in [
-        ("virt/lib", "irqbypass"),
-        ("arch/x86/kvm", "kvm"),
-        ("arch/x86/kvm", "kvm-intel"),
-        ("arch/x86/kvm", "kvm-amd"),
-    ] {
-        extract_module(&tree, release, sub, name, dir)?;
     }
     Ok(())
 }
@@ -236,8 +265,22 @@ fn extract_module(tree: &Path, release: &str, sub: &str, name: &str, dir: &Path)
     fs::write(&target, out.stdout).map_err(io(&target))
 }
 
+/// Build the module for a kernel installed on this computer: `release` is its `uname -r`, `headers`
+/// where its headers are. What was built is kept under `out/host` of the source tree.
+pub fn build_host_module(release: &str, headers: &Path, stop: &AtomicBool) -> Result<PathBuf> {
+    let root = crate::source_tree();
+    let dir = std::path::absolute(root.join("out/host").join(release)).map_err(io(&root))?;
+    let _lock = Lock::take(&dir)?;
+    build_module(&root, &dir, headers, stop)
+}
+
 /// Build the module in a copy of its sources, so that two kernels do not share object files.
-fn build_module(root: &Path, dir: &Path, headers: &Path) -> Result<PathBuf> {
+pub(crate) fn build_module(
+    root: &Path,
+    dir: &Path,
+    headers: &Path,
+    stop: &AtomicBool,
+) -> Result<PathBuf> {
     let work = dir.join("build");
     for part in ["kmod", "policy"] {
         copy_tree(&root.join(part), &work.join(part))?;
@@ -246,12 +289,12 @@ fn build_module(root: &Path, dir: &Path, headers: &Path) -> Result<PathBuf> {
     let _ = fs::remove_file(&log);
     let mut make = Command::new("make");
     make.arg("-C").arg(work.join("kmod")).arg(format!("KDIR={}", headers.display()));
-    tool::run("building the module", &mut make, &log)?;
+    tool::run("building the module", &mut make, &log, stop)?;
     // Its debugging data is twenty times its code, and an emulated BIOS would read it all.
     let module = dir.join("unspin.ko");
     let mut strip = Command::new("strip");
     strip.arg("--strip-debug").arg("-o").arg(&module).arg(work.join("kmod/unspin.ko"));
-    tool::run("stripping the module", &mut strip, &log)?;
+    tool::run("stripping the module", &mut strip, &log, stop)?;
     Ok(module)
 }
 

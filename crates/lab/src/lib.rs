@@ -4,18 +4,23 @@
 
 mod boot;
 mod channel;
+mod debug;
 mod emulator;
 mod error;
 mod image;
 mod kernel;
+mod lock;
+mod silence;
 mod tool;
 
-pub use boot::{Boot, Patience};
+pub use boot::Boot;
 pub use channel::Decoder;
 pub use emulator::{Computer, Emulator};
 pub use error::{LabError, Result};
 pub use image::Payload;
-pub use kernel::{Kernel, Series};
+pub use kernel::{build_host_module, Kernel, Series};
+pub use lock::Lock;
+pub use silence::Patience;
 pub use tool::missing_tools;
 
 use std::fs;
@@ -53,6 +58,12 @@ pub const QEMU_TOOLS: &[&str] = &[
     "ldd",
 ];
 
+/// Tools that building a kernel takes, beside those of a boot for function.
+pub const DEBUG_TOOLS: &[&str] = &["tar", "flex", "bison", "bc", "pahole"];
+
+/// Tools that building the module for the running kernel takes.
+pub const MODULE_TOOLS: &[&str] = &["make", "gcc", "strip"];
+
 /// Loads the module; `$options` are its parameters.
 const LOAD: &str = "insmod /modules/unspin.ko $options";
 
@@ -67,14 +78,13 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Open (and make) the lab in `dir`, or in `out/lab` of the source tree. `agent` is the program
-    /// that runs plans inside.
+    /// The lab in `dir`, or in `out/lab` of the source tree; it is made when something is put there.
+    /// `agent` is the program that runs plans inside.
     pub fn open(dir: Option<PathBuf>, agent: PathBuf) -> Result<Lab> {
         let root = source_tree();
         let dir = dir.unwrap_or_else(|| root.join("out/lab"));
-        fs::create_dir_all(&dir).map_err(error::io(&dir))?;
         // Emulators are started in their boot's directory: nothing may depend on the caller's.
-        let dir = fs::canonicalize(&dir).map_err(error::io(&dir))?;
+        let dir = std::path::absolute(&dir).map_err(error::io(&dir))?;
         Ok(Lab { root, dir, agent })
     }
 
@@ -82,10 +92,28 @@ impl Lab {
         &self.dir
     }
 
-    /// Fetch and build what booting `series` takes; does only what is not done yet.
-    pub fn build(&self, series: Series, say: &mut dyn FnMut(&str)) -> Result<Kernel> {
-        let _lock = self.lock()?;
-        kernel::prepare(&self.root, &self.dir, series, say)
+    /// Fetch and build what booting `series` takes; does only what is not done yet. Ends when `stop`
+    /// is set.
+    pub fn build(
+        &self,
+        series: Series,
+        stop: &AtomicBool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Kernel> {
+        let _lock = Lock::wait(&self.dir, stop, say)?;
+        kernel::prepare(&self.root, &self.dir, series, stop, say)
+    }
+
+    /// The same for a kernel of the series that checks itself (lockdep, KASAN, kmemleak), built from
+    /// its sources; takes a quarter of an hour the first time.
+    pub fn build_debug(
+        &self,
+        series: Series,
+        stop: &AtomicBool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Kernel> {
+        let _lock = Lock::wait(&self.dir, stop, say)?;
+        debug::prepare(&self.root, &self.dir, series, stop, say)
     }
 
     /// Boot `kernel` on `computer`, run `plan` there and pass on every record. `name` is the boot's
@@ -123,7 +151,9 @@ impl Lab {
 
     /// Boot with a payload of the caller's (tests, probes).
     pub fn boot(&self, boot: &Boot, name: &str, sink: &mut dyn FnMut(Record)) -> Result<()> {
-        boot::watch(boot, &self.boot_dir(name), sink)
+        let dir = self.boot_dir(name);
+        let _lock = Lock::take(&dir)?;
+        boot::watch(boot, &dir, sink)
     }
 
     /// Boot `kernel` on `computer` to see whether KVM and the module come up there. `sink` gets
@@ -160,6 +190,7 @@ impl Lab {
         let computer = Computer::qemu(4);
         let payload = self.hand(&computer, include_str!("shell.sh"));
         let dir = self.boot_dir("shell");
+        let _lock = Lock::take(&dir)?;
         let status = emulator::sit(&computer, kernel, &payload, &dir)?;
         let _ = fs::remove_file(dir.join("initrd.img"));
         if status.success() {
@@ -187,20 +218,23 @@ impl Lab {
         self.dir.join("boots").join(name)
     }
 
-    /// Remove everything the lab keeps.
-    pub fn clean(&self) -> Result<()> {
-        let _lock = self.lock()?;
-        for part in ["kernels", "boots"] {
-            let path = self.dir.join(part);
-            if path.exists() {
-                fs::remove_dir_all(&path).map_err(error::io(&path))?;
-            }
+    /// Remove everything the lab keeps; nothing, while a boot is under way.
+    pub fn clean(&self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<()> {
+        if !self.dir.exists() {
+            return Ok(());
+        }
+        let _lock = Lock::wait(&self.dir, stop, say)?;
+        let boots = self.dir.join("boots");
+        let names: Vec<PathBuf> = fs::read_dir(&boots)
+            .map(|d| d.flatten().map(|e| e.path()).collect())
+            .unwrap_or_default();
+        let dirs: Vec<&PathBuf> = names.iter().filter(|path| path.is_dir()).collect();
+        let _held = dirs.iter().map(|dir| Lock::take(dir)).collect::<Result<Vec<Lock>>>()?;
+        let kernels = self.dir.join("kernels");
+        for path in dirs.into_iter().chain(kernels.exists().then_some(&kernels)) {
+            fs::remove_dir_all(path).map_err(error::io(path))?;
         }
         Ok(())
-    }
-
-    fn lock(&self) -> Result<Lock> {
-        Lock::take(self.dir.join("lock"))
     }
 }
 
@@ -209,30 +243,5 @@ pub fn source_tree() -> PathBuf {
     match std::env::var_os("UNSPIN_ROOT") {
         Some(root) => PathBuf::from(root),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."),
-    }
-}
-
-/// Held while kernels are fetched and built, so that two commands do not write the same files.
-struct Lock {
-    _file: fs::File,
-}
-
-impl Lock {
-    fn take(path: PathBuf) -> Result<Lock> {
-        use std::os::fd::AsRawFd;
-        let file = fs::OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(error::io(&path))?;
-        // SAFETY: flock on a descriptor this function owns.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
-            let pid = fs::read_to_string(&path).unwrap_or_default();
-            return Err(LabError::Busy { path, pid });
-        }
-        let _ = fs::write(&path, std::process::id().to_string());
-        Ok(Lock { _file: file })
     }
 }

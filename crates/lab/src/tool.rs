@@ -4,7 +4,9 @@
 use crate::error::{io, LabError, Result};
 use std::fs::OpenOptions;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Debian package of each tool the lab calls.
 const PACKAGES: &[(&str, &str)] = &[
@@ -20,6 +22,11 @@ const PACKAGES: &[(&str, &str)] = &[
     ("apt-get", "apt"),
     ("apt-cache", "apt"),
     ("ldd", "libc-bin"),
+    ("tar", "tar"),
+    ("flex", "flex"),
+    ("bison", "bison"),
+    ("bc", "bc"),
+    ("pahole", "dwarves"),
 ];
 
 pub(crate) fn package_of(tool: &str) -> &str {
@@ -60,18 +67,21 @@ pub(crate) fn tail(path: &Path, lines: usize) -> String {
     all[from..].iter().map(|line| format!("    {line}\n")).collect()
 }
 
-/// Run a command to its end; both outputs go to `log`.
-pub(crate) fn run(what: &str, command: &mut Command, log: &Path) -> Result<()> {
+/// How often a tool at work is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Run a command to its end, or until `stop` is set; both outputs go to `log`.
+pub(crate) fn run(what: &str, command: &mut Command, log: &Path, stop: &AtomicBool) -> Result<()> {
     let file = OpenOptions::new().create(true).append(true).open(log).map_err(io(log))?;
     let second = file.try_clone().map_err(io(log))?;
     let tool = command.get_program().to_string_lossy().into_owned();
-    let status = command
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .stdout(file)
-        .stderr(second)
-        .status()
+    command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(file).stderr(second);
+    let status = wait(command, stop)
         .map_err(|_| LabError::MissingTool { package: package_of(&tool).to_string(), tool })?;
+    // A Ctrl-C reaches the tool too: what it made of it is no failure of its own.
+    if stop.load(Ordering::Relaxed) {
+        return Err(LabError::Interrupted);
+    }
     if status.success() {
         return Ok(());
     }
@@ -86,6 +96,23 @@ pub(crate) fn run(what: &str, command: &mut Command, log: &Path) -> Result<()> {
         log: log.to_path_buf(),
         tail,
     })
+}
+
+/// The command's end; it is asked to end once `stop` is set.
+fn wait(command: &mut Command, stop: &AtomicBool) -> std::io::Result<ExitStatus> {
+    let mut child = command.spawn()?;
+    let mut asked = false;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if stop.load(Ordering::Relaxed) && !asked {
+            asked = true;
+            // SAFETY: kill only sends a signal; the child is not waited for yet, so the pid is its.
+            unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 /// Standard output of a command, or `None` where it fails.

@@ -7,9 +7,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use unspin_lab::{Boot, Computer, Kernel, Lab, LabError, Patience, Payload, Series};
+use unspin_lab::{Boot, Computer, Kernel, Lab, LabError, Lock, Patience, Payload, Series};
 use unspin_scenario::result::Record;
 
 const RELEASE: &str = "6.12.99-test";
@@ -49,7 +49,7 @@ impl Stage {
     }
 
     fn build(&self) -> Result<Kernel, LabError> {
-        self.lab.build(Series::V6_12, &mut |_| {})
+        self.lab.build(Series::V6_12, &AtomicBool::new(false), &mut |_| {})
     }
 
     #[track_caller]
@@ -86,9 +86,28 @@ fn packages(stage: &Stage) {
     stage.tool("apt-get", "echo 'E: Could not resolve host: deb.debian.org' >&2; exit 100");
     let error = stage.build_fails(&["cannot download", "deb.debian.org", "is the network up"]);
     assert!(matches!(error, LabError::Download { .. }));
+    an_interrupt_is_no_failure(stage);
     stage.tool("apt-get", "cat /bin/sh > /dev/full");
     let error = stage.build_fails(&["no space left", "unspin lab clean"]);
     assert!(matches!(error, LabError::NoSpace { .. }));
+}
+
+/// A Ctrl-C reaches the tools too; whether they end by themselves or must be told to.
+fn an_interrupt_is_no_failure(stage: &Stage) {
+    for script in ["sleep 1; echo 'E: interrupted' >&2; exit 100", "exec sleep 100"] {
+        stage.tool("apt-get", script);
+        let stop = AtomicBool::new(false);
+        let start = Instant::now();
+        let outcome = std::thread::scope(|s| {
+            s.spawn(|| {
+                std::thread::sleep(Duration::from_millis(300));
+                stop.store(true, Ordering::Relaxed);
+            });
+            stage.lab.build(Series::V6_12, &stop, &mut |_| {})
+        });
+        assert!(matches!(outcome, Err(LabError::Interrupted)), "{script}: {outcome:?}");
+        assert!(start.elapsed() < Duration::from_secs(30), "{script}");
+    }
 }
 
 fn kernels(stage: &Stage) {
@@ -105,14 +124,30 @@ fn kernels(stage: &Stage) {
     stage.tool("make", "echo 'hooks.c:1: error: what is this'; exit 2");
     stage.build_fails(&["building the module failed", "error: what is this", "build.log"]);
     stage.tool("make", "exit 0");
+    stage.tool("strip", "exit 0");
     assert_eq!(stage.build().unwrap().release, RELEASE);
     // Without package lists what is there still serves.
     stage.tool("apt-cache", "exit 100");
     assert_eq!(stage.build().unwrap().release, RELEASE);
 }
 
+/// For what must not end by real time.
+const LONG: Duration = Duration::from_secs(600);
+/// For what must.
+const SHORT: Duration = Duration::from_secs(3);
+
 /// Boots under an emulator that is the script; returns how that ended and what was heard.
 fn boot(stage: &Stage, script: &str, stop: &AtomicBool) -> (Result<(), LabError>, Vec<Record>) {
+    boot_for(stage, script, stop, SHORT)
+}
+
+/// The same, ended as hung after a second of its CPU time or `wall` of silence.
+fn boot_for(
+    stage: &Stage,
+    script: &str,
+    stop: &AtomicBool,
+    wall: Duration,
+) -> (Result<(), LabError>, Vec<Record>) {
     stage.tool("qemu-system-x86_64", script);
     let kernel = Kernel {
         series: Series::V6_12,
@@ -127,7 +162,7 @@ fn boot(stage: &Stage, script: &str, stop: &AtomicBool) -> (Result<(), LabError>
         computer: &Computer::qemu(1),
         payload: &Payload::default(),
         cmdline: "",
-        patience: Patience { boot: Duration::from_secs(2), record: Duration::from_secs(1) },
+        patience: Patience { boot: Duration::from_secs(1), record: Duration::from_secs(1), wall },
         stop,
     };
     let mut heard = Vec::new();
@@ -162,6 +197,18 @@ fn computers(stage: &Stage) {
     let left = fs::read_to_string(&pid).unwrap();
     assert!(!Path::new("/proc").join(left.trim()).exists(), "the emulator is still there");
 
+    // One that is kept from running is not hung, whatever time passes; one that spins is.
+    let script = format!("sleep 2\n{log}\nsleep 2\n{end}\nexec sleep 100");
+    let (outcome, _) = boot_for(stage, &script, &go, LONG);
+    outcome.unwrap();
+    let (outcome, _) = boot_for(stage, &format!("{log}\nwhile :; do :; done"), &go, LONG);
+    assert!(matches!(outcome, Err(LabError::Hang { cpu_s: 1.., .. })), "{outcome:?}");
+    // A console that grows shows life, but not for ever.
+    let chatty =
+        "while :; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; echo x >> console.txt; done";
+    let (outcome, _) = boot(stage, &format!("{log}\n{chatty}"), &go);
+    assert!(matches!(outcome, Err(LabError::Hang { cpu_s: 0, after_s: 3.., .. })), "{outcome:?}");
+
     let (outcome, _) = boot(stage, &format!("{console}\nexit 1"), &go);
     let error = outcome.unwrap_err();
     assert!(matches!(error, LabError::Died { .. }), "{error}");
@@ -171,6 +218,19 @@ fn computers(stage: &Stage) {
     let (outcome, heard) = boot(stage, &format!("{damaged}\nexec sleep 100"), &go);
     assert!(matches!(outcome, Err(LabError::Channel { .. })), "{outcome:?}");
     assert_eq!(heard, []);
+
+    let dir = stage.lab.boot_dir("fault");
+    let held = Lock::take(&dir).unwrap();
+    let (outcome, _) = boot(stage, "exec sleep 100", &go);
+    for outcome in [outcome, stage.lab.clean(&go, &mut |_| {})] {
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, LabError::Busy { .. }), "{error}");
+        assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
+    }
+    assert!(dir.join("records.raw").exists(), "a boot under way keeps what it wrote");
+    drop(held);
+    stage.lab.clean(&go, &mut |_| {}).unwrap();
+    assert!(!dir.exists() && !stage.lab.dir().join("kernels").exists());
 
     let start = Instant::now();
     let (outcome, _) = boot(stage, "exec sleep 100", &AtomicBool::new(true));

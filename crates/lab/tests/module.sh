@@ -191,4 +191,3 @@ text end
 check "the code is as it was before them" changed_are reloaded end ""
 leaks=$(dmesg | grep -c 'objects left')
 check "leaks: $leaks" [ "$leaks" = 0 ]
-finish

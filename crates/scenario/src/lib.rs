@@ -13,6 +13,7 @@ pub mod result;
 pub use expand::{expand, split, ExpandError, Selection, ALONE_ARM, IDEAL_ARM};
 pub use problem::{Problem, Problems};
 pub use profile::{parse_profile, Profile};
+pub use reader::problem_at;
 pub use scenario::{
     is_name, parse_scenario, Host, Measure, Pin, Scenario, Sweep, Trace, VmGroup,
     WINDOW_MAX_CYCLES, WINDOW_MIN_CYCLES,

@@ -70,6 +70,25 @@ impl<'t> Reader<'t> {
     }
 }
 
+/// What a file that was read asks for and whoever is to do it cannot: placed at its `key` (dotted,
+/// as `host.pcpus`).
+pub fn problem_at(file: &str, text: &str, key: &str, message: &str, allowed: &str) -> Problems {
+    let reader = Reader::new(file, text);
+    {
+        let doc = reader.parse();
+        let mut parts = key.split('.');
+        let mut value = parts.next().and_then(|part| Table::top(&reader, &doc).get(part));
+        for part in parts {
+            value = value.and_then(|v| v.table("a table")?.get(part));
+        }
+        match value {
+            Some(value) => value.problem(message, allowed),
+            None => reader.problem(0..0, key, message, allowed, None),
+        }
+    }
+    Problems(reader.problems.into_inner().into_iter().map(|(_, problem)| problem).collect())
+}
+
 fn line_column(text: &str, offset: usize) -> (usize, usize) {
     let mut end = offset.min(text.len());
     while !text.is_char_boundary(end) {

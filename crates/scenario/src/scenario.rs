@@ -217,7 +217,11 @@ fn read_kernels(v: &Value) -> Option<Vec<String>> {
         Some(s.to_string())
     };
     let all = if v.is_array() {
-        v.array(form)?.iter().map(one).collect::<Option<Vec<_>>>()?
+        let all = v.array(form)?;
+        if all.is_empty() {
+            v.problem("empty", form);
+        }
+        all.iter().map(one).collect::<Option<Vec<_>>>()?
     } else {
         vec![one(v)?]
     };

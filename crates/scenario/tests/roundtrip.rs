@@ -20,7 +20,10 @@ fn scenario_text(s: &Scenario) -> String {
     let mut o = String::new();
     let w = &mut o;
     writeln!(w, "title = {:?}\nseed = {}\nrepeats = {}", s.title, s.seed, s.repeats).unwrap();
-    writeln!(w, "kernel = {:?}\nboots = {}", s.kernels, s.boots).unwrap();
+    if !s.kernels.is_empty() {
+        writeln!(w, "kernel = {:?}", s.kernels).unwrap();
+    }
+    writeln!(w, "boots = {}", s.boots).unwrap();
     if let Some(n) = s.slice_ns {
         writeln!(w, "slice_ns = {n}").unwrap();
     }

@@ -2,11 +2,14 @@
 //! Finds and reads scenarios and the profiles they name.
 
 use crate::exit::{said, Usage};
+use crate::machine::Refusal;
 use anyhow::Context;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use unspin_scenario::plan::{CgroupLayout, Plan};
-use unspin_scenario::{expand, parse_profile, parse_scenario, Profile, Scenario, Selection};
+use unspin_scenario::{
+    expand, parse_profile, parse_scenario, problem_at, Profile, Scenario, Selection,
+};
 
 /// What of a scenario to run.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -51,11 +54,18 @@ impl From<Layout> for CgroupLayout {
 /// A scenario and everything it needs.
 pub struct Loaded {
     pub scenario: Scenario,
+    /// What errors call its file.
+    file: String,
     text: String,
     profiles: BTreeMap<String, (Profile, String)>,
 }
 
 impl Loaded {
+    /// What the machine refuses, where the scenario asks for it.
+    pub fn refused(&self, key: &str, why: &Refusal) -> Usage {
+        Usage(problem_at(&self.file, &self.text, key, &why.message, &why.allowed).to_string())
+    }
+
     pub fn plan(&self, select: &Select) -> anyhow::Result<Plan> {
         let selection = Selection {
             arms: select.arms.clone(),
@@ -91,7 +101,7 @@ pub fn scenario(given: &Path, profile_dir: Option<&Path>) -> anyhow::Result<Load
     if !wrong.is_empty() {
         return Err(Usage(format!("{shown}: {}", wrong.join("\n"))).into());
     }
-    Ok(Loaded { scenario, text, profiles })
+    Ok(Loaded { scenario, file: shown, text, profiles })
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {

@@ -3,6 +3,7 @@
 
 mod cmd;
 mod exit;
+mod host;
 mod load;
 mod machine;
 mod out;

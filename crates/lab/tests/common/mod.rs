@@ -49,10 +49,14 @@ pub fn has_tools(tools: &[&str]) -> bool {
     false
 }
 
-/// The series' kernel with the module built for it; `None`, and the reason said, where packages
-/// cannot be had.
+/// The series' kernel with the module built for it.
 pub fn kernel(lab: &Lab, series: Series) -> Option<Kernel> {
-    match lab.build(series, &mut |text| say(text)) {
+    prepared(series, lab.build(series, &AtomicBool::new(false), &mut |text| say(text)))
+}
+
+/// A kernel, or `None` and the reason said, where packages cannot be had.
+pub fn prepared(series: Series, kernel: Result<Kernel, LabError>) -> Option<Kernel> {
+    match kernel {
         Ok(kernel) => Some(kernel),
         Err(
             e @ (LabError::NoKernelPackage { .. }
@@ -75,11 +79,28 @@ pub struct Heard {
     pub console: String,
 }
 
+/// Longest silence of a script on a stock kernel, CPU time of the emulator.
+const SILENCE: Duration = Duration::from_secs(600);
+
 /// Boots `computer` with `script` (after inside.sh); says each line with its time.
 pub fn script(lab: &Lab, kernel: &Kernel, computer: &Computer, script: &str, name: &str) -> Heard {
+    script_with(lab, kernel, computer, script, name, Vec::new(), SILENCE)
+}
+
+/// The same with files beside it (name in the computer, without a leading slash, and contents), and
+/// another longest silence.
+pub fn script_with(
+    lab: &Lab,
+    kernel: &Kernel,
+    computer: &Computer,
+    script: &str,
+    name: &str,
+    files: Vec<(String, Vec<u8>)>,
+    silence: Duration,
+) -> Heard {
     let payload = Payload {
         script: format!("{}\n{script}", include_str!("../inside.sh")),
-        files: Vec::new(),
+        files,
         programs: vec![inside()],
     };
     let boot = Boot {
@@ -88,7 +109,7 @@ pub fn script(lab: &Lab, kernel: &Kernel, computer: &Computer, script: &str, nam
         payload: &payload,
         // A crash ends the boot at once; a log that holds a thousand loads.
         cmdline: "oops=panic panic=-1 log_buf_len=4M",
-        patience: Patience { boot: Duration::from_secs(1800), record: Duration::from_secs(600) },
+        patience: Patience { record: silence, ..Patience::default() },
         stop: &AtomicBool::new(false),
     };
     let start = Instant::now();
@@ -124,11 +145,35 @@ pub fn script(lab: &Lab, kernel: &Kernel, computer: &Computer, script: &str, nam
     heard
 }
 
+/// Load, switch and unload cycles a kernel: `UNSPIN_CYCLES`, or 50.
+pub fn cycles() -> u32 {
+    match std::env::var("UNSPIN_CYCLES") {
+        Ok(text) => text.parse().expect("UNSPIN_CYCLES is a number"),
+        Err(_) => 50,
+    }
+}
+
+/// What is wrong with a boot: checks that failed, checks that were not made, and splats on
+/// `console`, the part of it where none is meant.
+pub fn verdict(series: Series, heard: &Heard, checks_min: u32, console: &str) -> Vec<String> {
+    let mut wrong: Vec<String> =
+        heard.lines.iter().filter(|line| line.starts_with("FAILED")).cloned().collect();
+    wrong.extend(splats(console).into_iter().map(str::to_string));
+    let made = heard.passed + heard.failed;
+    if made < checks_min {
+        wrong.push(format!("only {made} checks were made"));
+    }
+    if heard.failed > 0 {
+        wrong.push(format!("{} checks failed", heard.failed));
+    }
+    wrong.into_iter().map(|what| format!("{}: {what}", series.name())).collect()
+}
+
 /// Lines of a console that no healthy kernel prints.
 pub fn splats(console: &str) -> Vec<&str> {
     const MARKS: &[&str] = &[
         "BUG:",
-        "WARNING: CPU",
+        "WARNING: ",
         "Oops",
         "Call Trace",
         "general protection",
@@ -140,6 +185,7 @@ pub fn splats(console: &str) -> Vec<&str> {
         "refcount_t:",
         "corruption",
         "scheduling while atomic",
+        "ODEBUG: ",
         "sleeping function called",
     ];
     console.lines().filter(|line| MARKS.iter().any(|mark| line.contains(mark))).collect()

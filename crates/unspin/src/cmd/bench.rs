@@ -5,8 +5,8 @@
 //! record), `OUT/results.jsonl` all of them; the report stands beside it.
 
 use crate::exit::Usage;
-use crate::load::{self, Select};
-use crate::machine::{self, Choice, Job, Machine};
+use crate::load::{self, Loaded, Select};
+use crate::machine::{self, Choice, Job, Machine, Wish};
 use crate::out;
 use crate::progress::Progress;
 use anyhow::{bail, Context};
@@ -29,6 +29,10 @@ pub struct Args {
     /// Where to run them.
     #[arg(long, value_enum, default_value = "auto")]
     machine: Choice,
+    /// Where this host can be the machine, build and load the module if it is not; it is unloaded at
+    /// the end.
+    #[arg(long)]
+    load: bool,
     #[command(flatten)]
     select: Select,
     /// Kernel series of the emulated computer, instead of the scenario's.
@@ -94,9 +98,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let plan = l.plan(&args.select)?;
         loaded.push((l, plan));
     }
-    let machine = machine::choose(args.machine, args.lab_dir.as_deref())?;
-    for k in &args.kernel {
-        machine.check_kernel(k)?;
+    let wish = Wish {
+        pcpus: loaded.iter().map(|(_, plan)| plan.pcpus).max().unwrap_or(1),
+        load: args.load,
+        lab_dir: args.lab_dir.as_deref(),
+        stop: &stop,
+    };
+    let machine = machine::choose(args.machine, &wish)?;
+    for (l, _) in &loaded {
+        check(args, l, machine.as_ref())?;
     }
     let mut complete = true;
     for (l, plan) in &loaded {
@@ -112,6 +122,20 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         bail!("not every run was made; the notes say which");
     }
     Ok(())
+}
+
+/// Whether the machine has what is asked of it; before anything is made.
+fn check(args: &Args, l: &Loaded, machine: &dyn Machine) -> Result<(), Usage> {
+    for k in &args.kernel {
+        machine.check_kernel(k)?;
+    }
+    if args.kernel.is_empty() && machine.boots() {
+        for k in &l.scenario.kernels {
+            machine.check_kernel(k).map_err(|why| l.refused("kernel", &why))?;
+        }
+    }
+    let pcpus = l.scenario.host.pcpus;
+    machine.check_pcpus(pcpus).map_err(|why| l.refused("host.pcpus", &why))
 }
 
 fn out_dir(args: &Args, scenario: &str) -> PathBuf {
@@ -361,7 +385,7 @@ fn show(args: &Args, docs: &[Document], out: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Sink;
+    use crate::machine::{Refusal, Sink};
     use clap::Parser;
     use unspin_scenario::plan::{Run, SCHEMA};
     use unspin_scenario::result::{Begin, RunResult, VmResult};
@@ -419,7 +443,7 @@ mod tests {
             self.boots
         }
 
-        fn check_kernel(&self, _: &str) -> anyhow::Result<()> {
+        fn check_kernel(&self, _: &str) -> Result<(), Refusal> {
             Ok(())
         }
 

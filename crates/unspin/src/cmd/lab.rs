@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin lab`: emulated computers.
 
-use crate::exit::Cannot;
+use crate::exit::{Cannot, Usage};
 use crate::machine::emulated::{agent, explain, missing, open, series};
 use crate::out;
 use anyhow::{bail, Context};
@@ -74,32 +74,43 @@ impl Emulator {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    // The shell's Ctrl-C is for what runs in the computer.
+    let signals: &[i32] = match args.command {
+        Command::Shell(_) => &[],
+        _ => &[SIGINT, SIGTERM],
+    };
+    for &signal in signals {
+        // The second signal ends the program at once.
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("cannot take signals")?;
+    }
+    let stop = &*stop;
     match &args.command {
         Command::Build(k) => {
-            let made = build(&open(args.lab_dir.as_deref())?, k)?;
+            let made = build(&open(args.lab_dir.as_deref())?, k, stop)?;
             out::print(&format!("{}\n", made.release))
         }
-        Command::Boot(b) => boot(args, b),
+        Command::Boot(b) => boot(args, b, stop),
         Command::Shell(k) => {
             let lab = with_tools(args, QEMU_TOOLS)?;
-            let kernel = build(&lab, k)?;
+            let kernel = build(&lab, k, stop)?;
             lab.shell(&kernel).map_err(explain)
         }
-        Command::Clean => with_tools(args, &[])?.clean().map_err(explain),
+        Command::Clean => {
+            with_tools(args, &[])?.clean(stop, &mut |text| eprintln!("{text}")).map_err(explain)
+        }
     }
 }
 
-fn boot(args: &Args, b: &Boot) -> anyhow::Result<()> {
+fn boot(args: &Args, b: &Boot, stop: &AtomicBool) -> anyhow::Result<()> {
     let lab = with_tools(args, b.emulator.tools())?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot take signals")?;
-    }
-    let kernel = build(&lab, &b.kernel)?;
+    let kernel = build(&lab, &b.kernel, stop)?;
     eprintln!("booting {} under {:?}", kernel.release, b.emulator);
     let mut lost = Ok(());
     let good = lab
-        .check(&kernel, &b.emulator.computer(), &stop, &mut |line| {
+        .check(&kernel, &b.emulator.computer(), stop, &mut |line| {
             lost = std::mem::replace(&mut lost, Ok(()))
                 .and_then(|()| out::print(&format!("{line}\n")));
         })
@@ -119,6 +130,7 @@ fn with_tools(args: &Args, tools: &[&str]) -> anyhow::Result<Lab> {
     Lab::open(args.lab_dir.clone(), agent()?).map_err(explain)
 }
 
-fn build(lab: &Lab, k: &Kernel) -> anyhow::Result<unspin_lab::Kernel> {
-    lab.build(series(&k.kernel)?, &mut |text| eprintln!("{text}")).map_err(explain)
+fn build(lab: &Lab, k: &Kernel, stop: &AtomicBool) -> anyhow::Result<unspin_lab::Kernel> {
+    lab.build(series(&k.kernel).map_err(Usage::from)?, stop, &mut |text| eprintln!("{text}"))
+        .map_err(explain)
 }

@@ -2,87 +2,66 @@
 //! `unspin load`: puts the module into this host's kernel, and says what stands in its way.
 
 use crate::exit::Cannot;
+use crate::host;
 use crate::sysfs::ROOT;
-use anyhow::{bail, Context};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::sync::atomic::AtomicBool;
 
 /// The one function the module hooks.
 const HOOKED: &str = "kvm_vcpu_on_spin";
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The module's file, instead of the one installed for this kernel (by DKMS).
+    /// The module's file, instead of the one installed for this kernel (`make -C kmod install` or
+    /// DKMS).
     #[arg(long, value_name = "FILE")]
     module: Option<PathBuf>,
+    /// Build the module for the running kernel from the source tree, and load that one.
+    #[arg(long, conflicts_with = "module")]
+    build: bool,
     /// Only say what stands in the way.
     #[arg(long)]
     check: bool,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let host = Path::new("/");
-    let advice = advice(host);
+    let root = Path::new("/");
     if Path::new(ROOT).is_dir() {
         eprintln!("the module is loaded already");
         return Ok(());
     }
-    for a in &advice {
+    let release = host::release(root)?;
+    // A file of the user's own may be for any kernel; the module looks for itself.
+    let unsupported = host::unsupported(&release).filter(|_| args.module.is_none());
+    let blocked =
+        if args.build { host::obstacle(root, &release, host::is_root()) } else { unsupported };
+    for a in blocked.iter().filter(|_| args.check).chain(&advice(root)) {
         eprintln!("note: {a}");
     }
     if args.check {
         return Ok(());
     }
-    // SAFETY: geteuid has no preconditions.
-    if unsafe { libc::geteuid() } != 0 {
+    if let Some(why) = blocked {
+        return Err(Cannot(why).into());
+    }
+    if !host::is_root() {
         return Err(Cannot("only root may load a module (sudo unspin load)".into()).into());
     }
-    let mut command = match &args.module {
-        Some(file) => {
-            let mut c = Command::new("insmod");
-            c.arg(file);
-            c
-        }
-        None => {
-            let mut c = Command::new("modprobe");
-            c.arg("unspin");
-            c
-        }
+    let built = match args.build {
+        true => Some(host::build(&release, &AtomicBool::new(false), &|text| eprintln!("{text}"))?),
+        false => None,
     };
-    let out = command.output().context("cannot start modprobe or insmod (package kmod)")?;
-    if !out.status.success() {
-        let said = String::from_utf8_lossy(&out.stderr).trim().to_string();
-        match explain(&said) {
-            Some(why) => return Err(Cannot(format!("{said}\n{why}")).into()),
-            None => bail!("{said}; the kernel's log (dmesg) says more"),
-        }
-    }
+    host::insert(built.as_deref().or(args.module.as_deref()))?;
     eprintln!("loaded; the default mode is off: `unspin set mode=apples` turns it on");
     Ok(())
-}
-
-/// What modprobe's words mean for the user.
-fn explain(said: &str) -> Option<&'static str> {
-    let known = [
-        ("Key was rejected", "The kernel wants a signed module: sign it (kmodsign, or DKMS's own key) and enrol that key: mokutil --import CERT.der, then confirm it at the next boot."),
-        ("Required key not available", "The kernel wants a signed module and knows no key for this one: mokutil --import CERT.der, then confirm it at the next boot."),
-        ("Operation not permitted", "The kernel is locked down (Secure Boot): sign the module and enrol the key with mokutil --import."),
-        ("not found", "No module is installed for this kernel: `make -C kmod install` or DKMS, or give --module FILE."),
-        ("Invalid module format", "The module was built for another kernel: build it again against this kernel's headers."),
-        ("Device or resource busy", "Something else has hooked kvm_vcpu_on_spin, often a distribution's livepatch; only one can (see the notes above)."),
-        ("Unknown symbol", "KVM is not loaded, or lacks what the module needs: modprobe kvm_intel or kvm_amd first."),
-    ];
-    known.iter().find(|(words, _)| said.contains(words)).map(|(_, why)| *why)
 }
 
 /// What a user should know before loading, from the files of the host under `root`.
 fn advice(root: &Path) -> Vec<String> {
     let mut out = Vec::new();
     let read = |p: &str| fs::read_to_string(root.join(p)).unwrap_or_default();
-    let enforced = read("sys/module/module/parameters/sig_enforce").trim() == "Y";
-    if secure_boot(root) || enforced || read("sys/kernel/security/lockdown").contains("[integrity]")
-    {
+    if host::must_be_signed(root) {
         out.push(
             "Secure Boot or signature enforcement is on: the module must be signed with an enrolled key (mokutil --import CERT.der)"
                 .to_string(),
@@ -105,17 +84,6 @@ fn advice(root: &Path) -> Vec<String> {
             .to_string(),
     );
     out
-}
-
-/// The firmware's variable: four bytes of attributes, then 1 if Secure Boot is on.
-fn secure_boot(root: &Path) -> bool {
-    let Ok(vars) = fs::read_dir(root.join("sys/firmware/efi/efivars")) else {
-        return false;
-    };
-    vars.flatten()
-        .filter(|e| e.file_name().to_string_lossy().starts_with("SecureBoot-"))
-        .filter_map(|e| fs::read(e.path()).ok())
-        .any(|bytes| bytes.get(4) == Some(&1))
 }
 
 /// Livepatches that replace the function we hook: PATCH/OBJECT/FUNCTION,POSITION.
@@ -163,13 +131,5 @@ mod tests {
             assert!(text.contains(what), "{what} in {text}");
         }
         fs::remove_dir_all(&root).unwrap();
-    }
-
-    #[test]
-    fn the_kernels_refusals_are_explained() {
-        let key = "modprobe: ERROR: could not insert 'unspin': Key was rejected by service";
-        assert!(explain(key).unwrap().contains("mokutil"));
-        assert!(explain("modprobe: FATAL: Module unspin not found in directory").is_some());
-        assert!(explain("something new").is_none());
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Machine `emulated`: a computer with VT-x and PLE, emulated by Bochs (crates/lab).
 
-use super::{Job, Machine, Sink};
+use super::{Job, Machine, Refusal, Sink};
 use crate::exit::{Cannot, Usage};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -59,11 +59,10 @@ pub fn explain(e: LabError) -> anyhow::Error {
     }
 }
 
-pub fn series(name: &str) -> anyhow::Result<Series> {
-    Series::parse(name).ok_or_else(|| {
-        let known: Vec<&str> = Series::ALL.iter().map(|s| s.name()).collect();
-        Usage(format!("no emulated computer runs kernel {name}; there are: {}", known.join(", ")))
-            .into()
+pub fn series(name: &str) -> Result<Series, Refusal> {
+    Series::parse(name).ok_or_else(|| Refusal {
+        message: format!("no emulated computer runs kernel {name:?}"),
+        allowed: Series::ALL.map(Series::name).join(", "),
     })
 }
 
@@ -80,13 +79,25 @@ impl Machine for Emulated {
         true
     }
 
-    fn check_kernel(&self, name: &str) -> anyhow::Result<()> {
+    fn check_kernel(&self, name: &str) -> Result<(), Refusal> {
         series(name).map(|_| ())
     }
 
+    fn check_pcpus(&self, pcpus: u32) -> Result<(), Refusal> {
+        match (1..=Computer::CPUS_MAX).contains(&pcpus) {
+            true => Ok(()),
+            false => Err(Refusal {
+                message: format!("no emulated computer has {pcpus} pCPUs"),
+                allowed: format!("1 to {} on machine emulated", Computer::CPUS_MAX),
+            }),
+        }
+    }
+
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
-        let kernel =
-            self.lab.build(series(job.kernel)?, &mut |text| (job.say)(text)).map_err(explain)?;
+        let kernel = self
+            .lab
+            .build(series(job.kernel).map_err(Usage::from)?, job.stop, &mut |text| (job.say)(text))
+            .map_err(explain)?;
         if job.stop.load(Ordering::Relaxed) {
             return Err(LabError::Interrupted.into());
         }

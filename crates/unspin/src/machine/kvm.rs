@@ -1,33 +1,107 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Machine `kvm`: the agent runs the plan on this host, with the module loaded.
 
-use super::detect::Found;
-use super::{Job, Machine, Sink};
-use crate::exit::{Cannot, Usage};
+use super::{detect, Job, Machine, Refusal, Sink, Wish};
+use crate::exit::Cannot;
+use crate::host;
+use crate::sysfs::{Module, ROOT};
 use anyhow::{bail, Context};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use unspin_agent::EXIT_CANNOT;
 use unspin_scenario::result::Record;
 
 pub struct Kvm {
     release: String,
+    _loaded: Option<Loaded>,
+}
+
+/// How the module gets into the kernel.
+#[derive(Debug, PartialEq, Eq)]
+enum Way {
+    IsLoaded,
+    BuildAndLoad,
+}
+
+/// What decides whether plans can be run on a host.
+struct Host<'a> {
+    root: &'a Path,
+    release: &'a str,
+    is_root: bool,
+    cpus: u32,
+}
+
+/// The way to the module on `host`, or why plans cannot be run there.
+fn way(host: &Host, wish: &Wish) -> Result<Way, String> {
+    detect::kvm(host.root)?;
+    if host.cpus < wish.pcpus {
+        return Err(format!("{} CPUs are wanted, this host has {}", wish.pcpus, host.cpus));
+    }
+    let module = host.root.join(ROOT.trim_start_matches('/'));
+    if module.is_dir() {
+        let vms = Module::open(&module).and_then(|m| m.vms()).map_err(|e| format!("{e:#}"))?;
+        return match vms.is_empty() {
+            true => Ok(Way::IsLoaded),
+            false => {
+                let names: Vec<String> = vms.into_iter().map(|(id, _)| id).collect();
+                Err(format!(
+                    "other VMs run on this host ({}), whose settings a bench would change; end them first",
+                    names.join(", ")
+                ))
+            }
+        };
+    }
+    if !wish.load {
+        return Err("the module is not loaded (sudo unspin load --build, or bench --load)".into());
+    }
+    match host::obstacle(host.root, host.release, host.is_root) {
+        Some(why) => Err(format!("the module is not loaded, and cannot be: {why}")),
+        None => Ok(Way::BuildAndLoad),
+    }
+}
+
+/// The module, loaded for one bench; dropped, it is taken out again.
+struct Loaded;
+
+impl Loaded {
+    fn new(release: &str, stop: &AtomicBool) -> anyhow::Result<Loaded> {
+        let file = host::build(release, stop, &|text| eprintln!("{text}"))?;
+        eprintln!("loading the module");
+        host::insert(Some(&file))?;
+        Ok(Loaded)
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        eprintln!("unloading the module");
+        if let Err(e) = host::remove() {
+            eprintln!("the module stays loaded: {e:#}");
+        }
+    }
 }
 
 impl Kvm {
-    pub fn new(_found: &Found) -> anyhow::Result<Kvm> {
-        if !Path::new("/sys/module/unspin").is_dir() {
-            return Err(Cannot(
-                "machine kvm: the module is not loaded (sudo unspin load)".to_string(),
-            )
-            .into());
-        }
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")
-            .context("cannot read the kernel's release")?;
-        Ok(Kvm { release: release.trim().to_string() })
+    /// This host, whose files are under `root`; its module is loaded where it is not and the wish
+    /// allows it.
+    pub fn new(root: &Path, wish: &Wish) -> anyhow::Result<Kvm> {
+        let release = host::release(root)?;
+        let host = Host { root, release: &release, is_root: host::is_root(), cpus: online_cpus() };
+        let loaded = match way(&host, wish).map_err(Cannot)? {
+            Way::IsLoaded => None,
+            Way::BuildAndLoad => Some(Loaded::new(&release, wish.stop)?),
+        };
+        Ok(Kvm { release, _loaded: loaded })
     }
+}
+
+fn online_cpus() -> u32 {
+    // SAFETY: no memory involved.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    u32::try_from(count).unwrap_or(1)
 }
 
 impl Machine for Kvm {
@@ -43,12 +117,14 @@ impl Machine for Kvm {
         false
     }
 
-    fn check_kernel(&self, name: &str) -> anyhow::Result<()> {
+    fn check_kernel(&self, name: &str) -> Result<(), Refusal> {
         if name == self.release {
             return Ok(());
         }
-        Err(Usage(format!("machine kvm runs on this host's kernel {}, not {name}", self.release))
-            .into())
+        Err(Refusal {
+            message: format!("machine kvm does not run kernel {name:?}"),
+            allowed: format!("{:?}, this host's own", self.release),
+        })
     }
 
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
@@ -70,6 +146,9 @@ impl Machine for Kvm {
         }
         let status = agent.wait().context("cannot wait for the agent")?;
         let ended = read?;
+        if status.code() == Some(EXIT_CANNOT) {
+            return Err(Cannot("machine kvm: the agent cannot run the plan here".into()).into());
+        }
         if !ended && !job.stop.load(Ordering::Relaxed) {
             bail!("the agent ended before its plan ({status})");
         }
@@ -117,5 +196,75 @@ fn terminate(agent: &Child) {
     if let Ok(pid) = libc::pid_t::try_from(agent.id()) {
         // SAFETY: kill only sends a signal; the child is not waited for yet, so the pid is its.
         unsafe { libc::kill(pid, libc::SIGTERM) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::PathBuf;
+
+    const RELEASE: &str = "6.12.43+deb13-amd64";
+
+    /// A host made of files: PLE, and headers for its kernel.
+    struct Fake(PathBuf);
+
+    impl Fake {
+        fn new(name: &str) -> Fake {
+            let pid = std::process::id();
+            let fake = Fake(std::env::temp_dir().join(format!("unspin-kvm-{name}-{pid}")));
+            fake.file("proc/cpuinfo", "flags : vmx\nvmx flags : ple\n");
+            fake.file("dev/kvm", "");
+            fake.file("sys/module/kvm_intel/parameters/ple_gap", "128\n");
+            fake.file(&format!("lib/modules/{RELEASE}/build/Makefile"), "");
+            fake
+        }
+
+        fn file(&self, path: &str, text: &str) {
+            let path = self.0.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+
+        fn way(&self, load: bool, change: impl Fn(&mut Host)) -> Result<Way, String> {
+            let mut host = Host { root: &self.0, release: RELEASE, is_root: true, cpus: 4 };
+            change(&mut host);
+            let stop = AtomicBool::new(false);
+            way(&host, &Wish { pcpus: 4, load, lab_dir: None, stop: &stop })
+        }
+    }
+
+    impl Drop for Fake {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_capable_host_loads_the_module_where_it_may() {
+        let fake = Fake::new("load");
+        assert_eq!(fake.way(true, |_| {}), Ok(Way::BuildAndLoad));
+        let why = |load, change: fn(&mut Host)| fake.way(load, change).unwrap_err();
+        assert!(why(false, |_| {}).contains("unspin load --build"));
+        assert!(why(true, |h| h.release = "6.8.0-31-generic").contains("6.1 and 6.12"));
+        assert!(why(true, |h| h.release = "6.12.1-other").contains("headers"));
+        assert!(why(true, |h| h.is_root = false).contains("only root"));
+        assert!(why(true, |h| h.cpus = 2).contains("4 CPUs are wanted, this host has 2"));
+        fake.file("sys/kernel/security/lockdown", "none integrity [confidentiality]");
+        assert!(why(true, |_| {}).contains("lockdown"));
+        fake.file("proc/cpuinfo", "flags : fpu\n");
+        assert!(why(true, |_| {}).contains("neither VT-x nor AMD-V"));
+    }
+
+    #[test]
+    fn a_loaded_module_serves_unless_others_have_vms() {
+        let fake = Fake::new("loaded");
+        fake.file("sys/module/unspin/default/mode", "off\n");
+        for load in [false, true] {
+            assert_eq!(fake.way(load, |h| h.is_root = false), Ok(Way::IsLoaded));
+        }
+        fake.file("sys/module/unspin/vms/412-0/mode", "off\n");
+        assert!(fake.way(true, |_| {}).unwrap_err().contains("412-0"));
     }
 }

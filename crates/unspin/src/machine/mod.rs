@@ -6,9 +6,9 @@ pub mod emulated;
 mod kvm;
 pub mod sim;
 
-use crate::exit::Cannot;
+use crate::exit::{Cannot, Usage};
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
 
@@ -30,6 +30,20 @@ pub struct Job<'a> {
 /// Takes each record as it comes; an error (a full disk) ends the job.
 pub type Sink<'a> = dyn FnMut(Record) -> anyhow::Result<()> + 'a;
 
+/// Why a machine has not what is asked of it, and what it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub message: String,
+    pub allowed: String,
+}
+
+/// A refusal of what the command line asks for.
+impl From<Refusal> for Usage {
+    fn from(r: Refusal) -> Usage {
+        Usage(format!("{}; allowed: {}", r.message, r.allowed))
+    }
+}
+
 pub trait Machine: Sync {
     fn name(&self) -> &'static str;
     /// Kernels the plan is run on where the user and the scenario name none.
@@ -45,7 +59,11 @@ pub trait Machine: Sync {
         }
     }
     /// Whether it has a kernel of that name.
-    fn check_kernel(&self, name: &str) -> anyhow::Result<()>;
+    fn check_kernel(&self, name: &str) -> Result<(), Refusal>;
+    /// Whether it can have so many physical CPUs.
+    fn check_pcpus(&self, _: u32) -> Result<(), Refusal> {
+        Ok(())
+    }
     /// Runs the job to its End record, or says why not.
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()>;
 }
@@ -62,23 +80,33 @@ pub enum Choice {
     Sim,
 }
 
-/// The machine chosen, or why this computer cannot be it. `lab_dir` is where emulated computers
-/// keep their kernels.
-pub fn choose(choice: Choice, lab_dir: Option<&Path>) -> anyhow::Result<Box<dyn Machine>> {
-    let host = || detect::kvm(Path::new("/"));
-    match choice {
-        Choice::Sim => Ok(Box::new(sim::Simulated)),
-        Choice::Emulated => Ok(Box::new(emulated::Emulated::new(lab_dir)?)),
-        Choice::Kvm => match host() {
-            Ok(found) => Ok(Box::new(kvm::Kvm::new(&found)?)),
-            Err(why) => Err(Cannot(format!("machine kvm: {why}")).into()),
-        },
-        Choice::Auto => match host() {
-            Ok(found) => Ok(Box::new(kvm::Kvm::new(&found)?)),
-            Err(why) => {
-                eprintln!("machine emulated, because kvm cannot be used here: {why}");
-                Ok(Box::new(emulated::Emulated::new(lab_dir)?))
-            }
-        },
+/// What is wanted of a machine, and what may be done to get it.
+#[derive(Debug, Clone, Copy)]
+pub struct Wish<'a> {
+    /// Physical CPUs of the scenario that wants most.
+    pub pcpus: u32,
+    /// The module may be built and loaded.
+    pub load: bool,
+    /// Where emulated computers keep their kernels.
+    pub lab_dir: Option<&'a Path>,
+    /// Ends what takes time.
+    pub stop: &'a AtomicBool,
+}
+
+/// The machine chosen, or why this computer cannot be it.
+pub fn choose(choice: Choice, wish: &Wish) -> anyhow::Result<Box<dyn Machine>> {
+    let kvm = match choice {
+        Choice::Sim => return Ok(Box::new(sim::Simulated)),
+        Choice::Emulated => return Ok(Box::new(emulated::Emulated::new(wish.lab_dir)?)),
+        Choice::Kvm | Choice::Auto => kvm::Kvm::new(Path::new("/"), wish),
+    };
+    match kvm {
+        Ok(kvm) => Ok(Box::new(kvm)),
+        Err(e) if wish.stop.load(Ordering::Relaxed) => Err(e),
+        Err(e) if choice == Choice::Auto => {
+            eprintln!("machine emulated, because kvm cannot be used here: {e:#}");
+            Ok(Box::new(emulated::Emulated::new(wish.lab_dir)?))
+        }
+        Err(e) => Err(Cannot(format!("machine kvm: {e:#}")).into()),
     }
 }

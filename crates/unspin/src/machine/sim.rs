@@ -2,7 +2,7 @@
 //! Machine `sim`: a model of a host (crates/sim). Runs are independent, so that they are made on
 //! several threads; their records come in the plan's order whatever the number of threads.
 
-use super::{Job, Machine, Sink};
+use super::{Job, Machine, Refusal, Sink};
 use crate::exit::Usage;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,8 +30,11 @@ impl Machine for Simulated {
         1
     }
 
-    fn check_kernel(&self, name: &str) -> anyhow::Result<()> {
-        kernel(name).map(|_| ())
+    fn check_kernel(&self, name: &str) -> Result<(), Refusal> {
+        Kernel::parse(name).map(|_| ()).ok_or_else(|| Refusal {
+            message: format!("machine sim does not model kernel {name:?}"),
+            allowed: Kernel::ALL.map(Kernel::name).join(", "),
+        })
     }
 
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {

@@ -3,6 +3,7 @@
 //! to keep busy, copies of the kernel's code to compare, and a guest whose spins are exact.
 
 mod exact;
+mod fail;
 mod text;
 mod vms;
 
@@ -15,6 +16,9 @@ const USAGE: &str = "usage: unspin-inside COMMAND
   churn VMS VCPUS                  so many VMs, one after the other
   text save FILE                   check values of all functions of kernel and KVM
   text diff FILE FILE              names of the functions that differ
+  fail load FILE OPTIONS           loads a module with each of the load's allocations failing in turn
+  fail write FILE VALUE            the same with writing to a file, which gets back what it held
+  fail vm                          the same with making a VM and its vCPU
   ple SPINS PAUSES DISTANCE CPL    spins of exactly that length; says how many ended in an exit
   exit-cycles ROUNDS               hundredths of TSC cycles that an exit and its re-entry take
   switches MS [--alone]            one vCPU computes, another wakes up all the time: units of the
@@ -44,6 +48,9 @@ fn main() {
         }
         ["text", "save", file] => text::save(file),
         ["text", "diff", a, b] => text::diff(a, b),
+        ["fail", "load", file, options] => fail::load(file, options),
+        ["fail", "vm"] => fail::vm(),
+        ["fail", "write", file, value] => fail::write(file, value),
         ["exit-cycles", rounds] => {
             number(rounds).and_then(|n| exact::exit_cycles(n).map(|cycles| cycles.to_string()))
         }

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether an emulator is silent because it hangs or because nobody lets it run: its silence is
+//! measured in the CPU time it used up, not in the time that passed on a busy computer.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a boot may be silent before it counts as hung.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// CPU time of the emulator from power-on to the first record; a console that grows begins it
+    /// anew, as it does `record`.
+    pub boot: Duration,
+    /// CPU time of the emulator between two records after that.
+    pub record: Duration,
+    /// Real time between two records: an emulator whose computer waits for nothing uses up no CPU
+    /// time, and one that only writes to its console makes no progress.
+    pub wall: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        let [boot, record, wall] = [600, 900, 4 * 3600].map(Duration::from_secs);
+        Patience { boot, record, wall }
+    }
+}
+
+/// How long an emulator has been silent.
+pub(crate) struct Silence {
+    pid: u32,
+    console: PathBuf,
+    console_bytes: u64,
+    /// CPU time of the process when it was last heard or its console grew.
+    cpu: Duration,
+    since: Instant,
+}
+
+/// A silence that is too long.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct TooLong {
+    pub real: Duration,
+    pub cpu: Duration,
+}
+
+impl Silence {
+    /// Of the emulator with this process id, whose console goes to the file `console`.
+    pub(crate) fn of(pid: u32, console: &Path) -> Silence {
+        Silence {
+            pid,
+            console: console.into(),
+            console_bytes: 0,
+            cpu: cpu_time(pid).unwrap_or_default(),
+            since: Instant::now(),
+        }
+    }
+
+    /// It said something.
+    pub(crate) fn end(&mut self) {
+        self.since = Instant::now();
+        self.cpu = cpu_time(self.pid).unwrap_or(self.cpu);
+    }
+
+    /// Whether it has been silent for `cpu` of its CPU time, or for `wall` of real time.
+    pub(crate) fn look(&mut self, cpu: Duration, wall: Duration) -> Option<TooLong> {
+        // An emulator that has ended is met elsewhere.
+        let now = cpu_time(self.pid).unwrap_or(self.cpu);
+        let bytes = fs::metadata(&self.console).map_or(0, |m| m.len());
+        if bytes > self.console_bytes {
+            (self.console_bytes, self.cpu) = (bytes, now);
+        }
+        let silent = TooLong { real: self.since.elapsed(), cpu: now.saturating_sub(self.cpu) };
+        (silent.cpu > cpu || silent.real > wall).then_some(silent)
+    }
+}
+
+/// User and system time of a process (proc(5), fields 14 and 15 of stat).
+fn cpu_time(pid: u32) -> Option<Duration> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before the last parenthesis may hold anything.
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    let sum = ticks()? + ticks()?;
+    // SAFETY: no memory involved.
+    let per_s =
+        u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|n| *n > 0)?;
+    Some(Duration::from_millis(sum * 1000 / per_s))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_of_this_process_grows_with_work_and_not_with_sleep() {
+        let pid = std::process::id();
+        let before = cpu_time(pid).unwrap();
+        let start = Instant::now();
+        while cpu_time(pid).unwrap() < before + Duration::from_millis(100) {
+            assert!(start.elapsed() < Duration::from_secs(60), "work is not counted");
+        }
+        assert_eq!(cpu_time(u32::MAX), None);
+    }
+}

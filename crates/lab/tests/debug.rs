@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The module in kernels that check themselves (src/debug.config): all that tests/module.sh does,
+//! then every allocation of a load and of a switch of modes failing in turn, and the kernel has
+//! found nothing; then faults it must find, so that this says something (tests/debug.sh).
+//!
+//! `UNSPIN_CYCLES` (50) load, switch and unload cycles a kernel; `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use unspin_lab::{source_tree, Computer, Kernel, Lab, Series, DEBUG_TOOLS, QEMU_TOOLS};
+
+/// Checks of the scripts; fewer were made if they ended early.
+const CHECKS_MIN: u32 = 75;
+/// What faulty.ko says before its fault: splats after that are meant.
+const ON_PURPOSE: &str = "faulty: ";
+/// KASAN's shadow, freed memory it holds back, and a stack trace for every allocation.
+const MEMORY_MIB: u32 = 3072;
+/// Such a kernel takes five times as long, and 200 VMs are made without a word.
+const SILENCE: Duration = Duration::from_secs(3600);
+
+#[test]
+#[ignore = "builds a kernel and takes an hour: make soak-debug"]
+fn the_module_on_debug_kernels() {
+    if !common::has_tools(&[QEMU_TOOLS, DEBUG_TOOLS].concat()) {
+        return;
+    }
+    let lab = common::lab();
+    let cycles = common::cycles();
+    let script = format!(
+        "CYCLES={cycles}\necho clear > /sys/kernel/debug/kmemleak\n{}\n{}",
+        include_str!("module.sh"),
+        include_str!("debug.sh")
+    );
+    let computer = Computer { memory_mib: MEMORY_MIB, ..Computer::qemu(4) };
+    let mut wrong = Vec::new();
+    for series in common::kernels(&[Series::V6_12, Series::V6_1]) {
+        let go = AtomicBool::new(false);
+        let built = lab.build_debug(series, &go, &mut |text| common::say(text));
+        let Some(kernel) = common::prepared(series, built) else { continue };
+        let files = vec![("modules/faulty.ko".to_string(), faulty(&lab, &kernel))];
+        let name = format!("debug-{}", series.name());
+        let heard = common::script_with(&lab, &kernel, &computer, &script, &name, files, SILENCE);
+        let clean = heard.console.split(ON_PURPOSE).next().unwrap_or_default();
+        wrong.extend(common::verdict(series, &heard, CHECKS_MIN, clean));
+        if heard.console.len() == clean.len() {
+            wrong.push(format!("{}: no fault was made on purpose", series.name()));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// The module with faults to find, built for a kernel.
+fn faulty(lab: &Lab, kernel: &Kernel) -> Vec<u8> {
+    let work = lab.dir().join("kernels/faulty");
+    let _ = std::fs::remove_dir_all(&work);
+    std::fs::create_dir_all(&work).unwrap_or_else(|e| panic!("{}: {e}", work.display()));
+    let source = source_tree().join("kmod/test/faulty");
+    for name in ["Kbuild", "faulty.c"] {
+        let (from, to) = (source.join(name), work.join(name));
+        std::fs::copy(&from, to).unwrap_or_else(|e| panic!("{}: {e}", from.display()));
+    }
+    run(Command::new("make").arg("-C").arg(&kernel.headers).arg(format!("M={}", work.display())));
+    run(Command::new("strip").arg("--strip-debug").arg(work.join("faulty.ko")));
+    read(&work.join("faulty.ko"))
+}
+
+fn run(command: &mut Command) {
+    let out = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}

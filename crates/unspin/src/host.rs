@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The module on this host: whether it can be built and loaded here, and doing so.
+
+use crate::exit::Cannot;
+use crate::machine::emulated::explain as explain_lab;
+use anyhow::{bail, Context};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use unspin_lab::Series;
+
+/// `uname -r` of the host under `root`.
+pub fn release(root: &Path) -> anyhow::Result<String> {
+    let path = root.join("proc/sys/kernel/osrelease");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path:?}"))?;
+    Ok(text.trim().to_string())
+}
+
+/// Why the module is not for this kernel, if it is not.
+pub fn unsupported(release: &str) -> Option<String> {
+    if Series::of_release(release).is_some() {
+        return None;
+    }
+    let names: Vec<&str> = Series::ALL.iter().map(|s| s.name()).collect();
+    Some(format!("this host runs kernel {release}; {} are supported", names.join(" and ")))
+}
+
+/// Why the module cannot be built and loaded on the host under `root`, if it cannot.
+pub fn obstacle(root: &Path, release: &str, is_root: bool) -> Option<String> {
+    if let Some(why) = unsupported(release) {
+        return Some(why);
+    }
+    if !is_root {
+        return Some("only root may load the module".to_string());
+    }
+    if must_be_signed(root) {
+        return Some(
+            "Secure Boot, lockdown or signature enforcement is on: a module built here is not \
+             signed with an enrolled key (sign it and use `unspin load --module FILE`)"
+                .to_string(),
+        );
+    }
+    if !headers(root, release).join("Makefile").is_file() {
+        return Some(format!(
+            "this kernel's headers are not installed: apt-get install linux-headers-{release}"
+        ));
+    }
+    None
+}
+
+/// Whether the kernel takes signed modules only.
+pub fn must_be_signed(root: &Path) -> bool {
+    let read = |p: &str| fs::read_to_string(root.join(p)).unwrap_or_default();
+    secure_boot(root)
+        || read("sys/module/module/parameters/sig_enforce").trim() == "Y"
+        || ["[integrity]", "[confidentiality]"]
+            .iter()
+            .any(|level| read("sys/kernel/security/lockdown").contains(level))
+}
+
+/// The firmware's variable: four bytes of attributes, then 1 if Secure Boot is on.
+fn secure_boot(root: &Path) -> bool {
+    let Ok(vars) = fs::read_dir(root.join("sys/firmware/efi/efivars")) else {
+        return false;
+    };
+    vars.flatten()
+        .filter(|e| e.file_name().to_string_lossy().starts_with("SecureBoot-"))
+        .filter_map(|e| fs::read(e.path()).ok())
+        .any(|bytes| bytes.get(4) == Some(&1))
+}
+
+fn headers(root: &Path, release: &str) -> PathBuf {
+    root.join("lib/modules").join(release).join("build")
+}
+
+pub fn is_root() -> bool {
+    // SAFETY: geteuid has no preconditions.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Builds the module for the running kernel from the source tree, under its out/host.
+pub fn build(release: &str, stop: &AtomicBool, say: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
+    let missing = unspin_lab::missing_tools(unspin_lab::MODULE_TOOLS);
+    if !missing.is_empty() {
+        let packages: Vec<&str> = missing.iter().map(|(_, package)| package.as_str()).collect();
+        return Err(Cannot(format!(
+            "building the module takes: apt-get install {}",
+            packages.join(" ")
+        ))
+        .into());
+    }
+    say(&format!("building the module for {release}"));
+    let headers = headers(Path::new("/"), release);
+    unspin_lab::build_host_module(release, &headers, stop).map_err(explain_lab)
+}
+
+/// Loads the module: `file`, or the one installed for this kernel.
+pub fn insert(file: Option<&Path>) -> anyhow::Result<()> {
+    let mut command = match file {
+        Some(file) => {
+            // Unlike modprobe, insmod brings nothing else in.
+            let _ = Command::new("modprobe").args(["-q", "kvm"]).status();
+            let mut c = Command::new("insmod");
+            c.arg(file);
+            c
+        }
+        None => {
+            let mut c = Command::new("modprobe");
+            c.arg("unspin");
+            c
+        }
+    };
+    let out = command.output().context("cannot start modprobe or insmod (package kmod)")?;
+    if out.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&out.stderr).trim().to_string();
+    match explain(&said) {
+        Some(why) => Err(Cannot(format!("{said}\n{why}")).into()),
+        None => bail!("{said}; the kernel's log (dmesg) says more"),
+    }
+}
+
+/// Takes the module out.
+pub fn remove() -> anyhow::Result<()> {
+    let out = Command::new("rmmod").arg("unspin").output().context("cannot start rmmod")?;
+    if !out.status.success() {
+        let said = String::from_utf8_lossy(&out.stderr);
+        bail!("{}; `unspin set mode=off` stops it from acting meanwhile", said.trim());
+    }
+    Ok(())
+}
+
+/// What modprobe's words mean for the user.
+fn explain(said: &str) -> Option<&'static str> {
+    let known = [
+        ("Key was rejected", "The kernel wants a signed module: sign it (kmodsign, or DKMS's own key) and enrol that key: mokutil --import CERT.der, then confirm it at the next boot."),
+        ("Required key not available", "The kernel wants a signed module and knows no key for this one: mokutil --import CERT.der, then confirm it at the next boot."),
+        ("Operation not permitted", "The kernel is locked down (Secure Boot): sign the module and enrol the key with mokutil --import."),
+        ("not found", "No module is installed for this kernel: `unspin load --build`, `make -C kmod install` or DKMS (README), or give --module FILE."),
+        ("Invalid module format", "The module was built for another kernel: build it again against this kernel's headers (`unspin load --build`)."),
+        ("Device or resource busy", "Something else has hooked kvm_vcpu_on_spin, often a distribution's livepatch; only one can (see the notes above)."),
+        ("Unknown symbol", "KVM is not loaded, or lacks what the module needs: modprobe kvm_intel or kvm_amd first."),
+    ];
+    known.iter().find(|(words, _)| said.contains(words)).map(|(_, why)| *why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEBIAN: &str = "6.12.43+deb13-amd64";
+
+    /// A host made of files, with headers for Debian's kernel.
+    fn host(name: &str) -> PathBuf {
+        let root = std::env::temp_dir().join(format!("unspin-host-{name}-{}", std::process::id()));
+        file(&root, &format!("lib/modules/{DEBIAN}/build/Makefile"), b"");
+        root
+    }
+
+    fn file(root: &Path, path: &str, bytes: &[u8]) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    #[test]
+    fn what_keeps_a_host_from_building_and_loading_is_named() {
+        let root = host("obstacle");
+        assert_eq!(obstacle(&root, DEBIAN, true), None);
+        let why = |release, is_root| obstacle(&root, release, is_root).unwrap();
+        assert!(why("6.8.0-31-generic", true).contains("6.1 and 6.12 are supported"));
+        assert!(why(DEBIAN, false).contains("only root"));
+        let other = "6.1.0-40-amd64";
+        assert!(why(other, true).contains(&format!("linux-headers-{other}")));
+        for level in ["integrity", "confidentiality"] {
+            let text = "none integrity confidentiality".replace(level, &format!("[{level}]"));
+            file(&root, "sys/kernel/security/lockdown", text.as_bytes());
+            assert!(why(DEBIAN, true).contains("lockdown"), "{text}");
+        }
+        file(&root, "sys/kernel/security/lockdown", b"[none] integrity confidentiality\n");
+        assert_eq!(obstacle(&root, DEBIAN, true), None);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn kernels_beside_the_series_are_not_taken_for_them() {
+        for release in ["6.1.0-40-amd64", "6.12.43+deb13-amd64", "6.12.0"] {
+            assert_eq!(unsupported(release), None, "{release}");
+        }
+        for release in ["6.13.1", "6.10.11", "5.10.0-30-amd64", "6.120.1", "16.12.1", ""] {
+            assert!(unsupported(release).is_some(), "{release}");
+        }
+    }
+
+    #[test]
+    fn the_kernels_refusals_are_explained() {
+        let key = "modprobe: ERROR: could not insert 'unspin': Key was rejected by service";
+        assert!(explain(key).unwrap().contains("mokutil"));
+        assert!(explain("modprobe: FATAL: Module unspin not found in directory").is_some());
+        assert!(explain("something new").is_none());
+    }
+
+    #[test]
+    fn the_make_target_advised_exists() {
+        let why = explain("Module unspin not found").unwrap();
+        let target = why.split("`make -C kmod ").nth(1).and_then(|rest| rest.split('`').next());
+        let makefile = unspin_lab::source_tree().join("kmod/Makefile");
+        let text = fs::read_to_string(makefile).unwrap();
+        let rule = format!("{}:", target.unwrap());
+        assert!(text.lines().any(|line| line.starts_with(&rule)), "no rule {rule}");
+    }
+}
