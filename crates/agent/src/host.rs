@@ -63,6 +63,7 @@ pub(crate) fn begin(plan: &Plan) -> Begin {
         title: plan.title.clone(),
         commit: None,
         version: Some(env!("CARGO_PKG_VERSION").into()),
+        image: None,
     }
 }
 

@@ -59,7 +59,8 @@ impl Computer {
 /// phase, and equal VMs would be gang-scheduled by accident. `mitigations=off` makes exits cheaper
 /// than on a production host. `cryptomgr.notests`: self-tests cost more emulated time than the rest
 /// of the boot.
-const CMDLINE: &str = "console=ttyS0 quiet mitigations=off nokaslr no_timer_check idle=halt \
+pub(crate) const CMDLINE: &str =
+    "console=ttyS0 quiet mitigations=off nokaslr no_timer_check idle=halt \
     skew_tick=1 cryptomgr.notests random.trust_cpu=on";
 
 /// A boot that has been started. Dropping it ends it.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-const INIT: &str = include_str!("init.sh");
+pub(crate) const INIT: &str = include_str!("init.sh");
 
 /// Applets the init and the tests use.
 const APPLETS: &[&str] = &[

@@ -298,6 +298,44 @@ pub(crate) fn build_module(
     Ok(module)
 }
 
+/// Names and contents of everything the module is built from, in a fixed order.
+pub(crate) fn module_sources(root: &Path) -> Result<Vec<Vec<u8>>> {
+    let mut files = Vec::new();
+    for part in ["kmod", "policy"] {
+        sources_in(&root.join(part), &mut files)?;
+    }
+    files.sort();
+    let mut out = Vec::new();
+    for file in files {
+        let name = file.strip_prefix(root).unwrap_or(&file);
+        out.push(name.to_string_lossy().into_owned().into_bytes());
+        out.push(fs::read(&file).map_err(io(&file))?);
+    }
+    Ok(out)
+}
+
+fn sources_in(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(dir).map_err(io(dir))?.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            if entry.file_name() != "test" {
+                sources_in(&path, files)?;
+            }
+        } else if is_source(&path) {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// What the kernel's build reads, and not what it makes: those begin with a dot or have an ending.
+fn is_source(path: &Path) -> bool {
+    let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    let made = path.to_str().is_some_and(|p| p.ends_with(".mod.c"));
+    !hidden && !made && ending.is_none_or(|ending| matches!(ending, "c" | "h" | "S"))
+}
+
 /// Copy what changed: equal files keep their times, so that make does not rebuild.
 fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).map_err(io(to))?;
@@ -309,11 +347,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
             }
             continue;
         }
-        let is_source = source
-            .extension()
-            .and_then(|ending| ending.to_str())
-            .is_none_or(|ending| matches!(ending, "c" | "h" | "S"));
-        if !is_source {
+        if !is_source(&source) {
             continue;
         }
         let new = fs::read(&source).map_err(io(&source))?;

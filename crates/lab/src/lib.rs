@@ -23,6 +23,7 @@ pub use lock::Lock;
 pub use silence::Patience;
 pub use tool::missing_tools;
 
+use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -213,6 +214,20 @@ impl Lab {
         }
     }
 
+    /// SHA-256, in hex, of all of ours that goes into a computer that runs plans: the sources of
+    /// module and policies, the agent with the guest in it, and what the lab adds.
+    pub fn image_hash(&self) -> Result<String> {
+        let mut parts = kernel::module_sources(&self.root)?;
+        parts.push(fs::read(&self.agent).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => LabError::NotBuilt { path: self.agent.clone() },
+            _ => error::io(&self.agent)(error),
+        })?);
+        parts.push(image::INIT.as_bytes().to_vec());
+        parts.push(emulator::CMDLINE.as_bytes().to_vec());
+        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        Ok(sha256(&parts))
+    }
+
     /// Where the boot called `name` keeps its console and configuration.
     pub fn boot_dir(&self, name: &str) -> PathBuf {
         self.dir.join("boots").join(name)
@@ -238,10 +253,55 @@ impl Lab {
     }
 }
 
+/// SHA-256, in hex, of `parts` and of where one ends and the next begins.
+pub fn sha256(parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The checkout this program was built from, or `UNSPIN_ROOT`.
 pub fn source_tree() -> PathBuf {
     match std::env::var_os("UNSPIN_ROOT") {
         Some(root) => PathBuf::from(root),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_image_is_another_with_each_thing_in_it_and_only_then() {
+        let dir = std::env::temp_dir().join(format!("unspin-image-{}", std::process::id()));
+        let write = |path: &str, text: &str| {
+            let path = dir.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        for path in ["kmod/main.c", "kmod/Kbuild", "kmod/compat/kvm.h", "policy/hvs.c", "agent"] {
+            write(path, "before");
+        }
+        let lab = Lab { root: dir.clone(), dir: dir.join("lab"), agent: dir.join("agent") };
+        let first = lab.image_hash().unwrap();
+        // What a build or a test leaves behind changes nothing.
+        for path in ["kmod/main.o", "kmod/.main.o.cmd", "kmod/unspin.mod.c", "kmod/test/run.c"] {
+            write(path, "made");
+            assert_eq!(lab.image_hash().unwrap(), first, "{path}");
+        }
+        for path in ["kmod/main.c", "kmod/Kbuild", "kmod/compat/kvm.h", "policy/hvs.c", "agent"] {
+            write(path, "after");
+            assert_ne!(lab.image_hash().unwrap(), first, "{path}");
+            write(path, "before");
+        }
+        write("kmod/new.h", "");
+        assert_ne!(lab.image_hash().unwrap(), first, "a new file");
+        fs::remove_file(dir.join("agent")).unwrap();
+        assert!(matches!(lab.image_hash(), Err(LabError::NotBuilt { .. })));
+        fs::remove_dir_all(dir).unwrap();
     }
 }

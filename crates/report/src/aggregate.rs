@@ -161,6 +161,7 @@ fn provenance(streams: &[&Stream], runs: &[&RunResult]) -> Provenance {
         tsc_khz: b.tsc_khz,
         commit: each(streams, |b| b.commit.as_deref()),
         version: each(streams, |b| b.version.as_deref()),
+        image: each(streams, |b| b.image.as_deref()),
         boots: streams.len(),
         complete: streams.iter().all(|s| s.ended && s.failed.is_empty()),
         runs: runs.len(),

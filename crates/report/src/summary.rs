@@ -32,6 +32,8 @@ pub struct Provenance {
     pub tsc_khz: u64,
     pub commit: Option<String>,
     pub version: Option<String>,
+    /// SHA-256, in hex, of the code the figures come from: module, policies, agent and guest.
+    pub image: Option<String>,
     /// Computers booted (agents run) for it.
     pub boots: usize,
     /// All of them reached their end.

@@ -45,7 +45,7 @@ pub struct Begin {
     pub window_control: Option<String>,
     /// Host settings that matter for the figures (halt_poll_ns, slice, ple_gap …).
     pub settings: std::collections::BTreeMap<String, String>,
-    /// `kvm` or `emulated`; set by whoever started the agent, as are the next three.
+    /// `kvm` or `emulated`; set by whoever started the agent, as are the next four.
     #[serde(default)]
     pub machine: String,
     #[serde(default)]
@@ -55,6 +55,9 @@ pub struct Begin {
     pub commit: Option<String>,
     #[serde(default)]
     pub version: Option<String>,
+    /// SHA-256, in hex, of the code the figures come from: module, policies, agent and guest.
+    #[serde(default)]
+    pub image: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

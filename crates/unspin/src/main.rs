@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command `unspin`.
 
+mod boots;
 mod cmd;
 mod exit;
 mod host;

@@ -210,6 +210,17 @@ fn set_lists_every_setting() {
 }
 
 #[test]
+fn a_bench_does_not_write_where_another_does() {
+    let out = std::env::temp_dir().join(format!("unspin-cli-{}-held", std::process::id()));
+    let held = unspin_lab::Lock::take(&out.join("boots")).unwrap();
+    let args = ["bench", "smoke", "--machine", "sim", "--out", out.to_str().unwrap()];
+    fails(&args, 1, &format!("another unspin (process {})", std::process::id()));
+    drop(held);
+    assert!(!out.join("results.jsonl").exists());
+    std::fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
 fn status_shows_vms_as_table_and_json() {
     let root = std::env::temp_dir().join(format!("unspin-cli-{}-sysfs", std::process::id()));
     for (path, text) in [

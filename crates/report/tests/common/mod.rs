@@ -37,6 +37,7 @@ pub fn begin(kernel: &str) -> Begin {
         title: "A test & more".into(),
         commit: Some("c0ffee".into()),
         version: Some("0.1.0".into()),
+        image: None,
     }
 }
 

@@ -4,6 +4,7 @@
 //! `OUT/boots/` holds the records of each boot while and after it runs (`.part` until its End
 //! record), `OUT/results.jsonl` all of them; the report stands beside it.
 
+use crate::boots::{write_record, Boot};
 use crate::exit::Usage;
 use crate::load::{self, Loaded, Select};
 use crate::machine::{self, Choice, Job, Machine, Wish};
@@ -11,11 +12,11 @@ use crate::out;
 use crate::progress::Progress;
 use anyhow::{bail, Context};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use unspin_lab::Lock;
 use unspin_report::{documents, read_files, write_atomic, write_dir, Document};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
@@ -61,28 +62,6 @@ pub struct Args {
     verbose: bool,
 }
 
-/// One boot to make: a share of a plan on one kernel.
-struct Boot {
-    plan: Plan,
-    kernel: String,
-    /// For people: scenario, machine, kernel and which share.
-    title: String,
-    /// Records, complete.
-    file: PathBuf,
-    /// Files of the machine's own.
-    dir: PathBuf,
-}
-
-impl Boot {
-    fn part(&self) -> PathBuf {
-        self.file.with_extension("jsonl.part")
-    }
-
-    fn is_complete(&self) -> bool {
-        self.file.is_file()
-    }
-}
-
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -112,6 +91,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for (l, plan) in &loaded {
         let out = out_dir(args, &l.scenario.name);
         let boots = boots(args, &l.scenario, plan, machine.as_ref(), &out)?;
+        // Two benches would write the same files.
+        let _held = Lock::take(&boots_dir(&out))?;
         let made = make(args, machine.as_ref(), &boots, &stop);
         let docs = gather(&boots, &out)?;
         show(args, &docs, &out)?;
@@ -146,6 +127,11 @@ fn out_dir(args: &Args, scenario: &str) -> PathBuf {
     }
 }
 
+/// Where the records of boots are.
+fn boots_dir(out: &Path) -> PathBuf {
+    out.join("boots")
+}
+
 fn boots(
     args: &Args,
     scenario: &unspin_scenario::Scenario,
@@ -156,8 +142,6 @@ fn boots(
     if plan.runs.is_empty() {
         return Err(Usage(format!("{}: nothing is selected", scenario.name)).into());
     }
-    let dir = out.join("boots");
-    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let kernels = if !args.kernel.is_empty() {
         args.kernel.clone()
     } else if machine.boots() && !scenario.kernels.is_empty() {
@@ -165,23 +149,17 @@ fn boots(
     } else {
         machine.default_kernels()
     };
+    let image = machine.image()?;
+    let dir = boots_dir(out);
     let shares = split(plan, machine.shares(scenario.boots));
     let mut boots = Vec::new();
     for kernel in kernels {
         for (at, share) in shares.iter().enumerate() {
-            let print = share.fingerprint();
-            let name = format!("{}-{kernel}-{}", machine.name(), &print[..12]);
-            let mut title = format!("{} on {} {kernel}", plan.scenario, machine.name());
+            let mut boot = Boot::new(machine.name(), &kernel, share, &image, &dir);
             if shares.len() > 1 {
-                title += &format!(", boot {} of {}", at + 1, shares.len());
+                boot.title += &format!(", boot {} of {}", at + 1, shares.len());
             }
-            boots.push(Boot {
-                plan: share.clone(),
-                kernel: kernel.clone(),
-                title,
-                file: dir.join(format!("{name}.jsonl")),
-                dir: dir.join(name),
-            });
+            boots.push(boot);
         }
     }
     Ok(boots)
@@ -198,7 +176,7 @@ fn make(
     let progress = Mutex::new(Progress::new(&plans, args.quiet));
     for b in boots {
         if !args.resume {
-            forget(b)?;
+            b.renew()?;
         } else if b.is_complete() {
             lock(&progress).skip(&b.plan);
         }
@@ -241,18 +219,6 @@ fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn forget(b: &Boot) -> anyhow::Result<()> {
-    for file in [b.file.clone(), b.part()] {
-        match fs::remove_file(&file) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                return Err(e).with_context(|| format!("cannot remove {}", file.display()));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
 fn make_one(
     args: &Args,
     machine: &dyn Machine,
@@ -265,23 +231,12 @@ fn make_one(
     lock(progress).say(&b.title);
     // An emulated boot replays from its start, to the same values; a host goes on after the runs
     // it has made.
-    let plan = if machine.boots() { b.plan.clone() } else { remaining(b) };
+    let plan = if machine.boots() { b.plan.clone() } else { b.remaining() };
     let part = b.part();
-    let mut options = OpenOptions::new();
-    options.create(true);
-    if machine.boots() {
-        options.write(true).truncate(true);
-    } else {
-        options.append(true);
-    }
-    let mut file =
-        options.open(&part).with_context(|| format!("cannot open {}", part.display()))?;
-    if !machine.boots() {
-        end_cut_line(&part, &mut file)?;
-    }
+    let mut file = b.open(!machine.boots())?;
     let mut ended = false;
     let mut sink = |mut record: Record| -> anyhow::Result<()> {
-        name_origin(&mut record, machine.name(), &plan);
+        name_origin(&mut record, machine.name(), b);
         ended = matches!(record, Record::End { .. });
         write_record(&mut file, &record)
             .with_context(|| format!("cannot write {}", part.display()))?;
@@ -303,39 +258,15 @@ fn make_one(
         }
         bail!("{} on {}: the machine stopped before its plan's end", plan.scenario, b.kernel);
     }
-    file.sync_all().with_context(|| format!("cannot write {}", part.display()))?;
-    fs::rename(&part, &b.file).with_context(|| format!("cannot rename {}", part.display()))
-}
-
-/// The plan without the runs whose records are there.
-fn remaining(b: &Boot) -> Plan {
-    let have = read_files(&[b.part()]).unwrap_or_default();
-    let made: Vec<u32> = have.streams.iter().flat_map(|s| &s.runs).map(|r| r.run.id).collect();
-    let mut plan = b.plan.clone();
-    plan.runs.retain(|r| !made.contains(&r.id));
-    plan
-}
-
-/// A record that was cut off must not run into the next.
-fn end_cut_line(path: &Path, file: &mut File) -> anyhow::Result<()> {
-    let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    if !text.is_empty() && !text.ends_with(b"\n") {
-        file.write_all(b"\n").with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
-}
-
-fn write_record(file: &mut File, record: &Record) -> anyhow::Result<()> {
-    let mut line = serde_json::to_vec(record)?;
-    line.push(b'\n');
-    Ok(file.write_all(&line)?)
+    b.complete(&file)
 }
 
 /// The agent knows its kernel, not what it runs on or what started it.
-fn name_origin(record: &mut Record, machine: &str, plan: &Plan) {
+fn name_origin(record: &mut Record, machine: &str, boot: &Boot) {
     if let Record::Begin(b) = record {
+        b.image = Some(boot.image.clone());
         b.machine = machine.to_string();
-        b.title = plan.title.clone();
+        b.title = boot.plan.title.clone();
         b.commit = option_env!("UNSPIN_COMMIT").map(str::to_string);
         b.version = Some(env!("CARGO_PKG_VERSION").to_string());
     }
@@ -345,17 +276,7 @@ fn name_origin(record: &mut Record, machine: &str, plan: &Plan) {
 fn gather(boots: &[Boot], out: &Path) -> anyhow::Result<Vec<Document>> {
     let mut all = Vec::new();
     for b in boots {
-        let file = if b.is_complete() { b.file.clone() } else { b.part() };
-        match fs::read(&file) {
-            Ok(bytes) => {
-                all.extend_from_slice(&bytes);
-                if !bytes.is_empty() && !bytes.ends_with(b"\n") {
-                    all.push(b'\n');
-                }
-            }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-            Err(e) => return Err(e).with_context(|| format!("cannot read {}", file.display())),
-        }
+        all.extend(b.records()?);
     }
     if all.is_empty() {
         return Ok(Vec::new());
@@ -405,12 +326,13 @@ mod tests {
     struct Fake {
         boots: bool,
         stops_after: usize,
+        image: &'static str,
         made: Mutex<Vec<u32>>,
     }
 
     impl Fake {
         fn new(boots: bool, stops_after: usize) -> Fake {
-            Fake { boots, stops_after, made: Mutex::new(Vec::new()) }
+            Fake { boots, stops_after, image: "01234567", made: Mutex::new(Vec::new()) }
         }
 
         fn made(&self) -> Vec<u32> {
@@ -447,6 +369,10 @@ mod tests {
             Ok(())
         }
 
+        fn image(&self) -> anyhow::Result<String> {
+            Ok(self.image.to_string())
+        }
+
         fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
             sink(Record::Begin(Begin {
                 schema: SCHEMA,
@@ -463,6 +389,7 @@ mod tests {
                 title: String::new(),
                 commit: None,
                 version: None,
+                image: None,
             }))?;
             for r in job.plan.runs.iter().take(self.stops_after) {
                 sink(result(r))?;
@@ -494,6 +421,7 @@ mod tests {
 
         fn go(&self, args: &Args, machine: &Fake) -> (anyhow::Result<()>, Vec<Document>) {
             let boots = boots(args, &self.scenario, &self.plan, machine, &self.dir).unwrap();
+            fs::create_dir_all(boots_dir(&self.dir)).unwrap();
             let made = make(args, machine, &boots, &AtomicBool::new(false));
             (made, gather(&boots, &self.dir).unwrap())
         }
@@ -537,6 +465,37 @@ mod tests {
         let fresh = Fake::new(true, usize::MAX);
         case.go(&args(&[]), &fresh).0.unwrap();
         assert_eq!(fresh.made().len(), 6, "without --resume all is made again");
+    }
+
+    #[test]
+    fn resuming_makes_again_what_other_code_made() {
+        let case = Case::new("code");
+        case.go(&args(&[]), &Fake::new(true, usize::MAX)).0.unwrap();
+        let changed = |stops_after| Fake { image: "89abcdef", ..Fake::new(true, stops_after) };
+        let cut = changed(2);
+        assert!(case.go(&args(&["--resume"]), &cut).0.is_err());
+        let records = || fs::read_dir(boots_dir(&case.dir)).unwrap().flatten().map(|e| e.path());
+        assert!(records().any(|p| p.to_string_lossy().ends_with("01234567.jsonl")), "too early");
+        let again = changed(usize::MAX);
+        let (made, docs) = case.go(&args(&["--resume"]), &again);
+        made.unwrap();
+        assert_eq!(again.made().len(), 6);
+        assert_eq!(docs[0].summary.provenance.image.as_deref(), Some("89abcdef"));
+        assert_eq!(records().filter(|p| p.is_file()).count(), 1, "the old records are gone");
+    }
+
+    #[test]
+    fn results_stay_until_new_ones_are_complete() {
+        for boots in [true, false] {
+            let case = Case::new(if boots { "kept-boot" } else { "kept-host" });
+            case.go(&args(&[]), &Fake::new(boots, usize::MAX)).0.unwrap();
+            let (made, docs) = case.go(&args(&[]), &Fake::new(boots, 2));
+            assert!(made.is_err());
+            assert_eq!(docs[0].summary.provenance.runs, 6, "the old results");
+            let rest = Fake::new(boots, usize::MAX);
+            case.go(&args(&["--resume"]), &rest).0.unwrap();
+            assert_eq!(rest.made().len(), if boots { 6 } else { 4 }, "the new bench goes on");
+        }
     }
 
     #[test]

@@ -93,6 +93,10 @@ impl Machine for Emulated {
         }
     }
 
+    fn image(&self) -> anyhow::Result<String> {
+        self.lab.image_hash().map_err(explain)
+    }
+
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
         let kernel = self
             .lab

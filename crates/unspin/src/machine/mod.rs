@@ -7,6 +7,7 @@ mod kvm;
 pub mod sim;
 
 use crate::exit::{Cannot, Usage};
+use anyhow::Context;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use unspin_scenario::plan::Plan;
@@ -64,6 +65,9 @@ pub trait Machine: Sync {
     fn check_pcpus(&self, _: u32) -> Result<(), Refusal> {
         Ok(())
     }
+    /// SHA-256, in hex, of the code of ours that a run's figures come from: module, policies, agent
+    /// and guest, or the simulator.
+    fn image(&self) -> anyhow::Result<String>;
     /// Runs the job to its End record, or says why not.
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()>;
 }
@@ -91,6 +95,14 @@ pub struct Wish<'a> {
     pub lab_dir: Option<&'a Path>,
     /// Ends what takes time.
     pub stop: &'a AtomicBool,
+}
+
+/// SHA-256 of this program and `more`, in hex.
+fn program_hash(more: &[u8]) -> anyhow::Result<String> {
+    let path = std::env::current_exe().context("cannot find this program")?;
+    let program =
+        std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(unspin_lab::sha256(&[&program, more]))
 }
 
 /// The machine chosen, or why this computer cannot be it.

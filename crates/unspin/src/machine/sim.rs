@@ -37,6 +37,10 @@ impl Machine for Simulated {
         })
     }
 
+    fn image(&self) -> anyhow::Result<String> {
+        super::program_hash(&[])
+    }
+
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
         let host = host(job.plan, kernel(job.kernel)?);
         let runs = &job.plan.runs;
@@ -135,5 +139,6 @@ fn begin(plan: &Plan, host: &Host) -> Begin {
         title: plan.title.clone(),
         commit: None,
         version: None,
+        image: None,
     }
 }
