@@ -229,6 +229,14 @@ fn status_shows_vms_as_table_and_json() {
         ("default/mode", "apples\n"),
         ("vms/41-0/mode", "apples\n"),
         ("vms/41-0/inefficiency_last_ppm", "21000\n"),
+        ("vms/41-0/wasteful_spin_cycles", "1200000\n"),
+        ("vms/41-0/wasteful_switch_cycles", "345678\n"),
+        ("vms/41-0/yields_resource_waiter", "901\n"),
+        ("vms/41-0/yields_lock_waiter", "902\n"),
+        ("vms/41-0/yields_yielded", "903\n"),
+        ("vms/41-0/yields_none", "904\n"),
+        ("vms/41-0/yields_gave_way", "905\n"),
+        ("vms/41-0/yields_failed", "906\n"),
     ] {
         let path = root.join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -237,7 +245,8 @@ fn status_shows_vms_as_table_and_json() {
     let sysfs = root.to_str().unwrap();
     let table = unspin(&["status", "--sysfs", sysfs]);
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
-    assert!(table.contains("41-0") && table.contains("2.1 %"), "{table}");
+    let words = ["41-0", "2.1 %", " 1.5 ", "901", "902", "903", "904", "905", "906"];
+    assert!(words.iter().all(|w| table.contains(w)), "{table}");
     let json = unspin(&["status", "--json", "--sysfs", sysfs]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["vms"]["41-0"]["inefficiency_last_ppm"], 21000);

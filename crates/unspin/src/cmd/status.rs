@@ -55,24 +55,40 @@ fn typed(files: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
     files.iter().map(|(k, v)| (k.clone(), value(v))).collect()
 }
 
-const COLUMNS: &[(&str, &str)] = &[
-    ("mode", "mode"),
-    ("window_cycles", "window"),
-    ("ple_exits", "PLE exits"),
-    ("inefficiency_last_ppm", "wasted"),
-    ("inefficiency_avg_ppm", "average"),
-    ("epochs", "epochs"),
-    ("rounds", "rounds"),
-    ("yields_resource_waiter", "to resource w."),
-    ("yields_lock_waiter", "to lock w."),
-    ("picks_ran_next", "ran next"),
-    ("fail_open_events", "failed open"),
+/// Title of a column, and what of a VM's files stands in it.
+type Column = (&'static str, fn(&Files) -> Option<String>);
+type Files = BTreeMap<String, String>;
+
+const OVERVIEW: &[Column] = &[
+    ("mode", |f| text(f, "mode")),
+    ("window", |f| text(f, "window_cycles")),
+    ("PLE exits", |f| text(f, "ple_exits")),
+    ("wasted", |f| percent(f, "inefficiency_last_ppm")),
+    ("average", |f| percent(f, "inefficiency_avg_ppm")),
+    ("Mcycles wasted", |f| {
+        let wasted = number(f, "wasteful_spin_cycles")? + number(f, "wasteful_switch_cycles")?;
+        Some(format!("{:.1}", wasted / 1e6))
+    }),
+    ("epochs", |f| text(f, "epochs")),
+    ("rounds", |f| text(f, "rounds")),
+    ("failed open", |f| text(f, "fail_open_events")),
 ];
 
-fn table(module: &Module, vms: &[(String, BTreeMap<String, String>)]) -> String {
+/// By outcome: whom they went to, or why to nobody.
+const YIELDS: &[Column] = &[
+    ("to resource w.", |f| text(f, "yields_resource_waiter")),
+    ("to lock w.", |f| text(f, "yields_lock_waiter")),
+    ("to yielded", |f| text(f, "yields_yielded")),
+    ("none", |f| text(f, "yields_none")),
+    ("gave way", |f| text(f, "yields_gave_way")),
+    ("failed", |f| text(f, "yields_failed")),
+    ("ran next", |f| text(f, "picks_ran_next")),
+];
+
+fn table(module: &Module, vms: &[(String, Files)]) -> String {
     let known = |name: &str| module.value(name).unwrap_or_else(|| "unknown".to_string());
     let defaults: Vec<String> = module.defaults().iter().map(|(k, v)| format!("{k}={v}")).collect();
-    let mut text = format!(
+    let text = format!(
         "unspin {} · window control {} · failed open {}\ndefault: {}\n",
         known("version"),
         known("window_control"),
@@ -82,22 +98,27 @@ fn table(module: &Module, vms: &[(String, BTreeMap<String, String>)]) -> String 
     if vms.is_empty() {
         return text + "no VMs\n";
     }
-    let mut b = Builder::default();
-    b.push_record(std::iter::once("VM").chain(COLUMNS.iter().map(|(_, title)| *title)));
-    for (id, files) in vms {
-        let cells = COLUMNS.iter().map(|(key, _)| cell(key, files.get(*key)));
-        b.push_record(std::iter::once(id.clone()).chain(cells));
-    }
-    text += &b.build().with(Style::sharp()).to_string();
-    text + "\n"
+    text + &columns("VM", OVERVIEW, vms) + &columns("yields of VM", YIELDS, vms)
 }
 
-fn cell(key: &str, value: Option<&String>) -> String {
-    let Some(v) = value else {
-        return "-".to_string();
-    };
-    match (key.ends_with("_ppm"), v.parse::<f64>()) {
-        (true, Ok(ppm)) => format!("{:.1} %", ppm / 1e4),
-        _ => v.clone(),
+fn columns(title: &str, columns: &[Column], vms: &[(String, Files)]) -> String {
+    let mut b = Builder::default();
+    b.push_record(std::iter::once(title).chain(columns.iter().map(|(title, _)| *title)));
+    for (id, files) in vms {
+        let cells = columns.iter().map(|(_, of)| of(files).unwrap_or_else(|| "-".to_string()));
+        b.push_record(std::iter::once(id.clone()).chain(cells));
     }
+    b.build().with(Style::sharp()).to_string() + "\n"
+}
+
+fn text(files: &Files, key: &str) -> Option<String> {
+    files.get(key).cloned()
+}
+
+fn number(files: &Files, key: &str) -> Option<f64> {
+    files.get(key)?.parse().ok()
+}
+
+fn percent(files: &Files, key: &str) -> Option<String> {
+    number(files, key).map(|ppm| format!("{:.1} %", ppm / 1e4))
 }
