@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 UNSPIN := target/release/unspin
 
-.PHONY: help deps build demo test test-emulated lint bench campaign soak clean
+.PHONY: help deps build demo test test-emulated lint bench bench-locks verify-full campaign soak clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -27,9 +27,9 @@ test-emulated: build ## the module under QEMU, pause-loop exits and gains under 
 lint: ## formatting and static checks, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	shellcheck .ci/run .ci/deps .ci/test crates/lab/src/init.sh
+	shellcheck .ci/run .ci/deps .ci/test crates/lab/src/init.sh verify/run.sh
 	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 crates/lab/src/check.sh crates/lab/src/shell.sh crates/lab/tests/*.sh
-	@! grep -rnP '[ \t]+$$' --include='*.c' --include='*.h' --include='*.rs' policy locks guest kmod crates
+	@! grep -rnP '[ \t]+$$' --include='*.c' --include='*.h' --include='*.rs' policy locks guest kmod crates verify
 
 bench: build ## instruction counts of the policies, the PLE-exit path, other exits and vCPU switches
 	cargo bench --locked -p unspin-policy
@@ -38,6 +38,12 @@ bench: build ## instruction counts of the policies, the PLE-exit path, other exi
 
 campaign: build ## every scenario on both kernels (hours); results under out/campaign
 	$(UNSPIN) bench scenarios/*.toml --machine emulated --kernel 6.1 --kernel 6.12 --out out/campaign --resume
+
+bench-locks: deps ## every lock against pthread, ck and the papers' ratios; out/bench-locks/summary.json
+	cargo run --release --locked -p unspin-threads --bin unspin-bench-locks -- --out out/bench-locks
+
+verify-full: deps ## the locks' models with 4 vCPUs, more preemptions and rounds (hours)
+	UNSPIN_VERIFY_FULL=1 cargo test --release --locked -p unspin-threads --test verify -- --nocapture
 
 soak: build ## 1000 load/switch/unload cycles with guests running
 	UNSPIN_CYCLES=1000 cargo test --release --locked -p unspin-lab --test module -- --nocapture
