@@ -3,13 +3,19 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 UNSPIN := target/release/unspin
 
-.PHONY: help deps build demo test test-emulated lint bench campaign soak soak-debug clean
+# What only the tests of the locks need.
+TEST_PACKAGES := spin libck-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+
+.PHONY: help deps test-deps build demo test test-emulated lint bench bench-locks verify-full campaign soak soak-debug clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
 deps: ## install what the build and the emulated computer need (Debian 12, root)
 	@.ci/deps
+
+test-deps: deps ## install what the tests need besides
+	@.ci/deps $(TEST_PACKAGES)
 
 build: deps ## build the command and the agent
 	cargo build --release --locked -p unspin -p unspin-agent
@@ -18,18 +24,18 @@ demo: build ## run the main job: stock KVM against APPLES, table and out/demo/re
 	$(UNSPIN) bench scenarios/demo.toml --machine auto --load --out out/demo
 	@echo "open out/demo/report.html"
 
-test: build ## unit, property and functional tests; boots nothing
+test: build test-deps ## unit, property and functional tests; boots nothing
 	@.ci/test
 
 test-emulated: build ## the module under QEMU, pause-loop exits and gains under Bochs
 	@.ci/test --emulated
 
-lint: ## formatting and static checks, warnings are errors
+lint: test-deps ## formatting and static checks, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	shellcheck .ci/run .ci/deps .ci/test crates/lab/src/init.sh
+	shellcheck .ci/run .ci/deps .ci/test crates/lab/src/init.sh verify/run.sh
 	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 crates/lab/src/check.sh crates/lab/src/shell.sh crates/lab/tests/*.sh
-	@! grep -rnP '[ \t]+$$' --include='*.c' --include='*.h' --include='*.rs' policy locks guest kmod crates
+	@! grep -rnP '[ \t]+$$' --include='*.c' --include='*.h' --include='*.rs' policy locks guest kmod crates verify
 
 bench: build ## instruction counts of the policies, the PLE-exit path, other exits and vCPU switches
 	cargo bench --locked -p unspin-policy
@@ -38,6 +44,12 @@ bench: build ## instruction counts of the policies, the PLE-exit path, other exi
 
 campaign: build ## every scenario on both kernels (hours); results under out/campaign
 	$(UNSPIN) bench scenarios/*.toml --machine emulated --kernel 6.1 --kernel 6.12 --out out/campaign --resume
+
+bench-locks: test-deps ## every lock against pthread, ck and the papers' ratios; out/bench-locks/summary.json
+	cargo run --release --locked -p unspin-threads --bin unspin-bench-locks -- --out out/bench-locks
+
+verify-full: test-deps ## the locks' models with 4 vCPUs, more preemptions and rounds (hours)
+	UNSPIN_VERIFY_FULL=1 cargo test --release --locked -p unspin-threads --test verify -- --nocapture
 
 soak: build ## 1000 load/switch/unload cycles with guests running
 	UNSPIN_CYCLES=1000 cargo test --release --locked -p unspin-lab --test module -- --nocapture

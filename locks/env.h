@@ -2,12 +2,29 @@
 /*
  * What the locks need of the world they run in.
  *
- * A world that includes these headers may define LOCK_ENV_HEADER (a quoted file name) before; that
- * header then supplies cpu_relax(), called once in every turn of every waiting loop. Without it
- * cpu_relax() is the processor's spin hint alone.
+ * Without LOCK_ENV_HEADER (a quoted file name, defined before a lock is included) that is a Linux
+ * program: env_linux.h. Any other world supplies a header with
  *
- * cpu_relax() must execute PAUSE on x86: pause-loop exiting and the pause filter see nothing else.
- * It may also not return (the bench guest leaves a wait there when its run is over).
+ *	cpu_relax()		one turn of a waiting loop, in every turn of every one. Must execute
+ *				PAUSE on x86: pause-loop exiting and the pause filter see nothing else.
+ *				It may also not return (the bench guest leaves a wait there when its
+ *				run is over);
+ *
+ * and, for the locks that measure their waiting (preemptable, and all that halt):
+ *
+ *	lock_now()		ticks of a clock that goes on while a vCPU is preempted (unsigned long
+ *				long, the same on all CPUs);
+ *	lock_ticks_per_us()	its rate, at least 1;
+ *
+ * and, for the locks that halt:
+ *
+ *	lock_wait(word, seen, key)	halts while *word == seen (compared so that no lock_wake() after
+ *				a change of the word is lost); may return at any time;
+ *	lock_wake(word, key)	ends the lock_wait()s on the word with that key; may end others';
+ *	lock_wake_all(word)	ends every lock_wait() on the word.
+ *
+ * A lock that calls lock_wake() has let go of the lock: another thread may have freed its memory, so
+ * these use `word` as an address only.
  */
 #ifndef UNSPIN_LOCKS_ENV_H
 #define UNSPIN_LOCKS_ENV_H
@@ -20,16 +37,11 @@
 #ifdef LOCK_ENV_HEADER
 #include LOCK_ENV_HEADER
 #else
-static inline void cpu_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield" ::: "memory");
-#else
-	__asm__ volatile("" ::: "memory");
+#include "env_linux.h"
 #endif
-}
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the halves of the locks' words are laid out for little endian"
 #endif
 
 #endif

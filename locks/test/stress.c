@@ -1,91 +1,114 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * One client for every lock: threads add to a plain counter under it. Built once a lock, with
- * -DLOCK_HEADER="../NAME.h" -DLOCK(op)=NAME_##op, and -DWITH_NODE for locks that take a node. Run
- * natively, and under ThreadSanitizer, which sees a missing acquire or release as a data race.
+ * One client for every lock: threads add to a plain counter under it. Run natively, and under
+ * ThreadSanitizer, which sees a missing acquire or release as a data race. See client.h for the build.
  *
- * usage: stress THREADS ROUNDS; more threads than CPUs preempt holders and waiters.
+ * usage: stress THREADS ROUNDS [START [DISTURB]]
+ *
+ * More threads than CPUs preempt holders and waiters. START is where the lock's counters start.
+ * DISTURB is how many times a thread in an arbitrary place, holder or waiter, is held up by a signal
+ * handler that sleeps for 1 ms. A lost wake-up ends the program by SIGALRM.
  */
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#ifdef YIELDING
 #include <sched.h>
-#define LOCK_ENV_HEADER "test/yield_env.h"
-#endif
-#include LOCK_HEADER
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
 
-#ifdef WITH_NODE
-#define NODE , &node
-#else
-#define NODE
+#include "client.h"
+
+#ifndef SECONDS_MAX
+#define SECONDS_MAX 120
 #endif
 
 static struct LOCK(lock) lock;
 static unsigned long counter, rounds;
+static atomic_bool denied;
+static atomic_ulong finished;
 
-static void *add(void *failed)
+static void nap(int signal)
 {
-#ifdef WITH_NODE
-	struct LOCK(node) node;
-#endif
-	unsigned long round, tried = 0;
+	struct timespec ms = { 0, 1000000 };
 
+	(void)signal;
+	nanosleep(&ms, NULL);
+}
+
+static void *add(void *unused)
+{
+	DECLARE_NODE;
+	unsigned long round;
+
+	(void)unused;
 	for (round = 0; round < rounds; round++) {
 		/* Every fourth tries first, so that both ways in are taken. */
 		if (round % 4 || !LOCK(trylock)(&lock NODE))
 			LOCK(lock)(&lock NODE);
-		else
-			tried++;
 		counter++;
+		/* A holder that gives its CPU up: the others wait, time out and halt. */
+		if (round % 64 == 0)
+			sched_yield();
 		if (!LOCK(is_locked)(&lock))
-			*(atomic_bool *)failed = true;
+			atomic_store(&denied, true);
 		LOCK(unlock)(&lock NODE);
 	}
-	return (void *)tried;
+	atomic_fetch_add(&finished, 1);
+	return NULL;
 }
 
-static unsigned long number(const char *text)
+static void disturb(const pthread_t *thread, unsigned long threads, unsigned long times)
 {
-	return strtoul(text, NULL, 10);
+	struct timespec pause = { 0, 300000 };
+	unsigned long i;
+
+	for (i = 0; i < times && atomic_load(&finished) < threads; i++) {
+		pthread_kill(thread[i % threads], SIGUSR1);
+		nanosleep(&pause, NULL);
+	}
+}
+
+/* A free lock can be tried, a held one cannot, and a released one is free. */
+static const char *check_alone(void)
+{
+	DECLARE_NODE;
+
+	if (LOCK(is_locked)(&lock) || !LOCK(trylock)(&lock NODE) || !LOCK(is_locked)(&lock))
+		return "the lock is not free after all have released it";
+	{
+		DECLARE_NODE;
+
+		if (LOCK(trylock)(&lock NODE))
+			return "trylock got a lock that is held";
+	}
+	LOCK(unlock)(&lock NODE);
+	return LOCK(is_locked)(&lock) ? "a released lock is locked" : NULL;
 }
 
 int main(int argc, char **argv)
 {
 	unsigned long threads = argc > 1 ? number(argv[1]) : 4, i;
-	atomic_bool failed = false;
 	pthread_t *thread = calloc(threads, sizeof(*thread));
-#ifdef WITH_NODE
-	struct LOCK(node) node;
-#endif
+	struct sigaction action = { .sa_handler = nap };
+	const char *wrong;
 
 	rounds = argc > 2 ? number(argv[2]) : 10000;
+	start_lock(&lock, argc > 3 ? (unsigned int)number(argv[3]) : 0);
+	sigaction(SIGUSR1, &action, NULL);
+	alarm(SECONDS_MAX);
 	for (i = 0; i < threads; i++)
-		if (pthread_create(&thread[i], NULL, add, &failed))
+		if (pthread_create(&thread[i], NULL, add, NULL))
 			return 2;
+	if (argc > 4)
+		disturb(thread, threads, number(argv[4]));
 	for (i = 0; i < threads; i++)
 		pthread_join(thread[i], NULL);
 	free(thread);
-	if (counter != threads * rounds || failed) {
+	if (counter != threads * rounds || denied) {
 		printf("%lu of %lu increments%s\n", counter, threads * rounds,
-		       failed ? ", is_locked denied a holder" : "");
+		       denied ? ", is_locked denied a holder" : "");
 		return 1;
 	}
-	/* A free lock can be tried, a held one cannot, and a released one is free. */
-	if (LOCK(is_locked)(&lock) || !LOCK(trylock)(&lock NODE) || !LOCK(is_locked)(&lock)) {
-		printf("the lock is not free after all have released it\n");
-		return 1;
-	}
-	{
-#ifdef WITH_NODE
-		struct LOCK(node) node;
-#endif
-		if (LOCK(trylock)(&lock NODE)) {
-			printf("trylock got a lock that is held\n");
-			return 1;
-		}
-	}
-	LOCK(unlock)(&lock NODE);
-	return LOCK(is_locked)(&lock);
+	wrong = check_alone();
+	if (wrong)
+		printf("%s\n", wrong);
+	return wrong != NULL;
 }

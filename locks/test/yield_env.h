@@ -1,8 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Gives the CPU up in every turn of a wait: first-come locks make progress on few CPUs. */
+/*
+ * A Linux program that gives the CPU up in every turn of a wait: first-come locks make progress on
+ * few CPUs. With HASTY every budget is over after some cycles, so that waiters time out and halt all
+ * the time.
+ */
 #include <sched.h>
+
+#define cpu_relax lock_linux_cpu_relax
+#ifdef HASTY
+#define lock_ticks_per_us lock_linux_measured_ticks_per_us
+#endif
+#include "../env_linux.h"
+#undef cpu_relax
+#undef lock_ticks_per_us
 
 static inline void cpu_relax(void)
 {
 	sched_yield();
 }
+
+#ifdef HASTY
+static inline unsigned int lock_ticks_per_us(void)
+{
+	return 1;
+}
+#endif

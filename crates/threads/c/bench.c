@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * One lock under threads that are pinned to CPUs in turn: each takes it, works inside, releases it,
+ * works outside. Work is counted in loop iterations, never clocked. Compiled once a lock, as client.h
+ * of locks/test says, with -DBENCH=unspin_bench_NAME.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include LOCK_HEADER
+#include "bench.h"
+
+#ifdef WITH_NODE
+#define NODE , &node
+#define DECLARE_NODE struct LOCK(node) node
+#else
+#define NODE
+#define DECLARE_NODE struct no_node
+#endif
+
+struct bench {
+	struct LOCK(lock) lock __attribute__((aligned(128)));
+	unsigned long value __attribute__((aligned(128)));	/* under the lock */
+	atomic_bool stop __attribute__((aligned(128)));
+	atomic_bool measure;
+	pthread_barrier_t ready;
+	const struct bench_config *config;
+};
+
+struct worker {
+	struct bench *bench;
+	struct bench_thread *out;
+	pthread_t thread;
+	unsigned int cpu;
+} __attribute__((aligned(128)));
+
+static void work(unsigned int iterations)
+{
+	while (iterations--)
+		__asm__ volatile("" ::: "memory");
+}
+
+static void *run(void *argument)
+{
+	struct worker *self = argument;
+	struct bench *bench = self->bench;
+	const struct bench_config config = *bench->config;
+	struct bench_thread mine = { 0 };
+	DECLARE_NODE;
+
+	pthread_barrier_wait(&bench->ready);
+	while (!atomic_load_explicit(&bench->stop, memory_order_relaxed)) {
+		unsigned long long wait = config.waits ? bench_ticks() : 0;
+		unsigned long value;
+
+		LOCK(lock)(&bench->lock NODE);
+		wait = config.waits ? bench_ticks() - wait : 0;
+		value = bench->value;
+		work(config.critical_iterations);
+		bench->value = value + 1;
+		LOCK(unlock)(&bench->lock NODE);
+		mine.all++;
+		if (atomic_load_explicit(&bench->measure, memory_order_relaxed)) {
+			mine.acquisitions++;
+			mine.wait_hist[bench_bucket(wait)]++;
+		}
+		work(config.outside_iterations);
+	}
+	*self->out = mine;
+	return NULL;
+}
+
+static int start(struct worker *worker)
+{
+	pthread_attr_t attr;
+	cpu_set_t cpus;
+	int error;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(worker->cpu, &cpus);
+	pthread_attr_init(&attr);
+	pthread_attr_setaffinity_np(&attr, sizeof(cpus), &cpus);
+	error = pthread_create(&worker->thread, &attr, run, worker);
+	pthread_attr_destroy(&attr);
+	return error;
+}
+
+static void sleep_ms(unsigned int ms)
+{
+	struct timespec left = { ms / 1000, (long)(ms % 1000) * 1000000 };
+
+	while (nanosleep(&left, &left) && errno == EINTR)
+		;
+}
+
+static unsigned long long now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (unsigned long long)now.tv_sec * 1000000000 + (unsigned long long)now.tv_nsec;
+}
+
+/* As bench.h says. */
+int BENCH(const struct bench_config *config, struct bench_thread *out, unsigned long long *window_ns)
+{
+	struct bench *bench = aligned_alloc(128, sizeof(*bench));
+	struct worker *workers = aligned_alloc(128, config->threads * sizeof(*workers));
+	unsigned long total = 0;
+	unsigned int i;
+	int error = 0;
+
+	if (!bench || !workers) {
+		free(bench);
+		free(workers);
+		return ENOMEM;
+	}
+	memset(bench, 0, sizeof(*bench));
+	BENCH_INIT(&bench->lock);
+	bench->config = config;
+	pthread_barrier_init(&bench->ready, NULL, config->threads);
+	for (i = 0; i < config->threads && !error; i++) {
+		workers[i] = (struct worker){ .bench = bench, .out = &out[i], .cpu = i % config->cpus };
+		error = start(&workers[i]);
+	}
+	/* Threads that wait at a barrier that never opens cannot be ended: the caller must exit. */
+	if (error)
+		return error;
+	sleep_ms(config->warmup_ms);
+	*window_ns = now_ns();
+	atomic_store(&bench->measure, true);
+	sleep_ms(config->window_ms);
+	atomic_store(&bench->measure, false);
+	*window_ns = now_ns() - *window_ns;
+	atomic_store(&bench->stop, true);
+	for (i = 0; i < config->threads; i++) {
+		pthread_join(workers[i].thread, NULL);
+		total += out[i].all;
+	}
+	if (total != bench->value)
+		error = EPROTO;
+	pthread_barrier_destroy(&bench->ready);
+	free(workers);
+	free(bench);
+	return error;
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Builds and runs the C test programs of `locks/test`, for a lock as it is or with a mutation.
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use unspin_threads::locks::Lock;
+
+/// A way to build one program for one lock.
+#[derive(Clone)]
+pub struct Build<'a> {
+    pub lock: &'a Lock,
+    /// File in `locks/test`, without `.c`.
+    pub program: &'a str,
+    /// Tells this build from others of the same lock and program.
+    pub variant: String,
+    pub compiler: &'a str,
+    pub flags: Vec<String>,
+    /// Text of the lock's header to replace: what, by what. All of its places.
+    pub mutation: Vec<(String, String)>,
+}
+
+pub fn locks_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../locks")
+}
+
+pub fn scratch() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+}
+
+impl<'a> Build<'a> {
+    pub fn new(lock: &'a Lock, program: &'a str, variant: &str, flags: &[&str]) -> Build<'a> {
+        Build {
+            lock,
+            program,
+            variant: variant.to_string(),
+            compiler: "cc",
+            flags: flags.iter().map(|f| f.to_string()).collect(),
+            mutation: Vec::new(),
+        }
+    }
+
+    pub fn mutate(mut self, what: &str, by: &str) -> Build<'a> {
+        self.mutation.push((what.to_string(), by.to_string()));
+        self
+    }
+
+    /// The program's path; panics where it does not compile or a mutation does not apply.
+    pub fn make(&self) -> PathBuf {
+        let name = format!("{}-{}-{}", self.program, self.lock.name, self.variant);
+        let out = scratch().join(&name);
+        let header = self.header(&name);
+        let mut cc = Command::new(self.compiler);
+        cc.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"])
+            .args(&self.flags)
+            .arg("-I")
+            .arg(locks_dir())
+            .arg(format!("-DLOCK_HEADER=\"{header}\""))
+            .arg(format!("-DLOCK(op)={}_##op", self.lock.name));
+        if self.lock.node {
+            cc.arg("-DWITH_NODE");
+        }
+        if let Some(start) = self.lock.start {
+            cc.arg(format!("-DSTART(v)={start}"));
+        }
+        let source = locks_dir().join("test").join(self.program).with_extension("c");
+        let output = cc.arg(source).arg("-o").arg(&out).output().expect("a C compiler");
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        out
+    }
+
+    fn header(&self, name: &str) -> String {
+        if self.mutation.is_empty() {
+            return self.lock.header.to_string();
+        }
+        let mut text = std::fs::read_to_string(locks_dir().join(self.lock.header)).unwrap();
+        for (what, by) in &self.mutation {
+            assert!(text.contains(what.as_str()), "{}: no {what:?}", self.lock.header);
+            text = text.replace(what.as_str(), by);
+        }
+        let path = scratch().join(format!("{name}.h"));
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+}
+
+/// Whether the program is content; what it said otherwise.
+pub fn run(program: &Path, args: &[&str]) -> Result<(), String> {
+    check(Command::new(program).args(args))
+}
+
+pub fn check(command: &mut Command) -> Result<(), String> {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = [output.stdout, output.stderr].concat();
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("{}: {}", output.status, String::from_utf8_lossy(&said)))
+    }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The models of the locks (`verify/`) under SPIN, with 3 vCPUs that the host preempts, and models of
+//! wrong locks, each of which a named check must reject. `UNSPIN_VERIFY_FULL=1` checks more: more
+//! preemptions and rounds, and 4 vCPUs.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Model and the choices that make it a lock. Thresholds may be over at any time in a model, so
+/// locks that differ by them alone share one.
+const MODELS: &[(&str, &[&str])] = &[
+    ("tas", &[]),
+    ("ticket", &[]),
+    ("mcs", &[]),
+    // pv_ticket, iticket, long_ticket, oticket_spin
+    ("pv_ticket", &["-DKICKS=1"]),
+    // oticket, oticket_wake
+    ("pv_ticket", &["-DKICKS=2"]),
+    ("preemptable", &[]),
+    ("preemptable", &["-DANY_TIME"]),
+    ("preemptable", &["-DPV"]),
+    ("preemptable", &["-DPV", "-DANY_TIME"]),
+    ("pv_queued", &[]),
+];
+
+/// A wrong lock: model, choices, what is wrong, the check that says so.
+type Mutant = (&'static str, &'static [&'static str], &'static str, &'static str);
+
+const MUTANTS: &[Mutant] = &[
+    ("tas", &[], "SPLIT_EXCHANGE", "progress"),
+    ("tas", &[], "INVERTED", "is_locked_while_held"),
+    ("tas", &[], "WAITS_FOR_HELD", "progress"),
+    ("tas", &["-DTRY"], "TRYLOCK_READS", "is_locked_while_held"),
+    ("tas", &[], "NEVER_RELEASED", "progress"),
+    ("ticket", &[], "SPLIT_DRAW", "progress"),
+    ("ticket", &[], "OFF_BY_ONE", "free_at_the_end"),
+    ("ticket", &["-DTRY"], "TRYLOCK_IGNORES_WAITERS", "trylock_respects_waiters"),
+    ("ticket", &[], "NO_WRAP", "progress"),
+    ("ticket", &[], "SERVES_TWO", "first_come"),
+    ("mcs", &[], "SPLIT_EXCHANGE", "progress"),
+    ("mcs", &[], "WAITING_LATE", "progress"),
+    ("mcs", &[], "NO_WAIT", "mutual_exclusion"),
+    ("mcs", &["-DTRY"], "TRYLOCK_ANYWAY", "progress"),
+    ("mcs", &[], "SPLIT_RELEASE", "progress"),
+    ("mcs", &[], "LINK_NOT_AWAITED", "progress"),
+    ("pv_ticket", &[], "LOOKS_BEFORE_IT_TELLS", "progress"),
+    ("pv_ticket", &[], "NO_LOOK_BEFORE_HALT", "progress"),
+    ("pv_ticket", &[], "CLEARS_WITH_WAITERS", "progress"),
+    ("pv_ticket", &["-DTRY"], "TRYLOCK_IGNORES_WAITERS", "trylock_respects_waiters"),
+    ("pv_ticket", &[], "LOOKS_BEFORE_IT_SERVES", "progress"),
+    ("pv_ticket", &[], "NO_KICK", "progress"),
+    ("pv_ticket", &[], "KICKS_THE_NEXT_BUT_ONE", "progress"),
+    ("preemptable", &["-DANY_TIME"], "SPLIT_DRAW", "is_locked_while_held"),
+    ("preemptable", &[], "OFF_BY_ONE", "order_kept"),
+    ("preemptable", &[], "WAITS_WHEN_PASSED", "progress"),
+    ("preemptable", &["-DANY_TIME"], "NO_COMPETITION", "mutual_exclusion"),
+    ("preemptable", &["-DTRY"], "TRYLOCK_IGNORES_WAITERS", "trylock_respects_waiters"),
+    ("preemptable", &["-DANY_TIME"], "RELEASES_BEFORE_IT_COUNTS", "free_at_the_end"),
+    ("preemptable", &[], "FORGETS_TO_COUNT", "progress"),
+    ("preemptable", &["-DPV"], "LOOKS_BEFORE_IT_TELLS", "progress"),
+    ("preemptable", &["-DPV"], "NO_LOOK_BEFORE_HALT", "progress"),
+    ("preemptable", &["-DPV"], "NO_KICK", "progress"),
+    ("preemptable", &["-DPV", "-DANY_TIME"], "KICKS_ONE", "progress"),
+    ("preemptable", &["-DPV"], "WAKES_WHAT_IT_SAW_BEFORE", "progress"),
+    ("preemptable", &["-DPV", "-DANY_TIME"], "NO_COMPETITION", "mutual_exclusion"),
+    ("pv_queued", &[], "SPLIT_EXCHANGE", "progress"),
+    ("pv_queued", &[], "HALTS_BLINDLY", "progress"),
+    ("pv_queued", &[], "TELLS_WITHOUT_LOOKING", "progress"),
+    ("pv_queued", &[], "SPLIT_PASS_ON", "progress"),
+    ("pv_queued", &[], "NO_KICK_OF_THE_NEXT", "progress"),
+    ("pv_queued", &["-DTRY"], "TRYLOCK_ANYWAY", "is_locked_while_held"),
+    ("pv_queued", &[], "LOOKS_BEFORE_IT_RELEASES", "progress"),
+    ("pv_queued", &[], "NO_KICK", "progress"),
+];
+
+fn have_spin(what: &str) -> bool {
+    let there = Command::new("spin").arg("-V").output().is_ok();
+    if !there {
+        println!("SKIPPED: {what}: no spin on this computer");
+    }
+    there
+}
+
+/// `Ok`: every check holds; else what verify/run.sh said.
+fn verify(model: &str, defines: &[&str]) -> Result<(), String> {
+    let name = format!("pan-{model}{}", defines.concat());
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../verify/run.sh");
+    let output = Command::new(run).arg(model).args(defines).env("VERIFY_DIR", &dir).output();
+    let output = output.expect("verify/run.sh");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    match output.status.code() {
+        Some(0) => Ok(()),
+        Some(1) => Err(said.trim().to_string()),
+        _ => panic!("{model} {defines:?}: {said}{}", String::from_utf8_lossy(&output.stderr)),
+    }
+}
+
+#[test]
+fn every_lock_keeps_every_check() {
+    if !have_spin("models of the locks") {
+        return;
+    }
+    let full = std::env::var_os("UNSPIN_VERIFY_FULL").is_some();
+    let sizes: &[&[&str]] = if full {
+        &[&[], &["-DTRY", "-DPREEMPTIONS=2"], &["-DROUNDS=2"], &["-DN=4"]]
+    } else {
+        &[&[], &["-DTRY"]]
+    };
+    for (model, choices) in MODELS {
+        for size in sizes {
+            let defines = [choices, *size].concat();
+            let verdict = verify(model, &defines);
+            assert_eq!(verdict, Ok(()), "{model} {defines:?}");
+        }
+    }
+}
+
+#[test]
+fn every_wrong_lock_is_rejected_by_its_check() {
+    if !have_spin("models of wrong locks") {
+        return;
+    }
+    let mut wrong = Vec::new();
+    for (model, choices, mutant, check) in MUTANTS {
+        let define = format!("-DM_{mutant}");
+        let verdict = verify(model, &[choices, &[define.as_str()][..]].concat());
+        if verdict != Err(format!("{model}: {check}")) {
+            wrong.push(format!("{model} {choices:?} {mutant}: {verdict:?}, not {check}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A mutation that no model reads would pass for a check that holds.
+#[test]
+fn every_mutation_is_in_its_model() {
+    for (model, _, mutant, _) in MUTANTS {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../verify/{model}.pml"));
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.contains(&format!("M_{mutant}\n")) || text.contains(&format!("M_{mutant})")));
+    }
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * A waiting budget: how long to spin before a wait does something else.
+ *
+ * The papers count iterations of their loops on their machines; VEE'13 section 3 takes 2048 of them
+ * for 1 us, and every count of the papers is converted at that rate here, so that a budget is the same
+ * time on every CPU. Time goes on while a vCPU is preempted: its budget is spent when it returns.
+ */
+#ifndef UNSPIN_LOCKS_BUDGET_H
+#define UNSPIN_LOCKS_BUDGET_H
+
+#include "env.h"
+
+#define LOCK_ITERATIONS_PER_US 2048ULL	/* VEE'13 section 3 */
+#define LOCK_ITERATIONS_NS(iterations) ((iterations) * 1000ULL / LOCK_ITERATIONS_PER_US)
+#define LOCK_NS_FOREVER (~0ULL)
+
+struct lock_budget {
+	unsigned long long since_ticks;
+	unsigned long long limit_ticks;	/* all ones: never spent */
+};
+
+/* @ns times @times, saturating to for ever. */
+static inline struct lock_budget lock_budget(unsigned long long ns, unsigned int times)
+{
+	struct lock_budget budget = { lock_now(), ~0ULL };
+	unsigned long long total_ns, ticks;
+
+	if (ns == LOCK_NS_FOREVER || __builtin_mul_overflow(ns, times, &total_ns) ||
+	    __builtin_mul_overflow(total_ns, lock_ticks_per_us(), &ticks))
+		return budget;
+	budget.limit_ticks = ticks / 1000;
+	return budget;
+}
+
+static inline bool lock_budget_spent(const struct lock_budget *budget)
+{
+	return budget->limit_ticks != ~0ULL &&
+	       lock_now() - budget->since_ticks >= budget->limit_ticks;
+}
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * A Linux program as the locks' world: halting is futex(2), the clock is the time-stamp counter.
+ *
+ * The futexes are private to the process. Nothing here needs a constructor to have run: the counter's
+ * rate is measured by the first wait that asks for it. errno is left alone.
+ */
+#ifndef UNSPIN_LOCKS_ENV_LINUX_H
+#define UNSPIN_LOCKS_ENV_LINUX_H
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "env_cpu.h"
+
+static inline void cpu_relax(void)
+{
+	lock_cpu_pause();
+}
+
+static inline unsigned long long lock_now(void)
+{
+	return lock_cpu_ticks();
+}
+
+static inline unsigned long long lock_linux_clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (unsigned long long)now.tv_sec * 1000000000 + (unsigned long long)now.tv_nsec;
+}
+
+/* One per program; 0: not measured yet. */
+__attribute__((weak, visibility("hidden"))) atomic_uint lock_linux_ticks_per_us;
+
+/*
+ * Both clocks are read as a pair, twice, at least 20 us apart; the shortest of some pairs is the one
+ * no preemption has torn.
+ */
+static inline void lock_linux_read_pair(unsigned long long *ticks, unsigned long long *ns)
+{
+	unsigned long long best = ~0ULL;
+	int turn;
+
+	for (turn = 0; turn < 4; turn++) {
+		unsigned long long before = lock_cpu_ticks();
+		unsigned long long clock_ns = lock_linux_clock_ns();
+		unsigned long long took = lock_cpu_ticks() - before;
+
+		if (took < best) {
+			best = took;
+			*ticks = before + took / 2;
+			*ns = clock_ns;
+		}
+	}
+}
+
+static inline unsigned int lock_linux_measure(void)
+{
+	unsigned long long ticks0 = 0, ticks1 = 0, ns0 = 0, ns1 = 0, rate;
+
+	lock_linux_read_pair(&ticks0, &ns0);
+	while (lock_linux_clock_ns() - ns0 < 20000)
+		lock_cpu_pause();
+	lock_linux_read_pair(&ticks1, &ns1);
+	rate = (ticks1 - ticks0) * 1000 / (ns1 - ns0);
+	return rate ? (unsigned int)rate : 1;
+}
+
+static inline unsigned int lock_ticks_per_us(void)
+{
+	unsigned int rate = atomic_load_explicit(&lock_linux_ticks_per_us, memory_order_relaxed);
+
+	if (__builtin_expect(!rate, 0)) {
+		rate = lock_linux_measure();
+		atomic_store_explicit(&lock_linux_ticks_per_us, rate, memory_order_relaxed);
+	}
+	return rate;
+}
+
+/* FUTEX_WAKE_BITSET picks by mask: keys that are equal modulo 32 share a bit. */
+static inline void lock_wait(atomic_uint *word, unsigned int seen, unsigned int key)
+{
+	int saved = errno;
+
+	syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, seen, NULL, NULL, 1u << (key & 31));
+	errno = saved;
+}
+
+static inline void lock_wake(atomic_uint *word, unsigned int key)
+{
+	int saved = errno;
+
+	syscall(SYS_futex, word, FUTEX_WAKE_BITSET_PRIVATE, INT_MAX, NULL, NULL, 1u << (key & 31));
+	errno = saved;
+}
+
+static inline void lock_wake_all(atomic_uint *word)
+{
+	int saved = errno;
+
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+	errno = saved;
+}
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * iticket: pv-ticket that doubles a lock's threshold whenever a waiter's is over.
+ *
+ * Paper:  S. Kashyap, C. Min, T. Kim, APSys 2015, section 5.2 (ITICKET). The paper names no bound;
+ *         here it is that of its longer spinning.
+ * Size:   8 bytes (the paper: 6).
+ * Order:  first come, first served.
+ *
+ *	static struct iticket_lock lock = ITICKET_LOCK_INIT;
+ *
+ *	iticket_lock(&lock);
+ *	...
+ *	iticket_unlock(&lock);
+ */
+#ifndef UNSPIN_LOCKS_ITICKET_H
+#define UNSPIN_LOCKS_ITICKET_H
+
+#include "pv_ticket.h"
+
+#define ITICKET_DOUBLINGS_MAX 19	/* 2^15 to 2^34 iterations */
+
+struct iticket_lock {
+	struct pv_ticket_lock ticket;
+	atomic_uint doublings;
+};
+
+_Static_assert(sizeof(struct iticket_lock) == 8, "iticket_lock is 8 bytes");
+
+#define ITICKET_LOCK_INIT { PV_TICKET_LOCK_INIT, 0 }
+
+/* Two waiters that double at once may count as one: it is a hint. */
+static inline void iticket_double(struct iticket_lock *lock)
+{
+	unsigned int doublings = atomic_load_explicit(&lock->doublings, memory_order_relaxed);
+
+	if (doublings < ITICKET_DOUBLINGS_MAX)
+		atomic_store_explicit(&lock->doublings, doublings + 1, memory_order_relaxed);
+}
+
+static inline void iticket_lock(struct iticket_lock *lock)
+{
+	unsigned int mine;
+
+	if (!pv_ticket_draw(&lock->ticket, &mine))
+		return;
+	while (!pv_ticket_spin(&lock->ticket, mine,
+			       PV_TICKET_SPIN_NS << atomic_load_explicit(&lock->doublings,
+									 memory_order_relaxed))) {
+		iticket_double(lock);
+		pv_ticket_halt(&lock->ticket, mine);
+	}
+	pv_ticket_clear_halted(&lock->ticket, mine);
+}
+
+static inline void iticket_unlock(struct iticket_lock *lock)
+{
+	pv_ticket_unlock_with(&lock->ticket, 1);
+}
+
+static inline bool iticket_trylock(struct iticket_lock *lock)
+{
+	return pv_ticket_trylock(&lock->ticket);
+}
+
+static inline bool iticket_is_locked(struct iticket_lock *lock)
+{
+	return pv_ticket_is_locked(&lock->ticket);
+}
+
+#endif

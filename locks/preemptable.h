@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * preemptable: ticket lock whose waiters pass a preempted one by.
+ *
+ * Paper:  J. Ouyang, J. Lange, "Preemptable ticket spinlocks: improving consolidated performance in
+ *         the cloud", VEE 2013, sections 4 and 5.1. A waiter with n requests before it waits n * tau
+ *         for its turn (anew whenever n changes) and then competes for the lock out of order.
+ * Size:   4 bytes (the paper: 8); at most 32,767 threads may wait at a time.
+ * Order:  first come, first served among waiters within n * tau; those past it before the others and
+ *         alike among themselves. A waiter passed by competes as soon as it runs again. While a waiter
+ *         is preempted every later acquisition passes it by, and costs tau for each such waiter.
+ * Departs from the paper's code: its `ticket <= head` breaks when the numbers wrap around, here only
+ *         the distance counts; tau is a time, not a count of iterations; releasing and counting the
+ *         grant is one store.
+ *
+ *	static struct preemptable_lock lock = PREEMPTABLE_LOCK_INIT;
+ *
+ *	preemptable_lock(&lock);
+ *	...
+ *	preemptable_unlock(&lock);
+ */
+#ifndef UNSPIN_LOCKS_PREEMPTABLE_H
+#define UNSPIN_LOCKS_PREEMPTABLE_H
+
+#include "budget.h"
+
+/* How locks of one kind of use wait; may be changed at any time. */
+struct preemptable_class {
+	/* 0: a test-and-set lock; PREEMPTABLE_TAU_NS_FOREVER: a ticket lock (section 4.2). */
+	_Atomic(unsigned long long) tau_ns;
+};
+
+#define PREEMPTABLE_TAU_NS 2000ULL			/* section 4.2 */
+#define PREEMPTABLE_TAU_CODE_NS LOCK_ITERATIONS_NS(1 << 14)	/* figure 3, TIMEOUT_UNIT */
+#define PREEMPTABLE_TAU_NS_FOREVER LOCK_NS_FOREVER
+
+/* The class of preemptable_lock(), one per program. */
+__attribute__((weak, visibility("hidden"))) struct preemptable_class preemptable_default = {
+	PREEMPTABLE_TAU_NS
+};
+
+/*
+ * `both`, from bit 0: 1 bit held, 15 bits requests granted (head), 15 bits requests made (tail), and
+ * above it 1 bit that only takes the tail's carry. While `held` is set only the holder changes the low
+ * half, so adding 1 to it releases the lock and counts the grant in one store.
+ */
+struct preemptable_lock {
+	union {
+		atomic_uint both;
+		atomic_ushort low;
+	};
+};
+
+_Static_assert(sizeof(struct preemptable_lock) == 4, "preemptable_lock is 4 bytes");
+
+#define PREEMPTABLE_LOCK_INIT { { 0 } }
+#define PREEMPTABLE_HELD 1u
+#define PREEMPTABLE_NEXT_ONE 0x10000u
+#define PREEMPTABLE_NUMBERS 0x7fffu
+
+/* Requests before request number @mine, modulo the 15 bits of a number. */
+static inline unsigned int preemptable_ahead(unsigned int both, unsigned int mine)
+{
+	return (mine - (both >> 1)) & PREEMPTABLE_NUMBERS;
+}
+
+/* Neither held nor waited for. */
+static inline bool preemptable_is_idle(unsigned int both)
+{
+	return !preemptable_ahead(both, both >> 16);
+}
+
+static inline bool preemptable_is_locked(struct preemptable_lock *lock)
+{
+	return !preemptable_is_idle(atomic_load_explicit(&lock->both, memory_order_relaxed));
+}
+
+/* Fails also while somebody waits for a free lock (figure 4). */
+static inline bool preemptable_trylock(struct preemptable_lock *lock)
+{
+	unsigned int both = atomic_load_explicit(&lock->both, memory_order_relaxed);
+
+	if (!preemptable_is_idle(both))
+		return false;
+	/* Acquire pairs with the release in preemptable_unlock(). */
+	return atomic_compare_exchange_strong_explicit(&lock->both, &both,
+						       both + PREEMPTABLE_NEXT_ONE + PREEMPTABLE_HELD,
+						       memory_order_acquire, memory_order_relaxed);
+}
+
+/*
+ * Until the requests before it are granted, or n * tau is over. Heads only go up: a distance that
+ * has grown is one that went below zero, the waiter was passed by.
+ */
+static inline void preemptable_wait_turn(struct preemptable_lock *lock, unsigned int mine,
+					 unsigned int ahead, const struct preemptable_class *class)
+{
+	unsigned long long tau_ns = atomic_load_explicit(&class->tau_ns, memory_order_relaxed);
+	struct lock_budget budget = lock_budget(tau_ns, ahead);
+
+	while (ahead && !lock_budget_spent(&budget)) {
+		unsigned int now_ahead;
+
+		cpu_relax();
+		now_ahead = preemptable_ahead(atomic_load_explicit(&lock->both,
+								   memory_order_relaxed), mine);
+		if (now_ahead > ahead)
+			return;
+		if (now_ahead < ahead) {
+			ahead = now_ahead;
+			budget = lock_budget(tau_ns, ahead);
+		}
+	}
+}
+
+static inline void preemptable_lock_class(struct preemptable_lock *lock,
+					  const struct preemptable_class *class)
+{
+	unsigned int both, mine;
+
+	if (preemptable_trylock(lock))
+		return;
+	both = atomic_fetch_add_explicit(&lock->both, PREEMPTABLE_NEXT_ONE, memory_order_relaxed);
+	mine = both >> 16;
+	preemptable_wait_turn(lock, mine, preemptable_ahead(both, mine), class);
+	/* Acquire pairs with the release in preemptable_unlock(). */
+	while (atomic_fetch_or_explicit(&lock->both, PREEMPTABLE_HELD, memory_order_acquire) &
+	       PREEMPTABLE_HELD) {
+		do
+			cpu_relax();
+		while (atomic_load_explicit(&lock->both, memory_order_relaxed) & PREEMPTABLE_HELD);
+	}
+}
+
+static inline void preemptable_lock(struct preemptable_lock *lock)
+{
+	preemptable_lock_class(lock, &preemptable_default);
+}
+
+static inline void preemptable_unlock(struct preemptable_lock *lock)
+{
+	unsigned short low = atomic_load_explicit(&lock->low, memory_order_relaxed);
+
+	/* Release pairs with the acquires above. */
+	atomic_store_explicit(&lock->low, (unsigned short)(low + 1), memory_order_release);
+}
+
+#endif

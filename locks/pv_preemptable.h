@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * pv-preemptable: preemptable ticket lock whose waiters halt when the lock stays held.
+ *
+ * Paper:  J. Ouyang, J. Lange, VEE 2013, section 5.2. A waiter that competes for the lock halts after
+ *         a threshold; a release wakes every halted one, for out of order none is the next.
+ * Size:   4 bytes; at most 16,383 threads may wait at a time.
+ * Order:  as preemptable.h.
+ *
+ *	static struct pv_preemptable_lock lock = PV_PREEMPTABLE_LOCK_INIT;
+ *
+ *	pv_preemptable_lock(&lock);
+ *	...
+ *	pv_preemptable_unlock(&lock);
+ */
+#ifndef UNSPIN_LOCKS_PV_PREEMPTABLE_H
+#define UNSPIN_LOCKS_PV_PREEMPTABLE_H
+
+#include "preemptable.h"
+
+#define PV_PREEMPTABLE_HALT_NS LOCK_ITERATIONS_NS(2048)	/* section 5.2 */
+
+/*
+ * `both`, from bit 0: 1 bit held, 15 bits requests granted (head), 1 bit somebody halts, 15 bits
+ * requests made (tail).
+ */
+struct pv_preemptable_lock {
+	atomic_uint both;
+};
+
+_Static_assert(sizeof(struct pv_preemptable_lock) == 4, "pv_preemptable_lock is 4 bytes");
+
+#define PV_PREEMPTABLE_LOCK_INIT { 0 }
+#define PV_PREEMPTABLE_HELD 1u
+#define PV_PREEMPTABLE_HALTED 0x10000u
+#define PV_PREEMPTABLE_NEXT_ONE 0x20000u
+#define PV_PREEMPTABLE_NUMBERS 0x7fffu
+
+static inline unsigned int pv_preemptable_ahead(unsigned int both, unsigned int mine)
+{
+	return (mine - (both >> 1)) & PV_PREEMPTABLE_NUMBERS;
+}
+
+static inline bool pv_preemptable_is_idle(unsigned int both)
+{
+	return !pv_preemptable_ahead(both, both >> 17);
+}
+
+static inline bool pv_preemptable_is_locked(struct pv_preemptable_lock *lock)
+{
+	return !pv_preemptable_is_idle(atomic_load_explicit(&lock->both, memory_order_relaxed));
+}
+
+static inline bool pv_preemptable_trylock(struct pv_preemptable_lock *lock)
+{
+	unsigned int both = atomic_load_explicit(&lock->both, memory_order_relaxed);
+
+	if (!pv_preemptable_is_idle(both))
+		return false;
+	/* Acquire pairs with the release in pv_preemptable_unlock(). */
+	return atomic_compare_exchange_strong_explicit(&lock->both, &both,
+						       both + PV_PREEMPTABLE_NEXT_ONE +
+							       PV_PREEMPTABLE_HELD,
+						       memory_order_acquire, memory_order_relaxed);
+}
+
+/* As preemptable_wait_turn(). */
+static inline void pv_preemptable_wait_turn(struct pv_preemptable_lock *lock, unsigned int mine,
+					    unsigned int ahead,
+					    const struct preemptable_class *class)
+{
+	unsigned long long tau_ns = atomic_load_explicit(&class->tau_ns, memory_order_relaxed);
+	struct lock_budget budget = lock_budget(tau_ns, ahead);
+
+	while (ahead && !lock_budget_spent(&budget)) {
+		unsigned int now_ahead;
+
+		cpu_relax();
+		now_ahead = pv_preemptable_ahead(atomic_load_explicit(&lock->both,
+								      memory_order_relaxed), mine);
+		if (now_ahead > ahead)
+			return;
+		if (now_ahead < ahead) {
+			ahead = now_ahead;
+			budget = lock_budget(tau_ns, ahead);
+		}
+	}
+}
+
+/* Competes out of order; true when it has the lock, false when the threshold is over. */
+static inline bool pv_preemptable_compete(struct pv_preemptable_lock *lock)
+{
+	struct lock_budget budget = lock_budget(PV_PREEMPTABLE_HALT_NS, 1);
+
+	/* Acquire pairs with the release in pv_preemptable_unlock(). */
+	while (atomic_fetch_or_explicit(&lock->both, PV_PREEMPTABLE_HELD, memory_order_acquire) &
+	       PV_PREEMPTABLE_HELD) {
+		do {
+			if (lock_budget_spent(&budget))
+				return false;
+			cpu_relax();
+		} while (atomic_load_explicit(&lock->both, memory_order_relaxed) &
+			 PV_PREEMPTABLE_HELD);
+	}
+	return true;
+}
+
+static inline void pv_preemptable_lock_class(struct pv_preemptable_lock *lock,
+					     const struct preemptable_class *class)
+{
+	unsigned int both, mine;
+
+	if (pv_preemptable_trylock(lock))
+		return;
+	both = atomic_fetch_add_explicit(&lock->both, PV_PREEMPTABLE_NEXT_ONE, memory_order_relaxed);
+	mine = both >> 17;
+	pv_preemptable_wait_turn(lock, mine, pv_preemptable_ahead(both, mine), class);
+	while (!pv_preemptable_compete(lock)) {
+		/*
+		 * Told to halt before it looks again: the release that comes after this look finds the
+		 * bit, all writes to one word being in one order.
+		 */
+		both = atomic_fetch_or_explicit(&lock->both, PV_PREEMPTABLE_HALTED,
+						memory_order_relaxed) | PV_PREEMPTABLE_HALTED;
+		if (both & PV_PREEMPTABLE_HELD)
+			lock_wait(&lock->both, both, 0);
+	}
+}
+
+static inline void pv_preemptable_lock(struct pv_preemptable_lock *lock)
+{
+	pv_preemptable_lock_class(lock, &preemptable_default);
+}
+
+static inline void pv_preemptable_unlock(struct pv_preemptable_lock *lock)
+{
+	unsigned int both = atomic_load_explicit(&lock->both, memory_order_relaxed);
+	/* Adding 1 releases and counts; a head that wraps around must not carry into the next bit. */
+	unsigned int add = (both & 0xffff) == 0xffff ? 1 - 0x10000u : 1;
+
+	/*
+	 * Only the holder clears the bit, so one seen set is set still. One set since stays for the
+	 * next holder, who then wakes nobody or somebody who halted again.
+	 */
+	if (both & PV_PREEMPTABLE_HALTED)
+		add -= PV_PREEMPTABLE_HALTED;
+	/* Release pairs with the acquires above. */
+	if (atomic_fetch_add_explicit(&lock->both, add, memory_order_release) &
+	    PV_PREEMPTABLE_HALTED)
+		lock_wake_all(&lock->both);
+}
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * pv-queued: queue lock with halting waiters, as Linux's paravirtual qspinlock waits.
+ *
+ * Source: W. Long, "qspinlock: a 4-byte queue spinlock with PV support", Linux 4.2 and later
+ *         (kernel/locking/qspinlock_paravirt.h). Waiters queue as in mcs.h and halt after
+ *         SPIN_THRESHOLD; the first of them waits for the lock word itself, halts on it as well and
+ *         is kicked by the release; a newcomer may take a free lock before the first waiter does (the
+ *         pv form's hybrid).
+ * Size:   16 bytes. Linux fits 4 by numbering CPUs and keeping a node for each; threads have no such
+ *         numbers, so the tail is a pointer. The node lives on the waiter's stack.
+ * Order:  first come, first served among the queued; newcomers may overtake them while the first
+ *         has not asked for the lock to be handed over (PV_QUEUED_HEAD_HALTS).
+ *
+ *	static struct pv_queued_lock lock = PV_QUEUED_LOCK_INIT;
+ *
+ *	pv_queued_lock(&lock);
+ *	...
+ *	pv_queued_unlock(&lock);
+ */
+#ifndef UNSPIN_LOCKS_PV_QUEUED_H
+#define UNSPIN_LOCKS_PV_QUEUED_H
+
+#include "budget.h"
+
+#define PV_QUEUED_SPIN_NS LOCK_ITERATIONS_NS(1 << 15)	/* SPIN_THRESHOLD */
+
+enum pv_queued_word {
+	PV_QUEUED_FREE = 0,
+	PV_QUEUED_HELD = 1,
+	PV_QUEUED_HEAD_HALTS = 3,	/* held, and the first waiter halts on the word */
+};
+
+enum pv_queued_state {
+	PV_QUEUED_FIRST = 0,	/* this waiter is the first */
+	PV_QUEUED_SPINS = 1,
+	PV_QUEUED_HALTS = 2,
+};
+
+struct pv_queued_node {
+	_Atomic(struct pv_queued_node *) next;
+	atomic_uint state;
+};
+
+struct pv_queued_lock {
+	atomic_uint word;
+	_Atomic(struct pv_queued_node *) tail;
+};
+
+_Static_assert(sizeof(struct pv_queued_lock) <= 16, "pv_queued_lock is at most 16 bytes");
+
+#define PV_QUEUED_LOCK_INIT { 0, 0 }
+
+static inline bool pv_queued_is_locked(struct pv_queued_lock *lock)
+{
+	return atomic_load_explicit(&lock->word, memory_order_relaxed) != PV_QUEUED_FREE;
+}
+
+static inline bool pv_queued_trylock(struct pv_queued_lock *lock)
+{
+	unsigned int none = PV_QUEUED_FREE;
+
+	if (pv_queued_is_locked(lock))
+		return false;
+	/* Acquire pairs with the release in pv_queued_unlock(). */
+	return atomic_compare_exchange_strong_explicit(&lock->word, &none, PV_QUEUED_HELD,
+						       memory_order_acquire, memory_order_relaxed);
+}
+
+/* Until the waiter before says this one is first. */
+static inline void pv_queued_wait_first(struct pv_queued_node *node)
+{
+	for (;;) {
+		struct lock_budget budget = lock_budget(PV_QUEUED_SPIN_NS, 1);
+		unsigned int spins = PV_QUEUED_SPINS;
+
+		while (!lock_budget_spent(&budget)) {
+			/* Acquire pairs with the exchange in pv_queued_pass_on(). */
+			if (atomic_load_explicit(&node->state, memory_order_acquire) ==
+			    PV_QUEUED_FIRST)
+				return;
+			cpu_relax();
+		}
+		/* Fails if the state has become FIRST, and then the loop sees it. */
+		if (atomic_compare_exchange_strong_explicit(&node->state, &spins, PV_QUEUED_HALTS,
+							    memory_order_relaxed,
+							    memory_order_relaxed) ||
+		    spins == PV_QUEUED_HALTS)
+			lock_wait(&node->state, PV_QUEUED_HALTS, 0);
+	}
+}
+
+/* The first waiter: for the lock word. */
+static inline void pv_queued_wait_word(struct pv_queued_lock *lock)
+{
+	for (;;) {
+		struct lock_budget budget = lock_budget(PV_QUEUED_SPIN_NS, 1);
+
+		while (!lock_budget_spent(&budget)) {
+			if (pv_queued_trylock(lock))
+				return;
+			cpu_relax();
+		}
+		/* Whoever finds the word free has the lock: the exchange is both. */
+		if (atomic_exchange_explicit(&lock->word, PV_QUEUED_HEAD_HALTS,
+					     memory_order_acquire) == PV_QUEUED_FREE)
+			return;
+		lock_wait(&lock->word, PV_QUEUED_HEAD_HALTS, 0);
+	}
+}
+
+/* Leaves the queue with the lock held and makes the next waiter the first. */
+static inline void pv_queued_pass_on(struct pv_queued_lock *lock, struct pv_queued_node *node)
+{
+	struct pv_queued_node *after = atomic_load_explicit(&node->next, memory_order_acquire);
+
+	if (!after) {
+		struct pv_queued_node *self = node;
+
+		if (atomic_compare_exchange_strong_explicit(&lock->tail, &self, 0,
+							    memory_order_release,
+							    memory_order_relaxed))
+			return;
+		/* A waiter has exchanged the tail and is about to link itself. */
+		do
+			cpu_relax();
+		while (!(after = atomic_load_explicit(&node->next, memory_order_acquire)));
+	}
+	if (atomic_exchange_explicit(&after->state, PV_QUEUED_FIRST, memory_order_release) ==
+	    PV_QUEUED_HALTS)
+		lock_wake(&after->state, 0);
+}
+
+static inline void pv_queued_lock(struct pv_queued_lock *lock)
+{
+	struct pv_queued_node node, *before;
+
+	if (pv_queued_trylock(lock))
+		return;
+	atomic_store_explicit(&node.next, 0, memory_order_relaxed);
+	atomic_store_explicit(&node.state, PV_QUEUED_SPINS, memory_order_relaxed);
+	/* Release publishes the node; acquire pairs with the tail's last release. */
+	before = atomic_exchange_explicit(&lock->tail, &node, memory_order_acq_rel);
+	if (before) {
+		atomic_store_explicit(&before->next, &node, memory_order_release);
+		pv_queued_wait_first(&node);
+	}
+	pv_queued_wait_word(lock);
+	pv_queued_pass_on(lock, &node);
+}
+
+static inline void pv_queued_unlock(struct pv_queued_lock *lock)
+{
+	/* Release pairs with the acquires of the word. */
+	if (atomic_exchange_explicit(&lock->word, PV_QUEUED_FREE, memory_order_release) ==
+	    PV_QUEUED_HEAD_HALTS)
+		lock_wake(&lock->word, 0);
+}
+
+#endif

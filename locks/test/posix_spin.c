@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+/*
+ * What POSIX asks of pthread_spin_*(), whoever provides it. With the argument `ours` the provider must
+ * be locks/interpose: a held lock's word says so.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define THREADS 6
+#define ROUNDS 20000
+
+#define EXPECT(is)									\
+	do {										\
+		if (!(is)) {								\
+			printf("line %d: %s\n", __LINE__, #is);				\
+			return 1;							\
+		}									\
+	} while (0)
+
+struct shared {
+	pthread_spinlock_t spin;
+	unsigned long counter;
+};
+
+static void *add(void *argument)
+{
+	struct shared *shared = argument;
+	int round;
+
+	for (round = 0; round < ROUNDS; round++) {
+		if (round % 4 || pthread_spin_trylock(&shared->spin))
+			pthread_spin_lock(&shared->spin);
+		shared->counter++;
+		pthread_spin_unlock(&shared->spin);
+	}
+	return NULL;
+}
+
+static int excludes(struct shared *shared)
+{
+	pthread_t thread[THREADS];
+	int i, status;
+	pid_t child;
+
+	for (i = 0; i < THREADS; i++)
+		EXPECT(!pthread_create(&thread[i], NULL, add, shared));
+	/* Another process, by the same memory. */
+	child = fork();
+	EXPECT(child >= 0);
+	if (!child) {
+		add(shared);
+		_exit(0);
+	}
+	for (i = 0; i < THREADS; i++)
+		EXPECT(!pthread_join(thread[i], NULL));
+	EXPECT(waitpid(child, &status, 0) == child && !status);
+	EXPECT(shared->counter == (THREADS + 1) * (unsigned long)ROUNDS);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	unsigned int word;
+
+	alarm(100);
+	EXPECT(shared != MAP_FAILED);
+	EXPECT(!pthread_spin_init(&shared->spin, PTHREAD_PROCESS_SHARED));
+	EXPECT(!pthread_spin_lock(&shared->spin));
+	EXPECT(pthread_spin_trylock(&shared->spin) == EBUSY);
+	memcpy(&word, (void *)&shared->spin, sizeof(word));
+	/* One request made, none granted, held. */
+	EXPECT((argc > 1 && !strcmp(argv[1], "ours")) == (word == 0x10001));
+	EXPECT(!pthread_spin_unlock(&shared->spin));
+	EXPECT(!pthread_spin_trylock(&shared->spin));
+	EXPECT(!pthread_spin_unlock(&shared->spin));
+	if (excludes(shared))
+		return 1;
+	EXPECT(!pthread_spin_destroy(&shared->spin));
+	return 0;
+}

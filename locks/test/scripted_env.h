@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * A world whose clock only a test moves, and in which a test preempts a thread: it stands still in its
+ * next turn of a wait until it is scheduled again.
+ */
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct scripted_vcpu {
+	atomic_bool preempted;
+	atomic_bool stands;	/* still, preempted */
+	atomic_ulong turns;	/* of waiting loops, finished */
+};
+
+static atomic_ullong scripted_now_us;
+static _Thread_local struct scripted_vcpu *scripted_self;
+
+static inline unsigned long long lock_now(void)
+{
+	return atomic_load(&scripted_now_us);
+}
+
+static inline unsigned int lock_ticks_per_us(void)
+{
+	return 1;
+}
+
+static inline void cpu_relax(void)
+{
+	if (!scripted_self)
+		return;
+	do {
+		atomic_store(&scripted_self->stands, atomic_load(&scripted_self->preempted));
+		sched_yield();
+	} while (atomic_load(&scripted_self->preempted));
+	atomic_fetch_add(&scripted_self->turns, 1);
+}
+
+/* Spurious wake-ups are allowed: a halt is one turn of a wait. */
+static inline void lock_wait(atomic_uint *word, unsigned int seen, unsigned int key)
+{
+	(void)word;
+	(void)seen;
+	(void)key;
+	cpu_relax();
+}
+
+static inline void lock_wake(atomic_uint *word, unsigned int key)
+{
+	(void)word;
+	(void)key;
+}
+
+static inline void lock_wake_all(atomic_uint *word)
+{
+	(void)word;
+}

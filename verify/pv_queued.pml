@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* locks/pv_queued.h; node n is vCPU n's, NONE is no node. Halting may come at any time. */
+#include "host.pml"
+
+#define NONE N
+#define FREE 0
+#define HELD 1
+#define HEAD_HALTS 3
+#define FIRST 0
+#define SPINS 1
+#define HALTS 2
+#define KEY_WORD 0
+#define KEY_NODE(n) (1 + (n))
+byte word, tail = NONE;
+byte after[N], state[N];
+#define LOCKED (word != FREE)
+#define LOCALS byte before, a, w; bit got_it;
+#define FORGET before = 0; a = 0; got_it = 0
+
+inline lock()
+{
+	atomic { RUNS -> if :: word == FREE -> word = HELD; got_it = 1 :: else fi };
+	if
+	:: got_it
+	:: else ->
+#ifdef M_SPLIT_EXCHANGE
+		atomic { RUNS -> after[me] = NONE; state[me] = SPINS; before = tail };
+		atomic { RUNS -> tail = me };
+#else
+		atomic { RUNS -> after[me] = NONE; state[me] = SPINS; before = tail; tail = me };
+#endif
+		if
+		:: before != NONE ->
+			atomic { RUNS -> after[before] = me };
+			do
+			:: atomic { RUNS && state[me] == FIRST -> break }
+			:: atomic { RUNS && state[me] != FIRST -> skip };
+#ifdef M_HALTS_BLINDLY
+				atomic { RUNS -> state[me] = HALTS };
+				HALT_IF(true, KEY_NODE(me))
+#else
+				atomic { RUNS -> if :: state[me] == SPINS -> state[me] = HALTS :: else fi };
+				HALT_IF(state[me] == HALTS, KEY_NODE(me))
+#endif
+			od
+		:: else
+		fi;
+		do
+		:: atomic { RUNS && word == FREE -> word = HELD; break }
+		:: atomic { RUNS && word != FREE -> skip };
+#ifdef M_TELLS_WITHOUT_LOOKING
+			atomic { RUNS -> word = HEAD_HALTS };
+#else
+			atomic { RUNS -> a = word; word = HEAD_HALTS };
+			if :: a == FREE -> break :: else fi;
+#endif
+			HALT_IF(word == HEAD_HALTS, KEY_WORD)
+		od;
+		/* Leaves the queue. */
+		atomic { RUNS -> a = after[me] };
+		if
+		:: a == NONE ->
+			atomic { RUNS -> if :: tail == me -> tail = NONE; a = me :: else fi };
+			if
+			:: a == NONE -> atomic { RUNS && after[me] != NONE -> a = after[me] }
+			:: else
+			fi
+		:: else
+		fi;
+		if
+		:: a == me
+		:: else ->
+#ifdef M_SPLIT_PASS_ON
+			atomic { RUNS -> before = state[a] };
+			atomic { RUNS -> state[a] = FIRST };
+#else
+			atomic { RUNS -> before = state[a]; state[a] = FIRST };
+#endif
+			if
+#ifndef M_NO_KICK_OF_THE_NEXT
+			:: before == HALTS -> atomic { RUNS -> wake_key(KEY_NODE(a)) }
+#endif
+			:: else
+			fi
+		fi
+	fi
+}
+
+inline trylock(result)
+{
+	atomic {
+		RUNS ->
+		if
+#ifdef M_TRYLOCK_ANYWAY
+		:: word = HELD; result = 1
+#else
+		:: word == FREE -> word = HELD; result = 1
+		:: else
+#endif
+		fi
+	}
+}
+
+inline unlock()
+{
+#ifdef M_LOOKS_BEFORE_IT_RELEASES
+	atomic { RUNS -> a = word };
+	atomic { RUNS -> word = FREE };
+#else
+	atomic { RUNS -> a = word; word = FREE };
+#endif
+	if
+#ifndef M_NO_KICK
+	:: a == HEAD_HALTS -> atomic { RUNS -> wake_key(KEY_WORD) }
+#endif
+	:: else
+	fi
+}
+
+#include "vcpus.pml"
