@@ -48,8 +48,8 @@ name = "apples"
 window = "aple"
 yield_to = "hvs"
 "#;
-/// What APPLES may lose to stock KVM, as a share.
-const LOSS_MAX: f64 = 0.02;
+/// What APPLES must gain on stock KVM, as a share; it was measured to be 0.4 to 0.8.
+const GAIN_MIN: f64 = 0.10;
 const TRUTH_CHECKS_MIN: u32 = 27;
 
 /// One emulator at a time.
@@ -160,7 +160,7 @@ fn gain(results: &[RunResult]) {
         assert!(picks > 0, "a VM under APPLES directed no yield: {m:?}");
         assert_eq!(m.fail_open_events, 0, "a VM was left to KVM: {m:?}");
     }
-    assert!(apples as f64 >= stock as f64 * (1.0 - LOSS_MAX), "apples {apples}, stock {stock}");
+    assert!(apples as f64 >= stock as f64 * (1.0 + GAIN_MIN), "apples {apples}, stock {stock}");
 }
 
 /// The recorded decisions, made again in user space.
