@@ -117,31 +117,28 @@ pub(crate) const MODULES: [(&str, &str); 4] = [
     ("arch/x86/kvm", "kvm-amd"),
 ];
 
-/// Options one of which the kernel must have, and what for.
-const OPTIONS: &[(&[&str], &str)] = &[
-    (&["CONFIG_MODULES"], "loading any module"),
-    (&["CONFIG_DYNAMIC_FTRACE"], "hooking kvm_vcpu_on_spin()"),
-    (
-        &["CONFIG_DYNAMIC_FTRACE_WITH_ARGS", "CONFIG_DYNAMIC_FTRACE_WITH_REGS"],
-        "redirecting what it hooks",
-    ),
-    (&["CONFIG_TRACEPOINTS"], "the probes"),
-    (&["CONFIG_KPROBES"], "finding KVM's functions"),
-    (&["CONFIG_KVM"], "there is nothing to improve"),
+/// Options the kernel must have, and what for.
+const OPTIONS: &[(&str, &str)] = &[
+    ("CONFIG_MODULES", "loading any module"),
+    ("CONFIG_DYNAMIC_FTRACE", "hooking kvm_vcpu_on_spin()"),
+    ("CONFIG_DYNAMIC_FTRACE_WITH_ARGS", "redirecting what it hooks"),
+    ("CONFIG_TRACEPOINTS", "the probes"),
+    ("CONFIG_KPROBES", "finding KVM's functions"),
+    ("CONFIG_KVM", "there is nothing to improve"),
 ];
 
 /// The module needs more of a kernel than its headers show; say what is missing before a boot does.
 pub(crate) fn check_config(path: &Path, release: &str) -> Result<()> {
     let config = fs::read_to_string(path).map_err(io(path))?;
-    let has = |option: &&str| {
+    let has = |option: &str| {
         config
             .lines()
-            .any(|line| line.strip_prefix(*option).is_some_and(|rest| matches!(rest, "=y" | "=m")))
+            .any(|line| line.strip_prefix(option).is_some_and(|rest| matches!(rest, "=y" | "=m")))
     };
-    match OPTIONS.iter().find(|(options, _)| !options.iter().any(has)) {
+    match OPTIONS.iter().find(|(option, _)| !has(option)) {
         None => Ok(()),
-        Some((options, why)) => {
-            Err(LabError::Unsuitable { release: release.into(), option: options.join(" or "), why })
+        Some(&(option, why)) => {
+            Err(LabError::Unsuitable { release: release.into(), option: option.into(), why })
         }
     }
 }
