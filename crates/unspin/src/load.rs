@@ -125,20 +125,31 @@ fn find_scenario(given: &Path) -> anyhow::Result<PathBuf> {
             known.extend(names_in(&dir));
         }
     }
-    let known =
-        if known.is_empty() { String::new() } else { format!("; known: {}", known.join(", ")) };
-    Err(Usage(format!("no scenario {}{known}", given.display())).into())
+    known.sort();
+    known.dedup();
+    let hint = if given.exists() {
+        ": it is not a regular file".to_string()
+    } else if !known.is_empty() {
+        format!("; known: {}", known.join(", "))
+    } else if is_name {
+        let dirs: Vec<String> =
+            roots().map(|r| r.join("scenarios").display().to_string()).collect();
+        format!("; none were found in {}: give a file", dirs.join(", "))
+    } else {
+        String::new()
+    };
+    Err(Usage(format!("no scenario {}{hint}", given.display())).into())
 }
 
-/// Where scenarios/ and profiles/ are looked for: here, and above the program.
+/// Where scenarios/ and profiles/ are looked for: here, above the program, in the checkout it was
+/// built from.
 fn roots() -> impl Iterator<Item = PathBuf> {
     let here = std::env::current_dir().ok();
     let program = std::env::current_exe().ok().and_then(|p| p.canonicalize().ok());
     let above = program.as_deref().and_then(|p| p.ancestors().nth(3)).map(Path::to_path_buf);
+    let built_from = Some(unspin_lab::source_tree()).filter(|root| root.is_dir());
     let shared = Some(PathBuf::from("/usr/share/unspin"));
-    let mut roots: Vec<PathBuf> = [here, above, shared].into_iter().flatten().collect();
-    roots.dedup();
-    roots.into_iter()
+    [here, above, built_from, shared].into_iter().flatten()
 }
 
 fn profile_dirs(scenario: &Path, given: Option<&Path>) -> Vec<PathBuf> {
@@ -173,6 +184,7 @@ fn profile(name: &str, dirs: &[PathBuf]) -> anyhow::Result<(Profile, String)> {
         }
     }
     let mut known: Vec<String> = dirs.iter().flat_map(|d| names_in(d)).collect();
+    known.sort();
     known.dedup();
     anyhow::bail!("unknown profile {name:?}; known: {}", known.join(", "))
 }

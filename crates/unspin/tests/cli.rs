@@ -53,6 +53,7 @@ fn a_cause_is_said_once() {
 fn usage_errors_are_2() {
     fails(&["bench"], 2, "SCENARIO");
     fails(&["bench", "nosuch"], 2, "components, demo");
+    fails(&["bench", "/dev/null"], 2, "no scenario /dev/null: it is not a regular file");
     fails(&["bench", "demo", "--arm", "apple"], 2, "did you mean \"aple\"?");
     fails(&["bench", "demo", "--vms", "9"], 2, "no number of VMs \"9\"");
     fails(&["bench", "demo", "--profile", "ebizy"], 2, "did you mean \"ebizzy\"?");
@@ -207,6 +208,68 @@ fn set_lists_every_setting() {
     {
         assert!(out.contains(words), "{words}: {out}");
     }
+}
+
+#[test]
+fn outside_a_checkout_scenarios_are_known_or_their_place_is() {
+    let dir = std::env::temp_dir().join(format!("unspin-cli-{}-away", std::process::id()));
+    let program = dir.join("bin/unspin");
+    std::fs::create_dir_all(dir.join("bin")).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_unspin"), &program).unwrap();
+    let said = |root: Option<&Path>| {
+        let mut command = Command::new(&program);
+        command.args(["bench", "nosuch"]).current_dir(&dir).stdin(Stdio::null());
+        if let Some(root) = root {
+            command.env("UNSPIN_ROOT", root);
+        }
+        let out = command.output().unwrap();
+        assert_eq!(out.status.code(), Some(2));
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    };
+    let known = said(None);
+    assert!(known.contains("components, demo"), "{known}");
+    let none = said(Some(Path::new("/nonexistent")));
+    assert!(none.contains("/usr/share/unspin/scenarios: give a file"), "{none}");
+    let pages = dir.join("a/b");
+    assert!(unspin(&["man", pages.to_str().unwrap()]).status.success());
+    assert!(pages.join("unspin.1").is_file() && pages.join("unspin-bench.1").is_file());
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// .ci/deps, with scripts that stand for tools.
+#[test]
+fn what_must_be_there_first_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = std::env::temp_dir().join(format!("unspin-cli-{}-deps", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let tool = |name: &str, script: &str| {
+        let path = dir.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let deps = || {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let path = format!("{}:/usr/bin:/bin:/usr/sbin:/sbin", dir.display());
+        let out = Command::new("bash").arg(".ci/deps").current_dir(root).env("PATH", path).output();
+        let out = out.unwrap();
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    tool("cargo", "exit 0");
+    tool("apt-get", "echo 'E: dpkg was interrupted' >&2; exit 100");
+    tool("dpkg-query", "exit 1");
+    tool("id", "echo 0");
+    for (version, wanted) in [
+        ("1.84.1", "needs Rust 1.85 or newer, not 1.84.1"),
+        ("1.9.0", "not 1.9.0"),
+        ("1.85.0", "E: dpkg was interrupted"),
+        ("1.100.0", "apt-get update failed"),
+    ] {
+        tool("rustc", &format!("echo 'rustc {version} (0123abcde 2025-01-01)'"));
+        let (code, said) = deps();
+        assert_eq!(code, Some(77), "{version}: {said}");
+        assert!(said.contains(wanted), "{version}: {said}");
+    }
+    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]

@@ -16,7 +16,8 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let command = super::Cli::command();
     match &args.dir {
-        Some(dir) => clap_mangen::generate_to(command, dir)
+        Some(dir) => std::fs::create_dir_all(dir)
+            .and_then(|()| clap_mangen::generate_to(command, dir))
             .with_context(|| format!("cannot write manual pages to {}", dir.display())),
         None => {
             let mut text = Vec::new();
