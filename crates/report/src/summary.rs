@@ -29,7 +29,7 @@ pub struct Provenance {
     pub window_control: Option<String>,
     pub cpu_model: String,
     pub pcpus: u32,
-    pub tsc_khz: u64,
+    pub tsc_khz: Option<u64>,
     pub commit: Option<String>,
     pub version: Option<String>,
     /// SHA-256, in hex, of the code the figures come from: module, policies, agent and guest.

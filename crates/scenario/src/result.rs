@@ -38,7 +38,8 @@ pub struct Begin {
     pub kernel: String,
     pub cpu_model: String,
     pub pcpus: u32,
-    pub tsc_khz: u64,
+    /// `None` where KVM does not say.
+    pub tsc_khz: Option<u64>,
     /// Version of the loaded module, `None` without it.
     pub module: Option<String>,
     /// `vmx`, `svm`, or `none: reason`; `None` without the module.

@@ -29,7 +29,7 @@ pub fn begin(kernel: &str) -> Begin {
         kernel: kernel.into(),
         cpu_model: "A <CPU>".into(),
         pcpus: 4,
-        tsc_khz: 200_000,
+        tsc_khz: Some(200_000),
         module: Some("0.1.0".into()),
         window_control: Some("vmx".into()),
         settings: BTreeMap::from([("halt_poll_ns".to_string(), "0".to_string())]),

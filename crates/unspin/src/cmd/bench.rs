@@ -381,7 +381,7 @@ mod tests {
                 kernel: "6.12.1".to_string(),
                 cpu_model: String::new(),
                 pcpus: 4,
-                tsc_khz: 1,
+                tsc_khz: None,
                 module: None,
                 window_control: None,
                 settings: Default::default(),
@@ -441,6 +441,7 @@ mod tests {
         let s = &docs[0].summary;
         assert_eq!((s.machine.as_str(), s.title.as_str()), ("fake", "Smoke test"));
         assert!(s.provenance.complete && s.provenance.version.is_some());
+        assert_eq!(s.provenance.tsc_khz, None, "what the machine does not know is not 0");
         assert_eq!(s.provenance.runs, 6, "alone, stock and apples, twice");
         for file in ["results.jsonl", "summary.json", "report.html", "table.csv"] {
             assert!(case.dir.join(file).is_file(), "{file}");

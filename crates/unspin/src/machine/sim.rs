@@ -131,7 +131,7 @@ fn begin(plan: &Plan, host: &Host) -> Begin {
         kernel: format!("{} (model)", host.kernel.name()),
         cpu_model: format!("model of a CPU of {} MHz", host.khz / 1000),
         pcpus: host.pcpus,
-        tsc_khz: host.khz,
+        tsc_khz: Some(host.khz),
         module: None,
         window_control: None,
         settings: settings.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
