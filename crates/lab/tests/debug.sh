@@ -11,7 +11,8 @@ leaked() {
 }
 
 # --- each allocation fails in turn ---
-check "loading, whichever allocation fails" unspin-inside fail load /modules/unspin.ko force_pause_intercept=1
+check "loading, whichever allocation fails" \
+	unspin-inside fail load /modules/unspin.ko force_pause_intercept=1 fail_at=1
 say "$(cat /tmp/check)"
 check "leaves nothing" gone
 unspin-inside vm 2 --until /tmp/stop-failing > /tmp/vm &
@@ -50,15 +51,15 @@ finds() {
 	grep -qE "$SPLAT" /tmp/found || { echo "not among the splats"; return 1; }
 }
 check "a sleep with preemption off is found" finds sleep "sleeping function called from invalid context"
-check "a read after free is found" finds free "KASAN: slab-use-after-free"
-check "a read out of bounds is found" finds bounds "KASAN: slab-out-of-bounds"
 check "a freed timer that is pending is found" finds timer "ODEBUG: free active"
 check "a read without rcu_read_lock() is found" finds rcu "suspicious RCU usage"
+# lockdep stops at the first cycle it finds, so it has found none before.
+check "locks taken in both orders are found" finds order "possible circular locking dependency"
+check "a read after free is found" finds free "KASAN: slab-use-after-free"
+check "a read out of bounds is found" finds bounds "KASAN: slab-out-of-bounds"
 insmod /modules/faulty.ko fault=leak
 rmmod faulty
 leaked > /tmp/leaked
 check "a leak is found" grep -q 'unreferenced object' /tmp/leaked
-# Last: lockdep stops at the first cycle it finds, so it has found none before.
-check "locks taken in both orders are found" finds order "possible circular locking dependency"
 unspin-inside say --end $passed $failed
 poweroff -f

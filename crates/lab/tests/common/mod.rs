@@ -79,28 +79,36 @@ pub struct Heard {
     pub console: String,
 }
 
-/// Longest silence of a script on a stock kernel, CPU time of the emulator.
-const SILENCE: Duration = Duration::from_secs(600);
+/// What a script gets beside the kernel and itself.
+pub struct Extras<'a> {
+    /// Name in the computer, without a leading slash, and contents.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// More kernel parameters.
+    pub cmdline: &'a str,
+    /// Longest silence, CPU time of the emulator.
+    pub silence: Duration,
+}
+
+const NO_EXTRAS: Extras =
+    Extras { files: Vec::new(), cmdline: "", silence: Duration::from_secs(600) };
 
 /// Boots `computer` with `script` (after inside.sh); says each line with its time.
 pub fn script(lab: &Lab, kernel: &Kernel, computer: &Computer, script: &str, name: &str) -> Heard {
-    script_with(lab, kernel, computer, script, name, Vec::new(), SILENCE)
+    script_with(lab, kernel, computer, script, name, NO_EXTRAS)
 }
 
-/// The same with files beside it (name in the computer, without a leading slash, and contents), and
-/// another longest silence.
+/// The same with more than stock kernels need.
 pub fn script_with(
     lab: &Lab,
     kernel: &Kernel,
     computer: &Computer,
     script: &str,
     name: &str,
-    files: Vec<(String, Vec<u8>)>,
-    silence: Duration,
+    extras: Extras,
 ) -> Heard {
     let payload = Payload {
         script: format!("{}\n{script}", include_str!("../inside.sh")),
-        files,
+        files: extras.files,
         programs: vec![inside()],
     };
     let boot = Boot {
@@ -108,8 +116,8 @@ pub fn script_with(
         computer,
         payload: &payload,
         // A crash ends the boot at once; a log that holds a thousand loads.
-        cmdline: "oops=panic panic=-1 log_buf_len=4M",
-        patience: Patience { record: silence, ..Patience::default() },
+        cmdline: &format!("oops=panic panic=-1 log_buf_len=4M {}", extras.cmdline),
+        patience: Patience { record: extras.silence, ..Patience::default() },
         stop: &AtomicBool::new(false),
     };
     let start = Instant::now();

@@ -21,20 +21,33 @@ const CACHES: &str = "/sys/kernel/slab";
 const SPARED: &[&str] = &["kmemleak_object", "kmemleak_scan_area", "debug_objects_cache"];
 /// More allocations than any of the calls makes.
 const NTH_MAX: u32 = 5000;
+const NTH_FAR: u32 = 1_000_000;
 /// So often a record says that it goes on.
 const SAID_EVERY: u32 = 25;
 
-/// Loads a module, and unloads it where it loads although an allocation failed.
-pub fn load(file: &str, options: &str) -> Result<String, String> {
+/// Loads a module, and unloads it where it loads although an allocation failed. What the kernel
+/// allocates before the module's own code runs does not fail (its tracing warns of that itself): as
+/// many allocations as a load with `refused`, options the module refuses at once, makes.
+pub fn load(file: &str, options: &str, refused: &str) -> Result<String, String> {
     let name = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".ko");
     let module = File::open(file).map_err(|e| format!("{file}: {e}"))?;
-    let [options, name] = [options, name].map(|text| CString::new(text).unwrap_or_default());
+    let [options, refused, name] =
+        [options, refused, name].map(|text| CString::new(text).unwrap_or_default());
     // SAFETY: plain system calls, whose arguments outlive them.
-    let load = || unsafe {
-        libc::syscall(libc::SYS_finit_module, module.as_raw_fd(), options.as_ptr(), 0)
+    let load = |options: &CString| unsafe {
+        done(libc::syscall(libc::SYS_finit_module, module.as_raw_fd(), options.as_ptr(), 0))
     };
-    let unload = || unsafe { libc::syscall(libc::SYS_delete_module, name.as_ptr(), 0) };
-    each(|| done(load()), || done(unload()))
+    let unload = || unsafe { done(libc::syscall(libc::SYS_delete_module, name.as_ptr(), 0)) };
+    prepare()?;
+    let mut nth = Nth::open()?;
+    nth.set(NTH_FAR)?;
+    let answer = load(&refused);
+    let left = nth.left()?;
+    nth.set(0)?;
+    if answer.is_ok() {
+        return Err(format!("{file} loads with {refused:?}"));
+    }
+    each(NTH_FAR - left, || load(&options), unload)
 }
 
 /// Writes a value to a file, and what it held before where it is taken although an allocation
@@ -43,7 +56,8 @@ pub fn write(file: &str, value: &str) -> Result<String, String> {
     let before = fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
     let target = OpenOptions::new().write(true).open(file).map_err(|e| format!("{file}: {e}"))?;
     let put = |text: &str| target.write_all_at(text.as_bytes(), 0);
-    each(|| put(value), || put(&before))
+    prepare()?;
+    each(0, || put(value), || put(&before))
 }
 
 /// Makes a VM with one vCPU, and ends it.
@@ -54,9 +68,11 @@ pub fn vm() -> Result<String, String> {
         let vm = kvm.create_vm().map_err(failed)?;
         vm.create_vcpu(0).map(drop).map_err(failed)
     };
-    each(make, || Ok(()))
+    prepare()?;
+    each(0, make, || Ok(()))
 }
 
+/// Lets allocations of this thread's fail.
 fn prepare() -> Result<(), String> {
     for (name, value) in SETTINGS {
         let file = format!("{FAILSLAB}/{name}");
@@ -80,36 +96,58 @@ fn done(returned: libc::c_long) -> IoResult<()> {
     }
 }
 
-/// Makes `call` with its first allocation failing, its second, and so on; `undo` after each that
-/// succeeded.
+/// This thread's `fail-nth`.
+struct Nth(File);
+
+impl Nth {
+    fn open() -> Result<Nth, String> {
+        let file = OpenOptions::new().read(true).write(true).open(NTH);
+        Ok(Nth(file.map_err(|e| format!("{NTH}: {e}"))?))
+    }
+
+    /// 0: none fails.
+    fn set(&mut self, n: u32) -> Result<(), String> {
+        self.0.write_all(n.to_string().as_bytes()).map_err(|e| format!("{NTH}: {e}"))
+    }
+
+    /// How many allocations are left up to the one that fails; 0 if it has.
+    fn left(&self) -> Result<u32, String> {
+        let mut text = [0u8; 16];
+        let length = self.0.read_at(&mut text, 0).map_err(|e| format!("{NTH}: {e}"))?;
+        let text = String::from_utf8_lossy(&text[..length]);
+        text.trim().parse().map_err(|_| format!("{NTH}: {text} is no number"))
+    }
+}
+
+/// Makes `call` with each of its allocations after the first `spared` failing in turn; `undo` after
+/// each that succeeded.
 fn each(
+    spared: u32,
     mut call: impl FnMut() -> IoResult<()>,
     mut undo: impl FnMut() -> IoResult<()>,
 ) -> Result<String, String> {
-    prepare()?;
-    let mut nth =
-        OpenOptions::new().read(true).write(true).open(NTH).map_err(|e| format!("{NTH}: {e}"))?;
+    let mut nth = Nth::open()?;
     let mut refused = 0;
-    for n in 1..=NTH_MAX {
+    for n in spared + 1..=NTH_MAX {
         if n % SAID_EVERY == 0 {
             unspin_agent::say_main(&[format!("allocation {n} fails")]);
         }
-        nth.write_all(n.to_string().as_bytes()).map_err(|e| format!("{NTH}: {e}"))?;
+        nth.set(n)?;
         let result = call();
-        let mut left = [0u8; 1];
-        let read = nth.read_at(&mut left, 0);
-        nth.write_all(b"0").map_err(|e| format!("{NTH}: {e}"))?;
-        read.map_err(|e| format!("{NTH}: {e}"))?;
-        let failed = left == *b"0";
+        let left = nth.left();
+        nth.set(0)?;
+        let failed = left? == 0;
         match result {
             Ok(()) => undo().map_err(|e| format!("undoing after allocation {n}: {e}"))?,
             Err(error) if !failed => return Err(format!("with no allocation failing: {error}")),
             Err(_) => refused += 1,
         }
         if !failed {
-            return match n - 1 {
-                0 => Err("it allocates nothing".into()),
-                made => Ok(format!("{made} allocations failed, {refused} of them the call")),
+            return match n - 1 - spared {
+                0 => Err(format!("it makes no allocations beyond {spared}")),
+                made => Ok(format!(
+                    "{made} allocations failed after {spared} spared, {refused} times the call with them"
+                )),
             };
         }
     }

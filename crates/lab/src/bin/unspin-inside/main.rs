@@ -16,7 +16,8 @@ const USAGE: &str = "usage: unspin-inside COMMAND
   churn VMS VCPUS                  so many VMs, one after the other
   text save FILE                   check values of all functions of kernel and KVM
   text diff FILE FILE              names of the functions that differ
-  fail load FILE OPTIONS           loads a module with each of the load's allocations failing in turn
+  fail load FILE OPTIONS REFUSED   loads a module with each of its own allocations failing in turn;
+                                   with options REFUSED it refuses to load before any of them
   fail write FILE VALUE            the same with writing to a file, which gets back what it held
   fail vm                          the same with making a VM and its vCPU
   ple SPINS PAUSES DISTANCE CPL    spins of exactly that length; says how many ended in an exit
@@ -48,7 +49,7 @@ fn main() {
         }
         ["text", "save", file] => text::save(file),
         ["text", "diff", a, b] => text::diff(a, b),
-        ["fail", "load", file, options] => fail::load(file, options),
+        ["fail", "load", file, options, refused] => fail::load(file, options, refused),
         ["fail", "vm"] => fail::vm(),
         ["fail", "write", file, value] => fail::write(file, value),
         ["exit-cycles", rounds] => {
