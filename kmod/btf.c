@@ -39,7 +39,8 @@ static void *file_read(const char *path, size_t *size)
 	length = i_size_read(file_inode(file));
 	if (length <= 0 || length > BLOB_SIZE_MAX)
 		goto out;
-	data = vmalloc(length);
+	/* No memory is no window control, which is said: not worth the kernel's warning and stack. */
+	data = __vmalloc(length, GFP_KERNEL | __GFP_NOWARN);
 	if (!data) {
 		data = ERR_PTR(-ENOMEM);
 		goto out;
