@@ -6,7 +6,7 @@ UNSPIN := target/release/unspin
 # What only the tests of the locks need.
 TEST_PACKAGES := spin libck-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
 
-.PHONY: help deps test-deps build demo test test-emulated lint bench bench-locks verify verify-full campaign soak soak-debug clean
+.PHONY: help deps test-deps build demo test test-emulated lint bench bench-locks verify-full campaign soak soak-debug clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -48,11 +48,8 @@ campaign: build ## every scenario on both kernels (hours); results under out/cam
 bench-locks: test-deps ## every lock against pthread, ck and the papers' ratios; out/bench-locks/summary.json
 	cargo run --release --locked -p unspin-threads --bin unspin-bench-locks -- --out out/bench-locks
 
-verify: test-deps ## the locks' models with 3 vCPUs, and 44 wrong locks they must reject (a quarter of an hour)
-	cargo test --release --locked -p unspin-threads --test verify -- --include-ignored --nocapture
-
 verify-full: test-deps ## the locks' models with 4 vCPUs, more preemptions and rounds (hours)
-	UNSPIN_VERIFY_FULL=1 cargo test --release --locked -p unspin-threads --test verify -- --include-ignored --nocapture
+	UNSPIN_VERIFY_FULL=1 cargo test --release --locked -p unspin-threads --test verify -- --nocapture
 
 soak: build ## 1000 load/switch/unload cycles with guests running
 	UNSPIN_CYCLES=1000 cargo test --release --locked -p unspin-lab --test module -- --nocapture

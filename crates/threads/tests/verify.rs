@@ -117,7 +117,6 @@ fn every_lock_keeps_every_check() {
 }
 
 #[test]
-#[ignore = "a quarter of an hour: make verify"]
 fn every_wrong_lock_is_rejected_by_its_check() {
     if !have_spin("models of wrong locks") {
         return;
