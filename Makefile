@@ -37,8 +37,9 @@ lint: test-deps ## formatting and static checks, warnings are errors
 	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 crates/lab/src/check.sh crates/lab/src/shell.sh crates/lab/tests/*.sh
 	@! grep -rnP '[ \t]+$$' --include='*.c' --include='*.h' --include='*.rs' policy locks guest kmod crates verify
 
-bench: build ## instruction counts of the policies, the PLE-exit path, other exits and vCPU switches
+bench: build ## instruction counts of policies, PLE-exit path, exits and vCPU switches; the simulator's events/s
 	cargo bench --locked -p unspin-policy
+	cargo bench --locked -p unspin-sim
 	$(UNSPIN) bench scenarios/exit-path.toml --machine emulated --out out/bench
 	cargo test --release --locked -p unspin-lab --test ple pause_loop -- --nocapture
 
