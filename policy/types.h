@@ -32,6 +32,43 @@ static inline pol_u64 pol_sat_mul(pol_u64 a, pol_u64 b)
 	return __builtin_mul_overflow(a, b, &product) ? POL_U64_MAX : product;
 }
 
+/*
+ * a * b / c rounded down, or the largest value where that does not fit or c is 0. Exact
+ * where the product does not fit 64 bits, by long multiplication, without a 128-bit division.
+ */
+static inline pol_u64 pol_mul_div(pol_u64 a, pol_u64 b, pol_u64 c)
+{
+	pol_u64 product, quotient = 0, rest = 0, whole, part;
+	int bit;
+
+	if (!c)
+		return POL_U64_MAX;
+	if (!__builtin_mul_overflow(a, b, &product))
+		return product / c;
+
+	whole = a / c;
+	part = a % c;
+	for (bit = 63; bit >= 0; bit--) {	/* rest stays below c */
+		quotient = pol_sat_mul(quotient, 2);
+		if (rest >= c - rest) {
+			rest -= c - rest;
+			quotient = pol_sat_add(quotient, 1);
+		} else {
+			rest += rest;
+		}
+		if (!(b >> bit & 1))
+			continue;
+		quotient = pol_sat_add(quotient, whole);
+		if (rest >= c - part) {
+			rest -= c - part;
+			quotient = pol_sat_add(quotient, 1);
+		} else {
+			rest += part;
+		}
+	}
+	return quotient;
+}
+
 static inline pol_u32 pol_clamp_u32(pol_u64 value, pol_u32 low, pol_u32 high)
 {
 	return value < low ? low : value > high ? high : (pol_u32)value;

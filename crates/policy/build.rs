@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiles policy/*.c, the same sources that link into the kernel module.
 
-const UNITS: [&str; 3] = ["aple", "hvs", "kvm_stock"];
-const HEADERS: [&str; 4] = ["types", "aple", "hvs", "kvm_stock"];
+const UNITS: [&str; 4] = ["aple", "hvs", "kvm_stock", "vcrd"];
+const HEADERS: [&str; 5] = ["types", "aple", "hvs", "kvm_stock", "vcrd"];
 
 fn main() {
     let policy = "../../policy";

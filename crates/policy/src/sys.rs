@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The C functions as they are declared in `policy/*.h`. Prefer the safe modules.
 
-use crate::{aple, hvs, kvm_stock};
+use crate::{aple, hvs, kvm_stock, vcrd};
 
 extern "C" {
     pub fn aple_params_check(params: *const aple::Params) -> i32;
@@ -56,4 +56,15 @@ extern "C" {
         search: *mut kvm_stock::SearchState,
         vcpus: *mut kvm_stock::Vcpu,
     );
+
+    pub fn vcrd_params_check(params: *const vcrd::Params) -> i32;
+    pub fn vcrd_init(state: *mut vcrd::State, params: *const vcrd::Params);
+    pub fn vcrd_is_over_threshold(params: *const vcrd::Params, waited_cycles: u64) -> u8;
+    pub fn vcrd_event(
+        state: *mut vcrd::State,
+        params: *const vcrd::Params,
+        now_us: u64,
+        draw: u32,
+    ) -> u64;
+    pub fn vcrd_is_high(state: *const vcrd::State, now_us: u64) -> u8;
 }

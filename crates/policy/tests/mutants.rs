@@ -179,6 +179,49 @@ const MUTANTS: &[Mutant] = &[
         "selector_conforms_3_19",
     ),
     mutant("kvm_stock.c", "if (window > limit)", "if (0)", "windows_conform"),
+    mutant(
+        "vcrd.c",
+        "if (x > state->estimate)",
+        "if (x >= state->estimate)",
+        "vcrd_worked_example",
+    ),
+    mutant(
+        "vcrd.c",
+        "if (interval_us <= pol_sat_add",
+        "if (interval_us < pol_sat_add",
+        "vcrd_conforms",
+    ),
+    mutant("vcrd.c", "if (state->events < 2)", "if (state->events < 1)", "vcrd_draws_twice"),
+    mutant("vcrd.c", "(count + 1) / (2 * count)", "count / (2 * count)", "vcrd_worked_example"),
+    mutant("vcrd.c", "return exact < most ? exact : most;", "return exact;", "vcrd_is_bounded"),
+    mutant("vcrd.c", "/ VCRD_PPM / others", "/ VCRD_PPM / value_count(params)", "vcrd_conforms"),
+    mutant(
+        "vcrd.c",
+        "propensity_ppm[x] > state->",
+        "propensity_ppm[x] >= state->",
+        "vcrd_conforms",
+    ),
+    mutant(
+        "vcrd.c",
+        "(state->estimate + step) % count",
+        "(state->estimate + count - step) % count",
+        "vcrd_worked_example",
+    ),
+    mutant("vcrd.c", "if (state->estimate >= count)", "if (0)", "vcrd_is_bounded"),
+    mutant("vcrd.c", "if (now_us > state->event_us)", "", "vcrd_lasts_as_estimated"),
+    mutant("vcrd.c", "waited_cycles > (pol_u64)", "waited_cycles >= (pol_u64)", "vcrd_thresholds"),
+    mutant(
+        "vcrd.c",
+        "return now_us < state->",
+        "return now_us <= state->",
+        "vcrd_lasts_as_estimated",
+    ),
+    mutant(
+        "vcrd.c",
+        "return rest_ppm(params->experiment_ppm);",
+        "return 0;",
+        "vcrd_covers_a_locality",
+    ),
 ];
 
 macro_rules! list {
@@ -203,7 +246,7 @@ fn build(name: &str, replaced: Option<(&str, &str)>) -> Api {
     let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
     cc.args(["-std=c11", "-ffreestanding", "-O1", "-w", "-shared", "-fPIC"]);
     cc.arg("-I").arg(policy()).arg("-o").arg(&object);
-    for file in ["aple.c", "hvs.c", "kvm_stock.c"] {
+    for file in ["aple.c", "hvs.c", "kvm_stock.c", "vcrd.c"] {
         match replaced {
             Some((which, text)) if which == file => {
                 std::fs::write(directory.join(file), text).unwrap();

@@ -20,6 +20,21 @@ fn parameter_errors_name_the_field() {
 }
 
 #[test]
+fn vcrd_parameter_errors_name_the_field() {
+    use unspin_policy::vcrd::{ParamError, Params};
+    let good = Params::default();
+    assert_eq!(good.check(), Ok(()));
+    let error = |params: Params| params.check().unwrap_err();
+    assert_eq!(error(Params { threshold_log2_cycles: 64, ..good }), ParamError::Threshold);
+    assert_eq!(error(Params { values: 33, ..good }), ParamError::Values);
+    assert_eq!(error(Params { step_us: 0, ..good }), ParamError::Step);
+    assert_eq!(error(Params { initial_ppm: 0, ..good }), ParamError::Initial);
+    assert_eq!(error(Params { recency_ppm: 1_000_001, ..good }), ParamError::Recency);
+    assert_eq!(error(Params { experiment_ppm: 1_000_001, ..good }), ParamError::Experiment);
+    assert_eq!(error(Params { ratio_max: 0, ..good }), ParamError::RatioMax);
+}
+
+#[test]
 fn a_copied_state_replays_the_same_windows() {
     let params = Params::default();
     let mut live = State::new(&params);

@@ -9,6 +9,7 @@
 #include "aple.h"
 #include "hvs.h"
 #include "kvm_stock.h"
+#include "vcrd.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -141,6 +142,40 @@ static void kvm_stock(void)
 			}
 }
 
+static void vcrd_at(pol_u32 values, pol_u32 a, pol_u32 b, pol_u32 c)
+{
+	struct vcrd_params params = { b, values, a, b, c, a, b, c };
+	struct vcrd_state state;
+	size_t i;
+
+	note((pol_u32)vcrd_params_check(&params));
+	vcrd_init(&state, &params);
+	for (i = 0; i < 2 * COUNT(border64); i++) {
+		pol_u64 at = border64[i / 2];
+
+		/* More and fewer values than at the start, and a clock that runs back. */
+		params.values = border32[i % COUNT(border32)];
+		note((pol_u32)vcrd_event(&state, &params, i % 5 ? at : 0, border32[i % 8]));
+		note(vcrd_is_high(&state, at));
+		note(vcrd_is_over_threshold(&params, at));
+	}
+}
+
+static void vcrd(void)
+{
+	size_t i, j, k, l;
+
+	for (i = 0; i < COUNT(border64); i++)
+		for (j = 0; j < COUNT(border64); j++)
+			for (k = 0; k < COUNT(border64); k++)
+				note((pol_u32)pol_mul_div(border64[i], border64[j], border64[k]));
+	for (i = 0; i < COUNT(border32); i++)
+		for (j = 0; j < COUNT(border32); j++)
+			for (k = 0; k < COUNT(border32); k++)
+				for (l = 0; l < COUNT(border32); l++)
+					vcrd_at(border32[i], border32[j], border32[k], border32[l]);
+}
+
 int main(void)
 {
 #ifdef WRAP_ONCE
@@ -150,6 +185,7 @@ int main(void)
 	aple();
 	hvs();
 	kvm_stock();
+	vcrd();
 	printf("%08x\n", (unsigned int)sum);
 	return 0;
 }

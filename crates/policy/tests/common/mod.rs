@@ -7,11 +7,12 @@
 pub mod aple_checks;
 pub mod hvs_checks;
 pub mod kvm_stock_checks;
+pub mod vcrd_checks;
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use unspin_policy::{aple, hvs, kvm_stock, sys};
+use unspin_policy::{aple, hvs, kvm_stock, sys, vcrd};
 
 macro_rules! api {
     ($($name:ident: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
@@ -60,6 +61,11 @@ api! {
     kvm_stock_search_next: fn(*mut kvm_stock::SearchState, *mut kvm_stock::Vcpu) -> i32;
     kvm_stock_search_result: fn(*mut kvm_stock::SearchState, *mut u32, i32);
     kvm_stock_search_deinit: fn(*mut kvm_stock::SearchState, *mut kvm_stock::Vcpu);
+    vcrd_params_check: fn(*const vcrd::Params) -> i32;
+    vcrd_init: fn(*mut vcrd::State, *const vcrd::Params);
+    vcrd_is_over_threshold: fn(*const vcrd::Params, u64) -> u8;
+    vcrd_event: fn(*mut vcrd::State, *const vcrd::Params, u64, u32) -> u64;
+    vcrd_is_high: fn(*const vcrd::State, u64) -> u8;
 }
 
 /// Safe forms of the raw table, with plain numbers.
@@ -108,6 +114,26 @@ impl Api {
     pub fn decide(&self, slots: &[hvs::Slot], caller: usize, excluded: u64, flags: u32) -> i32 {
         let count = slots.len() as u32;
         unsafe { (self.hvs_pick)(slots.as_ptr(), count, caller as u32, excluded, flags) }
+    }
+
+    pub fn vcrd_new(&self, params: &vcrd::Params) -> vcrd::State {
+        let mut state = vcrd::State::default();
+        unsafe { (self.vcrd_init)(&mut state, params) };
+        state
+    }
+
+    pub fn vcrd_at(
+        &self,
+        state: &mut vcrd::State,
+        params: &vcrd::Params,
+        now_us: u64,
+        draw: u32,
+    ) -> u64 {
+        unsafe { (self.vcrd_event)(state, params, now_us, draw) }
+    }
+
+    pub fn vcrd_high(&self, state: &vcrd::State, now_us: u64) -> bool {
+        unsafe { (self.vcrd_is_high)(state, now_us) != 0 }
     }
 }
 
@@ -184,6 +210,14 @@ macro_rules! for_each_check {
             kvm_stock_checks: concurrent_search_picks_a_lock_waiter,
             kvm_stock_checks: windows_conform,
             kvm_stock_checks: windows_worked_examples,
+            vcrd_checks: vcrd_worked_example,
+            vcrd_checks: vcrd_conforms,
+            vcrd_checks: vcrd_draws_twice,
+            vcrd_checks: vcrd_covers_a_locality,
+            vcrd_checks: vcrd_is_bounded,
+            vcrd_checks: vcrd_lasts_as_estimated,
+            vcrd_checks: vcrd_thresholds,
+            vcrd_checks: vcrd_params_are_judged,
         }
     };
 }

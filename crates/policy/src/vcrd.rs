@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! VCRD: whether the vCPUs of one VM should run together, and for how long.
+//!
+//! Weng, Liu, Yu, Li, "Dynamic Adaptive Scheduling for Virtual Machines" (ASMan), HPDC 2011,
+//! sections 4.2 and 4.3, Algorithms 1 and 2.
+//!
+//! ```
+//! use unspin_policy::vcrd::{Params, State};
+//!
+//! let params = Params::default();
+//! let mut vcrd = State::new(&params);
+//! assert!(!params.is_over_threshold(1 << 20));
+//! assert!(params.is_over_threshold((1 << 20) + 1)); // an adjusting event, at 5 ms, say
+//! assert_eq!(vcrd.event(&params, 5_000, 1 << 30), 50_000); // HIGH for 50 ms, by chance
+//! assert!(vcrd.is_high(54_999));
+//! assert!(!vcrd.is_high(55_000));
+//! ```
+
+use crate::sys;
+
+/// Parameters of Algorithms 1 and 2. The paper prints the threshold alone; the others are ours.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// δ, at most 63: a lock waited for longer than 2^δ cycles is over-threshold.
+    pub threshold_log2_cycles: u32,
+    /// N, 1 to [`VALUES_MAX`]: how many estimates there are.
+    pub values: u32,
+    /// The estimates are 1 to N times this, at least 1.
+    pub step_us: u32,
+    /// s(0), at least 1: scales the propensities that all values start with.
+    pub initial_ppm: u32,
+    /// r, at most 10⁶: how fast experience is forgotten.
+    pub recency_ppm: u32,
+    /// e, at most 10⁶: how much goes to the values that were not tried.
+    pub experiment_ppm: u32,
+    /// Δ: an event no later than this after the VCRD went LOW shows that it went too early.
+    pub margin_us: u32,
+    /// Bound of Algorithm 2's quotient, 1 to 2²⁰, which is as good as none; ours.
+    pub ratio_max: u32,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Params {
+            threshold_log2_cycles: 20,
+            values: 16,
+            step_us: 10_000,
+            initial_ppm: 1_000_000,
+            recency_ppm: 100_000,
+            experiment_ppm: 200_000,
+            margin_us: 10_000,
+            ratio_max: 1,
+        }
+    }
+}
+
+/// How many possible values there may be.
+pub const VALUES_MAX: usize = 32;
+
+/// A field of [`Params`] that is out of its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamError {
+    /// `threshold_log2_cycles` is above 63.
+    Threshold,
+    /// `values` is not in `1..=32`.
+    Values,
+    /// `step_us` is 0.
+    Step,
+    /// `initial_ppm` is 0.
+    Initial,
+    /// `recency_ppm` is above 10⁶.
+    Recency,
+    /// `experiment_ppm` is above 10⁶.
+    Experiment,
+    /// `ratio_max` is not in `1..=2^20`.
+    RatioMax,
+}
+
+impl std::fmt::Display for ParamError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ParamError::Threshold => "threshold_log2_cycles is above 63",
+            ParamError::Values => "values is not in 1..32",
+            ParamError::Step => "step_us is 0",
+            ParamError::Initial => "initial_ppm is 0",
+            ParamError::Recency => "recency_ppm is above 1000000",
+            ParamError::Experiment => "experiment_ppm is above 1000000",
+            ParamError::RatioMax => "ratio_max is not in 1..1048576",
+        })
+    }
+}
+
+impl std::error::Error for ParamError {}
+
+impl Params {
+    /// Whether the parameters make sense. [`State::event`] stays within bounds either way.
+    pub fn check(&self) -> Result<(), ParamError> {
+        // SAFETY: a valid reference for the duration of the call.
+        match unsafe { sys::vcrd_params_check(self) } {
+            0 => Ok(()),
+            1 => Err(ParamError::Threshold),
+            2 => Err(ParamError::Values),
+            3 => Err(ParamError::Step),
+            4 => Err(ParamError::Initial),
+            5 => Err(ParamError::Recency),
+            6 => Err(ParamError::Experiment),
+            _ => Err(ParamError::RatioMax),
+        }
+    }
+
+    /// Whether a wait for a spin-lock is over-threshold (section 4.2): an adjusting event.
+    pub fn is_over_threshold(&self, waited_cycles: u64) -> bool {
+        // SAFETY: a valid reference for the duration of the call.
+        unsafe { sys::vcrd_is_over_threshold(self, waited_cycles) != 0 }
+    }
+}
+
+/// What the learner of one VM knows. Plain data: a copy is a snapshot to replay from.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// q of each possible value, in millionths.
+    pub propensity_ppm: [u64; VALUES_MAX],
+    /// Adjusting events so far.
+    pub events: u64,
+    /// When the last one came.
+    pub event_us: u64,
+    /// The VCRD is HIGH before that.
+    pub high_until_us: u64,
+    /// How far the interval before the last outlasted its estimate, at least 1.
+    pub over_us: u64,
+    /// For how long the last event set the VCRD HIGH.
+    pub estimate_us: u64,
+    /// Which of the possible values that is, from 0.
+    pub estimate: u32,
+    pub reserved: u32,
+}
+
+impl State {
+    /// LOW, and every estimate as good as the other.
+    pub fn new(params: &Params) -> Self {
+        let mut state = State::default();
+        // SAFETY: valid references for the duration of the call.
+        unsafe { sys::vcrd_init(&mut state, params) };
+        state
+    }
+
+    /// An adjusting event: sets the VCRD HIGH from `now_us` on and returns for how many
+    /// microseconds. `draw` is a random number, uniform over its range; only the first two events
+    /// use it.
+    pub fn event(&mut self, params: &Params, now_us: u64, draw: u32) -> u64 {
+        // SAFETY: valid references for the duration of the call.
+        unsafe { sys::vcrd_event(self, params, now_us, draw) }
+    }
+
+    /// Whether the VCRD is HIGH at `now_us`: all vCPUs of the VM should run together.
+    pub fn is_high(&self, now_us: u64) -> bool {
+        // SAFETY: a valid reference for the duration of the call.
+        unsafe { sys::vcrd_is_high(self, now_us) != 0 }
+    }
+}
+
+const _: () = {
+    assert!(std::mem::size_of::<Params>() == 32);
+    assert!(std::mem::size_of::<State>() == 304);
+};
