@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiles policy/*.c, the same sources that link into the kernel module.
 
-const UNITS: [&str; 4] = ["aple", "hvs", "kvm_stock", "vcrd"];
-const HEADERS: [&str; 5] = ["types", "aple", "hvs", "kvm_stock", "vcrd"];
+const UNITS: [&str; 5] = ["aple", "asym", "hvs", "kvm_stock", "vcrd"];
+const HEADERS: [&str; 6] = ["types", "aple", "asym", "hvs", "kvm_stock", "vcrd"];
 
 fn main() {
     let policy = "../../policy";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The C functions as they are declared in `policy/*.h`. Prefer the safe modules.
 
-use crate::{aple, hvs, kvm_stock, vcrd};
+use crate::{aple, asym, hvs, kvm_stock, vcrd};
 
 extern "C" {
     pub fn aple_params_check(params: *const aple::Params) -> i32;
@@ -13,6 +13,31 @@ extern "C" {
         epoch: *const aple::Epoch,
     ) -> u32;
     pub fn aple_window_complete(params: *const aple::Params, window_cycles: u32) -> u32;
+
+    pub fn asym_params_check(params: *const asym::Params) -> i32;
+    pub fn asym_vcpu_init(vcpu: *mut asym::Vcpu, params: *const asym::Params, core: u32);
+    pub fn asym_latency(vcpus: *mut asym::Vcpu, count: u32, params: *const asym::Params);
+    pub fn asym_allocate(
+        vcpus: *mut asym::Vcpu,
+        count: u32,
+        params: *const asym::Params,
+        vm_ns: u64,
+        switch_ns: u64,
+    );
+    pub fn asym_resolve_time(
+        vcpus: *mut asym::Vcpu,
+        count: u32,
+        cores: *mut asym::Core,
+        core_count: u32,
+        params: *const asym::Params,
+    ) -> u32;
+    pub fn asym_resolve_urgency(
+        vcpus: *mut asym::Vcpu,
+        count: u32,
+        cores: *const asym::Core,
+        core_count: u32,
+        params: *const asym::Params,
+    ) -> u32;
 
     pub fn hvs_category_on_preempt(in_ple_exit: u8, yielded_mark: *mut u8, flags: u32) -> u8;
     pub fn hvs_pick(

@@ -80,6 +80,54 @@ const MUTANTS: &[Mutant] = &[
         "state->phase < APLE_EPOCHS_PER_ROUND",
         "algorithm_1_rounds",
     ),
+    mutant("asym.c", "if (vcpu->ready) {", "if (0) {", "asym_worked_example"),
+    mutant("asym.c", "if (demand < vcpu->allocated_ns)", "if (0)", "asym_worked_example"),
+    mutant("asym.c", "if (demand < low)", "if (0)", "asym_prediction_follows_demand"),
+    mutant(
+        "asym.c",
+        "upto - given",
+        "pol_mul_div(total_ns, vcpus[i].allocated_ns, sum)",
+        "asym_allocations_add_up",
+    ),
+    mutant("asym.c", "vm_ns - switch_ns : 0", "vm_ns : 0", "asym_worked_example"),
+    mutant("asym.c", "? RAISE : KEEP", "? KEEP : KEEP", "asym_latency_rules"),
+    mutant("asym.c", "vcpus[i].consumed_ns < vcpus[i].allocated_ns)", "1)", "asym_latency_rules"),
+    mutant(
+        "asym.c",
+        "if (vcpus[late].latency_us > clamp_latency(params, 0)) {",
+        "if (1) {",
+        "asym_blames_wakers",
+    ),
+    mutant(
+        "asym.c",
+        "if (vcpus[late].latency_us > clamp_latency(params, 0)) {",
+        "if (0) {",
+        "asym_blames_wakers",
+    ),
+    mutant("asym.c", "vcpus[late].wakers >> i & 1", "1", "asym_blames_wakers"),
+    mutant(
+        "asym.c",
+        "vcpus[i].latency_us = clamp_latency(params, latency_us);",
+        "vcpus[i].latency_us = (pol_u32)latency_us;",
+        "asym_latencies_are_bounded",
+    ),
+    mutant("asym.c", "if (left < *left_ns) {", "if (1) {", "asym_balancing_narrows"),
+    mutant("asym.c", "pol_sat_mul(moved, 2)", "moved", "asym_balances_time"),
+    mutant("asym.c", "(pol_u64)ASYM_PPM + params->imbalance_ppm", "ASYM_PPM", "asym_balances_time"),
+    mutant("asym.c", "cores[least].vcpus < cores[most].vcpus &&", "0 &&", "asym_balances_time"),
+    mutant("asym.c", "params->conflict_ratio))", "1))", "asym_parts_urgent_vcpus"),
+    mutant(
+        "asym.c",
+        "count_on(vcpus, count, most, 1, params) / 2",
+        "(count_on(vcpus, count, most, 1, params) + 1) / 2",
+        "asym_parts_urgent_vcpus",
+    ),
+    mutant(
+        "asym.c",
+        "vcpu->latency_us <= params->urgent_us",
+        "vcpu->latency_us < params->urgent_us",
+        "asym_parts_urgent_vcpus",
+    ),
     mutant(
         "hvs.c",
         "order->flip[HVS_RESOURCE_WAITER] = flags & HVS_COUNTER_TIME_RESOURCE ? 0 : POL_U64_MAX;",
@@ -246,7 +294,7 @@ fn build(name: &str, replaced: Option<(&str, &str)>) -> Api {
     let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
     cc.args(["-std=c11", "-ffreestanding", "-O1", "-w", "-shared", "-fPIC"]);
     cc.arg("-I").arg(policy()).arg("-o").arg(&object);
-    for file in ["aple.c", "hvs.c", "kvm_stock.c", "vcrd.c"] {
+    for file in ["aple.c", "asym.c", "hvs.c", "kvm_stock.c", "vcrd.c"] {
         match replaced {
             Some((which, text)) if which == file => {
                 std::fs::write(directory.join(file), text).unwrap();

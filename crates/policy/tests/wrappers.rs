@@ -35,6 +35,40 @@ fn vcrd_parameter_errors_name_the_field() {
 }
 
 #[test]
+fn asym_parameter_errors_name_the_field() {
+    use unspin_policy::asym::{ParamError, Params};
+    let good = Params::default();
+    assert_eq!(good.check(), Ok(()));
+    let error = |params: Params| params.check().unwrap_err();
+    assert_eq!(error(Params { grow_ppm: 1_000_001, ..good }), ParamError::Grow);
+    assert_eq!(error(Params { latency_min_us: 0, ..good }), ParamError::LatencyMin);
+    assert_eq!(error(Params { latency_max_us: 1, ..good }), ParamError::LatencyMax);
+    assert_eq!(error(Params { latency_init_us: 1, ..good }), ParamError::LatencyInit);
+    assert_eq!(error(Params { urgent_us: 16_000, ..good }), ParamError::Urgent);
+    assert_eq!(error(Params { conflict_ratio: 0, ..good }), ParamError::ConflictRatio);
+}
+
+#[test]
+fn asym_components_in_turn() {
+    use unspin_policy::asym::{latency, resolve_time, resolve_urgency, Core, Params, Vcpu};
+    let params = Params::default();
+    let mut vcpus = [Vcpu::new(&params, 0), Vcpu::new(&params, 0)];
+    assert_eq!(vcpus.map(|vcpu| (vcpu.latency_us, vcpu.core)), [(4000, 0); 2]);
+    for vcpu in &mut vcpus {
+        vcpu.allocated_ns = 50_000_000;
+        vcpu.ready = 1;
+    }
+    latency(&mut vcpus, &params);
+    assert_eq!(vcpus.map(|vcpu| vcpu.latency_us), [2000; 2]);
+    let mut cores = [Core::default(); 2];
+    cores[0].conflicts = 9;
+    assert_eq!(resolve_urgency(&mut vcpus, &cores, &params), 0);
+    assert_eq!(resolve_time(&mut vcpus, &mut cores, &params), 1);
+    assert_eq!(vcpus.map(|vcpu| vcpu.core), [1, 0]);
+    assert_eq!((cores[0].vcpus, cores[0].allocated_ns), (2, 100_000_000));
+}
+
+#[test]
 fn a_copied_state_replays_the_same_windows() {
     let params = Params::default();
     let mut live = State::new(&params);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "aple.h"
+#include "asym.h"
 #include "hvs.h"
 #include "kvm_stock.h"
 #include "vcrd.h"
@@ -65,6 +66,47 @@ static void aple(void)
 			for (k = 0; k < COUNT(border32); k++)
 				for (l = 0; l < COUNT(border32); l++)
 					aple_at(border32[i], border32[j], border32[k], border32[l]);
+}
+
+static void asym_at(pol_u32 a, pol_u32 b, pol_u32 c, pol_u32 count)
+{
+	struct asym_params params = { a, b, c, a, b, c, a, b };
+	struct asym_vcpu vcpus[8];
+	struct asym_core cores[4];
+	pol_u32 i;
+
+	note((pol_u32)asym_params_check(&params));
+	for (i = 0; i < COUNT(vcpus); i++) {
+		asym_vcpu_init(&vcpus[i], &params, i % 6 == 5 ? border32[a % 8] : i % 4);
+		vcpus[i].allocated_ns = border64[(a % 11 + 3 * i) % COUNT(border64)];
+		vcpus[i].consumed_ns = border64[(b % 7 + i) % COUNT(border64)];
+		vcpus[i].wakers = border64[i];
+		vcpus[i].ready = (pol_u8)(i % 3 * 127);
+	}
+	for (i = 0; i < COUNT(cores); i++)
+		cores[i].conflicts = border64[(c % 5 + i) % COUNT(border64)];
+	asym_latency(vcpus, count, &params);
+	note(asym_resolve_urgency(vcpus, count, cores, count % 5, &params));
+	note(asym_resolve_time(vcpus, count, cores, count % 5, &params));
+	asym_allocate(vcpus, count, &params, border64[(a % 9 + b % 3) % COUNT(border64)], b);
+	note(asym_resolve_time(vcpus, count, cores, count % 5, &params));
+	for (i = 0; i < COUNT(vcpus); i++) {
+		note((pol_u32)vcpus[i].allocated_ns);
+		note(vcpus[i].latency_us);
+		note(vcpus[i].core);
+	}
+}
+
+static void asym_all(void)
+{
+	size_t i, j, k;
+	pol_u32 count;
+
+	for (i = 0; i < COUNT(border32); i++)
+		for (j = 0; j < COUNT(border32); j++)
+			for (k = 0; k < COUNT(border32); k++)
+				for (count = 0; count <= 8; count++)
+					asym_at(border32[i], border32[j], border32[k], count);
 }
 
 static void hvs(void)
@@ -183,6 +225,7 @@ int main(void)
 	sum += border32[1];
 #endif
 	aple();
+	asym_all();
 	hvs();
 	kvm_stock();
 	vcrd();

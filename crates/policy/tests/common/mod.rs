@@ -5,6 +5,7 @@
 #![allow(dead_code)] // each test binary uses its part
 
 pub mod aple_checks;
+pub mod asym_checks;
 pub mod hvs_checks;
 pub mod kvm_stock_checks;
 pub mod vcrd_checks;
@@ -12,7 +13,7 @@ pub mod vcrd_checks;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use unspin_policy::{aple, hvs, kvm_stock, sys, vcrd};
+use unspin_policy::{aple, asym, hvs, kvm_stock, sys, vcrd};
 
 macro_rules! api {
     ($($name:ident: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
@@ -52,6 +53,12 @@ api! {
     aple_inefficiency_ppm: fn(*const aple::Epoch) -> u64;
     aple_epoch_end: fn(*mut aple::State, *const aple::Params, *const aple::Epoch) -> u32;
     aple_window_complete: fn(*const aple::Params, u32) -> u32;
+    asym_params_check: fn(*const asym::Params) -> i32;
+    asym_vcpu_init: fn(*mut asym::Vcpu, *const asym::Params, u32);
+    asym_latency: fn(*mut asym::Vcpu, u32, *const asym::Params);
+    asym_allocate: fn(*mut asym::Vcpu, u32, *const asym::Params, u64, u64);
+    asym_resolve_time: fn(*mut asym::Vcpu, u32, *mut asym::Core, u32, *const asym::Params) -> u32;
+    asym_resolve_urgency: fn(*mut asym::Vcpu, u32, *const asym::Core, u32, *const asym::Params) -> u32;
     hvs_category_on_preempt: fn(u8, *mut u8, u32) -> u8;
     hvs_pick: fn(*const hvs::Slot, u32, u32, u64, u32) -> i32;
     kvm_stock_window_defaults: fn(*mut kvm_stock::WindowParams, u32);
@@ -192,6 +199,16 @@ macro_rules! for_each_check {
             aple_checks: inefficiency_is_exact,
             aple_checks: inefficiency_without_cpu_time,
             aple_checks: params_are_judged,
+            asym_checks: asym_worked_example,
+            asym_checks: asym_prediction_follows_demand,
+            asym_checks: asym_allocations_add_up,
+            asym_checks: asym_latency_rules,
+            asym_checks: asym_blames_wakers,
+            asym_checks: asym_latencies_are_bounded,
+            asym_checks: asym_balances_time,
+            asym_checks: asym_balancing_narrows,
+            asym_checks: asym_parts_urgent_vcpus,
+            asym_checks: asym_params_are_judged,
             hvs_checks: lock_waiter_preemption_scenarios,
             hvs_checks: variants_reverse_one_heuristic_each,
             hvs_checks: a_pick_is_a_candidate,
