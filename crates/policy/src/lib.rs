@@ -9,10 +9,12 @@
 //! * [`hvs`]: which vCPU gets the core a spinner gives up (sections 3.2, 3.3, 4.4).
 //! * [`kvm_stock`]: what KVM does by itself (section 2.3), by version.
 //! * [`asym`]: CPU time, latency and cores by what each vCPU can use (dissertation, section 5.4).
+//! * [`credit`]: Credit, plain or coscheduling (ASMan, sections 4.4, 4.5).
 //! * [`vcrd`]: whether the vCPUs of a VM should run together (ASMan, HPDC 2011, section 4.3).
 
 pub mod aple;
 pub mod asym;
+pub mod credit;
 pub mod hvs;
 pub mod kvm_stock;
 pub mod sys;

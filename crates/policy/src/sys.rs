@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The C functions as they are declared in `policy/*.h`. Prefer the safe modules.
 
-use crate::{aple, asym, hvs, kvm_stock, vcrd};
+use crate::{aple, asym, credit, hvs, kvm_stock, vcrd};
 
 extern "C" {
     pub fn aple_params_check(params: *const aple::Params) -> i32;
@@ -38,6 +38,28 @@ extern "C" {
         core_count: u32,
         params: *const asym::Params,
     ) -> u32;
+
+    pub fn credit_params_check(params: *const credit::Params) -> i32;
+    pub fn credit_assign(
+        vcpus: *mut credit::Vcpu,
+        count: u32,
+        vms: *mut credit::Vm,
+        vm_count: u32,
+        pcpus: *mut credit::Pcpu,
+        pcpu_count: u32,
+        params: *const credit::Params,
+    ) -> u32;
+    pub fn credit_charge(vcpu: *mut credit::Vcpu, params: *const credit::Params, ran_us: u64);
+    pub fn credit_pick(
+        vcpus: *mut credit::Vcpu,
+        count: u32,
+        vms: *const credit::Vm,
+        vm_count: u32,
+        pcpu: u32,
+        last: u32,
+        may_raise: u8,
+        params: *const credit::Params,
+    ) -> credit::Decision;
 
     pub fn hvs_category_on_preempt(in_ple_exit: u8, yielded_mark: *mut u8, flags: u32) -> u8;
     pub fn hvs_pick(

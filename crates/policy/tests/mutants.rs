@@ -128,6 +128,27 @@ const MUTANTS: &[Mutant] = &[
         "vcpu->latency_us < params->urgent_us",
         "asym_parts_urgent_vcpus",
     ),
+    mutant("credit.c", "weights ? vms[i].weight : 1", "1", "credit_online_rates"),
+    mutant("credit.c", "vms[i].part = upto - given;", "vms[i].part = upto;", "credit_is_conserved"),
+    mutant("credit.c", "vm->served++;", "", "credit_is_conserved"),
+    mutant("credit.c", "if (credit < -limit)", "if (0)", "credit_is_bounded"),
+    mutant("credit.c", "&& !vms[i].was_high", "", "credit_spreads_high_vms"),
+    mutant("credit.c", "vcpus[i].running || from >=", "from >=", "credit_spreads_high_vms"),
+    mutant("credit.c", "!pcpus[i].of_vm &&", "", "credit_spreads_high_vms"),
+    mutant("credit.c", "vcpus[i].credit > vcpus[best].credit))", "0))", "credit_picks_the_head"),
+    mutant(
+        "credit.c",
+        "vcpus[head].raised || vcpus[head].credit >= 0)) {",
+        "vcpus[head].credit > 0)) {",
+        "credit_picks_the_head",
+    ),
+    mutant("credit.c", "has_vm(vcpus, count, pcpu, vcpus[i].vm))", "0)", "credit_picks_the_head"),
+    mutant("credit.c", "|| !params->capped", "|| params->capped", "credit_picks_the_head"),
+    mutant("credit.c", "(vcpus[i].raised && !vcpus[best].raised) ||", "", "credit_coschedules"),
+    mutant("credit.c", "if (may_raise && ", "if (", "credit_coschedules"),
+    mutant("credit.c", "vcpus[decision.vcpu].raised = 0;", "", "credit_coschedules"),
+    mutant("credit.c", "(pol_u64)last + 1 : 0", "last : 0", "credit_picks_the_head"),
+    mutant("credit.c", "-change_of(paid)", "change_of(paid)", "credit_shares_by_weight"),
     mutant(
         "hvs.c",
         "order->flip[HVS_RESOURCE_WAITER] = flags & HVS_COUNTER_TIME_RESOURCE ? 0 : POL_U64_MAX;",
@@ -294,7 +315,7 @@ fn build(name: &str, replaced: Option<(&str, &str)>) -> Api {
     let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
     cc.args(["-std=c11", "-ffreestanding", "-O1", "-w", "-shared", "-fPIC"]);
     cc.arg("-I").arg(policy()).arg("-o").arg(&object);
-    for file in ["aple.c", "asym.c", "hvs.c", "kvm_stock.c", "vcrd.c"] {
+    for file in ["aple.c", "asym.c", "credit.c", "hvs.c", "kvm_stock.c", "vcrd.c"] {
         match replaced {
             Some((which, text)) if which == file => {
                 std::fs::write(directory.join(file), text).unwrap();

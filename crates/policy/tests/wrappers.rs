@@ -69,6 +69,19 @@ fn asym_components_in_turn() {
 }
 
 #[test]
+fn credit_parameter_errors_name_the_field() {
+    use unspin_policy::credit::{ParamError, Params};
+    let good = Params::default();
+    assert_eq!(good.check(), Ok(()));
+    let error = |params: Params| params.check().unwrap_err();
+    assert_eq!(error(Params { slot_us: 0, ..good }), ParamError::Slot);
+    assert_eq!(error(Params { slots_per_assignment: 0, ..good }), ParamError::SlotsPerAssignment);
+    assert_eq!(error(Params { credit_per_slot: 0, ..good }), ParamError::CreditPerSlot);
+    assert_eq!(error(Params { credit_max: 0, ..good }), ParamError::CreditMax);
+    assert_eq!(error(Params { capped: 2, ..good }), ParamError::Capped);
+}
+
+#[test]
 fn a_copied_state_replays_the_same_windows() {
     let params = Params::default();
     let mut live = State::new(&params);

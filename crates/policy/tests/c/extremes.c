@@ -8,6 +8,7 @@
 
 #include "aple.h"
 #include "asym.h"
+#include "credit.h"
 #include "hvs.h"
 #include "kvm_stock.h"
 #include "vcrd.h"
@@ -107,6 +108,55 @@ static void asym_all(void)
 			for (k = 0; k < COUNT(border32); k++)
 				for (count = 0; count <= 8; count++)
 					asym_at(border32[i], border32[j], border32[k], count);
+}
+
+static void credit_at(pol_u32 a, pol_u32 b, pol_u32 c, pol_u32 count)
+{
+	struct credit_params params = { a, b, c, a, b };
+	struct credit_vm vms[3] = { { 0 } };
+	struct credit_vcpu vcpus[8] = { { 0 } };
+	struct credit_pcpu pcpus[4];
+	pol_u32 i;
+
+	note((pol_u32)credit_params_check(&params));
+	for (i = 0; i < COUNT(vms); i++) {
+		vms[i].weight = border32[(a % 5 + i) % 8];
+		vms[i].high = (pol_u8)(i * 127);
+	}
+	for (i = 0; i < COUNT(vcpus); i++) {
+		pol_u64 half = border64[(c % 7 + i) % COUNT(border64)] / 2;
+
+		vcpus[i].credit = i % 2 ? (pol_s64)half : -(pol_s64)half - 1;
+		vcpus[i].vm = i % 5 == 4 ? border32[i] : i % 4;
+		vcpus[i].pcpu = i % 6 == 5 ? border32[i] : i % 2;
+		vcpus[i].runnable = (pol_u8)(i % 7 * 42);
+	}
+	note(credit_assign(vcpus, count, vms, count % 4, pcpus, count % 5, &params));
+	for (i = 0; i < 4; i++) {
+		struct credit_decision decision = credit_pick(vcpus, count, vms, count % 4, i,
+							      border32[c % 8], i < 2, &params);
+
+		note(decision.vcpu);
+		note(decision.migrated);
+		note(decision.raised);
+	}
+	for (i = 0; i < COUNT(vcpus); i++) {
+		credit_charge(&vcpus[i], &params, border64[i + b % 4]);
+		note((pol_u32)(vcpus[i].credit & 0xffffffff));
+		note(vcpus[i].pcpu);
+	}
+}
+
+static void credit(void)
+{
+	size_t i, j, k;
+	pol_u32 count;
+
+	for (i = 0; i < COUNT(border32); i++)
+		for (j = 0; j < COUNT(border32); j++)
+			for (k = 0; k < COUNT(border32); k++)
+				for (count = 0; count <= 8; count++)
+					credit_at(border32[i], border32[j], border32[k], count);
 }
 
 static void hvs(void)
@@ -226,6 +276,7 @@ int main(void)
 #endif
 	aple();
 	asym_all();
+	credit();
 	hvs();
 	kvm_stock();
 	vcrd();

@@ -6,6 +6,7 @@
 
 pub mod aple_checks;
 pub mod asym_checks;
+pub mod credit_checks;
 pub mod hvs_checks;
 pub mod kvm_stock_checks;
 pub mod vcrd_checks;
@@ -13,7 +14,7 @@ pub mod vcrd_checks;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use unspin_policy::{aple, asym, hvs, kvm_stock, sys, vcrd};
+use unspin_policy::{aple, asym, credit, hvs, kvm_stock, sys, vcrd};
 
 macro_rules! api {
     ($($name:ident: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
@@ -59,6 +60,10 @@ api! {
     asym_allocate: fn(*mut asym::Vcpu, u32, *const asym::Params, u64, u64);
     asym_resolve_time: fn(*mut asym::Vcpu, u32, *mut asym::Core, u32, *const asym::Params) -> u32;
     asym_resolve_urgency: fn(*mut asym::Vcpu, u32, *const asym::Core, u32, *const asym::Params) -> u32;
+    credit_params_check: fn(*const credit::Params) -> i32;
+    credit_assign: fn(*mut credit::Vcpu, u32, *mut credit::Vm, u32, *mut credit::Pcpu, u32, *const credit::Params) -> u32;
+    credit_charge: fn(*mut credit::Vcpu, *const credit::Params, u64);
+    credit_pick: fn(*mut credit::Vcpu, u32, *const credit::Vm, u32, u32, u32, u8, *const credit::Params) -> credit::Decision;
     hvs_category_on_preempt: fn(u8, *mut u8, u32) -> u8;
     hvs_pick: fn(*const hvs::Slot, u32, u32, u64, u32) -> i32;
     kvm_stock_window_defaults: fn(*mut kvm_stock::WindowParams, u32);
@@ -209,6 +214,14 @@ macro_rules! for_each_check {
             asym_checks: asym_balancing_narrows,
             asym_checks: asym_parts_urgent_vcpus,
             asym_checks: asym_params_are_judged,
+            credit_checks: credit_online_rates,
+            credit_checks: credit_is_conserved,
+            credit_checks: credit_is_bounded,
+            credit_checks: credit_spreads_high_vms,
+            credit_checks: credit_picks_the_head,
+            credit_checks: credit_coschedules,
+            credit_checks: credit_shares_by_weight,
+            credit_checks: credit_params_are_judged,
             hvs_checks: lock_waiter_preemption_scenarios,
             hvs_checks: variants_reverse_one_heuristic_each,
             hvs_checks: a_pick_is_a_candidate,

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Credit: proportional shares by credits, a VM's vCPUs run together or not.
+//!
+//! Weng, Liu, Yu, Li, "Dynamic Adaptive Scheduling for Virtual Machines" (ASMan), HPDC 2011,
+//! sections 3.3, 4.4 and 4.5, Algorithms 3 and 4. Plain Credit is no VM [`Vm::high`]; static
+//! coscheduling (CON) those that an administrator named; ASMan those whose [`crate::vcrd`] is.
+//!
+//! ```
+//! use unspin_policy::credit::{assign, pick, Params, Pcpu, Vcpu, Vm};
+//!
+//! let params = Params::default();
+//! let mut vms = [Vm::new(256)];
+//! let mut vcpus = [Vcpu::new(0, 0), Vcpu::new(0, 0)];
+//! vms[0].high = 1; // from now on: to different PCPUs
+//! assert_eq!(assign(&mut vcpus, &mut vms, &mut [Pcpu::default(); 2], &params), 1);
+//! assert_eq!(vcpus.map(|vcpu| vcpu.credit), [30_000; 2]);
+//! let decision = pick(&mut vcpus, &vms, 0, None, true, &params);
+//! assert_eq!((decision.vcpu(), decision.raised), (Some(1), 1)); // its sibling comes along
+//! ```
+
+use crate::sys;
+
+/// Parameters of Algorithms 3 and 4.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// The basic unit of scheduling, at least 1.
+    pub slot_us: u32,
+    /// K, at least 1.
+    pub slots_per_assignment: u32,
+    /// What a running vCPU pays a slot, at least 1.
+    pub credit_per_slot: u32,
+    /// Credits stay within so many to both sides, 1 to 2³⁰.
+    pub credit_max: u32,
+    /// 1: time that nobody has credit for is left idle.
+    pub capped: u32,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Params {
+            slot_us: 10_000,
+            slots_per_assignment: 3,
+            credit_per_slot: 10_000,
+            credit_max: 30_000,
+            capped: 0,
+        }
+    }
+}
+
+/// A field of [`Params`] that is out of its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamError {
+    /// `slot_us` is 0.
+    Slot,
+    /// `slots_per_assignment` is 0.
+    SlotsPerAssignment,
+    /// `credit_per_slot` is 0.
+    CreditPerSlot,
+    /// `credit_max` is not in `1..=2^30`.
+    CreditMax,
+    /// `capped` is neither 0 nor 1.
+    Capped,
+}
+
+impl std::fmt::Display for ParamError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ParamError::Slot => "slot_us is 0",
+            ParamError::SlotsPerAssignment => "slots_per_assignment is 0",
+            ParamError::CreditPerSlot => "credit_per_slot is 0",
+            ParamError::CreditMax => "credit_max is not in 1..1073741824",
+            ParamError::Capped => "capped is neither 0 nor 1",
+        })
+    }
+}
+
+impl std::error::Error for ParamError {}
+
+impl Params {
+    /// Whether the parameters make sense. Nothing else here needs it to be safe.
+    pub fn check(&self) -> Result<(), ParamError> {
+        // SAFETY: a valid reference for the duration of the call.
+        match unsafe { sys::credit_params_check(self) } {
+            0 => Ok(()),
+            1 => Err(ParamError::Slot),
+            2 => Err(ParamError::SlotsPerAssignment),
+            3 => Err(ParamError::CreditPerSlot),
+            4 => Err(ParamError::CreditMax),
+            _ => Err(ParamError::Capped),
+        }
+    }
+}
+
+/// One VM.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vm {
+    pub weight: u32,
+    /// 1: its vCPUs run together.
+    pub high: u8,
+    /// 1: they did at the last assignment.
+    pub was_high: u8,
+    pub reserved: [u8; 2],
+    /// Scratch, like the next two.
+    pub vcpus: u32,
+    pub served: u32,
+    pub part: u64,
+}
+
+impl Vm {
+    /// A VM whose vCPUs run each for itself.
+    pub fn new(weight: u32) -> Self {
+        Vm { weight, ..Vm::default() }
+    }
+}
+
+/// One vCPU.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vcpu {
+    pub credit: i64,
+    /// Index of its VM.
+    pub vm: u32,
+    /// Whose run queue it is in, or runs on.
+    pub pcpu: u32,
+    /// 1: running or ready, not blocked.
+    pub runnable: u8,
+    /// 1: on its PCPU now.
+    pub running: u8,
+    /// 1: comes first in its queue, until it has run.
+    pub raised: u8,
+    pub reserved: [u8; 5],
+}
+
+impl Vcpu {
+    /// A ready vCPU without credit.
+    pub fn new(vm: u32, pcpu: u32) -> Self {
+        Vcpu { vm, pcpu, runnable: 1, ..Vcpu::default() }
+    }
+
+    /// It ran for so long, and pays for it.
+    pub fn charge(&mut self, params: &Params, ran_us: u64) {
+        // SAFETY: valid references for the duration of the call.
+        unsafe { sys::credit_charge(self, params, ran_us) };
+    }
+}
+
+/// One PCPU, scratch of [`assign`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pcpu {
+    pub queued: u32,
+    pub of_vm: u32,
+}
+
+/// The C form of what [`pick`] decided.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    pub index: u32,
+    /// 1: it came from another run queue.
+    pub migrated: u32,
+    /// How many siblings were raised: their PCPUs are to be interrupted.
+    pub raised: u32,
+}
+
+impl Decision {
+    /// Who runs; nobody: the PCPU idles.
+    pub fn vcpu(&self) -> Option<usize> {
+        (self.index != u32::MAX).then_some(self.index as usize)
+    }
+}
+
+fn count<T>(slots: &[T]) -> u32 {
+    u32::try_from(slots.len()).expect("fewer than 2^32 vCPUs, VMs and PCPUs")
+}
+
+/// Algorithm 3, every K slots: hands out credits by weight and spreads the vCPUs of VMs that
+/// became high. Returns how many changed their run queue.
+pub fn assign(vcpus: &mut [Vcpu], vms: &mut [Vm], pcpus: &mut [Pcpu], params: &Params) -> u32 {
+    let counts = (count(vcpus), count(vms), count(pcpus));
+    // SAFETY: that many vCPUs, VMs and PCPUs are there to read and write.
+    unsafe {
+        sys::credit_assign(
+            vcpus.as_mut_ptr(),
+            counts.0,
+            vms.as_mut_ptr(),
+            counts.1,
+            pcpus.as_mut_ptr(),
+            counts.2,
+            params,
+        )
+    }
+}
+
+/// Algorithm 4 for one PCPU with nothing running. Marks who runs there. `last` ran there last;
+/// `may_raise` is true until one PCPU has raised in a slot.
+pub fn pick(
+    vcpus: &mut [Vcpu],
+    vms: &[Vm],
+    pcpu: u32,
+    last: Option<usize>,
+    may_raise: bool,
+    params: &Params,
+) -> Decision {
+    let last = last.and_then(|last| u32::try_from(last).ok()).unwrap_or(u32::MAX);
+    let (vcpu_count, vm_count) = (count(vcpus), count(vms));
+    // SAFETY: that many vCPUs are there to read and write, and VMs to read.
+    unsafe {
+        sys::credit_pick(
+            vcpus.as_mut_ptr(),
+            vcpu_count,
+            vms.as_ptr(),
+            vm_count,
+            pcpu,
+            last,
+            may_raise.into(),
+            params,
+        )
+    }
+}
+
+const _: () = {
+    assert!(std::mem::size_of::<Params>() == 20);
+    assert!(std::mem::size_of::<Vm>() == 24);
+    assert!(std::mem::size_of::<Vcpu>() == 24);
+};
