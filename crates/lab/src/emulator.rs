@@ -58,10 +58,11 @@ impl Computer {
 /// `idle=halt`: Bochs loses wake-ups of a CPU in MWAIT. `skew_tick=1`: emulated CPUs would tick in
 /// phase, and equal VMs would be gang-scheduled by accident. `mitigations=off` makes exits cheaper
 /// than on a production host. `cryptomgr.notests`: self-tests cost more emulated time than the rest
-/// of the boot.
+/// of the boot. `clearcpuid=rdrand,rdseed`: Bochs takes their numbers from this computer, and no two
+/// boots would be alike.
 pub(crate) const CMDLINE: &str =
     "console=ttyS0 quiet mitigations=off nokaslr no_timer_check idle=halt \
-    skew_tick=1 cryptomgr.notests random.trust_cpu=on";
+    skew_tick=1 cryptomgr.notests clearcpuid=rdrand,rdseed";
 
 /// A boot that has been started. Dropping it ends it.
 pub struct Running {

@@ -149,7 +149,8 @@ pub fn iso(
     let config_path = boot.join("isolinux.cfg");
     fs::write(&config_path, config).map_err(io(&config_path))?;
     let mut pack = Command::new("xorriso");
-    pack.args(["-as", "mkisofs", "-quiet", "-o"])
+    pack.env("SOURCE_DATE_EPOCH", "1767225600") // the dates in it: the same every time
+        .args(["-as", "mkisofs", "-quiet", "-o"])
         .arg(target)
         .args(["-b", "isolinux/isolinux.bin", "-c", "isolinux/boot.cat"])
         .args(["-no-emul-boot", "-boot-load-size", "4", "-boot-info-table"])

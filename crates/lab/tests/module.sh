@@ -56,9 +56,10 @@ check "apples probes the switch" grep -qw __schedule /tmp/changed
 echo off > $D/mode
 text off-again
 check "off after apples is off" changed_are off off-again ""
-unspin-inside vm 4 --ms 1000 > /tmp/vm &
+unspin-inside vm 4 --until /tmp/stop-off > /tmp/vm &
 settle [ -e $U/vms/$!-0 ]
 check "nothing is counted in mode off" is $U/vms/$!-0/ple_exits 0
+touch /tmp/stop-off
 check "a VM in mode off works" wait $!
 
 # --- bad values ---
@@ -141,13 +142,14 @@ check "then there is no window control" grep -q '^none: ' $U/window_control
 check "kvm_amd can be loaded again" insmod /modules/kvm-amd.ko
 check "and window control is back" is $U/window_control svm
 echo apples > $D/mode
-unspin-inside vm 4 --ms 2000 > /tmp/vm &
+unspin-inside vm 4 --until /tmp/stop-served > /tmp/vm &
 vm=$!
 settle [ -e $U/vms/$vm-0 ]
 check "VMs are served as before" settle above $U/vms/$vm-0/ple_exits 100
 
 # --- unloaded during a run ---
 check "unloads in mode apples under a running VM" rmmod unspin
+touch /tmp/stop-served
 check "which works on" wait $vm
 # kvm_amd's new code is placed and relocated anew.
 text reloaded

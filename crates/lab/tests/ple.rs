@@ -64,10 +64,24 @@ fn pause_loop_exits_are_what_they_must_be() {
 }
 
 #[test]
+fn the_same_boot_gives_the_same_values() {
+    let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((lab, kernel)) = lab() {
+        let mut plan = plan();
+        plan.runs.truncate(1);
+        let [one, other] = ["same-one", "same-other"].map(|name| boot(&lab, &kernel, &plan, name));
+        assert_eq!(one, other);
+        // And another seed gives others: the values are not the same whatever happens.
+        plan.runs[0].seed += 1;
+        assert_ne!(one[0].vm, boot(&lab, &kernel, &plan, "same-seed")[0].vm);
+    }
+}
+
+#[test]
 fn apples_gains_and_its_decisions_are_the_policies() {
     let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((lab, kernel)) = lab() {
-        let results = gain_runs(&lab, &kernel);
+        let results = boot(&lab, &kernel, &plan(), "ple-gain");
         gain(&results);
         parity(&results);
     }
@@ -92,16 +106,14 @@ fn truth(lab: &Lab, kernel: &Kernel) {
     assert!(heard.passed >= TRUTH_CHECKS_MIN, "only {} checks were made", heard.passed);
 }
 
-/// The scenario's runs, and one more of APPLES with its decisions recorded.
-fn gain_runs(lab: &Lab, kernel: &Kernel) -> Vec<RunResult> {
-    let plan = plan();
+fn boot(lab: &Lab, kernel: &Kernel, plan: &Plan, name: &str) -> Vec<RunResult> {
     let start = Instant::now();
     let (mut results, mut failed) = (Vec::new(), Vec::new());
     let booted = lab.boot_plan(
         kernel,
         &Computer::bochs(plan.pcpus),
-        &plan,
-        "ple-gain",
+        plan,
+        name,
         &AtomicBool::new(false),
         &mut |record| match record {
             Record::Progress(p) => {
@@ -114,12 +126,13 @@ fn gain_runs(lab: &Lab, kernel: &Kernel) -> Vec<RunResult> {
         },
     );
     booted.unwrap_or_else(|e| panic!("{e}"));
-    common::say(&format!("ple-gain: {} s", start.elapsed().as_secs()));
+    common::say(&format!("{name}: {} s", start.elapsed().as_secs()));
     assert!(failed.is_empty(), "{failed:?}");
     assert_eq!(results.len(), plan.runs.len());
     results
 }
 
+/// The scenario's runs, and one more of APPLES with its decisions recorded.
 fn plan() -> Plan {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles/dbench.toml");
     let text = std::fs::read_to_string(&file).expect("profiles/dbench.toml");
