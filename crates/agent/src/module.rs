@@ -279,7 +279,7 @@ mod tests {
             lock: LockKind::Ticket,
             cpl: 0,
             cgroup: CgroupLayout::Flat,
-            arm: Arm { name: "arm".into(), window, yield_to, observe },
+            arm: Arm { name: "arm".into(), window, yield_to, observe, lock: None },
             epoch_ple_exits: Some(50),
             epoch_min_us: Some(3000),
             baseline: String::new(),

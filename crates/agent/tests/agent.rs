@@ -25,7 +25,13 @@ fn kvm() -> bool {
 }
 
 fn stock() -> Arm {
-    Arm { name: "stock".into(), window: Window::Stock, yield_to: YieldTo::Stock, observe: true }
+    Arm {
+        name: "stock".into(),
+        window: Window::Stock,
+        yield_to: YieldTo::Stock,
+        observe: true,
+        lock: None,
+    }
 }
 
 fn run(id: u32) -> Run {

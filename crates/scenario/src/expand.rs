@@ -116,7 +116,7 @@ fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
         vcpus: first.vcpus,
         pin: pins(&groups),
         weights: if alike { Vec::new() } else { weights },
-        lock: first.lock,
+        lock: arm.lock.unwrap_or(first.lock),
         cpl: first.cpl,
         cgroup: point.cgroup,
         arm: arm.clone(),
@@ -140,6 +140,7 @@ fn alone_run(s: &Scenario, profile: &Profile, repeat: u32) -> Run {
         window: Window::Off,
         yield_to: YieldTo::Stock,
         observe: true,
+        lock: None,
     };
     let point = Point { profile, vms: 1, cgroup: CgroupLayout::Flat };
     Run {

@@ -102,6 +102,9 @@ pub struct Arm {
     pub yield_to: YieldTo,
     /// Mode of the module when window and yield_to are both KVM's own: `observe` counts, `off` does not.
     pub observe: bool,
+    /// Lock of the VMs in this arm; `None`: the VMs' own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock: Option<LockKind>,
 }
 
 /// Who sets the pause-loop-exit window.

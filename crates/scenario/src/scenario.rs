@@ -485,7 +485,7 @@ const YIELDS: &[(&str, Option<YieldTo>)] = &[
 ];
 
 fn read_arm(v: &Value, t: &Table, aple: &ApleParams) -> Option<Arm> {
-    t.only(&["name", "window", "yield_to", "observe", "baseline"]);
+    t.only(&["name", "lock", "window", "yield_to", "observe", "baseline"]);
     let name = t.need("name", "a name").and_then(|v| {
         let n = read_name(&v)?;
         if n == ALONE_ARM || n == IDEAL_ARM {
@@ -504,8 +504,9 @@ fn read_arm(v: &Value, t: &Table, aple: &ApleParams) -> Option<Arm> {
         }
         y
     });
+    let lock = or(t.get("lock"), None, |v| Some(Some(v.choice(LOCKS)?)));
     let observe = t.get("observe").map(|v| (v.bool(), v));
-    let (name, window, yield_to) = (name?, window?, yield_to?);
+    let (name, window, yield_to, lock) = (name?, window?, yield_to?, lock?);
     if window == Window::Off && yield_to != YieldTo::Stock {
         v.problem(
             "without PLE exits nothing is ever yielded",
@@ -525,7 +526,7 @@ fn read_arm(v: &Value, t: &Table, aple: &ApleParams) -> Option<Arm> {
         Some((b, _)) => b?,
         None => true,
     };
-    Some(Arm { name, window, yield_to, observe })
+    Some(Arm { name, window, yield_to, observe, lock })
 }
 
 const WINDOW_FORMS: &str =

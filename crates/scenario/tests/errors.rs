@@ -122,6 +122,7 @@ fn arms() {
         check("name = \"stock\"", &format!("name = \"a\"\n{keys}"), key, words);
     };
     arm("window = \"stok\"", "arm[0].window", "`stock`?");
+    arm("lock = \"tickt\"", "arm[0].lock", "`ticket`?");
     arm("window = 4096", "arm[0].window", "{ fixed_cycles = N }");
     arm("window = {}", "arm[0].window", "empty");
     arm("window = { fixed = 512 }", "arm[0].window.fixed", "unknown key");

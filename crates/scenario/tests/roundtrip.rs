@@ -78,9 +78,10 @@ fn scenario_text(s: &Scenario) -> String {
                 p.window_init_cycles, p.window_min_cycles, p.window_max_cycles, p.delta_cycles, p.delta_max_cycles, p.epoch_ple_exits, p.epoch_min_us
             ),
         };
+        let lock = a.lock.map(|l| format!("\nlock = {:?}", kebab(&l))).unwrap_or_default();
         writeln!(
             w,
-            "[[arm]]\nname = {:?}\nwindow = {window}\nyield_to = {:?}\nobserve = {}\nbaseline = {}",
+            "[[arm]]\nname = {:?}{lock}\nwindow = {window}\nyield_to = {:?}\nobserve = {}\nbaseline = {}",
             a.name,
             kebab(&a.yield_to),
             a.observe,
@@ -133,6 +134,10 @@ fn aple() -> impl Strategy<Value = ApleParams> {
         })
 }
 
+fn lock() -> impl Strategy<Value = LockKind> {
+    prop::sample::select(vec![LockKind::Tas, LockKind::Ticket, LockKind::Mcs])
+}
+
 fn arm() -> impl Strategy<Value = Arm> {
     let window = prop_oneof![
         Just(Window::Stock),
@@ -147,12 +152,14 @@ fn arm() -> impl Strategy<Value = Arm> {
         YieldTo::CpthL,
         YieldTo::Cch,
     ]);
-    (window, yields, any::<bool>()).prop_map(|(window, y, observe)| {
-        let yield_to = if window == Window::Off { YieldTo::Stock } else { y };
-        let acts =
-            yield_to != YieldTo::Stock || matches!(window, Window::Fixed { .. } | Window::Aple(_));
-        Arm { name: String::new(), window, yield_to, observe: observe || acts }
-    })
+    (window, yields, any::<bool>(), prop::option::of(lock())).prop_map(
+        |(window, y, observe, lock)| {
+            let yield_to = if window == Window::Off { YieldTo::Stock } else { y };
+            let acts = yield_to != YieldTo::Stock
+                || matches!(window, Window::Fixed { .. } | Window::Aple(_));
+            Arm { name: String::new(), window, yield_to, observe: observe || acts, lock }
+        },
+    )
 }
 
 prop_compose! {
@@ -170,7 +177,7 @@ prop_compose! {
         vcpus in 1u32..9,
         pin in prop::sample::select(vec![0, 1, 2]),
         list in prop::collection::vec(any::<prop::sample::Index>(), 8),
-        (weight, lock, cpl) in (1u32..=10_000, prop::sample::select(vec![LockKind::Tas, LockKind::Ticket, LockKind::Mcs]), prop::sample::select(vec![0u8, 3])),
+        (weight, lock, cpl) in (1u32..=10_000, lock(), prop::sample::select(vec![0u8, 3])),
         mut arms in prop::collection::vec(arm(), 1..6),
         baseline in any::<prop::sample::Index>(),
         vms in prop::sample::subsequence(vec![1u32, 2, 3, 4, 8], 1..4),
@@ -297,6 +304,7 @@ proptest! {
             prop_assert!(r.pin.is_empty() || r.pin.len() == r.vms as usize);
             prop_assert!(r.pin.iter().flatten().all(|p| *p < s.host.pcpus));
             prop_assert_eq!(&r.baseline, &s.arms[s.baseline].name);
+            prop_assert_eq!(r.lock, r.arm.lock.unwrap_or(s.vms[0].lock));
         }
         // Each repeat begins every point with another arm.
         let mut first: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();

@@ -29,6 +29,7 @@ fn run(profile: &str, text: &str, vms: u32, vcpus: u32, pcpus: u32, window_ms: u
             window: Window::Stock,
             yield_to: YieldTo::Stock,
             observe: true,
+            lock: None,
         },
         epoch_ple_exits: None,
         epoch_min_us: None,

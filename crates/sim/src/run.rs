@@ -412,6 +412,7 @@ pub(crate) mod tests {
                 window: Window::Stock,
                 yield_to: YieldTo::Stock,
                 observe: true,
+                lock: None,
             },
             epoch_ple_exits: Some(50),
             epoch_min_us: None,

@@ -63,7 +63,7 @@ pub fn run(vms: u32, vcpus: u32, program: Vec<Step>) -> Run {
 }
 
 pub fn arm(window: Window, yield_to: YieldTo) -> Arm {
-    Arm { name: "arm".into(), window, yield_to, observe: true }
+    Arm { name: "arm".into(), window, yield_to, observe: true, lock: None }
 }
 
 pub fn setup(kernel: Kernel, run: &Run) -> Setup {
