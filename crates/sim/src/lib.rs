@@ -10,13 +10,15 @@
 //! ```text
 //! queue     events, the earliest first          host   clock, kernel, costs
 //! machine   pCPUs: who runs, ticks, accounts    sched  CFS and EEVDF on one pCPU
-//! guest     steps, locks, barriers, blocks      kvm    PLE exits, windows, yields
-//! state     vCPUs, VMs, classes of time         run    from a plan's run to its result
+//! guest     steps, barriers, blocks             kvm    PLE exits, windows, yields
+//! lock/     who waits for a lock, and how       run    from a plan's run to its result
+//! state     vCPUs, VMs, classes of time
 //! ```
 
 mod guest;
 mod host;
 mod kvm;
+mod lock;
 mod machine;
 mod queue;
 mod rng;

@@ -6,13 +6,13 @@
 //! but for epoch samples where they are asked for.
 
 use crate::host::{Clock, Host};
+use crate::lock::{Lock, LOCKS};
 use crate::queue::{Queue, Timer};
 use crate::rng::Rng;
 use crate::sched::{Entity, RunQueue, Tunables, NONE};
-use crate::state::{Class, Doing, Lock, Pcpu, State, Vcpu, Vm};
+use crate::state::{Class, Doing, Pcpu, State, Vcpu, Vm};
 use unspin_policy::hvs;
 use unspin_policy::kvm_stock::Variant;
-use unspin_scenario::plan::LockKind;
 use unspin_vmm::abi;
 
 /// Buckets of the histogram of lock waits, as the guest has them.
@@ -29,7 +29,6 @@ pub(crate) struct Sim {
     pub vms: Vec<Vm>,
     pub locks: Vec<Lock>,
     pub steps: Vec<abi::Step>,
-    pub lock_kind: LockKind,
     pub tas_rng: Rng,
     pub tunables: Tunables,
     pub stock: Variant,
@@ -184,7 +183,11 @@ impl Sim {
             Doing::HaltBarrier | Doing::HaltBlock => 0,
             Doing::SpinBarrier => vcpu.remaining_ns.min(until_exit),
             // It looks again as soon as the host lets it.
-            Doing::SpinLock if self.lock_kind == LockKind::Tas && vcpu.host_ns() > 0 => 0,
+            Doing::SpinLock
+                if vcpu.host_ns() > 0 && self.locks[vcpu.lock as usize].protocol.looks() =>
+            {
+                0
+            }
             Doing::SpinLock => until_exit,
         };
         let at = self.now_ns.saturating_add(vcpu.host_ns()).saturating_add(guest_ns);
@@ -205,7 +208,7 @@ impl Sim {
         match vcpu.doing {
             Doing::Work => self.advance(v, 0),
             Doing::SpinLock => {
-                if self.try_free_lock(v) {
+                if self.look(v) {
                     return;
                 }
                 if self.vcpus[v as usize].spun_ns >= self.vcpus[v as usize].window_ns {
@@ -459,7 +462,7 @@ impl Sim {
         let vcpu = &self.vcpus[v as usize];
         let now = self.now_ns;
         for number in bits(vcpu.owned) {
-            self.locks[(vcpu.vm * crate::guest::LOCKS + number) as usize].off.set(true, now);
+            self.locks[(vcpu.vm * LOCKS + number) as usize].off.set(true, now);
         }
         if !vcpu.arrived {
             let barrier = &mut self.vms[vcpu.vm as usize].barrier;
@@ -472,7 +475,7 @@ impl Sim {
         let vcpu = &self.vcpus[v as usize];
         let now = self.now_ns;
         for number in bits(vcpu.owned) {
-            self.locks[(vcpu.vm * crate::guest::LOCKS + number) as usize].off.set(false, now);
+            self.locks[(vcpu.vm * LOCKS + number) as usize].off.set(false, now);
         }
         if !vcpu.arrived {
             let barrier = &mut self.vms[vcpu.vm as usize].barrier;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One run: the machine built from what the plan asks for, and the result read off it.
 
-use crate::guest::LOCKS;
 use crate::host::{Clock, Host};
+use crate::lock::{Lock, Protocol, LOCKS};
 use crate::machine::{Sim, BUCKETS};
 use crate::queue::{Queue, TIMERS_MAX};
 use crate::rng::Rng;
 use crate::sched::{Entity, RunQueue, Tunables, WEIGHT_DEFAULT};
-use crate::state::{Barrier, Class, Lock, Module, Pcpu, State, Vcpu, Vm, CLASSES};
+use crate::state::{Barrier, Class, Module, Pcpu, State, Vcpu, Vm, CLASSES};
 use crate::Error;
 use unspin_policy::kvm_stock::Vcpu as StockVcpu;
 use unspin_policy::{aple, hvs};
@@ -128,9 +128,8 @@ impl Setup {
             pcpus: vec![Pcpu::NEW; host.pcpus as usize],
             queues: Vec::new(),
             vms: Vec::with_capacity(self.vms.len()),
-            locks: vec![Lock::FREE; self.vms.len() * LOCKS as usize],
+            locks: vec![Lock::free(Protocol::of(run.lock)); self.vms.len() * LOCKS as usize],
             steps: Vec::new(),
-            lock_kind: run.lock,
             tas_rng: Rng::new(run.seed, u32::MAX),
             tunables: Tunables::new(host, run.cgroup == CgroupLayout::Flat),
             stock: host.kernel.stock(),

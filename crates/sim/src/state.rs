@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the model knows of vCPUs, VMs and locks, and where a vCPU's time goes.
+//! What the model knows of vCPUs and VMs, and where a vCPU's time goes.
 
 use crate::rng::Rng;
 use crate::sched::NONE;
@@ -174,27 +174,6 @@ impl OffClock {
             self.runs = runs;
         }
     }
-}
-
-/// A lock: who has it or is next for it, and who waits, in the order they came.
-#[derive(Debug, Clone, Copy)]
-pub struct Lock {
-    pub owner: u32,
-    pub head: u32,
-    pub tail: u32,
-    pub waiters: u32,
-    /// Runs while the owner is off its pCPU.
-    pub off: OffClock,
-}
-
-impl Lock {
-    pub const FREE: Lock = Lock {
-        owner: NONE,
-        head: NONE,
-        tail: NONE,
-        waiters: 0,
-        off: OffClock { sum_ns: 0, since_ns: 0, runs: false },
-    };
 }
 
 #[derive(Debug, Clone, Default)]

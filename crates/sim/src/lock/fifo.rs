@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! First come, first served, all spinning (locks/ticket.h, locks/mcs.h).
+//!
+//! The first waiter has the lock as soon as it is released, also while it is off its pCPU: that is
+//! lock waiter preemption.
+
+use super::Sim;
+
+impl Sim {
+    pub(super) fn fifo_next(&self, index: u32) -> u32 {
+        self.locks[index as usize].head
+    }
+}
