@@ -17,7 +17,6 @@ fn cc(source: &str, out: &str, flags: &[&str]) -> PathBuf {
 }
 
 #[test]
-#[ignore = "took 1 s, and twice more than a minute beside other load: not understood yet"]
 fn pthread_spin_keeps_its_promises_over_ours() {
     let program = cc("test/posix_spin.c", "posix_spin", &[]);
     let library = cc("interpose/spin.c", "libunspin-spin.so", &["-shared", "-fPIC"]);
