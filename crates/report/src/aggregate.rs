@@ -4,7 +4,7 @@
 use crate::input::{Input, Stream};
 use crate::stat::{jain, log2_percentile, median, spread, Verdict};
 use crate::summary::{
-    Headroom, Mean, Provenance, Row, Summary, TimeShares, WaitCycles, WindowCycles, Yields,
+    Headroom, Mean, Place, Provenance, Row, Summary, TimeShares, WaitCycles, WindowCycles, Yields,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use unspin_scenario::plan::{CgroupLayout, Window, YieldTo, SCHEMA};
@@ -29,13 +29,15 @@ pub struct EpochTrace {
     pub profile: String,
     pub vms: u32,
     pub cgroup: CgroupLayout,
+    /// The lock compared under, where locks are swept.
+    pub lock: String,
     pub arm: String,
     pub vm: u32,
     pub samples: Vec<EpochSample>,
 }
 
 /// What is compared arm by arm.
-type Point = (String, u32, CgroupLayout);
+type Point = (String, u32, CgroupLayout, String);
 
 /// One document for each scenario, machine and kernel of the input, in the order they came.
 pub fn documents(input: &Input) -> Vec<Document> {
@@ -74,8 +76,9 @@ fn document(streams: &[&Stream], notices: &[String]) -> Document {
             arms.push(&r.run.arm.name);
         }
     }
-    let by_layout = |p: &Point| (p.2 as u8, p.1);
-    points.sort_by_key(by_layout);
+    let locks: Vec<String> = points.iter().map(|p| p.3.clone()).collect();
+    let of_lock = |p: &Point| locks.iter().position(|l| *l == p.3);
+    points.sort_by_key(|p| (of_lock(p), p.2 as u8, p.1));
     let mut rows = Vec::new();
     for p in &points {
         rows.extend(rows_of_point(p, &arms, &runs));
@@ -102,7 +105,7 @@ fn machine_of(name: &str) -> String {
 }
 
 fn point_of(r: &RunResult) -> Point {
-    (r.run.profile.clone(), r.run.vms, r.run.cgroup)
+    (r.run.profile.clone(), r.run.vms, r.run.cgroup, r.run.lock_group.clone())
 }
 
 /// Every run once, without those a VM ended early in.
@@ -140,8 +143,13 @@ fn same_run(a: &RunResult, b: &RunResult) -> bool {
 
 fn name_of(r: &RunResult) -> String {
     format!(
-        "run {} ({}, {} VMs, {}, repeat {})",
-        r.run.id, r.run.profile, r.run.vms, r.run.arm.name, r.run.repeat
+        "run {} ({}, {} VMs, {}, {}, repeat {})",
+        r.run.id,
+        r.run.profile,
+        r.run.vms,
+        r.run.lock.name(),
+        r.run.arm.name,
+        r.run.repeat
     )
 }
 
@@ -211,8 +219,11 @@ fn rows_of_point(p: &Point, arms: &[&str], runs: &[&RunResult]) -> Vec<Row> {
             .filter(|r| !r.run.alone && point_of(r) == *p && r.run.arm.name == name)
             .collect()
     };
-    let alone: Vec<&RunResult> =
-        runs.iter().copied().filter(|r| r.run.alone && r.run.profile == p.0).collect();
+    let alone: Vec<&RunResult> = runs
+        .iter()
+        .copied()
+        .filter(|r| r.run.alone && (&r.run.profile, &r.run.lock_group) == (&p.0, &p.3))
+        .collect();
     let present: Vec<&str> = arms.iter().copied().filter(|a| !of_arm(a).is_empty()).collect();
     let Some(baseline) = present.first().map(|a| of_arm(a)[0].run.baseline.clone()) else {
         return Vec::new();
@@ -369,6 +380,7 @@ fn row(of: &[&RunResult], base: &[&RunResult], vm: Option<u32>) -> Row {
         vms: run.vms,
         vm_index: vm,
         cgroup: run.cgroup,
+        lock: run.lock_group.clone(),
         arm: run.arm.name.clone(),
         baseline: run.baseline.clone(),
         spin_intensive: run.spin_intensive,
@@ -609,11 +621,11 @@ fn ideal_row(base: &[&RunResult], alone: &[&RunResult], vm: Option<u32>) -> Opti
     })
 }
 
-/// Numbers of VMs and layouts of the rows over all VMs, and the rows of each.
-fn by_place(rows: &[Row]) -> Vec<((CgroupLayout, u32), Vec<&Row>)> {
-    let mut out: Vec<((CgroupLayout, u32), Vec<&Row>)> = Vec::new();
+/// The places of the rows over all VMs, and the rows of each.
+fn by_place(rows: &[Row]) -> Vec<(Place, Vec<&Row>)> {
+    let mut out: Vec<(Place, Vec<&Row>)> = Vec::new();
     for r in rows.iter().filter(|r| r.vm_index.is_none()) {
-        let key = (r.cgroup, r.vms);
+        let key = r.place();
         match out.iter_mut().find(|(k, _)| *k == key) {
             Some((_, v)) => v.push(r),
             None => out.push((key, vec![r])),
@@ -634,7 +646,7 @@ fn arms_of<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
 
 fn headroom(rows: &[Row]) -> Vec<Headroom> {
     let mut out = Vec::new();
-    for ((cgroup, vms), rows) in by_place(rows) {
+    for (place, rows) in by_place(rows) {
         let ideal: Vec<(&str, f64)> = rows
             .iter()
             .filter(|r| r.arm == IDEAL_ARM)
@@ -649,20 +661,14 @@ fn headroom(rows: &[Row]) -> Vec<Headroom> {
                 .filter(|r| r.arm == arm && r.baseline != arm && arm != IDEAL_ARM)
                 .collect();
             if !own.is_empty() {
-                out.push(closed(vms, cgroup, arm, &own, &ideal));
+                out.push(closed(&place, arm, &own, &ideal));
             }
         }
     }
     out
 }
 
-fn closed(
-    vms: u32,
-    cgroup: CgroupLayout,
-    arm: &str,
-    own: &[&&Row],
-    ideal: &[(&str, f64)],
-) -> Headroom {
+fn closed(place: &Place, arm: &str, own: &[&&Row], ideal: &[(&str, f64)]) -> Headroom {
     let (mut won, mut room, mut of) = (0.0, 0.0, 0.0);
     let (mut won_all, mut room_all) = (0.0, 0.0);
     let (mut profiles, mut not_adapted) = (Vec::new(), Vec::new());
@@ -687,8 +693,9 @@ fn closed(
     let all: f64 = ideal.iter().map(|(_, i)| i).sum();
     let loss = if room > 0.0 { room / of } else { (all - ideal.len() as f64) / all };
     Headroom {
-        vms,
-        cgroup,
+        vms: place.vms,
+        cgroup: place.cgroup,
+        lock: place.lock.clone(),
         arm: arm.to_string(),
         closed: (room > 0.0).then(|| round(won / room)),
         closed_all: (room_all > 0.0).then(|| round(won_all / room_all)),
@@ -700,7 +707,7 @@ fn closed(
 
 fn means(rows: &[Row]) -> Vec<Mean> {
     let mut out = Vec::new();
-    for ((cgroup, vms), rows) in by_place(rows) {
+    for (place, rows) in by_place(rows) {
         for arm in arms_of(&rows) {
             let own: Vec<&Row> = rows
                 .iter()
@@ -712,13 +719,13 @@ fn means(rows: &[Row]) -> Vec<Mean> {
             }
             let (left_out, count): (Vec<&Row>, Vec<&Row>) =
                 own.into_iter().partition(|r| r.adapted == Some(false));
-            out.push(mean(vms, cgroup, arm, &count, &left_out));
+            out.push(mean(&place, arm, &count, &left_out));
         }
     }
     out
 }
 
-fn mean(vms: u32, cgroup: CgroupLayout, arm: &str, count: &[&Row], left_out: &[&Row]) -> Mean {
+fn mean(place: &Place, arm: &str, count: &[&Row], left_out: &[&Row]) -> Mean {
     let average = |x: Vec<f64>| (!x.is_empty()).then(|| x.iter().sum::<f64>() / x.len() as f64);
     let repeats: BTreeSet<u32> = count.iter().flat_map(|r| r.ratios.keys().copied()).collect();
     // Only repeats that every profile has: others would compare different sets.
@@ -735,8 +742,9 @@ fn mean(vms: u32, cgroup: CgroupLayout, arm: &str, count: &[&Row], left_out: &[&
     let waste: Option<Vec<f64>> = count.iter().map(|r| r.inefficiency).collect();
     let waste_all: Option<Vec<f64>> = all().map(|r| r.inefficiency).collect();
     Mean {
-        vms,
-        cgroup,
+        vms: place.vms,
+        cgroup: place.cgroup,
+        lock: place.lock.clone(),
         arm: arm.to_string(),
         performance: average(count.iter().filter_map(|r| r.performance).collect()).map(round),
         performance_low: s.map(|s| round(s.low)),
@@ -755,8 +763,15 @@ fn traces(runs: &[&RunResult]) -> Vec<EpochTrace> {
     for r in runs.iter().filter(|r| !r.epochs.is_empty()) {
         for vm in 0..r.run.vms {
             let known = out.iter().any(|t| {
-                (&t.profile, t.vms, t.cgroup, &t.arm, t.vm)
-                    == (&r.run.profile, r.run.vms, r.run.cgroup, &r.run.arm.name, vm)
+                (&t.profile, t.vms, t.cgroup, &t.lock, &t.arm, t.vm)
+                    == (
+                        &r.run.profile,
+                        r.run.vms,
+                        r.run.cgroup,
+                        &r.run.lock_group,
+                        &r.run.arm.name,
+                        vm,
+                    )
             });
             let samples: Vec<EpochSample> =
                 r.epochs.iter().filter(|e| e.vm == vm).cloned().collect();
@@ -765,6 +780,7 @@ fn traces(runs: &[&RunResult]) -> Vec<EpochTrace> {
                     profile: r.run.profile.clone(),
                     vms: r.run.vms,
                     cgroup: r.run.cgroup,
+                    lock: r.run.lock_group.clone(),
                     arm: r.run.arm.name.clone(),
                     vm,
                     samples,

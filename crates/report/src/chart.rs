@@ -2,7 +2,7 @@
 //! Pictures: SVG that needs nothing else, with colours that survive colour-blindness
 //! (Okabe and Ito) and a dark page.
 
-use crate::summary::{Row, Summary};
+use crate::summary::{Place, Row, Summary};
 use crate::text::{arm_order, places, profile_order};
 use crate::{Document, EpochTrace};
 use std::fmt::Write;
@@ -50,25 +50,37 @@ impl Document {
     pub fn charts(&self) -> Vec<Chart> {
         let s = &self.summary;
         let mut out = Vec::new();
-        for (cgroup, vms) in places(s) {
-            let rows: Vec<&Row> = s
-                .arms
-                .iter()
-                .filter(|r| r.vm_index.is_none() && (r.cgroup, r.vms) == (cgroup, vms))
-                .collect();
-            let at = format!("{vms}vm-{}", layout(cgroup));
-            let place =
-                format!("{vms} VM, cgroups {} ({}, {})", layout(cgroup), s.machine, s.kernel);
+        for at_place in &places(s) {
+            let rows: Vec<&Row> =
+                s.arms.iter().filter(|r| r.vm_index.is_none() && r.place() == *at_place).collect();
+            let at = file_part(at_place);
+            let lock = match at_place.lock.as_str() {
+                "" => String::new(),
+                lock => format!(", lock {lock}"),
+            };
+            let place = format!(
+                "{} VM, cgroups {}{lock} ({}, {})",
+                at_place.vms,
+                layout(at_place.cgroup),
+                s.machine,
+                s.kernel
+            );
             out.push(performance(&rows, &at, &place));
             out.extend(inefficiency(&rows, &at, &place));
             out.extend(yields(&rows, &at, &place));
             for p in profile_order(&rows) {
                 out.extend(waits(&rows, p, &at, &place));
-                out.extend(windows(&self.traces, s, p, cgroup, vms, &place));
+                out.extend(windows(&self.traces, s, p, at_place, &place));
             }
         }
         out
     }
+}
+
+/// A place in the name of a file.
+fn file_part(place: &Place) -> String {
+    let lock = if place.lock.is_empty() { String::new() } else { format!("-{}", place.lock) };
+    format!("{}vm-{}{lock}", place.vms, layout(place.cgroup))
 }
 
 fn layout(c: CgroupLayout) -> &'static str {
@@ -464,13 +476,14 @@ fn windows(
     traces: &[EpochTrace],
     s: &Summary,
     profile: &str,
-    cgroup: CgroupLayout,
-    vms: u32,
+    at: &Place,
     place: &str,
 ) -> Option<Chart> {
     let with: Vec<&EpochTrace> = traces
         .iter()
-        .filter(|t| t.profile == profile && (t.cgroup, t.vms) == (cgroup, vms))
+        .filter(|t| {
+            t.profile == profile && (&t.lock, t.cgroup, t.vms) == (&at.lock, at.cgroup, at.vms)
+        })
         .collect();
     let mut arms: Vec<&str> = Vec::new();
     for t in &with {
@@ -519,7 +532,7 @@ fn windows(
         let i = arms.iter().position(|a| *a == t.arm).unwrap_or(0);
         curve(&mut svg, colour(&arms, i), points.trim_end(), &format!("{}, VM {}", t.arm, t.vm));
     }
-    let name = format!("window-{profile}-{vms}vm-{}", layout(cgroup));
+    let name = format!("window-{profile}-{}", file_part(at));
     Some(Chart { name, kind: Kind::Window, svg: svg.finish(&title), title })
 }
 

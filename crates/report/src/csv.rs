@@ -40,6 +40,7 @@ const KEYS: &[&str] = &[
     "vms",
     "vm_index",
     "cgroup",
+    "lock",
     "arm",
     "baseline",
     "same_as",

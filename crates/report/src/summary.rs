@@ -53,6 +53,9 @@ pub struct Provenance {
 pub struct Headroom {
     pub vms: u32,
     pub cgroup: CgroupLayout,
+    /// The lock compared under, where locks are swept.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub lock: String,
     pub arm: String,
     /// Σ(arm − baseline) ÷ Σ(ideal − baseline), in units of each profile's baseline.
     pub closed: Option<f64>,
@@ -71,6 +74,9 @@ pub struct Headroom {
 pub struct Mean {
     pub vms: u32,
     pub cgroup: CgroupLayout,
+    /// The lock compared under, where locks are swept.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub lock: String,
     pub arm: String,
     pub performance: Option<f64>,
     pub performance_low: Option<f64>,
@@ -131,6 +137,9 @@ pub struct Row {
     pub vms: u32,
     pub vm_index: Option<u32>,
     pub cgroup: CgroupLayout,
+    /// The lock compared under, where locks are swept.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub lock: String,
     pub arm: String,
     pub baseline: String,
     pub spin_intensive: bool,
@@ -183,4 +192,24 @@ pub struct Row {
     /// Ratio to the baseline of each repeat, for means.
     #[serde(skip)]
     pub ratios: BTreeMap<u32, f64>,
+}
+
+/// Where arms are compared, profile by profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub lock: String,
+    pub cgroup: CgroupLayout,
+    pub vms: u32,
+}
+
+impl Row {
+    pub(crate) fn place(&self) -> Place {
+        Place { lock: self.lock.clone(), cgroup: self.cgroup, vms: self.vms }
+    }
+}
+
+impl Mean {
+    pub(crate) fn place(&self) -> Place {
+        Place { lock: self.lock.clone(), cgroup: self.cgroup, vms: self.vms }
+    }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tables for a terminal.
 
-use crate::summary::{Row, Summary};
+use crate::summary::{Place, Row, Summary};
 use crate::Document;
 use std::fmt::Write;
 use tabled::builder::Builder;
@@ -23,25 +23,22 @@ fn document(out: &mut String, s: &Summary) {
     // Writing to a String cannot fail.
     let _ = writeln!(out, "{} ({})", s.title, s.scenario);
     let _ = writeln!(out, "{}", origin(s));
-    for (cgroup, vms) in places(s) {
-        let rows: Vec<&Row> = s
-            .arms
-            .iter()
-            .filter(|r| r.vm_index.is_none() && (r.cgroup, r.vms) == (cgroup, vms))
-            .collect();
-        let _ = writeln!(out, "\n{}", place(s, cgroup, vms));
-        out.push_str(&grid("performance", &rows, s, cgroup, vms, performance));
+    for place in &places(s) {
+        let rows: Vec<&Row> =
+            s.arms.iter().filter(|r| r.vm_index.is_none() && r.place() == *place).collect();
+        let _ = writeln!(out, "\n{}", heading(s, place));
+        out.push_str(&grid("performance", &rows, s, place, performance));
         let rows: Vec<&Row> = rows.into_iter().filter(|r| r.arm != IDEAL_ARM).collect();
         if rows.iter().any(|r| r.inefficiency.is_some()) {
-            out.push_str(&grid("inefficiency", &rows, s, cgroup, vms, |r| {
+            out.push_str(&grid("inefficiency", &rows, s, place, |r| {
                 r.inefficiency.map_or("-".to_string(), |x| format!("{:.1} %", x * 100.0))
             }));
-            out.push_str(&grid("cycles a PLE exit", &rows, s, cgroup, vms, |r| {
+            out.push_str(&grid("cycles a PLE exit", &rows, s, place, |r| {
                 r.exit_handling_cycles.map_or("-".to_string(), |x| x.to_string())
             }));
         }
         if rows.iter().any(|r| r.time.is_some()) {
-            out.push_str(&grid("vCPU time, %", &rows, s, cgroup, vms, time));
+            out.push_str(&grid("vCPU time, %", &rows, s, place, time));
         }
     }
     out.push_str(&headroom(s));
@@ -90,21 +87,23 @@ pub(crate) fn origin(s: &Summary) -> String {
     line
 }
 
-fn place(s: &Summary, cgroup: CgroupLayout, vms: u32) -> String {
-    let layout = match cgroup {
+fn heading(s: &Summary, place: &Place) -> String {
+    let layout = match place.cgroup {
         CgroupLayout::Flat => "no cgroups",
         CgroupLayout::Vm => "one cgroup a VM",
         CgroupLayout::Vcpu => "one cgroup a vCPU",
     };
+    let vms = place.vms;
     let plural = if vms == 1 { "" } else { "s" };
-    format!("{vms} VM{plural}, {layout} ({}, {})", s.machine, s.kernel)
+    let lock = if place.lock.is_empty() { String::new() } else { format!(", lock {}", place.lock) };
+    format!("{vms} VM{plural}, {layout}{lock} ({}, {})", s.machine, s.kernel)
 }
 
-pub(crate) fn places(s: &Summary) -> Vec<(CgroupLayout, u32)> {
+pub(crate) fn places(s: &Summary) -> Vec<Place> {
     let mut places = Vec::new();
-    for r in &s.arms {
-        if !places.contains(&(r.cgroup, r.vms)) {
-            places.push((r.cgroup, r.vms));
+    for place in s.arms.iter().map(Row::place) {
+        if !places.contains(&place) {
+            places.push(place);
         }
     }
     places
@@ -154,14 +153,7 @@ fn performance(r: &Row) -> String {
     format!("{p:.2}{mark}{of}")
 }
 
-fn grid(
-    what: &str,
-    rows: &[&Row],
-    s: &Summary,
-    cgroup: CgroupLayout,
-    vms: u32,
-    cell: fn(&Row) -> String,
-) -> String {
+fn grid(what: &str, rows: &[&Row], s: &Summary, place: &Place, cell: fn(&Row) -> String) -> String {
     let (arms, profiles) = (arm_order(rows), profile_order(rows));
     let mut b = Builder::default();
     b.push_record(std::iter::once(what).chain(arms.iter().copied()));
@@ -172,7 +164,7 @@ fn grid(
         });
         b.push_record(std::iter::once(p.to_string()).chain(cells));
     }
-    let means: Vec<_> = s.means.iter().filter(|m| (m.cgroup, m.vms) == (cgroup, vms)).collect();
+    let means: Vec<_> = s.means.iter().filter(|m| m.place() == *place).collect();
     let over = rows.iter().filter(|r| r.spin_intensive).map(|r| r.profile.as_str());
     let counted = distinct(over).len();
     if counted > 1 && matches!(what, "performance" | "inefficiency") {
@@ -228,7 +220,7 @@ fn headroom(s: &Summary) -> String {
         }
         b.push_record([
             h.vms.to_string(),
-            format!("{:?}", h.cgroup).to_lowercase(),
+            cgroups_and_lock(&h.cgroup, &h.lock),
             h.arm.clone(),
             percent(h.stock_loss),
             match (h.closed, h.closed_all) {
@@ -241,6 +233,15 @@ fn headroom(s: &Summary) -> String {
     let mut t = b.build();
     t.with(Style::sharp());
     format!("\nheadroom to ideal ({}, {})\n{t}\n", s.machine, s.kernel)
+}
+
+fn cgroups_and_lock(cgroup: &CgroupLayout, lock: &str) -> String {
+    let cgroup = format!("{cgroup:?}").to_lowercase();
+    if lock.is_empty() {
+        cgroup
+    } else {
+        format!("{cgroup}, {lock}")
+    }
 }
 
 pub(crate) fn percent(x: Option<f64>) -> String {

@@ -94,6 +94,42 @@ fn a_spread_that_covers_the_difference_tells_nothing() {
 }
 
 #[test]
+fn swept_locks_are_compared_each_by_itself() {
+    let scenario = SCENARIO.replace("vms = [2, 3]", "vms = [2]\nlocks = [\"ticket\", \"tas\"]");
+    let tune = |run: &Run, v: &mut VmResult| {
+        if run.lock_group == "tas" {
+            v.units.iter_mut().for_each(|u| *u *= 3);
+            if run.arm.name == "apples" {
+                v.units.iter_mut().for_each(|u| *u *= 2);
+            }
+        }
+    };
+    let docs = documents(&read(&lines("6.12.57+deb13-amd64", &plan(&scenario), tune)));
+    let s = &docs[0].summary;
+    let of = |lock: &str, arm: &str| {
+        let own = s.arms.iter().filter(|r| (r.lock.as_str(), r.arm.as_str()) == (lock, arm));
+        own.filter(|r| r.profile == "ebizzy" && r.vm_index.is_none()).collect::<Vec<_>>()
+    };
+    for (lock, gain) in [("ticket", 1.3), ("tas", 2.6)] {
+        assert_eq!(of(lock, "apples").len(), 1);
+        near(of(lock, "apples")[0].performance, gain);
+        near(of(lock, "stock")[0].performance, 1.0);
+        near(of(lock, "ideal")[0].performance, 4.0 / 3.0);
+    }
+    near(
+        of("tas", "stock")[0].throughput_per_s,
+        3.0 * of("ticket", "stock")[0].throughput_per_s.unwrap(),
+    );
+    assert!(text(&docs).contains("2 VMs, no cgroups, lock tas ("));
+    assert!(s.means.iter().any(|m| m.lock == "tas" && m.arm == "apples"));
+    let mut names: Vec<String> = docs[0].charts().into_iter().map(|c| c.name).collect();
+    let all = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), all, "two pictures of one name");
+}
+
+#[test]
 fn ideal_is_the_cpu_time_got_at_the_pace_alone() {
     let d = one(as_is);
     near(row(&d, "ebizzy", 2, "ideal").performance, 4.0 / 3.0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A scenario and its profiles become a plan: single runs in the order to make them.
 
-use crate::plan::{Arm, CgroupLayout, Plan, Run, Window, YieldTo, SCHEMA};
+use crate::plan::{Arm, CgroupLayout, LockChoice, Plan, Run, Window, YieldTo, SCHEMA};
 use crate::problem::nearest;
 use crate::profile::Profile;
 use crate::scenario::{Pin, Scenario, VmGroup};
@@ -20,6 +20,8 @@ pub struct Selection {
     pub profiles: Vec<String>,
     pub vms: Vec<u32>,
     pub cgroups: Vec<CgroupLayout>,
+    /// Labels of swept locks ([`LockChoice::label`]).
+    pub locks: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,16 +56,20 @@ pub fn expand(
     for repeat in 0..scenario.repeats {
         if scenario.measure.alone {
             for name in &scenario.sweep.profiles {
-                runs.push(alone_run(scenario, &used[name.as_str()].0, repeat));
+                for lock in locks_of(scenario) {
+                    runs.push(alone_run(scenario, &used[name.as_str()].0, lock, repeat));
+                }
             }
         }
         for cgroup in &scenario.sweep.cgroups {
             for name in &scenario.sweep.profiles {
                 for vms in &scenario.sweep.vms {
-                    let point =
-                        Point { profile: &used[name.as_str()].0, vms: *vms, cgroup: *cgroup };
-                    for arm in rotated(&scenario.arms, repeat as usize) {
-                        runs.push(run(scenario, &point, arm, repeat));
+                    for lock in locks_of(scenario) {
+                        let profile = &used[name.as_str()].0;
+                        let point = Point { profile, vms: *vms, cgroup: *cgroup, lock };
+                        for arm in rotated(&scenario.arms, repeat as usize) {
+                            runs.push(run(scenario, &point, arm, repeat));
+                        }
                     }
                 }
             }
@@ -96,6 +102,16 @@ struct Point<'a> {
     profile: &'a Profile,
     vms: u32,
     cgroup: CgroupLayout,
+    /// The lock swept; `None`: locks are not.
+    lock: Option<LockChoice>,
+}
+
+/// The locks swept, or once `None`.
+fn locks_of(s: &Scenario) -> Vec<Option<LockChoice>> {
+    match s.sweep.locks.as_slice() {
+        [] => vec![None],
+        locks => locks.iter().copied().map(Some).collect(),
+    }
 }
 
 fn rotated(arms: &[Arm], by: usize) -> impl Iterator<Item = &Arm> {
@@ -107,6 +123,7 @@ fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
     let first = &s.vms[0];
     let weights: Vec<u32> = groups.iter().map(|g| g.weight).collect();
     let alike = weights.iter().all(|w| *w == weights[0]);
+    let lock = arm.lock.or(point.lock).unwrap_or(first.lock);
     Run {
         id: 0,
         profile: point.profile.name.clone(),
@@ -116,7 +133,10 @@ fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
         vcpus: first.vcpus,
         pin: pins(&groups),
         weights: if alike { Vec::new() } else { weights },
-        lock: arm.lock.unwrap_or(first.lock),
+        lock: lock.kind,
+        tau_ns: lock.tau_ns,
+        lock_group: point.lock.map(|l| l.label()).unwrap_or_default(),
+        lock_clock_mhz: s.host.lock_clock_mhz,
         cpl: first.cpl,
         cgroup: point.cgroup,
         arm: arm.clone(),
@@ -134,7 +154,7 @@ fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
     }
 }
 
-fn alone_run(s: &Scenario, profile: &Profile, repeat: u32) -> Run {
+fn alone_run(s: &Scenario, profile: &Profile, lock: Option<LockChoice>, repeat: u32) -> Run {
     let arm = Arm {
         name: ALONE_ARM.to_string(),
         window: Window::Off,
@@ -142,7 +162,7 @@ fn alone_run(s: &Scenario, profile: &Profile, repeat: u32) -> Run {
         observe: true,
         lock: None,
     };
-    let point = Point { profile, vms: 1, cgroup: CgroupLayout::Flat };
+    let point = Point { profile, vms: 1, cgroup: CgroupLayout::Flat, lock };
     Run {
         alone: true,
         weights: Vec::new(),
@@ -195,6 +215,11 @@ fn check_selection(s: &Scenario, select: &Selection) -> Result<(), ExpandError> 
         let has = format!("{:?}", s.sweep.cgroups).to_lowercase();
         return Err(missing("cgroup layout", &format!("{c:?}").to_lowercase(), &[&has]));
     }
+    let locks: Vec<String> = s.sweep.locks.iter().map(LockChoice::label).collect();
+    if let Some(l) = select.locks.iter().find(|l| !locks.contains(l)) {
+        let has: Vec<&str> = locks.iter().map(String::as_str).collect();
+        return Err(missing("swept lock", l, &has));
+    }
     Ok(())
 }
 
@@ -203,6 +228,7 @@ fn selected(r: &Run, select: &Selection, baseline: &str) -> bool {
         wanted.is_empty() || wanted.contains(x)
     }
     among(&select.profiles, &r.profile)
+        && among(&select.locks, &r.lock_group)
         && (r.alone
             || (among(&select.vms, &r.vms)
                 && among(&select.cgroups, &r.cgroup)
@@ -228,7 +254,7 @@ fn hash(text: &str, profiles: &BTreeMap<&str, &(Profile, String)>) -> String {
 pub fn split(plan: &Plan, parts: u32) -> Vec<Plan> {
     let mut points: Vec<(PointKey, u64, Vec<Run>)> = Vec::new();
     for r in &plan.runs {
-        let key = (r.profile.clone(), r.vms, r.cgroup, r.alone);
+        let key = (r.profile.clone(), r.vms, r.cgroup, r.lock_group.clone(), r.alone);
         // An emulated computer's time grows with the CPUs at work, not with the VMs on them.
         let cost = r.warmup_ms + r.window_ms + r.stagger_ms;
         match points.iter_mut().find(|(k, _, _)| *k == key) {
@@ -257,7 +283,7 @@ pub fn split(plan: &Plan, parts: u32) -> Vec<Plan> {
         .collect()
 }
 
-type PointKey = (String, u32, CgroupLayout, bool);
+type PointKey = (String, u32, CgroupLayout, String, bool);
 
 impl Plan {
     /// SHA-256 of the plan: two plans with the same one ask for the same runs.

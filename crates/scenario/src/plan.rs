@@ -65,6 +65,17 @@ pub struct Run {
     /// cgroup cpu.weight (1..=10000) of each VM; empty: all alike.
     pub weights: Vec<u32>,
     pub lock: LockKind,
+    /// τ of the preemptable locks, ns; `None` leaves the lock's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tau_ns: Option<u64>,
+    /// Where the scenario sweeps locks, the one this run is compared under ([`LockChoice::label`]);
+    /// else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub lock_group: String,
+    /// Clock at which the locks' budgets, which are times, become cycles; `None` is the machine's
+    /// time-stamp counter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock_clock_mhz: Option<u32>,
     /// Privilege level the guest spins at: 0 (PLE sees it) or 3 (it does not).
     pub cpl: u8,
     pub cgroup: CgroupLayout,
@@ -102,9 +113,9 @@ pub struct Arm {
     pub yield_to: YieldTo,
     /// Mode of the module when window and yield_to are both KVM's own: `observe` counts, `off` does not.
     pub observe: bool,
-    /// Lock of the VMs in this arm; `None`: the VMs' own.
+    /// The guests' lock under this arm, instead of the VMs'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lock: Option<LockKind>,
+    pub lock: Option<LockChoice>,
 }
 
 /// Who sets the pause-loop-exit window.
@@ -169,6 +180,75 @@ pub enum LockKind {
     Tas,
     Ticket,
     Mcs,
+    Preemptable,
+    PvTicket,
+    PvPreemptable,
+    Oticket,
+    OticketSpin,
+    OticketWake,
+    Iticket,
+    LongTicket,
+    PvQueued,
+}
+
+impl LockKind {
+    /// Every lock of `locks/`, by the name scenarios and results use.
+    pub const ALL: [(&'static str, LockKind); 12] = [
+        ("tas", LockKind::Tas),
+        ("ticket", LockKind::Ticket),
+        ("mcs", LockKind::Mcs),
+        ("preemptable", LockKind::Preemptable),
+        ("pv-ticket", LockKind::PvTicket),
+        ("pv-preemptable", LockKind::PvPreemptable),
+        ("oticket", LockKind::Oticket),
+        ("oticket-spin", LockKind::OticketSpin),
+        ("oticket-wake", LockKind::OticketWake),
+        ("iticket", LockKind::Iticket),
+        ("long-ticket", LockKind::LongTicket),
+        ("pv-queued", LockKind::PvQueued),
+    ];
+
+    /// Its name, as in [`LockKind::ALL`]. With `_` for `-` it is the prefix of the functions in
+    /// `locks/`.
+    pub fn name(self) -> &'static str {
+        let known = Self::ALL.iter().find(|(_, kind)| *kind == self);
+        known.expect("every lock stands in ALL").0
+    }
+
+    /// Whether its waiters halt: in a guest that takes CPL 0.
+    pub fn halts(self) -> bool {
+        !matches!(self, LockKind::Tas | LockKind::Ticket | LockKind::Mcs | LockKind::Preemptable)
+    }
+
+    /// Whether it has the waiting time τ of VEE'13 (section 4.2).
+    pub fn has_tau(self) -> bool {
+        matches!(self, LockKind::Preemptable | LockKind::PvPreemptable)
+    }
+}
+
+/// A lock and what is set of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockChoice {
+    pub kind: LockKind,
+    /// τ of the preemptable locks, ns; `None` leaves the lock's own (2000).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tau_ns: Option<u64>,
+}
+
+impl LockChoice {
+    /// The lock as it is.
+    pub fn plain(kind: LockKind) -> Self {
+        LockChoice { kind, tau_ns: None }
+    }
+
+    /// What reports call it: its name, with τ in ns where one is set.
+    pub fn label(&self) -> String {
+        match self.tau_ns {
+            None => self.kind.name().to_string(),
+            Some(ns) => format!("{}-{ns}ns", self.kind.name()),
+        }
+    }
 }
 
 /// How vCPU threads are laid out in cgroups.

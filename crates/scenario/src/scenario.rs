@@ -2,7 +2,9 @@
 //! Scenarios: a host, its VMs, a workload, and the arms to compare.
 
 use crate::expand::{ALONE_ARM, IDEAL_ARM};
-use crate::plan::{ApleParams, Arm, CgroupLayout, HostModel, LockKind, Window, YieldTo};
+use crate::plan::{
+    ApleParams, Arm, CgroupLayout, HostModel, LockChoice, LockKind, Window, YieldTo,
+};
 use crate::problem::Problems;
 use crate::reader::{Reader, Table, Value};
 
@@ -19,6 +21,8 @@ const MS_MAX: u64 = 3_600_000;
 const WEIGHT_MAX: u32 = 10_000;
 const EPOCH_MAX_PLE_EXITS: u32 = 1_000_000;
 const EPOCH_MIN_US_MAX: u32 = 1_000_000;
+const TAU_MAX_NS: u64 = 1_000_000_000;
+const LOCK_CLOCK_MAX_MHZ: u32 = 10_000;
 
 /// A scenario, checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,6 +57,8 @@ pub struct Host {
     pub pcpus: u32,
     /// What machine `sim` models; other machines are what they are.
     pub model: HostModel,
+    /// Clock at which the locks' budgets become cycles; `None`: the machine's own.
+    pub lock_clock_mhz: Option<u32>,
 }
 
 /// Some VMs that are alike.
@@ -63,7 +69,7 @@ pub struct VmGroup {
     pub pin: Pin,
     /// cgroup cpu.weight; only its ratio to the other VMs' matters.
     pub weight: u32,
-    pub lock: LockKind,
+    pub lock: LockChoice,
     pub cpl: u8,
 }
 
@@ -82,6 +88,8 @@ pub struct Sweep {
     pub profiles: Vec<String>,
     pub vms: Vec<u32>,
     pub cgroups: Vec<CgroupLayout>,
+    /// Each is compared by itself; empty: the VMs' lock alone.
+    pub locks: Vec<LockChoice>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -161,6 +169,7 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
     let (groups, workload) = groups?;
     let sweep = sweep.unwrap_or_default();
     let (arms, baseline) = arms?;
+    check_locks(top, &groups[0], &sweep, &arms);
     let vms: u32 = groups.iter().map(|g| g.count).sum();
     Some(Scenario {
         name: name.to_string(),
@@ -180,6 +189,7 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
             profiles: sweep.profiles.unwrap_or_else(|| workload.into_iter().collect()),
             vms: sweep.vms.unwrap_or_else(|| vec![vms]),
             cgroups: sweep.cgroups.unwrap_or_else(|| vec![CgroupLayout::Flat]),
+            locks: sweep.locks.unwrap_or_default(),
         },
         measure: measure?,
         trace: trace?,
@@ -231,12 +241,15 @@ fn read_kernels(v: &Value) -> Option<Vec<String>> {
 
 fn read_host(v: Value) -> Option<Host> {
     let t = v.table("[host] with pcpus")?;
-    t.only(&["pcpus", "model"]);
+    t.only(&["pcpus", "model", "lock_clock_mhz"]);
     let pcpus =
         t.need("pcpus", "how many physical CPUs").and_then(|v| v.u32(1..=PCPUS_MAX, " pCPUs"));
     let models = &[("lab", HostModel::Lab), ("server", HostModel::Server)];
     let model = or(t.get("model"), HostModel::default(), |v| v.choice(models));
-    Some(Host { pcpus: pcpus?, model: model? })
+    let lock_clock = or(t.get("lock_clock_mhz"), None, |v| {
+        Some(Some(v.u32(1..=LOCK_CLOCK_MAX_MHZ, " MHz (of the clock the locks' budgets are for)")?))
+    });
+    Some(Host { pcpus: pcpus?, model: model?, lock_clock_mhz: lock_clock? })
 }
 
 #[derive(Default)]
@@ -244,6 +257,7 @@ struct SweepKeys {
     profiles: Option<Vec<String>>,
     vms: Option<Vec<u32>>,
     cgroups: Option<Vec<CgroupLayout>>,
+    locks: Option<Vec<LockChoice>>,
     has_profiles: bool,
     has_vms: bool,
 }
@@ -252,10 +266,10 @@ const CGROUPS: &[(&str, CgroupLayout)] =
     &[("flat", CgroupLayout::Flat), ("vm", CgroupLayout::Vm), ("vcpu", CgroupLayout::Vcpu)];
 
 fn read_sweep(v: Value) -> SweepKeys {
-    let Some(t) = v.table("[sweep] with profiles, vms or cgroups") else {
+    let Some(t) = v.table("[sweep] with profiles, vms, cgroups or locks") else {
         return SweepKeys::default();
     };
-    t.only(&["profiles", "vms", "cgroups"]);
+    t.only(&["profiles", "vms", "cgroups", "locks"]);
     SweepKeys {
         has_profiles: t.get("profiles").is_some(),
         has_vms: t.get("vms").is_some(),
@@ -264,6 +278,53 @@ fn read_sweep(v: Value) -> SweepKeys {
         cgroups: t
             .get("cgroups")
             .and_then(|v| list(&v, "\"flat\", \"vm\", \"vcpu\"", |v| v.choice(CGROUPS))),
+        locks: t.get("locks").and_then(|v| list(&v, "locks", read_lock)),
+    }
+}
+
+/// `"ticket"`, or `{ preemptable = { tau_ns = 8000 } }`.
+fn read_lock(v: &Value) -> Option<LockChoice> {
+    if !v.is_table() {
+        return v.choice(&LockKind::ALL).map(LockChoice::plain);
+    }
+    let tau = |(_, kind): &&(&str, LockKind)| kind.has_tau();
+    let names: Vec<&str> = LockKind::ALL.iter().filter(tau).map(|(name, _)| *name).collect();
+    let t = v.table("a lock's name")?;
+    t.only(&names);
+    if t.keys().is_empty() {
+        v.problem("empty", "\"ticket\" or { preemptable = { tau_ns = N } }");
+    }
+    let (name, kind) = *LockKind::ALL.iter().filter(tau).find(|(n, _)| t.get(n).is_some())?;
+    if t.keys().len() > 1 {
+        v.problem("two locks", "one of them");
+    }
+    let form = "{ tau_ns = N }";
+    let params = t.get(name)?.table(form)?;
+    params.only(&["tau_ns"]);
+    let tau_ns = params.need("tau_ns", form)?.integer(0..=TAU_MAX_NS, " nanoseconds")?;
+    Some(LockChoice { kind, tau_ns: Some(tau_ns) })
+}
+
+/// Locks are said in one place: of the VMs, of the arms, or swept; and those that halt at CPL 0.
+fn check_locks(top: &Table, group: &VmGroup, sweep: &SweepKeys, arms: &[Arm]) {
+    let arm_locks = || arms.iter().filter_map(|a| a.lock.as_ref());
+    let swept = sweep.locks.as_deref().unwrap_or_default();
+    if let Some(at) = top.get("sweep").filter(|_| !swept.is_empty()) {
+        if arm_locks().next().is_some() {
+            at.problem("locks are swept, and arms name locks too", "one of the two");
+        }
+        let said = |v: Value| v.array("")?.first()?.table("")?.get("lock").map(|_| ());
+        if top.get("vm").and_then(said).is_some() {
+            at.problem("sweep.locks already says which locks there are", "no lock in [[vm]]");
+        }
+    }
+    let own = swept.is_empty().then_some(&group.lock);
+    let halting = own.into_iter().chain(swept).chain(arm_locks()).find(|l| l.kind.halts());
+    if let (3, Some(lock), Some(at)) = (group.cpl, halting, top.get("vm")) {
+        at.problem(
+            format!("waiters of {} halt, and CPL 3 has no HLT", lock.kind.name()),
+            "cpl = 0, or a lock that only spins: tas, ticket, mcs, preemptable",
+        );
     }
 }
 
@@ -308,9 +369,6 @@ fn read_name(v: &Value) -> Option<String> {
     }
     Some(s.to_string())
 }
-
-const LOCKS: &[(&str, LockKind)] =
-    &[("tas", LockKind::Tas), ("ticket", LockKind::Ticket), ("mcs", LockKind::Mcs)];
 
 /// The groups and the workload they share.
 fn read_vms(
@@ -366,7 +424,7 @@ fn read_vm(
     let vcpus = t.need("vcpus", "how many vCPUs a VM").and_then(|v| v.u32(1..=VCPUS_MAX, " vCPUs"));
     let pin = or(t.get("pin"), Pin::None, |v| read_pin(&v, vcpus, host));
     let weight = or(t.get("weight"), 100, |v| v.u32(1..=WEIGHT_MAX, " (cpu.weight)"));
-    let lock = or(t.get("lock"), LockKind::Ticket, |v| v.choice(LOCKS));
+    let lock = or(t.get("lock"), LockChoice::plain(LockKind::Ticket), |v| read_lock(&v));
     let cpl = or(t.get("cpl"), 0, |v| read_cpl(&v));
     let workload = match t.get("workload") {
         Some(v) if sweeps_profiles => {
@@ -485,7 +543,7 @@ const YIELDS: &[(&str, Option<YieldTo>)] = &[
 ];
 
 fn read_arm(v: &Value, t: &Table, aple: &ApleParams) -> Option<Arm> {
-    t.only(&["name", "lock", "window", "yield_to", "observe", "baseline"]);
+    t.only(&["name", "window", "yield_to", "observe", "baseline", "lock"]);
     let name = t.need("name", "a name").and_then(|v| {
         let n = read_name(&v)?;
         if n == ALONE_ARM || n == IDEAL_ARM {
@@ -504,7 +562,7 @@ fn read_arm(v: &Value, t: &Table, aple: &ApleParams) -> Option<Arm> {
         }
         y
     });
-    let lock = or(t.get("lock"), None, |v| Some(Some(v.choice(LOCKS)?)));
+    let lock = or(t.get("lock"), None, |v| Some(Some(read_lock(&v)?)));
     let observe = t.get("observe").map(|v| (v.bool(), v));
     let (name, window, yield_to, lock) = (name?, window?, yield_to?, lock?);
     if window == Window::Off && yield_to != YieldTo::Stock {

@@ -46,7 +46,7 @@ fn unknown_keys_are_placed_and_guessed() {
     assert_eq!(p.suggestion.as_deref(), Some("pcpus"));
     assert_eq!(
         p.to_string(),
-        "x.toml:4:1: `host.pcpu`: unknown key\n    allowed: pcpus, model\n    did you mean `pcpus`?"
+        "x.toml:4:1: `host.pcpu`: unknown key\n    allowed: pcpus, model, lock_clock_mhz\n    did you mean `pcpus`?"
     );
     let p = problem("title", "repeat = 3\ntitle");
     assert_eq!(p.suggestion.as_deref(), Some("repeats"));
@@ -114,6 +114,29 @@ fn sweeps_do_not_say_twice() {
     let none =
         problems(&GOOD.replace("count = 2\n", "").replace("[host]", "[sweep]\nvms = [0]\n[host]"));
     assert_eq!(none[0].key, "sweep.vms[0]");
+}
+
+#[test]
+fn locks() {
+    let lock = |value: &str, key: &str, words: &str| {
+        check("vcpus = 4", &format!("vcpus = 4\nlock = {value}"), key, words);
+    };
+    lock("\"pv_ticket\"", "vm[0].lock", "`pv-ticket`?");
+    lock("{}", "vm[0].lock", "empty");
+    lock("{ ticket = { tau_ns = 5 } }", "vm[0].lock.ticket", "unknown key");
+    lock("{ preemptable = {} }", "vm[0].lock.preemptable.tau_ns", "missing");
+    lock("{ preemptable = { tau_ns = -1 } }", "vm[0].lock.preemptable.tau_ns", "out of range");
+    lock("{ preemptable = { tau_ns = 1, tau = 1 } }", "vm[0].lock.preemptable.tau", "unknown key");
+    lock("\"pv-ticket\"\ncpl = 3", "vm", "CPL 3 has no HLT");
+    let sweep = "[sweep]\nlocks = [\"ticket\", \"mcs\"]\n[host]";
+    check("[host]", &sweep.replace("mcs", "ticket"), "sweep.locks", "twice");
+    check("[host]", "[sweep]\nlocks = []\n[host]", "sweep.locks", "empty");
+    let both = |from: &str, to: &str| problems(&GOOD.replace("[host]", sweep).replace(from, to));
+    let said = both("vcpus = 4", "vcpus = 4\nlock = \"tas\"");
+    assert!(said[0].message.contains("already says"), "{said:?}");
+    let said = both("name = \"stock\"", "name = \"stock\"\nlock = \"tas\"");
+    assert!(said[0].message.contains("arms name locks too"), "{said:?}");
+    check("pcpus = 4", "pcpus = 4\nlock_clock_mhz = 0", "host.lock_clock_mhz", "MHz");
 }
 
 #[test]

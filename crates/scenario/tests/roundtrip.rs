@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use unspin_scenario::plan::{
-    ApleParams, Arm, CgroupLayout, Dist, HostModel, LockKind, Op, Plan, Step, Window, YieldTo,
+    ApleParams, Arm, CgroupLayout, Dist, HostModel, LockChoice, LockKind, Op, Plan, Step, Window,
+    YieldTo,
 };
 use unspin_scenario::{
     expand, parse_profile, parse_scenario, split, Host, Measure, Pin, Profile, Scenario, Selection,
@@ -37,6 +38,9 @@ fn scenario_text(s: &Scenario) -> String {
     if s.host.model == HostModel::Server {
         writeln!(w, "model = \"server\"").unwrap();
     }
+    if let Some(mhz) = s.host.lock_clock_mhz {
+        writeln!(w, "lock_clock_mhz = {mhz}").unwrap();
+    }
     let cgroups: Vec<String> = s.sweep.cgroups.iter().map(kebab).collect();
     writeln!(
         w,
@@ -44,6 +48,10 @@ fn scenario_text(s: &Scenario) -> String {
         s.sweep.profiles, s.sweep.vms
     )
     .unwrap();
+    if !s.sweep.locks.is_empty() {
+        let locks: Vec<String> = s.sweep.locks.iter().map(lock_text).collect();
+        writeln!(w, "locks = [{}]", locks.join(", ")).unwrap();
+    }
     let m = &s.measure;
     writeln!(
         w,
@@ -60,13 +68,13 @@ fn scenario_text(s: &Scenario) -> String {
         };
         writeln!(
             w,
-            "[[vm]]\nvcpus = {}\npin = {pin}\nweight = {}\nlock = {:?}\ncpl = {}",
-            g.vcpus,
-            g.weight,
-            kebab(&g.lock),
-            g.cpl
+            "[[vm]]\nvcpus = {}\npin = {pin}\nweight = {}\ncpl = {}",
+            g.vcpus, g.weight, g.cpl
         )
         .unwrap();
+        if s.sweep.locks.is_empty() {
+            writeln!(w, "lock = {}", lock_text(&g.lock)).unwrap();
+        }
     }
     for (i, a) in s.arms.iter().enumerate() {
         let window = match &a.window {
@@ -78,18 +86,27 @@ fn scenario_text(s: &Scenario) -> String {
                 p.window_init_cycles, p.window_min_cycles, p.window_max_cycles, p.delta_cycles, p.delta_max_cycles, p.epoch_ple_exits, p.epoch_min_us
             ),
         };
-        let lock = a.lock.map(|l| format!("\nlock = {:?}", kebab(&l))).unwrap_or_default();
         writeln!(
             w,
-            "[[arm]]\nname = {:?}{lock}\nwindow = {window}\nyield_to = {:?}\nobserve = {}\nbaseline = {}",
+            "[[arm]]\nname = {:?}\nwindow = {window}\nyield_to = {:?}\nobserve = {}\nbaseline = {}",
             a.name,
             kebab(&a.yield_to),
             a.observe,
             i == s.baseline
         )
         .unwrap();
+        if let Some(lock) = &a.lock {
+            writeln!(w, "lock = {}", lock_text(lock)).unwrap();
+        }
     }
     o
+}
+
+fn lock_text(lock: &LockChoice) -> String {
+    match lock.tau_ns {
+        None => format!("{:?}", lock.kind.name()),
+        Some(ns) => format!("{{ {} = {{ tau_ns = {ns} }} }}", lock.kind.name()),
+    }
 }
 
 fn profile_text(p: &Profile) -> String {
@@ -134,10 +151,6 @@ fn aple() -> impl Strategy<Value = ApleParams> {
         })
 }
 
-fn lock() -> impl Strategy<Value = LockKind> {
-    prop::sample::select(vec![LockKind::Tas, LockKind::Ticket, LockKind::Mcs])
-}
-
 fn arm() -> impl Strategy<Value = Arm> {
     let window = prop_oneof![
         Just(Window::Stock),
@@ -152,14 +165,18 @@ fn arm() -> impl Strategy<Value = Arm> {
         YieldTo::CpthL,
         YieldTo::Cch,
     ]);
-    (window, yields, any::<bool>(), prop::option::of(lock())).prop_map(
-        |(window, y, observe, lock)| {
-            let yield_to = if window == Window::Off { YieldTo::Stock } else { y };
-            let acts = yield_to != YieldTo::Stock
-                || matches!(window, Window::Fixed { .. } | Window::Aple(_));
-            Arm { name: String::new(), window, yield_to, observe: observe || acts, lock }
-        },
-    )
+    (window, yields, any::<bool>()).prop_map(|(window, y, observe)| {
+        let yield_to = if window == Window::Off { YieldTo::Stock } else { y };
+        let acts =
+            yield_to != YieldTo::Stock || matches!(window, Window::Fixed { .. } | Window::Aple(_));
+        Arm { name: String::new(), window, yield_to, observe: observe || acts, lock: None }
+    })
+}
+
+fn lock_choice() -> impl Strategy<Value = LockChoice> {
+    let kind = prop::sample::select(LockKind::ALL.map(|(_, kind)| kind).to_vec());
+    (kind, prop::option::of(0u64..1_000_000_000))
+        .prop_map(|(kind, tau)| LockChoice { kind, tau_ns: tau.filter(|_| kind.has_tau()) })
 }
 
 prop_compose! {
@@ -177,7 +194,10 @@ prop_compose! {
         vcpus in 1u32..9,
         pin in prop::sample::select(vec![0, 1, 2]),
         list in prop::collection::vec(any::<prop::sample::Index>(), 8),
-        (weight, lock, cpl) in (1u32..=10_000, lock(), prop::sample::select(vec![0u8, 3])),
+        weight in 1u32..=10_000,
+        (lock_clock_mhz, mut locks, locks_of) in
+            (prop::option::of(1u32..=10_000), prop::collection::vec(lock_choice(), 1..4), 0..3),
+        cpl in prop::sample::select(vec![0u8, 3]),
         mut arms in prop::collection::vec(arm(), 1..6),
         baseline in any::<prop::sample::Index>(),
         vms in prop::sample::subsequence(vec![1u32, 2, 3, 4, 8], 1..4),
@@ -188,6 +208,24 @@ prop_compose! {
     ) -> Scenario {
         for (i, a) in arms.iter_mut().enumerate() {
             a.name = format!("arm-{i}");
+        }
+        // Of the VMs, swept, or of the arms.
+        if cpl == 3 {
+            locks.retain(|l| !l.kind.halts());
+        }
+        let mut lock = locks.first().copied().unwrap_or(LockChoice::plain(LockKind::Ticket));
+        let mut swept = Vec::new();
+        if locks_of == 1 && !locks.is_empty() {
+            lock = LockChoice::plain(LockKind::Ticket);
+            for l in &locks {
+                if !swept.contains(l) {
+                    swept.push(*l);
+                }
+            }
+        } else if locks_of == 2 {
+            for (a, l) in arms.iter_mut().zip(&locks) {
+                a.lock = Some(*l);
+            }
         }
         let pin = match pin {
             1 if vcpus <= pcpus => Pin::OnePerPcpu,
@@ -204,11 +242,11 @@ prop_compose! {
             epoch_min_us,
             kernels,
             boots,
-            host: Host { pcpus, model },
+            host: Host { pcpus, model, lock_clock_mhz },
             vms: vec![VmGroup { count: 1, vcpus, pin, weight, lock, cpl }],
             baseline: baseline.index(arms.len()),
             arms,
-            sweep: Sweep { profiles, vms, cgroups },
+            sweep: Sweep { profiles, vms, cgroups, locks: swept },
             measure: Measure { warmup_ms, window_ms, stagger_ms, alone },
             trace: Trace { epochs, picks },
         }
@@ -295,8 +333,9 @@ proptest! {
     #[test]
     fn plans_hold_every_run_once(s in scenario()) {
         let plan = plan_of(&s, &Selection::default());
-        let points = s.sweep.profiles.len() * s.sweep.vms.len() * s.sweep.cgroups.len();
-        let alone = if s.measure.alone { s.sweep.profiles.len() } else { 0 };
+        let locks = s.sweep.locks.len().max(1);
+        let points = s.sweep.profiles.len() * s.sweep.vms.len() * s.sweep.cgroups.len() * locks;
+        let alone = if s.measure.alone { s.sweep.profiles.len() * locks } else { 0 };
         prop_assert_eq!(plan.runs.len(), s.repeats as usize * (points * s.arms.len() + alone));
         for (i, r) in plan.runs.iter().enumerate() {
             prop_assert_eq!(r.id as usize, i);
@@ -304,13 +343,16 @@ proptest! {
             prop_assert!(r.pin.is_empty() || r.pin.len() == r.vms as usize);
             prop_assert!(r.pin.iter().flatten().all(|p| *p < s.host.pcpus));
             prop_assert_eq!(&r.baseline, &s.arms[s.baseline].name);
-            prop_assert_eq!(r.lock, r.arm.lock.unwrap_or(s.vms[0].lock));
+            let lock = LockChoice { kind: r.lock, tau_ns: r.tau_ns };
+            let swept = s.sweep.locks.iter().find(|l| l.label() == r.lock_group);
+            prop_assert_eq!(swept.is_some(), !s.sweep.locks.is_empty());
+            prop_assert_eq!(lock, r.arm.lock.or(swept.copied()).unwrap_or(s.vms[0].lock));
         }
         // Each repeat begins every point with another arm.
         let mut first: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
         let mut seen = BTreeSet::new();
         for r in plan.runs.iter().filter(|r| !r.alone) {
-            let point = (r.profile.clone(), r.vms, r.cgroup as u8);
+            let point = (r.profile.clone(), r.vms, r.cgroup as u8, r.lock_group.clone());
             if seen.insert((point.clone(), r.repeat)) {
                 first.entry(point).or_default().insert(&r.arm.name);
             }

@@ -22,6 +22,9 @@ fn run(profile: &str, text: &str, vms: u32, vcpus: u32, pcpus: u32, window_ms: u
         pin: (0..vms).map(pin).collect(),
         weights: vec![],
         lock: LockKind::Ticket,
+        tau_ns: None,
+        lock_group: String::new(),
+        lock_clock_mhz: None,
         cpl: 0,
         cgroup: CgroupLayout::Flat,
         arm: Arm {

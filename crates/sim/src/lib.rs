@@ -27,6 +27,7 @@ mod sched;
 mod state;
 
 pub use host::{Costs, Host, Kernel};
+pub use lock::models;
 pub use queue::{Queue, Timer, TIMERS_MAX};
 pub use run::{simulate, simulate_setup, Setup, Simulated, VmSetup};
 

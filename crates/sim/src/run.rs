@@ -116,6 +116,10 @@ impl Setup {
     pub(crate) fn build(&self) -> Result<Sim, Error> {
         self.check()?;
         let (host, run) = (&self.host, &self.run);
+        let protocol = Protocol::of(run.lock).ok_or_else(|| Error::Run {
+            id: run.id,
+            text: format!("the model has no lock {}", run.lock.name()),
+        })?;
         let clock = Clock::new(host.khz);
         let ns = |cycles: u32| clock.ns(u64::from(cycles));
         let costs = &host.costs;
@@ -128,7 +132,7 @@ impl Setup {
             pcpus: vec![Pcpu::NEW; host.pcpus as usize],
             queues: Vec::new(),
             vms: Vec::with_capacity(self.vms.len()),
-            locks: vec![Lock::free(Protocol::of(run.lock)); self.vms.len() * LOCKS as usize],
+            locks: vec![Lock::free(protocol); self.vms.len() * LOCKS as usize],
             steps: Vec::new(),
             tas_rng: Rng::new(run.seed, u32::MAX),
             tunables: Tunables::new(host, run.cgroup == CgroupLayout::Flat),
@@ -404,6 +408,9 @@ pub(crate) mod tests {
             pin: vec![vec![0, 1, 2, 3]; 2],
             weights: vec![],
             lock: LockKind::Ticket,
+            tau_ns: None,
+            lock_group: String::new(),
+            lock_clock_mhz: None,
             cpl: 0,
             cgroup: CgroupLayout::Flat,
             arm: Arm {

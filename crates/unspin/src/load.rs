@@ -26,6 +26,9 @@ pub struct Select {
     /// Only these cgroup layouts.
     #[arg(long, value_name = "LAYOUT", value_delimiter = ',')]
     pub cgroup: Vec<Layout>,
+    /// Only these of the locks swept, as `unspin plan --list` calls them.
+    #[arg(long = "lock", value_name = "LOCK", value_delimiter = ',')]
+    pub locks: Vec<String>,
     /// How often to repeat, instead of what the scenario says.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: Option<u32>,
@@ -72,6 +75,7 @@ impl Loaded {
             profiles: select.profiles.clone(),
             vms: select.vms.clone(),
             cgroups: select.cgroup.iter().map(|c| (*c).into()).collect(),
+            locks: select.locks.clone(),
         };
         let mut scenario = self.scenario.clone();
         scenario.repeats = select.repeats.unwrap_or(scenario.repeats);

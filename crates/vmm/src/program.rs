@@ -44,11 +44,12 @@ pub fn compile(program: &[Step], cpl: u8) -> Result<Vec<abi::Step>, Error> {
 }
 
 /// The guest's number for a lock.
-pub(crate) fn lock_kind(lock: LockKind) -> u32 {
+pub(crate) fn lock_kind(lock: LockKind) -> Result<u32, Error> {
     match lock {
-        LockKind::Tas => abi::LOCK_TAS,
-        LockKind::Ticket => abi::LOCK_TICKET,
-        LockKind::Mcs => abi::LOCK_MCS,
+        LockKind::Tas => Ok(abi::LOCK_TAS),
+        LockKind::Ticket => Ok(abi::LOCK_TICKET),
+        LockKind::Mcs => Ok(abi::LOCK_MCS),
+        other => Err(Error::Program(format!("the guest has no lock {}", other.name()))),
     }
 }
 

@@ -401,7 +401,7 @@ fn write_config(
         magic: abi::MAGIC,
         version: abi::VERSION,
         vcpus: config.vcpus,
-        lock_kind: program::lock_kind(config.lock),
+        lock_kind: program::lock_kind(config.lock)?,
         cpl: u32::from(config.cpl),
         steps_count: steps.len() as u32,
         features: 0,

@@ -15,6 +15,11 @@ use crate::state::{Doing, OffClock, State};
 use unspin_scenario::plan::LockKind;
 use unspin_vmm::abi;
 
+/// Whether the model has that lock.
+pub fn models(lock: LockKind) -> bool {
+    Protocol::of(lock).is_some()
+}
+
 /// Locks a VM has.
 pub(crate) const LOCKS: u32 = abi::LOCKS_MAX as u32;
 
@@ -28,11 +33,13 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    pub fn of(kind: LockKind) -> Protocol {
+    /// `None`: the model has no such lock.
+    pub fn of(kind: LockKind) -> Option<Protocol> {
         match kind {
-            LockKind::Ticket => Protocol::Fifo { shared_word: true },
-            LockKind::Mcs => Protocol::Fifo { shared_word: false },
-            LockKind::Tas => Protocol::Tas,
+            LockKind::Ticket => Some(Protocol::Fifo { shared_word: true }),
+            LockKind::Mcs => Some(Protocol::Fifo { shared_word: false }),
+            LockKind::Tas => Some(Protocol::Tas),
+            _ => None,
         }
     }
 

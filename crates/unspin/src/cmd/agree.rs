@@ -35,6 +35,8 @@ struct Key {
     cgroup: u8,
     profile: String,
     vms: u32,
+    /// The lock compared under, where locks are swept.
+    lock: String,
     arm: String,
 }
 
@@ -99,6 +101,7 @@ fn key(begin: &Begin, run: &Run) -> Key {
         cgroup: run.cgroup as u8,
         profile: run.profile.clone(),
         vms: run.vms,
+        lock: run.lock_group.clone(),
         arm: run.arm.name.clone(),
     }
 }
@@ -181,10 +184,7 @@ impl Row<'_> {
 
 fn rows(pairs: &BTreeMap<Key, Pair>) -> Vec<Row<'_>> {
     let baseline = |key: &Key| {
-        let same = |k: &Key| {
-            (&k.kernel, k.cgroup, &k.profile, k.vms)
-                == (&key.kernel, key.cgroup, &key.profile, key.vms)
-        };
+        let same = |k: &Key| Key { arm: key.arm.clone(), ..k.clone() } == *key;
         let (_, pair) = pairs.iter().find(|(k, p)| p.is_baseline && same(k))?;
         Some((speed(&pair.measured)?, speed(&pair.simulated)?))
     };
@@ -206,8 +206,7 @@ fn order(rows: &[Row]) -> (usize, usize) {
     let (mut pairs, mut alike) = (0, 0);
     for (i, a) in rows.iter().enumerate() {
         for b in &rows[i + 1..] {
-            let same_point = (&a.key.kernel, a.key.cgroup, &a.key.profile, a.key.vms)
-                == (&b.key.kernel, b.key.cgroup, &b.key.profile, b.key.vms);
+            let same_point = Key { arm: b.key.arm.clone(), ..a.key.clone() } == *b.key;
             let measured = a.performance.0 - b.performance.0;
             let simulated = a.performance.1 - b.performance.1;
             if same_point && measured.abs() > 0.05 && simulated.abs() > 0.05 {
@@ -286,7 +285,7 @@ mod tests {
 
     fn key(arm: &str) -> Key {
         let (kernel, profile) = ("6.12".to_string(), "ebizzy".to_string());
-        Key { kernel, cgroup: 0, profile, vms: 2, arm: arm.to_string() }
+        Key { kernel, cgroup: 0, profile, vms: 2, lock: String::new(), arm: arm.to_string() }
     }
 
     #[test]

@@ -84,8 +84,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         stop: &stop,
     };
     let machine = machine::choose(args.machine, &wish)?;
-    for (l, _) in &loaded {
-        check(args, l, machine.as_ref())?;
+    for (l, plan) in &loaded {
+        check(args, l, plan, machine.as_ref())?;
     }
     let mut complete = true;
     for (l, plan) in &loaded {
@@ -106,7 +106,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Whether the machine has what is asked of it; before anything is made.
-fn check(args: &Args, l: &Loaded, machine: &dyn Machine) -> Result<(), Usage> {
+fn check(args: &Args, l: &Loaded, plan: &Plan, machine: &dyn Machine) -> Result<(), Usage> {
     for k in &args.kernel {
         machine.check_kernel(k)?;
     }
@@ -114,6 +114,14 @@ fn check(args: &Args, l: &Loaded, machine: &dyn Machine) -> Result<(), Usage> {
         for k in &l.scenario.kernels {
             machine.check_kernel(k).map_err(|why| l.refused("kernel", &why))?;
         }
+    }
+    for run in &plan.runs {
+        let key = match (&run.arm.lock, run.lock_group.is_empty()) {
+            (Some(_), _) => "arm",
+            (None, true) => "vm",
+            (None, false) => "sweep.locks",
+        };
+        machine.check_lock(run.lock).map_err(|why| l.refused(key, &why))?;
     }
     let pcpus = l.scenario.host.pcpus;
     machine.check_pcpus(pcpus).map_err(|why| l.refused("host.pcpus", &why))

@@ -4,6 +4,7 @@
 use crate::load::{self, Select};
 use std::io::Write;
 use std::path::PathBuf;
+use unspin_scenario::plan::LockChoice;
 use unspin_scenario::split;
 
 #[derive(Debug, clap::Args)]
@@ -39,13 +40,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for r in &plan.runs {
         writeln!(
             out,
-            "{:5}  repeat {}  {:14} {} x {:<2} {:5}  {}",
+            "{:5}  repeat {}  {:14} {} x {:<2} {:5} {:14}  {}",
             r.id,
             r.repeat,
             r.profile,
             r.vms,
             r.vcpus,
             format!("{:?}", r.cgroup).to_lowercase(),
+            LockChoice { kind: r.lock, tau_ns: r.tau_ns }.label(),
             r.arm.name
         )?;
     }

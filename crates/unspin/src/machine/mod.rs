@@ -10,7 +10,7 @@ use crate::exit::{Cannot, Usage};
 use anyhow::Context;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use unspin_scenario::plan::Plan;
+use unspin_scenario::plan::{LockKind, Plan};
 use unspin_scenario::result::Record;
 
 /// One agent's worth of work.
@@ -63,6 +63,10 @@ pub trait Machine: Sync {
     fn check_kernel(&self, name: &str) -> Result<(), Refusal>;
     /// Whether it can have so many physical CPUs.
     fn check_pcpus(&self, _: u32) -> Result<(), Refusal> {
+        Ok(())
+    }
+    /// Whether its guests can have that lock.
+    fn check_lock(&self, _: LockKind) -> Result<(), Refusal> {
         Ok(())
     }
     /// SHA-256, in hex, of the code of ours that a run's figures come from: module, policies, agent

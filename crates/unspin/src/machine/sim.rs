@@ -7,7 +7,7 @@ use crate::exit::Usage;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
-use unspin_scenario::plan::{HostModel, Plan, SCHEMA};
+use unspin_scenario::plan::{HostModel, LockKind, Plan, SCHEMA};
 use unspin_scenario::result::{Begin, Progress, Record};
 use unspin_sim::{simulate, Host, Kernel};
 
@@ -34,6 +34,18 @@ impl Machine for Simulated {
         Kernel::parse(name).map(|_| ()).ok_or_else(|| Refusal {
             message: format!("machine sim does not model kernel {name:?}"),
             allowed: Kernel::ALL.map(Kernel::name).join(", "),
+        })
+    }
+
+    fn check_lock(&self, lock: LockKind) -> Result<(), Refusal> {
+        if unspin_sim::models(lock) {
+            return Ok(());
+        }
+        let known = LockKind::ALL.iter().filter(|(_, kind)| unspin_sim::models(*kind));
+        let names: Vec<&str> = known.map(|(name, _)| *name).collect();
+        Err(Refusal {
+            message: format!("machine sim does not model the lock {}", lock.name()),
+            allowed: names.join(", "),
         })
     }
 
