@@ -26,9 +26,9 @@ pub enum Kind {
     Waits,
 }
 
-const WIDTH: f64 = 920.0;
-const LEFT: f64 = 64.0;
-const RIGHT: f64 = 16.0;
+pub(crate) const WIDTH: f64 = 920.0;
+pub(crate) const LEFT: f64 = 64.0;
+pub(crate) const RIGHT: f64 = 16.0;
 /// Most points of a line; longer ones are thinned.
 const POINTS_MAX: usize = 400;
 
@@ -115,7 +115,7 @@ const FIXED_COLOURS: [&str; 7] =
     ["#cfc0e8", "#b7a0dc", "#9d80cd", "#8463bc", "#6b47a8", "#52308f", "#3a1c72"];
 
 /// The colour of the n-th of the series `names`.
-fn colour(names: &[&str], n: usize) -> &'static str {
+pub(crate) fn colour(names: &[&str], n: usize) -> &'static str {
     let is_fixed = |name: &str| name.starts_with("fixed-");
     if is_fixed(names[n]) {
         let rank = names[..n].iter().filter(|s| is_fixed(s)).count();
@@ -128,7 +128,7 @@ fn colour(names: &[&str], n: usize) -> &'static str {
 }
 
 /// Fill of a bar or of a mark in a legend.
-fn paint(names: &[&str], n: usize) -> String {
+pub(crate) fn paint(names: &[&str], n: usize) -> String {
     let c = colour(names, n);
     if names[n] == IDEAL_ARM {
         format!("fill=\"none\" stroke=\"{c}\" stroke-width=\"1.5\"")
@@ -141,13 +141,13 @@ fn escape(s: &str) -> String {
     s.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-struct Svg {
+pub(crate) struct Svg {
     body: String,
-    height: f64,
+    pub(crate) height: f64,
 }
 
 impl Svg {
-    fn new(height: f64) -> Self {
+    pub(crate) fn new(height: f64) -> Self {
         Svg { body: String::new(), height }
     }
 
@@ -157,7 +157,7 @@ impl Svg {
         self.body.push('\n');
     }
 
-    fn text(&mut self, x: f64, y: f64, anchor: &str, text: &str) {
+    pub(crate) fn text(&mut self, x: f64, y: f64, anchor: &str, text: &str) {
         self.add(format_args!(
             "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
             escape(text)
@@ -170,8 +170,16 @@ impl Svg {
         ));
     }
 
+    /// A bar, `fill` as [`paint`] gives it, and what it shows when pointed at.
+    pub(crate) fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, fill: &str, tip: &str) {
+        self.add(format_args!(
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" {fill}><title>{}</title></rect>",
+            escape(tip)
+        ));
+    }
+
     /// Series names with their colours, on as many lines as they need; the space they took.
-    fn legend(&mut self, names: &[&str]) -> f64 {
+    pub(crate) fn legend(&mut self, names: &[&str]) -> f64 {
         let (mut x, mut y) = (LEFT, 14.0);
         for (i, name) in names.iter().enumerate() {
             let width = 26.0 + 7.2 * name.chars().count() as f64;
@@ -190,7 +198,7 @@ impl Svg {
         y + 10.0
     }
 
-    fn finish(self, title: &str) -> String {
+    pub(crate) fn finish(self, title: &str) -> String {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"unspin\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{t}\">\n<title>{t}</title>\n<style>{STYLE}</style>\n{}</svg>\n",
             self.height,
@@ -209,7 +217,7 @@ const STYLE: &str =
 .unspin .axis,.unspin .one,.unspin .whisker{stroke:#ddd}}";
 
 /// A vertical axis over [0, top].
-struct Axis {
+pub(crate) struct Axis {
     top: f64,
     step: f64,
     y0: f64,
@@ -217,7 +225,7 @@ struct Axis {
 }
 
 impl Axis {
-    fn new(most: f64, y0: f64, y1: f64) -> Self {
+    pub(crate) fn new(most: f64, y0: f64, y1: f64) -> Self {
         let most = if most.is_finite() && most > 0.0 { most } else { 1.0 };
         let raw = most / 5.0;
         let scale = 10f64.powf(raw.log10().floor());
@@ -229,11 +237,11 @@ impl Axis {
         Axis { top: (most / step).ceil() * step, step, y0, y1 }
     }
 
-    fn y(&self, v: f64) -> f64 {
+    pub(crate) fn y(&self, v: f64) -> f64 {
         self.y0 - (v / self.top).clamp(0.0, 1.0) * (self.y0 - self.y1)
     }
 
-    fn draw(&self, svg: &mut Svg, label: impl Fn(f64) -> String) {
+    pub(crate) fn draw(&self, svg: &mut Svg, label: impl Fn(f64) -> String) {
         let n = (self.top / self.step).round() as u32;
         for i in 0..=n {
             let v = f64::from(i) * self.step;
@@ -464,7 +472,7 @@ fn waits(rows: &[&Row], profile: &str, at: &str, place: &str) -> Option<Chart> {
     })
 }
 
-fn curve(svg: &mut Svg, colour: &str, points: &str, name: &str) {
+pub(crate) fn curve(svg: &mut Svg, colour: &str, points: &str, name: &str) {
     svg.add(format_args!(
         "<polyline class=\"curve\" stroke=\"{colour}\" points=\"{points}\"><title>{}</title></polyline>",
         escape(name)

@@ -156,6 +156,14 @@ fn roots() -> impl Iterator<Item = PathBuf> {
     [here, above, built_from, shared].into_iter().flatten()
 }
 
+/// The first of them that has `file`.
+pub fn root(file: &str) -> anyhow::Result<PathBuf> {
+    roots().find(|r| r.join(file).is_file()).ok_or_else(|| {
+        let dirs: Vec<String> = roots().map(|r| r.display().to_string()).collect();
+        Usage(format!("no {file} in {}: run it in the project", dirs.join(", "))).into()
+    })
+}
+
 fn profile_dirs(scenario: &Path, given: Option<&Path>) -> Vec<PathBuf> {
     if let Some(d) = given {
         return vec![d.to_path_buf()];

@@ -58,6 +58,8 @@ fn usage_errors_are_2() {
     fails(&["bench", "demo", "--vms", "9"], 2, "no number of VMs \"9\"");
     fails(&["bench", "demo", "--profile", "ebizy"], 2, "did you mean \"ebizzy\"?");
     fails(&["report", "/nonexistent"], 2, "/nonexistent");
+    fails(&["figures", "apples_fig6"], 2, "did you mean \"apples_fig6_ebizzy\"?");
+    fails(&["figures", "apples_params"], 2, "definitions give nothing to compare");
     fails(&["set", "mode"], 2, "KEY=VALUE");
     fails(&["frobnicate"], 2, "unrecognized subcommand");
     fails(&["agent"], 2, "usage: agent");

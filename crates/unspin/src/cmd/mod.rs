@@ -5,6 +5,7 @@ mod agent;
 mod agree;
 mod bench;
 mod completions;
+mod figures;
 mod lab;
 mod load;
 mod man;
@@ -35,6 +36,8 @@ enum Command {
     Report(report::Args),
     /// Compare measured results with the simulator.
     Agree(agree::Args),
+    /// Make the papers' figures again on the simulator and compare.
+    Figures(figures::Args),
     /// Load the module into this host's kernel.
     Load(load::Args),
     /// Take the module out; KVM goes on as if it had never been there.
@@ -67,6 +70,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Bench(a) => bench::run(&a),
         Command::Report(a) => report::run(&a),
         Command::Agree(a) => agree::run(&a),
+        Command::Figures(a) => figures::run(&a),
         Command::Load(a) => load::run(&a),
         Command::Unload => unload::run(),
         Command::Status(a) => status::run(&a),

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What experiments run on: scenarios and profiles of the project, simulated on all cores, each
+//! run once however many figures show it.
+
+use crate::Error;
+use rayon::prelude::*;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use unspin_scenario::plan::{HostModel, Plan, Window};
+use unspin_scenario::result::RunResult;
+use unspin_scenario::{expand, parse_profile, parse_scenario, Profile, Selection};
+use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated};
+
+/// What has just been done, for a progress bar.
+#[derive(Debug, Clone, Copy)]
+pub enum Step<'a> {
+    /// A run was simulated.
+    Run,
+    /// An entry is made.
+    Entry(&'a str),
+}
+
+type Made = Arc<OnceLock<Result<Arc<Simulated>, String>>>;
+
+/// The project's files and what was simulated already.
+pub struct Ctx {
+    root: PathBuf,
+    repeats: Option<u32>,
+    made: Mutex<HashMap<String, Made>>,
+    watch: Box<dyn Fn(Step) + Sync + Send>,
+}
+
+impl Ctx {
+    /// `root` holds `figures/`, `scenarios/` and `profiles/`. `repeats`: instead of what scenarios
+    /// say. `watch` is told of progress.
+    pub fn new(
+        root: &Path,
+        repeats: Option<u32>,
+        watch: impl Fn(Step) + Sync + Send + 'static,
+    ) -> Ctx {
+        let made = Mutex::new(HashMap::new());
+        Ctx { root: root.to_path_buf(), repeats, made, watch: Box::new(watch) }
+    }
+
+    /// First seed of every experiment.
+    pub fn seed(&self) -> u64 {
+        1
+    }
+
+    /// How often a point is repeated with further seeds, `usual` if nothing else was asked for.
+    pub fn repeats(&self, usual: u32) -> u32 {
+        self.repeats.unwrap_or(usual)
+    }
+
+    /// Says that an entry is made.
+    pub fn entry_made(&self, id: &str) {
+        (self.watch)(Step::Entry(id));
+    }
+
+    fn read(&self, path: &Path) -> Result<String, Error> {
+        std::fs::read_to_string(path)
+            .map_err(|error| Error::Read { path: path.to_path_buf(), error })
+    }
+
+    /// `profiles/paper/NAME.toml`, or where there is none `profiles/NAME.toml`.
+    ///
+    /// # Errors
+    /// No such file, or not a profile.
+    pub fn profile(&self, name: &str) -> Result<Profile, Error> {
+        Ok(self.profile_text(name)?.0)
+    }
+
+    fn profile_text(&self, name: &str) -> Result<(Profile, String), Error> {
+        let file = format!("{name}.toml");
+        let paper = self.root.join("profiles/paper").join(&file);
+        let path = if paper.is_file() { paper } else { self.root.join("profiles").join(&file) };
+        let text = self.read(&path)?;
+        let profile = parse_profile(&path.display().to_string(), name, &text)
+            .map_err(|e| Error::Wrong { path: path.clone(), text: e.to_string() })?;
+        Ok((profile, text))
+    }
+
+    /// The runs of a scenario, given by its path in the project.
+    ///
+    /// # Errors
+    /// No such file, or what is wrong in it.
+    pub fn plan(&self, scenario: &str) -> Result<Plan, Error> {
+        let path = self.root.join(scenario);
+        let text = self.read(&path)?;
+        let wrong = |text: String| Error::Wrong { path: path.clone(), text };
+        let name = path.file_stem().and_then(|s| s.to_str()).unwrap_or("scenario");
+        let mut scenario = parse_scenario(&path.display().to_string(), name, &text)
+            .map_err(|e| wrong(e.to_string()))?;
+        scenario.repeats = self.repeats(scenario.repeats);
+        let mut profiles = BTreeMap::new();
+        for name in &scenario.sweep.profiles {
+            profiles.insert(name.clone(), self.profile_text(name)?);
+        }
+        expand(&scenario, &text, &profiles, &Selection::default()).map_err(|e| wrong(e.to_string()))
+    }
+
+    /// Simulates all runs of a scenario on `kernel` (`[host] model` of the scenario says which
+    /// costs).
+    ///
+    /// # Errors
+    /// As [`Ctx::plan`], and runs that cannot be simulated.
+    pub fn scenario(&self, scenario: &str, kernel: Kernel) -> Result<Runs, Error> {
+        let plan = self.plan(scenario)?;
+        let host = match plan.host_model {
+            HostModel::Lab => Host::lab(plan.pcpus, kernel),
+            HostModel::Server => Host::server(plan.pcpus, kernel),
+        };
+        let host = Host { slice_ns: plan.slice_ns, ..host };
+        let setups: Vec<Setup> = plan.runs.iter().map(|run| Setup::new(&host, run)).collect();
+        Ok(Runs { all: self.simulate(&setups)? })
+    }
+
+    /// Simulates setups on all cores; one that was simulated before is not again.
+    ///
+    /// # Errors
+    /// Runs that cannot be simulated.
+    pub fn simulate(&self, setups: &[Setup]) -> Result<Vec<Arc<Simulated>>, Error> {
+        setups.par_iter().map(|setup| self.one(setup)).collect()
+    }
+
+    fn one(&self, setup: &Setup) -> Result<Arc<Simulated>, Error> {
+        // The number of a run in its plan makes no difference to what it gives.
+        let mut setup = setup.clone();
+        setup.run.id = 0;
+        let key = format!("{setup:?}");
+        let slot = Arc::clone(
+            self.made.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default(),
+        );
+        let made = slot.get_or_init(|| {
+            let made = simulate_setup(&setup).map(Arc::new).map_err(|e| e.to_string());
+            (self.watch)(Step::Run);
+            made
+        });
+        made.clone().map_err(|text| Error::Experiment { id: setup.run.profile.clone(), text })
+    }
+}
+
+/// Runs of one scenario.
+#[derive(Debug, Clone)]
+pub struct Runs {
+    pub all: Vec<Arc<Simulated>>,
+}
+
+impl Runs {
+    /// Those of one profile, number of VMs and arm, all repeats. Runs alone are left out.
+    pub fn of<'a>(
+        &'a self,
+        profile: &'a str,
+        vms: u32,
+        arm: &'a str,
+    ) -> impl Iterator<Item = &'a RunResult> + 'a {
+        self.all.iter().map(|s| &s.result).filter(move |r| {
+            let run = &r.run;
+            !run.alone && run.profile == profile && run.vms == vms && run.arm.name == arm
+        })
+    }
+
+    /// Units of work a second, of all VMs together, mean of the repeats; `NaN` without a run.
+    pub fn units_per_s(&self, profile: &str, vms: u32, arm: &str) -> f64 {
+        mean(self.of(profile, vms, arm).map(|r| {
+            let units: u64 = r.vm.iter().flat_map(|v| &v.units).sum();
+            units as f64 * 1e9 / r.window_ns as f64
+        }))
+    }
+
+    /// [`Runs::units_per_s`] of one arm over that of another.
+    pub fn performance(&self, profile: &str, vms: u32, arm: &str, baseline: &str) -> f64 {
+        self.units_per_s(profile, vms, arm) / self.units_per_s(profile, vms, baseline)
+    }
+
+    /// Wasted cycles (spinning until an exit, and its handling) over CPU cycles, mean of the
+    /// repeats; `NaN` where the module did not count.
+    pub fn inefficiency(&self, profile: &str, vms: u32, arm: &str) -> f64 {
+        mean(self.of(profile, vms, arm).map(|r| {
+            let modules = || r.vm.iter().filter_map(|v| v.module.as_ref());
+            let wasted: u64 =
+                modules().map(|m| m.wasteful_spin_cycles + m.wasteful_switch_cycles).sum();
+            wasted as f64 / modules().map(|m| m.cpu_cycles).sum::<u64>() as f64
+        }))
+    }
+
+    /// Names of the arms with a fixed window and their windows, cycles, smallest first.
+    pub fn fixed_windows(&self) -> Vec<(u32, String)> {
+        let mut all: Vec<(u32, String)> = self
+            .all
+            .iter()
+            .filter_map(|s| match s.result.run.arm.window {
+                Window::Fixed { cycles } => Some((cycles, s.result.run.arm.name.clone())),
+                _ => None,
+            })
+            .collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+}
+
+/// The arithmetic mean; `NaN` of nothing.
+pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    let (sum, n) = values.into_iter().fold((0.0, 0u32), |(sum, n), x| (sum + x, n + 1));
+    sum / f64::from(n)
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An entry being made again: values of ours beside the paper's, and the data of its picture.
+
+use crate::claim::{Claim, Kind};
+use crate::row::{judge, Measure, Row};
+use serde_json::{json, Value};
+use unspin_report::{plot_svg, Plot};
+
+pub use unspin_report::PlotSeries as Series;
+
+/// One entry. The paper's values come from the claim by name; what is not entered is missing, and
+/// counts against the entry.
+#[derive(Debug)]
+pub struct Entry {
+    pub claim: Claim,
+    /// Whether there is an experiment for it.
+    pub reproduced: bool,
+    pub rows: Vec<Row>,
+    /// Values that say how the experiment is set up, not what it gave.
+    pub settings: Vec<String>,
+    pub plot: Plot,
+    /// What a reader should know, such as how little depends on a chosen parameter.
+    pub notes: Vec<String>,
+    seed: u64,
+}
+
+impl Entry {
+    /// Nothing entered yet. `seed`: the first of its runs.
+    pub fn new(claim: &Claim, seed: u64) -> Entry {
+        let title = format!("{} ({}, {})", claim.id, claim.paper, claim.section);
+        Entry {
+            claim: claim.clone(),
+            reproduced: false,
+            rows: Vec::new(),
+            settings: Vec::new(),
+            plot: Plot { title, ..Plot::default() },
+            notes: Vec::new(),
+            seed,
+        }
+    }
+
+    fn row(
+        &mut self,
+        name: &str,
+        measure: Measure,
+        ours: Value,
+        reference: Option<f64>,
+    ) -> &mut Row {
+        let known = self.claim.names().join(", ");
+        let paper = self.claim.get(name).cloned();
+        let paper = paper.unwrap_or_else(|| panic!("{} has {known}, no {name}", self.claim.id));
+        let again = self.rows.iter().any(|r| r.name == name);
+        assert!(!again, "{}: {name} was entered before", self.claim.id);
+        let j = judge(measure, &paper, &ours, reference);
+        self.rows.push(Row {
+            entry: self.claim.id.clone(),
+            name: name.to_string(),
+            kind: self.claim.kind,
+            measure,
+            paper,
+            ours,
+            reference,
+            within: j.within,
+            direction_right: j.direction_right,
+            evidence: String::new(),
+            seed: self.seed,
+        });
+        self.rows.last_mut().expect("pushed above")
+    }
+
+    /// A performance normalised to a baseline's (1.34: 34 % more): ±10 points.
+    pub fn performance(&mut self, name: &str, ours: f64) {
+        self.row(name, Measure::Points, number(ours), Some(1.0));
+    }
+
+    /// A gain, loss or cut as a fraction (0.34: 34 % more): ±10 points.
+    pub fn gain(&mut self, name: &str, ours: f64) {
+        self.row(name, Measure::Points, number(ours), Some(0.0));
+    }
+
+    /// A share of a whole: ±10 points. It has no direction.
+    pub fn share(&mut self, name: &str, ours: f64) {
+        self.row(name, Measure::Points, number(ours), None);
+    }
+
+    /// A ratio, or a time as a ratio: ±25 %; above and below 1 are its directions.
+    pub fn ratio(&mut self, name: &str, ours: f64) {
+        self.row(name, Measure::Ratio, number(ours), Some(1.0));
+    }
+
+    /// A count or quantity: ±25 %. `reference`: the baseline's, where it has one; above and below
+    /// that are its directions.
+    pub fn count(&mut self, name: &str, ours: f64, reference: Option<f64>) {
+        self.row(name, Measure::Ratio, number(ours), reference);
+    }
+
+    /// The paper's value is the largest.
+    pub fn at_most(&mut self, name: &str, ours: f64) {
+        self.row(name, Measure::AtMost, number(ours), None);
+    }
+
+    /// The paper's value is the smallest.
+    pub fn at_least(&mut self, name: &str, ours: f64) {
+        self.row(name, Measure::AtLeast, number(ours), None);
+    }
+
+    /// The paper's value is a range.
+    pub fn between(&mut self, name: &str, ours: f64) {
+        self.row(name, Measure::Between, number(ours), None);
+    }
+
+    /// A statement, and what it was judged by.
+    pub fn holds(&mut self, name: &str, holds: bool, evidence: impl Into<String>) {
+        self.row(name, Measure::Holds, json!(holds), None).evidence = evidence.into();
+    }
+
+    /// One of several parts of a statement: its row is called `name: part`.
+    pub fn part_holds(&mut self, name: &str, part: &str, holds: bool, evidence: impl Into<String>) {
+        let full = format!("{name}: {part}");
+        let again = self.rows.iter().any(|r| r.name == full);
+        assert!(!again, "{}: {full} was entered before", self.claim.id);
+        let row = self.row(name, Measure::Holds, json!(holds), None);
+        row.evidence = evidence.into();
+        row.name = full;
+    }
+
+    /// A value that says how the experiment is set up.
+    pub fn setting(&mut self, name: &str) {
+        assert!(self.claim.get(name).is_some(), "{} has no {name}", self.claim.id);
+        self.settings.push(name.to_string());
+    }
+
+    /// Names of the picture's axes.
+    pub fn axes(&mut self, x: &str, y: &str) {
+        self.plot.x = x.to_string();
+        self.plot.y = y.to_string();
+    }
+
+    /// One line or one colour of bars.
+    pub fn series<X: ToString>(&mut self, name: &str, points: impl IntoIterator<Item = (X, f64)>) {
+        let points = points.into_iter().map(|(x, y)| (x.to_string(), y)).collect();
+        self.plot.series.push(Series { name: name.to_string(), points });
+    }
+
+    /// A sentence for the page.
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.notes.push(text.into());
+    }
+
+    /// Enters as missing what was not entered, and draws what there is if no series was given.
+    pub(crate) fn finish(&mut self, reproduced: bool) {
+        self.reproduced = reproduced;
+        if self.claim.kind == Kind::Define {
+            return;
+        }
+        for name in self.claim.names() {
+            let of = |n: &str| {
+                n == name
+                    || n.starts_with(&format!("{name}["))
+                    || n.starts_with(&format!("{name}: "))
+            };
+            let elements = self.claim.get(&name).and_then(Value::as_array).map_or(0, Vec::len);
+            let entered = self.rows.iter().filter(|r| of(&r.name)).count();
+            let by_element =
+                self.rows.iter().filter(|r| r.name.starts_with(&format!("{name}["))).count();
+            let whole = entered > by_element || self.settings.contains(&name);
+            if whole || (by_element > 0 && by_element == elements) {
+                continue;
+            }
+            self.row(&name, Measure::Missing, Value::Null, None);
+        }
+        if self.plot.series.is_empty() {
+            let of = |value: fn(&Row) -> Option<f64>| {
+                self.rows.iter().filter_map(|r| Some((r.name.clone(), value(r)?))).collect()
+            };
+            let series = [("paper", of(|r| r.paper.as_f64())), ("ours", of(|r| r.ours.as_f64()))];
+            self.plot.series = series
+                .map(|(name, points): (_, Vec<_>)| Series { name: name.to_string(), points })
+                .into();
+        }
+    }
+
+    /// Whether all its values are within tolerance.
+    pub fn within(&self) -> bool {
+        !self.rows.is_empty() && self.rows.iter().all(|r| r.within)
+    }
+
+    /// The picture's data and its rows.
+    pub fn csv(&self) -> String {
+        let mut text = "series,x,y\n".to_string();
+        for s in &self.plot.series {
+            for (x, y) in &s.points {
+                text += &format!("{},{},{y}\n", field(&s.name), field(x));
+            }
+        }
+        text
+    }
+
+    /// The picture.
+    pub fn svg(&self) -> String {
+        plot_svg(&self.plot)
+    }
+}
+
+/// JSON has no infinity: what cannot be a number is none.
+fn number(x: f64) -> Value {
+    serde_json::Number::from_f64(x).map_or(Value::Null, Value::Number)
+}
+
+fn field(s: &str) -> String {
+    if s.contains([',', '"', '\n']) {
+        format!("\"{}\"", s.replace('"', "\"\""))
+    } else {
+        s.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim() -> Claim {
+        serde_json::from_value(json!({
+            "paper": "p", "id": "a", "section": "1", "kind": "predict",
+            "value": { "vms": [1, 2], "gain": 0.5, "ends": [2.0, 3.0], "best": "x, then y" }
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_is_not_entered_is_missing() {
+        let mut e = Entry::new(&claim(), 1);
+        e.finish(false);
+        assert_eq!(e.rows.len(), 4);
+        assert!(e.rows.iter().all(|r| r.measure == Measure::Missing && !r.within && r.is_honest()));
+        assert!(!e.within() && !e.reproduced);
+    }
+
+    #[test]
+    fn an_entry_is_within_if_all_its_values_are() {
+        let mut e = Entry::new(&claim(), 1);
+        e.setting("vms");
+        e.gain("gain", 0.45);
+        e.ratio("ends[0]", 2.0);
+        e.part_holds("best", "x", true, "");
+        e.part_holds("best", "y", true, "");
+        let mut half = Entry::new(&claim(), 1);
+        half.rows = e.rows.clone();
+        half.settings = e.settings.clone();
+        half.finish(true);
+        assert_eq!(half.rows.last().unwrap().name, "ends", "one end of two is not the range");
+        e.ratio("ends[1]", 3.5);
+        e.finish(true);
+        assert!(e.within(), "{:?}", e.rows);
+        e.rows[1].within = false;
+        assert!(!e.within());
+    }
+
+    #[test]
+    #[should_panic(expected = "a has")]
+    fn a_value_the_paper_has_not_is_a_slip() {
+        Entry::new(&claim(), 1).gain("gian", 0.5);
+    }
+
+    #[test]
+    fn names_with_commas_stay_one_field() {
+        let mut e = Entry::new(&claim(), 1);
+        e.series("a, \"b\"", [(1, 0.5)]);
+        assert_eq!(e.csv(), "series,x,y\n\"a, \"\"b\"\"\",1,0.5\n");
+    }
+}

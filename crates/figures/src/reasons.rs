@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Why values miss, as far as known: `figures/reasons/PAPER.toml`, a sentence an entry or a value.
+//!
+//! ```toml
+//! apples_fig6_ebizzy = "for the whole entry"
+//! "apples_fig6_ebizzy inefficiency_cut.aple" = "for one value"
+//! ```
+
+use crate::{Claims, Error};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Reasons by entry, or by entry and value's name with a space between.
+#[derive(Debug, Clone, Default)]
+pub struct Reasons(BTreeMap<String, String>);
+
+impl Reasons {
+    /// Reads all files of `dir`.
+    ///
+    /// # Errors
+    /// A file that cannot be read, a reason for what no paper says.
+    pub fn read(dir: &Path, claims: &Claims) -> Result<Reasons, Error> {
+        let failed = |error| Error::Read { path: dir.to_path_buf(), error };
+        let mut all = BTreeMap::new();
+        for file in std::fs::read_dir(dir).map_err(failed)? {
+            let path = file.map_err(failed)?.path();
+            if path.extension().is_none_or(|x| x != "toml") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path)
+                .map_err(|error| Error::Read { path: path.clone(), error })?;
+            let wrong = |text: String| Error::Wrong { path: path.clone(), text };
+            let read: BTreeMap<String, String> =
+                toml::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+            for (key, reason) in read {
+                check(&key, claims).map_err(wrong)?;
+                all.insert(key, reason);
+            }
+        }
+        Ok(Reasons(all))
+    }
+
+    /// For a value, else for its entry.
+    pub fn of(&self, entry: &str, name: &str) -> Option<&str> {
+        self.0.get(&format!("{entry} {name}")).or_else(|| self.0.get(entry)).map(String::as_str)
+    }
+}
+
+fn check(key: &str, claims: &Claims) -> Result<(), String> {
+    let (id, name) = match key.split_once(' ') {
+        Some((id, name)) => (id, Some(name)),
+        None => (key, None),
+    };
+    let claim = claims.all.iter().find(|c| c.id == id);
+    let claim = claim.ok_or_else(|| format!("a reason for {id:?}, which is no entry"))?;
+    match name.map(|n| n.split(": ").next().unwrap_or(n)) {
+        Some(name) if claim.get(name).is_none() => {
+            Err(format!("a reason for {name:?}; {id} has {}", claim.names().join(", ")))
+        }
+        _ => Ok(()),
+    }
+}
