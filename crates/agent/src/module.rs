@@ -282,7 +282,14 @@ mod tests {
             lock_clock_mhz: None,
             cpl: 0,
             cgroup: CgroupLayout::Flat,
-            arm: Arm { name: "arm".into(), window, yield_to, observe, lock: None },
+            arm: Arm {
+                name: "arm".into(),
+                window,
+                yield_to,
+                observe,
+                lock: None,
+                ..Arm::default()
+            },
             epoch_ple_exits: Some(50),
             epoch_min_us: Some(3000),
             baseline: String::new(),

@@ -31,6 +31,7 @@ fn stock() -> Arm {
         yield_to: YieldTo::Stock,
         observe: true,
         lock: None,
+        ..Arm::default()
     }
 }
 
@@ -81,6 +82,8 @@ fn plan(runs: Vec<Run>) -> Plan {
         pcpus: 1,
         slice_ns: None,
         host_model: HostModel::Lab,
+        scheduler: Default::default(),
+        period_ms: None,
         runs,
     }
 }

@@ -93,6 +93,8 @@ pub fn expand(
         pcpus: scenario.host.pcpus,
         slice_ns: scenario.slice_ns,
         host_model: scenario.host.model,
+        scheduler: scenario.host.scheduler,
+        period_ms: scenario.host.period_ms,
         runs,
     })
 }
@@ -160,7 +162,7 @@ fn alone_run(s: &Scenario, profile: &Profile, lock: Option<LockChoice>, repeat: 
         window: Window::Off,
         yield_to: YieldTo::Stock,
         observe: true,
-        lock: None,
+        ..Arm::default()
     };
     let point = Point { profile, vms: 1, cgroup: CgroupLayout::Flat, lock };
     Run {

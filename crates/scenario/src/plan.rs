@@ -26,6 +26,12 @@ pub struct Plan {
     /// Host that machine `sim` models; other machines are what they are.
     #[serde(default, skip_serializing_if = "HostModel::is_default")]
     pub host_model: HostModel,
+    /// Scheduler of the host that machine `sim` models.
+    #[serde(default, skip_serializing_if = "HostScheduler::is_default")]
+    pub scheduler: HostScheduler,
+    /// Allocation period of that host, ms; `None` leaves the scheduler's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period_ms: Option<u32>,
     pub runs: Vec<Run>,
 }
 
@@ -38,6 +44,25 @@ pub enum HostModel {
     Lab,
     /// A server of the papers' time: 2.4 GHz.
     Server,
+}
+
+/// Scheduler of a modelled host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostScheduler {
+    /// The kernel's own: CFS or EEVDF.
+    #[default]
+    Fair,
+    /// Xen Credit, work-conserving: time that a VM leaves goes to the others.
+    Credit,
+    /// Xen Credit where no VM gets more than its weight's share.
+    CreditCapped,
+}
+
+impl HostScheduler {
+    fn is_default(&self) -> bool {
+        *self == HostScheduler::default()
+    }
 }
 
 impl HostModel {
@@ -105,7 +130,7 @@ pub struct Run {
 }
 
 /// One way of treating the VMs; the things compared.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arm {
     pub name: String,
@@ -116,13 +141,59 @@ pub struct Arm {
     /// The guests' lock under this arm, instead of the VMs'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock: Option<LockChoice>,
+    /// Which VMs' vCPUs run together, on a host with Credit (machine `sim`).
+    #[serde(default, skip_serializing_if = "Coscheduling::is_default")]
+    pub coscheduling: Coscheduling,
+    /// Asymmetric vCPUs, on a host with the fair scheduler (machine `sim`).
+    #[serde(default, skip_serializing_if = "Asym::is_default")]
+    pub asym: Asym,
+}
+
+/// Whose vCPUs run together under Credit (ASMan, HPDC 2011).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Coscheduling {
+    /// Nobody's.
+    #[default]
+    None,
+    /// Those of the VMs whose workload synchronizes, always: static coscheduling.
+    Con,
+    /// Those of the VMs in which a spin-lock was just waited for too long, as the guest sees it.
+    Vcrd,
+    /// The same, as the host sees it by bursts of PLE exits; the guest is not changed.
+    VcrdPle,
+}
+
+impl Coscheduling {
+    fn is_default(&self) -> bool {
+        *self == Coscheduling::default()
+    }
+}
+
+/// Parts of dynamic asymmetric vCPUs (NJIT 2018, 5.4) that are on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Asym {
+    /// CPU time allocation (5.4.1).
+    pub time: bool,
+    /// Scheduling latency adjustment (5.4.2).
+    pub latency: bool,
+    /// Resource conflict resolver (5.4.3).
+    pub resolver: bool,
+}
+
+impl Asym {
+    fn is_default(&self) -> bool {
+        *self == Asym::default()
+    }
 }
 
 /// Who sets the pause-loop-exit window.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Window {
     /// KVM's own grow and reset rules.
+    #[default]
     Stock,
     /// No PLE for this VM (KVM_CAP_X86_DISABLE_EXITS).
     Off,
@@ -162,9 +233,10 @@ impl Default for ApleParams {
 }
 
 /// Who picks the vCPU that gets the freed core.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum YieldTo {
+    #[default]
     Stock,
     Hvs,
     /// HVS to the letter of the paper, without the quorum rule.

@@ -3,7 +3,8 @@
 
 use crate::expand::{ALONE_ARM, IDEAL_ARM};
 use crate::plan::{
-    ApleParams, Arm, CgroupLayout, HostModel, LockChoice, LockKind, Window, YieldTo,
+    ApleParams, Arm, Asym, CgroupLayout, Coscheduling, HostModel, HostScheduler, LockChoice,
+    LockKind, Window, YieldTo,
 };
 use crate::problem::Problems;
 use crate::reader::{Reader, Table, Value};
@@ -23,6 +24,7 @@ const EPOCH_MAX_PLE_EXITS: u32 = 1_000_000;
 const EPOCH_MIN_US_MAX: u32 = 1_000_000;
 const TAU_MAX_NS: u64 = 1_000_000_000;
 const LOCK_CLOCK_MAX_MHZ: u32 = 10_000;
+const PERIOD_MS: std::ops::RangeInclusive<u32> = 1..=1000;
 
 /// A scenario, checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,6 +61,10 @@ pub struct Host {
     pub model: HostModel,
     /// Clock at which the locks' budgets become cycles; `None`: the machine's own.
     pub lock_clock_mhz: Option<u32>,
+    /// Its scheduler; machine `sim` only.
+    pub scheduler: HostScheduler,
+    /// Its allocation period, ms: CFS's latency, Credit's assignments; machine `sim` only.
+    pub period_ms: Option<u32>,
 }
 
 /// Some VMs that are alike.
@@ -80,6 +86,19 @@ pub enum Pin {
     OnePerPcpu,
     /// vCPU i of every VM on the i-th of these.
     List(Vec<u32>),
+}
+
+impl Scenario {
+    /// A key that asks for what only machine `sim` models, if there is one.
+    pub fn needs_sim(&self) -> Option<&'static str> {
+        if self.host.scheduler != HostScheduler::Fair {
+            return Some("host.scheduler");
+        }
+        if self.host.period_ms.is_some() {
+            return Some("host.period_ms");
+        }
+        self.arms.iter().any(|a| a.asym != Asym::default()).then_some("arm.asym")
+    }
 }
 
 /// What is run over, for every arm.
@@ -162,7 +181,7 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
         .and_then(|v| read_vms(&v, host.as_ref(), sweep.as_ref()));
     let arms = top
         .need("arm", "[[arm]] with name, window and yield_to")
-        .and_then(|v| read_arms(&v, &aple));
+        .and_then(|v| read_arms(&v, &aple, host.as_ref().map(|h| h.scheduler)));
     let measure = or(top.get("measure"), MEASURE, read_measure);
     let trace = or(top.get("trace"), Trace { epochs: false, picks: false }, read_trace);
 
@@ -241,7 +260,7 @@ fn read_kernels(v: &Value) -> Option<Vec<String>> {
 
 fn read_host(v: Value) -> Option<Host> {
     let t = v.table("[host] with pcpus")?;
-    t.only(&["pcpus", "model", "lock_clock_mhz"]);
+    t.only(&["pcpus", "model", "lock_clock_mhz", "scheduler", "period_ms"]);
     let pcpus =
         t.need("pcpus", "how many physical CPUs").and_then(|v| v.u32(1..=PCPUS_MAX, " pCPUs"));
     let models = &[("lab", HostModel::Lab), ("server", HostModel::Server)];
@@ -249,8 +268,23 @@ fn read_host(v: Value) -> Option<Host> {
     let lock_clock = or(t.get("lock_clock_mhz"), None, |v| {
         Some(Some(v.u32(1..=LOCK_CLOCK_MAX_MHZ, " MHz (of the clock the locks' budgets are for)")?))
     });
-    Some(Host { pcpus: pcpus?, model: model?, lock_clock_mhz: lock_clock? })
+    let scheduler = or(t.get("scheduler"), HostScheduler::default(), |v| v.choice(HOST_SCHEDULERS));
+    let period_ms = or(t.get("period_ms"), None, |v| Some(Some(v.u32(PERIOD_MS, " ms")?)));
+    Some(Host {
+        pcpus: pcpus?,
+        model: model?,
+        lock_clock_mhz: lock_clock?,
+        scheduler: scheduler?,
+        period_ms: period_ms?,
+    })
 }
+
+/// Names of a host's schedulers.
+const HOST_SCHEDULERS: &[(&str, HostScheduler)] = &[
+    ("fair", HostScheduler::Fair),
+    ("credit", HostScheduler::Credit),
+    ("credit-capped", HostScheduler::CreditCapped),
+];
 
 #[derive(Default)]
 struct SweepKeys {
@@ -489,7 +523,11 @@ fn read_pin(v: &Value, vcpus: Option<u32>, host: Option<&Host>) -> Option<Pin> {
     Some(Pin::List(all.into_iter().collect::<Option<_>>()?))
 }
 
-fn read_arms(v: &Value, aple: &ApleParams) -> Option<(Vec<Arm>, usize)> {
+fn read_arms(
+    v: &Value,
+    aple: &ApleParams,
+    scheduler: Option<HostScheduler>,
+) -> Option<(Vec<Arm>, usize)> {
     let all = v.array("[[arm]] tables")?;
     if all.is_empty() {
         v.problem("no arms", "at least one [[arm]]");
@@ -516,7 +554,7 @@ fn read_arms(v: &Value, aple: &ApleParams) -> Option<(Vec<Arm>, usize)> {
             }
         }
         said.push(base.map(|(b, _)| b));
-        read.push(read_arm(v, &t, aple));
+        read.push(read_arm(v, &t, aple, scheduler));
     }
     let baseline = match said.iter().position(|b| *b == Some(true)) {
         Some(i) => i,
@@ -542,8 +580,13 @@ const YIELDS: &[(&str, Option<YieldTo>)] = &[
     ("none", None),
 ];
 
-fn read_arm(v: &Value, t: &Table, aple: &ApleParams) -> Option<Arm> {
-    t.only(&["name", "window", "yield_to", "observe", "baseline", "lock"]);
+fn read_arm(
+    v: &Value,
+    t: &Table,
+    aple: &ApleParams,
+    scheduler: Option<HostScheduler>,
+) -> Option<Arm> {
+    t.only(&["name", "window", "yield_to", "observe", "baseline", "lock", "coscheduling", "asym"]);
     let name = t.need("name", "a name").and_then(|v| {
         let n = read_name(&v)?;
         if n == ALONE_ARM || n == IDEAL_ARM {
@@ -584,7 +627,41 @@ fn read_arm(v: &Value, t: &Table, aple: &ApleParams) -> Option<Arm> {
         Some((b, _)) => b?,
         None => true,
     };
-    Some(Arm { name, window, yield_to, observe, lock })
+    let (coscheduling, asym) = read_scheduling(t, scheduler)?;
+    Some(Arm { name, window, yield_to, observe, lock, coscheduling, asym })
+}
+
+const COSCHEDULING: &[(&str, Coscheduling)] = &[
+    ("none", Coscheduling::None),
+    ("con", Coscheduling::Con),
+    ("vcrd", Coscheduling::Vcrd),
+    ("vcrd-ple", Coscheduling::VcrdPle),
+];
+
+/// What an arm asks of the host's scheduler; each part needs the scheduler it is made for.
+fn read_scheduling(t: &Table, scheduler: Option<HostScheduler>) -> Option<(Coscheduling, Asym)> {
+    let is_fair = scheduler.unwrap_or_default() == HostScheduler::Fair;
+    let coscheduling = or(t.get("coscheduling"), Coscheduling::None, |v| {
+        let c = v.choice(COSCHEDULING)?;
+        if c != Coscheduling::None && is_fair && scheduler.is_some() {
+            v.problem(
+                "the fair scheduler runs no vCPUs together",
+                "scheduler = \"credit\" or \"credit-capped\" in [host]",
+            );
+        }
+        Some(c)
+    });
+    let asym = or(t.get("asym"), Asym::default(), |v| {
+        let a = v.table("{ time = true, latency = true, resolver = true }")?;
+        a.only(&["time", "latency", "resolver"]);
+        let on = |key| or(a.get(key), false, |v| v.bool());
+        let asym = Asym { time: on("time")?, latency: on("latency")?, resolver: on("resolver")? };
+        if asym != Asym::default() && !is_fair {
+            v.problem("Credit has no vCPUs of different weight", "scheduler = \"fair\" in [host]");
+        }
+        Some(asym)
+    });
+    Some((coscheduling?, asym?))
 }
 
 const WINDOW_FORMS: &str =

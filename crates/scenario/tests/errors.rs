@@ -46,7 +46,7 @@ fn unknown_keys_are_placed_and_guessed() {
     assert_eq!(p.suggestion.as_deref(), Some("pcpus"));
     assert_eq!(
         p.to_string(),
-        "x.toml:4:1: `host.pcpu`: unknown key\n    allowed: pcpus, model, lock_clock_mhz\n    did you mean `pcpus`?"
+        "x.toml:4:1: `host.pcpu`: unknown key\n    allowed: pcpus, model, lock_clock_mhz, scheduler, period_ms\n    did you mean `pcpus`?"
     );
     let p = problem("title", "repeat = 3\ntitle");
     assert_eq!(p.suggestion.as_deref(), Some("repeats"));
@@ -313,4 +313,26 @@ fn a_long_list_of_problems_ends() {
     let said = problems.to_string();
     assert!(said.contains("`k19`") && !said.contains("`k20`"), "{said}");
     assert!(said.ends_with("\n… and 5 more"), "{said}");
+}
+
+#[test]
+fn each_way_of_scheduling_needs_its_scheduler() {
+    let arm = "name = \"stock\"\n";
+    check(
+        arm,
+        "name = \"a\"\ncoscheduling = \"con\"\n",
+        "arm[0].coscheduling",
+        "scheduler = \"credit\"",
+    );
+    check(arm, "name = \"a\"\ncoscheduling = \"gang\"\n", "arm[0].coscheduling", "\"vcrd-ple\"");
+    check(arm, "name = \"a\"\nasym = { times = true }\n", "arm[0].asym.times", "time");
+    check("pcpus = 4\n", "pcpus = 4\nscheduler = \"xen\"\n", "host.scheduler", "credit-capped");
+    check("pcpus = 4\n", "pcpus = 4\nperiod_ms = 0\n", "host.period_ms", "1");
+    let credit = GOOD.replace("pcpus = 4\n", "pcpus = 4\nscheduler = \"credit\"\n");
+    let all = problems(&credit.replace(arm, "name = \"a\"\nasym = { time = true }\n"));
+    assert!(all[0].to_string().contains("scheduler = \"fair\""), "{}", all[0]);
+    let gangs = credit.replace(arm, "name = \"a\"\ncoscheduling = \"vcrd\"\n");
+    let s = parse_scenario("x.toml", "x", &gangs).unwrap();
+    assert_eq!(s.needs_sim(), Some("host.scheduler"));
+    assert_eq!(parse_scenario("x.toml", "x", GOOD).unwrap().needs_sim(), None);
 }

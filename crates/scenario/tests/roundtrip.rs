@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use unspin_scenario::plan::{
-    ApleParams, Arm, CgroupLayout, Dist, HostModel, LockChoice, LockKind, Op, Plan, Step, Window,
-    YieldTo,
+    ApleParams, Arm, Asym, CgroupLayout, Coscheduling, Dist, HostModel, HostScheduler, LockChoice,
+    LockKind, Op, Plan, Step, Window, YieldTo,
 };
 use unspin_scenario::{
     expand, parse_profile, parse_scenario, split, Host, Measure, Pin, Profile, Scenario, Selection,
@@ -40,6 +40,10 @@ fn scenario_text(s: &Scenario) -> String {
     }
     if let Some(mhz) = s.host.lock_clock_mhz {
         writeln!(w, "lock_clock_mhz = {mhz}").unwrap();
+    }
+    writeln!(w, "scheduler = {:?}", kebab(&s.host.scheduler)).unwrap();
+    if let Some(n) = s.host.period_ms {
+        writeln!(w, "period_ms = {n}").unwrap();
     }
     let cgroups: Vec<String> = s.sweep.cgroups.iter().map(kebab).collect();
     writeln!(
@@ -98,6 +102,13 @@ fn scenario_text(s: &Scenario) -> String {
         if let Some(lock) = &a.lock {
             writeln!(w, "lock = {}", lock_text(lock)).unwrap();
         }
+        if s.host.scheduler == HostScheduler::Fair {
+            let Asym { time, latency, resolver } = a.asym;
+            writeln!(w, "asym = {{ time = {time}, latency = {latency}, resolver = {resolver} }}")
+                .unwrap();
+        } else {
+            writeln!(w, "coscheduling = {:?}", kebab(&a.coscheduling)).unwrap();
+        }
     }
     o
 }
@@ -151,6 +162,11 @@ fn aple() -> impl Strategy<Value = ApleParams> {
         })
 }
 
+const SCHEDULERS: [HostScheduler; 3] =
+    [HostScheduler::Fair, HostScheduler::Credit, HostScheduler::CreditCapped];
+const COSCHEDULING: [Coscheduling; 4] =
+    [Coscheduling::None, Coscheduling::Con, Coscheduling::Vcrd, Coscheduling::VcrdPle];
+
 fn arm() -> impl Strategy<Value = Arm> {
     let window = prop_oneof![
         Just(Window::Stock),
@@ -169,7 +185,7 @@ fn arm() -> impl Strategy<Value = Arm> {
         let yield_to = if window == Window::Off { YieldTo::Stock } else { y };
         let acts =
             yield_to != YieldTo::Stock || matches!(window, Window::Fixed { .. } | Window::Aple(_));
-        Arm { name: String::new(), window, yield_to, observe: observe || acts, lock: None }
+        Arm { name: String::new(), window, yield_to, observe: observe || acts, ..Arm::default() }
     })
 }
 
@@ -191,6 +207,8 @@ prop_compose! {
         boots in 1u32..4,
         pcpus in 1u32..9,
         model in prop::sample::select(vec![HostModel::Lab, HostModel::Server]),
+        (scheduler, period_ms) in (prop::sample::select(SCHEDULERS.to_vec()), prop::option::of(1u32..1000)),
+        scheduling in prop::collection::vec((prop::sample::select(COSCHEDULING.to_vec()), any::<[bool; 3]>()), 6),
         vcpus in 1u32..9,
         pin in prop::sample::select(vec![0, 1, 2]),
         list in prop::collection::vec(any::<prop::sample::Index>(), 8),
@@ -208,6 +226,12 @@ prop_compose! {
     ) -> Scenario {
         for (i, a) in arms.iter_mut().enumerate() {
             a.name = format!("arm-{i}");
+            let (coscheduling, [time, latency, resolver]) = scheduling[i];
+            if scheduler == HostScheduler::Fair {
+                a.asym = Asym { time, latency, resolver };
+            } else {
+                a.coscheduling = coscheduling;
+            }
         }
         // Of the VMs, swept, or of the arms.
         if cpl == 3 {
@@ -242,7 +266,7 @@ prop_compose! {
             epoch_min_us,
             kernels,
             boots,
-            host: Host { pcpus, model, lock_clock_mhz },
+            host: Host { pcpus, model, lock_clock_mhz, scheduler, period_ms },
             vms: vec![VmGroup { count: 1, vcpus, pin, weight, lock, cpl }],
             baseline: baseline.index(arms.len()),
             arms,

@@ -33,6 +33,7 @@ fn run(profile: &str, text: &str, vms: u32, vcpus: u32, pcpus: u32, window_ms: u
             yield_to: YieldTo::Stock,
             observe: true,
             lock: None,
+            ..Arm::default()
         },
         epoch_ple_exits: None,
         epoch_min_us: None,

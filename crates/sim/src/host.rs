@@ -2,6 +2,7 @@
 //! The host that is modelled: its clock, its kernel's scheduler, and what things cost.
 
 use unspin_policy::kvm_stock::{Variant, WindowParams};
+use unspin_policy::{credit, vcrd};
 
 /// Whose scheduler, KVM window and directed yield are modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,6 +154,21 @@ impl Costs {
     };
 }
 
+/// Xen's Credit as a host has it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CreditHost {
+    /// Slots, credits and the cap; one credit is a microsecond.
+    pub params: credit::Params,
+    /// How long a vCPU runs before the pCPU chooses again, ns.
+    pub slice_ns: u64,
+    /// A slice's timer goes off so much late at most, ns.
+    pub slop_ns: u64,
+    /// Whether a vCPU that wakes with credit comes first (Xen's BOOST).
+    pub boost: bool,
+    /// ASMan's learner, where VCRD decides whose vCPUs run together.
+    pub vcrd: vcrd::Params,
+}
+
 /// A host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Host {
@@ -162,8 +178,13 @@ pub struct Host {
     pub kernel: Kernel,
     /// Time between timer ticks of a busy pCPU, ns.
     pub tick_ns: u64,
-    /// Scheduler slice (`base_slice_ns`, `min_granularity_ns`); `None`: the kernel's own.
+    /// Scheduler slice (`base_slice_ns`, `min_granularity_ns`); `None`: the kernel's own. Credit's
+    /// is in `credit`.
     pub slice_ns: Option<u64>,
+    /// Allocation period: CFS's latency; `None`: the kernel's own. Credit's is in `credit`.
+    pub period_ns: Option<u64>,
+    /// Xen's Credit schedules, not the kernel's fair scheduler.
+    pub credit: Option<CreditHost>,
     /// KVM's PLE gap; loops with longer turns are not seen as loops.
     pub ple_gap_cycles: u32,
     /// KVM's own window parameters.
@@ -180,6 +201,8 @@ impl Host {
             kernel,
             tick_ns: 4_000_000,
             slice_ns: None,
+            period_ns: None,
+            credit: None,
             ple_gap_cycles: 128,
             window: WindowParams::defaults(kernel.stock()),
             costs: Costs::LAB,
@@ -189,6 +212,34 @@ impl Host {
     /// A server: 2.4 GHz, 250 ticks a second.
     pub fn server(pcpus: u32, kernel: Kernel) -> Host {
         Host { khz: 2_400_000, costs: Costs::SERVER, ..Host::lab(pcpus, kernel) }
+    }
+
+    /// The same host under Xen's Credit: 10 ms ticks, 30 ms slices, 30 ms between hand-outs of
+    /// credit (HPDC 2011, section 3.3). `capped`: nobody gets more than their weight's share.
+    /// A window of pause-loop exits does not grow, as Xen's do not.
+    pub fn with_credit(self, capped: bool) -> Host {
+        let host = CreditHost {
+            params: credit::Params { capped: capped.into(), ..credit::Params::default() },
+            slice_ns: 30_000_000,
+            // TIMER_SLOP of xen/common/timer.c.
+            slop_ns: 50_000,
+            boost: true,
+            vcrd: vcrd::Params::default(),
+        };
+        let window = WindowParams { grow: 0, ..self.window };
+        let tick_ns = u64::from(host.params.slot_us) * 1000;
+        Host { tick_ns, window, credit: Some(host), ..self }
+    }
+
+    /// The same host with that allocation period, ns: CFS's latency, or time between Credit's
+    /// hand-outs, in whole slots. A vCPU may then have as much credit as a core gives in one.
+    pub fn with_period_ns(mut self, period_ns: u64) -> Host {
+        if let Some(CreditHost { params, .. }) = &mut self.credit {
+            let slots = (period_ns / self.tick_ns).clamp(1, 1000) as u32;
+            params.slots_per_assignment = slots;
+            params.credit_max = slots.saturating_mul(params.credit_per_slot);
+        }
+        Host { period_ns: Some(period_ns), ..self }
     }
 
     /// Linux multiplies its scheduler's times by 1 + log2(CPUs), up to 8 CPUs.

@@ -35,6 +35,12 @@ impl Sim {
         }
         self.vcpus[v as usize].complete = false;
         self.epoch_report(v);
+        if self.credit.is_some() {
+            // Xen of that time yields to nobody.
+            self.watch_ple_exit(v);
+            self.window_update(v, true);
+            return;
+        }
         match select {
             Some(flags) => self.yield_selected(p, v, flags),
             None => self.yield_stock(p, v),

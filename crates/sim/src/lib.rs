@@ -15,6 +15,7 @@
 //! state     vCPUs, VMs, classes of time
 //! ```
 
+mod credit;
 mod guest;
 mod host;
 mod kvm;
@@ -26,7 +27,8 @@ mod run;
 mod sched;
 mod state;
 
-pub use host::{Costs, Host, Kernel};
+pub use credit::CoschedulingStats;
+pub use host::{Costs, CreditHost, Host, Kernel};
 pub use lock::models;
 pub use queue::{Queue, Timer, TIMERS_MAX};
 pub use run::{simulate, simulate_setup, Setup, Simulated, VmSetup};

@@ -5,6 +5,7 @@
 //! reschedule), every vCPU one (its block ends). Nothing allocates once the first event is popped,
 //! but for epoch samples where they are asked for.
 
+use crate::credit::Credit;
 use crate::host::{Clock, Host};
 use crate::lock::{Lock, LOCKS};
 use crate::queue::{Queue, Timer};
@@ -33,6 +34,8 @@ pub(crate) struct Sim {
     pub tunables: Tunables,
     pub stock: Variant,
     pub host: Host,
+    /// Instead of the fair scheduler.
+    pub credit: Option<Box<Credit>>,
     /// Ready vCPUs that any pCPU may take.
     pub movable: u32,
     pub trace_epochs: bool,
@@ -84,6 +87,11 @@ impl Sim {
         3 * self.pcpu_count() + self.vcpus.len() as u32 + vm
     }
 
+    /// Credit hands out, at its period's end.
+    pub fn policy_timer(&self) -> Timer {
+        self.start_timer(self.vms.len() as u32) + 1
+    }
+
     /// Handles events up to `until_ns`, and brings every account up to there.
     pub fn run_until(&mut self, until_ns: u64) {
         let stop = self.start_timer(self.vms.len() as u32);
@@ -104,8 +112,10 @@ impl Sim {
                 self.reschedule(timer - 2 * pcpus);
             } else if timer < self.start_timer(0) {
                 self.end_block(timer - 3 * pcpus);
-            } else {
+            } else if timer < stop {
                 self.start_vm(timer - self.start_timer(0));
+            } else {
+                self.assign_credits();
             }
         }
         for v in 0..self.vcpus.len() as u32 {
@@ -229,9 +239,18 @@ impl Sim {
 
     /// The scheduler's times of `p` up to now; whether the slice of who runs is over.
     pub fn bill(&mut self, p: u32) -> bool {
-        let pcpu = &mut self.pcpus[p as usize];
-        let ns = self.now_ns - std::mem::replace(&mut pcpu.billed_ns, self.now_ns);
+        let ns = self.unbilled_ns(p);
+        if let Some(credit) = &mut self.credit {
+            credit.ran(self.queues[p as usize].current, ns);
+            return false;
+        }
         self.queues[p as usize].ran(&self.tunables, &mut self.entities, ns)
+    }
+
+    /// Time that `p`'s scheduler has not seen yet, and now has.
+    pub fn unbilled_ns(&mut self, p: u32) -> u64 {
+        let pcpu = &mut self.pcpus[p as usize];
+        self.now_ns - std::mem::replace(&mut pcpu.billed_ns, self.now_ns)
     }
 
     /// An interrupt takes `v`, running, out of its guest and back; a pause loop begins anew.
@@ -251,7 +270,11 @@ impl Sim {
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.exit_ns += self.tick_cost_ns;
         vcpu.spun_ns = 0;
-        let over = self.bill(p) | self.queues[p as usize].tick(&self.tunables, &self.entities);
+        let over = self.bill(p)
+            | match self.credit {
+                Some(_) => self.tick_credit(p),
+                None => self.queues[p as usize].tick(&self.tunables, &self.entities),
+            };
         if over {
             self.schedule(p);
         }
@@ -268,6 +291,17 @@ impl Sim {
         let offset = period * u64::from(p) / u64::from(self.pcpu_count());
         let next = (self.now_ns + period - offset) / period * period + offset;
         self.queue.arm(self.tick_timer(p), next.max(self.now_ns + 1));
+        if let Some(credit) = &self.credit {
+            self.arm_tick_by(p, credit.slice_end_ns(p));
+        }
+    }
+
+    /// The next tick of `p` comes at `ns` at the latest.
+    pub fn arm_tick_by(&mut self, p: u32, ns: u64) {
+        let timer = self.tick_timer(p);
+        if self.queue.time_of(timer).is_some_and(|at| at > ns) {
+            self.queue.arm(timer, ns.max(self.now_ns + 1));
+        }
     }
 
     /// Asks `p` to reschedule; an earlier request stands.
@@ -290,14 +324,28 @@ impl Sim {
         }
     }
 
+    /// The scheduler's choice for `p`, whose former current one waits again.
+    fn choose(&mut self, p: u32) -> u32 {
+        if let Some(mut credit) = self.credit.take() {
+            let v = self.switch_credit(&mut credit, p);
+            self.credit = Some(credit);
+            if v != NONE {
+                self.arm_tick(p);
+            }
+            return v;
+        }
+        let v = self.queues[p as usize].switch(&self.tunables, &mut self.entities);
+        if v == NONE && self.pull(p) {
+            return self.queues[p as usize].switch(&self.tunables, &mut self.entities);
+        }
+        v
+    }
+
     /// schedule() on `p`, whose times are right and whose vCPU, if any, is accounted for.
     pub fn schedule(&mut self, p: u32) {
         self.bill(p);
         let before = self.queues[p as usize].current;
-        let mut v = self.queues[p as usize].switch(&self.tunables, &mut self.entities);
-        if v == NONE && self.pull(p) {
-            v = self.queues[p as usize].switch(&self.tunables, &mut self.entities);
-        }
+        let v = self.choose(p);
         if v == before && v != NONE {
             return;
         }
@@ -379,7 +427,11 @@ impl Sim {
     /// `v` halts: its pCPU is free.
     fn sleep(&mut self, p: u32, v: u32) {
         self.bill(p);
-        self.queues[p as usize].dequeue_current(&self.tunables, &mut self.entities);
+        if self.credit.is_some() {
+            self.sleep_credit(p);
+        } else {
+            self.queues[p as usize].dequeue_current(&self.tunables, &mut self.entities);
+        }
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.state = State::Halted;
         let vm = &mut self.vms[vcpu.vm as usize];
@@ -404,6 +456,10 @@ impl Sim {
     }
 
     fn enqueue(&mut self, v: u32, is_new: bool) {
+        if self.credit.is_some() {
+            self.enqueue_credit(v, is_new);
+            return;
+        }
         let p = self.pcpu_for(v);
         self.vcpus[v as usize].pcpu = p;
         let over = self.bill(p);
@@ -508,7 +564,9 @@ impl Sim {
             assert_eq!(idles, pcpu.idle, "pCPU {p} is idle and is not");
             let idle_ns = pcpu.idle_ns + if idles { now - pcpu.idle_since_ns } else { 0 };
             pcpu_busy_ns += now - idle_ns;
-            let left_idle = idles && !self.queues[p].waiting.is_empty();
+            let waiting = &self.queues[p].waiting;
+            let none_may = self.credit.as_ref().is_some_and(|c| c.all_spent(waiting));
+            let left_idle = idles && !waiting.is_empty() && !none_may;
             assert!(!left_idle || self.is_asked(p as u32), "pCPU {p} idles though somebody waits");
         }
         assert_eq!(busy_ns, pcpu_busy_ns, "pCPUs were busy for other than their vCPUs");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One run: the machine built from what the plan asks for, and the result read off it.
 
+use crate::credit::{CoschedulingStats, Credit};
 use crate::host::{Clock, Host};
 use crate::lock::{Lock, Protocol, LOCKS};
 use crate::machine::{Sim, BUCKETS};
@@ -11,7 +12,9 @@ use crate::state::{Barrier, Class, Module, Pcpu, State, Vcpu, Vm, CLASSES};
 use crate::Error;
 use unspin_policy::kvm_stock::Vcpu as StockVcpu;
 use unspin_policy::{aple, hvs};
-use unspin_scenario::plan::{ApleParams, CgroupLayout, Run, Step, Window, YieldTo};
+use unspin_scenario::plan::{
+    ApleParams, Asym, CgroupLayout, Coscheduling, Run, Step, Window, YieldTo,
+};
 use unspin_scenario::result::{Attribution, ModuleStats, RunResult, VmResult};
 use unspin_vmm::rng::{splitmix64, vm_seed};
 
@@ -29,6 +32,8 @@ pub struct VmSetup {
     pub pin: Vec<u32>,
     /// Share of CPU time, against the other VMs'.
     pub weight: u32,
+    /// Static coscheduling (CON) runs its vCPUs together.
+    pub concurrent: bool,
     pub program: Vec<Step>,
 }
 
@@ -46,6 +51,8 @@ pub struct Simulated {
     pub result: RunResult,
     /// Events handled, for the speed of the simulator itself.
     pub events: u64,
+    /// What coscheduling did to each VM in the measuring window; none without Credit.
+    pub coscheduling: Vec<CoschedulingStats>,
 }
 
 impl Setup {
@@ -58,6 +65,7 @@ impl Setup {
                 start_ns: splitmix64(seed) % (run.stagger_ms * NS_PER_MS + 1),
                 pin: run.pin.get(vm as usize).cloned().unwrap_or_default(),
                 weight: run.weights.get(vm as usize).copied().unwrap_or(1),
+                concurrent: run.spin_intensive,
                 program: run.program.clone(),
             }
         });
@@ -86,8 +94,28 @@ impl Setup {
             return wrong(format!("weight {}; cpu.weight is 1 to 10000", vm.weight));
         }
         let unequal = self.vms.iter().any(|vm| vm.weight != self.vms[0].weight);
-        if unequal && run.cgroup == CgroupLayout::Flat {
+        if unequal && run.cgroup == CgroupLayout::Flat && self.host.credit.is_none() {
             return wrong("weights need cgroups; use the layout `vm` or `vcpu`".into());
+        }
+        match &self.host.credit {
+            Some(credit) => {
+                if let Err(error) = credit.params.check() {
+                    return wrong(format!("Credit: {error}"));
+                }
+                if let Err(error) = credit.vcrd.check() {
+                    return wrong(format!("VCRD: {error}"));
+                }
+                if run.arm.yield_to != YieldTo::Stock {
+                    return wrong("Credit has no directed yield; use yield_to = \"stock\"".into());
+                }
+                if run.arm.asym != Asym::default() {
+                    return wrong("asymmetric vCPUs need the fair scheduler".into());
+                }
+            }
+            None if run.arm.coscheduling != Coscheduling::None => {
+                return wrong("coscheduling needs Credit, not the fair scheduler".into());
+            }
+            None => {}
         }
         if run.window_ms == 0 {
             return wrong("window_ms is 0".into());
@@ -108,9 +136,9 @@ impl Setup {
         self.vms.len() * self.run.vcpus as usize
     }
 
-    /// See [`Sim`], and one to stop.
+    /// See [`Sim`], one to stop and one for the host's policy.
     fn timers(&self) -> usize {
-        3 * self.host.pcpus as usize + self.vcpus() + self.vms.len() + 1
+        3 * self.host.pcpus as usize + self.vcpus() + self.vms.len() + 2
     }
 
     pub(crate) fn build(&self) -> Result<Sim, Error> {
@@ -138,6 +166,10 @@ impl Setup {
             tunables: Tunables::new(host, run.cgroup == CgroupLayout::Flat),
             stock: host.kernel.stock(),
             host: host.clone(),
+            credit: host
+                .credit
+                .as_ref()
+                .map(|c| Box::new(Credit::new(host, c, run.arm.coscheduling, run.seed))),
             movable: 0,
             trace_epochs: run.trace_epochs,
             epoch_from_ns: self.vms.iter().map(|vm| vm.start_ns).min().unwrap_or(0),
@@ -173,6 +205,9 @@ impl Setup {
         for vm in 0..sim.vms.len() as u32 {
             sim.queue.arm(sim.start_timer(vm), self.vms[vm as usize].start_ns);
         }
+        if sim.credit.is_some() {
+            sim.queue.arm(sim.policy_timer(), 0);
+        }
         Ok(sim)
     }
 
@@ -204,6 +239,9 @@ impl Setup {
             max_wait_cycles: 0,
         });
         sim.vms[number as usize].barrier.off.set(true, 0);
+        if let Some(credit) = &mut sim.credit {
+            credit.add_vm(setup.weight, setup.concurrent, setup.seed);
+        }
         for index in 0..vcpus {
             let rng = Rng::new(setup.seed, index);
             let pcpu = setup.pin.get(index as usize).copied();
@@ -211,6 +249,9 @@ impl Setup {
             let pinned = pcpu.is_some();
             let mut vcpu = Vcpu::new(number, index, pcpu.unwrap_or(anywhere), pinned, rng);
             vcpu.pc = program;
+            if let Some(credit) = &mut sim.credit {
+                credit.add_vcpu(vcpu.pcpu);
+            }
             sim.vcpus.push(vcpu);
             sim.entities.push(Entity::new(weight.max(1)));
             sim.set_window(first + index, window);
@@ -283,6 +324,7 @@ pub fn simulate_setup(setup: &Setup) -> Result<Simulated, Error> {
     let begin_ns = last_start + run.warmup_ms * NS_PER_MS;
     sim.run_until(begin_ns);
     let first: Vec<Reading> = (0..sim.vms.len()).map(|vm| Reading::of(&sim, vm)).collect();
+    let gangs_first = sim.credit.as_ref().map(|c| c.stats.clone()).unwrap_or_default();
     for vm in &mut sim.vms {
         vm.max_wait_cycles = 0;
     }
@@ -293,7 +335,9 @@ pub fn simulate_setup(setup: &Setup) -> Result<Simulated, Error> {
         sim.vms.iter_mut().flat_map(|vm| std::mem::take(&mut vm.epochs)).collect();
     epochs.sort_by_key(|e| (e.at_ns, e.vm));
     let result = RunResult { run: run.clone(), window_ns, vm, epochs, trace: Vec::new() };
-    Ok(Simulated { result, events: sim.events })
+    let gangs = sim.credit.map(|c| c.stats).unwrap_or_default();
+    let coscheduling = gangs.iter().zip(&gangs_first).map(|(a, b)| a.since(b)).collect();
+    Ok(Simulated { result, events: sim.events, coscheduling })
 }
 
 /// Counts of one VM at one moment.
@@ -419,6 +463,7 @@ pub(crate) mod tests {
                 yield_to: YieldTo::Stock,
                 observe: true,
                 lock: None,
+                ..Arm::default()
             },
             epoch_ple_exits: Some(50),
             epoch_min_us: None,

@@ -67,7 +67,7 @@ impl Tunables {
         let own = host.scaled_ns(if eevdf { 700_000 } else { 750_000 });
         Tunables {
             eevdf,
-            latency_ns: host.scaled_ns(6_000_000),
+            latency_ns: host.period_ns.unwrap_or(host.scaled_ns(6_000_000)),
             slice_ns: host.slice_ns.unwrap_or(own),
             wakeup_ns: host.scaled_ns(1_000_000),
             yields_count,

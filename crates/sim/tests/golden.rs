@@ -7,8 +7,10 @@ mod common;
 use common::{arm, constant, contended, run, setup, sleeping, step};
 use std::fmt::Write;
 use std::path::Path;
-use unspin_scenario::plan::{ApleParams, CgroupLayout, LockKind, Op, Run, Window, YieldTo};
-use unspin_sim::{simulate_setup, Kernel};
+use unspin_scenario::plan::{
+    ApleParams, CgroupLayout, Coscheduling, LockKind, Op, Run, Window, YieldTo,
+};
+use unspin_sim::{simulate_setup, Host, Kernel, Setup};
 
 fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
     let lock = || contended(1000, 400);
@@ -51,11 +53,39 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
     ]
 }
 
+/// Hosts under Xen's Credit: eight pCPUs, vCPUs free to move, an idle Dom0.
+fn credit_hosts() -> Vec<(&'static str, Setup)> {
+    let host = |capped, way| {
+        let mut run = Run { pin: vec![], window_ms: 400, ..run(3, 4, contended(3000, 600)) };
+        run.arm.coscheduling = way;
+        let host = Host::lab(8, Kernel::V3_19).with_credit(capped);
+        let mut setup = Setup::new(&host, &run);
+        setup.vms[2].program = vec![step(Op::Block, constant(0), 0)];
+        setup.vms[0].weight = 64;
+        setup.vms[1].weight = 32;
+        setup.vms[2].weight = 256;
+        setup
+    };
+    vec![
+        ("credit", host(false, Coscheduling::None)),
+        ("credit-con", host(false, Coscheduling::Con)),
+        ("credit-vcrd", host(false, Coscheduling::Vcrd)),
+        ("credit-vcrd-ple", host(false, Coscheduling::VcrdPle)),
+        ("credit-capped", host(true, Coscheduling::None)),
+        ("credit-capped-con", host(true, Coscheduling::Con)),
+        ("credit-capped-vcrd", host(true, Coscheduling::Vcrd)),
+    ]
+}
+
 fn described() -> String {
     let mut text = String::new();
-    for (name, kernel, run) in scenarios() {
-        let simulated = simulate_setup(&setup(kernel, &run)).unwrap();
+    let kernels = scenarios().into_iter().map(|(name, kernel, run)| (name, setup(kernel, &run)));
+    for (name, setup) in kernels.chain(credit_hosts()) {
+        let simulated = simulate_setup(&setup).unwrap();
         writeln!(text, "{name}: {} events", simulated.events).unwrap();
+        for (number, stats) in simulated.coscheduling.iter().enumerate() {
+            writeln!(text, "  VM {number}: {stats:?}").unwrap();
+        }
         for (number, vm) in simulated.result.vm.iter().enumerate() {
             let waits: u64 = vm.wait_hist.iter().enumerate().map(|(b, n)| (b as u64 + 1) * n).sum();
             writeln!(

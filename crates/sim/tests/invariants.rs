@@ -9,7 +9,7 @@ mod common;
 use common::{arm, constant, run, step, sum_ns};
 use proptest::prelude::*;
 use unspin_scenario::plan::{
-    ApleParams, CgroupLayout, Dist, LockKind, Op, Run, Step, Window, YieldTo,
+    ApleParams, CgroupLayout, Coscheduling, Dist, LockKind, Op, Run, Step, Window, YieldTo,
 };
 use unspin_sim::{simulate_setup, Host, Kernel, Setup};
 
@@ -86,6 +86,19 @@ const YIELDS: [YieldTo; 6] =
     [YieldTo::Stock, YieldTo::Hvs, YieldTo::HvsPaper, YieldTo::CpthR, YieldTo::CpthL, YieldTo::Cch];
 
 fn machine() -> impl Strategy<Value = Setup> {
+    let credit = prop::option::weighted(
+        0.3,
+        (
+            any::<bool>(),
+            prop::sample::select(vec![
+                Coscheduling::None,
+                Coscheduling::Con,
+                Coscheduling::Vcrd,
+                Coscheduling::VcrdPle,
+            ]),
+            1..5u64,
+        ),
+    );
     let sizes = (1..6u32, 1..5u32, 1..7u32, any::<bool>());
     let ways = (
         prop::sample::select(Kernel::ALL.to_vec()),
@@ -94,13 +107,14 @@ fn machine() -> impl Strategy<Value = Setup> {
         prop::sample::select(YIELDS.to_vec()),
         any::<bool>(),
     );
-    (sizes, ways, program(), any::<u64>(), prop::collection::vec(1..500u32, 4)).prop_map(
+    (sizes, ways, program(), any::<u64>(), prop::collection::vec(1..500u32, 4), credit).prop_map(
         |(
             (pcpus, vms, vcpus, pinned),
             (kernel, lock, window, yield_to, server),
             program,
             seed,
             weights,
+            credit,
         )| {
             let mut run = run(vms, vcpus, program);
             run.pin = if pinned {
@@ -118,6 +132,16 @@ fn machine() -> impl Strategy<Value = Setup> {
                 run.weights = weights[..vms as usize].to_vec();
             }
             let host = if server { Host::server(pcpus, kernel) } else { Host::lab(pcpus, kernel) };
+            let host = match credit {
+                None => host,
+                Some((capped, way, slots)) => {
+                    run.arm.coscheduling = way;
+                    run.arm.yield_to = YieldTo::Stock;
+                    let host = host.with_credit(capped);
+                    let slot_ns = host.tick_ns;
+                    host.with_period_ns(slots * slot_ns)
+                }
+            };
             Setup::new(&host, &run)
         },
     )

@@ -204,5 +204,6 @@ impl Sim {
         let vm = &mut self.vms[self.vcpus[v as usize].vm as usize];
         vm.wait_hist[bucket] += 1;
         vm.max_wait_cycles = vm.max_wait_cycles.max(cycles);
+        self.watch_wait(v, cycles);
     }
 }

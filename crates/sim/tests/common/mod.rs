@@ -66,7 +66,7 @@ pub fn run(vms: u32, vcpus: u32, program: Vec<Step>) -> Run {
 }
 
 pub fn arm(window: Window, yield_to: YieldTo) -> Arm {
-    Arm { name: "arm".into(), window, yield_to, observe: true, lock: None }
+    Arm { name: "arm".into(), window, yield_to, observe: true, lock: None, ..Arm::default() }
 }
 
 pub fn setup(kernel: Kernel, run: &Run) -> Setup {

@@ -7,7 +7,7 @@
 use crate::boots::{write_record, Boot};
 use crate::exit::Usage;
 use crate::load::{self, Loaded, Select};
-use crate::machine::{self, Choice, Job, Machine, Wish};
+use crate::machine::{self, Choice, Job, Machine, Refusal, Wish};
 use crate::out;
 use crate::progress::Progress;
 use anyhow::{bail, Context};
@@ -122,6 +122,11 @@ fn check(args: &Args, l: &Loaded, plan: &Plan, machine: &dyn Machine) -> Result<
             (None, false) => "sweep.locks",
         };
         machine.check_lock(run.lock).map_err(|why| l.refused(key, &why))?;
+    }
+    if let Some(key) = l.scenario.needs_sim().filter(|_| machine.name() != "sim") {
+        let message = format!("machine {} has no such scheduler", machine.name());
+        let allowed = "left out, or --machine sim".to_string();
+        return Err(l.refused(key, &Refusal { message, allowed }));
     }
     let pcpus = l.scenario.host.pcpus;
     machine.check_pcpus(pcpus).map_err(|why| l.refused("host.pcpus", &why))
@@ -314,7 +319,7 @@ fn show(args: &Args, docs: &[Document], out: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{Refusal, Sink};
+    use crate::machine::Sink;
     use clap::Parser;
     use unspin_scenario::plan::{Run, SCHEMA};
     use unspin_scenario::result::{Begin, RunResult, VmResult};

@@ -7,7 +7,7 @@ use crate::exit::Usage;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
-use unspin_scenario::plan::{HostModel, LockKind, Plan, SCHEMA};
+use unspin_scenario::plan::{HostModel, HostScheduler, LockKind, Plan, SCHEMA};
 use unspin_scenario::result::{Begin, Progress, Record};
 use unspin_sim::{simulate, Host, Kernel};
 
@@ -122,6 +122,15 @@ fn host(plan: &Plan, kernel: Kernel) -> Host {
     let host = match plan.host_model {
         HostModel::Lab => Host::lab(plan.pcpus, kernel),
         HostModel::Server => Host::server(plan.pcpus, kernel),
+    };
+    let host = match plan.scheduler {
+        HostScheduler::Fair => host,
+        HostScheduler::Credit => host.with_credit(false),
+        HostScheduler::CreditCapped => host.with_credit(true),
+    };
+    let host = match plan.period_ms {
+        Some(ms) => host.with_period_ns(u64::from(ms) * 1_000_000),
+        None => host,
     };
     Host { slice_ns: plan.slice_ns, ..host }
 }

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Xen's Credit scheduler as the host's: who runs is decided by `policy/credit`, here are its
+//! clocks, its interrupts, and who learns that a VM's vCPUs should run together.
+//!
+//! Weng, Liu, Yu, Li, "Dynamic Adaptive Scheduling for Virtual Machines" (ASMan), HPDC 2011,
+//! sections 3.3, 4.4 and 4.5, and Xen 3.3's `sched_credit.c`, the paper's host: each pCPU ticks by
+//! its own clock (10 ms), a vCPU runs for a slice (30 ms) from when it was put on its pCPU, credits
+//! are handed out to all at once (every 30 ms). A vCPU that wakes with credit comes first on its
+//! pCPU until that ticks (`BOOST`). A pCPU that runs somebody looks at credits when a slice ends,
+//! when somebody is boosted or raised, and, on a capped host, when credits are handed out.
+
+use crate::host::{CreditHost, Host};
+use crate::machine::Sim;
+use crate::rng::Rng;
+use crate::sched::NONE;
+use crate::state::State;
+use unspin_policy::credit::{self, Params, Pcpu, Vcpu, Vm};
+use unspin_policy::vcrd;
+use unspin_scenario::plan::Coscheduling;
+
+/// Spinning goes on as long as one PLE exit follows the last within so many windows of the vCPU's
+/// time: one to spin, one for what lies between.
+const BURST_WINDOWS: u64 = 2;
+
+/// What Credit keeps of a pCPU.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    /// Who ran there last.
+    last: Option<usize>,
+    /// When the slice of who runs ends, ns.
+    slice_end_ns: u64,
+    /// Somebody has run there.
+    used: bool,
+    /// Who runs came first because it was raised or boosted, and has not seen a tick since.
+    boosted: bool,
+}
+
+/// PLE exits of one vCPU that belong to one wait, as far as the host can tell.
+#[derive(Debug, Clone, Copy, Default)]
+struct Burst {
+    /// CPU time of the vCPU at the last one, ns.
+    at_cpu_ns: u64,
+    spun_cycles: u64,
+}
+
+/// What coscheduling did to one VM.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CoschedulingStats {
+    /// Waits that were over-threshold: adjusting events of VCRD.
+    pub events: u64,
+    /// For how long the VM's VCRD was set HIGH, us.
+    pub high_us: u64,
+    /// How often its vCPUs were raised to run beside one of them.
+    pub gangs: u64,
+}
+
+impl CoschedulingStats {
+    /// What happened since an earlier reading.
+    pub(crate) fn since(&self, first: &CoschedulingStats) -> CoschedulingStats {
+        CoschedulingStats {
+            events: self.events - first.events,
+            high_us: self.high_us - first.high_us,
+            gangs: self.gangs - first.gangs,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Credit {
+    params: Params,
+    slice_ns: u64,
+    boost: bool,
+    coscheduling: Coscheduling,
+    vcpus: Vec<Vcpu>,
+    vms: Vec<Vm>,
+    pcpus: Vec<Pcpu>,
+    places: Vec<Place>,
+    /// Time run that is not yet paid, below a microsecond.
+    unpaid_ns: Vec<u64>,
+    bursts: Vec<Burst>,
+    learner: vcrd::Params,
+    learned: Vec<vcrd::State>,
+    draws: Vec<Rng>,
+    /// Static coscheduling: who is named.
+    named: Vec<bool>,
+    pub stats: Vec<CoschedulingStats>,
+    /// Number of the slot in which a PCPU last raised somebody; none yet is `u64::MAX`.
+    raised_in: u64,
+    slot_ns: u64,
+    /// A slice's timer goes off so much late at most, ns.
+    slop_ns: u64,
+    clock_rng: Rng,
+}
+
+impl Credit {
+    pub fn new(host: &Host, own: &CreditHost, coscheduling: Coscheduling, seed: u64) -> Credit {
+        let pcpus = host.pcpus;
+        Credit {
+            params: own.params,
+            slice_ns: own.slice_ns,
+            boost: own.boost,
+            coscheduling,
+            vcpus: Vec::new(),
+            vms: Vec::new(),
+            pcpus: vec![Pcpu::default(); pcpus as usize],
+            places: vec![Place::default(); pcpus as usize],
+            unpaid_ns: Vec::new(),
+            bursts: Vec::new(),
+            learner: own.vcrd,
+            learned: Vec::new(),
+            draws: Vec::new(),
+            named: Vec::new(),
+            stats: Vec::new(),
+            raised_in: u64::MAX,
+            slot_ns: host.tick_ns,
+            slop_ns: own.slop_ns,
+            clock_rng: Rng::new(seed, u32::MAX - 1),
+        }
+    }
+
+    /// A VM of that weight; `named`: static coscheduling is to run its vCPUs together.
+    pub fn add_vm(&mut self, weight: u32, named: bool, seed: u64) {
+        self.vms.push(Vm::new(weight));
+        self.named.push(named);
+        self.learned.push(vcrd::State::new(&self.learner));
+        self.draws.push(Rng::new(seed, u32::MAX));
+        self.stats.push(CoschedulingStats::default());
+    }
+
+    /// A vCPU of the last VM, asleep, with what an earlier life left it: credit drawn evenly
+    /// between the bounds, for vCPUs that all begin with the same would run together by chance.
+    pub fn add_vcpu(&mut self, pcpu: u32) {
+        let vm = self.vms.len() - 1;
+        let bound = self.params.credit_max;
+        let mut vcpu = Vcpu::new(vm as u32, pcpu);
+        vcpu.runnable = 0;
+        vcpu.credit = i64::from(self.draws[vm].uniform(0, 2 * bound)) - i64::from(bound);
+        self.vcpus.push(vcpu);
+        self.unpaid_ns.push(0);
+        self.bursts.push(Burst::default());
+    }
+
+    /// `v`, running, ran for `ns`.
+    pub fn ran(&mut self, v: u32, ns: u64) {
+        if v == NONE || ns == 0 {
+            return;
+        }
+        let unpaid = &mut self.unpaid_ns[v as usize];
+        *unpaid += ns;
+        let us = *unpaid / 1000;
+        *unpaid -= us * 1000;
+        if us > 0 {
+            self.vcpus[v as usize].charge(&self.params, us);
+        }
+    }
+
+    /// When the slice of who runs on `p` ends, ns.
+    pub fn slice_end_ns(&self, p: u32) -> u64 {
+        self.places[p as usize].slice_end_ns
+    }
+
+    /// A slice begins on `p`. The first ends anywhere: when a host's pCPUs began is chance, and
+    /// equal phases would run vCPUs together.
+    fn begin_slice(&mut self, p: u32, now_ns: u64) {
+        let place = &mut self.places[p as usize];
+        let first = !std::mem::replace(&mut place.used, true);
+        let ns = |ns: u64| ns.min(u64::from(u32::MAX)) as u32;
+        let slop_ns = u64::from(self.clock_rng.uniform(0, ns(self.slop_ns)));
+        let length_ns = if first {
+            u64::from(self.clock_rng.uniform(0, ns(self.slice_ns)))
+        } else {
+            self.slice_ns + slop_ns
+        };
+        place.slice_end_ns = now_ns + length_ns;
+    }
+
+    /// Time between hand-outs of credit, ns.
+    pub fn period_ns(&self) -> u64 {
+        self.slot_ns * u64::from(self.params.slots_per_assignment)
+    }
+
+    /// Whether `v` may run though nobody raised it.
+    fn may_run(&self, v: u32) -> bool {
+        let vcpu = &self.vcpus[v as usize];
+        vcpu.raised != 0 || vcpu.credit >= 0 || self.params.capped == 0
+    }
+
+    /// Whether nobody of `waiting` may run: the pCPU idles rightly.
+    pub fn all_spent(&self, waiting: &[u32]) -> bool {
+        waiting.iter().all(|&v| !self.may_run(v))
+    }
+
+    /// Whose vCPUs run together as of now.
+    fn refresh_high(&mut self, now_ns: u64) {
+        for (i, vm) in self.vms.iter_mut().enumerate() {
+            vm.high = u8::from(match self.coscheduling {
+                Coscheduling::None => false,
+                Coscheduling::Con => self.named[i],
+                Coscheduling::Vcrd | Coscheduling::VcrdPle => {
+                    self.learned[i].is_high(now_ns / 1000)
+                }
+            });
+        }
+    }
+
+    /// An over-threshold wait in `vm`.
+    fn adjusting_event(&mut self, vm: u32, now_ns: u64) {
+        let (state, stats) = (&mut self.learned[vm as usize], &mut self.stats[vm as usize]);
+        let now_us = now_ns / 1000;
+        let was_until_us = state.high_until_us.max(now_us);
+        let draw = (self.draws[vm as usize].next() >> 32) as u32;
+        state.event(&self.learner, now_us, draw);
+        stats.events += 1;
+        stats.high_us += state.high_until_us.saturating_sub(was_until_us);
+    }
+
+    /// Whether the siblings of `v`, which has just been chosen, are to run with it.
+    fn leads(&self, v: u32) -> bool {
+        let vcpu = &self.vcpus[v as usize];
+        vcpu.credit >= 0 && self.vms[vcpu.vm as usize].high != 0
+    }
+
+    fn has_vm(&self, pcpu: u32, vm: u32) -> bool {
+        self.vcpus.iter().any(|v| v.pcpu == pcpu && v.vm == vm)
+    }
+}
+
+impl Sim {
+    /// Credit's choice for `p`: who is to run there, [`NONE`] for nobody. The queues follow; the
+    /// former current one waits.
+    pub(crate) fn switch_credit(&mut self, credit: &mut Credit, p: u32) -> u32 {
+        let before = self.queues[p as usize].current;
+        if before != NONE {
+            credit.vcpus[before as usize].running = 0;
+        }
+        credit.refresh_high(self.now_ns);
+        let slot = self.now_ns / credit.slot_ns;
+        let may_raise = slot != credit.raised_in;
+        let last = credit.places[p as usize].last;
+        let hidden = self.hide_pinned(credit, p);
+        let raised: u32 =
+            credit.vcpus.iter().map(|v| u32::from(v.pcpu == p) & u32::from(v.raised)).sum();
+        let decision =
+            credit::pick(&mut credit.vcpus, &credit.vms, p, last, may_raise, &credit.params);
+        let chosen = decision.vcpu().map_or(NONE, |v| v as u32);
+        self.show_pinned(credit, &hidden, chosen, p, decision.raised > 0);
+        let left: u32 =
+            credit.vcpus.iter().map(|v| u32::from(v.pcpu == p) & u32::from(v.raised)).sum();
+        let goes_along = chosen != NONE && may_raise && credit.leads(chosen);
+        let place = &mut credit.places[p as usize];
+        place.boosted = left < raised;
+        if chosen != NONE {
+            place.last = Some(chosen as usize);
+            credit.begin_slice(p, self.now_ns);
+        }
+        if chosen != before {
+            if before != NONE {
+                self.queues[p as usize].waiting.push(before);
+            }
+            self.queues[p as usize].current = chosen;
+            if chosen != NONE {
+                let from = self.vcpus[chosen as usize].pcpu;
+                self.queues[from as usize].waiting.retain(|&w| w != chosen);
+            }
+            if before != NONE && credit.may_run(before) {
+                self.ask_idle(credit, before);
+            }
+        }
+        if goes_along {
+            self.gather(credit, chosen, decision.raised);
+        }
+        chosen
+    }
+
+    /// Pinned vCPUs of other pCPUs must not come to `p`: the policy leaves raised ones where they
+    /// are. Returns who was not raised before.
+    fn hide_pinned(&self, credit: &mut Credit, p: u32) -> Vec<u32> {
+        let mut hidden = Vec::new();
+        for (v, vcpu) in credit.vcpus.iter_mut().enumerate() {
+            if vcpu.pcpu != p && vcpu.raised == 0 && self.vcpus[v].pinned {
+                vcpu.raised = 1;
+                hidden.push(v as u32);
+            }
+        }
+        hidden
+    }
+
+    /// Undoes [`Sim::hide_pinned`], but for those that the pick raised.
+    fn show_pinned(&self, credit: &mut Credit, hidden: &[u32], chosen: u32, p: u32, raised: bool) {
+        let vm = (chosen != NONE).then(|| credit.vcpus[chosen as usize].vm);
+        for &v in hidden {
+            let vcpu = &mut credit.vcpus[v as usize];
+            let is_raised = raised && Some(vcpu.vm) == vm && vcpu.pcpu != p;
+            vcpu.raised = u8::from(is_raised && vcpu.runnable != 0 && vcpu.running == 0);
+        }
+    }
+
+    /// Algorithm 4, line 7: the PCPUs of the siblings of `leader` that were raised reschedule. Those
+    /// that run already begin a slice, or they would leave when their old one ends.
+    fn gather(&mut self, credit: &mut Credit, leader: u32, raised: u32) {
+        credit.raised_in = self.now_ns / credit.slot_ns;
+        let vm = credit.vcpus[leader as usize].vm;
+        credit.stats[vm as usize].gangs += u64::from(raised > 0);
+        self.vcpus[leader as usize].exit_ns += self.ipi_ns * u64::from(raised);
+        for v in 0..credit.vcpus.len() {
+            let Vcpu { pcpu, running, raised, .. } = credit.vcpus[v];
+            if credit.vcpus[v].vm != vm || v as u32 == leader {
+                continue;
+            }
+            if running != 0 {
+                credit.begin_slice(pcpu, self.now_ns);
+                self.arm_tick_by(pcpu, credit.slice_end_ns(pcpu));
+            } else if raised != 0 {
+                self.ask_reschedule(pcpu);
+            }
+        }
+    }
+
+    /// `v` waits: an idle pCPU may come for it.
+    fn ask_idle(&mut self, credit: &Credit, v: u32) {
+        if self.vcpus[v as usize].pinned {
+            return;
+        }
+        if let Some(p) = self.idle_pcpu(credit, v) {
+            self.ask_reschedule(p);
+        }
+    }
+
+    /// A pCPU without anybody, that has no sibling of `v` if those are to run together.
+    fn idle_pcpu(&self, credit: &Credit, v: u32) -> Option<u32> {
+        let count = self.pcpus.len() as u32;
+        let Vcpu { pcpu: own, vm, .. } = credit.vcpus[v as usize];
+        let is_high = credit.vms[vm as usize].high != 0;
+        (1..count)
+            .map(|i| (own + i) % count)
+            .find(|&p| self.queues[p as usize].tasks() == 0 && !(is_high && credit.has_vm(p, vm)))
+    }
+
+    /// `v` wants to run: on its pCPU, or on an idle one where its own is taken.
+    pub(crate) fn enqueue_credit(&mut self, v: u32, is_new: bool) {
+        let Some(mut credit) = self.credit.take() else { return };
+        credit.refresh_high(self.now_ns);
+        let own = credit.vcpus[v as usize].pcpu;
+        let stays = self.vcpus[v as usize].pinned || self.queues[own as usize].tasks() == 0;
+        let p = if stays { own } else { self.idle_pcpu(&credit, v).unwrap_or(own) };
+        let current = self.queues[p as usize].current;
+        let ns = self.unbilled_ns(p);
+        credit.ran(current, ns);
+        self.vcpus[v as usize].pcpu = p;
+        self.queues[p as usize].waiting.push(v);
+        let woken = &mut credit.vcpus[v as usize];
+        woken.pcpu = p;
+        woken.runnable = 1;
+        let has_credit = woken.credit >= 0;
+        if credit.boost && has_credit && !is_new {
+            woken.raised = 1;
+        }
+        let is_raised = woken.raised != 0;
+        let place = &credit.places[p as usize];
+        let comes_first = match current {
+            NONE => credit.may_run(v),
+            _ if place.boosted => false,
+            _ => is_raised || (has_credit && credit.vcpus[current as usize].credit < 0),
+        };
+        if comes_first {
+            self.ask_reschedule(p);
+        }
+        self.credit = Some(credit);
+    }
+
+    /// The vCPU that runs on `p` sleeps.
+    pub(crate) fn sleep_credit(&mut self, p: u32) {
+        let queue = &mut self.queues[p as usize];
+        let v = std::mem::replace(&mut queue.current, NONE);
+        if let (Some(credit), true) = (&mut self.credit, v != NONE) {
+            let vcpu = &mut credit.vcpus[v as usize];
+            (vcpu.runnable, vcpu.running, vcpu.raised) = (0, 0, 0);
+        }
+    }
+
+    /// `p` ticks, what its vCPU ran is paid: whether it is to choose again.
+    pub(crate) fn tick_credit(&mut self, p: u32) -> bool {
+        let Some(credit) = &mut self.credit else { return false };
+        let place = &mut credit.places[p as usize];
+        place.boosted = false;
+        let over = self.now_ns >= place.slice_end_ns;
+        let queue = &self.queues[p as usize];
+        over || queue.waiting.iter().any(|&v| credit.vcpus[v as usize].raised != 0)
+    }
+
+    /// Algorithm 3: everybody gets credits; who was moved is queued where it belongs.
+    pub(crate) fn assign_credits(&mut self) {
+        for p in 0..self.pcpus.len() as u32 {
+            self.bill(p);
+        }
+        let Some(mut credit) = self.credit.take() else { return };
+        credit.refresh_high(self.now_ns);
+        credit::assign(&mut credit.vcpus, &mut credit.vms, &mut credit.pcpus, &credit.params);
+        for v in 0..self.vcpus.len() {
+            let (from, to) = (self.vcpus[v].pcpu, credit.vcpus[v].pcpu);
+            if from == to {
+                continue;
+            }
+            if self.vcpus[v].pinned {
+                credit.vcpus[v].pcpu = from;
+                continue;
+            }
+            if self.vcpus[v].state == State::Ready {
+                self.queues[from as usize].waiting.retain(|&w| w as usize != v);
+                self.queues[to as usize].waiting.push(v as u32);
+            }
+            self.vcpus[v].pcpu = to;
+        }
+        for p in 0..self.pcpus.len() as u32 {
+            let queue = &self.queues[p as usize];
+            let chooses = match queue.current {
+                NONE => !credit.all_spent(&queue.waiting),
+                v => !credit.may_run(v),
+            };
+            if chooses {
+                self.ask_reschedule(p);
+            }
+        }
+        let next = self.now_ns + credit.period_ns();
+        self.credit = Some(credit);
+        self.queue.arm(self.policy_timer(), next);
+    }
+
+    /// The guest of `v` has waited for a spin-lock for so long, ASMan's Monitoring Module looks.
+    pub(crate) fn watch_wait(&mut self, v: u32, cycles: u64) {
+        let Some(credit) = &mut self.credit else { return };
+        if credit.coscheduling == Coscheduling::Vcrd && credit.learner.is_over_threshold(cycles) {
+            let vcpu = &mut self.vcpus[v as usize];
+            credit.adjusting_event(vcpu.vm, self.now_ns);
+            // The hypercall that reports it.
+            vcpu.exit_ns += self.ipi_ns;
+        }
+    }
+
+    /// A PLE exit of `v`, as all the host sees of a wait: windows that follow each other add up.
+    pub(crate) fn watch_ple_exit(&mut self, v: u32) {
+        let Some(credit) = &mut self.credit else { return };
+        if credit.coscheduling != Coscheduling::VcrdPle {
+            return;
+        }
+        let vcpu = &self.vcpus[v as usize];
+        let burst = &mut credit.bursts[v as usize];
+        let cpu_ns = vcpu.cpu_ns();
+        let goes_on = cpu_ns - burst.at_cpu_ns <= BURST_WINDOWS * vcpu.window_ns + self.switch_ns;
+        burst.at_cpu_ns = cpu_ns;
+        burst.spun_cycles = if goes_on { burst.spun_cycles } else { 0 };
+        burst.spun_cycles += u64::from(vcpu.window_cycles);
+        if credit.learner.is_over_threshold(burst.spun_cycles) {
+            burst.spun_cycles = 0;
+            credit.adjusting_event(vcpu.vm, self.now_ns);
+        }
+    }
+}
