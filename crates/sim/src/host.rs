@@ -88,6 +88,8 @@ pub struct Costs {
     pub interrupt_cycles: u32,
     /// A guest's write to its APIC that sends an interrupt.
     pub ipi_cycles: u32,
+    /// A guest's hypercall that wakes a halted vCPU: exit, waking its thread, entry.
+    pub kick_cycles: u32,
     /// A guest's write to its APIC that sets the timer.
     pub timer_cycles: u32,
     /// HLT, until the thread is off its pCPU.
@@ -119,6 +121,7 @@ impl Costs {
         tick_cycles: 4_000,
         interrupt_cycles: 2_000,
         ipi_cycles: 1_500,
+        kick_cycles: 3_000,
         timer_cycles: 1_500,
         halt_cycles: 3_000,
         wake_cycles: 2_500,
@@ -147,6 +150,7 @@ impl Costs {
         tick_cycles: 4_000,
         interrupt_cycles: 2_000,
         ipi_cycles: 2_000,
+        kick_cycles: 4_000,
         timer_cycles: 2_000,
         halt_cycles: 3_000,
         wake_cycles: 5_000,

@@ -19,7 +19,9 @@ impl Sim {
     pub(crate) fn ple_exit(&mut self, p: u32, v: u32) {
         let vm = self.vcpus[v as usize].vm;
         let costs = self.host.costs;
-        let select = self.vms[vm as usize].module.select;
+        // As the module: its snapshot has no more slots.
+        let fits = self.vms[vm as usize].vcpus as usize <= hvs::SLOTS_MAX;
+        let select = self.vms[vm as usize].module.select.filter(|_| fits);
         let selected = select.is_some();
         let cycles = if selected { costs.ple_exit_selected_cycles } else { costs.ple_exit_cycles };
         let vcpu = &mut self.vcpus[v as usize];

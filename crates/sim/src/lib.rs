@@ -29,9 +29,9 @@ mod state;
 
 pub use credit::CoschedulingStats;
 pub use host::{Costs, CreditHost, Host, Kernel};
-pub use lock::models;
+pub use lock::{models, params as lock_params, Stalls};
 pub use queue::{Queue, Timer, TIMERS_MAX};
-pub use run::{simulate, simulate_setup, Setup, Simulated, VmSetup};
+pub use run::{simulate, simulate_setup, LockCounts, Setup, Simulated, VmSetup};
 
 /// A run that cannot be simulated.
 #[derive(Debug, thiserror::Error)]

@@ -53,6 +53,7 @@ pub(crate) struct Sim {
     pub halt_ns: u64,
     pub wake_ns: u64,
     pub ipi_ns: u64,
+    pub kick_ns: u64,
     pub timer_ns: u64,
     pub interrupt_ns: u64,
     pub switch_ns: u64,
@@ -60,11 +61,25 @@ pub(crate) struct Sim {
     pub reschedule_ns: u64,
     pub cycles_per_ns_q32: u128,
     pub lock_bucket: usize,
+    /// A wait that spins longer than this is counted as a stall; `u64::MAX`: nothing is.
+    pub stall_ns: u64,
+    /// Locks' budgets are this many times their headers', as a quotient.
+    pub lock_time: (u64, u64),
 }
 
 impl Sim {
     pub fn cycles_fast(&self, ns: u64) -> u64 {
         ((u128::from(ns) * self.cycles_per_ns_q32) >> 32) as u64
+    }
+
+    /// A lock's budget as its header has it, in this host's time.
+    pub fn lock_budget_ns(&self, ns: u64) -> u64 {
+        let (times, by) = self.lock_time;
+        if times == by || ns == u64::MAX {
+            return ns;
+        }
+        let scaled = u128::from(ns) * u128::from(times) / u128::from(by);
+        u64::try_from(scaled).unwrap_or(u64::MAX)
     }
 
     fn pcpu_count(&self) -> u32 {
@@ -92,6 +107,11 @@ impl Sim {
         self.start_timer(self.vms.len() as u32) + 1
     }
 
+    /// Only where stalls are counted.
+    pub fn stall_timer(&self, v: u32) -> Timer {
+        self.start_timer(self.vms.len() as u32) + 2 + v
+    }
+
     /// Handles events up to `until_ns`, and brings every account up to there.
     pub fn run_until(&mut self, until_ns: u64) {
         let stop = self.start_timer(self.vms.len() as u32);
@@ -114,8 +134,10 @@ impl Sim {
                 self.end_block(timer - 3 * pcpus);
             } else if timer < stop {
                 self.start_vm(timer - self.start_timer(0));
-            } else {
+            } else if timer == self.policy_timer() {
                 self.assign_credits();
+            } else {
+                self.note_stall(timer - self.stall_timer(0));
             }
         }
         for v in 0..self.vcpus.len() as u32 {
@@ -147,9 +169,21 @@ impl Sim {
                 vcpu.in_ple_exit &= vcpu.exit_ns > 0;
                 if left > 0 {
                     self.account_guest(v, left);
+                    return;
                 }
             }
         }
+        self.mark_off_clock(v);
+    }
+
+    /// `v` did not spin up to now: what others missed until here is not what it will wait for.
+    fn mark_off_clock(&mut self, v: u32) {
+        let vcpu = &mut self.vcpus[v as usize];
+        vcpu.off_mark_ns = match vcpu.doing {
+            Doing::SpinLock => self.locks[vcpu.wait.lock as usize].off.at(self.now_ns),
+            Doing::SpinBarrier => self.vms[vcpu.vm as usize].barrier.off.at(self.now_ns),
+            _ => return,
+        };
     }
 
     fn account_guest(&mut self, v: u32, ns: u64) {
@@ -161,7 +195,10 @@ impl Sim {
                 vcpu.time_ns[Class::Useful as usize] += ns;
                 return;
             }
-            Doing::SpinLock => self.locks[vcpu.lock as usize].off.at(self.now_ns),
+            Doing::SpinLock => {
+                vcpu.wait.spun(self.now_ns, ns);
+                self.locks[vcpu.wait.lock as usize].off.at(self.now_ns)
+            }
             Doing::SpinBarrier => {
                 if vcpu.remaining_ns != u64::MAX {
                     assert!(ns <= vcpu.remaining_ns, "vCPU {v} spun longer than it may");
@@ -169,7 +206,7 @@ impl Sim {
                 }
                 self.vms[vcpu.vm as usize].barrier.off.at(self.now_ns)
             }
-            Doing::HaltBarrier | Doing::HaltBlock => {
+            Doing::HaltBarrier | Doing::HaltBlock | Doing::HaltLock => {
                 panic!("vCPU {v} did not halt when it should have")
             }
         };
@@ -187,18 +224,16 @@ impl Sim {
         if vcpu.state != State::Running {
             return;
         }
+        if self.stall_ns != u64::MAX {
+            self.arm_stall(v);
+        }
+        let vcpu = &self.vcpus[v as usize];
         let until_exit = vcpu.window_ns.saturating_sub(vcpu.spun_ns);
         let guest_ns = match vcpu.doing {
             Doing::Work => vcpu.remaining_ns,
-            Doing::HaltBarrier | Doing::HaltBlock => 0,
+            Doing::HaltBarrier | Doing::HaltBlock | Doing::HaltLock => 0,
             Doing::SpinBarrier => vcpu.remaining_ns.min(until_exit),
-            // It looks again as soon as the host lets it.
-            Doing::SpinLock
-                if vcpu.host_ns() > 0 && self.locks[vcpu.lock as usize].protocol.looks() =>
-            {
-                0
-            }
-            Doing::SpinLock => until_exit,
+            Doing::SpinLock => until_exit.min(self.until_look_ns(v)),
         };
         let at = self.now_ns.saturating_add(vcpu.host_ns()).saturating_add(guest_ns);
         let timer = vcpu.pcpu;
@@ -221,13 +256,14 @@ impl Sim {
                 if self.look(v) {
                     return;
                 }
-                if self.vcpus[v as usize].spun_ns >= self.vcpus[v as usize].window_ns {
+                let vcpu = &self.vcpus[v as usize];
+                if vcpu.doing == Doing::SpinLock && vcpu.spun_ns >= vcpu.window_ns {
                     self.ple_exit(p, v);
                 }
             }
             Doing::SpinBarrier if vcpu.remaining_ns == 0 => self.halt_at_barrier(v),
             Doing::SpinBarrier => self.ple_exit(p, v),
-            Doing::HaltBarrier | Doing::HaltBlock => {
+            Doing::HaltBarrier | Doing::HaltBlock | Doing::HaltLock => {
                 self.sleep(p, v);
                 return;
             }

@@ -3,7 +3,7 @@
 
 use crate::credit::{CoschedulingStats, Credit};
 use crate::host::{Clock, Host};
-use crate::lock::{Lock, Protocol, LOCKS};
+use crate::lock::{Lock, Protocol, Stalls, LOCKS};
 use crate::machine::{Sim, BUCKETS};
 use crate::queue::{Queue, TIMERS_MAX};
 use crate::rng::Rng;
@@ -21,6 +21,9 @@ use unspin_vmm::rng::{splitmix64, vm_seed};
 const NS_PER_MS: u64 = 1_000_000;
 /// As the module: exits a vCPU collects before it touches what its siblings share.
 const REPORT_BATCH_MAX: u32 = 64;
+
+/// Most vCPUs of a VM: the largest of APSys'15 has 160.
+const VCPUS_MAX: u32 = 256;
 
 /// One VM of a machine.
 #[derive(Debug, Clone)]
@@ -43,6 +46,8 @@ pub struct Setup {
     pub host: Host,
     pub run: Run,
     pub vms: Vec<VmSetup>,
+    /// Count waits that spin for longer than this, ns, as stalls.
+    pub stall_ns: Option<u64>,
 }
 
 /// What a run gives.
@@ -53,6 +58,17 @@ pub struct Simulated {
     pub events: u64,
     /// What coscheduling did to each VM in the measuring window; none without Credit.
     pub coscheduling: Vec<CoschedulingStats>,
+    /// What happened at the locks of each VM, in the window.
+    pub locks: Vec<LockCounts>,
+}
+
+/// What happened at the locks of a VM.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LockCounts {
+    /// Times a waiter halted.
+    pub halts: u64,
+    /// Counted where [`Setup::stall_ns`] says so.
+    pub stalls: Stalls,
 }
 
 impl Setup {
@@ -69,13 +85,13 @@ impl Setup {
                 program: run.program.clone(),
             }
         });
-        Setup { host: host.clone(), vms: vms.collect(), run: run.clone() }
+        Setup { host: host.clone(), vms: vms.collect(), run: run.clone(), stall_ns: None }
     }
 
     fn check(&self) -> Result<(), Error> {
         let run = &self.run;
         let wrong = |text: String| Err(Error::Run { id: run.id, text });
-        let most = unspin_vmm::abi::VCPUS_MAX as u32;
+        let most = VCPUS_MAX;
         if self.vms.is_empty() {
             return wrong("no VMs".into());
         }
@@ -138,13 +154,14 @@ impl Setup {
 
     /// See [`Sim`], one to stop and one for the host's policy.
     fn timers(&self) -> usize {
-        3 * self.host.pcpus as usize + self.vcpus() + self.vms.len() + 2
+        let stalls = if self.stall_ns.is_some() { self.vcpus() } else { 0 };
+        3 * self.host.pcpus as usize + self.vcpus() + self.vms.len() + 2 + stalls
     }
 
     pub(crate) fn build(&self) -> Result<Sim, Error> {
         self.check()?;
         let (host, run) = (&self.host, &self.run);
-        let protocol = Protocol::of(run.lock).ok_or_else(|| Error::Run {
+        let protocol = Protocol::of(run.lock, run.tau_ns).ok_or_else(|| Error::Run {
             id: run.id,
             text: format!("the model has no lock {}", run.lock.name()),
         })?;
@@ -185,12 +202,18 @@ impl Setup {
             halt_ns: ns(costs.halt_cycles),
             wake_ns: ns(costs.wake_cycles),
             ipi_ns: ns(costs.ipi_cycles),
+            kick_ns: ns(costs.kick_cycles),
             timer_ns: ns(costs.timer_cycles),
             interrupt_ns: ns(costs.interrupt_cycles),
             switch_ns: ns(costs.switch_cycles),
             tick_cost_ns: ns(costs.tick_cycles),
             reschedule_ns: ns(costs.reschedule_cycles),
             cycles_per_ns_q32: (u128::from(host.khz) << 32) / 1_000_000,
+            stall_ns: self.stall_ns.unwrap_or(u64::MAX),
+            lock_time: match run.lock_clock_mhz {
+                Some(mhz) => (u64::from(mhz) * 1000, host.khz),
+                None => (1, 1),
+            },
             lock_bucket: (63 - u64::from(costs.lock_cycles | 1).leading_zeros()) as usize,
         };
         for setup in &self.vms {
@@ -237,6 +260,8 @@ impl Setup {
             epochs: Vec::new(),
             wait_hist: vec![0; BUCKETS],
             max_wait_cycles: 0,
+            stalls: Stalls::default(),
+            lock_halts: 0,
         });
         sim.vms[number as usize].barrier.off.set(true, 0);
         if let Some(credit) = &mut sim.credit {
@@ -330,14 +355,16 @@ pub fn simulate_setup(setup: &Setup) -> Result<Simulated, Error> {
     }
     let window_ns = run.window_ms * NS_PER_MS;
     sim.run_until(begin_ns + window_ns);
-    let vm = (0..sim.vms.len()).map(|vm| Reading::of(&sim, vm).since(&first[vm])).collect();
+    let last: Vec<Reading> = (0..sim.vms.len()).map(|vm| Reading::of(&sim, vm)).collect();
+    let locks = last.iter().zip(&first).map(|(b, a)| b.locks_since(a)).collect();
+    let vm = last.iter().zip(&first).map(|(b, a)| b.since(a)).collect();
     let mut epochs: Vec<_> =
         sim.vms.iter_mut().flat_map(|vm| std::mem::take(&mut vm.epochs)).collect();
     epochs.sort_by_key(|e| (e.at_ns, e.vm));
     let result = RunResult { run: run.clone(), window_ns, vm, epochs, trace: Vec::new() };
     let gangs = sim.credit.map(|c| c.stats).unwrap_or_default();
     let coscheduling = gangs.iter().zip(&gangs_first).map(|(a, b)| a.since(b)).collect();
-    Ok(Simulated { result, events: sim.events, coscheduling })
+    Ok(Simulated { result, events: sim.events, coscheduling, locks })
 }
 
 /// Counts of one VM at one moment.
@@ -348,6 +375,7 @@ struct Reading {
     wait_hist: Vec<u64>,
     max_wait_cycles: u64,
     module: Option<ModuleStats>,
+    locks: LockCounts,
 }
 
 impl Reading {
@@ -371,6 +399,14 @@ impl Reading {
             wait_hist: vm.wait_hist.clone(),
             max_wait_cycles: vm.max_wait_cycles,
             module: module.counts.then_some(stats),
+            locks: LockCounts { halts: vm.lock_halts, stalls: vm.stalls },
+        }
+    }
+
+    fn locks_since(&self, first: &Reading) -> LockCounts {
+        LockCounts {
+            halts: self.locks.halts - first.locks.halts,
+            stalls: self.locks.stalls.since(&first.locks.stalls),
         }
     }
 
@@ -420,8 +456,8 @@ fn stats_since(second: &ModuleStats, first: &ModuleStats) -> ModuleStats {
         yields_gave_way: second.yields_gave_way - first.yields_gave_way,
         yields_failed: second.yields_failed - first.yields_failed,
         picks_ran_next: second.picks_ran_next - first.picks_ran_next,
-        // Locks that kick are not modelled.
-        hypercalls_kick: 0,
+        hypercalls_kick: second.hypercalls_kick - first.hypercalls_kick,
+        // Nobody makes it.
         hypercalls_sched_yield: 0,
         fail_open_events: 0,
     }
@@ -490,7 +526,7 @@ pub(crate) mod tests {
     #[test]
     fn what_cannot_be_simulated_is_refused() {
         refused(|s| s.vms.clear(), "no VMs");
-        refused(|s| s.run.vcpus = 65, "65 vCPUs; a VM has 1 to 64");
+        refused(|s| s.run.vcpus = 257, "257 vCPUs; a VM has 1 to 256");
         refused(|s| s.vms[1].pin = vec![0], "pins 1 vCPUs of 4");
         refused(|s| s.vms[1].pin[2] = 4, "pCPU 4; the host has 4");
         refused(|s| s.vms[0].weight = 0, "cpu.weight is 1 to 10000");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the model knows of vCPUs and VMs, and where a vCPU's time goes.
 
+use crate::lock::{Stalls, Wait};
 use crate::rng::Rng;
-use crate::sched::NONE;
 use unspin_policy::kvm_stock::{Search, Vcpu as StockVcpu};
 use unspin_policy::{aple, hvs};
 use unspin_scenario::result::{EpochSample, ModuleStats};
@@ -52,6 +52,8 @@ pub enum Doing {
     /// Is about to halt: at a barrier, or in a block.
     HaltBarrier,
     HaltBlock,
+    /// Is about to halt, waiting for its lock, or does so.
+    HaltLock,
 }
 
 #[derive(Debug, Clone)]
@@ -77,9 +79,8 @@ pub struct Vcpu {
     pub vm: u32,
     /// Number within its VM.
     pub index: u32,
-    /// Lock it waits for (index of all locks), and who waits behind it.
-    pub lock: u32,
-    pub behind: u32,
+    /// For a lock.
+    pub wait: Wait,
     /// Bit per lock number it holds or is next for.
     pub owned: u32,
     /// KVM's window for it, cycles, and when a loop begun at 0 is stopped by it.
@@ -95,7 +96,6 @@ pub struct Vcpu {
     pub spun_ns: u64,
     /// What the clock of those it waits for showed when it was last accounted to.
     pub off_mark_ns: u64,
-    pub wait_since_ns: u64,
     pub rng: Rng,
     pub search: Option<Search>,
     pub pick_switches: u64,
@@ -122,8 +122,7 @@ impl Vcpu {
             pcpu,
             vm,
             index,
-            lock: NONE,
-            behind: NONE,
+            wait: Wait::NONE,
             owned: 0,
             window_cycles: 0,
             window_ns: 0,
@@ -133,7 +132,6 @@ impl Vcpu {
             exit_ns: 0,
             spun_ns: 0,
             off_mark_ns: 0,
-            wait_since_ns: 0,
             rng,
             search: None,
             pick_switches: 0,
@@ -223,6 +221,9 @@ pub struct Vm {
     pub epochs: Vec<EpochSample>,
     pub wait_hist: Vec<u64>,
     pub max_wait_cycles: u64,
+    pub stalls: Stalls,
+    /// Times a waiter for a lock halted.
+    pub lock_halts: u64,
 }
 
 #[derive(Debug, Clone, Copy)]

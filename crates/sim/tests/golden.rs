@@ -10,7 +10,7 @@ use std::path::Path;
 use unspin_scenario::plan::{
     ApleParams, CgroupLayout, Coscheduling, LockKind, Op, Run, Window, YieldTo,
 };
-use unspin_sim::{simulate_setup, Host, Kernel, Setup};
+use unspin_sim::{lock_params, simulate_setup, Host, Kernel, Setup};
 
 fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
     let lock = || contended(1000, 400);
@@ -30,6 +30,7 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
     let mut user = base(2);
     user.cpl = 3;
     let locked = |kind| Run { lock: kind, ..base(3) };
+    let tau = |ns| Run { tau_ns: Some(ns), ..locked(LockKind::Preemptable) };
     vec![
         ("alone", Kernel::V6_12, with(base(1), Window::Off, YieldTo::Stock)),
         ("ple-off", Kernel::V6_12, with(base(2), Window::Off, YieldTo::Stock)),
@@ -44,6 +45,16 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
         ("apples", Kernel::V6_12, with(base(3), aple, YieldTo::Hvs)),
         ("tas", Kernel::V6_12, locked(LockKind::Tas)),
         ("mcs", Kernel::V6_1, locked(LockKind::Mcs)),
+        ("preemptable", Kernel::V6_1, locked(LockKind::Preemptable)),
+        ("preemptable-8us", Kernel::V6_1, tau(lock_params::tau_code_ns())),
+        ("pv-ticket", Kernel::V6_12, locked(LockKind::PvTicket)),
+        ("pv-preemptable", Kernel::V6_12, locked(LockKind::PvPreemptable)),
+        ("oticket", Kernel::V6_1, locked(LockKind::Oticket)),
+        ("oticket-spin", Kernel::V6_1, locked(LockKind::OticketSpin)),
+        ("oticket-wake", Kernel::V6_1, locked(LockKind::OticketWake)),
+        ("iticket", Kernel::V6_12, locked(LockKind::Iticket)),
+        ("long-ticket", Kernel::V6_12, locked(LockKind::LongTicket)),
+        ("pv-queued", Kernel::V6_12, locked(LockKind::PvQueued)),
         ("sleeping", Kernel::V6_12, run(2, 4, sleeping(1000, 400))),
         ("barrier", Kernel::V6_12, run(2, 4, barrier(Op::Barrier, 500))),
         ("spin-barrier", Kernel::V6_1, run(2, 4, barrier(Op::SpinBarrier, 0))),
@@ -97,6 +108,10 @@ fn described() -> String {
             )
             .unwrap();
             writeln!(text, "    {:?}", vm.attribution.unwrap()).unwrap();
+            let halts = simulated.locks[number].halts;
+            if halts > 0 {
+                writeln!(text, "    halted waiting for a lock {halts} times").unwrap();
+            }
             writeln!(text, "    {:?}", vm.module.as_ref().unwrap()).unwrap();
         }
     }

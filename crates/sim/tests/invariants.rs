@@ -85,6 +85,11 @@ fn window() -> impl Strategy<Value = Window> {
 const YIELDS: [YieldTo; 6] =
     [YieldTo::Stock, YieldTo::Hvs, YieldTo::HvsPaper, YieldTo::CpthR, YieldTo::CpthL, YieldTo::Cch];
 
+fn lock() -> impl Strategy<Value = (LockKind, Option<u64>)> {
+    let tau = prop_oneof![Just(None), (0..50_000u64).prop_map(Some)];
+    (prop::sample::select(LockKind::ALL.to_vec()), tau).prop_map(|((_, kind), tau)| (kind, tau))
+}
+
 fn machine() -> impl Strategy<Value = Setup> {
     let credit = prop::option::weighted(
         0.3,
@@ -102,7 +107,7 @@ fn machine() -> impl Strategy<Value = Setup> {
     let sizes = (1..6u32, 1..5u32, 1..7u32, any::<bool>());
     let ways = (
         prop::sample::select(Kernel::ALL.to_vec()),
-        prop::sample::select(vec![LockKind::Tas, LockKind::Ticket, LockKind::Mcs]),
+        lock(),
         window(),
         prop::sample::select(YIELDS.to_vec()),
         any::<bool>(),
@@ -122,7 +127,7 @@ fn machine() -> impl Strategy<Value = Setup> {
             } else {
                 vec![]
             };
-            run.lock = lock;
+            (run.lock, run.tau_ns) = lock;
             run.arm = arm(window, yield_to);
             run.seed = seed;
             run.warmup_ms = 3;

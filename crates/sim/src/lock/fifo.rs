@@ -7,7 +7,10 @@
 use super::Sim;
 
 impl Sim {
-    pub(super) fn fifo_next(&self, index: u32) -> u32 {
-        self.locks[index as usize].head
+    pub(super) fn fifo_release(&mut self, index: u32) {
+        let lock = &mut self.locks[index as usize];
+        lock.granted += 1;
+        let next = lock.head;
+        self.hand_over(next, index);
     }
 }

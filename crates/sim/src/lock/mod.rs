@@ -2,56 +2,65 @@
 //! The guest's locks as waiting protocols: who waits, who is next, and what a waiter does meanwhile.
 //!
 //! Here is what all of them share: the queue of waiters, who owns a lock, how it changes hands and
-//! what that costs. A file a family says who is next. Nothing happens while nobody does anything
-//! that others can notice: a waiter that spins has an event only where its protocol makes it look
-//! or stop, and a hand-over is O(1) events.
+//! what that costs. A file a family says who is next and what a waiter does. A waiter that spins has
+//! an event only where its protocol makes it look, give up or halt, so that a hand-over is O(1)
+//! events; releases that find the next in line missing walk the queue.
 
 mod fifo;
+mod halt;
+pub mod params;
+mod preemptable;
+mod pv_queued;
+mod pv_ticket;
+mod stall;
 mod tas;
+
+pub use stall::Stalls;
 
 use crate::machine::{Sim, BUCKETS};
 use crate::sched::NONE;
-use crate::state::{Doing, OffClock, State};
+use crate::state::{Doing, OffClock, State, Vcpu};
 use unspin_scenario::plan::LockKind;
 use unspin_vmm::abi;
 
 /// Whether the model has that lock.
 pub fn models(lock: LockKind) -> bool {
-    Protocol::of(lock).is_some()
+    Protocol::of(lock, None).is_some()
 }
 
 /// Locks a VM has.
 pub(crate) const LOCKS: u32 = abi::LOCKS_MAX as u32;
 
-/// How those that find a lock taken wait for it.
+/// How those that find a lock taken wait for it. Times in ns, [`params::FOREVER`]: without end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// In the order they came, spinning (`ticket`, `mcs`). `shared_word`: all on one word.
     Fifo { shared_word: bool },
     /// Whoever spins when it is released may have it.
     Tas,
+    /// In the order they came, until n * `tau_ns` has passed; one that competes halts after
+    /// `halt_ns`.
+    Preemptable { tau_ns: u64, halt_ns: u64 },
+    /// In the order they came; a waiter halts when its spin is over. A release kicks the halted
+    /// among the next `kicks`.
+    PvTicket { spin: Spin, kicks: u32 },
+    /// The first waits for the lock, the others to be first; newcomers may overtake them.
+    PvQueued { spin_ns: u64 },
 }
 
-impl Protocol {
-    /// `None`: the model has no such lock.
-    pub fn of(kind: LockKind) -> Option<Protocol> {
-        match kind {
-            LockKind::Ticket => Some(Protocol::Fifo { shared_word: true }),
-            LockKind::Mcs => Some(Protocol::Fifo { shared_word: false }),
-            LockKind::Tas => Some(Protocol::Tas),
-            _ => None,
-        }
-    }
-
-    /// A spinner that returns from its host has to look at the lock: it may be free, and nobody
-    /// told it so.
-    pub fn looks(self) -> bool {
-        matches!(self, Protocol::Tas)
-    }
-
-    fn shared_word(self) -> bool {
-        self != Protocol::Fifo { shared_word: false }
-    }
+/// How long a waiter of a pv-ticket lock spins before it halts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spin {
+    Fixed {
+        ns: u64,
+    },
+    /// By how many tickets were before it when it drew its own.
+    Distance,
+    /// `ns`, doubled for the whole lock whenever somebody halts.
+    Doubling {
+        ns: u64,
+        doublings_max: u32,
+    },
 }
 
 /// A lock: who has it or is next for it, and who waits, in the order they came.
@@ -59,16 +68,89 @@ impl Protocol {
 pub(crate) struct Lock {
     pub protocol: Protocol,
     pub owner: u32,
+    /// The lock is free and this waiter, off its pCPU, is next in line.
+    heir: u32,
     head: u32,
     tail: u32,
     waiters: u32,
-    /// Runs while the owner is off its pCPU.
+    /// Waiters that are past their turn or their time.
+    competing: u32,
+    doublings: u32,
+    /// Requests made and granted so far, and when the last grant ended.
+    requests: u64,
+    granted: u64,
+    granted_at_ns: u64,
+    /// Runs while the owner, or the heir, is off its pCPU.
     pub off: OffClock,
 }
 
 impl Lock {
     pub fn free(protocol: Protocol) -> Lock {
-        Lock { protocol, owner: NONE, head: NONE, tail: NONE, waiters: 0, off: OffClock::default() }
+        Lock {
+            protocol,
+            owner: NONE,
+            heir: NONE,
+            head: NONE,
+            tail: NONE,
+            waiters: 0,
+            competing: 0,
+            doublings: 0,
+            requests: 0,
+            granted: 0,
+            granted_at_ns: 0,
+            off: OffClock::default(),
+        }
+    }
+
+    fn shared_word(&self) -> bool {
+        !matches!(self.protocol, Protocol::Fifo { shared_word: false } | Protocol::PvQueued { .. })
+    }
+}
+
+/// What a vCPU that waits for a lock keeps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wait {
+    /// Lock it waits for (index of all locks), and who waits behind it.
+    pub lock: u32,
+    behind: u32,
+    /// Number of its request, and how many were before it then.
+    ticket: u64,
+    ahead: u32,
+    /// It competes: past its turn or its time (preemptable), or first in the queue (pv-queued).
+    competing: bool,
+    /// Its budget begins when it is back in its guest.
+    budget_pending: bool,
+    /// When its budget began, and when it ends.
+    since_ns: u64,
+    until_ns: u64,
+    /// When it was last seen spinning.
+    seen_ns: u64,
+    /// Spun in this wait, and whether that was counted as a stall.
+    pub spun_ns: u64,
+    stalled: bool,
+    pub began_ns: u64,
+}
+
+impl Wait {
+    pub const NONE: Wait = Wait {
+        lock: NONE,
+        behind: NONE,
+        ticket: 0,
+        ahead: 0,
+        competing: false,
+        budget_pending: false,
+        since_ns: 0,
+        until_ns: 0,
+        seen_ns: 0,
+        spun_ns: 0,
+        stalled: false,
+        began_ns: 0,
+    };
+
+    /// It spun for `ns` up to now.
+    pub fn spun(&mut self, now_ns: u64, ns: u64) {
+        self.seen_ns = now_ns;
+        self.spun_ns += ns;
     }
 }
 
@@ -77,24 +159,48 @@ impl Sim {
         self.vcpus[v as usize].vm * LOCKS + number
     }
 
-    /// Whether `v`, running, has the lock at once; else it spins.
+    /// Whether `v`, running, has the lock at once; else it waits.
     pub(crate) fn lock(&mut self, v: u32, number: u32) -> bool {
         let index = self.lock_index(v, number);
-        if self.locks[index as usize].owner == NONE {
-            self.own(v, index);
-            let vm = self.vcpus[v as usize].vm as usize;
-            self.vms[vm].wait_hist[self.lock_bucket] += 1;
+        let now = self.now_ns;
+        let lock = &mut self.locks[index as usize];
+        let ticket = lock.requests;
+        lock.requests += 1;
+        let in_order = matches!(lock.protocol, Protocol::Preemptable { .. });
+        if lock.owner == NONE && !(in_order && lock.waiters > 0) {
+            self.own_at_once(v, index);
             return true;
         }
         self.join_queue(v, index);
-        let off_mark_ns = self.locks[index as usize].off.at(self.now_ns);
+        let lock = &self.locks[index as usize];
+        let protocol = lock.protocol;
+        let (off_mark_ns, granted) = (lock.off.at(now), lock.granted);
         let vcpu = &mut self.vcpus[v as usize];
-        vcpu.lock = index;
-        vcpu.wait_since_ns = self.now_ns;
         vcpu.off_mark_ns = off_mark_ns;
         vcpu.doing = Doing::SpinLock;
         vcpu.spun_ns = 0;
-        false
+        let wait = &mut vcpu.wait;
+        *wait = Wait {
+            lock: index,
+            ticket,
+            ahead: (ticket - granted) as u32,
+            since_ns: now,
+            seen_ns: now,
+            began_ns: now,
+            ..Wait::NONE
+        };
+        match protocol {
+            Protocol::Fifo { .. } | Protocol::Tas => false,
+            Protocol::Preemptable { .. } => self.preemptable_begin(v),
+            Protocol::PvTicket { .. } => {
+                self.pv_ticket_spin(v);
+                false
+            }
+            Protocol::PvQueued { .. } => {
+                self.pv_queued_begin(v);
+                false
+            }
+        }
     }
 
     pub(crate) fn unlock(&mut self, v: u32, number: u32) {
@@ -103,22 +209,62 @@ impl Sim {
         assert!(vcpu.owned & 1 << number != 0, "vCPU {v} releases a lock it does not hold");
         vcpu.owned &= !(1 << number);
         let lock = &mut self.locks[index as usize];
+        debug_assert_eq!(lock.owner, v);
         lock.owner = NONE;
         lock.off.set(false, self.now_ns);
-        let next = match lock.protocol {
-            Protocol::Fifo { .. } => self.fifo_next(index),
-            Protocol::Tas => self.tas_next(index),
-        };
-        if next != NONE {
-            self.hand_over(next, index);
+        if lock.head == NONE {
+            lock.granted += 1;
+            lock.granted_at_ns = self.now_ns;
+            return;
+        }
+        match lock.protocol {
+            Protocol::Fifo { .. } => self.fifo_release(index),
+            Protocol::Tas => self.tas_release(index),
+            Protocol::Preemptable { .. } => self.preemptable_release(v, index),
+            Protocol::PvTicket { kicks, .. } => self.pv_ticket_release(v, index, kicks),
+            Protocol::PvQueued { .. } => self.pv_queued_release(v, index),
         }
     }
 
-    /// A spinner looks at its lock, back in its guest: whether it has it now.
+    /// A spinner looks at its lock: it is back in its guest, or its time is over. Whether it has the
+    /// lock now.
     pub(crate) fn look(&mut self, v: u32) -> bool {
-        let index = self.vcpus[v as usize].lock;
+        let index = self.vcpus[v as usize].wait.lock;
         let lock = &self.locks[index as usize];
-        if !lock.protocol.looks() || lock.owner != NONE {
+        let has_it = match lock.protocol {
+            Protocol::Fifo { .. } => false,
+            Protocol::Tas => self.try_free(v, index),
+            Protocol::Preemptable { .. } => self.preemptable_look(v, index),
+            Protocol::PvTicket { .. } => {
+                self.pv_ticket_look(v);
+                false
+            }
+            Protocol::PvQueued { .. } => self.pv_queued_look(v, index),
+        };
+        self.vcpus[v as usize].wait.seen_ns = self.now_ns;
+        has_it
+    }
+
+    /// How long `v`, which spins, may spin in its guest before it has to look at its lock, once its
+    /// host lets it: 0 where it has to look at once.
+    pub(crate) fn until_look_ns(&self, v: u32) -> u64 {
+        let vcpu = &self.vcpus[v as usize];
+        let lock = &self.locks[vcpu.wait.lock as usize];
+        let at_ns = match lock.protocol {
+            Protocol::Fifo { .. } => u64::MAX,
+            Protocol::Tas if vcpu.host_ns() > 0 => 0,
+            Protocol::Tas => u64::MAX,
+            Protocol::Preemptable { .. } => self.preemptable_look_ns(v),
+            Protocol::PvTicket { .. } => vcpu.wait.budget_end_ns(),
+            Protocol::PvQueued { .. } if vcpu.host_ns() > 0 => 0,
+            Protocol::PvQueued { .. } => vcpu.wait.budget_end_ns(),
+        };
+        let spins_from_ns = self.now_ns + vcpu.host_ns();
+        at_ns.saturating_sub(spins_from_ns)
+    }
+
+    fn try_free(&mut self, v: u32, index: u32) -> bool {
+        if self.locks[index as usize].owner != NONE {
             return false;
         }
         self.hand_over(v, index);
@@ -127,11 +273,45 @@ impl Sim {
 
     fn is_in_guest(&self, v: u32) -> bool {
         let vcpu = &self.vcpus[v as usize];
-        vcpu.state == State::Running && vcpu.host_ns() == 0
+        vcpu.state == State::Running && vcpu.host_ns() == 0 && vcpu.doing == Doing::SpinLock
+    }
+
+    /// Any of the waiters that spin in their guests right now and of which `may` is true; [`NONE`]
+    /// where there is none. Accounts for every waiter.
+    fn draw_spinner(&mut self, index: u32, may: fn(&Vcpu) -> bool) -> u32 {
+        let head = self.locks[index as usize].head;
+        let mut spinning = 0;
+        let mut v = head;
+        while v != NONE {
+            self.account(v);
+            spinning += u32::from(self.is_in_guest(v) && may(&self.vcpus[v as usize]));
+            v = self.vcpus[v as usize].wait.behind;
+        }
+        if spinning == 0 {
+            return NONE;
+        }
+        let mut left = self.tas_rng.uniform(0, spinning - 1);
+        let mut v = head;
+        loop {
+            if self.is_in_guest(v) && may(&self.vcpus[v as usize]) {
+                if left == 0 {
+                    return v;
+                }
+                left -= 1;
+            }
+            v = self.vcpus[v as usize].wait.behind;
+        }
+    }
+
+    fn own_at_once(&mut self, v: u32, index: u32) {
+        self.own(v, index);
+        let vm = self.vcpus[v as usize].vm as usize;
+        self.vms[vm].wait_hist[self.lock_bucket] += 1;
     }
 
     fn own(&mut self, v: u32, index: u32) {
         let now = self.now_ns;
+        self.clear_heir(index);
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.owned |= 1 << (index % LOCKS);
         vcpu.acquisitions += 1;
@@ -142,41 +322,68 @@ impl Sim {
         lock.off.set(!runs, now);
     }
 
+    /// The lock is free, and all wait for `v`, which is off its pCPU or with its host.
+    fn set_heir(&mut self, v: u32, index: u32) {
+        self.clear_heir(index);
+        let vcpu = &mut self.vcpus[v as usize];
+        vcpu.owned |= 1 << (index % LOCKS);
+        let runs = vcpu.state == State::Running;
+        let lock = &mut self.locks[index as usize];
+        lock.heir = v;
+        lock.off.set(!runs, self.now_ns);
+    }
+
+    fn clear_heir(&mut self, index: u32) {
+        let lock = &mut self.locks[index as usize];
+        let heir = std::mem::replace(&mut lock.heir, NONE);
+        if heir != NONE {
+            self.vcpus[heir as usize].owned &= !(1 << (index % LOCKS));
+            lock.off.set(false, self.now_ns);
+        }
+    }
+
     /// The lock is free and goes to `v`, who waits for it. It is moved on at once, whatever its pCPU
     /// does: what it does next it does when it runs.
     fn hand_over(&mut self, v: u32, index: u32) {
         self.account(v);
         self.leave_queue(v, index);
         let lock = &self.locks[index as usize];
-        let (waiters, shared_word) = (lock.waiters, lock.protocol.shared_word());
+        let (waiters, shared_word) = (lock.waiters, lock.shared_word());
         self.own(v, index);
         let more = if shared_word { u64::from(waiters) * self.handoff_per_waiter_ns } else { 0 };
         let vcpu = &mut self.vcpus[v as usize];
-        vcpu.lock = NONE;
+        vcpu.wait.lock = NONE;
         vcpu.notice_lock = true;
-        if vcpu.state == State::Running {
+        let state = vcpu.state;
+        if state == State::Running {
             self.notice_lock(v);
         }
         self.advance(v, self.handoff_ns + more + self.lock_ns);
-        self.rearm(v);
+        if state == State::Halted {
+            self.wake(v);
+        } else {
+            self.rearm(v);
+        }
     }
 
     fn join_queue(&mut self, v: u32, index: u32) {
         let lock = &mut self.locks[index as usize];
         let last = std::mem::replace(&mut lock.tail, v);
         lock.waiters += 1;
-        self.vcpus[v as usize].behind = NONE;
         if last == NONE {
             lock.head = v;
         } else {
-            self.vcpus[last as usize].behind = v;
+            self.vcpus[last as usize].wait.behind = v;
         }
     }
 
     fn leave_queue(&mut self, v: u32, index: u32) {
-        let behind = std::mem::replace(&mut self.vcpus[v as usize].behind, NONE);
+        let wait = &mut self.vcpus[v as usize].wait;
+        let behind = std::mem::replace(&mut wait.behind, NONE);
+        let competed = std::mem::take(&mut wait.competing);
         let lock = &mut self.locks[index as usize];
         lock.waiters -= 1;
+        lock.competing -= u32::from(competed);
         if lock.head == v {
             lock.head = behind;
             if behind == NONE {
@@ -185,25 +392,51 @@ impl Sim {
             return;
         }
         let mut before = lock.head;
-        while self.vcpus[before as usize].behind != v {
-            before = self.vcpus[before as usize].behind;
+        while self.vcpus[before as usize].wait.behind != v {
+            before = self.vcpus[before as usize].wait.behind;
         }
-        self.vcpus[before as usize].behind = behind;
+        self.vcpus[before as usize].wait.behind = behind;
         if behind == NONE {
             self.locks[index as usize].tail = before;
         }
+    }
+
+    fn set_competing(&mut self, v: u32, index: u32) {
+        let wait = &mut self.vcpus[v as usize].wait;
+        debug_assert!(!wait.competing);
+        wait.competing = true;
+        self.locks[index as usize].competing += 1;
     }
 
     /// `v` runs, and finds that it has its lock as soon as the host lets its guest go on.
     pub(crate) fn notice_lock(&mut self, v: u32) {
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.notice_lock = false;
-        let wait_ns = self.now_ns + vcpu.host_ns() - vcpu.wait_since_ns;
+        let wait_ns = self.now_ns + vcpu.host_ns() - vcpu.wait.began_ns;
         let cycles = self.cycles_fast(wait_ns);
         let bucket = (63 - (cycles | 1).leading_zeros() as usize).min(BUCKETS - 1);
         let vm = &mut self.vms[self.vcpus[v as usize].vm as usize];
         vm.wait_hist[bucket] += 1;
         vm.max_wait_cycles = vm.max_wait_cycles.max(cycles);
         self.watch_wait(v, cycles);
+    }
+}
+
+impl Wait {
+    /// When its budget ends: at once where it has yet to begin.
+    fn budget_end_ns(&self) -> u64 {
+        if self.budget_pending {
+            0
+        } else {
+            self.until_ns
+        }
+    }
+
+    /// It is in its guest: whether its budget of `ns`, which begins now if it had not, is over.
+    fn budget_spent(&mut self, now_ns: u64, ns: u64) -> bool {
+        if std::mem::take(&mut self.budget_pending) {
+            self.until_ns = now_ns.saturating_add(ns);
+        }
+        now_ns >= self.until_ns
     }
 }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Waiting halted: HLT until somebody kicks the vCPU (KVM_HC_KICK_CPU; a program's futex).
+
+use super::Sim;
+use crate::state::{Doing, State};
+
+impl Sim {
+    /// `v` spun long enough: it halts, which takes until its thread is off its pCPU.
+    pub(super) fn halt_in_lock(&mut self, v: u32) {
+        let vcpu = &mut self.vcpus[v as usize];
+        vcpu.doing = Doing::HaltLock;
+        vcpu.exit_ns += self.halt_ns;
+        self.vms[vcpu.vm as usize].lock_halts += 1;
+    }
+
+    pub(super) fn halts(&self, v: u32) -> bool {
+        self.vcpus[v as usize].doing == Doing::HaltLock
+    }
+
+    /// `by` pays for a kick.
+    pub(super) fn charge_kick(&mut self, by: u32) {
+        let vcpu = &mut self.vcpus[by as usize];
+        vcpu.exit_ns += self.kick_ns;
+        self.vms[vcpu.vm as usize].module.stats.hypercalls_kick += 1;
+    }
+
+    /// `by` kicks `v`, which halts or is about to: it spins again, with a new budget.
+    pub(super) fn kick(&mut self, by: u32, v: u32) {
+        self.charge_kick(by);
+        self.account(v);
+        let off_ns = self.locks[self.vcpus[v as usize].wait.lock as usize].off.at(self.now_ns);
+        let vcpu = &mut self.vcpus[v as usize];
+        vcpu.doing = Doing::SpinLock;
+        vcpu.spun_ns = 0;
+        vcpu.off_mark_ns = off_ns;
+        vcpu.wait.budget_pending = true;
+        if vcpu.state == State::Halted {
+            self.wake(v);
+        } else {
+            self.rearm(v);
+        }
+    }
+}

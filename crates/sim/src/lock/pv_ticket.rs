@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ticket locks whose waiters halt (locks/pv_ticket.h, long_ticket.h, iticket.h, oticket.h): they
+//! differ in how long a waiter spins and in how many a release kicks.
+
+use super::params::oticket_spin_ns;
+use super::{Protocol, Sim, Spin};
+use crate::sched::NONE;
+
+impl Sim {
+    fn pv_ticket_spin_ns(&self, v: u32) -> u64 {
+        let wait = &self.vcpus[v as usize].wait;
+        let lock = &self.locks[wait.lock as usize];
+        let Protocol::PvTicket { spin, .. } = lock.protocol else { unreachable!() };
+        let ns = match spin {
+            Spin::Fixed { ns } => ns,
+            Spin::Distance => oticket_spin_ns(wait.ahead),
+            Spin::Doubling { ns, .. } => ns << lock.doublings,
+        };
+        self.lock_budget_ns(ns)
+    }
+
+    /// `v` begins to spin.
+    pub(super) fn pv_ticket_spin(&mut self, v: u32) {
+        let ns = self.pv_ticket_spin_ns(v);
+        self.vcpus[v as usize].wait.until_ns = self.now_ns.saturating_add(ns);
+    }
+
+    pub(super) fn pv_ticket_look(&mut self, v: u32) {
+        let (now, ns) = (self.now_ns, self.pv_ticket_spin_ns(v));
+        let wait = &mut self.vcpus[v as usize].wait;
+        if !wait.budget_spent(now, ns) {
+            return;
+        }
+        let lock = &mut self.locks[wait.lock as usize];
+        if let Protocol::PvTicket { spin: Spin::Doubling { doublings_max, .. }, .. } = lock.protocol
+        {
+            lock.doublings = (lock.doublings + 1).min(doublings_max);
+        }
+        self.halt_in_lock(v);
+    }
+
+    pub(super) fn pv_ticket_release(&mut self, by: u32, index: u32, kicks: u32) {
+        let lock = &mut self.locks[index as usize];
+        lock.granted += 1;
+        let next = lock.head;
+        if self.halts(next) {
+            self.charge_kick(by);
+        }
+        self.hand_over(next, index);
+        let mut early = self.locks[index as usize].head;
+        for _ in 1..kicks {
+            if early == NONE {
+                break;
+            }
+            if self.halts(early) {
+                self.kick(by, early);
+            }
+            early = self.vcpus[early as usize].wait.behind;
+        }
+    }
+}
