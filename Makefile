@@ -4,7 +4,7 @@ SHELL := /bin/bash
 UNSPIN := target/release/unspin
 
 # What only the tests of the locks need.
-TEST_PACKAGES := spin libck-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+TEST_PACKAGES := spin libck-dev libabsl-dev g++ gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
 
 .PHONY: help deps test-deps build demo test test-emulated lint bench bench-locks verify-full campaign soak soak-debug clean
 
@@ -47,7 +47,7 @@ campaign: build ## every scenario on both kernels (hours); results under out/cam
 	$(UNSPIN) bench scenarios/*.toml --machine emulated --kernel 6.1 --kernel 6.12 --out out/campaign --resume
 
 bench-locks: test-deps ## every lock against pthread, ck and the papers' ratios; out/bench-locks/summary.json
-	cargo run --release --locked -p unspin-threads --bin unspin-bench-locks -- --out out/bench-locks
+	cargo run --release --locked -p unspin-bench-locks -- --out out/bench-locks
 
 verify-full: test-deps ## the locks' models with 4 vCPUs, more preemptions and rounds (hours)
 	UNSPIN_VERIFY_FULL=1 cargo test --release --locked -p unspin-threads --test verify -- --nocapture

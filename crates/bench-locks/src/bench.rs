@@ -3,8 +3,19 @@
 
 use std::io;
 
-/// Buckets of a wait histogram; bucket b: waits of [2^b, 2^(b+1)) TSC ticks.
-pub const BUCKETS: usize = 48;
+/// Buckets to each power of two.
+const SUB_BITS: u32 = 4;
+/// Buckets of a wait histogram, as `bench_bucket()` of `c/bench.h` numbers them.
+pub const BUCKETS: usize = 40 << SUB_BITS;
+
+/// The longest wait of a bucket, TSC ticks; at most a sixteenth longer than its shortest.
+pub fn bucket_end_ticks(bucket: usize) -> u64 {
+    let (octave, sub) = (bucket as u32 >> SUB_BITS, bucket as u64 & ((1 << SUB_BITS) - 1));
+    match octave {
+        0 => sub,
+        _ => (((1 << SUB_BITS) + sub + 1) << (octave - 1)) - 1,
+    }
+}
 
 /// What to measure. Mirrors `struct bench_config`.
 #[repr(C)]
@@ -31,7 +42,17 @@ pub struct Thread {
     pub all: u64,
     /// Those in the window.
     pub acquisitions: u64,
+    /// 1: it waits when the window ends; `wait_hist` counts how long it has until then.
+    pub unfinished: u64,
     pub wait_hist: [u64; BUCKETS],
+}
+
+/// The measuring window by both clocks. Mirrors `struct bench_window`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Window {
+    pub ns: u64,
+    pub ticks: u64,
 }
 
 /// A lock or a peer as this build has it.
@@ -39,7 +60,7 @@ pub struct Subject {
     pub name: &'static str,
     /// Not one of `locks/`.
     pub peer: bool,
-    run: unsafe extern "C" fn(*const Config, *mut Thread, *mut u64) -> i32,
+    run: unsafe extern "C" fn(*const Config, *mut Thread, *mut Window) -> i32,
 }
 
 include!(concat!(env!("OUT_DIR"), "/subjects.rs"));
@@ -52,7 +73,7 @@ pub fn subject(name: &str) -> Option<&'static Subject> {
 /// One measurement.
 #[derive(Debug, Clone)]
 pub struct Measured {
-    pub window_ns: u64,
+    pub window: Window,
     pub threads: Vec<Thread>,
 }
 
@@ -65,23 +86,23 @@ pub fn run(subject: &Subject, config: &Config) -> io::Result<Measured> {
             "a bench has at least 1 thread and 1 CPU",
         ));
     }
-    let none = Thread { all: 0, acquisitions: 0, wait_hist: [0; BUCKETS] };
+    let none = Thread { all: 0, acquisitions: 0, unfinished: 0, wait_hist: [0; BUCKETS] };
     let mut threads = vec![none; config.threads as usize];
-    let mut window_ns = 0;
+    let mut window = Window::default();
     // SAFETY: `threads` has config.threads entries; all three outlive the call, which joins its threads
     // (or, on an error at their start, leaves some at a barrier that use none of them).
-    let error = unsafe { (subject.run)(config, threads.as_mut_ptr(), &mut window_ns) };
+    let error = unsafe { (subject.run)(config, threads.as_mut_ptr(), &mut window) };
     if error != 0 {
         return Err(io::Error::from_raw_os_error(error));
     }
-    Ok(Measured { window_ns, threads })
+    Ok(Measured { window, threads })
 }
 
 impl Measured {
     /// Acquisitions a second, all threads.
     pub fn throughput(&self) -> f64 {
         let all: u64 = self.threads.iter().map(|t| t.acquisitions).sum();
-        all as f64 * 1e9 / self.window_ns.max(1) as f64
+        all as f64 * 1e9 / self.window.ns.max(1) as f64
     }
 
     /// Most acquisitions of a thread over the fewest; infinite where one had none.
@@ -93,9 +114,14 @@ impl Measured {
         }
     }
 
-    /// Upper end of the bucket that the `share` quantile (0..=1) of the waits is in, ticks; 0 without
-    /// waits. Waits are counted when they end: one that outlasts the window is in none.
-    pub fn wait_ticks(&self, share: f64) -> u64 {
+    /// Waits that had not ended when the window did.
+    pub fn unfinished(&self) -> u64 {
+        self.threads.iter().map(|t| t.unfinished).sum()
+    }
+
+    /// The `share` quantile (0..=1) of the waits, ns, rounded up to the end of its bucket; 0 without
+    /// waits. A wait that outlasts the window counts as long as it was at the window's end.
+    pub fn wait_ns(&self, share: f64) -> f64 {
         let mut sum = [0u64; BUCKETS];
         for t in &self.threads {
             for (to, from) in sum.iter_mut().zip(t.wait_hist) {
@@ -108,9 +134,10 @@ impl Measured {
         for (bucket, count) in sum.iter().enumerate() {
             seen += count;
             if seen >= rank && *count > 0 {
-                return 1 << (bucket + 1);
+                return bucket_end_ticks(bucket) as f64 * self.window.ns as f64
+                    / self.window.ticks.max(1) as f64;
             }
         }
-        0
+        0.0
     }
 }

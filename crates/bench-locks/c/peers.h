@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The locks C programs use today, in the shape of ours, as peers to measure against. */
-#ifndef UNSPIN_THREADS_PEERS_H
-#define UNSPIN_THREADS_PEERS_H
+/*
+ * The locks programs use today, in the shape of ours, as peers to measure against: the C library's,
+ * Concurrency Kit's, abseil's (through absl.cc) and parking_lot (through src/parking.rs).
+ */
+#ifndef UNSPIN_BENCH_LOCKS_PEERS_H
+#define UNSPIN_BENCH_LOCKS_PEERS_H
 
 #include <pthread.h>
 
-#ifdef PEERS_CK
 #include <ck_spinlock.h>
-#endif
 
 #define PEER(name, type, field, call_lock, call_unlock)					\
 	struct peer_##name##_lock { type field; };						\
@@ -44,7 +45,6 @@ static inline void peer_pthread_adaptive_init(struct peer_pthread_adaptive_lock 
 	pthread_mutexattr_destroy(&attr);
 }
 
-#ifdef PEERS_CK
 PEER(ck_fas, ck_spinlock_fas_t, spin, ck_spinlock_fas_lock, ck_spinlock_fas_unlock)
 PEER(ck_ticket, ck_spinlock_ticket_t, spin, ck_spinlock_ticket_lock, ck_spinlock_ticket_unlock)
 
@@ -75,6 +75,26 @@ static inline void peer_ck_mcs_unlock(struct peer_ck_mcs_lock *lock, struct peer
 {
 	ck_spinlock_mcs_unlock(&lock->queue, &node->node);
 }
-#endif
+
+void unspin_peer_abseil_lock(unsigned int *word);
+void unspin_peer_abseil_unlock(unsigned int *word);
+void unspin_peer_parking_lot_lock(unsigned char *byte);
+void unspin_peer_parking_lot_unlock(unsigned char *byte);
+
+PEER(abseil, unsigned int, word, unspin_peer_abseil_lock, unspin_peer_abseil_unlock)
+PEER(parking_lot, unsigned char, byte, unspin_peer_parking_lot_lock,
+     unspin_peer_parking_lot_unlock)
+
+void unspin_peer_abseil_init(unsigned int *word);
+
+static inline void peer_abseil_init(struct peer_abseil_lock *lock)
+{
+	unspin_peer_abseil_init(&lock->word);
+}
+
+static inline void peer_parking_lot_init(struct peer_parking_lot_lock *lock)
+{
+	lock->byte = 0;
+}
 
 #endif

@@ -37,6 +37,9 @@ struct worker {
 	struct bench_thread *out;
 	pthread_t thread;
 	unsigned int cpu;
+	/* When the wait it is in began; 0: in none. */
+	atomic_ullong waiting_since __attribute__((aligned(128)));
+	unsigned long long unfinished_ticks;
 } __attribute__((aligned(128)));
 
 static void work(unsigned int iterations)
@@ -58,8 +61,10 @@ static void *run(void *argument)
 		unsigned long long wait = config.waits ? bench_ticks() : 0;
 		unsigned long value;
 
+		atomic_store_explicit(&self->waiting_since, wait, memory_order_relaxed);
 		LOCK(lock)(&bench->lock NODE);
 		wait = config.waits ? bench_ticks() - wait : 0;
+		atomic_store_explicit(&self->waiting_since, 0, memory_order_relaxed);
 		value = bench->value;
 		work(config.critical_iterations);
 		bench->value = value + 1;
@@ -106,8 +111,33 @@ static unsigned long long now_ns(void)
 	return (unsigned long long)now.tv_sec * 1000000000 + (unsigned long long)now.tv_nsec;
 }
 
+/* Waits that the window ends before they do: without them the longest would be the ones not seen. */
+static void look_at_waits(struct worker *workers, unsigned int threads)
+{
+	unsigned long long now = bench_ticks();
+	unsigned int i;
+
+	for (i = 0; i < threads; i++) {
+		unsigned long long since = atomic_load(&workers[i].waiting_since);
+
+		workers[i].unfinished_ticks = since && since < now ? now - since : 0;
+	}
+}
+
+static void measure(struct bench *bench, struct worker *workers, struct bench_window *window)
+{
+	unsigned long long ns = now_ns(), ticks = bench_ticks();
+
+	atomic_store(&bench->measure, true);
+	sleep_ms(bench->config->window_ms);
+	atomic_store(&bench->measure, false);
+	window->ns = now_ns() - ns;
+	window->ticks = bench_ticks() - ticks;
+	look_at_waits(workers, bench->config->threads);
+}
+
 /* As bench.h says. */
-int BENCH(const struct bench_config *config, struct bench_thread *out, unsigned long long *window_ns)
+int BENCH(const struct bench_config *config, struct bench_thread *out, struct bench_window *window)
 {
 	struct bench *bench = aligned_alloc(128, sizeof(*bench));
 	struct worker *workers = aligned_alloc(128, config->threads * sizeof(*workers));
@@ -132,15 +162,15 @@ int BENCH(const struct bench_config *config, struct bench_thread *out, unsigned 
 	if (error)
 		return error;
 	sleep_ms(config->warmup_ms);
-	*window_ns = now_ns();
-	atomic_store(&bench->measure, true);
-	sleep_ms(config->window_ms);
-	atomic_store(&bench->measure, false);
-	*window_ns = now_ns() - *window_ns;
+	measure(bench, workers, window);
 	atomic_store(&bench->stop, true);
 	for (i = 0; i < config->threads; i++) {
 		pthread_join(workers[i].thread, NULL);
 		total += out[i].all;
+		if (workers[i].unfinished_ticks) {
+			out[i].unfinished = 1;
+			out[i].wait_hist[bench_bucket(workers[i].unfinished_ticks)]++;
+		}
 	}
 	if (total != bench->value)
 		error = EPROTO;

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What bench.c and crates/threads/src/bench.rs share. */
-#ifndef UNSPIN_THREADS_BENCH_H
-#define UNSPIN_THREADS_BENCH_H
+/* What bench.c and src/bench.rs share. */
+#ifndef UNSPIN_BENCH_LOCKS_BENCH_H
+#define UNSPIN_BENCH_LOCKS_BENCH_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
 #include "../../../locks/env_cpu.h"
 
-#define BENCH_BUCKETS 48	/* waits of [2^b, 2^(b+1)) ticks */
+/*
+ * A wait's bucket: 16 to each power of two (a width of 1/16 at most), single ticks below 16. The last
+ * is for all waits of 2^43 ticks and more.
+ */
+#define BENCH_SUB_BITS 4
+#define BENCH_SUB (1u << BENCH_SUB_BITS)
+#define BENCH_BUCKETS (40 * BENCH_SUB)
 
 struct bench_config {
 	unsigned int threads;		/* at least 1 */
@@ -23,7 +29,14 @@ struct bench_config {
 struct bench_thread {
 	unsigned long all;		/* acquisitions since the start */
 	unsigned long acquisitions;	/* those in the window */
+	unsigned long unfinished;	/* 1: it waits at the window's end, as long as wait_hist counts it */
 	unsigned long wait_hist[BENCH_BUCKETS];
+};
+
+/* The measuring window by both clocks. */
+struct bench_window {
+	unsigned long long ns;
+	unsigned long long ticks;
 };
 
 static inline unsigned long long bench_ticks(void)
@@ -33,8 +46,13 @@ static inline unsigned long long bench_ticks(void)
 
 static inline unsigned int bench_bucket(unsigned long long ticks)
 {
-	unsigned int bucket = 63 - (unsigned int)__builtin_clzll(ticks | 1);
+	unsigned int power, bucket;
 
+	if (ticks < BENCH_SUB)
+		return (unsigned int)ticks;
+	power = 63 - (unsigned int)__builtin_clzll(ticks);
+	bucket = (power - BENCH_SUB_BITS) * BENCH_SUB +
+		 (unsigned int)(ticks >> (power - BENCH_SUB_BITS));
 	return bucket < BENCH_BUCKETS ? bucket : BENCH_BUCKETS - 1;
 }
 
@@ -47,7 +65,6 @@ static inline unsigned int bench_bucket(unsigned long long ticks)
  * Runs one measurement; @out has config->threads entries. 0, or an errno: EPROTO when the lock let two
  * threads in at a time.
  */
-int BENCH(const struct bench_config *config, struct bench_thread *out,
-	  unsigned long long *window_ns);
+int BENCH(const struct bench_config *config, struct bench_thread *out, struct bench_window *window);
 
 #endif

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Compiles c/bench.c once a lock, an arm and a peer, and lists what there is. A peer that cannot be
+//! built is an error: figures against fewer peers would look better than they are.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+#[allow(dead_code)]
+#[path = "../threads/src/locks.rs"]
+mod locks;
+
+struct Subject {
+    name: String,
+    header: PathBuf,
+    prefix: String,
+    node: bool,
+    peer: bool,
+    define: Option<&'static str>,
+}
+
+fn main() {
+    let crate_dir = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let locks_dir = crate_dir.join("../../locks");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
+    for path in ["c", "src", "build.rs", "../threads/src/locks.rs", "../../locks"] {
+        println!("cargo::rerun-if-changed={path}");
+    }
+    for (file, package) in [
+        ("/usr/include/ck_spinlock.h", "libck-dev"),
+        ("/usr/include/absl/base/internal/spinlock.h", "libabsl-dev"),
+    ] {
+        assert!(
+            Path::new(file).is_file(),
+            "no {file}: install Debian's {package} (make test-deps does), its locks are peers"
+        );
+    }
+    let mut subjects: Vec<Subject> = locks::LOCKS
+        .iter()
+        .map(|lock| Subject {
+            name: lock.name.to_string(),
+            header: locks_dir.join(lock.header),
+            prefix: lock.name.to_string(),
+            node: lock.node,
+            peer: false,
+            define: None,
+        })
+        .collect();
+    for (lock, define) in [("preemptable", None), ("pv_preemptable", Some("ARM_PV"))] {
+        subjects.push(Subject {
+            name: format!("{lock}_tau_code"),
+            header: crate_dir.join("c/arms.h"),
+            prefix: format!("arm_{lock}_tau_code"),
+            node: false,
+            peer: false,
+            define,
+        });
+    }
+    for peer in [
+        "pthread_spin",
+        "pthread_mutex",
+        "pthread_adaptive",
+        "ck_fas",
+        "ck_ticket",
+        "ck_mcs",
+        "abseil",
+        "parking_lot",
+    ] {
+        subjects.push(Subject {
+            name: peer.to_string(),
+            header: crate_dir.join("c/peers.h"),
+            prefix: format!("peer_{peer}"),
+            node: peer == "ck_mcs",
+            peer: true,
+            define: None,
+        });
+    }
+    let mut table = String::from("extern \"C\" {\n");
+    for s in &subjects {
+        compile(s, &crate_dir);
+        writeln!(
+            table,
+            "    fn unspin_bench_{}(c: *const Config, o: *mut Thread, w: *mut Window) -> i32;",
+            s.name
+        )
+        .unwrap();
+    }
+    table.push_str("}\n/// Every lock, arm and peer.\npub static SUBJECTS: &[Subject] = &[\n");
+    for s in &subjects {
+        writeln!(
+            table,
+            "    Subject {{ name: {:?}, peer: {}, run: unspin_bench_{} }},",
+            s.name, s.peer, s.name
+        )
+        .unwrap();
+    }
+    table.push_str("];\n");
+    std::fs::write(out.join("subjects.rs"), table).expect("OUT_DIR can be written");
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .opt_level(2)
+        .warnings_into_errors(true)
+        .file(crate_dir.join("c/absl.cc"))
+        .compile("unspin_bench_absl");
+    println!("cargo::rustc-link-lib=absl_base");
+    println!("cargo::rustc-env=UNSPIN_BENCH_CODE={:016x}", code(&crate_dir, &locks_dir));
+}
+
+fn compile(s: &Subject, crate_dir: &Path) {
+    let mut build = cc::Build::new();
+    build
+        .std("gnu11")
+        .opt_level(2)
+        .extra_warnings(true)
+        .warnings_into_errors(true)
+        .define("LOCK_HEADER", Some(format!("\"{}\"", s.header.display()).as_str()))
+        .define("LOCK(op)", Some(format!("{}_##op", s.prefix).as_str()))
+        .define("BENCH", Some(format!("unspin_bench_{}", s.name).as_str()));
+    if s.node {
+        build.define("WITH_NODE", None);
+    }
+    if let Some(define) = s.define {
+        build.define(define, None);
+    }
+    if s.peer {
+        build.define("BENCH_INIT(lock)", Some(format!("{}_init(lock)", s.prefix).as_str()));
+    }
+    build.file(crate_dir.join("c/bench.c")).compile(&format!("unspin_bench_{}", s.name));
+}
+
+/// FNV-1a of all code that is measured or measures: samples of other code are not this code's.
+fn code(crate_dir: &Path, locks_dir: &Path) -> u64 {
+    let mut files = Vec::new();
+    for dir in [locks_dir.to_path_buf(), crate_dir.join("c"), crate_dir.join("src")] {
+        for entry in std::fs::read_dir(&dir).expect("a directory of the source") {
+            let path = entry.expect("a directory of the source").path();
+            if path.is_file() {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    let bytes = files.iter().flat_map(|f| std::fs::read(f).expect("a source file"));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

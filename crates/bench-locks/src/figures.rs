@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Medians and spread of samples, the ratios of summary.json, the table on the terminal.
+
+use crate::bench::Subject;
+use crate::campaign::{Part, Sample, Setup, LEVELS};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Most acquisitions of a thread over fewest that a best lock may have.
+const FAIR: f64 = 2.0;
+
+/// One lock in one part, medians over the runs.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    pub lock: &'static str,
+    pub peer: bool,
+    pub part: Part,
+    pub runs: usize,
+    pub throughput_per_s: f64,
+    pub throughput_min: f64,
+    pub throughput_max: f64,
+    pub p50_wait_ns: f64,
+    pub p99_wait_ns: f64,
+    pub p99_wait_min_ns: f64,
+    pub p99_wait_max_ns: f64,
+    pub p999_wait_ns: f64,
+    pub max_wait_ns: f64,
+    /// Of all runs.
+    pub unfinished_waits: u64,
+    /// `None`: a thread got nothing in the median run.
+    pub max_min: Option<f64>,
+}
+
+/// Of a lock to the best peer, each figure to the peer that is best at it; over 1: ours is better.
+#[derive(Debug, Serialize)]
+pub struct Ratios {
+    pub throughput: f64,
+    pub p99_wait: f64,
+}
+
+/// What `make bench-locks` leaves in summary.json.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    pub machine: &'static str,
+    pub setup: Setup,
+    /// All measurements are in it.
+    pub complete: bool,
+    /// Runnable tasks, mean over the minute before: figures from a busy computer tell nothing.
+    pub load_average: f64,
+    /// Geometric means over 2, 4 and 8 threads a CPU; ticket is Concurrency Kit's.
+    pub preemptable_vs_ticket: Option<f64>,
+    pub pv_preemptable_vs_ticket: Option<f64>,
+    pub pv_preemptable_vs_pv: Option<f64>,
+    /// One thread a CPU; 1: as fast as ck's ticket lock, 0.97: 3 % slower.
+    pub preemptable_vs_ticket_at_1: Option<f64>,
+    /// Time of lock and unlock of the best lock over that of pthread_spin.
+    pub uncontended_vs_pthread_spin: Option<f64>,
+    pub best_vs_best_peer: BTreeMap<String, Ratios>,
+    pub best_lock: Option<&'static str>,
+    /// Over the long window.
+    pub best_lock_max_min_at_4: Option<f64>,
+    pub preemptable_max_min_at_4: Option<f64>,
+    pub rows: Vec<Row>,
+}
+
+/// The middle value, or the mean of both; NaN of nothing.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+    }
+}
+
+/// One row a subject and part, of those that have samples.
+pub fn rows(subjects: &[&'static Subject], samples: &[Sample]) -> Vec<Row> {
+    let parts = [Part::Uncontended].into_iter().chain(LEVELS.map(Part::Level)).chain([Part::Fair]);
+    let mut rows = Vec::new();
+    for part in parts {
+        for subject in subjects {
+            let of: Vec<&Sample> =
+                samples.iter().filter(|s| s.part == part && s.lock == subject.name).collect();
+            if !of.is_empty() {
+                rows.push(row(subject, part, &of));
+            }
+        }
+    }
+    rows
+}
+
+fn row(subject: &'static Subject, part: Part, of: &[&Sample]) -> Row {
+    let all = |figure: fn(&Sample) -> f64| of.iter().map(|s| figure(s)).collect::<Vec<f64>>();
+    let least = |figure| all(figure).into_iter().fold(f64::INFINITY, f64::min);
+    let most = |figure| all(figure).into_iter().fold(0.0, f64::max);
+    let max_min = median(&all(|s| s.max_min.unwrap_or(f64::INFINITY)));
+    Row {
+        lock: subject.name,
+        peer: subject.peer,
+        part,
+        runs: of.len(),
+        throughput_per_s: median(&all(|s| s.throughput_per_s)),
+        throughput_min: least(|s| s.throughput_per_s),
+        throughput_max: most(|s| s.throughput_per_s),
+        p50_wait_ns: median(&all(|s| s.p50_wait_ns)),
+        p99_wait_ns: median(&all(|s| s.p99_wait_ns)),
+        p99_wait_min_ns: least(|s| s.p99_wait_ns),
+        p99_wait_max_ns: most(|s| s.p99_wait_ns),
+        p999_wait_ns: median(&all(|s| s.p999_wait_ns)),
+        max_wait_ns: median(&all(|s| s.max_wait_ns)),
+        unfinished_waits: of.iter().map(|s| s.unfinished_waits).sum(),
+        max_min: max_min.is_finite().then_some(max_min),
+    }
+}
+
+fn find<'a>(rows: &'a [Row], lock: &str, part: Part) -> Option<&'a Row> {
+    rows.iter().find(|r| r.lock == lock && r.part == part)
+}
+
+fn throughput_ratio(rows: &[Row], a: &str, b: &str, part: Part) -> Option<f64> {
+    let ratio = find(rows, a, part)?.throughput_per_s / find(rows, b, part)?.throughput_per_s;
+    (ratio.is_finite() && ratio > 0.0).then_some(ratio)
+}
+
+/// Geometric mean over the oversubscribed levels of a's throughput over b's.
+fn against(rows: &[Row], a: &str, b: &str) -> Option<f64> {
+    let log = [2, 4, 8].into_iter().try_fold(0.0, |log, level| {
+        Some(log + throughput_ratio(rows, a, b, Part::Level(level))?.ln())
+    })?;
+    Some((log / 3.0).exp())
+}
+
+/// The best peer's throughput, and the best peer's p99 wait (not of one and the same peer).
+fn best_peer(rows: &[Row], level: u32) -> Option<(f64, f64)> {
+    let peers = || rows.iter().filter(|r| r.peer && r.part == Part::Level(level));
+    let throughput = peers().map(|r| r.throughput_per_s).reduce(f64::max)?;
+    // A peer that did nothing waited for nothing.
+    let p99 = peers().map(|r| r.p99_wait_ns).filter(|p| *p > 0.0).reduce(f64::min)?;
+    Some((throughput, p99))
+}
+
+/// Of our locks that are fair over the long window, else of all of ours, the one with the best
+/// throughput against the best peer's, geometric mean over the levels.
+fn best_lock(rows: &[Row]) -> Option<&'static str> {
+    let score = |lock: &str| -> Option<f64> {
+        LEVELS.iter().try_fold(0.0, |log, &level| {
+            let ours = find(rows, lock, Part::Level(level))?.throughput_per_s;
+            Some(log + (ours / best_peer(rows, level)?.0).ln())
+        })
+    };
+    let ours: Vec<&Row> = rows.iter().filter(|r| !r.peer && r.part == Part::Fair).collect();
+    let fair: Vec<&Row> =
+        ours.iter().copied().filter(|r| r.max_min.is_some_and(|m| m <= FAIR)).collect();
+    let pool = if fair.is_empty() { ours } else { fair };
+    let scored = pool.iter().filter_map(|r| Some((score(r.lock)?, r.lock)));
+    scored.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, lock)| lock)
+}
+
+/// What there is to say of `rows`.
+pub fn summarise(setup: &Setup, complete: bool, load_average: f64, rows: Vec<Row>) -> Summary {
+    let best = best_lock(&rows);
+    let mut best_vs_best_peer = BTreeMap::new();
+    for level in LEVELS {
+        let ours = best.and_then(|lock| find(&rows, lock, Part::Level(level)));
+        if let (Some(ours), Some((throughput, p99))) = (ours, best_peer(&rows, level)) {
+            let ratios = Ratios {
+                throughput: ours.throughput_per_s / throughput,
+                p99_wait: p99 / ours.p99_wait_ns,
+            };
+            best_vs_best_peer.insert(level.to_string(), ratios);
+        }
+    }
+    let fairness = |lock: &str| find(&rows, lock, Part::Fair)?.max_min;
+    Summary {
+        machine: "threads",
+        setup: setup.clone(),
+        complete,
+        load_average,
+        preemptable_vs_ticket: against(&rows, "preemptable", "ck_ticket"),
+        pv_preemptable_vs_ticket: against(&rows, "pv_preemptable", "ck_ticket"),
+        pv_preemptable_vs_pv: against(&rows, "pv_preemptable", "pv_ticket"),
+        preemptable_vs_ticket_at_1: throughput_ratio(
+            &rows,
+            "preemptable",
+            "ck_ticket",
+            Part::Level(1),
+        ),
+        uncontended_vs_pthread_spin: best
+            .and_then(|lock| throughput_ratio(&rows, "pthread_spin", lock, Part::Uncontended)),
+        best_vs_best_peer,
+        best_lock: best,
+        best_lock_max_min_at_4: best.and_then(fairness),
+        preemptable_max_min_at_4: fairness("preemptable"),
+        rows,
+    }
+}
+
+fn part_name(part: Part) -> String {
+    match part {
+        Part::Uncontended => "alone".to_string(),
+        Part::Level(level) => format!("{level}x"),
+        Part::Fair => "long".to_string(),
+    }
+}
+
+/// The rows as a table, waits in ns.
+pub fn table(rows: &[Row]) -> String {
+    let mut text = format!(
+        "{:<25} {:>5} {:>11} {:>11} {:>11} {:>9} {:>11} {:>11} {:>11} {:>5} {:>8}\n",
+        "lock", "part", "per s", "min", "max", "p50", "p99", "p99.9", "longest", "cut", "max/min"
+    );
+    for r in rows {
+        let max_min = r.max_min.map_or("-".to_string(), |m| format!("{m:.2}"));
+        text += &format!(
+            "{:<25} {:>5} {:>11.0} {:>11.0} {:>11.0} {:>9.0} {:>11.0} {:>11.0} {:>11.0} {:>5} {:>8}\n",
+            r.lock,
+            part_name(r.part),
+            r.throughput_per_s,
+            r.throughput_min,
+            r.throughput_max,
+            r.p50_wait_ns,
+            r.p99_wait_ns,
+            r.p999_wait_ns,
+            r.max_wait_ns,
+            r.unfinished_waits,
+            max_min
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::subject;
+
+    fn sample(lock: &str, part: Part, run: u32, per_s: f64, p99: f64, max_min: f64) -> Sample {
+        Sample {
+            lock: lock.to_string(),
+            part,
+            run,
+            throughput_per_s: per_s,
+            p50_wait_ns: 1.0,
+            p99_wait_ns: p99,
+            p999_wait_ns: p99,
+            max_wait_ns: p99,
+            unfinished_waits: 1,
+            max_min: max_min.is_finite().then_some(max_min),
+        }
+    }
+
+    fn rows_of(names: &[&str], samples: &[Sample]) -> Vec<Row> {
+        let subjects: Vec<_> = names.iter().map(|n| subject(n).unwrap()).collect();
+        rows(&subjects, samples)
+    }
+
+    #[test]
+    fn a_median_is_the_middle() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(&[]).is_nan());
+        assert_eq!(median(&[1.0, f64::INFINITY, f64::INFINITY]), f64::INFINITY);
+    }
+
+    #[test]
+    fn rows_are_medians_with_their_spread() {
+        let part = Part::Level(4);
+        let samples = [
+            sample("tas", part, 0, 3.0, 10.0, 1.0),
+            sample("tas", part, 1, 1.0, 30.0, f64::INFINITY),
+            sample("tas", part, 2, 2.0, 20.0, f64::INFINITY),
+            sample("mcs", part, 0, 9.0, 1.0, 1.0),
+        ];
+        let rows = rows_of(&["tas", "mcs"], &samples);
+        let r = find(&rows, "tas", part).unwrap();
+        assert_eq!((r.throughput_per_s, r.throughput_min, r.throughput_max), (2.0, 1.0, 3.0));
+        assert_eq!((r.p99_wait_ns, r.p99_wait_min_ns, r.p99_wait_max_ns), (20.0, 10.0, 30.0));
+        assert_eq!((r.runs, r.unfinished_waits, r.max_min), (3, 3, None));
+        assert_eq!(rows.len(), 2);
+    }
+
+    #[test]
+    fn means_are_geometric_over_oversubscribed_levels() {
+        let mut samples = Vec::new();
+        for (level, ours) in [(1, 1000.0), (2, 1.0), (4, 10.0), (8, 100.0)] {
+            samples.push(sample("tas", Part::Level(level), 0, ours, 1.0, 1.0));
+            samples.push(sample("ck_fas", Part::Level(level), 0, 1.0, 1.0, 1.0));
+        }
+        let rows = rows_of(&["tas", "ck_fas"], &samples);
+        assert!((against(&rows, "tas", "ck_fas").unwrap() - 10.0).abs() < 1e-9);
+        assert_eq!(against(&rows, "tas", "ck_mcs"), None);
+    }
+
+    #[test]
+    fn the_best_lock_is_fair_if_one_is() {
+        let mut samples = Vec::new();
+        let figures = [
+            ("tas", 9.0, 1.0, 2.1),
+            ("mcs", 5.0, 4.0, 1.9),
+            ("ticket", 1.0, 4.0, 1.0),
+            ("ck_fas", 10.0, 8.0, 9.0),
+            ("ck_mcs", 2.0, 2.0, 9.0),
+        ];
+        for (lock, per_s, p99, max_min) in figures {
+            for part in LEVELS.map(Part::Level).into_iter().chain([Part::Fair]) {
+                // Fairness is of the long window alone.
+                let max_min = if part == Part::Fair { max_min } else { 1.0 };
+                samples.push(sample(lock, part, 0, per_s, p99, max_min));
+            }
+        }
+        let names = figures.map(|f| f.0);
+        let rows = rows_of(&names, &samples);
+        assert_eq!(best_lock(&rows), Some("mcs"));
+        assert_eq!(best_peer(&rows, 4), Some((10.0, 2.0)), "each figure of the best at it");
+        let unfair: Vec<Row> = rows.iter().filter(|r| r.lock == "tas" || r.peer).cloned().collect();
+        assert_eq!(best_lock(&unfair), Some("tas"));
+    }
+}

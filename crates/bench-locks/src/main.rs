@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `make bench-locks`: every lock of ours and the peers, interleaved, at 1, 2, 4 and 8 threads a CPU;
+//! medians, spread and ratios to the terminal and to summary.json.
+
+use clap::Parser;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use unspin_bench_locks::bench::{Subject, SUBJECTS};
+use unspin_bench_locks::campaign::{complete, measure, Setup, CODE};
+use unspin_bench_locks::figures::{rows, summarise, table};
+
+#[derive(Parser)]
+#[command(about = "Measures the locks of unspin and the locks programs use today")]
+struct Args {
+    /// Where samples.jsonl and summary.json go; samples that are there already are not made again.
+    #[arg(long, default_value = "out/bench-locks")]
+    out: PathBuf,
+    /// Runs of each lock at each level, interleaved.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// Length of a measuring window, ms.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    window_ms: u32,
+    /// Length of a window for fairness, ms.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    fair_window_ms: u32,
+    /// Loop iterations inside the lock: few, so that the lock is what there is to wait for.
+    #[arg(long, default_value_t = 100)]
+    critical_iterations: u32,
+    /// Loop iterations between a release and the next lock.
+    #[arg(long, default_value_t = 100)]
+    outside_iterations: u32,
+    /// Stop after this many seconds; the next run goes on.
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Only these locks and peers.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+}
+
+/// The first field of /proc/loadavg; 0 where there is none.
+fn load_average() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0.0)
+}
+
+fn wanted(only: &[String]) -> Result<Vec<&'static Subject>, String> {
+    if let Some(unknown) = only.iter().find(|o| SUBJECTS.iter().all(|s| s.name != o.as_str())) {
+        let names: Vec<&str> = SUBJECTS.iter().map(|s| s.name).collect();
+        return Err(format!("no lock {unknown:?}; there are {}", names.join(", ")));
+    }
+    Ok(SUBJECTS.iter().filter(|s| only.is_empty() || only.iter().any(|o| o == s.name)).collect())
+}
+
+fn bench(args: &Args, subjects: &[&'static Subject]) -> std::io::Result<()> {
+    let setup = Setup {
+        cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        runs: args.runs,
+        window_ms: args.window_ms,
+        fair_window_ms: args.fair_window_ms,
+        critical_iterations: args.critical_iterations,
+        outside_iterations: args.outside_iterations,
+        code: CODE.to_string(),
+    };
+    let load = load_average();
+    if load > 0.5 {
+        eprintln!("load average {load}: if something else runs here, the figures tell nothing");
+    }
+    std::fs::create_dir_all(&args.out)?;
+    let stop_at = args.seconds.map(|s| Instant::now() + Duration::from_secs(s));
+    let bar = indicatif::ProgressBar::new(0);
+    bar.set_style(
+        indicatif::ProgressStyle::with_template("{pos}/{len} {wide_bar} {msg} {eta}")
+            .expect("a template that indicatif knows"),
+    );
+    let file = args.out.join("samples.jsonl");
+    let samples = measure(&setup, subjects, &file, stop_at, |done, all, lock| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+        bar.set_message(lock.to_string());
+    })?;
+    bar.finish_and_clear();
+    let complete = complete(&setup, subjects, &samples);
+    let summary = summarise(&setup, complete, load, rows(subjects, &samples));
+    print!("{}", table(&summary.rows));
+    if !complete {
+        println!("not complete: the same command goes on");
+    }
+    let file = args.out.join("summary.json");
+    std::fs::write(&file, serde_json::to_vec_pretty(&summary)?)?;
+    println!("{}", file.display());
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let subjects = match wanted(&args.only) {
+        Ok(subjects) => subjects,
+        Err(error) => {
+            eprintln!("unspin-bench-locks: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    match bench(&args, &subjects) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("unspin-bench-locks: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The bench under every lock and peer: it counts what was done, and catches a lock that is none.
+
+use unspin_bench_locks::bench::{
+    bucket_end_ticks, run, subject, Config, Measured, Thread, Window, BUCKETS, SUBJECTS,
+};
+use unspin_bench_locks::campaign::{complete, measure, read, Sample, Setup, CODE};
+use unspin_threads::locks::LOCKS;
+
+const CONFIG: Config = Config {
+    threads: 2,
+    cpus: 1,
+    critical_iterations: 20,
+    outside_iterations: 20,
+    warmup_ms: 5,
+    window_ms: 20,
+    waits: 1,
+};
+
+#[test]
+fn every_lock_is_a_subject_and_runs() {
+    for lock in LOCKS {
+        assert!(!subject(lock.name).unwrap().peer, "{}", lock.name);
+    }
+    for s in SUBJECTS {
+        // The computer may be too busy to let the threads run in a window.
+        let m = (0..50)
+            .map(|_| run(s, &CONFIG).unwrap_or_else(|error| panic!("{}: {error}", s.name)))
+            .find(|m| m.throughput() > 0.0);
+        let m = m.unwrap_or_else(|| panic!("{}: nothing done in 50 windows", s.name));
+        assert!(m.window.ns >= 20_000_000, "{}: {}", s.name, m.window.ns);
+        for t in &m.threads {
+            let waits: u64 = t.wait_hist.iter().sum();
+            assert_eq!(waits, t.acquisitions + t.unfinished, "{}", s.name);
+            assert!(t.all >= t.acquisitions && t.unfinished <= 1, "{}", s.name);
+        }
+    }
+}
+
+#[test]
+fn a_bench_without_threads_is_refused() {
+    let s = subject("tas").unwrap();
+    assert!(run(s, &Config { threads: 0, ..CONFIG }).is_err());
+    assert!(run(s, &Config { cpus: 0, ..CONFIG }).is_err());
+    assert!(run(s, &Config { cpus: 1 << 20, threads: 1, ..CONFIG }).is_ok(), "CPU 0 exists");
+}
+
+/// A lock that is handed from one to the next has somebody waiting whenever one looks.
+#[test]
+fn waits_that_outlast_the_window_are_counted() {
+    let s = subject("ticket").unwrap();
+    let found = (0..50).any(|_| {
+        let m = run(s, &Config { threads: 4, ..CONFIG }).unwrap();
+        m.unfinished() > 0
+    });
+    assert!(found);
+}
+
+/// Buckets follow one another without gap or overlap, none wider than a sixteenth.
+#[test]
+fn buckets_are_narrow() {
+    assert_eq!(bucket_end_ticks(0), 0);
+    for bucket in 1..BUCKETS {
+        let (start, end) = (bucket_end_ticks(bucket - 1) + 1, bucket_end_ticks(bucket));
+        assert!(end >= start && (end - start) * 16 <= start, "{bucket}: {start}..={end}");
+    }
+}
+
+fn thread(waits: &[(usize, u64)]) -> Thread {
+    let mut t = Thread { all: 0, acquisitions: 0, unfinished: 0, wait_hist: [0; BUCKETS] };
+    for &(bucket, count) in waits {
+        t.wait_hist[bucket] += count;
+        t.acquisitions += count;
+    }
+    t
+}
+
+#[test]
+fn figures_are_of_all_threads() {
+    let threads = vec![thread(&[(3, 98)]), thread(&[(3, 1), (100, 49), (200, 1)])];
+    // Two ticks a ns.
+    let m = Measured { window: Window { ns: 500_000_000, ticks: 1_000_000_000 }, threads };
+    assert_eq!(m.throughput(), 298.0);
+    assert_eq!(m.max_min(), 98.0 / 51.0);
+    assert_eq!(m.wait_ns(0.5), 1.5);
+    assert_eq!(m.wait_ns(0.99), bucket_end_ticks(100) as f64 / 2.0);
+    assert_eq!(m.wait_ns(1.0), bucket_end_ticks(200) as f64 / 2.0);
+    let threads = vec![thread(&[]), thread(&[(0, 1)])];
+    let idle = Measured { window: Window::default(), threads };
+    assert_eq!(idle.max_min(), f64::INFINITY);
+    let nobody = Measured { window: Window::default(), threads: vec![] };
+    assert_eq!(nobody.wait_ns(0.5), 0.0);
+}
+
+#[test]
+fn a_campaign_goes_on_where_it_was_stopped() {
+    let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("campaign");
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("samples.jsonl");
+    let _ = std::fs::remove_file(&file);
+    let setup = Setup {
+        cpus: 1,
+        runs: 2,
+        window_ms: 1,
+        fair_window_ms: 1,
+        critical_iterations: 1,
+        outside_iterations: 1,
+        code: CODE.to_string(),
+    };
+    let subjects = [subject("tas").unwrap(), subject("pthread_mutex").unwrap()];
+    let now = Some(std::time::Instant::now());
+    assert!(measure(&setup, &subjects, &file, now, |_, _, _| ()).unwrap().is_empty());
+    let all = measure(&setup, &subjects[..1], &file, None, |_, _, _| ()).unwrap();
+    assert_eq!(all.len(), 11, "2 runs of 5 parts, and one for fairness");
+    assert!(complete(&setup, &subjects[..1], &all) && !complete(&setup, &subjects, &all));
+    // As a computer that lost its power leaves it.
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, &text[..text.len() - 10]).unwrap();
+    let mut made = 0;
+    let all = measure(&setup, &subjects, &file, None, |_, _, _| made += 1).unwrap();
+    assert_eq!((all.len(), made), (22, 12));
+    let keys = |samples: &[Sample]| {
+        samples.iter().map(|s| (s.run, s.part, s.lock.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&read(&file, &setup).unwrap()), keys(&all));
+    let other = Setup { code: "other".to_string(), ..setup };
+    assert!(read(&file, &other).unwrap().is_empty(), "samples of other code");
+}
