@@ -115,7 +115,7 @@ pub fn run_plan(plan: &Plan, sink: &mut dyn FnMut(Record)) -> Result<u32, Error>
                     index + 1,
                     run.profile,
                     run.vms,
-                    run.vcpus,
+                    run.vcpus_text(),
                     run.arm.name,
                     run.repeat
                 );

@@ -106,11 +106,12 @@ struct Vms {
 fn start_vms(run: &Run) -> Result<Vms, Error> {
     let mut processes = Vec::with_capacity(run.vms as usize);
     for vm in 0..run.vms {
+        let each = run.vm(vm);
         let config = VmConfig {
-            vcpus: run.vcpus,
-            program: run.program.clone(),
-            lock: run.lock,
-            cpl: run.cpl,
+            vcpus: each.vcpus,
+            program: each.program,
+            lock: each.lock,
+            cpl: each.cpl,
             seed: vm_seed(run.seed, vm),
             pin: run.pin.get(vm as usize).cloned().unwrap_or_default(),
             pause_exits: run.arm.window != Window::Off,
@@ -222,6 +223,19 @@ fn check(run: &Run) -> Result<(), Error> {
     if run.window_ms == 0 {
         return wrong("window_ms is 0".into());
     }
-    unspin_vmm::compile(&run.program, run.cpl)?;
+    if !run.each.is_empty() && run.each.len() != run.vms as usize {
+        return wrong(format!("says what {} VMs are, of {}", run.each.len(), run.vms));
+    }
+    if run.each.iter().any(|vm| vm.mode_off) {
+        return wrong(
+            "a VM has mode = \"off\" of its own, but here the arm's settings are taken over by every \
+             VM made; use machine sim, or leave the mode out"
+                .into(),
+        );
+    }
+    for vm in 0..run.vms {
+        let each = run.vm(vm);
+        unspin_vmm::compile(&each.program, each.cpl)?;
+    }
     Ok(())
 }

@@ -274,6 +274,7 @@ mod tests {
             program: vec![],
             vms: 1,
             vcpus: 1,
+            each: vec![],
             pin: vec![],
             weights: vec![],
             lock: LockKind::Ticket,

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use unspin_scenario::plan::{
-    ApleParams, Arm, CgroupLayout, Dist, HostModel, LockKind, Op, Plan, Run, Step, Window, YieldTo,
-    SCHEMA,
+    ApleParams, Arm, CgroupLayout, Dist, EachVm, HostModel, LockKind, Op, Plan, Run, Step, Window,
+    YieldTo, SCHEMA,
 };
 use unspin_scenario::result::{Record, RunResult};
 
@@ -50,6 +50,7 @@ fn run(id: u32) -> Run {
         ],
         vms: 2,
         vcpus: 2,
+        each: vec![],
         pin: vec![],
         weights: vec![],
         lock: LockKind::Tas,
@@ -169,7 +170,9 @@ fn a_run_that_fails_does_not_keep_the_others_from_being_made() {
         Run { weights: vec![100, 200], ..run(2) },
         Run { vcpus: 65, ..run(3) },
         Run { pin: vec![vec![0, 4000]; 2], ..run(4) },
-        run(5),
+        Run { each: vec![run(5).vm(0)], ..run(5) },
+        Run { each: vec![EachVm { mode_off: true, ..run(6).vm(0) }; 2], pin: vec![], ..run(6) },
+        run(7),
     ];
     let (code, records) = agent("failures", &plan(runs));
     assert_eq!(code, 1);
@@ -178,8 +181,10 @@ fn a_run_that_fails_does_not_keep_the_others_from_being_made() {
     assert!(error_of(&records, 2).contains("layout"));
     assert!(error_of(&records, 3).contains("1 to 64"));
     assert!(error_of(&records, 4).contains("CPU 4000"));
+    assert!(error_of(&records, 5).contains("says what 1 VMs are, of 2"));
+    assert!(error_of(&records, 6).contains("mode = \"off\""));
     assert_eq!(results(&records).len(), 1);
-    assert_eq!(records.last(), Some(&Record::End { runs: 1, failed: 5 }));
+    assert_eq!(records.last(), Some(&Record::End { runs: 1, failed: 7 }));
 }
 
 #[test]

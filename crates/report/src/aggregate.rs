@@ -7,7 +7,7 @@ use crate::summary::{
     Headroom, Mean, Place, Provenance, Row, Summary, TimeShares, WaitCycles, WindowCycles, Yields,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use unspin_scenario::plan::{CgroupLayout, Window, YieldTo, SCHEMA};
+use unspin_scenario::plan::{CgroupLayout, Run, Window, YieldTo, SCHEMA};
 use unspin_scenario::result::{Attribution, Begin, EpochSample, ModuleStats, RunResult, VmResult};
 use unspin_scenario::IDEAL_ARM;
 
@@ -219,37 +219,53 @@ fn rows_of_point(p: &Point, arms: &[&str], runs: &[&RunResult]) -> Vec<Row> {
             .filter(|r| !r.run.alone && point_of(r) == *p && r.run.arm.name == name)
             .collect()
     };
-    let alone: Vec<&RunResult> = runs
-        .iter()
-        .copied()
-        .filter(|r| r.run.alone && (&r.run.profile, &r.run.lock_group) == (&p.0, &p.3))
-        .collect();
+    let alone: Vec<&RunResult> =
+        runs.iter().copied().filter(|r| r.run.alone && r.run.lock_group == p.3).collect();
     let present: Vec<&str> = arms.iter().copied().filter(|a| !of_arm(a).is_empty()).collect();
     let Some(baseline) = present.first().map(|a| of_arm(a)[0].run.baseline.clone()) else {
         return Vec::new();
     };
     let base = of_arm(&baseline);
     let mut rows = Vec::new();
-    for arm in &present {
-        let of = of_arm(arm);
-        rows.push(row(&of, &base, None));
-        for vm in 0..p.1 {
-            rows.push(row(&of, &base, Some(vm)));
+    let Some(first) = base.first() else { return Vec::new() };
+    for group in first.run.groups() {
+        let whole = Over { group, vm: None };
+        let members = (0..p.1).filter(|vm| whole.has(first, *vm));
+        let parts: Vec<Over> = std::iter::once(whole)
+            .chain(members.map(|vm| Over { vm: Some(vm), ..whole }))
+            .collect();
+        let mut own = Vec::new();
+        for arm in &present {
+            let of = of_arm(arm);
+            own.extend(parts.iter().map(|over| row(&of, &base, *over)));
         }
-    }
-    rows.extend(best_and_worst_fixed(&rows, runs));
-    for vm in std::iter::once(None).chain((0..p.1).map(Some)) {
-        rows.extend(ideal_row(&base, &alone, vm));
+        own.extend(best_and_worst_fixed(&own, runs));
+        let alone: Vec<&RunResult> =
+            alone.iter().copied().filter(|r| is_alone_of(r, first, whole)).collect();
+        own.extend(parts.iter().filter_map(|over| ideal_row(&base, &alone, *over)));
+        rows.append(&mut own);
     }
     rows
 }
 
-/// The VMs a row is over.
-fn vms(r: &RunResult, vm: Option<u32>) -> &[VmResult] {
-    match vm {
-        None => &r.vm,
-        Some(i) => r.vm.get(i as usize..=i as usize).unwrap_or(&[]),
+/// What a row is over: a group of VMs that are alike, or one of them.
+#[derive(Clone, Copy)]
+struct Over<'a> {
+    group: &'a str,
+    vm: Option<u32>,
+}
+
+impl Over<'_> {
+    /// Whether VM number `vm` of the run counts.
+    fn has(&self, r: &RunResult, vm: u32) -> bool {
+        let in_group = r.run.each.get(vm as usize).is_none_or(|each| each.group == self.group);
+        in_group && self.vm.is_none_or(|only| only == vm)
     }
+}
+
+/// The VMs a row is over.
+fn vms<'a>(r: &'a RunResult, over: Over<'a>) -> impl Iterator<Item = &'a VmResult> {
+    (0..).zip(&r.vm).filter(move |(vm, _)| over.has(r, *vm)).map(|(_, v)| v)
 }
 
 fn per_second(r: &RunResult, units: u64) -> f64 {
@@ -257,39 +273,36 @@ fn per_second(r: &RunResult, units: u64) -> f64 {
 }
 
 /// Work units a second.
-fn throughput(r: &RunResult, vm: Option<u32>) -> f64 {
-    per_second(r, vms(r, vm).iter().flat_map(|v| &v.units).sum())
+fn throughput(r: &RunResult, over: Over) -> f64 {
+    per_second(r, vms(r, over).flat_map(|v| &v.units).sum())
 }
 
 /// Sum of a counter over the row's VMs; `None` unless the module counted for all of them.
-fn counted(r: &RunResult, vm: Option<u32>, f: impl Fn(&ModuleStats) -> u64) -> Option<u64> {
-    let all = vms(r, vm).iter().map(|v| v.module.as_ref());
+fn counted(r: &RunResult, over: Over, f: impl Fn(&ModuleStats) -> u64) -> Option<u64> {
+    let all = vms(r, over).map(|v| v.module.as_ref());
     let all: Vec<&ModuleStats> = all.collect::<Option<_>>()?;
     (!all.is_empty()).then(|| all.into_iter().map(f).sum())
 }
 
-fn median_count(
-    runs: &[&RunResult],
-    vm: Option<u32>,
-    f: impl Fn(&ModuleStats) -> u64,
-) -> Option<u64> {
-    let all: Vec<f64> = runs.iter().filter_map(|r| counted(r, vm, &f)).map(|n| n as f64).collect();
+fn median_count(runs: &[&RunResult], over: Over, f: impl Fn(&ModuleStats) -> u64) -> Option<u64> {
+    let all: Vec<f64> =
+        runs.iter().filter_map(|r| counted(r, over, &f)).map(|n| n as f64).collect();
     median(&all).map(|m| m.round() as u64)
 }
 
 /// Σ(spin + switch) ÷ Σ CPU cycles; unknown without PLE, whose exits are what is counted.
-fn inefficiency(r: &RunResult, vm: Option<u32>) -> Option<f64> {
+fn inefficiency(r: &RunResult, over: Over) -> Option<f64> {
     if r.run.arm.window == Window::Off {
         return None;
     }
-    let wasted = counted(r, vm, |m| m.wasteful_spin_cycles + m.wasteful_switch_cycles)?;
-    let cpu = counted(r, vm, |m| m.cpu_cycles)?;
+    let wasted = counted(r, over, |m| m.wasteful_spin_cycles + m.wasteful_switch_cycles)?;
+    let cpu = counted(r, over, |m| m.cpu_cycles)?;
     (cpu > 0).then(|| wasted as f64 / cpu as f64)
 }
 
 /// Shares of all repeats together; `None` where the machine cannot attribute time.
-fn time_shares(of: &[&RunResult], vm: Option<u32>) -> Option<TimeShares> {
-    let all: Option<Vec<_>> = of.iter().flat_map(|r| vms(r, vm)).map(|v| v.attribution).collect();
+fn time_shares(of: &[&RunResult], over: Over) -> Option<TimeShares> {
+    let all: Option<Vec<_>> = of.iter().flat_map(|r| vms(r, over)).map(|v| v.attribution).collect();
     let all = all.filter(|a| !a.is_empty())?;
     let sum = |f: fn(&Attribution) -> u64| all.iter().map(f).sum::<u64>();
     let classes = [
@@ -319,71 +332,71 @@ fn time_shares(of: &[&RunResult], vm: Option<u32>) -> Option<TimeShares> {
 }
 
 /// Cycles that handling a PLE exit took, on average.
-fn exit_handling(r: &RunResult, vm: Option<u32>) -> Option<f64> {
-    let cycles = counted(r, vm, |m| m.wasteful_switch_cycles)?;
-    let exits = counted(r, vm, |m| m.ple_exits)?;
+fn exit_handling(r: &RunResult, over: Over) -> Option<f64> {
+    let cycles = counted(r, over, |m| m.wasteful_switch_cycles)?;
+    let exits = counted(r, over, |m| m.ple_exits)?;
     (exits > 0).then(|| cycles as f64 / exits as f64)
 }
 
-fn fairness_vcpus(r: &RunResult, vm: Option<u32>) -> Option<f64> {
-    let each: Vec<f64> = vms(r, vm)
-        .iter()
+fn fairness_vcpus(r: &RunResult, over: Over) -> Option<f64> {
+    let each: Vec<f64> = vms(r, over)
         .filter_map(|v| jain(&v.units.iter().map(|u| *u as f64).collect::<Vec<_>>()))
         .collect();
     (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
 }
 
-fn fairness_vms(r: &RunResult) -> Option<f64> {
+fn fairness_vms(r: &RunResult, over: Over) -> Option<f64> {
     let weight = |i: usize| r.run.weights.get(i).map_or(1.0, |w| f64::from(*w));
     let share: Vec<f64> =
         r.vm.iter()
             .enumerate()
+            .filter(|(i, _)| over.has(r, *i as u32))
             .map(|(i, v)| v.units.iter().sum::<u64>() as f64 / weight(i))
             .collect();
     jain(&share)
 }
 
 /// Ratio of each repeat to the baseline's repeat of the same seed.
-fn ratios(of: &[&RunResult], base: &[&RunResult], vm: Option<u32>) -> BTreeMap<u32, f64> {
+fn ratios(of: &[&RunResult], base: &[&RunResult], over: Over) -> BTreeMap<u32, f64> {
     let mut out = BTreeMap::new();
     for r in of {
         let b = base.iter().find(|b| (b.run.repeat, b.run.seed) == (r.run.repeat, r.run.seed));
-        if let Some(b) = b.map(|b| throughput(b, vm)).filter(|b| *b > 0.0) {
-            out.insert(r.run.repeat, throughput(r, vm) / b);
+        if let Some(b) = b.map(|b| throughput(b, over)).filter(|b| *b > 0.0) {
+            out.insert(r.run.repeat, throughput(r, over) / b);
         }
     }
     out
 }
 
-fn row(of: &[&RunResult], base: &[&RunResult], vm: Option<u32>) -> Row {
+fn row(of: &[&RunResult], base: &[&RunResult], over: Over) -> Row {
     let run = &of[0].run;
     let is_baseline = run.arm.name == run.baseline;
     let collect = |f: &dyn Fn(&RunResult) -> Option<f64>| -> Vec<f64> {
         of.iter().filter_map(|r| f(r)).collect()
     };
-    let thr = median(&collect(&|r| Some(throughput(r, vm))));
-    let base_thr = median(&base.iter().map(|r| throughput(r, vm)).collect::<Vec<_>>());
-    let ratios = ratios(of, base, vm);
+    let thr = median(&collect(&|r| Some(throughput(r, over))));
+    let base_thr = median(&base.iter().map(|r| throughput(r, over)).collect::<Vec<_>>());
+    let ratios = ratios(of, base, over);
     let ratio_spread = spread(&ratios.values().copied().collect::<Vec<_>>());
-    let waste = spread(&collect(&|r| inefficiency(r, vm)));
-    let base_waste = median(&base.iter().filter_map(|r| inefficiency(r, vm)).collect::<Vec<_>>());
+    let waste = spread(&collect(&|r| inefficiency(r, over)));
+    let base_waste = median(&base.iter().filter_map(|r| inefficiency(r, over)).collect::<Vec<_>>());
     let change = waste.zip(base_waste.filter(|b| *b > 0.0)).map(|(w, b)| w.median / b - 1.0);
     let picked =
         |m: &ModuleStats| m.yields_resource_waiter + m.yields_lock_waiter + m.yields_yielded;
-    let picks_known = !picks_are_kvms_own(of);
-    let ran = median_count(of, vm, |m| m.picks_ran_next).filter(|_| picks_known);
-    let picks = median_count(of, vm, picked);
-    let rounds = rounds(of, vm);
-    let wait_hist = merged_waits(of, vm);
+    let picks_known = !picks_are_kvms_own(of, over);
+    let ran = median_count(of, over, |m| m.picks_ran_next).filter(|_| picks_known);
+    let picks = median_count(of, over, picked);
+    let rounds = rounds(of, over);
+    let wait_hist = merged_waits(of, over);
     Row {
-        profile: run.profile.clone(),
+        profile: over.group.to_string(),
         vms: run.vms,
-        vm_index: vm,
+        vm_index: over.vm,
         cgroup: run.cgroup,
         lock: run.lock_group.clone(),
         arm: run.arm.name.clone(),
         baseline: run.baseline.clone(),
-        spin_intensive: run.spin_intensive,
+        spin_intensive: spin_intensive(run, over.group),
         same_as: None,
         repeats: of.len(),
         performance: thr.zip(base_thr.filter(|b| *b > 0.0)).map(|(t, b)| round(t / b)),
@@ -397,17 +410,18 @@ fn row(of: &[&RunResult], base: &[&RunResult], vm: Option<u32>) -> Row {
         inefficiency_min: waste.map(|s| round(s.min)),
         inefficiency_max: waste.map(|s| round(s.max)),
         inefficiency_change: change.map(round),
-        time: time_shares(of, vm),
-        ple_exits: median_count(of, vm, |m| m.ple_exits),
-        exit_handling_cycles: median(&collect(&|r| exit_handling(r, vm))).map(|c| c.round() as u64),
-        yields: yields(of, vm).filter(|_| picks_known),
+        time: time_shares(of, over),
+        ple_exits: median_count(of, over, |m| m.ple_exits),
+        exit_handling_cycles: median(&collect(&|r| exit_handling(r, over)))
+            .map(|c| c.round() as u64),
+        yields: yields(of, over).filter(|_| picks_known),
         picks_ran_next: ran,
         picks_ran_next_share: ran
             .zip(picks.filter(|p| *p > 0))
             .map(|(r, p)| round(r as f64 / p as f64)),
-        window_cycles: windows(of, vm),
+        window_cycles: windows(of, over),
         epoch_ple_exits: epoch_of(of[0]),
-        epochs: median_count(of, vm, |m| m.epochs),
+        epochs: median_count(of, over, |m| m.epochs),
         rounds,
         adapted: match run.arm.window {
             Window::Aple(_) => rounds.map(|n| n >= ROUNDS_MIN),
@@ -418,21 +432,21 @@ fn row(of: &[&RunResult], base: &[&RunResult], vm: Option<u32>) -> Row {
             p99: log2_percentile(&wait_hist, 0.99).map(|c| c as u64),
             max: of
                 .iter()
-                .flat_map(|r| vms(r, vm))
+                .flat_map(|r| vms(r, over))
                 .map(|v| v.max_wait_cycles)
                 .max()
                 .filter(|_| wait_hist.iter().any(|n| *n > 0)),
         },
-        fairness: median(&collect(&|r| fairness_vcpus(r, vm))).map(round),
-        fairness_vms: match vm {
-            None => median(&collect(&fairness_vms)).map(round),
+        fairness: median(&collect(&|r| fairness_vcpus(r, over))).map(round),
+        fairness_vms: match over.vm {
+            None => median(&collect(&|r| fairness_vms(r, over))).map(round),
             Some(_) => None,
         },
-        cpus_used: median(&collect(&|r| Some(cpu_ns(r, vm) as f64 / r.window_ns as f64)))
+        cpus_used: median(&collect(&|r| Some(cpu_ns(r, over) as f64 / r.window_ns as f64)))
             .map(round),
-        hypercalls_kick: median_count(of, vm, |m| m.hypercalls_kick),
-        hypercalls_sched_yield: median_count(of, vm, |m| m.hypercalls_sched_yield),
-        fail_open_events: median_count(of, vm, |m| m.fail_open_events),
+        hypercalls_kick: median_count(of, over, |m| m.hypercalls_kick),
+        hypercalls_sched_yield: median_count(of, over, |m| m.hypercalls_sched_yield),
+        fail_open_events: median_count(of, over, |m| m.fail_open_events),
         wait_hist,
         ratios,
     }
@@ -443,32 +457,32 @@ fn round(x: f64) -> f64 {
     (x * 1e6).round() / 1e6
 }
 
-fn cpu_ns(r: &RunResult, vm: Option<u32>) -> u64 {
-    vms(r, vm).iter().flat_map(|v| &v.cpu_ns).sum()
+fn cpu_ns(r: &RunResult, over: Over) -> u64 {
+    vms(r, over).flat_map(|v| &v.cpu_ns).sum()
 }
 
-fn rounds(of: &[&RunResult], vm: Option<u32>) -> Option<u64> {
+fn rounds(of: &[&RunResult], over: Over) -> Option<u64> {
     of.iter()
-        .flat_map(|r| vms(r, vm))
+        .flat_map(|r| vms(r, over))
         .map(|v| v.module.as_ref().map(|m| m.rounds_total))
         .collect::<Option<Vec<_>>>()?
         .into_iter()
         .min()
 }
 
-fn yields(of: &[&RunResult], vm: Option<u32>) -> Option<Yields> {
+fn yields(of: &[&RunResult], over: Over) -> Option<Yields> {
     Some(Yields {
-        resource_waiter: median_count(of, vm, |m| m.yields_resource_waiter)?,
-        lock_waiter: median_count(of, vm, |m| m.yields_lock_waiter)?,
-        yielded: median_count(of, vm, |m| m.yields_yielded)?,
-        none: median_count(of, vm, |m| m.yields_none)?,
-        gave_way: median_count(of, vm, |m| m.yields_gave_way)?,
-        failed: median_count(of, vm, |m| m.yields_failed)?,
+        resource_waiter: median_count(of, over, |m| m.yields_resource_waiter)?,
+        lock_waiter: median_count(of, over, |m| m.yields_lock_waiter)?,
+        yielded: median_count(of, over, |m| m.yields_yielded)?,
+        none: median_count(of, over, |m| m.yields_none)?,
+        gave_way: median_count(of, over, |m| m.yields_gave_way)?,
+        failed: median_count(of, over, |m| m.yields_failed)?,
     })
 }
 
 /// Where KVM picks by itself, the module sees the exits but not what came of them.
-fn picks_are_kvms_own(of: &[&RunResult]) -> bool {
+fn picks_are_kvms_own(of: &[&RunResult], over: Over) -> bool {
     let seen = |m: &ModuleStats| {
         m.yields_resource_waiter
             + m.yields_lock_waiter
@@ -479,14 +493,14 @@ fn picks_are_kvms_own(of: &[&RunResult]) -> bool {
     };
     of.iter().all(|r| {
         r.run.arm.yield_to == YieldTo::Stock
-            && counted(r, None, seen) == Some(0)
-            && counted(r, None, |m| m.ple_exits).is_some_and(|n| n > 0)
+            && counted(r, over, seen) == Some(0)
+            && counted(r, over, |m| m.ple_exits).is_some_and(|n| n > 0)
     })
 }
 
-fn merged_waits(of: &[&RunResult], vm: Option<u32>) -> Vec<u64> {
+fn merged_waits(of: &[&RunResult], over: Over) -> Vec<u64> {
     let mut merged = Vec::new();
-    for h in of.iter().flat_map(|r| vms(r, vm)).map(|v| &v.wait_hist) {
+    for h in of.iter().flat_map(|r| vms(r, over)).map(|v| &v.wait_hist) {
         if merged.len() < h.len() {
             merged.resize(h.len(), 0u64);
         }
@@ -497,17 +511,16 @@ fn merged_waits(of: &[&RunResult], vm: Option<u32>) -> Vec<u64> {
     merged
 }
 
-fn windows(of: &[&RunResult], vm: Option<u32>) -> WindowCycles {
+fn windows(of: &[&RunResult], over: Over) -> WindowCycles {
     let seen: Vec<u64> = of
         .iter()
-        .flat_map(|r| &r.epochs)
-        .filter(|e| vm.is_none_or(|i| i == e.vm))
+        .flat_map(|r| r.epochs.iter().filter(|e| over.has(r, e.vm)))
         .map(|e| e.window_cycles)
         .collect();
     let last: Vec<f64> = of
         .iter()
         .filter(|r| r.run.arm.window != Window::Off)
-        .flat_map(|r| vms(r, vm))
+        .flat_map(|r| vms(r, over))
         .filter_map(|v| v.module.as_ref())
         .map(|m| m.window_cycles)
         .filter(|w| *w > 0)
@@ -544,6 +557,24 @@ fn best_and_worst_fixed(rows: &[Row], runs: &[&RunResult]) -> Vec<Row> {
     vec![named("best-fixed", fixed[fixed.len() - 1]), named("worst-fixed", fixed[0])]
 }
 
+/// Whether the group's workload is one of those that spin.
+fn spin_intensive(run: &Run, group: &str) -> bool {
+    let of_group = run.each.iter().find(|each| each.group == group);
+    of_group.map_or(run.spin_intensive, |each| each.spin_intensive)
+}
+
+/// Whether `r` shows what a VM of the group does alone: the same workload in the same kind of VM.
+fn is_alone_of(r: &RunResult, with_others: &RunResult, whole: Over) -> bool {
+    let run = &with_others.run;
+    match run.each.iter().find(|each| each.group == whole.group) {
+        None => r.run.profile == run.profile,
+        Some(each) => {
+            (&r.run.profile, r.run.vcpus, r.run.lock, r.run.tau_ns, r.run.cpl)
+                == (&each.profile, each.vcpus, each.lock, each.tau_ns, each.cpl)
+        }
+    }
+}
+
 /// What one VM does alone.
 struct Alone {
     units_per_s: f64,
@@ -566,23 +597,23 @@ fn ideal_of_vm(v: &VmResult, window_ns: u64, alone: &Alone) -> f64 {
     alone.units_per_s.min(by_cpu)
 }
 
-fn ideal_row(base: &[&RunResult], alone: &[&RunResult], vm: Option<u32>) -> Option<Row> {
-    let base_thr = median(&base.iter().map(|r| throughput(r, vm)).collect::<Vec<_>>())?;
+fn ideal_row(base: &[&RunResult], alone: &[&RunResult], over: Over) -> Option<Row> {
+    let base_thr = median(&base.iter().map(|r| throughput(r, over)).collect::<Vec<_>>())?;
     let mut ideals = Vec::new();
     let mut ratios = BTreeMap::new();
     for b in base {
         let same_seed = alone.iter().find(|a| a.run.seed == b.run.seed).or(alone.first())?;
         let a = alone_of(same_seed)?;
-        let ideal: f64 = vms(b, vm).iter().map(|v| ideal_of_vm(v, b.window_ns, &a)).sum();
+        let ideal: f64 = vms(b, over).map(|v| ideal_of_vm(v, b.window_ns, &a)).sum();
         ideals.push(ideal);
-        let thr = throughput(b, vm);
+        let thr = throughput(b, over);
         if thr > 0.0 {
             ratios.insert(b.run.repeat, ideal / thr);
         }
     }
     let s = spread(&ratios.values().copied().collect::<Vec<_>>());
     let ideal = median(&ideals)?;
-    let first = row(base, base, vm);
+    let first = row(base, base, over);
     Some(Row {
         arm: IDEAL_ARM.to_string(),
         repeats: ideals.len(),

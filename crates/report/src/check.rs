@@ -32,7 +32,13 @@ pub(crate) fn wrong_in(r: &RunResult) -> Option<String> {
     if r.window_ns > COUNT_MAX {
         return Some(format!("its window of {} ns is too long to be true", r.window_ns));
     }
-    r.vm.iter().find_map(|v| wrong_in_vm(v, run.vcpus as usize))
+    if !run.each.is_empty() && run.each.len() != r.vm.len() {
+        return Some(format!("it says what {} VMs are, of {}", run.each.len(), r.vm.len()));
+    }
+    if let Some(group) = run.groups().into_iter().find(|group| !is_name(group)) {
+        return Some(format!("its group {group:?} cannot be a name"));
+    }
+    (0..run.vms).zip(&r.vm).find_map(|(n, v)| wrong_in_vm(v, run.vcpus_of(n) as usize))
 }
 
 fn wrong_in_vm(v: &VmResult, vcpus: usize) -> Option<String> {

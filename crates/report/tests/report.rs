@@ -397,6 +397,41 @@ fn weights_enter_fairness() {
 }
 
 #[test]
+fn vms_that_differ_have_rows_of_their_own() {
+    let mut plan = plan(SCENARIO);
+    for run in plan.runs.iter_mut().filter(|r| !r.alone && r.profile == "ebizzy" && r.vms == 2) {
+        let (mut one, mut other) = (run.vm(0), run.vm(1));
+        one.group = "busy".into();
+        other.group = "dbench-beside-ebizzy".into();
+        other.profile = "dbench".into();
+        run.each = vec![one, other];
+    }
+    let halve = |run: &Run, v: &mut VmResult| {
+        if run.alone && run.profile == "dbench" {
+            v.units.iter_mut().for_each(|n| *n /= 2);
+        }
+    };
+    let d = documents(&read(&lines("6.1", &plan, halve))).remove(0);
+    assert_eq!(row(&d, "busy", 2, "stock").vms, 2);
+    let members = |group: &str| -> Vec<u32> {
+        let rows =
+            d.summary.arms.iter().filter(|r| r.profile == group && r.vms == 2 && r.arm == "stock");
+        rows.filter_map(|r| r.vm_index).collect()
+    };
+    assert_eq!(
+        (members("busy"), members("dbench-beside-ebizzy"), members("dbench")),
+        (vec![0], vec![1], vec![0, 1])
+    );
+    assert!(
+        d.summary.arms.iter().all(|r| r.profile != "ebizzy" || r.vms != 2),
+        "no row sums what differs"
+    );
+    // Each group is held against its own workload alone.
+    near(row(&d, "busy", 2, "ideal").performance, 4.0 / 3.0);
+    near(row(&d, "dbench-beside-ebizzy", 2, "ideal").performance, 2.0 / 3.0);
+}
+
+#[test]
 fn attributed_time_is_shown_as_shares_and_only_where_it_is_known() {
     let plain = one(as_is);
     assert!(plain.summary.arms.iter().all(|r| r.time.is_none()));
@@ -469,6 +504,14 @@ fn runs_that_cannot_be_are_left_out_and_named() {
         (|r| r.run.profile = "../../x".into(), "its profile \"../../x\" cannot be a name"),
         (|r| r.run.arm.name = "/etc/x".into(), "its arm"),
         (|r| r.run.baseline = "a b".into(), "its baseline"),
+        (|r| r.run.each = vec![r.run.vm(0)], "it says what 1 VMs are"),
+        (
+            |r| {
+                r.run.each = (0..r.run.vms).map(|n| r.run.vm(n)).collect();
+                r.run.each[0].group = "../x".into();
+            },
+            "its group \"../x\" cannot be a name",
+        ),
         (|r| r.run.vcpus = 5, "its units has 4 numbers, at 5 vCPUs"),
         (|r| r.vm[0].cpu_ns.truncate(3), "its cpu_ns has 3 numbers"),
         (|r| r.vm[0].wait_hist = vec![1; 65], "its wait_hist has 65"),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A scenario and its profiles become a plan: single runs in the order to make them.
 
-use crate::plan::{Arm, CgroupLayout, LockChoice, Plan, Run, Window, YieldTo, SCHEMA};
+use crate::plan::{Arm, CgroupLayout, EachVm, LockChoice, Plan, Run, Window, YieldTo, SCHEMA};
 use crate::problem::nearest;
 use crate::profile::Profile;
-use crate::scenario::{Pin, Scenario, VmGroup};
+use crate::scenario::{is_name, Pin, Scenario, VmGroup};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
@@ -32,6 +32,10 @@ pub enum ExpandError {
     NoProfile(String),
     #[error("host.pcpus = {pcpus}, but a VM is pinned to pCPU {wanted}")]
     NoPcpu { pcpus: u32, wanted: u32 },
+    #[error(
+        "the rows of a [[vm]] would be called {0:?}, which is too long; give it a shorter name"
+    )]
+    LongName(String),
 }
 
 fn hint(suggestion: &Option<String>) -> String {
@@ -47,17 +51,18 @@ pub fn expand(
     select: &Selection,
 ) -> Result<Plan, ExpandError> {
     check_selection(scenario, select)?;
+    let names = scenario.profile_names();
     let mut used = BTreeMap::new();
-    for name in &scenario.sweep.profiles {
+    for name in &names {
         let p = profiles.get(name).ok_or_else(|| ExpandError::NoProfile(name.clone()))?;
         used.insert(name.as_str(), p);
     }
     let mut runs = Vec::new();
     for repeat in 0..scenario.repeats {
         if scenario.measure.alone {
-            for name in &scenario.sweep.profiles {
+            for (profile, group) in lonely(scenario, &used) {
                 for lock in locks_of(scenario) {
-                    runs.push(alone_run(scenario, &used[name.as_str()].0, lock, repeat));
+                    runs.push(alone_run(scenario, profile, group, lock, repeat));
                 }
             }
         }
@@ -65,8 +70,13 @@ pub fn expand(
             for name in &scenario.sweep.profiles {
                 for vms in &scenario.sweep.vms {
                     for lock in locks_of(scenario) {
-                        let profile = &used[name.as_str()].0;
-                        let point = Point { profile, vms: *vms, cgroup: *cgroup, lock };
+                        let point = Point {
+                            profile: &used[name.as_str()].0,
+                            groups: vms_of(scenario, *vms),
+                            cgroup: *cgroup,
+                            lock,
+                            used: &used,
+                        };
                         for arm in rotated(&scenario.arms, repeat as usize) {
                             runs.push(run(scenario, &point, arm, repeat));
                         }
@@ -80,6 +90,11 @@ pub fn expand(
     }
     let baseline = &scenario.arms[scenario.baseline].name;
     runs.retain(|r| selected(r, select, baseline));
+    for each in runs.iter().flat_map(|r| &r.each) {
+        if !is_name(&each.group) {
+            return Err(ExpandError::LongName(each.group.clone()));
+        }
+    }
     for wanted in runs.iter().flat_map(|r| r.pin.iter().flatten()) {
         if *wanted >= scenario.host.pcpus {
             return Err(ExpandError::NoPcpu { pcpus: scenario.host.pcpus, wanted: *wanted });
@@ -101,11 +116,14 @@ pub fn expand(
 
 /// What the arms are compared at.
 struct Point<'a> {
+    /// What the VMs run that have no workload of their own.
     profile: &'a Profile,
-    vms: u32,
+    /// Of each VM.
+    groups: Vec<&'a VmGroup>,
     cgroup: CgroupLayout,
     /// The lock swept; `None`: locks are not.
     lock: Option<LockChoice>,
+    used: &'a Used<'a>,
 }
 
 /// The locks swept, or once `None`.
@@ -116,24 +134,34 @@ fn locks_of(s: &Scenario) -> Vec<Option<LockChoice>> {
     }
 }
 
+/// The profiles by name, and their texts.
+type Used<'a> = BTreeMap<&'a str, &'a (Profile, String)>;
+
+/// What a group runs where `swept` is the profile swept over.
+fn workload<'a>(g: &VmGroup, swept: &'a Profile, used: &Used<'a>) -> &'a Profile {
+    g.workload.as_ref().map_or(swept, |own| &used[own.as_str()].0)
+}
+
 fn rotated(arms: &[Arm], by: usize) -> impl Iterator<Item = &Arm> {
     arms.iter().cycle().skip(by % arms.len()).take(arms.len())
 }
 
 fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
-    let groups = vms_of(s, point.vms);
-    let first = &s.vms[0];
+    let groups = &point.groups;
+    let first = groups[0];
+    let profile = workload(first, point.profile, point.used);
     let weights: Vec<u32> = groups.iter().map(|g| g.weight).collect();
     let alike = weights.iter().all(|w| *w == weights[0]);
-    let lock = arm.lock.or(point.lock).unwrap_or(first.lock);
+    let lock = lock_of(first, point, arm);
     Run {
         id: 0,
         profile: point.profile.name.clone(),
-        spin_intensive: point.profile.spin_intensive,
-        program: point.profile.program.clone(),
-        vms: point.vms,
+        spin_intensive: profile.spin_intensive,
+        program: profile.program.clone(),
+        vms: groups.len() as u32,
         vcpus: first.vcpus,
-        pin: pins(&groups),
+        each: each_vm(s, point, arm),
+        pin: pins(groups),
         weights: if alike { Vec::new() } else { weights },
         lock: lock.kind,
         tau_ns: lock.tau_ns,
@@ -156,7 +184,85 @@ fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
     }
 }
 
-fn alone_run(s: &Scenario, profile: &Profile, lock: Option<LockChoice>, repeat: u32) -> Run {
+/// The lock of a group's VMs: the arm's or the swept one, unless nothing of an arm is for them.
+fn lock_of(g: &VmGroup, point: &Point, arm: &Arm) -> LockChoice {
+    if g.mode_off {
+        return g.lock;
+    }
+    arm.lock.or(point.lock).unwrap_or(g.lock)
+}
+
+/// What each VM is; empty where all are alike and none has a name.
+fn each_vm(s: &Scenario, point: &Point, arm: &Arm) -> Vec<EachVm> {
+    let key = |g: &VmGroup| {
+        let profile = workload(g, point.profile, point.used).name.clone();
+        (g.name.clone(), profile, g.vcpus, g.lock, g.cpl, g.mode_off)
+    };
+    let first = key(point.groups[0]);
+    if point.groups.iter().all(|g| key(g) == first) && first.0.is_none() {
+        return Vec::new();
+    }
+    let sweeps = s.sweep.profiles.len() > 1;
+    let mut names: Vec<(String, _)> = Vec::new();
+    let mut all = Vec::new();
+    for g in &point.groups {
+        let profile = workload(g, point.profile, point.used);
+        let base = match (&g.name, &g.workload) {
+            (Some(name), _) if sweeps => format!("{name}-{}", point.profile.name),
+            (Some(name), _) => name.clone(),
+            (None, Some(own)) if sweeps => format!("{own}-beside-{}", point.profile.name),
+            (None, _) => profile.name.clone(),
+        };
+        let same = names.iter().find(|(_, k)| *k == key(g)).map(|(name, _)| name.clone());
+        let group = same.unwrap_or_else(|| {
+            let taken = |name: &String| names.iter().any(|(n, _)| n == name);
+            let numbered = (2..).map(|n| format!("{base}-{n}"));
+            let free = std::iter::once(base.clone()).chain(numbered).find(|n| !taken(n));
+            let name = free.unwrap_or_default();
+            names.push((name.clone(), key(g)));
+            name
+        });
+        let lock = lock_of(g, point, arm);
+        all.push(EachVm {
+            group,
+            profile: profile.name.clone(),
+            spin_intensive: profile.spin_intensive,
+            program: profile.program.clone(),
+            vcpus: g.vcpus,
+            lock: lock.kind,
+            tau_ns: lock.tau_ns,
+            cpl: g.cpl,
+            mode_off: g.mode_off,
+        });
+    }
+    all
+}
+
+/// What is run alone to learn what it could do: every profile in every kind of VM that runs it.
+fn lonely<'a>(s: &'a Scenario, used: &Used<'a>) -> Vec<(&'a Profile, &'a VmGroup)> {
+    type Kind<'a> = (&'a str, u32, LockChoice, u8);
+    let mut seen: Vec<Kind> = Vec::new();
+    let mut all = Vec::new();
+    for name in &s.sweep.profiles {
+        for g in &s.vms {
+            let profile = workload(g, &used[name.as_str()].0, used);
+            let kind = (profile.name.as_str(), g.vcpus, g.lock, g.cpl);
+            if !seen.contains(&kind) {
+                seen.push(kind);
+                all.push((profile, g));
+            }
+        }
+    }
+    all
+}
+
+fn alone_run(
+    s: &Scenario,
+    profile: &Profile,
+    group: &VmGroup,
+    lock: Option<LockChoice>,
+    repeat: u32,
+) -> Run {
     let arm = Arm {
         name: ALONE_ARM.to_string(),
         window: Window::Off,
@@ -164,7 +270,9 @@ fn alone_run(s: &Scenario, profile: &Profile, lock: Option<LockChoice>, repeat: 
         observe: true,
         ..Arm::default()
     };
-    let point = Point { profile, vms: 1, cgroup: CgroupLayout::Flat, lock };
+    let swept = VmGroup { workload: None, name: None, mode_off: false, ..group.clone() };
+    let cgroup = CgroupLayout::Flat;
+    let point = Point { profile, groups: vec![&swept], cgroup, lock, used: &Used::new() };
     Run {
         alone: true,
         weights: Vec::new(),

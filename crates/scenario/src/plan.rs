@@ -85,6 +85,10 @@ pub struct Run {
     pub program: Vec<Step>,
     pub vms: u32,
     pub vcpus: u32,
+    /// What each VM is, where they are not alike (then one for each); empty: all are as `profile`,
+    /// `program`, `vcpus`, `lock` and `cpl` say, which otherwise are the first VM's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub each: Vec<EachVm>,
     /// Physical CPU of each vCPU of each VM, `pin[vm][vcpu]`; empty leaves them free.
     pub pin: Vec<Vec<u32>>,
     /// cgroup cpu.weight (1..=10000) of each VM; empty: all alike.
@@ -127,6 +131,92 @@ pub struct Run {
     /// Also collect the epoch tracepoint (window traces) and, if set, the pick tracepoint (replay).
     pub trace_epochs: bool,
     pub trace_picks: bool,
+}
+
+/// One VM of a run whose VMs are not alike.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EachVm {
+    /// VMs with one name are reported together, under it.
+    pub group: String,
+    /// Its workload.
+    pub profile: String,
+    #[serde(default)]
+    pub spin_intensive: bool,
+    pub program: Vec<Step>,
+    pub vcpus: u32,
+    pub lock: LockKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tau_ns: Option<u64>,
+    pub cpl: u8,
+    /// The module and the arm's lock are not for it: KVM's own window and yields, uncounted.
+    #[serde(default)]
+    pub mode_off: bool,
+}
+
+impl Run {
+    /// What VM number `vm` is.
+    pub fn vm(&self, vm: u32) -> EachVm {
+        self.each.get(vm as usize).cloned().unwrap_or_else(|| EachVm {
+            group: self.profile.clone(),
+            profile: self.profile.clone(),
+            spin_intensive: self.spin_intensive,
+            program: self.program.clone(),
+            vcpus: self.vcpus,
+            lock: self.lock,
+            tau_ns: self.tau_ns,
+            cpl: self.cpl,
+            mode_off: false,
+        })
+    }
+
+    /// Number of vCPUs of VM number `vm`.
+    pub fn vcpus_of(&self, vm: u32) -> u32 {
+        self.each.get(vm as usize).map_or(self.vcpus, |each| each.vcpus)
+    }
+
+    /// The VMs' numbers of vCPUs, for people: `4`, or `8+4` where they differ.
+    pub fn vcpus_text(&self) -> String {
+        let mut sizes: Vec<u32> = Vec::new();
+        for vm in 0..self.vms {
+            let vcpus = self.vcpus_of(vm);
+            if !sizes.contains(&vcpus) {
+                sizes.push(vcpus);
+            }
+        }
+        sizes.iter().map(u32::to_string).collect::<Vec<_>>().join("+")
+    }
+
+    /// What the arm means for VM number `vm`: the arm itself, or KVM's own where the module leaves
+    /// the VM alone.
+    pub fn arm_of(&self, vm: u32) -> Arm {
+        match self.each.get(vm as usize) {
+            Some(each) if each.mode_off => Arm {
+                window: Window::Stock,
+                yield_to: YieldTo::Stock,
+                observe: false,
+                lock: None,
+                ..self.arm.clone()
+            },
+            _ => self.arm.clone(),
+        }
+    }
+
+    /// Names of the groups that are reported apart, in the order of their first VMs; one where all
+    /// VMs are alike.
+    pub fn groups(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for each in &self.each {
+            if !names.contains(&each.group.as_str()) {
+                names.push(&each.group);
+            }
+        }
+        if names.is_empty() {
+            vec![&self.profile]
+        } else {
+            names
+        }
+    }
 }
 
 /// One way of treating the VMs; the things compared.

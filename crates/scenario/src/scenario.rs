@@ -26,6 +26,19 @@ const TAU_MAX_NS: u64 = 1_000_000_000;
 const LOCK_CLOCK_MAX_MHZ: u32 = 10_000;
 const PERIOD_MS: std::ops::RangeInclusive<u32> = 1..=1000;
 
+impl Scenario {
+    /// Names of all profiles it needs: those it sweeps over, and the VMs' own.
+    pub fn profile_names(&self) -> Vec<String> {
+        let mut names = self.sweep.profiles.clone();
+        for own in self.vms.iter().filter_map(|g| g.workload.as_ref()) {
+            if !names.contains(own) {
+                names.push(own.clone());
+            }
+        }
+        names
+    }
+}
+
 /// A scenario, checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
@@ -70,6 +83,12 @@ pub struct Host {
 /// Some VMs that are alike.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VmGroup {
+    /// What its rows are called; `None`: as its workload.
+    pub name: Option<String>,
+    /// Its own workload; `None`: the swept one.
+    pub workload: Option<String>,
+    /// The module leaves these VMs alone in every arm.
+    pub mode_off: bool,
     pub count: u32,
     pub vcpus: u32,
     pub pin: Pin,
@@ -185,10 +204,13 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
     let measure = or(top.get("measure"), MEASURE, read_measure);
     let trace = or(top.get("trace"), Trace { epochs: false, picks: false }, read_trace);
 
-    let (groups, workload) = groups?;
+    let groups = groups?;
     let sweep = sweep.unwrap_or_default();
+    let workload = groups[0].workload.clone();
     let (arms, baseline) = arms?;
-    check_locks(top, &groups[0], &sweep, &arms);
+    for group in &groups {
+        check_locks(top, group, &sweep, &arms);
+    }
     let vms: u32 = groups.iter().map(|g| g.count).sum();
     Some(Scenario {
         name: name.to_string(),
@@ -404,12 +426,8 @@ fn read_name(v: &Value) -> Option<String> {
     Some(s.to_string())
 }
 
-/// The groups and the workload they share.
-fn read_vms(
-    v: &Value,
-    host: Option<&Host>,
-    sweep: Option<&SweepKeys>,
-) -> Option<(Vec<VmGroup>, Option<String>)> {
+/// The groups.
+fn read_vms(v: &Value, host: Option<&Host>, sweep: Option<&SweepKeys>) -> Option<Vec<VmGroup>> {
     let all = v.array("[[vm]] tables")?;
     if all.is_empty() {
         v.problem("no VMs", "at least one [[vm]]");
@@ -422,23 +440,23 @@ fn read_vms(
     }
     let read: Vec<_> = all.iter().map(|v| read_vm(v, host, sweeps_vms, sweeps_profiles)).collect();
     let read = read.into_iter().collect::<Option<Vec<_>>>()?;
-    let (first, workload) = &read[0];
-    for ((g, w), v) in read.iter().zip(&all).skip(1) {
-        let same =
-            w == workload && (g.vcpus, g.lock, g.cpl) == (first.vcpus, first.lock, first.cpl);
-        if !same {
-            v.problem(
-                "differs from the first [[vm]] in vcpus, workload, lock or cpl",
-                "VMs of one run differ in count, pin and weight only",
-            );
-        }
+    if sweeps_profiles && read.iter().all(|g| g.workload.is_some()) {
+        let first = all[0].table("a [[vm]] table").and_then(|t| t.get("workload"));
+        first.unwrap_or_else(|| all[0].clone()).problem(
+            "sweep.profiles already says what the VMs run",
+            "one of the two, or a [[vm]] without a workload, which runs the swept one",
+        );
     }
-    let total: u64 = read.iter().map(|(g, _)| u64::from(g.count)).sum();
+    if read.iter().all(|g| g.mode_off) {
+        v.problem("mode = \"off\" in every [[vm]]: no arm would do anything", "a [[vm]] without");
+    }
+    let names: Vec<String> = read.iter().filter_map(|g| g.name.clone()).collect();
+    no_doubles(v, &names);
+    let total: u64 = read.iter().map(|g| u64::from(g.count)).sum();
     if total > u64::from(VMS_MAX) {
         v.problem(format!("{total} VMs"), format!("at most {VMS_MAX}"));
     }
-    let workload = workload.clone();
-    Some((read.into_iter().map(|(g, _)| g).collect(), workload))
+    Some(read)
 }
 
 fn read_vm(
@@ -446,9 +464,12 @@ fn read_vm(
     host: Option<&Host>,
     sweeps_vms: bool,
     sweeps_profiles: bool,
-) -> Option<(VmGroup, Option<String>)> {
+) -> Option<VmGroup> {
     let t = v.table("a [[vm]] table")?;
-    t.only(&["count", "vcpus", "pin", "weight", "workload", "lock", "cpl"]);
+    t.only(&["name", "count", "vcpus", "pin", "weight", "workload", "lock", "cpl", "mode"]);
+    let name = or(t.get("name"), None, |v| Some(Some(read_name(&v)?)));
+    let modes = &[("off", true), ("arm", false)];
+    let mode_off = or(t.get("mode"), false, |v| v.choice(modes));
     let count = or(t.get("count"), 1, |v| {
         if sweeps_vms {
             v.problem("sweep.vms already says how many VMs there are", "one of the two");
@@ -461,23 +482,21 @@ fn read_vm(
     let lock = or(t.get("lock"), LockChoice::plain(LockKind::Ticket), |v| read_lock(&v));
     let cpl = or(t.get("cpl"), 0, |v| read_cpl(&v));
     let workload = match t.get("workload") {
-        Some(v) if sweeps_profiles => {
-            v.problem("sweep.profiles already says what the VMs run", "one of the two");
-            None
-        }
         Some(v) => Some(read_name(&v)?),
         None if sweeps_profiles => None,
         None => Some(t.need("workload", "the name of a profile").and_then(|v| read_name(&v))?),
     };
-    let group = VmGroup {
+    Some(VmGroup {
+        name: name?,
+        workload,
+        mode_off: mode_off?,
         count: count?,
         vcpus: vcpus?,
         pin: pin?,
         weight: weight?,
         lock: lock?,
         cpl: cpl?,
-    };
-    Some((group, workload))
+    })
 }
 
 fn read_cpl(v: &Value) -> Option<u8> {

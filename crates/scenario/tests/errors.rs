@@ -96,12 +96,11 @@ fn impossible_topologies() {
         "vm",
         "65 VMs",
     );
-    check(
-        "[[arm]]",
-        "[[vm]]\nvcpus = 2\nworkload = \"ebizzy\"\n[[arm]]",
-        "vm[1]",
-        "differs from the first",
-    );
+    check("vcpus = 4", "vcpus = 4\nmode = \"of\"", "vm[0].mode", "`off`?");
+    check("vcpus = 4", "vcpus = 4\nmode = \"off\"", "vm", "no arm would do anything");
+    check("vcpus = 4", "vcpus = 4\nname = \"A b\"", "vm[0].name", "cannot be a name");
+    let named = "[[vm]]\nname = \"a\"\nvcpus = 4\nworkload = \"ebizzy\"\n";
+    check("[[arm]]", &format!("{named}{named}[[arm]]"), "vm", "stands here twice");
 }
 
 #[test]

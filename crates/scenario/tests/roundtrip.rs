@@ -72,10 +72,16 @@ fn scenario_text(s: &Scenario) -> String {
         };
         writeln!(
             w,
-            "[[vm]]\nvcpus = {}\npin = {pin}\nweight = {}\ncpl = {}",
-            g.vcpus, g.weight, g.cpl
+            "[[vm]]\nmode = {:?}\nvcpus = {}\npin = {pin}\nweight = {}\ncpl = {}",
+            if g.mode_off { "off" } else { "arm" },
+            g.vcpus,
+            g.weight,
+            g.cpl
         )
         .unwrap();
+        if let Some(name) = &g.name {
+            writeln!(w, "name = {name:?}").unwrap();
+        }
         if s.sweep.locks.is_empty() {
             writeln!(w, "lock = {}", lock_text(&g.lock)).unwrap();
         }
@@ -222,6 +228,7 @@ prop_compose! {
         cgroups in prop::sample::subsequence(vec![CgroupLayout::Flat, CgroupLayout::Vm, CgroupLayout::Vcpu], 1..4),
         profiles in prop::sample::subsequence(vec!["a".to_string(), "b-1".to_string(), "c_2".to_string()], 1..4),
         (warmup_ms, window_ms, stagger_ms) in (0u64..1000, 1u64..1000, 0u64..100),
+        name in prop::option::of("[a-z]{1,8}"),
         (alone, epochs, picks) in (any::<bool>(), any::<bool>(), any::<bool>()),
     ) -> Scenario {
         for (i, a) in arms.iter_mut().enumerate() {
@@ -267,7 +274,7 @@ prop_compose! {
             kernels,
             boots,
             host: Host { pcpus, model, lock_clock_mhz, scheduler, period_ms },
-            vms: vec![VmGroup { count: 1, vcpus, pin, weight, lock, cpl }],
+            vms: vec![VmGroup { name, workload: None, mode_off: false, count: 1, vcpus, pin, weight, lock, cpl }],
             baseline: baseline.index(arms.len()),
             arms,
             sweep: Sweep { profiles, vms, cgroups, locks: swept },
@@ -309,8 +316,7 @@ fn profile() -> impl Strategy<Value = Profile> {
 
 fn plan_of(s: &Scenario, select: &Selection) -> Plan {
     let profiles: BTreeMap<_, _> = s
-        .sweep
-        .profiles
+        .profile_names()
         .iter()
         .map(|n| {
             let p = Profile {
@@ -370,6 +376,7 @@ proptest! {
             let lock = LockChoice { kind: r.lock, tau_ns: r.tau_ns };
             let swept = s.sweep.locks.iter().find(|l| l.label() == r.lock_group);
             prop_assert_eq!(swept.is_some(), !s.sweep.locks.is_empty());
+            prop_assert!(r.each.iter().all(|vm| vm.lock == r.lock && vm.vcpus == r.vcpus));
             prop_assert_eq!(lock, r.arm.lock.or(swept.copied()).unwrap_or(s.vms[0].lock));
         }
         // Each repeat begins every point with another arm.
@@ -435,6 +442,75 @@ fn the_hash_covers_scenario_and_profiles() {
     assert_eq!(hash(text, "1"), hash(text, "1"));
     assert_ne!(hash(text, "1"), hash(text, "2"));
     assert_ne!(hash(text, "1"), hash(&format!("{text}\n"), "1"));
+}
+
+/// Two swept profiles beside a VM of its own kind that the module leaves alone.
+const MIXED: &str = r#"
+title = "t"
+[host]
+pcpus = 4
+[sweep]
+profiles = ["a", "b-1"]
+[[vm]]
+count = 2
+vcpus = 4
+pin = "one-per-pcpu"
+[[vm]]
+vcpus = 2
+workload = "c_2"
+lock = "mcs"
+mode = "off"
+[[arm]]
+name = "stock"
+[[arm]]
+name = "hvs"
+yield_to = "hvs"
+"#;
+
+fn mixed(change: impl Fn(&str) -> String) -> Plan {
+    let scenario = parse_scenario("x.toml", "x", &change(MIXED)).unwrap();
+    plan_of(&scenario, &Selection::default())
+}
+
+#[test]
+fn vms_that_differ_are_listed_one_by_one() {
+    let plan = mixed(str::to_string);
+    let alone: Vec<_> = plan
+        .runs
+        .iter()
+        .filter(|r| r.alone && r.repeat == 0)
+        .map(|r| (&*r.profile, r.vcpus))
+        .collect();
+    assert_eq!(alone, [("a", 4), ("c_2", 2), ("b-1", 4)], "every kind of VM once");
+    let run = plan.runs.iter().find(|r| !r.alone && r.profile == "b-1").unwrap();
+    assert_eq!(run.groups(), ["b-1", "c_2-beside-b-1"]);
+    assert_eq!((run.vms, run.vcpus_text()), (3, "4+2".into()));
+    assert_eq!(run.pin, [vec![0, 1, 2, 3], vec![0, 1, 2, 3], vec![]]);
+    let last = run.vm(2);
+    assert_eq!((last.vcpus, last.lock, &*last.profile), (2, LockKind::Mcs, "c_2"));
+    let hvs = plan.runs.iter().find(|r| r.arm.name == "hvs").unwrap();
+    assert_eq!(hvs.arm_of(0).yield_to, YieldTo::Hvs);
+    assert_eq!((hvs.arm_of(2).yield_to, hvs.arm_of(2).observe), (YieldTo::Stock, false));
+    let json = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
+}
+
+#[test]
+fn groups_of_one_workload_have_names_of_their_own() {
+    let plan =
+        mixed(|text| text.replace("\"a\", \"b-1\"", "\"a\"").replace("workload = \"c_2\"\n", ""));
+    let run = plan.runs.iter().find(|r| !r.alone).unwrap();
+    assert_eq!(run.groups(), ["a", "a-2"]);
+}
+
+#[test]
+fn plans_from_before_vms_differed_are_read() {
+    let plan = mixed(|text| {
+        text.replace("vcpus = 2\nworkload = \"c_2\"\nlock = \"mcs\"\nmode = \"off\"", "vcpus = 4")
+    });
+    let json = serde_json::to_string(&plan).unwrap();
+    assert!(!json.contains("each"), "alike VMs need no list");
+    assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
 }
 
 /// The repository's own files.

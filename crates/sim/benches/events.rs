@@ -19,6 +19,7 @@ fn run(profile: &str, text: &str, vms: u32, vcpus: u32, pcpus: u32, window_ms: u
         program: parse_profile(profile, profile, text).expect("a profile").program,
         vms,
         vcpus,
+        each: vec![],
         pin: (0..vms).map(pin).collect(),
         weights: vec![],
         lock: LockKind::Ticket,

@@ -13,7 +13,7 @@ use crate::Error;
 use unspin_policy::kvm_stock::Vcpu as StockVcpu;
 use unspin_policy::{aple, hvs};
 use unspin_scenario::plan::{
-    ApleParams, Asym, CgroupLayout, Coscheduling, Run, Step, Window, YieldTo,
+    ApleParams, Arm, Asym, CgroupLayout, Coscheduling, LockChoice, Run, Step, Window, YieldTo,
 };
 use unspin_scenario::result::{Attribution, ModuleStats, RunResult, VmResult};
 use unspin_vmm::rng::{splitmix64, vm_seed};
@@ -37,6 +37,12 @@ pub struct VmSetup {
     pub weight: u32,
     /// Static coscheduling (CON) runs its vCPUs together.
     pub concurrent: bool,
+    pub vcpus: u32,
+    pub lock: LockChoice,
+    /// Privilege level it spins at.
+    pub cpl: u8,
+    /// What the arm means for it.
+    pub arm: Arm,
     pub program: Vec<Step>,
 }
 
@@ -76,13 +82,18 @@ impl Setup {
     pub fn new(host: &Host, run: &Run) -> Setup {
         let vms = (0..run.vms).map(|vm| {
             let seed = vm_seed(run.seed, vm);
+            let each = run.vm(vm);
             VmSetup {
                 seed,
                 start_ns: splitmix64(seed) % (run.stagger_ms * NS_PER_MS + 1),
                 pin: run.pin.get(vm as usize).cloned().unwrap_or_default(),
                 weight: run.weights.get(vm as usize).copied().unwrap_or(1),
-                concurrent: run.spin_intensive,
-                program: run.program.clone(),
+                concurrent: each.spin_intensive,
+                vcpus: each.vcpus,
+                lock: LockChoice { kind: each.lock, tau_ns: each.tau_ns },
+                cpl: each.cpl,
+                arm: run.arm_of(vm),
+                program: each.program,
             }
         });
         Setup { host: host.clone(), vms: vms.collect(), run: run.clone(), stall_ns: None }
@@ -95,12 +106,15 @@ impl Setup {
         if self.vms.is_empty() {
             return wrong("no VMs".into());
         }
-        if !(1..=most).contains(&run.vcpus) {
-            return wrong(format!("{} vCPUs; a VM has 1 to {most}", run.vcpus));
+        if !run.each.is_empty() && run.each.len() != run.vms as usize {
+            return wrong(format!("says what {} VMs are, of {}", run.each.len(), run.vms));
         }
-        for pin in self.vms.iter().map(|vm| &vm.pin).filter(|pin| !pin.is_empty()) {
-            if pin.len() != run.vcpus as usize {
-                return wrong(format!("pins {} vCPUs of {}", pin.len(), run.vcpus));
+        if let Some(vm) = self.vms.iter().find(|vm| !(1..=most).contains(&vm.vcpus)) {
+            return wrong(format!("{} vCPUs; a VM has 1 to {most}", vm.vcpus));
+        }
+        for (pin, vcpus) in self.vms.iter().map(|vm| (&vm.pin, vm.vcpus)) {
+            if !pin.is_empty() && pin.len() != vcpus as usize {
+                return wrong(format!("pins {} vCPUs of {vcpus}", pin.len()));
             }
             if let Some(p) = pin.iter().find(|p| **p >= self.host.pcpus) {
                 return wrong(format!("pins to pCPU {p}; the host has {}", self.host.pcpus));
@@ -149,7 +163,7 @@ impl Setup {
     }
 
     fn vcpus(&self) -> usize {
-        self.vms.len() * self.run.vcpus as usize
+        self.vms.iter().map(|vm| vm.vcpus as usize).sum()
     }
 
     /// See [`Sim`], one to stop and one for the host's policy.
@@ -161,10 +175,6 @@ impl Setup {
     pub(crate) fn build(&self) -> Result<Sim, Error> {
         self.check()?;
         let (host, run) = (&self.host, &self.run);
-        let protocol = Protocol::of(run.lock, run.tau_ns).ok_or_else(|| Error::Run {
-            id: run.id,
-            text: format!("the model has no lock {}", run.lock.name()),
-        })?;
         let clock = Clock::new(host.khz);
         let ns = |cycles: u32| clock.ns(u64::from(cycles));
         let costs = &host.costs;
@@ -177,7 +187,7 @@ impl Setup {
             pcpus: vec![Pcpu::NEW; host.pcpus as usize],
             queues: Vec::new(),
             vms: Vec::with_capacity(self.vms.len()),
-            locks: vec![Lock::free(protocol); self.vms.len() * LOCKS as usize],
+            locks: Vec::with_capacity(self.vms.len() * LOCKS as usize),
             steps: Vec::new(),
             tas_rng: Rng::new(run.seed, u32::MAX),
             tunables: Tunables::new(host, run.cgroup == CgroupLayout::Flat),
@@ -235,15 +245,20 @@ impl Setup {
     }
 
     fn add_vm(&self, sim: &mut Sim, setup: &VmSetup) -> Result<(), Error> {
-        let run = &self.run;
-        let steps = unspin_vmm::compile(&setup.program, run.cpl)?;
+        let steps = unspin_vmm::compile(&setup.program, setup.cpl)?;
         let program = sim.steps.len() as u32;
         sim.steps.extend_from_slice(&steps);
-        let (number, first, vcpus) = (sim.vms.len() as u32, sim.vcpus.len() as u32, run.vcpus);
+        let (number, first, vcpus) = (sim.vms.len() as u32, sim.vcpus.len() as u32, setup.vcpus);
         let sum: u64 = self.vms.iter().map(|vm| u64::from(vm.weight)).sum();
         // Only the ratio counts: their mean has the default weight.
         let weight = u64::from(setup.weight) * self.vms.len() as u64 * WEIGHT_DEFAULT / sum;
-        let module = module(run);
+        let protocol =
+            Protocol::of(setup.lock.kind, setup.lock.tau_ns).ok_or_else(|| Error::Run {
+                id: self.run.id,
+                text: format!("the model has no lock {}", setup.lock.kind.name()),
+            })?;
+        sim.locks.extend([Lock::free(protocol); LOCKS as usize]);
+        let module = module(&self.run, &setup.arm, vcpus);
         let window =
             if module.window_on { module.window_cycles } else { self.host.window.base_cycles };
         sim.vms.push(Vm {
@@ -251,7 +266,7 @@ impl Setup {
             vcpus,
             program,
             program_end: sim.steps.len() as u32,
-            ple: run.cpl == 0 && run.arm.window != Window::Off,
+            ple: setup.cpl == 0 && setup.arm.window != Window::Off,
             last_boosted: 0,
             stock: vec![StockVcpu::RUNNING; vcpus as usize],
             slots: vec![hvs::Slot::default(); vcpus as usize],
@@ -286,14 +301,14 @@ impl Setup {
 }
 
 /// The module's settings in this arm, as the agent sets them (crates/agent/src/module.rs).
-fn module(run: &Run) -> Module {
+fn module(run: &Run, arm: &Arm, vcpus: u32) -> Module {
     let default = ApleParams::default();
     let epoch = |params: aple::Params| aple::Params {
         epoch_ple_exits: run.epoch_ple_exits.unwrap_or(default.epoch_ple_exits),
         epoch_min_us: run.epoch_min_us.unwrap_or(default.epoch_min_us),
         ..params
     };
-    let params = match run.arm.window {
+    let params = match arm.window {
         Window::Aple(p) => aple::Params {
             window_init_cycles: p.window_init_cycles,
             window_min_cycles: p.window_min_cycles,
@@ -306,7 +321,7 @@ fn module(run: &Run) -> Module {
         Window::Fixed { cycles } => epoch(aple::Params::fixed(cycles)),
         Window::Stock | Window::Off => epoch(aple::Params::default()),
     };
-    let select = match run.arm.yield_to {
+    let select = match arm.yield_to {
         YieldTo::Stock => None,
         YieldTo::Hvs => Some(hvs::Flags::QUORUM),
         YieldTo::HvsPaper => Some(hvs::Flags::HVS),
@@ -314,16 +329,16 @@ fn module(run: &Run) -> Module {
         YieldTo::CpthL => Some(hvs::Flags::CPTH_L | hvs::Flags::QUORUM),
         YieldTo::Cch => Some(hvs::Flags::CCH | hvs::Flags::QUORUM),
     };
-    let window_on = matches!(run.arm.window, Window::Aple(_) | Window::Fixed { .. });
+    let window_on = matches!(arm.window, Window::Aple(_) | Window::Fixed { .. });
     let aple = aple::State::new(&params);
     Module {
-        counts: window_on || select.is_some() || run.arm.observe,
+        counts: window_on || select.is_some() || arm.observe,
         window_on,
         select,
         params,
         window_cycles: aple.window_cycles,
         aple,
-        report_batch: (params.epoch_ple_exits / (8 * run.vcpus)).clamp(1, REPORT_BATCH_MAX),
+        report_batch: (params.epoch_ple_exits / (8 * vcpus)).clamp(1, REPORT_BATCH_MAX),
         epoch_exits: 0,
         epoch_min_until_ns: 0,
         epoch_base: aple::Epoch::default(),
@@ -467,7 +482,7 @@ fn stats_since(second: &ModuleStats, first: &ModuleStats) -> ModuleStats {
 pub(crate) mod tests {
     use super::*;
     use crate::host::Kernel;
-    use unspin_scenario::plan::{Arm, Dist, LockKind, Op};
+    use unspin_scenario::plan::{Dist, LockKind, Op};
 
     /// Two VMs of four vCPUs on four pCPUs, a contended ticket lock each.
     pub(crate) fn two_vms() -> Setup {
@@ -485,6 +500,7 @@ pub(crate) mod tests {
             ],
             vms: 2,
             vcpus: 4,
+            each: vec![],
             pin: vec![vec![0, 1, 2, 3]; 2],
             weights: vec![],
             lock: LockKind::Ticket,
@@ -526,7 +542,7 @@ pub(crate) mod tests {
     #[test]
     fn what_cannot_be_simulated_is_refused() {
         refused(|s| s.vms.clear(), "no VMs");
-        refused(|s| s.run.vcpus = 257, "257 vCPUs; a VM has 1 to 256");
+        refused(|s| s.vms[1].vcpus = 257, "257 vCPUs; a VM has 1 to 256");
         refused(|s| s.vms[1].pin = vec![0], "pins 1 vCPUs of 4");
         refused(|s| s.vms[1].pin[2] = 4, "pCPU 4; the host has 4");
         refused(|s| s.vms[0].weight = 0, "cpu.weight is 1 to 10000");
@@ -540,7 +556,7 @@ pub(crate) mod tests {
     fn the_module_is_set_as_the_agent_sets_it() {
         let mut run = two_vms().run;
         let is = |run: &Run| {
-            let m = module(run);
+            let m = module(run, &run.arm, 4);
             (m.counts, m.window_on, m.select.is_some(), m.window_cycles)
         };
         assert_eq!(is(&run), (true, false, false, 8192));
@@ -551,6 +567,6 @@ pub(crate) mod tests {
         run.arm.window = Window::Aple(ApleParams::default());
         run.arm.yield_to = YieldTo::Hvs;
         assert_eq!(is(&run), (true, true, true, 8192));
-        assert_eq!(module(&run).params, aple::Params::default());
+        assert_eq!(module(&run, &run.arm, 4).params, aple::Params::default());
     }
 }

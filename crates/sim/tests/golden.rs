@@ -29,6 +29,13 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
     free.pin.clear();
     let mut user = base(2);
     user.cpl = 3;
+    let mut mixed = base(2);
+    mixed.each = vec![mixed.vm(0), mixed.vm(1)];
+    let other = &mut mixed.each[1];
+    (other.vcpus, other.lock, other.mode_off) = (2, LockKind::Mcs, true);
+    other.program = sleeping(1000, 400);
+    mixed.pin[1].truncate(2);
+    mixed.arm = arm(Window::Stock, YieldTo::Hvs);
     let locked = |kind| Run { lock: kind, ..base(3) };
     let tau = |ns| Run { tau_ns: Some(ns), ..locked(LockKind::Preemptable) };
     vec![
@@ -60,6 +67,7 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
         ("spin-barrier", Kernel::V6_1, run(2, 4, barrier(Op::SpinBarrier, 0))),
         ("weights", Kernel::V6_12, weighted),
         ("unpinned", Kernel::V6_12, free),
+        ("mixed", Kernel::V6_12, mixed),
         ("user-spinning", Kernel::V6_12, user),
     ]
 }
@@ -112,7 +120,7 @@ fn described() -> String {
             if halts > 0 {
                 writeln!(text, "    halted waiting for a lock {halts} times").unwrap();
             }
-            writeln!(text, "    {:?}", vm.module.as_ref().unwrap()).unwrap();
+            writeln!(text, "    {:?}", vm.module.clone().unwrap_or_default()).unwrap();
         }
     }
     text

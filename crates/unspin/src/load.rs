@@ -94,7 +94,7 @@ pub fn scenario(given: &Path, profile_dir: Option<&Path>) -> anyhow::Result<Load
     let dirs = profile_dirs(&path, profile_dir);
     let mut profiles = BTreeMap::new();
     let mut wrong = Vec::new();
-    for name in &scenario.sweep.profiles {
+    for name in &scenario.profile_names() {
         match profile(name, &dirs) {
             Ok(p) => {
                 profiles.insert(name.clone(), p);

@@ -42,6 +42,7 @@ pub fn run(vms: u32, vcpus: u32, program: Vec<Step>) -> Run {
         program,
         vms,
         vcpus,
+        each: vec![],
         pin: vec![(0..vcpus).collect(); vms as usize],
         weights: vec![],
         lock: LockKind::Ticket,

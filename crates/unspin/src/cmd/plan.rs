@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             r.repeat,
             r.profile,
             r.vms,
-            r.vcpus,
+            r.vcpus_text(),
             format!("{:?}", r.cgroup).to_lowercase(),
             LockChoice { kind: r.lock, tau_ns: r.tau_ns }.label(),
             r.arm.name

@@ -104,7 +104,7 @@ fn progress(at: usize, total: usize, plan: &Plan, sink: &mut Sink) -> anyhow::Re
         at + 1,
         run.profile,
         run.vms,
-        run.vcpus,
+        run.vcpus_text(),
         run.arm.name,
         run.repeat
     );
