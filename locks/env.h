@@ -21,7 +21,13 @@
  *	lock_wait(word, seen, key)	halts while *word == seen (compared so that no lock_wake() after
  *				a change of the word is lost); may return at any time;
  *	lock_wake(word, key)	ends the lock_wait()s on the word with that key; may end others';
- *	lock_wake_all(word)	ends every lock_wait() on the word.
+ *	lock_wake_all(word)	ends every lock_wait() on the word;
+ *
+ * and, if it can, with LOCK_ENV_TIMED defined (lease does without):
+ *
+ *	lock_wait_for(word, seen, key, ns)	lock_wait() that ends after that time at the latest, or
+ *				some 0.1 ms later;
+ *	lock_yield()		lets another thread run that is ready to on this CPU; may do nothing.
  *
  * A lock that calls lock_wake() has let go of the lock: another thread may have freed its memory, so
  * these use `word` as an address only.

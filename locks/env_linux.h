@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -85,12 +86,34 @@ static inline unsigned int lock_ticks_per_us(void)
 	return rate;
 }
 
+#define LOCK_ENV_TIMED
+
+static inline void lock_yield(void)
+{
+	sched_yield();
+}
+
 /* FUTEX_WAKE_BITSET picks by mask: keys that are equal modulo 32 share a bit. */
 static inline void lock_wait(atomic_uint *word, unsigned int seen, unsigned int key)
 {
 	int saved = errno;
 
 	syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, seen, NULL, NULL, 1u << (key & 31));
+	errno = saved;
+}
+
+/* FUTEX_WAIT_BITSET's time limit is a point in time. */
+static inline void lock_wait_for(atomic_uint *word, unsigned int seen, unsigned int key,
+				 unsigned long long ns)
+{
+	int saved = errno;
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	ns += (unsigned long long)until.tv_nsec;
+	until.tv_sec += (time_t)(ns / 1000000000);
+	until.tv_nsec = (long)(ns % 1000000000);
+	syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, seen, &until, NULL, 1u << (key & 31));
 	errno = saved;
 }
 

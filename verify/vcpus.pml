@@ -2,12 +2,17 @@
 /*
  * vCPUs that take a lock, on a host that preempts them anywhere: a preempted one makes no step until it
  * is scheduled again. A model of a lock includes host.pml, defines lock(), trylock(got), unlock() and
- * LOCKED over steps that begin with RUNS, and includes this file last.
+ * LOCKED over steps that begin with RUNS, IDLE where it is more than not LOCKED, and includes this file
+ * last.
  *
  * A wait is a step that cannot be made yet, so a run is finite and one that cannot go on is a lock
  * that hangs (a lost wake-up, a turn nobody gets): SPIN's `invalid end state`. Memory is sequentially
  * consistent here; the orders are ThreadSanitizer's and aarch64's to check (crates/threads/tests).
  */
+#ifndef IDLE
+#define IDLE !(LOCKED)
+#endif
+
 proctype vcpu(byte me)
 {
 	byte round;
@@ -38,7 +43,7 @@ proctype vcpu(byte me)
 	atomic {
 		finished++;
 		if
-		:: finished == N -> CHECK(free_at_the_end, !(LOCKED))
+		:: finished == N -> CHECK(free_at_the_end, IDLE)
 		:: else
 		fi
 	}

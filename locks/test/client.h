@@ -2,7 +2,7 @@
 /*
  * What the test programs know of the lock under test. They are built once a lock, with
  * -DLOCK_HEADER="../NAME.h" -DLOCK(op)=NAME_##op, -DWITH_NODE for locks that take a node, and
- * -DSTART(v)=... for locks with counters: the first word of an idle lock whose counters are at v.
+ * -DSTART(v)=... for locks with counters: the first bytes of an idle lock whose counters are at v.
  */
 #ifndef UNSPIN_LOCKS_TEST_CLIENT_H
 #define UNSPIN_LOCKS_TEST_CLIENT_H
@@ -29,7 +29,8 @@
 static inline void start_lock(struct LOCK(lock) *lock, unsigned int value)
 {
 #ifdef START
-	unsigned int v = value & 0xffff, word = START(v);
+	unsigned int v = value & 0xffff;
+	__typeof__(START(v)) word = START(v);
 
 	memset(lock, 0, sizeof(*lock));
 	memcpy(lock, &word, sizeof(word));

@@ -9,10 +9,12 @@
 #define cpu_relax lock_linux_cpu_relax
 #ifdef HASTY
 #define lock_ticks_per_us lock_linux_measured_ticks_per_us
+#define lock_wait_for lock_linux_wait_for
 #endif
 #include "../env_linux.h"
 #undef cpu_relax
 #undef lock_ticks_per_us
+#undef lock_wait_for
 
 static inline void cpu_relax(void)
 {
@@ -23,5 +25,12 @@ static inline void cpu_relax(void)
 static inline unsigned int lock_ticks_per_us(void)
 {
 	return 1;
+}
+
+static inline void lock_wait_for(atomic_uint *word, unsigned int seen, unsigned int key,
+				 unsigned long long ns)
+{
+	(void)ns;
+	lock_linux_wait_for(word, seen, key, 1);
 }
 #endif

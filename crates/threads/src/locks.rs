@@ -10,7 +10,7 @@ pub struct Lock {
     pub header: &'static str,
     /// Whether lock and unlock take a node.
     pub node: bool,
-    /// C expression for the first word of a free lock whose counters are at `v` (16 bits); `None` for
+    /// C expression for the first bytes of a free lock whose counters are at `v` (16 bits); `None` for
     /// locks without counters.
     pub start: Option<&'static str>,
 }
@@ -39,6 +39,7 @@ pub const LOCKS: &[Lock] = &[
     counting("iticket", "iticket.h", PV_TICKET_START),
     counting("long_ticket", "long_ticket.h", PV_TICKET_START),
     plain("pv_queued", "pv_queued.h"),
+    counting("lease", "lease.h", "(v&0x7fff)<<1|(v<<16|v)*0x100000000ull"),
 ];
 
 /// The lock of that name.

@@ -21,7 +21,7 @@ fn stress(lock: &Lock, variant: &str, flags: &[&str], args: &[&str]) {
 /// Counters just before and at the values where halves and signs change.
 fn starts(lock: &Lock) -> &'static [&'static str] {
     if lock.start.is_some() {
-        &["0", "16383", "32700", "65500"]
+        &["0", "16383", "32700", "65500", "65535"]
     } else {
         &["0"]
     }
@@ -109,7 +109,8 @@ fn locks_exclude_on_aarch64() {
 /// in several ways, so only without any order are they always wrong.
 #[test]
 fn weakened_locks_are_caught() {
-    for name in ["tas", "ticket", "mcs", "preemptable", "pv_preemptable", "pv_ticket", "pv_queued"]
+    for name in
+        ["tas", "ticket", "mcs", "preemptable", "pv_preemptable", "pv_ticket", "pv_queued", "lease"]
     {
         let lock = by_name(name).unwrap();
         let text = std::fs::read_to_string(locks_dir().join(lock.header)).unwrap();
@@ -173,6 +174,10 @@ fn wrong_locks_are_caught() {
         ),
         ("pv_queued", "hang", HASTY, &["8", "20000"], "lock_wake(&after->state, 0)", "(void)0"),
         ("pv_queued", "hang", HASTY, &["8", "20000"], "lock_wake(&lock->word, 0)", "(void)0"),
+        // Nobody becomes the heir; the line's counters carry into each other.
+        ("lease", "hang", HASTY, &["8", "20000"], "lock_wake(&lock->line, heir)", "(void)0"),
+        ("lease", "hang", HASTY, &["8", "20000", "65535"], "heir ? 1 : 1 - 0x10000u", "1"),
+        ("lease", "wrap", &[], &[], "return !(uses & 1) &&", "return"),
     ];
     for (index, (name, program, flags, args, what, by)) in mutants.iter().enumerate() {
         let lock = by_name(name).unwrap();

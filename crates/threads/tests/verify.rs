@@ -21,6 +21,7 @@ const MODELS: &[(&str, &[&str])] = &[
     ("preemptable", &["-DPV"]),
     ("preemptable", &["-DPV", "-DANY_TIME"]),
     ("pv_queued", &[]),
+    ("lease", &[]),
 ];
 
 /// A wrong lock: model, choices, what is wrong, the check that says so.
@@ -71,6 +72,15 @@ const MUTANTS: &[Mutant] = &[
     ("pv_queued", &["-DTRY"], "TRYLOCK_ANYWAY", "is_locked_while_held"),
     ("pv_queued", &[], "LOOKS_BEFORE_IT_RELEASES", "progress"),
     ("pv_queued", &[], "NO_KICK", "progress"),
+    ("lease", &[], "SPLIT_TAKE", "is_locked_while_held"),
+    ("lease", &[], "SPLIT_DRAW", "line_kept"),
+    ("lease", &[], "HALTS_BLINDLY", "progress"),
+    ("lease", &[], "LOOKS_BEFORE_IT_PASSES_ON", "progress"),
+    ("lease", &[], "PASSES_ON_BEFORE_IT_TAKES", "line_kept"),
+    ("lease", &[], "NO_WAKE", "progress"),
+    ("lease", &[], "WISH_STAYS", "free_at_the_end"),
+    ("lease", &[], "NAP_WITHOUT_LIMIT", "progress"),
+    ("lease", &["-DTRY"], "TRYLOCK_IGNORES_THE_WISH", "trylock_respects_waiters"),
 ];
 
 fn have_spin(what: &str) -> bool {
