@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use unspin_scenario::plan::{HostModel, Plan, Window};
+use unspin_scenario::plan::{Plan, Window};
 use unspin_scenario::result::RunResult;
 use unspin_scenario::{expand, parse_profile, parse_scenario, Profile, Selection};
 use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated};
@@ -107,11 +107,7 @@ impl Ctx {
     /// As [`Ctx::plan`], and runs that cannot be simulated.
     pub fn scenario(&self, scenario: &str, kernel: Kernel) -> Result<Runs, Error> {
         let plan = self.plan(scenario)?;
-        let host = match plan.host_model {
-            HostModel::Lab => Host::lab(plan.pcpus, kernel),
-            HostModel::Server => Host::server(plan.pcpus, kernel),
-        };
-        let host = Host { slice_ns: plan.slice_ns, ..host };
+        let host = Host::of_plan(&plan, kernel);
         let setups: Vec<Setup> = plan.runs.iter().map(|run| Setup::new(&host, run)).collect();
         Ok(Runs { all: self.simulate(&setups)? })
     }

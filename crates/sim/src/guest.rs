@@ -157,6 +157,7 @@ impl Sim {
             let asleep = self.vcpus[v as usize].state == State::Halted;
             self.advance(v, self.handoff_ns.max(self.unit_ns));
             if asleep {
+                self.note_waker(v, opener);
                 self.wake(v);
             } else {
                 self.rearm(v);
@@ -200,6 +201,7 @@ impl Sim {
         }
         self.vcpus[v as usize].exit_ns += self.ipi_ns;
         self.queue.cancel(self.block_timer(next));
+        self.note_waker(next, v);
         self.end_block(next);
     }
 }

@@ -2,7 +2,8 @@
 //! The host that is modelled: its clock, its kernel's scheduler, and what things cost.
 
 use unspin_policy::kvm_stock::{Variant, WindowParams};
-use unspin_policy::{credit, vcrd};
+use unspin_policy::{asym, credit, vcrd};
+use unspin_scenario::plan::{HostModel, HostScheduler, Plan};
 
 /// Whose scheduler, KVM window and directed yield are modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,6 +188,8 @@ pub struct Host {
     pub slice_ns: Option<u64>,
     /// Allocation period: CFS's latency; `None`: the kernel's own. Credit's is in `credit`.
     pub period_ns: Option<u64>,
+    /// Asymmetric vCPUs, in arms that have them.
+    pub asym: asym::Params,
     /// Xen's Credit schedules, not the kernel's fair scheduler.
     pub credit: Option<CreditHost>,
     /// KVM's PLE gap; loops with longer turns are not seen as loops.
@@ -206,6 +209,7 @@ impl Host {
             tick_ns: 4_000_000,
             slice_ns: None,
             period_ns: None,
+            asym: asym::Params::default(),
             credit: None,
             ple_gap_cycles: 128,
             window: WindowParams::defaults(kernel.stock()),
@@ -216,6 +220,24 @@ impl Host {
     /// A server: 2.4 GHz, 250 ticks a second.
     pub fn server(pcpus: u32, kernel: Kernel) -> Host {
         Host { khz: 2_400_000, costs: Costs::SERVER, ..Host::lab(pcpus, kernel) }
+    }
+
+    /// The host that a plan wants modelled.
+    pub fn of_plan(plan: &Plan, kernel: Kernel) -> Host {
+        let host = match plan.host_model {
+            HostModel::Lab => Host::lab(plan.pcpus, kernel),
+            HostModel::Server => Host::server(plan.pcpus, kernel),
+        };
+        let host = match plan.scheduler {
+            HostScheduler::Fair => host,
+            HostScheduler::Credit => host.with_credit(false),
+            HostScheduler::CreditCapped => host.with_credit(true),
+        };
+        let host = match plan.period_ms {
+            Some(ms) => host.with_period_ns(u64::from(ms) * 1_000_000),
+            None => host,
+        };
+        Host { slice_ns: plan.slice_ns, ..host }
     }
 
     /// The same host under Xen's Credit: 10 ms ticks, 30 ms slices, 30 ms between hand-outs of
@@ -244,6 +266,11 @@ impl Host {
             params.credit_max = slots.saturating_mul(params.credit_per_slot);
         }
         Host { period_ns: Some(period_ns), ..self }
+    }
+
+    /// Allocation period of the fair scheduler, ns: CFS's latency, which EEVDF has no longer.
+    pub(crate) fn fair_period_ns(&self) -> u64 {
+        self.period_ns.unwrap_or(self.scaled_ns(6_000_000))
     }
 
     /// Linux multiplies its scheduler's times by 1 + log2(CPUs), up to 8 CPUs.

@@ -15,6 +15,7 @@
 //! state     vCPUs, VMs, classes of time
 //! ```
 
+mod asym;
 mod credit;
 mod guest;
 mod host;

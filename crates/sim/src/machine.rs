@@ -5,6 +5,7 @@
 //! reschedule), every vCPU one (its block ends). Nothing allocates once the first event is popped,
 //! but for epoch samples where they are asked for.
 
+use crate::asym::Asym;
 use crate::credit::Credit;
 use crate::host::{Clock, Host};
 use crate::lock::{Lock, LOCKS};
@@ -36,6 +37,8 @@ pub(crate) struct Sim {
     pub host: Host,
     /// Instead of the fair scheduler.
     pub credit: Option<Box<Credit>>,
+    /// Beside the fair scheduler.
+    pub asym: Option<Box<Asym>>,
     /// Ready vCPUs that any pCPU may take.
     pub movable: u32,
     pub trace_epochs: bool,
@@ -102,7 +105,7 @@ impl Sim {
         3 * self.pcpu_count() + self.vcpus.len() as u32 + vm
     }
 
-    /// Credit hands out, at its period's end.
+    /// An allocation period ends: of Credit, or of asymmetric vCPUs.
     pub fn policy_timer(&self) -> Timer {
         self.start_timer(self.vms.len() as u32) + 1
     }
@@ -136,6 +139,7 @@ impl Sim {
                 self.start_vm(timer - self.start_timer(0));
             } else if timer == self.policy_timer() {
                 self.assign_credits();
+                self.end_period();
             } else {
                 self.note_stall(timer - self.stall_timer(0));
             }
@@ -409,8 +413,11 @@ impl Sim {
     }
 
     /// `v` leaves its pCPU though it could run.
-    fn switch_out(&mut self, v: u32) {
+    pub fn switch_out(&mut self, v: u32) {
         self.account(v);
+        if let Some(asym) = &mut self.asym {
+            asym.preempted(self.vcpus[v as usize].pcpu, v);
+        }
         self.vcpus[v as usize].state = State::Ready;
         self.movable += u32::from(!self.vcpus[v as usize].pinned);
         self.note_off(v);
@@ -432,6 +439,9 @@ impl Sim {
     fn switch_in(&mut self, p: u32, v: u32) {
         self.account(v);
         self.pcpus[p as usize].switches += 1;
+        if let Some(asym) = &mut self.asym {
+            asym.runs(p, v, self.now_ns);
+        }
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.state = State::Running;
         self.movable -= u32::from(!vcpu.pinned);
@@ -483,6 +493,9 @@ impl Sim {
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.state = State::Ready;
         vcpu.exit_ns += self.wake_ns;
+        if let Some(asym) = &mut self.asym {
+            asym.woken(v, self.now_ns);
+        }
         self.movable += u32::from(!vcpu.pinned);
         let vm = &mut self.vms[vcpu.vm as usize];
         let stock = &mut vm.stock[vcpu.index as usize];
@@ -501,7 +514,7 @@ impl Sim {
         let over = self.bill(p);
         let queue = &mut self.queues[p as usize];
         queue.enqueue(&self.tunables, &mut self.entities, v, is_new);
-        if over || queue.preempts(&self.tunables, &self.entities, v) {
+        if over || queue.preempts(&self.tunables, &mut self.entities, v) {
             self.ask_reschedule(p);
         }
     }

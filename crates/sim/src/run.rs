@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One run: the machine built from what the plan asks for, and the result read off it.
 
+use crate::asym::Asym;
 use crate::credit::{CoschedulingStats, Credit};
 use crate::host::{Clock, Host};
 use crate::lock::{Lock, Protocol, Stalls, LOCKS};
@@ -13,7 +14,7 @@ use crate::Error;
 use unspin_policy::kvm_stock::Vcpu as StockVcpu;
 use unspin_policy::{aple, hvs};
 use unspin_scenario::plan::{
-    ApleParams, Arm, Asym, CgroupLayout, Coscheduling, LockChoice, Run, Step, Window, YieldTo,
+    self, ApleParams, Arm, CgroupLayout, Coscheduling, LockChoice, Run, Step, Window, YieldTo,
 };
 use unspin_scenario::result::{Attribution, ModuleStats, RunResult, VmResult};
 use unspin_vmm::rng::{splitmix64, vm_seed};
@@ -138,7 +139,7 @@ impl Setup {
                 if run.arm.yield_to != YieldTo::Stock {
                     return wrong("Credit has no directed yield; use yield_to = \"stock\"".into());
                 }
-                if run.arm.asym != Asym::default() {
+                if run.arm.asym != plan::Asym::default() {
                     return wrong("asymmetric vCPUs need the fair scheduler".into());
                 }
             }
@@ -146,6 +147,9 @@ impl Setup {
                 return wrong("coscheduling needs Credit, not the fair scheduler".into());
             }
             None => {}
+        }
+        if let Err(error) = self.host.asym.check() {
+            return wrong(format!("asymmetric vCPUs: {error}"));
         }
         if run.window_ms == 0 {
             return wrong("window_ms is 0".into());
@@ -197,6 +201,8 @@ impl Setup {
                 .credit
                 .as_ref()
                 .map(|c| Box::new(Credit::new(host, c, run.arm.coscheduling, run.seed))),
+            asym: (run.arm.asym != plan::Asym::default())
+                .then(|| Box::new(Asym::new(host, run.arm.asym))),
             movable: 0,
             trace_epochs: run.trace_epochs,
             epoch_from_ns: self.vms.iter().map(|vm| vm.start_ns).min().unwrap_or(0),
@@ -240,6 +246,8 @@ impl Setup {
         }
         if sim.credit.is_some() {
             sim.queue.arm(sim.policy_timer(), 0);
+        } else if let Some(asym) = &sim.asym {
+            sim.queue.arm(sim.policy_timer(), asym.period_ns());
         }
         Ok(sim)
     }
@@ -293,8 +301,12 @@ impl Setup {
                 credit.add_vcpu(vcpu.pcpu);
             }
             sim.vcpus.push(vcpu);
-            sim.entities.push(Entity::new(weight.max(1)));
+            sim.entities.push(Entity::new(weight.max(1), &sim.tunables));
             sim.set_window(first + index, window);
+        }
+        if let Some(asym) = &mut sim.asym {
+            let pcpus: Vec<u32> = sim.vcpus[first as usize..].iter().map(|v| v.pcpu).collect();
+            asym.add_vm(&pcpus, weight.max(1), u64::from(setup.weight), sum);
         }
         Ok(())
     }

@@ -29,11 +29,39 @@ pub struct Entity {
     parity: i64,
     /// Time since it was put on the pCPU, ns.
     pub ran_ns: u64,
+    /// CFS: how far behind the running task it must be to interrupt it when it wakes, ns.
+    wakeup_ns: u64,
+    /// EEVDF: its slice, ns.
+    slice_ns: u64,
 }
 
 impl Entity {
-    pub fn new(weight: u64) -> Entity {
-        Entity { weight, vruntime: 0, deadline: 0, vlag: 0, parity: i64::MIN, ran_ns: 0 }
+    pub fn new(weight: u64, t: &Tunables) -> Entity {
+        Entity {
+            weight,
+            vruntime: 0,
+            deadline: 0,
+            vlag: 0,
+            parity: i64::MIN,
+            ran_ns: 0,
+            wakeup_ns: t.wakeup_ns,
+            slice_ns: t.slice_ns,
+        }
+    }
+
+    #[cfg(test)]
+    pub fn wakeup_ns(&self) -> u64 {
+        self.wakeup_ns
+    }
+
+    /// Its own latency, ns: CFS's wake-up granularity, EEVDF's slice (0.1 to 100 ms, as
+    /// sched_setattr() has it).
+    pub fn set_latency(&mut self, t: &Tunables, latency_ns: u64) {
+        if t.eevdf {
+            self.slice_ns = latency_ns.clamp(100_000, 100_000_000);
+        } else {
+            self.wakeup_ns = latency_ns;
+        }
     }
 
     fn virtual_ns(&self, ns: u64) -> i64 {
@@ -67,7 +95,7 @@ impl Tunables {
         let own = host.scaled_ns(if eevdf { 700_000 } else { 750_000 });
         Tunables {
             eevdf,
-            latency_ns: host.period_ns.unwrap_or(host.scaled_ns(6_000_000)),
+            latency_ns: host.fair_period_ns(),
             slice_ns: host.slice_ns.unwrap_or(own),
             wakeup_ns: host.scaled_ns(1_000_000),
             yields_count,
@@ -113,7 +141,7 @@ impl RunQueue {
         task.vruntime += task.virtual_ns(ns);
         let mut over = false;
         if t.eevdf && task.vruntime >= task.deadline {
-            task.deadline = task.vruntime + task.virtual_ns(t.slice_ns);
+            task.deadline = task.vruntime + task.virtual_ns(task.slice_ns);
             over = true;
         }
         self.update_min(e);
@@ -167,7 +195,7 @@ impl RunQueue {
             };
             let task = &mut e[i as usize];
             task.vruntime = average - lag;
-            let slice = task.virtual_ns(t.slice_ns);
+            let slice = task.virtual_ns(task.slice_ns);
             task.deadline = task.vruntime + if is_new { slice / 2 } else { slice };
         } else if is_new {
             e[i as usize].vruntime = self.min_vruntime;
@@ -183,7 +211,7 @@ impl RunQueue {
     pub fn dequeue_current(&mut self, t: &Tunables, e: &mut [Entity]) {
         let i = self.current;
         if t.eevdf {
-            let limit = e[i as usize].virtual_ns(2 * t.slice_ns.max(1));
+            let limit = e[i as usize].virtual_ns(2 * e[i as usize].slice_ns.max(1));
             let lag = self.average_vruntime(e) - e[i as usize].vruntime;
             // One that ran ahead stays queued until it is eligible, so that it wakes with none.
             e[i as usize].vlag = lag.clamp(0, limit);
@@ -212,6 +240,19 @@ impl RunQueue {
             e[i as usize].vruntime += self.min_vruntime;
             self.waiting.push(i);
         }
+    }
+
+    /// The running task waits again: it is to be taken to another queue.
+    pub fn put_back(&mut self) {
+        let current = std::mem::replace(&mut self.current, NONE);
+        if current != NONE {
+            self.waiting.push(current);
+        }
+    }
+
+    /// A sleeping task of `from` is to wake in this queue.
+    pub fn adopt(&self, from: &RunQueue, e: &mut [Entity], i: u32) {
+        e[i as usize].vruntime += self.min_vruntime - from.min_vruntime;
     }
 
     fn forget(&mut self, i: u32) {
@@ -247,14 +288,18 @@ impl RunQueue {
     }
 
     /// Whether the task that has just been enqueued may interrupt the running one.
-    pub fn preempts(&self, t: &Tunables, e: &[Entity], woken: u32) -> bool {
+    pub fn preempts(&self, t: &Tunables, e: &mut [Entity], woken: u32) -> bool {
         if self.current == NONE {
             return true;
         }
         if t.eevdf {
+            // PREEMPT_SHORT: who asks for less does not wait for parity.
+            if e[woken as usize].slice_ns < e[self.current as usize].slice_ns {
+                e[self.current as usize].parity = i64::MIN;
+            }
             return self.pick_eevdf(e) == woken;
         }
-        let gran = e[woken as usize].virtual_ns(t.wakeup_ns);
+        let gran = e[woken as usize].virtual_ns(e[woken as usize].wakeup_ns);
         e[self.current as usize].vruntime - e[woken as usize].vruntime > gran
     }
 
@@ -268,10 +313,10 @@ impl RunQueue {
             let eligible = self.eligible(e, self.current);
             let task = &mut e[self.current as usize];
             if !t.yields_forfeit {
-                task.deadline += task.virtual_ns(t.slice_ns);
+                task.deadline += task.virtual_ns(task.slice_ns);
             } else if eligible {
                 task.vruntime = task.deadline;
-                task.deadline += task.virtual_ns(t.slice_ns);
+                task.deadline += task.virtual_ns(task.slice_ns);
                 self.update_min(e);
             }
         } else {
@@ -354,7 +399,7 @@ mod tests {
 
     /// A queue of tasks of these weights, of which the first was put on the pCPU.
     fn queue(t: &Tunables, weights: &[u64]) -> (RunQueue, Vec<Entity>) {
-        let mut e: Vec<Entity> = weights.iter().map(|w| Entity::new(*w)).collect();
+        let mut e: Vec<Entity> = weights.iter().map(|w| Entity::new(*w, t)).collect();
         let mut queue = RunQueue::new(weights.len());
         for i in 0..weights.len() as u32 {
             queue.enqueue(t, &mut e, i, true);
@@ -399,7 +444,7 @@ mod tests {
         assert_ne!(other, sleeper);
         queue.ran(&t, &mut e, 100 * MS);
         queue.enqueue(&t, &mut e, sleeper, false);
-        assert!(queue.preempts(&t, &e, sleeper));
+        assert!(queue.preempts(&t, &mut e, sleeper));
         assert_eq!(queue.switch(&t, &mut e), sleeper);
         // The credit for sleeping is bounded by half a latency.
         let behind = e[other as usize].vruntime - e[sleeper as usize].vruntime;

@@ -8,7 +8,7 @@ use common::{arm, constant, contended, run, setup, sleeping, step};
 use std::fmt::Write;
 use std::path::Path;
 use unspin_scenario::plan::{
-    ApleParams, CgroupLayout, Coscheduling, LockKind, Op, Run, Window, YieldTo,
+    ApleParams, Asym, CgroupLayout, Coscheduling, Dist, LockKind, Op, Run, Window, YieldTo,
 };
 use unspin_sim::{lock_params, simulate_setup, Host, Kernel, Setup};
 
@@ -72,6 +72,19 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
     ]
 }
 
+/// Asymmetric vCPUs beside others, on both fair schedulers.
+fn asymmetric() -> Vec<(&'static str, Setup)> {
+    let asym = Asym { time: true, latency: true, resolver: true };
+    let of = |kernel| {
+        let long = Dist::Exp { mean: 900_000, max: 9_000_000 };
+        let mut r = run(3, 4, vec![step(Op::Compute, long, 0), step(Op::Barrier, constant(0), 0)]);
+        r.arm.asym = asym;
+        r.window_ms = 400;
+        setup(kernel, &r)
+    };
+    vec![("asym-3.19", of(Kernel::V3_19)), ("asym-6.12", of(Kernel::V6_12))]
+}
+
 /// Hosts under Xen's Credit: eight pCPUs, vCPUs free to move, an idle Dom0.
 fn credit_hosts() -> Vec<(&'static str, Setup)> {
     let host = |capped, way| {
@@ -99,7 +112,7 @@ fn credit_hosts() -> Vec<(&'static str, Setup)> {
 fn described() -> String {
     let mut text = String::new();
     let kernels = scenarios().into_iter().map(|(name, kernel, run)| (name, setup(kernel, &run)));
-    for (name, setup) in kernels.chain(credit_hosts()) {
+    for (name, setup) in kernels.chain(credit_hosts()).chain(asymmetric()) {
         let simulated = simulate_setup(&setup).unwrap();
         writeln!(text, "{name}: {} events", simulated.events).unwrap();
         for (number, stats) in simulated.coscheduling.iter().enumerate() {

@@ -9,7 +9,7 @@ mod common;
 use common::{arm, constant, run, step, sum_ns};
 use proptest::prelude::*;
 use unspin_scenario::plan::{
-    ApleParams, CgroupLayout, Coscheduling, Dist, LockKind, Op, Run, Step, Window, YieldTo,
+    ApleParams, Asym, CgroupLayout, Coscheduling, Dist, LockKind, Op, Run, Step, Window, YieldTo,
 };
 use unspin_sim::{simulate_setup, Host, Kernel, Setup};
 
@@ -138,7 +138,13 @@ fn machine() -> impl Strategy<Value = Setup> {
             }
             let host = if server { Host::server(pcpus, kernel) } else { Host::lab(pcpus, kernel) };
             let host = match credit {
-                None => host,
+                None => {
+                    let on = |bit: u64| seed >> bit & 1 == 1;
+                    if on(3) {
+                        run.arm.asym = Asym { time: on(4), latency: on(5), resolver: on(6) };
+                    }
+                    host.with_period_ns(3_000_000 << (seed >> 7 & 3))
+                }
                 Some((capped, way, slots)) => {
                     run.arm.coscheduling = way;
                     run.arm.yield_to = YieldTo::Stock;

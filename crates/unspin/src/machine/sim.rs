@@ -7,7 +7,7 @@ use crate::exit::Usage;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
-use unspin_scenario::plan::{HostModel, HostScheduler, LockKind, Plan, SCHEMA};
+use unspin_scenario::plan::{LockKind, Plan, SCHEMA};
 use unspin_scenario::result::{Begin, Progress, Record};
 use unspin_sim::{simulate, Host, Kernel};
 
@@ -54,7 +54,7 @@ impl Machine for Simulated {
     }
 
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
-        let host = host(job.plan, kernel(job.kernel)?);
+        let host = Host::of_plan(job.plan, kernel(job.kernel)?);
         let runs = &job.plan.runs;
         sink(Record::Begin(begin(job.plan, &host)))?;
         let next = AtomicUsize::new(0);
@@ -116,23 +116,6 @@ pub fn kernel(name: &str) -> anyhow::Result<Kernel> {
         let known = Kernel::ALL.map(Kernel::name).join(", ");
         Usage(format!("machine sim does not model kernel {name}; it models: {known}")).into()
     })
-}
-
-fn host(plan: &Plan, kernel: Kernel) -> Host {
-    let host = match plan.host_model {
-        HostModel::Lab => Host::lab(plan.pcpus, kernel),
-        HostModel::Server => Host::server(plan.pcpus, kernel),
-    };
-    let host = match plan.scheduler {
-        HostScheduler::Fair => host,
-        HostScheduler::Credit => host.with_credit(false),
-        HostScheduler::CreditCapped => host.with_credit(true),
-    };
-    let host = match plan.period_ms {
-        Some(ms) => host.with_period_ns(u64::from(ms) * 1_000_000),
-        None => host,
-    };
-    Host { slice_ns: plan.slice_ns, ..host }
 }
 
 fn begin(plan: &Plan, host: &Host) -> Begin {
