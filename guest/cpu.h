@@ -22,11 +22,7 @@
 #ifndef __ASSEMBLER__
 
 #include <stdbool.h>
-
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
+#include "types.h"
 
 #define config ((struct guest_config *)GUEST_CONFIG_ADDR)
 #define protected_words ((struct guest_protected *)GUEST_PROTECTED_ADDR)

@@ -4,12 +4,13 @@
  *
  * Generator: xorshift64* (S. Vigna, "An experimental exploration of Marsaglia's xorshift
  * generators, scrambled", ACM TOMS 2016); seeds are spread by splitmix64. crates/vmm/src/rng.rs
- * holds the same functions and the tests.
+ * holds the same functions and the tests. Machine `threads` draws with them too.
  */
 #ifndef UNSPIN_GUEST_RNG_H
 #define UNSPIN_GUEST_RNG_H
 
-#include "cpu.h"
+#include <stdbool.h>
+#include "types.h"
 #include "exp_table.h"
 
 static inline u64 splitmix64(u64 x)

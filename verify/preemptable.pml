@@ -17,8 +17,8 @@ byte stage[N];
 byte number[N];		/* of its request, counted up from 0 */
 byte drawn;
 #define LOCKED (head != tail)
-#define LOCALS byte mine, h, t, v, w; bit may, passed;
-#define FORGET mine = 0; h = 0; t = 0; may = 0; passed = 0
+#define LOCALS byte mine, h, t, v, w; bit may, passed, turn;
+#define FORGET mine = 0; h = 0; t = 0; may = 0; passed = 0; turn = 0
 
 /* Whether n * tau may be over: somebody that this one waits for is preempted or halts. */
 #define STILL(v) (off[v] || asleep[v])
@@ -45,7 +45,7 @@ inline check_order()
 	do
 	:: v < N ->
 		if
-		:: stage[v] == 1 && number[v] < number[me] -> CHECK(order_kept, may || passed || head == mine)
+		:: stage[v] == 1 && number[v] < number[me] -> CHECK(order_kept, may || passed || turn)
 		:: else
 		fi;
 		v++
@@ -87,9 +87,9 @@ inline lock()
 		:: atomic { RUNS && ((mine - head + M) % M <= 1 || (mine - head + M) % M >= M / 2) -> break }
 #else
 #ifdef M_WAITS_WHEN_PASSED
-		:: atomic { RUNS && head == mine -> break }
+		:: atomic { RUNS && head == mine -> turn = 1; break }
 #else
-		:: atomic { RUNS && head == mine -> break }
+		:: atomic { RUNS && head == mine -> turn = 1; break }
 		:: atomic { RUNS && (mine - head + M) % M >= M / 2 -> passed = 1; break }
 #endif
 #endif

@@ -11,7 +11,6 @@ mod host;
 mod interrupt;
 mod measure;
 mod module;
-mod realtime;
 mod sink;
 mod trace;
 

@@ -5,13 +5,12 @@ use unspin_scenario::plan::{CgroupLayout, Run, Window};
 use unspin_scenario::result::{ModuleStats, RunResult, VmResult};
 use unspin_vmm::process::{now_ns, Sample, Schedule};
 use unspin_vmm::rng::{splitmix64, vm_seed};
-use unspin_vmm::{VcpuSample, VmConfig};
+use unspin_vmm::{Realtime, VcpuSample, VmConfig};
 
 use crate::cgroup::VmCgroup;
 use crate::child::{readable_until, VmProcess};
 use crate::host::Slice;
 use crate::module::{self, Module};
-use crate::realtime::Realtime;
 use crate::trace::{self, Trace};
 use crate::Error;
 
@@ -185,6 +184,7 @@ fn vm_result([first, second]: &[Sample; 2]) -> VmResult {
         module: None,
         error: None,
         attribution: None,
+        sched: None,
     }
 }
 

@@ -46,7 +46,7 @@ pub struct Begin {
     pub window_control: Option<String>,
     /// Host settings that matter for the figures (halt_poll_ns, slice, ple_gap …).
     pub settings: std::collections::BTreeMap<String, String>,
-    /// `kvm` or `emulated`; set by whoever started the agent, as are the next four.
+    /// Name of the machine (`kvm`, `emulated`, `sim`, `threads`); set by whoever started the agent, as are the next four.
     #[serde(default)]
     pub machine: String,
     #[serde(default)]
@@ -102,6 +102,20 @@ pub struct VmResult {
     /// Where the vCPUs' time went; only machine `sim` knows all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribution: Option<Attribution>,
+    /// What the host's scheduler did to the vCPUs; only machine `threads` asks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sched: Option<SchedStats>,
+}
+
+/// The host's scheduler and the vCPU threads of a VM in the window, per vCPU.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SchedStats {
+    /// Time a thread was ready to run and had no CPU, ns: what a guest calls steal time. `None` where
+    /// the kernel keeps none.
+    pub steal_ns: Option<Vec<u64>>,
+    /// Times a thread lost its CPU, and gave it up.
+    pub involuntary_switches: Vec<u64>,
+    pub voluntary_switches: Vec<u64>,
 }
 
 /// Time of all vCPUs of a VM in the window, ns. The classes exclude each other and add up to the

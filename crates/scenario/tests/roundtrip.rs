@@ -540,11 +540,17 @@ fn shipped_scenarios_and_profiles_are_right() {
     }
     let scenarios = files("scenarios");
     assert!(scenarios.len() >= 10);
-    for (file, name, text) in scenarios {
+    for (file, name, text) in scenarios.into_iter().chain(files("scenarios/threads")) {
         let s = parse_scenario(&file, &name, &text).unwrap_or_else(|e| panic!("{e}"));
         let plan = expand(&s, &text, &profiles, &Selection::default()).unwrap();
         // What the exit path costs is compared at one window; all else with KVM as it is.
-        let baseline = if name == "exit-path" { "kvm" } else { "stock" };
+        let of_threads = file.contains("scenarios/threads/");
+        let baseline = match name.as_str() {
+            "exit-path" => "kvm",
+            // Locks are compared with the one that suffers.
+            _ if of_threads => "ticket",
+            _ => "stock",
+        };
         assert_eq!(plan.runs[0].baseline, baseline, "{file}");
     }
 }

@@ -462,6 +462,7 @@ impl Reading {
                 halted_ns: of(Class::Halted),
                 waiting_ns: of(Class::Waiting),
             }),
+            sched: None,
         }
     }
 }

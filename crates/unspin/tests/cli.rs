@@ -319,3 +319,59 @@ fn status_shows_vms_as_table_and_json() {
     assert!(json["live_objects"].is_null(), "unknown is null");
     std::fs::remove_dir_all(root).unwrap();
 }
+
+/// A scenario of two VMs on one CPU, with more of its own.
+fn locks_scenario(name: &str, arms: &str) -> PathBuf {
+    let text = format!(
+        "title = \"t\"\nrepeats = 1\n[host]\npcpus = 1\n[[vm]]\nvcpus = 1\npin = \"one-per-pcpu\"\n\
+         [sweep]\nprofiles = [\"dbench\"]\nvms = [2]\n\
+         [measure]\nwarmup_ms = 1\nwindow_ms = 30\nstagger_ms = 1\n{arms}"
+    );
+    scratch(name, &text)
+}
+
+#[test]
+fn locks_are_compared_on_threads() {
+    let arms = "[[arm]]\nname = \"ticket\"\n[[arm]]\nname = \"ours\"\nlock = { preemptable = { tau_ns = 500 } }\n";
+    let file = locks_scenario("threads.toml", arms);
+    let out = std::env::temp_dir().join(format!("unspin-cli-{}-threads", std::process::id()));
+    let (scenario, dir) = (file.to_str().unwrap(), out.to_str().unwrap());
+    let args = ["bench", scenario, "--profile-dir", "profiles", "--machine", "threads", "--json"];
+    let made = unspin(&[&args[..], &["--out", dir]].concat());
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let summary: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
+    assert_eq!(summary["machine"], "threads");
+    assert_eq!(summary["provenance"]["complete"], true);
+    let records = std::fs::read_to_string(out.join("results.jsonl")).unwrap();
+    let records: Vec<serde_json::Value> =
+        records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(records[0]["cpu_model"].as_str().is_some_and(|model| !model.is_empty()));
+    let runs: Vec<_> = records.iter().filter(|r| r["record"] == "run").collect();
+    let locks: Vec<_> = runs.iter().map(|r| r["run"]["lock"].as_str().unwrap()).collect();
+    assert_eq!(locks, ["ticket", "ticket", "preemptable"], "alone, and both arms");
+    assert!(runs.iter().all(|r| r["vm"][0]["sched"]["involuntary_switches"].is_array()));
+    std::fs::remove_dir_all(out).unwrap();
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn threads_refuse_what_needs_a_hypervisor() {
+    let arm = |keys: &str| format!("[[arm]]\nname = \"a\"\n{keys}\n");
+    for keys in ["window = \"aple\"", "window = \"off\"", "yield_to = \"hvs\""] {
+        let file = locks_scenario("refused.toml", &arm(keys));
+        let name = file.to_str().unwrap();
+        let args = ["bench", name, "--profile-dir", "profiles", "--machine", "threads"];
+        fails(&args, 2, "arm \"a\" sets window or yield_to, which need a hypervisor: machines kvm");
+        std::fs::remove_file(file).unwrap();
+    }
+    let file = locks_scenario("slice.toml", &arm(""));
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("slice_ns = 1000000\n{text}")).unwrap();
+    let name = file.to_str().unwrap();
+    let args = ["bench", name, "--profile-dir", "profiles", "--machine", "threads"];
+    fails(&args, 2, "`slice_ns`: machine threads leaves this computer's scheduler as it is");
+    std::fs::write(&file, text.replace("pcpus = 1", "pcpus = 1024")).unwrap();
+    fails(&args, 77, "wants 1024 CPUs, and this process may run on");
+    std::fs::remove_file(file).unwrap();
+    fails(&["threads-run"], 2, "started by unspin bench");
+}

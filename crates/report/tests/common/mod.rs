@@ -114,6 +114,7 @@ fn vm_result(run: &Run) -> VmResult {
             ..ModuleStats::default()
         }),
         attribution: None,
+        sched: None,
         error: None,
     }
 }

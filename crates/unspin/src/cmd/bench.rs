@@ -129,7 +129,8 @@ fn check(args: &Args, l: &Loaded, plan: &Plan, machine: &dyn Machine) -> Result<
         return Err(l.refused(key, &Refusal { message, allowed }));
     }
     let pcpus = l.scenario.host.pcpus;
-    machine.check_pcpus(pcpus).map_err(|why| l.refused("host.pcpus", &why))
+    machine.check_pcpus(pcpus).map_err(|why| l.refused("host.pcpus", &why))?;
+    machine.check_plan(plan).map_err(|(key, why)| l.refused(key, &why))
 }
 
 fn out_dir(args: &Args, scenario: &str) -> PathBuf {

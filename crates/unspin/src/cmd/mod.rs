@@ -63,6 +63,9 @@ enum Command {
     /// One VM of a run; started by the agent.
     #[command(hide = true)]
     VmProcess(agent::Args),
+    /// One run of machine threads; started by bench.
+    #[command(hide = true)]
+    ThreadsRun,
 }
 
 pub fn run(cli: Cli) -> anyhow::Result<()> {
@@ -82,5 +85,6 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Plan(a) => plan::run(&a),
         Command::Agent(a) => agent::agent(&a),
         Command::VmProcess(a) => agent::vm_process(&a),
+        Command::ThreadsRun => crate::machine::threads::run_process(),
     }
 }

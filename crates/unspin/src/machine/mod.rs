@@ -5,6 +5,7 @@ pub mod detect;
 pub mod emulated;
 mod kvm;
 pub mod sim;
+pub mod threads;
 
 use crate::exit::{Cannot, Usage};
 use anyhow::Context;
@@ -69,6 +70,11 @@ pub trait Machine: Sync {
     fn check_lock(&self, _: LockKind) -> Result<(), Refusal> {
         Ok(())
     }
+    /// Whether it can make every run of the plan; else the scenario's key that asks for too much, and
+    /// why.
+    fn check_plan(&self, _: &Plan) -> Result<(), (&'static str, Refusal)> {
+        Ok(())
+    }
     /// SHA-256, in hex, of the code of ours that a run's figures come from: module, policies, agent
     /// and guest, or the simulator.
     fn image(&self) -> anyhow::Result<String>;
@@ -86,6 +92,8 @@ pub enum Choice {
     Emulated,
     /// A model of a host, of any size; what it gives is no measurement.
     Sim,
+    /// Threads of this computer as vCPUs: locks under preemption on real cores, no hypervisor.
+    Threads,
 }
 
 /// What is wanted of a machine, and what may be done to get it.
@@ -113,6 +121,7 @@ fn program_hash(more: &[u8]) -> anyhow::Result<String> {
 pub fn choose(choice: Choice, wish: &Wish) -> anyhow::Result<Box<dyn Machine>> {
     let kvm = match choice {
         Choice::Sim => return Ok(Box::new(sim::Simulated)),
+        Choice::Threads => return Ok(Box::new(threads::Threads::new(wish)?)),
         Choice::Emulated => return Ok(Box::new(emulated::Emulated::new(wish.lab_dir)?)),
         Choice::Kvm | Choice::Auto => kvm::Kvm::new(Path::new("/"), wish),
     };

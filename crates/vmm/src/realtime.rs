@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! While a window is open the agent runs SCHED_FIFO: it sleeps nearly all of that time, and must
-//! not wait behind spinning vCPUs when it wakes to read.
+//! While a window is open whoever measures runs SCHED_FIFO: it sleeps nearly all of that time, and
+//! must not wait behind spinning vCPUs when it wakes to read.
 
-pub(crate) struct Realtime;
+/// The calling thread under SCHED_FIFO, until this is dropped.
+pub struct Realtime;
 
 impl Realtime {
     /// Without the right to it everything works, later.
-    pub(crate) fn enter() -> Realtime {
+    pub fn enter() -> Realtime {
         set(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1);
         Realtime
     }

@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Machine `threads`: one run of a plan on this computer. vCPUs are threads, pinned as the plan says, a
+//! VM is a group of them with locks and a barrier of its own, and whoever is preempted is preempted by
+//! the kernel of this computer (VEE 2013, section 2: lock-holder and lock-waiter preemption).
+//!
+//! As in a guest, work is counted and not clocked. A run ends within bounded time: threads that do not
+//! leave a lock [`GRACE`] after the end are reported, and stay behind; the program has to exit then.
+
+use crate::sched::{allowed_cpus, run_on, Counter, Counts};
+use crate::vm::{Counters, Vm};
+use std::io;
+use std::os::unix::thread::JoinHandleExt;
+use std::sync::mpsc::{channel, Sender};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use unspin_scenario::plan::{CgroupLayout, LockKind, Run, Window, YieldTo};
+use unspin_scenario::result::{RunResult, SchedStats, VmResult};
+use unspin_vmm::process::now_ns;
+use unspin_vmm::rng::{splitmix64, vm_seed};
+use unspin_vmm::Realtime;
+
+/// How long threads have to leave the locks they wait for after the run's end.
+pub const GRACE: Duration = Duration::from_secs(30);
+/// From the last preparation until the first VM may start.
+const START_LEAD_NS: u64 = 20_000_000;
+const NS_PER_MS: u64 = 1_000_000;
+const VMS_MAX: u32 = 64;
+/// PREEMPTABLE_TAU_NS of locks/preemptable.h.
+const TAU_NS: u64 = 2000;
+
+/// Why a run could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("run {id}: {text}")]
+    Run { id: u32, text: String },
+    #[error("{wanted} CPUs are wanted, and this process may run on {has}")]
+    FewCpus { wanted: u32, has: u32 },
+    #[error("the program: {0}")]
+    Program(#[from] unspin_vmm::Error),
+    #[error("no memory for a VM, or no lock {0} in this build")]
+    NoVm(String),
+    #[error("{what}: {source}")]
+    Os { what: String, source: io::Error },
+    #[error("{threads} threads have not left their locks {} s after the end: a lock hangs", grace.as_secs_f64())]
+    Hangs { threads: usize, grace: Duration },
+}
+
+/// CPUs that threads of this process may run on.
+pub fn cpus() -> u32 {
+    allowed_cpus().len() as u32
+}
+
+/// What of `run` this machine has not: a hypervisor's windows and yields, and cgroups. The reason, and
+/// where it is to be had.
+pub fn refusal(run: &Run) -> Option<&'static str> {
+    let stock = run.arm.window == Window::Stock && run.arm.yield_to == YieldTo::Stock;
+    if !run.alone && !stock {
+        return Some(
+            "sets window or yield_to, which need a hypervisor: machines kvm, emulated, sim",
+        );
+    }
+    if run.cgroup != CgroupLayout::Flat || !run.weights.is_empty() {
+        return Some("needs cgroups of VMs: machines kvm, emulated, sim");
+    }
+    if run.trace_epochs || run.trace_picks {
+        return Some("traces the module: machines kvm, emulated");
+    }
+    None
+}
+
+fn check(run: &Run, pcpus: u32) -> Result<(), Error> {
+    let wrong = |text: String| Err(Error::Run { id: run.id, text });
+    if let Some(why) = refusal(run) {
+        return wrong(format!("arm {} {why}", run.arm.name));
+    }
+    if !(1..=VMS_MAX).contains(&run.vms) {
+        return wrong(format!("{} VMs; 1 to {VMS_MAX}", run.vms));
+    }
+    if !run.each.is_empty() && run.each.len() != run.vms as usize {
+        return wrong(format!("says what {} VMs are, of {}", run.each.len(), run.vms));
+    }
+    let vcpus_max = unspin_vmm::abi::VCPUS_MAX as u32;
+    if let Some(vm) = (0..run.vms).find(|vm| !(1..=vcpus_max).contains(&run.vcpus_of(*vm))) {
+        return wrong(format!("VM {vm} of {} vCPUs; 1 to {vcpus_max}", run.vcpus_of(vm)));
+    }
+    if run.window_ms == 0 {
+        return wrong("window_ms is 0".into());
+    }
+    for (vm, pin) in (0..).zip(&run.pin).filter(|(_, pin)| !pin.is_empty()) {
+        if pin.len() != run.vcpus_of(vm) as usize {
+            return wrong(format!("pins {} vCPUs of {}", pin.len(), run.vcpus_of(vm)));
+        }
+        if let Some(p) = pin.iter().find(|p| **p >= pcpus) {
+            return wrong(format!("pins to pCPU {p} of {pcpus}"));
+        }
+    }
+    Ok(())
+}
+
+/// Makes `run` on the first `pcpus` CPUs this process may use.
+///
+/// # Errors
+/// What no machine could run, what only others can, and locks that hang. After [`Error::Hangs`] threads
+/// of the run are left over.
+pub fn run(run: &Run, pcpus: u32) -> Result<RunResult, Error> {
+    // The prefix of the lock's functions.
+    run_under(&|lock| lock.name().replace('-', "_"), run, pcpus, GRACE)
+}
+
+/// The prefix of a lock's functions.
+type Prefix<'a> = &'a dyn Fn(LockKind) -> String;
+
+fn run_under(lock: Prefix, run: &Run, pcpus: u32, grace: Duration) -> Result<RunResult, Error> {
+    check(run, pcpus)?;
+    let mut cpus = allowed_cpus();
+    if cpus.len() < pcpus as usize {
+        return Err(Error::FewCpus { wanted: pcpus, has: cpus.len() as u32 });
+    }
+    cpus.truncate(pcpus as usize);
+    let mut vms = Vec::new();
+    for vm in 0..run.vms {
+        let each = run.vm(vm);
+        let steps = unspin_vmm::compile(&each.program, each.cpl)?;
+        let name = lock(each.lock);
+        let tau_ns = each.tau_ns.unwrap_or(TAU_NS);
+        let vm = Vm::new(&name, each.vcpus, &steps, vm_seed(run.seed, vm), tau_ns);
+        vms.push(Arc::new(vm.ok_or(Error::NoVm(name))?));
+    }
+    let vcpus: u32 = vms.iter().map(|vm| vm.vcpus()).sum();
+    let base = now_ns() + START_LEAD_NS + u64::from(vcpus) * NS_PER_MS;
+    let starts: Vec<u64> = (0..run.vms).map(|vm| base + stagger_ns(run, vm)).collect();
+    let mut threads = Threads { vms, all: Vec::new() };
+    let begun = threads.start(run, &cpus, &starts);
+    let measured = begun.and_then(|()| {
+        let begin = starts.iter().max().unwrap_or(&base) + run.warmup_ms * NS_PER_MS;
+        threads.measure([begin, begin + run.window_ms * NS_PER_MS])
+    });
+    let correct = threads.stop(grace)?;
+    let [first, second] = measured?;
+    let vm = |vm: usize| VmResult {
+        error: (!correct[vm])
+            .then(|| format!("lock {} let two vCPUs in at a time", run.vm(vm as u32).lock.name())),
+        ..result(&first.vms[vm], &second.vms[vm])
+    };
+    Ok(RunResult {
+        run: run.clone(),
+        window_ns: second.at_ns - first.at_ns,
+        vm: (0..run.vms as usize).map(vm).collect(),
+        epochs: Vec::new(),
+        trace: Vec::new(),
+    })
+}
+
+/// As the other machines draw it.
+fn stagger_ns(run: &Run, vm: u32) -> u64 {
+    splitmix64(vm_seed(run.seed, vm)) % (run.stagger_ms * NS_PER_MS + 1)
+}
+
+struct Thread {
+    handle: JoinHandle<()>,
+    cpu_clock: libc::clockid_t,
+    counter: Counter,
+}
+
+/// All vCPUs, VM by VM.
+struct Threads {
+    vms: Vec<Arc<Vm>>,
+    all: Vec<Thread>,
+}
+
+/// All VMs at one moment.
+struct Sample {
+    at_ns: u64,
+    vms: Vec<Vec<VcpuSample>>,
+}
+
+struct VcpuSample {
+    counters: Counters,
+    cpu_ns: u64,
+    counts: Counts,
+}
+
+impl Threads {
+    /// Makes a thread for each vCPU; they wait for their VM's start.
+    fn start(&mut self, run: &Run, cpus: &[usize], starts: &[u64]) -> Result<(), Error> {
+        for (number, &start_ns) in starts.iter().enumerate() {
+            for index in 0..self.vms[number].vcpus() {
+                let pin = run.pin.get(number).and_then(|pin| pin.get(index as usize));
+                let on = pin.map_or(cpus.to_vec(), |p| vec![cpus[*p as usize]]);
+                let what = || format!("thread of vCPU {index} of VM {number}");
+                let os = |source| Error::Os { what: what(), source };
+                let vm = Arc::clone(&self.vms[number]);
+                let (ready, is_ready) = channel();
+                let handle = std::thread::Builder::new()
+                    .name(format!("vcpu {number}/{index}"))
+                    .stack_size(256 << 10)
+                    .spawn(move || vcpu(&vm, index, &on, start_ns, &ready))
+                    .map_err(os)?;
+                let began = is_ready.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+                let counter = began.and_then(Counter::open).map_err(os)?;
+                let mut cpu_clock = 0;
+                // SAFETY: the thread has not been joined.
+                match unsafe { libc::pthread_getcpuclockid(handle.as_pthread_t(), &mut cpu_clock) }
+                {
+                    0 => self.all.push(Thread { handle, cpu_clock, counter }),
+                    error => return Err(os(io::Error::from_raw_os_error(error))),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads everything at both moments.
+    fn measure(&self, at_ns: [u64; 2]) -> Result<[Sample; 2], Error> {
+        let _realtime = Realtime::enter();
+        sleep_until(at_ns[0]);
+        for vm in &self.vms {
+            (0..vm.vcpus()).for_each(|index| vm.reset_max_wait(index));
+        }
+        let first = self.sample()?;
+        sleep_until(at_ns[1]);
+        Ok([first, self.sample()?])
+    }
+
+    /// Counters first, all within microseconds; then what takes a system call each.
+    fn sample(&self) -> Result<Sample, Error> {
+        let at_ns = now_ns();
+        let mut counters: Vec<Vec<Counters>> = Vec::with_capacity(self.vms.len());
+        for vm in &self.vms {
+            counters.push((0..vm.vcpus()).map(|index| vm.counters(index)).collect());
+        }
+        let mut threads = self.all.iter();
+        let mut vms = Vec::with_capacity(self.vms.len());
+        for of_vm in counters {
+            let mut vm = Vec::with_capacity(of_vm.len());
+            for (counters, thread) in of_vm.into_iter().zip(&mut threads) {
+                let what = "the scheduler's counts of a thread";
+                let os = |source| Error::Os { what: what.into(), source };
+                let counts = thread.counter.read().map_err(os)?;
+                vm.push(VcpuSample { counters, cpu_ns: clock_ns(thread.cpu_clock), counts });
+            }
+            vms.push(vm);
+        }
+        Ok(Sample { at_ns, vms })
+    }
+
+    /// Ends all threads: for each VM, whether its locks kept the vCPUs apart.
+    fn stop(self, grace: Duration) -> Result<Vec<bool>, Error> {
+        self.vms.iter().for_each(|vm| vm.stop());
+        let end = Instant::now() + grace;
+        let left = || self.all.iter().filter(|t| !t.handle.is_finished()).count();
+        while left() > 0 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        match left() {
+            0 => {}
+            threads => return Err(Error::Hangs { threads, grace }),
+        }
+        for thread in self.all {
+            // A panic in a vCPU would be a defect of this file; its counts then do not add up.
+            let _ = thread.handle.join();
+        }
+        Ok(self.vms.into_iter().map(|vm| Arc::into_inner(vm).is_some_and(Vm::finish)).collect())
+    }
+}
+
+fn vcpu(vm: &Vm, index: u32, on: &[usize], start_ns: u64, ready: &Sender<io::Result<i32>>) {
+    // SAFETY: no memory involved. A block of a profile lasts as long as it says, not 50 us longer.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+    // SAFETY: no memory involved.
+    let tid = run_on(on).map(|()| unsafe { libc::gettid() });
+    let go_on = tid.is_ok();
+    // Nobody waits any more where making a later thread failed.
+    let told = ready.send(tid).is_ok();
+    if go_on && told {
+        sleep_until(start_ns);
+        vm.run(index);
+    }
+}
+
+/// Until CLOCK_MONOTONIC is at `at_ns`.
+fn sleep_until(at_ns: u64) {
+    let at = libc::timespec {
+        tv_sec: (at_ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (at_ns % 1_000_000_000) as _,
+    };
+    // SAFETY: `at` is valid, and nothing is written where no rest is asked for.
+    while unsafe {
+        libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &at, std::ptr::null_mut())
+    } == libc::EINTR
+    {}
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid, and the clock is that of a thread not joined yet.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn result(first: &[VcpuSample], second: &[VcpuSample]) -> VmResult {
+    let difference = |count: &dyn Fn(&VcpuSample) -> u64| -> Vec<u64> {
+        let pairs = first.iter().zip(second);
+        pairs.map(|(a, b)| count(b).saturating_sub(count(a))).collect()
+    };
+    let buckets = unspin_vmm::abi::WAIT_BUCKETS;
+    let waits = |bucket: usize| difference(&|v| v.counters.wait_hist[bucket]).iter().sum();
+    let has_steal = second.iter().all(|v| v.counts.steal_ns.is_some());
+    VmResult {
+        units: difference(&|v| v.counters.units),
+        acquisitions: difference(&|v| v.counters.acquisitions),
+        cpu_ns: difference(&|v| v.cpu_ns),
+        wait_hist: (0..buckets).map(waits).collect(),
+        max_wait_cycles: second.iter().map(|v| v.counters.max_wait_cycles).max().unwrap_or(0),
+        sched: Some(SchedStats {
+            steal_ns: has_steal.then(|| difference(&|v| v.counts.steal_ns.unwrap_or(0))),
+            involuntary_switches: difference(&|v| v.counts.involuntary_switches),
+            voluntary_switches: difference(&|v| v.counts.voluntary_switches),
+        }),
+        ..VmResult::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unspin_scenario::plan::{Arm, Dist, EachVm, Op, Step};
+
+    /// Two VMs of three vCPUs on one CPU.
+    fn crowded(program: Vec<Step>) -> Run {
+        let arm = Arm { name: "arm".into(), observe: true, ..Arm::default() };
+        Run {
+            id: 0,
+            profile: "test".into(),
+            spin_intensive: true,
+            program,
+            vms: 2,
+            vcpus: 3,
+            each: vec![],
+            pin: vec![vec![0; 3]; 2],
+            weights: vec![],
+            lock: LockKind::Ticket,
+            tau_ns: None,
+            lock_group: String::new(),
+            lock_clock_mhz: None,
+            cpl: 0,
+            cgroup: CgroupLayout::Flat,
+            arm,
+            epoch_ple_exits: None,
+            epoch_min_us: None,
+            baseline: "arm".into(),
+            seed: 1,
+            repeat: 0,
+            warmup_ms: 1,
+            window_ms: 100,
+            stagger_ms: 3,
+            alone: false,
+            trace_epochs: false,
+            trace_picks: false,
+        }
+    }
+
+    fn step(op: Op, iterations: u32, permille: u32) -> Step {
+        Step { op, dist: Dist::Const { iterations }, lock: 0, permille }
+    }
+
+    fn locking() -> Vec<Step> {
+        vec![
+            step(Op::Compute, 300, 1000),
+            step(Op::Lock, 0, 1000),
+            step(Op::Critical, 300, 1000),
+            step(Op::Unlock, 0, 1000),
+        ]
+    }
+
+    #[test]
+    fn every_lock_makes_progress_and_is_accounted_for() {
+        for (name, lock) in LockKind::ALL {
+            let result =
+                run(&Run { lock, ..crowded(locking()) }, 1).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(result.vm.len(), 2);
+            // A busy computer reads late, both times or once.
+            assert!(result.window_ns >= 20_000_000, "{}", result.window_ns);
+            let all: u64 = result.vm.iter().flat_map(|vm| &vm.acquisitions).sum();
+            assert!(all > 0, "{name}");
+            for vm in &result.vm {
+                assert_eq!(vm.error, None);
+                let (waits, acquired): (u64, u64) =
+                    (vm.wait_hist.iter().sum(), vm.acquisitions.iter().sum());
+                // Both are read while the threads go on.
+                assert!(
+                    waits.abs_diff(acquired) <= 6,
+                    "{name}: {waits} waits, {acquired} acquired"
+                );
+                let cpu: u64 = vm.cpu_ns.iter().sum();
+                let sched = vm.sched.as_ref().unwrap();
+                assert_eq!(sched.involuntary_switches.len(), 3);
+                assert!(sched.steal_ns.as_ref().is_none_or(|steal| steal.len() == 3));
+                assert!(cpu <= 2 * result.window_ns, "{name}: {cpu} ns on one CPU");
+            }
+        }
+    }
+
+    #[test]
+    fn vms_of_a_run_may_differ() {
+        let mut unlike = crowded(locking());
+        let vm = |vcpus, lock, tau_ns| EachVm { vcpus, lock, tau_ns, ..crowded(locking()).vm(0) };
+        unlike.each = vec![vm(1, LockKind::Mcs, None), vm(2, LockKind::Preemptable, Some(500))];
+        unlike.pin = vec![vec![0], vec![0, 0]];
+        let result = run(&unlike, 1).unwrap();
+        let sizes: Vec<usize> = result.vm.iter().map(|vm| vm.acquisitions.len()).collect();
+        assert_eq!(sizes, [1, 2]);
+        assert!(result.vm.iter().all(|vm| vm.error.is_none()));
+    }
+
+    #[test]
+    fn a_lock_that_lets_two_in_is_found() {
+        let mut one_line = crowded(locking());
+        // Preempted inside often enough on any computer.
+        one_line.program[2] = step(Op::Critical, 300_000, 1000);
+        let result = run_under(&|_| "wrong_open".into(), &one_line, 1, GRACE).unwrap();
+        assert!(result.vm.iter().all(|vm| vm.error.as_deref().unwrap().contains("two vCPUs")));
+    }
+
+    #[test]
+    fn a_lock_that_hangs_ends_the_run() {
+        let grace = Duration::from_millis(200);
+        let error = run_under(&|_| "wrong_lost".into(), &crowded(locking()), 1, grace).unwrap_err();
+        assert!(matches!(error, Error::Hangs { threads: 4..=6, .. }), "{error}");
+        assert!(error.to_string().contains("0.2 s after the end: a lock hangs"), "{error}");
+    }
+
+    #[test]
+    fn a_run_whose_threads_all_wait_ends() {
+        // 0: until a wake, which never comes.
+        let block = step(Op::Block, 0, 1000);
+        let half_block = step(Op::Block, 0, 500);
+        for program in [
+            vec![block],
+            vec![half_block, step(Op::Barrier, 0, 1000)],
+            vec![half_block, step(Op::SpinBarrier, 0, 1000)],
+            vec![half_block, step(Op::Barrier, 50, 1000), step(Op::Wake, 0, 10)],
+        ] {
+            let began = Instant::now();
+            let result = run(&crowded(program.clone()), 1).unwrap_or_else(|e| panic!("{e}"));
+            assert!(result.vm.iter().all(|vm| vm.error.is_none()), "{program:?}");
+            assert!(began.elapsed() < GRACE, "{program:?}");
+        }
+    }
+
+    #[test]
+    fn barriers_keep_vcpus_together() {
+        for barrier in [step(Op::Barrier, 0, 1000), step(Op::Barrier, 20, 1000)] {
+            let result = run(&crowded(vec![step(Op::Compute, 100, 1000), barrier]), 1).unwrap();
+            for vm in &result.vm {
+                let (most, least) = (vm.units.iter().max(), vm.units.iter().min());
+                assert!(most.unwrap() - least.unwrap() <= 2, "{:?}", vm.units);
+                assert!(*most.unwrap() > 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_lasts_as_long_as_it_says() {
+        let result = run(&crowded(vec![step(Op::Block, 1_000_000, 1000)]), 1).unwrap();
+        for units in result.vm.iter().flat_map(|vm| &vm.units) {
+            // 100 ms at 1 ms each; a busy computer makes them longer.
+            assert!((1..=101).contains(units), "{units}");
+        }
+    }
+
+    #[test]
+    fn what_this_machine_has_not_is_refused() {
+        let refused = |change: fn(&mut Run), why: &str| {
+            let mut wrong = crowded(locking());
+            change(&mut wrong);
+            let error = run(&wrong, 1).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        };
+        refused(|r| r.arm.window = Window::Off, "machines kvm, emulated, sim");
+        refused(|r| r.arm.yield_to = YieldTo::Hvs, "machines kvm, emulated, sim");
+        refused(|r| r.weights = vec![1, 2], "cgroups");
+        refused(|r| r.trace_picks = true, "machines kvm, emulated");
+        refused(|r| r.window_ms = 0, "window_ms is 0");
+        refused(|r| r.vcpus = 65, "of 65 vCPUs");
+        refused(|r| r.vms = 0, "0 VMs");
+        refused(|r| r.each = vec![r.vm(0)], "says what 1 VMs are, of 2");
+        refused(|r| r.pin[1][2] = 1, "pins to pCPU 1 of 1");
+        refused(|r| r.program.truncate(3), "never released");
+        let alone = Run {
+            alone: true,
+            arm: Arm { window: Window::Off, ..crowded(vec![]).arm },
+            ..crowded(locking())
+        };
+        assert_eq!(refusal(&alone), None, "without PLE, as everything here");
+        assert!(matches!(run(&crowded(locking()), 4096), Err(Error::FewCpus { wanted: 4096, .. })));
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the kernel's scheduler says of a thread of this process, and where threads may run.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// A thread's counts since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Time it was ready to run and had no CPU, ns; `None` where the kernel keeps none.
+    pub steal_ns: Option<u64>,
+    /// Times it lost its CPU, and gave it up.
+    pub involuntary_switches: u64,
+    pub voluntary_switches: u64,
+}
+
+/// The files a thread's counts are read from, opened beforehand.
+pub(crate) struct Counter {
+    schedstat: Option<File>,
+    status: File,
+}
+
+impl Counter {
+    /// Of the thread `tid` of this process.
+    pub fn open(tid: i32) -> io::Result<Counter> {
+        let file = |name: &str| File::open(format!("/proc/self/task/{tid}/{name}"));
+        // Absent without CONFIG_SCHED_INFO.
+        Ok(Counter { schedstat: file("schedstat").ok(), status: file("status")? })
+    }
+
+    /// The counts as they are now.
+    pub fn read(&self) -> io::Result<Counts> {
+        let status = text(&self.status)?;
+        let schedstat = self.schedstat.as_ref().map(text).transpose()?;
+        Ok(Counts {
+            steal_ns: schedstat.as_deref().and_then(run_delay_ns),
+            involuntary_switches: field(&status, "nonvoluntary_ctxt_switches:"),
+            voluntary_switches: field(&status, "voluntary_ctxt_switches:"),
+        })
+    }
+}
+
+fn text(file: &File) -> io::Result<String> {
+    let mut bytes = [0; 4096];
+    let length = file.read_at(&mut bytes, 0)?;
+    Ok(String::from_utf8_lossy(&bytes[..length]).into_owned())
+}
+
+/// The second of schedstat's numbers (Documentation/scheduler/sched-stats.rst).
+fn run_delay_ns(schedstat: &str) -> Option<u64> {
+    schedstat.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn field(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+}
+
+/// CPUs this process may run on, in order.
+pub(crate) fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: an all-zero set is a valid one, and 0 is the calling thread.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) != 0 {
+            return Vec::new();
+        }
+        set
+    };
+    // SAFETY: every index is within the set.
+    (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
+}
+
+/// Lets the calling thread run on `cpus` only.
+pub(crate) fn run_on(cpus: &[usize]) -> io::Result<()> {
+    // SAFETY: every index comes from `allowed_cpus`, and so is within the set.
+    let error = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        cpus.iter().for_each(|cpu| libc::CPU_SET(*cpu, &mut set));
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+    };
+    if error == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_as_the_kernel_writes_them() {
+        let status = "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
+        assert_eq!(field(status, "voluntary_ctxt_switches:"), 12);
+        assert_eq!(field(status, "nonvoluntary_ctxt_switches:"), 3);
+        assert_eq!(field(status, "none:"), 0);
+        assert_eq!(run_delay_ns("11 22 33\n"), Some(22));
+        assert_eq!(run_delay_ns(""), None);
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_gives_its_cpu_up() {
+        // SAFETY: no memory involved.
+        let counter = Counter::open(unsafe { libc::gettid() }).unwrap();
+        let before = counter.read().unwrap().voluntary_switches;
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        assert!(counter.read().unwrap().voluntary_switches > before);
+    }
+}

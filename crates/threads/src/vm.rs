@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A VM of machine `threads`: the program and its locks in memory (`c/machine.c`).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use unspin_vmm::abi;
+
+/// Mirrors `struct threads_config`.
+#[repr(C)]
+struct Config {
+    vcpus: u32,
+    steps_count: u32,
+    seed: u64,
+    tau_ns: u64,
+    steps: [abi::Step; abi::STEPS_MAX],
+}
+
+/// `struct threads_vm`: only C looks inside.
+#[repr(C)]
+struct Raw {
+    _opaque: [u8; 0],
+}
+
+/// What c/machine.c is for one lock.
+struct Code {
+    lock: &'static str,
+    new: unsafe extern "C" fn(*const Config) -> *mut Raw,
+    run: unsafe extern "C" fn(*mut Raw, u32),
+    stop: unsafe extern "C" fn(*mut Raw),
+    counters: unsafe extern "C" fn(*mut Raw, u32) -> *mut abi::Counters,
+    free: unsafe extern "C" fn(*mut Raw) -> i32,
+}
+
+include!(concat!(env!("OUT_DIR"), "/vms.rs"));
+
+/// One VM; its vCPUs are whoever calls [`Vm::run`]. Dropped, its memory stays: a thread may be in it.
+/// [`Vm::finish`] gives it back.
+pub(crate) struct Vm {
+    raw: *mut Raw,
+    code: &'static Code,
+    vcpus: u32,
+}
+
+// SAFETY: c/machine.c shares what several threads use through atomics, and counters as its header says.
+unsafe impl Send for Vm {}
+unsafe impl Sync for Vm {}
+
+/// Counters of one vCPU at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub units: u64,
+    pub acquisitions: u64,
+    pub iterations: u64,
+    pub max_wait_cycles: u64,
+    pub wait_hist: Vec<u64>,
+}
+
+impl Vm {
+    /// Memory for a VM of 1 to 64 vCPUs that run `steps`, at most 32; `None`: there is no memory, or no
+    /// such lock in this build. `lock` is the prefix of its functions in `locks/`.
+    pub fn new(lock: &str, vcpus: u32, steps: &[abi::Step], seed: u64, tau_ns: u64) -> Option<Vm> {
+        assert!((1..=abi::VCPUS_MAX as u32).contains(&vcpus) && steps.len() <= abi::STEPS_MAX);
+        let code = CODE.iter().find(|code| code.lock == lock)?;
+        let mut all = [abi::Step::default(); abi::STEPS_MAX];
+        all[..steps.len()].copy_from_slice(steps);
+        let config = Config { vcpus, steps_count: steps.len() as u32, seed, tau_ns, steps: all };
+        // SAFETY: the configuration is in range and is copied.
+        let raw = unsafe { (code.new)(&config) };
+        (!raw.is_null()).then_some(Vm { raw, code, vcpus })
+    }
+
+    /// How many vCPUs it has.
+    pub fn vcpus(&self) -> u32 {
+        self.vcpus
+    }
+
+    /// Runs vCPU `index` on the calling thread until the VM is stopped; once for each vCPU.
+    pub fn run(&self, index: u32) {
+        assert!(index < self.vcpus);
+        // SAFETY: the memory lives as long as `self` at least.
+        unsafe { (self.code.run)(self.raw, index) }
+    }
+
+    /// Makes every vCPU end its program.
+    pub fn stop(&self) {
+        // SAFETY: as in `run`.
+        unsafe { (self.code.stop)(self.raw) }
+    }
+
+    /// What vCPU `index` has counted.
+    pub fn counters(&self, index: u32) -> Counters {
+        let counters = self.counters_of(index);
+        // SAFETY: in the VM's memory, aligned; single words that a thread writes with plain stores.
+        let read = |word: *mut u64| unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed);
+        // SAFETY: places of the same structure.
+        unsafe {
+            let hist = (&raw mut (*counters).wait_hist).cast::<u64>();
+            Counters {
+                units: read(&raw mut (*counters).units),
+                acquisitions: read(&raw mut (*counters).acquisitions),
+                iterations: read(&raw mut (*counters).iterations),
+                max_wait_cycles: read(&raw mut (*counters).max_wait_cycles),
+                wait_hist: (0..abi::WAIT_BUCKETS).map(|b| read(hist.add(b))).collect(),
+            }
+        }
+    }
+
+    /// Forgets the longest wait of vCPU `index` so far.
+    pub fn reset_max_wait(&self, index: u32) {
+        let counters = self.counters_of(index);
+        // SAFETY: as in `counters`; the guest's contract lets it be set to 0 at any time.
+        unsafe { AtomicU64::from_ptr(&raw mut (*counters).max_wait_cycles) }
+            .store(0, Ordering::Relaxed);
+    }
+
+    fn counters_of(&self, index: u32) -> *mut abi::Counters {
+        assert!(index < self.vcpus);
+        // SAFETY: as in `run`.
+        unsafe { (self.code.counters)(self.raw, index) }
+    }
+
+    /// Gives the memory back after every `run` has returned: whether each critical section was alone
+    /// and every lock is free again.
+    pub fn finish(self) -> bool {
+        // SAFETY: nobody else has the VM: `self` is the only one, and the threads have left it.
+        unsafe { (self.code.free)(self.raw) == 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unspin_scenario::plan::{Dist, Op, Step};
+
+    /// guest/rng.h again, to follow it.
+    struct Rng(u64);
+
+    impl Rng {
+        fn new(vm_seed: u64, vcpu: u32) -> Rng {
+            let mix = unspin_vmm::rng::splitmix64;
+            Rng(mix(vm_seed ^ mix(u64::from(vcpu) + 1)))
+        }
+
+        fn next(&mut self) -> u64 {
+            self.0 ^= self.0 >> 12;
+            self.0 ^= self.0 << 25;
+            self.0 ^= self.0 >> 27;
+            self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        }
+    }
+
+    /// A vCPU does in N units what the guest's random numbers say, whatever interrupts it.
+    #[test]
+    fn a_vcpu_draws_what_the_guest_draws() {
+        let step = |op, dist, permille| Step { op, dist, lock: 0, permille };
+        let program = [
+            step(Op::Compute, Dist::Uniform { min: 10, max: 90 }, 1000),
+            step(Op::Lock, Dist::Const { iterations: 0 }, 250),
+            step(Op::Critical, Dist::Const { iterations: 1000 }, 1000),
+            step(Op::Unlock, Dist::Const { iterations: 0 }, 1000),
+        ];
+        let steps = unspin_vmm::compile(&program, 0).unwrap();
+        for seed in 0..4 {
+            let vm = Vm::new("tas", 1, &steps, seed, 2000).unwrap();
+            let counters = std::thread::scope(|s| {
+                let vcpu = s.spawn(|| vm.run(0));
+                while vm.counters(0).units < 1000 {
+                    std::thread::yield_now();
+                }
+                vm.stop();
+                vcpu.join().unwrap();
+                vm.counters(0)
+            });
+            let mut rng = Rng::new(seed, 0);
+            let (mut iterations, mut acquisitions) = (0, 0);
+            for _ in 0..counters.units {
+                iterations += 10 + (((rng.next() >> 32) * 81) >> 32);
+                if ((rng.next() >> 32) * 1000) >> 32 < 250 {
+                    iterations += 1000;
+                    acquisitions += 1;
+                }
+            }
+            assert_eq!((counters.iterations, counters.acquisitions), (iterations, acquisitions));
+            assert!(vm.finish());
+        }
+    }
+}
