@@ -2,7 +2,7 @@
 /*
  * A Linux program as the locks' world: halting is futex(2), the clock is the time-stamp counter.
  *
- * The futexes are private to the process. Nothing here needs a constructor to have run: the counter's
+ * The futexes are private to the process, unless LOCK_LINUX_FUTEX is defined to be 0. Nothing here needs a constructor to have run: the counter's
  * rate is measured by the first wait that asks for it. errno is left alone.
  */
 #ifndef UNSPIN_LOCKS_ENV_LINUX_H
@@ -19,6 +19,11 @@
 #include <unistd.h>
 
 #include "env_cpu.h"
+
+/* 0 where locks may be shared between processes: a wake-up then finds waiters of all of them. */
+#ifndef LOCK_LINUX_FUTEX
+#define LOCK_LINUX_FUTEX FUTEX_PRIVATE_FLAG
+#endif
 
 static inline void cpu_relax(void)
 {
@@ -98,7 +103,8 @@ static inline void lock_wait(atomic_uint *word, unsigned int seen, unsigned int 
 {
 	int saved = errno;
 
-	syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, seen, NULL, NULL, 1u << (key & 31));
+	syscall(SYS_futex, word, FUTEX_WAIT_BITSET | LOCK_LINUX_FUTEX, seen, NULL, NULL,
+		1u << (key & 31));
 	errno = saved;
 }
 
@@ -121,7 +127,8 @@ static inline void lock_wake(atomic_uint *word, unsigned int key)
 {
 	int saved = errno;
 
-	syscall(SYS_futex, word, FUTEX_WAKE_BITSET_PRIVATE, INT_MAX, NULL, NULL, 1u << (key & 31));
+	syscall(SYS_futex, word, FUTEX_WAKE_BITSET | LOCK_LINUX_FUTEX, INT_MAX, NULL, NULL,
+		1u << (key & 31));
 	errno = saved;
 }
 
@@ -129,7 +136,7 @@ static inline void lock_wake_all(atomic_uint *word)
 {
 	int saved = errno;
 
-	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+	syscall(SYS_futex, word, FUTEX_WAKE | LOCK_LINUX_FUTEX, INT_MAX, NULL, NULL, 0);
 	errno = saved;
 }
 

@@ -1,69 +1,126 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * The pthread_spin_*() functions over the preemptable ticket lock, for LD_PRELOAD:
+ * The pthread_spin_*() functions over a lock of ours, for LD_PRELOAD:
  *
- *	cc -O2 -shared -fPIC -I locks -o libunspin-spin.so locks/interpose/spin.c
- *	LD_PRELOAD=./libunspin-spin.so program
+ *	cd locks/interpose && cc -O2 -shared -fPIC -I .. -o libunspin-locks.so *.c
+ *	LD_PRELOAD=./libunspin-locks.so program
  *
- * A pthread_spinlock_t is 4 bytes, the size of the lock, and spinning alone needs no other memory: locks
- * shared between processes work, and one that is held at a fork() is held in the child, as POSIX has it.
- * UNSPIN_TAU_NS sets tau (a number of nanoseconds); anything else leaves it as it is. Prints nothing.
+ * A pthread_spinlock_t is the lock, so locks shared between processes work, and one that is held at a
+ * fork() is held in the child, as POSIX has it. A waiter that dies (a fork() leaves all but one thread
+ * behind; a killed process) keeps its place in the line: preemptable locks pass it by, those that hand
+ * the lock on in strict order wait for it for ever.
+ *
+ * pthread_spin_destroy() is the C library's, which has nothing to do.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <stdlib.h>
+#include "choice.h"
 
-#include "preemptable.h"
+typedef int spin_fn(pthread_spinlock_t *spin);
 
-_Static_assert(sizeof(pthread_spinlock_t) == sizeof(struct preemptable_lock),
-	       "a pthread_spinlock_t has the size of the lock");
+static spin_fn choose_and_lock, choose_and_trylock, choose_and_unlock;
+static int choose_and_init(pthread_spinlock_t *spin, int shared);
 
-#define EXPORT __attribute__((visibility("default")))
+/* Whoever calls first chooses: locks are taken before constructors run, too. */
+static _Atomic(spin_fn *) lock_fn = choose_and_lock;
+static _Atomic(spin_fn *) trylock_fn = choose_and_trylock;
+static _Atomic(spin_fn *) unlock_fn = choose_and_unlock;
+static _Atomic(int (*)(pthread_spinlock_t *, int)) init_fn = choose_and_init;
 
-static struct preemptable_lock *ours(pthread_spinlock_t *spin)
+#define CALL(fn, ...) (atomic_load_explicit(&fn, memory_order_relaxed)(__VA_ARGS__))
+
+static _Atomic(const struct interpose_lock *) counted;
+
+static int counted_lock(pthread_spinlock_t *spin)
 {
-	return (struct preemptable_lock *)(void *)spin;
+	const struct interpose_lock *lock = atomic_load_explicit(&counted, memory_order_relaxed);
+
+	interpose_add(&interpose_spins.taken);
+	if (lock->is_locked(spin))
+		interpose_add(&interpose_spins.waited);
+	return lock->lock(spin);
 }
 
-__attribute__((constructor)) static void read_settings(void)
+static int counted_trylock(pthread_spinlock_t *spin)
 {
-	const char *text = getenv("UNSPIN_TAU_NS");
-	char *end;
-	unsigned long long tau_ns;
+	const struct interpose_lock *lock = atomic_load_explicit(&counted, memory_order_relaxed);
+	int error = lock->trylock(spin);
 
-	if (!text || *text < '0' || *text > '9')
-		return;
-	tau_ns = strtoull(text, &end, 10);
-	if (!*end)
-		atomic_store(&preemptable_default.tau_ns, tau_ns);
+	if (!error)
+		interpose_add(&interpose_spins.taken);
+	return error;
 }
 
-EXPORT int pthread_spin_init(pthread_spinlock_t *spin, int shared)
+static int init(pthread_spinlock_t *spin, int shared)
 {
 	(void)shared;
-	atomic_store_explicit(&ours(spin)->both, 0, memory_order_relaxed);
+	*spin = 0;
 	return 0;
 }
 
-EXPORT int pthread_spin_destroy(pthread_spinlock_t *spin)
+/* May run on several threads at a time: all of them store the same. */
+static void choose(void)
 {
-	(void)spin;
-	return 0;
+	struct interpose_choice choice = interpose_choose();
+
+	if (!choice.lock) {
+		atomic_store(&init_fn, (int (*)(pthread_spinlock_t *, int))
+				       interpose_next("pthread_spin_init"));
+		atomic_store(&lock_fn, (spin_fn *)interpose_next("pthread_spin_lock"));
+		atomic_store(&trylock_fn, (spin_fn *)interpose_next("pthread_spin_trylock"));
+		atomic_store(&unlock_fn, (spin_fn *)interpose_next("pthread_spin_unlock"));
+		return;
+	}
+	atomic_store(&counted, choice.lock);
+	atomic_store(&init_fn, init);
+	atomic_store(&lock_fn, choice.verbose ? counted_lock : choice.lock->lock);
+	atomic_store(&trylock_fn, choice.verbose ? counted_trylock : choice.lock->trylock);
+	atomic_store(&unlock_fn, choice.lock->unlock);
 }
 
-EXPORT int pthread_spin_lock(pthread_spinlock_t *spin)
+static int choose_and_init(pthread_spinlock_t *spin, int shared)
 {
-	preemptable_lock(ours(spin));
-	return 0;
+	choose();
+	return CALL(init_fn, spin, shared);
 }
 
-EXPORT int pthread_spin_trylock(pthread_spinlock_t *spin)
+static int choose_and_lock(pthread_spinlock_t *spin)
 {
-	return preemptable_trylock(ours(spin)) ? 0 : EBUSY;
+	choose();
+	return CALL(lock_fn, spin);
 }
 
-EXPORT int pthread_spin_unlock(pthread_spinlock_t *spin)
+static int choose_and_trylock(pthread_spinlock_t *spin)
 {
-	preemptable_unlock(ours(spin));
-	return 0;
+	choose();
+	return CALL(trylock_fn, spin);
+}
+
+static int choose_and_unlock(pthread_spinlock_t *spin)
+{
+	choose();
+	return CALL(unlock_fn, spin);
+}
+
+__attribute__((constructor)) static void start(void)
+{
+	choose();
+}
+
+INTERPOSE_EXPORT int pthread_spin_init(pthread_spinlock_t *spin, int shared)
+{
+	return CALL(init_fn, spin, shared);
+}
+
+INTERPOSE_EXPORT int pthread_spin_lock(pthread_spinlock_t *spin)
+{
+	return CALL(lock_fn, spin);
+}
+
+INTERPOSE_EXPORT int pthread_spin_trylock(pthread_spinlock_t *spin)
+{
+	return CALL(trylock_fn, spin);
+}
+
+INTERPOSE_EXPORT int pthread_spin_unlock(pthread_spinlock_t *spin)
+{
+	return CALL(unlock_fn, spin);
 }

@@ -1,36 +1,286 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `locks/interpose` under a program that asks what POSIX promises of pthread_spin_*().
+//! `locks/interpose` under programs that ask what POSIX promises. Each runs over the C library alone
+//! first: what it does is the reference. Then come wrong versions of the library, each of which a named
+//! test must reject.
 
 mod common;
 
 use common::{check, locks_dir, scratch};
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use unspin_threads::locks::by_name;
 
-fn cc(source: &str, out: &str, flags: &[&str]) -> PathBuf {
+const FLAGS: [&str; 6] = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"];
+const SOURCES: [&str; 4] = ["choice.c", "cond.c", "mutex.c", "spin.c"];
+const MUTEX: (&str, &str) = ("UNSPIN_MUTEX", "1");
+
+fn cc(source: &Path, out: &str, flags: &[&str]) -> PathBuf {
     let out = scratch().join(out);
     let mut cc = Command::new("cc");
-    cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(flags);
-    cc.arg("-I").arg(locks_dir()).arg(locks_dir().join(source)).arg("-o").arg(&out);
-    check(&mut cc).unwrap_or_else(|said| panic!("{source}: {said}"));
+    cc.args(FLAGS).args(flags).arg("-I").arg(locks_dir()).arg(source).arg("-o").arg(&out);
+    check(&mut cc).unwrap_or_else(|said| panic!("{}: {said}", source.display()));
     out
 }
 
+/// A program of `locks/test`; `of` tells apart the tests that build it.
+fn program(name: &str, of: &str) -> PathBuf {
+    let source = locks_dir().join("test").join(name).with_extension("c");
+    cc(&source, &format!("{name}-{of}"), &[])
+}
+
+/// The library, of sources in a directory.
+fn library(from: &Path, name: &str) -> PathBuf {
+    let out = scratch().join(format!("{name}.so"));
+    let mut cc = Command::new("cc");
+    cc.args(FLAGS).args(["-shared", "-fPIC"]).arg("-I").arg(locks_dir());
+    cc.args(SOURCES.map(|source| from.join(source)));
+    check(cc.arg("-o").arg(&out)).unwrap_or_else(|said| panic!("{name}: {said}"));
+    out
+}
+
+fn real_library(of: &str) -> PathBuf {
+    library(&locks_dir().join("interpose"), &format!("libunspin-locks-{of}"))
+}
+
+fn over(library: &Path, program: &Path, lock: &str, settings: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(program);
+    command.env("LD_PRELOAD", library).env("UNSPIN_LOCK", lock).envs(settings.iter().copied());
+    command
+}
+
+fn said(output: &Output) -> String {
+    [output.stdout.as_slice(), &output.stderr].concat().iter().map(|b| *b as char).collect()
+}
+
+/// Runs it and gives the counts it ends with: spin locks taken, mutexes taken, mutexes left alone.
+fn counts(command: &mut Command) -> [u64; 3] {
+    let output = command.env("UNSPIN_VERBOSE", "1").output().expect("it starts");
+    let said = said(&output);
+    assert!(output.status.success(), "{command:?}: {said}");
+    let last = said.lines().last().unwrap_or_default();
+    let number = |before: &str, after: &str| -> u64 {
+        let text = last.split(before).nth(1).and_then(|t| t.split(after).next());
+        text.and_then(|t| t.trim().parse().ok()).unwrap_or_else(|| panic!("no counts: {said}"))
+    };
+    let left = last.rsplit("waited for,").next().and_then(|t| t.split("left").next());
+    [
+        number("spin locks", "taken"),
+        number("mutexes", "taken"),
+        left.and_then(|t| t.trim().parse().ok()).unwrap_or_else(|| panic!("no counts: {said}")),
+    ]
+}
+
+/// The locks that the library knows, as it says itself.
+fn names(library: &Path) -> Vec<String> {
+    let output = over(library, &program("posix_spin", "names"), "nosuch", &[]).output().unwrap();
+    let said = said(&output);
+    let names = said.split("is none of").nth(1).and_then(|t| t.split(';').next());
+    let names = names.unwrap_or_else(|| panic!("no names: {said}")).split_whitespace();
+    names.map(str::to_string).collect()
+}
+
+/// Locks whose hand-over a waiter that is gone holds up for ever: shared between processes, they
+/// cannot keep that promise of the C library's.
+fn is_strict(lock: &str) -> bool {
+    lock.contains("ticket")
+}
+
 #[test]
-fn pthread_spin_keeps_its_promises_over_ours() {
-    let program = cc("test/posix_spin.c", "posix_spin", &[]);
-    let library = cc("interpose/spin.c", "libunspin-spin.so", &["-shared", "-fPIC"]);
+fn spin_locks_keep_their_promises_over_every_lock() {
+    let (program, library) = (program("posix_spin", "all"), real_library("spin"));
     check(&mut Command::new(&program)).expect("the C library's own");
-    for tau in ["", "0", "2000", "not a number", "100000000000"] {
-        let mut ours = Command::new(&program);
-        ours.arg("ours").env("LD_PRELOAD", &library).env("UNSPIN_TAU_NS", tau);
-        check(&mut ours).unwrap_or_else(|said| panic!("tau {tau:?}: {said}"));
+    let names = names(&library);
+    assert!(names.len() >= 9, "{names:?}");
+    for lock in names {
+        assert!(by_name(&lock).is_some_and(|l| !l.node), "{lock} is a lock of locks/");
+        let mut command = over(&library, &program, &lock, &[]);
+        if is_strict(&lock) {
+            command.arg("-a_killed_waiter_blocks_nobody");
+        }
+        let [spins, mutexes, left] = counts(&mut command);
+        assert!(spins > 10 && mutexes + left == 0, "{lock}: {spins} {mutexes} {left}");
+    }
+    for tau in ["", "0", "not a number", "100000000000"] {
+        let mut command = over(&library, &program, "preemptable", &[("UNSPIN_TAU_NS", tau)]);
+        check(command.arg("-a_killed_waiter_blocks_nobody"))
+            .unwrap_or_else(|e| panic!("{tau}: {e}"));
     }
 }
 
 #[test]
-fn a_program_sees_whose_locks_it_has() {
-    let program = cc("test/posix_spin.c", "posix_spin_whose", &[]);
-    let said = check(Command::new(program).arg("ours")).unwrap_err();
-    assert!(said.contains("0x10001"), "{said}");
+fn mutexes_return_what_the_c_library_returns() {
+    let (program, library) = (program("posix_mutex", "all"), real_library("codes"));
+    check(&mut Command::new(&program)).expect("the C library's own");
+    let [spins, mutexes, left] = counts(&mut over(&library, &program, "", &[MUTEX]));
+    assert!(spins == 0 && mutexes > 10 && left > 10, "{spins} {mutexes} {left}");
+    let [spins, mutexes, left] = counts(&mut over(&library, &program, "", &[]));
+    assert_eq!((spins, mutexes, left), (0, 0, 0), "nobody asked for mutexes");
+}
+
+#[test]
+fn contended_mutexes_and_conditions_work_over_every_lock() {
+    let library = real_library("contend");
+    for name in ["posix_contend", "posix_cond"] {
+        let program = program(name, "all");
+        check(&mut Command::new(&program)).expect("the C library's own");
+        check(&mut over(&library, &program, "", &[])).expect("only spin locks are taken over");
+        for lock in names(&library) {
+            let [_, mutexes, left] = counts(&mut over(&library, &program, &lock, &[MUTEX]));
+            assert!(mutexes > 10 && left > 10, "{name} {lock}: {mutexes} {left}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_said_unless_asked() {
+    let (program, library) = (program("posix_spin", "silent"), real_library("silent"));
+    let quiet = |lock: &str, settings: &[(&str, &str)]| {
+        let output = over(&library, &program, lock, settings).arg("codes").output().unwrap();
+        assert!(output.status.success());
+        said(&output)
+    };
+    assert_eq!(quiet("", &[]), "");
+    assert_eq!(quiet("ticket", &[MUTEX, ("UNSPIN_VERBOSE", "0")]), "");
+    let unknown = quiet("tickets", &[MUTEX]);
+    assert!(
+        unknown.starts_with("unspin: UNSPIN_LOCK=tickets is none of preemptable "),
+        "{unknown}"
+    );
+    assert!(unknown.ends_with("the C library's own locks are used\n"), "{unknown}");
+    assert_eq!(unknown.lines().count(), 1);
+    let mut asked = over(&library, &program, "tas", &[]);
+    assert_eq!(counts(asked.arg("codes"))[1..], [0, 0]);
+}
+
+/// A wrong version of the library and the test that rejects it.
+struct Mutant {
+    name: &'static str,
+    /// File, text in it, and what it becomes.
+    change: (&'static str, &'static str, &'static str),
+    lock: &'static str,
+    program: &'static str,
+    test: &'static str,
+}
+
+const fn mutant(
+    name: &'static str,
+    change: (&'static str, &'static str, &'static str),
+    lock: &'static str,
+    program: &'static str,
+    test: &'static str,
+) -> Mutant {
+    Mutant { name, change, lock, program, test }
+}
+
+const MUTANTS: &[Mutant] = &[
+    mutant(
+        "spin locks that are made are left as they are",
+        ("spin.c", "*spin = 0;", "(void)spin;"),
+        "tas",
+        "posix_spin",
+        "codes",
+    ),
+    mutant(
+        "a failed trylock says another error",
+        ("choice.c", "? 0 : EBUSY", "? 0 : EAGAIN"),
+        "ticket",
+        "posix_spin",
+        "codes",
+    ),
+    mutant(
+        "wake-ups stay in the process",
+        ("list.h", "#define LOCK_LINUX_FUTEX 0", ""),
+        "pv_preemptable",
+        "posix_spin",
+        "another_process_is_woken",
+    ),
+    mutant(
+        "a wait for a condition keeps the place in front of the mutex",
+        ("cond.c", "\tinterpose_mutex_leave_front(mutex);\n", ""),
+        "ticket",
+        "posix_cond",
+        "a_wait_after_a_wait_for_the_mutex",
+    ),
+    mutant(
+        // With a pause that a preemption makes as well, only not each time.
+        "the mutex is given up before the place in front of it",
+        (
+            "mutex.c",
+            "\tif (is_ours(mutex))\n\t\tleave_front(front_of(mutex));\n\treturn with.unlock(mutex);",
+            "\tint error = with.unlock(mutex);\n\n\tnanosleep(&(struct timespec) { 0, 300000 }, NULL);\n\tif (is_ours(mutex))\n\t\tleave_front(front_of(mutex));\n\treturn error;",
+        ),
+        "ticket",
+        "posix_contend",
+        "memory_is_free_after_an_unlock",
+    ),
+    mutant(
+        "children of a fork() wait for their parent's threads",
+        ("choice.c", "\tatomic_fetch_add(&interpose_forks, 1);\n", ""),
+        "ticket",
+        "posix_contend",
+        "fork_with_waiters",
+    ),
+    mutant(
+        "every kind of mutex is taken for a plain one",
+        ("mutex.c", "return kind == PTHREAD_MUTEX_TIMED_NP", "return true || kind"),
+        "ticket",
+        "posix_mutex",
+        "recursive_ones_count",
+    ),
+    mutant(
+        "the place in front of a mutex is kept",
+        ("mutex.c", "\t\twith.front->unlock(&front->word);\n\t}", "\t}"),
+        "tas",
+        "posix_contend",
+        "is_free_when_all_waiters_are_gone",
+    ),
+    mutant(
+        "it is given up twice",
+        ("mutex.c", "\t\tfront->held = 0;\n\t\twith", "\t\twith"),
+        "ticket",
+        "posix_contend",
+        "is_free_when_all_waiters_are_gone",
+    ),
+];
+
+/// The library with a change, and the program that must see it.
+fn make_mutant(number: usize, mutant: &Mutant) -> (PathBuf, PathBuf) {
+    let dir = scratch().join(format!("interpose-mutant-{number}"));
+    std::fs::create_dir_all(&dir).unwrap();
+    let (file, what, by) = mutant.change;
+    for name in ["choice.h", "list.h"].iter().chain(&SOURCES) {
+        let mut text = std::fs::read_to_string(locks_dir().join("interpose").join(name)).unwrap();
+        if *name == file {
+            assert!(text.contains(what), "{}: no {what:?} in {file}", mutant.name);
+            text = text.replace(what, by);
+        }
+        std::fs::write(dir.join(name), text).unwrap();
+    }
+    let source = locks_dir().join("test").join(mutant.program).with_extension("c");
+    let program = cc(&source, &format!("rejects-mutant-{number}"), &[]);
+    (library(&dir, &format!("libmutant-{number}")), program)
+}
+
+#[test]
+fn wrong_libraries_are_rejected() {
+    let right = real_library("right");
+    std::thread::scope(|scope| {
+        for (number, mutant) in MUTANTS.iter().enumerate() {
+            let right = &right;
+            scope.spawn(move || {
+                let (wrong, program) = make_mutant(number, mutant);
+                let run = |library, settings: &[_]| {
+                    let mut command = over(library, &program, mutant.lock, settings);
+                    command.arg(mutant.test).output().unwrap()
+                };
+                let output = run(right, &[MUTEX]);
+                assert!(output.status.success(), "{}, as it is: {}", mutant.name, said(&output));
+                let output = run(&wrong, &[MUTEX, ("HANGS_AFTER_S", "3")]);
+                let said = said(&output);
+                assert!(!output.status.success(), "accepted: {}", mutant.name);
+                assert!(said.contains(mutant.test), "{} by another test: {said}", mutant.name);
+                println!("{}: {}", mutant.name, said.trim_end());
+            });
+        }
+    });
 }

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+/* Reads the environment, once and before the first lock; says counts at the end if asked. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "choice.h"
+#include "list.h"
+
+struct interpose_count interpose_spins, interpose_mutexes;
+atomic_uint interpose_forks;
+
+#define OVER(name)									\
+	_Static_assert(sizeof(struct name##_lock) == sizeof(pthread_spinlock_t),	\
+		       #name " fits a pthread_spinlock_t");				\
+	static struct name##_lock *name##_of(pthread_spinlock_t *word)			\
+	{										\
+		return (struct name##_lock *)(void *)word;				\
+	}										\
+	static int over_##name##_lock(pthread_spinlock_t *word)				\
+	{										\
+		name##_lock(name##_of(word));						\
+		return 0;								\
+	}										\
+	static int over_##name##_trylock(pthread_spinlock_t *word)			\
+	{										\
+		return name##_trylock(name##_of(word)) ? 0 : EBUSY;			\
+	}										\
+	static int over_##name##_unlock(pthread_spinlock_t *word)			\
+	{										\
+		name##_unlock(name##_of(word));						\
+		return 0;								\
+	}										\
+	static bool over_##name##_is_locked(pthread_spinlock_t *word)			\
+	{										\
+		return name##_is_locked(name##_of(word));				\
+	}
+INTERPOSE_LOCKS(OVER)
+
+#define ENTRY(name)									\
+	{ #name, over_##name##_lock, over_##name##_trylock, over_##name##_unlock,	\
+	  over_##name##_is_locked },
+static const struct interpose_lock locks[] = { INTERPOSE_LOCKS(ENTRY) };
+
+#define CHOICE(name) " " #name
+
+/*
+ * The environment the program was started with. The C library knows it later than the first function
+ * of a program may run (preinit_array); until then the kernel is asked.
+ */
+static const char *setting(const char *name)
+{
+	static char text[1 << 16];
+	size_t length = strlen(name), at;
+	ssize_t bytes;
+	int file;
+
+	if (environ)
+		return getenv(name);
+	file = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
+	if (file < 0)
+		return NULL;
+	bytes = read(file, text, sizeof(text) - 1);
+	close(file);
+	for (at = 0; bytes > 0 && at < (size_t)bytes; at += strlen(text + at) + 1)
+		if (!strncmp(text + at, name, length) && text[at + length] == '=')
+			return text + at + length + 1;
+	return NULL;
+}
+
+static bool is_one(const char *name)
+{
+	const char *text = setting(name);
+
+	return text && !strcmp(text, "1");
+}
+
+static void say_unknown(const char *name)
+{
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+
+	if (!atomic_flag_test_and_set(&said))
+		dprintf(STDERR_FILENO, "unspin: UNSPIN_LOCK=%.40s is none of" INTERPOSE_LOCKS(CHOICE)
+			"; the C library's own locks are used\n", name);
+}
+
+static const struct interpose_lock *named(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(locks) / sizeof(locks[0]); i++)
+		if (!strcmp(locks[i].name, name))
+			return &locks[i];
+	return NULL;
+}
+
+struct interpose_choice interpose_choose(void)
+{
+	static struct interpose_choice chosen;
+	static atomic_bool is_chosen;
+	struct interpose_choice choice;
+	const char *name;
+
+	/* Later the program may have changed its environment. */
+	if (atomic_load_explicit(&is_chosen, memory_order_acquire))
+		return chosen;
+	choice.mutex = is_one("UNSPIN_MUTEX");
+	choice.verbose = is_one("UNSPIN_VERBOSE");
+	name = setting("UNSPIN_LOCK");
+	if (!name || !*name)
+		name = choice.mutex ? INTERPOSE_MUTEX_DEFAULT : INTERPOSE_SPIN_DEFAULT;
+	choice.lock = named(name);
+	if (!choice.lock)
+		say_unknown(name);
+	chosen = choice;
+	atomic_store_explicit(&is_chosen, true, memory_order_release);
+	return choice;
+}
+
+void *interpose_next(const char *name)
+{
+	void *next = dlsym(RTLD_NEXT, name);
+
+	/* Without it the program cannot go on, and would not have started without this library. */
+	if (!next) {
+		dprintf(STDERR_FILENO, "unspin: the C library has no %s\n", name);
+		abort();
+	}
+	return next;
+}
+
+static void forget_counts(struct interpose_count *count)
+{
+	atomic_store(&count->taken, 0);
+	atomic_store(&count->waited, 0);
+	atomic_store(&count->left, 0);
+}
+
+static void in_child(void)
+{
+	atomic_fetch_add(&interpose_forks, 1);
+	forget_counts(&interpose_spins);
+	forget_counts(&interpose_mutexes);
+}
+
+static void read_tau(void)
+{
+	const char *text = setting("UNSPIN_TAU_NS");
+	unsigned long long tau_ns;
+	char *end;
+
+	if (!text || *text < '0' || *text > '9')
+		return;
+	tau_ns = strtoull(text, &end, 10);
+	if (!*end)
+		atomic_store(&preemptable_default.tau_ns, tau_ns);
+}
+
+__attribute__((constructor)) static void start(void)
+{
+	read_tau();
+	pthread_atfork(NULL, NULL, in_child);
+}
+
+__attribute__((destructor)) static void say_counts(void)
+{
+	struct interpose_choice choice = interpose_choose();
+
+	if (choice.verbose)
+		dprintf(STDERR_FILENO,
+			"unspin: %s[%d]: %s: spin locks %lu taken, %lu waited for; "
+			"mutexes %lu taken, %lu waited for, %lu left to the C library\n",
+			program_invocation_short_name, (int)getpid(),
+			choice.lock ? choice.lock->name : "none",
+			atomic_load(&interpose_spins.taken), atomic_load(&interpose_spins.waited),
+			atomic_load(&interpose_mutexes.taken), atomic_load(&interpose_mutexes.waited),
+			atomic_load(&interpose_mutexes.left));
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+/*
+ * pthread_mutex_lock() and _unlock() with a lock of ours in front, where UNSPIN_MUTEX=1.
+ *
+ * A mutex stays the C library's at every moment: whoever holds it has taken the C library's. Only the
+ * way there is ours: where a mutex is held or waited for, pthread_mutex_lock() takes our lock first, so
+ * one thread at a time asks for the mutex, in our lock's order, and holds both until
+ * pthread_mutex_unlock(). A mutex that is free costs nothing but a look. So condition variables,
+ * timed locks, trylock, cancellation and code that was bound to the C library's functions work as they
+ * do without us; they take and leave the mutex alone, and whoever has our lock then waits for it.
+ *
+ * Ours is in the bytes that list robust and priority mutexes, which plain and adaptive ones leave
+ * zero. All other kinds, and those shared between processes, are the C library's alone.
+ *
+ * Condition variables give up our lock before they wait. Whoever wakes up holds the mutex alone.
+ *
+ * The last access of an unlock is the C library's, so a mutex may be freed as soon as it may be with
+ * the C library alone.
+ */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "budget.h"
+#include "choice.h"
+
+/* How long the first in line spins for a mutex that is about to be free: its unlock has two steps. */
+#define HANDOVER_NS 1000
+
+/* Bits of __kind that are none of ours to mind: lock elision, which a nested lock does not disturb. */
+#define KIND_ELISION (256 | 512)
+
+struct front {
+	pthread_spinlock_t word;
+	/* Whoever holds the mutex holds the word too. For the holder only. */
+	unsigned int held;
+	/* interpose_forks of whoever used the above last, or FRONT_CLEARING. */
+	atomic_uint forks;
+};
+
+#define FRONT_CLEARING (~0u)
+
+_Static_assert(sizeof(struct front) <= sizeof(((pthread_mutex_t *)0)->__data.__list),
+	       "it fits what plain mutexes leave unused");
+
+typedef int mutex_fn(pthread_mutex_t *mutex);
+
+static mutex_fn choose_and_lock, choose_and_unlock;
+
+/* Whoever calls first chooses: mutexes are taken before constructors run, too. */
+static _Atomic(mutex_fn *) lock_fn = choose_and_lock;
+static _Atomic(mutex_fn *) unlock_fn = choose_and_unlock;
+
+#define CALL(fn, ...) (atomic_load_explicit(&fn, memory_order_relaxed)(__VA_ARGS__))
+
+/* The C library's, and our lock. Written before the functions above are. */
+static struct {
+	mutex_fn *lock, *trylock, *unlock;
+	const struct interpose_lock *front;
+	bool verbose;
+} with;
+
+static struct front *front_of(pthread_mutex_t *mutex)
+{
+	return (struct front *)(void *)&mutex->__data.__list;
+}
+
+static bool is_ours(pthread_mutex_t *mutex)
+{
+	int kind = __atomic_load_n(&mutex->__data.__kind, __ATOMIC_RELAXED) & ~KIND_ELISION;
+
+	return kind == PTHREAD_MUTEX_TIMED_NP || kind == PTHREAD_MUTEX_ADAPTIVE_NP;
+}
+
+/*
+ * In the child of a fork() nobody waits in front of a mutex and nobody holds our lock, whatever the
+ * word says: the threads that did are the parent's.
+ */
+static void clear_after_fork(struct front *front)
+{
+	unsigned int now = atomic_load_explicit(&interpose_forks, memory_order_relaxed);
+	unsigned int seen = atomic_load_explicit(&front->forks, memory_order_acquire);
+
+	while (__builtin_expect(seen != now, 0)) {
+		if (seen == FRONT_CLEARING) {
+			cpu_relax();
+			seen = atomic_load_explicit(&front->forks, memory_order_acquire);
+		} else if (atomic_compare_exchange_weak_explicit(&front->forks, &seen, FRONT_CLEARING,
+								 memory_order_acquire,
+								 memory_order_acquire)) {
+			front->word = 0;
+			front->held = 0;
+			/* Pairs with the acquires above. */
+			atomic_store_explicit(&front->forks, now, memory_order_release);
+			return;
+		}
+	}
+}
+
+/* The mutex's holder: others may come forward. */
+static void leave_front(struct front *front)
+{
+	clear_after_fork(front);
+	if (front->held) {
+		front->held = 0;
+		with.front->unlock(&front->word);
+	}
+}
+
+static void await_handover(pthread_mutex_t *mutex)
+{
+	struct lock_budget budget;
+
+	if (!__atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED))
+		return;
+	budget = lock_budget(HANDOVER_NS, 1);
+	while (__atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED) && !lock_budget_spent(&budget))
+		cpu_relax();
+}
+
+static int lock(pthread_mutex_t *mutex)
+{
+	struct front *front = front_of(mutex);
+	int error;
+
+	if (!is_ours(mutex)) {
+		if (with.verbose)
+			interpose_add(&interpose_mutexes.left);
+		return with.lock(mutex);
+	}
+	clear_after_fork(front);
+	if (with.verbose)
+		interpose_add(&interpose_mutexes.taken);
+	if (!with.front->is_locked(&front->word) && !with.trylock(mutex))
+		return 0;
+	if (with.verbose)
+		interpose_add(&interpose_mutexes.waited);
+	with.front->lock(&front->word);
+	await_handover(mutex);
+	error = with.lock(mutex);
+	if (error)
+		with.front->unlock(&front->word);
+	else
+		front->held = 1;
+	return error;
+}
+
+static int unlock(pthread_mutex_t *mutex)
+{
+	if (is_ours(mutex))
+		leave_front(front_of(mutex));
+	return with.unlock(mutex);
+}
+
+void interpose_mutex_leave_front(pthread_mutex_t *mutex)
+{
+	if (atomic_load_explicit(&unlock_fn, memory_order_relaxed) == unlock && is_ours(mutex))
+		leave_front(front_of(mutex));
+}
+
+/* Whether the C library's mutexes are as this file takes them to be. */
+static bool library_is_as_known(void)
+{
+	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	pthread_mutex_t before;
+	bool known = is_ours(&mutex);
+
+	memset(&mutex.__data.__list, 0x5a, sizeof(mutex.__data.__list));
+	before = mutex;
+	known &= !with.trylock(&mutex) && with.trylock(&mutex) == EBUSY;
+	known &= is_ours(&mutex) && mutex.__data.__lock == 1;
+	known &= !memcmp(&mutex.__data.__list, &before.__data.__list, sizeof(before.__data.__list));
+	known &= !with.unlock(&mutex) && mutex.__data.__lock == 0;
+	known &= !memcmp(&mutex.__data.__list, &before.__data.__list, sizeof(before.__data.__list));
+	return known;
+}
+
+/* May run on several threads at a time: all of them store the same. */
+static void choose(void)
+{
+	struct interpose_choice choice = interpose_choose();
+
+	with.lock = (mutex_fn *)interpose_next("pthread_mutex_lock");
+	with.trylock = (mutex_fn *)interpose_next("pthread_mutex_trylock");
+	with.unlock = (mutex_fn *)interpose_next("pthread_mutex_unlock");
+	with.front = choice.lock;
+	with.verbose = choice.verbose;
+	if (choice.mutex && choice.lock && library_is_as_known()) {
+		atomic_store(&unlock_fn, unlock);
+		atomic_store(&lock_fn, lock);
+	} else {
+		atomic_store(&unlock_fn, with.unlock);
+		atomic_store(&lock_fn, with.lock);
+	}
+}
+
+static int choose_and_lock(pthread_mutex_t *mutex)
+{
+	choose();
+	return CALL(lock_fn, mutex);
+}
+
+static int choose_and_unlock(pthread_mutex_t *mutex)
+{
+	choose();
+	return CALL(unlock_fn, mutex);
+}
+
+__attribute__((constructor)) static void start(void)
+{
+	choose();
+}
+
+INTERPOSE_EXPORT int pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+	return CALL(lock_fn, mutex);
+}
+
+INTERPOSE_EXPORT int pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+	return CALL(unlock_fn, mutex);
+}

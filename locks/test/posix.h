@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * Test programs of what POSIX asks of pthread_*(), whoever provides it: the C library, or
+ * locks/interpose with LD_PRELOAD. A program is a list of tests; arguments name those to run, or with a
+ * - before the name those to leave out. The first that fails, hangs or dies says its name.
+ *
+ * Contention lasts for a time, not for a number of rounds: with more threads than CPUs a lock that is
+ * handed on in strict order waits some time slices at every hand-over, where one that is not passes
+ * millions of times a second.
+ */
+#ifndef UNSPIN_LOCKS_TEST_POSIX_H
+#define UNSPIN_LOCKS_TEST_POSIX_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CONTENTION_NS 100000000LL
+/* Longer than any of them takes on a busy computer. The environment may say less. */
+#define HANGS_AFTER_S 60
+
+struct test {
+	const char *name;
+	void (*run)(void);
+};
+
+static const char *running = "start";
+
+/* Ends all processes of the test, which have a group of their own. */
+static inline void fail(void)
+{
+	kill(0, SIGKILL);
+}
+
+#define EXPECT(is)									\
+	do {										\
+		if (!(is)) {								\
+			dprintf(STDOUT_FILENO, "%s: line %d: %s\n", running, __LINE__, #is);\
+			fail();								\
+		}									\
+	} while (0)
+
+static inline long long now_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static inline struct timespec in_ns(clockid_t clock, long long from_now_ns)
+{
+	long long at_ns = now_ns(clock) + from_now_ns;
+
+	return (struct timespec) { at_ns / 1000000000, at_ns % 1000000000 };
+}
+
+static inline void sleep_ms(long ms)
+{
+	struct timespec left = { ms / 1000, ms % 1000 * 1000000 };
+
+	while (nanosleep(&left, &left) && errno == EINTR)
+		;
+}
+
+/* Memory that fork() shares. */
+static inline void *shared_memory(size_t bytes)
+{
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	EXPECT(memory != MAP_FAILED);
+	return memory;
+}
+
+/* The child's exit status must be 0. */
+static inline void reap(pid_t child)
+{
+	int status;
+
+	EXPECT(waitpid(child, &status, 0) == child);
+	EXPECT(status == 0);
+}
+
+static inline void dies(int signal)
+{
+	static const char of_what[] = ": hangs or dies\n";
+
+	(void)signal;
+	if (write(STDOUT_FILENO, running, strlen(running)) > 0)
+		(void)!write(STDOUT_FILENO, of_what, sizeof(of_what) - 1);
+	fail();
+}
+
+static inline bool is_wanted(const char *name, int argc, char **argv)
+{
+	bool only = false;
+	int i;
+
+	for (i = 1; i < argc; i++) {
+		if (argv[i][0] == '-' && !strcmp(argv[i] + 1, name))
+			return false;
+		if (!strcmp(argv[i], name))
+			return true;
+		only |= argv[i][0] != '-';
+	}
+	return !only;
+}
+
+static inline int run_tests(const struct test *tests, int argc, char **argv)
+{
+	const char *hangs_after_s = getenv("HANGS_AFTER_S");
+
+	setpgid(0, 0);
+	signal(SIGALRM, dies);
+	signal(SIGSEGV, dies);
+	signal(SIGBUS, dies);
+	for (; tests->name; tests++) {
+		if (!is_wanted(tests->name, argc, argv))
+			continue;
+		running = tests->name;
+		alarm(hangs_after_s ? (unsigned int)atoi(hangs_after_s) : HANGS_AFTER_S);
+		tests->run();
+	}
+	return 0;
+}
+
+#define TEST(name) { #name, name }
+#define TESTS(...)									\
+	int main(int argc, char **argv)							\
+	{										\
+		static const struct test tests[] = { __VA_ARGS__, { NULL, NULL } };	\
+											\
+		return run_tests(tests, argc, argv);					\
+	}
+
+#endif

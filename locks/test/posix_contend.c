@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+/* Mutexes that are waited for: exclusion, memory freed after an unlock, fork(), signals, cancelling. */
+#define _GNU_SOURCE
+#include <stdatomic.h>
+
+#include "posix.h"
+
+#define THREADS 6
+
+static atomic_int waiting;
+
+struct contended {
+	pthread_mutex_t *mutex;
+	long long until_ns;
+	unsigned long counter;
+	atomic_ulong rounds;
+};
+
+/* In the ways there are. */
+static void lock_somehow(pthread_mutex_t *mutex, unsigned long round)
+{
+	struct timespec soon;
+
+	if (round % 3 == 1 && !pthread_mutex_trylock(mutex))
+		return;
+	if (round % 7 == 2) {
+		soon = in_ns(CLOCK_REALTIME, 100000);
+		if (!pthread_mutex_timedlock(mutex, &soon))
+			return;
+	}
+	EXPECT(!pthread_mutex_lock(mutex));
+}
+
+static void *add(void *argument)
+{
+	struct contended *contended = argument;
+	unsigned long round = 0;
+
+	do {
+		lock_somehow(contended->mutex, round);
+		contended->counter++;
+		EXPECT(!pthread_mutex_unlock(contended->mutex));
+		round++;
+	} while (now_ns(CLOCK_MONOTONIC) < contended->until_ns);
+	atomic_fetch_add(&contended->rounds, round);
+	return NULL;
+}
+
+static void exclude(pthread_mutex_t *mutex)
+{
+	struct contended contended = { .mutex = mutex };
+	pthread_t thread[THREADS];
+	int i;
+
+	contended.until_ns = now_ns(CLOCK_MONOTONIC) + CONTENTION_NS;
+	for (i = 0; i < THREADS; i++)
+		EXPECT(!pthread_create(&thread[i], NULL, add, &contended));
+	for (i = 0; i < THREADS; i++)
+		EXPECT(!pthread_join(thread[i], NULL));
+	EXPECT(contended.rounds >= THREADS && contended.counter == contended.rounds);
+}
+
+static void threads_exclude_each_other(void)
+{
+	static pthread_mutex_t normal = PTHREAD_MUTEX_INITIALIZER;
+	static pthread_mutex_t adaptive = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
+	static pthread_mutex_t recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+	exclude(&normal);
+	exclude(&adaptive);
+	exclude(&recursive);
+}
+
+/* A page whose mutex the first thread leaves and the second, by any way to lock, frees. */
+static void *leave(void *page)
+{
+	pthread_mutex_t *mutex = page;
+
+	EXPECT(!pthread_mutex_lock(mutex));
+	atomic_store(&waiting, 1);
+	EXPECT(!pthread_mutex_unlock(mutex));
+	return NULL;
+}
+
+static void memory_is_free_after_an_unlock(void)
+{
+	long long until_ns = now_ns(CLOCK_MONOTONIC) + 3 * CONTENTION_NS;
+	unsigned long round;
+
+	for (round = 0; now_ns(CLOCK_MONOTONIC) < until_ns; round++) {
+		pthread_mutex_t *mutex = shared_memory(sizeof(*mutex));
+		pthread_t thread;
+
+		EXPECT(!pthread_mutex_init(mutex, NULL));
+		atomic_store(&waiting, 0);
+		/* Held, so that the other takes the way of a mutex that is waited for. */
+		EXPECT(!pthread_mutex_lock(mutex));
+		EXPECT(!pthread_create(&thread, NULL, leave, mutex));
+		if (round % 2)
+			sleep_ms(1);
+		EXPECT(!pthread_mutex_unlock(mutex));
+		while (!atomic_load(&waiting))
+			;
+		if (round % 4 < 2)
+			while (pthread_mutex_trylock(mutex))
+				;
+		else
+			EXPECT(!pthread_mutex_lock(mutex));
+		EXPECT(!pthread_mutex_unlock(mutex));
+		EXPECT(!pthread_mutex_destroy(mutex));
+		EXPECT(!munmap(mutex, sizeof(*mutex)));
+		EXPECT(!pthread_join(thread, NULL));
+	}
+}
+
+static void *wait_once(void *mutex)
+{
+	atomic_fetch_add(&waiting, 1);
+	EXPECT(!pthread_mutex_lock(mutex));
+	EXPECT(!pthread_mutex_unlock(mutex));
+	return NULL;
+}
+
+static void start_waiters(pthread_mutex_t *mutex, pthread_t *thread, int threads)
+{
+	int i;
+
+	atomic_store(&waiting, 0);
+	for (i = 0; i < threads; i++)
+		EXPECT(!pthread_create(&thread[i], NULL, wait_once, mutex));
+	while (atomic_load(&waiting) < threads)
+		sleep_ms(1);
+	/* Long enough for those that halt. */
+	sleep_ms(30);
+}
+
+static void join(pthread_t *thread, int threads)
+{
+	int i;
+
+	for (i = 0; i < threads; i++)
+		EXPECT(!pthread_join(thread[i], NULL));
+}
+
+static void is_free_when_all_waiters_are_gone(void)
+{
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	pthread_t thread[3];
+	int turn;
+
+	for (turn = 0; turn < 3; turn++) {
+		EXPECT(!pthread_mutex_lock(&mutex));
+		start_waiters(&mutex, thread, 3);
+		EXPECT(!pthread_mutex_unlock(&mutex));
+		join(thread, 3);
+		EXPECT(!pthread_mutex_lock(&mutex));
+		EXPECT(!pthread_mutex_unlock(&mutex));
+		EXPECT(!pthread_mutex_trylock(&mutex));
+		EXPECT(!pthread_mutex_unlock(&mutex));
+	}
+}
+
+/* What a child finds: usable by it, by all its threads, and by its own children. */
+static void use(pthread_mutex_t *mutex, int generations)
+{
+	pthread_t thread[2];
+	pid_t child;
+	int turn;
+
+	for (turn = 0; turn < 3; turn++) {
+		EXPECT(!pthread_mutex_lock(mutex));
+		EXPECT(pthread_mutex_trylock(mutex) == EBUSY);
+		EXPECT(!pthread_mutex_unlock(mutex));
+	}
+	EXPECT(!pthread_mutex_lock(mutex));
+	start_waiters(mutex, thread, 2);
+	child = generations ? fork() : 1;
+	EXPECT(child >= 0);
+	EXPECT(!pthread_mutex_unlock(mutex));
+	if (!child) {
+		use(mutex, generations - 1);
+		_exit(0);
+	}
+	join(thread, 2);
+	if (generations)
+		reap(child);
+}
+
+/* The waiters, and whoever is first of them, are not in the child. */
+static void fork_with_waiters(void)
+{
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	static pthread_mutex_t adaptive = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
+
+	use(&mutex, 2);
+	use(&adaptive, 2);
+}
+
+static pthread_mutex_t at_fork = PTHREAD_MUTEX_INITIALIZER;
+
+static void lock_at_fork(void)
+{
+	EXPECT(!pthread_mutex_lock(&at_fork));
+}
+
+static void unlock_at_fork(void)
+{
+	EXPECT(!pthread_mutex_unlock(&at_fork));
+}
+
+/* As C libraries' and allocators' locks are: held at fork() by handlers, contended all the while. */
+static void fork_handlers_hold_locks(void)
+{
+	struct contended contended = { .mutex = &at_fork };
+	pthread_t thread[2];
+	int i, child;
+
+	EXPECT(!pthread_atfork(lock_at_fork, unlock_at_fork, unlock_at_fork));
+	contended.until_ns = now_ns(CLOCK_MONOTONIC) + 2 * CONTENTION_NS;
+	for (i = 0; i < 2; i++)
+		EXPECT(!pthread_create(&thread[i], NULL, add, &contended));
+	while (now_ns(CLOCK_MONOTONIC) < contended.until_ns) {
+		child = fork();
+		EXPECT(child >= 0);
+		if (!child) {
+			alarm(HANGS_AFTER_S);
+			for (i = 0; i < 3; i++) {
+				EXPECT(!pthread_mutex_lock(&at_fork));
+				EXPECT(!pthread_mutex_unlock(&at_fork));
+			}
+			_exit(0);
+		}
+		reap(child);
+	}
+	join(thread, 2);
+	EXPECT(contended.counter == contended.rounds);
+}
+
+static atomic_int handled;
+
+static void count(int signal)
+{
+	(void)signal;
+	handled++;
+}
+
+static void waiters_handle_signals(void)
+{
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	struct sigaction action = { .sa_handler = count };
+	pthread_t thread[3];
+	int turn, i;
+
+	EXPECT(!sigaction(SIGUSR1, &action, NULL));
+	EXPECT(!pthread_mutex_lock(&mutex));
+	start_waiters(&mutex, thread, 3);
+	for (turn = 0; turn < 3; turn++) {
+		int before = atomic_load(&handled);
+
+		for (i = 0; i < 3; i++)
+			EXPECT(!pthread_kill(thread[i], SIGUSR1));
+		while (atomic_load(&handled) < before + 3)
+			sleep_ms(1);
+	}
+	EXPECT(pthread_mutex_trylock(&mutex) == EBUSY);
+	EXPECT(!pthread_mutex_unlock(&mutex));
+	join(thread, 3);
+}
+
+/* A holder that is stopped stops everybody, for as long as it is. */
+static void a_stopped_process_goes_on(void)
+{
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	pid_t child = fork();
+	int status;
+
+	EXPECT(child >= 0);
+	if (!child) {
+		exclude(&mutex);
+		_exit(0);
+	}
+	sleep_ms(30);
+	EXPECT(!kill(child, SIGSTOP));
+	EXPECT(waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status));
+	sleep_ms(30);
+	EXPECT(!kill(child, SIGCONT));
+	reap(child);
+}
+
+static void *lock_and_be_cancelled(void *mutex)
+{
+	wait_once(mutex);
+	atomic_store(&waiting, 100);
+	pthread_testcancel();
+	return NULL;
+}
+
+/* Waiting for a mutex is no cancellation point. */
+static void a_cancelled_waiter_gets_its_turn_first(void)
+{
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	pthread_t thread;
+	void *returned;
+
+	atomic_store(&waiting, 0);
+	EXPECT(!pthread_mutex_lock(&mutex));
+	EXPECT(!pthread_create(&thread, NULL, lock_and_be_cancelled, &mutex));
+	while (!atomic_load(&waiting))
+		sleep_ms(1);
+	sleep_ms(10);
+	EXPECT(!pthread_cancel(thread));
+	sleep_ms(10);
+	EXPECT(!pthread_mutex_unlock(&mutex));
+	EXPECT(!pthread_join(thread, &returned));
+	EXPECT(returned == PTHREAD_CANCELED && atomic_load(&waiting) == 100);
+	EXPECT(!pthread_mutex_lock(&mutex));
+	EXPECT(!pthread_mutex_unlock(&mutex));
+}
+
+TESTS(TEST(threads_exclude_each_other), TEST(memory_is_free_after_an_unlock),
+      TEST(is_free_when_all_waiters_are_gone), TEST(fork_with_waiters), TEST(fork_handlers_hold_locks), TEST(waiters_handle_signals),
+      TEST(a_stopped_process_goes_on), TEST(a_cancelled_waiter_gets_its_turn_first))
