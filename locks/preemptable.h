@@ -57,6 +57,7 @@ _Static_assert(sizeof(struct preemptable_lock) == 4, "preemptable_lock is 4 byte
 #define PREEMPTABLE_HELD 1u
 #define PREEMPTABLE_NEXT_ONE 0x10000u
 #define PREEMPTABLE_NUMBERS 0x7fffu
+#define PREEMPTABLE_TURNS_A_LOOK 8u
 
 /* Requests before request number @mine, modulo the 15 bits of a number. */
 static inline unsigned int preemptable_ahead(unsigned int both, unsigned int mine)
@@ -89,22 +90,24 @@ static inline bool preemptable_trylock(struct preemptable_lock *lock)
 }
 
 /*
- * Until the requests before it are granted, or n * tau is over. Heads only go up: a distance that
- * has grown is one that went below zero, the waiter was passed by.
+ * Until the requests before it (at least 1) are granted, or n * tau is over. Heads only go up: a
+ * distance that has grown is one that went below zero, the waiter was passed by.
  */
 static inline void preemptable_wait_turn(struct preemptable_lock *lock, unsigned int mine,
 					 unsigned int ahead, const struct preemptable_class *class)
 {
 	unsigned long long tau_ns = atomic_load_explicit(&class->tau_ns, memory_order_relaxed);
 	struct lock_budget budget = lock_budget(tau_ns, ahead);
+	unsigned int turn;
 
-	while (ahead && !lock_budget_spent(&budget)) {
+	/* The clock takes as long to read as the lock: not in every turn. */
+	for (turn = 1; turn % PREEMPTABLE_TURNS_A_LOOK || !lock_budget_spent(&budget); turn++) {
 		unsigned int now_ahead;
 
 		cpu_relax();
 		now_ahead = preemptable_ahead(atomic_load_explicit(&lock->both,
 								   memory_order_relaxed), mine);
-		if (now_ahead > ahead)
+		if (!now_ahead || now_ahead > ahead)
 			return;
 		if (now_ahead < ahead) {
 			ahead = now_ahead;
@@ -116,13 +119,14 @@ static inline void preemptable_wait_turn(struct preemptable_lock *lock, unsigned
 static inline void preemptable_lock_class(struct preemptable_lock *lock,
 					  const struct preemptable_class *class)
 {
-	unsigned int both, mine;
+	unsigned int both, mine, ahead;
 
-	if (preemptable_trylock(lock))
-		return;
+	/* Not trylock first: to read a word that another CPU will want before writing it costs a miss. */
 	both = atomic_fetch_add_explicit(&lock->both, PREEMPTABLE_NEXT_ONE, memory_order_relaxed);
 	mine = both >> 16;
-	preemptable_wait_turn(lock, mine, preemptable_ahead(both, mine), class);
+	ahead = preemptable_ahead(both, mine);
+	if (ahead)
+		preemptable_wait_turn(lock, mine, ahead, class);
 	/* Acquire pairs with the release in preemptable_unlock(). */
 	while (atomic_fetch_or_explicit(&lock->both, PREEMPTABLE_HELD, memory_order_acquire) &
 	       PREEMPTABLE_HELD) {

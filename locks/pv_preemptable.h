@@ -71,14 +71,16 @@ static inline void pv_preemptable_wait_turn(struct pv_preemptable_lock *lock, un
 {
 	unsigned long long tau_ns = atomic_load_explicit(&class->tau_ns, memory_order_relaxed);
 	struct lock_budget budget = lock_budget(tau_ns, ahead);
+	unsigned int turn;
 
-	while (ahead && !lock_budget_spent(&budget)) {
+	/* The clock takes as long to read as the lock: not in every turn. */
+	for (turn = 1; turn % PREEMPTABLE_TURNS_A_LOOK || !lock_budget_spent(&budget); turn++) {
 		unsigned int now_ahead;
 
 		cpu_relax();
 		now_ahead = pv_preemptable_ahead(atomic_load_explicit(&lock->both,
 								      memory_order_relaxed), mine);
-		if (now_ahead > ahead)
+		if (!now_ahead || now_ahead > ahead)
 			return;
 		if (now_ahead < ahead) {
 			ahead = now_ahead;
@@ -108,13 +110,14 @@ static inline bool pv_preemptable_compete(struct pv_preemptable_lock *lock)
 static inline void pv_preemptable_lock_class(struct pv_preemptable_lock *lock,
 					     const struct preemptable_class *class)
 {
-	unsigned int both, mine;
+	unsigned int both, mine, ahead;
 
-	if (pv_preemptable_trylock(lock))
-		return;
+	/* Not trylock first: to read a word that another CPU will want before writing it costs a miss. */
 	both = atomic_fetch_add_explicit(&lock->both, PV_PREEMPTABLE_NEXT_ONE, memory_order_relaxed);
 	mine = both >> 17;
-	pv_preemptable_wait_turn(lock, mine, pv_preemptable_ahead(both, mine), class);
+	ahead = pv_preemptable_ahead(both, mine);
+	if (ahead)
+		pv_preemptable_wait_turn(lock, mine, ahead, class);
 	while (!pv_preemptable_compete(lock)) {
 		/*
 		 * Told to halt before it looks again: the release that comes after this look finds the

@@ -58,81 +58,68 @@ inline check_order()
 
 inline lock()
 {
-	atomic { RUNS -> h = head; t = tail };
-	atomic {
-		RUNS ->
-		if
-		:: h == t && h == head && t == tail && !held ->
-			tail = (tail + 1) % M; held = 1; drawn++; holder = me; may = 1
-		:: else
-		fi
-	};
-	if
-	:: may -> may = 0
-	:: else ->
 #ifdef M_SPLIT_DRAW
-		atomic { RUNS -> mine = tail };
-		atomic {
-			RUNS -> tail = (mine + 1) % M; number[me] = drawn; drawn++; stage[me] = 1
-		};
+	atomic { RUNS -> mine = tail };
+	atomic {
+		RUNS -> tail = (mine + 1) % M; number[me] = drawn; drawn++; stage[me] = 1
+	};
 #else
-		atomic {
-			RUNS -> mine = tail; tail = (tail + 1) % M;
-			number[me] = drawn; drawn++; stage[me] = 1
-		};
+	atomic {
+		RUNS -> mine = tail; tail = (tail + 1) % M;
+		number[me] = drawn; drawn++; stage[me] = 1
+	};
 #endif
-		/* Until its turn, or passed by (a distance that went below zero), or out of time. */
-		do
+	/* Until its turn, or passed by (a distance that went below zero), or out of time. */
+	do
 #ifdef M_OFF_BY_ONE
-		:: atomic { RUNS && ((mine - head + M) % M <= 1 || (mine - head + M) % M >= M / 2) -> break }
+	:: atomic { RUNS && ((mine - head + M) % M <= 1 || (mine - head + M) % M >= M / 2) -> break }
 #else
 #ifdef M_WAITS_WHEN_PASSED
-		:: atomic { RUNS && head == mine -> turn = 1; break }
+	:: atomic { RUNS && head == mine -> turn = 1; break }
 #else
-		:: atomic { RUNS && head == mine -> turn = 1; break }
-		:: atomic { RUNS && (mine - head + M) % M >= M / 2 -> passed = 1; break }
+	:: atomic { RUNS && head == mine -> turn = 1; break }
+	:: atomic { RUNS && (mine - head + M) % M >= M / 2 -> passed = 1; break }
 #endif
 #endif
 #ifndef M_NEVER_OVER
-		:: atomic {
-			RUNS && head != mine && (mine - head + M) % M < M / 2 && TIME_MAY_BE_OVER ->
-			may = 1; break
-		   }
+	:: atomic {
+		RUNS && head != mine && (mine - head + M) % M < M / 2 && TIME_MAY_BE_OVER ->
+		may = 1; break
+	   }
 #endif
-		od;
-		atomic { stage[me] = 2; h = 0; t = 0 };
+	od;
+	atomic { stage[me] = 2; h = 0; t = 0 };
 #ifdef M_NO_COMPETITION
-		atomic { RUNS -> held = 1; check_order(); may = 0 }
+	atomic { RUNS -> held = 1; check_order(); may = 0 }
 #else
-		do
-		:: atomic { RUNS && !held -> held = 1; check_order(); may = 0; break }
+	do
+	:: atomic { RUNS && !held -> held = 1; check_order(); may = 0; break }
 #ifdef PV
-		:: atomic { RUNS && held -> skip };
+	:: atomic { RUNS && held -> skip };
 #ifdef M_LOOKS_BEFORE_IT_TELLS
-			atomic { RUNS -> h = held };
-			if
-			:: h == 0
-			:: else ->
-				atomic { RUNS -> halted = 1 };
-				HALT_IF(true, 0)
-			fi;
+		atomic { RUNS -> h = held };
+		if
+		:: h == 0
+		:: else ->
+			atomic { RUNS -> halted = 1 };
+			HALT_IF(true, 0)
+		fi;
 #else
-			atomic { RUNS -> halted = 1; h = head; t = tail; w = held };
+		atomic { RUNS -> halted = 1; h = head; t = tail; w = held };
 #ifdef M_NO_LOOK_BEFORE_HALT
-			w = 0;
-			HALT_IF(h == head && t == tail && halted, 0);
+		w = 0;
+		HALT_IF(h == head && t == tail && halted, 0);
 #else
-			if
-			:: w == 0
-			:: else -> w = 0; HALT_IF(h == head && t == tail && held && halted, 0)
-			fi;
+		if
+		:: w == 0
+		:: else -> w = 0; HALT_IF(h == head && t == tail && held && halted, 0)
+		fi;
 #endif
 #endif
-			atomic { h = 0; t = 0 }
+		atomic { h = 0; t = 0 }
 #endif
-		od
+	od
 #endif
-	fi
 }
 
 inline trylock(result)

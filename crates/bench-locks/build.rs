@@ -15,7 +15,7 @@ struct Subject {
     prefix: String,
     node: bool,
     peer: bool,
-    define: Option<&'static str>,
+    define: Vec<(&'static str, Option<&'static str>)>,
 }
 
 fn main() {
@@ -42,18 +42,26 @@ fn main() {
             prefix: lock.name.to_string(),
             node: lock.node,
             peer: false,
-            define: None,
+            define: Vec::new(),
         })
         .collect();
-    for (lock, define) in [("preemptable", None), ("pv_preemptable", Some("ARM_PV"))] {
-        subjects.push(Subject {
-            name: format!("{lock}_tau_code"),
-            header: crate_dir.join("c/arms.h"),
-            prefix: format!("arm_{lock}_tau_code"),
-            node: false,
-            peer: false,
-            define,
-        });
+    for lock in ["preemptable", "pv_preemptable"] {
+        for (arm, tau) in
+            [("tau_code", "PREEMPTABLE_TAU_CODE_NS"), ("tau_short", "ARM_TAU_SHORT_NS")]
+        {
+            let mut define = vec![("ARM_TAU_NS", Some(tau))];
+            if lock == "pv_preemptable" {
+                define.push(("ARM_PV", None));
+            }
+            subjects.push(Subject {
+                name: format!("{lock}_{arm}"),
+                header: crate_dir.join("c/arms.h"),
+                prefix: format!("arm_{lock}"),
+                node: false,
+                peer: false,
+                define,
+            });
+        }
     }
     for peer in [
         "pthread_spin",
@@ -71,7 +79,7 @@ fn main() {
             prefix: format!("peer_{peer}"),
             node: peer == "ck_mcs",
             peer: true,
-            define: None,
+            define: Vec::new(),
         });
     }
     let mut table = String::from("extern \"C\" {\n");
@@ -119,8 +127,8 @@ fn compile(s: &Subject, crate_dir: &Path) {
     if s.node {
         build.define("WITH_NODE", None);
     }
-    if let Some(define) = s.define {
-        build.define(define, None);
+    for &(name, value) in &s.define {
+        build.define(name, value);
     }
     if s.peer {
         build.define("BENCH_INIT(lock)", Some(format!("{}_init(lock)", s.prefix).as_str()));

@@ -32,7 +32,7 @@ struct waiter {
 
 static struct waiter waiters[WAITERS_MAX];
 
-/* Until every waiter that runs has looked at the lock and the clock as they are now. */
+/* Until every waiter that runs has looked at the lock and then the clock as they are now. */
 static void settle(void)
 {
 	int i;
@@ -42,7 +42,7 @@ static void settle(void)
 		unsigned long turns = atomic_load(&w->vcpu.turns);
 
 		while (atomic_load(&w->waits) && !atomic_load(&w->vcpu.preempted) &&
-		       atomic_load(&w->vcpu.turns) < turns + 3)
+		       atomic_load(&w->vcpu.turns) < turns + 2 * PREEMPTABLE_TURNS_A_LOOK)
 			sched_yield();
 	}
 }

@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Locks of locks/ with a setting that is not their default: what VEE'13 gives twice. */
+/*
+ * Locks of locks/ with a tau that is not their default: tau_code is that of VEE'13's code (4.2 gives
+ * another), tau_short is one for critical sections as short as the bench's.
+ */
 #ifndef UNSPIN_BENCH_LOCKS_ARMS_H
 #define UNSPIN_BENCH_LOCKS_ARMS_H
 
 #include "../../../locks/pv_preemptable.h"
 
-static struct preemptable_class arm_tau_code = { PREEMPTABLE_TAU_CODE_NS };
+#define ARM_TAU_SHORT_NS 250ULL
+
+static struct preemptable_class arm_class = { ARM_TAU_NS };
 
 #define ARM(name)									\
-	struct arm_##name##_tau_code_lock { struct name##_lock lock; };			\
-	static inline void arm_##name##_tau_code_lock(struct arm_##name##_tau_code_lock *lock)	\
+	struct arm_##name##_lock { struct name##_lock lock; };				\
+	static inline void arm_##name##_lock(struct arm_##name##_lock *lock)		\
 	{										\
-		name##_lock_class(&lock->lock, &arm_tau_code);				\
+		name##_lock_class(&lock->lock, &arm_class);				\
 	}										\
-	static inline void arm_##name##_tau_code_unlock(struct arm_##name##_tau_code_lock *lock) \
+	static inline void arm_##name##_unlock(struct arm_##name##_lock *lock)		\
 	{										\
 		name##_unlock(&lock->lock);						\
 	}

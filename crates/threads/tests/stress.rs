@@ -208,8 +208,8 @@ fn preemptable_locks_keep_the_papers_order() {
             ("tau-once", "lock_budget(tau_ns, ahead)", "lock_budget(tau_ns, 1)", "figure 1|2 tau"),
             (
                 "tau-once-at-the-draw",
-                "lock_budget(tau_ns, ahead);\n\n",
-                "lock_budget(tau_ns, 1);\n\n",
+                "lock_budget(tau_ns, ahead);\n\tunsigned int turn",
+                "lock_budget(tau_ns, 1);\n\tunsigned int turn",
                 "from the draw",
             ),
             (
@@ -220,21 +220,21 @@ fn preemptable_locks_keep_the_papers_order() {
             ),
             (
                 "never-over",
-                "while (ahead && !lock_budget_spent(&budget))",
-                "while (ahead && budget.since_ticks + 1)",
+                "|| !lock_budget_spent(&budget)",
+                "|| budget.since_ticks + 1",
                 "figure 1",
             ),
             (
                 "waits-when-passed",
-                "if (now_ahead > ahead)\n\t\t\treturn;\n\t\tif (now_ahead < ahead) {",
-                "if (now_ahead != ahead) {",
+                "if (!now_ahead || now_ahead > ahead)\n\t\t\treturn;\n\t\tif (now_ahead < ahead) {",
+                "if (!now_ahead)\n\t\t\treturn;\n\t\tif (now_ahead != ahead) {",
                 "every later one",
             ),
             (
                 "trylock-passes",
                 "_is_idle(both))\n\t\treturn false;",
                 "_is_idle(both) && (both & 1))\n\t\treturn false;",
-                "every later one: not before tau",
+                "every later one: trylock does not pass",
             ),
         ];
         for (variant, what, by, says) in mutants {
