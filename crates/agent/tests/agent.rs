@@ -85,6 +85,7 @@ fn plan(runs: Vec<Run>) -> Plan {
         host_model: HostModel::Lab,
         scheduler: Default::default(),
         period_ms: None,
+        llc_pcpus: None,
         runs,
     }
 }

@@ -59,6 +59,7 @@ fn wrong_in_vm(v: &VmResult, vcpus: usize) -> Option<String> {
     }
     let mut counters = numbers(&v.module);
     counters.extend(numbers(&v.attribution));
+    counters.extend(numbers(&v.attribution.and_then(|a| a.factors)));
     let (name, n) = counters.into_iter().find(|(_, n)| *n > COUNT_MAX)?;
     Some(format!("its {name}={n} is too large to be true"))
 }

@@ -110,6 +110,7 @@ pub fn expand(
         host_model: scenario.host.model,
         scheduler: scenario.host.scheduler,
         period_ms: scenario.host.period_ms,
+        llc_pcpus: scenario.host.llc_pcpus,
         runs,
     })
 }
@@ -196,10 +197,11 @@ fn lock_of(g: &VmGroup, point: &Point, arm: &Arm) -> LockChoice {
 fn each_vm(s: &Scenario, point: &Point, arm: &Arm) -> Vec<EachVm> {
     let key = |g: &VmGroup| {
         let profile = workload(g, point.profile, point.used).name.clone();
-        (g.name.clone(), profile, g.vcpus, g.lock, g.cpl, g.mode_off)
+        (g.name.clone(), profile, g.vcpus, g.lock, g.cpl, g.mode_off, g.threads, g.tick_hz)
     };
     let first = key(point.groups[0]);
-    if point.groups.iter().all(|g| key(g) == first) && first.0.is_none() {
+    let usual = point.groups.iter().all(|g| g.threads.is_none() && g.tick_hz == 0);
+    if usual && point.groups.iter().all(|g| key(g) == first) && first.0.is_none() {
         return Vec::new();
     }
     let sweeps = s.sweep.profiles.len() > 1;
@@ -232,6 +234,8 @@ fn each_vm(s: &Scenario, point: &Point, arm: &Arm) -> Vec<EachVm> {
             lock: lock.kind,
             tau_ns: lock.tau_ns,
             cpl: g.cpl,
+            threads: g.threads,
+            tick_hz: g.tick_hz,
             mode_off: g.mode_off,
         });
     }

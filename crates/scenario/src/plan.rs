@@ -32,6 +32,10 @@ pub struct Plan {
     /// Allocation period of that host, ms; `None` leaves the scheduler's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period_ms: Option<u32>,
+    /// pCPUs that share a last-level cache, each group of so many; `None`: all share one (machine
+    /// `sim`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub llc_pcpus: Option<u32>,
     pub runs: Vec<Run>,
 }
 
@@ -149,6 +153,12 @@ pub struct EachVm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tau_ns: Option<u64>,
     pub cpl: u8,
+    /// Threads of its program; `None`: one a vCPU, which never leaves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+    /// Timer ticks a second of its kernel; 0: it has none.
+    #[serde(default)]
+    pub tick_hz: u32,
     /// The module and the arm's lock are not for it: KVM's own window and yields, uncounted.
     #[serde(default)]
     pub mode_off: bool,
@@ -166,6 +176,8 @@ impl Run {
             lock: self.lock,
             tau_ns: self.tau_ns,
             cpl: self.cpl,
+            threads: None,
+            tick_hz: 0,
             mode_off: false,
         })
     }
@@ -237,6 +249,56 @@ pub struct Arm {
     /// Asymmetric vCPUs, on a host with the fair scheduler (machine `sim`).
     #[serde(default, skip_serializing_if = "Asym::is_default")]
     pub asym: Asym,
+    /// What the VMs run on, where it is not the host as it is (machine `sim`).
+    #[serde(default, skip_serializing_if = "Platform::is_default")]
+    pub platform: Platform,
+}
+
+/// What an arm changes of the machine, to see what that costs (NJIT 2018, 2.4).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Platform {
+    /// No VMM: no exits; interrupts, idling and switches at the hardware's cost.
+    pub physical: bool,
+    /// The processor virtualizes the APIC: interrupts are received without exits.
+    pub apicv: bool,
+    /// KVM polls so long for a wake-up before it takes a halted vCPU off its pCPU, us.
+    pub halt_poll_us: u32,
+    /// Factors of virtualization's cost that are switched off.
+    pub without: Vec<Factor>,
+}
+
+impl Platform {
+    fn is_default(&self) -> bool {
+        *self == Platform::default()
+    }
+}
+
+/// What makes multi-threaded programs slow in VMs (NJIT 2018, chapter 2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Factor {
+    /// Switching idle vCPUs (2.4.1); without: guests idle in a polling loop.
+    IdleSwitch,
+    /// Switching spinning vCPUs (2.4.2); without: no pause-loop exits.
+    SpinSwitch,
+    /// Interrupts between vCPUs (2.4.3); without: they cost what the hardware's do.
+    Ipi,
+    /// Spinning in user space (2.4.4); without: loop detection sees it too.
+    UserSpin,
+    /// Placement blind to caches (2.4.5); without: all is as near as within one cache.
+    Cache,
+}
+
+impl Factor {
+    /// All five, in the order of their sections, with their names.
+    pub const ALL: [(&'static str, Factor); 5] = [
+        ("idle-switch", Factor::IdleSwitch),
+        ("spin-switch", Factor::SpinSwitch),
+        ("ipi", Factor::Ipi),
+        ("user-spin", Factor::UserSpin),
+        ("cache", Factor::Cache),
+    ];
 }
 
 /// Whose vCPUs run together under Credit (ASMan, HPDC 2011).
@@ -450,6 +512,20 @@ pub enum Op {
     Wake,
     /// As `barrier`, waited for with PAUSE.
     SpinBarrier,
+    // From here on machine `sim` only.
+    /// As `spin-barrier`, the program itself spinning (CPL 3): no loop detector sees it.
+    UserBarrier,
+    /// A lock whose waiters sleep.
+    Mutex,
+    MutexUnlock,
+    /// Work that only the first thread does; the others pass by.
+    ComputeFirst,
+    /// Work that one thread does, in each unit another: round-robin.
+    ComputeTurn,
+    /// Interrupts every sibling that does not sleep, as for a TLB flush, and waits for all.
+    Shootdown,
+    /// Reads that many cache lines the previous vCPU wrote.
+    Share,
 }
 
 /// Distribution of a length in loop iterations (timer cycles for `block`).

@@ -29,6 +29,13 @@ const OPS: &[(&str, Op)] = &[
     ("block", Op::Block),
     ("wake", Op::Wake),
     ("spin-barrier", Op::SpinBarrier),
+    ("user-barrier", Op::UserBarrier),
+    ("mutex", Op::Mutex),
+    ("mutex-unlock", Op::MutexUnlock),
+    ("compute-first", Op::ComputeFirst),
+    ("compute-turn", Op::ComputeTurn),
+    ("shootdown", Op::Shootdown),
+    ("share", Op::Share),
 ];
 
 /// Reads a profile. `file` is what errors call it; `name` what the scenario does.
@@ -69,9 +76,12 @@ fn read_step(v: &Value) -> Option<Step> {
     let t = v.table("a [[step]] table")?;
     t.only(&["op", "lock", "iterations", "chance"]);
     let op = t.need("op", "what the step does")?.choice(OPS)?;
-    let has_length = matches!(op, Op::Compute | Op::Critical | Op::Block);
-    let has_lock = matches!(op, Op::Lock | Op::Unlock);
-    let may_skip = matches!(op, Op::Compute | Op::Lock | Op::Critical | Op::Block | Op::Wake);
+    let alone = matches!(op, Op::ComputeFirst | Op::ComputeTurn);
+    let work = alone || matches!(op, Op::Compute | Op::Critical | Op::Share);
+    let has_length = work || op == Op::Block;
+    let has_lock = matches!(op, Op::Lock | Op::Unlock | Op::Mutex | Op::MutexUnlock);
+    let others = matches!(op, Op::Lock | Op::Mutex | Op::Block | Op::Wake | Op::Shootdown);
+    let may_skip = work || others;
     let name = OPS.iter().find(|(_, o)| *o == op).map_or("", |(n, _)| n);
 
     let dist = if has_length || (op == Op::Barrier && t.get("iterations").is_some()) {
@@ -85,7 +95,10 @@ fn read_step(v: &Value) -> Option<Step> {
     let lock = match t.get("lock") {
         Some(v) if has_lock => v.u32(0..=LOCKS_MAX - 1, " (which lock)")?,
         Some(v) => {
-            v.problem(format!("a {name} step takes no lock"), "only in lock and unlock steps");
+            v.problem(
+                format!("a {name} step takes no lock"),
+                "only in lock and unlock steps, mutex and mutex-unlock",
+            );
             0
         }
         None => 0,
@@ -94,7 +107,9 @@ fn read_step(v: &Value) -> Option<Step> {
         Some(v) if may_skip => read_chance(&v)?,
         Some(v) => {
             let why = match op {
-                Op::Unlock => "an unlock goes with its lock; give the lock the chance",
+                Op::Unlock | Op::MutexUnlock => {
+                    "an unlock goes with its lock; give the lock the chance"
+                }
                 _ => "all vCPUs must reach a barrier, or they wait forever",
             };
             v.problem(why, "no chance here");
@@ -163,6 +178,7 @@ fn read_dist(v: &Value) -> Option<Dist> {
 /// of nesting can wait for each other.
 fn check_program(program: &[Step], at: &[Value]) {
     let mut held: Vec<(u32, usize)> = Vec::new();
+    check_mutexes(program, at);
     let mut order: Vec<(u32, u32)> = Vec::new();
     for (i, s) in program.iter().enumerate() {
         match s.op {
@@ -192,10 +208,17 @@ fn check_program(program: &[Step], at: &[Value]) {
             Op::Critical if held.is_empty() => {
                 at[i].problem("outside any lock", "between lock and unlock; outside use compute");
             }
-            Op::Barrier | Op::SpinBarrier | Op::Block if !held.is_empty() => {
+            Op::Barrier
+            | Op::SpinBarrier
+            | Op::UserBarrier
+            | Op::Block
+            | Op::Mutex
+            | Op::Shootdown
+                if !held.is_empty() =>
+            {
                 at[i].problem(
                     "waits while holding a lock: others would spin until it ends, or forever",
-                    "barrier, spin-barrier and block outside locks",
+                    "barriers, block, mutex and shootdown outside locks",
                 );
             }
             _ => {}
@@ -209,6 +232,30 @@ fn check_program(program: &[Step], at: &[Value]) {
             format!("locks {a} and {b} are taken in both orders: two vCPUs can wait for each other forever"),
             "one order for all nested locks",
         );
+    }
+}
+
+/// One mutex at a time, and nothing that waits for all threads while one is held.
+fn check_mutexes(program: &[Step], at: &[Value]) {
+    let mut held: Option<(u32, usize)> = None;
+    for (i, s) in program.iter().enumerate() {
+        match (s.op, held) {
+            (Op::Mutex, None) => held = Some((s.lock, i)),
+            (Op::Mutex, Some((other, _))) => {
+                at[i].problem(format!("mutex {other} is held here"), "one mutex at a time");
+            }
+            (Op::MutexUnlock, Some((lock, _))) if lock == s.lock => held = None,
+            (Op::MutexUnlock, _) => {
+                at[i].problem(format!("mutex {} is not held here", s.lock), "a held mutex");
+            }
+            (Op::Barrier | Op::SpinBarrier | Op::UserBarrier, Some(_)) => {
+                at[i].problem("waits for all threads while holding a mutex", "barriers outside");
+            }
+            _ => {}
+        }
+    }
+    if let Some((lock, i)) = held {
+        at[i].problem(format!("mutex {lock} is never released"), "a mutex-unlock step after it");
     }
 }
 

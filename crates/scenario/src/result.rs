@@ -132,6 +132,28 @@ pub struct Attribution {
     pub halted_ns: u64,
     /// Wanting a pCPU, having none.
     pub waiting_ns: u64,
+    /// Of these, what the factors of virtualization's cost took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub factors: Option<Factors>,
+}
+
+/// Parts of a VM's time that are for one of the five factors (NJIT 2018, chapter 2), ns. They exclude
+/// each other: the first three and `migration_ns` are parts of `switch_ns + exit_ns`, `user_spin_ns`
+/// of the spinning, `far_data_ns` of `useful_ns`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Factors {
+    /// Halting, waking and switching idle vCPUs (2.4.1).
+    pub idle_switch_ns: u64,
+    /// Stopping spinning vCPUs and switching them (2.4.2).
+    pub spin_switch_ns: u64,
+    /// Sending and receiving interrupts between vCPUs (2.4.3).
+    pub ipi_ns: u64,
+    /// Coming to another last-level cache (2.4.5).
+    pub migration_ns: u64,
+    /// Spinning in user space, which no loop detection sees (2.4.4).
+    pub user_spin_ns: u64,
+    /// Reading what siblings wrote from another last-level cache (2.4.5).
+    pub far_data_ns: u64,
 }
 
 /// Counters of the module for one VM, as named in docs/sysfs.md. A record that lacks one is refused:

@@ -3,8 +3,8 @@
 
 use crate::expand::{ALONE_ARM, IDEAL_ARM};
 use crate::plan::{
-    ApleParams, Arm, Asym, CgroupLayout, Coscheduling, HostModel, HostScheduler, LockChoice,
-    LockKind, Window, YieldTo,
+    ApleParams, Arm, Asym, CgroupLayout, Coscheduling, Factor, HostModel, HostScheduler,
+    LockChoice, LockKind, Platform, Window, YieldTo,
 };
 use crate::problem::Problems;
 use crate::reader::{Reader, Table, Value};
@@ -22,6 +22,7 @@ const MS_MAX: u64 = 3_600_000;
 const WEIGHT_MAX: u32 = 10_000;
 const EPOCH_MAX_PLE_EXITS: u32 = 1_000_000;
 const EPOCH_MIN_US_MAX: u32 = 1_000_000;
+const THREADS_MAX: u32 = 1024;
 const TAU_MAX_NS: u64 = 1_000_000_000;
 const LOCK_CLOCK_MAX_MHZ: u32 = 10_000;
 const PERIOD_MS: std::ops::RangeInclusive<u32> = 1..=1000;
@@ -78,6 +79,8 @@ pub struct Host {
     pub scheduler: HostScheduler,
     /// Its allocation period, ms: CFS's latency, Credit's assignments; machine `sim` only.
     pub period_ms: Option<u32>,
+    /// pCPUs that share a last-level cache; `None`: all share one.
+    pub llc_pcpus: Option<u32>,
 }
 
 /// Some VMs that are alike.
@@ -89,6 +92,10 @@ pub struct VmGroup {
     pub workload: Option<String>,
     /// The module leaves these VMs alone in every arm.
     pub mode_off: bool,
+    /// Threads of the program; `None`: one a vCPU.
+    pub threads: Option<u32>,
+    /// Timer ticks a second of the guests' kernel; 0: none.
+    pub tick_hz: u32,
     pub count: u32,
     pub vcpus: u32,
     pub pin: Pin,
@@ -116,7 +123,17 @@ impl Scenario {
         if self.host.period_ms.is_some() {
             return Some("host.period_ms");
         }
-        self.arms.iter().any(|a| a.asym != Asym::default()).then_some("arm.asym")
+        if self.host.llc_pcpus.is_some() {
+            return Some("host.llc_pcpus");
+        }
+        if self.vms.iter().any(|g| g.threads.is_some() || g.tick_hz > 0) {
+            return Some("vm");
+        }
+        let arms = || self.arms.iter();
+        if arms().any(|a| a.platform != Platform::default()) {
+            return Some("arm");
+        }
+        arms().any(|a| a.asym != Asym::default()).then_some("arm.asym")
     }
 }
 
@@ -282,7 +299,7 @@ fn read_kernels(v: &Value) -> Option<Vec<String>> {
 
 fn read_host(v: Value) -> Option<Host> {
     let t = v.table("[host] with pcpus")?;
-    t.only(&["pcpus", "model", "lock_clock_mhz", "scheduler", "period_ms"]);
+    t.only(&["pcpus", "model", "lock_clock_mhz", "scheduler", "period_ms", "llc_pcpus"]);
     let pcpus =
         t.need("pcpus", "how many physical CPUs").and_then(|v| v.u32(1..=PCPUS_MAX, " pCPUs"));
     let models = &[("lab", HostModel::Lab), ("server", HostModel::Server)];
@@ -291,6 +308,7 @@ fn read_host(v: Value) -> Option<Host> {
         Some(Some(v.u32(1..=LOCK_CLOCK_MAX_MHZ, " MHz (of the clock the locks' budgets are for)")?))
     });
     let scheduler = or(t.get("scheduler"), HostScheduler::default(), |v| v.choice(HOST_SCHEDULERS));
+    let llc_pcpus = or(t.get("llc_pcpus"), None, |v| Some(Some(v.u32(1..=PCPUS_MAX, " pCPUs")?)));
     let period_ms = or(t.get("period_ms"), None, |v| Some(Some(v.u32(PERIOD_MS, " ms")?)));
     Some(Host {
         pcpus: pcpus?,
@@ -298,6 +316,7 @@ fn read_host(v: Value) -> Option<Host> {
         lock_clock_mhz: lock_clock?,
         scheduler: scheduler?,
         period_ms: period_ms?,
+        llc_pcpus: llc_pcpus?,
     })
 }
 
@@ -466,7 +485,12 @@ fn read_vm(
     sweeps_profiles: bool,
 ) -> Option<VmGroup> {
     let t = v.table("a [[vm]] table")?;
-    t.only(&["name", "count", "vcpus", "pin", "weight", "workload", "lock", "cpl", "mode"]);
+    t.only(&[
+        "name", "count", "vcpus", "pin", "weight", "workload", "lock", "cpl", "mode", "threads",
+        "tick_hz",
+    ]);
+    let threads = or(t.get("threads"), None, |v| Some(Some(v.u32(1..=THREADS_MAX, " threads")?)));
+    let tick_hz = or(t.get("tick_hz"), 0, |v| v.u32(0..=10_000, " ticks a second"));
     let name = or(t.get("name"), None, |v| Some(Some(read_name(&v)?)));
     let modes = &[("off", true), ("arm", false)];
     let mode_off = or(t.get("mode"), false, |v| v.choice(modes));
@@ -490,6 +514,8 @@ fn read_vm(
         name: name?,
         workload,
         mode_off: mode_off?,
+        threads: threads?,
+        tick_hz: tick_hz?,
         count: count?,
         vcpus: vcpus?,
         pin: pin?,
@@ -605,7 +631,20 @@ fn read_arm(
     aple: &ApleParams,
     scheduler: Option<HostScheduler>,
 ) -> Option<Arm> {
-    t.only(&["name", "window", "yield_to", "observe", "baseline", "lock", "coscheduling", "asym"]);
+    t.only(&[
+        "name",
+        "window",
+        "yield_to",
+        "observe",
+        "baseline",
+        "lock",
+        "coscheduling",
+        "asym",
+        "physical",
+        "apicv",
+        "halt_poll_us",
+        "without",
+    ]);
     let name = t.need("name", "a name").and_then(|v| {
         let n = read_name(&v)?;
         if n == ALONE_ARM || n == IDEAL_ARM {
@@ -647,7 +686,8 @@ fn read_arm(
         None => true,
     };
     let (coscheduling, asym) = read_scheduling(t, scheduler)?;
-    Some(Arm { name, window, yield_to, observe, lock, coscheduling, asym })
+    let platform = read_platform(t)?;
+    Some(Arm { name, window, yield_to, observe, lock, coscheduling, asym, platform })
 }
 
 const COSCHEDULING: &[(&str, Coscheduling)] = &[
@@ -681,6 +721,22 @@ fn read_scheduling(t: &Table, scheduler: Option<HostScheduler>) -> Option<(Cosch
         Some(asym)
     });
     Some((coscheduling?, asym?))
+}
+
+fn read_platform(t: &Table) -> Option<Platform> {
+    let names: Vec<&str> = Factor::ALL.iter().map(|(name, _)| *name).collect();
+    let names = names.join(", ");
+    let physical = or(t.get("physical"), false, |v| v.bool());
+    let apicv = or(t.get("apicv"), false, |v| v.bool());
+    let halt_poll_us = or(t.get("halt_poll_us"), 0, |v| v.u32(0..=1_000_000, " microseconds"));
+    let without =
+        or(t.get("without"), Vec::new(), |v| list(&v, &names, |v| v.choice(&Factor::ALL)));
+    Some(Platform {
+        physical: physical?,
+        apicv: apicv?,
+        halt_poll_us: halt_poll_us?,
+        without: without?,
+    })
 }
 
 const WINDOW_FORMS: &str =

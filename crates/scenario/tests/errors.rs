@@ -46,7 +46,7 @@ fn unknown_keys_are_placed_and_guessed() {
     assert_eq!(p.suggestion.as_deref(), Some("pcpus"));
     assert_eq!(
         p.to_string(),
-        "x.toml:4:1: `host.pcpu`: unknown key\n    allowed: pcpus, model, lock_clock_mhz, scheduler, period_ms\n    did you mean `pcpus`?"
+        "x.toml:4:1: `host.pcpu`: unknown key\n    allowed: pcpus, model, lock_clock_mhz, scheduler, period_ms, llc_pcpus\n    did you mean `pcpus`?"
     );
     let p = problem("title", "repeat = 3\ntitle");
     assert_eq!(p.suggestion.as_deref(), Some("repeats"));
@@ -146,6 +146,8 @@ fn arms() {
     arm("window = \"stok\"", "arm[0].window", "`stock`?");
     arm("lock = \"tickt\"", "arm[0].lock", "`ticket`?");
     arm("window = 4096", "arm[0].window", "{ fixed_cycles = N }");
+    arm("without = [\"ipis\"]", "arm[0].without[0]", "`ipi`?");
+    arm("physical = 1", "arm[0].physical", "true or false");
     arm("window = {}", "arm[0].window", "empty");
     arm("window = { fixed = 512 }", "arm[0].window.fixed", "unknown key");
     arm("window = { fixed_cycles = 64 }", "arm[0].window.fixed_cycles", "128");
@@ -257,6 +259,13 @@ fn programs_pair_and_nest_their_locks() {
     wrong_program(&[LOCK, l1, u1, UNLOCK, l1, LOCK, UNLOCK, u1], "step[0]", "both orders");
     wrong_program(&[LOCK, "op = \"barrier\"", UNLOCK], "step[1]", "while holding a lock");
     wrong_program(&[LOCK, "op = \"block\"; iterations = 5", UNLOCK], "step[1]", "while holding");
+    let take = "op = \"mutex\"";
+    let give = "op = \"mutex-unlock\"";
+    wrong_program(&[take], "step[0]", "never released");
+    wrong_program(&[give], "step[0]", "not held");
+    wrong_program(&[take, take, give], "step[1]", "one mutex at a time");
+    wrong_program(&[take, "op = \"barrier\"", give], "step[1]", "while holding a mutex");
+    wrong_program(&[LOCK, take, give, UNLOCK], "step[1]", "while holding a lock");
     wrong_program(&["op = \"barrier\"; chance = 0.5"], "step[0].chance", "wait forever");
     wrong_program(&[LOCK, "op = \"unlock\"; chance = 0.5"], "step[1].chance", "goes with its lock");
     wrong_program(&["op = \"lock\"; lock = 16", UNLOCK], "step[0].lock", "0 to 15");

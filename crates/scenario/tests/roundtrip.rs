@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use unspin_scenario::plan::{
-    ApleParams, Arm, Asym, CgroupLayout, Coscheduling, Dist, HostModel, HostScheduler, LockChoice,
-    LockKind, Op, Plan, Step, Window, YieldTo,
+    ApleParams, Arm, Asym, CgroupLayout, Coscheduling, Dist, Factor, HostModel, HostScheduler,
+    LockChoice, LockKind, Op, Plan, Platform, Step, Window, YieldTo,
 };
 use unspin_scenario::{
     expand, parse_profile, parse_scenario, split, Host, Measure, Pin, Profile, Scenario, Selection,
@@ -42,6 +42,9 @@ fn scenario_text(s: &Scenario) -> String {
         writeln!(w, "lock_clock_mhz = {mhz}").unwrap();
     }
     writeln!(w, "scheduler = {:?}", kebab(&s.host.scheduler)).unwrap();
+    if let Some(n) = s.host.llc_pcpus {
+        writeln!(w, "llc_pcpus = {n}").unwrap();
+    }
     if let Some(n) = s.host.period_ms {
         writeln!(w, "period_ms = {n}").unwrap();
     }
@@ -79,6 +82,10 @@ fn scenario_text(s: &Scenario) -> String {
             g.cpl
         )
         .unwrap();
+        if let Some(n) = g.threads {
+            writeln!(w, "threads = {n}").unwrap();
+        }
+        writeln!(w, "tick_hz = {}", g.tick_hz).unwrap();
         if let Some(name) = &g.name {
             writeln!(w, "name = {name:?}").unwrap();
         }
@@ -105,6 +112,13 @@ fn scenario_text(s: &Scenario) -> String {
             i == s.baseline
         )
         .unwrap();
+        let p = &a.platform;
+        writeln!(w, "physical = {}\napicv = {}", p.physical, p.apicv).unwrap();
+        writeln!(w, "halt_poll_us = {}", p.halt_poll_us).unwrap();
+        if !p.without.is_empty() {
+            let names: Vec<String> = p.without.iter().map(kebab).collect();
+            writeln!(w, "without = {names:?}").unwrap();
+        }
         if let Some(lock) = &a.lock {
             writeln!(w, "lock = {}", lock_text(lock)).unwrap();
         }
@@ -187,11 +201,21 @@ fn arm() -> impl Strategy<Value = Arm> {
         YieldTo::CpthL,
         YieldTo::Cch,
     ]);
-    (window, yields, any::<bool>()).prop_map(|(window, y, observe)| {
+    let without = prop::sample::subsequence(Factor::ALL.map(|(_, f)| f).to_vec(), 0..=5);
+    let platform = (any::<(bool, bool)>(), 0u32..1000, without).prop_map(
+        |((physical, apicv), halt_poll_us, without)| Platform {
+            physical,
+            apicv,
+            halt_poll_us,
+            without,
+        },
+    );
+    (window, yields, any::<bool>(), platform).prop_map(|(window, y, observe, platform)| {
         let yield_to = if window == Window::Off { YieldTo::Stock } else { y };
         let acts =
             yield_to != YieldTo::Stock || matches!(window, Window::Fixed { .. } | Window::Aple(_));
-        Arm { name: String::new(), window, yield_to, observe: observe || acts, ..Arm::default() }
+        let observe = observe || acts;
+        Arm { name: String::new(), window, yield_to, observe, platform, ..Arm::default() }
     })
 }
 
@@ -228,7 +252,7 @@ prop_compose! {
         cgroups in prop::sample::subsequence(vec![CgroupLayout::Flat, CgroupLayout::Vm, CgroupLayout::Vcpu], 1..4),
         profiles in prop::sample::subsequence(vec!["a".to_string(), "b-1".to_string(), "c_2".to_string()], 1..4),
         (warmup_ms, window_ms, stagger_ms) in (0u64..1000, 1u64..1000, 0u64..100),
-        name in prop::option::of("[a-z]{1,8}"),
+        (name, threads, tick_hz, llc_pcpus) in (prop::option::of("[a-z]{1,8}"), prop::option::of(1u32..9), 0u32..1000, prop::option::of(1u32..9)),
         (alone, epochs, picks) in (any::<bool>(), any::<bool>(), any::<bool>()),
     ) -> Scenario {
         for (i, a) in arms.iter_mut().enumerate() {
@@ -273,8 +297,8 @@ prop_compose! {
             epoch_min_us,
             kernels,
             boots,
-            host: Host { pcpus, model, lock_clock_mhz, scheduler, period_ms },
-            vms: vec![VmGroup { name, workload: None, mode_off: false, count: 1, vcpus, pin, weight, lock, cpl }],
+            host: Host { pcpus, model, lock_clock_mhz, scheduler, period_ms, llc_pcpus },
+            vms: vec![VmGroup { name, workload: None, mode_off: false, threads, tick_hz, count: 1, vcpus, pin, weight, lock, cpl }],
             baseline: baseline.index(arms.len()),
             arms,
             sweep: Sweep { profiles, vms, cgroups, locks: swept },
@@ -377,6 +401,8 @@ proptest! {
             let swept = s.sweep.locks.iter().find(|l| l.label() == r.lock_group);
             prop_assert_eq!(swept.is_some(), !s.sweep.locks.is_empty());
             prop_assert!(r.each.iter().all(|vm| vm.lock == r.lock && vm.vcpus == r.vcpus));
+            let threads = s.vms[0].threads;
+            prop_assert!(r.each.iter().all(|vm| vm.threads == threads && vm.tick_hz == s.vms[0].tick_hz));
             prop_assert_eq!(lock, r.arm.lock.or(swept.copied()).unwrap_or(s.vms[0].lock));
         }
         // Each repeat begins every point with another arm.

@@ -5,8 +5,21 @@
 //! ends when the lock is handed over (`lock/`), the barrier opens, or the window is over.
 
 use crate::machine::Sim;
-use crate::state::{Doing, State};
+use crate::program;
+use crate::state::{Cause, Doing, State};
 use unspin_vmm::abi;
+
+/// Whether a step is work that nobody else notices.
+fn is_work(op: u32) -> bool {
+    matches!(
+        op,
+        abi::OP_COMPUTE
+            | abi::OP_CRITICAL
+            | program::OP_COMPUTE_FIRST
+            | program::OP_COMPUTE_TURN
+            | program::OP_SHARE
+    )
+}
 
 impl Sim {
     fn draw(&mut self, v: u32, step: &abi::Step) -> u32 {
@@ -32,6 +45,7 @@ impl Sim {
                     break;
                 }
                 self.vcpus[v as usize].units += 1;
+                self.vcpus[v as usize].passes += 1;
                 pc = begin;
                 // Also a program of no length takes time.
                 ns += self.unit_ns;
@@ -44,7 +58,7 @@ impl Sim {
                 }
                 ns += self.step_ns;
             }
-            let is_work = matches!(step.op, abi::OP_COMPUTE | abi::OP_CRITICAL);
+            let is_work = is_work(step.op);
             if !is_work && ns > 0 {
                 self.vcpus[v as usize].taken = true;
                 break;
@@ -74,13 +88,44 @@ impl Sim {
                     self.block(v, u64::from(timer_ns), step.b != 0);
                     return;
                 }
-                _ => {
+                abi::OP_BARRIER | abi::OP_SPIN_BARRIER | program::OP_USER_BARRIER => {
                     let pauses = match step.op {
                         abi::OP_BARRIER => Some(self.draw(v, &step)),
                         _ => None,
                     };
                     self.vcpus[v as usize].pc = pc;
+                    self.vcpus[v as usize].user = step.op == program::OP_USER_BARRIER;
                     if !self.barrier(v, pauses) {
+                        return;
+                    }
+                    self.vcpus[v as usize].user = false;
+                }
+                program::OP_COMPUTE_FIRST | program::OP_COMPUTE_TURN => {
+                    let iterations = u64::from(self.draw(v, &step));
+                    if self.is_turn(v, step.op) {
+                        ns += self.clock.ns(iterations * self.iteration_cycles);
+                    }
+                }
+                program::OP_SHARE => {
+                    let lines = u64::from(self.draw(v, &step));
+                    let (whole_ns, far_ns) = self.share_ns(v, lines);
+                    ns += whole_ns;
+                    self.vcpus[v as usize].cache_ns += far_ns;
+                }
+                program::OP_MUTEX => {
+                    self.vcpus[v as usize].pc = pc - 1;
+                    if !self.mutex(v, step.lock) {
+                        return;
+                    }
+                    ns += self.lock_ns;
+                }
+                program::OP_MUTEX_UNLOCK => {
+                    self.mutex_unlock(v, step.lock);
+                    ns += self.unlock_ns;
+                }
+                _ => {
+                    self.vcpus[v as usize].pc = pc;
+                    if !self.shootdown(v) {
                         return;
                     }
                 }
@@ -92,15 +137,31 @@ impl Sim {
         vcpu.remaining_ns = ns;
     }
 
+    /// Whether a step for one thread is for that on `v`.
+    fn is_turn(&self, v: u32, op: u32) -> bool {
+        let vcpu = &self.vcpus[v as usize];
+        let turn = match op {
+            program::OP_COMPUTE_TURN => vcpu.passes % u64::from(self.vms[vcpu.vm as usize].threads),
+            _ => 0,
+        };
+        u64::from(self.thread_index(v)) == turn
+    }
+
     /// `v`, running, has arrived. Whether it goes on at once.
     fn barrier(&mut self, v: u32, pauses: Option<u32>) -> bool {
         let vm = self.vcpus[v as usize].vm as usize;
         let now = self.now_ns;
         self.vms[vm].barrier.arrived += 1;
-        if self.vms[vm].barrier.arrived == self.vms[vm].vcpus {
-            self.open_barrier(v);
+        if self.vms[vm].barrier.arrived == self.vms[vm].threads {
+            if self.has_scheduler(v) {
+                self.vms[vm].barrier.arrived = 0;
+                self.open_barrier_of_threads(v);
+            } else {
+                self.open_barrier(v);
+            }
             return true;
         }
+        let multi = self.vms[vm].scheduler.is_some();
         let off_mark_ns = self.vms[vm].barrier.off.at(now);
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.arrived = true;
@@ -109,6 +170,8 @@ impl Sim {
         vcpu.doing = Doing::SpinBarrier;
         vcpu.remaining_ns = match pauses {
             None => u64::MAX,
+            // A thread alone on its vCPU: it idles there, polling.
+            Some(_) if self.host.idle_poll && !multi => u64::MAX,
             Some(n) => self.clock.ns(u64::from(n) * self.pause_loop_cycles),
         };
         if vcpu.remaining_ns == 0 {
@@ -119,12 +182,16 @@ impl Sim {
 
     /// It has spun long enough.
     pub(crate) fn halt_at_barrier(&mut self, v: u32) {
+        if self.has_scheduler(v) {
+            self.park(v);
+            return;
+        }
         let vm = self.vcpus[v as usize].vm as usize;
         self.vms[vm].barrier.sleepers += 1;
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.doing = Doing::HaltBarrier;
         vcpu.remaining_ns = 0;
-        vcpu.exit_ns += self.halt_ns;
+        self.charge(v, self.halt_ns, Cause::Idle);
     }
 
     /// `opener` was the last to arrive: everybody goes on.
@@ -147,10 +214,12 @@ impl Sim {
         barrier.missing_off = off;
         barrier.off.set(off > 0, now);
         if interrupts {
-            self.vcpus[opener as usize].exit_ns += self.ipi_ns;
+            self.send_ipis(opener, 1);
         }
         for v in (first..first + count).filter(|&v| v != opener) {
             self.vcpus[v as usize].arrived = false;
+            self.vcpus[v as usize].user = false;
+            self.stop_halt_poll(v);
             if self.vcpus[v as usize].state == State::Running && interrupts {
                 self.interrupt(v);
             }
@@ -168,21 +237,24 @@ impl Sim {
     /// HLT until woken, or until the timer fires.
     fn block(&mut self, v: u32, timer_ns: u64, has_timer: bool) {
         let vcpu = &mut self.vcpus[v as usize];
-        vcpu.blocked = true;
-        vcpu.doing = Doing::HaltBlock;
-        vcpu.remaining_ns = 0;
-        vcpu.exit_ns += self.timer_ns + self.halt_ns;
+        vcpu.doing = Doing::Work;
+        vcpu.remaining_ns = self.unit_ns;
+        let t = vcpu.thread;
+        self.threads[t as usize].in_block = true;
+        self.vms[self.vcpus[v as usize].vm as usize].apic_exits += 1;
+        self.charge(v, self.timer_ns, Cause::Other);
         if has_timer {
             let at = self.now_ns + self.timer_ns + timer_ns.max(1);
-            self.queue.arm(self.block_timer(v), at);
+            self.queue.arm(self.block_timer(t), at);
         }
+        self.park(v);
     }
 
-    /// The block of `v` is over, by its timer or by a sibling.
+    /// The sleep of the only thread of `v` is over, by its timer or by a sibling.
     pub(crate) fn end_block(&mut self, v: u32) {
         self.account(v);
+        self.stop_halt_poll(v);
         let vcpu = &mut self.vcpus[v as usize];
-        vcpu.blocked = false;
         vcpu.doing = Doing::Work;
         vcpu.remaining_ns = self.unit_ns;
         if vcpu.state == State::Halted {
@@ -195,13 +267,11 @@ impl Sim {
     fn wake_next(&mut self, v: u32) {
         let vcpu = &self.vcpus[v as usize];
         let vm = &self.vms[vcpu.vm as usize];
-        let next = vm.first + (vcpu.index + 1) % vm.vcpus;
-        if next == v || !self.vcpus[next as usize].blocked {
+        let next = vm.first_thread + (self.thread_index(v) + 1) % vm.threads;
+        if next == vcpu.thread || !self.threads[next as usize].in_block {
             return;
         }
-        self.vcpus[v as usize].exit_ns += self.ipi_ns;
         self.queue.cancel(self.block_timer(next));
-        self.note_waker(next, v);
-        self.end_block(next);
+        self.wake_thread(Some(v), next);
     }
 }

@@ -3,7 +3,7 @@
 
 use unspin_policy::kvm_stock::{Variant, WindowParams};
 use unspin_policy::{asym, credit, vcrd};
-use unspin_scenario::plan::{HostModel, HostScheduler, Plan};
+use unspin_scenario::plan::{Factor, HostModel, HostScheduler, Plan, Platform};
 
 /// Whose scheduler, KVM window and directed yield are modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +97,13 @@ pub struct Costs {
     pub halt_cycles: u32,
     /// From running again after a HLT until the guest goes on.
     pub wake_cycles: u32,
+    /// The guest's kernel switching from one thread to another.
+    pub guest_switch_cycles: u32,
+    /// Reading a cache line a sibling wrote, from the same last-level cache and from another.
+    pub share_near_cycles: u32,
+    pub share_far_cycles: u32,
+    /// What a vCPU misses that comes to another last-level cache.
+    pub migration_cycles: u32,
     /// From one pCPU asking another to reschedule until that one does.
     pub reschedule_cycles: u32,
 }
@@ -127,6 +134,10 @@ impl Costs {
         halt_cycles: 3_000,
         wake_cycles: 2_500,
         reschedule_cycles: 1_000,
+        guest_switch_cycles: 1_000,
+        share_near_cycles: 0,
+        share_far_cycles: 0,
+        migration_cycles: 0,
     };
 
     /// A server of the papers' time (2.4 GHz, section 4.1 of APPLES). A switch of threads with
@@ -156,7 +167,43 @@ impl Costs {
         halt_cycles: 3_000,
         wake_cycles: 5_000,
         reschedule_cycles: 2_000,
+        // C. Li, C. Ding, K. Shen (ExpCS 2007): a microsecond without cache effects.
+        guest_switch_cycles: 2_400,
+        // D. Molka et al. (ICPP 2015): about 18 ns within a Sandy Bridge's L3, 100 ns from the
+        // other socket's.
+        share_near_cycles: 45,
+        share_far_cycles: 250,
+        // 256 KiB of L2 from the other socket, most of it prefetched.
+        migration_cycles: 100_000,
     };
+
+    /// What the same costs without a VMM: interrupts are two writes and a handler, idling is an
+    /// instruction and less than a microsecond to come back from C1 (NJIT 2018, 2.4.1).
+    pub fn physical(self) -> Costs {
+        let native = self.native_ipi();
+        Costs {
+            ple_exit_cycles: 0,
+            ple_exit_selected_cycles: 0,
+            yield_cycles: 0,
+            tick_cycles: self.tick_cycles.min(1_500),
+            timer_cycles: self.timer_cycles.min(100),
+            halt_cycles: self.halt_cycles.min(200),
+            wake_cycles: self.wake_cycles.min(2_000),
+            switch_cycles: self.switch_cycles.min(500),
+            reschedule_cycles: self.reschedule_cycles.min(1_000),
+            ..native
+        }
+    }
+
+    /// The hardware's own interrupts between CPUs.
+    pub fn native_ipi(self) -> Costs {
+        Costs {
+            ipi_cycles: self.ipi_cycles.min(150),
+            kick_cycles: self.kick_cycles.min(150),
+            interrupt_cycles: self.interrupt_cycles.min(600),
+            ..self
+        }
+    }
 }
 
 /// Xen's Credit as a host has it.
@@ -197,6 +244,19 @@ pub struct Host {
     /// KVM's own window parameters.
     pub window: WindowParams,
     pub costs: Costs,
+    /// pCPUs that share a last-level cache; `None`: all share one.
+    pub llc_pcpus: Option<u32>,
+    /// KVM polls so long for a wake-up of a halted vCPU before it lets its pCPU go.
+    pub halt_poll_ns: u64,
+    /// There is no VMM, and the VM is what runs on the machine itself.
+    pub physical: bool,
+    /// Interrupts are received without exits (APICv, AVIC).
+    pub apicv: bool,
+    /// Guests idle in a polling loop.
+    pub idle_poll: bool,
+    /// No loop detection; loop detection at every level.
+    pub ple_off: bool,
+    pub ple_at_user: bool,
 }
 
 impl Host {
@@ -214,6 +274,13 @@ impl Host {
             ple_gap_cycles: 128,
             window: WindowParams::defaults(kernel.stock()),
             costs: Costs::LAB,
+            llc_pcpus: None,
+            halt_poll_ns: 0,
+            physical: false,
+            apicv: false,
+            idle_poll: false,
+            ple_off: false,
+            ple_at_user: false,
         }
     }
 
@@ -237,7 +304,7 @@ impl Host {
             Some(ms) => host.with_period_ns(u64::from(ms) * 1_000_000),
             None => host,
         };
-        Host { slice_ns: plan.slice_ns, ..host }
+        Host { slice_ns: plan.slice_ns, llc_pcpus: plan.llc_pcpus, ..host }
     }
 
     /// The same host under Xen's Credit: 10 ms ticks, 30 ms slices, 30 ms between hand-outs of
@@ -255,6 +322,34 @@ impl Host {
         let window = WindowParams { grow: 0, ..self.window };
         let tick_ns = u64::from(host.params.slot_us) * 1000;
         Host { tick_ns, window, credit: Some(host), ..self }
+    }
+
+    /// The same host as an arm changes it.
+    pub fn on(self, platform: &Platform) -> Host {
+        let without = |factor| platform.without.contains(&factor);
+        let mut host = Host {
+            halt_poll_ns: u64::from(platform.halt_poll_us) * 1000,
+            idle_poll: without(Factor::IdleSwitch),
+            ple_off: without(Factor::SpinSwitch) || platform.physical,
+            ple_at_user: without(Factor::UserSpin),
+            physical: platform.physical,
+            apicv: platform.apicv,
+            ..self
+        };
+        if platform.apicv {
+            // Posted, and no exit for the end of the interrupt either.
+            host.costs.interrupt_cycles = host.costs.interrupt_cycles.min(600);
+        }
+        if without(Factor::Ipi) {
+            host.costs = host.costs.native_ipi();
+        }
+        if without(Factor::Cache) {
+            host.llc_pcpus = None;
+        }
+        if platform.physical {
+            host.costs = host.costs.physical();
+        }
+        host
     }
 
     /// The same host with that allocation period, ns: CFS's latency, or time between Credit's

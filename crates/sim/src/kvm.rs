@@ -5,7 +5,7 @@
 //! `kvm_vcpu_on_spin` and `yield_to` of the kernel).
 
 use crate::machine::Sim;
-use crate::state::{State, Vm};
+use crate::state::{Cause, State, Vm};
 use unspin_policy::aple::{self, Epoch};
 use unspin_policy::hvs::{self, Category, Decision};
 use unspin_policy::kvm_stock::{Search, Yield};
@@ -54,9 +54,8 @@ impl Sim {
 
     /// Time spent handling the exit of `v`.
     fn charge_exit(&mut self, v: u32, cycles: u32) {
-        let vcpu = &mut self.vcpus[v as usize];
-        vcpu.exit_ns += self.clock.ns(u64::from(cycles));
-        let vm = &mut self.vms[vcpu.vm as usize];
+        self.charge(v, self.clock.ns(u64::from(cycles)), Cause::Spin);
+        let vm = &mut self.vms[self.vcpus[v as usize].vm as usize];
         vm.module.stats.wasteful_switch_cycles += u64::from(cycles);
     }
 

@@ -12,21 +12,25 @@
 //! machine   pCPUs: who runs, ticks, accounts    sched  CFS and EEVDF on one pCPU
 //! guest     steps, barriers, blocks             kvm    PLE exits, windows, yields
 //! lock/     who waits for a lock, and how       run    from a plan's run to its result
-//! state     vCPUs, VMs, classes of time
+//! state     vCPUs, VMs, classes of time           program  steps, checked and numbered
+//! thread    the guest's threads and scheduler     blocking mutexes, shootdowns, shared lines
 //! ```
 
 mod asym;
+mod blocking;
 mod credit;
 mod guest;
 mod host;
 mod kvm;
 mod lock;
 mod machine;
+mod program;
 mod queue;
 mod rng;
 mod run;
 mod sched;
 mod state;
+mod thread;
 
 pub use credit::CoschedulingStats;
 pub use host::{Costs, CreditHost, Host, Kernel};

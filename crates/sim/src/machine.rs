@@ -12,7 +12,8 @@ use crate::lock::{Lock, LOCKS};
 use crate::queue::{Queue, Timer};
 use crate::rng::Rng;
 use crate::sched::{Entity, RunQueue, Tunables, NONE};
-use crate::state::{Class, Doing, Pcpu, State, Vcpu, Vm};
+use crate::state::{Cause, Class, Doing, Pcpu, State, Vcpu, Vm, CAUSES};
+use crate::thread::Thread;
 use unspin_policy::hvs;
 use unspin_policy::kvm_stock::Variant;
 use unspin_vmm::abi;
@@ -25,6 +26,8 @@ pub(crate) struct Sim {
     pub queue: Queue,
     pub clock: Clock,
     pub vcpus: Vec<Vcpu>,
+    /// Of all VMs; a vCPU's own where there is one a vCPU.
+    pub threads: Vec<Thread>,
     pub entities: Vec<Entity>,
     pub pcpus: Vec<Pcpu>,
     pub queues: Vec<RunQueue>,
@@ -60,6 +63,8 @@ pub(crate) struct Sim {
     pub timer_ns: u64,
     pub interrupt_ns: u64,
     pub switch_ns: u64,
+    pub guest_switch_ns: u64,
+    pub migration_ns: u64,
     pub tick_cost_ns: u64,
     pub reschedule_ns: u64,
     pub cycles_per_ns_q32: u128,
@@ -97,12 +102,18 @@ impl Sim {
         2 * self.pcpu_count() + p
     }
 
-    pub fn block_timer(&self, v: u32) -> Timer {
-        3 * self.pcpu_count() + v
+    /// A thread's sleep ends.
+    pub fn block_timer(&self, t: u32) -> Timer {
+        3 * self.pcpu_count() + t
     }
 
     pub fn start_timer(&self, vm: u32) -> Timer {
-        3 * self.pcpu_count() + self.vcpus.len() as u32 + vm
+        3 * self.pcpu_count() + self.threads.len() as u32 + vm
+    }
+
+    /// Only where guests' kernels tick, or stalls are counted.
+    pub fn guest_tick_timer(&self, v: u32) -> Timer {
+        self.stall_timer(0) + self.vcpus.len() as u32 + v
     }
 
     /// An allocation period ends: of Credit, or of asymmetric vCPUs.
@@ -134,12 +145,14 @@ impl Sim {
             } else if timer < 3 * pcpus {
                 self.reschedule(timer - 2 * pcpus);
             } else if timer < self.start_timer(0) {
-                self.end_block(timer - 3 * pcpus);
+                self.wake_thread(None, timer - 3 * pcpus);
             } else if timer < stop {
                 self.start_vm(timer - self.start_timer(0));
             } else if timer == self.policy_timer() {
                 self.assign_credits();
                 self.end_period();
+            } else if timer >= self.guest_tick_timer(0) {
+                self.guest_tick(timer - self.guest_tick_timer(0));
             } else {
                 self.note_stall(timer - self.stall_timer(0));
             }
@@ -165,11 +178,15 @@ impl Sim {
                 let switch = left.min(vcpu.switch_ns);
                 vcpu.switch_ns -= switch;
                 vcpu.time_ns[Class::Switch as usize] += switch;
+                if (vcpu.switch_cause as usize) < CAUSES {
+                    vcpu.cause_ns[vcpu.switch_cause as usize] += switch;
+                }
                 left -= switch;
                 let exit = left.min(vcpu.exit_ns);
-                vcpu.exit_ns -= exit;
-                vcpu.time_ns[Class::Exit as usize] += exit;
-                left -= exit;
+                if exit > 0 {
+                    vcpu.pay_exit(exit);
+                    left -= exit;
+                }
                 vcpu.in_ple_exit &= vcpu.exit_ns > 0;
                 if left > 0 {
                     self.account_guest(v, left);
@@ -181,7 +198,7 @@ impl Sim {
     }
 
     /// `v` did not spin up to now: what others missed until here is not what it will wait for.
-    fn mark_off_clock(&mut self, v: u32) {
+    pub fn mark_off_clock(&mut self, v: u32) {
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.off_mark_ns = match vcpu.doing {
             Doing::SpinLock => self.locks[vcpu.wait.lock as usize].off.at(self.now_ns),
@@ -197,6 +214,9 @@ impl Sim {
                 assert!(ns <= vcpu.remaining_ns, "vCPU {v} worked longer than it had work");
                 vcpu.remaining_ns -= ns;
                 vcpu.time_ns[Class::Useful as usize] += ns;
+                let far = ns.min(vcpu.cache_ns);
+                vcpu.cache_ns -= far;
+                vcpu.far_ns += far;
                 return;
             }
             Doing::SpinLock => {
@@ -210,6 +230,14 @@ impl Sim {
                 }
                 self.vms[vcpu.vm as usize].barrier.off.at(self.now_ns)
             }
+            Doing::SpinAck => {
+                if vcpu.acks_missing == 0 {
+                    vcpu.remaining_ns -= ns;
+                }
+                // All it waits for are off their pCPUs, or none is.
+                vcpu.off_mark_ns + if vcpu.acks_missing > 0 { ns } else { 0 }
+            }
+            Doing::Poll => vcpu.off_mark_ns,
             Doing::HaltBarrier | Doing::HaltBlock | Doing::HaltLock => {
                 panic!("vCPU {v} did not halt when it should have")
             }
@@ -217,6 +245,7 @@ impl Sim {
         let preempted = (off_ns - vcpu.off_mark_ns).min(ns);
         vcpu.off_mark_ns = off_ns;
         vcpu.spun_ns += ns;
+        vcpu.user_spin_ns += if vcpu.user { ns } else { 0 };
         vcpu.time_ns[Class::SpinHolderPreempted as usize] += preempted;
         vcpu.time_ns[Class::SpinHolderRunning as usize] += ns - preempted;
     }
@@ -232,11 +261,14 @@ impl Sim {
             self.arm_stall(v);
         }
         let vcpu = &self.vcpus[v as usize];
-        let until_exit = vcpu.window_ns.saturating_sub(vcpu.spun_ns);
+        let seen = !vcpu.user || self.host.ple_at_user;
+        let until_exit = if seen { vcpu.window_ns.saturating_sub(vcpu.spun_ns) } else { u64::MAX };
         let guest_ns = match vcpu.doing {
             Doing::Work => vcpu.remaining_ns,
             Doing::HaltBarrier | Doing::HaltBlock | Doing::HaltLock => 0,
             Doing::SpinBarrier => vcpu.remaining_ns.min(until_exit),
+            Doing::SpinAck if vcpu.acks_missing == 0 => vcpu.remaining_ns.min(until_exit),
+            Doing::SpinAck | Doing::Poll => until_exit,
             Doing::SpinLock => until_exit.min(self.until_look_ns(v)),
         };
         let at = self.now_ns.saturating_add(vcpu.host_ns()).saturating_add(guest_ns);
@@ -266,14 +298,52 @@ impl Sim {
                 }
             }
             Doing::SpinBarrier if vcpu.remaining_ns == 0 => self.halt_at_barrier(v),
-            Doing::SpinBarrier => self.ple_exit(p, v),
+            Doing::SpinAck if vcpu.remaining_ns == 0 => {
+                self.vcpus[v as usize].taken = false;
+                self.advance(v, 0);
+            }
+            Doing::SpinBarrier | Doing::SpinAck | Doing::Poll => self.ple_exit(p, v),
             Doing::HaltBarrier | Doing::HaltBlock | Doing::HaltLock => {
+                if self.polls_before_halt(p, v) {
+                    self.rearm(v);
+                    return;
+                }
                 self.sleep(p, v);
                 return;
             }
         }
         if self.queues[p as usize].current == v {
             self.rearm(v);
+        }
+    }
+
+    /// KVM polls for a wake-up of `v`, which halts, while nobody else wants `p`.
+    fn polls_before_halt(&mut self, p: u32, v: u32) -> bool {
+        let vcpu = &mut self.vcpus[v as usize];
+        let begins = !vcpu.halt_polls && self.host.halt_poll_ns > 0;
+        vcpu.halt_polls = begins && self.queues[p as usize].waiting.is_empty();
+        if vcpu.halt_polls {
+            let ns = self.host.halt_poll_ns;
+            self.charge(v, ns, Cause::Idle);
+        }
+        self.vcpus[v as usize].halt_polls
+    }
+
+    /// `v` is woken, or its pCPU wanted: KVM polls no longer. `v` has been accounted for.
+    pub fn stop_halt_poll(&mut self, v: u32) {
+        let vcpu = &mut self.vcpus[v as usize];
+        if std::mem::take(&mut vcpu.halt_polls) {
+            vcpu.exit_ns = 0;
+            vcpu.owed_ns = Default::default();
+        }
+    }
+
+    /// Handling an exit takes `v` that long.
+    pub fn charge(&mut self, v: u32, ns: u64, cause: Cause) {
+        let vcpu = &mut self.vcpus[v as usize];
+        vcpu.exit_ns += ns;
+        if (cause as usize) < CAUSES {
+            vcpu.owed_ns[cause as usize] += ns;
         }
     }
 
@@ -296,9 +366,12 @@ impl Sim {
     /// An interrupt takes `v`, running, out of its guest and back; a pause loop begins anew.
     pub fn interrupt(&mut self, v: u32) {
         self.account(v);
+        self.charge(v, self.interrupt_ns, Cause::Ipi);
         let vcpu = &mut self.vcpus[v as usize];
-        vcpu.exit_ns += self.interrupt_ns;
         vcpu.spun_ns = 0;
+        if !self.host.apicv {
+            self.vms[vcpu.vm as usize].apic_exits += 1;
+        }
     }
 
     fn tick(&mut self, p: u32) {
@@ -355,7 +428,14 @@ impl Sim {
     fn reschedule(&mut self, p: u32) {
         let v = self.queues[p as usize].current;
         if v != NONE {
-            self.interrupt(v);
+            self.account(v);
+            if self.vcpus[v as usize].halt_polls {
+                self.stop_halt_poll(v);
+                self.sleep(p, v);
+                return;
+            }
+            self.charge(v, self.interrupt_ns, Cause::Other);
+            self.vcpus[v as usize].spun_ns = 0;
             self.bill(p);
         }
         self.schedule(p);
@@ -418,9 +498,12 @@ impl Sim {
         if let Some(asym) = &mut self.asym {
             asym.preempted(self.vcpus[v as usize].pcpu, v);
         }
-        self.vcpus[v as usize].state = State::Ready;
-        self.movable += u32::from(!self.vcpus[v as usize].pinned);
+        let vcpu = &mut self.vcpus[v as usize];
+        vcpu.state = State::Ready;
+        vcpu.off_cause = if vcpu.in_ple_exit { Cause::Spin } else { Cause::Other };
+        self.movable += u32::from(!vcpu.pinned);
         self.note_off(v);
+        self.note_wanting(v, true);
         let vcpu = &self.vcpus[v as usize];
         let vm = &mut self.vms[vcpu.vm as usize];
         let slot = &mut vm.slots[vcpu.index as usize];
@@ -445,8 +528,9 @@ impl Sim {
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.state = State::Running;
         self.movable -= u32::from(!vcpu.pinned);
-        vcpu.pcpu = p;
+        let from = std::mem::replace(&mut vcpu.pcpu, p);
         vcpu.switch_ns = self.switch_ns;
+        vcpu.switch_cause = vcpu.off_cause;
         vcpu.spun_ns = 0;
         let vm = &mut self.vms[vcpu.vm as usize];
         let slot = &mut vm.slots[vcpu.index as usize];
@@ -462,6 +546,13 @@ impl Sim {
             vm.module.stats.picks_ran_next += 1;
         }
         self.note_on(v);
+        self.note_wanting(v, false);
+        if self.domain(from) != self.domain(p) {
+            self.charge(v, self.migration_ns, Cause::Migration);
+        }
+        if self.vcpus[v as usize].owes_acks {
+            self.answer(v);
+        }
         self.end_search(v);
         self.window_reset(v);
         if self.vcpus[v as usize].notice_lock {
@@ -480,6 +571,7 @@ impl Sim {
         }
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.state = State::Halted;
+        vcpu.off_cause = Cause::Idle;
         let vm = &mut self.vms[vcpu.vm as usize];
         vm.slots[vcpu.index as usize].running = 0;
         vm.stock[vcpu.index as usize].blocking = 1;
@@ -492,11 +584,14 @@ impl Sim {
         self.account(v);
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.state = State::Ready;
-        vcpu.exit_ns += self.wake_ns;
         if let Some(asym) = &mut self.asym {
             asym.woken(v, self.now_ns);
         }
         self.movable += u32::from(!vcpu.pinned);
+        self.vms[vcpu.vm as usize].apic_exits += u64::from(!self.host.apicv);
+        self.charge(v, self.wake_ns, Cause::Idle);
+        self.note_wanting(v, true);
+        let vcpu = &self.vcpus[v as usize];
         let vm = &mut self.vms[vcpu.vm as usize];
         let stock = &mut vm.stock[vcpu.index as usize];
         stock.ready = 1;
@@ -526,7 +621,14 @@ impl Sim {
             self.vcpus[v as usize].state = State::Ready;
             self.movable += u32::from(!self.vcpus[v as usize].pinned);
             self.vms[vm as usize].stock[(v - first) as usize].ready = 1;
+            self.note_wanting(v, true);
             self.enqueue(v, true);
+        }
+        let tick_ns = self.vms[vm as usize].tick_ns;
+        for v in (first..first + count).filter(|_| tick_ns > 0) {
+            // Each on its own grid, as skew_tick=1 has it.
+            let offset = tick_ns * u64::from(v - first) / u64::from(count);
+            self.queue.arm(self.guest_tick_timer(v), self.now_ns + 1 + offset);
         }
         self.epoch_start(vm);
     }
@@ -569,8 +671,9 @@ impl Sim {
         for number in bits(vcpu.owned) {
             self.locks[(vcpu.vm * LOCKS + number) as usize].off.set(true, now);
         }
-        if !vcpu.arrived {
-            let barrier = &mut self.vms[vcpu.vm as usize].barrier;
+        let vm = &mut self.vms[vcpu.vm as usize];
+        if !vcpu.arrived && vm.scheduler.is_none() {
+            let barrier = &mut vm.barrier;
             barrier.missing_off += 1;
             barrier.off.set(true, now);
         }
@@ -582,8 +685,9 @@ impl Sim {
         for number in bits(vcpu.owned) {
             self.locks[(vcpu.vm * LOCKS + number) as usize].off.set(false, now);
         }
-        if !vcpu.arrived {
-            let barrier = &mut self.vms[vcpu.vm as usize].barrier;
+        let vm = &mut self.vms[vcpu.vm as usize];
+        if !vcpu.arrived && vm.scheduler.is_none() {
+            let barrier = &mut vm.barrier;
             barrier.missing_off -= 1;
             barrier.off.set(barrier.missing_off > 0, now);
         }

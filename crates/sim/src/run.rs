@@ -2,6 +2,7 @@
 //! One run: the machine built from what the plan asks for, and the result read off it.
 
 use crate::asym::Asym;
+use crate::blocking::Mutex;
 use crate::credit::{CoschedulingStats, Credit};
 use crate::host::{Clock, Host};
 use crate::lock::{Lock, Protocol, Stalls, LOCKS};
@@ -9,17 +10,24 @@ use crate::machine::{Sim, BUCKETS};
 use crate::queue::{Queue, TIMERS_MAX};
 use crate::rng::Rng;
 use crate::sched::{Entity, RunQueue, Tunables, WEIGHT_DEFAULT};
-use crate::state::{Barrier, Class, Module, Pcpu, State, Vcpu, Vm, CLASSES};
+use crate::state::{Barrier, Cause, Class, Doing, Module, Pcpu, State, Vcpu, Vm, CLASSES};
+use crate::thread::{Context, Scheduler, Thread, ThreadState};
 use crate::Error;
+use std::collections::VecDeque;
 use unspin_policy::kvm_stock::Vcpu as StockVcpu;
 use unspin_policy::{aple, hvs};
 use unspin_scenario::plan::{
-    self, ApleParams, Arm, CgroupLayout, Coscheduling, LockChoice, Run, Step, Window, YieldTo,
+    self, ApleParams, Arm, CgroupLayout, Coscheduling, LockChoice, Op, Run, Step, Window, YieldTo,
 };
-use unspin_scenario::result::{Attribution, ModuleStats, RunResult, VmResult};
+use unspin_scenario::result::{Attribution, Factors, ModuleStats, RunResult, VmResult};
 use unspin_vmm::rng::{splitmix64, vm_seed};
 
 const NS_PER_MS: u64 = 1_000_000;
+/// Most threads of a VM.
+const THREADS_MAX: u32 = 1024;
+const TICK_MAX_HZ: u32 = 10_000;
+/// CONFIG_HZ of Debian's and Ubuntu's kernels.
+const TICK_USUAL_HZ: u32 = 250;
 /// As the module: exits a vCPU collects before it touches what its siblings share.
 const REPORT_BATCH_MAX: u32 = 64;
 
@@ -42,6 +50,10 @@ pub struct VmSetup {
     pub lock: LockChoice,
     /// Privilege level it spins at.
     pub cpl: u8,
+    /// Threads of its program; as many as vCPUs: none ever leaves its own.
+    pub threads: u32,
+    /// Timer ticks a second of its kernel; 0: none, unless threads must share vCPUs.
+    pub tick_hz: u32,
     /// What the arm means for it.
     pub arm: Arm,
     pub program: Vec<Step>,
@@ -67,6 +79,8 @@ pub struct Simulated {
     pub coscheduling: Vec<CoschedulingStats>,
     /// What happened at the locks of each VM, in the window.
     pub locks: Vec<LockCounts>,
+    /// Exits of each VM for accesses to an APIC, in the window.
+    pub apic_exits: Vec<u64>,
 }
 
 /// What happened at the locks of a VM.
@@ -93,11 +107,14 @@ impl Setup {
                 vcpus: each.vcpus,
                 lock: LockChoice { kind: each.lock, tau_ns: each.tau_ns },
                 cpl: each.cpl,
+                threads: each.threads.unwrap_or(each.vcpus),
+                tick_hz: each.tick_hz,
                 arm: run.arm_of(vm),
                 program: each.program,
             }
         });
-        Setup { host: host.clone(), vms: vms.collect(), run: run.clone(), stall_ns: None }
+        let host = host.clone().on(&run.arm.platform);
+        Setup { host, vms: vms.collect(), run: run.clone(), stall_ns: None }
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -112,6 +129,15 @@ impl Setup {
         }
         if let Some(vm) = self.vms.iter().find(|vm| !(1..=most).contains(&vm.vcpus)) {
             return wrong(format!("{} vCPUs; a VM has 1 to {most}", vm.vcpus));
+        }
+        if let Some(vm) = self.vms.iter().find(|vm| !(1..=THREADS_MAX).contains(&vm.threads)) {
+            return wrong(format!("{} threads; a VM has 1 to {THREADS_MAX}", vm.threads));
+        }
+        if let Some(vm) = self.vms.iter().find(|vm| vm.tick_hz > TICK_MAX_HZ) {
+            return wrong(format!("{} ticks a second; at most {TICK_MAX_HZ}", vm.tick_hz));
+        }
+        if self.host.physical && self.vms.len() > 1 {
+            return wrong("a physical machine without a VMM runs one system, not VMs".into());
         }
         for (pin, vcpus) in self.vms.iter().map(|vm| (&vm.pin, vm.vcpus)) {
             if !pin.is_empty() && pin.len() != vcpus as usize {
@@ -172,8 +198,17 @@ impl Setup {
 
     /// See [`Sim`], one to stop and one for the host's policy.
     fn timers(&self) -> usize {
-        let stalls = if self.stall_ns.is_some() { self.vcpus() } else { 0 };
-        3 * self.host.pcpus as usize + self.vcpus() + self.vms.len() + 2 + stalls
+        let ticks = self.vms.iter().any(|vm| vm.tick_hz > 0 || vm.threads != vm.vcpus);
+        let more = match (ticks, self.stall_ns.is_some()) {
+            (true, _) => 2 * self.vcpus(),
+            (false, true) => self.vcpus(),
+            (false, false) => 0,
+        };
+        3 * self.host.pcpus as usize + self.threads() + self.vms.len() + 2 + more
+    }
+
+    fn threads(&self) -> usize {
+        self.vms.iter().map(|vm| vm.threads as usize).sum()
     }
 
     pub(crate) fn build(&self) -> Result<Sim, Error> {
@@ -187,6 +222,7 @@ impl Setup {
             queue: Queue::new(self.timers()),
             clock,
             vcpus: Vec::with_capacity(self.vcpus()),
+            threads: Vec::with_capacity(self.threads()),
             entities: Vec::with_capacity(self.vcpus()),
             pcpus: vec![Pcpu::NEW; host.pcpus as usize],
             queues: Vec::new(),
@@ -222,6 +258,8 @@ impl Setup {
             timer_ns: ns(costs.timer_cycles),
             interrupt_ns: ns(costs.interrupt_cycles),
             switch_ns: ns(costs.switch_cycles),
+            guest_switch_ns: ns(costs.guest_switch_cycles),
+            migration_ns: ns(costs.migration_cycles),
             tick_cost_ns: ns(costs.tick_cycles),
             reschedule_ns: ns(costs.reschedule_cycles),
             cycles_per_ns_q32: (u128::from(host.khz) << 32) / 1_000_000,
@@ -253,7 +291,7 @@ impl Setup {
     }
 
     fn add_vm(&self, sim: &mut Sim, setup: &VmSetup) -> Result<(), Error> {
-        let steps = unspin_vmm::compile(&setup.program, setup.cpl)?;
+        let steps = crate::program::compile(&setup.program, setup.cpl)?;
         let program = sim.steps.len() as u32;
         sim.steps.extend_from_slice(&steps);
         let (number, first, vcpus) = (sim.vms.len() as u32, sim.vcpus.len() as u32, setup.vcpus);
@@ -274,7 +312,16 @@ impl Setup {
             vcpus,
             program,
             program_end: sim.steps.len() as u32,
-            ple: setup.cpl == 0 && setup.arm.window != Window::Off,
+            first_thread: sim.threads.len() as u32,
+            threads: setup.threads,
+            scheduler: None,
+            tick_ns: tick_ns(setup),
+            mutexes: Vec::new(),
+            acks: Vec::new(),
+            apic_exits: 0,
+            ple: (setup.cpl == 0 || self.host.ple_at_user)
+                && setup.arm.window != Window::Off
+                && !self.host.ple_off,
             last_boosted: 0,
             stock: vec![StockVcpu::RUNNING; vcpus as usize],
             slots: vec![hvs::Slot::default(); vcpus as usize],
@@ -308,7 +355,64 @@ impl Setup {
             let pcpus: Vec<u32> = sim.vcpus[first as usize..].iter().map(|v| v.pcpu).collect();
             asym.add_vm(&pcpus, weight.max(1), u64::from(setup.weight), sum);
         }
+        add_threads(sim, setup, number);
         Ok(())
+    }
+}
+
+/// Period of the guest kernel's ticks: threads that share vCPUs cannot do without.
+fn tick_ns(setup: &VmSetup) -> u64 {
+    match setup.tick_hz {
+        0 if setup.threads == setup.vcpus => 0,
+        0 => 1_000_000_000 / u64::from(TICK_USUAL_HZ),
+        hz => 1_000_000_000 / u64::from(hz),
+    }
+}
+
+/// The threads of VM `number`, which is the last; its vCPUs are there.
+fn add_threads(sim: &mut Sim, setup: &VmSetup, number: u32) {
+    let Vm { first, vcpus, program, first_thread, .. } = sim.vms[number as usize];
+    let has = |op: Op| setup.program.iter().any(|s| s.op == op);
+    let vm = &mut sim.vms[number as usize];
+    if has(Op::Mutex) {
+        vm.mutexes = vec![Mutex::free(setup.threads); LOCKS as usize];
+    }
+    if has(Op::Shootdown) {
+        vm.acks = vec![Vec::with_capacity(vcpus as usize); vcpus as usize];
+    }
+    let alone = setup.threads == vcpus;
+    if !alone {
+        let queue = VecDeque::with_capacity(setup.threads as usize);
+        vm.scheduler = Some(Scheduler { ready: vec![queue; vcpus as usize], off: 0 });
+        // Kept by note_wanting() from here on.
+        vm.barrier.missing_off = 0;
+        vm.barrier.off.set(false, 0);
+    }
+    for index in 0..setup.threads {
+        let v = first + index % vcpus;
+        let t = first_thread + index;
+        let away = Context {
+            doing: Doing::Work,
+            taken: false,
+            arrived: false,
+            user: false,
+            pc: program,
+            remaining_ns: 0,
+            cache_ns: 0,
+            passes: 0,
+            rng: Rng::new(setup.seed, index),
+        };
+        let state = if index < vcpus { ThreadState::Running } else { ThreadState::Ready };
+        sim.threads.push(Thread { vm: number, index, home: v, state, in_block: false, away });
+        if index < vcpus {
+            sim.vcpus[v as usize].thread = t;
+        } else if let Some(scheduler) = &mut sim.vms[number as usize].scheduler {
+            scheduler.ready[(v - first) as usize].push_back(t);
+        }
+    }
+    for v in first + setup.threads.min(vcpus)..first + vcpus {
+        // Nothing to do: it halts as soon as it runs.
+        sim.vcpus[v as usize].doing = Doing::HaltBlock;
     }
 }
 
@@ -384,6 +488,7 @@ pub fn simulate_setup(setup: &Setup) -> Result<Simulated, Error> {
     sim.run_until(begin_ns + window_ns);
     let last: Vec<Reading> = (0..sim.vms.len()).map(|vm| Reading::of(&sim, vm)).collect();
     let locks = last.iter().zip(&first).map(|(b, a)| b.locks_since(a)).collect();
+    let apic_exits = last.iter().zip(&first).map(|(b, a)| b.apic_exits - a.apic_exits).collect();
     let vm = last.iter().zip(&first).map(|(b, a)| b.since(a)).collect();
     let mut epochs: Vec<_> =
         sim.vms.iter_mut().flat_map(|vm| std::mem::take(&mut vm.epochs)).collect();
@@ -391,7 +496,7 @@ pub fn simulate_setup(setup: &Setup) -> Result<Simulated, Error> {
     let result = RunResult { run: run.clone(), window_ns, vm, epochs, trace: Vec::new() };
     let gangs = sim.credit.map(|c| c.stats).unwrap_or_default();
     let coscheduling = gangs.iter().zip(&gangs_first).map(|(a, b)| a.since(b)).collect();
-    Ok(Simulated { result, events: sim.events, coscheduling, locks })
+    Ok(Simulated { result, events: sim.events, coscheduling, locks, apic_exits })
 }
 
 /// Counts of one VM at one moment.
@@ -399,6 +504,8 @@ struct Reading {
     units: Vec<u64>,
     acquisitions: Vec<u64>,
     time_ns: Vec<[u64; CLASSES]>,
+    factors: Factors,
+    apic_exits: u64,
     wait_hist: Vec<u64>,
     max_wait_cycles: u64,
     module: Option<ModuleStats>,
@@ -423,6 +530,8 @@ impl Reading {
             units: vcpus.iter().map(|v| v.units).collect(),
             acquisitions: vcpus.iter().map(|v| v.acquisitions).collect(),
             time_ns: vcpus.iter().map(|v| v.time_ns).collect(),
+            factors: factors(vcpus),
+            apic_exits: vm.apic_exits,
             wait_hist: vm.wait_hist.clone(),
             max_wait_cycles: vm.max_wait_cycles,
             module: module.counts.then_some(stats),
@@ -461,9 +570,33 @@ impl Reading {
                 exit_ns: of(Class::Exit),
                 halted_ns: of(Class::Halted),
                 waiting_ns: of(Class::Waiting),
+                factors: Some(minus_factors(&self.factors, &first.factors)),
             }),
             sched: None,
         }
+    }
+}
+
+fn factors(vcpus: &[Vcpu]) -> Factors {
+    let of = |cause: Cause| vcpus.iter().map(|v| v.cause_ns[cause as usize]).sum();
+    Factors {
+        idle_switch_ns: of(Cause::Idle),
+        spin_switch_ns: of(Cause::Spin),
+        ipi_ns: of(Cause::Ipi),
+        migration_ns: of(Cause::Migration),
+        user_spin_ns: vcpus.iter().map(|v| v.user_spin_ns).sum(),
+        far_data_ns: vcpus.iter().map(|v| v.far_ns).sum(),
+    }
+}
+
+fn minus_factors(a: &Factors, b: &Factors) -> Factors {
+    Factors {
+        idle_switch_ns: a.idle_switch_ns - b.idle_switch_ns,
+        spin_switch_ns: a.spin_switch_ns - b.spin_switch_ns,
+        ipi_ns: a.ipi_ns - b.ipi_ns,
+        migration_ns: a.migration_ns - b.migration_ns,
+        user_spin_ns: a.user_spin_ns - b.user_spin_ns,
+        far_data_ns: a.far_data_ns - b.far_data_ns,
     }
 }
 
@@ -495,7 +628,7 @@ fn stats_since(second: &ModuleStats, first: &ModuleStats) -> ModuleStats {
 pub(crate) mod tests {
     use super::*;
     use crate::host::Kernel;
-    use unspin_scenario::plan::{Dist, LockKind, Op};
+    use unspin_scenario::plan::{Dist, LockKind};
 
     /// Two VMs of four vCPUs on four pCPUs, a contended ticket lock each.
     pub(crate) fn two_vms() -> Setup {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the model knows of vCPUs and VMs, and where a vCPU's time goes.
 
+use crate::blocking::Mutex;
 use crate::lock::{Stalls, Wait};
 use crate::rng::Rng;
+use crate::sched::NONE;
+use crate::thread::Scheduler;
 use unspin_policy::kvm_stock::{Search, Vcpu as StockVcpu};
 use unspin_policy::{aple, hvs};
 use unspin_scenario::result::{EpochSample, ModuleStats};
@@ -26,6 +29,25 @@ pub enum Class {
     /// It wants a pCPU and has none.
     Waiting = 6,
 }
+
+/// What exits and switches are for (NJIT 2018, chapter 2), as far as it is one of its factors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Cause {
+    /// A vCPU had nothing to do: halting, waking.
+    Idle = 0,
+    /// A vCPU was stopped spinning: pause-loop exits.
+    Spin = 1,
+    /// A sibling's interrupt, sent or received.
+    Ipi = 2,
+    /// It came to another last-level cache.
+    Migration = 3,
+    /// Ticks, and preemption by others.
+    Other = 4,
+}
+
+/// Causes that are told apart; the rest is what remains.
+pub const CAUSES: usize = 4;
 
 pub const CLASSES: usize = 7;
 /// Classes in which a vCPU is on a pCPU come first.
@@ -54,6 +76,10 @@ pub enum Doing {
     HaltBlock,
     /// Is about to halt, waiting for its lock, or does so.
     HaltLock,
+    /// Waits spinning for answers to its interrupts.
+    SpinAck,
+    /// Has nothing to do, and polls for something.
+    Poll,
 }
 
 #[derive(Debug, Clone)]
@@ -62,8 +88,6 @@ pub struct Vcpu {
     pub doing: Doing,
     /// The step at `pc` was drawn as taken already.
     pub taken: bool,
-    /// In a block nobody has woken it from yet.
-    pub blocked: bool,
     /// Has arrived at the barrier whose phase is open for arrivals.
     pub arrived: bool,
     /// A PLE exit of it is being handled.
@@ -103,6 +127,31 @@ pub struct Vcpu {
     pub units: u64,
     pub acquisitions: u64,
     pub time_ns: [u64; CLASSES],
+    /// The thread it runs, of all; [`NONE`](crate::sched::NONE): none.
+    pub thread: u32,
+    /// Units its thread has done.
+    pub passes: u64,
+    /// It spins in user space.
+    pub user: bool,
+    /// KVM polls for its wake-up.
+    pub halt_polls: bool,
+    /// Siblings wait for its answer.
+    pub owes_acks: bool,
+    /// Answers it waits for.
+    pub acks_missing: u32,
+    /// Of `remaining_ns`, for data from another last-level cache.
+    pub cache_ns: u64,
+    /// Of `exit_ns`, by cause; the rest is for others.
+    pub owed_ns: [u64; CAUSES],
+    pub switch_cause: Cause,
+    /// Why it is off its pCPU.
+    pub off_cause: Cause,
+    /// Of its time as a switch or exit, by cause.
+    pub cause_ns: [u64; CAUSES],
+    /// Of its time spinning, that in user space.
+    pub user_spin_ns: u64,
+    /// Of its useful time, that for data from another last-level cache.
+    pub far_ns: u64,
 }
 
 impl Vcpu {
@@ -111,7 +160,6 @@ impl Vcpu {
             state: State::Halted,
             doing: Doing::Work,
             taken: false,
-            blocked: false,
             arrived: false,
             in_ple_exit: false,
             complete: false,
@@ -139,12 +187,38 @@ impl Vcpu {
             units: 0,
             acquisitions: 0,
             time_ns: [0; CLASSES],
+            thread: NONE,
+            passes: 0,
+            user: false,
+            halt_polls: false,
+            owes_acks: false,
+            acks_missing: 0,
+            cache_ns: 0,
+            owed_ns: [0; CAUSES],
+            switch_cause: Cause::Other,
+            off_cause: Cause::Other,
+            cause_ns: [0; CAUSES],
+            user_spin_ns: 0,
+            far_ns: 0,
         }
     }
 
     /// Time on a pCPU so far, ns, as of the last accounting.
     pub fn cpu_ns(&self) -> u64 {
         self.time_ns[..ON_CPU_CLASSES].iter().sum()
+    }
+
+    /// Spends that much of `exit_ns`.
+    pub fn pay_exit(&mut self, ns: u64) {
+        self.exit_ns -= ns;
+        self.time_ns[Class::Exit as usize] += ns;
+        let mut left = ns;
+        for (owed, paid) in self.owed_ns.iter_mut().zip(&mut self.cause_ns) {
+            let now = left.min(*owed);
+            *owed -= now;
+            *paid += now;
+            left -= now;
+        }
     }
 
     pub fn host_ns(&self) -> u64 {
@@ -211,6 +285,19 @@ pub struct Vm {
     /// Its program is steps `program..program_end` of all.
     pub program: u32,
     pub program_end: u32,
+    /// Its threads are `first_thread..first_thread + threads` of all.
+    pub first_thread: u32,
+    pub threads: u32,
+    /// Only where there are not as many threads as vCPUs.
+    pub scheduler: Option<Scheduler>,
+    /// Period of its kernel's timer; 0: none.
+    pub tick_ns: u64,
+    /// None where its program takes none.
+    pub mutexes: Vec<Mutex>,
+    /// Of each vCPU, the siblings that wait for its answer; none where there are no shootdowns.
+    pub acks: Vec<Vec<u32>>,
+    /// Exits for accesses to an APIC.
+    pub apic_exits: u64,
     /// A processor loop detector watches it.
     pub ple: bool,
     pub last_boosted: u32,

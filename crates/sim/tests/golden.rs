@@ -10,6 +10,7 @@ use std::path::Path;
 use unspin_scenario::plan::{
     ApleParams, Asym, CgroupLayout, Coscheduling, Dist, LockKind, Op, Run, Window, YieldTo,
 };
+use unspin_scenario::result::Attribution;
 use unspin_sim::{lock_params, simulate_setup, Host, Kernel, Setup};
 
 fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
@@ -128,7 +129,14 @@ fn described() -> String {
                 vm.max_wait_cycles
             )
             .unwrap();
-            writeln!(text, "    {:?}", vm.attribution.unwrap()).unwrap();
+            let spent = vm.attribution.unwrap();
+            writeln!(
+                text,
+                "    {}",
+                format!("{:?}", Attribution { factors: None, ..spent })
+                    .replace(", factors: None", "")
+            )
+            .unwrap();
             let halts = simulated.locks[number].halts;
             if halts > 0 {
                 writeln!(text, "    halted waiting for a lock {halts} times").unwrap();

@@ -9,7 +9,8 @@ mod common;
 use common::{arm, constant, run, step, sum_ns};
 use proptest::prelude::*;
 use unspin_scenario::plan::{
-    ApleParams, Asym, CgroupLayout, Coscheduling, Dist, LockKind, Op, Run, Step, Window, YieldTo,
+    ApleParams, Asym, CgroupLayout, Coscheduling, Dist, Factor, LockKind, Op, Platform, Run, Step,
+    Window, YieldTo,
 };
 use unspin_sim::{simulate_setup, Host, Kernel, Setup};
 
@@ -58,6 +59,18 @@ fn piece() -> impl Strategy<Value = Vec<Step>> {
         2 => nested,
         1 => (0..800u32).prop_map(|pauses| vec![step(Op::Barrier, constant(pauses), 0)]),
         1 => Just(vec![step(Op::SpinBarrier, constant(0), 0)]),
+        1 => Just(vec![step(Op::UserBarrier, constant(0), 0)]),
+        1 => Just(vec![step(Op::Shootdown, constant(0), 0)]),
+        1 => (dist(), permille()).prop_map(one(Op::Share)),
+        1 => dist().prop_map(|work| vec![step(Op::ComputeFirst, work, 0)]),
+        1 => dist().prop_map(|work| vec![step(Op::ComputeTurn, work, 0)]),
+        2 => (dist(), permille()).prop_map(|(hold, permille)| {
+            vec![
+                Step { permille, ..step(Op::Mutex, constant(0), 1) },
+                step(Op::Compute, hold, 0),
+                step(Op::MutexUnlock, constant(0), 1),
+            ]
+        }),
         1 => (1..2_000_000u32, permille()).prop_map(|(mean, permille)| {
             vec![Step { permille, ..step(Op::Block, Dist::Exp { mean, max: 0 }, 0) }]
         }),
@@ -90,6 +103,16 @@ fn lock() -> impl Strategy<Value = (LockKind, Option<u64>)> {
     (prop::sample::select(LockKind::ALL.to_vec()), tau).prop_map(|((_, kind), tau)| (kind, tau))
 }
 
+fn platform() -> impl Strategy<Value = (Platform, Option<u32>)> {
+    let without = prop::sample::subsequence(Factor::ALL.map(|(_, f)| f).to_vec(), 0..=3);
+    let bits = (prop::bool::weighted(0.2), any::<bool>(), prop_oneof![Just(0), 1..300u32]);
+    (bits, without, prop::option::of(1..4u32)).prop_map(
+        |((physical, apicv, halt_poll_us), without, llc)| {
+            (Platform { physical, apicv, halt_poll_us, without }, llc)
+        },
+    )
+}
+
 fn machine() -> impl Strategy<Value = Setup> {
     let credit = prop::option::weighted(
         0.3,
@@ -112,14 +135,14 @@ fn machine() -> impl Strategy<Value = Setup> {
         prop::sample::select(YIELDS.to_vec()),
         any::<bool>(),
     );
-    (sizes, ways, program(), any::<u64>(), prop::collection::vec(1..500u32, 4), credit).prop_map(
+    let guest = (prop::option::of(1..10u32), prop_oneof![Just(0u32), 100..2000u32], platform());
+    let rest = (any::<u64>(), prop::collection::vec(1..500u32, 4), credit, guest);
+    (sizes, ways, program(), rest).prop_map(
         |(
             (pcpus, vms, vcpus, pinned),
             (kernel, lock, window, yield_to, server),
             program,
-            seed,
-            weights,
-            credit,
+            (seed, weights, credit, (threads, tick_hz, (platform, llc_pcpus))),
         )| {
             let mut run = run(vms, vcpus, program);
             run.pin = if pinned {
@@ -129,6 +152,7 @@ fn machine() -> impl Strategy<Value = Setup> {
             };
             (run.lock, run.tau_ns) = lock;
             run.arm = arm(window, yield_to);
+            run.arm.platform = Platform { physical: platform.physical && vms == 1, ..platform };
             run.seed = seed;
             run.warmup_ms = 3;
             run.window_ms = 17;
@@ -153,7 +177,13 @@ fn machine() -> impl Strategy<Value = Setup> {
                     host.with_period_ns(slots * slot_ns)
                 }
             };
-            Setup::new(&host, &run)
+            let host = Host { llc_pcpus, ..host };
+            let mut setup = Setup::new(&host, &run);
+            for vm in &mut setup.vms {
+                vm.threads = threads.unwrap_or(vm.threads);
+                vm.tick_hz = tick_hz;
+            }
+            setup
         },
     )
 }
@@ -172,6 +202,12 @@ fn check(setup: &Setup) {
         let waits: u64 = vm.wait_hist.iter().sum();
         let acquisitions: u64 = vm.acquisitions.iter().sum();
         assert!(waits.abs_diff(acquisitions) <= u64::from(vcpus), "{waits} {acquisitions}");
+        let part = spent.factors.unwrap();
+        let host_parts =
+            part.idle_switch_ns + part.spin_switch_ns + part.ipi_ns + part.migration_ns;
+        assert!(host_parts <= spent.switch_ns + spent.exit_ns, "{spent:?}");
+        let spun = spent.spin_holder_running_ns + spent.spin_holder_preempted_ns;
+        assert!(part.user_spin_ns <= spun && part.far_data_ns <= spent.useful_ns, "{spent:?}");
         let stats = vm.module.as_ref().unwrap();
         if setup.run.arm.window == Window::Off {
             assert_eq!((stats.ple_exits, stats.wasteful_spin_cycles), (0, 0));

@@ -5,7 +5,7 @@ mod common;
 
 use common::{arm, constant, contended, run, setup, sleeping, step};
 use unspin_scenario::plan::{ApleParams, CgroupLayout, Dist, LockKind, Op, Run, Window, YieldTo};
-use unspin_scenario::result::{Attribution, ModuleStats, VmResult};
+use unspin_scenario::result::{Attribution, Factors, ModuleStats, VmResult};
 use unspin_sim::{simulate_setup, Costs, Host, Kernel, Setup, VmSetup};
 
 fn vms(setup: &Setup) -> Vec<VmResult> {
@@ -252,6 +252,14 @@ fn doubled(a: Attribution) -> Attribution {
         exit_ns: 2 * a.exit_ns,
         halted_ns: 2 * a.halted_ns,
         waiting_ns: 2 * a.waiting_ns,
+        factors: a.factors.map(|f| Factors {
+            idle_switch_ns: 2 * f.idle_switch_ns,
+            spin_switch_ns: 2 * f.spin_switch_ns,
+            ipi_ns: 2 * f.ipi_ns,
+            migration_ns: 2 * f.migration_ns,
+            user_spin_ns: 2 * f.user_spin_ns,
+            far_data_ns: 2 * f.far_data_ns,
+        }),
     }
 }
 

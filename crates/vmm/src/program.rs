@@ -27,7 +27,9 @@ pub fn compile(program: &[Step], cpl: u8) -> Result<Vec<abi::Step>, Error> {
         check(step, &mut held, cpl).map_err(|e| Error::Program(format!("step {index}: {e}")))?;
         let (dist, a, b) = bounds(step.dist);
         steps.push(abi::Step {
-            op: op(step.op),
+            op: op(step.op).ok_or_else(|| {
+                Error::Program(format!("step {index}: only machine sim does {:?} steps", step.op))
+            })?,
             dist,
             a,
             b,
@@ -116,8 +118,8 @@ fn skip(program: &[Step], index: usize) -> Result<u32, Error> {
         })
 }
 
-fn op(op: Op) -> u32 {
-    match op {
+fn op(op: Op) -> Option<u32> {
+    Some(match op {
         Op::Compute => abi::OP_COMPUTE,
         Op::Lock => abi::OP_LOCK,
         Op::Critical => abi::OP_CRITICAL,
@@ -126,7 +128,8 @@ fn op(op: Op) -> u32 {
         Op::Block => abi::OP_BLOCK,
         Op::Wake => abi::OP_WAKE,
         Op::SpinBarrier => abi::OP_SPIN_BARRIER,
-    }
+        _ => return None,
+    })
 }
 
 fn bounds(dist: Dist) -> (u32, u32, u32) {

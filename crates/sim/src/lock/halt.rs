@@ -2,15 +2,15 @@
 //! Waiting halted: HLT until somebody kicks the vCPU (KVM_HC_KICK_CPU; a program's futex).
 
 use super::Sim;
-use crate::state::{Doing, State};
+use crate::state::{Cause, Doing, State};
 
 impl Sim {
     /// `v` spun long enough: it halts, which takes until its thread is off its pCPU.
     pub(super) fn halt_in_lock(&mut self, v: u32) {
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.doing = Doing::HaltLock;
-        vcpu.exit_ns += self.halt_ns;
         self.vms[vcpu.vm as usize].lock_halts += 1;
+        self.charge(v, self.halt_ns, Cause::Idle);
     }
 
     pub(super) fn halts(&self, v: u32) -> bool {
@@ -19,8 +19,8 @@ impl Sim {
 
     /// `by` pays for a kick.
     pub(super) fn charge_kick(&mut self, by: u32) {
-        let vcpu = &mut self.vcpus[by as usize];
-        vcpu.exit_ns += self.kick_ns;
+        self.charge(by, self.kick_ns, Cause::Ipi);
+        let vcpu = &self.vcpus[by as usize];
         self.vms[vcpu.vm as usize].module.stats.hypercalls_kick += 1;
     }
 
@@ -28,6 +28,7 @@ impl Sim {
     pub(super) fn kick(&mut self, by: u32, v: u32) {
         self.charge_kick(by);
         self.account(v);
+        self.stop_halt_poll(v);
         let off_ns = self.locks[self.vcpus[v as usize].wait.lock as usize].off.at(self.now_ns);
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.doing = Doing::SpinLock;

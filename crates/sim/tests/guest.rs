@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What guests do besides spinning in locks: threads, mutexes, sequential work, interrupts, shared
+//! data; and what the machine under them changes (NJIT 2018, chapter 2).
+
+mod common;
+
+use common::{constant, run, step, sum_ns};
+use unspin_scenario::plan::{Dist, Factor, Op, Platform, Run, Step, Window};
+use unspin_scenario::result::VmResult;
+use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated};
+
+fn setup(run: &Run) -> Setup {
+    let pcpus = run.pin.iter().flatten().max().map_or(4, |p| p + 1);
+    Setup::new(&Host::server(pcpus, Kernel::V3_19), run)
+}
+
+fn simulated(setup: &Setup) -> Simulated {
+    let made = simulate_setup(setup).unwrap();
+    for (vm, of) in made.result.vm.iter().zip(&setup.vms) {
+        let spent = sum_ns(&vm.attribution.unwrap());
+        assert_eq!(spent, made.result.window_ns * u64::from(of.vcpus));
+    }
+    made
+}
+
+fn only(setup: &Setup) -> VmResult {
+    simulated(setup).result.vm.remove(0)
+}
+
+fn units(vm: &VmResult) -> f64 {
+    vm.units.iter().sum::<u64>() as f64
+}
+
+fn on(platform: Platform, mut run: Run) -> Setup {
+    run.arm.platform = platform;
+    setup(&run)
+}
+
+fn without(factor: Factor) -> Platform {
+    Platform { without: vec![factor], ..Platform::default() }
+}
+
+fn physical() -> Platform {
+    Platform { physical: true, ..Platform::default() }
+}
+
+fn near(a: f64, b: f64, part: f64) {
+    assert!((a - b).abs() <= part * b.abs(), "{a} is not within {part} of {b}");
+}
+
+/// Works, then holds a mutex.
+fn mutex(work: u32, hold: u32) -> Vec<Step> {
+    vec![
+        step(Op::Compute, constant(work), 0),
+        step(Op::Mutex, constant(0), 0),
+        step(Op::Compute, constant(hold), 0),
+        step(Op::MutexUnlock, constant(0), 0),
+    ]
+}
+
+/// Short phases of work between barriers that are waited for asleep.
+fn rounds() -> Vec<Step> {
+    let work = Dist::Uniform { min: 5_000, max: 15_000 };
+    vec![step(Op::Compute, work, 0), step(Op::Barrier, constant(0), 0)]
+}
+
+/// Works for as long as it sleeps, 1 ms.
+fn half_asleep() -> Vec<Step> {
+    vec![step(Op::Compute, constant(2_400_000), 0), step(Op::Block, constant(1_000_000), 0)]
+}
+
+#[test]
+fn who_waits_for_a_mutex_sleeps() {
+    let vm = only(&setup(&run(1, 4, mutex(24_000, 240_000))));
+    let spent = vm.attribution.unwrap();
+    assert_eq!(spent.spin_holder_running_ns + spent.spin_holder_preempted_ns, 0);
+    // One holds it at a time, 100 us each, and 10 us are its own.
+    let at_most = 100e6 / 100e3;
+    assert!(units(&vm) < at_most && units(&vm) > 0.8 * at_most, "{}", units(&vm));
+    assert!(spent.halted_ns > 2 * 100_000_000, "two of four sleep at any time");
+}
+
+#[test]
+fn sequential_work_is_one_threads_or_each_ones_in_turn() {
+    let program = |op| {
+        vec![
+            step(Op::Compute, constant(100_000), 0),
+            step(op, constant(100_000), 0),
+            step(Op::Barrier, constant(0), 0),
+        ]
+    };
+    let useful = |op| only(&setup(&run(1, 4, program(op))));
+    let (first, turn) = (useful(Op::ComputeFirst), useful(Op::ComputeTurn));
+    near(first.cpu_ns[0] as f64, 2.0 * first.cpu_ns[1] as f64, 0.25);
+    near(turn.cpu_ns[0] as f64, turn.cpu_ns[3] as f64, 0.05);
+    near(units(&first), units(&turn), 0.05);
+}
+
+#[test]
+fn threads_share_vcpus_fairly_and_fill_each_others_sleep() {
+    let of = |threads, program: Vec<Step>| {
+        let mut setup = setup(&run(1, 4, program));
+        setup.vms[0].threads = threads;
+        setup.vms[0].tick_hz = 1000;
+        only(&setup)
+    };
+    let busy = vec![step(Op::Compute, constant(240_000), 0)];
+    near(units(&of(8, busy.clone())), units(&of(4, busy.clone())), 0.03);
+    near(units(&of(6, busy.clone())), units(&of(4, busy)), 0.03);
+    let (one, two) = (of(4, half_asleep()), of(8, half_asleep()));
+    // Two that share a vCPU tick by tick finish together, and sleep together for a while.
+    assert!(units(&two) > 1.25 * units(&one), "{} {}", units(&two), units(&one));
+    // Fewer threads than vCPUs leave the rest asleep.
+    let few = of(2, half_asleep());
+    near(units(&few), units(&one) / 2.0, 0.03);
+}
+
+#[test]
+fn barriers_are_of_all_threads_whatever_vcpus_they_share() {
+    for barrier in [Op::Barrier, Op::SpinBarrier] {
+        let program = vec![step(Op::Compute, constant(24_000), 0), step(barrier, constant(0), 0)];
+        let mut setup = setup(&run(1, 4, program));
+        setup.vms[0].threads = 8;
+        setup.vms[0].tick_hz = 1000;
+        let vm = only(&setup);
+        assert!(units(&vm) >= 8.0, "{barrier:?}: all arrive in the end");
+        if barrier == Op::Barrier {
+            // 8 x 10 us of work on 4 vCPUs a round.
+            assert!(units(&vm) > 0.5 * 8.0 * 100e6 / 20e3, "{}", units(&vm));
+        }
+    }
+}
+
+#[test]
+fn without_a_vmm_idling_costs_less_and_working_the_same() {
+    let busy = vec![step(Op::Compute, constant(240_000), 0)];
+    let vm = only(&setup(&run(1, 4, busy.clone())));
+    let machine = only(&on(physical(), run(1, 4, busy)));
+    near(units(&vm), units(&machine), 0.02);
+    let waits = rounds();
+    let vm = only(&setup(&run(1, 4, waits.clone())));
+    let machine = only(&on(physical(), run(1, 4, waits.clone())));
+    let polling = only(&on(without(Factor::IdleSwitch), run(1, 4, waits)));
+    assert!(units(&machine) > 1.2 * units(&vm), "{} {}", units(&machine), units(&vm));
+    assert!(units(&polling) > 1.1 * units(&vm), "{} {}", units(&polling), units(&vm));
+    let idle = |vm: &VmResult| vm.attribution.unwrap().factors.unwrap().idle_switch_ns;
+    assert_eq!(idle(&polling), 0);
+    assert!(idle(&vm) > 0);
+    let two = on(physical(), run(2, 4, half_asleep()));
+    assert!(simulate_setup(&two).unwrap_err().to_string().contains("without a VMM"));
+}
+
+#[test]
+fn loop_detection_does_not_see_user_space() {
+    let program =
+        vec![step(Op::Compute, constant(100_000), 0), step(Op::UserBarrier, constant(0), 0)];
+    let vms = |platform| simulated(&on(platform, run(2, 4, program.clone()))).result.vm;
+    let (user, seen) = (vms(Platform::default()), vms(without(Factor::UserSpin)));
+    let exits =
+        |vms: &[VmResult]| vms.iter().map(|v| v.module.as_ref().unwrap().ple_exits).sum::<u64>();
+    assert_eq!(exits(&user), 0);
+    assert!(exits(&seen) > 0);
+    let all = |vms: &[VmResult]| vms.iter().map(units).sum::<f64>();
+    assert!(all(&seen) > 1.1 * all(&user), "{} {}", all(&seen), all(&user));
+    let spent = user[0].attribution.unwrap();
+    let spun = spent.spin_holder_running_ns + spent.spin_holder_preempted_ns;
+    assert_eq!(spent.factors.unwrap().user_spin_ns, spun);
+}
+
+#[test]
+fn interrupts_to_all_wait_for_those_off_their_pcpus() {
+    let program =
+        vec![step(Op::Compute, constant(100_000), 0), step(Op::Shootdown, constant(0), 0)];
+    let vms = |n, platform| {
+        let mut run = run(n, 4, program.clone());
+        run.arm.window = Window::Off;
+        simulated(&on(platform, run))
+    };
+    let (one, two) = (vms(1, Platform::default()), vms(2, Platform::default()));
+    let preempted = |s: &Simulated| s.result.vm[0].attribution.unwrap().spin_holder_preempted_ns;
+    assert_eq!(preempted(&one), 0);
+    assert!(preempted(&two) > 10_000_000, "{}", preempted(&two));
+    // A write to send, one to end the interrupt: the latter needs no exit with APICv.
+    let apicv = vms(1, Platform { apicv: true, ..Platform::default() });
+    let per_unit = |s: &Simulated| s.apic_exits[0] as f64 / units(&s.result.vm[0]);
+    near(per_unit(&one), 6.0, 0.05);
+    near(per_unit(&apicv), 3.0, 0.05);
+    let ipi = |s: &Simulated| s.result.vm[0].attribution.unwrap().factors.unwrap().ipi_ns;
+    assert!(ipi(&vms(1, without(Factor::Ipi))) < ipi(&one) / 3);
+}
+
+#[test]
+fn data_from_another_cache_comes_late() {
+    let program = vec![step(Op::Compute, constant(10_000), 0), step(Op::Share, constant(100), 0)];
+    let on_pcpus = |pin: [u32; 4], platform| {
+        let mut run = run(1, 4, program.clone());
+        run.pin = vec![pin.to_vec()];
+        run.arm.platform = platform;
+        let host = Host { llc_pcpus: Some(4), ..Host::server(8, Kernel::V3_19) };
+        only(&Setup::new(&host, &run))
+    };
+    let near_by = on_pcpus([0, 1, 2, 3], Platform::default());
+    let apart = on_pcpus([0, 4, 1, 5], Platform::default());
+    let unaware = on_pcpus([0, 4, 1, 5], without(Factor::Cache));
+    assert_eq!(units(&near_by), units(&unaware));
+    // 100 lines cost 4,500 cycles, or 25,000 from the other cache, beside 10,000 of work.
+    near(units(&near_by) / units(&apart), 35.0 / 14.5, 0.03);
+    let far = |vm: &VmResult| vm.attribution.unwrap().factors.unwrap().far_data_ns as f64;
+    assert_eq!(far(&near_by), 0.0);
+    near(far(&apart), 4e8 * 20.5 / 35.0, 0.03);
+}
+
+#[test]
+fn kvm_may_poll_before_it_gives_a_pcpu_away() {
+    let waits = rounds();
+    let platform = Platform { halt_poll_us: 200, ..Platform::default() };
+    let usual = only(&setup(&run(1, 4, waits.clone())));
+    let polls = only(&on(platform, run(1, 4, waits)));
+    assert!(units(&polls) > 1.05 * units(&usual), "{} {}", units(&polls), units(&usual));
+    assert!(polls.attribution.unwrap().halted_ns < usual.attribution.unwrap().halted_ns);
+}
+
+#[test]
+fn impossible_guests_are_refused() {
+    let refused = |change: fn(&mut Setup), why: &str| {
+        let mut setup = setup(&run(1, 4, half_asleep()));
+        change(&mut setup);
+        let error = simulate_setup(&setup).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    };
+    refused(|s| s.vms[0].threads = 0, "0 threads; a VM has 1 to 1024");
+    refused(|s| s.vms[0].tick_hz = 1_000_000, "ticks a second");
+    refused(|s| s.vms[0].program.push(step(Op::Mutex, constant(0), 3)), "never released");
+}
