@@ -15,7 +15,8 @@ pub const WINDOW_MIN_CYCLES: u32 = 128;
 pub const WINDOW_MAX_CYCLES: u32 = 1 << 24;
 
 const PCPUS_MAX: u32 = 1024;
-const VCPUS_MAX: u32 = 64;
+/// Machine sim's; others have fewer.
+const VCPUS_MAX: u32 = 256;
 const VMS_MAX: u32 = 64;
 const REPEATS_MAX: u32 = 1000;
 const MS_MAX: u64 = 3_600_000;

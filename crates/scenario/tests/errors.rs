@@ -74,8 +74,8 @@ fn types_units_and_ranges() {
 #[test]
 fn impossible_topologies() {
     check("count = 2", "count = 0", "vm[0].count", "0 is out of range");
-    check("vcpus = 4", "vcpus = 0", "vm[0].vcpus", "1 to 64");
-    check("vcpus = 4", "vcpus = 65", "vm[0].vcpus", "1 to 64");
+    check("vcpus = 4", "vcpus = 0", "vm[0].vcpus", "1 to 256");
+    check("vcpus = 4", "vcpus = 257", "vm[0].vcpus", "1 to 256");
     check("vcpus = 4", "vcpus = 4\npin = [0, 1, 2]", "vm[0].pin", "pins 3 vCPUs, but the VM has 4");
     check("vcpus = 4", "vcpus = 4\npin = [0, 1, 2, 4]", "vm[0].pin[3]", "4 is out of range");
     check(
@@ -212,7 +212,7 @@ fn all_problems_come_in_one_pass_in_the_order_of_the_file() {
     let text = GOOD
         .replace("title", "titel")
         .replace("pcpus = 4", "pcpus = 0")
-        .replace("vcpus = 4", "vcpus = 99")
+        .replace("vcpus = 4", "vcpus = 999")
         .replace("\"stock\"", "\"stock\"\nyield_to = \"nobody\"");
     let all = problems(&text);
     let lines: Vec<usize> = all.iter().map(|p| p.line).collect();

@@ -129,6 +129,8 @@ pub(crate) struct Wait {
     pub spun_ns: u64,
     stalled: bool,
     pub began_ns: u64,
+    /// When it found that it has the lock it got last.
+    noticed_ns: u64,
 }
 
 impl Wait {
@@ -145,6 +147,7 @@ impl Wait {
         spun_ns: 0,
         stalled: false,
         began_ns: 0,
+        noticed_ns: 0,
     };
 
     /// It spun for `ns` up to now.
@@ -412,7 +415,8 @@ impl Sim {
     pub(crate) fn notice_lock(&mut self, v: u32) {
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.notice_lock = false;
-        let wait_ns = self.now_ns + vcpu.host_ns() - vcpu.wait.began_ns;
+        vcpu.wait.noticed_ns = self.now_ns + vcpu.host_ns();
+        let wait_ns = vcpu.wait.noticed_ns - vcpu.wait.began_ns;
         let cycles = self.cycles_fast(wait_ns);
         let bucket = (63 - (cycles | 1).leading_zeros() as usize).min(BUCKETS - 1);
         let vm = &mut self.vms[self.vcpus[v as usize].vm as usize];

@@ -11,7 +11,7 @@ use crate::state::{Doing, State};
 /// Stalls of one VM, by what the lock was at the moment the threshold was over.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stalls {
-    /// The lock was free: the next in line is preempted (N_w).
+    /// The lock was free: the next in line is preempted, or with its host (N_w).
     pub waiter_preempted: u64,
     /// It was held by somebody off its pCPU (N_h).
     pub holder_preempted: u64,
@@ -68,12 +68,12 @@ impl Sim {
         let stalls = &mut self.vms[vm as usize].stalls;
         let owner = self.vcpus.get(lock.owner as usize);
         match owner {
-            Some(owner) if !owner.notice_lock => {
+            Some(owner) if !owner.notice_lock && owner.wait.noticed_ns <= self.now_ns => {
                 let runs = owner.state == State::Running;
                 stalls.holder_running += u64::from(runs);
                 stalls.holder_preempted += u64::from(!runs);
             }
-            // Nobody has taken it, or one who has not noticed.
+            // Nobody has taken it, or one who could not notice yet.
             _ => {
                 debug_assert!(lock.owner != NONE || lock.waiters > 0);
                 stalls.waiter_preempted += 1;

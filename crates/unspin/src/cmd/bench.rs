@@ -121,6 +121,8 @@ fn check(args: &Args, l: &Loaded, plan: &Plan, machine: &dyn Machine) -> Result<
             (None, true) => "vm",
             (None, false) => "sweep.locks",
         };
+        let vcpus = (0..run.vms).map(|vm| run.vcpus_of(vm)).max().unwrap_or(run.vcpus);
+        machine.check_vcpus(vcpus).map_err(|why| l.refused("vm", &why))?;
         machine.check_lock(run.lock).map_err(|why| l.refused(key, &why))?;
     }
     if let Some(key) = l.scenario.needs_sim().filter(|_| machine.name() != "sim") {

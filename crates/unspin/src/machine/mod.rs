@@ -66,6 +66,16 @@ pub trait Machine: Sync {
     fn check_pcpus(&self, _: u32) -> Result<(), Refusal> {
         Ok(())
     }
+    /// Whether its VMs can have so many vCPUs.
+    fn check_vcpus(&self, vcpus: u32) -> Result<(), Refusal> {
+        if vcpus as usize <= unspin_vmm::abi::VCPUS_MAX {
+            return Ok(());
+        }
+        Err(Refusal {
+            message: format!("a VM of machine {} has no {vcpus} vCPUs", self.name()),
+            allowed: format!("1 to {}, or --machine sim", unspin_vmm::abi::VCPUS_MAX),
+        })
+    }
     /// Whether its guests can have that lock.
     fn check_lock(&self, _: LockKind) -> Result<(), Refusal> {
         Ok(())

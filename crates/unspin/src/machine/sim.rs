@@ -37,6 +37,10 @@ impl Machine for Simulated {
         })
     }
 
+    fn check_vcpus(&self, _: u32) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     fn check_lock(&self, lock: LockKind) -> Result<(), Refusal> {
         if unspin_sim::models(lock) {
             return Ok(());
