@@ -8,6 +8,7 @@ mod host;
 mod load;
 mod machine;
 mod out;
+mod preload;
 mod progress;
 mod sysfs;
 

@@ -12,6 +12,7 @@ mod man;
 mod plan;
 mod replay;
 mod report;
+mod run;
 mod set;
 mod status;
 mod unload;
@@ -46,6 +47,8 @@ enum Command {
     Status(status::Args),
     /// Change settings of the module, of all VMs or of one.
     Set(set::Args),
+    /// Run a program with our locks in place of pthread's, without building it anew.
+    Run(run::Args),
     /// Make the decisions of a recorded trace again and compare.
     Replay(replay::Args),
     /// Build, boot, enter or remove emulated computers.
@@ -78,6 +81,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Unload => unload::run(),
         Command::Status(a) => status::run(&a),
         Command::Set(a) => set::run(&a),
+        Command::Run(a) => run::run(&a),
         Command::Replay(a) => replay::run(&a),
         Command::Lab(a) => lab::run(&a),
         Command::Completions(a) => completions::run(&a),

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin run`: a program over our locks.
+
+use crate::exit::{Cannot, Usage};
+use crate::preload;
+use anyhow::Context;
+use clap::builder::PossibleValuesParser;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const MORE: &str = "\
+Environment. The options set these for the program and all it starts; without an option, what is set \
+stays:
+  UNSPIN_LOCK=NAME      the lock; an unknown name is said on standard error, and nothing is taken over
+  UNSPIN_MUTEX=1        pthread_mutex_lock() and pthread_mutex_unlock() too
+  UNSPIN_TAU_NS=N       tau in nanoseconds
+  UNSPIN_VERBOSE=1      one line of counts on standard error when a process exits
+  LD_PRELOAD            the library is added to what it names
+
+Exit code: the program's; 2 where there is no such program, 77 where it cannot be started.
+
+To turn it off: run the program without `unspin run`. Nothing of it stays but the library, in \
+~/.cache/unspin (root: /var/cache/unspin).";
+
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = MORE)]
+pub struct Args {
+    /// The lock; preemptable unless named, and pv_preemptable with --mutex.
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(preload::locks()))]
+    lock: Option<String>,
+    /// Take over pthread_mutex_lock() as well, for plain and adaptive mutexes.
+    #[arg(long)]
+    mutex: bool,
+    /// How long the preemptable locks wait for each waiter before them, in microseconds (2 unless
+    /// given; 0: in no order).
+    #[arg(long, value_name = "N", value_parser = tau_ns)]
+    tau_us: Option<u64>,
+    /// Say at each process's exit how many locks were taken.
+    #[arg(long)]
+    verbose: bool,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// Microseconds, of which there may be fractions, as nanoseconds.
+fn tau_ns(text: &str) -> Result<u64, String> {
+    match text.parse::<f64>() {
+        Ok(us) if (0.0..=1e12).contains(&us) => Ok((us * 1000.0).round() as u64),
+        _ => Err("a number of microseconds from 0 to 1e12".into()),
+    }
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let (program, rest) = args.command.split_first().context("no program")?;
+    let path = find(program)?;
+    let mut command = Command::new(&path);
+    command.arg0(program).args(rest);
+    let ignored = preload::ignores(&path);
+    if let Some(why) = &ignored {
+        eprintln!("unspin: no effect on {}: {why}", path.display());
+    }
+    // A foreign dynamic linker would complain; what the others start may load it.
+    if !matches!(ignored, Some(preload::Ignores::Foreign(_))) {
+        let library = preload::library()?;
+        command.env("LD_PRELOAD", with(std::env::var_os("LD_PRELOAD"), &library));
+    }
+    if let Some(lock) = &args.lock {
+        command.env("UNSPIN_LOCK", lock);
+    }
+    if args.mutex {
+        command.env("UNSPIN_MUTEX", "1");
+    }
+    if let Some(ns) = args.tau_us {
+        command.env("UNSPIN_TAU_NS", ns.to_string());
+    }
+    if args.verbose {
+        command.env("UNSPIN_VERBOSE", "1");
+    }
+    let error = command.exec();
+    Err(Cannot(format!("cannot start {}: {error}", path.display())).into())
+}
+
+/// After what is there, unless it is there.
+fn with(present: Option<OsString>, library: &Path) -> OsString {
+    let Some(mut all) = present.filter(|p| !p.is_empty()) else { return library.into() };
+    let is_there = all.to_string_lossy().split([' ', ':']).any(|one| Path::new(one) == library);
+    if !is_there {
+        all.push(":");
+        all.push(library);
+    }
+    all
+}
+
+/// As execvp() finds it.
+fn find(program: &OsStr) -> anyhow::Result<PathBuf> {
+    let named = Path::new(program);
+    let is_file = |path: &PathBuf| path.is_file();
+    let found = if program.as_encoded_bytes().contains(&b'/') {
+        Some(named.to_path_buf()).filter(is_file)
+    } else {
+        let dirs = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+        let mut paths = std::env::split_paths(&dirs).map(|dir| dir.join(named)).filter(is_file);
+        let is_executable = |path: &PathBuf| {
+            use std::os::unix::fs::PermissionsExt;
+            path.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o111 != 0)
+        };
+        paths.find(is_executable)
+    };
+    found.ok_or_else(|| Usage(format!("no program {}", named.display())).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_preloaded_stays_so() {
+        let library = Path::new("/c/l.so");
+        assert_eq!(with(None, library), "/c/l.so");
+        assert_eq!(with(Some("".into()), library), "/c/l.so");
+        assert_eq!(with(Some("/a.so /b.so".into()), library), "/a.so /b.so:/c/l.so");
+        assert_eq!(with(Some("/a.so:/c/l.so".into()), library), "/a.so:/c/l.so");
+    }
+
+    #[test]
+    fn tau_is_a_time() {
+        assert_eq!(tau_ns("2"), Ok(2000));
+        assert_eq!(tau_ns("0.5"), Ok(500));
+        for wrong in ["", "-1", "nan", "inf", "1e13", "2us"] {
+            assert!(tau_ns(wrong).is_err(), "{wrong}");
+        }
+    }
+}
