@@ -50,4 +50,9 @@
 #error "the halves of the locks' words are laid out for little endian"
 #endif
 
+/* Counts of what waiting was like, for who asks for them; needs lock_now() and thread-local storage. */
+#ifdef LOCK_STATS
+#include "stats.h"
+#endif
+
 #endif

@@ -102,6 +102,7 @@ fn main() {
         .unwrap();
     }
     table.push_str("];\n");
+    table.push_str(&counted(&subjects, &crate_dir));
     std::fs::write(out.join("subjects.rs"), table).expect("OUT_DIR can be written");
     cc::Build::new()
         .cpp(true)
@@ -114,7 +115,33 @@ fn main() {
     println!("cargo::rustc-env=UNSPIN_BENCH_CODE={:016x}", code(&crate_dir, &locks_dir));
 }
 
+/// Compiles the locks of locks/ with LOCK_STATS; the table of them.
+fn counted(subjects: &[Subject], crate_dir: &Path) -> String {
+    let mut externs = String::new();
+    let mut table = String::new();
+    for s in subjects.iter().filter(|s| !s.peer) {
+        let name = format!("unspin_count_{}", s.name);
+        build(s, crate_dir)
+            .define("LOCK_STATS", None)
+            .define("BENCH", Some(name.as_str()))
+            .compile(&name);
+        writeln!(
+            externs,
+            "    fn {name}(c: *const Config, o: *mut Thread, w: *mut Window, n: *mut Counts) -> i32;"
+        )
+        .unwrap();
+        writeln!(table, "    Counted {{ name: {:?}, run: {name} }},", s.name).unwrap();
+    }
+    format!("extern \"C\" {{\n{externs}}}\n/// Every lock and arm, counting.\npub static COUNTED: &[Counted] = &[\n{table}];\n")
+}
+
 fn compile(s: &Subject, crate_dir: &Path) {
+    let name = format!("unspin_bench_{}", s.name);
+    build(s, crate_dir).define("BENCH", Some(name.as_str())).compile(&name);
+}
+
+/// c/bench.c for that lock.
+fn build(s: &Subject, crate_dir: &Path) -> cc::Build {
     let mut build = cc::Build::new();
     build
         .std("gnu11")
@@ -122,8 +149,7 @@ fn compile(s: &Subject, crate_dir: &Path) {
         .extra_warnings(true)
         .warnings_into_errors(true)
         .define("LOCK_HEADER", Some(format!("\"{}\"", s.header.display()).as_str()))
-        .define("LOCK(op)", Some(format!("{}_##op", s.prefix).as_str()))
-        .define("BENCH", Some(format!("unspin_bench_{}", s.name).as_str()));
+        .define("LOCK(op)", Some(format!("{}_##op", s.prefix).as_str()));
     if s.node {
         build.define("WITH_NODE", None);
     }
@@ -133,7 +159,8 @@ fn compile(s: &Subject, crate_dir: &Path) {
     if s.peer {
         build.define("BENCH_INIT(lock)", Some(format!("{}_init(lock)", s.prefix).as_str()));
     }
-    build.file(crate_dir.join("c/bench.c")).compile(&format!("unspin_bench_{}", s.name));
+    build.file(crate_dir.join("c/bench.c"));
+    build
 }
 
 /// FNV-1a of all code that is measured or measures: samples of other code are not this code's.

@@ -23,6 +23,13 @@
 #define DECLARE_NODE struct no_node
 #endif
 
+/* What counts of waits need, with LOCK_STATS alone. */
+#ifdef LOCK_STATS
+#define STATS(code) code
+#else
+#define STATS(code)
+#endif
+
 struct bench {
 	struct LOCK(lock) lock __attribute__((aligned(128)));
 	unsigned long value __attribute__((aligned(128)));	/* under the lock */
@@ -30,13 +37,14 @@ struct bench {
 	atomic_bool measure;
 	pthread_barrier_t ready;
 	const struct bench_config *config;
+	STATS(struct lock_stats stats;)
 };
 
 struct worker {
 	struct bench *bench;
 	struct bench_thread *out;
 	pthread_t thread;
-	unsigned int cpu;
+	unsigned int index;
 	/* When the wait it is in began; 0: in none. */
 	atomic_ullong waiting_since __attribute__((aligned(128)));
 	unsigned long long unfinished_ticks;
@@ -56,18 +64,22 @@ static void *run(void *argument)
 	struct bench_thread mine = { 0 };
 	DECLARE_NODE;
 
+	STATS(lock_stats_join(&bench->stats, self->index);)
 	pthread_barrier_wait(&bench->ready);
 	while (!atomic_load_explicit(&bench->stop, memory_order_relaxed)) {
 		unsigned long long wait = config.waits ? bench_ticks() : 0;
 		unsigned long value;
 
 		atomic_store_explicit(&self->waiting_since, wait, memory_order_relaxed);
+		STATS(lock_stats_ask();)
 		LOCK(lock)(&bench->lock NODE);
+		STATS(lock_stats_got();)
 		wait = config.waits ? bench_ticks() - wait : 0;
 		atomic_store_explicit(&self->waiting_since, 0, memory_order_relaxed);
 		value = bench->value;
 		work(config.critical_iterations);
 		bench->value = value + 1;
+		STATS(lock_stats_release();)
 		LOCK(unlock)(&bench->lock NODE);
 		mine.all++;
 		if (atomic_load_explicit(&bench->measure, memory_order_relaxed)) {
@@ -87,7 +99,7 @@ static int start(struct worker *worker)
 	int error;
 
 	CPU_ZERO(&cpus);
-	CPU_SET(worker->cpu, &cpus);
+	CPU_SET(worker->index % worker->bench->config->cpus, &cpus);
 	pthread_attr_init(&attr);
 	pthread_attr_setaffinity_np(&attr, sizeof(cpus), &cpus);
 	error = pthread_create(&worker->thread, &attr, run, worker);
@@ -137,7 +149,8 @@ static void measure(struct bench *bench, struct worker *workers, struct bench_wi
 }
 
 /* As bench.h says. */
-int BENCH(const struct bench_config *config, struct bench_thread *out, struct bench_window *window)
+int BENCH(const struct bench_config *config, struct bench_thread *out,
+	  struct bench_window *window BENCH_COUNTS)
 {
 	struct bench *bench = aligned_alloc(128, sizeof(*bench));
 	struct worker *workers = aligned_alloc(128, config->threads * sizeof(*workers));
@@ -153,9 +166,14 @@ int BENCH(const struct bench_config *config, struct bench_thread *out, struct be
 	memset(bench, 0, sizeof(*bench));
 	BENCH_INIT(&bench->lock);
 	bench->config = config;
+	STATS(if (!lock_stats_init(&bench->stats, config->threads)) {
+		free(bench);
+		free(workers);
+		return E2BIG;
+	})
 	pthread_barrier_init(&bench->ready, NULL, config->threads);
 	for (i = 0; i < config->threads && !error; i++) {
-		workers[i] = (struct worker){ .bench = bench, .out = &out[i], .cpu = i % config->cpus };
+		workers[i] = (struct worker){ .bench = bench, .out = &out[i], .index = i };
 		error = start(&workers[i]);
 	}
 	/* Threads that wait at a barrier that never opens cannot be ended: the caller must exit. */
@@ -172,6 +190,7 @@ int BENCH(const struct bench_config *config, struct bench_thread *out, struct be
 			out[i].wait_hist[bench_bucket(workers[i].unfinished_ticks)]++;
 		}
 	}
+	STATS(lock_stats_sum(&bench->stats, counts);)
 	if (total != bench->value)
 		error = EPROTO;
 	pthread_barrier_destroy(&bench->ready);

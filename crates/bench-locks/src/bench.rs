@@ -80,6 +80,19 @@ pub struct Measured {
 /// Runs `subject` once. Errors where threads cannot be made or pinned, and `EPROTO` where the lock let
 /// two threads in at a time.
 pub fn run(subject: &Subject, config: &Config) -> io::Result<Measured> {
+    let run = |threads: &mut [Thread], window: &mut Window| {
+        // SAFETY: `threads` has config.threads entries; all outlive the call, which joins its threads
+        // (or, on an error at their start, leaves some at a barrier that use none of them).
+        unsafe { (subject.run)(config, threads.as_mut_ptr(), window) }
+    };
+    measured(config, run)
+}
+
+/// Threads in place, `run` called, its errno an error.
+fn measured(
+    config: &Config,
+    run: impl FnOnce(&mut [Thread], &mut Window) -> i32,
+) -> io::Result<Measured> {
     if config.threads == 0 || config.cpus == 0 {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -89,13 +102,59 @@ pub fn run(subject: &Subject, config: &Config) -> io::Result<Measured> {
     let none = Thread { all: 0, acquisitions: 0, unfinished: 0, wait_hist: [0; BUCKETS] };
     let mut threads = vec![none; config.threads as usize];
     let mut window = Window::default();
-    // SAFETY: `threads` has config.threads entries; all three outlive the call, which joins its threads
-    // (or, on an error at their start, leaves some at a barrier that use none of them).
-    let error = unsafe { (subject.run)(config, threads.as_mut_ptr(), &mut window) };
+    let error = run(&mut threads, &mut window);
     if error != 0 {
         return Err(io::Error::from_raw_os_error(error));
     }
     Ok(Measured { window, threads })
+}
+
+/// Buckets of [`Counts`].
+const COUNTS_BUCKETS: usize = 48;
+
+/// What waiting for a lock was like. Mirrors `struct lock_stats_counts` of `locks/stats.h`, where the
+/// words are defined.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    pub acquisitions: u64,
+    pub stalls_held: u64,
+    pub stalls_free: u64,
+    pub overtakes_running: u64,
+    pub overtakes_off: u64,
+    pub overtakes_back: u64,
+    pub returned: u64,
+    pub by_share: [u64; 11],
+    pub waits: [u64; COUNTS_BUCKETS],
+    pub violations: [u64; COUNTS_BUCKETS],
+}
+
+/// A lock of `locks/` built with LOCK_STATS.
+pub struct Counted {
+    pub name: &'static str,
+    run: unsafe extern "C" fn(*const Config, *mut Thread, *mut Window, *mut Counts) -> i32,
+}
+
+/// Runs `lock` once, counting. As [`run`], and an error for more than 64 threads.
+pub fn count(lock: &Counted, config: &Config) -> io::Result<Counts> {
+    let zero = [0; COUNTS_BUCKETS];
+    let mut counts = Counts {
+        acquisitions: 0,
+        stalls_held: 0,
+        stalls_free: 0,
+        overtakes_running: 0,
+        overtakes_off: 0,
+        overtakes_back: 0,
+        returned: 0,
+        by_share: [0; 11],
+        waits: zero,
+        violations: zero,
+    };
+    measured(config, |threads, window| {
+        // SAFETY: as in run(); `counts` outlives the call as well.
+        unsafe { (lock.run)(config, threads.as_mut_ptr(), window, &mut counts) }
+    })?;
+    Ok(counts)
 }
 
 impl Measured {

@@ -3,9 +3,11 @@
 //!
 //! * [`bench`]: one measurement of one lock.
 //! * [`campaign`]: many, interleaved, that may be stopped and gone on with.
+//! * [`counts`]: what waiting was like, with the locks built to count it.
 //! * [`figures`]: medians, ratios and summary.json of what was measured.
 
 pub mod bench;
 pub mod campaign;
+pub mod counts;
 pub mod figures;
 mod parking;

@@ -6,8 +6,9 @@ use clap::Parser;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use unspin_bench_locks::bench::{Subject, SUBJECTS};
+use unspin_bench_locks::bench::{Config, Subject, SUBJECTS};
 use unspin_bench_locks::campaign::{complete, measure, Setup, CODE};
+use unspin_bench_locks::counts;
 use unspin_bench_locks::figures::{rows, summarise, table};
 
 #[derive(Parser)]
@@ -34,6 +35,10 @@ struct Args {
     /// Stop after this many seconds; the next run goes on.
     #[arg(long)]
     seconds: Option<u64>,
+    /// Instead: count stalls and overtakes (locks/stats.h), a window a lock and level; the rates are
+    /// not the locks' then.
+    #[arg(long)]
+    counts: bool,
     /// Only these locks and peers.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -53,9 +58,32 @@ fn wanted(only: &[String]) -> Result<Vec<&'static Subject>, String> {
     Ok(SUBJECTS.iter().filter(|s| only.is_empty() || only.iter().any(|o| o == s.name)).collect())
 }
 
+fn cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
+}
+
+fn count(args: &Args, subjects: &[&'static Subject]) -> std::io::Result<()> {
+    let config = Config {
+        threads: 1,
+        cpus: cpus(),
+        critical_iterations: args.critical_iterations,
+        outside_iterations: args.outside_iterations,
+        warmup_ms: 0,
+        window_ms: args.window_ms,
+        waits: 0,
+    };
+    print!("{}", counts::table(cpus(), &config, |name| subjects.iter().any(|s| s.name == name))?);
+    println!(
+        "N_h, N_w: stalls over 1 us with the lock held, free (VEE'13, Table 1); running, off, back: \
+         overtakes in 1000 acquisitions of waiters that ran all the time, without a CPU, rescheduled; \
+         R/2 %: of the rescheduled, those that had the lock after at most R/2 overtakes (4.3: 50)"
+    );
+    Ok(())
+}
+
 fn bench(args: &Args, subjects: &[&'static Subject]) -> std::io::Result<()> {
     let setup = Setup {
-        cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        cpus: cpus(),
         runs: args.runs,
         window_ms: args.window_ms,
         fair_window_ms: args.fair_window_ms,
@@ -102,7 +130,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match bench(&args, &subjects) {
+    let made = if args.counts { count(&args, &subjects) } else { bench(&args, &subjects) };
+    match made {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("unspin-bench-locks: {error}");

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The locks built to count what waiting is like, under threads that preempt one another.
+
+use unspin_bench_locks::bench::{count, Config, Counts, COUNTED};
+use unspin_bench_locks::counts::table;
+
+const CONFIG: Config = Config {
+    threads: 4,
+    cpus: 1,
+    critical_iterations: 100,
+    outside_iterations: 100,
+    warmup_ms: 0,
+    window_ms: 60,
+    waits: 0,
+};
+
+fn counted(lock: &str) -> Counts {
+    let lock = COUNTED.iter().find(|l| l.name == lock).unwrap();
+    count(lock, &CONFIG).unwrap()
+}
+
+#[test]
+fn every_lock_counts_all_it_does() {
+    for lock in COUNTED {
+        let c = count(lock, &CONFIG).unwrap();
+        assert!(c.acquisitions > 0, "{}", lock.name);
+        assert_eq!(c.waits.iter().sum::<u64>(), c.acquisitions, "{}", lock.name);
+        assert_eq!(c.violations.iter().sum::<u64>(), c.acquisitions, "{}", lock.name);
+        assert_eq!(c.by_share.iter().sum::<u64>(), c.returned, "{}", lock.name);
+    }
+}
+
+/// On one CPU a waiter that spins is alone: all others are without it, and are passed by or waited for.
+#[test]
+fn order_is_the_locks() {
+    assert_eq!(counted("ticket").overtakes_back, 0, "a ticket lock keeps its order");
+    let c = (0..20).map(|_| counted("preemptable")).find(|c| c.overtakes_off > 0);
+    let c = c.expect("nobody was passed by in 20 windows");
+    assert!(c.stalls_free > 0, "n * tau is a stall of a free lock: {c:?}");
+    assert_eq!(c.overtakes_running, 0, "no reordering among those that run: {c:?}");
+}
+
+#[test]
+fn a_table_has_every_level() {
+    let text = table(1, &Config { window_ms: 5, ..CONFIG }, |name| name == "tas").unwrap();
+    assert_eq!(text.lines().count(), 5, "{text}");
+}
+
+#[test]
+fn more_threads_than_it_can_count_are_refused() {
+    assert!(count(&COUNTED[0], &Config { threads: 65, ..CONFIG }).is_err());
+}

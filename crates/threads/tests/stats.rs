@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `locks/stats.h`: it counts what it says, and costs nothing where it is not asked for.
+
+mod common;
+
+use common::{check, locks_dir, scratch};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use unspin_threads::locks::{Lock, LOCKS};
+
+/// A copy of `locks/` with `what` of `file` replaced by `by`.
+fn copy(name: &str, file: &str, what: &str, by: &str) -> PathBuf {
+    let to = scratch().join(name);
+    for part in ["", "test"] {
+        std::fs::create_dir_all(to.join(part)).unwrap();
+        for entry in std::fs::read_dir(locks_dir().join(part)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() {
+                std::fs::copy(&path, to.join(part).join(path.file_name().unwrap())).unwrap();
+            }
+        }
+    }
+    let text = std::fs::read_to_string(to.join(file)).unwrap();
+    assert!(text.contains(what), "{file}: no {what:?}");
+    std::fs::write(to.join(file), text.replace(what, by)).unwrap();
+    to
+}
+
+fn play(locks: &Path, name: &str) -> Result<(), String> {
+    let program = scratch().join(name);
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I"]).arg(locks);
+    cc.arg(locks.join("test/stats.c")).arg("-o").arg(&program);
+    check(&mut cc).unwrap_or_else(|said| panic!("{name}: {said}"));
+    check(&mut Command::new(program))
+}
+
+#[test]
+fn counts_are_what_was_played() {
+    play(&locks_dir(), "stats-played").unwrap_or_else(|said| panic!("{said}"));
+}
+
+#[test]
+fn wrong_counts_are_caught() {
+    let mutants = [
+        ("if (LOCK_STATS_GET(stats->held))", "if (!LOCK_STATS_GET(stats->held))", "one stall"),
+        (
+            "exchange_explicit(&stats->stalled, version + 1,",
+            "exchange_explicit(&stats->stalled, 0ul,",
+            "one stall",
+        ),
+        ("LOCK_STATS_STALL_US 1u", "LOCK_STATS_STALL_US 0u", "1 us is no stall"),
+        ("if (lock_stats_look(self, now) || ", "if (lock_stats_look(self, now), ", "was away"),
+        ("if (!asked || asked >= mine)", "if (!asked || asked == mine)", "of one"),
+        ("? &slot->off :", "? &slot->running :", "of one that ran"),
+        ("LOCK_STATS_GET(slot->back) ? &slot->after : &slot->running", "&slot->running", "ran"),
+        ("self->others_off = 1;", "self->others_off = 9;", "up to 0.4"),
+        ("LOCK_STATS_SET(self->asked, 0);", "", "of one"),
+    ];
+    for (index, (what, by, says)) in mutants.into_iter().enumerate() {
+        let name = format!("stats-wrong-{index}");
+        let locks = copy(&name, "stats.h", what, by);
+        // The comma that takes a condition away has no effect, and a compiler says so.
+        let text = std::fs::read_to_string(locks.join("stats.h")).unwrap();
+        let quiet = format!("#pragma GCC diagnostic ignored \"-Wunused-value\"\n{text}");
+        std::fs::write(locks.join("stats.h"), quiet).unwrap();
+        let said = play(&locks, &format!("{name}-program")).expect_err(&format!("{by:?} passed"));
+        assert!(said.contains(says), "{by:?} for {what:?}: {said}");
+    }
+}
+
+/// The machine code of the bench's client under that lock.
+fn code(lock: &Lock, locks: &Path, variant: &str, flags: &[&str]) -> Vec<u8> {
+    let object = scratch().join(format!("cost-{}-{variant}.o", lock.name));
+    let mut cc = Command::new("cc");
+    // No debugging information, no file names: only what runs.
+    cc.args(["-std=gnu11", "-O2", "-g0", "-c", "-pthread", "-I"]).arg(locks).args(flags);
+    cc.arg(format!("-DLOCK_HEADER=\"{}\"", lock.header));
+    cc.arg(format!("-DLOCK(op)={}_##op", lock.name));
+    if lock.node {
+        cc.arg("-DWITH_NODE");
+    }
+    let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench-locks/c/bench.c");
+    cc.arg("-DBENCH=bench").arg(client).arg("-o").arg(&object);
+    check(&mut cc).unwrap_or_else(|said| panic!("{} {variant}: {said}", lock.name));
+    let text = object.with_extension("text");
+    let mut objcopy = Command::new("objcopy");
+    objcopy.args(["-O", "binary"]).arg(&object).arg(&text);
+    check(&mut objcopy).unwrap_or_else(|said| panic!("{} {variant}: {said}", lock.name));
+    std::fs::read(text).unwrap()
+}
+
+#[test]
+fn counting_costs_nothing_where_it_is_off() {
+    let hook = "#ifdef LOCK_STATS\n#include \"stats.h\"\n#endif\n";
+    let without = copy("stats-without", "env.h", hook, "");
+    std::fs::remove_file(without.join("stats.h")).unwrap();
+    for lock in LOCKS {
+        let off = code(lock, &locks_dir(), "off", &[]);
+        assert!(!off.is_empty());
+        assert!(off == code(lock, &without, "without", &[]), "{}", lock.name);
+        let on = code(lock, &locks_dir(), "on", &["-DLOCK_STATS"]);
+        assert!(off != on, "{}: LOCK_STATS changes nothing", lock.name);
+    }
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * With LOCK_STATS: what waiting for a lock was like. The locks themselves have no line for it: waits
+ * are watched through cpu_relax(), which every one of them executes in every turn, and whoever uses a
+ * lock says when it asks for it, has it and releases it.
+ *
+ * Paper:  VEE 2013. Table 1: a stall is more than 1 us in which a waiter sees the lock neither taken nor
+ *         released; a lock held meanwhile has a preempted holder, a free one a preempted waiter next in
+ *         line. Section 4.3: an overtake is an acquisition by one that asked later; after its waiter is
+ *         rescheduled, the chance that it has the lock after x of them is x / R, with R waiters preempted.
+ * Limits: a thread that makes no turn for 20 us has no CPU, be it preempted or asleep. Who asks while
+ *         another asks on another CPU may be taken for later than it. Watching costs: rates measured with
+ *         it are not the lock's.
+ */
+#ifndef UNSPIN_LOCKS_STATS_H
+#define UNSPIN_LOCKS_STATS_H
+
+#include <string.h>
+
+#define LOCK_STATS_THREADS_MAX 64
+#define LOCK_STATS_STALL_US 1u		/* Table 1 */
+#define LOCK_STATS_OFF_US 20u
+#define LOCK_STATS_BUCKETS 48
+#define LOCK_STATS_SHARES 11
+
+/* Of one thread, or of all. */
+struct lock_stats_counts {
+	unsigned long acquisitions;	/* N */
+	unsigned long stalls_held;	/* N_h */
+	unsigned long stalls_free;	/* N_w */
+	/* Overtakes, by what the waiter was doing. */
+	unsigned long overtakes_running;	/* had been running all the time */
+	unsigned long overtakes_off;	/* had no CPU: before rescheduling */
+	unsigned long overtakes_back;	/* after rescheduling */
+	/* Waits whose waiter was rescheduled; of these, by x / R: 0, up to 0.1, ... 0.9, more. */
+	unsigned long returned;
+	unsigned long by_share[LOCK_STATS_SHARES];
+	unsigned long waits[LOCK_STATS_BUCKETS];	/* bucket b: [2^b, 2^(b+1)) ticks */
+	unsigned long violations[LOCK_STATS_BUCKETS];	/* waits, by overtakes: 0, then [2^(b-1), 2^b) */
+};
+
+/* What others see of a waiter. */
+struct lock_stats_slot {
+	struct lock_stats *stats;
+	atomic_ulong asked;		/* its place among all requests, from 1; 0: does not wait */
+	atomic_ullong seen_ticks;	/* its last turn */
+	atomic_bool back;		/* has been rescheduled in this wait */
+	atomic_ulong running, off, after;	/* overtakes in this wait; only holders write them */
+	/* Its own. */
+	unsigned long others_off, version;
+	unsigned long long since_ticks, version_ticks;
+	struct lock_stats_counts counts;
+} __attribute__((aligned(2 * LOCK_CACHELINE_BYTES)));
+
+struct lock_stats {
+	atomic_ulong requests;
+	atomic_ulong version;	/* of the lock: counts acquisitions and releases */
+	atomic_ulong stalled;	/* 1 + the version whose stall is counted */
+	atomic_bool held;
+	unsigned int threads;
+	unsigned long long stall_ticks, off_ticks;
+	struct lock_stats_slot slots[LOCK_STATS_THREADS_MAX];
+};
+
+/* Of this thread; NULL: it is not counted. */
+static _Thread_local struct lock_stats_slot *lock_stats_self;
+
+#define LOCK_STATS_GET(from) atomic_load_explicit(&(from), memory_order_relaxed)
+#define LOCK_STATS_SET(to, value) atomic_store_explicit(&(to), (value), memory_order_relaxed)
+
+/* For @threads threads, numbered from 0; false: they are too many. */
+static inline bool lock_stats_init(struct lock_stats *stats, unsigned int threads)
+{
+	memset(stats, 0, sizeof(*stats));
+	stats->threads = threads;
+	stats->stall_ticks = (unsigned long long)lock_ticks_per_us() * LOCK_STATS_STALL_US;
+	stats->off_ticks = (unsigned long long)lock_ticks_per_us() * LOCK_STATS_OFF_US;
+	return threads <= LOCK_STATS_THREADS_MAX;
+}
+
+/* The calling thread is number @index from here on. */
+static inline void lock_stats_join(struct lock_stats *stats, unsigned int index)
+{
+	lock_stats_self = &stats->slots[index];
+	lock_stats_self->stats = stats;
+}
+
+static inline bool lock_stats_is_off(const struct lock_stats *stats, struct lock_stats_slot *slot,
+				     unsigned long long now)
+{
+	unsigned long long seen = LOCK_STATS_GET(slot->seen_ticks);
+
+	return now > seen && now - seen > stats->off_ticks;
+}
+
+static inline void lock_stats_count_off(struct lock_stats_slot *self, unsigned long long now)
+{
+	struct lock_stats *stats = self->stats;
+	unsigned int i;
+
+	self->others_off = 1;	/* itself, until now */
+	for (i = 0; i < stats->threads; i++) {
+		struct lock_stats_slot *slot = &stats->slots[i];
+
+		if (slot != self && LOCK_STATS_GET(slot->asked) && lock_stats_is_off(stats, slot, now))
+			self->others_off++;
+	}
+}
+
+/* It runs; notices when it did not. */
+static inline bool lock_stats_look(struct lock_stats_slot *self, unsigned long long now)
+{
+	bool was_off = lock_stats_is_off(self->stats, self, now);
+
+	if (was_off && !LOCK_STATS_GET(self->back)) {
+		lock_stats_count_off(self, now);
+		LOCK_STATS_SET(self->back, true);
+	}
+	LOCK_STATS_SET(self->seen_ticks, now);
+	return was_off;
+}
+
+/* In every turn of a wait. */
+static inline void lock_stats_turn(void)
+{
+	struct lock_stats_slot *self = lock_stats_self;
+	struct lock_stats *stats;
+	unsigned long long now;
+	unsigned long version;
+
+	if (!self || !LOCK_STATS_GET(self->asked))
+		return;
+	stats = self->stats;
+	now = lock_now();
+	version = LOCK_STATS_GET(stats->version);
+	/* Whoever was away has not seen the lock stand still. */
+	if (lock_stats_look(self, now) || version != self->version) {
+		self->version = version;
+		self->version_ticks = now;
+	} else if (now - self->version_ticks > stats->stall_ticks &&
+		   LOCK_STATS_GET(stats->stalled) != version + 1 &&
+		   atomic_exchange_explicit(&stats->stalled, version + 1,
+					    memory_order_relaxed) != version + 1) {
+		if (LOCK_STATS_GET(stats->held))
+			self->counts.stalls_held++;
+		else
+			self->counts.stalls_free++;
+	}
+}
+
+/* Before the lock is asked for. */
+static inline void lock_stats_ask(void)
+{
+	struct lock_stats_slot *self = lock_stats_self;
+
+	self->since_ticks = self->version_ticks = lock_now();
+	self->version = LOCK_STATS_GET(self->stats->version);
+	LOCK_STATS_SET(self->seen_ticks, self->since_ticks);
+	LOCK_STATS_SET(self->back, false);
+	LOCK_STATS_SET(self->running, 0);
+	LOCK_STATS_SET(self->off, 0);
+	LOCK_STATS_SET(self->after, 0);
+	/* Release pairs with the acquire in lock_stats_pass_by(). */
+	atomic_store_explicit(&self->asked, 1 + atomic_fetch_add_explicit(&self->stats->requests, 1,
+									  memory_order_relaxed),
+			      memory_order_release);
+}
+
+/* The holder has passed by all that asked before it and still wait. */
+static inline void lock_stats_pass_by(struct lock_stats_slot *self, unsigned long mine,
+				      unsigned long long now)
+{
+	struct lock_stats *stats = self->stats;
+	unsigned int i;
+
+	for (i = 0; i < stats->threads; i++) {
+		struct lock_stats_slot *slot = &stats->slots[i];
+		unsigned long asked = atomic_load_explicit(&slot->asked, memory_order_acquire);
+		atomic_ulong *of;
+
+		if (!asked || asked >= mine)
+			continue;
+		of = lock_stats_is_off(stats, slot, now) ? &slot->off :
+		     LOCK_STATS_GET(slot->back) ? &slot->after : &slot->running;
+		LOCK_STATS_SET(*of, LOCK_STATS_GET(*of) + 1);
+	}
+}
+
+static inline unsigned int lock_stats_power(unsigned long long value)
+{
+	return 63 - (unsigned int)__builtin_clzll(value | 1);
+}
+
+/* The lock is held. */
+static inline void lock_stats_got(void)
+{
+	struct lock_stats_slot *self = lock_stats_self;
+	struct lock_stats_counts *counts = &self->counts;
+	unsigned long long now = lock_now();
+	unsigned long mine = LOCK_STATS_GET(self->asked);
+	unsigned long running, off, after, all;
+
+	lock_stats_look(self, now);
+	LOCK_STATS_SET(self->asked, 0);
+	LOCK_STATS_SET(self->stats->held, true);
+	LOCK_STATS_SET(self->stats->version, LOCK_STATS_GET(self->stats->version) + 1);
+	lock_stats_pass_by(self, mine, now);
+	counts->acquisitions++;
+	counts->waits[lock_stats_power(now - self->since_ticks) % LOCK_STATS_BUCKETS]++;
+	running = LOCK_STATS_GET(self->running);
+	off = LOCK_STATS_GET(self->off);
+	after = LOCK_STATS_GET(self->after);
+	all = running + off + after;
+	counts->violations[all ? 1 + lock_stats_power(all) % (LOCK_STATS_BUCKETS - 1) : 0]++;
+	counts->overtakes_running += running;
+	counts->overtakes_off += off;
+	counts->overtakes_back += after;
+	if (LOCK_STATS_GET(self->back)) {
+		unsigned long tenths = (10 * after + self->others_off - 1) / self->others_off;
+
+		counts->returned++;
+		counts->by_share[tenths < LOCK_STATS_SHARES ? tenths : LOCK_STATS_SHARES - 1]++;
+	}
+}
+
+/* Before the lock is released. */
+static inline void lock_stats_release(void)
+{
+	struct lock_stats *stats = lock_stats_self->stats;
+
+	LOCK_STATS_SET(stats->held, false);
+	LOCK_STATS_SET(stats->version, LOCK_STATS_GET(stats->version) + 1);
+}
+
+/* Adds up all threads; when they have ended. */
+static inline void lock_stats_sum(const struct lock_stats *stats, struct lock_stats_counts *sum)
+{
+	unsigned int i;
+	size_t word;
+
+	memset(sum, 0, sizeof(*sum));
+	for (i = 0; i < stats->threads; i++)
+		for (word = 0; word < sizeof(*sum) / sizeof(unsigned long); word++)
+			((unsigned long *)sum)[word] +=
+				((const unsigned long *)&stats->slots[i].counts)[word];
+}
+
+static inline void lock_stats_cpu_relax(void)
+{
+	lock_stats_turn();
+	cpu_relax();
+}
+
+#define cpu_relax lock_stats_cpu_relax
+
+#endif
