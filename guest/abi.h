@@ -10,11 +10,12 @@
 #define UNSPIN_GUEST_ABI_H
 
 #define GUEST_ABI_MAGIC 0x4e495053	/* "SPIN" */
-#define GUEST_ABI_VERSION 2
+#define GUEST_ABI_VERSION 3
 #define GUEST_VCPUS_MAX 64
 #define GUEST_STEPS_MAX 32
 #define GUEST_LOCKS_MAX 16
 #define GUEST_WAIT_BUCKETS 40		/* bucket b: waits of [2^b, 2^(b+1)) TSC cycles */
+#define GUEST_STALL_BUCKETS 32		/* bucket b: waits that reached 2^b turns of their loop */
 
 /*
  * Guest memory, physical = virtual. The VMM writes the GDT, the page tables, one TSS a vCPU, the
@@ -57,6 +58,10 @@
 #define GUEST_STOPPED 1			/* `stop` was seen */
 #define GUEST_BAD_CONFIG 2		/* the configuration page makes no sense */
 #define GUEST_BAD_APIC 3		/* the local APIC could not be switched to x2APIC */
+#define GUEST_BAD_KICK 4		/* KVM refused KVM_HC_KICK_CPU */
+
+#define GUEST_FEATURE_VMMCALL 1		/* hypercalls are VMMCALL (AMD), not VMCALL */
+#define GUEST_FEATURE_TAU 2		/* lock_tau_ns replaces the preemptable locks' own */
 
 #ifndef __ASSEMBLER__
 
@@ -94,6 +99,15 @@ enum guest_lock_kind {
 	GUEST_LOCK_TAS = 0,
 	GUEST_LOCK_TICKET = 1,
 	GUEST_LOCK_MCS = 2,
+	GUEST_LOCK_PREEMPTABLE = 3,
+	GUEST_LOCK_PV_TICKET = 4,
+	GUEST_LOCK_PV_PREEMPTABLE = 5,
+	GUEST_LOCK_OTICKET = 6,
+	GUEST_LOCK_OTICKET_SPIN = 7,
+	GUEST_LOCK_OTICKET_WAKE = 8,
+	GUEST_LOCK_ITICKET = 9,
+	GUEST_LOCK_LONG_TICKET = 10,
+	GUEST_LOCK_PV_QUEUED = 11,
 	GUEST_LOCK_KINDS
 };
 
@@ -105,9 +119,10 @@ struct guest_config {
 	unsigned int lock_kind;
 	unsigned int cpl;	/* 0 or 3 */
 	unsigned int steps_count;
-	unsigned int features;	/* paravirtual features the VMM offers; none yet */
-	unsigned int pad;
+	unsigned int features;	/* GUEST_FEATURE_... */
+	unsigned int lock_ticks_per_us;	/* TSC ticks the locks take for 1 us; at least 1 */
 	unsigned long long seed;	/* of this VM; a vCPU mixes in its index */
+	unsigned long long lock_tau_ns;
 	struct guest_step steps[GUEST_STEPS_MAX] __attribute__((aligned(64)));
 	unsigned int stop __attribute__((aligned(64)));	/* not 0: end at the next look */
 };
@@ -128,6 +143,9 @@ struct guest_counters {
 	unsigned long long iterations;		/* of compute and critical steps */
 	unsigned long long max_wait_cycles;	/* the VMM may set it to 0 at any time */
 	unsigned long long wait_hist[GUEST_WAIT_BUCKETS];
+	/* Only the image that counts stalls: waits that got that far, by what the lock was then. */
+	unsigned long long stalls_free[GUEST_STALL_BUCKETS];
+	unsigned long long stalls_held[GUEST_STALL_BUCKETS];
 } __attribute__((aligned(64)));
 
 _Static_assert(sizeof(struct guest_step) == 32, "a step is half a cache line");

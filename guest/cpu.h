@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* x86-64 instructions the guest needs, the state of one vCPU, and the locks' cpu_relax(). */
+/* x86-64 instructions the guest needs, and what a vCPU finds through GS. */
 #ifndef UNSPIN_GUEST_CPU_H
 #define UNSPIN_GUEST_CPU_H
 
@@ -18,6 +18,8 @@
 #define MSR_X2APIC_TIMER_INITIAL 0x838
 #define MSR_X2APIC_TIMER_DIVIDE 0x83e
 #define APIC_TIMER_DIVIDE_BY_1 0xb
+
+#define KVM_HC_KICK_CPU 5
 
 #ifndef __ASSEMBLER__
 
@@ -61,12 +63,26 @@ static inline bool stop_wanted(void)
 	return *(volatile u32 *)&config->stop != 0;
 }
 
-/* The locks' environment: the spin hint, and the way out of a wait when the run is over. */
-static inline void cpu_relax(void)
+/* Of this vCPU: the first words of its struct vcpu, see main.c. */
+static inline u32 this_index(void)
 {
-	__builtin_ia32_pause();
-	if (__builtin_expect(stop_wanted(), 0))
-		end_vcpu(GUEST_STOPPED);
+	u32 index;
+
+	__asm__("movl %%gs:4, %0" : "=r"(index));
+	return index;
+}
+
+static inline u32 this_turns(void)
+{
+	u32 turns;
+
+	__asm__ volatile("movl %%gs:8, %0" : "=r"(turns));
+	return turns;
+}
+
+static inline void set_this_turns(u32 turns)
+{
+	__asm__ volatile("movl %0, %%gs:8" : : "r"(turns));
 }
 
 #endif /* __ASSEMBLER__ */

@@ -3,7 +3,7 @@
  * One interface over the locks: a switch on the kind. Callers pass a constant, so that a program
  * specialised for a kind has the lock's own code inline and no dispatch at run time.
  *
- * A new lock is a header in locks/, a member of each union, and a case in each function.
+ * A new lock is a header in locks/, a line in GUEST_LOCKS, and a kind in abi.h.
  */
 #ifndef UNSPIN_GUEST_LOCK_H
 #define UNSPIN_GUEST_LOCK_H
@@ -11,14 +11,36 @@
 #include <stdbool.h>
 #include "cpu.h"
 
-#define LOCK_ENV_HEADER "cpu.h"
+#define LOCK_ENV_HEADER "../guest/env.h"
 #include "../locks/tas.h"
 #include "../locks/ticket.h"
 #include "../locks/mcs.h"
+#include "../locks/preemptable.h"
+#include "../locks/pv_ticket.h"
+#include "../locks/pv_preemptable.h"
+#include "../locks/oticket.h"
+#include "../locks/iticket.h"
+#include "../locks/long_ticket.h"
+#include "../locks/pv_queued.h"
+
+/* Kind and prefix of the functions; mcs, which takes a node, stands apart. */
+#define GUEST_LOCKS(X)                                                                             \
+	X(TAS, tas) \
+	X(TICKET, ticket) \
+	X(PREEMPTABLE, preemptable) \
+	X(PV_TICKET, pv_ticket) \
+	X(PV_PREEMPTABLE, pv_preemptable) \
+	X(OTICKET, oticket) \
+	X(OTICKET_SPIN, oticket_spin) \
+	X(OTICKET_WAKE, oticket_wake) \
+	X(ITICKET, iticket) \
+	X(LONG_TICKET, long_ticket) \
+	X(PV_QUEUED, pv_queued)
+
+#define GUEST_LOCK_MEMBER(kind, name) struct name##_lock name;
 
 union guest_lock {
-	struct tas_lock tas;
-	struct ticket_lock ticket;
+	GUEST_LOCKS(GUEST_LOCK_MEMBER)
 	struct mcs_lock mcs;
 } __attribute__((aligned(LOCK_CACHELINE_BYTES)));
 
@@ -33,12 +55,11 @@ static ALWAYS_INLINE void guest_lock(enum guest_lock_kind kind, union guest_lock
 				     union guest_lock_node *node)
 {
 	switch (kind) {
-	case GUEST_LOCK_TAS:
-		tas_lock(&lock->tas);
+#define GUEST_LOCK_CASE(kind, name)                                                                \
+	case GUEST_LOCK_##kind:                                                                    \
+		name##_lock(&lock->name);                                                          \
 		break;
-	case GUEST_LOCK_TICKET:
-		ticket_lock(&lock->ticket);
-		break;
+	GUEST_LOCKS(GUEST_LOCK_CASE)
 	case GUEST_LOCK_MCS:
 		mcs_lock(&lock->mcs, &node->mcs);
 		break;
@@ -51,12 +72,11 @@ static ALWAYS_INLINE void guest_unlock(enum guest_lock_kind kind, union guest_lo
 				       union guest_lock_node *node)
 {
 	switch (kind) {
-	case GUEST_LOCK_TAS:
-		tas_unlock(&lock->tas);
+#define GUEST_UNLOCK_CASE(kind, name)                                                              \
+	case GUEST_LOCK_##kind:                                                                    \
+		name##_unlock(&lock->name);                                                        \
 		break;
-	case GUEST_LOCK_TICKET:
-		ticket_unlock(&lock->ticket);
-		break;
+	GUEST_LOCKS(GUEST_UNLOCK_CASE)
 	case GUEST_LOCK_MCS:
 		mcs_unlock(&lock->mcs, &node->mcs);
 		break;

@@ -13,7 +13,9 @@
 
 struct vcpu {
 	u32 timer_fired;	/* first: written by timer_stub through GS */
-	u32 index;
+	u32 index;		/* read through GS, as is `turns` (cpu.h) */
+	u32 turns;		/* of the loop it waits in; counted where stalls are */
+	u32 waits_for;		/* lock, while it waits for one */
 	u64 rng;
 	u32 barrier_phase;
 	atomic_uint blocked;	/* 1 from the start of a block until somebody wakes it */
@@ -22,6 +24,8 @@ struct vcpu {
 } __attribute__((aligned(128)));
 
 _Static_assert(__builtin_offsetof(struct vcpu, timer_fired) == 0, "timer_stub writes GS:0");
+_Static_assert(__builtin_offsetof(struct vcpu, index) == 4, "this_index() reads GS:4");
+_Static_assert(__builtin_offsetof(struct vcpu, turns) == 8, "this_turns() reads GS:8");
 
 struct barrier {
 	atomic_uint arrived __attribute__((aligned(64)));
@@ -36,10 +40,12 @@ struct idt_gate {
 };
 
 #define IDT_INTERRUPT_GATE 0x8e
+#define WAITS_FOR_NONE GUEST_LOCKS_MAX
 
 static struct vcpu vcpus[GUEST_VCPUS_MAX];
 static union guest_lock locks[GUEST_LOCKS_MAX];
 static struct barrier barrier;
+struct halted_at halted[GUEST_VCPUS_MAX];
 static struct idt_gate idt[256] __attribute__((aligned(16)));
 
 extern const char fault_stubs[], wake_stub[], timer_stub[], spurious_stub[];
@@ -99,11 +105,17 @@ u32 guest_setup(u32 index)
 	load_idt();
 	if (config->magic != GUEST_ABI_MAGIC || config->version != GUEST_ABI_VERSION ||
 	    index >= config->vcpus || config->vcpus > GUEST_VCPUS_MAX || !config->steps_count ||
-	    config->steps_count > GUEST_STEPS_MAX || config->lock_kind >= GUEST_LOCK_KINDS)
+	    config->steps_count > GUEST_STEPS_MAX || config->lock_kind >= GUEST_LOCK_KINDS ||
+	    !config->lock_ticks_per_us)
 		end_vcpu(GUEST_BAD_CONFIG);
+	/* Every vCPU writes the same value, before it takes a lock. */
+	if (config->features & GUEST_FEATURE_TAU)
+		atomic_store_explicit(&preemptable_default.tau_ns, config->lock_tau_ns,
+				      memory_order_relaxed);
 	wrmsr(MSR_GS_BASE, (u64)self);
 	apic_init();
 	self->index = index;
+	self->waits_for = WAITS_FOR_NONE;
 	self->rng = rng_seed(config->seed, index);
 	return config->cpl;
 }
@@ -213,13 +225,69 @@ static __attribute__((noinline)) void wake_next(struct vcpu *self)
 		send_ipi((u64)next << 32);
 }
 
+#ifdef GUEST_STALLS
+/* Whether somebody is between taking and releasing the lock, as VEE 2013 section 3 tells. */
+static struct {
+	atomic_uint held __attribute__((aligned(64)));
+} lock_states[GUEST_LOCKS_MAX];
+
+/* A wait has come to @turns, a power of two, turns of its loop. */
+__attribute__((noinline)) void note_stall(u32 turns)
+{
+	struct vcpu *self = &vcpus[this_index()];
+	struct guest_counters *counters = counters_of(self->index);
+	u32 bucket = 31 - __builtin_clz(turns);
+
+	if (self->waits_for == WAITS_FOR_NONE)
+		return;
+	if (atomic_load_explicit(&lock_states[self->waits_for].held, memory_order_relaxed))
+		counters->stalls_held[bucket]++;
+	else
+		counters->stalls_free[bucket]++;
+}
+
+static ALWAYS_INLINE void wait_begins(struct vcpu *self, u32 lock)
+{
+	set_this_turns(0);
+	self->waits_for = lock;
+}
+
+static ALWAYS_INLINE void wait_ends(struct vcpu *self, u32 lock)
+{
+	self->waits_for = WAITS_FOR_NONE;
+	atomic_store_explicit(&lock_states[lock].held, 1, memory_order_relaxed);
+}
+
+static ALWAYS_INLINE void lock_ends(u32 lock)
+{
+	atomic_store_explicit(&lock_states[lock].held, 0, memory_order_relaxed);
+}
+#else
+static ALWAYS_INLINE void wait_begins(struct vcpu *self, u32 lock)
+{
+	(void)self, (void)lock;
+}
+
+static ALWAYS_INLINE void wait_ends(struct vcpu *self, u32 lock)
+{
+	(void)self, (void)lock;
+}
+
+static ALWAYS_INLINE void lock_ends(u32 lock)
+{
+	(void)lock;
+}
+#endif
+
 static ALWAYS_INLINE void lock_step(struct vcpu *self, struct guest_counters *counters,
 				    enum guest_lock_kind kind, u32 lock)
 {
 	u64 begin = rdtsc(), wait;
 	u32 bucket;
 
+	wait_begins(self, lock);
 	guest_lock(kind, &locks[lock], &self->node[lock]);
+	wait_ends(self, lock);
 	wait = rdtsc() - begin;
 	bucket = 63 - __builtin_clzll(wait | 1);
 	counters->wait_hist[bucket < GUEST_WAIT_BUCKETS ? bucket : GUEST_WAIT_BUCKETS - 1]++;
@@ -234,6 +302,7 @@ static ALWAYS_INLINE void unlock_step(struct vcpu *self, struct guest_counters *
 {
 	*(volatile u64 *)&protected_words[lock].value = self->protected_value[lock] + 1;
 	counters->releases++;
+	lock_ends(lock);
 	guest_unlock(kind, &locks[lock], &self->node[lock]);
 }
 
@@ -286,32 +355,26 @@ static ALWAYS_INLINE void __attribute__((noreturn)) run(struct vcpu *self, enum 
 	}
 }
 
-static __attribute__((noinline, noreturn)) void run_tas(struct vcpu *self)
-{
-	run(self, GUEST_LOCK_TAS);
-}
+/* One copy of run() a lock. */
+#define GUEST_RUN(kind, name)                                                                      \
+	static __attribute__((noinline, noreturn)) void run_##name(struct vcpu *self)              \
+	{                                                                                          \
+		run(self, GUEST_LOCK_##kind);                                                      \
+	}
 
-static __attribute__((noinline, noreturn)) void run_ticket(struct vcpu *self)
-{
-	run(self, GUEST_LOCK_TICKET);
-}
-
-static __attribute__((noinline, noreturn)) void run_mcs(struct vcpu *self)
-{
-	run(self, GUEST_LOCK_MCS);
-}
+GUEST_LOCKS(GUEST_RUN)
+GUEST_RUN(MCS, mcs)
 
 void __attribute__((noreturn)) guest_main(u32 index)
 {
 	struct vcpu *self = &vcpus[index];
 
 	switch ((enum guest_lock_kind)config->lock_kind) {
-	case GUEST_LOCK_TAS:
-		run_tas(self);
-	case GUEST_LOCK_TICKET:
-		run_ticket(self);
-	case GUEST_LOCK_MCS:
-		run_mcs(self);
+#define GUEST_RUN_CASE(kind, name)                                                                 \
+	case GUEST_LOCK_##kind:                                                                    \
+		run_##name(self);
+	GUEST_LOCKS(GUEST_RUN_CASE)
+	GUEST_RUN_CASE(MCS, mcs)
 	case GUEST_LOCK_KINDS:
 		break;
 	}

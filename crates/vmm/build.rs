@@ -34,17 +34,20 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
 
     let compiler = cc::Build::new().warnings(false).get_compiler();
-    let mut objects = Vec::new();
-    for source in ["start.S", "main.c"] {
-        let object = out.join(source).with_extension("o");
-        let mut compile = Command::new(compiler.path());
-        compile.args(FLAGS).arg("-I").arg(&guest).arg("-c").arg(guest.join(source));
-        run(compile.arg("-o").arg(&object));
-        objects.push(object);
+    // Counting stalls lengthens the loops that wait: an image of its own.
+    for (image, defines) in [("guest", &[] as &[&str]), ("guest-stalls", &["-DGUEST_STALLS"])] {
+        let mut objects = Vec::new();
+        for source in ["start.S", "main.c"] {
+            let object = out.join(format!("{image}-{source}")).with_extension("o");
+            let mut compile = Command::new(compiler.path());
+            compile.args(FLAGS).args(defines).arg("-I").arg(&guest).arg("-c");
+            run(compile.arg(guest.join(source)).arg("-o").arg(&object));
+            objects.push(object);
+        }
+        let mut link = Command::new("ld");
+        link.args(["--build-id=none", "--oformat", "binary", "-T"]).arg(guest.join("guest.ld"));
+        run(link.args(&objects).arg("-o").arg(out.join(image).with_extension("bin")));
     }
-    let mut link = Command::new("ld");
-    link.args(["--build-id=none", "--oformat", "binary", "-T"]).arg(guest.join("guest.ld"));
-    run(link.args(&objects).arg("-o").arg(out.join("guest.bin")));
 }
 
 fn run(command: &mut Command) {

@@ -2,7 +2,7 @@
 //! One run: VMs made, started, read at both ends of the window, stopped.
 
 use unspin_scenario::plan::{CgroupLayout, Run, Window};
-use unspin_scenario::result::{ModuleStats, RunResult, VmResult};
+use unspin_scenario::result::{ModuleStats, RunResult, Stalls, VmResult};
 use unspin_vmm::process::{now_ns, Sample, Schedule};
 use unspin_vmm::rng::{splitmix64, vm_seed};
 use unspin_vmm::{Realtime, VcpuSample, VmConfig};
@@ -110,6 +110,9 @@ fn start_vms(run: &Run) -> Result<Vms, Error> {
             vcpus: each.vcpus,
             program: each.program,
             lock: each.lock,
+            tau_ns: each.tau_ns,
+            lock_clock_mhz: run.lock_clock_mhz,
+            stalls: run.stalls,
             cpl: each.cpl,
             seed: vm_seed(run.seed, vm),
             pin: run.pin.get(vm as usize).cloned().unwrap_or_default(),
@@ -172,14 +175,19 @@ fn vm_result([first, second]: &[Sample; 2]) -> VmResult {
         let pairs = first.vcpus.iter().zip(&second.vcpus);
         pairs.map(|(a, b)| count(b).saturating_sub(count(a))).collect::<Vec<u64>>()
     };
-    let buckets = second.vcpus.first().map_or(0, |vcpu| vcpu.wait_hist.len());
-    let waits =
-        |sample: &Sample, b: usize| sample.vcpus.iter().map(|v| v.wait_hist[b]).sum::<u64>();
+    // A histogram of all vCPUs together.
+    let merged = |hist: fn(&VcpuSample) -> &[u64]| {
+        let buckets = second.vcpus.first().map_or(0, |vcpu| hist(vcpu).len());
+        let sum = |at: &Sample, b: usize| at.vcpus.iter().map(|v| hist(v)[b]).sum::<u64>();
+        (0..buckets).map(|b| sum(second, b) - sum(first, b)).collect::<Vec<u64>>()
+    };
+    let stalls = Stalls { free: merged(|v| &v.stalls_free), held: merged(|v| &v.stalls_held) };
     VmResult {
         units: per_vcpu(|v| v.units),
         acquisitions: per_vcpu(|v| v.acquisitions),
         cpu_ns: per_vcpu(|v| v.cpu_ns),
-        wait_hist: (0..buckets).map(|b| waits(second, b) - waits(first, b)).collect(),
+        wait_hist: merged(|v| &v.wait_hist),
+        stalls: (!stalls.free.is_empty()).then_some(stalls),
         max_wait_cycles: second.vcpus.iter().map(|v| v.max_wait_cycles).max().unwrap_or(0),
         module: None,
         error: None,

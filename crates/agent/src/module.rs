@@ -302,6 +302,7 @@ mod tests {
             alone: false,
             trace_epochs: false,
             trace_picks: false,
+            stalls: false,
         }
     }
 

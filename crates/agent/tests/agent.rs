@@ -71,6 +71,7 @@ fn run(id: u32) -> Run {
         alone: false,
         trace_epochs: false,
         trace_picks: false,
+        stalls: false,
     }
 }
 

@@ -51,7 +51,7 @@ pub fn documents(input: &Input) -> Vec<Document> {
     groups.iter().map(|g| document(g, &input.notices)).collect()
 }
 
-fn same_document(a: &Stream, b: &Stream) -> bool {
+pub(crate) fn same_document(a: &Stream, b: &Stream) -> bool {
     let key = |s: &Stream| {
         let b = &s.begin;
         (b.scenario.clone(), b.scenario_hash.clone(), b.machine.clone(), b.kernel.clone())
@@ -109,7 +109,10 @@ fn point_of(r: &RunResult) -> Point {
 }
 
 /// Every run once, without those a VM ended early in.
-fn distinct_runs<'a>(streams: &[&'a Stream], notices: &mut Vec<String>) -> Vec<&'a RunResult> {
+pub(crate) fn distinct_runs<'a>(
+    streams: &[&'a Stream],
+    notices: &mut Vec<String>,
+) -> Vec<&'a RunResult> {
     let mut runs: Vec<&RunResult> = Vec::new();
     let mut differing = 0;
     for r in streams.iter().flat_map(|s| &s.runs) {
@@ -268,7 +271,7 @@ fn vms<'a>(r: &'a RunResult, over: Over<'a>) -> impl Iterator<Item = &'a VmResul
     (0..).zip(&r.vm).filter(move |(vm, _)| over.has(r, *vm)).map(|(_, v)| v)
 }
 
-fn per_second(r: &RunResult, units: u64) -> f64 {
+pub(crate) fn per_second(r: &RunResult, units: u64) -> f64 {
     units as f64 * 1e9 / r.window_ns as f64
 }
 

@@ -182,6 +182,7 @@ fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
         alone: false,
         trace_epochs: s.trace.epochs,
         trace_picks: s.trace.picks,
+        stalls: s.trace.stalls,
     }
 }
 

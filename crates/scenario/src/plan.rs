@@ -135,6 +135,9 @@ pub struct Run {
     /// Also collect the epoch tracepoint (window traces) and, if set, the pick tracepoint (replay).
     pub trace_epochs: bool,
     pub trace_picks: bool,
+    /// Also count long waits by whether the lock was free meanwhile; guests wait a little slower.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stalls: bool,
 }
 
 /// One VM of a run whose VMs are not alike.

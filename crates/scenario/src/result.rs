@@ -94,6 +94,9 @@ pub struct VmResult {
     pub cpu_ns: Vec<u64>,
     /// Histogram of lock waits, bucket b: [2^b, 2^(b+1)) TSC cycles, all vCPUs.
     pub wait_hist: Vec<u64>,
+    /// Waits that got long, where the scenario has them counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalls: Option<Stalls>,
     pub max_wait_cycles: u64,
     /// `None` where the module is absent or off.
     pub module: Option<ModuleStats>,
@@ -116,6 +119,16 @@ pub struct SchedStats {
     /// Times a thread lost its CPU, and gave it up.
     pub involuntary_switches: Vec<u64>,
     pub voluntary_switches: Vec<u64>,
+}
+
+/// Waits for a lock that reached 2^b turns of their loop (bucket b), all vCPUs, by what the lock was at
+/// that moment, as VEE 2013 section 3 tells holders that are preempted from waiters that are. A wait
+/// of 2^b turns stands in all buckets up to b.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stalls {
+    /// Nobody was between taking and releasing it: whoever is next does not run.
+    pub free: Vec<u64>,
+    pub held: Vec<u64>,
 }
 
 /// Time of all vCPUs of a VM in the window, ns. The classes exclude each other and add up to the

@@ -161,6 +161,7 @@ pub struct Measure {
 pub struct Trace {
     pub epochs: bool,
     pub picks: bool,
+    pub stalls: bool,
 }
 
 /// Reads a scenario. `file` is what errors call it.
@@ -220,7 +221,8 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
         .need("arm", "[[arm]] with name, window and yield_to")
         .and_then(|v| read_arms(&v, &aple, host.as_ref().map(|h| h.scheduler)));
     let measure = or(top.get("measure"), MEASURE, read_measure);
-    let trace = or(top.get("trace"), Trace { epochs: false, picks: false }, read_trace);
+    let trace =
+        or(top.get("trace"), Trace { epochs: false, picks: false, stalls: false }, read_trace);
 
     let groups = groups?;
     let sweep = sweep.unwrap_or_default();
@@ -860,9 +862,10 @@ fn read_measure(v: Value) -> Option<Measure> {
 }
 
 fn read_trace(v: Value) -> Option<Trace> {
-    let t = v.table("[trace] with epochs, picks")?;
-    t.only(&["epochs", "picks"]);
+    let t = v.table("[trace] with epochs, picks, stalls")?;
+    t.only(&["epochs", "picks", "stalls"]);
     let epochs = or(t.get("epochs"), false, |v| v.bool());
     let picks = or(t.get("picks"), false, |v| v.bool());
-    Some(Trace { epochs: epochs?, picks: picks? })
+    let stalls = or(t.get("stalls"), false, |v| v.bool());
+    Some(Trace { epochs: epochs?, picks: picks?, stalls: stalls? })
 }

@@ -66,7 +66,12 @@ fn scenario_text(s: &Scenario) -> String {
         m.warmup_ms, m.window_ms, m.stagger_ms, m.alone
     )
     .unwrap();
-    writeln!(w, "[trace]\nepochs = {}\npicks = {}", s.trace.epochs, s.trace.picks).unwrap();
+    writeln!(
+        w,
+        "[trace]\nepochs = {}\npicks = {}\nstalls = {}",
+        s.trace.epochs, s.trace.picks, s.trace.stalls
+    )
+    .unwrap();
     for g in &s.vms {
         let pin = match &g.pin {
             Pin::None => "\"none\"".to_string(),
@@ -253,7 +258,8 @@ prop_compose! {
         profiles in prop::sample::subsequence(vec!["a".to_string(), "b-1".to_string(), "c_2".to_string()], 1..4),
         (warmup_ms, window_ms, stagger_ms) in (0u64..1000, 1u64..1000, 0u64..100),
         (name, threads, tick_hz, llc_pcpus) in (prop::option::of("[a-z]{1,8}"), prop::option::of(1u32..9), 0u32..1000, prop::option::of(1u32..9)),
-        (alone, epochs, picks) in (any::<bool>(), any::<bool>(), any::<bool>()),
+        (alone, epochs, picks, stalls) in
+            (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()),
     ) -> Scenario {
         for (i, a) in arms.iter_mut().enumerate() {
             a.name = format!("arm-{i}");
@@ -303,7 +309,7 @@ prop_compose! {
             arms,
             sweep: Sweep { profiles, vms, cgroups, locks: swept },
             measure: Measure { warmup_ms, window_ms, stagger_ms, alone },
-            trace: Trace { epochs, picks },
+            trace: Trace { epochs, picks, stalls },
         }
     }
 }

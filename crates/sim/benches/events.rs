@@ -47,6 +47,7 @@ fn run(profile: &str, text: &str, vms: u32, vcpus: u32, pcpus: u32, window_ms: u
         alone: false,
         trace_epochs: false,
         trace_picks: false,
+        stalls: false,
     }
 }
 

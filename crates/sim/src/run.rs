@@ -559,6 +559,7 @@ impl Reading {
             acquisitions: minus(&self.acquisitions, &first.acquisitions),
             cpu_ns: spent.iter().map(cpu).collect(),
             wait_hist: minus(&self.wait_hist, &first.wait_hist),
+            stalls: None,
             max_wait_cycles: self.max_wait_cycles,
             module: self.module.as_ref().zip(first.module.as_ref()).map(|(a, b)| stats_since(a, b)),
             error: None,
@@ -674,6 +675,7 @@ pub(crate) mod tests {
             alone: false,
             trace_epochs: false,
             trace_picks: false,
+            stalls: false,
         };
         Setup::new(&Host::lab(4, Kernel::V6_12), &run)
     }

@@ -2,11 +2,12 @@
 //! Mirror of `guest/abi.h`; `tests/abi.rs` holds the two together.
 
 pub const MAGIC: u32 = 0x4e49_5053;
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 pub const VCPUS_MAX: usize = 64;
 pub const STEPS_MAX: usize = 32;
 pub const LOCKS_MAX: usize = 16;
 pub const WAIT_BUCKETS: usize = 40;
+pub const STALL_BUCKETS: usize = 32;
 
 pub const RAM_BYTES: usize = 0x40_0000;
 pub const GDT_ADDR: u64 = 0x1000;
@@ -40,6 +41,10 @@ pub const PORT_FAULT: u16 = 0x5054;
 pub const STOPPED: u32 = 1;
 pub const BAD_CONFIG: u32 = 2;
 pub const BAD_APIC: u32 = 3;
+pub const BAD_KICK: u32 = 4;
+
+pub const FEATURE_VMMCALL: u32 = 1;
+pub const FEATURE_TAU: u32 = 2;
 
 pub const OP_COMPUTE: u32 = 1;
 pub const OP_LOCK: u32 = 2;
@@ -57,6 +62,15 @@ pub const DIST_EXP: u32 = 2;
 pub const LOCK_TAS: u32 = 0;
 pub const LOCK_TICKET: u32 = 1;
 pub const LOCK_MCS: u32 = 2;
+pub const LOCK_PREEMPTABLE: u32 = 3;
+pub const LOCK_PV_TICKET: u32 = 4;
+pub const LOCK_PV_PREEMPTABLE: u32 = 5;
+pub const LOCK_OTICKET: u32 = 6;
+pub const LOCK_OTICKET_SPIN: u32 = 7;
+pub const LOCK_OTICKET_WAKE: u32 = 8;
+pub const LOCK_ITICKET: u32 = 9;
+pub const LOCK_LONG_TICKET: u32 = 10;
+pub const LOCK_PV_QUEUED: u32 = 11;
 
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -91,8 +105,9 @@ pub struct Config {
     pub cpl: u32,
     pub steps_count: u32,
     pub features: u32,
-    pub pad: u32,
+    pub lock_ticks_per_us: u32,
     pub seed: u64,
+    pub lock_tau_ns: u64,
     pub steps: Steps,
     pub stop: Aligned<u32>,
 }
@@ -106,6 +121,8 @@ pub struct Counters {
     pub iterations: u64,
     pub max_wait_cycles: u64,
     pub wait_hist: [u64; WAIT_BUCKETS],
+    pub stalls_free: [u64; STALL_BUCKETS],
+    pub stalls_held: [u64; STALL_BUCKETS],
 }
 
 /// Stride of the words under the locks.

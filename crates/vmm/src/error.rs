@@ -13,6 +13,12 @@ pub enum Error {
     Kvm { what: &'static str, source: std::io::Error },
     #[error("this host's KVM cannot switch PAUSE exits off for a VM (KVM_CAP_X86_DISABLE_EXITS lacks PAUSE); leave out arms with window = \"off\"")]
     PauseExitsStayOn,
+    #[error("waiters of {lock} halt, and CPL {cpl} has no HLT; use cpl = 0, or a lock that only spins (tas, ticket, mcs, preemptable)")]
+    HaltsAboveCpl0 { lock: &'static str, cpl: u8 },
+    #[error("waiters of {lock} halt until they are kicked, which this host's KVM does not offer its guests (KVM_FEATURE_PV_UNHALT); use a lock that only spins (tas, ticket, mcs, preemptable)")]
+    NoPvUnhalt { lock: &'static str },
+    #[error("{lock} measures how long it waits, and KVM does not say how fast the time-stamp counter is; set lock_clock_mhz under [host] of the scenario")]
+    NoLockClock { lock: &'static str },
     #[error("cannot set up guest memory: {0}")]
     Memory(String),
     #[error("program: {0}")]
@@ -45,6 +51,7 @@ pub enum GuestFault {
     },
     BadConfig,
     BadApic,
+    BadKick,
     FailEntry {
         reason: u64,
     },
@@ -67,6 +74,9 @@ impl fmt::Display for GuestFault {
             GuestFault::BadConfig => write!(f, "the guest rejected its configuration page"),
             GuestFault::BadApic => {
                 write!(f, "no x2APIC in the guest; KVM with an in-kernel irqchip has it")
+            }
+            GuestFault::BadKick => {
+                write!(f, "KVM refused to kick a halted vCPU (KVM_HC_KICK_CPU)")
             }
             GuestFault::FailEntry { reason } => {
                 write!(f, "the processor refused to enter the guest (reason {reason:#x})")

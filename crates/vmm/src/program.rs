@@ -46,12 +46,20 @@ pub fn compile(program: &[Step], cpl: u8) -> Result<Vec<abi::Step>, Error> {
 }
 
 /// The guest's number for a lock.
-pub(crate) fn lock_kind(lock: LockKind) -> Result<u32, Error> {
+pub(crate) fn lock_kind(lock: LockKind) -> u32 {
     match lock {
-        LockKind::Tas => Ok(abi::LOCK_TAS),
-        LockKind::Ticket => Ok(abi::LOCK_TICKET),
-        LockKind::Mcs => Ok(abi::LOCK_MCS),
-        other => Err(Error::Program(format!("the guest has no lock {}", other.name()))),
+        LockKind::Tas => abi::LOCK_TAS,
+        LockKind::Ticket => abi::LOCK_TICKET,
+        LockKind::Mcs => abi::LOCK_MCS,
+        LockKind::Preemptable => abi::LOCK_PREEMPTABLE,
+        LockKind::PvTicket => abi::LOCK_PV_TICKET,
+        LockKind::PvPreemptable => abi::LOCK_PV_PREEMPTABLE,
+        LockKind::Oticket => abi::LOCK_OTICKET,
+        LockKind::OticketSpin => abi::LOCK_OTICKET_SPIN,
+        LockKind::OticketWake => abi::LOCK_OTICKET_WAKE,
+        LockKind::Iticket => abi::LOCK_ITICKET,
+        LockKind::LongTicket => abi::LOCK_LONG_TICKET,
+        LockKind::PvQueued => abi::LOCK_PV_QUEUED,
     }
 }
 

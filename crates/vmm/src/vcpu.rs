@@ -10,6 +10,8 @@ use crate::{abi, boot, Error, GuestFault};
 
 const CPUID_FEATURES: u32 = 1;
 const CPUID_TOPOLOGY: [u32; 2] = [0xb, 0x1f];
+const CPUID_KVM_FEATURES: u32 = 0x4000_0001;
+const KVM_FEATURE_PV_UNHALT: u32 = 1 << 7;
 
 /// Creates vCPU `index` in the guest's start state.
 pub(crate) fn create(vm: &VmFd, supported: &CpuId, index: u32) -> Result<VcpuFd, Error> {
@@ -25,8 +27,19 @@ pub(crate) fn create(vm: &VmFd, supported: &CpuId, index: u32) -> Result<VcpuFd,
     Ok(vcpu)
 }
 
-/// What KVM supports, with this vCPU's APIC id. Paravirtual features are leaf 0x4000_0001 of it:
-/// the place to switch PV_UNHALT or steal time for a VM.
+/// Whether a halted vCPU may be kicked.
+pub(crate) fn has_pv_unhalt(supported: &CpuId) -> bool {
+    let leaf = supported.as_slice().iter().find(|e| e.function == CPUID_KVM_FEATURES);
+    leaf.is_some_and(|e| e.eax & KVM_FEATURE_PV_UNHALT != 0)
+}
+
+/// Whether hypercalls are VMMCALL (AMD and Hygon), not VMCALL.
+pub(crate) fn has_vmmcall(supported: &CpuId) -> bool {
+    let vendor = supported.as_slice().iter().find(|e| e.function == 0);
+    vendor.is_some_and(|e| [*b"Auth", *b"Hygo"].contains(&e.ebx.to_le_bytes()))
+}
+
+/// What KVM supports, paravirtual features included, with this vCPU's APIC id.
 fn cpuid_of(supported: &CpuId, index: u32) -> CpuId {
     let mut cpuid = supported.clone();
     for entry in cpuid.as_mut_slice() {
@@ -55,6 +68,7 @@ pub(crate) fn run(vcpu: &mut VcpuFd, kill: &AtomicBool) -> Result<(), GuestFault
         return match end {
             End::Code(abi::STOPPED) => Ok(()),
             End::Code(abi::BAD_APIC) => Err(GuestFault::BadApic),
+            End::Code(abi::BAD_KICK) => Err(GuestFault::BadKick),
             End::Code(_) => Err(GuestFault::BadConfig),
             End::Fault => Err(exception(vcpu)),
             End::TripleFault => Err(GuestFault::TripleFault { rip: rip(vcpu) }),

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kvm_bindings::{
-    kvm_enable_cap, kvm_msi, kvm_userspace_memory_region, KVM_CAP_X86_DISABLE_EXITS,
+    kvm_enable_cap, kvm_msi, kvm_userspace_memory_region, CpuId, KVM_CAP_X86_DISABLE_EXITS,
     KVM_MAX_CPUID_ENTRIES, KVM_X86_DISABLE_EXITS_PAUSE,
 };
 use kvm_ioctls::{Kvm, VmFd};
@@ -21,6 +21,7 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 use crate::{abi, boot, program, vcpu, Error, GuestFault};
 
 static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest.bin"));
+static IMAGE_STALLS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest-stalls.bin"));
 
 /// Three pages at the end of the 32-bit space that KVM needs on Intel; far from guest memory.
 const KVM_TSS_ADDR: usize = 0xfffb_d000;
@@ -33,6 +34,12 @@ pub struct VmConfig {
     pub vcpus: u32,
     pub program: Vec<Step>,
     pub lock: LockKind,
+    /// τ of the preemptable locks, ns; `None` leaves the lock's own.
+    pub tau_ns: Option<u64>,
+    /// Clock at which the locks' budgets become TSC cycles; `None`: the TSC's own rate.
+    pub lock_clock_mhz: Option<u32>,
+    /// Count long waits by whether the lock was free meanwhile; waiting takes a little longer.
+    pub stalls: bool,
     pub cpl: u8,
     /// Seed of this VM.
     pub seed: u64,
@@ -50,6 +57,10 @@ pub struct VcpuSample {
     pub iterations: u64,
     pub max_wait_cycles: u64,
     pub wait_hist: Vec<u64>,
+    /// Waits that reached 2^b turns of their loop, by whether the lock was free at that moment;
+    /// empty unless counted.
+    pub stalls_free: Vec<u64>,
+    pub stalls_held: Vec<u64>,
     pub cpu_ns: u64,
 }
 
@@ -57,6 +68,7 @@ pub struct VcpuSample {
 pub struct Vm {
     fd: VmFd,
     memory: GuestMemoryMmap,
+    counts_stalls: bool,
     threads: Vec<VcpuThread>,
     gate: Arc<Gate>,
     kill: Arc<AtomicBool>,
@@ -115,7 +127,17 @@ impl Vm {
             )));
         }
         let steps = program::compile(&config.program, config.cpl)?;
+        let (lock, cpl) = (config.lock.name(), config.cpl);
+        if config.lock.halts() && cpl != 0 {
+            return Err(Error::HaltsAboveCpl0 { lock, cpl });
+        }
         let kvm = open_kvm()?;
+        let supported = kvm
+            .get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)
+            .map_err(Error::kvm("KVM_GET_SUPPORTED_CPUID"))?;
+        if config.lock.halts() && !vcpu::has_pv_unhalt(&supported) {
+            return Err(Error::NoPvUnhalt { lock });
+        }
         let fd = kvm.create_vm().map_err(Error::kvm("KVM_CREATE_VM"))?;
         fd.set_tss_address(KVM_TSS_ADDR).map_err(Error::kvm("KVM_SET_TSS_ADDR"))?;
         fd.create_irq_chip().map_err(Error::kvm("KVM_CREATE_IRQCHIP"))?;
@@ -124,8 +146,10 @@ impl Vm {
         }
         let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), abi::RAM_BYTES)])
             .map_err(|e| Error::Memory(e.to_string()))?;
-        boot::load(&memory, IMAGE, config.vcpus)?;
-        write_config(&memory, config, &steps)?;
+        let image = if config.stalls { IMAGE_STALLS } else { IMAGE };
+        boot::load(&memory, image, config.vcpus)?;
+        let features = if vcpu::has_vmmcall(&supported) { abi::FEATURE_VMMCALL } else { 0 };
+        write_config(&memory, config, features, &steps)?;
         set_memory(&fd, &memory)?;
 
         // SAFETY: a new descriptor that nothing else owns.
@@ -137,6 +161,7 @@ impl Vm {
         let mut vm = Vm {
             fd,
             memory,
+            counts_stalls: config.stalls,
             threads: Vec::new(),
             gate: Arc::default(),
             kill: Arc::default(),
@@ -147,21 +172,21 @@ impl Vm {
             error: None,
         };
         install_kick_handler();
-        vm.spawn_vcpus(&kvm, config, &sender)?;
+        vm.spawn_vcpus(&supported, config, &sender)?;
         Ok(vm)
     }
 
     fn spawn_vcpus(
         &mut self,
-        kvm: &Kvm,
+        supported: &CpuId,
         config: &VmConfig,
         sender: &Sender<Ended>,
     ) -> Result<(), Error> {
-        let supported = kvm
-            .get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)
-            .map_err(Error::kvm("KVM_GET_SUPPORTED_CPUID"))?;
         for index in 0..config.vcpus {
-            let mut vcpu = vcpu::create(&self.fd, &supported, index)?;
+            let mut vcpu = vcpu::create(&self.fd, supported, index)?;
+            if index == 0 {
+                self.set_lock_clock(config, vcpu.get_tsc_khz().unwrap_or(0))?;
+            }
             let (gate, kill, sender) = (self.gate.clone(), self.kill.clone(), sender.clone());
             let event = self.ended_event.as_raw_fd();
             let tid = Arc::new(AtomicU32::new(0));
@@ -202,6 +227,23 @@ impl Vm {
         Ok(())
     }
 
+    /// Tells the guest how many ticks of its TSC the locks take for a microsecond.
+    fn set_lock_clock(&self, config: &VmConfig, tsc_khz: u32) -> Result<(), Error> {
+        let lock = config.lock.name();
+        let ticks_per_us = match config.lock_clock_mhz {
+            Some(mhz) => mhz,
+            None if tsc_khz >= 1000 => tsc_khz / 1000,
+            None if config.lock.halts() || config.lock.has_tau() => {
+                return Err(Error::NoLockClock { lock });
+            }
+            // Nothing asks for it.
+            None => 1,
+        };
+        let at = abi::CONFIG_ADDR + std::mem::offset_of!(abi::Config, lock_ticks_per_us) as u64;
+        let written = self.memory.write_obj(ticks_per_us, GuestAddress(at));
+        written.map_err(|e| Error::Memory(e.to_string()))
+    }
+
     /// Thread id of each vCPU.
     pub fn tids(&self) -> Vec<i32> {
         self.threads.iter().map(|t| t.tid).collect()
@@ -240,14 +282,20 @@ impl Vm {
                 // volatile reads of single words are all that is asked of them.
                 let hist = unsafe { &raw const (*counters).wait_hist }.cast::<u64>();
                 let read = |p: *const u64| unsafe { p.read_volatile() };
+                let all = |first: *const u64, count: usize| {
+                    (0..count).map(|b| read(unsafe { first.add(b) })).collect::<Vec<u64>>()
+                };
+                let buckets = if self.counts_stalls { abi::STALL_BUCKETS } else { 0 };
+                let free = unsafe { &raw const (*counters).stalls_free }.cast::<u64>();
+                let held = unsafe { &raw const (*counters).stalls_held }.cast::<u64>();
                 VcpuSample {
                     units: read(unsafe { &raw const (*counters).units }),
                     acquisitions: read(unsafe { &raw const (*counters).acquisitions }),
                     iterations: read(unsafe { &raw const (*counters).iterations }),
                     max_wait_cycles: read(unsafe { &raw const (*counters).max_wait_cycles }),
-                    wait_hist: (0..abi::WAIT_BUCKETS)
-                        .map(|b| read(unsafe { hist.add(b) }))
-                        .collect(),
+                    wait_hist: all(hist, abi::WAIT_BUCKETS),
+                    stalls_free: all(free, buckets),
+                    stalls_held: all(held, buckets),
                     cpu_ns: cpu_ns(thread.clock),
                 }
             })
@@ -393,6 +441,7 @@ fn disable_pause_exits(kvm: &Kvm, vm: &VmFd) -> Result<(), Error> {
 fn write_config(
     memory: &GuestMemoryMmap,
     config: &VmConfig,
+    features: u32,
     steps: &[abi::Step],
 ) -> Result<(), Error> {
     let mut all = [abi::Step::default(); abi::STEPS_MAX];
@@ -401,12 +450,14 @@ fn write_config(
         magic: abi::MAGIC,
         version: abi::VERSION,
         vcpus: config.vcpus,
-        lock_kind: program::lock_kind(config.lock)?,
+        lock_kind: program::lock_kind(config.lock),
         cpl: u32::from(config.cpl),
         steps_count: steps.len() as u32,
-        features: 0,
-        pad: 0,
+        features: features | config.tau_ns.map_or(0, |_| abi::FEATURE_TAU),
+        // Known when there is a vCPU to ask.
+        lock_ticks_per_us: 0,
         seed: config.seed,
+        lock_tau_ns: config.tau_ns.unwrap_or(0),
         steps: abi::Steps(all),
         stop: abi::Aligned(0),
     };
@@ -482,6 +533,9 @@ mod tests {
             vcpus: 2,
             program: vec![step(Op::Lock, 0), step(Op::Critical, 5), step(Op::Unlock, 0)],
             lock: LockKind::Ticket,
+            tau_ns: None,
+            lock_clock_mhz: None,
+            stalls: false,
             cpl,
             seed: 1,
             pin: vec![],

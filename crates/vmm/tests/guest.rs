@@ -19,6 +19,21 @@ fn kvm() -> bool {
     usable.is_ok()
 }
 
+/// Whether guests can make hypercalls. Where KVM has to emulate every instruction (the host itself is
+/// a VM without nested virtualization) VMCALL is fetched again for ever; such a KVM needs some
+/// thousand cycles an instruction.
+fn hypercalls() -> bool {
+    let vcpus = run(&config(1, lock_program()), 20);
+    let waits = &vcpus[0].wait_hist;
+    let slow = waits.iter().skip(14).sum::<u64>() * 2 > vcpus[0].acquisitions;
+    if slow {
+        println!(
+            "SKIP: locks that halt: this KVM emulates every instruction and ends no hypercall"
+        );
+    }
+    !slow
+}
+
 fn step(op: Op, iterations: u32) -> Step {
     Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 }
 }
@@ -37,6 +52,9 @@ fn config(vcpus: u32, program: Vec<Step>) -> VmConfig {
         vcpus,
         program,
         lock: LockKind::Ticket,
+        tau_ns: None,
+        lock_clock_mhz: None,
+        stalls: false,
         cpl: 0,
         seed: 7,
         pin: vec![],
@@ -73,13 +91,99 @@ fn every_lock_excludes_at_both_privilege_levels() {
     if !kvm() {
         return;
     }
-    for lock in [LockKind::Tas, LockKind::Ticket, LockKind::Mcs] {
+    let hypercalls = hypercalls();
+    for (name, lock) in LockKind::ALL {
         for cpl in [0, 3] {
-            let vcpus = run(&VmConfig { lock, cpl, ..config(4, lock_program()) }, 20);
+            if lock.halts() && cpl == 0 && !hypercalls {
+                continue;
+            }
+            let config = VmConfig { lock, cpl, ..config(4, lock_program()) };
+            if lock.halts() && cpl == 3 {
+                let error = Vm::new(&config).err().expect("refused").to_string();
+                assert!(error.contains(name) && error.contains("CPL 3 has no HLT"), "{error}");
+                continue;
+            }
+            let vcpus = run(&config, 20);
             assert_waits_counted(&vcpus);
-            assert!(vcpus.iter().all(|v| v.acquisitions >= 20), "{lock:?} cpl {cpl}");
+            assert!(vcpus.iter().all(|v| v.acquisitions >= 20), "{name} cpl {cpl}");
         }
     }
+}
+
+/// Waiters halt in nearly every wait: a clock of 1 MHz makes every threshold a few TSC cycles, and
+/// critical sections are far longer. A wake-up that got lost would leave the VM standing, for nothing
+/// else ends a halt.
+#[test]
+fn no_wakeup_of_a_halted_waiter_is_lost() {
+    if !kvm() {
+        return;
+    }
+    if !hypercalls() {
+        return;
+    }
+    let program = vec![
+        Step { dist: Dist::Exp { mean: 300, max: 0 }, ..step(Op::Compute, 0) },
+        step(Op::Lock, 0),
+        Step { dist: Dist::Uniform { min: 200, max: 2000 }, ..step(Op::Critical, 0) },
+        step(Op::Unlock, 0),
+    ];
+    for (name, lock) in LockKind::ALL.into_iter().filter(|(_, lock)| lock.halts()) {
+        // The opportunistic and the long spinners wait for seconds before they halt.
+        let vcpus = VmConfig { lock, lock_clock_mhz: Some(1), ..config(4, program.clone()) };
+        let samples = run(&vcpus, 300);
+        assert_waits_counted(&samples);
+        assert!(samples.iter().all(|v| v.acquisitions >= 300), "{name}");
+    }
+}
+
+#[test]
+fn tau_and_clock_reach_the_guest() {
+    if !kvm() {
+        return;
+    }
+    let tuned = |tau_ns, lock_clock_mhz| VmConfig {
+        lock: LockKind::Preemptable,
+        tau_ns,
+        lock_clock_mhz,
+        ..config(4, lock_program())
+    };
+    for tau_ns in [Some(0), Some(8000), Some(1_000_000_000), None] {
+        assert_waits_counted(&run(&tuned(tau_ns, Some(2600)), 20));
+    }
+    // The guest takes no clock that stands still.
+    let mut vm = Vm::new(&tuned(None, Some(0))).expect("vm");
+    vm.start();
+    let deadline = Instant::now() + PROGRESS_TIMEOUT;
+    while vm.error().is_none() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let error = vm.stop(STOP_TIMEOUT).expect_err("no clock").to_string();
+    assert!(error.contains("configuration page"), "{error}");
+}
+
+#[test]
+fn stalls_are_counted_by_what_the_lock_was() {
+    if !kvm() {
+        return;
+    }
+    // Held for long, free for short: all who wait long wait for a holder.
+    let program = vec![step(Op::Lock, 0), step(Op::Critical, 300), step(Op::Unlock, 0)];
+    for lock in [LockKind::Ticket, LockKind::Mcs, LockKind::Preemptable] {
+        let counted = VmConfig { lock, stalls: true, ..config(4, program.clone()) };
+        let vcpus = run(&counted, 10);
+        let sum = |hist: fn(&VcpuSample) -> &Vec<u64>, b: usize| -> u64 {
+            vcpus.iter().map(|v| hist(v)[b]).sum()
+        };
+        // A wait that has come to 2^b turns has come to 2^(b-1).
+        for b in 1..32 {
+            let at = |b| sum(|v| &v.stalls_free, b) + sum(|v| &v.stalls_held, b);
+            assert!(at(b) <= at(b - 1), "{lock:?}: {} waits of 2^{b} turns", at(b));
+        }
+        let waits: u64 = vcpus.iter().map(|v| v.acquisitions).sum();
+        assert!(sum(|v| &v.stalls_held, 3) > 0, "{lock:?}: {waits} waits, none for a holder");
+    }
+    let plain = run(&config(2, program), 5);
+    assert!(plain.iter().all(|v| v.stalls_free.is_empty() && v.stalls_held.is_empty()));
 }
 
 #[test]

@@ -63,6 +63,7 @@ pub fn run(vms: u32, vcpus: u32, program: Vec<Step>) -> Run {
         alone: false,
         trace_epochs: false,
         trace_picks: false,
+        stalls: false,
     }
 }
 

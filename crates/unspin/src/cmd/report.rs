@@ -3,8 +3,8 @@
 
 use crate::exit::Usage;
 use crate::out;
-use std::path::PathBuf;
-use unspin_report::{csv, documents, read_files, text, write_dir};
+use std::path::{Path, PathBuf};
+use unspin_report::{csv, documents, matrix, read_files, text, write_atomic, write_dir, Input};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -20,6 +20,9 @@ pub struct Args {
     /// Also write summary.json, tables, pictures and the page here.
     #[arg(long, short, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Instead: locks against host policies as a page of Markdown, its pictures beside it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "out"])]
+    matrix: Option<PathBuf>,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -29,6 +32,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
         _ => e.into(),
     })?;
+    if let Some(page) = &args.matrix {
+        return write_matrix(&input, page);
+    }
     let docs = documents(&input);
     if args.json || args.csv || docs.is_empty() {
         // The tables and the page carry them themselves.
@@ -50,4 +56,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return Ok(());
     }
     out::print(&if args.csv { csv(&docs) } else { text(&docs) })
+}
+
+fn write_matrix(input: &Input, page: &Path) -> anyhow::Result<()> {
+    for n in &input.notices {
+        eprintln!("note: {n}");
+    }
+    let stem = page.file_stem().and_then(|s| s.to_str()).unwrap_or("matrix");
+    let matrix = matrix(input, stem).map_err(|e| Usage(e.to_string()))?;
+    for (name, svg) in &matrix.pictures {
+        write_atomic(&page.with_file_name(name), svg.as_bytes())?;
+    }
+    write_atomic(page, matrix.page.as_bytes())?;
+    eprintln!("page: {}", page.display());
+    Ok(())
 }
