@@ -6,7 +6,7 @@ UNSPIN := target/release/unspin
 # What only the tests of the locks need.
 TEST_PACKAGES := spin libck-dev libabsl-dev g++ gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
 
-.PHONY: help deps test-deps build demo test test-emulated lint bench bench-locks verify-full campaign soak soak-debug clean
+.PHONY: help deps test-deps build demo test test-emulated lint bench bench-locks matrix matrix-full verify-full campaign soak soak-debug clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -45,6 +45,14 @@ bench: build ## instruction counts of policies, PLE-exit path, exits and vCPU sw
 
 campaign: build ## every scenario on both kernels (hours); results under out/campaign
 	$(UNSPIN) bench scenarios/*.toml --machine emulated --kernel 6.1 --kernel 6.12 --out out/campaign --resume
+
+matrix: build ## every lock under every host policy, 1 to 4 VMs, ebizzy: docs/matrix.md
+	$(UNSPIN) bench scenarios/matrix.toml --machine emulated --profile ebizzy --out out/matrix --resume
+	$(UNSPIN) report out/matrix --matrix docs/matrix.md
+
+matrix-full: build ## the same for all profiles (hours; goes on where it was stopped): docs/matrix-full.md
+	$(UNSPIN) bench scenarios/matrix.toml --machine emulated --out out/matrix-full --resume
+	$(UNSPIN) report out/matrix-full --matrix docs/matrix-full.md
 
 bench-locks: test-deps ## every lock against pthread, ck and the papers' ratios; out/bench-locks/summary.json
 	cargo run --release --locked -p unspin-bench-locks -- --out out/bench-locks
