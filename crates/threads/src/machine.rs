@@ -358,6 +358,7 @@ mod tests {
             alone: false,
             trace_epochs: false,
             trace_picks: false,
+            stalls: false,
         }
     }
 
