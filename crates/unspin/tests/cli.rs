@@ -377,3 +377,24 @@ fn threads_refuse_what_needs_a_hypervisor() {
     std::fs::remove_file(file).unwrap();
     fails(&["threads-run"], 2, "started by unspin bench");
 }
+
+#[test]
+fn a_model_is_worked_out_or_its_profile_is_refused() {
+    let profile =
+        "name = \"x\"\nunits = 4\nshare = 0.5\nperiod_ms = 12\nswitch_us = 0\n[[phase]]\n\
+                   threads = 1\nms = 2\n[[phase]]\nthreads = 4\nms = 1\n";
+    let speedup = |name: &str, text: &str, more: &[&str]| {
+        let path = scratch(name, text);
+        let out = unspin(&[&["model", "--json", path.to_str().unwrap()], more].concat());
+        assert_eq!(out.status.code(), Some(0), "{out:?}");
+        let line: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        line["speedup_vm"].as_f64().unwrap().round() as u32
+    };
+    assert_eq!(speedup("model.toml", profile, &[]), 2);
+    assert_eq!(speedup("model-matched.toml", profile, &["--matched"]), 4);
+    let turn = profile.replace("switch_us", "sequential = \"turn\"\nswitch_us");
+    assert_eq!(speedup("model-turn.toml", &turn, &[]), 4);
+    let bad = scratch("model-bad.toml", &profile.replace("share = 0.5", "share = 5"));
+    fails(&["model", bad.to_str().unwrap()], 2, "share = 5; it is from 0.001 to 1");
+    fails(&["model", "/nonexistent.toml"], 2, "cannot read /nonexistent.toml");
+}

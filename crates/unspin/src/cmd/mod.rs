@@ -9,6 +9,7 @@ mod figures;
 mod lab;
 mod load;
 mod man;
+mod model;
 mod plan;
 mod replay;
 mod report;
@@ -39,6 +40,8 @@ enum Command {
     Agree(agree::Args),
     /// Make the papers' figures again on the simulator and compare.
     Figures(figures::Args),
+    /// Say how far applications scale on a machine, and in a VM that shares it.
+    Model(model::Args),
     /// Load the module into this host's kernel.
     Load(load::Args),
     /// Take the module out; KVM goes on as if it had never been there.
@@ -77,6 +80,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Report(a) => report::run(&a),
         Command::Agree(a) => agree::run(&a),
         Command::Figures(a) => figures::run(&a),
+        Command::Model(a) => model::run(&a),
         Command::Load(a) => load::run(&a),
         Command::Unload => unload::run(),
         Command::Status(a) => status::run(&a),

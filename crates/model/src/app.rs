@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An application's profile.
+//!
+//! ```toml
+//! name = "matmul"
+//! units = 16              # processing units: cores of the machine, vCPUs of the VM
+//! share = 0.25            # of the CPU time that the VM gets
+//! period_ms = 24          # allocation period
+//! switch_us = 5           # switching a vCPU out and in again
+//! blocks_per_s = 2000     # voluntary context switches a second of all threads together
+//! sequential = "same"     # or "turn": who does sequential work
+//! [[phase]]               # repeated for ever
+//! threads = 16
+//! ms = 3.5                # on a machine of its own
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+/// Most processing units and longest times; far above what the chapter is about.
+const UNITS_MAX: u32 = 4096;
+const PHASES_MAX: usize = 4096;
+const MS_MAX: f64 = 3_600_000.0;
+
+/// A profile that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AppError {
+    #[error("{0}")]
+    Toml(String),
+    #[error("{key} = {value}; it is {allowed}")]
+    Range { key: String, value: String, allowed: String },
+}
+
+/// A part of the run in which so many threads make progress.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phase {
+    pub threads: u32,
+    /// Its length on a machine of its own, ms.
+    pub ms: f64,
+}
+
+/// Which threads work where not all do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sequential {
+    /// The same in every phase.
+    #[default]
+    Same,
+    /// In each phase the next.
+    Turn,
+}
+
+/// An application, as profiled on a machine of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct App {
+    pub name: String,
+    pub units: u32,
+    pub share: f64,
+    #[serde(default = "period_ms")]
+    pub period_ms: f64,
+    #[serde(default = "switch_us")]
+    pub switch_us: f64,
+    #[serde(default)]
+    pub blocks_per_s: f64,
+    #[serde(default)]
+    pub sequential: Sequential,
+    #[serde(rename = "phase")]
+    pub phases: Vec<Phase>,
+}
+
+/// KVM's (4.4.2).
+fn period_ms() -> f64 {
+    24.0
+}
+
+/// "A few microseconds" (2.4.1).
+fn switch_us() -> f64 {
+    5.0
+}
+
+impl App {
+    /// Reads a profile.
+    ///
+    /// # Errors
+    /// What is wrong in it, and what is allowed.
+    pub fn parse(text: &str) -> Result<App, AppError> {
+        let app: App = toml::from_str(text).map_err(|e| AppError::Toml(e.to_string()))?;
+        app.check()?;
+        Ok(app)
+    }
+
+    /// Whether all its numbers are possible.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub fn check(&self) -> Result<(), AppError> {
+        let range = |key: &str, value: f64, least: f64, most: f64| {
+            if value.is_finite() && (least..=most).contains(&value) {
+                return Ok(());
+            }
+            let allowed = format!("from {least} to {most}");
+            Err(AppError::Range { key: key.into(), value: value.to_string(), allowed })
+        };
+        range("units", f64::from(self.units), 1.0, f64::from(UNITS_MAX))?;
+        range("share", self.share, 0.001, 1.0)?;
+        range("period_ms", self.period_ms, 0.001, MS_MAX)?;
+        range("switch_us", self.switch_us, 0.0, 1e6)?;
+        range("blocks_per_s", self.blocks_per_s, 0.0, 1e9)?;
+        range("the number of [[phase]]", self.phases.len() as f64, 1.0, PHASES_MAX as f64)?;
+        for (i, phase) in self.phases.iter().enumerate() {
+            let threads = f64::from(phase.threads);
+            range(&format!("phase[{i}].threads"), threads, 0.0, f64::from(self.units))?;
+            range(&format!("phase[{i}].ms"), phase.ms, 1e-6, MS_MAX)?;
+        }
+        let works = self.phases.iter().any(|p| p.threads > 0);
+        if !works {
+            let (key, value) = ("phase.threads".into(), "0 in every phase".into());
+            return Err(AppError::Range { key, value, allowed: "above 0 somewhere".into() });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "name = \"x\"\nunits = 4\nshare = 0.5\n[[phase]]\nthreads = 4\nms = 1.5\n";
+
+    #[test]
+    fn what_is_left_out_is_kvms() {
+        let app = App::parse(GOOD).unwrap();
+        assert_eq!((app.period_ms, app.switch_us, app.sequential), (24.0, 5.0, Sequential::Same));
+    }
+
+    #[test]
+    fn bad_profiles_are_refused() {
+        let refused = |from: &str, to: &str, why: &str| {
+            assert!(GOOD.contains(from));
+            let error = App::parse(&GOOD.replace(from, to)).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        };
+        refused("units = 4", "units = 0", "units = 0; it is from 1");
+        refused("share = 0.5", "share = 1.5", "share = 1.5; it is from 0.001 to 1");
+        refused("share = 0.5", "share = nan", "share = NaN");
+        refused("threads = 4", "threads = 5", "phase[0].threads = 5; it is from 0 to 4");
+        refused("threads = 4", "threads = 0", "0 in every phase");
+        refused("ms = 1.5", "ms = 0", "phase[0].ms");
+        refused("ms = 1.5", "ms = \"1.5\"", "ms");
+        refused("name = \"x\"", "nam = \"x\"", "nam");
+        refused("[[phase]]\nthreads = 4\nms = 1.5\n", "", "phase");
+        refused("[[phase]]\nthreads = 4\nms = 1.5\n", "phase = []\n", "number of [[phase]]");
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The same application on the simulator: does it scale as the model says?
+
+use crate::{App, Sequential};
+use unspin_scenario::plan::{Arm, CgroupLayout, Dist, LockKind, Op, Platform, Run, Step};
+use unspin_sim::{simulate_setup, Host, Kernel, Setup, VmSetup};
+
+/// Cycles of the modelled server in a millisecond; one iteration is one.
+const CYCLES_PER_MS: f64 = 2_400_000.0;
+/// Iterations of one step at most.
+const ITERATIONS_MAX: f64 = 1e9;
+const WARMUP_MS: u64 = 200;
+
+/// What the simulator says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Confirmed {
+    pub speedup_pm: f64,
+    pub speedup_vm: f64,
+    /// The part of the VM's time slices its work used.
+    pub efficiency_vm: f64,
+}
+
+/// The program of an application whose units are `units`: each phase is sequential work for one
+/// thread and work for all, in the proportion that gives its mean of threads at work; then all wait
+/// for each other, asleep.
+pub fn program(app: &App, units: u32) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let step = |op, ms: f64| {
+        let iterations = (ms * CYCLES_PER_MS).round().clamp(0.0, ITERATIONS_MAX) as u32;
+        Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 }
+    };
+    let full = f64::from(app.units);
+    let alone = match app.sequential {
+        Sequential::Same => Op::ComputeFirst,
+        Sequential::Turn => Op::ComputeTurn,
+    };
+    let barrier = Step { op: Op::Barrier, ..step(Op::Barrier, 0.0) };
+    for phase in app.phases.iter().filter(|p| p.threads > 0) {
+        let threads = f64::from(phase.threads);
+        // Of its time, what all work in; in the rest one does.
+        let all = if full > 1.0 { (threads - 1.0) / (full - 1.0) } else { 1.0 };
+        let (parallel_ms, sequential_ms) = (phase.ms * all, phase.ms * (1.0 - all));
+        if sequential_ms > 0.0 {
+            steps.extend([step(alone, sequential_ms), barrier]);
+        }
+        if parallel_ms > 0.0 {
+            steps.extend([step(Op::Compute, parallel_ms * full / f64::from(units)), barrier]);
+        }
+    }
+    steps
+}
+
+/// Runs the application on the modelled server (2.4 GHz, CFS) with one unit and with all, without a
+/// VMM and in a VM beside others that never rest, as many as the VM's share asks for; each run
+/// measures `window_ms`.
+///
+/// # Errors
+/// An application the simulator cannot run, such as one of more than 32 steps.
+pub fn confirm(app: &App, window_ms: u64, seed: u64) -> Result<Confirmed, unspin_sim::Error> {
+    let longest = app.phases.iter().map(|p| p.ms).fold(0.0, f64::max);
+    let most = ITERATIONS_MAX / CYCLES_PER_MS / f64::from(app.units);
+    if longest > most {
+        let text = format!("{}: a phase of {longest} ms; at most {most:.1} ms here", app.name);
+        return Err(unspin_sim::Error::Run { id: 0, text });
+    }
+    let passes = |units: u32, physical: bool| -> Result<(f64, f64), unspin_sim::Error> {
+        let made = simulate_setup(&setup(app, units, physical, window_ms, seed))?;
+        let vm = &made.result.vm[0];
+        let passes = vm.units.iter().sum::<u64>() as f64 / f64::from(units);
+        Ok((passes, vm.attribution.map_or(0.0, |a| a.useful_ns as f64)))
+    };
+    let ((pm_1, _), (pm_n, _)) = (passes(1, true)?, passes(app.units, true)?);
+    let ((vm_1, useful_1), (vm_n, useful_n)) = (passes(1, false)?, passes(app.units, false)?);
+    Ok(Confirmed {
+        speedup_pm: pm_n / pm_1,
+        speedup_vm: vm_n / vm_1,
+        efficiency_vm: useful_n / (useful_1 * f64::from(app.units)),
+    })
+}
+
+fn setup(app: &App, units: u32, physical: bool, window_ms: u64, seed: u64) -> Setup {
+    let others = if physical { 0 } else { (1.0 / app.share).round().max(1.0) as u32 - 1 };
+    let arm = Arm {
+        name: "stock".into(),
+        platform: Platform { physical, ..Platform::default() },
+        ..Arm::default()
+    };
+    let pin: Vec<u32> = (0..units).collect();
+    let run = Run {
+        id: 0,
+        profile: app.name.clone(),
+        spin_intensive: false,
+        program: program(app, units),
+        vms: 1 + others,
+        vcpus: units,
+        each: Vec::new(),
+        pin: vec![pin; 1 + others as usize],
+        weights: Vec::new(),
+        lock: LockKind::Ticket,
+        tau_ns: None,
+        lock_group: String::new(),
+        lock_clock_mhz: None,
+        cpl: 0,
+        cgroup: CgroupLayout::Flat,
+        arm,
+        epoch_ple_exits: None,
+        epoch_min_us: None,
+        baseline: "stock".into(),
+        seed,
+        repeat: 0,
+        warmup_ms: WARMUP_MS,
+        window_ms,
+        stagger_ms: 20,
+        alone: false,
+        trace_epochs: false,
+        trace_picks: false,
+        stalls: false,
+    };
+    let host = Host::server(units, Kernel::V3_19).with_period_ns((app.period_ms * 1e6) as u64);
+    let mut setup = Setup::new(&host, &run);
+    for hog in setup.vms.iter_mut().skip(1) {
+        // Counts, and never rests.
+        let compute = Step {
+            op: Op::Compute,
+            dist: Dist::Const { iterations: 2_400_000 },
+            lock: 0,
+            permille: 1000,
+        };
+        *hog = VmSetup { program: vec![compute], ..hog.clone() };
+    }
+    setup
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Allocation, Phase};
+
+    fn app(units: u32, phases: &[(u32, f64)]) -> App {
+        let phases = phases.iter().map(|&(threads, ms)| Phase { threads, ms }).collect();
+        App {
+            name: "test".into(),
+            units,
+            share: 0.25,
+            period_ms: 24.0,
+            switch_us: 5.0,
+            blocks_per_s: 0.0,
+            sequential: Sequential::Same,
+            phases,
+        }
+    }
+
+    #[test]
+    fn a_parallel_program_scales_in_both() {
+        let app = app(4, &[(4, 20.0)]);
+        let c = confirm(&app, 6000, 1).unwrap();
+        assert!((c.speedup_pm - 4.0).abs() < 0.2, "{c:?}");
+        assert!((c.speedup_vm - 4.0).abs() < 0.5, "{c:?}");
+    }
+
+    #[test]
+    fn the_machine_scales_as_amdahl_says() {
+        let app = app(4, &[(1, 5.0), (4, 5.0)]);
+        let c = confirm(&app, 2000, 1).unwrap();
+        let p = app.predict(Allocation::Even);
+        assert!((c.speedup_pm - p.speedup_pm).abs() < 0.1, "{c:?} {p:?}");
+        let long = self::app(4, &[(4, 200.0)]);
+        assert!(confirm(&long, 10, 1).unwrap_err().to_string().contains("at most 104.2 ms"));
+        // Slower than with all its time, faster than the slices of one vCPU.
+        assert!(c.speedup_vm > 1.0 && c.speedup_vm < 4.0, "{c:?}");
+    }
+}
