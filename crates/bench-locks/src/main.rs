@@ -14,7 +14,7 @@ use unspin_bench_locks::figures::{rows, summarise, table};
 #[derive(Parser)]
 #[command(about = "Measures the locks of unspin and the locks programs use today")]
 struct Args {
-    /// Where samples.jsonl and summary.json go; samples that are there already are not made again.
+    /// Where samples.jsonl and summary.json go.
     #[arg(long, default_value = "out/bench-locks")]
     out: PathBuf,
     /// Runs of each lock at each level, interleaved.
@@ -32,9 +32,12 @@ struct Args {
     /// Loop iterations between a release and the next lock.
     #[arg(long, default_value_t = 100)]
     outside_iterations: u32,
-    /// Stop after this many seconds; the next run goes on.
+    /// Stop after this many seconds; with --resume the next run goes on.
     #[arg(long)]
     seconds: Option<u64>,
+    /// Go on with the samples of the same code and arguments that are there.
+    #[arg(long)]
+    resume: bool,
     /// Instead: count stalls and overtakes (locks/stats.h), a window a lock and level; the rates are
     /// not the locks' then.
     #[arg(long)]
@@ -103,6 +106,9 @@ fn bench(args: &Args, subjects: &[&'static Subject]) -> std::io::Result<()> {
             .expect("a template that indicatif knows"),
     );
     let file = args.out.join("samples.jsonl");
+    if !args.resume && file.exists() {
+        std::fs::remove_file(&file)?;
+    }
     let samples = measure(&setup, subjects, &file, stop_at, |done, all, lock| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);
@@ -113,7 +119,7 @@ fn bench(args: &Args, subjects: &[&'static Subject]) -> std::io::Result<()> {
     let summary = summarise(&setup, complete, load, rows(subjects, &samples));
     print!("{}", table(&summary.rows));
     if !complete {
-        println!("not complete: the same command goes on");
+        println!("not complete: --resume goes on");
     }
     let file = args.out.join("summary.json");
     std::fs::write(&file, serde_json::to_vec_pretty(&summary)?)?;
