@@ -64,6 +64,7 @@ pub(crate) fn begin(plan: &Plan) -> Begin {
         commit: None,
         version: Some(env!("CARGO_PKG_VERSION").into()),
         image: None,
+        shard: None,
     }
 }
 

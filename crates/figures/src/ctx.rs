@@ -86,6 +86,10 @@ impl Ctx {
     /// # Errors
     /// No such file, or what is wrong in it.
     pub fn plan(&self, scenario: &str) -> Result<Plan, Error> {
+        self.plan_of(scenario, &Selection::default())
+    }
+
+    fn plan_of(&self, scenario: &str, selection: &Selection) -> Result<Plan, Error> {
         let path = self.root.join(scenario);
         let text = self.read(&path)?;
         let wrong = |text: String| Error::Wrong { path: path.clone(), text };
@@ -97,18 +101,30 @@ impl Ctx {
         for name in &scenario.sweep.profiles {
             profiles.insert(name.clone(), self.profile_text(name)?);
         }
-        expand(&scenario, &text, &profiles, &Selection::default()).map_err(|e| wrong(e.to_string()))
+        expand(&scenario, &text, &profiles, selection).map_err(|e| wrong(e.to_string()))
     }
 
-    /// Simulates all runs of a scenario on `kernel` (`[host] model` of the scenario says which
-    /// costs).
+    /// The selected runs of a scenario on `kernel`; `[host] model` says which costs.
+    ///
+    /// # Errors
+    /// As [`Ctx::plan`].
+    pub fn setups(
+        &self,
+        scenario: &str,
+        kernel: Kernel,
+        selection: &Selection,
+    ) -> Result<Vec<Setup>, Error> {
+        let plan = self.plan_of(scenario, selection)?;
+        let host = Host::of_plan(&plan, kernel);
+        Ok(plan.runs.iter().map(|run| Setup::new(&host, run)).collect())
+    }
+
+    /// Simulates all runs of a scenario.
     ///
     /// # Errors
     /// As [`Ctx::plan`], and runs that cannot be simulated.
     pub fn scenario(&self, scenario: &str, kernel: Kernel) -> Result<Runs, Error> {
-        let plan = self.plan(scenario)?;
-        let host = Host::of_plan(&plan, kernel);
-        let setups: Vec<Setup> = plan.runs.iter().map(|run| Setup::new(&host, run)).collect();
+        let setups = self.setups(scenario, kernel, &Selection::default())?;
         Ok(Runs { all: self.simulate(&setups)? })
     }
 

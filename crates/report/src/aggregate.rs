@@ -39,16 +39,19 @@ pub struct EpochTrace {
 /// What is compared arm by arm.
 type Point = (String, u32, CgroupLayout, String);
 
-/// One document for each scenario, machine and kernel of the input, in the order they came.
+/// One document for each scenario, machine and kernel of the input, in the order they came; shares
+/// of a plan (`unspin bench --shard`) are put together.
 pub fn documents(input: &Input) -> Vec<Document> {
+    let (streams, missing) = crate::shards::join(&input.streams);
+    let notices = [&input.notices[..], &missing].concat();
     let mut groups: Vec<Vec<&Stream>> = Vec::new();
-    for s in &input.streams {
+    for s in &streams {
         match groups.iter_mut().find(|g| same_document(g[0], s)) {
             Some(g) => g.push(s),
             None => groups.push(vec![s]),
         }
     }
-    groups.iter().map(|g| document(g, &input.notices)).collect()
+    groups.iter().map(|g| document(g, &notices)).collect()
 }
 
 pub(crate) fn same_document(a: &Stream, b: &Stream) -> bool {

@@ -11,6 +11,7 @@ mod html;
 mod input;
 mod matrix;
 mod plot;
+mod shards;
 mod stat;
 mod summary;
 mod text;

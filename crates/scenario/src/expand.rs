@@ -398,6 +398,19 @@ pub fn split(plan: &Plan, parts: u32) -> Vec<Plan> {
         .collect()
 }
 
+/// Share `index` (1 to `of`) of a plan for a computer of many, empty where there are more shares
+/// than there is to share. `whole_points`: arms and repeats of a point stay together, for machines
+/// whose runs are compared within a boot; else every `of`-th run.
+pub fn shard(plan: &Plan, index: u32, of: u32, whole_points: bool) -> Plan {
+    let at = index.saturating_sub(1) as usize;
+    let runs = if whole_points {
+        split(plan, of).into_iter().nth(at).map(|p| p.runs).unwrap_or_default()
+    } else {
+        plan.runs.iter().skip(at).step_by(of.max(1) as usize).cloned().collect()
+    };
+    Plan { runs, ..plan.clone() }
+}
+
 type PointKey = (String, u32, CgroupLayout, String, bool);
 
 impl Plan {

@@ -10,7 +10,7 @@ mod scenario;
 pub mod plan;
 pub mod result;
 
-pub use expand::{expand, split, ExpandError, Selection, ALONE_ARM, IDEAL_ARM};
+pub use expand::{expand, shard, split, ExpandError, Selection, ALONE_ARM, IDEAL_ARM};
 pub use problem::{Problem, Problems};
 pub use profile::{parse_profile, Profile};
 pub use reader::problem_at;

@@ -59,6 +59,20 @@ pub struct Begin {
     /// SHA-256, in hex, of the code the figures come from: module, policies, agent and guest.
     #[serde(default)]
     pub image: Option<String>,
+    /// Share of a plan these records are, where it was shared out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
+}
+
+/// Share `index` of `of` of a plan's runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shard {
+    /// 1 to `of`.
+    pub index: u32,
+    pub of: u32,
+    /// Runs of all shares together.
+    pub runs: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -67,6 +67,8 @@ pub struct Setup {
     pub vms: Vec<VmSetup>,
     /// Count waits that spin for longer than this, ns, as stalls.
     pub stall_ns: Option<u64>,
+    /// HVS as these flags have it, where an arm picks by HVS: forms the module does not offer.
+    pub hvs_flags: Option<hvs::Flags>,
 }
 
 /// What a run gives.
@@ -114,7 +116,8 @@ impl Setup {
             }
         });
         let host = host.clone().on(&run.arm.platform);
-        Setup { host, vms: vms.collect(), run: run.clone(), stall_ns: None }
+        let vms = vms.collect();
+        Setup { host, vms, run: run.clone(), stall_ns: None, hvs_flags: None }
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -304,7 +307,8 @@ impl Setup {
                 text: format!("the model has no lock {}", setup.lock.kind.name()),
             })?;
         sim.locks.extend([Lock::free(protocol); LOCKS as usize]);
-        let module = module(&self.run, &setup.arm, vcpus);
+        let mut module = module(&self.run, &setup.arm, vcpus);
+        module.select = module.select.map(|flags| self.hvs_flags.unwrap_or(flags));
         let window =
             if module.window_on { module.window_cycles } else { self.host.window.base_cycles };
         sim.vms.push(Vm {

@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use unspin_report::read_files;
 use unspin_scenario::plan::Plan;
-use unspin_scenario::result::Record;
+use unspin_scenario::result::{Record, Shard};
 
 /// Digits of a SHA-256 in a name.
 const PLAN_DIGITS: usize = 12;
@@ -21,6 +21,8 @@ pub struct Boot {
     pub kernel: String,
     /// For people: scenario, machine, kernel and which share.
     pub title: String,
+    /// Share of the whole plan it is of, where that was shared out.
+    pub shard: Option<Shard>,
     /// SHA-256 of the code that runs, in hex.
     pub image: String,
     /// Records, complete.
@@ -38,6 +40,7 @@ impl Boot {
             plan: plan.clone(),
             kernel: kernel.to_string(),
             title: format!("{} on {machine} {kernel}", plan.scenario),
+            shard: None,
             image: image.to_string(),
             file: dir.join(format!("{name}.jsonl")),
             dir: dir.join(name),

@@ -169,7 +169,8 @@ fn profile_dirs(scenario: &Path, given: Option<&Path>) -> Vec<PathBuf> {
         return vec![d.to_path_buf()];
     }
     let beside = scenario.parent().map(|p| p.join("..").join("profiles"));
-    beside.into_iter().chain(roots().map(|r| r.join("profiles"))).collect()
+    let known = roots().flat_map(|r| [r.join("profiles"), r.join("profiles/paper")]);
+    beside.into_iter().chain(known).collect()
 }
 
 fn names_in(dir: &Path) -> Vec<String> {

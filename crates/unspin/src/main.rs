@@ -10,6 +10,7 @@ mod machine;
 mod out;
 mod preload;
 mod progress;
+mod share;
 mod sysfs;
 
 use clap::Parser;

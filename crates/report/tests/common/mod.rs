@@ -38,6 +38,7 @@ pub fn begin(kernel: &str) -> Begin {
         commit: Some("c0ffee".into()),
         version: Some("0.1.0".into()),
         image: None,
+        shard: None,
     }
 }
 

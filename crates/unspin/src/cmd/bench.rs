@@ -10,6 +10,7 @@ use crate::load::{self, Loaded, Select};
 use crate::machine::{self, Choice, Job, Machine, Refusal, Wish};
 use crate::out;
 use crate::progress::Progress;
+use crate::share::Share;
 use anyhow::{bail, Context};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs;
@@ -42,6 +43,10 @@ pub struct Args {
     /// Where results and report go [default: out/SCENARIO].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Make share I of N of the runs only, for one of N computers; `unspin report` puts them
+    /// together. Results go to shard-I-of-N in the scenario's directory.
+    #[arg(long, value_name = "I/N", value_parser = Share::parse)]
+    shard: Option<Share>,
     /// Print summaries as JSON, one line a scenario and kernel.
     #[arg(long)]
     json: bool,
@@ -84,6 +89,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         stop: &stop,
     };
     let machine = machine::choose(args.machine, &wish)?;
+    if args.shard.is_some() && !machine.boots() {
+        let why = "--shard: hosts differ, so that runs of several cannot be compared";
+        return Err(Usage(format!("{why}; allowed: machines emulated and sim")).into());
+    }
     for (l, plan) in &loaded {
         check(args, l, plan, machine.as_ref())?;
     }
@@ -94,10 +103,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         // Two benches would write the same files.
         let _held = Lock::take(&boots_dir(&out))?;
         let made = make(args, machine.as_ref(), &boots, &stop);
-        let docs = gather(&boots, &out)?;
+        let (docs, whole) = gather(&boots, &out)?;
         show(args, &docs, &out)?;
         made?;
-        complete &= docs.iter().all(|d| d.summary.provenance.complete);
+        complete &= whole;
     }
     if !complete {
         bail!("not every run was made; the notes say which");
@@ -136,10 +145,14 @@ fn check(args: &Args, l: &Loaded, plan: &Plan, machine: &dyn Machine) -> Result<
 }
 
 fn out_dir(args: &Args, scenario: &str) -> PathBuf {
-    match &args.out {
+    let dir = match &args.out {
         Some(d) if args.scenarios.len() > 1 => d.join(scenario),
         Some(d) => d.clone(),
         None => Path::new("out").join(scenario),
+    };
+    match args.shard {
+        Some(s) => dir.join(s.to_string()),
+        None => dir,
     }
 }
 
@@ -158,6 +171,9 @@ fn boots(
     if plan.runs.is_empty() {
         return Err(Usage(format!("{}: nothing is selected", scenario.name)).into());
     }
+    let shard = args.shard.map(|s| s.of(plan.runs.len()));
+    let shared = shard.map(|s| unspin_scenario::shard(plan, s.index, s.of, machine.measures()));
+    let plan = shared.as_ref().unwrap_or(plan);
     let kernels = if !args.kernel.is_empty() {
         args.kernel.clone()
     } else if machine.boots() && !scenario.kernels.is_empty() {
@@ -172,6 +188,7 @@ fn boots(
     for kernel in kernels {
         for (at, share) in shares.iter().enumerate() {
             let mut boot = Boot::new(machine.name(), &kernel, share, &image, &dir);
+            boot.shard = shard;
             if shares.len() > 1 {
                 boot.title += &format!(", boot {} of {}", at + 1, shares.len());
             }
@@ -281,6 +298,7 @@ fn make_one(
 fn name_origin(record: &mut Record, machine: &str, boot: &Boot) {
     if let Record::Begin(b) = record {
         b.image = Some(boot.image.clone());
+        b.shard = boot.shard;
         b.machine = machine.to_string();
         b.title = boot.plan.title.clone();
         b.commit = option_env!("UNSPIN_COMMIT").map(str::to_string);
@@ -288,20 +306,22 @@ fn name_origin(record: &mut Record, machine: &str, boot: &Boot) {
     }
 }
 
-/// results.jsonl and the report, of all that is there.
-fn gather(boots: &[Boot], out: &Path) -> anyhow::Result<Vec<Document>> {
+/// results.jsonl and the report, of all that is there; whether that is all of what was asked for.
+fn gather(boots: &[Boot], out: &Path) -> anyhow::Result<(Vec<Document>, bool)> {
     let mut all = Vec::new();
     for b in boots {
         all.extend(b.records()?);
     }
     if all.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), false));
     }
     let results = out.join("results.jsonl");
     write_atomic(&results, &all)?;
-    let docs = documents(&read_files(&[results])?);
+    let input = read_files(&[results])?;
+    let whole = input.streams.iter().all(|s| s.ended && s.failed.is_empty());
+    let docs = documents(&input);
     write_dir(out, &docs)?;
-    Ok(docs)
+    Ok((docs, whole))
 }
 
 fn show(args: &Args, docs: &[Document], out: &Path) -> anyhow::Result<()> {
@@ -406,6 +426,7 @@ mod tests {
                 commit: None,
                 version: None,
                 image: None,
+                shard: None,
             }))?;
             for r in job.plan.runs.iter().take(self.stops_after) {
                 sink(result(r))?;
@@ -439,7 +460,7 @@ mod tests {
             let boots = boots(args, &self.scenario, &self.plan, machine, &self.dir).unwrap();
             fs::create_dir_all(boots_dir(&self.dir)).unwrap();
             let made = make(args, machine, &boots, &AtomicBool::new(false));
-            (made, gather(&boots, &self.dir).unwrap())
+            (made, gather(&boots, &self.dir).unwrap().0)
         }
     }
 

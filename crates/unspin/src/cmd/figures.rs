@@ -2,6 +2,7 @@
 //! `unspin figures`: makes the papers' figures again on the simulator and says how far they agree.
 
 use crate::exit::Usage;
+use crate::share::Share;
 use crate::{load, out};
 use anyhow::{bail, Context};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -28,6 +29,12 @@ pub struct Args {
     /// How often to repeat every point with further seeds, instead of what its scenario says.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: Option<u32>,
+    /// Make share I of N of the entries only, for one of N computers; --merge puts them together.
+    #[arg(long, value_name = "I/N", value_parser = Share::parse)]
+    shard: Option<Share>,
+    /// Make nothing: put the shares in these directories (their --out) together.
+    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["ids", "shard"])]
+    merge: Vec<PathBuf>,
     /// List the entries and their kinds, make none.
     #[arg(long)]
     list: bool,
@@ -55,31 +62,66 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     std::fs::create_dir_all(&args.out)
         .with_context(|| format!("cannot make {}", args.out.display()))?;
-    let entries = all(args, &root, &chosen)?;
-    for e in &entries {
-        write(&args.out, &format!("{}.csv", e.claim.id), &e.csv())?;
-        write(&args.out, &format!("{}.svg", e.claim.id), &e.svg())?;
-    }
-    let asked: Vec<String> = chosen.iter().map(|c| c.id.clone()).collect();
-    let summary = Summary::new(&entries, env!("CARGO_PKG_VERSION"), &asked, None);
+    let summary = if args.merge.is_empty() { fresh(args, &root, &chosen)? } else { merged(args)? };
     if let Err(wrong) = summary.check() {
         bail!("the summary contradicts itself: {wrong}");
     }
     let text = serde_json::to_string_pretty(&summary)? + "\n";
-    write(&args.out, "summary.json", &text)?;
+    write(&args.out, SUMMARY, &text)?;
     let docs = root.join("docs");
-    let page_file = args
-        .page
-        .clone()
-        .or_else(|| (args.ids.is_empty() && docs.is_dir()).then(|| docs.join("reproduction.md")));
-    if let Some(file) = &page_file {
-        write_atomic(file, page(&claims, &summary, &reasons).as_bytes())?;
+    let whole = summary.shard.is_none() && summary.entries.len() == measured(&claims).count();
+    let project = (whole && docs.is_dir()).then(|| docs.join("reproduction.md"));
+    if let Some(file) = args.page.clone().or(project) {
+        write_atomic(&file, page(&claims, &summary, &reasons).as_bytes())?;
         eprintln!("page: {}", file.display());
     }
     if args.json {
         return out::json(&summary);
     }
     out::print(&table(&summary))
+}
+
+const SUMMARY: &str = "summary.json";
+
+/// Entries that have something to compare.
+fn measured(claims: &Claims) -> impl Iterator<Item = &Claim> {
+    claims.all.iter().filter(|c| c.kind != Kind::Define)
+}
+
+/// Makes the entries, or this computer's share of them, with a table and a picture each.
+fn fresh(args: &Args, root: &Path, chosen: &[&Claim]) -> anyhow::Result<Summary> {
+    let asked: Vec<String> = chosen.iter().map(|c| c.id.clone()).collect();
+    let (skip, of) = args.shard.map_or((0, 1), |s| (s.index as usize - 1, s.of as usize));
+    let ours: Vec<&Claim> = chosen.iter().copied().skip(skip).step_by(of).collect();
+    let entries = all(args, root, &ours)?;
+    for e in &entries {
+        write(&args.out, &format!("{}.csv", e.claim.id), &e.csv())?;
+        write(&args.out, &format!("{}.svg", e.claim.id), &e.svg())?;
+    }
+    let shard = args.shard.map(|s| format!("{}/{}", s.index, s.of));
+    Ok(Summary::new(&entries, env!("CARGO_PKG_VERSION"), &asked, shard))
+}
+
+/// Puts the shares together that others made, with their tables and pictures.
+fn merged(args: &Args) -> anyhow::Result<Summary> {
+    let mut shards = Vec::new();
+    for dir in &args.merge {
+        let file = dir.join(SUMMARY);
+        let text = std::fs::read_to_string(&file)
+            .map_err(|e| Usage(format!("cannot read {}: {e}", file.display())))?;
+        let summary: Summary = serde_json::from_str(&text)
+            .map_err(|e| Usage(format!("{}: no summary of figures: {e}", file.display())))?;
+        for e in &summary.entries {
+            for name in [format!("{}.csv", e.id), format!("{}.svg", e.id)] {
+                let from = dir.join(&name);
+                let text = std::fs::read_to_string(&from)
+                    .with_context(|| format!("cannot read {}", from.display()))?;
+                write(&args.out, &name, &text)?;
+            }
+        }
+        shards.push(summary);
+    }
+    Summary::merge(&shards).map_err(|e| Usage(e).into())
 }
 
 fn write(dir: &Path, name: &str, text: &str) -> anyhow::Result<()> {

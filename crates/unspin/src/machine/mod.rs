@@ -52,6 +52,10 @@ pub trait Machine: Sync {
     fn default_kernels(&self) -> Vec<String>;
     /// Whether kernels can be chosen, and a job begun anew gives the same records again.
     fn boots(&self) -> bool;
+    /// Whether a run takes something from those before it, so that those of a point belong together.
+    fn measures(&self) -> bool {
+        true
+    }
     /// How many computers to share a plan among where the scenario asks for `boots`.
     fn shares(&self, boots: u32) -> u32 {
         if self.boots() {

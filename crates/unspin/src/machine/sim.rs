@@ -26,6 +26,10 @@ impl Machine for Simulated {
         true
     }
 
+    fn measures(&self) -> bool {
+        false
+    }
+
     fn shares(&self, _: u32) -> u32 {
         1
     }
@@ -148,5 +152,6 @@ fn begin(plan: &Plan, host: &Host) -> Begin {
         commit: None,
         version: None,
         image: None,
+        shard: None,
     }
 }

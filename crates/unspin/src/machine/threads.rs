@@ -207,6 +207,7 @@ fn begin(plan: &Plan, release: &str) -> Begin {
         commit: None,
         version: None,
         image: None,
+        shard: None,
     }
 }
 

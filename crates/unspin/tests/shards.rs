@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Shares of a sweep made one by one and put together give the very files of the whole.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn unspin(args: &[&str]) -> Output {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    command.args(args).current_dir(root).output().unwrap()
+}
+
+#[test]
+fn shards_are_the_whole() {
+    let dir = std::env::temp_dir().join(format!("unspin-shards-{}", std::process::id()));
+    let path = |name: &str| dir.join(name).display().to_string();
+    let bench = ["bench", "smoke", "--machine", "sim", "--quiet", "--repeats", "2", "--out"];
+    let made = |out: &str, more: &[&str]| {
+        let all: Vec<&str> =
+            bench.iter().copied().chain([out]).chain(more.iter().copied()).collect();
+        let done = unspin(&all);
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    made(&path("whole"), &[]);
+    // More shares than runs: some are empty, and nothing is lost.
+    for of in [2, 40] {
+        let mut report = vec!["report".to_string(), "--out".to_string(), path("merged")];
+        for i in 1..=of {
+            made(&path("shares"), &["--shard", &format!("{i}/{of}")]);
+            report.push(path(&format!("shares/shard-{i}-of-{of}")));
+        }
+        let report: Vec<&str> = report.iter().map(String::as_str).collect();
+        assert!(unspin(&report).status.success());
+        for file in ["summary.json", "table.csv", "report.html"] {
+            let read = |of: &str| std::fs::read(dir.join(of).join(file)).unwrap();
+            assert_eq!(read("merged"), read("whole"), "{file} of {of} shares");
+        }
+        let one = unspin(&["report", &path("shares/shard-2-of-2")]);
+        assert!(String::from_utf8_lossy(&one.stdout).contains("shard 1/2 missing"));
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn wrong_shares_are_usage_errors() {
+    for (args, words) in [
+        (&["bench", "smoke", "--machine", "sim", "--shard", "3/2"][..], "such as 1/8"),
+        (&["figures", "--merge", "/nonexistent"], "cannot read /nonexistent/summary.json"),
+    ] {
+        let out = unspin(args);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.code() == Some(2) && said.contains(words), "{said}");
+    }
+}
