@@ -6,7 +6,7 @@ UNSPIN := target/release/unspin
 # What only the tests of the locks need.
 TEST_PACKAGES := spin libck-dev libabsl-dev g++ gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
 
-.PHONY: help deps test-deps build demo test test-emulated lint bench bench-locks matrix matrix-full verify-full campaign soak soak-debug clean
+.PHONY: help deps test-deps build demo test test-emulated lint bench bench-locks matrix matrix-full verify-full campaign soak soak-locks soak-debug clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -62,6 +62,9 @@ verify-full: test-deps ## the locks' models with 4 vCPUs, more preemptions and r
 
 soak: build ## 1000 load/switch/unload cycles with guests running
 	UNSPIN_CYCLES=1000 cargo test --release --locked -p unspin-lab --test module -- --nocapture
+
+soak-locks: test-deps ## 10^8 acquisitions of the locks at 4 threads a CPU (an hour, progress shown)
+	cargo test --release --locked -p unspin-threads --test soak -- --ignored --nocapture
 
 soak-debug: ## the same, fewer, on kernels with lockdep, KASAN and kmemleak (builds them first)
 	@.ci/deps flex bison

@@ -7,7 +7,8 @@
  *
  * More threads than CPUs preempt holders and waiters. START is where the lock's counters start.
  * DISTURB is how many times a thread in an arbitrary place, holder or waiter, is held up by a signal
- * handler that sleeps for 1 ms. A lost wake-up ends the program by SIGALRM.
+ * handler that sleeps for 1 ms. A lost wake-up ends the program by SIGALRM. With PROGRESS_S it says
+ * how far it is, so often.
  */
 #include <sched.h>
 #include <signal.h>
@@ -18,6 +19,10 @@
 
 #ifndef SECONDS_MAX
 #define SECONDS_MAX 120
+#endif
+/* A holder gives its CPU up in every so many rounds, besides those in which it is preempted. */
+#ifndef YIELD_EVERY
+#define YIELD_EVERY 64
 #endif
 
 static struct LOCK(lock) lock;
@@ -44,8 +49,8 @@ static void *add(void *unused)
 		if (round % 4 || !LOCK(trylock)(&lock NODE))
 			LOCK(lock)(&lock NODE);
 		counter++;
-		/* A holder that gives its CPU up: the others wait, time out and halt. */
-		if (round % 64 == 0)
+		/* The others wait, time out and halt. */
+		if (round % YIELD_EVERY == 0)
 			sched_yield();
 		if (!LOCK(is_locked)(&lock))
 			atomic_store(&denied, true);
@@ -65,6 +70,21 @@ static void disturb(const pthread_t *thread, unsigned long threads, unsigned lon
 		nanosleep(&pause, NULL);
 	}
 }
+
+#ifdef PROGRESS_S
+static void show_progress(unsigned long threads)
+{
+	time_t began = time(NULL);
+
+	while (atomic_load(&finished) < threads) {
+		sleep(PROGRESS_S);
+		/* Read while it changes: a hint for people. */
+		printf("%lu of %lu after %ld s\n", *(volatile unsigned long *)&counter,
+		       threads * rounds, (long)(time(NULL) - began));
+		fflush(stdout);
+	}
+}
+#endif
 
 /* A free lock can be tried, a held one cannot, and a released one is free. */
 static const char *check_alone(void)
@@ -99,6 +119,9 @@ int main(int argc, char **argv)
 			return 2;
 	if (argc > 4)
 		disturb(thread, threads, number(argv[4]));
+#ifdef PROGRESS_S
+	show_progress(threads);
+#endif
 	for (i = 0; i < threads; i++)
 		pthread_join(thread[i], NULL);
 	free(thread);

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Holders and waiters that stand still: stopped by a signal handler or by SIGSTOP, one thread at a
+//! time, as a host preempts one vCPU. Nobody enters a held lock, nobody's wake-up is lost, and where the
+//! lock is free only first-come locks wait for whoever has no CPU (VEE 2013, section 4).
+
+mod common;
+
+use common::Build;
+use std::collections::BTreeSet;
+use std::io;
+use std::process::Command;
+use std::time::Duration;
+use unspin_threads::locks::{Lock, LOCKS};
+
+/// Hand the lock over to the next in line, whether it runs or not.
+const FIRST_COME: &[&str] = &[
+    "ticket",
+    "mcs",
+    "pv_ticket",
+    "oticket",
+    "oticket_spin",
+    "oticket_wake",
+    "iticket",
+    "long_ticket",
+];
+
+/// Acquisitions of others while one thread is stopped, and after it went on.
+fn stopped(lock: &Lock, who: &str, wait_ms: &str) -> (u64, u64) {
+    let program = Build::new(lock, "stopped", "stopped", &["-DYIELDING"]).make();
+    let output = Command::new(program).args([who, wait_ms]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{} {who}: {} {said}", lock.name, output.status);
+    let counts: Vec<u64> = said.split_whitespace().filter_map(|n| n.parse().ok()).collect();
+    let [meanwhile, after] = counts[..] else { panic!("{}: {said}", lock.name) };
+    (meanwhile, after)
+}
+
+#[test]
+fn a_stopped_holder_keeps_everybody_out() {
+    for lock in LOCKS {
+        let (meanwhile, after) = stopped(lock, "holder", "100");
+        assert_eq!(meanwhile, 0, "{}", lock.name);
+        assert!(after > 0, "{}", lock.name);
+    }
+}
+
+/// What the preemptable locks are for; the first-come locks show that the test sees the difference.
+#[test]
+fn a_stopped_waiter_holds_up_first_come_locks_alone() {
+    for lock in LOCKS {
+        let first_come = FIRST_COME.contains(&lock.name);
+        let (meanwhile, after) = stopped(lock, "waiter", if first_come { "100" } else { "30000" });
+        assert_eq!(meanwhile == 0, first_come, "{}: {meanwhile}", lock.name);
+        assert!(after > 0, "{}", lock.name);
+    }
+}
+
+fn threads_of(pid: libc::pid_t) -> BTreeSet<libc::pid_t> {
+    let names = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn ptrace(request: libc::c_uint, tid: libc::pid_t) -> io::Result<()> {
+    // SAFETY: the requests used here take no memory of ours.
+    match unsafe { libc::ptrace(request, tid, 0, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// How a thread that is traced goes on: it stopped, or ended.
+fn next_of(tid: libc::pid_t) -> Option<i32> {
+    let mut status = 0;
+    // SAFETY: `status` is ours.
+    let waited = unsafe { libc::waitpid(tid, &mut status, libc::__WALL) };
+    (waited > 0).then_some(status)
+}
+
+/// Stops one thread after the other with SIGSTOP, each for 1 ms, then lets all go on to their end: the
+/// exit status of the program and how often a thread was stopped. `None`: it may not be traced.
+fn stop_threads_of(pid: libc::pid_t, times: u32) -> Option<(i32, u32)> {
+    while threads_of(pid).len() < 2 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut threads: Vec<libc::pid_t> = threads_of(pid).into_iter().collect();
+    if let Err(e) = ptrace(libc::PTRACE_SEIZE, pid) {
+        assert_eq!(e.raw_os_error(), Some(libc::EPERM), "{e}");
+        return None;
+    }
+    // The first thread waits for the others: it is not among those stopped.
+    threads.retain(|tid| *tid != pid && ptrace(libc::PTRACE_SEIZE, *tid).is_ok());
+    let mut stopped = 0;
+    for turn in 0..times as usize {
+        if threads.is_empty() {
+            break;
+        }
+        let at = turn % threads.len();
+        let tid = threads[at];
+        // SAFETY: no memory involved; a thread that has ended is no error to us.
+        unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, libc::SIGSTOP) };
+        match next_of(tid) {
+            Some(status) if libc::WIFSTOPPED(status) => {
+                std::thread::sleep(Duration::from_millis(1));
+                stopped += 1;
+                // Goes on without the signal, which would stop the others as well.
+                let _ = ptrace(libc::PTRACE_CONT, tid);
+            }
+            _ => {
+                threads.remove(at);
+            }
+        }
+    }
+    // Whoever traces must take note of every thread's end before the program's.
+    for tid in threads {
+        while next_of(tid).is_some_and(|status| libc::WIFSTOPPED(status)) {
+            let _ = ptrace(libc::PTRACE_CONT, tid);
+        }
+    }
+    next_of(pid).map(|status| (status, stopped))
+}
+
+#[test]
+fn locks_survive_sigstop_of_single_threads() {
+    let mut stopped = 0;
+    for lock in LOCKS {
+        let flags = ["-DYIELDING", "-DHASTY"];
+        let program = Build::new(lock, "stress", "sigstop", &flags).make();
+        let mut child = Command::new(program).args(["6", "20000"]).spawn().unwrap();
+        let pid = libc::pid_t::try_from(child.id()).unwrap();
+        let Some((status, times)) = stop_threads_of(pid, 60) else {
+            println!("SKIPPED: SIGSTOP of single threads: this user may not trace programs");
+            child.wait().unwrap();
+            return;
+        };
+        let ended = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
+        assert!(ended, "{}: wait status {status:#x} after {times} stops", lock.name);
+        stopped += times;
+    }
+    assert!(stopped > 0, "no thread was stopped");
+}

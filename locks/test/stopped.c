@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+/*
+ * What the others get while one thread stands still. See client.h for the build.
+ *
+ * usage: stopped holder|waiter [WAIT_MS]
+ *
+ * One thread is stopped (by a signal whose handler waits, so in the middle of whatever it does) while it
+ * holds the lock, or waits for it behind a holder that then releases. Prints how many acquisitions four
+ * others made meanwhile, until they have made some and at most for WAIT_MS (200), and after it went on;
+ * 1 if they entered a held lock. A lock that hangs ends the program by SIGALRM.
+ */
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client.h"
+
+#define OTHERS 4
+#define SECONDS_MAX 60
+
+static struct LOCK(lock) lock;
+static atomic_bool is_stopped, go_on, waits, held, release, enough;
+static atomic_ulong made;
+
+static void sleep_ms(long ms)
+{
+	struct timespec left = { ms / 1000, ms % 1000 * 1000000 };
+
+	nanosleep(&left, NULL);
+}
+
+/* Until the others have made more than @than acquisitions, or @ms have passed: how many they have. */
+static unsigned long made_more(unsigned long than, long ms)
+{
+	for (; ms > 0 && atomic_load(&made) <= than; ms -= 10)
+		sleep_ms(10);
+	return atomic_load(&made);
+}
+
+static void stand_still(int signal)
+{
+	(void)signal;
+	atomic_store(&is_stopped, true);
+	while (!atomic_load(&go_on))
+		sleep_ms(1);
+}
+
+static void *take_once(void *unused)
+{
+	DECLARE_NODE;
+
+	(void)unused;
+	atomic_store(&waits, true);
+	LOCK(lock)(&lock NODE);
+	atomic_store(&held, true);
+	while (!atomic_load(&release))
+		sleep_ms(1);
+	atomic_store(&held, false);
+	LOCK(unlock)(&lock NODE);
+	return NULL;
+}
+
+static void *take_often(void *unused)
+{
+	DECLARE_NODE;
+
+	(void)unused;
+	while (!atomic_load(&enough)) {
+		LOCK(lock)(&lock NODE);
+		atomic_fetch_add(&made, 1);
+		LOCK(unlock)(&lock NODE);
+	}
+	return NULL;
+}
+
+static void start(pthread_t *thread, void *(*run)(void *))
+{
+	if (pthread_create(thread, NULL, run, NULL))
+		exit(2);
+}
+
+static void stop(pthread_t thread)
+{
+	pthread_kill(thread, SIGUSR1);
+	while (!atomic_load(&is_stopped))
+		sleep_ms(1);
+}
+
+int main(int argc, char **argv)
+{
+	bool holder = argc > 1 && !strcmp(argv[1], "holder");
+	long wait_ms = argc > 2 ? (long)number(argv[2]) : 200;
+	struct sigaction action = { .sa_handler = stand_still };
+	pthread_t stopped, others[OTHERS];
+	unsigned long meanwhile, after;
+	DECLARE_NODE;
+	int i;
+
+	sigaction(SIGUSR1, &action, NULL);
+	alarm(SECONDS_MAX);
+	if (!holder)
+		LOCK(lock)(&lock NODE);
+	start(&stopped, take_once);
+	while (!atomic_load(holder ? &held : &waits))
+		sleep_ms(1);
+	/* Long enough to draw a number, to time out, to halt. */
+	sleep_ms(20);
+	stop(stopped);
+	if (!holder)
+		LOCK(unlock)(&lock NODE);
+	for (i = 0; i < OTHERS; i++)
+		start(&others[i], take_often);
+	meanwhile = made_more(0, wait_ms);
+	atomic_store(&release, true);
+	atomic_store(&go_on, true);
+	after = made_more(meanwhile, SECONDS_MAX * 1000L) - meanwhile;
+	atomic_store(&enough, true);
+	pthread_join(stopped, NULL);
+	for (i = 0; i < OTHERS; i++)
+		pthread_join(others[i], NULL);
+	printf("%lu meanwhile, %lu after\n", meanwhile, after);
+	return holder && meanwhile;
+}
