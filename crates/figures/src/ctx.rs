@@ -43,6 +43,11 @@ impl Ctx {
         Ctx { root: root.to_path_buf(), repeats, made, watch: Box::new(watch) }
     }
 
+    /// Where the project's files are.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// First seed of every experiment.
     pub fn seed(&self) -> u64 {
         1

@@ -78,7 +78,9 @@ pub fn confirm(app: &App, window_ms: u64, seed: u64) -> Result<Confirmed, unspin
     })
 }
 
-fn setup(app: &App, units: u32, physical: bool, window_ms: u64, seed: u64) -> Setup {
+/// The run of an application with so many units: without a VMM, or in a VM beside others that never
+/// rest. The setup's first VM is the application's.
+pub fn setup(app: &App, units: u32, physical: bool, window_ms: u64, seed: u64) -> Setup {
     let others = if physical { 0 } else { (1.0 / app.share).round().max(1.0) as u32 - 1 };
     let arm = Arm {
         name: "stock".into(),
