@@ -22,6 +22,7 @@
 #include "../locks/iticket.h"
 #include "../locks/long_ticket.h"
 #include "../locks/pv_queued.h"
+#include "../locks/lease.h"
 
 /* Kind and prefix of the functions; mcs, which takes a node, stands apart. */
 #define GUEST_LOCKS(X)                                                                             \
@@ -35,7 +36,8 @@
 	X(OTICKET_WAKE, oticket_wake) \
 	X(ITICKET, iticket) \
 	X(LONG_TICKET, long_ticket) \
-	X(PV_QUEUED, pv_queued)
+	X(PV_QUEUED, pv_queued)                                                                    \
+	X(LEASE, lease)
 
 #define GUEST_LOCK_MEMBER(kind, name) struct name##_lock name;
 

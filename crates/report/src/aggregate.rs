@@ -2,6 +2,7 @@
 //! Runs become rows: medians over repeats, normalised to the baseline, with ideal and headroom.
 
 use crate::input::{Input, Stream};
+use crate::stalls::stalls;
 use crate::stat::{jain, log2_percentile, median, spread, Verdict};
 use crate::summary::{
     Headroom, Mean, Place, Provenance, Row, Summary, TimeShares, WaitCycles, WindowCycles, Yields,
@@ -98,6 +99,7 @@ fn document(streams: &[&Stream], notices: &[String]) -> Document {
         headroom,
         means,
         arms: rows,
+        stalls: stalls(&runs),
         notices,
     };
     Document { summary, traces: traces(&runs) }

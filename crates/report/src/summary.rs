@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! summary.json: one document a scenario and kernel. Unknown values are null, never 0.
 
+use crate::stalls::StallRow;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use unspin_scenario::plan::CgroupLayout;
@@ -16,6 +17,9 @@ pub struct Summary {
     pub headroom: Vec<Headroom>,
     pub means: Vec<Mean>,
     pub arms: Vec<Row>,
+    /// Long waits, where they were counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stalls: Vec<StallRow>,
     /// What was lost or left out.
     pub notices: Vec<String>,
 }

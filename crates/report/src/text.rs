@@ -41,6 +41,7 @@ fn document(out: &mut String, s: &Summary) {
             out.push_str(&grid("vCPU time, %", &rows, s, place, time));
         }
     }
+    out.push_str(&stalls(s));
     out.push_str(&headroom(s));
     if s.arms.iter().any(|r| r.time.is_some()) {
         let _ = writeln!(
@@ -198,6 +199,37 @@ fn grid(what: &str, rows: &[&Row], s: &Summary, place: &Place, cell: fn(&Row) ->
     let mut t = b.build();
     t.with(Style::sharp()).modify(Columns::new(1..).not(Rows::first()), Alignment::right());
     format!("{t}\n")
+}
+
+/// Turns of waits worth a column.
+const STALL_TURNS: [u64; 6] = [16, 64, 256, 1024, 4096, 16384];
+
+fn stalls(s: &Summary) -> String {
+    if s.stalls.is_empty() {
+        return String::new();
+    }
+    let mut b = Builder::default();
+    let head = ["profile", "VMs", "lock", "arm", "acquisitions"].map(str::to_string);
+    b.push_record(head.into_iter().chain(STALL_TURNS.map(|t| format!("{t} turns"))));
+    for r in &s.stalls {
+        let cells = STALL_TURNS.map(|turns| {
+            let w = r.waits.iter().find(|w| w.turns == turns);
+            w.map_or("-".to_string(), |w| {
+                format!("{} ({})", w.held + w.free, percent(w.free_share))
+            })
+        });
+        let vms = r.vms.to_string();
+        let first =
+            [r.profile.clone(), vms, r.lock.clone(), r.arm.clone(), r.acquisitions.to_string()];
+        b.push_record(first.into_iter().chain(cells));
+    }
+    let mut t = b.build();
+    t.with(Style::sharp());
+    format!(
+        "\nwaits that came to so many turns of their loop, and in how many the lock was free then \
+         ({}, {})\n{t}\n",
+        s.machine, s.kernel
+    )
 }
 
 fn headroom(s: &Summary) -> String {

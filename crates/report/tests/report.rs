@@ -7,7 +7,7 @@ use common::{lines, plan};
 use std::path::Path;
 use unspin_report::{csv, documents, html, read_str, text, Document, Input, Row};
 use unspin_scenario::plan::Run;
-use unspin_scenario::result::{Attribution, EpochSample, Record, RunResult, VmResult};
+use unspin_scenario::result::{Attribution, EpochSample, Record, RunResult, Stalls, VmResult};
 
 const SCENARIO: &str = r#"
 title = "t"
@@ -127,6 +127,26 @@ fn swept_locks_are_compared_each_by_itself() {
     names.sort();
     names.dedup();
     assert_eq!(names.len(), all, "two pictures of one name");
+}
+
+#[test]
+fn long_waits_are_told_apart_by_what_the_lock_was() {
+    assert!(one(as_is).summary.stalls.is_empty());
+    let d = one(|run, v| {
+        let free = if run.vms == 2 { vec![4, 3, 3] } else { vec![4, 0, 0] };
+        v.stalls = Some(Stalls { free, held: vec![4, 1, 0] });
+    });
+    let of = |vms: u32| {
+        let mut all = d.summary.stalls.iter();
+        all.find(|s| (&*s.profile, s.vms, &*s.arm) == ("ebizzy", vms, "stock")).unwrap()
+    };
+    // Three repeats of two VMs.
+    let waits: Vec<_> = of(2).waits.iter().map(|w| (w.turns, w.held, w.free)).collect();
+    assert_eq!(waits, [(1, 24, 24), (2, 6, 18), (4, 0, 18)]);
+    let shares = |vms| of(vms).waits.iter().map(|w| w.free_share).collect::<Vec<_>>();
+    assert_eq!(shares(2), [Some(0.5), Some(0.75), Some(1.0)]);
+    assert_eq!(shares(3), [Some(0.5), Some(0.0), None]);
+    assert!(text(&[d]).contains("in how many the lock was free then"));
 }
 
 #[test]

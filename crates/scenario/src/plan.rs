@@ -416,11 +416,12 @@ pub enum LockKind {
     Iticket,
     LongTicket,
     PvQueued,
+    Lease,
 }
 
 impl LockKind {
     /// Every lock of `locks/`, by the name scenarios and results use.
-    pub const ALL: [(&'static str, LockKind); 12] = [
+    pub const ALL: [(&'static str, LockKind); 13] = [
         ("tas", LockKind::Tas),
         ("ticket", LockKind::Ticket),
         ("mcs", LockKind::Mcs),
@@ -433,6 +434,7 @@ impl LockKind {
         ("iticket", LockKind::Iticket),
         ("long-ticket", LockKind::LongTicket),
         ("pv-queued", LockKind::PvQueued),
+        ("lease", LockKind::Lease),
     ];
 
     /// Its name, as in [`LockKind::ALL`]. With `_` for `-` it is the prefix of the functions in

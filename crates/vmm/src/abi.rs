@@ -71,6 +71,7 @@ pub const LOCK_OTICKET_WAKE: u32 = 8;
 pub const LOCK_ITICKET: u32 = 9;
 pub const LOCK_LONG_TICKET: u32 = 10;
 pub const LOCK_PV_QUEUED: u32 = 11;
+pub const LOCK_LEASE: u32 = 12;
 
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -60,6 +60,7 @@ pub(crate) fn lock_kind(lock: LockKind) -> u32 {
         LockKind::Iticket => abi::LOCK_ITICKET,
         LockKind::LongTicket => abi::LOCK_LONG_TICKET,
         LockKind::PvQueued => abi::LOCK_PV_QUEUED,
+        LockKind::Lease => abi::LOCK_LEASE,
     }
 }
 

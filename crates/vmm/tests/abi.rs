@@ -73,6 +73,7 @@ fn mirror() -> Vec<(&'static str, u64)> {
         ("GUEST_LOCK_ITICKET", abi::LOCK_ITICKET.into()),
         ("GUEST_LOCK_LONG_TICKET", abi::LOCK_LONG_TICKET.into()),
         ("GUEST_LOCK_PV_QUEUED", abi::LOCK_PV_QUEUED.into()),
+        ("GUEST_LOCK_LEASE", abi::LOCK_LEASE.into()),
         ("sizeof(struct guest_step)", size_of::<abi::Step>() as u64),
         ("offsetof(struct guest_step, op)", step(offset_of!(abi::Step, op))),
         ("offsetof(struct guest_step, dist)", step(offset_of!(abi::Step, dist))),

@@ -94,6 +94,7 @@ impl Protocol {
                 Protocol::PvTicket { spin, kicks: 1 }
             }
             LockKind::PvQueued => Protocol::PvQueued { spin_ns: pv_queued_spin_ns() },
+            LockKind::Lease => return None,
         };
         Some(protocol)
     }
