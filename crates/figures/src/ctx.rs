@@ -103,7 +103,7 @@ impl Ctx {
             .map_err(|e| wrong(e.to_string()))?;
         scenario.repeats = self.repeats(scenario.repeats);
         let mut profiles = BTreeMap::new();
-        for name in &scenario.sweep.profiles {
+        for name in &scenario.profile_names() {
             profiles.insert(name.clone(), self.profile_text(name)?);
         }
         expand(&scenario, &text, &profiles, selection).map_err(|e| wrong(e.to_string()))

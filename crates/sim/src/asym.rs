@@ -239,7 +239,8 @@ mod tests {
         setup.run.arm.asym.time = true;
         setup.vms.truncate(1);
         let vm = &mut setup.vms[0];
-        (vm.start_ns, vm.vcpus, vm.pin) = (0, 2, vec![0, 1]);
+        (vm.vcpus, vm.threads) = (2, 2);
+        (vm.start_ns, vm.pin) = (0, vec![0, 1]);
         // 3,500,000 iterations of two cycles at 200 MHz.
         vm.program = vec![step(Op::Compute, 3_500_000), step(Op::Block, 0)];
         let mut sim = setup.build().unwrap();

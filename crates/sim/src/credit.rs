@@ -13,14 +13,17 @@ use crate::host::{CreditHost, Host};
 use crate::machine::Sim;
 use crate::rng::Rng;
 use crate::sched::NONE;
-use crate::state::State;
-use unspin_policy::credit::{self, Params, Pcpu, Vcpu, Vm};
+use crate::state::{State, Vm};
+use unspin_policy::credit::{self, Params, Pcpu, Vcpu};
 use unspin_policy::vcrd;
 use unspin_scenario::plan::Coscheduling;
 
 /// Spinning goes on as long as one PLE exit follows the last within so many windows of the vCPU's
 /// time: one to spin, one for what lies between.
 const BURST_WINDOWS: u64 = 2;
+
+/// Long waits cluster where so few passes of locks lie between one and the next.
+pub const NEIGHBOURS: u64 = 16;
 
 /// What Credit keeps of a pCPU.
 #[derive(Debug, Clone, Copy, Default)]
@@ -46,7 +49,11 @@ struct Burst {
 /// What coscheduling did to one VM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CoschedulingStats {
-    /// Waits that were over-threshold: adjusting events of VCRD.
+    /// Waits for a spin-lock that were over-threshold, as the guest measures them.
+    pub long_waits: u64,
+    /// Those that came within [`NEIGHBOURS`] passes of the VM's locks after another.
+    pub long_neighbours: u64,
+    /// Adjusting events of VCRD.
     pub events: u64,
     /// For how long the VM's VCRD was set HIGH, us.
     pub high_us: u64,
@@ -58,6 +65,8 @@ impl CoschedulingStats {
     /// What happened since an earlier reading.
     pub(crate) fn since(&self, first: &CoschedulingStats) -> CoschedulingStats {
         CoschedulingStats {
+            long_waits: self.long_waits - first.long_waits,
+            long_neighbours: self.long_neighbours - first.long_neighbours,
             events: self.events - first.events,
             high_us: self.high_us - first.high_us,
             gangs: self.gangs - first.gangs,
@@ -72,7 +81,7 @@ pub(crate) struct Credit {
     boost: bool,
     coscheduling: Coscheduling,
     vcpus: Vec<Vcpu>,
-    vms: Vec<Vm>,
+    vms: Vec<credit::Vm>,
     pcpus: Vec<Pcpu>,
     places: Vec<Place>,
     /// Time run that is not yet paid, below a microsecond.
@@ -81,9 +90,13 @@ pub(crate) struct Credit {
     learner: vcrd::Params,
     learned: Vec<vcrd::State>,
     draws: Vec<Rng>,
+    /// VMs that have run since credits were last handed out.
+    has_run: Vec<bool>,
     /// Static coscheduling: who is named.
     named: Vec<bool>,
     pub stats: Vec<CoschedulingStats>,
+    /// Passes of each VM's locks when a wait was last over-threshold.
+    long_at: Vec<u64>,
     /// Number of the slot in which a PCPU last raised somebody; none yet is `u64::MAX`.
     raised_in: u64,
     slot_ns: u64,
@@ -109,8 +122,10 @@ impl Credit {
             learner: own.vcrd,
             learned: Vec::new(),
             draws: Vec::new(),
+            has_run: Vec::new(),
             named: Vec::new(),
             stats: Vec::new(),
+            long_at: Vec::new(),
             raised_in: u64::MAX,
             slot_ns: host.tick_ns,
             slop_ns: own.slop_ns,
@@ -120,11 +135,13 @@ impl Credit {
 
     /// A VM of that weight; `named`: static coscheduling is to run its vCPUs together.
     pub fn add_vm(&mut self, weight: u32, named: bool, seed: u64) {
-        self.vms.push(Vm::new(weight));
+        self.vms.push(credit::Vm::new(weight));
         self.named.push(named);
+        self.has_run.push(false);
         self.learned.push(vcrd::State::new(&self.learner));
         self.draws.push(Rng::new(seed, u32::MAX));
         self.stats.push(CoschedulingStats::default());
+        self.long_at.push(u64::MAX);
     }
 
     /// A vCPU of the last VM, asleep, with what an earlier life left it: credit drawn evenly
@@ -145,6 +162,7 @@ impl Credit {
         if v == NONE || ns == 0 {
             return;
         }
+        self.has_run[self.vcpus[v as usize].vm as usize] = true;
         let unpaid = &mut self.unpaid_ns[v as usize];
         *unpaid += ns;
         let us = *unpaid / 1000;
@@ -200,6 +218,33 @@ impl Credit {
                     self.learned[i].is_high(now_ns / 1000)
                 }
             });
+        }
+    }
+
+    /// Algorithm 3. On a work-conserving host Xen shares among the VMs that have run or want to
+    /// (`csched_acct` has a list of them), and what these owe in all it adds, "to converge balance
+    /// towards 0": else what a VM was given and did not use would leave the others in debt for
+    /// good. Where shares are caps all count and nothing is added, as in Equation 2.
+    fn hand_out(&mut self) {
+        let weights: Vec<u32> = self.vms.iter().map(|vm| vm.weight).collect();
+        let mut params = self.params;
+        if self.params.capped == 0 {
+            for (i, vm) in self.vms.iter_mut().enumerate() {
+                let mut own = self.vcpus.iter().filter(|v| v.vm == i as u32);
+                let wants = own.any(|v| v.runnable != 0);
+                if !std::mem::take(&mut self.has_run[i]) && !wants {
+                    vm.weight = 0;
+                }
+            }
+            let active = self.vcpus.iter().filter(|v| self.vms[v.vm as usize].weight > 0);
+            let debt = (-active.map(|v| v.credit).sum::<i64>()).max(0) as u64;
+            let slots = u64::from(params.slots_per_assignment) * self.pcpus.len() as u64;
+            let more = (debt / slots.max(1)).min(u64::from(u32::MAX / 2)) as u32;
+            params.credit_per_slot = params.credit_per_slot.saturating_add(more);
+        }
+        credit::assign(&mut self.vcpus, &mut self.vms, &mut self.pcpus, &params);
+        for (vm, weight) in self.vms.iter_mut().zip(weights) {
+            vm.weight = weight;
         }
     }
 
@@ -267,6 +312,7 @@ impl Sim {
             }
         }
         if goes_along {
+            credit.places[p as usize].boosted = true;
             self.gather(credit, chosen, decision.raised);
         }
         chosen
@@ -296,7 +342,9 @@ impl Sim {
     }
 
     /// Algorithm 4, line 7: the PCPUs of the siblings of `leader` that were raised reschedule. Those
-    /// that run already begin a slice, or they would leave when their old one ends.
+    /// that run already begin a slice, or they would leave when their old one ends. Whoever came first
+    /// himself is not interrupted before his pCPU ticks: priorities are equal, and two gangs would
+    /// tear each other apart.
     fn gather(&mut self, credit: &mut Credit, leader: u32, raised: u32) {
         credit.raised_in = self.now_ns / credit.slot_ns;
         let vm = credit.vcpus[leader as usize].vm;
@@ -310,7 +358,7 @@ impl Sim {
             if running != 0 {
                 credit.begin_slice(pcpu, self.now_ns);
                 self.arm_tick_by(pcpu, credit.slice_end_ns(pcpu));
-            } else if raised != 0 {
+            } else if raised != 0 && !credit.places[pcpu as usize].boosted {
                 self.ask_reschedule(pcpu);
             }
         }
@@ -395,7 +443,7 @@ impl Sim {
         }
         let Some(mut credit) = self.credit.take() else { return };
         credit.refresh_high(self.now_ns);
-        credit::assign(&mut credit.vcpus, &mut credit.vms, &mut credit.pcpus, &credit.params);
+        credit.hand_out();
         for v in 0..self.vcpus.len() {
             let (from, to) = (self.vcpus[v].pcpu, credit.vcpus[v].pcpu);
             if from == to {
@@ -429,7 +477,19 @@ impl Sim {
     /// The guest of `v` has waited for a spin-lock for so long, ASMan's Monitoring Module looks.
     pub(crate) fn watch_wait(&mut self, v: u32, cycles: u64) {
         let Some(credit) = &mut self.credit else { return };
-        if credit.coscheduling == Coscheduling::Vcrd && credit.learner.is_over_threshold(cycles) {
+        if !credit.learner.is_over_threshold(cycles) {
+            return;
+        }
+        let number = self.vcpus[v as usize].vm as usize;
+        let Vm { first, vcpus, .. } = &self.vms[number];
+        let (first, vcpus) = (*first, *vcpus);
+        let own = &self.vcpus[first as usize..(first + vcpus) as usize];
+        let passes: u64 = own.iter().map(|v| v.acquisitions).sum();
+        let before = std::mem::replace(&mut credit.long_at[number], passes);
+        let stats = &mut credit.stats[number];
+        stats.long_waits += 1;
+        stats.long_neighbours += u64::from(passes.wrapping_sub(before) <= NEIGHBOURS);
+        if credit.coscheduling == Coscheduling::Vcrd {
             let vcpu = &mut self.vcpus[v as usize];
             credit.adjusting_event(vcpu.vm, self.now_ns);
             // The hypercall that reports it.

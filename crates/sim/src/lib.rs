@@ -32,7 +32,7 @@ mod sched;
 mod state;
 mod thread;
 
-pub use credit::CoschedulingStats;
+pub use credit::{CoschedulingStats, NEIGHBOURS};
 pub use host::{Costs, CreditHost, Host, Kernel};
 pub use lock::{models, params as lock_params, Stalls};
 pub use queue::{Queue, Timer, TIMERS_MAX};
