@@ -6,7 +6,7 @@ UNSPIN := target/release/unspin
 # What only the tests of the locks need.
 TEST_PACKAGES := spin libck-dev libabsl-dev g++ gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
 
-.PHONY: help deps test-deps build demo test test-emulated lint bench bench-locks matrix matrix-full verify-full campaign soak soak-locks soak-debug clean
+.PHONY: help deps test-deps build demo test test-emulated lint bench bench-sim-peer figures bench-locks matrix matrix-full verify-full campaign soak soak-locks soak-debug clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -43,6 +43,15 @@ bench: build ## instruction counts of policies, PLE-exit path, exits and vCPU sw
 	$(UNSPIN) bench scenarios/exit-path.toml --machine emulated --out out/bench
 	cargo test --release --locked -p unspin-lab --test ple pause_loop -- --nocapture
 
+bench-sim-peer: deps ## the simulator against the same small model on SimPy: equal results, CPU times
+	@.ci/deps python3-venv
+	python3 -m venv out/simpy && out/simpy/bin/pip install -q -r bench/simpy/requirements.txt
+	cargo build --release --locked -p unspin-sim --example peer
+	out/simpy/bin/python bench/simpy/peer.py target/release/examples/peer 400
+
+figures: build ## the papers' figures again on the simulator: out/figures, docs/reproduction.md
+	$(UNSPIN) figures
+
 campaign: build ## every scenario on both kernels (hours); results under out/campaign
 	$(UNSPIN) bench scenarios/*.toml --machine emulated --kernel 6.1 --kernel 6.12 --out out/campaign --resume
 
@@ -60,7 +69,8 @@ bench-locks: test-deps ## every lock against pthread, ck and the papers' ratios;
 verify-full: test-deps ## the locks' models with 4 vCPUs, more preemptions and rounds (hours)
 	UNSPIN_VERIFY_FULL=1 cargo test --release --locked -p unspin-threads --test verify -- --nocapture
 
-soak: build ## 1000 load/switch/unload cycles with guests running
+soak: build ## 10,000 random machines simulated; 1000 load/switch/unload cycles with guests running
+	UNSPIN_CASES=10000 cargo test --release --locked -p unspin-sim --test invariants
 	UNSPIN_CYCLES=1000 cargo test --release --locked -p unspin-lab --test module -- --nocapture
 
 soak-locks: test-deps ## 10^8 acquisitions of the locks at 4 threads a CPU (an hour, progress shown)
