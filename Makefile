@@ -5,8 +5,10 @@ UNSPIN := target/release/unspin
 
 # What only the tests of the locks need.
 TEST_PACKAGES := spin libck-dev libabsl-dev g++ gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+# Programs that run over our locks, to see that they still run.
+PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 
-.PHONY: help deps test-deps build demo test test-emulated lint bench bench-sim-peer figures bench-locks matrix matrix-full verify-full campaign soak soak-locks soak-debug clean
+.PHONY: help deps test-deps build demo test test-emulated test-programs lint bench bench-sim-peer figures bench-locks matrix matrix-full verify-full campaign soak soak-locks soak-debug clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -30,10 +32,15 @@ test: build test-deps ## unit, property and functional tests; boots nothing
 test-emulated: build ## the module under QEMU, pause-loop exits and gains under Bochs
 	@.ci/test --emulated
 
+test-programs: build ## sysbench, pbzip2, Java, Rust and PostgreSQL over our locks, unmodified
+	@.ci/deps $(PROGRAM_PACKAGES) || echo "some programs could not be installed and are skipped"
+	cargo build --release --locked -p unspin-bench-locks --example parking_lot
+	@.ci/programs
+
 lint: test-deps ## formatting and static checks, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	shellcheck .ci/run .ci/deps .ci/test crates/lab/src/init.sh verify/run.sh
+	shellcheck .ci/run .ci/deps .ci/test .ci/programs crates/lab/src/init.sh verify/run.sh
 	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 crates/lab/src/check.sh crates/lab/src/shell.sh crates/lab/tests/*.sh
 	@! grep -rnP '[ \t]+$$' --include='*.c' --include='*.h' --include='*.rs' policy locks guest kmod crates verify
 

@@ -2,8 +2,9 @@
 /*
  * A Linux program as the locks' world: halting is futex(2), the clock is the time-stamp counter.
  *
- * The futexes are private to the process, unless LOCK_LINUX_FUTEX is defined to be 0. Nothing here needs a constructor to have run: the counter's
- * rate is measured by the first wait that asks for it. errno is left alone.
+ * The futexes are private to the process, unless LOCK_LINUX_FUTEX is defined to be 0. Nothing here
+ * needs a constructor to have run: the counter's rate is measured by the first wait that asks for it.
+ * errno is left alone.
  */
 #ifndef UNSPIN_LOCKS_ENV_LINUX_H
 #define UNSPIN_LOCKS_ENV_LINUX_H
@@ -119,7 +120,8 @@ static inline void lock_wait_for(atomic_uint *word, unsigned int seen, unsigned 
 	ns += (unsigned long long)until.tv_nsec;
 	until.tv_sec += (time_t)(ns / 1000000000);
 	until.tv_nsec = (long)(ns % 1000000000);
-	syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, seen, &until, NULL, 1u << (key & 31));
+	syscall(SYS_futex, word, FUTEX_WAIT_BITSET | LOCK_LINUX_FUTEX, seen, &until, NULL,
+		1u << (key & 31));
 	errno = saved;
 }
 

@@ -16,8 +16,8 @@ struct interpose_count interpose_spins, interpose_mutexes;
 atomic_uint interpose_forks;
 
 #define OVER(name)									\
-	_Static_assert(sizeof(struct name##_lock) == sizeof(pthread_spinlock_t),	\
-		       #name " fits a pthread_spinlock_t");				\
+	_Static_assert(sizeof(struct name##_lock) <= INTERPOSE_BYTES_MAX,		\
+		       #name " fits in front of a mutex");				\
 	static struct name##_lock *name##_of(pthread_spinlock_t *word)			\
 	{										\
 		return (struct name##_lock *)(void *)word;				\
@@ -43,7 +43,8 @@ atomic_uint interpose_forks;
 INTERPOSE_LOCKS(OVER)
 
 #define ENTRY(name)									\
-	{ #name, over_##name##_lock, over_##name##_trylock, over_##name##_unlock,	\
+	{ #name, sizeof(struct name##_lock) <= sizeof(pthread_spinlock_t),		\
+	  over_##name##_lock, over_##name##_trylock, over_##name##_unlock,		\
 	  over_##name##_is_locked },
 static const struct interpose_lock locks[] = { INTERPOSE_LOCKS(ENTRY) };
 
@@ -109,14 +110,16 @@ struct interpose_choice interpose_choose(void)
 	/* Later the program may have changed its environment. */
 	if (atomic_load_explicit(&is_chosen, memory_order_acquire))
 		return chosen;
-	choice.mutex = is_one("UNSPIN_MUTEX");
 	choice.verbose = is_one("UNSPIN_VERBOSE");
 	name = setting("UNSPIN_LOCK");
-	if (!name || !*name)
-		name = choice.mutex ? INTERPOSE_MUTEX_DEFAULT : INTERPOSE_SPIN_DEFAULT;
-	choice.lock = named(name);
-	if (!choice.lock)
+	choice.spin = named(name && *name ? name : INTERPOSE_SPIN_DEFAULT);
+	choice.front = named(name && *name ? name : INTERPOSE_MUTEX_DEFAULT);
+	if (!choice.spin)
 		say_unknown(name);
+	else if (!choice.spin->fits_spin)
+		choice.spin = NULL;
+	if (!is_one("UNSPIN_MUTEX"))
+		choice.front = NULL;
 	chosen = choice;
 	atomic_store_explicit(&is_chosen, true, memory_order_release);
 	return choice;
@@ -167,17 +170,22 @@ __attribute__((constructor)) static void start(void)
 	pthread_atfork(NULL, NULL, in_child);
 }
 
+static const char *name_of(const struct interpose_lock *lock)
+{
+	return lock ? lock->name : "C library's";
+}
+
 __attribute__((destructor)) static void say_counts(void)
 {
 	struct interpose_choice choice = interpose_choose();
 
 	if (choice.verbose)
 		dprintf(STDERR_FILENO,
-			"unspin: %s[%d]: %s: spin locks %lu taken, %lu waited for; "
-			"mutexes %lu taken, %lu waited for, %lu left to the C library\n",
-			program_invocation_short_name, (int)getpid(),
-			choice.lock ? choice.lock->name : "none",
+			"unspin: %s[%d]: %s spin locks %lu taken, %lu waited for; "
+			"%s mutexes %lu taken, %lu waited for, %lu left to the C library\n",
+			program_invocation_short_name, (int)getpid(), name_of(choice.spin),
 			atomic_load(&interpose_spins.taken), atomic_load(&interpose_spins.waited),
+			name_of(choice.front),
 			atomic_load(&interpose_mutexes.taken), atomic_load(&interpose_mutexes.waited),
 			atomic_load(&interpose_mutexes.left));
 }

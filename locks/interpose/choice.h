@@ -2,7 +2,8 @@
 /*
  * What the program is to be given: the lock the environment names, and what is counted.
  *
- *	UNSPIN_LOCK	a name of list.h; any other is said once on stderr, and nothing is taken over
+ *	UNSPIN_LOCK	a name of list.h, for spin locks where it fits them and for mutexes; any other
+ *			name is said once on stderr, and nothing is taken over
  *	UNSPIN_MUTEX	1: pthread_mutex_*() as well
  *	UNSPIN_TAU_NS	tau of the preemptable locks; anything but a number leaves it as it is
  *	UNSPIN_VERBOSE	1: a line of counts on stderr when the program exits
@@ -16,9 +17,13 @@
 
 #define INTERPOSE_EXPORT __attribute__((visibility("default")))
 
-/* A lock of ours on a word that is free when zero. The functions return what pthread_spin_*() do. */
+/* The largest of ours. */
+#define INTERPOSE_BYTES_MAX 8
+
+/* A lock of ours on memory that is free when zero. The functions return what pthread_spin_*() do. */
 struct interpose_lock {
 	const char *name;
+	bool fits_spin;	/* into a pthread_spinlock_t */
 	int (*lock)(pthread_spinlock_t *word);
 	int (*trylock)(pthread_spinlock_t *word);
 	int (*unlock)(pthread_spinlock_t *word);
@@ -26,8 +31,9 @@ struct interpose_lock {
 };
 
 struct interpose_choice {
-	const struct interpose_lock *lock;	/* NULL: the C library's own */
-	bool mutex;
+	/* NULL: the C library's own. */
+	const struct interpose_lock *spin;
+	const struct interpose_lock *front;	/* of mutexes */
 	bool verbose;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The locks that programs can be given: those of 4 bytes, which need no node and are free when zero.
- * A new one is an include and a line.
+ * The locks that programs can be given: those which need no node and are free when zero. Spin locks
+ * have 4 bytes, a place in front of a mutex 8. A new one is an include and a line.
  *
  * A pthread_spinlock_t may be shared between processes, so no futex is private to one.
  */
@@ -10,6 +10,8 @@
 
 #define LOCK_LINUX_FUTEX 0
 
+#include "iticket.h"
+#include "lease.h"
 #include "long_ticket.h"
 #include "oticket.h"
 #include "preemptable.h"
@@ -21,16 +23,18 @@
 #define INTERPOSE_LOCKS(X)	\
 	X(preemptable)		\
 	X(pv_preemptable)	\
+	X(lease)		\
 	X(tas)			\
 	X(ticket)		\
 	X(pv_ticket)		\
 	X(oticket)		\
 	X(oticket_spin)		\
 	X(oticket_wake)		\
-	X(long_ticket)
+	X(long_ticket)		\
+	X(iticket)
 
-/* Used where UNSPIN_LOCK names none; mutexes may be held for long, their waiters halt. */
+/* Used where UNSPIN_LOCK names none. */
 #define INTERPOSE_SPIN_DEFAULT "preemptable"
-#define INTERPOSE_MUTEX_DEFAULT "pv_preemptable"
+#define INTERPOSE_MUTEX_DEFAULT "lease"
 
 #endif

@@ -31,7 +31,10 @@
 #define KIND_ELISION (256 | 512)
 
 struct front {
-	pthread_spinlock_t word;
+	union {
+		pthread_spinlock_t word;
+		char bytes[INTERPOSE_BYTES_MAX];
+	};
 	/* Whoever holds the mutex holds the word too. For the holder only. */
 	unsigned int held;
 	/* interpose_forks of whoever used the above last, or FRONT_CLEARING. */
@@ -88,7 +91,7 @@ static void clear_after_fork(struct front *front)
 		} else if (atomic_compare_exchange_weak_explicit(&front->forks, &seen, FRONT_CLEARING,
 								 memory_order_acquire,
 								 memory_order_acquire)) {
-			front->word = 0;
+			memset(front->bytes, 0, sizeof(front->bytes));
 			front->held = 0;
 			/* Pairs with the acquires above. */
 			atomic_store_explicit(&front->forks, now, memory_order_release);
@@ -183,9 +186,9 @@ static void choose(void)
 	with.lock = (mutex_fn *)interpose_next("pthread_mutex_lock");
 	with.trylock = (mutex_fn *)interpose_next("pthread_mutex_trylock");
 	with.unlock = (mutex_fn *)interpose_next("pthread_mutex_unlock");
-	with.front = choice.lock;
+	with.front = choice.front;
 	with.verbose = choice.verbose;
-	if (choice.mutex && choice.lock && library_is_as_known()) {
+	if (choice.front && library_is_as_known()) {
 		atomic_store(&unlock_fn, unlock);
 		atomic_store(&lock_fn, lock);
 	} else {

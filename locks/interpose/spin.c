@@ -5,7 +5,7 @@
  *	cd locks/interpose && cc -O2 -shared -fPIC -I .. -o libunspin-locks.so *.c
  *	LD_PRELOAD=./libunspin-locks.so program
  *
- * A pthread_spinlock_t is the lock, so locks shared between processes work, and one that is held at a
+ * A pthread_spinlock_t is the lock (the C library's own where that is too small for it), so locks shared between processes work, and one that is held at a
  * fork() is held in the child, as POSIX has it. A waiter that dies (a fork() leaves all but one thread
  * behind; a killed process) keeps its place in the line: preemptable locks pass it by, those that hand
  * the lock on in strict order wait for it for ever.
@@ -61,7 +61,7 @@ static void choose(void)
 {
 	struct interpose_choice choice = interpose_choose();
 
-	if (!choice.lock) {
+	if (!choice.spin) {
 		atomic_store(&init_fn, (int (*)(pthread_spinlock_t *, int))
 				       interpose_next("pthread_spin_init"));
 		atomic_store(&lock_fn, (spin_fn *)interpose_next("pthread_spin_lock"));
@@ -69,11 +69,11 @@ static void choose(void)
 		atomic_store(&unlock_fn, (spin_fn *)interpose_next("pthread_spin_unlock"));
 		return;
 	}
-	atomic_store(&counted, choice.lock);
+	atomic_store(&counted, choice.spin);
 	atomic_store(&init_fn, init);
-	atomic_store(&lock_fn, choice.verbose ? counted_lock : choice.lock->lock);
-	atomic_store(&trylock_fn, choice.verbose ? counted_trylock : choice.lock->trylock);
-	atomic_store(&unlock_fn, choice.lock->unlock);
+	atomic_store(&lock_fn, choice.verbose ? counted_lock : choice.spin->lock);
+	atomic_store(&trylock_fn, choice.verbose ? counted_trylock : choice.spin->trylock);
+	atomic_store(&unlock_fn, choice.spin->unlock);
 }
 
 static int choose_and_init(pthread_spinlock_t *spin, int shared)

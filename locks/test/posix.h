@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -99,6 +100,33 @@ static inline void dies(int signal)
 	fail();
 }
 
+#define TICK_US 100000
+static volatile sig_atomic_t ticks_left;
+
+static inline void tick(int signal)
+{
+	if (--ticks_left < 0)
+		dies(signal);
+}
+
+/*
+ * What runs from now on hangs if it takes longer. Ticks are counted, for a computer or a process that
+ * is suspended gets none.
+ */
+static inline void watch(const char *name)
+{
+	struct itimerval timer = { { 0, TICK_US }, { 0, TICK_US } };
+	const char *hangs_after_s = getenv("HANGS_AFTER_S");
+
+	running = name;
+	ticks_left = (hangs_after_s ? atoi(hangs_after_s) : HANGS_AFTER_S) * (1000000 / TICK_US);
+	setpgid(0, 0);
+	sigaction(SIGALRM, &(struct sigaction) { .sa_handler = tick, .sa_flags = SA_RESTART }, NULL);
+	signal(SIGSEGV, dies);
+	signal(SIGBUS, dies);
+	setitimer(ITIMER_REAL, &timer, NULL);
+}
+
 static inline bool is_wanted(const char *name, int argc, char **argv)
 {
 	bool only = false;
@@ -116,17 +144,10 @@ static inline bool is_wanted(const char *name, int argc, char **argv)
 
 static inline int run_tests(const struct test *tests, int argc, char **argv)
 {
-	const char *hangs_after_s = getenv("HANGS_AFTER_S");
-
-	setpgid(0, 0);
-	signal(SIGALRM, dies);
-	signal(SIGSEGV, dies);
-	signal(SIGBUS, dies);
 	for (; tests->name; tests++) {
 		if (!is_wanted(tests->name, argc, argv))
 			continue;
-		running = tests->name;
-		alarm(hangs_after_s ? (unsigned int)atoi(hangs_after_s) : HANGS_AFTER_S);
+		watch(tests->name);
 		tests->run();
 	}
 	return 0;

@@ -37,7 +37,12 @@ fn the_locks_are_taken_over_and_counted() {
     let said = text(&out.stderr);
     assert!(out.status.success(), "{said}");
     assert!(said.starts_with("unspin: spins["), "{said}");
-    assert!(said.contains("pv_preemptable: spin locks 6 taken, 0 waited for; mutexes 0"), "{said}");
+    assert!(
+        said.contains(
+            "]: pv_preemptable spin locks 6 taken, 0 waited for; pv_preemptable mutexes 0"
+        ),
+        "{said}"
+    );
     let out = run(&["--", &program, "codes"]);
     assert!(out.status.success() && out.stderr.is_empty() && out.stdout.is_empty());
 }

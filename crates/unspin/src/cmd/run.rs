@@ -27,7 +27,8 @@ To turn it off: run the program without `unspin run`. Nothing of it stays but th
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = MORE)]
 pub struct Args {
-    /// The lock; preemptable unless named, and pv_preemptable with --mutex.
+    /// The lock; unless named, preemptable for spin locks and lease for mutexes. lease and iticket are
+    /// for mutexes only.
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(preload::locks()))]
     lock: Option<String>,
     /// Take over pthread_mutex_lock() as well, for plain and adaptive mutexes.

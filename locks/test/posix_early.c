@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+/*
+ * Locks that are taken before any constructor has run, and that are used by what is loaded late: this
+ * same program as a shared object (argument: its path), whose constructor takes locks too.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+
+#include "posix.h"
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_spinlock_t spin;
+
+static void take_all(void)
+{
+	EXPECT(!pthread_spin_init(&spin, PTHREAD_PROCESS_PRIVATE));
+	EXPECT(!pthread_mutex_lock(&mutex));
+	EXPECT(!pthread_spin_lock(&spin));
+	EXPECT(pthread_mutex_trylock(&mutex) == EBUSY);
+	EXPECT(pthread_spin_trylock(&spin) == EBUSY);
+}
+
+/* May be called by others of this program. */
+__attribute__((visibility("default"))) void *wait_for_both(void *unused)
+{
+	EXPECT(!pthread_mutex_lock(&mutex));
+	EXPECT(!pthread_spin_lock(&spin));
+	EXPECT(!pthread_spin_unlock(&spin));
+	EXPECT(!pthread_mutex_unlock(&mutex));
+	return unused;
+}
+
+/* They are held since before the program began, waited for now, and given up. */
+__attribute__((visibility("default"))) void give_up_all(void)
+{
+	pthread_t thread[2];
+	int i;
+
+	EXPECT(pthread_mutex_trylock(&mutex) == EBUSY);
+	EXPECT(pthread_spin_trylock(&spin) == EBUSY);
+	for (i = 0; i < 2; i++)
+		EXPECT(!pthread_create(&thread[i], NULL, wait_for_both, NULL));
+	sleep_ms(30);
+	EXPECT(!pthread_spin_unlock(&spin));
+	EXPECT(!pthread_mutex_unlock(&mutex));
+	for (i = 0; i < 2; i++)
+		EXPECT(!pthread_join(thread[i], NULL));
+	wait_for_both(NULL);
+}
+
+#ifdef LOADED_LATE
+
+__attribute__((constructor)) static void loaded(void)
+{
+	running = "loaded_late";
+	take_all();
+}
+
+#else
+
+/* The earliest there is: before the constructors of all shared objects. */
+static void first(int argc, char **argv, char **environment)
+{
+	(void)argc;
+	(void)argv;
+	(void)environment;
+	running = "taken_before_constructors";
+	take_all();
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*at_first)(int, char **, char **) = first;
+
+int main(int argc, char **argv)
+{
+	int turn;
+
+	watch("taken_before_constructors");
+	give_up_all();
+	watch("loaded_late");
+	for (turn = 0; argc > 1 && strchr(argv[1], '/') && turn < 2; turn++) {
+		void *object = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL | (turn ? RTLD_DEEPBIND : 0));
+		void (*give_up)(void);
+
+		EXPECT(object);
+		give_up = (void (*)(void))dlsym(object, "give_up_all");
+		EXPECT(give_up);
+		give_up();
+		EXPECT(!dlclose(object));
+	}
+	return 0;
+}
+
+#endif
