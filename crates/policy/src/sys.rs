@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The C functions as they are declared in `policy/*.h`. Prefer the safe modules.
 
-use crate::{aple, asym, credit, hvs, kvm_stock, vcrd};
+use crate::{aple, asym, credit, hvs, ipi, kvm_stock, vcrd};
 
 extern "C" {
     pub fn aple_params_check(params: *const aple::Params) -> i32;
@@ -69,6 +69,8 @@ extern "C" {
         excluded: u64,
         flags: u32,
     ) -> i32;
+
+    pub fn ipi_pick(slots: *const ipi::Slot, count: u32, caller: u32, excluded: u64) -> i32;
 
     pub fn kvm_stock_window_defaults(params: *mut kvm_stock::WindowParams, variant: u32);
     pub fn kvm_stock_window_grow(

@@ -214,6 +214,30 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant("hvs.c", "if (!ready)", "if (0)", "the_quorum_gives_way_or_changes_nothing"),
     mutant("hvs.c", "*yielded_mark = 0;", "", "marks_move_to_the_yielded_list"),
+    mutant("ipi.c", "i != caller && ", "", "ipi_picks_who_owes_an_answer"),
+    mutant("ipi.c", "slots[i].ready && ", "", "ipi_picks_who_owes_an_answer"),
+    mutant("ipi.c", "slots[i].owes_answer && ", "", "ipi_picks_who_owes_an_answer"),
+    mutant("ipi.c", " && !(excluded >> i & 1)", "", "ipi_picks_who_owes_an_answer"),
+    mutant("ipi.c", "if (count > IPI_SLOTS_MAX)", "if (0)", "ipi_picks_who_owes_an_answer"),
+    mutant(
+        "ipi.c",
+        "step < count; step++",
+        "step + 1 < count; step++",
+        "ipi_picks_who_owes_an_answer",
+    ),
+    mutant("ipi.c", "caller + 1 : 0", "0 : 0", "ipi_takes_the_longest_preempted"),
+    mutant(
+        "ipi.c",
+        "slots[i].preempted_at < slots[best].preempted_at",
+        "slots[i].preempted_at > slots[best].preempted_at",
+        "ipi_takes_the_longest_preempted",
+    ),
+    mutant(
+        "ipi.c",
+        "slots[i].preempted_at < slots[best].preempted_at",
+        "slots[i].preempted_at <= slots[best].preempted_at",
+        "ipi_takes_the_longest_preempted",
+    ),
     mutant(
         "kvm_stock.c",
         "if (search->variant == KVM_STOCK_6_13_INDEX_BUG)",
@@ -315,7 +339,7 @@ fn build(name: &str, replaced: Option<(&str, &str)>) -> Api {
     let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
     cc.args(["-std=c11", "-ffreestanding", "-O1", "-w", "-shared", "-fPIC"]);
     cc.arg("-I").arg(policy()).arg("-o").arg(&object);
-    for file in ["aple.c", "asym.c", "credit.c", "hvs.c", "kvm_stock.c", "vcrd.c"] {
+    for file in ["aple.c", "asym.c", "credit.c", "hvs.c", "ipi.c", "kvm_stock.c", "vcrd.c"] {
         match replaced {
             Some((which, text)) if which == file => {
                 std::fs::write(directory.join(file), text).unwrap();

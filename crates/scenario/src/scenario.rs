@@ -134,6 +134,9 @@ impl Scenario {
         if arms().any(|a| a.platform != Platform::default()) {
             return Some("arm");
         }
+        if arms().any(|a| a.ipi_aware || a.queue_aware) {
+            return Some("arm");
+        }
         arms().any(|a| a.asym != Asym::default()).then_some("arm.asym")
     }
 }
@@ -638,6 +641,8 @@ fn read_arm(
         "name",
         "window",
         "yield_to",
+        "ipi_aware",
+        "queue_aware",
         "observe",
         "baseline",
         "lock",
@@ -667,9 +672,11 @@ fn read_arm(
         y
     });
     let lock = or(t.get("lock"), None, |v| Some(Some(read_lock(&v)?)));
+    let ipi_aware = or(t.get("ipi_aware"), false, |v| v.bool())?;
+    let queue_aware = or(t.get("queue_aware"), false, |v| v.bool())?;
     let observe = t.get("observe").map(|v| (v.bool(), v));
     let (name, window, yield_to, lock) = (name?, window?, yield_to?, lock?);
-    if window == Window::Off && yield_to != YieldTo::Stock {
+    if window == Window::Off && (yield_to != YieldTo::Stock || ipi_aware || queue_aware) {
         v.problem(
             "without PLE exits nothing is ever yielded",
             "yield_to = \"stock\" (or none of it) with window = \"off\"",
@@ -690,7 +697,18 @@ fn read_arm(
     };
     let (coscheduling, asym) = read_scheduling(t, scheduler)?;
     let platform = read_platform(t)?;
-    Some(Arm { name, window, yield_to, observe, lock, coscheduling, asym, platform })
+    Some(Arm {
+        name,
+        window,
+        yield_to,
+        ipi_aware,
+        queue_aware,
+        observe,
+        lock,
+        coscheduling,
+        asym,
+        platform,
+    })
 }
 
 const COSCHEDULING: &[(&str, Coscheduling)] = &[

@@ -128,6 +128,8 @@ fn scenario_text(s: &Scenario) -> String {
             writeln!(w, "lock = {}", lock_text(lock)).unwrap();
         }
         if s.host.scheduler == HostScheduler::Fair {
+            writeln!(w, "ipi_aware = {}", a.ipi_aware).unwrap();
+            writeln!(w, "queue_aware = {}", a.queue_aware).unwrap();
             let Asym { time, latency, resolver } = a.asym;
             writeln!(w, "asym = {{ time = {time}, latency = {latency}, resolver = {resolver} }}")
                 .unwrap();

@@ -177,6 +177,22 @@ impl Costs {
         migration_cycles: 100_000,
     };
 
+    /// Threads of a Linux program instead of vCPUs (machine `threads`): there are no exits, halting
+    /// and kicks are futex(2), a switch is one between threads of a process. Estimates of system
+    /// calls and switches of current kernels; none was fitted to what a lock gave.
+    pub const THREADS: Costs = Costs {
+        pause_loop_cycles: 40,
+        switch_cycles: 3_000,
+        tick_cycles: 3_000,
+        interrupt_cycles: 1_500,
+        ipi_cycles: 1_500,
+        kick_cycles: 2_500,
+        timer_cycles: 1_500,
+        halt_cycles: 2_000,
+        wake_cycles: 2_500,
+        ..Costs::SERVER
+    };
+
     /// What the same costs without a VMM: interrupts are two writes and a handler, idling is an
     /// instruction and less than a microsecond to come back from C1 (NJIT 2018, 2.4.1).
     pub fn physical(self) -> Costs {
@@ -287,6 +303,11 @@ impl Host {
     /// A server: 2.4 GHz, 250 ticks a second.
     pub fn server(pcpus: u32, kernel: Kernel) -> Host {
         Host { khz: 2_400_000, costs: Costs::SERVER, ..Host::lab(pcpus, kernel) }
+    }
+
+    /// The computer of machine `threads`: `khz` is the rate of its time-stamp counter.
+    pub fn threads(pcpus: u32, khz: u64, kernel: Kernel) -> Host {
+        Host { khz, costs: Costs::THREADS, ..Host::lab(pcpus, kernel) }
     }
 
     /// The host that a plan wants modelled.

@@ -5,9 +5,10 @@
 //! `kvm_vcpu_on_spin` and `yield_to` of the kernel).
 
 use crate::machine::Sim;
-use crate::state::{Cause, State, Vm};
+use crate::state::{Cause, Doing, State, Vm};
 use unspin_policy::aple::{self, Epoch};
 use unspin_policy::hvs::{self, Category, Decision};
+use unspin_policy::ipi;
 use unspin_policy::kvm_stock::{Search, Yield};
 use unspin_scenario::result::EpochSample;
 
@@ -43,7 +44,9 @@ impl Sim {
             self.window_update(v, true);
             return;
         }
+        let to_awaited = fits && self.knows_awaited(v) && self.yield_awaited(p, v);
         match select {
+            _ if to_awaited => {}
             Some(flags) => self.yield_selected(p, v, flags),
             None => self.yield_stock(p, v),
         }
@@ -114,20 +117,10 @@ impl Sim {
                 Decision::Vcpu(target) => target,
             };
             let slot = &mut self.vms[vm].slots[target];
-            let (category, marked) = (slot.category, slot.yielded_mark);
-            slot.yielded_mark = 1;
+            let marked = std::mem::replace(&mut slot.yielded_mark, 1);
             match self.yield_to(p, v, first + target as u32) {
                 Yield::Boosted => {
-                    self.note_pick(first + target as u32);
-                    let Vm { last_boosted, module, .. } = &mut self.vms[vm];
-                    *last_boosted = target as u32;
-                    let stats = &mut module.stats;
-                    match Category::from_number(category) {
-                        Some(Category::ResourceWaiter) => stats.yields_resource_waiter += 1,
-                        Some(Category::LockWaiter) => stats.yields_lock_waiter += 1,
-                        _ => stats.yields_yielded += 1,
-                    }
-                    self.leave(p, v);
+                    self.boosted(p, v, target);
                     return;
                 }
                 outcome => {
@@ -140,6 +133,72 @@ impl Sim {
             }
         }
         self.vms[vm].module.stats.yields_none += 1;
+    }
+
+    /// Whether the host knows whom `v` waits for.
+    fn knows_awaited(&self, v: u32) -> bool {
+        let vcpu = &self.vcpus[v as usize];
+        let module = &self.vms[vcpu.vm as usize].module;
+        match vcpu.doing {
+            Doing::SpinAck => module.ipi_aware,
+            Doing::SpinLock => module.queue_aware,
+            _ => false,
+        }
+    }
+
+    /// Whether `v` waits for `u`, of the same VM.
+    fn awaits(&self, v: u32, u: u32) -> bool {
+        let (vcpu, other) = (&self.vcpus[v as usize], &self.vcpus[u as usize]);
+        match vcpu.doing {
+            Doing::SpinAck => {
+                let acks = &self.vms[vcpu.vm as usize].acks;
+                acks.get(other.index as usize).is_some_and(|a| a.contains(&vcpu.index))
+            }
+            // Who has the lock, or is next for it.
+            Doing::SpinLock => other.owned & 1 << (vcpu.wait.lock % crate::lock::LOCKS) != 0,
+            _ => false,
+        }
+    }
+
+    /// Yields to a vCPU that `v` waits for. Whether it did.
+    fn yield_awaited(&mut self, p: u32, v: u32) -> bool {
+        let vcpu = &self.vcpus[v as usize];
+        let (vm, index) = (vcpu.vm as usize, vcpu.index as usize);
+        let Vm { first, vcpus, slots, .. } = &self.vms[vm];
+        let first = *first;
+        let mut seen = [ipi::Slot::default(); ipi::SLOTS_MAX];
+        for (u, (seen, slot)) in (first..).zip(seen.iter_mut().zip(slots)) {
+            seen.preempted_at = slot.preempted_at;
+            seen.ready = u8::from(self.vcpus[u as usize].state == State::Ready);
+            seen.owes_answer = u8::from(self.awaits(v, u));
+        }
+        let seen = &seen[..*vcpus as usize];
+        let mut excluded = 0;
+        for _ in 0..YIELD_TRIES {
+            let Some(target) = ipi::pick(seen, index, excluded) else { return false };
+            if self.yield_to(p, v, first + target as u32) == Yield::Boosted {
+                self.boosted(p, v, target);
+                return true;
+            }
+            excluded |= 1 << target;
+        }
+        false
+    }
+
+    /// `v` has yielded to number `target` of its VM.
+    fn boosted(&mut self, p: u32, v: u32, target: usize) {
+        let vm = self.vcpus[v as usize].vm as usize;
+        self.note_pick(self.vms[vm].first + target as u32);
+        let Vm { last_boosted, module, slots, .. } = &mut self.vms[vm];
+        *last_boosted = target as u32;
+        slots[target].yielded_mark = 1;
+        let stats = &mut module.stats;
+        match Category::from_number(slots[target].category) {
+            Some(Category::ResourceWaiter) => stats.yields_resource_waiter += 1,
+            Some(Category::LockWaiter) => stats.yields_lock_waiter += 1,
+            _ => stats.yields_yielded += 1,
+        }
+        self.leave(p, v);
     }
 
     fn note_pick(&mut self, target: u32) {

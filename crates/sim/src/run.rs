@@ -453,6 +453,8 @@ fn module(run: &Run, arm: &Arm, vcpus: u32) -> Module {
     let aple = aple::State::new(&params);
     Module {
         counts: window_on || select.is_some() || arm.observe,
+        ipi_aware: arm.ipi_aware,
+        queue_aware: arm.queue_aware,
         window_on,
         select,
         params,

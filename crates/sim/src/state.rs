@@ -264,6 +264,10 @@ pub struct Module {
     /// Mode `off` counts nothing.
     pub counts: bool,
     pub window_on: bool,
+    /// Who owes the spinner an answer to an interrupt comes before any selection.
+    pub ipi_aware: bool,
+    /// So does who has the spinner's lock, or is next for it.
+    pub queue_aware: bool,
     /// Its selection, or KVM's.
     pub select: Option<hvs::Flags>,
     pub params: aple::Params,

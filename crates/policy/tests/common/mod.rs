@@ -8,13 +8,14 @@ pub mod aple_checks;
 pub mod asym_checks;
 pub mod credit_checks;
 pub mod hvs_checks;
+pub mod ipi_checks;
 pub mod kvm_stock_checks;
 pub mod vcrd_checks;
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use unspin_policy::{aple, asym, credit, hvs, kvm_stock, sys, vcrd};
+use unspin_policy::{aple, asym, credit, hvs, ipi, kvm_stock, sys, vcrd};
 
 macro_rules! api {
     ($($name:ident: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
@@ -66,6 +67,7 @@ api! {
     credit_pick: fn(*mut credit::Vcpu, u32, *const credit::Vm, u32, u32, u32, u8, *const credit::Params) -> credit::Decision;
     hvs_category_on_preempt: fn(u8, *mut u8, u32) -> u8;
     hvs_pick: fn(*const hvs::Slot, u32, u32, u64, u32) -> i32;
+    ipi_pick: fn(*const ipi::Slot, u32, u32, u64) -> i32;
     kvm_stock_window_defaults: fn(*mut kvm_stock::WindowParams, u32);
     kvm_stock_window_grow: fn(*const kvm_stock::WindowParams, u32, u32) -> u32;
     kvm_stock_window_shrink: fn(*const kvm_stock::WindowParams, u32, u32) -> u32;
@@ -126,6 +128,12 @@ impl Api {
     pub fn decide(&self, slots: &[hvs::Slot], caller: usize, excluded: u64, flags: u32) -> i32 {
         let count = slots.len() as u32;
         unsafe { (self.hvs_pick)(slots.as_ptr(), count, caller as u32, excluded, flags) }
+    }
+
+    pub fn ipi(&self, slots: &[ipi::Slot], caller: usize, excluded: u64) -> Option<usize> {
+        let count = slots.len() as u32;
+        let index = unsafe { (self.ipi_pick)(slots.as_ptr(), count, caller as u32, excluded) };
+        usize::try_from(index).ok()
     }
 
     pub fn vcrd_new(&self, params: &vcrd::Params) -> vcrd::State {
@@ -232,6 +240,8 @@ macro_rules! for_each_check {
             hvs_checks: marks_move_to_the_yielded_list,
             hvs_checks: the_yielded_list_ends_the_loop,
             hvs_checks: the_yielded_list_gives_everyone_a_turn,
+            ipi_checks: ipi_picks_who_owes_an_answer,
+            ipi_checks: ipi_takes_the_longest_preempted,
             kvm_stock_checks: selector_conforms_3_19,
             kvm_stock_checks: selector_conforms_6_12,
             kvm_stock_checks: selector_conforms_6_19,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin agree`: makes measured runs again on machine `sim`, over several seeds, and says how far
-//! the two agree. A page of Markdown on standard output.
+//! the two agree: arms of a host that measures exits, or locks on machine `threads`. Markdown on
+//! standard output.
 
 use crate::exit::Usage;
 use crate::machine::sim;
@@ -11,9 +12,9 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use unspin_report::read_files;
-use unspin_scenario::plan::{CgroupLayout, Run};
+use unspin_scenario::plan::{CgroupLayout, Run, Window};
 use unspin_scenario::result::{Begin, RunResult};
-use unspin_sim::{simulate, Host};
+use unspin_sim::{simulate, Host, Kernel};
 
 /// Performance and inefficiency agree where they lie no further apart, in points (issue: ±10).
 const AGREES: f64 = 0.10;
@@ -31,10 +32,13 @@ pub struct Args {
 /// What is compared: one arm at one point of one kernel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
+    /// Of machine `threads`: what is compared is locks.
+    threads: bool,
     kernel: String,
     cgroup: u8,
     profile: String,
     vms: u32,
+    vcpus: u32,
     /// The lock compared under, where locks are swept.
     lock: String,
     arm: String,
@@ -66,9 +70,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             pair.is_baseline = r.run.arm.name == r.run.baseline;
             pair.measured.push(figures(r));
             if pair.measured.len() == 1 {
+                let run = as_simulated(&stream.begin, &r.run);
                 let seeds = r.run.seed..r.run.seed + u64::from(args.seeds);
                 jobs.extend(
-                    seeds.map(|seed| (key.clone(), host.clone(), Run { seed, ..r.run.clone() })),
+                    seeds.map(|seed| (key.clone(), host.clone(), Run { seed, ..run.clone() })),
                 );
             }
         }
@@ -79,7 +84,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for (key, figures) in simulate_all(&jobs)? {
         pairs.entry(key).or_default().simulated.push(figures);
     }
-    out::print(&page(&pairs, args.seeds))
+    let (locks, arms): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        pairs.into_iter().partition(|(key, _)| key.threads);
+    let mut text = String::new();
+    if !arms.is_empty() {
+        text += &page(&arms, args.seeds);
+    }
+    if !locks.is_empty() {
+        text += &locks_section(&locks, args.seeds);
+    }
+    out::print(&text)
 }
 
 /// `6.12` of `6.12.57+deb13-amd64`.
@@ -88,7 +102,25 @@ fn series(begin: &Begin) -> String {
     release.unwrap_or_default().split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
+fn is_threads(begin: &Begin) -> bool {
+    begin.machine == "threads"
+}
+
+/// Threads have no hypervisor that could see them spin.
+fn as_simulated(begin: &Begin, run: &Run) -> Run {
+    let mut run = run.clone();
+    if is_threads(begin) {
+        run.arm.window = Window::Off;
+    }
+    run
+}
+
 fn host(begin: &Begin) -> anyhow::Result<Host> {
+    if is_threads(begin) {
+        let khz = begin.tsc_khz.context("the records do not say the rate of their TSC")?;
+        // The newest scheduler that is modelled; their KVMs make no difference here.
+        return Ok(Host::threads(begin.pcpus, khz, Kernel::V6_19));
+    }
     let kernel = sim::kernel(&series(begin))?;
     let slice = ["base_slice_ns", "min_granularity_ns"];
     let slice = slice.iter().find_map(|name| begin.settings.get(*name)?.parse().ok());
@@ -97,10 +129,12 @@ fn host(begin: &Begin) -> anyhow::Result<Host> {
 
 fn key(begin: &Begin, run: &Run) -> Key {
     Key {
+        threads: is_threads(begin),
         kernel: series(begin),
         cgroup: run.cgroup as u8,
         profile: run.profile.clone(),
         vms: run.vms,
+        vcpus: run.vcpus,
         lock: run.lock_group.clone(),
         arm: run.arm.name.clone(),
     }
@@ -274,6 +308,92 @@ fn page(pairs: &BTreeMap<Key, Pair>, seeds: u32) -> String {
     text
 }
 
+/// Two locks are told apart where one is faster than the other by this factor.
+const TOLD_APART: f64 = 1.10;
+
+/// Pairs of locks of one point that both machines tell apart, and how many they order alike.
+fn lock_order(rows: &[&Row]) -> (usize, usize) {
+    let (mut told, mut alike) = (0, 0);
+    for (i, a) in rows.iter().enumerate() {
+        for b in &rows[i + 1..] {
+            let factor = |of: fn(&Row) -> f64| (of(a) / of(b)).ln() / TOLD_APART.ln();
+            let (measured, simulated) = (factor(|r| r.performance.0), factor(|r| r.performance.1));
+            if measured.abs() >= 1.0 && simulated.abs() >= 1.0 {
+                told += 1;
+                alike += usize::from(measured.signum() == simulated.signum());
+            }
+        }
+    }
+    (told, alike)
+}
+
+/// Ranks, 1 for the largest; equal values share the mean of their places.
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let above = |x: f64| values.iter().filter(|y| **y > x).count() as f64;
+    let equal = |x: f64| values.iter().filter(|y| **y == x).count() as f64;
+    values.iter().map(|x| above(*x) + (equal(*x) + 1.0) / 2.0).collect()
+}
+
+/// Spearman's rank correlation; `None` of fewer than two, or where all are equal.
+fn rank_correlation(rows: &[&Row]) -> Option<f64> {
+    let of = |f: fn(&Row) -> f64| ranks(&rows.iter().map(|r| f(r)).collect::<Vec<_>>());
+    let (a, b) = (of(|r| r.performance.0), of(|r| r.performance.1));
+    let mean = (rows.len() as f64 + 1.0) / 2.0;
+    let sum = |x: &[f64], y: &[f64]| -> f64 {
+        x.iter().zip(y).map(|(x, y)| (x - mean) * (y - mean)).sum()
+    };
+    let spread = (sum(&a, &a) * sum(&b, &b)).sqrt();
+    (spread > 0.0).then(|| sum(&a, &b) / spread)
+}
+
+fn locks_section(pairs: &BTreeMap<Key, Pair>, seeds: u32) -> String {
+    let rows = rows(pairs);
+    let mut points: BTreeMap<Key, Vec<&Row>> = BTreeMap::new();
+    for row in &rows {
+        points.entry(Key { arm: String::new(), ..row.key.clone() }).or_default().push(row);
+    }
+    let orders: Vec<(usize, usize)> = points.values().map(|p| lock_order(p)).collect();
+    let (told, alike) = orders.iter().fold((0, 0), |(t, a), o| (t + o.0, a + o.1));
+    let mut text = String::new();
+    let _ = write!(
+        text,
+        "# Locks: the simulator against machine `threads`\n\n\
+         Made by `unspin agree`: every measured lock simulated with {seeds} seeds, medians compared, \
+         throughput against the baseline lock of the same machine. Two locks are told apart by a \
+         machine where one is faster by {:.0} %: of the {told} pairs of one point that both tell \
+         apart, {alike} come in the same order ({:.0} %).\n\n\
+         | profile | VMs | vCPUs | lock | measured | simulated | rank measured | simulated |\n\
+         |---|---|---|---|---|---|---|---|\n",
+        100.0 * (TOLD_APART - 1.0),
+        100.0 * alike as f64 / told.max(1) as f64,
+    );
+    for point in points.values() {
+        let of = |f: fn(&Row) -> f64| ranks(&point.iter().map(|r| f(r)).collect::<Vec<_>>());
+        let (measured, simulated) = (of(|r| r.performance.0), of(|r| r.performance.1));
+        for ((r, a), b) in point.iter().zip(measured).zip(simulated) {
+            let (k, p) = (r.key, r.performance);
+            let _ = writeln!(
+                text,
+                "| `{}` | {} | {} | {} | {:.2} | {:.2} | {a} | {b} |",
+                k.profile, k.vms, k.vcpus, k.arm, p.0, p.1
+            );
+        }
+    }
+    text.push_str(
+        "\n| profile | VMs | vCPUs | rank correlation (Spearman) | pairs told apart | in the same order |\n\
+         |---|---|---|---|---|---|\n",
+    );
+    for ((key, point), (told, alike)) in points.iter().zip(&orders) {
+        let rho = rank_correlation(point).map_or("-".to_string(), |rho| format!("{rho:.2}"));
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {} | {rho} | {told} | {alike} |",
+            key.profile, key.vms, key.vcpus
+        );
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,7 +405,8 @@ mod tests {
 
     fn key(arm: &str) -> Key {
         let (kernel, profile) = ("6.12".to_string(), "ebizzy".to_string());
-        Key { kernel, cgroup: 0, profile, vms: 2, lock: String::new(), arm: arm.to_string() }
+        let (lock, arm) = (String::new(), arm.to_string());
+        Key { threads: false, kernel, cgroup: 0, profile, vms: 2, vcpus: 4, lock, arm }
     }
 
     #[test]
@@ -302,6 +423,28 @@ mod tests {
         assert_eq!(order(&rows), (3, 3));
         let text = page(&pairs, 1);
         assert!(text.contains("| performance of the arms but the baseline | 1 | 2 | 50 % |"));
+    }
+
+    #[test]
+    fn locks_are_compared_by_their_order() {
+        let threads = |arm| Key { threads: true, ..key(arm) };
+        let all = |tas: f64| {
+            BTreeMap::from([
+                (threads("ticket"), pair(100.0, 50.0, true)),
+                (threads("mcs"), pair(104.0, 40.0, false)),
+                (threads("tas"), pair(900.0, tas, false)),
+            ])
+        };
+        let pairs = all(100.0);
+        let rows = rows(&pairs);
+        let rows: Vec<&Row> = rows.iter().collect();
+        // ticket and mcs are not told apart by the measurement.
+        assert_eq!(lock_order(&rows), (2, 2));
+        assert_eq!(rank_correlation(&rows), Some(0.5));
+        assert!(locks_section(&pairs, 1).contains("of the 2 pairs"));
+        let wrong = all(20.0);
+        assert!(locks_section(&wrong, 1).contains("apart, 0 come in the same order (0 %)"));
+        assert_eq!(ranks(&[5.0, 9.0, 5.0]), [2.5, 1.0, 2.5]);
     }
 
     #[test]
