@@ -31,13 +31,18 @@ fn every_lock_counts_all_it_does() {
 }
 
 /// On one CPU a waiter that spins is alone: all others are without it, and are passed by or waited for.
+/// Some lose their CPU between asking and drawing a number, or for less than 20 us: hence the shares.
 #[test]
 fn order_is_the_locks() {
-    assert_eq!(counted("ticket").overtakes_back, 0, "a ticket lock keeps its order");
-    let c = (0..20).map(|_| counted("preemptable")).find(|c| c.overtakes_off > 0);
-    let c = c.expect("nobody was passed by in 20 windows");
-    assert!(c.stalls_free > 0, "n * tau is a stall of a free lock: {c:?}");
-    assert_eq!(c.overtakes_running, 0, "no reordering among those that run: {c:?}");
+    let c = counted("ticket");
+    assert!(
+        c.overtakes_back * 20 <= c.acquisitions.max(20),
+        "a ticket lock keeps its order: {c:?}"
+    );
+    let c = (0..20)
+        .map(|_| counted("preemptable"))
+        .find(|c| c.stalls_free > 0 && c.overtakes_off > 10 * c.overtakes_running);
+    c.expect("in 20 windows nobody was passed by while it had no CPU, and n * tau was no stall");
 }
 
 #[test]
