@@ -1,6 +1,305 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Chapter 5 of J. Shan's dissertation (NJIT 2018): asymmetric vCPUs.
+//! Chapter 5 of J. Shan's dissertation (NJIT 2018): dynamic asymmetric vCPUs on sixteen pCPUs.
+//!
+//! Of the text's 27 benchmarks there is one here for each way of synchronizing that it names;
+//! averages are over these. Performance is units of work a second against that of four VMs with
+//! the benchmark and symmetric vCPUs (section 5.5.3's first scenario).
 
-use crate::Experiment;
+use crate::ctx::mean;
+use crate::{Ctx, Entry, Error, Experiment};
+use std::sync::Arc;
+use unspin_scenario::plan::{Op, Run};
+use unspin_sim::{Host, Kernel, Setup, Simulated};
 
-pub const EXPERIMENTS: &[Experiment] = &[];
+pub const EXPERIMENTS: &[Experiment] = &[
+    Experiment { id: "dissertation_ch5_fig1_bodytrack", run: fig1 },
+    Experiment { id: "dissertation_ch5_fig3_symmetric", run: fig3_symmetric },
+    Experiment { id: "dissertation_ch5_fig3_asymmetric", run: fig3_asymmetric },
+    Experiment { id: "dissertation_ch5_fig4", run: fig4 },
+    Experiment { id: "dissertation_ch5_fig5_dbt1", run: fig5 },
+    Experiment { id: "dissertation_ch5_fig6_7_scaling", run: fig6_7 },
+    Experiment { id: "dissertation_ch5_fig8_9_stability", run: fig8_9 },
+    Experiment { id: "dissertation_ch5_fig10_breakdown", run: fig10 },
+];
+
+const SCENARIO: &str = "scenarios/paper/njit18-c5.toml";
+const ALL: [&str; 10] = [
+    "bodytrack",
+    "facesim",
+    "dedup",
+    "streamcluster",
+    "fluidanimate",
+    "swaptions",
+    "ocean_cp",
+    "volrend",
+    "lu_cb",
+    "dbt1",
+];
+/// The six of sections 5.5.6 to 5.5.8.
+const SIX: [&str; 6] = ["bodytrack", "facesim", "dedup", "streamcluster", "ocean_cp", "volrend"];
+const HOGS: [&str; 3] = ["matmul"; 3];
+
+/// Runs of one point, all seeds.
+struct Point(Vec<Arc<Simulated>>);
+
+impl Point {
+    /// Units of work a second of the first VM.
+    fn units_per_s(&self) -> f64 {
+        mean(self.0.iter().map(|s| {
+            let units: u64 = s.result.vm[0].units.iter().sum();
+            units as f64 * 1e9 / s.result.window_ns as f64
+        }))
+    }
+
+    /// The part of the host's CPU time that its VMs used for their own work: neither exits nor
+    /// switches count (5.5.4).
+    fn utilization(&self, pcpus: u32) -> f64 {
+        mean(self.0.iter().map(|s| {
+            let spent = s.result.vm.iter().filter_map(|vm| vm.attribution);
+            let own: u64 = spent
+                .map(|a| a.useful_ns + a.spin_holder_running_ns + a.spin_holder_preempted_ns)
+                .sum();
+            own as f64 / (f64::from(pcpus) * s.result.window_ns as f64)
+        }))
+    }
+}
+
+/// VMs with those benchmarks, each of `vcpus` vCPUs on as many pCPUs.
+fn point(ctx: &Ctx, vms: &[&str], vcpus: u32, arm: &str) -> Result<Point, Error> {
+    let plan = ctx.plan(SCENARIO)?;
+    let mut host = Host::of_plan(&plan, Kernel::V3_19);
+    host.pcpus = vcpus;
+    let found = plan.runs.iter().find(|r| r.arm.name == arm);
+    let mut run = found.cloned().ok_or_else(|| Error::Experiment {
+        id: SCENARIO.into(),
+        text: format!("there is no arm {arm}"),
+    })?;
+    let vm = run.vm(0);
+    run.each.clear();
+    for name in vms {
+        let profile = ctx.profile(&format!("njit18-c5-{name}"))?;
+        let mut vm = vm.clone();
+        vm.vcpus = vcpus;
+        (vm.profile, vm.program) = (profile.name, profile.program);
+        run.each.push(vm);
+    }
+    run.vms = vms.len() as u32;
+    run.vcpus = vcpus;
+    run.pin = vec![(0..vcpus).collect(); vms.len()];
+    let setups: Vec<Setup> = (0..u64::from(ctx.repeats(2)))
+        .map(|i| Setup::new(&host, &Run { seed: ctx.seed() + i, repeat: 0, ..run.clone() }))
+        .collect();
+    Ok(Point(ctx.simulate(&setups)?))
+}
+
+fn beside<'a>(name: &'a str, others: &[&'a str]) -> Vec<&'a str> {
+    std::iter::once(name).chain(others.iter().copied()).collect()
+}
+
+/// Performance of the first VM under an arm beside others, over the first scenario's.
+fn performance(ctx: &Ctx, name: &str, others: &[&str], arm: &str) -> Result<f64, Error> {
+    let like = vec![name; others.len() + 1];
+    let normal = point(ctx, &like, 16, "symmetric")?.units_per_s();
+    Ok(point(ctx, &beside(name, others), 16, arm)?.units_per_s() / normal)
+}
+
+fn performances(ctx: &Ctx, arm: &str, beside_hogs: bool) -> Result<Vec<f64>, Error> {
+    let of = |name: &&str| {
+        let others = if beside_hogs { HOGS } else { [*name; 3] };
+        performance(ctx, name, &others, arm)
+    };
+    ALL.iter().map(of).collect()
+}
+
+fn listed(names: &[&str], values: &[f64]) -> String {
+    let each = names.iter().zip(values).map(|(n, v)| format!("{n} {v:.2}"));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// Figure 5.1: bodytrack beside one VM with something else.
+fn fig1(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
+    let others: Vec<&str> =
+        ALL.iter().copied().filter(|n| !["bodytrack", "dbt1"].contains(n)).collect();
+    let of = |o: &&str| performance(ctx, "bodytrack", &[*o], "symmetric");
+    let slower: Vec<f64> =
+        others.iter().map(|o| Ok(1.0 / of(o)? - 1.0)).collect::<Result<_, Error>>()?;
+    e.count("slower_beside_others[0]", slower.iter().copied().fold(f64::MAX, f64::min), Some(0.0));
+    e.count("slower_beside_others[1]", slower.iter().copied().fold(f64::MIN, f64::max), Some(0.0));
+    e.axes("the other VM", "execution time longer by");
+    e.series("ours", others.iter().zip(slower));
+    Ok(())
+}
+
+/// Figure 5.3 without asymmetric vCPUs.
+fn fig3_symmetric(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
+    let all = performances(ctx, "symmetric", true)?;
+    e.performance("beside_cpu_hogs", mean(all.iter().copied()));
+    let losing = all.iter().filter(|p| **p < 0.98).count() as f64;
+    e.count("benchmarks_losing_over_2pct", losing * 27.0 / ALL.len() as f64, Some(0.0));
+    e.setting("of");
+    e.note(format!(
+        "{} of our {} benchmarks lose, counted as of 27: {}.",
+        losing,
+        ALL.len(),
+        listed(&ALL, &all)
+    ));
+    e.axes("benchmark", "performance");
+    e.series("symmetric", ALL.iter().zip(all));
+    Ok(())
+}
+
+/// Figure 5.3 with them.
+fn fig3_asymmetric(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
+    let symmetric = performances(ctx, "symmetric", true)?;
+    let all = performances(ctx, "asymmetric", true)?;
+    let (was, is) = (mean(symmetric.iter().copied()), mean(all.iter().copied()));
+    e.performance("beside_cpu_hogs", is);
+    e.gain("gain", is / was - 1.0);
+    let dedup = ALL.iter().position(|n| *n == "dedup").unwrap_or(0);
+    e.ratio("dedup_ratio", all[dedup] / symmetric[dedup]);
+    e.at_most("worst_loss", 1.0 - all.iter().copied().fold(f64::MAX, f64::min));
+    e.note(format!("With asymmetric vCPUs: {}.", listed(&ALL, &all)));
+    e.axes("benchmark", "performance");
+    e.series("symmetric", ALL.iter().zip(symmetric));
+    e.series("asymmetric", ALL.iter().zip(all));
+    Ok(())
+}
+
+/// Figure 5.4: four VMs with the same.
+fn fig4(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
+    // The text leaves DBT-1 out of its 26 here.
+    let names: Vec<&str> = ALL.iter().copied().filter(|n| *n != "dbt1").collect();
+    let mut gains = Vec::new();
+    let mut used = [Vec::new(), Vec::new()];
+    for name in &names {
+        let points = ["symmetric", "asymmetric"].map(|arm| point(ctx, &[*name; 4], 16, arm));
+        let [symmetric, asymmetric] = points;
+        let (symmetric, asymmetric) = (symmetric?, asymmetric?);
+        gains.push(asymmetric.units_per_s() / symmetric.units_per_s() - 1.0);
+        used[0].push(symmetric.utilization(16));
+        used[1].push(asymmetric.utilization(16));
+    }
+    e.gain("gain", mean(gains.iter().copied()));
+    let others = names.iter().zip(&gains).filter(|(n, _)| !["dedup", "volrend"].contains(*n));
+    e.gain("gain_without_dedup_volrend", mean(others.map(|(_, g)| *g)));
+    e.share("utilization[0]", mean(used[0].iter().copied()));
+    e.share("utilization[1]", mean(used[1].iter().copied()));
+    e.gain("bodytrack_gain", gains[0]);
+    e.note(format!("Gains: {}.", listed(&names, &gains)));
+    e.axes("benchmark", "CPU utilization, gain");
+    e.series("utilization, symmetric", names.iter().zip(used[0].iter().copied()));
+    e.series("utilization, asymmetric", names.iter().zip(used[1].iter().copied()));
+    e.series("gain", names.iter().zip(gains));
+    Ok(())
+}
+
+/// Figure 5.5: DBT-1's response times, by Little's law: its users are in a transaction or think.
+fn fig5(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
+    let profile = ctx.profile("njit18-c5-dbt1")?;
+    let thinks = profile.program.iter().find(|s| s.op == Op::Block);
+    let think_cycles = thinks.map_or(0, |s| match s.dist {
+        unspin_scenario::plan::Dist::Exp { mean, .. } => mean,
+        unspin_scenario::plan::Dist::Const { iterations } => iterations,
+        unspin_scenario::plan::Dist::Uniform { min, max } => min.midpoint(max),
+    });
+    let think_s = f64::from(think_cycles) / 2.4e9;
+    let response = |others: &[&str], arm: &str| -> Result<f64, Error> {
+        Ok(16.0 / point(ctx, &beside("dbt1", others), 16, arm)?.units_per_s() - think_s)
+    };
+    for (name, others) in
+        [("response_ratio_beside_hogs", HOGS), ("response_ratio_beside_itself", ["dbt1"; 3])]
+    {
+        let (was, is) = (response(&others, "symmetric")?, response(&others, "asymmetric")?);
+        e.ratio(name, is / was);
+        e.note(format!("{name}: {:.2} ms to {:.2} ms.", 1e3 * was, 1e3 * is));
+    }
+    Ok(())
+}
+
+const LEVELS: [u32; 5] = [1, 2, 4, 8, 16];
+
+/// Work done with 1 to 16 vCPUs over that with 1.
+fn speedups(ctx: &Ctx, name: &str, others: &[&str], arm: &str) -> Result<Vec<f64>, Error> {
+    let vms = beside(name, others);
+    let at = |n: &u32| Ok(point(ctx, &vms, *n, arm)?.units_per_s());
+    let units: Vec<f64> = LEVELS.iter().map(at).collect::<Result<_, Error>>()?;
+    Ok(units.iter().map(|u| u / units[0]).collect())
+}
+
+/// Figures 5.6 and 5.7: concurrency from 1 to 16.
+fn fig6_7(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
+    let mut evidence = Vec::new();
+    let (mut scales, mut drops) = (true, Vec::new());
+    e.axes("vCPUs", "speedup");
+    for (row, hogs) in [(0, true), (1, false)] {
+        for name in SIX {
+            let others = if hogs { HOGS } else { [name; 3] };
+            let symmetric = speedups(ctx, name, &others, "symmetric")?;
+            let asymmetric = speedups(ctx, name, &others, "asymmetric")?;
+            if name == "dedup" {
+                e.ratio(&format!("dedup_at_16[{row}]"), asymmetric[4] / symmetric[4]);
+            }
+            let rises = asymmetric.windows(2).all(|w| w[1] > w[0]);
+            if !rises {
+                evidence.push(format!(
+                    "{name} {}",
+                    if hogs { "beside hogs" } else { "beside its like" }
+                ));
+            }
+            scales &= rises;
+            if ["ocean_cp", "volrend"].contains(&name) {
+                let last = symmetric.windows(2).position(|w| w[1] <= w[0]);
+                drops.push(last.map_or(f64::NAN, |i| f64::from(LEVELS[i])));
+            }
+            let place = if hogs { "beside hogs" } else { "beside its like" };
+            e.series(&format!("{name} {place}, symmetric"), LEVELS.iter().zip(symmetric));
+            e.series(&format!("{name} {place}, asymmetric"), LEVELS.iter().zip(asymmetric));
+        }
+    }
+    let first = drops.iter().copied().fold(f64::NAN, f64::min);
+    e.between("ocean_cp_volrend_symmetric_drop_at", first);
+    let which =
+        if evidence.is_empty() { "all six do".into() } else { evidence.join(", ") + " do not" };
+    e.holds("asymmetric", scales, which);
+    Ok(())
+}
+
+/// Figures 5.8 and 5.9: how much performance varies with the neighbour.
+fn fig8_9(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
+    let neighbours = ["matmul", "streamcluster", "fluidanimate"];
+    e.axes("benchmark", "standard deviation");
+    let mut spread = Vec::new();
+    for arm in ["symmetric", "asymmetric"] {
+        let mut all = Vec::new();
+        for name in SIX {
+            let of = |o: &&str| performance(ctx, name, &[*o], arm);
+            let values: Vec<f64> = neighbours.iter().map(of).collect::<Result<_, _>>()?;
+            let average = mean(values.iter().copied());
+            all.push(mean(values.iter().map(|v| (v - average).powi(2))).sqrt());
+        }
+        spread.push(mean(all.iter().copied()));
+        e.series(arm, SIX.iter().zip(all));
+    }
+    e.ratio("stddev_ratio", spread[1] / spread[0]);
+    e.note(format!("Averages over the six: {:.3} and {:.3}.", spread[0], spread[1]));
+    Ok(())
+}
+
+/// Figure 5.10: what each component does, four VMs with the same.
+fn fig10(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
+    e.axes("benchmark", "performance");
+    let mut averages = Vec::new();
+    for arm in ["time", "latency", "time-latency", "asymmetric"] {
+        let of = |name: &&str| performance(ctx, name, &[*name; 3], arm);
+        let all: Vec<f64> = SIX.iter().map(of).collect::<Result<_, _>>()?;
+        averages.push(mean(all.iter().copied()));
+        e.note(format!("{arm}: {}.", listed(&SIX, &all)));
+        e.series(arm, SIX.iter().zip(all));
+    }
+    e.performance("time_allocation", averages[0]);
+    e.performance("latency", averages[1]);
+    e.performance("both", averages[2]);
+    e.gain("resolver_adds", averages[3] / averages[2] - 1.0);
+    e.performance("all_derived", averages[3]);
+    Ok(())
+}

@@ -285,7 +285,9 @@ impl Host {
             tick_ns: 4_000_000,
             slice_ns: None,
             period_ns: None,
-            asym: asym::Params::default(),
+            // A sleeper is credited with half of CFS's latency, 9 ms on four pCPUs: above that a
+            // vCPU that wakes never interrupts anybody.
+            asym: asym::Params { latency_max_us: 8_000, ..asym::Params::default() },
             credit: None,
             ple_gap_cycles: 128,
             window: WindowParams::defaults(kernel.stock()),
