@@ -5,7 +5,8 @@ use crate::input::{Input, Stream};
 use crate::stalls::stalls;
 use crate::stat::{jain, log2_percentile, median, spread, Verdict};
 use crate::summary::{
-    Headroom, Mean, Place, Provenance, Row, Summary, TimeShares, WaitCycles, WindowCycles, Yields,
+    CostNs, Headroom, Mean, Place, Provenance, Row, Summary, TimeShares, WaitCycles, WindowCycles,
+    Yields,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use unspin_scenario::plan::{CgroupLayout, Run, Window, YieldTo, SCHEMA};
@@ -339,6 +340,31 @@ fn time_shares(of: &[&RunResult], over: Over) -> Option<TimeShares> {
     })
 }
 
+/// Time by factor, all repeats together; `None` where the machine cannot tell, or a record's parts
+/// are more than their whole.
+fn cost(of: &[&RunResult], over: Over) -> Option<CostNs> {
+    let mut sum = CostNs::default();
+    let mut any = false;
+    for a in of.iter().flat_map(|r| vms(r, over)).map(|v| v.attribution) {
+        let a = a?;
+        let f = a.factors?;
+        let spun = a.spin_holder_running_ns + a.spin_holder_preempted_ns;
+        let host = f.idle_switch_ns + f.spin_switch_ns + f.ipi_ns + f.migration_ns;
+        sum.work_ns += a.useful_ns.checked_sub(f.far_data_ns)?;
+        sum.idle_switch_ns += f.idle_switch_ns;
+        sum.spin_switch_ns += f.spin_switch_ns;
+        sum.ipi_ns += f.ipi_ns;
+        sum.user_spin_ns += f.user_spin_ns;
+        sum.cache_ns += f.far_data_ns + f.migration_ns;
+        sum.kernel_spin_ns += spun.checked_sub(f.user_spin_ns)?;
+        sum.other_host_ns += (a.switch_ns + a.exit_ns).checked_sub(host)?;
+        sum.halted_ns += a.halted_ns;
+        sum.waiting_ns += a.waiting_ns;
+        any = true;
+    }
+    any.then_some(sum)
+}
+
 /// Cycles that handling a PLE exit took, on average.
 fn exit_handling(r: &RunResult, over: Over) -> Option<f64> {
     let cycles = counted(r, over, |m| m.wasteful_switch_cycles)?;
@@ -419,6 +445,7 @@ fn row(of: &[&RunResult], base: &[&RunResult], over: Over) -> Row {
         inefficiency_max: waste.map(|s| round(s.max)),
         inefficiency_change: change.map(round),
         time: time_shares(of, over),
+        cost: cost(of, over),
         ple_exits: median_count(of, over, |m| m.ple_exits),
         exit_handling_cycles: median(&collect(&|r| exit_handling(r, over)))
             .map(|c| c.round() as u64),
@@ -638,6 +665,7 @@ fn ideal_row(base: &[&RunResult], alone: &[&RunResult], over: Over) -> Option<Ro
         inefficiency_max: None,
         inefficiency_change: None,
         time: None,
+        cost: None,
         ple_exits: None,
         exit_handling_cycles: None,
         yields: None,

@@ -118,6 +118,26 @@ pub struct TimeShares {
     pub waiting: f64,
 }
 
+/// Time of the row's vCPUs, all repeats, by what it is for, ns: the five factors of virtualization's
+/// cost (NJIT 2018, chapter 2) and the rest. Adds up to the windows' lengths times the vCPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct CostNs {
+    /// The program's own work.
+    pub work_ns: u64,
+    pub idle_switch_ns: u64,
+    pub spin_switch_ns: u64,
+    pub ipi_ns: u64,
+    pub user_spin_ns: u64,
+    /// Data from, and coming to, another last-level cache.
+    pub cache_ns: u64,
+    /// Spinning in the kernel.
+    pub kernel_spin_ns: u64,
+    /// Ticks, and switches to other VMs.
+    pub other_host_ns: u64,
+    pub halted_ns: u64,
+    pub waiting_ns: u64,
+}
+
 /// PLE windows: over the epochs where they were traced, and at the end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct WindowCycles {
@@ -166,6 +186,8 @@ pub struct Row {
     pub inefficiency_change: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<TimeShares>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<CostNs>,
     pub ple_exits: Option<u64>,
     /// TSC cycles from a PLE exit to the re-entry, less the time scheduled out; mean.
     pub exit_handling_cycles: Option<u64>,

@@ -39,10 +39,20 @@ fn document(out: &mut String, s: &Summary) {
         }
         if rows.iter().any(|r| r.time.is_some()) {
             out.push_str(&grid("vCPU time, %", &rows, s, place, time));
+            if rows.iter().any(|r| r.arm.ends_with("-no-idle-switch")) {
+                out.push_str(&grid("by factor, %", &rows, s, place, cost));
+            }
         }
     }
     out.push_str(&stalls(s));
     out.push_str(&headroom(s));
+    if s.arms.iter().any(|r| r.arm.ends_with("-no-idle-switch")) {
+        let _ = writeln!(
+            out,
+            "by factor: switching idle vCPUs + switching spinning vCPUs + interrupts between vCPUs + \
+             spinning in user space + caches apart; of all vCPU time"
+        );
+    }
     if s.arms.iter().any(|r| r.time.is_some()) {
         let _ = writeln!(
             out,
@@ -129,6 +139,16 @@ pub(crate) fn arm_order<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
 
 pub(crate) fn profile_order<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     distinct(rows.iter().map(|r| r.profile.as_str()))
+}
+
+fn cost(r: &Row) -> String {
+    let Some(c) = r.cost else {
+        return "-".to_string();
+    };
+    let factors = [c.idle_switch_ns, c.spin_switch_ns, c.ipi_ns, c.user_spin_ns, c.cache_ns];
+    let rest = [c.kernel_spin_ns, c.other_host_ns, c.halted_ns, c.waiting_ns];
+    let all = c.work_ns + factors.iter().chain(&rest).sum::<u64>();
+    factors.map(|ns| format!("{:.1}", 100.0 * ns as f64 / all.max(1) as f64)).join("+")
 }
 
 fn time(r: &Row) -> String {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A scenario and its profiles become a plan: single runs in the order to make them.
 
-use crate::plan::{Arm, CgroupLayout, EachVm, LockChoice, Plan, Run, Window, YieldTo, SCHEMA};
+use crate::plan::{
+    Arm, CgroupLayout, EachVm, Factor, LockChoice, Plan, Run, Window, YieldTo, SCHEMA,
+};
 use crate::problem::nearest;
 use crate::profile::Profile;
 use crate::scenario::{is_name, Pin, Scenario, VmGroup};
@@ -409,6 +411,28 @@ pub fn shard(plan: &Plan, index: u32, of: u32, whole_points: bool) -> Plan {
         plan.runs.iter().skip(at).step_by(of.max(1) as usize).cloned().collect()
     };
     Plan { runs, ..plan.clone() }
+}
+
+impl Plan {
+    /// The plan with, beside every arm, arms that each have one of the five factors of
+    /// virtualization's cost switched off: `NAME-no-FACTOR` (NJIT 2018, 2.4). Machine `sim` only.
+    pub fn attributed(&self) -> Plan {
+        let mut runs = Vec::new();
+        for run in &self.runs {
+            runs.push(run.clone());
+            let off = |factor| run.arm.platform.without.contains(&factor);
+            for (name, factor) in Factor::ALL.into_iter().filter(|(_, f)| !run.alone && !off(*f)) {
+                let mut without = run.clone();
+                without.arm.name = format!("{}-no-{name}", run.arm.name);
+                without.arm.platform.without.push(factor);
+                runs.push(without);
+            }
+        }
+        for (id, run) in (0..).zip(&mut runs) {
+            run.id = id;
+        }
+        Plan { runs, ..self.clone() }
+    }
 }
 
 type PointKey = (String, u32, CgroupLayout, String, bool);

@@ -194,7 +194,9 @@ fn a_scenario_is_simulated_alike_by_any_number_of_threads() {
     let run = one.lines().find(|l| l.contains("\"record\":\"run\"")).unwrap();
     let run: serde_json::Value = serde_json::from_str(run).unwrap();
     let spent = run["vm"][0]["attribution"].as_object().unwrap();
-    let sum: u64 = spent.values().map(|ns| ns.as_u64().unwrap()).sum();
+    // The classes; the factors are parts of them.
+    let classes = spent.iter().filter(|(name, _)| *name != "factors");
+    let sum: u64 = classes.map(|(_, ns)| ns.as_u64().unwrap()).sum();
     assert_eq!(sum, run["vm"][0]["cpu_ns"].as_array().unwrap().len() as u64 * 20_000_000);
     let agreed = unspin(&["agree", "--seeds", "1", dir.join("1/results.jsonl").to_str().unwrap()]);
     assert!(agreed.status.success(), "{}", String::from_utf8_lossy(&agreed.stderr));
@@ -376,6 +378,37 @@ fn threads_refuse_what_needs_a_hypervisor() {
     fails(&args, 77, "wants 1024 CPUs, and this process may run on");
     std::fs::remove_file(file).unwrap();
     fails(&["threads-run"], 2, "started by unspin bench");
+}
+
+#[test]
+fn a_slowdown_is_split_among_five_factors() {
+    let scenario =
+        "title = \"t\"\nrepeats = 1\n[host]\npcpus = 2\nmodel = \"server\"\n[[vm]]\ncount = 2\n\
+                    vcpus = 2\npin = \"one-per-pcpu\"\nworkload = \"hackbench\"\n[measure]\n\
+                    window_ms = 20\nwarmup_ms = 5\nalone = false\n[[arm]]\nname = \"stock\"\n";
+    let path = scratch("attribute.toml", scenario);
+    let path = path.to_str().unwrap();
+    let out = scratch("attribute.out", "").with_extension("dir");
+    let bench = ["bench", path, "--machine", "sim", "--quiet", "--out", out.to_str().unwrap()];
+    let made = unspin(&[&bench[..], &["--attribute", "--json"]].concat());
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    let summary: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
+    let rows = summary["arms"].as_array().unwrap();
+    let whole: Vec<&serde_json::Value> = rows.iter().filter(|r| r["vm_index"].is_null()).collect();
+    assert_eq!(whole.len(), 6, "one arm, and five without a factor");
+    for row in &whole {
+        let cost = row["cost"].as_object().unwrap();
+        let sum: u64 = cost.values().map(|ns| ns.as_u64().unwrap()).sum();
+        assert_eq!(sum, 4 * 20_000_000, "to the nanosecond: {row}");
+    }
+    let of = |arm: &str, part: &str| {
+        let row = whole.iter().find(|r| r["arm"] == arm).unwrap();
+        row["cost"][part].as_u64().unwrap()
+    };
+    assert!(of("stock", "idle_switch_ns") > 0 && of("stock", "ipi_ns") > 0);
+    assert_eq!(of("stock-no-idle-switch", "idle_switch_ns"), 0);
+    assert_eq!(of("stock-no-spin-switch", "spin_switch_ns"), 0);
+    fails(&["bench", path, "--machine", "threads", "--attribute"], 2, "allowed: --machine sim");
 }
 
 #[test]

@@ -47,6 +47,10 @@ pub struct Args {
     /// together. Results go to shard-I-of-N in the scenario's directory.
     #[arg(long, value_name = "I/N", value_parser = Share::parse)]
     shard: Option<Share>,
+    /// Split the VMs' time among the five factors of virtualization's cost, and run every arm with
+    /// each of them switched off as well (machine sim).
+    #[arg(long)]
+    attribute: bool,
     /// Print summaries as JSON, one line a scenario and kernel.
     #[arg(long)]
     json: bool,
@@ -80,6 +84,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for s in &args.scenarios {
         let l = load::scenario(s, args.select.profile_dir.as_deref())?;
         let plan = l.plan(&args.select)?;
+        let plan = if args.attribute { plan.attributed() } else { plan };
         loaded.push((l, plan));
     }
     let wish = Wish {
@@ -89,6 +94,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         stop: &stop,
     };
     let machine = machine::choose(args.machine, &wish)?;
+    if args.attribute && machine.name() != "sim" {
+        let why = "--attribute: only a model can switch the factors of virtualization's cost off";
+        return Err(Usage(format!("{why}; allowed: --machine sim")).into());
+    }
     if args.shard.is_some() && !machine.boots() {
         let why = "--shard: hosts differ, so that runs of several cannot be compared";
         return Err(Usage(format!("{why}; allowed: machines emulated and sim")).into());
