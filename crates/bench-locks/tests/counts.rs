@@ -22,8 +22,9 @@ fn counted(lock: &str) -> Counts {
 #[test]
 fn every_lock_counts_all_it_does() {
     for lock in COUNTED {
-        let c = count(lock, &CONFIG).unwrap();
-        assert!(c.acquisitions > 0, "{}", lock.name);
+        // The computer may be too busy to let the threads run in a window.
+        let c = (0..50).map(|_| count(lock, &CONFIG).unwrap()).find(|c| c.acquisitions > 0);
+        let c = c.unwrap_or_else(|| panic!("{}: nothing done in 50 windows", lock.name));
         assert_eq!(c.waits.iter().sum::<u64>(), c.acquisitions, "{}", lock.name);
         assert_eq!(c.violations.iter().sum::<u64>(), c.acquisitions, "{}", lock.name);
         assert_eq!(c.by_share.iter().sum::<u64>(), c.returned, "{}", lock.name);
