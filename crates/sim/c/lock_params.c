@@ -7,6 +7,7 @@
 #include "oticket.h"
 #include "iticket.h"
 #include "pv_queued.h"
+#include "lease.h"
 
 const unsigned long long unspin_lock_tau_ns = PREEMPTABLE_TAU_NS;
 const unsigned long long unspin_lock_tau_code_ns = PREEMPTABLE_TAU_CODE_NS;
@@ -16,6 +17,12 @@ const unsigned long long unspin_lock_pv_ticket_spin_max_ns = PV_TICKET_SPIN_MAX_
 const unsigned int unspin_lock_oticket_wakeup_ncpu = OTICKET_WAKEUP_NCPU;
 const unsigned int unspin_lock_iticket_doublings_max = ITICKET_DOUBLINGS_MAX;
 const unsigned long long unspin_lock_pv_queued_spin_ns = PV_QUEUED_SPIN_NS;
+const unsigned long long unspin_lock_lease_ns = LEASE_NS;
+const unsigned long long unspin_lock_lease_nap_ns = LEASE_NAP_NS;
+const unsigned long long unspin_lock_lease_watch_ns = LEASE_WATCH_NS;
+const unsigned long long unspin_lock_lease_busy_ns = LEASE_BUSY_NS;
+const unsigned int unspin_lock_lease_busy_uses = LEASE_BUSY_USES;
+const unsigned long long unspin_lock_lease_wish_ns = LEASE_WISH_NS;
 /* VEE'13 section 3: a wait of more iterations than these is a stall. */
 const unsigned long long unspin_lock_stall_ns = LOCK_ITERATIONS_NS(2048);
 

@@ -34,7 +34,7 @@ mod thread;
 
 pub use credit::{CoschedulingStats, NEIGHBOURS};
 pub use host::{Costs, CreditHost, Host, Kernel};
-pub use lock::{models, params as lock_params, Stalls};
+pub use lock::{params as lock_params, Stalls};
 pub use queue::{Queue, Timer, TIMERS_MAX};
 pub use run::{simulate, simulate_setup, LockCounts, Setup, Simulated, VmSetup};
 

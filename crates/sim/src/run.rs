@@ -301,11 +301,7 @@ impl Setup {
         let sum: u64 = self.vms.iter().map(|vm| u64::from(vm.weight)).sum();
         // Only the ratio counts: their mean has the default weight.
         let weight = u64::from(setup.weight) * self.vms.len() as u64 * WEIGHT_DEFAULT / sum;
-        let protocol =
-            Protocol::of(setup.lock.kind, setup.lock.tau_ns).ok_or_else(|| Error::Run {
-                id: self.run.id,
-                text: format!("the model has no lock {}", setup.lock.kind.name()),
-            })?;
+        let protocol = Protocol::of(setup.lock.kind, setup.lock.tau_ns);
         sim.locks.extend([Lock::free(protocol); LOCKS as usize]);
         let mut module = module(&self.run, &setup.arm, vcpus);
         module.select = module.select.map(|flags| self.hvs_flags.unwrap_or(flags));

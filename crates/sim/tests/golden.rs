@@ -63,6 +63,7 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
         ("iticket", Kernel::V6_12, locked(LockKind::Iticket)),
         ("long-ticket", Kernel::V6_12, locked(LockKind::LongTicket)),
         ("pv-queued", Kernel::V6_12, locked(LockKind::PvQueued)),
+        ("lease", Kernel::V6_12, locked(LockKind::Lease)),
         ("sleeping", Kernel::V6_12, run(2, 4, sleeping(1000, 400))),
         ("barrier", Kernel::V6_12, run(2, 4, barrier(Op::Barrier, 500))),
         ("spin-barrier", Kernel::V6_1, run(2, 4, barrier(Op::SpinBarrier, 0))),

@@ -12,7 +12,7 @@ use unspin_scenario::plan::{
     ApleParams, Asym, CgroupLayout, Coscheduling, Dist, Factor, LockKind, Op, Platform, Run, Step,
     Window, YieldTo,
 };
-use unspin_sim::{models, simulate_setup, Host, Kernel, Setup};
+use unspin_sim::{simulate_setup, Host, Kernel, Setup};
 
 fn cases() -> u32 {
     std::env::var("UNSPIN_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(1000)
@@ -100,9 +100,7 @@ const YIELDS: [YieldTo; 6] =
 
 fn lock() -> impl Strategy<Value = (LockKind, Option<u64>)> {
     let tau = prop_oneof![Just(None), (0..50_000u64).prop_map(Some)];
-    let modelled = LockKind::ALL.into_iter().map(|(_, kind)| kind).filter(|kind| models(*kind));
-    let kinds = modelled.collect::<Vec<_>>();
-    (prop::sample::select(kinds), tau)
+    (prop::sample::select(LockKind::ALL.map(|(_, kind)| kind).to_vec()), tau)
 }
 
 fn platform() -> impl Strategy<Value = (Platform, Option<u32>)> {

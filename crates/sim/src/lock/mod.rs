@@ -8,6 +8,7 @@
 
 mod fifo;
 mod halt;
+mod lease;
 pub mod params;
 mod preemptable;
 mod pv_queued;
@@ -20,13 +21,7 @@ pub use stall::Stalls;
 use crate::machine::{Sim, BUCKETS};
 use crate::sched::NONE;
 use crate::state::{Doing, OffClock, State, Vcpu};
-use unspin_scenario::plan::LockKind;
 use unspin_vmm::abi;
-
-/// Whether the model has that lock.
-pub fn models(lock: LockKind) -> bool {
-    Protocol::of(lock, None).is_some()
-}
 
 /// Locks a VM has.
 pub(crate) const LOCKS: u32 = abi::LOCKS_MAX as u32;
@@ -46,6 +41,8 @@ pub(crate) enum Protocol {
     PvTicket { spin: Spin, kicks: u32 },
     /// The first waits for the lock, the others to be first; newcomers may overtake them.
     PvQueued { spin_ns: u64 },
+    /// Whoever looks at the right time may have it; the others halt in line, for their lease.
+    Lease,
 }
 
 /// How long a waiter of a pv-ticket lock spins before it halts.
@@ -76,6 +73,9 @@ pub(crate) struct Lock {
     /// Waiters that are past their turn or their time.
     competing: u32,
     doublings: u32,
+    /// The first in line of a lease lock, and whether it wants the lock before all others.
+    line_heir: u32,
+    wish: bool,
     /// Requests made and granted so far, and when the last grant ended.
     requests: u64,
     granted: u64,
@@ -95,6 +95,8 @@ impl Lock {
             waiters: 0,
             competing: 0,
             doublings: 0,
+            line_heir: NONE,
+            wish: false,
             requests: 0,
             granted: 0,
             granted_at_ns: 0,
@@ -103,7 +105,11 @@ impl Lock {
     }
 
     fn shared_word(&self) -> bool {
-        !matches!(self.protocol, Protocol::Fifo { shared_word: false } | Protocol::PvQueued { .. })
+        // Of a lease lock's waiters few look at it, and seldom.
+        !matches!(
+            self.protocol,
+            Protocol::Fifo { shared_word: false } | Protocol::PvQueued { .. } | Protocol::Lease
+        )
     }
 }
 
@@ -128,6 +134,8 @@ pub(crate) struct Wait {
     /// Spun in this wait, and whether that was counted as a stall.
     pub spun_ns: u64,
     stalled: bool,
+    /// What it does, if its lock is a lease lock.
+    stage: lease::Stage,
     pub began_ns: u64,
     /// When it found that it has the lock it got last.
     noticed_ns: u64,
@@ -146,6 +154,7 @@ impl Wait {
         seen_ns: 0,
         spun_ns: 0,
         stalled: false,
+        stage: lease::Stage::InLine,
         began_ns: 0,
         noticed_ns: 0,
     };
@@ -169,8 +178,12 @@ impl Sim {
         let lock = &mut self.locks[index as usize];
         let ticket = lock.requests;
         lock.requests += 1;
-        let in_order = matches!(lock.protocol, Protocol::Preemptable { .. });
-        if lock.owner == NONE && !(in_order && lock.waiters > 0) {
+        let others_first = match lock.protocol {
+            Protocol::Preemptable { .. } => lock.waiters > 0,
+            Protocol::Lease => lock.wish,
+            _ => false,
+        };
+        if lock.owner == NONE && !others_first {
             self.own_at_once(v, index);
             return true;
         }
@@ -203,6 +216,10 @@ impl Sim {
                 self.pv_queued_begin(v);
                 false
             }
+            Protocol::Lease => {
+                self.lease_begin(v);
+                false
+            }
         }
     }
 
@@ -226,6 +243,7 @@ impl Sim {
             Protocol::Preemptable { .. } => self.preemptable_release(v, index),
             Protocol::PvTicket { kicks, .. } => self.pv_ticket_release(v, index, kicks),
             Protocol::PvQueued { .. } => self.pv_queued_release(v, index),
+            Protocol::Lease => self.lease_release(index),
         }
     }
 
@@ -243,6 +261,7 @@ impl Sim {
                 false
             }
             Protocol::PvQueued { .. } => self.pv_queued_look(v, index),
+            Protocol::Lease => self.lease_look(v, index),
         };
         self.vcpus[v as usize].wait.seen_ns = self.now_ns;
         has_it
@@ -261,6 +280,7 @@ impl Sim {
             Protocol::PvTicket { .. } => vcpu.wait.budget_end_ns(),
             Protocol::PvQueued { .. } if vcpu.host_ns() > 0 => 0,
             Protocol::PvQueued { .. } => vcpu.wait.budget_end_ns(),
+            Protocol::Lease => self.lease_look_ns(v),
         };
         let spins_from_ns = self.now_ns + vcpu.host_ns();
         at_ns.saturating_sub(spins_from_ns)

@@ -13,6 +13,12 @@ extern "C" {
     static unspin_lock_oticket_wakeup_ncpu: u32;
     static unspin_lock_iticket_doublings_max: u32;
     static unspin_lock_pv_queued_spin_ns: u64;
+    static unspin_lock_lease_ns: u64;
+    static unspin_lock_lease_nap_ns: u64;
+    static unspin_lock_lease_watch_ns: u64;
+    static unspin_lock_lease_busy_ns: u64;
+    static unspin_lock_lease_busy_uses: u32;
+    static unspin_lock_lease_wish_ns: u64;
     static unspin_lock_stall_ns: u64;
     fn unspin_lock_oticket_spin_ns(ahead: u32) -> u64;
 }
@@ -57,6 +63,24 @@ constant!(
 constant!(
     /// SPIN_THRESHOLD of pv-queued, ns.
     pv_queued_spin_ns, unspin_lock_pv_queued_spin_ns, u64);
+constant!(
+    /// How long the heir of a lease lock leaves a busy lock to the others, ns.
+    lease_ns, unspin_lock_lease_ns, u64);
+constant!(
+    /// How long the heir of a lease lock naps at a time, ns.
+    lease_nap_ns, unspin_lock_lease_nap_ns, u64);
+constant!(
+    /// How long one who finds a lease lock held looks at it, ns.
+    lease_watch_ns, unspin_lock_lease_watch_ns, u64);
+constant!(
+    /// A lease lock taken more often than this is busy, ns.
+    lease_busy_ns, unspin_lock_lease_busy_ns, u64);
+constant!(
+    /// Uses after which one who looks at a lease lock finds it busy.
+    lease_busy_uses, unspin_lock_lease_busy_uses, u32);
+constant!(
+    /// How long the wish of a lease lock's heir stops the others while the lock is free, ns.
+    lease_wish_ns, unspin_lock_lease_wish_ns, u64);
 
 /// How long a waiter with `ahead` (at least 1) tickets before it spins in oticket, ns.
 pub(super) fn oticket_spin_ns(ahead: u32) -> u64 {
@@ -65,12 +89,12 @@ pub(super) fn oticket_spin_ns(ahead: u32) -> u64 {
 }
 
 impl Protocol {
-    /// The protocol of a lock of locks/; `None`: the model has no such lock. `tau`: τ of the
-    /// preemptable ones, ns, where it is not the header's own.
-    pub fn of(kind: LockKind, tau: Option<u64>) -> Option<Protocol> {
+    /// The protocol of a lock of locks/. `tau`: τ of the preemptable ones, ns, where it is not the
+    /// header's own.
+    pub fn of(kind: LockKind, tau: Option<u64>) -> Protocol {
         let tau_ns = tau.unwrap_or_else(tau_ns);
         let spin = Spin::Fixed { ns: pv_ticket_spin_ns() };
-        let protocol = match kind {
+        match kind {
             LockKind::Ticket => Protocol::Fifo { shared_word: true },
             LockKind::Mcs => Protocol::Fifo { shared_word: false },
             LockKind::Tas => Protocol::Tas,
@@ -94,9 +118,8 @@ impl Protocol {
                 Protocol::PvTicket { spin, kicks: 1 }
             }
             LockKind::PvQueued => Protocol::PvQueued { spin_ns: pv_queued_spin_ns() },
-            LockKind::Lease => return None,
-        };
-        Some(protocol)
+            LockKind::Lease => Protocol::Lease,
+        }
     }
 }
 
@@ -114,5 +137,6 @@ mod tests {
         assert_eq!(oticket_spin_ns(17), pv_ticket_spin_max_ns() >> 16);
         assert_eq!(oticket_spin_ns(18), pv_ticket_spin_ns());
         assert_eq!(oticket_wakeup_ncpu(), 4);
+        assert_eq!(lease_wish_ns(), tau_ns());
     }
 }

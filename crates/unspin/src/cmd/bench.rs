@@ -134,14 +134,8 @@ fn check(args: &Args, l: &Loaded, plan: &Plan, machine: &dyn Machine) -> Result<
         }
     }
     for run in &plan.runs {
-        let key = match (&run.arm.lock, run.lock_group.is_empty()) {
-            (Some(_), _) => "arm",
-            (None, true) => "vm",
-            (None, false) => "sweep.locks",
-        };
         let vcpus = (0..run.vms).map(|vm| run.vcpus_of(vm)).max().unwrap_or(run.vcpus);
         machine.check_vcpus(vcpus).map_err(|why| l.refused("vm", &why))?;
-        machine.check_lock(run.lock).map_err(|why| l.refused(key, &why))?;
     }
     if let Some(key) = l.scenario.needs_sim().filter(|_| machine.name() != "sim") {
         let message = format!("machine {} has no such scheduler", machine.name());

@@ -11,7 +11,7 @@ use crate::exit::{Cannot, Usage};
 use anyhow::Context;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use unspin_scenario::plan::{LockKind, Plan};
+use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
 
 /// One agent's worth of work.
@@ -79,10 +79,6 @@ pub trait Machine: Sync {
             message: format!("a VM of machine {} has no {vcpus} vCPUs", self.name()),
             allowed: format!("1 to {}, or --machine sim", unspin_vmm::abi::VCPUS_MAX),
         })
-    }
-    /// Whether its guests can have that lock.
-    fn check_lock(&self, _: LockKind) -> Result<(), Refusal> {
-        Ok(())
     }
     /// Whether it can make every run of the plan; else the scenario's key that asks for too much, and
     /// why.

@@ -7,7 +7,7 @@ use crate::exit::Usage;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
-use unspin_scenario::plan::{LockKind, Plan, SCHEMA};
+use unspin_scenario::plan::{Plan, SCHEMA};
 use unspin_scenario::result::{Begin, Progress, Record};
 use unspin_sim::{simulate, Host, Kernel};
 
@@ -43,18 +43,6 @@ impl Machine for Simulated {
 
     fn check_vcpus(&self, _: u32) -> Result<(), Refusal> {
         Ok(())
-    }
-
-    fn check_lock(&self, lock: LockKind) -> Result<(), Refusal> {
-        if unspin_sim::models(lock) {
-            return Ok(());
-        }
-        let known = LockKind::ALL.iter().filter(|(_, kind)| unspin_sim::models(*kind));
-        let names: Vec<&str> = known.map(|(name, _)| *name).collect();
-        Err(Refusal {
-            message: format!("machine sim does not model the lock {}", lock.name()),
-            allowed: names.join(", "),
-        })
     }
 
     fn image(&self) -> anyhow::Result<String> {
