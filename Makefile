@@ -76,7 +76,7 @@ bench-locks: test-deps ## every lock against pthread, ck and the papers' ratios;
 verify-full: test-deps ## the locks' models with 4 vCPUs, more preemptions and rounds (hours)
 	UNSPIN_VERIFY_FULL=1 cargo test --release --locked -p unspin-threads --test verify -- --nocapture
 
-soak: build ## 10,000 random machines simulated; 1000 load/switch/unload cycles with guests running
+soak: build soak-locks ## soak-locks; 10,000 random machines simulated; 1000 load/switch/unload cycles with guests
 	UNSPIN_CASES=10000 cargo test --release --locked -p unspin-sim --test invariants
 	UNSPIN_CYCLES=1000 cargo test --release --locked -p unspin-lab --test module -- --nocapture
 
