@@ -9,6 +9,13 @@
 #ifndef UNSPIN_LOCKS_ENV_LINUX_H
 #define UNSPIN_LOCKS_ENV_LINUX_H
 
+#ifdef __cplusplus
+#error "the locks are C11: call them from a C file of the program"
+#endif
+#if defined(__STRICT_ANSI__) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE)
+#error "-std=c11 hides syscall(): compile with -std=gnu11, or define _DEFAULT_SOURCE"
+#endif
+
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>

@@ -37,11 +37,11 @@ struct front {
 	};
 	/* Whoever holds the mutex holds the word too. For the holder only. */
 	unsigned int held;
-	/* interpose_forks of whoever used the above last, or FRONT_CLEARING. */
+	/* interpose_forks of whoever used the above last; with FRONT_CLEARING: who clears it now. */
 	atomic_uint forks;
 };
 
-#define FRONT_CLEARING (~0u)
+#define FRONT_CLEARING 0x80000000u
 
 _Static_assert(sizeof(struct front) <= sizeof(((pthread_mutex_t *)0)->__data.__list),
 	       "it fits what plain mutexes leave unused");
@@ -85,10 +85,12 @@ static void clear_after_fork(struct front *front)
 	unsigned int seen = atomic_load_explicit(&front->forks, memory_order_acquire);
 
 	while (__builtin_expect(seen != now, 0)) {
-		if (seen == FRONT_CLEARING) {
+		/* Only of this process: a parent's thread that was at it when we were forked is not here. */
+		if (seen == (now | FRONT_CLEARING)) {
 			cpu_relax();
 			seen = atomic_load_explicit(&front->forks, memory_order_acquire);
-		} else if (atomic_compare_exchange_weak_explicit(&front->forks, &seen, FRONT_CLEARING,
+		} else if (atomic_compare_exchange_weak_explicit(&front->forks, &seen,
+								 now | FRONT_CLEARING,
 								 memory_order_acquire,
 								 memory_order_acquire)) {
 			memset(front->bytes, 0, sizeof(front->bytes));

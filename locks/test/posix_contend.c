@@ -196,6 +196,29 @@ static void fork_with_waiters(void)
 	use(&adaptive, 2);
 }
 
+/*
+ * Forked while another thread makes the mutex as in a new process: that thread is not in the child. Its
+ * mark is what the interposer's mutex.c leaves in a mutex, set by hand; the C library minds none of it.
+ */
+static void fork_while_another_clears(void)
+{
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	unsigned int *forks = (unsigned int *)(void *)&mutex.__data.__list + 3;
+	pid_t child;
+
+	EXPECT(!pthread_mutex_lock(&mutex));
+	EXPECT(!pthread_mutex_unlock(&mutex));
+	*forks |= 0x80000000u;
+	child = fork();
+	EXPECT(child >= 0);
+	if (!child) {
+		EXPECT(!pthread_mutex_lock(&mutex));
+		EXPECT(!pthread_mutex_unlock(&mutex));
+		_exit(0);
+	}
+	reap(child);
+}
+
 static pthread_mutex_t at_fork = PTHREAD_MUTEX_INITIALIZER;
 
 static void lock_at_fork(void)
@@ -317,5 +340,6 @@ static void a_cancelled_waiter_gets_its_turn_first(void)
 }
 
 TESTS(TEST(threads_exclude_each_other), TEST(memory_is_free_after_an_unlock),
-      TEST(is_free_when_all_waiters_are_gone), TEST(fork_with_waiters), TEST(fork_handlers_hold_locks), TEST(waiters_handle_signals),
+      TEST(is_free_when_all_waiters_are_gone), TEST(fork_with_waiters),
+      TEST(fork_while_another_clears), TEST(fork_handlers_hold_locks), TEST(waiters_handle_signals),
       TEST(a_stopped_process_goes_on), TEST(a_cancelled_waiter_gets_its_turn_first))

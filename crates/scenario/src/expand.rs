@@ -314,7 +314,7 @@ fn check_selection(s: &Scenario, select: &Selection) -> Result<(), ExpandError> 
     let missing = |what, name: &str, has: &[&str]| ExpandError::NotInScenario {
         what,
         name: name.to_string(),
-        has: has.join(", "),
+        has: if has.is_empty() { "none".to_string() } else { has.join(", ") },
         suggestion: nearest(name, has.iter().copied()).map(str::to_string),
     };
     if let Some(a) = select.arms.iter().find(|a| !arms.contains(&a.as_str())) {

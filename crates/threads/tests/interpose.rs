@@ -270,6 +270,13 @@ const MUTANTS: &[Mutant] = &[
         "fork_with_waiters",
     ),
     mutant(
+        "children of a fork() wait for whoever clears a mutex in their parent",
+        ("mutex.c", "seen == (now | FRONT_CLEARING)", "seen & FRONT_CLEARING"),
+        "ticket",
+        "posix_contend",
+        "fork_while_another_clears",
+    ),
+    mutant(
         "every kind of mutex is taken for a plain one",
         ("mutex.c", "return kind == PTHREAD_MUTEX_TIMED_NP", "return true || kind"),
         "ticket",

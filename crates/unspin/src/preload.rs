@@ -19,6 +19,9 @@ pub fn locks() -> impl Iterator<Item = &'static str> {
     env!("UNSPIN_RUN_LOCKS").split(' ')
 }
 
+/// Those that are too large for a spin lock.
+pub const MUTEX_ONLY: [&str; 2] = ["lease", "iticket"];
+
 /// A path of the library for `LD_PRELOAD`: in the user's cache, where it stays, for programs that the
 /// program starts; without one in memory, which programs keep for as long as they keep their files.
 pub fn library() -> anyhow::Result<PathBuf> {
@@ -184,6 +187,17 @@ fn of_elf(head: &[u8]) -> Option<Ignores> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn locks_for_mutexes_only_are_those_of_eight_bytes() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../locks");
+        for lock in locks() {
+            // Those of one header with others are as large as a ticket.
+            let header = fs::read_to_string(dir.join(format!("{lock}.h"))).unwrap_or_default();
+            let large = header.contains(&format!("sizeof(struct {lock}_lock) == 8"));
+            assert_eq!(MUTEX_ONLY.contains(&lock), large, "{lock}");
+        }
+    }
 
     #[test]
     fn the_library_is_stored_once_and_made_whole_again() {

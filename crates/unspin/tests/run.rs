@@ -66,6 +66,7 @@ fn exit_codes_are_the_programs() {
     assert_eq!(run(&["--", "sh", "-c", "exit 7"]).status.code(), Some(7));
     for (args, code, words) in [
         (["--lock", "nosuch", "true"], 2, "preemptable"),
+        (["--lock", "lease", "true"], 2, "add --mutex"),
         (["--tau-us", "soon", "true"], 2, "microseconds"),
         (["--", "nosuch-program", "x"], 2, "no program nosuch-program"),
         (["--", "/etc/passwd", "x"], 77, "cannot start /etc/passwd"),

@@ -54,7 +54,18 @@ fn tau_ns(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Whether mutexes are taken over: asked for here, or set before.
+fn takes_mutexes(args: &Args) -> bool {
+    args.mutex || std::env::var_os("UNSPIN_MUTEX").is_some_and(|value| value == "1")
+}
+
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if let Some(lock) = args.lock.as_deref().filter(|lock| preload::MUTEX_ONLY.contains(lock)) {
+        if !takes_mutexes(args) {
+            let text = format!("{lock} is too large for spin locks, and without --mutex nothing else is taken over: add --mutex");
+            return Err(Usage(text).into());
+        }
+    }
     let (program, rest) = args.command.split_first().context("no program")?;
     let path = find(program)?;
     let mut command = Command::new(&path);
