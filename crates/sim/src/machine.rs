@@ -131,6 +131,7 @@ impl Sim {
         let stop = self.start_timer(self.vms.len() as u32);
         self.queue.arm(stop, until_ns);
         let pcpus = self.pcpu_count();
+        let first_start = self.start_timer(0);
         loop {
             let (now, timer) = self.queue.pop().expect("the stop event is pending");
             self.now_ns = now;
@@ -144,10 +145,10 @@ impl Sim {
                 self.tick(timer - pcpus);
             } else if timer < 3 * pcpus {
                 self.reschedule(timer - 2 * pcpus);
-            } else if timer < self.start_timer(0) {
+            } else if timer < first_start {
                 self.wake_thread(None, timer - 3 * pcpus);
             } else if timer < stop {
-                self.start_vm(timer - self.start_timer(0));
+                self.start_vm(timer - first_start);
             } else if timer == self.policy_timer() {
                 self.assign_credits();
                 self.end_period();
@@ -174,6 +175,12 @@ impl Sim {
         match vcpu.state {
             State::Halted => vcpu.time_ns[Class::Halted as usize] += left,
             State::Ready => vcpu.time_ns[Class::Waiting as usize] += left,
+            // Most often it is in its guest.
+            State::Running if vcpu.host_ns() == 0 => {
+                vcpu.in_ple_exit = false;
+                self.account_guest(v, left);
+                return;
+            }
             State::Running => {
                 let switch = left.min(vcpu.switch_ns);
                 vcpu.switch_ns -= switch;
@@ -214,9 +221,11 @@ impl Sim {
                 assert!(ns <= vcpu.remaining_ns, "vCPU {v} worked longer than it had work");
                 vcpu.remaining_ns -= ns;
                 vcpu.time_ns[Class::Useful as usize] += ns;
-                let far = ns.min(vcpu.cache_ns);
-                vcpu.cache_ns -= far;
-                vcpu.far_ns += far;
+                if vcpu.cache_ns > 0 {
+                    let far = ns.min(vcpu.cache_ns);
+                    vcpu.cache_ns -= far;
+                    vcpu.far_ns += far;
+                }
                 return;
             }
             Doing::SpinLock => {
@@ -261,15 +270,17 @@ impl Sim {
             self.arm_stall(v);
         }
         let vcpu = &self.vcpus[v as usize];
-        let seen = !vcpu.user || self.host.ple_at_user;
-        let until_exit = if seen { vcpu.window_ns.saturating_sub(vcpu.spun_ns) } else { u64::MAX };
+        let until_exit = || match !vcpu.user || self.host.ple_at_user {
+            true => vcpu.window_ns.saturating_sub(vcpu.spun_ns),
+            false => u64::MAX,
+        };
         let guest_ns = match vcpu.doing {
             Doing::Work => vcpu.remaining_ns,
             Doing::HaltBarrier | Doing::HaltBlock | Doing::HaltLock => 0,
-            Doing::SpinBarrier => vcpu.remaining_ns.min(until_exit),
-            Doing::SpinAck if vcpu.acks_missing == 0 => vcpu.remaining_ns.min(until_exit),
-            Doing::SpinAck | Doing::Poll => until_exit,
-            Doing::SpinLock => until_exit.min(self.until_look_ns(v)),
+            Doing::SpinBarrier => vcpu.remaining_ns.min(until_exit()),
+            Doing::SpinAck if vcpu.acks_missing == 0 => vcpu.remaining_ns.min(until_exit()),
+            Doing::SpinAck | Doing::Poll => until_exit(),
+            Doing::SpinLock => until_exit().min(self.until_look_ns(v)),
         };
         let at = self.now_ns.saturating_add(vcpu.host_ns()).saturating_add(guest_ns);
         let timer = vcpu.pcpu;

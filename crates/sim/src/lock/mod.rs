@@ -273,7 +273,7 @@ impl Sim {
         let vcpu = &self.vcpus[v as usize];
         let lock = &self.locks[vcpu.wait.lock as usize];
         let at_ns = match lock.protocol {
-            Protocol::Fifo { .. } => u64::MAX,
+            Protocol::Fifo { .. } => return u64::MAX,
             Protocol::Tas if vcpu.host_ns() > 0 => 0,
             Protocol::Tas => u64::MAX,
             Protocol::Preemptable { .. } => self.preemptable_look_ns(v),
@@ -332,6 +332,7 @@ impl Sim {
         self.vms[vm].wait_hist[self.lock_bucket] += 1;
     }
 
+    #[inline]
     fn own(&mut self, v: u32, index: u32) {
         let now = self.now_ns;
         self.clear_heir(index);
@@ -358,8 +359,8 @@ impl Sim {
 
     fn clear_heir(&mut self, index: u32) {
         let lock = &mut self.locks[index as usize];
-        let heir = std::mem::replace(&mut lock.heir, NONE);
-        if heir != NONE {
+        if lock.heir != NONE {
+            let heir = std::mem::replace(&mut lock.heir, NONE);
             self.vcpus[heir as usize].owned &= !(1 << (index % LOCKS));
             lock.off.set(false, self.now_ns);
         }
