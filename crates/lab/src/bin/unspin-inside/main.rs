@@ -22,8 +22,8 @@ const USAGE: &str = "usage: unspin-inside COMMAND
   fail vm                          the same with making a VM and its vCPU
   ple SPINS PAUSES DISTANCE CPL    spins of exactly that length; says how many ended in an exit
   exit-cycles ROUNDS               hundredths of TSC cycles that an exit and its re-entry take
-  switches MS [--alone]            one vCPU computes, another wakes up all the time: units of the
-                                   first, TSC cycles, exits and context switches";
+  switches MS [SLEEP_US]           one vCPU computes, another, if there is to be one, sleeps and wakes
+                                   up: units of the first, TSC cycles, exits and context switches";
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -55,8 +55,10 @@ fn main() {
         ["exit-cycles", rounds] => {
             number(rounds).and_then(|n| exact::exit_cycles(n).map(|cycles| cycles.to_string()))
         }
-        ["switches", ms] => number(ms).and_then(|ms| vms::switches(ms.into(), true)),
-        ["switches", ms, "--alone"] => number(ms).and_then(|ms| vms::switches(ms.into(), false)),
+        ["switches", ms] => number(ms).and_then(|ms| vms::switches(ms.into(), None)),
+        ["switches", ms, sleep_us] => number(sleep_us).and_then(|sleep_us| {
+            number(ms).and_then(|ms| vms::switches(ms.into(), Some(sleep_us)))
+        }),
         ["ple", spins, pauses, distance, cpl] => ple_spin(spins, pauses, distance, cpl),
         _ => {
             eprintln!("{USAGE}");

@@ -48,10 +48,13 @@ pub fn churn(count: u32, vcpus: u32) -> Result<String, String> {
     Ok(format!("{count} VMs, {units} units"))
 }
 
-/// A VM of one vCPU that computes, on a computer of one CPU, beside one whose vCPU sleeps 100 µs at
-/// a time if `sleeper`, and each of whose wake-ups takes the CPU from it and back. For `ms`: units
-/// the first one did, TSC cycles, VM exits and context switches of the host.
-pub fn switches(ms: u64, sleeper: bool) -> Result<String, String> {
+/// A VM of one vCPU that computes, on a computer of one CPU, and with `sleep_us` beside one whose
+/// vCPU sleeps so long at a time, and each of whose wake-ups takes the CPU from it and back. For
+/// `ms`: units the first one did, TSC cycles, VM exits and context switches of the host.
+pub fn switches(ms: u64, sleep_us: Option<u32>) -> Result<String, String> {
+    // The guest's timer counts nanoseconds.
+    let sleep = sleep_us.map(|us| us.checked_mul(1000).filter(|ns| *ns > 0).ok_or(us));
+    let sleep = sleep.transpose().map_err(|us| format!("nobody sleeps {us} us"))?;
     let program = |op, iterations| {
         vec![Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 }]
     };
@@ -59,7 +62,7 @@ pub fn switches(ms: u64, sleeper: bool) -> Result<String, String> {
         Vm::new(&VmConfig { program, ..config(1, 1) }).map_err(|e: unspin_vmm::Error| e.to_string())
     };
     let mut worker = vm(program(Op::Compute, 1000))?;
-    let mut other = if sleeper { Some(vm(program(Op::Block, 100_000))?) } else { None };
+    let mut other = sleep.map(|ns| vm(program(Op::Block, ns))).transpose()?;
     worker.start();
     progress(&mut worker)?;
     if let Some(other) = &mut other {
