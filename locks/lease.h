@@ -200,10 +200,14 @@ static inline void lease_sit_out(struct lease_lock *lock, unsigned int mine)
 	}
 }
 
-/* The heir: takes the lock, before all others from when it is next free. */
+/*
+ * The heir: takes the lock, before all others from when it is next free. One that was passed by while
+ * it slept stays awake for longer: a woken thread may need more time to run than its wish stops others.
+ */
 static inline void lease_claim(struct lease_lock *lock)
 {
-	struct lock_budget awake = lock_budget(LEASE_WISH_NS, 1);
+	unsigned long long awake_ns = LEASE_WISH_NS;
+	struct lock_budget awake = lock_budget(awake_ns, 1);
 
 	while (!lease_take(lock, atomic_load_explicit(&lock->uses, memory_order_relaxed))) {
 		if (!LEASE_HEIR_SLEEPS || !lock_budget_spent(&awake)) {
@@ -218,6 +222,10 @@ static inline void lease_claim(struct lease_lock *lock)
 			both = atomic_load_explicit(&lock->both, memory_order_relaxed);
 			if ((both & 1) && both >> 16 == LEASE_WANTED_ASLEEP)
 				lease_nap(&lock->both, both, 0, LEASE_NAP_NS);
+			if (lease_wish(lock) == LEASE_NO_WISH) {
+				awake_ns *= 2;
+				awake = lock_budget(awake_ns, 1);
+			}
 		}
 	}
 	atomic_store_explicit(&lock->wish, LEASE_NO_WISH, memory_order_relaxed);
