@@ -91,10 +91,11 @@ static inline bool preemptable_trylock(struct preemptable_lock *lock)
 
 /*
  * Until the requests before it (at least 1) are granted, or n * tau is over. Heads only go up: a
- * distance that has grown is one that went below zero, the waiter was passed by.
+ * distance that has grown is one that went below zero, the waiter was passed by. Needs of the word
+ * only where its head is: pv_preemptable waits with it as well.
  */
-static inline void preemptable_wait_turn(struct preemptable_lock *lock, unsigned int mine,
-					 unsigned int ahead, const struct preemptable_class *class)
+static inline void preemptable_wait_turn(atomic_uint *both, unsigned int mine, unsigned int ahead,
+					 const struct preemptable_class *class)
 {
 	unsigned long long tau_ns = atomic_load_explicit(&class->tau_ns, memory_order_relaxed);
 	struct lock_budget budget = lock_budget(tau_ns, ahead);
@@ -105,8 +106,7 @@ static inline void preemptable_wait_turn(struct preemptable_lock *lock, unsigned
 		unsigned int now_ahead;
 
 		cpu_relax();
-		now_ahead = preemptable_ahead(atomic_load_explicit(&lock->both,
-								   memory_order_relaxed), mine);
+		now_ahead = preemptable_ahead(atomic_load_explicit(both, memory_order_relaxed), mine);
 		if (!now_ahead || now_ahead > ahead)
 			return;
 		if (now_ahead < ahead) {
@@ -126,7 +126,7 @@ static inline void preemptable_lock_class(struct preemptable_lock *lock,
 	mine = both >> 16;
 	ahead = preemptable_ahead(both, mine);
 	if (ahead)
-		preemptable_wait_turn(lock, mine, ahead, class);
+		preemptable_wait_turn(&lock->both, mine, ahead, class);
 	/* Acquire pairs with the release in preemptable_unlock(). */
 	while (atomic_fetch_or_explicit(&lock->both, PREEMPTABLE_HELD, memory_order_acquire) &
 	       PREEMPTABLE_HELD) {

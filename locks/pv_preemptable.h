@@ -34,16 +34,11 @@ _Static_assert(sizeof(struct pv_preemptable_lock) == 4, "pv_preemptable_lock is 
 #define PV_PREEMPTABLE_HELD 1u
 #define PV_PREEMPTABLE_HALTED 0x10000u
 #define PV_PREEMPTABLE_NEXT_ONE 0x20000u
-#define PV_PREEMPTABLE_NUMBERS 0x7fffu
 
-static inline unsigned int pv_preemptable_ahead(unsigned int both, unsigned int mine)
-{
-	return (mine - (both >> 1)) & PV_PREEMPTABLE_NUMBERS;
-}
-
+/* The head is where preemptable_ahead() looks for it. */
 static inline bool pv_preemptable_is_idle(unsigned int both)
 {
-	return !pv_preemptable_ahead(both, both >> 17);
+	return !preemptable_ahead(both, both >> 17);
 }
 
 static inline bool pv_preemptable_is_locked(struct pv_preemptable_lock *lock)
@@ -62,31 +57,6 @@ static inline bool pv_preemptable_trylock(struct pv_preemptable_lock *lock)
 						       both + PV_PREEMPTABLE_NEXT_ONE +
 							       PV_PREEMPTABLE_HELD,
 						       memory_order_acquire, memory_order_relaxed);
-}
-
-/* As preemptable_wait_turn(). */
-static inline void pv_preemptable_wait_turn(struct pv_preemptable_lock *lock, unsigned int mine,
-					    unsigned int ahead,
-					    const struct preemptable_class *class)
-{
-	unsigned long long tau_ns = atomic_load_explicit(&class->tau_ns, memory_order_relaxed);
-	struct lock_budget budget = lock_budget(tau_ns, ahead);
-	unsigned int turn;
-
-	/* The clock takes as long to read as the lock: not in every turn. */
-	for (turn = 1; turn % PREEMPTABLE_TURNS_A_LOOK || !lock_budget_spent(&budget); turn++) {
-		unsigned int now_ahead;
-
-		cpu_relax();
-		now_ahead = pv_preemptable_ahead(atomic_load_explicit(&lock->both,
-								      memory_order_relaxed), mine);
-		if (!now_ahead || now_ahead > ahead)
-			return;
-		if (now_ahead < ahead) {
-			ahead = now_ahead;
-			budget = lock_budget(tau_ns, ahead);
-		}
-	}
 }
 
 /* Competes out of order; true when it has the lock, false when the threshold is over. */
@@ -115,9 +85,9 @@ static inline void pv_preemptable_lock_class(struct pv_preemptable_lock *lock,
 	/* Not trylock first: to read a word that another CPU will want before writing it costs a miss. */
 	both = atomic_fetch_add_explicit(&lock->both, PV_PREEMPTABLE_NEXT_ONE, memory_order_relaxed);
 	mine = both >> 17;
-	ahead = pv_preemptable_ahead(both, mine);
+	ahead = preemptable_ahead(both, mine);
 	if (ahead)
-		pv_preemptable_wait_turn(lock, mine, ahead, class);
+		preemptable_wait_turn(&lock->both, mine, ahead, class);
 	while (!pv_preemptable_compete(lock)) {
 		/*
 		 * Told to halt before it looks again: the release that comes after this look finds the
