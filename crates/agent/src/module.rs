@@ -264,45 +264,13 @@ fn epoch_of(run: &Run) -> ApleParams {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unspin_scenario::plan::{CgroupLayout, LockKind};
 
     fn run(window: Window, yield_to: YieldTo, observe: bool) -> Run {
         Run {
-            id: 0,
-            profile: String::new(),
-            spin_intensive: true,
-            program: vec![],
-            vms: 1,
-            vcpus: 1,
-            each: vec![],
-            pin: vec![],
-            weights: vec![],
-            lock: LockKind::Ticket,
-            tau_ns: None,
-            lock_group: String::new(),
-            lock_clock_mhz: None,
-            cpl: 0,
-            cgroup: CgroupLayout::Flat,
-            arm: Arm {
-                name: "arm".into(),
-                window,
-                yield_to,
-                observe,
-                lock: None,
-                ..Arm::default()
-            },
+            arm: Arm { window, yield_to, observe, ..Arm::default() },
             epoch_ple_exits: Some(50),
             epoch_min_us: Some(3000),
-            baseline: String::new(),
-            seed: 0,
-            repeat: 0,
-            warmup_ms: 0,
-            window_ms: 1,
-            stagger_ms: 0,
-            alone: false,
-            trace_epochs: false,
-            trace_picks: false,
-            stalls: false,
+            ..Run::new(vec![], 1, 1)
         }
     }
 

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use unspin_scenario::plan::{
-    ApleParams, Arm, CgroupLayout, Dist, EachVm, HostModel, LockKind, Op, Plan, Run, Step, Window,
-    YieldTo, SCHEMA,
+    ApleParams, Arm, Dist, EachVm, HostModel, LockKind, Op, Plan, Run, Step, Window, YieldTo,
+    SCHEMA,
 };
 use unspin_scenario::result::{Record, RunResult};
 
@@ -38,40 +38,22 @@ fn stock() -> Arm {
 fn run(id: u32) -> Run {
     let step = |op, dist| Step { op, dist, lock: 0, permille: 1000 };
     let constant = |iterations| Dist::Const { iterations };
+    let program = vec![
+        step(Op::Compute, Dist::Exp { mean: 30, max: 0 }),
+        step(Op::Lock, constant(0)),
+        step(Op::Critical, constant(10)),
+        step(Op::Unlock, constant(0)),
+    ];
     Run {
         id,
         profile: "tiny".into(),
         spin_intensive: true,
-        program: vec![
-            step(Op::Compute, Dist::Exp { mean: 30, max: 0 }),
-            step(Op::Lock, constant(0)),
-            step(Op::Critical, constant(10)),
-            step(Op::Unlock, constant(0)),
-        ],
-        vms: 2,
-        vcpus: 2,
-        each: vec![],
-        pin: vec![],
-        weights: vec![],
         lock: LockKind::Tas,
-        tau_ns: None,
-        lock_group: String::new(),
-        lock_clock_mhz: None,
-        cpl: 0,
-        cgroup: CgroupLayout::Flat,
         arm: stock(),
-        epoch_ple_exits: None,
-        epoch_min_us: None,
-        baseline: "stock".into(),
-        seed: 1,
-        repeat: 0,
         warmup_ms: 100,
         window_ms: 500,
         stagger_ms: 20,
-        alone: false,
-        trace_epochs: false,
-        trace_picks: false,
-        stalls: false,
+        ..Run::new(program, 2, 2)
     }
 }
 

@@ -2,7 +2,7 @@
 //! The same application on the simulator: does it scale as the model says?
 
 use crate::{App, Sequential};
-use unspin_scenario::plan::{Arm, CgroupLayout, Dist, LockKind, Op, Platform, Run, Step};
+use unspin_scenario::plan::{Arm, Dist, Op, Platform, Run, Step};
 use unspin_sim::{simulate_setup, Host, Kernel, Setup, VmSetup};
 
 /// Cycles of the modelled server in a millisecond; one iteration is one.
@@ -89,34 +89,14 @@ pub fn setup(app: &App, units: u32, physical: bool, window_ms: u64, seed: u64) -
     };
     let pin: Vec<u32> = (0..units).collect();
     let run = Run {
-        id: 0,
         profile: app.name.clone(),
-        spin_intensive: false,
-        program: program(app, units),
-        vms: 1 + others,
-        vcpus: units,
-        each: Vec::new(),
         pin: vec![pin; 1 + others as usize],
-        weights: Vec::new(),
-        lock: LockKind::Ticket,
-        tau_ns: None,
-        lock_group: String::new(),
-        lock_clock_mhz: None,
-        cpl: 0,
-        cgroup: CgroupLayout::Flat,
         arm,
-        epoch_ple_exits: None,
-        epoch_min_us: None,
-        baseline: "stock".into(),
         seed,
-        repeat: 0,
         warmup_ms: WARMUP_MS,
         window_ms,
         stagger_ms: 20,
-        alone: false,
-        trace_epochs: false,
-        trace_picks: false,
-        stalls: false,
+        ..Run::new(program(app, units), 1 + others, units)
     };
     let host = Host::server(units, Kernel::V3_19).with_period_ns((app.period_ms * 1e6) as u64);
     let mut setup = Setup::new(&host, &run);

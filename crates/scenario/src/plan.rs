@@ -168,6 +168,42 @@ pub struct EachVm {
 }
 
 impl Run {
+    /// `vms` VMs that run `program` on `vcpus` vCPUs each, free of pCPUs, with a ticket lock at CPL 0
+    /// under KVM's own ways (arm `stock`, its own baseline), seed 1, measured for 100 ms from the
+    /// start. What a caller wants otherwise it says with `..Run::new(…)`.
+    pub fn new(program: Vec<Step>, vms: u32, vcpus: u32) -> Run {
+        Run {
+            id: 0,
+            profile: String::new(),
+            spin_intensive: false,
+            program,
+            vms,
+            vcpus,
+            each: Vec::new(),
+            pin: Vec::new(),
+            weights: Vec::new(),
+            lock: LockKind::Ticket,
+            tau_ns: None,
+            lock_group: String::new(),
+            lock_clock_mhz: None,
+            cpl: 0,
+            cgroup: CgroupLayout::Flat,
+            arm: Arm { name: "stock".into(), ..Arm::default() },
+            epoch_ple_exits: None,
+            epoch_min_us: None,
+            baseline: "stock".into(),
+            seed: 1,
+            repeat: 0,
+            warmup_ms: 0,
+            window_ms: 100,
+            stagger_ms: 0,
+            alone: false,
+            trace_epochs: false,
+            trace_picks: false,
+            stalls: false,
+        }
+    }
+
     /// What VM number `vm` is.
     pub fn vm(&self, vm: u32) -> EachVm {
         self.each.get(vm as usize).cloned().unwrap_or_else(|| EachVm {

@@ -3,7 +3,7 @@
 //! the largest takes. `cargo bench -p unspin-sim`.
 
 use unspin_scenario::parse_profile;
-use unspin_scenario::plan::{Arm, CgroupLayout, LockKind, Run, Window, YieldTo};
+use unspin_scenario::plan::{Arm, Run};
 use unspin_sim::{simulate, Host, Kernel};
 
 const EBIZZY: &str = include_str!("../../../profiles/ebizzy.toml");
@@ -12,42 +12,15 @@ const HACKBENCH: &str = include_str!("../../../profiles/hackbench.toml");
 fn run(profile: &str, text: &str, vms: u32, vcpus: u32, pcpus: u32, window_ms: u64) -> Run {
     // VM by VM around the host, so that every pCPU has the same number of vCPUs.
     let pin = |vm| (0..vcpus).map(|v| (vm * vcpus + v) % pcpus).collect();
+    let program = parse_profile(profile, profile, text).expect("a profile").program;
     Run {
-        id: 0,
         profile: profile.into(),
         spin_intensive: true,
-        program: parse_profile(profile, profile, text).expect("a profile").program,
-        vms,
-        vcpus,
-        each: vec![],
         pin: (0..vms).map(pin).collect(),
-        weights: vec![],
-        lock: LockKind::Ticket,
-        tau_ns: None,
-        lock_group: String::new(),
-        lock_clock_mhz: None,
-        cpl: 0,
-        cgroup: CgroupLayout::Flat,
-        arm: Arm {
-            name: "stock".into(),
-            window: Window::Stock,
-            yield_to: YieldTo::Stock,
-            observe: true,
-            lock: None,
-            ..Arm::default()
-        },
-        epoch_ple_exits: None,
-        epoch_min_us: None,
-        baseline: "stock".into(),
-        seed: 1,
-        repeat: 0,
-        warmup_ms: 0,
+        arm: Arm { name: "stock".into(), observe: true, ..Arm::default() },
         window_ms,
         stagger_ms: 10,
-        alone: false,
-        trace_epochs: false,
-        trace_picks: false,
-        stalls: false,
+        ..Run::new(program, vms, vcpus)
     }
 }
 

@@ -631,53 +631,28 @@ fn stats_since(second: &ModuleStats, first: &ModuleStats) -> ModuleStats {
 pub(crate) mod tests {
     use super::*;
     use crate::host::Kernel;
-    use unspin_scenario::plan::{Dist, LockKind};
+    use unspin_scenario::plan::Dist;
 
     /// Two VMs of four vCPUs on four pCPUs, a contended ticket lock each.
     pub(crate) fn two_vms() -> Setup {
         let step =
             |op, iterations| Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 };
+        let program = vec![
+            step(Op::Compute, 1000),
+            step(Op::Lock, 0),
+            step(Op::Critical, 500),
+            step(Op::Unlock, 0),
+        ];
         let run = Run {
-            id: 0,
             profile: "test".into(),
             spin_intensive: true,
-            program: vec![
-                step(Op::Compute, 1000),
-                step(Op::Lock, 0),
-                step(Op::Critical, 500),
-                step(Op::Unlock, 0),
-            ],
-            vms: 2,
-            vcpus: 4,
-            each: vec![],
             pin: vec![vec![0, 1, 2, 3]; 2],
-            weights: vec![],
-            lock: LockKind::Ticket,
-            tau_ns: None,
-            lock_group: String::new(),
-            lock_clock_mhz: None,
-            cpl: 0,
-            cgroup: CgroupLayout::Flat,
-            arm: Arm {
-                name: "stock".into(),
-                window: Window::Stock,
-                yield_to: YieldTo::Stock,
-                observe: true,
-                lock: None,
-                ..Arm::default()
-            },
+            arm: Arm { name: "stock".into(), observe: true, ..Arm::default() },
             epoch_ple_exits: Some(50),
-            epoch_min_us: None,
-            baseline: "stock".into(),
-            seed: 1,
-            repeat: 0,
             warmup_ms: 20,
             window_ms: 50,
             stagger_ms: 5,
-            alone: false,
-            trace_epochs: false,
-            trace_picks: false,
-            stalls: false,
+            ..Run::new(program, 2, 4)
         };
         Setup::new(&Host::lab(4, Kernel::V6_12), &run)
     }

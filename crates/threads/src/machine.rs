@@ -331,34 +331,14 @@ mod tests {
     fn crowded(program: Vec<Step>) -> Run {
         let arm = Arm { name: "arm".into(), observe: true, ..Arm::default() };
         Run {
-            id: 0,
             profile: "test".into(),
             spin_intensive: true,
-            program,
-            vms: 2,
-            vcpus: 3,
-            each: vec![],
             pin: vec![vec![0; 3]; 2],
-            weights: vec![],
-            lock: LockKind::Ticket,
-            tau_ns: None,
-            lock_group: String::new(),
-            lock_clock_mhz: None,
-            cpl: 0,
-            cgroup: CgroupLayout::Flat,
             arm,
-            epoch_ple_exits: None,
-            epoch_min_us: None,
             baseline: "arm".into(),
-            seed: 1,
-            repeat: 0,
             warmup_ms: 1,
-            window_ms: 100,
             stagger_ms: 3,
-            alone: false,
-            trace_epochs: false,
-            trace_picks: false,
-            stalls: false,
+            ..Run::new(program, 2, 3)
         }
     }
 

@@ -3,7 +3,7 @@
 
 #![allow(dead_code)] // each test binary uses its part
 
-use unspin_scenario::plan::{Arm, CgroupLayout, Dist, LockKind, Op, Run, Step, Window, YieldTo};
+use unspin_scenario::plan::{Arm, Dist, Op, Run, Step, Window, YieldTo};
 use unspin_scenario::result::Attribution;
 use unspin_sim::{Host, Kernel, Setup};
 
@@ -36,34 +36,14 @@ pub fn sleeping(think: u32, hold: u32) -> Vec<Step> {
 
 pub fn run(vms: u32, vcpus: u32, program: Vec<Step>) -> Run {
     Run {
-        id: 0,
         profile: "test".into(),
         spin_intensive: true,
-        program,
-        vms,
-        vcpus,
-        each: vec![],
         pin: vec![(0..vcpus).collect(); vms as usize],
-        weights: vec![],
-        lock: LockKind::Ticket,
-        tau_ns: None,
-        lock_group: String::new(),
-        lock_clock_mhz: None,
-        cpl: 0,
-        cgroup: CgroupLayout::Flat,
         arm: arm(Window::Stock, YieldTo::Stock),
         epoch_ple_exits: Some(50),
-        epoch_min_us: None,
-        baseline: "stock".into(),
-        seed: 1,
-        repeat: 0,
         warmup_ms: 20,
-        window_ms: 100,
         stagger_ms: 10,
-        alone: false,
-        trace_epochs: false,
-        trace_picks: false,
-        stalls: false,
+        ..Run::new(program, vms, vcpus)
     }
 }
 

@@ -118,13 +118,7 @@ impl Machine for Kvm {
     }
 
     fn check_kernel(&self, name: &str) -> Result<(), Refusal> {
-        if name == self.release {
-            return Ok(());
-        }
-        Err(Refusal {
-            message: format!("machine kvm does not run kernel {name:?}"),
-            allowed: format!("{:?}, this host's own", self.release),
-        })
+        super::only_kernel(self.name(), name, &self.release)
     }
 
     fn image(&self) -> anyhow::Result<String> {

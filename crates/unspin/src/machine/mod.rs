@@ -145,3 +145,14 @@ pub fn choose(choice: Choice, wish: &Wish) -> anyhow::Result<Box<dyn Machine>> {
         Err(e) => Err(Cannot(format!("machine kvm: {e:#}")).into()),
     }
 }
+
+/// Whether `name` is the kernel this computer runs, on a machine that runs no other.
+fn only_kernel(machine: &str, name: &str, release: &str) -> Result<(), Refusal> {
+    if name == release {
+        return Ok(());
+    }
+    Err(Refusal {
+        message: format!("machine {machine} does not run kernel {name:?}"),
+        allowed: format!("{release:?}, this computer's own"),
+    })
+}

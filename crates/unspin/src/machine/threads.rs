@@ -60,13 +60,7 @@ impl Machine for Threads {
     }
 
     fn check_kernel(&self, name: &str) -> Result<(), Refusal> {
-        if name == self.release {
-            return Ok(());
-        }
-        Err(Refusal {
-            message: format!("machine threads does not run kernel {name:?}"),
-            allowed: format!("{:?}, this computer's own", self.release),
-        })
+        super::only_kernel(self.name(), name, &self.release)
     }
 
     fn check_plan(&self, plan: &Plan) -> Result<(), (&'static str, Refusal)> {
