@@ -445,7 +445,10 @@ impl Sim {
                 self.sleep(p, v);
                 return;
             }
-            self.charge(v, self.interrupt_ns, Cause::Other);
+            // One that is not in its guest sees the request on its way there.
+            if self.vcpus[v as usize].host_ns() == 0 {
+                self.charge(v, self.interrupt_ns, Cause::Other);
+            }
             self.vcpus[v as usize].spun_ns = 0;
             self.bill(p);
         }
