@@ -8,15 +8,13 @@
 //! EEVDF has no such granularity, there it is the vCPU's slice. What a VM gets beside others is
 //! not changed: the weights of its vCPUs have the mean they had.
 
+use crate::group::WEIGHT_MIN;
 use crate::host::Host;
 use crate::machine::Sim;
 use crate::sched::RunQueue;
 use crate::state::{Class, State};
 use unspin_policy::asym::{self, Core, Params, Vcpu};
 use unspin_scenario::plan;
-
-/// The least weight Linux gives a group.
-const WEIGHT_MIN: u64 = 2;
 
 #[derive(Debug)]
 pub(crate) struct Asym {
@@ -175,7 +173,12 @@ impl Sim {
             if parts.time && given_ns > 0 {
                 let all = u128::from(vm.weight) * vm.count as u128;
                 let weight = all * u128::from(seen.allocated_ns) / u128::from(given_ns);
-                entity.weight = (weight as u64).max(WEIGHT_MIN);
+                let weight = (weight as u64).max(WEIGHT_MIN);
+                match &mut self.groups {
+                    // What its cgroup within the VM's gets.
+                    Some(groups) => groups.set_share(v as u32, weight, self.now_ns),
+                    None => entity.weight = weight,
+                }
             }
             if parts.latency {
                 entity.set_latency(&self.tunables, u64::from(seen.latency_us) * 1000);

@@ -19,6 +19,7 @@
 mod asym;
 mod blocking;
 mod credit;
+mod group;
 mod guest;
 mod host;
 mod kvm;

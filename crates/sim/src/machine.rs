@@ -7,6 +7,7 @@
 
 use crate::asym::Asym;
 use crate::credit::Credit;
+use crate::group::Groups;
 use crate::host::{Clock, Host};
 use crate::lock::{Lock, LOCKS};
 use crate::queue::{Queue, Timer};
@@ -40,6 +41,8 @@ pub(crate) struct Sim {
     pub host: Host,
     /// Instead of the fair scheduler.
     pub credit: Option<Box<Credit>>,
+    /// The VMs' cgroups, where the fair scheduler has them.
+    pub groups: Option<Box<Groups>>,
     /// Beside the fair scheduler.
     pub asym: Option<Box<Asym>>,
     /// Ready vCPUs that any pCPU may take.
@@ -394,7 +397,9 @@ impl Sim {
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.exit_ns += self.tick_cost_ns;
         vcpu.spun_ns = 0;
-        let over = self.bill(p)
+        let billed = self.bill(p);
+        self.reweigh(v);
+        let over = billed
             | match self.credit {
                 Some(_) => self.tick_credit(p),
                 None => self.queues[p as usize].tick(&self.tunables, &self.entities),
@@ -586,6 +591,9 @@ impl Sim {
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.state = State::Halted;
         vcpu.off_cause = Cause::Idle;
+        if let Some(groups) = &mut self.groups {
+            groups.set_runnable(v, false, self.now_ns);
+        }
         let vm = &mut self.vms[vcpu.vm as usize];
         vm.slots[vcpu.index as usize].running = 0;
         vm.stock[vcpu.index as usize].blocking = 1;
@@ -621,11 +629,23 @@ impl Sim {
         let p = self.pcpu_for(v);
         self.vcpus[v as usize].pcpu = p;
         let over = self.bill(p);
+        if let Some(groups) = &mut self.groups {
+            groups.set_runnable(v, true, self.now_ns);
+            self.entities[v as usize].set_weight(&self.tunables, groups.weight(v, self.now_ns));
+        }
         let queue = &mut self.queues[p as usize];
         queue.enqueue(&self.tunables, &mut self.entities, v, is_new);
         if over || queue.preempts(&self.tunables, &mut self.entities, v) {
             self.ask_reschedule(p);
         }
+    }
+
+    /// The weight of `v`, current and billed, follows its group's load.
+    fn reweigh(&mut self, v: u32) {
+        let Some(groups) = &mut self.groups else { return };
+        let weight = groups.weight(v, self.now_ns);
+        let queue = &mut self.queues[self.vcpus[v as usize].pcpu as usize];
+        queue.reweigh(&self.tunables, &mut self.entities, v, weight);
     }
 
     fn start_vm(&mut self, vm: u32) {

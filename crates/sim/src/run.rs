@@ -233,13 +233,14 @@ impl Setup {
             locks: Vec::with_capacity(self.vms.len() * LOCKS as usize),
             steps: Vec::new(),
             tas_rng: Rng::new(run.seed, u32::MAX),
-            tunables: Tunables::new(host, run.cgroup == CgroupLayout::Flat),
+            tunables: Tunables::new(host, run.cgroup != CgroupLayout::Flat),
             stock: host.kernel.stock(),
             host: host.clone(),
             credit: host
                 .credit
                 .as_ref()
                 .map(|c| Box::new(Credit::new(host, c, run.arm.coscheduling, run.seed))),
+            groups: (run.cgroup != CgroupLayout::Flat && host.credit.is_none()).then(Box::default),
             asym: (run.arm.asym != plan::Asym::default())
                 .then(|| Box::new(Asym::new(host, run.arm.asym))),
             movable: 0,
@@ -336,6 +337,9 @@ impl Setup {
         sim.vms[number as usize].barrier.off.set(true, 0);
         if let Some(credit) = &mut sim.credit {
             credit.add_vm(setup.weight, setup.concurrent, setup.seed);
+        }
+        if let Some(groups) = &mut sim.groups {
+            groups.add_vm(weight.max(1), vcpus);
         }
         for index in 0..vcpus {
             let rng = Rng::new(setup.seed, index);

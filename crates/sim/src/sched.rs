@@ -6,7 +6,7 @@
 //! granularity, the buddies `next` and `skip`), EEVDF as of 6.12 (lag, virtual deadline, run to
 //! parity, the buddy `next` while it is eligible). Queues are short here (a task for each VM), so
 //! they are lists walked whole, not trees. Not modelled: the buddy `last` (needs eight tasks),
-//! groups within groups, and delayed dequeueing but for its effect on a sleeper's lag.
+//! and delayed dequeueing but for its effect on a sleeper's lag. Groups (`group`) give tasks weights.
 
 use crate::host::{Host, Kernel};
 
@@ -64,6 +64,14 @@ impl Entity {
         }
     }
 
+    /// Another weight for one that is in no queue: a lag is kept in real time (reweight_entity()).
+    pub fn set_weight(&mut self, t: &Tunables, weight: u64) {
+        if t.eevdf && weight != self.weight {
+            self.vlag = scaled(self.vlag, self.weight, weight);
+        }
+        self.weight = weight;
+    }
+
     fn virtual_ns(&self, ns: u64) -> i64 {
         if self.weight == WEIGHT_DEFAULT {
             ns as i64
@@ -71,6 +79,11 @@ impl Entity {
             (u128::from(ns) * u128::from(WEIGHT_DEFAULT) / u128::from(self.weight)) as i64
         }
     }
+}
+
+/// `virtual_ns` of an entity whose weight changes.
+fn scaled(virtual_ns: i64, from: u64, to: u64) -> i64 {
+    (i128::from(virtual_ns) * i128::from(from) / i128::from(to)) as i64
 }
 
 /// Times the scheduler works with, ns.
@@ -89,9 +102,11 @@ pub struct Tunables {
 
 impl Tunables {
     /// As the host's kernel sets them at boot, the slice replaced where the host says so.
-    /// `yields_count`: a yield costs the yielder its place; in a cgroup of its own it does not.
-    pub fn new(host: &Host, yields_count: bool) -> Tunables {
+    /// `alone`: every vCPU is alone in a group of its own. There EEVDF's yield costs it nothing, as
+    /// it moves the task within its group; CFS's skips the group as well (set_skip_buddy()).
+    pub fn new(host: &Host, alone: bool) -> Tunables {
         let eevdf = host.kernel.is_eevdf();
+        let yields_count = !(alone && eevdf);
         let own = host.scaled_ns(if eevdf { 700_000 } else { 750_000 });
         Tunables {
             eevdf,
@@ -264,6 +279,28 @@ impl RunQueue {
         }
     }
 
+    /// `i`, which is in this queue, weighs that from now on. CFS leaves its virtual time as it is;
+    /// EEVDF keeps its lag and what is left of its slice in real time.
+    pub fn reweigh(&mut self, t: &Tunables, e: &mut [Entity], i: u32, weight: u64) {
+        let was = e[i as usize].weight;
+        if weight == was {
+            return;
+        }
+        if t.eevdf {
+            let average = self.average_vruntime(e);
+            let task = &mut e[i as usize];
+            let keeps_parity = task.parity == task.deadline;
+            let left = scaled(task.deadline - task.vruntime, was, weight);
+            task.vruntime = average - scaled(average - task.vruntime, was, weight);
+            task.deadline = task.vruntime + left;
+            if keeps_parity {
+                task.parity = task.deadline;
+            }
+        }
+        e[i as usize].weight = weight;
+        self.update_min(e);
+    }
+
     /// At a tick: whether the running task has had its slice (CFS check_preempt_tick; EEVDF knows
     /// from [`RunQueue::ran`]).
     pub fn tick(&mut self, t: &Tunables, e: &[Entity]) -> bool {
@@ -394,7 +431,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn tunables(kernel: Kernel) -> Tunables {
-        Tunables::new(&Host::lab(4, kernel), true)
+        Tunables::new(&Host::lab(4, kernel), false)
     }
 
     /// A queue of tasks of these weights, of which the first was put on the pCPU.
@@ -478,15 +515,18 @@ mod tests {
     }
 
     #[test]
-    fn a_yield_lets_the_next_in_line_run_unless_it_is_alone_in_its_group() {
-        for kernel in [Kernel::V6_1, Kernel::V6_12] {
-            for (yields_count, leaves) in [(true, true), (false, false)] {
-                let t = Tunables::new(&Host::lab(4, kernel), yields_count);
-                let (mut queue, mut e) = queue(&t, &[1024; 2]);
-                let yielder = queue.current;
-                queue.yield_current(&t, &mut e);
-                assert_eq!(queue.switch(&t, &mut e) != yielder, leaves, "{kernel:?}");
-            }
+    fn a_yield_lets_the_next_in_line_run_but_eevdfs_not_out_of_a_group() {
+        for (kernel, alone, leaves) in [
+            (Kernel::V6_1, false, true),
+            (Kernel::V6_1, true, true),
+            (Kernel::V6_12, false, true),
+            (Kernel::V6_12, true, false),
+        ] {
+            let t = Tunables::new(&Host::lab(4, kernel), alone);
+            let (mut queue, mut e) = queue(&t, &[1024; 2]);
+            let yielder = queue.current;
+            queue.yield_current(&t, &mut e);
+            assert_eq!(queue.switch(&t, &mut e) != yielder, leaves, "{kernel:?} {alone}");
         }
     }
 

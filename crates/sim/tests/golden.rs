@@ -26,6 +26,7 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
     let mut weighted = base(2);
     weighted.cgroup = CgroupLayout::Vm;
     weighted.weights = vec![100, 300];
+    let grouped = Run { cgroup: CgroupLayout::Vm, ..run(2, 4, sleeping(1000, 400)) };
     let mut free = run(3, 4, lock());
     free.pin.clear();
     let mut user = base(2);
@@ -68,6 +69,8 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
         ("barrier", Kernel::V6_12, run(2, 4, barrier(Op::Barrier, 500))),
         ("spin-barrier", Kernel::V6_1, run(2, 4, barrier(Op::SpinBarrier, 0))),
         ("weights", Kernel::V6_12, weighted),
+        ("groups-3.19", Kernel::V3_19, grouped.clone()),
+        ("groups-6.12", Kernel::V6_12, grouped),
         ("unpinned", Kernel::V6_12, free),
         ("mixed", Kernel::V6_12, mixed),
         ("user-spinning", Kernel::V6_12, user),
