@@ -73,14 +73,23 @@ impl<'a> Build<'a> {
         if self.mutation.is_empty() {
             return self.lock.header.to_string();
         }
-        let mut text = std::fs::read_to_string(locks_dir().join(self.lock.header)).unwrap();
-        for (what, by) in &self.mutation {
-            assert!(text.contains(what.as_str()), "{}: no {what:?}", self.lock.header);
-            text = text.replace(what.as_str(), by);
+        // The lock's header and those it includes, each with the mutations that apply to it.
+        let dir = scratch().join(format!("{name}.d"));
+        std::fs::create_dir_all(&dir).unwrap();
+        let read = |header: &str| std::fs::read_to_string(locks_dir().join(header)).unwrap();
+        let own = read(self.lock.header);
+        let includes = own.lines().filter_map(|l| l.strip_prefix("#include \"")?.strip_suffix('"'));
+        let mut missing: Vec<&str> = self.mutation.iter().map(|(what, _)| what.as_str()).collect();
+        for header in std::iter::once(self.lock.header).chain(includes) {
+            let mut text = read(header);
+            for (what, by) in &self.mutation {
+                missing.retain(|m| m != what || !text.contains(what.as_str()));
+                text = text.replace(what.as_str(), by);
+            }
+            std::fs::write(dir.join(header), text).unwrap();
         }
-        let path = scratch().join(format!("{name}.h"));
-        std::fs::write(&path, text).unwrap();
-        path.display().to_string()
+        assert!(missing.is_empty(), "{}: no {missing:?}", self.lock.header);
+        dir.join(self.lock.header).display().to_string()
     }
 }
 
