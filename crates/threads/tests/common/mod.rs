@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use unspin_threads::locks::Lock;
 
 /// A way to build one program for one lock.
@@ -64,8 +65,12 @@ impl<'a> Build<'a> {
             cc.arg(format!("-DSTART(v)={start}"));
         }
         let source = locks_dir().join("test").join(self.program).with_extension("c");
-        let output = cc.arg(source).arg("-o").arg(&out).output().expect("a C compiler");
+        // Another test may be running the same program: it is replaced when it is whole.
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let part = scratch().join(format!("{name}.{}", MADE.fetch_add(1, Relaxed)));
+        let output = cc.arg(source).arg("-o").arg(&part).output().expect("a C compiler");
         assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        std::fs::rename(part, &out).unwrap();
         out
     }
 
