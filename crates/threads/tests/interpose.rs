@@ -331,9 +331,11 @@ fn wrong_libraries_are_rejected() {
                 };
                 let output = run(right, &[MUTEX]);
                 assert!(output.status.success(), "{}, as it is: {}", mutant.name, said(&output));
-                let output = run(&wrong, &[MUTEX, ("HANGS_AFTER_S", "3")]);
+                // Some go wrong only where threads meet, which a loaded machine keeps them from.
+                let tries = || run(&wrong, &[MUTEX, ("HANGS_AFTER_S", "3")]);
+                let rejected = (0..10).map(|_| tries()).find(|output| !output.status.success());
+                let output = rejected.unwrap_or_else(|| panic!("accepted: {}", mutant.name));
                 let said = said(&output);
-                assert!(!output.status.success(), "accepted: {}", mutant.name);
                 assert!(said.contains(mutant.test), "{} by another test: {said}", mutant.name);
                 println!("{}: {}", mutant.name, said.trim_end());
             });
