@@ -27,7 +27,8 @@ pub struct Computer {
     /// Physical CPUs, 1 to [`Computer::CPUS_MAX`].
     pub cpus: u32,
     pub memory_mib: u32,
-    /// Bochs: instructions a CPU retires in one second of virtual time; also its TSC frequency.
+    /// Instructions in one second of virtual time: of each CPU with Bochs, which is also its TSC
+    /// frequency; of all CPUs together with QEMU, or 0 for this computer's clock.
     pub ips: u64,
 }
 
@@ -42,6 +43,13 @@ impl Computer {
 
     pub fn qemu(cpus: u32) -> Computer {
         Computer { emulator: Emulator::Qemu, cpus, memory_mib: 1024, ips: 0 }
+    }
+
+    /// As `qemu`, with virtual time: nothing depends on how fast or busy this computer is. By its
+    /// clock the emulated one sees soft lockups, stalls and an unstable TSC whenever others keep the
+    /// emulator from running. Only one CPU is online: `unspin-inside online` has the others.
+    pub fn qemu_in_virtual_time(cpus: u32) -> Computer {
+        Computer { ips: 125_000_000, ..Computer::qemu(cpus) }
     }
 
     /// Parameters of the module: QEMU's processors have no pause filter, but honour the intercept.
@@ -199,6 +207,15 @@ fn bochs(
 /// Without console and without the chardev `records`, which callers add.
 fn qemu(computer: &Computer, kernel: &Kernel, initramfs: &Path, cmdline: &str) -> Command {
     let mut command = Command::new("qemu-system-x86_64");
+    let mut cmdline = cmdline.to_string();
+    if let Some(instruction_ns) = 1_000_000_000u64.checked_div(computer.ips) {
+        // Where all CPUs sleep the clock is set to the next timer.
+        command.args(["-icount", &format!("shift={},sleep=off", instruction_ns.ilog2())]);
+        command.args(["-rtc", "base=2026-01-01,clock=vm"]);
+        // A CPU that never pauses leaves no instructions to the CPUs after it, and 6.1 does not where
+        // it waits for another one to come up.
+        cmdline += " maxcpus=1";
+    }
     // thread=single: with one thread a CPU the kernel's code patching sooner or later faults.
     command
         .args(["-accel", "tcg,thread=single", "-cpu", "qemu64,+svm,+npt", "-nodefaults"])
@@ -209,6 +226,6 @@ fn qemu(computer: &Computer, kernel: &Kernel, initramfs: &Path, cmdline: &str) -
         .arg(&kernel.vmlinuz)
         .arg("-initrd")
         .arg(initramfs)
-        .args(["-append", cmdline]);
+        .args(["-append", &cmdline]);
     command
 }

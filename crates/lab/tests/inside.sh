@@ -45,9 +45,11 @@ finish() {
 	dmesg | grep -E "$SPLAT" > /tmp/splats
 	check "no splat in the kernel's log" [ ! -s /tmp/splats ]
 	[ -s /tmp/splats ] && say "$(head -n 5 /tmp/splats | tr '\n' ';')"
+	[ $failed = 0 ] || dmesg | tail -n 10 | while read -r line; do say "log: $line"; done
 	unspin-inside say --end $passed $failed
 	poweroff -f
 }
+check "all CPUs are online" unspin-inside online
 # What the kernel found wrong with the emulated computer before this is not the module's.
 dmesg -c > /dev/null
 echo 5 > /proc/sys/kernel/printk

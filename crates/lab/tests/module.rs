@@ -23,7 +23,8 @@ fn the_module_under_qemu() {
     for series in common::kernels(&[Series::V6_12, Series::V6_1]) {
         let Some(kernel) = common::kernel(&lab, series) else { continue };
         let name = format!("module-{}", series.name());
-        let heard = common::script(&lab, &kernel, &Computer::qemu(4), &script, &name);
+        let heard =
+            common::script(&lab, &kernel, &Computer::qemu_in_virtual_time(4), &script, &name);
         wrong.extend(common::verdict(series, &heard, CHECKS_MIN, &heard.console));
         // The verdict counts only after the leaks and the log were looked at.
         let last =

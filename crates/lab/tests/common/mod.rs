@@ -162,7 +162,7 @@ pub fn cycles() -> u32 {
 }
 
 /// What is wrong with a boot: checks that failed, checks that were not made, and splats on
-/// `console`, the part of it where none is meant.
+/// `console`, the part of it where none is meant; then how the kernel's log ended.
 pub fn verdict(series: Series, heard: &Heard, checks_min: u32, console: &str) -> Vec<String> {
     let mut wrong: Vec<String> =
         heard.lines.iter().filter(|line| line.starts_with("FAILED")).cloned().collect();
@@ -173,6 +173,9 @@ pub fn verdict(series: Series, heard: &Heard, checks_min: u32, console: &str) ->
     }
     if heard.failed > 0 {
         wrong.push(format!("{} checks failed", heard.failed));
+    }
+    if !wrong.is_empty() {
+        wrong.extend(heard.lines.iter().filter(|line| line.starts_with("log: ")).cloned());
     }
     wrong.into_iter().map(|what| format!("{}: {what}", series.name())).collect()
 }

@@ -4,6 +4,7 @@
 
 mod exact;
 mod fail;
+mod online;
 mod text;
 mod vms;
 
@@ -12,6 +13,7 @@ use std::process::exit;
 const USAGE: &str = "usage: unspin-inside COMMAND
   agent PLAN.json [--out …]        as unspin-agent
   say TEXT… | say --end DONE FAILED
+  online                           brings up every CPU that is not
   vm VCPUS (--ms N | --until FILE) one VM with a contended lock; says what it did
   churn VMS VCPUS                  so many VMs, one after the other
   text save FILE                   check values of all functions of kernel and KVM
@@ -47,6 +49,7 @@ fn main() {
         ["churn", count, vcpus] => {
             number(count).and_then(|count| vms::churn(count, number(vcpus)?))
         }
+        ["online"] => online::all(),
         ["text", "save", file] => text::save(file),
         ["text", "diff", a, b] => text::diff(a, b),
         ["fail", "load", file, options, refused] => fail::load(file, options, refused),

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Brings up CPUs on an emulator whose time is virtual. Linux 6.1 waits for a CPU to come up without a
+//! PAUSE, and without one QEMU 7.2 lets no other CPU run: a thread beside it makes them.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const CPUS: &str = "/sys/devices/system/cpu";
+
+/// Brings up every CPU that is not; says how many that were.
+pub fn all() -> Result<String, String> {
+    stay_on_first()?;
+    let done = AtomicBool::new(false);
+    let brought = std::thread::scope(|scope| {
+        // On the same CPU, as its affinity is inherited.
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let brought = bring_up();
+        done.store(true, Ordering::Relaxed);
+        brought
+    });
+    brought.map(|count| format!("{count} CPUs brought up"))
+}
+
+fn bring_up() -> Result<u32, String> {
+    let mut count = 0;
+    for entry in fs::read_dir(CPUS).map_err(|e| format!("{CPUS}: {e}"))?.flatten() {
+        let file = entry.path().join("online");
+        // The first CPU has no such file.
+        if fs::read_to_string(&file).is_ok_and(|text| text.trim() == "0") {
+            fs::write(&file, "1").map_err(|e| format!("{}: {e}", file.display()))?;
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+fn stay_on_first() -> Result<(), String> {
+    // SAFETY: a CPU set is plain data, and the call reads no more than its size.
+    let done = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(0, &mut set);
+        libc::sched_setaffinity(0, std::mem::size_of_val(&set), &set)
+    };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(format!("sched_setaffinity: {}", std::io::Error::last_os_error()))
+    }
+}
