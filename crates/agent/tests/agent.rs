@@ -68,6 +68,7 @@ fn plan(runs: Vec<Run>) -> Plan {
         host_model: HostModel::Lab,
         scheduler: Default::default(),
         period_ms: None,
+        loop_detection: Default::default(),
         llc_pcpus: None,
         runs,
     }

@@ -112,6 +112,7 @@ pub fn expand(
         host_model: scenario.host.model,
         scheduler: scenario.host.scheduler,
         period_ms: scenario.host.period_ms,
+        loop_detection: scenario.host.loop_detection,
         llc_pcpus: scenario.host.llc_pcpus,
         runs,
     })

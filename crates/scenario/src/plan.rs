@@ -32,6 +32,9 @@ pub struct Plan {
     /// Allocation period of that host, ms; `None` leaves the scheduler's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period_ms: Option<u32>,
+    /// How that host's processor sees a loop of PAUSEs.
+    #[serde(default, skip_serializing_if = "LoopDetection::is_default")]
+    pub loop_detection: LoopDetection,
     /// pCPUs that share a last-level cache, each group of so many; `None`: all share one (machine
     /// `sim`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,6 +60,8 @@ pub enum HostScheduler {
     /// The kernel's own: CFS or EEVDF.
     #[default]
     Fair,
+    /// The same where no VM gets more than its weight's share (`cpu.max`).
+    FairCapped,
     /// Xen Credit, work-conserving: time that a VM leaves goes to the others.
     Credit,
     /// Xen Credit where no VM gets more than its weight's share.
@@ -64,8 +69,30 @@ pub enum HostScheduler {
 }
 
 impl HostScheduler {
+    /// Whether it is Xen's.
+    pub fn is_credit(self) -> bool {
+        matches!(self, HostScheduler::Credit | HostScheduler::CreditCapped)
+    }
+
     fn is_default(&self) -> bool {
         *self == HostScheduler::default()
+    }
+}
+
+/// How a modelled host's processor sees a loop of PAUSEs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoopDetection {
+    /// Intel: a loop at CPL 0 that lasts longer than a window of cycles.
+    #[default]
+    Ple,
+    /// AMD: a number of PAUSEs, at any level.
+    PauseFilter,
+}
+
+impl LoopDetection {
+    fn is_default(&self) -> bool {
+        *self == LoopDetection::default()
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::expand::{ALONE_ARM, IDEAL_ARM};
 use crate::plan::{
     ApleParams, Arm, Asym, CgroupLayout, Coscheduling, Factor, HostModel, HostScheduler,
-    LockChoice, LockKind, Platform, Window, YieldTo,
+    LockChoice, LockKind, LoopDetection, Platform, Window, YieldTo,
 };
 use crate::problem::Problems;
 use crate::reader::{Reader, Table, Value};
@@ -80,6 +80,8 @@ pub struct Host {
     pub scheduler: HostScheduler,
     /// Its allocation period, ms: CFS's latency, Credit's assignments; machine `sim` only.
     pub period_ms: Option<u32>,
+    /// How its processor sees a loop of PAUSEs; machine `sim` only.
+    pub loop_detection: LoopDetection,
     /// pCPUs that share a last-level cache; `None`: all share one.
     pub llc_pcpus: Option<u32>,
 }
@@ -123,6 +125,9 @@ impl Scenario {
         }
         if self.host.period_ms.is_some() {
             return Some("host.period_ms");
+        }
+        if self.host.loop_detection != LoopDetection::Ple {
+            return Some("host.loop_detection");
         }
         if self.host.llc_pcpus.is_some() {
             return Some("host.llc_pcpus");
@@ -305,7 +310,15 @@ fn read_kernels(v: &Value) -> Option<Vec<String>> {
 
 fn read_host(v: Value) -> Option<Host> {
     let t = v.table("[host] with pcpus")?;
-    t.only(&["pcpus", "model", "lock_clock_mhz", "scheduler", "period_ms", "llc_pcpus"]);
+    t.only(&[
+        "pcpus",
+        "model",
+        "lock_clock_mhz",
+        "scheduler",
+        "period_ms",
+        "loop_detection",
+        "llc_pcpus",
+    ]);
     let pcpus =
         t.need("pcpus", "how many physical CPUs").and_then(|v| v.u32(1..=PCPUS_MAX, " pCPUs"));
     let models = &[("lab", HostModel::Lab), ("server", HostModel::Server)];
@@ -314,6 +327,9 @@ fn read_host(v: Value) -> Option<Host> {
         Some(Some(v.u32(1..=LOCK_CLOCK_MAX_MHZ, " MHz (of the clock the locks' budgets are for)")?))
     });
     let scheduler = or(t.get("scheduler"), HostScheduler::default(), |v| v.choice(HOST_SCHEDULERS));
+    let detections = &[("ple", LoopDetection::Ple), ("pause-filter", LoopDetection::PauseFilter)];
+    let loop_detection =
+        or(t.get("loop_detection"), LoopDetection::default(), |v| v.choice(detections));
     let llc_pcpus = or(t.get("llc_pcpus"), None, |v| Some(Some(v.u32(1..=PCPUS_MAX, " pCPUs")?)));
     let period_ms = or(t.get("period_ms"), None, |v| Some(Some(v.u32(PERIOD_MS, " ms")?)));
     Some(Host {
@@ -322,6 +338,7 @@ fn read_host(v: Value) -> Option<Host> {
         lock_clock_mhz: lock_clock?,
         scheduler: scheduler?,
         period_ms: period_ms?,
+        loop_detection: loop_detection?,
         llc_pcpus: llc_pcpus?,
     })
 }
@@ -329,6 +346,7 @@ fn read_host(v: Value) -> Option<Host> {
 /// Names of a host's schedulers.
 const HOST_SCHEDULERS: &[(&str, HostScheduler)] = &[
     ("fair", HostScheduler::Fair),
+    ("fair-capped", HostScheduler::FairCapped),
     ("credit", HostScheduler::Credit),
     ("credit-capped", HostScheduler::CreditCapped),
 ];
@@ -720,7 +738,7 @@ const COSCHEDULING: &[(&str, Coscheduling)] = &[
 
 /// What an arm asks of the host's scheduler; each part needs the scheduler it is made for.
 fn read_scheduling(t: &Table, scheduler: Option<HostScheduler>) -> Option<(Coscheduling, Asym)> {
-    let is_fair = scheduler.unwrap_or_default() == HostScheduler::Fair;
+    let is_fair = !scheduler.unwrap_or_default().is_credit();
     let coscheduling = or(t.get("coscheduling"), Coscheduling::None, |v| {
         let c = v.choice(COSCHEDULING)?;
         if c != Coscheduling::None && is_fair && scheduler.is_some() {

@@ -46,7 +46,7 @@ fn unknown_keys_are_placed_and_guessed() {
     assert_eq!(p.suggestion.as_deref(), Some("pcpus"));
     assert_eq!(
         p.to_string(),
-        "x.toml:4:1: `host.pcpu`: unknown key\n    allowed: pcpus, model, lock_clock_mhz, scheduler, period_ms, llc_pcpus\n    did you mean `pcpus`?"
+        "x.toml:4:1: `host.pcpu`: unknown key\n    allowed: pcpus, model, lock_clock_mhz, scheduler, period_ms, loop_detection, llc_pcpus\n    did you mean `pcpus`?"
     );
     let p = problem("title", "repeat = 3\ntitle");
     assert_eq!(p.suggestion.as_deref(), Some("repeats"));
@@ -335,6 +335,12 @@ fn each_way_of_scheduling_needs_its_scheduler() {
     check(arm, "name = \"a\"\ncoscheduling = \"gang\"\n", "arm[0].coscheduling", "\"vcrd-ple\"");
     check(arm, "name = \"a\"\nasym = { times = true }\n", "arm[0].asym.times", "time");
     check("pcpus = 4\n", "pcpus = 4\nscheduler = \"xen\"\n", "host.scheduler", "credit-capped");
+    check(
+        "pcpus = 4\n",
+        "pcpus = 4\nloop_detection = \"amd\"\n",
+        "host.loop_detection",
+        "pause-filter",
+    );
     check("pcpus = 4\n", "pcpus = 4\nperiod_ms = 0\n", "host.period_ms", "1");
     let credit = GOOD.replace("pcpus = 4\n", "pcpus = 4\nscheduler = \"credit\"\n");
     let all = problems(&credit.replace(arm, "name = \"a\"\nasym = { time = true }\n"));

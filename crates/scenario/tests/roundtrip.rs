@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use unspin_scenario::plan::{
     ApleParams, Arm, Asym, CgroupLayout, Coscheduling, Dist, Factor, HostModel, HostScheduler,
-    LockChoice, LockKind, Op, Plan, Platform, Step, Window, YieldTo,
+    LockChoice, LockKind, LoopDetection, Op, Plan, Platform, Step, Window, YieldTo,
 };
 use unspin_scenario::{
     expand, parse_profile, parse_scenario, split, Host, Measure, Pin, Profile, Scenario, Selection,
@@ -42,6 +42,7 @@ fn scenario_text(s: &Scenario) -> String {
         writeln!(w, "lock_clock_mhz = {mhz}").unwrap();
     }
     writeln!(w, "scheduler = {:?}", kebab(&s.host.scheduler)).unwrap();
+    writeln!(w, "loop_detection = {:?}", kebab(&s.host.loop_detection)).unwrap();
     if let Some(n) = s.host.llc_pcpus {
         writeln!(w, "llc_pcpus = {n}").unwrap();
     }
@@ -127,7 +128,7 @@ fn scenario_text(s: &Scenario) -> String {
         if let Some(lock) = &a.lock {
             writeln!(w, "lock = {}", lock_text(lock)).unwrap();
         }
-        if s.host.scheduler == HostScheduler::Fair {
+        if !s.host.scheduler.is_credit() {
             writeln!(w, "ipi_aware = {}", a.ipi_aware).unwrap();
             writeln!(w, "queue_aware = {}", a.queue_aware).unwrap();
             let Asym { time, latency, resolver } = a.asym;
@@ -189,8 +190,12 @@ fn aple() -> impl Strategy<Value = ApleParams> {
         })
 }
 
-const SCHEDULERS: [HostScheduler; 3] =
-    [HostScheduler::Fair, HostScheduler::Credit, HostScheduler::CreditCapped];
+const SCHEDULERS: [HostScheduler; 4] = [
+    HostScheduler::Fair,
+    HostScheduler::FairCapped,
+    HostScheduler::Credit,
+    HostScheduler::CreditCapped,
+];
 const COSCHEDULING: [Coscheduling; 4] =
     [Coscheduling::None, Coscheduling::Con, Coscheduling::Vcrd, Coscheduling::VcrdPle];
 
@@ -259,14 +264,14 @@ prop_compose! {
         cgroups in prop::sample::subsequence(vec![CgroupLayout::Flat, CgroupLayout::Vm, CgroupLayout::Vcpu], 1..4),
         profiles in prop::sample::subsequence(vec!["a".to_string(), "b-1".to_string(), "c_2".to_string()], 1..4),
         (warmup_ms, window_ms, stagger_ms) in (0u64..1000, 1u64..1000, 0u64..100),
-        (name, threads, tick_hz, llc_pcpus) in (prop::option::of("[a-z]{1,8}"), prop::option::of(1u32..9), 0u32..1000, prop::option::of(1u32..9)),
+        (name, threads, tick_hz, llc_pcpus, loop_detection) in (prop::option::of("[a-z]{1,8}"), prop::option::of(1u32..9), 0u32..1000, prop::option::of(1u32..9), prop::sample::select(vec![LoopDetection::Ple, LoopDetection::PauseFilter])),
         (alone, epochs, picks, stalls) in
             (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()),
     ) -> Scenario {
         for (i, a) in arms.iter_mut().enumerate() {
             a.name = format!("arm-{i}");
             let (coscheduling, [time, latency, resolver]) = scheduling[i];
-            if scheduler == HostScheduler::Fair {
+            if !scheduler.is_credit() {
                 a.asym = Asym { time, latency, resolver };
             } else {
                 a.coscheduling = coscheduling;
@@ -305,7 +310,7 @@ prop_compose! {
             epoch_min_us,
             kernels,
             boots,
-            host: Host { pcpus, model, lock_clock_mhz, scheduler, period_ms, llc_pcpus },
+            host: Host { pcpus, model, lock_clock_mhz, scheduler, period_ms, loop_detection, llc_pcpus },
             vms: vec![VmGroup { name, workload: None, mode_off: false, threads, tick_hz, count: 1, vcpus, pin, weight, lock, cpl }],
             baseline: baseline.index(arms.len()),
             arms,

@@ -192,6 +192,10 @@ impl Sim {
         if from == to {
             return;
         }
+        if self.is_throttled(v) {
+            self.vcpus[v as usize].pcpu = to;
+            return;
+        }
         self.bill(from);
         self.bill(to);
         let state = self.vcpus[v as usize].state;

@@ -3,7 +3,7 @@
 
 use unspin_policy::kvm_stock::{Variant, WindowParams};
 use unspin_policy::{asym, credit, vcrd};
-use unspin_scenario::plan::{Factor, HostModel, HostScheduler, Plan, Platform};
+use unspin_scenario::plan::{Factor, HostModel, HostScheduler, LoopDetection, Plan, Platform};
 
 /// Whose scheduler, KVM window and directed yield are modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -222,6 +222,10 @@ impl Costs {
     }
 }
 
+/// What KVM sets AMD's pause filter to, and the most that it holds.
+const PAUSES: u32 = 3000;
+const PAUSES_MAX: u32 = 0xffff;
+
 /// Xen's Credit as a host has it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CreditHost {
@@ -255,6 +259,10 @@ pub struct Host {
     pub asym: asym::Params,
     /// Xen's Credit schedules, not the kernel's fair scheduler.
     pub credit: Option<CreditHost>,
+    /// The fair scheduler gives no VM more than its weight's share (`cpu.max`).
+    pub capped: bool,
+    /// The processor counts PAUSEs, at every level (AMD's pause filter), not cycles at CPL 0.
+    pub pause_filter: bool,
     /// KVM's PLE gap; loops with longer turns are not seen as loops.
     pub ple_gap_cycles: u32,
     /// KVM's own window parameters.
@@ -289,6 +297,8 @@ impl Host {
             // vCPU that wakes never interrupts anybody.
             asym: asym::Params { latency_max_us: 8_000, ..asym::Params::default() },
             credit: None,
+            capped: false,
+            pause_filter: false,
             ple_gap_cycles: 128,
             window: WindowParams::defaults(kernel.stock()),
             costs: Costs::LAB,
@@ -320,12 +330,17 @@ impl Host {
         };
         let host = match plan.scheduler {
             HostScheduler::Fair => host,
+            HostScheduler::FairCapped => Host { capped: true, ..host },
             HostScheduler::Credit => host.with_credit(false),
             HostScheduler::CreditCapped => host.with_credit(true),
         };
         let host = match plan.period_ms {
             Some(ms) => host.with_period_ns(u64::from(ms) * 1_000_000),
             None => host,
+        };
+        let host = match plan.loop_detection {
+            LoopDetection::Ple => host,
+            LoopDetection::PauseFilter => host.with_pause_filter(),
         };
         Host { slice_ns: plan.slice_ns, llc_pcpus: plan.llc_pcpus, ..host }
     }
@@ -347,6 +362,19 @@ impl Host {
         Host { tick_ns, window, credit: Some(host), ..self }
     }
 
+    /// The same host with AMD's pause filter: 3000 PAUSEs to begin with, 65535 at most
+    /// (`pause_filter_count`, 16 bits), wherever the guest spins. Windows are these counts times the
+    /// cycles of one turn, as the module has them (docs/sysfs.md).
+    pub fn with_pause_filter(self) -> Host {
+        let turn = self.costs.pause_loop_cycles.max(1);
+        let window = WindowParams {
+            base_cycles: PAUSES.saturating_mul(turn),
+            max_cycles: PAUSES_MAX.saturating_mul(turn),
+            ..self.window
+        };
+        Host { window, pause_filter: true, ..self }
+    }
+
     /// The same host as an arm changes it.
     pub fn on(self, platform: &Platform) -> Host {
         let without = |factor| platform.without.contains(&factor);
@@ -354,7 +382,7 @@ impl Host {
             halt_poll_ns: u64::from(platform.halt_poll_us) * 1000,
             idle_poll: without(Factor::IdleSwitch),
             ple_off: without(Factor::SpinSwitch) || platform.physical,
-            ple_at_user: without(Factor::UserSpin),
+            ple_at_user: without(Factor::UserSpin) || self.pause_filter,
             physical: platform.physical,
             apicv: platform.apicv,
             ..self

@@ -67,7 +67,8 @@ impl Sim {
         let (vm, index) = (vcpu.vm as usize, vcpu.index as usize);
         let Vm { stock, last_boosted, first, .. } = &mut self.vms[vm];
         let (first, mut last) = (*first, *last_boosted);
-        let mut search = Search::start(stock, index, last, self.stock, true);
+        let in_kernel = !self.vcpus[v as usize].user;
+        let mut search = Search::start(stock, index, last, self.stock, in_kernel);
         let mut boosted = false;
         while let Some(target) = search.next(&mut self.vms[vm].stock) {
             let outcome = self.yield_to(p, v, first + target as u32);
@@ -214,7 +215,7 @@ impl Sim {
         if self.queues[p as usize].tasks() == 1 && self.queues[to as usize].tasks() == 1 {
             return Yield::Failed;
         }
-        if self.vcpus[target as usize].state != State::Ready {
+        if self.vcpus[target as usize].state != State::Ready || self.is_throttled(target) {
             return Yield::NotPossible;
         }
         self.bill(p);
@@ -244,8 +245,11 @@ impl Sim {
         vcpu.window_cycles = window_cycles;
         let looks = self.vms[vcpu.vm as usize].ple
             && self.pause_loop_cycles <= u64::from(self.host.ple_gap_cycles);
-        // The first PAUSE later than the window, one a turn.
-        let turns = u64::from(window_cycles) / self.pause_loop_cycles + 1;
+        // Intel stops the first PAUSE later than the window, AMD the one that counts down to zero.
+        let turns = match self.host.pause_filter {
+            false => u64::from(window_cycles) / self.pause_loop_cycles + 1,
+            true => (u64::from(window_cycles) / self.pause_loop_cycles).clamp(1, 0xffff),
+        };
         vcpu.window_ns =
             if looks { self.clock.ns(turns * self.pause_loop_cycles) } else { u64::MAX };
     }

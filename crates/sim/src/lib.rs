@@ -17,6 +17,7 @@
 //! ```
 
 mod asym;
+mod bandwidth;
 mod blocking;
 mod credit;
 mod group;

@@ -6,6 +6,7 @@
 //! but for epoch samples where they are asked for.
 
 use crate::asym::Asym;
+use crate::bandwidth::Bandwidth;
 use crate::credit::Credit;
 use crate::group::Groups;
 use crate::host::{Clock, Host};
@@ -43,6 +44,8 @@ pub(crate) struct Sim {
     pub credit: Option<Box<Credit>>,
     /// The VMs' cgroups, where the fair scheduler has them.
     pub groups: Option<Box<Groups>>,
+    /// The VMs' caps, where the fair scheduler has them.
+    pub bandwidth: Option<Box<Bandwidth>>,
     /// Beside the fair scheduler.
     pub asym: Option<Box<Asym>>,
     /// Ready vCPUs that any pCPU may take.
@@ -124,9 +127,14 @@ impl Sim {
         self.start_timer(self.vms.len() as u32) + 1
     }
 
+    /// A period of caps begins.
+    pub fn bandwidth_timer(&self) -> Timer {
+        self.policy_timer() + 1
+    }
+
     /// Only where stalls are counted.
     pub fn stall_timer(&self, v: u32) -> Timer {
-        self.start_timer(self.vms.len() as u32) + 2 + v
+        self.bandwidth_timer() + 1 + v
     }
 
     /// Handles events up to `until_ns`, and brings every account up to there.
@@ -155,6 +163,8 @@ impl Sim {
             } else if timer == self.policy_timer() {
                 self.assign_credits();
                 self.end_period();
+            } else if timer == self.bandwidth_timer() {
+                self.refill();
             } else if timer >= self.guest_tick_timer(0) {
                 self.guest_tick(timer - self.guest_tick_timer(0));
             } else {
@@ -368,7 +378,12 @@ impl Sim {
             credit.ran(self.queues[p as usize].current, ns);
             return false;
         }
-        self.queues[p as usize].ran(&self.tunables, &mut self.entities, ns)
+        let current = self.queues[p as usize].current;
+        let over = self.queues[p as usize].ran(&self.tunables, &mut self.entities, ns);
+        match &mut self.bandwidth {
+            Some(bandwidth) if current != NONE => bandwidth.ran(current, ns) | over,
+            _ => over,
+        }
     }
 
     /// Time that `p`'s scheduler has not seen yet, and now has.
@@ -473,6 +488,7 @@ impl Sim {
             }
             return v;
         }
+        self.throttle_current(p);
         let v = self.queues[p as usize].switch(&self.tunables, &mut self.entities);
         if v == NONE && self.pull(p) {
             return self.queues[p as usize].switch(&self.tunables, &mut self.entities);
@@ -598,6 +614,7 @@ impl Sim {
         vm.slots[vcpu.index as usize].running = 0;
         vm.stock[vcpu.index as usize].blocking = 1;
         self.note_off(v);
+        self.give_back(v);
         self.schedule(p);
     }
 
@@ -635,6 +652,10 @@ impl Sim {
         }
         let queue = &mut self.queues[p as usize];
         queue.enqueue(&self.tunables, &mut self.entities, v, is_new);
+        if !self.may_queue(p, v) {
+            return;
+        }
+        let queue = &mut self.queues[p as usize];
         if over || queue.preempts(&self.tunables, &mut self.entities, v) {
             self.ask_reschedule(p);
         }
@@ -740,7 +761,7 @@ impl Sim {
             let waits = self.queues.iter().flat_map(|q| &q.waiting).filter(|&&w| w == v as u32);
             let expected = match vcpu.state {
                 State::Halted => (false, 0),
-                State::Ready => (false, 1),
+                State::Ready => (false, usize::from(!self.is_throttled(v as u32))),
                 State::Running => (true, 0),
             };
             assert_eq!((current, waits.count()), expected, "vCPU {v} is not where it should be");

@@ -154,6 +154,9 @@ impl Setup {
             return wrong(format!("weight {}; cpu.weight is 1 to 10000", vm.weight));
         }
         let unequal = self.vms.iter().any(|vm| vm.weight != self.vms[0].weight);
+        if self.host.capped && run.cgroup == CgroupLayout::Flat {
+            return wrong("caps need cgroups; use the layout `vm` or `vcpu`".into());
+        }
         if unequal && run.cgroup == CgroupLayout::Flat && self.host.credit.is_none() {
             return wrong("weights need cgroups; use the layout `vm` or `vcpu`".into());
         }
@@ -207,7 +210,7 @@ impl Setup {
             (false, true) => self.vcpus(),
             (false, false) => 0,
         };
-        3 * self.host.pcpus as usize + self.threads() + self.vms.len() + 2 + more
+        3 * self.host.pcpus as usize + self.threads() + self.vms.len() + 3 + more
     }
 
     fn threads(&self) -> usize {
@@ -241,6 +244,7 @@ impl Setup {
                 .as_ref()
                 .map(|c| Box::new(Credit::new(host, c, run.arm.coscheduling, run.seed))),
             groups: (run.cgroup != CgroupLayout::Flat && host.credit.is_none()).then(Box::default),
+            bandwidth: host.capped.then(Box::default),
             asym: (run.arm.asym != plan::Asym::default())
                 .then(|| Box::new(Asym::new(host, run.arm.asym))),
             movable: 0,
@@ -291,6 +295,9 @@ impl Setup {
         } else if let Some(asym) = &sim.asym {
             sim.queue.arm(sim.policy_timer(), asym.period_ns());
         }
+        if sim.bandwidth.is_some() {
+            sim.queue.arm(sim.bandwidth_timer(), 0);
+        }
         Ok(sim)
     }
 
@@ -340,6 +347,9 @@ impl Setup {
         }
         if let Some(groups) = &mut sim.groups {
             groups.add_vm(weight.max(1), vcpus);
+        }
+        if let Some(bandwidth) = &mut sim.bandwidth {
+            bandwidth.add_vm(&self.host, vcpus, u64::from(setup.weight), sum);
         }
         for index in 0..vcpus {
             let rng = Rng::new(setup.seed, index);

@@ -114,10 +114,24 @@ fn credit_hosts() -> Vec<(&'static str, Setup)> {
     ]
 }
 
+/// Capped VMs, and spinning in user space under AMD's pause filter.
+fn other_hosts() -> Vec<(&'static str, Setup)> {
+    let grouped =
+        Run { cgroup: CgroupLayout::Vm, window_ms: 300, ..run(2, 4, contended(3000, 600)) };
+    let user = Run { cpl: 3, ..run(2, 4, contended(1000, 400)) };
+    let lab = |kernel| Host::lab(4, kernel);
+    let capped = |kernel| Setup::new(&Host { capped: true, ..lab(kernel) }, &grouped);
+    vec![
+        ("fair-capped-3.19", capped(Kernel::V3_19)),
+        ("fair-capped-6.12", capped(Kernel::V6_12)),
+        ("pause-filter", Setup::new(&lab(Kernel::V6_12).with_pause_filter(), &user)),
+    ]
+}
+
 fn described() -> String {
     let mut text = String::new();
     let kernels = scenarios().into_iter().map(|(name, kernel, run)| (name, setup(kernel, &run)));
-    for (name, setup) in kernels.chain(credit_hosts()).chain(asymmetric()) {
+    for (name, setup) in kernels.chain(credit_hosts()).chain(asymmetric()).chain(other_hosts()) {
         let simulated = simulate_setup(&setup).unwrap();
         writeln!(text, "{name}: {} events", simulated.events).unwrap();
         for (number, stats) in simulated.coscheduling.iter().enumerate() {

@@ -167,7 +167,9 @@ fn machine() -> impl Strategy<Value = Setup> {
                     if on(3) {
                         run.arm.asym = Asym { time: on(4), latency: on(5), resolver: on(6) };
                     }
-                    host.with_period_ns(3_000_000 << (seed >> 7 & 3))
+                    let host = if on(9) { host.with_pause_filter() } else { host };
+                    let capped = on(10) && run.cgroup != CgroupLayout::Flat;
+                    Host { capped, ..host }.with_period_ns(3_000_000 << (seed >> 7 & 3))
                 }
                 Some((capped, way, slots)) => {
                     run.arm.coscheduling = way;

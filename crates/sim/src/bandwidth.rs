@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! CPU bandwidth of the fair scheduler (`cpu.max`): no VM gets more than its weight's share of the
+//! host, whoever else sleeps.
+//!
+//! After `kernel/sched/fair.c`: a VM has a quota a period of 100 ms. A vCPU takes it in slices of
+//! 5 ms and is throttled when it has none left and there is none to take; what a vCPU that goes to
+//! sleep has over a millisecond goes back. A throttled vCPU is in no queue until the next period,
+//! or until a sibling has given back a slice. As in the kernel the last slice is overdrawn up to
+//! the next tick, and is paid back from the next.
+
+use crate::host::Host;
+use crate::machine::Sim;
+use crate::sched::NONE;
+use crate::state::State;
+
+const PERIOD_NS: u64 = 100_000_000;
+/// sched_cfs_bandwidth_slice_us, and min_cfs_rq_runtime.
+const SLICE_NS: i64 = 5_000_000;
+const KEPT_ASLEEP_NS: i64 = 1_000_000;
+
+#[derive(Debug, Clone, Copy)]
+struct Pool {
+    quota_ns: i64,
+    left_ns: i64,
+    first: u32,
+    vcpus: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Share {
+    vm: u32,
+    /// What it may run; below zero: overdrawn.
+    left_ns: i64,
+    throttled: bool,
+}
+
+/// What every VM may use and has used.
+#[derive(Debug, Default)]
+pub(crate) struct Bandwidth {
+    pools: Vec<Pool>,
+    shares: Vec<Share>,
+}
+
+impl Bandwidth {
+    /// A VM of `vcpus` vCPUs whose part of `host` is `part` of `whole`; more than its vCPUs can use
+    /// is no use to it.
+    pub fn add_vm(&mut self, host: &Host, vcpus: u32, part: u64, whole: u64) {
+        let all = u128::from(PERIOD_NS) * u128::from(host.pcpus) * u128::from(part);
+        let quota = (all / u128::from(whole.max(1))).min(u128::from(PERIOD_NS) * u128::from(vcpus));
+        let (first, vm) = (self.shares.len() as u32, self.pools.len() as u32);
+        self.pools.push(Pool { quota_ns: quota as i64, left_ns: 0, first, vcpus });
+        self.shares.extend((0..vcpus).map(|_| Share { vm, ..Share::default() }));
+    }
+
+    pub fn is_throttled(&self, v: u32) -> bool {
+        self.shares[v as usize].throttled
+    }
+
+    /// `v` ran for `ns`. Whether it may not go on.
+    pub fn ran(&mut self, v: u32, ns: u64) -> bool {
+        self.shares[v as usize].left_ns -= ns as i64;
+        !self.acquire(v)
+    }
+
+    /// Takes a slice for `v` where it has nothing left. Whether it may run.
+    fn acquire(&mut self, v: u32) -> bool {
+        let share = &mut self.shares[v as usize];
+        if share.left_ns <= 0 {
+            let pool = &mut self.pools[share.vm as usize];
+            let taken = (SLICE_NS - share.left_ns).min(pool.left_ns);
+            pool.left_ns -= taken;
+            share.left_ns += taken;
+        }
+        share.left_ns > 0
+    }
+
+    /// `v` goes to sleep. Whether siblings may have what it leaves.
+    fn slept(&mut self, v: u32) -> bool {
+        let share = &mut self.shares[v as usize];
+        let over = share.left_ns - KEPT_ASLEEP_NS;
+        if over <= 0 {
+            return false;
+        }
+        share.left_ns = KEPT_ASLEEP_NS;
+        let pool = &mut self.pools[share.vm as usize];
+        pool.left_ns += over;
+        pool.left_ns >= SLICE_NS
+    }
+}
+
+impl Sim {
+    pub(crate) fn is_throttled(&self, v: u32) -> bool {
+        self.bandwidth.as_ref().is_some_and(|b| b.is_throttled(v))
+    }
+
+    /// Takes the running vCPU of `p` out of its queue if it has no time left.
+    pub(crate) fn throttle_current(&mut self, p: u32) {
+        let v = self.queues[p as usize].current;
+        let Some(bandwidth) = &mut self.bandwidth else { return };
+        if v == NONE || bandwidth.acquire(v) {
+            return;
+        }
+        bandwidth.shares[v as usize].throttled = true;
+        let queue = &mut self.queues[p as usize];
+        queue.put_back();
+        queue.take(&self.tunables, &mut self.entities, v);
+    }
+
+    /// `v`, which has just been put into the queue of `p`, leaves it if it has no time. Whether it
+    /// stays.
+    pub(crate) fn may_queue(&mut self, p: u32, v: u32) -> bool {
+        let Some(bandwidth) = &mut self.bandwidth else { return true };
+        if bandwidth.acquire(v) {
+            return true;
+        }
+        bandwidth.shares[v as usize].throttled = true;
+        self.queues[p as usize].take(&self.tunables, &mut self.entities, v);
+        false
+    }
+
+    /// `v` sleeps: what it does not need is its siblings'.
+    pub(crate) fn give_back(&mut self, v: u32) {
+        let Some(bandwidth) = &mut self.bandwidth else { return };
+        if bandwidth.slept(v) {
+            let vm = bandwidth.shares[v as usize].vm;
+            self.unthrottle(vm);
+        }
+    }
+
+    /// A period begins.
+    pub(crate) fn refill(&mut self) {
+        for p in 0..self.pcpus.len() as u32 {
+            if self.bill(p) {
+                self.ask_reschedule(p);
+            }
+        }
+        let Some(bandwidth) = &mut self.bandwidth else { return };
+        bandwidth.pools.iter_mut().for_each(|pool| pool.left_ns = pool.quota_ns);
+        for vm in 0..self.vms.len() as u32 {
+            self.unthrottle(vm);
+        }
+        self.queue.arm(self.bandwidth_timer(), self.now_ns + PERIOD_NS);
+    }
+
+    /// Throttled vCPUs of `vm` come back as far as there is time for them.
+    fn unthrottle(&mut self, vm: u32) {
+        let Some(bandwidth) = &self.bandwidth else { return };
+        let Pool { first, vcpus, .. } = bandwidth.pools[vm as usize];
+        for v in first..first + vcpus {
+            let Some(bandwidth) = &mut self.bandwidth else { return };
+            if !bandwidth.is_throttled(v) || !bandwidth.acquire(v) {
+                continue;
+            }
+            bandwidth.shares[v as usize].throttled = false;
+            debug_assert_eq!(self.vcpus[v as usize].state, State::Ready);
+            let p = self.vcpus[v as usize].pcpu;
+            let over = self.bill(p);
+            let queue = &mut self.queues[p as usize];
+            queue.give(&self.tunables, &mut self.entities, v);
+            if over || queue.preempts(&self.tunables, &mut self.entities, v) {
+                self.ask_reschedule(p);
+            }
+        }
+    }
+}
