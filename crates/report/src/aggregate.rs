@@ -2,6 +2,7 @@
 //! Runs become rows: medians over repeats, normalised to the baseline, with ideal and headroom.
 
 use crate::input::{Input, Stream};
+use crate::slowdown;
 use crate::stalls::stalls;
 use crate::stat::{jain, log2_percentile, median, spread, Verdict};
 use crate::summary::{
@@ -88,6 +89,7 @@ fn document(streams: &[&Stream], notices: &[String]) -> Document {
     for p in &points {
         rows.extend(rows_of_point(p, &arms, &runs));
     }
+    let (rows, slowdowns) = slowdown::split(rows, &slowdown::check_arms(&runs));
     let headroom = headroom(&rows);
     let means = means(&rows);
     let summary = Summary {
@@ -101,6 +103,7 @@ fn document(streams: &[&Stream], notices: &[String]) -> Document {
         means,
         arms: rows,
         stalls: stalls(&runs),
+        slowdowns,
         notices,
     };
     Document { summary, traces: traces(&runs) }

@@ -12,6 +12,7 @@ mod input;
 mod matrix;
 mod plot;
 mod shards;
+mod slowdown;
 mod stalls;
 mod stat;
 mod summary;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! summary.json: one document a scenario and kernel. Unknown values are null, never 0.
 
+use crate::slowdown::SlowdownRow;
 use crate::stalls::StallRow;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -20,6 +21,9 @@ pub struct Summary {
     /// Long waits, where they were counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stalls: Vec<StallRow>,
+    /// What makes the VMs slower than the machine itself, where it was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub slowdowns: Vec<SlowdownRow>,
     /// What was lost or left out.
     pub notices: Vec<String>,
 }

@@ -39,20 +39,11 @@ fn document(out: &mut String, s: &Summary) {
         }
         if rows.iter().any(|r| r.time.is_some()) {
             out.push_str(&grid("vCPU time, %", &rows, s, place, time));
-            if rows.iter().any(|r| r.arm.ends_with("-no-idle-switch")) {
-                out.push_str(&grid("by factor, %", &rows, s, place, cost));
-            }
         }
     }
     out.push_str(&stalls(s));
+    out.push_str(&slowdowns(s));
     out.push_str(&headroom(s));
-    if s.arms.iter().any(|r| r.arm.ends_with("-no-idle-switch")) {
-        let _ = writeln!(
-            out,
-            "by factor: switching idle vCPUs + switching spinning vCPUs + interrupts between vCPUs + \
-             spinning in user space + caches apart; of all vCPU time"
-        );
-    }
     if s.arms.iter().any(|r| r.time.is_some()) {
         let _ = writeln!(
             out,
@@ -139,16 +130,6 @@ pub(crate) fn arm_order<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
 
 pub(crate) fn profile_order<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     distinct(rows.iter().map(|r| r.profile.as_str()))
-}
-
-fn cost(r: &Row) -> String {
-    let Some(c) = r.cost else {
-        return "-".to_string();
-    };
-    let factors = [c.idle_switch_ns, c.spin_switch_ns, c.ipi_ns, c.user_spin_ns, c.cache_ns];
-    let rest = [c.kernel_spin_ns, c.other_host_ns, c.halted_ns, c.waiting_ns];
-    let all = c.work_ns + factors.iter().chain(&rest).sum::<u64>();
-    factors.map(|ns| format!("{:.1}", 100.0 * ns as f64 / all.max(1) as f64)).join("+")
 }
 
 fn time(r: &Row) -> String {
@@ -248,6 +229,49 @@ fn stalls(s: &Summary) -> String {
     format!(
         "\nwaits that came to so many turns of their loop, and in how many the lock was free then \
          ({}, {})\n{t}\n",
+        s.machine, s.kernel
+    )
+}
+
+fn slowdowns(s: &Summary) -> String {
+    if s.slowdowns.is_empty() {
+        return String::new();
+    }
+    let mut b = Builder::default();
+    b.push_record([
+        "profile",
+        "VMs",
+        "cgroups",
+        "arm",
+        "slowdown",
+        "idle switches",
+        "spin switches",
+        "interrupts",
+        "user spinning",
+        "caches",
+        "kernel spinning",
+        "host",
+    ]);
+    for r in &s.slowdowns {
+        let shares = r.factors.iter().map(|f| {
+            let regained = f.regained.map_or("off".into(), |x| format!("{:+.1}", 100.0 * x));
+            format!("{:.1} ({regained})", 100.0 * f.share)
+        });
+        let rest = [r.kernel_spin, r.other_host].map(|x| format!("{:.1}", 100.0 * x));
+        let first = [
+            r.profile.clone(),
+            r.vms.to_string(),
+            cgroups_and_lock(&r.cgroup, &r.lock),
+            r.arm.clone(),
+            percent(r.slowdown),
+        ];
+        b.push_record(first.into_iter().chain(shares).chain(rest));
+    }
+    let mut t = b.build();
+    t.with(Style::sharp()).modify(Columns::new(4..).not(Rows::first()), Alignment::right());
+    format!(
+        "\nslowdown against the program on the machine itself, and its factors: % of vCPU time (throughput \
+         regained without it, %) ({}, {})\n{t}\n",
         s.machine, s.kernel
     )
 }

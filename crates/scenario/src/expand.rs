@@ -2,13 +2,14 @@
 //! A scenario and its profiles become a plan: single runs in the order to make them.
 
 use crate::plan::{
-    Arm, CgroupLayout, EachVm, Factor, LockChoice, Plan, Run, Window, YieldTo, SCHEMA,
+    Arm, CgroupLayout, EachVm, Factor, LockChoice, Plan, Platform, Run, Window, YieldTo,
+    PHYSICAL_ARM, SCHEMA,
 };
 use crate::problem::nearest;
 use crate::profile::Profile;
 use crate::scenario::{is_name, Pin, Scenario, VmGroup};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Arm of the runs that show what one VM does alone; arm the report computes from them.
 pub const ALONE_ARM: &str = "alone";
@@ -416,10 +417,16 @@ pub fn shard(plan: &Plan, index: u32, of: u32, whole_points: bool) -> Plan {
 
 impl Plan {
     /// The plan with, beside every arm, arms that each have one of the five factors of
-    /// virtualization's cost switched off: `NAME-no-FACTOR` (NJIT 2018, 2.4). Machine `sim` only.
+    /// virtualization's cost switched off: `NAME-no-FACTOR` (NJIT 2018, 2.4), and with each program
+    /// on the machine itself ([`PHYSICAL_ARM`]), where VMs are alike. Machine `sim` only.
     pub fn attributed(&self) -> Plan {
         let mut runs = Vec::new();
+        let mut physical = BTreeSet::new();
         for run in &self.runs {
+            let program = (&run.profile, run.cgroup as u8, &run.lock_group, run.repeat);
+            if !run.alone && run.each.is_empty() && physical.insert(program) {
+                runs.push(on_the_machine_itself(run));
+            }
             runs.push(run.clone());
             let off = |factor| run.arm.platform.without.contains(&factor);
             for (name, factor) in Factor::ALL.into_iter().filter(|(_, f)| !run.alone && !off(*f)) {
@@ -434,6 +441,15 @@ impl Plan {
         }
         Plan { runs, ..self.clone() }
     }
+}
+
+fn on_the_machine_itself(run: &Run) -> Run {
+    let mut physical = Run { vms: 1, baseline: PHYSICAL_ARM.into(), ..run.clone() };
+    physical.pin.truncate(1);
+    physical.weights.clear();
+    physical.arm.name = PHYSICAL_ARM.into();
+    physical.arm.platform = Platform { physical: true, ..Platform::default() };
+    physical
 }
 
 type PointKey = (String, u32, CgroupLayout, String, bool);

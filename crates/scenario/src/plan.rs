@@ -342,6 +342,9 @@ pub struct Platform {
     pub without: Vec<Factor>,
 }
 
+/// The arm that `--attribute` adds: the program on the machine itself.
+pub const PHYSICAL_ARM: &str = "without-vmm";
+
 impl Platform {
     fn is_default(&self) -> bool {
         *self == Platform::default()

@@ -395,19 +395,23 @@ fn a_slowdown_is_split_among_five_factors() {
     let summary: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
     let rows = summary["arms"].as_array().unwrap();
     let whole: Vec<&serde_json::Value> = rows.iter().filter(|r| r["vm_index"].is_null()).collect();
-    assert_eq!(whole.len(), 6, "one arm, and five without a factor");
-    for row in &whole {
-        let cost = row["cost"].as_object().unwrap();
-        let sum: u64 = cost.values().map(|ns| ns.as_u64().unwrap()).sum();
-        assert_eq!(sum, 4 * 20_000_000, "to the nanosecond: {row}");
-    }
-    let of = |arm: &str, part: &str| {
-        let row = whole.iter().find(|r| r["arm"] == arm).unwrap();
-        row["cost"][part].as_u64().unwrap()
+    assert_eq!(whole.len(), 1, "the scenario's arm alone");
+    let cost = whole[0]["cost"].as_object().unwrap();
+    let sum: u64 = cost.values().map(|ns| ns.as_u64().unwrap()).sum();
+    assert_eq!(sum, 4 * 20_000_000, "to the nanosecond: {cost:?}");
+    let split = &summary["slowdowns"][0];
+    assert!(split["slowdown"].is_f64() && split["arm"] == "stock", "{split}");
+    let factor = |name: &str| {
+        let all = split["factors"].as_array().unwrap();
+        all.iter().find(|f| f["factor"] == name).unwrap().clone()
     };
-    assert!(of("stock", "idle_switch_ns") > 0 && of("stock", "ipi_ns") > 0);
-    assert_eq!(of("stock-no-idle-switch", "idle_switch_ns"), 0);
-    assert_eq!(of("stock-no-spin-switch", "spin_switch_ns"), 0);
+    for (name, ns) in [("idle-switch", "idle_switch_ns"), ("ipi", "ipi_ns")] {
+        let share = cost[ns].as_u64().unwrap() as f64 / sum as f64;
+        assert!(share > 0.0 && (factor(name)["share"].as_f64().unwrap() - share).abs() < 1e-5);
+    }
+    assert!(factor("ipi")["regained"].as_f64().unwrap() > 0.0, "{split}");
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("Slowdown by factor") && !page.contains("stock-no-ipi"));
     fails(&["bench", path, "--machine", "threads", "--attribute"], 2, "allowed: --machine sim");
 }
 
