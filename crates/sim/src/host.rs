@@ -241,6 +241,38 @@ pub struct CreditHost {
     pub vcrd: vcrd::Params,
 }
 
+/// A state of an idle pCPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdleState {
+    /// Not for a pCPU that is expected to idle for less than this, ns.
+    pub residency_ns: u64,
+    /// From an interrupt until the pCPU goes on, ns.
+    pub exit_ns: u64,
+}
+
+impl IdleState {
+    const fn new(residency_us: u64, exit_us: u64) -> IdleState {
+        IdleState { residency_ns: residency_us * 1000, exit_ns: exit_us * 1000 }
+    }
+
+    /// C1, C1E, C3 and C6 of Nehalem and Westmere, as Linux knows them (nehalem_cstates of
+    /// drivers/idle/intel_idle.c).
+    pub const NEHALEM: [IdleState; 4] = [
+        IdleState::new(6, 3),
+        IdleState::new(20, 10),
+        IdleState::new(80, 20),
+        IdleState::new(800, 200),
+    ];
+
+    /// C1, C3, C6 and C7 of Sandy Bridge (snb_cstates).
+    pub const SANDY_BRIDGE: [IdleState; 4] = [
+        IdleState::new(1, 1),
+        IdleState::new(211, 80),
+        IdleState::new(345, 104),
+        IdleState::new(345, 109),
+    ];
+}
+
 /// A host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Host {
@@ -272,6 +304,9 @@ pub struct Host {
     pub llc_pcpus: Option<u32>,
     /// KVM polls so long for a wake-up of a halted vCPU before it lets its pCPU go.
     pub halt_poll_ns: u64,
+    /// Where a pCPU goes that has nobody to run, shallowest first, by how long it idled before
+    /// (Linux's menu governor); empty: coming back is free.
+    pub idle_states: &'static [IdleState],
     /// There is no VMM, and the VM is what runs on the machine itself.
     pub physical: bool,
     /// Interrupts are received without exits (APICv, AVIC).
@@ -304,6 +339,7 @@ impl Host {
             costs: Costs::LAB,
             llc_pcpus: None,
             halt_poll_ns: 0,
+            idle_states: &[],
             physical: false,
             apicv: false,
             idle_poll: false,
@@ -412,6 +448,12 @@ impl Host {
             params.credit_max = slots.saturating_mul(params.credit_per_slot);
         }
         Host { period_ns: Some(period_ns), ..self }
+    }
+
+    /// What coming back costs a pCPU that was expected to idle for so long, ns.
+    pub(crate) fn idle_exit_ns(&self, expected_ns: u64) -> u64 {
+        let mut deepest_first = self.idle_states.iter().rev();
+        deepest_first.find(|s| s.residency_ns <= expected_ns).map_or(0, |s| s.exit_ns)
     }
 
     /// Allocation period of the fair scheduler, ns: CFS's latency, which EEVDF has no longer.

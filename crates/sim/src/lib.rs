@@ -35,8 +35,8 @@ mod state;
 mod thread;
 
 pub use credit::{CoschedulingStats, NEIGHBOURS};
-pub use host::{Costs, CreditHost, Host, Kernel};
-pub use lock::{params as lock_params, Stalls};
+pub use host::{Costs, CreditHost, Host, IdleState, Kernel};
+pub use lock::{params as lock_params, Budgets, Stalls};
 pub use queue::{Queue, Timer, TIMERS_MAX};
 pub use run::{simulate, simulate_setup, LockCounts, Setup, Simulated, VmSetup};
 

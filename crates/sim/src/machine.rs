@@ -517,8 +517,11 @@ impl Sim {
             }
             (true, false) => {
                 pcpu.idle = false;
-                pcpu.idle_ns += self.now_ns - pcpu.idle_since_ns;
+                let idle_ns = self.now_ns - pcpu.idle_since_ns;
+                pcpu.idle_ns += idle_ns;
+                let expected_ns = pcpu.has_idled(idle_ns);
                 self.arm_tick(p);
+                self.charge(v, self.host.idle_exit_ns(expected_ns), Cause::Idle);
             }
             _ => {}
         }

@@ -5,7 +5,8 @@ use crate::asym::Asym;
 use crate::blocking::Mutex;
 use crate::credit::{CoschedulingStats, Credit};
 use crate::host::{Clock, Host};
-use crate::lock::{Lock, Protocol, Stalls, LOCKS};
+use crate::lock::params::TURNS_PER_US;
+use crate::lock::{Budgets, Lock, Protocol, Stalls, LOCKS};
 use crate::machine::{Sim, BUCKETS};
 use crate::queue::{Queue, TIMERS_MAX};
 use crate::rng::Rng;
@@ -69,6 +70,8 @@ pub struct Setup {
     pub stall_ns: Option<u64>,
     /// HVS as these flags have it, where an arm picks by HVS: forms the module does not offer.
     pub hvs_flags: Option<hvs::Flags>,
+    /// What locks have instead of their headers' budgets.
+    pub budgets: Budgets,
 }
 
 /// What a run gives.
@@ -117,7 +120,8 @@ impl Setup {
         });
         let host = host.clone().on(&run.arm.platform);
         let vms = vms.collect();
-        Setup { host, vms, run: run.clone(), stall_ns: None, hvs_flags: None }
+        let budgets = Budgets::default();
+        Setup { host, vms, run: run.clone(), stall_ns: None, hvs_flags: None, budgets }
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -273,6 +277,9 @@ impl Setup {
             cycles_per_ns_q32: (u128::from(host.khz) << 32) / 1_000_000,
             stall_ns: self.stall_ns.unwrap_or(u64::MAX),
             lock_time: match run.lock_clock_mhz {
+                _ if self.budgets.by_turns => {
+                    (TURNS_PER_US * u64::from(costs.pause_loop_cycles) * 1000, host.khz)
+                }
                 Some(mhz) => (u64::from(mhz) * 1000, host.khz),
                 None => (1, 1),
             },
@@ -309,7 +316,7 @@ impl Setup {
         let sum: u64 = self.vms.iter().map(|vm| u64::from(vm.weight)).sum();
         // Only the ratio counts: their mean has the default weight.
         let weight = u64::from(setup.weight) * self.vms.len() as u64 * WEIGHT_DEFAULT / sum;
-        let protocol = Protocol::of(setup.lock.kind, setup.lock.tau_ns);
+        let protocol = Protocol::of(setup.lock.kind, setup.lock.tau_ns, &self.budgets);
         sim.locks.extend([Lock::free(protocol); LOCKS as usize]);
         let mut module = module(&self.run, &setup.arm, vcpus);
         module.select = module.select.map(|flags| self.hvs_flags.unwrap_or(flags));

@@ -317,6 +317,10 @@ pub struct Vm {
     pub lock_halts: u64,
 }
 
+/// A guess before anything was learned: half a tick of a guest that halts in a lock, whose timer
+/// is set.
+const IDLE_GUESS_NS: u64 = 2_000_000;
+
 #[derive(Debug, Clone, Copy)]
 pub struct Pcpu {
     pub idle: bool,
@@ -325,12 +329,30 @@ pub struct Pcpu {
     pub switches: u64,
     pub idle_since_ns: u64,
     pub idle_ns: u64,
+    /// How long the kernel expects it to idle.
+    pub idle_guess_ns: u64,
 }
 
 impl Pcpu {
     /// Nobody has run here.
-    pub const NEW: Pcpu =
-        Pcpu { idle: true, billed_ns: 0, switches: 0, idle_since_ns: 0, idle_ns: 0 };
+    pub const NEW: Pcpu = Pcpu {
+        idle: true,
+        billed_ns: 0,
+        switches: 0,
+        idle_since_ns: 0,
+        idle_ns: 0,
+        idle_guess_ns: IDLE_GUESS_NS,
+    };
+}
+
+impl Pcpu {
+    /// It has idled for `ns`: what was expected, which is the mean of what was, an older time
+    /// counting 7/8 of the next (DECAY of Linux's menu governor).
+    pub fn has_idled(&mut self, ns: u64) -> u64 {
+        let guess_ns = self.idle_guess_ns;
+        self.idle_guess_ns = guess_ns - guess_ns / 8 + ns / 8;
+        guess_ns
+    }
 }
 
 #[cfg(test)]

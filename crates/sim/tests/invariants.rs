@@ -12,7 +12,7 @@ use unspin_scenario::plan::{
     ApleParams, Asym, CgroupLayout, Coscheduling, Dist, Factor, LockKind, Op, Platform, Run, Step,
     Window, YieldTo,
 };
-use unspin_sim::{simulate_setup, Host, Kernel, Setup};
+use unspin_sim::{simulate_setup, Budgets, Host, IdleState, Kernel, Setup};
 
 fn cases() -> u32 {
     std::env::var("UNSPIN_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(1000)
@@ -179,8 +179,15 @@ fn machine() -> impl Strategy<Value = Setup> {
                     host.with_period_ns(slots * slot_ns)
                 }
             };
-            let host = Host { llc_pcpus, ..host };
+            let idle_states: &[IdleState] =
+                if seed >> 9 & 1 == 1 { &IdleState::NEHALEM } else { &[] };
+            let host = Host { llc_pcpus, idle_states, ..host };
             let mut setup = Setup::new(&host, &run);
+            setup.budgets = Budgets {
+                by_turns: seed >> 10 & 1 == 1,
+                pv_ticket_turns: (seed >> 11 & 1 == 1).then_some(2048),
+                pv_queued_in_order: seed >> 12 & 1 == 1,
+            };
             for vm in &mut setup.vms {
                 vm.threads = threads.unwrap_or(vm.threads);
                 vm.tick_hz = tick_hz;

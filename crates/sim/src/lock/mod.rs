@@ -16,6 +16,7 @@ mod pv_ticket;
 mod stall;
 mod tas;
 
+pub use params::Budgets;
 pub use stall::Stalls;
 
 use crate::machine::{Sim, BUCKETS};
@@ -39,8 +40,9 @@ pub(crate) enum Protocol {
     /// In the order they came; a waiter halts when its spin is over. A release kicks the halted
     /// among the next `kicks`.
     PvTicket { spin: Spin, kicks: u32 },
-    /// The first waits for the lock, the others to be first; newcomers may overtake them.
-    PvQueued { spin_ns: u64 },
+    /// The first waits for the lock, the others to be first; newcomers may overtake them unless
+    /// `in_order`.
+    PvQueued { spin_ns: u64, in_order: bool },
     /// Whoever looks at the right time may have it; the others halt in line, for their lease.
     Lease,
 }
@@ -179,7 +181,9 @@ impl Sim {
         let ticket = lock.requests;
         lock.requests += 1;
         let others_first = match lock.protocol {
-            Protocol::Preemptable { .. } => lock.waiters > 0,
+            Protocol::Preemptable { .. } | Protocol::PvQueued { in_order: true, .. } => {
+                lock.waiters > 0
+            }
             Protocol::Lease => lock.wish,
             _ => false,
         };

@@ -88,12 +88,35 @@ pub(super) fn oticket_spin_ns(ahead: u32) -> u64 {
     unsafe { unspin_lock_oticket_spin_ns(ahead.max(1)) }
 }
 
+/// How long a turn of the loop with which waiters wait takes, in the headers' times: 2048 are a µs,
+/// as VEE'13 section 3 has it.
+pub(crate) const TURNS_PER_US: u64 = 2048;
+
+/// What a set-up has instead of the headers' budgets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Budgets {
+    /// The papers' code counts turns of a loop: a turn takes what the host's costs say
+    /// ([`Costs::pause_loop_cycles`](crate::Costs)), not what the headers take it for.
+    pub by_turns: bool,
+    /// Turns for which a waiter of the stock pv-ticket lock spins before it halts; `None`: the
+    /// header's.
+    pub pv_ticket_turns: Option<u64>,
+    /// Nobody overtakes the queue of pv-queued, as in Linux before 4.5 and in what APSys'15 ran.
+    pub pv_queued_in_order: bool,
+}
+
+/// What the headers take so many turns of a waiting loop for, ns.
+pub fn turns_ns(turns: u64) -> u64 {
+    turns.saturating_mul(1000) / TURNS_PER_US
+}
+
 impl Protocol {
     /// The protocol of a lock of locks/. `tau`: τ of the preemptable ones, ns, where it is not the
     /// header's own.
-    pub fn of(kind: LockKind, tau: Option<u64>) -> Protocol {
+    pub fn of(kind: LockKind, tau: Option<u64>, budgets: &Budgets) -> Protocol {
         let tau_ns = tau.unwrap_or_else(tau_ns);
-        let spin = Spin::Fixed { ns: pv_ticket_spin_ns() };
+        let spin_ns = budgets.pv_ticket_turns.map_or_else(pv_ticket_spin_ns, turns_ns);
+        let spin = Spin::Fixed { ns: spin_ns };
         match kind {
             LockKind::Ticket => Protocol::Fifo { shared_word: true },
             LockKind::Mcs => Protocol::Fifo { shared_word: false },
@@ -117,7 +140,10 @@ impl Protocol {
                 let spin = Spin::Doubling { ns: pv_ticket_spin_ns(), doublings_max };
                 Protocol::PvTicket { spin, kicks: 1 }
             }
-            LockKind::PvQueued => Protocol::PvQueued { spin_ns: pv_queued_spin_ns() },
+            LockKind::PvQueued => {
+                let in_order = budgets.pv_queued_in_order;
+                Protocol::PvQueued { spin_ns: pv_queued_spin_ns(), in_order }
+            }
             LockKind::Lease => Protocol::Lease,
         }
     }

@@ -7,7 +7,7 @@ use crate::sched::NONE;
 
 impl Sim {
     fn pv_queued_spin_ns(&self, index: u32) -> u64 {
-        let Protocol::PvQueued { spin_ns } = self.locks[index as usize].protocol else {
+        let Protocol::PvQueued { spin_ns, .. } = self.locks[index as usize].protocol else {
             unreachable!()
         };
         self.lock_budget_ns(spin_ns)
