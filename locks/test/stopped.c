@@ -16,7 +16,9 @@
 #include "client.h"
 
 #define OTHERS 4
-#define SECONDS_MAX 60
+#define SECONDS_MAX 300
+/* CPU time of a waiter that has surely come as far as its loop. */
+#define WAITS_CPU_NS 5000000
 
 static struct LOCK(lock) lock;
 static atomic_bool is_stopped, go_on, waits, held, release, enough;
@@ -73,6 +75,23 @@ static void *take_often(void *unused)
 	return NULL;
 }
 
+/*
+ * Until a waiter for the held lock is in its line: the lock's bytes are no longer as @alone, or, where
+ * waiters leave no trace, it has spun.
+ */
+static void wait_until_in_line(pthread_t waiter, const struct LOCK(lock) *alone)
+{
+	struct timespec spent = { 0 };
+	clockid_t clock;
+
+	pthread_getcpuclockid(waiter, &clock);
+	while (!memcmp((const void *)&lock, alone, sizeof(lock)) && !spent.tv_sec &&
+	       spent.tv_nsec < WAITS_CPU_NS) {
+		sleep_ms(1);
+		clock_gettime(clock, &spent);
+	}
+}
+
 static void start(pthread_t *thread, void *(*run)(void *))
 {
 	if (pthread_create(thread, NULL, run, NULL))
@@ -93,6 +112,7 @@ int main(int argc, char **argv)
 	struct sigaction action = { .sa_handler = stand_still };
 	pthread_t stopped, others[OTHERS];
 	unsigned long meanwhile, after;
+	struct LOCK(lock) alone;
 	DECLARE_NODE;
 	int i;
 
@@ -100,10 +120,13 @@ int main(int argc, char **argv)
 	alarm(SECONDS_MAX);
 	if (!holder)
 		LOCK(lock)(&lock NODE);
+	memcpy(&alone, (const void *)&lock, sizeof(alone));
 	start(&stopped, take_once);
 	while (!atomic_load(holder ? &held : &waits))
 		sleep_ms(1);
-	/* Long enough to draw a number, to time out, to halt. */
+	if (!holder)
+		wait_until_in_line(stopped, &alone);
+	/* Long enough to time out, to halt. */
 	sleep_ms(20);
 	stop(stopped);
 	if (!holder)

@@ -18,7 +18,7 @@
 #include "client.h"
 
 #ifndef SECONDS_MAX
-#define SECONDS_MAX 120
+#define SECONDS_MAX 600
 #endif
 /* A holder gives its CPU up in every so many rounds, besides those in which it is preempted. */
 #ifndef YIELD_EVERY

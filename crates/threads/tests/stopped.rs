@@ -68,6 +68,12 @@ fn ptrace(request: libc::c_uint, tid: libc::pid_t) -> io::Result<()> {
     }
 }
 
+/// Whether the program came to its end; it has not been waited for.
+fn has_ended(pid: libc::pid_t) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+}
+
 /// How a thread that is traced goes on: it stopped, or ended.
 fn next_of(tid: libc::pid_t) -> Option<i32> {
     let mut status = 0;
@@ -79,13 +85,14 @@ fn next_of(tid: libc::pid_t) -> Option<i32> {
 /// Stops one thread after the other with SIGSTOP, each for 1 ms, then lets all go on to their end: the
 /// exit status of the program and how often a thread was stopped. `None`: it may not be traced.
 fn stop_threads_of(pid: libc::pid_t, times: u32) -> Option<(i32, u32)> {
-    while threads_of(pid).len() < 2 {
+    while threads_of(pid).len() < 2 && !has_ended(pid) {
         std::thread::sleep(Duration::from_millis(1));
     }
     let mut threads: Vec<libc::pid_t> = threads_of(pid).into_iter().collect();
     if let Err(e) = ptrace(libc::PTRACE_SEIZE, pid) {
         assert_eq!(e.raw_os_error(), Some(libc::EPERM), "{e}");
-        return None;
+        // On a busy computer it may have come to its end meanwhile.
+        return if has_ended(pid) { next_of(pid).map(|status| (status, 0)) } else { None };
     }
     // The first thread waits for the others: it is not among those stopped.
     threads.retain(|tid| *tid != pid && ptrace(libc::PTRACE_SEIZE, *tid).is_ok());

@@ -139,9 +139,13 @@ pub fn script_with(
         Record::End { runs, failed } => (heard.passed, heard.failed) = (runs, failed),
         other => say(&format!("{other:?}")),
     });
-    outcome.unwrap_or_else(|e| panic!("{e}"));
     let console = std::fs::read(lab.boot_dir(name).join("console.txt")).unwrap_or_default();
     heard.console = String::from_utf8_lossy(&console).into_owned();
+    // What came first on the console is why; its end is only where.
+    outcome.unwrap_or_else(|e| {
+        let first: Vec<&str> = splats(&heard.console).into_iter().take(10).collect();
+        panic!("{}: {e}\n{}", kernel.series.name(), first.join("\n"))
+    });
     say(&format!(
         "{} on {}: {} passed, {} failed, {} s",
         name,
