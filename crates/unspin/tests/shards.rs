@@ -42,6 +42,34 @@ fn shards_are_the_whole() {
 }
 
 #[test]
+fn shares_of_figures_are_the_whole() {
+    let dir = std::env::temp_dir().join(format!("unspin-figures-{}", std::process::id()));
+    let path = |name: &str| dir.join(name).display().to_string();
+    let ids = ["dissertation_ch4_fig2_pm", "dissertation_ch4_fig7_vanilla"];
+    let made = |more: &[&str]| {
+        let all: Vec<&str> =
+            ["figures", "--quiet"].into_iter().chain(more.iter().copied()).collect();
+        let done = unspin(&all);
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    made(&[&ids[..], &["--out", &path("whole")]].concat());
+    for i in ["1/2", "2/2"] {
+        made(&[&ids[..], &["--shard", i, "--out", &path(&i[..1])]].concat());
+    }
+    made(&["--merge", &path("1"), &path("2"), "--out", &path("merged")]);
+    for file in
+        ["summary.json", "dissertation_ch4_fig2_pm.csv", "dissertation_ch4_fig7_vanilla.svg"]
+    {
+        let read = |of: &str| std::fs::read(dir.join(of).join(file)).unwrap();
+        assert_eq!(read("merged"), read("whole"), "{file}");
+    }
+    let one = unspin(&["figures", "--merge", &path("1"), "--out", &path("one")]);
+    let said = String::from_utf8_lossy(&one.stderr);
+    assert!(one.status.code() == Some(2) && said.contains("dissertation_ch4_fig7"), "{said}");
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
 fn wrong_shares_are_usage_errors() {
     for (args, words) in [
         (&["bench", "smoke", "--machine", "sim", "--shard", "3/2"][..], "such as 1/8"),

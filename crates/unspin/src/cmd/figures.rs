@@ -111,6 +111,10 @@ fn merged(args: &Args) -> anyhow::Result<Summary> {
             .map_err(|e| Usage(format!("cannot read {}: {e}", file.display())))?;
         let summary: Summary = serde_json::from_str(&text)
             .map_err(|e| Usage(format!("{}: no summary of figures: {e}", file.display())))?;
+        shards.push(summary);
+    }
+    let merged = Summary::merge(&shards).map_err(Usage)?;
+    for (dir, summary) in args.merge.iter().zip(&shards) {
         for e in &summary.entries {
             for name in [format!("{}.csv", e.id), format!("{}.svg", e.id)] {
                 let from = dir.join(&name);
@@ -119,9 +123,8 @@ fn merged(args: &Args) -> anyhow::Result<Summary> {
                 write(&args.out, &name, &text)?;
             }
         }
-        shards.push(summary);
     }
-    Summary::merge(&shards).map_err(|e| Usage(e).into())
+    Ok(merged)
 }
 
 fn write(dir: &Path, name: &str, text: &str) -> anyhow::Result<()> {
