@@ -358,18 +358,25 @@ mod tests {
     #[test]
     fn every_lock_makes_progress_and_is_accounted_for() {
         for (name, lock) in LockKind::ALL {
-            // A busy computer may keep the threads from their CPU for a whole window, or the reader
-            // from its own between two counts: what holds must hold in one window of some.
-            let windows = (0..50).map(|_| accounted_for(lock));
-            let wrong: Vec<String> = windows.map_while(Result::err).collect();
-            assert!(wrong.len() < 50, "{name}: {}", wrong[0]);
+            in_one_of_some(name, || accounted_for(lock));
         }
+    }
+
+    /// A busy computer may keep the threads from their CPU for a whole window, or the reader from its
+    /// own between two counts: what holds must hold in one window of some.
+    fn in_one_of_some(what: &str, window: impl Fn() -> Result<(), String>) {
+        let windows = (0..50).map(|_| window());
+        let wrong: Vec<String> = windows.map_while(Result::err).collect();
+        assert!(wrong.len() < 50, "{what}: {}", wrong[0]);
     }
 
     fn accounted_for(lock: LockKind) -> Result<(), String> {
         let result = run(&Run { lock, ..crowded(locking()) }, 1).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(result.vm.len(), 2);
-        assert!(result.window_ns >= 20_000_000, "{}", result.window_ns);
+        // A first count that is late leaves less of the window.
+        if result.window_ns < 20_000_000 {
+            return Err(format!("a window of {} ns", result.window_ns));
+        }
         if result.vm.iter().flat_map(|vm| &vm.acquisitions).sum::<u64>() == 0 {
             return Err("no acquisitions".into());
         }
@@ -408,8 +415,13 @@ mod tests {
         let mut one_line = crowded(locking());
         // Preempted inside often enough on any computer.
         one_line.program[2] = step(Op::Critical, 300_000, 1000);
-        let result = run_under(&|_| "wrong_open".into(), &one_line, 1, GRACE).unwrap();
-        assert!(result.vm.iter().all(|vm| vm.error.as_deref().unwrap().contains("two vCPUs")));
+        in_one_of_some("wrong_open", || {
+            let result = run_under(&|_| "wrong_open".into(), &one_line, 1, GRACE).unwrap();
+            let found =
+                |error: &Option<String>| error.as_ref().is_some_and(|e| e.contains("two vCPUs"));
+            let all = result.vm.iter().all(|vm| found(&vm.error));
+            all.then_some(()).ok_or_else(|| "a VM without an error".into())
+        });
     }
 
     #[test]
@@ -441,12 +453,15 @@ mod tests {
     #[test]
     fn barriers_keep_vcpus_together() {
         for barrier in [step(Op::Barrier, 0, 1000), step(Op::Barrier, 20, 1000)] {
-            let result = run(&crowded(vec![step(Op::Compute, 100, 1000), barrier]), 1).unwrap();
-            for vm in &result.vm {
-                let (most, least) = (vm.units.iter().max(), vm.units.iter().min());
-                assert!(most.unwrap() - least.unwrap() <= 2, "{:?}", vm.units);
-                assert!(*most.unwrap() > 0);
-            }
+            in_one_of_some("a barrier", || {
+                let result = run(&crowded(vec![step(Op::Compute, 100, 1000), barrier]), 1).unwrap();
+                let together = |units: &[u64]| {
+                    let (most, least) = (units.iter().max(), units.iter().min());
+                    most > Some(&0) && most.unwrap() - least.unwrap() <= 2
+                };
+                let apart = result.vm.iter().find(|vm| !together(&vm.units));
+                apart.map_or(Ok(()), |vm| Err(format!("{:?}", vm.units)))
+            });
         }
     }
 
