@@ -467,11 +467,13 @@ mod tests {
 
     #[test]
     fn a_block_lasts_as_long_as_it_says() {
-        let result = run(&crowded(vec![step(Op::Block, 1_000_000, 1000)]), 1).unwrap();
-        for units in result.vm.iter().flat_map(|vm| &vm.units) {
-            // 100 ms at 1 ms each; a busy computer makes them longer.
-            assert!((1..=101).contains(units), "{units}");
-        }
+        in_one_of_some("blocks of 1 ms", || {
+            let result = run(&crowded(vec![step(Op::Block, 1_000_000, 1000)]), 1).unwrap();
+            let most = result.window_ns / 1_000_000 + 1;
+            let units: Vec<u64> = result.vm.into_iter().flat_map(|vm| vm.units).collect();
+            let all = units.iter().all(|units| (1..=most).contains(units));
+            all.then_some(()).ok_or_else(|| format!("{units:?} of at most {most}"))
+        });
     }
 
     #[test]
