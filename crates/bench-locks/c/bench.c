@@ -92,6 +92,20 @@ static void *run(void *argument)
 	return NULL;
 }
 
+/* The n-th CPU that this process may run on. */
+static int allowed_cpu(unsigned int n)
+{
+	cpu_set_t allowed;
+
+	if (!sched_getaffinity(0, sizeof(allowed), &allowed)) {
+		for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+			if (CPU_ISSET(cpu, &allowed) && !n--)
+				return cpu;
+		}
+	}
+	return 0;
+}
+
 static int start(struct worker *worker)
 {
 	pthread_attr_t attr;
@@ -99,7 +113,7 @@ static int start(struct worker *worker)
 	int error;
 
 	CPU_ZERO(&cpus);
-	CPU_SET(worker->index % worker->bench->config->cpus, &cpus);
+	CPU_SET(allowed_cpu(worker->index % worker->bench->config->cpus), &cpus);
 	pthread_attr_init(&attr);
 	pthread_attr_setaffinity_np(&attr, sizeof(cpus), &cpus);
 	error = pthread_create(&worker->thread, &attr, run, worker);

@@ -23,7 +23,7 @@ pub fn bucket_end_ticks(bucket: usize) -> u64 {
 pub struct Config {
     /// At least 1.
     pub threads: u32,
-    /// Thread i is pinned to CPU i modulo this; at least 1.
+    /// Thread i is pinned to the CPU that is number i modulo this of those it may use; at least 1.
     pub cpus: u32,
     /// Loop iterations inside the lock, and between release and the next lock.
     pub critical_iterations: u32,

@@ -56,12 +56,16 @@ fn document(out: &mut String, s: &Summary) {
         "performance: throughput ÷ {}'s, median over seeds, bigger is better; ~ the spread over \
          seeds does not let one tell; ! not adapted (under 10 rounds a VM), in no mean and \
          share but those marked so too",
-        s.arms.first().map_or("the baseline", |r| r.baseline.as_str())
+        baseline(s)
     );
     for n in &s.notices {
         let _ = writeln!(out, "note: {n}");
     }
     out.push('\n');
+}
+
+fn baseline(s: &Summary) -> &str {
+    s.arms.first().map_or("the baseline", |r| r.baseline.as_str())
 }
 
 /// Where the figures are from, in one line.
@@ -281,14 +285,8 @@ fn headroom(s: &Summary) -> String {
         return String::new();
     }
     let mut b = Builder::default();
-    b.push_record([
-        "VMs",
-        "cgroups",
-        "arm",
-        "stock loses",
-        "share closed",
-        "profiles with headroom",
-    ]);
+    let loses = format!("{} loses", baseline(s));
+    b.push_record(["VMs", "cgroups", "arm", &loses, "share closed", "profiles with headroom"]);
     for h in &s.headroom {
         let mut names = if h.profiles.is_empty() { "none".into() } else { h.profiles.join(" ") };
         if !h.not_adapted.is_empty() {

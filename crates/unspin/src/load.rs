@@ -5,7 +5,7 @@ use crate::exit::{said, Usage};
 use crate::machine::Refusal;
 use anyhow::Context;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use unspin_scenario::plan::{CgroupLayout, Plan};
 use unspin_scenario::{
     expand, parse_profile, parse_scenario, problem_at, Profile, Scenario, Selection,
@@ -84,7 +84,7 @@ impl Loaded {
     }
 }
 
-/// Reads a scenario given by file or, without a directory and ending, by name.
+/// Reads a scenario given by file or, without an ending, by its name below `scenarios/`.
 pub fn scenario(given: &Path, profile_dir: Option<&Path>) -> anyhow::Result<Loaded> {
     let path = find_scenario(given)?;
     let shown = path.display().to_string();
@@ -118,7 +118,9 @@ fn find_scenario(given: &Path) -> anyhow::Result<PathBuf> {
     if given.is_file() {
         return Ok(given.to_path_buf());
     }
-    let is_name = given.components().count() == 1 && given.extension().is_none();
+    // `demo`, or `threads/vms`.
+    let is_name = given.extension().is_none()
+        && given.components().all(|part| matches!(part, Component::Normal(_)));
     let mut known = Vec::new();
     if is_name {
         for dir in roots().map(|r| r.join("scenarios")) {
@@ -127,6 +129,10 @@ fn find_scenario(given: &Path) -> anyhow::Result<PathBuf> {
                 return Ok(path);
             }
             known.extend(names_in(&dir));
+            for folder in folders_in(&dir) {
+                let of = |name| format!("{folder}/{name}");
+                known.extend(names_in(&dir.join(&folder)).into_iter().map(of));
+            }
         }
     }
     known.sort();
@@ -185,6 +191,12 @@ fn names_in(dir: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+fn folders_in(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let folders = entries.filter(|e| e.path().is_dir());
+    folders.filter_map(|e| e.file_name().into_string().ok()).collect()
 }
 
 fn profile(name: &str, dirs: &[PathBuf]) -> anyhow::Result<(Profile, String)> {
