@@ -9,7 +9,7 @@ mod common;
 use unspin_lab::{Computer, Series, QEMU_TOOLS};
 
 /// Checks of the script; fewer were made if it ended early.
-const CHECKS_MIN: u32 = 60;
+const CHECKS_MIN: u32 = 75;
 
 #[test]
 fn the_module_under_qemu() {
@@ -34,6 +34,28 @@ fn the_module_under_qemu() {
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_failed_is_said_with_the_end_of_the_kernels_log() {
+    let heard = |failed, lines: &[&str]| common::Heard {
+        lines: lines.iter().map(|line| line.to_string()).collect(),
+        passed: CHECKS_MIN,
+        failed,
+        console: String::new(),
+    };
+    let lines = ["ok loads", "FAILED unloads: busy", "log: [   3.1] unspin: loaded"];
+    let wrong = common::verdict(Series::V6_1, &heard(1, &lines), CHECKS_MIN, "");
+    assert_eq!(
+        wrong,
+        ["6.1: FAILED unloads: busy", "6.1: 1 checks failed", "6.1: log: [   3.1] unspin: loaded"]
+    );
+    assert!(common::verdict(Series::V6_1, &heard(0, &lines[..1]), CHECKS_MIN, "").is_empty());
+    let few = common::verdict(Series::V6_1, &heard(0, &lines[..1]), CHECKS_MIN + 1, "");
+    assert_eq!(few, [format!("6.1: only {CHECKS_MIN} checks were made")]);
+    let splat = "[    3.1] BUG: kernel NULL pointer dereference";
+    let crashed = common::verdict(Series::V6_1, &heard(0, &lines[..1]), CHECKS_MIN, splat);
+    assert_eq!(crashed, [format!("6.1: {splat}")]);
 }
 
 #[test]
