@@ -218,6 +218,9 @@ impl Runs {
     }
 }
 
+/// What is done to a set-up, to see how much hangs on it.
+pub(crate) type Change = fn(&mut Setup);
+
 /// The arithmetic mean; `NaN` of nothing.
 pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
     let (sum, n) = values.into_iter().fold((0.0, 0u32), |(sum, n), x| (sum + x, n + 1));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opportunistic spinlocks (APSys 2015): `scenarios/paper/apsys15.toml` on a growing number of cores.
 
+use crate::ctx::Change;
 use crate::{Ctx, Entry, Error, Experiment};
 use unspin_scenario::plan::{Dist, Op};
 use unspin_sim::{Budgets, Host, IdleState, Kernel, Setup};
@@ -67,9 +68,6 @@ fn sweep(
 ) -> Result<Sweep, Error> {
     sweep_of(ctx, profile, cores_and_vms, sizes, arms, (u32::MAX, |_| {}))
 }
-
-/// What is done to a set-up.
-type Change = fn(&mut Setup);
 
 /// A sweep of set-ups changed by `change`, with that many seeds at most.
 fn sweep_of(

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Preemptable ticket spinlocks (VEE 2013): `scenarios/paper/vee13.toml` on 8 cores of 2.6 GHz.
 
-use crate::ctx::{mean, Ctx, Runs};
+use crate::ctx::{mean, Change, Ctx, Runs};
 use crate::{Entry, Error, Experiment};
+use std::ops::RangeInclusive;
+use unspin_scenario::plan::CgroupLayout;
 use unspin_scenario::plan::Window;
-use unspin_sim::{lock_params, Host, Kernel, Setup, Stalls};
+use unspin_sim::{lock_params, Budgets, Host, Kernel, Setup, Stalls};
 
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "pmtlock_table1_lwp_share", run: table1 },
@@ -27,21 +29,42 @@ const PV: &str = "pv";
 const PV_PREEMPTABLE: &str = "pv_preemptable";
 const NEW: [&str; 3] = [PREEMPTABLE, PV, PV_PREEMPTABLE];
 /// KVM's window in the paper's kernel, which did not change it.
-const WINDOW_OF_3_5_CYCLES: u32 = 4096;
+const WINDOW_OF_3_5: Window = Window::Fixed { cycles: 4096 };
 
 /// Section 6.1: 2.6 GHz, Fedora 17, whose kernels tick 1000 times a second; the scheduler is CFS.
 fn host() -> Host {
     Host { khz: 2_600_000, tick_ns: 1_000_000, ..Host::server(8, Kernel::V3_19) }
 }
 
-/// Every run of one profile with up to `vms` VMs.
-fn runs(ctx: &Ctx, profile: &str, window: Option<Window>) -> Result<Runs, Error> {
+/// Section 5.2: a waiter of the paravirtual ticket lock halts after 2048 iterations (APSys 2015's
+/// kernel has 2^15).
+const BUDGETS: Budgets =
+    Budgets { by_turns: false, pv_ticket_turns: Some(2048), pv_queued_in_order: false };
+
+/// Every run of one profile with up to as many VMs as the paper has.
+fn runs(ctx: &Ctx, profile: &str) -> Result<Runs, Error> {
     let most = CASES.iter().find(|(name, _)| *name == profile).map_or(0, |(_, vms)| *vms);
+    runs_of(ctx, profile, 1..=most, |_| {})
+}
+
+/// The same with these numbers of VMs, changed by `change`.
+fn runs_of(
+    ctx: &Ctx,
+    profile: &str,
+    vms: RangeInclusive<u32>,
+    change: Change,
+) -> Result<Runs, Error> {
     let plan = ctx.plan("scenarios/paper/vee13.toml")?;
-    let setups = plan.runs.iter().filter(|r| r.profile == profile && r.vms <= most).map(|run| {
-        let mut run = run.clone();
-        run.arm.window = window.clone().unwrap_or(run.arm.window);
-        Setup { stall_ns: Some(lock_params::stall_ns()), ..Setup::new(&host(), &run) }
+    let wanted = plan.runs.iter().filter(|r| r.profile == profile && vms.contains(&r.vms));
+    let setups = wanted.map(|run| {
+        let stall_ns = Some(lock_params::stall_ns());
+        let mut setup = Setup { stall_ns, budgets: BUDGETS, ..Setup::new(&host(), run) };
+        for vm in &mut setup.vms {
+            // The paper's code (figure 3), not its section 4.2.
+            vm.lock.tau_ns = Some(lock_params::tau_code_ns());
+        }
+        change(&mut setup);
+        setup
     });
     Ok(Runs { all: ctx.simulate(&setups.collect::<Vec<_>>())? })
 }
@@ -63,7 +86,7 @@ fn stalls(runs: &Runs, vms: u32) -> Stalls {
 
 fn table1(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     for (profile, name) in [(HACKBENCH, "hackbench"), (EBIZZY, "ebizzy")] {
-        let runs = runs(ctx, profile, None)?;
+        let runs = runs(ctx, profile)?;
         for vms in [1, 2] {
             let s = stalls(&runs, vms);
             e.share(&format!("{name}_{vms}vm"), s.waiter_share());
@@ -91,29 +114,41 @@ fn speedups(e: &mut Entry, runs: &Runs, profile: &str, name: &str, vms: u32) {
     }
 }
 
-/// How much hangs on the processor having no pause-loop exits.
-fn with_ple(ctx: &Ctx, e: &mut Entry, profile: &str, vms: u32) -> Result<(), Error> {
-    let window = Window::Fixed { cycles: WINDOW_OF_3_5_CYCLES };
-    let runs = runs(ctx, profile, Some(window))?;
-    let speedup = |arm| format!("{arm} {:.2}", runs.performance(profile, vms, arm, TICKET));
-    e.note(format!(
-        "with pause-loop exits at a window of {WINDOW_OF_3_5_CYCLES} cycles, {vms} VMs: {}",
-        NEW.map(speedup).join(", ")
-    ));
+/// What is not printed, or is in two ways.
+const VARIANTS: [(&str, Change); 6] = [
+    ("as made", |_| {}),
+    ("tau of 2 us (section 4.2)", |s| {
+        s.vms.iter_mut().for_each(|vm| vm.lock.tau_ns = Some(lock_params::tau_ns()));
+    }),
+    ("iterations of 16 cycles, PAUSE's, instead of 2048 a us", |s| s.budgets.by_turns = true),
+    ("one cgroup a VM", |s| s.run.cgroup = CgroupLayout::Vm),
+    ("for 5 s instead of 1 s", |s| s.run.window_ms = 5000),
+    ("with pause-loop exits at the kernel's window, 4096 cycles", |s| {
+        s.vms.iter_mut().for_each(|vm| vm.arm.window = WINDOW_OF_3_5);
+    }),
+];
+
+fn sensitivity(ctx: &Ctx, e: &mut Entry, profile: &str, vms: u32) -> Result<(), Error> {
+    for (what, change) in VARIANTS {
+        let runs = runs_of(ctx, profile, vms..=vms, change)?;
+        let speedup = |arm| format!("{arm} {:.2}", runs.performance(profile, vms, arm, TICKET));
+        let each = NEW.map(speedup).join(", ");
+        e.note(format!("sensitivity, {vms} VMs, {what}: {each}"));
+    }
     Ok(())
 }
 
 fn fig5a(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
-    let runs = runs(ctx, HACKBENCH, None)?;
+    let runs = runs(ctx, HACKBENCH)?;
     speedups(e, &runs, HACKBENCH, "two_vms", 2);
     speedups(e, &runs, HACKBENCH, "three_vms", 3);
     e.at_most("one_vm_overhead_max", 1.0 - runs.performance(HACKBENCH, 1, PREEMPTABLE, TICKET));
     draw(e, &runs, HACKBENCH, 3);
-    with_ple(ctx, e, HACKBENCH, 2)
+    sensitivity(ctx, e, HACKBENCH, 2)
 }
 
 fn fig5b(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
-    let runs = runs(ctx, KERNBENCH, None)?;
+    let runs = runs(ctx, KERNBENCH)?;
     speedups(e, &runs, KERNBENCH, "two_vms", 2);
     let three = NEW.map(|arm| runs.performance(KERNBENCH, 3, arm, TICKET));
     e.ratio("three_vms_all", mean(three));
@@ -129,7 +164,7 @@ fn best(runs: &Runs, profile: &str, vms: u32, of: &[&'static str]) -> (&'static 
 }
 
 fn fig5c(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
-    let runs = runs(ctx, EBIZZY, None)?;
+    let runs = runs(ctx, EBIZZY)?;
     e.setting("vms");
     let all = [TICKET, PREEMPTABLE, PV, PV_PREEMPTABLE];
     let (three, evidence) = best(&runs, EBIZZY, 3, &all);
@@ -144,7 +179,7 @@ fn fig5c(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
 }
 
 fn fig6(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
-    let runs = runs(ctx, DVDSTORE, None)?;
+    let runs = runs(ctx, DVDSTORE)?;
     e.setting("vms");
     let all = [TICKET, PREEMPTABLE, PV, PV_PREEMPTABLE];
     let (two, evidence) = best(&runs, DVDSTORE, 2, &all);
@@ -162,7 +197,7 @@ fn fig6(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
 fn average(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let (mut preemptable, mut pv_preemptable, mut vs_pv) = (Vec::new(), Vec::new(), Vec::new());
     for (profile, most) in CASES {
-        let runs = runs(ctx, profile, None)?;
+        let runs = runs(ctx, profile)?;
         for vms in 1..=most {
             preemptable.push(runs.performance(profile, vms, PREEMPTABLE, TICKET));
             pv_preemptable.push(runs.performance(profile, vms, PV_PREEMPTABLE, TICKET));
