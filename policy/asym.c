@@ -55,6 +55,7 @@ void asym_vcpu_init(struct asym_vcpu *vcpu, const struct asym_params *params, po
 	vcpu->core = core;
 	vcpu->ready = 0;
 	vcpu->change = KEEP;
+	vcpu->vm = 0;
 	for (i = 0; i < sizeof(vcpu->reserved); i++)
 		vcpu->reserved[i] = 0;
 }
@@ -141,6 +142,30 @@ static void swap_cores(struct asym_vcpu *a, struct asym_vcpu *b)
 	b->core = core;
 }
 
+static pol_u32 siblings_on(const struct asym_vcpu *vcpus, pol_u32 count, pol_u16 vm, pol_u32 core)
+{
+	pol_u32 found = 0, i;
+
+	for (i = 0; i < count; i++)
+		found += vcpus[i].vm == vm && vcpus[i].core == core;
+	return found;
+}
+
+/* Whether a vCPU may come to that core alone: it has fewer of its siblings than its own has. */
+static pol_u8 may_come(const struct asym_vcpu *vcpus, pol_u32 count, pol_u32 i, pol_u32 core)
+{
+	pol_u16 vm = vcpus[i].vm;
+
+	return siblings_on(vcpus, count, vm, core) < siblings_on(vcpus, count, vm, vcpus[i].core);
+}
+
+/* Siblings may change places whatever else is there. */
+static pol_u8 may_swap(const struct asym_vcpu *vcpus, pol_u32 count, pol_u32 a, pol_u32 b)
+{
+	return vcpus[a].vm == vcpus[b].vm || (may_come(vcpus, count, a, vcpus[b].core) &&
+					      may_come(vcpus, count, b, vcpus[a].core));
+}
+
 static pol_u64 distance(pol_u64 a, pol_u64 b)
 {
 	return a > b ? a - b : b - a;
@@ -179,7 +204,7 @@ static pol_u32 best_partner(const struct asym_vcpu *vcpus, pol_u32 count, pol_u3
 			continue;
 		moved = vcpus[from].allocated_ns - vcpus[i].allocated_ns;
 		left = distance(gap_ns, pol_sat_mul(moved, 2));
-		if (left < *left_ns) {
+		if (left < *left_ns && may_swap(vcpus, count, from, i)) {
 			*left_ns = left;
 			best = i;
 		}
@@ -220,7 +245,8 @@ pol_u32 asym_resolve_time(struct asym_vcpu *vcpus, pol_u32 count, struct asym_co
 			to = partner;
 		}
 		alone = distance(gap_ns, pol_sat_mul(vcpus[i].allocated_ns, 2));
-		if (cores[least].vcpus < cores[most].vcpus && alone < left_ns) {
+		if (cores[least].vcpus < cores[most].vcpus && alone < left_ns &&
+		    may_come(vcpus, count, i, least)) {
 			left_ns = alone;
 			from = i;
 			to = count;
@@ -252,11 +278,30 @@ static pol_u32 count_on(const struct asym_vcpu *vcpus, pol_u32 count, pol_u32 co
 	return found;
 }
 
+/* Swaps one of high urgency on the one core with one of low on the other, if there are such. */
+static pol_u32 swap_urgent(struct asym_vcpu *vcpus, pol_u32 count, pol_u32 most, pol_u32 least,
+			   const struct asym_params *params)
+{
+	pol_u32 high, low;
+
+	for (high = 0; high < count; high++) {
+		if (!is_on(&vcpus[high], most, 1, params))
+			continue;
+		for (low = 0; low < count; low++)
+			if (is_on(&vcpus[low], least, 0, params) &&
+			    may_swap(vcpus, count, high, low)) {
+				swap_cores(&vcpus[high], &vcpus[low]);
+				return 2;
+			}
+	}
+	return 0;
+}
+
 pol_u32 asym_resolve_urgency(struct asym_vcpu *vcpus, pol_u32 count,
 			     const struct asym_core *cores, pol_u32 core_count,
 			     const struct asym_params *params)
 {
-	pol_u32 most = 0, least = 0, high = 0, low = 0, pairs, pair, others, i;
+	pol_u32 most = 0, least = 0, moved = 0, pairs, others, i;
 
 	for (i = 1; i < core_count; i++) {
 		if (cores[i].conflicts > cores[most].conflicts)
@@ -272,12 +317,7 @@ pol_u32 asym_resolve_urgency(struct asym_vcpu *vcpus, pol_u32 count,
 	others = count_on(vcpus, count, least, 0, params) / 2;
 	if (pairs > others)
 		pairs = others;
-	for (pair = 0; pair < pairs; pair++) {
-		while (!is_on(&vcpus[high], most, 1, params))
-			high++;
-		while (!is_on(&vcpus[low], least, 0, params))
-			low++;
-		swap_cores(&vcpus[high], &vcpus[low]);
-	}
-	return 2 * pairs;
+	for (; pairs; pairs--)
+		moved += swap_urgent(vcpus, count, most, least, params);
+	return moved;
 }

@@ -15,7 +15,10 @@
  * latency at or below urgent_us; no prediction falls below demand_min_us, or a vCPU that
  * slept through a period would never get time again; one that used more than it was given
  * grows from what it used; the time resolver swaps the one pair that leaves the least
- * difference; the urgency resolver swaps as many pairs as the smaller half has.
+ * difference; the urgency resolver swaps as many pairs as the smaller half has. Neither
+ * brings a vCPU to a core that has as many of its VM's vCPUs as the one it leaves, but for a
+ * swap with one of them: the text's set-up lays vCPUs out so that those of a VM do not share
+ * a core (5.5.2), and a resolver that undid this would cost what it is to gain.
  */
 #ifndef UNSPIN_POLICY_ASYM_H
 #define UNSPIN_POLICY_ASYM_H
@@ -55,7 +58,8 @@ struct asym_vcpu {
 	pol_u32 core;
 	pol_u8 ready;		/* at the period's end it can still make progress */
 	pol_u8 change;		/* scratch of asym_latency */
-	pol_u8 reserved[6];
+	pol_u16 vm;		/* its VM: siblings are kept apart */
+	pol_u8 reserved[4];
 };
 
 struct asym_core {
@@ -100,7 +104,8 @@ void asym_allocate(struct asym_vcpu *vcpus, pol_u32 count, const struct asym_par
 /*
  * Section 5.4.3, demands for CPU time, on the vCPUs of all VMs: where the core with the most
  * allocated time has over 10 % more than the one with the least, swap the two of their
- * vCPUs that leave the least difference, or move one where the lesser core has fewer vCPUs.
+ * vCPUs that leave the least difference, or move one where the lesser core has fewer vCPUs,
+ * those of a VM kept apart.
  * Returns how many changed their core (0, 1 or 2). vCPUs on no core of cores[] are left out.
  */
 pol_u32 asym_resolve_time(struct asym_vcpu *vcpus, pol_u32 count, struct asym_core *cores,
@@ -109,7 +114,8 @@ pol_u32 asym_resolve_time(struct asym_vcpu *vcpus, pol_u32 count, struct asym_co
 /*
  * Section 5.4.3, urgent demands: where the core with the most conflicts has over twice those
  * of the core with the fewest, swap half of its vCPUs of high urgency with half of the
- * other's of low urgency, halves rounded down, in order. Returns how many changed their core.
+ * other's of low urgency, halves rounded down, in order, those of a VM kept apart. Returns how
+ * many changed their core.
  */
 pol_u32 asym_resolve_urgency(struct asym_vcpu *vcpus, pol_u32 count,
 			     const struct asym_core *cores, pol_u32 core_count,

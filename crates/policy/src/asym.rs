@@ -124,7 +124,9 @@ pub struct Vcpu {
     pub ready: u8,
     /// Scratch.
     pub change: u8,
-    pub reserved: [u8; 6],
+    /// Its VM: the resolvers keep siblings apart.
+    pub vm: u16,
+    pub reserved: [u8; 4],
 }
 
 impl Vcpu {

@@ -111,10 +111,17 @@ const MUTANTS: &[Mutant] = &[
         "vcpus[i].latency_us = (pol_u32)latency_us;",
         "asym_latencies_are_bounded",
     ),
-    mutant("asym.c", "if (left < *left_ns) {", "if (1) {", "asym_balancing_narrows"),
+    mutant("asym.c", "if (left < *left_ns && may_swap", "if (may_swap", "asym_balancing_narrows"),
     mutant("asym.c", "pol_sat_mul(moved, 2)", "moved", "asym_balances_time"),
     mutant("asym.c", "(pol_u64)ASYM_PPM + params->imbalance_ppm", "ASYM_PPM", "asym_balances_time"),
     mutant("asym.c", "cores[least].vcpus < cores[most].vcpus &&", "0 &&", "asym_balances_time"),
+    mutant(
+        "asym.c",
+        "return vcpus[a].vm == vcpus[b].vm ||",
+        "return 1 ||",
+        "asym_keeps_siblings_apart",
+    ),
+    mutant("asym.c", "may_come(vcpus, count, i, least)", "1", "asym_keeps_siblings_apart"),
     mutant("asym.c", "params->conflict_ratio))", "1))", "asym_parts_urgent_vcpus"),
     mutant(
         "asym.c",

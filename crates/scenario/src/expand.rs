@@ -115,6 +115,7 @@ pub fn expand(
         period_ms: scenario.host.period_ms,
         loop_detection: scenario.host.loop_detection,
         llc_pcpus: scenario.host.llc_pcpus,
+        skew_tick: scenario.host.skew_tick,
         runs,
     })
 }

@@ -39,7 +39,19 @@ pub struct Plan {
     /// `sim`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub llc_pcpus: Option<u32>,
+    /// Ticks of different pCPUs come apart (the kernel's skew_tick=1), not at the same time
+    /// (machine `sim`).
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub skew_tick: bool,
     pub runs: Vec<Run>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 /// Clock and costs of a modelled host.
@@ -409,6 +421,9 @@ pub struct Asym {
     pub latency: bool,
     /// Resource conflict resolver (5.4.3).
     pub resolver: bool,
+    /// How often they look and decide; left out: each allocation period of the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub period_ms: Option<u32>,
 }
 
 impl Asym {
@@ -601,8 +616,16 @@ pub enum Op {
     ComputeFirst,
     /// Work that one thread does, in each unit another: round-robin.
     ComputeTurn,
+    /// The sequential section of fork and join: all arrive and sleep, the first thread does the
+    /// work, then all go on.
+    SerialFirst,
+    /// The same, in each unit another thread's work.
+    SerialTurn,
     /// Interrupts every sibling that does not sleep, as for a TLB flush, and waits for all.
     Shootdown,
+    /// The same in kernels whose idle CPUs keep the last program's memory (lazy TLB, Linux before
+    /// 4.15): one that has gone to sleep since it was last asked is woken to answer as well.
+    ShootdownLazy,
     /// Reads that many cache lines the previous vCPU wrote.
     Share,
 }

@@ -34,7 +34,10 @@ const OPS: &[(&str, Op)] = &[
     ("mutex-unlock", Op::MutexUnlock),
     ("compute-first", Op::ComputeFirst),
     ("compute-turn", Op::ComputeTurn),
+    ("serial-first", Op::SerialFirst),
+    ("serial-turn", Op::SerialTurn),
     ("shootdown", Op::Shootdown),
+    ("shootdown-lazy", Op::ShootdownLazy),
     ("share", Op::Share),
 ];
 
@@ -78,9 +81,10 @@ fn read_step(v: &Value) -> Option<Step> {
     let op = t.need("op", "what the step does")?.choice(OPS)?;
     let alone = matches!(op, Op::ComputeFirst | Op::ComputeTurn);
     let work = alone || matches!(op, Op::Compute | Op::Critical | Op::Share);
-    let has_length = work || op == Op::Block;
+    let has_length = work || matches!(op, Op::Block | Op::SerialFirst | Op::SerialTurn);
     let has_lock = matches!(op, Op::Lock | Op::Unlock | Op::Mutex | Op::MutexUnlock);
-    let others = matches!(op, Op::Lock | Op::Mutex | Op::Block | Op::Wake | Op::Shootdown);
+    let shootdown = matches!(op, Op::Shootdown | Op::ShootdownLazy);
+    let others = shootdown || matches!(op, Op::Lock | Op::Mutex | Op::Block | Op::Wake);
     let may_skip = work || others;
     let name = OPS.iter().find(|(_, o)| *o == op).map_or("", |(n, _)| n);
 

@@ -84,6 +84,8 @@ pub struct Host {
     pub loop_detection: LoopDetection,
     /// pCPUs that share a last-level cache; `None`: all share one.
     pub llc_pcpus: Option<u32>,
+    /// Ticks of different pCPUs come apart (the kernel's skew_tick=1), not at the same time.
+    pub skew_tick: bool,
 }
 
 /// Some VMs that are alike.
@@ -131,6 +133,9 @@ impl Scenario {
         }
         if self.host.llc_pcpus.is_some() {
             return Some("host.llc_pcpus");
+        }
+        if !self.host.skew_tick {
+            return Some("host.skew_tick");
         }
         if self.vms.iter().any(|g| g.threads.is_some() || g.tick_hz > 0) {
             return Some("vm");
@@ -318,6 +323,7 @@ fn read_host(v: Value) -> Option<Host> {
         "period_ms",
         "loop_detection",
         "llc_pcpus",
+        "skew_tick",
     ]);
     let pcpus =
         t.need("pcpus", "how many physical CPUs").and_then(|v| v.u32(1..=PCPUS_MAX, " pCPUs"));
@@ -332,6 +338,7 @@ fn read_host(v: Value) -> Option<Host> {
         or(t.get("loop_detection"), LoopDetection::default(), |v| v.choice(detections));
     let llc_pcpus = or(t.get("llc_pcpus"), None, |v| Some(Some(v.u32(1..=PCPUS_MAX, " pCPUs")?)));
     let period_ms = or(t.get("period_ms"), None, |v| Some(Some(v.u32(PERIOD_MS, " ms")?)));
+    let skew_tick = or(t.get("skew_tick"), true, |v| v.bool());
     Some(Host {
         pcpus: pcpus?,
         model: model?,
@@ -340,6 +347,7 @@ fn read_host(v: Value) -> Option<Host> {
         period_ms: period_ms?,
         loop_detection: loop_detection?,
         llc_pcpus: llc_pcpus?,
+        skew_tick: skew_tick?,
     })
 }
 
@@ -751,9 +759,11 @@ fn read_scheduling(t: &Table, scheduler: Option<HostScheduler>) -> Option<(Cosch
     });
     let asym = or(t.get("asym"), Asym::default(), |v| {
         let a = v.table("{ time = true, latency = true, resolver = true }")?;
-        a.only(&["time", "latency", "resolver"]);
+        a.only(&["time", "latency", "resolver", "period_ms"]);
         let on = |key| or(a.get(key), false, |v| v.bool());
-        let asym = Asym { time: on("time")?, latency: on("latency")?, resolver: on("resolver")? };
+        let period_ms = or(a.get("period_ms"), None, |v| Some(Some(v.u32(1..=1000, " ms")?)));
+        let (time, latency, resolver) = (on("time")?, on("latency")?, on("resolver")?);
+        let asym = Asym { time, latency, resolver, period_ms: period_ms? };
         if asym != Asym::default() && !is_fair {
             v.problem("Credit has no vCPUs of different weight", "scheduler = \"fair\" in [host]");
         }

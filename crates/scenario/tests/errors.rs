@@ -46,7 +46,7 @@ fn unknown_keys_are_placed_and_guessed() {
     assert_eq!(p.suggestion.as_deref(), Some("pcpus"));
     assert_eq!(
         p.to_string(),
-        "x.toml:4:1: `host.pcpu`: unknown key\n    allowed: pcpus, model, lock_clock_mhz, scheduler, period_ms, loop_detection, llc_pcpus\n    did you mean `pcpus`?"
+        "x.toml:4:1: `host.pcpu`: unknown key\n    allowed: pcpus, model, lock_clock_mhz, scheduler, period_ms, loop_detection, llc_pcpus, skew_tick\n    did you mean `pcpus`?"
     );
     let p = problem("title", "repeat = 3\ntitle");
     assert_eq!(p.suggestion.as_deref(), Some("repeats"));
@@ -342,6 +342,8 @@ fn each_way_of_scheduling_needs_its_scheduler() {
         "pause-filter",
     );
     check("pcpus = 4\n", "pcpus = 4\nperiod_ms = 0\n", "host.period_ms", "1");
+    check("pcpus = 4\n", "pcpus = 4\nskew_tick = 1\n", "host.skew_tick", "true or false");
+    check(arm, "name = \"a\"\nasym = { period_ms = 0 }\n", "arm[0].asym.period_ms", "1");
     let credit = GOOD.replace("pcpus = 4\n", "pcpus = 4\nscheduler = \"credit\"\n");
     let all = problems(&credit.replace(arm, "name = \"a\"\nasym = { time = true }\n"));
     assert!(all[0].to_string().contains("scheduler = \"fair\""), "{}", all[0]);

@@ -46,6 +46,7 @@ fn scenario_text(s: &Scenario) -> String {
     if let Some(n) = s.host.llc_pcpus {
         writeln!(w, "llc_pcpus = {n}").unwrap();
     }
+    writeln!(w, "skew_tick = {}", s.host.skew_tick).unwrap();
     if let Some(n) = s.host.period_ms {
         writeln!(w, "period_ms = {n}").unwrap();
     }
@@ -131,9 +132,13 @@ fn scenario_text(s: &Scenario) -> String {
         if !s.host.scheduler.is_credit() {
             writeln!(w, "ipi_aware = {}", a.ipi_aware).unwrap();
             writeln!(w, "queue_aware = {}", a.queue_aware).unwrap();
-            let Asym { time, latency, resolver } = a.asym;
-            writeln!(w, "asym = {{ time = {time}, latency = {latency}, resolver = {resolver} }}")
-                .unwrap();
+            let Asym { time, latency, resolver, period_ms } = a.asym;
+            let period = period_ms.map_or(String::new(), |ms| format!(", period_ms = {ms}"));
+            writeln!(
+                w,
+                "asym = {{ time = {time}, latency = {latency}, resolver = {resolver}{period} }}"
+            )
+            .unwrap();
         } else {
             writeln!(w, "coscheduling = {:?}", kebab(&a.coscheduling)).unwrap();
         }
@@ -272,7 +277,7 @@ prop_compose! {
             a.name = format!("arm-{i}");
             let (coscheduling, [time, latency, resolver]) = scheduling[i];
             if !scheduler.is_credit() {
-                a.asym = Asym { time, latency, resolver };
+                a.asym = Asym { time, latency, resolver, period_ms: period_ms.filter(|_| latency) };
             } else {
                 a.coscheduling = coscheduling;
             }
@@ -310,7 +315,7 @@ prop_compose! {
             epoch_min_us,
             kernels,
             boots,
-            host: Host { pcpus, model, lock_clock_mhz, scheduler, period_ms, loop_detection, llc_pcpus },
+            host: Host { pcpus, model, lock_clock_mhz, scheduler, period_ms, loop_detection, llc_pcpus, skew_tick: weight % 2 == 0 },
             vms: vec![VmGroup { name, workload: None, mode_off: false, threads, tick_hz, count: 1, vcpus, pin, weight, lock, cpl }],
             baseline: baseline.index(arms.len()),
             arms,

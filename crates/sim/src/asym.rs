@@ -48,7 +48,8 @@ impl Asym {
         Asym {
             params: host.asym,
             parts,
-            period_ns: host.fair_period_ns(),
+            period_ns: (parts.period_ms)
+                .map_or(host.fair_period_ns(), |ms| u64::from(ms.max(1)) * 1_000_000),
             vcpus: Vec::new(),
             cores: vec![Core::default(); host.pcpus as usize],
             vms: Vec::new(),
@@ -69,6 +70,7 @@ impl Asym {
         for &pcpu in pcpus {
             let mut vcpu = Vcpu::new(&self.params, pcpu);
             vcpu.allocated_ns = share_ns / count as u64;
+            vcpu.vm = (self.vms.len() - 1) as u16;
             self.vcpus.push(vcpu);
             self.cpu_mark_ns.push(0);
             self.woken_ns.push(0);
@@ -287,7 +289,7 @@ mod tests {
 
     #[test]
     fn vcpus_that_need_the_same_core_are_parted() {
-        let parts = |resolver| plan::Asym { time: true, latency: false, resolver };
+        let parts = |resolver| plan::Asym { time: true, latency: false, resolver, period_ms: None };
         for (resolver, parted) in [(false, false), (true, true)] {
             let mut sim = stacked(parts(resolver), 2);
             sim.run_until(200_000_000);
@@ -301,9 +303,10 @@ mod tests {
     /// lowest, those that wake it are hurried.
     #[test]
     fn the_late_are_hurried_and_then_those_who_wake_them() {
-        let mut sim = stacked(plan::Asym { time: false, latency: true, resolver: false }, 3);
+        let mut sim =
+            stacked(plan::Asym { time: false, latency: true, resolver: false, period_ms: None }, 3);
         let period_ns = sim.asym.as_ref().unwrap().period_ns();
-        let min_us = Params::default().latency_min_us;
+        let min_us = sim.host.asym.latency_min_us;
         for period in 1..=30 {
             // Sleeper 3 is said to have woken vCPU 0.
             sim.note_waker(0, 3);

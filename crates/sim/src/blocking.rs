@@ -59,14 +59,21 @@ impl Sim {
     }
 
     /// `v`, running, interrupts every sibling that does not sleep, and waits for all of them
-    /// (smp_call_function_many). Whether it goes on at once.
-    pub(crate) fn shootdown(&mut self, v: u32) -> bool {
+    /// (smp_call_function_many). `lazy`: once also those that sleep with the program's memory still
+    /// theirs, but nobody again that has given it up and not run since (leave_mm() of
+    /// arch/x86/mm/tlb.c). Whether it goes on at once.
+    pub(crate) fn shootdown(&mut self, v: u32, lazy: bool) -> bool {
         let vcpu = &self.vcpus[v as usize];
         let (vm, index) = (vcpu.vm as usize, vcpu.index);
         let (first, count) = (self.vms[vm].first, self.vms[vm].vcpus);
         let (mut running, mut missing) = (0, 0);
         for u in (first..first + count).filter(|u| *u != v) {
             let sibling = &mut self.vcpus[u as usize];
+            let off = sibling.state != State::Running && sibling.off_cause == Cause::Idle;
+            let idle = off || sibling.doing == Doing::Poll;
+            if lazy && idle && !std::mem::take(&mut sibling.in_mask) && !sibling.owes_acks {
+                continue;
+            }
             match sibling.state {
                 State::Running if sibling.doing == Doing::HaltBlock => {}
                 State::Running => {
@@ -79,6 +86,14 @@ impl Sim {
                     sibling.owes_acks = true;
                     let acks = &mut self.vms[vm].acks;
                     acks[(u - first) as usize].push(index);
+                }
+                State::Halted if lazy => {
+                    missing += 1;
+                    sibling.owes_acks = true;
+                    let acks = &mut self.vms[vm].acks;
+                    acks[(u - first) as usize].push(index);
+                    self.note_waker(u, v);
+                    self.wake(u);
                 }
                 State::Halted => {}
             }

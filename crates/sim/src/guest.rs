@@ -22,7 +22,7 @@ fn is_work(op: u32) -> bool {
 }
 
 impl Sim {
-    fn draw(&mut self, v: u32, step: &abi::Step) -> u32 {
+    pub(crate) fn draw(&mut self, v: u32, step: &abi::Step) -> u32 {
         let rng = &mut self.vcpus[v as usize].rng;
         match step.dist {
             abi::DIST_UNIFORM => rng.uniform(step.a, step.b),
@@ -106,6 +106,12 @@ impl Sim {
                         ns += self.clock.ns(iterations * self.iteration_cycles);
                     }
                 }
+                program::OP_SERIAL_FIRST | program::OP_SERIAL_TURN => {
+                    self.vcpus[v as usize].pc = pc;
+                    if !self.serial(v, &step) {
+                        return;
+                    }
+                }
                 program::OP_SHARE => {
                     let lines = u64::from(self.draw(v, &step));
                     let (whole_ns, far_ns) = self.share_ns(v, lines);
@@ -125,7 +131,7 @@ impl Sim {
                 }
                 _ => {
                     self.vcpus[v as usize].pc = pc;
-                    if !self.shootdown(v) {
+                    if !self.shootdown(v, step.op == program::OP_SHOOTDOWN_LAZY) {
                         return;
                     }
                 }
@@ -139,28 +145,46 @@ impl Sim {
 
     /// Whether a step for one thread is for that on `v`.
     fn is_turn(&self, v: u32, op: u32) -> bool {
+        self.thread_index(v) == self.turn(v, op)
+    }
+
+    /// Number of the thread that a step for one thread is for, in the pass `v` is in.
+    pub(crate) fn turn(&self, v: u32, op: u32) -> u32 {
         let vcpu = &self.vcpus[v as usize];
-        let turn = match op {
-            program::OP_COMPUTE_TURN => vcpu.passes % u64::from(self.vms[vcpu.vm as usize].threads),
+        match op {
+            program::OP_COMPUTE_TURN | program::OP_SERIAL_TURN => {
+                (vcpu.passes % u64::from(self.vms[vcpu.vm as usize].threads)) as u32
+            }
             _ => 0,
-        };
-        u64::from(self.thread_index(v)) == turn
+        }
     }
 
     /// `v`, running, has arrived. Whether it goes on at once.
     fn barrier(&mut self, v: u32, pauses: Option<u32>) -> bool {
         let vm = self.vcpus[v as usize].vm as usize;
-        let now = self.now_ns;
         self.vms[vm].barrier.arrived += 1;
         if self.vms[vm].barrier.arrived == self.vms[vm].threads {
-            if self.has_scheduler(v) {
-                self.vms[vm].barrier.arrived = 0;
-                self.open_barrier_of_threads(v);
-            } else {
-                self.open_barrier(v);
-            }
+            self.open(v);
             return true;
         }
+        self.wait_at_barrier(v, pauses);
+        false
+    }
+
+    /// `opener` lets all go on.
+    pub(crate) fn open(&mut self, opener: u32) {
+        if self.has_scheduler(opener) {
+            self.vms[self.vcpus[opener as usize].vm as usize].barrier.arrived = 0;
+            self.open_barrier_of_threads(opener);
+        } else {
+            self.open_barrier(opener);
+        }
+    }
+
+    /// `v` waits until it is let go on: asleep after so many pauses, or (`None`) spinning.
+    pub(crate) fn wait_at_barrier(&mut self, v: u32, pauses: Option<u32>) {
+        let vm = self.vcpus[v as usize].vm as usize;
+        let now = self.now_ns;
         let multi = self.vms[vm].scheduler.is_some();
         let off_mark_ns = self.vms[vm].barrier.off.at(now);
         let vcpu = &mut self.vcpus[v as usize];
@@ -177,7 +201,6 @@ impl Sim {
         if vcpu.remaining_ns == 0 {
             self.halt_at_barrier(v);
         }
-        false
     }
 
     /// It has spun long enough.
@@ -255,6 +278,7 @@ impl Sim {
         self.account(v);
         self.stop_halt_poll(v);
         let vcpu = &mut self.vcpus[v as usize];
+        vcpu.in_mask |= vcpu.doing == Doing::Poll;
         vcpu.doing = Doing::Work;
         vcpu.remaining_ns = self.unit_ns;
         if vcpu.state == State::Halted {

@@ -302,6 +302,9 @@ pub struct Host {
     pub costs: Costs,
     /// pCPUs that share a last-level cache; `None`: all share one.
     pub llc_pcpus: Option<u32>,
+    /// Ticks of different pCPUs come apart, as with skew_tick=1, which the emulated computer boots
+    /// with. Linux's own is 0: all tick at the same time.
+    pub skew_tick: bool,
     /// KVM polls so long for a wake-up of a halted vCPU before it lets its pCPU go.
     pub halt_poll_ns: u64,
     /// Where a pCPU goes that has nobody to run, shallowest first, by how long it idled before
@@ -329,8 +332,13 @@ impl Host {
             slice_ns: None,
             period_ns: None,
             // A sleeper is credited with half of CFS's latency, 9 ms on four pCPUs: above that a
-            // vCPU that wakes never interrupts anybody.
-            asym: asym::Params { latency_max_us: 8_000, ..asym::Params::default() },
+            // vCPU that wakes never interrupts anybody. Below, "a minimal value allowed by the
+            // system" (5.4.2): Linux takes any wake-up granularity from 0 on, policy/ from 1 us.
+            asym: asym::Params {
+                latency_min_us: 1,
+                latency_max_us: 8_000,
+                ..asym::Params::default()
+            },
             credit: None,
             capped: false,
             pause_filter: false,
@@ -338,6 +346,7 @@ impl Host {
             window: WindowParams::defaults(kernel.stock()),
             costs: Costs::LAB,
             llc_pcpus: None,
+            skew_tick: true,
             halt_poll_ns: 0,
             idle_states: &[],
             physical: false,
@@ -378,7 +387,12 @@ impl Host {
             LoopDetection::Ple => host,
             LoopDetection::PauseFilter => host.with_pause_filter(),
         };
-        Host { slice_ns: plan.slice_ns, llc_pcpus: plan.llc_pcpus, ..host }
+        Host {
+            slice_ns: plan.slice_ns,
+            llc_pcpus: plan.llc_pcpus,
+            skew_tick: plan.skew_tick,
+            ..host
+        }
     }
 
     /// The same host under Xen's Credit: 10 ms ticks, 30 ms slices, 30 ms between hand-outs of

@@ -31,6 +31,7 @@ mod queue;
 mod rng;
 mod run;
 mod sched;
+mod serial;
 mod state;
 mod thread;
 

@@ -429,10 +429,11 @@ impl Sim {
         }
     }
 
-    /// Ticks of different pCPUs are apart (skew_tick), each on its own grid.
+    /// Ticks of different pCPUs are each on its own grid, or at the same time (skew_tick).
     fn arm_tick(&mut self, p: u32) {
         let period = self.host.tick_ns;
-        let offset = period * u64::from(p) / u64::from(self.pcpu_count());
+        let skew = u64::from(if self.host.skew_tick { p } else { 0 });
+        let offset = period * skew / u64::from(self.pcpu_count());
         let next = (self.now_ns + period - offset) / period * period + offset;
         self.queue.arm(self.tick_timer(p), next.max(self.now_ns + 1));
         if let Some(credit) = &self.credit {
@@ -565,6 +566,8 @@ impl Sim {
         }
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.state = State::Running;
+        let halts = matches!(vcpu.doing, Doing::HaltBarrier | Doing::HaltBlock | Doing::HaltLock);
+        vcpu.in_mask |= !halts;
         self.movable -= u32::from(!vcpu.pinned);
         let from = std::mem::replace(&mut vcpu.pcpu, p);
         vcpu.switch_ns = self.switch_ns;

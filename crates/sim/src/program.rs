@@ -13,6 +13,9 @@ pub const OP_COMPUTE_FIRST: u32 = 103;
 pub const OP_COMPUTE_TURN: u32 = 104;
 pub const OP_SHOOTDOWN: u32 = 105;
 pub const OP_SHARE: u32 = 106;
+pub const OP_SERIAL_FIRST: u32 = 107;
+pub const OP_SERIAL_TURN: u32 = 108;
+pub const OP_SHOOTDOWN_LAZY: u32 = 109;
 
 /// The number of a step that only the model does, and what stands for it where the guest's rules
 /// are checked.
@@ -24,7 +27,10 @@ fn own(op: Op) -> Option<(u32, Op)> {
         Op::ComputeFirst => (OP_COMPUTE_FIRST, Op::Compute),
         Op::ComputeTurn => (OP_COMPUTE_TURN, Op::Compute),
         Op::Shootdown => (OP_SHOOTDOWN, Op::Wake),
+        Op::ShootdownLazy => (OP_SHOOTDOWN_LAZY, Op::Wake),
         Op::Share => (OP_SHARE, Op::Compute),
+        Op::SerialFirst => (OP_SERIAL_FIRST, Op::Barrier),
+        Op::SerialTurn => (OP_SERIAL_TURN, Op::Barrier),
         _ => return None,
     })
 }
@@ -63,7 +69,7 @@ fn check_mutexes(program: &[Step]) -> Result<(), String> {
             }
             Op::Lock => spin_locks += 1,
             Op::Unlock => spin_locks -= 1,
-            Op::Mutex | Op::Shootdown | Op::Block if spin_locks > 0 => {
+            Op::Mutex | Op::Shootdown | Op::ShootdownLazy | Op::Block if spin_locks > 0 => {
                 return wrong("sleeps or waits for all while holding a spin-lock");
             }
             Op::Mutex if held.is_some() => return wrong("a mutex while holding another"),
@@ -73,7 +79,9 @@ fn check_mutexes(program: &[Step]) -> Result<(), String> {
                 return wrong("an unlock must always be taken; put the chance on its mutex");
             }
             Op::MutexUnlock => held = None,
-            Op::Barrier | Op::SpinBarrier | Op::UserBarrier if held.is_some() => {
+            Op::Barrier | Op::SpinBarrier | Op::UserBarrier | Op::SerialFirst | Op::SerialTurn
+                if held.is_some() =>
+            {
                 return wrong("barrier while holding a mutex: the others could never arrive");
             }
             _ => {}
@@ -111,6 +119,7 @@ mod tests {
         refused(&[Op::MutexUnlock], "not held");
         refused(&[Op::Mutex, Op::Mutex], "holding another");
         refused(&[Op::Mutex, Op::UserBarrier, Op::MutexUnlock], "never arrive");
+        refused(&[Op::Mutex, Op::SerialTurn, Op::MutexUnlock], "never arrive");
         refused(&[Op::Lock, Op::Mutex, Op::MutexUnlock, Op::Unlock], "spin-lock");
         refused(&[Op::Lock, Op::Shootdown, Op::Unlock], "spin-lock");
         let twice = [Step { permille: 500, ..step(Op::MutexUnlock) }];

@@ -45,6 +45,8 @@ pub struct VmSetup {
     pub pin: Vec<u32>,
     /// Share of CPU time, against the other VMs'.
     pub weight: u32,
+    /// Shares of each vCPU's own cgroup within the VM's (layout `vcpu`); empty: all alike.
+    pub vcpu_shares: Vec<u64>,
     /// Static coscheduling (CON) runs its vCPUs together.
     pub concurrent: bool,
     pub vcpus: u32,
@@ -59,6 +61,9 @@ pub struct VmSetup {
     pub arm: Arm,
     pub program: Vec<Step>,
 }
+
+/// What Linux takes as cpu.shares.
+const SHARES: std::ops::RangeInclusive<u64> = 2..=262_144;
 
 /// A run as the model takes it: as a plan's [`Run`], but VM by VM.
 #[derive(Debug, Clone)]
@@ -108,6 +113,7 @@ impl Setup {
                 start_ns: splitmix64(seed) % (run.stagger_ms * NS_PER_MS + 1),
                 pin: run.pin.get(vm as usize).cloned().unwrap_or_default(),
                 weight: run.weights.get(vm as usize).copied().unwrap_or(1),
+                vcpu_shares: Vec::new(),
                 concurrent: each.spin_intensive,
                 vcpus: each.vcpus,
                 lock: LockChoice { kind: each.lock, tau_ns: each.tau_ns },
@@ -163,6 +169,16 @@ impl Setup {
         }
         if unequal && run.cgroup == CgroupLayout::Flat && self.host.credit.is_none() {
             return wrong("weights need cgroups; use the layout `vm` or `vcpu`".into());
+        }
+        for vm in self.vms.iter().filter(|vm| !vm.vcpu_shares.is_empty()) {
+            if run.cgroup != CgroupLayout::Vcpu || self.host.credit.is_some() {
+                return wrong("shares of vCPUs need the layout `vcpu`".into());
+            }
+            if vm.vcpu_shares.len() != vm.vcpus as usize
+                || !vm.vcpu_shares.iter().all(|s| SHARES.contains(s))
+            {
+                return wrong(format!("{} shares; one a vCPU, 2 to 262144", vm.vcpu_shares.len()));
+            }
         }
         match &self.host.credit {
             Some(credit) => {
@@ -354,6 +370,9 @@ impl Setup {
         }
         if let Some(groups) = &mut sim.groups {
             groups.add_vm(weight.max(1), vcpus);
+            for (v, share) in (first..first + vcpus).zip(&setup.vcpu_shares) {
+                groups.set_share(v, *share, 0);
+            }
         }
         if let Some(bandwidth) = &mut sim.bandwidth {
             bandwidth.add_vm(&self.host, vcpus, u64::from(setup.weight), sum);
@@ -398,7 +417,7 @@ fn add_threads(sim: &mut Sim, setup: &VmSetup, number: u32) {
     if has(Op::Mutex) {
         vm.mutexes = vec![Mutex::free(setup.threads); LOCKS as usize];
     }
-    if has(Op::Shootdown) {
+    if has(Op::Shootdown) || has(Op::ShootdownLazy) {
         vm.acks = vec![Vec::with_capacity(vcpus as usize); vcpus as usize];
     }
     let alone = setup.threads == vcpus;
@@ -693,6 +712,16 @@ pub(crate) mod tests {
         refused(|s| s.vms[1].pin[2] = 4, "pCPU 4; the host has 4");
         refused(|s| s.vms[0].weight = 0, "cpu.weight is 1 to 10000");
         refused(|s| s.vms[0].weight = 2, "weights need cgroups");
+        refused(|s| s.vms[0].vcpu_shares = vec![1024; 4], "need the layout `vcpu`");
+        let few = |s: &mut Setup| {
+            (s.run.cgroup, s.vms[0].vcpu_shares) = (CgroupLayout::Vcpu, vec![1024]);
+        };
+        refused(few, "1 shares; one a vCPU");
+        let none = |s: &mut Setup| {
+            let vcpus = s.vms[0].vcpus as usize;
+            (s.run.cgroup, s.vms[0].vcpu_shares) = (CgroupLayout::Vcpu, vec![1; vcpus]);
+        };
+        refused(none, "2 to 262144");
         refused(|s| s.run.window_ms = 0, "window_ms is 0");
         refused(|s| s.host.khz = 0, "a host of 4 pCPUs of 0 kHz");
         refused(|s| s.vms[0].program.truncate(3), "never released");

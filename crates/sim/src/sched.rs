@@ -369,7 +369,7 @@ impl RunQueue {
     /// schedule(): chooses who runs next and makes it current; the former current one waits
     /// again. [`NONE`] where nobody wants to run.
     pub fn switch(&mut self, t: &Tunables, e: &mut [Entity]) -> u32 {
-        let chosen = if t.eevdf { self.pick_next_eevdf(e) } else { self.pick_next_cfs(t, e) };
+        let chosen = if t.eevdf { self.pick_next_eevdf(e) } else { self.pick_next_cfs(e) };
         if chosen == self.current || chosen == NONE {
             return chosen;
         }
@@ -386,10 +386,11 @@ impl RunQueue {
         chosen
     }
 
-    fn pick_next_cfs(&mut self, t: &Tunables, e: &[Entity]) -> u32 {
+    fn pick_next_cfs(&self, e: &[Entity]) -> u32 {
         let vruntime = |i: u32| e[i as usize].vruntime;
         let Some(left) = self.all().min_by_key(|&i| vruntime(i)) else { return NONE };
-        let gran = e[left as usize].virtual_ns(t.wakeup_ns);
+        // wakeup_gran() of whoever is passed over: its own where it has one.
+        let gran = e[left as usize].virtual_ns(e[left as usize].wakeup_ns);
         let near = |i: u32| vruntime(i) - vruntime(left) <= gran;
         let mut chosen = left;
         if self.skip == left {

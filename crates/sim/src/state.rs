@@ -137,6 +137,8 @@ pub struct Vcpu {
     pub halt_polls: bool,
     /// Siblings wait for its answer.
     pub owes_acks: bool,
+    /// The program's memory is (still) that of its CPU: interrupts to all that use it are for it.
+    pub in_mask: bool,
     /// Answers it waits for.
     pub acks_missing: u32,
     /// Of `remaining_ns`, for data from another last-level cache.
@@ -192,6 +194,7 @@ impl Vcpu {
             user: false,
             halt_polls: false,
             owes_acks: false,
+            in_mask: false,
             acks_missing: 0,
             cache_ns: 0,
             owed_ns: [0; CAUSES],
@@ -253,6 +256,8 @@ pub struct Barrier {
     pub arrived: u32,
     /// Waiters that have halted or are about to.
     pub sleepers: u32,
+    /// All have arrived at a sequential section, and whose turn it is works.
+    pub serial: bool,
     /// vCPUs that have not arrived and are off their pCPUs; the clock runs while there are any.
     pub missing_off: u32,
     pub off: OffClock,

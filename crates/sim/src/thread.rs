@@ -94,6 +94,7 @@ impl Sim {
         let away = thread.away;
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.thread = t;
+        vcpu.in_mask |= vcpu.state == State::Running;
         vcpu.doing = away.doing;
         vcpu.taken = away.taken;
         vcpu.arrived = away.arrived;

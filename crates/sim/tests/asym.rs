@@ -7,14 +7,14 @@ use common::{constant, run, setup, step};
 use unspin_scenario::plan::{Asym, Dist, Op, Run, Step, Window};
 use unspin_sim::{simulate_setup, Host, Kernel, Setup};
 
-const NONE: Asym = Asym { time: false, latency: false, resolver: false };
+const NONE: Asym = Asym { time: false, latency: false, resolver: false, period_ms: None };
 const TIME: Asym = Asym { time: true, ..NONE };
-const ALL: Asym = Asym { time: true, latency: true, resolver: true };
+const ALL: Asym = Asym { time: true, latency: true, resolver: true, period_ms: None };
 const PARTS: [Asym; 5] = [
     TIME,
     Asym { latency: true, ..NONE },
     Asym { resolver: true, ..NONE },
-    Asym { time: true, latency: true, resolver: false },
+    Asym { time: true, latency: true, resolver: false, period_ms: None },
     ALL,
 ];
 

@@ -96,6 +96,43 @@ fn sequential_work_is_one_threads_or_each_ones_in_turn() {
     near(units(&first), units(&turn), 0.05);
 }
 
+/// One works while the others sleep, and nobody is woken to find nothing to do.
+#[test]
+fn a_sequential_section_is_waited_for_once() {
+    for op in [Op::SerialFirst, Op::SerialTurn] {
+        for threads in [4, 8] {
+            let program =
+                vec![step(Op::Compute, constant(120_000), 0), step(op, constant(240_000), 0)];
+            let mut setup = setup(&run(1, 4, program.clone()));
+            setup.vms[0].threads = threads;
+            let once = simulated(&setup);
+            let vm = &once.result.vm[0];
+            let round_ns = 50e3 * f64::from(threads) / 4.0 + 100e3;
+            let rounds = units(vm) / f64::from(threads);
+            // Two wake-ups in a round, of 2 to 10 us each.
+            assert!(rounds <= 100e6 / round_ns, "{op:?}, {threads} threads: {rounds}");
+            assert!(rounds > 0.7 * 100e6 / round_ns, "{op:?}, {threads} threads: {rounds}");
+            let spent = vm.attribution.unwrap();
+            assert_eq!(spent.spin_holder_running_ns + spent.spin_holder_preempted_ns, 0);
+            let (first, last) = (vm.cpu_ns[0] as f64, vm.cpu_ns[3] as f64);
+            if threads == 4 {
+                let times = if op == Op::SerialFirst { 3.0 } else { 1.0 };
+                near(first, times * last, 0.25);
+            }
+            let barrier = vec![
+                program[0],
+                step(Op::Barrier, constant(0), 0),
+                step(Op::ComputeFirst, constant(240_000), 0),
+                step(Op::Barrier, constant(0), 0),
+            ];
+            setup.vms[0].program = barrier;
+            let twice = simulated(&setup);
+            let exits = |s: &Simulated| s.apic_exits[0] as f64 / units(&s.result.vm[0]);
+            assert!(exits(&once) < 0.8 * exits(&twice), "{op:?}, {threads} threads");
+        }
+    }
+}
+
 #[test]
 fn threads_share_vcpus_fairly_and_fill_each_others_sleep() {
     let of = |threads, program: Vec<Step>| {
@@ -148,6 +185,27 @@ fn without_a_vmm_idling_costs_less_and_working_the_same() {
     assert!(idle(&vm) > 0);
     let two = on(physical(), run(2, 4, half_asleep()));
     assert!(simulate_setup(&two).unwrap_err().to_string().contains("without a VMM"));
+}
+
+/// One works and interrupts, the others sleep 1 ms at a time: a lazy one wakes each once a sleep.
+#[test]
+fn who_sleeps_lazily_is_woken_once_to_answer() {
+    let of = |op| {
+        let program = vec![
+            step(Op::ComputeFirst, constant(24_000), 0),
+            step(op, constant(0), 0),
+            step(Op::ComputeFirst, constant(24_000), 0),
+            step(op, constant(0), 0),
+            Step { permille: 500, ..step(Op::Block, constant(2_400_000), 0) },
+        ];
+        let made = simulated(&setup(&run(1, 4, program)));
+        let units = units(&made.result.vm[0]);
+        (units, made.apic_exits[0] as f64 / units)
+    };
+    let ((awake_units, awake), (lazy_units, lazy)) = (of(Op::Shootdown), of(Op::ShootdownLazy));
+    assert!(lazy > 1.1 * awake, "{lazy} exits a unit, {awake} where sleepers are left alone");
+    assert!(lazy < 4.0 * awake, "{lazy} exits a unit: nobody is woken again before it has run");
+    near(lazy_units, awake_units, 0.3);
 }
 
 #[test]

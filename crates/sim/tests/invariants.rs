@@ -61,9 +61,13 @@ fn piece() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(vec![step(Op::SpinBarrier, constant(0), 0)]),
         1 => Just(vec![step(Op::UserBarrier, constant(0), 0)]),
         1 => Just(vec![step(Op::Shootdown, constant(0), 0)]),
+        1 => Just(vec![step(Op::ShootdownLazy, constant(0), 0)]),
         1 => (dist(), permille()).prop_map(one(Op::Share)),
         1 => dist().prop_map(|work| vec![step(Op::ComputeFirst, work, 0)]),
         1 => dist().prop_map(|work| vec![step(Op::ComputeTurn, work, 0)]),
+        1 => (dist(), any::<bool>()).prop_map(|(work, first)| {
+            vec![step(if first { Op::SerialFirst } else { Op::SerialTurn }, work, 0)]
+        }),
         2 => (dist(), permille()).prop_map(|(hold, permille)| {
             vec![
                 Step { permille, ..step(Op::Mutex, constant(0), 1) },
@@ -165,7 +169,12 @@ fn machine() -> impl Strategy<Value = Setup> {
                 None => {
                     let on = |bit: u64| seed >> bit & 1 == 1;
                     if on(3) {
-                        run.arm.asym = Asym { time: on(4), latency: on(5), resolver: on(6) };
+                        run.arm.asym = Asym {
+                            time: on(4),
+                            latency: on(5),
+                            resolver: on(6),
+                            period_ms: Some(7).filter(|_| on(5) && on(4)),
+                        };
                     }
                     let host = if on(9) { host.with_pause_filter() } else { host };
                     let capped = on(10) && run.cgroup != CgroupLayout::Flat;

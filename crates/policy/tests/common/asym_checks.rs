@@ -251,6 +251,42 @@ pub fn asym_balancing_narrows(api: &Api) {
     });
 }
 
+/// vCPUs of a VM that are on cores of their own stay so, whatever the resolvers do.
+pub fn asym_keeps_siblings_apart(api: &Api) {
+    let of = |vm, core, ms| Vcpu { vm, ..on_core(core, ms) };
+    let mut vcpus = [of(0, 0, 40), of(1, 0, 40), of(0, 1, 30), of(2, 1, 10), of(1, 2, 60)];
+    let moved = resolve_time(api, &mut vcpus, &mut [Core::default(); 2], &Params::default());
+    assert_eq!((moved, cores_of(&vcpus)), (2, vec![1, 0, 0, 1, 2]), "siblings change places");
+    let mut vcpus = [of(1, 0, 20), of(0, 0, 60), of(0, 1, 40)];
+    let moved = resolve_time(api, &mut vcpus, &mut [Core::default(); 2], &Params::default());
+    assert_eq!((moved, cores_of(&vcpus)), (1, vec![1, 0, 1]), "who has no sibling there");
+    let mut vcpus = [of(0, 0, 20), of(1, 0, 60), of(0, 1, 40)];
+    let moved = resolve_time(api, &mut vcpus, &mut [Core::default(); 2], &Params::default());
+    assert_eq!((moved, cores_of(&vcpus)), (0, vec![0, 0, 1]), "a sibling is there");
+    let input = (prop::collection::vec((any_u64(), 0..3000u32), 20), 0..4u64, any_u64());
+    property(800, input, |(each, least, most)| {
+        // Four VMs of five vCPUs, one a core.
+        let mut vcpus: Vec<Vcpu> = (each.iter().enumerate())
+            .map(|(i, &(allocated_ns, latency_us))| Vcpu {
+                allocated_ns,
+                latency_us,
+                core: i as u32 % 5,
+                vm: (i / 5) as u16,
+                ..Vcpu::default()
+            })
+            .collect();
+        let mut cores = [Core::default(); 5];
+        (cores[1].conflicts, cores[3].conflicts) = (least, most);
+        resolve_time(api, &mut vcpus, &mut cores, &Params::default());
+        resolve_urgency(api, &mut vcpus, &cores, &Params::default());
+        for vm in vcpus.chunks(5) {
+            let mut cores = cores_of(vm);
+            cores.sort_unstable();
+            assert_eq!(cores, [0, 1, 2, 3, 4]);
+        }
+    });
+}
+
 pub fn asym_parts_urgent_vcpus(api: &Api) {
     let params = Params::default();
     let slot = |core, latency_us| Vcpu { core, latency_us, ..Vcpu::default() };

@@ -220,6 +220,7 @@ macro_rules! for_each_check {
             asym_checks: asym_latencies_are_bounded,
             asym_checks: asym_balances_time,
             asym_checks: asym_balancing_narrows,
+            asym_checks: asym_keeps_siblings_apart,
             asym_checks: asym_parts_urgent_vcpus,
             asym_checks: asym_params_are_judged,
             credit_checks: credit_online_rates,
