@@ -65,20 +65,23 @@ fn profiles_of_the_papers_have_their_records() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let targets = std::fs::read_to_string(root.join("figures/targets.toml")).unwrap();
     let targets: Targets = toml::from_str(&targets).unwrap();
-    let dir = root.join("profiles/paper");
-    let names = stems(&dir);
-    assert_eq!(names, stems(&dir.join("calibration")), "profiles and records");
-    for name in names {
-        let text = std::fs::read_to_string(dir.join(format!("calibration/{name}.toml"))).unwrap();
-        let record: Record = toml::from_str(&text).unwrap();
-        let profile = std::fs::read(dir.join(format!("{name}.toml"))).unwrap();
-        let hash: String = Sha256::digest(&profile).iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(hash, record.sha256, "paper/{name} changed without its calibration record");
-        assert!(!record.how.is_empty());
-        for id in record.entries {
-            let target = targets.claim.iter().find(|t| t.id == id);
-            let kind = target.map(|t| t.kind.as_str());
-            assert_eq!(kind, Some("calibrate"), "{name} was fitted to {id}");
+    for dir in ["profiles/paper", "profiles/model/paper"].map(|dir| root.join(dir)) {
+        let names = stems(&dir);
+        assert_eq!(names, stems(&dir.join("calibration")), "profiles and records");
+        for name in names {
+            let record = dir.join(format!("calibration/{name}.toml"));
+            let record: Record = toml::from_str(&std::fs::read_to_string(record).unwrap()).unwrap();
+            let profile = std::fs::read(dir.join(format!("{name}.toml"))).unwrap();
+            let hash: String =
+                Sha256::digest(&profile).iter().map(|b| format!("{b:02x}")).collect();
+            let dir = dir.display();
+            assert_eq!(hash, record.sha256, "{dir}/{name} changed without its calibration record");
+            assert!(!record.how.is_empty());
+            for id in record.entries {
+                let target = targets.claim.iter().find(|t| t.id == id);
+                let kind = target.map(|t| t.kind.as_str());
+                assert_eq!(kind, Some("calibrate"), "{name} was fitted to {id}");
+            }
         }
     }
 }
