@@ -2,13 +2,14 @@
 //! APPLES (TPDS 2017): windows, HVS and both on 16 pCPUs of 2.4 GHz, kernel 3.19 (section 4.1).
 //!
 //! `scenarios/paper/apples.toml` has host, VMs and arms; profiles were chosen on the `calibrate`
-//! entries alone (`figures/calibration/apples.json`).
+//! entries alone (`docs/calibration.md`).
 
 use crate::ctx::{mean, Runs};
 use crate::{Ctx, Entry, Error, Experiment};
 use unspin_policy::hvs::Flags;
+use unspin_scenario::plan::CgroupLayout;
 use unspin_scenario::Selection;
-use unspin_sim::Kernel;
+use unspin_sim::{Kernel, Setup};
 
 const SCENARIO: &str = "scenarios/paper/apples.toml";
 
@@ -228,7 +229,44 @@ fn fig6(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     e.axes("", "against stock KVM");
     e.series("throughput", arms.map(|a| (a, made.performance("ebizzy", a))));
     e.series("inefficiency", arms.map(|a| (a, 1.0 - cut(a))));
+    e.note(sensitivity(ctx)?);
     Ok(())
+}
+
+/// What ebizzy comes to with one thing changed that the paper does not print, or that the model
+/// estimates; first seed.
+fn sensitivity(ctx: &Ctx) -> Result<String, Error> {
+    type Change = fn(&mut Setup);
+    let changes: [(&str, Change); 5] = [
+        ("as chosen", |_| ()),
+        ("a thread a vCPU", |s| s.vms.iter_mut().for_each(|vm| vm.threads = vm.vcpus)),
+        ("no groups", |s| s.run.cgroup = CgroupLayout::Flat),
+        ("switches at half the cost", |s| s.host.costs.switch_cycles /= 2),
+        ("exits at half the cost", |s| {
+            let costs = &mut s.host.costs;
+            for c in [
+                &mut costs.ple_exit_cycles,
+                &mut costs.ple_exit_selected_cycles,
+                &mut costs.yield_cycles,
+            ] {
+                *c /= 2;
+            }
+        }),
+    ];
+    let arms = ["stock", "fixed-16384", "aple", "hvs", "apples"];
+    let mut parts = Vec::new();
+    for (name, change) in changes {
+        let mut setups = ctx.setups(SCENARIO, Kernel::V3_19, &selection(&["ebizzy"], &arms, 2))?;
+        setups.retain(|s| s.run.repeat == 0);
+        setups.iter_mut().for_each(change);
+        let made = Made { runs: Runs { all: ctx.simulate(&setups)? }, vms: 2 };
+        let gained = arms[1..].iter().map(|a| format!("{:.2}", made.performance("ebizzy", a)));
+        parts.push(format!("{name} {}", gained.collect::<Vec<_>>().join(", ")));
+    }
+    Ok(format!(
+        "Fixed 16384, APLE, HVS and APPLES against stock KVM, first seed, with one thing changed: {}.",
+        parts.join("; ")
+    ))
 }
 
 fn undersubscribed(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
@@ -265,7 +303,9 @@ fn fig8(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     e.performance("aple_avg", mean(SEVEN.map(aple)));
     e.performance("best_fixed_avg", mean(SEVEN.map(|n| made.best(n).1)));
     e.gain("ebizzy_aple_vs_best_fixed", aple("ebizzy") / made.best("ebizzy").1 - 1.0);
-    let losses = SEVEN.map(|n| 1.0 - made.worst(n).1 / aple(n));
+    // Points of stock KVM's performance, as the paper has it: ebizzy's 46 lie between 1.34 and 0.88,
+    // its worst fixed window in 2.3.1 (as a ratio that would be 34 %).
+    let losses = SEVEN.map(|n| aple(n) - made.worst(n).1);
     e.gain("worst_fixed_loss_avg", mean(losses));
     e.gain("worst_fixed_loss_max", losses.into_iter().fold(f64::NEG_INFINITY, f64::max));
     best_worst_aple(e, &made);
