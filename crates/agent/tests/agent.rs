@@ -70,6 +70,7 @@ fn plan(runs: Vec<Run>) -> Plan {
         period_ms: None,
         loop_detection: Default::default(),
         llc_pcpus: None,
+        skew_tick: true,
         runs,
     }
 }
