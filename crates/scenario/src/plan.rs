@@ -78,12 +78,15 @@ pub enum HostScheduler {
     Credit,
     /// Xen Credit where no VM gets more than its weight's share.
     CreditCapped,
+    /// The same two with the books of Xen 3.3: debits by ticks, parking at hand-outs.
+    XenCredit,
+    XenCreditCapped,
 }
 
 impl HostScheduler {
     /// Whether it is Xen's.
     pub fn is_credit(self) -> bool {
-        matches!(self, HostScheduler::Credit | HostScheduler::CreditCapped)
+        !matches!(self, HostScheduler::Fair | HostScheduler::FairCapped)
     }
 
     fn is_default(&self) -> bool {

@@ -14,6 +14,7 @@ use crate::machine::Sim;
 use crate::rng::Rng;
 use crate::sched::NONE;
 use crate::state::{State, Vm};
+use crate::xen::{Books, Standing};
 use unspin_policy::credit::{self, Params, Pcpu, Vcpu};
 use unspin_policy::vcrd;
 use unspin_scenario::plan::Coscheduling;
@@ -76,13 +77,15 @@ impl CoschedulingStats {
 
 #[derive(Debug)]
 pub(crate) struct Credit {
-    params: Params,
+    pub(crate) params: Params,
     slice_ns: u64,
     boost: bool,
     coscheduling: Coscheduling,
-    vcpus: Vec<Vcpu>,
-    vms: Vec<credit::Vm>,
-    pcpus: Vec<Pcpu>,
+    pub(crate) vcpus: Vec<Vcpu>,
+    pub(crate) vms: Vec<credit::Vm>,
+    pub(crate) pcpus: Vec<Pcpu>,
+    /// Where they are Xen's own.
+    pub(crate) xen: Option<Books>,
     places: Vec<Place>,
     /// Time run that is not yet paid, below a microsecond.
     unpaid_ns: Vec<u64>,
@@ -116,6 +119,7 @@ impl Credit {
             vcpus: Vec::new(),
             vms: Vec::new(),
             pcpus: vec![Pcpu::default(); pcpus as usize],
+            xen: own.as_xen.then(Books::default),
             places: vec![Place::default(); pcpus as usize],
             unpaid_ns: Vec::new(),
             bursts: Vec::new(),
@@ -146,12 +150,19 @@ impl Credit {
 
     /// A vCPU of the last VM, asleep, with what an earlier life left it: credit drawn evenly
     /// between the bounds, for vCPUs that all begin with the same would run together by chance.
+    /// Xen takes the credit of who idles, and what ticks happen to find is chance enough.
     pub fn add_vcpu(&mut self, pcpu: u32) {
         let vm = self.vms.len() - 1;
         let bound = self.params.credit_max;
         let mut vcpu = Vcpu::new(vm as u32, pcpu);
         vcpu.runnable = 0;
-        vcpu.credit = i64::from(self.draws[vm].uniform(0, 2 * bound)) - i64::from(bound);
+        vcpu.credit = match &mut self.xen {
+            Some(xen) => {
+                xen.of.push(Standing::default());
+                0
+            }
+            None => i64::from(self.draws[vm].uniform(0, 2 * bound)) - i64::from(bound),
+        };
         self.vcpus.push(vcpu);
         self.unpaid_ns.push(0);
         self.bursts.push(Burst::default());
@@ -163,6 +174,9 @@ impl Credit {
             return;
         }
         self.has_run[self.vcpus[v as usize].vm as usize] = true;
+        if self.xen.is_some() {
+            return;
+        }
         let unpaid = &mut self.unpaid_ns[v as usize];
         *unpaid += ns;
         let us = *unpaid / 1000;
@@ -200,7 +214,11 @@ impl Credit {
     /// Whether `v` may run though nobody raised it.
     fn may_run(&self, v: u32) -> bool {
         let vcpu = &self.vcpus[v as usize];
-        vcpu.raised != 0 || vcpu.credit >= 0 || self.params.capped == 0
+        let spent = match &self.xen {
+            Some(xen) => xen.of[v as usize].parked,
+            None => vcpu.credit < 0 && self.params.capped != 0,
+        };
+        vcpu.raised != 0 || !spent
     }
 
     /// Whether nobody of `waiting` may run: the pCPU idles rightly.
@@ -208,15 +226,19 @@ impl Credit {
         waiting.iter().all(|&v| !self.may_run(v))
     }
 
-    /// Whose vCPUs run together as of now.
+    /// Whose vCPUs run together as of now. It is the guest that sets its VCRD LOW again, by a
+    /// hypercall (section 4.1): while none of its vCPUs runs it cannot.
     fn refresh_high(&mut self, now_ns: u64) {
         for (i, vm) in self.vms.iter_mut().enumerate() {
+            let runs = |v: &Vcpu| v.vm == i as u32 && v.running != 0;
             vm.high = u8::from(match self.coscheduling {
                 Coscheduling::None => false,
                 Coscheduling::Con => self.named[i],
-                Coscheduling::Vcrd | Coscheduling::VcrdPle => {
+                Coscheduling::Vcrd => {
                     self.learned[i].is_high(now_ns / 1000)
+                        || (self.xen.is_some() && vm.high != 0 && !self.vcpus.iter().any(runs))
                 }
+                Coscheduling::VcrdPle => self.learned[i].is_high(now_ns / 1000),
             });
         }
     }
@@ -226,6 +248,10 @@ impl Credit {
     /// towards 0": else what a VM was given and did not use would leave the others in debt for
     /// good. Where shares are caps all count and nothing is added, as in Equation 2.
     fn hand_out(&mut self) {
+        if self.xen.is_some() {
+            self.hand_out_as_xen();
+            return;
+        }
         let weights: Vec<u32> = self.vms.iter().map(|vm| vm.weight).collect();
         let mut params = self.params;
         if self.params.capped == 0 {
@@ -238,14 +264,19 @@ impl Credit {
             }
             let active = self.vcpus.iter().filter(|v| self.vms[v.vm as usize].weight > 0);
             let debt = (-active.map(|v| v.credit).sum::<i64>()).max(0) as u64;
-            let slots = u64::from(params.slots_per_assignment) * self.pcpus.len() as u64;
-            let more = (debt / slots.max(1)).min(u64::from(u32::MAX / 2)) as u32;
-            params.credit_per_slot = params.credit_per_slot.saturating_add(more);
+            params.credit_per_slot = self.more_per_slot(&params, debt);
         }
         credit::assign(&mut self.vcpus, &mut self.vms, &mut self.pcpus, &params);
         for (vm, weight) in self.vms.iter_mut().zip(weights) {
             vm.weight = weight;
         }
+    }
+
+    /// What a slot is worth where that debt is handed out as well.
+    pub(crate) fn more_per_slot(&self, params: &Params, debt: u64) -> u32 {
+        let slots = u64::from(params.slots_per_assignment) * self.pcpus.len() as u64;
+        let more = (debt / slots.max(1)).min(u64::from(u32::MAX / 2)) as u32;
+        params.credit_per_slot.saturating_add(more)
     }
 
     /// An over-threshold wait in `vm`.
@@ -260,9 +291,9 @@ impl Credit {
     }
 
     /// Whether the siblings of `v`, which has just been chosen, are to run with it.
-    fn leads(&self, v: u32) -> bool {
-        let vcpu = &self.vcpus[v as usize];
-        vcpu.credit >= 0 && self.vms[vcpu.vm as usize].high != 0
+    pub(crate) fn leads(&self, v: u32) -> bool {
+        let vm = self.vcpus[v as usize].vm;
+        self.has_credit(v) && self.vms[vm as usize].high != 0
     }
 
     fn has_vm(&self, pcpu: u32, vm: u32) -> bool {
@@ -285,8 +316,7 @@ impl Sim {
         let hidden = self.hide_pinned(credit, p);
         let raised: u32 =
             credit.vcpus.iter().map(|v| u32::from(v.pcpu == p) & u32::from(v.raised)).sum();
-        let decision =
-            credit::pick(&mut credit.vcpus, &credit.vms, p, last, may_raise, &credit.params);
+        let decision = credit.pick_as_xen(p, last, may_raise);
         let chosen = decision.vcpu().map_or(NONE, |v| v as u32);
         self.show_pinned(credit, &hidden, chosen, p, decision.raised > 0);
         let left: u32 =
@@ -399,7 +429,8 @@ impl Sim {
         let woken = &mut credit.vcpus[v as usize];
         woken.pcpu = p;
         woken.runnable = 1;
-        let has_credit = woken.credit >= 0;
+        let has_credit = credit.has_credit(v);
+        let woken = &mut credit.vcpus[v as usize];
         if credit.boost && has_credit && !is_new {
             woken.raised = 1;
         }
@@ -408,7 +439,7 @@ impl Sim {
         let comes_first = match current {
             NONE => credit.may_run(v),
             _ if place.boosted => false,
-            _ => is_raised || (has_credit && credit.vcpus[current as usize].credit < 0),
+            _ => is_raised || (has_credit && !credit.has_credit(current)),
         };
         if comes_first {
             self.ask_reschedule(p);
@@ -428,7 +459,11 @@ impl Sim {
 
     /// `p` ticks, what its vCPU ran is paid: whether it is to choose again.
     pub(crate) fn tick_credit(&mut self, p: u32) -> bool {
+        let on_grid = self.ticks_now(p);
         let Some(credit) = &mut self.credit else { return false };
+        if on_grid {
+            credit.sampled(self.queues[p as usize].current);
+        }
         let place = &mut credit.places[p as usize];
         place.boosted = false;
         let over = self.now_ns >= place.slice_end_ns;

@@ -34,6 +34,7 @@ mod sched;
 mod serial;
 mod state;
 mod thread;
+mod xen;
 
 pub use credit::{CoschedulingStats, NEIGHBOURS};
 pub use host::{Costs, CreditHost, Host, IdleState, Kernel};

@@ -429,11 +429,21 @@ impl Sim {
         }
     }
 
+    fn tick_offset_ns(&self, p: u32) -> u64 {
+        let skew = u64::from(if self.host.skew_tick { p } else { 0 });
+        self.host.tick_ns * skew / u64::from(self.pcpu_count())
+    }
+
+    /// Whether `p` is on its grid now: a tick of its own, not the end of a slice.
+    pub(crate) fn ticks_now(&self, p: u32) -> bool {
+        let since = self.now_ns.checked_sub(self.tick_offset_ns(p));
+        since.is_some_and(|ns| ns % self.host.tick_ns == 0)
+    }
+
     /// Ticks of different pCPUs are each on its own grid, or at the same time (skew_tick).
     fn arm_tick(&mut self, p: u32) {
         let period = self.host.tick_ns;
-        let skew = u64::from(if self.host.skew_tick { p } else { 0 });
-        let offset = period * skew / u64::from(self.pcpu_count());
+        let offset = self.tick_offset_ns(p);
         let next = (self.now_ns + period - offset) / period * period + offset;
         self.queue.arm(self.tick_timer(p), next.max(self.now_ns + 1));
         if let Some(credit) = &self.credit {

@@ -70,6 +70,29 @@ fn a_capped_vm_is_online_as_equation_2_says() {
     }
 }
 
+/// The same by Xen 3.3's own books, where what ticks find is paid.
+#[test]
+fn debits_by_ticks_keep_the_shares() {
+    for way in WAYS {
+        for (weight, rate) in [(256, 1.0), (128, 0.667), (64, 0.4), (32, 0.222)] {
+            for program in [busy(), contended(2000, 500)] {
+                let mut setup = machine(true, way, &[(program, weight), (idle(), 256)]);
+                setup.host = setup.host.as_xen();
+                let got = simulated(&setup).result;
+                let online = online(&got.vm[0], got.window_ns);
+                assert!((online - rate).abs() < 0.03, "{way:?} {weight}: {online} not {rate}");
+            }
+        }
+        let mut setup = machine(false, way, &[(busy(), 100), (busy(), 100), (busy(), 200)]);
+        setup.host = setup.host.as_xen();
+        let got = simulated(&setup).result;
+        let shares: Vec<f64> = got.vm.iter().map(|vm| online(vm, got.window_ns)).collect();
+        for (share, expected) in shares.iter().zip([0.5, 0.5, 1.0]) {
+            assert!((share - expected).abs() < 0.05, "{way:?}: {shares:?}");
+        }
+    }
+}
+
 /// What Equation 2 says of an idle VM: it costs a capped one its share, and others nothing.
 #[test]
 fn an_idle_vm_takes_its_share_only_where_shares_are_caps() {
