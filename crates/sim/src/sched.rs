@@ -371,6 +371,10 @@ impl RunQueue {
     pub fn switch(&mut self, t: &Tunables, e: &mut [Entity]) -> u32 {
         let chosen = if t.eevdf { self.pick_next_eevdf(e) } else { self.pick_next_cfs(e) };
         if chosen == self.current || chosen == NONE {
+            if !t.eevdf && chosen != NONE {
+                // CFS's pick_next_entity() ends with clear_buddies(), whoever was chosen.
+                self.forget(chosen);
+            }
             return chosen;
         }
         let at = self.waiting.iter().position(|&i| i == chosen).expect("the chosen one waits");
