@@ -425,7 +425,7 @@ impl Plan {
         let mut physical = BTreeSet::new();
         for run in &self.runs {
             let program = (&run.profile, run.cgroup as u8, &run.lock_group, run.repeat);
-            if !run.alone && run.each.is_empty() && physical.insert(program) {
+            if !run.alone && run.groups().len() == 1 && physical.insert(program) {
                 runs.push(on_the_machine_itself(run));
             }
             runs.push(run.clone());
@@ -447,6 +447,7 @@ impl Plan {
 fn on_the_machine_itself(run: &Run) -> Run {
     let mut physical = Run { vms: 1, baseline: PHYSICAL_ARM.into(), ..run.clone() };
     physical.pin.truncate(1);
+    physical.each.truncate(1);
     physical.weights.clear();
     physical.arm.name = PHYSICAL_ARM.into();
     physical.arm.platform = Platform { physical: true, ..Platform::default() };

@@ -8,6 +8,9 @@ use unspin_scenario::plan::{Factor, HostModel, HostScheduler, LoopDetection, Pla
 /// Whose scheduler, KVM window and directed yield are modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
+    /// What was proposed on the KVM list in 2012 and never merged: a window that grows where a
+    /// directed yield finds nobody and shrinks where it succeeds. CFS.
+    Proposal2012,
     /// The papers' host: CFS, KVM's first growing window.
     V3_19,
     /// CFS.
@@ -22,12 +25,19 @@ pub enum Kernel {
 
 impl Kernel {
     /// All of them, oldest first.
-    pub const ALL: [Kernel; 5] =
-        [Kernel::V3_19, Kernel::V6_1, Kernel::V6_12, Kernel::V6_13, Kernel::V6_19];
+    pub const ALL: [Kernel; 6] = [
+        Kernel::Proposal2012,
+        Kernel::V3_19,
+        Kernel::V6_1,
+        Kernel::V6_12,
+        Kernel::V6_13,
+        Kernel::V6_19,
+    ];
 
     /// The series' name, as scenarios and `--kernel` have it.
     pub fn name(self) -> &'static str {
         match self {
+            Kernel::Proposal2012 => "2012",
             Kernel::V3_19 => "3.19",
             Kernel::V6_1 => "6.1",
             Kernel::V6_12 => "6.12",
@@ -43,7 +53,7 @@ impl Kernel {
 
     pub(crate) fn stock(self) -> Variant {
         match self {
-            Kernel::V3_19 => Variant::V3_19,
+            Kernel::Proposal2012 | Kernel::V3_19 => Variant::V3_19,
             Kernel::V6_1 | Kernel::V6_12 => Variant::V6_12,
             Kernel::V6_13 => Variant::V6_13IndexBug,
             Kernel::V6_19 => Variant::V6_19,
@@ -345,7 +355,7 @@ impl Host {
             capped: false,
             pause_filter: false,
             ple_gap_cycles: 128,
-            window: WindowParams::defaults(kernel.stock()),
+            window: stock_window(kernel),
             costs: Costs::LAB,
             llc_pcpus: None,
             skew_tick: true,
@@ -491,6 +501,15 @@ impl Host {
     /// Linux multiplies its scheduler's times by 1 + log2(CPUs), up to 8 CPUs.
     pub(crate) fn scaled_ns(&self, one_cpu_ns: u64) -> u64 {
         one_cpu_ns * u64::from(1 + self.pcpus.clamp(1, 8).ilog2())
+    }
+}
+
+/// KVM's own window parameters. The proposal halves what it doubled.
+fn stock_window(kernel: Kernel) -> WindowParams {
+    let window = WindowParams::defaults(kernel.stock());
+    match kernel {
+        Kernel::Proposal2012 => WindowParams { shrink: window.grow, ..window },
+        _ => window,
     }
 }
 

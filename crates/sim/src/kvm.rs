@@ -4,6 +4,7 @@
 //! Every decision is one of `policy/`; here are only the effects (kmod/pick.c, kmod/account.c,
 //! `kvm_vcpu_on_spin` and `yield_to` of the kernel).
 
+use crate::host::Kernel;
 use crate::machine::Sim;
 use crate::state::{Cause, Doing, State, Vm};
 use unspin_policy::aple::{self, Epoch};
@@ -32,7 +33,7 @@ impl Sim {
         module.stats.ple_exits += 1;
         module.stats.wasteful_spin_cycles += u64::from(vcpu.window_cycles);
         self.charge_exit(v, cycles);
-        if !self.vms[vm as usize].module.window_on {
+        if !self.vms[vm as usize].module.window_on && !self.window_by_yields() {
             let window = self.vcpus[v as usize].window_cycles;
             self.set_window(v, self.host.window.grow(self.stock, window));
         }
@@ -76,6 +77,14 @@ impl Sim {
             boosted = outcome == Yield::Boosted;
         }
         self.vms[vm].last_boosted = last;
+        if self.window_by_yields() && !self.vms[vm].module.window_on {
+            let (window, params) = (self.vcpus[v as usize].window_cycles, self.host.window);
+            let next = match boosted {
+                true => params.shrink(self.stock, window),
+                false => params.grow(self.stock, window),
+            };
+            self.set_window(v, next);
+        }
         // KVM's function returns only when the vCPU runs again.
         self.vcpus[v as usize].search = Some(search);
         if boosted {
@@ -240,6 +249,11 @@ impl Sim {
         }
     }
 
+    /// Whether yields change KVM's own window, not exits and switches.
+    fn window_by_yields(&self) -> bool {
+        self.host.kernel == Kernel::Proposal2012
+    }
+
     pub(crate) fn set_window(&mut self, v: u32, window_cycles: u32) {
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.window_cycles = window_cycles;
@@ -282,6 +296,8 @@ impl Sim {
         let module = &self.vms[vcpu.vm as usize].module;
         let window_cycles = if module.window_on {
             module.window_cycles
+        } else if self.window_by_yields() {
+            return;
         } else {
             self.host.window.shrink(self.stock, vcpu.window_cycles)
         };

@@ -40,7 +40,7 @@ pub use credit::{CoschedulingStats, NEIGHBOURS};
 pub use host::{Costs, CreditHost, Host, IdleState, Kernel};
 pub use lock::{params as lock_params, Budgets, Stalls};
 pub use queue::{Queue, Timer, TIMERS_MAX};
-pub use run::{simulate, simulate_setup, LockCounts, Setup, Simulated, VmSetup};
+pub use run::{check, simulate, simulate_setup, LockCounts, Setup, Simulated, VmSetup};
 
 /// A run that cannot be simulated.
 #[derive(Debug, thiserror::Error)]

@@ -164,7 +164,7 @@ impl Setup {
             return wrong(format!("weight {}; cpu.weight is 1 to 10000", vm.weight));
         }
         let unequal = self.vms.iter().any(|vm| vm.weight != self.vms[0].weight);
-        if self.host.capped && run.cgroup == CgroupLayout::Flat {
+        if self.host.capped && run.cgroup == CgroupLayout::Flat && !run.alone {
             return wrong("caps need cgroups; use the layout `vm` or `vcpu`".into());
         }
         if unequal && run.cgroup == CgroupLayout::Flat && self.host.credit.is_none() {
@@ -503,6 +503,14 @@ fn module(run: &Run, arm: &Arm, vcpus: u32) -> Module {
         last_ppm: 0,
         stats: ModuleStats::default(),
     }
+}
+
+/// Whether a run of a plan can be simulated.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn check(host: &Host, run: &Run) -> Result<(), Error> {
+    Setup::new(host, run).build().map(drop)
 }
 
 /// Simulates a run of a plan.

@@ -47,6 +47,7 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
         ("stock-6.1", Kernel::V6_1, base(2)),
         ("stock-6.12", Kernel::V6_12, base(2)),
         ("stock-6.13", Kernel::V6_13, base(3)),
+        ("stock-2012", Kernel::Proposal2012, base(3)),
         ("fixed-4096", Kernel::V6_1, with(base(2), Window::Fixed { cycles: 4096 }, YieldTo::Stock)),
         ("aple", Kernel::V6_12, with(base(3), aple.clone(), YieldTo::Stock)),
         ("hvs", Kernel::V6_1, with(base(3), Window::Stock, YieldTo::Hvs)),

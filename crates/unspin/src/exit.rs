@@ -41,7 +41,7 @@ pub fn code(result: anyhow::Result<()>) -> ExitCode {
     if is_broken_pipe(&e) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("unspin: {}", said(&e));
+    say!("unspin: {}", said(&e));
     if e.downcast_ref::<Usage>().is_some() {
         ExitCode::from(USAGE)
     } else if e.downcast_ref::<Cannot>().is_some() {

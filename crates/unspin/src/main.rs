@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command `unspin`.
 
+#[macro_use]
+mod out;
 mod boots;
 mod cmd;
 mod exit;
 mod host;
 mod load;
 mod machine;
-mod out;
 mod preload;
 mod progress;
 mod share;

@@ -1,8 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Standard output that may be closed or full.
+//! Standard output and standard error, which may be closed or full.
 
 use anyhow::Context;
 use std::io::Write;
+
+/// Writes a line for people to standard error, if there is anybody to read it.
+macro_rules! say {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        // A reader who has gone is no reason to stop.
+        let _ = writeln!(std::io::stderr(), $($arg)*);
+    }};
+}
 
 /// Writes `text` to standard output.
 pub fn print(text: &str) -> anyhow::Result<()> {

@@ -67,13 +67,13 @@ impl Progress {
     pub fn say(&mut self, text: &str) {
         self.bar.set_message(text.to_string());
         if !self.on_terminal {
-            eprintln!("{text}");
+            say!("{text}");
         }
     }
 
     /// A line that stays.
     pub fn log(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("{text}"));
+        self.bar.suspend(|| say!("{text}"));
     }
 
     pub fn record(&mut self, r: &Record) {
@@ -104,7 +104,7 @@ impl Progress {
         if !self.on_terminal && self.last_line.elapsed() >= LINE_EVERY {
             self.last_line = Instant::now();
             let percent = 100 * self.done_ms / self.total_ms.max(1);
-            eprintln!("{percent} % ({} runs made), {text}", self.runs);
+            say!("{percent} % ({} runs made), {text}", self.runs);
         }
     }
 

@@ -179,7 +179,7 @@ fn put_back(dir: &Path, before: &BTreeMap<String, String>) {
         let path = dir.join(key);
         if read(&path).as_ref() != Some(old) {
             if let Err(e) = fs::write(&path, old) {
-                eprintln!("{key} was {old} and stays changed: {e}");
+                say!("{key} was {old} and stays changed: {e}");
             }
         }
     }

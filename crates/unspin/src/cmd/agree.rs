@@ -32,6 +32,7 @@ pub struct Args {
 /// What is compared: one arm at one point of one kernel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
+    scenario: String,
     /// Of machine `threads`: what is compared is locks.
     threads: bool,
     kernel: String,
@@ -62,6 +63,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let input = read_files(&args.files).map_err(|e| Usage(e.to_string()))?;
     let mut pairs: BTreeMap<Key, Pair> = BTreeMap::new();
     let mut jobs = Vec::new();
+    for notice in &input.notices {
+        say!("note: {notice}");
+    }
     for stream in &input.streams {
         let host = host(&stream.begin)?;
         for r in stream.runs.iter().filter(|r| !r.run.alone) {
@@ -79,7 +83,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     if jobs.is_empty() {
-        return Err(Usage("these files have no runs to make again".to_string()).into());
+        return Err(Usage(
+            "no runs to make again: these are no results of `unspin bench`, or have none"
+                .to_string(),
+        )
+        .into());
     }
     for (key, figures) in simulate_all(&jobs)? {
         pairs.entry(key).or_default().simulated.push(figures);
@@ -121,14 +129,25 @@ fn host(begin: &Begin) -> anyhow::Result<Host> {
         // The newest scheduler that is modelled; their KVMs make no difference here.
         return Ok(Host::threads(begin.pcpus, khz, Kernel::V6_19));
     }
+    let model = match begin.machine.as_str() {
+        "emulated" => Host::lab,
+        "kvm" => Host::server,
+        other => {
+            let files = "allowed: results of machines emulated, kvm and threads";
+            return Err(Usage(format!("machine {other} measures nothing; {files}")).into());
+        }
+    };
     let kernel = sim::kernel(&series(begin))?;
     let slice = ["base_slice_ns", "min_granularity_ns"];
     let slice = slice.iter().find_map(|name| begin.settings.get(*name)?.parse().ok());
-    Ok(Host { slice_ns: slice, ..Host::lab(begin.pcpus, kernel) })
+    let host = model(begin.pcpus, kernel);
+    let khz = begin.tsc_khz.unwrap_or(host.khz);
+    Ok(Host { slice_ns: slice, khz, ..host })
 }
 
 fn key(begin: &Begin, run: &Run) -> Key {
     Key {
+        scenario: begin.scenario.clone(),
         threads: is_threads(begin),
         kernel: series(begin),
         cgroup: run.cgroup as u8,
@@ -273,8 +292,8 @@ fn page(pairs: &BTreeMap<Key, Pair>, seeds: u32) -> String {
          | inefficiency of all arms | {wasted} | {} | {:.0} % |\n\
          | both | {both} | {} | {:.0} % |\n\
          | order of two arms that both machines tell apart by 5 points | {alike} | {told} | {:.0} % |\n\n\
-         | kernel | profile | VMs | cgroups | arm | performance measured | simulated | inefficiency measured | simulated | |\n\
-         |---|---|---|---|---|---|---|---|---|---|\n",
+         | scenario | kernel | profile | VMs | cgroups | arm | performance measured | simulated | inefficiency measured | simulated | |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|\n",
         100.0 * AGREES,
         arms.len(),
         percent(near, arms.len()),
@@ -301,8 +320,8 @@ fn page(pairs: &BTreeMap<Key, Pair>, seeds: u32) -> String {
         };
         let _ = writeln!(
             text,
-            "| {} | `{}` | {} | {cgroup} | {} | {:.2} | {:.2} | {a} | {b} | {mark} |",
-            k.kernel, k.profile, k.vms, k.arm, r.performance.0, r.performance.1
+            "| `{}` | {} | `{}` | {} | {cgroup} | {} | {:.2} | {:.2} | {a} | {b} | {mark} |",
+            k.scenario, k.kernel, k.profile, k.vms, k.arm, r.performance.0, r.performance.1
         );
     }
     text
@@ -406,7 +425,17 @@ mod tests {
     fn key(arm: &str) -> Key {
         let (kernel, profile) = ("6.12".to_string(), "ebizzy".to_string());
         let (lock, arm) = (String::new(), arm.to_string());
-        Key { threads: false, kernel, cgroup: 0, profile, vms: 2, vcpus: 4, lock, arm }
+        Key {
+            scenario: String::new(),
+            threads: false,
+            kernel,
+            cgroup: 0,
+            profile,
+            vms: 2,
+            vcpus: 4,
+            lock,
+            arm,
+        }
     }
 
     #[test]

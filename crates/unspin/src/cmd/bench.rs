@@ -338,7 +338,7 @@ fn show(args: &Args, docs: &[Document], out: &Path) -> anyhow::Result<()> {
     } else {
         out::print(&unspin_report::text(docs))?;
     }
-    eprintln!("page: {}", out.join("report.html").display());
+    say!("page: {}", out.join("report.html").display());
     Ok(())
 }
 

@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let project = (whole && docs.is_dir()).then(|| docs.join("reproduction.md"));
     if let Some(file) = args.page.clone().or(project) {
         write_atomic(&file, page(&claims, &summary, &reasons).as_bytes())?;
-        eprintln!("page: {}", file.display());
+        say!("page: {}", file.display());
     }
     if args.json {
         return out::json(&summary);
@@ -151,7 +151,7 @@ fn all(args: &Args, root: &Path, chosen: &[&Claim]) -> anyhow::Result<Vec<Entry>
         if shown.is_hidden() && !quiet && last.swap(half_minutes, Ordering::Relaxed) < half_minutes
         {
             let (done, of) = (shown.position(), shown.length().unwrap_or(0));
-            eprintln!("{done} of {of} entries, {made} runs, {} s", since.elapsed().as_secs());
+            say!("{done} of {of} entries, {made} runs, {} s", since.elapsed().as_secs());
         }
     });
     let entries = chosen.par_iter().map(|claim| {

@@ -99,7 +99,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             lab.shell(&kernel).map_err(explain)
         }
         Command::Clean => {
-            with_tools(args, &[])?.clean(stop, &mut |text| eprintln!("{text}")).map_err(explain)
+            with_tools(args, &[])?.clean(stop, &mut |text| say!("{text}")).map_err(explain)
         }
     }
 }
@@ -107,7 +107,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn boot(args: &Args, b: &Boot, stop: &AtomicBool) -> anyhow::Result<()> {
     let lab = with_tools(args, b.emulator.tools())?;
     let kernel = build(&lab, &b.kernel, stop)?;
-    eprintln!("booting {} under {:?}", kernel.release, b.emulator);
+    say!("booting {} under {:?}", kernel.release, b.emulator);
     let mut lost = Ok(());
     let good = lab
         .check(&kernel, &b.emulator.computer(), stop, &mut |line| {
@@ -131,6 +131,6 @@ fn with_tools(args: &Args, tools: &[&str]) -> anyhow::Result<Lab> {
 }
 
 fn build(lab: &Lab, k: &Kernel, stop: &AtomicBool) -> anyhow::Result<unspin_lab::Kernel> {
-    lab.build(series(&k.kernel).map_err(Usage::from)?, stop, &mut |text| eprintln!("{text}"))
+    lab.build(series(&k.kernel).map_err(Usage::from)?, stop, &mut |text| say!("{text}"))
         .map_err(explain)
 }

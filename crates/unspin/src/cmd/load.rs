@@ -28,7 +28,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let root = Path::new("/");
     if Path::new(ROOT).is_dir() {
-        eprintln!("the module is loaded already");
+        say!("the module is loaded already");
         return Ok(());
     }
     let release = host::release(root)?;
@@ -37,7 +37,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let blocked =
         if args.build { host::obstacle(root, &release, host::is_root()) } else { unsupported };
     for a in blocked.iter().filter(|_| args.check).chain(&advice(root)) {
-        eprintln!("note: {a}");
+        say!("note: {a}");
     }
     if args.check {
         return Ok(());
@@ -49,11 +49,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return Err(Cannot("only root may load a module (sudo unspin load)".into()).into());
     }
     let built = match args.build {
-        true => Some(host::build(&release, &AtomicBool::new(false), &|text| eprintln!("{text}"))?),
+        true => Some(host::build(&release, &AtomicBool::new(false), &|text| say!("{text}"))?),
         false => None,
     };
     host::insert(built.as_deref().or(args.module.as_deref()))?;
-    eprintln!("loaded; the default mode is off: `unspin set mode=apples` turns it on");
+    say!("loaded; the default mode is off: `unspin set mode=apples` turns it on");
     Ok(())
 }
 

@@ -35,7 +35,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         if text.starts_with('{') {
             let input = read_str(path, &text);
             for n in &input.notices {
-                eprintln!("note: {n}");
+                say!("note: {n}");
             }
             for r in input.streams.iter().flat_map(|s| &s.runs) {
                 replay(r.trace.iter().map(String::as_str), &mut tally).map_err(at)?;
@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     for d in tally.different.iter().take(SHOWN_MAX) {
-        eprintln!("{}", printable_lines(d));
+        say!("{}", printable_lines(d));
     }
     if tally.picks + tally.epochs == 0 {
         return Err(Usage("the trace holds no decision of the module".to_string()).into());

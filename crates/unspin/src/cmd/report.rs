@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.json || args.csv || docs.is_empty() {
         // The tables and the page carry them themselves.
         for n in &input.notices {
-            eprintln!("note: {n}");
+            say!("note: {n}");
         }
     }
     if docs.is_empty() {
@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     if let Some(dir) = &args.out {
         write_dir(dir, &docs)?;
-        eprintln!("page: {}", dir.join("report.html").display());
+        say!("page: {}", dir.join("report.html").display());
     }
     if args.json {
         for d in &docs {
@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn write_matrix(input: &Input, page: &Path) -> anyhow::Result<()> {
     for n in &input.notices {
-        eprintln!("note: {n}");
+        say!("note: {n}");
     }
     let stem = page.file_stem().and_then(|s| s.to_str()).unwrap_or("matrix");
     let matrix = matrix(input, stem).map_err(|e| Usage(e.to_string()))?;
@@ -68,6 +68,6 @@ fn write_matrix(input: &Input, page: &Path) -> anyhow::Result<()> {
         write_atomic(&page.with_file_name(name), svg.as_bytes())?;
     }
     write_atomic(page, matrix.page.as_bytes())?;
-    eprintln!("page: {}", page.display());
+    say!("page: {}", page.display());
     Ok(())
 }

@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     command.arg0(program).args(rest);
     let ignored = preload::ignores(&path);
     if let Some(why) = &ignored {
-        eprintln!("unspin: no effect on {}: {why}", path.display());
+        say!("unspin: no effect on {}: {why}", path.display());
     }
     // A foreign dynamic linker would complain; what the others start may load it.
     if !matches!(ignored, Some(preload::Ignores::Foreign(_))) {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 pub fn run() -> anyhow::Result<()> {
     if !Path::new(ROOT).is_dir() {
-        eprintln!("the module is not loaded");
+        say!("the module is not loaded");
         return Ok(());
     }
     if !host::is_root() {

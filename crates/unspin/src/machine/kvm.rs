@@ -68,8 +68,8 @@ struct Loaded;
 
 impl Loaded {
     fn new(release: &str, stop: &AtomicBool) -> anyhow::Result<Loaded> {
-        let file = host::build(release, stop, &|text| eprintln!("{text}"))?;
-        eprintln!("loading the module");
+        let file = host::build(release, stop, &|text| say!("{text}"))?;
+        say!("loading the module");
         host::insert(Some(&file))?;
         Ok(Loaded)
     }
@@ -77,9 +77,9 @@ impl Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        eprintln!("unloading the module");
+        say!("unloading the module");
         if let Err(e) = host::remove() {
-            eprintln!("the module stays loaded: {e:#}");
+            say!("the module stays loaded: {e:#}");
         }
     }
 }

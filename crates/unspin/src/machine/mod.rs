@@ -139,7 +139,7 @@ pub fn choose(choice: Choice, wish: &Wish) -> anyhow::Result<Box<dyn Machine>> {
         Ok(kvm) => Ok(Box::new(kvm)),
         Err(e) if wish.stop.load(Ordering::Relaxed) => Err(e),
         Err(e) if choice == Choice::Auto => {
-            eprintln!("machine emulated, because kvm cannot be used here: {e:#}");
+            say!("machine emulated, because kvm cannot be used here: {e:#}");
             Ok(Box::new(emulated::Emulated::new(wish.lab_dir)?))
         }
         Err(e) => Err(Cannot(format!("machine kvm: {e:#}")).into()),

@@ -45,6 +45,16 @@ impl Machine for Simulated {
         Ok(())
     }
 
+    fn check_plan(&self, plan: &Plan) -> Result<(), (&'static str, Refusal)> {
+        // What goes together is the same for every kernel.
+        let host = Host::of_plan(plan, Kernel::V6_12);
+        let wrong = plan.runs.iter().find_map(|run| unspin_sim::check(&host, run).err());
+        wrong.map_or(Ok(()), |e| {
+            let allowed = "what docs/simulator.md says goes together".to_string();
+            Err(("host", Refusal { message: e.to_string(), allowed }))
+        })
+    }
+
     fn image(&self) -> anyhow::Result<String> {
         super::program_hash(&[])
     }
