@@ -21,6 +21,10 @@
 
 use crate::sys;
 
+/// What KVM sets AMD's pause filter to, and the most that its 16 bits hold, PAUSEs.
+pub const WINDOW_PAUSES_SVM: u32 = 3000;
+pub const WINDOW_PAUSES_MAX_SVM: u32 = 65535;
+
 /// Whose rules. The numbers are part of the trace format.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -210,3 +214,20 @@ const _: () = {
     assert!(std::mem::size_of::<Vcpu>() == 8);
     assert!(std::mem::size_of::<SearchState>() == 36);
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_headers_numbers_are_these() {
+        let header = include_str!("../../../policy/kvm_stock.h");
+        for (name, value) in [
+            ("WINDOW_PAUSES_SVM", WINDOW_PAUSES_SVM),
+            ("WINDOW_PAUSES_MAX_SVM", WINDOW_PAUSES_MAX_SVM),
+        ] {
+            let line = format!("#define KVM_STOCK_{name} {value}u");
+            assert!(header.lines().any(|l| l == line), "{line}");
+        }
+    }
+}

@@ -491,7 +491,7 @@ fn row(of: &[&RunResult], base: &[&RunResult], over: Over) -> Row {
 }
 
 /// Six decimals: more than any measurement has, few enough to read.
-fn round(x: f64) -> f64 {
+pub(crate) fn round(x: f64) -> f64 {
     (x * 1e6).round() / 1e6
 }
 

@@ -2,6 +2,7 @@
 //! A VM's slowdown, split among the five factors of virtualization's cost (NJIT 2018, chapter 2): by
 //! accounting, and by what comes back without each (`unspin bench --attribute`).
 
+use crate::aggregate::round;
 use crate::summary::{CostNs, Row};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -107,8 +108,4 @@ fn slowdown(r: &Row, added: &[&Row]) -> Option<SlowdownRow> {
 fn total(c: &CostNs) -> u64 {
     let factors = c.idle_switch_ns + c.spin_switch_ns + c.ipi_ns + c.user_spin_ns + c.cache_ns;
     c.work_ns + factors + c.kernel_spin_ns + c.other_host_ns + c.halted_ns + c.waiting_ns
-}
-
-fn round(x: f64) -> f64 {
-    (x * 1e6).round() / 1e6
 }

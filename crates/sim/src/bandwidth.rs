@@ -100,10 +100,16 @@ impl Sim {
         if v == NONE || bandwidth.acquire(v) {
             return;
         }
-        bandwidth.shares[v as usize].throttled = true;
-        let queue = &mut self.queues[p as usize];
-        queue.put_back();
-        queue.take(&self.tunables, &mut self.entities, v);
+        self.queues[p as usize].put_back();
+        self.throttle(p, v);
+    }
+
+    /// `v`, which waits in the queue of `p`, leaves it until there is time for it.
+    fn throttle(&mut self, p: u32, v: u32) {
+        if let Some(bandwidth) = &mut self.bandwidth {
+            bandwidth.shares[v as usize].throttled = true;
+        }
+        self.queues[p as usize].take(&self.tunables, &mut self.entities, v);
     }
 
     /// `v`, which has just been put into the queue of `p`, leaves it if it has no time. Whether it
@@ -113,8 +119,7 @@ impl Sim {
         if bandwidth.acquire(v) {
             return true;
         }
-        bandwidth.shares[v as usize].throttled = true;
-        self.queues[p as usize].take(&self.tunables, &mut self.entities, v);
+        self.throttle(p, v);
         false
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The host that is modelled: its clock, its kernel's scheduler, and what things cost.
 
-use unspin_policy::kvm_stock::{Variant, WindowParams};
+use unspin_policy::kvm_stock::{Variant, WindowParams, WINDOW_PAUSES_MAX_SVM, WINDOW_PAUSES_SVM};
 use unspin_policy::{asym, credit, vcrd};
 use unspin_scenario::plan::{Factor, HostModel, HostScheduler, LoopDetection, Plan, Platform};
 
@@ -232,10 +232,6 @@ impl Costs {
     }
 }
 
-/// What KVM sets AMD's pause filter to, and the most that it holds.
-const PAUSES: u32 = 3000;
-const PAUSES_MAX: u32 = 0xffff;
-
 /// Xen's Credit as a host has it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CreditHost {
@@ -433,8 +429,8 @@ impl Host {
     pub fn with_pause_filter(self) -> Host {
         let turn = self.costs.pause_loop_cycles.max(1);
         let window = WindowParams {
-            base_cycles: PAUSES.saturating_mul(turn),
-            max_cycles: PAUSES_MAX.saturating_mul(turn),
+            base_cycles: WINDOW_PAUSES_SVM.saturating_mul(turn),
+            max_cycles: WINDOW_PAUSES_MAX_SVM.saturating_mul(turn),
             ..self.window
         };
         Host { window, pause_filter: true, ..self }

@@ -10,7 +10,7 @@ use crate::state::{Cause, Doing, State, Vm};
 use unspin_policy::aple::{self, Epoch};
 use unspin_policy::hvs::{self, Category, Decision};
 use unspin_policy::ipi;
-use unspin_policy::kvm_stock::{Search, Yield};
+use unspin_policy::kvm_stock::{Search, Yield, WINDOW_PAUSES_MAX_SVM};
 use unspin_scenario::result::EpochSample;
 
 /// As kvm_vcpu_on_spin() and kmod/pick.c: yields that found nothing to gain.
@@ -262,7 +262,8 @@ impl Sim {
         // Intel stops the first PAUSE later than the window, AMD the one that counts down to zero.
         let turns = match self.host.pause_filter {
             false => u64::from(window_cycles) / self.pause_loop_cycles + 1,
-            true => (u64::from(window_cycles) / self.pause_loop_cycles).clamp(1, 0xffff),
+            true => (u64::from(window_cycles) / self.pause_loop_cycles)
+                .clamp(1, u64::from(WINDOW_PAUSES_MAX_SVM)),
         };
         vcpu.window_ns =
             if looks { self.clock.ns(turns * self.pause_loop_cycles) } else { u64::MAX };

@@ -30,6 +30,9 @@ pub(crate) struct Books {
     pub of: Vec<Standing>,
     /// Sum of all that earn when credits were last handed out.
     pub balance: i64,
+    /// Credits, and vCPUs, that a choice puts aside; kept, so that choosing allocates nothing.
+    credits: Vec<i64>,
+    hidden: Vec<usize>,
 }
 
 impl Credit {
@@ -117,12 +120,13 @@ impl Credit {
         last: Option<usize>,
         may_raise: bool,
     ) -> credit::Decision {
-        let Some(Books { of: xen, .. }) = &self.xen else {
+        let Some(Books { of: xen, credits, hidden, .. }) = &mut self.xen else {
             let Credit { vcpus, vms, params, .. } = self;
             return credit::pick(vcpus, vms, p, last, may_raise, params);
         };
-        let credits: Vec<i64> = self.vcpus.iter().map(|v| v.credit).collect();
-        let mut hidden = Vec::new();
+        credits.clear();
+        credits.extend(self.vcpus.iter().map(|v| v.credit));
+        hidden.clear();
         for (v, vcpu) in self.vcpus.iter_mut().enumerate() {
             vcpu.credit = -i64::from(xen[v].over);
             if xen[v].parked && vcpu.runnable != 0 && vcpu.running == 0 && vcpu.raised == 0 {
@@ -132,17 +136,22 @@ impl Credit {
         }
         let params = Params { capped: 0, ..self.params };
         let mut decision = credit::pick(&mut self.vcpus, &self.vms, p, last, may_raise, &params);
-        for (vcpu, credit) in self.vcpus.iter_mut().zip(credits) {
-            vcpu.credit = credit;
+        for (vcpu, credit) in self.vcpus.iter_mut().zip(credits.iter()) {
+            vcpu.credit = *credit;
         }
+        // Lent to the loop: siblings are looked up meanwhile.
+        let hidden = std::mem::take(hidden);
         let leader = decision.vcpu().filter(|&v| may_raise && self.leads(v as u32));
-        for v in hidden {
+        for &v in &hidden {
             self.vcpus[v].runnable = 1;
             let along = leader.is_some_and(|l| self.vcpus[v].vm == self.vcpus[l].vm);
             if along && self.vcpus[v].pcpu != p {
                 self.vcpus[v].raised = 1;
                 decision.raised += 1;
             }
+        }
+        if let Some(xen) = &mut self.xen {
+            xen.hidden = hidden;
         }
         decision
     }
