@@ -4,9 +4,10 @@
 //! Unlike the tables of a scenario, which compare arms under one lock, everything here is divided by
 //! the throughput of one cell: the ticket lock on stock KVM with as many VMs.
 
-use crate::aggregate::{distinct_runs, per_second, same_document};
+use crate::aggregate::{distinct_runs, same_document};
 use crate::heat::{heat_map, Cell, Panel};
 use crate::input::{Input, Stream};
+use crate::measures::per_second;
 use crate::stat::{jain, median, spread, Verdict};
 use std::collections::BTreeMap;
 use std::fmt::Write;

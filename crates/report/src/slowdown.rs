@@ -2,7 +2,7 @@
 //! A VM's slowdown, split among the five factors of virtualization's cost (NJIT 2018, chapter 2): by
 //! accounting, and by what comes back without each (`unspin bench --attribute`).
 
-use crate::aggregate::round;
+use crate::stat::round;
 use crate::summary::{CostNs, Row};
 use serde::Serialize;
 use std::collections::BTreeSet;

@@ -121,6 +121,11 @@ pub fn log2_percentile(hist: &[u64], q: f64) -> Option<f64> {
     Some(2f64.powi(last as i32 + 1))
 }
 
+/// Six decimals: more than any measurement has, few enough to read.
+pub(crate) fn round(x: f64) -> f64 {
+    (x * 1e6).round() / 1e6
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

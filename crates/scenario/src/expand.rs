@@ -7,7 +7,8 @@ use crate::plan::{
 };
 use crate::problem::nearest;
 use crate::profile::Profile;
-use crate::scenario::{is_name, Pin, Scenario, VmGroup};
+use crate::reader::is_name;
+use crate::scenario::{Pin, Scenario, VmGroup};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -315,3 +315,57 @@ pub(crate) fn quoted(words: &[&str]) -> String {
     }
     out
 }
+
+/// The value read, or the default where the key is absent; `None` only for a wrong value.
+pub(crate) fn or<'r, 't, T>(
+    v: Option<Value<'r, 't>>,
+    default: T,
+    read: impl FnOnce(Value<'r, 't>) -> Option<T>,
+) -> Option<T> {
+    match v {
+        Some(v) => read(v),
+        None => Some(default),
+    }
+}
+
+/// A list that is not empty and has no value twice.
+pub(crate) fn list<T: PartialEq + std::fmt::Debug>(
+    v: &Value,
+    allowed: &str,
+    read: impl Fn(&Value) -> Option<T>,
+) -> Option<Vec<T>> {
+    let all = v.array(&format!("a list of {allowed}"))?;
+    if all.is_empty() {
+        v.problem("empty", format!("at least one of {allowed}"));
+    }
+    let read: Vec<T> =
+        all.iter().map(read).collect::<Vec<_>>().into_iter().collect::<Option<_>>()?;
+    no_doubles(v, &read);
+    Some(read)
+}
+
+pub(crate) fn no_doubles<T: PartialEq + std::fmt::Debug>(v: &Value, all: &[T]) {
+    for (i, x) in all.iter().enumerate() {
+        if all[..i].contains(x) {
+            v.problem(format!("{x:?} stands here twice"), "each once");
+        }
+    }
+}
+
+/// Whether `s` can name an arm or a profile: 1 to 64 small letters, digits, `-` and `_`, so that it
+/// can be part of a file name.
+pub fn is_name(s: &str) -> bool {
+    !s.is_empty()
+        && s.len() <= 64
+        && s.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_')
+}
+
+pub(crate) fn read_name(v: &Value) -> Option<String> {
+    let allowed = "a name of small letters, digits, - and _";
+    let s = v.str(allowed)?;
+    if !is_name(s) {
+        v.problem(format!("{s:?} cannot be a name"), allowed);
+        return None;
+    }
+    Some(s.to_string())
+}

@@ -1,30 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scenarios: a host, its VMs, a workload, and the arms to compare.
 
-use crate::expand::{ALONE_ARM, IDEAL_ARM};
+use crate::arm::{read_arms, read_epoch, read_epoch_min};
 use crate::plan::{
-    ApleParams, Arm, Asym, CgroupLayout, Coscheduling, Factor, HostModel, HostScheduler,
-    LockChoice, LockKind, LoopDetection, Platform, Window, YieldTo,
+    ApleParams, Arm, Asym, CgroupLayout, HostModel, HostScheduler, LockChoice, LoopDetection,
+    Platform,
 };
 use crate::problem::Problems;
-use crate::reader::{Reader, Table, Value};
+use crate::reader::{list, no_doubles, or, read_name, Reader, Table, Value};
+use crate::vm::{read_lock, read_vms};
 
 /// Windows a scenario may ask for, TSC cycles. A window not above KVM's gap (128) tells loops
 /// apart no more.
 pub const WINDOW_MIN_CYCLES: u32 = 128;
 pub const WINDOW_MAX_CYCLES: u32 = 1 << 24;
 
-const PCPUS_MAX: u32 = 1024;
-/// Machine sim's; others have fewer.
-const VCPUS_MAX: u32 = 256;
-const VMS_MAX: u32 = 64;
+pub(crate) const PCPUS_MAX: u32 = 1024;
+pub(crate) const VMS_MAX: u32 = 64;
 const REPEATS_MAX: u32 = 1000;
 const MS_MAX: u64 = 3_600_000;
-const WEIGHT_MAX: u32 = 10_000;
-const EPOCH_MAX_PLE_EXITS: u32 = 1_000_000;
-const EPOCH_MIN_US_MAX: u32 = 1_000_000;
-const THREADS_MAX: u32 = 1024;
-const TAU_MAX_NS: u64 = 1_000_000_000;
 const LOCK_CLOCK_MAX_MHZ: u32 = 10_000;
 const PERIOD_MS: std::ops::RangeInclusive<u32> = 1..=1000;
 
@@ -270,26 +264,6 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
     })
 }
 
-/// The value read, or the default where the key is absent; `None` only for a wrong value.
-fn or<'r, 't, T>(
-    v: Option<Value<'r, 't>>,
-    default: T,
-    read: impl FnOnce(Value<'r, 't>) -> Option<T>,
-) -> Option<T> {
-    match v {
-        Some(v) => read(v),
-        None => Some(default),
-    }
-}
-
-fn read_epoch(v: Value) -> Option<u32> {
-    v.u32(1..=EPOCH_MAX_PLE_EXITS, " PLE exits")
-}
-
-fn read_epoch_min(v: Value) -> Option<u32> {
-    v.u32(0..=EPOCH_MIN_US_MAX, " microseconds")
-}
-
 fn read_kernels(v: &Value) -> Option<Vec<String>> {
     let form = "a series such as \"6.12\", or a list of them";
     let one = |v: &Value| -> Option<String> {
@@ -362,13 +336,13 @@ const HOST_SCHEDULERS: &[(&str, HostScheduler)] = &[
 ];
 
 #[derive(Default)]
-struct SweepKeys {
+pub(crate) struct SweepKeys {
     profiles: Option<Vec<String>>,
     vms: Option<Vec<u32>>,
     cgroups: Option<Vec<CgroupLayout>>,
     locks: Option<Vec<LockChoice>>,
-    has_profiles: bool,
-    has_vms: bool,
+    pub(crate) has_profiles: bool,
+    pub(crate) has_vms: bool,
 }
 
 const CGROUPS: &[(&str, CgroupLayout)] =
@@ -389,29 +363,6 @@ fn read_sweep(v: Value) -> SweepKeys {
             .and_then(|v| list(&v, "\"flat\", \"vm\", \"vcpu\"", |v| v.choice(CGROUPS))),
         locks: t.get("locks").and_then(|v| list(&v, "locks", read_lock)),
     }
-}
-
-/// `"ticket"`, or `{ preemptable = { tau_ns = 8000 } }`.
-fn read_lock(v: &Value) -> Option<LockChoice> {
-    if !v.is_table() {
-        return v.choice(&LockKind::ALL).map(LockChoice::plain);
-    }
-    let tau = |(_, kind): &&(&str, LockKind)| kind.has_tau();
-    let names: Vec<&str> = LockKind::ALL.iter().filter(tau).map(|(name, _)| *name).collect();
-    let t = v.table("a lock's name")?;
-    t.only(&names);
-    if t.keys().is_empty() {
-        v.problem("empty", "\"ticket\" or { preemptable = { tau_ns = N } }");
-    }
-    let (name, kind) = *LockKind::ALL.iter().filter(tau).find(|(n, _)| t.get(n).is_some())?;
-    if t.keys().len() > 1 {
-        v.problem("two locks", "one of them");
-    }
-    let form = "{ tau_ns = N }";
-    let params = t.get(name)?.table(form)?;
-    params.only(&["tau_ns"]);
-    let tau_ns = params.need("tau_ns", form)?.integer(0..=TAU_MAX_NS, " nanoseconds")?;
-    Some(LockChoice { kind, tau_ns: Some(tau_ns) })
 }
 
 /// Locks are said in one place: of the VMs, of the arms, or swept; and those that halt at CPL 0.
@@ -435,461 +386,6 @@ fn check_locks(top: &Table, group: &VmGroup, sweep: &SweepKeys, arms: &[Arm]) {
             "cpl = 0, or a lock that only spins: tas, ticket, mcs, preemptable",
         );
     }
-}
-
-/// A list that is not empty and has no value twice.
-fn list<T: PartialEq + std::fmt::Debug>(
-    v: &Value,
-    allowed: &str,
-    read: impl Fn(&Value) -> Option<T>,
-) -> Option<Vec<T>> {
-    let all = v.array(&format!("a list of {allowed}"))?;
-    if all.is_empty() {
-        v.problem("empty", format!("at least one of {allowed}"));
-    }
-    let read: Vec<T> =
-        all.iter().map(read).collect::<Vec<_>>().into_iter().collect::<Option<_>>()?;
-    no_doubles(v, &read);
-    Some(read)
-}
-
-fn no_doubles<T: PartialEq + std::fmt::Debug>(v: &Value, all: &[T]) {
-    for (i, x) in all.iter().enumerate() {
-        if all[..i].contains(x) {
-            v.problem(format!("{x:?} stands here twice"), "each once");
-        }
-    }
-}
-
-/// Whether `s` can name an arm or a profile: 1 to 64 small letters, digits, `-` and `_`, so that it
-/// can be part of a file name.
-pub fn is_name(s: &str) -> bool {
-    !s.is_empty()
-        && s.len() <= 64
-        && s.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_')
-}
-
-fn read_name(v: &Value) -> Option<String> {
-    let allowed = "a name of small letters, digits, - and _";
-    let s = v.str(allowed)?;
-    if !is_name(s) {
-        v.problem(format!("{s:?} cannot be a name"), allowed);
-        return None;
-    }
-    Some(s.to_string())
-}
-
-/// The groups.
-fn read_vms(v: &Value, host: Option<&Host>, sweep: Option<&SweepKeys>) -> Option<Vec<VmGroup>> {
-    let all = v.array("[[vm]] tables")?;
-    if all.is_empty() {
-        v.problem("no VMs", "at least one [[vm]]");
-        return None;
-    }
-    let sweeps_vms = sweep.is_some_and(|s| s.has_vms);
-    let sweeps_profiles = sweep.is_some_and(|s| s.has_profiles);
-    if sweeps_vms && all.len() > 1 {
-        v.problem("sweep.vms already says how many VMs there are", "one [[vm]] under sweep.vms");
-    }
-    let read: Vec<_> = all.iter().map(|v| read_vm(v, host, sweeps_vms, sweeps_profiles)).collect();
-    let read = read.into_iter().collect::<Option<Vec<_>>>()?;
-    if sweeps_profiles && read.iter().all(|g| g.workload.is_some()) {
-        let first = all[0].table("a [[vm]] table").and_then(|t| t.get("workload"));
-        first.unwrap_or_else(|| all[0].clone()).problem(
-            "sweep.profiles already says what the VMs run",
-            "one of the two, or a [[vm]] without a workload, which runs the swept one",
-        );
-    }
-    if read.iter().all(|g| g.mode_off) {
-        v.problem("mode = \"off\" in every [[vm]]: no arm would do anything", "a [[vm]] without");
-    }
-    let names: Vec<String> = read.iter().filter_map(|g| g.name.clone()).collect();
-    no_doubles(v, &names);
-    let total: u64 = read.iter().map(|g| u64::from(g.count)).sum();
-    if total > u64::from(VMS_MAX) {
-        v.problem(format!("{total} VMs"), format!("at most {VMS_MAX}"));
-    }
-    Some(read)
-}
-
-fn read_vm(
-    v: &Value,
-    host: Option<&Host>,
-    sweeps_vms: bool,
-    sweeps_profiles: bool,
-) -> Option<VmGroup> {
-    let t = v.table("a [[vm]] table")?;
-    t.only(&[
-        "name", "count", "vcpus", "pin", "weight", "workload", "lock", "cpl", "mode", "threads",
-        "tick_hz",
-    ]);
-    let threads = or(t.get("threads"), None, |v| Some(Some(v.u32(1..=THREADS_MAX, " threads")?)));
-    let tick_hz = or(t.get("tick_hz"), 0, |v| v.u32(0..=10_000, " ticks a second"));
-    let name = or(t.get("name"), None, |v| Some(Some(read_name(&v)?)));
-    let modes = &[("off", true), ("arm", false)];
-    let mode_off = or(t.get("mode"), false, |v| v.choice(modes));
-    let count = or(t.get("count"), 1, |v| {
-        if sweeps_vms {
-            v.problem("sweep.vms already says how many VMs there are", "one of the two");
-        }
-        v.u32(1..=VMS_MAX, " VMs")
-    });
-    let vcpus = t.need("vcpus", "how many vCPUs a VM").and_then(|v| v.u32(1..=VCPUS_MAX, " vCPUs"));
-    let pin = or(t.get("pin"), Pin::None, |v| read_pin(&v, vcpus, host));
-    let weight = or(t.get("weight"), 100, |v| v.u32(1..=WEIGHT_MAX, " (cpu.weight)"));
-    let lock = or(t.get("lock"), LockChoice::plain(LockKind::Ticket), |v| read_lock(&v));
-    let cpl = or(t.get("cpl"), 0, |v| read_cpl(&v));
-    let workload = match t.get("workload") {
-        Some(v) => Some(read_name(&v)?),
-        None if sweeps_profiles => None,
-        None => Some(t.need("workload", "the name of a profile").and_then(|v| read_name(&v))?),
-    };
-    Some(VmGroup {
-        name: name?,
-        workload,
-        mode_off: mode_off?,
-        threads: threads?,
-        tick_hz: tick_hz?,
-        count: count?,
-        vcpus: vcpus?,
-        pin: pin?,
-        weight: weight?,
-        lock: lock?,
-        cpl: cpl?,
-    })
-}
-
-fn read_cpl(v: &Value) -> Option<u8> {
-    match v.integer(0..=3, " (0 or 3)")? {
-        0 => Some(0),
-        3 => Some(3),
-        other => {
-            v.problem(
-                format!("the guest has no level {other}"),
-                "0 (PLE sees it) or 3 (it does not)",
-            );
-            None
-        }
-    }
-}
-
-fn read_pin(v: &Value, vcpus: Option<u32>, host: Option<&Host>) -> Option<Pin> {
-    let allowed = "\"one-per-pcpu\", \"none\" or a list with the pCPU of each vCPU";
-    if !v.is_array() {
-        if !v.is_str() {
-            v.problem("not a way to pin", allowed);
-            return None;
-        }
-        let pin = v.choice(&[("one-per-pcpu", true), ("none", false)])?;
-        if let (true, Some(n), Some(h)) = (pin, vcpus, host) {
-            if n > h.pcpus {
-                v.problem(
-                    format!("{n} vCPUs cannot have one of {} pCPUs each", h.pcpus),
-                    "vcpus up to host.pcpus, or a list, or \"none\"",
-                );
-            }
-        }
-        return Some(if pin { Pin::OnePerPcpu } else { Pin::None });
-    }
-    let last = host.map_or(PCPUS_MAX, |h| h.pcpus) - 1;
-    let all: Vec<_> = v.array(allowed)?.iter().map(|v| v.u32(0..=last, " (a pCPU)")).collect();
-    if let Some(n) = vcpus.filter(|n| all.len() != *n as usize) {
-        v.problem(
-            format!("pins {} vCPUs, but the VM has {n}", all.len()),
-            format!("a list of {n} pCPUs"),
-        );
-    }
-    Some(Pin::List(all.into_iter().collect::<Option<_>>()?))
-}
-
-fn read_arms(
-    v: &Value,
-    aple: &ApleParams,
-    scheduler: Option<HostScheduler>,
-) -> Option<(Vec<Arm>, usize)> {
-    let all = v.array("[[arm]] tables")?;
-    if all.is_empty() {
-        v.problem("no arms", "at least one [[arm]]");
-        return None;
-    }
-    let mut names: Vec<String> = Vec::new();
-    let mut read = Vec::new();
-    let mut said: Vec<Option<bool>> = Vec::new();
-    for v in &all {
-        let Some(t) = v.table("an [[arm]] table") else {
-            read.push(None);
-            continue;
-        };
-        if let Some((at, n)) = t.get("name").and_then(|v| Some((v.clone(), v.as_str()?))) {
-            if names.iter().any(|m| m == n) {
-                at.problem(format!("a second arm named {n:?}"), "each name once");
-            }
-            names.push(n.to_string());
-        }
-        let base = t.get("baseline").and_then(|v| Some((v.bool()?, v)));
-        if let Some((true, at)) = &base {
-            if said.contains(&Some(true)) {
-                at.problem("a second baseline", "baseline = true in one arm only");
-            }
-        }
-        said.push(base.map(|(b, _)| b));
-        read.push(read_arm(v, &t, aple, scheduler));
-    }
-    let baseline = match said.iter().position(|b| *b == Some(true)) {
-        Some(i) => i,
-        None if said.first() == Some(&Some(false)) => {
-            v.problem(
-                "no arm is the baseline",
-                "baseline = true in one arm, or left out of the first",
-            );
-            0
-        }
-        None => 0,
-    };
-    Some((read.into_iter().collect::<Option<_>>()?, baseline))
-}
-
-const YIELDS: &[(&str, Option<YieldTo>)] = &[
-    ("stock", Some(YieldTo::Stock)),
-    ("hvs", Some(YieldTo::Hvs)),
-    ("hvs-paper", Some(YieldTo::HvsPaper)),
-    ("cpth-r", Some(YieldTo::CpthR)),
-    ("cpth-l", Some(YieldTo::CpthL)),
-    ("cch", Some(YieldTo::Cch)),
-    ("none", None),
-];
-
-fn read_arm(
-    v: &Value,
-    t: &Table,
-    aple: &ApleParams,
-    scheduler: Option<HostScheduler>,
-) -> Option<Arm> {
-    t.only(&[
-        "name",
-        "window",
-        "yield_to",
-        "ipi_aware",
-        "queue_aware",
-        "observe",
-        "baseline",
-        "lock",
-        "coscheduling",
-        "asym",
-        "physical",
-        "apicv",
-        "halt_poll_us",
-        "without",
-    ]);
-    let name = t.need("name", "a name").and_then(|v| {
-        let n = read_name(&v)?;
-        if n == ALONE_ARM || n == IDEAL_ARM {
-            v.problem(format!("{n:?} is a name the report uses itself"), "another name");
-        }
-        Some(n)
-    });
-    let window = or(t.get("window"), Window::Stock, |v| read_window(&v, aple));
-    let yield_to = or(t.get("yield_to"), YieldTo::Stock, |v| {
-        let y = v.choice(YIELDS)?;
-        if y.is_none() {
-            v.problem(
-                "no machine can do without KVM's directed yield: a PLE exit always looks for a vCPU",
-                "\"stock\", \"hvs\", \"cpth-r\", \"cpth-l\" or \"cch\"; window = \"off\" for no PLE exits at all",
-            );
-        }
-        y
-    });
-    let lock = or(t.get("lock"), None, |v| Some(Some(read_lock(&v)?)));
-    let ipi_aware = or(t.get("ipi_aware"), false, |v| v.bool())?;
-    let queue_aware = or(t.get("queue_aware"), false, |v| v.bool())?;
-    let observe = t.get("observe").map(|v| (v.bool(), v));
-    let (name, window, yield_to, lock) = (name?, window?, yield_to?, lock?);
-    if window == Window::Off && (yield_to != YieldTo::Stock || ipi_aware || queue_aware) {
-        v.problem(
-            "without PLE exits nothing is ever yielded",
-            "yield_to = \"stock\" (or none of it) with window = \"off\"",
-        );
-    }
-    let module_acts =
-        matches!(window, Window::Fixed { .. } | Window::Aple(_)) || yield_to != YieldTo::Stock;
-    let observe = match observe {
-        Some((Some(false), v)) if module_acts => {
-            v.problem(
-                "the module cannot act without counting",
-                "observe only where both are KVM's own",
-            );
-            true
-        }
-        Some((b, _)) => b?,
-        None => true,
-    };
-    let (coscheduling, asym) = read_scheduling(t, scheduler)?;
-    let platform = read_platform(t)?;
-    Some(Arm {
-        name,
-        window,
-        yield_to,
-        ipi_aware,
-        queue_aware,
-        observe,
-        lock,
-        coscheduling,
-        asym,
-        platform,
-    })
-}
-
-const COSCHEDULING: &[(&str, Coscheduling)] = &[
-    ("none", Coscheduling::None),
-    ("con", Coscheduling::Con),
-    ("vcrd", Coscheduling::Vcrd),
-    ("vcrd-ple", Coscheduling::VcrdPle),
-];
-
-/// What an arm asks of the host's scheduler; each part needs the scheduler it is made for.
-fn read_scheduling(t: &Table, scheduler: Option<HostScheduler>) -> Option<(Coscheduling, Asym)> {
-    let is_fair = !scheduler.unwrap_or_default().is_credit();
-    let coscheduling = or(t.get("coscheduling"), Coscheduling::None, |v| {
-        let c = v.choice(COSCHEDULING)?;
-        if c != Coscheduling::None && is_fair && scheduler.is_some() {
-            v.problem(
-                "the fair scheduler runs no vCPUs together",
-                "scheduler = \"credit\", \"credit-capped\", \"xen-credit\" or \"xen-credit-capped\" in [host]",
-            );
-        }
-        Some(c)
-    });
-    let asym = or(t.get("asym"), Asym::default(), |v| {
-        let a = v.table("{ time = true, latency = true, resolver = true }")?;
-        a.only(&["time", "latency", "resolver", "period_ms"]);
-        let on = |key| or(a.get(key), false, |v| v.bool());
-        let period_ms = or(a.get("period_ms"), None, |v| Some(Some(v.u32(1..=1000, " ms")?)));
-        let (time, latency, resolver) = (on("time")?, on("latency")?, on("resolver")?);
-        let asym = Asym { time, latency, resolver, period_ms: period_ms? };
-        if asym != Asym::default() && !is_fair {
-            v.problem("Credit has no vCPUs of different weight", "scheduler = \"fair\" in [host]");
-        }
-        Some(asym)
-    });
-    Some((coscheduling?, asym?))
-}
-
-fn read_platform(t: &Table) -> Option<Platform> {
-    let names: Vec<&str> = Factor::ALL.iter().map(|(name, _)| *name).collect();
-    let names = names.join(", ");
-    let physical = or(t.get("physical"), false, |v| v.bool());
-    let apicv = or(t.get("apicv"), false, |v| v.bool());
-    let halt_poll_us = or(t.get("halt_poll_us"), 0, |v| v.u32(0..=1_000_000, " microseconds"));
-    let without =
-        or(t.get("without"), Vec::new(), |v| list(&v, &names, |v| v.choice(&Factor::ALL)));
-    Some(Platform {
-        physical: physical?,
-        apicv: apicv?,
-        halt_poll_us: halt_poll_us?,
-        without: without?,
-    })
-}
-
-const WINDOW_FORMS: &str =
-    "\"stock\", \"off\", { fixed_cycles = N } or { aple = { delta_cycles = N, … } }";
-
-fn read_window(v: &Value, aple: &ApleParams) -> Option<Window> {
-    if v.is_str() {
-        return v.choice(&[
-            ("stock", Window::Stock),
-            ("off", Window::Off),
-            ("aple", Window::Aple(*aple)),
-        ]);
-    }
-    let t = v.table(WINDOW_FORMS)?;
-    t.only(&["fixed_cycles", "aple"]);
-    match (t.get("fixed_cycles"), t.get("aple")) {
-        (Some(n), None) => Some(Window::Fixed { cycles: read_cycles(&n)? }),
-        (None, Some(a)) => read_aple(&a, aple),
-        (Some(_), Some(_)) => {
-            v.problem("fixed and adapted at once", "one of fixed_cycles and aple");
-            None
-        }
-        (None, None) => {
-            if t.keys().is_empty() {
-                v.problem("empty", WINDOW_FORMS);
-            }
-            None
-        }
-    }
-}
-
-fn read_cycles(v: &Value) -> Option<u32> {
-    v.u32(WINDOW_MIN_CYCLES..=WINDOW_MAX_CYCLES, " TSC cycles")
-}
-
-fn read_aple(v: &Value, d: &ApleParams) -> Option<Window> {
-    let t = v.table("{ delta_cycles = N, … }")?;
-    t.only(&[
-        "window_init_cycles",
-        "window_min_cycles",
-        "window_max_cycles",
-        "delta_cycles",
-        "delta_max_cycles",
-        "epoch_ple_exits",
-        "epoch_min_us",
-    ]);
-    let cycles = |key: &str, default| or(t.get(key), default, |v| read_cycles(&v));
-    let window_init_cycles = cycles("window_init_cycles", d.window_init_cycles);
-    let window_min_cycles = cycles("window_min_cycles", d.window_min_cycles);
-    let window_max_cycles = cycles("window_max_cycles", d.window_max_cycles);
-    let delta_cycles = or(t.get("delta_cycles"), d.delta_cycles, |v| {
-        v.u32(1..=WINDOW_MAX_CYCLES, " TSC cycles (a window that stays is fixed_cycles)")
-    });
-    let delta_max = or(t.get("delta_max_cycles"), d.delta_max_cycles, |v| {
-        v.u32(0..=WINDOW_MAX_CYCLES, " TSC cycles (up to delta_cycles: the step never changes)")
-    });
-    let epoch = or(t.get("epoch_ple_exits"), d.epoch_ple_exits, read_epoch);
-    let epoch_min = or(t.get("epoch_min_us"), d.epoch_min_us, read_epoch_min);
-    let window_max_cycles = window_max_cycles?;
-    let delta_max_cycles = match t.get("delta_max_cycles") {
-        Some(_) => delta_max?,
-        None => d.delta_max_cycles.min(window_max_cycles),
-    };
-    let p = ApleParams {
-        window_init_cycles: window_init_cycles?,
-        window_min_cycles: window_min_cycles?,
-        window_max_cycles,
-        delta_cycles: delta_cycles?,
-        delta_max_cycles,
-        epoch_ple_exits: epoch?,
-        epoch_min_us: epoch_min?,
-    };
-    let (least, most) = (p.window_min_cycles, p.window_max_cycles);
-    if least > most {
-        v.problem(
-            format!("window_min_cycles {least} is above window_max_cycles {most}"),
-            "window_min_cycles <= window_init_cycles <= window_max_cycles",
-        );
-    } else {
-        if !(least..=most).contains(&p.window_init_cycles) {
-            v.problem(
-                format!("window_init_cycles {} is out of range", p.window_init_cycles),
-                format!("from {least} to {most} (window_min_cycles, window_max_cycles)"),
-            );
-        }
-        if p.delta_max_cycles > most {
-            v.problem(
-                format!("delta_max_cycles {} is out of range", p.delta_max_cycles),
-                format!("up to {most} (window_max_cycles)"),
-            );
-        }
-        if p.delta_cycles >= most - least {
-            v.problem(
-                format!(
-                    "delta_cycles {} leaves no room between {least} and {most}",
-                    p.delta_cycles
-                ),
-                format!("less than {} (window_max_cycles - window_min_cycles)", most - least),
-            );
-        }
-    }
-    Some(Window::Aple(p))
 }
 
 const MEASURE: Measure = Measure { warmup_ms: 100, window_ms: 300, stagger_ms: 20, alone: true };

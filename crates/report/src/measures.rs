@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What one row is over, and what its runs come to: throughput, inefficiency, time, windows, waits.
+
+use crate::stat::{jain, median, round};
+use crate::summary::{CostNs, TimeShares, WindowCycles, Yields};
+use unspin_scenario::plan::{Window, YieldTo};
+use unspin_scenario::result::{Attribution, ModuleStats, RunResult, VmResult};
+
+/// What a row is over: a group of VMs that are alike, or one of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Over<'a> {
+    pub group: &'a str,
+    /// One VM of the group; `None`: all.
+    pub vm: Option<u32>,
+}
+
+impl Over<'_> {
+    /// Whether VM number `vm` of the run counts.
+    pub fn has(&self, r: &RunResult, vm: u32) -> bool {
+        let in_group = r.run.each.get(vm as usize).is_none_or(|each| each.group == self.group);
+        in_group && self.vm.is_none_or(|only| only == vm)
+    }
+}
+
+/// The VMs a row is over.
+pub(crate) fn vms<'a>(r: &'a RunResult, over: Over<'a>) -> impl Iterator<Item = &'a VmResult> {
+    (0..).zip(&r.vm).filter(move |(vm, _)| over.has(r, *vm)).map(|(_, v)| v)
+}
+
+pub(crate) fn per_second(r: &RunResult, units: u64) -> f64 {
+    units as f64 * 1e9 / r.window_ns as f64
+}
+
+/// Work units a second.
+pub(crate) fn throughput(r: &RunResult, over: Over) -> f64 {
+    per_second(r, vms(r, over).flat_map(|v| &v.units).sum())
+}
+
+/// Sum of a counter over the row's VMs; `None` unless the module counted for all of them.
+pub(crate) fn counted(r: &RunResult, over: Over, f: impl Fn(&ModuleStats) -> u64) -> Option<u64> {
+    let all = vms(r, over).map(|v| v.module.as_ref());
+    let all: Vec<&ModuleStats> = all.collect::<Option<_>>()?;
+    (!all.is_empty()).then(|| all.into_iter().map(f).sum())
+}
+
+pub(crate) fn median_count(
+    runs: &[&RunResult],
+    over: Over,
+    f: impl Fn(&ModuleStats) -> u64,
+) -> Option<u64> {
+    let all: Vec<f64> =
+        runs.iter().filter_map(|r| counted(r, over, &f)).map(|n| n as f64).collect();
+    median(&all).map(|m| m.round() as u64)
+}
+
+/// Σ(spin + switch) ÷ Σ CPU cycles; unknown without PLE, whose exits are what is counted.
+pub(crate) fn inefficiency(r: &RunResult, over: Over) -> Option<f64> {
+    if r.run.arm.window == Window::Off {
+        return None;
+    }
+    let wasted = counted(r, over, |m| m.wasteful_spin_cycles + m.wasteful_switch_cycles)?;
+    let cpu = counted(r, over, |m| m.cpu_cycles)?;
+    (cpu > 0).then(|| wasted as f64 / cpu as f64)
+}
+
+/// Shares of all repeats together; `None` where the machine cannot attribute time.
+pub(crate) fn time_shares(of: &[&RunResult], over: Over) -> Option<TimeShares> {
+    let all: Option<Vec<_>> = of.iter().flat_map(|r| vms(r, over)).map(|v| v.attribution).collect();
+    let all = all.filter(|a| !a.is_empty())?;
+    let sum = |f: fn(&Attribution) -> u64| all.iter().map(f).sum::<u64>();
+    let classes = [
+        sum(|a| a.useful_ns),
+        sum(|a| a.spin_holder_running_ns),
+        sum(|a| a.spin_holder_preempted_ns),
+        sum(|a| a.switch_ns),
+        sum(|a| a.exit_ns),
+        sum(|a| a.halted_ns),
+        sum(|a| a.waiting_ns),
+    ];
+    let whole = classes.iter().sum::<u64>();
+    if whole == 0 {
+        return None;
+    }
+    let [useful, spin_holder_running, spin_holder_preempted, switch, exit, halted, waiting] =
+        classes.map(|ns| round(ns as f64 / whole as f64));
+    Some(TimeShares {
+        useful,
+        spin_holder_running,
+        spin_holder_preempted,
+        switch,
+        exit,
+        halted,
+        waiting,
+    })
+}
+
+/// Time by factor, all repeats together; `None` where the machine cannot tell, or a record's parts
+/// are more than their whole.
+pub(crate) fn cost(of: &[&RunResult], over: Over) -> Option<CostNs> {
+    let mut sum = CostNs::default();
+    let mut any = false;
+    for a in of.iter().flat_map(|r| vms(r, over)).map(|v| v.attribution) {
+        let a = a?;
+        let f = a.factors?;
+        let spun = a.spin_holder_running_ns + a.spin_holder_preempted_ns;
+        let host = f.idle_switch_ns + f.spin_switch_ns + f.ipi_ns + f.migration_ns;
+        sum.work_ns += a.useful_ns.checked_sub(f.far_data_ns)?;
+        sum.idle_switch_ns += f.idle_switch_ns;
+        sum.spin_switch_ns += f.spin_switch_ns;
+        sum.ipi_ns += f.ipi_ns;
+        sum.user_spin_ns += f.user_spin_ns;
+        sum.cache_ns += f.far_data_ns + f.migration_ns;
+        sum.kernel_spin_ns += spun.checked_sub(f.user_spin_ns)?;
+        sum.other_host_ns += (a.switch_ns + a.exit_ns).checked_sub(host)?;
+        sum.halted_ns += a.halted_ns;
+        sum.waiting_ns += a.waiting_ns;
+        any = true;
+    }
+    any.then_some(sum)
+}
+
+/// Cycles that handling a PLE exit took, on average.
+pub(crate) fn exit_handling(r: &RunResult, over: Over) -> Option<f64> {
+    let cycles = counted(r, over, |m| m.wasteful_switch_cycles)?;
+    let exits = counted(r, over, |m| m.ple_exits)?;
+    (exits > 0).then(|| cycles as f64 / exits as f64)
+}
+
+pub(crate) fn fairness_vcpus(r: &RunResult, over: Over) -> Option<f64> {
+    let each: Vec<f64> = vms(r, over)
+        .filter_map(|v| jain(&v.units.iter().map(|u| *u as f64).collect::<Vec<_>>()))
+        .collect();
+    (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
+}
+
+pub(crate) fn fairness_vms(r: &RunResult, over: Over) -> Option<f64> {
+    let weight = |i: usize| r.run.weights.get(i).map_or(1.0, |w| f64::from(*w));
+    let share: Vec<f64> =
+        r.vm.iter()
+            .enumerate()
+            .filter(|(i, _)| over.has(r, *i as u32))
+            .map(|(i, v)| v.units.iter().sum::<u64>() as f64 / weight(i))
+            .collect();
+    jain(&share)
+}
+
+pub(crate) fn cpu_ns(r: &RunResult, over: Over) -> u64 {
+    vms(r, over).flat_map(|v| &v.cpu_ns).sum()
+}
+
+pub(crate) fn rounds(of: &[&RunResult], over: Over) -> Option<u64> {
+    of.iter()
+        .flat_map(|r| vms(r, over))
+        .map(|v| v.module.as_ref().map(|m| m.rounds_total))
+        .collect::<Option<Vec<_>>>()?
+        .into_iter()
+        .min()
+}
+
+pub(crate) fn yields(of: &[&RunResult], over: Over) -> Option<Yields> {
+    Some(Yields {
+        resource_waiter: median_count(of, over, |m| m.yields_resource_waiter)?,
+        lock_waiter: median_count(of, over, |m| m.yields_lock_waiter)?,
+        yielded: median_count(of, over, |m| m.yields_yielded)?,
+        none: median_count(of, over, |m| m.yields_none)?,
+        gave_way: median_count(of, over, |m| m.yields_gave_way)?,
+        failed: median_count(of, over, |m| m.yields_failed)?,
+    })
+}
+
+/// Where KVM picks by itself, the module sees the exits but not what came of them.
+pub(crate) fn picks_are_kvms_own(of: &[&RunResult], over: Over) -> bool {
+    let seen = |m: &ModuleStats| {
+        m.yields_resource_waiter
+            + m.yields_lock_waiter
+            + m.yields_yielded
+            + m.yields_none
+            + m.yields_gave_way
+            + m.yields_failed
+    };
+    of.iter().all(|r| {
+        r.run.arm.yield_to == YieldTo::Stock
+            && counted(r, over, seen) == Some(0)
+            && counted(r, over, |m| m.ple_exits).is_some_and(|n| n > 0)
+    })
+}
+
+pub(crate) fn merged_waits(of: &[&RunResult], over: Over) -> Vec<u64> {
+    let mut merged = Vec::new();
+    for h in of.iter().flat_map(|r| vms(r, over)).map(|v| &v.wait_hist) {
+        if merged.len() < h.len() {
+            merged.resize(h.len(), 0u64);
+        }
+        for (m, n) in merged.iter_mut().zip(h) {
+            *m = m.saturating_add(*n);
+        }
+    }
+    merged
+}
+
+pub(crate) fn windows(of: &[&RunResult], over: Over) -> WindowCycles {
+    let seen: Vec<u64> = of
+        .iter()
+        .flat_map(|r| r.epochs.iter().filter(|e| over.has(r, e.vm)))
+        .map(|e| e.window_cycles)
+        .collect();
+    let last: Vec<f64> = of
+        .iter()
+        .filter(|r| r.run.arm.window != Window::Off)
+        .flat_map(|r| vms(r, over))
+        .filter_map(|v| v.module.as_ref())
+        .map(|m| m.window_cycles)
+        .filter(|w| *w > 0)
+        .map(|w| w as f64)
+        .collect();
+    WindowCycles {
+        min: seen.iter().min().copied(),
+        median: median(&seen.iter().map(|w| *w as f64).collect::<Vec<_>>()).map(|m| m as u64),
+        max: seen.iter().max().copied(),
+        last: median(&last).map(|m| m as u64),
+    }
+}
