@@ -231,7 +231,7 @@ impl Sim {
 mod tests {
     use super::*;
     use crate::host::Kernel;
-    use crate::run::tests::two_vms;
+    use crate::setup::tests::two_vms;
     use unspin_scenario::plan::{Dist, Op, Step};
 
     /// Section 5.4.1's example: of 80 ms that two vCPUs have, one used 35 of its 40 ms and sleeps,

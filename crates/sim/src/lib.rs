@@ -28,10 +28,12 @@ mod lock;
 mod machine;
 mod program;
 mod queue;
+mod reading;
 mod rng;
 mod run;
 mod sched;
 mod serial;
+mod setup;
 mod state;
 mod thread;
 mod xen;
@@ -40,7 +42,8 @@ pub use credit::{CoschedulingStats, NEIGHBOURS};
 pub use host::{Costs, CreditHost, Host, IdleState, Kernel};
 pub use lock::{params as lock_params, Budgets, Stalls};
 pub use queue::{Queue, Timer, TIMERS_MAX};
-pub use run::{check, simulate, simulate_setup, LockCounts, Setup, Simulated, VmSetup};
+pub use run::{check, simulate, simulate_setup, LockCounts, Simulated};
+pub use setup::{Setup, VmSetup};
 
 /// A run that cannot be simulated.
 #[derive(Debug, thiserror::Error)]

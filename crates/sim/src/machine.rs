@@ -812,7 +812,7 @@ fn bits(mut mask: u32) -> impl Iterator<Item = u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::tests::two_vms;
+    use crate::setup::tests::two_vms;
     use std::panic::{catch_unwind, AssertUnwindSafe};
 
     /// The check must see each of these.
