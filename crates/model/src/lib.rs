@@ -13,5 +13,5 @@ mod confirm;
 mod speedup;
 
 pub use app::{App, AppError, Phase, Sequential};
-pub use confirm::{confirm, program, setup, Confirmed};
+pub use confirm::{confirm, program, setup, Confirmed, TOLERANCE};
 pub use speedup::{Allocation, Kind, Prediction};

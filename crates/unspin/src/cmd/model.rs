@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use tabled::builder::Builder;
 use tabled::settings::object::{Columns, Object, Rows};
 use tabled::settings::{Alignment, Style};
-use unspin_model::{confirm, Allocation, App, Confirmed, Prediction};
+use unspin_model::{confirm, Allocation, App, Confirmed, Prediction, TOLERANCE};
 
 /// Simulated time a run is measured over, ms.
-const WINDOW_MS: u64 = 2000;
+const WINDOW_MS: u64 = 8000;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -53,6 +53,9 @@ struct Line {
     simulated_speedup_vm: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     simulated_efficiency_vm: Option<f64>,
+    /// "confirmed" or "refuted", by both speedups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verdict: Option<&'static str>,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -97,6 +100,7 @@ fn line(app: &App, p: &Prediction, simulated: Option<&Confirmed>) -> Line {
         simulated_speedup_pm: simulated.map(|c| c.speedup_pm),
         simulated_speedup_vm: simulated.map(|c| c.speedup_vm),
         simulated_efficiency_vm: simulated.map(|c| c.efficiency_vm),
+        verdict: simulated.map(|c| if c.agrees_with(p) { "confirmed" } else { "refuted" }),
     }
 }
 
@@ -113,7 +117,7 @@ fn table(lines: &[Line], simulated: bool) -> String {
         "eff. max",
     ];
     if simulated {
-        head.extend(["PM (sim)", "VM (sim)", "eff. (sim)"]);
+        head.extend(["PM (sim)", "VM (sim)", "eff. (sim)", "the model is"]);
     }
     b.push_record(head);
     for l in lines {
@@ -135,13 +139,22 @@ fn table(lines: &[Line], simulated: bool) -> String {
                     .map(|x| number(x.unwrap_or(f64::NAN))),
             );
             cells.push(percent(l.simulated_efficiency_vm.unwrap_or(f64::NAN)));
+            cells.push(l.verdict.unwrap_or_default().to_string());
         }
         b.push_record(cells);
     }
     let mut t = b.build();
     t.with(Style::sharp()).modify(Columns::new(1..).not(Rows::first()), Alignment::right());
+    let rule = if simulated {
+        format!(
+            "confirmed: both simulated speedups within {:.0} % of the model's\n",
+            100.0 * TOLERANCE
+        )
+    } else {
+        String::new()
+    };
     format!(
         "{t}\nspeedup against one core (PM), one vCPU (VM); types and efficiencies as of table 4.1 and \
-         figure 4.4 of the dissertation; predictions, nothing was measured\n"
+         figure 4.4 of the dissertation; predictions, nothing was measured\n{rule}"
     )
 }
