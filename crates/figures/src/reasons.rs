@@ -6,8 +6,8 @@
 //! "apples_fig6_ebizzy inefficiency_cut.aple" = "for one value"
 //! ```
 
-use crate::{Claims, Error};
-use std::collections::BTreeMap;
+use crate::{Claims, Error, Summary};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Reasons by entry, or by entry and value's name with a space between.
@@ -42,7 +42,21 @@ impl Reasons {
 
     /// For a value, else for its entry.
     pub fn of(&self, entry: &str, name: &str) -> Option<&str> {
-        self.0.get(&format!("{entry} {name}")).or_else(|| self.0.get(entry)).map(String::as_str)
+        self.key(entry, name).and_then(|key| self.0.get(key)).map(String::as_str)
+    }
+
+    fn key(&self, entry: &str, name: &str) -> Option<&String> {
+        let found = |key: &str| self.0.get_key_value(key).map(|(key, _)| key);
+        found(&format!("{entry} {name}")).or_else(|| found(entry))
+    }
+
+    /// Reasons of entries that were made, for values that do not miss (any more).
+    pub fn idle(&self, summary: &Summary) -> Vec<&str> {
+        let missing = summary.rows.iter().filter(|r| !(r.within && r.direction_right));
+        let used: BTreeSet<&String> = missing.filter_map(|r| self.key(&r.entry, &r.name)).collect();
+        let entry = |key: &str| key.split(' ').next().unwrap_or(key).to_string();
+        let made = |key: &str| summary.entries.iter().any(|e| e.id == entry(key));
+        self.0.keys().filter(|k| made(k) && !used.contains(k)).map(String::as_str).collect()
     }
 }
 

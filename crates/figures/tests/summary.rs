@@ -155,3 +155,29 @@ fn the_page_has_every_value_and_reasons_are_for_what_there_is() {
     }
     std::fs::remove_dir_all(&dir).unwrap();
 }
+
+#[test]
+fn a_reason_that_explains_no_miss_is_named() {
+    let claims = claims();
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reasons");
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("apples.toml");
+    std::fs::write(&file, "apples_fig5_overall = \"a\"\n\"apples_fig6_ebizzy hvs\" = \"b\"\n")
+        .unwrap();
+    let reasons = Reasons::read(&dir, &claims).unwrap();
+    let mut summary = Summary::new(&made_up(&claims), "1", &asked(&claims), None);
+    let of = |s: &mut Summary, miss: &dyn Fn(&unspin_figures::Row) -> bool| {
+        for row in &mut s.rows {
+            let right = !miss(row);
+            (row.within, row.direction_right) = (right, right);
+        }
+        reasons.idle(s).into_iter().map(str::to_string).collect::<Vec<_>>()
+    };
+    let nothing: [&str; 0] = [];
+    assert_eq!(of(&mut summary, &|_| true), nothing);
+    assert_eq!(of(&mut summary, &|r| r.entry == "apples_fig5_overall"), ["apples_fig6_ebizzy hvs"]);
+    assert_eq!(of(&mut summary, &|r| r.name == "hvs"), ["apples_fig5_overall"]);
+    // Of what was not made nothing is known.
+    summary.entries.retain(|e| e.id != "apples_fig5_overall");
+    assert_eq!(of(&mut summary, &|r| r.name == "hvs"), nothing);
+}

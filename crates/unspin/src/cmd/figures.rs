@@ -75,6 +75,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         write_atomic(&file, page(&claims, &summary, &reasons).as_bytes())?;
         say!("page: {}", file.display());
     }
+    for key in reasons.idle(&summary) {
+        say!("figures/reasons: {key:?} explains no value that misses; delete it");
+    }
     if args.json {
         return out::json(&summary);
     }
