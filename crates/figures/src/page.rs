@@ -57,8 +57,12 @@ pub fn page(claims: &Claims, summary: &Summary, reasons: &Reasons) -> String {
                 text,
                 "\n| value | paper | ours | within | direction | |\n|---|---|---|---|---|---|\n"
             );
-            for row in summary.rows.iter().filter(|r| r.entry == entry.id) {
-                line(&mut text, row, reasons);
+            let rows = || summary.rows.iter().filter(|r| r.entry == entry.id);
+            rows().for_each(|row| line(&mut text, row, reasons));
+            // Once for all that have none of their own.
+            if rows().any(|r| r.misses() && reasons.of_value(r).is_none()) {
+                let why = reasons.of_entry(&entry.id).unwrap_or("not known");
+                let _ = write!(text, "\nWhy it differs: {why}.\n");
             }
         }
     }
@@ -74,15 +78,10 @@ fn share(n: u32, of: u32) -> String {
 }
 
 fn line(text: &mut String, row: &Row, reasons: &Reasons) {
-    let reason = reasons.of(&row.entry, &row.name).unwrap_or(match row.measure {
-        Measure::Missing => "not reproduced",
-        _ => "why is not known",
-    });
-    let why = match row.within && row.direction_right {
-        true => row.evidence.clone(),
-        false if row.evidence.is_empty() => reason.to_string(),
-        false => format!("{}. {reason}", row.evidence),
-    };
+    let own = reasons.of_value(row).filter(|_| row.misses());
+    let nothing = (row.measure == Measure::Missing).then_some("not reproduced");
+    let said = [nothing, Some(&*row.evidence).filter(|e| !e.is_empty()), own];
+    let why = said.into_iter().flatten().collect::<Vec<_>>().join(". ");
     let bound = match row.measure {
         Measure::AtMost => "at most ",
         Measure::AtLeast => "at least ",

@@ -6,7 +6,7 @@
 //! "apples_fig6_ebizzy inefficiency_cut.aple" = "for one value"
 //! ```
 
-use crate::{Claims, Error, Summary};
+use crate::{Claims, Error, Row, Summary};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -40,24 +40,32 @@ impl Reasons {
         Ok(Reasons(all))
     }
 
-    /// For a value, else for its entry.
-    pub fn of(&self, entry: &str, name: &str) -> Option<&str> {
-        self.key(entry, name).and_then(|key| self.0.get(key)).map(String::as_str)
+    /// Said of this value alone.
+    pub fn of_value(&self, row: &Row) -> Option<&str> {
+        self.0.get(&value_key(row)).map(String::as_str)
     }
 
-    fn key(&self, entry: &str, name: &str) -> Option<&String> {
-        let found = |key: &str| self.0.get_key_value(key).map(|(key, _)| key);
-        found(&format!("{entry} {name}")).or_else(|| found(entry))
+    /// Said of all values of an entry that have no reason of their own.
+    pub fn of_entry(&self, entry: &str) -> Option<&str> {
+        self.0.get(entry).map(String::as_str)
     }
 
     /// Reasons of entries that were made, for values that do not miss (any more).
     pub fn idle(&self, summary: &Summary) -> Vec<&str> {
-        let missing = summary.rows.iter().filter(|r| !(r.within && r.direction_right));
-        let used: BTreeSet<&String> = missing.filter_map(|r| self.key(&r.entry, &r.name)).collect();
+        let used: BTreeSet<String> = (summary.rows.iter().filter(|r| r.misses()))
+            .map(|r| {
+                Some(value_key(r)).filter(|k| self.0.contains_key(k)).unwrap_or(r.entry.clone())
+            })
+            .collect();
         let entry = |key: &str| key.split(' ').next().unwrap_or(key).to_string();
         let made = |key: &str| summary.entries.iter().any(|e| e.id == entry(key));
-        self.0.keys().filter(|k| made(k) && !used.contains(k)).map(String::as_str).collect()
+        self.0.keys().filter(|k| made(k) && !used.contains(*k)).map(String::as_str).collect()
     }
+}
+
+/// Under which a value's own reason stands.
+fn value_key(row: &Row) -> String {
+    format!("{} {}", row.entry, row.name)
 }
 
 fn check(key: &str, claims: &Claims) -> Result<(), String> {

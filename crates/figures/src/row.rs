@@ -60,6 +60,13 @@ pub struct Row {
     pub seed: u64,
 }
 
+impl Row {
+    /// Not within tolerance, or in the wrong direction.
+    pub fn misses(&self) -> bool {
+        !(self.within && self.direction_right)
+    }
+}
+
 /// What a comparison comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Judged {
