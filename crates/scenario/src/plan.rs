@@ -624,7 +624,8 @@ pub enum Op {
     SerialFirst,
     /// The same, in each unit another thread's work.
     SerialTurn,
-    /// Interrupts every sibling that does not sleep, as for a TLB flush, and waits for all.
+    /// Interrupts every sibling that does not sleep, as for a TLB flush, and waits for all: with a
+    /// length one after the other, and each handles its interrupt for so long before it answers.
     Shootdown,
     /// The same in kernels whose idle CPUs keep the last program's memory (lazy TLB, Linux before
     /// 4.15): one that has gone to sleep since it was last asked is woken to answer as well.

@@ -3,9 +3,11 @@
 //! siblings, data shared through caches.
 
 use crate::machine::Sim;
+use crate::program;
 use crate::sched::NONE;
-use crate::state::{Cause, Doing, State};
+use crate::state::{Cause, Doing, State, Vcpu, Vm};
 use std::collections::VecDeque;
+use unspin_vmm::abi::Step;
 
 /// A lock whose waiters sleep, as glibc's: a released one may be taken by whoever comes first, the
 /// longest sleeper is woken to try again.
@@ -68,12 +70,10 @@ impl Sim {
         let (first, count) = (self.vms[vm].first, self.vms[vm].vcpus);
         let (mut running, mut missing) = (0, 0);
         for u in (first..first + count).filter(|u| *u != v) {
-            let sibling = &mut self.vcpus[u as usize];
-            let off = sibling.state != State::Running && sibling.off_cause == Cause::Idle;
-            let idle = off || sibling.doing == Doing::Poll;
-            if lazy && idle && !std::mem::take(&mut sibling.in_mask) && !sibling.owes_acks {
+            if lazy && self.has_left_memory(u) {
                 continue;
             }
+            let sibling = &self.vcpus[u as usize];
             match sibling.state {
                 State::Running if sibling.doing == Doing::HaltBlock => {}
                 State::Running => {
@@ -83,15 +83,11 @@ impl Sim {
                 }
                 State::Ready => {
                     missing += 1;
-                    sibling.owes_acks = true;
-                    let acks = &mut self.vms[vm].acks;
-                    acks[(u - first) as usize].push(index);
+                    self.owe_answer(u, index);
                 }
                 State::Halted if lazy => {
                     missing += 1;
-                    sibling.owes_acks = true;
-                    let acks = &mut self.vms[vm].acks;
-                    acks[(u - first) as usize].push(index);
+                    self.owe_answer(u, index);
                     self.note_waker(u, v);
                     self.wake(u);
                 }
@@ -110,19 +106,139 @@ impl Sim {
         false
     }
 
-    /// `u` runs again: it answers those who wait for it.
+    /// Whether the idle `u` has given the program's memory up; it has now, if it is idle.
+    fn has_left_memory(&mut self, u: u32) -> bool {
+        let sibling = &mut self.vcpus[u as usize];
+        let off = sibling.state != State::Running && sibling.off_cause == Cause::Idle;
+        let idle = off || sibling.doing == Doing::Poll;
+        idle && !std::mem::take(&mut sibling.in_mask) && !sibling.owes_acks
+    }
+
+    /// The same in turn: one interrupt after the other, each an exit of `v`, and each sibling answers
+    /// when it has handled its own. Whether `v` goes on at once.
+    pub(crate) fn shootdown_in_turn(&mut self, v: u32) -> bool {
+        let vcpu = &mut self.vcpus[v as usize];
+        vcpu.acks_missing = 0;
+        vcpu.next_sibling = 0;
+        self.send_next_ipi(v)
+    }
+
+    /// The interrupt of `v` has been sent. The next one, if there is one; else it waits for answers.
+    pub(crate) fn ipi_is_sent(&mut self, v: u32) {
+        let vcpu = &mut self.vcpus[v as usize];
+        let u = self.vms[vcpu.vm as usize].first + vcpu.next_sibling;
+        vcpu.next_sibling += 1;
+        if self.is_asked_to_flush(v, u) {
+            self.ask_to_flush(v, u);
+        }
+        if self.send_next_ipi(v) {
+            let vcpu = &mut self.vcpus[v as usize];
+            vcpu.doing = Doing::SpinAck;
+            vcpu.spun_ns = 0;
+            vcpu.remaining_ns = self.handoff_ns.max(1);
+        }
+    }
+
+    /// `v` writes to its APIC for the next of its siblings. Whether there is none.
+    fn send_next_ipi(&mut self, v: u32) -> bool {
+        let Vcpu { vm, next_sibling, .. } = self.vcpus[v as usize];
+        let Vm { first, vcpus, .. } = self.vms[vm as usize];
+        let next = (next_sibling..vcpus).find(|i| self.is_asked_to_flush(v, first + i));
+        if let Some(next) = next {
+            let vcpu = &mut self.vcpus[v as usize];
+            vcpu.doing = Doing::SendIpis;
+            vcpu.remaining_ns = 0;
+            vcpu.next_sibling = next;
+            self.send_ipis(v, 1);
+        }
+        next.is_none()
+    }
+
+    /// The `shootdown` step that `v` is in.
+    fn shootdown_step(&self, v: u32) -> Step {
+        self.steps[self.vcpus[v as usize].pc as usize - 1]
+    }
+
+    fn is_asked_to_flush(&self, v: u32, u: u32) -> bool {
+        let vcpu = &self.vcpus[u as usize];
+        match vcpu.state {
+            State::Running => u != v && vcpu.doing != Doing::HaltBlock,
+            State::Ready => true,
+            State::Halted => {
+                vcpu.in_mask && self.shootdown_step(v).op == program::OP_SHOOTDOWN_LAZY
+            }
+        }
+    }
+
+    /// The interrupt of `v` comes to `u`. One that has another before it still takes no second.
+    fn ask_to_flush(&mut self, v: u32, u: u32) {
+        self.account(u);
+        if !self.vcpus[u as usize].owes_acks {
+            let step = self.shootdown_step(v);
+            let handler_cycles = u64::from(self.draw(v, &step)) * self.iteration_cycles;
+            if self.vcpus[u as usize].state == State::Running {
+                self.interrupt(u);
+            } else {
+                self.charge(u, self.interrupt_ns, Cause::Ipi);
+            }
+            self.charge(u, self.clock.ns(handler_cycles), Cause::Ipi);
+        }
+        self.vcpus[v as usize].acks_missing += 1;
+        let index = self.vcpus[v as usize].index;
+        self.owe_answer(u, index);
+        match self.vcpus[u as usize].state {
+            State::Running => self.rearm(u),
+            State::Ready => {}
+            State::Halted => {
+                self.vcpus[u as usize].in_mask = false;
+                self.note_waker(u, v);
+                self.wake(u);
+            }
+        }
+    }
+
+    fn owe_answer(&mut self, u: u32, sender: u32) {
+        let vcpu = &mut self.vcpus[u as usize];
+        vcpu.owes_acks = true;
+        self.vms[vcpu.vm as usize].acks[vcpu.index as usize].push(sender);
+    }
+
+    /// `u`, which owes answers, gets or loses its pCPU: who waits for it is accounted for before.
+    pub(crate) fn account_askers(&mut self, u: u32) {
+        let vcpu = &self.vcpus[u as usize];
+        let (vm, index) = (vcpu.vm as usize, vcpu.index as usize);
+        for i in 0..self.vms[vm].acks[index].len() {
+            let asker = self.vms[vm].first + self.vms[vm].acks[index][i];
+            self.account(asker);
+        }
+    }
+
+    /// Whether any of those `v` waits for is off its pCPU.
+    pub(crate) fn awaits_preempted(&self, v: u32) -> bool {
+        let vcpu = &self.vcpus[v as usize];
+        let vm = &self.vms[vcpu.vm as usize];
+        (vm.first..).zip(&vm.acks).any(|(u, askers)| {
+            self.vcpus[u as usize].state != State::Running && askers.contains(&vcpu.index)
+        })
+    }
+
+    /// `u` runs again, or is through with its handler: it answers those who wait for it.
     pub(crate) fn answer(&mut self, u: u32) {
         let vcpu = &mut self.vcpus[u as usize];
         vcpu.owes_acks = false;
         let (vm, index) = (vcpu.vm as usize, vcpu.index as usize);
-        self.charge(u, self.interrupt_ns, Cause::Ipi);
+        let late = self.vms[vm].in_turn;
+        if !late {
+            self.charge(u, self.interrupt_ns, Cause::Ipi);
+        }
         while let Some(sender) = self.vms[vm].acks[index].pop() {
             let v = self.vms[vm].first + sender;
             self.account(v);
             let vcpu = &mut self.vcpus[v as usize];
             vcpu.acks_missing -= 1;
             if vcpu.acks_missing == 0 {
-                vcpu.remaining_ns = self.interrupt_ns.max(1);
+                let seen_ns = if late { self.handoff_ns } else { self.interrupt_ns };
+                vcpu.remaining_ns = seen_ns.max(1);
                 self.rearm(v);
             }
         }

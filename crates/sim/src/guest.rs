@@ -131,7 +131,12 @@ impl Sim {
                 }
                 _ => {
                     self.vcpus[v as usize].pc = pc;
-                    if !self.shootdown(v, step.op == program::OP_SHOOTDOWN_LAZY) {
+                    let in_turn = self.vms[self.vcpus[v as usize].vm as usize].in_turn;
+                    let goes_on = match in_turn {
+                        true => self.shootdown_in_turn(v),
+                        false => self.shootdown(v, step.op == program::OP_SHOOTDOWN_LAZY),
+                    };
+                    if !goes_on {
                         return;
                     }
                 }

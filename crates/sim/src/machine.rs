@@ -256,14 +256,18 @@ impl Sim {
                 if vcpu.acks_missing == 0 {
                     vcpu.remaining_ns -= ns;
                 }
-                // All it waits for are off their pCPUs, or none is.
-                vcpu.off_mark_ns + if vcpu.acks_missing > 0 { ns } else { 0 }
+                let (missing, mark_ns) = (vcpu.acks_missing > 0, vcpu.off_mark_ns);
+                // All it waits for are off their pCPUs, or none is, unless they answer late.
+                let late = self.vms[vcpu.vm as usize].in_turn;
+                mark_ns + if missing && (!late || self.awaits_preempted(v)) { ns } else { 0 }
             }
             Doing::Poll => vcpu.off_mark_ns,
             Doing::HaltBarrier | Doing::HaltBlock | Doing::HaltLock => {
                 panic!("vCPU {v} did not halt when it should have")
             }
+            Doing::SendIpis => panic!("vCPU {v} did not send when it should have"),
         };
+        let vcpu = &mut self.vcpus[v as usize];
         let preempted = (off_ns - vcpu.off_mark_ns).min(ns);
         vcpu.off_mark_ns = off_ns;
         vcpu.spun_ns += ns;
@@ -288,8 +292,9 @@ impl Sim {
             false => u64::MAX,
         };
         let guest_ns = match vcpu.doing {
+            _ if vcpu.answers_next() => 0,
             Doing::Work => vcpu.remaining_ns,
-            Doing::HaltBarrier | Doing::HaltBlock | Doing::HaltLock => 0,
+            Doing::HaltBarrier | Doing::HaltBlock | Doing::HaltLock | Doing::SendIpis => 0,
             Doing::SpinBarrier => vcpu.remaining_ns.min(until_exit()),
             Doing::SpinAck if vcpu.acks_missing == 0 => vcpu.remaining_ns.min(until_exit()),
             Doing::SpinAck | Doing::Poll => until_exit(),
@@ -310,6 +315,11 @@ impl Sim {
         self.account(v);
         let vcpu = &self.vcpus[v as usize];
         debug_assert!(vcpu.state == State::Running && vcpu.host_ns() == 0);
+        if vcpu.answers_next() {
+            self.answer(v);
+            self.rearm(v);
+            return;
+        }
         match vcpu.doing {
             Doing::Work => self.advance(v, 0),
             Doing::SpinLock => {
@@ -322,6 +332,7 @@ impl Sim {
                 }
             }
             Doing::SpinBarrier if vcpu.remaining_ns == 0 => self.halt_at_barrier(v),
+            Doing::SendIpis => self.ipi_is_sent(v),
             Doing::SpinAck if vcpu.remaining_ns == 0 => {
                 self.vcpus[v as usize].taken = false;
                 self.advance(v, 0);
@@ -544,6 +555,9 @@ impl Sim {
     /// `v` leaves its pCPU though it could run.
     pub fn switch_out(&mut self, v: u32) {
         self.account(v);
+        if self.vcpus[v as usize].owes_acks {
+            self.account_askers(v);
+        }
         if let Some(asym) = &mut self.asym {
             asym.preempted(self.vcpus[v as usize].pcpu, v);
         }
@@ -570,6 +584,10 @@ impl Sim {
 
     fn switch_in(&mut self, p: u32, v: u32) {
         self.account(v);
+        let owes_acks = self.vcpus[v as usize].owes_acks;
+        if owes_acks {
+            self.account_askers(v);
+        }
         self.pcpus[p as usize].switches += 1;
         if let Some(asym) = &mut self.asym {
             asym.runs(p, v, self.now_ns);
@@ -601,7 +619,7 @@ impl Sim {
         if self.domain(from) != self.domain(p) {
             self.charge(v, self.migration_ns, Cause::Migration);
         }
-        if self.vcpus[v as usize].owes_acks {
+        if owes_acks && !self.vms[self.vcpus[v as usize].vm as usize].in_turn {
             self.answer(v);
         }
         self.end_search(v);

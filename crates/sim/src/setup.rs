@@ -18,7 +18,8 @@ use std::collections::VecDeque;
 use unspin_policy::kvm_stock::Vcpu as StockVcpu;
 use unspin_policy::{aple, hvs};
 use unspin_scenario::plan::{
-    self, ApleParams, Arm, CgroupLayout, Coscheduling, LockChoice, Op, Run, Step, Window, YieldTo,
+    self, ApleParams, Arm, CgroupLayout, Coscheduling, Dist, LockChoice, Op, Run, Step, Window,
+    YieldTo,
 };
 use unspin_scenario::result::ModuleStats;
 use unspin_vmm::rng::{splitmix64, vm_seed};
@@ -326,6 +327,7 @@ impl Setup {
             tick_ns: tick_ns(setup),
             mutexes: Vec::new(),
             acks: Vec::new(),
+            in_turn: false,
             apic_exits: 0,
             ple: (setup.cpl == 0 || self.host.ple_at_user)
                 && setup.arm.window != Window::Off
@@ -396,6 +398,11 @@ fn add_threads(sim: &mut Sim, setup: &VmSetup, number: u32) {
     }
     if has(Op::Shootdown) || has(Op::ShootdownLazy) {
         vm.acks = vec![Vec::with_capacity(vcpus as usize); vcpus as usize];
+        let handled = |s: &Step| {
+            matches!(s.op, Op::Shootdown | Op::ShootdownLazy)
+                && s.dist != Dist::Const { iterations: 0 }
+        };
+        vm.in_turn = setup.program.iter().any(handled);
     }
     let alone = setup.threads == vcpus;
     if !alone {

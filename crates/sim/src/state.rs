@@ -78,6 +78,8 @@ pub enum Doing {
     HaltLock,
     /// Waits spinning for answers to its interrupts.
     SpinAck,
+    /// Sends its interrupts, one after the other.
+    SendIpis,
     /// Has nothing to do, and polls for something.
     Poll,
 }
@@ -141,6 +143,8 @@ pub struct Vcpu {
     pub in_mask: bool,
     /// Answers it waits for.
     pub acks_missing: u32,
+    /// Whom it interrupts next, where it does so in turn.
+    pub next_sibling: u32,
     /// Of `remaining_ns`, for data from another last-level cache.
     pub cache_ns: u64,
     /// Of `exit_ns`, by cause; the rest is for others.
@@ -196,6 +200,7 @@ impl Vcpu {
             owes_acks: false,
             in_mask: false,
             acks_missing: 0,
+            next_sibling: 0,
             cache_ns: 0,
             owed_ns: [0; CAUSES],
             switch_cause: Cause::Other,
@@ -226,6 +231,12 @@ impl Vcpu {
 
     pub fn host_ns(&self) -> u64 {
         self.switch_ns + self.exit_ns
+    }
+
+    /// Whether it answers siblings' interrupts once it is in its guest: not where it has a spin-lock
+    /// or waits for one, which it does with interrupts off (spin_lock_irqsave()).
+    pub fn answers_next(&self) -> bool {
+        self.owes_acks && self.owned == 0 && self.doing != Doing::SpinLock
     }
 }
 
@@ -305,6 +316,8 @@ pub struct Vm {
     pub mutexes: Vec<Mutex>,
     /// Of each vCPU, the siblings that wait for its answer; none where there are no shootdowns.
     pub acks: Vec<Vec<u32>>,
+    /// Siblings are interrupted in turn, and answer when they have handled it, not as soon as they run.
+    pub in_turn: bool,
     /// Exits for accesses to an APIC.
     pub apic_exits: u64,
     /// A processor loop detector watches it.

@@ -247,6 +247,47 @@ fn interrupts_to_all_wait_for_those_off_their_pcpus() {
     assert!(ipi(&vms(1, without(Factor::Ipi))) < ipi(&one) / 3);
 }
 
+/// Each interrupt is an exit; the last sibling answers when it has taken its own and handled it.
+#[test]
+fn who_handles_an_interrupt_answers_after_it() {
+    let of = |handler, vms| {
+        let shootdown = step(Op::Shootdown, constant(handler), 0);
+        let mut run = run(vms, 4, vec![step(Op::Compute, constant(1_000_000), 0), shootdown]);
+        run.arm.window = Window::Off;
+        simulated(&setup(&run))
+    };
+    let spun_us = |s: &Simulated| {
+        let spent = s.result.vm[0].attribution.unwrap();
+        let spun = spent.spin_holder_running_ns + spent.spin_holder_preempted_ns;
+        spun as f64 / 1000.0 / units(&s.result.vm[0])
+    };
+    let (short, long) = (of(1, 1), of(24_000, 1));
+    near(short.apic_exits[0] as f64 / units(&short.result.vm[0]), 6.0, 0.1);
+    assert!((0.8..2.0).contains(&spun_us(&short)), "{} us", spun_us(&short));
+    near(spun_us(&long) - spun_us(&short), 10.0, 0.2);
+    let preempted = |s: &Simulated| s.result.vm[0].attribution.unwrap().spin_holder_preempted_ns;
+    assert_eq!(preempted(&long), 0);
+    assert!(preempted(&of(1, 2)) > 10_000_000, "{}", preempted(&of(1, 2)));
+}
+
+/// Two take turns with a lock: who asks the other for an answer waits until that has let it go.
+#[test]
+fn nobody_answers_while_it_holds_a_spin_lock() {
+    let spun = |handler| {
+        let program = vec![
+            step(Op::Compute, constant(240_000), 0),
+            step(Op::Lock, constant(0), 0),
+            step(Op::Critical, constant(240_000), 0),
+            step(Op::Unlock, constant(0), 0),
+            step(Op::Shootdown, constant(handler), 0),
+        ];
+        let vm = simulated(&setup(&run(1, 2, program))).result.vm[0].clone();
+        vm.attribution.unwrap().spin_holder_running_ns as f64 / 1000.0 / units(&vm)
+    };
+    let (at_once, held) = (spun(0), spun(1));
+    assert!(held > at_once + 20.0, "{held} us a unit, {at_once} where all answer at once");
+}
+
 #[test]
 fn data_from_another_cache_comes_late() {
     let program = vec![step(Op::Compute, constant(10_000), 0), step(Op::Share, constant(100), 0)];

@@ -60,8 +60,10 @@ fn piece() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..800u32).prop_map(|pauses| vec![step(Op::Barrier, constant(pauses), 0)]),
         1 => Just(vec![step(Op::SpinBarrier, constant(0), 0)]),
         1 => Just(vec![step(Op::UserBarrier, constant(0), 0)]),
-        1 => Just(vec![step(Op::Shootdown, constant(0), 0)]),
-        1 => Just(vec![step(Op::ShootdownLazy, constant(0), 0)]),
+        2 => (handler(), any::<bool>()).prop_map(|(iterations, lazy)| {
+            let op = if lazy { Op::ShootdownLazy } else { Op::Shootdown };
+            vec![step(op, constant(iterations), 0)]
+        }),
         1 => (dist(), permille()).prop_map(one(Op::Share)),
         1 => dist().prop_map(|work| vec![step(Op::ComputeFirst, work, 0)]),
         1 => dist().prop_map(|work| vec![step(Op::ComputeTurn, work, 0)]),
@@ -82,6 +84,11 @@ fn piece() -> impl Strategy<Value = Vec<Step>> {
             vec![Step { permille, ..step(Op::Wake, constant(0), 0) }]
         }),
     ]
+}
+
+/// Answered at once, or after so many iterations.
+fn handler() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(0), 1..5_000u32]
 }
 
 fn program() -> impl Strategy<Value = Vec<Step>> {
