@@ -116,7 +116,8 @@ pub fn setup(app: &App, units: u32, physical: bool, window_ms: u64, seed: u64) -
         ..Run::new(program(app, units), 1 + others, units)
     };
     let host = Host::server(units, Kernel::V3_19).with_period_ns((app.period_ms * 1e6) as u64);
-    let host = Host { skew_tick: false, ..host };
+    // Two sockets of eight cores.
+    let host = Host { skew_tick: false, group_load_lags: true, llc_pcpus: Some(8), ..host };
     let mut setup = Setup::new(&host, &run);
     for hog in setup.vms.iter_mut().skip(1) {
         // Counts, and never rests.

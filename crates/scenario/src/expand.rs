@@ -117,6 +117,7 @@ pub fn expand(
         loop_detection: scenario.host.loop_detection,
         llc_pcpus: scenario.host.llc_pcpus,
         skew_tick: scenario.host.skew_tick,
+        group_load_lags: scenario.host.group_load_lags,
         runs,
     })
 }

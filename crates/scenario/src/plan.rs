@@ -43,6 +43,10 @@ pub struct Plan {
     /// (machine `sim`).
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub skew_tick: bool,
+    /// VMs' weights are divided by what their vCPUs last published of their loads, as Linux 3.8 to
+    /// 4.2 has it, not by their loads of now (machine `sim`).
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub group_load_lags: bool,
     pub runs: Vec<Run>,
 }
 
@@ -52,6 +56,10 @@ fn yes() -> bool {
 
 fn is_yes(value: &bool) -> bool {
     *value
+}
+
+fn is_no(value: &bool) -> bool {
+    !*value
 }
 
 /// Clock and costs of a modelled host.

@@ -80,6 +80,8 @@ pub struct Host {
     pub llc_pcpus: Option<u32>,
     /// Ticks of different pCPUs come apart (the kernel's skew_tick=1), not at the same time.
     pub skew_tick: bool,
+    /// VMs' weights are divided by loads that lag, as Linux 3.8 to 4.2 has it; machine `sim` only.
+    pub group_load_lags: bool,
 }
 
 /// Some VMs that are alike.
@@ -130,6 +132,9 @@ impl Scenario {
         }
         if !self.host.skew_tick {
             return Some("host.skew_tick");
+        }
+        if self.host.group_load_lags {
+            return Some("host.group_load_lags");
         }
         if self.vms.iter().any(|g| g.threads.is_some() || g.tick_hz > 0) {
             return Some("vm");
@@ -298,6 +303,7 @@ fn read_host(v: Value) -> Option<Host> {
         "loop_detection",
         "llc_pcpus",
         "skew_tick",
+        "group_load_lags",
     ]);
     let pcpus =
         t.need("pcpus", "how many physical CPUs").and_then(|v| v.u32(1..=PCPUS_MAX, " pCPUs"));
@@ -313,6 +319,7 @@ fn read_host(v: Value) -> Option<Host> {
     let llc_pcpus = or(t.get("llc_pcpus"), None, |v| Some(Some(v.u32(1..=PCPUS_MAX, " pCPUs")?)));
     let period_ms = or(t.get("period_ms"), None, |v| Some(Some(v.u32(PERIOD_MS, " ms")?)));
     let skew_tick = or(t.get("skew_tick"), true, |v| v.bool());
+    let group_load_lags = or(t.get("group_load_lags"), false, |v| v.bool());
     Some(Host {
         pcpus: pcpus?,
         model: model?,
@@ -322,6 +329,7 @@ fn read_host(v: Value) -> Option<Host> {
         loop_detection: loop_detection?,
         llc_pcpus: llc_pcpus?,
         skew_tick: skew_tick?,
+        group_load_lags: group_load_lags?,
     })
 }
 

@@ -10,7 +10,11 @@
 //! that wakes waits for the next tick, where a task without a group would run at once.
 //!
 //! Groups within groups (a vCPU's within its VM's) are flattened: with one vCPU of a VM on a pCPU
-//! that is the same. The sum over siblings is kept up to date; the kernel's lags by up to a tick.
+//! that is the same. The sum over siblings is kept up to date, unless `Host::group_load_lags`: then
+//! it is what each has last published, as Linux 3.8 to 4.2 has it (`tg_load_contrib`). Who runs
+//! publishes at ticks; who falls asleep or wakes only if its load has changed by more than an eighth,
+//! and once a millisecond at most; who sleeps does not fade until its pCPU balances
+//! (`update_blocked_averages()`), which a pCPU that is never idle does twice a second.
 
 /// One, as a fraction of time.
 const ONE: u64 = 1 << 20;
@@ -92,6 +96,9 @@ struct Member {
     /// Part of the time that it was run-able, of [`ONE`], faded.
     load: u64,
     since_ns: u64,
+    /// Where loads lag: its part of the group's, and the period in which it last could change.
+    published: u64,
+    period: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -109,20 +116,32 @@ struct Group {
 pub(crate) struct Groups {
     groups: Vec<Group>,
     members: Vec<Member>,
+    /// The sums are of what members have published.
+    lags: bool,
 }
 
 impl Groups {
+    /// No VM yet. `lags`: as Linux 3.8 to 4.2 keeps its sums.
+    pub fn new(lags: bool) -> Groups {
+        Groups { lags, ..Groups::default() }
+    }
+
     /// A VM with those shares (1024: like others) and `count` vCPUs, all asleep.
     pub fn add_vm(&mut self, shares: u64, count: u32) {
         let group = self.groups.len() as u32;
         self.groups.push(Group { shares, runnable: 0, load: 0, since_ns: 0 });
-        let member = Member { group, share: 1024, runnable: false, load: 0, since_ns: 0 };
+        let (load, since_ns, published, period) = (0, 0, 0, 0);
+        let share = 1024;
+        let member = Member { group, share, runnable: false, load, since_ns, published, period };
         self.members.extend((0..count).map(|_| member));
     }
 
     /// `v` runs or wants to from now on, or does no longer.
     pub fn set_runnable(&mut self, v: u32, runnable: bool, now_ns: u64) {
         self.update(v, now_ns);
+        if self.lags && now_ns / PERIOD_NS > self.members[v as usize].period {
+            self.publish(v, now_ns, false);
+        }
         let member = &mut self.members[v as usize];
         if member.runnable == runnable {
             return;
@@ -142,7 +161,10 @@ impl Groups {
         let member = &mut self.members[v as usize];
         let group = &mut self.groups[member.group as usize];
         let share = share.max(WEIGHT_MIN);
-        group.load = (group.load + share * member.load).saturating_sub(member.share * member.load);
+        if !self.lags {
+            let load = group.load + share * member.load;
+            group.load = load.saturating_sub(member.share * member.load);
+        }
         if member.runnable {
             group.runnable = group.runnable + share - member.share;
         }
@@ -154,15 +176,36 @@ impl Groups {
         self.update(v, now_ns);
         let member = &self.members[v as usize];
         let group = &self.groups[member.group as usize];
-        let others = group.load.saturating_sub(member.share * member.load) / ONE;
+        let own = if self.lags { member.published } else { member.share * member.load };
+        let others = group.load.saturating_sub(own) / ONE;
         let weight = group.shares * member.share / (member.share + others);
         weight.clamp(WEIGHT_MIN, group.shares.max(WEIGHT_MIN))
+    }
+
+    /// `v` runs when its pCPU ticks, or sleeps when its pCPU balances: its load counts as it is.
+    pub fn refresh(&mut self, v: u32, now_ns: u64) {
+        if self.lags {
+            self.update(v, now_ns);
+            self.publish(v, now_ns, true);
+        }
+    }
+
+    /// The load of `v`, up to date, replaces what its group knew of it (`__update_cfs_rq_tg_load_contrib()`).
+    fn publish(&mut self, v: u32, now_ns: u64, force: bool) {
+        let member = &mut self.members[v as usize];
+        let group = &mut self.groups[member.group as usize];
+        let load = member.share * member.load;
+        if force || load.abs_diff(member.published) > member.published / 8 {
+            group.load = group.load + load - member.published;
+            member.published = load;
+        }
+        member.period = now_ns / PERIOD_NS;
     }
 
     fn update(&mut self, v: u32, now_ns: u64) {
         let member = &mut self.members[v as usize];
         let group = &mut self.groups[member.group as usize];
-        if now_ns > group.since_ns {
+        if !self.lags && now_ns > group.since_ns {
             let fade = fade_q32(now_ns - group.since_ns);
             group.load = follow(group.load, group.runnable * ONE, fade);
             group.since_ns = now_ns;
@@ -218,6 +261,26 @@ mod tests {
         assert_eq!([0, 1].map(|v| g.weight(v, 2000 * MS)), [256, 768]);
     }
 
+    /// Siblings that fell asleep weigh on until their pCPUs balance; who runs is known at its tick.
+    #[test]
+    fn a_load_that_lags_is_known_when_it_is_published() {
+        let mut g = Groups::new(true);
+        g.add_vm(1024, 16);
+        (0..16).for_each(|v| g.set_runnable(v, true, 0));
+        assert_eq!(g.weight(0, 1000 * MS), 1024, "nobody has ticked yet");
+        (0..16).for_each(|v| g.refresh(v, 1000 * MS));
+        assert_eq!(g.weight(0, 1000 * MS), 64);
+        (1..16).for_each(|v| g.set_runnable(v, false, 1001 * MS));
+        assert_eq!(g.weight(0, 1200 * MS), 64);
+        (1..9).for_each(|v| g.refresh(v, 3000 * MS));
+        assert_eq!(g.weight(0, 3000 * MS), 1024 / 8);
+        // A millisecond of running is less than an eighth of what is known.
+        g.set_runnable(9, true, 1002 * MS + MS / 2);
+        assert_eq!(g.weight(0, 3000 * MS), 1024 / 8);
+        g.set_runnable(10, true, 3000 * MS);
+        assert_eq!(g.weight(0, 3000 * MS), 1024 / 7, "woken after two seconds of sleep");
+    }
+
     /// The group's sum stays that of its members', whatever they do and whenever they are looked at.
     #[test]
     fn the_sum_is_the_members() {
@@ -242,6 +305,26 @@ mod tests {
             assert!(sum.abs_diff(group) <= sum / 100 + 64 * ONE, "{sum} and {group}");
             let runnable: u64 = g.members.iter().filter(|m| m.runnable).map(|m| m.share).sum();
             assert_eq!(runnable, g.groups[0].runnable);
+        }
+    }
+
+    #[test]
+    fn the_sum_is_what_members_published() {
+        let mut rng = Rng::new(7, 0);
+        let mut g = Groups::new(true);
+        g.add_vm(1024, 5);
+        let mut now = 0;
+        for _ in 0..2000 {
+            now += u64::from(rng.next() as u32 % 4_000_000);
+            let v = rng.next() as u32 % 5;
+            match rng.next() % 5 {
+                0 => g.set_share(v, 2 + rng.next() % 5000, now),
+                1 => g.refresh(v, now),
+                _ => g.set_runnable(v, rng.next() % 2 == 0, now),
+            }
+            assert!((WEIGHT_MIN..=1024).contains(&g.weight(v, now)));
+            let sum: u64 = g.members.iter().map(|m| m.published).sum();
+            assert_eq!(sum, g.groups[0].load);
         }
     }
 }

@@ -313,6 +313,9 @@ pub struct Host {
     /// Ticks of different pCPUs come apart, as with skew_tick=1, which the emulated computer boots
     /// with. Linux's own is 0: all tick at the same time.
     pub skew_tick: bool,
+    /// What a VM's weight is divided by is what its vCPUs last published, as Linux 3.8 to 4.2 has
+    /// it, not their load of now (`group`).
+    pub group_load_lags: bool,
     /// KVM polls so long for a wake-up of a halted vCPU before it lets its pCPU go.
     pub halt_poll_ns: u64,
     /// Where a pCPU goes that has nobody to run, shallowest first, by how long it idled before
@@ -355,6 +358,7 @@ impl Host {
             costs: Costs::LAB,
             llc_pcpus: None,
             skew_tick: true,
+            group_load_lags: false,
             halt_poll_ns: 0,
             idle_states: &[],
             physical: false,
@@ -401,6 +405,7 @@ impl Host {
             slice_ns: plan.slice_ns,
             llc_pcpus: plan.llc_pcpus,
             skew_tick: plan.skew_tick,
+            group_load_lags: plan.group_load_lags,
             ..host
         }
     }

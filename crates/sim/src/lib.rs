@@ -17,6 +17,7 @@
 //! ```
 
 mod asym;
+mod balance;
 mod bandwidth;
 mod blocking;
 mod credit;

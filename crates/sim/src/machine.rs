@@ -44,6 +44,8 @@ pub(crate) struct Sim {
     pub credit: Option<Box<Credit>>,
     /// The VMs' cgroups, where the fair scheduler has them.
     pub groups: Option<Box<Groups>>,
+    /// When somebody balances next for the pCPUs that idle, where groups' loads lag.
+    pub nohz_balance_ns: u64,
     /// The VMs' caps, where the fair scheduler has them.
     pub bandwidth: Option<Box<Bandwidth>>,
     /// Beside the fair scheduler.
@@ -425,6 +427,9 @@ impl Sim {
         vcpu.spun_ns = 0;
         let billed = self.bill(p);
         self.reweigh(v);
+        if self.host.group_load_lags {
+            self.balance_at_tick(p);
+        }
         let over = billed
             | match self.credit {
                 Some(_) => self.tick_credit(p),
@@ -536,6 +541,9 @@ impl Sim {
                 pcpu.idle_since_ns = self.now_ns;
                 self.queue.cancel(p);
                 self.queue.cancel(self.tick_timer(p));
+                if self.host.group_load_lags {
+                    self.balance_when_idle(p);
+                }
             }
             (true, false) => {
                 pcpu.idle = false;
@@ -698,6 +706,7 @@ impl Sim {
     /// The weight of `v`, current and billed, follows its group's load.
     fn reweigh(&mut self, v: u32) {
         let Some(groups) = &mut self.groups else { return };
+        groups.refresh(v, self.now_ns);
         let weight = groups.weight(v, self.now_ns);
         let queue = &mut self.queues[self.vcpus[v as usize].pcpu as usize];
         queue.reweigh(&self.tunables, &mut self.entities, v, weight);

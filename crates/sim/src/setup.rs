@@ -4,6 +4,7 @@
 use crate::asym::Asym;
 use crate::blocking::Mutex;
 use crate::credit::Credit;
+use crate::group::Groups;
 use crate::host::{Clock, Host};
 use crate::lock::params::TURNS_PER_US;
 use crate::lock::{Budgets, Lock, Protocol, Stalls, LOCKS};
@@ -241,7 +242,9 @@ impl Setup {
                 .credit
                 .as_ref()
                 .map(|c| Box::new(Credit::new(host, c, run.arm.coscheduling, run.seed))),
-            groups: (run.cgroup != CgroupLayout::Flat && host.credit.is_none()).then(Box::default),
+            groups: (run.cgroup != CgroupLayout::Flat && host.credit.is_none())
+                .then(|| Box::new(Groups::new(host.group_load_lags))),
+            nohz_balance_ns: 0,
             bandwidth: host.capped.then(Box::default),
             asym: (run.arm.asym != plan::Asym::default())
                 .then(|| Box::new(Asym::new(host, run.arm.asym))),

@@ -349,6 +349,9 @@ pub struct Pcpu {
     pub idle_ns: u64,
     /// How long the kernel expects it to idle.
     pub idle_guess_ns: u64,
+    /// It last balanced, and does again from then on (`balance`).
+    pub balanced_ns: u64,
+    pub balance_ns: u64,
 }
 
 impl Pcpu {
@@ -360,6 +363,8 @@ impl Pcpu {
         idle_since_ns: 0,
         idle_ns: 0,
         idle_guess_ns: IDLE_GUESS_NS,
+        balanced_ns: 0,
+        balance_ns: 0,
     };
 }
 
