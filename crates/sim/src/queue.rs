@@ -18,11 +18,15 @@ pub const TIMERS_MAX: usize = 1 << TIMER_BITS;
 const ABSENT: u32 = u32::MAX;
 /// The empty root: before every event.
 const HOLE: u128 = 0;
+/// What is past the last entry: after every event, so that the last entry's siblings are all there.
+const EMPTY: u128 = u128::MAX;
 
 /// Pending events. Never allocates after [`Queue::new`].
 #[derive(Debug, Clone)]
 pub struct Queue {
-    heap: Vec<u128>,
+    /// `len` entries, and at least [`ARITY`] times [`EMPTY`] behind them.
+    heap: Box<[u128]>,
+    len: usize,
     /// Where in `heap` each timer's entry is.
     place: Vec<u32>,
     sequence: u64,
@@ -50,7 +54,8 @@ impl Queue {
     pub fn new(timers: usize) -> Queue {
         assert!(timers <= TIMERS_MAX, "{timers} timers; a queue has at most {TIMERS_MAX}");
         Queue {
-            heap: Vec::with_capacity(timers + 1),
+            heap: vec![EMPTY; timers + 1 + ARITY].into_boxed_slice(),
+            len: 0,
             place: vec![ABSENT; timers],
             sequence: 0,
             has_hole: false,
@@ -91,8 +96,8 @@ impl Queue {
                 self.has_hole = false;
                 self.sift_down(0, new);
             } else {
-                self.heap.push(new);
-                self.sift_up(self.heap.len() - 1, new);
+                self.len += 1;
+                self.sift_up(self.len - 1, new);
             }
         } else {
             self.settle(at as usize, new);
@@ -115,8 +120,10 @@ impl Queue {
             self.has_hole = false;
             self.remove(0);
         }
-        let first = *self.heap.first()?;
-        self.heap[0] = HOLE;
+        if self.len == 0 {
+            return None;
+        }
+        let first = std::mem::replace(&mut self.heap[0], HOLE);
         self.has_hole = true;
         let timer = timer_of(first);
         self.place[timer as usize] = ABSENT;
@@ -126,8 +133,9 @@ impl Queue {
 
     /// Fills the place `at` with the last entry.
     fn remove(&mut self, at: usize) {
-        let last = self.heap.pop().expect("the place lies inside the heap");
-        if at < self.heap.len() {
+        self.len -= 1;
+        let last = std::mem::replace(&mut self.heap[self.len], EMPTY);
+        if at < self.len {
             self.settle(at, last);
         }
     }
@@ -160,20 +168,28 @@ impl Queue {
     fn sift_down(&mut self, mut at: usize, new: u128) {
         loop {
             let first = at * ARITY + 1;
-            let Some(children) = self.heap.get(first..self.heap.len().min(first + ARITY)) else {
+            if first >= self.len {
                 break;
-            };
-            let Some((which, &least)) = children.iter().enumerate().min_by_key(|(_, e)| **e) else {
-                break;
-            };
+            }
+            let children = &self.heap[first..first + ARITY];
+            let left = earlier((children[0], first), (children[1], first + 1));
+            let right = earlier((children[2], first + 2), (children[3], first + 3));
+            let (least, which) = earlier(left, right);
             if new < least {
                 break;
             }
             self.put(at, least);
-            at = first + which;
+            at = which;
         }
         self.put(at, new);
     }
+}
+
+/// Without a jump: which of two events is earlier nobody can foretell, and a wrong guess costs more
+/// than all compares of a step.
+fn earlier(a: (u128, usize), b: (u128, usize)) -> (u128, usize) {
+    let b_first = u128::from(b.0 < a.0).wrapping_neg();
+    (a.0 ^ ((a.0 ^ b.0) & b_first), a.1 ^ ((a.1 ^ b.1) & b_first as usize))
 }
 
 #[cfg(test)]
