@@ -13,18 +13,12 @@ use crate::host::{CreditHost, Host};
 use crate::machine::Sim;
 use crate::rng::Rng;
 use crate::sched::NONE;
-use crate::state::{State, Vm};
+use crate::state::State;
+use crate::watch::Burst;
 use crate::xen::{Books, Standing};
 use unspin_policy::credit::{self, Params, Pcpu, Vcpu};
 use unspin_policy::vcrd;
 use unspin_scenario::plan::Coscheduling;
-
-/// Spinning goes on as long as one PLE exit follows the last within so many windows of the vCPU's
-/// time: one to spin, one for what lies between.
-const BURST_WINDOWS: u64 = 2;
-
-/// Long waits cluster where so few passes of locks lie between one and the next.
-pub const NEIGHBOURS: u64 = 16;
 
 /// What Credit keeps of a pCPU.
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,20 +33,12 @@ struct Place {
     boosted: bool,
 }
 
-/// PLE exits of one vCPU that belong to one wait, as far as the host can tell.
-#[derive(Debug, Clone, Copy, Default)]
-struct Burst {
-    /// CPU time of the vCPU at the last one, ns.
-    at_cpu_ns: u64,
-    spun_cycles: u64,
-}
-
 /// What coscheduling did to one VM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CoschedulingStats {
     /// Waits for a spin-lock that were over-threshold, as the guest measures them.
     pub long_waits: u64,
-    /// Those that came within [`NEIGHBOURS`] passes of the VM's locks after another.
+    /// Those that came within [`NEIGHBOURS`](crate::NEIGHBOURS) passes of the VM's locks after another.
     pub long_neighbours: u64,
     /// Adjusting events of VCRD.
     pub events: u64,
@@ -80,7 +66,7 @@ pub(crate) struct Credit {
     pub(crate) params: Params,
     slice_ns: u64,
     boost: bool,
-    coscheduling: Coscheduling,
+    pub(crate) coscheduling: Coscheduling,
     pub(crate) vcpus: Vec<Vcpu>,
     pub(crate) vms: Vec<credit::Vm>,
     pub(crate) pcpus: Vec<Pcpu>,
@@ -89,8 +75,8 @@ pub(crate) struct Credit {
     places: Vec<Place>,
     /// Time run that is not yet paid, below a microsecond.
     unpaid_ns: Vec<u64>,
-    bursts: Vec<Burst>,
-    learner: vcrd::Params,
+    pub(crate) bursts: Vec<Burst>,
+    pub(crate) learner: vcrd::Params,
     learned: Vec<vcrd::State>,
     draws: Vec<Rng>,
     /// VMs that have run since credits were last handed out.
@@ -99,7 +85,7 @@ pub(crate) struct Credit {
     named: Vec<bool>,
     pub stats: Vec<CoschedulingStats>,
     /// Passes of each VM's locks when a wait was last over-threshold.
-    long_at: Vec<u64>,
+    pub(crate) long_at: Vec<u64>,
     /// Number of the slot in which a PCPU last raised somebody; none yet is `u64::MAX`.
     raised_in: u64,
     slot_ns: u64,
@@ -280,7 +266,7 @@ impl Credit {
     }
 
     /// An over-threshold wait in `vm`.
-    fn adjusting_event(&mut self, vm: u32, now_ns: u64) {
+    pub(crate) fn adjusting_event(&mut self, vm: u32, now_ns: u64) {
         let (state, stats) = (&mut self.learned[vm as usize], &mut self.stats[vm as usize]);
         let now_us = now_ns / 1000;
         let was_until_us = state.high_until_us.max(now_us);
@@ -507,47 +493,5 @@ impl Sim {
         let next = self.now_ns + credit.period_ns();
         self.credit = Some(credit);
         self.queue.arm(self.policy_timer(), next);
-    }
-
-    /// The guest of `v` has waited for a spin-lock for so long, ASMan's Monitoring Module looks.
-    pub(crate) fn watch_wait(&mut self, v: u32, cycles: u64) {
-        let Some(credit) = &mut self.credit else { return };
-        if !credit.learner.is_over_threshold(cycles) {
-            return;
-        }
-        let number = self.vcpus[v as usize].vm as usize;
-        let Vm { first, vcpus, .. } = &self.vms[number];
-        let (first, vcpus) = (*first, *vcpus);
-        let own = &self.vcpus[first as usize..(first + vcpus) as usize];
-        let passes: u64 = own.iter().map(|v| v.acquisitions).sum();
-        let before = std::mem::replace(&mut credit.long_at[number], passes);
-        let stats = &mut credit.stats[number];
-        stats.long_waits += 1;
-        stats.long_neighbours += u64::from(passes.wrapping_sub(before) <= NEIGHBOURS);
-        if credit.coscheduling == Coscheduling::Vcrd {
-            let vcpu = &mut self.vcpus[v as usize];
-            credit.adjusting_event(vcpu.vm, self.now_ns);
-            // The hypercall that reports it.
-            vcpu.exit_ns += self.ipi_ns;
-        }
-    }
-
-    /// A PLE exit of `v`, as all the host sees of a wait: windows that follow each other add up.
-    pub(crate) fn watch_ple_exit(&mut self, v: u32) {
-        let Some(credit) = &mut self.credit else { return };
-        if credit.coscheduling != Coscheduling::VcrdPle {
-            return;
-        }
-        let vcpu = &self.vcpus[v as usize];
-        let burst = &mut credit.bursts[v as usize];
-        let cpu_ns = vcpu.cpu_ns();
-        let goes_on = cpu_ns - burst.at_cpu_ns <= BURST_WINDOWS * vcpu.window_ns + self.switch_ns;
-        burst.at_cpu_ns = cpu_ns;
-        burst.spun_cycles = if goes_on { burst.spun_cycles } else { 0 };
-        burst.spun_cycles += u64::from(vcpu.window_cycles);
-        if credit.learner.is_over_threshold(burst.spun_cycles) {
-            burst.spun_cycles = 0;
-            credit.adjusting_event(vcpu.vm, self.now_ns);
-        }
     }
 }

@@ -14,6 +14,7 @@
 //! lock/     who waits for a lock, and how       run    from a plan's run to its result
 //! state     vCPUs, VMs, classes of time           program  steps, checked and numbered
 //! thread    the guest's threads and scheduler     blocking mutexes, shootdowns, shared lines
+//! credit    Xen's Credit and its clocks          watch  who reports that vCPUs wait for each other
 //! ```
 
 mod asym;
@@ -37,14 +38,16 @@ mod serial;
 mod setup;
 mod state;
 mod thread;
+mod watch;
 mod xen;
 
-pub use credit::{CoschedulingStats, NEIGHBOURS};
+pub use credit::CoschedulingStats;
 pub use host::{Costs, CreditHost, Host, IdleState, Kernel};
 pub use lock::{params as lock_params, Budgets, Stalls};
 pub use queue::{Queue, Timer, TIMERS_MAX};
 pub use run::{check, simulate, simulate_setup, LockCounts, Simulated};
 pub use setup::{Setup, VmSetup};
+pub use watch::NEIGHBOURS;
 
 /// A run that cannot be simulated.
 #[derive(Debug, thiserror::Error)]

@@ -79,6 +79,10 @@ pub(crate) struct Sim {
     pub lock_bucket: usize,
     /// A wait that spins longer than this is counted as a stall; `u64::MAX`: nothing is.
     pub stall_ns: u64,
+    /// A wait for a lock that lasts longer than this is reported by the guest; `u64::MAX`: none is.
+    pub report_ns: u64,
+    /// Waits are watched for either.
+    pub watches_waits: bool,
     /// Locks' budgets are this many times their headers', as a quotient.
     pub lock_time: (u64, u64),
 }
@@ -119,9 +123,14 @@ impl Sim {
         3 * self.pcpu_count() + self.threads.len() as u32 + vm
     }
 
-    /// Only where guests' kernels tick, or stalls are counted.
+    /// Only where guests' kernels tick, stalls are counted, or waits reported.
     pub fn guest_tick_timer(&self, v: u32) -> Timer {
         self.stall_timer(0) + self.vcpus.len() as u32 + v
+    }
+
+    /// Only where guests report long waits.
+    pub fn report_timer(&self, v: u32) -> Timer {
+        self.guest_tick_timer(0) + self.vcpus.len() as u32 + v
     }
 
     /// An allocation period ends: of Credit, or of asymmetric vCPUs.
@@ -167,6 +176,8 @@ impl Sim {
                 self.end_period();
             } else if timer == self.bandwidth_timer() {
                 self.refill();
+            } else if timer >= self.report_timer(0) {
+                self.report_wait(timer - self.report_timer(0));
             } else if timer >= self.guest_tick_timer(0) {
                 self.guest_tick(timer - self.guest_tick_timer(0));
             } else {
@@ -285,8 +296,8 @@ impl Sim {
         if vcpu.state != State::Running {
             return;
         }
-        if self.stall_ns != u64::MAX {
-            self.arm_stall(v);
+        if self.watches_waits {
+            self.arm_watches(v);
         }
         let vcpu = &self.vcpus[v as usize];
         let until_exit = || match !vcpu.user || self.host.ple_at_user {
@@ -308,6 +319,17 @@ impl Sim {
             self.queue.cancel(timer);
         } else {
             self.queue.arm(timer, at);
+        }
+    }
+
+    /// Timers of what only counts or reports waits.
+    #[cold]
+    fn arm_watches(&mut self, v: u32) {
+        if self.stall_ns != u64::MAX {
+            self.arm_stall(v);
+        }
+        if self.report_ns != u64::MAX {
+            self.arm_report(v);
         }
     }
 

@@ -204,12 +204,20 @@ impl Setup {
     /// See [`Sim`], one to stop and one for the host's policy.
     fn timers(&self) -> usize {
         let ticks = self.vms.iter().any(|vm| vm.tick_hz > 0 || vm.threads != vm.vcpus);
-        let more = match (ticks, self.stall_ns.is_some()) {
-            (true, _) => 2 * self.vcpus(),
-            (false, true) => self.vcpus(),
-            (false, false) => 0,
+        let more = match (self.report_cycles().is_some(), ticks, self.stall_ns.is_some()) {
+            (true, _, _) => 3 * self.vcpus(),
+            (false, true, _) => 2 * self.vcpus(),
+            (false, false, true) => self.vcpus(),
+            (false, false, false) => 0,
         };
         3 * self.host.pcpus as usize + self.threads() + self.vms.len() + 3 + more
+    }
+
+    /// How long a guest waits for a lock before it reports it, where it is asked to.
+    fn report_cycles(&self) -> Option<u64> {
+        let credit = self.host.credit.as_ref()?;
+        (self.run.arm.coscheduling == Coscheduling::Vcrd)
+            .then(|| 1 << credit.vcrd.threshold_log2_cycles.min(63))
     }
 
     fn threads(&self) -> usize {
@@ -222,6 +230,8 @@ impl Setup {
         let clock = Clock::new(host.khz);
         let ns = |cycles: u32| clock.ns(u64::from(cycles));
         let costs = &host.costs;
+        // The next cycle is over the threshold.
+        let report_ns = self.report_cycles().map_or(u64::MAX, |cycles| clock.ns(cycles) + 1);
         let mut sim = Sim {
             now_ns: 0,
             queue: Queue::new(self.timers()),
@@ -273,6 +283,8 @@ impl Setup {
             reschedule_ns: ns(costs.reschedule_cycles),
             cycles_per_ns_q32: (u128::from(host.khz) << 32) / 1_000_000,
             stall_ns: self.stall_ns.unwrap_or(u64::MAX),
+            report_ns,
+            watches_waits: self.stall_ns.is_some() || report_ns != u64::MAX,
             lock_time: match run.lock_clock_mhz {
                 _ if self.budgets.by_turns => {
                     (TURNS_PER_US * u64::from(costs.pause_loop_cycles) * 1000, host.khz)

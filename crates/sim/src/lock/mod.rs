@@ -136,6 +136,8 @@ pub(crate) struct Wait {
     /// Spun in this wait, and whether that was counted as a stall.
     pub spun_ns: u64,
     stalled: bool,
+    /// ASMan's module has reported it.
+    pub reported: bool,
     /// What it does, if its lock is a lease lock.
     stage: lease::Stage,
     pub began_ns: u64,
@@ -156,6 +158,7 @@ impl Wait {
         seen_ns: 0,
         spun_ns: 0,
         stalled: false,
+        reported: false,
         stage: lease::Stage::InLine,
         began_ns: 0,
         noticed_ns: 0,
