@@ -85,10 +85,15 @@ pub struct Costs {
     pub handoff_per_waiter_cycles: u32,
     /// One turn of a loop that waits with PAUSE.
     pub pause_loop_cycles: u32,
-    /// A PLE exit and the entry after it, KVM selecting.
+    /// A PLE exit and the entry after it, KVM selecting, but for its looking at siblings.
     pub ple_exit_cycles: u32,
-    /// The same, the module selecting.
+    /// KVM's selection looking at one sibling.
+    pub search_cycles: u32,
+    /// The same as `ple_exit_cycles`, the module selecting.
     pub ple_exit_selected_cycles: u32,
+    /// Of both, from the exit until who gets the pCPU is decided. Where it is 0, hosts decide at
+    /// the moment of an exit or interrupt, and what these cost is paid when the vCPU goes on.
+    pub decide_cycles: u32,
     /// One call of yield_to(), successful or not.
     pub yield_cycles: u32,
     /// Switching a pCPU from one vCPU's thread to another's.
@@ -97,6 +102,8 @@ pub struct Costs {
     pub tick_cycles: u32,
     /// An interrupt that takes a running vCPU out of its guest and back.
     pub interrupt_cycles: u32,
+    /// A request to reschedule that comes while the host handles an exit of the vCPU.
+    pub kernel_interrupt_cycles: u32,
     /// A guest's write to its APIC that sends an interrupt.
     pub ipi_cycles: u32,
     /// A guest's hypercall that wakes a halted vCPU: exit, waking its thread, entry.
@@ -107,6 +114,9 @@ pub struct Costs {
     pub halt_cycles: u32,
     /// From running again after a HLT until the guest goes on.
     pub wake_cycles: u32,
+    /// The host's timer interrupt that wakes a halted vCPU: paid by who runs there, or for want of
+    /// one by that vCPU.
+    pub timer_wake_cycles: u32,
     /// The guest's kernel switching from one thread to another.
     pub guest_switch_cycles: u32,
     /// Reading a cache line a sibling wrote, from the same last-level cache and from another.
@@ -114,16 +124,31 @@ pub struct Costs {
     pub share_far_cycles: u32,
     /// What a vCPU misses that comes to another last-level cache.
     pub migration_cycles: u32,
-    /// From one pCPU asking another to reschedule until that one does.
+    /// From one pCPU asking another to reschedule until that one does (is interrupted, where
+    /// `decide_cycles` is not 0).
     pub reschedule_cycles: u32,
+    pub group: GroupCosts,
+}
+
+/// What each level of scheduling groups adds, cycles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupCosts {
+    pub switch_cycles: u32,
+    pub tick_cycles: u32,
+    pub halt_cycles: u32,
+    pub wake_cycles: u32,
+}
+
+impl GroupCosts {
+    pub const NONE: GroupCosts =
+        GroupCosts { switch_cycles: 0, tick_cycles: 0, halt_cycles: 0, wake_cycles: 0 };
 }
 
 impl Costs {
-    /// The emulated computer of docs/lab.md, where a cycle is an instruction. Measured there: the
-    /// PLE exits (docs/results.md), `switch_cycles` from the handling time of exits that yield
-    /// (4,300 cycles at three VMs against 1,930 without a switch). Counted in the guest's code:
-    /// iteration, step, lock, unlock, pause loop. The rest is estimated from instruction counts of
-    /// the same paths; docs/simulator.md shows how little depends on them.
+    /// The emulated computer of docs/lab.md, where a cycle is an instruction, with kernel 6.1.
+    /// Measured there: what a PLE exit costs (docs/results.md), the rest in traces of the host's
+    /// scheduler, exits and interrupts (docs/simulator.md, "Costs"). Counted in the guest's code:
+    /// iteration, step, lock, unlock, pause loop.
     pub const LAB: Costs = Costs {
         iteration_cycles: 2,
         step_cycles: 20,
@@ -132,22 +157,45 @@ impl Costs {
         handoff_cycles: 8,
         handoff_per_waiter_cycles: 0,
         pause_loop_cycles: 8,
-        ple_exit_cycles: 1_930,
+        ple_exit_cycles: 1_216,
+        search_cycles: 100,
         ple_exit_selected_cycles: 1_216,
-        yield_cycles: 600,
+        decide_cycles: 800,
+        yield_cycles: 400,
         switch_cycles: 3_000,
-        tick_cycles: 4_000,
-        interrupt_cycles: 2_000,
+        tick_cycles: 3_050,
+        interrupt_cycles: 1_450,
+        kernel_interrupt_cycles: 750,
         ipi_cycles: 1_500,
         kick_cycles: 3_000,
-        timer_cycles: 1_500,
-        halt_cycles: 3_000,
-        wake_cycles: 2_500,
-        reschedule_cycles: 1_000,
+        timer_cycles: 1_200,
+        halt_cycles: 2_250,
+        wake_cycles: 650,
+        timer_wake_cycles: 3_550,
+        reschedule_cycles: 150,
         guest_switch_cycles: 1_000,
         share_near_cycles: 0,
         share_far_cycles: 0,
         migration_cycles: 0,
+        group: GroupCosts {
+            switch_cycles: 1_200,
+            tick_cycles: 475,
+            halt_cycles: 500,
+            wake_cycles: 850,
+        },
+    };
+
+    /// The same with kernel 6.12.
+    pub const LAB_EEVDF: Costs = Costs {
+        search_cycles: 125,
+        yield_cycles: 430,
+        switch_cycles: 3_750,
+        tick_cycles: 3_350,
+        interrupt_cycles: 1_600,
+        timer_cycles: 1_300,
+        halt_cycles: 2_650,
+        timer_wake_cycles: 4_000,
+        ..Costs::LAB
     };
 
     /// A server of the papers' time (2.4 GHz, section 4.1 of APPLES). A switch of threads with
@@ -166,16 +214,20 @@ impl Costs {
         handoff_per_waiter_cycles: 20,
         pause_loop_cycles: 16,
         ple_exit_cycles: 2_500,
+        search_cycles: 0,
         ple_exit_selected_cycles: 2_000,
+        decide_cycles: 0,
         yield_cycles: 1_000,
         switch_cycles: 5_000,
         tick_cycles: 4_000,
         interrupt_cycles: 2_000,
+        kernel_interrupt_cycles: 0,
         ipi_cycles: 2_000,
         kick_cycles: 4_000,
         timer_cycles: 2_000,
         halt_cycles: 3_000,
         wake_cycles: 5_000,
+        timer_wake_cycles: 0,
         reschedule_cycles: 2_000,
         // C. Li, C. Ding, K. Shen (ExpCS 2007): a microsecond without cache effects.
         guest_switch_cycles: 2_400,
@@ -185,6 +237,7 @@ impl Costs {
         share_far_cycles: 250,
         // 256 KiB of L2 from the other socket, most of it prefetched.
         migration_cycles: 100_000,
+        group: GroupCosts::NONE,
     };
 
     /// Threads of a Linux program instead of vCPUs (machine `threads`): there are no exits, halting
@@ -210,7 +263,10 @@ impl Costs {
         Costs {
             ple_exit_cycles: 0,
             ple_exit_selected_cycles: 0,
+            search_cycles: 0,
+            decide_cycles: 0,
             yield_cycles: 0,
+            timer_wake_cycles: self.timer_wake_cycles.min(1_500),
             tick_cycles: self.tick_cycles.min(1_500),
             timer_cycles: self.timer_cycles.min(100),
             halt_cycles: self.halt_cycles.min(200),
@@ -218,6 +274,18 @@ impl Costs {
             switch_cycles: self.switch_cycles.min(500),
             reschedule_cycles: self.reschedule_cycles.min(1_000),
             ..native
+        }
+    }
+
+    /// The same with tasks in groups, so many levels deep.
+    pub(crate) fn in_groups(self, levels: u32) -> Costs {
+        Costs {
+            switch_cycles: self.switch_cycles + levels * self.group.switch_cycles,
+            tick_cycles: self.tick_cycles + levels * self.group.tick_cycles,
+            halt_cycles: self.halt_cycles + levels * self.group.halt_cycles,
+            ipi_cycles: self.ipi_cycles + levels * self.group.wake_cycles,
+            timer_wake_cycles: self.timer_wake_cycles + levels * self.group.wake_cycles,
+            ..self
         }
     }
 
@@ -355,7 +423,7 @@ impl Host {
             pause_filter: false,
             ple_gap_cycles: 128,
             window: stock_window(kernel),
-            costs: Costs::LAB,
+            costs: if kernel.is_eevdf() { Costs::LAB_EEVDF } else { Costs::LAB },
             llc_pcpus: None,
             skew_tick: true,
             group_load_lags: false,

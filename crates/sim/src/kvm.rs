@@ -21,30 +21,45 @@ impl Sim {
     pub(crate) fn ple_exit(&mut self, p: u32, v: u32) {
         let vm = self.vcpus[v as usize].vm;
         let costs = self.host.costs;
-        // As the module: its snapshot has no more slots.
-        let fits = self.vms[vm as usize].vcpus as usize <= hvs::SLOTS_MAX;
-        let select = self.vms[vm as usize].module.select.filter(|_| fits);
-        let selected = select.is_some();
-        let cycles = if selected { costs.ple_exit_selected_cycles } else { costs.ple_exit_cycles };
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.spun_ns = 0;
         vcpu.in_ple_exit = true;
         let module = &mut self.vms[vm as usize].module;
         module.stats.ple_exits += 1;
         module.stats.wasteful_spin_cycles += u64::from(vcpu.window_cycles);
-        self.charge_exit(v, cycles);
         if !self.vms[vm as usize].module.window_on && !self.window_by_yields() {
             let window = self.vcpus[v as usize].window_cycles;
             self.set_window(v, self.host.window.grow(self.stock, window));
         }
         self.vcpus[v as usize].complete = false;
-        self.epoch_report(v);
         if self.credit.is_some() {
             // Xen of that time yields to nobody.
+            self.charge_exit(v, costs.ple_exit_cycles);
+            self.epoch_report(v);
             self.watch_ple_exit(v);
             self.window_update(v, true);
-            return;
+        } else if costs.decide_cycles > 0 {
+            self.charge_exit(v, costs.decide_cycles);
+            self.vcpus[v as usize].undecided = true;
+        } else {
+            self.decide(p, v);
         }
+    }
+
+    /// Whom the PLE exit of `v` on `p` yields to, as things are now.
+    pub(crate) fn decide(&mut self, p: u32, v: u32) {
+        let vcpu = &mut self.vcpus[v as usize];
+        vcpu.undecided = false;
+        vcpu.in_ple_exit = true;
+        let vm = vcpu.vm;
+        let costs = self.host.costs;
+        // As the module: its snapshot has no more slots.
+        let fits = self.vms[vm as usize].vcpus as usize <= hvs::SLOTS_MAX;
+        let select = self.vms[vm as usize].module.select.filter(|_| fits);
+        let selected = select.is_some();
+        let cycles = if selected { costs.ple_exit_selected_cycles } else { costs.ple_exit_cycles };
+        self.charge_exit(v, cycles.saturating_sub(costs.decide_cycles));
+        self.epoch_report(v);
         let to_awaited = fits && self.knows_awaited(v) && self.yield_awaited(p, v);
         match select {
             _ if to_awaited => {}
@@ -66,16 +81,23 @@ impl Sim {
     fn yield_stock(&mut self, p: u32, v: u32) {
         let vcpu = &self.vcpus[v as usize];
         let (vm, index) = (vcpu.vm as usize, vcpu.index as usize);
-        let Vm { stock, last_boosted, first, .. } = &mut self.vms[vm];
-        let (first, mut last) = (*first, *last_boosted);
+        let Vm { stock, last_boosted, first, vcpus: count, .. } = &mut self.vms[vm];
+        let (first, count, mut last) = (*first, *count, *last_boosted);
         let in_kernel = !self.vcpus[v as usize].user;
+        // Round the VM from the one after the last boosted to that one itself.
+        let mut looked = count;
+        let begin = last + 1;
         let mut search = Search::start(stock, index, last, self.stock, in_kernel);
         let mut boosted = false;
         while let Some(target) = search.next(&mut self.vms[vm].stock) {
             let outcome = self.yield_to(p, v, first + target as u32);
             search.result(&mut last, outcome);
             boosted = outcome == Yield::Boosted;
+            if boosted {
+                looked = (target as u32 + count - begin % count) % count;
+            }
         }
+        self.charge_exit(v, self.host.costs.search_cycles * (looked + 1));
         self.vms[vm].last_boosted = last;
         if self.window_by_yields() && !self.vms[vm].module.window_on {
             let (window, params) = (self.vcpus[v as usize].window_cycles, self.host.window);

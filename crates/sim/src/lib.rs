@@ -42,7 +42,7 @@ mod watch;
 mod xen;
 
 pub use credit::CoschedulingStats;
-pub use host::{Costs, CreditHost, Host, IdleState, Kernel};
+pub use host::{Costs, CreditHost, GroupCosts, Host, IdleState, Kernel};
 pub use lock::{params as lock_params, Budgets, Stalls};
 pub use queue::{Queue, Timer, TIMERS_MAX};
 pub use run::{check, simulate, simulate_setup, LockCounts, Simulated};

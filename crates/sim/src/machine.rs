@@ -55,6 +55,8 @@ pub(crate) struct Sim {
     pub trace_epochs: bool,
     pub epoch_from_ns: u64,
     pub events: u64,
+    /// The pCPU whose timer interrupt is being handled.
+    pub interrupted: u32,
     /// Costs in ns, and cycles of what is drawn in iterations.
     pub iteration_cycles: u64,
     pub pause_loop_cycles: u64,
@@ -66,10 +68,12 @@ pub(crate) struct Sim {
     pub handoff_per_waiter_ns: u64,
     pub halt_ns: u64,
     pub wake_ns: u64,
+    pub timer_wake_ns: u64,
     pub ipi_ns: u64,
     pub kick_ns: u64,
     pub timer_ns: u64,
     pub interrupt_ns: u64,
+    pub kernel_interrupt_ns: u64,
     pub switch_ns: u64,
     pub guest_switch_ns: u64,
     pub migration_ns: u64,
@@ -305,7 +309,7 @@ impl Sim {
             false => u64::MAX,
         };
         let guest_ns = match vcpu.doing {
-            _ if vcpu.answers_next() => 0,
+            _ if vcpu.is_handled() || vcpu.answers_next() => 0,
             Doing::Work => vcpu.remaining_ns,
             Doing::HaltBarrier | Doing::HaltBlock | Doing::HaltLock | Doing::SendIpis => 0,
             Doing::SpinBarrier => vcpu.remaining_ns.min(until_exit()),
@@ -339,6 +343,10 @@ impl Sim {
         self.account(v);
         let vcpu = &self.vcpus[v as usize];
         debug_assert!(vcpu.state == State::Running && vcpu.host_ns() == 0);
+        if vcpu.is_handled() {
+            self.handle(p, v);
+            return;
+        }
         if vcpu.answers_next() {
             self.answer(v);
             self.rearm(v);
@@ -457,7 +465,9 @@ impl Sim {
                 Some(_) => self.tick_credit(p),
                 None => self.queues[p as usize].tick(&self.tunables, &self.entities),
             };
-        if over {
+        if over && self.times_handling() {
+            self.vcpus[v as usize].need_resched = true;
+        } else if over {
             self.schedule(p);
         }
         self.arm_tick(p);
@@ -467,9 +477,15 @@ impl Sim {
         }
     }
 
+    /// Linux spreads skewed ticks over half a period (tick_setup_sched_timer()); Xen's timers begin
+    /// when each pCPU is brought up, at any time of a period.
     fn tick_offset_ns(&self, p: u32) -> u64 {
+        let range_ns = match self.credit {
+            Some(_) => self.host.tick_ns,
+            None => self.host.tick_ns / 2,
+        };
         let skew = u64::from(if self.host.skew_tick { p } else { 0 });
-        self.host.tick_ns * skew / u64::from(self.pcpu_count())
+        range_ns * skew / u64::from(self.pcpu_count())
     }
 
     /// Whether `p` is on its grid now: a tick of its own, not the end of a slice.
@@ -499,6 +515,18 @@ impl Sim {
 
     /// Asks `p` to reschedule; an earlier request stands.
     pub fn ask_reschedule(&mut self, p: u32) {
+        let current = self.queues[p as usize].current;
+        if current != NONE {
+            if self.vcpus[current as usize].need_resched {
+                return;
+            }
+            // Its own interrupt asks it; no other is sent.
+            if p == self.interrupted {
+                self.vcpus[current as usize].need_resched = true;
+                self.rearm(current);
+                return;
+            }
+        }
         let timer = self.reschedule_timer(p);
         if self.queue.time_of(timer).is_none() {
             self.queue.arm(timer, self.now_ns + self.reschedule_ns);
@@ -515,14 +543,43 @@ impl Sim {
                 return;
             }
             // One that is not in its guest sees the request on its way there.
-            if self.vcpus[v as usize].host_ns() == 0 {
-                self.charge(v, self.interrupt_ns, Cause::Other);
-            }
+            let vcpu = &self.vcpus[v as usize];
+            let ns = match vcpu.host_ns() == 0 && !vcpu.is_handled() {
+                true => self.interrupt_ns,
+                false => self.kernel_interrupt_ns,
+            };
+            self.charge(v, ns, Cause::Other);
             self.vcpus[v as usize].spun_ns = 0;
             self.bill(p);
+            if self.times_handling() {
+                self.vcpus[v as usize].need_resched = true;
+                self.rearm(v);
+                return;
+            }
         }
         self.schedule(p);
         if v != NONE && self.queues[p as usize].current == v {
+            self.rearm(v);
+        }
+    }
+
+    /// Whether the host's way from an exit to its decision takes time, as measured; else it decides
+    /// at once, and the exit is paid for when the vCPU goes on.
+    pub(crate) fn times_handling(&self) -> bool {
+        self.host.costs.decide_cycles > 0 && self.credit.is_none()
+    }
+
+    /// The host time before a decision about `v`, running on `p`, is spent.
+    fn handle(&mut self, p: u32, v: u32) {
+        let vcpu = &mut self.vcpus[v as usize];
+        if vcpu.undecided {
+            // need_resched stays: the kernel looks at it on the way to the guest.
+            self.decide(p, v);
+        } else {
+            vcpu.need_resched = false;
+            self.schedule(p);
+        }
+        if self.queues[p as usize].current == v {
             self.rearm(v);
         }
     }
@@ -549,6 +606,9 @@ impl Sim {
     pub fn schedule(&mut self, p: u32) {
         self.bill(p);
         let before = self.queues[p as usize].current;
+        if before != NONE {
+            self.vcpus[before as usize].need_resched = false;
+        }
         let v = self.choose(p);
         if v == before && v != NONE {
             return;
@@ -593,6 +653,7 @@ impl Sim {
         }
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.state = State::Ready;
+        vcpu.undecided = false;
         vcpu.off_cause = if vcpu.in_ple_exit { Cause::Spin } else { Cause::Other };
         self.movable += u32::from(!vcpu.pinned);
         self.note_off(v);
@@ -670,6 +731,7 @@ impl Sim {
         }
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.state = State::Halted;
+        vcpu.need_resched = false;
         vcpu.off_cause = Cause::Idle;
         if let Some(groups) = &mut self.groups {
             groups.set_runnable(v, false, self.now_ns);
@@ -719,8 +781,14 @@ impl Sim {
         if !self.may_queue(p, v) {
             return;
         }
+        let current = self.queues[p as usize].current;
+        let asked =
+            current != NONE && self.vcpus[current as usize].need_resched || self.is_asked(p);
         let queue = &mut self.queues[p as usize];
         if over || queue.preempts(&self.tunables, &mut self.entities, v) {
+            if !asked {
+                queue.prefer_woken(&self.tunables, v);
+            }
             self.ask_reschedule(p);
         }
     }
@@ -891,6 +959,13 @@ mod tests {
             let seen = catch_unwind(AssertUnwindSafe(|| sim.check())).is_err();
             assert!(seen, "{what} goes unseen");
         }
+    }
+
+    #[test]
+    fn skewed_ticks_lie_within_half_a_period() {
+        let sim = two_vms().build().unwrap();
+        let offsets: Vec<u64> = (0..4).map(|p| sim.tick_offset_ns(p)).collect();
+        assert_eq!(offsets, [0, 500_000, 1_000_000, 1_500_000]);
     }
 
     #[test]

@@ -95,6 +95,9 @@ pub struct Tunables {
     slice_ns: u64,
     wakeup_ns: u64,
     yields_count: bool,
+    /// CFS forgets a buddy when it is picked (pick_next_entity()), since 5.14 only when it is put on
+    /// the pCPU (set_next_entity()): there who yields and goes on is still skipped the next time.
+    picks_forget: bool,
     /// EEVDF: a yielder gives up the rest of its slice in virtual time as well (upstream commit
     /// 79104becf42b, in 6.18 and in 6.12's stable series), not only its deadline.
     yields_forfeit: bool,
@@ -114,6 +117,7 @@ impl Tunables {
             slice_ns: host.slice_ns.unwrap_or(own),
             wakeup_ns: host.scaled_ns(1_000_000),
             yields_count,
+            picks_forget: matches!(host.kernel, Kernel::Proposal2012 | Kernel::V3_19),
             yields_forfeit: host.kernel != Kernel::V6_13,
         }
     }
@@ -361,6 +365,14 @@ impl RunQueue {
         }
     }
 
+    /// `woken` is about to interrupt the running task: CFS picks it even if another is further
+    /// behind (check_preempt_wakeup() makes it the buddy).
+    pub fn prefer_woken(&mut self, t: &Tunables, woken: u32) {
+        if !t.eevdf && self.current != NONE {
+            self.next = woken;
+        }
+    }
+
     /// yield_to() named this waiting task.
     pub fn set_next(&mut self, i: u32) {
         self.next = i;
@@ -371,8 +383,7 @@ impl RunQueue {
     pub fn switch(&mut self, t: &Tunables, e: &mut [Entity]) -> u32 {
         let chosen = if t.eevdf { self.pick_next_eevdf(e) } else { self.pick_next_cfs(e) };
         if chosen == self.current || chosen == NONE {
-            if !t.eevdf && chosen != NONE {
-                // CFS's pick_next_entity() ends with clear_buddies(), whoever was chosen.
+            if t.picks_forget && chosen != NONE {
                 self.forget(chosen);
             }
             return chosen;
@@ -504,6 +515,36 @@ mod tests {
             queue.set_next(target);
             let chosen = queue.switch(&t, &mut e);
             assert_eq!(chosen, if follows { target } else { left }, "{ahead_ms} ms");
+        }
+    }
+
+    #[test]
+    fn cfs_runs_the_sleeper_that_interrupts_before_one_further_behind() {
+        let t = tunables(Kernel::V6_1);
+        let (mut queue, mut e) = queue(&t, &[1024; 3]);
+        let sleeper = queue.current;
+        queue.dequeue_current(&t, &mut e);
+        queue.switch(&t, &mut e);
+        queue.ran(&t, &mut e, 20 * MS);
+        queue.enqueue(&t, &mut e, sleeper, false);
+        let other = queue.waiting[0];
+        e[sleeper as usize].vruntime = e[other as usize].vruntime + MS as i64;
+        assert!(queue.preempts(&t, &mut e, sleeper));
+        queue.prefer_woken(&t, sleeper);
+        assert_eq!(queue.switch(&t, &mut e), sleeper);
+    }
+
+    #[test]
+    fn who_yields_and_goes_on_is_skipped_once_more_where_buddies_are_kept() {
+        for (kernel, skipped) in [(Kernel::V3_19, false), (Kernel::V6_1, true)] {
+            let t = tunables(kernel);
+            let (mut queue, mut e) = queue(&t, &[1024; 2]);
+            let (yielder, other) = (queue.current, queue.waiting[0]);
+            e[other as usize].vruntime += 5 * MS as i64;
+            queue.yield_current(&t, &mut e);
+            assert_eq!(queue.switch(&t, &mut e), yielder, "the other is too far ahead");
+            e[other as usize].vruntime -= 4 * MS as i64;
+            assert_eq!(queue.switch(&t, &mut e) == other, skipped, "{kernel:?}");
         }
     }
 

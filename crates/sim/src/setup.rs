@@ -11,7 +11,7 @@ use crate::lock::{Budgets, Lock, Protocol, Stalls, LOCKS};
 use crate::machine::{Sim, BUCKETS};
 use crate::queue::{Queue, TIMERS_MAX};
 use crate::rng::Rng;
-use crate::sched::{Entity, RunQueue, Tunables, WEIGHT_DEFAULT};
+use crate::sched::{Entity, RunQueue, Tunables, NONE, WEIGHT_DEFAULT};
 use crate::state::{Barrier, Doing, Module, Pcpu, Vcpu, Vm};
 use crate::thread::{Context, Scheduler, Thread, ThreadState};
 use crate::Error;
@@ -226,7 +226,13 @@ impl Setup {
 
     pub(crate) fn build(&self) -> Result<Sim, Error> {
         self.check()?;
-        let (host, run) = (&self.host, &self.run);
+        let run = &self.run;
+        let levels = match run.cgroup {
+            CgroupLayout::Flat => 0,
+            CgroupLayout::Vm => 1,
+            CgroupLayout::Vcpu => 2,
+        };
+        let host = &Host { costs: self.host.costs.in_groups(levels), ..self.host.clone() };
         let clock = Clock::new(host.khz);
         let ns = |cycles: u32| clock.ns(u64::from(cycles));
         let costs = &host.costs;
@@ -262,6 +268,7 @@ impl Setup {
             trace_epochs: run.trace_epochs,
             epoch_from_ns: self.vms.iter().map(|vm| vm.start_ns).min().unwrap_or(0),
             events: 0,
+            interrupted: NONE,
             iteration_cycles: u64::from(costs.iteration_cycles),
             pause_loop_cycles: u64::from(costs.pause_loop_cycles.max(1)),
             step_ns: ns(costs.step_cycles),
@@ -272,10 +279,12 @@ impl Setup {
             handoff_per_waiter_ns: ns(costs.handoff_per_waiter_cycles),
             halt_ns: ns(costs.halt_cycles),
             wake_ns: ns(costs.wake_cycles),
+            timer_wake_ns: ns(costs.timer_wake_cycles),
             ipi_ns: ns(costs.ipi_cycles),
             kick_ns: ns(costs.kick_cycles),
             timer_ns: ns(costs.timer_cycles),
             interrupt_ns: ns(costs.interrupt_cycles),
+            kernel_interrupt_ns: ns(costs.kernel_interrupt_cycles),
             switch_ns: ns(costs.switch_cycles),
             guest_switch_ns: ns(costs.guest_switch_cycles),
             migration_ns: ns(costs.migration_cycles),

@@ -94,6 +94,10 @@ pub struct Vcpu {
     pub arrived: bool,
     /// A PLE exit of it is being handled.
     pub in_ple_exit: bool,
+    /// Whom that exit yields to is not decided yet: it is when the host time before that is spent.
+    pub undecided: bool,
+    /// Its pCPU schedules before it goes back to its guest.
+    pub need_resched: bool,
     /// Its last PLE exit found no sibling without a pCPU.
     pub complete: bool,
     /// It has got its lock while it was off its pCPU, and has not noticed yet.
@@ -168,6 +172,8 @@ impl Vcpu {
             taken: false,
             arrived: false,
             in_ple_exit: false,
+            undecided: false,
+            need_resched: false,
             complete: false,
             notice_lock: false,
             pinned,
@@ -237,6 +243,11 @@ impl Vcpu {
     /// or waits for one, which it does with interrupts off (spin_lock_irqsave()).
     pub fn answers_next(&self) -> bool {
         self.owes_acks && self.owned == 0 && self.doing != Doing::SpinLock
+    }
+
+    /// Whether the host has something to do with it once its host time is spent.
+    pub fn is_handled(&self) -> bool {
+        self.undecided || self.need_resched
     }
 }
 

@@ -158,6 +158,14 @@ impl Sim {
     pub(crate) fn wake_thread(&mut self, by: Option<u32>, t: u32) {
         let Thread { vm, home, .. } = self.threads[t as usize];
         self.threads[t as usize].in_block = false;
+        if by.is_none() {
+            self.timer_interrupt(home);
+        }
+        self.wake_thread_of(by, vm, home, t);
+        self.interrupted = NONE;
+    }
+
+    fn wake_thread_of(&mut self, by: Option<u32>, vm: u32, home: u32, t: u32) {
         if self.vms[vm as usize].scheduler.is_none() {
             if let Some(by) = by.filter(|_| self.vcpus[home as usize].doing != Doing::Poll) {
                 self.send_ipis(by, 1);
@@ -191,6 +199,28 @@ impl Sim {
             self.stop_halt_poll(v);
             self.rearm(v);
         }
+    }
+
+    /// The host's timer for `v` goes off on the pCPU of `v`: who runs there pays, or for want of one
+    /// `v`.
+    fn timer_interrupt(&mut self, v: u32) {
+        if !self.times_handling() {
+            return;
+        }
+        let ns = self.timer_wake_ns;
+        let p = self.vcpus[v as usize].pcpu;
+        self.interrupted = p;
+        let current = self.queues[p as usize].current;
+        if current == NONE || current == v {
+            self.account(v);
+            self.charge(v, ns, Cause::Idle);
+            self.rearm(v);
+            return;
+        }
+        self.account(current);
+        self.charge(current, ns, Cause::Other);
+        self.vcpus[current as usize].spun_ns = 0;
+        self.rearm(current);
     }
 
     /// A vCPU without a thread, `home` if it is one.

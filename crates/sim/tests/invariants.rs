@@ -244,7 +244,9 @@ fn check(setup: &Setup) {
             + stats.yields_none
             + stats.yields_gave_way;
         if setup.run.arm.yield_to != YieldTo::Stock {
-            assert_eq!(yields, stats.ple_exits, "every exit has one outcome");
+            // Some may be undecided at either end of the window.
+            let undecided = yields.abs_diff(stats.ple_exits);
+            assert!(undecided <= u64::from(vcpus), "every exit has one outcome");
         }
     }
     assert!(cpu_ns <= window_ns * u64::from(setup.host.pcpus));

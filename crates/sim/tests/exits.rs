@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! When the host decides who runs after an exit or an interrupt, and who pays for the way there.
+
+mod common;
+
+use common::{arm, constant, contended, run, setup, sleeping, step};
+use unspin_scenario::plan::{CgroupLayout, Op, Window, YieldTo};
+use unspin_scenario::result::VmResult;
+use unspin_sim::{simulate_setup, Costs, Kernel, Setup};
+
+fn vms(setup: &Setup) -> Vec<VmResult> {
+    simulate_setup(setup).unwrap().result.vm
+}
+
+fn with(setup: &Setup, change: fn(&mut Costs)) -> Setup {
+    let mut setup = setup.clone();
+    change(&mut setup.host.costs);
+    setup
+}
+
+/// Cycles a PLE exit takes, with the way back from a switch.
+fn exit_cycles(vms: &[VmResult]) -> u64 {
+    let of = |f: fn(&unspin_scenario::result::ModuleStats) -> u64| -> u64 {
+        vms.iter().map(|vm| f(vm.module.as_ref().unwrap())).sum()
+    };
+    let exits = of(|m| m.ple_exits);
+    assert!(exits > 200, "only {exits} exits");
+    of(|m| m.wasteful_switch_cycles) / exits
+}
+
+/// With one VM there is nobody to switch to: an exit takes as long whenever it is decided.
+#[test]
+fn deciding_later_is_no_matter_where_nobody_waits() {
+    for yield_to in [YieldTo::Stock, YieldTo::Hvs] {
+        let mut r = run(1, 4, contended(200, 2_000));
+        r.arm = arm(Window::Fixed { cycles: 1024 }, yield_to);
+        let late = setup(Kernel::V6_1, &r);
+        let at_once = with(&late, |c| c.decide_cycles = 0);
+        assert!(exit_cycles(&vms(&late)) > 1_000);
+        let (late, at_once) = (&vms(&late)[0], &vms(&at_once)[0]);
+        assert_eq!((&late.units, late.attribution), (&at_once.units, at_once.attribution));
+        let exits = |vm: &VmResult| vm.module.as_ref().unwrap().ple_exits;
+        assert_eq!(exits(late), exits(at_once));
+    }
+}
+
+/// Between VMs others run meanwhile, and the exits take about as long.
+#[test]
+fn deciding_later_makes_exits_no_dearer() {
+    let mut r = run(3, 4, sleeping(1500, 500));
+    r.arm = arm(Window::Fixed { cycles: 4096 }, YieldTo::Hvs);
+    let setup = setup(Kernel::V6_1, &r);
+    let soon = with(&setup, |c| c.decide_cycles = 1);
+    let (late, soon) = (vms(&setup), vms(&soon));
+    assert_ne!(late[0].units, soon[0].units);
+    let (a, b) = (exit_cycles(&late), exit_cycles(&soon));
+    assert!(a.abs_diff(b) < b / 5, "{a} and {b} cycles an exit");
+}
+
+#[test]
+fn a_level_of_groups_makes_switches_dearer() {
+    let cycles = |cgroup| {
+        let mut r = run(3, 4, contended(1500, 500));
+        r.cgroup = cgroup;
+        exit_cycles(&vms(&setup(Kernel::V6_1, &r)))
+    };
+    let [flat, vm, vcpu] = [CgroupLayout::Flat, CgroupLayout::Vm, CgroupLayout::Vcpu].map(cycles);
+    for level in [vm - flat, vcpu - vm] {
+        // 1,200 a switch; not every exit switches.
+        assert!((600..=1_300).contains(&level), "{flat}, {vm}, {vcpu}");
+    }
+}
+
+/// One vCPU computes, the other sleeps again and again on the same pCPU: the first pays for the
+/// timer's interrupts.
+#[test]
+fn who_runs_pays_for_the_timer_of_who_sleeps() {
+    let mut r = run(2, 1, vec![step(Op::Compute, constant(50_000), 0)]);
+    r.each = vec![r.vm(0), r.vm(1)];
+    r.each[1].program =
+        vec![step(Op::Block, constant(2_000_000), 0), step(Op::Compute, constant(10), 0)];
+    let setup = setup(Kernel::V6_1, &r);
+    let free = with(&setup, |c| c.timer_wake_cycles = 0);
+    let exit_ns = |vms: &[VmResult]| vms[0].attribution.as_ref().unwrap().exit_ns;
+    let (dear, free) = (vms(&setup), vms(&free));
+    let wakes = dear[1].units[0];
+    let each_ns = (exit_ns(&dear) - exit_ns(&free)) / wakes;
+    // 3,550 cycles of 200 MHz.
+    assert!(wakes > 30 && (16_000..=19_000).contains(&each_ns), "{wakes} of {each_ns} ns");
+}
