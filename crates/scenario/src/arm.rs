@@ -172,7 +172,7 @@ fn read_scheduling(t: &Table, scheduler: Option<HostScheduler>) -> Option<(Cosch
         if c != Coscheduling::None && is_fair && scheduler.is_some() {
             v.problem(
                 "the fair scheduler runs no vCPUs together",
-                "scheduler = \"credit\", \"credit-capped\", \"xen-credit\" or \"xen-credit-capped\" in [host]",
+                "scheduler = \"credit\" or \"credit-capped\" in [host]",
             );
         }
         Some(c)

@@ -86,9 +86,6 @@ pub enum HostScheduler {
     Credit,
     /// Xen Credit where no VM gets more than its weight's share.
     CreditCapped,
-    /// The same two with the books of Xen 3.3: debits by ticks, parking at hand-outs.
-    XenCredit,
-    XenCreditCapped,
 }
 
 impl HostScheduler {

@@ -339,8 +339,6 @@ const HOST_SCHEDULERS: &[(&str, HostScheduler)] = &[
     ("fair-capped", HostScheduler::FairCapped),
     ("credit", HostScheduler::Credit),
     ("credit-capped", HostScheduler::CreditCapped),
-    ("xen-credit", HostScheduler::XenCredit),
-    ("xen-credit-capped", HostScheduler::XenCreditCapped),
 ];
 
 #[derive(Default)]

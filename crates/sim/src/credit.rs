@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Xen's Credit scheduler as the host's: who runs is decided by `policy/credit`, here are its
-//! clocks, its interrupts, and who learns that a VM's vCPUs should run together.
+//! Xen's Credit scheduler as the host's: who runs is decided by `policy/credit`, here are its clocks
+//! and interrupts; its books are in `xen.rs`, who learns that vCPUs should run together in `watch.rs`.
 //!
 //! Weng, Liu, Yu, Li, "Dynamic Adaptive Scheduling for Virtual Machines" (ASMan), HPDC 2011,
 //! sections 3.3, 4.4 and 4.5, and Xen 3.3's `sched_credit.c`, the paper's host: each pCPU ticks by
@@ -70,17 +70,12 @@ pub(crate) struct Credit {
     pub(crate) vcpus: Vec<Vcpu>,
     pub(crate) vms: Vec<credit::Vm>,
     pub(crate) pcpus: Vec<Pcpu>,
-    /// Where they are Xen's own.
-    pub(crate) xen: Option<Books>,
+    pub(crate) books: Books,
     places: Vec<Place>,
-    /// Time run that is not yet paid, below a microsecond.
-    unpaid_ns: Vec<u64>,
     pub(crate) bursts: Vec<Burst>,
     pub(crate) learner: vcrd::Params,
     learned: Vec<vcrd::State>,
     draws: Vec<Rng>,
-    /// VMs that have run since credits were last handed out.
-    has_run: Vec<bool>,
     /// Static coscheduling: who is named.
     named: Vec<bool>,
     pub stats: Vec<CoschedulingStats>,
@@ -105,14 +100,12 @@ impl Credit {
             vcpus: Vec::new(),
             vms: Vec::new(),
             pcpus: vec![Pcpu::default(); pcpus as usize],
-            xen: own.as_xen.then(Books::default),
+            books: Books::default(),
             places: vec![Place::default(); pcpus as usize],
-            unpaid_ns: Vec::new(),
             bursts: Vec::new(),
             learner: own.vcrd,
             learned: Vec::new(),
             draws: Vec::new(),
-            has_run: Vec::new(),
             named: Vec::new(),
             stats: Vec::new(),
             long_at: Vec::new(),
@@ -127,49 +120,19 @@ impl Credit {
     pub fn add_vm(&mut self, weight: u32, named: bool, seed: u64) {
         self.vms.push(credit::Vm::new(weight));
         self.named.push(named);
-        self.has_run.push(false);
         self.learned.push(vcrd::State::new(&self.learner));
         self.draws.push(Rng::new(seed, u32::MAX));
         self.stats.push(CoschedulingStats::default());
         self.long_at.push(u64::MAX);
     }
 
-    /// A vCPU of the last VM, asleep, with what an earlier life left it: credit drawn evenly
-    /// between the bounds, for vCPUs that all begin with the same would run together by chance.
-    /// Xen takes the credit of who idles, and what ticks happen to find is chance enough.
+    /// A vCPU of the last VM, asleep and without credit, as Xen leaves who idles.
     pub fn add_vcpu(&mut self, pcpu: u32) {
-        let vm = self.vms.len() - 1;
-        let bound = self.params.credit_max;
-        let mut vcpu = Vcpu::new(vm as u32, pcpu);
+        let mut vcpu = Vcpu::new(self.vms.len() as u32 - 1, pcpu);
         vcpu.runnable = 0;
-        vcpu.credit = match &mut self.xen {
-            Some(xen) => {
-                xen.of.push(Standing::default());
-                0
-            }
-            None => i64::from(self.draws[vm].uniform(0, 2 * bound)) - i64::from(bound),
-        };
         self.vcpus.push(vcpu);
-        self.unpaid_ns.push(0);
+        self.books.of.push(Standing::default());
         self.bursts.push(Burst::default());
-    }
-
-    /// `v`, running, ran for `ns`.
-    pub fn ran(&mut self, v: u32, ns: u64) {
-        if v == NONE || ns == 0 {
-            return;
-        }
-        self.has_run[self.vcpus[v as usize].vm as usize] = true;
-        if self.xen.is_some() {
-            return;
-        }
-        let unpaid = &mut self.unpaid_ns[v as usize];
-        *unpaid += ns;
-        let us = *unpaid / 1000;
-        *unpaid -= us * 1000;
-        if us > 0 {
-            self.vcpus[v as usize].charge(&self.params, us);
-        }
     }
 
     /// When the slice of who runs on `p` ends, ns.
@@ -199,12 +162,7 @@ impl Credit {
 
     /// Whether `v` may run though nobody raised it.
     fn may_run(&self, v: u32) -> bool {
-        let vcpu = &self.vcpus[v as usize];
-        let spent = match &self.xen {
-            Some(xen) => xen.of[v as usize].parked,
-            None => vcpu.credit < 0 && self.params.capped != 0,
-        };
-        vcpu.raised != 0 || !spent
+        self.vcpus[v as usize].raised != 0 || !self.books.of[v as usize].parked
     }
 
     /// Whether nobody of `waiting` may run: the pCPU idles rightly.
@@ -222,39 +180,10 @@ impl Credit {
                 Coscheduling::Con => self.named[i],
                 Coscheduling::Vcrd => {
                     self.learned[i].is_high(now_ns / 1000)
-                        || (self.xen.is_some() && vm.high != 0 && !self.vcpus.iter().any(runs))
+                        || (vm.high != 0 && !self.vcpus.iter().any(runs))
                 }
                 Coscheduling::VcrdPle => self.learned[i].is_high(now_ns / 1000),
             });
-        }
-    }
-
-    /// Algorithm 3. On a work-conserving host Xen shares among the VMs that have run or want to
-    /// (`csched_acct` has a list of them), and what these owe in all it adds, "to converge balance
-    /// towards 0": else what a VM was given and did not use would leave the others in debt for
-    /// good. Where shares are caps all count and nothing is added, as in Equation 2.
-    fn hand_out(&mut self) {
-        if self.xen.is_some() {
-            self.hand_out_as_xen();
-            return;
-        }
-        let weights: Vec<u32> = self.vms.iter().map(|vm| vm.weight).collect();
-        let mut params = self.params;
-        if self.params.capped == 0 {
-            for (i, vm) in self.vms.iter_mut().enumerate() {
-                let mut own = self.vcpus.iter().filter(|v| v.vm == i as u32);
-                let wants = own.any(|v| v.runnable != 0);
-                if !std::mem::take(&mut self.has_run[i]) && !wants {
-                    vm.weight = 0;
-                }
-            }
-            let active = self.vcpus.iter().filter(|v| self.vms[v.vm as usize].weight > 0);
-            let debt = (-active.map(|v| v.credit).sum::<i64>()).max(0) as u64;
-            params.credit_per_slot = self.more_per_slot(&params, debt);
-        }
-        credit::assign(&mut self.vcpus, &mut self.vms, &mut self.pcpus, &params);
-        for (vm, weight) in self.vms.iter_mut().zip(weights) {
-            vm.weight = weight;
         }
     }
 
@@ -302,7 +231,7 @@ impl Sim {
         let hidden = self.hide_pinned(credit, p);
         let raised: u32 =
             credit.vcpus.iter().map(|v| u32::from(v.pcpu == p) & u32::from(v.raised)).sum();
-        let decision = credit.pick_as_xen(p, last, may_raise);
+        let decision = credit.pick(p, last, may_raise);
         let chosen = decision.vcpu().map_or(NONE, |v| v as u32);
         self.show_pinned(credit, &hidden, chosen, p, decision.raised > 0);
         let left: u32 =
@@ -408,8 +337,6 @@ impl Sim {
         let stays = self.vcpus[v as usize].pinned || self.queues[own as usize].tasks() == 0;
         let p = if stays { own } else { self.idle_pcpu(&credit, v).unwrap_or(own) };
         let current = self.queues[p as usize].current;
-        let ns = self.unbilled_ns(p);
-        credit.ran(current, ns);
         self.vcpus[v as usize].pcpu = p;
         self.queues[p as usize].waiting.push(v);
         let woken = &mut credit.vcpus[v as usize];
@@ -459,9 +386,6 @@ impl Sim {
 
     /// Algorithm 3: everybody gets credits; who was moved is queued where it belongs.
     pub(crate) fn assign_credits(&mut self) {
-        for p in 0..self.pcpus.len() as u32 {
-            self.bill(p);
-        }
         let Some(mut credit) = self.credit.take() else { return };
         credit.refresh_high(self.now_ns);
         credit.hand_out();

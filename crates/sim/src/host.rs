@@ -311,8 +311,6 @@ pub struct CreditHost {
     pub slop_ns: u64,
     /// Whether a vCPU that wakes with credit comes first (Xen's BOOST).
     pub boost: bool,
-    /// Xen 3.3's own books: debits by ticks, parking at hand-outs.
-    pub as_xen: bool,
     /// ASMan's learner, where VCRD decides whose vCPUs run together.
     pub vcrd: vcrd::Params,
 }
@@ -458,8 +456,6 @@ impl Host {
             HostScheduler::FairCapped => Host { capped: true, ..host },
             HostScheduler::Credit => host.with_credit(false),
             HostScheduler::CreditCapped => host.with_credit(true),
-            HostScheduler::XenCredit => host.with_credit(false).as_xen(),
-            HostScheduler::XenCreditCapped => host.with_credit(true).as_xen(),
         };
         let host = match plan.period_ms {
             Some(ms) => host.with_period_ns(u64::from(ms) * 1_000_000),
@@ -488,7 +484,6 @@ impl Host {
             // TIMER_SLOP of xen/common/timer.c.
             slop_ns: 50_000,
             boost: true,
-            as_xen: false,
             vcrd: vcrd::Params::default(),
         };
         let window = WindowParams { grow: 0, ..self.window };
@@ -507,14 +502,6 @@ impl Host {
             ..self.window
         };
         Host { window, pause_filter: true, ..self }
-    }
-
-    /// The same host, Credit's books kept as Xen 3.3 keeps them.
-    pub fn as_xen(mut self) -> Host {
-        if let Some(credit) = &mut self.credit {
-            credit.as_xen = true;
-        }
-        self
     }
 
     /// The same host as an arm changes it.

@@ -417,8 +417,8 @@ impl Sim {
     /// The scheduler's times of `p` up to now; whether the slice of who runs is over.
     pub fn bill(&mut self, p: u32) -> bool {
         let ns = self.unbilled_ns(p);
-        if let Some(credit) = &mut self.credit {
-            credit.ran(self.queues[p as usize].current, ns);
+        // Credit has ticks paid, not times.
+        if self.credit.is_some() {
             return false;
         }
         let current = self.queues[p as usize].current;

@@ -38,27 +38,22 @@ pub(crate) struct Books {
 impl Credit {
     /// A tick of a pCPU finds `v` running.
     pub fn sampled(&mut self, v: u32) {
-        if let Some(xen) = &mut self.xen {
-            xen.of[v as usize].active = true;
-            let Params { slot_us, credit_max, .. } = self.params;
-            // Bounds are for hand-outs alone.
-            let params = Params { credit_max: 2 * credit_max, ..self.params };
-            self.vcpus[v as usize].charge(&params, u64::from(slot_us));
-        }
+        self.books.of[v as usize].active = true;
+        let Params { slot_us, credit_max, .. } = self.params;
+        // Bounds are for hand-outs alone.
+        let params = Params { credit_max: 2 * credit_max, ..self.params };
+        self.vcpus[v as usize].charge(&params, u64::from(slot_us));
     }
 
     /// Whether `v` is UNDER: it may be boosted, and lead its siblings.
     pub fn has_credit(&self, v: u32) -> bool {
-        match &self.xen {
-            Some(xen) => !xen.of[v as usize].over,
-            None => self.vcpus[v as usize].credit >= 0,
-        }
+        !self.books.of[v as usize].over
     }
 
     /// `csched_acct`. A VM that runs together is parked and let go as one: Algorithm 4 lets all of
     /// it run with whoever has credit, and nobody of it where nobody has.
-    pub(crate) fn hand_out_as_xen(&mut self) {
-        let Some(mut books) = self.xen.take() else { return };
+    pub(crate) fn hand_out(&mut self) {
+        let mut books = std::mem::take(&mut self.books);
         let xen = &mut books.of;
         let vm_of: Vec<u32> = self.vcpus.iter().map(|v| v.vm).collect();
         let weights: Vec<u32> = self.vms.iter().map(|vm| vm.weight).collect();
@@ -109,21 +104,18 @@ impl Credit {
                 standing.parked = spent;
             }
         }
-        self.xen = Some(books);
+        self.books = books;
     }
 
     /// [`credit::pick`] by Xen's priorities: within one all are alike, and who is parked is not
     /// there unless its siblings take it along.
-    pub(crate) fn pick_as_xen(
+    pub(crate) fn pick(
         &mut self,
         p: u32,
         last: Option<usize>,
         may_raise: bool,
     ) -> credit::Decision {
-        let Some(Books { of: xen, credits, hidden, .. }) = &mut self.xen else {
-            let Credit { vcpus, vms, params, .. } = self;
-            return credit::pick(vcpus, vms, p, last, may_raise, params);
-        };
+        let Books { of: xen, credits, hidden, .. } = &mut self.books;
         credits.clear();
         credits.extend(self.vcpus.iter().map(|v| v.credit));
         hidden.clear();
@@ -150,9 +142,7 @@ impl Credit {
                 decision.raised += 1;
             }
         }
-        if let Some(xen) = &mut self.xen {
-            xen.hidden = hidden;
-        }
+        self.books.hidden = hidden;
         decision
     }
 }
@@ -166,7 +156,7 @@ mod tests {
 
     /// One VM of four vCPUs whose weight gives 22.2 % of a pCPU each, beside one that idles.
     fn books(way: Coscheduling) -> Credit {
-        let host = Host::server(8, Kernel::V3_19).with_credit(true).as_xen();
+        let host = Host::server(8, Kernel::V3_19).with_credit(true);
         let mut credit = Credit::new(&host, &host.credit.unwrap(), way, 1);
         credit.add_vm(32, true, 1);
         for p in 0..4 {
@@ -180,16 +170,15 @@ mod tests {
     }
 
     fn parked(credit: &Credit) -> Vec<bool> {
-        credit.xen.as_ref().unwrap().of[..4].iter().map(|s| s.parked).collect()
+        credit.books.of[..4].iter().map(|s| s.parked).collect()
     }
 
     #[test]
-    fn ticks_are_paid_and_time_between_them_is_free() {
+    fn who_a_tick_finds_pays_for_all_of_it() {
         let mut credit = books(Coscheduling::None);
-        credit.ran(0, 29_999_999);
-        assert_eq!(credit.vcpus[0].credit, 0);
         credit.sampled(0);
-        assert_eq!(credit.vcpus[0].credit, -10_000);
+        let credits: Vec<i64> = credit.vcpus[..4].iter().map(|v| v.credit).collect();
+        assert_eq!(credits, [-10_000, 0, 0, 0]);
     }
 
     /// 30 ms cost 300 of Xen's credits, a hand-out gives 66 and two thirds: one of four or five.
@@ -204,7 +193,7 @@ mod tests {
                     (0..3).for_each(|_| credit.sampled(v));
                     ran += 1;
                 }
-                credit.hand_out_as_xen();
+                credit.hand_out();
                 parked(&credit)[0]
             })
             .collect();
@@ -220,11 +209,11 @@ mod tests {
             (0..4).for_each(|v| credit.sampled(v));
             if round % 8 > 0 {
                 (0..7).for_each(|_| {
-                    credit.hand_out_as_xen();
+                    credit.hand_out();
                     assert_eq!(parked(&credit), [false; 4], "round {round}");
                 });
             }
-            credit.hand_out_as_xen();
+            credit.hand_out();
             assert_eq!(parked(&credit), [false; 4], "round {round}");
         }
         assert!(credit.vcpus.iter().all(|v| v.credit <= 30_000 && v.credit >= -30_000));
@@ -236,9 +225,9 @@ mod tests {
         credit.vms[0].high = 1;
         (0..3).for_each(|_| credit.sampled(0));
         (1..4).for_each(|v| credit.sampled(v));
-        credit.hand_out_as_xen();
+        credit.hand_out();
         assert_eq!(parked(&credit), [true; 4], "all are without credit");
-        credit.hand_out_as_xen();
+        credit.hand_out();
         assert_eq!(parked(&credit), [false; 4], "three have some");
         assert!(!credit.has_credit(0));
     }

@@ -104,11 +104,6 @@ fn credit_hosts() -> Vec<(&'static str, Setup)> {
         setup.vms[2].weight = 256;
         setup
     };
-    let as_xen = |capped, way| {
-        let mut setup = host(capped, way);
-        setup.host = setup.host.as_xen();
-        setup
-    };
     vec![
         ("credit", host(false, Coscheduling::None)),
         ("credit-con", host(false, Coscheduling::Con)),
@@ -117,10 +112,6 @@ fn credit_hosts() -> Vec<(&'static str, Setup)> {
         ("credit-capped", host(true, Coscheduling::None)),
         ("credit-capped-con", host(true, Coscheduling::Con)),
         ("credit-capped-vcrd", host(true, Coscheduling::Vcrd)),
-        ("xen-credit", as_xen(false, Coscheduling::None)),
-        ("xen-credit-con", as_xen(false, Coscheduling::Con)),
-        ("xen-credit-capped", as_xen(true, Coscheduling::None)),
-        ("xen-credit-capped-vcrd", as_xen(true, Coscheduling::Vcrd)),
     ]
 }
 

@@ -191,7 +191,6 @@ fn machine() -> impl Strategy<Value = Setup> {
                     run.arm.coscheduling = way;
                     run.arm.yield_to = YieldTo::Stock;
                     let host = host.with_credit(capped);
-                    let host = if seed >> 3 & 1 == 1 { host.as_xen() } else { host };
                     let slot_ns = host.tick_ns;
                     host.with_period_ns(slots * slot_ns)
                 }
