@@ -71,6 +71,7 @@ fn plan(runs: Vec<Run>) -> Plan {
         loop_detection: Default::default(),
         llc_pcpus: None,
         skew_tick: true,
+        group_load_lags: false,
         runs,
     }
 }
