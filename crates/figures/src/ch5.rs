@@ -119,7 +119,7 @@ fn point_but(
     run.vms = vms.len() as u32;
     run.vcpus = vcpus;
     change(&mut host, &mut run);
-    let setups: Vec<Setup> = (0..u64::from(ctx.repeats(2)))
+    let setups: Vec<Setup> = (0..u64::from(ctx.repeats(6)))
         .map(|i| {
             let seed = ctx.seed() + i;
             let pin = (0..vms.len()).map(|number| layout(vcpus, seed, number)).collect();

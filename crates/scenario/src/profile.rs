@@ -88,7 +88,7 @@ fn read_step(v: &Value) -> Option<Step> {
     let may_skip = work || others;
     let name = OPS.iter().find(|(_, o)| *o == op).map_or("", |(n, _)| n);
 
-    let may_have_length = op == Op::Barrier || shootdown;
+    let may_have_length = shootdown || matches!(op, Op::Barrier | Op::UserBarrier);
     let dist = if has_length || (may_have_length && t.get("iterations").is_some()) {
         read_dist(&t.need("iterations", DIST_FORMS)?)?
     } else {

@@ -89,10 +89,13 @@ impl Sim {
                     return;
                 }
                 abi::OP_BARRIER | abi::OP_SPIN_BARRIER | program::OP_USER_BARRIER => {
-                    let pauses = match step.op {
-                        abi::OP_BARRIER => Some(self.draw(v, &step)),
-                        _ => None,
+                    // Without a length of its own who spins in user space never goes to sleep.
+                    let sleeps = match step.op {
+                        abi::OP_BARRIER => true,
+                        program::OP_USER_BARRIER => step.b > 0,
+                        _ => false,
                     };
+                    let pauses = sleeps.then(|| self.draw(v, &step));
                     self.vcpus[v as usize].pc = pc;
                     self.vcpus[v as usize].user = step.op == program::OP_USER_BARRIER;
                     if !self.barrier(v, pauses) {
@@ -217,6 +220,7 @@ impl Sim {
         let vm = self.vcpus[v as usize].vm as usize;
         self.vms[vm].barrier.sleepers += 1;
         let vcpu = &mut self.vcpus[v as usize];
+        vcpu.user = false;
         vcpu.doing = Doing::HaltBarrier;
         vcpu.remaining_ns = 0;
         self.charge(v, self.halt_ns, Cause::Idle);

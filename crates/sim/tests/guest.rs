@@ -225,6 +225,33 @@ fn loop_detection_does_not_see_user_space() {
     assert_eq!(spent.factors.unwrap().user_spin_ns, spun);
 }
 
+/// PARSEC's barrier: spun at in user space for so long, then slept at.
+#[test]
+fn who_has_spun_in_user_space_for_long_enough_sleeps() {
+    // One has ten times as much to do; a turn of the loop is 16 cycles.
+    let of = |pauses| {
+        let program = vec![
+            step(Op::Compute, constant(24_000), 0),
+            step(Op::ComputeFirst, constant(216_000), 0),
+            step(Op::UserBarrier, constant(pauses), 0),
+        ];
+        simulated(&on(Platform::default(), run(1, 4, program))).result.vm.remove(0)
+    };
+    let (short, long) = (of(3000), of(0));
+    let spun_ns = |vm: &VmResult| {
+        let spent = vm.attribution.unwrap();
+        let spun = spent.spin_holder_running_ns + spent.spin_holder_preempted_ns;
+        assert_eq!(spent.factors.unwrap().user_spin_ns, spun);
+        spun as f64 / units(vm)
+    };
+    // Three of four wait for 90 us, or for 20 us awake.
+    near(spun_ns(&short), 0.75 * 20_000.0, 0.1);
+    near(spun_ns(&long), 0.75 * 90_000.0, 0.1);
+    let halted = |vm: &VmResult| vm.attribution.unwrap().halted_ns;
+    assert!(halted(&short) > 0 && halted(&long) == 0);
+    assert_eq!(short.module.as_ref().unwrap().ple_exits, 0);
+}
+
 #[test]
 fn interrupts_to_all_wait_for_those_off_their_pcpus() {
     let program =
