@@ -637,6 +637,13 @@ pub enum Op {
     ShootdownLazy,
     /// Reads that many cache lines the previous vCPU wrote.
     Share,
+    /// Sleeps until the socket has room for a message, its buffer holding so many, or, of a
+    /// receiver, until one has come. Threads are groups of hackbench's: 20 send to each of 20.
+    SocketWait,
+    /// The spin-lock of that socket.
+    SocketLock,
+    /// Releases it; the message is queued, or taken, and who waited for that is woken.
+    SocketUnlock,
 }
 
 /// Distribution of a length in loop iterations (timer cycles for `block`).

@@ -8,6 +8,8 @@ use crate::reader::{Reader, Table, Value};
 /// Sizes the guest is built for (guest/abi.h).
 pub(crate) const STEPS_MAX: usize = 32;
 const LOCKS_MAX: u32 = 16;
+/// A socket's lock, where locks are told apart.
+const SOCKET_LOCK: u32 = LOCKS_MAX;
 /// Longest single length, loop iterations (timer cycles for `block`).
 const ITERATIONS_MAX: u32 = 1_000_000_000;
 
@@ -39,6 +41,9 @@ const OPS: &[(&str, Op)] = &[
     ("shootdown", Op::Shootdown),
     ("shootdown-lazy", Op::ShootdownLazy),
     ("share", Op::Share),
+    ("socket-wait", Op::SocketWait),
+    ("socket-lock", Op::SocketLock),
+    ("socket-unlock", Op::SocketUnlock),
 ];
 
 /// Reads a profile. `file` is what errors call it; `name` what the scenario does.
@@ -81,7 +86,8 @@ fn read_step(v: &Value) -> Option<Step> {
     let op = t.need("op", "what the step does")?.choice(OPS)?;
     let alone = matches!(op, Op::ComputeFirst | Op::ComputeTurn);
     let work = alone || matches!(op, Op::Compute | Op::Critical | Op::Share);
-    let has_length = work || matches!(op, Op::Block | Op::SerialFirst | Op::SerialTurn);
+    let serial = matches!(op, Op::SerialFirst | Op::SerialTurn);
+    let has_length = work || serial || matches!(op, Op::Block | Op::SocketWait);
     let has_lock = matches!(op, Op::Lock | Op::Unlock | Op::Mutex | Op::MutexUnlock);
     let shootdown = matches!(op, Op::Shootdown | Op::ShootdownLazy);
     let others = shootdown || matches!(op, Op::Lock | Op::Mutex | Op::Block | Op::Wake);
@@ -183,31 +189,45 @@ fn read_dist(v: &Value) -> Option<Dist> {
 /// of nesting can wait for each other.
 fn check_program(program: &[Step], at: &[Value]) {
     let mut held: Vec<(u32, usize)> = Vec::new();
+    let lock_of = |s: &Step| match s.op {
+        Op::SocketLock | Op::SocketUnlock => SOCKET_LOCK,
+        _ => s.lock,
+    };
+    let name = |lock: u32| match lock {
+        SOCKET_LOCK => "the socket's lock".to_string(),
+        _ => format!("lock {lock}"),
+    };
     check_mutexes(program, at);
+    check_sockets(program, at);
     let mut order: Vec<(u32, u32)> = Vec::new();
     for (i, s) in program.iter().enumerate() {
         match s.op {
-            Op::Lock => {
-                if held.iter().any(|(l, _)| *l == s.lock) {
+            Op::Lock | Op::SocketLock => {
+                let lock = lock_of(s);
+                if held.iter().any(|(l, _)| *l == lock) {
                     at[i].problem(
-                        format!("lock {} is already held here: the vCPU waits for itself", s.lock),
+                        format!("{} is already held here: the vCPU waits for itself", name(lock)),
                         "a lock that is free",
                     );
                 }
-                order.extend(held.iter().map(|(l, _)| (*l, s.lock)));
-                held.push((s.lock, i));
+                order.extend(held.iter().map(|(l, _)| (*l, lock)));
+                held.push((lock, i));
             }
-            Op::Unlock => match held.pop() {
-                Some((l, _)) if l == s.lock => {}
+            Op::Unlock | Op::SocketUnlock => match held.pop() {
+                Some((l, _)) if l == lock_of(s) => {}
                 Some((l, j)) => {
                     at[i].problem(
-                        format!("unlocks {}, but lock {l} (step {j}) was taken last", s.lock),
+                        format!(
+                            "unlocks {}, but {} (step {j}) was taken last",
+                            name(lock_of(s)),
+                            name(l)
+                        ),
                         "locks are released in the reverse order",
                     );
-                    held.retain(|(h, _)| *h != s.lock);
+                    held.retain(|(h, _)| *h != lock_of(s));
                 }
                 None => {
-                    at[i].problem(format!("lock {} is not held here", s.lock), "a held lock");
+                    at[i].problem(format!("{} is not held here", name(lock_of(s))), "a held lock");
                 }
             },
             Op::Critical if held.is_empty() => {
@@ -219,6 +239,7 @@ fn check_program(program: &[Step], at: &[Value]) {
             | Op::Block
             | Op::Mutex
             | Op::Shootdown
+            | Op::SocketWait
                 if !held.is_empty() =>
             {
                 at[i].problem(
@@ -230,12 +251,28 @@ fn check_program(program: &[Step], at: &[Value]) {
         }
     }
     for (lock, i) in held {
-        at[i].problem(format!("lock {lock} is never released"), "an unlock step after it");
+        at[i].problem(format!("{} is never released", name(lock)), "an unlock step after it");
     }
     if let Some((a, b)) = order.iter().find(|(a, b)| a != b && reaches(&order, *b, *a)) {
         at[0].problem(
-            format!("locks {a} and {b} are taken in both orders: two vCPUs can wait for each other forever"),
+            format!(
+                "{} and {} are taken in both orders: two vCPUs can wait for each other forever",
+                name(*a),
+                name(*b)
+            ),
             "one order for all nested locks",
+        );
+    }
+}
+
+/// At most a message a pass, and who moves it has waited for it.
+fn check_sockets(program: &[Step], at: &[Value]) {
+    const OPS: [Op; 3] = [Op::SocketWait, Op::SocketLock, Op::SocketUnlock];
+    let all: Vec<usize> = (0..program.len()).filter(|i| OPS.contains(&program[*i].op)).collect();
+    if let Some(first) = all.first().filter(|_| all.iter().map(|i| program[*i].op).ne(OPS)) {
+        at[*first].problem(
+            "a message is moved once a pass, waited for first",
+            "one socket-wait, one socket-lock, one socket-unlock, in this order",
         );
     }
 }

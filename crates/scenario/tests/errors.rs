@@ -266,6 +266,21 @@ fn programs_pair_and_nest_their_locks() {
     wrong_program(&[take, take, give], "step[1]", "one mutex at a time");
     wrong_program(&[take, "op = \"barrier\"", give], "step[1]", "while holding a mutex");
     wrong_program(&[LOCK, take, give, UNLOCK], "step[1]", "while holding a lock");
+    let (wait, room) = ("op = \"socket-wait\"; iterations = 5", "op = \"socket-wait\"");
+    let (open, close) = ("op = \"socket-lock\"", "op = \"socket-unlock\"");
+    let right =
+        format!("name = \"p\"\nspin_intensive = true\n{}", steps(&[wait, open, HOLD, close]));
+    assert!(parse_profile("p.toml", "p", &right).is_ok());
+    wrong_program(&[wait, open, HOLD], "step[1]", "the socket's lock is never released");
+    wrong_program(
+        &[wait, LOCK, open, UNLOCK, close],
+        "step[3]",
+        "unlocks lock 0, but the socket's",
+    );
+    wrong_program(&[LOCK, wait, UNLOCK, open, close], "step[1]", "while holding a lock");
+    wrong_program(&[open, HOLD, close], "step[0]", "waited for first");
+    wrong_program(&[wait, open, close, open, close], "step[0]", "moved once a pass");
+    wrong_program(&[room, open, close], "step[0].iterations", "missing");
     wrong_program(&["op = \"barrier\"; chance = 0.5"], "step[0].chance", "wait forever");
     wrong_program(&[LOCK, "op = \"unlock\"; chance = 0.5"], "step[1].chance", "goes with its lock");
     wrong_program(&["op = \"lock\"; lock = 16", UNLOCK], "step[0].lock", "0 to 15");

@@ -60,7 +60,7 @@ impl Sim {
         self.charge(by, self.ipi_ns * u64::from(count), Cause::Ipi);
     }
 
-    /// `v`, running, interrupts every sibling that does not sleep, and waits for all of them
+    /// `v`, running, interrupts every sibling that does not idle, and waits for all of them
     /// (smp_call_function_many). `lazy`: once also those that sleep with the program's memory still
     /// theirs, but nobody again that has given it up and not run since (leave_mm() of
     /// arch/x86/mm/tlb.c). Whether it goes on at once.
@@ -90,6 +90,13 @@ impl Sim {
                     self.owe_answer(u, index);
                     self.note_waker(u, v);
                     self.wake(u);
+                }
+                // Not idle: its lock's HLT ends, and it spins again.
+                State::Halted if sibling.doing == Doing::HaltLock => {
+                    missing += 1;
+                    self.owe_answer(u, index);
+                    self.note_waker(u, v);
+                    self.spin_again(u);
                 }
                 State::Halted => {}
             }

@@ -132,6 +132,24 @@ impl Sim {
                     self.mutex_unlock(v, step.lock);
                     ns += self.unlock_ns;
                 }
+                program::OP_SOCKET_WAIT => {
+                    self.vcpus[v as usize].pc = pc - 1;
+                    if !self.socket_wait(v, step.a) {
+                        return;
+                    }
+                }
+                program::OP_SOCKET_LOCK => {
+                    if !self.lock(v, self.socket_lock(v)) {
+                        self.vcpus[v as usize].pc = pc;
+                        return;
+                    }
+                    ns += self.lock_ns;
+                }
+                program::OP_SOCKET_UNLOCK => {
+                    self.unlock(v, self.socket_lock(v));
+                    self.socket_moved(v, step.a);
+                    ns += self.unlock_ns;
+                }
                 _ => {
                     self.vcpus[v as usize].pc = pc;
                     let in_turn = self.vms[self.vcpus[v as usize].vm as usize].in_turn;

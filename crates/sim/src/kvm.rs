@@ -187,7 +187,7 @@ impl Sim {
                 acks.get(other.index as usize).is_some_and(|a| a.contains(&vcpu.index))
             }
             // Who has the lock, or is next for it.
-            Doing::SpinLock => other.owned & 1 << (vcpu.wait.lock % crate::lock::LOCKS) != 0,
+            Doing::SpinLock => other.owned & 1 << (vcpu.wait.lock % self.locks_per_vm) != 0,
             _ => false,
         }
     }

@@ -36,6 +36,7 @@ mod run;
 mod sched;
 mod serial;
 mod setup;
+mod socket;
 mod state;
 mod thread;
 mod watch;

@@ -10,7 +10,7 @@ use crate::bandwidth::Bandwidth;
 use crate::credit::Credit;
 use crate::group::Groups;
 use crate::host::{Clock, Host};
-use crate::lock::{Lock, LOCKS};
+use crate::lock::Lock;
 use crate::queue::{Queue, Timer};
 use crate::rng::Rng;
 use crate::sched::{Entity, RunQueue, Tunables, NONE};
@@ -35,6 +35,7 @@ pub(crate) struct Sim {
     pub queues: Vec<RunQueue>,
     pub vms: Vec<Vm>,
     pub locks: Vec<Lock>,
+    pub locks_per_vm: u32,
     pub steps: Vec<abi::Step>,
     pub tas_rng: Rng,
     pub tunables: Tunables,
@@ -857,7 +858,7 @@ impl Sim {
         let vcpu = &self.vcpus[v as usize];
         let now = self.now_ns;
         for number in bits(vcpu.owned) {
-            self.locks[(vcpu.vm * LOCKS + number) as usize].off.set(true, now);
+            self.locks[(vcpu.vm * self.locks_per_vm + number) as usize].off.set(true, now);
         }
         let vm = &mut self.vms[vcpu.vm as usize];
         if !vcpu.arrived && vm.scheduler.is_none() {
@@ -871,7 +872,7 @@ impl Sim {
         let vcpu = &self.vcpus[v as usize];
         let now = self.now_ns;
         for number in bits(vcpu.owned) {
-            self.locks[(vcpu.vm * LOCKS + number) as usize].off.set(false, now);
+            self.locks[(vcpu.vm * self.locks_per_vm + number) as usize].off.set(false, now);
         }
         let vm = &mut self.vms[vcpu.vm as usize];
         if !vcpu.arrived && vm.scheduler.is_none() {
@@ -918,11 +919,11 @@ impl Sim {
     }
 }
 
-fn bits(mut mask: u32) -> impl Iterator<Item = u32> {
+fn bits(mut mask: u128) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let bit = mask.trailing_zeros();
         mask &= mask.wrapping_sub(1);
-        (bit < 32).then_some(bit)
+        (bit < u128::BITS).then_some(bit)
     })
 }
 

@@ -2,7 +2,7 @@
 //! The model's programs: the guest's own steps, and those that only the model does.
 
 use crate::Error;
-use unspin_scenario::plan::{Op, Step};
+use unspin_scenario::plan::{Dist, Op, Step};
 use unspin_vmm::abi;
 
 // Numbers above the guest's own.
@@ -16,6 +16,9 @@ pub const OP_SHARE: u32 = 106;
 pub const OP_SERIAL_FIRST: u32 = 107;
 pub const OP_SERIAL_TURN: u32 = 108;
 pub const OP_SHOOTDOWN_LAZY: u32 = 109;
+pub const OP_SOCKET_WAIT: u32 = 110;
+pub const OP_SOCKET_LOCK: u32 = 111;
+pub const OP_SOCKET_UNLOCK: u32 = 112;
 
 /// The number of a step that only the model does, and what stands for it where the guest's rules
 /// are checked.
@@ -31,6 +34,9 @@ fn own(op: Op) -> Option<(u32, Op)> {
         Op::Share => (OP_SHARE, Op::Compute),
         Op::SerialFirst => (OP_SERIAL_FIRST, Op::Barrier),
         Op::SerialTurn => (OP_SERIAL_TURN, Op::Barrier),
+        Op::SocketWait => (OP_SOCKET_WAIT, Op::Block),
+        Op::SocketLock => (OP_SOCKET_LOCK, Op::Lock),
+        Op::SocketUnlock => (OP_SOCKET_UNLOCK, Op::Unlock),
         _ => return None,
     })
 }
@@ -49,6 +55,9 @@ pub fn compile(program: &[Step], cpl: u8) -> Result<Vec<abi::Step>, Error> {
     for (index, step) in program.iter().enumerate() {
         let Some((number, _)) = own(step.op) else { continue };
         steps[index].op = number;
+        if step.op == Op::SocketUnlock {
+            steps[index].a = capacity(program)?;
+        }
         if step.op == Op::Mutex {
             let unlock = |s: &Step| s.op == Op::MutexUnlock && s.lock == step.lock;
             let distance = program[index..].iter().position(unlock).unwrap_or(0);
@@ -56,6 +65,21 @@ pub fn compile(program: &[Step], cpl: u8) -> Result<Vec<abi::Step>, Error> {
         }
     }
     Ok(steps)
+}
+
+/// How many messages a socket holds, as the program's `socket-wait` says.
+fn capacity(program: &[Step]) -> Result<u32, Error> {
+    const OPS: [Op; 3] = [Op::SocketWait, Op::SocketLock, Op::SocketUnlock];
+    let all: Vec<&Step> = program.iter().filter(|s| OPS.contains(&s.op)).collect();
+    let once = all.iter().map(|s| s.op).eq(OPS) && all.iter().all(|s| s.permille == 1000);
+    match all[0].dist {
+        Dist::Const { iterations } if once && iterations > 0 => Ok(iterations),
+        _ => Err(Error::Program(unspin_vmm::Error::Program(
+            "a message is one socket-wait, with the number that a socket holds, one socket-lock \
+             and one socket-unlock, always taken"
+                .into(),
+        ))),
+    }
 }
 
 /// One mutex at a time, released, outside spin-locks, and no barrier while it is held.
@@ -93,7 +117,6 @@ fn check_mutexes(program: &[Step]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unspin_scenario::plan::Dist;
 
     fn step(op: Op) -> Step {
         Step { op, dist: Dist::Const { iterations: 5 }, lock: 1, permille: 1000 }

@@ -7,11 +7,12 @@ use crate::credit::Credit;
 use crate::group::Groups;
 use crate::host::{Clock, Host};
 use crate::lock::params::TURNS_PER_US;
-use crate::lock::{Budgets, Lock, Protocol, Stalls, LOCKS};
+use crate::lock::{Budgets, Lock, Protocol, Stalls, LOCKS, LOCKS_WITH_SOCKETS};
 use crate::machine::{Sim, BUCKETS};
 use crate::queue::{Queue, TIMERS_MAX};
 use crate::rng::Rng;
 use crate::sched::{Entity, RunQueue, Tunables, NONE, WEIGHT_DEFAULT};
+use crate::socket::{sockets, GROUP, GROUPS_MAX};
 use crate::state::{Barrier, Doing, Module, Pcpu, Vcpu, Vm};
 use crate::thread::{Context, Scheduler, Thread, ThreadState};
 use crate::Error;
@@ -128,6 +129,11 @@ impl Setup {
         if let Some(vm) = self.vms.iter().find(|vm| vm.tick_hz > TICK_MAX_HZ) {
             return wrong(format!("{} ticks a second; at most {TICK_MAX_HZ}", vm.tick_hz));
         }
+        let in_groups = |threads| threads % GROUP == 0 && threads / GROUP <= GROUPS_MAX;
+        if let Some(vm) = self.vms.iter().find(|vm| sends_messages(vm) && !in_groups(vm.threads)) {
+            let text = format!("{GROUP} to {} threads, in groups of {GROUP}", GROUPS_MAX * GROUP);
+            return wrong(format!("{} threads send messages; they are {text}", vm.threads));
+        }
         if self.host.physical && self.vms.len() > 1 {
             return wrong("a physical machine without a VMM runs one system, not VMs".into());
         }
@@ -220,6 +226,14 @@ impl Setup {
             .then(|| 1 << credit.vcrd.threshold_log2_cycles.min(63))
     }
 
+    /// Of every VM: as many as any needs.
+    fn locks_per_vm(&self) -> u32 {
+        match self.vms.iter().any(sends_messages) {
+            true => LOCKS_WITH_SOCKETS,
+            false => LOCKS,
+        }
+    }
+
     fn threads(&self) -> usize {
         self.vms.iter().map(|vm| vm.threads as usize).sum()
     }
@@ -248,7 +262,8 @@ impl Setup {
             pcpus: vec![Pcpu::NEW; host.pcpus as usize],
             queues: Vec::new(),
             vms: Vec::with_capacity(self.vms.len()),
-            locks: Vec::with_capacity(self.vms.len() * LOCKS as usize),
+            locks: Vec::with_capacity(self.vms.len() * self.locks_per_vm() as usize),
+            locks_per_vm: self.locks_per_vm(),
             steps: Vec::new(),
             tas_rng: Rng::new(run.seed, u32::MAX),
             tunables: Tunables::new(host, run.cgroup != CgroupLayout::Flat),
@@ -335,7 +350,7 @@ impl Setup {
         // Only the ratio counts: their mean has the default weight.
         let weight = u64::from(setup.weight) * self.vms.len() as u64 * WEIGHT_DEFAULT / sum;
         let protocol = Protocol::of(setup.lock.kind, setup.lock.tau_ns, &self.budgets);
-        sim.locks.extend([Lock::free(protocol); LOCKS as usize]);
+        sim.locks.extend(std::iter::repeat_n(Lock::free(protocol), sim.locks_per_vm as usize));
         let mut module = module(&self.run, &setup.arm, vcpus);
         module.select = module.select.map(|flags| self.hvs_flags.unwrap_or(flags));
         let window =
@@ -350,6 +365,7 @@ impl Setup {
             scheduler: None,
             tick_ns: tick_ns(setup),
             mutexes: Vec::new(),
+            sockets: Vec::new(),
             acks: Vec::new(),
             in_turn: false,
             apic_exits: 0,
@@ -403,6 +419,10 @@ impl Setup {
     }
 }
 
+fn sends_messages(setup: &VmSetup) -> bool {
+    setup.program.iter().any(|s| s.op == Op::SocketLock)
+}
+
 /// Period of the guest kernel's ticks: threads that share vCPUs cannot do without.
 fn tick_ns(setup: &VmSetup) -> u64 {
     match setup.tick_hz {
@@ -419,6 +439,9 @@ fn add_threads(sim: &mut Sim, setup: &VmSetup, number: u32) {
     let vm = &mut sim.vms[number as usize];
     if has(Op::Mutex) {
         vm.mutexes = vec![Mutex::free(setup.threads); LOCKS as usize];
+    }
+    if has(Op::SocketLock) {
+        vm.sockets = sockets(setup.threads);
     }
     if has(Op::Shootdown) || has(Op::ShootdownLazy) {
         vm.acks = vec![Vec::with_capacity(vcpus as usize); vcpus as usize];

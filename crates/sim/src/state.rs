@@ -5,6 +5,7 @@ use crate::blocking::Mutex;
 use crate::lock::{Stalls, Wait};
 use crate::rng::Rng;
 use crate::sched::NONE;
+use crate::socket::Socket;
 use crate::thread::Scheduler;
 use unspin_policy::kvm_stock::{Search, Vcpu as StockVcpu};
 use unspin_policy::{aple, hvs};
@@ -112,7 +113,7 @@ pub struct Vcpu {
     /// For a lock.
     pub wait: Wait,
     /// Bit per lock number it holds or is next for.
-    pub owned: u32,
+    pub owned: u128,
     /// KVM's window for it, cycles, and when a loop begun at 0 is stopped by it.
     pub window_cycles: u32,
     pub window_ns: u64,
@@ -325,6 +326,8 @@ pub struct Vm {
     pub tick_ns: u64,
     /// None where its program takes none.
     pub mutexes: Vec<Mutex>,
+    /// None where its threads send no messages.
+    pub sockets: Vec<Socket>,
     /// Of each vCPU, the siblings that wait for its answer; none where there are no shootdowns.
     pub acks: Vec<Vec<u32>>,
     /// Siblings are interrupted in turn, and answer when they have handled it, not as soon as they run.

@@ -237,6 +237,13 @@ impl Sim {
         let timer = self.guest_tick_timer(v);
         self.queue.arm(timer, self.now_ns + period);
         let vcpu = &self.vcpus[v as usize];
+        if vcpu.state == State::Halted && vcpu.doing == Doing::HaltLock {
+            // Its tick goes on, as its kernel does not idle, and ends the HLT (safe_halt()).
+            self.account(v);
+            self.charge(v, self.timer_ns, Cause::Other);
+            self.spin_again(v);
+            return;
+        }
         if vcpu.state != State::Running || matches!(vcpu.doing, Doing::HaltBlock) {
             return;
         }

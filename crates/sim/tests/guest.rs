@@ -5,7 +5,7 @@
 mod common;
 
 use common::{constant, run, step, sum_ns};
-use unspin_scenario::plan::{Dist, Factor, Op, Platform, Run, Step, Window};
+use unspin_scenario::plan::{Dist, Factor, LockKind, Op, Platform, Run, Step, Window};
 use unspin_scenario::result::VmResult;
 use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated};
 
@@ -313,6 +313,46 @@ fn nobody_answers_while_it_holds_a_spin_lock() {
     };
     let (at_once, held) = (spun(0), spun(1));
     assert!(held > at_once + 20.0, "{held} us a unit, {at_once} where all answer at once");
+}
+
+/// Who halts waiting for a lock does not idle: it has the program's memory and must answer.
+#[test]
+fn who_halts_in_a_lock_is_interrupted_too() {
+    let exits = |kind| {
+        let program = vec![
+            step(Op::Lock, constant(0), 0),
+            step(Op::Critical, constant(200_000), 0),
+            step(Op::Unlock, constant(0), 0),
+            step(Op::Shootdown, constant(0), 0),
+        ];
+        let mut setup = setup(&run(1, 4, program));
+        setup.vms[0].lock.kind = kind;
+        let made = simulated(&setup);
+        (made.apic_exits[0] as f64 / units(&made.result.vm[0]), made.locks[0].halts)
+    };
+    let ((spinning, none), (halted, halts)) = (exits(LockKind::Ticket), exits(LockKind::PvTicket));
+    assert!(none == 0 && halts > 100, "{none} {halts}");
+    assert!(halted > 0.9 * spinning, "{halted} exits a unit, {spinning} where all spin");
+}
+
+/// The tick of who halts waiting for a lock goes on: it looks, and halts again.
+#[test]
+fn a_tick_ends_a_halt_in_a_lock() {
+    let halts_a_unit = |tick_hz| {
+        let program = vec![
+            step(Op::Lock, constant(0), 0),
+            step(Op::Critical, constant(12_000_000), 0),
+            step(Op::Unlock, constant(0), 0),
+        ];
+        let mut setup = setup(&run(1, 2, program));
+        setup.vms[0].lock.kind = LockKind::PvTicket;
+        setup.vms[0].tick_hz = tick_hz;
+        let made = simulated(&setup);
+        made.locks[0].halts as f64 / units(&made.result.vm[0])
+    };
+    // Held for 5 ms at a time.
+    near(halts_a_unit(0), 1.0, 0.05);
+    near(halts_a_unit(1000), 6.0, 0.15);
 }
 
 #[test]

@@ -27,6 +27,11 @@ impl Sim {
     /// `by` kicks `v`, which halts or is about to: it spins again, with a new budget.
     pub(super) fn kick(&mut self, by: u32, v: u32) {
         self.charge_kick(by);
+        self.spin_again(v);
+    }
+
+    /// An interrupt ends the HLT of `v`, which waits for a lock.
+    pub(crate) fn spin_again(&mut self, v: u32) {
         self.account(v);
         self.stop_halt_poll(v);
         let off_ns = self.locks[self.vcpus[v as usize].wait.lock as usize].off.at(self.now_ns);

@@ -26,6 +26,8 @@ use unspin_vmm::abi;
 
 /// Locks a VM has.
 pub(crate) const LOCKS: u32 = abi::LOCKS_MAX as u32;
+/// The same where its threads send each other messages: a lock for each socket besides.
+pub(crate) const LOCKS_WITH_SOCKETS: u32 = u128::BITS;
 
 /// How those that find a lock taken wait for it. Times in ns, [`params::FOREVER`]: without end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,8 +143,9 @@ pub(crate) struct Wait {
     /// What it does, if its lock is a lease lock.
     stage: lease::Stage,
     pub began_ns: u64,
-    /// When it found that it has the lock it got last.
+    /// When it found that it has the lock it got last, and when it had it.
     noticed_ns: u64,
+    took_ns: u64,
 }
 
 impl Wait {
@@ -162,6 +165,7 @@ impl Wait {
         stage: lease::Stage::InLine,
         began_ns: 0,
         noticed_ns: 0,
+        took_ns: 0,
     };
 
     /// It spun for `ns` up to now.
@@ -173,7 +177,7 @@ impl Wait {
 
 impl Sim {
     fn lock_index(&self, v: u32, number: u32) -> u32 {
-        self.vcpus[v as usize].vm * LOCKS + number
+        self.vcpus[v as usize].vm * self.locks_per_vm + number
     }
 
     /// Whether `v`, running, has the lock at once; else it waits.
@@ -344,7 +348,7 @@ impl Sim {
         let now = self.now_ns;
         self.clear_heir(index);
         let vcpu = &mut self.vcpus[v as usize];
-        vcpu.owned |= 1 << (index % LOCKS);
+        vcpu.owned |= 1 << (index % self.locks_per_vm);
         vcpu.acquisitions += 1;
         let runs = vcpu.state == State::Running;
         let lock = &mut self.locks[index as usize];
@@ -357,7 +361,7 @@ impl Sim {
     fn set_heir(&mut self, v: u32, index: u32) {
         self.clear_heir(index);
         let vcpu = &mut self.vcpus[v as usize];
-        vcpu.owned |= 1 << (index % LOCKS);
+        vcpu.owned |= 1 << (index % self.locks_per_vm);
         let runs = vcpu.state == State::Running;
         let lock = &mut self.locks[index as usize];
         lock.heir = v;
@@ -368,7 +372,7 @@ impl Sim {
         let lock = &mut self.locks[index as usize];
         if lock.heir != NONE {
             let heir = std::mem::replace(&mut lock.heir, NONE);
-            self.vcpus[heir as usize].owned &= !(1 << (index % LOCKS));
+            self.vcpus[heir as usize].owned &= !(1 << (index % self.locks_per_vm));
             lock.off.set(false, self.now_ns);
         }
     }
@@ -382,14 +386,16 @@ impl Sim {
         let (waiters, shared_word) = (lock.waiters, lock.shared_word());
         self.own(v, index);
         let more = if shared_word { u64::from(waiters) * self.handoff_per_waiter_ns } else { 0 };
+        let handoff_ns = self.handoff_ns + more;
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.wait.lock = NONE;
+        vcpu.wait.took_ns = handoff_ns;
         vcpu.notice_lock = true;
         let state = vcpu.state;
         if state == State::Running {
             self.notice_lock(v);
         }
-        self.advance(v, self.handoff_ns + more + self.lock_ns);
+        self.advance(v, handoff_ns + self.lock_ns);
         if state == State::Halted {
             self.wake(v);
         } else {
@@ -444,6 +450,7 @@ impl Sim {
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.notice_lock = false;
         vcpu.wait.noticed_ns = self.now_ns + vcpu.host_ns();
+        vcpu.wait.took_ns += vcpu.wait.noticed_ns;
         let wait_ns = vcpu.wait.noticed_ns - vcpu.wait.began_ns;
         let cycles = self.cycles_fast(wait_ns);
         let bucket = (63 - (cycles | 1).leading_zeros() as usize).min(BUCKETS - 1);

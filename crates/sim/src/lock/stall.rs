@@ -68,12 +68,13 @@ impl Sim {
         let stalls = &mut self.vms[vm as usize].stalls;
         let owner = self.vcpus.get(lock.owner as usize);
         match owner {
-            Some(owner) if !owner.notice_lock && owner.wait.noticed_ns <= self.now_ns => {
+            Some(owner) if !owner.notice_lock && owner.wait.took_ns <= self.now_ns => {
                 let runs = owner.state == State::Running;
                 stalls.holder_running += u64::from(runs);
                 stalls.holder_preempted += u64::from(!runs);
             }
-            // Nobody has taken it, or one who could not notice yet.
+            // Nobody has taken it, or one who could not notice yet, or whose write of its number
+            // (the paper's holder_id) is still on its way.
             _ => {
                 debug_assert!(lock.owner != NONE || lock.waiters > 0);
                 stalls.waiter_preempted += 1;
