@@ -171,25 +171,26 @@ impl Queue {
             if first >= self.len {
                 break;
             }
-            let children = &self.heap[first..first + ARITY];
-            let left = earlier((children[0], first), (children[1], first + 1));
-            let right = earlier((children[2], first + 2), (children[3], first + 3));
-            let (least, which) = earlier(left, right);
+            let children = self.heap[first..].first_chunk().expect("EMPTY is behind the last");
+            let which = earliest(children);
+            let least = children[which];
             if new < least {
                 break;
             }
             self.put(at, least);
-            at = which;
+            at = first + which;
         }
         self.put(at, new);
     }
 }
 
-/// Without a jump: which of two events is earlier nobody can foretell, and a wrong guess costs more
-/// than all compares of a step.
-fn earlier(a: (u128, usize), b: (u128, usize)) -> (u128, usize) {
-    let b_first = u128::from(b.0 < a.0).wrapping_neg();
-    (a.0 ^ ((a.0 ^ b.0) & b_first), a.1 ^ ((a.1 ^ b.1) & b_first as usize))
+/// Which of four events is the earliest. Without a jump: that nobody can foretell, and a wrong guess
+/// costs more than all compares of a step.
+fn earliest(of: &[u128; ARITY]) -> usize {
+    let left = usize::from(of[1] < of[0]);
+    let right = 2 + usize::from(of[3] < of[2]);
+    let is_right = usize::from(of[right] < of[left]).wrapping_neg();
+    (left ^ ((left ^ right) & is_right)) % ARITY
 }
 
 #[cfg(test)]
