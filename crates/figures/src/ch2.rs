@@ -100,7 +100,7 @@ impl<'a> Case<'a> {
     /// The same program with all spinning of its own replaced by sleeping.
     fn blocking(mut self) -> Self {
         for step in &mut self.program {
-            if matches!(step.op, Op::UserBarrier | Op::Barrier) {
+            if matches!(step.op, Op::UserBarrier | Op::Barrier | Op::CondBarrier) {
                 step.dist = Dist::Const { iterations: 0 };
             }
             step.op = match step.op {

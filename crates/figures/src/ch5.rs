@@ -353,7 +353,9 @@ fn divided(program: &[Step], n: u32) -> Vec<Step> {
 /// Work done with 1 to 16 vCPUs over that with 1, and that with 16, units a second.
 fn speedups(ctx: &Ctx, name: &str, others: &[&str], arm: &str) -> Result<(Vec<f64>, f64), Error> {
     let vms = beside(name, others);
-    let in_rounds = |s: &Step| matches!(s.op, Op::Barrier | Op::UserBarrier | Op::SerialFirst);
+    let in_rounds = |s: &Step| {
+        matches!(s.op, Op::Barrier | Op::UserBarrier | Op::CondBarrier | Op::SerialFirst)
+    };
     let rounds = profile(ctx, name)?.program.iter().any(in_rounds);
     let at = |n: &u32| {
         let change = |_: &mut Host, run: &mut Run| {

@@ -617,6 +617,8 @@ pub enum Op {
     // From here on machine `sim` only.
     /// As `spin-barrier`, the program itself spinning (CPL 3): no loop detector sees it.
     UserBarrier,
+    /// As `barrier`, made of a condition variable: sleepers wake each other one by one.
+    CondBarrier,
     /// A lock whose waiters sleep.
     Mutex,
     MutexUnlock,

@@ -32,6 +32,7 @@ const OPS: &[(&str, Op)] = &[
     ("wake", Op::Wake),
     ("spin-barrier", Op::SpinBarrier),
     ("user-barrier", Op::UserBarrier),
+    ("cond-barrier", Op::CondBarrier),
     ("mutex", Op::Mutex),
     ("mutex-unlock", Op::MutexUnlock),
     ("compute-first", Op::ComputeFirst),
@@ -94,7 +95,8 @@ fn read_step(v: &Value) -> Option<Step> {
     let may_skip = work || others;
     let name = OPS.iter().find(|(_, o)| *o == op).map_or("", |(n, _)| n);
 
-    let may_have_length = shootdown || matches!(op, Op::Barrier | Op::UserBarrier);
+    let may_have_length =
+        shootdown || matches!(op, Op::Barrier | Op::UserBarrier | Op::CondBarrier);
     let dist = if has_length || (may_have_length && t.get("iterations").is_some()) {
         read_dist(&t.need("iterations", DIST_FORMS)?)?
     } else {
@@ -236,6 +238,7 @@ fn check_program(program: &[Step], at: &[Value]) {
             Op::Barrier
             | Op::SpinBarrier
             | Op::UserBarrier
+            | Op::CondBarrier
             | Op::Block
             | Op::Mutex
             | Op::Shootdown
@@ -290,7 +293,7 @@ fn check_mutexes(program: &[Step], at: &[Value]) {
             (Op::MutexUnlock, _) => {
                 at[i].problem(format!("mutex {} is not held here", s.lock), "a held mutex");
             }
-            (Op::Barrier | Op::SpinBarrier | Op::UserBarrier, Some(_)) => {
+            (Op::Barrier | Op::SpinBarrier | Op::UserBarrier | Op::CondBarrier, Some(_)) => {
                 at[i].problem("waits for all threads while holding a mutex", "barriers outside");
             }
             _ => {}

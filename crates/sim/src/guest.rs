@@ -37,6 +37,9 @@ impl Sim {
         let vm = &self.vms[self.vcpus[v as usize].vm as usize];
         let (begin, end) = (vm.program, vm.program_end);
         let mut pc = self.vcpus[v as usize].pc;
+        if std::mem::take(&mut self.vcpus[v as usize].wakes_next) {
+            self.wake_in_turn(v);
+        }
         loop {
             if pc == end {
                 // A unit counts when its work is done; what releasing its last lock takes is no
@@ -88,16 +91,21 @@ impl Sim {
                     self.block(v, u64::from(timer_ns), step.b != 0);
                     return;
                 }
-                abi::OP_BARRIER | abi::OP_SPIN_BARRIER | program::OP_USER_BARRIER => {
+                abi::OP_BARRIER
+                | abi::OP_SPIN_BARRIER
+                | program::OP_USER_BARRIER
+                | program::OP_COND_BARRIER => {
                     // Without a length of its own who spins in user space never goes to sleep.
                     let sleeps = match step.op {
-                        abi::OP_BARRIER => true,
+                        abi::OP_BARRIER | program::OP_COND_BARRIER => true,
                         program::OP_USER_BARRIER => step.b > 0,
                         _ => false,
                     };
                     let pauses = sleeps.then(|| self.draw(v, &step));
                     self.vcpus[v as usize].pc = pc;
-                    self.vcpus[v as usize].user = step.op == program::OP_USER_BARRIER;
+                    self.vcpus[v as usize].user = step.op == program::OP_USER_BARRIER
+                        || (step.op == program::OP_COND_BARRIER && step.b > 0);
+                    self.vcpus[v as usize].in_turn = step.op == program::OP_COND_BARRIER;
                     if !self.barrier(v, pauses) {
                         return;
                     }
@@ -263,7 +271,8 @@ impl Sim {
         barrier.sleepers = 0;
         barrier.missing_off = off;
         barrier.off.set(off > 0, now);
-        if interrupts {
+        // Who wakes them in turn pays for each.
+        if interrupts && !self.vcpus[opener as usize].in_turn {
             self.send_ipis(opener, 1);
         }
         for v in (first..first + count).filter(|&v| v != opener) {
@@ -274,12 +283,42 @@ impl Sim {
                 self.interrupt(v);
             }
             let asleep = self.vcpus[v as usize].state == State::Halted;
+            if asleep && self.vcpus[v as usize].in_turn {
+                self.await_turn(v);
+                continue;
+            }
             self.advance(v, self.handoff_ns.max(self.unit_ns));
             if asleep {
                 self.note_waker(v, opener);
                 self.wake(v);
             } else {
                 self.rearm(v);
+            }
+        }
+        self.wake_in_turn(opener);
+    }
+
+    /// `v`, asleep at an open barrier made of a condition variable, goes on when its turn comes.
+    fn await_turn(&mut self, v: u32) {
+        let vcpu = &mut self.vcpus[v as usize];
+        vcpu.wakes_next = true;
+        vcpu.doing = Doing::Work;
+        vcpu.remaining_ns = self.handoff_ns.max(self.unit_ns);
+        self.vms[vcpu.vm as usize].barrier.turns.push_back(v);
+    }
+
+    /// pthread_cond_broadcast() wakes one sleeper and leaves the others to wait for its mutex, which
+    /// each in turn takes, and wakes the next when it lets go of it.
+    fn wake_in_turn(&mut self, by: u32) {
+        let vm = self.vcpus[by as usize].vm as usize;
+        while let Some(v) = self.vms[vm].barrier.turns.pop_front() {
+            // Who was woken meanwhile for something else goes on, and wakes the next.
+            if self.vcpus[v as usize].state == State::Halted {
+                self.account(v);
+                self.send_ipis(by, 1);
+                self.note_waker(v, by);
+                self.wake(v);
+                return;
             }
         }
     }

@@ -19,12 +19,14 @@ pub const OP_SHOOTDOWN_LAZY: u32 = 109;
 pub const OP_SOCKET_WAIT: u32 = 110;
 pub const OP_SOCKET_LOCK: u32 = 111;
 pub const OP_SOCKET_UNLOCK: u32 = 112;
+pub const OP_COND_BARRIER: u32 = 113;
 
 /// The number of a step that only the model does, and what stands for it where the guest's rules
 /// are checked.
 fn own(op: Op) -> Option<(u32, Op)> {
     Some(match op {
         Op::UserBarrier => (OP_USER_BARRIER, Op::SpinBarrier),
+        Op::CondBarrier => (OP_COND_BARRIER, Op::Barrier),
         Op::Mutex => (OP_MUTEX, Op::Block),
         Op::MutexUnlock => (OP_MUTEX_UNLOCK, Op::Wake),
         Op::ComputeFirst => (OP_COMPUTE_FIRST, Op::Compute),
@@ -103,7 +105,12 @@ fn check_mutexes(program: &[Step]) -> Result<(), String> {
                 return wrong("an unlock must always be taken; put the chance on its mutex");
             }
             Op::MutexUnlock => held = None,
-            Op::Barrier | Op::SpinBarrier | Op::UserBarrier | Op::SerialFirst | Op::SerialTurn
+            Op::Barrier
+            | Op::SpinBarrier
+            | Op::UserBarrier
+            | Op::CondBarrier
+            | Op::SerialFirst
+            | Op::SerialTurn
                 if held.is_some() =>
             {
                 return wrong("barrier while holding a mutex: the others could never arrive");

@@ -375,7 +375,11 @@ impl Setup {
             last_boosted: 0,
             stock: vec![StockVcpu::RUNNING; vcpus as usize],
             slots: vec![hvs::Slot::default(); vcpus as usize],
-            barrier: Barrier { missing_off: vcpus, ..Barrier::default() },
+            barrier: Barrier {
+                missing_off: vcpus,
+                turns: VecDeque::with_capacity(vcpus as usize),
+                ..Barrier::default()
+            },
             module,
             epochs: Vec::new(),
             wait_hist: vec![0; BUCKETS],

@@ -7,6 +7,7 @@ use crate::rng::Rng;
 use crate::sched::NONE;
 use crate::socket::Socket;
 use crate::thread::Scheduler;
+use std::collections::VecDeque;
 use unspin_policy::kvm_stock::{Search, Vcpu as StockVcpu};
 use unspin_policy::{aple, hvs};
 use unspin_scenario::result::{EpochSample, ModuleStats};
@@ -144,6 +145,9 @@ pub struct Vcpu {
     pub halt_polls: bool,
     /// Siblings wait for its answer.
     pub owes_acks: bool,
+    /// Waits at a barrier whose sleepers wake each other; was among them, and wakes the next.
+    pub in_turn: bool,
+    pub wakes_next: bool,
     /// The program's memory is (still) that of its CPU: interrupts to all that use it are for it.
     pub in_mask: bool,
     /// Answers it waits for.
@@ -205,6 +209,8 @@ impl Vcpu {
             user: false,
             halt_polls: false,
             owes_acks: false,
+            in_turn: false,
+            wakes_next: false,
             in_mask: false,
             acks_missing: 0,
             next_sibling: 0,
@@ -279,6 +285,8 @@ pub struct Barrier {
     pub arrived: u32,
     /// Waiters that have halted or are about to.
     pub sleepers: u32,
+    /// Who sleeps on though it is open, in the order in which they wake each other.
+    pub turns: VecDeque<u32>,
     /// All have arrived at a sequential section, and whose turn it is works.
     pub serial: bool,
     /// vCPUs that have not arrived and are off their pCPUs; the clock runs while there are any.

@@ -252,6 +252,28 @@ fn who_has_spun_in_user_space_for_long_enough_sleeps() {
     assert_eq!(short.module.as_ref().unwrap().ple_exits, 0);
 }
 
+/// Sleepers of a condition variable start one after the other, those of a barrier together; all
+/// start, and nobody starts twice.
+#[test]
+fn sleepers_of_a_condition_variable_wake_each_other_in_turn() {
+    let of = |op, n| {
+        let program = vec![
+            step(Op::Compute, constant(24_000), 0),
+            step(Op::ComputeFirst, constant(24_000), 0),
+            step(op, constant(0), 0),
+        ];
+        let vm = simulated(&on(Platform::default(), run(1, n, program))).result.vm.remove(0);
+        let (least, most) = (vm.units.iter().min().unwrap(), vm.units.iter().max().unwrap());
+        // One ahead where the window begins, another where it ends.
+        assert!(most - least <= 2, "{:?}", vm.units);
+        f64::from(n) / units(&vm)
+    };
+    let lost = |n| of(Op::CondBarrier, n) / of(Op::Barrier, n) - 1.0;
+    let (few, many) = (lost(2), lost(16));
+    assert!(few.abs() < 0.02, "two threads have one sleeper: {few}");
+    assert!(many > 0.1, "sixteen have fifteen: {many}");
+}
+
 #[test]
 fn interrupts_to_all_wait_for_those_off_their_pcpus() {
     let program =

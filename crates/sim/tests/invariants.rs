@@ -60,6 +60,7 @@ fn piece() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..800u32).prop_map(|pauses| vec![step(Op::Barrier, constant(pauses), 0)]),
         1 => Just(vec![step(Op::SpinBarrier, constant(0), 0)]),
         1 => Just(vec![step(Op::UserBarrier, constant(0), 0)]),
+        1 => (0..800u32).prop_map(|pauses| vec![step(Op::CondBarrier, constant(pauses), 0)]),
         2 => (handler(), any::<bool>()).prop_map(|(iterations, lazy)| {
             let op = if lazy { Op::ShootdownLazy } else { Op::Shootdown };
             vec![step(op, constant(iterations), 0)]
