@@ -163,8 +163,11 @@ impl RunQueue {
             task.deadline = task.vruntime + task.virtual_ns(task.slice_ns);
             over = true;
         }
+        let unprotected = t.eevdf && !over && task.parity != task.deadline;
         self.update_min(e);
-        over
+        // did_preempt_short(): who runs on past its slice, or after a yield, gives way to those who
+        // are owed time.
+        over || unprotected && !self.waiting.is_empty() && !self.eligible(e, self.current)
     }
 
     fn all(&self) -> impl Iterator<Item = u32> + '_ {
@@ -585,6 +588,19 @@ mod tests {
         assert!(!queue.ran(&t, &mut e, MS));
         assert!(queue.ran(&t, &mut e, MS));
         assert_ne!(queue.switch(&t, &mut e), first);
+    }
+
+    #[test]
+    fn eevdf_ends_the_run_of_who_is_ineligible_and_not_protected() {
+        let t = tunables(Kernel::V6_12);
+        let (mut queue, mut e) = queue(&t, &[1024; 2]);
+        let current = queue.current;
+        // Within its slice it runs to parity, ahead of its share or not.
+        assert!(!queue.ran(&t, &mut e, MS / 2));
+        e[current as usize].deadline += 2 * MS as i64;
+        assert!(queue.ran(&t, &mut e, MS / 2), "its deadline is not the one it came with");
+        queue.waiting.clear();
+        assert!(!queue.ran(&t, &mut e, MS / 2), "nobody is owed anything");
     }
 
     #[test]
