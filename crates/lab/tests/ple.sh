@@ -52,7 +52,7 @@ rmmod unspin
 # the switches that are more, is what one switch costs with the exits and the work that go with it.
 # What the host does at all times is in both, and falls out: how often the vCPUs come to switch
 # differs by a fifth from boot to boot, and would be taken for the cost of a switch otherwise.
-SWITCHES_MS=250
+SWITCHES_MS=1000
 OFTEN_US=100
 SELDOM_US=1000
 # A vCPU that waits gives its CPU up at once, and polls for nothing before.
