@@ -62,7 +62,9 @@ pub fn page(claims: &Claims, summary: &Summary, reasons: &Reasons) -> String {
             // Once for all that have none of their own.
             if rows().any(|r| r.misses() && reasons.of_value(r).is_none()) {
                 let why = reasons.of_entry(&entry.id).unwrap_or("not known");
-                let _ = write!(text, "\nWhy it differs: {why}.\n");
+                let differs = rows().any(|r| !r.within);
+                let what = if differs { "it differs" } else { "a direction is wrong" };
+                let _ = write!(text, "\nWhy {what}: {why}.\n");
             }
         }
     }

@@ -123,6 +123,7 @@ fn read_step(v: &Value) -> Option<Step> {
                 Op::Unlock | Op::MutexUnlock => {
                     "an unlock goes with its lock; give the lock the chance"
                 }
+                Op::SocketWait | Op::SocketUnlock => "a message is always waited for and moved",
                 _ => "all vCPUs must reach a barrier, or they wait forever",
             };
             v.problem(why, "no chance here");
@@ -241,7 +242,10 @@ fn check_program(program: &[Step], at: &[Value]) {
             | Op::CondBarrier
             | Op::Block
             | Op::Mutex
+            | Op::SerialFirst
+            | Op::SerialTurn
             | Op::Shootdown
+            | Op::ShootdownLazy
             | Op::SocketWait
                 if !held.is_empty() =>
             {
@@ -278,6 +282,32 @@ fn check_sockets(program: &[Step], at: &[Value]) {
             "one socket-wait, one socket-lock, one socket-unlock, in this order",
         );
     }
+    let Some(wait) = all.iter().copied().find(|i| program[*i].op == Op::SocketWait) else { return };
+    if !matches!(program[wait].dist, Dist::Const { iterations: 1.. }) {
+        at[wait].problem(
+            "how many messages a socket holds is drawn, or none",
+            "iterations = N, the number that a socket holds",
+        );
+    }
+    if let Some(i) = (0..program.len()).find(|i| waits_for_all(program[*i].op)) {
+        at[i].problem(
+            "waits for all threads beside messages: who waits for a message never comes",
+            "no barrier, serial-first or serial-turn in a program of messages",
+        );
+    }
+}
+
+/// Whether nobody goes on before all threads have come.
+fn waits_for_all(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Barrier
+            | Op::SpinBarrier
+            | Op::UserBarrier
+            | Op::CondBarrier
+            | Op::SerialFirst
+            | Op::SerialTurn
+    )
 }
 
 /// One mutex at a time, and nothing that waits for all threads while one is held.
@@ -293,8 +323,11 @@ fn check_mutexes(program: &[Step], at: &[Value]) {
             (Op::MutexUnlock, _) => {
                 at[i].problem(format!("mutex {} is not held here", s.lock), "a held mutex");
             }
-            (Op::Barrier | Op::SpinBarrier | Op::UserBarrier | Op::CondBarrier, Some(_)) => {
-                at[i].problem("waits for all threads while holding a mutex", "barriers outside");
+            (op, Some(_)) if op == Op::SocketWait || waits_for_all(op) => {
+                at[i].problem(
+                    "waits for other threads while holding a mutex",
+                    "barriers, serial-first, serial-turn and socket-wait outside mutexes",
+                );
             }
             _ => {}
         }

@@ -319,7 +319,13 @@ fn read_host(v: Value) -> Option<Host> {
     let llc_pcpus = or(t.get("llc_pcpus"), None, |v| Some(Some(v.u32(1..=PCPUS_MAX, " pCPUs")?)));
     let period_ms = or(t.get("period_ms"), None, |v| Some(Some(v.u32(PERIOD_MS, " ms")?)));
     let skew_tick = or(t.get("skew_tick"), true, |v| v.bool());
-    let group_load_lags = or(t.get("group_load_lags"), false, |v| v.bool());
+    let group_load_lags = or(t.get("group_load_lags"), false, |v| {
+        let lags = v.bool()?;
+        if lags && scheduler.is_some_and(|s| s.is_credit()) {
+            v.problem("Credit has no groups' loads", "scheduler = \"fair\", or without it");
+        }
+        Some(lags)
+    });
     Some(Host {
         pcpus: pcpus?,
         model: model?,

@@ -271,6 +271,25 @@ fn programs_pair_and_nest_their_locks() {
     let right =
         format!("name = \"p\"\nspin_intensive = true\n{}", steps(&[wait, open, HOLD, close]));
     assert!(parse_profile("p.toml", "p", &right).is_ok());
+    let all_of = |other| [wait, open, HOLD, close, other];
+    wrong_program(&all_of("op = \"barrier\""), "step[4]", "beside messages");
+    wrong_program(&all_of("op = \"serial-first\"; iterations = 5"), "step[4]", "beside messages");
+    let drawn = "op = \"socket-wait\"; iterations = { uniform = [1, 5] }";
+    wrong_program(&[drawn, open, HOLD, close], "step[0]", "is drawn, or none");
+    let seldom = "op = \"socket-wait\"; iterations = 5; chance = 0.5";
+    wrong_program(&[seldom, open, HOLD, close], "step[0].chance", "always waited for");
+    wrong_program(&[take, wait, give, open, HOLD, close], "step[1]", "waits for other threads");
+    wrong_program(
+        &[take, "op = \"serial-turn\"; iterations = 5", give],
+        "step[1]",
+        "waits for other",
+    );
+    let lazy = "op = \"shootdown-lazy\"";
+    wrong_program(
+        &["op = \"lock\"; lock = 0", lazy, "op = \"unlock\"; lock = 0"],
+        "step[1]",
+        "waits while",
+    );
     wrong_program(&[wait, open, HOLD], "step[1]", "the socket's lock is never released");
     wrong_program(
         &[wait, LOCK, open, UNLOCK, close],

@@ -316,7 +316,7 @@ prop_compose! {
             epoch_min_us,
             kernels,
             boots,
-            host: Host { pcpus, model, lock_clock_mhz, scheduler, period_ms, loop_detection, llc_pcpus, skew_tick: weight % 2 == 0, group_load_lags: weight % 3 == 0 },
+            host: Host { pcpus, model, lock_clock_mhz, scheduler, period_ms, loop_detection, llc_pcpus, skew_tick: weight % 2 == 0, group_load_lags: weight % 3 == 0 && !scheduler.is_credit() },
             vms: vec![VmGroup { name, workload: None, mode_off: false, threads, tick_hz, count: 1, vcpus, pin, weight, lock, cpl }],
             baseline: baseline.index(arms.len()),
             arms,

@@ -23,6 +23,11 @@ impl Mutex {
     }
 }
 
+/// On its way to HLT with nothing to do: its thread sleeps.
+fn goes_idle(doing: Doing) -> bool {
+    matches!(doing, Doing::HaltBlock | Doing::HaltBarrier)
+}
+
 impl Sim {
     /// Whether the thread on `v` has the mutex at once; else it sleeps, and tries again when it is
     /// woken: its `pc` must be the step's own.
@@ -75,7 +80,7 @@ impl Sim {
             }
             let sibling = &self.vcpus[u as usize];
             match sibling.state {
-                State::Running if sibling.doing == Doing::HaltBlock => {}
+                State::Running if goes_idle(sibling.doing) => {}
                 State::Running => {
                     running += 1;
                     self.interrupt(u);
@@ -169,8 +174,10 @@ impl Sim {
     fn is_asked_to_flush(&self, v: u32, u: u32) -> bool {
         let vcpu = &self.vcpus[u as usize];
         match vcpu.state {
-            State::Running => u != v && vcpu.doing != Doing::HaltBlock,
+            State::Running => u != v && !goes_idle(vcpu.doing),
             State::Ready => true,
+            // Not idle: it waits for a lock.
+            State::Halted if vcpu.doing == Doing::HaltLock => true,
             State::Halted => {
                 vcpu.in_mask && self.shootdown_step(v).op == program::OP_SHOOTDOWN_LAZY
             }
@@ -180,6 +187,7 @@ impl Sim {
     /// The interrupt of `v` comes to `u`. One that has another before it still takes no second.
     fn ask_to_flush(&mut self, v: u32, u: u32) {
         self.account(u);
+        self.stop_halt_poll(u);
         if !self.vcpus[u as usize].owes_acks {
             let step = self.shootdown_step(v);
             let handler_cycles = u64::from(self.draw(v, &step)) * self.iteration_cycles;
@@ -196,6 +204,10 @@ impl Sim {
         match self.vcpus[u as usize].state {
             State::Running => self.rearm(u),
             State::Ready => {}
+            State::Halted if self.vcpus[u as usize].doing == Doing::HaltLock => {
+                self.note_waker(u, v);
+                self.spin_again(u);
+            }
             State::Halted => {
                 self.vcpus[u as usize].in_mask = false;
                 self.note_waker(u, v);

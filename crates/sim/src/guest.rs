@@ -119,6 +119,7 @@ impl Sim {
                 }
                 program::OP_SERIAL_FIRST | program::OP_SERIAL_TURN => {
                     self.vcpus[v as usize].pc = pc;
+                    self.vcpus[v as usize].in_turn = false;
                     if !self.serial(v, &step) {
                         return;
                     }
@@ -232,6 +233,12 @@ impl Sim {
             Some(_) if self.host.idle_poll && !multi => u64::MAX,
             Some(n) => self.clock.ns(u64::from(n) * self.pause_loop_cycles),
         };
+        vcpu.asleep_from_ns = match pauses {
+            Some(n) if self.host.idle_poll => {
+                now + self.clock.ns(u64::from(n) * self.pause_loop_cycles)
+            }
+            _ => u64::MAX,
+        };
         if vcpu.remaining_ns == 0 {
             self.halt_at_barrier(v);
         }
@@ -278,14 +285,18 @@ impl Sim {
         for v in (first..first + count).filter(|&v| v != opener) {
             self.vcpus[v as usize].arrived = false;
             self.vcpus[v as usize].user = false;
+            let vcpu = &self.vcpus[v as usize];
+            let asleep = vcpu.state == State::Halted;
+            // Its thread sleeps, whether the vCPU does, is about to, or polls.
+            let thread_asleep =
+                asleep || vcpu.doing == Doing::HaltBarrier || now >= vcpu.asleep_from_ns;
+            if thread_asleep && vcpu.in_turn {
+                self.await_turn(v);
+                continue;
+            }
             self.stop_halt_poll(v);
             if self.vcpus[v as usize].state == State::Running && interrupts {
                 self.interrupt(v);
-            }
-            let asleep = self.vcpus[v as usize].state == State::Halted;
-            if asleep && self.vcpus[v as usize].in_turn {
-                self.await_turn(v);
-                continue;
             }
             self.advance(v, self.handoff_ns.max(self.unit_ns));
             if asleep {
@@ -298,28 +309,43 @@ impl Sim {
         self.wake_in_turn(opener);
     }
 
-    /// `v`, asleep at an open barrier made of a condition variable, goes on when its turn comes.
+    /// `v`, whose thread sleeps at an open barrier made of a condition variable, goes on when its turn
+    /// comes.
     fn await_turn(&mut self, v: u32) {
         let vcpu = &mut self.vcpus[v as usize];
         vcpu.wakes_next = true;
-        vcpu.doing = Doing::Work;
-        vcpu.remaining_ns = self.handoff_ns.max(self.unit_ns);
+        if vcpu.state == State::Halted {
+            vcpu.doing = Doing::Work;
+            vcpu.remaining_ns = self.handoff_ns.max(self.unit_ns);
+        }
         self.vms[vcpu.vm as usize].barrier.turns.push_back(v);
     }
 
-    /// pthread_cond_broadcast() wakes one sleeper and leaves the others to wait for its mutex, which
-    /// each in turn takes, and wakes the next when it lets go of it.
+    /// pthread_cond_broadcast() of glibc before 2.25 wakes one sleeper and leaves the others to wait for
+    /// its mutex, which each in turn takes, and wakes the next when it lets go of it.
     fn wake_in_turn(&mut self, by: u32) {
         let vm = self.vcpus[by as usize].vm as usize;
         while let Some(v) = self.vms[vm].barrier.turns.pop_front() {
+            self.account(v);
+            let vcpu = &mut self.vcpus[v as usize];
+            let halted = vcpu.state == State::Halted;
             // Who was woken meanwhile for something else goes on, and wakes the next.
-            if self.vcpus[v as usize].state == State::Halted {
-                self.account(v);
+            let waits = matches!(vcpu.doing, Doing::HaltBarrier | Doing::SpinBarrier);
+            if !halted && !waits {
+                continue;
+            }
+            vcpu.doing = Doing::Work;
+            vcpu.remaining_ns = self.handoff_ns.max(self.unit_ns);
+            if halted {
                 self.send_ipis(by, 1);
                 self.note_waker(v, by);
                 self.wake(v);
-                return;
+            } else {
+                // It polls, and sees by itself that it has work.
+                self.stop_halt_poll(v);
+                self.rearm(v);
             }
+            return;
         }
     }
 

@@ -111,9 +111,10 @@ fn check_mutexes(program: &[Step]) -> Result<(), String> {
             | Op::CondBarrier
             | Op::SerialFirst
             | Op::SerialTurn
+            | Op::SocketWait
                 if held.is_some() =>
             {
-                return wrong("barrier while holding a mutex: the others could never arrive");
+                return wrong("waits for others while holding a mutex: they could never come");
             }
             _ => {}
         }

@@ -148,6 +148,9 @@ pub struct Vcpu {
     /// Waits at a barrier whose sleepers wake each other; was among them, and wakes the next.
     pub in_turn: bool,
     pub wakes_next: bool,
+    /// When its thread falls asleep at the barrier it waits at while the vCPU polls, ns; `u64::MAX`:
+    /// never.
+    pub asleep_from_ns: u64,
     /// The program's memory is (still) that of its CPU: interrupts to all that use it are for it.
     pub in_mask: bool,
     /// Answers it waits for.
@@ -211,6 +214,7 @@ impl Vcpu {
             owes_acks: false,
             in_turn: false,
             wakes_next: false,
+            asleep_from_ns: u64::MAX,
             in_mask: false,
             acks_missing: 0,
             next_sibling: 0,

@@ -256,22 +256,29 @@ fn who_has_spun_in_user_space_for_long_enough_sleeps() {
 /// start, and nobody starts twice.
 #[test]
 fn sleepers_of_a_condition_variable_wake_each_other_in_turn() {
-    let of = |op, n| {
+    let of = |op, n, first, platform: &Platform| {
         let program = vec![
             step(Op::Compute, constant(24_000), 0),
-            step(Op::ComputeFirst, constant(24_000), 0),
+            step(Op::ComputeFirst, constant(first), 0),
             step(op, constant(0), 0),
         ];
-        let vm = simulated(&on(Platform::default(), run(1, n, program))).result.vm.remove(0);
+        let vm = simulated(&on(platform.clone(), run(1, n, program))).result.vm.remove(0);
         let (least, most) = (vm.units.iter().min().unwrap(), vm.units.iter().max().unwrap());
         // One ahead where the window begins, another where it ends.
         assert!(most - least <= 2, "{:?}", vm.units);
         f64::from(n) / units(&vm)
     };
-    let lost = |n| of(Op::CondBarrier, n) / of(Op::Barrier, n) - 1.0;
-    let (few, many) = (lost(2), lost(16));
+    let lost = |n, first, platform| {
+        of(Op::CondBarrier, n, first, platform) / of(Op::Barrier, n, first, platform) - 1.0
+    };
+    let halting = Platform::default();
+    let (few, many) = (lost(2, 24_000, &halting), lost(16, 24_000, &halting));
     assert!(few.abs() < 0.02, "two threads have one sleeper: {few}");
     assert!(many > 0.1, "sixteen have fifteen: {many}");
+    // So do those whose vCPUs poll instead of halting; each turn is shorter.
+    let polling = Platform { without: vec![Factor::IdleSwitch], ..halting };
+    let polled = lost(16, 0, &polling);
+    assert!(polled > 0.01 && polled < many, "{polled} polling, {many} halting");
 }
 
 #[test]
