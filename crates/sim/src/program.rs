@@ -149,8 +149,9 @@ mod tests {
         refused(&[Op::Mutex], "never released");
         refused(&[Op::MutexUnlock], "not held");
         refused(&[Op::Mutex, Op::Mutex], "holding another");
-        refused(&[Op::Mutex, Op::UserBarrier, Op::MutexUnlock], "never arrive");
-        refused(&[Op::Mutex, Op::SerialTurn, Op::MutexUnlock], "never arrive");
+        refused(&[Op::Mutex, Op::UserBarrier, Op::MutexUnlock], "waits for others");
+        refused(&[Op::Mutex, Op::SerialTurn, Op::MutexUnlock], "waits for others");
+        refused(&[Op::Mutex, Op::SocketWait, Op::MutexUnlock], "waits for others");
         refused(&[Op::Lock, Op::Mutex, Op::MutexUnlock, Op::Unlock], "spin-lock");
         refused(&[Op::Lock, Op::Shootdown, Op::Unlock], "spin-lock");
         let twice = [Step { permille: 500, ..step(Op::MutexUnlock) }];
