@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * What user space sees of the module, each name, bound and meaning once.
+ *
+ * The module expands these lists into its files; build scripts expand them into the
+ * tables of the command, the agent and the simulator; docs/sysfs.md is checked against
+ * them. Meanings are for a person: one phrase, no full stop. Numbers are decimal and
+ * without suffix, so that both C and Rust read them.
+ */
+#ifndef UAPI_UNSPIN_H
+#define UAPI_UNSPIN_H
+
+/* X(IDENTIFIER, name, meaning): what the module does for a VM. */
+#define UNSPIN_MODES(X) \
+	X(OFF, "off", "KVM's own window and choice, nothing counted") \
+	X(OBSERVE, "observe", "KVM's own window and choice, counted") \
+	X(APLE, "aple", "the module's window, KVM's choice") \
+	X(HVS, "hvs", "KVM's window, the module's choice") \
+	X(APPLES, "apples", "the module's window and choice")
+
+/*
+ * X(IDENTIFIER, name, flags, meaning): readings of HVS. Flags are those of policy/hvs.h.
+ * The first is the default.
+ */
+#define UNSPIN_VARIANTS(X) \
+	X(HVS, "hvs", HVS_QUORUM, "HVS with the quorum rule") \
+	X(PAPER, "hvs-paper", 0, "HVS as the paper has it: no quorum rule") \
+	X(CPTH_R, "cpth-r", HVS_COUNTER_TIME_RESOURCE, \
+	  "the paper's, resource waiters oldest first") \
+	X(CPTH_L, "cpth-l", HVS_COUNTER_TIME_LOCK, "the paper's, lock waiters newest first") \
+	X(CCH, "cch", HVS_COUNTER_CAUSALITY, "the paper's, lock waiters before resource waiters") \
+	X(DISPLACED, "hvs-displaced", HVS_QUORUM | HVS_DISPLACED_LAST, \
+	  "hvs, but who lost its core to a directed yield is picked last")
+
+/*
+ * X(IDENTIFIER, file, least, most, default, unit, meaning): settings that are numbers, of
+ * a VM and of default/. Steps are bounded by window_max_cycles besides.
+ */
+#define UNSPIN_NUMBERS(X) \
+	X(WINDOW_MIN, window_min_cycles, 16, 1073741824, 4096, "TSC cycles", \
+	  "lower bound of APLE's window (Tl)") \
+	X(WINDOW_MAX, window_max_cycles, 16, 1073741824, 32768, "TSC cycles", \
+	  "upper bound of APLE's window (Tu)") \
+	X(WINDOW_INIT, window_init_cycles, 16, 1073741824, 8192, "TSC cycles", \
+	  "window APLE starts from (T0)") \
+	X(DELTA, delta_cycles, 0, 1073741824, 1024, "TSC cycles", \
+	  "how far APLE tries to each side, 0 keeps the window at T0") \
+	X(DELTA_MAX, delta_max_cycles, 0, 1073741824, 8192, "TSC cycles", \
+	  "the largest step, up to delta_cycles it never changes") \
+	X(EPOCH, epoch_ple_exits, 1, 16777216, 1000, "PLE exits", "PLE exits per epoch") \
+	X(EPOCH_MIN, epoch_min_us, 0, 1000000, 10000, "microseconds", \
+	  "an epoch lasts at least this long") \
+	X(IPI_AWARE, ipi_aware, 0, 1, 0, "0 or 1", \
+	  "a vCPU that waits for answers to its interrupts yields to who owes one")
+
+/* X(IDENTIFIER, file, meaning): counts of a VM since its reset, kept per vCPU. */
+#define UNSPIN_COUNTERS(X) \
+	X(PLE_EXITS, ple_exits, "spins the processor stopped") \
+	X(SPIN_CYCLES, wasteful_spin_cycles, "sum, over those, of the window then in force") \
+	X(SWITCH_CYCLES, wasteful_switch_cycles, \
+	  "time from such an exit to the next entry, less the time switched out") \
+	X(YIELD_RESOURCE, yields_resource_waiter, \
+	  "directed yields that took, to a vCPU whose time slice had ended") \
+	X(YIELD_LOCK, yields_lock_waiter, \
+	  "the same, to a vCPU that lost its core in its own PLE exit") \
+	X(YIELD_YIELDED, yields_yielded, "the same, to a vCPU that had been picked before") \
+	X(YIELD_WOKEN, yields_woken, "the same, to a vCPU that had slept and was woken") \
+	X(YIELD_IPI, yields_ipi_receiver, "the same, to a vCPU that owed the spinning one an answer") \
+	X(YIELD_NONE, yields_none, "PLE exits that ended without a yield") \
+	X(GAVE_WAY, yields_gave_way, "PLE exits that left the core to the scheduler") \
+	X(YIELD_FAILED, yields_failed, "single targets the scheduler refused") \
+	X(RAN_NEXT, picks_ran_next, "targets that were the very next thread on their CPU") \
+	X(HC_KICK, hypercalls_kick, "KVM_HC_KICK_CPU of the guest") \
+	X(HC_SCHED_YIELD, hypercalls_sched_yield, "KVM_HC_SCHED_YIELD of the guest")
+
+/*
+ * X(IDENTIFIER, file, kind, meaning): other values of a VM. COUNT only grows until the
+ * next reset; LAST is what is now.
+ */
+#define UNSPIN_VALUES(X) \
+	X(CPU_CYCLES, cpu_cycles, COUNT, "time the vCPUs' threads were on a CPU") \
+	X(INEFFICIENCY_LAST, inefficiency_last_ppm, LAST, \
+	  "(spin + switch) / CPU of the last epoch, parts per million") \
+	X(INEFFICIENCY_AVG, inefficiency_avg_ppm, LAST, "the same over all the time since reset") \
+	X(WINDOW, window_cycles, LAST, "the VM's window, or the mean of KVM's windows") \
+	X(EPOCHS, epochs, COUNT, "finished epochs") \
+	X(ROUNDS, rounds, LAST, "finished APLE rounds of three epochs, since APLE started over") \
+	X(FAIL_OPEN, fail_open_events, COUNT, "times this VM was left to KVM")
+
+/* X(IDENTIFIER, file, meaning): values of the module as a whole. */
+#define UNSPIN_MODULE_VALUES(X) \
+	X(LIVE_OBJECTS, live_objects, "VMs and vCPUs the module keeps state for") \
+	X(WINDOW_CONTROL, window_control, "vmx, svm, or none: REASON") \
+	X(IPI_CONTROL, ipi_control, "exits, or none: REASON") \
+	X(FAIL_OPEN_TOTAL, fail_open_total, \
+	  "times the module fell back to KVM's own behaviour, all VMs")
+
+#endif
