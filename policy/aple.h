@@ -22,7 +22,7 @@
 
 #include "types.h"
 
-/* Parameters of Algorithm 1, in TSC cycles. Defaults: section 4.1. */
+/* Parameters of Algorithm 1, in TSC cycles. Defaults (section 4.1): uapi/unspin.h. */
 struct aple_params {
 	pol_u32 window_init_cycles;	/* T0 */
 	pol_u32 window_min_cycles;	/* Tl */
@@ -33,13 +33,6 @@ struct aple_params {
 	pol_u32 epoch_min_us;		/* an epoch lasts no less; ours, 0 is the paper's */
 };
 
-#define APLE_WINDOW_INIT_CYCLES 8192u
-#define APLE_WINDOW_MIN_CYCLES 4096u
-#define APLE_WINDOW_MAX_CYCLES 32768u
-#define APLE_DELTA_CYCLES 1024u
-#define APLE_EPOCH_PLE_EXITS 1000u
-#define APLE_DELTA_MAX_CYCLES 8192u
-#define APLE_EPOCH_MIN_US 10000u	/* a few time slices */
 #define APLE_EPOCHS_PER_ROUND 3u
 
 /* What one VM spent during one epoch. */

@@ -7,7 +7,7 @@
  */
 #include "hvs.h"
 
-#define HVS_CATEGORIES 4u
+#define HVS_CATEGORIES 5u
 
 _Static_assert(sizeof(struct hvs_slot) == 16, "part of the trace format");
 
@@ -17,39 +17,56 @@ struct hvs_order {
 	pol_u32 rank[HVS_CATEGORIES];
 };
 
+/*
+ * Ranks, lowest first. WOKEN has gaps around it: 0 would put it before all others, 2 is
+ * between the resource waiters and the lock waiters whichever of these comes first, 4
+ * after both.
+ */
+#define RANK_FIRST 1u		/* resource waiters; with HVS_COUNTER_CAUSALITY lock waiters */
+#define RANK_WOKEN 2u
+#define RANK_SECOND 3u		/* the other of the two */
+#define RANK_YIELDED 5u
+#define RANK_USER_MODE 6u	/* added: below all that were in kernel mode */
+#define RANK_NONE (2 * RANK_USER_MODE)
+
 struct hvs_best {
 	pol_u64 time;
 	pol_u32 rank;
 	pol_s32 index;
 };
 
-pol_u8 hvs_category_on_preempt(pol_u8 in_ple_exit, pol_u8 *yielded_mark, pol_u32 flags)
+pol_u8 hvs_category_on_preempt(pol_u8 in_ple_exit, pol_u8 displaced, pol_u8 *yielded_mark,
+			       pol_u32 flags)
 {
-	pol_u8 marked = *yielded_mark;
+	pol_u8 last = *yielded_mark || (displaced && (flags & HVS_DISPLACED_LAST));
 
 	if (in_ple_exit)
 		return HVS_LOCK_WAITER;
 	*yielded_mark = 0;
-	if (marked && !(flags & HVS_NO_YIELDED_LIST))
+	if (last && !(flags & HVS_NO_YIELDED_LIST))
 		return HVS_YIELDED;
 	return HVS_RESOURCE_WAITER;
 }
 
 static void order_init(struct hvs_order *order, pol_u32 flags)
 {
-	pol_u32 lock_first = flags & HVS_COUNTER_CAUSALITY ? 1 : 0;
+	pol_u8 lock_first = (flags & HVS_COUNTER_CAUSALITY) != 0;
 
 	order->rank[HVS_NOT_PREEMPTED] = 0;	/* never looked up */
 	order->flip[HVS_NOT_PREEMPTED] = 0;
 
-	order->rank[HVS_RESOURCE_WAITER] = lock_first;
+	order->rank[HVS_RESOURCE_WAITER] = lock_first ? RANK_SECOND : RANK_FIRST;
 	order->flip[HVS_RESOURCE_WAITER] = flags & HVS_COUNTER_TIME_RESOURCE ? 0 : POL_U64_MAX;
 
-	order->rank[HVS_LOCK_WAITER] = 1 - lock_first;
+	order->rank[HVS_LOCK_WAITER] = lock_first ? RANK_FIRST : RANK_SECOND;
 	order->flip[HVS_LOCK_WAITER] = flags & HVS_COUNTER_TIME_LOCK ? POL_U64_MAX : 0;
 
+	/* Oldest first: the longest asleep has been waited for the longest. */
+	order->rank[HVS_WOKEN] = RANK_WOKEN;
+	order->flip[HVS_WOKEN] = 0;
+
 	/* Oldest first: newest first would build section 3.3's loop again in here. */
-	order->rank[HVS_YIELDED] = 2;
+	order->rank[HVS_YIELDED] = RANK_YIELDED;
 	order->flip[HVS_YIELDED] = 0;
 	if (flags & HVS_NO_YIELDED_LIST) {
 		order->rank[HVS_YIELDED] = order->rank[HVS_RESOURCE_WAITER];
@@ -73,6 +90,8 @@ static void scan(struct hvs_best *best, const struct hvs_slot *slots, pol_u32 fr
 			continue;
 
 		rank = order->rank[category];
+		if (slots[i].user_mode && category != HVS_WOKEN)
+			rank += RANK_USER_MODE;
 		time = slots[i].preempted_at ^ order->flip[category];
 		if (rank < best->rank || (rank == best->rank && time < best->time)) {
 			best->rank = rank;
@@ -82,24 +101,44 @@ static void scan(struct hvs_best *best, const struct hvs_slot *slots, pol_u32 fr
 	}
 }
 
+static int is_running(const struct hvs_slot *slots, pol_u32 i, pol_u32 caller)
+{
+	return i == caller || (slots[i].category == HVS_NOT_PREEMPTED && slots[i].running);
+}
+
+static int is_shared(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller, pol_u16 cpu)
+{
+	pol_u32 i;
+
+	for (i = 0; i < count; i++)
+		if (slots[i].cpu == cpu && is_running(slots, i, caller))
+			return 1;
+	return 0;
+}
+
 /* HVS_PICK_GIVE_WAY, HVS_PICK_COMPLETE, or HVS_PICK_NONE: neither, so pick. */
 static pol_s32 quorum(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller)
 {
-	pol_u64 ours = 0;	/* CPUs that run one of them; numbers that share a bit are taken for one */
-	pol_u32 running = 0, ready = 0, missing = 0, i;
+	pol_u64 ours = 0;	/* CPUs that run one of them: exact while all numbers are below 64 */
+	pol_u32 running = 0, ready = 0, missing = 0, numbers = 0, i;
 
 	for (i = 0; i < count; i++) {
-		if (i != caller && (slots[i].category != HVS_NOT_PREEMPTED || !slots[i].running))
+		if (!is_running(slots, i, caller))
 			continue;
 		running++;
 		ours |= (pol_u64)1 << (slots[i].cpu & 63);
+		numbers |= slots[i].cpu;
 	}
 	running += caller >= count;	/* it runs, wherever it is */
 	for (i = 0; i < count; i++) {
+		pol_u16 cpu = slots[i].cpu;
+
 		if (i == caller || slots[i].category == HVS_NOT_PREEMPTED || !slots[i].ready)
 			continue;
 		ready++;
-		missing += !(ours >> (slots[i].cpu & 63) & 1);
+		if (!(ours >> (cpu & 63) & 1) ||
+		    ((numbers | cpu) > 63 && !is_shared(slots, count, caller, cpu)))
+			missing++;
 	}
 	if (!ready)
 		return HVS_PICK_COMPLETE;
@@ -109,8 +148,7 @@ static pol_s32 quorum(const struct hvs_slot *slots, pol_u32 count, pol_u32 calle
 pol_s32 hvs_pick(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller,
 		 pol_u64 excluded, pol_u32 flags)
 {
-	/* Ranks end at 2, so the first candidate always replaces this. */
-	struct hvs_best best = { .time = 0, .rank = HVS_CATEGORIES, .index = HVS_PICK_NONE };
+	struct hvs_best best = { .time = 0, .rank = RANK_NONE, .index = HVS_PICK_NONE };
 	struct hvs_order order;
 
 	if (count > HVS_SLOTS_MAX)

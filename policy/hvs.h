@@ -6,7 +6,9 @@
  * paper's three lists (resource-waiter newest preemption first, lock-waiter
  * oldest first, "yielded" last) are one total order over a bounded snapshot. The paper
  * leaves the order within "yielded" open; here it is oldest first, so that everyone
- * on it has a turn.
+ * on it has a turn. It has no list for a vCPU that was woken and waits for a core, which a
+ * sibling may spin for as well (who sent it an interrupt waits for the answer): these are
+ * one more list here, oldest first, after the resource waiters and before the lock waiters.
  */
 #ifndef UNSPIN_POLICY_HVS_H
 #define UNSPIN_POLICY_HVS_H
@@ -20,20 +22,27 @@
 
 /* Why a vCPU is not running; the numeric values are part of the trace format. */
 enum hvs_category {
-	HVS_NOT_PREEMPTED = 0,	/* runs, or sleeps: never a candidate */
+	HVS_NOT_PREEMPTED = 0,	/* runs, or sleeps still: never a candidate */
 	HVS_RESOURCE_WAITER = 1,	/* its time slice ended */
 	HVS_LOCK_WAITER = 2,	/* descheduled inside its own PLE exit */
 	HVS_YIELDED = 3,	/* picked before, and preempted again since */
+	HVS_WOKEN = 4,		/* it slept, was woken, and waits for a core */
 };
 
 struct hvs_slot {
-	pol_u64 preempted_at;	/* any clock that never runs back within a VM */
+	/* When it lost its core, or went to sleep; any clock that never runs back within a VM. */
+	pol_u64 preempted_at;
 	pol_u8 category;	/* enum hvs_category */
 	pol_u8 ready;		/* the scheduler would run it: KVM's own flag */
 	pol_u8 yielded_mark;	/* picked since it was last preempted */
 	pol_u8 running;		/* on a core now (neither preempted nor asleep) */
-	pol_u16 cpu;	/* it runs there, or was switched out there; only equal or not counts */
-	pol_u8 reserved[2];
+	pol_u16 cpu;		/* it runs there, or was switched out there; only equal or not counts */
+	/*
+	 * Preempted while in guest user mode, where it holds no kernel lock: it ranks below
+	 * all that are not. KVM's own selection skips it. Without meaning for HVS_WOKEN.
+	 */
+	pol_u8 user_mode;
+	pol_u8 reserved;
 };
 
 /* Variants of section 4.4, each the opposite of one heuristic. Bits combine. */
@@ -55,16 +64,25 @@ struct hvs_slot {
  * exit can help. Ours, not the paper's.
  */
 #define HVS_QUORUM 16u
-#define HVS_FLAGS_ALL 31u
+/*
+ * A vCPU that a directed yield took off its core is picked last, like a yielded one.
+ * Section 3.3 makes a resource-waiter of who is preempted "because its virtual run time is
+ * too large"; a directed yield preempts others as well, whose time slice had not ended, and
+ * as resource-waiters these would take the core right back.
+ */
+#define HVS_DISPLACED_LAST 32u
+#define HVS_FLAGS_ALL 63u
 
 /*
  * The category a vCPU enters when it is scheduled out while runnable, and its
  * yielded mark afterwards (written back through *yielded_mark). A vCPU scheduled
  * out inside its PLE exit is a lock-waiter and keeps its mark; otherwise a
- * marked one moves to the yielded list and loses the mark (section 3.3). Without the
- * list the mark is lost just the same.
+ * marked one moves to the yielded list and loses the mark (section 3.3). So does one
+ * that was displaced, that is, taken off its core by a directed yield to another, where
+ * HVS_DISPLACED_LAST is set. Without the list the mark is lost just the same.
  */
-pol_u8 hvs_category_on_preempt(pol_u8 in_ple_exit, pol_u8 *yielded_mark, pol_u32 flags);
+pol_u8 hvs_category_on_preempt(pol_u8 in_ple_exit, pol_u8 displaced, pol_u8 *yielded_mark,
+			       pol_u32 flags);
 
 /*
  * Index of the best candidate among slots[0..count), or HVS_PICK_NONE. Never the

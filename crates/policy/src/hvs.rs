@@ -26,7 +26,7 @@ pub const SLOTS_MAX: usize = 64;
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Category {
-    /// It runs, or it sleeps: never a candidate.
+    /// It runs, or it sleeps still: never a candidate.
     #[default]
     NotPreempted = 0,
     /// Its time slice ended.
@@ -35,6 +35,8 @@ pub enum Category {
     LockWaiter = 2,
     /// It was picked before, and its time slice ended since.
     Yielded = 3,
+    /// It slept, was woken, and waits for a core.
+    Woken = 4,
 }
 
 impl Category {
@@ -45,6 +47,7 @@ impl Category {
             1 => Some(Category::ResourceWaiter),
             2 => Some(Category::LockWaiter),
             3 => Some(Category::Yielded),
+            4 => Some(Category::Woken),
             _ => None,
         }
     }
@@ -55,7 +58,7 @@ impl Category {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
-    /// Any clock that never runs back within a VM.
+    /// When it lost its core, or went to sleep; any clock that never runs back within a VM.
     pub preempted_at: u64,
     pub category: u8,
     /// Not 0 where the scheduler would run it.
@@ -66,7 +69,10 @@ pub struct Slot {
     pub running: u8,
     /// Where it runs, or was switched out; only whether two are equal counts.
     pub cpu: u16,
-    pub reserved: [u8; 2],
+    /// Not 0 where it was preempted in guest user mode: it ranks below all that were not. Without
+    /// meaning for [`Category::Woken`].
+    pub user_mode: u8,
+    pub reserved: u8,
 }
 
 impl Slot {
@@ -93,6 +99,8 @@ impl Flags {
     pub const CCH: Flags = Flags(4);
     /// Section 3.2 without 3.3: a yielded vCPU is a resource-waiter like any other.
     pub const NO_YIELDED_LIST: Flags = Flags(8);
+    /// A vCPU that a directed yield took off its core is picked last, like a yielded one.
+    pub const DISPLACED_LAST: Flags = Flags(32);
 }
 
 impl std::ops::BitOr for Flags {
@@ -132,10 +140,18 @@ impl std::str::FromStr for Flags {
 }
 
 /// The category a vCPU enters when it is scheduled out while runnable (section 3.3).
-/// `yielded_mark` is what [`Slot::yielded_mark`] was, and what it becomes.
-pub fn category_on_preempt(in_ple_exit: bool, yielded_mark: &mut u8, flags: Flags) -> Category {
+/// `displaced`: a directed yield to another took it off its core. `yielded_mark` is what
+/// [`Slot::yielded_mark`] was, and what it becomes.
+pub fn category_on_preempt(
+    in_ple_exit: bool,
+    displaced: bool,
+    yielded_mark: &mut u8,
+    flags: Flags,
+) -> Category {
     // SAFETY: a valid reference for the duration of the call.
-    let number = unsafe { sys::hvs_category_on_preempt(in_ple_exit.into(), yielded_mark, flags.0) };
+    let number = unsafe {
+        sys::hvs_category_on_preempt(in_ple_exit.into(), displaced.into(), yielded_mark, flags.0)
+    };
     Category::from_number(number).expect("policy/hvs.c returns a category")
 }
 
@@ -199,4 +215,5 @@ const _: () = {
     assert!(std::mem::offset_of!(Slot, ready) == 9);
     assert!(std::mem::offset_of!(Slot, yielded_mark) == 10);
     assert!(std::mem::offset_of!(Slot, cpu) == 12);
+    assert!(std::mem::offset_of!(Slot, user_mode) == 14);
 };

@@ -61,7 +61,12 @@ extern "C" {
         params: *const credit::Params,
     ) -> credit::Decision;
 
-    pub fn hvs_category_on_preempt(in_ple_exit: u8, yielded_mark: *mut u8, flags: u32) -> u8;
+    pub fn hvs_category_on_preempt(
+        in_ple_exit: u8,
+        displaced: u8,
+        yielded_mark: *mut u8,
+        flags: u32,
+    ) -> u8;
     pub fn hvs_pick(
         slots: *const hvs::Slot,
         count: u32,

@@ -117,9 +117,9 @@ fn picks_and_categories() {
     assert_eq!(pick(&[Slot::ready(Category::LockWaiter, 0); 65], 0, 0, Flags::HVS), None);
     assert_eq!(pick(&[Slot::ready(Category::LockWaiter, 0)], usize::MAX, 0, Flags::HVS), Some(0));
     let mut mark = 1;
-    assert_eq!(category_on_preempt(true, &mut mark, Flags::HVS), Category::LockWaiter);
-    assert_eq!(category_on_preempt(false, &mut mark, Flags::HVS), Category::Yielded);
-    assert_eq!(category_on_preempt(false, &mut mark, Flags::HVS), Category::ResourceWaiter);
+    assert_eq!(category_on_preempt(true, false, &mut mark, Flags::HVS), Category::LockWaiter);
+    assert_eq!(category_on_preempt(false, false, &mut mark, Flags::HVS), Category::Yielded);
+    assert_eq!(category_on_preempt(false, false, &mut mark, Flags::HVS), Category::ResourceWaiter);
 }
 
 #[test]

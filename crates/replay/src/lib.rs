@@ -99,7 +99,8 @@ fn slots(hex: &str) -> anyhow::Result<Vec<Slot>> {
             yielded_mark: b[10],
             running: b[11],
             cpu: u16::from_le_bytes([b[12], b[13]]),
-            reserved: [0; 2],
+            user_mode: b[14],
+            reserved: b[15],
         }
     };
     Ok(bytes.chunks_exact(SLOT_BYTES).map(slot).collect())

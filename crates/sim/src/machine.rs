@@ -664,7 +664,7 @@ impl Sim {
         let slot = &mut vm.slots[vcpu.index as usize];
         let flags = vm.module.select.unwrap_or(hvs::Flags::HVS);
         let mut mark = slot.yielded_mark;
-        slot.category = hvs::category_on_preempt(vcpu.in_ple_exit, &mut mark, flags) as u8;
+        slot.category = hvs::category_on_preempt(vcpu.in_ple_exit, false, &mut mark, flags) as u8;
         slot.yielded_mark = mark;
         slot.preempted_at = self.now_ns;
         slot.ready = 1;

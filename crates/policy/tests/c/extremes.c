@@ -169,6 +169,9 @@ static void hvs(void)
 		slots[i].preempted_at = border64[i % COUNT(border64)];
 		slots[i].category = (pol_u8)(i % 7 == 6 ? 255 : i % 7);
 		slots[i].ready = (pol_u8)(i * 85);
+		slots[i].running = (pol_u8)(i % 2);
+		slots[i].cpu = (pol_u16)(i % 3 == 0 ? 65535 : i * 63);
+		slots[i].user_mode = (pol_u8)(i % 5 * 51);
 	}
 	for (count = 0; count <= HVS_SLOTS_MAX + 1; count++)
 		for (caller = 0; caller < COUNT(border32); caller++)
@@ -176,10 +179,11 @@ static void hvs(void)
 				note((pol_u32)hvs_pick(slots, count, border32[caller],
 						       border64[flags % COUNT(border64)], flags));
 	for (flags = 0; flags <= HVS_FLAGS_ALL; flags++)
-		for (i = 0; i < 4; i++) {
-			pol_u8 mark = (pol_u8)(i / 2 * 255);
+		for (i = 0; i < 8; i++) {
+			pol_u8 mark = (pol_u8)(i / 2 % 2 * 255);
 
-			note(hvs_category_on_preempt((pol_u8)(i % 2 * 255), &mark, flags));
+			note(hvs_category_on_preempt((pol_u8)(i % 2 * 255), (pol_u8)(i / 4 * 255),
+						     &mark, flags));
 			note(mark);
 		}
 }

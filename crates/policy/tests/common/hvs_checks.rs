@@ -11,9 +11,14 @@ const HVS: u32 = Flags::HVS.0;
 const RESOURCE: u8 = Category::ResourceWaiter as u8;
 const LOCK: u8 = Category::LockWaiter as u8;
 const YIELDED: u8 = Category::Yielded as u8;
+const WOKEN: u8 = Category::Woken as u8;
 
 fn slot(category: u8, preempted_at: u64) -> Slot {
     Slot { category, preempted_at, ready: 1, ..Slot::default() }
+}
+
+fn in_user_mode(of: Slot) -> Slot {
+    Slot { user_mode: 1, ..of }
 }
 
 fn running() -> Slot {
@@ -65,31 +70,87 @@ pub fn variants_reverse_one_heuristic_each(api: &Api) {
     assert_eq!(order(Flags::CCH), [3, 4, 2, 1, 5, 6]);
     assert_eq!(order(Flags::CCH | Flags::CPTH_L | Flags::CPTH_R), [4, 3, 1, 2, 5, 6]);
     assert_eq!(order(Flags::NO_YIELDED_LIST), [6, 5, 2, 1, 3, 4]);
+    assert_eq!(order(Flags::DISPLACED_LAST), order(Flags::HVS)); // it decides earlier
+}
+
+pub fn woken_siblings_are_candidates(api: &Api) {
+    // The spinner (0) sent an interrupt to a vCPU that slept; its CPU is busy, so it waits (1).
+    let owner = Slot { cpu: 1, ..slot(WOKEN, 5) };
+    let slots = [Slot { running: 1, ..running() }, owner, Slot { cpu: 2, ..running() }];
+    for flags in [HVS, Flags::QUORUM.0] {
+        assert_eq!(api.decide(&slots, 0, 0, flags), 1);
+    }
+    // Who sleeps still is no candidate, and a VM of such is complete.
+    let asleep = Slot { ready: 0, ..owner };
+    assert_eq!(api.decide(&[slots[0], asleep, slots[2]], 0, 0, HVS), -1);
+    assert_eq!(api.decide(&[slots[0], asleep, slots[2]], 0, 0, Flags::QUORUM.0), -3);
+    // It counts as missing: one runs, two wait for cores that others have.
+    let elsewhere = Slot { cpu: 2, ..slot(LOCK, 9) };
+    assert_eq!(api.decide(&[slots[0], owner, elsewhere], 0, 0, Flags::QUORUM.0), -2);
+
+    // After the resource waiters, before the lock waiters, oldest first; whichever is first.
+    let slots = [
+        running(),
+        slot(LOCK, 1),
+        slot(YIELDED, 2),
+        slot(WOKEN, 4),
+        slot(WOKEN, 3),
+        slot(RESOURCE, 9),
+    ];
+    let order = |flags: Flags| picks(api, &slots, 0, flags.0);
+    assert_eq!(order(Flags::HVS), [5, 4, 3, 1, 2]);
+    assert_eq!(order(Flags::CPTH_R | Flags::CPTH_L), [5, 4, 3, 1, 2]);
+    assert_eq!(order(Flags::CCH), [1, 4, 3, 5, 2]);
+    assert_eq!(order(Flags::NO_YIELDED_LIST), [5, 2, 4, 3, 1]);
+}
+
+pub fn user_mode_ranks_last(api: &Api) {
+    let slots = [
+        running(),
+        in_user_mode(slot(RESOURCE, 10)),
+        in_user_mode(slot(RESOURCE, 20)),
+        in_user_mode(slot(LOCK, 30)),
+        in_user_mode(slot(YIELDED, 40)),
+        slot(YIELDED, 50),
+        in_user_mode(slot(WOKEN, 60)), // slept in the guest's kernel, whatever the byte says
+        slot(LOCK, 70),
+    ];
+    assert_eq!(picks(api, &slots, 0, HVS), [6, 7, 5, 2, 1, 3, 4]);
+    assert_eq!(picks(api, &slots, 0, Flags::CCH.0), [7, 6, 5, 3, 2, 1, 4]);
+    assert_eq!(picks(api, &slots, 0, Flags::NO_YIELDED_LIST.0), [5, 6, 7, 4, 2, 1, 3]);
 }
 
 /// Snapshots with many ties, any category number, any readiness.
 fn snapshots(max: usize) -> impl Strategy<Value = Vec<Slot>> {
     let time = prop_oneof![0..4u64, any::<u64>(), (0..2u64).prop_map(|d| u64::MAX - d)];
-    let one = (time, 0..6u8, 0..3u8, 0..2u8, prop_oneof![0..9u16, any::<u16>()]).prop_map(
-        |(preempted_at, category, ready, mark, cpu)| Slot {
+    // Few CPUs, CPUs that are equal modulo 64, and any.
+    let cpu = prop_oneof![0..9u16, (0..3u16, 0..3u16).prop_map(|(a, b)| a + 64 * b), any::<u16>()];
+    let one = (time, 0..7u8, 0..3u8, 0..2u8, cpu, 0..6u8).prop_map(
+        |(preempted_at, category, ready, mark, cpu, user_mode)| Slot {
             preempted_at,
             category,
             ready,
             yielded_mark: mark,
             running: mark,
             cpu,
-            reserved: [mark; 2],
+            user_mode: user_mode.saturating_sub(3),
+            reserved: mark,
         },
     );
     prop::collection::vec(one, 0..max)
 }
 
+/// Any flags but the quorum, with which a pick is not always one.
+fn any_flags() -> impl Strategy<Value = u32> {
+    (0..64u32).prop_map(|flags| flags & !Flags::QUORUM.0)
+}
+
 fn is_candidate(slot: &Slot) -> bool {
-    slot.ready != 0 && [RESOURCE, LOCK, YIELDED].contains(&slot.category)
+    slot.ready != 0 && [RESOURCE, LOCK, YIELDED, WOKEN].contains(&slot.category)
 }
 
 pub fn a_pick_is_a_candidate(api: &Api) {
-    let input = (snapshots(66), 0..70usize, any::<u64>(), 0..16u32);
+    let input = (snapshots(66), 0..70usize, any::<u64>(), any_flags());
     property(1500, input, |(slots, caller, excluded, flags)| {
         let eligible =
             |i: usize| i < 64 && i != caller && excluded >> i & 1 == 0 && is_candidate(&slots[i]);
@@ -108,12 +169,24 @@ pub fn a_pick_is_a_candidate(api: &Api) {
     assert_eq!(api.pick(&[slot(LOCK, 1); 65], 0, 0, HVS), None);
 }
 
-/// The order as the paper words it, on lists that are sorted.
+/// The order as the paper words it, on lists that are sorted: once over those that were in kernel
+/// mode, then over the rest.
 fn listed(slots: &[Slot], caller: usize, flags: u32) -> Vec<usize> {
+    let is_user = |s: &Slot| s.user_mode != 0 && s.category != WOKEN;
+    let lists = |user| listed_of(slots, caller, flags, &|s| is_user(s) == user);
+    [lists(false), lists(true)].concat()
+}
+
+fn listed_of(
+    slots: &[Slot],
+    caller: usize,
+    flags: u32,
+    among: &dyn Fn(&Slot) -> bool,
+) -> Vec<usize> {
     let list = |category: u8, newest_first: bool| {
         let mut list: Vec<usize> = (0..slots.len())
             .map(|step| (caller.min(slots.len() - 1) + 1 + step) % slots.len())
-            .filter(|&i| i != caller && is_candidate(&slots[i]))
+            .filter(|&i| i != caller && is_candidate(&slots[i]) && among(&slots[i]))
             .filter(|&i| match slots[i].category {
                 YIELDED if flags & 8 != 0 => category == RESOURCE,
                 other => category == other,
@@ -131,15 +204,16 @@ fn listed(slots: &[Slot], caller: usize, flags: u32) -> Vec<usize> {
     };
     let resource = list(RESOURCE, flags & 1 == 0);
     let lock = list(LOCK, flags & 2 != 0);
+    let woken = list(WOKEN, false);
     let yielded = list(YIELDED, false);
     match flags & 4 {
-        0 => [resource, lock, yielded].concat(),
-        _ => [lock, resource, yielded].concat(),
+        0 => [resource, woken, lock, yielded].concat(),
+        _ => [lock, woken, resource, yielded].concat(),
     }
 }
 
 pub fn picks_in_turn_are_one_order(api: &Api) {
-    let input = (snapshots(20), 0..24usize, 0..16u32);
+    let input = (snapshots(20), 0..24usize, any_flags());
     property(1500, input, |(slots, caller, flags)| {
         if slots.is_empty() {
             return;
@@ -151,7 +225,7 @@ pub fn picks_in_turn_are_one_order(api: &Api) {
 }
 
 pub fn snapshots_have_one_total_order(api: &Api) {
-    let input = (snapshots(9), 0..9usize, 0..16u32);
+    let input = (snapshots(9), 0..9usize, any_flags());
     property(300, input, |(slots, caller, flags)| {
         let who: Vec<usize> =
             (0..slots.len()).filter(|&i| i != caller && is_candidate(&slots[i])).collect();
@@ -180,7 +254,7 @@ pub fn snapshots_have_one_total_order(api: &Api) {
 /// The core is given away where fewer run than wait where none of them runs, and the flag asks
 /// for it, and where none waits the VM is complete; else the quorum changes nothing.
 pub fn the_quorum_gives_way_or_changes_nothing(api: &Api) {
-    let input = (snapshots(65), 0..64usize, any::<u64>(), 0..16u32);
+    let input = (snapshots(65), 0..64usize, any::<u64>(), any_flags());
     property(1500, input, |(slots, caller, excluded, flags)| {
         let plain = api.decide(&slots, caller, excluded, flags);
         assert!(plain >= -1, "gives way without the flag");
@@ -192,9 +266,8 @@ pub fn the_quorum_gives_way_or_changes_nothing(api: &Api) {
             .filter(|(i, s)| *i != caller && s.category != 0 && s.ready != 0)
             .map(|(_, s)| s)
             .collect();
-        let ours: BTreeSet<u16> =
-            all().filter(|(i, s)| runs(*i, s)).map(|(_, s)| s.cpu % 64).collect();
-        let missing = ready.iter().filter(|s| !ours.contains(&(s.cpu % 64))).count();
+        let ours: BTreeSet<u16> = all().filter(|(i, s)| runs(*i, s)).map(|(_, s)| s.cpu).collect();
+        let missing = ready.iter().filter(|s| !ours.contains(&s.cpu)).count();
         let expected = match ready.len() {
             0 => -3,
             _ if running < missing => -2,
@@ -221,12 +294,19 @@ pub fn the_quorum_gives_way_or_changes_nothing(api: &Api) {
     assert_eq!(api.decide(&eight, 0, 0, quorum), 7);
     eight[4].cpu = 4;
     assert_eq!(api.decide(&eight, 0, 0, quorum), -2);
+    // CPUs 3 and 67 are two, on a host where both are.
+    let (here, there) = (on(3, runs), on(67, waits));
+    assert_eq!(api.decide(&[here, there, on(131, waits)], 0, 0, quorum), -2);
+    assert_eq!(api.decide(&[here, on(3, waits), on(3, waits)], 0, 0, quorum), 1);
+    let far = on(67, runs);
+    assert_eq!(api.decide(&[far, there, there], 0, 0, quorum), 1);
+    assert_eq!(api.decide(&[far, on(3, waits), on(3, waits)], 0, 0, quorum), -2);
     // The one that waits could not be boosted: nobody to yield to, but not complete.
     assert_eq!(api.decide(&[runs, runs, runs, waits], 0, 1 << 3, quorum), -1);
 }
 
 pub fn ties_go_round_from_the_caller(api: &Api) {
-    for category in [RESOURCE, LOCK, YIELDED] {
+    for category in [RESOURCE, LOCK, YIELDED, WOKEN] {
         let slots = [slot(category, 7); 5];
         assert_eq!(picks(api, &slots, 2, HVS), [3, 4, 0, 1]);
         assert_eq!(picks(api, &slots, 4, HVS), [0, 1, 2, 3]);
@@ -237,20 +317,31 @@ pub fn ties_go_round_from_the_caller(api: &Api) {
 
 pub fn marks_move_to_the_yielded_list(api: &Api) {
     const ALONE: u32 = Flags::NO_YIELDED_LIST.0;
-    // in its PLE exit, mark, flags → category, mark
+    const LAST: u32 = Flags::DISPLACED_LAST.0;
+    // in its PLE exit, displaced, mark, flags → category, mark
     let table = [
-        (false, 0, HVS, RESOURCE, 0),
-        (false, 1, HVS, YIELDED, 0),
-        (true, 0, HVS, LOCK, 0),
-        (true, 1, HVS, LOCK, 1),
-        (false, 1, ALONE, RESOURCE, 0),
-        (false, 0, ALONE, RESOURCE, 0),
-        (true, 1, ALONE, LOCK, 1),
+        (false, false, 0, HVS, RESOURCE, 0),
+        (false, false, 1, HVS, YIELDED, 0),
+        (true, false, 0, HVS, LOCK, 0),
+        (true, false, 1, HVS, LOCK, 1),
+        (false, false, 1, ALONE, RESOURCE, 0),
+        (false, false, 0, ALONE, RESOURCE, 0),
+        (true, false, 1, ALONE, LOCK, 1),
+        // Whom a directed yield took off its core counts only where the flag says so.
+        (false, true, 0, HVS, RESOURCE, 0),
+        (false, true, 1, HVS, YIELDED, 0),
+        (false, true, 0, LAST, YIELDED, 0),
+        (false, true, 1, LAST, YIELDED, 0),
+        (false, false, 0, LAST, RESOURCE, 0),
+        (false, false, 1, LAST, YIELDED, 0),
+        (true, true, 0, LAST, LOCK, 0),
+        (true, true, 1, LAST, LOCK, 1),
+        (false, true, 1, LAST | ALONE, RESOURCE, 0),
     ];
-    for (in_ple_exit, before, flags, category, after) in table {
+    for (in_ple_exit, displaced, before, flags, category, after) in table {
         let mut mark = before;
-        assert_eq!(api.category(in_ple_exit, &mut mark, flags), category);
-        assert_eq!(mark, after, "mark after {in_ple_exit} {before} {flags}");
+        assert_eq!(api.category(in_ple_exit, displaced, &mut mark, flags), category);
+        assert_eq!(mark, after, "mark after {in_ple_exit} {displaced} {before} {flags}");
     }
 }
 
@@ -305,7 +396,7 @@ impl Core {
     fn boost(&mut self, api: &Api, picked: usize, flags: u32) {
         let mut mark = 1;
         self.run(picked, QUANTUM);
-        let category = api.category(false, &mut mark, flags);
+        let category = api.category(false, false, &mut mark, flags);
         self.slots[picked] = Slot { yielded_mark: mark, ..slot(category, self.now) };
     }
 }

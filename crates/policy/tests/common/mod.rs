@@ -65,7 +65,7 @@ api! {
     credit_assign: fn(*mut credit::Vcpu, u32, *mut credit::Vm, u32, *mut credit::Pcpu, u32, *const credit::Params) -> u32;
     credit_charge: fn(*mut credit::Vcpu, *const credit::Params, u64);
     credit_pick: fn(*mut credit::Vcpu, u32, *const credit::Vm, u32, u32, u32, u8, *const credit::Params) -> credit::Decision;
-    hvs_category_on_preempt: fn(u8, *mut u8, u32) -> u8;
+    hvs_category_on_preempt: fn(u8, u8, *mut u8, u32) -> u8;
     hvs_pick: fn(*const hvs::Slot, u32, u32, u64, u32) -> i32;
     ipi_pick: fn(*const ipi::Slot, u32, u32, u64) -> i32;
     kvm_stock_window_defaults: fn(*mut kvm_stock::WindowParams, u32);
@@ -111,8 +111,8 @@ impl Api {
         unsafe { (self.aple_window_complete)(params, window_cycles) }
     }
 
-    pub fn category(&self, in_ple_exit: bool, mark: &mut u8, flags: u32) -> u8 {
-        unsafe { (self.hvs_category_on_preempt)(in_ple_exit.into(), mark, flags) }
+    pub fn category(&self, in_ple_exit: bool, displaced: bool, mark: &mut u8, flags: u32) -> u8 {
+        unsafe { (self.hvs_category_on_preempt)(in_ple_exit.into(), displaced.into(), mark, flags) }
     }
 
     pub fn pick(
@@ -233,6 +233,8 @@ macro_rules! for_each_check {
             credit_checks: credit_params_are_judged,
             hvs_checks: lock_waiter_preemption_scenarios,
             hvs_checks: variants_reverse_one_heuristic_each,
+            hvs_checks: woken_siblings_are_candidates,
+            hvs_checks: user_mode_ranks_last,
             hvs_checks: a_pick_is_a_candidate,
             hvs_checks: picks_in_turn_are_one_order,
             hvs_checks: snapshots_have_one_total_order,
