@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Where a member of a KVM structure lies, from the type information of the very
- * module that is loaded (/sys/kernel/btf/), not from headers that may differ.
+ * What the kernel's own type information (/sys/kernel/btf/) says of the very module
+ * that is loaded, which headers may not.
  *
  * Format: Documentation/bpf/btf.rst. A module's BTF is split: its strings and
  * type numbers continue those of vmlinux. Every offset is checked before use.
  */
 #include <linux/btf.h>
+#include <linux/err.h>
 #include <linux/fs.h>
+#include <linux/slab.h>
 #include <linux/vmalloc.h>
 
-#include "unspin.h"
+#include "btf.h"
 
 struct blob {
 	void *data;
 	const u8 *types, *types_end;
 	const char *strings;
 	u32 strings_len;
+	u32 *at;		/* offset of each type, from "types" */
+	u32 count;
 };
 
-struct types {
-	struct blob base, own;
-	u32 base_count;		/* types of the base; the module's first is base_count + 1 */
+struct unspin_btf {
+	struct blob base, own;	/* the first of "own" is number base.count + 1 */
 };
 
 #define BLOB_SIZE_MAX (64u << 20)	/* vmlinux has 5 MB of it */
@@ -64,11 +67,15 @@ static int blob_read(struct blob *blob, const char *name)
 	const struct btf_header *header;
 	char path[64];
 	size_t size;
+	int err;
 
 	snprintf(path, sizeof(path), "/sys/kernel/btf/%s", name);
 	blob->data = file_read(path, &size);
-	if (IS_ERR(blob->data))
-		return PTR_ERR(blob->data);
+	if (IS_ERR(blob->data)) {
+		err = PTR_ERR(blob->data);
+		blob->data = NULL;
+		return err;
+	}
 	header = blob->data;
 	if (size < sizeof(*header) || header->magic != BTF_MAGIC || header->hdr_len > size ||
 	    header->hdr_len < sizeof(*header) ||
@@ -143,29 +150,49 @@ static const struct btf_type *type_next(const struct blob *blob, const struct bt
 	return type;
 }
 
-static const struct btf_type *type_by_id(const struct types *types, u32 id)
+/* Where each type begins, so that a number is found at once. */
+static int blob_index(struct blob *blob)
 {
-	const struct blob *blob = id > types->base_count ? &types->own : &types->base;
-	u32 at = id > types->base_count ? types->base_count + 1 : 1;
 	const struct btf_type *type;
+	u32 n = 0;
 
 	for (type = type_next(blob, NULL); type; type = type_next(blob, type))
-		if (at++ == id)
-			return type;
-	return NULL;
+		blob->count++;
+	blob->at = __vmalloc(array_size(max(blob->count, 1u), sizeof(*blob->at)),
+			     GFP_KERNEL | __GFP_NOWARN);
+	if (!blob->at)
+		return -ENOMEM;
+	for (type = type_next(blob, NULL); type; type = type_next(blob, type))
+		blob->at[n++] = (const u8 *)type - blob->types;
+	return 0;
 }
 
-static const char *name_of(const struct types *types, u32 offset)
+static const struct btf_type *type_by_id(const struct unspin_btf *btf, u32 id)
 {
-	if (offset < types->base.strings_len)
-		return types->base.strings + offset;
-	offset -= types->base.strings_len;
-	return offset < types->own.strings_len ? types->own.strings + offset : "";
+	const struct blob *blob = &btf->base;
+
+	if (!id)
+		return NULL;	/* void */
+	id--;
+	if (id >= btf->base.count) {
+		blob = &btf->own;
+		id -= btf->base.count;
+	}
+	return id < blob->count ? (const struct btf_type *)(blob->types + blob->at[id]) : NULL;
 }
 
-static bool type_has_size(const struct types *types, u32 id, u32 size)
+static const char *name_of(const struct unspin_btf *btf, u32 offset)
 {
-	const struct btf_type *type = type_by_id(types, id);
+	if (offset < btf->base.strings_len)
+		return btf->base.strings + offset;
+	offset -= btf->base.strings_len;
+	return offset < btf->own.strings_len ? btf->own.strings + offset : "";
+}
+
+/* Without typedefs and qualifiers; NULL for void and what is not understood. */
+static const struct btf_type *type_bare(const struct unspin_btf *btf, u32 id)
+{
+	const struct btf_type *type = type_by_id(btf, id);
 	int depth;
 
 	for (depth = 0; type && depth < 16; depth++) {
@@ -173,33 +200,66 @@ static bool type_has_size(const struct types *types, u32 id, u32 size)
 		case BTF_KIND_TYPEDEF:
 		case BTF_KIND_VOLATILE:
 		case BTF_KIND_CONST:
-			type = type_by_id(types, type->type);
+		case BTF_KIND_RESTRICT:
+		case BTF_KIND_TYPE_TAG:
+			type = type_by_id(btf, type->type);
 			continue;
-		case BTF_KIND_INT:
-			return size && type->size == size;
-		case BTF_KIND_PTR:
-			return size == 0;
-		case BTF_KIND_STRUCT:
-			return size == UNSPIN_BTF_STRUCT;
 		default:
-			return false;
+			return type;
 		}
 	}
-	return false;
+	return NULL;
 }
 
-static int member_find(const struct types *types, const struct btf_type *type,
+static bool type_has_size(const struct unspin_btf *btf, u32 id, u32 size)
+{
+	const struct btf_type *type = type_bare(btf, id);
+
+	if (!type)
+		return false;
+	switch (BTF_INFO_KIND(type->info)) {
+	case BTF_KIND_INT:
+	case BTF_KIND_ENUM:
+		return size && type->size == size;
+	case BTF_KIND_PTR:
+		return size == 0;
+	case BTF_KIND_STRUCT:
+		return size == UNSPIN_BTF_STRUCT;
+	default:
+		return false;
+	}
+}
+
+/* The module's own first: what it defines is what it was compiled with. */
+static const struct btf_type *type_named(const struct unspin_btf *btf, u32 kind, const char *name)
+{
+	const struct blob *const blobs[] = { &btf->own, &btf->base };
+	const struct btf_type *type;
+	u32 b, n;
+
+	for (b = 0; b < ARRAY_SIZE(blobs); b++) {
+		for (n = 0; n < blobs[b]->count; n++) {
+			type = (const struct btf_type *)(blobs[b]->types + blobs[b]->at[n]);
+			if (BTF_INFO_KIND(type->info) == kind &&
+			    !strcmp(name_of(btf, type->name_off), name))
+				return type;
+		}
+	}
+	return NULL;
+}
+
+static int member_find(const struct unspin_btf *btf, const struct btf_type *type,
 		       struct unspin_btf_want *want)
 {
 	const struct btf_member *member = (const struct btf_member *)(type + 1);
 	u32 vlen = BTF_INFO_VLEN(type->info), i, bits;
 
 	for (i = 0; i < vlen; i++, member++) {
-		if (strcmp(name_of(types, member->name_off), want->member))
+		if (strcmp(name_of(btf, member->name_off), want->member))
 			continue;
 		bits = BTF_INFO_KFLAG(type->info) ? BTF_MEMBER_BIT_OFFSET(member->offset) :
 						    member->offset;
-		if (bits % 8 || !type_has_size(types, member->type, want->size))
+		if (bits % 8 || !type_has_size(btf, member->type, want->size))
 			return -EINVAL;
 		want->offset = bits / 8;
 		if (want->offset + (want->size == UNSPIN_BTF_STRUCT ? 1 : want->size ?: sizeof(void *)) >
@@ -210,34 +270,82 @@ static int member_find(const struct types *types, const struct btf_type *type,
 	return -ENOENT;
 }
 
-/* Fills in the offsets of the wanted members of a structure the module defines. May sleep. */
-int unspin_btf_members(const char *module, const char *name, struct unspin_btf_want *want, u32 count)
+int unspin_btf_members(const struct unspin_btf *btf, const char *name, struct unspin_btf_want *want,
+		       u32 count)
 {
-	const struct btf_type *type, *found = NULL;
-	struct types types = {};
+	const struct btf_type *type = type_named(btf, BTF_KIND_STRUCT, name);
+	int err = type ? 0 : -ENOENT;
 	u32 i;
+
+	for (i = 0; i < count && !err; i++)
+		err = member_find(btf, type, &want[i]);
+	return err;
+}
+
+u32 unspin_btf_size(const struct unspin_btf *btf, const char *name)
+{
+	const struct btf_type *type = type_named(btf, BTF_KIND_STRUCT, name);
+
+	return type ? type->size : 0;
+}
+
+/* The prototype of a function, or of the function that a typedef's pointer is for. */
+static const struct btf_type *prototype_of(const struct unspin_btf *btf, const char *name)
+{
+	const struct btf_type *type = type_named(btf, BTF_KIND_FUNC, name);
+
+	if (type)
+		type = type_by_id(btf, type->type);
+	else if ((type = type_named(btf, BTF_KIND_TYPEDEF, name))) {
+		type = type_bare(btf, type->type);
+		if (!type || BTF_INFO_KIND(type->info) != BTF_KIND_PTR)
+			return NULL;
+		type = type_by_id(btf, type->type);
+	}
+	return type && BTF_INFO_KIND(type->info) == BTF_KIND_FUNC_PROTO ? type : NULL;
+}
+
+bool unspin_btf_takes(const struct unspin_btf *btf, const char *function, u32 at, const char *type,
+		      u32 size)
+{
+	const struct btf_type *found = prototype_of(btf, function);
+	const struct btf_param *params;
+
+	if (!found || at >= BTF_INFO_VLEN(found->info))
+		return false;
+	params = (const struct btf_param *)(found + 1);
+	if (!type)
+		return type_has_size(btf, params[at].type, size);
+	found = type_bare(btf, params[at].type);
+	if (!found || BTF_INFO_KIND(found->info) != BTF_KIND_PTR)
+		return false;
+	found = type_bare(btf, found->type);
+	return found &&
+	       (BTF_INFO_KIND(found->info) == BTF_KIND_STRUCT ||
+		BTF_INFO_KIND(found->info) == BTF_KIND_FWD) &&
+	       !strcmp(name_of(btf, found->name_off), type);
+}
+
+struct unspin_btf *unspin_btf_open(const char *module)
+{
+	struct unspin_btf *btf = kzalloc(sizeof(*btf), GFP_KERNEL | __GFP_NOWARN);
 	int err;
 
-	err = blob_read(&types.base, "vmlinux");
-	if (err)
-		return err;
-	err = blob_read(&types.own, module);
-	if (err)
-		goto out;
-	for (type = type_next(&types.base, NULL); type; type = type_next(&types.base, type))
-		types.base_count++;
-	for (type = type_next(&types.own, NULL); type; type = type_next(&types.own, type)) {
-		if (BTF_INFO_KIND(type->info) == BTF_KIND_STRUCT &&
-		    !strcmp(name_of(&types, type->name_off), name)) {
-			found = type;
-			break;
-		}
-	}
-	err = found ? 0 : -ENOENT;
-	for (i = 0; i < count && !err; i++)
-		err = member_find(&types, found, &want[i]);
-	vfree(types.own.data);
-out:
-	vfree(types.base.data);
-	return err;
+	if (!btf)
+		return ERR_PTR(-ENOMEM);
+	err = blob_read(&btf->base, "vmlinux") ?: blob_index(&btf->base) ?:
+	      blob_read(&btf->own, module) ?: blob_index(&btf->own);
+	if (!err)
+		return btf;
+	unspin_btf_close(btf);
+	return ERR_PTR(err);
+}
+
+void unspin_btf_close(struct unspin_btf *btf)
+{
+	vfree(btf->base.at);
+	vfree(btf->base.data);
+	vfree(btf->own.at);
+	vfree(btf->own.data);
+	kfree(btf);
 }

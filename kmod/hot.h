@@ -1,32 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What runs at every switch of a vCPU's thread: looked up, closed, opened. Kept
- * inline in the sched_switch probe, whose instructions every host pays for.
+ * What runs at every switch of a vCPU's thread: closed, opened. Kept inline in the
+ * sched_switch probe, whose instructions every host pays for.
  */
 #ifndef UNSPIN_HOT_H
 #define UNSPIN_HOT_H
 
-#include <linux/hash.h>
-#include <linux/rculist.h>
 #include <linux/sched.h>
 
-#include "unspin.h"
-
-static inline struct hlist_head *unspin_slot_bucket(const struct kvm_vcpu *vcpu)
-{
-	return &unspin_slot_hash[hash_ptr(vcpu, UNSPIN_SLOT_HASH_BITS)];
-}
-
-/* Preemption off, or unspin_lock held. */
-static inline struct unspin_slot *unspin_slot_find(const struct kvm_vcpu *vcpu)
-{
-	struct unspin_slot *slot;
-
-	hlist_for_each_entry_rcu_notrace(slot, unspin_slot_bucket(vcpu), hash)
-		if (slot->vcpu == vcpu)
-			return slot;
-	return NULL;
-}
+#include "state.h"
+#include "window_ops.h"
 
 /*
  * CPU time of a vCPU in one word, so that other CPUs read it whole: bit 0 says
@@ -61,10 +44,11 @@ static inline void unspin_run_start(struct unspin_slot *slot, u64 now)
 
 /*
  * sched_switch away from a vCPU's thread: run queue lock held, so stores to the
- * own slot only. "preempted" means it stays runnable.
+ * own slot only. "preempted" means it stays runnable, "displaced" that a directed
+ * yield of ours took its core.
  */
 static inline void unspin_switched_out(struct unspin_slot *slot, struct task_struct *prev,
-				       bool preempted, u64 now)
+				       bool preempted, bool displaced, u64 now)
 {
 	u8 category = HVS_NOT_PREEMPTED;
 
@@ -76,11 +60,17 @@ static inline void unspin_switched_out(struct unspin_slot *slot, struct task_str
 	 * category. A pick may set the mark at this moment; either order is a valid one.
 	 */
 	if (preempted && !hlist_empty(&prev->preempt_notifiers))
-		category = hvs_category_on_preempt(slot->work.ple, &slot->yielded_mark,
+		category = hvs_category_on_preempt(slot->work.ple, displaced, &slot->yielded_mark,
 						   READ_ONCE(slot->vm->hvs_flags));
 	slot->cpu = smp_processor_id();
 	WRITE_ONCE(slot->out_tsc, now);
 	WRITE_ONCE(slot->category, category);
+}
+
+/* The thread about to be switched in here is one that a directed yield of ours was for. */
+static inline bool unspin_is_picked_here(const struct unspin_slot *slot)
+{
+	return READ_ONCE(slot->pick_pending) && slot->pick_cpu == smp_processor_id();
 }
 
 /* sched_switch to a thread inside KVM_RUN, run queue lock held; or its first entry. */
@@ -93,7 +83,7 @@ static inline void unspin_switched_in(struct unspin_slot *slot, struct task_stru
 	slot->in_tsc = now;
 	slot->complete = 0;
 	/* KVM takes the window of a vCPU switched in back towards where it starts from. */
-	if (slot->window_cycles != READ_ONCE(unspin_window_default_cycles))
+	if (slot->window_cycles != READ_ONCE(unspin_window_default_cycles) || slot->held != next)
 		slot->work.refresh = 1;
 	WRITE_ONCE(slot->category, HVS_NOT_PREEMPTED);
 	WRITE_ONCE(slot->out_tsc, 0);

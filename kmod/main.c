@@ -5,39 +5,33 @@
  */
 #include <linux/module.h>
 #include <linux/moduleparam.h>
+#include <linux/utsname.h>
+#include <asm/tsc.h>
 
-#include "unspin.h"
+#include "attach.h"
+#include "discover.h"
+#include "hooks.h"
+#include "prototypes.h"
+#include "selfcheck.h"
+#include "settings.h"
+#include "state.h"
+#include "symbols.h"
+#include "sysfs.h"
+#include "unhook.h"
+#include "vms.h"
+#include "watch.h"
+#include "window.h"
 #define CREATE_TRACE_POINTS
 #include "trace.h"
-
-DEFINE_MUTEX(unspin_mutex);
-atomic64_t unspin_fail_open_total = ATOMIC64_INIT(0);
-
-struct unspin_settings unspin_default = {
-	.mode = UNSPIN_OFF,
-	.aple = {
-		.window_init_cycles = APLE_WINDOW_INIT_CYCLES,
-		.window_min_cycles = APLE_WINDOW_MIN_CYCLES,
-		.window_max_cycles = APLE_WINDOW_MAX_CYCLES,
-		.delta_cycles = APLE_DELTA_CYCLES,
-		.epoch_ple_exits = APLE_EPOCH_PLE_EXITS,
-		.delta_max_cycles = APLE_DELTA_MAX_CYCLES,
-		.epoch_min_us = APLE_EPOCH_MIN_US,
-	},
-};
 
 static unsigned int fail_at;
 module_param(fail_at, uint, 0400);
 MODULE_PARM_DESC(fail_at, "for tests: fail the Nth step of loading (0: none)");
 
-bool unspin_force_pause_intercept;
-module_param_named(force_pause_intercept, unspin_force_pause_intercept, bool, 0400);
-MODULE_PARM_DESC(force_pause_intercept, "for tests on emulators without a pause filter: make every PAUSE exit (AMD)");
-
 static unsigned int steps_done;
 
 /* One step of loading begins: an injected failure, or 0. */
-int unspin_init_step(const char *what)
+static int step(const char *what)
 {
 	if (++steps_done != fail_at)
 		return 0;
@@ -45,49 +39,52 @@ int unspin_init_step(const char *what)
 	return -ENOMEM;
 }
 
-/* Something is not as it must be and KVM's own behaviour takes over; NULL: for no VM in particular. Any context. */
-void unspin_fail_open(struct unspin_vm *vm, const char *why)
+/* What is assumed of the machine and its kernel, before anything is touched. */
+static int probe_kernel(void)
 {
-	atomic64_inc(&unspin_fail_open_total);
-	if (!vm) {
-		pr_warn_ratelimited("falling back to KVM's own behaviour: %s\n", why);
-		return;
+	if (check_tsc_unstable()) {
+		pr_err("not loading: this machine's TSC is unstable, and every time is taken with it\n");
+		return -ENODEV;
 	}
-	vm->fail_open = 1;
-	atomic64_inc(&vm->fail_open_events);
-	pr_warn_ratelimited("VM %d-%u falls back to KVM's own behaviour: %s\n", vm->pid, vm->number, why);
+	if (!COMPAT_IS_TESTED)
+		pr_warn("untested on %s: tested are " COMPAT_SERIES_TESTED "\n", utsname()->release);
+	return unspin_symbols_init() ?: unspin_prototypes_check();
 }
 
 static int __init unspin_init(void)
 {
 	int err;
 
-	err = unspin_init_step("self-check of the hook") ?: unspin_selfcheck();
+	unspin_settings_init(unspin_attach_update);
+	err = step("probes of the kernel") ?: probe_kernel();
+	if (err)
+		return err;
+	err = step("self-check of the hook") ?: unspin_selfcheck();
 	if (err) {
 		pr_err("the hook does not work on this kernel (%d), not loading\n", err);
 		return err;
 	}
-	err = unspin_init_step("work queue") ?: unspin_vms_init();
+	err = step("work queue") ?: unspin_vms_init();
 	if (err)
 		return err;
-	err = unspin_init_step("files") ?: unspin_sysfs_init();
+	err = step("files") ?: unspin_sysfs_init();
 	if (err)
 		goto no_sysfs;
-	err = unspin_init_step("window control") ?: unspin_window_init();
+	err = step("window control") ?: unspin_window_init(unspin_settings_vendor);
 	if (err)
 		goto no_window;
-	err = unspin_init_step("hooks") ?: unspin_hooks_init();
+	err = step("hooks") ?: unspin_hooks_init();
 	if (err)
 		goto no_hooks;
-	err = unspin_init_step("discovery");
+	err = step("discovery");
 	if (err)
 		goto no_discovery;
-	unspin_vms_discover();
+	unspin_discover();
 	/* Last: files could be written before the rest was there. */
 	mutex_lock(&unspin_mutex);
 	err = unspin_attach_open();
 	if (err)
-		unspin_detach();
+		unspin_attach_close();
 	mutex_unlock(&unspin_mutex);
 	if (err)
 		goto no_discovery;
@@ -107,28 +104,18 @@ no_sysfs:
 	return err;
 }
 
-/* Every VM to off, so that vCPUs give our windows back while the probes are still there. */
-static void all_off(void)
-{
-	struct unspin_vm *vm;
-
-	unspin_default.mode = UNSPIN_OFF;
-	rcu_read_lock();
-	list_for_each_entry_rcu(vm, &unspin_vms, all) {
-		vm->set.mode = UNSPIN_OFF;
-		unspin_vm_apply(vm, true);
-	}
-	rcu_read_unlock();
-}
-
 static void __exit unspin_exit(void)
 {
+	bool closed;
 	int live;
 
 	mutex_lock(&unspin_mutex);
-	all_off();
-	unspin_detach();
+	unspin_settings_all_off();
+	closed = unspin_attach_close();
 	mutex_unlock(&unspin_mutex);
+	if (!closed)
+		unspin_stay();
+	unspin_watch_deinit();
 	unspin_hooks_deinit();
 	unspin_window_deinit();
 	unspin_vms_deinit();

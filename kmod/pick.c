@@ -1,68 +1,101 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What runs in place of kvm_vcpu_on_spin() for VMs whose yields we direct: HVS
- * names the sibling that should get this core, KVM's own yield hands it over.
+ * names the sibling that should get this core, the kernel's own yield hands it over.
  *
  * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.2 and 3.3.
  */
 #include <linux/sched.h>
 #include <linux/sched/deadline.h>
+#include <linux/sched/task.h>
 
-#include "hot.h"
+#include "ipi.h"
+#include "pick.h"
+#include "state.h"
 #include "trace.h"
 
 #define YIELD_TRIES 3	/* as kvm_vcpu_on_spin(): yields that found nothing to gain */
+
+static void slot_read(const struct unspin_slot *slot, struct hvs_slot *seen)
+{
+	const struct task_struct *task = READ_ONCE(slot->held);
+	const struct kvm_vcpu *vcpu = slot->vcpu;
+
+	seen->preempted_at = READ_ONCE(slot->out_tsc);
+	seen->running = seen->preempted_at == 0;
+	seen->cpu = READ_ONCE(slot->cpu);
+	if (seen->running || !task)
+		return;
+	seen->category = READ_ONCE(slot->category);
+	seen->ready = READ_ONCE(vcpu->ready);
+	seen->cpu = task_cpu(task);	/* the scheduler may have moved it since it was switched out */
+	if (seen->category == HVS_NOT_PREEMPTED) {
+		if (seen->ready)
+			seen->category = HVS_WOKEN;
+		return;
+	}
+	seen->yielded_mark = READ_ONCE(slot->yielded_mark);
+	seen->user_mode = compat_preempted_in_user(vcpu);
+}
 
 /* Fills snapshot[0..return). A slot may be switched in or out meanwhile; a yield then fails. */
 static u32 snapshot_read(struct unspin_vm *vm, struct hvs_slot *snapshot)
 {
 	u32 count = min(READ_ONCE(vm->nslots), HVS_SLOTS_MAX), i;
 
+	rcu_read_lock();	/* the threads' own memory */
 	for (i = 0; i < count; i++) {
 		/* Pairs with smp_store_release() in unspin_slot_bind(). */
 		const struct unspin_slot *slot = smp_load_acquire(&vm->slot[i]);
 
 		snapshot[i] = (struct hvs_slot){};
-		if (!slot)
-			continue;
-		snapshot[i].category = READ_ONCE(slot->category);
-		snapshot[i].cpu = READ_ONCE(slot->cpu);
-		if (snapshot[i].category == HVS_NOT_PREEMPTED) {
-			snapshot[i].running = READ_ONCE(slot->out_tsc) == 0;
-			continue;
-		}
-		snapshot[i].preempted_at = READ_ONCE(slot->out_tsc);
-		snapshot[i].yielded_mark = READ_ONCE(slot->yielded_mark);
-		snapshot[i].ready = READ_ONCE(slot->vcpu->ready);
+		if (slot)
+			slot_read(slot, &snapshot[i]);
 	}
+	rcu_read_unlock();
 	return count;
 }
 
-static enum unspin_counter counter_of(u8 category)
+static enum unspin_counter counter_of(enum hvs_category category)
 {
 	switch (category) {
 	case HVS_RESOURCE_WAITER:
 		return UNSPIN_C_YIELD_RESOURCE;
 	case HVS_LOCK_WAITER:
 		return UNSPIN_C_YIELD_LOCK;
-	default:
+	case HVS_YIELDED:
 		return UNSPIN_C_YIELD_YIELDED;
+	case HVS_WOKEN:
+		return UNSPIN_C_YIELD_WOKEN;
+	case HVS_NOT_PREEMPTED:	/* never picked */
+		break;
 	}
+	return UNSPIN_C_YIELD_NONE;
 }
 
 /* Yields to the target; may sleep. As yield_to(): above 0 it took, 0 it could not, below 0 nothing to gain. */
 static int yield_to_slot(struct unspin_slot *target)
 {
 	u8 marked = READ_ONCE(target->yielded_mark);
-	u32 cpu = READ_ONCE(target->cpu);
+	struct task_struct *task;
 	int outcome;
+	u32 cpu;
 
+	rcu_read_lock();
+	task = READ_ONCE(target->held);
+	if (task)
+		get_task_struct(task);
+	rcu_read_unlock();
+	if (!task)
+		return 0;
 	/* Before the yield: the target may run, and be preempted again, before it returns. */
+	cpu = task_cpu(task);
 	target->pick_seq = per_cpu(unspin_cpu.switches, cpu);
 	target->pick_cpu = cpu;
 	smp_store_release(&target->pick_pending, 1);	/* read under the target's run queue lock */
 	WRITE_ONCE(target->yielded_mark, 1);
-	outcome = kvm_vcpu_yield_to(target->vcpu);
+	outcome = yield_to(task, true);
+	put_task_struct(task);
 	if (outcome <= 0) {
 		WRITE_ONCE(target->pick_pending, 0);
 		WRITE_ONCE(target->yielded_mark, marked);
@@ -70,48 +103,98 @@ static int yield_to_slot(struct unspin_slot *target)
 	return outcome;
 }
 
+/* What a PLE exit has to choose from, and has tried. */
+struct choice {
+	struct unspin_slot *caller;
+	struct hvs_slot *snapshot;
+	u32 count;
+	u32 flags;
+	u64 excluded;
+	int tries;
+};
+
+/* Whether the yield took; if not, the target is not tried again. */
+static bool target_took(struct choice *choice, s32 pick, enum unspin_counter counter, int *outcome)
+{
+	struct unspin_slot *caller = choice->caller;
+
+	*outcome = yield_to_slot(caller->vm->slot[pick]);
+	if (*outcome > 0) {
+		unspin_count(caller, counter, 1);
+		WRITE_ONCE(caller->vcpu->kvm->last_boosted_vcpu, pick);
+		return true;
+	}
+	unspin_count(caller, UNSPIN_C_YIELD_FAILED, 1);
+	choice->excluded |= BIT_ULL(pick);
+	choice->tries -= *outcome < 0;
+	return false;
+}
+
+/* Who owes the caller an answer to an interrupt comes before all others. */
+static noinline bool ipi_yield(struct choice *choice)
+{
+	struct ipi_slot slots[IPI_SLOTS_MAX];
+	int outcome = 0;
+	bool took;
+	s32 pick;
+
+	unspin_ipi_slots(choice->caller, choice->snapshot, choice->count, slots);
+	while (choice->tries) {
+		pick = ipi_pick(slots, choice->count, choice->caller->idx, choice->excluded);
+		if (pick < 0)
+			return false;
+		took = target_took(choice, pick, UNSPIN_C_YIELD_IPI, &outcome);
+		trace_unspin_ipi_pick(choice->caller->vm, choice->caller->idx, choice->excluded, slots,
+				      choice->count, pick, outcome);
+		if (took)
+			return true;
+	}
+	return false;
+}
+
+static void give_way(struct unspin_slot *caller)
+{
+	unspin_count(caller, UNSPIN_C_GAVE_WAY, 1);
+	/* Runs again when the scheduler finds it its turn; a deadline task would lose its period. */
+	if (!dl_prio(current->prio))
+		yield();
+}
+
 static void spin_yield(struct unspin_slot *slot)
 {
 	struct hvs_slot snapshot[HVS_SLOTS_MAX];
 	struct unspin_vm *vm = slot->vm;
-	u32 flags = READ_ONCE(vm->hvs_flags);
-	u32 count = snapshot_read(vm, snapshot);
-	u64 excluded = 0;
-	int tries = YIELD_TRIES;
-	int outcome = 0;
+	struct choice choice = {
+		.caller = slot,
+		.snapshot = snapshot,
+		.count = snapshot_read(vm, snapshot),
+		.flags = READ_ONCE(vm->hvs_flags),
+		.tries = YIELD_TRIES,
+	};
 
-	while (tries) {	/* each turn excludes one of at most 64 */
-		s32 pick = hvs_pick(snapshot, count, slot->idx, excluded, flags);
+	if (READ_ONCE(vm->ipi_on) && ipi_yield(&choice))
+		return;
+	while (choice.tries) {	/* each turn excludes one of at most 64 */
+		u64 excluded = choice.excluded;
+		s32 pick = hvs_pick(snapshot, choice.count, slot->idx, excluded, choice.flags);
+		int outcome = 0;
+		bool took = false;
 
-		if (pick == HVS_PICK_GIVE_WAY) {
-			trace_unspin_pick(vm, slot->idx, flags, excluded, snapshot, count, pick, 0);
-			unspin_count(slot, UNSPIN_C_GAVE_WAY, 1);
-			/* Runs again when the scheduler finds it its turn; a deadline task would lose its period. */
-			if (!dl_prio(current->prio))
-				yield();
-			return;
-		}
 		slot->complete = pick == HVS_PICK_COMPLETE;
-		if (pick < 0 || pick >= (s32)count || !vm->slot[pick]) {
-			trace_unspin_pick(vm, slot->idx, flags, excluded, snapshot, count, pick, 0);
-			break;
-		}
-		outcome = yield_to_slot(vm->slot[pick]);
-		trace_unspin_pick(vm, slot->idx, flags, excluded, snapshot, count, pick, outcome);
-		if (outcome > 0) {
-			unspin_count(slot, counter_of(snapshot[pick].category), 1);
-			WRITE_ONCE(slot->vcpu->kvm->last_boosted_vcpu, pick);
+		if (pick >= 0)
+			took = target_took(&choice, pick, counter_of(snapshot[pick].category), &outcome);
+		trace_unspin_pick(vm, slot->idx, choice.flags, excluded, snapshot, choice.count, pick,
+				  outcome);
+		if (pick == HVS_PICK_GIVE_WAY)
+			return give_way(slot);
+		if (took)
 			return;
-		}
-		unspin_count(slot, UNSPIN_C_YIELD_FAILED, 1);
-		excluded |= BIT_ULL(pick);
-		if (outcome < 0)
-			tries--;
+		if (pick < 0)
+			break;
 	}
 	unspin_count(slot, UNSPIN_C_YIELD_NONE, 1);
 }
 
-/* Redirected from kvm_vcpu_on_spin(), in the vCPU's thread; may sleep. in_flight is set. */
 void unspin_on_spin(struct kvm_vcpu *me, bool yield_to_kernel_mode)
 {
 	struct unspin_slot *slot;

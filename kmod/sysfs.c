@@ -1,29 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /sys/module/unspin/: settings and counters, one value a file; docs/sysfs.md
- * is its reference. Nothing here dereferences a struct kvm or kvm_vcpu.
+ * /sys/module/unspin/: settings and counters, one value a file, made from the lists of
+ * uapi/unspin.h; docs/sysfs.md is their reference. Nothing here dereferences a struct
+ * kvm or kvm_vcpu.
  */
+#include <linux/module.h>
 #include <linux/sysfs.h>
 
-#include "unspin.h"
-
-#define WINDOW_CYCLES_MIN 16u
-#define WINDOW_CYCLES_MAX (1u << 30)
-#define EPOCH_PLE_EXITS_MAX (1u << 24)
-#define EPOCH_MIN_US_MAX 1000000u
-
-const char *const unspin_mode_names[UNSPIN_MODES] = { "off", "observe", "aple", "hvs", "apples" };
-
-static const struct {
-	const char *name;
-	u32 flags;
-} variants[] = {
-	{ "hvs", HVS_QUORUM },
-	{ "paper", 0 },
-	{ "cpth-r", HVS_QUORUM | HVS_COUNTER_TIME_RESOURCE },
-	{ "cpth-l", HVS_QUORUM | HVS_COUNTER_TIME_LOCK },
-	{ "cch", HVS_QUORUM | HVS_COUNTER_CAUSALITY },
-};
+#include "epoch.h"
+#include "fail_open.h"
+#include "settings.h"
+#include "sysfs.h"
+#include "window.h"
 
 static struct kobject *default_kobj, *vms_kobj;
 
@@ -33,116 +21,9 @@ static struct unspin_vm *vm_of(struct kobject *kobj)
 	return kobj == default_kobj ? NULL : container_of(kobj, struct unspin_vm, kobj);
 }
 
-static struct unspin_settings *settings_of(struct kobject *kobj)
+static const struct unspin_settings *settings_of(struct kobject *kobj)
 {
-	struct unspin_vm *vm = vm_of(kobj);
-
-	return vm ? &vm->set : &unspin_default;
-}
-
-/* --- settings: read --- */
-
-static u32 number_get(const struct unspin_settings *set, enum unspin_field field)
-{
-	switch (field) {
-	case UNSPIN_F_WINDOW_INIT:
-		return set->aple.window_init_cycles;
-	case UNSPIN_F_WINDOW_MIN:
-		return set->aple.window_min_cycles;
-	case UNSPIN_F_WINDOW_MAX:
-		return set->aple.window_max_cycles;
-	case UNSPIN_F_DELTA:
-		return set->aple.delta_cycles;
-	case UNSPIN_F_DELTA_MAX:
-		return set->aple.delta_max_cycles;
-	case UNSPIN_F_EPOCH_MIN:
-		return set->aple.epoch_min_us;
-	default:
-		return set->aple.epoch_ple_exits;
-	}
-}
-
-static const char *variant_name(u32 flags)
-{
-	u32 i;
-
-	for (i = 0; i < ARRAY_SIZE(variants); i++)
-		if (variants[i].flags == flags)
-			return variants[i].name;
-	return "unknown";
-}
-
-/* --- settings: write; unspin_mutex held --- */
-
-/*
- * One of the three bounds was written. One that would contradict it moves
- * along, so that the three may be written in any order.
- */
-static void bounds_settle(struct aple_params *p, enum unspin_field field)
-{
-	switch (field) {
-	case UNSPIN_F_WINDOW_INIT:
-		p->window_min_cycles = min(p->window_min_cycles, p->window_init_cycles);
-		p->window_max_cycles = max(p->window_max_cycles, p->window_init_cycles);
-		break;
-	case UNSPIN_F_WINDOW_MIN:
-		p->window_max_cycles = max(p->window_max_cycles, p->window_min_cycles);
-		p->window_init_cycles = max(p->window_init_cycles, p->window_min_cycles);
-		break;
-	default:
-		p->window_min_cycles = min(p->window_min_cycles, p->window_max_cycles);
-		p->window_init_cycles = min(p->window_init_cycles, p->window_max_cycles);
-		break;
-	}
-	p->delta_cycles = min(p->delta_cycles, p->window_max_cycles);
-	p->delta_max_cycles = min(p->delta_max_cycles, p->window_max_cycles);
-}
-
-static int number_set(struct unspin_settings *set, enum unspin_field field, u32 value)
-{
-	struct aple_params params = set->aple;
-
-	switch (field) {
-	case UNSPIN_F_WINDOW_INIT:
-		params.window_init_cycles = value;
-		bounds_settle(&params, field);
-		break;
-	case UNSPIN_F_WINDOW_MIN:
-		params.window_min_cycles = value;
-		bounds_settle(&params, field);
-		break;
-	case UNSPIN_F_WINDOW_MAX:
-		params.window_max_cycles = value;
-		bounds_settle(&params, field);
-		break;
-	case UNSPIN_F_DELTA:
-		params.delta_cycles = value;
-		break;
-	case UNSPIN_F_DELTA_MAX:
-		params.delta_max_cycles = value;
-		break;
-	case UNSPIN_F_EPOCH_MIN:
-		params.epoch_min_us = value;
-		break;
-	default:
-		params.epoch_ple_exits = value;
-		break;
-	}
-	if (aple_params_check(&params))
-		return -ERANGE;
-	set->aple = params;
-	return 0;
-}
-
-/* Settings of a VM, or of default/ and all VMs that follow it, have changed. */
-static void settings_changed(struct unspin_vm *vm, enum unspin_field field)
-{
-	if (vm) {
-		vm->own |= BIT(field);
-		unspin_vm_apply(vm, field == UNSPIN_F_MODE);
-	} else {
-		unspin_vms_inherit(field);
-	}
+	return unspin_settings_of(vm_of(kobj));
 }
 
 static ssize_t bad_value(struct kobject *kobj, const char *file, const char *buf, const char *allowed,
@@ -153,66 +34,42 @@ static ssize_t bad_value(struct kobject *kobj, const char *file, const char *buf
 	return err;
 }
 
-static ssize_t number_store(struct kobject *kobj, const char *file, enum unspin_field field,
-			    const char *buf, size_t len)
+/* --- settings --- */
+
+static ssize_t number_store(struct kobject *kobj, enum unspin_number number, const char *buf, size_t len)
 {
-	struct unspin_vm *vm = vm_of(kobj);
-	u32 low = 0, high = 0, value;
+	const struct unspin_number_info *info = &unspin_number_info[number];
+	u32 value, most = info->most;
 	char allowed[64];
 	int err;
 
-	mutex_lock(&unspin_mutex);
-	switch (field) {
-	case UNSPIN_F_DELTA:
-	case UNSPIN_F_DELTA_MAX:
-		high = settings_of(kobj)->aple.window_max_cycles;
-		break;
-	case UNSPIN_F_EPOCH:
-		low = 1;
-		high = EPOCH_PLE_EXITS_MAX;
-		break;
-	case UNSPIN_F_EPOCH_MIN:
-		high = EPOCH_MIN_US_MAX;
-		break;
-	default:
-		low = WINDOW_CYCLES_MIN;
-		high = WINDOW_CYCLES_MAX;
-		break;
-	}
 	err = kstrtou32(buf, 10, &value);
-	if (!err && (value < low || value > high))
-		err = -ERANGE;
-	if (!err)
-		err = number_set(settings_of(kobj), field, value);
-	if (!err)
-		settings_changed(vm, field);
-	mutex_unlock(&unspin_mutex);
+	if (!err) {
+		mutex_lock(&unspin_mutex);
+		err = unspin_settings_number(vm_of(kobj), number, value, &most);
+		mutex_unlock(&unspin_mutex);
+	}
 	if (!err)
 		return len;
-	snprintf(allowed, sizeof(allowed), "a decimal number from %u to %u", low, high);
-	return bad_value(kobj, file, buf, allowed, err);
+	snprintf(allowed, sizeof(allowed), "a decimal number from %u to %u", info->least, most);
+	return bad_value(kobj, info->file, buf, allowed, err);
 }
 
-#define SETTING_ATTR(_name, _field)							\
-static ssize_t _name##_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)	\
+#define NUMBER_ATTR(id, file, least, most, value, unit, meaning)				\
+static ssize_t file##_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)	\
 {											\
-	return sysfs_emit(buf, "%u\n", number_get(settings_of(kobj), _field));		\
+	return sysfs_emit(buf, "%u\n", settings_of(kobj)->number[UNSPIN_N_##id]);	\
 }											\
-static ssize_t _name##_store(struct kobject *kobj, struct kobj_attribute *attr,		\
-			     const char *buf, size_t len)				\
+static ssize_t file##_store(struct kobject *kobj, struct kobj_attribute *attr,		\
+			    const char *buf, size_t len)				\
 {											\
-	return number_store(kobj, #_name, _field, buf, len);				\
+	return number_store(kobj, UNSPIN_N_##id, buf, len);				\
 }											\
-static struct kobj_attribute _name##_attr = __ATTR_RW(_name)
+static struct kobj_attribute file##_attr = __ATTR_RW(file);
+UNSPIN_NUMBERS(NUMBER_ATTR)
+#undef NUMBER_ATTR
 
-SETTING_ATTR(window_init_cycles, UNSPIN_F_WINDOW_INIT);
-SETTING_ATTR(window_min_cycles, UNSPIN_F_WINDOW_MIN);
-SETTING_ATTR(window_max_cycles, UNSPIN_F_WINDOW_MAX);
-SETTING_ATTR(delta_cycles, UNSPIN_F_DELTA);
-SETTING_ATTR(delta_max_cycles, UNSPIN_F_DELTA_MAX);
-SETTING_ATTR(epoch_ple_exits, UNSPIN_F_EPOCH);
-SETTING_ATTR(epoch_min_us, UNSPIN_F_EPOCH_MIN);
-
+#define WORD(id, name, ...) " " name
 static ssize_t mode_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
 	return sysfs_emit(buf, "%s\n", unspin_mode_names[settings_of(kobj)->mode]);
@@ -221,22 +78,12 @@ static ssize_t mode_show(struct kobject *kobj, struct kobj_attribute *attr, char
 static ssize_t mode_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf, size_t len)
 {
 	int mode = sysfs_match_string(unspin_mode_names, buf);
-	struct unspin_settings *set = settings_of(kobj);
-	struct unspin_vm *vm = vm_of(kobj);
-	enum unspin_mode before;
 	int err;
 
 	if (mode < 0)
-		return bad_value(kobj, "mode", buf, "off, observe, aple, hvs or apples", -EINVAL);
+		return bad_value(kobj, "mode", buf, "one of" UNSPIN_MODES(WORD), -EINVAL);
 	mutex_lock(&unspin_mutex);
-	before = set->mode;
-	set->mode = mode;
-	settings_changed(vm, UNSPIN_F_MODE);
-	err = unspin_attach_update();
-	if (err) {
-		set->mode = before;
-		settings_changed(vm, UNSPIN_F_MODE);
-	}
+	err = unspin_settings_mode(vm_of(kobj), mode);
 	mutex_unlock(&unspin_mutex);
 	return err ?: len;
 }
@@ -244,39 +91,29 @@ static struct kobj_attribute mode_attr = __ATTR_RW(mode);
 
 static ssize_t hvs_variant_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
-	return sysfs_emit(buf, "%s\n", variant_name(settings_of(kobj)->hvs_flags));
+	return sysfs_emit(buf, "%s\n", unspin_settings_variant_name(settings_of(kobj)->variant));
 }
 
 static ssize_t hvs_variant_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf,
 				 size_t len)
 {
-	u32 i;
+	int variant = unspin_settings_variant_find(buf);
 
-	for (i = 0; i < ARRAY_SIZE(variants); i++) {
-		if (!sysfs_streq(buf, variants[i].name))
-			continue;
-		mutex_lock(&unspin_mutex);
-		settings_of(kobj)->hvs_flags = variants[i].flags;
-		settings_changed(vm_of(kobj), UNSPIN_F_VARIANT);
-		mutex_unlock(&unspin_mutex);
-		return len;
-	}
-	return bad_value(kobj, "hvs_variant", buf, "hvs, paper, cpth-r, cpth-l or cch", -EINVAL);
+	if (variant < 0)
+		return bad_value(kobj, "hvs_variant", buf, "one of" UNSPIN_VARIANTS(WORD), variant);
+	mutex_lock(&unspin_mutex);
+	unspin_settings_variant(vm_of(kobj), variant);
+	mutex_unlock(&unspin_mutex);
+	return len;
 }
 static struct kobj_attribute hvs_variant_attr = __ATTR_RW(hvs_variant);
+#undef WORD
 
+#define NUMBER_ENTRY(id, file, ...) &file##_attr.attr,
 static struct attribute *setting_attrs[] = {
-	&mode_attr.attr,
-	&window_init_cycles_attr.attr,
-	&window_min_cycles_attr.attr,
-	&window_max_cycles_attr.attr,
-	&delta_cycles_attr.attr,
-	&delta_max_cycles_attr.attr,
-	&epoch_ple_exits_attr.attr,
-	&epoch_min_us_attr.attr,
-	&hvs_variant_attr.attr,
-	NULL,
+	&mode_attr.attr, UNSPIN_NUMBERS(NUMBER_ENTRY) &hvs_variant_attr.attr, NULL,
 };
+#undef NUMBER_ENTRY
 static const struct attribute_group setting_group = { .attrs = setting_attrs };
 
 /* --- counters of a VM, since its last reset --- */
@@ -290,7 +127,7 @@ static void totals_since_reset(struct unspin_vm *vm, struct unspin_totals *total
 	unspin_totals_read(vm, totals);
 	base = vm->reset_base;
 	raw_spin_unlock_irq(&vm->epoch_lock);
-	for (c = 0; c < UNSPIN_COUNTERS; c++)
+	for (c = 0; c < UNSPIN_COUNTERS_COUNT; c++)
 		totals->count[c] -= base.count[c];
 	totals->cpu_cycles -= min(totals->cpu_cycles, base.cpu_cycles);
 }
@@ -301,14 +138,6 @@ static u64 counter_since_reset(struct kobject *kobj, enum unspin_counter counter
 
 	totals_since_reset(vm_of(kobj), &totals);
 	return totals.count[counter];
-}
-
-static u64 cpu_cycles_get(struct unspin_vm *vm)
-{
-	struct unspin_totals totals;
-
-	totals_since_reset(vm, &totals);
-	return totals.cpu_cycles;
 }
 
 /* Over all the time since reset: waste as section 3.1.3 defines it, summed before it is divided. */
@@ -337,42 +166,48 @@ static u64 window_get(struct unspin_vm *vm)
 	return window;
 }
 
+#define VALUE_NAME(id, file, kind, meaning) VALUE_##id,
+enum value { UNSPIN_VALUES(VALUE_NAME) };
+#undef VALUE_NAME
+
+static u64 value_get(struct unspin_vm *vm, enum value value)
+{
+	struct unspin_totals totals;
+
+	switch (value) {
+	case VALUE_CPU_CYCLES:
+		totals_since_reset(vm, &totals);
+		return totals.cpu_cycles;
+	case VALUE_INEFFICIENCY_LAST:
+		return READ_ONCE(vm->last_ppm);
+	case VALUE_INEFFICIENCY_AVG:
+		return inefficiency_avg_get(vm);
+	case VALUE_WINDOW:
+		return window_get(vm);
+	case VALUE_EPOCHS:
+		return READ_ONCE(vm->epochs);
+	case VALUE_ROUNDS:
+		return READ_ONCE(vm->aple.rounds);
+	case VALUE_FAIL_OPEN:
+		return atomic64_read(&vm->fail_open_events);
+	}
+	return 0;
+}
+
 /* Root only: cycle counts of a VM tell what it does to whoever may read them. */
-#define COUNTER_ATTR(_name, _counter)							\
-static ssize_t _name##_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)	\
+#define READ_ONLY_ATTR(file, value)							\
+static ssize_t file##_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)	\
 {											\
-	return sysfs_emit(buf, "%llu\n", counter_since_reset(kobj, _counter));		\
+	return sysfs_emit(buf, "%llu\n", (u64)(value));					\
 }											\
-static struct kobj_attribute _name##_attr = __ATTR_RO_MODE(_name, 0400)
+static struct kobj_attribute file##_attr = __ATTR_RO_MODE(file, 0400);
 
-#define VALUE_ATTR(_name, _value)							\
-static ssize_t _name##_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)	\
-{											\
-	struct unspin_vm *vm = vm_of(kobj);						\
-											\
-	return sysfs_emit(buf, "%llu\n", (u64)(_value));				\
-}											\
-static struct kobj_attribute _name##_attr = __ATTR_RO_MODE(_name, 0400)
-
-COUNTER_ATTR(ple_exits, UNSPIN_C_PLE_EXITS);
-COUNTER_ATTR(wasteful_spin_cycles, UNSPIN_C_SPIN_CYCLES);
-COUNTER_ATTR(wasteful_switch_cycles, UNSPIN_C_SWITCH_CYCLES);
-COUNTER_ATTR(yields_resource_waiter, UNSPIN_C_YIELD_RESOURCE);
-COUNTER_ATTR(yields_lock_waiter, UNSPIN_C_YIELD_LOCK);
-COUNTER_ATTR(yields_yielded, UNSPIN_C_YIELD_YIELDED);
-COUNTER_ATTR(yields_none, UNSPIN_C_YIELD_NONE);
-COUNTER_ATTR(yields_gave_way, UNSPIN_C_GAVE_WAY);
-COUNTER_ATTR(yields_failed, UNSPIN_C_YIELD_FAILED);
-COUNTER_ATTR(picks_ran_next, UNSPIN_C_RAN_NEXT);
-COUNTER_ATTR(hypercalls_kick, UNSPIN_C_HC_KICK);
-COUNTER_ATTR(hypercalls_sched_yield, UNSPIN_C_HC_SCHED_YIELD);
-VALUE_ATTR(cpu_cycles, cpu_cycles_get(vm));
-VALUE_ATTR(inefficiency_last_ppm, READ_ONCE(vm->last_ppm));
-VALUE_ATTR(inefficiency_avg_ppm, inefficiency_avg_get(vm));
-VALUE_ATTR(window_cycles, window_get(vm));
-VALUE_ATTR(epochs, READ_ONCE(vm->epochs));
-VALUE_ATTR(rounds, READ_ONCE(vm->aple.rounds));
-VALUE_ATTR(fail_open_events, atomic64_read(&vm->fail_open_events));
+#define COUNTER_ATTR(id, file, meaning) READ_ONLY_ATTR(file, counter_since_reset(kobj, UNSPIN_C_##id))
+#define VALUE_ATTR(id, file, kind, meaning) READ_ONLY_ATTR(file, value_get(vm_of(kobj), VALUE_##id))
+UNSPIN_COUNTERS(COUNTER_ATTR)
+UNSPIN_VALUES(VALUE_ATTR)
+#undef COUNTER_ATTR
+#undef VALUE_ATTR
 
 static ssize_t reset_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf, size_t len)
 {
@@ -381,7 +216,7 @@ static ssize_t reset_store(struct kobject *kobj, struct kobj_attribute *attr, co
 	if (!sysfs_streq(buf, "1"))
 		return bad_value(kobj, "reset", buf, "1", -EINVAL);
 	mutex_lock(&unspin_mutex);
-	unspin_vm_apply(vm, true);
+	unspin_settings_apply(vm, true);
 	raw_spin_lock_irq(&vm->epoch_lock);
 	unspin_totals_read(vm, &vm->reset_base);
 	vm->epochs = 0;
@@ -393,43 +228,13 @@ static ssize_t reset_store(struct kobject *kobj, struct kobj_attribute *attr, co
 }
 static struct kobj_attribute reset_attr = __ATTR_WO(reset);
 
+#define ENTRY(id, file, ...) &file##_attr.attr,
 static struct attribute *counter_attrs[] = {
-	&ple_exits_attr.attr,
-	&wasteful_spin_cycles_attr.attr,
-	&wasteful_switch_cycles_attr.attr,
-	&cpu_cycles_attr.attr,
-	&inefficiency_last_ppm_attr.attr,
-	&inefficiency_avg_ppm_attr.attr,
-	&window_cycles_attr.attr,
-	&epochs_attr.attr,
-	&rounds_attr.attr,
-	&yields_resource_waiter_attr.attr,
-	&yields_lock_waiter_attr.attr,
-	&yields_yielded_attr.attr,
-	&yields_none_attr.attr,
-	&yields_gave_way_attr.attr,
-	&yields_failed_attr.attr,
-	&picks_ran_next_attr.attr,
-	&hypercalls_kick_attr.attr,
-	&hypercalls_sched_yield_attr.attr,
-	&fail_open_events_attr.attr,
-	&reset_attr.attr,
-	NULL,
+	UNSPIN_COUNTERS(ENTRY) UNSPIN_VALUES(ENTRY) &reset_attr.attr, NULL,
 };
 static const struct attribute_group counter_group = { .attrs = counter_attrs };
 
-static const struct attribute_group *vm_groups[] = { &setting_group, &counter_group, NULL };
-
-static void vm_kobj_release(struct kobject *kobj)
-{
-	unspin_vm_release(container_of(kobj, struct unspin_vm, kobj));
-}
-
-const struct kobj_type unspin_vm_ktype = {
-	.sysfs_ops = &kobj_sysfs_ops,
-	.release = vm_kobj_release,
-	.default_groups = vm_groups,
-};
+const struct attribute_group *unspin_vm_groups[] = { &setting_group, &counter_group, NULL };
 
 /* May sleep. The VM is linked. */
 int unspin_sysfs_vm_add(struct unspin_vm *vm)
@@ -455,18 +260,20 @@ static ssize_t window_control_show(struct kobject *kobj, struct kobj_attribute *
 }
 static struct kobj_attribute window_control_attr = __ATTR_RO(window_control);
 
+static ssize_t ipi_control_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	return unspin_ipi_describe(buf);
+}
+static struct kobj_attribute ipi_control_attr = __ATTR_RO(ipi_control);
+
 static ssize_t fail_open_total_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
 	return sysfs_emit(buf, "%lld\n", atomic64_read(&unspin_fail_open_total));
 }
 static struct kobj_attribute fail_open_total_attr = __ATTR_RO(fail_open_total);
 
-static const struct attribute *const module_attrs[] = {
-	&live_objects_attr.attr,
-	&window_control_attr.attr,
-	&fail_open_total_attr.attr,
-	NULL,
-};
+static const struct attribute *const module_attrs[] = { UNSPIN_MODULE_VALUES(ENTRY) NULL };
+#undef ENTRY
 
 int unspin_sysfs_init(void)
 {

@@ -1,29 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * VMs and vCPUs: found, looked up, given their settings, let go.
+ * Lifetimes of VMs and vCPUs: made, bound, ended.
  *
  * KVM frees a vCPU with its VM and uses its address again. So a VM's state is
  * unlinked at the entry of kvm_arch_destroy_vm(), before anything is freed, and
  * whoever dereferences a vCPU either runs in that vCPU's thread, runs in the
  * thread of a sibling, or holds unspin_lock and found it linked.
  */
-#include <linux/fdtable.h>
-#include <linux/file.h>
-#include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
-#include <linux/delay.h>
 
-#include "hot.h"
+#include "epoch.h"
+#include "fail_open.h"
+#include "settings.h"
+#include "sysfs.h"
+#include "vms.h"
 
-#define DISCOVER_VMS_MAX 1024
-#define RESTORE_WAIT_MS 300	/* a busy vCPU that was kicked enters within a tick or two */
-
-DEFINE_RAW_SPINLOCK(unspin_lock);
-LIST_HEAD(unspin_vms);
-atomic_t unspin_live_objects = ATOMIC_INIT(0);
-
-struct hlist_head unspin_slot_hash[1 << UNSPIN_SLOT_HASH_BITS];
 static struct workqueue_struct *workqueue;	/* ordered: a directory is added before it is removed */
 static u64 next_generation;			/* under unspin_lock */
 
@@ -68,140 +60,44 @@ static bool number_taken(pid_t pid, u32 number)
 	return false;
 }
 
-/* How many exits a vCPU collects before it touches the shared count: an eighth of an epoch in all. */
-void unspin_vm_batch(struct unspin_vm *vm)
+/* --- the thread that runs a vCPU --- */
+
+struct held_task {
+	struct rcu_head rcu;
+	struct task_struct *task;
+};
+
+static void held_put(struct rcu_head *rcu)
 {
-	u32 nslots = max(READ_ONCE(vm->nslots), 1u);
+	struct held_task *held = container_of(rcu, struct held_task, rcu);
 
-	WRITE_ONCE(vm->report_batch, clamp(vm->params.epoch_ple_exits / (8 * nslots), 1u, 64u));
-	WRITE_ONCE(vm->epoch_ple_exits, vm->params.epoch_ple_exits);
-}
-
-/* Tells every vCPU of the VM to look at window and mode at its next entry. */
-void unspin_vm_kick_slots(struct unspin_vm *vm)
-{
-	struct unspin_slot *slot;
-
-	rcu_read_lock();
-	list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
-		/* Pairs with the xchg() in unspin_entry(): what was stored before is seen there. */
-		smp_store_release(&slot->work.remote, 1);
-	}
-	rcu_read_unlock();
-}
-
-/* Directed yields look at 64 vCPUs at most; a larger VM keeps KVM's selection and is told so once. */
-static void vm_size_check(struct unspin_vm *vm)
-{
-	if (!READ_ONCE(vm->select_on) || READ_ONCE(vm->nslots) <= HVS_SLOTS_MAX || vm->told_large)
-		return;
-	vm->told_large = 1;
-	atomic64_inc(&vm->fail_open_events);
-	atomic64_inc(&unspin_fail_open_total);
-	pr_warn_ratelimited("VM %d-%u has more than %u vCPUs and keeps KVM's selection\n",
-			    vm->pid, vm->number, HVS_SLOTS_MAX);
+	put_task_struct(held->task);
+	kfree(held);
 }
 
 /*
- * Makes the VM's settings what its vCPUs go by. A mode written anew also clears
- * fail-open. APLE starts over at its initial window where mode or that window
- * changed, and otherwise goes on within the bounds. unspin_mutex is held, or the
- * VM is not yet linked.
+ * Own thread, preemption off. Pickers take a reference of their own under RCU, so the one
+ * that is replaced goes after a grace period. Where there is no memory for that the old
+ * thread stays held, and yields that mean this vCPU go to a thread that does not run it.
  */
-void unspin_vm_apply(struct unspin_vm *vm, bool mode_written)
+void unspin_slot_hold_current(struct unspin_slot *slot)
 {
-	enum unspin_mode mode = vm->set.mode;
-	bool window_on, restart;
-	unsigned long flags;
-	u32 window;
+	struct held_task *old = NULL;
 
-	raw_spin_lock_irqsave(&vm->epoch_lock, flags);
-	if (mode_written)
-		vm->fail_open = 0;
-	if (vm->fail_open && mode != UNSPIN_OFF)
-		mode = UNSPIN_OBSERVE;
-	window_on = (mode == UNSPIN_APLE || mode == UNSPIN_APPLES) &&
-		    READ_ONCE(unspin_window) && !READ_ONCE(unspin_window_refused);
-	restart = mode_written || window_on != vm->window_on ||
-		  vm->params.window_init_cycles != vm->set.aple.window_init_cycles;
-	vm->params = vm->set.aple;
-	if (restart) {
-		aple_init(&vm->aple, &vm->params);
-		unspin_epoch_restart(vm);
-	}
-	window = pol_clamp_u32(vm->aple.window_cycles, vm->params.window_min_cycles,
-			       vm->params.window_max_cycles);
-	vm->aple.window_cycles = window;
-	WRITE_ONCE(vm->window_cycles, window);
-	WRITE_ONCE(vm->hvs_flags, vm->set.hvs_flags);
-	WRITE_ONCE(vm->window_on, window_on);
-	WRITE_ONCE(vm->select_on, mode == UNSPIN_HVS || mode == UNSPIN_APPLES);
-	WRITE_ONCE(vm->active, mode != UNSPIN_OFF);
-	unspin_vm_batch(vm);
-	raw_spin_unlock_irqrestore(&vm->epoch_lock, flags);
-
-	vm_size_check(vm);
-	unspin_vm_kick_slots(vm);
-}
-
-static void settings_inherit(struct unspin_vm *vm, enum unspin_field field)
-{
-	struct unspin_settings *to = &vm->set;
-
-	if (vm->own & BIT(field))
+	if (slot->held == current)
 		return;
-	switch (field) {
-	case UNSPIN_F_MODE:
-		to->mode = unspin_default.mode;
-		break;
-	case UNSPIN_F_VARIANT:
-		to->hvs_flags = unspin_default.hvs_flags;
-		break;
-	case UNSPIN_F_DELTA:
-		to->aple.delta_cycles = unspin_default.aple.delta_cycles;
-		break;
-	case UNSPIN_F_DELTA_MAX:
-		to->aple.delta_max_cycles = unspin_default.aple.delta_max_cycles;
-		break;
-	case UNSPIN_F_EPOCH:
-		to->aple.epoch_ple_exits = unspin_default.aple.epoch_ple_exits;
-		break;
-	case UNSPIN_F_EPOCH_MIN:
-		to->aple.epoch_min_us = unspin_default.aple.epoch_min_us;
-		break;
-	default:	/* the three bounds make sense together only */
-		if (vm->own & (BIT(UNSPIN_F_WINDOW_INIT) | BIT(UNSPIN_F_WINDOW_MIN) |
-			       BIT(UNSPIN_F_WINDOW_MAX)))
+	if (slot->held) {
+		old = kmalloc(sizeof(*old), GFP_ATOMIC | __GFP_NOWARN);
+		if (!old) {
+			unspin_fail_open_part(slot->vm, "no memory to follow a vCPU to another thread");
 			return;
-		to->aple.window_init_cycles = unspin_default.aple.window_init_cycles;
-		to->aple.window_min_cycles = unspin_default.aple.window_min_cycles;
-		to->aple.window_max_cycles = unspin_default.aple.window_max_cycles;
-		break;
+		}
+		old->task = slot->held;
 	}
-	/* As where a bound is written itself: steps fit the bounds, whichever of them is the VM's own. */
-	to->aple.delta_cycles = min(to->aple.delta_cycles, to->aple.window_max_cycles);
-	to->aple.delta_max_cycles = min(to->aple.delta_max_cycles, to->aple.window_max_cycles);
-}
-
-/*
- * A default was written: VMs that have no value of their own follow. Mode off is for
- * all: who turns the module off means every VM. unspin_mutex is held.
- */
-void unspin_vms_inherit(enum unspin_field field)
-{
-	struct unspin_vm *vm;
-
-	/* VMs are freed by the workqueue after a grace period; apply does not sleep. */
-	rcu_read_lock();
-	list_for_each_entry_rcu(vm, &unspin_vms, all) {
-		if (field == UNSPIN_F_MODE && unspin_default.mode == UNSPIN_OFF)
-			vm->own &= ~BIT(UNSPIN_F_MODE);
-		if (vm->own & BIT(field))
-			continue;
-		settings_inherit(vm, field);
-		unspin_vm_apply(vm, field == UNSPIN_F_MODE);
-	}
-	rcu_read_unlock();
+	get_task_struct(current);
+	smp_store_release(&slot->held, current);	/* pairs with the pickers' READ_ONCE() */
+	if (old)
+		call_rcu(&old->rcu, held_put);
 }
 
 static void vm_add_work(struct work_struct *work)
@@ -209,15 +105,12 @@ static void vm_add_work(struct work_struct *work)
 	struct unspin_vm *vm = container_of(work, struct unspin_vm, add_work);
 	bool dead;
 
-	/* The default may have changed between the VM's making and its linking. */
 	mutex_lock(&unspin_mutex);
 	raw_spin_lock_irq(&unspin_lock);
 	dead = vm->dead;
 	raw_spin_unlock_irq(&unspin_lock);
-	if (!dead && memcmp(&vm->set, &unspin_default, sizeof(vm->set))) {
-		vm->set = unspin_default;
-		unspin_vm_apply(vm, true);
-	}
+	if (!dead)
+		unspin_settings_linked_vm(vm);
 	mutex_unlock(&unspin_mutex);
 
 	if (dead)
@@ -226,22 +119,30 @@ static void vm_add_work(struct work_struct *work)
 	if (vm->named)
 		return;
 	mutex_lock(&unspin_mutex);	/* nobody could set its mode: KVM's own */
-	unspin_vm_apply(vm, false);
+	unspin_settings_apply(vm, false);
 	mutex_unlock(&unspin_mutex);
 }
 
-/* Frees the VM's state; called by the kobject's release. */
-void unspin_vm_release(struct unspin_vm *vm)
+static void vm_release(struct kobject *kobj)
 {
+	struct unspin_vm *vm = container_of(kobj, struct unspin_vm, kobj);
 	struct unspin_slot *slot, *next;
 
 	list_for_each_entry_safe(slot, next, &vm->slots, of_vm) {
+		if (slot->held)
+			put_task_struct(slot->held);
 		kfree(slot);
 		atomic_dec(&unspin_live_objects);
 	}
 	kfree(vm);
 	atomic_dec(&unspin_live_objects);
 }
+
+static const struct kobj_type vm_ktype = {
+	.sysfs_ops = &kobj_sysfs_ops,
+	.release = vm_release,
+	.default_groups = unspin_vm_groups,
+};
 
 static void vm_reap_work(struct work_struct *work)
 {
@@ -250,8 +151,9 @@ static void vm_reap_work(struct work_struct *work)
 	if (vm->named)
 		kobject_del(&vm->kobj);	/* waits for readers of its files */
 	synchronize_rcu();		/* probes that still hold a slot of it */
+	cancel_work_sync(&vm->epoch_work);
 	mutex_lock(&unspin_mutex);
-	unspin_attach_update();		/* it may have been the last one with a mode */
+	unspin_settings_modes_changed();	/* it may have been the last one with a mode */
 	mutex_unlock(&unspin_mutex);
 	kobject_put(&vm->kobj);
 }
@@ -266,11 +168,11 @@ static struct unspin_vm *vm_alloc(const struct kvm *kvm, gfp_t gfp)
 	vm->pid = kvm->userspace_pid;
 	raw_spin_lock_init(&vm->epoch_lock);
 	INIT_LIST_HEAD(&vm->slots);
+	INIT_WORK(&vm->epoch_work, unspin_epoch_work);
 	INIT_WORK(&vm->add_work, vm_add_work);
 	INIT_WORK(&vm->reap_work, vm_reap_work);
-	kobject_init(&vm->kobj, &unspin_vm_ktype);
-	vm->set = unspin_default;
-	unspin_vm_apply(vm, true);
+	kobject_init(&vm->kobj, &vm_ktype);
+	unspin_settings_new_vm(vm);
 	atomic_inc(&unspin_live_objects);
 	return vm;
 }
@@ -365,9 +267,9 @@ void unspin_slot_bind(struct unspin_slot *slot)
 	raw_spin_unlock_irqrestore(&unspin_lock, flags);
 
 	raw_spin_lock_irqsave(&vm->epoch_lock, flags);
-	unspin_vm_batch(vm);
+	unspin_epoch_batch(vm);
 	raw_spin_unlock_irqrestore(&vm->epoch_lock, flags);
-	vm_size_check(vm);
+	unspin_settings_size_check(vm);
 }
 
 /* Entry of kvm_arch_destroy_vm(): none of its vCPUs runs any more, none has been freed yet. */
@@ -397,218 +299,6 @@ void unspin_vm_end(const struct kvm *kvm)
 		queue_work(workqueue, &vm->reap_work);
 	}
 	raw_spin_unlock_irqrestore(&unspin_lock, flags);
-}
-
-struct discovery {
-	struct kvm **kvm;
-	u32 count;
-};
-
-static int discover_file(const void *arg, struct file *file, unsigned int fd)
-{
-	struct discovery *found = (struct discovery *)arg;
-	struct kvm *kvm;
-	u32 i;
-
-	if (!file_is_kvm(file))
-		return 0;
-	kvm = file->private_data;
-	for (i = 0; i < found->count; i++)
-		if (found->kvm[i] == kvm)
-			return 0;
-	if (found->count == DISCOVER_VMS_MAX)
-		return 1;
-	kvm_get_kvm(kvm);	/* the open file holds one */
-	found->kvm[found->count++] = kvm;
-	return 0;
-}
-
-/*
- * VMs made before the module came: through the processes that hold them open.
- * A VM whose descriptor was closed, or beyond the limit, is found at its first
- * entry while a mode is on. May sleep.
- */
-void unspin_vms_discover(void)
-{
-	struct task_struct *leader, *task;
-	struct discovery found = {};
-	struct kvm_vcpu *vcpu;
-	unsigned long i;
-	u32 n;
-
-	found.kvm = kvmalloc_array(DISCOVER_VMS_MAX, sizeof(*found.kvm), GFP_KERNEL);
-	if (!found.kvm)
-		return;
-	rcu_read_lock();
-	for_each_process_thread(leader, task) {
-		task_lock(task);
-		if (task->files && (task == leader || task->files != leader->files))
-			iterate_fd(task->files, 0, discover_file, &found);
-		task_unlock(task);
-	}
-	rcu_read_unlock();
-
-	for (n = 0; n < found.count; n++) {
-		kvm_for_each_vcpu(i, vcpu, found.kvm[n])
-			if (!unspin_slot_add(vcpu, GFP_KERNEL))
-				unspin_fail_open(NULL, "no memory for a vCPU");
-		kvm_put_kvm(found.kvm[n]);
-	}
-	kvfree(found.kvm);
-}
-
-/* Whether a slot's vCPU may be dereferenced now. unspin_lock is held. */
-static bool slot_alive(const struct unspin_slot *slot)
-{
-	return slot->hashed && slot->idx >= 0;
-}
-
-static u32 windows_touched(bool kick)
-{
-	struct unspin_slot *slot;
-	struct unspin_vm *vm;
-	unsigned long flags;
-	u32 touched = 0;
-
-	raw_spin_lock_irqsave(&unspin_lock, flags);
-	list_for_each_entry(vm, &unspin_vms, all) {
-		list_for_each_entry(slot, &vm->slots, of_vm) {
-			if (!slot_alive(slot) || !READ_ONCE(slot->window_touched))
-				continue;
-			touched++;
-			if (kick)
-				kvm_vcpu_kick(slot->vcpu);
-		}
-	}
-	raw_spin_unlock_irqrestore(&unspin_lock, flags);
-	return touched;
-}
-
-static void windows_restore_remote(void)
-{
-	const struct unspin_window_ops *ops = READ_ONCE(unspin_window);
-	struct unspin_slot *slot;
-	struct unspin_vm *vm;
-	unsigned long flags;
-
-	raw_spin_lock_irqsave(&unspin_lock, flags);
-	list_for_each_entry(vm, &unspin_vms, all) {
-		list_for_each_entry(slot, &vm->slots, of_vm) {
-			if (!ops || !slot_alive(slot) || !READ_ONCE(slot->window_touched))
-				continue;
-			ops->restore_remote(slot->vcpu);
-			WRITE_ONCE(slot->window_touched, 0);
-		}
-	}
-	raw_spin_unlock_irqrestore(&unspin_lock, flags);
-}
-
-/*
- * All VMs have left our windows: waits until each vCPU has put KVM's back at its
- * own entry, then does it for those that do not run. Probes are still attached.
- */
-void unspin_windows_restore(void)
-{
-	u32 waited;
-
-	for (waited = 0; waited < RESTORE_WAIT_MS && windows_touched(waited == 0); waited += 5)
-		usleep_range(4000, 6000);
-	windows_restore_remote();
-}
-
-/* Nothing is attached any more: close what probes left open. */
-void unspin_slots_quiesce(void)
-{
-	struct unspin_slot *slot;
-	u64 now = unspin_now();
-	struct unspin_vm *vm;
-	unsigned long flags;
-	int cpu;
-
-	raw_spin_lock_irqsave(&unspin_lock, flags);
-	for_each_possible_cpu(cpu)
-		WRITE_ONCE(per_cpu(unspin_cpu.cur, cpu), NULL);
-	list_for_each_entry(vm, &unspin_vms, all) {
-		list_for_each_entry(slot, &vm->slots, of_vm) {
-			unspin_run_stop(slot, now);
-			slot->work.ple = 0;
-			slot->work.refresh = 1;
-			slot->category = HVS_NOT_PREEMPTED;
-			slot->yielded_mark = 0;
-			slot->pick_pending = 0;
-			slot->out_tsc = UNSPIN_OUT_UNKNOWN;
-		}
-	}
-	raw_spin_unlock_irqrestore(&unspin_lock, flags);
-}
-
-bool unspin_any_in_flight(void)
-{
-	struct unspin_slot *slot;
-	struct unspin_vm *vm;
-	bool any = false;
-
-	rcu_read_lock();
-	list_for_each_entry_rcu(vm, &unspin_vms, all)
-		list_for_each_entry_rcu(slot, &vm->slots, of_vm)
-			any |= READ_ONCE(slot->in_flight);
-	rcu_read_unlock();
-	return any;
-}
-
-#define WATCH_STALL_MS 750	/* fail-open must come within a second; the watchdog looks every 250 ms */
-
-static bool vm_stalled(struct unspin_vm *vm, u64 now)
-{
-	u64 limit = (u64)tsc_khz * WATCH_STALL_MS, out;
-	struct unspin_slot *slot;
-	bool stalled = false;
-	u64 picks = 0;
-
-	list_for_each_entry(slot, &vm->slots, of_vm) {
-		picks += READ_ONCE(slot->count[UNSPIN_C_YIELD_RESOURCE]) +
-			 READ_ONCE(slot->count[UNSPIN_C_YIELD_LOCK]) +
-			 READ_ONCE(slot->count[UNSPIN_C_YIELD_YIELDED]) +
-			 READ_ONCE(slot->count[UNSPIN_C_GAVE_WAY]);
-		out = READ_ONCE(slot->out_tsc);
-		if (slot_alive(slot) && READ_ONCE(slot->category) != HVS_NOT_PREEMPTED &&
-		    READ_ONCE(slot->vcpu->ready) && out && now > out && now - out > limit)
-			stalled = true;
-	}
-	/* Where we picked nobody lately, we starved nobody: a throttled group looks the same. */
-	if (picks == vm->watch_picks)
-		stalled = false;
-	vm->watch_picks = picks;
-	return stalled;
-}
-
-/* A vCPU ready for long while its siblings were preferred: leave that VM to KVM. */
-void unspin_watch(void)
-{
-	struct unspin_vm *vm, *stalled;
-	unsigned long flags;
-	u64 now;
-
-	mutex_lock(&unspin_mutex);
-	do {
-		stalled = NULL;
-		now = unspin_now();
-		raw_spin_lock_irqsave(&unspin_lock, flags);
-		list_for_each_entry(vm, &unspin_vms, all) {
-			if (READ_ONCE(vm->select_on) && vm_stalled(vm, now)) {
-				stalled = vm;
-				kobject_get(&vm->kobj);
-				break;
-			}
-		}
-		raw_spin_unlock_irqrestore(&unspin_lock, flags);
-		if (stalled) {
-			unspin_fail_open(stalled, "a ready vCPU has not run for 750 ms");
-			unspin_vm_apply(stalled, false);
-			kobject_put(&stalled->kobj);
-		}
-	} while (stalled);
-	mutex_unlock(&unspin_mutex);
 }
 
 int unspin_vms_init(void)

@@ -6,14 +6,34 @@
  * module. What was learnt of one is dropped when it goes (no VM exists then) and
  * learnt again when one comes.
  */
+#include <linux/delay.h>
+#include <linux/module.h>
+#include <linux/moduleparam.h>
 #include <linux/sysfs.h>
 
-#include "unspin.h"
+#include "fail_open.h"
+#include "window.h"
+
+#define RESTORE_WAIT_MS 300	/* a busy vCPU enters within a tick or two */
+#define MISMATCHES_MAX 8	/* in a row, of a vCPU without nested guests */
+#define LOOKS_MAX 16		/* at entries in a row; then only when it is switched in */
 
 const struct unspin_window_ops *unspin_window;
-bool unspin_window_refused;	/* no new windows; those set are still put back */
+bool unspin_window_refused;
 u32 unspin_window_default_cycles;
-static const char *unspin_window_none = "no KVM vendor module loaded";
+
+bool unspin_force_pause_intercept;
+module_param_named(force_pause_intercept, unspin_force_pause_intercept, bool, 0400);
+MODULE_PARM_DESC(force_pause_intercept, "for tests on emulators without a pause filter: make every PAUSE exit (AMD)");
+
+static unsigned int mismatches_forced;
+module_param_named(force_mismatches, mismatches_forced, uint, 0600);
+MODULE_PARM_DESC(force_mismatches, "for tests: so many checks of windows find another one in the processor");
+
+static const char *window_none = "no KVM vendor module loaded", *ipi_none;
+static bool proven;	/* some vCPU's window was where it was thought: the layout is right */
+static void (*vendor_changed)(const struct unspin_window_ops *ops);
+static DEFINE_MUTEX(probing);
 
 /* Own module or vendor module under "name", with a reference to its kobject. */
 static struct module_kobject *module_kobject_get(const char *name)
@@ -23,33 +43,166 @@ static struct module_kobject *module_kobject_get(const char *name)
 	return kobj ? container_of(kobj, struct module_kobject, kobj) : NULL;
 }
 
-static DEFINE_MUTEX(window_probing);
+/* Where guests send interrupts without an exit, nobody can see who waits for whom. */
+static const char *ipis_hidden_by(const struct module *vendor)
+{
+	static const char *const params[] = { "enable_ipiv", "avic" };
+	unsigned int i, p;
+
+	for (i = 0; i < vendor->num_kp; i++)
+		for (p = 0; p < ARRAY_SIZE(params); p++)
+			if (!strcmp(vendor->kp[i].name, params[p]) &&
+			    vendor->kp[i].ops == &param_ops_bool && *(bool *)vendor->kp[i].arg)
+				return params[p];
+	return NULL;
+}
 
 static void window_probe(struct module *vendor, bool vmx)
 {
-	const struct unspin_window_ops *ops;
+	struct unspin_window_ops *ops;
 	const char *why = "unknown reason";
 
-	mutex_lock(&window_probing);
+	mutex_lock(&probing);
 	ops = vmx ? unspin_window_vmx_init(vendor, &why) : unspin_window_svm_init(vendor, &why);
-	unspin_window_none = ops ? NULL : why;
-	unspin_window_refused = false;
+	window_none = ops ? NULL : why;
+	WRITE_ONCE(ipi_none, ipis_hidden_by(vendor));
+	unspin_window_refused = proven = false;
 	WRITE_ONCE(unspin_window_default_cycles, ops ? ops->default_cycles : 0);
 	WRITE_ONCE(unspin_window, ops);
 	if (ops)
 		pr_info("window control: %s, KVM starts from %u cycles\n", ops->name, ops->default_cycles);
 	else
 		pr_notice("no window control: %s; modes aple and apples keep KVM's window\n", why);
-	mutex_unlock(&window_probing);
+	mutex_unlock(&probing);
+	vendor_changed(ops);
 }
 
 /* A check against the processor failed: the layout is not what was thought. Any context. */
-void unspin_window_refuse(const char *why)
+static void window_refuse(const char *why)
 {
-	unspin_window_none = why;
+	window_none = why;
 	WRITE_ONCE(unspin_window_refused, true);
 	unspin_fail_open(NULL, why);
 }
+
+/*
+ * KVM keeps one window and the processor has another. After a nested guest ran that is
+ * KVM's own doing: what it wanted to write went to the nested guest's VMCS, and the
+ * vCPU's own has it at KVM's next change. So this vCPU is looked at again, at every
+ * entry for a while and then whenever it is switched in, and no other is touched. Only
+ * where no vCPU of this host has ever agreed, and one that runs no nested guests
+ * disagrees again and again, is the layout not what it was thought to be.
+ */
+static void window_mismatch(struct unspin_slot *slot)
+{
+	bool nests = slot->nested || compat_may_nest(slot->vcpu);
+
+	if (!slot->window_mismatches)
+		unspin_fail_open_part(slot->vm, "the processor has another window than KVM keeps for a vCPU, looking again");
+	slot->window_mismatches += slot->window_mismatches < U8_MAX;
+	slot->work.refresh = slot->window_mismatches < LOOKS_MAX;
+	if (!nests && !READ_ONCE(proven) && slot->window_mismatches >= MISMATCHES_MAX)
+		window_refuse("vcpu_vmx.ple_window is not what the VMCS holds");
+}
+
+bool unspin_window_checked(struct unspin_slot *slot)
+{
+	const struct unspin_window_ops *ops = READ_ONCE(unspin_window);
+	enum unspin_window_check found;
+	const char *why = NULL;
+
+	if (!ops || slot->window_state == UNSPIN_WINDOW_REFUSED) {
+		slot->work.refresh = 0;
+		return false;
+	}
+	if (compat_is_guest_mode(slot->vcpu)) {	/* the nested guest's window is its own hypervisor's */
+		slot->nested = 1;
+		return false;			/* refresh stays: look again at the next entry */
+	}
+	if (slot->window_state == UNSPIN_WINDOW_GOOD)
+		return true;
+	found = ops->check(slot->vcpu, &why);
+	if (unlikely(READ_ONCE(mismatches_forced)) && found == UNSPIN_CHECK_GOOD) {
+		WRITE_ONCE(mismatches_forced, mismatches_forced - 1);
+		found = UNSPIN_CHECK_MISMATCH;
+	}
+	switch (found) {
+	case UNSPIN_CHECK_GOOD:
+		slot->window_state = UNSPIN_WINDOW_GOOD;
+		slot->window_mismatches = 0;
+		WRITE_ONCE(proven, true);
+		return true;
+	case UNSPIN_CHECK_LATER:
+		slot->work.refresh = 1;
+		return false;
+	case UNSPIN_CHECK_NONE:
+		slot->window_state = UNSPIN_WINDOW_REFUSED;
+		slot->work.refresh = 0;
+		return false;
+	case UNSPIN_CHECK_MISMATCH:
+		window_mismatch(slot);
+		return false;
+	case UNSPIN_CHECK_BROKEN:
+		slot->window_state = UNSPIN_WINDOW_REFUSED;
+		slot->work.refresh = 0;
+		window_refuse(why);
+		return false;
+	}
+	return false;
+}
+
+/* --- putting back --- */
+
+static bool any_touched(void)
+{
+	struct unspin_slot *slot;
+	struct unspin_vm *vm;
+	bool any = false;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(vm, &unspin_vms, all)
+		list_for_each_entry_rcu(slot, &vm->slots, of_vm)
+			any |= READ_ONCE(slot->window_touched);
+	rcu_read_unlock();
+	return any;
+}
+
+static void restore_remote(void)
+{
+	const struct unspin_window_ops *ops = READ_ONCE(unspin_window);
+	struct unspin_slot *slot;
+	struct unspin_vm *vm;
+	unsigned long flags;
+
+	if (!ops)
+		return;
+	rcu_read_lock();
+	list_for_each_entry_rcu(vm, &unspin_vms, all) {
+		list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
+			if (!READ_ONCE(slot->window_touched))
+				continue;
+			/* Under the lock a linked vCPU is not freed; a vCPU at a time, for interrupts are off. */
+			raw_spin_lock_irqsave(&unspin_lock, flags);
+			if (unspin_slot_alive(slot)) {
+				ops->restore_remote(slot->vcpu);
+				WRITE_ONCE(slot->window_touched, 0);
+			}
+			raw_spin_unlock_irqrestore(&unspin_lock, flags);
+		}
+	}
+	rcu_read_unlock();
+}
+
+void unspin_windows_restore(void)
+{
+	u32 waited;
+
+	for (waited = 0; waited < RESTORE_WAIT_MS && any_touched(); waited += 5)
+		usleep_range(4000, 6000);
+	restore_remote();
+}
+
+/* --- coming and going --- */
 
 static int vendor_notify(struct notifier_block *nb, unsigned long state, void *data)
 {
@@ -58,15 +211,12 @@ static int vendor_notify(struct notifier_block *nb, unsigned long state, void *d
 
 	if (!vmx && strcmp(mod->name, "kvm_amd"))
 		return NOTIFY_DONE;
-	switch (state) {
-	case MODULE_STATE_LIVE:
+	if (state == MODULE_STATE_LIVE) {
 		window_probe(mod, vmx);
-		break;
-	case MODULE_STATE_GOING:
+	} else if (state == MODULE_STATE_GOING) {
 		WRITE_ONCE(unspin_window, NULL);
-		unspin_window_none = "no KVM vendor module loaded";
+		window_none = "no KVM vendor module loaded";
 		synchronize_rcu();	/* probes that read the pointer */
-		break;
 	}
 	return NOTIFY_OK;
 }
@@ -74,13 +224,14 @@ static int vendor_notify(struct notifier_block *nb, unsigned long state, void *d
 static struct notifier_block vendor_nb = { .notifier_call = vendor_notify };
 
 /* May sleep. Finding no way to control windows is not an error. */
-int unspin_window_init(void)
+int unspin_window_init(void (*changed)(const struct unspin_window_ops *ops))
 {
 	static const char *const vendors[] = { "kvm_intel", "kvm_amd" };
 	struct module_kobject *mk;
 	u32 i;
 	int err;
 
+	vendor_changed = changed;
 	/* First, so that none is missed; one that comes at this very moment is looked at twice. */
 	err = register_module_notifier(&vendor_nb);
 	if (err)
@@ -110,5 +261,18 @@ ssize_t unspin_window_describe(char *buf)
 
 	if (ops && !READ_ONCE(unspin_window_refused))
 		return sysfs_emit(buf, "%s\n", ops->name);
-	return sysfs_emit(buf, "none: %s\n", READ_ONCE(unspin_window_none) ?: "unknown reason");
+	return sysfs_emit(buf, "none: %s\n", READ_ONCE(window_none) ?: "unknown reason");
+}
+
+bool unspin_ipis_exit(void)
+{
+	return !READ_ONCE(ipi_none);
+}
+
+ssize_t unspin_ipi_describe(char *buf)
+{
+	const char *none = READ_ONCE(ipi_none);
+
+	return none ? sysfs_emit(buf, "none: the processor sends guests' interrupts itself (%s)\n", none) :
+		      sysfs_emit(buf, "exits\n");
 }

@@ -6,10 +6,15 @@
  * vCPU's thread; KVM enters with this VMCB right after. Always vmcb01, the vCPU's
  * own: the one in force while a nested guest runs is its hypervisor's, and may go.
  */
-#include <asm/svm.h>
+#include <linux/err.h>
 #include <linux/irqflags.h>
+#include <linux/kvm_host.h>
+#include <linux/moduleparam.h>
+#include <asm/svm.h>
 
-#include "unspin.h"
+#include "btf.h"
+#include "compat/compat.h"
+#include "window_ops.h"
 
 #define PAUSE_COUNT_MAX 65535u
 #define CLEAN_INTERCEPTS BIT(0)	/* VMCB clean bit 0 covers intercepts and the pause filter: APM 2, 15.15.3 */
@@ -32,21 +37,21 @@ static u16 count_of(u32 window_cycles)
 	return clamp(DIV_ROUND_CLOSEST(window_cycles, cycles_per_pause), 1u, PAUSE_COUNT_MAX);
 }
 
-static enum unspin_window_state svm_check(struct kvm_vcpu *vcpu)
+static enum unspin_window_check svm_check(struct kvm_vcpu *vcpu, const char **why)
 {
 	struct vmcb_control_area *control = control_of(vcpu);
 
-	if (vcpu->kvm->arch.pause_in_guest && !unspin_force_pause_intercept)
-		return UNSPIN_WINDOW_REFUSED;
+	if (compat_pause_in_guest(vcpu->kvm) && !unspin_force_pause_intercept)
+		return UNSPIN_CHECK_NONE;
 	if (!control || !PAGE_ALIGNED(control)) {
-		unspin_window_refuse("vcpu_svm.vmcb01 is not where BTF says");
-		return UNSPIN_WINDOW_REFUSED;
+		*why = "vcpu_svm.vmcb01 is not where BTF says";
+		return UNSPIN_CHECK_BROKEN;
 	}
 	/* What KVM always sets for such a VM; otherwise this is no VMCB, or no filter. */
 	if (!unspin_force_pause_intercept &&
 	    !(control->intercepts[INTERCEPT_PAUSE / 32] & BIT(INTERCEPT_PAUSE % 32)))
-		return UNSPIN_WINDOW_REFUSED;
-	return UNSPIN_WINDOW_GOOD;
+		return UNSPIN_CHECK_NONE;
+	return UNSPIN_CHECK_GOOD;
 }
 
 static u32 svm_get(struct kvm_vcpu *vcpu)
@@ -98,6 +103,7 @@ static void svm_restore_remote(struct kvm_vcpu *vcpu)
 
 static struct unspin_window_ops svm_ops = {
 	.name = "svm",
+	.scales = true,
 	.check = svm_check,
 	.get = svm_get,
 	.set = svm_set,
@@ -116,7 +122,7 @@ static u32 pause_calibrate(void)
 		local_irq_save(flags);
 		start = rdtsc_ordered();
 		for (i = 0; i < CALIBRATION_PAUSES; i++)
-			rep_nop();
+			cpu_relax();
 		spent = rdtsc_ordered() - start;
 		local_irq_restore(flags);
 		best = min(best, spent);
@@ -134,12 +140,28 @@ static const unsigned short *param_ushort(const struct module *mod, const char *
 	return NULL;
 }
 
-const struct unspin_window_ops *unspin_window_svm_init(struct module *vendor, const char **why)
+static int offsets_find(u32 *vmcb_offset)
 {
 	struct unspin_btf_want want[] = { { .member = "vmcb" },
 					  { .member = "vmcb01", .size = UNSPIN_BTF_STRUCT } };
 	struct unspin_btf_want info[] = { { .member = "ptr" } };
+	struct unspin_btf *btf = unspin_btf_open("kvm_amd");
+	int err;
+
+	if (IS_ERR(btf))
+		return PTR_ERR(btf);
+	err = unspin_btf_members(btf, "vcpu_svm", want, ARRAY_SIZE(want)) ?:
+	      unspin_btf_members(btf, "kvm_vmcb_info", info, ARRAY_SIZE(info));
+	unspin_btf_close(btf);
+	*vmcb_offset = want[0].offset;
+	vmcb01_offset = want[1].offset + info[0].offset;
+	return err;
+}
+
+struct unspin_window_ops *unspin_window_svm_init(struct module *vendor, const char **why)
+{
 	const unsigned short *count = param_ushort(vendor, "pause_filter_count");
+	u32 vmcb_offset;
 
 	if (!count) {
 		*why = "kvm_amd has no parameter pause_filter_count";
@@ -149,13 +171,11 @@ const struct unspin_window_ops *unspin_window_svm_init(struct module *vendor, co
 		*why = "the processor has no pause filter, or pause_filter_count=0";
 		return NULL;
 	}
-	if (unspin_btf_members("kvm_amd", "vcpu_svm", want, ARRAY_SIZE(want)) ||
-	    unspin_btf_members("kvm_amd", "kvm_vmcb_info", info, ARRAY_SIZE(info))) {
+	if (offsets_find(&vmcb_offset)) {
 		*why = "kvm_amd's type information does not describe vcpu_svm.vmcb01.ptr";
 		return NULL;
 	}
-	vmcb01_offset = want[1].offset + info[0].offset;
-	if (want[0].offset != sizeof(struct kvm_vcpu)) {
+	if (vmcb_offset != sizeof(struct kvm_vcpu)) {
 		*why = "vcpu_svm.vmcb does not follow struct kvm_vcpu of the headers built against";
 		return NULL;
 	}

@@ -5,9 +5,14 @@
  * right after that tracepoint (vmx_vcpu_run), so it goes where it must even if
  * another VMCS is loaded by then. The PLE enable bit is never touched.
  */
+#include <linux/err.h>
+#include <linux/kvm_host.h>
+#include <linux/moduleparam.h>
 #include <asm/vmx.h>
 
-#include "unspin.h"
+#include "btf.h"
+#include "compat/compat.h"
+#include "window_ops.h"
 
 static u32 window_offset, dirty_offset;
 
@@ -39,30 +44,28 @@ static bool vmcs_read(unsigned long field, unsigned long *value)
 	return ok;
 }
 
-static enum unspin_window_state vmx_check(struct kvm_vcpu *vcpu)
+static enum unspin_window_check vmx_check(struct kvm_vcpu *vcpu, const char **why)
 {
 	unsigned long loaded, controls;
-	u8 dirty = *(u8 *)dirty_of(vcpu);
+	u8 dirty;
 
-	if (vcpu->kvm->arch.pause_in_guest)
-		return UNSPIN_WINDOW_REFUSED;
+	/* A TDX guest's vCPU is another structure, and its windows are not KVM's. */
+	if (compat_pause_in_guest(vcpu->kvm) || compat_is_tdx(vcpu->kvm))
+		return UNSPIN_CHECK_NONE;
 	if (!vmcs_read(SECONDARY_VM_EXEC_CONTROL, &controls) || !vmcs_read(PLE_WINDOW, &loaded)) {
-		unspin_window_refuse("the VMCS cannot be read here");
-		return UNSPIN_WINDOW_REFUSED;
+		*why = "the VMCS cannot be read here";
+		return UNSPIN_CHECK_BROKEN;
 	}
 	if (!(controls & SECONDARY_EXEC_PAUSE_LOOP_EXITING))
-		return UNSPIN_WINDOW_REFUSED;
+		return UNSPIN_CHECK_NONE;
+	dirty = *(u8 *)dirty_of(vcpu);
 	if (dirty > 1) {
-		unspin_window_refuse("vcpu_vmx.ple_window_dirty is not where BTF says");
-		return UNSPIN_WINDOW_REFUSED;
+		*why = "vcpu_vmx.ple_window_dirty is not where BTF says";
+		return UNSPIN_CHECK_BROKEN;
 	}
-	if (dirty)	/* not written yet: look again at the next entry */
-		return UNSPIN_WINDOW_UNCHECKED;
-	if ((u32)loaded != READ_ONCE(*window_of(vcpu))) {
-		unspin_window_refuse("vcpu_vmx.ple_window is not what the VMCS holds");
-		return UNSPIN_WINDOW_REFUSED;
-	}
-	return UNSPIN_WINDOW_GOOD;
+	if (dirty)
+		return UNSPIN_CHECK_LATER;
+	return (u32)loaded == READ_ONCE(*window_of(vcpu)) ? UNSPIN_CHECK_GOOD : UNSPIN_CHECK_MISMATCH;
 }
 
 static u32 vmx_get(struct kvm_vcpu *vcpu)
@@ -110,12 +113,26 @@ static const unsigned int *param_uint(const struct module *mod, const char *name
 	return NULL;
 }
 
-const struct unspin_window_ops *unspin_window_vmx_init(struct module *vendor, const char **why)
+static int offsets_find(void)
 {
 	struct unspin_btf_want want[] = {
 		{ .member = "ple_window", .size = sizeof(u32) },
 		{ .member = "ple_window_dirty", .size = sizeof(bool) },
 	};
+	struct unspin_btf *btf = unspin_btf_open("kvm_intel");
+	int err;
+
+	if (IS_ERR(btf))
+		return PTR_ERR(btf);
+	err = unspin_btf_members(btf, "vcpu_vmx", want, ARRAY_SIZE(want));
+	unspin_btf_close(btf);
+	window_offset = want[0].offset;
+	dirty_offset = want[1].offset;
+	return err;
+}
+
+struct unspin_window_ops *unspin_window_vmx_init(struct module *vendor, const char **why)
+{
 	const unsigned int *window = param_uint(vendor, "ple_window");
 	const unsigned int *gap = param_uint(vendor, "ple_gap");
 
@@ -127,12 +144,10 @@ const struct unspin_window_ops *unspin_window_vmx_init(struct module *vendor, co
 		*why = "the processor has no pause-loop exiting, or ple_gap=0";
 		return NULL;
 	}
-	if (unspin_btf_members("kvm_intel", "vcpu_vmx", want, ARRAY_SIZE(want))) {
+	if (offsets_find()) {
 		*why = "kvm_intel's type information does not describe vcpu_vmx.ple_window";
 		return NULL;
 	}
-	window_offset = want[0].offset;
-	dirty_offset = want[1].offset;
 	if (window_offset < sizeof(struct kvm_vcpu) || dirty_offset < sizeof(struct kvm_vcpu)) {
 		*why = "vcpu_vmx overlaps struct kvm_vcpu of the headers built against";
 		return NULL;

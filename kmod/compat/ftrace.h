@@ -10,12 +10,12 @@
 #endif
 
 /* 6.1: the setter had its older name, and no accessor for arguments existed. */
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
-#define compat_ftrace_set_ip(fregs, address) ftrace_instruction_pointer_set(fregs, address)
-#define compat_ftrace_arg0(fregs) ((fregs)->regs.di)
-#else
+#ifdef ftrace_regs_get_argument
 #define compat_ftrace_set_ip(fregs, address) ftrace_regs_set_instruction_pointer(fregs, address)
 #define compat_ftrace_arg0(fregs) ftrace_regs_get_argument(fregs, 0)
+#else
+#define compat_ftrace_set_ip(fregs, address) ftrace_instruction_pointer_set(fregs, address)
+#define compat_ftrace_arg0(fregs) ((fregs)->regs.di)
 #endif
 
 #endif

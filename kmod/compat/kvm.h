@@ -8,13 +8,46 @@
  * kvm_entry passes (vcpu) in 6.1 as released and (vcpu, force_immediate_exit)
  * in 6.12 and in 6.1.y since the argument was backported. Tracepoints are
  * probed through untyped pointers and x86-64 passes arguments in registers, so
- * one probe that names only the first argument serves both.
+ * one probe that names only the first argument serves both. A kernel that checks
+ * the types of indirect calls would stop there, and is refused in compat.h.
  */
 
 /* HF_GUEST_MASK moved from bit 5 (6.1) to bit 0 (6.12); the header of the kernel built for knows. */
 static inline bool compat_is_guest_mode(const struct kvm_vcpu *vcpu)
 {
 	return vcpu->arch.hflags & HF_GUEST_MASK;
+}
+
+/* The guest has turned VMX on: it may run guests of its own. */
+static inline bool compat_may_nest(const struct kvm_vcpu *vcpu)
+{
+	return vcpu->arch.cr4 & X86_CR4_VMXE;
+}
+
+/* PAUSE left to the guest. One flag up to 6.16; a set of flags from 6.17. */
+static inline bool compat_pause_in_guest(const struct kvm *kvm)
+{
+#ifdef UNSPIN_HAVE_DISABLED_EXITS
+	return kvm->arch.disabled_exits & KVM_X86_DISABLE_EXITS_PAUSE;
+#else
+	return kvm->arch.pause_in_guest;
+#endif
+}
+
+/* TDX guests come with 6.16. */
+static inline bool compat_is_tdx(const struct kvm *kvm)
+{
+#ifdef KVM_X86_TDX_VM
+	return kvm->arch.vm_type == KVM_X86_TDX_VM;
+#else
+	return false;
+#endif
+}
+
+/* Preempted while in guest user mode. What a protected guest does is not seen: kernel mode. */
+static inline bool compat_preempted_in_user(const struct kvm_vcpu *vcpu)
+{
+	return !READ_ONCE(vcpu->arch.preempted_in_kernel) && !vcpu->arch.guest_state_protected;
 }
 
 #endif

@@ -279,7 +279,7 @@ pub(crate) fn build_module(
     stop: &AtomicBool,
 ) -> Result<PathBuf> {
     let work = dir.join("build");
-    for part in ["kmod", "policy"] {
+    for part in ["kmod", "policy", "uapi"] {
         copy_tree(&root.join(part), &work.join(part))?;
     }
     let log = dir.join("build.log");
@@ -298,7 +298,7 @@ pub(crate) fn build_module(
 /// Names and contents of everything the module is built from, in a fixed order.
 pub(crate) fn module_sources(root: &Path) -> Result<Vec<Vec<u8>>> {
     let mut files = Vec::new();
-    for part in ["kmod", "policy"] {
+    for part in ["kmod", "policy", "uapi"] {
         sources_in(&root.join(part), &mut files)?;
     }
     files.sort();

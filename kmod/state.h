@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the module keeps about VMs and vCPUs, and who may touch it.
+ * What the module keeps about VMs and vCPUs, and who may touch it. The ground floor:
+ * every other file stands on it, and it knows none of them.
  *
  * A slot belongs to one vCPU and is written by the thread that runs it, or by
  * the CPU that switches this thread in or out. Other CPUs read it (a pick, an
@@ -8,11 +9,12 @@
  * the pending pick. Slots are found through a hash of the vCPU's address under
  * RCU; probes and the hook run with preemption off, which is an RCU reader.
  */
-#ifndef UNSPIN_H
-#define UNSPIN_H
+#ifndef UNSPIN_STATE_H
+#define UNSPIN_STATE_H
 
 #include <linux/atomic.h>
 #include <linux/cache.h>
+#include <linux/hash.h>
 #include <linux/kobject.h>
 #include <linux/kvm_host.h>
 #include <linux/list.h>
@@ -25,59 +27,33 @@
 
 #include "../policy/aple.h"
 #include "../policy/hvs.h"
+#include "../uapi/unspin.h"
 #include "compat/compat.h"
 
 #undef pr_fmt
 #define pr_fmt(fmt) "unspin: " fmt
 
-enum unspin_mode {
-	UNSPIN_OFF = 0,
-	UNSPIN_OBSERVE,		/* KVM's window and selection, counted */
-	UNSPIN_APLE,		/* our window, KVM's selection */
-	UNSPIN_HVS,		/* KVM's window, our selection */
-	UNSPIN_APPLES,		/* both */
-	UNSPIN_MODES,
-};
+#define UNSPIN_NAME_MODE(id, name, meaning) UNSPIN_##id,
+enum unspin_mode { UNSPIN_MODES(UNSPIN_NAME_MODE) UNSPIN_MODES_COUNT };
+#undef UNSPIN_NAME_MODE
 
-/* One settable value a field; the order is that of unspin_setting_names. */
-enum unspin_field {
-	UNSPIN_F_MODE = 0,
-	UNSPIN_F_WINDOW_INIT,
-	UNSPIN_F_WINDOW_MIN,
-	UNSPIN_F_WINDOW_MAX,
-	UNSPIN_F_DELTA,
-	UNSPIN_F_DELTA_MAX,
-	UNSPIN_F_EPOCH,
-	UNSPIN_F_EPOCH_MIN,
-	UNSPIN_F_VARIANT,
-	UNSPIN_FIELDS,
-};
+#define UNSPIN_NAME_NUMBER(id, file, least, most, value, unit, meaning) UNSPIN_N_##id,
+enum unspin_number { UNSPIN_NUMBERS(UNSPIN_NAME_NUMBER) UNSPIN_NUMBERS_COUNT };
+#undef UNSPIN_NAME_NUMBER
+
+/* Counters of one vCPU; each has one writer at a time, so none is atomic. */
+#define UNSPIN_NAME_COUNTER(id, file, meaning) UNSPIN_C_##id,
+enum unspin_counter { UNSPIN_COUNTERS(UNSPIN_NAME_COUNTER) UNSPIN_COUNTERS_COUNT };
+#undef UNSPIN_NAME_COUNTER
 
 struct unspin_settings {
 	enum unspin_mode mode;
-	u32 hvs_flags;
-	struct aple_params aple;
-};
-
-/* Counters of one vCPU; each has one writer at a time, so none is atomic. */
-enum unspin_counter {
-	UNSPIN_C_PLE_EXITS = 0,
-	UNSPIN_C_SPIN_CYCLES,
-	UNSPIN_C_SWITCH_CYCLES,
-	UNSPIN_C_YIELD_RESOURCE,
-	UNSPIN_C_YIELD_LOCK,
-	UNSPIN_C_YIELD_YIELDED,
-	UNSPIN_C_YIELD_NONE,
-	UNSPIN_C_GAVE_WAY,
-	UNSPIN_C_YIELD_FAILED,
-	UNSPIN_C_RAN_NEXT,
-	UNSPIN_C_HC_KICK,
-	UNSPIN_C_HC_SCHED_YIELD,
-	UNSPIN_COUNTERS,
+	u32 variant;			/* index into UNSPIN_VARIANTS */
+	u32 number[UNSPIN_NUMBERS_COUNT];
 };
 
 struct unspin_totals {
-	u64 count[UNSPIN_COUNTERS];
+	u64 count[UNSPIN_COUNTERS_COUNT];
 	u64 cpu_cycles;
 };
 
@@ -85,7 +61,7 @@ struct unspin_totals {
 union unspin_work {
 	struct {
 		u8 ple;		/* own thread: a PLE exit is being handled */
-		u8 refresh;	/* own thread: KVM may have changed the window */
+		u8 refresh;	/* own thread: KVM may have changed the window, or the thread is another */
 		u8 remote;	/* any CPU: the VM's window or mode changed */
 		u8 unused;
 	};
@@ -95,7 +71,7 @@ union unspin_work {
 enum unspin_window_state {
 	UNSPIN_WINDOW_UNCHECKED = 0,
 	UNSPIN_WINDOW_GOOD,	/* what was written was read back */
-	UNSPIN_WINDOW_REFUSED,	/* PAUSE left to the guest, or the check failed */
+	UNSPIN_WINDOW_REFUSED,	/* PAUSE left to the guest, or no window of KVM's */
 };
 
 /* Not seen since probes were attached: it may sleep, so it is not taken for one that runs. */
@@ -107,7 +83,8 @@ struct unspin_slot {
 	/* Read by every VM entry of the vCPU and by picks of its siblings. */
 	struct kvm_vcpu *vcpu;
 	struct unspin_vm *vm;
-	struct task_struct *task;	/* identity only, never dereferenced */
+	struct task_struct *task;	/* switched in or out last; identity only, never dereferenced */
+	struct task_struct *held;	/* runs the vCPU; a reference of ours, dropped after a grace period */
 	u64 out_tsc;			/* switched out then; 0: runs or never ran; UNSPIN_OUT_UNKNOWN */
 	union unspin_work work;
 	s32 idx;			/* vcpu_idx, -1 until the first entry */
@@ -116,8 +93,10 @@ struct unspin_slot {
 	u8 pick_pending;		/* picked, not switched in since */
 	u8 window_state;
 	u8 window_touched;		/* holds a window of ours */
+	u8 window_mismatches;		/* checks in a row that found another window in the processor */
 	u8 in_flight;			/* inside unspin_on_spin() */
 	u8 complete;			/* the last PLE exit found no sibling without a core */
+	u8 nested;			/* has been seen to run a nested guest */
 	u16 pick_cpu;
 	u32 pick_seq;			/* switch count of pick_cpu when picked */
 	u32 cpu;			/* where it was switched in or out last */
@@ -130,11 +109,15 @@ struct unspin_slot {
 	u64 exit_out_cycles;		/* out_cycles then */
 	u32 window_cycles;		/* in force since the last entry */
 	u32 unreported_exits;		/* not yet added to the VM's epoch */
-	u64 count[UNSPIN_COUNTERS];
+	u64 count[UNSPIN_COUNTERS_COUNT];
+	u64 ipi_sent_tsc[HVS_SLOTS_MAX];	/* by vcpu_idx: when this one interrupted that one last */
 
 	struct hlist_node hash;
 	struct list_head of_vm;
 	u8 hashed;
+	/* Watchdog only. */
+	u8 watch_looks;			/* looks in a row that found it woken and waiting */
+	u64 watch_out_tsc;
 } ____cacheline_aligned;
 
 struct unspin_vm {
@@ -142,6 +125,7 @@ struct unspin_vm {
 	u8 active;			/* mode is not off: count */
 	u8 window_on;			/* our window */
 	u8 select_on;			/* our selection */
+	u8 ipi_on;			/* who owes an answer to an interrupt first */
 	u8 fail_open;			/* KVM's own until the mode is written again */
 	u8 told_large;
 	u32 hvs_flags;
@@ -149,6 +133,7 @@ struct unspin_vm {
 	u32 report_batch;		/* exits a vCPU collects before it touches epoch_exits */
 	u32 epoch_ple_exits;
 	u64 epoch_min_until;		/* TSC; the running epoch does not end before */
+	u64 epoch_start_tsc;
 	u32 nslots;			/* highest vcpu_idx seen + 1 */
 	struct unspin_slot *slot[HVS_SLOTS_MAX];
 
@@ -173,11 +158,16 @@ struct unspin_vm {
 	atomic64_t fail_open_events;
 
 	struct unspin_settings set;	/* under unspin_mutex */
-	unsigned long own;		/* bit per unspin_field: set for this VM itself */
+	unsigned long own;		/* bits UNSPIN_OWN_*: set for this VM itself */
 	struct kobject kobj;
+	struct work_struct epoch_work;
 	struct work_struct add_work;
 	struct work_struct reap_work;
 };
+
+/* Bit n of unspin_vm.own: number n; beyond the numbers, the two words. */
+#define UNSPIN_OWN_MODE UNSPIN_NUMBERS_COUNT
+#define UNSPIN_OWN_VARIANT (UNSPIN_NUMBERS_COUNT + 1)
 
 struct unspin_cpu {
 	struct unspin_slot *cur;	/* whose thread this CPU runs; NULL: not a known vCPU's */
@@ -186,97 +176,12 @@ struct unspin_cpu {
 };
 DECLARE_PER_CPU(struct unspin_cpu, unspin_cpu);
 
-/* Vendor's way to a vCPU's window. All but restore_remote: from the vCPU's own thread at kvm_entry. */
-struct unspin_window_ops {
-	const char *name;		/* "vmx", "svm" */
-	u32 default_cycles;		/* what KVM starts from */
-	/* GOOD or REFUSED; compares what KVM keeps with what the processor has. */
-	enum unspin_window_state (*check)(struct kvm_vcpu *vcpu);
-	u32 (*get)(struct kvm_vcpu *vcpu);
-	/* Returns the window that will be in force, which granularity may round. */
-	u32 (*set)(struct kvm_vcpu *vcpu, u32 window_cycles);
-	/* From any context; the vCPU's thread may run. */
-	void (*restore_remote)(struct kvm_vcpu *vcpu);
-	void (*force_pause)(struct kvm_vcpu *vcpu, bool on);
-};
-
-/* main.c */
-extern struct mutex unspin_mutex;	/* settings, modes, attached or not; may sleep */
-extern struct unspin_settings unspin_default;
-extern bool unspin_force_pause_intercept;
-extern atomic64_t unspin_fail_open_total;
-int unspin_init_step(const char *what);
-void unspin_fail_open(struct unspin_vm *vm, const char *why);
-
-/* vms.c */
 #define UNSPIN_SLOT_HASH_BITS 10
 extern struct hlist_head unspin_slot_hash[1 << UNSPIN_SLOT_HASH_BITS];	/* RCU; written under unspin_lock */
 extern raw_spinlock_t unspin_lock;	/* hash, list of VMs, binding; interrupts off */
 extern struct list_head unspin_vms;
 extern atomic_t unspin_live_objects;
-int unspin_vms_init(void);
-void unspin_vms_deinit(void);
-void unspin_vms_discover(void);
-struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp);
-void unspin_slot_bind(struct unspin_slot *slot);
-void unspin_vm_end(const struct kvm *kvm);
-void unspin_vm_release(struct unspin_vm *vm);
-void unspin_vm_kick_slots(struct unspin_vm *vm);
-void unspin_vm_apply(struct unspin_vm *vm, bool mode_written);
-void unspin_vm_batch(struct unspin_vm *vm);
-void unspin_vms_inherit(enum unspin_field field);
-void unspin_windows_restore(void);
-void unspin_slots_quiesce(void);
-bool unspin_any_in_flight(void);
-void unspin_watch(void);
-
-/* hooks.c */
-int unspin_hooks_init(void);
-void unspin_hooks_deinit(void);
-int unspin_attach_update(void);
-int unspin_attach_open(void);
-void unspin_detach(void);
-bool unspin_attached(void);
-int unspin_selfcheck(void);
-
-/* account.c */
-void unspin_ple_exit(struct unspin_slot *slot);
-void unspin_entry(struct kvm_vcpu *vcpu, struct unspin_slot *cur);
-void unspin_totals_read(struct unspin_vm *vm, struct unspin_totals *totals);
-void unspin_epoch_restart(struct unspin_vm *vm);
-u32 unspin_window_mean(struct unspin_vm *vm);
-
-/* pick.c */
-void unspin_on_spin(struct kvm_vcpu *me, bool yield_to_kernel_mode);
-
-/* window.c */
-extern const struct unspin_window_ops *unspin_window;	/* NULL: no control */
-extern bool unspin_window_refused;
-extern u32 unspin_window_default_cycles;			/* 0: no control */
-int unspin_window_init(void);
-void unspin_window_deinit(void);
-ssize_t unspin_window_describe(char *buf);
-void unspin_window_refuse(const char *why);
-
-/* window_vmx.c, window_svm.c: NULL and a reason where the layout is not known for sure */
-const struct unspin_window_ops *unspin_window_vmx_init(struct module *vendor, const char **why);
-const struct unspin_window_ops *unspin_window_svm_init(struct module *vendor, const char **why);
-
-/* btf.c */
-#define UNSPIN_BTF_STRUCT U32_MAX	/* a structure, of whatever size */
-struct unspin_btf_want {
-	const char *member;
-	u32 size;		/* in bytes; 0: a pointer; UNSPIN_BTF_STRUCT */
-	u32 offset;		/* found */
-};
-int unspin_btf_members(const char *module, const char *type, struct unspin_btf_want *want, u32 count);
-
-/* sysfs.c */
-extern const char *const unspin_mode_names[UNSPIN_MODES];
-extern const struct kobj_type unspin_vm_ktype;
-int unspin_sysfs_init(void);
-void unspin_sysfs_deinit(void);
-int unspin_sysfs_vm_add(struct unspin_vm *vm);
+extern struct mutex unspin_mutex;	/* settings, modes, attached or not; may sleep */
 
 static inline u64 unspin_now(void)
 {
@@ -286,6 +191,48 @@ static inline u64 unspin_now(void)
 static inline void unspin_count(struct unspin_slot *slot, enum unspin_counter counter, u64 n)
 {
 	WRITE_ONCE(slot->count[counter], slot->count[counter] + n);
+}
+
+static inline struct hlist_head *unspin_slot_bucket(const struct kvm_vcpu *vcpu)
+{
+	return &unspin_slot_hash[hash_ptr(vcpu, UNSPIN_SLOT_HASH_BITS)];
+}
+
+/* Preemption off, or unspin_lock held. */
+static inline struct unspin_slot *unspin_slot_find(const struct kvm_vcpu *vcpu)
+{
+	struct unspin_slot *slot;
+
+	hlist_for_each_entry_rcu_notrace(slot, unspin_slot_bucket(vcpu), hash)
+		if (slot->vcpu == vcpu)
+			return slot;
+	return NULL;
+}
+
+/* Whether a slot's vCPU may be dereferenced now. unspin_lock is held. */
+static inline bool unspin_slot_alive(const struct unspin_slot *slot)
+{
+	return slot->hashed && slot->idx >= 0;
+}
+
+/* It slept, was woken, and waits for a core. The vCPU may be dereferenced. */
+static inline bool unspin_slot_woken(const struct unspin_slot *slot)
+{
+	return READ_ONCE(slot->category) == HVS_NOT_PREEMPTED && READ_ONCE(slot->out_tsc) &&
+	       READ_ONCE(slot->vcpu->ready);
+}
+
+/* Tells every vCPU of the VM to look at window and mode at its next entry. */
+static inline void unspin_vm_kick_slots(struct unspin_vm *vm)
+{
+	struct unspin_slot *slot;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
+		/* Pairs with the xchg() in unspin_entry(): what was stored before is seen there. */
+		smp_store_release(&slot->work.remote, 1);
+	}
+	rcu_read_unlock();
 }
 
 #endif

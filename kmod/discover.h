@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef UNSPIN_DISCOVER_H
+#define UNSPIN_DISCOVER_H
+
+/*
+ * VMs made before the module came: through the processes that hold them open.
+ * A VM whose descriptor was closed, or beyond the limit, is found at its first
+ * entry while a mode is on. May sleep.
+ */
+void unspin_discover(void);
+
+#endif

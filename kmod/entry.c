@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A PLE exit begins, a VM entry ends it: what that cost, and the window that goes into
+ * the processor with this entry.
+ *
+ * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.1.3 and 3.1.4.
+ */
+#include "entry.h"
+#include "epoch.h"
+#include "hot.h"
+#include "vms.h"
+#include "window.h"
+
+/*
+ * The hook saw a PLE exit; own thread, preemption off. The exit itself was a
+ * little earlier: the last VM exit of this CPU, if the thread has stayed on it.
+ */
+void unspin_ple_exit(struct unspin_slot *slot)
+{
+	u64 exit = __this_cpu_read(unspin_cpu.exit_tsc);
+
+	slot->exit_tsc = exit > slot->in_tsc ? exit : unspin_now();
+	slot->exit_out_cycles = slot->out_cycles;
+	slot->work.ple = 1;
+	slot->complete = 0;
+	unspin_count(slot, UNSPIN_C_PLE_EXITS, 1);
+	unspin_count(slot, UNSPIN_C_SPIN_CYCLES, slot->window_cycles);
+}
+
+static void ple_exit_end(struct unspin_slot *slot, u64 now)
+{
+	u64 handled = now - slot->exit_tsc, out = slot->out_cycles - slot->exit_out_cycles;
+
+	slot->work.ple = 0;
+	if (now > slot->exit_tsc && handled > out)
+		unspin_count(slot, UNSPIN_C_SWITCH_CYCLES, handled - out);
+	slot->unreported_exits++;
+}
+
+/* The VM's window; longer for a vCPU that spins while no sibling is missing. */
+static u32 window_wanted(const struct unspin_slot *slot, bool ple)
+{
+	u32 window = READ_ONCE(slot->vm->window_cycles);
+
+	if (!slot->complete)
+		return window;
+	/* Grown by this exit, or by those before. */
+	return max(window, ple ? aple_window_complete(&slot->vm->params, slot->window_cycles) :
+				 slot->window_cycles);
+}
+
+static void window_update(struct unspin_slot *slot, bool ple)
+{
+	const struct unspin_window_ops *ops = READ_ONCE(unspin_window);
+	struct kvm_vcpu *vcpu = slot->vcpu;
+	struct unspin_vm *vm = slot->vm;
+	u32 now_cycles;
+
+	if (!unspin_window_checked(slot) || !ops)
+		return;
+	slot->work.refresh = 0;
+	now_cycles = ops->get(vcpu);
+	if (READ_ONCE(vm->window_on) && !READ_ONCE(unspin_window_refused)) {
+		WRITE_ONCE(slot->window_touched, 1);
+		now_cycles = ops->set(vcpu, window_wanted(slot, ple));
+	} else if (slot->window_touched) {
+		now_cycles = ops->set(vcpu, ops->default_cycles);
+		WRITE_ONCE(slot->window_touched, 0);
+	}
+	if (unlikely(unspin_force_pause_intercept) && ops->force_pause) {
+		ops->force_pause(vcpu, vm->active);
+		WRITE_ONCE(slot->window_touched, vm->active);
+	}
+	WRITE_ONCE(slot->window_cycles, now_cycles);
+}
+
+/* The thread of "cur" now runs another vCPU, or this CPU did not know whose thread it is. */
+static struct unspin_slot *entry_of_other(struct kvm_vcpu *vcpu, struct unspin_slot *cur, u64 now)
+{
+	struct unspin_slot *slot;
+
+	if (cur && cur->task == current)
+		unspin_run_stop(cur, now);
+	slot = unspin_slot_find(vcpu);
+	if (unlikely(!slot))
+		slot = unspin_slot_add(vcpu, GFP_ATOMIC);
+	__this_cpu_write(unspin_cpu.cur, slot);
+	if (!slot)
+		return NULL;
+	unspin_switched_in(slot, current, now);
+	slot->work.refresh = 1;		/* it may have been switched while nobody looked */
+	return slot;
+}
+
+/*
+ * kvm_entry with something to look at: own thread, interrupts off, right before
+ * KVM writes a changed window to the processor.
+ */
+void unspin_entry(struct kvm_vcpu *vcpu, struct unspin_slot *cur)
+{
+	struct unspin_slot *slot = cur;
+	u64 now = unspin_now();
+	bool ple;
+
+	if (!slot || slot->vcpu != vcpu) {
+		slot = entry_of_other(vcpu, cur, now);
+		if (!slot)
+			return;
+	}
+	/* Here, not above: a thread switched in inside KVM_RUN is known before its first entry. */
+	if (unlikely(slot->idx < 0))
+		unspin_slot_bind(slot);
+	/* A full barrier, so that window and mode are read after the flag is cleared. */
+	if (READ_ONCE(slot->work.remote))
+		xchg(&slot->work.remote, 0);
+	if (READ_ONCE(slot->vm->active))
+		unspin_run_start(slot, now);
+	else
+		unspin_run_stop(slot, now);
+	ple = slot->work.ple;
+	if (ple) {
+		ple_exit_end(slot, now);
+		unspin_epoch_report(slot, now);
+	}
+	if (unlikely(slot->held != current))
+		unspin_slot_hold_current(slot);
+	window_update(slot, ple);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A VM's totals, and APLE's epochs made of them.
+ */
+#ifndef UNSPIN_EPOCH_H
+#define UNSPIN_EPOCH_H
+
+#include "state.h"
+
+/* Sums over the VM's vCPUs since they were made. Any context under RCU or with the VM held. */
+void unspin_totals_read(struct unspin_vm *vm, struct unspin_totals *totals);
+/* Mean of the windows in force at its vCPUs, in cycles; 0: none known. Under RCU. */
+u32 unspin_window_mean(struct unspin_vm *vm);
+/* The epoch begins now. epoch_lock held. */
+void unspin_epoch_restart(struct unspin_vm *vm);
+/* How many exits a vCPU collects before it touches the shared count. epoch_lock held, or not yet linked. */
+void unspin_epoch_batch(struct unspin_vm *vm);
+/* A PLE exit has been handled: own thread, interrupts off. Ends the epoch where it is full. */
+void unspin_epoch_report(struct unspin_slot *slot, u64 now);
+void unspin_epoch_work(struct work_struct *work);
+
+#endif

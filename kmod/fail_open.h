@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Something is not as it must be: KVM's own behaviour takes over, with a count and one
+ * line in the kernel's log.
+ */
+#ifndef UNSPIN_FAIL_OPEN_H
+#define UNSPIN_FAIL_OPEN_H
+
+#include "state.h"
+
+extern atomic64_t unspin_fail_open_total;
+
+/*
+ * The VM goes by KVM's own window and selection until its mode is written again; NULL:
+ * no VM in particular. Any context. Who calls it applies the VM's settings anew.
+ */
+void unspin_fail_open(struct unspin_vm *vm, const char *why);
+
+/* Counted and said, but the VM goes on as it is set: only a part of it is KVM's. Any context. */
+void unspin_fail_open_part(struct unspin_vm *vm, const char *what);
+
+#endif

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef UNSPIN_PICK_H
+#define UNSPIN_PICK_H
+
+#include <linux/kvm_host.h>
+
+/* Redirected from kvm_vcpu_on_spin(), in the vCPU's thread; may sleep. in_flight is set. */
+void unspin_on_spin(struct kvm_vcpu *me, bool yield_to_kernel_mode);
+
+#endif

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Probes instead of version numbers: every function hooked, every tracepoint probed and
+ * every structure read is looked up in the type information of the kvm.ko that is loaded.
+ */
+#include <linux/err.h>
+#include <linux/kvm_host.h>
+
+#include "btf.h"
+#include "state.h"
+
+#include "prototypes.h"
+
+static const struct {
+	const char *function;	/* or the type of a tracepoint's probes: its argument 0 is the data */
+	u32 at;
+	const char *pointer;	/* to this structure */
+	u32 size;		/* or a number of so many bytes */
+} arguments[] = {
+	{ "kvm_vcpu_on_spin", 0, "kvm_vcpu", 0 },
+	{ "kvm_vcpu_on_spin", 1, NULL, sizeof(bool) },
+	{ "kvm_arch_vcpu_create", 0, "kvm_vcpu", 0 },
+	{ "kvm_arch_destroy_vm", 0, "kvm", 0 },
+	{ "btf_trace_kvm_entry", 1, "kvm_vcpu", 0 },
+	{ "btf_trace_kvm_exit", 1, "kvm_vcpu", 0 },
+	{ "btf_trace_kvm_hypercall", 1, NULL, sizeof(unsigned long) },
+	{ "btf_trace_kvm_apic_accept_irq", 1, NULL, sizeof(u32) },
+	{ "btf_trace_kvm_apic_accept_irq", 2, NULL, sizeof(u16) },
+};
+
+#define MEMBER(type, name) { #type, #name, sizeof_field(struct type, name), offsetof(struct type, name) }
+static const struct {
+	const char *type, *member;
+	u32 size, offset;
+} members[] = {
+	MEMBER(kvm_vcpu, vcpu_id),
+	MEMBER(kvm_vcpu, vcpu_idx),
+	MEMBER(kvm_vcpu, ready),
+	MEMBER(kvm_vcpu, preempted),
+	MEMBER(kvm, last_boosted_vcpu),
+	MEMBER(kvm, userspace_pid),
+};
+
+static int mismatch(const char *what, const char *of)
+{
+	pr_err("not loading: %s of %s is not what this module was built for; build it against this kernel's headers\n",
+	       what, of);
+	return -EINVAL;
+}
+
+static int members_check(const struct unspin_btf *btf)
+{
+	u32 i;
+
+	if (unspin_btf_size(btf, "kvm_vcpu") != sizeof(struct kvm_vcpu))
+		return mismatch("the size", "struct kvm_vcpu");
+	if (unspin_btf_size(btf, "kvm") != sizeof(struct kvm))
+		return mismatch("the size", "struct kvm");
+	for (i = 0; i < ARRAY_SIZE(members); i++) {
+		struct unspin_btf_want want = { .member = members[i].member, .size = members[i].size };
+
+		if (unspin_btf_members(btf, members[i].type, &want, 1) ||
+		    want.offset != members[i].offset)
+			return mismatch(members[i].member, members[i].type);
+	}
+	return 0;
+}
+
+int unspin_prototypes_check(void)
+{
+	struct unspin_btf *btf = unspin_btf_open("kvm");
+	int err = 0;
+	u32 i;
+
+	if (IS_ERR(btf)) {
+		pr_err("not loading: kvm has no type information (/sys/kernel/btf/kvm, error %ld) to check prototypes against\n",
+		       PTR_ERR(btf));
+		return PTR_ERR(btf);
+	}
+	for (i = 0; i < ARRAY_SIZE(arguments) && !err; i++)
+		if (!unspin_btf_takes(btf, arguments[i].function, arguments[i].at,
+				      arguments[i].pointer, arguments[i].size))
+			err = mismatch("an argument", arguments[i].function);
+	err = err ?: members_check(btf);
+	unspin_btf_close(btf);
+	return err;
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Settings: written, inherited, and made what vCPUs go by. The one place where an
+ * administrator's word takes effect.
+ */
+#include <linux/math64.h>
+#include <linux/string.h>
+
+#include "epoch.h"
+#include "fail_open.h"
+#include "settings.h"
+#include "window.h"
+
+#define NAME(id, name, meaning) name,
+const char *const unspin_mode_names[UNSPIN_MODES_COUNT] = { UNSPIN_MODES(NAME) };
+#undef NAME
+
+#define INFO(id, file, least, most, value, unit, meaning) { #file, least, most },
+const struct unspin_number_info unspin_number_info[UNSPIN_NUMBERS_COUNT] = { UNSPIN_NUMBERS(INFO) };
+#undef INFO
+
+#define VARIANT(id, name, flags, meaning) { name, flags },
+static const struct {
+	const char *name;
+	u32 flags;
+} variants[] = { UNSPIN_VARIANTS(VARIANT) };
+#undef VARIANT
+
+#define VALUE(id, file, least, most, value, unit, meaning) value,
+static struct unspin_settings defaults = { .number = { UNSPIN_NUMBERS(VALUE) } };
+static const u32 built_in[UNSPIN_NUMBERS_COUNT] = { UNSPIN_NUMBERS(VALUE) };
+#undef VALUE
+static unsigned long defaults_own;	/* bits as of unspin_vm.own: written by an administrator */
+
+#define BOUNDS (BIT(UNSPIN_N_WINDOW_INIT) | BIT(UNSPIN_N_WINDOW_MIN) | BIT(UNSPIN_N_WINDOW_MAX))
+/* In cycles of a window: what scales with the window KVM itself starts from. */
+#define CYCLES (BOUNDS | BIT(UNSPIN_N_DELTA) | BIT(UNSPIN_N_DELTA_MAX))
+
+static int (*modes_changed)(void);
+
+void unspin_settings_init(int (*changed)(void))
+{
+	modes_changed = changed;
+}
+
+int unspin_settings_modes_changed(void)
+{
+	return modes_changed();
+}
+
+const struct unspin_settings *unspin_settings_of(const struct unspin_vm *vm)
+{
+	return vm ? &vm->set : &defaults;
+}
+
+int unspin_settings_variant_find(const char *name)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(variants); i++)
+		if (sysfs_streq(name, variants[i].name))
+			return i;
+	return -EINVAL;
+}
+
+const char *unspin_settings_variant_name(u32 variant)
+{
+	return variant < ARRAY_SIZE(variants) ? variants[variant].name : NULL;
+}
+
+static struct aple_params params_of(const u32 *number)
+{
+	return (struct aple_params){
+		.window_init_cycles = number[UNSPIN_N_WINDOW_INIT],
+		.window_min_cycles = number[UNSPIN_N_WINDOW_MIN],
+		.window_max_cycles = number[UNSPIN_N_WINDOW_MAX],
+		.delta_cycles = number[UNSPIN_N_DELTA],
+		.delta_max_cycles = number[UNSPIN_N_DELTA_MAX],
+		.epoch_ple_exits = number[UNSPIN_N_EPOCH],
+		.epoch_min_us = number[UNSPIN_N_EPOCH_MIN],
+	};
+}
+
+/* --- applied --- */
+
+/* Directed yields look at 64 vCPUs at most; a larger VM keeps KVM's selection and is told so once. */
+void unspin_settings_size_check(struct unspin_vm *vm)
+{
+	if (!READ_ONCE(vm->select_on) || READ_ONCE(vm->nslots) <= HVS_SLOTS_MAX || vm->told_large)
+		return;
+	vm->told_large = 1;
+	unspin_fail_open_part(vm, "more than 64 vCPUs: it keeps KVM's selection");
+}
+
+void unspin_settings_apply(struct unspin_vm *vm, bool mode_written)
+{
+	enum unspin_mode mode = vm->set.mode;
+	bool window_on, restart;
+	unsigned long flags;
+	u32 window;
+
+	raw_spin_lock_irqsave(&vm->epoch_lock, flags);
+	if (mode_written)
+		vm->fail_open = 0;
+	if (vm->fail_open && mode != UNSPIN_OFF)
+		mode = UNSPIN_OBSERVE;
+	window_on = (mode == UNSPIN_APLE || mode == UNSPIN_APPLES) &&
+		    READ_ONCE(unspin_window) && !READ_ONCE(unspin_window_refused);
+	restart = mode_written || window_on != vm->window_on ||
+		  vm->params.window_init_cycles != vm->set.number[UNSPIN_N_WINDOW_INIT];
+	vm->params = params_of(vm->set.number);
+	if (restart) {
+		aple_init(&vm->aple, &vm->params);
+		unspin_epoch_restart(vm);
+	}
+	window = pol_clamp_u32(vm->aple.window_cycles, vm->params.window_min_cycles,
+			       vm->params.window_max_cycles);
+	vm->aple.window_cycles = window;
+	WRITE_ONCE(vm->window_cycles, window);
+	WRITE_ONCE(vm->hvs_flags, variants[vm->set.variant].flags);
+	WRITE_ONCE(vm->window_on, window_on);
+	WRITE_ONCE(vm->select_on, mode == UNSPIN_HVS || mode == UNSPIN_APPLES);
+	WRITE_ONCE(vm->ipi_on, vm->select_on && vm->set.number[UNSPIN_N_IPI_AWARE] && unspin_ipis_exit());
+	WRITE_ONCE(vm->active, mode != UNSPIN_OFF);
+	unspin_epoch_batch(vm);
+	raw_spin_unlock_irqrestore(&vm->epoch_lock, flags);
+
+	unspin_settings_size_check(vm);
+	unspin_vm_kick_slots(vm);
+}
+
+/* --- inherited --- */
+
+/* Steps fit the bounds, whichever of them is the VM's own. */
+static void steps_fit(u32 *number)
+{
+	number[UNSPIN_N_DELTA] = min(number[UNSPIN_N_DELTA], number[UNSPIN_N_WINDOW_MAX]);
+	number[UNSPIN_N_DELTA_MAX] = min(number[UNSPIN_N_DELTA_MAX], number[UNSPIN_N_WINDOW_MAX]);
+}
+
+static void numbers_inherit(struct unspin_vm *vm, unsigned long numbers)
+{
+	u32 n;
+
+	/* They make sense together only. */
+	if (vm->own & BOUNDS)
+		numbers &= ~BOUNDS;
+	for (n = 0; n < UNSPIN_NUMBERS_COUNT; n++)
+		if (numbers & ~vm->own & BIT(n))
+			vm->set.number[n] = defaults.number[n];
+	steps_fit(vm->set.number);
+}
+
+/*
+ * Defaults were written: VMs that have no value of their own follow. Mode off is for
+ * all: who turns the module off means every VM.
+ */
+static void inherit(unsigned long what)
+{
+	struct unspin_vm *vm;
+
+	if (what & BOUNDS)	/* one that was written may have moved the others */
+		what |= BOUNDS;
+	/* VMs are freed by the workqueue after a grace period; apply does not sleep. */
+	rcu_read_lock();
+	list_for_each_entry_rcu(vm, &unspin_vms, all) {
+		bool mode = what & BIT(UNSPIN_OWN_MODE);
+
+		if (mode && defaults.mode == UNSPIN_OFF)
+			vm->own &= ~BIT(UNSPIN_OWN_MODE);
+		if (!(what & ~vm->own))
+			continue;
+		if (what & ~vm->own & BIT(UNSPIN_OWN_MODE))
+			vm->set.mode = defaults.mode;
+		if (what & ~vm->own & BIT(UNSPIN_OWN_VARIANT))
+			vm->set.variant = defaults.variant;
+		numbers_inherit(vm, what);
+		unspin_settings_apply(vm, mode);
+	}
+	rcu_read_unlock();
+}
+
+/* --- written --- */
+
+/* Settings of a VM, or of default/ and all VMs that follow it, have changed. */
+static void changed(struct unspin_vm *vm, u32 bit)
+{
+	if (vm) {
+		vm->own |= BIT(bit);
+		unspin_settings_apply(vm, bit == UNSPIN_OWN_MODE);
+	} else {
+		defaults_own |= BIT(bit);
+		inherit(BIT(bit));
+	}
+}
+
+/*
+ * One of the three bounds was written. One that would contradict it moves
+ * along, so that the three may be written in any order.
+ */
+static void bounds_settle(u32 *number, enum unspin_number written)
+{
+	u32 *init = &number[UNSPIN_N_WINDOW_INIT], *least = &number[UNSPIN_N_WINDOW_MIN];
+	u32 *most = &number[UNSPIN_N_WINDOW_MAX];
+
+	if (written == UNSPIN_N_WINDOW_INIT) {
+		*least = min(*least, *init);
+		*most = max(*most, *init);
+	} else if (written == UNSPIN_N_WINDOW_MIN) {
+		*most = max(*most, *least);
+		*init = max(*init, *least);
+	} else {
+		*least = min(*least, *most);
+		*init = min(*init, *most);
+	}
+	steps_fit(number);
+}
+
+int unspin_settings_number(struct unspin_vm *vm, enum unspin_number n, u32 value, u32 *most)
+{
+	struct unspin_settings *set = vm ? &vm->set : &defaults;
+	u32 number[UNSPIN_NUMBERS_COUNT];
+	struct aple_params params;
+
+	*most = unspin_number_info[n].most;
+	if (n == UNSPIN_N_DELTA || n == UNSPIN_N_DELTA_MAX)
+		*most = set->number[UNSPIN_N_WINDOW_MAX];
+	if (value < unspin_number_info[n].least || value > *most)
+		return -ERANGE;
+	memcpy(number, set->number, sizeof(number));
+	number[n] = value;
+	if (BOUNDS & BIT(n))
+		bounds_settle(number, n);
+	params = params_of(number);
+	if (aple_params_check(&params))
+		return -ERANGE;
+	memcpy(set->number, number, sizeof(number));
+	changed(vm, n);
+	return 0;
+}
+
+int unspin_settings_mode(struct unspin_vm *vm, enum unspin_mode mode)
+{
+	struct unspin_settings *set = vm ? &vm->set : &defaults;
+	unsigned long *own = vm ? &vm->own : &defaults_own, own_before = *own;
+	enum unspin_mode before = set->mode;
+	int err;
+
+	set->mode = mode;
+	changed(vm, UNSPIN_OWN_MODE);
+	err = modes_changed();
+	if (err) {
+		set->mode = before;
+		changed(vm, UNSPIN_OWN_MODE);
+		*own = own_before;
+	}
+	return err;
+}
+
+void unspin_settings_variant(struct unspin_vm *vm, u32 variant)
+{
+	struct unspin_settings *set = vm ? &vm->set : &defaults;
+
+	set->variant = variant;
+	changed(vm, UNSPIN_OWN_VARIANT);
+}
+
+/* --- VMs and vendors come --- */
+
+void unspin_settings_new_vm(struct unspin_vm *vm)
+{
+	vm->set = defaults;
+	unspin_settings_apply(vm, true);
+}
+
+void unspin_settings_linked_vm(struct unspin_vm *vm)
+{
+	if (vm->own || !memcmp(&vm->set, &defaults, sizeof(vm->set)))
+		return;
+	vm->set = defaults;
+	unspin_settings_apply(vm, true);
+}
+
+void unspin_settings_all_off(void)
+{
+	struct unspin_vm *vm;
+
+	defaults.mode = UNSPIN_OFF;
+	rcu_read_lock();
+	list_for_each_entry_rcu(vm, &unspin_vms, all) {
+		vm->set.mode = UNSPIN_OFF;
+		unspin_settings_apply(vm, true);
+	}
+	rcu_read_unlock();
+}
+
+bool unspin_settings_any_active(void)
+{
+	bool any = defaults.mode != UNSPIN_OFF;
+	struct unspin_vm *vm;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(vm, &unspin_vms, all)
+		any |= READ_ONCE(vm->active);
+	rcu_read_unlock();
+	return any;
+}
+
+/*
+ * On AMD KVM starts from some 195,000 cycles where it starts from 4096 on Intel, and
+ * nothing has been measured there: APLE starts from KVM's own and moves in the same
+ * ratios. Values an administrator has written stay.
+ */
+static u32 scaled(u32 n, const struct unspin_window_ops *ops)
+{
+	u64 value = built_in[n];
+
+	if (!ops || !ops->scales)
+		return value;
+	value = div_u64(value * ops->default_cycles, built_in[UNSPIN_N_WINDOW_INIT]);
+	return clamp_t(u64, value, unspin_number_info[n].least, unspin_number_info[n].most);
+}
+
+void unspin_settings_vendor(const struct unspin_window_ops *ops)
+{
+	u32 n;
+
+	mutex_lock(&unspin_mutex);
+	for (n = 0; n < UNSPIN_NUMBERS_COUNT; n++)
+		if ((CYCLES & BIT(n)) && !(defaults_own & CYCLES))
+			defaults.number[n] = scaled(n, ops);
+	inherit(CYCLES | BIT(UNSPIN_N_IPI_AWARE));
+	mutex_unlock(&unspin_mutex);
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The lists everything else looks things up in.
+ */
+#include "state.h"
+
+DEFINE_MUTEX(unspin_mutex);
+DEFINE_RAW_SPINLOCK(unspin_lock);
+LIST_HEAD(unspin_vms);
+atomic_t unspin_live_objects = ATOMIC_INIT(0);
+struct hlist_head unspin_slot_hash[1 << UNSPIN_SLOT_HASH_BITS];
+DEFINE_PER_CPU(struct unspin_cpu, unspin_cpu);

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/kprobes.h>
+#include <linux/module.h>
+
+#include "state.h"
+#include "symbols.h"
+
+struct unspin_symbols unspin_symbols;
+
+/* An ENDBR64 before it is not part of what a kprobe calls the function's address. */
+#define ENDBR_BYTES 4
+
+/* A kprobe that is never armed resolves a name (a filter by name is slow). */
+static unsigned long function_address(const char *name)
+{
+	struct kprobe probe = { .symbol_name = name, .flags = KPROBE_FLAG_DISABLED };
+	unsigned long address;
+
+	if (register_kprobe(&probe))
+		return 0;
+	address = (unsigned long)probe.addr;
+	unregister_kprobe(&probe);
+	return address;
+}
+
+bool unspin_is_vm_release(const void *release)
+{
+	unsigned long address = (unsigned long)release;
+
+	return address && (address == unspin_symbols.vm_release ||
+			   address + ENDBR_BYTES == unspin_symbols.vm_release);
+}
+
+static const struct {
+	const char *name;
+	unsigned long *address;
+} functions[] = {
+	{ "kvm_vcpu_on_spin", &unspin_symbols.on_spin },
+	{ "kvm_arch_vcpu_create", &unspin_symbols.vcpu_create },
+	{ "kvm_arch_destroy_vm", &unspin_symbols.destroy_vm },
+	{ "kvm_vm_release", &unspin_symbols.vm_release },
+};
+
+static const struct {
+	const char *name;
+	struct tracepoint **tp;
+} tracepoints[] = {
+	{ "sched_switch", &unspin_symbols.sched_switch },	/* the kernel's; the others are kvm's */
+	{ "kvm_entry", &unspin_symbols.kvm_entry },
+	{ "kvm_exit", &unspin_symbols.kvm_exit },
+	{ "kvm_hypercall", &unspin_symbols.kvm_hypercall },
+	{ "kvm_apic_accept_irq", &unspin_symbols.kvm_apic_accept_irq },
+};
+
+static void tracepoint_note(struct tracepoint *tp, void *unused)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(tracepoints); i++)
+		if (!strcmp(tp->name, tracepoints[i].name))
+			*tracepoints[i].tp = tp;
+}
+
+/* Called at once for every module that has tracepoints, kvm.ko among them. */
+static int tracepoints_notify(struct notifier_block *nb, unsigned long state, void *data)
+{
+	struct tp_module *tp_mod = data;
+	int i;
+
+	if (state != MODULE_STATE_COMING || strcmp(tp_mod->mod->name, "kvm"))
+		return NOTIFY_DONE;
+	unspin_symbols.kvm = tp_mod->mod;
+	for (i = 0; i < tp_mod->mod->num_tracepoints; i++)
+		tracepoint_note(tracepoint_ptr_deref(&tp_mod->mod->tracepoints_ptrs[i]), NULL);
+	return NOTIFY_OK;
+}
+
+static int missing(const char *what, const char *of)
+{
+	pr_err("not loading: %s is not found in %s\n", what, of);
+	return -ENOENT;
+}
+
+int unspin_symbols_init(void)
+{
+	static struct notifier_block nb = { .notifier_call = tracepoints_notify };
+	u32 i;
+	int err;
+
+	for_each_kernel_tracepoint(tracepoint_note, NULL);
+	err = register_tracepoint_module_notifier(&nb);
+	if (err)
+		return err;
+	unregister_tracepoint_module_notifier(&nb);
+	if (!unspin_symbols.kvm)
+		return missing("kvm", "the modules with tracepoints");
+	for (i = 0; i < ARRAY_SIZE(tracepoints); i++)
+		if (!*tracepoints[i].tp)
+			return missing(tracepoints[i].name, "the tracepoints");
+	for (i = 0; i < ARRAY_SIZE(functions); i++) {
+		*functions[i].address = function_address(functions[i].name);
+		if (!within_module_core(*functions[i].address, unspin_symbols.kvm))
+			return missing(functions[i].name, "kvm");
+	}
+	return 0;
+}

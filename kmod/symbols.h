@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Addresses in the kernel and in kvm.ko, looked up by name: KVM exports some of them to
+ * its vendor modules only, and some to nobody.
+ */
+#ifndef UNSPIN_SYMBOLS_H
+#define UNSPIN_SYMBOLS_H
+
+#include <linux/tracepoint.h>
+
+/* What is hooked and probed. Found by unspin_symbols_init(). */
+struct unspin_symbols {
+	struct module *kvm;		/* pinned by what this module links to */
+	unsigned long on_spin;		/* kvm_vcpu_on_spin() */
+	unsigned long vcpu_create;	/* kvm_arch_vcpu_create() */
+	unsigned long destroy_vm;	/* kvm_arch_destroy_vm() */
+	unsigned long vm_release;	/* kvm_vm_release(), what a VM's file descriptor calls */
+	struct tracepoint *sched_switch, *kvm_entry, *kvm_exit, *kvm_hypercall, *kvm_apic_accept_irq;
+};
+extern struct unspin_symbols unspin_symbols;
+
+/* 0, or an error after a line in the log that names what is missing. May sleep. */
+int unspin_symbols_init(void);
+/* Whether this is the release function of a VM's file. */
+bool unspin_is_vm_release(const void *release);
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef UNSPIN_SYSFS_H
+#define UNSPIN_SYSFS_H
+
+#include "state.h"
+
+/* Files of a VM's directory. */
+extern const struct attribute_group *unspin_vm_groups[];
+int unspin_sysfs_init(void);
+void unspin_sysfs_deinit(void);
+/* The VM's directory. May sleep. The VM is linked. */
+int unspin_sysfs_vm_add(struct unspin_vm *vm);
+
+#endif

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Letting go of a function, or staying for ever.
+ */
+#include <linux/ftrace.h>
+#include <linux/moduleparam.h>
+#include <linux/sched.h>
+
+#include "state.h"
+#include "unhook.h"
+
+static bool fail_unhook;
+module_param(fail_unhook, bool, 0600);
+MODULE_PARM_DESC(fail_unhook, "for tests: the kernel refuses to take hooks off");
+
+int unspin_unhook(struct ftrace_ops *ops)
+{
+	int err = fail_unhook ? -EIO : unregister_ftrace_function(ops);
+
+	if (err)
+		pr_crit("the kernel does not take a hook off (%d); it stays, and lets KVM's own code run\n", err);
+	return err;
+}
+
+void __noreturn unspin_stay(void)
+{
+	pr_crit("not unloading, or the kernel would run code that is gone: every VM is KVM's own, start the machine anew to be rid of this module\n");
+	for (;;)
+		schedule_timeout_idle(MAX_SCHEDULE_TIMEOUT);
+}
+
+/* Up to 6.12 at least, ftrace_free_filter() leaves ops with pointers to what it freed. */
+void unspin_unhook_or_stay(struct ftrace_ops *ops)
+{
+	if (unspin_unhook(ops))
+		unspin_stay();
+	ftrace_free_filter(ops);
+}

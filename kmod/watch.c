@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A vCPU that stays ready for long while its siblings are preferred: its VM is left to KVM.
+ */
+#include <linux/workqueue.h>
+
+#include "fail_open.h"
+#include "settings.h"
+#include "watch.h"
+
+#define WATCH_PERIOD_MS 250
+#define STALL_MS 750	/* fail-open must come within a second */
+#define STALL_LOOKS (1 + STALL_MS / WATCH_PERIOD_MS)
+
+static bool running;	/* under unspin_mutex */
+
+/*
+ * Preempted ones say since when. One that was woken says when it went to sleep, so it
+ * counts the looks in a row that found it waiting since the same sleep. Own work only.
+ */
+static bool slot_stalled(struct unspin_slot *slot, u64 now)
+{
+	u64 limit = (u64)tsc_khz * STALL_MS, out = READ_ONCE(slot->out_tsc);
+
+	if (!out || out == UNSPIN_OUT_UNKNOWN || !READ_ONCE(slot->vcpu->ready))
+		return false;
+	if (READ_ONCE(slot->category) != HVS_NOT_PREEMPTED)
+		return now > out && now - out > limit;
+	if (slot->watch_out_tsc != out)
+		slot->watch_looks = 0;
+	slot->watch_out_tsc = out;
+	return ++slot->watch_looks >= STALL_LOOKS;
+}
+
+static bool vm_stalled(struct unspin_vm *vm, u64 now)
+{
+	static const enum unspin_counter preferring[] = {
+		UNSPIN_C_YIELD_RESOURCE, UNSPIN_C_YIELD_LOCK, UNSPIN_C_YIELD_YIELDED,
+		UNSPIN_C_YIELD_WOKEN, UNSPIN_C_YIELD_IPI, UNSPIN_C_GAVE_WAY,
+	};
+	struct unspin_slot *slot;
+	bool stalled = false;
+	unsigned long flags;
+	u64 picks = 0;
+	u32 i;
+
+	list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
+		for (i = 0; i < ARRAY_SIZE(preferring); i++)
+			picks += READ_ONCE(slot->count[preferring[i]]);
+		/* Under the lock a linked vCPU is not freed; one at a time, for interrupts are off. */
+		raw_spin_lock_irqsave(&unspin_lock, flags);
+		stalled |= unspin_slot_alive(slot) && slot_stalled(slot, now);
+		raw_spin_unlock_irqrestore(&unspin_lock, flags);
+	}
+	/* Where we picked nobody lately, we starved nobody: a throttled group looks the same. */
+	if (picks == vm->watch_picks)
+		stalled = false;
+	vm->watch_picks = picks;
+	return stalled;
+}
+
+static void watch_all(void)
+{
+	struct unspin_vm *vm;
+
+	/* VMs are freed after a grace period; neither of the two below sleeps. */
+	rcu_read_lock();
+	list_for_each_entry_rcu(vm, &unspin_vms, all) {
+		if (!READ_ONCE(vm->select_on) || !vm_stalled(vm, unspin_now()))
+			continue;
+		unspin_fail_open(vm, "a ready vCPU has not run for 750 ms");
+		unspin_settings_apply(vm, false);
+	}
+	rcu_read_unlock();
+}
+
+static void watch_work_fn(struct work_struct *work);
+/* Unbound: it must run although real-time tasks hold some CPU. */
+static DECLARE_DELAYED_WORK(watch_work, watch_work_fn);
+
+static void watch_work_fn(struct work_struct *work)
+{
+	mutex_lock(&unspin_mutex);
+	if (running) {
+		watch_all();
+		queue_delayed_work(system_unbound_wq, &watch_work, msecs_to_jiffies(WATCH_PERIOD_MS));
+	}
+	mutex_unlock(&unspin_mutex);
+}
+
+void unspin_watch_start(void)
+{
+	running = true;
+	queue_delayed_work(system_unbound_wq, &watch_work, msecs_to_jiffies(WATCH_PERIOD_MS));
+}
+
+void unspin_watch_stop(void)
+{
+	running = false;
+}
+
+void unspin_watch_deinit(void)
+{
+	cancel_delayed_work_sync(&watch_work);
+}
