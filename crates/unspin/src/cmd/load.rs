@@ -32,11 +32,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return Ok(());
     }
     let release = host::release(root)?;
-    // A file of the user's own may be for any kernel; the module looks for itself.
-    let unsupported = host::unsupported(&release).filter(|_| args.module.is_none());
-    let blocked =
-        if args.build { host::obstacle(root, &release, host::is_root()) } else { unsupported };
-    for a in blocked.iter().filter(|_| args.check).chain(&advice(root)) {
+    let blocked = match args.build {
+        true => host::obstacle(root, &release, host::is_root()),
+        false => None,
+    };
+    let untested = host::untested(&release);
+    for a in blocked.iter().filter(|_| args.check).chain(&untested).chain(&advice(root)) {
         say!("note: {a}");
     }
     if args.check {
