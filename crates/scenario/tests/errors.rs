@@ -158,7 +158,7 @@ fn arms() {
         "arm[0].window.aple.delta_cycles",
         "fixed_cycles",
     );
-    arm("window = { aple = { delta_cycles = 28672 } }", "arm[0].window.aple", "leaves no room");
+    arm("window = { aple = { delta_cycles = 32769 } }", "arm[0].window.aple", "out of range");
     arm("window = { aple = { delta_max_cycles = 32769 } }", "arm[0].window.aple", "out of range");
     arm(
         "window = { aple = { window_init_cycles = 512 } }",

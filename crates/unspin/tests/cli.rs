@@ -313,6 +313,8 @@ fn status_shows_vms_as_table_and_json() {
         ("vms/41-0/yields_none", "904\n"),
         ("vms/41-0/yields_gave_way", "905\n"),
         ("vms/41-0/yields_failed", "906\n"),
+        ("vms/41-0/yields_woken", "907\n"),
+        ("vms/41-0/yields_ipi_receiver", "908\n"),
     ] {
         let path = root.join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -321,7 +323,9 @@ fn status_shows_vms_as_table_and_json() {
     let sysfs = root.to_str().unwrap();
     let table = unspin(&["status", "--sysfs", sysfs]);
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
-    let words = ["41-0", "2.1 %", " 1.5 ", "901", "902", "903", "904", "905", "906"];
+    let counts = (901..=908).map(|n| n.to_string());
+    let words = ["41-0", "2.1 %", " 1.5 "].map(String::from).into_iter().chain(counts);
+    let words: Vec<String> = words.collect();
     assert!(words.iter().all(|w| table.contains(w)), "{table}");
     let json = unspin(&["status", "--json", "--sysfs", sysfs]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
