@@ -609,11 +609,8 @@ pub(crate) mod tests {
         // In the kernel but for the spinning at its barrier.
         let mut setup = two_vms();
         for vm in &mut setup.vms {
-            let step = |op, iterations| Step {
-                op,
-                dist: Dist::Const { iterations },
-                ..vm.program[0].clone()
-            };
+            let step =
+                |op, iterations| Step { op, dist: Dist::Const { iterations }, ..vm.program[0] };
             vm.program = vec![step(Op::Compute, 100_000), step(Op::UserBarrier, 0)];
         }
         let both = preempted(&setup);
