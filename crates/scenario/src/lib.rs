@@ -9,6 +9,7 @@ mod reader;
 mod scenario;
 mod vm;
 
+pub mod module;
 pub mod plan;
 pub mod result;
 

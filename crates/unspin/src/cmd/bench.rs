@@ -22,6 +22,7 @@ use unspin_report::{documents, read_files, write_atomic, write_dir, Document};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
 use unspin_scenario::split;
+use unspin_uapi::{any_of, Variant};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -141,6 +142,12 @@ fn check(args: &Args, l: &Loaded, plan: &Plan, machine: &dyn Machine) -> Result<
         let message = format!("machine {} has no such scheduler", machine.name());
         let allowed = "left out, or --machine sim".to_string();
         return Err(l.refused(key, &Refusal { message, allowed }));
+    }
+    if let Some(arm) = l.scenario.ipi_aware_without_module().filter(|_| machine.name() != "sim") {
+        let message = format!("arm {:?} is ipi_aware and leaves the choice to KVM", arm.name);
+        let variants = any_of(Variant::ALL.iter().map(|v| v.name()));
+        let allowed = format!("yield_to = {variants} beside ipi_aware, or --machine sim");
+        return Err(l.refused("arm", &Refusal { message, allowed }));
     }
     let pcpus = l.scenario.host.pcpus;
     machine.check_pcpus(pcpus).map_err(|why| l.refused("host.pcpus", &why))?;
