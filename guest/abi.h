@@ -10,7 +10,7 @@
 #define UNSPIN_GUEST_ABI_H
 
 #define GUEST_ABI_MAGIC 0x4e495053	/* "SPIN" */
-#define GUEST_ABI_VERSION 3
+#define GUEST_ABI_VERSION 4
 #define GUEST_VCPUS_MAX 64
 #define GUEST_STEPS_MAX 32
 #define GUEST_LOCKS_MAX 16
@@ -31,6 +31,11 @@
 #define GUEST_TSS_STRIDE 0x80
 #define GUEST_CONFIG_ADDR 0x10000
 #define GUEST_PROTECTED_ADDR 0x18000
+#define GUEST_CALLS_ADDR 0x1c000	/* one struct guest_calls per vCPU */
+#define GUEST_CALLS_SHIFT 6		/* log2 of its size; the offsets are for call_stub */
+#define GUEST_CALLS_ASKED 0
+#define GUEST_CALLS_ANSWERED 4
+#define GUEST_CALLS_MEMORY 8
 #define GUEST_COUNTERS_ADDR 0x20000	/* one struct guest_counters every GUEST_COUNTERS_STRIDE */
 #define GUEST_COUNTERS_STRIDE 0x1000
 #define GUEST_IMAGE_ADDR 0x100000
@@ -46,6 +51,7 @@
 
 #define GUEST_VECTOR_TIMER 0x40
 #define GUEST_VECTOR_WAKE 0x41		/* also sent by the VMM, so that a halted vCPU sees `stop` */
+#define GUEST_VECTOR_CALL 0x42		/* a sibling's shootdown: its handler answers */
 #define GUEST_VECTOR_SPURIOUS 0xff
 
 /*
@@ -63,6 +69,11 @@
 #define GUEST_FEATURE_VMMCALL 1		/* hypercalls are VMMCALL (AMD), not VMCALL */
 #define GUEST_FEATURE_TAU 2		/* lock_tau_ns replaces the preemptable locks' own */
 
+/* guest_calls.memory: whether translations of the program's memory may be in the vCPU's TLB. */
+#define GUEST_MEMORY_LEFT 0	/* not up yet, or sleeps and has answered since: nobody asks it */
+#define GUEST_MEMORY_LAZY 1	/* sleeps in a block or a barrier: only lazy shootdowns ask it */
+#define GUEST_MEMORY_USED 2
+
 #ifndef __ASSEMBLER__
 
 /* One pass over the steps is one unit of work. */
@@ -76,6 +87,9 @@ enum guest_op {
 				 * timer: 1 ns each) passed; always 0: until a wake */
 	GUEST_OP_WAKE = 7,	/* wake the next vCPU (index + 1) if it is blocked */
 	GUEST_OP_SPIN_BARRIER = 8,	/* barrier waited for with PAUSE */
+	GUEST_OP_SHOOTDOWN = 9,	/* interrupt each sibling that does not sleep in a block or a
+				 * barrier, and PAUSE until all of them have answered */
+	GUEST_OP_SHOOTDOWN_LAZY = 10,	/* the same, and those that sleep, once in each sleep */
 };
 
 enum guest_dist {
@@ -136,6 +150,13 @@ struct guest_protected {
 	unsigned long long value __attribute__((aligned(64)));
 };
 
+/* Of one vCPU, at GUEST_CALLS_ADDR. */
+struct guest_calls {
+	unsigned int asked;	/* by siblings, atomically: how many answers they want so far */
+	unsigned int answered;	/* by its interrupt handler: what `asked` was then */
+	unsigned int memory;	/* by itself: GUEST_MEMORY_... */
+} __attribute__((aligned(64)));
+
 /* Written by one vCPU with plain stores, read by the VMM while it runs. */
 struct guest_counters {
 	unsigned long long units;		/* passes over the program */
@@ -153,6 +174,15 @@ _Static_assert(sizeof(struct guest_step) == 32, "a step is half a cache line");
 _Static_assert(sizeof(struct guest_counters) <= GUEST_COUNTERS_STRIDE, "counters overlap");
 _Static_assert(GUEST_CONFIG_ADDR + sizeof(struct guest_config) <= GUEST_PROTECTED_ADDR,
 	       "configuration page overlaps");
+_Static_assert(sizeof(struct guest_calls) == 1 << GUEST_CALLS_SHIFT &&
+	       __builtin_offsetof(struct guest_calls, asked) == GUEST_CALLS_ASKED &&
+	       __builtin_offsetof(struct guest_calls, answered) == GUEST_CALLS_ANSWERED &&
+	       __builtin_offsetof(struct guest_calls, memory) == GUEST_CALLS_MEMORY,
+	       "call_stub reads and writes struct guest_calls");
+_Static_assert(GUEST_PROTECTED_ADDR + GUEST_LOCKS_MAX * sizeof(struct guest_protected) <=
+		       GUEST_CALLS_ADDR &&
+		       GUEST_CALLS_ADDR + (GUEST_VCPUS_MAX << GUEST_CALLS_SHIFT) <= GUEST_COUNTERS_ADDR,
+	       "calls overlap");
 _Static_assert(GUEST_COUNTERS_ADDR + GUEST_VCPUS_MAX * GUEST_COUNTERS_STRIDE <= GUEST_IMAGE_ADDR,
 	       "counters overlap the image");
 _Static_assert(GUEST_STACKS_ADDR + GUEST_VCPUS_MAX * GUEST_STACK_BYTES <= GUEST_RAM_BYTES,

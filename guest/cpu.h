@@ -34,6 +34,11 @@ static inline struct guest_counters *counters_of(u32 index)
 	return (struct guest_counters *)(GUEST_COUNTERS_ADDR + (u64)index * GUEST_COUNTERS_STRIDE);
 }
 
+static inline struct guest_calls *calls_of(u32 index)
+{
+	return (struct guest_calls *)GUEST_CALLS_ADDR + index;
+}
+
 static inline u64 rdtsc(void)
 {
 	u32 low, high;

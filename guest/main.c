@@ -48,7 +48,7 @@ static struct barrier barrier;
 struct halted_at halted[GUEST_VCPUS_MAX];
 static struct idt_gate idt[256] __attribute__((aligned(16)));
 
-extern const char fault_stubs[], wake_stub[], timer_stub[], spurious_stub[];
+extern const char fault_stubs[], wake_stub[], timer_stub[], call_stub[], spurious_stub[];
 
 static void set_gate(u32 vector, const char *stub)
 {
@@ -73,6 +73,7 @@ static void load_idt(void)
 		set_gate(vector, fault_stubs + 16 * vector);
 	set_gate(GUEST_VECTOR_TIMER, timer_stub);
 	set_gate(GUEST_VECTOR_WAKE, wake_stub);
+	set_gate(GUEST_VECTOR_CALL, call_stub);
 	set_gate(GUEST_VECTOR_SPURIOUS, spurious_stub);
 	__asm__ volatile("lidt %0" : : "m"(idtr));
 }
@@ -94,7 +95,12 @@ static void apic_init(void)
 static void send_ipi(u64 icr)
 {
 	__asm__ volatile("mfence; lfence" ::: "memory");
-	wrmsr(MSR_X2APIC_ICR, icr | GUEST_VECTOR_WAKE);
+	wrmsr(MSR_X2APIC_ICR, icr);
+}
+
+static void set_memory(u32 memory)
+{
+	*(volatile u32 *)&calls_of(this_index())->memory = memory;
 }
 
 /* Returns the CPL to run the program at. */
@@ -117,6 +123,7 @@ u32 guest_setup(u32 index)
 	self->index = index;
 	self->waits_for = WAITS_FOR_NONE;
 	self->rng = rng_seed(config->seed, index);
+	set_memory(GUEST_MEMORY_USED);	/* last: before, an interrupt would be lost */
 	return config->cpl;
 }
 
@@ -140,12 +147,14 @@ static ALWAYS_INLINE u32 draw(struct vcpu *self, const struct guest_step *step)
 /* One interrupt ends it; @wait_over is looked at with interrupts off, so none is lost. */
 #define halt_until(wait_over)                                                                      \
 	do {                                                                                       \
+		set_memory(GUEST_MEMORY_LAZY);                                                     \
 		for (;;) {                                                                         \
 			__asm__ volatile("cli" ::: "memory");                                      \
 			if (wait_over)                                                             \
 				break;                                                             \
 			__asm__ volatile("sti; hlt" ::: "memory");                                 \
 		}                                                                                  \
+		set_memory(GUEST_MEMORY_USED);                                                     \
 		__asm__ volatile("sti" ::: "memory");                                              \
 		if (stop_wanted())                                                                 \
 			end_vcpu(GUEST_STOPPED);                                                   \
@@ -175,7 +184,7 @@ static __attribute__((noinline)) void barrier_halted(struct vcpu *self, u32 paus
 		/* Pairs with the sleepers' increment: they see the phase or are seen here. */
 		atomic_thread_fence(memory_order_seq_cst);
 		if (atomic_load_explicit(&barrier.sleepers, memory_order_relaxed))
-			send_ipi(APIC_ICR_ALL_BUT_SELF);
+			send_ipi(APIC_ICR_ALL_BUT_SELF | GUEST_VECTOR_WAKE);
 		return;
 	}
 	for (; pauses; pauses--) {
@@ -222,7 +231,45 @@ static __attribute__((noinline)) void wake_next(struct vcpu *self)
 	u32 next = self->index + 1 < config->vcpus ? self->index + 1 : 0;
 
 	if (atomic_exchange_explicit(&vcpus[next].blocked, 0, memory_order_acq_rel))
-		send_ipi((u64)next << 32);
+		send_ipi((u64)next << 32 | GUEST_VECTOR_WAKE);
+}
+
+/* Whether a shootdown waits for that vCPU (before Linux 4.15, arch/x86/mm/tlb.c: `lazy`). */
+static bool is_asked(u32 index, bool lazy)
+{
+	u32 memory = *(volatile u32 *)&calls_of(index)->memory;
+
+	return memory == GUEST_MEMORY_USED || (lazy && memory == GUEST_MEMORY_LAZY);
+}
+
+static atomic_uint *word_asked(u32 index)
+{
+	return (atomic_uint *)&calls_of(index)->asked;
+}
+
+/*
+ * As smp_call_function_many() does for a TLB flush: an interrupt to each, then wait for each. An
+ * interrupt that comes while one is pending merges with it; its handler then sees both askers.
+ */
+static __attribute__((noinline)) void shootdown(struct vcpu *self, bool lazy)
+{
+	u32 ticket[GUEST_VCPUS_MAX], index;
+	u64 asked = 0;
+
+	for (index = 0; index < config->vcpus; index++) {
+		if (index == self->index || !is_asked(index, lazy))
+			continue;
+		/* Before the interrupt (send_ipi()), so that its handler sees it. */
+		ticket[index] = atomic_fetch_add_explicit(word_asked(index), 1, memory_order_release) + 1;
+		asked |= 1ULL << index;
+	}
+	for (index = 0; index < config->vcpus; index++)
+		if (asked >> index & 1)
+			send_ipi((u64)index << 32 | GUEST_VECTOR_CALL);
+	for (index = 0; index < config->vcpus; index++)
+		while (asked >> index & 1 &&
+		       (int)(*(volatile u32 *)&calls_of(index)->answered - ticket[index]) < 0)
+			cpu_relax();
 }
 
 #ifdef GUEST_STALLS
@@ -343,6 +390,12 @@ static ALWAYS_INLINE void __attribute__((noreturn)) run(struct vcpu *self, enum 
 				break;
 			case GUEST_OP_WAKE:
 				wake_next(self);
+				break;
+			case GUEST_OP_SHOOTDOWN:
+				shootdown(self, false);
+				break;
+			case GUEST_OP_SHOOTDOWN_LAZY:
+				shootdown(self, true);
 				break;
 			default:
 				end_vcpu(GUEST_BAD_CONFIG);

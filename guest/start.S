@@ -2,7 +2,7 @@
 /*
  * Entry of every vCPU, the way to CPL 3, and the interrupt stubs.
  *
- * Interrupts only end a HLT (or note that the timer fired); exceptions end the vCPU through
+ * Interrupts only end a HLT, note that the timer fired, or answer a sibling's call; exceptions end the vCPU through
  * GUEST_PORT_FAULT. GS holds the vCPU's state at every CPL: no SWAPGS anywhere.
  */
 #include "cpu.h"
@@ -52,6 +52,21 @@ timer_stub:
 	push %rcx
 	push %rdx
 	movl $1, %gs:0			/* struct vcpu: timer_fired */
+	jmp end_of_interrupt
+
+/* Of a shootdown. Gives the program's memory up before it answers, so that nobody asks again for it. */
+	.globl call_stub
+call_stub:
+	push %rax
+	push %rcx
+	push %rdx
+	mov %gs:4, %ecx			/* struct vcpu: index */
+	shl $GUEST_CALLS_SHIFT, %ecx
+	cmpl $GUEST_MEMORY_LAZY, GUEST_CALLS_ADDR + GUEST_CALLS_MEMORY(%rcx)
+	jne 1f
+	movl $GUEST_MEMORY_LEFT, GUEST_CALLS_ADDR + GUEST_CALLS_MEMORY(%rcx)
+1:	mov GUEST_CALLS_ADDR + GUEST_CALLS_ASKED(%rcx), %eax
+	mov %eax, GUEST_CALLS_ADDR + GUEST_CALLS_ANSWERED(%rcx)
 	jmp end_of_interrupt
 
 	.globl spurious_stub

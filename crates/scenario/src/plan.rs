@@ -653,6 +653,13 @@ pub enum Op {
     Wake,
     /// As `barrier`, waited for with PAUSE.
     SpinBarrier,
+    /// Interrupts every sibling that does not sleep, as for a TLB flush, and waits for all. With a
+    /// length (machine `sim` only) one after the other, and each handles its interrupt for so long
+    /// before it answers.
+    Shootdown,
+    /// The same in kernels whose idle CPUs keep the last program's memory (lazy TLB, Linux before
+    /// 4.15): one that has gone to sleep since it was last asked is woken to answer as well.
+    ShootdownLazy,
     // From here on machine `sim` only.
     /// As `spin-barrier`, the program itself spinning (CPL 3): no loop detector sees it.
     UserBarrier,
@@ -670,12 +677,6 @@ pub enum Op {
     SerialFirst,
     /// The same, in each unit another thread's work.
     SerialTurn,
-    /// Interrupts every sibling that does not sleep, as for a TLB flush, and waits for all: with a
-    /// length one after the other, and each handles its interrupt for so long before it answers.
-    Shootdown,
-    /// The same in kernels whose idle CPUs keep the last program's memory (lazy TLB, Linux before
-    /// 4.15): one that has gone to sleep since it was last asked is woken to answer as well.
-    ShootdownLazy,
     /// Reads that many cache lines the previous vCPU wrote.
     Share,
     /// Sleeps until the socket has room for a message, its buffer holding so many, or, of a

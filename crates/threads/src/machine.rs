@@ -14,7 +14,7 @@ use std::sync::mpsc::{channel, Sender};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use unspin_scenario::plan::{CgroupLayout, LockKind, Run, Window, YieldTo};
+use unspin_scenario::plan::{CgroupLayout, LockKind, Op, Run, Window, YieldTo};
 use unspin_scenario::result::{RunResult, SchedStats, VmResult};
 use unspin_vmm::process::now_ns;
 use unspin_vmm::rng::{splitmix64, vm_seed};
@@ -62,6 +62,11 @@ pub fn refusal(run: &Run) -> Option<&'static str> {
     }
     if run.cgroup != CgroupLayout::Flat || !run.weights.is_empty() {
         return Some("needs cgroups of VMs: machines kvm, emulated, sim");
+    }
+    let asks =
+        |vm| run.vm(vm).program.iter().any(|s| matches!(s.op, Op::Shootdown | Op::ShootdownLazy));
+    if (0..run.vms).any(asks) {
+        return Some("has shootdown steps, which interrupt vCPUs: machines kvm, emulated, sim");
     }
     if run.trace_epochs || run.trace_picks {
         return Some("traces the module: machines kvm, emulated");
@@ -488,6 +493,7 @@ mod tests {
         refused(|r| r.arm.yield_to = YieldTo::HVS, "machines kvm, emulated, sim");
         refused(|r| r.weights = vec![1, 2], "cgroups");
         refused(|r| r.trace_picks = true, "machines kvm, emulated");
+        refused(|r| r.program = vec![step(Op::Shootdown, 0, 1000)], "interrupt vCPUs");
         refused(|r| r.window_ms = 0, "window_ms is 0");
         refused(|r| r.vcpus = 65, "of 65 vCPUs");
         refused(|r| r.vms = 0, "0 VMs");

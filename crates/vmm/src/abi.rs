@@ -2,7 +2,7 @@
 //! Mirror of `guest/abi.h`; `tests/abi.rs` holds the two together.
 
 pub const MAGIC: u32 = 0x4e49_5053;
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 pub const VCPUS_MAX: usize = 64;
 pub const STEPS_MAX: usize = 32;
 pub const LOCKS_MAX: usize = 16;
@@ -18,6 +18,7 @@ pub const TSS_ADDR: u64 = 0x8000;
 pub const TSS_STRIDE: u64 = 0x80;
 pub const CONFIG_ADDR: u64 = 0x1_0000;
 pub const PROTECTED_ADDR: u64 = 0x1_8000;
+pub const CALLS_ADDR: u64 = 0x1_c000;
 pub const COUNTERS_ADDR: u64 = 0x2_0000;
 pub const COUNTERS_STRIDE: u64 = 0x1000;
 pub const IMAGE_ADDR: u64 = 0x10_0000;
@@ -33,6 +34,7 @@ pub const TR: u16 = 0x28;
 
 pub const VECTOR_TIMER: u8 = 0x40;
 pub const VECTOR_WAKE: u8 = 0x41;
+pub const VECTOR_CALL: u8 = 0x42;
 pub const VECTOR_SPURIOUS: u8 = 0xff;
 
 pub const PORT_END: u16 = 0x5053;
@@ -54,6 +56,12 @@ pub const OP_BARRIER: u32 = 5;
 pub const OP_BLOCK: u32 = 6;
 pub const OP_WAKE: u32 = 7;
 pub const OP_SPIN_BARRIER: u32 = 8;
+pub const OP_SHOOTDOWN: u32 = 9;
+pub const OP_SHOOTDOWN_LAZY: u32 = 10;
+
+pub const MEMORY_LEFT: u32 = 0;
+pub const MEMORY_LAZY: u32 = 1;
+pub const MEMORY_USED: u32 = 2;
 
 pub const DIST_CONST: u32 = 0;
 pub const DIST_UNIFORM: u32 = 1;
@@ -124,6 +132,15 @@ pub struct Counters {
     pub wait_hist: [u64; WAIT_BUCKETS],
     pub stalls_free: [u64; STALL_BUCKETS],
     pub stalls_held: [u64; STALL_BUCKETS],
+}
+
+/// Who asked a vCPU for answers, and what it has answered.
+#[repr(C, align(64))]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Calls {
+    pub asked: u32,
+    pub answered: u32,
+    pub memory: u32,
 }
 
 /// Stride of the words under the locks.

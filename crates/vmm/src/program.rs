@@ -100,10 +100,22 @@ fn check(step: &Step, held: &mut Vec<u32>, cpl: u8) -> Result<(), String> {
         Op::Barrier | Op::SpinBarrier if !held.is_empty() => {
             return Err("barrier while holding a lock: the others could never arrive".into());
         }
-        Op::Barrier | Op::Block | Op::Wake if cpl == 3 => {
+        Op::Shootdown | Op::ShootdownLazy if !held.is_empty() => {
             return Err(
-                "barrier, block and wake need HLT and interrupts, which CPL 3 has not; use cpl = 0 \
-                 or spin-barrier"
+                "shootdown while holding a lock: the others would spin until it ends".into()
+            );
+        }
+        Op::Shootdown | Op::ShootdownLazy if step.dist != (Dist::Const { iterations: 0 }) => {
+            return Err(
+                "shootdown with iterations: only machine sim interrupts one sibling after the other; \
+                 leave iterations out"
+                    .into(),
+            );
+        }
+        Op::Barrier | Op::Block | Op::Wake | Op::Shootdown | Op::ShootdownLazy if cpl == 3 => {
+            return Err(
+                "barrier, block, wake and shootdown need HLT and interrupts, which CPL 3 has not; \
+                 use cpl = 0, or spin-barrier for a barrier"
                     .into(),
             );
         }
@@ -137,6 +149,8 @@ fn op(op: Op) -> Option<u32> {
         Op::Block => abi::OP_BLOCK,
         Op::Wake => abi::OP_WAKE,
         Op::SpinBarrier => abi::OP_SPIN_BARRIER,
+        Op::Shootdown => abi::OP_SHOOTDOWN,
+        Op::ShootdownLazy => abi::OP_SHOOTDOWN_LAZY,
         _ => return None,
     })
 }
@@ -200,6 +214,16 @@ mod tests {
         }
         let barrier = [step(Op::Lock, 0), step(Op::SpinBarrier, 0), step(Op::Unlock, 0)];
         refused(&barrier, 0, "never arrive");
+        for op in [Op::Shootdown, Op::ShootdownLazy] {
+            let none = Dist::Const { iterations: 0 };
+            let asks = |dist| Step { dist, ..step(op, 0) };
+            let locked = [step(Op::Lock, 0), asks(none), step(Op::Unlock, 0)];
+            refused(&locked, 0, "would spin");
+            refused(&[asks(Dist::Const { iterations: 5 })], 0, "only machine sim");
+            refused(&[asks(Dist::Exp { mean: 5, max: 0 })], 0, "only machine sim");
+            refused(&[asks(none)], 3, "CPL 3");
+            assert!(compile(&[asks(none)], 0).is_ok());
+        }
         refused(&[Step { permille: 1001, ..step(Op::Compute, 0) }], 0, "at most 1000");
         let chance = Step { permille: 500, ..step(Op::Unlock, 0) };
         refused(&[step(Op::Lock, 0), chance], 0, "always be taken");

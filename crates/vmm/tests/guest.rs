@@ -267,6 +267,50 @@ fn block_ends_by_timer_and_by_wake() {
     run(&config(2, program), 20);
 }
 
+/// All ask all, also those in a queue for the lock, in its HLT, in a barrier or asleep: none may wait
+/// for ever. From one vCPU on.
+#[test]
+fn everybody_answers_a_shootdown() {
+    if !kvm() {
+        return;
+    }
+    let hypercalls = hypercalls();
+    for op in [Op::Shootdown, Op::ShootdownLazy] {
+        let asks = |permille| Step { permille, ..step(op, 0) };
+        run(&config(1, vec![step(Op::Compute, 10), asks(1000)]), 20);
+        run(&config(4, vec![step(Op::Compute, 10), asks(1000)]), 20);
+        let mut program = lock_program();
+        program.insert(0, asks(500));
+        for lock in [LockKind::Ticket, LockKind::PvTicket, LockKind::Lease] {
+            if !lock.halts() || hypercalls {
+                // A microsecond of a 1 MHz clock: who waits for the lock halts at once.
+                let halting = lock.halts().then_some(1);
+                run(&VmConfig { lock, lock_clock_mhz: halting, ..config(4, program.clone()) }, 20);
+            }
+        }
+        run(&config(4, vec![asks(500), step(Op::Barrier, 0)]), 20);
+        run(&config(4, vec![asks(500), step(Op::SpinBarrier, 0)]), 20);
+        run(&config(4, vec![asks(500), step(Op::Block, 50_000)]), 20);
+        let wakes = [asks(500), step(Op::Block, 10_000_000), step(Op::Wake, 0)];
+        run(&config(4, [vec![Step { permille: 300, ..wakes[1] }], wakes.to_vec()].concat()), 20);
+    }
+}
+
+#[test]
+fn a_vm_that_waits_for_answers_stops() {
+    if !kvm() {
+        return;
+    }
+    for op in [Op::Shootdown, Op::ShootdownLazy] {
+        for _ in 0..20 {
+            let mut vm = Vm::new(&config(4, vec![step(op, 0)])).expect("vm");
+            vm.start();
+            std::thread::sleep(Duration::from_millis(3));
+            vm.stop(STOP_TIMEOUT).expect("stop");
+        }
+    }
+}
+
 #[test]
 fn a_halted_vm_stops() {
     if !kvm() {
