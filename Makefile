@@ -44,8 +44,9 @@ test-programs: build ## sysbench, pbzip2, Java, Rust and PostgreSQL over our loc
 lint: test-deps ## formatting and static checks, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	shellcheck .ci/run .ci/deps .ci/test .ci/programs crates/lab/src/init.sh verify/run.sh
+	shellcheck .ci/run .ci/deps .ci/test .ci/programs .ci/test-deb crates/lab/src/init.sh verify/run.sh
 	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 crates/lab/src/check.sh crates/lab/src/shell.sh crates/lab/tests/*.sh
+	shellcheck -s sh debian/*.prerm debian/*.postinst debian/*.postrm
 	@! grep -rnP '[ \t]+$$' --include='*.c' --include='*.h' --include='*.rs' policy locks guest kmod crates verify
 
 bench: build ## instruction counts of policies, PLE-exit path, exits and vCPU switches; the simulator's events/s
@@ -100,7 +101,7 @@ deb: deps ## packages unspin and unspin-dkms: out/deb/*.deb (on Debian 12, so th
 
 test-deb: deb ## install, upgrade, remove and purge them in clean Debian 12 and 13 roots (minutes, network)
 	@.ci/deps $(TEST_DEB_PACKAGES)
-	@.ci/deb
+	@.ci/test-deb
 
 clean: ## remove what was built and measured
 	rm -rf out

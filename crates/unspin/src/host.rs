@@ -127,7 +127,7 @@ pub fn remove() -> anyhow::Result<()> {
     let out = Command::new("rmmod").arg("unspin").output().context("cannot start rmmod")?;
     if !out.status.success() {
         let said = String::from_utf8_lossy(&out.stderr);
-        bail!("{}; `unspin set mode=off` stops it from acting meanwhile", said.trim());
+        bail!("{}", said.trim());
     }
     Ok(())
 }
