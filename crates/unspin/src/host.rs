@@ -81,7 +81,7 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Builds the module for the running kernel from the source tree, under its out/host.
+/// Builds the module for the running kernel from the source tree.
 pub fn build(release: &str, stop: &AtomicBool, say: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
     let missing = unspin_lab::missing_tools(unspin_lab::MODULE_TOOLS);
     if !missing.is_empty() {
@@ -141,7 +141,7 @@ pub fn remove() -> anyhow::Result<()> {
     let out = Command::new("rmmod").arg("unspin").output().context("cannot start rmmod")?;
     if !out.status.success() {
         let said = String::from_utf8_lossy(&out.stderr);
-        bail!("{}; `unspin set mode=off` stops it from acting meanwhile", said.trim());
+        bail!("{}", said.trim());
     }
     Ok(())
 }
@@ -152,7 +152,7 @@ fn explain(said: &str) -> Option<&'static str> {
         ("Key was rejected", "The kernel wants a signed module: sign it (kmodsign, or DKMS's own key) and enrol that key: mokutil --import CERT.der, then confirm it at the next boot."),
         ("Required key not available", "The kernel wants a signed module and knows no key for this one: mokutil --import CERT.der, then confirm it at the next boot."),
         ("Operation not permitted", "The kernel is locked down (Secure Boot): sign the module and enrol the key with mokutil --import."),
-        ("not found", "No module is installed for this kernel: `unspin load --build`, `make -C kmod install` or DKMS (README), or give --module FILE."),
+        ("not found", "No module is installed for this kernel: install package unspin-dkms and this kernel's headers; or from the sources `unspin load --build` or `make -C kmod install`; or give --module FILE."),
         ("Invalid module format", "The module was built for another kernel: build it again against this kernel's headers (`unspin load --build`)."),
         ("Device or resource busy", "Something else has hooked kvm_vcpu_on_spin, often a distribution's livepatch; only one can (see the notes above)."),
         ("Unknown symbol", "KVM is not loaded, or lacks what the module needs: modprobe kvm_intel or kvm_amd first."),

@@ -77,6 +77,17 @@ pub fn settings_help() -> String {
     SETTINGS.iter().map(line).collect()
 }
 
+/// Every setting that can be kept: all but `reset`, which is done once.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().map(|(key, _)| *key).filter(|key| *key != RESET)
+}
+
+/// What setting `key` takes, unless it takes `value`; nothing of a setting there is not.
+pub fn allowed_instead(key: &str, value: &str) -> Option<String> {
+    let (_, takes) = SETTINGS.iter().find(|(k, _)| *k == key)?;
+    (!takes.accepts(value)).then(|| takes.to_string())
+}
+
 /// The loaded module.
 pub struct Module {
     root: PathBuf,
@@ -90,6 +101,32 @@ impl Module {
         Ok(Module { root: root.to_path_buf() })
     }
 
+    /// The module, if this command is of its version: others may mean something else by the same files.
+    pub fn open_same_version(root: &Path) -> anyhow::Result<Module> {
+        let module = Module::open(root)?;
+        match module.other_version() {
+            Some(why) => Err(Cannot(why).into()),
+            None => Ok(module),
+        }
+    }
+
+    /// What to tell a user whose module is not of this command's version.
+    pub fn other_version(&self) -> Option<String> {
+        let ours = env!("CARGO_PKG_VERSION");
+        let version = self.value("version").unwrap_or_else(|| "unknown".to_string());
+        (version != ours).then(|| {
+            format!(
+                "the loaded module is of version {version}, this command of {ours}: install the \
+                 same version of both (packages unspin and unspin-dkms), then `unspin unload` and \
+                 `unspin load`"
+            )
+        })
+    }
+
+    pub fn is_loaded(&self) -> bool {
+        self.root.is_dir()
+    }
+
     /// A file of the module itself; `None` if it has none of that name.
     pub fn value(&self, name: &str) -> Option<String> {
         read(&self.root.join(name))
@@ -99,24 +136,38 @@ impl Module {
         values(&self.root.join("default"))
     }
 
-    /// Every VM and its files. A VM may go while it is read: what is left of it is shown.
-    pub fn vms(&self) -> anyhow::Result<Vec<(String, BTreeMap<String, String>)>> {
+    /// What the module calls the VMs.
+    pub fn ids(&self) -> anyhow::Result<Vec<String>> {
         let dir = self.root.join("vms");
         let entries = match fs::read_dir(&dir) {
             Ok(e) => e,
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(e) => return Err(e).with_context(|| format!("cannot read {}", dir.display())),
         };
-        let mut vms: Vec<_> = entries
+        let mut ids: Vec<String> = entries
             .flatten()
             .filter(|e| e.path().is_dir())
-            .map(|e| (e.file_name().to_string_lossy().into_owned(), values(&e.path())))
+            .map(|e| e.file_name().to_string_lossy().into_owned())
             .collect();
-        vms.sort_by_key(|(id, _)| {
+        ids.sort_by_key(|id| {
             let mut parts = id.split('-').map(|n| n.parse::<u64>().unwrap_or(u64::MAX));
             (parts.next(), parts.next())
         });
-        Ok(vms)
+        Ok(ids)
+    }
+
+    /// The files of a VM; none of one that is gone.
+    pub fn vm(&self, id: &str) -> BTreeMap<String, String> {
+        values(&self.root.join("vms").join(id))
+    }
+
+    /// Every VM and its files. A VM may go while it is read: what is left of it is shown.
+    pub fn vms(&self) -> anyhow::Result<Vec<(String, BTreeMap<String, String>)>> {
+        let files = |id: String| {
+            let files = self.vm(&id);
+            (id, files)
+        };
+        Ok(self.ids()?.into_iter().map(files).collect())
     }
 
     /// Writes settings of a VM, or of the defaults: all of them, or none where a key or a value is
@@ -343,6 +394,29 @@ mod tests {
         assert!(check(None, "ipi_aware", "2").unwrap_err().to_string().contains("0 or 1"));
         let renamed = check(None, "hvs_variant", "paper").unwrap_err().to_string();
         assert!(renamed.contains("hvs-paper"), "{renamed}");
+    }
+
+    #[test]
+    fn settings_that_stay_are_listed_with_what_they_take() {
+        let names: Vec<&str> = names().collect();
+        assert!(names.contains(&"mode") && !names.contains(&"reset"));
+        assert_eq!(allowed_instead("mode", "apples"), None);
+        assert!(allowed_instead("mode", "on").unwrap().contains("observe"));
+        assert!(allowed_instead("epoch_ple_exits", "0").unwrap().starts_with("1 to "));
+    }
+
+    #[test]
+    fn a_module_of_another_version_is_refused() {
+        let root = fake("version");
+        let refusal = || Module::open_same_version(&root).err();
+        assert!(refusal().unwrap().to_string().contains("of version unknown"));
+        fs::write(root.join("version"), "0.0.9\n").unwrap();
+        let e = refusal().unwrap();
+        assert!(e.downcast_ref::<Cannot>().is_some(), "{e}");
+        assert!(e.to_string().contains("of version 0.0.9, this command of"), "{e}");
+        fs::write(root.join("version"), format!("{}\n", env!("CARGO_PKG_VERSION"))).unwrap();
+        assert!(refusal().is_none());
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

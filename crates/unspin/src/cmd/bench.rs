@@ -61,7 +61,8 @@ pub struct Args {
     /// Emulated computers, or simulated runs, at work at once [default: as many as there are CPUs].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: Option<u16>,
-    /// Where emulated computers keep their kernels and boots [default: out/lab].
+    /// Where emulated computers keep their kernels and boots [default: out/lab; of an installed
+    /// unspin ~/.cache/unspin/lab, of root's /var/cache/unspin/lab].
     #[arg(long, value_name = "DIR")]
     lab_dir: Option<PathBuf>,
     /// No progress.

@@ -3,7 +3,7 @@
 
 use crate::exit::Cannot;
 use crate::host;
-use crate::sysfs::ROOT;
+use crate::sysfs::{Module, ROOT};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -29,7 +29,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let root = Path::new("/");
     if Path::new(ROOT).is_dir() {
         say!("the module is loaded already");
-        return Ok(());
+        return Module::open_same_version(Path::new(ROOT)).map(drop);
     }
     let release = host::release(root)?;
     let blocked = match args.build {
@@ -54,6 +54,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         false => None,
     };
     host::insert(built.as_deref().or(args.module.as_deref()))?;
+    Module::open_same_version(Path::new(ROOT)).inspect_err(|_| {
+        if let Err(e) = host::remove() {
+            say!("the module stays loaded: {e:#}");
+        }
+    })?;
     say!("loaded; the default mode is off: `unspin set mode=apples` turns it on");
     Ok(())
 }

@@ -3,14 +3,19 @@
 
 use crate::out;
 use crate::sysfs::{Module, ROOT};
+use crate::vms::Vm;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tabled::builder::Builder;
 use tabled::settings::Style;
+use unspin_host::{Host, Name};
 use unspin_scenario::module::MODE;
 use unspin_uapi::{Counter, ModuleValue, Value as Of};
+
+/// Characters of a name in the table; --json has all of them.
+const NAME_MAX: usize = 30;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -19,6 +24,8 @@ pub struct Args {
     json: bool,
     #[arg(long, hide = true, default_value = ROOT)]
     sysfs: PathBuf,
+    #[arg(long, hide = true, default_value = "/proc")]
+    proc: PathBuf,
 }
 
 #[derive(Serialize)]
@@ -35,7 +42,12 @@ struct Status {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let module = Module::open(&args.sysfs)?;
-    let vms = module.vms()?;
+    if let Some(why) = module.other_version() {
+        say!("unspin: {why}");
+    }
+    let host = Host::at(&args.proc);
+    let vms: Vec<(Vm, Files)> =
+        module.vms()?.into_iter().map(|(id, files)| (Vm::new(&host, id), files)).collect();
     if !args.json {
         return out::print(&table(&module, &vms));
     }
@@ -47,7 +59,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         live_objects: module.value(ModuleValue::LIVE_OBJECTS.file()).as_deref().map(value),
         fail_open_total: module.value(ModuleValue::FAIL_OPEN_TOTAL.file()).as_deref().map(value),
         default: typed(&module.defaults()),
-        vms: vms.iter().map(|(id, files)| (id.clone(), typed(files))).collect(),
+        vms: vms.iter().map(|(vm, files)| (vm.id.clone(), known(vm, files))).collect(),
     })
 }
 
@@ -57,6 +69,17 @@ fn value(s: &str) -> Value {
 
 fn typed(files: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
     files.iter().map(|(k, v)| (k.clone(), value(v))).collect()
+}
+
+/// A VM's files, and what it is called.
+fn known(vm: &Vm, files: &Files) -> BTreeMap<String, Value> {
+    let mut all = typed(files);
+    if let Some(process) = &vm.process {
+        all.insert("pid".into(), process.pid.into());
+        all.insert("name".into(), process.name.as_ref().map(Name::to_text).into());
+        all.insert("uuid".into(), process.uuid.clone().into());
+    }
+    all
 }
 
 /// Title of a column, and what of a VM's files stands in it.
@@ -92,7 +115,7 @@ const YIELDS: &[Column] = &[
     ("ran next", |f| text(f, Counter::RAN_NEXT.file())),
 ];
 
-fn table(module: &Module, vms: &[(String, Files)]) -> String {
+fn table(module: &Module, vms: &[(Vm, Files)]) -> String {
     let known = |name: &str| module.value(name).unwrap_or_else(|| "unknown".to_string());
     let defaults: Vec<String> = module.defaults().iter().map(|(k, v)| format!("{k}={v}")).collect();
     let text = format!(
@@ -109,14 +132,26 @@ fn table(module: &Module, vms: &[(String, Files)]) -> String {
     text + &columns("VM", OVERVIEW, vms) + &columns("yields of VM", YIELDS, vms)
 }
 
-fn columns(title: &str, columns: &[Column], vms: &[(String, Files)]) -> String {
+fn columns(title: &str, columns: &[Column], vms: &[(Vm, Files)]) -> String {
     let mut b = Builder::default();
-    b.push_record(std::iter::once(title).chain(columns.iter().map(|(title, _)| *title)));
-    for (id, files) in vms {
+    b.push_record([title, "name"].into_iter().chain(columns.iter().map(|(title, _)| *title)));
+    for (vm, files) in vms {
         let cells = columns.iter().map(|(_, of)| of(files).unwrap_or_else(|| "-".to_string()));
-        b.push_record(std::iter::once(id.clone()).chain(cells));
+        b.push_record([vm.id.clone(), name(vm)].into_iter().chain(cells));
     }
     b.build().with(Style::sharp()).to_string() + "\n"
+}
+
+/// A VM's name, as far as it fits in a column.
+fn name(vm: &Vm) -> String {
+    let Some(name) = vm.process.as_ref().and_then(|p| p.name.as_ref()) else {
+        return "-".to_string();
+    };
+    let name = name.to_string();
+    match name.char_indices().nth(NAME_MAX) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name,
+    }
 }
 
 fn text(files: &Files, key: &str) -> Option<String> {
