@@ -22,8 +22,8 @@ pub fn unsupported(release: &str) -> Option<String> {
     if Series::of_release(release).is_some() {
         return None;
     }
-    let names: Vec<&str> = Series::ALL.iter().map(|s| s.name()).collect();
-    Some(format!("this host runs kernel {release}; {} are supported", names.join(" and ")))
+    let names = Series::ALL.map(Series::name).join(", ");
+    Some(format!("this host runs kernel {release}; supported: {names}"))
 }
 
 /// Why the module cannot be built and loaded on the host under `root`, if it cannot.
@@ -170,7 +170,7 @@ mod tests {
         let root = host("obstacle");
         assert_eq!(obstacle(&root, DEBIAN, true), None);
         let why = |release, is_root| obstacle(&root, release, is_root).unwrap();
-        assert!(why("6.8.0-31-generic", true).contains("6.1 and 6.12 are supported"));
+        assert!(why("6.8.0-31-generic", true).contains("supported: 6.1, 6.12, 7.3"));
         assert!(why(DEBIAN, false).contains("only root"));
         let other = "6.1.0-40-amd64";
         assert!(why(other, true).contains(&format!("linux-headers-{other}")));

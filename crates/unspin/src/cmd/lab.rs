@@ -3,13 +3,14 @@
 
 use crate::exit::{Cannot, Usage};
 use crate::machine::emulated::{agent, explain, missing, open, series};
+use crate::machine::Refusal;
 use crate::out;
 use anyhow::{bail, Context};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
-use unspin_lab::{Computer, Lab, BOCHS_TOOLS, QEMU_TOOLS};
+use unspin_lab::{Computer, Debian, Flavour, KernelPackage, Lab, BOCHS_TOOLS, QEMU_TOOLS};
 
 /// CPUs of the computers booted here.
 const CPUS: u32 = 4;
@@ -37,9 +38,15 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Kernel {
-    /// Kernel series.
-    #[arg(long, default_value = "6.12")]
+    /// Kernel series: 6.1, 6.12 or 7.3.
+    #[arg(long, value_name = "SERIES", default_value = "6.12")]
     kernel: String,
+    /// Debian release whose packages of the series to take [default: 12, for 7.3 13].
+    #[arg(long, value_name = "NUMBER")]
+    debian: Option<String>,
+    /// cloud-amd64 or amd64, the kernel of any PC.
+    #[arg(long, default_value = Flavour::Cloud.name())]
+    flavour: String,
 }
 
 #[derive(Debug, clap::Args)]
@@ -131,6 +138,25 @@ fn with_tools(args: &Args, tools: &[&str]) -> anyhow::Result<Lab> {
 }
 
 fn build(lab: &Lab, k: &Kernel, stop: &AtomicBool) -> anyhow::Result<unspin_lab::Kernel> {
-    lab.build(series(&k.kernel).map_err(Usage::from)?, stop, &mut |text| say!("{text}"))
-        .map_err(explain)
+    let package = k.package().map_err(Usage::from)?;
+    lab.build(package, stop, &mut |text| say!("{text}")).map_err(explain)
+}
+
+impl Kernel {
+    fn package(&self) -> Result<KernelPackage, Refusal> {
+        let mut package = KernelPackage::from(series(&self.kernel)?);
+        let debians = package.series.debians();
+        if let Some(name) = &self.debian {
+            let found = Debian::parse(name).filter(|debian| debians.contains(debian));
+            package.debian = found.ok_or_else(|| Refusal {
+                message: format!("no packages of kernel {} from Debian {name:?}", self.kernel),
+                allowed: debians.iter().map(|d| d.name()).collect::<Vec<_>>().join(", "),
+            })?;
+        }
+        package.flavour = Flavour::parse(&self.flavour).ok_or_else(|| Refusal {
+            message: format!("no kernels of flavour {:?}", self.flavour),
+            allowed: Flavour::ALL.map(Flavour::name).join(", "),
+        })?;
+        Ok(package)
+    }
 }
