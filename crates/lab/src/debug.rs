@@ -32,9 +32,8 @@ pub fn prepare(
     let name = match current_version(&package) {
         Some(version) => format!("debug-{version}"),
         // Without package lists, what was unpacked before still serves.
-        None => kernel::unpacked(lab, &kept).ok_or_else(|| LabError::NoKernelPackage {
-            series: series.name().into(),
-            looked: package.clone(),
+        None => kernel::unpacked(lab, "unpacked", &kept).ok_or_else(|| {
+            LabError::NoKernelPackage { series: series.name().into(), looked: package.clone() }
         })?,
     };
     let dir = lab.join("kernels").join(&name);

@@ -31,9 +31,9 @@ pub struct Kernel {
     pub module: PathBuf,
 }
 
-/// Resolve, fetch and unpack the current kernel of a package and build the module for it.
-/// `say` is told each step that takes time. What is there already is used again. Once `stop` is set
-/// it ends, and goes on there the next time.
+/// Fetch and unpack the current kernel of a package and build the module for it. `say` is told each
+/// step that takes time. What is there already is used again. Once `stop` is set it ends, and goes on
+/// there the next time.
 pub fn prepare(
     root: &Path,
     lab: &Path,
@@ -41,6 +41,55 @@ pub fn prepare(
     stop: &AtomicBool,
     say: &mut dyn FnMut(&str),
 ) -> Result<Kernel> {
+    let found = find(lab, package, "unpacked", stop, say)?;
+    let module = build(root, lab, package, &found, stop, say)?;
+    let Found { apt, release, dir } = found;
+    let done = dir.join("unpacked");
+    if !done.exists() {
+        let apt = apt.ok_or_else(|| no_lists(format!("kernel {release}")))?;
+        say(&format!("downloading kernel {release}"));
+        packages::fetch_kernel(&apt, &dir, &release, stop)?;
+        fs::write(&done, package.name()).map_err(io(&done))?;
+    }
+    let tree = dir.join("tree");
+    let headers = packages::headers_of(&tree, &release);
+    let vmlinuz = packages::vmlinuz_of(&tree, &release);
+    let modules = packages::modules_in(&dir);
+    let (series, name) = (package.series, package.name());
+    Ok(Kernel { series, name, release, vmlinuz, modules, headers, module })
+}
+
+/// The same without the kernel itself: only to see that the module builds for it. Returns the
+/// kernel's release.
+pub fn prepare_module(
+    root: &Path,
+    lab: &Path,
+    package: KernelPackage,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(&str),
+) -> Result<String> {
+    let found = find(lab, package, "headers", stop, say)?;
+    build(root, lab, package, &found, stop, say)?;
+    Ok(found.release)
+}
+
+/// A package's current kernel and the directory it has in the lab.
+struct Found {
+    /// `None` without package lists.
+    apt: Option<Apt>,
+    release: String,
+    dir: PathBuf,
+}
+
+/// Find a package's current kernel; without package lists, what was unpacked before still serves:
+/// the newest one that has `stamp`.
+fn find(
+    lab: &Path,
+    package: KernelPackage,
+    stamp: &str,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(&str),
+) -> Result<Found> {
     let apt = match package.debian {
         Debian::Bookworm => Ok(Apt::host()),
         Debian::Trixie => Apt::trixie(&lab.join(TRIXIE).join("apt"), stop, say),
@@ -48,37 +97,48 @@ pub fn prepare(
     let found = apt.and_then(|apt| Ok((packages::resolve(&apt, package)?, Some(apt))));
     let (release, apt) = match found {
         Err(LabError::Interrupted) => return Err(LabError::Interrupted),
-        // Without package lists, what was unpacked before still serves.
-        Err(error) => (unpacked(lab, &package.name()).ok_or(error)?, None),
+        Err(error) => (unpacked(lab, stamp, &package.name()).ok_or(error)?, None),
         Ok(found) => found,
     };
     let dir = lab.join("kernels").join(&release);
-    let done = dir.join("unpacked");
-    let needs = dir.join("needs");
-    if let Some(apt) = apt.as_ref().filter(|_| !done.exists()) {
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).map_err(io(&dir))?;
-        say(&format!("downloading kernel {release}"));
-        let names: Vec<String> =
-            packages::fetch(apt, package, &dir, &release, stop)?.into_iter().collect();
+    fs::create_dir_all(&dir).map_err(io(&dir))?;
+    // Debian 13's compiler finds the directory at this very path.
+    let dir = fs::canonicalize(&dir).map_err(io(&dir))?;
+    Ok(Found { apt, release, dir })
+}
+
+fn no_lists(package: String) -> LabError {
+    LabError::Download { package, detail: "there are no package lists".into() }
+}
+
+/// Fetch the headers, if they are not there, and build the module against them.
+fn build(
+    root: &Path,
+    lab: &Path,
+    package: KernelPackage,
+    found: &Found,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(&str),
+) -> Result<PathBuf> {
+    let Found { apt, release, dir } = found;
+    let (done, needs) = (dir.join("headers"), dir.join("needs"));
+    if !done.exists() {
+        let apt = apt.as_ref().ok_or_else(|| no_lists(format!("the headers of {release}")))?;
+        fs::remove_dir_all(dir).and_then(|()| fs::create_dir(dir)).map_err(io(dir))?;
+        say(&format!("downloading the headers of {release}"));
+        let names = packages::fetch_headers(apt, package, dir, release, stop)?;
         fs::write(&needs, names.join("\n")).map_err(io(&needs))?;
         fs::write(&done, package.name()).map_err(io(&done))?;
     }
-    let dir = fs::canonicalize(&dir).map_err(io(&dir))?;
-    let tree = dir.join("tree");
-    check_config(&packages::config_of(&tree, &release), &release)?;
+    let headers = packages::headers_of(&dir.join("tree"), release);
+    check_config(&headers.join(".config"), release)?;
     let toolchain = match package.debian {
         Debian::Bookworm => None,
         Debian::Trixie => Some(build_root(lab, apt.as_ref(), &needs, stop, say)?),
     };
     say(&format!("building the module for {release}"));
-    let headers = packages::headers_of(&tree, &release);
-    let against = Against { release: &release, headers: &headers, toolchain: toolchain.as_ref() };
-    let module = build_module(root, &dir, &against, stop)?;
-    let vmlinuz = packages::vmlinuz_of(&tree, &release);
-    let modules = packages::modules_in(&dir);
-    let (series, name) = (package.series, package.name());
-    Ok(Kernel { series, name, release, vmlinuz, modules, headers, module })
+    let against = Against { release, headers: &headers, toolchain: toolchain.as_ref() };
+    build_module(root, dir, &against, stop)
 }
 
 /// The root that Debian 13's headers are built against in, made if it is not there.
@@ -95,21 +155,18 @@ fn build_root(
     if let Some(root) = BuildRoot::find(&dir, &names) {
         return Ok(root);
     }
-    let apt = apt.ok_or_else(|| LabError::Download {
-        package: "the compiler of Debian 13".into(),
-        detail: "its package lists are missing".into(),
-    })?;
+    let apt = apt.ok_or_else(|| no_lists("the compiler of Debian 13".into()))?;
     say("downloading the compiler of Debian 13");
     BuildRoot::make(&dir, apt, &names, stop)
 }
 
-/// The newest kernel that is unpacked already, of those kept under this name.
-pub(crate) fn unpacked(lab: &Path, name: &str) -> Option<String> {
+/// The newest kernel that has `stamp`, of those kept under this name.
+pub(crate) fn unpacked(lab: &Path, stamp: &str, name: &str) -> Option<String> {
     let mut found: Vec<(std::time::SystemTime, String)> = fs::read_dir(lab.join("kernels"))
         .ok()?
         .flatten()
         .filter_map(|entry| {
-            let stamp = entry.path().join("unpacked");
+            let stamp = entry.path().join(stamp);
             let named = fs::read_to_string(&stamp).is_ok_and(|kept| kept == name);
             let release = entry.file_name().into_string().ok().filter(|_| named)?;
             Some((stamp.metadata().ok()?.modified().ok()?, release))

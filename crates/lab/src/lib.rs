@@ -118,7 +118,18 @@ impl Lab {
         kernel::prepare(&self.root, &self.dir, package.into(), stop, say)
     }
 
-    /// The same for a kernel of the series that checks itself (lockdep, KASAN, kmemleak), built from
+    /// Build the module for a kernel whose headers alone are fetched; returns the kernel's release.
+    pub fn build_module(
+        &self,
+        package: impl Into<KernelPackage>,
+        stop: &AtomicBool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<String> {
+        let _lock = Lock::wait(&self.dir, stop, say)?;
+        kernel::prepare_module(&self.root, &self.dir, package.into(), stop, say)
+    }
+
+    /// As [`Lab::build`], for a kernel of the series that checks itself (lockdep, KASAN, kmemleak), built from
     /// its sources; takes a quarter of an hour the first time.
     pub fn build_debug(
         &self,

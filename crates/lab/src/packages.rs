@@ -35,27 +35,28 @@ pub(crate) fn resolve(apt: &Apt, package: KernelPackage) -> Result<String> {
     Err(LabError::NoKernelPackage { series: package.name(), looked: metas.join(", ") })
 }
 
-/// Download and unpack kernel and headers to `dir/tree` and KVM's modules to `dir`; returns the
-/// packages that building against the headers takes.
-pub(crate) fn fetch(
+/// Download and unpack a kernel's headers to `dir/tree`; returns the packages that building against
+/// them takes.
+pub(crate) fn fetch_headers(
     apt: &Apt,
     package: KernelPackage,
     dir: &Path,
     release: &str,
     stop: &AtomicBool,
-) -> Result<BTreeSet<String>> {
-    let log = dir.join("fetch.log");
-    let tree = dir.join("tree");
+) -> Result<Vec<String>> {
     let headers = format!("linux-headers-{release}");
     let flavour_free = release.trim_end_matches(&format!("-{}", package.flavour.name()));
-    let mut packages = parts(apt, release);
     let (kbuild, needs) = kbuild_of(apt, &headers)?;
-    packages.extend([headers, format!("linux-headers-{flavour_free}-common"), kbuild]);
-    for package in &packages {
-        apt.download(dir, package, &log, stop)?;
-    }
-    unpack(dir, &tree, &log, stop)?;
-    relocate_headers(&tree, release)?;
+    let common = format!("linux-headers-{flavour_free}-common");
+    fetch(apt, dir, &[headers, common, kbuild], stop)?;
+    relocate_headers(&dir.join("tree"), release)?;
+    Ok(needs.into_iter().collect())
+}
+
+/// Download and unpack a kernel to `dir/tree`, and KVM's modules to `dir`.
+pub(crate) fn fetch_kernel(apt: &Apt, dir: &Path, release: &str, stop: &AtomicBool) -> Result<()> {
+    fetch(apt, dir, &parts(apt, release), stop)?;
+    let tree = dir.join("tree");
     for (sub, name) in MODULES {
         if !extract_module(&tree, release, sub, name, dir)? {
             let (option, why) = (format!("{name}.ko"), "KVM must be a module");
@@ -63,8 +64,15 @@ pub(crate) fn fetch(
         }
     }
     let (sub, name) = AMD_SECURE_PROCESSOR;
-    extract_module(&tree, release, sub, name, dir)?;
-    Ok(needs)
+    extract_module(&tree, release, sub, name, dir).map(|_| ())
+}
+
+fn fetch(apt: &Apt, dir: &Path, packages: &[String], stop: &AtomicBool) -> Result<()> {
+    let log = dir.join("fetch.log");
+    for package in packages {
+        apt.download(dir, package, &log, stop)?;
+    }
+    unpack(dir, &dir.join("tree"), &log, stop)
 }
 
 /// The image's package and, from 7.x on, those its contents are split into.
@@ -130,19 +138,10 @@ pub(crate) fn headers_of(tree: &Path, release: &str) -> PathBuf {
 
 /// Where an unpacked kernel is: 7.x keeps it with its modules.
 pub(crate) fn vmlinuz_of(tree: &Path, release: &str) -> PathBuf {
-    boot_file(tree, release, "vmlinuz")
-}
-
-/// Where its configuration is.
-pub(crate) fn config_of(tree: &Path, release: &str) -> PathBuf {
-    boot_file(tree, release, "config")
-}
-
-fn boot_file(tree: &Path, release: &str, name: &str) -> PathBuf {
-    let with_modules = tree.join("usr/lib/modules").join(release).join(name);
+    let with_modules = tree.join("usr/lib/modules").join(release).join("vmlinuz");
     match with_modules.exists() {
         true => with_modules,
-        false => tree.join("boot").join(format!("{name}-{release}")),
+        false => tree.join("boot").join(format!("vmlinuz-{release}")),
     }
 }
 

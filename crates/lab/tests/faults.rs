@@ -78,11 +78,13 @@ impl Stage {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
+        let headers = format!("tree/usr/src/linux-headers-{release}");
         write("unpacked".into(), name);
+        write("headers".into(), name);
         write("needs".into(), "gcc-14");
-        write(format!("tree/boot/config-{release}"), config);
+        write(format!("{headers}/.config"), config);
         write(
-            format!("tree/usr/src/linux-headers-{release}/include/generated/utsrelease.h"),
+            format!("{headers}/include/generated/utsrelease.h"),
             &format!("#define UTS_RELEASE \"{headers_of}\"\n"),
         );
     }
@@ -155,8 +157,8 @@ fn kernels(stage: &Stage) {
     stage.unpacked("6.12", RELEASE, CONFIG, "6.12.98-test");
     let error = stage.build_fails(&["of kernel 6.12.98-test", RELEASE, "install linux-headers-"]);
     assert!(matches!(error, LabError::OtherHeaders { .. }));
-    let headers = stage.lab.dir().join(format!("kernels/{RELEASE}/tree/usr/src"));
-    fs::remove_dir_all(headers).unwrap();
+    let headers = format!("kernels/{RELEASE}/tree/usr/src/linux-headers-{RELEASE}/include");
+    fs::remove_dir_all(stage.lab.dir().join(headers)).unwrap();
     let error = stage.build_fails(&["no headers of kernel", RELEASE, "apt-get install"]);
     assert!(matches!(error, LabError::NoHeaders { .. }));
     stage.unpacked_with(CONFIG);

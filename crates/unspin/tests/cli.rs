@@ -94,6 +94,9 @@ fn what_no_machine_has_is_said_before_anything_is_made() {
     ];
     if unspin_lab::missing_tools(unspin_lab::BOCHS_TOOLS).is_empty() {
         fails(&["lab", "build", "--kernel", "9"], 2, "allowed: 6.1, 6.12, 7.3");
+        let of_12 = ["lab", "boot", "--kernel", "7.3", "--debian", "12"];
+        fails(&of_12, 2, "Debian \"12\" has no kernel 7.3; allowed: 13");
+        fails(&["lab", "build", "--flavour", "rt"], 2, "allowed: cloud-amd64, amd64");
         cases.push(("emulated", text("kernel=\"9.9\"", 4), "`kernel`: no emulated computer runs"));
         let wanted = "checks.toml:4:7: `host.pcpus`: no emulated computer has 64 pCPUs";
         cases.push(("emulated", text("", 64), wanted));

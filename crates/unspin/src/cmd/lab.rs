@@ -27,7 +27,7 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// Fetch a kernel and build the module for it.
-    Build(Kernel),
+    Build(Build),
     /// Boot a computer and say whether KVM and the module came up.
     Boot(Boot),
     /// Boot a computer under QEMU with a shell on this terminal.
@@ -47,6 +47,15 @@ struct Kernel {
     /// cloud-amd64 or amd64, the kernel of any PC.
     #[arg(long, default_value = Flavour::Cloud.name())]
     flavour: String,
+}
+
+#[derive(Debug, clap::Args)]
+struct Build {
+    #[command(flatten)]
+    kernel: Kernel,
+    /// Fetch the kernel's headers alone: enough to see that the module builds for it.
+    #[arg(long)]
+    headers_only: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -95,9 +104,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let stop = &*stop;
     match &args.command {
-        Command::Build(k) => {
-            let made = build(&open(args.lab_dir.as_deref())?, k, stop)?;
-            out::print(&format!("{}\n", made.release))
+        Command::Build(b) => {
+            let lab = open(args.lab_dir.as_deref())?;
+            let release = match b.headers_only {
+                true => lab.build_module(package(&b.kernel)?, stop, &mut |text| say!("{text}")),
+                false => lab
+                    .build(package(&b.kernel)?, stop, &mut |text| say!("{text}"))
+                    .map(|kernel| kernel.release),
+            };
+            out::print(&format!("{}\n", release.map_err(explain)?))
         }
         Command::Boot(b) => boot(args, b, stop),
         Command::Shell(k) => {
@@ -138,25 +153,26 @@ fn with_tools(args: &Args, tools: &[&str]) -> anyhow::Result<Lab> {
 }
 
 fn build(lab: &Lab, k: &Kernel, stop: &AtomicBool) -> anyhow::Result<unspin_lab::Kernel> {
-    let package = k.package().map_err(Usage::from)?;
-    lab.build(package, stop, &mut |text| say!("{text}")).map_err(explain)
+    lab.build(package(k)?, stop, &mut |text| say!("{text}")).map_err(explain)
 }
 
-impl Kernel {
-    fn package(&self) -> Result<KernelPackage, Refusal> {
-        let mut package = KernelPackage::from(series(&self.kernel)?);
-        let debians = package.series.debians();
-        if let Some(name) = &self.debian {
-            let found = Debian::parse(name).filter(|debian| debians.contains(debian));
-            package.debian = found.ok_or_else(|| Refusal {
-                message: format!("no packages of kernel {} from Debian {name:?}", self.kernel),
+fn package(k: &Kernel) -> anyhow::Result<KernelPackage> {
+    let mut package = KernelPackage::from(series(&k.kernel).map_err(Usage::from)?);
+    let debians = package.series.debians();
+    if let Some(name) = &k.debian {
+        let found = Debian::parse(name).filter(|debian| debians.contains(debian));
+        package.debian = found.ok_or_else(|| {
+            Usage::from(Refusal {
+                message: format!("Debian {name:?} has no kernel {}", k.kernel),
                 allowed: debians.iter().map(|d| d.name()).collect::<Vec<_>>().join(", "),
-            })?;
-        }
-        package.flavour = Flavour::parse(&self.flavour).ok_or_else(|| Refusal {
-            message: format!("no kernels of flavour {:?}", self.flavour),
-            allowed: Flavour::ALL.map(Flavour::name).join(", "),
+            })
         })?;
-        Ok(package)
     }
+    package.flavour = Flavour::parse(&k.flavour).ok_or_else(|| {
+        Usage::from(Refusal {
+            message: format!("no kernel is of flavour {:?}", k.flavour),
+            allowed: Flavour::ALL.map(Flavour::name).join(", "),
+        })
+    })?;
+    Ok(package)
 }
