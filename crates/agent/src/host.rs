@@ -23,6 +23,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("pause_filter_count", "/sys/module/kvm_amd/parameters/pause_filter_count"),
     ("clocksource", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
     ("sched_features", "/sys/kernel/debug/sched/features"),
+    ("sched_preempt", "/sys/kernel/debug/sched/preempt"),
 ];
 
 /// Words of the kernel's command line to report.

@@ -3,8 +3,12 @@
 //! module to run on: the series' current sources from the distribution's package with the options
 //! of debug.config, and nothing installed. A build that was interrupted goes on where it was.
 
+use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
-use crate::kernel::{self, Kernel, Series};
+use crate::kernel::{self, Kernel};
+use crate::module_build::{build_module, Against};
+use crate::packages;
+use crate::series::Series;
 use crate::tool;
 use std::fs;
 use std::path::Path;
@@ -24,10 +28,11 @@ pub fn prepare(
     say: &mut dyn FnMut(&str),
 ) -> Result<Kernel> {
     let package = format!("linux-source-{}", series.name());
+    let kept = format!("debug-{}", series.name());
     let name = match current_version(&package) {
         Some(version) => format!("debug-{version}"),
         // Without package lists, what was unpacked before still serves.
-        None => kernel::unpacked(lab, &format!("debug-{}.", series.name())).ok_or_else(|| {
+        None => kernel::unpacked(lab, "unpacked", &kept).ok_or_else(|| {
             LabError::NoKernelPackage { series: series.name().into(), looked: package.clone() }
         })?,
     };
@@ -38,7 +43,7 @@ pub fn prepare(
         fs::create_dir_all(&dir).map_err(io(&dir))?;
         say(&format!("downloading the sources of kernel {}", series.name()));
         fetch(&dir, &package, stop)?;
-        fs::write(&done, &name).map_err(io(&done))?;
+        fs::write(&done, &kept).map_err(io(&done))?;
     }
     let objects = dir.join("objects");
     let built = dir.join("built");
@@ -55,10 +60,11 @@ pub fn prepare(
     let release = fs::read_to_string(&named).map_err(io(&named))?.trim().to_string();
     kernel::check_config(&objects.join(".config"), &release)?;
     say(&format!("building the module for {release}"));
-    let module = kernel::build_module(root, &dir, &objects, stop)?;
+    let against = Against { release: &release, headers: &objects, toolchain: None };
+    let module = build_module(root, &dir, &against, stop)?;
     let vmlinuz = objects.join("arch/x86/boot/bzImage");
-    let modules = kernel::modules_in(&dir);
-    Ok(Kernel { series, release, vmlinuz, modules, headers: objects, module })
+    let modules = packages::modules_in(&dir);
+    Ok(Kernel { series, name: kept, release, vmlinuz, modules, headers: objects, module })
 }
 
 /// The version of a package that would be downloaded now.
@@ -71,8 +77,8 @@ fn current_version(package: &str) -> Option<String> {
 fn fetch(dir: &Path, package: &str, stop: &AtomicBool) -> Result<()> {
     let log = dir.join("fetch.log");
     let tree = dir.join("tree");
-    kernel::download(dir, package, &log, stop)?;
-    kernel::unpack_packages(dir, &tree, &log, stop)?;
+    Apt::host().download(dir, package, &log, stop)?;
+    packages::unpack(dir, &tree, &log, stop)?;
     let source = dir.join("source");
     fs::create_dir_all(&source).map_err(io(&source))?;
     let mut unpack = Command::new("tar");
@@ -123,7 +129,7 @@ fn build(dir: &Path, stop: &AtomicBool) -> Result<()> {
     all.args(["-j", &jobs.to_string(), "bzImage", "modules"]);
     tool::run("building the kernel", &mut all, &log, stop)?;
     // The debugging data stays with the objects; the type data the module reads stays in.
-    for (sub, name) in kernel::MODULES {
+    for (sub, name) in packages::MODULES {
         let built = dir.join("objects").join(sub).join(format!("{name}.ko"));
         let mut strip = Command::new("strip");
         strip.arg("--strip-debug").arg("-o").arg(dir.join(format!("{name}.ko"))).arg(built);

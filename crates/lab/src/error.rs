@@ -11,6 +11,16 @@ pub enum LabError {
     NoKernelPackage { series: String, looked: String },
     #[error("cannot download {package}: {detail}; is the network up and are the package lists current (apt-get update)?")]
     Download { package: String, detail: String },
+    #[error("the signature of Debian 13's package lists cannot be checked; bring the keys up to date with: apt-get install --only-upgrade debian-archive-keyring\n{detail}")]
+    Signature { detail: String },
+    #[error("the package sources of this computer name no mirror of Debian, where Debian 13's packages would be; run apt-get update, or see docs/lab.md for other distributions")]
+    NoMirror,
+    #[error("cannot enter {root}, where the module for Debian 13's kernels is built: {detail}; run this as root, or let users have namespaces of their own (sysctl kernel.unprivileged_userns_clone=1)")]
+    CannotEnter { root: PathBuf, detail: String },
+    #[error("no headers of kernel {release} in {headers}; install them with: apt-get install linux-headers-{release}")]
+    NoHeaders { release: String, headers: PathBuf },
+    #[error("the headers in {headers} are of kernel {found}, not of {release}: a module built against them would not load; install linux-headers-{release}")]
+    OtherHeaders { found: String, release: String, headers: PathBuf },
     #[error("{what} failed ({status}); its output is in {log}\n{tail}")]
     Step { what: String, status: String, log: PathBuf, tail: String },
     #[error("{path}: {source}")]

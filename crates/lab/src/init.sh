@@ -12,6 +12,10 @@ echo 1 > /proc/sys/kernel/printk
 echo "lab: init on $(uname -r)"
 insmod /modules/irqbypass.ko && insmod /modules/kvm.ko || echo "lab: kvm did not load"
 if grep -q ' svm' /proc/cpuinfo; then vendor=kvm-amd; else vendor=kvm-intel; fi
+# Kernels for any PC build it with AMD's secure processor.
+if [ $vendor = kvm-amd ] && [ -e /modules/ccp.ko ]; then
+	insmod /modules/ccp.ko || echo "lab: ccp did not load"
+fi
 insmod /modules/$vendor.ko || echo "lab: $vendor did not load"
 # shellcheck source=/dev/null
 . /lab-init

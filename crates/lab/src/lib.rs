@@ -2,7 +2,9 @@
 //! Computers anyone can boot: stock kernels on emulated hardware, with the module and the agent in
 //! them, and their results brought back.
 
+mod apt;
 mod boot;
+mod build_root;
 mod channel;
 mod debug;
 mod emulator;
@@ -10,6 +12,9 @@ mod error;
 mod image;
 mod kernel;
 mod lock;
+mod module_build;
+mod packages;
+mod series;
 mod silence;
 mod tool;
 
@@ -18,8 +23,10 @@ pub use channel::Decoder;
 pub use emulator::{Computer, Emulator};
 pub use error::{LabError, Result};
 pub use image::Payload;
-pub use kernel::{build_host_module, Kernel, Series};
+pub use kernel::Kernel;
 pub use lock::Lock;
+pub use module_build::build_host_module;
+pub use series::{Debian, Flavour, KernelPackage, Series};
 pub use silence::Patience;
 pub use tool::missing_tools;
 
@@ -35,6 +42,9 @@ pub const BOCHS_TOOLS: &[&str] = &[
     "apt-get",
     "apt-cache",
     "dpkg-deb",
+    "unshare",
+    "mount",
+    "chroot",
     "xz",
     "make",
     "gcc",
@@ -50,6 +60,9 @@ pub const QEMU_TOOLS: &[&str] = &[
     "apt-get",
     "apt-cache",
     "dpkg-deb",
+    "unshare",
+    "mount",
+    "chroot",
     "xz",
     "make",
     "gcc",
@@ -94,19 +107,30 @@ impl Lab {
         &self.dir
     }
 
-    /// Fetch and build what booting `series` takes; does only what is not done yet. Ends when `stop`
-    /// is set.
+    /// Fetch and build what booting a kernel takes (of a series: the series' own package); does only
+    /// what is not done yet. Ends when `stop` is set.
     pub fn build(
         &self,
-        series: Series,
+        package: impl Into<KernelPackage>,
         stop: &AtomicBool,
         say: &mut dyn FnMut(&str),
     ) -> Result<Kernel> {
         let _lock = Lock::wait(&self.dir, stop, say)?;
-        kernel::prepare(&self.root, &self.dir, series, stop, say)
+        kernel::prepare(&self.root, &self.dir, package.into(), stop, say)
     }
 
-    /// The same for a kernel of the series that checks itself (lockdep, KASAN, kmemleak), built from
+    /// Build the module for a kernel whose headers alone are fetched; returns the kernel's release.
+    pub fn build_module(
+        &self,
+        package: impl Into<KernelPackage>,
+        stop: &AtomicBool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<String> {
+        let _lock = Lock::wait(&self.dir, stop, say)?;
+        kernel::prepare_module(&self.root, &self.dir, package.into(), stop, say)
+    }
+
+    /// As [`Lab::build`], for a kernel of the series that checks itself (lockdep, KASAN, kmemleak), built from
     /// its sources; takes a quarter of an hour the first time.
     pub fn build_debug(
         &self,
@@ -177,7 +201,7 @@ impl Lab {
             stop,
         };
         let mut failures = None;
-        let name = format!("check-{}", kernel.series.name());
+        let name = format!("check-{}", kernel.name);
         self.boot(&boot, &name, &mut |record| match record {
             Record::Log { text } => sink(&text),
             Record::End { failed, .. } => failures = Some(failed),
@@ -218,7 +242,7 @@ impl Lab {
     /// SHA-256, in hex, of all of ours that goes into a computer that runs plans: the sources of
     /// module and policies, the agent with the guest in it, and what the lab adds.
     pub fn image_hash(&self) -> Result<String> {
-        let mut parts = kernel::module_sources(&self.root)?;
+        let mut parts = module_build::module_sources(&self.root)?;
         parts.push(fs::read(&self.agent).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => LabError::NotBuilt { path: self.agent.clone() },
             _ => error::io(&self.agent)(error),
@@ -246,8 +270,8 @@ impl Lab {
             .unwrap_or_default();
         let dirs: Vec<&PathBuf> = names.iter().filter(|path| path.is_dir()).collect();
         let _held = dirs.iter().map(|dir| Lock::take(dir)).collect::<Result<Vec<Lock>>>()?;
-        let kernels = self.dir.join("kernels");
-        for path in dirs.into_iter().chain(kernels.exists().then_some(&kernels)) {
+        let kept = ["kernels", kernel::TRIXIE].map(|name| self.dir.join(name));
+        for path in dirs.into_iter().chain(kept.iter().filter(|path| path.exists())) {
             fs::remove_dir_all(path).map_err(error::io(path))?;
         }
         Ok(())

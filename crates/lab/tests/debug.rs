@@ -44,7 +44,7 @@ fn the_module_on_debug_kernels() {
     for series in common::kernels(&[Series::V6_12, Series::V6_1]) {
         let go = AtomicBool::new(false);
         let built = lab.build_debug(series, &go, &mut |text| common::say(text));
-        let Some(kernel) = common::prepared(series, built) else { continue };
+        let Some(kernel) = common::prepared(series.name(), built) else { continue };
         let files = vec![("modules/faulty.ko".to_string(), faulty(&lab, &kernel))];
         let name = format!("debug-{}", series.name());
         let extras =

@@ -49,23 +49,48 @@ impl Stage {
     }
 
     fn build(&self) -> Result<Kernel, LabError> {
-        self.lab.build(Series::V6_12, &AtomicBool::new(false), &mut |_| {})
+        self.build_of(Series::V6_12)
+    }
+
+    fn build_of(&self, series: Series) -> Result<Kernel, LabError> {
+        self.lab.build(series, &AtomicBool::new(false), &mut |_| {})
     }
 
     #[track_caller]
     fn build_fails(&self, words: &[&str]) -> LabError {
-        let error = self.build().unwrap_err();
+        self.build_of_fails(Series::V6_12, words)
+    }
+
+    #[track_caller]
+    fn build_of_fails(&self, series: Series, words: &[&str]) -> LabError {
+        let error = self.build_of(series).unwrap_err();
         for word in words {
             assert!(error.to_string().contains(word), "{error}");
         }
         error
     }
 
+    /// A kernel that was unpacked before, with headers that say they are of `headers_of`.
+    fn unpacked(&self, name: &str, release: &str, config: &str, headers_of: &str) {
+        let dir = self.lab.dir().join("kernels").join(release);
+        let write = |path: String, text: &str| {
+            let path = dir.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let headers = format!("tree/usr/src/linux-headers-{release}");
+        write("unpacked".into(), name);
+        write("headers".into(), name);
+        write("needs".into(), "gcc-14");
+        write(format!("{headers}/.config"), config);
+        write(
+            format!("{headers}/include/generated/utsrelease.h"),
+            &format!("#define UTS_RELEASE \"{headers_of}\"\n"),
+        );
+    }
+
     fn unpacked_with(&self, config: &str) {
-        let dir = self.lab.dir().join("kernels").join(RELEASE);
-        fs::create_dir_all(dir.join("tree/boot")).unwrap();
-        fs::write(dir.join("unpacked"), RELEASE).unwrap();
-        fs::write(dir.join("tree/boot").join(format!("config-{RELEASE}")), config).unwrap();
+        self.unpacked("6.12", RELEASE, config, RELEASE);
     }
 }
 
@@ -74,6 +99,7 @@ fn what_goes_wrong_is_said() {
     let stage = Stage::new();
     packages(&stage);
     kernels(&stage);
+    debian_13(&stage);
     computers(&stage);
     fs::remove_dir_all(&stage.dir).unwrap();
 }
@@ -128,8 +154,18 @@ fn kernels(stage: &Stage) {
         let error = stage.build_fails(&[RELEASE, "cannot run the module", option]);
         assert!(matches!(error, LabError::Unsuitable { .. }));
     }
+    stage.unpacked("6.12", RELEASE, CONFIG, "6.12.98-test");
+    let error = stage.build_fails(&["of kernel 6.12.98-test", RELEASE, "install linux-headers-"]);
+    assert!(matches!(error, LabError::OtherHeaders { .. }));
+    let headers = format!("kernels/{RELEASE}/tree/usr/src/linux-headers-{RELEASE}/include");
+    fs::remove_dir_all(stage.lab.dir().join(headers)).unwrap();
+    let error = stage.build_fails(&["no headers of kernel", RELEASE, "apt-get install"]);
+    assert!(matches!(error, LabError::NoHeaders { .. }));
     stage.unpacked_with(CONFIG);
-    stage.tool("make", "echo 'hooks.c:1: error: what is this'; exit 2");
+    // The error is shown, not what make says of it after that.
+    let make =
+        "echo 'hooks.c:1: error: what is this'; for i in 1 2 3 4 5 6 7 8 9; do echo Leaving; done";
+    stage.tool("make", &format!("{make}; exit 2"));
     stage.build_fails(&["building the module failed", "error: what is this", "build.log"]);
     stage.tool("make", "exit 0");
     stage.tool("strip", "exit 0");
@@ -137,6 +173,70 @@ fn kernels(stage: &Stage) {
     // Without package lists what is there still serves.
     stage.tool("apt-cache", "exit 100");
     assert_eq!(stage.build().unwrap().release, RELEASE);
+}
+
+/// Debian 13's packages, by lists of the lab's own, and the root its headers are built against in.
+fn debian_13(stage: &Stage) {
+    const SERIES: Series = Series::V7_3;
+    const RELEASE: &str = "7.3.99+deb13-cloud-amd64";
+    let apt = |update: &str, rest: &str| {
+        let known = "bookworm http://mirror.test/debian/";
+        stage.tool(
+            "apt-get",
+            &format!(
+                "case \"$*\" in *indextargets*) echo '{known}';; *update) {update};; *) {rest};; esac"
+            ),
+        );
+    };
+    stage.tool("apt-get", "exit 0");
+    let error = stage.build_of_fails(SERIES, &["no mirror of Debian", "apt-get update"]);
+    assert!(matches!(error, LabError::NoMirror));
+    apt("echo 'E: Could not resolve host: mirror.test'; exit 100", "exit 0");
+    let error = stage.build_of_fails(SERIES, &["package lists of Debian 13", "mirror.test"]);
+    assert!(matches!(error, LabError::Download { .. }));
+    apt("echo 'W: GPG error: NO_PUBKEY 6ED0E7B82643E131'; exit 100", "exit 0");
+    let error = stage.build_of_fails(SERIES, &["NO_PUBKEY", "debian-archive-keyring"]);
+    assert!(matches!(error, LabError::Signature { .. }));
+    apt("exit 0", "exit 0");
+    stage.tool("apt-cache", "echo '  Depends: linux-image-7.4.1+deb13-cloud-amd64'");
+    let error = stage.build_of_fails(SERIES, &["no package for kernel series 7.3"]);
+    assert!(matches!(error, LabError::NoKernelPackage { .. }));
+
+    let sources = stage.lab.dir().join("debian13/apt/debian.sources");
+    let sources = fs::read_to_string(sources).unwrap();
+    for words in ["http://mirror.test/debian/", "trixie-backports", "Signed-By: /usr/share/"] {
+        assert!(sources.contains(words), "{sources}");
+    }
+    // What was unpacked before serves without the series' package, but not without a compiler.
+    stage.unpacked("7.3", RELEASE, CONFIG, RELEASE);
+    stage.build_of_fails(SERIES, &["cannot download the compiler of Debian 13"]);
+    stage.tool("apt-cache", &format!("echo '  Depends: linux-image-{RELEASE}'"));
+    apt("exit 0", "echo 'E: Unable to locate package gcc-14' >&2; exit 100");
+    stage.build_of_fails(SERIES, &["cannot download", "Unable to locate package gcc-14"]);
+    assert!(!stage.lab.dir().join("debian13/complete").exists());
+    in_the_root(stage);
+}
+
+/// Building in the root, once its packages are there.
+fn in_the_root(stage: &Stage) {
+    let programs = stage.lab.dir().join("debian13/root/usr/bin");
+    stage.tool(
+        "apt-get",
+        &format!("case \"$*\" in *install*) mkdir -p {};; esac", programs.display()),
+    );
+    stage.tool("unshare", "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1");
+    let error = stage.build_of_fails(Series::V7_3, &["cannot enter", "not permitted", "as root"]);
+    assert!(matches!(error, LabError::CannotEnter { .. }));
+    let broken = "echo 'hooks.c:2: error: what is that'; exit 2";
+    stage.tool("unshare", &format!("case \"$*\" in *true) exit 0;; *) {broken};; esac"));
+    stage.build_of_fails(Series::V7_3, &["building the module failed", "error: what is that"]);
+    stage.tool("unshare", "exit 0");
+    assert_eq!(stage.build_of(Series::V7_3).unwrap().name, "7.3");
+    // Without lists the kernel and its compiler still serve.
+    fs::remove_file(stage.lab.dir().join("debian13/apt/updated")).unwrap();
+    stage.tool("apt-get", "exit 100");
+    stage.tool("apt-cache", "exit 100");
+    assert_eq!(stage.build_of(Series::V7_3).unwrap().release, "7.3.99+deb13-cloud-amd64");
 }
 
 /// For what must not end by real time.
@@ -172,6 +272,7 @@ fn boot_for(
     stage.tool("qemu-system-x86_64", script);
     let kernel = Kernel {
         series: Series::V6_12,
+        name: "6.12".into(),
         release: RELEASE.into(),
         vmlinuz: "/bin/true".into(),
         modules: Vec::new(),
@@ -250,7 +351,9 @@ fn computers(stage: &Stage) {
     assert!(dir.join("records.raw").exists(), "a boot under way keeps what it wrote");
     drop(held);
     stage.lab.clean(&go, &mut |_| {}).unwrap();
-    assert!(!dir.exists() && !stage.lab.dir().join("kernels").exists());
+    for kept in ["kernels", "debian13"] {
+        assert!(!dir.exists() && !stage.lab.dir().join(kept).exists());
+    }
 
     let start = Instant::now();
     let (outcome, _) = boot(stage, "exec sleep 100", &AtomicBool::new(true));

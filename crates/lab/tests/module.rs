@@ -20,7 +20,7 @@ fn the_module_under_qemu() {
     let cycles = common::cycles();
     let script = format!("CYCLES={cycles}\n{}\nfinish", include_str!("module.sh"));
     let mut wrong = Vec::new();
-    for series in common::kernels(&[Series::V6_12, Series::V6_1]) {
+    for series in common::kernels(&Series::ALL) {
         let Some(kernel) = common::kernel(&lab, series) else { continue };
         let name = format!("module-{}", series.name());
         let heard =

@@ -23,11 +23,10 @@ pub fn untested(release: &str) -> Option<String> {
     if Series::of_release(release).is_some() {
         return None;
     }
-    let names: Vec<&str> = Series::ALL.iter().map(|s| s.name()).collect();
+    let names = Series::ALL.map(Series::name).join(", ");
     Some(format!(
-        "the module is not tested on kernel {release} (it is on {}); it looks for all it needs when \
-         it is built and loaded, and refuses, by name, where one thing is missing",
-        names.join(", ")
+        "the module is not tested on kernel {release} (it is on {names}); it looks for all it needs \
+         when it is built and loaded, and refuses, by name, where one thing is missing"
     ))
 }
 

@@ -93,7 +93,10 @@ fn what_no_machine_has_is_said_before_anything_is_made() {
         ("sim", text("kernel=[]", 4), "checks.toml:2:8: `kernel`: empty"),
     ];
     if unspin_lab::missing_tools(unspin_lab::BOCHS_TOOLS).is_empty() {
-        fails(&["lab", "build", "--kernel", "9"], 2, "allowed: 6.1, 6.12");
+        fails(&["lab", "build", "--kernel", "9"], 2, "allowed: 6.1, 6.12, 7.3");
+        let of_12 = ["lab", "boot", "--kernel", "7.3", "--debian", "12"];
+        fails(&of_12, 2, "Debian \"12\" has no kernel 7.3; allowed: 13");
+        fails(&["lab", "build", "--flavour", "rt"], 2, "allowed: cloud-amd64, amd64");
         cases.push(("emulated", text("kernel=\"9.9\"", 4), "`kernel`: no emulated computer runs"));
         let wanted = "checks.toml:4:7: `host.pcpus`: no emulated computer has 64 pCPUs";
         cases.push(("emulated", text("", 64), wanted));
@@ -125,7 +128,7 @@ fn results_and_traces_without_content_are_2() {
     let dir = dir.to_str().unwrap();
     fails(&["replay", dir], 2, "no file");
     fails(&["replay", "/nonexistent"], 2, "/nonexistent");
-    fails(&["lab", "build", "--kernel", "9"], 2, "allowed: 6.1, 6.12");
+    fails(&["lab", "build", "--kernel", "9"], 2, "allowed: 6.1, 6.12, 7.3");
     let file = scratch("empty.jsonl", "");
     let name = file.to_str().unwrap();
     let other_schema = begin_record().replace("\"schema\":1", "\"schema\":9");

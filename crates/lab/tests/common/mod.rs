@@ -51,11 +51,11 @@ pub fn has_tools(tools: &[&str]) -> bool {
 
 /// The series' kernel with the module built for it.
 pub fn kernel(lab: &Lab, series: Series) -> Option<Kernel> {
-    prepared(series, lab.build(series, &AtomicBool::new(false), &mut |text| say(text)))
+    prepared(series.name(), lab.build(series, &AtomicBool::new(false), &mut |text| say(text)))
 }
 
 /// A kernel, or `None` and the reason said, where packages cannot be had.
-pub fn prepared(series: Series, kernel: Result<Kernel, LabError>) -> Option<Kernel> {
+pub fn prepared<T>(name: &str, kernel: Result<T, LabError>) -> Option<T> {
     match kernel {
         Ok(kernel) => Some(kernel),
         Err(
@@ -63,10 +63,10 @@ pub fn prepared(series: Series, kernel: Result<Kernel, LabError>) -> Option<Kern
             | LabError::Download { .. }
             | LabError::MissingTool { .. }),
         ) => {
-            say(&format!("SKIPPED: kernel {}: {e}", series.name()));
+            say(&format!("SKIPPED: kernel {name}: {e}"));
             None
         }
-        Err(e) => panic!("{e}"),
+        Err(e) => panic!("kernel {name}: {e}"),
     }
 }
 

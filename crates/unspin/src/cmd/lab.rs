@@ -3,13 +3,14 @@
 
 use crate::exit::{Cannot, Usage};
 use crate::machine::emulated::{agent, explain, missing, open, series};
+use crate::machine::Refusal;
 use crate::out;
 use anyhow::{bail, Context};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
-use unspin_lab::{Computer, Lab, BOCHS_TOOLS, QEMU_TOOLS};
+use unspin_lab::{Computer, Debian, Flavour, KernelPackage, Lab, BOCHS_TOOLS, QEMU_TOOLS};
 
 /// CPUs of the computers booted here.
 const CPUS: u32 = 4;
@@ -27,7 +28,7 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// Fetch a kernel and build the module for it.
-    Build(Kernel),
+    Build(Build),
     /// Boot a computer and say whether KVM and the module came up.
     Boot(Boot),
     /// Boot a computer under QEMU with a shell on this terminal.
@@ -38,9 +39,24 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Kernel {
-    /// Kernel series.
-    #[arg(long, default_value = "6.12")]
+    /// Kernel series: 6.1, 6.12 or 7.3.
+    #[arg(long, value_name = "SERIES", default_value = "6.12")]
     kernel: String,
+    /// Debian release whose packages of the series to take [default: 12, for 7.3 13].
+    #[arg(long, value_name = "NUMBER")]
+    debian: Option<String>,
+    /// cloud-amd64 or amd64, the kernel of any PC.
+    #[arg(long, default_value = Flavour::Cloud.name())]
+    flavour: String,
+}
+
+#[derive(Debug, clap::Args)]
+struct Build {
+    #[command(flatten)]
+    kernel: Kernel,
+    /// Fetch the kernel's headers alone: enough to see that the module builds for it.
+    #[arg(long)]
+    headers_only: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -89,9 +105,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let stop = &*stop;
     match &args.command {
-        Command::Build(k) => {
-            let made = build(&open(args.lab_dir.as_deref())?, k, stop)?;
-            out::print(&format!("{}\n", made.release))
+        Command::Build(b) => {
+            let lab = open(args.lab_dir.as_deref())?;
+            let release = match b.headers_only {
+                true => lab.build_module(package(&b.kernel)?, stop, &mut |text| say!("{text}")),
+                false => lab
+                    .build(package(&b.kernel)?, stop, &mut |text| say!("{text}"))
+                    .map(|kernel| kernel.release),
+            };
+            out::print(&format!("{}\n", release.map_err(explain)?))
         }
         Command::Boot(b) => boot(args, b, stop),
         Command::Shell(k) => {
@@ -132,6 +154,26 @@ fn with_tools(args: &Args, tools: &[&str]) -> anyhow::Result<Lab> {
 }
 
 fn build(lab: &Lab, k: &Kernel, stop: &AtomicBool) -> anyhow::Result<unspin_lab::Kernel> {
-    lab.build(series(&k.kernel).map_err(Usage::from)?, stop, &mut |text| say!("{text}"))
-        .map_err(explain)
+    lab.build(package(k)?, stop, &mut |text| say!("{text}")).map_err(explain)
+}
+
+fn package(k: &Kernel) -> anyhow::Result<KernelPackage> {
+    let mut package = KernelPackage::from(series(&k.kernel).map_err(Usage::from)?);
+    let debians = package.series.debians();
+    if let Some(name) = &k.debian {
+        let found = Debian::parse(name).filter(|debian| debians.contains(debian));
+        package.debian = found.ok_or_else(|| {
+            Usage::from(Refusal {
+                message: format!("Debian {name:?} has no kernel {}", k.kernel),
+                allowed: debians.iter().map(|d| d.name()).collect::<Vec<_>>().join(", "),
+            })
+        })?;
+    }
+    package.flavour = Flavour::parse(&k.flavour).ok_or_else(|| {
+        Usage::from(Refusal {
+            message: format!("no kernel is of flavour {:?}", k.flavour),
+            allowed: Flavour::ALL.map(Flavour::name).join(", "),
+        })
+    })?;
+    Ok(package)
 }

@@ -56,8 +56,13 @@ pub fn explain(e: LabError) -> anyhow::Error {
         LabError::MissingTool { .. }
         | LabError::NoKernelPackage { .. }
         | LabError::Download { .. }
+        | LabError::Signature { .. }
+        | LabError::NoMirror
+        | LabError::CannotEnter { .. }
         | LabError::Unsuitable { .. }
         | LabError::NoSources { .. }
+        | LabError::NoHeaders { .. }
+        | LabError::OtherHeaders { .. }
         | LabError::NotBuilt { .. } => Cannot(format!("machine emulated: {e}")).into(),
         other => other.into(),
     }

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Debian's packages by apt: found and downloaded, never installed. Packages of a Debian this
+//! computer does not run come by lists of the lab's own, from the mirror this computer's sources
+//! name and with every signature checked.
+
+use crate::error::{io, LabError, Result};
+use crate::tool;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// The keys Debian signs its archive with.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// Lists older than this are fetched again.
+const LISTS_MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What this computer's apt does after an update is no business of the lab's lists, and no pin of
+/// this computer's is meant for them.
+const CONFIG: &str = "\
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+APT::Default-Release \"\";
+APT::Install-Recommends \"false\";
+Acquire::Languages \"none\";
+";
+
+/// apt with some package lists.
+#[derive(Debug, Default)]
+pub(crate) struct Apt {
+    options: Vec<OsString>,
+    /// Where packages that a set of packages needs are downloaded to.
+    archives: PathBuf,
+}
+
+impl Apt {
+    /// With the lists of this computer.
+    pub(crate) fn host() -> Apt {
+        Apt::default()
+    }
+
+    /// With the lists of Debian 13, backports among them, kept in `dir`.
+    pub(crate) fn trixie(dir: &Path, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Apt> {
+        let at = |name: &str| dir.join(name);
+        let apt = Apt::of_lists_in(dir);
+        if is_younger(&at("updated"), LISTS_MAX_AGE) {
+            return Ok(apt);
+        }
+        for sub in ["lists/partial", "archives/partial", "none"] {
+            fs::create_dir_all(at(sub)).map_err(io(at(sub)))?;
+        }
+        for (name, text) in
+            [("apt.conf", CONFIG), ("status", ""), ("debian.sources", &trixie_sources()?)]
+        {
+            fs::write(at(name), text).map_err(io(at(name)))?;
+        }
+        say("fetching the package lists of Debian 13");
+        let log = at("update.log");
+        let _ = fs::remove_file(&log);
+        let mut update = apt.get();
+        update.args(["--error-on=any", "update"]);
+        tool::run("fetching package lists", &mut update, &log, stop).map_err(
+            |error| match error {
+                LabError::Step { tail, .. } if is_unsigned(&tail) => {
+                    LabError::Signature { detail: tail.trim().into() }
+                }
+                other => as_download("the package lists of Debian 13", other),
+            },
+        )?;
+        fs::write(at("updated"), "").map_err(io(at("updated")))?;
+        Ok(apt)
+    }
+
+    fn of_lists_in(dir: &Path) -> Apt {
+        let mut options = vec![OsString::from("-c"), dir.join("apt.conf").into()];
+        for (option, name) in [
+            ("Dir::Etc::sourcelist", "debian.sources"),
+            ("Dir::Etc::sourceparts", "none"),
+            ("Dir::Etc::preferences", "none/preferences"),
+            ("Dir::Etc::preferencesparts", "none"),
+            ("Dir::State", "."),
+            ("Dir::State::status", "status"),
+            ("Dir::State::lists", "lists"),
+            ("Dir::Cache", "."),
+            ("Dir::Cache::archives", "archives"),
+        ] {
+            let mut value = OsString::from(format!("{option}="));
+            value.push(dir.join(name));
+            options.extend(["-o".into(), value]);
+        }
+        Apt { options, archives: dir.join("archives") }
+    }
+
+    /// What `package` depends on, the packages of `suite` coming first.
+    pub(crate) fn depends(&self, package: &str, suite: Option<&str>) -> Option<Vec<String>> {
+        let mut cache = Command::new("apt-cache");
+        cache.args(&self.options);
+        if let Some(suite) = suite {
+            cache.args(["-t", suite]);
+        }
+        let text = tool::output(cache.args(["depends", package]))?;
+        let names = text.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
+        Some(names.map(str::to_string).collect())
+    }
+
+    /// Download a package into `dir`.
+    pub(crate) fn download(
+        &self,
+        dir: &Path,
+        package: &str,
+        log: &Path,
+        stop: &AtomicBool,
+    ) -> Result<()> {
+        let mut get = self.get();
+        get.args(["download", package]).current_dir(dir);
+        tool::run(&format!("downloading {package}"), &mut get, log, stop)
+            .map_err(|error| as_download(package, error))
+    }
+
+    /// Download `packages` and all they depend on, the packages of `suite` coming first; returns the
+    /// directory they are in.
+    pub(crate) fn download_with_all(
+        &self,
+        packages: &[String],
+        suite: &str,
+        log: &Path,
+        stop: &AtomicBool,
+    ) -> Result<PathBuf> {
+        let mut get = self.get();
+        get.args(["-y", "--download-only", "-t", suite, "install"]).args(packages);
+        tool::run("downloading packages", &mut get, log, stop)
+            .map_err(|error| as_download(&packages.join(" "), error))?;
+        Ok(self.archives.clone())
+    }
+
+    fn get(&self) -> Command {
+        let mut get = Command::new("apt-get");
+        get.args(&self.options).args(["-q", "-o", "APT::Sandbox::User=root"]).args([
+            "-o",
+            "Acquire::http::Timeout=30",
+            // The lab's directory has a lock of its own.
+            "-o",
+            "Debug::NoLocking=true",
+        ]);
+        get
+    }
+}
+
+fn as_download(package: &str, error: LabError) -> LabError {
+    match error {
+        LabError::Step { tail, .. } => {
+            LabError::Download { package: package.into(), detail: tail.trim().into() }
+        }
+        other => other,
+    }
+}
+
+/// Whether a file is there and was written less than `age` ago.
+fn is_younger(path: &Path, age: Duration) -> bool {
+    let written = path.metadata().and_then(|meta| meta.modified());
+    written.is_ok_and(|time| time.elapsed().is_ok_and(|elapsed| elapsed < age))
+}
+
+/// Whether apt's words are about a signature.
+fn is_unsigned(text: &str) -> bool {
+    let text = text.to_lowercase();
+    ["no_pubkey", "not signed", "signature", "gpg error"].iter().any(|mark| text.contains(mark))
+}
+
+/// Sources of Debian 13's packages, beside those of this computer.
+fn trixie_sources() -> Result<String> {
+    if !Path::new(KEYRING).exists() {
+        let (tool, package) = (KEYRING.into(), "debian-archive-keyring".into());
+        return Err(LabError::MissingTool { tool, package });
+    }
+    let format = "--format=$(CODENAME) $(REPO_URI)";
+    let text = tool::output(Command::new("apt-get").args([
+        "indextargets",
+        format,
+        "Created-By: Packages",
+        "Origin: Debian",
+        "Component: main",
+    ]));
+    sources_beside(&text.unwrap_or_default()).ok_or(LabError::NoMirror)
+}
+
+/// Sources of Debian 13 beside `known`: lines of a release's code name and the mirror it comes from.
+fn sources_beside(known: &str) -> Option<String> {
+    let mut sources: Vec<String> = Vec::new();
+    let mut has_release = false;
+    for (codename, mirror) in known.lines().filter_map(|line| line.trim().split_once(' ')) {
+        let suites = match codename.split_once('-') {
+            None => "trixie trixie-updates trixie-backports",
+            Some((_, "security")) => "trixie-security",
+            Some(_) => continue,
+        };
+        has_release |= !codename.contains('-');
+        let source = format!(
+            "Types: deb\nURIs: {mirror}\nSuites: {suites}\nComponents: main\n\
+             Architectures: amd64\nTargets: Packages\nSigned-By: {KEYRING}\n"
+        );
+        if !sources.contains(&source) {
+            sources.push(source);
+        }
+    }
+    has_release.then(|| sources.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_stand_beside_those_of_this_computer() {
+        let known = "bookworm http://a.test/debian/\nbookworm http://a.test/debian/\n\
+                     bookworm-updates http://a.test/debian/\n\
+                     bookworm-security https://b.test/sec/\n";
+        let sources = sources_beside(known).unwrap();
+        let parts: Vec<&str> = sources.split("\n\n").collect();
+        assert_eq!(parts.len(), 2, "{sources}");
+        assert!(parts[0].contains(
+            "URIs: http://a.test/debian/\nSuites: trixie trixie-updates trixie-backports\n"
+        ));
+        assert!(parts[1].contains("URIs: https://b.test/sec/\nSuites: trixie-security\n"));
+        assert!(parts.iter().all(|part| part.contains(&format!("Signed-By: {KEYRING}"))));
+        // Security alone has no kernel of backports, and lists that were never fetched no names.
+        for unknown in ["", "bookworm-security https://b.test/sec/", "$(CODENAME)"] {
+            assert_eq!(sources_beside(unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_signature_that_cannot_be_checked_is_told_from_a_broken_line() {
+        assert!(is_unsigned(
+            "W: GPG error: http://a.test trixie InRelease: NO_PUBKEY 6ED0E7B82643E131"
+        ));
+        assert!(is_unsigned("E: The repository 'http://a.test trixie InRelease' is not signed."));
+        assert!(!is_unsigned("E: Could not resolve host: a.test"));
+    }
+}

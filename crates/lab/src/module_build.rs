@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Building the module against a kernel's headers.
+
+use crate::build_root::BuildRoot;
+use crate::error::{io, LabError, Result};
+use crate::lock::Lock;
+use crate::tool;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+/// What the module is built against.
+pub(crate) struct Against<'a> {
+    /// `uname -r` of the kernel.
+    pub release: &'a str,
+    pub headers: &'a Path,
+    /// Whose compiler builds it: an unpacked Debian's, or `None` for this computer's.
+    pub toolchain: Option<&'a BuildRoot>,
+}
+
+/// Build the module for a kernel installed on this computer: `release` is its `uname -r`, `headers`
+/// where its headers are. What was built is kept.
+pub fn build_host_module(release: &str, headers: &Path, stop: &AtomicBool) -> Result<PathBuf> {
+    let root = crate::source_tree();
+    crate::check_sources(&root)?;
+    let dir = crate::work_dir().join("host").join(release);
+    let dir = std::path::absolute(&dir).map_err(io(&dir))?;
+    let _lock = Lock::take(&dir)?;
+    build_module(&root, &dir, &Against { release, headers, toolchain: None }, stop)
+}
+
+/// Folders of the source tree that the module is built from.
+const PARTS: [&str; 3] = ["kmod", "policy", "uapi"];
+
+/// Build the module in a copy of its sources, so that two kernels do not share object files.
+pub(crate) fn build_module(
+    root: &Path,
+    dir: &Path,
+    against: &Against,
+    stop: &AtomicBool,
+) -> Result<PathBuf> {
+    check_headers(against)?;
+    let tool = |program: &str| match against.toolchain {
+        Some(root) => root.command(program, dir),
+        None => Ok(Command::new(program)),
+    };
+    let work = dir.join("build");
+    for part in PARTS {
+        copy_tree(&root.join(part), &work.join(part))?;
+    }
+    let log = dir.join("build.log");
+    let _ = fs::remove_file(&log);
+    let mut make = tool("make")?;
+    make.arg("-C").arg(work.join("kmod")).arg(format!("KDIR={}", against.headers.display()));
+    tool::run("building the module", &mut make, &log, stop).map_err(with_the_errors)?;
+    // Its debugging data is twenty times its code, and an emulated BIOS would read it all.
+    let module = dir.join("unspin.ko");
+    let mut strip = tool("strip")?;
+    strip.arg("--strip-debug").arg("-o").arg(&module).arg(work.join("kmod/unspin.ko"));
+    tool::run("stripping the module", &mut strip, &log, stop)?;
+    Ok(module)
+}
+
+/// Lines shown of what a compiler said.
+const ERRORS_SHOWN: usize = 8;
+
+/// The errors of a build instead of its last lines, which only say that there were some.
+fn with_the_errors(error: LabError) -> LabError {
+    let LabError::Step { what, status, log, tail } = error else { return error };
+    let text = String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()).into_owned();
+    let is_error = |line: &&str| line.contains("error: ") || line.starts_with("ERROR: ");
+    let errors: Vec<String> =
+        text.lines().filter(is_error).take(ERRORS_SHOWN).map(|l| format!("    {l}\n")).collect();
+    let tail = if errors.is_empty() { tail } else { errors.concat() };
+    LabError::Step { what, status, log, tail }
+}
+
+/// Headers of another kernel build a module that does not load, or worse.
+fn check_headers(against: &Against) -> Result<()> {
+    let (release, headers) = (against.release.to_string(), against.headers.to_path_buf());
+    let path = headers.join("include/generated/utsrelease.h");
+    let Ok(text) = fs::read_to_string(&path) else {
+        return Err(LabError::NoHeaders { release, headers });
+    };
+    match text.split('"').nth(1) {
+        Some(found) if found == release => Ok(()),
+        found => Err(LabError::OtherHeaders {
+            found: found.unwrap_or("no release").to_string(),
+            release,
+            headers,
+        }),
+    }
+}
+
+/// Names and contents of everything the module is built from, in a fixed order.
+pub(crate) fn module_sources(root: &Path) -> Result<Vec<Vec<u8>>> {
+    let mut files = Vec::new();
+    for part in PARTS {
+        sources_in(&root.join(part), &mut files)?;
+    }
+    files.sort();
+    let mut out = Vec::new();
+    for file in files {
+        let name = file.strip_prefix(root).unwrap_or(&file);
+        out.push(name.to_string_lossy().into_owned().into_bytes());
+        out.push(fs::read(&file).map_err(io(&file))?);
+    }
+    Ok(out)
+}
+
+fn sources_in(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(dir).map_err(io(dir))?.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            if entry.file_name() != "test" {
+                sources_in(&path, files)?;
+            }
+        } else if is_source(&path) {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// What the kernel's build reads, and not what it makes: those begin with a dot or have an ending.
+fn is_source(path: &Path) -> bool {
+    let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    let made = path.to_str().is_some_and(|p| p.ends_with(".mod.c"));
+    !hidden && !made && ending.is_none_or(|ending| matches!(ending, "c" | "h" | "S"))
+}
+
+/// Copy what changed: equal files keep their times, so that make does not rebuild.
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).map_err(io(to))?;
+    for entry in fs::read_dir(from).map_err(io(from))?.flatten() {
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if source.is_dir() {
+            if entry.file_name() != "test" {
+                copy_tree(&source, &target)?;
+            }
+            continue;
+        }
+        if !is_source(&source) {
+            continue;
+        }
+        let new = fs::read(&source).map_err(io(&source))?;
+        if fs::read(&target).ok().as_ref() != Some(&new) {
+            fs::write(&target, new).map_err(io(&target))?;
+        }
+    }
+    Ok(())
+}

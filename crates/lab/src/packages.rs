@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A kernel's packages: which they are, and what of them is where once they are unpacked.
+
+use crate::apt::Apt;
+use crate::error::{io, LabError, Result};
+use crate::series::KernelPackage;
+use crate::tool;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+/// KVM's modules, in the order they are loaded, and where in the kernel's tree they are.
+pub(crate) const MODULES: [(&str, &str); 4] = [
+    ("virt/lib", "irqbypass"),
+    ("arch/x86/kvm", "kvm"),
+    ("arch/x86/kvm", "kvm-intel"),
+    ("arch/x86/kvm", "kvm-amd"),
+];
+
+/// What kvm-amd depends on where the kernel is built with AMD's secure processor.
+const AMD_SECURE_PROCESSOR: (&str, &str) = ("drivers/crypto/ccp", "ccp");
+
+/// The release (`uname -r`) of a package's current version.
+pub(crate) fn resolve(apt: &Apt, package: KernelPackage) -> Result<String> {
+    let metas = package.meta_packages();
+    let prefix = format!("linux-image-{}.", package.series.name());
+    for meta in &metas {
+        let depends = apt.depends(meta, package.suite()).unwrap_or_default();
+        if let Some(name) = depends.iter().find(|name| name.starts_with(&prefix)) {
+            return Ok(name.trim_start_matches("linux-image-").to_string());
+        }
+    }
+    Err(LabError::NoKernelPackage { series: package.name(), looked: metas.join(", ") })
+}
+
+/// Download and unpack a kernel's headers to `dir/tree`; returns the packages that building against
+/// them takes.
+pub(crate) fn fetch_headers(
+    apt: &Apt,
+    package: KernelPackage,
+    dir: &Path,
+    release: &str,
+    stop: &AtomicBool,
+) -> Result<Vec<String>> {
+    let headers = format!("linux-headers-{release}");
+    let flavour_free = release.trim_end_matches(&format!("-{}", package.flavour.name()));
+    let (kbuild, needs) = kbuild_of(apt, &headers)?;
+    let common = format!("linux-headers-{flavour_free}-common");
+    fetch(apt, dir, &[headers, common, kbuild], stop)?;
+    relocate_headers(&dir.join("tree"), release)?;
+    Ok(needs.into_iter().collect())
+}
+
+/// Download and unpack a kernel to `dir/tree`, and KVM's modules to `dir`.
+pub(crate) fn fetch_kernel(apt: &Apt, dir: &Path, release: &str, stop: &AtomicBool) -> Result<()> {
+    fetch(apt, dir, &parts(apt, release), stop)?;
+    let tree = dir.join("tree");
+    for (sub, name) in MODULES {
+        if !extract_module(&tree, release, sub, name, dir)? {
+            let (option, why) = (format!("{name}.ko"), "KVM must be a module");
+            return Err(LabError::Unsuitable { release: release.into(), option, why });
+        }
+    }
+    let (sub, name) = AMD_SECURE_PROCESSOR;
+    extract_module(&tree, release, sub, name, dir).map(|_| ())
+}
+
+fn fetch(apt: &Apt, dir: &Path, packages: &[String], stop: &AtomicBool) -> Result<()> {
+    let log = dir.join("fetch.log");
+    for package in packages {
+        apt.download(dir, package, &log, stop)?;
+    }
+    unpack(dir, &dir.join("tree"), &log, stop)
+}
+
+/// The image's package and, from 7.x on, those its contents are split into.
+fn parts(apt: &Apt, release: &str) -> Vec<String> {
+    let image = format!("linux-image-{release}");
+    let suffix = format!("-{release}");
+    let mut parts: BTreeSet<String> =
+        apt.depends(&image, None).unwrap_or_default().into_iter().collect();
+    parts.retain(|name| name.starts_with("linux-") && name.ends_with(&suffix));
+    parts.into_iter().chain([image]).collect()
+}
+
+/// The kbuild package a headers package depends on (its name does not follow the release's), and
+/// all packages the two depend on that are no kernel's.
+fn kbuild_of(apt: &Apt, headers: &str) -> Result<(String, BTreeSet<String>)> {
+    let mut depends = apt.depends(headers, None).unwrap_or_default();
+    let kbuild = depends.iter().find(|name| name.starts_with("linux-kbuild-")).cloned();
+    let kbuild = kbuild.ok_or_else(|| LabError::Download {
+        package: headers.to_string(),
+        detail: "it depends on no linux-kbuild package".into(),
+    })?;
+    depends.extend(apt.depends(&kbuild, None).unwrap_or_default());
+    Ok((kbuild, not_kernels(depends)))
+}
+
+/// Real packages only: `<name>` is one that others provide.
+fn not_kernels(names: Vec<String>) -> BTreeSet<String> {
+    names.into_iter().filter(|name| !name.starts_with("linux-") && !name.starts_with('<')).collect()
+}
+
+/// Unpack every package in `dir` to `tree`; the packages themselves are removed.
+pub(crate) fn unpack(dir: &Path, tree: &Path, log: &Path, stop: &AtomicBool) -> Result<()> {
+    let mut packages: Vec<PathBuf> =
+        fs::read_dir(dir).map_err(io(dir))?.flatten().map(|entry| entry.path()).collect();
+    packages.retain(|path| path.extension().is_some_and(|ending| ending == "deb"));
+    // A root's /bin and /lib are links, and this package has them.
+    let is_base = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"base-files_"))
+    };
+    packages.sort_by_key(|path| (!is_base(path), path.clone()));
+    for path in packages {
+        let mut unpack = Command::new("dpkg-deb");
+        unpack.arg("-x").arg(&path).arg(tree);
+        tool::run(&format!("unpacking {}", path.display()), &mut unpack, log, stop)?;
+        fs::remove_file(&path).map_err(io(&path))?;
+    }
+    Ok(())
+}
+
+/// The packages expect to lie in /usr; point their absolute paths into the unpacked tree.
+fn relocate_headers(tree: &Path, release: &str) -> Result<()> {
+    let makefile = headers_of(tree, release).join("Makefile");
+    let text = fs::read_to_string(&makefile).map_err(io(&makefile))?;
+    let here = fs::canonicalize(tree).map_err(io(tree))?;
+    let text = text.replace("/usr/src/", &format!("{}/usr/src/", here.display()));
+    fs::write(&makefile, text).map_err(io(&makefile))
+}
+
+/// Where an unpacked kernel's headers are.
+pub(crate) fn headers_of(tree: &Path, release: &str) -> PathBuf {
+    tree.join("usr/src").join(format!("linux-headers-{release}"))
+}
+
+/// Where an unpacked kernel is: 7.x keeps it with its modules.
+pub(crate) fn vmlinuz_of(tree: &Path, release: &str) -> PathBuf {
+    let with_modules = tree.join("usr/lib/modules").join(release).join("vmlinuz");
+    match with_modules.exists() {
+        true => with_modules,
+        false => tree.join("boot").join(format!("vmlinuz-{release}")),
+    }
+}
+
+/// Put a module, uncompressed, into `dir`; whether the kernel has it.
+fn extract_module(tree: &Path, release: &str, sub: &str, name: &str, dir: &Path) -> Result<bool> {
+    let target = dir.join(format!("{name}.ko"));
+    for lib in ["lib/modules", "usr/lib/modules"] {
+        let base = tree.join(lib).join(release).join("kernel").join(sub);
+        let plain = base.join(format!("{name}.ko"));
+        let packed = base.join(format!("{name}.ko.xz"));
+        if plain.exists() {
+            fs::copy(&plain, &target).map_err(io(&target))?;
+            return Ok(true);
+        }
+        if packed.exists() {
+            fs::write(&target, uncompressed(&packed)?).map_err(io(&target))?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn uncompressed(packed: &Path) -> Result<Vec<u8>> {
+    let out = Command::new("xz").arg("-dc").arg(packed).output().map_err(|_| {
+        LabError::MissingTool { tool: "xz".into(), package: tool::package_of("xz").into() }
+    })?;
+    if out.status.success() {
+        return Ok(out.stdout);
+    }
+    Err(LabError::Step {
+        what: format!("uncompressing {}", packed.display()),
+        status: out.status.to_string(),
+        log: packed.to_path_buf(),
+        tail: String::from_utf8_lossy(&out.stderr).into_owned(),
+    })
+}
+
+/// KVM's modules in a kernel's directory, in the order they are loaded.
+pub(crate) fn modules_in(dir: &Path) -> Vec<PathBuf> {
+    let (_, ccp) = AMD_SECURE_PROCESSOR;
+    let optional = Some(dir.join(format!("{ccp}.ko"))).filter(|path| path.exists());
+    optional.into_iter().chain(MODULES.map(|(_, name)| dir.join(format!("{name}.ko")))).collect()
+}
