@@ -8,7 +8,11 @@ TEST_PACKAGES := spin libck-dev libabsl-dev g++ gcc-aarch64-linux-gnu libc6-dev-
 # Programs that run over our locks, to see that they still run.
 PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 
-.PHONY: help deps test-deps build demo test test-emulated test-programs lint bench bench-sim-peer figures bench-locks matrix matrix-full verify-full campaign soak soak-locks soak-debug clean
+# What the packages take, and what their test does.
+DEB_PACKAGES := debhelper dh-dkms
+TEST_DEB_PACKAGES := lintian mmdebstrap
+
+.PHONY: help deps test-deps build demo test test-emulated test-programs lint bench bench-sim-peer figures bench-locks matrix matrix-full verify-full campaign soak soak-locks soak-debug deb test-deb clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -40,8 +44,9 @@ test-programs: build ## sysbench, pbzip2, Java, Rust and PostgreSQL over our loc
 lint: test-deps ## formatting and static checks, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	shellcheck .ci/run .ci/deps .ci/test .ci/programs crates/lab/src/init.sh verify/run.sh
+	shellcheck .ci/run .ci/deps .ci/test .ci/programs .ci/test-deb crates/lab/src/init.sh verify/run.sh
 	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 crates/lab/src/check.sh crates/lab/src/shell.sh crates/lab/tests/*.sh
+	shellcheck -s sh debian/*.prerm debian/*.postinst debian/*.postrm
 	@! grep -rnP '[ \t]+$$' --include='*.c' --include='*.h' --include='*.rs' policy locks guest kmod crates verify
 
 bench: build ## instruction counts of policies, PLE-exit path, exits and vCPU switches; the simulator's events/s
@@ -86,6 +91,17 @@ soak-locks: test-deps ## 10^8 acquisitions of the locks at 4 threads a CPU (an h
 soak-debug: ## the same, fewer, on kernels with lockdep, KASAN and kmemleak (builds them first)
 	@.ci/deps flex bison
 	cargo test --release --locked -p unspin-lab --test debug -- --ignored --nocapture
+
+deb: deps ## packages unspin and unspin-dkms: out/deb/*.deb (on Debian 12, so that they serve 13, too)
+	@.ci/deps $(DEB_PACKAGES)
+	rm -rf out/deb && mkdir -p out/deb
+	dpkg-buildpackage --build=binary --no-sign \
+		--buildinfo-file=out/deb/unspin.buildinfo --changes-file=out/deb/unspin.changes \
+		--buildinfo-option=-uout/deb --changes-option=-uout/deb
+
+test-deb: deb ## install, upgrade, remove and purge them in clean Debian 12 and 13 roots (minutes, network)
+	@.ci/deps $(TEST_DEB_PACKAGES)
+	@.ci/test-deb
 
 clean: ## remove what was built and measured
 	rm -rf out

@@ -13,14 +13,14 @@
 
 /*
  * The hook saw a PLE exit; own thread, preemption off. The exit itself was a
- * little earlier: the last VM exit of this CPU, if the thread has stayed on it.
+ * little earlier: KVM notes when, and the thread has stayed on its CPU since.
  */
 void unspin_ple_exit(struct unspin_slot *slot)
 {
-	u64 exit = __this_cpu_read(unspin_cpu.exit_tsc);
+	u64 exit = compat_last_exit_tsc(slot->vcpu), now = unspin_now();
 
-	slot->exit_tsc = exit > slot->in_tsc ? exit : unspin_now();
-	slot->exit_out_cycles = slot->out_cycles;
+	slot->exit_tsc = exit > slot->in_tsc && exit < now ? exit : now;
+	slot->exit_out_cycles = 0;
 	slot->work.ple = 1;
 	slot->complete = 0;
 	unspin_count(slot, UNSPIN_C_PLE_EXITS, 1);
@@ -29,7 +29,7 @@ void unspin_ple_exit(struct unspin_slot *slot)
 
 static void ple_exit_end(struct unspin_slot *slot, u64 now)
 {
-	u64 handled = now - slot->exit_tsc, out = slot->out_cycles - slot->exit_out_cycles;
+	u64 handled = now - slot->exit_tsc, out = slot->exit_out_cycles;
 
 	slot->work.ple = 0;
 	if (now > slot->exit_tsc && handled > out)
@@ -79,7 +79,7 @@ static struct unspin_slot *entry_of_other(struct kvm_vcpu *vcpu, struct unspin_s
 {
 	struct unspin_slot *slot;
 
-	if (cur && cur->task == current)
+	if (cur && cur->held == current)
 		unspin_run_stop(cur, now);
 	slot = unspin_slot_find(vcpu);
 	if (unlikely(!slot))
@@ -87,7 +87,7 @@ static struct unspin_slot *entry_of_other(struct kvm_vcpu *vcpu, struct unspin_s
 	__this_cpu_write(unspin_cpu.cur, slot);
 	if (!slot)
 		return NULL;
-	unspin_switched_in(slot, current, now);
+	unspin_switched_in(slot, current, READ_ONCE(slot->pick_pending), now);
 	slot->work.refresh = 1;		/* it may have been switched while nobody looked */
 	return slot;
 }

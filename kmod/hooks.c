@@ -4,14 +4,14 @@
  *
  * kvm_vcpu_on_spin() is hooked with ftrace_ops that may redirect: only real PLE
  * exits of VMs whose yields we direct go to unspin_on_spin(), every other call
- * runs KVM's own code. Tracepoints: sched_switch, kvm_entry, kvm_exit, kvm_hypercall
- * and kvm_apic_accept_irq. With every VM in mode off none of these is attached. Two cold
+ * runs KVM's own code. Tracepoints: sched_switch, kvm_entry, kvm_hypercall and
+ * kvm_apic_accept_irq. With every VM in mode off none of these is attached. Two cold
  * functions stay hooked while the module is loaded, the making of a vCPU and the
  * end of a VM: without them a VM would have no directory to set its mode in.
  *
  * Slots are looked up with preemption off, which is an RCU reader. sched_switch has it
- * off, kvm_entry and kvm_exit have interrupts off; the other probes turn it off
- * themselves, for some kernels call them preemptible.
+ * off, kvm_entry has interrupts off; the other probes turn it off themselves, for some
+ * kernels call them preemptible.
  */
 #include <linux/kvm_para.h>
 #include <linux/module.h>
@@ -29,15 +29,12 @@
 #include "symbols.h"
 #include "unhook.h"
 #include "vms.h"
+/* The policy as every other user compiles it; here, so that what runs at every switch is inlined. */
+#include "../policy/hvs.c"
 
 static const struct preempt_ops *kvm_preempt_ops;	/* learnt at the first entry; kvm.ko is pinned */
 
 /* --- probes --- */
-
-static void notrace probe_kvm_exit(void *data, struct kvm_vcpu *vcpu)
-{
-	__this_cpu_write(unspin_cpu.exit_tsc, unspin_now());
-}
 
 static void notrace probe_kvm_entry(void *data, struct kvm_vcpu *vcpu)
 {
@@ -92,12 +89,15 @@ static noinline notrace void switch_of_vcpu(struct unspin_slot *out, const struc
 				    struct task_struct *next)
 {
 	struct unspin_slot *in = first ? slot_of_thread(first) : NULL;
+	bool picked = in && READ_ONCE(in->pick_pending);
 	u64 now = unspin_now();
 
+	/* Picked for this CPU and here it comes: whoever goes loses its core to that yield. */
 	if (out)
-		unspin_switched_out(out, prev, preempted, in && unspin_is_picked_here(in), now);
+		unspin_switched_out(out, prev, preempted, picked && in->pick_cpu == smp_processor_id(),
+				    now);
 	if (in)
-		unspin_switched_in(in, next, now);
+		unspin_switched_in(in, next, picked, now);
 	__this_cpu_write(unspin_cpu.cur, in);
 }
 
@@ -120,7 +120,6 @@ static struct {
 	bool on;
 } probes[] = {
 	{ &unspin_symbols.sched_switch, probe_sched_switch },
-	{ &unspin_symbols.kvm_exit, probe_kvm_exit },
 	{ &unspin_symbols.kvm_entry, probe_kvm_entry },
 	{ &unspin_symbols.kvm_hypercall, probe_hypercall },
 	{ &unspin_symbols.kvm_apic_accept_irq, probe_accept_irq },

@@ -19,19 +19,18 @@ static inline u64 unspin_run_cycles(u64 run, u64 now)
 {
 	s64 cycles = (s64)run >> 1;
 
-	if (!(run & 1))
-		return cycles;
-	cycles += now;
+	if (run & 1)
+		cycles += now;
 	return cycles < 0 ? 0 : cycles;	/* another CPU's clock may be a little ahead */
 }
 
-/* Own thread, or nothing attached. */
+/* Own thread, or nothing attached. Bit 0 goes and the time since the start is added. */
 static inline void unspin_run_stop(struct unspin_slot *slot, u64 now)
 {
 	u64 run = slot->run;
 
 	if (run & 1)
-		WRITE_ONCE(slot->run, unspin_run_cycles(run, now) << 1);
+		WRITE_ONCE(slot->run, run - 1 + (now << 1));
 }
 
 static inline void unspin_run_start(struct unspin_slot *slot, u64 now)
@@ -52,7 +51,7 @@ static inline void unspin_switched_out(struct unspin_slot *slot, struct task_str
 {
 	u8 category = HVS_NOT_PREEMPTED;
 
-	if (unlikely(slot->task != prev))	/* another thread has run this vCPU since */
+	if (unlikely(slot->held != prev))	/* another thread has run this vCPU since, or none yet */
 		return;
 	unspin_run_stop(slot, now);
 	/*
@@ -62,23 +61,16 @@ static inline void unspin_switched_out(struct unspin_slot *slot, struct task_str
 	if (preempted && !hlist_empty(&prev->preempt_notifiers))
 		category = hvs_category_on_preempt(slot->work.ple, displaced, &slot->yielded_mark,
 						   READ_ONCE(slot->vm->hvs_flags));
-	slot->cpu = smp_processor_id();
 	WRITE_ONCE(slot->out_tsc, now);
 	WRITE_ONCE(slot->category, category);
 }
 
-/* The thread about to be switched in here is one that a directed yield of ours was for. */
-static inline bool unspin_is_picked_here(const struct unspin_slot *slot)
-{
-	return READ_ONCE(slot->pick_pending) && slot->pick_cpu == smp_processor_id();
-}
-
 /* sched_switch to a thread inside KVM_RUN, run queue lock held; or its first entry. */
-static inline void unspin_switched_in(struct unspin_slot *slot, struct task_struct *next, u64 now)
+static inline void unspin_switched_in(struct unspin_slot *slot, struct task_struct *next, bool picked,
+				      u64 now)
 {
-	u64 out = slot->out_tsc;
-
-	slot->task = next;
+	if (unlikely(slot->work.ple) && slot->out_tsc > UNSPIN_OUT_UNKNOWN && now > slot->out_tsc)
+		slot->exit_out_cycles += now - slot->out_tsc;
 	slot->cpu = smp_processor_id();
 	slot->in_tsc = now;
 	slot->complete = 0;
@@ -87,11 +79,9 @@ static inline void unspin_switched_in(struct unspin_slot *slot, struct task_stru
 		slot->work.refresh = 1;
 	WRITE_ONCE(slot->category, HVS_NOT_PREEMPTED);
 	WRITE_ONCE(slot->out_tsc, 0);
-	if (out && now > out)
-		slot->out_cycles += now - out;
 	if (READ_ONCE(slot->vm->active))
 		unspin_run_start(slot, now);
-	if (READ_ONCE(slot->pick_pending)) {
+	if (unlikely(picked)) {
 		WRITE_ONCE(slot->pick_pending, 0);
 		/* pick_cpu has switched once since the pick, and that was to this thread */
 		if (slot->pick_cpu == smp_processor_id() &&

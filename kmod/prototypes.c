@@ -22,7 +22,6 @@ static const struct {
 	{ "kvm_arch_vcpu_create", 0, "kvm_vcpu", 0 },
 	{ "kvm_arch_destroy_vm", 0, "kvm", 0 },
 	{ "btf_trace_kvm_entry", 1, "kvm_vcpu", 0 },
-	{ "btf_trace_kvm_exit", 1, "kvm_vcpu", 0 },
 	{ "btf_trace_kvm_hypercall", 1, NULL, sizeof(unsigned long) },
 	{ "btf_trace_kvm_apic_accept_irq", 1, NULL, sizeof(u32) },
 	{ "btf_trace_kvm_apic_accept_irq", 2, NULL, sizeof(u16) },

@@ -83,7 +83,6 @@ struct unspin_slot {
 	/* Read by every VM entry of the vCPU and by picks of its siblings. */
 	struct kvm_vcpu *vcpu;
 	struct unspin_vm *vm;
-	struct task_struct *task;	/* switched in or out last; identity only, never dereferenced */
 	struct task_struct *held;	/* runs the vCPU; a reference of ours, dropped after a grace period */
 	u64 out_tsc;			/* switched out then; 0: runs or never ran; UNSPIN_OUT_UNKNOWN */
 	union unspin_work work;
@@ -99,14 +98,13 @@ struct unspin_slot {
 	u8 nested;			/* has been seen to run a nested guest */
 	u16 pick_cpu;
 	u32 pick_seq;			/* switch count of pick_cpu when picked */
-	u32 cpu;			/* where it was switched in or out last */
+	u32 cpu;			/* where it was switched in last */
 
 	/* Own thread only, but for the totals. */
 	u64 run ____cacheline_aligned;	/* see unspin_run_cycles() */
 	u64 in_tsc;
-	u64 out_cycles;			/* sum of all times switched out */
 	u64 exit_tsc;			/* of the PLE exit being handled */
-	u64 exit_out_cycles;		/* out_cycles then */
+	u64 exit_out_cycles;		/* switched out since then */
 	u32 window_cycles;		/* in force since the last entry */
 	u32 unreported_exits;		/* not yet added to the VM's epoch */
 	u64 count[UNSPIN_COUNTERS_COUNT];
@@ -171,7 +169,6 @@ struct unspin_vm {
 
 struct unspin_cpu {
 	struct unspin_slot *cur;	/* whose thread this CPU runs; NULL: not a known vCPU's */
-	u64 exit_tsc;			/* last VM exit on this CPU */
 	u32 switches;
 };
 DECLARE_PER_CPU(struct unspin_cpu, unspin_cpu);

@@ -47,7 +47,6 @@ static const struct {
 } tracepoints[] = {
 	{ "sched_switch", &unspin_symbols.sched_switch },	/* the kernel's; the others are kvm's */
 	{ "kvm_entry", &unspin_symbols.kvm_entry },
-	{ "kvm_exit", &unspin_symbols.kvm_exit },
 	{ "kvm_hypercall", &unspin_symbols.kvm_hypercall },
 	{ "kvm_apic_accept_irq", &unspin_symbols.kvm_apic_accept_irq },
 };

@@ -67,40 +67,61 @@ static inline bool pv_queued_trylock(struct pv_queued_lock *lock)
 						       memory_order_acquire, memory_order_relaxed);
 }
 
+/*
+ * Spins for SPIN_THRESHOLD; whether the waiter before says this one is first. It looks before the
+ * budget: that of a vCPU preempted meanwhile is spent when it returns.
+ */
+static inline bool pv_queued_spin_first(struct pv_queued_node *node)
+{
+	struct lock_budget budget = lock_budget(PV_QUEUED_SPIN_NS, 1);
+
+	/* Acquire pairs with the exchange in pv_queued_pass_on(). */
+	while (atomic_load_explicit(&node->state, memory_order_acquire) != PV_QUEUED_FIRST) {
+		if (lock_budget_spent(&budget))
+			return false;
+		cpu_relax();
+	}
+	return true;
+}
+
+/* Halts, unless this waiter is first by now: whether it is. */
+static inline bool pv_queued_halt_first(struct pv_queued_node *node)
+{
+	unsigned int state = PV_QUEUED_SPINS;
+
+	/* Fails where the state is HALTS since an earlier turn, or FIRST: acquire is for the latter. */
+	if (!atomic_compare_exchange_strong_explicit(&node->state, &state, PV_QUEUED_HALTS,
+						     memory_order_acquire, memory_order_acquire) &&
+	    state == PV_QUEUED_FIRST)
+		return true;
+	lock_wait(&node->state, PV_QUEUED_HALTS, 0);
+	return false;
+}
+
 /* Until the waiter before says this one is first. */
 static inline void pv_queued_wait_first(struct pv_queued_node *node)
 {
-	for (;;) {
-		struct lock_budget budget = lock_budget(PV_QUEUED_SPIN_NS, 1);
-		unsigned int spins = PV_QUEUED_SPINS;
-
-		while (!lock_budget_spent(&budget)) {
-			/* Acquire pairs with the exchange in pv_queued_pass_on(). */
-			if (atomic_load_explicit(&node->state, memory_order_acquire) ==
-			    PV_QUEUED_FIRST)
-				return;
-			cpu_relax();
-		}
-		/* Fails if the state has become FIRST, and then the loop sees it. */
-		if (atomic_compare_exchange_strong_explicit(&node->state, &spins, PV_QUEUED_HALTS,
-							    memory_order_relaxed,
-							    memory_order_relaxed) ||
-		    spins == PV_QUEUED_HALTS)
-			lock_wait(&node->state, PV_QUEUED_HALTS, 0);
-	}
+	while (!pv_queued_spin_first(node) && !pv_queued_halt_first(node))
+		;
 }
 
-/* The first waiter: for the lock word. */
+/* The first waiter: spins for SPIN_THRESHOLD, looking first, for the lock word; whether it has it. */
+static inline bool pv_queued_spin_word(struct pv_queued_lock *lock)
+{
+	struct lock_budget budget = lock_budget(PV_QUEUED_SPIN_NS, 1);
+
+	while (!pv_queued_trylock(lock)) {
+		if (lock_budget_spent(&budget))
+			return false;
+		cpu_relax();
+	}
+	return true;
+}
+
+/* The first waiter: until it has the lock. */
 static inline void pv_queued_wait_word(struct pv_queued_lock *lock)
 {
-	for (;;) {
-		struct lock_budget budget = lock_budget(PV_QUEUED_SPIN_NS, 1);
-
-		while (!lock_budget_spent(&budget)) {
-			if (pv_queued_trylock(lock))
-				return;
-			cpu_relax();
-		}
+	while (!pv_queued_spin_word(lock)) {
 		/* Whoever finds the word free has the lock: the exchange is both. */
 		if (atomic_exchange_explicit(&lock->word, PV_QUEUED_HEAD_HALTS,
 					     memory_order_acquire) == PV_QUEUED_FREE)

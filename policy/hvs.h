@@ -45,11 +45,14 @@ struct hvs_slot {
 	pol_u8 reserved;
 };
 
-/* Variants of section 4.4, each the opposite of one heuristic. Bits combine. */
-#define HVS_COUNTER_TIME_RESOURCE 1u	/* CPTH-R: resource-waiters oldest first */
-#define HVS_COUNTER_TIME_LOCK 2u	/* CPTH-L: lock-waiters newest first */
-#define HVS_COUNTER_CAUSALITY 4u	/* CCH: lock-waiters before resource-waiters */
-#define HVS_NO_YIELDED_LIST 8u		/* section 3.2 without 3.3: yielded = resource-waiter */
+/*
+ * Variants of section 4.4, each the opposite of one heuristic. Bits combine. Without a
+ * suffix, so that both C and Rust read them.
+ */
+#define HVS_COUNTER_TIME_RESOURCE 1	/* CPTH-R: resource-waiters oldest first */
+#define HVS_COUNTER_TIME_LOCK 2	/* CPTH-L: lock-waiters newest first */
+#define HVS_COUNTER_CAUSALITY 4	/* CCH: lock-waiters before resource-waiters */
+#define HVS_NO_YIELDED_LIST 8		/* section 3.2 without 3.3: yielded = resource-waiter */
 /*
  * Give way below a quorum. A directed yield trades one of the VM's cores for
  * another: as many siblings are missing after it as before, and a queue of
@@ -63,15 +66,15 @@ struct hvs_slot {
  * for a core the VM is complete: it spins because its lock is contended, which no
  * exit can help. Ours, not the paper's.
  */
-#define HVS_QUORUM 16u
+#define HVS_QUORUM 16
 /*
  * A vCPU that a directed yield took off its core is picked last, like a yielded one.
  * Section 3.3 makes a resource-waiter of who is preempted "because its virtual run time is
  * too large"; a directed yield preempts others as well, whose time slice had not ended, and
  * as resource-waiters these would take the core right back.
  */
-#define HVS_DISPLACED_LAST 32u
-#define HVS_FLAGS_ALL 63u
+#define HVS_DISPLACED_LAST 32
+#define HVS_FLAGS_ALL 63
 
 /*
  * The category a vCPU enters when it is scheduled out while runnable, and its

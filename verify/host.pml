@@ -21,6 +21,16 @@ bool mutual_exclusion, is_locked_while_held, free_at_the_end, first_come, tryloc
 bool order_kept;
 #define CHECK(name, condition) name = (condition); assert(name); name = 0
 
+/*
+ * The step in which a wait for @seen gives up: its budget may be spent at any time, before its first
+ * look too. So the look is part of the step, and a lock that has none there is wrong.
+ */
+#ifdef M_DOES_NOT_LOOK
+#define SPENT(seen) RUNS
+#else
+#define SPENT(seen) RUNS && !(seen)
+#endif
+
 /* Halted vCPUs: 0, or 1 + the key they wait with. */
 byte asleep[N];
 /* After RUNS and the comparison, in one step as the host makes it. */

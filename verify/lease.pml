@@ -48,7 +48,8 @@ inline claim()
 	do
 	:: take(); if :: got_it -> break :: else fi;
 		atomic { RUNS -> if :: wish == NO_WISH -> wish = WANTED :: else fi }
-	:: atomic { RUNS && held -> wish = WANTED_ASLEEP };
+	:: atomic { SPENT(!held) -> skip };
+		atomic { RUNS -> wish = WANTED_ASLEEP };
 		atomic { RUNS -> if :: held && wish == WANTED_ASLEEP -> asleep[me] = 1 + KEY_BOTH :: else fi };
 #ifdef M_NAP_WITHOUT_LIMIT
 		atomic { RUNS && !asleep[me] -> skip }
@@ -108,7 +109,7 @@ inline lock()
 		if
 		/* The heir takes it in time, or it is held. */
 		:: atomic { RUNS && (held || wish == NO_WISH) -> a = WANTED }
-		:: atomic { RUNS && !held && wish != NO_WISH -> skip };
+		:: atomic { SPENT(held || wish == NO_WISH) -> skip };
 			/* By now it may be another's wish. */
 			atomic { RUNS -> wish = NO_WISH; a = NO_WISH }
 		fi

@@ -82,20 +82,22 @@ inline lock()
 #endif
 #endif
 #ifndef M_NEVER_OVER
-	:: atomic {
-		RUNS && head != mine && (mine - head + M) % M < M / 2 && TIME_MAY_BE_OVER ->
-		may = 1; break
-	   }
+	:: atomic { RUNS && TIME_MAY_BE_OVER -> may = 1; break }
 #endif
 	od;
-	atomic { stage[me] = 2; h = 0; t = 0 };
+	atomic {
+		stage[me] = 2; h = 0; t = 0;
+#ifdef ANY_TIME
+		may = 0; passed = 0; turn = 0	/* nobody asks */
+#endif
+	};
 #ifdef M_NO_COMPETITION
 	atomic { RUNS -> held = 1; check_order(); may = 0 }
 #else
 	do
 	:: atomic { RUNS && !held -> held = 1; check_order(); may = 0; break }
 #ifdef PV
-	:: atomic { RUNS && held -> skip };
+	:: atomic { SPENT(!held) -> skip };
 #ifdef M_LOOKS_BEFORE_IT_TELLS
 		atomic { RUNS -> h = held };
 		if

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* locks/pv_queued.h; node n is vCPU n's, NONE is no node. Halting may come at any time. */
+/*
+ * locks/pv_queued.h; node n is vCPU n's, NONE is no node. A waiter may give up without one look: what
+ * its exchange finds must do.
+ */
 #include "host.pml"
 
 #define NONE N
@@ -34,12 +37,21 @@ inline lock()
 			atomic { RUNS -> after[before] = me };
 			do
 			:: atomic { RUNS && state[me] == FIRST -> break }
-			:: atomic { RUNS && state[me] != FIRST -> skip };
+			:: RUNS;
 #ifdef M_HALTS_BLINDLY
 				atomic { RUNS -> state[me] = HALTS };
 				HALT_IF(true, KEY_NODE(me))
 #else
-				atomic { RUNS -> if :: state[me] == SPINS -> state[me] = HALTS :: else fi };
+				atomic {
+					RUNS ->
+					if
+					:: state[me] == SPINS -> state[me] = HALTS
+#ifndef M_STARTS_OVER
+					:: state[me] == FIRST -> break
+#endif
+					:: else
+					fi
+				};
 				HALT_IF(state[me] == HALTS, KEY_NODE(me))
 #endif
 			od
@@ -47,7 +59,7 @@ inline lock()
 		fi;
 		do
 		:: atomic { RUNS && word == FREE -> word = HELD; break }
-		:: atomic { RUNS && word != FREE -> skip };
+		:: RUNS;
 #ifdef M_TELLS_WITHOUT_LOOKING
 			atomic { RUNS -> word = HEAD_HALTS };
 #else

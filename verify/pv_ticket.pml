@@ -24,7 +24,7 @@ inline lock()
 	:: else ->
 		do
 		:: atomic { RUNS && serving == mine -> break }
-		:: atomic { RUNS && serving != mine -> skip };
+		:: atomic { SPENT(serving == mine) -> skip };
 #ifdef M_LOOKS_BEFORE_IT_TELLS
 			atomic { RUNS -> s = serving; n = next };
 			if

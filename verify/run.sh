@@ -1,10 +1,19 @@
 #!/bin/bash
-# usage: verify/run.sh MODEL [DEFINE...]: checks one model; quiet and 0 if every check holds, else the
-# name of the one that failed. DEFINEs as -DN=4. VERIFY_DIR says where the checker is built, and
-# VERIFY_MEMORY_MB (default 6000) how much memory it may use. A search that needs more is made again
-# with a bit a state (Holzmann, "An analysis of bitstate hashing", FMSD 1998): it may miss states, says
-# so on a line that begins with its name and `bitstate`, and rejects what it finds all the same.
+# usage: verify/run.sh [--livelock] MODEL [DEFINE...]: checks one model; quiet and 0 if every check
+# holds, else the name of the one that failed. DEFINEs as -DN=4. VERIFY_DIR says where the checker is
+# built, and VERIFY_MEMORY_MB (default 6000) how much memory it may use. A search that needs more is made
+# again with a bit a state (Holzmann, "An analysis of bitstate hashing", FMSD 1998): it may miss states,
+# says so on a line that begins with its name and `bitstate`, and rejects what it finds all the same.
+# With --livelock the one check is that no run goes on for ever in which whoever can make a step makes
+# one some time. That search has twice the states and takes six times as long.
 set -eu
+kind=(-DSAFETY)
+options=()
+if [ "${1:-}" = --livelock ]; then
+	kind=(-DNP)
+	options=(-l -f)
+	shift
+fi
 model=$1
 shift
 source=$(cd "$(dirname "$0")" && pwd)
@@ -16,8 +25,8 @@ fail() { echo "$model: $*"; exit 1; }
 search() { # how wide the table of states is, flags of the compiler
 	local width=$1
 	shift
-	cc -O1 -w -DSAFETY -DVECTORSZ=2048 "$@" -o pan pan.c || exit 2
-	./pan -m100000 "-w$width" > pan.log 2>&1 || { cat pan.log; exit 2; }
+	cc -O1 -w "${kind[@]}" -DVECTORSZ=2048 "$@" -o pan pan.c || exit 2
+	./pan "${options[@]}" -m100000 "-w$width" > pan.log 2>&1 || { cat pan.log; exit 2; }
 }
 
 spin -a "$@" "$source/$model.pml" > spin.log 2>&1 || { cat spin.log; exit 2; }
@@ -37,6 +46,7 @@ fi
 if grep -q 'assertion violated' pan.log; then
 	fail "$(sed -n 's/.*assertion violated \([a-z_]*\).*/\1/p' pan.log)"
 fi
-if grep -q 'invalid end state' pan.log; then fail progress; fi
+if grep -q '^pan:.*: invalid end state' pan.log; then fail progress; fi
+if grep -q '^pan:.*: non-progress cycle' pan.log; then fail livelock; fi
 cat pan.log
 exit 2

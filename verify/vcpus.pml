@@ -5,8 +5,10 @@
  * LOCKED over steps that begin with RUNS, IDLE where it is more than not LOCKED, and includes this file
  * last.
  *
- * A wait is a step that cannot be made yet, so a run is finite and one that cannot go on is a lock
- * that hangs (a lost wake-up, a turn nobody gets): SPIN's `invalid end state`. Memory is sequentially
+ * A wait is a step that cannot be made yet, so a run that cannot go on is a lock that hangs (a lost
+ * wake-up, a turn nobody gets): SPIN's `invalid end state`. A run that never ends, although whoever can
+ * make a step makes one some time, is a vCPU that goes round for ever (a budget that is spent before
+ * each look): SPIN's `non-progress cycle`, no step being marked as progress. Memory is sequentially
  * consistent here; the orders are ThreadSanitizer's and aarch64's to check (crates/threads/tests).
  */
 #ifndef IDLE

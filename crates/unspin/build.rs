@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What results depend on, beside the commit.
-const SOURCES: &[&str] = &["Cargo.lock", "crates", "guest", "kmod", "locks", "policy"];
+const SOURCES: &[&str] = &["Cargo.lock", "crates", "guest", "kmod", "locks", "policy", "uapi"];
 
 fn main() {
     for source in SOURCES {

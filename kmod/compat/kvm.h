@@ -24,6 +24,17 @@ static inline bool compat_may_nest(const struct kvm_vcpu *vcpu)
 	return vcpu->arch.cr4 & X86_CR4_VMXE;
 }
 
+/*
+ * When the vCPU last left its guest, in host TSC cycles: KVM notes the guest's TSC at that
+ * moment. 0 where the guest's TSC is scaled; the ratio of one that is not is a power of two.
+ */
+static inline u64 compat_last_exit_tsc(const struct kvm_vcpu *vcpu)
+{
+	u64 ratio = vcpu->arch.l1_tsc_scaling_ratio;
+
+	return ratio & (ratio - 1) ? 0 : vcpu->arch.last_guest_tsc - vcpu->arch.l1_tsc_offset;
+}
+
 /* PAUSE left to the guest. One flag up to 6.16; a set of flags from 6.17. */
 static inline bool compat_pause_in_guest(const struct kvm *kvm)
 {

@@ -26,13 +26,17 @@ pub enum Error {
     #[error("other VMs run on this computer ({vms}), and a plan changes the module's settings for all; end them first")]
     OtherVms { vms: String },
     #[error("module: cannot set {setting} to {value}: {source}")]
-    Module { setting: String, value: String, source: std::io::Error },
+    Module { setting: &'static str, value: String, source: std::io::Error },
     #[error("module: {path} holds {text:?}, which is no count")]
     Counter { path: String, text: String },
     #[error("module: {counter} went from {from} back to {to} during the run; somebody wrote to reset, or loaded the module again")]
     WentBack { counter: &'static str, from: u64, to: u64 },
     #[error("arm {arm} sets the window, which the module cannot do here: {reason}")]
     NoWindowControl { arm: String, reason: String },
+    #[error("arm {arm} is ipi_aware, and the module cannot see interrupts here: {reason}")]
+    NoIpiControl { arm: String, reason: String },
+    #[error("arm {arm} is ipi_aware and leaves the choice to KVM; it is the module that looks who owes an answer: yield_to = \"hvs\" or another of its variants")]
+    IpiAwareStock { arm: String },
     #[error("no file under /sys/kernel/debug/sched to set the slice with; mount debugfs, and use a kernel with CONFIG_SCHED_DEBUG")]
     NoSlice,
     #[error("cgroup layout needs the cpu controller of cgroup v2 at /sys/fs/cgroup: {0}")]

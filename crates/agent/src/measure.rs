@@ -158,7 +158,7 @@ fn module_stats(
     let fds: Vec<i32> = vms.processes.iter().map(VmProcess::fd).collect();
     // Something to read before its time is a failure; whoever reads the samples meets it.
     readable_until(&fds, at_ns)?;
-    let module = bench.module.as_ref().filter(|_| module::counts(&run.arm));
+    let module = bench.module.as_ref().filter(|_| module::counts(run));
     let stats = |&pid: &u32| module.map_or(Ok(None), |module| module.stats(pid));
     vms.pids.iter().map(stats).collect()
 }

@@ -4,29 +4,20 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use unspin_scenario::plan::{ApleParams, Arm, Run, Window, YieldTo};
-use unspin_scenario::result::ModuleStats;
+use unspin_scenario::module::{sets_window, ModuleSettings};
+use unspin_scenario::plan::{Arm, Run, YieldTo};
+use unspin_scenario::result::{ModuleStats, WentBack};
+use unspin_uapi::{Mode, ModuleValue};
 
 use crate::Error;
 
 const ROOT: &str = "/sys/module/unspin";
-/// In `default/`, and read before anything is changed.
-const SETTINGS: &[&str] = &[
-    "mode",
-    "window_init_cycles",
-    "window_min_cycles",
-    "window_max_cycles",
-    "delta_cycles",
-    "delta_max_cycles",
-    "epoch_ple_exits",
-    "epoch_min_us",
-    "hvs_variant",
-];
 
 /// The loaded module; dropped, its defaults are as they were.
 pub(crate) struct Module {
     root: PathBuf,
-    before: Vec<(String, String)>,
+    /// What `default/` held before anything was changed.
+    before: Vec<(&'static str, String)>,
 }
 
 impl Module {
@@ -40,12 +31,14 @@ impl Module {
         if !defaults.is_dir() {
             return Ok(None);
         }
-        let read = |name: &&str| {
+        let read = |(name, _): (&'static str, String)| {
             let path = defaults.join(name);
             let text = fs::read_to_string(&path).map_err(|e| Error::io(&path, e))?;
-            Ok((name.to_string(), text.trim().to_string()))
+            Ok((name, text.trim().to_string()))
         };
-        let before = SETTINGS.iter().map(read).collect::<Result<_, Error>>()?;
+        let nothing = Run::new(vec![], 1, 1);
+        let settings = ModuleSettings::of(&nothing, &nothing.arm).files();
+        let before = settings.into_iter().map(read).collect::<Result<_, Error>>()?;
         Ok(Some(Module { root: root.into(), before }))
     }
 
@@ -56,7 +49,11 @@ impl Module {
 
     /// `vmx`, `svm`, or `none: reason`.
     pub(crate) fn window_control(&self) -> String {
-        let control = fs::read_to_string(self.root.join("window_control"));
+        self.control(ModuleValue::WINDOW_CONTROL)
+    }
+
+    fn control(&self, of: ModuleValue) -> String {
+        let control = fs::read_to_string(self.root.join(of.file()));
         control.map_or_else(|e| format!("none: {e}"), |text| text.trim().into())
     }
 
@@ -79,20 +76,29 @@ impl Module {
 
     /// Sets what VMs started from now on will have.
     pub(crate) fn set_defaults(&self, run: &Run) -> Result<(), Error> {
-        let window_control = self.window_control();
-        if let (true, Some(reason)) = (sets_window(&run.arm), window_control.strip_prefix("none: "))
-        {
-            let (arm, reason) = (run.arm.name.clone(), reason.into());
+        let arm = run.arm.name.clone();
+        if run.arm.ipi_aware && run.arm.yield_to == YieldTo::Stock {
+            return Err(Error::IpiAwareStock { arm });
+        }
+        let missing = |needed: bool, of| {
+            let control = self.control(of);
+            let reason = control.strip_prefix("none: ").filter(|_| needed);
+            reason.map(str::to_string)
+        };
+        if let Some(reason) = missing(sets_window(&run.arm), ModuleValue::WINDOW_CONTROL) {
             return Err(Error::NoWindowControl { arm, reason });
         }
-        self.write_all(&settings(run))
+        if let Some(reason) = missing(run.arm.ipi_aware, ModuleValue::IPI_CONTROL) {
+            return Err(Error::NoIpiControl { arm, reason });
+        }
+        self.write_all(&ModuleSettings::of(run, &run.arm).files())
     }
 
-    fn write_all(&self, settings: &[(String, String)]) -> Result<(), Error> {
+    fn write_all(&self, settings: &[(&'static str, String)]) -> Result<(), Error> {
         for (setting, value) in settings {
-            fs::write(self.root.join("default").join(setting), value).map_err(|source| {
-                Error::Module { setting: setting.clone(), value: value.clone(), source }
-            })?;
+            let setting = *setting;
+            fs::write(self.root.join("default").join(setting), value)
+                .map_err(|source| Error::Module { setting, value: value.clone(), source })?;
         }
         Ok(())
     }
@@ -128,26 +134,7 @@ impl Module {
                 text: text.chars().take(40).collect(),
             })
         };
-        Ok(Some(ModuleStats {
-            ple_exits: count("ple_exits")?,
-            wasteful_spin_cycles: count("wasteful_spin_cycles")?,
-            wasteful_switch_cycles: count("wasteful_switch_cycles")?,
-            cpu_cycles: count("cpu_cycles")?,
-            inefficiency_last_ppm: count("inefficiency_last_ppm")?,
-            window_cycles: count("window_cycles")?,
-            epochs: count("epochs")?,
-            rounds_total: count("rounds")?,
-            yields_resource_waiter: count("yields_resource_waiter")?,
-            yields_lock_waiter: count("yields_lock_waiter")?,
-            yields_yielded: count("yields_yielded")?,
-            yields_none: count("yields_none")?,
-            yields_gave_way: count("yields_gave_way")?,
-            yields_failed: count("yields_failed")?,
-            picks_ran_next: count("picks_ran_next")?,
-            hypercalls_kick: count("hypercalls_kick")?,
-            hypercalls_sched_yield: count("hypercalls_sched_yield")?,
-            fail_open_events: count("fail_open_events")?,
-        }))
+        ModuleStats::read(count).map(Some)
     }
 }
 
@@ -161,149 +148,39 @@ impl Drop for Module {
 
 /// Whether the arm cannot be run without the module.
 pub(crate) fn needed(arm: &Arm) -> bool {
-    sets_window(arm) || arm.yield_to != YieldTo::Stock
+    sets_window(arm) || arm.yield_to != YieldTo::Stock || arm.ipi_aware
 }
 
-/// What happened between two readings. Last values stay the second's. An error where a counter went
-/// back: what was counted before that is lost.
+/// What happened between two readings.
 pub(crate) fn difference(first: &ModuleStats, second: &ModuleStats) -> Result<ModuleStats, Error> {
-    let since = |counter, a: u64, b: u64| {
-        b.checked_sub(a).ok_or(Error::WentBack { counter, from: a, to: b })
-    };
-    macro_rules! since {
-        ($counter:ident) => {
-            since(stringify!($counter), first.$counter, second.$counter)?
-        };
-    }
-    Ok(ModuleStats {
-        ple_exits: since!(ple_exits),
-        wasteful_spin_cycles: since!(wasteful_spin_cycles),
-        wasteful_switch_cycles: since!(wasteful_switch_cycles),
-        cpu_cycles: since!(cpu_cycles),
-        inefficiency_last_ppm: second.inefficiency_last_ppm,
-        window_cycles: second.window_cycles,
-        epochs: since!(epochs),
-        rounds_total: second.rounds_total,
-        yields_resource_waiter: since!(yields_resource_waiter),
-        yields_lock_waiter: since!(yields_lock_waiter),
-        yields_yielded: since!(yields_yielded),
-        yields_none: since!(yields_none),
-        yields_gave_way: since!(yields_gave_way),
-        yields_failed: since!(yields_failed),
-        picks_ran_next: since!(picks_ran_next),
-        hypercalls_kick: since!(hypercalls_kick),
-        hypercalls_sched_yield: since!(hypercalls_sched_yield),
-        fail_open_events: since!(fail_open_events),
-    })
+    let lost = |WentBack { counter, from, to }| Error::WentBack { counter, from, to };
+    second.since(first).map_err(lost)
 }
 
-/// Whether the module counts anything in this arm.
-pub(crate) fn counts(arm: &Arm) -> bool {
-    mode(arm) != "off"
-}
-
-fn sets_window(arm: &Arm) -> bool {
-    matches!(arm.window, Window::Fixed { .. } | Window::Aple(_))
-}
-
-fn mode(arm: &Arm) -> &'static str {
-    match (sets_window(arm), arm.yield_to, arm.observe) {
-        (true, YieldTo::Stock, _) => "aple",
-        (true, _, _) => "apples",
-        (false, YieldTo::Stock, true) => "observe",
-        (false, YieldTo::Stock, false) => "off",
-        (false, _, _) => "hvs",
-    }
-}
-
-/// Every setting a run has, so that nothing of the run before is left. Bounds before what they
-/// bound.
-fn settings(run: &Run) -> Vec<(String, String)> {
-    let params = match run.arm.window {
-        Window::Aple(params) => params,
-        Window::Fixed { cycles } => ApleParams {
-            window_init_cycles: cycles,
-            window_min_cycles: cycles,
-            window_max_cycles: cycles,
-            delta_cycles: 0,
-            delta_max_cycles: 0,
-            ..epoch_of(run)
-        },
-        Window::Stock | Window::Off => epoch_of(run),
-    };
-    let variant = match run.arm.yield_to {
-        YieldTo::Stock | YieldTo::Hvs => "hvs",
-        YieldTo::HvsPaper => "paper",
-        YieldTo::CpthR => "cpth-r",
-        YieldTo::CpthL => "cpth-l",
-        YieldTo::Cch => "cch",
-    };
-    let set = |name: &str, value: &dyn ToString| (name.to_string(), value.to_string());
-    vec![
-        set("window_min_cycles", &params.window_min_cycles),
-        set("window_max_cycles", &params.window_max_cycles),
-        set("window_init_cycles", &params.window_init_cycles),
-        set("delta_cycles", &params.delta_cycles),
-        set("delta_max_cycles", &params.delta_max_cycles),
-        set("epoch_ple_exits", &params.epoch_ple_exits),
-        set("epoch_min_us", &params.epoch_min_us),
-        set("hvs_variant", &variant),
-        set("mode", &mode(&run.arm)),
-    ]
-}
-
-fn epoch_of(run: &Run) -> ApleParams {
-    let default = ApleParams::default();
-    ApleParams {
-        epoch_ple_exits: run.epoch_ple_exits.unwrap_or(default.epoch_ple_exits),
-        epoch_min_us: run.epoch_min_us.unwrap_or(default.epoch_min_us),
-        ..default
-    }
+/// Whether the module counts anything in this run.
+pub(crate) fn counts(run: &Run) -> bool {
+    ModuleSettings::of(run, &run.arm).mode != Mode::OFF
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unspin_scenario::plan::Window;
+    use unspin_uapi::Variant;
 
-    fn run(window: Window, yield_to: YieldTo, observe: bool) -> Run {
+    fn run(window: Window, yield_to: YieldTo) -> Run {
         Run {
-            arm: Arm { window, yield_to, observe, ..Arm::default() },
+            arm: Arm { window, yield_to, observe: true, ..Arm::default() },
             epoch_ple_exits: Some(50),
-            epoch_min_us: Some(3000),
             ..Run::new(vec![], 1, 1)
         }
     }
 
-    fn value(run: &Run, name: &str) -> String {
-        settings(run).into_iter().find(|(n, _)| n == name).unwrap().1
-    }
-
-    #[test]
-    fn arms_name_their_mode() {
-        let aple = Window::Aple(ApleParams::default());
-        for (window, yield_to, observe, mode) in [
-            (Window::Stock, YieldTo::Stock, false, "off"),
-            (Window::Stock, YieldTo::Stock, true, "observe"),
-            (Window::Off, YieldTo::Stock, true, "observe"),
-            (Window::Fixed { cycles: 1 }, YieldTo::Stock, true, "aple"),
-            (aple.clone(), YieldTo::Stock, false, "aple"),
-            (Window::Stock, YieldTo::CpthR, true, "hvs"),
-            (aple, YieldTo::Hvs, true, "apples"),
-        ] {
-            assert_eq!(value(&run(window, yield_to, observe), "mode"), mode);
-        }
-        assert_eq!(value(&run(Window::Stock, YieldTo::Cch, true), "hvs_variant"), "cch");
-    }
-
-    #[test]
-    fn a_fixed_window_is_aple_that_cannot_move() {
-        let run = run(Window::Fixed { cycles: 2048 }, YieldTo::Stock, false);
-        for name in ["window_init_cycles", "window_min_cycles", "window_max_cycles"] {
-            assert_eq!(value(&run, name), "2048");
-        }
-        assert_eq!(value(&run, "delta_cycles"), "0");
-        assert_eq!(value(&run, "epoch_ple_exits"), "50");
-        assert_eq!(value(&run, "epoch_min_us"), "3000");
+    /// All files of settings.
+    fn files() -> Vec<&'static str> {
+        let nothing = Run::new(vec![], 1, 1);
+        let settings = ModuleSettings::of(&nothing, &nothing.arm).files();
+        settings.into_iter().map(|(name, _)| name).collect()
     }
 
     #[test]
@@ -311,42 +188,58 @@ mod tests {
         let root = std::env::temp_dir().join(format!("unspin-module-{}", std::process::id()));
         let defaults = root.join("default");
         fs::create_dir_all(&defaults).unwrap();
-        for name in SETTINGS {
+        for name in files() {
             fs::write(defaults.join(name), "before\n").unwrap();
         }
         fs::write(root.join("window_control"), "vmx\n").unwrap();
         let read = |name: &str| fs::read_to_string(defaults.join(name)).unwrap();
         let module = Module::open_at(&root).unwrap().unwrap();
-        module.set_defaults(&run(Window::Stock, YieldTo::Hvs, true)).unwrap();
+        let displaced = YieldTo::Module(Variant::DISPLACED);
+        module.set_defaults(&run(Window::Stock, displaced)).unwrap();
         assert_eq!((read("mode"), read("epoch_ple_exits")), ("hvs".into(), "50".into()));
+        assert_eq!((read("hvs_variant"), read("ipi_aware")), ("hvs-displaced".into(), "0".into()));
         fs::write(root.join("window_control"), "none: no BTF\n").unwrap();
-        let error = module.set_defaults(&run(Window::Fixed { cycles: 1 }, YieldTo::Hvs, true));
+        let error = module.set_defaults(&run(Window::Fixed { cycles: 1 }, YieldTo::HVS));
         assert!(error.unwrap_err().to_string().contains("no BTF"));
         drop(module);
-        assert!(SETTINGS.iter().all(|name| read(name) == "before"));
+        assert!(files().iter().all(|name| read(name) == "before"));
         fs::remove_dir_all(root).unwrap();
     }
 
-    const COUNTERS: &[&str] = &[
-        "ple_exits",
-        "wasteful_spin_cycles",
-        "wasteful_switch_cycles",
-        "cpu_cycles",
-        "inefficiency_last_ppm",
-        "window_cycles",
-        "epochs",
-        "rounds",
-        "yields_resource_waiter",
-        "yields_lock_waiter",
-        "yields_yielded",
-        "yields_none",
-        "yields_gave_way",
-        "yields_failed",
-        "picks_ran_next",
-        "hypercalls_kick",
-        "hypercalls_sched_yield",
-        "fail_open_events",
-    ];
+    #[test]
+    fn who_owes_answers_is_asked_of_a_module_that_can_tell() {
+        let root = std::env::temp_dir().join(format!("unspin-ipi-{}", std::process::id()));
+        let defaults = root.join("default");
+        fs::create_dir_all(&defaults).unwrap();
+        let module = Module { root: root.clone(), before: vec![] };
+        let aware = |yield_to| {
+            let mut run = run(Window::Stock, yield_to);
+            (run.arm.name, run.arm.ipi_aware) = ("ipi".into(), true);
+            assert!(needed(&run.arm));
+            module.set_defaults(&run)
+        };
+        let refused = |yield_to| aware(yield_to).unwrap_err().to_string();
+        let stock = refused(YieldTo::Stock);
+        assert!(stock.contains("arm ipi") && stock.contains("yield_to"), "{stock}");
+        fs::write(root.join("ipi_control"), "none: IPI virtualization hides them\n").unwrap();
+        let hidden = refused(YieldTo::HVS);
+        assert!(hidden.contains("arm ipi") && hidden.contains("hides them"), "{hidden}");
+        fs::write(root.join("ipi_control"), "exits\n").unwrap();
+        aware(YieldTo::HVS).unwrap();
+        assert_eq!(fs::read_to_string(defaults.join("ipi_aware")).unwrap(), "1");
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    /// All files that are read at both ends of a window.
+    fn counters() -> Vec<&'static str> {
+        let mut files = Vec::new();
+        let read = ModuleStats::read(|file| {
+            files.push(file);
+            Ok::<_, ()>(0)
+        });
+        assert!(read.is_ok());
+        files
+    }
 
     /// A module that knows these VMs, each with one value in all its counters.
     fn with_vms(name: &str, vms: &[(&str, &str)]) -> Module {
@@ -354,7 +247,7 @@ mod tests {
         for (vm, value) in vms {
             let dir = root.join("vms").join(vm);
             fs::create_dir_all(&dir).unwrap();
-            for counter in COUNTERS {
+            for counter in counters() {
                 fs::write(dir.join(counter), value).unwrap();
             }
         }
@@ -389,7 +282,7 @@ mod tests {
     #[test]
     fn a_counter_that_cannot_be_read_is_not_0() {
         let module = with_vms("unread", &[("4-0", "2")]);
-        for counter in COUNTERS {
+        for counter in counters() {
             let path = module.root.join("vms/4-0").join(counter);
             fs::write(&path, "many").unwrap();
             let error = module.stats(4).unwrap_err().to_string();

@@ -184,7 +184,7 @@ fn arms_of_the_module_say_that_it_is_missing() {
     let runs = vec![
         Run { arm: arm(Window::Aple(ApleParams::default()), YieldTo::Stock), ..run(0) },
         Run { arm: arm(Window::Fixed { cycles: 4096 }, YieldTo::Stock), ..run(1) },
-        Run { arm: arm(Window::Stock, YieldTo::Hvs), ..run(2) },
+        Run { arm: arm(Window::Stock, YieldTo::HVS), ..run(2) },
     ];
     let (code, records) = agent("module", &plan(runs));
     assert_eq!(code, 1);

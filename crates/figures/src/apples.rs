@@ -6,10 +6,10 @@
 
 use crate::ctx::{mean, Runs};
 use crate::{Ctx, Entry, Error, Experiment};
-use unspin_policy::hvs::Flags;
-use unspin_scenario::plan::CgroupLayout;
+use unspin_scenario::plan::{CgroupLayout, YieldTo};
 use unspin_scenario::Selection;
 use unspin_sim::{Kernel, Setup};
+use unspin_uapi::Variant;
 
 const SCENARIO: &str = "scenarios/paper/apples.toml";
 
@@ -403,23 +403,22 @@ fn mean_window(made: &Made, arm: &str) -> f64 {
     }))
 }
 
-/// The figures' four forms of HVS, to the letter of the paper: the module's own variants have a
-/// quorum rule that the paper has not.
+/// The figures' four forms of HVS, to the letter of the paper.
 fn variants(ctx: &Ctx, e: &mut Entry, arm: &str, window: &str) -> Result<(), Error> {
     let stock = ctx.setups(SCENARIO, Kernel::V3_19, &selection(&SEVEN, &["stock"], 2))?;
     let arms = [
-        ("HVS", Flags::HVS),
-        ("CPTH_R", Flags::CPTH_R),
-        ("CPTH_L", Flags::CPTH_L),
-        ("CCH", Flags::CCH),
+        ("HVS", Variant::PAPER),
+        ("CPTH_R", Variant::CPTH_R),
+        ("CPTH_L", Variant::CPTH_L),
+        ("CCH", Variant::CCH),
     ];
     let stock = Runs { all: ctx.simulate(&stock)? };
     let mut drops = Vec::new();
-    for (name, flags) in arms {
+    for (name, variant) in arms {
         let mut setups = ctx.setups(SCENARIO, Kernel::V3_19, &selection(&SEVEN, &[arm], 2))?;
         setups.retain(|s| s.run.arm.name == arm);
-        for s in setups.iter_mut().filter(|_| name != "HVS") {
-            s.hvs_flags = Some(flags);
+        for vm in setups.iter_mut().flat_map(|s| &mut s.vms) {
+            vm.arm.yield_to = YieldTo::Module(variant);
         }
         let runs = Runs { all: ctx.simulate(&setups)? };
         let one = |n: &str| {

@@ -21,6 +21,8 @@ pub enum LabError {
     Unsuitable { release: String, option: String, why: &'static str },
     #[error("the kernel's configuration has no {option}, which crates/lab/src/debug.config asks for; what it has is in {config}")]
     OptionRefused { option: String, config: PathBuf },
+    #[error("the module's sources are not in {root}: install unspin-dkms, or name a checkout of the project with UNSPIN_ROOT")]
+    NoSources { root: PathBuf },
     #[error("{path} is not built; run: cargo build --release")]
     NotBuilt { path: PathBuf },
     #[error("the emulated computer has been silent for {after_s} s ({cpu_s} s of the emulator's CPU time) after {last}; the console ended with:\n{console}\nboot archived in {archive}")]

@@ -263,10 +263,12 @@ fn extract_module(tree: &Path, release: &str, sub: &str, name: &str, dir: &Path)
 }
 
 /// Build the module for a kernel installed on this computer: `release` is its `uname -r`, `headers`
-/// where its headers are. What was built is kept under `out/host` of the source tree.
+/// where its headers are. What was built is kept.
 pub fn build_host_module(release: &str, headers: &Path, stop: &AtomicBool) -> Result<PathBuf> {
     let root = crate::source_tree();
-    let dir = std::path::absolute(root.join("out/host").join(release)).map_err(io(&root))?;
+    crate::check_sources(&root)?;
+    let dir = crate::work_dir().join("host").join(release);
+    let dir = std::path::absolute(&dir).map_err(io(&dir))?;
     let _lock = Lock::take(&dir)?;
     build_module(&root, &dir, headers, stop)
 }

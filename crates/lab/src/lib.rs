@@ -79,11 +79,12 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// The lab in `dir`, or in `out/lab` of the source tree; it is made when something is put there.
+    /// The lab in `dir`, or in `lab` beside what else is built; it is made when something is put there.
     /// `agent` is the program that runs plans inside.
     pub fn open(dir: Option<PathBuf>, agent: PathBuf) -> Result<Lab> {
         let root = source_tree();
-        let dir = dir.unwrap_or_else(|| root.join("out/lab"));
+        check_sources(&root)?;
+        let dir = dir.unwrap_or_else(|| work_dir().join("lab"));
         // Emulators are started in their boot's directory: nothing may depend on the caller's.
         let dir = std::path::absolute(&dir).map_err(error::io(&dir))?;
         Ok(Lab { root, dir, agent })
@@ -263,11 +264,41 @@ pub fn sha256(parts: &[&[u8]]) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The checkout this program was built from, or `UNSPIN_ROOT`.
+/// The module's sources: `UNSPIN_ROOT`, or the checkout this program was built from. An installed
+/// program was built elsewhere, in a place that may be anybody's here: its sources are those of package
+/// unspin-dkms.
 pub fn source_tree() -> PathBuf {
     match std::env::var_os("UNSPIN_ROOT") {
         Some(root) => PathBuf::from(root),
+        None if is_installed() => {
+            Path::new("/usr/src").join(concat!("unspin-", env!("CARGO_PKG_VERSION")))
+        }
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."),
+    }
+}
+
+/// Where what is fetched and built is kept: `out` of the checkout, or what is the user's own.
+fn work_dir() -> PathBuf {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    // SAFETY: takes nothing and cannot fail.
+    match unsafe { libc::geteuid() } {
+        _ if !is_installed() => source_tree().join("out"),
+        0 => PathBuf::from("/var/cache/unspin"),
+        _ => cache.or_else(home).unwrap_or_else(|| PathBuf::from("out")).join("unspin"),
+    }
+}
+
+/// Whether this program is one of a package.
+pub fn is_installed() -> bool {
+    std::env::current_exe().is_ok_and(|program| program.starts_with("/usr/bin"))
+}
+
+/// An error unless the module's sources are there.
+fn check_sources(root: &Path) -> Result<()> {
+    match root.join("kmod/Kbuild").is_file() {
+        true => Ok(()),
+        false => Err(LabError::NoSources { root: root.into() }),
     }
 }
 

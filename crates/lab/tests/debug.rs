@@ -47,7 +47,8 @@ fn the_module_on_debug_kernels() {
         let Some(kernel) = common::prepared(series, built) else { continue };
         let files = vec![("modules/faulty.ko".to_string(), faulty(&lab, &kernel))];
         let name = format!("debug-{}", series.name());
-        let extras = common::Extras { files, cmdline: CMDLINE, silence: SILENCE };
+        let extras =
+            common::Extras { files, cmdline: CMDLINE, silence: SILENCE, ..common::NO_EXTRAS };
         let heard = common::script_with(&lab, &kernel, &computer, &script, &name, extras);
         let clean = heard.console.split(ON_PURPOSE).next().unwrap_or_default();
         wrong.extend(common::verdict(series, &heard, CHECKS_MIN, &without_refusals(clean)));

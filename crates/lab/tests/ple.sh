@@ -87,9 +87,9 @@ switch_observe=$(switch_cost $unit $often $seldom)
 switch_added=$((switch_observe - switch_off - exit_added * ($3 - $7) / ($4 - $8)))
 say "alone: $alone; hundredths of an instruction a switch: $switch_off, $switch_observe"
 say "observe adds, hundredths of an instruction: $exit_added an exit, $switch_added a switch"
-check "a VM exit costs at most 60 instructions more" [ $exit_added -le 6000 ]
+check "a VM exit costs at most 47 instructions more" [ $exit_added -le 4700 ]
 check "an exit costs something" [ $exit_added -gt 0 ]
-check "a vCPU switch costs at most 150 instructions more" [ $switch_added -le 15000 ]
+check "a vCPU switch costs at most 120 instructions more" [ $switch_added -le 12000 ]
 check "a switch costs something" [ $switch_added -gt 0 ]
 rmmod unspin
 finish

@@ -21,6 +21,7 @@
 //! ```
 
 use crate::sys;
+use unspin_uapi::Number;
 
 /// Parameters of Algorithm 1, in TSC cycles; the default is the paper's section 4.1, and a step
 /// that adapts, which is ours. [`Params::paper`] is the algorithm to the letter.
@@ -49,13 +50,13 @@ pub struct Params {
 impl Default for Params {
     fn default() -> Self {
         Params {
-            window_init_cycles: 8192,
-            window_min_cycles: 4096,
-            window_max_cycles: 32768,
-            delta_cycles: 1024,
-            epoch_ple_exits: 1000,
-            delta_max_cycles: 8192,
-            epoch_min_us: 10_000,
+            window_init_cycles: Number::WINDOW_INIT.default(),
+            window_min_cycles: Number::WINDOW_MIN.default(),
+            window_max_cycles: Number::WINDOW_MAX.default(),
+            delta_cycles: Number::DELTA.default(),
+            epoch_ple_exits: Number::EPOCH.default(),
+            delta_max_cycles: Number::DELTA_MAX.default(),
+            epoch_min_us: Number::EPOCH_MIN.default(),
         }
     }
 }

@@ -18,6 +18,7 @@
 //! ```
 
 use crate::sys;
+use unspin_uapi::{any_of, flags, Variant};
 
 /// Most vCPUs a VM may have; above, [`pick`] finds none.
 pub const SLOTS_MAX: usize = 64;
@@ -88,19 +89,19 @@ pub struct Flags(pub u32);
 
 impl Flags {
     /// Give way below a quorum, and tell a complete VM; what the module adds to the paper's HVS.
-    pub const QUORUM: Flags = Flags(16);
+    pub const QUORUM: Flags = Flags(flags::QUORUM);
     /// The paper's HVS, to the letter.
     pub const HVS: Flags = Flags(0);
     /// Resource-waiters oldest first.
-    pub const CPTH_R: Flags = Flags(1);
+    pub const CPTH_R: Flags = Flags(flags::COUNTER_TIME_RESOURCE);
     /// Lock-waiters newest first.
-    pub const CPTH_L: Flags = Flags(2);
+    pub const CPTH_L: Flags = Flags(flags::COUNTER_TIME_LOCK);
     /// Lock-waiters before resource-waiters.
-    pub const CCH: Flags = Flags(4);
+    pub const CCH: Flags = Flags(flags::COUNTER_CAUSALITY);
     /// Section 3.2 without 3.3: a yielded vCPU is a resource-waiter like any other.
-    pub const NO_YIELDED_LIST: Flags = Flags(8);
+    pub const NO_YIELDED_LIST: Flags = Flags(flags::NO_YIELDED_LIST);
     /// A vCPU that a directed yield took off its core is picked last, like a yielded one.
-    pub const DISPLACED_LAST: Flags = Flags(32);
+    pub const DISPLACED_LAST: Flags = Flags(flags::DISPLACED_LAST);
 }
 
 impl std::ops::BitOr for Flags {
@@ -117,25 +118,25 @@ pub struct UnknownVariant(pub String);
 
 impl std::fmt::Display for UnknownVariant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} is no HVS variant: hvs, paper, cpth-r, cpth-l or cch", self.0)
+        let names = any_of(Variant::ALL.iter().map(|v| v.name()));
+        write!(f, "{:?} is no HVS variant: {names}", self.0)
     }
 }
 
 impl std::error::Error for UnknownVariant {}
+
+impl From<Variant> for Flags {
+    fn from(variant: Variant) -> Flags {
+        Flags(variant.flags())
+    }
+}
 
 impl std::str::FromStr for Flags {
     type Err = UnknownVariant;
 
     /// The names scenarios and the module's `hvs_variant` use.
     fn from_str(name: &str) -> Result<Self, UnknownVariant> {
-        match name {
-            "hvs" => Ok(Flags::QUORUM),
-            "paper" => Ok(Flags::HVS),
-            "cpth-r" => Ok(Flags::CPTH_R | Flags::QUORUM),
-            "cpth-l" => Ok(Flags::CPTH_L | Flags::QUORUM),
-            "cch" => Ok(Flags::CCH | Flags::QUORUM),
-            _ => Err(UnknownVariant(name.to_owned())),
-        }
+        Variant::of(name).map(Flags::from).ok_or_else(|| UnknownVariant(name.to_owned()))
     }
 }
 

@@ -103,12 +103,16 @@ fn a_copied_state_replays_the_same_windows() {
 
 #[test]
 fn variants_have_the_names_scenarios_use() {
-    assert_eq!("paper".parse(), Ok(Flags::HVS));
+    assert_eq!("hvs-paper".parse(), Ok(Flags::HVS));
     assert_eq!("hvs".parse(), Ok(Flags::QUORUM));
-    assert_eq!("cpth-r".parse(), Ok(Flags::CPTH_R | Flags::QUORUM));
-    assert_eq!("cpth-l".parse(), Ok(Flags::CPTH_L | Flags::QUORUM));
-    assert_eq!("cch".parse(), Ok(Flags::CCH | Flags::QUORUM));
-    assert_eq!("HVS".parse::<Flags>(), Err(UnknownVariant("HVS".to_owned())));
+    assert_eq!("cpth-r".parse(), Ok(Flags::CPTH_R));
+    assert_eq!("cpth-l".parse(), Ok(Flags::CPTH_L));
+    assert_eq!("cch".parse(), Ok(Flags::CCH));
+    assert_eq!("hvs-displaced".parse(), Ok(Flags::DISPLACED_LAST | Flags::QUORUM));
+    let error = "HVS".parse::<Flags>().unwrap_err();
+    assert_eq!(error, UnknownVariant("HVS".to_owned()));
+    let names = "hvs, hvs-paper, cpth-r, cpth-l, cch or hvs-displaced";
+    assert_eq!(error.to_string(), format!("\"HVS\" is no HVS variant: {names}"));
 }
 
 #[test]
@@ -120,6 +124,12 @@ fn picks_and_categories() {
     assert_eq!(category_on_preempt(true, false, &mut mark, Flags::HVS), Category::LockWaiter);
     assert_eq!(category_on_preempt(false, false, &mut mark, Flags::HVS), Category::Yielded);
     assert_eq!(category_on_preempt(false, false, &mut mark, Flags::HVS), Category::ResourceWaiter);
+    let displaced = |flags| category_on_preempt(false, true, &mut 0, flags);
+    assert_eq!(displaced(Flags::HVS), Category::ResourceWaiter);
+    assert_eq!(displaced(Flags::DISPLACED_LAST), Category::Yielded);
+    let all = [0, 1, 2, 3, 4].map(Category::from_number).map(Option::unwrap);
+    assert_eq!(all.map(|category| category as u8), [0, 1, 2, 3, 4]);
+    assert_eq!(Category::from_number(5), None);
 }
 
 #[test]

@@ -285,11 +285,9 @@ pub(crate) fn row(of: &[&RunResult], base: &[&RunResult], over: Over) -> Row {
     let waste = spread(&collect(&|r| inefficiency(r, over)));
     let base_waste = median(&base.iter().filter_map(|r| inefficiency(r, over)).collect::<Vec<_>>());
     let change = waste.zip(base_waste.filter(|b| *b > 0.0)).map(|(w, b)| w.median / b - 1.0);
-    let picked =
-        |m: &ModuleStats| m.yields_resource_waiter + m.yields_lock_waiter + m.yields_yielded;
     let picks_known = !picks_are_kvms_own(of, over);
     let ran = median_count(of, over, |m| m.picks_ran_next).filter(|_| picks_known);
-    let picks = median_count(of, over, picked);
+    let picks = median_count(of, over, ModuleStats::yields);
     let rounds = rounds(of, over);
     let wait_hist = merged_waits(of, over);
     Row {

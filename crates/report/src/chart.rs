@@ -96,7 +96,7 @@ const COLOURS: [&str; 8] =
     ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800", "#7F7F7F"];
 
 /// An arm keeps its colour in every picture.
-const ARM_COLOURS: [(&str, &str); 11] = [
+const ARM_COLOURS: [(&str, &str); 13] = [
     ("stock", "#7F7F7F"),
     ("ple-off", "#D55E00"),
     ("aple", "#E69F00"),
@@ -106,6 +106,8 @@ const ARM_COLOURS: [(&str, &str); 11] = [
     ("cpth-r", "#CC79A7"),
     ("cpth-l", "#56B4E9"),
     ("cch", "#B8A800"),
+    ("hvs-paper", "#44AA99"),
+    ("hvs-displaced", "#882255"),
     ("best-fixed", "#56B4E9"),
     ("worst-fixed", "#CC79A7"),
 ];
@@ -374,15 +376,32 @@ fn inefficiency(rows: &[&Row], at: &str, place: &str) -> Option<Chart> {
     Some(Chart { name: format!("inefficiency-{at}"), kind: Kind::Inefficiency, title, svg })
 }
 
-const OUTCOMES: [&str; 6] =
-    ["resource waiter", "lock waiter", "yielded", "gave way", "none", "failed"];
+const OUTCOMES: [&str; 8] = [
+    "resource waiter",
+    "lock waiter",
+    "yielded",
+    "gave way",
+    "none",
+    "failed",
+    "woken",
+    "interrupt receiver",
+];
 
 fn yields(rows: &[&Row], at: &str, place: &str) -> Option<Chart> {
-    let with: Vec<(&Row, [u64; 6])> = rows
+    let with: Vec<(&Row, [u64; OUTCOMES.len()])> = rows
         .iter()
         .filter_map(|r| {
             let y = r.yields.as_ref()?;
-            let n = [y.resource_waiter, y.lock_waiter, y.yielded, y.gave_way, y.none, y.failed];
+            let n = [
+                y.resource_waiter,
+                y.lock_waiter,
+                y.yielded,
+                y.gave_way,
+                y.none,
+                y.failed,
+                y.woken,
+                y.ipi_receiver,
+            ];
             (n.iter().sum::<u64>() > 0).then_some((*r, n))
         })
         .collect();

@@ -77,7 +77,19 @@ const KEYS: &[&str] = &[
 
 /// Columns of the keys that hold tables.
 const PARTS: &[(&str, &[&str])] = &[
-    ("yields", &["resource_waiter", "lock_waiter", "yielded", "none", "gave_way", "failed"]),
+    (
+        "yields",
+        &[
+            "resource_waiter",
+            "lock_waiter",
+            "yielded",
+            "woken",
+            "ipi_receiver",
+            "none",
+            "gave_way",
+            "failed",
+        ],
+    ),
     ("window_cycles", &["min", "median", "max", "last"]),
     ("wait_cycles", &["p50", "p99", "max"]),
 ];

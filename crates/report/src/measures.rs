@@ -162,6 +162,8 @@ pub(crate) fn yields(of: &[&RunResult], over: Over) -> Option<Yields> {
         resource_waiter: median_count(of, over, |m| m.yields_resource_waiter)?,
         lock_waiter: median_count(of, over, |m| m.yields_lock_waiter)?,
         yielded: median_count(of, over, |m| m.yields_yielded)?,
+        woken: median_count(of, over, |m| m.yields_woken)?,
+        ipi_receiver: median_count(of, over, |m| m.yields_ipi_receiver)?,
         none: median_count(of, over, |m| m.yields_none)?,
         gave_way: median_count(of, over, |m| m.yields_gave_way)?,
         failed: median_count(of, over, |m| m.yields_failed)?,
@@ -170,14 +172,7 @@ pub(crate) fn yields(of: &[&RunResult], over: Over) -> Option<Yields> {
 
 /// Where KVM picks by itself, the module sees the exits but not what came of them.
 pub(crate) fn picks_are_kvms_own(of: &[&RunResult], over: Over) -> bool {
-    let seen = |m: &ModuleStats| {
-        m.yields_resource_waiter
-            + m.yields_lock_waiter
-            + m.yields_yielded
-            + m.yields_none
-            + m.yields_gave_way
-            + m.yields_failed
-    };
+    let seen = |m: &ModuleStats| m.yields() + m.yields_none + m.yields_gave_way + m.yields_failed;
     of.iter().all(|r| {
         r.run.arm.yield_to == YieldTo::Stock
             && counted(r, over, seen) == Some(0)

@@ -5,19 +5,17 @@ use crate::expand::{ALONE_ARM, IDEAL_ARM};
 use crate::plan::{
     ApleParams, Arm, Asym, Coscheduling, Factor, HostScheduler, Platform, Window, YieldTo,
 };
-use crate::reader::{list, or, read_name, Table, Value};
+use crate::reader::{list, or, quoted, read_name, Table, Value};
 use crate::scenario::{WINDOW_MAX_CYCLES, WINDOW_MIN_CYCLES};
 use crate::vm::read_lock;
-
-const EPOCH_MAX_PLE_EXITS: u32 = 1_000_000;
-const EPOCH_MIN_US_MAX: u32 = 1_000_000;
+use unspin_uapi::Number;
 
 pub(crate) fn read_epoch(v: Value) -> Option<u32> {
-    v.u32(1..=EPOCH_MAX_PLE_EXITS, " PLE exits")
+    v.u32(Number::EPOCH.range(), " PLE exits")
 }
 
 pub(crate) fn read_epoch_min(v: Value) -> Option<u32> {
-    v.u32(0..=EPOCH_MIN_US_MAX, " microseconds")
+    v.u32(Number::EPOCH_MIN.range(), " microseconds")
 }
 
 pub(crate) fn read_arms(
@@ -67,15 +65,20 @@ pub(crate) fn read_arms(
     Some((read.into_iter().collect::<Option<_>>()?, baseline))
 }
 
-const YIELDS: &[(&str, Option<YieldTo>)] = &[
-    ("stock", Some(YieldTo::Stock)),
-    ("hvs", Some(YieldTo::Hvs)),
-    ("hvs-paper", Some(YieldTo::HvsPaper)),
-    ("cpth-r", Some(YieldTo::CpthR)),
-    ("cpth-l", Some(YieldTo::CpthL)),
-    ("cch", Some(YieldTo::Cch)),
-    ("none", None),
-];
+fn read_yield_to(v: &Value) -> Option<YieldTo> {
+    let mut known: Vec<_> = YieldTo::all().map(|y| (y.name(), Some(y))).collect();
+    let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+    let allowed = format!("{}; window = \"off\" for no PLE exits at all", quoted(&names));
+    known.push(("none", None));
+    let y = v.choice(&known)?;
+    if y.is_none() {
+        v.problem(
+            "no machine can do without KVM's directed yield: a PLE exit always looks for a vCPU",
+            allowed,
+        );
+    }
+    y
+}
 
 fn read_arm(
     v: &Value,
@@ -107,16 +110,7 @@ fn read_arm(
         Some(n)
     });
     let window = or(t.get("window"), Window::Stock, |v| read_window(&v, aple));
-    let yield_to = or(t.get("yield_to"), YieldTo::Stock, |v| {
-        let y = v.choice(YIELDS)?;
-        if y.is_none() {
-            v.problem(
-                "no machine can do without KVM's directed yield: a PLE exit always looks for a vCPU",
-                "\"stock\", \"hvs\", \"cpth-r\", \"cpth-l\" or \"cch\"; window = \"off\" for no PLE exits at all",
-            );
-        }
-        y
-    });
+    let yield_to = or(t.get("yield_to"), YieldTo::Stock, |v| read_yield_to(&v));
     let lock = or(t.get("lock"), None, |v| Some(Some(read_lock(&v)?)));
     let ipi_aware = or(t.get("ipi_aware"), false, |v| v.bool())?;
     let queue_aware = or(t.get("queue_aware"), false, |v| v.bool())?;
@@ -244,37 +238,42 @@ fn read_cycles(v: &Value) -> Option<u32> {
 fn read_aple(v: &Value, d: &ApleParams) -> Option<Window> {
     let t = v.table("{ delta_cycles = N, … }")?;
     t.only(&[
-        "window_init_cycles",
-        "window_min_cycles",
-        "window_max_cycles",
-        "delta_cycles",
-        "delta_max_cycles",
-        "epoch_ple_exits",
-        "epoch_min_us",
+        Number::WINDOW_INIT.file(),
+        Number::WINDOW_MIN.file(),
+        Number::WINDOW_MAX.file(),
+        Number::DELTA.file(),
+        Number::DELTA_MAX.file(),
+        Number::EPOCH.file(),
+        Number::EPOCH_MIN.file(),
     ]);
     let cycles = |key: &str, default| or(t.get(key), default, |v| read_cycles(&v));
     let window_init_cycles = cycles("window_init_cycles", d.window_init_cycles);
     let window_min_cycles = cycles("window_min_cycles", d.window_min_cycles);
     let window_max_cycles = cycles("window_max_cycles", d.window_max_cycles);
     let delta_cycles = or(t.get("delta_cycles"), d.delta_cycles, |v| {
-        v.u32(1..=WINDOW_MAX_CYCLES, " TSC cycles (a window that stays is fixed_cycles)")
+        // Not 0, which the module takes: a window that stays has a name of its own here.
+        v.u32(1..=Number::DELTA.most(), " TSC cycles (a window that stays is fixed_cycles)")
     });
     let delta_max = or(t.get("delta_max_cycles"), d.delta_max_cycles, |v| {
-        v.u32(0..=WINDOW_MAX_CYCLES, " TSC cycles (up to delta_cycles: the step never changes)")
+        let range = Number::DELTA_MAX.range();
+        v.u32(range, " TSC cycles (up to delta_cycles: the step never changes)")
     });
     let epoch = or(t.get("epoch_ple_exits"), d.epoch_ple_exits, read_epoch);
     let epoch_min = or(t.get("epoch_min_us"), d.epoch_min_us, read_epoch_min);
     let window_max_cycles = window_max_cycles?;
-    let delta_max_cycles = match t.get("delta_max_cycles") {
-        Some(_) => delta_max?,
-        None => d.delta_max_cycles.min(window_max_cycles),
+    // As the module does: what nobody asked for gives way to a lower bound.
+    let settled = |key: &str, asked: Option<u32>, usual: u32| match t.get(key) {
+        Some(_) => asked,
+        None => Some(usual.min(window_max_cycles)),
     };
+    let delta_cycles = settled("delta_cycles", delta_cycles, d.delta_cycles);
+    let delta_max_cycles = settled("delta_max_cycles", delta_max, d.delta_max_cycles);
     let p = ApleParams {
         window_init_cycles: window_init_cycles?,
         window_min_cycles: window_min_cycles?,
         window_max_cycles,
         delta_cycles: delta_cycles?,
-        delta_max_cycles,
+        delta_max_cycles: delta_max_cycles?,
         epoch_ple_exits: epoch?,
         epoch_min_us: epoch_min?,
     };
@@ -291,20 +290,15 @@ fn read_aple(v: &Value, d: &ApleParams) -> Option<Window> {
                 format!("from {least} to {most} (window_min_cycles, window_max_cycles)"),
             );
         }
-        if p.delta_max_cycles > most {
-            v.problem(
-                format!("delta_max_cycles {} is out of range", p.delta_max_cycles),
-                format!("up to {most} (window_max_cycles)"),
-            );
-        }
-        if p.delta_cycles >= most - least {
-            v.problem(
-                format!(
-                    "delta_cycles {} leaves no room between {least} and {most}",
-                    p.delta_cycles
-                ),
-                format!("less than {} (window_max_cycles - window_min_cycles)", most - least),
-            );
+        for (key, delta) in
+            [("delta_cycles", p.delta_cycles), ("delta_max_cycles", p.delta_max_cycles)]
+        {
+            if delta > most {
+                v.problem(
+                    format!("{key} {delta} is out of range"),
+                    format!("up to {most} (window_max_cycles)"),
+                );
+            }
         }
     }
     Some(Window::Aple(p))

@@ -2,6 +2,7 @@
 //! What a machine is asked to do: a scenario expanded into single runs, in order.
 
 use serde::{Deserialize, Serialize};
+use unspin_uapi::{any_of, Number, Variant};
 
 /// Version of the plan and result formats; both sides refuse another.
 pub const SCHEMA: u32 = 1;
@@ -327,7 +328,7 @@ pub struct Arm {
     /// Mode of the module when window and yield_to are both KVM's own: `observe` counts, `off` does not.
     pub observe: bool,
     /// A vCPU that waits for answers to its interrupts yields to who owes one, before `yield_to`
-    /// decides (machine `sim`).
+    /// decides. With `yield_to` stock on machine `sim` only: elsewhere it is the module that looks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ipi_aware: bool,
     /// The guest shows its lock queues: a vCPU that waits for a lock yields to whoever has it or is
@@ -473,29 +474,67 @@ pub struct ApleParams {
 impl Default for ApleParams {
     fn default() -> Self {
         ApleParams {
-            window_init_cycles: 8192,
-            window_min_cycles: 4096,
-            window_max_cycles: 32768,
-            delta_cycles: 1024,
-            delta_max_cycles: 8192,
-            epoch_min_us: 10_000,
-            epoch_ple_exits: 1000,
+            window_init_cycles: Number::WINDOW_INIT.default(),
+            window_min_cycles: Number::WINDOW_MIN.default(),
+            window_max_cycles: Number::WINDOW_MAX.default(),
+            delta_cycles: Number::DELTA.default(),
+            delta_max_cycles: Number::DELTA_MAX.default(),
+            epoch_min_us: Number::EPOCH_MIN.default(),
+            epoch_ple_exits: Number::EPOCH.default(),
         }
     }
 }
 
 /// Who picks the vCPU that gets the freed core.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(try_from = "String", into = "&'static str")]
 pub enum YieldTo {
+    /// KVM.
     #[default]
     Stock,
-    Hvs,
-    /// HVS to the letter of the paper, without the quorum rule.
-    HvsPaper,
-    CpthR,
-    CpthL,
-    Cch,
+    /// The module, by this variant of HVS.
+    Module(Variant),
+}
+
+impl YieldTo {
+    pub const HVS: YieldTo = YieldTo::Module(Variant::HVS);
+
+    /// What scenarios, plans and results call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            YieldTo::Stock => "stock",
+            YieldTo::Module(variant) => variant.name(),
+        }
+    }
+
+    pub fn all() -> impl Iterator<Item = YieldTo> {
+        let variants = Variant::ALL.iter().map(|v| YieldTo::Module(*v));
+        std::iter::once(YieldTo::Stock).chain(variants)
+    }
+
+    /// The variant of HVS, where the module chooses.
+    pub fn variant(self) -> Option<Variant> {
+        match self {
+            YieldTo::Stock => None,
+            YieldTo::Module(variant) => Some(variant),
+        }
+    }
+}
+
+impl From<YieldTo> for &'static str {
+    fn from(of: YieldTo) -> &'static str {
+        of.name()
+    }
+}
+
+impl TryFrom<String> for YieldTo {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<YieldTo, String> {
+        YieldTo::all().find(|y| y.name() == name).ok_or_else(|| {
+            format!("{name:?} is no yield_to: {}", any_of(YieldTo::all().map(YieldTo::name)))
+        })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use toml::Spanned;
 
 /// A file being read and the problems found in it so far.
-pub(crate) struct Reader<'t> {
+pub struct Reader<'t> {
     file: &'t str,
     text: &'t str,
     problems: RefCell<Vec<(usize, Problem)>>,
@@ -102,7 +102,7 @@ fn line_column(text: &str, offset: usize) -> (usize, usize) {
 
 /// A value and the way to it.
 #[derive(Clone)]
-pub(crate) struct Value<'r, 't> {
+pub struct Value<'r, 't> {
     reader: &'r Reader<'t>,
     pub path: String,
     span: Range<usize>,
@@ -194,6 +194,18 @@ impl<'r, 't> Value<'r, 't> {
         found
     }
 
+    /// A word or a whole number, as the text that stands for it in a file of one value.
+    pub fn setting(&self, allowed: &str) -> Option<String> {
+        match self.value {
+            DeValue::String(s) => Some(s.to_string()),
+            DeValue::Integer(i) if i.radix() == 10 => Some(i.as_str().replace('_', "")),
+            _ => {
+                self.wrong_type(allowed);
+                None
+            }
+        }
+    }
+
     pub fn is_str(&self) -> bool {
         self.value.is_str()
     }
@@ -244,7 +256,7 @@ impl<'r, 't> Value<'r, 't> {
 }
 
 /// A table and the way to it.
-pub(crate) struct Table<'r, 't> {
+pub struct Table<'r, 't> {
     reader: &'r Reader<'t>,
     path: String,
     span: Range<usize>,

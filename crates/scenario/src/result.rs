@@ -2,6 +2,8 @@
 //! What a machine answers: one JSON object a line.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use unspin_uapi::{for_each_counter, Counter, Value};
 
 /// A line of results.jsonl or of the agent's channel.
 // One Begin a stream: its size costs nothing.
@@ -183,29 +185,101 @@ pub struct Factors {
     pub far_data_ns: u64,
 }
 
-/// Counters of the module for one VM, as named in docs/sysfs.md. A record that lacks one is refused:
-/// what was not counted is not 0.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ModuleStats {
-    pub ple_exits: u64,
-    pub wasteful_spin_cycles: u64,
-    pub wasteful_switch_cycles: u64,
-    pub cpu_cycles: u64,
-    pub inefficiency_last_ppm: u64,
-    pub window_cycles: u64,
-    pub epochs: u64,
-    /// Rounds since the VM started (not only in the window): what `not adapted` is judged by.
-    pub rounds_total: u64,
-    pub yields_resource_waiter: u64,
-    pub yields_lock_waiter: u64,
-    pub yields_yielded: u64,
-    pub yields_none: u64,
-    pub yields_gave_way: u64,
-    pub yields_failed: u64,
-    pub picks_ran_next: u64,
-    pub hypercalls_kick: u64,
-    pub hypercalls_sched_yield: u64,
-    pub fail_open_events: u64,
+macro_rules! module_stats {
+    ($(($counter:ident, $meaning:literal))+) => {
+        /// Counts of the module for one VM, by the names of its files (uapi/unspin.h). A record that
+        /// lacks one is refused: what was not counted is not 0.
+        #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(try_from = "BTreeMap<String, u64>")]
+        pub struct ModuleStats {
+            $(#[doc = $meaning] pub $counter: u64,)+
+            pub cpu_cycles: u64,
+            pub epochs: u64,
+            pub fail_open_events: u64,
+            pub inefficiency_last_ppm: u64,
+            pub window_cycles: u64,
+            /// Rounds since the VM started (not only in the window): what `not adapted` is judged by.
+            pub rounds_total: u64,
+        }
+
+        impl ModuleStats {
+            /// All of them, each as `of` has it; `of` is asked by the file's name.
+            ///
+            /// # Errors
+            /// The first of `of`.
+            pub fn read<E>(mut of: impl FnMut(&'static str) -> Result<u64, E>) -> Result<Self, E> {
+                Ok(ModuleStats {
+                    $($counter: of(stringify!($counter))?,)+
+                    cpu_cycles: of(Value::CPU_CYCLES.file())?,
+                    epochs: of(Value::EPOCHS.file())?,
+                    fail_open_events: of(Value::FAIL_OPEN.file())?,
+                    inefficiency_last_ppm: of(Value::INEFFICIENCY_LAST.file())?,
+                    window_cycles: of(Value::WINDOW.file())?,
+                    rounds_total: of(Value::ROUNDS.file())?,
+                })
+            }
+
+            /// What happened since an earlier reading. Last values stay the later's.
+            ///
+            /// # Errors
+            /// A count that went back: what was counted before that is lost.
+            pub fn since(&self, first: &ModuleStats) -> Result<ModuleStats, WentBack> {
+                let since = |counter, from: u64, to: u64| {
+                    to.checked_sub(from).ok_or(WentBack { counter, from, to })
+                };
+                macro_rules! since {
+                    ($name:ident) => {
+                        since(stringify!($name), first.$name, self.$name)?
+                    };
+                }
+                Ok(ModuleStats {
+                    $($counter: since!($counter),)+
+                    cpu_cycles: since!(cpu_cycles),
+                    epochs: since!(epochs),
+                    fail_open_events: since!(fail_open_events),
+                    inefficiency_last_ppm: self.inefficiency_last_ppm,
+                    window_cycles: self.window_cycles,
+                    rounds_total: self.rounds_total,
+                })
+            }
+        }
+    };
+}
+for_each_counter!(module_stats);
+
+impl ModuleStats {
+    /// Directed yields of the module that took, whoever they went to.
+    pub fn yields(&self) -> u64 {
+        self.yields_resource_waiter
+            + self.yields_lock_waiter
+            + self.yields_yielded
+            + self.yields_woken
+            + self.yields_ipi_receiver
+    }
+}
+
+/// A count was less than it had been.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WentBack {
+    pub counter: &'static str,
+    pub from: u64,
+    pub to: u64,
+}
+
+/// Counters that records written before them lack: what they count did not happen then.
+const ADDED: [Counter; 2] = [Counter::YIELD_WOKEN, Counter::YIELD_IPI];
+
+impl TryFrom<BTreeMap<String, u64>> for ModuleStats {
+    type Error = String;
+
+    fn try_from(record: BTreeMap<String, u64>) -> Result<ModuleStats, String> {
+        ModuleStats::read(|file| {
+            let key = if file == Value::ROUNDS.file() { "rounds_total" } else { file };
+            let added = || ADDED.iter().any(|c| c.file() == key).then_some(0);
+            let known = record.get(key).copied().or_else(added);
+            known.ok_or_else(|| format!("missing field `{key}`"))
+        })
+    }
 }
 
 /// One finished epoch.
@@ -216,4 +290,57 @@ pub struct EpochSample {
     pub epoch: u64,
     pub window_cycles: u64,
     pub inefficiency_ppm: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unspin_uapi::Kind;
+
+    #[test]
+    fn old_records_lack_only_what_was_added() {
+        let mut number = 0;
+        let stats = ModuleStats::read(|_| {
+            number += 1;
+            Ok::<_, ()>(number)
+        })
+        .unwrap();
+        let json = serde_json::to_value(&stats).unwrap();
+        assert_eq!(serde_json::from_value::<ModuleStats>(json.clone()).unwrap(), stats);
+        for key in json.as_object().unwrap().keys() {
+            let mut without = json.clone();
+            without.as_object_mut().unwrap().remove(key);
+            let read = serde_json::from_value::<ModuleStats>(without);
+            match ADDED.iter().any(|c| c.file() == key) {
+                true => assert_eq!(serde_json::to_value(read.unwrap()).unwrap()[key], 0),
+                false => assert!(read.unwrap_err().to_string().contains(key.as_str())),
+            }
+        }
+    }
+
+    #[test]
+    fn counts_are_differences_and_last_values_the_laters() {
+        let all = |n: u64| ModuleStats::read(|_| Ok::<_, ()>(n)).unwrap();
+        let spent = all(9).since(&all(4)).unwrap();
+        for counter in Counter::ALL {
+            let json = serde_json::to_value(&spent).unwrap();
+            assert_eq!(json[counter.file()], 5, "{counter:?}");
+        }
+        for value in Value::ALL {
+            let expected = match value.kind() {
+                Kind::COUNT => 5,
+                Kind::LAST => 9,
+            };
+            let read = |stats: &ModuleStats| {
+                let json = serde_json::to_value(stats).unwrap();
+                json.get(value.file()).or(json.get(format!("{}_total", value.file()))).cloned()
+            };
+            // The mean since the reset is made of counts that are here.
+            if *value != Value::INEFFICIENCY_AVG {
+                assert_eq!(read(&spent).unwrap(), expected, "{value:?}");
+            }
+        }
+        let back = all(4).since(&all(9)).unwrap_err();
+        assert_eq!(back, WentBack { counter: "ple_exits", from: 9, to: 4 });
+    }
 }

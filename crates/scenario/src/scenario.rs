@@ -4,16 +4,17 @@
 use crate::arm::{read_arms, read_epoch, read_epoch_min};
 use crate::plan::{
     ApleParams, Arm, Asym, CgroupLayout, HostModel, HostScheduler, LockChoice, LoopDetection,
-    Platform,
+    Platform, YieldTo,
 };
 use crate::problem::Problems;
 use crate::reader::{list, no_doubles, or, read_name, Reader, Table, Value};
 use crate::vm::{read_lock, read_vms};
+use unspin_uapi::Number;
 
-/// Windows a scenario may ask for, TSC cycles. A window not above KVM's gap (128) tells loops
-/// apart no more.
+/// Windows a scenario may ask for, TSC cycles. Stricter than the module: a window not above KVM's
+/// gap (128) tells loops apart no more.
 pub const WINDOW_MIN_CYCLES: u32 = 128;
-pub const WINDOW_MAX_CYCLES: u32 = 1 << 24;
+pub const WINDOW_MAX_CYCLES: u32 = Number::WINDOW_MAX.most();
 
 pub(crate) const PCPUS_MAX: u32 = 1024;
 pub(crate) const VMS_MAX: u32 = 64;
@@ -143,10 +144,16 @@ impl Scenario {
         if arms().any(|a| a.platform != Platform::default()) {
             return Some("arm");
         }
-        if arms().any(|a| a.ipi_aware || a.queue_aware) {
+        if arms().any(|a| a.queue_aware) {
             return Some("arm");
         }
         arms().any(|a| a.asym != Asym::default()).then_some("arm.asym")
+    }
+
+    /// An arm that asks who owes answers to interrupts while KVM chooses: on a real machine nobody
+    /// would look, for that is done where the module chooses.
+    pub fn ipi_aware_without_module(&self) -> Option<&Arm> {
+        self.arms.iter().find(|a| a.ipi_aware && a.yield_to == YieldTo::Stock)
     }
 }
 

@@ -158,7 +158,7 @@ fn arms() {
         "arm[0].window.aple.delta_cycles",
         "fixed_cycles",
     );
-    arm("window = { aple = { delta_cycles = 28672 } }", "arm[0].window.aple", "leaves no room");
+    arm("window = { aple = { delta_cycles = 32769 } }", "arm[0].window.aple", "out of range");
     arm("window = { aple = { delta_max_cycles = 32769 } }", "arm[0].window.aple", "out of range");
     arm(
         "window = { aple = { window_init_cycles = 512 } }",
@@ -177,6 +177,16 @@ fn arms() {
     );
     arm("yield_to = \"hsv\"", "arm[0].yield_to", "`hvs`?");
     arm("yield_to = \"none\"", "arm[0].yield_to", "window = \"off\"");
+    let none = problem("name = \"stock\"", "name = \"a\"\nyield_to = \"none\"").to_string();
+    for variant in unspin_uapi::Variant::ALL {
+        assert!(none.contains(&format!("{:?}", variant.name())), "{none}");
+    }
+    arm("epoch_ple_exits = 9", "arm[0].epoch_ple_exits", "unknown key");
+    arm(
+        "window = { aple = { epoch_ple_exits = 16777217 } }",
+        "arm[0].window.aple.epoch_ple_exits",
+        "16777216",
+    );
     arm("window = \"off\"\nyield_to = \"hvs\"", "arm[0]", "nothing is ever yielded");
     arm("window = \"aple\"\nobserve = false", "arm[0].observe", "without counting");
     arm("baseline = false", "arm", "no arm is the baseline");
@@ -387,4 +397,18 @@ fn each_way_of_scheduling_needs_its_scheduler() {
     let s = parse_scenario("x.toml", "x", &gangs).unwrap();
     assert_eq!(s.needs_sim(), Some("host.scheduler"));
     assert_eq!(parse_scenario("x.toml", "x", GOOD).unwrap().needs_sim(), None);
+}
+
+#[test]
+fn who_owes_answers_is_for_the_module_to_see() {
+    let parsed = |keys: &str| {
+        let text =
+            GOOD.replace("name = \"stock\"", &format!("name = \"a\"\nipi_aware = true\n{keys}"));
+        parse_scenario("x.toml", "x", &text).unwrap()
+    };
+    let alone = parsed("");
+    assert_eq!(alone.ipi_aware_without_module().unwrap().name, "a");
+    assert_eq!(parsed("yield_to = \"hvs\"").ipi_aware_without_module(), None);
+    assert_eq!(alone.needs_sim(), None, "another arm's reason is its own");
+    assert_eq!(parsed("queue_aware = true").needs_sim(), Some("arm"));
 }

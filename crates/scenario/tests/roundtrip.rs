@@ -189,7 +189,7 @@ fn aple() -> impl Strategy<Value = ApleParams> {
             window_min_cycles: min,
             window_max_cycles: min + room,
             window_init_cycles: min + at.index(room as usize + 1) as u32,
-            delta_cycles: 1 + delta.index(room as usize - 1) as u32,
+            delta_cycles: 1 + delta.index((min + room) as usize) as u32,
             delta_max_cycles: at.index((min + room) as usize + 1) as u32,
             epoch_ple_exits: epoch,
             epoch_min_us: delta.index(1_000_001) as u32,
@@ -212,13 +212,7 @@ fn arm() -> impl Strategy<Value = Arm> {
         (WINDOW_MIN_CYCLES..=WINDOW_MAX_CYCLES).prop_map(|cycles| Window::Fixed { cycles }),
         aple().prop_map(Window::Aple),
     ];
-    let yields = prop::sample::select(vec![
-        YieldTo::Stock,
-        YieldTo::Hvs,
-        YieldTo::CpthR,
-        YieldTo::CpthL,
-        YieldTo::Cch,
-    ]);
+    let yields = prop::sample::select(YieldTo::all().collect::<Vec<_>>());
     let without = prop::sample::subsequence(Factor::ALL.map(|(_, f)| f).to_vec(), 0..=5);
     let platform = (any::<(bool, bool)>(), 0u32..1000, without).prop_map(
         |((physical, apicv), halt_poll_us, without)| Platform {
@@ -534,7 +528,7 @@ fn vms_that_differ_are_listed_one_by_one() {
     let last = run.vm(2);
     assert_eq!((last.vcpus, last.lock, &*last.profile), (2, LockKind::Mcs, "c_2"));
     let hvs = plan.runs.iter().find(|r| r.arm.name == "hvs").unwrap();
-    assert_eq!(hvs.arm_of(0).yield_to, YieldTo::Hvs);
+    assert_eq!(hvs.arm_of(0).yield_to, YieldTo::HVS);
     assert_eq!((hvs.arm_of(2).yield_to, hvs.arm_of(2).observe), (YieldTo::Stock, false));
     let json = serde_json::to_string(&plan).unwrap();
     assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
@@ -592,7 +586,7 @@ fn shipped_scenarios_and_profiles_are_right() {
         // with nothing; all else with KVM as it is.
         let of_threads = file.contains("scenarios/threads/");
         let baseline = match name.as_str() {
-            "exit-path" => "kvm",
+            "exit-path" | "exit-path-64" => "kvm",
             "table1" => "ple-off",
             "one-vm-locks" => "ticket",
             _ if of_threads => "ticket",

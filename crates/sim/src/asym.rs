@@ -202,7 +202,7 @@ impl Sim {
         self.bill(to);
         let state = self.vcpus[v as usize].state;
         if state == State::Running {
-            self.switch_out(v);
+            self.switch_out(v, false);
             self.queues[from as usize].put_back();
         }
         // Out of the array for a while: both queues change.

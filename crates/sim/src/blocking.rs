@@ -219,7 +219,10 @@ impl Sim {
     fn owe_answer(&mut self, u: u32, sender: u32) {
         let vcpu = &mut self.vcpus[u as usize];
         vcpu.owes_acks = true;
-        self.vms[vcpu.vm as usize].acks[vcpu.index as usize].push(sender);
+        let vm = &mut self.vms[vcpu.vm as usize];
+        vm.acks[vcpu.index as usize].push(sender);
+        // Without APICv KVM does not look whether there is one.
+        vm.stock[vcpu.index as usize].interrupt_pending = u8::from(self.host.apicv);
     }
 
     /// `u`, which owes answers, gets or loses its pCPU: who waits for it is accounted for before.
@@ -246,6 +249,7 @@ impl Sim {
         let vcpu = &mut self.vcpus[u as usize];
         vcpu.owes_acks = false;
         let (vm, index) = (vcpu.vm as usize, vcpu.index as usize);
+        self.vms[vm].stock[index].interrupt_pending = 0;
         let late = self.vms[vm].in_turn;
         if !late {
             self.charge(u, self.interrupt_ns, Cause::Ipi);

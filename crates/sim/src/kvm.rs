@@ -10,7 +10,7 @@ use crate::state::{Cause, Doing, State, Vm};
 use unspin_policy::aple::{self, Epoch};
 use unspin_policy::hvs::{self, Category, Decision};
 use unspin_policy::ipi;
-use unspin_policy::kvm_stock::{Search, Yield, WINDOW_PAUSES_MAX_SVM};
+use unspin_policy::kvm_stock::{Search, Variant, Yield, WINDOW_PAUSES_MAX_SVM};
 use unspin_scenario::result::EpochSample;
 
 /// As kvm_vcpu_on_spin() and kmod/pick.c: yields that found nothing to gain.
@@ -81,13 +81,15 @@ impl Sim {
     fn yield_stock(&mut self, p: u32, v: u32) {
         let vcpu = &self.vcpus[v as usize];
         let (vm, index) = (vcpu.vm as usize, vcpu.index as usize);
+        // Since 4.14 a vCPU that spins in kernel mode passes those over that were in user mode.
+        let in_kernel = !(vcpu.user || self.vms[vm].user_mode);
+        let kernel_only = in_kernel && self.stock != Variant::V3_19;
         let Vm { stock, last_boosted, first, vcpus: count, .. } = &mut self.vms[vm];
         let (first, count, mut last) = (*first, *count, *last_boosted);
-        let in_kernel = !self.vcpus[v as usize].user;
         // Round the VM from the one after the last boosted to that one itself.
         let mut looked = count;
         let begin = last + 1;
-        let mut search = Search::start(stock, index, last, self.stock, in_kernel);
+        let mut search = Search::start(stock, index, last, self.stock, kernel_only);
         let mut boosted = false;
         while let Some(target) = search.next(&mut self.vms[vm].stock) {
             let outcome = self.yield_to(p, v, first + target as u32);
@@ -152,7 +154,7 @@ impl Sim {
             let marked = std::mem::replace(&mut slot.yielded_mark, 1);
             match self.yield_to(p, v, first + target as u32) {
                 Yield::Boosted => {
-                    self.boosted(p, v, target);
+                    self.boosted(p, v, target, false);
                     return;
                 }
                 outcome => {
@@ -209,7 +211,8 @@ impl Sim {
         for _ in 0..YIELD_TRIES {
             let Some(target) = ipi::pick(seen, index, excluded) else { return false };
             if self.yield_to(p, v, first + target as u32) == Yield::Boosted {
-                self.boosted(p, v, target);
+                let owes_answer = self.vcpus[v as usize].doing == Doing::SpinAck;
+                self.boosted(p, v, target, owes_answer);
                 return true;
             }
             excluded |= 1 << target;
@@ -217,8 +220,8 @@ impl Sim {
         false
     }
 
-    /// `v` has yielded to number `target` of its VM.
-    fn boosted(&mut self, p: u32, v: u32, target: usize) {
+    /// `v` has yielded to number `target` of its VM, which owes it an answer, or was selected.
+    fn boosted(&mut self, p: u32, v: u32, target: usize, owes_answer: bool) {
         let vm = self.vcpus[v as usize].vm as usize;
         self.note_pick(self.vms[vm].first + target as u32);
         let Vm { last_boosted, module, slots, .. } = &mut self.vms[vm];
@@ -226,9 +229,13 @@ impl Sim {
         slots[target].yielded_mark = 1;
         let stats = &mut module.stats;
         match Category::from_number(slots[target].category) {
+            _ if owes_answer => stats.yields_ipi_receiver += 1,
             Some(Category::ResourceWaiter) => stats.yields_resource_waiter += 1,
             Some(Category::LockWaiter) => stats.yields_lock_waiter += 1,
-            _ => stats.yields_yielded += 1,
+            Some(Category::Yielded) => stats.yields_yielded += 1,
+            Some(Category::Woken) => stats.yields_woken += 1,
+            // Who has the lock is asked for by name: it may have just started, and never run.
+            Some(Category::NotPreempted) | None => {}
         }
         self.leave(p, v);
     }
@@ -236,6 +243,7 @@ impl Sim {
     fn note_pick(&mut self, target: u32) {
         let vcpu = &mut self.vcpus[target as usize];
         vcpu.pick_pending = true;
+        vcpu.pick_pcpu = vcpu.pcpu;
         vcpu.pick_switches = self.pcpus[vcpu.pcpu as usize].switches;
     }
 

@@ -615,7 +615,7 @@ impl Sim {
             return;
         }
         if before != NONE {
-            self.switch_out(before);
+            self.switch_out(before, v != NONE && self.is_picked_on(v, p));
         }
         let pcpu = &mut self.pcpus[p as usize];
         match (pcpu.idle, v == NONE) {
@@ -643,8 +643,14 @@ impl Sim {
         }
     }
 
-    /// `v` leaves its pCPU though it could run.
-    pub fn switch_out(&mut self, v: u32) {
+    /// Whether a directed yield of the module was for `v`, there, and it has not run since.
+    fn is_picked_on(&self, v: u32, p: u32) -> bool {
+        let vcpu = &self.vcpus[v as usize];
+        vcpu.pick_pending && vcpu.pick_pcpu == p
+    }
+
+    /// `v` leaves its pCPU though it could run; `displaced`, for one that a directed yield was for.
+    pub fn switch_out(&mut self, v: u32, displaced: bool) {
         self.account(v);
         if self.vcpus[v as usize].owes_acks {
             self.account_askers(v);
@@ -664,14 +670,18 @@ impl Sim {
         let slot = &mut vm.slots[vcpu.index as usize];
         let flags = vm.module.select.unwrap_or(hvs::Flags::HVS);
         let mut mark = slot.yielded_mark;
-        slot.category = hvs::category_on_preempt(vcpu.in_ple_exit, false, &mut mark, flags) as u8;
+        slot.category =
+            hvs::category_on_preempt(vcpu.in_ple_exit, displaced, &mut mark, flags) as u8;
         slot.yielded_mark = mark;
         slot.preempted_at = self.now_ns;
         slot.ready = 1;
         slot.running = 0;
+        let user = vcpu.user || vm.user_mode;
+        slot.user_mode = u8::from(user);
         let stock = &mut vm.stock[vcpu.index as usize];
         stock.ready = 1;
         stock.preempted = 1;
+        stock.in_kernel = u8::from(!user);
     }
 
     fn switch_in(&mut self, p: u32, v: u32) {
@@ -738,7 +748,9 @@ impl Sim {
             groups.set_runnable(v, false, self.now_ns);
         }
         let vm = &mut self.vms[vcpu.vm as usize];
-        vm.slots[vcpu.index as usize].running = 0;
+        let slot = &mut vm.slots[vcpu.index as usize];
+        slot.running = 0;
+        slot.preempted_at = self.now_ns;
         vm.stock[vcpu.index as usize].blocking = 1;
         self.note_off(v);
         self.give_back(v);
@@ -759,6 +771,10 @@ impl Sim {
         self.note_wanting(v, true);
         let vcpu = &self.vcpus[v as usize];
         let vm = &mut self.vms[vcpu.vm as usize];
+        let slot = &mut vm.slots[vcpu.index as usize];
+        slot.category = hvs::Category::Woken as u8;
+        slot.ready = 1;
+        slot.user_mode = 0;
         let stock = &mut vm.stock[vcpu.index as usize];
         stock.ready = 1;
         stock.runnable = 1;

@@ -109,25 +109,5 @@ fn minus_factors(a: &Factors, b: &Factors) -> Factors {
 }
 
 fn stats_since(second: &ModuleStats, first: &ModuleStats) -> ModuleStats {
-    ModuleStats {
-        ple_exits: second.ple_exits - first.ple_exits,
-        wasteful_spin_cycles: second.wasteful_spin_cycles - first.wasteful_spin_cycles,
-        wasteful_switch_cycles: second.wasteful_switch_cycles - first.wasteful_switch_cycles,
-        cpu_cycles: second.cpu_cycles - first.cpu_cycles,
-        inefficiency_last_ppm: second.inefficiency_last_ppm,
-        window_cycles: second.window_cycles,
-        epochs: second.epochs - first.epochs,
-        rounds_total: second.rounds_total,
-        yields_resource_waiter: second.yields_resource_waiter - first.yields_resource_waiter,
-        yields_lock_waiter: second.yields_lock_waiter - first.yields_lock_waiter,
-        yields_yielded: second.yields_yielded - first.yields_yielded,
-        yields_none: second.yields_none - first.yields_none,
-        yields_gave_way: second.yields_gave_way - first.yields_gave_way,
-        yields_failed: second.yields_failed - first.yields_failed,
-        picks_ran_next: second.picks_ran_next - first.picks_ran_next,
-        hypercalls_kick: second.hypercalls_kick - first.hypercalls_kick,
-        // Nobody makes it.
-        hypercalls_sched_yield: 0,
-        fail_open_events: 0,
-    }
+    second.since(first).expect("nothing here sets a count back")
 }

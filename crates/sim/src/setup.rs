@@ -19,11 +19,12 @@ use crate::Error;
 use std::collections::VecDeque;
 use unspin_policy::kvm_stock::Vcpu as StockVcpu;
 use unspin_policy::{aple, hvs};
+use unspin_scenario::module::{sets_window, ModuleSettings};
 use unspin_scenario::plan::{
-    self, ApleParams, Arm, CgroupLayout, Coscheduling, Dist, LockChoice, Op, Run, Step, Window,
-    YieldTo,
+    self, Arm, CgroupLayout, Coscheduling, Dist, LockChoice, Op, Run, Step, Window, YieldTo,
 };
 use unspin_scenario::result::ModuleStats;
+use unspin_uapi::Mode;
 use unspin_vmm::rng::{splitmix64, vm_seed};
 
 const NS_PER_MS: u64 = 1_000_000;
@@ -76,8 +77,6 @@ pub struct Setup {
     pub vms: Vec<VmSetup>,
     /// Count waits that spin for longer than this, ns, as stalls.
     pub stall_ns: Option<u64>,
-    /// HVS as these flags have it, where an arm picks by HVS: forms the module does not offer.
-    pub hvs_flags: Option<hvs::Flags>,
     /// What locks have instead of their headers' budgets.
     pub budgets: Budgets,
 }
@@ -107,7 +106,7 @@ impl Setup {
         let host = host.clone().on(&run.arm.platform);
         let vms = vms.collect();
         let budgets = Budgets::default();
-        Setup { host, vms, run: run.clone(), stall_ns: None, hvs_flags: None, budgets }
+        Setup { host, vms, run: run.clone(), stall_ns: None, budgets }
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -351,8 +350,7 @@ impl Setup {
         let weight = u64::from(setup.weight) * self.vms.len() as u64 * WEIGHT_DEFAULT / sum;
         let protocol = Protocol::of(setup.lock.kind, setup.lock.tau_ns, &self.budgets);
         sim.locks.extend(std::iter::repeat_n(Lock::free(protocol), sim.locks_per_vm as usize));
-        let mut module = module(&self.run, &setup.arm, vcpus);
-        module.select = module.select.map(|flags| self.hvs_flags.unwrap_or(flags));
+        let module = module(&self.run, &setup.arm, vcpus);
         let window =
             if module.window_on { module.window_cycles } else { self.host.window.base_cycles };
         sim.vms.push(Vm {
@@ -369,6 +367,7 @@ impl Setup {
             acks: Vec::new(),
             in_turn: false,
             apic_exits: 0,
+            user_mode: setup.cpl != 0,
             ple: (setup.cpl == 0 || self.host.ple_at_user)
                 && setup.arm.window != Window::Off
                 && !self.host.ple_off,
@@ -491,43 +490,26 @@ fn add_threads(sim: &mut Sim, setup: &VmSetup, number: u32) {
     }
 }
 
-/// The module's settings in this arm, as the agent sets them (crates/agent/src/module.rs).
+/// The module under this arm.
 fn module(run: &Run, arm: &Arm, vcpus: u32) -> Module {
-    let default = ApleParams::default();
-    let epoch = |params: aple::Params| aple::Params {
-        epoch_ple_exits: run.epoch_ple_exits.unwrap_or(default.epoch_ple_exits),
-        epoch_min_us: run.epoch_min_us.unwrap_or(default.epoch_min_us),
-        ..params
+    let settings = ModuleSettings::of(run, arm);
+    let set = settings.aple;
+    let params = aple::Params {
+        window_init_cycles: set.window_init_cycles,
+        window_min_cycles: set.window_min_cycles,
+        window_max_cycles: set.window_max_cycles,
+        delta_cycles: set.delta_cycles,
+        delta_max_cycles: set.delta_max_cycles,
+        epoch_ple_exits: set.epoch_ple_exits,
+        epoch_min_us: set.epoch_min_us,
     };
-    let params = match arm.window {
-        Window::Aple(p) => aple::Params {
-            window_init_cycles: p.window_init_cycles,
-            window_min_cycles: p.window_min_cycles,
-            window_max_cycles: p.window_max_cycles,
-            delta_cycles: p.delta_cycles,
-            delta_max_cycles: p.delta_max_cycles,
-            epoch_ple_exits: p.epoch_ple_exits,
-            epoch_min_us: p.epoch_min_us,
-        },
-        Window::Fixed { cycles } => epoch(aple::Params::fixed(cycles)),
-        Window::Stock | Window::Off => epoch(aple::Params::default()),
-    };
-    let select = match arm.yield_to {
-        YieldTo::Stock => None,
-        YieldTo::Hvs => Some(hvs::Flags::QUORUM),
-        YieldTo::HvsPaper => Some(hvs::Flags::HVS),
-        YieldTo::CpthR => Some(hvs::Flags::CPTH_R | hvs::Flags::QUORUM),
-        YieldTo::CpthL => Some(hvs::Flags::CPTH_L | hvs::Flags::QUORUM),
-        YieldTo::Cch => Some(hvs::Flags::CCH | hvs::Flags::QUORUM),
-    };
-    let window_on = matches!(arm.window, Window::Aple(_) | Window::Fixed { .. });
     let aple = aple::State::new(&params);
     Module {
-        counts: window_on || select.is_some() || arm.observe,
-        ipi_aware: arm.ipi_aware,
+        counts: settings.mode != Mode::OFF,
+        ipi_aware: settings.ipi_aware,
         queue_aware: arm.queue_aware,
-        window_on,
-        select,
+        window_on: sets_window(arm),
+        select: arm.yield_to.variant().map(hvs::Flags::from),
         params,
         window_cycles: aple.window_cycles,
         aple,
@@ -545,6 +527,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::host::Kernel;
     use crate::run::simulate_setup;
+    use unspin_scenario::plan::ApleParams;
     use unspin_scenario::plan::Dist;
 
     /// Two VMs of four vCPUs on four pCPUs, a contended ticket lock each.
@@ -601,8 +584,41 @@ pub(crate) mod tests {
         refused(|s| s.vms[0].program.truncate(3), "never released");
     }
 
+    /// What selections know of those that lost their pCPU after a while.
+    fn preempted(setup: &Setup) -> Vec<(u8, u8)> {
+        let mut sim = setup.build().unwrap();
+        let mut seen = Vec::new();
+        for ms in 1..60 {
+            sim.run_until(ms * 1_000_000);
+            for vm in &sim.vms {
+                let lost = vm.slots.iter().zip(&vm.stock).filter(|(_, stock)| stock.preempted != 0);
+                seen.extend(lost.map(|(slot, stock)| (slot.user_mode, stock.in_kernel)));
+            }
+        }
+        seen
+    }
+
     #[test]
-    fn the_module_is_set_as_the_agent_sets_it() {
+    fn selections_know_who_was_in_user_mode() {
+        let of_kernel = preempted(&two_vms());
+        assert!(of_kernel.len() > 50 && of_kernel.iter().all(|seen| *seen == (0, 1)));
+        let mut setup = two_vms();
+        setup.vms.iter_mut().for_each(|vm| vm.cpl = 3);
+        let of_user = preempted(&setup);
+        assert!(of_user.len() > 50 && of_user.iter().all(|seen| *seen == (1, 0)));
+        // In the kernel but for the spinning at its barrier.
+        let mut setup = two_vms();
+        for vm in &mut setup.vms {
+            let step =
+                |op, iterations| Step { op, dist: Dist::Const { iterations }, ..vm.program[0] };
+            vm.program = vec![step(Op::Compute, 100_000), step(Op::UserBarrier, 0)];
+        }
+        let both = preempted(&setup);
+        assert!(both.contains(&(1, 0)) && both.contains(&(0, 1)));
+    }
+
+    #[test]
+    fn the_module_is_set_as_the_arm_says() {
         let mut run = two_vms().run;
         let is = |run: &Run| {
             let m = module(run, &run.arm, 4);
@@ -614,7 +630,7 @@ pub(crate) mod tests {
         run.arm.window = Window::Fixed { cycles: 2048 };
         assert_eq!(is(&run), (true, true, false, 2048));
         run.arm.window = Window::Aple(ApleParams::default());
-        run.arm.yield_to = YieldTo::Hvs;
+        run.arm.yield_to = YieldTo::HVS;
         assert_eq!(is(&run), (true, true, true, 8192));
         assert_eq!(module(&run, &run.arm, 4).params, aple::Params::default());
     }

@@ -131,6 +131,7 @@ pub struct Vcpu {
     pub rng: Rng,
     pub search: Option<Search>,
     pub pick_switches: u64,
+    pub pick_pcpu: u32,
     pub unreported_exits: u32,
     pub units: u64,
     pub acquisitions: u64,
@@ -203,6 +204,7 @@ impl Vcpu {
             rng,
             search: None,
             pick_switches: 0,
+            pick_pcpu: NONE,
             unreported_exits: 0,
             units: 0,
             acquisitions: 0,
@@ -348,6 +350,8 @@ pub struct Vm {
     pub apic_exits: u64,
     /// A processor loop detector watches it.
     pub ple: bool,
+    /// It runs at CPL 3.
+    pub user_mode: bool,
     pub last_boosted: u32,
     pub stock: Vec<StockVcpu>,
     pub slots: Vec<hvs::Slot>,

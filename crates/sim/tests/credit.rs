@@ -194,7 +194,7 @@ fn what_does_not_go_together_is_refused() {
     };
     refused(|s| s.host.credit = None, "coscheduling needs Credit");
     refused(|s| s.run.arm.asym.time = true, "need the fair scheduler");
-    refused(|s| s.run.arm.yield_to = unspin_scenario::plan::YieldTo::Hvs, "no directed yield");
+    refused(|s| s.run.arm.yield_to = unspin_scenario::plan::YieldTo::HVS, "no directed yield");
     refused(|s| s.host.credit.as_mut().unwrap().params.slot_us = 0, "slot_us is 0");
     refused(|s| s.host.credit.as_mut().unwrap().vcrd.values = 0, "values is not in 1..32");
 }

@@ -31,7 +31,7 @@ fn exit_cycles(vms: &[VmResult]) -> u64 {
 /// With one VM there is nobody to switch to: an exit takes as long whenever it is decided.
 #[test]
 fn deciding_later_is_no_matter_where_nobody_waits() {
-    for yield_to in [YieldTo::Stock, YieldTo::Hvs] {
+    for yield_to in [YieldTo::Stock, YieldTo::HVS] {
         let mut r = run(1, 4, contended(200, 2_000));
         r.arm = arm(Window::Fixed { cycles: 1024 }, yield_to);
         let late = setup(Kernel::V6_1, &r);
@@ -48,7 +48,7 @@ fn deciding_later_is_no_matter_where_nobody_waits() {
 #[test]
 fn deciding_later_makes_exits_no_dearer() {
     let mut r = run(3, 4, sleeping(1500, 500));
-    r.arm = arm(Window::Fixed { cycles: 4096 }, YieldTo::Hvs);
+    r.arm = arm(Window::Fixed { cycles: 4096 }, YieldTo::HVS);
     let setup = setup(Kernel::V6_1, &r);
     let soon = with(&setup, |c| c.decide_cycles = 1);
     let (late, soon) = (vms(&setup), vms(&soon));

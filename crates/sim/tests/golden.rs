@@ -12,6 +12,7 @@ use unspin_scenario::plan::{
 };
 use unspin_scenario::result::Attribution;
 use unspin_sim::{lock_params, simulate_setup, Host, Kernel, Setup};
+use unspin_uapi::Variant;
 
 fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
     let lock = || contended(1000, 400);
@@ -37,7 +38,15 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
     (other.vcpus, other.lock, other.mode_off) = (2, LockKind::Mcs, true);
     other.program = sleeping(1000, 400);
     mixed.pin[1].truncate(2);
-    mixed.arm = arm(Window::Stock, YieldTo::Hvs);
+    mixed.arm = arm(Window::Stock, YieldTo::HVS);
+    let selecting =
+        |program, variant| with(run(3, 4, program), Window::Stock, YieldTo::Module(variant));
+    // Its spinning in user space lasts as long as the slowest of 20 rounds in the kernel.
+    let user_barrier = || {
+        let mut program = vec![contended(300, 700); 20].concat();
+        program.push(step(Op::UserBarrier, constant(0), 0));
+        program
+    };
     let locked = |kind| Run { lock: kind, ..base(3) };
     let tau = |ns| Run { tau_ns: Some(ns), ..locked(LockKind::Preemptable) };
     vec![
@@ -50,9 +59,9 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
         ("stock-2012", Kernel::Proposal2012, base(3)),
         ("fixed-4096", Kernel::V6_1, with(base(2), Window::Fixed { cycles: 4096 }, YieldTo::Stock)),
         ("aple", Kernel::V6_12, with(base(3), aple.clone(), YieldTo::Stock)),
-        ("hvs", Kernel::V6_1, with(base(3), Window::Stock, YieldTo::Hvs)),
-        ("hvs-paper", Kernel::V6_1, with(base(3), Window::Stock, YieldTo::HvsPaper)),
-        ("apples", Kernel::V6_12, with(base(3), aple, YieldTo::Hvs)),
+        ("hvs", Kernel::V6_1, with(base(3), Window::Stock, YieldTo::HVS)),
+        ("hvs-paper", Kernel::V6_1, with(base(3), Window::Stock, YieldTo::Module(Variant::PAPER))),
+        ("apples", Kernel::V6_12, with(base(3), aple, YieldTo::HVS)),
         ("tas", Kernel::V6_12, locked(LockKind::Tas)),
         ("mcs", Kernel::V6_1, locked(LockKind::Mcs)),
         ("preemptable", Kernel::V6_1, locked(LockKind::Preemptable)),
@@ -75,6 +84,10 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
         ("unpinned", Kernel::V6_12, free),
         ("mixed", Kernel::V6_12, mixed),
         ("user-spinning", Kernel::V6_12, user),
+        ("woken", Kernel::V6_12, selecting(sleeping(1000, 400), Variant::HVS)),
+        ("displaced", Kernel::V6_1, selecting(lock(), Variant::DISPLACED)),
+        ("user-barrier-stock", Kernel::V6_12, run(3, 4, user_barrier())),
+        ("user-barrier-hvs", Kernel::V6_12, selecting(user_barrier(), Variant::HVS)),
     ]
 }
 

@@ -107,9 +107,6 @@ fn window() -> impl Strategy<Value = Window> {
     ]
 }
 
-const YIELDS: [YieldTo; 6] =
-    [YieldTo::Stock, YieldTo::Hvs, YieldTo::HvsPaper, YieldTo::CpthR, YieldTo::CpthL, YieldTo::Cch];
-
 fn lock() -> impl Strategy<Value = (LockKind, Option<u64>)> {
     let tau = prop_oneof![Just(None), (0..50_000u64).prop_map(Some)];
     (prop::sample::select(LockKind::ALL.map(|(_, kind)| kind).to_vec()), tau)
@@ -144,7 +141,7 @@ fn machine() -> impl Strategy<Value = Setup> {
         prop::sample::select(Kernel::ALL.to_vec()),
         lock(),
         window(),
-        prop::sample::select(YIELDS.to_vec()),
+        prop::sample::select(YieldTo::all().collect::<Vec<_>>()),
         any::<bool>(),
     );
     let guest = (prop::option::of(1..10u32), prop_oneof![Just(0u32), 100..2000u32], platform());
@@ -238,11 +235,7 @@ fn check(setup: &Setup) {
         if setup.run.arm.window == Window::Off {
             assert_eq!((stats.ple_exits, stats.wasteful_spin_cycles), (0, 0));
         }
-        let yields = stats.yields_resource_waiter
-            + stats.yields_lock_waiter
-            + stats.yields_yielded
-            + stats.yields_none
-            + stats.yields_gave_way;
+        let yields = stats.yields() + stats.yields_none + stats.yields_gave_way;
         if setup.run.arm.yield_to != YieldTo::Stock {
             // Some may be undecided at either end of the window.
             let undecided = yields.abs_diff(stats.ple_exits);

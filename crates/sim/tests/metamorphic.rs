@@ -7,6 +7,7 @@ use common::{arm, constant, contended, run, setup, sleeping, step};
 use unspin_scenario::plan::{ApleParams, CgroupLayout, Dist, LockKind, Op, Run, Window, YieldTo};
 use unspin_scenario::result::{Attribution, Factors, ModuleStats, VmResult};
 use unspin_sim::{simulate_setup, Costs, Host, Kernel, Setup, VmSetup};
+use unspin_uapi::Variant;
 
 fn vms(setup: &Setup) -> Vec<VmResult> {
     simulate_setup(setup).unwrap().result.vm
@@ -17,9 +18,9 @@ fn arms() -> Vec<(Window, YieldTo)> {
     vec![
         (Window::Off, YieldTo::Stock),
         (Window::Stock, YieldTo::Stock),
-        (Window::Stock, YieldTo::Hvs),
-        (Window::Fixed { cycles: 2048 }, YieldTo::HvsPaper),
-        (aple, YieldTo::Hvs),
+        (Window::Stock, YieldTo::HVS),
+        (Window::Fixed { cycles: 2048 }, YieldTo::Module(Variant::PAPER)),
+        (aple, YieldTo::HVS),
     ]
 }
 
@@ -155,8 +156,8 @@ fn a_vm_of_more_than_64_vcpus_has_kvms_own_selection() {
         run.window_ms = 30;
         vms(&setup(Kernel::V6_12, &run))
     };
-    assert_eq!(with(65, YieldTo::Hvs), with(65, YieldTo::Stock));
-    assert_ne!(with(64, YieldTo::Hvs), with(64, YieldTo::Stock));
+    assert_eq!(with(65, YieldTo::HVS), with(65, YieldTo::Stock));
+    assert_ne!(with(64, YieldTo::HVS), with(64, YieldTo::Stock));
 }
 
 #[test]
@@ -189,7 +190,7 @@ fn aple_without_a_step_is_a_fixed_window() {
 
 /// A host at half the clock whose scheduler, tick and sleeps take twice the time.
 fn slower(setup: &Setup) -> Setup {
-    let Setup { host, mut run, mut vms, stall_ns, hvs_flags, budgets } = setup.clone();
+    let Setup { host, mut run, mut vms, stall_ns, budgets } = setup.clone();
     let host = Host {
         khz: host.khz / 2,
         tick_ns: host.tick_ns * 2,
@@ -208,7 +209,7 @@ fn slower(setup: &Setup) -> Setup {
             *iterations *= 2;
         }
     }
-    Setup { host, run, vms, stall_ns, hvs_flags, budgets }
+    Setup { host, run, vms, stall_ns, budgets }
 }
 
 #[test]

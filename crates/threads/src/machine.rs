@@ -490,7 +490,7 @@ mod tests {
             assert!(error.contains(why), "{error}");
         };
         refused(|r| r.arm.window = Window::Off, "machines kvm, emulated, sim");
-        refused(|r| r.arm.yield_to = YieldTo::Hvs, "machines kvm, emulated, sim");
+        refused(|r| r.arm.yield_to = YieldTo::HVS, "machines kvm, emulated, sim");
         refused(|r| r.weights = vec![1, 2], "cgroups");
         refused(|r| r.trace_picks = true, "machines kvm, emulated");
         refused(|r| r.program = vec![step(Op::Shootdown, 0, 1000)], "interrupt vCPUs");

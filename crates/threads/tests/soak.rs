@@ -26,7 +26,12 @@ fn locks_survive_a_hundred_million_acquisitions() {
     let rounds = acquisitions.div_ceil(threads);
     for name in locks.split(',') {
         let lock = by_name(name).unwrap_or_else(|| panic!("no lock {name}"));
-        let flags = ["-DPROGRESS_S=30", "-DYIELD_EVERY=1000003", "-DSECONDS_MAX=36000"];
+        let flags = [
+            "-DPROGRESS_S=30",
+            "-DYIELD_EVERY=1000003",
+            "-DSECONDS_MAX=36000",
+            "-DSECONDS_ENOUGH=36000",
+        ];
         let program = Build::new(lock, "stress", "soak", &flags).make();
         println!("{name}: {threads} threads, {} acquisitions", threads * rounds);
         let began = std::time::Instant::now();

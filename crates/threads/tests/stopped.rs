@@ -25,33 +25,41 @@ const FIRST_COME: &[&str] = &[
 ];
 
 /// Acquisitions of others while one thread is stopped, and after it went on.
-fn stopped(lock: &Lock, who: &str, wait_ms: &str) -> (u64, u64) {
-    let program = Build::new(lock, "stopped", "stopped", &["-DYIELDING"]).make();
+fn stopped(lock: &Lock, budgets: &str, who: &str, wait_ms: &str) -> (u64, u64) {
+    let variant = format!("stopped-{budgets}");
+    let flag = format!("-D{budgets}");
+    let program = Build::new(lock, "stopped", &variant, &["-DYIELDING", &flag]).make();
     let output = Command::new(program).args([who, wait_ms]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{} {who}: {} {said}", lock.name, output.status);
+    assert!(output.status.success(), "{} {flag} {who}: {} {said}", lock.name, output.status);
     let counts: Vec<u64> = said.split_whitespace().filter_map(|n| n.parse().ok()).collect();
-    let [meanwhile, after] = counts[..] else { panic!("{}: {said}", lock.name) };
+    let [meanwhile, after] = counts[..] else { panic!("{} {flag}: {said}", lock.name) };
     (meanwhile, after)
+}
+
+/// Every lock as it is, and with budgets that are spent before the first look.
+fn locks_and_budgets() -> impl Iterator<Item = (&'static Lock, &'static str)> {
+    LOCKS.iter().flat_map(|lock| ["PATIENT", "SPENT"].map(|budgets| (lock, budgets)))
 }
 
 #[test]
 fn a_stopped_holder_keeps_everybody_out() {
-    for lock in LOCKS {
-        let (meanwhile, after) = stopped(lock, "holder", "100");
-        assert_eq!(meanwhile, 0, "{}", lock.name);
-        assert!(after > 0, "{}", lock.name);
+    for (lock, budgets) in locks_and_budgets() {
+        let (meanwhile, after) = stopped(lock, budgets, "holder", "100");
+        assert_eq!(meanwhile, 0, "{} {budgets}", lock.name);
+        assert!(after > 0, "{} {budgets}", lock.name);
     }
 }
 
 /// What the preemptable locks are for; the first-come locks show that the test sees the difference.
 #[test]
 fn a_stopped_waiter_holds_up_first_come_locks_alone() {
-    for lock in LOCKS {
+    for (lock, budgets) in locks_and_budgets() {
         let first_come = FIRST_COME.contains(&lock.name);
-        let (meanwhile, after) = stopped(lock, "waiter", if first_come { "100" } else { "30000" });
-        assert_eq!(meanwhile == 0, first_come, "{}: {meanwhile}", lock.name);
-        assert!(after > 0, "{}", lock.name);
+        let wait_ms = if first_come { "100" } else { "30000" };
+        let (meanwhile, after) = stopped(lock, budgets, "waiter", wait_ms);
+        assert_eq!(meanwhile == 0, first_come, "{} {budgets}: {meanwhile}", lock.name);
+        assert!(after > 0, "{} {budgets}", lock.name);
     }
 }
 
@@ -129,9 +137,11 @@ fn stop_threads_of(pid: libc::pid_t, times: u32) -> Option<(i32, u32)> {
 #[test]
 fn locks_survive_sigstop_of_single_threads() {
     let mut stopped = 0;
-    for lock in LOCKS {
-        let flags = ["-DYIELDING", "-DHASTY"];
-        let program = Build::new(lock, "stress", "sigstop", &flags).make();
+    let all = LOCKS.iter().flat_map(|lock| ["HASTY", "SPENT"].map(|budgets| (lock, budgets)));
+    for (lock, budgets) in all {
+        let flag = format!("-D{budgets}");
+        let variant = format!("sigstop-{budgets}");
+        let program = Build::new(lock, "stress", &variant, &["-DYIELDING", &flag]).make();
         let mut child = Command::new(program).args(["6", "20000"]).spawn().unwrap();
         let pid = libc::pid_t::try_from(child.id()).unwrap();
         let Some((status, times)) = stop_threads_of(pid, 60) else {
@@ -140,7 +150,7 @@ fn locks_survive_sigstop_of_single_threads() {
             return;
         };
         let ended = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
-        assert!(ended, "{}: wait status {status:#x} after {times} stops", lock.name);
+        assert!(ended, "{} {budgets}: wait status {status:#x} after {times} stops", lock.name);
         stopped += times;
     }
     assert!(stopped > 0, "no thread was stopped");

@@ -10,8 +10,11 @@ use unspin_threads::locks::{by_name, Lock, LOCKS};
 
 const THREADS: &str = "8";
 const ROUNDS: &str = "2000";
-/// Every budget is over at once: waiters time out and halt all the time.
+/// Every budget is over after some cycles: waiters time out and halt all the time.
 const HASTY: &[&str] = &["-DYIELDING", "-DHASTY"];
+/// Every budget is spent before its first look.
+const SPENT: &[&str] = &["-DYIELDING", "-DSPENT"];
+const SHORT_OF_TIME: &[(&str, &[&str])] = &[("hasty", HASTY), ("spent", SPENT)];
 
 fn stress(lock: &Lock, variant: &str, flags: &[&str], args: &[&str]) {
     let program = Build::new(lock, "stress", variant, flags).make();
@@ -32,7 +35,9 @@ fn locks_exclude_natively() {
     for lock in LOCKS {
         for start in starts(lock) {
             stress(lock, "native", &["-DYIELDING"], &[THREADS, "500", start]);
-            stress(lock, "hasty", HASTY, &[THREADS, ROUNDS, start]);
+            for (variant, flags) in SHORT_OF_TIME {
+                stress(lock, variant, flags, &[THREADS, ROUNDS, start]);
+            }
         }
     }
 }
@@ -42,7 +47,9 @@ fn locks_exclude_natively() {
 fn locks_survive_threads_held_up_anywhere() {
     for lock in LOCKS {
         stress(lock, "held-up", &["-DYIELDING"], &[THREADS, "5000", "0", "300"]);
-        stress(lock, "held-up-hasty", HASTY, &[THREADS, "5000", "0", "300"]);
+        for (variant, flags) in SHORT_OF_TIME {
+            stress(lock, &format!("held-up-{variant}"), flags, &[THREADS, "5000", "0", "300"]);
+        }
     }
 }
 
@@ -51,15 +58,19 @@ fn locks_order_what_they_protect() {
     for lock in LOCKS {
         let flags = ["-DYIELDING", "-fsanitize=thread"];
         stress(lock, "tsan", &flags, &[THREADS, ROUNDS, "32700"]);
-        stress(lock, "tsan-hasty", &[&flags[..], &["-DHASTY"]].concat(), &[THREADS, ROUNDS]);
+        for (variant, short) in SHORT_OF_TIME {
+            let flags = [short, &flags[1..]].concat();
+            stress(lock, &format!("tsan-{variant}"), &flags, &[THREADS, ROUNDS]);
+        }
     }
 }
 
 /// SIGSTOP holds the whole program up, holder, waiters and sleepers at once.
 #[test]
 fn locks_survive_a_stopped_program() {
-    for lock in LOCKS {
-        let program = Build::new(lock, "stress", "stopped", &["-DYIELDING", "-DHASTY"]).make();
+    let all = LOCKS.iter().flat_map(|lock| SHORT_OF_TIME.iter().map(move |short| (lock, short)));
+    for (lock, (variant, flags)) in all {
+        let program = Build::new(lock, "stress", &format!("stopped-{variant}"), flags).make();
         let mut child = Command::new(program).args([THREADS, "20000"]).spawn().unwrap();
         let pid = libc::pid_t::try_from(child.id()).unwrap();
         for _ in 0..5 {
@@ -69,7 +80,7 @@ fn locks_survive_a_stopped_program() {
             std::thread::sleep(std::time::Duration::from_millis(5));
             unsafe { libc::kill(pid, libc::SIGCONT) };
         }
-        assert!(child.wait().unwrap().success(), "{}", lock.name);
+        assert!(child.wait().unwrap().success(), "{} {variant}", lock.name);
     }
 }
 
@@ -91,16 +102,14 @@ fn locks_exclude_on_aarch64() {
         }
     }
     for lock in LOCKS {
-        let mut build = Build::new(lock, "stress", "aarch64", &["-DYIELDING", "-static"]);
-        build.compiler = "aarch64-linux-gnu-gcc";
-        for hasty in [false, true] {
-            if hasty {
-                build.variant = "aarch64-hasty".to_string();
-                build.flags.push("-DHASTY".to_string());
-            }
+        let patient: (&str, &[&str]) = ("patient", &["-DYIELDING"]);
+        for (variant, flags) in std::iter::once(&patient).chain(SHORT_OF_TIME) {
+            let mut build = Build::new(lock, "stress", &format!("aarch64-{variant}"), flags);
+            build.compiler = "aarch64-linux-gnu-gcc";
+            build.flags.push("-static".to_string());
             let program = build.make();
             check(Command::new("qemu-aarch64").arg(program).args(["4", "500", "32700"]))
-                .unwrap_or_else(|said| panic!("{}: {said}", lock.name));
+                .unwrap_or_else(|said| panic!("{} {variant}: {said}", lock.name));
         }
     }
 }
@@ -192,6 +201,37 @@ fn wrong_locks_are_caught() {
         let said = run(&build.mutate(what, by).make(), args)
             .expect_err(&format!("{name} with {by:?} for {what:?} passed"));
         assert_eq!(said.contains("signal: 14"), hangs, "{name} with {by:?}: {said}");
+    }
+}
+
+/// Waits that look only while there is time: where every budget is spent they go round for ever.
+#[test]
+fn waits_that_do_not_look_once_are_caught() {
+    // The condition of a wait, and the name of its budget.
+    let first_come = ("pv_ticket_ahead(atomic_load_explicit(", "budget");
+    let waits = [
+        ("pv_ticket", first_come),
+        ("oticket", first_come),
+        ("iticket", first_come),
+        ("long_ticket", first_come),
+        ("pv_preemptable", ("atomic_fetch_or_explicit(&lock->both, PV_PREEMPTABLE_HELD", "budget")),
+        ("pv_queued", ("atomic_load_explicit(&node->state", "budget")),
+        ("lease", ("!lease_take(", "awake")),
+    ];
+    for (name, (look, budget)) in waits {
+        let flags = [SPENT, &["-DSECONDS_MAX=2"]].concat();
+        let mut build = Build::new(by_name(name).unwrap(), "stress", "does-not-look", &flags)
+            .mutate(
+                &format!("while ({look}"),
+                &format!("while (lock_budget_spent(&{budget}) || {look}"),
+            );
+        if name == "pv_queued" {
+            // Nor does it go where the exchange says that it is first.
+            let first = "state == PV_QUEUED_FIRST)\n\t\treturn ";
+            build = build.mutate(&format!("{first}true"), &format!("{first}false"));
+        }
+        let said = run(&build.make(), &["8", "20000"]).expect_err(&format!("{name} passed"));
+        assert!(said.contains("signal: 14"), "{name}: {said}");
     }
 }
 

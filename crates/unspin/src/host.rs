@@ -17,20 +17,22 @@ pub fn release(root: &Path) -> anyhow::Result<String> {
     Ok(text.trim().to_string())
 }
 
-/// Why the module is not for this kernel, if it is not.
-pub fn unsupported(release: &str) -> Option<String> {
+/// What to know of a kernel the module's tests do not boot; the module itself probes whether it can
+/// work there.
+pub fn untested(release: &str) -> Option<String> {
     if Series::of_release(release).is_some() {
         return None;
     }
     let names: Vec<&str> = Series::ALL.iter().map(|s| s.name()).collect();
-    Some(format!("this host runs kernel {release}; {} are supported", names.join(" and ")))
+    Some(format!(
+        "the module is not tested on kernel {release} (it is on {}); it looks for all it needs when \
+         it is built and loaded, and refuses, by name, where one thing is missing",
+        names.join(", ")
+    ))
 }
 
 /// Why the module cannot be built and loaded on the host under `root`, if it cannot.
 pub fn obstacle(root: &Path, release: &str, is_root: bool) -> Option<String> {
-    if let Some(why) = unsupported(release) {
-        return Some(why);
-    }
     if !is_root {
         return Some("only root may load the module".to_string());
     }
@@ -79,7 +81,7 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Builds the module for the running kernel from the source tree, under its out/host.
+/// Builds the module for the running kernel from the source tree.
 pub fn build(release: &str, stop: &AtomicBool, say: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
     let missing = unspin_lab::missing_tools(unspin_lab::MODULE_TOOLS);
     if !missing.is_empty() {
@@ -116,10 +118,22 @@ pub fn insert(file: Option<&Path>) -> anyhow::Result<()> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&out.stderr).trim().to_string();
-    match explain(&said) {
+    match explain(&said).map(str::to_string).or_else(refusal) {
         Some(why) => Err(Cannot(format!("{said}\n{why}")).into()),
         None => bail!("{said}; the kernel's log (dmesg) says more"),
     }
+}
+
+/// Why the module refused to load, as it last said so in the kernel's log.
+fn refusal() -> Option<String> {
+    let out = Command::new("dmesg").output().ok()?;
+    let log = String::from_utf8_lossy(&out.stdout).into_owned();
+    refusal_in(&log).map(str::to_string)
+}
+
+fn refusal_in(log: &str) -> Option<&str> {
+    let line = log.lines().rev().find(|line| line.contains("unspin: "))?;
+    line.split_once("unspin: ").map(|(_, said)| said).filter(|said| said.contains("not loading"))
 }
 
 /// Takes the module out.
@@ -127,7 +141,7 @@ pub fn remove() -> anyhow::Result<()> {
     let out = Command::new("rmmod").arg("unspin").output().context("cannot start rmmod")?;
     if !out.status.success() {
         let said = String::from_utf8_lossy(&out.stderr);
-        bail!("{}; `unspin set mode=off` stops it from acting meanwhile", said.trim());
+        bail!("{}", said.trim());
     }
     Ok(())
 }
@@ -138,7 +152,7 @@ fn explain(said: &str) -> Option<&'static str> {
         ("Key was rejected", "The kernel wants a signed module: sign it (kmodsign, or DKMS's own key) and enrol that key: mokutil --import CERT.der, then confirm it at the next boot."),
         ("Required key not available", "The kernel wants a signed module and knows no key for this one: mokutil --import CERT.der, then confirm it at the next boot."),
         ("Operation not permitted", "The kernel is locked down (Secure Boot): sign the module and enrol the key with mokutil --import."),
-        ("not found", "No module is installed for this kernel: `unspin load --build`, `make -C kmod install` or DKMS (README), or give --module FILE."),
+        ("not found", "No module is installed for this kernel: install package unspin-dkms and this kernel's headers; or from the sources `unspin load --build` or `make -C kmod install`; or give --module FILE."),
         ("Invalid module format", "The module was built for another kernel: build it again against this kernel's headers (`unspin load --build`)."),
         ("Device or resource busy", "Something else has hooked kvm_vcpu_on_spin, often a distribution's livepatch; only one can (see the notes above)."),
         ("Unknown symbol", "KVM is not loaded, or lacks what the module needs: modprobe kvm_intel or kvm_amd first."),
@@ -170,7 +184,7 @@ mod tests {
         let root = host("obstacle");
         assert_eq!(obstacle(&root, DEBIAN, true), None);
         let why = |release, is_root| obstacle(&root, release, is_root).unwrap();
-        assert!(why("6.8.0-31-generic", true).contains("6.1 and 6.12 are supported"));
+        assert!(why("6.8.0-31-generic", true).contains("headers are not installed"));
         assert!(why(DEBIAN, false).contains("only root"));
         let other = "6.1.0-40-amd64";
         assert!(why(other, true).contains(&format!("linux-headers-{other}")));
@@ -185,13 +199,24 @@ mod tests {
     }
 
     #[test]
-    fn kernels_beside_the_series_are_not_taken_for_them() {
+    fn kernels_beside_the_tested_series_are_not_taken_for_them() {
         for release in ["6.1.0-40-amd64", "6.12.43+deb13-amd64", "6.12.0"] {
-            assert_eq!(unsupported(release), None, "{release}");
+            assert_eq!(untested(release), None, "{release}");
         }
         for release in ["6.13.1", "6.10.11", "5.10.0-30-amd64", "6.120.1", "16.12.1", ""] {
-            assert!(unsupported(release).is_some(), "{release}");
+            assert!(untested(release).is_some(), "{release}");
         }
+    }
+
+    #[test]
+    fn the_modules_own_refusal_is_found_in_the_log() {
+        let log = "[ 1.0] unspin: not loading: an argument of kvm_vcpu_on_spin is not what\n[ 1.1] kvm: x\n";
+        assert!(refusal_in(log)
+            .unwrap()
+            .starts_with("not loading: an argument of kvm_vcpu_on_spin"));
+        let later = format!("{log}[ 2.0] unspin: 0.1.0 loaded, every VM is in mode off\n");
+        assert_eq!(refusal_in(&later), None);
+        assert_eq!(refusal_in(""), None);
     }
 
     #[test]

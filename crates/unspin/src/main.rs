@@ -5,14 +5,18 @@
 mod out;
 mod boots;
 mod cmd;
+mod config;
 mod exit;
 mod host;
+mod keep;
 mod load;
 mod machine;
+mod notify;
 mod preload;
 mod progress;
 mod share;
 mod sysfs;
+mod vms;
 
 use clap::Parser;
 use std::process::ExitCode;

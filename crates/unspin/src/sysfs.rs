@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use unspin_scenario::module::{HVS_VARIANT, MODE};
+use unspin_uapi::{Mode, Number, Variant};
 
 pub const ROOT: &str = "/sys/module/unspin";
 
@@ -14,29 +17,21 @@ pub const ROOT: &str = "/sys/module/unspin";
 #[derive(Debug)]
 enum Takes {
     /// One of these words.
-    Word(&'static [&'static str]),
-    /// A decimal number from the first to the second; what it counts.
-    Number(u32, u32, &'static str),
+    Word(Vec<&'static str>),
+    Number(Number),
 }
-
-/// Bounds and meanings are those of docs/sysfs.md.
-const WINDOW: Takes = Takes::Number(16, 1 << 30, "TSC cycles");
-const DELTA: Takes = Takes::Number(0, 1 << 30, "TSC cycles, up to window_max_cycles");
 
 /// Files that can be written, in the order they are written in: bounds before what they bound, the
 /// mode when all is as it should be.
-const SETTINGS: &[(&str, Takes)] = &[
-    ("window_min_cycles", WINDOW),
-    ("window_max_cycles", WINDOW),
-    ("window_init_cycles", WINDOW),
-    ("delta_cycles", DELTA),
-    ("delta_max_cycles", DELTA),
-    ("epoch_ple_exits", Takes::Number(1, 1 << 24, "PLE exits")),
-    ("epoch_min_us", Takes::Number(0, 1_000_000, "microseconds")),
-    ("hvs_variant", Takes::Word(&["hvs", "paper", "cpth-r", "cpth-l", "cch"])),
-    ("mode", Takes::Word(&["off", "observe", "aple", "hvs", "apples"])),
-    (RESET, Takes::Word(&["1"])),
-];
+static SETTINGS: LazyLock<Vec<(&str, Takes)>> = LazyLock::new(|| {
+    let numbers = Number::ALL.iter().map(|n| (n.file(), Takes::Number(*n)));
+    let words = [
+        (HVS_VARIANT, Variant::ALL.iter().map(|v| v.name()).collect()),
+        (MODE, Mode::ALL.iter().map(|m| m.name()).collect()),
+        (RESET, vec!["1"]),
+    ];
+    numbers.chain(words.map(|(file, words)| (file, Takes::Word(words)))).collect()
+});
 /// Of a VM only, and cannot be read.
 const RESET: &str = "reset";
 
@@ -44,8 +39,8 @@ impl Takes {
     fn accepts(&self, value: &str) -> bool {
         match self {
             Takes::Word(words) => words.contains(&value),
-            Takes::Number(least, most, _) => {
-                value.parse::<u32>().is_ok_and(|n| (*least..=*most).contains(&n))
+            Takes::Number(number) => {
+                value.parse::<u32>().is_ok_and(|n| number.range().contains(&n))
             }
         }
     }
@@ -55,9 +50,22 @@ impl std::fmt::Display for Takes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Takes::Word(words) => f.write_str(&words.join(", ")),
-            Takes::Number(least, most, what) => write!(f, "{least} to {most} {what}"),
+            // A range that is its own unit.
+            Takes::Number(n) if n.most() == 1 => f.write_str(n.unit()),
+            Takes::Number(n) => {
+                write!(f, "{} to {} {}", n.least(), n.most(), n.unit())?;
+                match is_step(*n) {
+                    true => write!(f, ", up to {}", Number::WINDOW_MAX.file()),
+                    false => Ok(()),
+                }
+            }
         }
     }
+}
+
+/// Bounded by the largest window besides.
+fn is_step(number: Number) -> bool {
+    matches!(number, Number::DELTA | Number::DELTA_MAX)
 }
 
 /// Every setting and what it takes, one a line.
@@ -67,6 +75,17 @@ pub fn settings_help() -> String {
         _ => format!("\n  {key}: {takes}"),
     };
     SETTINGS.iter().map(line).collect()
+}
+
+/// Every setting that can be kept: all but `reset`, which is done once.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().map(|(key, _)| *key).filter(|key| *key != RESET)
+}
+
+/// What setting `key` takes, unless it takes `value`; nothing of a setting there is not.
+pub fn allowed_instead(key: &str, value: &str) -> Option<String> {
+    let (_, takes) = SETTINGS.iter().find(|(k, _)| *k == key)?;
+    (!takes.accepts(value)).then(|| takes.to_string())
 }
 
 /// The loaded module.
@@ -82,6 +101,32 @@ impl Module {
         Ok(Module { root: root.to_path_buf() })
     }
 
+    /// The module, if this command is of its version: others may mean something else by the same files.
+    pub fn open_same_version(root: &Path) -> anyhow::Result<Module> {
+        let module = Module::open(root)?;
+        match module.other_version() {
+            Some(why) => Err(Cannot(why).into()),
+            None => Ok(module),
+        }
+    }
+
+    /// What to tell a user whose module is not of this command's version.
+    pub fn other_version(&self) -> Option<String> {
+        let ours = env!("CARGO_PKG_VERSION");
+        let version = self.value("version").unwrap_or_else(|| "unknown".to_string());
+        (version != ours).then(|| {
+            format!(
+                "the loaded module is of version {version}, this command of {ours}: install the \
+                 same version of both (packages unspin and unspin-dkms), then `unspin unload` and \
+                 `unspin load`"
+            )
+        })
+    }
+
+    pub fn is_loaded(&self) -> bool {
+        self.root.is_dir()
+    }
+
     /// A file of the module itself; `None` if it has none of that name.
     pub fn value(&self, name: &str) -> Option<String> {
         read(&self.root.join(name))
@@ -91,24 +136,38 @@ impl Module {
         values(&self.root.join("default"))
     }
 
-    /// Every VM and its files. A VM may go while it is read: what is left of it is shown.
-    pub fn vms(&self) -> anyhow::Result<Vec<(String, BTreeMap<String, String>)>> {
+    /// What the module calls the VMs.
+    pub fn ids(&self) -> anyhow::Result<Vec<String>> {
         let dir = self.root.join("vms");
         let entries = match fs::read_dir(&dir) {
             Ok(e) => e,
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(e) => return Err(e).with_context(|| format!("cannot read {}", dir.display())),
         };
-        let mut vms: Vec<_> = entries
+        let mut ids: Vec<String> = entries
             .flatten()
             .filter(|e| e.path().is_dir())
-            .map(|e| (e.file_name().to_string_lossy().into_owned(), values(&e.path())))
+            .map(|e| e.file_name().to_string_lossy().into_owned())
             .collect();
-        vms.sort_by_key(|(id, _)| {
+        ids.sort_by_key(|id| {
             let mut parts = id.split('-').map(|n| n.parse::<u64>().unwrap_or(u64::MAX));
             (parts.next(), parts.next())
         });
-        Ok(vms)
+        Ok(ids)
+    }
+
+    /// The files of a VM; none of one that is gone.
+    pub fn vm(&self, id: &str) -> BTreeMap<String, String> {
+        values(&self.root.join("vms").join(id))
+    }
+
+    /// Every VM and its files. A VM may go while it is read: what is left of it is shown.
+    pub fn vms(&self) -> anyhow::Result<Vec<(String, BTreeMap<String, String>)>> {
+        let files = |id: String| {
+            let files = self.vm(&id);
+            (id, files)
+        };
+        Ok(self.ids()?.into_iter().map(files).collect())
     }
 
     /// Writes settings of a VM, or of the defaults: all of them, or none where a key or a value is
@@ -174,7 +233,7 @@ fn check(vm: Option<&str>, key: &str, value: &str) -> Result<(), Usage> {
 
 /// Writes again what `before` has differently. One bound may have moved others: all are looked at.
 fn put_back(dir: &Path, before: &BTreeMap<String, String>) {
-    for (key, _) in SETTINGS {
+    for (key, _) in SETTINGS.iter() {
         let Some(old) = before.get(*key) else { continue };
         let path = dir.join(key);
         if read(&path).as_ref() != Some(old) {
@@ -320,33 +379,44 @@ mod tests {
     }
 
     #[test]
-    fn settings_and_ranges_are_those_documented() {
-        let doc = include_str!("../../../docs/sysfs.md");
-        for (key, takes) in SETTINGS {
-            let row = doc
-                .lines()
-                .find(|l| l.starts_with(&format!("| `{key}` |")))
-                .unwrap_or_else(|| panic!("docs/sysfs.md has no {key}"));
-            let number = |n: u32| match n.is_power_of_two() && n > 1 << 20 {
-                true => format!("2^{}", n.ilog2()),
-                false => n.to_string(),
-            };
-            let wanted = match takes {
-                Takes::Number(least, _, text) if text.contains("window_max") => {
-                    format!("| {least} … `window_max_cycles` |")
-                }
-                Takes::Number(least, most, _) => format!("| {least} … {} |", number(*most)),
-                Takes::Word(["1"]) => "| write 1:".to_string(),
-                Takes::Word(words) => {
-                    let words: Vec<String> = words.iter().map(|w| format!("`{w}`")).collect();
-                    format!("| {} |", words.join(" "))
-                }
-            };
-            assert!(row.contains(&wanted), "{row}: {wanted}");
+    fn bounds_and_words_are_the_modules() {
+        let help = settings_help();
+        for line in [
+            "window_min_cycles: 16 to 1073741824 TSC cycles",
+            "delta_cycles: 0 to 1073741824 TSC cycles, up to window_max_cycles",
+            "ipi_aware: 0 or 1",
+            "hvs_variant: hvs, hvs-paper, cpth-r, cpth-l, cch, hvs-displaced",
+            "mode: off, observe, aple, hvs, apples",
+        ] {
+            assert!(help.contains(&format!("\n  {line}\n")), "{help}");
         }
-        let documented = doc.lines().filter(|l| l.starts_with("| `") && l.contains(" … ")).count();
-        let numbers = SETTINGS.iter().filter(|(_, t)| matches!(t, Takes::Number(..))).count();
-        assert_eq!(documented, numbers);
+        check(None, "ipi_aware", "1").unwrap();
+        assert!(check(None, "ipi_aware", "2").unwrap_err().to_string().contains("0 or 1"));
+        let renamed = check(None, "hvs_variant", "paper").unwrap_err().to_string();
+        assert!(renamed.contains("hvs-paper"), "{renamed}");
+    }
+
+    #[test]
+    fn settings_that_stay_are_listed_with_what_they_take() {
+        let names: Vec<&str> = names().collect();
+        assert!(names.contains(&"mode") && !names.contains(&"reset"));
+        assert_eq!(allowed_instead("mode", "apples"), None);
+        assert!(allowed_instead("mode", "on").unwrap().contains("observe"));
+        assert!(allowed_instead("epoch_ple_exits", "0").unwrap().starts_with("1 to "));
+    }
+
+    #[test]
+    fn a_module_of_another_version_is_refused() {
+        let root = fake("version");
+        let refusal = || Module::open_same_version(&root).err();
+        assert!(refusal().unwrap().to_string().contains("of version unknown"));
+        fs::write(root.join("version"), "0.0.9\n").unwrap();
+        let e = refusal().unwrap();
+        assert!(e.downcast_ref::<Cannot>().is_some(), "{e}");
+        assert!(e.to_string().contains("of version 0.0.9, this command of"), "{e}");
+        fs::write(root.join("version"), format!("{}\n", env!("CARGO_PKG_VERSION"))).unwrap();
+        assert!(refusal().is_none());
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

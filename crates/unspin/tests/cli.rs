@@ -313,6 +313,8 @@ fn status_shows_vms_as_table_and_json() {
         ("vms/41-0/yields_none", "904\n"),
         ("vms/41-0/yields_gave_way", "905\n"),
         ("vms/41-0/yields_failed", "906\n"),
+        ("vms/41-0/yields_woken", "907\n"),
+        ("vms/41-0/yields_ipi_receiver", "908\n"),
     ] {
         let path = root.join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -321,7 +323,9 @@ fn status_shows_vms_as_table_and_json() {
     let sysfs = root.to_str().unwrap();
     let table = unspin(&["status", "--sysfs", sysfs]);
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
-    let words = ["41-0", "2.1 %", " 1.5 ", "901", "902", "903", "904", "905", "906"];
+    let counts = (901..=908).map(|n| n.to_string());
+    let words = ["41-0", "2.1 %", " 1.5 "].map(String::from).into_iter().chain(counts);
+    let words: Vec<String> = words.collect();
     assert!(words.iter().all(|w| table.contains(w)), "{table}");
     let json = unspin(&["status", "--json", "--sysfs", sysfs]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
@@ -329,6 +333,27 @@ fn status_shows_vms_as_table_and_json() {
     assert_eq!(json["default"]["mode"], "apples");
     assert!(json["live_objects"].is_null(), "unknown is null");
     std::fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
+fn who_owes_answers_is_asked_where_the_module_chooses() {
+    let scenario = |name: &str, more: &str| {
+        locks_scenario(name, &format!("[[arm]]\nname = \"ipi\"\nipi_aware = true\n{more}"))
+    };
+    let alone = scenario("ipi.toml", "");
+    let file = alone.to_str().unwrap();
+    let on = |machine| {
+        let out = std::env::temp_dir().join(format!("unspin-cli-{}-ipi", std::process::id()));
+        let args = ["bench", file, "--profile-dir", "profiles", "--machine", machine, "--out"];
+        let made = unspin(&[&args[..], &[out.to_str().unwrap()]].concat());
+        let _ = std::fs::remove_dir_all(out);
+        (made.status.code(), String::from_utf8_lossy(&made.stderr).into_owned())
+    };
+    let (code, said) = on("emulated");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("\"ipi\" is ipi_aware") && said.contains("hvs-displaced"), "{said}");
+    assert_eq!(on("sim").0, Some(0));
+    std::fs::remove_file(alone).unwrap();
 }
 
 /// A scenario of two VMs on one CPU, with more of its own.

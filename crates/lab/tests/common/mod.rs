@@ -85,14 +85,19 @@ pub struct Heard {
 pub struct Extras<'a> {
     /// Name in the computer, without a leading slash, and contents.
     pub files: Vec<(String, Vec<u8>)>,
+    pub programs: Vec<PathBuf>,
     /// More kernel parameters.
     pub cmdline: &'a str,
     /// Longest silence, CPU time of the emulator.
     pub silence: Duration,
 }
 
-const NO_EXTRAS: Extras =
-    Extras { files: Vec::new(), cmdline: "", silence: Duration::from_secs(600) };
+pub const NO_EXTRAS: Extras = Extras {
+    files: Vec::new(),
+    programs: Vec::new(),
+    cmdline: "",
+    silence: Duration::from_secs(600),
+};
 
 /// Boots `computer` with `script` (after inside.sh); says each line with its time.
 pub fn script(lab: &Lab, kernel: &Kernel, computer: &Computer, script: &str, name: &str) -> Heard {
@@ -111,7 +116,7 @@ pub fn script_with(
     let payload = Payload {
         script: format!("{}\n{script}", include_str!("../inside.sh")),
         files: extras.files,
-        programs: vec![inside()],
+        programs: [vec![inside()], extras.programs].concat(),
     };
     let boot = Boot {
         kernel,

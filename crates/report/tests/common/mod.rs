@@ -98,7 +98,7 @@ fn vm_result(run: &Run) -> VmResult {
         max_wait_cycles: 1_500_000,
         module: Some(ModuleStats {
             ple_exits: 400,
-            wasteful_spin_cycles: if run.arm.yield_to == YieldTo::Hvs {
+            wasteful_spin_cycles: if run.arm.yield_to == YieldTo::HVS {
                 500_000
             } else {
                 1_000_000

@@ -22,6 +22,7 @@ use unspin_report::{documents, read_files, write_atomic, write_dir, Document};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
 use unspin_scenario::split;
+use unspin_uapi::{any_of, Variant};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -60,7 +61,8 @@ pub struct Args {
     /// Emulated computers, or simulated runs, at work at once [default: as many as there are CPUs].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: Option<u16>,
-    /// Where emulated computers keep their kernels and boots [default: out/lab].
+    /// Where emulated computers keep their kernels and boots [default: out/lab; of an installed
+    /// unspin ~/.cache/unspin/lab, of root's /var/cache/unspin/lab].
     #[arg(long, value_name = "DIR")]
     lab_dir: Option<PathBuf>,
     /// No progress.
@@ -141,6 +143,12 @@ fn check(args: &Args, l: &Loaded, plan: &Plan, machine: &dyn Machine) -> Result<
         let message = format!("machine {} has no such scheduler", machine.name());
         let allowed = "left out, or --machine sim".to_string();
         return Err(l.refused(key, &Refusal { message, allowed }));
+    }
+    if let Some(arm) = l.scenario.ipi_aware_without_module().filter(|_| machine.name() != "sim") {
+        let message = format!("arm {:?} is ipi_aware and leaves the choice to KVM", arm.name);
+        let variants = any_of(Variant::ALL.iter().map(|v| v.name()));
+        let allowed = format!("yield_to = {variants} beside ipi_aware, or --machine sim");
+        return Err(l.refused("arm", &Refusal { message, allowed }));
     }
     let pcpus = l.scenario.host.pcpus;
     machine.check_pcpus(pcpus).map_err(|why| l.refused("host.pcpus", &why))?;

@@ -16,7 +16,8 @@ const CPUS: u32 = 4;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where kernels and boots are kept [default: out/lab].
+    /// Where kernels and boots are kept [default: out/lab; of an installed
+    /// unspin ~/.cache/unspin/lab, of root's /var/cache/unspin/lab].
     #[arg(long, global = true, value_name = "DIR")]
     lab_dir: Option<PathBuf>,
     #[command(subcommand)]

@@ -3,7 +3,7 @@
 
 use crate::exit::Cannot;
 use crate::host;
-use crate::sysfs::ROOT;
+use crate::sysfs::{Module, ROOT};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -29,14 +29,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let root = Path::new("/");
     if Path::new(ROOT).is_dir() {
         say!("the module is loaded already");
-        return Ok(());
+        return Module::open_same_version(Path::new(ROOT)).map(drop);
     }
     let release = host::release(root)?;
-    // A file of the user's own may be for any kernel; the module looks for itself.
-    let unsupported = host::unsupported(&release).filter(|_| args.module.is_none());
-    let blocked =
-        if args.build { host::obstacle(root, &release, host::is_root()) } else { unsupported };
-    for a in blocked.iter().filter(|_| args.check).chain(&advice(root)) {
+    let blocked = match args.build {
+        true => host::obstacle(root, &release, host::is_root()),
+        false => None,
+    };
+    let untested = host::untested(&release);
+    for a in blocked.iter().filter(|_| args.check).chain(&untested).chain(&advice(root)) {
         say!("note: {a}");
     }
     if args.check {
@@ -53,6 +54,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         false => None,
     };
     host::insert(built.as_deref().or(args.module.as_deref()))?;
+    Module::open_same_version(Path::new(ROOT)).inspect_err(|_| {
+        if let Err(e) = host::remove() {
+            say!("the module stays loaded: {e:#}");
+        }
+    })?;
     say!("loaded; the default mode is off: `unspin set mode=apples` turns it on");
     Ok(())
 }

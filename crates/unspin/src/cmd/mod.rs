@@ -3,6 +3,7 @@
 
 mod agent;
 mod agree;
+mod apply;
 mod bench;
 mod completions;
 mod figures;
@@ -50,6 +51,8 @@ enum Command {
     Status(status::Args),
     /// Change settings of the module, of all VMs or of one.
     Set(set::Args),
+    /// Set VMs, by name or process, as /etc/unspin/unspin.toml says; once, or as a service.
+    Apply(apply::Args),
     /// Run a program with our locks in place of pthread's, without building it anew.
     Run(run::Args),
     /// Make the decisions of a recorded trace again and compare.
@@ -85,6 +88,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Unload => unload::run(),
         Command::Status(a) => status::run(&a),
         Command::Set(a) => set::run(&a),
+        Command::Apply(a) => apply::run(&a),
         Command::Run(a) => run::run(&a),
         Command::Replay(a) => replay::run(&a),
         Command::Lab(a) => lab::run(&a),

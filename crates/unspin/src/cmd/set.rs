@@ -3,19 +3,25 @@
 
 use crate::exit::Usage;
 use crate::sysfs::{settings_help, Module, ROOT};
+use crate::vms;
+use std::ffi::OsString;
 use std::path::PathBuf;
+use unspin_host::Host;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The VM: its process id, or PID-N as status shows it. Without it, the defaults, which all
-    /// VMs follow that have not been set themselves.
-    #[arg(long, value_name = "ID")]
-    vm: Option<String>,
+    /// The VM: its name or UUID as QEMU and libvirt have it, its process id, or PID-N as status shows
+    /// it. Where a name looks like an id: name:NAME, pid:ID. Without it, the defaults, which all VMs
+    /// follow that have not been set themselves.
+    #[arg(long, value_name = "VM")]
+    vm: Option<OsString>,
     // What there is to change is said where it is known.
     #[arg(required = true, value_name = "KEY=VALUE", help = help())]
     settings: Vec<String>,
     #[arg(long, hide = true, default_value = ROOT)]
     sysfs: PathBuf,
+    #[arg(long, hide = true, default_value = "/proc")]
+    proc: PathBuf,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -26,8 +32,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             _ => return Err(Usage(format!("{s:?} is not KEY=VALUE")).into()),
         }
     }
-    let module = Module::open(&args.sysfs)?;
-    module.set(args.vm.as_deref(), &pairs)
+    let module = Module::open_same_version(&args.sysfs)?;
+    let host = Host::at(&args.proc);
+    let vm = args.vm.as_ref().map(|given| vms::find(&module, &host, given)).transpose()?;
+    module.set(vm.as_deref(), &pairs)
 }
 
 fn help() -> String {

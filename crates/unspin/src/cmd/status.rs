@@ -3,12 +3,19 @@
 
 use crate::out;
 use crate::sysfs::{Module, ROOT};
+use crate::vms::Vm;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tabled::builder::Builder;
 use tabled::settings::Style;
+use unspin_host::{Host, Name};
+use unspin_scenario::module::MODE;
+use unspin_uapi::{Counter, ModuleValue, Value as Of};
+
+/// Characters of a name in the table; --json has all of them.
+const NAME_MAX: usize = 30;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -17,6 +24,8 @@ pub struct Args {
     json: bool,
     #[arg(long, hide = true, default_value = ROOT)]
     sysfs: PathBuf,
+    #[arg(long, hide = true, default_value = "/proc")]
+    proc: PathBuf,
 }
 
 #[derive(Serialize)]
@@ -24,6 +33,7 @@ struct Status {
     schema: u32,
     version: Option<String>,
     window_control: Option<String>,
+    ipi_control: Option<String>,
     live_objects: Option<Value>,
     fail_open_total: Option<Value>,
     default: BTreeMap<String, Value>,
@@ -32,18 +42,24 @@ struct Status {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let module = Module::open(&args.sysfs)?;
-    let vms = module.vms()?;
+    if let Some(why) = module.other_version() {
+        say!("unspin: {why}");
+    }
+    let host = Host::at(&args.proc);
+    let vms: Vec<(Vm, Files)> =
+        module.vms()?.into_iter().map(|(id, files)| (Vm::new(&host, id), files)).collect();
     if !args.json {
         return out::print(&table(&module, &vms));
     }
     out::json(&Status {
         schema: 1,
         version: module.value("version"),
-        window_control: module.value("window_control"),
-        live_objects: module.value("live_objects").as_deref().map(value),
-        fail_open_total: module.value("fail_open_total").as_deref().map(value),
+        window_control: module.value(ModuleValue::WINDOW_CONTROL.file()),
+        ipi_control: module.value(ModuleValue::IPI_CONTROL.file()),
+        live_objects: module.value(ModuleValue::LIVE_OBJECTS.file()).as_deref().map(value),
+        fail_open_total: module.value(ModuleValue::FAIL_OPEN_TOTAL.file()).as_deref().map(value),
         default: typed(&module.defaults()),
-        vms: vms.iter().map(|(id, files)| (id.clone(), typed(files))).collect(),
+        vms: vms.iter().map(|(vm, files)| (vm.id.clone(), known(vm, files))).collect(),
     })
 }
 
@@ -55,44 +71,59 @@ fn typed(files: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
     files.iter().map(|(k, v)| (k.clone(), value(v))).collect()
 }
 
+/// A VM's files, and what it is called.
+fn known(vm: &Vm, files: &Files) -> BTreeMap<String, Value> {
+    let mut all = typed(files);
+    if let Some(process) = &vm.process {
+        all.insert("pid".into(), process.pid.into());
+        all.insert("name".into(), process.name.as_ref().map(Name::to_text).into());
+        all.insert("uuid".into(), process.uuid.clone().into());
+    }
+    all
+}
+
 /// Title of a column, and what of a VM's files stands in it.
 type Column = (&'static str, fn(&Files) -> Option<String>);
 type Files = BTreeMap<String, String>;
 
 const OVERVIEW: &[Column] = &[
-    ("mode", |f| text(f, "mode")),
-    ("window", |f| text(f, "window_cycles")),
-    ("PLE exits", |f| text(f, "ple_exits")),
-    ("wasted", |f| percent(f, "inefficiency_last_ppm")),
-    ("average", |f| percent(f, "inefficiency_avg_ppm")),
+    ("mode", |f| text(f, MODE)),
+    ("window", |f| text(f, Of::WINDOW.file())),
+    ("PLE exits", |f| text(f, Counter::PLE_EXITS.file())),
+    ("wasted", |f| percent(f, Of::INEFFICIENCY_LAST.file())),
+    ("average", |f| percent(f, Of::INEFFICIENCY_AVG.file())),
     ("Mcycles wasted", |f| {
-        let wasted = number(f, "wasteful_spin_cycles")? + number(f, "wasteful_switch_cycles")?;
+        let number = |counter: Counter| number(f, counter.file());
+        let wasted = number(Counter::SPIN_CYCLES)? + number(Counter::SWITCH_CYCLES)?;
         Some(format!("{:.1}", wasted / 1e6))
     }),
-    ("epochs", |f| text(f, "epochs")),
-    ("rounds", |f| text(f, "rounds")),
-    ("failed open", |f| text(f, "fail_open_events")),
+    ("epochs", |f| text(f, Of::EPOCHS.file())),
+    ("rounds", |f| text(f, Of::ROUNDS.file())),
+    ("failed open", |f| text(f, Of::FAIL_OPEN.file())),
 ];
 
 /// By outcome: whom they went to, or why to nobody.
 const YIELDS: &[Column] = &[
-    ("to resource w.", |f| text(f, "yields_resource_waiter")),
-    ("to lock w.", |f| text(f, "yields_lock_waiter")),
-    ("to yielded", |f| text(f, "yields_yielded")),
-    ("none", |f| text(f, "yields_none")),
-    ("gave way", |f| text(f, "yields_gave_way")),
-    ("failed", |f| text(f, "yields_failed")),
-    ("ran next", |f| text(f, "picks_ran_next")),
+    ("to resource w.", |f| text(f, Counter::YIELD_RESOURCE.file())),
+    ("to lock w.", |f| text(f, Counter::YIELD_LOCK.file())),
+    ("to yielded", |f| text(f, Counter::YIELD_YIELDED.file())),
+    ("to woken", |f| text(f, Counter::YIELD_WOKEN.file())),
+    ("to IPI receiver", |f| text(f, Counter::YIELD_IPI.file())),
+    ("none", |f| text(f, Counter::YIELD_NONE.file())),
+    ("gave way", |f| text(f, Counter::GAVE_WAY.file())),
+    ("failed", |f| text(f, Counter::YIELD_FAILED.file())),
+    ("ran next", |f| text(f, Counter::RAN_NEXT.file())),
 ];
 
-fn table(module: &Module, vms: &[(String, Files)]) -> String {
+fn table(module: &Module, vms: &[(Vm, Files)]) -> String {
     let known = |name: &str| module.value(name).unwrap_or_else(|| "unknown".to_string());
     let defaults: Vec<String> = module.defaults().iter().map(|(k, v)| format!("{k}={v}")).collect();
     let text = format!(
-        "unspin {} · window control {} · failed open {}\ndefault: {}\n",
+        "unspin {} · window control {} · IPI control {} · failed open {}\ndefault: {}\n",
         known("version"),
-        known("window_control"),
-        known("fail_open_total"),
+        known(ModuleValue::WINDOW_CONTROL.file()),
+        known(ModuleValue::IPI_CONTROL.file()),
+        known(ModuleValue::FAIL_OPEN_TOTAL.file()),
         defaults.join(" ")
     );
     if vms.is_empty() {
@@ -101,14 +132,26 @@ fn table(module: &Module, vms: &[(String, Files)]) -> String {
     text + &columns("VM", OVERVIEW, vms) + &columns("yields of VM", YIELDS, vms)
 }
 
-fn columns(title: &str, columns: &[Column], vms: &[(String, Files)]) -> String {
+fn columns(title: &str, columns: &[Column], vms: &[(Vm, Files)]) -> String {
     let mut b = Builder::default();
-    b.push_record(std::iter::once(title).chain(columns.iter().map(|(title, _)| *title)));
-    for (id, files) in vms {
+    b.push_record([title, "name"].into_iter().chain(columns.iter().map(|(title, _)| *title)));
+    for (vm, files) in vms {
         let cells = columns.iter().map(|(_, of)| of(files).unwrap_or_else(|| "-".to_string()));
-        b.push_record(std::iter::once(id.clone()).chain(cells));
+        b.push_record([vm.id.clone(), name(vm)].into_iter().chain(cells));
     }
     b.build().with(Style::sharp()).to_string() + "\n"
+}
+
+/// A VM's name, as far as it fits in a column.
+fn name(vm: &Vm) -> String {
+    let Some(name) = vm.process.as_ref().and_then(|p| p.name.as_ref()) else {
+        return "-".to_string();
+    };
+    let name = name.to_string();
+    match name.char_indices().nth(NAME_MAX) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name,
+    }
 }
 
 fn text(files: &Files, key: &str) -> Option<String> {
@@ -121,4 +164,28 @@ fn number(files: &Files, key: &str) -> Option<f64> {
 
 fn percent(files: &Files, key: &str) -> Option<String> {
     number(files, key).map(|ppm| format!("{:.1} %", ppm / 1e4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each file holds its number among all: a column that reads another's shows another number.
+    #[test]
+    fn every_count_but_those_of_the_guest_has_its_column() {
+        let all: Files = (Counter::ALL.iter().map(|c| c.file()))
+            .chain(Of::ALL.iter().map(|v| v.file()))
+            .enumerate()
+            .map(|(n, file)| (file.to_string(), format!("{}", 1_000_000 * n)))
+            .collect();
+        let shown = |columns: &[Column]| columns.iter().filter_map(|(_, of)| of(&all)).collect();
+        let (overview, yields): (Vec<String>, Vec<String>) = (shown(OVERVIEW), shown(YIELDS));
+        let apart = [Counter::SPIN_CYCLES, Counter::SWITCH_CYCLES, Counter::HC_KICK];
+        for counter in Counter::ALL {
+            let column =
+                overview.contains(&all[counter.file()]) || yields.contains(&all[counter.file()]);
+            let expected = !apart.contains(counter) && *counter != Counter::HC_SCHED_YIELD;
+            assert_eq!(column, expected, "{counter:?}");
+        }
+    }
 }

@@ -41,10 +41,13 @@ pub fn missing(tools: &[&str]) -> Result<(), String> {
     ))
 }
 
-/// The agent's program stands beside this one.
+/// The agent's program stands beside this one, and a packaged one where users do not look.
 pub fn agent() -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe().context("cannot find this program")?;
-    Ok(program.with_file_name("unspin-agent"))
+    Ok(match unspin_lab::is_installed() {
+        true => PathBuf::from("/usr/libexec/unspin/unspin-agent"),
+        false => program.with_file_name("unspin-agent"),
+    })
 }
 
 /// What this computer lacks is not the same as what went wrong.
@@ -54,6 +57,7 @@ pub fn explain(e: LabError) -> anyhow::Error {
         | LabError::NoKernelPackage { .. }
         | LabError::Download { .. }
         | LabError::Unsuitable { .. }
+        | LabError::NoSources { .. }
         | LabError::NotBuilt { .. } => Cannot(format!("machine emulated: {e}")).into(),
         other => other.into(),
     }

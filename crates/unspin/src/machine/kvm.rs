@@ -5,6 +5,7 @@ use super::{detect, Job, Machine, Refusal, Sink, Wish};
 use crate::exit::Cannot;
 use crate::host;
 use crate::sysfs::{Module, ROOT};
+use crate::vms::{self, Vm};
 use anyhow::{bail, Context};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use unspin_agent::EXIT_CANNOT;
+use unspin_host::Host;
 use unspin_scenario::result::Record;
 
 pub struct Kvm {
@@ -27,7 +29,7 @@ enum Way {
 }
 
 /// What decides whether plans can be run on a host.
-struct Host<'a> {
+struct ThisHost<'a> {
     root: &'a Path,
     release: &'a str,
     is_root: bool,
@@ -35,18 +37,20 @@ struct Host<'a> {
 }
 
 /// The way to the module on `host`, or why plans cannot be run there.
-fn way(host: &Host, wish: &Wish) -> Result<Way, String> {
+fn way(host: &ThisHost, wish: &Wish) -> Result<Way, String> {
     detect::kvm(host.root)?;
     if host.cpus < wish.pcpus {
         return Err(format!("{} CPUs are wanted, this host has {}", wish.pcpus, host.cpus));
     }
     let module = host.root.join(ROOT.trim_start_matches('/'));
     if module.is_dir() {
-        let vms = Module::open(&module).and_then(|m| m.vms()).map_err(|e| format!("{e:#}"))?;
+        let module = Module::open_same_version(&module).map_err(|e| format!("{e:#}"))?;
+        let host = Host::at(&host.root.join("proc"));
+        let vms = vms::all(&module, &host).map_err(|e| format!("{e:#}"))?;
         return match vms.is_empty() {
             true => Ok(Way::IsLoaded),
             false => {
-                let names: Vec<String> = vms.into_iter().map(|(id, _)| id).collect();
+                let names: Vec<String> = vms.iter().map(Vm::to_string).collect();
                 Err(format!(
                     "other VMs run on this host ({}), whose settings a bench would change; end them first",
                     names.join(", ")
@@ -89,7 +93,8 @@ impl Kvm {
     /// allows it.
     pub fn new(root: &Path, wish: &Wish) -> anyhow::Result<Kvm> {
         let release = host::release(root)?;
-        let host = Host { root, release: &release, is_root: host::is_root(), cpus: online_cpus() };
+        let host =
+            ThisHost { root, release: &release, is_root: host::is_root(), cpus: online_cpus() };
         let loaded = match way(&host, wish).map_err(Cannot)? {
             Way::IsLoaded => None,
             Way::BuildAndLoad => Some(Loaded::new(&release, wish.stop)?),
@@ -229,8 +234,8 @@ mod tests {
             fs::write(path, text).unwrap();
         }
 
-        fn way(&self, load: bool, change: impl Fn(&mut Host)) -> Result<Way, String> {
-            let mut host = Host { root: &self.0, release: RELEASE, is_root: true, cpus: 4 };
+        fn way(&self, load: bool, change: impl Fn(&mut ThisHost)) -> Result<Way, String> {
+            let mut host = ThisHost { root: &self.0, release: RELEASE, is_root: true, cpus: 4 };
             change(&mut host);
             let stop = AtomicBool::new(false);
             way(&host, &Wish { pcpus: 4, load, lab_dir: None, stop: &stop })
@@ -247,7 +252,7 @@ mod tests {
     fn a_capable_host_loads_the_module_where_it_may() {
         let fake = Fake::new("load");
         assert_eq!(fake.way(true, |_| {}), Ok(Way::BuildAndLoad));
-        let why = |load, change: fn(&mut Host)| fake.way(load, change).unwrap_err();
+        let why = |load, change: fn(&mut ThisHost)| fake.way(load, change).unwrap_err();
         assert!(why(false, |_| {}).contains("unspin load --build"));
         assert!(why(true, |h| h.release = "6.8.0-31-generic").contains("6.1 and 6.12"));
         assert!(why(true, |h| h.release = "6.12.1-other").contains("headers"));
@@ -263,6 +268,9 @@ mod tests {
     fn a_loaded_module_serves_unless_others_have_vms() {
         let fake = Fake::new("loaded");
         fake.file("sys/module/unspin/default/mode", "off\n");
+        fake.file("sys/module/unspin/version", "0.0.1\n");
+        assert!(fake.way(false, |_| {}).unwrap_err().contains("of version 0.0.1, this command"));
+        fake.file("sys/module/unspin/version", env!("CARGO_PKG_VERSION"));
         for load in [false, true] {
             assert_eq!(fake.way(load, |h| h.is_root = false), Ok(Way::IsLoaded));
         }

@@ -14,7 +14,8 @@ const USAGE: &str = "usage: unspin-inside COMMAND
   agent PLAN.json [--out …]        as unspin-agent
   say TEXT… | say --end DONE FAILED
   online                           brings up every CPU that is not
-  vm VCPUS (--ms N | --until FILE) one VM with a contended lock; says what it did
+  vm VCPUS (--ms N | --until FILE [-name NAME])
+                                   one VM with a contended lock; says what it did
   churn VMS VCPUS                  so many VMs, one after the other
   text save FILE                   check values of all functions of kernel and KVM
   text diff FILE FILE              names of the functions that differ
@@ -43,7 +44,8 @@ fn main() {
         ["vm", vcpus, "--ms", ms] => {
             number(ms).and_then(|ms| vms::run(number(vcpus)?, &vms::End::After(ms.into())))
         }
-        ["vm", vcpus, "--until", file] => {
+        // A name is for who looks at the command line.
+        ["vm", vcpus, "--until", file] | ["vm", vcpus, "--until", file, "-name", _] => {
             number(vcpus).and_then(|vcpus| vms::run(vcpus, &vms::End::File(file.into())))
         }
         ["churn", count, vcpus] => {

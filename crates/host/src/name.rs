@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A VM's name: bytes that somebody else chose.
+
+use std::fmt;
+
+/// A name as it was given. Written out (`Display`) it is one line of printable characters: what is
+/// not is escaped as in Rust's strings, a byte that is no UTF-8 as `\xNN`, a backslash as `\\`.
+/// Different names are written differently.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name(Vec<u8>);
+
+impl Name {
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Name {
+        Name(bytes.into())
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The name where it is UTF-8, and how it is written out where it is not.
+    pub fn to_text(&self) -> String {
+        std::str::from_utf8(&self.0).map_or_else(|_| self.to_string(), str::to_string)
+    }
+
+    /// Whether somebody who gives these bytes means this name: as it is, or as it is written out.
+    pub fn is_meant_by(&self, given: &[u8]) -> bool {
+        self.0 == given || self.to_string().as_bytes() == given
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                match c {
+                    '"' | '\'' => write!(f, "{c}")?,
+                    _ => write!(f, "{}", c.escape_debug())?,
+                }
+            }
+            for byte in chunk.invalid() {
+                write!(f, "\\x{byte:02x}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// In quotes, as messages have it.
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.to_string().replace('"', "\\\""))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Takes back what Display does.
+    fn unescape(text: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut rest = text;
+        while let Some(c) = rest.chars().next() {
+            rest = &rest[c.len_utf8()..];
+            if c != '\\' {
+                out.extend(c.to_string().bytes());
+                continue;
+            }
+            let kind = rest.chars().next().unwrap();
+            rest = &rest[1..];
+            match kind {
+                'n' => out.push(b'\n'),
+                'r' => out.push(b'\r'),
+                't' => out.push(b'\t'),
+                '0' => out.push(0),
+                '\\' => out.push(b'\\'),
+                'x' => {
+                    out.push(u8::from_str_radix(&rest[..2], 16).unwrap());
+                    rest = &rest[2..];
+                }
+                'u' => {
+                    let (hex, after) = rest[1..].split_once('}').unwrap();
+                    let c = char::from_u32(u32::from_str_radix(hex, 16).unwrap()).unwrap();
+                    out.extend(c.to_string().bytes());
+                    rest = after;
+                }
+                other => panic!("{other:?} in {text:?}"),
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn names_are_written_in_one_printable_line() {
+        for (name, written) in [
+            (&b"web1"[..], "web1"),
+            ("b\u{e4}r \u{1f43b}".as_bytes(), "b\u{e4}r \u{1f43b}"),
+            (b"it's \"it\"", "it's \"it\""),
+            (b"a\nb\tc\x1b[2J", "a\\nb\\tc\\u{1b}[2J"),
+            ("\u{202e}cod".as_bytes(), "\\u{202e}cod"),
+            (b"a\xffb\\", "a\\xffb\\\\"),
+        ] {
+            assert_eq!(Name::new(name).to_string(), written);
+        }
+        assert_eq!(format!("{:?}", Name::new("a\"b")), r#""a\"b""#);
+        assert_eq!(Name::new(*b"a\xff").to_text(), "a\\xff");
+        assert_eq!(Name::new(*b"a\\").to_text(), "a\\");
+    }
+
+    proptest! {
+        #[test]
+        fn different_names_are_written_differently(bytes: Vec<u8>) {
+            let name = Name::new(bytes.clone());
+            let text = name.to_string();
+            prop_assert_eq!(unescape(&text), bytes.clone());
+            prop_assert!(!text.chars().any(char::is_control), "{}", text);
+            prop_assert!(name.is_meant_by(&bytes) && name.is_meant_by(text.as_bytes()));
+        }
+
+        #[test]
+        fn text_is_taken_as_it_is(text: String) {
+            let name = Name::new(text.clone());
+            prop_assert_eq!(unescape(&name.to_string()), text.as_bytes());
+            prop_assert_eq!(name.to_text(), text);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What QEMU's command line says of its VM.
+//!
+//! An option is `-word` or `--word`, and but for a few flags the next argument is its value, whatever
+//! that looks like. The value of `-name` is a list of `key=value` between commas, in which `,,` is a
+//! comma of the value; its first entry may be the VM's name alone.
+
+/// Who the VM is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Identity {
+    pub name: Option<Vec<u8>>,
+    pub uuid: Option<String>,
+}
+
+/// Options without a value, of QEMU 5 to 10. Every other option takes the next argument.
+const FLAGS: &[&str] = &[
+    "S",
+    "alt-grab",
+    "async-teardown",
+    "audio-help",
+    "ctrl-grab",
+    "curses",
+    "daemonize",
+    "enable-fips",
+    "enable-kvm",
+    "enable-sync-profile",
+    "full-screen",
+    "h",
+    "help",
+    "mem-prealloc",
+    "no-acpi",
+    "no-fd-bootchk",
+    "no-frame",
+    "no-hpet",
+    "no-kvm",
+    "no-quit",
+    "no-reboot",
+    "no-shutdown",
+    "no-user-config",
+    "nodefaults",
+    "nographic",
+    "nouserconfig",
+    "old-param",
+    "only-migratable",
+    "portrait",
+    "preconfig",
+    "s",
+    "sdl",
+    "semihosting",
+    "singlestep",
+    "snapshot",
+    "usb",
+    "version",
+    "win2k-hack",
+    "xen-attach",
+    "xen-domid-restrict",
+];
+
+/// Whether a program's path is that of QEMU's emulator as distributions call it.
+pub fn is_qemu(path: &[u8]) -> bool {
+    let file = path.rsplit(|b| *b == b'/').next().unwrap_or_default();
+    file.starts_with(b"qemu-system-") || file == b"qemu-kvm" || file == b"kvm" || file == b"qemu"
+}
+
+/// Reads the arguments after the program's name. As in QEMU the last name and UUID win.
+pub fn identity(args: &[&[u8]]) -> Identity {
+    let mut identity = Identity::default();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let Some(option) = arg.strip_prefix(b"-") else { continue };
+        let option = option.strip_prefix(b"-").unwrap_or(option);
+        if FLAGS.iter().any(|flag| flag.as_bytes() == option) {
+            continue;
+        }
+        let Some(value) = args.next() else { break };
+        match option {
+            b"name" => {
+                if let Some((_, name)) = options(value, b"guest").rfind(|(key, _)| key == b"guest")
+                {
+                    identity.name = Some(name).filter(|name| !name.is_empty());
+                }
+            }
+            b"uuid" => identity.uuid = uuid(value),
+            _ => {}
+        }
+    }
+    identity
+}
+
+/// A UUID in small letters.
+fn uuid(value: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(value).ok()?.to_ascii_lowercase();
+    let is_hyphen = |i| matches!(i, 8 | 13 | 18 | 23);
+    let fits = |(i, b): (usize, u8)| match is_hyphen(i) {
+        true => b == b'-',
+        false => b.is_ascii_hexdigit(),
+    };
+    (text.len() == 36 && text.bytes().enumerate().all(fits)).then_some(text)
+}
+
+/// The entries of a list of options; a first one without `=` is `first`'s value.
+fn options(list: &[u8], first: &[u8]) -> std::vec::IntoIter<(Vec<u8>, Vec<u8>)> {
+    let mut entries = Vec::new();
+    let mut rest = list;
+    while !rest.is_empty() {
+        let end = rest.iter().position(|b| matches!(b, b'=' | b',')).unwrap_or(rest.len());
+        if rest.get(end) == Some(&b'=') {
+            let key = rest[..end].to_vec();
+            let (value, after) = value(&rest[end + 1..]);
+            entries.push((key, value));
+            rest = after;
+        } else if entries.is_empty() {
+            let (value, after) = value(rest);
+            entries.push((first.to_vec(), value));
+            rest = after;
+        } else {
+            // A flag: on or off.
+            entries.push((rest[..end].to_vec(), b"on".to_vec()));
+            rest = rest.get(end + 1..).unwrap_or_default();
+        }
+    }
+    entries.into_iter()
+}
+
+/// A value up to the comma that ends it, and what follows that comma.
+fn value(text: &[u8]) -> (Vec<u8>, &[u8]) {
+    let mut value = Vec::new();
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        if byte == b',' {
+            if text.get(at + 1) != Some(&b',') {
+                return (value, &text[at + 1..]);
+            }
+            at += 1;
+        }
+        value.push(byte);
+        at += 1;
+    }
+    (value, &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn name_in(args: &[&[u8]]) -> Option<Vec<u8>> {
+        identity(args).name
+    }
+
+    #[test]
+    fn names_are_read_as_qemu_reads_them() {
+        for (value, name) in [
+            ("web1", "web1"),
+            ("guest=web1,debug-threads=on", "web1"),
+            ("web1,process=kvm,debug-threads=on", "web1"),
+            ("debug-threads=on,guest=a,,b", "a,b"),
+            ("guest=a=b", "a=b"),
+            ("a,,b=c", "a,b=c"),
+            ("guest=a,guest=b", "b"),
+            ("guest=a,,,debug-threads=on", "a,"),
+            ("guest=-name", "-name"),
+        ] {
+            let read = name_in(&[b"-S", b"-name", value.as_bytes(), b"-m", b"1"]);
+            assert_eq!(read.as_deref(), Some(name.as_bytes()), "{value}");
+        }
+        for nameless in ["", "guest=", "debug-threads=on", "process=x"] {
+            assert_eq!(name_in(&[b"-name", nameless.as_bytes()]), None, "{nameless}");
+        }
+    }
+
+    #[test]
+    fn values_of_other_options_are_no_options() {
+        assert_eq!(name_in(&[b"-append", b"-name", b"evil"]), None);
+        assert_eq!(name_in(&[b"-append", b"-name", b"-name", b"good"]).unwrap(), b"good");
+        assert_eq!(name_in(&[b"-nodefaults", b"--name", b"good", b"disk.img"]).unwrap(), b"good");
+        assert_eq!(name_in(&[b"-name"]), None);
+        assert_eq!(name_in(&[b"-name", b"a", b"-name", b"b"]).unwrap(), b"b");
+        assert_eq!(name_in(&[b"-name", b"a", b"-name", b"debug-threads=on"]).unwrap(), b"a");
+    }
+
+    #[test]
+    fn uuids_are_uuids() {
+        let of = |text: &str| identity(&[b"-uuid", text.as_bytes()]).uuid;
+        let good = "C7A5FDB2-cdaf-9455-926a-d65c16db1809";
+        assert_eq!(of(good), Some(good.to_lowercase()));
+        for wrong in ["", "7", &good[1..], &good.replace('-', "0"), &good.replace('7', "g")] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn qemu_is_known_by_its_file() {
+        for path in ["/usr/bin/qemu-system-x86_64", "/usr/libexec/qemu-kvm", "kvm"] {
+            assert!(is_qemu(path.as_bytes()), "{path}");
+        }
+        for path in ["/usr/bin/firecracker", "/usr/bin/qemu-img", "", "/qemu-kvm/x"] {
+            assert!(!is_qemu(path.as_bytes()), "{path}");
+        }
+    }
+
+    fn doubled(text: &[u8]) -> Vec<u8> {
+        let double = |b: &u8| if *b == b',' { vec![b','; 2] } else { vec![*b] };
+        text.iter().flat_map(double).collect()
+    }
+
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        // Commas, equals signs and hyphens are what the syntax is made of.
+        let byte = prop_oneof![Just(b','), Just(b'='), Just(b'-'), 1..=255u8];
+        proptest::collection::vec(byte, 1..40)
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_survives_the_command_line(
+            name in bytes(),
+            before in proptest::collection::vec((0..3usize, bytes()), 0..4),
+            debug_threads: bool,
+        ) {
+            let mut args: Vec<Vec<u8>> = Vec::new();
+            for (option, value) in before {
+                args.push(b"-device".to_vec());
+                args.push(value);
+                args.extend((0..option).map(|_| b"-nodefaults".to_vec()));
+            }
+            let mut value = [b"guest=", doubled(&name).as_slice()].concat();
+            if debug_threads {
+                value.extend(b",debug-threads=on");
+            }
+            args.extend([b"-name".to_vec(), value]);
+            let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+            prop_assert_eq!(identity(&args).name, Some(name));
+        }
+
+        #[test]
+        fn a_name_without_its_key_too(name in bytes()) {
+            // QEMU takes what stands before the first = as a key, unless a comma comes first.
+            let text = doubled(&name);
+            let first = text.iter().find(|b| matches!(b, b'=' | b','));
+            prop_assume!(first != Some(&b'='));
+            prop_assert_eq!(identity(&[b"-name", &text]).name, Some(name));
+        }
+
+        #[test]
+        fn no_command_line_makes_it_panic(args: Vec<Vec<u8>>) {
+            let mut args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+            identity(&args);
+            args.insert(0, b"-name");
+            identity(&args);
+        }
+    }
+
+    /// Asks the QEMU that is installed which of its options take a value: of two unknown options after
+    /// one it names the second then.
+    #[test]
+    fn the_flags_are_those_of_qemu() {
+        use std::process::{Command, Stdio};
+        let qemu = |args: &[&str]| {
+            Command::new("qemu-system-x86_64").args(args).stdin(Stdio::null()).output()
+        };
+        let Ok(help) = qemu(&["-help"]) else {
+            println!("SKIPPED: there is no qemu-system-x86_64 to ask");
+            return;
+        };
+        let help = String::from_utf8_lossy(&help.stdout).into_owned();
+        let words = help.lines().filter_map(|line| line.strip_prefix('-')?.split(' ').next());
+        let mut asked = 0;
+        for option in words.map(|word| word.trim_matches(['-', ','])) {
+            let out = qemu(&[&format!("-{option}"), "-first", "-second"]).unwrap();
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            let is_flag = said.contains("-first: invalid option");
+            if is_flag || said.contains("-second: invalid option") {
+                assert_eq!(FLAGS.contains(&option), is_flag, "-{option}: {said}");
+                asked += 1;
+            }
+        }
+        assert!(asked > 60, "asked about {asked}: {help}");
+    }
+}

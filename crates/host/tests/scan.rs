@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Hosts made of files, and this computer with a VM under QEMU.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use unspin_host::{Host, Vcpu};
+
+/// A /proc made of files.
+struct Fake(PathBuf);
+
+impl Fake {
+    fn new(name: &str) -> Fake {
+        let dir = std::env::temp_dir().join(format!("unspin-proc-{name}-{}", std::process::id()));
+        fs::create_dir_all(dir.join("sys")).unwrap();
+        Fake(dir)
+    }
+
+    fn process(&self, pid: u32, args: &[&[u8]], descriptor: &str, threads: &[(u32, &str)]) {
+        let dir = self.0.join(pid.to_string());
+        fs::create_dir_all(dir.join("fd")).unwrap();
+        symlink("/dev/null", dir.join("fd/0")).unwrap();
+        symlink(descriptor, dir.join("fd/9")).unwrap();
+        let mut line = args.join(&0);
+        line.push(0);
+        fs::write(dir.join("cmdline"), line).unwrap();
+        for (tid, comm) in threads {
+            let task = dir.join("task").join(tid.to_string());
+            fs::create_dir_all(&task).unwrap();
+            fs::write(task.join("comm"), format!("{comm}\n")).unwrap();
+            let status = self.0.join(tid.to_string()).join("status");
+            fs::create_dir_all(status.parent().unwrap()).unwrap();
+            fs::write(status, format!("Name:\t{comm}\nTgid:\t{pid}\nPid:\t{tid}\n")).unwrap();
+        }
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const VM: &str = "anon_inode:kvm-vm";
+const UUID: &[u8] = b"C7A5FDB2-cdaf-9455-926a-d65c16db1809";
+
+#[test]
+fn vms_are_found_with_names_and_vcpus() {
+    let fake = Fake::new("found");
+    let libvirt: &[&[u8]] =
+        &[b"/usr/bin/qemu-system-x86_64", b"-name", b"guest=web,,1,debug-threads=on", b"-S"];
+    let threads =
+        [(300, "qemu-system-x86"), (312, "CPU 10/KVM"), (311, "CPU 2/KVM"), (309, "IO mon")];
+    fake.process(300, &[libvirt, &[b"-uuid", UUID]].concat(), VM, &threads);
+    fake.process(41, &[b"firecracker", b"-name", b"no"], VM, &[(41, "firecracker")]);
+    fake.process(42, &[b"/usr/bin/qemu-system-x86_64", b"-name", b"off"], "anon_inode:x", &[]);
+    let host = Host::at(&fake.0);
+    let all = host.vm_processes().unwrap();
+    assert_eq!(all.iter().map(|p| p.pid).collect::<Vec<_>>(), [41, 300]);
+    assert_eq!(all[0].name, None, "not QEMU");
+    let web = &all[1];
+    assert_eq!(web.name.as_ref().unwrap().as_bytes(), b"web,1");
+    assert_eq!(web.uuid.as_deref(), Some("c7a5fdb2-cdaf-9455-926a-d65c16db1809"));
+    assert_eq!(web.vcpus, [Vcpu { index: 2, tid: 311 }, Vcpu { index: 10, tid: 312 }]);
+    // A thread of the process made the VM.
+    for id in ["300-0", "309-3"] {
+        assert_eq!(host.of_module_id(id).as_ref(), Some(web), "{id}");
+    }
+    for id in ["42-0", "7-0", "x-0", "", "300", "-300-0"] {
+        assert_eq!(host.of_module_id(id), None, "{id}");
+    }
+}
+
+#[test]
+fn a_host_without_processes_is_an_error_and_one_without_vms_is_not() {
+    let fake = Fake::new("none");
+    assert_eq!(Host::at(&fake.0).vm_processes().unwrap(), []);
+    assert!(Host::at(&fake.0.join("none")).vm_processes().is_err());
+}
+
+struct Qemu(Child);
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A VM of two vCPUs that never run.
+fn qemu(name: &str) -> Option<Qemu> {
+    let child = Command::new("qemu-system-x86_64")
+        .args(["-accel", "kvm", "-S", "-display", "none", "-nodefaults", "-smp", "2", "-m", "16"])
+        .args(["-name", name, "-uuid", std::str::from_utf8(UUID).unwrap()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn();
+    child.ok().map(Qemu)
+}
+
+#[test]
+fn a_vm_of_this_computer_is_found() {
+    let kvm = fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
+    let (Ok(_), Some(mut vm)) = (kvm, qemu("guest=a,,b \x1b\",debug-threads=on")) else {
+        println!("SKIPPED: a VM of this computer: needs /dev/kvm and qemu-system-x86_64");
+        return;
+    };
+    let pid = vm.0.id();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let found = loop {
+        let found = Host::default().vm_process(pid).filter(|p| p.vcpus.len() == 2);
+        if let Some(found) = found {
+            break found;
+        }
+        if let Some(status) = vm.0.try_wait().unwrap() {
+            let mut said = String::new();
+            vm.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            println!("SKIPPED: a VM of this computer: QEMU ended with {status}: {said}");
+            return;
+        }
+        assert!(Instant::now() < deadline, "QEMU runs and shows no vCPUs");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(found.name.as_ref().unwrap().to_string(), "a,b \\u{1b}\"");
+    assert_eq!(found.uuid.as_deref(), Some("c7a5fdb2-cdaf-9455-926a-d65c16db1809"));
+    assert_eq!(found.vcpus.iter().map(|v| v.index).collect::<Vec<_>>(), [0, 1]);
+    for vcpu in &found.vcpus {
+        assert!(Path::new("/proc").join(vcpu.tid.to_string()).exists());
+        assert_eq!(Host::default().vm_process(vcpu.tid).unwrap().pid, pid, "by a thread");
+    }
+    assert!(Host::default().vm_processes().unwrap().iter().any(|p| p.pid == pid));
+}

@@ -1,0 +1,88 @@
+# shellcheck disable=SC2016,SC3038 # a script for another shell; busybox's exec has -a
+# The service's command under QEMU, whose processors have SVM and no pause filter. Sourced after
+# inside.sh.
+conf() { printf '%b' "$1" > /tmp/unspin.toml; }
+apply() { unspin apply --config /tmp/unspin.toml --run-dir /tmp/run --every-ms 100 "$@"; }
+start() {
+	(
+		export PATH=/tmp/bin:$PATH
+		exec unspin apply --config /tmp/unspin.toml --run-dir /tmp/run --every-ms 100 --stay 2> /tmp/said
+	) &
+	service=$!
+}
+signal() { kill "-$1" $service; }
+said() { grep -q "$1" /tmp/said || { cat /tmp/said; false; }; }
+fails() { code=$1; shift; "$@"; [ $? = "$code" ]; }
+no_module() { [ ! -e $U ]; }
+# A VM by that name, as its process's command line has it.
+named() {
+	(exec -a qemu-system-x86_64 unspin-inside vm 2 --until /tmp/stop -name "guest=$1,debug-threads=on") > /tmp/vm-$1 &
+	vm=$!
+}
+mkdir -p /tmp/bin /tmp/run
+printf '#!/bin/sh\n[ "$1" = unspin ] && exec insmod /modules/unspin.ko force_pause_intercept=1\n' > /tmp/bin/modprobe
+busybox chmod 755 /tmp/bin/modprobe
+
+named web,,1
+web=$vm
+named other
+other=$vm
+check "VMs run before the service" settle [ -s /proc/$other/cmdline ]
+conf '[default]\nmode = "observe"\n[vm."web,1"]\nmode = "apples"\nwindow_max_cycles = 16384\n'
+start
+check "the module is loaded" settle [ -e $D/mode ]
+check "the defaults are set" settle is $D/mode observe
+check "a VM is set by name" settle is $U/vms/$web-0/mode apples
+check "with all that its table says" is $U/vms/$web-0/window_max_cycles 16384
+check "others follow the defaults" settle is $U/vms/$other-0/mode observe
+check "PLE exits are counted" settle above $U/vms/$web-0/ple_exits 100
+check "status knows names" sh -c "unspin status | grep -q ' web,1 '"
+named web,,1
+late=$vm
+check "a VM that comes later is set" settle is $U/vms/$late-0/mode apples
+check "one name, two VMs: set changes none" fails 2 unspin set --vm web,1 mode=off
+check "one VM by its name" unspin set --vm other mode=hvs
+check "has what was set" is $U/vms/$other-0/mode hvs
+check "a second service is refused" fails 1 apply --stay
+
+# --- the file is read again ---
+conf '[default]\nmode = "aple"\n[vm."web,1"]\nmode = "on"\n'
+check "a wrong file is named" fails 2 apply --check
+signal HUP
+check "it is refused" settle said 'the settings stay as they were.*unspin.toml:4:8'
+check "and changes nothing" is $D/mode observe
+conf "[default]\nmode = \"off\"\n[pid.$late]\nmode = \"hvs\"\n"
+signal HUP
+check "VMs are set by process" settle is $U/vms/$late-0/mode hvs
+check "a VM not named any more follows the defaults" settle is $U/vms/$web-0/mode off
+check "its other settings, too" is $U/vms/$web-0/window_max_cycles 32768
+signal TERM
+check "the service ends well" wait $service
+check "and takes the module out" no_module
+
+# --- killed ---
+conf '[default]\nmode = "apples"\n'
+start
+check "it starts again" settle is $U/vms/$web-0/mode apples
+signal KILL
+wait $service
+check "killed, it leaves the module" is $D/mode apples
+check "what it left is cleared" apply --stop
+check "the module is out" no_module
+
+# --- the module is others' ---
+/tmp/bin/modprobe unspin
+start
+check "with a module that was there" settle is $D/mode apples
+signal TERM
+check "it ends well" wait $service
+check "and leaves it, off" is $D/mode off
+check "for every VM" is $U/vms/$web-0/mode off
+start
+check "it runs" settle is $D/mode apples
+rmmod unspin
+check "it ends where the module goes" wait $service
+touch /tmp/stop
+check "the first VM worked all the time" wait $web
+check "the second" wait $other
+check "the third" wait $late

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the module is set to under an arm: the agent writes it to the module's files, the simulator
+//! models it.
+
+use crate::plan::{ApleParams, Arm, Run, Window, YieldTo};
+use unspin_uapi::{Mode, Number, Variant};
+
+/// The settings of the module that are words, beside those that are [`Number`]s.
+pub const MODE: &str = "mode";
+pub const HVS_VARIANT: &str = "hvs_variant";
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ModuleSettings {
+    pub mode: Mode,
+    pub variant: Variant,
+    pub aple: ApleParams,
+    pub ipi_aware: bool,
+}
+
+impl ModuleSettings {
+    /// Those of a VM of `run` that `arm` is for.
+    pub fn of(run: &Run, arm: &Arm) -> ModuleSettings {
+        let default = ApleParams::default();
+        let epochs = ApleParams {
+            epoch_ple_exits: run.epoch_ple_exits.unwrap_or(default.epoch_ple_exits),
+            epoch_min_us: run.epoch_min_us.unwrap_or(default.epoch_min_us),
+            ..default
+        };
+        let aple = match arm.window {
+            Window::Aple(params) => params,
+            Window::Fixed { cycles } => ApleParams {
+                window_init_cycles: cycles,
+                window_min_cycles: cycles,
+                window_max_cycles: cycles,
+                delta_cycles: 0,
+                delta_max_cycles: 0,
+                ..epochs
+            },
+            Window::Stock | Window::Off => epochs,
+        };
+        ModuleSettings {
+            mode: mode(arm),
+            variant: arm.yield_to.variant().unwrap_or(Variant::DEFAULT),
+            aple,
+            ipi_aware: arm.ipi_aware,
+        }
+    }
+
+    pub fn number(&self, number: Number) -> u32 {
+        match number {
+            Number::WINDOW_MIN => self.aple.window_min_cycles,
+            Number::WINDOW_MAX => self.aple.window_max_cycles,
+            Number::WINDOW_INIT => self.aple.window_init_cycles,
+            Number::DELTA => self.aple.delta_cycles,
+            Number::DELTA_MAX => self.aple.delta_max_cycles,
+            Number::EPOCH => self.aple.epoch_ple_exits,
+            Number::EPOCH_MIN => self.aple.epoch_min_us,
+            Number::IPI_AWARE => self.ipi_aware.into(),
+        }
+    }
+
+    /// Every file of settings and what it holds, in the order to write them in: bounds before what
+    /// they bound, the mode when all is as it should be.
+    pub fn files(&self) -> Vec<(&'static str, String)> {
+        let numbers = Number::ALL.iter().map(|n| (n.file(), self.number(*n).to_string()));
+        let words =
+            [(HVS_VARIANT, self.variant.name().to_string()), (MODE, self.mode.name().to_string())];
+        numbers.chain(words).collect()
+    }
+}
+
+/// Whether the module sets the window under this arm.
+pub fn sets_window(arm: &Arm) -> bool {
+    matches!(arm.window, Window::Fixed { .. } | Window::Aple(_))
+}
+
+fn mode(arm: &Arm) -> Mode {
+    match (sets_window(arm), arm.yield_to, arm.observe) {
+        (true, YieldTo::Stock, _) => Mode::APLE,
+        (true, YieldTo::Module(_), _) => Mode::APPLES,
+        (false, YieldTo::Stock, true) => Mode::OBSERVE,
+        (false, YieldTo::Stock, false) => Mode::OFF,
+        (false, YieldTo::Module(_), _) => Mode::HVS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(window: Window, yield_to: YieldTo, observe: bool) -> ModuleSettings {
+        let run = Run {
+            arm: Arm { window, yield_to, observe, ..Arm::default() },
+            epoch_ple_exits: Some(50),
+            epoch_min_us: Some(3000),
+            ..Run::new(vec![], 1, 1)
+        };
+        ModuleSettings::of(&run, &run.arm)
+    }
+
+    #[test]
+    fn arms_name_their_mode() {
+        let aple = Window::Aple(ApleParams::default());
+        let paper = YieldTo::Module(Variant::PAPER);
+        for (window, yield_to, observe, mode) in [
+            (Window::Stock, YieldTo::Stock, false, Mode::OFF),
+            (Window::Stock, YieldTo::Stock, true, Mode::OBSERVE),
+            (Window::Off, YieldTo::Stock, true, Mode::OBSERVE),
+            (Window::Fixed { cycles: 1 }, YieldTo::Stock, true, Mode::APLE),
+            (aple.clone(), YieldTo::Stock, false, Mode::APLE),
+            (Window::Stock, paper, true, Mode::HVS),
+            (aple, YieldTo::HVS, true, Mode::APPLES),
+        ] {
+            assert_eq!(settings(window, yield_to, observe).mode, mode);
+        }
+        assert_eq!(settings(Window::Stock, paper, true).variant, Variant::PAPER);
+        assert_eq!(settings(Window::Stock, YieldTo::Stock, true).variant, Variant::HVS);
+    }
+
+    #[test]
+    fn a_fixed_window_is_aple_that_cannot_move() {
+        let fixed = settings(Window::Fixed { cycles: 2048 }, YieldTo::Stock, false);
+        for number in [Number::WINDOW_INIT, Number::WINDOW_MIN, Number::WINDOW_MAX] {
+            assert_eq!(fixed.number(number), 2048);
+        }
+        assert_eq!(fixed.number(Number::DELTA), 0);
+        assert_eq!(fixed.number(Number::EPOCH), 50);
+        assert_eq!(fixed.number(Number::EPOCH_MIN), 3000);
+    }
+
+    #[test]
+    fn defaults_are_the_modules() {
+        let run = Run::new(vec![], 1, 1);
+        let settings = ModuleSettings::of(&run, &run.arm);
+        for number in Number::ALL {
+            assert_eq!(settings.number(*number), number.default(), "{number:?}");
+        }
+    }
+
+    #[test]
+    fn files_are_written_bounds_first_and_the_mode_last() {
+        let files = settings(Window::Stock, YieldTo::HVS, true).files();
+        let at = |name: &str| files.iter().position(|(file, _)| *file == name).unwrap();
+        assert!(at("window_min_cycles") < at("window_init_cycles"));
+        assert!(at("window_max_cycles") < at("delta_cycles"));
+        assert!(at("window_max_cycles") < at("delta_max_cycles"));
+        assert_eq!(at("mode"), files.len() - 1);
+        assert_eq!(files.len(), Number::ALL.len() + 2);
+        assert_eq!(files[at("ipi_aware")].1, "0");
+    }
+}

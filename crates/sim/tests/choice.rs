@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whom the module's selection goes to: woken siblings, who owes answers, who was displaced.
+
+mod common;
+
+use common::{arm, constant, contended, run, setup, sleeping, step};
+use unspin_scenario::plan::{Op, Run, Step, Window, YieldTo};
+use unspin_scenario::result::ModuleStats;
+use unspin_sim::{simulate_setup, Kernel};
+use unspin_uapi::Variant;
+
+/// Counts of all VMs together.
+fn counts(kernel: Kernel, run: &Run) -> impl Fn(fn(&ModuleStats) -> u64) -> u64 {
+    let vms = simulate_setup(&setup(kernel, run)).unwrap().result.vm;
+    move |of| vms.iter().map(|vm| of(vm.module.as_ref().unwrap())).sum()
+}
+
+fn under(vms: u32, program: Vec<Step>, yield_to: YieldTo) -> Run {
+    Run { arm: arm(Window::Fixed { cycles: 4096 }, yield_to), ..run(vms, 4, program) }
+}
+
+#[test]
+fn woken_siblings_are_yielded_to() {
+    for kernel in [Kernel::V6_1, Kernel::V6_12] {
+        let awake = counts(kernel, &under(3, contended(1000, 400), YieldTo::HVS));
+        assert_eq!(awake(|m| m.yields_woken), 0, "nobody sleeps");
+        let slept = counts(kernel, &under(3, sleeping(1000, 400), YieldTo::HVS));
+        assert!(slept(|m| m.yields_woken) > 0, "{kernel:?}");
+        let stock = counts(kernel, &under(3, sleeping(1000, 400), YieldTo::Stock));
+        assert_eq!(stock(|m| m.yields_woken), 0, "KVM's own are not the module's");
+    }
+}
+
+#[test]
+fn who_owes_an_answer_is_counted_apart() {
+    let program = vec![step(Op::Compute, constant(20_000), 0), step(Op::Shootdown, constant(0), 0)];
+    let mut run = under(3, program, YieldTo::HVS);
+    let blind = counts(Kernel::V6_1, &run);
+    assert_eq!(blind(|m| m.yields_ipi_receiver), 0);
+    run.arm.ipi_aware = true;
+    let aware = counts(Kernel::V6_1, &run);
+    let owed = aware(|m| m.yields_ipi_receiver);
+    assert!(owed > 10, "{owed}");
+    let others = |m: &ModuleStats| m.yields_resource_waiter + m.yields_lock_waiter;
+    assert!(aware(others) < blind(others), "they come before any selection");
+}
+
+/// Under the paper's HVS most resource waiters are those that a yield took the core from.
+#[test]
+fn who_was_displaced_is_no_resource_waiter() {
+    let of =
+        |variant| counts(Kernel::V6_1, &under(3, contended(1000, 400), YieldTo::Module(variant)));
+    let (hvs, displaced) = (of(Variant::HVS), of(Variant::DISPLACED));
+    let share = |of: &dyn Fn(fn(&ModuleStats) -> u64) -> u64| {
+        let (resource, yielded) = (of(|m| m.yields_resource_waiter), of(|m| m.yields_yielded));
+        resource as f64 / (resource + yielded) as f64
+    };
+    let (before, after) = (share(&hvs), share(&displaced));
+    assert!(after < before / 2.0, "{before:.2} to {after:.2}");
+}

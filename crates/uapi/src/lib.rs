@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What user space sees of the module: modes, variants of HVS, settings, counters and values, with
+//! their names, bounds and meanings. All of it is uapi/unspin.h, which the module is built from too.
+//!
+//! ```
+//! use unspin_uapi::{Mode, Number, Variant};
+//!
+//! assert_eq!(Mode::of("apples"), Some(Mode::APPLES));
+//! assert_eq!(Number::WINDOW_MIN.file(), "window_min_cycles");
+//! assert!(Number::WINDOW_MIN.range().contains(&Number::WINDOW_MIN.default()));
+//! assert_eq!(Variant::PAPER.flags(), 0);
+//! ```
+
+/// How a value moves.
+#[allow(clippy::upper_case_acronyms)] // as uapi/unspin.h has them
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// It grows until the next reset.
+    COUNT,
+    /// It is what is now.
+    LAST,
+}
+
+/// An enumeration of a table's rows, and one of their names.
+macro_rules! table {
+    ($Table:ident $name:ident $(($id:ident, $text:literal))+) => {
+        // As uapi/unspin.h has them.
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $Table {
+            $(#[doc = $text] $id,)+
+        }
+
+        impl $Table {
+            pub const ALL: &'static [$Table] = &[$($Table::$id),+];
+
+            pub const fn $name(self) -> &'static str {
+                match self {
+                    $($Table::$id => $text,)+
+                }
+            }
+
+            /// The one of that name.
+            pub fn of(text: &str) -> Option<$Table> {
+                $Table::ALL.iter().copied().find(|row| row.$name() == text)
+            }
+        }
+    };
+}
+
+macro_rules! column {
+    ($Table:ident $column:ident [str] $($row:tt)+) => {
+        column! { $Table $column [&'static str] $($row)+ }
+    };
+    ($Table:ident $column:ident [$Of:ty] $(($id:ident, $value:expr))+) => {
+        impl $Table {
+            pub const fn $column(self) -> $Of {
+                match self {
+                    $($Table::$id => $value,)+
+                }
+            }
+        }
+    };
+}
+
+/// `for_each_counter!(m)` expands `m! { (file, "meaning") … }` once, all counters in their order.
+macro_rules! rows_for {
+    (($d:tt) $($row:tt)+) => {
+        #[macro_export]
+        macro_rules! for_each_counter {
+            ($d with:ident) => {
+                $d with! { $($row)+ }
+            };
+        }
+    };
+}
+
+macro_rules! flags {
+    ($(($flag:ident, $bit:expr))+) => {
+        /// Flags of HVS: policy/hvs.h says what each does. Traces carry them as numbers.
+        pub mod flags {
+            $(pub const $flag: u32 = $bit;)+
+        }
+    };
+}
+
+include!(concat!(env!("OUT_DIR"), "/tables.rs"));
+
+impl Variant {
+    pub const DEFAULT: Variant = Variant::ALL[0];
+}
+
+impl Number {
+    pub const fn range(self) -> std::ops::RangeInclusive<u32> {
+        self.least()..=self.most()
+    }
+}
+
+/// `a, b or c`, for errors that say what is allowed.
+pub fn any_of<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
+    let names: Vec<&str> = names.into_iter().collect();
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_found_and_differ() {
+        let files = || {
+            let settings = Number::ALL.iter().map(|n| n.file()).chain(["mode", "hvs_variant"]);
+            let counts = Counter::ALL.iter().map(|c| c.file());
+            settings.chain(counts).chain(Value::ALL.iter().map(|v| v.file()))
+        };
+        assert_eq!(files().collect::<BTreeSet<_>>().len(), files().count());
+        assert!(Mode::ALL.iter().all(|m| Mode::of(m.name()) == Some(*m)));
+        assert!(Variant::ALL.iter().all(|v| Variant::of(v.name()) == Some(*v)));
+        assert_eq!(Number::of("window_init"), None);
+    }
+
+    #[test]
+    fn defaults_are_within_their_bounds() {
+        for number in Number::ALL {
+            assert!(number.range().contains(&number.default()), "{number:?}");
+        }
+        let [init, least, most, delta, largest] = [
+            Number::WINDOW_INIT,
+            Number::WINDOW_MIN,
+            Number::WINDOW_MAX,
+            Number::DELTA,
+            Number::DELTA_MAX,
+        ]
+        .map(Number::default);
+        assert!((least..=most).contains(&init) && delta <= most && largest <= most);
+    }
+
+    #[test]
+    fn variants_are_one_flag_each_or_the_quorum_with_one() {
+        assert_eq!((Variant::DEFAULT.name(), Variant::DEFAULT.flags()), ("hvs", flags::QUORUM));
+        let all: BTreeSet<u32> = Variant::ALL.iter().map(|v| v.flags()).collect();
+        assert_eq!(all.len(), Variant::ALL.len(), "two of the same flags");
+        for variant in Variant::ALL {
+            assert_eq!(variant.flags() & !flags::ALL, 0);
+            assert!((variant.flags() & !flags::QUORUM).count_ones() <= 1, "{variant:?}");
+        }
+    }
+
+    /// One phrase, no full stop, as uapi/unspin.h asks.
+    #[test]
+    fn meanings_are_phrases() {
+        let modes = Mode::ALL.iter().map(|m| m.meaning());
+        let variants = Variant::ALL.iter().map(|v| v.meaning());
+        let numbers = Number::ALL.iter().flat_map(|n| [n.unit(), n.meaning()]);
+        let counters = Counter::ALL.iter().map(|c| c.meaning());
+        let values = Value::ALL.iter().map(|v| v.meaning());
+        let of_module = ModuleValue::ALL.iter().map(|v| v.meaning());
+        let mut all = modes.chain(variants).chain(numbers).chain(counters).chain(values);
+        assert!(all.by_ref().chain(of_module).all(|m| !m.is_empty() && !m.ends_with('.')));
+    }
+
+    #[test]
+    fn lists_read_as_a_sentence() {
+        assert_eq!(any_of(["a"]), "a");
+        assert_eq!(any_of(["a", "b", "c"]), "a, b or c");
+    }
+}

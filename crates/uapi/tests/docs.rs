@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! docs/sysfs.md says what uapi/unspin.h says: every name once, with its bounds, its default and, as
+//! the first words about it, its meaning.
+
+use std::collections::{BTreeMap, BTreeSet};
+use unspin_uapi::{Counter, Mode, ModuleValue, Number, Value, Variant};
+
+const DOC: &str = include_str!("../../../docs/sysfs.md");
+
+/// The tables' rows: what stands in the first cell, and the other cells.
+fn rows() -> BTreeMap<&'static str, Vec<&'static str>> {
+    let mut rows = BTreeMap::new();
+    // A name may be a mode's and a variant's: the variant has the later row.
+    for line in DOC.lines().filter(|line| line.starts_with("| `")) {
+        let mut cells = line.trim_matches('|').split('|').map(str::trim);
+        let name = cells.next().unwrap().trim_matches('`');
+        let section = if name == "hvs" && rows.contains_key("hvs") { "variant hvs" } else { name };
+        assert!(rows.insert(section, cells.collect()).is_none(), "{name} has two rows");
+    }
+    rows
+}
+
+fn meanings() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let variant = |v: &Variant| match v.name() {
+        "hvs" => ("variant hvs", v.meaning()),
+        name => (name, v.meaning()),
+    };
+    let modes = Mode::ALL.iter().map(|m| (m.name(), m.meaning()));
+    let numbers = Number::ALL.iter().map(|n| (n.file(), n.meaning()));
+    let counters = Counter::ALL.iter().map(|c| (c.file(), c.meaning()));
+    let values = Value::ALL.iter().map(|v| (v.file(), v.meaning()));
+    let of_module = ModuleValue::ALL.iter().map(|v| (v.file(), v.meaning()));
+    let variants = Variant::ALL.iter().map(variant);
+    modes.chain(variants).chain(numbers).chain(counters).chain(values).chain(of_module)
+}
+
+#[test]
+fn every_name_has_its_row_and_meaning() {
+    let rows = rows();
+    for (name, meaning) in meanings() {
+        let cells = rows.get(name).unwrap_or_else(|| panic!("docs/sysfs.md has no row of {name}"));
+        let said = cells.last().unwrap();
+        assert!(said.starts_with(meaning), "{name}: {said:?} does not begin with {meaning:?}");
+    }
+    let known: BTreeSet<&str> = meanings().map(|(name, _)| name).collect();
+    let unknown: Vec<_> = rows.keys().filter(|name| !known.contains(*name)).collect();
+    assert!(unknown.is_empty(), "docs/sysfs.md has rows of what is not there: {unknown:?}");
+}
+
+#[test]
+fn numbers_have_their_bounds_and_defaults() {
+    let rows = rows();
+    let shown = |n: u32| match n.is_power_of_two() && n > 1 << 20 {
+        true => format!("2^{}", n.ilog2()),
+        false => n.to_string(),
+    };
+    for number in Number::ALL {
+        let most = match number {
+            Number::DELTA | Number::DELTA_MAX => format!("`{}`", Number::WINDOW_MAX.file()),
+            _ => shown(number.most()),
+        };
+        let bounds = format!("{} … {most}", number.least());
+        let expected = [bounds, number.default().to_string()];
+        assert_eq!(rows[number.file()][..2], expected, "{}", number.file());
+    }
+}
+
+#[test]
+fn words_have_their_defaults() {
+    for (file, default) in [("mode", Mode::OFF.name()), ("hvs_variant", Variant::DEFAULT.name())] {
+        assert!(DOC.contains(&format!("`{file}` (default `{default}`)")), "{file}");
+    }
+}

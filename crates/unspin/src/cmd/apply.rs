@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin apply`: the settings of a file, once or for as long as it runs (unspin.service).
+
+use crate::config::{Config, FILE, HELP};
+use crate::exit::{said, Cannot};
+use crate::keep::Keeper;
+use crate::sysfs::{Module, ROOT};
+use crate::{host, notify};
+use anyhow::Context;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
+use std::time::Duration;
+use unspin_host::Host;
+use unspin_lab::Lock;
+
+/// On the kernel's command line it keeps the service out.
+const SWITCH: &str = "unspin=off";
+
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    /// The file.
+    #[arg(long, value_name = "FILE", default_value = FILE)]
+    config: PathBuf,
+    /// Only say what is wrong with the file.
+    #[arg(long, conflicts_with = "stay")]
+    check: bool,
+    /// Load the module unless it is loaded, and stay: VMs that come later get their settings, too.
+    /// SIGHUP reads the file again. At the end all VMs are in mode off, and the module is taken out
+    /// if it was loaded here.
+    #[arg(long)]
+    stay: bool,
+    /// All VMs to mode off, and the module out if --stay loaded it and was killed.
+    #[arg(long, hide = true, conflicts_with_all = ["stay", "check"])]
+    stop: bool,
+    #[arg(long, hide = true, default_value = ROOT)]
+    sysfs: PathBuf,
+    #[arg(long, hide = true, default_value = "/proc")]
+    proc: PathBuf,
+    /// Where it is noted that the module was loaded here.
+    #[arg(long, hide = true, default_value = "/run/unspin")]
+    run_dir: PathBuf,
+    /// How often it looks for new VMs.
+    #[arg(long, hide = true, default_value_t = 1000)]
+    every_ms: u64,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.stop {
+        return stop(args);
+    }
+    let config = Config::read(&args.config)?;
+    if args.check {
+        return Ok(());
+    }
+    if args.stay {
+        return stay(args, config);
+    }
+    start(args, config).map(drop)
+}
+
+fn start(args: &Args, config: Config) -> anyhow::Result<Keeper> {
+    let module = Module::open_same_version(&args.sysfs)?;
+    Keeper::start(module, Host::at(&args.proc), config)
+}
+
+fn stay(args: &Args, config: Config) -> anyhow::Result<()> {
+    let cmdline = args.proc.join("cmdline");
+    let words = fs::read_to_string(&cmdline)
+        .with_context(|| format!("cannot read {}", cmdline.display()))?;
+    if words.split_whitespace().any(|word| word == SWITCH) {
+        return Err(Cannot(format!("{SWITCH} on the kernel's command line keeps it out")).into());
+    }
+    // What ends it must not end it between loading and noting that.
+    let signals = signals()?;
+    let _alone = Lock::take(&args.run_dir)?;
+    let loaded = Loaded::new(args)?;
+    let mut keeper = start(args, config)?;
+    notify::tell("READY=1");
+    while keep(args, &mut keeper, &signals) {}
+    if keeper.has_module() {
+        notify::tell("STOPPING=1");
+        keeper.stop();
+    } else {
+        say!("the module is gone: there is nothing left to do");
+    }
+    drop(loaded);
+    Ok(())
+}
+
+/// Waits, and does what is due; false at the end.
+fn keep(args: &Args, keeper: &mut Keeper, signals: &Receiver<i32>) -> bool {
+    let due = match signals.recv_timeout(Duration::from_millis(args.every_ms)) {
+        Ok(SIGHUP) => reload(args, keeper),
+        Ok(_) | Err(RecvTimeoutError::Disconnected) => return false,
+        Err(RecvTimeoutError::Timeout) => keeper.look(),
+    };
+    if !keeper.has_module() {
+        return false;
+    }
+    if let Err(e) = due {
+        say!("{}", said(&e));
+    }
+    true
+}
+
+fn reload(args: &Args, keeper: &mut Keeper) -> anyhow::Result<()> {
+    Config::read(&args.config)
+        .and_then(|config| keeper.change(config))
+        .context("the settings stay as they were")?;
+    say!("read {} again; VMs: {}", args.config.display(), keeper.count());
+    Ok(())
+}
+
+fn signals() -> anyhow::Result<Receiver<i32>> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot take signals")?;
+    let (send, receive) = channel();
+    std::thread::spawn(move || signals.forever().all(|signal| send.send(signal).is_ok()));
+    Ok(receive)
+}
+
+/// The module, loaded unless it was; dropped, it is taken out again where it was loaded here.
+struct Loaded<'a>(&'a Args);
+
+impl Loaded<'_> {
+    fn new(args: &Args) -> anyhow::Result<Loaded<'_>> {
+        if !args.sysfs.is_dir() {
+            let note = args.note();
+            fs::write(&note, "").with_context(|| format!("cannot write {}", note.display()))?;
+            // From here on it is taken out, and the note with it, whatever goes wrong.
+            let loaded = Loaded(args);
+            host::insert(None)?;
+            say!("loaded the module");
+            return Ok(loaded);
+        }
+        // If there is a note, it was loaded by one that was killed.
+        Ok(Loaded(args))
+    }
+}
+
+impl Drop for Loaded<'_> {
+    fn drop(&mut self) {
+        self.0.take_out();
+    }
+}
+
+impl Args {
+    fn note(&self) -> PathBuf {
+        self.run_dir.join("loaded")
+    }
+
+    /// Takes the module out if it was loaded here.
+    fn take_out(&self) {
+        let note = self.note();
+        if note.exists() && self.sysfs.is_dir() {
+            match host::remove() {
+                Ok(()) => say!("unloaded the module"),
+                Err(e) => say!("the module stays loaded, in mode off: {}", said(&e)),
+            }
+        }
+        let _ = fs::remove_file(note);
+    }
+}
+
+fn stop(args: &Args) -> anyhow::Result<()> {
+    let off = match Module::open(&args.sysfs) {
+        // Of any version: off is off.
+        Ok(module) => module.set(None, &[("mode", "off")]),
+        Err(_) => Ok(()),
+    };
+    args.take_out();
+    off
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! /etc/unspin/unspin.toml: which settings VMs are to have.
+
+use crate::exit::Usage;
+use crate::sysfs;
+use crate::vms::Vm;
+use anyhow::Context;
+use std::collections::BTreeMap;
+use std::path::Path;
+use unspin_scenario::{Problems, Reader, Table};
+
+pub const FILE: &str = "/etc/unspin/unspin.toml";
+
+pub const HELP: &str = "\
+The file has up to three kinds of tables. Each takes the settings that `unspin set --help` lists:
+  [default]             all VMs that have no setting of their own
+  [vm.\"NAME\"]           VMs that QEMU or libvirt calls NAME, or that have it as UUID
+  [pid.N]               VMs of process N; what it sets wins over the name's";
+
+/// Values by the names of settings.
+pub type Settings = BTreeMap<String, String>;
+
+/// What the file says; every setting and value in it is one the module takes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    pub default: Settings,
+    names: Vec<(String, Settings)>,
+    pids: Vec<(u32, Settings)>,
+}
+
+impl Config {
+    pub fn read(path: &Path) -> anyhow::Result<Config> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))
+            .map_err(|e| Usage(format!("{e:#}")))?;
+        Config::parse(&path.display().to_string(), &text).map_err(|e| Usage(e.to_string()).into())
+    }
+
+    pub fn parse(file: &str, text: &str) -> Result<Config, Problems> {
+        let reader = Reader::new(file, text);
+        let config = {
+            let doc = reader.parse();
+            config(&Table::top(&reader, &doc))
+        };
+        reader.finish(Some(config))
+    }
+
+    /// What a VM of its own is to have beside the defaults.
+    pub fn of(&self, vm: &Vm) -> Settings {
+        let named = self.names.iter().filter(|(name, _)| vm.is_called(name.as_bytes()));
+        let numbered = self.pids.iter().filter(|(pid, _)| vm.has_pid(*pid));
+        let tables = named.map(|(_, settings)| settings).chain(numbered.map(|(_, s)| s));
+        tables.flat_map(|settings| settings.clone()).collect()
+    }
+}
+
+fn config(top: &Table) -> Config {
+    top.only(&["default", "vm", "pid"]);
+    let default = top.get("default").and_then(|v| v.table("a table of settings"));
+    let mut config =
+        Config { default: default.map(|t| settings(&t)).unwrap_or_default(), ..Config::default() };
+    for (name, settings) in tables(top, "vm", "tables of settings, as [vm.\"web1\"]") {
+        config.names.push((name.to_string(), settings));
+    }
+    let example = "tables of settings, as [pid.4242]";
+    for (pid, settings) in tables(top, "pid", example) {
+        match pid.parse::<u32>() {
+            Ok(pid) if pid > 0 => config.pids.push((pid, settings)),
+            _ => {
+                let table = top.get("pid").and_then(|v| v.table(example)?.get(pid));
+                if let Some(table) = table {
+                    table.problem(format!("{pid:?} is no process id"), "[pid.4242], [vm.\"NAME\"]");
+                }
+            }
+        }
+    }
+    config
+}
+
+/// The tables in the table `key`, by their names.
+fn tables<'r>(top: &Table<'r, '_>, key: &str, example: &str) -> Vec<(&'r str, Settings)> {
+    let Some(all) = top.get(key).and_then(|v| v.table(example)) else { return Vec::new() };
+    let one = |name: &'r str| {
+        let table = all.get(name)?.table(example)?;
+        Some((name, settings(&table)))
+    };
+    all.keys().into_iter().filter_map(one).collect()
+}
+
+fn settings(table: &Table) -> Settings {
+    let names: Vec<&str> = sysfs::names().collect();
+    table.only(&names);
+    let mut settings = Settings::new();
+    for name in names {
+        let Some(value) = table.get(name) else { continue };
+        let Some(text) = value.setting("a word in quotes or a whole number") else { continue };
+        match sysfs::allowed_instead(name, &text) {
+            Some(allowed) => value.problem(format!("{text:?} is not allowed"), allowed),
+            None => drop(settings.insert(name.to_string(), text)),
+        }
+    }
+    contradictions(table, &settings);
+    settings
+}
+
+/// Where the module would move one bound to fit another, and it would not be said which is meant.
+fn contradictions(table: &Table, settings: &Settings) {
+    let number = |name: &str| settings.get(name)?.parse::<u64>().ok();
+    for (low, high) in [
+        ("window_min_cycles", "window_init_cycles"),
+        ("window_min_cycles", "window_max_cycles"),
+        ("window_init_cycles", "window_max_cycles"),
+        ("delta_cycles", "window_max_cycles"),
+        ("delta_max_cycles", "window_max_cycles"),
+    ] {
+        if let (Some(a), Some(b), Some(value)) = (number(low), number(high), table.get(low)) {
+            if a > b {
+                value.problem(format!("{a} is above {high} = {b}"), format!("up to {high}"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vms::tests::Fake;
+
+    fn problems(text: &str) -> String {
+        Config::parse("x.toml", text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_file_line_and_what_is_allowed() {
+        for (text, words) in [
+            ("[defaults]", "x.toml:1:2: `defaults`: unknown key\n    allowed: default, vm, pid"),
+            ("\n[vm.a]\nmood = 1", "x.toml:3:1: `vm.a.mood`: unknown key"),
+            ("[vm.a]\nmood = 1", "did you mean `mode`?"),
+            ("[vm.a]\nreset = 1", "`vm.a.reset`: unknown key"),
+            ("[default]\nmode = \"on\"", "x.toml:2:8: `default.mode`: \"on\" is not allowed"),
+            ("[default]\nmode = \"on\"", "allowed: off, observe, aple, hvs, apples"),
+            ("[default]\nmode = true", "a word in quotes or a whole number"),
+            ("[pid.1]\nepoch_min_us = 1_000_001", "allowed: 0 to 1000000 microseconds"),
+            ("[pid.x]", "\"x\" is no process id"),
+            ("[pid.0]", "\"0\" is no process id"),
+            ("pid = 3", "the integer 3 is not what belongs here"),
+            ("[vm]\nweb1 = \"apples\"", "allowed: tables of settings, as [vm.\"web1\"]"),
+            ("default = 1", "a table of settings"),
+            ("[vm.a]\n[vm.a]", "x.toml:2:"),
+            ("mode = ", "x.toml:1:"),
+            (
+                "[vm.a]\nwindow_max_cycles = 100\nwindow_min_cycles = 200",
+                "x.toml:3:21: `vm.a.window_min_cycles`: 200 is above window_max_cycles = 100",
+            ),
+        ] {
+            assert!(problems(text).contains(words), "{text}: {}", problems(text));
+        }
+        let e = Config::read("/nonexistent/x.toml".as_ref()).unwrap_err();
+        assert!(e.downcast_ref::<Usage>().is_some() && e.to_string().contains("/nonexistent/x"));
+    }
+
+    #[test]
+    fn a_vm_has_what_its_names_and_its_process_say() {
+        let text = "[default]\nmode = \"observe\"\n\
+                    [vm.\"web,1\"]\nmode = \"hvs\"\nwindow_max_cycles = 16_384\n\
+                    [vm.\"00000000-0000-0000-0000-000000000042\"]\nmode = \"aple\"\n\
+                    [pid.41]\nmode = \"apples\"\n";
+        let config = Config::parse("x.toml", text).unwrap();
+        assert_eq!(config.default["mode"], "observe");
+        let fake = Fake::new("config");
+        let of = |id: &str, name: &str| {
+            fake.vm(id, name);
+            config.of(&Vm::new(&fake.host(), id.to_string()))
+        };
+        let both = of("41-0", "web,,1");
+        assert_eq!(
+            (both["mode"].as_str(), both["window_max_cycles"].as_str()),
+            ("apples", "16384")
+        );
+        assert_eq!(of("42-0", "db")["mode"], "aple");
+        assert!(of("43-0", "db").is_empty());
+        assert_eq!(Config::parse("x.toml", "").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn the_packaged_file_is_right_and_sets_nothing() {
+        let text = include_str!("../../../debian/unspin.toml");
+        assert_eq!(Config::parse("unspin.toml", text).unwrap(), Config::default());
+        // And its examples are right where somebody takes the marks away.
+        let uncommented: String = text.lines().map(|l| l.strip_prefix('#').unwrap_or(l)).fold(
+            String::new(),
+            |all, line| if line.starts_with(' ') { all } else { all + line + "\n" },
+        );
+        let config = Config::parse("unspin.toml", &uncommented).unwrap();
+        assert!(!config.default.is_empty() && config.names.len() == 1 && config.pids.len() == 1);
+    }
+}

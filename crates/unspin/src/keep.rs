@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Keeps the module's VMs as a configuration says, those that come later too.
+
+use crate::config::{Config, Settings};
+use crate::exit::said;
+use crate::sysfs::Module;
+use crate::vms::Vm;
+use std::collections::BTreeMap;
+use unspin_host::Host;
+
+const MODE: &str = "mode";
+
+/// How often a VM's settings are tried: a new one's files appear a moment after its directory.
+const TRIES: u32 = 3;
+
+/// What the module is told, and what was there before.
+pub struct Keeper {
+    module: Module,
+    host: Host,
+    config: Config,
+    default: Changed,
+    vms: BTreeMap<String, (Vm, Changed)>,
+}
+
+/// Settings of a VM or of the defaults.
+struct Changed {
+    before: Settings,
+    /// What was written, unless it was put back since.
+    ours: Settings,
+    /// How often in a row the module refused them.
+    refused: u32,
+}
+
+impl Changed {
+    fn new(before: Settings) -> Changed {
+        Changed { before, ours: Settings::new(), refused: 0 }
+    }
+
+    /// What is to be written so that the settings are `wanted`, and what was ours and is wanted no
+    /// more is as in `otherwise`. What is so already, and was written by us, is not written again.
+    fn towards(&self, wanted: &Settings, otherwise: &Settings, now: &Settings) -> Settings {
+        let released = self.ours.keys().filter(|key| !wanted.contains_key(*key));
+        let released = released.filter_map(|key| Some((key.clone(), otherwise.get(key)?.clone())));
+        let mut to_write: Settings = wanted.clone();
+        to_write.extend(released);
+        to_write
+            .retain(|key, value| now.get(key) != Some(value) || self.ours.get(key) != Some(value));
+        to_write
+    }
+}
+
+impl Keeper {
+    /// Sets the defaults and the VMs that are there. An error where the module refuses the defaults:
+    /// nothing is changed then.
+    pub fn start(module: Module, host: Host, config: Config) -> anyhow::Result<Keeper> {
+        let default = Changed::new(module.defaults());
+        let vms = BTreeMap::new();
+        let mut keeper = Keeper { module, host, config: Config::default(), default, vms };
+        keeper.set_default(&config)?;
+        keeper.config = config;
+        keeper.look()?;
+        Ok(keeper)
+    }
+
+    /// Whether the module is still there.
+    pub fn has_module(&self) -> bool {
+        self.module.is_loaded()
+    }
+
+    /// VMs the module knows.
+    pub fn count(&self) -> usize {
+        self.vms.len()
+    }
+
+    /// Sets the VMs that came since it last looked, and forgets those that went.
+    pub fn look(&mut self) -> anyhow::Result<()> {
+        let ids = self.module.ids()?;
+        self.vms.retain(|id, _| ids.contains(id));
+        for id in ids {
+            let is_new = |(_, changed): &(Vm, Changed)| (1..TRIES).contains(&changed.refused);
+            if self.vms.get(&id).is_none_or(is_new) {
+                self.vms.entry(id.clone()).or_insert_with(|| {
+                    (Vm::new(&self.host, id.clone()), Changed::new(Settings::new()))
+                });
+                self.set_vm(&id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes by another configuration from now on. An error where the module refuses its defaults:
+    /// the old one stays in force, whole.
+    pub fn change(&mut self, config: Config) -> anyhow::Result<()> {
+        self.set_default(&config)?;
+        self.config = config;
+        let ids: Vec<String> = self.vms.keys().cloned().collect();
+        for id in ids {
+            self.vms.entry(id.clone()).and_modify(|(_, changed)| changed.refused = 0);
+            self.set_vm(&id);
+        }
+        self.look()
+    }
+
+    /// Every VM to mode off, all else as it was before. Says what cannot be.
+    pub fn stop(self) {
+        let off = [(MODE, "off")];
+        if let Err(e) = self.module.set(None, &off) {
+            say!("the VMs stay in their modes: {}", said(&e));
+        }
+        let put_back = |vm: Option<&str>, changed: &Changed, now: Settings| {
+            let back = changed.towards(&Settings::new(), &changed.before, &now);
+            let back: Vec<(&str, &str)> =
+                pairs(&back).into_iter().filter(|(key, _)| *key != MODE).collect();
+            if let (false, Err(e)) = (back.is_empty(), self.module.set(vm, &back)) {
+                if vm.is_none_or(|id| !self.module.vm(id).is_empty()) {
+                    say!("{} stay changed: {}", vm.unwrap_or("the defaults"), said(&e));
+                }
+            }
+        };
+        for (id, (_, changed)) in &self.vms {
+            put_back(Some(id), changed, self.module.vm(id));
+        }
+        put_back(None, &self.default, self.module.defaults());
+    }
+
+    fn set_default(&mut self, config: &Config) -> anyhow::Result<()> {
+        let before = &self.default.before;
+        let now = self.module.defaults();
+        let mut to_write = self.default.towards(&config.default, before, &now);
+        // Written again it would turn off VMs that have a mode of their own.
+        to_write.retain(|key, value| now.get(key) != Some(value));
+        if !to_write.is_empty() {
+            self.module.set(None, &pairs(&to_write))?;
+            say!("default: {}", written(&to_write));
+        }
+        self.default.ours = config.default.clone();
+        Ok(())
+    }
+
+    /// Gives a VM what the configuration says; says what is changed, and what cannot be.
+    fn set_vm(&mut self, id: &str) {
+        let Some((vm, changed)) = self.vms.get_mut(id) else { return };
+        let now = self.module.vm(id);
+        let to_write = changed.towards(&self.config.of(vm), &self.module.defaults(), &now);
+        if to_write.is_empty() {
+            return;
+        }
+        if changed.ours.is_empty() {
+            changed.before = now;
+        }
+        match self.module.set(Some(id), &pairs(&to_write)) {
+            Ok(()) => {
+                say!("VM {vm}: {}", written(&to_write));
+                changed.refused = 0;
+                // With what was released: it follows the defaults by our hand.
+                changed.ours.extend(to_write);
+            }
+            Err(e) => {
+                changed.refused += 1;
+                // It may have gone meanwhile.
+                if changed.refused == TRIES && !self.module.vm(id).is_empty() {
+                    say!("VM {vm} stays as it was: {}", said(&e));
+                }
+            }
+        }
+    }
+}
+
+fn pairs(settings: &Settings) -> Vec<(&str, &str)> {
+    settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+}
+
+fn written(settings: &Settings) -> String {
+    settings.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vms::tests::Fake;
+
+    fn config(text: &str) -> Config {
+        Config::parse("x.toml", text).unwrap()
+    }
+
+    fn keeper(fake: &Fake, text: &str) -> Keeper {
+        Keeper::start(fake.module(), fake.host(), config(text)).unwrap()
+    }
+
+    const WEB: &str = "[default]\nmode = \"observe\"\n\
+                       [vm.web]\nmode = \"apples\"\nwindow_max_cycles = 16384\n";
+
+    #[test]
+    fn vms_are_set_and_later_ones_too() {
+        let fake = Fake::new("keep");
+        fake.vm("41-0", "web");
+        fake.vm("42-0", "db");
+        let mut keeper = keeper(&fake, WEB);
+        assert_eq!(fake.read("sys/default/mode"), "observe");
+        assert_eq!(fake.read("sys/vms/41-0/mode"), "apples");
+        assert_eq!(fake.read("sys/vms/41-0/window_max_cycles"), "16384");
+        assert_eq!(fake.read("sys/vms/42-0/mode"), "off", "the module's own affair");
+        fake.vm("50-0", "web");
+        keeper.look().unwrap();
+        assert_eq!(fake.read("sys/vms/50-0/mode"), "apples");
+        // What somebody sets by hand stays.
+        fake.write("sys/vms/41-0/mode", "hvs");
+        keeper.look().unwrap();
+        assert_eq!(fake.read("sys/vms/41-0/mode"), "hvs");
+        std::fs::remove_dir_all(fake.path("sys/vms/42-0")).unwrap();
+        keeper.look().unwrap();
+        assert_eq!(keeper.count(), 2);
+    }
+
+    #[test]
+    fn another_configuration_takes_back_what_it_does_not_say() {
+        let fake = Fake::new("change");
+        fake.vm("41-0", "web");
+        fake.vm("42-0", "db");
+        let mut keeper = keeper(&fake, WEB);
+        keeper.change(config("[vm.db]\nmode = \"hvs\"\n")).unwrap();
+        assert_eq!(fake.read("sys/default/mode"), "off", "as before");
+        assert_eq!(fake.read("sys/vms/41-0/mode"), "off");
+        assert_eq!(fake.read("sys/vms/41-0/window_max_cycles"), "32768");
+        assert_eq!(fake.read("sys/vms/42-0/mode"), "hvs");
+        keeper.change(config("[default]\nmode = \"aple\"\n")).unwrap();
+        for vm in ["41-0", "42-0"] {
+            assert_eq!(fake.read(&format!("sys/vms/{vm}/mode")), "aple", "{vm} follows again");
+        }
+    }
+
+    #[test]
+    fn defaults_that_are_refused_change_nothing() {
+        let fake = Fake::new("refused");
+        fake.vm("41-0", "web");
+        let mut keeper = keeper(&fake, WEB);
+        // Cannot be written, by root either.
+        std::fs::create_dir(fake.path("sys/default/delta_cycles")).unwrap();
+        let other = "[default]\nmode = \"hvs\"\ndelta_cycles = 5\nwindow_min_cycles = 64\n\
+                     [vm.web]\nmode = \"off\"\n";
+        keeper.change(config(other)).unwrap_err();
+        assert_eq!(fake.read("sys/default/mode"), "observe");
+        assert_eq!(fake.read("sys/default/window_min_cycles"), "4096");
+        assert_eq!(fake.read("sys/vms/41-0/mode"), "apples");
+        std::fs::remove_dir(fake.path("sys/default/delta_cycles")).unwrap();
+        fake.vm("42-0", "web");
+        keeper.look().unwrap();
+        assert_eq!(fake.read("sys/vms/42-0/mode"), "apples", "the old one is in force");
+    }
+
+    #[test]
+    fn a_vm_that_is_refused_does_not_keep_others_from_theirs() {
+        let fake = Fake::new("one-refused");
+        fake.vm("41-0", "web");
+        fake.vm("42-0", "web");
+        let mode = fake.path("sys/vms/41-0/mode");
+        std::fs::remove_file(&mode).unwrap();
+        std::fs::create_dir(&mode).unwrap();
+        let mut keeper = keeper(&fake, WEB);
+        assert_eq!(fake.read("sys/vms/41-0/window_max_cycles"), "32768", "put back");
+        assert_eq!(fake.read("sys/vms/42-0/mode"), "apples");
+        std::fs::remove_dir(&mode).unwrap();
+        fake.write("sys/vms/41-0/mode", "off");
+        keeper.look().unwrap();
+        assert_eq!(fake.read("sys/vms/41-0/mode"), "apples", "its files were not there yet");
+    }
+
+    #[test]
+    fn at_the_end_all_is_off_and_else_as_before() {
+        let fake = Fake::new("stop");
+        fake.vm("41-0", "web");
+        fake.write("sys/default/mode", "hvs");
+        let keeper = keeper(&fake, &WEB.replace("observe\"", "observe\"\nwindow_min_cycles=64"));
+        assert_eq!(fake.read("sys/default/window_min_cycles"), "64");
+        keeper.stop();
+        assert_eq!(fake.read("sys/default/mode"), "off");
+        assert_eq!(fake.read("sys/default/window_min_cycles"), "4096");
+        assert_eq!(fake.read("sys/vms/41-0/window_max_cycles"), "32768");
+    }
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The module's VMs by the names people give them. The module calls a VM `<pid>-<n>`.
+
+use crate::exit::Usage;
+use crate::sysfs::Module;
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use unspin_host::{Host, VmProcess};
+
+/// A VM of the module, and the process behind it where it is known.
+pub struct Vm {
+    pub id: String,
+    pub process: Option<VmProcess>,
+}
+
+impl Vm {
+    pub fn new(host: &Host, id: String) -> Vm {
+        let process = host.of_module_id(&id);
+        Vm { id, process }
+    }
+
+    /// Whether `given` is its process's id or the thread's that made it.
+    pub fn has_pid(&self, given: u32) -> bool {
+        let of_id = self.id.split_once('-').and_then(|(pid, _)| pid.parse().ok());
+        of_id == Some(given) || self.process.as_ref().is_some_and(|p| p.pid == given)
+    }
+
+    /// Whether `given` is its name or its UUID.
+    pub fn is_called(&self, given: &[u8]) -> bool {
+        let Some(process) = &self.process else { return false };
+        let uuid = process.uuid.as_ref().map(String::as_bytes);
+        process.name.as_ref().is_some_and(|name| name.is_meant_by(given))
+            || uuid.is_some_and(|uuid| uuid.eq_ignore_ascii_case(given))
+    }
+
+    /// Whether `given` is the module's id of it, or its process's id.
+    fn is_numbered(&self, given: &[u8]) -> bool {
+        let pid = || std::str::from_utf8(given).ok()?.parse().ok();
+        self.id.as_bytes() == given || pid().is_some_and(|pid| self.has_pid(pid))
+    }
+}
+
+/// `4242-0 (web1)`.
+impl fmt::Display for Vm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.id)?;
+        match self.process.as_ref().and_then(|p| p.name.as_ref()) {
+            Some(name) => write!(f, " ({name})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The VMs the module knows.
+pub fn all(module: &Module, host: &Host) -> anyhow::Result<Vec<Vm>> {
+    Ok(module.ids()?.into_iter().map(|id| Vm::new(host, id)).collect())
+}
+
+/// The module's id of the one VM that `given` names: by id, process id, name or UUID. `pid:` and
+/// `name:` before it say which of the two kinds is meant.
+pub fn find(module: &Module, host: &Host, given: &OsStr) -> anyhow::Result<String> {
+    let bytes = given.as_bytes();
+    let (numbers, names, wanted) = if let Some(rest) = bytes.strip_prefix(b"pid:") {
+        (true, false, rest)
+    } else if let Some(rest) = bytes.strip_prefix(b"name:") {
+        (false, true, rest)
+    } else {
+        (true, true, bytes)
+    };
+    let is_meant = |vm: &Vm| (numbers && vm.is_numbered(wanted)) || (names && vm.is_called(wanted));
+    let (mut meant, others): (Vec<Vm>, Vec<Vm>) =
+        all(module, host)?.into_iter().partition(is_meant);
+    let list = |vms: &[Vm]| vms.iter().map(Vm::to_string).collect::<Vec<_>>().join(", ");
+    match meant.len() {
+        1 => Ok(meant.remove(0).id),
+        0 if others.is_empty() => Err(Usage(format!("no VM {given:?}; there are: none")).into()),
+        0 => Err(Usage(format!("no VM {given:?}; there are: {}", list(&others))).into()),
+        _ => Err(Usage(format!(
+            "{given:?} names several VMs: {}; name one by its id, as pid:{}",
+            list(&meant),
+            meant[0].id
+        ))
+        .into()),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::{Path, PathBuf};
+
+    /// A module and processes made of files.
+    pub(crate) struct Fake(pub PathBuf);
+
+    impl Fake {
+        pub(crate) fn new(name: &str) -> Fake {
+            let dir =
+                std::env::temp_dir().join(format!("unspin-vms-{name}-{}", std::process::id()));
+            let fake = Fake(dir);
+            fs::create_dir_all(fake.0.join("proc")).unwrap();
+            for (name, value) in [
+                ("mode", "off"),
+                ("window_min_cycles", "4096"),
+                ("window_init_cycles", "8192"),
+                ("window_max_cycles", "32768"),
+            ] {
+                fake.write(&format!("sys/default/{name}"), value);
+            }
+            fake.write("sys/version", env!("CARGO_PKG_VERSION"));
+            fake
+        }
+
+        pub(crate) fn write(&self, path: &str, text: &str) {
+            let path = self.0.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{text}\n")).unwrap();
+        }
+
+        pub(crate) fn read(&self, path: &str) -> String {
+            fs::read_to_string(self.0.join(path)).unwrap().trim().to_string()
+        }
+
+        /// A VM that follows the defaults, of a process of QEMU's with this `-name`.
+        pub(crate) fn vm(&self, id: &str, name: &str) {
+            let (pid, _) = id.split_once('-').unwrap();
+            for file in fs::read_dir(self.0.join("sys/default")).unwrap().flatten() {
+                let name = file.file_name().into_string().unwrap();
+                let value = self.read(&format!("sys/default/{name}"));
+                self.write(&format!("sys/vms/{id}/{name}"), &value);
+            }
+            let proc = self.0.join("proc").join(pid);
+            if proc.exists() {
+                return;
+            }
+            fs::create_dir_all(proc.join("fd")).unwrap();
+            symlink("anon_inode:kvm-vm", proc.join("fd/7")).unwrap();
+            self.write(&format!("proc/{pid}/status"), &format!("Tgid:\t{pid}"));
+            let uuid = format!("00000000-0000-0000-0000-{pid:0>12}");
+            let line = format!("/usr/bin/qemu-system-x86_64\0-name\0{name}\0-uuid\0{uuid}\0");
+            fs::write(proc.join("cmdline"), line).unwrap();
+        }
+
+        pub(crate) fn module(&self) -> Module {
+            Module::open(&self.0.join("sys")).unwrap()
+        }
+
+        pub(crate) fn host(&self) -> Host {
+            Host::at(&self.0.join("proc"))
+        }
+
+        pub(crate) fn sys(&self) -> PathBuf {
+            self.0.join("sys")
+        }
+
+        pub(crate) fn path(&self, name: &str) -> PathBuf {
+            Path::new(&self.0).join(name)
+        }
+    }
+
+    impl Drop for Fake {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_vm_is_found_by_all_its_names() {
+        let fake = Fake::new("find");
+        fake.vm("41-0", "guest=web,,1,debug-threads=on");
+        fake.vm("42-0", "42\u{1b}[2J");
+        fake.vm("43-0", "twin");
+        fake.vm("44-0", "twin");
+        fake.vm("50-0", "41-0");
+        fake.vm("60-0", "two");
+        fake.vm("60-1", "two");
+        let find = |given: &str| find(&fake.module(), &fake.host(), OsStr::new(given));
+        for given in ["web,1", "41", "pid:41-0", "name:web,1"] {
+            assert_eq!(find(given).unwrap(), "41-0", "{given}");
+        }
+        assert_eq!(find("00000000-0000-0000-0000-000000000043").unwrap(), "43-0");
+        assert_eq!(find("42\\u{1b}[2J").unwrap(), "42-0", "as it is written out");
+        assert_eq!(find("42\u{1b}[2J").unwrap(), "42-0", "as it is");
+        assert_eq!(find("name:41-0").unwrap(), "50-0");
+        let wrong = |given: &str| {
+            let e = find(given).unwrap_err();
+            assert!(e.downcast_ref::<Usage>().is_some(), "{e}");
+            e.to_string()
+        };
+        assert!(wrong("twin").contains("several VMs: 43-0 (twin), 44-0 (twin)"));
+        assert!(wrong("41-0").contains("several VMs: 41-0 (web,1), 50-0 (41-0)"));
+        assert!(wrong("60").contains("name one by its id, as pid:60-0"));
+        assert!(wrong("web").contains("there are: 41-0 (web,1), 42-0 (42\\u{1b}[2J)"));
+        assert!(wrong("pid:twin").contains("no VM"));
+        assert!(wrong("").contains("no VM \"\""));
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What packages are made of. `make test-deb` installs them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+#[test]
+fn everything_is_of_one_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    let after = |path: &str, start: &str| {
+        let text = read(path);
+        let line = text.lines().find_map(|l| l.strip_prefix(start));
+        line.unwrap_or_else(|| panic!("{path} has no {start}")).trim_matches('"').to_string()
+    };
+    assert_eq!(after("kmod/Makefile", "UNSPIN_VERSION := "), version);
+    assert_eq!(after("kmod/dkms.conf", "PACKAGE_VERSION="), version);
+    assert!(after("debian/changelog", "unspin (").starts_with(&format!("{version})")));
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
+    entries.flat_map(|p| if p.is_dir() { files(&p) } else { vec![p] }).collect()
+}
+
+/// A source that `make -C kmod dkms-tree` forgets would be missed on the host where DKMS builds.
+#[test]
+fn the_tree_for_dkms_is_whole() {
+    let tree = std::env::temp_dir().join(format!("unspin-dkms-tree-{}", std::process::id()));
+    let make = Command::new("make")
+        .args(["-s", "-C"])
+        .arg(root().join("kmod"))
+        .args(["dkms-tree", &format!("DEST={}", tree.display())])
+        .output()
+        .unwrap();
+    assert!(make.status.success(), "{}", String::from_utf8_lossy(&make.stderr));
+    let all = files(&tree);
+    assert!(all.contains(&tree.join("dkms.conf")) && all.contains(&tree.join("kmod/Kbuild")));
+    let mut included = 0;
+    for file in all.iter().filter(|f| f.extension().is_some_and(|x| x == "c" || x == "h")) {
+        let text = fs::read_to_string(file).unwrap();
+        let names = text.lines().filter_map(|l| {
+            l.trim_start()
+                .strip_prefix('#')?
+                .trim_start()
+                .strip_prefix("include \"")?
+                .split('"')
+                .next()
+        });
+        for name in names {
+            // Beside the file, or where a -I of Kbuild points.
+            let beside = file.parent().unwrap().join(name).is_file();
+            let found = beside || all.iter().any(|f| f.ends_with(name));
+            assert!(found, "{} includes {name}, which the tree has not", file.display());
+            included += 1;
+        }
+    }
+    assert!(included > 20, "{included} includes are too few");
+    let kbuild = fs::read_to_string(tree.join("kmod/Kbuild")).unwrap();
+    let objects = kbuild.split_whitespace().filter_map(|word| word.strip_suffix(".o"));
+    for object in objects.filter(|object| *object != "unspin" && !object.starts_with("CFLAGS")) {
+        assert!(tree.join("kmod").join(object).with_extension("c").is_file(), "{object}.c");
+    }
+    fs::remove_dir_all(tree).unwrap();
+}
+
+#[test]
+fn the_service_is_what_the_command_takes() {
+    let unit = read("debian/unspin.service");
+    assert!(unit.contains("ConditionKernelCommandLine=!unspin=off\n"));
+    let commands: Vec<&str> = unit
+        .lines()
+        .filter_map(|l| l.strip_prefix("Exec")?.split_once('=')?.1.split("/usr/bin/unspin ").nth(1))
+        .collect();
+    assert_eq!(commands, ["apply --stay", "apply --check", "apply --stop"]);
+    let config = root().join("debian/unspin.toml");
+    let checked = Command::new(env!("CARGO_BIN_EXE_unspin"))
+        .args(["apply", "--check", "--config"])
+        .arg(config)
+        .status();
+    assert!(checked.unwrap().success());
+}
