@@ -8,15 +8,14 @@
 
 mod common;
 
+use common::plans::{boot, lab};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
-use unspin_lab::{Computer, Kernel, Lab, Series, BOCHS_TOOLS};
+use unspin_lab::{Computer, Kernel, Lab};
 use unspin_replay::{replay, Tally};
 use unspin_scenario::plan::Plan;
-use unspin_scenario::result::{Record, RunResult};
+use unspin_scenario::result::RunResult;
 use unspin_scenario::{expand, parse_profile, parse_scenario, Selection};
 
 /// Three VMs a CPU: what stock KVM loses there is far above the spread of runs.
@@ -87,15 +86,6 @@ fn apples_gains_and_its_decisions_are_the_policies() {
     }
 }
 
-fn lab() -> Option<(Lab, Kernel)> {
-    if !common::has_tools(BOCHS_TOOLS) {
-        return None;
-    }
-    let lab = common::lab();
-    let kernel = common::kernel(&lab, Series::V6_12)?;
-    Some((lab, kernel))
-}
-
 fn truth(lab: &Lab, kernel: &Kernel) {
     let heard =
         common::script(lab, kernel, &Computer::bochs(1), include_str!("ple.sh"), "ple-truth");
@@ -104,32 +94,6 @@ fn truth(lab: &Lab, kernel: &Kernel) {
     wrong.extend(common::splats(&heard.console));
     assert!(wrong.is_empty() && heard.failed == 0, "\n{}", wrong.join("\n"));
     assert!(heard.passed >= TRUTH_CHECKS_MIN, "only {} checks were made", heard.passed);
-}
-
-fn boot(lab: &Lab, kernel: &Kernel, plan: &Plan, name: &str) -> Vec<RunResult> {
-    let start = Instant::now();
-    let (mut results, mut failed) = (Vec::new(), Vec::new());
-    let booted = lab.boot_plan(
-        kernel,
-        &Computer::bochs(plan.pcpus),
-        plan,
-        name,
-        &AtomicBool::new(false),
-        &mut |record| match record {
-            Record::Progress(p) => {
-                common::say(&format!("[{:4}s] {}", start.elapsed().as_secs(), p.text));
-            }
-            Record::Run(result) => results.push(*result),
-            Record::Failed { id, error } => failed.push(format!("run {id}: {error}")),
-            Record::Log { text } => common::say(&text),
-            _ => {}
-        },
-    );
-    booted.unwrap_or_else(|e| panic!("{e}"));
-    common::say(&format!("{name}: {} s", start.elapsed().as_secs()));
-    assert!(failed.is_empty(), "{failed:?}");
-    assert_eq!(results.len(), plan.runs.len());
-    results
 }
 
 /// The scenario's runs, and one more of APPLES with its decisions recorded.

@@ -6,7 +6,7 @@
 //! (docs/sysfs.md); lines of anything else are passed over.
 
 use anyhow::{bail, Context};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
 use unspin_policy::aple::{Epoch, Params, State};
 use unspin_policy::hvs::{decide, Flags, Slot};
@@ -18,6 +18,8 @@ const SLOT_BYTES: usize = 16;
 #[derive(Debug, Default, PartialEq)]
 pub struct Tally {
     pub picks: u64,
+    /// Directed yields that took, by the target's category (enum hvs_category).
+    pub taken: BTreeMap<u8, u64>,
     pub epochs: u64,
     /// Epochs whose round began before the trace did: only their inefficiency is checked.
     pub partly: u64,
@@ -74,6 +76,12 @@ fn replay_pick(f: &Fields, tally: &mut Tally) -> anyhow::Result<()> {
     }
     let ours = decide(&slots, f.number("caller")?, f.hex("excluded")?, Flags(f.number("flags")?));
     let theirs: i64 = f.number("pick")?;
+    if let Ok(target) = usize::try_from(theirs) {
+        let Some(slot) = slots.get(target) else { bail!("pick={theirs} of {count} slots") };
+        if f.number::<i64>("outcome")? > 0 {
+            *tally.taken.entry(slot.category).or_default() += 1;
+        }
+    }
     let ours = i64::from(ours.number());
     if ours != theirs {
         tally.different.push(format!("pick of VM {}: {theirs}, here {ours}", f.text("vm")?));
@@ -234,7 +242,10 @@ mod tests {
 
     #[test]
     fn picks_come_out_the_same_or_are_found() {
-        assert_eq!(tally(&[pick_line(2)]), Tally { picks: 1, ..Tally::default() });
+        let taken = BTreeMap::from([(1, 1)]);
+        assert_eq!(tally(&[pick_line(2)]), Tally { picks: 1, taken, ..Tally::default() });
+        let failed = pick_line(2).replace("outcome=1", "outcome=0");
+        assert_eq!(tally(&[failed]), Tally { picks: 1, ..Tally::default() });
         assert_eq!(tally(&[pick_line(1)]).different, ["pick of VM 41-0: 1, here 2"]);
     }
 
@@ -244,5 +255,6 @@ mod tests {
         let cut = pick_line(2);
         assert!(replay([&cut[..cut.len() - 3]].into_iter(), &mut t).is_err());
         assert!(replay(["unspin_epoch: vm=1-0 exits=x"].into_iter(), &mut t).is_err());
+        assert!(replay([pick_line(4).as_str()].into_iter(), &mut t).is_err());
     }
 }

@@ -2,6 +2,8 @@
 //! Booting from tests: one emulated computer at a time, skipped where it cannot be.
 #![allow(dead_code)]
 
+pub mod plans;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
