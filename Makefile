@@ -104,5 +104,6 @@ test-deb: deb ## install, upgrade, remove and purge them in clean Debian 12 and 
 	@.ci/test-deb
 
 clean: ## remove what was built and measured
-	rm -rf out
+	rm -rf out debian/.debhelper debian/unspin debian/unspin-dkms
+	rm -f debian/files debian/*.substvars debian/*debhelper*
 	cargo clean

@@ -16,7 +16,7 @@ fails() { code=$1; shift; "$@"; [ $? = "$code" ]; }
 no_module() { [ ! -e $U ]; }
 # A VM by that name, as its process's command line has it.
 named() {
-	(exec -a qemu-system-x86_64 unspin-inside vm 2 --until /tmp/stop -name "guest=$1,debug-threads=on") > /tmp/vm-$1 &
+	(exec -a qemu-system-x86_64 /bin/unspin-inside vm 2 --until /tmp/stop -name "guest=$1,debug-threads=on") > /tmp/vm-$1 &
 	vm=$!
 }
 mkdir -p /tmp/bin /tmp/run
@@ -27,7 +27,7 @@ named web,,1
 web=$vm
 named other
 other=$vm
-check "VMs run before the service" settle [ -s /proc/$other/cmdline ]
+check "VMs run before the service" settle grep -q guest=other /proc/$other/cmdline
 conf '[default]\nmode = "observe"\n[vm."web,1"]\nmode = "apples"\nwindow_max_cycles = 16384\n'
 start
 check "the module is loaded" settle [ -e $D/mode ]
