@@ -249,7 +249,8 @@ int unspin_settings_mode(struct unspin_vm *vm, enum unspin_mode mode)
 	set->mode = mode;
 	changed(vm, UNSPIN_OWN_MODE);
 	err = modes_changed();
-	if (err) {
+	/* Off is off although a hook could not be taken off: it lets KVM's own code run. */
+	if (err && mode != UNSPIN_OFF) {
 		set->mode = before;
 		changed(vm, UNSPIN_OWN_MODE);
 		*own = own_before;
