@@ -151,10 +151,7 @@ static void numbers_inherit(struct unspin_vm *vm, unsigned long numbers)
 	steps_fit(vm->set.number);
 }
 
-/*
- * Defaults were written: VMs that have no value of their own follow. Mode off is for
- * all: who turns the module off means every VM.
- */
+/* Defaults were written: VMs that have no value of their own follow. */
 static void inherit(unsigned long what)
 {
 	struct unspin_vm *vm;
@@ -164,10 +161,6 @@ static void inherit(unsigned long what)
 	/* VMs are freed by the workqueue after a grace period; apply does not sleep. */
 	rcu_read_lock();
 	list_for_each_entry_rcu(vm, &unspin_vms, all) {
-		bool mode = what & BIT(UNSPIN_OWN_MODE);
-
-		if (mode && defaults.mode == UNSPIN_OFF)
-			vm->own &= ~BIT(UNSPIN_OWN_MODE);
 		if (!(what & ~vm->own))
 			continue;
 		if (what & ~vm->own & BIT(UNSPIN_OWN_MODE))
@@ -175,8 +168,19 @@ static void inherit(unsigned long what)
 		if (what & ~vm->own & BIT(UNSPIN_OWN_VARIANT))
 			vm->set.variant = defaults.variant;
 		numbers_inherit(vm, what);
-		unspin_settings_apply(vm, mode);
+		unspin_settings_apply(vm, what & BIT(UNSPIN_OWN_MODE));
 	}
+	rcu_read_unlock();
+}
+
+/* Who turns the module off means every VM, those with a mode of their own too. */
+static void modes_of_their_own_end(void)
+{
+	struct unspin_vm *vm;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(vm, &unspin_vms, all)
+		vm->own &= ~BIT(UNSPIN_OWN_MODE);
 	rcu_read_unlock();
 }
 
@@ -246,6 +250,8 @@ int unspin_settings_mode(struct unspin_vm *vm, enum unspin_mode mode)
 	enum unspin_mode before = set->mode;
 	int err;
 
+	if (!vm && mode == UNSPIN_OFF)
+		modes_of_their_own_end();
 	set->mode = mode;
 	changed(vm, UNSPIN_OWN_MODE);
 	err = modes_changed();
