@@ -330,6 +330,7 @@ static u32 scaled(u32 n, const struct unspin_window_ops *ops)
 
 void unspin_settings_vendor(const struct unspin_window_ops *ops)
 {
+	struct unspin_vm *vm;
 	u32 n;
 
 	mutex_lock(&unspin_mutex);
@@ -337,5 +338,10 @@ void unspin_settings_vendor(const struct unspin_window_ops *ops)
 		if ((CYCLES & BIT(n)) && !(defaults_own & CYCLES))
 			defaults.number[n] = scaled(n, ops);
 	inherit(CYCLES | BIT(UNSPIN_N_IPI_AWARE));
+	/* Whether there are windows to set is nothing a VM has of its own. */
+	rcu_read_lock();
+	list_for_each_entry_rcu(vm, &unspin_vms, all)
+		unspin_settings_apply(vm, false);
+	rcu_read_unlock();
 	mutex_unlock(&unspin_mutex);
 }

@@ -77,12 +77,21 @@ static void window_probe(struct module *vendor, bool vmx)
 	vendor_changed(ops);
 }
 
+/* VMs go by KVM's windows now, and say so. */
+static void refused_work_fn(struct work_struct *work)
+{
+	vendor_changed(READ_ONCE(unspin_window));
+}
+static DECLARE_WORK(refused_work, refused_work_fn);
+
 /* A check against the processor failed: the layout is not what was thought. Any context. */
 static void window_refuse(const char *why)
 {
+	if (xchg(&unspin_window_refused, true))	/* said and counted once, whoever looks after that */
+		return;
 	window_none = why;
-	WRITE_ONCE(unspin_window_refused, true);
 	unspin_fail_open(NULL, why);
+	schedule_work(&refused_work);
 }
 
 /*
@@ -252,6 +261,7 @@ int unspin_window_init(void (*changed)(const struct unspin_window_ops *ops))
 void unspin_window_deinit(void)
 {
 	unregister_module_notifier(&vendor_nb);
+	cancel_work_sync(&refused_work);
 	WRITE_ONCE(unspin_window, NULL);
 }
 
