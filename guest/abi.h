@@ -11,7 +11,7 @@
 
 #define GUEST_ABI_MAGIC 0x4e495053	/* "SPIN" */
 #define GUEST_ABI_VERSION 4
-#define GUEST_VCPUS_MAX 64
+#define GUEST_VCPUS_MAX 128
 #define GUEST_STEPS_MAX 32
 #define GUEST_LOCKS_MAX 16
 #define GUEST_WAIT_BUCKETS 40		/* bucket b: waits of [2^b, 2^(b+1)) TSC cycles */

@@ -151,10 +151,7 @@ static void numbers_inherit(struct unspin_vm *vm, unsigned long numbers)
 	steps_fit(vm->set.number);
 }
 
-/*
- * Defaults were written: VMs that have no value of their own follow. Mode off is for
- * all: who turns the module off means every VM.
- */
+/* Defaults were written: VMs that have no value of their own follow. */
 static void inherit(unsigned long what)
 {
 	struct unspin_vm *vm;
@@ -164,10 +161,6 @@ static void inherit(unsigned long what)
 	/* VMs are freed by the workqueue after a grace period; apply does not sleep. */
 	rcu_read_lock();
 	list_for_each_entry_rcu(vm, &unspin_vms, all) {
-		bool mode = what & BIT(UNSPIN_OWN_MODE);
-
-		if (mode && defaults.mode == UNSPIN_OFF)
-			vm->own &= ~BIT(UNSPIN_OWN_MODE);
 		if (!(what & ~vm->own))
 			continue;
 		if (what & ~vm->own & BIT(UNSPIN_OWN_MODE))
@@ -175,8 +168,19 @@ static void inherit(unsigned long what)
 		if (what & ~vm->own & BIT(UNSPIN_OWN_VARIANT))
 			vm->set.variant = defaults.variant;
 		numbers_inherit(vm, what);
-		unspin_settings_apply(vm, mode);
+		unspin_settings_apply(vm, what & BIT(UNSPIN_OWN_MODE));
 	}
+	rcu_read_unlock();
+}
+
+/* Who turns the module off means every VM, those with a mode of their own too. */
+static void modes_of_their_own_end(void)
+{
+	struct unspin_vm *vm;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(vm, &unspin_vms, all)
+		vm->own &= ~BIT(UNSPIN_OWN_MODE);
 	rcu_read_unlock();
 }
 
@@ -246,10 +250,13 @@ int unspin_settings_mode(struct unspin_vm *vm, enum unspin_mode mode)
 	enum unspin_mode before = set->mode;
 	int err;
 
+	if (!vm && mode == UNSPIN_OFF)
+		modes_of_their_own_end();
 	set->mode = mode;
 	changed(vm, UNSPIN_OWN_MODE);
 	err = modes_changed();
-	if (err) {
+	/* Off is off although a hook could not be taken off: it lets KVM's own code run. */
+	if (err && mode != UNSPIN_OFF) {
 		set->mode = before;
 		changed(vm, UNSPIN_OWN_MODE);
 		*own = own_before;
@@ -323,6 +330,7 @@ static u32 scaled(u32 n, const struct unspin_window_ops *ops)
 
 void unspin_settings_vendor(const struct unspin_window_ops *ops)
 {
+	struct unspin_vm *vm;
 	u32 n;
 
 	mutex_lock(&unspin_mutex);
@@ -330,5 +338,10 @@ void unspin_settings_vendor(const struct unspin_window_ops *ops)
 		if ((CYCLES & BIT(n)) && !(defaults_own & CYCLES))
 			defaults.number[n] = scaled(n, ops);
 	inherit(CYCLES | BIT(UNSPIN_N_IPI_AWARE));
+	/* Whether there are windows to set is nothing a VM has of its own. */
+	rcu_read_lock();
+	list_for_each_entry_rcu(vm, &unspin_vms, all)
+		unspin_settings_apply(vm, false);
+	rcu_read_unlock();
 	mutex_unlock(&unspin_mutex);
 }

@@ -49,7 +49,7 @@ void unspin_settings_all_off(void);
 bool unspin_settings_any_active(void);
 /* A VM's vCPUs have become more. Any context. */
 void unspin_settings_size_check(struct unspin_vm *vm);
-/* KVM's own window is now known, or no longer. Takes the mutex. */
+/* KVM's own window is now known, or no longer, or windows are refused. Takes the mutex. */
 void unspin_settings_vendor(const struct unspin_window_ops *ops);
 
 #endif

@@ -30,6 +30,10 @@ static unsigned int mismatches_forced;
 module_param_named(force_mismatches, mismatches_forced, uint, 0600);
 MODULE_PARM_DESC(force_mismatches, "for tests: so many checks of windows find another one in the processor");
 
+static unsigned int broken_forced;
+module_param_named(force_broken, broken_forced, uint, 0600);
+MODULE_PARM_DESC(force_broken, "for tests: so many checks of windows find that nothing is where it was thought");
+
 static const char *window_none = "no KVM vendor module loaded", *ipi_none;
 static bool proven;	/* some vCPU's window was where it was thought: the layout is right */
 static void (*vendor_changed)(const struct unspin_window_ops *ops);
@@ -77,12 +81,21 @@ static void window_probe(struct module *vendor, bool vmx)
 	vendor_changed(ops);
 }
 
+/* VMs go by KVM's windows now, and say so. */
+static void refused_work_fn(struct work_struct *work)
+{
+	vendor_changed(READ_ONCE(unspin_window));
+}
+static DECLARE_WORK(refused_work, refused_work_fn);
+
 /* A check against the processor failed: the layout is not what was thought. Any context. */
 static void window_refuse(const char *why)
 {
+	if (xchg(&unspin_window_refused, true))	/* said and counted once, whoever looks after that */
+		return;
 	window_none = why;
-	WRITE_ONCE(unspin_window_refused, true);
 	unspin_fail_open(NULL, why);
+	schedule_work(&refused_work);
 }
 
 /*
@@ -105,6 +118,31 @@ static void window_mismatch(struct unspin_slot *slot)
 		window_refuse("vcpu_vmx.ple_window is not what the VMCS holds");
 }
 
+/* One of those a test wants. Checks may be made by several CPUs at once. */
+static bool forced(unsigned int *wanted)
+{
+	unsigned int left = READ_ONCE(*wanted);
+
+	return left && cmpxchg(wanted, left, left - 1) == left;
+}
+
+/* What a check found, or what a test wants it to have found. */
+static enum unspin_window_check check(const struct unspin_window_ops *ops, struct kvm_vcpu *vcpu,
+				      const char **why)
+{
+	enum unspin_window_check found = ops->check(vcpu, why);
+
+	if (found != UNSPIN_CHECK_GOOD)
+		return found;
+	if (unlikely(forced(&mismatches_forced)))
+		return UNSPIN_CHECK_MISMATCH;
+	if (unlikely(forced(&broken_forced))) {
+		*why = "a test wants it so";
+		return UNSPIN_CHECK_BROKEN;
+	}
+	return found;
+}
+
 bool unspin_window_checked(struct unspin_slot *slot)
 {
 	const struct unspin_window_ops *ops = READ_ONCE(unspin_window);
@@ -121,11 +159,7 @@ bool unspin_window_checked(struct unspin_slot *slot)
 	}
 	if (slot->window_state == UNSPIN_WINDOW_GOOD)
 		return true;
-	found = ops->check(slot->vcpu, &why);
-	if (unlikely(READ_ONCE(mismatches_forced)) && found == UNSPIN_CHECK_GOOD) {
-		WRITE_ONCE(mismatches_forced, mismatches_forced - 1);
-		found = UNSPIN_CHECK_MISMATCH;
-	}
+	found = check(ops, slot->vcpu, &why);
 	switch (found) {
 	case UNSPIN_CHECK_GOOD:
 		slot->window_state = UNSPIN_WINDOW_GOOD;
@@ -252,6 +286,7 @@ int unspin_window_init(void (*changed)(const struct unspin_window_ops *ops))
 void unspin_window_deinit(void)
 {
 	unregister_module_notifier(&vendor_nb);
+	cancel_work_sync(&refused_work);
 	WRITE_ONCE(unspin_window, NULL);
 }
 

@@ -155,7 +155,7 @@ fn a_run_that_fails_does_not_keep_the_others_from_being_made() {
         Run { cpl: 3, program: halting, ..run(0) },
         Run { pin: vec![vec![0, 0]; 1], ..run(1) },
         Run { weights: vec![100, 200], ..run(2) },
-        Run { vcpus: 65, ..run(3) },
+        Run { vcpus: 129, ..run(3) },
         Run { pin: vec![vec![0, 4000]; 2], ..run(4) },
         Run { each: vec![run(5).vm(0)], ..run(5) },
         Run { each: vec![EachVm { mode_off: true, ..run(6).vm(0) }; 2], pin: vec![], ..run(6) },
@@ -166,7 +166,7 @@ fn a_run_that_fails_does_not_keep_the_others_from_being_made() {
     assert!(error_of(&records, 0).contains("CPL 3"));
     assert!(error_of(&records, 1).contains("CPUs for 1 VMs"));
     assert!(error_of(&records, 2).contains("layout"));
-    assert!(error_of(&records, 3).contains("1 to 64"));
+    assert!(error_of(&records, 3).contains("1 to 128"));
     assert!(error_of(&records, 4).contains("CPU 4000"));
     assert!(error_of(&records, 5).contains("says what 1 VMs are, of 2"));
     assert!(error_of(&records, 6).contains("mode = \"off\""));

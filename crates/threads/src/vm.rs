@@ -55,7 +55,7 @@ pub(crate) struct Counters {
 }
 
 impl Vm {
-    /// Memory for a VM of 1 to 64 vCPUs that run `steps`, at most 32; `None`: there is no memory, or no
+    /// Memory for a VM of 1 to 128 vCPUs that run `steps`, at most 32; `None`: there is no memory, or no
     /// such lock in this build. `lock` is the prefix of its functions in `locks/`.
     pub fn new(lock: &str, vcpus: u32, steps: &[abi::Step], seed: u64, tau_ns: u64) -> Option<Vm> {
         assert!((1..=abi::VCPUS_MAX as u32).contains(&vcpus) && steps.len() <= abi::STEPS_MAX);

@@ -3,7 +3,7 @@
 
 pub const MAGIC: u32 = 0x4e49_5053;
 pub const VERSION: u32 = 4;
-pub const VCPUS_MAX: usize = 64;
+pub const VCPUS_MAX: usize = 128;
 pub const STEPS_MAX: usize = 32;
 pub const LOCKS_MAX: usize = 16;
 pub const WAIT_BUCKETS: usize = 40;
