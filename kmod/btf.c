@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What the kernel's own type information (/sys/kernel/btf/) says of the very module
- * that is loaded, which headers may not.
- *
- * Format: Documentation/bpf/btf.rst. A module's BTF is split: its strings and
+ * that is loaded. Format: Documentation/bpf/btf.rst. A module's BTF is split: its strings and
  * type numbers continue those of vmlinux. Every offset is checked before use.
  */
 #include <linux/btf.h>
