@@ -90,7 +90,7 @@ pub(crate) mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
-    use std::path::{Path, PathBuf};
+    use std::path::PathBuf;
 
     /// A module and processes made of files.
     pub(crate) struct Fake(pub PathBuf);
@@ -151,12 +151,8 @@ pub(crate) mod tests {
             Host::at(&self.0.join("proc"))
         }
 
-        pub(crate) fn sys(&self) -> PathBuf {
-            self.0.join("sys")
-        }
-
         pub(crate) fn path(&self, name: &str) -> PathBuf {
-            Path::new(&self.0).join(name)
+            self.0.join(name)
         }
     }
 
