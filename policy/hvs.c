@@ -116,18 +116,23 @@ static int is_shared(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller
 	return 0;
 }
 
-/* HVS_PICK_GIVE_WAY, HVS_PICK_COMPLETE, or HVS_PICK_NONE: neither, so pick. */
+/*
+ * HVS_PICK_GIVE_WAY, HVS_PICK_COMPLETE, or HVS_PICK_NONE: neither, so pick. CPUs that run
+ * one of them are kept by the low bits of their numbers; all slots are looked at only
+ * where two such CPUs, or such a CPU and another, have the same bits.
+ */
 static pol_s32 quorum(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller)
 {
-	pol_u64 ours = 0;	/* CPUs that run one of them: exact while all numbers are below 64 */
-	pol_u32 running = 0, ready = 0, missing = 0, numbers = 0, i;
+	pol_u64 ours = 0;
+	pol_u8 runs[64];	/* by bit of ours: who runs on such a CPU */
+	pol_u32 running = 0, ready = 0, missing = 0, i;
 
 	for (i = 0; i < count; i++) {
 		if (!is_running(slots, i, caller))
 			continue;
 		running++;
 		ours |= (pol_u64)1 << (slots[i].cpu & 63);
-		numbers |= slots[i].cpu;
+		runs[slots[i].cpu & 63] = (pol_u8)i;
 	}
 	running += caller >= count;	/* it runs, wherever it is */
 	for (i = 0; i < count; i++) {
@@ -137,7 +142,7 @@ static pol_s32 quorum(const struct hvs_slot *slots, pol_u32 count, pol_u32 calle
 			continue;
 		ready++;
 		if (!(ours >> (cpu & 63) & 1) ||
-		    ((numbers | cpu) > 63 && !is_shared(slots, count, caller, cpu)))
+		    (slots[runs[cpu & 63]].cpu != cpu && !is_shared(slots, count, caller, cpu)))
 			missing++;
 	}
 	if (!ready)

@@ -10,6 +10,9 @@ use unspin_scenario::result::EpochSample;
 use crate::Error;
 
 const INSTANCE: &str = "/sys/kernel/tracing/instances/unspin";
+/// Tracepoints of the module.
+const EPOCH: &str = "unspin_epoch";
+const PICKS: [&str; 2] = ["unspin_pick", "unspin_ipi_pick"];
 const EPOCH_BUFFER_KB: u32 = 256;
 const PICK_BUFFER_KB: u32 = 4096;
 
@@ -38,8 +41,11 @@ impl Trace {
         trace.write("trace_clock", "mono")?;
         trace.write("trace", "")?;
         let enable = |wanted: bool| if wanted { "1" } else { "0" };
-        trace.write("events/unspin/unspin_epoch/enable", enable(run.trace_epochs))?;
-        trace.write("events/unspin/unspin_pick/enable", enable(run.trace_picks))?;
+        for (event, wanted) in
+            [(EPOCH, run.trace_epochs), (PICKS[0], run.trace_picks), (PICKS[1], run.trace_picks)]
+        {
+            trace.write(&format!("events/unspin/{event}/enable"), enable(wanted))?;
+        }
         trace.write("tracing_on", "1")?;
         Ok(Some(trace))
     }
@@ -79,7 +85,7 @@ impl Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        for event in ["unspin_epoch", "unspin_pick"] {
+        for event in [EPOCH, PICKS[0], PICKS[1]] {
             let _ = self.write(&format!("events/unspin/{event}/enable"), "0");
         }
         if let Err(error) = fs::remove_dir(Path::new(INSTANCE)) {

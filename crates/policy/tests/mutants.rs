@@ -221,21 +221,26 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "hvs.c",
-        "if (!(ours >> (cpu & 63) & 1) ||",
-        "if (",
-        "the_quorum_gives_way_or_changes_nothing",
-    ),
-    mutant("hvs.c", "((numbers | cpu) > 63 &&", "(0 &&", "the_quorum_gives_way_or_changes_nothing"),
-    mutant(
-        "hvs.c",
-        "((numbers | cpu) > 63 &&",
-        "(numbers > 63 &&",
+        "ours |= (pol_u64)1 << (slots[i].cpu & 63);",
+        "",
         "the_quorum_gives_way_or_changes_nothing",
     ),
     mutant(
         "hvs.c",
-        "((numbers | cpu) > 63 &&",
-        "(cpu > 63 &&",
+        "(slots[runs[cpu & 63]].cpu != cpu && !",
+        "(0 && !",
+        "the_quorum_gives_way_or_changes_nothing",
+    ),
+    mutant(
+        "hvs.c",
+        "(slots[runs[cpu & 63]].cpu != cpu && !is_shared(slots, count, caller, cpu)))",
+        "slots[runs[cpu & 63]].cpu != cpu)",
+        "the_quorum_gives_way_or_changes_nothing",
+    ),
+    mutant(
+        "hvs.c",
+        "runs[slots[i].cpu & 63] = (pol_u8)i;",
+        "runs[slots[i].cpu & 63] = 0;",
         "the_quorum_gives_way_or_changes_nothing",
     ),
     mutant(

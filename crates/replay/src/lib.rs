@@ -2,16 +2,17 @@
 //! Every decision a trace of the module holds, made again by the same policies in user space: each
 //! must come out the same.
 //!
-//! A trace is text of the tracepoints `unspin:unspin_pick` and `unspin:unspin_epoch`
-//! (docs/sysfs.md); lines of anything else are passed over.
+//! A trace is text of the tracepoints `unspin:unspin_pick`, `unspin:unspin_ipi_pick` and
+//! `unspin:unspin_epoch` (docs/sysfs.md); lines of anything else are passed over.
 
 use anyhow::{bail, Context};
 use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
 use unspin_policy::aple::{Epoch, Params, State};
 use unspin_policy::hvs::{decide, Flags, Slot};
+use unspin_policy::ipi;
 
-/// Size of a slot in a trace (struct hvs_slot).
+/// Size of a slot in a trace (struct hvs_slot, struct ipi_slot).
 const SLOT_BYTES: usize = 16;
 
 /// What became of the decisions.
@@ -35,6 +36,9 @@ pub fn replay<'a>(lines: impl Iterator<Item = &'a str>, tally: &mut Tally) -> an
         if let Some((_, fields)) = line.split_once("unspin_pick: ") {
             tally.picks += 1;
             replay_pick(&Fields::parse(fields), tally).with_context(|| line.to_string())?;
+        } else if let Some((_, fields)) = line.split_once("unspin_ipi_pick: ") {
+            tally.picks += 1;
+            replay_ipi_pick(&Fields::parse(fields), tally).with_context(|| line.to_string())?;
         } else if let Some((_, fields)) = line.split_once("unspin_epoch: ") {
             tally.epochs += 1;
             replay_epoch(&Fields::parse(fields), &mut vms, tally)
@@ -69,27 +73,59 @@ impl<'a> Fields<'a> {
 }
 
 fn replay_pick(f: &Fields, tally: &mut Tally) -> anyhow::Result<()> {
-    let slots = slots(f.0.get("slots").copied().unwrap_or(""))?;
-    let count: usize = f.number("count")?;
-    if slots.len() != count {
-        bail!("count={count}, but the line holds {} slots", slots.len());
-    }
+    let slots: Vec<Slot> = slots(f)?.iter().map(slot).collect();
     let ours = decide(&slots, f.number("caller")?, f.hex("excluded")?, Flags(f.number("flags")?));
-    let theirs: i64 = f.number("pick")?;
-    if let Ok(target) = usize::try_from(theirs) {
-        let Some(slot) = slots.get(target) else { bail!("pick={theirs} of {count} slots") };
+    if let Ok(target) = usize::try_from(f.number::<i64>("pick")?) {
+        let Some(slot) = slots.get(target) else { bail!("pick={target} of {} slots", slots.len()) };
         if f.number::<i64>("outcome")? > 0 {
             *tally.taken.entry(slot.category).or_default() += 1;
         }
     }
-    let ours = i64::from(ours.number());
+    compare("pick", f, ours.number(), tally)
+}
+
+fn slot(b: &[u8; SLOT_BYTES]) -> Slot {
+    Slot {
+        preempted_at: preempted_at(b),
+        category: b[8],
+        ready: b[9],
+        yielded_mark: b[10],
+        running: b[11],
+        cpu: u16::from_le_bytes([b[12], b[13]]),
+        user_mode: b[14],
+        reserved: b[15],
+    }
+}
+
+fn replay_ipi_pick(f: &Fields, tally: &mut Tally) -> anyhow::Result<()> {
+    let slot = |b: &[u8; SLOT_BYTES]| ipi::Slot {
+        preempted_at: preempted_at(b),
+        ready: b[8],
+        owes_answer: b[9],
+        pad: [0; 6],
+    };
+    let slots: Vec<ipi::Slot> = slots(f)?.iter().map(slot).collect();
+    let ours = ipi::pick(&slots, f.number("caller")?, f.hex("excluded")?);
+    compare("pick of who owes an answer", f, ours.map_or(-1, |index| index as i32), tally)
+}
+
+fn compare(what: &str, f: &Fields, ours: i32, tally: &mut Tally) -> anyhow::Result<()> {
+    let (theirs, ours): (i64, i64) = (f.number("pick")?, ours.into());
     if ours != theirs {
-        tally.different.push(format!("pick of VM {}: {theirs}, here {ours}", f.text("vm")?));
+        tally.different.push(format!("{what} of VM {}: {theirs}, here {ours}", f.text("vm")?));
     }
     Ok(())
 }
 
-fn slots(hex: &str) -> anyhow::Result<Vec<Slot>> {
+fn preempted_at(slot: &[u8; SLOT_BYTES]) -> u64 {
+    let mut at = [0; 8];
+    at.copy_from_slice(&slot[..8]);
+    u64::from_le_bytes(at)
+}
+
+/// The bytes of each slot of the line: as many as it says there are.
+fn slots(f: &Fields) -> anyhow::Result<Vec<[u8; SLOT_BYTES]>> {
+    let hex = f.0.get("slots").copied().unwrap_or("");
     if !hex.is_ascii() || hex.len() % (2 * SLOT_BYTES) != 0 {
         bail!("slots of {} digits", hex.len());
     }
@@ -97,21 +133,13 @@ fn slots(hex: &str) -> anyhow::Result<Vec<Slot>> {
         .map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16))
         .collect::<Result<Vec<u8>, _>>()
         .context("slots are not hexadecimal")?;
-    let slot = |b: &[u8]| {
-        let mut at = [0; 8];
-        at.copy_from_slice(&b[..8]);
-        Slot {
-            preempted_at: u64::from_le_bytes(at),
-            category: b[8],
-            ready: b[9],
-            yielded_mark: b[10],
-            running: b[11],
-            cpu: u16::from_le_bytes([b[12], b[13]]),
-            user_mode: b[14],
-            reserved: b[15],
-        }
-    };
-    Ok(bytes.chunks_exact(SLOT_BYTES).map(slot).collect())
+    let of = |bytes: &[u8]| bytes.try_into().expect("a whole slot");
+    let slots: Vec<[u8; SLOT_BYTES]> = bytes.chunks_exact(SLOT_BYTES).map(of).collect();
+    let count: usize = f.number("count")?;
+    if slots.len() != count {
+        bail!("count={count}, but the line holds {} slots", slots.len());
+    }
+    Ok(slots)
 }
 
 fn replay_epoch(
@@ -232,12 +260,20 @@ mod tests {
         assert!(found[0].contains("next window 5000"));
     }
 
+    /// A slot's bytes: when, its category, and the last two, `user_mode` and one of no meaning.
+    fn slot(at: u8, category: u8, user_mode: u8) -> String {
+        format!("{at:02x}00000000000000{category:02x}0100000000{user_mode:02x}00")
+    }
+
+    fn line(pick: i64, slots: &[String]) -> String {
+        let (count, slots) = (slots.len(), slots.concat());
+        format!("x: unspin_pick: vm=41-0 gen=3 caller=0 flags=0 excluded=0x0 pick={pick} outcome=1 count={count} slots={slots}")
+    }
+
+    /// As modules before had it: the last two bytes are 0.
     fn pick_line(pick: i64) -> String {
-        let slot =
-            |at: u8, category: u8| format!("{at:02x}000000000000000{category}01000000000000");
         // vCPU 2 is the resource-waiter preempted last.
-        let slots = slot(0, 0) + &slot(5, 1) + &slot(9, 1) + &slot(1, 2);
-        format!("x: unspin_pick: vm=41-0 gen=3 caller=0 flags=0 excluded=0x0 pick={pick} outcome=1 count=4 slots={slots}")
+        line(pick, &[slot(0, 0, 0), slot(5, 1, 0), slot(9, 1, 0), slot(1, 2, 0)])
     }
 
     #[test]
@@ -247,6 +283,30 @@ mod tests {
         let failed = pick_line(2).replace("outcome=1", "outcome=0");
         assert_eq!(tally(&[failed]), Tally { picks: 1, ..Tally::default() });
         assert_eq!(tally(&[pick_line(1)]).different, ["pick of VM 41-0: 1, here 2"]);
+    }
+
+    #[test]
+    fn slots_carry_who_was_woken_and_who_was_in_user_mode() {
+        let slots = [slot(0, 0, 0), slot(9, 1, 1), slot(1, 2, 0), slot(3, 4, 0)];
+        assert_eq!(tally(&[line(3, &slots)]).different.len(), 0, "woken, before the lock waiter");
+        assert_eq!(tally(&[line(2, &slots[..3])]).different.len(), 0, "user mode comes last");
+        assert_eq!(tally(&[line(1, &slots[..3])]).different, ["pick of VM 41-0: 1, here 2"]);
+    }
+
+    #[test]
+    fn picks_of_who_owes_an_answer_come_out_the_same_or_are_found() {
+        let slot = |at: u8, ready: u8, owes: u8| {
+            format!("{at:02x}00000000000000{ready:02x}{owes:02x}000000000000")
+        };
+        let slots = [slot(0, 0, 0), slot(5, 1, 1), slot(2, 1, 1), slot(1, 1, 0)].concat();
+        let line = |pick: i64| {
+            format!("x: unspin_ipi_pick: vm=41-0 gen=3 caller=0 excluded=0x0 pick={pick} outcome=1 count=4 slots={slots}")
+        };
+        assert_eq!(tally(&[line(2)]), Tally { picks: 1, ..Tally::default() });
+        let found = tally(&[line(3)]).different;
+        assert_eq!(found, ["pick of who owes an answer of VM 41-0: 3, here 2"]);
+        let cut = line(2).replace("count=4", "count=3");
+        assert!(replay([cut.as_str()].into_iter(), &mut Tally::default()).is_err());
     }
 
     #[test]
