@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /* Mutexes that are waited for: exclusion, memory freed after an unlock, fork(), signals, cancelling. */
 #define _GNU_SOURCE
+#include <sys/mman.h>
 #include <stdatomic.h>
 
 #include "posix.h"
@@ -293,18 +294,25 @@ static void waiters_handle_signals(void)
 static void a_stopped_process_goes_on(void)
 {
 	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	/* Shared with the child, which goes on until it has been stopped, however fast it is. */
+	atomic_int *resumed = mmap(NULL, sizeof(*resumed), PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t child = fork();
 	int status;
 
+	EXPECT(resumed != MAP_FAILED);
 	EXPECT(child >= 0);
 	if (!child) {
-		exclude(&mutex);
+		do
+			exclude(&mutex);
+		while (!atomic_load(resumed));
 		_exit(0);
 	}
 	sleep_ms(30);
 	EXPECT(!kill(child, SIGSTOP));
 	EXPECT(waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status));
 	sleep_ms(30);
+	atomic_store(resumed, 1);
 	EXPECT(!kill(child, SIGCONT));
 	reap(child);
 }
