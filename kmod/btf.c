@@ -24,7 +24,7 @@ struct blob {
 struct unspin_btf {
 	struct blob base, own;	/* the first of "own" is number base.count + 1 */
 };
-
+#define HEADER_BYTES offsetofend(struct btf_header, str_len)
 #define BLOB_SIZE_MAX (64u << 20)	/* vmlinux has 5 MB of it */
 
 /* The whole file, to be freed with vfree(). */
@@ -69,14 +69,15 @@ static int blob_read(struct blob *blob, const char *name)
 
 	snprintf(path, sizeof(path), "/sys/kernel/btf/%s", name);
 	blob->data = file_read(path, &size);
-	if (IS_ERR(blob->data)) {
-		err = PTR_ERR(blob->data);
+	err = PTR_ERR_OR_ZERO(blob->data);
+	if (err) {
 		blob->data = NULL;
 		return err;
 	}
 	header = blob->data;
-	if (size < sizeof(*header) || header->magic != BTF_MAGIC || header->hdr_len > size ||
-	    header->hdr_len < sizeof(*header) ||
+	/* Later kernels' headers know more fields than their BTF may have. */
+	if (size < HEADER_BYTES || header->magic != BTF_MAGIC || header->hdr_len > size ||
+	    header->hdr_len < HEADER_BYTES ||
 	    (u64)header->hdr_len + header->type_off + header->type_len > size ||
 	    (u64)header->hdr_len + header->str_off + header->str_len > size || !header->str_len)
 		goto bad;

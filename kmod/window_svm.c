@@ -80,6 +80,8 @@ static void svm_force_pause(struct kvm_vcpu *vcpu, bool on)
 
 	if (!(*word & bit) != on)
 		return;
+	if (on)
+		compat_pause_not_in_guest(vcpu->kvm);	/* or KVM warns of exits it has not asked for */
 	*word ^= bit;
 	control->clean &= ~CLEAN_INTERCEPTS;
 }

@@ -45,6 +45,13 @@ static inline bool compat_pause_in_guest(const struct kvm *kvm)
 #endif
 }
 
+static inline void compat_pause_not_in_guest(struct kvm *kvm)
+{
+#ifdef UNSPIN_HAVE_DISABLED_EXITS
+	kvm->arch.disabled_exits &= ~(u64)KVM_X86_DISABLE_EXITS_PAUSE;
+#endif
+}
+
 /* TDX guests come with 6.16. */
 static inline bool compat_is_tdx(const struct kvm *kvm)
 {

@@ -7,11 +7,9 @@
 
 mod common;
 
-use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use unspin_lab::{source_tree, Computer, Kernel, Lab, Series, DEBUG_TOOLS, QEMU_TOOLS};
+use unspin_lab::{Computer, Series, DEBUG_TOOLS, QEMU_TOOLS};
 
 /// Checks of the scripts; fewer were made if they ended early.
 const CHECKS_MIN: u32 = 75;
@@ -45,7 +43,8 @@ fn the_module_on_debug_kernels() {
         let go = AtomicBool::new(false);
         let built = lab.build_debug(series, &go, &mut |text| common::say(text));
         let Some(kernel) = common::prepared(series.name(), built) else { continue };
-        let files = vec![("modules/faulty.ko".to_string(), faulty(&lab, &kernel))];
+        let files =
+            vec![("modules/faulty.ko".to_string(), common::test_module(&lab, &kernel, "faulty"))];
         let name = format!("debug-{}", series.name());
         let extras =
             common::Extras { files, cmdline: CMDLINE, silence: SILENCE, ..common::NO_EXTRAS };
@@ -81,28 +80,4 @@ fn only_the_trace_of_a_refusal_is_left_out() {
     let fault = "WARNING: suspicious RCU usage\nCall Trace:\n";
     assert!(common::splats(&without_refusals(refusal)).is_empty());
     assert_eq!(without_refusals(&format!("{refusal}{fault}{refusal}")), fault);
-}
-
-/// The module with faults to find, built for a kernel.
-fn faulty(lab: &Lab, kernel: &Kernel) -> Vec<u8> {
-    let work = lab.dir().join("kernels/faulty");
-    let _ = std::fs::remove_dir_all(&work);
-    std::fs::create_dir_all(&work).unwrap_or_else(|e| panic!("{}: {e}", work.display()));
-    let source = source_tree().join("kmod/test/faulty");
-    for name in ["Kbuild", "faulty.c"] {
-        let (from, to) = (source.join(name), work.join(name));
-        std::fs::copy(&from, to).unwrap_or_else(|e| panic!("{}: {e}", from.display()));
-    }
-    run(Command::new("make").arg("-C").arg(&kernel.headers).arg(format!("M={}", work.display())));
-    run(Command::new("strip").arg("--strip-debug").arg(work.join("faulty.ko")));
-    read(&work.join("faulty.ko"))
-}
-
-fn run(command: &mut Command) {
-    let out = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    assert!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
-}
-
-fn read(path: &Path) -> Vec<u8> {
-    std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }

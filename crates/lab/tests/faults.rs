@@ -109,8 +109,8 @@ fn packages(stage: &Stage) {
     stage.build_fails(&["no package for kernel series 6.12", "apt-get update"]);
     stage.lists_know_the_kernel();
     stage.build_fails(&["apt-get is not installed", "apt-get install apt"]);
-    stage.tool("apt-get", "echo 'E: Could not resolve host: deb.debian.org' >&2; exit 100");
-    let error = stage.build_fails(&["cannot download", "deb.debian.org", "is the network up"]);
+    stage.tool("apt-get", "echo 'E: Could not resolve host: mirror.test' >&2; exit 100");
+    let error = stage.build_fails(&["cannot download", "mirror.test", "is the network up"]);
     assert!(matches!(error, LabError::Download { .. }));
     an_interrupt_is_no_failure(stage);
     stage.tool("apt-get", "cat /bin/sh > /dev/full");

@@ -5,10 +5,11 @@
 pub mod plans;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use unspin_lab::{Boot, Computer, Kernel, Lab, LabError, Patience, Payload, Series};
+use unspin_lab::{source_tree, Boot, Computer, Kernel, Lab, LabError, Patience, Payload, Series};
 use unspin_scenario::result::Record;
 
 /// Says a line at once: what tests print is kept back until they fail, and these take minutes.
@@ -72,6 +73,31 @@ pub fn prepared<T>(name: &str, kernel: Result<T, LabError>) -> Option<T> {
     }
 }
 
+/// A module of kmod/test, built for a kernel.
+pub fn test_module(lab: &Lab, kernel: &Kernel, name: &str) -> Vec<u8> {
+    let work = lab.dir().join("kernels").join(format!("{name}-{}", kernel.release));
+    let _ = std::fs::remove_dir_all(&work);
+    std::fs::create_dir_all(&work).unwrap_or_else(|e| panic!("{}: {e}", work.display()));
+    let source = source_tree().join("kmod/test").join(name);
+    for file in ["Kbuild", &format!("{name}.c")] {
+        let (from, to) = (source.join(file), work.join(file));
+        std::fs::copy(&from, to).unwrap_or_else(|e| panic!("{}: {e}", from.display()));
+    }
+    let module = work.join(format!("{name}.ko"));
+    run(Command::new("make").arg("-C").arg(&kernel.headers).arg(format!("M={}", work.display())));
+    run(Command::new("strip").arg("--strip-debug").arg(&module));
+    read(&module)
+}
+
+fn run(command: &mut Command) {
+    let out = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
 /// What a script said.
 pub struct Heard {
     pub lines: Vec<String>,
@@ -92,6 +118,7 @@ pub struct Extras<'a> {
     pub silence: Duration,
 }
 
+/// As stock kernels need it.
 pub const NO_EXTRAS: Extras = Extras {
     files: Vec::new(),
     programs: Vec::new(),

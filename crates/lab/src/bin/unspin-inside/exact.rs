@@ -3,15 +3,14 @@
 //! spin, with so many PAUSEs and so many instructions from one to the next, at privilege level 0
 //! or 3; one that does nothing but exit.
 
-use kvm_bindings::{kvm_regs, kvm_segment, kvm_userspace_memory_region};
-use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
+use crate::machine::{says, Memory};
+use kvm_bindings::{kvm_regs, kvm_segment};
+use kvm_ioctls::{VcpuExit, VcpuFd, VmFd};
 use std::time::{Duration, Instant};
 
 const MEMORY: usize = 0x4000;
 const ENTRY: u64 = 0x1000;
 const STACK: u64 = 0x3000;
-/// TSS pages KVM needs on Intel, away from guest memory.
-const KVM_TSS_ADDR: usize = 0xfffb_d000;
 /// Loop passes between two spins: longer than any gap.
 const REST: u64 = 2000;
 const RFLAGS: u64 = 1 << 1 | 1 << 9 | 3 << 12; // always set; interrupts on; I/O at every level
@@ -70,42 +69,9 @@ fn cpuids() -> Vec<u8> {
 
 /// A VM of one vCPU about to run `code`, with EDI and ESI as given.
 fn guest(code: &[u8], cpl: u8, edi: u64, esi: u32) -> Result<(VmFd, VcpuFd), String> {
-    let says = |what: &'static str| move |e: kvm_ioctls::Error| format!("{what}: {e}");
-    let kvm = Kvm::new().map_err(says("/dev/kvm"))?;
-    let vm = kvm.create_vm().map_err(says("KVM_CREATE_VM"))?;
-    vm.set_tss_address(KVM_TSS_ADDR).map_err(says("KVM_SET_TSS_ADDR"))?;
-    // A page-aligned piece of memory that lives as long as the process.
-    // SAFETY: a new anonymous mapping.
-    let memory = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            MEMORY,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    if memory == libc::MAP_FAILED {
-        return Err(format!("mmap: {}", std::io::Error::last_os_error()));
-    }
-    // SAFETY: the mapping is longer than the entry and the largest program.
-    unsafe {
-        std::ptr::copy_nonoverlapping(
-            code.as_ptr(),
-            memory.cast::<u8>().add(ENTRY as usize),
-            code.len(),
-        );
-    }
-    let region = kvm_userspace_memory_region {
-        slot: 0,
-        flags: 0,
-        guest_phys_addr: 0,
-        memory_size: MEMORY as u64,
-        userspace_addr: memory as u64,
-    };
-    // SAFETY: the memory is never unmapped.
-    unsafe { vm.set_user_memory_region(region) }.map_err(says("KVM_SET_USER_MEMORY_REGION"))?;
+    let memory = Memory::new(MEMORY)?;
+    memory.write(ENTRY as usize, code);
+    let vm = memory.vm()?;
     let vcpu = vm.create_vcpu(0).map_err(says("KVM_CREATE_VCPU"))?;
     start_state(&vcpu, cpl, edi, esi).map_err(says("the vCPU's state"))?;
     Ok((vm, vcpu))
@@ -122,7 +88,8 @@ fn to_the_end(vcpu: &mut VcpuFd) -> Result<(), String> {
     }
 }
 
-fn start_state(vcpu: &VcpuFd, cpl: u8, edi: u64, esi: u32) -> Result<(), kvm_ioctls::Error> {
+/// 32-bit protected mode without paging, at `ENTRY`.
+pub fn start_state(vcpu: &VcpuFd, cpl: u8, edi: u64, esi: u32) -> Result<(), kvm_ioctls::Error> {
     let mut sregs = vcpu.get_sregs()?;
     let segment = |type_: u8, selector: u16| kvm_segment {
         base: 0,

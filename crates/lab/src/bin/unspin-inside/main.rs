@@ -2,11 +2,17 @@
 //! The one program the tests put into an emulated computer: what the agent does, VMs for a script
 //! to keep busy, copies of the kernel's code to compare, and a guest whose spins are exact.
 
+mod btf;
 mod exact;
 mod fail;
+mod machine;
+mod nested;
 mod online;
+mod spinner;
+mod starve;
 mod text;
 mod vms;
+mod windows;
 
 use std::process::exit;
 
@@ -24,6 +30,15 @@ const USAGE: &str = "usage: unspin-inside COMMAND
   fail write FILE VALUE            the same with writing to a file, which gets back what it held
   fail vm                          the same with making a VM and its vCPU
   ple SPINS PAUSES DISTANCE CPL    spins of exactly that length; says how many ended in an exit
+  windows COMMAND                  windows of a vCPU that runs and of one that sleeps, before and after
+                                   a shell's COMMAND, told by their exits (KVM with ple_window_grow=0)
+  nested ON OFF                    a nested guest loses its CPU, a shell's ON runs, then its hypervisor;
+                                   the same with OFF
+  starve HOW HOG_MS                a real-time thread takes a vCPU's CPU (HOW: preempted, woken, slept)
+                                   while its siblings yield to each other; says when KVM got the VM
+  beside COMMAND                   a VM whose vCPU has run and does not while a shell runs COMMAND
+  btf BASE FILE STRUCT             makes a structure longer in a module's type information
+  hand-over THREADS                a vCPU that one thread after the other runs
   exit-cycles ROUNDS               hundredths of TSC cycles that an exit and its re-entry take
   switches MS [SLEEP_US]           one vCPU computes, another, if there is to be one, sleeps and wakes
                                    up: units of the first, TSC cycles, exits and context switches";
@@ -57,6 +72,14 @@ fn main() {
         ["fail", "load", file, options, refused] => fail::load(file, options, refused),
         ["fail", "vm"] => fail::vm(),
         ["fail", "write", file, value] => fail::write(file, value),
+        ["windows", line] => windows::around(line),
+        ["starve", how, hog_ms] => {
+            number(hog_ms).and_then(|ms| starve::run(starve::How::parse(how)?, ms.into()))
+        }
+        ["hand-over", threads] => number(threads).and_then(starve::hand_over),
+        ["beside", line] => starve::beside(line),
+        ["btf", base, file, name] => btf::lengthen(base, file, name),
+        ["nested", on, off] => nested::around(on, off),
         ["exit-cycles", rounds] => {
             number(rounds).and_then(|n| exact::exit_cycles(n).map(|cycles| cycles.to_string()))
         }

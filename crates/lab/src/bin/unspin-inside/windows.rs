@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which window a vCPU's processor has, told by its exits alone: of spins of growing length the
+//! first that exits is longer than the window, and the one before is not. A spin's length is taken by
+//! the TSC, which is the window's own clock.
+//!
+//! Meant for a KVM whose own window stays where it starts (`ple_window_grow=0`): reading a window
+//! takes exits, which would make KVM's grow.
+
+use crate::machine::{shell, wait, Memory, PauseExits};
+use crate::spinner::{self, Spinner, FOR_EVER};
+
+/// Lengths that are tried, in TSC cycles: far to both sides of windows that tests set, for with more
+/// than one CPU the emulator's clock is coarse.
+const LENGTHS: [u32; 6] = [3000, 6000, 11_000, 24_000, 44_000, 90_000];
+/// Spins of each length: a timer's tick in one of them may cost it its exit.
+const SPINS: u32 = 8;
+/// The one that runs has a CPU for itself; the one that sleeps runs while the host waits for it.
+const CPUS: [usize; 2] = [1, 0];
+
+struct Seen {
+    spinner: Spinner,
+    exits: PauseExits,
+}
+
+impl Seen {
+    fn new(vm: &kvm_ioctls::VmFd, memory: Memory, index: usize) -> Result<Seen, String> {
+        let spinner = Spinner::new(vm, memory, index, CPUS[index])?;
+        Ok(Seen { exits: PauseExits::of(spinner.tid)?, spinner })
+    }
+
+    /// Exits of `SPINS` spins of this length, of a vCPU that runs all the time.
+    fn running(&self, length: u32) -> Result<u64, String> {
+        let words = self.spinner.words;
+        let exits = self.exits.count()?;
+        words.set_long(SPINS, length);
+        wait("the running vCPU's spins", || !words.is_long_due())?;
+        let made = words.made();
+        wait("the end of the last", || words.made().wrapping_sub(made) >= 2)?;
+        Ok(self.exits.count()? - exits)
+    }
+
+    /// The same of one that is outside KVM_RUN between.
+    fn sleeping(&self, length: u32) -> Result<u64, String> {
+        let exits = self.exits.count()?;
+        self.spinner.words.set_long(SPINS, length);
+        self.spinner.start(SPINS)?;
+        self.spinner.finish()?;
+        Ok(self.exits.count()? - exits)
+    }
+}
+
+/// The window, as the lengths to both sides of it.
+fn reading(exits_of: impl Fn(u32) -> Result<u64, String>) -> Result<String, String> {
+    let mut longest = 0;
+    for length in LENGTHS {
+        let exits = exits_of(length)?;
+        if exits * 4 >= u64::from(SPINS) * 3 {
+            return Ok(format!("{longest}-{length}"));
+        }
+        if exits * 4 > u64::from(SPINS) {
+            return Err(format!("{exits} exits of {SPINS} spins of {length} cycles"));
+        }
+        longest = length;
+    }
+    Ok(format!("{longest}-"))
+}
+
+/// Reads the windows of a vCPU that runs and of one that sleeps, has a shell run `line`, and reads
+/// both again. While it runs the one makes short spins and the other stays outside KVM_RUN.
+pub fn around(line: &str) -> Result<String, String> {
+    let memory = Memory::new(spinner::MEMORY)?;
+    spinner::load(memory);
+    let vm = memory.vm()?;
+    let running = Seen::new(&vm, memory, 0)?;
+    let sleeping = Seen::new(&vm, memory, 1)?;
+    running.spinner.start(FOR_EVER)?;
+    let read = || -> Result<[String; 2], String> {
+        Ok([
+            reading(|length| running.running(length))?,
+            reading(|length| sleeping.sleeping(length))?,
+        ])
+    };
+    let before = read()?;
+    shell(line)?;
+    let after = read()?;
+    running.spinner.stop()?;
+    Ok(format!("running {} then {}, sleeping {} then {}", before[0], after[0], before[1], after[1]))
+}

@@ -1,0 +1,148 @@
+# Corners of the module under QEMU: what it must refuse, what gets in its way, vCPUs that starve, and at
+# last a hook that cannot be taken off. Function, never time.
+# Sourced after inside.sh. /modules/patched.ko is a livepatch of kvm_vcpu_on_spin().
+load() { insmod /modules/unspin.ko force_pause_intercept=1; }
+gone() { [ ! -e $U ] && [ ! -s $HOOKS ]; }
+said() { dmesg | grep -q "$1" || { dmesg | grep unspin | tail -n 3; return 1; }; }
+yields() { echo $(($(cat $1/yields_resource_waiter $1/yields_lock_waiter $1/yields_yielded $1/yields_woken $1/yields_gave_way | tr '\n' '+')0)); }
+yields_more() { [ "$(yields $1)" -gt $2 ]; }
+any_yield() { yields_more $1 0; }
+
+# --- type information that is not this kernel's ---
+BTF=/sys/kernel/btf
+mkdir /tmp/btf
+for name in vmlinux kvm kvm_amd; do cat $BTF/$name > /tmp/btf/$name; done
+mount -t tmpfs tmpfs $BTF
+check "without type information it does not load" not load
+check "and says why" said 'not loading: kvm has no type information'
+cat /tmp/btf/vmlinux > $BTF/vmlinux
+cat /tmp/btf/kvm_amd > $BTF/kvm
+check "nor with that of another module" not load
+check "and says what differs" said 'not loading: an argument of kvm_vcpu_on_spin is not what this module was built for'
+head -c 5000 /tmp/btf/kvm > $BTF/kvm
+check "nor with a part of it" not load
+cat /tmp/btf/kvm > $BTF/kvm
+check "another build has a longer structure" unspin-inside btf $BTF/vmlinux $BTF/kvm kvm_vcpu
+check "it does not load there" not load
+check "and says which" said 'not loading: the size of struct kvm_vcpu is not what this module was built for; build it'
+for name in vmlinux kvm; do cat /tmp/btf/$name > $BTF/$name; done
+check "that of kvm_amd alone is not needed" load
+check "but windows are KVM's" is $U/window_control \
+	"none: kvm_amd's type information does not describe vcpu_svm.vmcb01.ptr"
+rmmod unspin
+umount $BTF
+check "and nothing stays" gone
+
+# --- a livepatch in the way ---
+load
+check "a livepatch of what the module hooks" insmod /modules/patched.ko
+check "is in force" settle is /sys/kernel/livepatch/patched/transition 0
+unspin-inside beside 'until [ -e /tmp/stop-idle ]; do sleep 0.1; done' > /tmp/idle &
+idle=$!
+unspin-inside beside 'until [ -e /tmp/stop-idle ]; do sleep 0.1; done' > /tmp/own &
+own=$!
+settle [ -e $U/vms/$idle-0 -a -e $U/vms/$own-0 ]
+echo off > $U/vms/$own-0/mode
+check "mode apples is refused as busy" refused apples $D/mode busy
+check "with a line that says why" said 'cannot hook kvm_vcpu_on_spin (-16): a livepatch has it'
+check "for one VM, too" refused hvs $U/vms/$idle-0/mode busy
+echo 0 > /sys/kernel/livepatch/patched/enabled
+check "the livepatch goes" settle rmmod patched
+check "mode hvs is then taken" sh -c "echo hvs > $D/mode"
+check "and the VM follows it, as if nothing had been refused" is $U/vms/$idle-0/mode hvs
+check "and one that was set to off stays" is $U/vms/$own-0/mode off
+check "now the livepatch is refused" not insmod /modules/patched.ko
+echo off > $D/mode
+touch /tmp/stop-idle
+check "the VM worked" wait $idle
+check "the other too" wait $own
+
+# --- VMs of different modes beside each other ---
+for mode in apples off observe; do
+	unspin-inside vm 3 --until /tmp/stop-mixed > /tmp/mixed-$mode &
+	eval "$mode=\$!"
+	settle [ -e $U/vms/$!-0 ]
+	echo $mode > $U/vms/$!-0/mode
+done
+check "the one in apples yields" settle any_yield $U/vms/$apples-0
+check "the one in observe counts" settle above $U/vms/$observe-0/ple_exits 100
+check "and directs no yield" not any_yield $U/vms/$observe-0
+check "the one in off counts nothing" is $U/vms/$off-0/ple_exits 0
+touch /tmp/stop-mixed
+for mode in apples off observe; do
+	eval "pid=\$$mode"
+	check "the VM in $mode worked" wait $pid
+done
+
+# --- a vCPU that goes from thread to thread ---
+echo apples > $D/mode
+check "thirty threads run a vCPU, one after the other" sh -c "unspin-inside hand-over 30 > /tmp/hand-over"
+say "$(cat /tmp/hand-over)"
+check "and were yielded to" [ "$(cut -d' ' -f1 /tmp/hand-over)" -gt 0 ]
+check "nothing fell back to KVM" is $U/fail_open_total 0
+
+# --- more vCPUs than a yield looks at ---
+echo 50 > $D/epoch_ple_exits
+echo 1000 > $D/epoch_min_us
+unspin-inside vm 65 --until /tmp/stop-large > /tmp/large &
+vm=$!
+settle [ -e $U/vms/$vm-0 ]
+check "65 vCPUs are counted once" settle is $U/vms/$vm-0/fail_open_events 1
+# Yields were directed up to the first entry of the last one.
+echo 1 > $U/vms/$vm-0/reset
+check "they exit" settle above $U/vms/$vm-0/ple_exits 500
+check "epochs end" settle above $U/vms/$vm-0/epochs 5
+check "and APLE's rounds" settle above $U/vms/$vm-0/rounds 0
+check "no yield is directed" not any_yield $U/vms/$vm-0
+check "which is said once" [ "$(dmesg | grep -c 'more than 64 vCPUs: it keeps KVM.s selection')" = 1 ]
+touch /tmp/stop-large
+check "the VM worked" wait $vm
+
+# --- a vCPU that does not get its CPU ---
+# Nobody else may take it from the real-time thread. (Kernels with fair servers have none on CPUs that
+# came up late, and refuse to be told so.)
+echo -1 > /proc/sys/kernel/sched_rt_runtime_us
+for runtime in /sys/kernel/debug/sched/fair_server/cpu*/runtime; do
+	(echo 0 > $runtime) 2> /dev/null
+done
+fell_back() {
+	found=$(unspin-inside starve $1 2000) || { echo "$found"; return 1; }
+	say "$1: $found"
+	echo "$found"
+	ms=$(echo "$found" | sed -n 's/^fell back after \([0-9]*\) ms$/\1/p')
+	[ -n "$ms" ] && [ $ms -ge 700 ] && [ $ms -le 1300 ]
+}
+before=$(value $U/fail_open_total)
+check "a preempted vCPU that starves is seen in time" fell_back preempted
+check "counted" is $U/fail_open_total $((before + 1))
+check "and said" said 'falls back to KVM.s own behaviour: a ready vCPU has not run for 750 ms'
+check "a woken one too" fell_back woken
+check "and counted" is $U/fail_open_total $((before + 2))
+check "one that slept long and waited 500 ms is no reason" \
+	[ "$(unspin-inside starve slept 500)" = "did not fall back in 500 ms" ]
+check "and not counted" is $U/fail_open_total $((before + 2))
+
+# --- a hook that cannot be taken off; only a new start helps after this ---
+unspin-inside vm 3 --until /tmp/stop-stuck > /tmp/stuck &
+vm=$!
+settle [ -e $U/vms/$vm-0 ]
+check "yields are directed" settle any_yield $U/vms/$vm-0
+echo 1 > $U/parameters/fail_unhook
+check "off says that the hook stays" not sh -c "echo off > $D/mode"
+check "in the log too" said 'the kernel does not take a hook off (-5); it stays'
+check "the mode is off nevertheless" is $D/mode off
+check "and the VM's" is $U/vms/$vm-0/mode off
+before=$(yields $U/vms/$vm-0)
+sleep 1
+check "no yield is directed any more" is $U/vms/$vm-0/yields_failed "$(value $U/vms/$vm-0/yields_failed)"
+check "none at all" [ $before = "$(yields $U/vms/$vm-0)" ]
+check "the hook is there" hooked
+rmmod unspin &
+unloading=$!
+check "unloading says that it does not end" settle said 'not unloading, or the kernel would run code that is gone'
+sleep 1
+check "and does not" kill -0 $unloading
+check "VMs are made and run" unspin-inside vm 2 --ms 200
+touch /tmp/stop-stuck
+check "the one that was there worked: $(cat /tmp/stuck)" wait $vm
+finish
