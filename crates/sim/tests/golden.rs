@@ -41,9 +41,9 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
     mixed.arm = arm(Window::Stock, YieldTo::HVS);
     let selecting =
         |program, variant| with(run(3, 4, program), Window::Stock, YieldTo::Module(variant));
-    // Its spinning in user space lasts as long as the slowest of 20 rounds in the kernel.
+    // Its spinning in user space lasts as long as the slowest of 7 rounds in the kernel.
     let user_barrier = || {
-        let mut program = vec![contended(300, 700); 20].concat();
+        let mut program = vec![contended(300, 700); 7].concat();
         program.push(step(Op::UserBarrier, constant(0), 0));
         program
     };
