@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /* Mutexes that are waited for: exclusion, memory freed after an unlock, fork(), signals, cancelling. */
 #define _GNU_SOURCE
-#include <sys/mman.h>
 #include <stdatomic.h>
 
 #include "posix.h"
@@ -290,31 +289,32 @@ static void waiters_handle_signals(void)
 	join(thread, 3);
 }
 
-/* A holder that is stopped stops everybody, for as long as it is. */
+/*
+ * A holder that is stopped stops everybody, for as long as it is. The child goes on until it was stopped,
+ * which on a busy computer may be later than its contention lasts.
+ */
 static void a_stopped_process_goes_on(void)
 {
 	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-	/* Shared with the child, which goes on until it has been stopped, however fast it is. */
-	atomic_int *resumed = mmap(NULL, sizeof(*resumed), PROT_READ | PROT_WRITE,
-				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	atomic_bool *was_stopped = shared_memory(sizeof(*was_stopped));
 	pid_t child = fork();
 	int status;
 
-	EXPECT(resumed != MAP_FAILED);
 	EXPECT(child >= 0);
 	if (!child) {
 		do
 			exclude(&mutex);
-		while (!atomic_load(resumed));
+		while (!atomic_load(was_stopped));
 		_exit(0);
 	}
 	sleep_ms(30);
 	EXPECT(!kill(child, SIGSTOP));
 	EXPECT(waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status));
 	sleep_ms(30);
-	atomic_store(resumed, 1);
+	atomic_store(was_stopped, true);
 	EXPECT(!kill(child, SIGCONT));
 	reap(child);
+	EXPECT(!munmap(was_stopped, sizeof(*was_stopped)));
 }
 
 static void *lock_and_be_cancelled(void *mutex)
