@@ -207,7 +207,9 @@ fn bochs(
 /// Without console and without the chardev `records`, which callers add.
 fn qemu(computer: &Computer, kernel: &Kernel, initramfs: &Path, cmdline: &str) -> Command {
     let mut command = Command::new("qemu-system-x86_64");
-    let mut cmdline = cmdline.to_string();
+    // All its CPUs have one clock, but some kernels (6.1) hold TSCs of AMD's that are not said to be
+    // constant for different ones, and the module refuses a TSC that its kernel does not trust.
+    let mut cmdline = format!("{cmdline} tsc=reliable");
     if let Some(instruction_ns) = 1_000_000_000u64.checked_div(computer.ips) {
         // Where all CPUs sleep the clock is set to the next timer.
         command.args(["-icount", &format!("shift={},sleep=off", instruction_ns.ilog2())]);

@@ -1,5 +1,5 @@
-# Corners of the module under QEMU: what it must refuse, what gets in its way, vCPUs that starve, and at
-# last a hook that cannot be taken off. Function, never time.
+# Corners of the module under QEMU: what it must refuse, what gets in its way, CPUs that come and go,
+# vCPUs that starve, and at last a hook that cannot be taken off. Function, never time.
 # Sourced after inside.sh. /modules/patched.ko is a livepatch of kvm_vcpu_on_spin().
 load() { insmod /modules/unspin.ko force_pause_intercept=1; }
 gone() { [ ! -e $U ] && [ ! -s $HOOKS ]; }
@@ -74,7 +74,37 @@ for mode in apples off observe; do
 	check "the VM in $mode worked" wait $pid
 done
 
+# --- CPUs that go and come under load ---
+CPU=/sys/devices/system/cpu
+unspin-inside vm 6 --until /tmp/stop-plug > /tmp/plug &
+vm=$!
+settle [ -e $U/vms/$vm-0 ]
+# Where every PAUSE exits, vCPUs that are three to a CPU may starve, and the VM is left to KVM until its
+# mode is written again.
+yields_go_on() {
+	echo apples > $D/mode
+	before=$(yields $U/vms/$vm-0)
+	settle yields_more $U/vms/$vm-0 $before
+}
+for round in 1 2; do
+	for cpu in 3 2; do
+		check "CPU $cpu goes" sh -c "echo 0 > $CPU/cpu$cpu/online"
+		check "and yields go on" yields_go_on
+	done
+	check "both come back" unspin-inside online
+	check "and yields go on, round $round" yields_go_on
+done
+echo 0 > $CPU/cpu3/online
+check "off with a CPU gone" sh -c "echo off > $D/mode"
+echo apples > $D/mode
+check "it unloads with a CPU gone" rmmod unspin
+check "and leaves nothing" gone
+check "the CPU comes back" unspin-inside online
+touch /tmp/stop-plug
+check "the VM worked" wait $vm
+
 # --- a vCPU that goes from thread to thread ---
+load
 echo apples > $D/mode
 check "thirty threads run a vCPU, one after the other" sh -c "unspin-inside hand-over 30 > /tmp/hand-over"
 say "$(cat /tmp/hand-over)"
