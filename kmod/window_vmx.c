@@ -73,9 +73,13 @@ static u32 vmx_get(struct kvm_vcpu *vcpu)
 	return READ_ONCE(*window_of(vcpu));
 }
 
+/*
+ * Where guests of its own run, KVM may have written its window to one of theirs: then the
+ * vCPU's own VMCS has another one, whatever KVM keeps.
+ */
 static u32 vmx_set(struct kvm_vcpu *vcpu, u32 window_cycles)
 {
-	if (READ_ONCE(*window_of(vcpu)) != window_cycles) {
+	if (READ_ONCE(*window_of(vcpu)) != window_cycles || compat_may_nest(vcpu)) {
 		WRITE_ONCE(*window_of(vcpu), window_cycles);
 		WRITE_ONCE(*dirty_of(vcpu), true);
 	}
