@@ -495,7 +495,7 @@ mod tests {
         refused(|r| r.trace_picks = true, "machines kvm, emulated");
         refused(|r| r.program = vec![step(Op::Shootdown, 0, 1000)], "interrupt vCPUs");
         refused(|r| r.window_ms = 0, "window_ms is 0");
-        refused(|r| r.vcpus = 65, "of 65 vCPUs");
+        refused(|r| r.vcpus = 129, "of 129 vCPUs");
         refused(|r| r.vms = 0, "0 VMs");
         refused(|r| r.each = vec![r.vm(0)], "says what 1 VMs are, of 2");
         refused(|r| r.pin[1][2] = 1, "pins to pCPU 1 of 1");
