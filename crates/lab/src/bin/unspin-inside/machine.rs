@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const KVM_TSS_ADDR: usize = 0xfffb_d000;
 const LOOK: Duration = Duration::from_millis(1);
 /// Emulated computers are slow, but not that slow.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Memory from guest address 0 on; it lives as long as the process.
 #[derive(Clone, Copy)]

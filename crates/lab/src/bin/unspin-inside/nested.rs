@@ -63,11 +63,11 @@ global_asm!(
     "cmp eax, 1",
     "je 4f",
     "cmp eax, 2",
-    "je 6f",
+    "je 4f",
     "cmp eax, 3",
     "jne 3b",
     "out 0x10, al",
-    // Spins for LENGTH cycles.
+    // Spins for LENGTH cycles, and may then enter L2.
     "4: rdtsc",
     "mov ebx, eax",
     "5: pause",
@@ -75,9 +75,9 @@ global_asm!(
     "sub eax, ebx",
     "cmp eax, dword ptr [r15 + 0x18]",
     "jb 5b",
-    "jmp 9f",
-    // Enters L2.
-    "6: mov edx, 0x681e", // guest RIP
+    "cmp dword ptr [r15 + 0x10], 2",
+    "jne 9f",
+    "mov edx, 0x681e", // guest RIP
     "lea rax, [rip + 8f]",
     "vmwrite rdx, rax",
     "jbe 99f",
@@ -88,7 +88,8 @@ global_asm!(
     "jmp 99f",
     "7: vmresume",
     "jmp 99f",
-    // L2: waits, without a PAUSE, until it is told to leave.
+    // L2: waits, without a PAUSE, until it is told to leave. Its interrupts must be on: off, none of
+    // the host's ends it on Bochs 2.7.
     "8: inc dword ptr [r15 + 0x20]",
     "81: cmp dword ptr [r15 + 0x24], 0",
     "je 81b",
@@ -127,6 +128,7 @@ fn l1_exit() -> u64 {
 
 const CR0: u64 = 1 | 1 << 1 | 1 << 4 | 1 << 5 | 1 << 31; // PE, MP, ET, NE, PG
 const CR4: u64 = 1 << 5 | 1 << 13; // PAE, VMXE
+const RFLAGS: u64 = 1 << 1 | 1 << 9; // always set; interrupts on
 const EFER: u64 = 1 << 8 | 1 << 10; // LME, LMA
 const CS: u16 = 0x8;
 const DS: u16 = 0x10;
@@ -167,7 +169,9 @@ impl L1 {
         self.wait("L1's spin", || done.load(Ordering::SeqCst) != before)
     }
 
-    fn enters_l2(&self) -> Result<(), String> {
+    /// After a spin of so many cycles, and at once: its CPU is not to be lost between.
+    fn spins_and_enters_l2(&self, length: u32) -> Result<(), String> {
+        self.memory.word(LENGTH).store(length, Ordering::SeqCst);
         let entered = self.memory.word(ENTERED);
         let before = entered.load(Ordering::SeqCst);
         self.memory.word(LEAVE).store(0, Ordering::SeqCst);
@@ -191,8 +195,9 @@ impl L1 {
     }
 }
 
-/// Where L1 runs.
+/// Where L1 runs, and where all else does.
 const CPU: usize = 1;
+const OTHER_CPU: usize = 0;
 
 /// Takes L1's CPU for a moment, whatever it runs: KVM's own window then starts anew.
 fn take_cpu() -> Result<(), String> {
@@ -211,6 +216,8 @@ fn take_cpu() -> Result<(), String> {
 pub fn around(on: &str, off: &str) -> Result<String, String> {
     const SPINS: u64 = 10;
     const LONG: u32 = 20_000;
+    // Nothing but what is meant to takes L1's CPU.
+    pin(OTHER_CPU)?;
     let memory = Memory::new(MEMORY)?;
     let (vcpu, _vm) = new(memory)?;
     let ended = Arc::new(AtomicBool::new(false));
@@ -234,8 +241,7 @@ pub fn around(on: &str, off: &str) -> Result<String, String> {
             Ok(exited)
         };
         let in_l2 = |line: &str| -> Result<String, String> {
-            l1.exits_of(LONG)?;
-            l1.enters_l2()?;
+            l1.spins_and_enters_l2(LONG)?;
             take_cpu()?;
             shell(line)?;
             l1.leaves_l2()?;
@@ -348,7 +354,7 @@ fn load(vcpu: &VcpuFd, memory: Memory) -> Result<(), String> {
     let regs = kvm_regs {
         rip: CODE as u64,
         rsp: L1_STACK,
-        rflags: 2,
+        rflags: RFLAGS,
         r15: DATA as u64,
         ..Default::default()
     };
@@ -368,7 +374,7 @@ fn fields(vcpu: &VcpuFd) -> Result<Vec<(u64, u64)>, String> {
         (0x2800, u64::MAX), // no linked VMCS
         (0x681a, 0x400),    // DR7
         (0x681c, L2_STACK),
-        (0x6820, 2), // RFLAGS
+        (0x6820, RFLAGS),
         (0x6c14, L1_STACK),
         (0x6c16, l1_exit()),
     ];
