@@ -89,7 +89,7 @@ say "alone: $alone; hundredths of an instruction a switch: $switch_off, $switch_
 say "observe adds, hundredths of an instruction: $exit_added an exit, $switch_added a switch"
 check "a VM exit costs at most 47 instructions more" [ $exit_added -le 4700 ]
 check "an exit costs something" [ $exit_added -gt 0 ]
-check "a vCPU switch costs at most 120 instructions more" [ $switch_added -le 12000 ]
+check "a vCPU switch costs at most 125 instructions more" [ $switch_added -le 12500 ]
 check "a switch costs something" [ $switch_added -gt 0 ]
 rmmod unspin
 finish
