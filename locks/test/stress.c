@@ -5,7 +5,7 @@
  *
  * usage: stress THREADS ROUNDS [START [DISTURB]]
  *
- * The threads stop after ROUNDS each, or when SECONDS_ENOUGH are over and each has made one: where other
+ * The threads stop after ROUNDS each, or when MS_ENOUGH are over and each has made one: where other
  * programs are busy too, a first-come lock waits some ms for each next thread that gave its CPU up.
  * More threads than CPUs preempt holders and waiters. START is where the lock's counters start.
  * DISTURB is how many times a thread in an arbitrary place, holder or waiter, is held up by a signal
@@ -22,8 +22,8 @@
 #ifndef SECONDS_MAX
 #define SECONDS_MAX 600
 #endif
-#ifndef SECONDS_ENOUGH
-#define SECONDS_ENOUGH 3
+#ifndef MS_ENOUGH
+#define MS_ENOUGH 3000
 #endif
 /* A holder gives its CPU up in every so many rounds, besides those in which it is preempted. */
 #ifndef YIELD_EVERY
@@ -34,6 +34,7 @@ static struct LOCK(lock) lock;
 static unsigned long counter, rounds;
 static atomic_bool denied, enough;
 static atomic_ulong finished, made;
+static pthread_barrier_t start;
 
 static void sleep_ms(void)
 {
@@ -54,6 +55,8 @@ static void *add(void *unused)
 	unsigned long round;
 
 	(void)unused;
+	/* A fast lock would be through with a thread's rounds before the next thread is there. */
+	pthread_barrier_wait(&start);
 	/* No order: it must not hide from ThreadSanitizer that a lock has none. */
 	for (round = 0; round < rounds &&
 	     !(round && atomic_load_explicit(&enough, memory_order_relaxed)); round++) {
@@ -84,9 +87,17 @@ static void disturb(const pthread_t *thread, unsigned long threads, unsigned lon
 	}
 }
 
-static void wait_until_enough(unsigned long threads, time_t began)
+static long long now_ms(void)
 {
-	while (atomic_load(&finished) < threads && time(NULL) - began <= SECONDS_ENOUGH)
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+static void wait_until_enough(unsigned long threads, long long began_ms)
+{
+	while (atomic_load(&finished) < threads && now_ms() - began_ms < MS_ENOUGH)
 		sleep_ms();
 	atomic_store(&enough, true);
 }
@@ -128,13 +139,14 @@ int main(int argc, char **argv)
 	unsigned long threads = argc > 1 ? number(argv[1]) : 4, i;
 	pthread_t *thread = calloc(threads, sizeof(*thread));
 	struct sigaction action = { .sa_handler = nap };
-	time_t began = time(NULL);
+	long long began_ms = now_ms();
 	const char *wrong;
 
 	rounds = argc > 2 ? number(argv[2]) : 10000;
 	start_lock(&lock, argc > 3 ? (unsigned int)number(argv[3]) : 0);
 	sigaction(SIGUSR1, &action, NULL);
 	alarm(SECONDS_MAX);
+	pthread_barrier_init(&start, NULL, (unsigned int)threads);
 	for (i = 0; i < threads; i++)
 		if (pthread_create(&thread[i], NULL, add, NULL))
 			return 2;
@@ -143,7 +155,7 @@ int main(int argc, char **argv)
 #ifdef PROGRESS_S
 	show_progress(threads);
 #endif
-	wait_until_enough(threads, began);
+	wait_until_enough(threads, began_ms);
 	for (i = 0; i < threads; i++)
 		pthread_join(thread[i], NULL);
 	free(thread);

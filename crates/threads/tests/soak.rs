@@ -30,7 +30,7 @@ fn locks_survive_a_hundred_million_acquisitions() {
             "-DPROGRESS_S=30",
             "-DYIELD_EVERY=1000003",
             "-DSECONDS_MAX=36000",
-            "-DSECONDS_ENOUGH=36000",
+            "-DMS_ENOUGH=36000000",
         ];
         let program = Build::new(lock, "stress", "soak", &flags).make();
         println!("{name}: {threads} threads, {} acquisitions", threads * rounds);

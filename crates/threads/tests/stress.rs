@@ -16,6 +16,11 @@ const HASTY: &[&str] = &["-DYIELDING", "-DHASTY"];
 const SPENT: &[&str] = &["-DYIELDING", "-DSPENT"];
 const SHORT_OF_TIME: &[(&str, &[&str])] = &[("hasty", HASTY), ("spent", SPENT)];
 
+/// More rounds than there is time for: a lock that hangs ends by the alarm, one that does not by itself,
+/// before the alarm.
+const MANY: &str = "1000000000";
+const ENDS_SOON: &[&str] = &["-DMS_ENOUGH=500", "-DSECONDS_MAX=2"];
+
 fn stress(lock: &Lock, variant: &str, flags: &[&str], args: &[&str]) {
     let program = Build::new(lock, "stress", variant, flags).make();
     run(&program, args).unwrap_or_else(|said| panic!("{} {variant}: {said}", lock.name));
@@ -159,17 +164,24 @@ fn wrong_locks_are_caught() {
             "preemptable",
             "hang",
             HASTY,
-            &["8", "20000"],
+            &[THREADS, MANY],
             "(unsigned short)(low + 1)",
             "(unsigned short)(low + 2)",
         ),
         // Lost wake-ups: nobody is woken, the wrong one is, the wish to be woken is forgotten.
-        ("pv_preemptable", "hang", HASTY, &["8", "20000"], "lock_wake_all(&lock->both)", "(void)0"),
+        (
+            "pv_preemptable",
+            "hang",
+            HASTY,
+            &[THREADS, MANY],
+            "lock_wake_all(&lock->both)",
+            "(void)0",
+        ),
         (
             "pv_ticket",
             "hang",
             HASTY,
-            &["8", "20000"],
+            &[THREADS, MANY],
             "low + next * PV_TICKET_SERVE_ONE",
             "low + (next + 1) * PV_TICKET_SERVE_ONE",
         ),
@@ -177,15 +189,15 @@ fn wrong_locks_are_caught() {
             "pv_ticket",
             "hang",
             HASTY,
-            &["8", "20000"],
+            &[THREADS, MANY],
             "!(low & PV_TICKET_HALTED)",
             "low & PV_TICKET_HALTED",
         ),
-        ("pv_queued", "hang", HASTY, &["8", "20000"], "lock_wake(&after->state, 0)", "(void)0"),
-        ("pv_queued", "hang", HASTY, &["8", "20000"], "lock_wake(&lock->word, 0)", "(void)0"),
+        ("pv_queued", "hang", HASTY, &[THREADS, MANY], "lock_wake(&after->state, 0)", "(void)0"),
+        ("pv_queued", "hang", HASTY, &[THREADS, MANY], "lock_wake(&lock->word, 0)", "(void)0"),
         // Nobody becomes the heir; the line's counters carry into each other.
-        ("lease", "hang", HASTY, &["8", "20000"], "lock_wake(&lock->line, heir)", "(void)0"),
-        ("lease", "hang", HASTY, &["8", "20000", "65535"], "heir ? 1 : 1 - 0x10000u", "1"),
+        ("lease", "hang", HASTY, &[THREADS, MANY], "lock_wake(&lock->line, heir)", "(void)0"),
+        ("lease", "hang", HASTY, &[THREADS, MANY, "65535"], "heir ? 1 : 1 - 0x10000u", "1"),
         ("lease", "wrap", &[], &[], "return !(uses & 1) &&", "return"),
     ];
     for (index, (name, program, flags, args, what, by)) in mutants.iter().enumerate() {
@@ -195,7 +207,7 @@ fn wrong_locks_are_caught() {
         let program = if hangs { "stress" } else { program };
         let mut flags = flags.to_vec();
         if hangs {
-            flags.push("-DSECONDS_MAX=2");
+            flags.extend(ENDS_SOON);
         }
         let build = Build::new(lock, program, &format!("mutant-{index}"), &flags);
         let said = run(&build.mutate(what, by).make(), args)
@@ -219,7 +231,7 @@ fn waits_that_do_not_look_once_are_caught() {
         ("lease", ("!lease_take(", "awake")),
     ];
     for (name, (look, budget)) in waits {
-        let flags = [SPENT, &["-DSECONDS_MAX=2"]].concat();
+        let flags = [SPENT, ENDS_SOON].concat();
         let mut build = Build::new(by_name(name).unwrap(), "stress", "does-not-look", &flags)
             .mutate(
                 &format!("while ({look}"),
@@ -230,7 +242,7 @@ fn waits_that_do_not_look_once_are_caught() {
             let first = "state == PV_QUEUED_FIRST)\n\t\treturn ";
             build = build.mutate(&format!("{first}true"), &format!("{first}false"));
         }
-        let said = run(&build.make(), &["8", "20000"]).expect_err(&format!("{name} passed"));
+        let said = run(&build.make(), &[THREADS, MANY]).expect_err(&format!("{name} passed"));
         assert!(said.contains("signal: 14"), "{name}: {said}");
     }
 }
