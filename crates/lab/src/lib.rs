@@ -330,6 +330,16 @@ fn check_sources(root: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
+    /// One of each folder the module is built from, and the program beside it.
+    const SOURCES: [&str; 6] = [
+        "kmod/main.c",
+        "kmod/Kbuild",
+        "kmod/compat/kvm.h",
+        "policy/hvs.c",
+        "uapi/unspin.h",
+        "agent",
+    ];
+
     #[test]
     fn the_image_is_another_with_each_thing_in_it_and_only_then() {
         let dir = std::env::temp_dir().join(format!("unspin-image-{}", std::process::id()));
@@ -338,7 +348,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        for path in ["kmod/main.c", "kmod/Kbuild", "kmod/compat/kvm.h", "policy/hvs.c", "agent"] {
+        for path in SOURCES {
             write(path, "before");
         }
         let lab = Lab { root: dir.clone(), dir: dir.join("lab"), agent: dir.join("agent") };
@@ -348,7 +358,7 @@ mod tests {
             write(path, "made");
             assert_eq!(lab.image_hash().unwrap(), first, "{path}");
         }
-        for path in ["kmod/main.c", "kmod/Kbuild", "kmod/compat/kvm.h", "policy/hvs.c", "agent"] {
+        for path in SOURCES {
             write(path, "after");
             assert_ne!(lab.image_hash().unwrap(), first, "{path}");
             write(path, "before");
