@@ -155,7 +155,8 @@ bool unspin_window_checked(struct unspin_slot *slot)
 	}
 	if (compat_is_guest_mode(slot->vcpu)) {	/* the nested guest's window is its own hypervisor's */
 		slot->nested = 1;
-		return false;			/* refresh stays: look again at the next entry */
+		slot->work.refresh = 1;		/* its own is looked at when it is entered again */
+		return false;
 	}
 	if (slot->window_state == UNSPIN_WINDOW_GOOD)
 		return true;

@@ -80,12 +80,14 @@ unspin-inside vm 6 --until /tmp/stop-plug > /tmp/plug &
 vm=$!
 settle [ -e $U/vms/$vm-0 ]
 # Where every PAUSE exits, vCPUs that are three to a CPU may starve, and the VM is left to KVM until its
-# mode is written again.
-yields_go_on() {
-	echo apples > $D/mode
+# mode is written again: each look writes it.
+yields_now() {
 	before=$(yields $U/vms/$vm-0)
-	settle yields_more $U/vms/$vm-0 $before
+	echo apples > $D/mode
+	sleep 0.1
+	yields_more $U/vms/$vm-0 $before
 }
+yields_go_on() { settle yields_now; }
 for round in 1 2; do
 	for cpu in 3 2; do
 		check "CPU $cpu goes" sh -c "echo 0 > $CPU/cpu$cpu/online"

@@ -55,7 +55,7 @@ conf "[default]\nmode = \"off\"\n[pid.$late]\nmode = \"hvs\"\n"
 signal HUP
 check "VMs are set by process" settle is $U/vms/$late-0/mode hvs
 check "a VM not named any more follows the defaults" settle is $U/vms/$web-0/mode off
-check "its other settings, too" is $U/vms/$web-0/window_max_cycles 32768
+check "its other settings, too" is $U/vms/$web-0/window_max_cycles "$(cat $D/window_max_cycles)"
 signal TERM
 check "the service ends well" wait $service
 check "and takes the module out" no_module

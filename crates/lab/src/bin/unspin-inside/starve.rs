@@ -18,8 +18,9 @@ const VICTIM_CPU: usize = 2;
 const VICTIM: usize = 2;
 /// Cycles of a spin.
 const LENGTH: u32 = 20_000;
-/// How long the victim sleeps before it is woken, if it sleeps for long: more than any vCPU may wait.
+/// How long the victim sleeps before it is woken: more than any vCPU may wait, or less.
 const LONG_SLEEP: Duration = Duration::from_millis(1500);
+const SHORT_SLEEP: Duration = Duration::from_millis(100);
 
 const COUNT: usize = 0x1800;
 const SLEEP: usize = 0x1880;
@@ -90,9 +91,8 @@ pub fn run(how: How, hog_ms: u64) -> Result<String, String> {
     wait("the VM's directory", || fs::metadata(&events).is_ok())?;
     match how {
         How::Preempted => wait("the victim", || victim.made() > 0)?,
-        // It halts at once.
-        How::Woken => std::thread::sleep(Duration::from_millis(100)),
-        How::Slept => std::thread::sleep(LONG_SLEEP),
+        How::Woken => sleeps(&vm, &victim, SHORT_SLEEP)?,
+        How::Slept => sleeps(&vm, &victim, LONG_SLEEP)?,
     }
     let holds = Arc::new(AtomicBool::new(false));
     let hog = hog(Duration::from_millis(hog_ms), holds.clone());
@@ -168,6 +168,18 @@ fn hog(length: Duration, holds: Arc<AtomicBool>) -> std::thread::JoinHandle<Resu
         }
         Ok(())
     })
+}
+
+/// Returns when the victim has halted for so long. It counts an NMI that finds it halted and no other,
+/// and halts again at once.
+fn sleeps(vm: &VmFd, victim: &Words, length: Duration) -> Result<(), String> {
+    wait("a victim that halts", || {
+        let woken = wake(vm).is_ok();
+        std::thread::sleep(SHORT_SLEEP);
+        woken && victim.made() > 0
+    })?;
+    std::thread::sleep(length);
+    Ok(())
 }
 
 /// Sends the victim an NMI, which needs nothing of its local APIC.
