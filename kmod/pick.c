@@ -130,6 +130,16 @@ static bool target_took(struct choice *choice, s32 pick, enum unspin_counter cou
 	return false;
 }
 
+/*
+ * Below the quorum answers come no sooner for a core given to one sibling that another had:
+ * asked before who owes one.
+ */
+static bool gives_way(const struct choice *choice)
+{
+	return hvs_pick(choice->snapshot, choice->count, choice->caller->idx, 0, choice->flags) ==
+	       HVS_PICK_GIVE_WAY;
+}
+
 /* Who owes the caller an answer to an interrupt comes before all others. */
 static noinline bool ipi_yield(struct choice *choice)
 {
@@ -172,7 +182,7 @@ static void spin_yield(struct unspin_slot *slot)
 		.tries = YIELD_TRIES,
 	};
 
-	if (READ_ONCE(vm->ipi_on) && ipi_yield(&choice))
+	if (READ_ONCE(vm->ipi_on) && !gives_way(&choice) && ipi_yield(&choice))
 		return;
 	while (choice.tries) {	/* each turn excludes one of at most 64 */
 		u64 excluded = choice.excluded;

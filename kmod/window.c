@@ -101,9 +101,10 @@ static void window_refuse(const char *why)
 /*
  * KVM keeps one window and the processor has another. After a nested guest ran that is
  * KVM's own doing: what it wanted to write went to the nested guest's VMCS, and the
- * vCPU's own has it at KVM's next change. So this vCPU is looked at again, at every
- * entry for a while and then whenever it is switched in, and no other is touched. Only
- * where no vCPU of this host has ever agreed, and one that runs no nested guests
+ * vCPU's own has it at KVM's next change. Where another vCPU of this host has agreed the
+ * layout is right, and the next entry sets the window. Else this vCPU is looked at again,
+ * at every entry for a while and then whenever it is switched in, and no other is touched.
+ * Only where no vCPU of this host has ever agreed, and one that runs no nested guests
  * disagrees again and again, is the layout not what it was thought to be.
  */
 static void window_mismatch(struct unspin_slot *slot)
@@ -114,7 +115,9 @@ static void window_mismatch(struct unspin_slot *slot)
 		unspin_fail_open_part(slot->vm, "the processor has another window than KVM keeps for a vCPU, looking again");
 	slot->window_mismatches += slot->window_mismatches < U8_MAX;
 	slot->work.refresh = slot->window_mismatches < LOOKS_MAX;
-	if (!nests && !READ_ONCE(proven) && slot->window_mismatches >= MISMATCHES_MAX)
+	if (nests && READ_ONCE(proven))
+		slot->window_state = UNSPIN_WINDOW_GOOD;
+	else if (!nests && !READ_ONCE(proven) && slot->window_mismatches >= MISMATCHES_MAX)
 		window_refuse("vcpu_vmx.ple_window is not what the VMCS holds");
 }
 

@@ -8,7 +8,8 @@
  * interrupts whom, so where the spinning vCPU has sent interrupts that nobody has taken yet (a TLB
  * shoot-down, a call on all CPUs), it waits for their receivers and for nobody else. A receiver
  * without a pCPU cannot answer; all must, so the one longest without a pCPU comes first. Where
- * nobody owes an answer the caller's other selector decides.
+ * nobody owes an answer the caller's other selector decides, and before that where it says that
+ * the caller gives way (HVS_QUORUM).
  */
 #ifndef UNSPIN_POLICY_IPI_H
 #define UNSPIN_POLICY_IPI_H

@@ -19,7 +19,7 @@ fn the_module_on_vt_x() {
     }
     let lab = common::lab();
     let mut wrong = Vec::new();
-    for series in common::kernels(&[Series::V6_12]) {
+    for series in common::kernels(&[Series::V6_12, Series::V6_1]) {
         let Some(kernel) = common::kernel(&lab, series) else { continue };
         let name = format!("vmx-{}", series.name());
         let script = include_str!("vmx.sh");

@@ -60,7 +60,8 @@ impl Sim {
         let cycles = if selected { costs.ple_exit_selected_cycles } else { costs.ple_exit_cycles };
         self.charge_exit(v, cycles.saturating_sub(costs.decide_cycles));
         self.epoch_report(v);
-        let to_awaited = fits && self.knows_awaited(v) && self.yield_awaited(p, v);
+        let to_awaited =
+            fits && self.knows_awaited(v) && !self.gives_way(v, select) && self.yield_awaited(p, v);
         match select {
             _ if to_awaited => {}
             Some(flags) => self.yield_selected(p, v, flags),
@@ -167,6 +168,15 @@ impl Sim {
             }
         }
         self.vms[vm].module.stats.yields_none += 1;
+    }
+
+    /// Whether `v`, which waits for answers, is below its VM's quorum: then answers come no sooner for a
+    /// core given to one sibling that another had.
+    fn gives_way(&self, v: u32, select: Option<hvs::Flags>) -> bool {
+        let vcpu = &self.vcpus[v as usize];
+        let slots = &self.vms[vcpu.vm as usize].slots;
+        let decided = |flags| hvs::decide(slots, vcpu.index as usize, 0, flags);
+        vcpu.doing == Doing::SpinAck && select.map(decided) == Some(Decision::GiveWay)
     }
 
     /// Whether the host knows whom `v` waits for.
