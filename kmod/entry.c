@@ -79,8 +79,10 @@ static struct unspin_slot *entry_of_other(struct kvm_vcpu *vcpu, struct unspin_s
 {
 	struct unspin_slot *slot;
 
-	if (cur && cur->held == current)
+	if (cur && cur->held == current) {
 		unspin_run_stop(cur, now);
+		WRITE_ONCE(cur->out_tsc, now);
+	}
 	slot = unspin_slot_find(vcpu);
 	if (unlikely(!slot))
 		slot = unspin_slot_add(vcpu, GFP_ATOMIC);

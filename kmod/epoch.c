@@ -121,6 +121,14 @@ static bool clock_went_back(const struct unspin_vm *vm, u64 now)
 	       READ_ONCE(vm->epoch_start_tsc) - now > (u64)tsc_khz;	/* more than a millisecond */
 }
 
+static void epoch_end_or_restart(struct unspin_vm *vm, u64 now)
+{
+	if (clock_went_back(vm, now))
+		unspin_epoch_restart(vm);
+	else if (epoch_is_full(vm, atomic_read(&vm->epoch_exits), now))
+		epoch_end(vm, now);
+}
+
 /* For VMs too large to be summed with interrupts off. The VM is held until this has run. */
 void unspin_epoch_work(struct work_struct *work)
 {
@@ -129,8 +137,7 @@ void unspin_epoch_work(struct work_struct *work)
 
 	raw_spin_lock_irq(&vm->epoch_lock);
 	rcu_read_lock();
-	if (epoch_is_full(vm, atomic_read(&vm->epoch_exits), now))
-		epoch_end(vm, now);
+	epoch_end_or_restart(vm, now);
 	rcu_read_unlock();
 	raw_spin_unlock_irq(&vm->epoch_lock);
 }
@@ -153,9 +160,6 @@ void unspin_epoch_report(struct unspin_slot *slot, u64 now)
 	/* Another vCPU ends the epoch, or settings change: leave it to them, or to the next batch. */
 	if (!raw_spin_trylock(&vm->epoch_lock))
 		return;
-	if (clock_went_back(vm, now))
-		unspin_epoch_restart(vm);
-	else if (epoch_is_full(vm, atomic_read(&vm->epoch_exits), now))
-		epoch_end(vm, now);
+	epoch_end_or_restart(vm, now);
 	raw_spin_unlock(&vm->epoch_lock);
 }

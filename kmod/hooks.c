@@ -68,7 +68,9 @@ static void notrace probe_accept_irq(void *data, u32 vcpu_id, u16 delivery_mode)
 
 	preempt_disable_notrace();
 	slot = __this_cpu_read(unspin_cpu.cur);
-	if (slot && READ_ONCE(slot->vm->ipi_on))
+	/* By a vCPU, inside KVM_RUN: not a device's interrupt that came while one ran. */
+	if (slot && READ_ONCE(slot->vm->ipi_on) && in_task() &&
+	    !hlist_empty(&current->preempt_notifiers))
 		unspin_ipi_sent(slot, vcpu_id, delivery_mode);
 	preempt_enable_notrace();
 }

@@ -73,10 +73,11 @@ static inline void unspin_switched_in(struct unspin_slot *slot, struct task_stru
 		slot->exit_out_cycles += now - slot->out_tsc;
 	slot->cpu = smp_processor_id();
 	slot->in_tsc = now;
-	slot->complete = 0;
 	/* KVM takes the window of a vCPU switched in back towards where it starts from. */
-	if (slot->window_cycles != READ_ONCE(unspin_window_default_cycles) || slot->held != next)
+	if (slot->complete || slot->held != next ||
+	    slot->window_cycles != READ_ONCE(unspin_window_default_cycles))
 		slot->work.refresh = 1;
+	slot->complete = 0;
 	WRITE_ONCE(slot->category, HVS_NOT_PREEMPTED);
 	WRITE_ONCE(slot->out_tsc, 0);
 	if (READ_ONCE(slot->vm->active))

@@ -98,6 +98,7 @@ no_hooks:
 no_window:
 	unspin_vms_deinit();
 	unspin_sysfs_deinit();
+	rcu_barrier();	/* a mode may have been written, and vCPUs noted, before the load failed */
 	return err;
 no_sysfs:
 	unspin_vms_deinit();

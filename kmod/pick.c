@@ -16,7 +16,11 @@
 
 #define YIELD_TRIES 3	/* as kvm_vcpu_on_spin(): yields that found nothing to gain */
 
-static void slot_read(const struct unspin_slot *slot, struct hvs_slot *seen)
+/*
+ * KVM may leave "ready" set on a vCPU that runs, where it was woken before it had quite gone to
+ * sleep; asleep it is not ready, whatever KVM says.
+ */
+static void slot_read(const struct unspin_slot *slot, bool kernel_mode, struct hvs_slot *seen)
 {
 	const struct task_struct *task = READ_ONCE(slot->held);
 	const struct kvm_vcpu *vcpu = slot->vcpu;
@@ -30,16 +34,18 @@ static void slot_read(const struct unspin_slot *slot, struct hvs_slot *seen)
 	seen->ready = READ_ONCE(vcpu->ready);
 	seen->cpu = task_cpu(task);	/* the scheduler may have moved it since it was switched out */
 	if (seen->category == HVS_NOT_PREEMPTED) {
+		seen->ready = seen->ready && task_is_running(task);
 		if (seen->ready)
 			seen->category = HVS_WOKEN;
 		return;
 	}
 	seen->yielded_mark = READ_ONCE(slot->yielded_mark);
-	seen->user_mode = compat_preempted_in_user(vcpu);
+	/* As KVM: who spins in user mode may wait for one that was in user mode. */
+	seen->user_mode = kernel_mode && compat_preempted_in_user(vcpu);
 }
 
 /* Fills snapshot[0..return). A slot may be switched in or out meanwhile; a yield then fails. */
-static u32 snapshot_read(struct unspin_vm *vm, struct hvs_slot *snapshot)
+static u32 snapshot_read(struct unspin_vm *vm, bool kernel_mode, struct hvs_slot *snapshot)
 {
 	u32 count = min(READ_ONCE(vm->nslots), HVS_SLOTS_MAX), i;
 
@@ -50,7 +56,7 @@ static u32 snapshot_read(struct unspin_vm *vm, struct hvs_slot *snapshot)
 
 		snapshot[i] = (struct hvs_slot){};
 		if (slot)
-			slot_read(slot, &snapshot[i]);
+			slot_read(slot, kernel_mode, &snapshot[i]);
 	}
 	rcu_read_unlock();
 	return count;
@@ -170,14 +176,14 @@ static void give_way(struct unspin_slot *caller)
 		yield();
 }
 
-static void spin_yield(struct unspin_slot *slot)
+static void spin_yield(struct unspin_slot *slot, bool kernel_mode)
 {
 	struct hvs_slot snapshot[HVS_SLOTS_MAX];
 	struct unspin_vm *vm = slot->vm;
 	struct choice choice = {
 		.caller = slot,
 		.snapshot = snapshot,
-		.count = snapshot_read(vm, snapshot),
+		.count = snapshot_read(vm, kernel_mode, snapshot),
 		.flags = READ_ONCE(vm->hvs_flags),
 		.tries = YIELD_TRIES,
 	};
@@ -216,7 +222,7 @@ void unspin_on_spin(struct kvm_vcpu *me, bool yield_to_kernel_mode)
 		return;
 	/* Other vCPUs may still select KVM's way and look at these. */
 	kvm_vcpu_set_in_spin_loop(me, true);
-	spin_yield(slot);
+	spin_yield(slot, yield_to_kernel_mode);
 	kvm_vcpu_set_in_spin_loop(me, false);
 	kvm_vcpu_set_dy_eligible(me, false);
 	/* Last: after this the module may go once this thread has slept or left the kernel. */

@@ -92,7 +92,7 @@ void unspin_settings_size_check(struct unspin_vm *vm)
 	unspin_fail_open_part(vm, "more than 64 vCPUs: it keeps KVM's selection");
 }
 
-void unspin_settings_apply(struct unspin_vm *vm, bool mode_written)
+void unspin_settings_apply(struct unspin_vm *vm, enum unspin_apply apply)
 {
 	enum unspin_mode mode = vm->set.mode;
 	bool window_on, restart;
@@ -100,13 +100,13 @@ void unspin_settings_apply(struct unspin_vm *vm, bool mode_written)
 	u32 window;
 
 	raw_spin_lock_irqsave(&vm->epoch_lock, flags);
-	if (mode_written)
+	if (apply == UNSPIN_APPLY_MODE)
 		vm->fail_open = 0;
 	if (vm->fail_open && mode != UNSPIN_OFF)
 		mode = UNSPIN_OBSERVE;
 	window_on = (mode == UNSPIN_APLE || mode == UNSPIN_APPLES) &&
 		    READ_ONCE(unspin_window) && !READ_ONCE(unspin_window_refused);
-	restart = mode_written || window_on != vm->window_on ||
+	restart = apply != UNSPIN_APPLY_GO_ON || window_on != vm->window_on ||
 		  vm->params.window_init_cycles != vm->set.number[UNSPIN_N_WINDOW_INIT];
 	vm->params = params_of(vm->set.number);
 	if (restart) {
@@ -168,7 +168,8 @@ static void inherit(unsigned long what)
 		if (what & ~vm->own & BIT(UNSPIN_OWN_VARIANT))
 			vm->set.variant = defaults.variant;
 		numbers_inherit(vm, what);
-		unspin_settings_apply(vm, what & BIT(UNSPIN_OWN_MODE));
+		unspin_settings_apply(vm, what & BIT(UNSPIN_OWN_MODE) ? UNSPIN_APPLY_MODE :
+							    UNSPIN_APPLY_GO_ON);
 	}
 	rcu_read_unlock();
 }
@@ -191,7 +192,8 @@ static void changed(struct unspin_vm *vm, u32 bit)
 {
 	if (vm) {
 		vm->own |= BIT(bit);
-		unspin_settings_apply(vm, bit == UNSPIN_OWN_MODE);
+		unspin_settings_apply(vm, bit == UNSPIN_OWN_MODE ? UNSPIN_APPLY_MODE :
+							       UNSPIN_APPLY_GO_ON);
 	} else {
 		defaults_own |= BIT(bit);
 		inherit(BIT(bit));
@@ -277,7 +279,7 @@ void unspin_settings_variant(struct unspin_vm *vm, u32 variant)
 void unspin_settings_new_vm(struct unspin_vm *vm)
 {
 	vm->set = defaults;
-	unspin_settings_apply(vm, true);
+	unspin_settings_apply(vm, UNSPIN_APPLY_MODE);
 }
 
 void unspin_settings_linked_vm(struct unspin_vm *vm)
@@ -285,7 +287,8 @@ void unspin_settings_linked_vm(struct unspin_vm *vm)
 	if (vm->own || !memcmp(&vm->set, &defaults, sizeof(vm->set)))
 		return;
 	vm->set = defaults;
-	unspin_settings_apply(vm, true);
+	unspin_settings_apply(vm, UNSPIN_APPLY_MODE);
+	modes_changed();	/* it may have been the last that was not off */
 }
 
 void unspin_settings_all_off(void)
@@ -296,7 +299,7 @@ void unspin_settings_all_off(void)
 	rcu_read_lock();
 	list_for_each_entry_rcu(vm, &unspin_vms, all) {
 		vm->set.mode = UNSPIN_OFF;
-		unspin_settings_apply(vm, true);
+		unspin_settings_apply(vm, UNSPIN_APPLY_MODE);
 	}
 	rcu_read_unlock();
 }
@@ -341,7 +344,7 @@ void unspin_settings_vendor(const struct unspin_window_ops *ops)
 	/* Whether there are windows to set is nothing a VM has of its own. */
 	rcu_read_lock();
 	list_for_each_entry_rcu(vm, &unspin_vms, all)
-		unspin_settings_apply(vm, false);
+		unspin_settings_apply(vm, UNSPIN_APPLY_GO_ON);
 	rcu_read_unlock();
 	mutex_unlock(&unspin_mutex);
 }

@@ -37,12 +37,13 @@ const char *unspin_settings_variant_name(u32 variant);
 void unspin_settings_new_vm(struct unspin_vm *vm);
 /* The defaults may have changed between the VM's making and its linking. */
 void unspin_settings_linked_vm(struct unspin_vm *vm);
-/*
- * Makes the VM's settings what its vCPUs go by. A mode written anew also clears
- * fail-open. APLE starts over at its initial window where mode or that window
- * changed, and otherwise goes on within the bounds.
- */
-void unspin_settings_apply(struct unspin_vm *vm, bool mode_written);
+enum unspin_apply {
+	UNSPIN_APPLY_GO_ON,	/* APLE goes on within the bounds, unless its initial window changed */
+	UNSPIN_APPLY_RESTART,	/* it starts over at its initial window */
+	UNSPIN_APPLY_MODE,	/* the same, and a VM left to KVM is so no longer: somebody wrote a mode */
+};
+/* Makes the VM's settings what its vCPUs go by. */
+void unspin_settings_apply(struct unspin_vm *vm, enum unspin_apply apply);
 /* Every VM and the default to off, so that vCPUs give our windows back. */
 void unspin_settings_all_off(void);
 /* Whether any VM is in a mode other than off, or any to come would be. */

@@ -151,6 +151,7 @@ struct unspin_vm {
 	u32 number;
 	bool dead;			/* under unspin_lock */
 	bool named;			/* the directory exists; under the workqueue */
+	u32 slots_made;			/* under unspin_lock */
 	struct list_head all;		/* unspin_vms, under unspin_lock and RCU */
 	struct list_head slots;		/* unspin_slot.of_vm: added to, never removed from, while alive */
 	atomic64_t fail_open_events;

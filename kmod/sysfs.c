@@ -216,7 +216,7 @@ static ssize_t reset_store(struct kobject *kobj, struct kobj_attribute *attr, co
 	if (!sysfs_streq(buf, "1"))
 		return bad_value(kobj, "reset", buf, "1", -EINVAL);
 	mutex_lock(&unspin_mutex);
-	unspin_settings_apply(vm, true);
+	unspin_settings_apply(vm, UNSPIN_APPLY_RESTART);
 	raw_spin_lock_irq(&vm->epoch_lock);
 	unspin_totals_read(vm, &vm->reset_base);
 	vm->epochs = 0;

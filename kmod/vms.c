@@ -16,6 +16,12 @@
 #include "sysfs.h"
 #include "vms.h"
 
+/*
+ * A vCPU that KVM refuses after it was made (its number is taken) leaves a slot behind until
+ * its VM ends. A program that makes nothing else is not followed beyond this.
+ */
+#define SLOTS_MADE_MAX (2 * KVM_MAX_VCPUS)
+
 static struct workqueue_struct *workqueue;	/* ordered: a directory is added before it is removed */
 static u64 next_generation;			/* under unspin_lock */
 
@@ -119,7 +125,7 @@ static void vm_add_work(struct work_struct *work)
 	if (vm->named)
 		return;
 	mutex_lock(&unspin_mutex);	/* nobody could set its mode: KVM's own */
-	unspin_settings_apply(vm, false);
+	unspin_settings_apply(vm, UNSPIN_APPLY_GO_ON);
 	mutex_unlock(&unspin_mutex);
 }
 
@@ -219,9 +225,13 @@ struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp)
 			kobject_put(&fresh->kobj);
 		return old;
 	}
+	vm = vm_find(vcpu->kvm);
+	if (vm && vm->slots_made >= SLOTS_MADE_MAX) {
+		raw_spin_unlock_irqrestore(&unspin_lock, flags);
+		goto no_memory;
+	}
 	if (old)
 		slot_unhash(old);
-	vm = vm_find(vcpu->kvm);
 	if (!vm) {
 		vm = fresh;
 		fresh = NULL;
@@ -234,6 +244,7 @@ struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp)
 	}
 	slot->vm = vm;
 	slot->hashed = 1;
+	vm->slots_made++;
 	list_add_tail_rcu(&slot->of_vm, &vm->slots);
 	hlist_add_head_rcu(&slot->hash, unspin_slot_bucket(vcpu));
 	atomic_inc(&unspin_live_objects);

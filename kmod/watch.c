@@ -2,6 +2,7 @@
 /*
  * A vCPU that stays ready for long while its siblings are preferred: its VM is left to KVM.
  */
+#include <linux/sched.h>
 #include <linux/workqueue.h>
 
 #include "fail_open.h"
@@ -21,11 +22,14 @@ static bool running;	/* under unspin_mutex */
 static bool slot_stalled(struct unspin_slot *slot, u64 now)
 {
 	u64 limit = (u64)tsc_khz * STALL_MS, out = READ_ONCE(slot->out_tsc);
+	const struct task_struct *task = READ_ONCE(slot->held);
 
-	if (!out || out == UNSPIN_OUT_UNKNOWN || !READ_ONCE(slot->vcpu->ready))
+	if (!out || out == UNSPIN_OUT_UNKNOWN || !task || !READ_ONCE(slot->vcpu->ready))
 		return false;
 	if (READ_ONCE(slot->category) != HVS_NOT_PREEMPTED)
 		return now > out && now - out > limit;
+	if (!task_is_running(task))	/* asleep: what KVM says is of before */
+		return false;
 	if (slot->watch_out_tsc != out)
 		slot->watch_looks = 0;
 	slot->watch_out_tsc = out;
@@ -69,7 +73,7 @@ static void watch_all(void)
 		if (!READ_ONCE(vm->select_on) || !vm_stalled(vm, unspin_now()))
 			continue;
 		unspin_fail_open(vm, "a ready vCPU has not run for 750 ms");
-		unspin_settings_apply(vm, false);
+		unspin_settings_apply(vm, UNSPIN_APPLY_GO_ON);
 	}
 	rcu_read_unlock();
 }

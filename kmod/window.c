@@ -36,6 +36,8 @@ MODULE_PARM_DESC(force_broken, "for tests: so many checks of windows find that n
 
 static const char *window_none = "no KVM vendor module loaded", *ipi_none;
 static bool proven;	/* some vCPU's window was where it was thought: the layout is right */
+static const void *disagreed;	/* a vCPU whose was not; never looked into */
+static bool several_disagree;
 static void (*vendor_changed)(const struct unspin_window_ops *ops);
 static DEFINE_MUTEX(probing);
 
@@ -53,10 +55,10 @@ static const char *ipis_hidden_by(const struct module *vendor)
 	static const char *const params[] = { "enable_ipiv", "avic" };
 	unsigned int i, p;
 
+	/* A bool, or from 6.18 on an int that is 0, 1 or -1: its lowest byte tells. */
 	for (i = 0; i < vendor->num_kp; i++)
 		for (p = 0; p < ARRAY_SIZE(params); p++)
-			if (!strcmp(vendor->kp[i].name, params[p]) &&
-			    vendor->kp[i].ops == &param_ops_bool && *(bool *)vendor->kp[i].arg)
+			if (!strcmp(vendor->kp[i].name, params[p]) && *(u8 *)vendor->kp[i].arg)
 				return params[p];
 	return NULL;
 }
@@ -70,7 +72,8 @@ static void window_probe(struct module *vendor, bool vmx)
 	ops = vmx ? unspin_window_vmx_init(vendor, &why) : unspin_window_svm_init(vendor, &why);
 	window_none = ops ? NULL : why;
 	WRITE_ONCE(ipi_none, ipis_hidden_by(vendor));
-	unspin_window_refused = proven = false;
+	unspin_window_refused = proven = several_disagree = false;
+	disagreed = NULL;
 	WRITE_ONCE(unspin_window_default_cycles, ops ? ops->default_cycles : 0);
 	WRITE_ONCE(unspin_window, ops);
 	if (ops)
@@ -104,20 +107,24 @@ static void window_refuse(const char *why)
  * vCPU's own has it at KVM's next change. Where another vCPU of this host has agreed the
  * layout is right, and the next entry sets the window. Else this vCPU is looked at again,
  * at every entry for a while and then whenever it is switched in, and no other is touched.
- * Only where no vCPU of this host has ever agreed, and one that runs no nested guests
- * disagrees again and again, is the layout not what it was thought to be.
+ * Only where no vCPU of this host has ever agreed, several disagree, and one that runs no
+ * nested guests does so again and again, is the layout not what it was thought to be.
  */
 static void window_mismatch(struct unspin_slot *slot)
 {
 	bool nests = slot->nested || compat_may_nest(slot->vcpu);
+	const void *first = cmpxchg(&disagreed, NULL, slot);
 
+	if (first && first != slot)
+		WRITE_ONCE(several_disagree, true);
 	if (!slot->window_mismatches)
 		unspin_fail_open_part(slot->vm, "the processor has another window than KVM keeps for a vCPU, looking again");
 	slot->window_mismatches += slot->window_mismatches < U8_MAX;
 	slot->work.refresh = slot->window_mismatches < LOOKS_MAX;
 	if (nests && READ_ONCE(proven))
 		slot->window_state = UNSPIN_WINDOW_GOOD;
-	else if (!nests && !READ_ONCE(proven) && slot->window_mismatches >= MISMATCHES_MAX)
+	else if (!nests && !READ_ONCE(proven) && READ_ONCE(several_disagree) &&
+		 slot->window_mismatches >= MISMATCHES_MAX)
 		window_refuse("vcpu_vmx.ple_window is not what the VMCS holds");
 }
 
@@ -235,6 +242,7 @@ void unspin_windows_restore(void)
 {
 	u32 waited;
 
+	synchronize_rcu();	/* an entry that still saw the mode before has noted that it set a window */
 	for (waited = 0; waited < RESTORE_WAIT_MS && any_touched(); waited += 5)
 		usleep_range(4000, 6000);
 	restore_remote();
