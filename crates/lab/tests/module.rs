@@ -59,6 +59,16 @@ fn what_failed_is_said_with_the_end_of_the_kernels_log() {
 }
 
 #[test]
+fn an_interrupt_the_emulator_kept_is_told_from_a_stall() {
+    let stall = "[   68.2] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:\n\
+        [   68.2] NMI backtrace for cpu 3\n[   68.2] RIP: 0010:";
+    assert!(common::lost_an_interrupt(&format!("{stall}asm_sysvec_reschedule_ipi+0x0/0x20")));
+    assert!(!common::lost_an_interrupt(&format!("{stall}asm_sysvec_reschedule_ipi+0x5/0x20")));
+    assert!(!common::lost_an_interrupt(&format!("{stall}unspin_on_spin+0x0/0x20 [unspin]")));
+    assert!(!common::lost_an_interrupt("[    3.1] RIP: 0010:asm_sysvec_reschedule_ipi+0x0/0x20"));
+}
+
+#[test]
 fn a_splat_is_seen() {
     for bad in [
         "[    3.1] BUG: kernel NULL pointer dereference, address: 0000000000000008",

@@ -90,18 +90,18 @@ impl Sim {
                     missing += 1;
                     self.owe_answer(u, index);
                 }
-                State::Halted if lazy => {
-                    missing += 1;
-                    self.owe_answer(u, index);
-                    self.note_waker(u, v);
-                    self.wake(u);
-                }
                 // Not idle: its lock's HLT ends, and it spins again.
                 State::Halted if sibling.doing == Doing::HaltLock => {
                     missing += 1;
                     self.owe_answer(u, index);
                     self.note_waker(u, v);
                     self.spin_again(u);
+                }
+                State::Halted if lazy => {
+                    missing += 1;
+                    self.owe_answer(u, index);
+                    self.note_waker(u, v);
+                    self.wake(u);
                 }
                 State::Halted => {}
             }

@@ -38,6 +38,9 @@ impl Sim {
         let (begin, end) = (vm.program, vm.program_end);
         let mut pc = self.vcpus[v as usize].pc;
         if std::mem::take(&mut self.vcpus[v as usize].wakes_next) {
+            // Woken for something else it may stand in line still.
+            let vm = self.vcpus[v as usize].vm as usize;
+            self.vms[vm].barrier.turns.retain(|u| *u != v);
             self.wake_in_turn(v);
         }
         loop {
@@ -329,7 +332,7 @@ impl Sim {
             self.account(v);
             let vcpu = &mut self.vcpus[v as usize];
             let halted = vcpu.state == State::Halted;
-            // Who was woken meanwhile for something else goes on, and wakes the next.
+            // Who was woken meanwhile for something else goes on, and wakes the next when it does.
             let waits = matches!(vcpu.doing, Doing::HaltBarrier | Doing::SpinBarrier);
             if !halted && !waits {
                 continue;
