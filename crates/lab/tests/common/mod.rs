@@ -216,11 +216,11 @@ fn booted(
     heard
 }
 
-/// Load, switch and unload cycles a kernel: `UNSPIN_CYCLES`, or 50.
+/// Load, switch and unload cycles a kernel: `UNSPIN_CYCLES`, or 20.
 pub fn cycles() -> u32 {
     match std::env::var("UNSPIN_CYCLES") {
         Ok(text) => text.parse().expect("UNSPIN_CYCLES is a number"),
-        Err(_) => 50,
+        Err(_) => 20,
     }
 }
 
