@@ -102,7 +102,7 @@ void unspin_settings_apply(struct unspin_vm *vm, enum unspin_apply apply)
 	raw_spin_lock_irqsave(&vm->epoch_lock, flags);
 	if (apply == UNSPIN_APPLY_MODE)
 		vm->fail_open = 0;
-	if (vm->fail_open && mode != UNSPIN_OFF)
+	if ((vm->fail_open || vm->crowded) && mode != UNSPIN_OFF)
 		mode = UNSPIN_OBSERVE;
 	window_on = (mode == UNSPIN_APLE || mode == UNSPIN_APPLES) &&
 		    READ_ONCE(unspin_window) && !READ_ONCE(unspin_window_refused);

@@ -125,6 +125,7 @@ struct unspin_vm {
 	u8 select_on;			/* our selection */
 	u8 ipi_on;			/* who owes an answer to an interrupt first */
 	u8 fail_open;			/* KVM's own until the mode is written again */
+	u8 crowded;			/* more vCPUs than CPUs for them: KVM's own as long as that is so */
 	u8 told_large;
 	u32 hvs_flags;
 	u32 window_cycles;

@@ -8,6 +8,8 @@ use unspin_scenario::result::Record;
 #[derive(Default)]
 pub struct Decoder {
     pending: Vec<u8>,
+    /// So many of these are known to have no end of a line; some lines are megabytes.
+    looked_at: usize,
 }
 
 impl Decoder {
@@ -15,14 +17,16 @@ impl Decoder {
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<Result<Record, String>> {
         self.pending.extend_from_slice(bytes);
         let mut found = Vec::new();
-        while let Some(end) = self.pending.iter().position(|&byte| byte == b'\n') {
-            let line: Vec<u8> = self.pending.drain(..=end).collect();
+        while let Some(end) = self.pending[self.looked_at..].iter().position(|&b| b == b'\n') {
+            let line: Vec<u8> = self.pending.drain(..=self.looked_at + end).collect();
+            self.looked_at = 0;
             let line = &line[..line.len() - 1];
             // The emulator's own output may stand before a frame on the same line.
             if let Some(start) = line.iter().position(|&byte| byte == 0x1e) {
                 found.push(decode(&line[start + 1..]));
             }
         }
+        self.looked_at = self.pending.len();
         found
     }
 }

@@ -1,7 +1,7 @@
 # Corners of the module under QEMU: what it must refuse, what gets in its way, CPUs that come and go,
 # vCPUs that starve, and at last a hook that cannot be taken off. Function, never time.
 # Sourced after inside.sh. /modules/patched.ko is a livepatch of kvm_vcpu_on_spin().
-load() { insmod /modules/unspin.ko force_pause_intercept=1; }
+load() { insmod /modules/unspin.ko crowded_ok=1 force_pause_intercept=1; }
 gone() { [ ! -e $U ] && [ ! -s $HOOKS ]; }
 said() { dmesg | grep -q "$1" || { dmesg | grep unspin | tail -n 3; return 1; }; }
 yields() { echo $(($(cat $1/yields_resource_waiter $1/yields_lock_waiter $1/yields_yielded $1/yields_woken $1/yields_gave_way | tr '\n' '+')0)); }
@@ -73,6 +73,24 @@ for mode in apples off observe; do
 	eval "pid=\$$mode"
 	check "the VM in $mode worked" wait $pid
 done
+
+# --- a VM with more vCPUs than CPUs ---
+echo 0 > $U/parameters/crowded_ok
+echo hvs > $D/mode
+before=$(value $U/fail_open_total)
+unspin-inside vm 6 --until /tmp/stop-crowd > /tmp/crowd &
+vm=$!
+settle [ -e $U/vms/$vm-0 ]
+check "a VM of six vCPUs on four CPUs is counted" settle is $U/fail_open_total $((before + 1))
+check "with a line that says so" said 'more vCPUs than CPUs they may run on'
+echo 1 > $U/vms/$vm-0/reset
+check "it exits" settle above $U/vms/$vm-0/ple_exits 100
+check "and no yield is directed" not any_yield $U/vms/$vm-0
+check "its mode is what was written" is $U/vms/$vm-0/mode hvs
+echo 1 > $U/parameters/crowded_ok
+check "where they are not too many yields are directed" settle any_yield $U/vms/$vm-0
+touch /tmp/stop-crowd
+check "the VM worked" wait $vm
 
 # --- CPUs that go and come under load ---
 CPU=/sys/devices/system/cpu

@@ -2,7 +2,7 @@
 # its own harms nobody, and what a window that is not where it was thought leads to.
 # Two CPUs, on which Bochs counts time only roughly: nothing here is exact to the tick.
 # Sourced after inside.sh.
-load() { insmod /modules/unspin.ko "$@"; }
+load() { insmod /modules/unspin.ko crowded_ok=1 "$@"; }
 gone() { [ ! -e $U ] && [ ! -s $HOOKS ]; }
 vendor_with() { rmmod kvm_intel && insmod /modules/kvm-intel.ko "$@"; }
 # One window for all, and KVM's far from it.
