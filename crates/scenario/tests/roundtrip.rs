@@ -586,7 +586,7 @@ fn shipped_scenarios_and_profiles_are_right() {
         // with nothing; all else with KVM as it is.
         let of_threads = file.contains("scenarios/threads/");
         let baseline = match name.as_str() {
-            "exit-path" | "exit-path-64" => "kvm",
+            "exit-path" => "kvm",
             "table1" => "ple-off",
             "one-vm-locks" => "ticket",
             _ if of_threads => "ticket",
