@@ -67,6 +67,9 @@ static int __init unspin_init(void)
 	err = step("work queue") ?: unspin_vms_init();
 	if (err)
 		return err;
+	err = step("watchdog") ?: unspin_watch_init();
+	if (err)
+		goto no_watch;
 	err = step("files") ?: unspin_sysfs_init();
 	if (err)
 		goto no_sysfs;
@@ -96,11 +99,14 @@ no_discovery:
 no_hooks:
 	unspin_window_deinit();
 no_window:
+	unspin_watch_deinit();
 	unspin_vms_deinit();
 	unspin_sysfs_deinit();
 	rcu_barrier();	/* a mode may have been written, and vCPUs noted, before the load failed */
 	return err;
 no_sysfs:
+	unspin_watch_deinit();
+no_watch:
 	unspin_vms_deinit();
 	return err;
 }

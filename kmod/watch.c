@@ -4,9 +4,11 @@
  * while its siblings are preferred, and a VM whose vCPUs are too many for their CPUs. Such
  * VMs are left to KVM.
  */
+#include <linux/hrtimer.h>
+#include <linux/kthread.h>
 #include <linux/moduleparam.h>
 #include <linux/sched.h>
-#include <linux/workqueue.h>
+#include <linux/wait.h>
 
 #include "fail_open.h"
 #include "settings.h"
@@ -16,7 +18,9 @@
 #define STALL_MS 750	/* fail-open must come within a second */
 #define STALL_LOOKS (1 + STALL_MS / WATCH_PERIOD_MS)
 
-static bool running;	/* under unspin_mutex */
+static bool running;	/* written under unspin_mutex */
+static struct task_struct *watcher;
+static DECLARE_WAIT_QUEUE_HEAD(started);
 
 static bool crowded_ok;
 module_param(crowded_ok, bool, 0600);
@@ -125,32 +129,51 @@ static void watch_all(void)
 	rcu_read_unlock();
 }
 
-static void watch_work_fn(struct work_struct *work);
-/* Unbound: it must run although real-time tasks hold some CPU. */
-static DECLARE_DELAYED_WORK(watch_work, watch_work_fn);
-
-static void watch_work_fn(struct work_struct *work)
+/*
+ * A thread of its own that sleeps on an hrtimer: where a real-time task holds a CPU, the
+ * timers of work queues stay behind it on that CPU. Real-time itself, it goes to another.
+ */
+static int watch(void *unused)
 {
-	mutex_lock(&unspin_mutex);
-	if (running) {
-		watch_all();
-		queue_delayed_work(system_unbound_wq, &watch_work, msecs_to_jiffies(WATCH_PERIOD_MS));
+	ktime_t period;
+
+	while (!kthread_should_stop()) {
+		wait_event_idle(started, READ_ONCE(running) || kthread_should_stop());
+		period = ms_to_ktime(WATCH_PERIOD_MS);
+		set_current_state(TASK_IDLE);
+		if (!kthread_should_stop())
+			schedule_hrtimeout(&period, HRTIMER_MODE_REL);
+		__set_current_state(TASK_RUNNING);
+		mutex_lock(&unspin_mutex);
+		if (running)
+			watch_all();
+		mutex_unlock(&unspin_mutex);
 	}
-	mutex_unlock(&unspin_mutex);
+	return 0;
+}
+
+int unspin_watch_init(void)
+{
+	watcher = kthread_create(watch, NULL, "unspin_watch");
+	if (IS_ERR(watcher))
+		return PTR_ERR(watcher);
+	sched_set_fifo_low(watcher);
+	wake_up_process(watcher);
+	return 0;
 }
 
 void unspin_watch_start(void)
 {
-	running = true;
-	queue_delayed_work(system_unbound_wq, &watch_work, msecs_to_jiffies(WATCH_PERIOD_MS));
+	WRITE_ONCE(running, true);
+	wake_up(&started);
 }
 
 void unspin_watch_stop(void)
 {
-	running = false;
+	WRITE_ONCE(running, false);
 }
 
 void unspin_watch_deinit(void)
 {
-	cancel_delayed_work_sync(&watch_work);
+	kthread_stop(watcher);
 }

@@ -2,10 +2,12 @@
 #ifndef UNSPIN_WATCH_H
 #define UNSPIN_WATCH_H
 
+/* Its thread, asleep until there is something to watch. An error: no memory for it. */
+int unspin_watch_init(void);
 /* The watchdog looks from now on, or no longer. unspin_mutex held. */
 void unspin_watch_start(void);
 void unspin_watch_stop(void);
-/* Stopped, and the mutex not held: waits for a look under way. */
+/* The mutex not held: ends the thread, and waits for a look under way. */
 void unspin_watch_deinit(void);
 
 #endif
