@@ -89,7 +89,7 @@ static struct unspin_slot *entry_of_other(struct kvm_vcpu *vcpu, struct unspin_s
 	__this_cpu_write(unspin_cpu.cur, slot);
 	if (!slot)
 		return NULL;
-	unspin_switched_in(slot, current, READ_ONCE(slot->pick_pending), now);
+	unspin_switched_in(slot, current, now);
 	slot->work.refresh = 1;		/* it may have been switched while nobody looked */
 	return slot;
 }

@@ -86,20 +86,21 @@ static __always_inline struct unspin_slot *slot_of_thread(const struct hlist_nod
 	return unspin_slot_find(container_of(notifier, struct kvm_vcpu, preempt_notifier));
 }
 
-static noinline notrace void switch_of_vcpu(struct unspin_slot *out, const struct hlist_node *first,
-				    bool preempted, struct task_struct *prev,
-				    struct task_struct *next)
+/* Arguments in the order of the probe's, which then moves none of them. */
+static noinline notrace void switch_of_vcpu(struct unspin_slot *out, bool preempt,
+					    struct task_struct *prev, struct task_struct *next,
+					    unsigned int prev_state, const struct hlist_node *first)
 {
 	struct unspin_slot *in = first ? slot_of_thread(first) : NULL;
-	bool picked = in && READ_ONCE(in->pick_pending);
 	u64 now = unspin_now();
 
 	/* Picked for this CPU and here it comes: whoever goes loses its core to that yield. */
 	if (out)
-		unspin_switched_out(out, prev, preempted, picked && in->pick_cpu == smp_processor_id(),
-				    now);
+		unspin_switched_out(out, prev, preempt || prev_state == TASK_RUNNING,
+				    in && READ_ONCE(in->pick_pending) &&
+				    in->pick_cpu == smp_processor_id(), now);
 	if (in)
-		unspin_switched_in(in, next, picked, now);
+		unspin_switched_in(in, next, now);
 	__this_cpu_write(unspin_cpu.cur, in);
 }
 
@@ -113,7 +114,7 @@ static void notrace probe_sched_switch(void *data, bool preempt, struct task_str
 	__this_cpu_inc(unspin_cpu.switches);
 	if (likely(!out && !first))
 		return;
-	switch_of_vcpu(out, first, preempt || prev_state == TASK_RUNNING, prev, next);
+	switch_of_vcpu(out, preempt, prev, next, prev_state, first);
 }
 
 static struct {

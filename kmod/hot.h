@@ -66,8 +66,7 @@ static inline void unspin_switched_out(struct unspin_slot *slot, struct task_str
 }
 
 /* sched_switch to a thread inside KVM_RUN, run queue lock held; or its first entry. */
-static inline void unspin_switched_in(struct unspin_slot *slot, struct task_struct *next, bool picked,
-				      u64 now)
+static inline void unspin_switched_in(struct unspin_slot *slot, struct task_struct *next, u64 now)
 {
 	if (unlikely(slot->work.ple) && slot->out_tsc > UNSPIN_OUT_UNKNOWN && now > slot->out_tsc)
 		slot->exit_out_cycles += now - slot->out_tsc;
@@ -82,7 +81,7 @@ static inline void unspin_switched_in(struct unspin_slot *slot, struct task_stru
 	WRITE_ONCE(slot->out_tsc, 0);
 	if (READ_ONCE(slot->vm->active))
 		unspin_run_start(slot, now);
-	if (unlikely(picked)) {
+	if (unlikely(READ_ONCE(slot->pick_pending))) {
 		WRITE_ONCE(slot->pick_pending, 0);
 		/* pick_cpu has switched once since the pick, and that was to this thread */
 		if (slot->pick_cpu == smp_processor_id() &&

@@ -80,7 +80,8 @@ enum unspin_window_state {
 struct unspin_vm;
 
 struct unspin_slot {
-	/* Read by every VM entry of the vCPU and by picks of its siblings. */
+	/* Read by every switch to the vCPU, every VM entry of it and by picks of its siblings. */
+	struct hlist_node hash;		/* first: found with no sums on the pointer */
 	struct kvm_vcpu *vcpu;
 	struct unspin_vm *vm;
 	struct task_struct *held;	/* runs the vCPU; a reference of ours, dropped after a grace period */
@@ -92,25 +93,24 @@ struct unspin_slot {
 	u8 pick_pending;		/* picked, not switched in since */
 	u8 window_state;
 	u8 window_touched;		/* holds a window of ours */
-	u8 window_mismatches;		/* checks in a row that found another window in the processor */
-	u8 in_flight;			/* inside unspin_on_spin() */
 	u8 complete;			/* the last PLE exit found no sibling without a core */
-	u8 nested;			/* has been seen to run a nested guest */
-	u16 pick_cpu;
-	u32 pick_seq;			/* switch count of pick_cpu when picked */
-	u32 cpu;			/* where it was switched in last */
+	u16 cpu;			/* where it was switched in last */
 
-	/* Own thread only, but for the totals. */
+	/* Own thread only, but for the totals and the pick. */
 	u64 run ____cacheline_aligned;	/* see unspin_run_cycles() */
 	u64 in_tsc;
 	u64 exit_tsc;			/* of the PLE exit being handled */
 	u64 exit_out_cycles;		/* switched out since then */
 	u32 window_cycles;		/* in force since the last entry */
 	u32 unreported_exits;		/* not yet added to the VM's epoch */
+	u32 pick_seq;			/* switch count of pick_cpu when picked */
+	u16 pick_cpu;
+	u8 in_flight;			/* inside unspin_on_spin() */
+	u8 nested;			/* has been seen to run a nested guest */
+	u8 window_mismatches;		/* checks in a row that found another window in the processor */
 	u64 count[UNSPIN_COUNTERS_COUNT];
 	u64 ipi_sent_tsc[HVS_SLOTS_MAX];	/* by vcpu_idx: when this one interrupted that one last */
 
-	struct hlist_node hash;
 	struct list_head of_vm;
 	u8 hashed;
 	/* Watchdog only. */
