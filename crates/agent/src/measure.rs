@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One run: VMs made, started, read at both ends of the window, stopped.
 
+use unspin_guest_abi::rng::{splitmix64, vm_seed};
 use unspin_scenario::plan::{CgroupLayout, Run, Window};
 use unspin_scenario::result::{ModuleStats, RunResult, Stalls, VmResult};
 use unspin_vmm::process::{now_ns, Sample, Schedule};
-use unspin_vmm::rng::{splitmix64, vm_seed};
 use unspin_vmm::{Realtime, VcpuSample, VmConfig};
 
 use crate::cgroup::VmCgroup;
@@ -243,7 +243,7 @@ fn check(run: &Run) -> Result<(), Error> {
     }
     for vm in 0..run.vms {
         let each = run.vm(vm);
-        unspin_vmm::compile(&each.program, each.cpl)?;
+        unspin_guest_abi::compile(&each.program, each.cpl).map_err(unspin_vmm::Error::from)?;
     }
     Ok(())
 }

@@ -26,9 +26,9 @@ above() { [ "$(value "$1")" -gt "$2" ] || { echo "$1: $(value "$1"), not above $
 # Until a condition holds, for at most a minute.
 settle() {
 	tries=0
-	while [ $tries -lt 600 ]; do
+	while [ $tries -lt 3000 ]; do
 		"$@" > /dev/null 2>&1 && return 0
-		sleep 0.1
+		sleep 0.02
 		tries=$((tries + 1))
 	done
 	"$@"

@@ -7,7 +7,7 @@ use crate::program;
 use crate::sched::NONE;
 use crate::state::{Cause, Doing, State, Vcpu, Vm};
 use std::collections::VecDeque;
-use unspin_vmm::abi::Step;
+use unspin_guest_abi::Step;
 
 /// A lock whose waiters sleep, as glibc's: a released one may be taken by whoever comes first, the
 /// longest sleeper is woken to try again.

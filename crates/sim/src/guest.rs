@@ -7,7 +7,7 @@
 use crate::machine::Sim;
 use crate::program;
 use crate::state::{Cause, Doing, State};
-use unspin_vmm::abi;
+use unspin_guest_abi as abi;
 
 /// Whether a step is work that nobody else notices.
 fn is_work(op: u32) -> bool {

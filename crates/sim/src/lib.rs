@@ -61,5 +61,5 @@ pub enum Error {
     )]
     Host { pcpus: u32, khz: u64, tick_ns: u64 },
     #[error(transparent)]
-    Program(#[from] unspin_vmm::Error),
+    Program(#[from] unspin_guest_abi::ProgramError),
 }

@@ -16,9 +16,9 @@ use crate::rng::Rng;
 use crate::sched::{Entity, RunQueue, Tunables, NONE};
 use crate::state::{Cause, Class, Doing, Pcpu, State, Vcpu, Vm, CAUSES};
 use crate::thread::Thread;
+use unspin_guest_abi as abi;
 use unspin_policy::hvs;
 use unspin_policy::kvm_stock::Variant;
-use unspin_vmm::abi;
 
 /// Buckets of the histogram of lock waits, as the guest has them.
 pub(crate) const BUCKETS: usize = abi::WAIT_BUCKETS;

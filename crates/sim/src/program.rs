@@ -2,8 +2,8 @@
 //! The model's programs: the guest's own steps, and those that only the model does.
 
 use crate::Error;
+use unspin_guest_abi as abi;
 use unspin_scenario::plan::{Dist, Op, Step};
-use unspin_vmm::abi;
 
 // Numbers above the guest's own.
 pub const OP_USER_BARRIER: u32 = 100;
@@ -48,12 +48,12 @@ fn own(op: Op) -> Option<(u32, Op)> {
 /// # Errors
 /// What could not run to its end, such as a mutex never released.
 pub fn compile(program: &[Step], cpl: u8) -> Result<Vec<abi::Step>, Error> {
-    check_mutexes(program).map_err(|text| Error::Program(unspin_vmm::Error::Program(text)))?;
+    check_mutexes(program).map_err(|text| Error::Program(abi::ProgramError(text)))?;
     let stand_ins: Vec<Step> = program
         .iter()
         .map(|s| own(s.op).map_or(*s, |(_, stand_in)| Step { op: stand_in, ..*s }))
         .collect();
-    let mut steps = unspin_vmm::compile(&stand_ins, cpl)?;
+    let mut steps = abi::compile(&stand_ins, cpl)?;
     for (index, step) in program.iter().enumerate() {
         let Some((number, _)) = own(step.op) else { continue };
         steps[index].op = number;
@@ -76,7 +76,7 @@ fn capacity(program: &[Step]) -> Result<u32, Error> {
     let once = all.iter().map(|s| s.op).eq(OPS) && all.iter().all(|s| s.permille == 1000);
     match all[0].dist {
         Dist::Const { iterations } if once && iterations > 0 => Ok(iterations),
-        _ => Err(Error::Program(unspin_vmm::Error::Program(
+        _ => Err(Error::Program(abi::ProgramError(
             "a message is one socket-wait, with the number that a socket holds, one socket-lock \
              and one socket-unlock, always taken"
                 .into(),

@@ -2,7 +2,7 @@
 //! The guest's own random numbers: the same seed draws the same lengths here and in `guest/rng.h`.
 
 use std::sync::OnceLock;
-use unspin_vmm::rng::splitmix64;
+use unspin_guest_abi::rng::splitmix64;
 
 const TABLE_TEXT: &str = include_str!("../../../guest/exp_table.h");
 const EXP_LN2_Q20: u64 = 726_817;

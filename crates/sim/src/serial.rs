@@ -5,7 +5,7 @@
 
 use crate::machine::Sim;
 use crate::state::{Doing, State};
-use unspin_vmm::abi;
+use unspin_guest_abi as abi;
 
 impl Sim {
     /// `v`, running and past the step, has joined, or has done the section's work. Whether it goes

@@ -17,6 +17,7 @@ use crate::state::{Barrier, Doing, Module, Pcpu, Vcpu, Vm};
 use crate::thread::{Context, Scheduler, Thread, ThreadState};
 use crate::Error;
 use std::collections::VecDeque;
+use unspin_guest_abi::rng::{splitmix64, vm_seed};
 use unspin_policy::kvm_stock::Vcpu as StockVcpu;
 use unspin_policy::{aple, hvs};
 use unspin_scenario::module::{sets_window, ModuleSettings};
@@ -25,7 +26,6 @@ use unspin_scenario::plan::{
 };
 use unspin_scenario::result::ModuleStats;
 use unspin_uapi::Mode;
-use unspin_vmm::rng::{splitmix64, vm_seed};
 
 const NS_PER_MS: u64 = 1_000_000;
 /// Most threads of a VM.

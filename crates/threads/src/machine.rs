@@ -14,10 +14,10 @@ use std::sync::mpsc::{channel, Sender};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use unspin_guest_abi::rng::{splitmix64, vm_seed};
 use unspin_scenario::plan::{CgroupLayout, LockKind, Op, Run, Window, YieldTo};
 use unspin_scenario::result::{RunResult, SchedStats, VmResult};
 use unspin_vmm::process::now_ns;
-use unspin_vmm::rng::{splitmix64, vm_seed};
 use unspin_vmm::Realtime;
 
 /// How long threads have to leave the locks they wait for after the run's end.
@@ -37,7 +37,7 @@ pub enum Error {
     #[error("{wanted} CPUs are wanted, and this process may run on {has}")]
     FewCpus { wanted: u32, has: u32 },
     #[error("the program: {0}")]
-    Program(#[from] unspin_vmm::Error),
+    Program(#[from] unspin_guest_abi::ProgramError),
     #[error("no memory for a VM, or no lock {0} in this build")]
     NoVm(String),
     #[error("{what}: {source}")]
@@ -85,7 +85,7 @@ fn check(run: &Run, pcpus: u32) -> Result<(), Error> {
     if !run.each.is_empty() && run.each.len() != run.vms as usize {
         return wrong(format!("says what {} VMs are, of {}", run.each.len(), run.vms));
     }
-    let vcpus_max = unspin_vmm::abi::VCPUS_MAX as u32;
+    let vcpus_max = unspin_guest_abi::VCPUS_MAX as u32;
     if let Some(vm) = (0..run.vms).find(|vm| !(1..=vcpus_max).contains(&run.vcpus_of(*vm))) {
         return wrong(format!("VM {vm} of {} vCPUs; 1 to {vcpus_max}", run.vcpus_of(vm)));
     }
@@ -126,7 +126,7 @@ fn run_under(lock: Prefix, run: &Run, pcpus: u32, grace: Duration) -> Result<Run
     let mut vms = Vec::new();
     for vm in 0..run.vms {
         let each = run.vm(vm);
-        let steps = unspin_vmm::compile(&each.program, each.cpl)?;
+        let steps = unspin_guest_abi::compile(&each.program, each.cpl)?;
         let name = lock(each.lock);
         let tau_ns = each.tau_ns.unwrap_or(TAU_NS);
         let vm = Vm::new(&name, each.vcpus, &steps, vm_seed(run.seed, vm), tau_ns);
@@ -309,7 +309,7 @@ fn result(first: &[VcpuSample], second: &[VcpuSample]) -> VmResult {
         let pairs = first.iter().zip(second);
         pairs.map(|(a, b)| count(b).saturating_sub(count(a))).collect()
     };
-    let buckets = unspin_vmm::abi::WAIT_BUCKETS;
+    let buckets = unspin_guest_abi::WAIT_BUCKETS;
     let waits = |bucket: usize| difference(&|v| v.counters.wait_hist[bucket]).iter().sum();
     let has_steal = second.iter().all(|v| v.counts.steal_ns.is_some());
     VmResult {

@@ -2,7 +2,7 @@
 //! A VM of machine `threads`: the program and its locks in memory (`c/machine.c`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use unspin_vmm::abi;
+use unspin_guest_abi as abi;
 
 /// Mirrors `struct threads_config`.
 #[repr(C)]
@@ -136,7 +136,7 @@ mod tests {
 
     impl Rng {
         fn new(vm_seed: u64, vcpu: u32) -> Rng {
-            let mix = unspin_vmm::rng::splitmix64;
+            let mix = unspin_guest_abi::rng::splitmix64;
             Rng(mix(vm_seed ^ mix(u64::from(vcpu) + 1)))
         }
 
@@ -158,7 +158,7 @@ mod tests {
             step(Op::Critical, Dist::Const { iterations: 1000 }, 1000),
             step(Op::Unlock, Dist::Const { iterations: 0 }, 1000),
         ];
-        let steps = unspin_vmm::compile(&program, 0).unwrap();
+        let steps = unspin_guest_abi::compile(&program, 0).unwrap();
         for seed in 0..4 {
             let vm = Vm::new("tas", 1, &steps, seed, 2000).unwrap();
             let counters = std::thread::scope(|s| {

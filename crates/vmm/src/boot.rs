@@ -4,7 +4,8 @@
 use kvm_bindings::{kvm_regs, kvm_segment, kvm_sregs};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
-use crate::{abi, Error};
+use crate::Error;
+use unspin_guest_abi as abi;
 
 const PAGE_PRESENT: u64 = 1 << 0;
 const PAGE_WRITE: u64 = 1 << 1;

@@ -21,8 +21,8 @@ pub enum Error {
     NoLockClock { lock: &'static str },
     #[error("cannot set up guest memory: {0}")]
     Memory(String),
-    #[error("program: {0}")]
-    Program(String),
+    #[error(transparent)]
+    Program(#[from] unspin_guest_abi::ProgramError),
     #[error("{what}: {source}")]
     Os { what: String, source: std::io::Error },
     #[error("vCPU {vcpu}: {fault}")]

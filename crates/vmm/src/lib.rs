@@ -8,18 +8,14 @@
 //! As under QEMU a VM is a process of its own; [`process`] is that process, and the line protocol
 //! it speaks with whoever started it.
 
-pub mod abi;
 mod boot;
 mod error;
 pub mod process;
-mod program;
 mod realtime;
-pub mod rng;
 mod vcpu;
 mod vm;
 
 pub use error::{Error, GuestFault};
 pub use process::{vm_process_main, VM_PROCESS_COMMAND};
-pub use program::compile;
 pub use realtime::Realtime;
 pub use vm::{host_tsc_khz, VcpuSample, Vm, VmConfig};

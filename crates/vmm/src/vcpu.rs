@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kvm_bindings::{kvm_mp_state, CpuId, KVM_MP_STATE_RUNNABLE};
 use kvm_ioctls::{VcpuExit, VcpuFd, VmFd};
 
-use crate::{abi, boot, Error, GuestFault};
+use crate::{boot, Error, GuestFault};
+use unspin_guest_abi as abi;
 
 const CPUID_FEATURES: u32 = 1;
 const CPUID_TOPOLOGY: [u32; 2] = [0xb, 0x1f];

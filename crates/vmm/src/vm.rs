@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use unspin_scenario::plan::{LockKind, Step};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 
-use crate::{abi, boot, program, vcpu, Error, GuestFault};
+use crate::{boot, vcpu, Error, GuestFault};
+use unspin_guest_abi::{self as abi, ProgramError};
 
 static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest.bin"));
 static IMAGE_STALLS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest-stalls.bin"));
@@ -113,20 +114,20 @@ impl Gate {
 impl Vm {
     pub fn new(config: &VmConfig) -> Result<Vm, Error> {
         if config.vcpus == 0 || config.vcpus as usize > abi::VCPUS_MAX {
-            return Err(Error::Program(format!(
+            return Err(Error::Program(ProgramError(format!(
                 "{} vCPUs; a VM has 1 to {}",
                 config.vcpus,
                 abi::VCPUS_MAX
-            )));
+            ))));
         }
         if !config.pin.is_empty() && config.pin.len() != config.vcpus as usize {
-            return Err(Error::Program(format!(
+            return Err(Error::Program(ProgramError(format!(
                 "{} CPUs to pin {} vCPUs to",
                 config.pin.len(),
                 config.vcpus
-            )));
+            ))));
         }
-        let steps = program::compile(&config.program, config.cpl)?;
+        let steps = abi::compile(&config.program, config.cpl)?;
         let (lock, cpl) = (config.lock.name(), config.cpl);
         if config.lock.halts() && cpl != 0 {
             return Err(Error::HaltsAboveCpl0 { lock, cpl });
@@ -450,7 +451,7 @@ fn write_config(
         magic: abi::MAGIC,
         version: abi::VERSION,
         vcpus: config.vcpus,
-        lock_kind: program::lock_kind(config.lock),
+        lock_kind: abi::lock_kind(config.lock),
         cpl: u32::from(config.cpl),
         steps_count: steps.len() as u32,
         features: features | config.tau_ns.map_or(0, |_| abi::FEATURE_TAU),

@@ -22,7 +22,7 @@ pub use stall::Stalls;
 use crate::machine::{Sim, BUCKETS};
 use crate::sched::NONE;
 use crate::state::{Doing, OffClock, State, Vcpu};
-use unspin_vmm::abi;
+use unspin_guest_abi as abi;
 
 /// Locks a VM has.
 pub(crate) const LOCKS: u32 = abi::LOCKS_MAX as u32;

@@ -72,12 +72,12 @@ pub trait Machine: Sync {
     }
     /// Whether its VMs can have so many vCPUs.
     fn check_vcpus(&self, vcpus: u32) -> Result<(), Refusal> {
-        if vcpus as usize <= unspin_vmm::abi::VCPUS_MAX {
+        if vcpus as usize <= unspin_guest_abi::VCPUS_MAX {
             return Ok(());
         }
         Err(Refusal {
             message: format!("a VM of machine {} has no {vcpus} vCPUs", self.name()),
-            allowed: format!("1 to {}, or --machine sim", unspin_vmm::abi::VCPUS_MAX),
+            allowed: format!("1 to {}, or --machine sim", unspin_guest_abi::VCPUS_MAX),
         })
     }
     /// Whether it can make every run of the plan; else the scenario's key that asks for too much, and

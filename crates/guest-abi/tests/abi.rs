@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::mem::offset_of;
 use std::process::Command;
 
-use unspin_vmm::abi;
+use unspin_guest_abi as abi;
 
 /// C expression, and what the mirror says it is.
 fn mirror() -> Vec<(&'static str, u64)> {

@@ -3,32 +3,37 @@
 
 use unspin_scenario::plan::{Dist, LockKind, Op, Step};
 
-use crate::{abi, Error};
+use crate as abi;
+
+/// A program no guest can run, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("program: {0}")]
+pub struct ProgramError(pub String);
 
 /// Cut of an exponential distribution that names none, in means.
 const EXP_CUT_MEANS: u32 = 16;
 
 /// Compiles `program` for a guest at `cpl`. A program that could not run to its end (a lock never
 /// released, a barrier inside a critical section, HLT at CPL 3) is refused.
-pub fn compile(program: &[Step], cpl: u8) -> Result<Vec<abi::Step>, Error> {
+pub fn compile(program: &[Step], cpl: u8) -> Result<Vec<abi::Step>, ProgramError> {
     if program.is_empty() || program.len() > abi::STEPS_MAX {
-        return Err(Error::Program(format!(
+        return Err(ProgramError(format!(
             "has {} steps; a program has 1 to {}",
             program.len(),
             abi::STEPS_MAX
         )));
     }
     if cpl != 0 && cpl != 3 {
-        return Err(Error::Program(format!("cpl is {cpl}; the guest spins at 0 or 3")));
+        return Err(ProgramError(format!("cpl is {cpl}; the guest spins at 0 or 3")));
     }
     let mut held: Vec<u32> = Vec::new();
     let mut steps = Vec::with_capacity(program.len());
     for (index, step) in program.iter().enumerate() {
-        check(step, &mut held, cpl).map_err(|e| Error::Program(format!("step {index}: {e}")))?;
+        check(step, &mut held, cpl).map_err(|e| ProgramError(format!("step {index}: {e}")))?;
         let (dist, a, b) = bounds(step.dist);
         steps.push(abi::Step {
             op: op(step.op).ok_or_else(|| {
-                Error::Program(format!("step {index}: only machine sim does {:?} steps", step.op))
+                ProgramError(format!("step {index}: only machine sim does {:?} steps", step.op))
             })?,
             dist,
             a,
@@ -40,13 +45,13 @@ pub fn compile(program: &[Step], cpl: u8) -> Result<Vec<abi::Step>, Error> {
         });
     }
     match held.last() {
-        Some(lock) => Err(Error::Program(format!("lock {lock} is never released"))),
+        Some(lock) => Err(ProgramError(format!("lock {lock} is never released"))),
         None => Ok(steps),
     }
 }
 
 /// The guest's number for a lock.
-pub(crate) fn lock_kind(lock: LockKind) -> u32 {
+pub fn lock_kind(lock: LockKind) -> u32 {
     match lock {
         LockKind::Tas => abi::LOCK_TAS,
         LockKind::Ticket => abi::LOCK_TICKET,
@@ -125,7 +130,7 @@ fn check(step: &Step, held: &mut Vec<u32>, cpl: u8) -> Result<(), String> {
 }
 
 /// Where the guest goes on when it does not take step `index`.
-fn skip(program: &[Step], index: usize) -> Result<u32, Error> {
+fn skip(program: &[Step], index: usize) -> Result<u32, ProgramError> {
     let step = &program[index];
     if step.op != Op::Lock {
         return Ok(index as u32 + 1);
@@ -134,9 +139,7 @@ fn skip(program: &[Step], index: usize) -> Result<u32, Error> {
         .iter()
         .position(|s| s.op == Op::Unlock && s.lock == step.lock)
         .map(|distance| (index + distance) as u32 + 1)
-        .ok_or_else(|| {
-            Error::Program(format!("step {index}: lock {} is never released", step.lock))
-        })
+        .ok_or_else(|| ProgramError(format!("step {index}: lock {} is never released", step.lock)))
 }
 
 fn op(op: Op) -> Option<u32> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mirror of `guest/abi.h`; `tests/abi.rs` holds the two together.
+//! The page that guest and host share: mirror of `guest/abi.h`; `tests/abi.rs` holds the two together.
 
 pub const MAGIC: u32 = 0x4e49_5053;
 pub const VERSION: u32 = 4;
