@@ -6,7 +6,7 @@ mod common;
 
 use common::{lines, plan};
 use std::path::Path;
-use unspin_report::{csv, documents, html, matrix, read_str, text, Input};
+use unspin_report::{csv, documents, html, lock_tables, matrix, read_str, text, Input};
 use unspin_scenario::plan::Run;
 use unspin_scenario::result::{Attribution, Factors, Stalls, VmResult};
 
@@ -91,7 +91,7 @@ fn input(scenario: &str) -> Input {
 #[test]
 fn forms_are_what_they_were() {
     let docs = documents(&input(SCENARIO));
-    let page = matrix(&input(LOCKS), "matrix").unwrap();
+    let page = matrix(&lock_tables(&input(LOCKS)).unwrap(), "matrix");
     let summary = serde_json::to_string_pretty(&docs[0].summary).unwrap();
     let forms = [
         ("table.txt", text(&docs)),

@@ -5,7 +5,7 @@ mod common;
 
 use common::{lines, plan};
 use std::path::Path;
-use unspin_report::{matrix, read_str, Matrix, MatrixError};
+use unspin_report::{lock_tables, matrix, read_str, Matrix, MatrixError};
 use unspin_scenario::plan::Run;
 use unspin_scenario::result::VmResult;
 
@@ -38,7 +38,7 @@ yield_to = "hvs"
 
 fn page(scenario: &str, tune: impl Fn(&Run, &mut VmResult)) -> Result<Matrix, MatrixError> {
     let text = lines("6.12.57+deb13-amd64", &plan(scenario), tune);
-    matrix(&read_str(Path::new("results.jsonl"), &text), "matrix")
+    Ok(matrix(&lock_tables(&read_str(Path::new("results.jsonl"), &text))?, "matrix"))
 }
 
 fn times(v: &mut VmResult, n: u64) {
@@ -127,5 +127,5 @@ fn results_without_locks_or_without_the_base_are_refused() {
     let without = SCENARIO.replace("\"ticket\", \"tas\"", "\"mcs\", \"tas\"");
     let error = page(&without, |_, _| ()).unwrap_err().to_string();
     assert!(error.contains("\"stock\" with 1 VMs of ebizzy"), "{error}");
-    assert_eq!(matrix(&read_str(Path::new("x"), ""), "m"), Err(MatrixError::NoLocks));
+    assert_eq!(lock_tables(&read_str(Path::new("x"), "")), Err(MatrixError::NoLocks));
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One page that holds everything and fetches nothing.
 
-use crate::chart::Kind;
-use crate::text::{origin, percent};
-use crate::Document;
+use crate::show::charts::charts;
+use crate::show::place::{origin, percent};
+use crate::show::svg::Kind;
+use crate::summary::Document;
 use minijinja::{context, Environment, Value};
 
 const PAGE: &str = include_str!("page.html");
@@ -37,7 +38,7 @@ pub fn html(docs: &[Document]) -> String {
 }
 
 fn view(d: &Document) -> Value {
-    let charts = d.charts();
+    let charts = charts(d);
     let of = |kind: Kind| -> Vec<Value> {
         charts
             .iter()
@@ -48,7 +49,7 @@ fn view(d: &Document) -> Value {
     context! {
         s => Value::from_serialize(&d.summary),
         origin => origin(&d.summary),
-        baseline => d.summary.arms.first().map(|r| r.baseline.clone()),
+        baseline => d.summary.arms.first().map(|r| r.key.baseline.clone()),
         performance => of(Kind::Performance),
         inefficiency => of(Kind::Inefficiency),
         window => of(Kind::Window),
