@@ -28,6 +28,7 @@ struct Flat<'a> {
     epoch_ple_exits: Option<u32>,
     epochs: Option<u64>,
     rounds: Option<u64>,
+    /// Whether APLE moved the window.
     adapted: Option<bool>,
     wait_cycles: WaitCycles,
     fairness: Option<f64>,
@@ -63,7 +64,7 @@ impl<'a> From<&'a Row> for Flat<'a> {
             epoch_ple_exits: windows.epoch_ple_exits,
             epochs: module.map(|m| m.epochs),
             rounds: windows.rounds,
-            adapted: windows.adapted,
+            adapted: windows.moved,
             wait_cycles: guest.map(|g| g.wait_cycles.clone()).unwrap_or_default(),
             fairness: guest.and_then(|g| g.fairness),
             fairness_vms: guest.and_then(|g| g.fairness_vms),

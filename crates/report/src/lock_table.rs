@@ -43,8 +43,8 @@ pub(crate) struct Figures {
     pub kicks_per_s: Option<f64>,
     /// Jain's index over all vCPUs of all VMs.
     pub fairness: Option<f64>,
-    /// False: an arm that adapts had not.
-    pub adapted: bool,
+    /// APLE is all the arm changes, and it never moved a window.
+    pub is_still: bool,
 }
 
 impl LockTable {

@@ -87,13 +87,13 @@ pub struct Headroom {
     pub arm: String,
     /// Σ(arm − baseline) ÷ Σ(ideal − baseline), in units of each profile's baseline.
     pub closed: Option<f64>,
-    /// The same with the profiles for which the arm had not adapted.
+    /// The same; a key of its own for those who read it.
     pub closed_all: Option<f64>,
     /// Σ(ideal − baseline) ÷ Σ ideal over the same profiles, or over all if none has headroom.
     pub stock_loss: Option<f64>,
-    /// Profiles with at least 5 % headroom that count.
+    /// Profiles with at least 5 % headroom.
     pub profiles: Vec<String>,
-    /// Those that would, but for which the arm had not adapted.
+    /// Those of them for which the arm adapts its window and never moved it.
     pub not_adapted: Vec<String>,
 }
 
@@ -112,10 +112,11 @@ pub struct Mean {
     pub verdict: Option<&'static str>,
     /// Mean of the profiles' inefficiencies.
     pub inefficiency: Option<f64>,
-    /// Both with the profiles for which the arm had not adapted.
+    /// Both again; keys of their own for those who read them.
     pub performance_all: Option<f64>,
     pub inefficiency_all: Option<f64>,
     pub profiles: Vec<String>,
+    /// Those of them for which the arm adapts its window and never moved it.
     pub not_adapted: Vec<String>,
 }
 
@@ -225,10 +226,12 @@ pub struct Yields {
 pub struct Windows {
     pub cycles: WindowCycles,
     pub epoch_ple_exits: Option<u32>,
-    /// Fewest rounds of any VM in any repeat.
+    /// Fewest rounds of APLE, of three epochs each, of any VM in any repeat.
     pub rounds: Option<u64>,
-    /// False: fewer than 10 rounds; such a row does not count in means. Null: nothing adapts.
-    pub adapted: Option<bool>,
+    /// Whether APLE moved the window of any VM in any repeat. `None`: nothing adapts, or not known.
+    pub moved: Option<bool>,
+    /// APLE is all the arm changes: KVM picks whom to yield to.
+    pub is_aple_alone: bool,
 }
 
 /// PLE windows: over the epochs where they were traced, and at the end.
@@ -358,9 +361,9 @@ impl Row {
         Some(self.module.as_ref()?.waste?.inefficiency)
     }
 
-    /// The arm adapts its window, and had not.
-    pub(crate) fn is_unadapted(&self) -> bool {
-        self.windows.as_ref().is_some_and(|w| w.adapted == Some(false))
+    /// The arm adapts its window, and never moved it.
+    pub(crate) fn never_moved(&self) -> bool {
+        self.windows.as_ref().is_some_and(|w| w.moved == Some(false))
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use unspin_report::{
     charts, csv, documents, html, read_str, text, Counted, Document, Guest, Input, Row, Windows,
 };
-use unspin_scenario::plan::Run;
+use unspin_scenario::plan::{Run, Window};
 use unspin_scenario::result::{Attribution, EpochSample, Record, RunResult, Stalls, VmResult};
 
 const SCENARIO: &str = r#"
@@ -205,29 +205,66 @@ fn no_headroom_is_null_not_zero() {
 }
 
 #[test]
-fn what_has_not_adapted_counts_in_no_mean() {
+fn few_rounds_count_like_any() {
     let d = one(|run, v| {
         if run.arm.name == "apples" && run.profile == "dbench" && run.repeat == 2 {
-            v.module.as_mut().unwrap().rounds_total = 9;
+            v.module.as_mut().unwrap().rounds_total = 1;
         }
     });
     let r = row(&d, "dbench", 2, "apples");
-    assert_eq!((windows(r).adapted, windows(r).rounds), (Some(false), Some(9)));
-    assert!(r.perf.performance.is_some(), "it is shown all the same");
-    assert_eq!(windows(row(&d, "ebizzy", 2, "apples")).adapted, Some(true));
-    assert_eq!(windows(row(&d, "ebizzy", 2, "hvs")).adapted, None);
+    assert_eq!((windows(r).moved, windows(r).rounds), (Some(true), Some(1)));
     let m = d.summary.means.iter().find(|m| m.arm == "apples" && m.vms == 2).unwrap();
-    assert_eq!((m.profiles.len(), m.not_adapted.as_slice()), (1, &["dbench".to_string()][..]));
-    assert!(m.profiles.iter().all(|p| p != "compute"), "it does not spin");
-    let h = d.summary.headroom.iter().find(|h| h.arm == "apples" && h.vms == 2).unwrap();
-    assert_eq!(h.not_adapted, ["dbench"]);
-    // Beside them stand the same figures with all of them.
+    assert_eq!(m.profiles, ["ebizzy", "dbench"], "compute does not spin");
     let both = ["ebizzy", "dbench"].map(|p| row(&d, p, 2, "apples").perf.performance.unwrap());
-    near(m.performance, both[0]);
-    near(m.performance_all, (both[0] + both[1]) / 2.0);
+    near(m.performance, (both[0] + both[1]) / 2.0);
+    assert_eq!((m.performance_all, m.inefficiency_all), (m.performance, m.inefficiency));
+    let h = d.summary.headroom.iter().find(|h| h.arm == "apples" && h.vms == 2).unwrap();
     let room = ["ebizzy", "dbench"].map(|p| row(&d, p, 2, "ideal").perf.performance.unwrap() - 1.0);
-    near(h.closed, (both[0] - 1.0) / room[0]);
-    near(h.closed_all, (both[0] + both[1] - 2.0) / (room[0] + room[1]));
+    near(h.closed, (both[0] + both[1] - 2.0) / (room[0] + room[1]));
+    assert_eq!(h.closed_all, h.closed);
+    assert!(m.not_adapted.is_empty() && h.not_adapted.is_empty());
+    let table = text(&[d]);
+    assert!(table.contains("8192 (12)") && table.contains("8192 (1)"), "{table}");
+}
+
+#[test]
+fn a_window_that_never_moved_is_said_and_counts() {
+    let d = one(|run, v| {
+        if matches!(run.arm.window, Window::Aple(_)) && run.profile == "dbench" && run.vms == 2 {
+            let m = v.module.as_mut().unwrap();
+            (m.epochs, m.rounds_total) = (0, 0);
+        }
+    });
+    for (arm, is_alone) in [("aple", true), ("apples", false)] {
+        let w = windows(row(&d, "dbench", 2, arm));
+        assert_eq!((w.moved, w.is_aple_alone), (Some(false), is_alone));
+        assert_eq!(windows(row(&d, "dbench", 3, arm)).moved, Some(true));
+        let m = d.summary.means.iter().find(|m| m.arm == arm && m.vms == 2).unwrap();
+        assert_eq!((m.profiles.len(), m.not_adapted.as_slice()), (2, &["dbench".to_string()][..]));
+    }
+    assert_eq!(windows(row(&d, "dbench", 2, "hvs")).moved, None);
+    let json = serde_json::to_value(row(&d, "dbench", 2, "aple")).unwrap();
+    assert_eq!(json["adapted"], false);
+    let said = "aple never moved its window at dbench: no epoch of 50 PLE exits ended";
+    for form in [text(&[d.clone()]), html(&[d])] {
+        assert_eq!(form.matches(said).count(), 1, "{form}");
+        assert!(form.contains("a fixed window of 8192 cycles") && !form.contains("apples never"));
+    }
+}
+
+#[test]
+fn one_vm_whose_window_moved_is_enough() {
+    let runs = std::cell::Cell::new(0);
+    let d = one(|run, v| {
+        if matches!(run.arm.window, Window::Aple(_)) {
+            runs.set(runs.get() + 1);
+            let m = v.module.as_mut().unwrap();
+            (m.epochs, m.rounds_total) = (u64::from(runs.get() % 2 == 1), 0);
+        }
+    });
+    let w = windows(row(&d, "dbench", 2, "aple"));
+    assert_eq!((w.moved, w.rounds), (Some(true), Some(0)));
+    assert!(!text(&[d]).contains("never moved"));
 }
 
 #[test]
@@ -262,7 +299,7 @@ fn unknown_is_null() {
     assert_eq!((&r.module, windows(r).rounds), (&None, None));
     let json = serde_json::to_value(&d.summary).unwrap();
     assert!(json["arms"][0]["ple_exits"].is_null());
-    assert_eq!(windows(row(&d, "ebizzy", 2, "apples")).adapted, None);
+    assert_eq!(windows(row(&d, "ebizzy", 2, "apples")).moved, None);
 }
 
 #[test]

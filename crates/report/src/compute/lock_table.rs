@@ -2,15 +2,14 @@
 //! The table of locks and arms of each kernel, from results that sweep locks.
 
 use crate::compute::measures::{
-    counted, fairness_all_vcpus, inefficiency, per_second, throughput, Over,
+    counted, fairness_all_vcpus, inefficiency, is_aple_alone, per_second, throughput, window_moved,
+    Over,
 };
-use crate::compute::row::ROUNDS_MIN;
 use crate::lock_table::{CellKey, Figures, LockTable, BASE_LOCK};
 use crate::read::dedupe::{by_document, distinct_runs};
 use crate::read::input::{Input, Stream};
 use crate::stat::{median, spread, Verdict};
 use std::collections::BTreeMap;
-use unspin_scenario::plan::Window;
 use unspin_scenario::result::RunResult;
 
 /// Why results make no matrix.
@@ -105,18 +104,18 @@ fn figures(runs: &Repeats, base: &Repeats, is_base: bool) -> Option<Figures> {
     let own = of(&|r| Some(work(r)))?;
     let paired = |(repeat, r): (&u32, &&RunResult)| Some(work(r) / work(base.get(repeat)?));
     let ratios: Vec<f64> = runs.iter().filter_map(paired).collect();
-    let adapts = matches!(runs.values().next()?.run.arm.window, Window::Aple(_));
-    let rounds =
-        |r: &RunResult| r.vm.iter().filter_map(|v| Some(v.module.as_ref()?.rounds_total)).min();
-    let fewest = runs.values().filter_map(|r| rounds(r)).min();
+    let all: Vec<&RunResult> = runs.values().copied().collect();
     let kicks = |r: &RunResult| counted(r, Over::ALL, |m| m.hypercalls_kick);
-    (base_throughput > 0.0).then(|| Figures {
+    if base_throughput <= 0.0 {
+        return None;
+    }
+    Some(Figures {
         performance: own / base_throughput,
         verdict: spread(&ratios).filter(|_| !is_base).map(|s| Verdict::of(&s)),
         inefficiency: of(&|r| inefficiency(r, Over::ALL)),
         kicks_per_s: of(&|r| Some(per_second(r, kicks(r)?))),
         fairness: of(&|r| fairness_all_vcpus(r, Over::ALL)),
-        adapted: !adapts || fewest.is_some_and(|n| n >= ROUNDS_MIN),
+        is_still: is_aple_alone(all.first()?) && window_moved(&all, Over::ALL) == Some(false),
         ratios,
     })
 }

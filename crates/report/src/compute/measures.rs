@@ -173,6 +173,27 @@ pub(crate) fn rounds(of: &[&RunResult], over: Over) -> Option<u64> {
         .min()
 }
 
+/// Whether the arm adapts windows and leaves yields to KVM.
+pub(crate) fn is_aple_alone(r: &RunResult) -> bool {
+    adapts(r) && r.run.arm.yield_to == YieldTo::Stock
+}
+
+fn adapts(r: &RunResult) -> bool {
+    matches!(&r.run.arm.window, Window::Aple(p) if p.delta_cycles > 0)
+}
+
+/// Whether an epoch ended in any VM of any run, so that its window moved; unknown where nothing
+/// adapts, or unless the module counted in all.
+pub(crate) fn window_moved(of: &[&RunResult], over: Over) -> Option<bool> {
+    if !of.iter().any(|r| adapts(r)) {
+        return None;
+    }
+    let all = of.iter().flat_map(|r| vms(r, over)).map(|v| v.module.as_ref());
+    let all: Vec<&ModuleStats> = all.collect::<Option<_>>()?;
+    // Epochs are counted in the measured window, rounds since the VM started.
+    Some(all.iter().any(|m| m.epochs > 0 || m.rounds_total > 0))
+}
+
 pub(crate) fn yields(of: &[&RunResult], over: Over) -> Option<Yields> {
     Some(Yields {
         resource_waiter: median_count(of, over, |m| m.yields_resource_waiter)?,

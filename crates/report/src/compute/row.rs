@@ -2,18 +2,15 @@
 //! A row: the repeats of one arm at one point become medians, normalised to the baseline.
 
 use crate::compute::measures::{
-    cost, cpus_used, exit_handling, fairness_vcpus, fairness_vms, inefficiency, median_count,
-    merged_waits, picks_are_kvms_own, rounds, throughput, time_shares, vms, window_cycles, yields,
-    Over,
+    cost, cpus_used, exit_handling, fairness_vcpus, fairness_vms, inefficiency, is_aple_alone,
+    median_count, merged_waits, picks_are_kvms_own, rounds, throughput, time_shares, vms,
+    window_cycles, window_moved, yields, Over,
 };
 use crate::stat::{log2_percentile, median, round, spread, Verdict};
 use crate::summary::{Counted, Guest, Key, Performance, Picks, Row, WaitCycles, Waste, Windows};
 use std::collections::BTreeMap;
 use unspin_scenario::plan::{Run, Window};
 use unspin_scenario::result::{ModuleStats, RunResult};
-
-/// Rounds a VM must have done to count as adapted.
-pub(crate) const ROUNDS_MIN: u64 = 10;
 
 /// The row of the runs `of`, which are of one arm and of which there is at least one, against those
 /// of the baseline.
@@ -126,15 +123,12 @@ fn picks(of: &[&RunResult], over: Over) -> Option<Picks> {
 }
 
 fn windows(of: &[&RunResult], over: Over) -> Windows {
-    let rounds = rounds(of, over);
     Windows {
         cycles: window_cycles(of, over),
         epoch_ple_exits: epoch_ple_exits(of[0]),
-        rounds,
-        adapted: match of[0].run.arm.window {
-            Window::Aple(_) => rounds.map(|n| n >= ROUNDS_MIN),
-            _ => None,
-        },
+        rounds: rounds(of, over),
+        moved: window_moved(of, over),
+        is_aple_alone: is_aple_alone(of[0]),
     }
 }
 

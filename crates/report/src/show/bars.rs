@@ -2,14 +2,13 @@
 //! Bars: performance, inefficiency and yields, arm by arm.
 
 use crate::show::place::{arm_order, profile_order};
-use crate::show::svg::{escape, paint, Axis, Chart, Kind, Svg, LEFT, RIGHT, WIDTH};
+use crate::show::svg::{paint, Axis, Chart, Kind, Svg, LEFT, RIGHT, WIDTH};
 use crate::summary::Row;
 use unspin_scenario::IDEAL_ARM;
 
 struct Bar {
     value: f64,
     ends: Option<(f64, f64)>,
-    faded: bool,
     tip: String,
 }
 
@@ -49,21 +48,10 @@ fn grouped(
         let middle = LEFT + group * (*p as f64 + 0.5);
         let x = middle + (*a as f64 - arms.len() as f64 / 2.0) * width;
         let y = axis.y(b.value);
-        let class = if b.faded { " class=\"faded\"" } else { "" };
-        let fill = paint(&arms, *a);
-        svg.add(format_args!(
-            "<rect x=\"{:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" {fill}{class}><title>{}</title></rect>",
-            x + 1.0,
-            width - 2.0,
-            (bottom - y).max(0.5),
-            escape(&b.tip)
-        ));
+        svg.rect(x + 1.0, y, width - 2.0, (bottom - y).max(0.5), &paint(&arms, *a), &b.tip);
         if let Some((low, high)) = b.ends.filter(|(l, h)| h > l) {
             let mid = x + width / 2.0;
             svg.line(mid, axis.y(low), mid, axis.y(high), "whisker");
-        }
-        if b.faded {
-            svg.text(x + width / 2.0, y - 4.0, "middle", "!");
         }
     }
     if one {
@@ -82,16 +70,11 @@ pub(crate) fn performance(rows: &[&Row], at: &str, place: &str) -> Chart {
         |r| {
             let value = r.perf.performance?;
             let ends = r.perf.performance_min.zip(r.perf.performance_max);
-            let told = match (r.is_unadapted(), r.perf.verdict) {
-                (true, _) => ", not adapted",
-                (false, Some(v)) => &format!(", {v}"),
-                (false, None) => "",
-            };
+            let told = r.perf.verdict.map(|v| format!(", {v}")).unwrap_or_default();
             let range = ends.map(|(l, h)| format!(" ({l:.3} to {h:.3})")).unwrap_or_default();
             Some(Bar {
                 value,
                 ends,
-                faded: r.is_unadapted(),
                 tip: format!("{} {}: {value:.3}{range}{told}", r.key.profile, r.key.arm),
             })
         },
@@ -115,7 +98,6 @@ pub(crate) fn inefficiency(rows: &[&Row], at: &str, place: &str) -> Option<Chart
             Some(Bar {
                 value: waste.inefficiency,
                 ends: Some((waste.min, waste.max)),
-                faded: r.is_unadapted(),
                 tip: format!(
                     "{} {}: {:.2} %",
                     r.key.profile,

@@ -2,9 +2,10 @@
 //! One page that holds everything and fetches nothing.
 
 use crate::show::charts::charts;
-use crate::show::place::{origin, percent};
+use crate::show::place::{cgroups_and_lock, origin, percent, places, rows_at};
 use crate::show::svg::Kind;
-use crate::summary::Document;
+use crate::show::windows::{adapting, still};
+use crate::summary::{Document, Place, Row};
 use minijinja::{context, Environment, Value};
 
 const PAGE: &str = include_str!("page.html");
@@ -46,10 +47,19 @@ fn view(d: &Document) -> Value {
             .map(|c| context! { title => c.title, svg => Value::from_safe_string(c.svg.clone()) })
             .collect()
     };
+    let s = &d.summary;
+    let whole: Vec<&Row> = s.arms.iter().filter(|r| r.key.is_whole()).collect();
+    let still_at = |place: &Place| {
+        let at =
+            format!("{} VM, cgroups {}", place.vms, cgroups_and_lock(place.cgroup, &place.lock));
+        still(&rows_at(s, place)).into_iter().map(move |what| format!("{at}: {what}"))
+    };
     context! {
-        s => Value::from_serialize(&d.summary),
-        origin => origin(&d.summary),
-        baseline => d.summary.arms.first().map(|r| r.key.baseline.clone()),
+        adapting => Value::from_serialize(adapting(&whole)),
+        still => places(s).iter().flat_map(still_at).collect::<Vec<String>>(),
+        s => Value::from_serialize(s),
+        origin => origin(s),
+        baseline => s.arms.first().map(|r| r.key.baseline.clone()),
         performance => of(Kind::Performance),
         inefficiency => of(Kind::Inefficiency),
         window => of(Kind::Window),

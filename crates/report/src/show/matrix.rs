@@ -44,8 +44,7 @@ const HEAD: &str = "# Guest locks and host policies\n\n\
     Made by `unspin report --matrix` from measured results; `make matrix` measures them again. Every \
     cell is the throughput (work of all VMs, counted) divided by that of the `ticket` lock on \
     stock KVM with as many VMs: ratio of the medians over seeds. **~**: the spread over the seeds does \
-    not let one tell the cell from 1. **!**: the arm adapts its window and had not (under 10 rounds a VM). \
-    Every run also checked that no two vCPUs ever held a lock at once.\n";
+    not let one tell the cell from 1. Every run also checked that no two vCPUs ever held a lock at once.\n";
 
 fn section(page: &mut String, t: &LockTable) {
     let _ = writeln!(page, "\n## Kernel {}\n\n{}", t.kernel, t.origin);
@@ -55,10 +54,9 @@ fn section(page: &mut String, t: &LockTable) {
 }
 
 fn mark(f: &Figures) -> &'static str {
-    match (f.adapted, f.verdict) {
-        (false, _) => " !",
-        (true, Some(Verdict::CannotTell)) => " ~",
-        _ => "",
+    match f.verdict {
+        Some(Verdict::CannotTell) => " ~",
+        Some(Verdict::Better | Verdict::Worse) | None => "",
     }
 }
 
@@ -136,6 +134,16 @@ fn say(page: &mut String, t: &LockTable, profile: &str) {
         for (what, locks) in lists.iter().filter(|(_, locks)| !locks.is_empty()) {
             let _ = write!(page, " {what} {}.", locks.join(", "));
         }
+        for arm in &t.arms {
+            let own = || cells.iter().filter(|c| c.1 == arm);
+            let still: Vec<&str> = own().filter(|c| c.2.is_still).map(|c| c.0).collect();
+            let under = match still.len() {
+                0 => continue,
+                n if n == own().count() => "any lock".to_string(),
+                _ => still.join(", "),
+            };
+            let _ = write!(page, " {arm} never moved its window under {under}.");
+        }
         page.push('\n');
     }
 }
@@ -165,7 +173,7 @@ fn picture(t: &LockTable, profile: &str) -> String {
                 let cells = t.arms.iter().map(|arm| {
                     t.cell(profile, *vms, lock, arm).map(|f| Cell {
                         value: f.performance,
-                        certain: f.verdict != Some(Verdict::CannotTell) && f.adapted,
+                        certain: f.verdict != Some(Verdict::CannotTell),
                     })
                 });
                 (lock.clone(), cells.collect())

@@ -12,3 +12,4 @@ pub(crate) mod place;
 pub(crate) mod plot;
 pub(crate) mod svg;
 pub(crate) mod text;
+pub(crate) mod windows;

@@ -148,7 +148,7 @@ impl Svg {
 const STYLE: &str =
     ".unspin{font-family:system-ui,sans-serif;font-size:12px}.unspin text{fill:#222}\
 .unspin .grid{stroke:#ddd}.unspin .axis,.unspin .one,.unspin .whisker{stroke:#222}\
-.unspin .one{stroke-dasharray:4 3}.unspin .faded{opacity:.35}\
+.unspin .one{stroke-dasharray:4 3}\
 .unspin .curve{fill:none;stroke-width:1.6}\
 @media(prefers-color-scheme:dark){.unspin text{fill:#ddd}.unspin .grid{stroke:#444}\
 .unspin .axis,.unspin .one,.unspin .whisker{stroke:#ddd}}";

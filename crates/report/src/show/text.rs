@@ -5,6 +5,7 @@ use crate::show::place::{
     arm_order, baseline, cgroups_and_lock, distinct, origin, percent, places, profile_order,
     rows_at,
 };
+use crate::show::windows::{adapting, still, window};
 use crate::summary::{Document, Mean, Place, Row, Summary};
 use std::fmt::Write;
 use tabled::builder::Builder;
@@ -40,11 +41,17 @@ fn document(out: &mut String, s: &Summary) {
              + halted + waiting for a pCPU"
         );
     }
+    if s.arms.iter().any(|r| r.windows.as_ref().is_some_and(|w| w.moved.is_some())) {
+        let _ = writeln!(
+            out,
+            "window: TSC cycles at the end, median over VMs and seeds, and the fewest rounds of \
+             three epochs that APLE did in any VM"
+        );
+    }
     let _ = writeln!(
         out,
         "performance: throughput ÷ {}'s, median over seeds, bigger is better; ~ the spread over \
-         seeds does not let one tell; ! not adapted (under 10 rounds a VM), in no mean and \
-         share but those marked so too",
+         seeds does not let one tell",
         baseline(s)
     );
     for n in &s.notices {
@@ -62,6 +69,13 @@ fn grids(out: &mut String, s: &Summary, place: &Place) {
     if rows.iter().any(|r| r.inefficiency().is_some()) {
         out.push_str(&grid("inefficiency", &rows, inefficiency, Some((&means, mean_inefficiency))));
         out.push_str(&grid("cycles a PLE exit", &rows, exit_handling, None));
+    }
+    let adapting = adapting(&rows);
+    if !adapting.is_empty() {
+        out.push_str(&grid("window (rounds)", &adapting, window, None));
+    }
+    for sentence in still(&rows) {
+        let _ = writeln!(out, "{sentence}");
     }
     if rows.iter().any(|r| r.time.is_some()) {
         out.push_str(&grid("vCPU time, %", &rows, time, None));
@@ -94,11 +108,7 @@ fn performance(r: &Row) -> String {
     let Some(p) = r.perf.performance else {
         return "-".to_string();
     };
-    let mark = match (r.is_unadapted(), r.perf.verdict) {
-        (true, _) => " !",
-        (false, Some("cannot tell")) => " ~",
-        (false, _) => "",
-    };
+    let mark = mark_of(r.perf.verdict);
     let of = r.key.same_as.as_ref().map(|a| format!(" ({a})")).unwrap_or_default();
     format!("{p:.2}{mark}{of}")
 }
@@ -112,8 +122,8 @@ fn exit_handling(r: &Row) -> String {
     cycles.map_or("-".to_string(), |x| x.to_string())
 }
 
-/// What a table shows of an arm's mean over the profiles that spin, of which there are so many.
-type MeanCell = fn(&Mean, usize) -> Option<String>;
+/// What a table shows of an arm's mean over the profiles that spin.
+type MeanCell = fn(&Mean) -> Option<String>;
 
 /// Arms across, profiles down, and means below where they are given.
 fn grid(
@@ -133,11 +143,10 @@ fn grid(
         b.push_record(std::iter::once(p.to_string()).chain(cells));
     }
     let over = rows.iter().filter(|r| r.key.spin_intensive).map(|r| r.key.profile.as_str());
-    let spinning = distinct(over).len();
-    if let Some((means, mean)) = means.filter(|_| spinning > 1) {
+    if let Some((means, mean)) = means.filter(|_| distinct(over).len() > 1) {
         let cells = arms.iter().map(|a| {
             let m = means.iter().find(|m| m.arm == *a);
-            m.and_then(|m| mean(m, spinning)).unwrap_or("-".to_string())
+            m.and_then(|m| mean(m)).unwrap_or("-".to_string())
         });
         b.push_record(std::iter::once("mean of spinning".to_string()).chain(cells));
     }
@@ -146,24 +155,19 @@ fn grid(
     format!("{t}\n")
 }
 
-fn mean_performance(m: &Mean, spinning: usize) -> Option<String> {
-    let of = counted_of(m, spinning);
-    let mark = if m.verdict == Some("cannot tell") { " ~" } else { "" };
-    let counted = m.performance.map(|p| format!("{p:.2}{mark}{of}"));
-    counted.or(m.performance_all.map(|p| format!("{p:.2} !")))
+fn mean_performance(m: &Mean) -> Option<String> {
+    m.performance.map(|p| format!("{p:.2}{}", mark_of(m.verdict)))
 }
 
-fn mean_inefficiency(m: &Mean, spinning: usize) -> Option<String> {
-    let of = counted_of(m, spinning);
-    let counted = m.inefficiency.map(|x| format!("{:.1} %{of}", x * 100.0));
-    counted.or(m.inefficiency_all.map(|x| format!("{:.1} % !", x * 100.0)))
+fn mean_inefficiency(m: &Mean) -> Option<String> {
+    m.inefficiency.map(|x| format!("{:.1} %", x * 100.0))
 }
 
-/// How many profiles count, where some do not.
-fn counted_of(m: &Mean, spinning: usize) -> String {
-    match m.profiles.len() {
-        all if all == spinning => String::new(),
-        some => format!(" (of {some})"),
+/// What stands beside a ratio that the seeds do not tell from 1.
+fn mark_of(verdict: Option<&str>) -> &'static str {
+    match verdict {
+        Some("cannot tell") => " ~",
+        _ => "",
     }
 }
 
@@ -249,19 +253,13 @@ fn headroom(s: &Summary) -> String {
     let loses = format!("{} loses", baseline(s));
     b.push_record(["VMs", "cgroups", "arm", &loses, "share closed", "profiles with headroom"]);
     for h in &s.headroom {
-        let mut names = if h.profiles.is_empty() { "none".into() } else { h.profiles.join(" ") };
-        if !h.not_adapted.is_empty() {
-            names += &format!(" (not adapted: {})", h.not_adapted.join(" "));
-        }
+        let names = if h.profiles.is_empty() { "none".into() } else { h.profiles.join(" ") };
         b.push_record([
             h.vms.to_string(),
             cgroups_and_lock(h.cgroup, &h.lock),
             h.arm.clone(),
             percent(h.stock_loss),
-            match (h.closed, h.closed_all) {
-                (None, Some(all)) => format!("{} !", percent(Some(all))),
-                (closed, _) => percent(closed),
-            },
+            percent(h.closed),
             names,
         ]);
     }
