@@ -246,7 +246,7 @@ fn a_window_that_never_moved_is_said_and_counts() {
     let json = serde_json::to_value(row(&d, "dbench", 2, "aple")).unwrap();
     assert_eq!(json["adapted"], false);
     let said = "aple never moved its window at dbench: no epoch of 50 PLE exits ended";
-    for form in [text(&[d.clone()]), html(&[d])] {
+    for form in [text(std::slice::from_ref(&d)), html(&[d])] {
         assert_eq!(form.matches(said).count(), 1, "{form}");
         assert!(form.contains("a fixed window of 8192 cycles") && !form.contains("apples never"));
     }
