@@ -2,7 +2,8 @@
 //! What the module is set to under an arm: the agent writes it to the module's files, the simulator
 //! models it.
 
-use crate::plan::{ApleParams, Arm, Run, Window, YieldTo};
+use crate::plan::Run;
+use crate::schema::arm::{ApleParams, Arm, Window, YieldTo};
 use unspin_uapi::{Mode, Number, Variant};
 
 /// The settings of the module that are words, beside those that are [`Number`]s.
