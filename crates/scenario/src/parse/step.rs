@@ -82,9 +82,9 @@ fn read_dist(v: &Value) -> Option<Dist> {
             Some(Dist::Uniform { min, max })
         }
         (None, Some(m), cut) => {
-            let mean = keys::EXP_MEAN.takes.read(&m)?;
+            let mean = keys::EXP_MEAN.takes.0.read(&m)?;
             let max = match cut {
-                Some(c) => Integer { least: mean, ..keys::MAX.takes }.read(&c)?,
+                Some(c) => Integer { least: mean, ..keys::MAX.takes.0 }.read(&c)?,
                 None => 0,
             };
             Some(Dist::Exp { mean, max })

@@ -17,7 +17,7 @@ pub(crate) fn read_window(v: &Value, aple: &ApleParams) -> Option<Window> {
     let t = v.table(WINDOW_FORMS)?;
     t.only_of(&keys::WINDOW);
     match (t.at(&keys::FIXED), t.at(&keys::APLE)) {
-        (Some(_), None) => Some(Window::Fixed { cycles: t.read(&keys::FIXED)? }),
+        (Some(_), None) => Some(Window::Fixed { cycles: t.read(&keys::FIXED)?? }),
         (None, Some(a)) => read_aple(&a, aple),
         (Some(_), Some(_)) => {
             v.problem("fixed and adapted at once", "one of fixed_cycles and aple");

@@ -3,6 +3,7 @@
 
 use crate::schema::key::{Machines, Row, Table};
 use crate::schema::keys::{arm, host, lock, profile, scenario, vm, window};
+use crate::schema::limits::STEPS_MAX;
 use crate::schema::lock::LockKind;
 use crate::schema::names::Named;
 use crate::schema::steps::{Chance, Kind, Length, KINDS};
@@ -78,9 +79,11 @@ fn locks(out: &mut String) {
 }
 
 fn steps(out: &mut String) {
-    *out += "\n### Steps\nA program is 1 to 32 of these. Nothing waits for other threads inside a lock, \
-             and programs with messages have no step that waits for all.\n\n\
-             | op | what it does | length | lock | chance | machines |\n|---|---|---|---|---|---|\n";
+    *out += &format!(
+        "\n### Steps\nA program is 1 to {STEPS_MAX} of these. Nothing waits for other threads inside a \
+         lock, and programs with messages have no step that waits for all.\n\n\
+         | op | what it does | length | lock | chance | machines |\n|---|---|---|---|---|---|\n"
+    );
     for Kind { name, length, lock, chance, machines, help, .. } in KINDS {
         let length = match length {
             Length::No => "no",
@@ -97,7 +100,9 @@ fn steps(out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::key::{Declared, Kind as _};
     use std::collections::BTreeSet;
+    use unspin_uapi::Number;
 
     /// One phrase, no full stop, as uapi/unspin.h asks of its own.
     #[test]
@@ -126,6 +131,13 @@ mod tests {
                 assert!(said(row.help) && !row.help.ends_with('.'), "{row:?}");
                 assert!(said(&row.takes) && row.usual.as_deref().is_none_or(said), "{row:?}");
             }
+        }
+        assert_eq!(profile::STEP_TABLES.takes.describe(), format!("1 to {STEPS_MAX} tables"));
+        for (key, number) in
+            [(scenario::EPOCH, Number::EPOCH), (scenario::EPOCH_MIN, Number::EPOCH_MIN)]
+        {
+            let usual = key.row().usual.unwrap();
+            assert!(usual.starts_with(&number.default().to_string()), "{usual}");
         }
         let names: BTreeSet<&str> = KINDS.iter().map(|kind| kind.name).collect();
         assert_eq!(names.len(), KINDS.len());

@@ -74,14 +74,18 @@ table! { ARM: Arm = "[[arm]]", "A way of treating the VMs. `alone` and `ideal` a
 table! { ASYM_PARTS: Asym = "asym = { … }", "Which parts of asymmetric vCPUs are on.";
     TIME: Flag = "time", Flag =>
         .usually(false)
+        .on(Machines::Sim)
         .help("CPU time allocation (NJIT 2018, 5.4.1)");
     LATENCY: Flag = "latency", Flag =>
         .usually(false)
+        .on(Machines::Sim)
         .help("adjustment of scheduling latency (5.4.2)");
     RESOLVER: Flag = "resolver", Flag =>
         .usually(false)
+        .on(Machines::Sim)
         .help("the resolver of resource conflicts (5.4.3)");
     ASYM_PERIOD_MS: Maybe<Integer<u32>> = "period_ms", Maybe(integer(1, PERIOD_MAX_MS, " ms")) =>
         .usually("each allocation period")
+        .on(Machines::Sim)
         .help("how often they decide");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keys of profiles, of their steps and of lengths.
 
-use crate::schema::key::{integer, table, Flag, Form, Integer, Word};
+use crate::schema::key::{integer, table, Flag, Form, Integer, Maybe, Word};
 use crate::schema::limits::{ITERATIONS_MAX, LOCKS_MAX};
 use crate::schema::program::{Dist, Op, Profile, Step};
 use std::marker::PhantomData;
@@ -44,10 +44,10 @@ table! { DRAWN: Dist = "iterations = { … }", "A length that is drawn anew each
     UNIFORM: Form = "uniform", Form("[least, most]") =>
         .usually("the other one")
         .help("evenly between two numbers, 0 to 1000000000");
-    EXP_MEAN: Integer<u32> = "exp_mean", integer(1, ITERATIONS_MAX, "") =>
-        .needed(LENGTH_FORMS)
+    EXP_MEAN: Maybe<Integer<u32>> = "exp_mean", Maybe(integer(1, ITERATIONS_MAX, "")) =>
+        .usually("the other one")
         .help("exponentially, with this mean");
-    MAX: Integer<u32> = "max", integer(1, ITERATIONS_MAX, " (the mean, or more)") =>
-        .usually(0)
-        .help("at most this, the mean or more; 0: at most 16 times the mean");
+    MAX: Maybe<Integer<u32>> = "max", Maybe(integer(1, ITERATIONS_MAX, " (the mean, or more)")) =>
+        .usually("16 times the mean")
+        .help("what exp_mean is cut off at");
 }
