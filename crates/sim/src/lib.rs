@@ -35,6 +35,7 @@ mod rng;
 mod run;
 mod sched;
 mod serial;
+mod settings;
 mod setup;
 mod socket;
 mod state;
