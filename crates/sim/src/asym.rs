@@ -8,6 +8,7 @@
 //! EEVDF has no such granularity, there it is the vCPU's slice. What a VM gets beside others is
 //! not changed: the weights of its vCPUs have the mean they had.
 
+use crate::engine::{Event, PcpuId, Table, VcpuId};
 use crate::group::WEIGHT_MIN;
 use crate::host::Host;
 use crate::machine::Sim;
@@ -21,20 +22,20 @@ pub(crate) struct Asym {
     params: Params,
     parts: plan::Asym,
     period_ns: u64,
-    vcpus: Vec<Vcpu>,
-    cores: Vec<Core>,
+    vcpus: Table<VcpuId, Vcpu>,
+    cores: Table<PcpuId, Core>,
     vms: Vec<AsymVm>,
     /// CPU time of each vCPU when the period began, ns.
-    cpu_mark_ns: Vec<u64>,
+    cpu_mark_ns: Table<VcpuId, u64>,
     /// Since when each vCPU that was woken has waited for a pCPU, ns; 0: it does not.
-    woken_ns: Vec<u64>,
+    woken_ns: Table<VcpuId, u64>,
 }
 
 /// What Asym keeps of a VM.
 #[derive(Debug, Clone, Copy)]
 struct AsymVm {
-    first: usize,
-    count: usize,
+    first: VcpuId,
+    count: u32,
     /// Its share of the host's time in a period, ns.
     share_ns: u64,
     /// Weight of each of its vCPUs where all are alike.
@@ -50,26 +51,26 @@ impl Asym {
             parts,
             period_ns: (parts.period_ms)
                 .map_or(host.fair_period_ns(), |ms| u64::from(ms.max(1)) * 1_000_000),
-            vcpus: Vec::new(),
-            cores: vec![Core::default(); host.pcpus as usize],
+            vcpus: Table::default(),
+            cores: vec![Core::default(); host.pcpus as usize].into(),
             vms: Vec::new(),
-            cpu_mark_ns: Vec::new(),
-            woken_ns: Vec::new(),
+            cpu_mark_ns: Table::default(),
+            woken_ns: Table::default(),
         }
     }
 
     /// A VM of `count` vCPUs, each of that weight, on these pCPUs; `part` of `whole` is its part
     /// of the host's time, of which it cannot use more than its vCPUs have.
-    pub fn add_vm(&mut self, pcpus: &[u32], weight: u64, part: u64, whole: u64) {
-        let count = pcpus.len();
+    pub fn add_vm(&mut self, pcpus: &[PcpuId], weight: u64, part: u64, whole: u64) {
+        let count = pcpus.len() as u32;
         let host_ns = self.period_ns * self.cores.len() as u64;
         let share_ns = (u128::from(host_ns) * u128::from(part) / u128::from(whole.max(1))) as u64;
-        let share_ns = share_ns.min(self.period_ns * count as u64);
-        let first = self.vcpus.len();
+        let share_ns = share_ns.min(self.period_ns * u64::from(count));
+        let first = VcpuId(self.vcpus.len() as u32);
         self.vms.push(AsymVm { first, count, share_ns, weight, switch_mark_ns: 0 });
         for &pcpu in pcpus {
-            let mut vcpu = Vcpu::new(&self.params, pcpu);
-            vcpu.allocated_ns = share_ns / count as u64;
+            let mut vcpu = Vcpu::new(&self.params, pcpu.0);
+            vcpu.allocated_ns = share_ns / u64::from(count);
             vcpu.vm = (self.vms.len() - 1) as u16;
             self.vcpus.push(vcpu);
             self.cpu_mark_ns.push(0);
@@ -81,104 +82,104 @@ impl Asym {
         self.period_ns
     }
 
-    fn is_urgent(&self, v: usize) -> bool {
+    fn is_urgent(&self, v: VcpuId) -> bool {
         self.vcpus[v].latency_us <= self.params.urgent_us
     }
 
     /// `v`, running on `p`, was preempted.
-    pub fn preempted(&mut self, p: u32, v: u32) {
-        self.cores[p as usize].conflicts += u64::from(self.is_urgent(v as usize));
+    pub fn preempted(&mut self, p: PcpuId, v: VcpuId) {
+        self.cores[p].conflicts += u64::from(self.is_urgent(v));
     }
 
     /// `v` has become ready.
-    pub fn woken(&mut self, v: u32, now_ns: u64) {
-        self.woken_ns[v as usize] = now_ns;
+    pub fn woken(&mut self, v: VcpuId, now_ns: u64) {
+        self.woken_ns[v] = now_ns;
     }
 
     /// `v` runs, on `p`.
-    pub fn runs(&mut self, p: u32, v: u32, now_ns: u64) {
-        let since_ns = std::mem::take(&mut self.woken_ns[v as usize]);
-        let latency_ns = u64::from(self.vcpus[v as usize].latency_us) * 1000;
+    pub fn runs(&mut self, p: PcpuId, v: VcpuId, now_ns: u64) {
+        let since_ns = std::mem::take(&mut self.woken_ns[v]);
+        let latency_ns = u64::from(self.vcpus[v].latency_us) * 1000;
         let late = since_ns != 0 && now_ns - since_ns > latency_ns;
-        self.cores[p as usize].conflicts += u64::from(late && self.is_urgent(v as usize));
+        self.cores[p].conflicts += u64::from(late && self.is_urgent(v));
     }
 
     /// `by` has sent `v`, a sibling, the interrupt that woke it.
-    pub fn waker(&mut self, v: u32, by_index: u32) {
+    pub fn waker(&mut self, v: VcpuId, by_index: u32) {
         if by_index < 64 {
-            self.vcpus[v as usize].wakers |= 1 << by_index;
+            self.vcpus[v].wakers |= 1 << by_index;
         }
     }
 }
 
 impl Sim {
     /// `by` sends its sibling `v` the interrupt that wakes it.
-    pub(crate) fn note_waker(&mut self, v: u32, by: u32) {
+    pub(crate) fn note_waker(&mut self, v: VcpuId, by: VcpuId) {
         if let Some(asym) = &mut self.asym {
-            asym.waker(v, self.vcpus[by as usize].index);
+            asym.waker(v, self.vcpus[by].index);
         }
     }
 
     /// An allocation period has ended.
     pub(crate) fn end_period(&mut self) {
-        for p in 0..self.pcpus.len() as u32 {
+        for p in self.pcpus.ids() {
             self.bill(p);
         }
         let Some(mut asym) = self.asym.take() else { return };
-        for v in 0..self.vcpus.len() {
-            self.account(v as u32);
+        for v in self.vcpus.ids() {
+            self.account(v);
             let (vcpu, seen) = (&self.vcpus[v], &mut asym.vcpus[v]);
             let cpu_ns = vcpu.cpu_ns();
             seen.consumed_ns = cpu_ns - std::mem::replace(&mut asym.cpu_mark_ns[v], cpu_ns);
             seen.ready = u8::from(vcpu.state != State::Halted);
-            seen.core = vcpu.pcpu;
+            seen.core = vcpu.pcpu.0;
         }
         for number in 0..asym.vms.len() {
             self.adjust_vm(&mut asym, number);
         }
         if asym.parts.resolver {
             let Asym { vcpus, cores, params, .. } = &mut *asym;
-            asym::resolve_time(vcpus, cores, params);
-            asym::resolve_urgency(vcpus, cores, params);
+            asym::resolve_time(vcpus.all_mut(), cores.all_mut(), params);
+            asym::resolve_urgency(vcpus.all_mut(), cores.all_mut(), params);
         }
-        for core in &mut asym.cores {
+        for core in asym.cores.iter_mut() {
             core.conflicts = 0;
         }
-        let cores: Vec<u32> = asym.vcpus.iter().map(|v| v.core).collect();
+        let cores: Vec<PcpuId> = asym.vcpus.iter().map(|v| PcpuId(v.core)).collect();
         let next = self.now_ns + asym.period_ns;
         self.asym = Some(asym);
-        for (v, core) in cores.into_iter().enumerate() {
-            self.migrate(v as u32, core);
+        for (v, core) in self.vcpus.ids().zip(cores) {
+            self.migrate(v, core);
         }
-        self.queue.arm(self.policy_timer(), next);
+        self.queue.arm(Event::AsymPeriod, next);
     }
 
     /// Sections 5.4.2 and 5.4.1 for one VM, and what follows for the scheduler.
     fn adjust_vm(&mut self, asym: &mut Asym, number: usize) {
         let Asym { vms, vcpus, params, parts, .. } = asym;
         let vm = &mut vms[number];
-        let range = vm.first..vm.first + vm.count;
-        let own = &mut vcpus[range.clone()];
+        let own = vcpus.part_mut(vm.first, vm.count);
         if parts.latency {
             asym::latency(own, params);
         }
         if parts.time {
-            let switched_ns: u64 =
-                (self.vcpus[range.clone()].iter()).map(|v| v.time_ns[Class::Switch as usize]).sum();
+            let switched_ns: u64 = (self.vcpus.part(vm.first, vm.count).iter())
+                .map(|v| v.time_ns[Class::Switch as usize])
+                .sum();
             let switch_ns = switched_ns - std::mem::replace(&mut vm.switch_mark_ns, switched_ns);
             asym::allocate(own, params, vm.share_ns, switch_ns);
         }
         let given_ns: u64 = own.iter().map(|v| v.allocated_ns).sum();
-        for (v, seen) in range.zip(own) {
+        for (v, seen) in vm.first.and_next(vm.count).zip(own) {
             seen.wakers = 0;
             let entity = &mut self.entities[v];
             if parts.time && given_ns > 0 {
-                let all = u128::from(vm.weight) * vm.count as u128;
+                let all = u128::from(vm.weight) * u128::from(vm.count);
                 let weight = all * u128::from(seen.allocated_ns) / u128::from(given_ns);
                 let weight = (weight as u64).max(WEIGHT_MIN);
                 match &mut self.groups {
                     // What its cgroup within the VM's gets.
-                    Some(groups) => groups.set_share(v as u32, weight, self.now_ns),
+                    Some(groups) => groups.set_share(v, weight, self.now_ns),
                     None => entity.weight = weight,
                 }
             }
@@ -189,25 +190,25 @@ impl Sim {
     }
 
     /// `v` changes to another pCPU, for good if it is pinned.
-    pub(crate) fn migrate(&mut self, v: u32, to: u32) {
-        let from = self.vcpus[v as usize].pcpu;
+    pub(crate) fn migrate(&mut self, v: VcpuId, to: PcpuId) {
+        let from = self.vcpus[v].pcpu;
         if from == to {
             return;
         }
         if self.is_throttled(v) {
-            self.vcpus[v as usize].pcpu = to;
+            self.vcpus[v].pcpu = to;
             return;
         }
         self.bill(from);
         self.bill(to);
-        let state = self.vcpus[v as usize].state;
+        let state = self.vcpus[v].state;
         if state == State::Running {
             self.switch_out(v, false);
-            self.queues[from as usize].put_back();
+            self.queues[from].put_back();
         }
         // Out of the array for a while: both queues change.
-        let mut source = std::mem::replace(&mut self.queues[from as usize], RunQueue::new(0));
-        let target = &mut self.queues[to as usize];
+        let mut source = std::mem::replace(&mut self.queues[from], RunQueue::new(0));
+        let target = &mut self.queues[to];
         let mut comes_first = false;
         if state == State::Halted {
             target.adopt(&source, &mut self.entities, v);
@@ -216,8 +217,8 @@ impl Sim {
             target.give(&self.tunables, &mut self.entities, v);
             comes_first = target.preempts(&self.tunables, &mut self.entities, v);
         }
-        self.queues[from as usize] = source;
-        self.vcpus[v as usize].pcpu = to;
+        self.queues[from] = source;
+        self.vcpus[v].pcpu = to;
         if comes_first {
             self.ask_reschedule(to);
         }
@@ -254,21 +255,21 @@ mod tests {
         vm.program = vec![step(Op::Compute, 3_500_000), step(Op::Block, 0)];
         let mut sim = setup.build().unwrap();
         sim.run_until(1_000_000);
-        sim.vcpus[1].remaining_ns = 1_000_000_000;
-        sim.rearm(1);
+        sim.vcpus[VcpuId(1)].remaining_ns = 1_000_000_000;
+        sim.rearm(VcpuId(1));
         sim.run_until(40_000_001);
         let asym = sim.asym.as_ref().unwrap();
-        let given = [0, 1].map(|v| asym.vcpus[v].allocated_ns);
+        let given = [0, 1].map(|v| asym.vcpus[VcpuId(v)].allocated_ns);
         assert_eq!(given.iter().sum::<u64>(), 80_000_000);
         assert_eq!(given.map(|ns| (ns + 50_000) / 100_000), [354, 446], "{given:?}");
         // 2 x 1024 in that proportion.
-        let weights = [0, 1].map(|v| sim.entities[v].weight);
+        let weights = [0, 1].map(|v| sim.entities[VcpuId(v)].weight);
         assert_eq!(weights, [907, 1140]);
     }
 
     /// One VM of four vCPUs on two pCPUs: the first `busy` share a pCPU and compute for ever, the
     /// others sleep on the other.
-    fn stacked(parts: plan::Asym, busy: usize) -> Sim {
+    fn stacked(parts: plan::Asym, busy: u32) -> Sim {
         let step =
             |op, iterations| Step { op, dist: Dist::Const { iterations }, lock: 0, permille: 1000 };
         let mut setup = two_vms();
@@ -280,9 +281,9 @@ mod tests {
         vm.program = vec![step(Op::Compute, 10_000), step(Op::Block, 0)];
         let mut sim = setup.build().unwrap();
         sim.run_until(50_000);
-        for v in 0..busy {
+        for v in VcpuId(0).and_next(busy) {
             sim.vcpus[v].remaining_ns = 1_000_000_000_000;
-            sim.rearm(v as u32);
+            sim.rearm(v);
         }
         sim
     }
@@ -293,7 +294,7 @@ mod tests {
         for (resolver, parted) in [(false, false), (true, true)] {
             let mut sim = stacked(parts(resolver), 2);
             sim.run_until(200_000_000);
-            assert_eq!(sim.vcpus[0].pcpu != sim.vcpus[1].pcpu, parted);
+            assert_eq!(sim.vcpus[VcpuId(0)].pcpu != sim.vcpus[VcpuId(1)].pcpu, parted);
             let busy_ns: u64 = sim.vcpus.iter().map(|v| v.cpu_ns()).sum();
             assert_eq!(busy_ns > 300_000_000, parted, "{busy_ns} ns of two cores' 400 ms");
         }
@@ -309,19 +310,19 @@ mod tests {
         let min_us = sim.host.asym.latency_min_us;
         for period in 1..=30 {
             // Sleeper 3 is said to have woken vCPU 0.
-            sim.note_waker(0, 3);
+            sim.note_waker(VcpuId(0), VcpuId(3));
             sim.run_until(period * period_ns + 1);
         }
         let latency = |sim: &Sim| {
             let vcpus = &sim.asym.as_ref().unwrap().vcpus;
-            [0, 1, 2, 3].map(|v| vcpus[v].latency_us)
+            [0, 1, 2, 3].map(|v| vcpus[VcpuId(v)].latency_us)
         };
         let init_us = Params::default().latency_init_us;
         let [first, second, third, waker] = latency(&sim);
         assert_eq!([first, second, third], [min_us; 3]);
         assert!(waker < init_us, "{waker}");
-        assert_eq!(sim.entities[0].wakeup_ns(), u64::from(min_us) * 1000);
-        assert_eq!(sim.entities[3].wakeup_ns(), u64::from(waker) * 1000);
+        assert_eq!(sim.entities[VcpuId(0)].wakeup_ns(), u64::from(min_us) * 1000);
+        assert_eq!(sim.entities[VcpuId(3)].wakeup_ns(), u64::from(waker) * 1000);
     }
 
     /// Everybody may be moved at any time, whatever the vCPU does, and time stays conserved.
@@ -337,11 +338,11 @@ mod tests {
             let mut seen = [0; 3];
             for round in 0..600u32 {
                 sim.run_until(u64::from(round + 1) * 377_777);
-                let v = round % 8;
-                let to = (sim.vcpus[v as usize].pcpu + 1 + round % 3) % 4;
-                seen[sim.vcpus[v as usize].state as usize] += 1;
+                let v = VcpuId(round % 8);
+                let to = PcpuId((sim.vcpus[v].pcpu.0 + 1 + round % 3) % 4);
+                seen[sim.vcpus[v].state as usize] += 1;
                 sim.migrate(v, to);
-                assert_eq!(sim.vcpus[v as usize].pcpu, to);
+                assert_eq!(sim.vcpus[v].pcpu, to);
             }
             sim.run_until(300_000_000);
             assert!(seen.iter().all(|n| *n > 20), "{kernel:?}: {seen:?}");

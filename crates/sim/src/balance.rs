@@ -6,6 +6,7 @@
 //! (3.19). Where nothing is to be moved, a domain's interval is twice as many ms as it has CPUs, on a
 //! busy CPU 32 times that (`busy_factor`). The lowest domain decides: the CPUs of a last-level cache.
 
+use crate::engine::PcpuId;
 use crate::machine::Sim;
 use crate::state::State;
 
@@ -21,14 +22,14 @@ impl Sim {
     }
 
     /// `p`, busy, ticks: its turn may have come, and that of those who idle.
-    pub(crate) fn balance_at_tick(&mut self, p: u32) {
+    pub(crate) fn balance_at_tick(&mut self, p: PcpuId) {
         let now = self.now_ns;
         let every_ns = self.balance_idle_ns();
-        if now >= self.pcpus[p as usize].balance_ns {
+        if now >= self.pcpus[p].balance_ns {
             // No longer than a tenth of a second a CPU (max_load_balance_interval).
             let busy_ns = (BUSY_FACTOR * every_ns).min(100_000_000 * u64::from(self.host.pcpus));
-            self.pcpus[p as usize].balanced_ns = now;
-            self.pcpus[p as usize].balance_ns = now + busy_ns;
+            self.pcpus[p].balanced_ns = now;
+            self.pcpus[p].balance_ns = now + busy_ns;
             self.publish_sleepers(Some(p));
         }
         if now >= self.nohz_balance_ns {
@@ -38,9 +39,9 @@ impl Sim {
     }
 
     /// `p` has nobody to run from now on.
-    pub(crate) fn balance_when_idle(&mut self, p: u32) {
+    pub(crate) fn balance_when_idle(&mut self, p: PcpuId) {
         let every_ns = self.balance_idle_ns();
-        let pcpu = &mut self.pcpus[p as usize];
+        let pcpu = &mut self.pcpus[p];
         pcpu.balance_ns = pcpu.balance_ns.min(pcpu.balanced_ns + every_ns);
         if pcpu.idle_guess_ns >= WORTH_NS {
             self.publish_sleepers(Some(p));
@@ -48,12 +49,12 @@ impl Sim {
     }
 
     /// Groups learn what is left of the load of those who sleep on that pCPU, or on all that idle.
-    fn publish_sleepers(&mut self, on: Option<u32>) {
+    fn publish_sleepers(&mut self, on: Option<PcpuId>) {
         let Some(groups) = &mut self.groups else { return };
-        for (v, vcpu) in self.vcpus.iter().enumerate() {
-            let there = on.map_or(self.pcpus[vcpu.pcpu as usize].idle, |p| vcpu.pcpu == p);
+        for (v, vcpu) in self.vcpus.rows() {
+            let there = on.map_or(self.pcpus[vcpu.pcpu].idle, |p| vcpu.pcpu == p);
             if vcpu.state == State::Halted && there {
-                groups.refresh(v as u32, self.now_ns);
+                groups.refresh(v, self.now_ns);
             }
         }
     }

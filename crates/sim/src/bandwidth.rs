@@ -8,6 +8,7 @@
 //! or until a sibling has given back a slice. As in the kernel the last slice is overdrawn up to
 //! the next tick, and is paid back from the next.
 
+use crate::engine::{Event, PcpuId, Table, VcpuId, VmId};
 use crate::host::Host;
 use crate::machine::Sim;
 use crate::sched::NONE;
@@ -22,13 +23,13 @@ const KEPT_ASLEEP_NS: i64 = 1_000_000;
 struct Pool {
     quota_ns: i64,
     left_ns: i64,
-    first: u32,
+    first: VcpuId,
     vcpus: u32,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Share {
-    vm: u32,
+    vm: VmId,
     /// What it may run; below zero: overdrawn.
     left_ns: i64,
     throttled: bool,
@@ -37,8 +38,8 @@ struct Share {
 /// What every VM may use and has used.
 #[derive(Debug, Default)]
 pub(crate) struct Bandwidth {
-    pools: Vec<Pool>,
-    shares: Vec<Share>,
+    pools: Table<VmId, Pool>,
+    shares: Table<VcpuId, Share>,
 }
 
 impl Bandwidth {
@@ -47,26 +48,26 @@ impl Bandwidth {
     pub fn add_vm(&mut self, host: &Host, vcpus: u32, part: u64, whole: u64) {
         let all = u128::from(PERIOD_NS) * u128::from(host.pcpus) * u128::from(part);
         let quota = (all / u128::from(whole.max(1))).min(u128::from(PERIOD_NS) * u128::from(vcpus));
-        let (first, vm) = (self.shares.len() as u32, self.pools.len() as u32);
-        self.pools.push(Pool { quota_ns: quota as i64, left_ns: 0, first, vcpus });
-        self.shares.extend((0..vcpus).map(|_| Share { vm, ..Share::default() }));
+        let first = VcpuId(self.shares.len() as u32);
+        let vm = self.pools.push(Pool { quota_ns: quota as i64, left_ns: 0, first, vcpus });
+        self.shares.extend((0..vcpus).map(|_| Share { vm, left_ns: 0, throttled: false }));
     }
 
-    pub fn is_throttled(&self, v: u32) -> bool {
-        self.shares[v as usize].throttled
+    pub fn is_throttled(&self, v: VcpuId) -> bool {
+        self.shares[v].throttled
     }
 
     /// `v` ran for `ns`. Whether it may not go on.
-    pub fn ran(&mut self, v: u32, ns: u64) -> bool {
-        self.shares[v as usize].left_ns -= ns as i64;
+    pub fn ran(&mut self, v: VcpuId, ns: u64) -> bool {
+        self.shares[v].left_ns -= ns as i64;
         !self.acquire(v)
     }
 
     /// Takes a slice for `v` where it has nothing left. Whether it may run.
-    fn acquire(&mut self, v: u32) -> bool {
-        let share = &mut self.shares[v as usize];
+    fn acquire(&mut self, v: VcpuId) -> bool {
+        let share = &mut self.shares[v];
         if share.left_ns <= 0 {
-            let pool = &mut self.pools[share.vm as usize];
+            let pool = &mut self.pools[share.vm];
             let taken = (SLICE_NS - share.left_ns).min(pool.left_ns);
             pool.left_ns -= taken;
             share.left_ns += taken;
@@ -75,46 +76,46 @@ impl Bandwidth {
     }
 
     /// `v` goes to sleep. Whether siblings may have what it leaves.
-    fn slept(&mut self, v: u32) -> bool {
-        let share = &mut self.shares[v as usize];
+    fn slept(&mut self, v: VcpuId) -> bool {
+        let share = &mut self.shares[v];
         let over = share.left_ns - KEPT_ASLEEP_NS;
         if over <= 0 {
             return false;
         }
         share.left_ns = KEPT_ASLEEP_NS;
-        let pool = &mut self.pools[share.vm as usize];
+        let pool = &mut self.pools[share.vm];
         pool.left_ns += over;
         pool.left_ns >= SLICE_NS
     }
 }
 
 impl Sim {
-    pub(crate) fn is_throttled(&self, v: u32) -> bool {
+    pub(crate) fn is_throttled(&self, v: VcpuId) -> bool {
         self.bandwidth.as_ref().is_some_and(|b| b.is_throttled(v))
     }
 
     /// Takes the running vCPU of `p` out of its queue if it has no time left.
-    pub(crate) fn throttle_current(&mut self, p: u32) {
-        let v = self.queues[p as usize].current;
+    pub(crate) fn throttle_current(&mut self, p: PcpuId) {
+        let v = self.queues[p].current;
         let Some(bandwidth) = &mut self.bandwidth else { return };
         if v == NONE || bandwidth.acquire(v) {
             return;
         }
-        self.queues[p as usize].put_back();
+        self.queues[p].put_back();
         self.throttle(p, v);
     }
 
     /// `v`, which waits in the queue of `p`, leaves it until there is time for it.
-    fn throttle(&mut self, p: u32, v: u32) {
+    fn throttle(&mut self, p: PcpuId, v: VcpuId) {
         if let Some(bandwidth) = &mut self.bandwidth {
-            bandwidth.shares[v as usize].throttled = true;
+            bandwidth.shares[v].throttled = true;
         }
-        self.queues[p as usize].take(&self.tunables, &mut self.entities, v);
+        self.queues[p].take(&self.tunables, &mut self.entities, v);
     }
 
     /// `v`, which has just been put into the queue of `p`, leaves it if it has no time. Whether it
     /// stays.
-    pub(crate) fn may_queue(&mut self, p: u32, v: u32) -> bool {
+    pub(crate) fn may_queue(&mut self, p: PcpuId, v: VcpuId) -> bool {
         let Some(bandwidth) = &mut self.bandwidth else { return true };
         if bandwidth.acquire(v) {
             return true;
@@ -124,43 +125,43 @@ impl Sim {
     }
 
     /// `v` sleeps: what it does not need is its siblings'.
-    pub(crate) fn give_back(&mut self, v: u32) {
+    pub(crate) fn give_back(&mut self, v: VcpuId) {
         let Some(bandwidth) = &mut self.bandwidth else { return };
         if bandwidth.slept(v) {
-            let vm = bandwidth.shares[v as usize].vm;
+            let vm = bandwidth.shares[v].vm;
             self.unthrottle(vm);
         }
     }
 
     /// A period begins.
     pub(crate) fn refill(&mut self) {
-        for p in 0..self.pcpus.len() as u32 {
+        for p in self.pcpus.ids() {
             if self.bill(p) {
                 self.ask_reschedule(p);
             }
         }
         let Some(bandwidth) = &mut self.bandwidth else { return };
         bandwidth.pools.iter_mut().for_each(|pool| pool.left_ns = pool.quota_ns);
-        for vm in 0..self.vms.len() as u32 {
+        for vm in self.vms.ids() {
             self.unthrottle(vm);
         }
-        self.queue.arm(self.bandwidth_timer(), self.now_ns + PERIOD_NS);
+        self.queue.arm(Event::BandwidthPeriod, self.now_ns + PERIOD_NS);
     }
 
     /// Throttled vCPUs of `vm` come back as far as there is time for them.
-    fn unthrottle(&mut self, vm: u32) {
+    fn unthrottle(&mut self, vm: VmId) {
         let Some(bandwidth) = &self.bandwidth else { return };
-        let Pool { first, vcpus, .. } = bandwidth.pools[vm as usize];
-        for v in first..first + vcpus {
+        let Pool { first, vcpus, .. } = bandwidth.pools[vm];
+        for v in first.and_next(vcpus) {
             let Some(bandwidth) = &mut self.bandwidth else { return };
             if !bandwidth.is_throttled(v) || !bandwidth.acquire(v) {
                 continue;
             }
-            bandwidth.shares[v as usize].throttled = false;
-            debug_assert_eq!(self.vcpus[v as usize].state, State::Ready);
-            let p = self.vcpus[v as usize].pcpu;
+            bandwidth.shares[v].throttled = false;
+            debug_assert_eq!(self.vcpus[v].state, State::Ready);
+            let p = self.vcpus[v].pcpu;
             let over = self.bill(p);
-            let queue = &mut self.queues[p as usize];
+            let queue = &mut self.queues[p];
             queue.give(&self.tunables, &mut self.entities, v);
             if over || queue.preempts(&self.tunables, &mut self.entities, v) {
                 self.ask_reschedule(p);

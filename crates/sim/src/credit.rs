@@ -9,9 +9,9 @@
 //! pCPU until that ticks (`BOOST`). A pCPU that runs somebody looks at credits when a slice ends,
 //! when somebody is boosted or raised, and, on a capped host, when credits are handed out.
 
+use crate::engine::{Event, PcpuId, Rng, Table, VcpuId, VmId};
 use crate::host::{CreditHost, Host};
 use crate::machine::Sim;
-use crate::rng::Rng;
 use crate::sched::NONE;
 use crate::state::State;
 use crate::watch::Burst;
@@ -24,7 +24,7 @@ use unspin_scenario::plan::Coscheduling;
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     /// Who ran there last.
-    last: Option<usize>,
+    last: Option<VcpuId>,
     /// When the slice of who runs ends, ns.
     slice_end_ns: u64,
     /// Somebody has run there.
@@ -67,20 +67,20 @@ pub(crate) struct Credit {
     slice_ns: u64,
     boost: bool,
     pub(crate) coscheduling: Coscheduling,
-    pub(crate) vcpus: Vec<Vcpu>,
-    pub(crate) vms: Vec<credit::Vm>,
-    pub(crate) pcpus: Vec<Pcpu>,
+    pub(crate) vcpus: Table<VcpuId, Vcpu>,
+    pub(crate) vms: Table<VmId, credit::Vm>,
+    pub(crate) pcpus: Table<PcpuId, Pcpu>,
     pub(crate) books: Books,
-    places: Vec<Place>,
-    pub(crate) bursts: Vec<Burst>,
+    places: Table<PcpuId, Place>,
+    pub(crate) bursts: Table<VcpuId, Burst>,
     pub(crate) learner: vcrd::Params,
-    learned: Vec<vcrd::State>,
-    draws: Vec<Rng>,
+    learned: Table<VmId, vcrd::State>,
+    draws: Table<VmId, Rng>,
     /// Static coscheduling: who is named.
-    named: Vec<bool>,
-    pub stats: Vec<CoschedulingStats>,
+    named: Table<VmId, bool>,
+    pub stats: Table<VmId, CoschedulingStats>,
     /// Passes of each VM's locks when a wait was last over-threshold.
-    pub(crate) long_at: Vec<u64>,
+    pub(crate) long_at: Table<VmId, u64>,
     /// Number of the slot in which a PCPU last raised somebody; none yet is `u64::MAX`.
     raised_in: u64,
     slot_ns: u64,
@@ -97,18 +97,18 @@ impl Credit {
             slice_ns: own.slice_ns,
             boost: own.boost,
             coscheduling,
-            vcpus: Vec::new(),
-            vms: Vec::new(),
-            pcpus: vec![Pcpu::default(); pcpus as usize],
+            vcpus: Table::default(),
+            vms: Table::default(),
+            pcpus: vec![Pcpu::default(); pcpus as usize].into(),
             books: Books::default(),
-            places: vec![Place::default(); pcpus as usize],
-            bursts: Vec::new(),
+            places: vec![Place::default(); pcpus as usize].into(),
+            bursts: Table::default(),
             learner: own.vcrd,
-            learned: Vec::new(),
-            draws: Vec::new(),
-            named: Vec::new(),
-            stats: Vec::new(),
-            long_at: Vec::new(),
+            learned: Table::default(),
+            draws: Table::default(),
+            named: Table::default(),
+            stats: Table::default(),
+            long_at: Table::default(),
             raised_in: u64::MAX,
             slot_ns: host.tick_ns,
             slop_ns: own.slop_ns,
@@ -127,8 +127,8 @@ impl Credit {
     }
 
     /// A vCPU of the last VM, asleep and without credit, as Xen leaves who idles.
-    pub fn add_vcpu(&mut self, pcpu: u32) {
-        let mut vcpu = Vcpu::new(self.vms.len() as u32 - 1, pcpu);
+    pub fn add_vcpu(&mut self, pcpu: PcpuId) {
+        let mut vcpu = Vcpu::new(self.vms.len() as u32 - 1, pcpu.0);
         vcpu.runnable = 0;
         self.vcpus.push(vcpu);
         self.books.of.push(Standing::default());
@@ -136,14 +136,14 @@ impl Credit {
     }
 
     /// When the slice of who runs on `p` ends, ns.
-    pub fn slice_end_ns(&self, p: u32) -> u64 {
-        self.places[p as usize].slice_end_ns
+    pub fn slice_end_ns(&self, p: PcpuId) -> u64 {
+        self.places[p].slice_end_ns
     }
 
     /// A slice begins on `p`. The first ends anywhere: when a host's pCPUs began is chance, and
     /// equal phases would run vCPUs together.
-    fn begin_slice(&mut self, p: u32, now_ns: u64) {
-        let place = &mut self.places[p as usize];
+    fn begin_slice(&mut self, p: PcpuId, now_ns: u64) {
+        let place = &mut self.places[p];
         let first = !std::mem::replace(&mut place.used, true);
         let ns = |ns: u64| ns.min(u64::from(u32::MAX)) as u32;
         let slop_ns = u64::from(self.clock_rng.uniform(0, ns(self.slop_ns)));
@@ -161,20 +161,20 @@ impl Credit {
     }
 
     /// Whether `v` may run though nobody raised it.
-    fn may_run(&self, v: u32) -> bool {
-        self.vcpus[v as usize].raised != 0 || !self.books.of[v as usize].parked
+    fn may_run(&self, v: VcpuId) -> bool {
+        self.vcpus[v].raised != 0 || !self.books.of[v].parked
     }
 
     /// Whether nobody of `waiting` may run: the pCPU idles rightly.
-    pub fn all_spent(&self, waiting: &[u32]) -> bool {
+    pub fn all_spent(&self, waiting: &[VcpuId]) -> bool {
         waiting.iter().all(|&v| !self.may_run(v))
     }
 
     /// Whose vCPUs run together as of now. It is the guest that sets its VCRD LOW again, by a
     /// hypercall (section 4.1): while none of its vCPUs runs it cannot.
     fn refresh_high(&mut self, now_ns: u64) {
-        for (i, vm) in self.vms.iter_mut().enumerate() {
-            let runs = |v: &Vcpu| v.vm == i as u32 && v.running != 0;
+        for (i, vm) in self.vms.ids().zip(self.vms.iter_mut()) {
+            let runs = |v: &Vcpu| v.vm == i.0 && v.running != 0;
             vm.high = u8::from(match self.coscheduling {
                 Coscheduling::None => false,
                 Coscheduling::Con => self.named[i],
@@ -195,69 +195,69 @@ impl Credit {
     }
 
     /// An over-threshold wait in `vm`.
-    pub(crate) fn adjusting_event(&mut self, vm: u32, now_ns: u64) {
-        let (state, stats) = (&mut self.learned[vm as usize], &mut self.stats[vm as usize]);
+    pub(crate) fn adjusting_event(&mut self, vm: VmId, now_ns: u64) {
+        let (state, stats) = (&mut self.learned[vm], &mut self.stats[vm]);
         let now_us = now_ns / 1000;
         let was_until_us = state.high_until_us.max(now_us);
-        let draw = (self.draws[vm as usize].next() >> 32) as u32;
+        let draw = (self.draws[vm].next() >> 32) as u32;
         state.event(&self.learner, now_us, draw);
         stats.events += 1;
         stats.high_us += state.high_until_us.saturating_sub(was_until_us);
     }
 
     /// Whether the siblings of `v`, which has just been chosen, are to run with it.
-    pub(crate) fn leads(&self, v: u32) -> bool {
-        let vm = self.vcpus[v as usize].vm;
-        self.has_credit(v) && self.vms[vm as usize].high != 0
+    pub(crate) fn leads(&self, v: VcpuId) -> bool {
+        let vm = self.vcpus[v].vm;
+        self.has_credit(v) && self.vms[VmId(vm)].high != 0
     }
 
-    fn has_vm(&self, pcpu: u32, vm: u32) -> bool {
-        self.vcpus.iter().any(|v| v.pcpu == pcpu && v.vm == vm)
+    fn has_vm(&self, pcpu: PcpuId, vm: VmId) -> bool {
+        self.vcpus.iter().any(|v| v.pcpu == pcpu.0 && v.vm == vm.0)
     }
 }
 
 impl Sim {
     /// Credit's choice for `p`: who is to run there, [`NONE`] for nobody. The queues follow; the
     /// former current one waits.
-    pub(crate) fn switch_credit(&mut self, credit: &mut Credit, p: u32) -> u32 {
-        let before = self.queues[p as usize].current;
+    pub(crate) fn switch_credit(&mut self, credit: &mut Credit, p: PcpuId) -> VcpuId {
+        let before = self.queues[p].current;
         if before != NONE {
-            credit.vcpus[before as usize].running = 0;
+            credit.vcpus[before].running = 0;
         }
         credit.refresh_high(self.now_ns);
         let slot = self.now_ns / credit.slot_ns;
         let may_raise = slot != credit.raised_in;
-        let last = credit.places[p as usize].last;
+        let last = credit.places[p].last;
         let hidden = self.hide_pinned(credit, p);
         let raised: u32 =
-            credit.vcpus.iter().map(|v| u32::from(v.pcpu == p) & u32::from(v.raised)).sum();
+            credit.vcpus.iter().map(|v| u32::from(v.pcpu == p.0) & u32::from(v.raised)).sum();
         let decision = credit.pick(p, last, may_raise);
-        let chosen = decision.vcpu().map_or(NONE, |v| v as u32);
+        let chosen = decision.vcpu().map_or(NONE, |v| VcpuId(v as u32));
         self.show_pinned(credit, &hidden, chosen, p, decision.raised > 0);
         let left: u32 =
-            credit.vcpus.iter().map(|v| u32::from(v.pcpu == p) & u32::from(v.raised)).sum();
+            credit.vcpus.iter().map(|v| u32::from(v.pcpu == p.0) & u32::from(v.raised)).sum();
         let goes_along = chosen != NONE && may_raise && credit.leads(chosen);
-        let place = &mut credit.places[p as usize];
+        let place = &mut credit.places[p];
         place.boosted = left < raised;
         if chosen != NONE {
-            place.last = Some(chosen as usize);
+            place.last = Some(chosen);
             credit.begin_slice(p, self.now_ns);
         }
         if chosen != before {
             if before != NONE {
-                self.queues[p as usize].waiting.push(before);
+                self.queues[p].waiting.push(before);
             }
-            self.queues[p as usize].current = chosen;
+            self.queues[p].current = chosen;
             if chosen != NONE {
-                let from = self.vcpus[chosen as usize].pcpu;
-                self.queues[from as usize].waiting.retain(|&w| w != chosen);
+                let from = self.vcpus[chosen].pcpu;
+                self.queues[from].waiting.retain(|&w| w != chosen);
             }
             if before != NONE && credit.may_run(before) {
                 self.ask_idle(credit, before);
             }
         }
         if goes_along {
-            credit.places[p as usize].boosted = true;
+            credit.places[p].boosted = true;
             self.gather(credit, chosen, decision.raised);
         }
         chosen
@@ -265,23 +265,30 @@ impl Sim {
 
     /// Pinned vCPUs of other pCPUs must not come to `p`: the policy leaves raised ones where they
     /// are. Returns who was not raised before.
-    fn hide_pinned(&self, credit: &mut Credit, p: u32) -> Vec<u32> {
+    fn hide_pinned(&self, credit: &mut Credit, p: PcpuId) -> Vec<VcpuId> {
         let mut hidden = Vec::new();
-        for (v, vcpu) in credit.vcpus.iter_mut().enumerate() {
-            if vcpu.pcpu != p && vcpu.raised == 0 && self.vcpus[v].pinned {
+        for (v, vcpu) in credit.vcpus.ids().zip(credit.vcpus.iter_mut()) {
+            if vcpu.pcpu != p.0 && vcpu.raised == 0 && self.vcpus[v].pinned {
                 vcpu.raised = 1;
-                hidden.push(v as u32);
+                hidden.push(v);
             }
         }
         hidden
     }
 
     /// Undoes [`Sim::hide_pinned`], but for those that the pick raised.
-    fn show_pinned(&self, credit: &mut Credit, hidden: &[u32], chosen: u32, p: u32, raised: bool) {
-        let vm = (chosen != NONE).then(|| credit.vcpus[chosen as usize].vm);
+    fn show_pinned(
+        &self,
+        credit: &mut Credit,
+        hidden: &[VcpuId],
+        chosen: VcpuId,
+        p: PcpuId,
+        raised: bool,
+    ) {
+        let vm = (chosen != NONE).then(|| credit.vcpus[chosen].vm);
         for &v in hidden {
-            let vcpu = &mut credit.vcpus[v as usize];
-            let is_raised = raised && Some(vcpu.vm) == vm && vcpu.pcpu != p;
+            let vcpu = &mut credit.vcpus[v];
+            let is_raised = raised && Some(vcpu.vm) == vm && vcpu.pcpu != p.0;
             vcpu.raised = u8::from(is_raised && vcpu.runnable != 0 && vcpu.running == 0);
         }
     }
@@ -290,28 +297,29 @@ impl Sim {
     /// that run already begin a slice, or they would leave when their old one ends. Whoever came first
     /// himself is not interrupted before his pCPU ticks: priorities are equal, and two gangs would
     /// tear each other apart.
-    fn gather(&mut self, credit: &mut Credit, leader: u32, raised: u32) {
+    fn gather(&mut self, credit: &mut Credit, leader: VcpuId, raised: u32) {
         credit.raised_in = self.now_ns / credit.slot_ns;
-        let vm = credit.vcpus[leader as usize].vm;
-        credit.stats[vm as usize].gangs += u64::from(raised > 0);
-        self.vcpus[leader as usize].exit_ns += self.ipi_ns * u64::from(raised);
-        for v in 0..credit.vcpus.len() {
+        let vm = credit.vcpus[leader].vm;
+        credit.stats[VmId(vm)].gangs += u64::from(raised > 0);
+        self.vcpus[leader].exit_ns += self.ipi_ns * u64::from(raised);
+        for v in credit.vcpus.ids() {
             let Vcpu { pcpu, running, raised, .. } = credit.vcpus[v];
-            if credit.vcpus[v].vm != vm || v as u32 == leader {
+            let pcpu = PcpuId(pcpu);
+            if credit.vcpus[v].vm != vm || v == leader {
                 continue;
             }
             if running != 0 {
                 credit.begin_slice(pcpu, self.now_ns);
                 self.arm_tick_by(pcpu, credit.slice_end_ns(pcpu));
-            } else if raised != 0 && !credit.places[pcpu as usize].boosted {
+            } else if raised != 0 && !credit.places[pcpu].boosted {
                 self.ask_reschedule(pcpu);
             }
         }
     }
 
     /// `v` waits: an idle pCPU may come for it.
-    fn ask_idle(&mut self, credit: &Credit, v: u32) {
-        if self.vcpus[v as usize].pinned {
+    fn ask_idle(&mut self, credit: &Credit, v: VcpuId) {
+        if self.vcpus[v].pinned {
             return;
         }
         if let Some(p) = self.idle_pcpu(credit, v) {
@@ -320,35 +328,36 @@ impl Sim {
     }
 
     /// A pCPU without anybody, that has no sibling of `v` if those are to run together.
-    fn idle_pcpu(&self, credit: &Credit, v: u32) -> Option<u32> {
+    fn idle_pcpu(&self, credit: &Credit, v: VcpuId) -> Option<PcpuId> {
         let count = self.pcpus.len() as u32;
-        let Vcpu { pcpu: own, vm, .. } = credit.vcpus[v as usize];
-        let is_high = credit.vms[vm as usize].high != 0;
+        let Vcpu { pcpu: own, vm, .. } = credit.vcpus[v];
+        let vm = VmId(vm);
+        let is_high = credit.vms[vm].high != 0;
         (1..count)
-            .map(|i| (own + i) % count)
-            .find(|&p| self.queues[p as usize].tasks() == 0 && !(is_high && credit.has_vm(p, vm)))
+            .map(|i| PcpuId((own + i) % count))
+            .find(|&p| self.queues[p].tasks() == 0 && !(is_high && credit.has_vm(p, vm)))
     }
 
     /// `v` wants to run: on its pCPU, or on an idle one where its own is taken.
-    pub(crate) fn enqueue_credit(&mut self, v: u32, is_new: bool) {
+    pub(crate) fn enqueue_credit(&mut self, v: VcpuId, is_new: bool) {
         let Some(mut credit) = self.credit.take() else { return };
         credit.refresh_high(self.now_ns);
-        let own = credit.vcpus[v as usize].pcpu;
-        let stays = self.vcpus[v as usize].pinned || self.queues[own as usize].tasks() == 0;
+        let own = PcpuId(credit.vcpus[v].pcpu);
+        let stays = self.vcpus[v].pinned || self.queues[own].tasks() == 0;
         let p = if stays { own } else { self.idle_pcpu(&credit, v).unwrap_or(own) };
-        let current = self.queues[p as usize].current;
-        self.vcpus[v as usize].pcpu = p;
-        self.queues[p as usize].waiting.push(v);
-        let woken = &mut credit.vcpus[v as usize];
-        woken.pcpu = p;
+        let current = self.queues[p].current;
+        self.vcpus[v].pcpu = p;
+        self.queues[p].waiting.push(v);
+        let woken = &mut credit.vcpus[v];
+        woken.pcpu = p.0;
         woken.runnable = 1;
         let has_credit = credit.has_credit(v);
-        let woken = &mut credit.vcpus[v as usize];
+        let woken = &mut credit.vcpus[v];
         if credit.boost && has_credit && !is_new {
             woken.raised = 1;
         }
         let is_raised = woken.raised != 0;
-        let place = &credit.places[p as usize];
+        let place = &credit.places[p];
         let comes_first = match current {
             NONE => credit.may_run(v),
             _ if place.boosted => false,
@@ -361,27 +370,27 @@ impl Sim {
     }
 
     /// The vCPU that runs on `p` sleeps.
-    pub(crate) fn sleep_credit(&mut self, p: u32) {
-        let queue = &mut self.queues[p as usize];
+    pub(crate) fn sleep_credit(&mut self, p: PcpuId) {
+        let queue = &mut self.queues[p];
         let v = std::mem::replace(&mut queue.current, NONE);
         if let (Some(credit), true) = (&mut self.credit, v != NONE) {
-            let vcpu = &mut credit.vcpus[v as usize];
+            let vcpu = &mut credit.vcpus[v];
             (vcpu.runnable, vcpu.running, vcpu.raised) = (0, 0, 0);
         }
     }
 
     /// `p` ticks, what its vCPU ran is paid: whether it is to choose again.
-    pub(crate) fn tick_credit(&mut self, p: u32) -> bool {
+    pub(crate) fn tick_credit(&mut self, p: PcpuId) -> bool {
         let on_grid = self.ticks_now(p);
         let Some(credit) = &mut self.credit else { return false };
         if on_grid {
-            credit.sampled(self.queues[p as usize].current);
+            credit.sampled(self.queues[p].current);
         }
-        let place = &mut credit.places[p as usize];
+        let place = &mut credit.places[p];
         place.boosted = false;
         let over = self.now_ns >= place.slice_end_ns;
-        let queue = &self.queues[p as usize];
-        over || queue.waiting.iter().any(|&v| credit.vcpus[v as usize].raised != 0)
+        let queue = &self.queues[p];
+        over || queue.waiting.iter().any(|&v| credit.vcpus[v].raised != 0)
     }
 
     /// Algorithm 3: everybody gets credits; who was moved is queued where it belongs.
@@ -389,23 +398,23 @@ impl Sim {
         let Some(mut credit) = self.credit.take() else { return };
         credit.refresh_high(self.now_ns);
         credit.hand_out();
-        for v in 0..self.vcpus.len() {
-            let (from, to) = (self.vcpus[v].pcpu, credit.vcpus[v].pcpu);
+        for v in self.vcpus.ids() {
+            let (from, to) = (self.vcpus[v].pcpu, PcpuId(credit.vcpus[v].pcpu));
             if from == to {
                 continue;
             }
             if self.vcpus[v].pinned {
-                credit.vcpus[v].pcpu = from;
+                credit.vcpus[v].pcpu = from.0;
                 continue;
             }
             if self.vcpus[v].state == State::Ready {
-                self.queues[from as usize].waiting.retain(|&w| w as usize != v);
-                self.queues[to as usize].waiting.push(v as u32);
+                self.queues[from].waiting.retain(|&w| w != v);
+                self.queues[to].waiting.push(v);
             }
             self.vcpus[v].pcpu = to;
         }
-        for p in 0..self.pcpus.len() as u32 {
-            let queue = &self.queues[p as usize];
+        for p in self.pcpus.ids() {
+            let queue = &self.queues[p];
             let chooses = match queue.current {
                 NONE => !credit.all_spent(&queue.waiting),
                 v => !credit.may_run(v),
@@ -416,6 +425,6 @@ impl Sim {
         }
         let next = self.now_ns + credit.period_ns();
         self.credit = Some(credit);
-        self.queue.arm(self.policy_timer(), next);
+        self.queue.arm(Event::CreditPeriod, next);
     }
 }

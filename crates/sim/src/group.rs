@@ -16,6 +16,8 @@
 //! and once a millisecond at most; who sleeps does not fade until its pCPU balances
 //! (`update_blocked_averages()`), which a pCPU that is never idle does twice a second.
 
+use crate::engine::{Table, VcpuId};
+
 /// One, as a fraction of time.
 const ONE: u64 = 1 << 20;
 /// Length of a step of the fading, ns (the kernel's 1024 µs, counted in ns by shifts).
@@ -115,7 +117,7 @@ struct Group {
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     groups: Vec<Group>,
-    members: Vec<Member>,
+    members: Table<VcpuId, Member>,
     /// The sums are of what members have published.
     lags: bool,
 }
@@ -137,12 +139,12 @@ impl Groups {
     }
 
     /// `v` runs or wants to from now on, or does no longer.
-    pub fn set_runnable(&mut self, v: u32, runnable: bool, now_ns: u64) {
+    pub fn set_runnable(&mut self, v: VcpuId, runnable: bool, now_ns: u64) {
         self.update(v, now_ns);
-        if self.lags && now_ns / PERIOD_NS > self.members[v as usize].period {
+        if self.lags && now_ns / PERIOD_NS > self.members[v].period {
             self.publish(v, now_ns, false);
         }
-        let member = &mut self.members[v as usize];
+        let member = &mut self.members[v];
         if member.runnable == runnable {
             return;
         }
@@ -156,9 +158,9 @@ impl Groups {
     }
 
     /// `v` has that share within its VM from now on (at least 2).
-    pub fn set_share(&mut self, v: u32, share: u64, now_ns: u64) {
+    pub fn set_share(&mut self, v: VcpuId, share: u64, now_ns: u64) {
         self.update(v, now_ns);
-        let member = &mut self.members[v as usize];
+        let member = &mut self.members[v];
         let group = &mut self.groups[member.group as usize];
         let share = share.max(WEIGHT_MIN);
         if !self.lags {
@@ -172,9 +174,9 @@ impl Groups {
     }
 
     /// The weight with which `v`, run-able, competes on its pCPU.
-    pub fn weight(&mut self, v: u32, now_ns: u64) -> u64 {
+    pub fn weight(&mut self, v: VcpuId, now_ns: u64) -> u64 {
         self.update(v, now_ns);
-        let member = &self.members[v as usize];
+        let member = &self.members[v];
         let group = &self.groups[member.group as usize];
         let own = if self.lags { member.published } else { member.share * member.load };
         let others = group.load.saturating_sub(own) / ONE;
@@ -183,7 +185,7 @@ impl Groups {
     }
 
     /// `v` runs when its pCPU ticks, or sleeps when its pCPU balances: its load counts as it is.
-    pub fn refresh(&mut self, v: u32, now_ns: u64) {
+    pub fn refresh(&mut self, v: VcpuId, now_ns: u64) {
         if self.lags {
             self.update(v, now_ns);
             self.publish(v, now_ns, true);
@@ -191,8 +193,8 @@ impl Groups {
     }
 
     /// The load of `v`, up to date, replaces what its group knew of it (`__update_cfs_rq_tg_load_contrib()`).
-    fn publish(&mut self, v: u32, now_ns: u64, force: bool) {
-        let member = &mut self.members[v as usize];
+    fn publish(&mut self, v: VcpuId, now_ns: u64, force: bool) {
+        let member = &mut self.members[v];
         let group = &mut self.groups[member.group as usize];
         let load = member.share * member.load;
         if force || load.abs_diff(member.published) > member.published / 8 {
@@ -202,8 +204,8 @@ impl Groups {
         member.period = now_ns / PERIOD_NS;
     }
 
-    fn update(&mut self, v: u32, now_ns: u64) {
-        let member = &mut self.members[v as usize];
+    fn update(&mut self, v: VcpuId, now_ns: u64) {
+        let member = &mut self.members[v];
         let group = &mut self.groups[member.group as usize];
         if !self.lags && now_ns > group.since_ns {
             let fade = fade_q32(now_ns - group.since_ns);
@@ -221,7 +223,7 @@ impl Groups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
+    use crate::engine::Rng;
 
     const MS: u64 = 1_000_000;
 
@@ -244,21 +246,21 @@ mod tests {
     #[test]
     fn busy_siblings_divide_the_shares_and_a_lone_one_has_them_all() {
         let mut g = groups(16);
-        (0..16).for_each(|v| g.set_runnable(v, true, 0));
-        assert_eq!(g.weight(0, 1000 * MS), 64);
-        (1..16).for_each(|v| g.set_runnable(v, false, 1000 * MS));
+        (0..16).for_each(|v| g.set_runnable(VcpuId(v), true, 0));
+        assert_eq!(g.weight(VcpuId(0), 1000 * MS), 64);
+        (1..16).for_each(|v| g.set_runnable(VcpuId(v), false, 1000 * MS));
         // After a half-life half of the siblings' load is forgotten.
-        let half = g.weight(0, 1000 * MS + 32 * PERIOD_NS);
+        let half = g.weight(VcpuId(0), 1000 * MS + 32 * PERIOD_NS);
         assert_eq!(half, 1024 * 1024 / (1024 + 15 * 512));
-        assert_eq!(g.weight(0, 3000 * MS), 1024);
+        assert_eq!(g.weight(VcpuId(0), 3000 * MS), 1024);
     }
 
     #[test]
     fn shares_within_a_vm_divide_its_own() {
         let mut g = groups(2);
-        (0..2).for_each(|v| g.set_runnable(v, true, 0));
-        g.set_share(1, 3 * 1024, 2000 * MS);
-        assert_eq!([0, 1].map(|v| g.weight(v, 2000 * MS)), [256, 768]);
+        (0..2).for_each(|v| g.set_runnable(VcpuId(v), true, 0));
+        g.set_share(VcpuId(1), 3 * 1024, 2000 * MS);
+        assert_eq!([0, 1].map(|v| g.weight(VcpuId(v), 2000 * MS)), [256, 768]);
     }
 
     /// Siblings that fell asleep weigh on until their pCPUs balance; who runs is known at its tick.
@@ -266,19 +268,19 @@ mod tests {
     fn a_load_that_lags_is_known_when_it_is_published() {
         let mut g = Groups::new(true);
         g.add_vm(1024, 16);
-        (0..16).for_each(|v| g.set_runnable(v, true, 0));
-        assert_eq!(g.weight(0, 1000 * MS), 1024, "nobody has ticked yet");
-        (0..16).for_each(|v| g.refresh(v, 1000 * MS));
-        assert_eq!(g.weight(0, 1000 * MS), 64);
-        (1..16).for_each(|v| g.set_runnable(v, false, 1001 * MS));
-        assert_eq!(g.weight(0, 1200 * MS), 64);
-        (1..9).for_each(|v| g.refresh(v, 3000 * MS));
-        assert_eq!(g.weight(0, 3000 * MS), 1024 / 8);
+        (0..16).for_each(|v| g.set_runnable(VcpuId(v), true, 0));
+        assert_eq!(g.weight(VcpuId(0), 1000 * MS), 1024, "nobody has ticked yet");
+        (0..16).for_each(|v| g.refresh(VcpuId(v), 1000 * MS));
+        assert_eq!(g.weight(VcpuId(0), 1000 * MS), 64);
+        (1..16).for_each(|v| g.set_runnable(VcpuId(v), false, 1001 * MS));
+        assert_eq!(g.weight(VcpuId(0), 1200 * MS), 64);
+        (1..9).for_each(|v| g.refresh(VcpuId(v), 3000 * MS));
+        assert_eq!(g.weight(VcpuId(0), 3000 * MS), 1024 / 8);
         // A millisecond of running is less than an eighth of what is known.
-        g.set_runnable(9, true, 1002 * MS + MS / 2);
-        assert_eq!(g.weight(0, 3000 * MS), 1024 / 8);
-        g.set_runnable(10, true, 3000 * MS);
-        assert_eq!(g.weight(0, 3000 * MS), 1024 / 7, "woken after two seconds of sleep");
+        g.set_runnable(VcpuId(9), true, 1002 * MS + MS / 2);
+        assert_eq!(g.weight(VcpuId(0), 3000 * MS), 1024 / 8);
+        g.set_runnable(VcpuId(10), true, 3000 * MS);
+        assert_eq!(g.weight(VcpuId(0), 3000 * MS), 1024 / 7, "woken after two seconds of sleep");
     }
 
     /// The group's sum stays that of its members', whatever they do and whenever they are looked at.
@@ -292,13 +294,13 @@ mod tests {
                 now += u64::from(rng.next() as u32 % 4_000_000);
                 let v = rng.next() as u32 % 5;
                 match rng.next() % 4 {
-                    0 => g.set_share(v, 2 + rng.next() % 5000, now),
-                    1 => drop(g.weight(v, now)),
-                    _ => g.set_runnable(v, rng.next() % 2 == 0, now),
+                    0 => g.set_share(VcpuId(v), 2 + rng.next() % 5000, now),
+                    1 => drop(g.weight(VcpuId(v), now)),
+                    _ => g.set_runnable(VcpuId(v), rng.next() % 2 == 0, now),
                 }
-                assert!((WEIGHT_MIN..=1024).contains(&g.weight(v, now)));
+                assert!((WEIGHT_MIN..=1024).contains(&g.weight(VcpuId(v), now)));
             }
-            (0..5).for_each(|v| g.update(v, now));
+            (0..5).for_each(|v| g.update(VcpuId(v), now));
             let sum: u64 = g.members.iter().map(|m| m.share * m.load).sum();
             let group = g.groups[0].load;
             // Lines between the table's points, taken at other times, and rounding.
@@ -318,11 +320,11 @@ mod tests {
             now += u64::from(rng.next() as u32 % 4_000_000);
             let v = rng.next() as u32 % 5;
             match rng.next() % 5 {
-                0 => g.set_share(v, 2 + rng.next() % 5000, now),
-                1 => g.refresh(v, now),
-                _ => g.set_runnable(v, rng.next() % 2 == 0, now),
+                0 => g.set_share(VcpuId(v), 2 + rng.next() % 5000, now),
+                1 => g.refresh(VcpuId(v), now),
+                _ => g.set_runnable(VcpuId(v), rng.next() % 2 == 0, now),
             }
-            assert!((WEIGHT_MIN..=1024).contains(&g.weight(v, now)));
+            assert!((WEIGHT_MIN..=1024).contains(&g.weight(VcpuId(v), now)));
             let sum: u64 = g.members.iter().map(|m| m.published).sum();
             assert_eq!(sum, g.groups[0].load);
         }

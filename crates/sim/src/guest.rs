@@ -4,6 +4,7 @@
 //! Work between two steps that others can notice is one interval. Spinning is an interval too: it
 //! ends when the lock is handed over (`lock/`), the barrier opens, or the window is over.
 
+use crate::engine::{Event, VcpuId};
 use crate::machine::Sim;
 use crate::program;
 use crate::state::{Cause, Doing, State};
@@ -22,8 +23,8 @@ fn is_work(op: u32) -> bool {
 }
 
 impl Sim {
-    pub(crate) fn draw(&mut self, v: u32, step: &abi::Step) -> u32 {
-        let rng = &mut self.vcpus[v as usize].rng;
+    pub(crate) fn draw(&mut self, v: VcpuId, step: &abi::Step) -> u32 {
+        let rng = &mut self.vcpus[v].rng;
         match step.dist {
             abi::DIST_UNIFORM => rng.uniform(step.a, step.b),
             abi::DIST_EXP => rng.exp(step.a, step.b),
@@ -33,13 +34,13 @@ impl Sim {
 
     /// Runs the program of `v` on from its `pc`, after `ns` of work that is due already, up to the
     /// next thing that takes time and that others may notice.
-    pub(crate) fn advance(&mut self, v: u32, mut ns: u64) {
-        let vm = &self.vms[self.vcpus[v as usize].vm as usize];
+    pub(crate) fn advance(&mut self, v: VcpuId, mut ns: u64) {
+        let vm = &self.vms[self.vcpus[v].vm];
         let (begin, end) = (vm.program, vm.program_end);
-        let mut pc = self.vcpus[v as usize].pc;
-        if std::mem::take(&mut self.vcpus[v as usize].wakes_next) {
+        let mut pc = self.vcpus[v].pc;
+        if std::mem::take(&mut self.vcpus[v].wakes_next) {
             // Woken for something else it may stand in line still.
-            let vm = self.vcpus[v as usize].vm as usize;
+            let vm = self.vcpus[v].vm;
             self.vms[vm].barrier.turns.retain(|u| *u != v);
             self.wake_in_turn(v);
         }
@@ -50,15 +51,15 @@ impl Sim {
                 if ns > self.unlock_ns {
                     break;
                 }
-                self.vcpus[v as usize].units += 1;
-                self.vcpus[v as usize].passes += 1;
+                self.vcpus[v].units += 1;
+                self.vcpus[v].passes += 1;
                 pc = begin;
                 // Also a program of no length takes time.
                 ns += self.unit_ns;
             }
             let step = self.steps[pc as usize];
-            if !self.vcpus[v as usize].taken {
-                if step.permille < 1000 && !self.vcpus[v as usize].rng.chance(step.permille) {
+            if !self.vcpus[v].taken {
+                if step.permille < 1000 && !self.vcpus[v].rng.chance(step.permille) {
                     pc = begin + step.skip;
                     continue;
                 }
@@ -66,10 +67,10 @@ impl Sim {
             }
             let is_work = is_work(step.op);
             if !is_work && ns > 0 {
-                self.vcpus[v as usize].taken = true;
+                self.vcpus[v].taken = true;
                 break;
             }
-            self.vcpus[v as usize].taken = false;
+            self.vcpus[v].taken = false;
             pc += 1;
             match step.op {
                 abi::OP_COMPUTE | abi::OP_CRITICAL => {
@@ -78,7 +79,7 @@ impl Sim {
                 }
                 abi::OP_LOCK => {
                     if !self.lock(v, step.lock) {
-                        self.vcpus[v as usize].pc = pc;
+                        self.vcpus[v].pc = pc;
                         return;
                     }
                     ns += self.lock_ns;
@@ -90,7 +91,7 @@ impl Sim {
                 abi::OP_WAKE => self.wake_next(v),
                 abi::OP_BLOCK => {
                     let timer_ns = self.draw(v, &step);
-                    self.vcpus[v as usize].pc = pc;
+                    self.vcpus[v].pc = pc;
                     self.block(v, u64::from(timer_ns), step.b != 0);
                     return;
                 }
@@ -105,14 +106,14 @@ impl Sim {
                         _ => false,
                     };
                     let pauses = sleeps.then(|| self.draw(v, &step));
-                    self.vcpus[v as usize].pc = pc;
-                    self.vcpus[v as usize].user = step.op == program::OP_USER_BARRIER
+                    self.vcpus[v].pc = pc;
+                    self.vcpus[v].user = step.op == program::OP_USER_BARRIER
                         || (step.op == program::OP_COND_BARRIER && step.b > 0);
-                    self.vcpus[v as usize].in_turn = step.op == program::OP_COND_BARRIER;
+                    self.vcpus[v].in_turn = step.op == program::OP_COND_BARRIER;
                     if !self.barrier(v, pauses) {
                         return;
                     }
-                    self.vcpus[v as usize].user = false;
+                    self.vcpus[v].user = false;
                 }
                 program::OP_COMPUTE_FIRST | program::OP_COMPUTE_TURN => {
                     let iterations = u64::from(self.draw(v, &step));
@@ -121,8 +122,8 @@ impl Sim {
                     }
                 }
                 program::OP_SERIAL_FIRST | program::OP_SERIAL_TURN => {
-                    self.vcpus[v as usize].pc = pc;
-                    self.vcpus[v as usize].in_turn = false;
+                    self.vcpus[v].pc = pc;
+                    self.vcpus[v].in_turn = false;
                     if !self.serial(v, &step) {
                         return;
                     }
@@ -131,10 +132,10 @@ impl Sim {
                     let lines = u64::from(self.draw(v, &step));
                     let (whole_ns, far_ns) = self.share_ns(v, lines);
                     ns += whole_ns;
-                    self.vcpus[v as usize].cache_ns += far_ns;
+                    self.vcpus[v].cache_ns += far_ns;
                 }
                 program::OP_MUTEX => {
-                    self.vcpus[v as usize].pc = pc - 1;
+                    self.vcpus[v].pc = pc - 1;
                     if !self.mutex(v, step.lock) {
                         return;
                     }
@@ -145,14 +146,14 @@ impl Sim {
                     ns += self.unlock_ns;
                 }
                 program::OP_SOCKET_WAIT => {
-                    self.vcpus[v as usize].pc = pc - 1;
+                    self.vcpus[v].pc = pc - 1;
                     if !self.socket_wait(v, step.a) {
                         return;
                     }
                 }
                 program::OP_SOCKET_LOCK => {
                     if !self.lock(v, self.socket_lock(v)) {
-                        self.vcpus[v as usize].pc = pc;
+                        self.vcpus[v].pc = pc;
                         return;
                     }
                     ns += self.lock_ns;
@@ -163,8 +164,8 @@ impl Sim {
                     ns += self.unlock_ns;
                 }
                 _ => {
-                    self.vcpus[v as usize].pc = pc;
-                    let in_turn = self.vms[self.vcpus[v as usize].vm as usize].in_turn;
+                    self.vcpus[v].pc = pc;
+                    let in_turn = self.vms[self.vcpus[v].vm].in_turn;
                     let goes_on = match in_turn {
                         true => self.shootdown_in_turn(v),
                         false => self.shootdown(v, step.op == program::OP_SHOOTDOWN_LAZY),
@@ -175,31 +176,31 @@ impl Sim {
                 }
             }
         }
-        let vcpu = &mut self.vcpus[v as usize];
+        let vcpu = &mut self.vcpus[v];
         vcpu.pc = pc;
         vcpu.doing = Doing::Work;
         vcpu.remaining_ns = ns;
     }
 
     /// Whether a step for one thread is for that on `v`.
-    fn is_turn(&self, v: u32, op: u32) -> bool {
+    fn is_turn(&self, v: VcpuId, op: u32) -> bool {
         self.thread_index(v) == self.turn(v, op)
     }
 
     /// Number of the thread that a step for one thread is for, in the pass `v` is in.
-    pub(crate) fn turn(&self, v: u32, op: u32) -> u32 {
-        let vcpu = &self.vcpus[v as usize];
+    pub(crate) fn turn(&self, v: VcpuId, op: u32) -> u32 {
+        let vcpu = &self.vcpus[v];
         match op {
             program::OP_COMPUTE_TURN | program::OP_SERIAL_TURN => {
-                (vcpu.passes % u64::from(self.vms[vcpu.vm as usize].threads)) as u32
+                (vcpu.passes % u64::from(self.vms[vcpu.vm].threads)) as u32
             }
             _ => 0,
         }
     }
 
     /// `v`, running, has arrived. Whether it goes on at once.
-    fn barrier(&mut self, v: u32, pauses: Option<u32>) -> bool {
-        let vm = self.vcpus[v as usize].vm as usize;
+    fn barrier(&mut self, v: VcpuId, pauses: Option<u32>) -> bool {
+        let vm = self.vcpus[v].vm;
         self.vms[vm].barrier.arrived += 1;
         if self.vms[vm].barrier.arrived == self.vms[vm].threads {
             self.open(v);
@@ -210,9 +211,9 @@ impl Sim {
     }
 
     /// `opener` lets all go on.
-    pub(crate) fn open(&mut self, opener: u32) {
+    pub(crate) fn open(&mut self, opener: VcpuId) {
         if self.has_scheduler(opener) {
-            self.vms[self.vcpus[opener as usize].vm as usize].barrier.arrived = 0;
+            self.vms[self.vcpus[opener].vm].barrier.arrived = 0;
             self.open_barrier_of_threads(opener);
         } else {
             self.open_barrier(opener);
@@ -220,12 +221,12 @@ impl Sim {
     }
 
     /// `v` waits until it is let go on: asleep after so many pauses, or (`None`) spinning.
-    pub(crate) fn wait_at_barrier(&mut self, v: u32, pauses: Option<u32>) {
-        let vm = self.vcpus[v as usize].vm as usize;
+    pub(crate) fn wait_at_barrier(&mut self, v: VcpuId, pauses: Option<u32>) {
+        let vm = self.vcpus[v].vm;
         let now = self.now_ns;
         let multi = self.vms[vm].scheduler.is_some();
         let off_mark_ns = self.vms[vm].barrier.off.at(now);
-        let vcpu = &mut self.vcpus[v as usize];
+        let vcpu = &mut self.vcpus[v];
         vcpu.arrived = true;
         vcpu.off_mark_ns = off_mark_ns;
         vcpu.spun_ns = 0;
@@ -248,14 +249,14 @@ impl Sim {
     }
 
     /// It has spun long enough.
-    pub(crate) fn halt_at_barrier(&mut self, v: u32) {
+    pub(crate) fn halt_at_barrier(&mut self, v: VcpuId) {
         if self.has_scheduler(v) {
             self.park(v);
             return;
         }
-        let vm = self.vcpus[v as usize].vm as usize;
+        let vm = self.vcpus[v].vm;
         self.vms[vm].barrier.sleepers += 1;
-        let vcpu = &mut self.vcpus[v as usize];
+        let vcpu = &mut self.vcpus[v];
         vcpu.user = false;
         vcpu.doing = Doing::HaltBarrier;
         vcpu.remaining_ns = 0;
@@ -263,32 +264,31 @@ impl Sim {
     }
 
     /// `opener` was the last to arrive: everybody goes on.
-    fn open_barrier(&mut self, opener: u32) {
-        let vm = self.vcpus[opener as usize].vm as usize;
+    fn open_barrier(&mut self, opener: VcpuId) {
+        let vm = self.vcpus[opener].vm;
         let now = self.now_ns;
         let (first, count) = (self.vms[vm].first, self.vms[vm].vcpus);
         let interrupts = self.vms[vm].barrier.sleepers > 0;
-        for v in first..first + count {
+        for v in first.and_next(count) {
             if v != opener {
                 self.account(v);
             }
         }
-        let off = (first..first + count)
-            .filter(|&v| self.vcpus[v as usize].state != State::Running)
-            .count() as u32;
+        let off =
+            first.and_next(count).filter(|&v| self.vcpus[v].state != State::Running).count() as u32;
         let barrier = &mut self.vms[vm].barrier;
         barrier.arrived = 0;
         barrier.sleepers = 0;
         barrier.missing_off = off;
         barrier.off.set(off > 0, now);
         // Who wakes them in turn pays for each.
-        if interrupts && !self.vcpus[opener as usize].in_turn {
+        if interrupts && !self.vcpus[opener].in_turn {
             self.send_ipis(opener, 1);
         }
-        for v in (first..first + count).filter(|&v| v != opener) {
-            self.vcpus[v as usize].arrived = false;
-            self.vcpus[v as usize].user = false;
-            let vcpu = &self.vcpus[v as usize];
+        for v in first.and_next(count).filter(|&v| v != opener) {
+            self.vcpus[v].arrived = false;
+            self.vcpus[v].user = false;
+            let vcpu = &self.vcpus[v];
             let asleep = vcpu.state == State::Halted;
             // Its thread sleeps, whether the vCPU does, is about to, or polls.
             let thread_asleep =
@@ -298,7 +298,7 @@ impl Sim {
                 continue;
             }
             self.stop_halt_poll(v);
-            if self.vcpus[v as usize].state == State::Running && interrupts {
+            if self.vcpus[v].state == State::Running && interrupts {
                 self.interrupt(v);
             }
             self.advance(v, self.handoff_ns.max(self.unit_ns));
@@ -314,23 +314,23 @@ impl Sim {
 
     /// `v`, whose thread sleeps at an open barrier made of a condition variable, goes on when its turn
     /// comes.
-    fn await_turn(&mut self, v: u32) {
-        let vcpu = &mut self.vcpus[v as usize];
+    fn await_turn(&mut self, v: VcpuId) {
+        let vcpu = &mut self.vcpus[v];
         vcpu.wakes_next = true;
         if vcpu.state == State::Halted {
             vcpu.doing = Doing::Work;
             vcpu.remaining_ns = self.handoff_ns.max(self.unit_ns);
         }
-        self.vms[vcpu.vm as usize].barrier.turns.push_back(v);
+        self.vms[vcpu.vm].barrier.turns.push_back(v);
     }
 
     /// pthread_cond_broadcast() of glibc before 2.25 wakes one sleeper and leaves the others to wait for
     /// its mutex, which each in turn takes, and wakes the next when it lets go of it.
-    fn wake_in_turn(&mut self, by: u32) {
-        let vm = self.vcpus[by as usize].vm as usize;
+    fn wake_in_turn(&mut self, by: VcpuId) {
+        let vm = self.vcpus[by].vm;
         while let Some(v) = self.vms[vm].barrier.turns.pop_front() {
             self.account(v);
-            let vcpu = &mut self.vcpus[v as usize];
+            let vcpu = &mut self.vcpus[v];
             let halted = vcpu.state == State::Halted;
             // Who was woken meanwhile for something else goes on, and wakes the next when it does.
             let waits = matches!(vcpu.doing, Doing::HaltBarrier | Doing::SpinBarrier);
@@ -353,26 +353,26 @@ impl Sim {
     }
 
     /// HLT until woken, or until the timer fires.
-    fn block(&mut self, v: u32, timer_ns: u64, has_timer: bool) {
-        let vcpu = &mut self.vcpus[v as usize];
+    fn block(&mut self, v: VcpuId, timer_ns: u64, has_timer: bool) {
+        let vcpu = &mut self.vcpus[v];
         vcpu.doing = Doing::Work;
         vcpu.remaining_ns = self.unit_ns;
         let t = vcpu.thread;
-        self.threads[t as usize].in_block = true;
-        self.vms[self.vcpus[v as usize].vm as usize].apic_exits += 1;
+        self.threads[t].in_block = true;
+        self.vms[self.vcpus[v].vm].apic_exits += 1;
         self.charge(v, self.timer_ns, Cause::Other);
         if has_timer {
             let at = self.now_ns + self.timer_ns + timer_ns.max(1);
-            self.queue.arm(self.block_timer(t), at);
+            self.queue.arm(Event::SleepEnd(t), at);
         }
         self.park(v);
     }
 
     /// The sleep of the only thread of `v` is over, by its timer or by a sibling.
-    pub(crate) fn end_block(&mut self, v: u32) {
+    pub(crate) fn end_block(&mut self, v: VcpuId) {
         self.account(v);
         self.stop_halt_poll(v);
-        let vcpu = &mut self.vcpus[v as usize];
+        let vcpu = &mut self.vcpus[v];
         vcpu.in_mask |= vcpu.doing == Doing::Poll;
         vcpu.doing = Doing::Work;
         vcpu.remaining_ns = self.unit_ns;
@@ -383,14 +383,14 @@ impl Sim {
         }
     }
 
-    fn wake_next(&mut self, v: u32) {
-        let vcpu = &self.vcpus[v as usize];
-        let vm = &self.vms[vcpu.vm as usize];
+    fn wake_next(&mut self, v: VcpuId) {
+        let vcpu = &self.vcpus[v];
+        let vm = &self.vms[vcpu.vm];
         let next = vm.first_thread + (self.thread_index(v) + 1) % vm.threads;
-        if next == vcpu.thread || !self.threads[next as usize].in_block {
+        if next == vcpu.thread || !self.threads[next].in_block {
             return;
         }
-        self.queue.cancel(self.block_timer(next));
+        self.queue.cancel(Event::SleepEnd(next));
         self.wake_thread(Some(v), next);
     }
 }

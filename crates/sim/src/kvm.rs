@@ -4,6 +4,7 @@
 //! Every decision is one of `policy/`; here are only the effects (kmod/pick.c, kmod/account.c,
 //! `kvm_vcpu_on_spin` and `yield_to` of the kernel).
 
+use crate::engine::{PcpuId, VcpuId, VmId};
 use crate::host::Kernel;
 use crate::machine::Sim;
 use crate::state::{Cause, Doing, State, Vm};
@@ -18,20 +19,20 @@ const YIELD_TRIES: u32 = 3;
 
 impl Sim {
     /// The processor has stopped the pause loop of `v` on `p`.
-    pub(crate) fn ple_exit(&mut self, p: u32, v: u32) {
-        let vm = self.vcpus[v as usize].vm;
+    pub(crate) fn ple_exit(&mut self, p: PcpuId, v: VcpuId) {
+        let vm = self.vcpus[v].vm;
         let costs = self.host.costs;
-        let vcpu = &mut self.vcpus[v as usize];
+        let vcpu = &mut self.vcpus[v];
         vcpu.spun_ns = 0;
         vcpu.in_ple_exit = true;
-        let module = &mut self.vms[vm as usize].module;
+        let module = &mut self.vms[vm].module;
         module.stats.ple_exits += 1;
         module.stats.wasteful_spin_cycles += u64::from(vcpu.window_cycles);
-        if !self.vms[vm as usize].module.window_on && !self.window_by_yields() {
-            let window = self.vcpus[v as usize].window_cycles;
+        if !self.vms[vm].module.window_on && !self.window_by_yields() {
+            let window = self.vcpus[v].window_cycles;
             self.set_window(v, self.host.window.grow(self.stock, window));
         }
-        self.vcpus[v as usize].complete = false;
+        self.vcpus[v].complete = false;
         if self.credit.is_some() {
             // Xen of that time yields to nobody.
             self.charge_exit(v, costs.ple_exit_cycles);
@@ -40,22 +41,22 @@ impl Sim {
             self.window_update(v, true);
         } else if costs.decide_cycles > 0 {
             self.charge_exit(v, costs.decide_cycles);
-            self.vcpus[v as usize].undecided = true;
+            self.vcpus[v].undecided = true;
         } else {
             self.decide(p, v);
         }
     }
 
     /// Whom the PLE exit of `v` on `p` yields to, as things are now.
-    pub(crate) fn decide(&mut self, p: u32, v: u32) {
-        let vcpu = &mut self.vcpus[v as usize];
+    pub(crate) fn decide(&mut self, p: PcpuId, v: VcpuId) {
+        let vcpu = &mut self.vcpus[v];
         vcpu.undecided = false;
         vcpu.in_ple_exit = true;
         let vm = vcpu.vm;
         let costs = self.host.costs;
         // As the module: its snapshot has no more slots.
-        let fits = self.vms[vm as usize].vcpus as usize <= hvs::SLOTS_MAX;
-        let select = self.vms[vm as usize].module.select.filter(|_| fits);
+        let fits = self.vms[vm].vcpus as usize <= hvs::SLOTS_MAX;
+        let select = self.vms[vm].module.select.filter(|_| fits);
         let selected = select.is_some();
         let cycles = if selected { costs.ple_exit_selected_cycles } else { costs.ple_exit_cycles };
         self.charge_exit(v, cycles.saturating_sub(costs.decide_cycles));
@@ -67,21 +68,21 @@ impl Sim {
             Some(flags) => self.yield_selected(p, v, flags),
             None => self.yield_stock(p, v),
         }
-        if self.vcpus[v as usize].state == State::Running {
+        if self.vcpus[v].state == State::Running {
             self.window_update(v, true);
         }
     }
 
     /// Time spent handling the exit of `v`.
-    fn charge_exit(&mut self, v: u32, cycles: u32) {
+    fn charge_exit(&mut self, v: VcpuId, cycles: u32) {
         self.charge(v, self.clock.ns(u64::from(cycles)), Cause::Spin);
-        let vm = &mut self.vms[self.vcpus[v as usize].vm as usize];
+        let vm = &mut self.vms[self.vcpus[v].vm];
         vm.module.stats.wasteful_switch_cycles += u64::from(cycles);
     }
 
-    fn yield_stock(&mut self, p: u32, v: u32) {
-        let vcpu = &self.vcpus[v as usize];
-        let (vm, index) = (vcpu.vm as usize, vcpu.index as usize);
+    fn yield_stock(&mut self, p: PcpuId, v: VcpuId) {
+        let vcpu = &self.vcpus[v];
+        let (vm, index) = (vcpu.vm, vcpu.index as usize);
         // Since 4.14 a vCPU that spins in kernel mode passes those over that were in user mode.
         let in_kernel = !(vcpu.user || self.vms[vm].user_mode);
         let kernel_only = in_kernel && self.stock != Variant::V3_19;
@@ -103,7 +104,7 @@ impl Sim {
         self.charge_exit(v, self.host.costs.search_cycles * (looked + 1));
         self.vms[vm].last_boosted = last;
         if self.window_by_yields() && !self.vms[vm].module.window_on {
-            let (window, params) = (self.vcpus[v as usize].window_cycles, self.host.window);
+            let (window, params) = (self.vcpus[v].window_cycles, self.host.window);
             let next = match boosted {
                 true => params.shrink(self.stock, window),
                 false => params.grow(self.stock, window),
@@ -111,7 +112,7 @@ impl Sim {
             self.set_window(v, next);
         }
         // KVM's function returns only when the vCPU runs again.
-        self.vcpus[v as usize].search = Some(search);
+        self.vcpus[v].search = Some(search);
         if boosted {
             self.leave(p, v);
         } else {
@@ -120,16 +121,16 @@ impl Sim {
     }
 
     /// `v` goes back to its guest: it spins no longer as far as KVM knows.
-    pub(crate) fn end_search(&mut self, v: u32) {
-        if let Some(search) = self.vcpus[v as usize].search.take() {
-            let vm = self.vcpus[v as usize].vm as usize;
+    pub(crate) fn end_search(&mut self, v: VcpuId) {
+        if let Some(search) = self.vcpus[v].search.take() {
+            let vm = self.vcpus[v].vm;
             search.finish(&mut self.vms[vm].stock);
         }
     }
 
-    fn yield_selected(&mut self, p: u32, v: u32, flags: hvs::Flags) {
-        let vcpu = &self.vcpus[v as usize];
-        let (vm, index) = (vcpu.vm as usize, vcpu.index as usize);
+    fn yield_selected(&mut self, p: PcpuId, v: VcpuId, flags: hvs::Flags) {
+        let vcpu = &self.vcpus[v];
+        let (vm, index) = (vcpu.vm, vcpu.index as usize);
         let first = self.vms[vm].first;
         let mut excluded = 0;
         let mut tries = YIELD_TRIES;
@@ -140,13 +141,13 @@ impl Sim {
                 Decision::GiveWay => {
                     self.vms[vm].module.stats.yields_gave_way += 1;
                     self.bill(p);
-                    self.queues[p as usize].yield_current(&self.tunables, &mut self.entities);
+                    self.queues[p].yield_current(&self.tunables, &mut self.entities);
                     self.leave(p, v);
                     return;
                 }
                 Decision::Nobody => break,
                 Decision::Complete => {
-                    self.vcpus[v as usize].complete = true;
+                    self.vcpus[v].complete = true;
                     break;
                 }
                 Decision::Vcpu(target) => target,
@@ -172,17 +173,17 @@ impl Sim {
 
     /// Whether `v`, which waits for answers, is below its VM's quorum: then answers come no sooner for a
     /// core given to one sibling that another had.
-    fn gives_way(&self, v: u32, select: Option<hvs::Flags>) -> bool {
-        let vcpu = &self.vcpus[v as usize];
-        let slots = &self.vms[vcpu.vm as usize].slots;
+    fn gives_way(&self, v: VcpuId, select: Option<hvs::Flags>) -> bool {
+        let vcpu = &self.vcpus[v];
+        let slots = &self.vms[vcpu.vm].slots;
         let decided = |flags| hvs::decide(slots, vcpu.index as usize, 0, flags);
         vcpu.doing == Doing::SpinAck && select.map(decided) == Some(Decision::GiveWay)
     }
 
     /// Whether the host knows whom `v` waits for.
-    fn knows_awaited(&self, v: u32) -> bool {
-        let vcpu = &self.vcpus[v as usize];
-        let module = &self.vms[vcpu.vm as usize].module;
+    fn knows_awaited(&self, v: VcpuId) -> bool {
+        let vcpu = &self.vcpus[v];
+        let module = &self.vms[vcpu.vm].module;
         match vcpu.doing {
             Doing::SpinAck => module.ipi_aware,
             Doing::SpinLock => module.queue_aware,
@@ -191,29 +192,29 @@ impl Sim {
     }
 
     /// Whether `v` waits for `u`, of the same VM.
-    fn awaits(&self, v: u32, u: u32) -> bool {
-        let (vcpu, other) = (&self.vcpus[v as usize], &self.vcpus[u as usize]);
+    fn awaits(&self, v: VcpuId, u: VcpuId) -> bool {
+        let (vcpu, other) = (&self.vcpus[v], &self.vcpus[u]);
         match vcpu.doing {
             Doing::SpinAck => {
-                let acks = &self.vms[vcpu.vm as usize].acks;
+                let acks = &self.vms[vcpu.vm].acks;
                 acks.get(other.index as usize).is_some_and(|a| a.contains(&vcpu.index))
             }
             // Who has the lock, or is next for it.
-            Doing::SpinLock => other.owned & 1 << (vcpu.wait.lock % self.locks_per_vm) != 0,
+            Doing::SpinLock => other.owned & 1 << (vcpu.wait.lock.0 % self.locks_per_vm) != 0,
             _ => false,
         }
     }
 
     /// Yields to a vCPU that `v` waits for. Whether it did.
-    fn yield_awaited(&mut self, p: u32, v: u32) -> bool {
-        let vcpu = &self.vcpus[v as usize];
-        let (vm, index) = (vcpu.vm as usize, vcpu.index as usize);
+    fn yield_awaited(&mut self, p: PcpuId, v: VcpuId) -> bool {
+        let vcpu = &self.vcpus[v];
+        let (vm, index) = (vcpu.vm, vcpu.index as usize);
         let Vm { first, vcpus, slots, .. } = &self.vms[vm];
         let first = *first;
         let mut seen = [ipi::Slot::default(); ipi::SLOTS_MAX];
-        for (u, (seen, slot)) in (first..).zip(seen.iter_mut().zip(slots)) {
+        for (u, (seen, slot)) in first.and_all().zip(seen.iter_mut().zip(slots)) {
             seen.preempted_at = slot.preempted_at;
-            seen.ready = u8::from(self.vcpus[u as usize].state == State::Ready);
+            seen.ready = u8::from(self.vcpus[u].state == State::Ready);
             seen.owes_answer = u8::from(self.awaits(v, u));
         }
         let seen = &seen[..*vcpus as usize];
@@ -221,7 +222,7 @@ impl Sim {
         for _ in 0..YIELD_TRIES {
             let Some(target) = ipi::pick(seen, index, excluded) else { return false };
             if self.yield_to(p, v, first + target as u32) == Yield::Boosted {
-                let owes_answer = self.vcpus[v as usize].doing == Doing::SpinAck;
+                let owes_answer = self.vcpus[v].doing == Doing::SpinAck;
                 self.boosted(p, v, target, owes_answer);
                 return true;
             }
@@ -231,8 +232,8 @@ impl Sim {
     }
 
     /// `v` has yielded to number `target` of its VM, which owes it an answer, or was selected.
-    fn boosted(&mut self, p: u32, v: u32, target: usize, owes_answer: bool) {
-        let vm = self.vcpus[v as usize].vm as usize;
+    fn boosted(&mut self, p: PcpuId, v: VcpuId, target: usize, owes_answer: bool) {
+        let vm = self.vcpus[v].vm;
         self.note_pick(self.vms[vm].first + target as u32);
         let Vm { last_boosted, module, slots, .. } = &mut self.vms[vm];
         *last_boosted = target as u32;
@@ -250,26 +251,26 @@ impl Sim {
         self.leave(p, v);
     }
 
-    fn note_pick(&mut self, target: u32) {
-        let vcpu = &mut self.vcpus[target as usize];
+    fn note_pick(&mut self, target: VcpuId) {
+        let vcpu = &mut self.vcpus[target];
         vcpu.pick_pending = true;
         vcpu.pick_pcpu = vcpu.pcpu;
-        vcpu.pick_switches = self.pcpus[vcpu.pcpu as usize].switches;
+        vcpu.pick_switches = self.pcpus[vcpu.pcpu].switches;
     }
 
     /// yield_to(): `v`, running on `p`, wants `target` to run in its place.
-    fn yield_to(&mut self, p: u32, v: u32, target: u32) -> Yield {
+    fn yield_to(&mut self, p: PcpuId, v: VcpuId, target: VcpuId) -> Yield {
         self.charge_exit(v, self.host.costs.yield_cycles);
-        let to = self.vcpus[target as usize].pcpu;
-        if self.queues[p as usize].tasks() == 1 && self.queues[to as usize].tasks() == 1 {
+        let to = self.vcpus[target].pcpu;
+        if self.queues[p].tasks() == 1 && self.queues[to].tasks() == 1 {
             return Yield::Failed;
         }
-        if self.vcpus[target as usize].state != State::Ready || self.is_throttled(target) {
+        if self.vcpus[target].state != State::Ready || self.is_throttled(target) {
             return Yield::NotPossible;
         }
         self.bill(p);
-        self.queues[to as usize].set_next(target);
-        self.queues[p as usize].yield_current(&self.tunables, &mut self.entities);
+        self.queues[to].set_next(target);
+        self.queues[p].yield_current(&self.tunables, &mut self.entities);
         if to != p {
             self.ask_reschedule(to);
         }
@@ -277,14 +278,14 @@ impl Sim {
     }
 
     /// schedule() inside the exit of `v`; if nobody else is to run, `v` goes on.
-    fn leave(&mut self, p: u32, v: u32) {
+    fn leave(&mut self, p: PcpuId, v: VcpuId) {
         self.schedule(p);
-        if self.queues[p as usize].current == v {
+        if self.queues[p].current == v {
             self.end_search(v);
         } else {
             // The way back is part of handling the exit.
             let cycles = u64::from(self.host.costs.switch_cycles);
-            let vm = self.vcpus[v as usize].vm as usize;
+            let vm = self.vcpus[v].vm;
             self.vms[vm].module.stats.wasteful_switch_cycles += cycles;
         }
     }
@@ -294,11 +295,11 @@ impl Sim {
         self.host.kernel == Kernel::Proposal2012
     }
 
-    pub(crate) fn set_window(&mut self, v: u32, window_cycles: u32) {
-        let vcpu = &mut self.vcpus[v as usize];
+    pub(crate) fn set_window(&mut self, v: VcpuId, window_cycles: u32) {
+        let vcpu = &mut self.vcpus[v];
         vcpu.window_cycles = window_cycles;
-        let looks = self.vms[vcpu.vm as usize].ple
-            && self.pause_loop_cycles <= u64::from(self.host.ple_gap_cycles);
+        let looks =
+            self.vms[vcpu.vm].ple && self.pause_loop_cycles <= u64::from(self.host.ple_gap_cycles);
         // Intel stops the first PAUSE later than the window, AMD the one that counts down to zero.
         let turns = match self.host.pause_filter {
             false => u64::from(window_cycles) / self.pause_loop_cycles + 1,
@@ -311,9 +312,9 @@ impl Sim {
 
     /// An entry, after a PLE exit or another: the module's window, where it sets one; longer for a
     /// vCPU that spins while no sibling is missing.
-    pub(crate) fn window_update(&mut self, v: u32, ple: bool) {
-        let vcpu = &self.vcpus[v as usize];
-        let module = &self.vms[vcpu.vm as usize].module;
+    pub(crate) fn window_update(&mut self, v: VcpuId, ple: bool) {
+        let vcpu = &self.vcpus[v];
+        let module = &self.vms[vcpu.vm].module;
         if !module.window_on {
             return;
         }
@@ -331,10 +332,10 @@ impl Sim {
     }
 
     /// `v` is loaded after having been scheduled out.
-    pub(crate) fn window_reset(&mut self, v: u32) {
-        self.vcpus[v as usize].complete = false;
-        let vcpu = &self.vcpus[v as usize];
-        let module = &self.vms[vcpu.vm as usize].module;
+    pub(crate) fn window_reset(&mut self, v: VcpuId) {
+        self.vcpus[v].complete = false;
+        let vcpu = &self.vcpus[v];
+        let module = &self.vms[vcpu.vm].module;
         let window_cycles = if module.window_on {
             module.window_cycles
         } else if self.window_by_yields() {
@@ -347,18 +348,20 @@ impl Sim {
         }
     }
 
-    pub(crate) fn epoch_start(&mut self, vm: u32) {
-        let module = &mut self.vms[vm as usize].module;
+    pub(crate) fn epoch_start(&mut self, vm: VmId) {
+        let module = &mut self.vms[vm].module;
         module.epoch_exits = 0;
         module.epoch_min_until_ns = self.now_ns + u64::from(module.params.epoch_min_us) * 1000;
     }
 
     /// Spent by all vCPUs of `vm` since they started.
-    pub(crate) fn totals(&self, vm: u32) -> Epoch {
-        let vm = &self.vms[vm as usize];
-        let cpu_ns: u64 = (vm.first..vm.first + vm.vcpus)
+    pub(crate) fn totals(&self, vm: VmId) -> Epoch {
+        let vm = &self.vms[vm];
+        let cpu_ns: u64 = vm
+            .first
+            .and_next(vm.vcpus)
             .map(|v| {
-                let vcpu = &self.vcpus[v as usize];
+                let vcpu = &self.vcpus[v];
                 let runs = vcpu.state == State::Running;
                 vcpu.cpu_ns() + if runs { self.now_ns - vcpu.since_ns } else { 0 }
             })
@@ -373,10 +376,10 @@ impl Sim {
     }
 
     /// A PLE exit of `v` counts towards its VM's epoch, a batch at a time.
-    fn epoch_report(&mut self, v: u32) {
-        let vcpu = &mut self.vcpus[v as usize];
+    fn epoch_report(&mut self, v: VcpuId) {
+        let vcpu = &mut self.vcpus[v];
         let vm = vcpu.vm;
-        let module = &mut self.vms[vm as usize].module;
+        let module = &mut self.vms[vm].module;
         vcpu.unreported_exits += 1;
         if !module.counts || vcpu.unreported_exits < module.report_batch {
             return;
@@ -388,10 +391,10 @@ impl Sim {
         }
     }
 
-    fn epoch_end(&mut self, vm: u32) {
+    fn epoch_end(&mut self, vm: VmId) {
         let totals = self.totals(vm);
         let now_ns = self.now_ns;
-        let Vm { module, epochs, .. } = &mut self.vms[vm as usize];
+        let Vm { module, epochs, .. } = &mut self.vms[vm];
         let base = std::mem::replace(&mut module.epoch_base, totals);
         let spent = Epoch {
             ple_exits: totals.ple_exits - base.ple_exits,
@@ -411,7 +414,7 @@ impl Sim {
         };
         if self.trace_epochs {
             epochs.push(EpochSample {
-                vm,
+                vm: vm.0,
                 at_ns: now_ns - self.epoch_from_ns,
                 epoch: module.stats.epochs,
                 window_cycles: window,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counts of a VM at one moment; two readings' difference is what a run measured.
 
+use crate::engine::VmId;
 use crate::machine::Sim;
 use crate::run::LockCounts;
 use crate::state::{Cause, Class, State, Vcpu, CLASSES};
@@ -20,14 +21,14 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    pub fn of(sim: &Sim, number: usize) -> Reading {
+    pub fn of(sim: &Sim, number: VmId) -> Reading {
         let vm = &sim.vms[number];
-        let vcpus = &sim.vcpus[vm.first as usize..(vm.first + vm.vcpus) as usize];
+        let vcpus = sim.vcpus.part(vm.first, vm.vcpus);
         debug_assert!(vcpus.iter().all(|v| v.since_ns == sim.now_ns || v.state == State::Halted));
         let module = &vm.module;
         let mean = |sum: u64| sum / u64::from(vm.vcpus);
         let stats = ModuleStats {
-            cpu_cycles: sim.totals(number as u32).cpu_cycles,
+            cpu_cycles: sim.totals(number).cpu_cycles,
             inefficiency_last_ppm: module.last_ppm,
             window_cycles: mean(vcpus.iter().map(|v| u64::from(v.window_cycles)).sum()),
             rounds_total: module.aple.rounds,

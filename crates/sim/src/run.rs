@@ -59,14 +59,14 @@ pub fn simulate_setup(setup: &Setup) -> Result<Simulated, Error> {
     let last_start = setup.vms.iter().map(|vm| vm.start_ns).max().unwrap_or(0);
     let begin_ns = last_start + run.warmup_ms * NS_PER_MS;
     sim.run_until(begin_ns);
-    let first: Vec<Reading> = (0..sim.vms.len()).map(|vm| Reading::of(&sim, vm)).collect();
+    let first: Vec<Reading> = sim.vms.ids().map(|vm| Reading::of(&sim, vm)).collect();
     let gangs_first = sim.credit.as_ref().map(|c| c.stats.clone()).unwrap_or_default();
-    for vm in &mut sim.vms {
+    for vm in sim.vms.iter_mut() {
         vm.max_wait_cycles = 0;
     }
     let window_ns = run.window_ms * NS_PER_MS;
     sim.run_until(begin_ns + window_ns);
-    let last: Vec<Reading> = (0..sim.vms.len()).map(|vm| Reading::of(&sim, vm)).collect();
+    let last: Vec<Reading> = sim.vms.ids().map(|vm| Reading::of(&sim, vm)).collect();
     let locks = last.iter().zip(&first).map(|(b, a)| b.locks_since(a)).collect();
     let apic_exits = last.iter().zip(&first).map(|(b, a)| b.apic_exits - a.apic_exits).collect();
     let vm = last.iter().zip(&first).map(|(b, a)| b.since(a)).collect();
@@ -75,6 +75,6 @@ pub fn simulate_setup(setup: &Setup) -> Result<Simulated, Error> {
     epochs.sort_by_key(|e| (e.at_ns, e.vm));
     let result = RunResult { run: run.clone(), window_ns, vm, epochs, trace: Vec::new() };
     let gangs = sim.credit.map(|c| c.stats).unwrap_or_default();
-    let coscheduling = gangs.iter().zip(&gangs_first).map(|(a, b)| a.since(b)).collect();
+    let coscheduling = gangs.iter().zip(gangs_first.iter()).map(|(a, b)| a.since(b)).collect();
     Ok(Simulated { result, events: sim.events, coscheduling, locks, apic_exits })
 }

@@ -8,13 +8,14 @@
 //! they are lists walked whole, not trees. Not modelled: the buddy `last` (needs eight tasks),
 //! and delayed dequeueing but for its effect on a sleeper's lag. Groups (`group`) give tasks weights.
 
+use crate::engine::{Table, VcpuId};
 use crate::host::{Host, Kernel};
 
 /// Weight of a task that nobody has weighted (NICE_0_LOAD).
 pub const WEIGHT_DEFAULT: u64 = 1024;
 /// Below this many tasks CFS shares one latency among them (sched_nr_latency).
 const CFS_LATENCY_TASKS: u64 = 8;
-pub const NONE: u32 = u32::MAX;
+pub const NONE: VcpuId = VcpuId::NONE;
 
 /// What the scheduler keeps of a task. Virtual times are ns at the default weight.
 #[derive(Debug, Clone, Copy)]
@@ -126,12 +127,12 @@ impl Tunables {
 /// One pCPU's queue: the task that runs and those that wait.
 #[derive(Debug, Clone)]
 pub struct RunQueue {
-    pub current: u32,
+    pub current: VcpuId,
     /// In the order they came; order decides nothing but ties.
-    pub waiting: Vec<u32>,
+    pub waiting: Vec<VcpuId>,
     min_vruntime: i64,
-    next: u32,
-    skip: u32,
+    next: VcpuId,
+    skip: VcpuId,
 }
 
 impl RunQueue {
@@ -151,11 +152,11 @@ impl RunQueue {
     }
 
     /// The running task ran for `ns`. Whether its slice is over (EEVDF; CFS looks at ticks).
-    pub fn ran(&mut self, t: &Tunables, e: &mut [Entity], ns: u64) -> bool {
+    pub fn ran(&mut self, t: &Tunables, e: &mut Table<VcpuId, Entity>, ns: u64) -> bool {
         if self.current == NONE || ns == 0 {
             return false;
         }
-        let task = &mut e[self.current as usize];
+        let task = &mut e[self.current];
         task.ran_ns += ns;
         task.vruntime += task.virtual_ns(ns);
         let mut over = false;
@@ -170,42 +171,48 @@ impl RunQueue {
         over || unprotected && !self.waiting.is_empty() && !self.eligible(e, self.current)
     }
 
-    fn all(&self) -> impl Iterator<Item = u32> + '_ {
+    fn all(&self) -> impl Iterator<Item = VcpuId> + '_ {
         let current = (self.current != NONE).then_some(self.current);
         current.into_iter().chain(self.waiting.iter().copied())
     }
 
-    fn update_min(&mut self, e: &[Entity]) {
-        if let Some(least) = self.all().map(|i| e[i as usize].vruntime).min() {
+    fn update_min(&mut self, e: &Table<VcpuId, Entity>) {
+        if let Some(least) = self.all().map(|i| e[i].vruntime).min() {
             self.min_vruntime = self.min_vruntime.max(least);
         }
     }
 
     /// Sums of weight and of weighted distance from min_vruntime (EEVDF's average).
-    fn average(&self, e: &[Entity]) -> (i128, i128) {
+    fn average(&self, e: &Table<VcpuId, Entity>) -> (i128, i128) {
         self.all().fold((0, 0), |(load, sum), i| {
-            let task = &e[i as usize];
+            let task = &e[i];
             let weight = i128::from(task.weight);
             (load + weight, sum + weight * i128::from(task.vruntime - self.min_vruntime))
         })
     }
 
     /// EEVDF: the virtual time at which everybody has had their share.
-    fn average_vruntime(&self, e: &[Entity]) -> i64 {
+    fn average_vruntime(&self, e: &Table<VcpuId, Entity>) -> i64 {
         let (load, sum) = self.average(e);
         self.min_vruntime + if load == 0 { 0 } else { sum.div_euclid(load) as i64 }
     }
 
-    fn eligible(&self, e: &[Entity], i: u32) -> bool {
+    fn eligible(&self, e: &Table<VcpuId, Entity>, i: VcpuId) -> bool {
         let (load, sum) = self.average(e);
-        sum >= i128::from(e[i as usize].vruntime - self.min_vruntime) * load
+        sum >= i128::from(e[i].vruntime - self.min_vruntime) * load
     }
 
     /// `i` starts to want the pCPU. A sleeper gets half a latency of credit (CFS), or the lag it
     /// left with (EEVDF, place_entity).
-    pub fn enqueue(&mut self, t: &Tunables, e: &mut [Entity], i: u32, is_new: bool) {
+    pub fn enqueue(
+        &mut self,
+        t: &Tunables,
+        e: &mut Table<VcpuId, Entity>,
+        i: VcpuId,
+        is_new: bool,
+    ) {
         self.update_min(e);
-        let task = e[i as usize];
+        let task = e[i];
         if t.eevdf {
             let (load, _) = self.average(e);
             let average = self.average_vruntime(e);
@@ -215,28 +222,28 @@ impl RunQueue {
             } else {
                 (i128::from(task.vlag) * (load + weight) / load) as i64
             };
-            let task = &mut e[i as usize];
+            let task = &mut e[i];
             task.vruntime = average - lag;
             let slice = task.virtual_ns(task.slice_ns);
             task.deadline = task.vruntime + if is_new { slice / 2 } else { slice };
         } else if is_new {
-            e[i as usize].vruntime = self.min_vruntime;
+            e[i].vruntime = self.min_vruntime;
         } else {
             let credit = (t.latency_ns / 2) as i64;
-            e[i as usize].vruntime = task.vruntime.max(self.min_vruntime - credit);
+            e[i].vruntime = task.vruntime.max(self.min_vruntime - credit);
         }
         self.waiting.push(i);
         self.update_min(e);
     }
 
     /// The running task goes to sleep.
-    pub fn dequeue_current(&mut self, t: &Tunables, e: &mut [Entity]) {
+    pub fn dequeue_current(&mut self, t: &Tunables, e: &mut Table<VcpuId, Entity>) {
         let i = self.current;
         if t.eevdf {
-            let limit = e[i as usize].virtual_ns(2 * e[i as usize].slice_ns.max(1));
-            let lag = self.average_vruntime(e) - e[i as usize].vruntime;
+            let limit = e[i].virtual_ns(2 * e[i].slice_ns.max(1));
+            let lag = self.average_vruntime(e) - e[i].vruntime;
             // One that ran ahead stays queued until it is eligible, so that it wakes with none.
-            e[i as usize].vlag = lag.clamp(0, limit);
+            e[i].vlag = lag.clamp(0, limit);
         }
         self.forget(i);
         self.current = NONE;
@@ -244,22 +251,22 @@ impl RunQueue {
     }
 
     /// Takes a waiting task away, to another queue; its virtual times become relative to none.
-    pub fn take(&mut self, t: &Tunables, e: &mut [Entity], i: u32) {
+    pub fn take(&mut self, t: &Tunables, e: &mut Table<VcpuId, Entity>, i: VcpuId) {
         if t.eevdf {
-            e[i as usize].vlag = self.average_vruntime(e) - e[i as usize].vruntime;
+            e[i].vlag = self.average_vruntime(e) - e[i].vruntime;
         } else {
-            e[i as usize].vruntime -= self.min_vruntime;
+            e[i].vruntime -= self.min_vruntime;
         }
         self.waiting.retain(|&w| w != i);
         self.forget(i);
     }
 
     /// Puts a task taken from another queue.
-    pub fn give(&mut self, t: &Tunables, e: &mut [Entity], i: u32) {
+    pub fn give(&mut self, t: &Tunables, e: &mut Table<VcpuId, Entity>, i: VcpuId) {
         if t.eevdf {
             self.enqueue(t, e, i, false);
         } else {
-            e[i as usize].vruntime += self.min_vruntime;
+            e[i].vruntime += self.min_vruntime;
             self.waiting.push(i);
         }
     }
@@ -273,11 +280,11 @@ impl RunQueue {
     }
 
     /// A sleeping task of `from` is to wake in this queue.
-    pub fn adopt(&self, from: &RunQueue, e: &mut [Entity], i: u32) {
-        e[i as usize].vruntime += self.min_vruntime - from.min_vruntime;
+    pub fn adopt(&self, from: &RunQueue, e: &mut Table<VcpuId, Entity>, i: VcpuId) {
+        e[i].vruntime += self.min_vruntime - from.min_vruntime;
     }
 
-    fn forget(&mut self, i: u32) {
+    fn forget(&mut self, i: VcpuId) {
         if self.next == i {
             self.next = NONE;
         }
@@ -288,14 +295,14 @@ impl RunQueue {
 
     /// `i`, which is in this queue, weighs that from now on. CFS leaves its virtual time as it is;
     /// EEVDF keeps its lag and what is left of its slice in real time.
-    pub fn reweigh(&mut self, t: &Tunables, e: &mut [Entity], i: u32, weight: u64) {
-        let was = e[i as usize].weight;
+    pub fn reweigh(&mut self, t: &Tunables, e: &mut Table<VcpuId, Entity>, i: VcpuId, weight: u64) {
+        let was = e[i].weight;
         if weight == was {
             return;
         }
         if t.eevdf {
             let average = self.average_vruntime(e);
-            let task = &mut e[i as usize];
+            let task = &mut e[i];
             let keeps_parity = task.parity == task.deadline;
             let left = scaled(task.deadline - task.vruntime, was, weight);
             task.vruntime = average - scaled(average - task.vruntime, was, weight);
@@ -304,20 +311,20 @@ impl RunQueue {
                 task.parity = task.deadline;
             }
         }
-        e[i as usize].weight = weight;
+        e[i].weight = weight;
         self.update_min(e);
     }
 
     /// At a tick: whether the running task has had its slice (CFS check_preempt_tick; EEVDF knows
     /// from [`RunQueue::ran`]).
-    pub fn tick(&mut self, t: &Tunables, e: &[Entity]) -> bool {
+    pub fn tick(&mut self, t: &Tunables, e: &Table<VcpuId, Entity>) -> bool {
         if t.eevdf || self.current == NONE || self.waiting.is_empty() {
             return false;
         }
-        let task = &e[self.current as usize];
+        let task = &e[self.current];
         let tasks = self.tasks() as u64;
         let period = if tasks <= CFS_LATENCY_TASKS { t.latency_ns } else { tasks * t.slice_ns };
-        let load: u64 = self.all().map(|i| e[i as usize].weight).sum();
+        let load: u64 = self.all().map(|i| e[i].weight).sum();
         let share = (u128::from(period) * u128::from(task.weight) / u128::from(load)) as u64;
         let ideal_ns = share.max(t.slice_ns);
         if task.ran_ns > ideal_ns {
@@ -327,35 +334,35 @@ impl RunQueue {
         if task.ran_ns < t.slice_ns {
             return false;
         }
-        let least = self.waiting.iter().map(|&i| e[i as usize].vruntime).min();
+        let least = self.waiting.iter().map(|&i| e[i].vruntime).min();
         least.is_some_and(|least| task.vruntime - least > ideal_ns as i64)
     }
 
     /// Whether the task that has just been enqueued may interrupt the running one.
-    pub fn preempts(&self, t: &Tunables, e: &mut [Entity], woken: u32) -> bool {
+    pub fn preempts(&self, t: &Tunables, e: &mut Table<VcpuId, Entity>, woken: VcpuId) -> bool {
         if self.current == NONE {
             return true;
         }
         if t.eevdf {
             // PREEMPT_SHORT: who asks for less does not wait for parity.
-            if e[woken as usize].slice_ns < e[self.current as usize].slice_ns {
-                e[self.current as usize].parity = i64::MIN;
+            if e[woken].slice_ns < e[self.current].slice_ns {
+                e[self.current].parity = i64::MIN;
             }
             return self.pick_eevdf(e) == woken;
         }
-        let gran = e[woken as usize].virtual_ns(e[woken as usize].wakeup_ns);
-        e[self.current as usize].vruntime - e[woken as usize].vruntime > gran
+        let gran = e[woken].virtual_ns(e[woken].wakeup_ns);
+        e[self.current].vruntime - e[woken].vruntime > gran
     }
 
     /// sched_yield() by the running task.
-    pub fn yield_current(&mut self, t: &Tunables, e: &mut [Entity]) {
+    pub fn yield_current(&mut self, t: &Tunables, e: &mut Table<VcpuId, Entity>) {
         self.forget(self.current);
         if self.waiting.is_empty() || !t.yields_count {
             return;
         }
         if t.eevdf {
             let eligible = self.eligible(e, self.current);
-            let task = &mut e[self.current as usize];
+            let task = &mut e[self.current];
             if !t.yields_forfeit {
                 task.deadline += task.virtual_ns(task.slice_ns);
             } else if eligible {
@@ -370,20 +377,20 @@ impl RunQueue {
 
     /// `woken` is about to interrupt the running task: CFS picks it even if another is further
     /// behind (check_preempt_wakeup() makes it the buddy).
-    pub fn prefer_woken(&mut self, t: &Tunables, woken: u32) {
+    pub fn prefer_woken(&mut self, t: &Tunables, woken: VcpuId) {
         if !t.eevdf && self.current != NONE {
             self.next = woken;
         }
     }
 
     /// yield_to() named this waiting task.
-    pub fn set_next(&mut self, i: u32) {
+    pub fn set_next(&mut self, i: VcpuId) {
         self.next = i;
     }
 
     /// schedule(): chooses who runs next and makes it current; the former current one waits
     /// again. [`NONE`] where nobody wants to run.
-    pub fn switch(&mut self, t: &Tunables, e: &mut [Entity]) -> u32 {
+    pub fn switch(&mut self, t: &Tunables, e: &mut Table<VcpuId, Entity>) -> VcpuId {
         let chosen = if t.eevdf { self.pick_next_eevdf(e) } else { self.pick_next_cfs(e) };
         if chosen == self.current || chosen == NONE {
             if t.picks_forget && chosen != NONE {
@@ -398,18 +405,18 @@ impl RunQueue {
         }
         self.current = chosen;
         self.forget(chosen);
-        let task = &mut e[chosen as usize];
+        let task = &mut e[chosen];
         task.ran_ns = 0;
         task.parity = task.deadline;
         chosen
     }
 
-    fn pick_next_cfs(&self, e: &[Entity]) -> u32 {
-        let vruntime = |i: u32| e[i as usize].vruntime;
+    fn pick_next_cfs(&self, e: &Table<VcpuId, Entity>) -> VcpuId {
+        let vruntime = |i: VcpuId| e[i].vruntime;
         let Some(left) = self.all().min_by_key(|&i| vruntime(i)) else { return NONE };
         // wakeup_gran() of whoever is passed over: its own where it has one.
-        let gran = e[left as usize].virtual_ns(e[left as usize].wakeup_ns);
-        let near = |i: u32| vruntime(i) - vruntime(left) <= gran;
+        let gran = e[left].virtual_ns(e[left].wakeup_ns);
+        let near = |i: VcpuId| vruntime(i) - vruntime(left) <= gran;
         let mut chosen = left;
         if self.skip == left {
             let second = self.all().filter(|&i| i != left).min_by_key(|&i| vruntime(i));
@@ -421,25 +428,24 @@ impl RunQueue {
         chosen
     }
 
-    fn pick_next_eevdf(&self, e: &[Entity]) -> u32 {
+    fn pick_next_eevdf(&self, e: &Table<VcpuId, Entity>) -> VcpuId {
         if self.next != NONE && self.eligible(e, self.next) {
             return self.next;
         }
         self.pick_eevdf(e)
     }
 
-    fn pick_eevdf(&self, e: &[Entity]) -> u32 {
+    fn pick_eevdf(&self, e: &Table<VcpuId, Entity>) -> VcpuId {
         let (load, sum) = self.average(e);
-        let is_eligible =
-            |i: u32| sum >= i128::from(e[i as usize].vruntime - self.min_vruntime) * load;
+        let is_eligible = |i: VcpuId| sum >= i128::from(e[i].vruntime - self.min_vruntime) * load;
         let current = Some(self.current).filter(|&i| i != NONE && is_eligible(i));
-        if let Some(i) = current.filter(|&i| e[i as usize].parity == e[i as usize].deadline) {
+        if let Some(i) = current.filter(|&i| e[i].parity == e[i].deadline) {
             return i;
         }
         let candidates = self.waiting.iter().copied().filter(|&i| is_eligible(i));
-        let best = current.into_iter().chain(candidates).min_by_key(|&i| e[i as usize].deadline);
+        let best = current.into_iter().chain(candidates).min_by_key(|&i| e[i].deadline);
         // Somebody is always eligible, but for rounding.
-        best.or_else(|| self.all().min_by_key(|&i| e[i as usize].vruntime)).unwrap_or(NONE)
+        best.or_else(|| self.all().min_by_key(|&i| e[i].vruntime)).unwrap_or(NONE)
     }
 }
 
@@ -454,10 +460,11 @@ mod tests {
     }
 
     /// A queue of tasks of these weights, of which the first was put on the pCPU.
-    fn queue(t: &Tunables, weights: &[u64]) -> (RunQueue, Vec<Entity>) {
-        let mut e: Vec<Entity> = weights.iter().map(|w| Entity::new(*w, t)).collect();
+    fn queue(t: &Tunables, weights: &[u64]) -> (RunQueue, Table<VcpuId, Entity>) {
+        let each = weights.iter().map(|w| Entity::new(*w, t));
+        let mut e = Table::from(each.collect::<Vec<_>>());
         let mut queue = RunQueue::new(weights.len());
-        for i in 0..weights.len() as u32 {
+        for i in e.ids() {
             queue.enqueue(t, &mut e, i, true);
         }
         queue.switch(t, &mut e);
@@ -470,7 +477,7 @@ mod tests {
         let (mut queue, mut e) = queue(&t, weights);
         let mut got = vec![0; weights.len()];
         for _ in 0..2500 {
-            got[queue.current as usize] += 4 * MS;
+            got[queue.current.0 as usize] += 4 * MS;
             let over = queue.ran(&t, &mut e, 4 * MS);
             if queue.tick(&t, &e) || over {
                 queue.switch(&t, &mut e);
@@ -503,7 +510,7 @@ mod tests {
         assert!(queue.preempts(&t, &mut e, sleeper));
         assert_eq!(queue.switch(&t, &mut e), sleeper);
         // The credit for sleeping is bounded by half a latency.
-        let behind = e[other as usize].vruntime - e[sleeper as usize].vruntime;
+        let behind = e[other].vruntime - e[sleeper].vruntime;
         assert_eq!(behind, 9 * MS as i64);
     }
 
@@ -513,7 +520,7 @@ mod tests {
         for (ahead_ms, follows) in [(2, true), (4, false)] {
             let (mut queue, mut e) = queue(&t, &[1024; 3]);
             let [left, target] = [queue.waiting[0], queue.waiting[1]];
-            e[target as usize].vruntime = e[left as usize].vruntime + (ahead_ms * MS) as i64;
+            e[target].vruntime = e[left].vruntime + (ahead_ms * MS) as i64;
             queue.ran(&t, &mut e, MS);
             queue.set_next(target);
             let chosen = queue.switch(&t, &mut e);
@@ -531,7 +538,7 @@ mod tests {
         queue.ran(&t, &mut e, 20 * MS);
         queue.enqueue(&t, &mut e, sleeper, false);
         let other = queue.waiting[0];
-        e[sleeper as usize].vruntime = e[other as usize].vruntime + MS as i64;
+        e[sleeper].vruntime = e[other].vruntime + MS as i64;
         assert!(queue.preempts(&t, &mut e, sleeper));
         queue.prefer_woken(&t, sleeper);
         assert_eq!(queue.switch(&t, &mut e), sleeper);
@@ -543,10 +550,10 @@ mod tests {
             let t = tunables(kernel);
             let (mut queue, mut e) = queue(&t, &[1024; 2]);
             let (yielder, other) = (queue.current, queue.waiting[0]);
-            e[other as usize].vruntime += 5 * MS as i64;
+            e[other].vruntime += 5 * MS as i64;
             queue.yield_current(&t, &mut e);
             assert_eq!(queue.switch(&t, &mut e), yielder, "the other is too far ahead");
-            e[other as usize].vruntime -= 4 * MS as i64;
+            e[other].vruntime -= 4 * MS as i64;
             assert_eq!(queue.switch(&t, &mut e) == other, skipped, "{kernel:?}");
         }
     }
@@ -557,7 +564,7 @@ mod tests {
         for (ahead_ms, follows) in [(-1, true), (8, false)] {
             let (mut queue, mut e) = queue(&t, &[1024; 3]);
             let target = queue.waiting[1];
-            e[target as usize].vruntime += ahead_ms * MS as i64;
+            e[target].vruntime += ahead_ms * MS as i64;
             queue.set_next(target);
             assert_eq!(queue.switch(&t, &mut e) == target, follows, "{ahead_ms} ms");
         }
@@ -597,7 +604,7 @@ mod tests {
         let current = queue.current;
         // Within its slice it runs to parity, ahead of its share or not.
         assert!(!queue.ran(&t, &mut e, MS / 2));
-        e[current as usize].deadline += 2 * MS as i64;
+        e[current].deadline += 2 * MS as i64;
         assert!(queue.ran(&t, &mut e, MS / 2), "its deadline is not the one it came with");
         queue.waiting.clear();
         assert!(!queue.ran(&t, &mut e, MS / 2), "nobody is owed anything");

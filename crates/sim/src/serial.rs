@@ -3,6 +3,7 @@
 //! woken. Who has nothing to do in it is not woken for it, unlike with a barrier before and after:
 //! a pool of threads whose master works between commands, as PARSEC's bodytrack and facesim have it.
 
+use crate::engine::{ThreadId, VcpuId};
 use crate::machine::Sim;
 use crate::state::{Doing, State};
 use unspin_guest_abi as abi;
@@ -10,8 +11,8 @@ use unspin_guest_abi as abi;
 impl Sim {
     /// `v`, running and past the step, has joined, or has done the section's work. Whether it goes
     /// on at once.
-    pub(crate) fn serial(&mut self, v: u32, step: &abi::Step) -> bool {
-        let vm = self.vcpus[v as usize].vm as usize;
+    pub(crate) fn serial(&mut self, v: VcpuId, step: &abi::Step) -> bool {
+        let vm = self.vcpus[v].vm;
         if self.vms[vm].barrier.serial {
             // Only whose turn it is comes here twice.
             self.vms[vm].barrier.serial = false;
@@ -29,7 +30,7 @@ impl Sim {
         let iterations = u64::from(self.draw(v, step));
         let work_ns = self.clock.ns(iterations * self.iteration_cycles).max(self.unit_ns);
         if turn == self.thread_index(v) {
-            let vcpu = &mut self.vcpus[v as usize];
+            let vcpu = &mut self.vcpus[v];
             vcpu.doing = Doing::Work;
             vcpu.remaining_ns = work_ns;
             (vcpu.pc, vcpu.taken) = (vcpu.pc - 1, true);
@@ -41,25 +42,25 @@ impl Sim {
     }
 
     /// `by` was the last to join; `t`, which has joined, works for `ns`.
-    fn begin_serial(&mut self, by: u32, t: u32, ns: u64) {
+    fn begin_serial(&mut self, by: VcpuId, t: ThreadId, ns: u64) {
         if self.has_scheduler(by) {
             // A thread that has joined is asleep, but for one still on its way there.
-            let away = &mut self.threads[t as usize].away;
+            let away = &mut self.threads[t].away;
             (away.arrived, away.doing, away.remaining_ns) = (false, Doing::Work, ns);
             (away.pc, away.taken) = (away.pc - 1, true);
             self.wake_thread(Some(by), t);
             return;
         }
-        let u = self.threads[t as usize].home;
+        let u = self.threads[t].home;
         self.account(u);
-        let vcpu = &mut self.vcpus[u as usize];
+        let vcpu = &mut self.vcpus[u];
         let polls = vcpu.doing == Doing::SpinBarrier;
         vcpu.arrived = false;
         vcpu.doing = Doing::Work;
         vcpu.remaining_ns = ns;
         (vcpu.pc, vcpu.taken) = (vcpu.pc - 1, true);
         let state = vcpu.state;
-        let barrier = &mut self.vms[vcpu.vm as usize].barrier;
+        let barrier = &mut self.vms[vcpu.vm].barrier;
         barrier.sleepers -= u32::from(!polls);
         if state != State::Running {
             barrier.missing_off += 1;

@@ -5,13 +5,14 @@ use crate::asym::Asym;
 use crate::blocking::Mutex;
 use crate::credit::Credit;
 use crate::group::Groups;
-use crate::host::{Clock, Host};
+
+use crate::engine::Rng;
+use crate::engine::{Event, Events, Layout, PcpuId, Table, ThreadId, VcpuId, VmId, TIMERS_MAX};
+use crate::host::Host;
 use crate::lock::params::TURNS_PER_US;
 use crate::lock::{Budgets, Lock, Protocol, Stalls, LOCKS, LOCKS_WITH_SOCKETS};
 use crate::machine::{Sim, BUCKETS};
-use crate::queue::{Queue, TIMERS_MAX};
-use crate::rng::Rng;
-use crate::sched::{Entity, RunQueue, Tunables, NONE, WEIGHT_DEFAULT};
+use crate::sched::{Entity, RunQueue, Tunables, WEIGHT_DEFAULT};
 use crate::socket::{sockets, GROUP, GROUPS_MAX};
 use crate::state::{Barrier, Doing, Module, Pcpu, Vcpu, Vm};
 use crate::thread::{Context, Scheduler, Thread, ThreadState};
@@ -206,16 +207,15 @@ impl Setup {
         self.vms.iter().map(|vm| vm.vcpus as usize).sum()
     }
 
-    /// See [`Sim`], one to stop and one for the host's policy.
-    fn timers(&self) -> usize {
+    fn layout(&self) -> Layout {
         let ticks = self.vms.iter().any(|vm| vm.tick_hz > 0 || vm.threads != vm.vcpus);
-        let more = match (self.report_cycles().is_some(), ticks, self.stall_ns.is_some()) {
-            (true, _, _) => 3 * self.vcpus(),
-            (false, true, _) => 2 * self.vcpus(),
-            (false, false, true) => self.vcpus(),
-            (false, false, false) => 0,
-        };
-        3 * self.host.pcpus as usize + self.threads() + self.vms.len() + 3 + more
+        let watched = ticks || self.report_cycles().is_some() || self.stall_ns.is_some();
+        let (threads, vms) = (self.threads() as u32, self.vms.len() as u32);
+        Layout::new(self.host.pcpus, threads, vms, self.vcpus() as u32, watched)
+    }
+
+    fn timers(&self) -> usize {
+        self.layout().timers()
     }
 
     /// How long a guest waits for a lock before it reports it, where it is asked to.
@@ -246,22 +246,22 @@ impl Setup {
             CgroupLayout::Vcpu => 2,
         };
         let host = &Host { costs: self.host.costs.in_groups(levels), ..self.host.clone() };
-        let clock = Clock::new(host.khz);
+        let clock = crate::engine::Clock::new(host.khz);
         let ns = |cycles: u32| clock.ns(u64::from(cycles));
         let costs = &host.costs;
         // The next cycle is over the threshold.
         let report_ns = self.report_cycles().map_or(u64::MAX, |cycles| clock.ns(cycles) + 1);
         let mut sim = Sim {
             now_ns: 0,
-            queue: Queue::new(self.timers()),
+            queue: Events::new(self.layout()),
             clock,
-            vcpus: Vec::with_capacity(self.vcpus()),
-            threads: Vec::with_capacity(self.threads()),
-            entities: Vec::with_capacity(self.vcpus()),
-            pcpus: vec![Pcpu::NEW; host.pcpus as usize],
-            queues: Vec::new(),
-            vms: Vec::with_capacity(self.vms.len()),
-            locks: Vec::with_capacity(self.vms.len() * self.locks_per_vm() as usize),
+            vcpus: Table::with_capacity(self.vcpus()),
+            threads: Table::with_capacity(self.threads()),
+            entities: Table::with_capacity(self.vcpus()),
+            pcpus: vec![Pcpu::NEW; host.pcpus as usize].into(),
+            queues: Table::default(),
+            vms: Table::with_capacity(self.vms.len()),
+            locks: Table::with_capacity(self.vms.len() * self.locks_per_vm() as usize),
             locks_per_vm: self.locks_per_vm(),
             steps: Vec::new(),
             tas_rng: Rng::new(run.seed, u32::MAX),
@@ -282,7 +282,7 @@ impl Setup {
             trace_epochs: run.trace_epochs,
             epoch_from_ns: self.vms.iter().map(|vm| vm.start_ns).min().unwrap_or(0),
             events: 0,
-            interrupted: NONE,
+            interrupted: PcpuId::NONE,
             iteration_cycles: u64::from(costs.iteration_cycles),
             pause_loop_cycles: u64::from(costs.pause_loop_cycles.max(1)),
             step_ns: ns(costs.step_cycles),
@@ -320,22 +320,22 @@ impl Setup {
         for setup in &self.vms {
             self.add_vm(&mut sim, setup)?;
         }
-        let mut pinned = vec![0; host.pcpus as usize];
+        let mut pinned: Table<PcpuId, usize> = vec![0; host.pcpus as usize].into();
         for v in sim.vcpus.iter().filter(|v| v.pinned) {
-            pinned[v.pcpu as usize] += 1;
+            pinned[v.pcpu] += 1;
         }
         let free = sim.vcpus.iter().filter(|v| !v.pinned).count();
-        sim.queues = pinned.iter().map(|n| RunQueue::new(n + free)).collect();
-        for vm in 0..sim.vms.len() as u32 {
-            sim.queue.arm(sim.start_timer(vm), self.vms[vm as usize].start_ns);
+        sim.queues = pinned.iter().map(|n| RunQueue::new(n + free)).collect::<Vec<_>>().into();
+        for (vm, setup) in sim.vms.ids().zip(&self.vms) {
+            sim.queue.arm(Event::VmStart(vm), setup.start_ns);
         }
         if sim.credit.is_some() {
-            sim.queue.arm(sim.policy_timer(), 0);
+            sim.queue.arm(Event::CreditPeriod, 0);
         } else if let Some(asym) = &sim.asym {
-            sim.queue.arm(sim.policy_timer(), asym.period_ns());
+            sim.queue.arm(Event::AsymPeriod, asym.period_ns());
         }
         if sim.bandwidth.is_some() {
-            sim.queue.arm(sim.bandwidth_timer(), 0);
+            sim.queue.arm(Event::BandwidthPeriod, 0);
         }
         Ok(sim)
     }
@@ -344,7 +344,8 @@ impl Setup {
         let steps = crate::program::compile(&setup.program, setup.cpl)?;
         let program = sim.steps.len() as u32;
         sim.steps.extend_from_slice(&steps);
-        let (number, first, vcpus) = (sim.vms.len() as u32, sim.vcpus.len() as u32, setup.vcpus);
+        let (number, first) = (VmId(sim.vms.len() as u32), VcpuId(sim.vcpus.len() as u32));
+        let vcpus = setup.vcpus;
         let sum: u64 = self.vms.iter().map(|vm| u64::from(vm.weight)).sum();
         // Only the ratio counts: their mean has the default weight.
         let weight = u64::from(setup.weight) * self.vms.len() as u64 * WEIGHT_DEFAULT / sum;
@@ -358,7 +359,7 @@ impl Setup {
             vcpus,
             program,
             program_end: sim.steps.len() as u32,
-            first_thread: sim.threads.len() as u32,
+            first_thread: ThreadId(sim.threads.len() as u32),
             threads: setup.threads,
             scheduler: None,
             tick_ns: tick_ns(setup),
@@ -386,13 +387,13 @@ impl Setup {
             stalls: Stalls::default(),
             lock_halts: 0,
         });
-        sim.vms[number as usize].barrier.off.set(true, 0);
+        sim.vms[number].barrier.off.set(true, 0);
         if let Some(credit) = &mut sim.credit {
             credit.add_vm(setup.weight, setup.concurrent, setup.seed);
         }
         if let Some(groups) = &mut sim.groups {
             groups.add_vm(weight.max(1), vcpus);
-            for (v, share) in (first..first + vcpus).zip(&setup.vcpu_shares) {
+            for (v, share) in first.and_next(vcpus).zip(&setup.vcpu_shares) {
                 groups.set_share(v, *share, 0);
             }
         }
@@ -401,8 +402,8 @@ impl Setup {
         }
         for index in 0..vcpus {
             let rng = Rng::new(setup.seed, index);
-            let pcpu = setup.pin.get(index as usize).copied();
-            let anywhere = (first + index) % self.host.pcpus;
+            let pcpu = setup.pin.get(index as usize).map(|p| PcpuId(*p));
+            let anywhere = PcpuId((first + index).0 % self.host.pcpus);
             let pinned = pcpu.is_some();
             let mut vcpu = Vcpu::new(number, index, pcpu.unwrap_or(anywhere), pinned, rng);
             vcpu.pc = program;
@@ -414,7 +415,7 @@ impl Setup {
             sim.set_window(first + index, window);
         }
         if let Some(asym) = &mut sim.asym {
-            let pcpus: Vec<u32> = sim.vcpus[first as usize..].iter().map(|v| v.pcpu).collect();
+            let pcpus: Vec<PcpuId> = sim.vcpus.part(first, vcpus).iter().map(|v| v.pcpu).collect();
             asym.add_vm(&pcpus, weight.max(1), u64::from(setup.weight), sum);
         }
         add_threads(sim, setup, number);
@@ -436,10 +437,10 @@ fn tick_ns(setup: &VmSetup) -> u64 {
 }
 
 /// The threads of VM `number`, which is the last; its vCPUs are there.
-fn add_threads(sim: &mut Sim, setup: &VmSetup, number: u32) {
-    let Vm { first, vcpus, program, first_thread, .. } = sim.vms[number as usize];
+fn add_threads(sim: &mut Sim, setup: &VmSetup, number: VmId) {
+    let Vm { first, vcpus, program, first_thread, .. } = sim.vms[number];
     let has = |op: Op| setup.program.iter().any(|s| s.op == op);
-    let vm = &mut sim.vms[number as usize];
+    let vm = &mut sim.vms[number];
     if has(Op::Mutex) {
         vm.mutexes = vec![Mutex::free(setup.threads); LOCKS as usize];
     }
@@ -479,14 +480,14 @@ fn add_threads(sim: &mut Sim, setup: &VmSetup, number: u32) {
         let state = if index < vcpus { ThreadState::Running } else { ThreadState::Ready };
         sim.threads.push(Thread { vm: number, index, home: v, state, in_block: false, away });
         if index < vcpus {
-            sim.vcpus[v as usize].thread = t;
-        } else if let Some(scheduler) = &mut sim.vms[number as usize].scheduler {
+            sim.vcpus[v].thread = t;
+        } else if let Some(scheduler) = &mut sim.vms[number].scheduler {
             scheduler.ready[(v - first) as usize].push_back(t);
         }
     }
-    for v in first + setup.threads.min(vcpus)..first + vcpus {
+    for v in first.and_next(vcpus).skip(setup.threads as usize) {
         // Nothing to do: it halts as soon as it runs.
-        sim.vcpus[v as usize].doing = Doing::HaltBlock;
+        sim.vcpus[v].doing = Doing::HaltBlock;
     }
 }
 
@@ -590,7 +591,7 @@ pub(crate) mod tests {
         let mut seen = Vec::new();
         for ms in 1..60 {
             sim.run_until(ms * 1_000_000);
-            for vm in &sim.vms {
+            for vm in sim.vms.iter() {
                 let lost = vm.slots.iter().zip(&vm.stock).filter(|(_, stock)| stock.preempted != 0);
                 seen.extend(lost.map(|(slot, stock)| (slot.user_mode, stock.in_kernel)));
             }

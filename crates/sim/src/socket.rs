@@ -7,9 +7,9 @@
 //! net/unix/af_unix.c), who finds nothing to read until something comes. That bounds how long a
 //! queue for one socket's lock can last: once its buffer is full, nobody else comes for it.
 
+use crate::engine::{ThreadId, VcpuId};
 use crate::lock::{LOCKS, LOCKS_WITH_SOCKETS};
 use crate::machine::Sim;
-use crate::sched::NONE;
 use crate::state::Doing;
 
 /// Senders, and receivers, of a group (hackbench.c: num_fds).
@@ -24,42 +24,43 @@ pub struct Socket {
     /// Messages in its buffer.
     queued: u32,
     /// Its receiver, if that sleeps for a message.
-    reader: u32,
+    reader: ThreadId,
     /// Senders that sleep for room.
-    writers: Vec<u32>,
+    writers: Vec<ThreadId>,
 }
 
 /// The sockets of that many threads.
 pub fn sockets(threads: u32) -> Vec<Socket> {
-    let empty = || Socket { queued: 0, reader: NONE, writers: Vec::with_capacity(FAN as usize) };
+    let empty =
+        || Socket { queued: 0, reader: ThreadId::NONE, writers: Vec::with_capacity(FAN as usize) };
     (0..threads / GROUP * FAN).map(|_| empty()).collect()
 }
 
 impl Sim {
     /// The socket that the thread on `v` is about to use, and whether it sends.
-    fn socket_of(&self, v: u32) -> (u32, bool) {
+    fn socket_of(&self, v: VcpuId) -> (u32, bool) {
         let thread = self.thread_index(v);
         let (group, member) = (thread / GROUP, thread % GROUP);
         let sends = member < FAN;
         let nth = match sends {
-            true => (self.vcpus[v as usize].passes % u64::from(FAN)) as u32,
+            true => (self.vcpus[v].passes % u64::from(FAN)) as u32,
             false => member - FAN,
         };
         (group * FAN + nth, sends)
     }
 
     /// Number of the lock of that socket among its VM's.
-    pub(crate) fn socket_lock(&self, v: u32) -> u32 {
+    pub(crate) fn socket_lock(&self, v: VcpuId) -> u32 {
         LOCKS + self.socket_of(v).0
     }
 
     /// Whether there is room for a message of the thread on `v`, or one for it; else it sleeps, and
     /// looks again when it is woken: its `pc` must be the step's own.
-    pub(crate) fn socket_wait(&mut self, v: u32, capacity: u32) -> bool {
+    pub(crate) fn socket_wait(&mut self, v: VcpuId, capacity: u32) -> bool {
         let (number, sends) = self.socket_of(v);
-        let vcpu = &mut self.vcpus[v as usize];
+        let vcpu = &mut self.vcpus[v];
         let t = vcpu.thread;
-        let socket = &mut self.vms[vcpu.vm as usize].sockets[number as usize];
+        let socket = &mut self.vms[vcpu.vm].sockets[number as usize];
         match sends {
             true if socket.queued < capacity => return true,
             true => socket.writers.push(t),
@@ -75,14 +76,14 @@ impl Sim {
 
     /// The thread on `v`, which has released the lock, has queued its message or taken one: wakes
     /// who waited for that.
-    pub(crate) fn socket_moved(&mut self, v: u32, capacity: u32) {
+    pub(crate) fn socket_moved(&mut self, v: VcpuId, capacity: u32) {
         let (number, sends) = self.socket_of(v);
-        let vm = self.vcpus[v as usize].vm as usize;
+        let vm = self.vcpus[v].vm;
         let socket = &mut self.vms[vm].sockets[number as usize];
         if sends {
             socket.queued += 1;
-            let reader = std::mem::replace(&mut socket.reader, NONE);
-            if reader != NONE {
+            let reader = std::mem::replace(&mut socket.reader, ThreadId::NONE);
+            if reader != ThreadId::NONE {
                 self.wake_thread(Some(v), reader);
             }
             return;
@@ -100,6 +101,7 @@ impl Sim {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::VmId;
     use crate::setup::tests::two_vms;
     use crate::thread::ThreadState;
     use unspin_scenario::plan::{Dist, LockKind, Op, Step};
@@ -123,14 +125,13 @@ mod tests {
     }
 
     /// Passes of a VM's senders and of its receivers.
-    fn passes(sim: &Sim, vm: usize) -> [u64; 2] {
+    fn passes(sim: &Sim, vm: VmId) -> [u64; 2] {
         let mut sums = [0; 2];
         let (first, count) = (sim.vms[vm].first_thread, sim.vms[vm].threads);
-        for t in first..first + count {
-            let thread = &sim.threads[t as usize];
+        for t in first.and_next(count) {
+            let thread = &sim.threads[t];
             let runs = thread.state == ThreadState::Running;
-            let passes =
-                if runs { sim.vcpus[thread.home as usize].passes } else { thread.away.passes };
+            let passes = if runs { sim.vcpus[thread.home].passes } else { thread.away.passes };
             sums[usize::from(thread.index % GROUP >= FAN)] += passes;
         }
         sums
@@ -143,7 +144,7 @@ mod tests {
         {
             let mut sim = messages(capacity, kind).build().unwrap();
             sim.run_until(200_000_000);
-            for vm in 0..2 {
+            for vm in sim.vms.ids() {
                 let [sent, received] = passes(&sim, vm);
                 let sockets = &sim.vms[vm].sockets;
                 let queued: u64 = sockets.iter().map(|s| u64::from(s.queued)).sum();
@@ -153,9 +154,12 @@ mod tests {
                 assert!(sent.abs_diff(received + queued) <= threads, "{sent} {received} {queued}");
                 // Each sender may have found the same room.
                 assert!(sockets.iter().all(|s| s.queued < capacity + FAN));
-                let asleep = |t: &u32| sim.threads[*t as usize].state == ThreadState::Asleep;
+                let asleep = |t: &ThreadId| sim.threads[*t].state == ThreadState::Asleep;
                 assert!(sockets.iter().flat_map(|s| &s.writers).all(asleep));
-                assert!(sockets.iter().filter(|s| s.reader != NONE).all(|s| s.queued == 0));
+                assert!(sockets
+                    .iter()
+                    .filter(|s| s.reader != ThreadId::NONE)
+                    .all(|s| s.queued == 0));
             }
         }
     }

@@ -2,9 +2,8 @@
 //! What the model knows of vCPUs and VMs, and where a vCPU's time goes.
 
 use crate::blocking::Mutex;
+use crate::engine::{PcpuId, Rng, ThreadId, VcpuId, VmId};
 use crate::lock::{Stalls, Wait};
-use crate::rng::Rng;
-use crate::sched::NONE;
 use crate::socket::Socket;
 use crate::thread::Scheduler;
 use std::collections::VecDeque;
@@ -107,8 +106,8 @@ pub struct Vcpu {
     pub pinned: bool,
     pub pick_pending: bool,
     pub pc: u32,
-    pub pcpu: u32,
-    pub vm: u32,
+    pub pcpu: PcpuId,
+    pub vm: VmId,
     /// Number within its VM.
     pub index: u32,
     /// For a lock.
@@ -131,13 +130,13 @@ pub struct Vcpu {
     pub rng: Rng,
     pub search: Option<Search>,
     pub pick_switches: u64,
-    pub pick_pcpu: u32,
+    pub pick_pcpu: PcpuId,
     pub unreported_exits: u32,
     pub units: u64,
     pub acquisitions: u64,
     pub time_ns: [u64; CLASSES],
     /// The thread it runs, of all; [`NONE`](crate::sched::NONE): none.
-    pub thread: u32,
+    pub thread: ThreadId,
     /// Units its thread has done.
     pub passes: u64,
     /// It spins in user space.
@@ -174,7 +173,7 @@ pub struct Vcpu {
 }
 
 impl Vcpu {
-    pub fn new(vm: u32, index: u32, pcpu: u32, pinned: bool, rng: Rng) -> Vcpu {
+    pub fn new(vm: VmId, index: u32, pcpu: PcpuId, pinned: bool, rng: Rng) -> Vcpu {
         Vcpu {
             state: State::Halted,
             doing: Doing::Work,
@@ -204,12 +203,12 @@ impl Vcpu {
             rng,
             search: None,
             pick_switches: 0,
-            pick_pcpu: NONE,
+            pick_pcpu: PcpuId::NONE,
             unreported_exits: 0,
             units: 0,
             acquisitions: 0,
             time_ns: [0; CLASSES],
-            thread: NONE,
+            thread: ThreadId::NONE,
             passes: 0,
             user: false,
             halt_polls: false,
@@ -292,7 +291,7 @@ pub struct Barrier {
     /// Waiters that have halted or are about to.
     pub sleepers: u32,
     /// Who sleeps on though it is open, in the order in which they wake each other.
-    pub turns: VecDeque<u32>,
+    pub turns: VecDeque<VcpuId>,
     /// All have arrived at a sequential section, and whose turn it is works.
     pub serial: bool,
     /// vCPUs that have not arrived and are off their pCPUs; the clock runs while there are any.
@@ -325,14 +324,14 @@ pub struct Module {
 
 #[derive(Debug, Clone)]
 pub struct Vm {
-    /// Its vCPUs are `first..first + vcpus` of all.
-    pub first: u32,
+    /// Its vCPUs are `first.and_next(vcpus)` of all.
+    pub first: VcpuId,
     pub vcpus: u32,
     /// Its program is steps `program..program_end` of all.
     pub program: u32,
     pub program_end: u32,
     /// Its threads are `first_thread..first_thread + threads` of all.
-    pub first_thread: u32,
+    pub first_thread: ThreadId,
     pub threads: u32,
     /// Only where there are not as many threads as vCPUs.
     pub scheduler: Option<Scheduler>,

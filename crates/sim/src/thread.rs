@@ -6,8 +6,8 @@
 //! They are exchanged where a thread sleeps and at ticks, never while it holds or waits for a
 //! spin-lock: kernels do not preempt there. Where there is a thread a vCPU none ever moves.
 
+use crate::engine::{Event, PcpuId, Rng, ThreadId, VcpuId, VmId};
 use crate::machine::Sim;
-use crate::rng::Rng;
 use crate::sched::NONE;
 use crate::state::{Cause, Doing, State};
 use std::collections::VecDeque;
@@ -24,11 +24,11 @@ pub enum ThreadState {
 
 #[derive(Debug, Clone)]
 pub struct Thread {
-    pub vm: u32,
+    pub vm: VmId,
     /// Number within its VM.
     pub index: u32,
     /// vCPU it is or last was on.
-    pub home: u32,
+    pub home: VcpuId,
     pub state: ThreadState,
     /// In a `block` step: others may wake it.
     pub in_block: bool,
@@ -54,24 +54,24 @@ pub struct Context {
 #[derive(Debug, Clone, Default)]
 pub struct Scheduler {
     /// Threads that want each vCPU.
-    pub ready: Vec<VecDeque<u32>>,
+    pub ready: Vec<VecDeque<ThreadId>>,
     /// vCPUs that want a pCPU and have none.
     pub off: u32,
 }
 
 impl Sim {
     /// Number within its VM of the thread `v` runs.
-    pub(crate) fn thread_index(&self, v: u32) -> u32 {
-        self.threads[self.vcpus[v as usize].thread as usize].index
+    pub(crate) fn thread_index(&self, v: VcpuId) -> u32 {
+        self.threads[self.vcpus[v].thread].index
     }
 
-    pub(crate) fn has_scheduler(&self, v: u32) -> bool {
-        self.vms[self.vcpus[v as usize].vm as usize].scheduler.is_some()
+    pub(crate) fn has_scheduler(&self, v: VcpuId) -> bool {
+        self.vms[self.vcpus[v].vm].scheduler.is_some()
     }
 
-    fn put_away(&mut self, v: u32, state: ThreadState) {
-        let vcpu = &self.vcpus[v as usize];
-        let thread = &mut self.threads[vcpu.thread as usize];
+    fn put_away(&mut self, v: VcpuId, state: ThreadState) {
+        let vcpu = &self.vcpus[v];
+        let thread = &mut self.threads[vcpu.thread];
         thread.state = state;
         thread.away = Context {
             doing: vcpu.doing,
@@ -87,12 +87,12 @@ impl Sim {
     }
 
     /// `v`, accounted for, runs thread `t` from now on.
-    fn take_up(&mut self, v: u32, t: u32) {
-        let thread = &mut self.threads[t as usize];
+    fn take_up(&mut self, v: VcpuId, t: ThreadId) {
+        let thread = &mut self.threads[t];
         thread.state = ThreadState::Running;
         thread.home = v;
         let away = thread.away;
-        let vcpu = &mut self.vcpus[v as usize];
+        let vcpu = &mut self.vcpus[v];
         vcpu.thread = t;
         vcpu.in_mask |= vcpu.state == State::Running;
         vcpu.doing = away.doing;
@@ -112,7 +112,7 @@ impl Sim {
     }
 
     /// The thread on `v` sleeps, and goes on with `doing` and `remaining_ns` as they stand.
-    pub(crate) fn park(&mut self, v: u32) {
+    pub(crate) fn park(&mut self, v: VcpuId) {
         if !self.has_scheduler(v) {
             self.idle(v);
             return;
@@ -121,8 +121,8 @@ impl Sim {
         match self.next_thread(v) {
             Some(t) => self.take_up(v, t),
             None => {
-                let vcpu = &mut self.vcpus[v as usize];
-                vcpu.thread = NONE;
+                let vcpu = &mut self.vcpus[v];
+                vcpu.thread = ThreadId::NONE;
                 vcpu.arrived = false;
                 self.idle(v);
             }
@@ -130,10 +130,10 @@ impl Sim {
     }
 
     /// From the vCPU's own queue, else from the longest.
-    fn next_thread(&mut self, v: u32) -> Option<u32> {
-        let vcpu = &self.vcpus[v as usize];
+    fn next_thread(&mut self, v: VcpuId) -> Option<ThreadId> {
+        let vcpu = &self.vcpus[v];
         let index = vcpu.index as usize;
-        let ready = &mut self.vms[vcpu.vm as usize].scheduler.as_mut()?.ready;
+        let ready = &mut self.vms[vcpu.vm].scheduler.as_mut()?.ready;
         if let Some(t) = ready[index].pop_front() {
             return Some(t);
         }
@@ -141,8 +141,8 @@ impl Sim {
     }
 
     /// `v` has nothing to do: it halts, or polls where guests are told to.
-    fn idle(&mut self, v: u32) {
-        let vcpu = &mut self.vcpus[v as usize];
+    fn idle(&mut self, v: VcpuId) {
+        let vcpu = &mut self.vcpus[v];
         vcpu.remaining_ns = 0;
         vcpu.spun_ns = 0;
         vcpu.user = false;
@@ -155,19 +155,19 @@ impl Sim {
     }
 
     /// Thread `t`, asleep, may go on; `by` woke it, or a timer did.
-    pub(crate) fn wake_thread(&mut self, by: Option<u32>, t: u32) {
-        let Thread { vm, home, .. } = self.threads[t as usize];
-        self.threads[t as usize].in_block = false;
+    pub(crate) fn wake_thread(&mut self, by: Option<VcpuId>, t: ThreadId) {
+        let Thread { vm, home, .. } = self.threads[t];
+        self.threads[t].in_block = false;
         if by.is_none() {
             self.timer_interrupt(home);
         }
         self.wake_thread_of(by, vm, home, t);
-        self.interrupted = NONE;
+        self.interrupted = PcpuId::NONE;
     }
 
-    fn wake_thread_of(&mut self, by: Option<u32>, vm: u32, home: u32, t: u32) {
-        if self.vms[vm as usize].scheduler.is_none() {
-            if let Some(by) = by.filter(|_| self.vcpus[home as usize].doing != Doing::Poll) {
+    fn wake_thread_of(&mut self, by: Option<VcpuId>, vm: VmId, home: VcpuId, t: ThreadId) {
+        if self.vms[vm].scheduler.is_none() {
+            if let Some(by) = by.filter(|_| self.vcpus[home].doing != Doing::Poll) {
                 self.send_ipis(by, 1);
             }
             if let Some(by) = by {
@@ -177,9 +177,9 @@ impl Sim {
             return;
         }
         let Some(v) = self.idle_vcpu(vm, home) else {
-            self.threads[t as usize].state = ThreadState::Ready;
-            let index = self.vcpus[home as usize].index as usize;
-            if let Some(scheduler) = &mut self.vms[vm as usize].scheduler {
+            self.threads[t].state = ThreadState::Ready;
+            let index = self.vcpus[home].index as usize;
+            if let Some(scheduler) = &mut self.vms[vm].scheduler {
                 scheduler.ready[index].push_back(t);
             }
             return;
@@ -188,12 +188,12 @@ impl Sim {
         if let Some(by) = by {
             self.note_waker(v, by);
         }
-        let polled = self.vcpus[v as usize].doing == Doing::Poll;
+        let polled = self.vcpus[v].doing == Doing::Poll;
         if let Some(by) = by.filter(|_| !polled) {
             self.send_ipis(by, 1);
         }
         self.take_up(v, t);
-        if self.vcpus[v as usize].state == State::Halted {
+        if self.vcpus[v].state == State::Halted {
             self.wake(v);
         } else {
             self.stop_halt_poll(v);
@@ -203,14 +203,14 @@ impl Sim {
 
     /// The host's timer for `v` goes off on the pCPU of `v`: who runs there pays, or for want of one
     /// `v`.
-    fn timer_interrupt(&mut self, v: u32) {
+    fn timer_interrupt(&mut self, v: VcpuId) {
         if !self.times_handling() {
             return;
         }
         let ns = self.timer_wake_ns;
-        let p = self.vcpus[v as usize].pcpu;
+        let p = self.vcpus[v].pcpu;
         self.interrupted = p;
-        let current = self.queues[p as usize].current;
+        let current = self.queues[p].current;
         if current == NONE || current == v {
             self.account(v);
             self.charge(v, ns, Cause::Idle);
@@ -219,24 +219,24 @@ impl Sim {
         }
         self.account(current);
         self.charge(current, ns, Cause::Other);
-        self.vcpus[current as usize].spun_ns = 0;
+        self.vcpus[current].spun_ns = 0;
         self.rearm(current);
     }
 
     /// A vCPU without a thread, `home` if it is one.
-    fn idle_vcpu(&self, vm: u32, home: u32) -> Option<u32> {
-        let vm = &self.vms[vm as usize];
+    fn idle_vcpu(&self, vm: VmId, home: VcpuId) -> Option<VcpuId> {
+        let vm = &self.vms[vm];
         let index = home - vm.first;
         let all = (0..vm.vcpus).map(|i| vm.first + (index + i) % vm.vcpus);
-        all.into_iter().find(|&v| self.vcpus[v as usize].thread == NONE)
+        all.into_iter().find(|&v| self.vcpus[v].thread == ThreadId::NONE)
     }
 
     /// A tick of the guest's timer on `v`: another thread's turn.
-    pub(crate) fn guest_tick(&mut self, v: u32) {
-        let period = self.vms[self.vcpus[v as usize].vm as usize].tick_ns;
-        let timer = self.guest_tick_timer(v);
+    pub(crate) fn guest_tick(&mut self, v: VcpuId) {
+        let period = self.vms[self.vcpus[v].vm].tick_ns;
+        let timer = Event::GuestTick(v);
         self.queue.arm(timer, self.now_ns + period);
-        let vcpu = &self.vcpus[v as usize];
+        let vcpu = &self.vcpus[v];
         if vcpu.state == State::Halted && vcpu.doing == Doing::HaltLock {
             // Its tick goes on, as its kernel does not idle, and ends the HLT (safe_halt()).
             self.account(v);
@@ -250,20 +250,22 @@ impl Sim {
         self.account(v);
         // On a physical machine the host's tick is the kernel's.
         if !self.host.physical {
-            self.vms[self.vcpus[v as usize].vm as usize].apic_exits += 2;
+            self.vms[self.vcpus[v].vm].apic_exits += 2;
             self.charge(v, self.interrupt_ns + self.timer_ns, Cause::Other);
-            self.vcpus[v as usize].spun_ns = 0;
+            self.vcpus[v].spun_ns = 0;
         }
         self.rotate(v);
         self.rearm(v);
     }
 
-    fn rotate(&mut self, v: u32) {
-        let vcpu = &self.vcpus[v as usize];
+    fn rotate(&mut self, v: VcpuId) {
+        let vcpu = &self.vcpus[v];
         let free = vcpu.owned == 0 && matches!(vcpu.doing, Doing::Work | Doing::SpinBarrier);
         let index = vcpu.index as usize;
-        let (vm, t) = (vcpu.vm as usize, vcpu.thread);
-        let Some(scheduler) = self.vms[vm].scheduler.as_mut().filter(|_| free && t != NONE) else {
+        let (vm, t) = (vcpu.vm, vcpu.thread);
+        let Some(scheduler) =
+            self.vms[vm].scheduler.as_mut().filter(|_| free && t != ThreadId::NONE)
+        else {
             return;
         };
         let Some(next) = scheduler.ready[index].pop_front() else { return };
@@ -273,21 +275,21 @@ impl Sim {
     }
 
     /// Everybody else goes on: `opener` was the last of its VM's threads to arrive.
-    pub(crate) fn open_barrier_of_threads(&mut self, opener: u32) {
-        let vm = self.vcpus[opener as usize].vm as usize;
+    pub(crate) fn open_barrier_of_threads(&mut self, opener: VcpuId) {
+        let vm = self.vcpus[opener].vm;
         let (first, count) = (self.vms[vm].first_thread, self.vms[vm].threads);
-        let by = self.vcpus[opener as usize].thread;
-        for t in (first..first + count).filter(|t| *t != by) {
-            let Thread { home: v, state, .. } = self.threads[t as usize];
+        let by = self.vcpus[opener].thread;
+        for t in first.and_next(count).filter(|t| *t != by) {
+            let Thread { home: v, state, .. } = self.threads[t];
             if state == ThreadState::Running {
                 self.account(v);
-                let vcpu = &mut self.vcpus[v as usize];
+                let vcpu = &mut self.vcpus[v];
                 (vcpu.arrived, vcpu.user) = (false, false);
                 self.advance(v, self.handoff_ns.max(self.unit_ns));
                 self.rearm(v);
                 continue;
             }
-            let away = &mut self.threads[t as usize].away;
+            let away = &mut self.threads[t].away;
             (away.arrived, away.user, away.doing) = (false, false, Doing::Work);
             away.remaining_ns = self.unit_ns;
             if state == ThreadState::Asleep {
@@ -297,8 +299,8 @@ impl Sim {
     }
 
     /// `v` wants a pCPU and has none from now on, or has one again.
-    pub(crate) fn note_wanting(&mut self, v: u32, wants: bool) {
-        let vm = &mut self.vms[self.vcpus[v as usize].vm as usize];
+    pub(crate) fn note_wanting(&mut self, v: VcpuId, wants: bool) {
+        let vm = &mut self.vms[self.vcpus[v].vm];
         let Some(scheduler) = &mut vm.scheduler else { return };
         scheduler.off = if wants { scheduler.off + 1 } else { scheduler.off - 1 };
         vm.barrier.off.set(scheduler.off > 0, self.now_ns);

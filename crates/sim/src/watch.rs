@@ -8,6 +8,7 @@
 //! Algorithm 2 expects it, could come of no report made when such a wait is over. Figure 2's last
 //! for more than 2^25 cycles, as long as the lock's holder has no pCPU.
 
+use crate::engine::{Event, VcpuId};
 use crate::machine::Sim;
 use crate::state::{Doing, State, Vm};
 use unspin_scenario::plan::Coscheduling;
@@ -29,25 +30,25 @@ pub(crate) struct Burst {
 
 impl Sim {
     /// `v`, running, spins for a lock: sets the timer at which its guest has seen enough.
-    pub(crate) fn arm_report(&mut self, v: u32) {
-        let vcpu = &self.vcpus[v as usize];
+    pub(crate) fn arm_report(&mut self, v: VcpuId) {
+        let vcpu = &self.vcpus[v];
         if vcpu.doing != Doing::SpinLock || vcpu.wait.reported {
             return;
         }
         let in_guest_ns = self.now_ns + vcpu.host_ns();
         let at = in_guest_ns.max(vcpu.wait.began_ns.saturating_add(self.report_ns));
-        self.queue.arm(self.report_timer(v), at);
+        self.queue.arm(Event::Report(v), at);
     }
 
     /// The timer has gone off; `v` may have been interrupted, or have its lock.
-    pub(crate) fn report_wait(&mut self, v: u32) {
-        let vcpu = &self.vcpus[v as usize];
+    pub(crate) fn report_wait(&mut self, v: VcpuId) {
+        let vcpu = &self.vcpus[v];
         let spins = vcpu.doing == Doing::SpinLock && !vcpu.wait.reported;
         if !spins || vcpu.state != State::Running {
             return;
         }
         self.account(v);
-        let vcpu = &self.vcpus[v as usize];
+        let vcpu = &self.vcpus[v];
         let waited_ns = self.now_ns - vcpu.wait.began_ns;
         if vcpu.host_ns() == 0 && waited_ns >= self.report_ns {
             self.report(v);
@@ -56,8 +57,8 @@ impl Sim {
     }
 
     /// An over-threshold wait of `v`, by a hypercall.
-    fn report(&mut self, v: u32) {
-        let vcpu = &mut self.vcpus[v as usize];
+    fn report(&mut self, v: VcpuId) {
+        let vcpu = &mut self.vcpus[v];
         vcpu.wait.reported = true;
         vcpu.exit_ns += self.ipi_ns;
         let vm = vcpu.vm;
@@ -67,35 +68,35 @@ impl Sim {
     }
 
     /// The guest of `v` has waited for a spin-lock for so long, ASMan's Monitoring Module looks.
-    pub(crate) fn watch_wait(&mut self, v: u32, cycles: u64) {
+    pub(crate) fn watch_wait(&mut self, v: VcpuId, cycles: u64) {
         let Some(credit) = &mut self.credit else { return };
         if !credit.learner.is_over_threshold(cycles) {
             return;
         }
-        let number = self.vcpus[v as usize].vm as usize;
+        let number = self.vcpus[v].vm;
         let Vm { first, vcpus, .. } = &self.vms[number];
         let (first, vcpus) = (*first, *vcpus);
-        let own = &self.vcpus[first as usize..(first + vcpus) as usize];
+        let own = self.vcpus.part(first, vcpus);
         let passes: u64 = own.iter().map(|v| v.acquisitions).sum();
         let before = std::mem::replace(&mut credit.long_at[number], passes);
         let stats = &mut credit.stats[number];
         stats.long_waits += 1;
         stats.long_neighbours += u64::from(passes.wrapping_sub(before) <= NEIGHBOURS);
         // It was off its pCPU when the threshold was over, and when it got the lock.
-        let unseen = !self.vcpus[v as usize].wait.reported;
+        let unseen = !self.vcpus[v].wait.reported;
         if credit.coscheduling == Coscheduling::Vcrd && unseen {
             self.report(v);
         }
     }
 
     /// A PLE exit of `v`, as all the host sees of a wait: windows that follow each other add up.
-    pub(crate) fn watch_ple_exit(&mut self, v: u32) {
+    pub(crate) fn watch_ple_exit(&mut self, v: VcpuId) {
         let Some(credit) = &mut self.credit else { return };
         if credit.coscheduling != Coscheduling::VcrdPle {
             return;
         }
-        let vcpu = &self.vcpus[v as usize];
-        let burst = &mut credit.bursts[v as usize];
+        let vcpu = &self.vcpus[v];
+        let burst = &mut credit.bursts[v];
         let cpu_ns = vcpu.cpu_ns();
         let goes_on = cpu_ns - burst.at_cpu_ns <= BURST_WINDOWS * vcpu.window_ns + self.switch_ns;
         burst.at_cpu_ns = cpu_ns;

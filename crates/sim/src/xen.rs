@@ -11,6 +11,7 @@
 //! it running.
 
 use crate::credit::Credit;
+use crate::engine::{PcpuId, Table, VcpuId};
 use unspin_policy::credit::{self, Params};
 
 /// How Xen ranks one vCPU.
@@ -27,27 +28,27 @@ pub(crate) struct Standing {
 /// Xen's books.
 #[derive(Debug, Default)]
 pub(crate) struct Books {
-    pub of: Vec<Standing>,
+    pub of: Table<VcpuId, Standing>,
     /// Sum of all that earn when credits were last handed out.
     pub balance: i64,
     /// Credits, and vCPUs, that a choice puts aside; kept, so that choosing allocates nothing.
     credits: Vec<i64>,
-    hidden: Vec<usize>,
+    hidden: Vec<VcpuId>,
 }
 
 impl Credit {
     /// A tick of a pCPU finds `v` running.
-    pub fn sampled(&mut self, v: u32) {
-        self.books.of[v as usize].active = true;
+    pub fn sampled(&mut self, v: VcpuId) {
+        self.books.of[v].active = true;
         let Params { slot_us, credit_max, .. } = self.params;
         // Bounds are for hand-outs alone.
         let params = Params { credit_max: 2 * credit_max, ..self.params };
-        self.vcpus[v as usize].charge(&params, u64::from(slot_us));
+        self.vcpus[v].charge(&params, u64::from(slot_us));
     }
 
     /// Whether `v` is UNDER: it may be boosted, and lead its siblings.
-    pub fn has_credit(&self, v: u32) -> bool {
-        !self.books.of[v as usize].over
+    pub fn has_credit(&self, v: VcpuId) -> bool {
+        !self.books.of[v].over
     }
 
     /// `csched_acct`. A VM that runs together is parked and let go as one: Algorithm 4 lets all of
@@ -75,13 +76,13 @@ impl Credit {
                 vcpu.vm = u32::MAX;
             }
         }
-        credit::assign(&mut self.vcpus, &mut self.vms, &mut self.pcpus, &params);
+        credit::assign(self.vcpus.all_mut(), self.vms.all_mut(), self.pcpus.all_mut(), &params);
         for (vm, weight) in self.vms.iter_mut().zip(weights) {
             vm.weight = weight;
         }
         books.balance = 0;
         for (v, vcpu) in self.vcpus.iter_mut().enumerate() {
-            let standing = &mut xen[v];
+            let standing = &mut xen.all_mut()[v];
             let earns = standing.active;
             vcpu.vm = vm_of[v];
             let share = vcpu.credit - before[v];
@@ -97,8 +98,8 @@ impl Credit {
             vcpu.credit = vcpu.credit.max(-limit);
             books.balance += if earns { vcpu.credit } else { 0 };
         }
-        for vm in (0..self.vms.len()).filter(|&vm| params.capped != 0 && self.vms[vm].high != 0) {
-            let of_vm = |v: &u32| *v == vm as u32;
+        for vm in self.vms.ids().filter(|&vm| params.capped != 0 && self.vms[vm].high != 0) {
+            let of_vm = |v: &u32| *v == vm.0;
             let spent = vm_of.iter().zip(xen.iter()).filter(|(v, _)| of_vm(v)).all(|(_, s)| s.over);
             for (_, standing) in vm_of.iter().zip(xen.iter_mut()).filter(|(v, _)| of_vm(v)) {
                 standing.parked = spent;
@@ -111,15 +112,15 @@ impl Credit {
     /// there unless its siblings take it along.
     pub(crate) fn pick(
         &mut self,
-        p: u32,
-        last: Option<usize>,
+        p: PcpuId,
+        last: Option<VcpuId>,
         may_raise: bool,
     ) -> credit::Decision {
         let Books { of: xen, credits, hidden, .. } = &mut self.books;
         credits.clear();
         credits.extend(self.vcpus.iter().map(|v| v.credit));
         hidden.clear();
-        for (v, vcpu) in self.vcpus.iter_mut().enumerate() {
+        for (v, vcpu) in self.vcpus.ids().zip(self.vcpus.iter_mut()) {
             vcpu.credit = -i64::from(xen[v].over);
             if xen[v].parked && vcpu.runnable != 0 && vcpu.running == 0 && vcpu.raised == 0 {
                 vcpu.runnable = 0;
@@ -127,17 +128,25 @@ impl Credit {
             }
         }
         let params = Params { capped: 0, ..self.params };
-        let mut decision = credit::pick(&mut self.vcpus, &self.vms, p, last, may_raise, &params);
+        let mut decision = credit::pick(
+            self.vcpus.all_mut(),
+            self.vms.all(),
+            p.0,
+            last.map(|v| v.0 as usize),
+            may_raise,
+            &params,
+        );
         for (vcpu, credit) in self.vcpus.iter_mut().zip(credits.iter()) {
             vcpu.credit = *credit;
         }
         // Lent to the loop: siblings are looked up meanwhile.
         let hidden = std::mem::take(hidden);
-        let leader = decision.vcpu().filter(|&v| may_raise && self.leads(v as u32));
+        let chosen = decision.vcpu().map(|v| VcpuId(v as u32));
+        let leader = chosen.filter(|&v| may_raise && self.leads(v));
         for &v in &hidden {
             self.vcpus[v].runnable = 1;
             let along = leader.is_some_and(|l| self.vcpus[v].vm == self.vcpus[l].vm);
-            if along && self.vcpus[v].pcpu != p {
+            if along && self.vcpus[v].pcpu != p.0 {
                 self.vcpus[v].raised = 1;
                 decision.raised += 1;
             }
@@ -150,6 +159,7 @@ impl Credit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::VmId;
     use crate::Host;
     use crate::Kernel;
     use unspin_scenario::plan::Coscheduling;
@@ -160,24 +170,24 @@ mod tests {
         let mut credit = Credit::new(&host, &host.credit.unwrap(), way, 1);
         credit.add_vm(32, true, 1);
         for p in 0..4 {
-            credit.add_vcpu(p);
+            credit.add_vcpu(PcpuId(p));
         }
         credit.add_vm(256, false, 2);
         for p in 0..8 {
-            credit.add_vcpu(p);
+            credit.add_vcpu(PcpuId(p));
         }
         credit
     }
 
     fn parked(credit: &Credit) -> Vec<bool> {
-        credit.books.of[..4].iter().map(|s| s.parked).collect()
+        credit.books.of.all()[..4].iter().map(|s| s.parked).collect()
     }
 
     #[test]
     fn who_a_tick_finds_pays_for_all_of_it() {
         let mut credit = books(Coscheduling::None);
-        credit.sampled(0);
-        let credits: Vec<i64> = credit.vcpus[..4].iter().map(|v| v.credit).collect();
+        credit.sampled(VcpuId(0));
+        let credits: Vec<i64> = credit.vcpus.all()[..4].iter().map(|v| v.credit).collect();
         assert_eq!(credits, [-10_000, 0, 0, 0]);
     }
 
@@ -190,7 +200,7 @@ mod tests {
             .map(|_| {
                 let is_parked = parked(&credit);
                 for v in (0..4).filter(|&v| !is_parked[v as usize]) {
-                    (0..3).for_each(|_| credit.sampled(v));
+                    (0..3).for_each(|_| credit.sampled(VcpuId(v)));
                     ran += 1;
                 }
                 credit.hand_out();
@@ -206,7 +216,7 @@ mod tests {
     fn small_debts_and_idleness_park_nobody() {
         let mut credit = books(Coscheduling::None);
         for round in 0..40 {
-            (0..4).for_each(|v| credit.sampled(v));
+            (0..4).for_each(|v| credit.sampled(VcpuId(v)));
             if round % 8 > 0 {
                 (0..7).for_each(|_| {
                     credit.hand_out();
@@ -222,13 +232,13 @@ mod tests {
     #[test]
     fn a_vm_that_runs_together_is_parked_as_one() {
         let mut credit = books(Coscheduling::Con);
-        credit.vms[0].high = 1;
-        (0..3).for_each(|_| credit.sampled(0));
-        (1..4).for_each(|v| credit.sampled(v));
+        credit.vms[VmId(0)].high = 1;
+        (0..3).for_each(|_| credit.sampled(VcpuId(0)));
+        (1..4).for_each(|v| credit.sampled(VcpuId(v)));
         credit.hand_out();
         assert_eq!(parked(&credit), [true; 4], "all are without credit");
         credit.hand_out();
         assert_eq!(parked(&credit), [false; 4], "three have some");
-        assert!(!credit.has_credit(0));
+        assert!(!credit.has_credit(VcpuId(0)));
     }
 }

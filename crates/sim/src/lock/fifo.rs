@@ -5,10 +5,11 @@
 //! lock waiter preemption.
 
 use super::Sim;
+use crate::engine::LockId;
 
 impl Sim {
-    pub(super) fn fifo_release(&mut self, index: u32) {
-        let lock = &mut self.locks[index as usize];
+    pub(super) fn fifo_release(&mut self, index: LockId) {
+        let lock = &mut self.locks[index];
         lock.granted += 1;
         let next = lock.head;
         self.hand_over(next, index);

@@ -19,6 +19,7 @@ mod tas;
 pub use params::Budgets;
 pub use stall::Stalls;
 
+use crate::engine::{LockId, VcpuId};
 use crate::machine::{Sim, BUCKETS};
 use crate::sched::NONE;
 use crate::state::{Doing, OffClock, State, Vcpu};
@@ -68,17 +69,17 @@ pub(crate) enum Spin {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lock {
     pub protocol: Protocol,
-    pub owner: u32,
+    pub owner: VcpuId,
     /// The lock is free and this waiter, off its pCPU, is next in line.
-    heir: u32,
-    head: u32,
-    tail: u32,
+    heir: VcpuId,
+    head: VcpuId,
+    tail: VcpuId,
     waiters: u32,
     /// Waiters that are past their turn or their time.
     competing: u32,
     doublings: u32,
     /// The first in line of a lease lock, and whether it wants the lock before all others.
-    line_heir: u32,
+    line_heir: VcpuId,
     wish: bool,
     /// Requests made and granted so far, and when the last grant ended.
     requests: u64,
@@ -121,8 +122,8 @@ impl Lock {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wait {
     /// Lock it waits for (index of all locks), and who waits behind it.
-    pub lock: u32,
-    behind: u32,
+    pub lock: LockId,
+    behind: VcpuId,
     /// Number of its request, and how many were before it then.
     ticket: u64,
     ahead: u32,
@@ -150,7 +151,7 @@ pub(crate) struct Wait {
 
 impl Wait {
     pub const NONE: Wait = Wait {
-        lock: NONE,
+        lock: LockId::NONE,
         behind: NONE,
         ticket: 0,
         ahead: 0,
@@ -176,15 +177,15 @@ impl Wait {
 }
 
 impl Sim {
-    fn lock_index(&self, v: u32, number: u32) -> u32 {
-        self.vcpus[v as usize].vm * self.locks_per_vm + number
+    fn lock_index(&self, v: VcpuId, number: u32) -> LockId {
+        LockId(self.vcpus[v].vm.0 * self.locks_per_vm + number)
     }
 
     /// Whether `v`, running, has the lock at once; else it waits.
-    pub(crate) fn lock(&mut self, v: u32, number: u32) -> bool {
+    pub(crate) fn lock(&mut self, v: VcpuId, number: u32) -> bool {
         let index = self.lock_index(v, number);
         let now = self.now_ns;
-        let lock = &mut self.locks[index as usize];
+        let lock = &mut self.locks[index];
         let ticket = lock.requests;
         lock.requests += 1;
         let others_first = match lock.protocol {
@@ -199,10 +200,10 @@ impl Sim {
             return true;
         }
         self.join_queue(v, index);
-        let lock = &self.locks[index as usize];
+        let lock = &self.locks[index];
         let protocol = lock.protocol;
         let (off_mark_ns, granted) = (lock.off.at(now), lock.granted);
-        let vcpu = &mut self.vcpus[v as usize];
+        let vcpu = &mut self.vcpus[v];
         vcpu.off_mark_ns = off_mark_ns;
         vcpu.doing = Doing::SpinLock;
         vcpu.spun_ns = 0;
@@ -234,12 +235,12 @@ impl Sim {
         }
     }
 
-    pub(crate) fn unlock(&mut self, v: u32, number: u32) {
+    pub(crate) fn unlock(&mut self, v: VcpuId, number: u32) {
         let index = self.lock_index(v, number);
-        let vcpu = &mut self.vcpus[v as usize];
+        let vcpu = &mut self.vcpus[v];
         assert!(vcpu.owned & 1 << number != 0, "vCPU {v} releases a lock it does not hold");
         vcpu.owned &= !(1 << number);
-        let lock = &mut self.locks[index as usize];
+        let lock = &mut self.locks[index];
         debug_assert_eq!(lock.owner, v);
         lock.owner = NONE;
         lock.off.set(false, self.now_ns);
@@ -260,9 +261,9 @@ impl Sim {
 
     /// A spinner looks at its lock: it is back in its guest, or its time is over. Whether it has the
     /// lock now.
-    pub(crate) fn look(&mut self, v: u32) -> bool {
-        let index = self.vcpus[v as usize].wait.lock;
-        let lock = &self.locks[index as usize];
+    pub(crate) fn look(&mut self, v: VcpuId) -> bool {
+        let index = self.vcpus[v].wait.lock;
+        let lock = &self.locks[index];
         let has_it = match lock.protocol {
             Protocol::Fifo { .. } => false,
             Protocol::Tas => self.try_free(v, index),
@@ -274,15 +275,15 @@ impl Sim {
             Protocol::PvQueued { .. } => self.pv_queued_look(v, index),
             Protocol::Lease => self.lease_look(v, index),
         };
-        self.vcpus[v as usize].wait.seen_ns = self.now_ns;
+        self.vcpus[v].wait.seen_ns = self.now_ns;
         has_it
     }
 
     /// How long `v`, which spins, may spin in its guest before it has to look at its lock, once its
     /// host lets it: 0 where it has to look at once.
-    pub(crate) fn until_look_ns(&self, v: u32) -> u64 {
-        let vcpu = &self.vcpus[v as usize];
-        let lock = &self.locks[vcpu.wait.lock as usize];
+    pub(crate) fn until_look_ns(&self, v: VcpuId) -> u64 {
+        let vcpu = &self.vcpus[v];
+        let lock = &self.locks[vcpu.wait.lock];
         let at_ns = match lock.protocol {
             Protocol::Fifo { .. } => return u64::MAX,
             Protocol::Tas if vcpu.host_ns() > 0 => 0,
@@ -297,29 +298,29 @@ impl Sim {
         at_ns.saturating_sub(spins_from_ns)
     }
 
-    fn try_free(&mut self, v: u32, index: u32) -> bool {
-        if self.locks[index as usize].owner != NONE {
+    fn try_free(&mut self, v: VcpuId, index: LockId) -> bool {
+        if self.locks[index].owner != NONE {
             return false;
         }
         self.hand_over(v, index);
         true
     }
 
-    fn is_in_guest(&self, v: u32) -> bool {
-        let vcpu = &self.vcpus[v as usize];
+    fn is_in_guest(&self, v: VcpuId) -> bool {
+        let vcpu = &self.vcpus[v];
         vcpu.state == State::Running && vcpu.host_ns() == 0 && vcpu.doing == Doing::SpinLock
     }
 
     /// Any of the waiters that spin in their guests right now and of which `may` is true; [`NONE`]
     /// where there is none. Accounts for every waiter.
-    fn draw_spinner(&mut self, index: u32, may: fn(&Vcpu) -> bool) -> u32 {
-        let head = self.locks[index as usize].head;
+    fn draw_spinner(&mut self, index: LockId, may: fn(&Vcpu) -> bool) -> VcpuId {
+        let head = self.locks[index].head;
         let mut spinning = 0;
         let mut v = head;
         while v != NONE {
             self.account(v);
-            spinning += u32::from(self.is_in_guest(v) && may(&self.vcpus[v as usize]));
-            v = self.vcpus[v as usize].wait.behind;
+            spinning += u32::from(self.is_in_guest(v) && may(&self.vcpus[v]));
+            v = self.vcpus[v].wait.behind;
         }
         if spinning == 0 {
             return NONE;
@@ -327,68 +328,68 @@ impl Sim {
         let mut left = self.tas_rng.uniform(0, spinning - 1);
         let mut v = head;
         loop {
-            if self.is_in_guest(v) && may(&self.vcpus[v as usize]) {
+            if self.is_in_guest(v) && may(&self.vcpus[v]) {
                 if left == 0 {
                     return v;
                 }
                 left -= 1;
             }
-            v = self.vcpus[v as usize].wait.behind;
+            v = self.vcpus[v].wait.behind;
         }
     }
 
-    fn own_at_once(&mut self, v: u32, index: u32) {
+    fn own_at_once(&mut self, v: VcpuId, index: LockId) {
         self.own(v, index);
-        let vm = self.vcpus[v as usize].vm as usize;
+        let vm = self.vcpus[v].vm;
         self.vms[vm].wait_hist[self.lock_bucket] += 1;
     }
 
     #[inline]
-    fn own(&mut self, v: u32, index: u32) {
+    fn own(&mut self, v: VcpuId, index: LockId) {
         let now = self.now_ns;
         self.clear_heir(index);
-        let vcpu = &mut self.vcpus[v as usize];
-        vcpu.owned |= 1 << (index % self.locks_per_vm);
+        let vcpu = &mut self.vcpus[v];
+        vcpu.owned |= 1 << (index.0 % self.locks_per_vm);
         vcpu.acquisitions += 1;
         let runs = vcpu.state == State::Running;
-        let lock = &mut self.locks[index as usize];
+        let lock = &mut self.locks[index];
         debug_assert_eq!(lock.owner, NONE);
         lock.owner = v;
         lock.off.set(!runs, now);
     }
 
     /// The lock is free, and all wait for `v`, which is off its pCPU or with its host.
-    fn set_heir(&mut self, v: u32, index: u32) {
+    fn set_heir(&mut self, v: VcpuId, index: LockId) {
         self.clear_heir(index);
-        let vcpu = &mut self.vcpus[v as usize];
-        vcpu.owned |= 1 << (index % self.locks_per_vm);
+        let vcpu = &mut self.vcpus[v];
+        vcpu.owned |= 1 << (index.0 % self.locks_per_vm);
         let runs = vcpu.state == State::Running;
-        let lock = &mut self.locks[index as usize];
+        let lock = &mut self.locks[index];
         lock.heir = v;
         lock.off.set(!runs, self.now_ns);
     }
 
-    fn clear_heir(&mut self, index: u32) {
-        let lock = &mut self.locks[index as usize];
+    fn clear_heir(&mut self, index: LockId) {
+        let lock = &mut self.locks[index];
         if lock.heir != NONE {
             let heir = std::mem::replace(&mut lock.heir, NONE);
-            self.vcpus[heir as usize].owned &= !(1 << (index % self.locks_per_vm));
+            self.vcpus[heir].owned &= !(1 << (index.0 % self.locks_per_vm));
             lock.off.set(false, self.now_ns);
         }
     }
 
     /// The lock is free and goes to `v`, who waits for it. It is moved on at once, whatever its pCPU
     /// does: what it does next it does when it runs.
-    fn hand_over(&mut self, v: u32, index: u32) {
+    fn hand_over(&mut self, v: VcpuId, index: LockId) {
         self.account(v);
         self.leave_queue(v, index);
-        let lock = &self.locks[index as usize];
+        let lock = &self.locks[index];
         let (waiters, shared_word) = (lock.waiters, lock.shared_word());
         self.own(v, index);
         let more = if shared_word { u64::from(waiters) * self.handoff_per_waiter_ns } else { 0 };
         let handoff_ns = self.handoff_ns + more;
-        let vcpu = &mut self.vcpus[v as usize];
-        vcpu.wait.lock = NONE;
+        let vcpu = &mut self.vcpus[v];
+        vcpu.wait.lock = LockId::NONE;
         vcpu.wait.took_ns = handoff_ns;
         vcpu.notice_lock = true;
         let state = vcpu.state;
@@ -403,22 +404,22 @@ impl Sim {
         }
     }
 
-    fn join_queue(&mut self, v: u32, index: u32) {
-        let lock = &mut self.locks[index as usize];
+    fn join_queue(&mut self, v: VcpuId, index: LockId) {
+        let lock = &mut self.locks[index];
         let last = std::mem::replace(&mut lock.tail, v);
         lock.waiters += 1;
         if last == NONE {
             lock.head = v;
         } else {
-            self.vcpus[last as usize].wait.behind = v;
+            self.vcpus[last].wait.behind = v;
         }
     }
 
-    fn leave_queue(&mut self, v: u32, index: u32) {
-        let wait = &mut self.vcpus[v as usize].wait;
+    fn leave_queue(&mut self, v: VcpuId, index: LockId) {
+        let wait = &mut self.vcpus[v].wait;
         let behind = std::mem::replace(&mut wait.behind, NONE);
         let competed = std::mem::take(&mut wait.competing);
-        let lock = &mut self.locks[index as usize];
+        let lock = &mut self.locks[index];
         lock.waiters -= 1;
         lock.competing -= u32::from(competed);
         if lock.head == v {
@@ -429,32 +430,32 @@ impl Sim {
             return;
         }
         let mut before = lock.head;
-        while self.vcpus[before as usize].wait.behind != v {
-            before = self.vcpus[before as usize].wait.behind;
+        while self.vcpus[before].wait.behind != v {
+            before = self.vcpus[before].wait.behind;
         }
-        self.vcpus[before as usize].wait.behind = behind;
+        self.vcpus[before].wait.behind = behind;
         if behind == NONE {
-            self.locks[index as usize].tail = before;
+            self.locks[index].tail = before;
         }
     }
 
-    fn set_competing(&mut self, v: u32, index: u32) {
-        let wait = &mut self.vcpus[v as usize].wait;
+    fn set_competing(&mut self, v: VcpuId, index: LockId) {
+        let wait = &mut self.vcpus[v].wait;
         debug_assert!(!wait.competing);
         wait.competing = true;
-        self.locks[index as usize].competing += 1;
+        self.locks[index].competing += 1;
     }
 
     /// `v` runs, and finds that it has its lock as soon as the host lets its guest go on.
-    pub(crate) fn notice_lock(&mut self, v: u32) {
-        let vcpu = &mut self.vcpus[v as usize];
+    pub(crate) fn notice_lock(&mut self, v: VcpuId) {
+        let vcpu = &mut self.vcpus[v];
         vcpu.notice_lock = false;
         vcpu.wait.noticed_ns = self.now_ns + vcpu.host_ns();
         vcpu.wait.took_ns += vcpu.wait.noticed_ns;
         let wait_ns = vcpu.wait.noticed_ns - vcpu.wait.began_ns;
         let cycles = self.cycles_fast(wait_ns);
         let bucket = (63 - (cycles | 1).leading_zeros() as usize).min(BUCKETS - 1);
-        let vm = &mut self.vms[self.vcpus[v as usize].vm as usize];
+        let vm = &mut self.vms[self.vcpus[v].vm];
         vm.wait_hist[bucket] += 1;
         vm.max_wait_cycles = vm.max_wait_cycles.max(cycles);
         self.watch_wait(v, cycles);

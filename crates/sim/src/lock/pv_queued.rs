@@ -3,41 +3,40 @@
 //! to be first, and a newcomer that finds the lock free takes it.
 
 use super::{Protocol, Sim};
+use crate::engine::{LockId, VcpuId};
 use crate::sched::NONE;
 
 impl Sim {
-    fn pv_queued_spin_ns(&self, index: u32) -> u64 {
-        let Protocol::PvQueued { spin_ns, .. } = self.locks[index as usize].protocol else {
-            unreachable!()
-        };
+    fn pv_queued_spin_ns(&self, index: LockId) -> u64 {
+        let Protocol::PvQueued { spin_ns, .. } = self.locks[index].protocol else { unreachable!() };
         self.lock_budget_ns(spin_ns)
     }
 
-    pub(super) fn pv_queued_begin(&mut self, v: u32) {
-        let index = self.vcpus[v as usize].wait.lock;
+    pub(super) fn pv_queued_begin(&mut self, v: VcpuId) {
+        let index = self.vcpus[v].wait.lock;
         let ns = self.pv_queued_spin_ns(index);
-        self.vcpus[v as usize].wait.until_ns = self.now_ns.saturating_add(ns);
-        if self.locks[index as usize].head == v {
+        self.vcpus[v].wait.until_ns = self.now_ns.saturating_add(ns);
+        if self.locks[index].head == v {
             self.set_competing(v, index);
         }
     }
 
-    pub(super) fn pv_queued_look(&mut self, v: u32, index: u32) -> bool {
-        let wait = &self.vcpus[v as usize].wait;
-        if wait.competing && self.locks[index as usize].owner == NONE {
+    pub(super) fn pv_queued_look(&mut self, v: VcpuId, index: LockId) -> bool {
+        let wait = &self.vcpus[v].wait;
+        if wait.competing && self.locks[index].owner == NONE {
             self.pv_queued_take(v, index);
             return true;
         }
         let (now, ns) = (self.now_ns, self.pv_queued_spin_ns(index));
-        if self.vcpus[v as usize].wait.budget_spent(now, ns) {
+        if self.vcpus[v].wait.budget_spent(now, ns) {
             self.halt_in_lock(v);
         }
         false
     }
 
     /// The lock is free: the first has it if it spins, else it is kicked or finds it when it looks.
-    pub(super) fn pv_queued_release(&mut self, by: u32, index: u32) {
-        let lock = &mut self.locks[index as usize];
+    pub(super) fn pv_queued_release(&mut self, by: VcpuId, index: LockId) {
+        let lock = &mut self.locks[index];
         lock.granted += 1;
         let first = lock.head;
         self.account(first);
@@ -52,8 +51,8 @@ impl Sim {
     }
 
     /// `v`, the first, has the lock, and says to the next that it is first now.
-    fn pv_queued_take(&mut self, v: u32, index: u32) {
-        let first = self.vcpus[v as usize].wait.behind;
+    fn pv_queued_take(&mut self, v: VcpuId, index: LockId) {
+        let first = self.vcpus[v].wait.behind;
         self.hand_over(v, index);
         if first == NONE {
             return;
@@ -64,7 +63,7 @@ impl Sim {
             self.kick(v, first);
             self.rearm(v);
         } else {
-            self.vcpus[first as usize].wait.budget_pending = true;
+            self.vcpus[first].wait.budget_pending = true;
             self.rearm(first);
         }
     }

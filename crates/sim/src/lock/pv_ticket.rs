@@ -4,12 +4,13 @@
 
 use super::params::oticket_spin_ns;
 use super::{Protocol, Sim, Spin};
+use crate::engine::{LockId, VcpuId};
 use crate::sched::NONE;
 
 impl Sim {
-    fn pv_ticket_spin_ns(&self, v: u32) -> u64 {
-        let wait = &self.vcpus[v as usize].wait;
-        let lock = &self.locks[wait.lock as usize];
+    fn pv_ticket_spin_ns(&self, v: VcpuId) -> u64 {
+        let wait = &self.vcpus[v].wait;
+        let lock = &self.locks[wait.lock];
         let Protocol::PvTicket { spin, .. } = lock.protocol else { unreachable!() };
         let ns = match spin {
             Spin::Fixed { ns } => ns,
@@ -20,18 +21,18 @@ impl Sim {
     }
 
     /// `v` begins to spin.
-    pub(super) fn pv_ticket_spin(&mut self, v: u32) {
+    pub(super) fn pv_ticket_spin(&mut self, v: VcpuId) {
         let ns = self.pv_ticket_spin_ns(v);
-        self.vcpus[v as usize].wait.until_ns = self.now_ns.saturating_add(ns);
+        self.vcpus[v].wait.until_ns = self.now_ns.saturating_add(ns);
     }
 
-    pub(super) fn pv_ticket_look(&mut self, v: u32) {
+    pub(super) fn pv_ticket_look(&mut self, v: VcpuId) {
         let (now, ns) = (self.now_ns, self.pv_ticket_spin_ns(v));
-        let wait = &mut self.vcpus[v as usize].wait;
+        let wait = &mut self.vcpus[v].wait;
         if !wait.budget_spent(now, ns) {
             return;
         }
-        let lock = &mut self.locks[wait.lock as usize];
+        let lock = &mut self.locks[wait.lock];
         if let Protocol::PvTicket { spin: Spin::Doubling { doublings_max, .. }, .. } = lock.protocol
         {
             lock.doublings = (lock.doublings + 1).min(doublings_max);
@@ -39,15 +40,15 @@ impl Sim {
         self.halt_in_lock(v);
     }
 
-    pub(super) fn pv_ticket_release(&mut self, by: u32, index: u32, kicks: u32) {
-        let lock = &mut self.locks[index as usize];
+    pub(super) fn pv_ticket_release(&mut self, by: VcpuId, index: LockId, kicks: u32) {
+        let lock = &mut self.locks[index];
         lock.granted += 1;
         let next = lock.head;
         if self.halts(next) {
             self.charge_kick(by);
         }
         self.hand_over(next, index);
-        let mut early = self.locks[index as usize].head;
+        let mut early = self.locks[index].head;
         for _ in 1..kicks {
             if early == NONE {
                 break;
@@ -55,7 +56,7 @@ impl Sim {
             if self.halts(early) {
                 self.kick(by, early);
             }
-            early = self.vcpus[early as usize].wait.behind;
+            early = self.vcpus[early].wait.behind;
         }
     }
 }

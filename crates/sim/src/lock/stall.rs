@@ -5,6 +5,7 @@
 //! the next in line is off its pCPU. Off unless a set-up asks for it; counting changes nothing else.
 
 use super::Sim;
+use crate::engine::{Event, VcpuId};
 use crate::sched::NONE;
 use crate::state::{Doing, State};
 
@@ -42,31 +43,31 @@ impl Stalls {
 
 impl Sim {
     /// `v` runs: sets the timer that counts its stall, which no other event depends on.
-    pub(crate) fn arm_stall(&mut self, v: u32) {
-        let vcpu = &self.vcpus[v as usize];
+    pub(crate) fn arm_stall(&mut self, v: VcpuId) {
+        let vcpu = &self.vcpus[v];
         if vcpu.doing != Doing::SpinLock || vcpu.wait.stalled {
             return;
         }
         let left_ns = vcpu.host_ns() + self.stall_ns.saturating_sub(vcpu.wait.spun_ns);
-        self.queue.arm(self.stall_timer(v), self.now_ns + left_ns);
+        self.queue.arm(Event::Stall(v), self.now_ns + left_ns);
     }
 
     /// The timer has gone off; `v` may have been interrupted, or have its lock.
-    pub(crate) fn note_stall(&mut self, v: u32) {
-        let vcpu = &self.vcpus[v as usize];
+    pub(crate) fn note_stall(&mut self, v: VcpuId) {
+        let vcpu = &self.vcpus[v];
         let spins = vcpu.doing == Doing::SpinLock && !vcpu.wait.stalled;
         if !spins || vcpu.state != State::Running {
             return;
         }
         self.account(v);
-        let vcpu = &mut self.vcpus[v as usize];
+        let vcpu = &mut self.vcpus[v];
         if vcpu.wait.spun_ns < self.stall_ns {
             return;
         }
         vcpu.wait.stalled = true;
-        let (vm, lock) = (vcpu.vm, &self.locks[vcpu.wait.lock as usize]);
-        let stalls = &mut self.vms[vm as usize].stalls;
-        let owner = self.vcpus.get(lock.owner as usize);
+        let (vm, lock) = (vcpu.vm, &self.locks[vcpu.wait.lock]);
+        let stalls = &mut self.vms[vm].stalls;
+        let owner = self.vcpus.get(lock.owner);
         match owner {
             Some(owner) if !owner.notice_lock && owner.wait.took_ns <= self.now_ns => {
                 let runs = owner.state == State::Running;

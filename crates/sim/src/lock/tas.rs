@@ -3,11 +3,12 @@
 //! that moment; the others look when they return.
 
 use super::Sim;
+use crate::engine::LockId;
 use crate::sched::NONE;
 
 impl Sim {
-    pub(super) fn tas_release(&mut self, index: u32) {
-        self.locks[index as usize].granted += 1;
+    pub(super) fn tas_release(&mut self, index: LockId) {
+        self.locks[index].granted += 1;
         let next = self.draw_spinner(index, |_| true);
         if next != NONE {
             self.hand_over(next, index);

@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 use unspin_guest_abi::rng::splitmix64;
 
-const TABLE_TEXT: &str = include_str!("../../../guest/exp_table.h");
+const TABLE_TEXT: &str = include_str!("../../../../guest/exp_table.h");
 const EXP_LN2_Q20: u64 = 726_817;
 
 /// Mean of ln 2 - ln(1 + f) by the 8 bits of f, 20 bits of fraction: the guest's own table.
