@@ -4,10 +4,9 @@
 
 use crate::engine::{PcpuId, ThreadId, VcpuId};
 use crate::machine::Sim;
-use crate::program;
+use crate::program::{Act, Draw, Step};
 use crate::state::{Cause, Doing, State, Vcpu, Vm};
 use std::collections::VecDeque;
-use unspin_guest_abi::Step;
 
 /// A lock whose waiters sleep, as glibc's: a released one may be taken by whoever comes first, the
 /// longest sleeper is woken to try again.
@@ -30,7 +29,7 @@ fn goes_idle(doing: Doing) -> bool {
 
 impl Sim {
     /// Whether the thread on `v` has the mutex at once; else it sleeps, and tries again when it is
-    /// woken: its `pc` must be the step's own.
+    /// woken.
     pub(crate) fn mutex(&mut self, v: VcpuId, number: u32) -> bool {
         let vm = self.vcpus[v].vm;
         let t = self.vcpus[v].thread;
@@ -43,6 +42,7 @@ impl Sim {
         }
         mutex.waiters.push_back(t);
         let vcpu = &mut self.vcpus[v];
+        vcpu.pc -= 1;
         vcpu.taken = true;
         vcpu.doing = Doing::Work;
         vcpu.remaining_ns = self.guest_switch_ns.max(self.unit_ns);
@@ -166,9 +166,12 @@ impl Sim {
         next.is_none()
     }
 
-    /// The `shootdown` step that `v` is in.
-    fn shootdown_step(&self, v: VcpuId) -> Step {
-        self.steps[self.vcpus[v].pc as usize - 1]
+    /// Of the `shootdown` step that `v` is in: whether it is lazy, and how long its handlers work.
+    fn shootdown_step(&self, v: VcpuId) -> (bool, Draw) {
+        match self.steps[self.vcpus[v].pc as usize - 1].step {
+            Step::Act(Act::Shootdown { lazy, handler }) => (lazy, handler),
+            step => unreachable!("vCPU {v} sends interrupts in {step:?}"),
+        }
     }
 
     fn is_asked_to_flush(&self, v: VcpuId, u: VcpuId) -> bool {
@@ -178,9 +181,7 @@ impl Sim {
             State::Ready => true,
             // Not idle: it waits for a lock.
             State::Halted if vcpu.doing == Doing::HaltLock => true,
-            State::Halted => {
-                vcpu.in_mask && self.shootdown_step(v).op == program::OP_SHOOTDOWN_LAZY
-            }
+            State::Halted => vcpu.in_mask && self.shootdown_step(v).0,
         }
     }
 
@@ -189,8 +190,8 @@ impl Sim {
         self.account(u);
         self.stop_halt_poll(u);
         if !self.vcpus[u].owes_acks {
-            let step = self.shootdown_step(v);
-            let handler_cycles = u64::from(self.draw(v, &step)) * self.iteration_cycles;
+            let (_, handler) = self.shootdown_step(v);
+            let handler_cycles = u64::from(self.draw(v, handler)) * self.iteration_cycles;
             if self.vcpus[u].state == State::Running {
                 self.interrupt(u);
             } else {

@@ -6,44 +6,38 @@
 
 use crate::engine::{Event, VcpuId};
 use crate::machine::Sim;
-use crate::program;
+use crate::program::{Act, Draw, Instruction, Meet, Step, Turn, Work};
 use crate::state::{Cause, Doing, State};
-use unspin_guest_abi as abi;
-
-/// Whether a step is work that nobody else notices.
-fn is_work(op: u32) -> bool {
-    matches!(
-        op,
-        abi::OP_COMPUTE
-            | abi::OP_CRITICAL
-            | program::OP_COMPUTE_FIRST
-            | program::OP_COMPUTE_TURN
-            | program::OP_SHARE
-    )
-}
 
 impl Sim {
-    pub(crate) fn draw(&mut self, v: VcpuId, step: &abi::Step) -> u32 {
-        let rng = &mut self.vcpus[v].rng;
-        match step.dist {
-            abi::DIST_UNIFORM => rng.uniform(step.a, step.b),
-            abi::DIST_EXP => rng.exp(step.a, step.b),
-            _ => step.a,
-        }
+    pub(crate) fn draw(&mut self, v: VcpuId, draw: Draw) -> u32 {
+        draw.from(&mut self.vcpus[v].rng)
     }
 
     /// Runs the program of `v` on from its `pc`, after `ns` of work that is due already, up to the
     /// next thing that takes time and that others may notice.
     pub(crate) fn advance(&mut self, v: VcpuId, mut ns: u64) {
-        let vm = &self.vms[self.vcpus[v].vm];
-        let (begin, end) = (vm.program, vm.program_end);
-        let mut pc = self.vcpus[v].pc;
         if std::mem::take(&mut self.vcpus[v].wakes_next) {
             // Woken for something else it may stand in line still.
             let vm = self.vcpus[v].vm;
             self.vms[vm].barrier.turns.retain(|u| *u != v);
             self.wake_in_turn(v);
         }
+        while let Some(act) = self.work_on(v, ns) {
+            match self.act(v, act) {
+                Some(more_ns) => ns = more_ns,
+                None => return,
+            }
+        }
+    }
+
+    /// `v`, with `ns` of work before it, goes on through all steps that are work too, and works for as
+    /// long as they take. If no work is due before the next step that others notice: that step, which
+    /// is behind it now.
+    pub(crate) fn work_on(&mut self, v: VcpuId, mut ns: u64) -> Option<Act> {
+        let vm = &self.vms[self.vcpus[v].vm];
+        let (begin, end) = (vm.program, vm.program_end);
+        let mut pc = self.vcpus[v].pc;
         loop {
             if pc == end {
                 // A unit counts when its work is done; what releasing its last lock takes is no
@@ -57,149 +51,134 @@ impl Sim {
                 // Also a program of no length takes time.
                 ns += self.unit_ns;
             }
-            let step = self.steps[pc as usize];
+            let Instruction { step, permille, skip } = self.steps[pc as usize];
             if !self.vcpus[v].taken {
-                if step.permille < 1000 && !self.vcpus[v].rng.chance(step.permille) {
-                    pc = begin + step.skip;
+                if permille < 1000 && !self.vcpus[v].rng.chance(permille) {
+                    pc = begin + skip;
                     continue;
                 }
                 ns += self.step_ns;
             }
-            let is_work = is_work(step.op);
-            if !is_work && ns > 0 {
-                self.vcpus[v].taken = true;
-                break;
+            match step {
+                Step::Work(work) => ns += self.work_ns(v, work),
+                Step::Act(_) if ns > 0 => {
+                    self.vcpus[v].taken = true;
+                    break;
+                }
+                Step::Act(act) => {
+                    self.vcpus[v].taken = false;
+                    self.vcpus[v].pc = pc + 1;
+                    return Some(act);
+                }
             }
             self.vcpus[v].taken = false;
             pc += 1;
-            match step.op {
-                abi::OP_COMPUTE | abi::OP_CRITICAL => {
-                    let iterations = u64::from(self.draw(v, &step));
-                    ns += self.clock.ns(iterations * self.iteration_cycles);
-                }
-                abi::OP_LOCK => {
-                    if !self.lock(v, step.lock) {
-                        self.vcpus[v].pc = pc;
-                        return;
-                    }
-                    ns += self.lock_ns;
-                }
-                abi::OP_UNLOCK => {
-                    self.unlock(v, step.lock);
-                    ns += self.unlock_ns;
-                }
-                abi::OP_WAKE => self.wake_next(v),
-                abi::OP_BLOCK => {
-                    let timer_ns = self.draw(v, &step);
-                    self.vcpus[v].pc = pc;
-                    self.block(v, u64::from(timer_ns), step.b != 0);
-                    return;
-                }
-                abi::OP_BARRIER
-                | abi::OP_SPIN_BARRIER
-                | program::OP_USER_BARRIER
-                | program::OP_COND_BARRIER => {
-                    // Without a length of its own who spins in user space never goes to sleep.
-                    let sleeps = match step.op {
-                        abi::OP_BARRIER | program::OP_COND_BARRIER => true,
-                        program::OP_USER_BARRIER => step.b > 0,
-                        _ => false,
-                    };
-                    let pauses = sleeps.then(|| self.draw(v, &step));
-                    self.vcpus[v].pc = pc;
-                    self.vcpus[v].user = step.op == program::OP_USER_BARRIER
-                        || (step.op == program::OP_COND_BARRIER && step.b > 0);
-                    self.vcpus[v].in_turn = step.op == program::OP_COND_BARRIER;
-                    if !self.barrier(v, pauses) {
-                        return;
-                    }
-                    self.vcpus[v].user = false;
-                }
-                program::OP_COMPUTE_FIRST | program::OP_COMPUTE_TURN => {
-                    let iterations = u64::from(self.draw(v, &step));
-                    if self.is_turn(v, step.op) {
-                        ns += self.clock.ns(iterations * self.iteration_cycles);
-                    }
-                }
-                program::OP_SERIAL_FIRST | program::OP_SERIAL_TURN => {
-                    self.vcpus[v].pc = pc;
-                    self.vcpus[v].in_turn = false;
-                    if !self.serial(v, &step) {
-                        return;
-                    }
-                }
-                program::OP_SHARE => {
-                    let lines = u64::from(self.draw(v, &step));
-                    let (whole_ns, far_ns) = self.share_ns(v, lines);
-                    ns += whole_ns;
-                    self.vcpus[v].cache_ns += far_ns;
-                }
-                program::OP_MUTEX => {
-                    self.vcpus[v].pc = pc - 1;
-                    if !self.mutex(v, step.lock) {
-                        return;
-                    }
-                    ns += self.lock_ns;
-                }
-                program::OP_MUTEX_UNLOCK => {
-                    self.mutex_unlock(v, step.lock);
-                    ns += self.unlock_ns;
-                }
-                program::OP_SOCKET_WAIT => {
-                    self.vcpus[v].pc = pc - 1;
-                    if !self.socket_wait(v, step.a) {
-                        return;
-                    }
-                }
-                program::OP_SOCKET_LOCK => {
-                    if !self.lock(v, self.socket_lock(v)) {
-                        self.vcpus[v].pc = pc;
-                        return;
-                    }
-                    ns += self.lock_ns;
-                }
-                program::OP_SOCKET_UNLOCK => {
-                    self.unlock(v, self.socket_lock(v));
-                    self.socket_moved(v, step.a);
-                    ns += self.unlock_ns;
-                }
-                _ => {
-                    self.vcpus[v].pc = pc;
-                    let in_turn = self.vms[self.vcpus[v].vm].in_turn;
-                    let goes_on = match in_turn {
-                        true => self.shootdown_in_turn(v),
-                        false => self.shootdown(v, step.op == program::OP_SHOOTDOWN_LAZY),
-                    };
-                    if !goes_on {
-                        return;
-                    }
-                }
-            }
         }
         let vcpu = &mut self.vcpus[v];
         vcpu.pc = pc;
         vcpu.doing = Doing::Work;
         vcpu.remaining_ns = ns;
+        None
     }
 
-    /// Whether a step for one thread is for that on `v`.
-    fn is_turn(&self, v: VcpuId, op: u32) -> bool {
-        self.thread_index(v) == self.turn(v, op)
-    }
-
-    /// Number of the thread that a step for one thread is for, in the pass `v` is in.
-    pub(crate) fn turn(&self, v: VcpuId, op: u32) -> u32 {
-        let vcpu = &self.vcpus[v];
-        match op {
-            program::OP_COMPUTE_TURN | program::OP_SERIAL_TURN => {
-                (vcpu.passes % u64::from(self.vms[vcpu.vm].threads)) as u32
+    fn work_ns(&mut self, v: VcpuId, work: Work) -> u64 {
+        match work {
+            Work::Iterations(draw) => {
+                let iterations = u64::from(self.draw(v, draw));
+                self.clock.ns(iterations * self.iteration_cycles)
             }
-            _ => 0,
+            Work::InTurn(turn, draw) => {
+                let iterations = u64::from(self.draw(v, draw));
+                let is_turn = self.thread_index(v) == self.turn(v, turn);
+                if is_turn {
+                    self.clock.ns(iterations * self.iteration_cycles)
+                } else {
+                    0
+                }
+            }
+            Work::Share(draw) => {
+                let lines = u64::from(self.draw(v, draw));
+                let (whole_ns, far_ns) = self.share_ns(v, lines);
+                self.vcpus[v].cache_ns += far_ns;
+                whole_ns
+            }
         }
     }
 
+    /// `v` does what others notice. How long that takes, ns; `None`: it waits.
+    fn act(&mut self, v: VcpuId, act: Act) -> Option<u64> {
+        match act {
+            Act::Lock(number) => self.lock(v, number).then_some(self.lock_ns),
+            Act::Unlock(number) => {
+                self.unlock(v, number);
+                Some(self.unlock_ns)
+            }
+            Act::Mutex(number) => self.mutex(v, number).then_some(self.lock_ns),
+            Act::MutexUnlock(number) => {
+                self.mutex_unlock(v, number);
+                Some(self.unlock_ns)
+            }
+            Act::Wake => {
+                self.wake_next(v);
+                Some(0)
+            }
+            Act::Block { ns, has_timer } => {
+                let timer_ns = self.draw(v, ns);
+                self.block(v, u64::from(timer_ns), has_timer);
+                None
+            }
+            Act::Barrier(meet) => self.barrier(v, meet).then_some(0),
+            Act::Serial(turn, draw) => self.serial(v, turn, draw).then_some(0),
+            Act::SocketWait { capacity } => self.socket_wait(v, capacity).then_some(0),
+            Act::SocketLock => self.lock(v, self.socket_lock(v)).then_some(self.lock_ns),
+            Act::SocketUnlock { capacity } => {
+                self.unlock(v, self.socket_lock(v));
+                self.socket_moved(v, capacity);
+                Some(self.unlock_ns)
+            }
+            Act::Shootdown { lazy, .. } => {
+                let in_turn = self.vms[self.vcpus[v].vm].in_turn;
+                let goes_on =
+                    if in_turn { self.shootdown_in_turn(v) } else { self.shootdown(v, lazy) };
+                goes_on.then_some(0)
+            }
+        }
+    }
+
+    /// Number of the thread that a step for one thread is for, in the pass `v` is in.
+    pub(crate) fn turn(&self, v: VcpuId, turn: Turn) -> u32 {
+        let vcpu = &self.vcpus[v];
+        match turn {
+            Turn::First => 0,
+            Turn::EachInTurn => (vcpu.passes % u64::from(self.vms[vcpu.vm].threads)) as u32,
+        }
+    }
+
+    /// `v`, running, arrives at a barrier. Whether it goes on at once.
+    fn barrier(&mut self, v: VcpuId, meet: Meet) -> bool {
+        let (pauses, user, in_turn) = match meet {
+            Meet::Sleep { pauses } => (Some(pauses), false, false),
+            Meet::Spin => (None, false, false),
+            Meet::User { pauses } => (pauses, true, false),
+            Meet::Cond { pauses, user } => (Some(pauses), user, true),
+        };
+        let pauses = pauses.map(|draw| self.draw(v, draw));
+        (self.vcpus[v].user, self.vcpus[v].in_turn) = (user, in_turn);
+        let goes_on = self.arrive(v, pauses);
+        self.vcpus[v].user &= !goes_on;
+        goes_on
+    }
+
+    /// `v`, let go on by somebody else, has `ns` (not 0) of work before it, and what follows that is
+    /// work too. It does nothing that others notice: so nobody who lets others go on is called back.
+    pub(crate) fn go_on_working(&mut self, v: VcpuId, ns: u64) {
+        debug_assert!(ns > 0 && !self.vcpus[v].wakes_next);
+        let act = self.work_on(v, ns);
+        debug_assert_eq!(act, None);
+    }
+
     /// `v`, running, has arrived. Whether it goes on at once.
-    fn barrier(&mut self, v: VcpuId, pauses: Option<u32>) -> bool {
+    fn arrive(&mut self, v: VcpuId, pauses: Option<u32>) -> bool {
         let vm = self.vcpus[v].vm;
         self.vms[vm].barrier.arrived += 1;
         if self.vms[vm].barrier.arrived == self.vms[vm].threads {
@@ -301,7 +280,7 @@ impl Sim {
             if self.vcpus[v].state == State::Running && interrupts {
                 self.interrupt(v);
             }
-            self.advance(v, self.handoff_ns.max(self.unit_ns));
+            self.go_on_working(v, self.handoff_ns.max(self.unit_ns));
             if asleep {
                 self.note_waker(v, opener);
                 self.wake(v);

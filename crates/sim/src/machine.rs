@@ -14,6 +14,7 @@ use crate::engine::{Event, Events, LockId, PcpuId, Table, ThreadId, VcpuId, VmId
 use crate::group::Groups;
 use crate::host::Host;
 use crate::lock::Lock;
+use crate::program::Instruction;
 use crate::sched::{Entity, RunQueue, Tunables, NONE};
 use crate::state::{Cause, Class, Doing, Pcpu, State, Vcpu, Vm, CAUSES};
 use crate::thread::Thread;
@@ -37,7 +38,7 @@ pub(crate) struct Sim {
     pub vms: Table<VmId, Vm>,
     pub locks: Table<LockId, Lock>,
     pub locks_per_vm: u32,
-    pub steps: Vec<abi::Step>,
+    pub steps: Vec<Instruction>,
     pub tas_rng: Rng,
     pub tunables: Tunables,
     pub stock: Variant,

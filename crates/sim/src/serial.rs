@@ -5,13 +5,14 @@
 
 use crate::engine::{ThreadId, VcpuId};
 use crate::machine::Sim;
+use crate::program::{Draw, Turn};
 use crate::state::{Doing, State};
-use unspin_guest_abi as abi;
 
 impl Sim {
     /// `v`, running and past the step, has joined, or has done the section's work. Whether it goes
     /// on at once.
-    pub(crate) fn serial(&mut self, v: VcpuId, step: &abi::Step) -> bool {
+    pub(crate) fn serial(&mut self, v: VcpuId, turn: Turn, length: Draw) -> bool {
+        self.vcpus[v].in_turn = false;
         let vm = self.vcpus[v].vm;
         if self.vms[vm].barrier.serial {
             // Only whose turn it is comes here twice.
@@ -25,9 +26,9 @@ impl Sim {
             return false;
         }
         self.vms[vm].barrier.serial = true;
-        let turn = self.turn(v, step.op);
+        let turn = self.turn(v, turn);
         // From the numbers of who came last, as whose turn it is may be asleep.
-        let iterations = u64::from(self.draw(v, step));
+        let iterations = u64::from(self.draw(v, length));
         let work_ns = self.clock.ns(iterations * self.iteration_cycles).max(self.unit_ns);
         if turn == self.thread_index(v) {
             let vcpu = &mut self.vcpus[v];

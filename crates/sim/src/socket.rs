@@ -55,7 +55,7 @@ impl Sim {
     }
 
     /// Whether there is room for a message of the thread on `v`, or one for it; else it sleeps, and
-    /// looks again when it is woken: its `pc` must be the step's own.
+    /// looks again when it is woken.
     pub(crate) fn socket_wait(&mut self, v: VcpuId, capacity: u32) -> bool {
         let (number, sends) = self.socket_of(v);
         let vcpu = &mut self.vcpus[v];
@@ -67,6 +67,7 @@ impl Sim {
             false if socket.queued > 0 => return true,
             false => socket.reader = t,
         }
+        vcpu.pc -= 1;
         vcpu.taken = true;
         vcpu.doing = Doing::Work;
         vcpu.remaining_ns = self.guest_switch_ns.max(self.unit_ns);

@@ -285,7 +285,7 @@ impl Sim {
                 self.account(v);
                 let vcpu = &mut self.vcpus[v];
                 (vcpu.arrived, vcpu.user) = (false, false);
-                self.advance(v, self.handoff_ns.max(self.unit_ns));
+                self.go_on_working(v, self.handoff_ns.max(self.unit_ns));
                 self.rearm(v);
                 continue;
             }

@@ -396,7 +396,7 @@ impl Sim {
         if state == State::Running {
             self.notice_lock(v);
         }
-        self.advance(v, handoff_ns + self.lock_ns);
+        self.go_on_working(v, handoff_ns + self.lock_ns);
         if state == State::Halted {
             self.wake(v);
         } else {
