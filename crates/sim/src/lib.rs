@@ -17,37 +17,23 @@
 //! credit    Xen's Credit and its clocks          watch  who reports that vCPUs wait for each other
 //! ```
 
-mod asym;
-mod balance;
-mod bandwidth;
-mod blocking;
-mod credit;
+mod core;
 mod engine;
-mod group;
 mod guest;
 mod host;
 mod kvm;
-mod lock;
 mod machine;
-mod program;
-mod reading;
+mod probe;
 mod run;
-mod sched;
-mod serial;
 mod setup;
-mod socket;
-mod state;
-mod thread;
-mod watch;
-mod xen;
 
-pub use credit::CoschedulingStats;
+pub use core::{Costs, CreditHost, GroupCosts, Host, IdleState, Kernel};
 pub use engine::{Queue, Timer, TIMERS_MAX};
-pub use host::{Costs, CreditHost, GroupCosts, Host, IdleState, Kernel};
-pub use lock::{params as lock_params, Budgets, Stalls};
-pub use run::{check, simulate, simulate_setup, LockCounts, Simulated};
+pub use guest::{lock_params, Budgets, Stalls};
+pub use host::{CoschedulingStats, NEIGHBOURS};
+pub use probe::LockCounts;
+pub use run::{check, simulate, simulate_setup, Simulated};
 pub use setup::{Setup, VmSetup};
-pub use watch::NEIGHBOURS;
 
 /// A run that cannot be simulated.
 #[derive(Debug, thiserror::Error)]

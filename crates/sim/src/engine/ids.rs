@@ -153,6 +153,18 @@ impl<I: Id, T> Table<I, T> {
         &self.rows[first.index()..first.index() + count as usize]
     }
 
+    /// Two different rows.
+    pub fn both(&mut self, a: I, b: I) -> (&mut T, &mut T) {
+        let (a, b) = (a.index(), b.index());
+        if a < b {
+            let (low, high) = self.rows.split_at_mut(b);
+            (&mut low[a], &mut high[0])
+        } else {
+            let (low, high) = self.rows.split_at_mut(a);
+            (&mut high[0], &mut low[b])
+        }
+    }
+
     /// `count` rows from `first` on.
     pub fn part_mut(&mut self, first: I, count: u32) -> &mut [T] {
         &mut self.rows[first.index()..first.index() + count as usize]
