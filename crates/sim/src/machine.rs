@@ -65,13 +65,14 @@ impl Sim {
     }
 
     /// Sees to what the guests have asked for, in that order.
-    #[inline]
+    #[inline(always)]
     fn settle(&mut self) {
         if !self.core.effects.is_empty() {
             self.see_to_effects();
         }
     }
 
+    #[inline(never)]
     fn see_to_effects(&mut self) {
         let mut next = 0;
         while let Some(&effect) = self.core.effects.get(next) {
@@ -95,6 +96,7 @@ impl Sim {
     }
 
     /// What the vCPU on `p` does has ended.
+    #[inline]
     fn action_end(&mut self, p: PcpuId) {
         let v = self.host.current(p);
         self.guest.account(&mut self.core, v);

@@ -27,19 +27,19 @@ impl Guest {
                 return Some(ns);
             }
         }
-        loop {
-            let act = self.work_on(core, v, ns)?;
-            ns = self.act(core, v, act)?;
+        while self.work_on(core, v, ns) {
+            ns = self.act(core, v)?;
             if !core.effects.is_empty() {
                 return Some(ns);
             }
         }
+        None
     }
 
     /// `v`, with `ns` of work before it, goes on through all steps that are work too, and works for as
-    /// long as they take. If no work is due before the next step that others notice: that step, which
-    /// is behind it now.
-    pub fn work_on(&mut self, core: &mut Core, v: VcpuId, mut ns: u64) -> Option<Act> {
+    /// long as they take. Whether no work is due before the next step that others notice, which is
+    /// behind it now ([`Guest::act`]).
+    pub fn work_on(&mut self, core: &mut Core, v: VcpuId, mut ns: u64) -> bool {
         let vm = &self.vms[core.vcpus[v].vm];
         let (begin, end) = (vm.program, vm.program_end);
         let mut pc = self.cpus[v].run.pc;
@@ -56,37 +56,43 @@ impl Guest {
                 // Also a program of no length takes time.
                 ns += core.prices.unit_ns;
             }
-            let Instruction { step, permille, skip } = self.steps[pc as usize];
-            if !self.cpus[v].run.taken {
-                if permille < 1000 && !self.cpus[v].run.rng.chance(permille) {
+            // By reference: a copy of a step goes through memory, and stalls.
+            let Instruction { step, permille, skip } = &self.steps[pc as usize];
+            let run = &mut self.cpus[v].run;
+            if !run.taken {
+                if *permille < 1000 && !run.rng.chance(*permille) {
                     pc = begin + skip;
                     continue;
                 }
                 ns += core.prices.step_ns;
             }
             match step {
-                Step::Work(work) => ns += self.work_ns(core, v, work),
+                Step::Work(Work::Iterations(draw)) => {
+                    let iterations = u64::from(draw.from(&mut run.rng));
+                    ns += core.clock.ns(iterations * core.prices.iteration_cycles);
+                }
+                Step::Work(work) => ns += self.rare_work_ns(core, v, *work),
                 Step::Act(_) if ns > 0 => {
-                    self.cpus[v].run.taken = true;
+                    run.taken = true;
                     break;
                 }
-                Step::Act(act) => {
-                    self.cpus[v].run.taken = false;
-                    self.cpus[v].run.pc = pc + 1;
-                    return Some(act);
+                Step::Act(_) => {
+                    run.taken = false;
+                    run.pc = pc + 1;
+                    return true;
                 }
             }
             self.cpus[v].run.taken = false;
             pc += 1;
         }
-        let vcpu = &mut self.cpus[v];
-        vcpu.run.pc = pc;
-        vcpu.run.doing = Doing::Work;
-        vcpu.run.remaining_ns = ns;
-        None
+        let run = &mut self.cpus[v].run;
+        run.pc = pc;
+        run.doing = Doing::Work;
+        run.remaining_ns = ns;
+        false
     }
 
-    fn work_ns(&mut self, core: &mut Core, v: VcpuId, work: Work) -> u64 {
+    fn rare_work_ns(&mut self, core: &mut Core, v: VcpuId, work: Work) -> u64 {
         match work {
             Work::Iterations(draw) => {
                 let iterations = u64::from(self.draw(v, draw));
@@ -110,9 +116,12 @@ impl Guest {
         }
     }
 
-    /// `v` does what others notice. How long that takes, ns; `None`: it waits.
-    fn act(&mut self, core: &mut Core, v: VcpuId, act: Act) -> Option<u64> {
-        match act {
+    /// `v` does the step behind it, which others notice. How long that takes, ns; `None`: it waits.
+    fn act(&mut self, core: &mut Core, v: VcpuId) -> Option<u64> {
+        let Step::Act(ref act) = self.steps[self.cpus[v].run.pc as usize - 1].step else {
+            unreachable!("vCPU {v} works on its own")
+        };
+        match *act {
             Act::Lock(number) => self.lock(core, v, number).then_some(core.prices.lock_ns),
             Act::Unlock(number) => {
                 self.unlock(core, v, number);
@@ -170,8 +179,8 @@ impl Guest {
     /// work too. It does nothing that others notice: so nobody who lets others go on is called back.
     pub fn go_on_working(&mut self, core: &mut Core, v: VcpuId, ns: u64) {
         debug_assert!(ns > 0 && !self.cpus[v].wakes_next);
-        let act = self.work_on(core, v, ns);
-        debug_assert_eq!(act, None);
+        let acts = self.work_on(core, v, ns);
+        debug_assert!(!acts);
     }
 
     /// Time to read `lines` cache lines that the vCPU before `v` wrote, and how much of it is for

@@ -15,8 +15,9 @@ pub enum Draw {
 }
 
 impl Draw {
-    pub fn from(self, rng: &mut Rng) -> u32 {
-        match self {
+    #[inline]
+    pub fn from(&self, rng: &mut Rng) -> u32 {
+        match *self {
             Draw::Const(length) => length,
             Draw::Uniform { min, max } => rng.uniform(min, max),
             Draw::Exp { mean, max } => rng.exp(mean, max),
