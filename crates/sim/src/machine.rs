@@ -10,7 +10,7 @@ mod exits;
 mod readings;
 mod switch;
 #[cfg(test)]
-pub mod tests;
+mod tests;
 
 use crate::core::{Cause, Core, Effect};
 use crate::engine::{Event, PcpuId, ThreadId, VcpuId, VmId};
@@ -19,14 +19,19 @@ use crate::host::Scheduler;
 use crate::kvm::Kvm;
 
 pub struct Sim {
-    pub(crate) core: Core,
-    pub(crate) guest: Guest,
-    pub(crate) kvm: Kvm,
-    pub(crate) host: Scheduler,
-    pub(crate) events: u64,
+    core: Core,
+    guest: Guest,
+    kvm: Kvm,
+    host: Scheduler,
+    events: u64,
 }
 
 impl Sim {
+    /// A machine at time 0, of parts that are set up.
+    pub fn new(core: Core, guest: Guest, kvm: Kvm, host: Scheduler) -> Sim {
+        Sim { core, guest, kvm, host, events: 0 }
+    }
+
     /// Handles events up to `until_ns`, and brings every account up to there.
     pub fn run_until(&mut self, until_ns: u64) {
         self.core.events.arm(Event::Stop, until_ns);

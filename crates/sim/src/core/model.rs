@@ -333,7 +333,7 @@ fn stock_window(kernel: Kernel) -> WindowParams {
     let window = WindowParams::defaults(kernel.stock());
     match kernel {
         Kernel::Proposal2012 => WindowParams { shrink: window.grow, ..window },
-        _ => window,
+        Kernel::V3_19 | Kernel::V6_1 | Kernel::V6_12 | Kernel::V6_13 | Kernel::V6_19 => window,
     }
 }
 

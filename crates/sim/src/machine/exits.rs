@@ -14,7 +14,7 @@ impl Sim {
         let costs = self.core.model.costs;
         if self.host.yields_to_nobody() {
             self.kvm.charge_exit(&mut self.core, v, costs.ple_exit_cycles);
-            self.kvm.epoch_report(&mut self.core, v);
+            self.kvm.epoch_report(&self.core, v);
             self.host.watch_ple_exit(&self.core, v, self.kvm.window_cycles(v));
             self.kvm.window_update(&mut self.core, v, true);
         } else if costs.decide_cycles > 0 {

@@ -37,4 +37,9 @@ impl Sim {
     pub fn events(&self) -> u64 {
         self.events
     }
+
+    #[cfg(test)]
+    pub fn kvm(&self) -> &crate::kvm::Kvm {
+        &self.kvm
+    }
 }

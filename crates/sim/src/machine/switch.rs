@@ -118,7 +118,7 @@ impl Sim {
     }
 
     /// `v` changes to another pCPU, for good if it is pinned.
-    pub(crate) fn migrate(&mut self, v: VcpuId, to: PcpuId) {
+    pub(super) fn migrate(&mut self, v: VcpuId, to: PcpuId) {
         let from = self.core.vcpus[v].on.pcpu;
         if from == to {
             return;

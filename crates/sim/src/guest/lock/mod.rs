@@ -199,7 +199,10 @@ impl Guest {
                 lock.waiters > 0
             }
             Protocol::Lease => lock.wish,
-            _ => false,
+            Protocol::Fifo { .. }
+            | Protocol::Tas
+            | Protocol::PvTicket { .. }
+            | Protocol::PvQueued { in_order: false, .. } => false,
         };
         if lock.owner == VcpuId::NONE && !others_first {
             self.own_at_once(core, v, index);

@@ -120,7 +120,9 @@ impl Guest {
     fn shootdown_step(&self, v: VcpuId) -> (bool, Draw) {
         match self.steps[self.cpus[v].run.pc as usize - 1].step {
             Step::Act(Act::Shootdown { lazy, handler }) => (lazy, handler),
-            step => unreachable!("vCPU {v} sends interrupts in {step:?}"),
+            step @ (Step::Work(_) | Step::Act(_)) => {
+                unreachable!("vCPU {v} sends interrupts in {step:?}")
+            }
         }
     }
 
