@@ -8,13 +8,27 @@
 //! result everywhere. docs/simulator.md says what is modelled and what is not.
 //!
 //! ```text
-//! queue     events, the earliest first          host   clock, kernel, costs
-//! machine   pCPUs: who runs, ticks, accounts    sched  CFS and EEVDF on one pCPU
-//! guest     steps, barriers, blocks             kvm    PLE exits, windows, yields
-//! lock/     who waits for a lock, and how       run    from a plan's run to its result
-//! state     vCPUs, VMs, classes of time           program  steps, checked and numbered
-//! thread    the guest's threads and scheduler     blocking mutexes, shootdowns, shared lines
-//! credit    Xen's Credit and its clocks          watch  who reports that vCPUs wait for each other
+//! engine   numbers of things as types, events in time, the clock, random numbers
+//! core     where each vCPU is, its account and what is charged to it, what things cost
+//! host     the scheduler: fair, with groups, caps and asymmetric vCPUs beside it; or Credit
+//! kvm      PLE exits: windows, whom a yield is for, the module's epochs
+//! guest    programs, threads, locks, barriers, mutexes, sockets, interrupts to siblings
+//! probe    what a run reads of it all
+//! machine  hands events and effects to the rooms, and tells all of them who got or lost a pCPU
+//! setup    what a run is made of, checked and built; run: from a plan's run to its result
+//! ```
+//!
+//! Calls go down only: `setup, run -> machine -> probe -> host, kvm, guest -> core -> engine`. A room
+//! changes its own state and what lies below it. What a guest does to its host it says in effects
+//! (`core/effect.rs`), which the machine sees to in order.
+//!
+//! ```text
+//! a vCPU is picked                 host/fair/rq.rs: switch()      host/credit/mod.rs: switch_credit()
+//! whom a PLE exit yields to        kvm/pick.rs
+//! a lock is handed over            guest/lock/mod.rs: hand_over()
+//! a cost is charged                core/mod.rs: charge()          its size: core/costs.rs
+//! a vCPU's time is booked          core/ledger.rs, guest/time.rs
+//! an arm's setting takes effect    setup/arm.rs (the module)      core/model.rs: on() (the host)
 //! ```
 
 mod core;
