@@ -51,6 +51,7 @@ impl Core {
     }
 
     /// Handling an exit takes `v` that long.
+    #[inline]
     pub fn charge(&mut self, v: VcpuId, ns: u64, cause: Cause) {
         self.vcpus[v].ledger.owe_exit(ns, cause);
     }
@@ -92,6 +93,7 @@ impl Core {
 
     /// An interrupt takes `v`, running and accounted for, out of its guest and back; a pause loop
     /// begins anew.
+    #[inline]
     pub fn interrupt(&mut self, v: VcpuId) {
         self.charge(v, self.prices.interrupt_ns, Cause::Ipi);
         let vcpu = &mut self.vcpus[v];
@@ -108,12 +110,14 @@ impl Core {
     }
 
     /// Which last-level cache a pCPU has.
+    #[inline]
     pub fn domain(&self, p: PcpuId) -> u32 {
         self.model.llc_pcpus.map_or(0, |size| p.0 / size.max(1))
     }
 
     /// Whether the host's way from an exit to its decision takes time, as measured; else it decides
     /// at once, and the exit is paid for when the vCPU goes on.
+    #[inline]
     pub fn times_handling(&self) -> bool {
         self.model.costs.decide_cycles > 0 && self.model.credit.is_none()
     }

@@ -22,6 +22,7 @@ pub enum Due {
 
 impl Guest {
     /// What `v`, running and in its guest, has to do now.
+    #[inline]
     pub fn due(&mut self, core: &Core, v: VcpuId) -> Due {
         debug_assert!(core.vcpus[v].on.state == State::Running);
         debug_assert!(core.vcpus[v].ledger.host_ns() == 0);
@@ -56,12 +57,14 @@ impl Guest {
     }
 
     /// Whether `v`, which has looked at its lock, has spun for its window as well.
+    #[inline]
     pub fn stopped_spinning(&self, core: &Core, v: VcpuId) -> bool {
         let pauses = &core.vcpus[v].pauses;
         self.cpus[v].run.doing == Doing::SpinLock && pauses.spun_ns >= pauses.window_ns
     }
 
     /// `v` gets or loses its pCPU: its account, and those of who waits for its answer.
+    #[inline]
     pub fn account_for_switch(&mut self, core: &mut Core, v: VcpuId) {
         self.account(core, v);
         if self.cpus[v].owes_acks {
@@ -70,6 +73,7 @@ impl Guest {
     }
 
     /// `v` runs again: it answers at once, unless its VM's answer when they have handled an interrupt.
+    #[inline]
     pub fn answer_at_once(&mut self, core: &mut Core, v: VcpuId) {
         if self.cpus[v].owes_acks && !self.vms[core.vcpus[v].vm].in_turn {
             self.answer(core, v);
@@ -77,6 +81,7 @@ impl Guest {
     }
 
     /// `v` runs again: it may find that it has its lock.
+    #[inline]
     pub fn notice(&mut self, core: &mut Core, v: VcpuId) {
         if self.cpus[v].notice_lock {
             self.notice_lock(core, v);

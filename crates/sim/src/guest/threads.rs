@@ -282,6 +282,7 @@ impl Guest {
     }
 
     /// `v` wants a pCPU and has none from now on, or has one again.
+    #[inline]
     pub fn note_wanting(&mut self, core: &Core, v: VcpuId, wants: bool) {
         let vm = &mut self.vms[core.vcpus[v].vm];
         let Some(scheduler) = &mut vm.scheduler else { return };

@@ -38,6 +38,7 @@ impl Guest {
     }
 
     /// `v` did not spin up to now: what others missed until here is not what it will wait for.
+    #[inline]
     pub fn mark_off_clock(&mut self, core: &mut Core, v: VcpuId) {
         let vcpu = &mut self.cpus[v];
         vcpu.off_mark_ns = match vcpu.run.doing {
@@ -148,6 +149,7 @@ impl Guest {
     }
 
     /// Clocks of those who wait for `v`: it has left its pCPU.
+    #[inline]
     pub fn note_off(&mut self, core: &Core, v: VcpuId) {
         let vcpu = &self.cpus[v];
         let now = core.now_ns;
@@ -164,6 +166,7 @@ impl Guest {
     }
 
     /// The same: it has one again.
+    #[inline]
     pub fn note_on(&mut self, core: &Core, v: VcpuId) {
         let vcpu = &mut self.cpus[v];
         vcpu.in_mask |= !vcpu.run.doing.halts();

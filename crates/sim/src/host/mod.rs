@@ -47,6 +47,7 @@ impl Scheduler {
     }
 
     /// The scheduler's times of `p` up to now; whether the slice of who runs is over.
+    #[inline]
     pub fn bill(&mut self, core: &mut Core, p: PcpuId) -> bool {
         let ns = self.unbilled_ns(core, p);
         // Credit has ticks paid, not times.
@@ -62,6 +63,7 @@ impl Scheduler {
     }
 
     /// Time that `p`'s scheduler has not seen yet, and now has.
+    #[inline]
     pub fn unbilled_ns(&mut self, core: &mut Core, p: PcpuId) -> u64 {
         let pcpu = &mut core.pcpus[p];
         core.now_ns - std::mem::replace(&mut pcpu.billed_ns, core.now_ns)
@@ -104,6 +106,7 @@ impl Scheduler {
     }
 
     /// Asks `p` to reschedule; an earlier request stands.
+    #[inline]
     pub fn ask_reschedule(&mut self, core: &mut Core, p: PcpuId) {
         let current = self.queues[p].current;
         if current != NONE {
@@ -124,6 +127,7 @@ impl Scheduler {
     }
 
     /// The scheduler's choice for `p`, whose former current one waits again.
+    #[inline]
     pub fn choose(&mut self, core: &mut Core, p: PcpuId) -> VcpuId {
         if let Some(mut credit) = self.credit.take() {
             let v = self.switch_credit(core, &mut credit, p);
@@ -209,11 +213,13 @@ impl Scheduler {
         true
     }
 
+    #[inline]
     pub fn is_asked(&self, core: &Core, p: PcpuId) -> bool {
         core.events.time_of(Event::Reschedule(p)).is_some()
     }
 
     /// `p`, whose vCPU is accounted for, ticks. Whether it is to choose again.
+    #[inline]
     pub fn tick(&mut self, core: &mut Core, p: PcpuId) -> bool {
         let billed = self.bill(core, p);
         self.reweigh(core, self.current(p));
@@ -233,6 +239,7 @@ impl Scheduler {
     }
 
     /// yield_to(): who runs on `p` wants `target` to run in its place.
+    #[inline]
     pub fn yield_to(&mut self, core: &mut Core, p: PcpuId, target: VcpuId) -> Yield {
         let to = core.vcpus[target].on.pcpu;
         if self.queues[p].tasks() == 1 && self.queues[to].tasks() == 1 {
@@ -302,6 +309,7 @@ impl Scheduler {
     }
 
     /// `v` has lost its pCPU, and waits.
+    #[inline]
     pub fn preempted(&mut self, core: &Core, v: VcpuId) {
         if let Some(asym) = &mut self.asym {
             asym.preempted(core.vcpus[v].on.pcpu, v);
@@ -310,6 +318,7 @@ impl Scheduler {
     }
 
     /// `v` has got `p`.
+    #[inline]
     pub fn runs(&mut self, core: &Core, p: PcpuId, v: VcpuId) {
         if let Some(asym) = &mut self.asym {
             asym.runs(p, v, core.now_ns);

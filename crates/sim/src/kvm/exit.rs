@@ -8,6 +8,7 @@ use unspin_policy::hvs;
 
 impl Kvm {
     /// The processor has stopped the pause loop of `v`.
+    #[inline]
     pub fn ple_exit(&mut self, core: &mut Core, v: VcpuId) {
         let vcpu = &mut core.vcpus[v];
         vcpu.pauses.spun_ns = 0;
@@ -24,12 +25,14 @@ impl Kvm {
     }
 
     /// Time spent handling the exit of `v`.
+    #[inline]
     pub fn charge_exit(&mut self, core: &mut Core, v: VcpuId, cycles: u32) {
         core.charge(v, core.clock.ns(u64::from(cycles)), Cause::Spin);
         self.count_switching(core, v, cycles);
     }
 
     /// Exits of `v` cost so many cycles, charged elsewhere.
+    #[inline]
     pub fn count_switching(&mut self, core: &Core, v: VcpuId, cycles: u32) {
         let module = &mut self.vms[core.vcpus[v].vm].module;
         module.stats.wasteful_switch_cycles += u64::from(cycles);
@@ -37,6 +40,7 @@ impl Kvm {
 
     /// `v` has left its pCPU though it could run; `displaced`, for one that a directed yield was for.
     /// `user`: it was in user mode.
+    #[inline]
     pub fn preempted(&mut self, core: &Core, v: VcpuId, displaced: bool, user: bool) {
         let vcpu = &core.vcpus[v];
         let vm = &mut self.vms[vcpu.vm];
@@ -58,6 +62,7 @@ impl Kvm {
     }
 
     /// `v` runs, on `p`.
+    #[inline]
     pub fn runs(&mut self, core: &Core, p: PcpuId, v: VcpuId) {
         let vcpu = &core.vcpus[v];
         let vm = &mut self.vms[vcpu.vm];
@@ -77,12 +82,14 @@ impl Kvm {
     }
 
     /// `v` goes back to its guest after it was off its pCPU.
+    #[inline]
     pub fn enters(&mut self, core: &mut Core, v: VcpuId) {
         self.end_search(core, v);
         self.window_reset(core, v);
     }
 
     /// `v` sleeps.
+    #[inline]
     pub fn sleeps(&mut self, core: &Core, v: VcpuId) {
         let vcpu = &core.vcpus[v];
         let vm = &mut self.vms[vcpu.vm];
@@ -93,6 +100,7 @@ impl Kvm {
     }
 
     /// `v`, asleep until now, wants to run.
+    #[inline]
     pub fn wakes(&mut self, core: &Core, v: VcpuId) {
         let vcpu = &core.vcpus[v];
         let vm = &mut self.vms[vcpu.vm];

@@ -59,6 +59,7 @@ impl Kvm {
     }
 
     /// A PLE exit of `v` counts towards its VM's epoch, a batch at a time.
+    #[inline]
     pub fn epoch_report(&mut self, core: &Core, v: VcpuId) {
         let vcpu = &mut self.vcpus[v];
         let vm = core.vcpus[v].vm;

@@ -62,6 +62,7 @@ pub enum Ask {
 impl Kvm {
     /// Begins to decide whom the PLE exit of `v` yields to. `awaits`: whether it waits for that vCPU of
     /// its VM.
+    #[inline]
     pub fn begin_pick(
         &mut self,
         core: &mut Core,
@@ -71,11 +72,12 @@ impl Kvm {
     ) -> Pick {
         core.vcpus[v].exit.undecided = false;
         core.vcpus[v].exit.in_ple_exit = true;
-        let costs = core.model.costs;
         let select = self.selection(core, v);
+        let costs = &core.model.costs;
         let cycles =
             if select.is_some() { costs.ple_exit_selected_cycles } else { costs.ple_exit_cycles };
-        self.charge_exit(core, v, cycles.saturating_sub(costs.decide_cycles));
+        let cycles = cycles.saturating_sub(costs.decide_cycles);
+        self.charge_exit(core, v, cycles);
         self.epoch_report(core, v);
         let module = &self.vms[core.vcpus[v].vm].module;
         let known = match spinner.waits_for {
@@ -91,14 +93,17 @@ impl Kvm {
     }
 
     /// As the module: its snapshot has no more slots.
+    #[inline]
     fn fits(&self, core: &Core, v: VcpuId) -> bool {
         core.vms[core.vcpus[v].vm].vcpus as usize <= hvs::SLOTS_MAX
     }
 
+    #[inline]
     fn selection(&self, core: &Core, v: VcpuId) -> Option<hvs::Flags> {
         self.vms[core.vcpus[v].vm].module.select.filter(|_| self.fits(core, v))
     }
 
+    #[inline]
     fn begin_selection(&mut self, core: &Core, v: VcpuId, spinner: Spinner) -> Pick {
         match self.selection(core, v) {
             Some(flags) => Pick::Selected { flags, excluded: 0, tries: YIELD_TRIES, mark: 0 },
@@ -106,6 +111,7 @@ impl Kvm {
         }
     }
 
+    #[inline]
     fn begin_stock(&mut self, core: &Core, v: VcpuId, spinner: Spinner) -> Pick {
         let vcpu = &core.vcpus[v];
         let index = vcpu.index as usize;
@@ -144,6 +150,7 @@ impl Kvm {
     }
 
     /// The next vCPU that the exit of `v` wants to yield to.
+    #[inline]
     pub fn next_pick(&mut self, core: &mut Core, v: VcpuId, pick: &mut Pick) -> Ask {
         let (vm, index) = (core.vcpus[v].vm, core.vcpus[v].index as usize);
         if let Pick::Awaited { excluded, tries, spinner } = pick {
@@ -185,12 +192,14 @@ impl Kvm {
         }
     }
 
+    #[inline]
     fn ask(&mut self, core: &mut Core, v: VcpuId, target: usize) -> Ask {
         self.charge_exit(core, v, core.model.costs.yield_cycles);
         Ask::YieldTo(core.vms[core.vcpus[v].vm].first + target as u32)
     }
 
     /// What came of the yield to `target` that the pick asked for. Whether another is wanted.
+    #[inline]
     pub fn yielded(
         &mut self,
         core: &Core,
@@ -225,6 +234,7 @@ impl Kvm {
     }
 
     /// The pick is over; `boosted`: that one was yielded to.
+    #[inline]
     pub fn end_pick(&mut self, core: &mut Core, v: VcpuId, pick: Pick, boosted: Option<VcpuId>) {
         let Pick::Stock { search, last, begin } = pick else { return };
         let vm = core.vcpus[v].vm;
@@ -249,6 +259,7 @@ impl Kvm {
     }
 
     /// `v` goes back to its guest: it spins no longer as far as KVM knows.
+    #[inline]
     pub fn end_search(&mut self, core: &Core, v: VcpuId) {
         if let Some(search) = self.vcpus[v].search.take() {
             search.finish(&mut self.vms[core.vcpus[v].vm].stock);
@@ -283,6 +294,7 @@ impl Kvm {
     }
 
     /// Whether a directed yield of the module was for `v`, on `p`, and it has not run since.
+    #[inline]
     pub fn is_picked_on(&self, v: VcpuId, p: PcpuId) -> bool {
         let kept = &self.vcpus[v];
         kept.pick_pending && kept.pick_pcpu == p

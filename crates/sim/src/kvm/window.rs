@@ -17,6 +17,7 @@ impl Kvm {
         core.model.kernel == Kernel::Proposal2012
     }
 
+    #[inline]
     pub fn set_window(&mut self, core: &mut Core, v: VcpuId, window_cycles: u32) {
         let vcpu = &mut core.vcpus[v];
         self.vcpus[v].window_cycles = window_cycles;
@@ -34,6 +35,7 @@ impl Kvm {
 
     /// An entry, after a PLE exit or another: the module's window, where it sets one; longer for a
     /// vCPU that spins while no sibling is missing.
+    #[inline]
     pub fn window_update(&mut self, core: &mut Core, v: VcpuId, ple: bool) {
         let vcpu = &self.vcpus[v];
         let module = &self.vms[core.vcpus[v].vm].module;
@@ -54,6 +56,7 @@ impl Kvm {
     }
 
     /// `v` is loaded after having been scheduled out.
+    #[inline]
     pub fn window_reset(&mut self, core: &mut Core, v: VcpuId) {
         self.vcpus[v].complete = false;
         let vcpu = &self.vcpus[v];

@@ -11,14 +11,15 @@ impl Sim {
     /// The processor has stopped the pause loop of `v` on `p`.
     pub(super) fn ple_exit(&mut self, p: PcpuId, v: VcpuId) {
         self.kvm.ple_exit(&mut self.core, v);
-        let costs = self.core.model.costs;
+        let costs = &self.core.model.costs;
+        let (all, until_decided) = (costs.ple_exit_cycles, costs.decide_cycles);
         if self.host.yields_to_nobody() {
-            self.kvm.charge_exit(&mut self.core, v, costs.ple_exit_cycles);
+            self.kvm.charge_exit(&mut self.core, v, all);
             self.kvm.epoch_report(&self.core, v);
             self.host.watch_ple_exit(&self.core, v, self.kvm.window_cycles(v));
             self.kvm.window_update(&mut self.core, v, true);
-        } else if costs.decide_cycles > 0 {
-            self.kvm.charge_exit(&mut self.core, v, costs.decide_cycles);
+        } else if until_decided > 0 {
+            self.kvm.charge_exit(&mut self.core, v, until_decided);
             self.core.vcpus[v].exit.undecided = true;
         } else {
             self.decide(p, v);
