@@ -27,13 +27,26 @@ impl Guest {
                 return Some(ns);
             }
         }
-        while self.work_on(core, v, ns) {
+        while (ns == 0 && self.begin_act(v)) || self.work_on(core, v, ns) {
             ns = self.act(core, v)?;
             if !core.effects.is_empty() {
                 return Some(ns);
             }
         }
         None
+    }
+
+    /// Whether `v` stopped before a step that others notice, which is behind it now: what
+    /// [`Guest::work_on`] would find as well.
+    #[inline]
+    fn begin_act(&mut self, v: VcpuId) -> bool {
+        let run = &mut self.cpus[v].run;
+        let stopped = run.taken && matches!(self.steps[run.pc as usize].step, Step::Act(_));
+        if stopped {
+            run.taken = false;
+            run.pc += 1;
+        }
+        stopped
     }
 
     /// `v`, with `ns` of work before it, goes on through all steps that are work too, and works for as

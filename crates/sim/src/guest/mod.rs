@@ -178,6 +178,8 @@ pub struct Guest {
     pub stall_ns: u64,
     /// A wait for a lock that lasts longer than this is reported by the guest; `u64::MAX`: none is.
     pub report_ns: u64,
+    /// Waits are watched for either.
+    pub watches_waits: bool,
     /// ASMan's Monitoring Module, where guests have it.
     pub monitor: Option<vcrd::Params>,
     /// Somebody wants to know who wakes whom.

@@ -106,34 +106,43 @@ impl Guest {
     /// Sets the timer of the pCPU that `v` runs on to the end of what `v` does; `v` has been
     /// accounted for.
     pub fn rearm(&mut self, core: &mut Core, v: VcpuId) {
-        let vcpu = &core.vcpus[v];
-        if vcpu.on.state != State::Running {
+        if core.vcpus[v].on.state != State::Running {
             return;
         }
-        if self.stall_ns != u64::MAX || self.report_ns != u64::MAX {
+        if self.watches_waits {
             self.arm_watches(core, v);
         }
-        let vcpu = &self.cpus[v];
-        let until_exit = || match !vcpu.run.user || core.model.ple_at_user {
-            true => core.vcpus[v].pauses.window_ns.saturating_sub(core.vcpus[v].pauses.spun_ns),
-            false => u64::MAX,
+        let (vcpu, cpu) = (&core.vcpus[v], &self.cpus[v]);
+        let guest_ns = if vcpu.exit.is_pending() || cpu.answers_next() {
+            0
+        } else {
+            match cpu.run.doing {
+                Doing::Work => cpu.run.remaining_ns,
+                Doing::HaltBarrier | Doing::HaltBlock | Doing::HaltLock | Doing::SendIpis => 0,
+                Doing::SpinLock => self.until_exit_ns(core, v).min(self.until_look_ns(core, v)),
+                Doing::SpinAck if cpu.acks_missing > 0 => self.until_exit_ns(core, v),
+                Doing::SpinBarrier | Doing::SpinAck => {
+                    cpu.run.remaining_ns.min(self.until_exit_ns(core, v))
+                }
+                Doing::Poll => self.until_exit_ns(core, v),
+            }
         };
-        let guest_ns = match vcpu.run.doing {
-            _ if core.vcpus[v].exit.is_pending() || vcpu.answers_next() => 0,
-            Doing::Work => vcpu.run.remaining_ns,
-            Doing::HaltBarrier | Doing::HaltBlock | Doing::HaltLock | Doing::SendIpis => 0,
-            Doing::SpinBarrier => vcpu.run.remaining_ns.min(until_exit()),
-            Doing::SpinAck if vcpu.acks_missing == 0 => vcpu.run.remaining_ns.min(until_exit()),
-            Doing::SpinAck | Doing::Poll => until_exit(),
-            Doing::SpinLock => until_exit().min(self.until_look_ns(core, v)),
-        };
-        let at =
-            core.now_ns.saturating_add(core.vcpus[v].ledger.host_ns()).saturating_add(guest_ns);
-        let timer = Event::ActionEnd(core.vcpus[v].on.pcpu);
+        let at = core.now_ns.saturating_add(vcpu.ledger.host_ns()).saturating_add(guest_ns);
+        let timer = Event::ActionEnd(vcpu.on.pcpu);
         if at == u64::MAX {
             core.events.cancel(timer);
         } else {
             core.events.arm(timer, at);
+        }
+    }
+
+    /// How long `v` may spin in its guest until the processor stops it.
+    #[inline(always)]
+    fn until_exit_ns(&self, core: &Core, v: VcpuId) -> u64 {
+        let pauses = &core.vcpus[v].pauses;
+        match !self.cpus[v].run.user || core.model.ple_at_user {
+            true => pauses.window_ns.saturating_sub(pauses.spun_ns),
+            false => u64::MAX,
         }
     }
 

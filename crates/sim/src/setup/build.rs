@@ -125,6 +125,7 @@ impl Setup {
             },
             stall_ns: self.stall_ns.unwrap_or(u64::MAX),
             report_ns,
+            watches_waits: self.stall_ns.is_some() || report_ns != u64::MAX,
             monitor: host.credit.as_ref().map(|credit| credit.vcrd),
             tells_wakers: self.has_asym(),
         }
