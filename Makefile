@@ -12,7 +12,7 @@ PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 DEB_PACKAGES := debhelper dh-dkms
 TEST_DEB_PACKAGES := lintian mmdebstrap
 
-.PHONY: help deps test-deps build demo test test-emulated test-programs lint bench bench-sim-peer figures bench-locks matrix matrix-full verify-full campaign soak soak-locks soak-debug deb test-deb clean
+.PHONY: help deps test-deps build demo test test-emulated test-programs lint bench bench-sim-peer scenario-keys figures bench-locks matrix matrix-full verify-full campaign soak soak-locks soak-debug deb test-deb clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -60,6 +60,9 @@ bench-sim-peer: deps ## the simulator against the same small model on SimPy: equ
 	python3 -m venv out/simpy && out/simpy/bin/pip install -q -r bench/simpy/requirements.txt
 	cargo build --release --locked -p unspin-sim --example peer
 	out/simpy/bin/python bench/simpy/peer.py target/release/examples/peer 400
+
+scenario-keys: ## the reference of scenarios' and profiles' keys from their declarations: docs/scenario-keys.md
+	UNSPIN_BLESS=1 cargo test --locked -p unspin-scenario --test reference
 
 figures: build ## the papers' figures again on the simulator: out/figures, docs/reproduction.md
 	$(UNSPIN) figures

@@ -10,6 +10,11 @@
 
 #define LOCK_LINUX_FUTEX 0
 
+#include "env.h"
+#include "realtime.h"
+/* In every lock below. */
+#define cpu_relax interpose_relax
+
 #include "iticket.h"
 #include "lease.h"
 #include "long_ticket.h"

@@ -9,6 +9,8 @@
  * timed locks, trylock, cancellation and code that was bound to the C library's functions work as they
  * do without us; they take and leave the mutex alone, and whoever has our lock then waits for it.
  *
+ * A thread of a real-time class does not wait in front: it goes to the C library's, and sleeps there.
+ *
  * Ours is in the bytes that list robust and priority mutexes, which plain and adaptive ones leave
  * zero. All other kinds, and those shared between processes, are the C library's alone.
  *
@@ -23,6 +25,7 @@
 
 #include "budget.h"
 #include "choice.h"
+#include "realtime.h"
 
 /* How long the first in line spins for a mutex that is about to be free: its unlock has two steps. */
 #define HANDOVER_NS 1000
@@ -140,6 +143,8 @@ static int lock(pthread_mutex_t *mutex)
 		return 0;
 	if (with.verbose)
 		interpose_add(&interpose_mutexes.waited);
+	if (interpose_is_realtime())
+		return with.lock(mutex);
 	with.front->lock(&front->word);
 	await_handover(mutex);
 	error = with.lock(mutex);

@@ -18,6 +18,7 @@ use unspin_scenario::plan::{Plan, SCHEMA};
 use unspin_scenario::result::{Progress, Record};
 
 pub use error::Error;
+pub use module::settings_for;
 pub use sink::{frame, Sink};
 
 /// The argument that makes a binary call [`agent_main`].

@@ -146,6 +146,23 @@ impl Drop for Module {
     }
 }
 
+/// What VMs that start under `run` have of the module whose directory is `root`: it is set as for the
+/// run, its files are read again, and it is put back.
+///
+/// # Errors
+/// No module there, one that cannot do what the run asks for, and files that cannot be read or written.
+pub fn settings_for(root: &Path, run: &Run) -> Result<ModuleSettings, Error> {
+    let wrong = |why: &str| {
+        let path = root.join("default");
+        Error::io(&path, std::io::Error::other(why))
+    };
+    let module = Module::open_at(root)?.ok_or_else(|| wrong("no such module"))?;
+    module.set_defaults(run)?;
+    let of = |name: &str| fs::read_to_string(root.join("default").join(name)).ok();
+    let settings = ModuleSettings::read(|name| Some(of(name)?.trim().to_string()));
+    settings.ok_or_else(|| wrong("its settings cannot be read"))
+}
+
 /// Whether the arm cannot be run without the module.
 pub(crate) fn needed(arm: &Arm) -> bool {
     sets_window(arm) || arm.yield_to != YieldTo::Stock || arm.ipi_aware

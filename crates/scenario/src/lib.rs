@@ -1,23 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scenario, profile, plan and result types. Parsing and formatting only; no other I/O.
+//!
+//! ```text
+//! schema            the types, their keys and what those take; knows nothing above it
+//! plan, result      what a machine is asked, and what it answers
+//! module            what the module is set to under an arm
+//! parse             TOML to schema
+//! expand            schema to plan
+//! ```
 
-mod arm;
 mod expand;
-mod problem;
-mod profile;
-mod reader;
-mod scenario;
-mod vm;
+mod parse;
+mod schema;
 
 pub mod module;
 pub mod plan;
 pub mod result;
 
-pub use expand::{expand, shard, split, ExpandError, Selection, ALONE_ARM, IDEAL_ARM};
-pub use problem::{Problem, Problems};
-pub use profile::{parse_profile, Profile};
-pub use reader::{is_name, problem_at, Reader, Table, Value};
-pub use scenario::{
-    parse_scenario, Host, Measure, Pin, Scenario, Sweep, Trace, VmGroup, WINDOW_MAX_CYCLES,
-    WINDOW_MIN_CYCLES,
-};
+pub use expand::points::expand;
+pub use expand::select::{ExpandError, Selection};
+pub use expand::split::{shard, split};
+pub use parse::problem::{Problem, Problems};
+pub use parse::profile::parse_profile;
+pub use parse::reader::{problem_at, Reader, Table, Value};
+pub use parse::scenario::parse_scenario;
+pub use schema::limits::{WINDOW_MAX_CYCLES, WINDOW_MIN_CYCLES};
+pub use schema::names::{is_name, ALONE_ARM, IDEAL_ARM};
+pub use schema::program::Profile;
+pub use schema::reference::reference;
+pub use schema::refused::Refused;
+pub use schema::scenario::{Host, Measure, Pin, Scenario, Sweep, Trace, VmGroup};

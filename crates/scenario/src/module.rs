@@ -2,7 +2,8 @@
 //! What the module is set to under an arm: the agent writes it to the module's files, the simulator
 //! models it.
 
-use crate::plan::{ApleParams, Arm, Run, Window, YieldTo};
+use crate::plan::Run;
+use crate::schema::arm::{ApleParams, Arm, Window, YieldTo};
 use unspin_uapi::{Mode, Number, Variant};
 
 /// The settings of the module that are words, beside those that are [`Number`]s.
@@ -44,6 +45,26 @@ impl ModuleSettings {
             aple,
             ipi_aware: arm.ipi_aware,
         }
+    }
+
+    /// Those that stand in files, as [`ModuleSettings::files`] has them; `None` where one is missing, or
+    /// is not what the module takes.
+    pub fn read(of: impl Fn(&str) -> Option<String>) -> Option<ModuleSettings> {
+        let number = |number: Number| of(number.file())?.parse::<u32>().ok();
+        Some(ModuleSettings {
+            mode: Mode::of(&of(MODE)?)?,
+            variant: Variant::of(&of(HVS_VARIANT)?)?,
+            aple: ApleParams {
+                window_init_cycles: number(Number::WINDOW_INIT)?,
+                window_min_cycles: number(Number::WINDOW_MIN)?,
+                window_max_cycles: number(Number::WINDOW_MAX)?,
+                delta_cycles: number(Number::DELTA)?,
+                delta_max_cycles: number(Number::DELTA_MAX)?,
+                epoch_min_us: number(Number::EPOCH_MIN)?,
+                epoch_ple_exits: number(Number::EPOCH)?,
+            },
+            ipi_aware: number(Number::IPI_AWARE)? != 0,
+        })
     }
 
     pub fn number(&self, number: Number) -> u32 {
@@ -147,5 +168,17 @@ mod tests {
         assert_eq!(at("mode"), files.len() - 1);
         assert_eq!(files.len(), Number::ALL.len() + 2);
         assert_eq!(files[at("ipi_aware")].1, "0");
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        let written = settings(Window::Fixed { cycles: 512 }, YieldTo::HVS, true);
+        let files = written.files();
+        let of = |name: &str| Some(files.iter().find(|(file, _)| *file == name)?.1.clone());
+        assert_eq!(ModuleSettings::read(of), Some(written));
+        for (missing, _) in &files {
+            let without = |name: &str| of(name).filter(|_| name != *missing);
+            assert_eq!(ModuleSettings::read(without), None, "{missing}");
+        }
     }
 }

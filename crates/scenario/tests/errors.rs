@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every way a file can be wrong is named with its line, its key, and what is allowed.
 
-use unspin_scenario::{parse_profile, parse_scenario, Problem};
+use unspin_scenario::{parse_profile, parse_scenario, problem_at, Problem, Scenario};
 
 const GOOD: &str = r#"title = "t"
 [host]
@@ -395,8 +395,89 @@ fn each_way_of_scheduling_needs_its_scheduler() {
     let capped = gangs.replace("\"credit\"", "\"credit-capped\"");
     parse_scenario("x.toml", "x", &capped).unwrap();
     let s = parse_scenario("x.toml", "x", &gangs).unwrap();
-    assert_eq!(s.needs_sim(), Some("host.scheduler"));
-    assert_eq!(parse_scenario("x.toml", "x", GOOD).unwrap().needs_sim(), None);
+    assert_eq!(refused(&s, "kvm"), Some("host.scheduler".to_string()));
+    assert_eq!(refused(&s, "sim"), None);
+    assert_eq!(refused(&parse_scenario("x.toml", "x", GOOD).unwrap(), "kvm"), None);
+}
+
+/// Where the key stands that asks for what `machine` has not, in an arm that is run.
+fn refused(s: &Scenario, machine: &str) -> Option<String> {
+    s.refused_by(machine, |arm| arm.name != "idle").map(|refused| refused.path)
+}
+
+/// What machines have not is refused where it stands, and its usual value is not.
+#[test]
+fn machines_refuse_what_they_have_not() {
+    let with = |from: &str, to: &str| {
+        assert!(GOOD.contains(from), "{from}");
+        parse_scenario("x.toml", "x", &GOOD.replace(from, to)).unwrap()
+    };
+    let host = |key: &str| with("pcpus = 4", &format!("pcpus = 4\n{key}"));
+    let vm = |key: &str| with("vcpus = 4", &format!("vcpus = 4\n{key}"));
+    let second = "[[vm]]\nvcpus = 4\nworkload = \"ebizzy\"\n[[arm]]";
+    let arm = |key: &str| with("name = \"stock\"", &format!("name = \"a\"\n{key}"));
+    for (machines, path, asked, usual) in [
+        ("sim", "host.period_ms", host("period_ms = 30"), host("")),
+        (
+            "sim",
+            "host.loop_detection",
+            host("loop_detection = \"pause-filter\""),
+            host("loop_detection = \"ple\""),
+        ),
+        ("sim", "host.llc_pcpus", host("llc_pcpus = 2"), host("")),
+        ("sim", "host.skew_tick", host("skew_tick = false"), host("skew_tick = true")),
+        (
+            "sim",
+            "host.group_load_lags",
+            host("group_load_lags = true"),
+            host("group_load_lags = false"),
+        ),
+        ("sim", "vm[0].threads", vm("threads = 8"), vm("")),
+        ("sim", "vm[0].tick_hz", vm("tick_hz = 250"), vm("tick_hz = 0")),
+        (
+            "sim threads",
+            "vm[1].mode",
+            with("[[arm]]", &second.replace("vcpus", "mode = \"off\"\nvcpus")),
+            with("[[arm]]", &second.replace("vcpus", "mode = \"arm\"\nvcpus")),
+        ),
+        ("sim", "arm[0].queue_aware", arm("queue_aware = true"), arm("queue_aware = false")),
+        ("sim", "arm[0].asym", arm("asym = { period_ms = 3 }"), arm("asym = {}")),
+        ("sim", "arm[0].physical", arm("physical = true"), arm("physical = false")),
+        ("sim", "arm[0].apicv", arm("apicv = true"), arm("apicv = false")),
+        ("sim", "arm[0].halt_poll_us", arm("halt_poll_us = 1"), arm("halt_poll_us = 0")),
+        ("sim", "arm[0].without", arm("without = [\"ipi\"]"), arm("")),
+        ("kvm emulated sim", "slice_ns", with("title", "slice_ns = 3000000\ntitle"), arm("")),
+        ("kvm emulated sim", "arm[0].window", arm("window = \"off\""), arm("window = \"stock\"")),
+        (
+            "kvm emulated sim",
+            "arm[0].yield_to",
+            arm("yield_to = \"hvs\""),
+            arm("yield_to = \"stock\""),
+        ),
+    ] {
+        for machine in ["kvm", "emulated", "sim", "threads"] {
+            let has = machines.split(' ').any(|m| m == machine);
+            let expected = (!has).then(|| path.to_string());
+            assert_eq!(refused(&asked, machine), expected, "{machine}");
+            assert_eq!(refused(&usual, machine), None, "{path} {machine}");
+        }
+    }
+    let idle = with("name = \"stock\"", "name = \"a\"\n[[arm]]\nname = \"idle\"\napicv = true");
+    assert_eq!(refused(&idle, "kvm"), None, "an arm that is not run");
+}
+
+#[test]
+fn what_is_refused_is_placed() {
+    let text = GOOD
+        .replace("name = \"stock\"", "name = \"a\"\n[[arm]]\nname = \"b\"\nasym = { time = true }");
+    for (key, line) in [("host.pcpus", 3), ("arm[1].asym", 12), ("arm[1].asym.time", 12)] {
+        let at = &problem_at("x.toml", &text, key, "no", "yes").0;
+        assert_eq!((at.len(), at[0].line, at[0].key.as_str()), (1, line, key));
+    }
+    for key in ["arm[2]", "arm[x]", "arm.asym", "host[0]", "host.pcpus.x"] {
+        let at = &problem_at("x.toml", &text, key, "no", "yes").0;
+        assert_eq!((at.len(), at[0].line, at[0].key.as_str()), (1, 1, key), "{at:?}");
+    }
 }
 
 #[test]
@@ -409,6 +490,6 @@ fn who_owes_answers_is_for_the_module_to_see() {
     let alone = parsed("");
     assert_eq!(alone.ipi_aware_without_module().unwrap().name, "a");
     assert_eq!(parsed("yield_to = \"hvs\"").ipi_aware_without_module(), None);
-    assert_eq!(alone.needs_sim(), None, "another arm's reason is its own");
-    assert_eq!(parsed("queue_aware = true").needs_sim(), Some("arm"));
+    assert_eq!(refused(&alone, "kvm"), None, "another arm's reason is its own");
+    assert_eq!(refused(&parsed("queue_aware = true"), "kvm"), Some("arm[0].queue_aware".into()));
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is written down is what is read, and what a plan asks for is what the scenario said.
 
+mod text;
+
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
+use text::{profile_text, scenario_text};
 use unspin_scenario::plan::{
     ApleParams, Arm, Asym, CgroupLayout, Coscheduling, Dist, Factor, HostModel, HostScheduler,
     LockChoice, LockKind, LoopDetection, Op, Plan, Platform, Step, Window, YieldTo,
@@ -12,170 +14,6 @@ use unspin_scenario::{
     expand, parse_profile, parse_scenario, split, Host, Measure, Pin, Profile, Scenario, Selection,
     Sweep, Trace, VmGroup, WINDOW_MAX_CYCLES, WINDOW_MIN_CYCLES,
 };
-
-fn kebab<T: serde::Serialize>(x: &T) -> String {
-    serde_json::to_value(x).unwrap().as_str().unwrap().to_string()
-}
-
-fn scenario_text(s: &Scenario) -> String {
-    let mut o = String::new();
-    let w = &mut o;
-    writeln!(w, "title = {:?}\nseed = {}\nrepeats = {}", s.title, s.seed, s.repeats).unwrap();
-    if !s.kernels.is_empty() {
-        writeln!(w, "kernel = {:?}", s.kernels).unwrap();
-    }
-    writeln!(w, "boots = {}", s.boots).unwrap();
-    if let Some(n) = s.slice_ns {
-        writeln!(w, "slice_ns = {n}").unwrap();
-    }
-    if let Some(n) = s.epoch_ple_exits {
-        writeln!(w, "epoch_ple_exits = {n}").unwrap();
-    }
-    if let Some(n) = s.epoch_min_us {
-        writeln!(w, "epoch_min_us = {n}").unwrap();
-    }
-    writeln!(w, "[host]\npcpus = {}", s.host.pcpus).unwrap();
-    if s.host.model == HostModel::Server {
-        writeln!(w, "model = \"server\"").unwrap();
-    }
-    if let Some(mhz) = s.host.lock_clock_mhz {
-        writeln!(w, "lock_clock_mhz = {mhz}").unwrap();
-    }
-    writeln!(w, "scheduler = {:?}", kebab(&s.host.scheduler)).unwrap();
-    writeln!(w, "loop_detection = {:?}", kebab(&s.host.loop_detection)).unwrap();
-    if let Some(n) = s.host.llc_pcpus {
-        writeln!(w, "llc_pcpus = {n}").unwrap();
-    }
-    writeln!(w, "skew_tick = {}", s.host.skew_tick).unwrap();
-    writeln!(w, "group_load_lags = {}", s.host.group_load_lags).unwrap();
-    if let Some(n) = s.host.period_ms {
-        writeln!(w, "period_ms = {n}").unwrap();
-    }
-    let cgroups: Vec<String> = s.sweep.cgroups.iter().map(kebab).collect();
-    writeln!(
-        w,
-        "[sweep]\nprofiles = {:?}\nvms = {:?}\ncgroups = {cgroups:?}",
-        s.sweep.profiles, s.sweep.vms
-    )
-    .unwrap();
-    if !s.sweep.locks.is_empty() {
-        let locks: Vec<String> = s.sweep.locks.iter().map(lock_text).collect();
-        writeln!(w, "locks = [{}]", locks.join(", ")).unwrap();
-    }
-    let m = &s.measure;
-    writeln!(
-        w,
-        "[measure]\nwarmup_ms = {}\nwindow_ms = {}\nstagger_ms = {}\nalone = {}",
-        m.warmup_ms, m.window_ms, m.stagger_ms, m.alone
-    )
-    .unwrap();
-    writeln!(
-        w,
-        "[trace]\nepochs = {}\npicks = {}\nstalls = {}",
-        s.trace.epochs, s.trace.picks, s.trace.stalls
-    )
-    .unwrap();
-    for g in &s.vms {
-        let pin = match &g.pin {
-            Pin::None => "\"none\"".to_string(),
-            Pin::OnePerPcpu => "\"one-per-pcpu\"".to_string(),
-            Pin::List(l) => format!("{l:?}"),
-        };
-        writeln!(
-            w,
-            "[[vm]]\nmode = {:?}\nvcpus = {}\npin = {pin}\nweight = {}\ncpl = {}",
-            if g.mode_off { "off" } else { "arm" },
-            g.vcpus,
-            g.weight,
-            g.cpl
-        )
-        .unwrap();
-        if let Some(n) = g.threads {
-            writeln!(w, "threads = {n}").unwrap();
-        }
-        writeln!(w, "tick_hz = {}", g.tick_hz).unwrap();
-        if let Some(name) = &g.name {
-            writeln!(w, "name = {name:?}").unwrap();
-        }
-        if s.sweep.locks.is_empty() {
-            writeln!(w, "lock = {}", lock_text(&g.lock)).unwrap();
-        }
-    }
-    for (i, a) in s.arms.iter().enumerate() {
-        let window = match &a.window {
-            Window::Stock => "\"stock\"".to_string(),
-            Window::Off => "\"off\"".to_string(),
-            Window::Fixed { cycles } => format!("{{ fixed_cycles = {cycles} }}"),
-            Window::Aple(p) => format!(
-                "{{ aple = {{ window_init_cycles = {}, window_min_cycles = {}, window_max_cycles = {}, delta_cycles = {}, delta_max_cycles = {}, epoch_ple_exits = {}, epoch_min_us = {} }} }}",
-                p.window_init_cycles, p.window_min_cycles, p.window_max_cycles, p.delta_cycles, p.delta_max_cycles, p.epoch_ple_exits, p.epoch_min_us
-            ),
-        };
-        writeln!(
-            w,
-            "[[arm]]\nname = {:?}\nwindow = {window}\nyield_to = {:?}\nobserve = {}\nbaseline = {}",
-            a.name,
-            kebab(&a.yield_to),
-            a.observe,
-            i == s.baseline
-        )
-        .unwrap();
-        let p = &a.platform;
-        writeln!(w, "physical = {}\napicv = {}", p.physical, p.apicv).unwrap();
-        writeln!(w, "halt_poll_us = {}", p.halt_poll_us).unwrap();
-        if !p.without.is_empty() {
-            let names: Vec<String> = p.without.iter().map(kebab).collect();
-            writeln!(w, "without = {names:?}").unwrap();
-        }
-        if let Some(lock) = &a.lock {
-            writeln!(w, "lock = {}", lock_text(lock)).unwrap();
-        }
-        if !s.host.scheduler.is_credit() {
-            writeln!(w, "ipi_aware = {}", a.ipi_aware).unwrap();
-            writeln!(w, "queue_aware = {}", a.queue_aware).unwrap();
-            let Asym { time, latency, resolver, period_ms } = a.asym;
-            let period = period_ms.map_or(String::new(), |ms| format!(", period_ms = {ms}"));
-            writeln!(
-                w,
-                "asym = {{ time = {time}, latency = {latency}, resolver = {resolver}{period} }}"
-            )
-            .unwrap();
-        } else {
-            writeln!(w, "coscheduling = {:?}", kebab(&a.coscheduling)).unwrap();
-        }
-    }
-    o
-}
-
-fn lock_text(lock: &LockChoice) -> String {
-    match lock.tau_ns {
-        None => format!("{:?}", lock.kind.name()),
-        Some(ns) => format!("{{ {} = {{ tau_ns = {ns} }} }}", lock.kind.name()),
-    }
-}
-
-fn profile_text(p: &Profile) -> String {
-    let mut o = format!("name = {:?}\nspin_intensive = {}\n", p.name, p.spin_intensive);
-    for s in &p.program {
-        writeln!(o, "[[step]]\nop = {:?}", kebab(&s.op)).unwrap();
-        if matches!(s.op, Op::Lock | Op::Unlock) {
-            writeln!(o, "lock = {}", s.lock).unwrap();
-        }
-        if matches!(s.op, Op::Compute | Op::Critical | Op::Block) {
-            let length = match s.dist {
-                Dist::Const { iterations } => format!("{iterations}"),
-                Dist::Uniform { min, max } => format!("{{ uniform = [{min}, {max}] }}"),
-                Dist::Exp { mean, max: 0 } => format!("{{ exp_mean = {mean} }}"),
-                Dist::Exp { mean, max } => format!("{{ exp_mean = {mean}, max = {max} }}"),
-            };
-            writeln!(o, "iterations = {length}").unwrap();
-        }
-        if s.permille != 1000 {
-            writeln!(o, "chance = {}", f64::from(s.permille) / 1000.0).unwrap();
-        }
-    }
-    o
-}
 
 fn aple() -> impl Strategy<Value = ApleParams> {
     (

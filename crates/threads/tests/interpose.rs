@@ -145,6 +145,29 @@ fn contended_mutexes_and_conditions_work_over_every_lock() {
 }
 
 #[test]
+fn realtime_threads_end_over_every_lock() {
+    let (program, library) = (program("posix_realtime", "all"), real_library("realtime"));
+    let alone = bounded(&mut Command::new(&program));
+    if alone.contains("SKIPPED: ") {
+        println!("{alone}");
+        return;
+    }
+    for lock in names(&library) {
+        bounded(&mut over(&library, &program, &lock, &[MUTEX]));
+    }
+}
+
+/// Real-time threads that hang keep a CPU: a process group of their own, ended from outside.
+fn bounded(command: &mut Command) -> String {
+    let mut timeout = Command::new("timeout");
+    timeout.args(["-k", "2", "120"]).arg(command.get_program());
+    timeout.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = timeout.output().expect("timeout of coreutils");
+    assert!(output.status.success(), "{command:?}: {}", said(&output));
+    said(&output)
+}
+
+#[test]
 fn locks_work_before_constructors_and_in_what_is_loaded_late() {
     let (program, library) = (program("posix_early", "all"), real_library("early"));
     let source = locks_dir().join("test/posix_early.c");
@@ -297,6 +320,20 @@ const MUTANTS: &[Mutant] = &[
         "posix_contend",
         "is_free_when_all_waiters_are_gone",
     ),
+    mutant(
+        "no thread is taken for a real-time one",
+        ("realtime.h", "sched_getscheduler(0)", "SCHED_OTHER"),
+        "ticket",
+        "posix_realtime",
+        "who_waits_leaves_the_cpu",
+    ),
+    mutant(
+        "a class that comes while a thread waits is not seen",
+        ("realtime.h", "|| !interpose_is_realtime())", "|| true)"),
+        "ticket",
+        "posix_realtime",
+        "a_class_may_come_while_one_waits",
+    ),
 ];
 
 /// The library with a change, and the program that must see it.
@@ -304,7 +341,7 @@ fn make_mutant(number: usize, mutant: &Mutant) -> (PathBuf, PathBuf) {
     let dir = scratch().join(format!("interpose-mutant-{number}"));
     std::fs::create_dir_all(&dir).unwrap();
     let (file, what, by) = mutant.change;
-    for name in ["choice.h", "list.h"].iter().chain(&SOURCES) {
+    for name in ["choice.h", "list.h", "realtime.h"].iter().chain(&SOURCES) {
         let mut text = std::fs::read_to_string(locks_dir().join("interpose").join(name)).unwrap();
         if *name == file {
             assert!(text.contains(what), "{}: no {what:?} in {file}", mutant.name);

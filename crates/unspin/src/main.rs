@@ -18,10 +18,11 @@ mod share;
 mod sysfs;
 mod vms;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = cmd::Cli::parse();
+    let cli = cmd::Cli::from_arg_matches(&cmd::command().get_matches());
+    let cli = cli.unwrap_or_else(|e| e.exit());
     exit::code(cmd::run(cli))
 }

@@ -400,7 +400,9 @@ fn threads_refuse_what_needs_a_hypervisor() {
         let file = locks_scenario("refused.toml", &arm(keys));
         let name = file.to_str().unwrap();
         let args = ["bench", name, "--profile-dir", "profiles", "--machine", "threads"];
-        fails(&args, 2, "arm \"a\" sets window or yield_to, which need a hypervisor: machines kvm");
+        let key = keys.split(' ').next().unwrap();
+        fails(&args, 2, &format!("`arm[0].{key}`: machine threads does not have this: "));
+        fails(&args, 2, "allowed: left out, or --machine kvm, emulated or sim");
         std::fs::remove_file(file).unwrap();
     }
     let file = locks_scenario("slice.toml", &arm(""));
@@ -408,7 +410,7 @@ fn threads_refuse_what_needs_a_hypervisor() {
     std::fs::write(&file, format!("slice_ns = 1000000\n{text}")).unwrap();
     let name = file.to_str().unwrap();
     let args = ["bench", name, "--profile-dir", "profiles", "--machine", "threads"];
-    fails(&args, 2, "`slice_ns`: machine threads leaves this computer's scheduler as it is");
+    fails(&args, 2, "`slice_ns`: machine threads does not have this: length of the");
     std::fs::write(&file, text.replace("pcpus = 1", "pcpus = 1024")).unwrap();
     fails(&args, 77, "wants 1024 CPUs, and this process may run on");
     std::fs::remove_file(file).unwrap();

@@ -3,6 +3,7 @@
 
 use super::Sim;
 use crate::host::CoschedulingStats;
+use crate::kvm::Module;
 use crate::probe::Reading;
 use unspin_scenario::result::EpochSample;
 
@@ -11,6 +12,11 @@ impl Sim {
     pub fn readings(&self) -> Vec<Reading> {
         let of = |vm| Reading::of(&self.core, &self.guest, &self.kvm, vm);
         self.core.vms.ids().map(of).collect()
+    }
+
+    /// The module's view of every VM.
+    pub fn modules(&self) -> impl Iterator<Item = &Module> {
+        self.kvm.vms.iter().map(|vm| &vm.module)
     }
 
     /// Of every VM; none without Credit.

@@ -4,6 +4,7 @@
 mod arm;
 mod build;
 mod check;
+mod settings;
 
 use crate::core::Host;
 use crate::guest::Budgets;

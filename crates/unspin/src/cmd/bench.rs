@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use unspin_lab::Lock;
 use unspin_report::{documents, read_files, write_atomic, write_dir, Document};
-use unspin_scenario::plan::Plan;
+use unspin_scenario::plan::{Arm, Plan};
 use unspin_scenario::result::Record;
 use unspin_scenario::split;
 use unspin_uapi::{any_of, Variant};
@@ -139,10 +139,11 @@ fn check(args: &Args, l: &Loaded, plan: &Plan, machine: &dyn Machine) -> Result<
         let vcpus = (0..run.vms).map(|vm| run.vcpus_of(vm)).max().unwrap_or(run.vcpus);
         machine.check_vcpus(vcpus).map_err(|why| l.refused("vm", &why))?;
     }
-    if let Some(key) = l.scenario.needs_sim().filter(|_| machine.name() != "sim") {
-        let message = format!("machine {} has no such scheduler", machine.name());
-        let allowed = "left out, or --machine sim".to_string();
-        return Err(l.refused(key, &Refusal { message, allowed }));
+    let is_run = |arm: &Arm| plan.runs.iter().any(|run| run.arm.name == arm.name);
+    if let Some(key) = l.scenario.refused_by(machine.name(), is_run) {
+        let message = format!("machine {} does not have this: {}", machine.name(), key.help);
+        let allowed = format!("left out, or --machine {}", any_of(key.machines.iter().copied()));
+        return Err(l.refused(&key.path, &Refusal { message, allowed }));
     }
     if let Some(arm) = l.scenario.ipi_aware_without_module().filter(|_| machine.name() != "sim") {
         let message = format!("arm {:?} is ipi_aware and leaves the choice to KVM", arm.name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One file a subcommand.
+//! One file per subcommand.
 
 mod agent;
 mod agree;
@@ -7,6 +7,7 @@ mod apply;
 mod bench;
 mod completions;
 mod figures;
+mod help;
 mod lab;
 mod load;
 mod man;
@@ -19,7 +20,7 @@ mod set;
 mod status;
 mod unload;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Stops vCPUs from spinning for a lock whose holder does not run, and shows what that costs.
 ///
@@ -75,6 +76,11 @@ enum Command {
     /// One run of machine threads; started by bench.
     #[command(hide = true)]
     ThreadsRun,
+}
+
+/// The command line, its subcommands grouped by who needs them.
+pub fn command() -> clap::Command {
+    help::grouped(Cli::command())
 }
 
 pub fn run(cli: Cli) -> anyhow::Result<()> {

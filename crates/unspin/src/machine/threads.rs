@@ -64,11 +64,6 @@ impl Machine for Threads {
     }
 
     fn check_plan(&self, plan: &Plan) -> Result<(), (&'static str, Refusal)> {
-        if plan.slice_ns.is_some() {
-            let message = "machine threads leaves this computer's scheduler as it is".to_string();
-            let allowed = "no slice_ns; machines kvm, emulated and sim set it".to_string();
-            return Err(("slice_ns", Refusal { message, allowed }));
-        }
         let refused = plan.runs.iter().find_map(|run| Some((run, refusal(run)?)));
         match refused {
             None => Ok(()),

@@ -1,63 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is wrong with an input file: where, which key, what is allowed, what was probably meant.
+//! Names: which words can be one, which the reports keep, and which was probably meant.
 
-use std::fmt;
+/// Arm of the runs that show what one VM does alone; arm the report computes from them.
+pub const ALONE_ARM: &str = "alone";
+pub const IDEAL_ARM: &str = "ideal";
+/// The arm that `--attribute` adds: the program on the machine itself.
+pub const PHYSICAL_ARM: &str = "without-vmm";
 
-/// One thing wrong with a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    pub file: String,
-    /// Counted from 1, in characters.
-    pub line: usize,
-    pub column: usize,
-    /// Dotted path of the key, empty for the file as a whole.
-    pub key: String,
-    pub message: String,
-    /// What would have been accepted; empty where the message says it.
-    pub allowed: String,
-    pub suggestion: Option<String>,
-}
+/// What is chosen by its name.
+pub trait Named: Copy + PartialEq + 'static {
+    /// All there is to choose from, with their names.
+    fn choices() -> Vec<(&'static str, Self)>;
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}: ", self.file, self.line, self.column)?;
-        if !self.key.is_empty() {
-            write!(f, "`{}`: ", self.key)?;
-        }
-        f.write_str(&self.message)?;
-        if !self.allowed.is_empty() {
-            write!(f, "\n    allowed: {}", self.allowed)?;
-        }
-        if let Some(s) = &self.suggestion {
-            write!(f, "\n    did you mean `{s}`?")?;
-        }
-        Ok(())
+    fn called(self) -> &'static str {
+        Self::choices().into_iter().find(|(_, of)| *of == self).map_or("", |(name, _)| name)
     }
 }
 
-/// Problems written out one by one; whoever has more sees the rest when these are mended.
-const SHOWN_MAX: usize = 20;
-
-/// Everything wrong with a file, in the order of its lines. Written out, the list ends after 20.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problems(pub Vec<Problem>);
-
-impl fmt::Display for Problems {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, p) in self.0.iter().take(SHOWN_MAX).enumerate() {
-            if i > 0 {
-                f.write_str("\n")?;
-            }
-            write!(f, "{p}")?;
+/// `"a", "b" or "c"`.
+pub(crate) fn quoted(words: &[&str]) -> String {
+    let mut out = String::new();
+    for (i, w) in words.iter().enumerate() {
+        if i > 0 {
+            out.push_str(if i + 1 == words.len() { " or " } else { ", " });
         }
-        match self.0.len().saturating_sub(SHOWN_MAX) {
-            0 => Ok(()),
-            more => write!(f, "\n… and {more} more"),
-        }
+        out.push_str(&format!("{w:?}"));
     }
+    out
 }
 
-impl std::error::Error for Problems {}
+/// Whether `s` can name an arm or a profile: 1 to 64 small letters, digits, `-` and `_`, so that it
+/// can be part of a file name.
+pub fn is_name(s: &str) -> bool {
+    !s.is_empty()
+        && s.len() <= 64
+        && s.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_')
+}
 
 /// The candidate nearest to `word`, if it is near enough to be a slip of the pen.
 pub(crate) fn nearest<'a>(

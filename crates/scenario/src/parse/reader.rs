@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads typed values out of TOML and remembers everything that was wrong, with its place.
 
-use crate::problem::{nearest, Problem, Problems};
+use crate::parse::problem::{Problem, Problems};
+use crate::schema::names::{nearest, quoted};
 use std::cell::RefCell;
 use std::ops::{Range, RangeInclusive};
 use toml::de::{DeTable, DeValue};
@@ -70,18 +71,13 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// What a file that was read asks for and whoever is to do it cannot: placed at its `key` (dotted,
-/// as `host.pcpus`).
+/// What a file that was read asks for and whoever is to do it cannot: placed at its `key` (dotted and
+/// counted, as `host.pcpus` or `arm[1].window`).
 pub fn problem_at(file: &str, text: &str, key: &str, message: &str, allowed: &str) -> Problems {
     let reader = Reader::new(file, text);
     {
         let doc = reader.parse();
-        let mut parts = key.split('.');
-        let mut value = parts.next().and_then(|part| Table::top(&reader, &doc).get(part));
-        for part in parts {
-            value = value.and_then(|v| v.table("a table")?.get(part));
-        }
-        match value {
+        match Table::top(&reader, &doc).along(key) {
             Some(value) => value.problem(message, allowed),
             None => reader.problem(0..0, key, message, allowed, None),
         }
@@ -163,7 +159,8 @@ impl<'r, 't> Value<'r, 't> {
         }
     }
 
-    pub fn u32(&self, range: RangeInclusive<u32>, unit: &str) -> Option<u32> {
+    /// The same of smaller integers.
+    pub(crate) fn u32(&self, range: RangeInclusive<u32>, unit: &str) -> Option<u32> {
         let n = self.integer(u64::from(*range.start())..=u64::from(*range.end()), unit)?;
         u32::try_from(n).ok()
     }
@@ -306,6 +303,21 @@ impl<'r, 't> Table<'r, 't> {
         })
     }
 
+    /// The value at `path`, which goes on through tables and lists.
+    fn along(&self, path: &str) -> Option<Value<'r, 't>> {
+        let (here, rest) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
+        let (key, index) = here.split_once('[').map_or((here, None), |(key, i)| (key, Some(i)));
+        let mut value = self.get(key)?;
+        if let Some(index) = index {
+            let index: usize = index.trim_end_matches(']').parse().ok()?;
+            value = value.is_array().then(|| value.array(""))??.into_iter().nth(index)?;
+        }
+        match rest {
+            Some(rest) => value.is_table().then(|| value.table(""))??.along(rest),
+            None => Some(value),
+        }
+    }
+
     pub fn need(&self, key: &str, allowed: &str) -> Option<Value<'r, 't>> {
         let v = self.get(key);
         if v.is_none() {
@@ -314,18 +326,6 @@ impl<'r, 't> Table<'r, 't> {
         }
         v
     }
-}
-
-/// `"a", "b" or "c"`.
-pub(crate) fn quoted(words: &[&str]) -> String {
-    let mut out = String::new();
-    for (i, w) in words.iter().enumerate() {
-        if i > 0 {
-            out.push_str(if i + 1 == words.len() { " or " } else { ", " });
-        }
-        out.push_str(&format!("{w:?}"));
-    }
-    out
 }
 
 /// The value read, or the default where the key is absent; `None` only for a wrong value.
@@ -340,44 +340,10 @@ pub(crate) fn or<'r, 't, T>(
     }
 }
 
-/// A list that is not empty and has no value twice.
-pub(crate) fn list<T: PartialEq + std::fmt::Debug>(
-    v: &Value,
-    allowed: &str,
-    read: impl Fn(&Value) -> Option<T>,
-) -> Option<Vec<T>> {
-    let all = v.array(&format!("a list of {allowed}"))?;
-    if all.is_empty() {
-        v.problem("empty", format!("at least one of {allowed}"));
-    }
-    let read: Vec<T> =
-        all.iter().map(read).collect::<Vec<_>>().into_iter().collect::<Option<_>>()?;
-    no_doubles(v, &read);
-    Some(read)
-}
-
 pub(crate) fn no_doubles<T: PartialEq + std::fmt::Debug>(v: &Value, all: &[T]) {
     for (i, x) in all.iter().enumerate() {
         if all[..i].contains(x) {
             v.problem(format!("{x:?} stands here twice"), "each once");
         }
     }
-}
-
-/// Whether `s` can name an arm or a profile: 1 to 64 small letters, digits, `-` and `_`, so that it
-/// can be part of a file name.
-pub fn is_name(s: &str) -> bool {
-    !s.is_empty()
-        && s.len() <= 64
-        && s.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_')
-}
-
-pub(crate) fn read_name(v: &Value) -> Option<String> {
-    let allowed = "a name of small letters, digits, - and _";
-    let s = v.str(allowed)?;
-    if !is_name(s) {
-        v.problem(format!("{s:?} cannot be a name"), allowed);
-        return None;
-    }
-    Some(s.to_string())
 }

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What virtualization costs, split among its factors: the runs that tell.
+
+use crate::plan::{Plan, Run};
+use crate::schema::arm::{Factor, Platform};
+use crate::schema::names::PHYSICAL_ARM;
+use std::collections::BTreeSet;
+
+impl Plan {
+    /// The plan with, beside every arm, arms that each have one of the five factors of
+    /// virtualization's cost switched off: `NAME-no-FACTOR` (NJIT 2018, 2.4), and with each program
+    /// on the machine itself ([`PHYSICAL_ARM`]), where VMs are alike. Machine `sim` only.
+    pub fn attributed(&self) -> Plan {
+        let mut runs = Vec::new();
+        let mut physical = BTreeSet::new();
+        for run in &self.runs {
+            let program = (&run.profile, run.cgroup as u8, &run.lock_group, run.repeat);
+            if !run.alone && run.groups().len() == 1 && physical.insert(program) {
+                runs.push(on_the_machine_itself(run));
+            }
+            runs.push(run.clone());
+            let off = |factor| run.arm.platform.without.contains(&factor);
+            for (name, factor) in Factor::ALL.into_iter().filter(|(_, f)| !run.alone && !off(*f)) {
+                let mut without = run.clone();
+                without.arm.name = format!("{}-no-{name}", run.arm.name);
+                without.arm.platform.without.push(factor);
+                runs.push(without);
+            }
+        }
+        for (id, run) in (0..).zip(&mut runs) {
+            run.id = id;
+        }
+        Plan { runs, ..self.clone() }
+    }
+}
+
+fn on_the_machine_itself(run: &Run) -> Run {
+    let mut physical = Run { vms: 1, baseline: PHYSICAL_ARM.into(), ..run.clone() };
+    physical.pin.truncate(1);
+    physical.each.truncate(1);
+    physical.weights.clear();
+    physical.arm.name = PHYSICAL_ARM.into();
+    physical.arm.platform = Platform { physical: true, ..Platform::default() };
+    physical
+}

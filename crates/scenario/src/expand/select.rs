@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A part of a scenario.
+
+use crate::plan::Run;
+use crate::schema::host::CgroupLayout;
+use crate::schema::lock::LockChoice;
+use crate::schema::names::nearest;
+use crate::schema::scenario::Scenario;
+
+/// What of a scenario to run; an empty list means all of it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Selection {
+    /// The baseline comes along.
+    pub arms: Vec<String>,
+    pub profiles: Vec<String>,
+    pub vms: Vec<u32>,
+    pub cgroups: Vec<CgroupLayout>,
+    /// Labels of swept locks ([`LockChoice::label`]).
+    pub locks: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ExpandError {
+    #[error("the scenario has no {what} {name:?}; it has {has}{}", hint(.suggestion))]
+    NotInScenario { what: &'static str, name: String, has: String, suggestion: Option<String> },
+    #[error("profile {0:?} was not read")]
+    NoProfile(String),
+    #[error("host.pcpus = {pcpus}, but a VM is pinned to pCPU {wanted}")]
+    NoPcpu { pcpus: u32, wanted: u32 },
+    #[error(
+        "the rows of a [[vm]] would be called {0:?}, which is too long; give it a shorter name"
+    )]
+    LongName(String),
+}
+
+fn hint(suggestion: &Option<String>) -> String {
+    suggestion.as_ref().map(|s| format!("; did you mean {s:?}?")).unwrap_or_default()
+}
+
+pub(crate) fn check_selection(s: &Scenario, select: &Selection) -> Result<(), ExpandError> {
+    let arms: Vec<&str> = s.arms.iter().map(|a| a.name.as_str()).collect();
+    let profiles: Vec<&str> = s.sweep.profiles.iter().map(String::as_str).collect();
+    let missing = |what, name: &str, has: &[&str]| ExpandError::NotInScenario {
+        what,
+        name: name.to_string(),
+        has: if has.is_empty() { "none".to_string() } else { has.join(", ") },
+        suggestion: nearest(name, has.iter().copied()).map(str::to_string),
+    };
+    if let Some(a) = select.arms.iter().find(|a| !arms.contains(&a.as_str())) {
+        return Err(missing("arm", a, &arms));
+    }
+    if let Some(p) = select.profiles.iter().find(|p| !profiles.contains(&p.as_str())) {
+        return Err(missing("profile", p, &profiles));
+    }
+    let counts: Vec<String> = s.sweep.vms.iter().map(u32::to_string).collect();
+    if let Some(n) = select.vms.iter().find(|n| !s.sweep.vms.contains(n)) {
+        let has: Vec<&str> = counts.iter().map(String::as_str).collect();
+        return Err(missing("number of VMs", &n.to_string(), &has));
+    }
+    if let Some(c) = select.cgroups.iter().find(|c| !s.sweep.cgroups.contains(c)) {
+        let has = format!("{:?}", s.sweep.cgroups).to_lowercase();
+        return Err(missing("cgroup layout", &format!("{c:?}").to_lowercase(), &[&has]));
+    }
+    let locks: Vec<String> = s.sweep.locks.iter().map(LockChoice::label).collect();
+    if let Some(l) = select.locks.iter().find(|l| !locks.contains(l)) {
+        let has: Vec<&str> = locks.iter().map(String::as_str).collect();
+        return Err(missing("swept lock", l, &has));
+    }
+    Ok(())
+}
+
+pub(crate) fn selected(r: &Run, select: &Selection, baseline: &str) -> bool {
+    fn among<T: PartialEq>(wanted: &[T], x: &T) -> bool {
+        wanted.is_empty() || wanted.contains(x)
+    }
+    among(&select.profiles, &r.profile)
+        && among(&select.locks, &r.lock_group)
+        && (r.alone
+            || (among(&select.vms, &r.vms)
+                && among(&select.cgroups, &r.cgroup)
+                && (among(&select.arms, &r.arm.name) || r.arm.name == baseline)))
+}

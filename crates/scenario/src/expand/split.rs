@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Shares of a plan, for several computers.
+
+use crate::plan::{Plan, Run};
+use crate::schema::host::CgroupLayout;
+
+type PointKey = (String, u32, CgroupLayout, String, bool);
+
+/// Shares a plan among `parts` computers: all arms and repeats of a point stay together, every
+/// computer gets about the same length of virtual time. Parts that would be empty are left out.
+pub fn split(plan: &Plan, parts: u32) -> Vec<Plan> {
+    let mut points: Vec<(PointKey, u64, Vec<Run>)> = Vec::new();
+    for r in &plan.runs {
+        let key = (r.profile.clone(), r.vms, r.cgroup, r.lock_group.clone(), r.alone);
+        // An emulated computer's time grows with the CPUs at work, not with the VMs on them.
+        let cost = r.warmup_ms + r.window_ms + r.stagger_ms;
+        match points.iter_mut().find(|(k, _, _)| *k == key) {
+            Some((_, c, runs)) => {
+                *c += cost;
+                runs.push(r.clone());
+            }
+            None => points.push((key, cost, vec![r.clone()])),
+        }
+    }
+    points.sort_by_key(|(_, c, _)| std::cmp::Reverse(*c));
+    let parts = (parts.max(1) as usize).min(points.len().max(1));
+    let mut shares: Vec<(u64, Vec<Run>)> = vec![(0, Vec::new()); parts];
+    for (_, cost, runs) in points {
+        if let Some(least) = shares.iter_mut().min_by_key(|(c, _)| *c) {
+            least.0 += cost;
+            least.1.extend(runs);
+        }
+    }
+    shares
+        .into_iter()
+        .map(|(_, mut runs)| {
+            runs.sort_by_key(|r| r.id);
+            Plan { runs, ..plan.clone() }
+        })
+        .collect()
+}
+
+/// Share `index` (1 to `of`) of a plan for a computer of many, empty where there are more shares
+/// than there is to share. `whole_points`: arms and repeats of a point stay together, for machines
+/// whose runs are compared within a boot; else every `of`-th run.
+pub fn shard(plan: &Plan, index: u32, of: u32, whole_points: bool) -> Plan {
+    let at = index.saturating_sub(1) as usize;
+    let runs = if whole_points {
+        split(plan, of).into_iter().nth(at).map(|p| p.runs).unwrap_or_default()
+    } else {
+        plan.runs.iter().skip(at).step_by(of.max(1) as usize).cloned().collect()
+    };
+    Plan { runs, ..plan.clone() }
+}

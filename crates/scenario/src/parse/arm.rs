@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `[[arm]]`: windows, choices of whom to yield to, and what else an arm changes.
+
+use crate::parse::keys::Read;
+use crate::parse::reader::{or, Table, Value};
+use crate::parse::vm::read_lock;
+use crate::parse::window::read_window;
+use crate::schema::arm::{ApleParams, Arm, Asym, Coscheduling, Platform, Window, YieldTo};
+use crate::schema::host::HostScheduler;
+use crate::schema::key::Kind;
+use crate::schema::keys::arm as keys;
+use crate::schema::names::{Named, ALONE_ARM, IDEAL_ARM};
+
+pub(crate) fn read_arms(
+    v: &Value,
+    aple: &ApleParams,
+    scheduler: Option<HostScheduler>,
+) -> Option<(Vec<Arm>, usize)> {
+    let all = v.array("[[arm]] tables")?;
+    if all.is_empty() {
+        v.problem("no arms", "at least one [[arm]]");
+        return None;
+    }
+    let mut names: Vec<String> = Vec::new();
+    let mut read = Vec::new();
+    let mut said: Vec<Option<bool>> = Vec::new();
+    for v in &all {
+        let Some(t) = v.table("an [[arm]] table") else {
+            read.push(None);
+            continue;
+        };
+        if let Some((at, n)) = t.get("name").and_then(|v| Some((v.clone(), v.as_str()?))) {
+            if names.iter().any(|m| m == n) {
+                at.problem(format!("a second arm named {n:?}"), "each name once");
+            }
+            names.push(n.to_string());
+        }
+        let base = t.get("baseline").and_then(|v| Some((v.bool()?, v)));
+        if let Some((true, at)) = &base {
+            if said.contains(&Some(true)) {
+                at.problem("a second baseline", "baseline = true in one arm only");
+            }
+        }
+        said.push(base.map(|(b, _)| b));
+        read.push(read_arm(v, &t, aple, scheduler));
+    }
+    let baseline = match said.iter().position(|b| *b == Some(true)) {
+        Some(i) => i,
+        None if said.first() == Some(&Some(false)) => {
+            v.problem(
+                "no arm is the baseline",
+                "baseline = true in one arm, or left out of the first",
+            );
+            0
+        }
+        None => 0,
+    };
+    Some((read.into_iter().collect::<Option<_>>()?, baseline))
+}
+
+fn read_yield_to(v: &Value) -> Option<YieldTo> {
+    let mut known: Vec<_> = YieldTo::choices().into_iter().map(|(n, y)| (n, Some(y))).collect();
+    let allowed =
+        format!("{}; window = \"off\" for no PLE exits at all", keys::YIELD_TO.takes.describe());
+    known.push(("none", None));
+    let y = v.choice(&known)?;
+    if y.is_none() {
+        v.problem(
+            "no machine can do without KVM's directed yield: a PLE exit always looks for a vCPU",
+            allowed,
+        );
+    }
+    y
+}
+
+fn read_name(v: &Value) -> Option<String> {
+    let n = keys::NAME.takes.read(v)?;
+    if n == ALONE_ARM || n == IDEAL_ARM {
+        v.problem(format!("{n:?} is a name the report uses itself"), "another name");
+    }
+    Some(n)
+}
+
+fn read_arm(
+    v: &Value,
+    t: &Table,
+    aple: &ApleParams,
+    scheduler: Option<HostScheduler>,
+) -> Option<Arm> {
+    t.only_of(&keys::ARM);
+    let name = t.needed(&keys::NAME).and_then(|v| read_name(&v));
+    let window = or(t.at(&keys::WINDOW), Window::Stock, |v| read_window(&v, aple));
+    let yield_to = or(t.at(&keys::YIELD_TO), YieldTo::Stock, |v| read_yield_to(&v));
+    let lock = or(t.at(&keys::LOCK), None, |v| Some(Some(read_lock(&v)?)));
+    let ipi_aware = t.read(&keys::IPI_AWARE);
+    let queue_aware = t.read(&keys::QUEUE_AWARE);
+    let (name, window, yield_to, lock) = (name?, window?, yield_to?, lock?);
+    let (ipi_aware, queue_aware) = (ipi_aware?, queue_aware?);
+    if window == Window::Off && (yield_to != YieldTo::Stock || ipi_aware || queue_aware) {
+        v.problem(
+            "without PLE exits nothing is ever yielded",
+            "yield_to = \"stock\" (or none of it) with window = \"off\"",
+        );
+    }
+    let module_acts =
+        matches!(window, Window::Fixed { .. } | Window::Aple(_)) || yield_to != YieldTo::Stock;
+    let observe = t.read(&keys::OBSERVE)?;
+    if let Some(v) = t.at(&keys::OBSERVE).filter(|_| !observe && module_acts) {
+        v.problem(
+            "the module cannot act without counting",
+            "observe only where both are KVM's own",
+        );
+    }
+    let coscheduling = read_coscheduling(t, scheduler);
+    let asym = or(t.at(&keys::ASYM), Asym::default(), |v| read_asym(&v, scheduler));
+    let platform = read_platform(t);
+    Some(Arm {
+        name,
+        window,
+        yield_to,
+        ipi_aware,
+        queue_aware,
+        observe,
+        lock,
+        coscheduling: coscheduling?,
+        asym: asym?,
+        platform: platform?,
+    })
+}
+
+/// It needs a scheduler that runs vCPUs together.
+fn read_coscheduling(t: &Table, scheduler: Option<HostScheduler>) -> Option<Coscheduling> {
+    let asked = t.read(&keys::COSCHEDULING)?;
+    let is_fair = scheduler.is_some_and(|s| !s.is_credit());
+    if let Some(v) = t.at(&keys::COSCHEDULING) {
+        if asked != Coscheduling::None && is_fair {
+            v.problem(
+                "the fair scheduler runs no vCPUs together",
+                "scheduler = \"credit\" or \"credit-capped\" in [host]",
+            );
+        }
+    }
+    Some(asked)
+}
+
+/// It needs a scheduler whose vCPUs differ.
+fn read_asym(v: &Value, scheduler: Option<HostScheduler>) -> Option<Asym> {
+    let t = v.table(keys::ASYM.takes.0)?;
+    t.only_of(&keys::ASYM_PARTS);
+    let period_ms = t.read(&keys::ASYM_PERIOD_MS);
+    let (time, latency) = (t.read(&keys::TIME), t.read(&keys::LATENCY));
+    let resolver = t.read(&keys::RESOLVER);
+    let asym = Asym { time: time?, latency: latency?, resolver: resolver?, period_ms: period_ms? };
+    if asym != Asym::default() && scheduler.is_some_and(|s| s.is_credit()) {
+        v.problem("Credit has no vCPUs of different weight", "scheduler = \"fair\" in [host]");
+    }
+    Some(asym)
+}
+
+fn read_platform(t: &Table) -> Option<Platform> {
+    let physical = t.read(&keys::PHYSICAL);
+    let apicv = t.read(&keys::APICV);
+    let halt_poll_us = t.read(&keys::HALT_POLL_US);
+    let without = t.read(&keys::WITHOUT);
+    Some(Platform {
+        physical: physical?,
+        apicv: apicv?,
+        halt_poll_us: halt_poll_us?,
+        without: without?.unwrap_or_default(),
+    })
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `[host]`.
+
+use crate::parse::reader::Value;
+use crate::schema::keys::host as keys;
+use crate::schema::scenario::Host;
+
+pub(crate) fn read_host(v: Value) -> Option<Host> {
+    let t = v.table("[host] with pcpus")?;
+    t.only_of(&keys::HOST);
+    let pcpus = t.read(&keys::PCPUS);
+    let model = t.read(&keys::MODEL);
+    let lock_clock = t.read(&keys::LOCK_CLOCK_MHZ);
+    let scheduler = t.read(&keys::SCHEDULER);
+    let period_ms = t.read(&keys::PERIOD_MS);
+    let loop_detection = t.read(&keys::LOOP_DETECTION);
+    let llc_pcpus = t.read(&keys::LLC_PCPUS);
+    let skew_tick = t.read(&keys::SKEW_TICK);
+    let group_load_lags = t.read(&keys::GROUP_LOAD_LAGS);
+    if group_load_lags == Some(true) && scheduler.is_some_and(|s| s.is_credit()) {
+        if let Some(v) = t.at(&keys::GROUP_LOAD_LAGS) {
+            v.problem("Credit has no groups' loads", "scheduler = \"fair\", or without it");
+        }
+    }
+    Some(Host {
+        pcpus: pcpus?,
+        model: model?,
+        lock_clock_mhz: lock_clock?,
+        scheduler: scheduler?,
+        period_ms: period_ms?,
+        loop_detection: loop_detection?,
+        llc_pcpus: llc_pcpus?,
+        skew_tick: skew_tick?,
+        group_load_lags: group_load_lags?,
+    })
+}

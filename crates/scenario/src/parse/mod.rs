@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reading scenarios and profiles out of TOML.
+
+pub(crate) mod arm;
+pub(crate) mod host;
+pub(crate) mod keys;
+pub(crate) mod problem;
+pub(crate) mod profile;
+pub(crate) mod program;
+pub(crate) mod reader;
+pub(crate) mod scenario;
+pub(crate) mod step;
+pub(crate) mod vm;
+pub(crate) mod window;

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is wrong with an input file: where, which key, what is allowed, what was probably meant.
+
+use std::fmt;
+
+/// One thing wrong with a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    pub file: String,
+    /// Counted from 1, in characters.
+    pub line: usize,
+    pub column: usize,
+    /// Dotted path of the key, empty for the file as a whole.
+    pub key: String,
+    pub message: String,
+    /// What would have been accepted; empty where the message says it.
+    pub allowed: String,
+    pub suggestion: Option<String>,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}: ", self.file, self.line, self.column)?;
+        if !self.key.is_empty() {
+            write!(f, "`{}`: ", self.key)?;
+        }
+        f.write_str(&self.message)?;
+        if !self.allowed.is_empty() {
+            write!(f, "\n    allowed: {}", self.allowed)?;
+        }
+        if let Some(s) = &self.suggestion {
+            write!(f, "\n    did you mean `{s}`?")?;
+        }
+        Ok(())
+    }
+}
+
+/// Problems written out one by one; whoever has more sees the rest when these are mended.
+const SHOWN_MAX: usize = 20;
+
+/// Everything wrong with a file, in the order of its lines. Written out, the list ends after 20.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, p) in self.0.iter().take(SHOWN_MAX).enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{p}")?;
+        }
+        match self.0.len().saturating_sub(SHOWN_MAX) {
+            0 => Ok(()),
+            more => write!(f, "\n… and {more} more"),
+        }
+    }
+}
+
+impl std::error::Error for Problems {}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether a program can run to its end.
+
+use crate::parse::reader::Value;
+use crate::schema::limits::LOCKS_MAX;
+use crate::schema::program::{Dist, Op, Step};
+
+/// A socket's lock, where locks are told apart.
+const SOCKET_LOCK: u32 = LOCKS_MAX;
+
+/// Locks pair and nest, nothing that waits for another vCPU is done inside one, and no two orders
+/// of nesting can wait for each other.
+pub(crate) fn check_program(program: &[Step], at: &[Value]) {
+    check_mutexes(program, at);
+    check_sockets(program, at);
+    let mut locks = Locks::default();
+    for (i, (step, at)) in program.iter().zip(at).enumerate() {
+        locks.follow(i, step, at);
+    }
+    for (lock, i) in &locks.held {
+        at[*i].problem(format!("{} is never released", name(*lock)), "an unlock step after it");
+    }
+    if let Some((a, b)) = locks.both_orders() {
+        at[0].problem(
+            format!(
+                "{} and {} are taken in both orders: two vCPUs can wait for each other forever",
+                name(a),
+                name(b)
+            ),
+            "one order for all nested locks",
+        );
+    }
+}
+
+fn lock_of(s: &Step) -> u32 {
+    match s.op {
+        Op::SocketLock | Op::SocketUnlock => SOCKET_LOCK,
+        _ => s.lock,
+    }
+}
+
+fn name(lock: u32) -> String {
+    match lock {
+        SOCKET_LOCK => "the socket's lock".to_string(),
+        _ => format!("lock {lock}"),
+    }
+}
+
+/// Spin-locks along a program.
+#[derive(Default)]
+struct Locks {
+    /// Each with the step that takes it, the last taken last.
+    held: Vec<(u32, usize)>,
+    /// Pairs of which the first was held when the second was taken.
+    order: Vec<(u32, u32)>,
+}
+
+impl Locks {
+    /// Step number `i`, and what is wrong with it.
+    fn follow(&mut self, i: usize, s: &Step, at: &Value) {
+        match s.op {
+            Op::Lock | Op::SocketLock => self.take(i, lock_of(s), at),
+            Op::Unlock | Op::SocketUnlock => self.release(lock_of(s), at),
+            Op::Critical if self.held.is_empty() => {
+                at.problem("outside any lock", "between lock and unlock; outside use compute");
+            }
+            op if waits(op) && !self.held.is_empty() => at.problem(
+                "waits while holding a lock: others would spin until it ends, or forever",
+                "barriers, block, mutex and shootdown outside locks",
+            ),
+            _ => {}
+        }
+    }
+
+    fn take(&mut self, i: usize, lock: u32, at: &Value) {
+        if self.held.iter().any(|(l, _)| *l == lock) {
+            at.problem(
+                format!("{} is already held here: the vCPU waits for itself", name(lock)),
+                "a lock that is free",
+            );
+        }
+        self.order.extend(self.held.iter().map(|(l, _)| (*l, lock)));
+        self.held.push((lock, i));
+    }
+
+    fn release(&mut self, lock: u32, at: &Value) {
+        match self.held.pop() {
+            Some((last, _)) if last == lock => {}
+            Some((last, i)) => {
+                at.problem(
+                    format!("unlocks {}, but {} (step {i}) was taken last", name(lock), name(last)),
+                    "locks are released in the reverse order",
+                );
+                self.held.retain(|(held, _)| *held != lock);
+            }
+            None => at.problem(format!("{} is not held here", name(lock)), "a held lock"),
+        }
+    }
+
+    /// Two locks of which each is taken while the other is held, perhaps by way of others.
+    fn both_orders(&self) -> Option<(u32, u32)> {
+        let mut pairs = self.order.iter().copied();
+        pairs.find(|(a, b)| a != b && reaches(&self.order, *b, *a))
+    }
+}
+
+/// At most a message a pass, and who moves it has waited for it.
+fn check_sockets(program: &[Step], at: &[Value]) {
+    const OPS: [Op; 3] = [Op::SocketWait, Op::SocketLock, Op::SocketUnlock];
+    let all: Vec<usize> = (0..program.len()).filter(|i| OPS.contains(&program[*i].op)).collect();
+    if let Some(first) = all.first().filter(|_| all.iter().map(|i| program[*i].op).ne(OPS)) {
+        at[*first].problem(
+            "a message is moved once a pass, waited for first",
+            "one socket-wait, one socket-lock, one socket-unlock, in this order",
+        );
+    }
+    let Some(wait) = all.iter().copied().find(|i| program[*i].op == Op::SocketWait) else { return };
+    if !matches!(program[wait].dist, Dist::Const { iterations: 1.. }) {
+        at[wait].problem(
+            "how many messages a socket holds is drawn, or none",
+            "iterations = N, the number that a socket holds",
+        );
+    }
+    if let Some(i) = (0..program.len()).find(|i| waits_for_all(program[*i].op)) {
+        at[i].problem(
+            "waits for all threads beside messages: who waits for a message never comes",
+            "no barrier, serial-first or serial-turn in a program of messages",
+        );
+    }
+}
+
+/// Whether who does it waits for another vCPU.
+fn waits(op: Op) -> bool {
+    waits_for_all(op)
+        || matches!(op, Op::Block | Op::Mutex | Op::Shootdown | Op::ShootdownLazy | Op::SocketWait)
+}
+
+/// Whether nobody goes on before all threads have come.
+fn waits_for_all(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Barrier
+            | Op::SpinBarrier
+            | Op::UserBarrier
+            | Op::CondBarrier
+            | Op::SerialFirst
+            | Op::SerialTurn
+    )
+}
+
+/// One mutex at a time, and nothing that waits for all threads while one is held.
+fn check_mutexes(program: &[Step], at: &[Value]) {
+    let mut held: Option<(u32, usize)> = None;
+    for (i, s) in program.iter().enumerate() {
+        match (s.op, held) {
+            (Op::Mutex, None) => held = Some((s.lock, i)),
+            (Op::Mutex, Some((other, _))) => {
+                at[i].problem(format!("mutex {other} is held here"), "one mutex at a time");
+            }
+            (Op::MutexUnlock, Some((lock, _))) if lock == s.lock => held = None,
+            (Op::MutexUnlock, _) => {
+                at[i].problem(format!("mutex {} is not held here", s.lock), "a held mutex");
+            }
+            (op, Some(_)) if op == Op::SocketWait || waits_for_all(op) => {
+                at[i].problem(
+                    "waits for other threads while holding a mutex",
+                    "barriers, serial-first, serial-turn and socket-wait outside mutexes",
+                );
+            }
+            _ => {}
+        }
+    }
+    if let Some((lock, i)) = held {
+        at[i].problem(format!("mutex {lock} is never released"), "a mutex-unlock step after it");
+    }
+}
+
+fn reaches(order: &[(u32, u32)], from: u32, to: u32) -> bool {
+    let mut seen = vec![from];
+    let mut i = 0;
+    while i < seen.len() {
+        if seen[i] == to {
+            return true;
+        }
+        for (a, b) in order {
+            if *a == seen[i] && !seen.contains(b) {
+                seen.push(*b);
+            }
+        }
+        i += 1;
+    }
+    false
+}

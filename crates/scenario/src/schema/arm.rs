@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Arms: windows, choices of whom to yield to, and what else an arm changes.
+
+use crate::schema::lock::LockChoice;
+use crate::schema::names::Named;
+use serde::{Deserialize, Serialize};
+use unspin_uapi::{any_of, Number, Variant};
+
+/// One way of treating the VMs; the things compared.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arm {
+    pub name: String,
+    pub window: Window,
+    pub yield_to: YieldTo,
+    /// Mode of the module when window and yield_to are both KVM's own: `observe` counts, `off` does not.
+    pub observe: bool,
+    /// A vCPU that waits for answers to its interrupts yields to who owes one, before `yield_to`
+    /// decides. With `yield_to` stock on machine `sim` only: elsewhere it is the module that looks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ipi_aware: bool,
+    /// The guest shows its lock queues: a vCPU that waits for a lock yields to whoever has it or is
+    /// next for it (APSys 2015, section 6: PLE integrated with the lock; machine `sim`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub queue_aware: bool,
+    /// The guests' lock under this arm, instead of the VMs'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock: Option<LockChoice>,
+    /// Which VMs' vCPUs run together, on a host with Credit (machine `sim`).
+    #[serde(default, skip_serializing_if = "Coscheduling::is_default")]
+    pub coscheduling: Coscheduling,
+    /// Asymmetric vCPUs, on a host with the fair scheduler (machine `sim`).
+    #[serde(default, skip_serializing_if = "Asym::is_default")]
+    pub asym: Asym,
+    /// What the VMs run on, where it is not the host as it is (machine `sim`).
+    #[serde(default, skip_serializing_if = "Platform::is_default")]
+    pub platform: Platform,
+}
+
+/// What an arm changes of the machine, to see what that costs (NJIT 2018, 2.4).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Platform {
+    /// No VMM: no exits; interrupts, idling and switches at the hardware's cost.
+    pub physical: bool,
+    /// The processor virtualizes the APIC: interrupts are received without exits.
+    pub apicv: bool,
+    /// KVM polls so long for a wake-up before it takes a halted vCPU off its pCPU, us.
+    pub halt_poll_us: u32,
+    /// Factors of virtualization's cost that are switched off.
+    pub without: Vec<Factor>,
+}
+
+impl Platform {
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Platform::default()
+    }
+}
+
+/// What makes multi-threaded programs slow in VMs (NJIT 2018, chapter 2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Factor {
+    /// Switching idle vCPUs (2.4.1); without: guests idle in a polling loop.
+    IdleSwitch,
+    /// Switching spinning vCPUs (2.4.2); without: no pause-loop exits.
+    SpinSwitch,
+    /// Interrupts between vCPUs (2.4.3); without: they cost what the hardware's do.
+    Ipi,
+    /// Spinning in user space (2.4.4); without: loop detection sees it too.
+    UserSpin,
+    /// Placement blind to caches (2.4.5); without: all is as near as within one cache.
+    Cache,
+}
+
+impl Factor {
+    /// All five, in the order of their sections, with their names.
+    pub const ALL: [(&'static str, Factor); 5] = [
+        ("idle-switch", Factor::IdleSwitch),
+        ("spin-switch", Factor::SpinSwitch),
+        ("ipi", Factor::Ipi),
+        ("user-spin", Factor::UserSpin),
+        ("cache", Factor::Cache),
+    ];
+}
+
+/// Whose vCPUs run together under Credit (ASMan, HPDC 2011).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Coscheduling {
+    /// Nobody's.
+    #[default]
+    None,
+    /// Those of the VMs whose workload synchronizes, always: static coscheduling.
+    Con,
+    /// Those of the VMs in which a spin-lock was just waited for too long, as the guest sees it.
+    Vcrd,
+    /// The same, as the host sees it by bursts of PLE exits; the guest is not changed.
+    VcrdPle,
+}
+
+impl Coscheduling {
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Coscheduling::default()
+    }
+}
+
+/// Parts of dynamic asymmetric vCPUs (NJIT 2018, 5.4) that are on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Asym {
+    /// CPU time allocation (5.4.1).
+    pub time: bool,
+    /// Scheduling latency adjustment (5.4.2).
+    pub latency: bool,
+    /// Resource conflict resolver (5.4.3).
+    pub resolver: bool,
+    /// How often they look and decide; left out: each allocation period of the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub period_ms: Option<u32>,
+}
+
+impl Asym {
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Asym::default()
+    }
+}
+
+/// Who sets the pause-loop-exit window.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Window {
+    /// KVM's own grow and reset rules.
+    #[default]
+    Stock,
+    /// No PLE for this VM (KVM_CAP_X86_DISABLE_EXITS).
+    Off,
+    /// One window for all vCPUs, held by the module.
+    Fixed { cycles: u32 },
+    /// Algorithm 1 of the APPLES paper.
+    Aple(ApleParams),
+}
+
+/// Parameters of Algorithm 1 (section 4.1) and of its step that adapts (ours), TSC cycles.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ApleParams {
+    pub window_init_cycles: u32,
+    pub window_min_cycles: u32,
+    pub window_max_cycles: u32,
+    pub delta_cycles: u32,
+    /// Where the step starts; at or below `delta_cycles`, the step never changes (the paper's).
+    pub delta_max_cycles: u32,
+    /// An epoch lasts at least this long; 0: exits alone end an epoch (the paper's).
+    pub epoch_min_us: u32,
+    pub epoch_ple_exits: u32,
+}
+
+impl Default for ApleParams {
+    fn default() -> Self {
+        ApleParams {
+            window_init_cycles: Number::WINDOW_INIT.default(),
+            window_min_cycles: Number::WINDOW_MIN.default(),
+            window_max_cycles: Number::WINDOW_MAX.default(),
+            delta_cycles: Number::DELTA.default(),
+            delta_max_cycles: Number::DELTA_MAX.default(),
+            epoch_min_us: Number::EPOCH_MIN.default(),
+            epoch_ple_exits: Number::EPOCH.default(),
+        }
+    }
+}
+
+/// Who picks the vCPU that gets the freed core.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "&'static str")]
+pub enum YieldTo {
+    /// KVM.
+    #[default]
+    Stock,
+    /// The module, by this variant of HVS.
+    Module(Variant),
+}
+
+impl YieldTo {
+    pub const HVS: YieldTo = YieldTo::Module(Variant::HVS);
+
+    /// What scenarios, plans and results call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            YieldTo::Stock => "stock",
+            YieldTo::Module(variant) => variant.name(),
+        }
+    }
+
+    pub fn all() -> impl Iterator<Item = YieldTo> {
+        let variants = Variant::ALL.iter().map(|v| YieldTo::Module(*v));
+        std::iter::once(YieldTo::Stock).chain(variants)
+    }
+
+    /// The variant of HVS, where the module chooses.
+    pub fn variant(self) -> Option<Variant> {
+        match self {
+            YieldTo::Stock => None,
+            YieldTo::Module(variant) => Some(variant),
+        }
+    }
+}
+
+impl From<YieldTo> for &'static str {
+    fn from(of: YieldTo) -> &'static str {
+        of.name()
+    }
+}
+
+impl TryFrom<String> for YieldTo {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<YieldTo, String> {
+        YieldTo::all().find(|y| y.name() == name).ok_or_else(|| {
+            format!("{name:?} is no yield_to: {}", any_of(YieldTo::all().map(YieldTo::name)))
+        })
+    }
+}
+
+impl Named for Factor {
+    fn choices() -> Vec<(&'static str, Factor)> {
+        Factor::ALL.to_vec()
+    }
+}
+
+impl Named for Coscheduling {
+    fn choices() -> Vec<(&'static str, Coscheduling)> {
+        vec![
+            ("none", Coscheduling::None),
+            ("con", Coscheduling::Con),
+            ("vcrd", Coscheduling::Vcrd),
+            ("vcrd-ple", Coscheduling::VcrdPle),
+        ]
+    }
+}
+
+impl Named for YieldTo {
+    fn choices() -> Vec<(&'static str, YieldTo)> {
+        YieldTo::all().map(|y| (y.name(), y)).collect()
+    }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The host of a comparison: what machine `sim` models of it, and how vCPUs are laid out in cgroups.
+
+use crate::schema::names::Named;
+use serde::{Deserialize, Serialize};
+
+/// Clock and costs of a modelled host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostModel {
+    /// The emulated computer: 200 MHz, a cycle an instruction.
+    #[default]
+    Lab,
+    /// A server of the papers' time: 2.4 GHz.
+    Server,
+}
+
+/// Scheduler of a modelled host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostScheduler {
+    /// The kernel's own: CFS or EEVDF.
+    #[default]
+    Fair,
+    /// The same where no VM gets more than its weight's share (`cpu.max`).
+    FairCapped,
+    /// Xen Credit, work-conserving: time that a VM leaves goes to the others.
+    Credit,
+    /// Xen Credit where no VM gets more than its weight's share.
+    CreditCapped,
+}
+
+impl HostScheduler {
+    /// Whether it is Xen's.
+    pub fn is_credit(self) -> bool {
+        !matches!(self, HostScheduler::Fair | HostScheduler::FairCapped)
+    }
+
+    pub(crate) fn is_default(&self) -> bool {
+        *self == HostScheduler::default()
+    }
+}
+
+/// How a modelled host's processor sees a loop of PAUSEs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoopDetection {
+    /// Intel: a loop at CPL 0 that lasts longer than a window of cycles.
+    #[default]
+    Ple,
+    /// AMD: a number of PAUSEs, at any level.
+    PauseFilter,
+}
+
+impl LoopDetection {
+    pub(crate) fn is_default(&self) -> bool {
+        *self == LoopDetection::default()
+    }
+}
+
+impl HostModel {
+    pub(crate) fn is_default(&self) -> bool {
+        *self == HostModel::default()
+    }
+}
+
+/// How vCPU threads are laid out in cgroups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CgroupLayout {
+    Flat,
+    Vm,
+    Vcpu,
+}
+
+impl Named for HostModel {
+    fn choices() -> Vec<(&'static str, HostModel)> {
+        vec![("lab", HostModel::Lab), ("server", HostModel::Server)]
+    }
+}
+
+impl Named for HostScheduler {
+    fn choices() -> Vec<(&'static str, HostScheduler)> {
+        vec![
+            ("fair", HostScheduler::Fair),
+            ("fair-capped", HostScheduler::FairCapped),
+            ("credit", HostScheduler::Credit),
+            ("credit-capped", HostScheduler::CreditCapped),
+        ]
+    }
+}
+
+impl Named for LoopDetection {
+    fn choices() -> Vec<(&'static str, LoopDetection)> {
+        vec![("ple", LoopDetection::Ple), ("pause-filter", LoopDetection::PauseFilter)]
+    }
+}
+
+impl Named for CgroupLayout {
+    fn choices() -> Vec<(&'static str, CgroupLayout)> {
+        vec![("flat", CgroupLayout::Flat), ("vm", CgroupLayout::Vm), ("vcpu", CgroupLayout::Vcpu)]
+    }
+}

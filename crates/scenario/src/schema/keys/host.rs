@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Keys of `[host]`.
+
+use crate::schema::host::{HostModel, HostScheduler, LoopDetection};
+use crate::schema::key::{integer, table, word, Flag, Integer, Machines, Maybe, Word};
+use crate::schema::limits::{PCPUS_MAX, PERIOD_MAX_MS};
+use crate::schema::scenario::Host;
+
+table! { HOST: Host = "[host]", "The host. What only machine sim has is of the host it models.";
+    PCPUS: Integer<u32> = "pcpus", integer(1, PCPUS_MAX, " pCPUs") =>
+        .needed("how many physical CPUs")
+        .help("physical CPUs");
+    MODEL: Word<HostModel> = "model", word() =>
+        .usually(HostModel::Lab)
+        .help("host that machine sim models: the emulated computer (200 MHz) or a server of the \
+               papers' time (2.4 GHz); other machines are what they are");
+    LOCK_CLOCK_MHZ: Maybe<Integer<u32>> = "lock_clock_mhz",
+        Maybe(integer(1, 10_000, " MHz (of the clock the locks' budgets are for)")) =>
+        .usually("the machine's own")
+        .help("clock at which the locks' budgets, which are times, become cycles");
+    SCHEDULER: Word<HostScheduler> = "scheduler", word() =>
+        .usually(HostScheduler::Fair)
+        .only_on(Machines::Sim, |h| h.scheduler != HostScheduler::Fair)
+        .help("the kernel's scheduler or Xen's Credit; capped: no VM gets more than its weight's \
+               share (of the fair scheduler: with cgroups)");
+    PERIOD_MS: Maybe<Integer<u32>> = "period_ms", Maybe(integer(1, PERIOD_MAX_MS, " ms")) =>
+        .usually("the scheduler's own")
+        .only_on(Machines::Sim, |h| h.period_ms.is_some())
+        .help("the scheduler's allocation period");
+    LOOP_DETECTION: Word<LoopDetection> = "loop_detection", word() =>
+        .usually(LoopDetection::Ple)
+        .only_on(Machines::Sim, |h| h.loop_detection != LoopDetection::Ple)
+        .help("how the processor sees a loop of PAUSEs: Intel's, cycles at CPL 0, or AMD's, PAUSEs \
+               at any level");
+    LLC_PCPUS: Maybe<Integer<u32>> = "llc_pcpus", Maybe(integer(1, PCPUS_MAX, " pCPUs")) =>
+        .usually("all")
+        .only_on(Machines::Sim, |h| h.llc_pcpus.is_some())
+        .help("so many pCPUs share a last-level cache");
+    SKEW_TICK: Flag = "skew_tick", Flag =>
+        .usually(true)
+        .only_on(Machines::Sim, |h| !h.skew_tick)
+        .help("pCPUs tick apart, as the emulated computer boots; false: at the same time, as Linux \
+               does of itself");
+    GROUP_LOAD_LAGS: Flag = "group_load_lags", Flag =>
+        .usually(false)
+        .only_on(Machines::Sim, |h| h.group_load_lags)
+        .help("with cgroups, a VM's weight is divided by what its vCPUs last published of their \
+               loads, as Linux 3.8 to 4.2 has it; false: by their loads of now");
+}

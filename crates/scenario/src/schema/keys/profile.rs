@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Keys of profiles, of their steps and of lengths.
+
+use crate::schema::key::{integer, table, Flag, Form, Integer, Maybe, Word};
+use crate::schema::limits::{ITERATIONS_MAX, LOCKS_MAX};
+use crate::schema::program::{Dist, Op, Profile, Step};
+use std::marker::PhantomData;
+
+table! { PROFILE: Profile = "", "A workload: the program that every thread of a VM runs.";
+    NAME: Form = "name", Form("a string") =>
+        .needed("the file's name without .toml")
+        .help("the file's name without .toml");
+    SPIN_INTENSIVE: Flag = "spin_intensive", Flag =>
+        .needed("true or false")
+        .help("it counts in means over the profiles that spin");
+    STEP_TABLES: Form = "step", Form("1 to 32 tables") =>
+        .needed("[[step]] tables")
+        .help("the program; one pass over its steps is a unit of work");
+}
+
+table! { STEP: Step = "[[step]]", "One step of the program.";
+    OP: Word<Op> = "op", Word(PhantomData) =>
+        .needed("what the step does")
+        .help("what it does; see below");
+    LOCK: Integer<u32> = "lock", integer(0, LOCKS_MAX - 1, " (which lock)") =>
+        .usually(0)
+        .help("which lock, or which mutex");
+    ITERATIONS: Form = "iterations", Form(LENGTH_FORMS) =>
+        .usually("see below")
+        .help("its length");
+    CHANCE: Form = "chance", Form(CHANCES) =>
+        .usually("`1`")
+        .help("how probably the step is made; a lock not taken skips to after its unlock");
+}
+
+pub(crate) const CHANCES: &str = "a fraction over 0, at most 1, in steps of 0.001";
+
+pub(crate) const LENGTH_FORMS: &str =
+    "N, { uniform = [least, most] }, { exp_mean = N } or { exp_mean = N, max = N }";
+
+pub(crate) const LENGTH: Integer<u32> = integer(1, ITERATIONS_MAX, " (or a table)");
+
+table! { DRAWN: Dist = "iterations = { … }", "A length that is drawn anew each time.";
+    UNIFORM: Form = "uniform", Form("[least, most]") =>
+        .usually("the other one")
+        .help("evenly between two numbers, 0 to 1000000000");
+    EXP_MEAN: Maybe<Integer<u32>> = "exp_mean", Maybe(integer(1, ITERATIONS_MAX, "")) =>
+        .usually("the other one")
+        .help("exponentially, with this mean");
+    MAX: Maybe<Integer<u32>> = "max", Maybe(integer(1, ITERATIONS_MAX, " (the mean, or more)")) =>
+        .usually("16 times the mean")
+        .help("what exp_mean is cut off at");
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Keys at the top of a scenario, and of `[sweep]`, `[measure]` and `[trace]`.
+
+use crate::schema::host::CgroupLayout;
+use crate::schema::key::{
+    integer, list, table, word, Flag, Form, Integer, List, Machines, Maybe, Name, Word,
+};
+use crate::schema::limits::{MS_MAX, VMS_MAX};
+use crate::schema::scenario::{Measure, Scenario, Sweep, Trace};
+use unspin_uapi::Number;
+
+table! { SCENARIO: Scenario = "", "What is compared, and how often.";
+    TITLE: Form = "title", Form("one line that says what is compared") =>
+        .needed("one line that says what is compared")
+        .help("heading of the report");
+    SEED: Integer<u64> = "seed", integer(0, i64::MAX as u64, "") =>
+        .usually(1)
+        .help("seed of the first repeat; each repeat adds 1 to it");
+    REPEATS: Integer<u32> = "repeats", integer(1, 1000, " repeats") =>
+        .usually(3)
+        .help("how often each arm is run at each point; each repeat begins with another arm");
+    SLICE_NS: Maybe<Integer<u64>> =
+        "slice_ns", Maybe(integer(100_000, 1_000_000_000, " nanoseconds")) =>
+        .usually("the scheduler's own")
+        .only_on(Machines::Hypervisors, |s| s.slice_ns.is_some())
+        .help("length of the scheduler's slice to set");
+    EPOCH: Maybe<Integer<u32>> = "epoch_ple_exits", Maybe(EPOCH_EXITS) =>
+        .usually("1000, as in the paper")
+        .help("length of an epoch in arms that do not say");
+    EPOCH_MIN: Maybe<Integer<u32>> = "epoch_min_us", Maybe(EPOCH_LEAST) =>
+        .usually("10000")
+        .help("shortest epoch in arms that do not say");
+    KERNEL: Form = "kernel", Form("a series such as \"6.12\", or a list of them") =>
+        .usually("the machine's default")
+        .help("kernels to boot, or to model; machine kvm runs its own only");
+    BOOTS: Integer<u32> = "boots", integer(1, 16, " emulated computers") =>
+        .usually(1)
+        .help("emulated computers to share the points among; all arms of a point stay together");
+    HOST: Form = "host", Form("a table") =>
+        .needed("[host] with pcpus")
+        .help("the host");
+    VM: Form = "vm", Form("tables") =>
+        .needed("[[vm]] with vcpus and workload")
+        .help("the VMs; several tables may differ in everything, and then each has its own rows");
+    ARM: Form = "arm", Form("tables") =>
+        .needed("[[arm]] with name, window and yield_to")
+        .help("the things compared");
+    SWEEP_TABLE: Form = "sweep", Form("a table") =>
+        .usually("one point")
+        .help("what is run over");
+    MEASURE_TABLE: Form = "measure", Form("a table") =>
+        .usually("as below")
+        .help("lengths");
+    TRACE_TABLE: Form = "trace", Form("a table") =>
+        .usually("none")
+        .help("what else is recorded");
+}
+
+/// Lengths of epochs, here and in the arms.
+pub(crate) const EPOCH_EXITS: Integer<u32> =
+    integer(Number::EPOCH.least(), Number::EPOCH.most(), " PLE exits");
+pub(crate) const EPOCH_LEAST: Integer<u32> =
+    integer(Number::EPOCH_MIN.least(), Number::EPOCH_MIN.most(), " microseconds");
+
+table! { SWEEP: Sweep = "[sweep]", "Every arm runs at every point: each combination of these.";
+    PROFILES: Maybe<List<Name>> = "profiles", Maybe(list("names of profiles", Name)) =>
+        .usually("the VMs' own `workload`")
+        .help("workloads of the VMs that name none");
+    VMS: Maybe<List<Integer<u32>>> =
+        "vms", Maybe(list("numbers of VMs", integer(1, VMS_MAX, " VMs"))) =>
+        .usually("each [[vm]]'s `count`")
+        .help("numbers of VMs; with one [[vm]] only");
+    CGROUPS: Maybe<List<Word<CgroupLayout>>> = "cgroups", Maybe(list("", word())) =>
+        .usually("`[\"flat\"]`")
+        .on(Machines::Hypervisors)
+        .help("layouts of cgroups: none, one per VM, or one per vCPU as libvirt has it");
+    LOCKS: Maybe<List<Form>> = "locks", Maybe(list("locks", Form("a lock"))) =>
+        .usually("the VMs' or the arms' `lock`")
+        .help("locks, each compared by itself with all arms");
+}
+
+table! { MEASURE: Measure = "[measure]", "Lengths, in milliseconds of the machine's time.";
+    WARMUP_MS: Integer<u64> = "warmup_ms", integer(0, MS_MAX, " milliseconds") =>
+        .usually(100)
+        .help("from the start of the last VM to the measuring window");
+    WINDOW_MS: Integer<u64> = "window_ms", integer(1, MS_MAX, " milliseconds") =>
+        .usually(300)
+        .help("the measuring window");
+    STAGGER_MS: Integer<u64> = "stagger_ms", integer(0, MS_MAX, " milliseconds") =>
+        .usually(20)
+        .help("VMs start apart by up to this, drawn from the seed");
+    ALONE: Flag = "alone", Flag =>
+        .usually(true)
+        .help("also run one VM alone, from which ideal is computed");
+}
+
+table! { TRACE: Trace = "[trace]", "What is recorded beside the results.";
+    EPOCHS: Flag = "epochs", Flag =>
+        .usually(false)
+        .on(Machines::Hypervisors)
+        .help("windows over time");
+    PICKS: Flag = "picks", Flag =>
+        .usually(false)
+        .on(Machines::Module)
+        .help("every choice of a vCPU, for `unspin replay`");
+    STALLS: Flag = "stalls", Flag =>
+        .usually(false)
+        .help("long waits, by whether the lock was free meanwhile");
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Keys of `[[vm]]`.
+
+use crate::schema::key::{
+    integer, table, word, Form, Integer, Machines, Maybe, Name as Named, Word,
+};
+use crate::schema::keys::lock::LOCK_FORMS;
+use crate::schema::limits::VMS_MAX;
+use crate::schema::scenario::{Mode, VmGroup};
+
+table! { VM: VmGroup = "[[vm]]", "VMs that are alike. Several tables may differ in everything.";
+    NAME: Maybe<Named> = "name", Maybe(Named) =>
+        .usually("as its workload")
+        .help("what its rows are called");
+    COUNT: Integer<u32> = "count", integer(1, VMS_MAX, " VMs") =>
+        .usually(1)
+        .help("how many; not with sweep.vms");
+    VCPUS: Integer<u32> = "vcpus", integer(1, 256, " vCPUs") =>
+        .needed("how many vCPUs a VM")
+        .help("vCPUs of each; above 128 on machine sim only");
+    PIN: Form = "pin", Form(PIN_FORMS) =>
+        .usually("`\"none\"`")
+        .help("the pCPU of each vCPU");
+    WEIGHT: Integer<u32> = "weight", integer(1, 10_000, " (cpu.weight)") =>
+        .usually(100)
+        .help("cgroup cpu.weight; acts where VMs differ in it, with a cgroup layout other than flat");
+    WORKLOAD: Named = "workload", Named =>
+        .needed("the name of a profile")
+        .help("what its threads run; under sweep.profiles only beside a [[vm]] without one, which \
+               runs the swept profile");
+    LOCK: Form = "lock", Form(LOCK_FORMS) =>
+        .usually("`\"ticket\"`")
+        .help("the guests' lock; not with sweep.locks");
+    CPL: Integer<u8> = "cpl", integer(0, 3, " (0 or 3)") =>
+        .usually(0)
+        .help("level the guest spins at: 0, which PLE sees, or 3, which it does not");
+    MODE: Word<Mode> = "mode", word() =>
+        .usually(Mode::Arm)
+        .only_on(Machines::Apart, |g| g.mode_off)
+        .help("off: nothing of any arm is for it; the module leaves it alone, and its lock is its own");
+    THREADS: Maybe<Integer<u32>> = "threads", Maybe(integer(1, 1024, " threads")) =>
+        .usually("one per vCPU, which never leaves it")
+        .only_on(Machines::Sim, |g| g.threads.is_some())
+        .help("threads of the program, on the guest's own scheduler");
+    TICK_HZ: Integer<u32> = "tick_hz", integer(0, 10_000, " ticks a second") =>
+        .usually(0)
+        .only_on(Machines::Sim, |g| g.tick_hz > 0)
+        .help("timer ticks of the guest's kernel; 0: none");
+}
+
+pub(crate) const PIN_FORMS: &str =
+    "\"one-per-pcpu\", \"none\" or a list with the pCPU of each vCPU";

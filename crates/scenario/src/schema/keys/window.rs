@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Keys of an arm's window, and of APLE's parameters: those of the module, where a scenario is
+//! stricter with the reason.
+
+use crate::schema::arm::{ApleParams, Window};
+use crate::schema::key::{integer, table, Form, Integer, Machines, Maybe};
+use crate::schema::keys::scenario::{EPOCH_EXITS, EPOCH_LEAST};
+use crate::schema::limits::{WINDOW_MAX_CYCLES, WINDOW_MIN_CYCLES};
+use unspin_uapi::Number;
+
+pub(crate) const WINDOW_FORMS: &str =
+    "\"stock\", \"off\", { fixed_cycles = N } or { aple = { delta_cycles = N, … } }";
+
+const CYCLES: Integer<u32> = integer(WINDOW_MIN_CYCLES, WINDOW_MAX_CYCLES, " TSC cycles");
+
+table! { WINDOW: Window = "window = { … }", "A window that is set; one of these.";
+    FIXED: Maybe<Integer<u32>> = "fixed_cycles", Maybe(CYCLES) =>
+        .usually("the other one")
+        .on(Machines::Hypervisors)
+        .help("the same window for all vCPUs, always");
+    APLE: Form = "aple", Form("{ delta_cycles = N, … }") =>
+        .usually("the other one")
+        .on(Machines::Hypervisors)
+        .help("a window that adapts; `window = \"aple\"` leaves all of it as it is");
+}
+
+table! { ADAPTED: ApleParams = "window = { aple = { … } }",
+    "A window that adapts. `window_min_cycles` <= `window_init_cycles` <= `window_max_cycles`, and \
+     steps are at most `window_max_cycles`; what is left out gives way to a lower upper bound.";
+    WINDOW_INIT: Integer<u32> = Number::WINDOW_INIT.file(), CYCLES =>
+        .usually(Number::WINDOW_INIT.default())
+        .on(Machines::Hypervisors)
+        .help(Number::WINDOW_INIT.meaning());
+    WINDOW_MIN: Integer<u32> = Number::WINDOW_MIN.file(), CYCLES =>
+        .usually(Number::WINDOW_MIN.default())
+        .on(Machines::Hypervisors)
+        .help(Number::WINDOW_MIN.meaning());
+    WINDOW_MAX: Integer<u32> = Number::WINDOW_MAX.file(), CYCLES =>
+        .usually(Number::WINDOW_MAX.default())
+        .on(Machines::Hypervisors)
+        .help(Number::WINDOW_MAX.meaning());
+    // Not 0, which the module takes: a window that stays has a name of its own here.
+    DELTA: Integer<u32> = Number::DELTA.file(),
+        integer(1, Number::DELTA.most(), " TSC cycles (a window that stays is fixed_cycles)") =>
+        .usually(Number::DELTA.default())
+        .on(Machines::Hypervisors)
+        .help("how far APLE tries to each side");
+    DELTA_MAX: Integer<u32> = Number::DELTA_MAX.file(),
+        integer(Number::DELTA_MAX.least(), Number::DELTA_MAX.most(),
+            " TSC cycles (up to delta_cycles: the step never changes)") =>
+        .usually(Number::DELTA_MAX.default())
+        .on(Machines::Hypervisors)
+        .help("the largest step, where steps start; they adapt");
+    EPOCH: Integer<u32> = Number::EPOCH.file(), EPOCH_EXITS =>
+        .usually(Number::EPOCH.default())
+        .on(Machines::Hypervisors)
+        .help("PLE exits per epoch; left out: the scenario's epoch_ple_exits, if it has one");
+    EPOCH_MIN: Integer<u32> = Number::EPOCH_MIN.file(), EPOCH_LEAST =>
+        .usually(Number::EPOCH_MIN.default())
+        .on(Machines::Hypervisors)
+        .help("an epoch lasts at least this long, 0: exits alone end it, as in the paper; left out: \
+               the scenario's epoch_min_us, if it has one");
+}

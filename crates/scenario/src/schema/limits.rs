@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bounds that several keys share, or that other crates ask for.
+
+use unspin_uapi::Number;
+
+/// Windows a scenario may ask for, TSC cycles. Stricter than the module: a window not above KVM's
+/// gap (128) tells loops apart no more.
+pub const WINDOW_MIN_CYCLES: u32 = 128;
+pub const WINDOW_MAX_CYCLES: u32 = Number::WINDOW_MAX.most();
+
+pub(crate) const PCPUS_MAX: u32 = 1024;
+pub(crate) const VMS_MAX: u32 = 64;
+pub(crate) const PERIOD_MAX_MS: u32 = 1000;
+pub(crate) const MS_MAX: u64 = 3_600_000;
+
+/// Sizes the guest is built for (guest/abi.h).
+pub(crate) const STEPS_MAX: usize = 32;
+pub(crate) const LOCKS_MAX: u32 = 16;
+/// Longest single length, loop iterations (timer cycles for `block`).
+pub(crate) const ITERATIONS_MAX: u32 = 1_000_000_000;

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Locks of the guests, and what is set of them.
+
+use crate::schema::names::Named;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LockKind {
+    Tas,
+    Ticket,
+    Mcs,
+    Preemptable,
+    PvTicket,
+    PvPreemptable,
+    Oticket,
+    OticketSpin,
+    OticketWake,
+    Iticket,
+    LongTicket,
+    PvQueued,
+    Lease,
+}
+
+impl LockKind {
+    /// Every lock of `locks/`, by the name scenarios and results use.
+    pub const ALL: [(&'static str, LockKind); 13] = [
+        ("tas", LockKind::Tas),
+        ("ticket", LockKind::Ticket),
+        ("mcs", LockKind::Mcs),
+        ("preemptable", LockKind::Preemptable),
+        ("pv-ticket", LockKind::PvTicket),
+        ("pv-preemptable", LockKind::PvPreemptable),
+        ("oticket", LockKind::Oticket),
+        ("oticket-spin", LockKind::OticketSpin),
+        ("oticket-wake", LockKind::OticketWake),
+        ("iticket", LockKind::Iticket),
+        ("long-ticket", LockKind::LongTicket),
+        ("pv-queued", LockKind::PvQueued),
+        ("lease", LockKind::Lease),
+    ];
+
+    /// Its name, as in [`LockKind::ALL`]. With `_` for `-` it is the prefix of the functions in
+    /// `locks/`.
+    pub fn name(self) -> &'static str {
+        let known = Self::ALL.iter().find(|(_, kind)| *kind == self);
+        known.expect("every lock stands in ALL").0
+    }
+
+    /// Whether its waiters halt: in a guest that takes CPL 0.
+    pub fn halts(self) -> bool {
+        !matches!(self, LockKind::Tas | LockKind::Ticket | LockKind::Mcs | LockKind::Preemptable)
+    }
+
+    /// Whether it has the waiting time τ of VEE'13 (section 4.2).
+    pub fn has_tau(self) -> bool {
+        matches!(self, LockKind::Preemptable | LockKind::PvPreemptable)
+    }
+}
+
+/// A lock and what is set of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockChoice {
+    pub kind: LockKind,
+    /// τ of the preemptable locks, ns; `None` leaves the lock's own (2000).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tau_ns: Option<u64>,
+}
+
+impl LockChoice {
+    /// The lock as it is.
+    pub fn plain(kind: LockKind) -> Self {
+        LockChoice { kind, tau_ns: None }
+    }
+
+    /// What reports call it: its name, with τ in ns where one is set.
+    pub fn label(&self) -> String {
+        match self.tau_ns {
+            None => self.kind.name().to_string(),
+            Some(ns) => format!("{}-{ns}ns", self.kind.name()),
+        }
+    }
+}
+
+impl Named for LockKind {
+    fn choices() -> Vec<(&'static str, LockKind)> {
+        LockKind::ALL.to_vec()
+    }
+}

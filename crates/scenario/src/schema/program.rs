@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a thread of a workload does: a small program of steps.
+
+use serde::{Deserialize, Serialize};
+
+/// A workload.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Profile {
+    pub name: String,
+    /// Over 5 % inefficiency at a fixed window of 512 cycles (the paper's rule, section 4.2).
+    pub spin_intensive: bool,
+    pub program: Vec<Step>,
+}
+
+/// One step of a thread's program; one pass over all of them is one unit of work.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    pub op: Op,
+    pub dist: Dist,
+    /// Which lock (`lock`, `unlock`).
+    #[serde(default)]
+    pub lock: u32,
+    /// Chance that the step is taken, 0..=1000. A `lock` not taken skips to after its `unlock`.
+    pub permille: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Op {
+    Compute,
+    Lock,
+    Critical,
+    Unlock,
+    /// All vCPUs of the VM wait for each other: so many PAUSEs as drawn, then halted (0: at once).
+    Barrier,
+    /// Sleep (HLT) until a `wake` or until that many timer cycles passed.
+    Block,
+    /// Wake the next vCPU if it sleeps.
+    Wake,
+    /// As `barrier`, waited for with PAUSE.
+    SpinBarrier,
+    /// Interrupts every sibling that does not sleep, as for a TLB flush, and waits for all. With a
+    /// length (machine `sim` only) one after the other, and each handles its interrupt for so long
+    /// before it answers.
+    Shootdown,
+    /// The same in kernels whose idle CPUs keep the last program's memory (lazy TLB, Linux before
+    /// 4.15): one that has gone to sleep since it was last asked is woken to answer as well.
+    ShootdownLazy,
+    // From here on machine `sim` only.
+    /// As `spin-barrier`, the program itself spinning (CPL 3): no loop detector sees it.
+    UserBarrier,
+    /// As `barrier`, made of a condition variable: sleepers wake each other one by one.
+    CondBarrier,
+    /// A lock whose waiters sleep.
+    Mutex,
+    MutexUnlock,
+    /// Work that only the first thread does; the others pass by.
+    ComputeFirst,
+    /// Work that one thread does, in each unit another: round-robin.
+    ComputeTurn,
+    /// The sequential section of fork and join: all arrive and sleep, the first thread does the
+    /// work, then all go on.
+    SerialFirst,
+    /// The same, in each unit another thread's work.
+    SerialTurn,
+    /// Reads that many cache lines the previous vCPU wrote.
+    Share,
+    /// Sleeps until the socket has room for a message, its buffer holding so many, or, of a
+    /// receiver, until one has come. Threads are groups of hackbench's: 20 send to each of 20.
+    SocketWait,
+    /// The spin-lock of that socket.
+    SocketLock,
+    /// Releases it; the message is queued, or taken, and who waited for that is woken.
+    SocketUnlock,
+}
+
+/// Distribution of a length in loop iterations (timer cycles for `block`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dist {
+    Const {
+        iterations: u32,
+    },
+    Uniform {
+        min: u32,
+        max: u32,
+    },
+    /// Exponential, cut off at `max` (0: at 16 times the mean).
+    Exp {
+        mean: u32,
+        max: u32,
+    },
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What of a scenario a machine has not, by the declarations of its keys.
+
+use crate::schema::arm::Arm;
+use crate::schema::key::Table;
+use crate::schema::keys::{arm, host, scenario, vm};
+use crate::schema::scenario::Scenario;
+
+/// A key that asks for what a machine has not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// Where it stands: `host.scheduler`, `arm[1].asym`.
+    pub path: String,
+    /// What it means.
+    pub help: &'static str,
+    /// The machines that have it.
+    pub machines: &'static [&'static str],
+}
+
+/// The first key of a table that asks for what `machine` has not.
+fn refused<Of>(table: &Table<Of>, of: &Of, at: &str, machine: &str) -> Option<Refused> {
+    let key = table.keys.iter().find(|key| key.is_refused(of, machine))?.row();
+    let path = if at.is_empty() { key.name.to_string() } else { format!("{at}.{}", key.name) };
+    Some(Refused { path, help: key.help, machines: key.machines.names() })
+}
+
+impl Scenario {
+    /// The first key that asks for what `machine` has not; of its arms, those that are to be run.
+    pub fn refused_by(&self, machine: &str, is_run: impl Fn(&Arm) -> bool) -> Option<Refused> {
+        let vms = || {
+            let mut vms = self.vms.iter().enumerate();
+            vms.find_map(|(i, g)| refused(&vm::VM, g, &format!("vm[{i}]"), machine))
+        };
+        let arms = || {
+            let mut arms = self.arms.iter().enumerate().filter(|(_, a)| is_run(a));
+            arms.find_map(|(i, a)| refused(&arm::ARM, a, &format!("arm[{i}]"), machine))
+        };
+        refused(&scenario::SCENARIO, self, "", machine)
+            .or_else(|| refused(&host::HOST, &self.host, "host", machine))
+            .or_else(vms)
+            .or_else(arms)
+    }
+}

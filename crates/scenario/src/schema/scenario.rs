@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A scenario once it is read: a host, its VMs, a workload, and the arms to compare.
+
+use crate::schema::arm::{Arm, YieldTo};
+use crate::schema::host::{CgroupLayout, HostModel, HostScheduler, LoopDetection};
+use crate::schema::lock::LockChoice;
+use crate::schema::names::Named;
+
+/// A scenario, checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// File name without its ending.
+    pub name: String,
+    pub title: String,
+    /// Seed of the first repeat; the others follow it.
+    pub seed: u64,
+    pub repeats: u32,
+    pub slice_ns: Option<u64>,
+    /// Length of an epoch where an arm does not say otherwise; `None` is the paper's 1000.
+    pub epoch_ple_exits: Option<u32>,
+    /// Shortest epoch where an arm does not say otherwise; `None` is the module's 10 ms.
+    pub epoch_min_us: Option<u32>,
+    /// Kernel series to run on (`6.1`, `6.12`); empty leaves it to the machine.
+    pub kernels: Vec<String>,
+    /// Emulated computers to share the runs among.
+    pub boots: u32,
+    pub host: Host,
+    pub vms: Vec<VmGroup>,
+    pub arms: Vec<Arm>,
+    /// Which arm the others are normalised to.
+    pub baseline: usize,
+    pub sweep: Sweep,
+    pub measure: Measure,
+    pub trace: Trace,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Host {
+    pub pcpus: u32,
+    /// What machine `sim` models; other machines are what they are.
+    pub model: HostModel,
+    /// Clock at which the locks' budgets become cycles; `None`: the machine's own.
+    pub lock_clock_mhz: Option<u32>,
+    /// Its scheduler; machine `sim` only.
+    pub scheduler: HostScheduler,
+    /// Its allocation period, ms: CFS's latency, Credit's assignments; machine `sim` only.
+    pub period_ms: Option<u32>,
+    /// How its processor sees a loop of PAUSEs; machine `sim` only.
+    pub loop_detection: LoopDetection,
+    /// pCPUs that share a last-level cache; `None`: all share one.
+    pub llc_pcpus: Option<u32>,
+    /// Ticks of different pCPUs come apart (the kernel's skew_tick=1), not at the same time.
+    pub skew_tick: bool,
+    /// VMs' weights are divided by loads that lag, as Linux 3.8 to 4.2 has it; machine `sim` only.
+    pub group_load_lags: bool,
+}
+
+/// Some VMs that are alike.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VmGroup {
+    /// What its rows are called; `None`: as its workload.
+    pub name: Option<String>,
+    /// Its own workload; `None`: the swept one.
+    pub workload: Option<String>,
+    /// The module leaves these VMs alone in every arm.
+    pub mode_off: bool,
+    /// Threads of the program; `None`: one a vCPU.
+    pub threads: Option<u32>,
+    /// Timer ticks a second of the guests' kernel; 0: none.
+    pub tick_hz: u32,
+    pub count: u32,
+    pub vcpus: u32,
+    pub pin: Pin,
+    /// cgroup cpu.weight; only its ratio to the other VMs' matters.
+    pub weight: u32,
+    pub lock: LockChoice,
+    pub cpl: u8,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Pin {
+    None,
+    /// vCPU i of every VM on pCPU i.
+    OnePerPcpu,
+    /// vCPU i of every VM on the i-th of these.
+    List(Vec<u32>),
+}
+
+/// What `mode` of a VM says: whether anything of an arm is for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Off,
+    Arm,
+}
+
+impl Named for Mode {
+    fn choices() -> Vec<(&'static str, Mode)> {
+        vec![("off", Mode::Off), ("arm", Mode::Arm)]
+    }
+}
+
+/// What is run over, for every arm.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sweep {
+    pub profiles: Vec<String>,
+    pub vms: Vec<u32>,
+    pub cgroups: Vec<CgroupLayout>,
+    /// Each is compared by itself; empty: the VMs' lock alone.
+    pub locks: Vec<LockChoice>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measure {
+    pub warmup_ms: u64,
+    pub window_ms: u64,
+    pub stagger_ms: u64,
+    /// Adds runs of one VM with PLE off, from which *ideal* is computed.
+    pub alone: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trace {
+    pub epochs: bool,
+    pub picks: bool,
+    pub stalls: bool,
+}
+
+impl Scenario {
+    /// Names of all profiles it needs: those it sweeps over, and the VMs' own.
+    pub fn profile_names(&self) -> Vec<String> {
+        let mut names = self.sweep.profiles.clone();
+        for own in self.vms.iter().filter_map(|g| g.workload.as_ref()) {
+            if !names.contains(own) {
+                names.push(own.clone());
+            }
+        }
+        names
+    }
+
+    /// An arm that asks who owes answers to interrupts while KVM chooses: on a real machine nobody
+    /// would look, for that is done where the module chooses.
+    pub fn ipi_aware_without_module(&self) -> Option<&Arm> {
+        self.arms.iter().find(|a| a.ipi_aware && a.yield_to == YieldTo::Stock)
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every scenario of the repository stands for the plan it stood for: a change of how files are read
+//! or expanded changes none. `UNSPIN_BLESS=1 cargo test -p unspin-scenario --test plans` renews the
+//! list where a scenario or a profile was meant to change.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use unspin_scenario::plan::Plan;
+use unspin_scenario::{expand, parse_profile, parse_scenario, split, Profile, Selection};
+
+/// Every TOML file below `dir`, by its name.
+fn files(dir: &Path, all: &mut BTreeMap<String, PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    for path in entries.map(|e| e.unwrap().path()) {
+        if path.is_dir() {
+            files(&path, all);
+        } else if path.extension().is_some_and(|x| x == "toml") {
+            all.insert(path.file_stem().unwrap().to_str().unwrap().to_string(), path);
+        }
+    }
+}
+
+/// The profiles scenarios name.
+fn profiles(root: &Path) -> BTreeMap<String, (Profile, String)> {
+    let mut found = BTreeMap::new();
+    for dir in ["profiles", "profiles/paper"] {
+        for path in std::fs::read_dir(root.join(dir)).unwrap().map(|e| e.unwrap().path()) {
+            if path.is_file() {
+                found.insert(path.file_stem().unwrap().to_str().unwrap().to_string(), path);
+            }
+        }
+    }
+    let read = |(name, path): (String, PathBuf)| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let profile = parse_profile(&path.display().to_string(), &name, &text);
+        (name, (profile.unwrap_or_else(|e| panic!("{e}")), text))
+    };
+    found.into_iter().map(read).collect()
+}
+
+/// What a plan asks for, whatever comments the files have.
+fn fingerprint(plan: Plan) -> String {
+    Plan { scenario_hash: String::new(), ..plan }.fingerprint()[..16].to_string()
+}
+
+#[test]
+fn scenarios_stand_for_the_plans_they_stood_for() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let profiles = profiles(&root);
+    let mut scenarios = BTreeMap::new();
+    files(&root.join("scenarios"), &mut scenarios);
+    assert!(scenarios.len() >= 30, "{}", scenarios.len());
+    let mut found = String::new();
+    for (name, path) in scenarios {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let scenario = parse_scenario(&path.display().to_string(), &name, &text);
+        let scenario = scenario.unwrap_or_else(|e| panic!("{e}"));
+        let plan = expand(&scenario, &text, &profiles, &Selection::default()).unwrap();
+        write!(found, "{name} {} runs", plan.runs.len()).unwrap();
+        write!(found, ", attributed {}", fingerprint(plan.attributed())).unwrap();
+        for part in split(&plan, scenario.boots) {
+            write!(found, ", {}", fingerprint(part)).unwrap();
+        }
+        found.push('\n');
+    }
+    let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plans.txt");
+    if std::env::var_os("UNSPIN_BLESS").is_some() {
+        std::fs::write(&list, &found).unwrap();
+    }
+    let known = std::fs::read_to_string(&list).unwrap();
+    let changed = found.lines().filter(|line| !known.lines().any(|k| k == *line));
+    let changed: Vec<&str> = changed.filter_map(|line| line.split(' ').next()).collect();
+    assert!(found == known, "other plans than before, or others in the list: {changed:?}");
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Machine sim models the module as the agent sets it. Both are asked: the agent writes the files of a
+//! module, and the simulator builds its machine, for the same runs.
+
+use std::path::PathBuf;
+use unspin_scenario::module::ModuleSettings;
+use unspin_scenario::plan::{ApleParams, Arm, Dist, Op, Run, Step, Window, YieldTo};
+use unspin_sim::{Host, Kernel, Setup};
+
+/// The directory of a module that can do all.
+struct Module(PathBuf);
+
+impl Module {
+    fn new() -> Module {
+        let root = std::env::temp_dir().join(format!("unspin-settings-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("default")).unwrap();
+        std::fs::write(root.join("window_control"), "vmx\n").unwrap();
+        std::fs::write(root.join("ipi_control"), "exits\n").unwrap();
+        let nothing = run(Window::Stock, YieldTo::Stock);
+        for (file, value) in ModuleSettings::of(&nothing, &nothing.arm).files() {
+            std::fs::write(root.join("default").join(file), value).unwrap();
+        }
+        Module(root)
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run(window: Window, yield_to: YieldTo) -> Run {
+    let step =
+        Step { op: Op::Compute, dist: Dist::Const { iterations: 1000 }, lock: 0, permille: 1000 };
+    Run {
+        arm: Arm { name: "a".into(), window, yield_to, ..Arm::default() },
+        ..Run::new(vec![step], 2, 2)
+    }
+}
+
+fn runs() -> Vec<Run> {
+    let own = ApleParams {
+        window_init_cycles: 700,
+        window_min_cycles: 600,
+        window_max_cycles: 9000,
+        delta_cycles: 30,
+        delta_max_cycles: 40,
+        epoch_min_us: 50,
+        epoch_ple_exits: 60,
+    };
+    let windows = [
+        Window::Stock,
+        Window::Off,
+        Window::Fixed { cycles: 2048 },
+        Window::Aple(ApleParams::default()),
+        Window::Aple(own),
+    ];
+    let mut all = Vec::new();
+    for window in windows {
+        for yield_to in YieldTo::all() {
+            for (observe, ipi_aware) in [(true, false), (false, false), (true, true)] {
+                for (epoch_ple_exits, epoch_min_us) in [(None, None), (Some(50), Some(3000))] {
+                    let mut run = run(window.clone(), yield_to);
+                    run.arm = Arm { observe, ipi_aware, ..run.arm };
+                    all.push(Run { epoch_ple_exits, epoch_min_us, ..run });
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn the_simulator_models_the_module_as_the_agent_sets_it() {
+    let module = Module::new();
+    let mut seen = Vec::new();
+    for run in runs() {
+        let modelled = Setup::new(&Host::lab(4, Kernel::V6_12), &run).module_settings();
+        let modelled = modelled.unwrap_or_else(|e| panic!("{:?}: {e}", run.arm));
+        assert_eq!(modelled.len(), 2);
+        match unspin_agent::settings_for(&module.0, &run) {
+            Ok(set) => {
+                assert!(modelled.iter().all(|m| *m == set), "{:?}: {set:?}", run.arm);
+                if !seen.contains(&set) {
+                    seen.push(set);
+                }
+            }
+            // What only machine sim does.
+            Err(why) => {
+                assert!(run.arm.ipi_aware && run.arm.yield_to == YieldTo::Stock, "{why}");
+            }
+        }
+    }
+    assert!(seen.len() > 60, "{} different settings", seen.len());
+}
+
+#[test]
+fn a_module_that_is_not_there_is_an_error() {
+    let nothing = run(Window::Stock, YieldTo::Stock);
+    let said = unspin_agent::settings_for("/nonexistent".as_ref(), &nothing).unwrap_err();
+    assert!(said.to_string().contains("/nonexistent"), "{said}");
+}

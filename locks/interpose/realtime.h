@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * Threads of a real-time class. One that spins keeps its CPU for good, and whoever holds the lock may
+ * need that CPU: such a thread must sleep.
+ */
+#ifndef UNSPIN_LOCKS_INTERPOSE_REALTIME_H
+#define UNSPIN_LOCKS_INTERPOSE_REALTIME_H
+
+#include <errno.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "env_cpu.h"
+
+/* Of a waiting loop: some milliseconds, about a time slice. */
+#define INTERPOSE_TURNS_PER_LOOK (1u << 16)
+#define INTERPOSE_SLEEP_NS 100000
+
+/* Whether the calling thread has one now. */
+static inline bool interpose_is_realtime(void)
+{
+	int errno_before = errno, policy = sched_getscheduler(0);
+
+	errno = errno_before;
+	return policy == SCHED_FIFO || policy == SCHED_RR || policy == 6 /* SCHED_DEADLINE */;
+}
+
+/* For the locks of ours: one turn of a waiting loop. A class may come while a thread waits. */
+static inline void interpose_relax(void)
+{
+	static _Thread_local unsigned int turns;
+	int errno_before = errno;
+
+	lock_cpu_pause();
+	if (++turns % INTERPOSE_TURNS_PER_LOOK || !interpose_is_realtime())
+		return;
+	/* Not the C library's nanosleep(): to be cancelled in here is not what a lock allows. */
+	syscall(SYS_nanosleep, &(struct timespec) { 0, INTERPOSE_SLEEP_NS }, NULL);
+	errno = errno_before;
+}
+
+#endif
