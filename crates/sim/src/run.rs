@@ -2,10 +2,10 @@
 //! A run: warmed up, read, measured, read again.
 
 use crate::core::Host;
+use crate::error::Error;
 use crate::host::CoschedulingStats;
 use crate::probe::LockCounts;
 use crate::setup::Setup;
-use crate::Error;
 use unspin_scenario::plan::Run;
 use unspin_scenario::result::RunResult;
 

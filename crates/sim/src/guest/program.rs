@@ -2,8 +2,7 @@
 //! The model's programs: the guest's own steps, and those that only the model does.
 
 use crate::engine::Rng;
-use crate::Error;
-use unspin_guest_abi as abi;
+use unspin_guest_abi::{self as abi, ProgramError};
 use unspin_scenario::plan::{self, Dist, Op};
 
 /// A length that is drawn whenever its step is taken.
@@ -171,8 +170,8 @@ fn step_of(op: Op, step: &abi::Step, capacity: u32) -> Step {
 ///
 /// # Errors
 /// What could not run to its end, such as a mutex never released.
-pub fn compile(program: &[plan::Step], cpl: u8) -> Result<Vec<Instruction>, Error> {
-    check_mutexes(program).map_err(|text| Error::Program(abi::ProgramError(text)))?;
+pub fn compile(program: &[plan::Step], cpl: u8) -> Result<Vec<Instruction>, ProgramError> {
+    check_mutexes(program).map_err(ProgramError)?;
     let stand_ins: Vec<plan::Step> =
         program.iter().map(|s| plan::Step { op: stand_in(s.op), ..*s }).collect();
     let steps = abi::compile(&stand_ins, cpl)?;
@@ -194,7 +193,7 @@ fn after_unlock(program: &[plan::Step], index: usize) -> u32 {
 }
 
 /// How many messages a socket holds, as the program's `socket-wait` says; 0 where it sends none.
-fn capacity(program: &[plan::Step]) -> Result<u32, Error> {
+fn capacity(program: &[plan::Step]) -> Result<u32, ProgramError> {
     const OPS: [Op; 3] = [Op::SocketWait, Op::SocketLock, Op::SocketUnlock];
     let all: Vec<&plan::Step> = program.iter().filter(|s| OPS.contains(&s.op)).collect();
     let Some(first) = all.first() else { return Ok(0) };
@@ -202,11 +201,11 @@ fn capacity(program: &[plan::Step]) -> Result<u32, Error> {
     if let (true, Dist::Const { iterations: holds @ 1.. }) = (once, first.dist) {
         return Ok(holds);
     }
-    Err(Error::Program(abi::ProgramError(
+    Err(ProgramError(
         "a message is one socket-wait, with the number that a socket holds, one socket-lock \
          and one socket-unlock, always taken"
             .into(),
-    )))
+    ))
 }
 
 /// One mutex at a time, released, outside spin-locks, and no barrier while it is held.

@@ -4,8 +4,8 @@
 use super::{sends_messages, Setup, VmSetup};
 use crate::core::CreditHost;
 use crate::engine::TIMERS_MAX;
+use crate::error::Error;
 use crate::guest::{GROUP, GROUPS_MAX};
-use crate::Error;
 use unspin_scenario::plan::{self, CgroupLayout, Coscheduling, YieldTo};
 
 /// Most threads of a VM.

@@ -101,7 +101,6 @@ pub(crate) mod tests {
     use super::arm::module;
     use super::*;
     use crate::core::Kernel;
-    use crate::run::simulate_setup;
     use unspin_policy::aple;
     use unspin_scenario::plan::ApleParams;
     use unspin_scenario::plan::Dist;
@@ -134,7 +133,7 @@ pub(crate) mod tests {
     fn refused(change: fn(&mut Setup), why: &str) {
         let mut setup = two_vms();
         change(&mut setup);
-        let error = simulate_setup(&setup).unwrap_err().to_string();
+        let error = setup.build().err().expect(why).to_string();
         assert!(error.contains(why), "{error}");
     }
 

@@ -2,8 +2,8 @@
 //! What the modelled module is set to: the same as the agent would set the real one to.
 
 use super::Setup;
+use crate::error::Error;
 use crate::kvm::Module;
-use crate::Error;
 use unspin_policy::hvs;
 use unspin_scenario::module::ModuleSettings;
 use unspin_scenario::plan::ApleParams;

@@ -154,9 +154,8 @@ impl Credit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::{Host, Kernel};
     use crate::engine::VmId;
-    use crate::Host;
-    use crate::Kernel;
     use unspin_scenario::plan::Coscheduling;
 
     /// One VM of four vCPUs whose weight gives 22.2 % of a pCPU each, beside one that idles.
