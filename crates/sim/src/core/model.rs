@@ -148,7 +148,7 @@ pub struct Host {
     /// with. Linux's own is 0: all tick at the same time.
     pub skew_tick: bool,
     /// What a VM's weight is divided by is what its vCPUs last published, as Linux 3.8 to 4.2 has
-    /// it, not their load of now (`group`).
+    /// it, not their load of now (`host/groups.rs`).
     pub group_load_lags: bool,
     /// KVM polls so long for a wake-up of a halted vCPU before it lets its pCPU go.
     pub halt_poll_ns: u64,

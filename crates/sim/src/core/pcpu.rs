@@ -15,7 +15,7 @@ pub struct Pcpu {
     pub idle_ns: u64,
     /// How long the kernel expects it to idle.
     pub idle_guess_ns: u64,
-    /// It last balanced, and does again from then on (`balance`).
+    /// It last balanced, and does again from then on (`host/balance.rs`).
     pub balanced_ns: u64,
     pub balance_ns: u64,
 }

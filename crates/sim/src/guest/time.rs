@@ -4,6 +4,7 @@
 use super::{Doing, Guest};
 use crate::core::{Class, Core, State};
 use crate::engine::{Event, LockId, VcpuId};
+
 /// How long somebody that others wait for has been off its pCPU: a clock that runs only then.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OffClock {

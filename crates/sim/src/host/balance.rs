@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! When pCPUs balance, for what it does to groups' loads: those of vCPUs that sleep are published
-//! then (`group`). Nobody is moved.
+//! then (`groups`). Nobody is moved.
 //!
 //! After `rebalance_domains()`, `idle_balance()` and `nohz_idle_balance()` of `kernel/sched/fair.c`
 //! (3.19). Where nothing is to be moved, a domain's interval is twice as many ms as it has CPUs, on a

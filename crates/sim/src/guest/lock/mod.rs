@@ -10,6 +10,7 @@ use super::time::OffClock;
 use super::{Cpu, Doing, Guest, BUCKETS};
 use crate::core::{Core, State};
 use crate::engine::{LockId, VcpuId};
+
 mod fifo;
 mod halt;
 mod lease;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Xen's Credit scheduler as the host's: who runs is decided by `policy/credit`, here are its clocks
-//! and interrupts; its books are in `xen.rs`, who learns that vCPUs should run together in `watch.rs`.
+//! and interrupts; its books are in `books.rs`, what it learns of vCPUs that should run together in
+//! `asman.rs`.
 //!
 //! Weng, Liu, Yu, Li, "Dynamic Adaptive Scheduling for Virtual Machines" (ASMan), HPDC 2011,
 //! sections 3.3, 4.4 and 4.5, and Xen 3.3's `sched_credit.c`, the paper's host: each pCPU ticks by
@@ -270,7 +271,7 @@ impl Scheduler {
         hidden
     }
 
-    /// Undoes [`Sim::hide_pinned`], but for those that the pick raised.
+    /// Undoes [`Scheduler::hide_pinned`], but for those that the pick raised.
     fn show_pinned(
         &self,
         credit: &mut Credit,

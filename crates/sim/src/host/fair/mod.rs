@@ -6,7 +6,7 @@
 //! granularity, the buddies `next` and `skip`), EEVDF as of 6.12 (lag, virtual deadline, run to
 //! parity, the buddy `next` while it is eligible). Queues are short here (a task for each VM), so
 //! they are lists walked whole, not trees. Not modelled: the buddy `last` (needs eight tasks),
-//! and delayed dequeueing but for its effect on a sleeper's lag. Groups (`group`) give tasks weights.
+//! and delayed dequeueing but for its effect on a sleeper's lag. Groups (`host/groups.rs`) give tasks weights.
 
 mod rq;
 #[cfg(test)]
