@@ -5,7 +5,7 @@
     bench/same-records.py BEFORE AFTER [CASE...]
 
 BEFORE and AFTER are the two commands. Every case is one `unspin bench` on machine sim, with all of
-its runs. Only what names the build may differ: the fields of PROVENANCE in a file's first record.
+its runs. Only what names the build may differ: the fields of PROVENANCE in the first record of each kernel.
 Fails where anything else differs, or where a case is made by neither.
 """
 
@@ -46,7 +46,7 @@ CASES = {
 
 
 def records(command, arguments, out):
-    """The lines of results.jsonl, the first without what names the build; None: no results."""
+    """The records made, without what names the build; None: there are none."""
     scenario, *others = arguments
     path = str(ROOT / "scenarios" / f"{scenario}.toml")
     made = subprocess.run(
@@ -60,12 +60,18 @@ def records(command, arguments, out):
     if made.returncode != 0 or not results.exists():
         print(made.stderr, file=sys.stderr)
         return None
-    lines = results.read_bytes().splitlines(keepends=True)
-    begin = json.loads(lines[0])
+    return [without_build(line) for line in results.read_bytes().splitlines(keepends=True)]
+
+
+def without_build(line):
+    """A record, where it is the first of a kernel without what names the build."""
+    if not line.startswith(b'{"record":"begin"'):
+        return line
+    begin = json.loads(line)
     for field in PROVENANCE:
         del begin[field]
-    # Key by key in the order of the file: a key that moved is a difference too.
-    return [json.dumps(begin).encode(), *lines[1:]]
+    # In the file's order: a key that moved is a difference too.
+    return json.dumps(begin).encode()
 
 
 def main():
