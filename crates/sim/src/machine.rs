@@ -42,7 +42,11 @@ impl Sim {
                 break;
             }
             self.events += 1;
-            self.handle(event);
+            if let Event::ActionEnd(p) = event {
+                self.action_end(p);
+            } else {
+                self.handle_rarer(event);
+            }
             self.settle();
         }
         for v in self.core.vcpus.ids() {
@@ -51,10 +55,11 @@ impl Sim {
         self.check();
     }
 
-    #[inline]
-    fn handle(&mut self, event: Event) {
+    /// Events other than the end of what a vCPU does, which nearly all are; apart from it so that the
+    /// loop above stays small.
+    #[inline(never)]
+    fn handle_rarer(&mut self, event: Event) {
         match event {
-            Event::ActionEnd(p) => self.action_end(p),
             Event::Tick(p) => self.tick(p),
             Event::Reschedule(p) => self.reschedule(p),
             Event::SleepEnd(t) => self.end_sleep(t),
@@ -65,7 +70,7 @@ impl Sim {
             Event::Stall(v) => self.guest.note_stall(&mut self.core, v),
             Event::GuestTick(v) => self.guest.guest_tick(&mut self.core, v),
             Event::Report(v) => self.guest.report_wait(&mut self.core, v),
-            Event::Stop => unreachable!("the run ends there"),
+            Event::ActionEnd(_) | Event::Stop => unreachable!("the loop sees to these"),
         }
     }
 
@@ -101,7 +106,7 @@ impl Sim {
     }
 
     /// What the vCPU on `p` does has ended.
-    #[inline]
+    #[inline(always)]
     fn action_end(&mut self, p: PcpuId) {
         let v = self.host.current(p);
         self.guest.account(&mut self.core, v);

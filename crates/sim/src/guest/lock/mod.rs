@@ -30,6 +30,7 @@ use unspin_guest_abi as abi;
 pub const LOCKS: u32 = abi::LOCKS_MAX as u32;
 /// The same where its threads send each other messages: a lock for each socket besides.
 pub const LOCKS_WITH_SOCKETS: u32 = u128::BITS;
+const _: () = assert!(LOCKS.is_power_of_two() && LOCKS_WITH_SOCKETS.is_power_of_two());
 
 /// How those that find a lock taken wait for it. Times in ns, [`params::FOREVER`]: without end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
