@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One page that holds everything and fetches nothing.
 
-use crate::chart::Kind;
-use crate::text::{origin, percent};
-use crate::Document;
+use crate::show::charts::charts;
+use crate::show::place::{cgroups_and_lock, origin, percent, places, rows_at};
+use crate::show::svg::Kind;
+use crate::show::windows::{adapting, still};
+use crate::summary::{Document, Place, Row};
 use minijinja::{context, Environment, Value};
 
 const PAGE: &str = include_str!("page.html");
@@ -37,7 +39,7 @@ pub fn html(docs: &[Document]) -> String {
 }
 
 fn view(d: &Document) -> Value {
-    let charts = d.charts();
+    let charts = charts(d);
     let of = |kind: Kind| -> Vec<Value> {
         charts
             .iter()
@@ -45,10 +47,19 @@ fn view(d: &Document) -> Value {
             .map(|c| context! { title => c.title, svg => Value::from_safe_string(c.svg.clone()) })
             .collect()
     };
+    let s = &d.summary;
+    let whole: Vec<&Row> = s.arms.iter().filter(|r| r.key.is_whole()).collect();
+    let still_at = |place: &Place| {
+        let at =
+            format!("{} VM, cgroups {}", place.vms, cgroups_and_lock(place.cgroup, &place.lock));
+        still(&rows_at(s, place)).into_iter().map(move |what| format!("{at}: {what}"))
+    };
     context! {
-        s => Value::from_serialize(&d.summary),
-        origin => origin(&d.summary),
-        baseline => d.summary.arms.first().map(|r| r.baseline.clone()),
+        adapting => Value::from_serialize(adapting(&whole)),
+        still => places(s).iter().flat_map(still_at).collect::<Vec<String>>(),
+        s => Value::from_serialize(s),
+        origin => origin(s),
+        baseline => s.arms.first().map(|r| r.key.baseline.clone()),
         performance => of(Kind::Performance),
         inefficiency => of(Kind::Inefficiency),
         window => of(Kind::Window),

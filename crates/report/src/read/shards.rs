@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Shares of one plan, made by different computers, become one stream again.
 
-use crate::input::Stream;
+use crate::read::input::Stream;
 use std::collections::BTreeSet;
 use unspin_scenario::result::{Begin, Shard};
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! All rows as CSV; unknown values are empty.
 
-use crate::Document;
+use crate::summary::Document;
 use serde_json::Value;
 
-/// One line a row of every document, its machine and kernel first.
+/// One line per row of every document, its machine and kernel first.
 pub fn csv(docs: &[Document]) -> String {
     let mut out = String::new();
     let mut header: Option<Vec<String>> = None;

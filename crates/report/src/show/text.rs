@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tables for a terminal.
 
-use crate::summary::{Place, Row, Summary};
-use crate::Document;
+use crate::show::place::{
+    arm_order, baseline, cgroups_and_lock, distinct, origin, percent, places, profile_order,
+    rows_at,
+};
+use crate::show::windows::{adapting, still, window};
+use crate::summary::{Document, Mean, Place, Row, Summary};
 use std::fmt::Write;
 use tabled::builder::Builder;
 use tabled::settings::object::{Columns, Object, Rows};
@@ -24,22 +28,8 @@ fn document(out: &mut String, s: &Summary) {
     let _ = writeln!(out, "{} ({})", s.title, s.scenario);
     let _ = writeln!(out, "{}", origin(s));
     for place in &places(s) {
-        let rows: Vec<&Row> =
-            s.arms.iter().filter(|r| r.vm_index.is_none() && r.place() == *place).collect();
         let _ = writeln!(out, "\n{}", heading(s, place));
-        out.push_str(&grid("performance", &rows, s, place, performance));
-        let rows: Vec<&Row> = rows.into_iter().filter(|r| r.arm != IDEAL_ARM).collect();
-        if rows.iter().any(|r| r.inefficiency.is_some()) {
-            out.push_str(&grid("inefficiency", &rows, s, place, |r| {
-                r.inefficiency.map_or("-".to_string(), |x| format!("{:.1} %", x * 100.0))
-            }));
-            out.push_str(&grid("cycles a PLE exit", &rows, s, place, |r| {
-                r.exit_handling_cycles.map_or("-".to_string(), |x| x.to_string())
-            }));
-        }
-        if rows.iter().any(|r| r.time.is_some()) {
-            out.push_str(&grid("vCPU time, %", &rows, s, place, time));
-        }
+        grids(out, s, place);
     }
     out.push_str(&stalls(s));
     out.push_str(&slowdowns(s));
@@ -51,11 +41,17 @@ fn document(out: &mut String, s: &Summary) {
              + halted + waiting for a pCPU"
         );
     }
+    if s.arms.iter().any(|r| r.windows.as_ref().is_some_and(|w| w.moved.is_some())) {
+        let _ = writeln!(
+            out,
+            "window: TSC cycles at the end, median over VMs and seeds, and the fewest rounds of \
+             three epochs that APLE did in any VM"
+        );
+    }
     let _ = writeln!(
         out,
         "performance: throughput ÷ {}'s, median over seeds, bigger is better; ~ the spread over \
-         seeds does not let one tell; ! not adapted (under 10 rounds a VM), in no mean and \
-         share but those marked so too",
+         seeds does not let one tell",
         baseline(s)
     );
     for n in &s.notices {
@@ -64,33 +60,26 @@ fn document(out: &mut String, s: &Summary) {
     out.push('\n');
 }
 
-fn baseline(s: &Summary) -> &str {
-    s.arms.first().map_or("the baseline", |r| r.baseline.as_str())
-}
-
-/// Where the figures are from, in one line.
-pub(crate) fn origin(s: &Summary) -> String {
-    let p = &s.provenance;
-    let mut line = format!("machine {} · kernel {}", s.machine, s.kernel);
-    line += &match &p.module {
-        Some(m) => format!(" · module {m}"),
-        None => " · no module".to_string(),
-    };
-    let seeds = if p.seeds.len() == 1 { "1 seed" } else { &format!("{} seeds", p.seeds.len()) };
-    line += &format!(" · {} pCPUs · {} runs, {seeds}", p.pcpus, p.runs);
-    if !p.epoch_ple_exits.is_empty() {
-        let epochs: Vec<String> = p.epoch_ple_exits.iter().map(u32::to_string).collect();
-        line += &format!(" · epoch {} PLE exits", epochs.join(" and "));
+/// The tables of one place.
+fn grids(out: &mut String, s: &Summary, place: &Place) {
+    let rows = rows_at(s, place);
+    let means: Vec<&Mean> = s.means.iter().filter(|m| m.place() == *place).collect();
+    out.push_str(&grid("performance", &rows, performance, Some((&means, mean_performance))));
+    let rows: Vec<&Row> = rows.into_iter().filter(|r| r.key.arm != IDEAL_ARM).collect();
+    if rows.iter().any(|r| r.inefficiency().is_some()) {
+        out.push_str(&grid("inefficiency", &rows, inefficiency, Some((&means, mean_inefficiency))));
+        out.push_str(&grid("cycles a PLE exit", &rows, exit_handling, None));
     }
-    if !p.epoch_min_us.is_empty() {
-        let least: Vec<String> =
-            p.epoch_min_us.iter().map(|&us| format!("{}", f64::from(us) / 1000.0)).collect();
-        line += &format!(", at least {} ms", least.join(" and "));
+    let adapting = adapting(&rows);
+    if !adapting.is_empty() {
+        out.push_str(&grid("window (rounds)", &adapting, window, None));
     }
-    if !p.complete {
-        line += " · INCOMPLETE";
+    for sentence in still(&rows) {
+        let _ = writeln!(out, "{sentence}");
     }
-    line
+    if rows.iter().any(|r| r.time.is_some()) {
+        out.push_str(&grid("vCPU time, %", &rows, time, None));
+    }
 }
 
 fn heading(s: &Summary, place: &Place) -> String {
@@ -105,37 +94,6 @@ fn heading(s: &Summary, place: &Place) -> String {
     format!("{vms} VM{plural}, {layout}{lock} ({}, {})", s.machine, s.kernel)
 }
 
-pub(crate) fn places(s: &Summary) -> Vec<Place> {
-    let mut places = Vec::new();
-    for place in s.arms.iter().map(Row::place) {
-        if !places.contains(&place) {
-            places.push(place);
-        }
-    }
-    places
-}
-
-fn distinct<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut out = Vec::new();
-    for x in all {
-        if !out.contains(&x) {
-            out.push(x);
-        }
-    }
-    out
-}
-
-/// Arms in the order of the table; ideal last.
-pub(crate) fn arm_order<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
-    let mut arms = distinct(rows.iter().map(|r| r.arm.as_str()));
-    arms.sort_by_key(|a| *a == IDEAL_ARM);
-    arms
-}
-
-pub(crate) fn profile_order<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
-    distinct(rows.iter().map(|r| r.profile.as_str()))
-}
-
 fn time(r: &Row) -> String {
     let Some(t) = r.time else {
         return "-".to_string();
@@ -147,63 +105,70 @@ fn time(r: &Row) -> String {
 }
 
 fn performance(r: &Row) -> String {
-    let Some(p) = r.performance else {
+    let Some(p) = r.perf.performance else {
         return "-".to_string();
     };
-    let mark = match (r.adapted, r.verdict) {
-        (Some(false), _) => " !",
-        (_, Some("cannot tell")) => " ~",
-        _ => "",
-    };
-    let of = r.same_as.as_ref().map(|a| format!(" ({a})")).unwrap_or_default();
+    let mark = mark_of(r.perf.verdict);
+    let of = r.key.same_as.as_ref().map(|a| format!(" ({a})")).unwrap_or_default();
     format!("{p:.2}{mark}{of}")
 }
 
-fn grid(what: &str, rows: &[&Row], s: &Summary, place: &Place, cell: fn(&Row) -> String) -> String {
+fn inefficiency(r: &Row) -> String {
+    r.inefficiency().map_or("-".to_string(), |x| format!("{:.1} %", x * 100.0))
+}
+
+fn exit_handling(r: &Row) -> String {
+    let cycles = r.module.as_ref().and_then(|m| m.exit_handling_cycles);
+    cycles.map_or("-".to_string(), |x| x.to_string())
+}
+
+/// What a table shows of an arm's mean over the profiles that spin.
+type MeanCell = fn(&Mean) -> Option<String>;
+
+/// Arms across, profiles down, and means below where they are given.
+fn grid(
+    what: &str,
+    rows: &[&Row],
+    cell: fn(&Row) -> String,
+    means: Option<(&[&Mean], MeanCell)>,
+) -> String {
     let (arms, profiles) = (arm_order(rows), profile_order(rows));
     let mut b = Builder::default();
     b.push_record(std::iter::once(what).chain(arms.iter().copied()));
     for p in &profiles {
         let cells = arms.iter().map(|a| {
-            let r = rows.iter().find(|r| r.arm == *a && r.profile == *p);
+            let r = rows.iter().find(|r| r.key.arm == *a && r.key.profile == *p);
             r.map_or("-".to_string(), |r| cell(r))
         });
         b.push_record(std::iter::once(p.to_string()).chain(cells));
     }
-    let means: Vec<_> = s.means.iter().filter(|m| m.place() == *place).collect();
-    let over = rows.iter().filter(|r| r.spin_intensive).map(|r| r.profile.as_str());
-    let counted = distinct(over).len();
-    if counted > 1 && matches!(what, "performance" | "inefficiency") {
+    let over = rows.iter().filter(|r| r.key.spin_intensive).map(|r| r.key.profile.as_str());
+    if let Some((means, mean)) = means.filter(|_| distinct(over).len() > 1) {
         let cells = arms.iter().map(|a| {
-            let Some(m) = means.iter().find(|m| m.arm == *a) else {
-                return "-".to_string();
-            };
-            let of = if m.profiles.len() == counted {
-                String::new()
-            } else {
-                format!(" (of {})", m.profiles.len())
-            };
-            match what {
-                "performance" => m
-                    .performance
-                    .map(|p| {
-                        let mark = if m.verdict == Some("cannot tell") { " ~" } else { "" };
-                        format!("{p:.2}{mark}{of}")
-                    })
-                    .or(m.performance_all.map(|p| format!("{p:.2} !"))),
-                "inefficiency" => m
-                    .inefficiency
-                    .map(|x| format!("{:.1} %{of}", x * 100.0))
-                    .or(m.inefficiency_all.map(|x| format!("{:.1} % !", x * 100.0))),
-                _ => None,
-            }
-            .unwrap_or("-".to_string())
+            let m = means.iter().find(|m| m.arm == *a);
+            m.and_then(|m| mean(m)).unwrap_or("-".to_string())
         });
         b.push_record(std::iter::once("mean of spinning".to_string()).chain(cells));
     }
     let mut t = b.build();
     t.with(Style::sharp()).modify(Columns::new(1..).not(Rows::first()), Alignment::right());
     format!("{t}\n")
+}
+
+fn mean_performance(m: &Mean) -> Option<String> {
+    m.performance.map(|p| format!("{p:.2}{}", mark_of(m.verdict)))
+}
+
+fn mean_inefficiency(m: &Mean) -> Option<String> {
+    m.inefficiency.map(|x| format!("{:.1} %", x * 100.0))
+}
+
+/// What stands beside a ratio that the seeds do not tell from 1.
+fn mark_of(verdict: Option<&str>) -> &'static str {
+    match verdict {
+        Some("cannot tell") => " ~",
+        _ => "",
+    }
 }
 
 /// Turns of waits worth a column.
@@ -265,7 +230,7 @@ fn slowdowns(s: &Summary) -> String {
         let first = [
             r.profile.clone(),
             r.vms.to_string(),
-            cgroups_and_lock(&r.cgroup, &r.lock),
+            cgroups_and_lock(r.cgroup, &r.lock),
             r.arm.clone(),
             percent(r.slowdown),
         ];
@@ -288,36 +253,17 @@ fn headroom(s: &Summary) -> String {
     let loses = format!("{} loses", baseline(s));
     b.push_record(["VMs", "cgroups", "arm", &loses, "share closed", "profiles with headroom"]);
     for h in &s.headroom {
-        let mut names = if h.profiles.is_empty() { "none".into() } else { h.profiles.join(" ") };
-        if !h.not_adapted.is_empty() {
-            names += &format!(" (not adapted: {})", h.not_adapted.join(" "));
-        }
+        let names = if h.profiles.is_empty() { "none".into() } else { h.profiles.join(" ") };
         b.push_record([
             h.vms.to_string(),
-            cgroups_and_lock(&h.cgroup, &h.lock),
+            cgroups_and_lock(h.cgroup, &h.lock),
             h.arm.clone(),
             percent(h.stock_loss),
-            match (h.closed, h.closed_all) {
-                (None, Some(all)) => format!("{} !", percent(Some(all))),
-                (closed, _) => percent(closed),
-            },
+            percent(h.closed),
             names,
         ]);
     }
     let mut t = b.build();
     t.with(Style::sharp());
     format!("\nheadroom to ideal ({}, {})\n{t}\n", s.machine, s.kernel)
-}
-
-fn cgroups_and_lock(cgroup: &CgroupLayout, lock: &str) -> String {
-    let cgroup = format!("{cgroup:?}").to_lowercase();
-    if lock.is_empty() {
-        cgroup
-    } else {
-        format!("{cgroup}, {lock}")
-    }
-}
-
-pub(crate) fn percent(x: Option<f64>) -> String {
-    x.map_or("-".to_string(), |x| format!("{:.0} %", x * 100.0))
 }

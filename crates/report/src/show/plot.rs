@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A picture of any series: lines where every x is a number, bars where they are names.
 
-use crate::chart::{colour, curve, paint, Axis, Svg, LEFT, RIGHT, WIDTH};
+use crate::show::svg::{colour, curve, paint, Axis, Svg, LEFT, RIGHT, WIDTH};
 
 /// One line, or one colour of bars.
 #[derive(Debug, Clone, PartialEq)]

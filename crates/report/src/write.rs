@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes files whole or not at all.
 
-use crate::{csv, html, text, Document};
+use crate::show::charts::charts;
+use crate::show::csv::csv;
+use crate::show::html::html;
+use crate::show::place::stem;
+use crate::show::text::text;
+use crate::summary::Document;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -50,14 +55,14 @@ pub fn write_dir(dir: &Path, docs: &[Document]) -> Result<Vec<PathBuf>, FileErro
     }
     if docs.len() > 1 {
         for d in docs {
-            files.push((format!("summary-{}.json", d.stem()), json(d)));
+            files.push((format!("summary-{}.json", stem(d)), json(d)));
         }
     }
     files.push(("table.txt".to_string(), text(docs).into_bytes()));
     files.push(("table.csv".to_string(), csv(docs).into_bytes()));
     for d in docs {
-        let prefix = if docs.len() > 1 { format!("{}-", d.stem()) } else { String::new() };
-        for c in d.charts() {
+        let prefix = if docs.len() > 1 { format!("{}-", stem(d)) } else { String::new() };
+        for c in charts(d) {
             files.push((format!("{prefix}{}.svg", c.name), c.svg.into_bytes()));
         }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A heat map: panels of cells whose colour is a ratio, on a logarithmic scale around 1.
 
+use crate::show::svg::escape;
 use std::fmt::Write;
 
 /// One value of a panel.
@@ -102,10 +103,6 @@ fn colour(ratio: f64) -> String {
     let end = if depth > 0.0 { [86.0, 160.0, 211.0] } else { [230.0, 140.0, 60.0] };
     let [r, g, b] = end.map(|c: f64| 255.0 + (c - 255.0) * depth.abs());
     format!("#{:02x}{:02x}{:02x}", r as u8, g as u8, b as u8)
-}
-
-fn escape(s: &str) -> String {
-    s.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 //! The most that VMs could do with the CPU time they got: each VM alone on the machine says how much
 //! a unit of work takes.
 
-use crate::aggregate::row;
-use crate::measures::{per_second, throughput, vms, Over};
+use crate::compute::measures::{cpus_used, per_second, throughput, vms, Over};
+use crate::compute::row::key;
 use crate::stat::{median, round, spread};
-use crate::summary::{Row, WaitCycles, WindowCycles};
+use crate::summary::{Key, Performance, Row};
 use std::collections::BTreeMap;
 use unspin_scenario::result::{RunResult, VmResult};
 use unspin_scenario::IDEAL_ARM;
@@ -13,7 +13,7 @@ use unspin_scenario::IDEAL_ARM;
 /// Whether `r` shows what a VM of the group does alone: the same workload in the same kind of VM.
 pub(crate) fn is_alone_of(r: &RunResult, with_others: &RunResult, whole: Over) -> bool {
     let run = &with_others.run;
-    match run.each.iter().find(|each| each.group == whole.group) {
+    match run.each.iter().find(|each| Some(each.group.as_str()) == whole.group) {
         None => r.run.profile == run.profile,
         Some(each) => {
             (&r.run.profile, r.run.vcpus, r.run.lock, r.run.tau_ns, r.run.cpl)
@@ -60,42 +60,24 @@ pub(crate) fn ideal_row(base: &[&RunResult], alone: &[&RunResult], over: Over) -
     }
     let s = spread(&ratios.values().copied().collect::<Vec<_>>());
     let ideal = median(&ideals)?;
-    let first = row(base, base, over);
     Some(Row {
-        arm: IDEAL_ARM.to_string(),
-        repeats: ideals.len(),
-        performance: (base_thr > 0.0).then(|| round(ideal / base_thr)),
-        performance_low: s.map(|s| round(s.low)),
-        performance_high: s.map(|s| round(s.high)),
-        performance_min: s.map(|s| round(s.min)),
-        performance_max: s.map(|s| round(s.max)),
-        verdict: None,
-        throughput_per_s: Some(round(ideal)),
-        ratios,
-        inefficiency: None,
-        inefficiency_min: None,
-        inefficiency_max: None,
-        inefficiency_change: None,
+        key: Key { arm: IDEAL_ARM.to_string(), ..key(&base.first()?.run, over) },
+        perf: Performance {
+            repeats: ideals.len(),
+            performance: (base_thr > 0.0).then(|| round(ideal / base_thr)),
+            performance_low: s.map(|s| round(s.low)),
+            performance_high: s.map(|s| round(s.high)),
+            performance_min: s.map(|s| round(s.min)),
+            performance_max: s.map(|s| round(s.max)),
+            verdict: None,
+            throughput_per_s: Some(round(ideal)),
+            cpus_used: cpus_used(base, over).map(round),
+            ratios,
+        },
+        module: None,
+        windows: None,
+        guest: None,
         time: None,
         cost: None,
-        ple_exits: None,
-        exit_handling_cycles: None,
-        yields: None,
-        picks_ran_next: None,
-        picks_ran_next_share: None,
-        window_cycles: WindowCycles::default(),
-        epoch_ple_exits: None,
-        epochs: None,
-        rounds: None,
-        adapted: None,
-        wait_cycles: WaitCycles::default(),
-        fairness: None,
-        fairness_vms: None,
-        cpus_used: first.cpus_used,
-        hypercalls_kick: None,
-        hypercalls_sched_yield: None,
-        fail_open_events: None,
-        wait_hist: Vec::new(),
-        ..first
     })
 }

@@ -1,28 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one row is over, and what its runs come to: throughput, inefficiency, time, windows, waits.
+//! What runs come to, over all VMs or some of them: throughput, inefficiency, time, windows, waits.
 
 use crate::stat::{jain, median, round};
 use crate::summary::{CostNs, TimeShares, WindowCycles, Yields};
 use unspin_scenario::plan::{Window, YieldTo};
 use unspin_scenario::result::{Attribution, ModuleStats, RunResult, VmResult};
 
-/// What a row is over: a group of VMs that are alike, or one of them.
+/// What a figure is over: all VMs, a group of VMs that are alike, or one of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Over<'a> {
-    pub group: &'a str,
+    /// `None`: all VMs, alike or not.
+    pub group: Option<&'a str>,
     /// One VM of the group; `None`: all.
     pub vm: Option<u32>,
 }
 
 impl Over<'_> {
+    pub const ALL: Over<'static> = Over { group: None, vm: None };
+
     /// Whether VM number `vm` of the run counts.
     pub fn has(&self, r: &RunResult, vm: u32) -> bool {
-        let in_group = r.run.each.get(vm as usize).is_none_or(|each| each.group == self.group);
+        let group = r.run.each.get(vm as usize).map(|each| each.group.as_str());
+        let in_group = self.group.is_none() || group.is_none() || self.group == group;
         in_group && self.vm.is_none_or(|only| only == vm)
     }
 }
 
-/// The VMs a row is over.
+/// The VMs a figure is over.
 pub(crate) fn vms<'a>(r: &'a RunResult, over: Over<'a>) -> impl Iterator<Item = &'a VmResult> {
     (0..).zip(&r.vm).filter(move |(vm, _)| over.has(r, *vm)).map(|(_, v)| v)
 }
@@ -36,7 +40,7 @@ pub(crate) fn throughput(r: &RunResult, over: Over) -> f64 {
     per_second(r, vms(r, over).flat_map(|v| &v.units).sum())
 }
 
-/// Sum of a counter over the row's VMs; `None` unless the module counted for all of them.
+/// Sum of a counter over the VMs; `None` unless the module counted for all of them.
 pub(crate) fn counted(r: &RunResult, over: Over, f: impl Fn(&ModuleStats) -> u64) -> Option<u64> {
     let all = vms(r, over).map(|v| v.module.as_ref());
     let all: Vec<&ModuleStats> = all.collect::<Option<_>>()?;
@@ -126,6 +130,7 @@ pub(crate) fn exit_handling(r: &RunResult, over: Over) -> Option<f64> {
     (exits > 0).then(|| cycles as f64 / exits as f64)
 }
 
+/// Jain's index over the vCPUs of a VM, mean over VMs.
 pub(crate) fn fairness_vcpus(r: &RunResult, over: Over) -> Option<f64> {
     let each: Vec<f64> = vms(r, over)
         .filter_map(|v| jain(&v.units.iter().map(|u| *u as f64).collect::<Vec<_>>()))
@@ -133,6 +138,12 @@ pub(crate) fn fairness_vcpus(r: &RunResult, over: Over) -> Option<f64> {
     (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
 }
 
+/// Jain's index over all vCPUs of all VMs together.
+pub(crate) fn fairness_all_vcpus(r: &RunResult, over: Over) -> Option<f64> {
+    jain(&vms(r, over).flat_map(|v| &v.units).map(|u| *u as f64).collect::<Vec<_>>())
+}
+
+/// Jain's index over VMs, each divided by its weight.
 pub(crate) fn fairness_vms(r: &RunResult, over: Over) -> Option<f64> {
     let weight = |i: usize| r.run.weights.get(i).map_or(1.0, |w| f64::from(*w));
     let share: Vec<f64> =
@@ -144,10 +155,15 @@ pub(crate) fn fairness_vms(r: &RunResult, over: Over) -> Option<f64> {
     jain(&share)
 }
 
-pub(crate) fn cpu_ns(r: &RunResult, over: Over) -> u64 {
-    vms(r, over).flat_map(|v| &v.cpu_ns).sum()
+/// CPU time in a second of the window, s; median.
+pub(crate) fn cpus_used(of: &[&RunResult], over: Over) -> Option<f64> {
+    let used = |r: &&RunResult| {
+        vms(r, over).flat_map(|v| &v.cpu_ns).sum::<u64>() as f64 / r.window_ns as f64
+    };
+    median(&of.iter().map(used).collect::<Vec<_>>())
 }
 
+/// Fewest rounds of any VM in any run; unknown unless the module counted in all.
 pub(crate) fn rounds(of: &[&RunResult], over: Over) -> Option<u64> {
     of.iter()
         .flat_map(|r| vms(r, over))
@@ -155,6 +171,27 @@ pub(crate) fn rounds(of: &[&RunResult], over: Over) -> Option<u64> {
         .collect::<Option<Vec<_>>>()?
         .into_iter()
         .min()
+}
+
+/// Whether the arm adapts windows and leaves yields to KVM.
+pub(crate) fn is_aple_alone(r: &RunResult) -> bool {
+    adapts(r) && r.run.arm.yield_to == YieldTo::Stock
+}
+
+fn adapts(r: &RunResult) -> bool {
+    matches!(&r.run.arm.window, Window::Aple(p) if p.delta_cycles > 0)
+}
+
+/// Whether an epoch ended in any VM of any run, so that its window moved; unknown where nothing
+/// adapts, or unless the module counted in all.
+pub(crate) fn window_moved(of: &[&RunResult], over: Over) -> Option<bool> {
+    if !of.iter().any(|r| adapts(r)) {
+        return None;
+    }
+    let all = of.iter().flat_map(|r| vms(r, over)).map(|v| v.module.as_ref());
+    let all: Vec<&ModuleStats> = all.collect::<Option<_>>()?;
+    // Epochs are counted in the measured window, rounds since the VM started.
+    Some(all.iter().any(|m| m.epochs > 0 || m.rounds_total > 0))
 }
 
 pub(crate) fn yields(of: &[&RunResult], over: Over) -> Option<Yields> {
@@ -180,6 +217,7 @@ pub(crate) fn picks_are_kvms_own(of: &[&RunResult], over: Over) -> bool {
     })
 }
 
+/// Waits by power of two of cycles, all runs together.
 pub(crate) fn merged_waits(of: &[&RunResult], over: Over) -> Vec<u64> {
     let mut merged = Vec::new();
     for h in of.iter().flat_map(|r| vms(r, over)).map(|v| &v.wait_hist) {
@@ -193,7 +231,8 @@ pub(crate) fn merged_waits(of: &[&RunResult], over: Over) -> Vec<u64> {
     merged
 }
 
-pub(crate) fn windows(of: &[&RunResult], over: Over) -> WindowCycles {
+/// PLE windows: over the epochs where they were traced, and at the end.
+pub(crate) fn window_cycles(of: &[&RunResult], over: Over) -> WindowCycles {
     let seen: Vec<u64> = of
         .iter()
         .flat_map(|r| r.epochs.iter().filter(|e| over.has(r, e.vm)))

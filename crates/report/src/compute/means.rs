@@ -12,8 +12,8 @@ const HEADROOM_MIN: f64 = 0.05;
 /// The places of the rows over all VMs, and the rows of each.
 fn by_place(rows: &[Row]) -> Vec<(Place, Vec<&Row>)> {
     let mut out: Vec<(Place, Vec<&Row>)> = Vec::new();
-    for r in rows.iter().filter(|r| r.vm_index.is_none()) {
-        let key = r.place();
+    for r in rows.iter().filter(|r| r.key.is_whole()) {
+        let key = r.key.place();
         match out.iter_mut().find(|(k, _)| *k == key) {
             Some((_, v)) => v.push(r),
             None => out.push((key, vec![r])),
@@ -22,11 +22,11 @@ fn by_place(rows: &[Row]) -> Vec<(Place, Vec<&Row>)> {
     out
 }
 
-pub(crate) fn arms_of<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
+fn arms_of<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     let mut arms: Vec<&str> = Vec::new();
     for r in rows {
-        if !arms.contains(&r.arm.as_str()) {
-            arms.push(&r.arm);
+        if !arms.contains(&r.key.arm.as_str()) {
+            arms.push(&r.key.arm);
         }
     }
     arms
@@ -37,8 +37,8 @@ pub(crate) fn headroom(rows: &[Row]) -> Vec<Headroom> {
     for (place, rows) in by_place(rows) {
         let ideal: Vec<(&str, f64)> = rows
             .iter()
-            .filter(|r| r.arm == IDEAL_ARM)
-            .filter_map(|r| Some((r.profile.as_str(), r.performance?)))
+            .filter(|r| r.key.arm == IDEAL_ARM)
+            .filter_map(|r| Some((r.key.profile.as_str(), r.perf.performance?)))
             .collect();
         if ideal.is_empty() {
             continue;
@@ -46,7 +46,7 @@ pub(crate) fn headroom(rows: &[Row]) -> Vec<Headroom> {
         for arm in arms_of(&rows) {
             let own: Vec<&&Row> = rows
                 .iter()
-                .filter(|r| r.arm == arm && r.baseline != arm && arm != IDEAL_ARM)
+                .filter(|r| r.key.arm == arm && r.key.baseline != arm && arm != IDEAL_ARM)
                 .collect();
             if !own.is_empty() {
                 out.push(closed(&place, arm, &own, &ideal));
@@ -58,20 +58,16 @@ pub(crate) fn headroom(rows: &[Row]) -> Vec<Headroom> {
 
 fn closed(place: &Place, arm: &str, own: &[&&Row], ideal: &[(&str, f64)]) -> Headroom {
     let (mut won, mut room, mut of) = (0.0, 0.0, 0.0);
-    let (mut won_all, mut room_all) = (0.0, 0.0);
     let (mut profiles, mut not_adapted) = (Vec::new(), Vec::new());
     for (profile, limit) in ideal.iter().filter(|(_, i)| 1.0 - 1.0 / i >= HEADROOM_MIN) {
-        let Some(r) = own.iter().find(|r| r.profile == *profile) else {
+        let Some(r) = own.iter().find(|r| r.key.profile == *profile) else {
             continue;
         };
-        let Some(performance) = r.performance else {
+        let Some(performance) = r.perf.performance else {
             continue;
         };
-        won_all += performance - 1.0;
-        room_all += limit - 1.0;
-        if r.adapted == Some(false) {
+        if r.never_moved() {
             not_adapted.push(profile.to_string());
-            continue;
         }
         won += performance - 1.0;
         room += limit - 1.0;
@@ -80,13 +76,14 @@ fn closed(place: &Place, arm: &str, own: &[&&Row], ideal: &[(&str, f64)]) -> Hea
     }
     let all: f64 = ideal.iter().map(|(_, i)| i).sum();
     let loss = if room > 0.0 { room / of } else { (all - ideal.len() as f64) / all };
+    let closed = (room > 0.0).then(|| round(won / room));
     Headroom {
         vms: place.vms,
         cgroup: place.cgroup,
         lock: place.lock.clone(),
         arm: arm.to_string(),
-        closed: (room > 0.0).then(|| round(won / room)),
-        closed_all: (room_all > 0.0).then(|| round(won_all / room_all)),
+        closed,
+        closed_all: closed,
         stock_loss: Some(round(loss)),
         profiles,
         not_adapted,
@@ -100,48 +97,49 @@ pub(crate) fn means(rows: &[Row]) -> Vec<Mean> {
             let own: Vec<&Row> = rows
                 .iter()
                 .copied()
-                .filter(|r| r.arm == arm && r.spin_intensive && r.performance.is_some())
+                .filter(|r| {
+                    r.key.arm == arm && r.key.spin_intensive && r.perf.performance.is_some()
+                })
                 .collect();
-            if own.is_empty() {
-                continue;
+            if !own.is_empty() {
+                out.push(mean(&place, arm, &own));
             }
-            let (left_out, count): (Vec<&Row>, Vec<&Row>) =
-                own.into_iter().partition(|r| r.adapted == Some(false));
-            out.push(mean(&place, arm, &count, &left_out));
         }
     }
     out
 }
 
-fn mean(place: &Place, arm: &str, count: &[&Row], left_out: &[&Row]) -> Mean {
+fn mean(place: &Place, arm: &str, own: &[&Row]) -> Mean {
     let average = |x: Vec<f64>| (!x.is_empty()).then(|| x.iter().sum::<f64>() / x.len() as f64);
-    let repeats: BTreeSet<u32> = count.iter().flat_map(|r| r.ratios.keys().copied()).collect();
+    let repeats: BTreeSet<u32> = own.iter().flat_map(|r| r.perf.ratios.keys().copied()).collect();
     // Only repeats that every profile has: others would compare different sets.
     let each: Vec<f64> = repeats
         .iter()
-        .filter_map(|n| count.iter().map(|r| r.ratios.get(n).copied()).collect::<Option<Vec<_>>>())
+        .filter_map(|n| {
+            own.iter().map(|r| r.perf.ratios.get(n).copied()).collect::<Option<Vec<_>>>()
+        })
         .filter_map(average)
         .collect();
     let s = spread(&each);
-    let is_baseline = count.first().is_some_and(|r| r.baseline == arm);
+    let is_baseline = own.first().is_some_and(|r| r.key.baseline == arm);
     let is_measured = arm != IDEAL_ARM && !is_baseline;
-    let names = |rows: &[&Row]| rows.iter().map(|r| r.profile.clone()).collect();
-    let all = || count.iter().chain(left_out);
-    let waste: Option<Vec<f64>> = count.iter().map(|r| r.inefficiency).collect();
-    let waste_all: Option<Vec<f64>> = all().map(|r| r.inefficiency).collect();
+    let still = own.iter().filter(|r| r.never_moved());
+    let performance = average(own.iter().filter_map(|r| r.perf.performance).collect()).map(round);
+    let waste: Option<Vec<f64>> = own.iter().map(|r| r.inefficiency()).collect();
+    let inefficiency = waste.and_then(average).map(round);
     Mean {
         vms: place.vms,
         cgroup: place.cgroup,
         lock: place.lock.clone(),
         arm: arm.to_string(),
-        performance: average(count.iter().filter_map(|r| r.performance).collect()).map(round),
+        performance,
         performance_low: s.map(|s| round(s.low)),
         performance_high: s.map(|s| round(s.high)),
         verdict: s.filter(|_| is_measured).map(|s| Verdict::of(&s).as_str()),
-        inefficiency: waste.and_then(average).map(round),
-        performance_all: average(all().filter_map(|r| r.performance).collect()).map(round),
-        inefficiency_all: waste_all.and_then(average).map(round),
-        profiles: names(count),
-        not_adapted: names(left_out),
+        inefficiency,
+        performance_all: performance,
+        inefficiency_all: inefficiency,
+        profiles: own.iter().map(|r| r.key.profile.clone()).collect(),
+        not_adapted: still.map(|r| r.key.profile.clone()).collect(),
     }
 }

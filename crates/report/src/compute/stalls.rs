@@ -2,31 +2,9 @@
 //! Waits that got long, by what the lock was meanwhile (VEE 2013, section 3 and table 1): free, so that
 //! whoever is next does not run, or held.
 
-use serde::Serialize;
+use crate::stat::round;
+use crate::summary::{StallCount, StallRow};
 use unspin_scenario::result::RunResult;
-
-/// The long waits of one arm at one point, all VMs and repeats together.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct StallRow {
-    pub profile: String,
-    pub vms: u32,
-    pub lock: String,
-    pub arm: String,
-    /// N of table 1.
-    pub acquisitions: u64,
-    pub waits: Vec<StallCount>,
-}
-
-/// Waits that came to so many turns of their loop, by what the lock was at that moment.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct StallCount {
-    pub turns: u64,
-    /// N_h and N_w of table 1.
-    pub held: u64,
-    pub free: u64,
-    /// N_w ÷ (N_h + N_w); `None` of none.
-    pub free_share: Option<f64>,
-}
 
 /// The rows of those runs in which stalls were counted.
 pub(crate) fn stalls(runs: &[&RunResult]) -> Vec<StallRow> {
@@ -54,7 +32,7 @@ pub(crate) fn stalls(runs: &[&RunResult]) -> Vec<StallRow> {
     }
     for w in rows.iter_mut().flat_map(|s| &mut s.waits) {
         let all = w.held + w.free;
-        w.free_share = (all > 0).then(|| (w.free as f64 / all as f64 * 1e6).round() / 1e6);
+        w.free_share = (all > 0).then(|| round(w.free as f64 / all as f64));
     }
     rows
 }
