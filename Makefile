@@ -12,7 +12,7 @@ PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 DEB_PACKAGES := debhelper dh-dkms
 TEST_DEB_PACKAGES := lintian mmdebstrap
 
-.PHONY: help deps test-deps build demo test test-emulated test-programs lint bench bench-sim-peer scenario-keys figures bench-locks matrix matrix-full verify-full campaign soak soak-locks soak-debug deb test-deb clean
+.PHONY: help deps test-deps build build-house demo test test-emulated test-programs lint house bench bench-sim-peer scenario-keys figures bench-locks matrix matrix-full verify-full campaign soak soak-locks soak-debug deb test-deb clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -41,9 +41,17 @@ test-programs: build ## sysbench, pbzip2, Java, Rust and PostgreSQL over our loc
 	cargo build --release --locked -p unspin-bench-locks --example parking_lot
 	@.ci/programs
 
-lint: test-deps ## formatting and static checks, warnings are errors
+house: build-house ## the pictures of the house and of a PLE exit: docs/house.svg, docs/ple-exit.svg
+	@.ci/deps graphviz
+	target/release/unspin-house draw
+
+build-house: deps
+	cargo build --release --locked -p unspin-house
+
+lint: test-deps build-house ## formatting and static checks, warnings are errors
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --locked -- -D warnings -W clippy::too_many_lines
+	target/release/unspin-house check
 	shellcheck .ci/run .ci/deps .ci/test .ci/programs .ci/test-deb crates/lab/src/init.sh verify/run.sh
 	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 crates/lab/src/check.sh crates/lab/src/shell.sh crates/lab/tests/*.sh
 	shellcheck -s sh debian/*.prerm debian/*.postinst debian/*.postrm

@@ -34,6 +34,42 @@ fn main() {
             "no {file}: install Debian's {package} (make test-deps does), its locks are peers"
         );
     }
+    let subjects = subjects(&crate_dir, &locks_dir);
+    let mut table = String::from("extern \"C\" {\n");
+    for s in &subjects {
+        compile(s, &crate_dir);
+        writeln!(
+            table,
+            "    fn unspin_bench_{}(c: *const Config, o: *mut Thread, w: *mut Window) -> i32;",
+            s.name
+        )
+        .unwrap();
+    }
+    table.push_str("}\n/// Every lock, arm and peer.\npub static SUBJECTS: &[Subject] = &[\n");
+    for s in &subjects {
+        writeln!(
+            table,
+            "    Subject {{ name: {:?}, peer: {}, run: unspin_bench_{} }},",
+            s.name, s.peer, s.name
+        )
+        .unwrap();
+    }
+    table.push_str("];\n");
+    table.push_str(&counted(&subjects, &crate_dir));
+    std::fs::write(out.join("subjects.rs"), table).expect("OUT_DIR can be written");
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .opt_level(2)
+        .warnings_into_errors(true)
+        .file(crate_dir.join("c/absl.cc"))
+        .compile("unspin_bench_absl");
+    println!("cargo::rustc-link-lib=absl_base");
+    println!("cargo::rustc-env=UNSPIN_BENCH_CODE={:016x}", code(&crate_dir, &locks_dir));
+}
+
+/// Every lock, then the arms, then the peers.
+fn subjects(crate_dir: &Path, locks_dir: &Path) -> Vec<Subject> {
     let mut subjects: Vec<Subject> = locks::LOCKS
         .iter()
         .map(|lock| Subject {
@@ -82,37 +118,7 @@ fn main() {
             define: Vec::new(),
         });
     }
-    let mut table = String::from("extern \"C\" {\n");
-    for s in &subjects {
-        compile(s, &crate_dir);
-        writeln!(
-            table,
-            "    fn unspin_bench_{}(c: *const Config, o: *mut Thread, w: *mut Window) -> i32;",
-            s.name
-        )
-        .unwrap();
-    }
-    table.push_str("}\n/// Every lock, arm and peer.\npub static SUBJECTS: &[Subject] = &[\n");
-    for s in &subjects {
-        writeln!(
-            table,
-            "    Subject {{ name: {:?}, peer: {}, run: unspin_bench_{} }},",
-            s.name, s.peer, s.name
-        )
-        .unwrap();
-    }
-    table.push_str("];\n");
-    table.push_str(&counted(&subjects, &crate_dir));
-    std::fs::write(out.join("subjects.rs"), table).expect("OUT_DIR can be written");
-    cc::Build::new()
-        .cpp(true)
-        .std("c++17")
-        .opt_level(2)
-        .warnings_into_errors(true)
-        .file(crate_dir.join("c/absl.cc"))
-        .compile("unspin_bench_absl");
-    println!("cargo::rustc-link-lib=absl_base");
-    println!("cargo::rustc-env=UNSPIN_BENCH_CODE={:016x}", code(&crate_dir, &locks_dir));
+    subjects
 }
 
 /// Compiles the locks of locks/ with LOCK_STATS; the table of them.

@@ -19,6 +19,8 @@ mod ch5;
 mod claim;
 mod ctx;
 mod entry;
+mod error;
+mod experiment;
 mod oticket;
 mod page;
 mod pmtlock;
@@ -29,21 +31,12 @@ mod summary;
 pub use claim::{Claim, Claims, Kind};
 pub use ctx::{Ctx, Runs, Step};
 pub use entry::{Entry, Series};
+pub use error::Error;
+pub use experiment::Experiment;
 pub use page::page;
 pub use reasons::Reasons;
 pub use row::{judge, Judged, Measure, Row};
 pub use summary::{EntrySummary, Summary};
-
-use std::path::PathBuf;
-
-/// One entry of `figures/targets.toml`, made again.
-#[derive(Debug, Clone, Copy)]
-pub struct Experiment {
-    /// The claim's id.
-    pub id: &'static str,
-    /// Simulates what is needed and enters values, settings, series and notes.
-    pub run: fn(&Ctx, &mut Entry) -> Result<(), Error>,
-}
 
 /// All experiments there are, a list a paper.
 pub const EXPERIMENTS: &[&[Experiment]] = &[
@@ -55,21 +48,6 @@ pub const EXPERIMENTS: &[&[Experiment]] = &[
     ch4::EXPERIMENTS,
     ch5::EXPERIMENTS,
 ];
-
-/// What goes wrong.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("no entry {id:?}{hint}; known: {known}")]
-    Unknown { id: String, hint: String, known: String },
-    #[error("cannot read {}: {error}", path.display())]
-    Read { path: PathBuf, error: std::io::Error },
-    #[error("{}: {text}", path.display())]
-    Wrong { path: PathBuf, text: String },
-    #[error("{id}: {text}")]
-    Experiment { id: String, text: String },
-    #[error(transparent)]
-    Sim(#[from] unspin_sim::Error),
-}
 
 /// The claims asked for by id, all of them if none is.
 ///

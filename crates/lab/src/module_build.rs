@@ -4,6 +4,7 @@
 use crate::build_root::BuildRoot;
 use crate::error::{io, LabError, Result};
 use crate::lock::Lock;
+use crate::source::source_tree;
 use crate::tool;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ pub(crate) struct Against<'a> {
 /// Build the module for a kernel installed on this computer: `release` is its `uname -r`, `headers`
 /// where its headers are. What was built is kept.
 pub fn build_host_module(release: &str, headers: &Path, stop: &AtomicBool) -> Result<PathBuf> {
-    let root = crate::source_tree();
+    let root = source_tree();
     crate::check_sources(&root)?;
     let dir = crate::work_dir().join("host").join(release);
     let dir = std::path::absolute(&dir).map_err(io(&dir))?;

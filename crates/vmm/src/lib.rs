@@ -12,6 +12,7 @@ mod boot;
 mod error;
 pub mod process;
 mod realtime;
+mod thread;
 mod vcpu;
 mod vm;
 

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use unspin_scenario::plan::{LockKind, Step};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 
+use crate::thread::{cpu_ns, install_kick_handler, kick_signal, pin};
 use crate::{boot, vcpu, Error, GuestFault};
 use unspin_guest_abi::{self as abi, ProgramError};
 
@@ -482,41 +483,6 @@ fn set_memory(vm: &VmFd, memory: &GuestMemoryMmap) -> Result<(), Error> {
     };
     // SAFETY: the mapping lives as long as the VM: `Vm` drops its threads before its memory.
     unsafe { vm.set_user_memory_region(region) }.map_err(Error::kvm("guest memory"))
-}
-
-fn cpu_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid; the clock of a thread that has ended gives an error and leaves 0.
-    unsafe { libc::clock_gettime(clock, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-fn pin(tid: i32, cpu: u32) -> Result<(), Error> {
-    let mut mask = vec![0u64; cpu as usize / 64 + 1];
-    mask[cpu as usize / 64] = 1 << (cpu % 64);
-    // SAFETY: the kernel reads as many bytes as it is told.
-    let result =
-        unsafe { libc::sched_setaffinity(tid, size_of_val(mask.as_slice()), mask.as_ptr().cast()) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(Error::os(format!("cannot pin a vCPU to CPU {cpu} (is it online?)")))
-    }
-}
-
-fn kick_signal() -> i32 {
-    libc::SIGRTMIN()
-}
-
-/// The signal only has to interrupt KVM_RUN.
-fn install_kick_handler() {
-    extern "C" fn ignore(_: i32) {}
-    // SAFETY: the handler does nothing; no SA_RESTART, so that KVM_RUN returns EINTR.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = ignore as extern "C" fn(i32) as usize;
-        libc::sigaction(kick_signal(), &action, std::ptr::null_mut());
-    }
 }
 
 #[cfg(test)]

@@ -60,16 +60,7 @@ pub fn expand(
     }
     let baseline = &scenario.arms[scenario.baseline].name;
     runs.retain(|r| selected(r, select, baseline));
-    for each in runs.iter().flat_map(|r| &r.each) {
-        if !is_name(&each.group) {
-            return Err(ExpandError::LongName(each.group.clone()));
-        }
-    }
-    for wanted in runs.iter().flat_map(|r| r.pin.iter().flatten()) {
-        if *wanted >= scenario.host.pcpus {
-            return Err(ExpandError::NoPcpu { pcpus: scenario.host.pcpus, wanted: *wanted });
-        }
-    }
+    check_runs(scenario, &runs)?;
     Ok(Plan {
         schema: SCHEMA,
         scenario: scenario.name.clone(),
@@ -86,6 +77,21 @@ pub fn expand(
         group_load_lags: scenario.host.group_load_lags,
         runs,
     })
+}
+
+/// Names that profiles gave, and CPUs that groups of VMs are pinned to.
+fn check_runs(scenario: &Scenario, runs: &[Run]) -> Result<(), ExpandError> {
+    for each in runs.iter().flat_map(|r| &r.each) {
+        if !is_name(&each.group) {
+            return Err(ExpandError::LongName(each.group.clone()));
+        }
+    }
+    for wanted in runs.iter().flat_map(|r| r.pin.iter().flatten()) {
+        if *wanted >= scenario.host.pcpus {
+            return Err(ExpandError::NoPcpu { pcpus: scenario.host.pcpus, wanted: *wanted });
+        }
+    }
+    Ok(())
 }
 
 /// What the arms are compared at.

@@ -2,7 +2,6 @@
 //! `unspin completions`: for bash, zsh, fish and others.
 
 use crate::out;
-use clap::CommandFactory;
 use clap_complete::Shell;
 
 #[derive(Debug, clap::Args)]
@@ -10,8 +9,8 @@ pub struct Args {
     shell: Shell,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &Args, mut command: clap::Command) -> anyhow::Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut super::Cli::command(), "unspin", &mut text);
+    clap_complete::generate(args.shell, &mut command, "unspin", &mut text);
     out::print(&String::from_utf8_lossy(&text))
 }

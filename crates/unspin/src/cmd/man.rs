@@ -3,7 +3,6 @@
 
 use crate::out;
 use anyhow::Context;
-use clap::CommandFactory;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -13,8 +12,7 @@ pub struct Args {
     dir: Option<PathBuf>,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
-    let command = super::Cli::command();
+pub fn run(args: &Args, command: clap::Command) -> anyhow::Result<()> {
     match &args.dir {
         Some(dir) => std::fs::create_dir_all(dir)
             .and_then(|()| clap_mangen::generate_to(command, dir))

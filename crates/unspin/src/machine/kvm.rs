@@ -123,7 +123,7 @@ impl Machine for Kvm {
     }
 
     fn check_kernel(&self, name: &str) -> Result<(), Refusal> {
-        super::only_kernel(self.name(), name, &self.release)
+        super::job::only_kernel(self.name(), name, &self.release)
     }
 
     fn image(&self) -> anyhow::Result<String> {
@@ -131,7 +131,7 @@ impl Machine for Kvm {
         let module = ["notes/.note.gnu.build-id", "srcversion", "version"]
             .iter()
             .find_map(|name| std::fs::read(Path::new(ROOT).join(name)).ok());
-        super::program_hash(&module.unwrap_or_default())
+        super::job::program_hash(&module.unwrap_or_default())
     }
 
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {

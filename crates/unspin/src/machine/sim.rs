@@ -56,7 +56,7 @@ impl Machine for Simulated {
     }
 
     fn image(&self) -> anyhow::Result<String> {
-        super::program_hash(&[])
+        super::job::program_hash(&[])
     }
 
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {

@@ -60,7 +60,7 @@ impl Machine for Threads {
     }
 
     fn check_kernel(&self, name: &str) -> Result<(), Refusal> {
-        super::only_kernel(self.name(), name, &self.release)
+        super::job::only_kernel(self.name(), name, &self.release)
     }
 
     fn check_plan(&self, plan: &Plan) -> Result<(), (&'static str, Refusal)> {
@@ -76,7 +76,7 @@ impl Machine for Threads {
     }
 
     fn image(&self) -> anyhow::Result<String> {
-        super::program_hash(&[])
+        super::job::program_hash(&[])
     }
 
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a claim is made again.
+
+use crate::ctx::Ctx;
+use crate::entry::Entry;
+use crate::error::Error;
+
+/// One entry of `figures/targets.toml`, made again.
+#[derive(Debug, Clone, Copy)]
+pub struct Experiment {
+    /// The claim's id.
+    pub id: &'static str,
+    /// Simulates what is needed and enters values, settings, series and notes.
+    pub run: fn(&Ctx, &mut Entry) -> Result<(), Error>,
+}

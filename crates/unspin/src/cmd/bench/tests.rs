@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A machine that only says what it was asked.
+
+use super::*;
+use crate::machine::Sink;
+use clap::Parser;
+use unspin_scenario::plan::{Run, SCHEMA};
+use unspin_scenario::result::{Begin, RunResult, VmResult};
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    args: Args,
+}
+
+fn args(more: &[&str]) -> Args {
+    let all = ["bench", "smoke", "--quiet", "--repeats", "2"].iter().chain(more);
+    Cli::try_parse_from(all).unwrap().args
+}
+
+/// A machine of formulas that may stop after some runs.
+struct Fake {
+    boots: bool,
+    stops_after: usize,
+    image: &'static str,
+    made: Mutex<Vec<u32>>,
+}
+
+impl Fake {
+    fn new(boots: bool, stops_after: usize) -> Fake {
+        Fake { boots, stops_after, image: "01234567", made: Mutex::new(Vec::new()) }
+    }
+
+    fn made(&self) -> Vec<u32> {
+        lock(&self.made).clone()
+    }
+}
+
+fn result(run: &Run) -> Record {
+    let (units, cpu_ns) = (vec![100; 4], vec![1000; 4]);
+    let vm = VmResult { acquisitions: units.clone(), units, cpu_ns, ..VmResult::default() };
+    Record::Run(Box::new(RunResult {
+        run: run.clone(),
+        window_ns: 1000,
+        vm: vec![vm; run.vms as usize],
+        epochs: Vec::new(),
+        trace: Vec::new(),
+    }))
+}
+
+impl Machine for Fake {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+
+    fn default_kernels(&self) -> Vec<String> {
+        vec!["6.12".to_string()]
+    }
+
+    fn boots(&self) -> bool {
+        self.boots
+    }
+
+    fn check_kernel(&self, _: &str) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn image(&self) -> anyhow::Result<String> {
+        Ok(self.image.to_string())
+    }
+
+    fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
+        sink(Record::Begin(Begin {
+            schema: SCHEMA,
+            scenario: job.plan.scenario.clone(),
+            scenario_hash: job.plan.scenario_hash.clone(),
+            kernel: "6.12.1".to_string(),
+            cpu_model: String::new(),
+            pcpus: 4,
+            tsc_khz: None,
+            module: None,
+            window_control: None,
+            settings: Default::default(),
+            machine: String::new(),
+            title: String::new(),
+            commit: None,
+            version: None,
+            image: None,
+            shard: None,
+        }))?;
+        for r in job.plan.runs.iter().take(self.stops_after) {
+            sink(result(r))?;
+            lock(&self.made).push(r.id);
+        }
+        if self.stops_after >= job.plan.runs.len() {
+            sink(Record::End { runs: job.plan.runs.len() as u32, failed: 0 })?;
+        }
+        Ok(())
+    }
+}
+
+struct Case {
+    dir: PathBuf,
+    plan: Plan,
+    scenario: unspin_scenario::Scenario,
+}
+
+impl Case {
+    fn new(name: &str) -> Case {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let loaded = load::scenario(&root.join("scenarios/smoke.toml"), None).unwrap();
+        let plan = loaded.plan(&args(&[]).select).unwrap();
+        let dir = std::env::temp_dir().join(format!("unspin-bench-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        Case { dir, plan, scenario: loaded.scenario }
+    }
+
+    fn go(&self, args: &Args, machine: &Fake) -> (anyhow::Result<()>, Vec<Document>) {
+        let boots = boots(args, &self.scenario, &self.plan, machine, &self.dir).unwrap();
+        fs::create_dir_all(boots_dir(&self.dir)).unwrap();
+        let made = make(args, machine, &boots, &AtomicBool::new(false));
+        (made, gather(&boots, &self.dir).unwrap().0)
+    }
+}
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+#[test]
+fn a_bench_leaves_results_summary_and_page() {
+    let case = Case::new("whole");
+    let (made, docs) = case.go(&args(&[]), &Fake::new(true, usize::MAX));
+    made.unwrap();
+    let s = &docs[0].summary;
+    assert_eq!((s.machine.as_str(), s.title.as_str()), ("fake", "Smoke test"));
+    assert!(s.provenance.complete && s.provenance.version.is_some());
+    assert_eq!(s.provenance.tsc_khz, None, "what the machine does not know is not 0");
+    assert_eq!(s.provenance.runs, 6, "alone, stock and apples, twice");
+    for file in ["results.jsonl", "summary.json", "report.html", "table.csv"] {
+        assert!(case.dir.join(file).is_file(), "{file}");
+    }
+}
+
+#[test]
+fn a_boot_cut_off_counts_and_is_replayed_whole() {
+    let case = Case::new("replay");
+    let (made, docs) = case.go(&args(&[]), &Fake::new(true, 4));
+    assert!(made.unwrap_err().to_string().contains("before its plan's end"));
+    assert!(!docs[0].summary.provenance.complete);
+    assert_eq!(docs[0].summary.provenance.runs, 4);
+    let again = Fake::new(true, usize::MAX);
+    let (made, docs) = case.go(&args(&["--resume"]), &again);
+    made.unwrap();
+    assert_eq!(again.made().len(), 6);
+    assert!(docs[0].summary.provenance.complete);
+    let idle = Fake::new(true, usize::MAX);
+    case.go(&args(&["--resume"]), &idle).0.unwrap();
+    assert!(idle.made().is_empty(), "nothing is left to make");
+    let fresh = Fake::new(true, usize::MAX);
+    case.go(&args(&[]), &fresh).0.unwrap();
+    assert_eq!(fresh.made().len(), 6, "without --resume all is made again");
+}
+
+#[test]
+fn resuming_makes_again_what_other_code_made() {
+    let case = Case::new("code");
+    case.go(&args(&[]), &Fake::new(true, usize::MAX)).0.unwrap();
+    let changed = |stops_after| Fake { image: "89abcdef", ..Fake::new(true, stops_after) };
+    let cut = changed(2);
+    assert!(case.go(&args(&["--resume"]), &cut).0.is_err());
+    let records = || fs::read_dir(boots_dir(&case.dir)).unwrap().flatten().map(|e| e.path());
+    assert!(records().any(|p| p.to_string_lossy().ends_with("01234567.jsonl")), "too early");
+    let again = changed(usize::MAX);
+    let (made, docs) = case.go(&args(&["--resume"]), &again);
+    made.unwrap();
+    assert_eq!(again.made().len(), 6);
+    assert_eq!(docs[0].summary.provenance.image.as_deref(), Some("89abcdef"));
+    assert_eq!(records().filter(|p| p.is_file()).count(), 1, "the old records are gone");
+}
+
+#[test]
+fn results_stay_until_new_ones_are_complete() {
+    for boots in [true, false] {
+        let case = Case::new(if boots { "kept-boot" } else { "kept-host" });
+        case.go(&args(&[]), &Fake::new(boots, usize::MAX)).0.unwrap();
+        let (made, docs) = case.go(&args(&[]), &Fake::new(boots, 2));
+        assert!(made.is_err());
+        assert_eq!(docs[0].summary.provenance.runs, 6, "the old results");
+        let rest = Fake::new(boots, usize::MAX);
+        case.go(&args(&["--resume"]), &rest).0.unwrap();
+        assert_eq!(rest.made().len(), if boots { 6 } else { 4 }, "the new bench goes on");
+    }
+}
+
+#[test]
+fn a_host_goes_on_after_the_runs_it_made() {
+    let case = Case::new("continue");
+    assert!(case.go(&args(&[]), &Fake::new(false, 4)).0.is_err());
+    // The last record was being written when the light went out.
+    let part = fs::read_dir(case.dir.join("boots")).unwrap().flatten().map(|e| e.path());
+    let part = part.into_iter().find(|p| p.extension().is_some_and(|x| x == "part")).unwrap();
+    let text = fs::read(&part).unwrap();
+    fs::write(&part, &text[..text.len() - 20]).unwrap();
+    let rest = Fake::new(false, usize::MAX);
+    let (made, docs) = case.go(&args(&["--resume"]), &rest);
+    made.unwrap();
+    let missing: Vec<u32> = case.plan.runs[3..].iter().map(|r| r.id).collect();
+    assert_eq!(rest.made(), missing);
+    assert_eq!(docs[0].summary.provenance.runs, 6);
+}

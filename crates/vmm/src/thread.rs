@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The threads vCPUs run on: their clocks, their CPUs, and the signal that interrupts them.
+
+use crate::Error;
+
+/// What the clock says of a thread, ns.
+pub fn cpu_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid; the clock of a thread that has ended gives an error and leaves 0.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Keeps the thread on that CPU.
+pub fn pin(tid: i32, cpu: u32) -> Result<(), Error> {
+    let mut mask = vec![0u64; cpu as usize / 64 + 1];
+    mask[cpu as usize / 64] = 1 << (cpu % 64);
+    // SAFETY: the kernel reads as many bytes as it is told.
+    let result =
+        unsafe { libc::sched_setaffinity(tid, size_of_val(mask.as_slice()), mask.as_ptr().cast()) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(Error::os(format!("cannot pin a vCPU to CPU {cpu} (is it online?)")))
+    }
+}
+
+/// Takes a vCPU out of KVM_RUN.
+pub fn kick_signal() -> i32 {
+    libc::SIGRTMIN()
+}
+
+/// The signal only has to interrupt KVM_RUN.
+pub fn install_kick_handler() {
+    extern "C" fn ignore(_: i32) {}
+    // SAFETY: the handler does nothing; no SA_RESTART, so that KVM_RUN returns EINTR.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = ignore as extern "C" fn(i32) as usize;
+        libc::sigaction(kick_signal(), &action, std::ptr::null_mut());
+    }
+}
