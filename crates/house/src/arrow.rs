@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An arrow between two files: the first knows the second.
+//! An arrow between two files: the first names the second, in a path or an include.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,6 @@ pub struct Arrow {
     pub line: usize,
     /// What stands there.
     pub what: String,
-    pub kind: Kind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// A path or an include says so.
-    Written,
-    /// A method is called, a field read, or a function declared that the other file defines.
-    Implied,
 }
 
 impl std::fmt::Display for Arrow {
@@ -29,7 +20,7 @@ impl std::fmt::Display for Arrow {
     }
 }
 
-/// The first arrow of each pair of files, those that are written before others; none from a file to itself.
+/// The first arrow of each pair of files; none from a file to itself.
 #[derive(Debug, Default)]
 pub struct Arrows {
     of_pair: BTreeMap<(String, String), Arrow>,
@@ -42,19 +33,13 @@ impl Arrows {
         }
         let pair = (arrow.from.clone(), arrow.to.clone());
         let first = self.of_pair.entry(pair).or_insert_with(|| arrow.clone());
-        if (arrow.kind, arrow.line) < (first.kind, first.line) {
+        if arrow.line < first.line {
             *first = arrow;
         }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Arrow> {
         self.of_pair.values()
-    }
-
-    /// Only those that are written.
-    pub fn written(&self) -> Arrows {
-        let written = self.of_pair.iter().filter(|(_, arrow)| arrow.kind == Kind::Written);
-        Arrows { of_pair: written.map(|(pair, arrow)| (pair.clone(), arrow.clone())).collect() }
     }
 
     pub fn extend(&mut self, other: Arrows) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! C as it is written: what a file includes, the functions it defines and those it declares.
+//! C as it is written: what a file includes, and the functions it defines.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{bail, Context, Result};
 use tree_sitter::{Node, Parser};
 
-use crate::arrow::{Arrow, Arrows, Kind};
+use crate::arrow::{Arrow, Arrows};
 use crate::files::normal;
 use crate::function::Function;
 
@@ -50,17 +49,11 @@ pub fn resolve(root: &Path, from: &str, name: &str, dirs: &[String]) -> Result<O
     }
 }
 
-#[derive(Default)]
-pub struct Functions {
-    pub defined: Vec<Function>,
-    /// Name and line.
-    pub declared: Vec<(String, usize)>,
-}
-
-pub fn functions(text: &str) -> Functions {
+/// The functions that it defines.
+pub fn functions(text: &str) -> Vec<Function> {
     let mut parser = Parser::new();
     parser.set_language(&tree_sitter_c::LANGUAGE.into()).expect("the grammar fits the parser");
-    let mut found = Functions::default();
+    let mut found = Vec::new();
     let text = without_defines(text);
     if let Some(tree) = parser.parse(&text, None) {
         collect(tree.root_node(), &text, &mut found);
@@ -84,23 +77,14 @@ fn without_defines(text: &str) -> String {
     out
 }
 
-fn collect(node: Node, text: &str, found: &mut Functions) {
-    let name = || declarator_name(node.child_by_field_name("declarator")?, text);
-    match node.kind() {
-        "function_definition" => {
-            if let Some((name, line)) = name() {
-                let last_line = node.end_position().row + 1;
-                found.defined.push(Function { name, first_line: line, last_line });
-            }
-            return;
+fn collect(node: Node, text: &str, found: &mut Vec<Function>) {
+    if node.kind() == "function_definition" {
+        let name = node.child_by_field_name("declarator").and_then(|d| declarator_name(d, text));
+        if let Some((name, line)) = name {
+            let last_line = node.end_position().row + 1;
+            found.push(Function { name, first_line: line, last_line });
         }
-        "declaration" => {
-            if let Some(declared) = name() {
-                found.declared.push(declared);
-            }
-            return;
-        }
-        _ => {}
+        return;
     }
     let mut cursor = node.walk();
     for child in node.named_children(&mut cursor) {
@@ -124,41 +108,18 @@ pub fn node_of(file: &str) -> String {
     Path::new(file).with_extension("").to_string_lossy().into_owned()
 }
 
-/// Includes, and headers that declare what a file of another name defines: who includes such a header
-/// to call that function knows the file.
+/// The files that each includes.
 pub fn arrows(root: &Path, files: &[String], dirs: &[String]) -> Result<Arrows> {
     let mut arrows = Arrows::default();
-    let mut declared: Vec<(String, String, usize)> = Vec::new();
-    let mut defined: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for file in files {
         let path = root.join(file);
         let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         for include in includes(&text) {
             if let Some(to) = resolve(root, file, &include.name, dirs)? {
                 let what = format!("#include \"{}\"", include.name);
-                arrows.add(Arrow {
-                    from: file.clone(),
-                    to,
-                    line: include.line,
-                    what,
-                    kind: Kind::Written,
-                });
+                arrows.add(Arrow { from: file.clone(), to, line: include.line, what });
             }
         }
-        let functions = functions(&text);
-        for function in functions.defined {
-            defined.entry(function.name).or_default().insert(file.clone());
-        }
-        if file.ends_with(".h") {
-            let here = functions.declared.into_iter();
-            declared.extend(here.map(|(name, line)| (name, file.clone(), line)));
-        }
-    }
-    for (name, from, line) in declared {
-        let Some(places) = defined.get(&name) else { continue };
-        let [to] = places.iter().collect::<Vec<_>>()[..] else { continue };
-        let what = format!("declares {name}()");
-        arrows.add(Arrow { from, to: to.clone(), line, what, kind: Kind::Implied });
     }
     Ok(arrows)
 }

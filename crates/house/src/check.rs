@@ -40,14 +40,12 @@ impl Findings {
     }
 }
 
-/// With `implied`, arrows that no path and no include writes down make circles and run up, too.
-pub fn check(workspace: &Workspace, implied: bool) -> Result<Findings> {
+pub fn check(workspace: &Workspace) -> Result<Findings> {
     let config = &workspace.config;
     let mut findings = Findings::default();
     let mut found = Vec::new();
     for room in &workspace.crates {
-        let (all, names) = of_crate(workspace, room)?;
-        let arrows = if implied { all } else { all.written() };
+        let (arrows, names) = of_crate(workspace, room)?;
         found.extend(circles(&arrows, str::to_string));
         if let Some(floors) = &room.floors {
             let place = format!("{}/Cargo.toml", room.dir);
@@ -57,8 +55,7 @@ pub fn check(workspace: &Workspace, implied: bool) -> Result<Findings> {
         }
     }
     for dir in config.c.keys() {
-        let (all, names) = of_c(workspace, dir)?;
-        let arrows = if implied { all } else { all.written() };
+        let (arrows, names) = of_c(workspace, dir)?;
         found.extend(circles(&arrows, c::node_of));
         if let Some(floors) = config.floors.get(dir) {
             let place = format!("{dir} in Cargo.toml");

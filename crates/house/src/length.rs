@@ -21,7 +21,7 @@ pub fn long(root: &Path, file: &str, file_max: usize, function_max: usize) -> Re
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let functions = match path.extension().and_then(|e| e.to_str()) {
         Some("rs") => rust::functions(&text).with_context(|| path.display().to_string())?,
-        Some("c" | "h" | "cc") => c::functions(&text).defined,
+        Some("c" | "h" | "cc") => c::functions(&text),
         _ => Vec::new(),
     };
     let mut found = Vec::new();

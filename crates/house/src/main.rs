@@ -21,11 +21,7 @@ struct Args {
 #[derive(Subcommand)]
 enum Command {
     /// Circles of files, arrows that run back up, files and functions that are too long
-    Check {
-        /// Methods called, fields read and functions declared make arrows, too
-        #[arg(long)]
-        implied: bool,
-    },
+    Check,
     /// docs/house.svg and docs/ple-exit.svg
     Draw,
 }
@@ -34,8 +30,8 @@ fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     let workspace = Workspace::read(&args.root)?;
     match args.command {
-        Command::Check { implied } => {
-            let findings = check(&workspace, implied)?;
+        Command::Check => {
+            let findings = check(&workspace)?;
             print!("{findings}");
             let rotten = rotten(&workspace)?;
             for line in &rotten {

@@ -113,7 +113,7 @@ impl Exit {
                         continue;
                     }
                 };
-                let names = c::functions(&text).defined.into_iter().map(|f| f.name).collect();
+                let names = c::functions(&text).into_iter().map(|f| f.name).collect();
                 of_file.insert(file, names);
             }
             for function in functions.split(", ") {

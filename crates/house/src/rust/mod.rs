@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The arrows between the files of a crate, and the length of its functions.
 
-mod calls;
 mod functions;
 mod import;
 mod names;
 mod paths;
 mod tree;
-mod types;
 
 use std::path::Path;
 
@@ -21,7 +19,6 @@ pub use tree::Tree;
 /// The arrows of the target whose root file (`src/lib.rs`, `src/main.rs`) is given.
 pub fn arrows(root: &Path, target: &str) -> Result<(Tree, Arrows)> {
     let tree = Tree::read(root, target)?;
-    let mut arrows = paths::arrows(&tree);
-    arrows.extend(calls::arrows(&tree));
+    let arrows = paths::arrows(&tree);
     Ok((tree, arrows))
 }

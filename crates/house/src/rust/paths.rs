@@ -7,7 +7,7 @@ use quote::ToTokens;
 use super::import::{self, Import};
 use super::names::Found;
 use super::tree::Tree;
-use crate::arrow::{Arrow, Arrows, Kind};
+use crate::arrow::{Arrow, Arrows};
 
 #[derive(Debug, PartialEq, Eq)]
 struct PathUse {
@@ -61,7 +61,7 @@ fn by_glob(tree: &Tree, module: usize, seen: &Seen, name: &String) -> bool {
 fn add(tree: &Tree, module: usize, path: &[String], line: usize, arrows: &mut Arrows) {
     let Some(found @ Found::Item { .. }) = tree.find(module, path) else { return };
     let (from, to) = (tree.modules[module].file.clone(), tree.file(&found).to_string());
-    arrows.add(Arrow { from, to, line, what: path.join("::"), kind: Kind::Written });
+    arrows.add(Arrow { from, to, line, what: path.join("::") });
 }
 
 fn scan(tokens: TokenStream, seen: &mut Seen) {

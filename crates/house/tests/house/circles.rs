@@ -71,30 +71,6 @@ fn arrows_go_through_re_exports_to_whoever_defines() {
 }
 
 #[test]
-fn methods_and_fields_make_arrows_though_nobody_names_the_file() {
-    let lib = "mod a;\nmod b;\nmod t;\n";
-    let tree = |name, a: &str, b: &str| {
-        let t = "pub struct T { pub n: u32 }\n";
-        Small::new(name).rust("lib.rs", lib).rust("t.rs", t).rust("a.rs", a).rust("b.rs", b)
-    };
-    // two halves of one type that call each other
-    let a = "use crate::t::T;\nimpl T { pub fn f(&self) -> u32 { self.g() } pub fn h(&self) -> u32 { 1 } }\n";
-    let b = "use crate::t::T;\nimpl T { pub fn g(&self) -> u32 { self.h() } }\n";
-    assert_eq!(circles(&tree("halves", a, b).implied_findings()), [["a.rs", "b.rs"]]);
-    assert_eq!(circles(&tree("halves_written", a, b).findings()), NONE);
-    // a parameter's type, and a field of it
-    let t = "use crate::b::B;\npub struct T { pub n: u32 }\nfn f(b: &B) -> u32 { b.n }\n";
-    let a = "use crate::t::T;\npub struct A { pub v: Vec<T> }\n";
-    let b = "use crate::a::A;\npub struct B { pub n: u32 }\nfn g(a: &A) -> u32 { a.v[0].n }\n";
-    let tree = |name| tree(name, a, b).rust("t.rs", t);
-    assert_eq!(circles(&tree("fields").implied_findings()), [["a.rs", "b.rs", "t.rs"]]);
-    let found = tree("fields_arrow").implied_findings();
-    let arrows = found.circles[0].arrows.iter().map(|a| a.to_string());
-    let wanted = "crates/one/src/b.rs:3 -> crates/one/src/t.rs (T.n)".to_string();
-    assert!(arrows.collect::<Vec<_>>().contains(&wanted), "{found}");
-}
-
-#[test]
 fn tests_make_no_arrows() {
     let first = "use crate::b::B;\npub struct A(B);\n";
     let second = "pub struct B;\n#[cfg(test)]\nmod tests {\n use crate::a::A;\n fn f(_: A) {}\n}\n\
@@ -123,17 +99,6 @@ fn a_header_and_its_file_count_as_one() {
     let back = "#include \"b.h\"\n#include \"a.h\"\nint b(void) { return 1; }\n";
     let findings = c("c_circle", a, back).findings();
     assert_eq!(circles(&findings), [["k/a.c", "k/a.h", "k/b.c", "k/b.h"]]);
-}
-
-#[test]
-fn a_header_that_declares_what_another_file_defines_knows_it() {
-    let shared = "#include \"s.h\"\nint f(void) { return 1; }\n";
-    let tree = |name: &str, header: &str| {
-        Small::new(name).house("c = { k = \"C\" }\n").file("k/s.h", header).file("k/f.c", shared)
-    };
-    assert_eq!(circles(&tree("c_plain", "struct s;\n").findings()), NONE);
-    let findings = tree("c_declares", "struct s;\nint f(void);\n").implied_findings();
-    assert_eq!(circles(&findings), [["k/f.c", "k/s.h"]]);
 }
 
 #[test]

@@ -60,11 +60,7 @@ impl Small {
     }
 
     pub fn findings(self) -> Findings {
-        check(&self.workspace(), false).expect("it can be read")
-    }
-
-    pub fn implied_findings(self) -> Findings {
-        check(&self.workspace(), true).expect("it can be read")
+        check(&self.workspace()).expect("it can be read")
     }
 }
 
