@@ -304,6 +304,11 @@ static const struct btf_type *prototype_of(const struct unspin_btf *btf, const c
 	return type && BTF_INFO_KIND(type->info) == BTF_KIND_FUNC_PROTO ? type : NULL;
 }
 
+bool unspin_btf_knows(const struct unspin_btf *btf, const char *function)
+{
+	return prototype_of(btf, function);
+}
+
 bool unspin_btf_takes(const struct unspin_btf *btf, const char *function, u32 at, const char *type,
 		      u32 size)
 {

@@ -27,6 +27,9 @@ int unspin_btf_members(const struct unspin_btf *btf, const char *type, struct un
 /* Size of a structure in bytes, or 0. */
 u32 unspin_btf_size(const struct unspin_btf *btf, const char *type);
 
+/* Whether there is a function, or a typedef that points to one, of that name. */
+bool unspin_btf_knows(const struct unspin_btf *btf, const char *function);
+
 /*
  * Whether a function, or the function a typedef points to, takes in place "at" (from 0)
  * a pointer to struct "type"; or, where type is NULL, a number of "size" bytes.

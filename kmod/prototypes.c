@@ -47,6 +47,21 @@ static int mismatch(const char *what, const char *of)
 	return -EINVAL;
 }
 
+static int argument_check(const struct unspin_btf *btf, u32 i)
+{
+	const char *function = arguments[i].function;
+
+	if (!unspin_btf_knows(btf, function)) {
+		pr_err("not loading: kvm's type information has no %s%s\n", function,
+		       IS_ENABLED(CONFIG_BPF_EVENTS) ? "" :
+		       "; tracepoints are in it where a kernel is built with CONFIG_BPF_EVENTS");
+		return -EINVAL;
+	}
+	if (!unspin_btf_takes(btf, function, arguments[i].at, arguments[i].pointer, arguments[i].size))
+		return mismatch("an argument", function);
+	return 0;
+}
+
 static int members_check(const struct unspin_btf *btf)
 {
 	u32 i;
@@ -77,9 +92,7 @@ int unspin_prototypes_check(void)
 		return PTR_ERR(btf);
 	}
 	for (i = 0; i < ARRAY_SIZE(arguments) && !err; i++)
-		if (!unspin_btf_takes(btf, arguments[i].function, arguments[i].at,
-				      arguments[i].pointer, arguments[i].size))
-			err = mismatch("an argument", arguments[i].function);
+		err = argument_check(btf, i);
 	err = err ?: members_check(btf);
 	unspin_btf_close(btf);
 	return err;
