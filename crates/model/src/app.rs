@@ -8,7 +8,7 @@
 //! period_ms = 24          # allocation period
 //! switch_us = 5           # switching a vCPU out and in again
 //! blocks_per_s = 2000     # voluntary context switches a second of all threads together
-//! sequential = "same"     # or "turn": who does sequential work
+//! sequential = "same"     # or "rotating": who does sequential work
 //! [[phase]]               # repeated for ever
 //! threads = 16
 //! ms = 3.5                # on a machine of its own
@@ -47,7 +47,7 @@ pub enum Sequential {
     #[default]
     Same,
     /// In each phase the next.
-    Turn,
+    Rotating,
 }
 
 /// An application, as profiled on a machine of its own.

@@ -466,8 +466,8 @@ fn a_model_is_worked_out_or_its_profile_is_refused() {
     };
     assert_eq!(speedup("model.toml", profile, &[]), 2);
     assert_eq!(speedup("model-matched.toml", profile, &["--matched"]), 4);
-    let turn = profile.replace("switch_us", "sequential = \"turn\"\nswitch_us");
-    assert_eq!(speedup("model-turn.toml", &turn, &[]), 4);
+    let rotating = profile.replace("switch_us", "sequential = \"rotating\"\nswitch_us");
+    assert_eq!(speedup("model-rotating.toml", &rotating, &[]), 4);
     let bad = scratch("model-bad.toml", &profile.replace("share = 0.5", "share = 5"));
     fails(&["model", bad.to_str().unwrap()], 2, "share = 5; it is from 0.001 to 1");
     fails(&["model", "/nonexistent.toml"], 2, "cannot read /nonexistent.toml");

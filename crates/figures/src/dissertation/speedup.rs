@@ -56,10 +56,10 @@ fn fig2_vm(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     for ((name, x), machine) in TYPES.iter().zip(&vm).zip(&pm) {
         e.count(name, *x, Some(*machine));
     }
-    let turn = by_type_but(ctx, |app| app.sequential = Sequential::Turn)?;
+    let rotating = by_type_but(ctx, |app| app.sequential = Sequential::Rotating)?;
     e.note(format!(
         "Which thread does sequential work is not printed: were it each one's in turn, the four \
-         types would reach {turn}."
+         types would reach {rotating}."
     ));
     let mut shown = Vec::new();
     for times in [0.5, 2.0, 4.0] {
@@ -179,7 +179,7 @@ fn fig7_vanilla(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
 
 fn fig7(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let vanilla = fig7_at(ctx, 16, Sequential::Same, false)?;
-    e.count("balanced_at_16", fig7_at(ctx, 16, Sequential::Turn, false)?, Some(vanilla));
+    e.count("balanced_at_16", fig7_at(ctx, 16, Sequential::Rotating, false)?, Some(vanilla));
     let tuned = fig7_at(ctx, 16, Sequential::Same, true)?;
     e.count("tuned_allocation_at_16", tuned, Some(vanilla));
     e.note(format!("The imbalanced benchmark on vanilla KVM reaches {vanilla:.2} here."));

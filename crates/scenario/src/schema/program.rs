@@ -58,11 +58,13 @@ pub enum Op {
     /// Work that only the first thread does; the others pass by.
     ComputeFirst,
     /// Work that one thread does, in each unit another: round-robin.
+    #[serde(rename = "compute-rotating", alias = "compute-turn")]
     ComputeTurn,
     /// The sequential section of fork and join: all arrive and sleep, the first thread does the
     /// work, then all go on.
     SerialFirst,
     /// The same, in each unit another thread's work.
+    #[serde(rename = "serial-rotating", alias = "serial-turn")]
     SerialTurn,
     /// Reads that many cache lines the previous vCPU wrote.
     Share,
@@ -91,4 +93,22 @@ pub enum Dist {
         mean: u32,
         max: u32,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_with_a_steps_other_name_are_read() {
+        for (name, other, op) in [
+            ("compute-rotating", "compute-turn", Op::ComputeTurn),
+            ("serial-rotating", "serial-turn", Op::SerialTurn),
+        ] {
+            assert_eq!(serde_json::to_value(op).unwrap(), name);
+            for name in [name, other] {
+                assert_eq!(serde_json::from_value::<Op>(name.into()).unwrap(), op);
+            }
+        }
+    }
 }
