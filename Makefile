@@ -74,11 +74,11 @@ campaign-%: build
 
 matrix: build ## every lock under every host policy, 1 to 4 VMs, ebizzy: docs/matrix.md
 	$(UNSPIN) bench scenarios/matrix.toml --machine emulated --profile ebizzy --out out/matrix --resume
-	$(UNSPIN) report out/matrix --matrix docs/matrix.md
+	$(UNSPIN) report out/matrix --matrix docs/matrix.md --pictures ../results
 
 matrix-full: build ## the same for all profiles (hours; goes on where it was stopped): docs/matrix-full.md
 	$(UNSPIN) bench scenarios/matrix.toml --machine emulated --out out/matrix-full --resume
-	$(UNSPIN) report out/matrix-full --matrix docs/matrix-full.md
+	$(UNSPIN) report out/matrix-full --matrix docs/matrix-full.md --pictures ../results
 
 bench-locks: test-deps ## every lock against pthread, ck and the papers' ratios; out/bench-locks/summary.json
 	cargo run --release --locked -p unspin-bench-locks -- --out out/bench-locks

@@ -472,3 +472,31 @@ fn a_model_is_worked_out_or_its_profile_is_refused() {
     fails(&["model", bad.to_str().unwrap()], 2, "share = 5; it is from 0.001 to 1");
     fails(&["model", "/nonexistent.toml"], 2, "cannot read /nonexistent.toml");
 }
+
+#[test]
+fn the_pictures_of_a_matrix_go_where_they_are_told() {
+    let dir = std::env::temp_dir().join(format!("unspin-matrix-{}", std::process::id()));
+    let path = |name: &str| dir.join(name).display().to_string();
+    let bench = ["bench", "matrix", "--machine", "sim", "--quiet", "--out"];
+    let few = ["--profile", "ebizzy", "--arm", "stock", "--lock", "ticket,mcs", "--vms", "2"];
+    let out = unspin(&[&bench[..], &[&path("out"), "--repeats", "1"], &few].concat());
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    for (page, pictures, link) in [
+        ("docs/m.md", Some("../results"), "](../results/m-ebizzy-6.12.svg)"),
+        ("beside/m.md", None, "](m-ebizzy-6.12.svg)"),
+    ] {
+        let page = dir.join(page);
+        std::fs::create_dir_all(page.parent().unwrap()).unwrap();
+        std::fs::create_dir_all(dir.join("results")).unwrap();
+        let (results, file) = (path("out"), page.display().to_string());
+        let mut args = vec!["report", &results, "--matrix", &file];
+        args.extend(pictures.iter().flat_map(|dir| ["--pictures", dir]));
+        let out = unspin(&args);
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let text = std::fs::read_to_string(&page).unwrap();
+        assert!(text.contains(link), "{text}");
+    }
+    assert!(dir.join("results/m-ebizzy-6.12.svg").is_file());
+    assert!(dir.join("beside/m-ebizzy-6.12.svg").is_file());
+    std::fs::remove_dir_all(dir).unwrap();
+}
