@@ -31,7 +31,7 @@ pub fn page(claims: &Claims, summary: &Summary, reasons: &Reasons) -> String {
         share(summary.direction_right, summary.predicted),
     );
     for (paper, place) in &claims.papers {
-        let of = |id: &str| claims.all.iter().find(|c| c.id == id && c.paper == *paper);
+        let of = |id: &str| claims.of(paper).find(|c| c.id == id);
         let entries: Vec<_> =
             summary.entries.iter().filter_map(|e| Some((e, of(&e.id)?))).collect();
         if entries.is_empty() {

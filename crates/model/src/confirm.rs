@@ -147,6 +147,7 @@ mod tests {
             switch_us: 5.0,
             blocks_per_s: 0.0,
             sequential: Sequential::Same,
+            calibration: None,
             phases,
         }
     }

@@ -221,6 +221,7 @@ mod tests {
             switch_us: 0.0,
             blocks_per_s: 0.0,
             sequential: Sequential::Same,
+            calibration: None,
             phases,
         }
     }

@@ -474,6 +474,25 @@ fn a_model_is_worked_out_or_its_profile_is_refused() {
 }
 
 #[test]
+fn the_papers_scenarios_are_found_by_name() {
+    for (scenario, profile) in [("pmtlock", "pmtlock-ebizzy"), ("beyond-ipi", "beyond-shootdowns")]
+    {
+        let out = unspin(&["plan", scenario, "--list"]);
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let listed = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(listed.contains(profile), "{listed}");
+    }
+    // One of another paper's programs, from another directory.
+    let text = "title = \"t\"\n[host]\npcpus = 16\n[[vm]]\nvcpus = 16\n\
+                workload = \"dissertation-asym-matmul\"\n[[arm]]\nname = \"stock\"\n";
+    let file = scratch("matmul.toml", text);
+    let out = unspin(&["plan", file.to_str().unwrap()]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    std::fs::remove_file(file).unwrap();
+    fails(&["bench", "nosuch"], 2, "pmtlock, pmtlock-hackbench");
+}
+
+#[test]
 fn the_pictures_of_a_matrix_go_where_they_are_told() {
     let dir = std::env::temp_dir().join(format!("unspin-matrix-{}", std::process::id()));
     let path = |name: &str| dir.join(name).display().to_string();

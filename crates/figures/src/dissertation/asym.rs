@@ -24,7 +24,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "dissertation_ch5_fig10_breakdown", run: fig10 },
 ];
 
-const SCENARIO: &str = "scenarios/paper/njit18-c5.toml";
+const SCENARIO: &str = "papers/dissertation/scenarios/dissertation-asym.toml";
 /// Programs, and how many benchmarks each stands for: `swaptions` and `barnes` for type 1, `fmm` for
 /// what else is of type 4 (cholesky was left out).
 const ALL: [(&str, f64); 14] = [
@@ -74,8 +74,8 @@ impl Point {
 
 /// Chapter 2's where that is calibrated by what the program did there.
 fn profile(ctx: &Ctx, name: &str) -> Result<Profile, Error> {
-    let chapter = if ["volrend", "dedup"].contains(&name) { "c2" } else { "c5" };
-    ctx.profile(&format!("njit18-{chapter}-{name}"))
+    let part = if ["volrend", "dedup"].contains(&name) { "factors" } else { "asym" };
+    ctx.profile(&format!("dissertation-{part}-{name}"))
 }
 
 /// pCPUs of a VM's vCPUs, no two on the same. Where a guest's scheduler has put its first thread is

@@ -21,7 +21,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "dissertation_ch2_fig6_llc", run: fig6 },
 ];
 
-const SCENARIO: &str = "scenarios/paper/njit18-c2.toml";
+const SCENARIO: &str = "papers/dissertation/scenarios/dissertation-factors.toml";
 /// Those of the text's seven benchmarks slowed down by more than 20 % that it says something about.
 const SLOWED: [&str; 5] = ["dedup", "streamcluster", "volrend", "facesim", "ocean_ncp"];
 /// Two for all others.
@@ -47,7 +47,7 @@ struct Case<'a> {
 impl<'a> Case<'a> {
     /// One VM of 16 vCPUs with as many threads, on the R720.
     fn new(ctx: &Ctx, name: &str, arm: &'a str) -> Result<Case<'a>, Error> {
-        let program = ctx.profile(&format!("njit18-c2-{name}"))?.program;
+        let program = ctx.profile(&format!("dissertation-factors-{name}"))?.program;
         let (vms, vcpus, threads, pcpus, khz) = (1, 16, 16, 16, 2_400_000);
         Ok(Case { program, vms, vcpus, threads, arm, pcpus, khz, pin: Vec::new() })
     }

@@ -10,6 +10,21 @@ pub struct Profile {
     /// Over 5 % inefficiency at a fixed window of 512 cycles (the paper's rule, section 4.2).
     pub spin_intensive: bool,
     pub program: Vec<Step>,
+    /// Where its numbers are from.
+    pub calibration: Option<Calibration>,
+}
+
+/// Where a profile's numbers are from. It changes no run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    pub date: String,
+    /// The papers' claims it was fitted to, by id; none: nothing was fitted to a claim.
+    pub entries: Vec<String>,
+    /// What was tried, and what of it taken.
+    pub how: String,
+    /// Of the program this is the record of, as `fingerprint()` has it.
+    pub sha256: String,
 }
 
 /// One step of a thread's program; one pass over all of them is one unit of work.
