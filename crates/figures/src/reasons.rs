@@ -39,6 +39,11 @@ impl Reasons {
         Ok(())
     }
 
+    #[cfg(test)]
+    pub(crate) fn of(reasons: &[(&str, &str)]) -> Reasons {
+        Reasons(reasons.iter().map(|(key, why)| (key.to_string(), why.to_string())).collect())
+    }
+
     /// Said of this value alone.
     pub fn of_value(&self, row: &Row) -> Option<&str> {
         self.0.get(&value_key(row)).map(String::as_str)
