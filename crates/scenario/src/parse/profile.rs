@@ -29,10 +29,7 @@ fn read_profile(top: &Table, expected_name: &str) -> Option<Profile> {
         Some(s.to_string())
     });
     let spin_intensive = top.read(&keys::SPIN_INTENSIVE);
-    let calibration = match top.at(&keys::CALIBRATION) {
-        Some(v) => Some(read_calibration(&v)),
-        None => None,
-    };
+    let calibration = top.at(&keys::CALIBRATION).map(|v| read_calibration(&v));
     let steps = top.needed(&keys::STEP_TABLES).and_then(|v| {
         let all = v.array("[[step]] tables")?;
         if all.is_empty() || all.len() > STEPS_MAX {
