@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
  * What guest and VMM share: where things lie in guest memory, the pages both read and write, and
- * the ports a guest ends through. The Rust mirror is crates/vmm/src/abi.rs; a test holds the two to
+ * the ports a guest ends through. The Rust mirror is crates/guest-abi/src/page.rs; a test holds the two to
  * the same values, sizes and offsets.
  *
  * Also included by assembly: everything but macros is inside #ifndef __ASSEMBLER__.

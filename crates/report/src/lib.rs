@@ -1,34 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results become tables, CSV, pictures, summary.json and a page.
+//!
+//! `read` makes records of files, `compute` makes figures of records, `show` makes forms of figures.
+//! The types between them stand in `summary` and `lock_table`, which know none of the three.
 
-mod aggregate;
-mod chart;
-mod check;
-mod csv;
-mod file;
-mod heat;
-mod html;
-mod ideal;
-mod input;
-mod matrix;
-mod means;
-mod measures;
-mod plot;
-mod shards;
-mod slowdown;
-mod stalls;
+mod compute;
+mod layout;
+mod lock_table;
+mod read;
+mod show;
 mod stat;
 mod summary;
-mod text;
+mod write;
 
-pub use aggregate::{documents, Document, EpochTrace};
-pub use check::printable_lines;
-pub use csv::csv;
-pub use file::{write_atomic, write_dir, FileError};
-pub use html::html;
-pub use input::{read_files, read_str, Input, Stream};
-pub use matrix::{matrix, Matrix, MatrixError};
-pub use plot::{plot_svg, Plot, PlotSeries};
-pub use stalls::{StallCount, StallRow};
-pub use summary::{Headroom, Mean, Provenance, Row, Summary, WaitCycles, WindowCycles, Yields};
-pub use text::text;
+pub use compute::document::documents;
+pub use compute::lock_table::{lock_tables, MatrixError};
+pub use lock_table::LockTable;
+pub use read::check::printable_lines;
+pub use read::input::{read_files, read_str, Input, ReadError, Stream};
+pub use show::charts::charts;
+pub use show::csv::csv;
+pub use show::html::html;
+pub use show::matrix::{matrix, Matrix};
+pub use show::plot::{plot_svg, Plot, PlotSeries};
+pub use show::svg::{Chart, Kind};
+pub use show::text::text;
+pub use summary::{
+    Counted, Document, EpochTrace, Guest, Headroom, Key, Mean, Performance, Picks, Provenance, Row,
+    SlowdownRow, StallCount, StallRow, Summary, TimeShares, WaitCycles, Waste, WindowCycles,
+    Windows, Yields,
+};
+pub use write::{write_atomic, write_dir, FileError};

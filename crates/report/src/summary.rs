@@ -1,11 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! summary.json: one document a scenario and kernel. Unknown values are null, never 0.
+//! What a report says: one document per scenario and kernel, whose summary becomes summary.json.
+//! Unknown values are null there, never 0.
 
-use crate::slowdown::SlowdownRow;
-use crate::stalls::StallRow;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use unspin_scenario::plan::CgroupLayout;
+use unspin_scenario::result::EpochSample;
+
+/// Everything to be said about one scenario on one kernel of one machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    pub summary: Summary,
+    pub traces: Vec<EpochTrace>,
+}
+
+/// The windows of one VM over time, from the first repeat that has them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EpochTrace {
+    pub profile: String,
+    pub vms: u32,
+    pub cgroup: CgroupLayout,
+    /// The lock compared under, where locks are swept.
+    pub lock: String,
+    pub arm: String,
+    pub vm: u32,
+    pub samples: Vec<EpochSample>,
+}
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
@@ -67,13 +87,13 @@ pub struct Headroom {
     pub arm: String,
     /// Σ(arm − baseline) ÷ Σ(ideal − baseline), in units of each profile's baseline.
     pub closed: Option<f64>,
-    /// The same with the profiles for which the arm had not adapted.
+    /// The same; a key of its own for those who read it.
     pub closed_all: Option<f64>,
     /// Σ(ideal − baseline) ÷ Σ ideal over the same profiles, or over all if none has headroom.
     pub stock_loss: Option<f64>,
-    /// Profiles with at least 5 % headroom that count.
+    /// Profiles with at least 5 % headroom.
     pub profiles: Vec<String>,
-    /// Those that would, but for which the arm had not adapted.
+    /// Those of them for which the arm adapts its window and never moved it.
     pub not_adapted: Vec<String>,
 }
 
@@ -92,11 +112,100 @@ pub struct Mean {
     pub verdict: Option<&'static str>,
     /// Mean of the profiles' inefficiencies.
     pub inefficiency: Option<f64>,
-    /// Both with the profiles for which the arm had not adapted.
+    /// Both again; keys of their own for those who read them.
     pub performance_all: Option<f64>,
     pub inefficiency_all: Option<f64>,
     pub profiles: Vec<String>,
+    /// Those of them for which the arm adapts its window and never moved it.
     pub not_adapted: Vec<String>,
+}
+
+/// One arm at one profile, number of VMs and cgroup layout; all VMs, or one. In summary.json a row
+/// is flat, see `layout`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    pub key: Key,
+    pub perf: Performance,
+    /// What the module counted; `None` where it did not, and of `ideal`, as with all that follows.
+    pub module: Option<Counted>,
+    pub windows: Option<Windows>,
+    pub guest: Option<Guest>,
+    /// Machine `sim` only.
+    pub time: Option<TimeShares>,
+    pub cost: Option<CostNs>,
+}
+
+/// What a row is about.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Key {
+    pub profile: String,
+    pub vms: u32,
+    pub vm_index: Option<u32>,
+    pub cgroup: CgroupLayout,
+    /// The lock compared under, where locks are swept.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub lock: String,
+    pub arm: String,
+    pub baseline: String,
+    pub spin_intensive: bool,
+    /// The arm a best or worst one is.
+    pub same_as: Option<String>,
+}
+
+/// Work done, against the baseline's.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Performance {
+    pub repeats: usize,
+    /// Ratio of the medians; bigger is better.
+    pub performance: Option<f64>,
+    /// Interval and ends of the ratios seed by seed.
+    pub performance_low: Option<f64>,
+    pub performance_high: Option<f64>,
+    pub performance_min: Option<f64>,
+    pub performance_max: Option<f64>,
+    pub verdict: Option<&'static str>,
+    pub throughput_per_s: Option<f64>,
+    /// CPU time of all vCPUs in a second of the window, s.
+    #[serde(skip)]
+    pub cpus_used: Option<f64>,
+    /// Ratio to the baseline of each repeat, for means.
+    #[serde(skip)]
+    pub ratios: BTreeMap<u32, f64>,
+}
+
+/// The module's counts, medians over repeats.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Counted {
+    /// `None` where the arm has no PLE.
+    pub waste: Option<Waste>,
+    pub ple_exits: u64,
+    /// TSC cycles from a PLE exit to the re-entry, less the time scheduled out; mean.
+    pub exit_handling_cycles: Option<u64>,
+    /// `None` where KVM picks by itself.
+    pub picks: Option<Picks>,
+    pub epochs: u64,
+    pub hypercalls_kick: u64,
+    pub hypercalls_sched_yield: u64,
+    pub fail_open_events: u64,
+}
+
+/// Cycles spent spinning up to PLE exits and in handling them, of all CPU cycles.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Waste {
+    pub inefficiency: f64,
+    pub min: f64,
+    pub max: f64,
+    /// Against the baseline's: −0.5 is half of it.
+    pub change: Option<f64>,
+}
+
+/// What came of PLE exits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Picks {
+    pub yields: Yields,
+    pub ran_next: u64,
+    /// Of the yields that picked a vCPU.
+    pub ran_next_share: Option<f64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -110,6 +219,48 @@ pub struct Yields {
     /// The core was left to the scheduler: too few siblings ran.
     pub gave_way: u64,
     pub failed: u64,
+}
+
+/// PLE windows, and how far they were adapted.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Windows {
+    pub cycles: WindowCycles,
+    pub epoch_ple_exits: Option<u32>,
+    /// Fewest rounds of APLE, of three epochs each, of any VM in any repeat.
+    pub rounds: Option<u64>,
+    /// Whether APLE moved the window of any VM in any repeat. `None`: nothing adapts, or not known.
+    pub moved: Option<bool>,
+    /// APLE is all the arm changes: KVM picks whom to yield to.
+    pub is_aple_alone: bool,
+}
+
+/// PLE windows: over the epochs where they were traced, and at the end.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct WindowCycles {
+    pub min: Option<u64>,
+    pub median: Option<u64>,
+    pub max: Option<u64>,
+    pub last: Option<u64>,
+}
+
+/// What the guests counted themselves.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Guest {
+    pub wait_cycles: WaitCycles,
+    /// Waits by power of two of cycles, all repeats together; for the pictures.
+    pub wait_hist: Vec<u64>,
+    /// Jain's index over the vCPUs of a VM, mean over VMs.
+    pub fairness: Option<f64>,
+    /// Over VMs, by their weights.
+    pub fairness_vms: Option<f64>,
+}
+
+/// How long locks were waited for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct WaitCycles {
+    pub p50: Option<u64>,
+    pub p99: Option<u64>,
+    pub max: Option<u64>,
 }
 
 /// Where the time of the row's vCPUs went, as shares that add up to 1. Machine `sim` only.
@@ -144,86 +295,56 @@ pub struct CostNs {
     pub waiting_ns: u64,
 }
 
-/// PLE windows: over the epochs where they were traced, and at the end.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct WindowCycles {
-    pub min: Option<u64>,
-    pub median: Option<u64>,
-    pub max: Option<u64>,
-    pub last: Option<u64>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct WaitCycles {
-    pub p50: Option<u64>,
-    pub p99: Option<u64>,
-    pub max: Option<u64>,
-}
-
-/// One arm at one profile, number of VMs and cgroup layout; all VMs, or one.
+/// One arm at one profile, number of VMs and cgroup layout.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct SlowdownRow {
     pub profile: String,
     pub vms: u32,
-    pub vm_index: Option<u32>,
     pub cgroup: CgroupLayout,
-    /// The lock compared under, where locks are swept.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub lock: String,
     pub arm: String,
-    pub baseline: String,
-    pub spin_intensive: bool,
-    /// The arm a best or worst one is.
-    pub same_as: Option<String>,
-    pub repeats: usize,
-    /// Ratio of the medians; bigger is better.
-    pub performance: Option<f64>,
-    /// Interval and ends of the ratios seed by seed.
-    pub performance_low: Option<f64>,
-    pub performance_high: Option<f64>,
-    pub performance_min: Option<f64>,
-    pub performance_max: Option<f64>,
-    pub verdict: Option<&'static str>,
-    pub throughput_per_s: Option<f64>,
-    pub inefficiency: Option<f64>,
-    pub inefficiency_min: Option<f64>,
-    pub inefficiency_max: Option<f64>,
-    /// Against the baseline's: −0.5 is half of it.
-    pub inefficiency_change: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub time: Option<TimeShares>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost: Option<CostNs>,
-    pub ple_exits: Option<u64>,
-    /// TSC cycles from a PLE exit to the re-entry, less the time scheduled out; mean.
-    pub exit_handling_cycles: Option<u64>,
-    pub yields: Option<Yields>,
-    pub picks_ran_next: Option<u64>,
-    /// Of the yields that picked a vCPU.
-    pub picks_ran_next_share: Option<f64>,
-    pub window_cycles: WindowCycles,
-    pub epoch_ple_exits: Option<u32>,
-    pub epochs: Option<u64>,
-    /// Fewest rounds of any VM in any repeat.
-    pub rounds: Option<u64>,
-    /// False: fewer than 10 rounds; such a row does not count in means. Null: nothing adapts.
-    pub adapted: Option<bool>,
-    pub wait_cycles: WaitCycles,
-    /// Jain's index over the vCPUs of a VM, mean over VMs.
-    pub fairness: Option<f64>,
-    /// Over VMs, by their weights.
-    pub fairness_vms: Option<f64>,
-    /// CPU time of all vCPUs in a second of the window, s.
-    pub cpus_used: Option<f64>,
-    pub hypercalls_kick: Option<u64>,
-    pub hypercalls_sched_yield: Option<u64>,
-    pub fail_open_events: Option<u64>,
-    /// Waits by power of two of cycles, all repeats together; for the pictures.
-    #[serde(skip)]
-    pub wait_hist: Vec<u64>,
-    /// Ratio to the baseline of each repeat, for means.
-    #[serde(skip)]
-    pub ratios: BTreeMap<u32, f64>,
+    /// Throughput of the program on the machine itself ÷ that of all VMs together − 1; null where
+    /// VMs differ.
+    pub slowdown: Option<f64>,
+    /// In the order of the paper's sections.
+    pub factors: Vec<FactorShare>,
+    /// Spinning in the guests' kernels; ticks and switches to other VMs: shares of all vCPU time.
+    pub kernel_spin: f64,
+    pub other_host: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FactorShare {
+    /// `idle-switch`, `spin-switch`, `ipi`, `user-spin` or `cache`.
+    pub factor: &'static str,
+    /// Of all vCPU time, what was spent on it.
+    pub share: f64,
+    /// Throughput without it ÷ throughput − 1: 0.1 is a tenth more. Null if it was off already.
+    pub regained: Option<f64>,
+}
+
+/// The long waits of one arm at one point, all VMs and repeats together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StallRow {
+    pub profile: String,
+    pub vms: u32,
+    pub lock: String,
+    pub arm: String,
+    /// N of table 1.
+    pub acquisitions: u64,
+    pub waits: Vec<StallCount>,
+}
+
+/// Waits that came to so many turns of their loop, by what the lock was at that moment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StallCount {
+    pub turns: u64,
+    /// N_h and N_w of table 1.
+    pub held: u64,
+    pub free: u64,
+    /// N_w ÷ (N_h + N_w); `None` of none.
+    pub free_share: Option<f64>,
 }
 
 /// Where arms are compared, profile by profile.
@@ -235,8 +356,25 @@ pub(crate) struct Place {
 }
 
 impl Row {
+    /// Share of CPU time wasted, where the module counted it.
+    pub fn inefficiency(&self) -> Option<f64> {
+        Some(self.module.as_ref()?.waste?.inefficiency)
+    }
+
+    /// The arm adapts its window, and never moved it.
+    pub(crate) fn never_moved(&self) -> bool {
+        self.windows.as_ref().is_some_and(|w| w.moved == Some(false))
+    }
+}
+
+impl Key {
     pub(crate) fn place(&self) -> Place {
         Place { lock: self.lock.clone(), cgroup: self.cgroup, vms: self.vms }
+    }
+
+    /// Over all VMs, not one of them.
+    pub fn is_whole(&self) -> bool {
+        self.vm_index.is_none()
     }
 }
 

@@ -5,7 +5,7 @@ mod common;
 
 use common::{lines, plan};
 use std::path::Path;
-use unspin_report::{matrix, read_str, Matrix, MatrixError};
+use unspin_report::{lock_tables, matrix, read_str, Matrix, MatrixError};
 use unspin_scenario::plan::Run;
 use unspin_scenario::result::VmResult;
 
@@ -38,7 +38,7 @@ yield_to = "hvs"
 
 fn page(scenario: &str, tune: impl Fn(&Run, &mut VmResult)) -> Result<Matrix, MatrixError> {
     let text = lines("6.12.57+deb13-amd64", &plan(scenario), tune);
-    matrix(&read_str(Path::new("results.jsonl"), &text), "matrix")
+    Ok(matrix(&lock_tables(&read_str(Path::new("results.jsonl"), &text))?, "matrix"))
 }
 
 fn times(v: &mut VmResult, n: u64) {
@@ -72,7 +72,7 @@ fn every_cell_is_divided_by_ticket_on_stock_with_as_many_vms() {
 }
 
 #[test]
-fn what_cannot_be_told_or_had_not_adapted_is_marked() {
+fn what_cannot_be_told_is_marked_and_few_rounds_are_not() {
     let m = page(SCENARIO, |run, v| {
         if run.lock_group == "tas" && run.repeat == 1 {
             times(v, 0);
@@ -84,8 +84,29 @@ fn what_cannot_be_told_or_had_not_adapted_is_marked() {
     .unwrap();
     let tas = cells(&m, "ebizzy, 2 VMs\n", "tas");
     assert_eq!(tas[2], "1.30 ~", "seed by seed from 0 to 1.3");
-    assert_eq!(cells(&m, "ebizzy, 2 VMs\n", "preemptable-8000ns")[2], "1.30 !");
+    assert_eq!(cells(&m, "ebizzy, 2 VMs\n", "preemptable-8000ns")[2], "1.30");
     assert!(m.page.contains("apples gains on stock under ticket (+30 %), preemptable"));
+}
+
+#[test]
+fn windows_that_never_moved_are_said_of_arms_that_do_nothing_else() {
+    let with_aple = SCENARIO.to_string() + "[[arm]]\nname = \"aple\"\nwindow = \"aple\"\n";
+    let still = |locks: &'static [&'static str]| {
+        page(&with_aple, move |run, v| {
+            if locks.contains(&run.lock_group.as_str()) {
+                let m = v.module.as_mut().unwrap();
+                (m.epochs, m.rounds_total) = (0, 0);
+            }
+        })
+        .unwrap()
+        .page
+    };
+    assert!(!still(&[]).contains("never moved"));
+    let two = still(&["ticket", "tas"]);
+    assert_eq!(two.matches(" aple never moved its window under ticket, tas.").count(), 2);
+    assert!(!two.contains("apples never moved"), "HVS acts all the same");
+    let all = still(&["ticket", "tas", "preemptable-8000ns"]);
+    assert!(all.contains(" aple never moved its window under any lock."));
 }
 
 #[test]
@@ -127,5 +148,5 @@ fn results_without_locks_or_without_the_base_are_refused() {
     let without = SCENARIO.replace("\"ticket\", \"tas\"", "\"mcs\", \"tas\"");
     let error = page(&without, |_, _| ()).unwrap_err().to_string();
     assert!(error.contains("\"stock\" with 1 VMs of ebizzy"), "{error}");
-    assert_eq!(matrix(&read_str(Path::new("x"), ""), "m"), Err(MatrixError::NoLocks));
+    assert_eq!(lock_tables(&read_str(Path::new("x"), "")), Err(MatrixError::NoLocks));
 }

@@ -198,7 +198,7 @@ macro_rules! module_stats {
             pub fail_open_events: u64,
             pub inefficiency_last_ppm: u64,
             pub window_cycles: u64,
-            /// Rounds since the VM started (not only in the window): what `not adapted` is judged by.
+            /// Rounds of APLE since the VM started, not only in the window.
             pub rounds_total: u64,
         }
 

@@ -8,59 +8,50 @@
 //! result everywhere. docs/simulator.md says what is modelled and what is not.
 //!
 //! ```text
-//! queue     events, the earliest first          host   clock, kernel, costs
-//! machine   pCPUs: who runs, ticks, accounts    sched  CFS and EEVDF on one pCPU
-//! guest     steps, barriers, blocks             kvm    PLE exits, windows, yields
-//! lock/     who waits for a lock, and how       run    from a plan's run to its result
-//! state     vCPUs, VMs, classes of time           program  steps, checked and numbered
-//! thread    the guest's threads and scheduler     blocking mutexes, shootdowns, shared lines
-//! credit    Xen's Credit and its clocks          watch  who reports that vCPUs wait for each other
+//! engine   numbers of things as types, events in time, the clock, random numbers
+//! error    what cannot be simulated
+//! core     where each vCPU is, its account and what is charged to it, what things cost
+//! host     the scheduler: fair, with groups, caps and asymmetric vCPUs beside it; or Credit
+//! kvm      PLE exits: windows, whom a yield is for, the module's epochs
+//! guest    programs, threads, locks, barriers, mutexes, sockets, interrupts to siblings
+//! probe    what a run reads of it all
+//! machine  hands events and effects to the rooms, and tells all of them who got or lost a pCPU
+//! setup    what a run is made of, checked and built
+//! run      a plan's run, warmed up, measured, read
 //! ```
+//!
+//! Calls go down only: `setup, run -> machine -> {host, kvm, guest, probe} -> core -> engine`. `host`,
+//! `kvm` and `guest` do not know each other; `probe` reads `guest` and `kvm`. A component changes its
+//! own state and what lies below it. What a guest does to its host it says in effects
+//! (`core/effect.rs`), which the machine sees to in order. `tests/rooms.rs` holds this.
+//!
+//! | where | it is | and may touch |
+//! |---|---|---|
+//! | a vCPU is picked | `host/fair/rq.rs`: `switch()`; Credit: `host/credit/mod.rs`: `switch_credit()` | the scheduler's queues |
+//! | whom a PLE exit yields to | `kvm/pick.rs`; `machine/exits.rs`: `decide()` asks the scheduler for each | what KVM keeps; the vCPU's account |
+//! | a lock is handed over | `guest/lock/mod.rs`: `hand_over()`; to whom: a file for each family beside it | the guest; the two vCPUs' accounts and timers |
+//! | a cost is charged | `core/mod.rs`: `charge()`; how much: `core/costs.rs` | the vCPU's account |
+//! | time is booked | `core/ledger.rs`; the guest's part: `guest/time.rs`: `account()` | the vCPU's account |
+//! | an arm's setting takes effect | the module: `setup/arm.rs`; the host: `core/model.rs`: `on()`; the scheduler: `setup/build.rs` | a machine that has not begun |
+//!
+//! docs/simulator.md has the same file by file.
 
-mod asym;
-mod balance;
-mod bandwidth;
-mod blocking;
-mod credit;
-mod group;
+mod core;
+mod engine;
+mod error;
 mod guest;
 mod host;
 mod kvm;
-mod lock;
 mod machine;
-mod program;
-mod queue;
-mod reading;
-mod rng;
+mod probe;
 mod run;
-mod sched;
-mod serial;
-mod settings;
 mod setup;
-mod socket;
-mod state;
-mod thread;
-mod watch;
-mod xen;
 
-pub use credit::CoschedulingStats;
-pub use host::{Costs, CreditHost, GroupCosts, Host, IdleState, Kernel};
-pub use lock::{params as lock_params, Budgets, Stalls};
-pub use queue::{Queue, Timer, TIMERS_MAX};
-pub use run::{check, simulate, simulate_setup, LockCounts, Simulated};
+pub use core::{Costs, CreditHost, GroupCosts, Host, IdleState, Kernel};
+pub use engine::{Queue, Timer, TIMERS_MAX};
+pub use error::Error;
+pub use guest::{lock_params, Budgets, Stalls};
+pub use host::{CoschedulingStats, NEIGHBOURS};
+pub use probe::LockCounts;
+pub use run::{check, simulate, simulate_setup, Simulated};
 pub use setup::{Setup, VmSetup};
-pub use watch::NEIGHBOURS;
-
-/// A run that cannot be simulated.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("run {id}: {text}")]
-    Run { id: u32, text: String },
-    #[error(
-        "a host of {pcpus} pCPUs of {khz} kHz with a tick of {tick_ns} ns; it has 1 to 65536 \
-         pCPUs of 1 MHz to 100 GHz and a tick of at least 1000 ns"
-    )]
-    Host { pcpus: u32, khz: u64, tick_ns: u64 },
-    #[error(transparent)]
-    Program(#[from] unspin_guest_abi::ProgramError),
-}

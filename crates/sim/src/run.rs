@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A run: warmed up, read, measured, read again.
 
-use crate::credit::CoschedulingStats;
-use crate::host::Host;
-use crate::lock::Stalls;
-use crate::reading::Reading;
+use crate::core::Host;
+use crate::error::Error;
+use crate::host::CoschedulingStats;
+use crate::probe::LockCounts;
 use crate::setup::Setup;
-use crate::Error;
 use unspin_scenario::plan::Run;
 use unspin_scenario::result::RunResult;
 
@@ -24,15 +23,6 @@ pub struct Simulated {
     pub locks: Vec<LockCounts>,
     /// Exits of each VM for accesses to an APIC, in the window.
     pub apic_exits: Vec<u64>,
-}
-
-/// What happened at the locks of a VM.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LockCounts {
-    /// Times a waiter halted.
-    pub halts: u64,
-    /// Counted where [`Setup::stall_ns`] says so.
-    pub stalls: Stalls,
 }
 
 /// Whether a run of a plan can be simulated.
@@ -59,22 +49,18 @@ pub fn simulate_setup(setup: &Setup) -> Result<Simulated, Error> {
     let last_start = setup.vms.iter().map(|vm| vm.start_ns).max().unwrap_or(0);
     let begin_ns = last_start + run.warmup_ms * NS_PER_MS;
     sim.run_until(begin_ns);
-    let first: Vec<Reading> = (0..sim.vms.len()).map(|vm| Reading::of(&sim, vm)).collect();
-    let gangs_first = sim.credit.as_ref().map(|c| c.stats.clone()).unwrap_or_default();
-    for vm in &mut sim.vms {
-        vm.max_wait_cycles = 0;
-    }
+    let first = sim.readings();
+    let gangs_first = sim.coscheduling_stats();
+    sim.forget_longest_waits();
     let window_ns = run.window_ms * NS_PER_MS;
     sim.run_until(begin_ns + window_ns);
-    let last: Vec<Reading> = (0..sim.vms.len()).map(|vm| Reading::of(&sim, vm)).collect();
+    let last = sim.readings();
     let locks = last.iter().zip(&first).map(|(b, a)| b.locks_since(a)).collect();
     let apic_exits = last.iter().zip(&first).map(|(b, a)| b.apic_exits - a.apic_exits).collect();
     let vm = last.iter().zip(&first).map(|(b, a)| b.since(a)).collect();
-    let mut epochs: Vec<_> =
-        sim.vms.iter_mut().flat_map(|vm| std::mem::take(&mut vm.epochs)).collect();
-    epochs.sort_by_key(|e| (e.at_ns, e.vm));
+    let epochs = sim.take_epochs();
     let result = RunResult { run: run.clone(), window_ns, vm, epochs, trace: Vec::new() };
-    let gangs = sim.credit.map(|c| c.stats).unwrap_or_default();
+    let gangs = sim.coscheduling_stats();
     let coscheduling = gangs.iter().zip(&gangs_first).map(|(a, b)| a.since(b)).collect();
-    Ok(Simulated { result, events: sim.events, coscheduling, locks, apic_exits })
+    Ok(Simulated { result, events: sim.events(), coscheduling, locks, apic_exits })
 }

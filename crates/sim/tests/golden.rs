@@ -14,6 +14,7 @@ use unspin_scenario::result::Attribution;
 use unspin_sim::{lock_params, simulate_setup, Host, Kernel, Setup};
 use unspin_uapi::Variant;
 
+#[allow(clippy::too_many_lines)] // a table
 fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
     let lock = || contended(1000, 400);
     let base = |vms| run(vms, 4, lock());

@@ -122,6 +122,7 @@ fn platform() -> impl Strategy<Value = (Platform, Option<u32>)> {
     )
 }
 
+#[allow(clippy::too_many_lines)] // a draw of every setting
 fn machine() -> impl Strategy<Value = Setup> {
     let credit = prop::option::weighted(
         0.3,

@@ -54,7 +54,7 @@ fn usage_errors_are_2() {
     fails(&["bench"], 2, "SCENARIO");
     fails(&["bench", "nosuch"], 2, "components, demo");
     fails(&["bench", "/dev/null"], 2, "no scenario /dev/null: it is not a regular file");
-    fails(&["bench", "demo", "--arm", "apple"], 2, "did you mean \"aple\"?");
+    fails(&["bench", "demo", "--arm", "aples"], 2, "did you mean \"apples\"?");
     fails(&["bench", "demo", "--vms", "9"], 2, "no number of VMs \"9\"");
     fails(&["bench", "demo", "--profile", "ebizy"], 2, "did you mean \"ebizzy\"?");
     fails(&["report", "/nonexistent"], 2, "/nonexistent");

@@ -4,7 +4,9 @@
 use crate::exit::Usage;
 use crate::out;
 use std::path::{Path, PathBuf};
-use unspin_report::{csv, documents, matrix, read_files, text, write_atomic, write_dir, Input};
+use unspin_report::{
+    csv, documents, lock_tables, matrix, read_files, text, write_atomic, write_dir, Input,
+};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -66,7 +68,7 @@ fn write_matrix(input: &Input, page: &Path, pictures: &Path) -> anyhow::Result<(
         say!("note: {n}");
     }
     let stem = page.file_stem().and_then(|s| s.to_str()).unwrap_or("matrix");
-    let matrix = matrix(input, stem).map_err(|e| Usage(e.to_string()))?;
+    let matrix = matrix(&lock_tables(input).map_err(|e| Usage(e.to_string()))?, stem);
     let mut text = matrix.page;
     for (name, svg) in &matrix.pictures {
         let beside = pictures.join(name);

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs become documents: rows by point and arm, with ideal, means and headroom.
+
+use crate::compute::ideal::{ideal_row, is_alone_of};
+use crate::compute::means::{headroom, means};
+use crate::compute::measures::Over;
+use crate::compute::provenance::{machine_of, provenance};
+use crate::compute::row::row;
+use crate::compute::slowdown;
+use crate::compute::stalls::stalls;
+use crate::read::dedupe::{by_document, distinct_runs, point_of, Point};
+use crate::read::input::{Input, Stream};
+use crate::read::shards;
+use crate::summary::{Document, EpochTrace, Key, Row, Summary};
+use unspin_scenario::plan::{Window, SCHEMA};
+use unspin_scenario::result::{EpochSample, RunResult};
+
+/// One document for each scenario, machine and kernel of the input, in the order they came; shares
+/// of a plan (`unspin bench --shard`) are put together.
+pub fn documents(input: &Input) -> Vec<Document> {
+    let (streams, missing) = shards::join(&input.streams);
+    let notices = [&input.notices[..], &missing].concat();
+    by_document(&streams).iter().map(|g| document(g, &notices)).collect()
+}
+
+fn document(streams: &[&Stream], notices: &[String]) -> Document {
+    let mut notices = notices.to_vec();
+    let runs = distinct_runs(streams, &mut notices);
+    let begin = &streams[0].begin;
+    let arms = arms(&runs);
+    let rows = points(&runs).iter().flat_map(|p| rows_of_point(p, &arms, &runs)).collect();
+    let (rows, slowdowns) = slowdown::split(rows, &slowdown::check_arms(&runs));
+    let summary = Summary {
+        schema: SCHEMA,
+        machine: machine_of(begin),
+        scenario: begin.scenario.clone(),
+        title: begin.title.clone(),
+        kernel: begin.kernel.clone(),
+        provenance: provenance(streams, &runs),
+        headroom: headroom(&rows),
+        means: means(&rows),
+        arms: rows,
+        stalls: stalls(&runs),
+        slowdowns,
+        notices,
+    };
+    Document { summary, traces: traces(&runs) }
+}
+
+/// What arms are compared at, by lock, cgroups and number of VMs.
+fn points(runs: &[&RunResult]) -> Vec<Point> {
+    let mut points: Vec<Point> = Vec::new();
+    for r in runs.iter().filter(|r| !r.run.alone) {
+        let p = point_of(r);
+        if !points.contains(&p) {
+            points.push(p);
+        }
+    }
+    let locks: Vec<String> = points.iter().map(|p| p.lock.clone()).collect();
+    let of_lock = |p: &Point| locks.iter().position(|l| *l == p.lock);
+    points.sort_by_key(|p| (of_lock(p), p.cgroup as u8, p.vms));
+    points
+}
+
+fn arms<'a>(runs: &[&'a RunResult]) -> Vec<&'a str> {
+    let mut arms: Vec<&str> = Vec::new();
+    for r in runs.iter().filter(|r| !r.run.alone) {
+        if !arms.contains(&r.run.arm.name.as_str()) {
+            arms.push(&r.run.arm.name);
+        }
+    }
+    arms
+}
+
+fn rows_of_point(p: &Point, arms: &[&str], runs: &[&RunResult]) -> Vec<Row> {
+    let of_arm = |name: &str| -> Vec<&RunResult> {
+        runs.iter()
+            .copied()
+            .filter(|r| !r.run.alone && point_of(r) == *p && r.run.arm.name == name)
+            .collect()
+    };
+    let alone: Vec<&RunResult> =
+        runs.iter().copied().filter(|r| r.run.alone && r.run.lock_group == p.lock).collect();
+    let present: Vec<&str> = arms.iter().copied().filter(|a| !of_arm(a).is_empty()).collect();
+    let Some(baseline) = present.first().map(|a| of_arm(a)[0].run.baseline.clone()) else {
+        return Vec::new();
+    };
+    let base = of_arm(&baseline);
+    let mut rows = Vec::new();
+    let Some(first) = base.first() else { return Vec::new() };
+    for group in first.run.groups() {
+        let whole = Over { group: Some(group), vm: None };
+        let members = (0..p.vms).filter(|vm| whole.has(first, *vm));
+        let parts: Vec<Over> = std::iter::once(whole)
+            .chain(members.map(|vm| Over { vm: Some(vm), ..whole }))
+            .collect();
+        let mut own = Vec::new();
+        for arm in &present {
+            let of = of_arm(arm);
+            own.extend(parts.iter().map(|over| row(&of, &base, *over)));
+        }
+        own.extend(best_and_worst_fixed(&own, runs));
+        let alone: Vec<&RunResult> =
+            alone.iter().copied().filter(|r| is_alone_of(r, first, whole)).collect();
+        own.extend(parts.iter().filter_map(|over| ideal_row(&base, &alone, *over)));
+        rows.append(&mut own);
+    }
+    rows
+}
+
+/// Of the arms that hold one window, the one that did best and the one that did worst.
+fn best_and_worst_fixed(rows: &[Row], runs: &[&RunResult]) -> Vec<Row> {
+    let is_fixed = |arm: &str| {
+        runs.iter()
+            .find(|r| r.run.arm.name == arm)
+            .is_some_and(|r| matches!(r.run.arm.window, Window::Fixed { .. }))
+    };
+    let mut fixed: Vec<(f64, &Row)> = rows
+        .iter()
+        .filter(|r| r.key.is_whole() && is_fixed(&r.key.arm))
+        .filter_map(|r| Some((r.perf.performance?, r)))
+        .collect();
+    fixed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    if fixed.len() < 2 {
+        return Vec::new();
+    }
+    let named = |name: &str, r: &Row| {
+        let (arm, same_as) = (name.to_string(), Some(r.key.arm.clone()));
+        Row { key: Key { arm, same_as, ..r.key.clone() }, ..r.clone() }
+    };
+    vec![named("best-fixed", fixed[fixed.len() - 1].1), named("worst-fixed", fixed[0].1)]
+}
+
+fn traces(runs: &[&RunResult]) -> Vec<EpochTrace> {
+    let mut out: Vec<EpochTrace> = Vec::new();
+    for r in runs.iter().filter(|r| !r.epochs.is_empty()) {
+        for vm in 0..r.run.vms {
+            let samples: Vec<EpochSample> =
+                r.epochs.iter().filter(|e| e.vm == vm).cloned().collect();
+            if samples.is_empty() || out.iter().any(|t| is_of(t, r, vm)) {
+                continue;
+            }
+            out.push(EpochTrace {
+                profile: r.run.profile.clone(),
+                vms: r.run.vms,
+                cgroup: r.run.cgroup,
+                lock: r.run.lock_group.clone(),
+                arm: r.run.arm.name.clone(),
+                vm,
+                samples,
+            });
+        }
+    }
+    out
+}
+
+/// Whether the trace is of the run's arm and point, and of that VM.
+fn is_of(t: &EpochTrace, r: &RunResult, vm: u32) -> bool {
+    (&t.profile, t.vms, t.cgroup, &t.lock)
+        == (&r.run.profile, r.run.vms, r.run.cgroup, &r.run.lock_group)
+        && (&t.arm, t.vm) == (&r.run.arm.name, vm)
+}

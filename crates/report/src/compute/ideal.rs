@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The most that VMs could do with the CPU time they got: each VM alone on the machine says how much
+//! a unit of work takes.
+
+use crate::compute::measures::{cpus_used, per_second, throughput, vms, Over};
+use crate::compute::row::key;
+use crate::stat::{median, round, spread};
+use crate::summary::{Key, Performance, Row};
+use std::collections::BTreeMap;
+use unspin_scenario::result::{RunResult, VmResult};
+use unspin_scenario::IDEAL_ARM;
+
+/// Whether `r` shows what a VM of the group does alone: the same workload in the same kind of VM.
+pub(crate) fn is_alone_of(r: &RunResult, with_others: &RunResult, whole: Over) -> bool {
+    let run = &with_others.run;
+    match run.each.iter().find(|each| Some(each.group.as_str()) == whole.group) {
+        None => r.run.profile == run.profile,
+        Some(each) => {
+            (&r.run.profile, r.run.vcpus, r.run.lock, r.run.tau_ns, r.run.cpl)
+                == (&each.profile, each.vcpus, each.lock, each.tau_ns, each.cpl)
+        }
+    }
+}
+
+/// What one VM does alone.
+struct Alone {
+    units_per_s: f64,
+    cpu_ns_per_unit: f64,
+}
+
+fn alone_of(r: &RunResult) -> Option<Alone> {
+    let units: u64 = r.vm.first()?.units.iter().sum();
+    let cpu: u64 = r.vm.first()?.cpu_ns.iter().sum();
+    (units > 0 && cpu > 0).then(|| Alone {
+        units_per_s: per_second(r, units),
+        cpu_ns_per_unit: cpu as f64 / units as f64,
+    })
+}
+
+/// The most a VM could do with the CPU time it got under the baseline.
+fn ideal_of_vm(v: &VmResult, window_ns: u64, alone: &Alone) -> f64 {
+    let cpu: u64 = v.cpu_ns.iter().sum();
+    let by_cpu = cpu as f64 / alone.cpu_ns_per_unit * 1e9 / window_ns as f64;
+    alone.units_per_s.min(by_cpu)
+}
+
+pub(crate) fn ideal_row(base: &[&RunResult], alone: &[&RunResult], over: Over) -> Option<Row> {
+    let base_thr = median(&base.iter().map(|r| throughput(r, over)).collect::<Vec<_>>())?;
+    let mut ideals = Vec::new();
+    let mut ratios = BTreeMap::new();
+    for b in base {
+        let same_seed = alone.iter().find(|a| a.run.seed == b.run.seed).or(alone.first())?;
+        let a = alone_of(same_seed)?;
+        let ideal: f64 = vms(b, over).map(|v| ideal_of_vm(v, b.window_ns, &a)).sum();
+        ideals.push(ideal);
+        let thr = throughput(b, over);
+        if thr > 0.0 {
+            ratios.insert(b.run.repeat, ideal / thr);
+        }
+    }
+    let s = spread(&ratios.values().copied().collect::<Vec<_>>());
+    let ideal = median(&ideals)?;
+    Some(Row {
+        key: Key { arm: IDEAL_ARM.to_string(), ..key(&base.first()?.run, over) },
+        perf: Performance {
+            repeats: ideals.len(),
+            performance: (base_thr > 0.0).then(|| round(ideal / base_thr)),
+            performance_low: s.map(|s| round(s.low)),
+            performance_high: s.map(|s| round(s.high)),
+            performance_min: s.map(|s| round(s.min)),
+            performance_max: s.map(|s| round(s.max)),
+            verdict: None,
+            throughput_per_s: Some(round(ideal)),
+            cpus_used: cpus_used(base, over).map(round),
+            ratios,
+        },
+        module: None,
+        windows: None,
+        guest: None,
+        time: None,
+        cost: None,
+    })
+}

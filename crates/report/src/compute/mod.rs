@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Figures of records: rows, means, shares of headroom, and the tables of locks.
+
+pub(crate) mod document;
+pub(crate) mod ideal;
+pub(crate) mod lock_table;
+pub(crate) mod means;
+pub(crate) mod measures;
+pub(crate) mod provenance;
+pub(crate) mod row;
+pub(crate) mod slowdown;
+pub(crate) mod stalls;

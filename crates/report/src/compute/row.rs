@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A row: the repeats of one arm at one point become medians, normalised to the baseline.
+
+use crate::compute::measures::{
+    cost, cpus_used, exit_handling, fairness_vcpus, fairness_vms, inefficiency, is_aple_alone,
+    median_count, merged_waits, picks_are_kvms_own, rounds, throughput, time_shares, vms,
+    window_cycles, window_moved, yields, Over,
+};
+use crate::stat::{log2_percentile, median, round, spread, Verdict};
+use crate::summary::{Counted, Guest, Key, Performance, Picks, Row, WaitCycles, Waste, Windows};
+use std::collections::BTreeMap;
+use unspin_scenario::plan::{Run, Window};
+use unspin_scenario::result::{ModuleStats, RunResult};
+
+/// The row of the runs `of`, which are of one arm and of which there is at least one, against those
+/// of the baseline.
+pub(crate) fn row(of: &[&RunResult], base: &[&RunResult], over: Over) -> Row {
+    Row {
+        key: key(&of[0].run, over),
+        perf: performance(of, base, over),
+        module: counted(of, base, over),
+        windows: Some(windows(of, over)),
+        guest: Some(guest(of, over)),
+        time: time_shares(of, over),
+        cost: cost(of, over),
+    }
+}
+
+pub(crate) fn key(run: &Run, over: Over) -> Key {
+    let profile = over.group.unwrap_or(&run.profile);
+    Key {
+        profile: profile.to_string(),
+        vms: run.vms,
+        vm_index: over.vm,
+        cgroup: run.cgroup,
+        lock: run.lock_group.clone(),
+        arm: run.arm.name.clone(),
+        baseline: run.baseline.clone(),
+        spin_intensive: spin_intensive(run, profile),
+        same_as: None,
+    }
+}
+
+/// Whether the group's workload is one of those that spin.
+fn spin_intensive(run: &Run, group: &str) -> bool {
+    let of_group = run.each.iter().find(|each| each.group == group);
+    of_group.map_or(run.spin_intensive, |each| each.spin_intensive)
+}
+
+fn performance(of: &[&RunResult], base: &[&RunResult], over: Over) -> Performance {
+    let run = &of[0].run;
+    let is_baseline = run.arm.name == run.baseline;
+    let median_throughput =
+        |of: &[&RunResult]| median(&of.iter().map(|r| throughput(r, over)).collect::<Vec<_>>());
+    let (thr, base_thr) = (median_throughput(of), median_throughput(base));
+    let ratios = ratios(of, base, over);
+    let s = spread(&ratios.values().copied().collect::<Vec<_>>());
+    Performance {
+        repeats: of.len(),
+        performance: thr.zip(base_thr.filter(|b| *b > 0.0)).map(|(t, b)| round(t / b)),
+        performance_low: s.map(|s| round(s.low)),
+        performance_high: s.map(|s| round(s.high)),
+        performance_min: s.map(|s| round(s.min)),
+        performance_max: s.map(|s| round(s.max)),
+        verdict: s.filter(|_| !is_baseline).map(|s| Verdict::of(&s).as_str()),
+        throughput_per_s: thr.map(round),
+        cpus_used: cpus_used(of, over).map(round),
+        ratios,
+    }
+}
+
+/// Ratio of each repeat to the baseline's repeat of the same seed.
+fn ratios(of: &[&RunResult], base: &[&RunResult], over: Over) -> BTreeMap<u32, f64> {
+    let mut out = BTreeMap::new();
+    for r in of {
+        let b = base.iter().find(|b| (b.run.repeat, b.run.seed) == (r.run.repeat, r.run.seed));
+        if let Some(b) = b.map(|b| throughput(b, over)).filter(|b| *b > 0.0) {
+            out.insert(r.run.repeat, throughput(r, over) / b);
+        }
+    }
+    out
+}
+
+fn counted(of: &[&RunResult], base: &[&RunResult], over: Over) -> Option<Counted> {
+    let exits: Vec<f64> = of.iter().filter_map(|r| exit_handling(r, over)).collect();
+    Some(Counted {
+        waste: waste(of, base, over),
+        ple_exits: median_count(of, over, |m| m.ple_exits)?,
+        exit_handling_cycles: median(&exits).map(|c| c.round() as u64),
+        picks: picks(of, over),
+        epochs: median_count(of, over, |m| m.epochs)?,
+        hypercalls_kick: median_count(of, over, |m| m.hypercalls_kick)?,
+        hypercalls_sched_yield: median_count(of, over, |m| m.hypercalls_sched_yield)?,
+        fail_open_events: median_count(of, over, |m| m.fail_open_events)?,
+    })
+}
+
+fn waste(of: &[&RunResult], base: &[&RunResult], over: Over) -> Option<Waste> {
+    let all = |of: &[&RunResult]| -> Vec<f64> {
+        of.iter().filter_map(|r| inefficiency(r, over)).collect()
+    };
+    let s = spread(&all(of))?;
+    let base = median(&all(base)).filter(|b| *b > 0.0);
+    Some(Waste {
+        inefficiency: round(s.median),
+        min: round(s.min),
+        max: round(s.max),
+        change: base.map(|b| round(s.median / b - 1.0)),
+    })
+}
+
+fn picks(of: &[&RunResult], over: Over) -> Option<Picks> {
+    if picks_are_kvms_own(of, over) {
+        return None;
+    }
+    let ran_next = median_count(of, over, |m| m.picks_ran_next)?;
+    let picked = median_count(of, over, ModuleStats::yields).filter(|p| *p > 0);
+    Some(Picks {
+        yields: yields(of, over)?,
+        ran_next,
+        ran_next_share: picked.map(|p| round(ran_next as f64 / p as f64)),
+    })
+}
+
+fn windows(of: &[&RunResult], over: Over) -> Windows {
+    Windows {
+        cycles: window_cycles(of, over),
+        epoch_ple_exits: epoch_ple_exits(of[0]),
+        rounds: rounds(of, over),
+        moved: window_moved(of, over),
+        is_aple_alone: is_aple_alone(of[0]),
+    }
+}
+
+/// PLE exits that made an epoch of the run; `None` without PLE or where none were counted.
+pub(crate) fn epoch_ple_exits(r: &RunResult) -> Option<u32> {
+    match &r.run.arm.window {
+        Window::Aple(p) => Some(p.epoch_ple_exits),
+        Window::Off => None,
+        Window::Stock | Window::Fixed { .. } => r.run.epoch_ple_exits,
+    }
+}
+
+fn guest(of: &[&RunResult], over: Over) -> Guest {
+    let wait_hist = merged_waits(of, over);
+    let percentile = |q| log2_percentile(&wait_hist, q).map(|c| c as u64);
+    let longest = of.iter().flat_map(|r| vms(r, over)).map(|v| v.max_wait_cycles).max();
+    let of_median = |f: fn(&RunResult, Over) -> Option<f64>| {
+        median(&of.iter().filter_map(|r| f(r, over)).collect::<Vec<_>>()).map(round)
+    };
+    Guest {
+        wait_cycles: WaitCycles {
+            p50: percentile(0.5),
+            p99: percentile(0.99),
+            max: longest.filter(|_| wait_hist.iter().any(|n| *n > 0)),
+        },
+        fairness: of_median(fairness_vcpus),
+        fairness_vms: match over.vm {
+            None => of_median(fairness_vms),
+            Some(_) => None,
+        },
+        wait_hist,
+    }
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A row as summary.json and table.csv have it: flat, null where nothing is known.
+
+use crate::summary::{CostNs, Key, Performance, Row, TimeShares, WaitCycles, WindowCycles, Yields};
+use serde::{Serialize, Serializer};
+
+/// The keys of a row, in the document's order.
+#[derive(Serialize)]
+struct Flat<'a> {
+    #[serde(flatten)]
+    key: &'a Key,
+    #[serde(flatten)]
+    perf: &'a Performance,
+    inefficiency: Option<f64>,
+    inefficiency_min: Option<f64>,
+    inefficiency_max: Option<f64>,
+    inefficiency_change: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<TimeShares>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<CostNs>,
+    ple_exits: Option<u64>,
+    exit_handling_cycles: Option<u64>,
+    yields: Option<&'a Yields>,
+    picks_ran_next: Option<u64>,
+    picks_ran_next_share: Option<f64>,
+    window_cycles: WindowCycles,
+    epoch_ple_exits: Option<u32>,
+    epochs: Option<u64>,
+    rounds: Option<u64>,
+    /// Whether APLE moved the window.
+    adapted: Option<bool>,
+    wait_cycles: WaitCycles,
+    fairness: Option<f64>,
+    fairness_vms: Option<f64>,
+    cpus_used: Option<f64>,
+    hypercalls_kick: Option<u64>,
+    hypercalls_sched_yield: Option<u64>,
+    fail_open_events: Option<u64>,
+}
+
+impl<'a> From<&'a Row> for Flat<'a> {
+    fn from(row: &'a Row) -> Self {
+        let module = row.module.as_ref();
+        let waste = module.and_then(|m| m.waste);
+        let picks = module.and_then(|m| m.picks.as_ref());
+        let windows = row.windows.clone().unwrap_or_default();
+        let guest = row.guest.as_ref();
+        Flat {
+            key: &row.key,
+            perf: &row.perf,
+            inefficiency: waste.map(|w| w.inefficiency),
+            inefficiency_min: waste.map(|w| w.min),
+            inefficiency_max: waste.map(|w| w.max),
+            inefficiency_change: waste.and_then(|w| w.change),
+            time: row.time,
+            cost: row.cost,
+            ple_exits: module.map(|m| m.ple_exits),
+            exit_handling_cycles: module.and_then(|m| m.exit_handling_cycles),
+            yields: picks.map(|p| &p.yields),
+            picks_ran_next: picks.map(|p| p.ran_next),
+            picks_ran_next_share: picks.and_then(|p| p.ran_next_share),
+            window_cycles: windows.cycles,
+            epoch_ple_exits: windows.epoch_ple_exits,
+            epochs: module.map(|m| m.epochs),
+            rounds: windows.rounds,
+            adapted: windows.moved,
+            wait_cycles: guest.map(|g| g.wait_cycles.clone()).unwrap_or_default(),
+            fairness: guest.and_then(|g| g.fairness),
+            fairness_vms: guest.and_then(|g| g.fairness_vms),
+            cpus_used: row.perf.cpus_used,
+            hypercalls_kick: module.map(|m| m.hypercalls_kick),
+            hypercalls_sched_yield: module.map(|m| m.hypercalls_sched_yield),
+            fail_open_events: module.map(|m| m.fail_open_events),
+        }
+    }
+}
+
+impl Serialize for Row {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Flat::from(self).serialize(serializer)
+    }
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reads results.jsonl: streams of records, possibly cut off. What stands before a cut counts.
+
+use crate::read::check::{clean, printable, wrong_in};
+use std::path::{Path, PathBuf};
+use unspin_scenario::plan::SCHEMA;
+use unspin_scenario::result::{Begin, Record, RunResult};
+
+/// One agent's records: from its Begin to its End, or to where they stop.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stream {
+    pub begin: Begin,
+    pub runs: Vec<RunResult>,
+    pub failed: Vec<(u32, String)>,
+    /// Runs the plan had, if a progress record said so.
+    pub total: Option<u32>,
+    pub ended: bool,
+}
+
+/// What was read, and what was wrong with it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Input {
+    pub streams: Vec<Stream>,
+    pub notices: Vec<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {path}: {error}")]
+pub struct ReadError {
+    pub path: PathBuf,
+    pub error: std::io::Error,
+}
+
+/// Reads files, or directories that hold a results.jsonl.
+pub fn read_files(paths: &[PathBuf]) -> Result<Input, ReadError> {
+    let mut input = Input::default();
+    for path in paths {
+        let path = if path.is_dir() { path.join("results.jsonl") } else { path.clone() };
+        let bytes =
+            std::fs::read(&path).map_err(|error| ReadError { path: path.clone(), error })?;
+        let part = read_str(&path, &String::from_utf8_lossy(&bytes));
+        input.streams.extend(part.streams);
+        input.notices.extend(part.notices);
+    }
+    Ok(input)
+}
+
+/// Reads the text of one file. Runs no unspin can have written are left out; text is made fit for a
+/// terminal.
+pub fn read_str(path: &Path, text: &str) -> Input {
+    let mut file = Reader { path, input: Input::default(), open: None };
+    let lines = text.lines().count();
+    let mut records = 0;
+    for (n, line) in (1..).zip(text.lines()) {
+        if line.trim().is_empty() {
+            continue;
+        }
+        match serde_json::from_str(line) {
+            Ok(record) => {
+                records += 1;
+                file.take(n, record);
+            }
+            Err(e) if n == lines && (e.is_eof() || !text.ends_with('\n')) => {
+                let before = format!("records before it: {records}");
+                file.note(n, format!("the last record is cut off and lost; {before}"));
+            }
+            Err(e) => file.note(n, format!("not a record, left out: {e}")),
+        }
+    }
+    file.close();
+    let mut input = file.input;
+    if input.streams.is_empty() && input.notices.is_empty() {
+        input.notices.push(format!("{}: no records", path.display()));
+    }
+    for n in &mut input.notices {
+        *n = printable(n);
+    }
+    input
+}
+
+/// A file as far as it was read.
+struct Reader<'a> {
+    path: &'a Path,
+    input: Input,
+    /// The stream whose End has not come yet.
+    open: Option<Stream>,
+}
+
+impl Reader<'_> {
+    /// Something about line `n`.
+    fn note(&mut self, n: usize, what: String) {
+        self.input.notices.push(format!("{}:{n}: {what}", self.path.display()));
+    }
+
+    fn take(&mut self, n: usize, record: Record) {
+        match record {
+            Record::Begin(begin) => self.begin(n, begin),
+            Record::Run(mut r) => {
+                if let Some(wrong) = wrong_in(&r) {
+                    return self.note(n, format!("run {} left out: {wrong}", r.run.id));
+                }
+                for error in r.vm.iter_mut().filter_map(|v| v.error.as_mut()) {
+                    *error = printable(error);
+                }
+                self.add(n, |s| s.runs.push(*r));
+            }
+            Record::Failed { id, error } => self.add(n, |s| s.failed.push((id, error))),
+            Record::Progress(p) => self.add(n, |s| s.total = Some(p.total)),
+            Record::Log { .. } => self.add(n, |_| ()),
+            Record::End { .. } => {
+                if let Some(s) = &mut self.open {
+                    s.ended = true;
+                }
+                self.close();
+            }
+        }
+    }
+
+    fn begin(&mut self, n: usize, mut begin: Begin) {
+        self.close();
+        if begin.schema != SCHEMA {
+            let theirs = begin.schema;
+            let what = format!("records of schema {theirs}, this program reads {SCHEMA}; left out");
+            return self.note(n, what);
+        }
+        clean(&mut begin);
+        self.open =
+            Some(Stream { begin, runs: Vec::new(), failed: Vec::new(), total: None, ended: false });
+    }
+
+    fn add(&mut self, n: usize, to: impl FnOnce(&mut Stream)) {
+        match &mut self.open {
+            Some(s) => to(s),
+            None => {
+                let what =
+                    "a record outside begin and end, left out: nothing says where it is from";
+                self.note(n, what.to_string());
+            }
+        }
+    }
+
+    /// The open stream, if any, is all there is of it.
+    fn close(&mut self) {
+        let Some(s) = self.open.take() else {
+            return;
+        };
+        let from = format!("{}: {} on {}", self.path.display(), s.begin.scenario, s.begin.kernel);
+        if !s.ended {
+            let of = s.total.map(|t| format!(" of {t}")).unwrap_or_default();
+            self.input.notices.push(format!(
+                "{from}: no end record: {}{of} runs are here and count, the rest was lost; `unspin bench --resume` makes it",
+                s.runs.len()
+            ));
+        }
+        for (id, error) in &s.failed {
+            self.input.notices.push(format!("{from}: run {id} failed: {error}"));
+        }
+        self.input.streams.push(s);
+    }
+}

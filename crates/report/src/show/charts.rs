@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! All pictures of a document.
+
+use crate::show::place::{file_part, layout, places, profile_order, rows_at};
+use crate::show::svg::Chart;
+use crate::show::{bars, curves};
+use crate::summary::{Document, Place, Summary};
+
+/// All pictures of the document, place by place.
+pub fn charts(d: &Document) -> Vec<Chart> {
+    let s = &d.summary;
+    let mut out = Vec::new();
+    for place in &places(s) {
+        let rows = rows_at(s, place);
+        let (at, name) = (file_part(place), caption(s, place));
+        out.push(bars::performance(&rows, &at, &name));
+        out.extend(bars::inefficiency(&rows, &at, &name));
+        out.extend(bars::yields(&rows, &at, &name));
+        for profile in profile_order(&rows) {
+            out.extend(curves::waits(&rows, profile, &at, &name));
+            out.extend(curves::windows(&d.traces, s, profile, place, &name));
+        }
+    }
+    out
+}
+
+/// A place in the title of a picture.
+fn caption(s: &Summary, place: &Place) -> String {
+    let lock = match place.lock.as_str() {
+        "" => String::new(),
+        lock => format!(", lock {lock}"),
+    };
+    let cgroups = layout(place.cgroup);
+    format!("{} VM, cgroups {cgroups}{lock} ({}, {})", place.vms, s.machine, s.kernel)
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! All rows as CSV; unknown values are empty.
+
+use crate::summary::Document;
+use serde_json::Value;
+
+/// One line per row of every document, its machine and kernel first.
+pub fn csv(docs: &[Document]) -> String {
+    let mut out = String::new();
+    let mut header: Option<Vec<String>> = None;
+    for d in docs {
+        for row in &d.summary.arms {
+            let Ok(Value::Object(fields)) = serde_json::to_value(row) else {
+                continue;
+            };
+            let mut cells = vec![
+                ("machine".to_string(), Value::from(d.summary.machine.as_str())),
+                ("kernel".to_string(), Value::from(d.summary.kernel.as_str())),
+                ("scenario".to_string(), Value::from(d.summary.scenario.as_str())),
+            ];
+            for key in KEYS {
+                flatten(key, fields.get(*key).unwrap_or(&Value::Null), &mut cells);
+            }
+            if header.is_none() {
+                let names: Vec<String> = cells.iter().map(|(k, _)| k.clone()).collect();
+                out.push_str(&names.join(","));
+                out.push('\n');
+                header = Some(names);
+            }
+            let line: Vec<String> = cells.iter().map(|(_, v)| cell(v)).collect();
+            out.push_str(&line.join(","));
+            out.push('\n');
+        }
+    }
+    out
+}
+
+const KEYS: &[&str] = &[
+    "profile",
+    "vms",
+    "vm_index",
+    "cgroup",
+    "lock",
+    "arm",
+    "baseline",
+    "same_as",
+    "repeats",
+    "performance",
+    "performance_low",
+    "performance_high",
+    "performance_min",
+    "performance_max",
+    "verdict",
+    "throughput_per_s",
+    "inefficiency",
+    "inefficiency_min",
+    "inefficiency_max",
+    "inefficiency_change",
+    "ple_exits",
+    "exit_handling_cycles",
+    "yields",
+    "picks_ran_next",
+    "picks_ran_next_share",
+    "window_cycles",
+    "epoch_ple_exits",
+    "epochs",
+    "rounds",
+    "adapted",
+    "wait_cycles",
+    "fairness",
+    "fairness_vms",
+    "cpus_used",
+    "hypercalls_kick",
+    "hypercalls_sched_yield",
+    "fail_open_events",
+];
+
+/// Columns of the keys that hold tables.
+const PARTS: &[(&str, &[&str])] = &[
+    (
+        "yields",
+        &[
+            "resource_waiter",
+            "lock_waiter",
+            "yielded",
+            "woken",
+            "ipi_receiver",
+            "none",
+            "gave_way",
+            "failed",
+        ],
+    ),
+    ("window_cycles", &["min", "median", "max", "last"]),
+    ("wait_cycles", &["p50", "p99", "max"]),
+];
+
+fn flatten(key: &str, v: &Value, cells: &mut Vec<(String, Value)>) {
+    match PARTS.iter().find(|(k, _)| *k == key) {
+        Some((_, parts)) => {
+            for p in *parts {
+                let inner = v.get(p).cloned().unwrap_or(Value::Null);
+                cells.push((format!("{key}_{p}"), inner));
+            }
+        }
+        None => cells.push((key.to_string(), v.clone())),
+    }
+}
+
+fn cell(v: &Value) -> String {
+    match v {
+        Value::Null => String::new(),
+        Value::String(s) if s.contains([',', '"', '\n', '\r']) => {
+            format!("\"{}\"", s.replace('"', "\"\""))
+        }
+        Value::String(s) => s.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One page that holds everything and fetches nothing.
+
+use crate::show::charts::charts;
+use crate::show::place::{cgroups_and_lock, origin, percent, places, rows_at};
+use crate::show::svg::Kind;
+use crate::show::windows::{adapting, still};
+use crate::summary::{Document, Place, Row};
+use minijinja::{context, Environment, Value};
+
+const PAGE: &str = include_str!("page.html");
+
+/// The page of all documents.
+pub fn html(docs: &[Document]) -> String {
+    let mut env = Environment::new();
+    env.add_filter("percent", |x: Option<f64>| percent(x));
+    env.add_filter("fixed", |x: Option<f64>, places: usize| {
+        x.map_or("–".to_string(), |x| format!("{x:.places$}"))
+    });
+    env.add_filter(
+        "known",
+        |v: Value| {
+            if v.is_none() || v.is_undefined() {
+                Value::from("–")
+            } else {
+                v
+            }
+        },
+    );
+    let docs: Vec<Value> = docs.iter().map(view).collect();
+    let page =
+        env.template_from_named_str("page.html", PAGE).and_then(|t| t.render(context! { docs }));
+    match page {
+        Ok(p) => p,
+        Err(e) => format!(
+            "<!doctype html><title>unspin</title><pre>the page could not be made: {e:#}</pre>"
+        ),
+    }
+}
+
+fn view(d: &Document) -> Value {
+    let charts = charts(d);
+    let of = |kind: Kind| -> Vec<Value> {
+        charts
+            .iter()
+            .filter(|c| c.kind == kind)
+            .map(|c| context! { title => c.title, svg => Value::from_safe_string(c.svg.clone()) })
+            .collect()
+    };
+    let s = &d.summary;
+    let whole: Vec<&Row> = s.arms.iter().filter(|r| r.key.is_whole()).collect();
+    let still_at = |place: &Place| {
+        let at =
+            format!("{} VM, cgroups {}", place.vms, cgroups_and_lock(place.cgroup, &place.lock));
+        still(&rows_at(s, place)).into_iter().map(move |what| format!("{at}: {what}"))
+    };
+    context! {
+        adapting => Value::from_serialize(adapting(&whole)),
+        still => places(s).iter().flat_map(still_at).collect::<Vec<String>>(),
+        s => Value::from_serialize(s),
+        origin => origin(s),
+        baseline => s.arms.first().map(|r| r.key.baseline.clone()),
+        performance => of(Kind::Performance),
+        inefficiency => of(Kind::Inefficiency),
+        window => of(Kind::Window),
+        yields => of(Kind::Yields),
+        waits => of(Kind::Waits),
+    }
+}

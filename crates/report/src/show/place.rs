@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where rows stand and what that is called: places, their rows, and arms and profiles in order.
+
+use crate::summary::{Document, Place, Row, Summary};
+use unspin_scenario::plan::CgroupLayout;
+use unspin_scenario::IDEAL_ARM;
+
+/// Where arms are compared, in the order of the rows.
+pub(crate) fn places(s: &Summary) -> Vec<Place> {
+    let mut places = Vec::new();
+    for place in s.arms.iter().map(|r| r.key.place()) {
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    places
+}
+
+/// The rows of a place over all VMs.
+pub(crate) fn rows_at<'a>(s: &'a Summary, place: &Place) -> Vec<&'a Row> {
+    s.arms.iter().filter(|r| r.key.is_whole() && r.key.place() == *place).collect()
+}
+
+/// The arm others are divided by.
+pub(crate) fn baseline(s: &Summary) -> &str {
+    s.arms.first().map_or("the baseline", |r| r.key.baseline.as_str())
+}
+
+pub(crate) fn distinct<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut out = Vec::new();
+    for x in all {
+        if !out.contains(&x) {
+            out.push(x);
+        }
+    }
+    out
+}
+
+/// Arms in the order of the table; ideal last.
+pub(crate) fn arm_order<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
+    let mut arms = distinct(rows.iter().map(|r| r.key.arm.as_str()));
+    arms.sort_by_key(|a| *a == IDEAL_ARM);
+    arms
+}
+
+pub(crate) fn profile_order<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
+    distinct(rows.iter().map(|r| r.key.profile.as_str()))
+}
+
+/// Where the figures are from, in one line.
+pub(crate) fn origin(s: &Summary) -> String {
+    let p = &s.provenance;
+    let mut line = format!("machine {} · kernel {}", s.machine, s.kernel);
+    line += &match &p.module {
+        Some(m) => format!(" · module {m}"),
+        None => " · no module".to_string(),
+    };
+    let seeds = if p.seeds.len() == 1 { "1 seed" } else { &format!("{} seeds", p.seeds.len()) };
+    line += &format!(" · {} pCPUs · {} runs, {seeds}", p.pcpus, p.runs);
+    if !p.epoch_ple_exits.is_empty() {
+        let epochs: Vec<String> = p.epoch_ple_exits.iter().map(u32::to_string).collect();
+        line += &format!(" · epoch {} PLE exits", epochs.join(" and "));
+    }
+    if !p.epoch_min_us.is_empty() {
+        let least: Vec<String> =
+            p.epoch_min_us.iter().map(|&us| format!("{}", f64::from(us) / 1000.0)).collect();
+        line += &format!(", at least {} ms", least.join(" and "));
+    }
+    if !p.complete {
+        line += " · INCOMPLETE";
+    }
+    line
+}
+
+/// A short name for files: scenario and kernel series.
+pub(crate) fn stem(d: &Document) -> String {
+    let kernel: Vec<&str> = d.summary.kernel.split(['.', '-', '+']).take(2).collect();
+    let safe =
+        |s: &str| s.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.', "_");
+    format!(
+        "{}-{}-{}",
+        safe(&d.summary.scenario),
+        safe(&d.summary.machine),
+        safe(&kernel.join("."))
+    )
+}
+
+/// A place in the name of a file.
+pub(crate) fn file_part(place: &Place) -> String {
+    let lock = if place.lock.is_empty() { String::new() } else { format!("-{}", place.lock) };
+    format!("{}vm-{}{lock}", place.vms, layout(place.cgroup))
+}
+
+/// A cgroup layout as scenarios call it.
+pub(crate) fn layout(c: CgroupLayout) -> &'static str {
+    match c {
+        CgroupLayout::Flat => "flat",
+        CgroupLayout::Vm => "vm",
+        CgroupLayout::Vcpu => "vcpu",
+    }
+}
+
+pub(crate) fn cgroups_and_lock(cgroup: CgroupLayout, lock: &str) -> String {
+    match lock {
+        "" => layout(cgroup).to_string(),
+        lock => format!("{}, {lock}", layout(cgroup)),
+    }
+}
+
+pub(crate) fn percent(x: Option<f64>) -> String {
+    x.map_or("-".to_string(), |x| format!("{:.0} %", x * 100.0))
+}

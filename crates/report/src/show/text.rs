@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The tables for a terminal.
+
+use crate::show::place::{
+    arm_order, baseline, cgroups_and_lock, distinct, origin, percent, places, profile_order,
+    rows_at,
+};
+use crate::show::windows::{adapting, still, window};
+use crate::summary::{Document, Mean, Place, Row, Summary};
+use std::fmt::Write;
+use tabled::builder::Builder;
+use tabled::settings::object::{Columns, Object, Rows};
+use tabled::settings::{Alignment, Style};
+use unspin_scenario::plan::CgroupLayout;
+use unspin_scenario::IDEAL_ARM;
+
+/// Every document as tables.
+pub fn text(docs: &[Document]) -> String {
+    let mut out = String::new();
+    for d in docs {
+        document(&mut out, &d.summary);
+    }
+    out
+}
+
+fn document(out: &mut String, s: &Summary) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "{} ({})", s.title, s.scenario);
+    let _ = writeln!(out, "{}", origin(s));
+    for place in &places(s) {
+        let _ = writeln!(out, "\n{}", heading(s, place));
+        grids(out, s, place);
+    }
+    out.push_str(&stalls(s));
+    out.push_str(&slowdowns(s));
+    out.push_str(&headroom(s));
+    if s.arms.iter().any(|r| r.time.is_some()) {
+        let _ = writeln!(
+            out,
+            "vCPU time: useful + spinning for a running + for a preempted vCPU + switches and exits \
+             + halted + waiting for a pCPU"
+        );
+    }
+    if s.arms.iter().any(|r| r.windows.as_ref().is_some_and(|w| w.moved.is_some())) {
+        let _ = writeln!(
+            out,
+            "window: TSC cycles at the end, median over VMs and seeds, and the fewest rounds of \
+             three epochs that APLE did in any VM"
+        );
+    }
+    let _ = writeln!(
+        out,
+        "performance: throughput ÷ {}'s, median over seeds, bigger is better; ~ the spread over \
+         seeds does not let one tell",
+        baseline(s)
+    );
+    for n in &s.notices {
+        let _ = writeln!(out, "note: {n}");
+    }
+    out.push('\n');
+}
+
+/// The tables of one place.
+fn grids(out: &mut String, s: &Summary, place: &Place) {
+    let rows = rows_at(s, place);
+    let means: Vec<&Mean> = s.means.iter().filter(|m| m.place() == *place).collect();
+    out.push_str(&grid("performance", &rows, performance, Some((&means, mean_performance))));
+    let rows: Vec<&Row> = rows.into_iter().filter(|r| r.key.arm != IDEAL_ARM).collect();
+    if rows.iter().any(|r| r.inefficiency().is_some()) {
+        out.push_str(&grid("inefficiency", &rows, inefficiency, Some((&means, mean_inefficiency))));
+        out.push_str(&grid("cycles a PLE exit", &rows, exit_handling, None));
+    }
+    let adapting = adapting(&rows);
+    if !adapting.is_empty() {
+        out.push_str(&grid("window (rounds)", &adapting, window, None));
+    }
+    for sentence in still(&rows) {
+        let _ = writeln!(out, "{sentence}");
+    }
+    if rows.iter().any(|r| r.time.is_some()) {
+        out.push_str(&grid("vCPU time, %", &rows, time, None));
+    }
+}
+
+fn heading(s: &Summary, place: &Place) -> String {
+    let layout = match place.cgroup {
+        CgroupLayout::Flat => "no cgroups",
+        CgroupLayout::Vm => "one cgroup a VM",
+        CgroupLayout::Vcpu => "one cgroup a vCPU",
+    };
+    let vms = place.vms;
+    let plural = if vms == 1 { "" } else { "s" };
+    let lock = if place.lock.is_empty() { String::new() } else { format!(", lock {}", place.lock) };
+    format!("{vms} VM{plural}, {layout}{lock} ({}, {})", s.machine, s.kernel)
+}
+
+fn time(r: &Row) -> String {
+    let Some(t) = r.time else {
+        return "-".to_string();
+    };
+    let host = t.switch + t.exit;
+    let parts =
+        [t.useful, t.spin_holder_running, t.spin_holder_preempted, host, t.halted, t.waiting];
+    parts.map(|x| format!("{:.0}", 100.0 * x)).join("+")
+}
+
+fn performance(r: &Row) -> String {
+    let Some(p) = r.perf.performance else {
+        return "-".to_string();
+    };
+    let mark = mark_of(r.perf.verdict);
+    let of = r.key.same_as.as_ref().map(|a| format!(" ({a})")).unwrap_or_default();
+    format!("{p:.2}{mark}{of}")
+}
+
+fn inefficiency(r: &Row) -> String {
+    r.inefficiency().map_or("-".to_string(), |x| format!("{:.1} %", x * 100.0))
+}
+
+fn exit_handling(r: &Row) -> String {
+    let cycles = r.module.as_ref().and_then(|m| m.exit_handling_cycles);
+    cycles.map_or("-".to_string(), |x| x.to_string())
+}
+
+/// What a table shows of an arm's mean over the profiles that spin.
+type MeanCell = fn(&Mean) -> Option<String>;
+
+/// Arms across, profiles down, and means below where they are given.
+fn grid(
+    what: &str,
+    rows: &[&Row],
+    cell: fn(&Row) -> String,
+    means: Option<(&[&Mean], MeanCell)>,
+) -> String {
+    let (arms, profiles) = (arm_order(rows), profile_order(rows));
+    let mut b = Builder::default();
+    b.push_record(std::iter::once(what).chain(arms.iter().copied()));
+    for p in &profiles {
+        let cells = arms.iter().map(|a| {
+            let r = rows.iter().find(|r| r.key.arm == *a && r.key.profile == *p);
+            r.map_or("-".to_string(), |r| cell(r))
+        });
+        b.push_record(std::iter::once(p.to_string()).chain(cells));
+    }
+    let over = rows.iter().filter(|r| r.key.spin_intensive).map(|r| r.key.profile.as_str());
+    if let Some((means, mean)) = means.filter(|_| distinct(over).len() > 1) {
+        let cells = arms.iter().map(|a| {
+            let m = means.iter().find(|m| m.arm == *a);
+            m.and_then(|m| mean(m)).unwrap_or("-".to_string())
+        });
+        b.push_record(std::iter::once("mean of spinning".to_string()).chain(cells));
+    }
+    let mut t = b.build();
+    t.with(Style::sharp()).modify(Columns::new(1..).not(Rows::first()), Alignment::right());
+    format!("{t}\n")
+}
+
+fn mean_performance(m: &Mean) -> Option<String> {
+    m.performance.map(|p| format!("{p:.2}{}", mark_of(m.verdict)))
+}
+
+fn mean_inefficiency(m: &Mean) -> Option<String> {
+    m.inefficiency.map(|x| format!("{:.1} %", x * 100.0))
+}
+
+/// What stands beside a ratio that the seeds do not tell from 1.
+fn mark_of(verdict: Option<&str>) -> &'static str {
+    match verdict {
+        Some("cannot tell") => " ~",
+        _ => "",
+    }
+}
+
+/// Turns of waits worth a column.
+const STALL_TURNS: [u64; 6] = [16, 64, 256, 1024, 4096, 16384];
+
+fn stalls(s: &Summary) -> String {
+    if s.stalls.is_empty() {
+        return String::new();
+    }
+    let mut b = Builder::default();
+    let head = ["profile", "VMs", "lock", "arm", "acquisitions"].map(str::to_string);
+    b.push_record(head.into_iter().chain(STALL_TURNS.map(|t| format!("{t} turns"))));
+    for r in &s.stalls {
+        let cells = STALL_TURNS.map(|turns| {
+            let w = r.waits.iter().find(|w| w.turns == turns);
+            w.map_or("-".to_string(), |w| {
+                format!("{} ({})", w.held + w.free, percent(w.free_share))
+            })
+        });
+        let vms = r.vms.to_string();
+        let first =
+            [r.profile.clone(), vms, r.lock.clone(), r.arm.clone(), r.acquisitions.to_string()];
+        b.push_record(first.into_iter().chain(cells));
+    }
+    let mut t = b.build();
+    t.with(Style::sharp());
+    format!(
+        "\nwaits that came to so many turns of their loop, and in how many the lock was free then \
+         ({}, {})\n{t}\n",
+        s.machine, s.kernel
+    )
+}
+
+fn slowdowns(s: &Summary) -> String {
+    if s.slowdowns.is_empty() {
+        return String::new();
+    }
+    let mut b = Builder::default();
+    b.push_record([
+        "profile",
+        "VMs",
+        "cgroups",
+        "arm",
+        "slowdown",
+        "idle switches",
+        "spin switches",
+        "interrupts",
+        "user spinning",
+        "caches",
+        "kernel spinning",
+        "host",
+    ]);
+    for r in &s.slowdowns {
+        let shares = r.factors.iter().map(|f| {
+            let regained = f.regained.map_or("off".into(), |x| format!("{:+.1}", 100.0 * x));
+            format!("{:.1} ({regained})", 100.0 * f.share)
+        });
+        let rest = [r.kernel_spin, r.other_host].map(|x| format!("{:.1}", 100.0 * x));
+        let first = [
+            r.profile.clone(),
+            r.vms.to_string(),
+            cgroups_and_lock(r.cgroup, &r.lock),
+            r.arm.clone(),
+            percent(r.slowdown),
+        ];
+        b.push_record(first.into_iter().chain(shares).chain(rest));
+    }
+    let mut t = b.build();
+    t.with(Style::sharp()).modify(Columns::new(4..).not(Rows::first()), Alignment::right());
+    format!(
+        "\nslowdown against the program on the machine itself, and its factors: % of vCPU time (throughput \
+         regained without it, %) ({}, {})\n{t}\n",
+        s.machine, s.kernel
+    )
+}
+
+fn headroom(s: &Summary) -> String {
+    if s.headroom.is_empty() {
+        return String::new();
+    }
+    let mut b = Builder::default();
+    let loses = format!("{} loses", baseline(s));
+    b.push_record(["VMs", "cgroups", "arm", &loses, "share closed", "profiles with headroom"]);
+    for h in &s.headroom {
+        let names = if h.profiles.is_empty() { "none".into() } else { h.profiles.join(" ") };
+        b.push_record([
+            h.vms.to_string(),
+            cgroups_and_lock(h.cgroup, &h.lock),
+            h.arm.clone(),
+            percent(h.stock_loss),
+            percent(h.closed),
+            names,
+        ]);
+    }
+    let mut t = b.build();
+    t.with(Style::sharp());
+    format!("\nheadroom to ideal ({}, {})\n{t}\n", s.machine, s.kernel)
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Windows of the arms that adapt them: where they stood, how often they were decided on, and which
+//! never moved.
+
+use crate::show::place::arm_order;
+use crate::summary::{Row, Windows};
+
+/// The rows of arms that adapt their windows.
+pub(crate) fn adapting<'a>(rows: &[&'a Row]) -> Vec<&'a Row> {
+    let adapts = |r: &&Row| r.windows.as_ref().is_some_and(|w| w.moved.is_some());
+    rows.iter().copied().filter(adapts).collect()
+}
+
+/// A row's window at the end and its rounds.
+pub(crate) fn window(r: &Row) -> String {
+    let last = r.windows.as_ref().and_then(|w| w.cycles.last);
+    let rounds = r.windows.as_ref().and_then(|w| w.rounds);
+    match (last, rounds) {
+        (Some(cycles), Some(rounds)) => format!("{cycles} ({rounds})"),
+        _ => "-".to_string(),
+    }
+}
+
+/// What windows that never moved make of arms that do nothing else, a sentence per arm.
+pub(crate) fn still(rows: &[&Row]) -> Vec<String> {
+    let sentence = |arm: &str| {
+        let of_arm = rows.iter().filter(|r| r.key.arm == arm && r.never_moved());
+        let still: Vec<(&Row, &Windows)> = of_arm
+            .filter_map(|r| Some((*r, r.windows.as_ref()?)))
+            .filter(|(_, w)| w.is_aple_alone)
+            .collect();
+        let (_, first) = still.first()?;
+        let profiles: Vec<&str> = still.iter().map(|(r, _)| r.key.profile.as_str()).collect();
+        let epoch = first.epoch_ple_exits.map(|n| format!(" of {n} PLE exits"));
+        let window = first.cycles.last.map(|n| format!(" of {n} cycles"));
+        Some(format!(
+            "{arm} never moved its window at {}: no epoch{} ended while it was measured. Its \
+             figures there are those of a fixed window{}.",
+            profiles.join(", "),
+            epoch.unwrap_or_default(),
+            window.unwrap_or_default(),
+        ))
+    };
+    arm_order(rows).into_iter().filter_map(sentence).collect()
+}

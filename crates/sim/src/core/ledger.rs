@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A vCPU's account: where its time went, and the host time it owes before its guest goes on. What
+//! things cost is charged here.
+
+/// Where a vCPU's time goes; every nanosecond is in exactly one class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Class {
+    /// The guest works: steps of its program and the lock operations between them.
+    Useful = 0,
+    /// It waits spinning, and whoever it waits for is on a pCPU.
+    SpinHolderRunning = 1,
+    /// It waits spinning for somebody who is not on a pCPU.
+    SpinHolderPreempted = 2,
+    /// The host switches to it.
+    Switch = 3,
+    /// The host handles an exit of it, or an interrupt in its time.
+    Exit = 4,
+    /// It sleeps, or has not started.
+    Halted = 5,
+    /// It wants a pCPU and has none.
+    Waiting = 6,
+}
+
+pub const CLASSES: usize = 7;
+/// Classes in which a vCPU is on a pCPU come first.
+pub const ON_CPU_CLASSES: usize = 5;
+
+/// What exits and switches are for (NJIT 2018, chapter 2), as far as it is one of its factors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Cause {
+    /// A vCPU had nothing to do: halting, waking.
+    Idle = 0,
+    /// A vCPU was stopped spinning: pause-loop exits.
+    Spin = 1,
+    /// A sibling's interrupt, sent or received.
+    Ipi = 2,
+    /// It came to another last-level cache.
+    Migration = 3,
+    /// Ticks, and preemption by others.
+    Other = 4,
+}
+
+/// Causes that are told apart; the rest is what remains.
+const CAUSES: usize = 4;
+
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    /// Time it was last accounted to.
+    pub since_ns: u64,
+    /// Host time it pays before its guest goes on: first for the switch to it, then for exits.
+    pub switch_ns: u64,
+    pub exit_ns: u64,
+    pub switch_cause: Cause,
+    /// Of `exit_ns`, by cause; the rest is for others.
+    owed_ns: [u64; CAUSES],
+    /// Where its time went, by class.
+    pub time_ns: [u64; CLASSES],
+    /// Of its time as a switch or exit, by cause.
+    cause_ns: [u64; CAUSES],
+    /// Of its time spinning, that in user space.
+    pub user_spin_ns: u64,
+    /// Of its useful time, that for data from another last-level cache.
+    pub far_ns: u64,
+}
+
+impl Ledger {
+    pub const NEW: Ledger = Ledger {
+        since_ns: 0,
+        switch_ns: 0,
+        exit_ns: 0,
+        switch_cause: Cause::Other,
+        owed_ns: [0; CAUSES],
+        time_ns: [0; CLASSES],
+        cause_ns: [0; CAUSES],
+        user_spin_ns: 0,
+        far_ns: 0,
+    };
+
+    pub fn book(&mut self, class: Class, ns: u64) {
+        self.time_ns[class as usize] += ns;
+    }
+
+    /// Time on a pCPU so far, ns, as of the last accounting.
+    pub fn cpu_ns(&self) -> u64 {
+        self.time_ns[..ON_CPU_CLASSES].iter().sum()
+    }
+
+    /// Time that exits and switches took for that cause, ns.
+    pub fn cause_ns(&self, cause: Cause) -> u64 {
+        self.cause_ns[cause as usize]
+    }
+
+    /// Host time it owes before its guest goes on, ns.
+    #[inline]
+    pub fn host_ns(&self) -> u64 {
+        self.switch_ns + self.exit_ns
+    }
+
+    /// Handling an exit is to take so long.
+    #[inline]
+    pub fn owe_exit(&mut self, ns: u64, cause: Cause) {
+        self.exit_ns += ns;
+        if (cause as usize) < CAUSES {
+            self.owed_ns[cause as usize] += ns;
+        }
+    }
+
+    /// It owes nothing for exits any longer.
+    pub fn forgive_exit(&mut self) {
+        self.exit_ns = 0;
+        self.owed_ns = [0; CAUSES];
+    }
+
+    /// It was on a pCPU for `ns`: host time first. What is left is its guest's.
+    #[inline]
+    pub fn pay_host(&mut self, ns: u64) -> u64 {
+        // Most often it is in its guest.
+        if self.host_ns() == 0 {
+            return ns;
+        }
+        let switch = ns.min(self.switch_ns);
+        self.switch_ns -= switch;
+        self.book(Class::Switch, switch);
+        if (self.switch_cause as usize) < CAUSES {
+            self.cause_ns[self.switch_cause as usize] += switch;
+        }
+        let exit = (ns - switch).min(self.exit_ns);
+        if exit > 0 {
+            self.pay_exit(exit);
+        }
+        ns - switch - exit
+    }
+
+    fn pay_exit(&mut self, ns: u64) {
+        self.exit_ns -= ns;
+        self.book(Class::Exit, ns);
+        let mut left = ns;
+        for (owed, paid) in self.owed_ns.iter_mut().zip(&mut self.cause_ns) {
+            let now = left.min(*owed);
+            *owed -= now;
+            *paid += now;
+            left -= now;
+        }
+    }
+}

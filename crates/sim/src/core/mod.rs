@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What every room above stands on: which vCPU is where, where its time went, what things cost, and
+//! the pending events. Whoever is above may change it; it calls nobody.
+
+mod costs;
+mod effect;
+mod ledger;
+mod model;
+mod pcpu;
+mod vcpu;
+
+pub use costs::{Costs, GroupCosts, Prices};
+pub use effect::Effect;
+pub use ledger::{Cause, Class, CLASSES, ON_CPU_CLASSES};
+pub use model::{CreditHost, Host, IdleState, Kernel};
+pub use pcpu::Pcpu;
+pub use vcpu::{State, Vcpu};
+
+use crate::engine::{Clock, Events, PcpuId, Table, VcpuId, VmId};
+
+/// Which vCPUs are a VM's.
+#[derive(Debug, Clone, Copy)]
+pub struct Vm {
+    /// Its vCPUs are `first..first + vcpus` of all.
+    pub first: VcpuId,
+    pub vcpus: u32,
+    /// Exits for accesses to an APIC.
+    pub apic_exits: u64,
+}
+
+pub struct Core {
+    pub now_ns: u64,
+    pub events: Events,
+    pub clock: Clock,
+    /// Cycles in a ns, with 32 bits of fraction.
+    pub cycles_per_ns_q32: u128,
+    pub prices: Prices,
+    pub model: Host,
+    pub vcpus: Table<VcpuId, Vcpu>,
+    pub pcpus: Table<PcpuId, Pcpu>,
+    pub vms: Table<VmId, Vm>,
+    /// The pCPU whose timer interrupt is being handled.
+    pub interrupted: PcpuId,
+    /// What the guests' doings mean for other rooms; the machine sees to them in this order.
+    pub effects: Vec<Effect>,
+}
+
+impl Core {
+    pub fn cycles_fast(&self, ns: u64) -> u64 {
+        ((u128::from(ns) * self.cycles_per_ns_q32) >> 32) as u64
+    }
+
+    /// Handling an exit takes `v` that long.
+    #[inline]
+    pub fn charge(&mut self, v: VcpuId, ns: u64, cause: Cause) {
+        self.vcpus[v].ledger.owe_exit(ns, cause);
+    }
+
+    /// Brings the account of `v` up to now, but for what is its guest's time: so much of it, ns, is
+    /// left. `None`: no time has passed.
+    #[inline]
+    pub fn account_host(&mut self, v: VcpuId) -> Option<u64> {
+        let vcpu = &mut self.vcpus[v];
+        let ns = self.now_ns - vcpu.ledger.since_ns;
+        if ns == 0 {
+            return None;
+        }
+        vcpu.ledger.since_ns = self.now_ns;
+        Some(match vcpu.on.state {
+            State::Halted => {
+                vcpu.ledger.book(Class::Halted, ns);
+                0
+            }
+            State::Ready => {
+                vcpu.ledger.book(Class::Waiting, ns);
+                0
+            }
+            State::Running => {
+                let guest_ns = vcpu.ledger.pay_host(ns);
+                vcpu.exit.in_ple_exit &= vcpu.ledger.exit_ns > 0;
+                guest_ns
+            }
+        })
+    }
+
+    /// `v` is woken, or its pCPU wanted: KVM polls no longer. `v` has been accounted for.
+    pub fn stop_halt_poll(&mut self, v: VcpuId) {
+        let vcpu = &mut self.vcpus[v];
+        if std::mem::take(&mut vcpu.exit.halt_polls) {
+            vcpu.ledger.forgive_exit();
+        }
+    }
+
+    /// An interrupt takes `v`, running and accounted for, out of its guest and back; a pause loop
+    /// begins anew.
+    #[inline]
+    pub fn interrupt(&mut self, v: VcpuId) {
+        self.charge(v, self.prices.interrupt_ns, Cause::Ipi);
+        let vcpu = &mut self.vcpus[v];
+        vcpu.pauses.spun_ns = 0;
+        if !self.model.apicv {
+            self.vms[vcpu.vm].apic_exits += 1;
+        }
+    }
+
+    /// `by` writes to its APIC for each of `count` siblings.
+    pub fn send_ipis(&mut self, by: VcpuId, count: u32) {
+        self.vms[self.vcpus[by].vm].apic_exits += u64::from(count);
+        self.charge(by, self.prices.ipi_ns * u64::from(count), Cause::Ipi);
+    }
+
+    /// Which last-level cache a pCPU has.
+    #[inline]
+    pub fn domain(&self, p: PcpuId) -> u32 {
+        self.model.llc_pcpus.map_or(0, |size| p.0 / size.max(1))
+    }
+
+    /// Whether the host's way from an exit to its decision takes time, as measured; else it decides
+    /// at once, and the exit is paid for when the vCPU goes on.
+    #[inline]
+    pub fn times_handling(&self) -> bool {
+        self.model.costs.decide_cycles > 0 && self.model.credit.is_none()
+    }
+}

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The host that is modelled: its kernel, its scheduler and what an arm changes of it.
+
+use super::costs::Costs;
+use unspin_policy::kvm_stock::{Variant, WindowParams, WINDOW_PAUSES_MAX_SVM, WINDOW_PAUSES_SVM};
+use unspin_policy::{asym, credit, vcrd};
+use unspin_scenario::plan::{Factor, HostModel, HostScheduler, LoopDetection, Plan, Platform};
+
+/// Whose scheduler, KVM window and directed yield are modelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    /// What was proposed on the KVM list in 2012 and never merged: a window that grows where a
+    /// directed yield finds nobody and shrinks where it succeeds. CFS.
+    Proposal2012,
+    /// The papers' host: CFS, KVM's first growing window.
+    V3_19,
+    /// CFS.
+    V6_1,
+    /// EEVDF, a yield forfeiting virtual run time as its stable series has it.
+    V6_12,
+    /// EEVDF as first released; KVM's directed yield with its index bug (about 6.13 to 6.18).
+    V6_13,
+    /// EEVDF; the bug fixed.
+    V6_19,
+}
+
+impl Kernel {
+    /// All of them, oldest first.
+    pub const ALL: [Kernel; 6] = [
+        Kernel::Proposal2012,
+        Kernel::V3_19,
+        Kernel::V6_1,
+        Kernel::V6_12,
+        Kernel::V6_13,
+        Kernel::V6_19,
+    ];
+
+    /// The series' name, as scenarios and `--kernel` have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kernel::Proposal2012 => "2012",
+            Kernel::V3_19 => "3.19",
+            Kernel::V6_1 => "6.1",
+            Kernel::V6_12 => "6.12",
+            Kernel::V6_13 => "6.13",
+            Kernel::V6_19 => "6.19",
+        }
+    }
+
+    /// The kernel of that name.
+    pub fn parse(name: &str) -> Option<Kernel> {
+        Kernel::ALL.into_iter().find(|k| k.name() == name)
+    }
+
+    pub(crate) fn stock(self) -> Variant {
+        match self {
+            Kernel::Proposal2012 | Kernel::V3_19 => Variant::V3_19,
+            Kernel::V6_1 | Kernel::V6_12 => Variant::V6_12,
+            Kernel::V6_13 => Variant::V6_13IndexBug,
+            Kernel::V6_19 => Variant::V6_19,
+        }
+    }
+
+    /// Whether tasks are ordered by virtual deadline (EEVDF, 6.6 and later), not by virtual
+    /// run time alone (CFS).
+    pub(crate) fn is_eevdf(self) -> bool {
+        matches!(self, Kernel::V6_12 | Kernel::V6_13 | Kernel::V6_19)
+    }
+}
+
+/// Xen's Credit as a host has it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CreditHost {
+    /// Slots, credits and the cap; one credit is a microsecond.
+    pub params: credit::Params,
+    /// How long a vCPU runs before the pCPU chooses again, ns.
+    pub slice_ns: u64,
+    /// A slice's timer goes off so much late at most, ns.
+    pub slop_ns: u64,
+    /// Whether a vCPU that wakes with credit comes first (Xen's BOOST).
+    pub boost: bool,
+    /// ASMan's learner, where VCRD decides whose vCPUs run together.
+    pub vcrd: vcrd::Params,
+}
+
+/// A state of an idle pCPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdleState {
+    /// Not for a pCPU that is expected to idle for less than this, ns.
+    pub residency_ns: u64,
+    /// From an interrupt until the pCPU goes on, ns.
+    pub exit_ns: u64,
+}
+
+impl IdleState {
+    const fn new(residency_us: u64, exit_us: u64) -> IdleState {
+        IdleState { residency_ns: residency_us * 1000, exit_ns: exit_us * 1000 }
+    }
+
+    /// C1, C1E, C3 and C6 of Nehalem and Westmere, as Linux knows them (nehalem_cstates of
+    /// drivers/idle/intel_idle.c).
+    pub const NEHALEM: [IdleState; 4] = [
+        IdleState::new(6, 3),
+        IdleState::new(20, 10),
+        IdleState::new(80, 20),
+        IdleState::new(800, 200),
+    ];
+
+    /// C1, C3, C6 and C7 of Sandy Bridge (snb_cstates).
+    pub const SANDY_BRIDGE: [IdleState; 4] = [
+        IdleState::new(1, 1),
+        IdleState::new(211, 80),
+        IdleState::new(345, 104),
+        IdleState::new(345, 109),
+    ];
+}
+
+/// A host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Host {
+    pub pcpus: u32,
+    /// Frequency of the pCPUs and of their TSC, kHz.
+    pub khz: u64,
+    pub kernel: Kernel,
+    /// Time between timer ticks of a busy pCPU, ns.
+    pub tick_ns: u64,
+    /// Scheduler slice (`base_slice_ns`, `min_granularity_ns`); `None`: the kernel's own. Credit's
+    /// is in `credit`.
+    pub slice_ns: Option<u64>,
+    /// Allocation period: CFS's latency; `None`: the kernel's own. Credit's is in `credit`.
+    pub period_ns: Option<u64>,
+    /// Asymmetric vCPUs, in arms that have them.
+    pub asym: asym::Params,
+    /// Xen's Credit schedules, not the kernel's fair scheduler.
+    pub credit: Option<CreditHost>,
+    /// The fair scheduler gives no VM more than its weight's share (`cpu.max`).
+    pub capped: bool,
+    /// The processor counts PAUSEs, at every level (AMD's pause filter), not cycles at CPL 0.
+    pub pause_filter: bool,
+    /// KVM's PLE gap; loops with longer turns are not seen as loops.
+    pub ple_gap_cycles: u32,
+    /// KVM's own window parameters.
+    pub window: WindowParams,
+    pub costs: Costs,
+    /// pCPUs that share a last-level cache; `None`: all share one.
+    pub llc_pcpus: Option<u32>,
+    /// Ticks of different pCPUs come apart, as with skew_tick=1, which the emulated computer boots
+    /// with. Linux's own is 0: all tick at the same time.
+    pub skew_tick: bool,
+    /// What a VM's weight is divided by is what its vCPUs last published, as Linux 3.8 to 4.2 has
+    /// it, not their load of now (`host/groups.rs`).
+    pub group_load_lags: bool,
+    /// KVM polls so long for a wake-up of a halted vCPU before it lets its pCPU go.
+    pub halt_poll_ns: u64,
+    /// Where a pCPU goes that has nobody to run, shallowest first, by how long it idled before
+    /// (Linux's menu governor); empty: coming back is free.
+    pub idle_states: &'static [IdleState],
+    /// There is no VMM, and the VM is what runs on the machine itself.
+    pub physical: bool,
+    /// Interrupts are received without exits (APICv, AVIC).
+    pub apicv: bool,
+    /// Guests idle in a polling loop.
+    pub idle_poll: bool,
+    /// No loop detection; loop detection at every level.
+    pub ple_off: bool,
+    pub ple_at_user: bool,
+}
+
+impl Host {
+    /// The emulated computer: 200 MHz, 250 ticks a second.
+    pub fn lab(pcpus: u32, kernel: Kernel) -> Host {
+        Host {
+            pcpus,
+            khz: 200_000,
+            kernel,
+            tick_ns: 4_000_000,
+            slice_ns: None,
+            period_ns: None,
+            // A sleeper is credited with half of CFS's latency, 9 ms on four pCPUs: above that a
+            // vCPU that wakes never interrupts anybody. Below, "a minimal value allowed by the
+            // system" (5.4.2): Linux takes any wake-up granularity from 0 on, policy/ from 1 us.
+            asym: asym::Params {
+                latency_min_us: 1,
+                latency_max_us: 8_000,
+                ..asym::Params::default()
+            },
+            credit: None,
+            capped: false,
+            pause_filter: false,
+            ple_gap_cycles: 128,
+            window: stock_window(kernel),
+            costs: if kernel.is_eevdf() { Costs::LAB_EEVDF } else { Costs::LAB },
+            llc_pcpus: None,
+            skew_tick: true,
+            group_load_lags: false,
+            halt_poll_ns: 0,
+            idle_states: &[],
+            physical: false,
+            apicv: false,
+            idle_poll: false,
+            ple_off: false,
+            ple_at_user: false,
+        }
+    }
+
+    /// A server: 2.4 GHz, 250 ticks a second.
+    pub fn server(pcpus: u32, kernel: Kernel) -> Host {
+        Host { khz: 2_400_000, costs: Costs::SERVER, ..Host::lab(pcpus, kernel) }
+    }
+
+    /// The computer of machine `threads`: `khz` is the rate of its time-stamp counter.
+    pub fn threads(pcpus: u32, khz: u64, kernel: Kernel) -> Host {
+        Host { khz, costs: Costs::THREADS, ..Host::lab(pcpus, kernel) }
+    }
+
+    /// The host that a plan wants modelled.
+    pub fn of_plan(plan: &Plan, kernel: Kernel) -> Host {
+        let host = match plan.host_model {
+            HostModel::Lab => Host::lab(plan.pcpus, kernel),
+            HostModel::Server => Host::server(plan.pcpus, kernel),
+        };
+        let host = match plan.scheduler {
+            HostScheduler::Fair => host,
+            HostScheduler::FairCapped => Host { capped: true, ..host },
+            HostScheduler::Credit => host.with_credit(false),
+            HostScheduler::CreditCapped => host.with_credit(true),
+        };
+        let host = match plan.period_ms {
+            Some(ms) => host.with_period_ns(u64::from(ms) * 1_000_000),
+            None => host,
+        };
+        let host = match plan.loop_detection {
+            LoopDetection::Ple => host,
+            LoopDetection::PauseFilter => host.with_pause_filter(),
+        };
+        Host {
+            slice_ns: plan.slice_ns,
+            llc_pcpus: plan.llc_pcpus,
+            skew_tick: plan.skew_tick,
+            group_load_lags: plan.group_load_lags,
+            ..host
+        }
+    }
+
+    /// The same host under Xen's Credit: 10 ms ticks, 30 ms slices, 30 ms between hand-outs of
+    /// credit (HPDC 2011, section 3.3). `capped`: nobody gets more than their weight's share.
+    /// A window of pause-loop exits does not grow, as Xen's do not.
+    pub fn with_credit(self, capped: bool) -> Host {
+        let host = CreditHost {
+            params: credit::Params { capped: capped.into(), ..credit::Params::default() },
+            slice_ns: 30_000_000,
+            // TIMER_SLOP of xen/common/timer.c.
+            slop_ns: 50_000,
+            boost: true,
+            vcrd: vcrd::Params::default(),
+        };
+        let window = WindowParams { grow: 0, ..self.window };
+        let tick_ns = u64::from(host.params.slot_us) * 1000;
+        Host { tick_ns, window, credit: Some(host), ..self }
+    }
+
+    /// The same host with AMD's pause filter: 3000 PAUSEs to begin with, 65535 at most
+    /// (`pause_filter_count`, 16 bits), wherever the guest spins. Windows are these counts times the
+    /// cycles of one turn, as the module has them (docs/sysfs.md).
+    pub fn with_pause_filter(self) -> Host {
+        let turn = self.costs.pause_loop_cycles.max(1);
+        let window = WindowParams {
+            base_cycles: WINDOW_PAUSES_SVM.saturating_mul(turn),
+            max_cycles: WINDOW_PAUSES_MAX_SVM.saturating_mul(turn),
+            ..self.window
+        };
+        Host { window, pause_filter: true, ..self }
+    }
+
+    /// The same host as an arm changes it.
+    pub fn on(self, platform: &Platform) -> Host {
+        let without = |factor| platform.without.contains(&factor);
+        let mut host = Host {
+            halt_poll_ns: u64::from(platform.halt_poll_us) * 1000,
+            idle_poll: without(Factor::IdleSwitch),
+            ple_off: without(Factor::SpinSwitch) || platform.physical,
+            ple_at_user: without(Factor::UserSpin) || self.pause_filter,
+            physical: platform.physical,
+            apicv: platform.apicv,
+            ..self
+        };
+        if platform.apicv {
+            // Posted, and no exit for the end of the interrupt either.
+            host.costs.interrupt_cycles = host.costs.interrupt_cycles.min(600);
+        }
+        if without(Factor::Ipi) {
+            host.costs = host.costs.native_ipi();
+        }
+        if without(Factor::Cache) {
+            host.llc_pcpus = None;
+        }
+        if platform.physical {
+            host.costs = host.costs.physical();
+        }
+        host
+    }
+
+    /// The same host with that allocation period, ns: CFS's latency, or time between Credit's
+    /// hand-outs, in whole slots. A vCPU may then have as much credit as a core gives in one.
+    pub fn with_period_ns(mut self, period_ns: u64) -> Host {
+        if let Some(CreditHost { params, .. }) = &mut self.credit {
+            let slots = (period_ns / self.tick_ns).clamp(1, 1000) as u32;
+            params.slots_per_assignment = slots;
+            params.credit_max = slots.saturating_mul(params.credit_per_slot);
+        }
+        Host { period_ns: Some(period_ns), ..self }
+    }
+
+    /// What coming back costs a pCPU that was expected to idle for so long, ns.
+    pub(crate) fn idle_exit_ns(&self, expected_ns: u64) -> u64 {
+        let mut deepest_first = self.idle_states.iter().rev();
+        deepest_first.find(|s| s.residency_ns <= expected_ns).map_or(0, |s| s.exit_ns)
+    }
+
+    /// Allocation period of the fair scheduler, ns: CFS's latency, which EEVDF has no longer.
+    pub(crate) fn fair_period_ns(&self) -> u64 {
+        self.period_ns.unwrap_or(self.scaled_ns(6_000_000))
+    }
+
+    /// Linux multiplies its scheduler's times by 1 + log2(CPUs), up to 8 CPUs.
+    pub(crate) fn scaled_ns(&self, one_cpu_ns: u64) -> u64 {
+        one_cpu_ns * u64::from(1 + self.pcpus.clamp(1, 8).ilog2())
+    }
+}
+
+/// KVM's own window parameters. The proposal halves what it doubled.
+fn stock_window(kernel: Kernel) -> WindowParams {
+    let window = WindowParams::defaults(kernel.stock());
+    match kernel {
+        Kernel::Proposal2012 => WindowParams { shrink: window.grow, ..window },
+        Kernel::V3_19 | Kernel::V6_1 | Kernel::V6_12 | Kernel::V6_13 | Kernel::V6_19 => window,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_have_names() {
+        for kernel in Kernel::ALL {
+            assert_eq!(Kernel::parse(kernel.name()), Some(kernel));
+        }
+        assert_eq!(Kernel::parse("6.2"), None);
+    }
+
+    #[test]
+    fn slices_grow_with_the_cpus_as_the_kernel_has_it() {
+        let scaled = |pcpus| Host::lab(pcpus, Kernel::V6_12).scaled_ns(700_000);
+        assert_eq!([1, 2, 4, 16].map(scaled), [700_000, 1_400_000, 2_100_000, 2_800_000]);
+    }
+}

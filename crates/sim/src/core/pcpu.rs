@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What all rooms may know of a pCPU.
+
+/// A guess before anything was learned: half a tick of a guest that halts in a lock, whose timer
+/// is set.
+const IDLE_GUESS_NS: u64 = 2_000_000;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Pcpu {
+    pub idle: bool,
+    /// The scheduler's times are right up to here.
+    pub billed_ns: u64,
+    pub switches: u64,
+    pub idle_since_ns: u64,
+    pub idle_ns: u64,
+    /// How long the kernel expects it to idle.
+    pub idle_guess_ns: u64,
+    /// It last balanced, and does again from then on (`host/balance.rs`).
+    pub balanced_ns: u64,
+    pub balance_ns: u64,
+}
+
+impl Pcpu {
+    /// Nobody has run here.
+    pub const NEW: Pcpu = Pcpu {
+        idle: true,
+        billed_ns: 0,
+        switches: 0,
+        idle_since_ns: 0,
+        idle_ns: 0,
+        idle_guess_ns: IDLE_GUESS_NS,
+        balanced_ns: 0,
+        balance_ns: 0,
+    };
+}
+
+impl Pcpu {
+    pub fn begin_idling(&mut self, now_ns: u64) {
+        self.idle = true;
+        self.idle_since_ns = now_ns;
+    }
+
+    /// For how long it was expected to idle, ns.
+    pub fn end_idling(&mut self, now_ns: u64) -> u64 {
+        self.idle = false;
+        let idle_ns = now_ns - self.idle_since_ns;
+        self.idle_ns += idle_ns;
+        self.has_idled(idle_ns)
+    }
+
+    /// It has idled for `ns`: what was expected, which is the mean of what was, an older time
+    /// counting 7/8 of the next (DECAY of Linux's menu governor).
+    fn has_idled(&mut self, ns: u64) -> u64 {
+        let guess_ns = self.idle_guess_ns;
+        self.idle_guess_ns = guess_ns - guess_ns / 8 + ns / 8;
+        guess_ns
+    }
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What can happen, and which timer of the queue stands for it: each has at most one pending.
+
+use super::ids::{PcpuId, ThreadId, VcpuId, VmId};
+use super::queue::{Queue, Timer};
+
+/// What a timer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// What the vCPU on this pCPU does has ended.
+    ActionEnd(PcpuId),
+    /// The pCPU's timer tick.
+    Tick(PcpuId),
+    /// Somebody has asked this pCPU to reschedule.
+    Reschedule(PcpuId),
+    /// A thread's sleep ends.
+    SleepEnd(ThreadId),
+    VmStart(VmId),
+    /// The time is reached up to which the machine is to run.
+    Stop,
+    /// An allocation period ends: Credit's.
+    CreditPeriod,
+    /// An allocation period ends: of asymmetric vCPUs.
+    AsymPeriod,
+    /// A period of caps begins.
+    BandwidthPeriod,
+    /// A wait for a lock has lasted for long enough to count as a stall.
+    Stall(VcpuId),
+    /// A tick of the guest's kernel.
+    GuestTick(VcpuId),
+    /// A wait for a lock has lasted for long enough for the guest to report it.
+    Report(VcpuId),
+}
+
+/// First timer of each kind of event.
+#[derive(Debug, Clone, Copy)]
+pub struct Layout {
+    ticks: u32,
+    reschedules: u32,
+    sleeps: u32,
+    starts: u32,
+    stop: u32,
+    stalls: u32,
+    guest_ticks: u32,
+    reports: u32,
+    end: u32,
+}
+
+/// Timers from `Stop` to `BandwidthPeriod`.
+const SINGLE: u32 = 4;
+
+impl Layout {
+    /// For a machine of that size. `watched`: waits for locks are, or guests' kernels tick; other
+    /// machines save those timers.
+    pub fn new(pcpus: u32, threads: u32, vms: u32, vcpus: u32, watched: bool) -> Layout {
+        let sleeps = 3 * pcpus;
+        let starts = sleeps + threads;
+        let stop = starts + vms;
+        let stalls = stop + SINGLE;
+        let each = if watched { vcpus } else { 0 };
+        Layout {
+            ticks: pcpus,
+            reschedules: 2 * pcpus,
+            sleeps,
+            starts,
+            stop,
+            stalls,
+            guest_ticks: stalls + each,
+            reports: stalls + 2 * each,
+            end: stalls + 3 * each,
+        }
+    }
+
+    /// How many timers there are.
+    pub fn timers(&self) -> usize {
+        self.end as usize
+    }
+
+    #[inline]
+    fn encode(&self, event: Event) -> Timer {
+        match event {
+            Event::ActionEnd(p) => p.0,
+            Event::Tick(p) => self.ticks + p.0,
+            Event::Reschedule(p) => self.reschedules + p.0,
+            Event::SleepEnd(t) => self.sleeps + t.0,
+            Event::VmStart(vm) => self.starts + vm.0,
+            Event::Stop => self.stop,
+            Event::CreditPeriod => self.stop + 1,
+            Event::AsymPeriod => self.stop + 2,
+            Event::BandwidthPeriod => self.stop + 3,
+            Event::Stall(v) => self.stalls + v.0,
+            Event::GuestTick(v) => self.guest_ticks + v.0,
+            Event::Report(v) => self.reports + v.0,
+        }
+    }
+
+    #[inline]
+    fn decode(&self, timer: Timer) -> Event {
+        if timer < self.ticks {
+            Event::ActionEnd(PcpuId(timer))
+        } else if timer < self.reschedules {
+            Event::Tick(PcpuId(timer - self.ticks))
+        } else if timer < self.sleeps {
+            Event::Reschedule(PcpuId(timer - self.reschedules))
+        } else if timer < self.starts {
+            Event::SleepEnd(ThreadId(timer - self.sleeps))
+        } else if timer < self.stop {
+            Event::VmStart(VmId(timer - self.starts))
+        } else if timer < self.stalls {
+            self.decode_single(timer)
+        } else if timer < self.guest_ticks {
+            Event::Stall(VcpuId(timer - self.stalls))
+        } else if timer < self.reports {
+            Event::GuestTick(VcpuId(timer - self.guest_ticks))
+        } else {
+            Event::Report(VcpuId(timer - self.reports))
+        }
+    }
+
+    fn decode_single(&self, timer: Timer) -> Event {
+        match timer - self.stop {
+            0 => Event::Stop,
+            1 => Event::CreditPeriod,
+            2 => Event::AsymPeriod,
+            _ => Event::BandwidthPeriod,
+        }
+    }
+}
+
+/// The pending events of a machine.
+#[derive(Debug, Clone)]
+pub struct Events {
+    queue: Queue,
+    layout: Layout,
+}
+
+impl Events {
+    pub fn new(layout: Layout) -> Events {
+        Events { queue: Queue::new(layout.timers()), layout }
+    }
+
+    /// Sets when `event` happens, whenever it was to happen before; see [`Queue::arm`].
+    #[inline]
+    pub fn arm(&mut self, event: Event, time_ns: u64) {
+        self.queue.arm(self.layout.encode(event), time_ns);
+    }
+
+    pub fn cancel(&mut self, event: Event) {
+        self.queue.cancel(self.layout.encode(event));
+    }
+
+    /// When `event` happens, if it is pending.
+    pub fn time_of(&self, event: Event) -> Option<u64> {
+        self.queue.time_of(self.layout.encode(event))
+    }
+
+    /// The next event and its time.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(u64, Event)> {
+        let (now_ns, timer) = self.queue.pop()?;
+        Some((now_ns, self.layout.decode(timer)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_has_a_timer_of_its_own() {
+        let layout = Layout::new(3, 7, 2, 5, true);
+        for timer in 0..layout.timers() as Timer {
+            assert_eq!(layout.encode(layout.decode(timer)), timer);
+        }
+        let last = layout.encode(Event::Report(VcpuId(4)));
+        assert_eq!(last as usize + 1, layout.timers());
+        assert_eq!(Layout::new(3, 7, 2, 5, false).timers(), 3 * 3 + 7 + 2 + 4);
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A guest as it boots.
+
+use super::{
+    sockets, Barrier, Context, Doing, Guest, Instruction, Lock, Mutex, Protocol, Scheduler, Stalls,
+    Thread, ThreadState, Vm, BUCKETS, LOCKS,
+};
+use crate::engine::{Rng, ThreadId, VcpuId, VmId};
+use std::collections::VecDeque;
+
+/// What a VM's guest is.
+#[derive(Debug, Clone, Copy)]
+pub struct VmSpec {
+    pub vcpus: u32,
+    pub threads: u32,
+    /// Period of its kernel's timer; 0: none.
+    pub tick_ns: u64,
+    pub has_mutexes: bool,
+    pub has_sockets: bool,
+    pub has_shootdowns: bool,
+    /// See [`Vm::in_turn`].
+    pub in_turn: bool,
+}
+
+impl Guest {
+    /// A VM with that program and such locks; its vCPUs and threads follow. Where its program begins.
+    pub fn add_vm(&mut self, program: &[Instruction], spec: VmSpec, locks: Protocol) -> u32 {
+        let VmSpec { vcpus, threads, .. } = spec;
+        let begin = self.steps.len() as u32;
+        self.steps.extend_from_slice(program);
+        self.locks.extend(std::iter::repeat_n(Lock::free(locks), self.locks_per_vm as usize));
+        let mutexes = if spec.has_mutexes { LOCKS as usize } else { 0 };
+        let acks = if spec.has_shootdowns { vcpus as usize } else { 0 };
+        let mut vm = Vm {
+            program: begin,
+            program_end: self.steps.len() as u32,
+            first_thread: ThreadId(self.threads.len() as u32),
+            threads,
+            scheduler: None,
+            tick_ns: spec.tick_ns,
+            mutexes: vec![Mutex::free(threads); mutexes],
+            sockets: if spec.has_sockets { sockets(threads) } else { Vec::new() },
+            acks: vec![Vec::with_capacity(vcpus as usize); acks],
+            in_turn: spec.in_turn,
+            barrier: Barrier {
+                missing_off: vcpus,
+                turns: VecDeque::with_capacity(vcpus as usize),
+                ..Barrier::default()
+            },
+            wait_hist: vec![0; BUCKETS],
+            max_wait_cycles: 0,
+            stalls: Stalls::default(),
+            lock_halts: 0,
+            kicks: 0,
+        };
+        if threads == vcpus {
+            vm.barrier.off.set(true, 0);
+        } else {
+            let queue = VecDeque::with_capacity(threads as usize);
+            vm.scheduler = Some(Scheduler { ready: vec![queue; vcpus as usize], off: 0 });
+            // Kept by note_wanting() from the start on.
+            vm.barrier.missing_off = 0;
+        }
+        self.vms.push(vm);
+        begin
+    }
+
+    /// The threads of `number`, whose vCPUs are there.
+    pub fn add_threads(&mut self, number: VmId, first: VcpuId, vcpus: u32, seed: u64) {
+        let Vm { program, threads, .. } = self.vms[number];
+        for index in 0..threads {
+            let v = first + index % vcpus;
+            let away = Context::new(program, Rng::new(seed, index));
+            let runs = index < vcpus;
+            let state = if runs { ThreadState::Running } else { ThreadState::Ready };
+            let thread = Thread { vm: number, index, home: v, state, in_block: false, away };
+            let t = self.threads.push(thread);
+            if runs {
+                self.cpus[v].thread = t;
+            } else if let Some(scheduler) = &mut self.vms[number].scheduler {
+                scheduler.ready[(v - first) as usize].push_back(t);
+            }
+        }
+        for v in first.and_next(vcpus).skip(threads as usize) {
+            // Nothing to do: it halts as soon as it runs.
+            self.cpus[v].run.doing = Doing::HaltBlock;
+        }
+    }
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The guest: runs the steps `guest/main.c` runs, in the same order, with the same random numbers.
+//!
+//! Work between two steps that others can notice is one interval. Spinning is an interval too: it
+//! ends when the lock is handed over (`lock/`), the barrier opens, or the window is over.
+
+use super::program::{Act, Draw, Instruction, Step, Turn, Work};
+use super::{Doing, Guest};
+use crate::core::Core;
+use crate::engine::VcpuId;
+
+impl Guest {
+    pub fn draw(&mut self, v: VcpuId, draw: Draw) -> u32 {
+        draw.from(&mut self.cpus[v].run.rng)
+    }
+
+    /// Runs the program of `v` on from its `pc`, after `ns` of work that is due already, up to the
+    /// next thing that takes time and that others may notice. If others are concerned before: `Some`, to
+    /// be called again with so many ns when they have been seen to.
+    pub fn advance(&mut self, core: &mut Core, v: VcpuId, mut ns: u64) -> Option<u64> {
+        if std::mem::take(&mut self.cpus[v].wakes_next) {
+            // Woken for something else it may stand in line still.
+            let vm = core.vcpus[v].vm;
+            self.vms[vm].barrier.turns.retain(|u| *u != v);
+            self.wake_in_turn(core, v);
+            if !core.effects.is_empty() {
+                return Some(ns);
+            }
+        }
+        while (ns == 0 && self.begin_act(v)) || self.work_on(core, v, ns) {
+            ns = self.act(core, v)?;
+            if !core.effects.is_empty() {
+                return Some(ns);
+            }
+        }
+        None
+    }
+
+    /// Whether `v` stopped before a step that others notice, which is behind it now: what
+    /// [`Guest::work_on`] would find as well.
+    #[inline]
+    fn begin_act(&mut self, v: VcpuId) -> bool {
+        let run = &mut self.cpus[v].run;
+        let stopped = run.taken && matches!(self.steps[run.pc as usize].step, Step::Act(_));
+        if stopped {
+            run.taken = false;
+            run.pc += 1;
+        }
+        stopped
+    }
+
+    /// `v`, with `ns` of work before it, goes on through all steps that are work too, and works for as
+    /// long as they take. Whether no work is due before the next step that others notice, which is
+    /// behind it now ([`Guest::act`]).
+    pub fn work_on(&mut self, core: &mut Core, v: VcpuId, mut ns: u64) -> bool {
+        let vm = &self.vms[core.vcpus[v].vm];
+        let (begin, end) = (vm.program, vm.program_end);
+        let mut pc = self.cpus[v].run.pc;
+        loop {
+            if pc == end {
+                // A unit counts when its work is done; what releasing its last lock takes is no
+                // reason for an event of its own.
+                if ns > core.prices.unlock_ns {
+                    break;
+                }
+                self.cpus[v].units += 1;
+                self.cpus[v].run.passes += 1;
+                pc = begin;
+                // Also a program of no length takes time.
+                ns += core.prices.unit_ns;
+            }
+            // By reference: a copy of a step goes through memory, and stalls.
+            let Instruction { step, permille, skip } = &self.steps[pc as usize];
+            let run = &mut self.cpus[v].run;
+            if !run.taken {
+                if *permille < 1000 && !run.rng.chance(*permille) {
+                    pc = begin + skip;
+                    continue;
+                }
+                ns += core.prices.step_ns;
+            }
+            match step {
+                Step::Work(Work::Iterations(draw)) => {
+                    let iterations = u64::from(draw.from(&mut run.rng));
+                    ns += core.clock.ns(iterations * core.prices.iteration_cycles);
+                }
+                Step::Work(work) => ns += self.rare_work_ns(core, v, *work),
+                Step::Act(_) if ns > 0 => {
+                    run.taken = true;
+                    break;
+                }
+                Step::Act(_) => {
+                    run.taken = false;
+                    run.pc = pc + 1;
+                    return true;
+                }
+            }
+            self.cpus[v].run.taken = false;
+            pc += 1;
+        }
+        let run = &mut self.cpus[v].run;
+        run.pc = pc;
+        run.doing = Doing::Work;
+        run.remaining_ns = ns;
+        false
+    }
+
+    fn rare_work_ns(&mut self, core: &mut Core, v: VcpuId, work: Work) -> u64 {
+        match work {
+            Work::Iterations(draw) => {
+                let iterations = u64::from(self.draw(v, draw));
+                core.clock.ns(iterations * core.prices.iteration_cycles)
+            }
+            Work::InTurn(turn, draw) => {
+                let iterations = u64::from(self.draw(v, draw));
+                let is_turn = self.thread_index(v) == self.turn(core, v, turn);
+                if is_turn {
+                    core.clock.ns(iterations * core.prices.iteration_cycles)
+                } else {
+                    0
+                }
+            }
+            Work::Share(draw) => {
+                let lines = u64::from(self.draw(v, draw));
+                let (whole_ns, far_ns) = self.share_ns(core, v, lines);
+                self.cpus[v].run.cache_ns += far_ns;
+                whole_ns
+            }
+        }
+    }
+
+    /// `v` does the step behind it, which others notice. How long that takes, ns; `None`: it waits.
+    fn act(&mut self, core: &mut Core, v: VcpuId) -> Option<u64> {
+        let Step::Act(ref act) = self.steps[self.cpus[v].run.pc as usize - 1].step else {
+            unreachable!("vCPU {v} works on its own")
+        };
+        match *act {
+            Act::Lock(number) => self.lock(core, v, number).then_some(core.prices.lock_ns),
+            Act::Unlock(number) => {
+                self.unlock(core, v, number);
+                Some(core.prices.unlock_ns)
+            }
+            Act::Mutex(number) => self.mutex(core, v, number).then_some(core.prices.lock_ns),
+            Act::MutexUnlock(number) => {
+                self.mutex_unlock(core, v, number);
+                Some(core.prices.unlock_ns)
+            }
+            Act::Wake => {
+                self.wake_next(core, v);
+                Some(0)
+            }
+            Act::Block { ns, has_timer } => {
+                let timer_ns = self.draw(v, ns);
+                self.block(core, v, u64::from(timer_ns), has_timer);
+                None
+            }
+            Act::Barrier(meet) => self.barrier(core, v, meet).then_some(0),
+            Act::Serial(turn, draw) => self.serial(core, v, turn, draw).then_some(0),
+            Act::SocketWait { capacity } => self.socket_wait(core, v, capacity).then_some(0),
+            Act::SocketLock => {
+                self.lock(core, v, self.socket_lock(v)).then_some(core.prices.lock_ns)
+            }
+            Act::SocketUnlock { capacity } => {
+                self.unlock(core, v, self.socket_lock(v));
+                self.socket_moved(core, v, capacity);
+                Some(core.prices.unlock_ns)
+            }
+            Act::Shootdown { lazy, .. } => {
+                let in_turn = self.vms[core.vcpus[v].vm].in_turn;
+                let goes_on = if in_turn {
+                    self.shootdown_in_turn(core, v)
+                } else {
+                    self.shootdown(core, v, lazy)
+                };
+                goes_on.then_some(0)
+            }
+        }
+    }
+
+    /// Number of the thread that a step for one thread is for, in the pass `v` is in.
+    pub fn turn(&self, core: &Core, v: VcpuId, turn: Turn) -> u32 {
+        let vcpu = &self.cpus[v];
+        match turn {
+            Turn::First => 0,
+            Turn::EachInTurn => {
+                (vcpu.run.passes % u64::from(self.vms[core.vcpus[v].vm].threads)) as u32
+            }
+        }
+    }
+
+    /// `v`, let go on by somebody else, has `ns` (not 0) of work before it, and what follows that is
+    /// work too. It does nothing that others notice: so nobody who lets others go on is called back.
+    pub fn go_on_working(&mut self, core: &mut Core, v: VcpuId, ns: u64) {
+        debug_assert!(ns > 0 && !self.cpus[v].wakes_next);
+        let acts = self.work_on(core, v, ns);
+        debug_assert!(!acts);
+    }
+
+    /// Time to read `lines` cache lines that the vCPU before `v` wrote, and how much of it is for
+    /// their coming from another last-level cache, ns.
+    pub fn share_ns(&self, core: &Core, v: VcpuId, lines: u64) -> (u64, u64) {
+        let vcpu = &core.vcpus[v];
+        let vm = &core.vms[vcpu.vm];
+        let writer = vm.first + (vcpu.index + vm.vcpus - 1) % vm.vcpus;
+        let near = core.clock.ns(lines * u64::from(core.model.costs.share_near_cycles));
+        if core.domain(vcpu.on.pcpu) == core.domain(core.vcpus[writer].on.pcpu) {
+            return (near, 0);
+        }
+        let far = core.clock.ns(lines * u64::from(core.model.costs.share_far_cycles)).max(near);
+        (far, far - near)
+    }
+}

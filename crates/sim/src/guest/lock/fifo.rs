@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! First come, first served, all spinning (locks/ticket.h, locks/mcs.h).
+//!
+//! The first waiter has the lock as soon as it is released, also while it is off its pCPU: that is
+//! lock waiter preemption.
+
+use super::super::Guest;
+use crate::core::Core;
+use crate::engine::LockId;
+impl Guest {
+    pub(super) fn fifo_release(&mut self, core: &mut Core, index: LockId) {
+        let lock = &mut self.locks[index];
+        lock.granted += 1;
+        let next = lock.head;
+        self.hand_over(core, next, index);
+    }
+}

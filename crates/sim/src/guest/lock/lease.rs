@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The lease lock (locks/lease.h) as guests have it: halts have no time limit there, so the heir naps
+//! and asks for the lock awake, and only those behind it in line halt.
+//!
+//! The heir that asks has the lock as soon as it is free and the heir in its guest. Who only watches
+//! looks now and then, and takes what it finds free at that moment.
+
+use super::super::Guest;
+use super::params::{
+    lease_busy_ns, lease_busy_uses, lease_nap_ns, lease_ns, lease_watch_ns, lease_wish_ns,
+};
+use super::Lock;
+use crate::core::Core;
+use crate::engine::{LockId, VcpuId};
+
+/// Pauses between two looks: first, first where others are in line, and at most (lease_watch()).
+const TURNS: u64 = 4;
+const TURNS_WITH_LINE: u64 = 32;
+const TURNS_MAX: u64 = 64;
+
+/// What a waiter does. `from`: the lock's count of uses when it began; `ends_ns`: until when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Looks at the lock now and then; `turns` pauses before the next look (lease_watch()).
+    Watch { from: u64, ends_ns: u64, turns: u8 },
+    /// Lets the heir go first, until its wish lapses (lease_wish_lapsed()).
+    Courtesy,
+    /// Halts until it is the heir; kicked, it is.
+    InLine,
+    /// The heir: leaves a busy lock to the others, looking between naps (lease_sit_out()).
+    SitOut { from: u64, ends_ns: u64 },
+    /// The heir: wants the lock (lease_claim()).
+    Claim,
+}
+
+/// What one who watched the lock, or was courteous, knows of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Busy,
+    Slow,
+}
+
+impl Lock {
+    /// One up at each lock and unlock.
+    fn uses(&self) -> u64 {
+        2 * self.granted + u64::from(self.owner != VcpuId::NONE)
+    }
+}
+
+impl Guest {
+    fn stage(&self, v: VcpuId) -> Stage {
+        self.cpus[v].wait.stage
+    }
+
+    /// `v` comes, and the lock is held or wished for.
+    pub(super) fn lease_begin(&mut self, core: &mut Core, v: VcpuId) {
+        let index = self.cpus[v].wait.lock;
+        let lock = &self.locks[index];
+        match (lock.wish, lock.owner) {
+            (false, _) => self.lease_watch(core, v, index),
+            (true, VcpuId::NONE) => {
+                let until_ns = core.now_ns.saturating_add(self.lock_budget_ns(lease_wish_ns()));
+                let wait = &mut self.cpus[v].wait;
+                wait.stage = Stage::Courtesy;
+                wait.until_ns = until_ns;
+            }
+            (true, _) => self.lease_draw(core, v, index, Seen::Busy),
+        }
+    }
+
+    fn lease_watch(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
+        let ends_ns = core.now_ns.saturating_add(self.lock_budget_ns(lease_watch_ns()));
+        let lock = &self.locks[index];
+        let turns = if lock.line_heir == VcpuId::NONE { TURNS } else { TURNS_WITH_LINE };
+        let from = lock.uses();
+        self.lease_watch_on(core, v, from, ends_ns, turns);
+    }
+
+    fn lease_watch_on(&mut self, core: &mut Core, v: VcpuId, from: u64, ends_ns: u64, turns: u64) {
+        let pauses_ns = core.clock.ns(turns * core.prices.pause_loop_cycles).max(1);
+        let wait = &mut self.cpus[v].wait;
+        wait.until_ns = core.now_ns + pauses_ns;
+        let turns = (2 * turns).min(TURNS_MAX) as u8;
+        wait.stage = Stage::Watch { from, ends_ns, turns };
+    }
+
+    /// `v` draws a number: it is the heir, or halts. The line has changed, which ends the heir's nap.
+    fn lease_draw(&mut self, core: &mut Core, v: VcpuId, index: LockId, seen: Seen) {
+        self.leave_queue(v, index);
+        self.join_queue(v, index);
+        let heir = self.locks[index].line_heir;
+        if heir == VcpuId::NONE {
+            self.locks[index].line_heir = v;
+            self.lease_inherit(core, v, index, seen);
+            return;
+        }
+        self.cpus[v].wait.stage = Stage::InLine;
+        self.halt_in_lock(core, v);
+        if let Stage::SitOut { .. } = self.stage(heir) {
+            self.account(core, heir);
+            self.cpus[heir].wait.until_ns = core.now_ns;
+            self.touch(core, heir);
+        }
+    }
+
+    /// `v`, the heir, has seen that it cannot have the lock now.
+    fn lease_inherit(&mut self, core: &mut Core, v: VcpuId, index: LockId, seen: Seen) {
+        match seen {
+            Seen::Busy => {
+                let ends_ns = core.now_ns.saturating_add(self.lock_budget_ns(lease_ns()));
+                self.lease_nap(core, v, index, ends_ns);
+            }
+            Seen::Slow => {
+                self.cpus[v].wait.stage = Stage::Claim;
+                self.locks[index].wish = true;
+            }
+        }
+    }
+
+    fn lease_nap(&mut self, core: &mut Core, v: VcpuId, index: LockId, ends_ns: u64) {
+        let nap_ns = self.lock_budget_ns(lease_nap_ns());
+        let from = self.locks[index].uses();
+        let wait = &mut self.cpus[v].wait;
+        wait.since_ns = core.now_ns;
+        wait.until_ns = core.now_ns.saturating_add(nap_ns);
+        wait.stage = Stage::SitOut { from, ends_ns };
+    }
+
+    /// When `v`, spinning, has to look.
+    pub(super) fn lease_look_ns(&self, core: &Core, v: VcpuId) -> u64 {
+        let vcpu = &self.cpus[v];
+        let (wait, back) = (&vcpu.wait, core.vcpus[v].ledger.host_ns() > 0);
+        let lock = &self.locks[wait.lock];
+        match wait.stage {
+            Stage::Watch { .. } | Stage::SitOut { .. } => wait.until_ns,
+            Stage::Courtesy if back || lock.owner != VcpuId::NONE || !lock.wish => 0,
+            Stage::Courtesy => wait.until_ns,
+            // Kicked: it is the heir.
+            Stage::InLine => 0,
+            Stage::Claim if back => 0,
+            Stage::Claim => u64::MAX,
+        }
+    }
+
+    /// Whether `v` has the lock.
+    pub(super) fn lease_look(&mut self, core: &mut Core, v: VcpuId, index: LockId) -> bool {
+        let due = core.now_ns >= self.cpus[v].wait.until_ns;
+        match self.stage(v) {
+            Stage::Watch { from, ends_ns, turns } if due => {
+                self.lease_look_watching(core, v, index, from, ends_ns, turns)
+            }
+            Stage::SitOut { from, ends_ns } if due => {
+                self.lease_look_sitting_out(core, v, index, from, ends_ns)
+            }
+            Stage::Watch { .. } | Stage::SitOut { .. } => false,
+            Stage::Courtesy => {
+                let lock = &self.locks[index];
+                if lock.owner != VcpuId::NONE || !lock.wish {
+                    self.lease_draw(core, v, index, Seen::Busy);
+                    return false;
+                }
+                if due {
+                    self.lease_take(core, v, index);
+                }
+                due
+            }
+            Stage::InLine => {
+                self.lease_watch(core, v, index);
+                false
+            }
+            Stage::Claim => self.lease_claim(core, v, index),
+        }
+    }
+
+    fn lease_look_watching(
+        &mut self,
+        core: &mut Core,
+        v: VcpuId,
+        index: LockId,
+        from: u64,
+        ends_ns: u64,
+        turns: u8,
+    ) -> bool {
+        let lock = &self.locks[index];
+        let used = (lock.uses() - from) / 2;
+        let busy = used >= u64::from(lease_busy_uses()) || lock.wish;
+        if !busy && lock.owner == VcpuId::NONE {
+            self.lease_take(core, v, index);
+            return true;
+        }
+        if !busy && core.now_ns < ends_ns {
+            self.lease_watch_on(core, v, from, ends_ns, u64::from(turns));
+            return false;
+        }
+        let seen = if busy { Seen::Busy } else { Seen::Slow };
+        if self.locks[index].line_heir == v {
+            self.lease_inherit(core, v, index, seen);
+        } else {
+            self.lease_draw(core, v, index, seen);
+        }
+        false
+    }
+
+    fn lease_look_sitting_out(
+        &mut self,
+        core: &mut Core,
+        v: VcpuId,
+        index: LockId,
+        from: u64,
+        ends_ns: u64,
+    ) -> bool {
+        let lock = &self.locks[index];
+        let used = (lock.uses() - from) / 2;
+        let busy_ns = self.lock_budget_ns(lease_busy_ns()) * used;
+        let busy = core.now_ns - self.cpus[v].wait.since_ns < busy_ns;
+        if busy && core.now_ns < ends_ns {
+            self.lease_nap(core, v, index, ends_ns);
+            return false;
+        }
+        self.cpus[v].wait.stage = Stage::Claim;
+        self.lease_claim(core, v, index)
+    }
+
+    /// The heir asks for the lock, or asks again: others end a wish that seems abandoned.
+    fn lease_claim(&mut self, core: &mut Core, v: VcpuId, index: LockId) -> bool {
+        if self.locks[index].owner == VcpuId::NONE {
+            self.lease_take(core, v, index);
+            return true;
+        }
+        self.locks[index].wish = true;
+        false
+    }
+
+    /// Only the heir that asks for it spins for it: it has it at once, or all wait for it.
+    pub(super) fn lease_release(&mut self, core: &mut Core, index: LockId) {
+        let lock = &mut self.locks[index];
+        lock.granted += 1;
+        let heir = lock.line_heir;
+        if heir == VcpuId::NONE || self.stage(heir) != Stage::Claim {
+            return;
+        }
+        self.account(core, heir);
+        if self.is_in_guest(core, heir) {
+            self.lease_take(core, heir, index);
+        } else if self.locks[index].wish {
+            self.set_heir(core, heir, index);
+        }
+    }
+
+    /// `v` takes the lock, which is free: it lets in the next in line if it is the heir itself.
+    fn lease_take(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
+        self.hand_over(core, v, index);
+        // A wish is fulfilled, or has lapsed: who was courteous looks now.
+        if std::mem::take(&mut self.locks[index].wish) {
+            self.lease_tell_the_courteous(core, index);
+        }
+        if self.locks[index].line_heir != v {
+            return;
+        }
+        let next = self.first_halted(index);
+        self.locks[index].line_heir = next;
+        if next != VcpuId::NONE {
+            self.kick(core, v, next);
+            self.touch(core, v);
+        }
+    }
+
+    fn lease_tell_the_courteous(&mut self, core: &mut Core, index: LockId) {
+        let mut v = self.locks[index].head;
+        while v != VcpuId::NONE {
+            if self.stage(v) == Stage::Courtesy && self.is_in_guest(core, v) {
+                self.account(core, v);
+                self.touch(core, v);
+            }
+            v = self.cpus[v].wait.behind;
+        }
+    }
+
+    /// First of those in line behind the heir, in the order they drew their numbers.
+    fn first_halted(&self, index: LockId) -> VcpuId {
+        let mut v = self.locks[index].head;
+        while v != VcpuId::NONE && self.stage(v) != Stage::InLine {
+            v = self.cpus[v].wait.behind;
+        }
+        v
+    }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How long the locks of locks/ wait before they do something else: their headers' own constants.
+
+use super::{Protocol, Spin};
+use unspin_scenario::plan::LockKind;
+
+extern "C" {
+    static unspin_lock_tau_ns: u64;
+    static unspin_lock_tau_code_ns: u64;
+    static unspin_lock_pv_preemptable_halt_ns: u64;
+    static unspin_lock_pv_ticket_spin_ns: u64;
+    static unspin_lock_pv_ticket_spin_max_ns: u64;
+    static unspin_lock_oticket_wakeup_ncpu: u32;
+    static unspin_lock_iticket_doublings_max: u32;
+    static unspin_lock_pv_queued_spin_ns: u64;
+    static unspin_lock_lease_ns: u64;
+    static unspin_lock_lease_nap_ns: u64;
+    static unspin_lock_lease_watch_ns: u64;
+    static unspin_lock_lease_busy_ns: u64;
+    static unspin_lock_lease_busy_uses: u32;
+    static unspin_lock_lease_wish_ns: u64;
+    static unspin_lock_stall_ns: u64;
+    fn unspin_lock_oticket_spin_ns(ahead: u32) -> u64;
+}
+
+/// A budget that never ends (LOCK_NS_FOREVER).
+pub const FOREVER: u64 = u64::MAX;
+
+macro_rules! constant {
+    ($(#[$doc:meta])* $name:ident, $symbol:ident, $type:ty) => {
+        $(#[$doc])*
+        pub fn $name() -> $type {
+            // SAFETY: a constant of c/lock_params.c, of this type, never written.
+            unsafe { $symbol }
+        }
+    };
+}
+
+constant!(
+    /// τ of VEE'13 section 4.2, ns.
+    tau_ns, unspin_lock_tau_ns, u64);
+constant!(
+    /// τ of VEE'13 figure 3 (TIMEOUT_UNIT), ns.
+    tau_code_ns, unspin_lock_tau_code_ns, u64);
+constant!(
+    /// A wait longer than this is a stall (VEE'13 section 3), ns.
+    stall_ns, unspin_lock_stall_ns, u64);
+constant!(
+    /// How long a competing waiter of pv-preemptable spins before it halts, ns.
+    pv_preemptable_halt_ns, unspin_lock_pv_preemptable_halt_ns, u64);
+constant!(
+    /// The stock threshold of pv-ticket, ns.
+    pv_ticket_spin_ns, unspin_lock_pv_ticket_spin_ns, u64);
+constant!(
+    /// SPIN_MAX_THRESHOLD of APSys'15 figure 5, ns.
+    pv_ticket_spin_max_ns, unspin_lock_pv_ticket_spin_max_ns, u64);
+constant!(
+    /// OPPORTUNISTIC_WAKEUP_NCPU of APSys'15 figure 5.
+    oticket_wakeup_ncpu, unspin_lock_oticket_wakeup_ncpu, u32);
+constant!(
+    /// Most doublings of iticket's threshold.
+    iticket_doublings_max, unspin_lock_iticket_doublings_max, u32);
+constant!(
+    /// SPIN_THRESHOLD of pv-queued, ns.
+    pv_queued_spin_ns, unspin_lock_pv_queued_spin_ns, u64);
+constant!(
+    /// How long the heir of a lease lock leaves a busy lock to the others, ns.
+    lease_ns, unspin_lock_lease_ns, u64);
+constant!(
+    /// How long the heir of a lease lock naps at a time, ns.
+    lease_nap_ns, unspin_lock_lease_nap_ns, u64);
+constant!(
+    /// How long one who finds a lease lock held looks at it, ns.
+    lease_watch_ns, unspin_lock_lease_watch_ns, u64);
+constant!(
+    /// A lease lock taken more often than this is busy, ns.
+    lease_busy_ns, unspin_lock_lease_busy_ns, u64);
+constant!(
+    /// Uses after which one who looks at a lease lock finds it busy.
+    lease_busy_uses, unspin_lock_lease_busy_uses, u32);
+constant!(
+    /// How long the wish of a lease lock's heir stops the others while the lock is free, ns.
+    lease_wish_ns, unspin_lock_lease_wish_ns, u64);
+
+/// How long a waiter with `ahead` (at least 1) tickets before it spins in oticket, ns.
+pub(super) fn oticket_spin_ns(ahead: u32) -> u64 {
+    // SAFETY: a pure function of c/lock_params.c.
+    unsafe { unspin_lock_oticket_spin_ns(ahead.max(1)) }
+}
+
+/// How long a turn of the loop with which waiters wait takes, in the headers' times: 2048 are a µs,
+/// as VEE'13 section 3 has it.
+pub const TURNS_PER_US: u64 = 2048;
+
+/// What a set-up has instead of the headers' budgets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Budgets {
+    /// The papers' code counts turns of a loop: a turn takes what the host's costs say
+    /// ([`Costs::pause_loop_cycles`](crate::Costs)), not what the headers take it for.
+    pub by_turns: bool,
+    /// Turns for which a waiter of the stock pv-ticket lock spins before it halts; `None`: the
+    /// header's.
+    pub pv_ticket_turns: Option<u64>,
+    /// Nobody overtakes the queue of pv-queued, as in Linux before 4.5 and in what APSys'15 ran.
+    pub pv_queued_in_order: bool,
+}
+
+/// What the headers take so many turns of a waiting loop for, ns.
+pub fn turns_ns(turns: u64) -> u64 {
+    turns.saturating_mul(1000) / TURNS_PER_US
+}
+
+impl Protocol {
+    /// The protocol of a lock of locks/. `tau`: τ of the preemptable ones, ns, where it is not the
+    /// header's own.
+    pub fn of(kind: LockKind, tau: Option<u64>, budgets: &Budgets) -> Protocol {
+        let tau_ns = tau.unwrap_or_else(tau_ns);
+        let spin_ns = budgets.pv_ticket_turns.map_or_else(pv_ticket_spin_ns, turns_ns);
+        let spin = Spin::Fixed { ns: spin_ns };
+        match kind {
+            LockKind::Ticket => Protocol::Fifo { shared_word: true },
+            LockKind::Mcs => Protocol::Fifo { shared_word: false },
+            LockKind::Tas => Protocol::Tas,
+            LockKind::Preemptable => Protocol::Preemptable { tau_ns, halt_ns: FOREVER },
+            LockKind::PvPreemptable => {
+                Protocol::Preemptable { tau_ns, halt_ns: pv_preemptable_halt_ns() }
+            }
+            LockKind::PvTicket => Protocol::PvTicket { spin, kicks: 1 },
+            LockKind::LongTicket => {
+                let spin = Spin::Fixed { ns: pv_ticket_spin_max_ns() };
+                Protocol::PvTicket { spin, kicks: 1 }
+            }
+            LockKind::Oticket => {
+                Protocol::PvTicket { spin: Spin::Distance, kicks: oticket_wakeup_ncpu() }
+            }
+            LockKind::OticketSpin => Protocol::PvTicket { spin: Spin::Distance, kicks: 1 },
+            LockKind::OticketWake => Protocol::PvTicket { spin, kicks: oticket_wakeup_ncpu() },
+            LockKind::Iticket => {
+                let doublings_max = iticket_doublings_max();
+                let spin = Spin::Doubling { ns: pv_ticket_spin_ns(), doublings_max };
+                Protocol::PvTicket { spin, kicks: 1 }
+            }
+            LockKind::PvQueued => {
+                let in_order = budgets.pv_queued_in_order;
+                Protocol::PvQueued { spin_ns: pv_queued_spin_ns(), in_order }
+            }
+            LockKind::Lease => Protocol::Lease,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The papers' numbers, so that a header that loses them is noticed here too.
+    #[test]
+    fn the_headers_have_the_papers_numbers() {
+        assert_eq!((tau_ns(), tau_code_ns(), stall_ns()), (2000, 8000, 1000));
+        assert_eq!(pv_ticket_spin_ns(), 16_000);
+        assert_eq!(pv_ticket_spin_max_ns(), (1u64 << 34) * 1000 / 2048);
+        assert_eq!(oticket_spin_ns(1), pv_ticket_spin_max_ns());
+        assert_eq!(oticket_spin_ns(17), pv_ticket_spin_max_ns() >> 16);
+        assert_eq!(oticket_spin_ns(18), pv_ticket_spin_ns());
+        assert_eq!(oticket_wakeup_ncpu(), 4);
+        assert_eq!(lease_wish_ns(), tau_ns());
+    }
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Preemptable ticket locks (locks/preemptable.h, pv_preemptable.h; VEE'13 sections 4 and 5).
+//!
+//! A waiter with n requests before it waits n * tau, anew whenever n changes, and then competes: it
+//! takes the lock as soon as it finds it free, whoever is next in line. The clock goes on while a
+//! waiter is off its pCPU; back, it finds its time over, or n smaller and a new time begun, or itself
+//! passed by, and then it competes too. Whether a spinner's time is over matters only to a release,
+//! and while the lock is free; so only then is it looked at, but for locks that halt.
+
+use super::super::Guest;
+use super::params::FOREVER;
+use super::Protocol;
+use crate::core::Core;
+use crate::engine::{LockId, VcpuId};
+
+impl Guest {
+    fn preemptable_params(&self, index: LockId) -> (u64, u64) {
+        let Protocol::Preemptable { tau_ns, halt_ns } = self.locks[index].protocol else {
+            unreachable!()
+        };
+        (self.lock_budget_ns(tau_ns), self.lock_budget_ns(halt_ns))
+    }
+
+    /// When the time of `v` is over, if n does not change.
+    fn preemptable_deadline_ns(&self, v: VcpuId) -> u64 {
+        let wait = &self.cpus[v].wait;
+        let (tau_ns, _) = self.preemptable_params(wait.lock);
+        let lock = &self.locks[wait.lock];
+        let ahead = wait.ticket.saturating_sub(lock.granted);
+        if ahead == 0 {
+            return 0;
+        }
+        wait.since_ns.max(lock.granted_at_ns).saturating_add(tau_ns.saturating_mul(ahead))
+    }
+
+    fn preemptable_compete(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
+        let (_, halt_ns) = self.preemptable_params(index);
+        self.set_competing(v, index);
+        self.cpus[v].wait.until_ns = core.now_ns.saturating_add(halt_ns);
+    }
+
+    /// `v` has drawn its number. Whether it has the lock at once: free, and its time, of length 0,
+    /// is over.
+    pub(super) fn preemptable_begin(&mut self, core: &mut Core, v: VcpuId) -> bool {
+        let index = self.cpus[v].wait.lock;
+        if self.preemptable_deadline_ns(v) > core.now_ns {
+            return false;
+        }
+        if self.locks[index].owner == VcpuId::NONE {
+            self.leave_queue(v, index);
+            self.cpus[v].wait.lock = LockId::NONE;
+            self.own_at_once(core, v, index);
+            return true;
+        }
+        self.preemptable_compete(core, v, index);
+        false
+    }
+
+    pub(super) fn preemptable_look_ns(&self, core: &Core, v: VcpuId) -> u64 {
+        let vcpu = &self.cpus[v];
+        let lock = &self.locks[vcpu.wait.lock];
+        let Protocol::Preemptable { halt_ns, .. } = lock.protocol else { unreachable!() };
+        if core.vcpus[v].ledger.host_ns() > 0 {
+            0
+        } else if vcpu.wait.competing {
+            vcpu.wait.budget_end_ns()
+        } else if lock.owner == VcpuId::NONE || halt_ns != FOREVER {
+            self.preemptable_deadline_ns(v)
+        } else {
+            u64::MAX
+        }
+    }
+
+    pub(super) fn preemptable_look(&mut self, core: &mut Core, v: VcpuId, index: LockId) -> bool {
+        let now = core.now_ns;
+        let lock = &self.locks[index];
+        let wait = &mut self.cpus[v].wait;
+        if !wait.competing {
+            if lock.granted_at_ns > wait.seen_ns {
+                wait.since_ns = now;
+            }
+            if self.preemptable_deadline_ns(v) <= now {
+                self.preemptable_compete(core, v, index);
+            }
+        }
+        if !self.cpus[v].wait.competing {
+            return false;
+        }
+        if self.try_free(core, v, index) {
+            return true;
+        }
+        let (_, halt_ns) = self.preemptable_params(index);
+        if self.cpus[v].wait.budget_spent(now, halt_ns) {
+            self.halt_in_lock(core, v);
+        }
+        false
+    }
+
+    /// Whoever spins, or spun until it left its guest, past its time: it competes from then on,
+    /// whatever n becomes. Accounts for every waiter.
+    fn preemptable_time_out(&mut self, core: &mut Core, index: LockId) {
+        let granted_at_ns = self.locks[index].granted_at_ns;
+        let mut v = self.locks[index].head;
+        while v != VcpuId::NONE {
+            self.account(core, v);
+            let seen_ns =
+                if self.is_in_guest(core, v) { core.now_ns } else { self.cpus[v].wait.seen_ns };
+            let wait = &self.cpus[v].wait;
+            let saw_grant = seen_ns >= granted_at_ns;
+            if !wait.competing && saw_grant && self.preemptable_deadline_ns(v) <= seen_ns {
+                self.preemptable_compete(core, v, index);
+            }
+            v = self.cpus[v].wait.behind;
+        }
+    }
+
+    pub(super) fn preemptable_release(&mut self, core: &mut Core, by: VcpuId, index: LockId) {
+        let (tau_ns, halt_ns) = self.preemptable_params(index);
+        // Everybody's present time began at the last grant or later.
+        if core.now_ns >= self.locks[index].granted_at_ns.saturating_add(tau_ns) {
+            self.preemptable_time_out(core, index);
+        }
+        let lock = &mut self.locks[index];
+        lock.granted += 1;
+        lock.granted_at_ns = core.now_ns;
+        let (head, granted, competing) = (lock.head, lock.granted, lock.competing);
+        self.account(core, head);
+        let in_turn = self.cpus[head].wait.ticket == granted;
+        if competing == 0 && in_turn && self.is_in_guest(core, head) {
+            self.hand_over(core, head, index);
+            return;
+        }
+        let mut v = head;
+        while v != VcpuId::NONE && self.cpus[v].wait.ticket <= granted {
+            self.account(core, v);
+            if self.is_in_guest(core, v) && !self.cpus[v].wait.competing {
+                self.preemptable_compete(core, v, index);
+            }
+            v = self.cpus[v].wait.behind;
+        }
+        let next = self.draw_spinner(core, index, |vcpu| vcpu.wait.competing);
+        if next == VcpuId::NONE {
+            self.set_heir(core, head, index);
+        } else {
+            self.hand_over(core, next, index);
+        }
+        if next == VcpuId::NONE || halt_ns != FOREVER {
+            self.preemptable_settle(core, by, index);
+        }
+    }
+
+    /// After a release that did not just go to the next in line: everybody who halts is kicked, and
+    /// who spins has a new time to look at the lock, or to halt.
+    fn preemptable_settle(&mut self, core: &mut Core, by: VcpuId, index: LockId) {
+        let mut v = self.locks[index].head;
+        while v != VcpuId::NONE {
+            let behind = self.cpus[v].wait.behind;
+            if self.halts(v) {
+                self.kick(core, by, v);
+            } else if self.is_in_guest(core, v) {
+                self.touch(core, v);
+            }
+            v = behind;
+        }
+    }
+}

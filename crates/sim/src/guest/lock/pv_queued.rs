@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The queued lock with halting waiters (locks/pv_queued.h): the first waits for the lock, the others
+//! to be first, and a newcomer that finds the lock free takes it.
+
+use super::super::Guest;
+use super::Protocol;
+use crate::core::Core;
+use crate::engine::{LockId, VcpuId};
+
+impl Guest {
+    fn pv_queued_spin_ns(&self, index: LockId) -> u64 {
+        let Protocol::PvQueued { spin_ns, .. } = self.locks[index].protocol else { unreachable!() };
+        self.lock_budget_ns(spin_ns)
+    }
+
+    pub(super) fn pv_queued_begin(&mut self, core: &mut Core, v: VcpuId) {
+        let index = self.cpus[v].wait.lock;
+        let ns = self.pv_queued_spin_ns(index);
+        self.cpus[v].wait.until_ns = core.now_ns.saturating_add(ns);
+        if self.locks[index].head == v {
+            self.set_competing(v, index);
+        }
+    }
+
+    pub(super) fn pv_queued_look(&mut self, core: &mut Core, v: VcpuId, index: LockId) -> bool {
+        let wait = &self.cpus[v].wait;
+        if wait.competing && self.locks[index].owner == VcpuId::NONE {
+            self.pv_queued_take(core, v, index);
+            return true;
+        }
+        let (now, ns) = (core.now_ns, self.pv_queued_spin_ns(index));
+        if self.cpus[v].wait.budget_spent(now, ns) {
+            self.halt_in_lock(core, v);
+        }
+        false
+    }
+
+    /// The lock is free: the first has it if it spins, else it is kicked or finds it when it looks.
+    pub(super) fn pv_queued_release(&mut self, core: &mut Core, by: VcpuId, index: LockId) {
+        let lock = &mut self.locks[index];
+        lock.granted += 1;
+        let first = lock.head;
+        self.account(core, first);
+        if self.is_in_guest(core, first) {
+            self.pv_queued_take(core, first, index);
+            return;
+        }
+        self.set_heir(core, first, index);
+        if self.halts(first) {
+            self.kick(core, by, first);
+        }
+    }
+
+    /// `v`, the first, has the lock, and says to the next that it is first now.
+    fn pv_queued_take(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
+        let first = self.cpus[v].wait.behind;
+        self.hand_over(core, v, index);
+        if first == VcpuId::NONE {
+            return;
+        }
+        self.account(core, first);
+        self.set_competing(first, index);
+        if self.halts(first) {
+            self.kick(core, v, first);
+            self.touch(core, v);
+        } else {
+            self.cpus[first].wait.budget_pending = true;
+            self.touch(core, first);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Test-and-set (locks/tas.h): no order. A release lets any of those have it whose guests spin at
+//! that moment; the others look when they return.
+
+use super::super::Guest;
+use crate::core::Core;
+use crate::engine::{LockId, VcpuId};
+impl Guest {
+    pub(super) fn tas_release(&mut self, core: &mut Core, index: LockId) {
+        self.locks[index].granted += 1;
+        let next = self.draw_spinner(core, index, |_| true);
+        if next != VcpuId::NONE {
+            self.hand_over(core, next, index);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Mutexes: locks whose waiters sleep.
+
+use super::super::{Doing, Guest};
+use crate::core::Core;
+use crate::engine::{ThreadId, VcpuId};
+use std::collections::VecDeque;
+
+/// A lock whose waiters sleep, as glibc's: a released one may be taken by whoever comes first, the
+/// longest sleeper is woken to try again.
+#[derive(Debug, Clone)]
+pub struct Mutex {
+    owner: ThreadId,
+    waiters: VecDeque<ThreadId>,
+}
+
+impl Mutex {
+    pub fn free(threads: u32) -> Mutex {
+        Mutex { owner: ThreadId::NONE, waiters: VecDeque::with_capacity(threads as usize) }
+    }
+}
+
+impl Guest {
+    /// Whether the thread on `v` has the mutex at once; else it sleeps, and tries again when it is
+    /// woken.
+    pub fn mutex(&mut self, core: &mut Core, v: VcpuId, number: u32) -> bool {
+        let vm = core.vcpus[v].vm;
+        let t = self.cpus[v].thread;
+        let mutex = &mut self.vms[vm].mutexes[number as usize];
+        if mutex.owner == ThreadId::NONE {
+            mutex.owner = t;
+            self.cpus[v].acquisitions += 1;
+            self.vms[vm].wait_hist[self.lock_bucket] += 1;
+            return true;
+        }
+        mutex.waiters.push_back(t);
+        let vcpu = &mut self.cpus[v];
+        vcpu.run.pc -= 1;
+        vcpu.run.taken = true;
+        vcpu.run.doing = Doing::Work;
+        vcpu.run.remaining_ns = core.prices.guest_switch_ns.max(core.prices.unit_ns);
+        self.park(core, v);
+        false
+    }
+
+    pub fn mutex_unlock(&mut self, core: &mut Core, v: VcpuId, number: u32) {
+        let vm = core.vcpus[v].vm;
+        let mutex = &mut self.vms[vm].mutexes[number as usize];
+        mutex.owner = ThreadId::NONE;
+        if let Some(t) = mutex.waiters.pop_front() {
+            self.wake_thread(core, Some(v), t);
+        }
+    }
+}

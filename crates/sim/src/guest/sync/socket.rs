@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages over stream sockets, as hackbench sends them: groups of twenty senders and twenty
+//! receivers, each sender to each receiver of its group in turn.
+//!
+//! A socket has a spin-lock of its own, taken to queue a message and to take one. Its buffer is
+//! bounded: who finds it full sleeps until it has drained to a quarter (unix_writable() of
+//! net/unix/af_unix.c), who finds nothing to read until something comes. That bounds how long a
+//! queue for one socket's lock can last: once its buffer is full, nobody else comes for it.
+
+use super::super::{Doing, Guest};
+use super::super::{LOCKS, LOCKS_WITH_SOCKETS};
+use crate::core::Core;
+use crate::engine::{ThreadId, VcpuId};
+
+/// Senders, and receivers, of a group (hackbench.c: num_fds).
+pub const FAN: u32 = 20;
+/// Threads of a group.
+pub const GROUP: u32 = 2 * FAN;
+/// Most groups of a VM: a lock for each socket.
+pub const GROUPS_MAX: u32 = (LOCKS_WITH_SOCKETS - LOCKS) / FAN;
+
+#[derive(Debug, Clone)]
+pub struct Socket {
+    /// Messages in its buffer.
+    queued: u32,
+    /// Its receiver, if that sleeps for a message.
+    reader: ThreadId,
+    /// Senders that sleep for room.
+    writers: Vec<ThreadId>,
+}
+
+/// The sockets of that many threads.
+pub fn sockets(threads: u32) -> Vec<Socket> {
+    let empty =
+        || Socket { queued: 0, reader: ThreadId::NONE, writers: Vec::with_capacity(FAN as usize) };
+    (0..threads / GROUP * FAN).map(|_| empty()).collect()
+}
+
+impl Guest {
+    /// The socket that the thread on `v` is about to use, and whether it sends.
+    fn socket_of(&self, v: VcpuId) -> (u32, bool) {
+        let thread = self.thread_index(v);
+        let (group, member) = (thread / GROUP, thread % GROUP);
+        let sends = member < FAN;
+        let nth = match sends {
+            true => (self.cpus[v].run.passes % u64::from(FAN)) as u32,
+            false => member - FAN,
+        };
+        (group * FAN + nth, sends)
+    }
+
+    /// Number of the lock of that socket among its VM's.
+    pub fn socket_lock(&self, v: VcpuId) -> u32 {
+        LOCKS + self.socket_of(v).0
+    }
+
+    /// Whether there is room for a message of the thread on `v`, or one for it; else it sleeps, and
+    /// looks again when it is woken.
+    pub fn socket_wait(&mut self, core: &mut Core, v: VcpuId, capacity: u32) -> bool {
+        let (number, sends) = self.socket_of(v);
+        let vcpu = &mut self.cpus[v];
+        let t = vcpu.thread;
+        let socket = &mut self.vms[core.vcpus[v].vm].sockets[number as usize];
+        match sends {
+            true if socket.queued < capacity => return true,
+            true => socket.writers.push(t),
+            false if socket.queued > 0 => return true,
+            false => socket.reader = t,
+        }
+        vcpu.run.pc -= 1;
+        vcpu.run.taken = true;
+        vcpu.run.doing = Doing::Work;
+        vcpu.run.remaining_ns = core.prices.guest_switch_ns.max(core.prices.unit_ns);
+        self.park(core, v);
+        false
+    }
+
+    /// The thread on `v`, which has released the lock, has queued its message or taken one: wakes
+    /// who waited for that.
+    pub fn socket_moved(&mut self, core: &mut Core, v: VcpuId, capacity: u32) {
+        let (number, sends) = self.socket_of(v);
+        let vm = core.vcpus[v].vm;
+        let socket = &mut self.vms[vm].sockets[number as usize];
+        if sends {
+            socket.queued += 1;
+            let reader = std::mem::replace(&mut socket.reader, ThreadId::NONE);
+            if reader != ThreadId::NONE {
+                self.wake_thread(core, Some(v), reader);
+            }
+            return;
+        }
+        socket.queued -= 1;
+        if socket.queued > capacity / 4 {
+            return;
+        }
+        while let Some(writer) = self.vms[vm].sockets[number as usize].writers.pop() {
+            self.wake_thread(core, Some(v), writer);
+        }
+    }
+}
+
+#[cfg(test)]
+impl Socket {
+    pub fn queued(&self) -> u32 {
+        self.queued
+    }
+
+    pub fn reader(&self) -> ThreadId {
+        self.reader
+    }
+
+    pub fn writers(&self) -> &[ThreadId] {
+        &self.writers
+    }
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Dynamic asymmetric vCPUs over the fair scheduler: what each vCPU did in an allocation period is
+//! measured here, `policy/asym` decides, and its weights, latencies and cores are applied.
+//!
+//! Shan, "High Performance Cloud Computing on Multicore Computers", dissertation, New Jersey
+//! Institute of Technology, sections 5.4 and 5.5.1. As in its prototype, CPU time is given as a
+//! share within the VM and a scheduling latency as a wake-up granularity of the vCPU's own (CFS);
+//! EEVDF has no such granularity, there it is the vCPU's slice. What a VM gets beside others is
+//! not changed: the weights of its vCPUs have the mean they had.
+
+use super::groups::WEIGHT_MIN;
+use super::Scheduler;
+use crate::core::{Class, Core, Host, State};
+use crate::engine::{PcpuId, Table, VcpuId};
+use unspin_policy::asym::{self, Core as Pace, Params, Vcpu};
+use unspin_scenario::plan;
+
+#[derive(Debug)]
+pub struct Asym {
+    params: Params,
+    parts: plan::Asym,
+    period_ns: u64,
+    vcpus: Table<VcpuId, Vcpu>,
+    cores: Table<PcpuId, Pace>,
+    vms: Vec<AsymVm>,
+    /// CPU time of each vCPU when the period began, ns.
+    cpu_mark_ns: Table<VcpuId, u64>,
+    /// Since when each vCPU that was woken has waited for a pCPU, ns; 0: it does not.
+    woken_ns: Table<VcpuId, u64>,
+}
+
+/// What Asym keeps of a VM.
+#[derive(Debug, Clone, Copy)]
+struct AsymVm {
+    first: VcpuId,
+    count: u32,
+    /// Its share of the host's time in a period, ns.
+    share_ns: u64,
+    /// Weight of each of its vCPUs where all are alike.
+    weight: u64,
+    switch_mark_ns: u64,
+}
+
+impl Asym {
+    /// The parts that `parts` has on, for a host whose VMs are added next.
+    pub fn new(host: &Host, parts: plan::Asym) -> Asym {
+        Asym {
+            params: host.asym,
+            parts,
+            period_ns: (parts.period_ms)
+                .map_or(host.fair_period_ns(), |ms| u64::from(ms.max(1)) * 1_000_000),
+            vcpus: Table::default(),
+            cores: vec![Pace::default(); host.pcpus as usize].into(),
+            vms: Vec::new(),
+            cpu_mark_ns: Table::default(),
+            woken_ns: Table::default(),
+        }
+    }
+
+    /// A VM of `count` vCPUs, each of that weight, on these pCPUs; `part` of `whole` is its part
+    /// of the host's time, of which it cannot use more than its vCPUs have.
+    pub fn add_vm(&mut self, pcpus: &[PcpuId], weight: u64, part: u64, whole: u64) {
+        let count = pcpus.len() as u32;
+        let host_ns = self.period_ns * self.cores.len() as u64;
+        let share_ns = (u128::from(host_ns) * u128::from(part) / u128::from(whole.max(1))) as u64;
+        let share_ns = share_ns.min(self.period_ns * u64::from(count));
+        let first = VcpuId(self.vcpus.len() as u32);
+        self.vms.push(AsymVm { first, count, share_ns, weight, switch_mark_ns: 0 });
+        for &pcpu in pcpus {
+            let mut vcpu = Vcpu::new(&self.params, pcpu.0);
+            vcpu.allocated_ns = share_ns / u64::from(count);
+            vcpu.vm = (self.vms.len() - 1) as u16;
+            self.vcpus.push(vcpu);
+            self.cpu_mark_ns.push(0);
+            self.woken_ns.push(0);
+        }
+    }
+
+    pub fn period_ns(&self) -> u64 {
+        self.period_ns
+    }
+
+    fn is_urgent(&self, v: VcpuId) -> bool {
+        self.vcpus[v].latency_us <= self.params.urgent_us
+    }
+
+    /// `v`, running on `p`, was preempted.
+    pub fn preempted(&mut self, p: PcpuId, v: VcpuId) {
+        self.cores[p].conflicts += u64::from(self.is_urgent(v));
+    }
+
+    /// `v` has become ready.
+    pub fn woken(&mut self, v: VcpuId, now_ns: u64) {
+        self.woken_ns[v] = now_ns;
+    }
+
+    /// `v` runs, on `p`.
+    pub fn runs(&mut self, p: PcpuId, v: VcpuId, now_ns: u64) {
+        let since_ns = std::mem::take(&mut self.woken_ns[v]);
+        let latency_ns = u64::from(self.vcpus[v].latency_us) * 1000;
+        let late = since_ns != 0 && now_ns - since_ns > latency_ns;
+        self.cores[p].conflicts += u64::from(late && self.is_urgent(v));
+    }
+
+    /// `by` has sent `v`, a sibling, the interrupt that woke it.
+    pub fn waker(&mut self, v: VcpuId, by_index: u32) {
+        if by_index < 64 {
+            self.vcpus[v].wakers |= 1 << by_index;
+        }
+    }
+}
+
+impl Scheduler {
+    /// An allocation period has ended; all vCPUs are accounted for, all pCPUs billed. Where each vCPU is
+    /// to be from now on.
+    pub fn end_period(&mut self, core: &Core) -> Vec<PcpuId> {
+        let Some(mut asym) = self.asym.take() else { return Vec::new() };
+        for (v, vcpu) in core.vcpus.rows() {
+            let seen = &mut asym.vcpus[v];
+            let cpu_ns = vcpu.ledger.cpu_ns();
+            seen.consumed_ns = cpu_ns - std::mem::replace(&mut asym.cpu_mark_ns[v], cpu_ns);
+            seen.ready = u8::from(vcpu.on.state != State::Halted);
+            seen.core = vcpu.on.pcpu.0;
+        }
+        for number in 0..asym.vms.len() {
+            self.adjust_vm(core, &mut asym, number);
+        }
+        if asym.parts.resolver {
+            let Asym { vcpus, cores, params, .. } = &mut *asym;
+            asym::resolve_time(vcpus.all_mut(), cores.all_mut(), params);
+            asym::resolve_urgency(vcpus.all_mut(), cores.all_mut(), params);
+        }
+        for pace in asym.cores.iter_mut() {
+            pace.conflicts = 0;
+        }
+        let cores = asym.vcpus.iter().map(|v| PcpuId(v.core)).collect();
+        self.asym = Some(asym);
+        cores
+    }
+
+    /// Sections 5.4.2 and 5.4.1 for one VM, and what follows for the scheduler.
+    fn adjust_vm(&mut self, core: &Core, asym: &mut Asym, number: usize) {
+        let Asym { vms, vcpus, params, parts, .. } = asym;
+        let vm = &mut vms[number];
+        let own = vcpus.part_mut(vm.first, vm.count);
+        if parts.latency {
+            asym::latency(own, params);
+        }
+        if parts.time {
+            let switched_ns: u64 = (core.vcpus.part(vm.first, vm.count).iter())
+                .map(|v| v.ledger.time_ns[Class::Switch as usize])
+                .sum();
+            let switch_ns = switched_ns - std::mem::replace(&mut vm.switch_mark_ns, switched_ns);
+            asym::allocate(own, params, vm.share_ns, switch_ns);
+        }
+        let given_ns: u64 = own.iter().map(|v| v.allocated_ns).sum();
+        for (v, seen) in vm.first.and_next(vm.count).zip(own) {
+            seen.wakers = 0;
+            let entity = &mut self.entities[v];
+            if parts.time && given_ns > 0 {
+                let all = u128::from(vm.weight) * u128::from(vm.count);
+                let weight = all * u128::from(seen.allocated_ns) / u128::from(given_ns);
+                let weight = (weight as u64).max(WEIGHT_MIN);
+                match &mut self.groups {
+                    // What its cgroup within the VM's gets.
+                    Some(groups) => groups.set_share(v, weight, core.now_ns),
+                    None => entity.weight = weight,
+                }
+            }
+            if parts.latency {
+                entity.set_latency(&self.tunables, u64::from(seen.latency_us) * 1000);
+            }
+        }
+    }
+
+    /// `v`, not running, changes to the queue of another pCPU; both are billed.
+    pub fn change_queue(&mut self, core: &mut Core, v: VcpuId, to: PcpuId) {
+        let from = core.vcpus[v].on.pcpu;
+        let (source, target) = self.queues.both(from, to);
+        let mut comes_first = false;
+        if core.vcpus[v].on.state == State::Halted {
+            target.adopt(source, &mut self.entities, v);
+        } else {
+            source.take(&self.tunables, &mut self.entities, v);
+            target.give(&self.tunables, &mut self.entities, v);
+            comes_first = target.preempts(&self.tunables, &mut self.entities, v);
+        }
+        core.vcpus[v].on.pcpu = to;
+        if comes_first {
+            self.ask_reschedule(core, to);
+        }
+    }
+}
+
+#[cfg(test)]
+impl Asym {
+    pub fn allocated_ns(&self, v: VcpuId) -> u64 {
+        self.vcpus[v].allocated_ns
+    }
+
+    pub fn latency_us(&self, v: VcpuId) -> u32 {
+        self.vcpus[v].latency_us
+    }
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Credit as Xen 3.3's `sched_credit.c` keeps its books, the host of Weng, Liu, Yu, Li, "Dynamic
+//! Adaptive Scheduling for Virtual Machines" (ASMan), HPDC 2011, section 5.1.
+//!
+//! Whoever runs when a pCPU ticks pays for a whole tick, however long it ran; whoever does not run
+//! just then pays nothing (`csched_vcpu_acct`). Priorities, UNDER with credit and OVER without,
+//! change when credits are handed out, every 30 ms, and within a priority vCPUs take turns. A vCPU
+//! of a capped VM runs on without credit until a hand-out finds that it owes more than one of them
+//! gives; then it is parked, until one finds it with credit again (`csched_acct`). Who has more
+//! credit than a slice costs was idle: it gives it back, and earns again from when a tick next finds
+//! it running.
+
+use super::Credit;
+use crate::engine::{PcpuId, Table, VcpuId};
+use unspin_policy::credit::{self, Params};
+
+/// How Xen ranks one vCPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Without credit at the last hand-out.
+    pub over: bool,
+    /// Stopped until it has credit: only on a capped host.
+    pub parked: bool,
+    /// A tick found it running since it last had too much credit: it earns.
+    pub active: bool,
+}
+
+/// Xen's books.
+#[derive(Debug, Default)]
+pub struct Books {
+    pub of: Table<VcpuId, Standing>,
+    /// Sum of all that earn when credits were last handed out.
+    pub balance: i64,
+    /// Credits, and vCPUs, that a choice puts aside; kept, so that choosing allocates nothing.
+    credits: Vec<i64>,
+    hidden: Vec<VcpuId>,
+}
+
+impl Credit {
+    /// A tick of a pCPU finds `v` running.
+    pub fn sampled(&mut self, v: VcpuId) {
+        self.books.of[v].active = true;
+        let Params { slot_us, credit_max, .. } = self.params;
+        // Bounds are for hand-outs alone.
+        let params = Params { credit_max: 2 * credit_max, ..self.params };
+        self.vcpus[v].charge(&params, u64::from(slot_us));
+    }
+
+    /// Whether `v` is UNDER: it may be boosted, and lead its siblings.
+    pub fn has_credit(&self, v: VcpuId) -> bool {
+        !self.books.of[v].over
+    }
+
+    /// `csched_acct`. A VM that runs together is parked and let go as one: Algorithm 4 lets all of
+    /// it run with whoever has credit, and nobody of it where nobody has.
+    pub fn hand_out(&mut self) {
+        let mut books = std::mem::take(&mut self.books);
+        let xen = &mut books.of;
+        let vm_of: Vec<u32> = self.vcpus.iter().map(|v| v.vm).collect();
+        let weights: Vec<u32> = self.vms.iter().map(|vm| vm.weight).collect();
+        let before: Vec<i64> = self.vcpus.iter().map(|v| v.credit).collect();
+        let limit = i64::from(self.params.credit_max);
+        let unit = i64::from(self.params.credit_per_slot / 100).max(1);
+        // Bounds are Xen's own, below.
+        let mut params = Params { credit_max: 2 * self.params.credit_max, ..self.params };
+        if params.capped == 0 {
+            for (i, vm) in self.vms.iter_mut().enumerate() {
+                let earns = |(v, s): (&u32, &Standing)| *v == i as u32 && s.active;
+                vm.weight *= u32::from(vm_of.iter().zip(xen.iter()).any(earns));
+            }
+            let debt = (-books.balance).max(0) as u64;
+            params.credit_per_slot = self.more_per_slot(&params, debt);
+        }
+        for (vcpu, standing) in self.vcpus.iter_mut().zip(xen.iter()) {
+            if !standing.active {
+                vcpu.vm = u32::MAX;
+            }
+        }
+        credit::assign(self.vcpus.all_mut(), self.vms.all_mut(), self.pcpus.all_mut(), &params);
+        for (vm, weight) in self.vms.iter_mut().zip(weights) {
+            vm.weight = weight;
+        }
+        books.balance = 0;
+        for (v, vcpu) in self.vcpus.iter_mut().enumerate() {
+            let standing = &mut xen.all_mut()[v];
+            let earns = standing.active;
+            vcpu.vm = vm_of[v];
+            let share = vcpu.credit - before[v];
+            if vcpu.credit > limit {
+                standing.active = false;
+                vcpu.credit = 0;
+            }
+            standing.over = vcpu.credit < 0;
+            standing.parked &= standing.over;
+            // Xen rounds up to whole credits of its own, 100 a tick.
+            let cap = (share + unit - 1) / unit * unit;
+            standing.parked |= params.capped != 0 && vcpu.credit < -cap;
+            vcpu.credit = vcpu.credit.max(-limit);
+            books.balance += if earns { vcpu.credit } else { 0 };
+        }
+        for vm in self.vms.ids().filter(|&vm| params.capped != 0 && self.vms[vm].high != 0) {
+            let of_vm = |v: &u32| *v == vm.0;
+            let spent = vm_of.iter().zip(xen.iter()).filter(|(v, _)| of_vm(v)).all(|(_, s)| s.over);
+            for (_, standing) in vm_of.iter().zip(xen.iter_mut()).filter(|(v, _)| of_vm(v)) {
+                standing.parked = spent;
+            }
+        }
+        self.books = books;
+    }
+
+    /// [`credit::pick`] by Xen's priorities: within one all are alike, and who is parked is not
+    /// there unless its siblings take it along.
+    pub fn pick(&mut self, p: PcpuId, last: Option<VcpuId>, may_raise: bool) -> credit::Decision {
+        let Books { of: xen, credits, hidden, .. } = &mut self.books;
+        credits.clear();
+        credits.extend(self.vcpus.iter().map(|v| v.credit));
+        hidden.clear();
+        for (v, vcpu) in self.vcpus.ids().zip(self.vcpus.iter_mut()) {
+            vcpu.credit = -i64::from(xen[v].over);
+            if xen[v].parked && vcpu.runnable != 0 && vcpu.running == 0 && vcpu.raised == 0 {
+                vcpu.runnable = 0;
+                hidden.push(v);
+            }
+        }
+        let params = Params { capped: 0, ..self.params };
+        let mut decision = credit::pick(
+            self.vcpus.all_mut(),
+            self.vms.all(),
+            p.0,
+            last.map(|v| v.0 as usize),
+            may_raise,
+            &params,
+        );
+        for (vcpu, credit) in self.vcpus.iter_mut().zip(credits.iter()) {
+            vcpu.credit = *credit;
+        }
+        // Lent to the loop: siblings are looked up meanwhile.
+        let hidden = std::mem::take(hidden);
+        let chosen = decision.vcpu().map(|v| VcpuId(v as u32));
+        let leader = chosen.filter(|&v| may_raise && self.leads(v));
+        for &v in &hidden {
+            self.vcpus[v].runnable = 1;
+            let along = leader.is_some_and(|l| self.vcpus[v].vm == self.vcpus[l].vm);
+            if along && self.vcpus[v].pcpu != p.0 {
+                self.vcpus[v].raised = 1;
+                decision.raised += 1;
+            }
+        }
+        self.books.hidden = hidden;
+        decision
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{Host, Kernel};
+    use crate::engine::VmId;
+    use unspin_scenario::plan::Coscheduling;
+
+    /// One VM of four vCPUs whose weight gives 22.2 % of a pCPU each, beside one that idles.
+    fn books(way: Coscheduling) -> Credit {
+        let host = Host::server(8, Kernel::V3_19).with_credit(true);
+        let mut credit = Credit::new(&host, &host.credit.unwrap(), way, 1);
+        credit.add_vm(32, true, 1);
+        for p in 0..4 {
+            credit.add_vcpu(PcpuId(p));
+        }
+        credit.add_vm(256, false, 2);
+        for p in 0..8 {
+            credit.add_vcpu(PcpuId(p));
+        }
+        credit
+    }
+
+    fn parked(credit: &Credit) -> Vec<bool> {
+        credit.books.of.all()[..4].iter().map(|s| s.parked).collect()
+    }
+
+    #[test]
+    fn who_a_tick_finds_pays_for_all_of_it() {
+        let mut credit = books(Coscheduling::None);
+        credit.sampled(VcpuId(0));
+        let credits: Vec<i64> = credit.vcpus.all()[..4].iter().map(|v| v.credit).collect();
+        assert_eq!(credits, [-10_000, 0, 0, 0]);
+    }
+
+    /// 30 ms cost 300 of Xen's credits, a hand-out gives 66 and two thirds: one of four or five.
+    #[test]
+    fn who_owes_more_than_a_share_is_parked_until_it_has_credit() {
+        let mut credit = books(Coscheduling::None);
+        let mut ran = 0;
+        let seen: Vec<bool> = (0..90)
+            .map(|_| {
+                let is_parked = parked(&credit);
+                for v in (0..4).filter(|&v| !is_parked[v as usize]) {
+                    (0..3).for_each(|_| credit.sampled(VcpuId(v)));
+                    ran += 1;
+                }
+                credit.hand_out();
+                parked(&credit)[0]
+            })
+            .collect();
+        assert_eq!(seen[..6], [true, true, true, true, false, true]);
+        assert_eq!(ran, 4 * 20, "90 hand-outs of 22.2 % each");
+    }
+
+    /// A share is what a VM may owe; idling gives credit back, and parks nobody.
+    #[test]
+    fn small_debts_and_idleness_park_nobody() {
+        let mut credit = books(Coscheduling::None);
+        for round in 0..40 {
+            (0..4).for_each(|v| credit.sampled(VcpuId(v)));
+            if round % 8 > 0 {
+                (0..7).for_each(|_| {
+                    credit.hand_out();
+                    assert_eq!(parked(&credit), [false; 4], "round {round}");
+                });
+            }
+            credit.hand_out();
+            assert_eq!(parked(&credit), [false; 4], "round {round}");
+        }
+        assert!(credit.vcpus.iter().all(|v| v.credit <= 30_000 && v.credit >= -30_000));
+    }
+
+    #[test]
+    fn a_vm_that_runs_together_is_parked_as_one() {
+        let mut credit = books(Coscheduling::Con);
+        credit.vms[VmId(0)].high = 1;
+        (0..3).for_each(|_| credit.sampled(VcpuId(0)));
+        (1..4).for_each(|v| credit.sampled(VcpuId(v)));
+        credit.hand_out();
+        assert_eq!(parked(&credit), [true; 4], "all are without credit");
+        credit.hand_out();
+        assert_eq!(parked(&credit), [false; 4], "three have some");
+        assert!(!credit.has_credit(VcpuId(0)));
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A PLE exit, and what KVM and the module keep of who gets and who loses a pCPU.
+
+use super::Kvm;
+use crate::core::{Cause, Core};
+use crate::engine::{PcpuId, VcpuId};
+use unspin_policy::hvs;
+
+impl Kvm {
+    /// The processor has stopped the pause loop of `v`.
+    #[inline]
+    pub fn ple_exit(&mut self, core: &mut Core, v: VcpuId) {
+        let vcpu = &mut core.vcpus[v];
+        vcpu.pauses.spun_ns = 0;
+        vcpu.exit.in_ple_exit = true;
+        let vm = vcpu.vm;
+        let module = &mut self.vms[vm].module;
+        module.stats.ple_exits += 1;
+        module.stats.wasteful_spin_cycles += u64::from(self.vcpus[v].window_cycles);
+        if !module.window_on && !self.window_by_yields(core) {
+            let window = self.vcpus[v].window_cycles;
+            self.set_window(core, v, core.model.window.grow(self.stock_variant, window));
+        }
+        self.vcpus[v].complete = false;
+    }
+
+    /// Time spent handling the exit of `v`.
+    #[inline]
+    pub fn charge_exit(&mut self, core: &mut Core, v: VcpuId, cycles: u32) {
+        core.charge(v, core.clock.ns(u64::from(cycles)), Cause::Spin);
+        self.count_switching(core, v, cycles);
+    }
+
+    /// Exits of `v` cost so many cycles, charged elsewhere.
+    #[inline]
+    pub fn count_switching(&mut self, core: &Core, v: VcpuId, cycles: u32) {
+        let module = &mut self.vms[core.vcpus[v].vm].module;
+        module.stats.wasteful_switch_cycles += u64::from(cycles);
+    }
+
+    /// `v` has left its pCPU though it could run; `displaced`, for one that a directed yield was for.
+    /// `user`: it was in user mode.
+    #[inline]
+    pub fn preempted(&mut self, core: &Core, v: VcpuId, displaced: bool, user: bool) {
+        let vcpu = &core.vcpus[v];
+        let vm = &mut self.vms[vcpu.vm];
+        let slot = &mut vm.slots[vcpu.index as usize];
+        let flags = vm.module.select.unwrap_or(hvs::Flags::HVS);
+        let mut mark = slot.yielded_mark;
+        slot.category =
+            hvs::category_on_preempt(vcpu.exit.in_ple_exit, displaced, &mut mark, flags) as u8;
+        slot.yielded_mark = mark;
+        slot.preempted_at = core.now_ns;
+        slot.ready = 1;
+        slot.running = 0;
+        let user = user || vm.user_mode;
+        slot.user_mode = u8::from(user);
+        let stock = &mut vm.stock[vcpu.index as usize];
+        stock.ready = 1;
+        stock.preempted = 1;
+        stock.in_kernel = u8::from(!user);
+    }
+
+    /// `v` runs, on `p`.
+    #[inline]
+    pub fn runs(&mut self, core: &Core, p: PcpuId, v: VcpuId) {
+        let vcpu = &core.vcpus[v];
+        let vm = &mut self.vms[vcpu.vm];
+        let slot = &mut vm.slots[vcpu.index as usize];
+        slot.category = hvs::Category::NotPreempted as u8;
+        slot.ready = 0;
+        slot.running = 1;
+        // Only whether two are equal counts.
+        slot.cpu = p.0 as u16;
+        let stock = &mut vm.stock[vcpu.index as usize];
+        (stock.ready, stock.preempted, stock.blocking, stock.runnable) = (0, 0, 0, 0);
+        let kept = &mut self.vcpus[v];
+        let pick_pending = std::mem::take(&mut kept.pick_pending);
+        if pick_pending && kept.pick_switches + 1 == core.pcpus[p].switches {
+            vm.module.stats.picks_ran_next += 1;
+        }
+    }
+
+    /// `v` goes back to its guest after it was off its pCPU.
+    #[inline]
+    pub fn enters(&mut self, core: &mut Core, v: VcpuId) {
+        self.end_search(core, v);
+        self.window_reset(core, v);
+    }
+
+    /// `v` sleeps.
+    #[inline]
+    pub fn sleeps(&mut self, core: &Core, v: VcpuId) {
+        let vcpu = &core.vcpus[v];
+        let vm = &mut self.vms[vcpu.vm];
+        let slot = &mut vm.slots[vcpu.index as usize];
+        slot.running = 0;
+        slot.preempted_at = core.now_ns;
+        vm.stock[vcpu.index as usize].blocking = 1;
+    }
+
+    /// `v`, asleep until now, wants to run.
+    #[inline]
+    pub fn wakes(&mut self, core: &Core, v: VcpuId) {
+        let vcpu = &core.vcpus[v];
+        let vm = &mut self.vms[vcpu.vm];
+        let slot = &mut vm.slots[vcpu.index as usize];
+        slot.category = hvs::Category::Woken as u8;
+        slot.ready = 1;
+        slot.user_mode = 0;
+        let stock = &mut vm.stock[vcpu.index as usize];
+        stock.ready = 1;
+        stock.runnable = 1;
+    }
+
+    /// `v`, new, wants to run.
+    pub fn starts(&mut self, core: &Core, v: VcpuId) {
+        let vcpu = &core.vcpus[v];
+        self.vms[vcpu.vm].stock[vcpu.index as usize].ready = 1;
+    }
+
+    /// Whether an interrupt waits for `v` that KVM would see.
+    pub fn set_interrupt_pending(&mut self, core: &Core, v: VcpuId, pending: bool) {
+        let vcpu = &core.vcpus[v];
+        self.vms[vcpu.vm].stock[vcpu.index as usize].interrupt_pending = u8::from(pending);
+    }
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whom a PLE exit yields to: those that are waited for, where the host knows them, else whom the
+//! module selects, else whom KVM does.
+
+use super::{Kvm, VmExits};
+use crate::core::{Core, State};
+use crate::engine::{PcpuId, VcpuId};
+use unspin_policy::hvs::{self, Category, Decision};
+use unspin_policy::ipi;
+use unspin_policy::kvm_stock::{Search, Variant, Yield};
+
+/// As kvm_vcpu_on_spin() and kmod/pick.c: yields that found nothing to gain.
+const YIELD_TRIES: u32 = 3;
+
+/// What a vCPU spins for, as far as its host may know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitsFor {
+    Answers,
+    Lock,
+    Others,
+}
+
+/// What a vCPU spins for, and whether in user mode.
+#[derive(Debug, Clone, Copy)]
+pub struct Spinner {
+    pub waits_for: WaitsFor,
+    pub in_user: bool,
+}
+
+/// A pick under way.
+pub enum Pick {
+    /// Among those that are waited for, and then the module's or KVM's own.
+    Awaited {
+        excluded: u64,
+        tries: u32,
+        spinner: Spinner,
+    },
+    Selected {
+        flags: hvs::Flags,
+        excluded: u64,
+        tries: u32,
+        mark: u8,
+    },
+    /// `begin`: where KVM's round begins.
+    Stock {
+        search: Search,
+        last: u32,
+        begin: u32,
+    },
+}
+
+/// What a pick wants next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    /// That vCPU to run in the place of the one that spins.
+    YieldTo(VcpuId),
+    /// Anybody else to run.
+    GiveWay,
+    Nobody,
+}
+
+impl Kvm {
+    /// Begins to decide whom the PLE exit of `v` yields to. `awaits`: whether it waits for that vCPU of
+    /// its VM.
+    #[inline]
+    pub fn begin_pick(
+        &mut self,
+        core: &mut Core,
+        v: VcpuId,
+        spinner: Spinner,
+        awaits: impl Fn(&Core, VcpuId) -> bool,
+    ) -> Pick {
+        core.vcpus[v].exit.undecided = false;
+        core.vcpus[v].exit.in_ple_exit = true;
+        let select = self.selection(core, v);
+        let costs = &core.model.costs;
+        let cycles =
+            if select.is_some() { costs.ple_exit_selected_cycles } else { costs.ple_exit_cycles };
+        let cycles = cycles.saturating_sub(costs.decide_cycles);
+        self.charge_exit(core, v, cycles);
+        self.epoch_report(core, v);
+        let module = &self.vms[core.vcpus[v].vm].module;
+        let known = match spinner.waits_for {
+            WaitsFor::Answers => module.ipi_aware && !self.gives_way(core, v, select),
+            WaitsFor::Lock => module.queue_aware,
+            WaitsFor::Others => false,
+        };
+        if !known || !self.fits(core, v) {
+            return self.begin_selection(core, v, spinner);
+        }
+        self.see_awaited(core, v, awaits);
+        Pick::Awaited { excluded: 0, tries: YIELD_TRIES, spinner }
+    }
+
+    /// As the module: its snapshot has no more slots.
+    #[inline]
+    fn fits(&self, core: &Core, v: VcpuId) -> bool {
+        core.vms[core.vcpus[v].vm].vcpus as usize <= hvs::SLOTS_MAX
+    }
+
+    #[inline]
+    fn selection(&self, core: &Core, v: VcpuId) -> Option<hvs::Flags> {
+        self.vms[core.vcpus[v].vm].module.select.filter(|_| self.fits(core, v))
+    }
+
+    #[inline]
+    fn begin_selection(&mut self, core: &Core, v: VcpuId, spinner: Spinner) -> Pick {
+        match self.selection(core, v) {
+            Some(flags) => Pick::Selected { flags, excluded: 0, tries: YIELD_TRIES, mark: 0 },
+            None => self.begin_stock(core, v, spinner),
+        }
+    }
+
+    #[inline]
+    fn begin_stock(&mut self, core: &Core, v: VcpuId, spinner: Spinner) -> Pick {
+        let vcpu = &core.vcpus[v];
+        let index = vcpu.index as usize;
+        let VmExits { stock, last_boosted, user_mode, .. } = &mut self.vms[vcpu.vm];
+        // Since 4.14 a vCPU that spins in kernel mode passes those over that were in user mode.
+        let in_kernel = !(spinner.in_user || *user_mode);
+        let kernel_only = in_kernel && self.stock_variant != Variant::V3_19;
+        let last = *last_boosted;
+        let search = Search::start(stock, index, last, self.stock_variant, kernel_only);
+        // Round the VM from the one after the last boosted to that one itself.
+        Pick::Stock { search, last, begin: last + 1 }
+    }
+
+    /// Whether `v`, which waits for answers, is below its VM's quorum: then answers come no sooner for a
+    /// core given to one sibling that another had.
+    fn gives_way(&self, core: &Core, v: VcpuId, select: Option<hvs::Flags>) -> bool {
+        let vcpu = &core.vcpus[v];
+        let slots = &self.vms[vcpu.vm].slots;
+        let decided = |flags| hvs::decide(slots, vcpu.index as usize, 0, flags);
+        select.map(decided) == Some(Decision::GiveWay)
+    }
+
+    fn see_awaited(&mut self, core: &Core, v: VcpuId, awaits: impl Fn(&Core, VcpuId) -> bool) {
+        let vm = core.vcpus[v].vm;
+        self.seen.clear();
+        let slots = &self.vms[vm].slots;
+        for (u, slot) in core.vms[vm].first.and_all().zip(slots) {
+            let ready = core.vcpus[u].on.state == State::Ready;
+            self.seen.push(ipi::Slot {
+                preempted_at: slot.preempted_at,
+                ready: u8::from(ready),
+                owes_answer: u8::from(awaits(core, u)),
+                ..ipi::Slot::default()
+            });
+        }
+    }
+
+    /// The next vCPU that the exit of `v` wants to yield to.
+    #[inline]
+    pub fn next_pick(&mut self, core: &mut Core, v: VcpuId, pick: &mut Pick) -> Ask {
+        let (vm, index) = (core.vcpus[v].vm, core.vcpus[v].index as usize);
+        if let Pick::Awaited { excluded, tries, spinner } = pick {
+            let target = if *tries > 0 { ipi::pick(&self.seen, index, *excluded) } else { None };
+            match target {
+                Some(target) => return self.ask(core, v, target),
+                None => *pick = self.begin_selection(core, v, *spinner),
+            }
+        }
+        match pick {
+            Pick::Awaited { .. } => Ask::Nobody,
+            Pick::Selected { flags, excluded, tries, mark } => {
+                // The module takes one snapshot; nothing changes here meanwhile but marks, which it
+                // does not look at.
+                let decided = match *tries {
+                    0 => Decision::Nobody,
+                    _ => hvs::decide(&self.vms[vm].slots, index, *excluded, *flags),
+                };
+                let VmExits { slots, module, .. } = &mut self.vms[vm];
+                match decided {
+                    Decision::GiveWay => {
+                        module.stats.yields_gave_way += 1;
+                        return Ask::GiveWay;
+                    }
+                    Decision::Vcpu(target) => {
+                        *mark = std::mem::replace(&mut slots[target].yielded_mark, 1);
+                        return self.ask(core, v, target);
+                    }
+                    Decision::Complete => self.vcpus[v].complete = true,
+                    Decision::Nobody => {}
+                }
+                module.stats.yields_none += 1;
+                Ask::Nobody
+            }
+            Pick::Stock { search, .. } => match search.next(&mut self.vms[vm].stock) {
+                Some(target) => self.ask(core, v, target),
+                None => Ask::Nobody,
+            },
+        }
+    }
+
+    #[inline]
+    fn ask(&mut self, core: &mut Core, v: VcpuId, target: usize) -> Ask {
+        self.charge_exit(core, v, core.model.costs.yield_cycles);
+        Ask::YieldTo(core.vms[core.vcpus[v].vm].first + target as u32)
+    }
+
+    /// What came of the yield to `target` that the pick asked for. Whether another is wanted.
+    #[inline]
+    pub fn yielded(
+        &mut self,
+        core: &Core,
+        v: VcpuId,
+        pick: &mut Pick,
+        target: VcpuId,
+        outcome: Yield,
+    ) -> bool {
+        let number = core.vcpus[target].index as usize;
+        match pick {
+            Pick::Awaited { spinner, .. } if outcome == Yield::Boosted => {
+                let owes_answer = spinner.waits_for == WaitsFor::Answers;
+                self.boosted(core, v, number, owes_answer);
+            }
+            Pick::Awaited { excluded, tries, .. } => {
+                *excluded |= 1 << number;
+                *tries -= 1;
+            }
+            Pick::Selected { .. } if outcome == Yield::Boosted => {
+                self.boosted(core, v, number, false);
+            }
+            Pick::Selected { excluded, tries, mark, .. } => {
+                let VmExits { slots, module, .. } = &mut self.vms[core.vcpus[v].vm];
+                slots[number].yielded_mark = *mark;
+                module.stats.yields_failed += 1;
+                *excluded |= 1 << number;
+                *tries -= u32::from(outcome == Yield::Failed);
+            }
+            Pick::Stock { search, last, .. } => search.result(last, outcome),
+        }
+        outcome != Yield::Boosted
+    }
+
+    /// The pick is over; `boosted`: that one was yielded to.
+    #[inline]
+    pub fn end_pick(&mut self, core: &mut Core, v: VcpuId, pick: Pick, boosted: Option<VcpuId>) {
+        let Pick::Stock { search, last, begin } = pick else { return };
+        let vm = core.vcpus[v].vm;
+        let count = core.vms[vm].vcpus;
+        let looked =
+            boosted.map_or(count, |u| (core.vcpus[u].index + count - begin % count) % count);
+        self.charge_exit(core, v, core.model.costs.search_cycles * (looked + 1));
+        self.vms[vm].last_boosted = last;
+        if self.window_by_yields(core) && !self.vms[vm].module.window_on {
+            let (window, params) = (self.vcpus[v].window_cycles, core.model.window);
+            let next = match boosted {
+                Some(_) => params.shrink(self.stock_variant, window),
+                None => params.grow(self.stock_variant, window),
+            };
+            self.set_window(core, v, next);
+        }
+        // KVM's function returns only when the vCPU runs again.
+        self.vcpus[v].search = Some(search);
+        if boosted.is_none() {
+            self.end_search(core, v);
+        }
+    }
+
+    /// `v` goes back to its guest: it spins no longer as far as KVM knows.
+    #[inline]
+    pub fn end_search(&mut self, core: &Core, v: VcpuId) {
+        if let Some(search) = self.vcpus[v].search.take() {
+            search.finish(&mut self.vms[core.vcpus[v].vm].stock);
+        }
+    }
+
+    /// `v` has yielded to number `target` of its VM, which owes it an answer, or was selected.
+    fn boosted(&mut self, core: &Core, v: VcpuId, target: usize, owes_answer: bool) {
+        let vm = core.vcpus[v].vm;
+        self.note_pick(core, core.vms[vm].first + target as u32);
+        let VmExits { last_boosted, module, slots, .. } = &mut self.vms[vm];
+        *last_boosted = target as u32;
+        slots[target].yielded_mark = 1;
+        let stats = &mut module.stats;
+        match Category::from_number(slots[target].category) {
+            _ if owes_answer => stats.yields_ipi_receiver += 1,
+            Some(Category::ResourceWaiter) => stats.yields_resource_waiter += 1,
+            Some(Category::LockWaiter) => stats.yields_lock_waiter += 1,
+            Some(Category::Yielded) => stats.yields_yielded += 1,
+            Some(Category::Woken) => stats.yields_woken += 1,
+            // Who has the lock is asked for by name: it may have just started, and never run.
+            Some(Category::NotPreempted) | None => {}
+        }
+    }
+
+    fn note_pick(&mut self, core: &Core, target: VcpuId) {
+        let pcpu = core.vcpus[target].on.pcpu;
+        let kept = &mut self.vcpus[target];
+        kept.pick_pending = true;
+        kept.pick_pcpu = pcpu;
+        kept.pick_switches = core.pcpus[pcpu].switches;
+    }
+
+    /// Whether a directed yield of the module was for `v`, on `p`, and it has not run since.
+    #[inline]
+    pub fn is_picked_on(&self, v: VcpuId, p: PcpuId) -> bool {
+        let kept = &self.vcpus[v];
+        kept.pick_pending && kept.pick_pcpu == p
+    }
+}

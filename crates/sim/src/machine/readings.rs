@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a run reads of a machine.
+
+use super::Sim;
+use crate::host::CoschedulingStats;
+use crate::kvm::Module;
+use crate::probe::Reading;
+use unspin_scenario::result::EpochSample;
+
+impl Sim {
+    /// Of every VM.
+    pub fn readings(&self) -> Vec<Reading> {
+        let of = |vm| Reading::of(&self.core, &self.guest, &self.kvm, vm);
+        self.core.vms.ids().map(of).collect()
+    }
+
+    /// The module's view of every VM.
+    pub fn modules(&self) -> impl Iterator<Item = &Module> {
+        self.kvm.vms.iter().map(|vm| &vm.module)
+    }
+
+    /// Of every VM; none without Credit.
+    pub fn coscheduling_stats(&self) -> Vec<CoschedulingStats> {
+        self.host.coscheduling_stats()
+    }
+
+    /// The longest wait is that of what comes.
+    pub fn forget_longest_waits(&mut self) {
+        for vm in self.guest.vms.iter_mut() {
+            vm.max_wait_cycles = 0;
+        }
+    }
+
+    /// The epochs of all VMs in the order in which they ended.
+    pub fn take_epochs(&mut self) -> Vec<EpochSample> {
+        let of_all = self.kvm.vms.iter_mut().flat_map(|vm| std::mem::take(&mut vm.epochs));
+        let mut epochs: Vec<_> = of_all.collect();
+        epochs.sort_by_key(|e| (e.at_ns, e.vm));
+        epochs
+    }
+
+    /// Events handled.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    #[cfg(test)]
+    pub fn kvm(&self) -> &crate::kvm::Kvm {
+        &self.kvm
+    }
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The machine built from a set-up.
+
+use super::arm::module;
+use super::{sends_messages, tick_ns, Setup, VmSetup};
+use crate::core::{Core, Host, Pcpu, Prices, Vcpu, Vm};
+use crate::engine::{Clock, Event, Events, Layout, PcpuId, Rng, Table, VcpuId, VmId};
+use crate::error::Error;
+use crate::guest::{self, Cpu, Guest, Protocol, VmSpec};
+use crate::guest::{LOCKS, LOCKS_WITH_SOCKETS, TURNS_PER_US};
+use crate::host::{Asym, Credit, Entity, Groups, Scheduler, Tunables, WEIGHT_DEFAULT};
+use crate::kvm::{Kvm, VcpuExits, VmExits};
+use crate::machine::Sim;
+use unspin_policy::hvs;
+use unspin_policy::kvm_stock::Vcpu as StockVcpu;
+use unspin_scenario::plan::{self, CgroupLayout, Coscheduling, Dist, Op, Step, Window};
+
+/// What a machine is put together from.
+struct Parts {
+    core: Core,
+    guest: Guest,
+    kvm: Kvm,
+    host: Scheduler,
+}
+
+impl Setup {
+    fn vcpus(&self) -> usize {
+        self.vms.iter().map(|vm| vm.vcpus as usize).sum()
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        let ticks = self.vms.iter().any(|vm| vm.tick_hz > 0 || vm.threads != vm.vcpus);
+        let watched = ticks || self.report_cycles().is_some() || self.stall_ns.is_some();
+        let (threads, vms) = (self.threads() as u32, self.vms.len() as u32);
+        Layout::new(self.host.pcpus, threads, vms, self.vcpus() as u32, watched)
+    }
+
+    /// How long a guest waits for a lock before it reports it, where it is asked to.
+    fn report_cycles(&self) -> Option<u64> {
+        let credit = self.host.credit.as_ref()?;
+        (self.run.arm.coscheduling == Coscheduling::Vcrd)
+            .then(|| 1 << credit.vcrd.threshold_log2_cycles.min(63))
+    }
+
+    /// Of every VM: as many as any needs.
+    fn locks_per_vm(&self) -> u32 {
+        match self.vms.iter().any(sends_messages) {
+            true => LOCKS_WITH_SOCKETS,
+            false => LOCKS,
+        }
+    }
+
+    fn threads(&self) -> usize {
+        self.vms.iter().map(|vm| vm.threads as usize).sum()
+    }
+
+    pub(crate) fn build(&self) -> Result<Sim, Error> {
+        self.check()?;
+        let host = self.built_host();
+        let mut sim = Parts {
+            core: self.core(&host),
+            guest: self.guest(&host),
+            kvm: self.kvm(&host),
+            host: self.scheduler(&host),
+        };
+        for setup in &self.vms {
+            self.add_vm(&mut sim, setup)?;
+        }
+        sim.host.make_queues(&sim.core);
+        for (vm, setup) in sim.core.vms.ids().zip(&self.vms) {
+            sim.core.events.arm(Event::VmStart(vm), setup.start_ns);
+        }
+        sim.host.arm_periods(&mut sim.core);
+        Ok(Sim::new(sim.core, sim.guest, sim.kvm, sim.host))
+    }
+
+    /// What the layout of cgroups costs included.
+    fn built_host(&self) -> Host {
+        let levels = match self.run.cgroup {
+            CgroupLayout::Flat => 0,
+            CgroupLayout::Vm => 1,
+            CgroupLayout::Vcpu => 2,
+        };
+        Host { costs: self.host.costs.in_groups(levels), ..self.host.clone() }
+    }
+
+    fn core(&self, host: &Host) -> Core {
+        let clock = Clock::new(host.khz);
+        Core {
+            now_ns: 0,
+            events: Events::new(self.layout()),
+            clock,
+            cycles_per_ns_q32: (u128::from(host.khz) << 32) / 1_000_000,
+            prices: Prices::of(&host.costs, &clock),
+            model: host.clone(),
+            vcpus: Table::with_capacity(self.vcpus()),
+            pcpus: vec![Pcpu::NEW; host.pcpus as usize].into(),
+            vms: Table::with_capacity(self.vms.len()),
+            interrupted: PcpuId::NONE,
+            effects: Vec::with_capacity(self.vcpus()),
+        }
+    }
+
+    fn guest(&self, host: &Host) -> Guest {
+        let clock = Clock::new(host.khz);
+        let costs = &host.costs;
+        // The next cycle is over the threshold.
+        let report_ns = self.report_cycles().map_or(u64::MAX, |cycles| clock.ns(cycles) + 1);
+        let locks_per_vm = self.locks_per_vm();
+        Guest {
+            cpus: Table::with_capacity(self.vcpus()),
+            threads: Table::with_capacity(self.threads()),
+            vms: Table::with_capacity(self.vms.len()),
+            locks: Table::with_capacity(self.vms.len() * locks_per_vm as usize),
+            locks_per_vm,
+            steps: Vec::new(),
+            tas_rng: Rng::new(self.run.seed, u32::MAX),
+            lock_bucket: (63 - u64::from(costs.lock_cycles | 1).leading_zeros()) as usize,
+            lock_time: match self.run.lock_clock_mhz {
+                _ if self.budgets.by_turns => {
+                    (TURNS_PER_US * u64::from(costs.pause_loop_cycles) * 1000, host.khz)
+                }
+                Some(mhz) => (u64::from(mhz) * 1000, host.khz),
+                None => (1, 1),
+            },
+            stall_ns: self.stall_ns.unwrap_or(u64::MAX),
+            report_ns,
+            watches_waits: self.stall_ns.is_some() || report_ns != u64::MAX,
+            monitor: host.credit.as_ref().map(|credit| credit.vcrd),
+            tells_wakers: self.has_asym(),
+        }
+    }
+
+    fn kvm(&self, host: &Host) -> Kvm {
+        Kvm {
+            vcpus: Table::with_capacity(self.vcpus()),
+            vms: Table::with_capacity(self.vms.len()),
+            stock_variant: host.kernel.stock(),
+            trace_epochs: self.run.trace_epochs,
+            epoch_from_ns: self.vms.iter().map(|vm| vm.start_ns).min().unwrap_or(0),
+            seen: Vec::with_capacity(hvs::SLOTS_MAX),
+        }
+    }
+
+    fn has_asym(&self) -> bool {
+        self.run.arm.asym != plan::Asym::default()
+    }
+
+    fn scheduler(&self, host: &Host) -> Scheduler {
+        let run = &self.run;
+        let in_groups = run.cgroup != CgroupLayout::Flat;
+        let credit = |own| Box::new(Credit::new(host, own, run.arm.coscheduling, run.seed));
+        Scheduler {
+            queues: Table::default(),
+            movable: 0,
+            entities: Table::with_capacity(self.vcpus()),
+            tunables: Tunables::new(host, in_groups),
+            credit: host.credit.as_ref().map(credit),
+            groups: (in_groups && host.credit.is_none())
+                .then(|| Box::new(Groups::new(host.group_load_lags))),
+            nohz_balance_ns: 0,
+            bandwidth: host.capped.then(Box::default),
+            asym: self.has_asym().then(|| Box::new(Asym::new(host, run.arm.asym))),
+        }
+    }
+
+    fn add_vm(&self, sim: &mut Parts, setup: &VmSetup) -> Result<(), Error> {
+        let steps = guest::compile(&setup.program, setup.cpl)?;
+        let (vcpus, first) = (setup.vcpus, VcpuId(sim.core.vcpus.len() as u32));
+        let number = sim.core.vms.push(Vm { first, vcpus, apic_exits: 0 });
+        let program = sim.guest.add_vm(&steps, guest_vm(setup), self.protocol(setup));
+        let module = module(&self.run, &setup.arm, vcpus);
+        let window =
+            if module.window_on { module.window_cycles } else { self.host.window.base_cycles };
+        sim.kvm.vms.push(VmExits {
+            ple: (setup.cpl == 0 || self.host.ple_at_user)
+                && setup.arm.window != Window::Off
+                && !self.host.ple_off,
+            user_mode: setup.cpl != 0,
+            last_boosted: 0,
+            stock: vec![StockVcpu::RUNNING; vcpus as usize],
+            slots: vec![hvs::Slot::default(); vcpus as usize],
+            module,
+            epochs: Vec::new(),
+        });
+        for index in 0..vcpus {
+            let pcpu = setup.pin.get(index as usize).map(|p| PcpuId(*p));
+            let anywhere = PcpuId((first + index).0 % self.host.pcpus);
+            let pinned = pcpu.is_some();
+            let v = sim.core.vcpus.push(Vcpu::new(number, index, pcpu.unwrap_or(anywhere), pinned));
+            sim.guest.cpus.push(Cpu::new(program, Rng::new(setup.seed, index)));
+            sim.kvm.vcpus.push(VcpuExits::NEW);
+            sim.kvm.set_window(&mut sim.core, v, window);
+        }
+        self.add_to_scheduler(sim, setup, number);
+        sim.guest.add_threads(number, first, vcpus, setup.seed);
+        Ok(())
+    }
+
+    fn protocol(&self, setup: &VmSetup) -> Protocol {
+        Protocol::of(setup.lock.kind, setup.lock.tau_ns, &self.budgets)
+    }
+
+    fn add_to_scheduler(&self, sim: &mut Parts, setup: &VmSetup, number: VmId) {
+        let Vm { first, vcpus, .. } = sim.core.vms[number];
+        let sum: u64 = self.vms.iter().map(|vm| u64::from(vm.weight)).sum();
+        // Only the ratio counts: their mean has the default weight.
+        let weight = u64::from(setup.weight) * self.vms.len() as u64 * WEIGHT_DEFAULT / sum;
+        let weight = weight.max(1);
+        let part = u64::from(setup.weight);
+        let pcpus: Vec<PcpuId> =
+            sim.core.vcpus.part(first, vcpus).iter().map(|v| v.on.pcpu).collect();
+        let host = &mut sim.host;
+        if let Some(credit) = &mut host.credit {
+            credit.add_vm(setup.weight, setup.concurrent, setup.seed);
+            pcpus.iter().for_each(|p| credit.add_vcpu(*p));
+        }
+        if let Some(groups) = &mut host.groups {
+            groups.add_vm(weight, vcpus);
+            for (v, share) in first.and_next(vcpus).zip(&setup.vcpu_shares) {
+                groups.set_share(v, *share, 0);
+            }
+        }
+        if let Some(bandwidth) = &mut host.bandwidth {
+            bandwidth.add_vm(&self.host, vcpus, part, sum);
+        }
+        for _ in 0..vcpus {
+            host.entities.push(Entity::new(weight, &host.tunables));
+        }
+        if let Some(asym) = &mut host.asym {
+            asym.add_vm(&pcpus, weight, part, sum);
+        }
+    }
+}
+
+/// What a guest is told of its VM.
+fn guest_vm(setup: &VmSetup) -> VmSpec {
+    let has = |op: Op| setup.program.iter().any(|s| s.op == op);
+    let handled = |s: &Step| {
+        matches!(s.op, Op::Shootdown | Op::ShootdownLazy) && s.dist != Dist::Const { iterations: 0 }
+    };
+    VmSpec {
+        vcpus: setup.vcpus,
+        threads: setup.threads,
+        tick_ns: tick_ns(setup),
+        has_mutexes: has(Op::Mutex),
+        has_sockets: has(Op::SocketLock),
+        has_shootdowns: has(Op::Shootdown) || has(Op::ShootdownLazy),
+        in_turn: setup.program.iter().any(handled),
+    }
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What cannot be simulated, and why.
+
+use super::{sends_messages, Setup, VmSetup};
+use crate::core::CreditHost;
+use crate::engine::TIMERS_MAX;
+use crate::error::Error;
+use crate::guest::{GROUP, GROUPS_MAX};
+use unspin_scenario::plan::{self, CgroupLayout, Coscheduling, YieldTo};
+
+/// Most threads of a VM.
+const THREADS_MAX: u32 = 1024;
+const TICK_MAX_HZ: u32 = 10_000;
+/// Most vCPUs of a VM: the largest of APSys'15 has 160.
+const VCPUS_MAX: u32 = 256;
+/// What Linux takes as cpu.shares.
+const SHARES: std::ops::RangeInclusive<u64> = 2..=262_144;
+
+impl Setup {
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let wrong = |text| Error::Run { id: self.run.id, text };
+        self.check_vms().map_err(wrong)?;
+        self.check_pins_and_weights().map_err(wrong)?;
+        self.check_scheduler().map_err(wrong)?;
+        self.check_host()
+    }
+
+    fn check_vms(&self) -> Result<(), String> {
+        let run = &self.run;
+        if self.vms.is_empty() {
+            return Err("no VMs".into());
+        }
+        if !run.each.is_empty() && run.each.len() != run.vms as usize {
+            return Err(format!("says what {} VMs are, of {}", run.each.len(), run.vms));
+        }
+        for vm in &self.vms {
+            vm.check_size()?;
+        }
+        if self.host.physical && self.vms.len() > 1 {
+            return Err("a physical machine without a VMM runs one system, not VMs".into());
+        }
+        Ok(())
+    }
+
+    fn check_pins_and_weights(&self) -> Result<(), String> {
+        let run = &self.run;
+        for (pin, vcpus) in self.vms.iter().map(|vm| (&vm.pin, vm.vcpus)) {
+            if !pin.is_empty() && pin.len() != vcpus as usize {
+                return Err(format!("pins {} vCPUs of {vcpus}", pin.len()));
+            }
+            if let Some(p) = pin.iter().find(|p| **p >= self.host.pcpus) {
+                return Err(format!("pins to pCPU {p}; the host has {}", self.host.pcpus));
+            }
+        }
+        if let Some(vm) = self.vms.iter().find(|vm| !(1..=10_000).contains(&vm.weight)) {
+            return Err(format!("weight {}; cpu.weight is 1 to 10000", vm.weight));
+        }
+        let unequal = self.vms.iter().any(|vm| vm.weight != self.vms[0].weight);
+        if self.host.capped && run.cgroup == CgroupLayout::Flat && !run.alone {
+            return Err("caps need cgroups; use the layout `vm` or `vcpu`".into());
+        }
+        if unequal && run.cgroup == CgroupLayout::Flat && self.host.credit.is_none() {
+            return Err("weights need cgroups; use the layout `vm` or `vcpu`".into());
+        }
+        for vm in self.vms.iter().filter(|vm| !vm.vcpu_shares.is_empty()) {
+            if run.cgroup != CgroupLayout::Vcpu || self.host.credit.is_some() {
+                return Err("shares of vCPUs need the layout `vcpu`".into());
+            }
+            if vm.vcpu_shares.len() != vm.vcpus as usize
+                || !vm.vcpu_shares.iter().all(|s| SHARES.contains(s))
+            {
+                return Err(format!("{} shares; one a vCPU, 2 to 262144", vm.vcpu_shares.len()));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_scheduler(&self) -> Result<(), String> {
+        match &self.host.credit {
+            Some(credit) => self.check_credit(credit)?,
+            None if self.run.arm.coscheduling != Coscheduling::None => {
+                return Err("coscheduling needs Credit, not the fair scheduler".into());
+            }
+            None => {}
+        }
+        self.host.asym.check().map_err(|error| format!("asymmetric vCPUs: {error}"))?;
+        if self.run.window_ms == 0 {
+            return Err("window_ms is 0".into());
+        }
+        Ok(())
+    }
+
+    fn check_credit(&self, credit: &CreditHost) -> Result<(), String> {
+        let arm = &self.run.arm;
+        credit.params.check().map_err(|error| format!("Credit: {error}"))?;
+        credit.vcrd.check().map_err(|error| format!("VCRD: {error}"))?;
+        if arm.yield_to != YieldTo::Stock {
+            return Err("Credit has no directed yield; use yield_to = \"stock\"".into());
+        }
+        if arm.asym != plan::Asym::default() {
+            return Err("asymmetric vCPUs need the fair scheduler".into());
+        }
+        Ok(())
+    }
+
+    fn check_host(&self) -> Result<(), Error> {
+        let (pcpus, khz, tick_ns) = (self.host.pcpus, self.host.khz, self.host.tick_ns);
+        // HVS tells pCPUs apart by 16 bits.
+        let pcpus_fit = (1..=1 << 16).contains(&pcpus);
+        if !pcpus_fit || !(1_000..=100_000_000).contains(&khz) || tick_ns < 1000 {
+            return Err(Error::Host { pcpus, khz, tick_ns });
+        }
+        let timers = self.layout().timers();
+        if timers > TIMERS_MAX {
+            let text = format!("needs {timers} timers; the model has {TIMERS_MAX}");
+            return Err(Error::Run { id: self.run.id, text });
+        }
+        Ok(())
+    }
+}
+
+impl VmSetup {
+    fn check_size(&self) -> Result<(), String> {
+        if !(1..=VCPUS_MAX).contains(&self.vcpus) {
+            return Err(format!("{} vCPUs; a VM has 1 to {VCPUS_MAX}", self.vcpus));
+        }
+        if !(1..=THREADS_MAX).contains(&self.threads) {
+            return Err(format!("{} threads; a VM has 1 to {THREADS_MAX}", self.threads));
+        }
+        if self.tick_hz > TICK_MAX_HZ {
+            return Err(format!("{} ticks a second; at most {TICK_MAX_HZ}", self.tick_hz));
+        }
+        let in_groups = self.threads % GROUP == 0 && self.threads / GROUP <= GROUPS_MAX;
+        if sends_messages(self) && !in_groups {
+            let text = format!("{GROUP} to {} threads, in groups of {GROUP}", GROUPS_MAX * GROUP);
+            return Err(format!("{} threads send messages; they are {text}", self.threads));
+        }
+        Ok(())
+    }
+}
