@@ -16,7 +16,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PROVENANCE = ("commit", "version", "image")
+# The scenario's hash depends on how a build hashes files; what was asked stands in every record.
+PROVENANCE = ("commit", "version", "image", "scenario_hash")
 
 # Name: the scenario and what else `unspin bench` is told.
 CASES = {
