@@ -16,7 +16,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PROVENANCE = ("commit", "version", "image")
+# The scenario's hash depends on how a build hashes files; what was asked stands in every record.
+PROVENANCE = ("commit", "version", "image", "scenario_hash")
 
 # Name: the scenario and what else `unspin bench` is told.
 CASES = {
@@ -37,18 +38,18 @@ CASES = {
     "table1": ["table1", "--repeats", "1"],
     "windows": ["window-traces", "--repeats", "1"],
     "undersubscribed": ["undersubscribed", "--repeats", "1"],
-    "credit": ["paper/hpdc11-one-vm", "--repeats", "1"],
-    "coscheduling": ["paper/hpdc11-four-vms", "--repeats", "1"],
-    "asym": ["paper/njit18-c5", "--repeats", "1"],
-    "factors": ["paper/njit18-c2", "--repeats", "1", "--attribute"],
-    "yields": ["paper/beyond-ipi", "--repeats", "1"],
+    "credit": ["papers/asman/scenarios/asman-one-vm", "--repeats", "1"],
+    "coscheduling": ["papers/asman/scenarios/asman-four-vms", "--repeats", "1"],
+    "asym": ["papers/dissertation/scenarios/dissertation-asym", "--repeats", "1"],
+    "factors": ["papers/dissertation/scenarios/dissertation-factors", "--repeats", "1", "--attribute"],
+    "yields": ["papers/beyond/scenarios/beyond-ipi", "--repeats", "1"],
 }
 
 
 def records(command, arguments, out):
     """The records made, without what names the build; None: there are none."""
     scenario, *others = arguments
-    path = str(ROOT / "scenarios" / f"{scenario}.toml")
+    path = str(ROOT / (scenario if "/" in scenario else f"scenarios/{scenario}")) + ".toml"
     made = subprocess.run(
         [command, "bench", path, "--machine", "sim", "--quiet", "--out", out, *others],
         stdout=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! APPLES (TPDS 2017): windows, HVS and both on 16 pCPUs of 2.4 GHz, kernel 3.19 (section 4.1).
 //!
-//! `scenarios/paper/apples.toml` has host, VMs and arms; profiles were chosen on the `calibrate`
+//! `papers/apples/scenarios/apples.toml` has host, VMs and arms; profiles were chosen on the `calibrate`
 //! entries alone (`docs/calibration.md`).
 
 use crate::ctx::{mean, Runs};
@@ -11,7 +11,7 @@ use unspin_scenario::Selection;
 use unspin_sim::{Kernel, Setup};
 use unspin_uapi::Variant;
 
-const SCENARIO: &str = "scenarios/paper/apples.toml";
+const SCENARIO: &str = "papers/apples/scenarios/apples.toml";
 
 /// The seven of section 4.3.
 const SEVEN: [&str; 7] =
@@ -55,9 +55,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// Programs of chapter 5 that are not spin-intensive stand for those of figure 7 too.
+const SWAPTIONS: &str = "dissertation-asym-swaptions";
+const BARNES: &str = "dissertation-asym-barnes";
+const FMM: &str = "dissertation-asym-fmm";
+
+/// The dissertation's programs that are not spin-intensive stand for those of figure 7 too.
 fn profile(name: &str) -> String {
-    if name.starts_with("njit18-") {
+    if name.starts_with("dissertation-") {
         name.to_string()
     } else {
         format!("apples-{name}")
@@ -289,7 +293,7 @@ fn undersubscribed(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
 }
 
 fn fig7(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
-    let names = ["quiet", "njit18-c5-swaptions", "njit18-c5-barnes", "njit18-c5-fmm"];
+    let names = ["quiet", SWAPTIONS, BARNES, FMM];
     let made = Made::new(ctx, &names, &["stock", "ple-off", "apples"], 2)?;
     let difference = |arm: &str, n: &str| (made.against(n, arm, "ple-off") - 1.0).abs();
     let all = names.iter().flat_map(|n| ["stock", "apples"].map(|arm| difference(arm, n)));

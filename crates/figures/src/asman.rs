@@ -20,8 +20,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "asman_fig12_six_vms", run: fig12 },
 ];
 
-const ONE_VM: &str = "scenarios/paper/hpdc11-one-vm.toml";
-const FOUR_VMS: &str = "scenarios/paper/hpdc11-four-vms.toml";
+const ONE_VM: &str = "papers/asman/scenarios/asman-one-vm.toml";
+const FOUR_VMS: &str = "papers/asman/scenarios/asman-four-vms.toml";
 
 /// Online rates and the weights that give them beside Dom0's 256 (Equation 2).
 const RATES: [(f64, u32); 4] = [(1.0, 256), (0.667, 128), (0.4, 64), (0.222, 32)];
@@ -83,7 +83,7 @@ fn one_vm_with(
     change: impl Fn(&mut Host, &mut Run),
 ) -> Result<Point, Error> {
     let (mut host, mut run) = arm(ctx, ONE_VM, name)?;
-    let profile = ctx.profile(&format!("hpdc11-{profile}"))?;
+    let profile = ctx.profile(&format!("asman-{profile}"))?;
     run.weights[0] = weight;
     run.each[0].program = profile.program;
     run.each[0].profile = profile.name;
@@ -100,7 +100,7 @@ fn many_vms(ctx: &Ctx, profiles: &[&str], name: &str) -> Result<Point, Error> {
     let vm = run.each[0].clone();
     run.each.clear();
     for (number, name) in profiles.iter().enumerate() {
-        let profile = ctx.profile(&format!("hpdc11-{name}"))?;
+        let profile = ctx.profile(&format!("asman-{name}"))?;
         let mut vm = vm.clone();
         vm.group = format!("{name}-{number}");
         vm.spin_intensive = profile.spin_intensive;
@@ -227,7 +227,7 @@ fn fig7_8(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let flags = |name| Ok::<_, Error>(listed(slowdowns(ctx, "lu-flags", name)?, 2));
     e.note(format!(
         "With LU's waits for neighbours in user space, which ASMan does not see, and barriers that \
-         sleep (hpdc11-lu-flags): Credit {}; ASMan {}; static coscheduling {}.",
+         sleep (asman-lu-flags): Credit {}; ASMan {}; static coscheduling {}.",
         flags("credit")?,
         flags("asman")?,
         flags("con")?

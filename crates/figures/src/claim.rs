@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the papers say: `figures/targets.toml`.
+//! What the papers say: `papers/KEY/claims.toml`.
 
-use crate::Error;
+use crate::error::Error;
+use crate::paper::KEYS;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What a claim may be used for.
@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As `targets.toml` spells it.
+    /// As claims are written.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Define => "define",
@@ -34,7 +34,9 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    pub paper: String,
+    /// Its key.
+    #[serde(skip)]
+    pub paper: &'static str,
     pub id: String,
     pub section: String,
     pub kind: Kind,
@@ -85,39 +87,59 @@ fn leaves(at: &str, value: &Value, names: &mut Vec<String>) {
     }
 }
 
-/// All of them.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+/// A paper's file.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Claims {
-    /// Where each paper appeared.
-    pub papers: BTreeMap<String, String>,
+struct File {
+    /// Where it appeared.
+    place: String,
     #[serde(rename = "claim")]
+    claims: Vec<Claim>,
+}
+
+/// All of them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Claims {
+    /// The papers' keys, and where each appeared, in the order in which they are shown.
+    pub papers: Vec<(&'static str, String)>,
     pub all: Vec<Claim>,
 }
 
 impl Claims {
-    /// Reads them.
+    /// Reads those of all papers; `root` holds `papers/`.
     ///
     /// # Errors
-    /// A file that cannot be read or does not have the form; two claims of one id; a claim of no
-    /// known paper.
-    pub fn read(path: &Path) -> Result<Claims, Error> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Error::Read { path: path.to_path_buf(), error })?;
-        Claims::parse(&text).map_err(|text| Error::Wrong { path: path.to_path_buf(), text })
-    }
-
-    fn parse(text: &str) -> Result<Claims, String> {
-        let claims: Claims = toml::from_str(text).map_err(|e| e.to_string())?;
-        for (i, c) in claims.all.iter().enumerate() {
-            if claims.all[..i].iter().any(|o| o.id == c.id) {
-                return Err(format!("two claims are called {:?}", c.id));
-            }
-            if !claims.papers.contains_key(&c.paper) {
-                return Err(format!("claim {:?} is of paper {:?}, not in [papers]", c.id, c.paper));
-            }
+    /// A file that cannot be read or does not have the form; two claims of one id; one that does not
+    /// begin with its paper's key.
+    pub fn read(root: &Path) -> Result<Claims, Error> {
+        let mut claims = Claims::default();
+        for key in KEYS {
+            let path = root.join("papers").join(key).join("claims.toml");
+            let text = std::fs::read_to_string(&path)
+                .map_err(|error| Error::Read { path: path.clone(), error })?;
+            claims.add(key, &text).map_err(|text| Error::Wrong { path, text })?;
         }
         Ok(claims)
+    }
+
+    /// Those of one paper.
+    pub fn of<'a>(&'a self, paper: &'a str) -> impl Iterator<Item = &'a Claim> + 'a {
+        self.all.iter().filter(move |claim| claim.paper == paper)
+    }
+
+    fn add(&mut self, paper: &'static str, text: &str) -> Result<(), String> {
+        let file: File = toml::from_str(text).map_err(|e| e.to_string())?;
+        self.papers.push((paper, file.place));
+        for claim in file.claims {
+            if self.all.iter().any(|o| o.id == claim.id) {
+                return Err(format!("two claims are called {:?}", claim.id));
+            }
+            if !claim.id.starts_with(&format!("{paper}_")) {
+                return Err(format!("claim {:?}: its id begins with \"{paper}_\"", claim.id));
+            }
+            self.all.push(Claim { paper, ..claim });
+        }
+        Ok(())
     }
 }
 
@@ -126,12 +148,17 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const CLAIM: &str = "[papers]\np = 'x 2000'\n[[claim]]\npaper = 'p'\nid = 'a'\n\
+    const CLAIM: &str = "place = 'x 2000'\n[[claim]]\nid = 'p_a'\n\
         section = '1'\nkind = 'predict'\nvalue = { b = 1.5, c = { d = 'best', e = [1, 2] } }\n";
+
+    fn parse(text: &str) -> Result<Claims, String> {
+        let mut claims = Claims::default();
+        claims.add("p", text).map(|()| claims)
+    }
 
     #[test]
     fn values_have_names() {
-        let claims = Claims::parse(CLAIM).unwrap();
+        let claims = parse(CLAIM).unwrap();
         let claim = &claims.all[0];
         assert_eq!(claim.names(), ["b", "c.d", "c.e"]);
         assert_eq!(claim.get("b"), Some(&json!(1.5)));
@@ -144,10 +171,8 @@ mod tests {
 
     #[test]
     fn a_statement_is_a_value() {
-        let claims = Claims::parse(
-            &CLAIM.replace("{ b = 1.5, c = { d = 'best', e = [1, 2] } }", "'same trend'"),
-        )
-        .unwrap();
+        let text = CLAIM.replace("{ b = 1.5, c = { d = 'best', e = [1, 2] } }", "'same trend'");
+        let claims = parse(&text).unwrap();
         assert_eq!(claims.all[0].names(), ["value"]);
         assert_eq!(claims.all[0].get("value"), Some(&json!("same trend")));
     }
@@ -155,9 +180,10 @@ mod tests {
     #[test]
     fn wrong_claims_are_refused() {
         let twice = format!("{CLAIM}{}", &CLAIM[CLAIM.find("[[").unwrap()..]);
-        assert!(Claims::parse(&twice).unwrap_err().contains("two claims are called \"a\""));
-        let paper = CLAIM.replace("paper = 'p'", "paper = 'q'");
-        assert!(Claims::parse(&paper).unwrap_err().contains("not in [papers]"));
-        assert!(Claims::parse(&CLAIM.replace("predict", "guess")).unwrap_err().contains("guess"));
+        assert!(parse(&twice).unwrap_err().contains("two claims are called \"p_a\""));
+        let other = CLAIM.replace("p_a", "q_a");
+        assert!(parse(&other).unwrap_err().contains("its id begins with \"p_\""));
+        assert!(parse(&CLAIM.replace("predict", "guess")).unwrap_err().contains("guess"));
+        assert!(parse(&CLAIM.replace("place", "plaice")).unwrap_err().contains("plaice"));
     }
 }

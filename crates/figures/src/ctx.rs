@@ -2,7 +2,8 @@
 //! What experiments run on: scenarios and profiles of the project, simulated on all cores, each
 //! run once however many figures show it.
 
-use crate::Error;
+use crate::error::Error;
+use crate::paper::KEYS;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ pub struct Ctx {
 }
 
 impl Ctx {
-    /// `root` holds `figures/`, `scenarios/` and `profiles/`. `repeats`: instead of what scenarios
+    /// `root` holds `papers/`, `models/`, `scenarios/` and `profiles/`. `repeats`: instead of what scenarios
     /// say. `watch` is told of progress.
     pub fn new(
         root: &Path,
@@ -68,7 +69,7 @@ impl Ctx {
             .map_err(|error| Error::Read { path: path.to_path_buf(), error })
     }
 
-    /// `profiles/paper/NAME.toml`, or where there is none `profiles/NAME.toml`.
+    /// `papers/KEY/profiles/NAME.toml`, or where there is none `profiles/NAME.toml`.
     ///
     /// # Errors
     /// No such file, or not a profile.
@@ -77,9 +78,10 @@ impl Ctx {
     }
 
     fn profile_text(&self, name: &str) -> Result<(Profile, String), Error> {
-        let file = format!("{name}.toml");
-        let paper = self.root.join("profiles/paper").join(&file);
-        let path = if paper.is_file() { paper } else { self.root.join("profiles").join(&file) };
+        let file = format!("profiles/{name}.toml");
+        let of = |key: &&str| self.root.join("papers").join(key).join(&file);
+        let path = KEYS.iter().map(of).find(|path| path.is_file());
+        let path = path.unwrap_or_else(|| self.root.join(&file));
         let text = self.read(&path)?;
         let profile = parse_profile(&path.display().to_string(), name, &text)
             .map_err(|e| Error::Wrong { path: path.clone(), text: e.to_string() })?;

@@ -221,7 +221,7 @@ mod tests {
 
     fn claim() -> Claim {
         serde_json::from_value(json!({
-            "paper": "p", "id": "a", "section": "1", "kind": "predict",
+            "id": "a", "section": "1", "kind": "predict",
             "value": { "vms": [1, 2], "gain": 0.5, "ends": [2.0, 3.0], "best": "x, then y" }
         }))
         .unwrap()

@@ -5,7 +5,7 @@ use crate::ctx::Ctx;
 use crate::entry::Entry;
 use crate::error::Error;
 
-/// One entry of `figures/targets.toml`, made again.
+/// A claim, made again.
 #[derive(Debug, Clone, Copy)]
 pub struct Experiment {
     /// The claim's id.

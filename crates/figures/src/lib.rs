@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The papers' figures, made again on the simulator and held against what the papers say.
 //!
-//! `figures/targets.toml` has every claim; an [`Experiment`] per claim makes its values again and
-//! hands them to an [`Entry`], which knows what the paper printed. To add one: a function in the
-//! file of its paper (or a new file), and a line in that file's `EXPERIMENTS`.
+//! `papers/KEY/claims.toml` has every claim of a paper; an [`Experiment`] per claim makes its values
+//! again and hands them to an [`Entry`], which knows what the paper printed. To add one: a function in
+//! the file of its paper (or a new file), and a line in that file's `EXPERIMENTS`. To add a paper: a
+//! line in [`PAPERS`].
 //!
 //! ```text
 //! claim    what the papers say            ctx      simulates, on all cores, nothing twice
@@ -13,16 +14,15 @@
 
 mod apples;
 mod asman;
-mod ch2;
-mod ch4;
-mod ch5;
 mod claim;
 mod ctx;
+mod dissertation;
 mod entry;
 mod error;
 mod experiment;
 mod oticket;
 mod page;
+mod paper;
 mod pmtlock;
 mod reasons;
 mod row;
@@ -38,16 +38,27 @@ pub use reasons::Reasons;
 pub use row::{judge, Judged, Measure, Row};
 pub use summary::{EntrySummary, Summary};
 
-/// All experiments there are, a list a paper.
-pub const EXPERIMENTS: &[&[Experiment]] = &[
-    apples::EXPERIMENTS,
-    pmtlock::EXPERIMENTS,
-    oticket::EXPERIMENTS,
-    asman::EXPERIMENTS,
-    ch2::EXPERIMENTS,
-    ch4::EXPERIMENTS,
-    ch5::EXPERIMENTS,
+/// A paper whose claims are made again.
+#[derive(Debug, Clone, Copy)]
+pub struct Paper {
+    /// One of `paper::KEYS`.
+    pub key: &'static str,
+    pub experiments: &'static [&'static [Experiment]],
+}
+
+/// All papers, in the order of `paper::KEYS`.
+pub const PAPERS: &[Paper] = &[
+    Paper { key: paper::APPLES, experiments: &[apples::EXPERIMENTS] },
+    Paper { key: paper::PMTLOCK, experiments: &[pmtlock::EXPERIMENTS] },
+    Paper { key: paper::OTICKET, experiments: &[oticket::EXPERIMENTS] },
+    Paper { key: paper::ASMAN, experiments: &[asman::EXPERIMENTS] },
+    Paper { key: paper::DISSERTATION, experiments: dissertation::EXPERIMENTS },
 ];
+
+/// All experiments there are.
+pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
+    PAPERS.iter().flat_map(|paper| paper.experiments.iter().copied().flatten())
+}
 
 /// The claims asked for by id, all of them if none is.
 ///
@@ -74,7 +85,7 @@ pub fn select<'c>(claims: &'c Claims, ids: &[String]) -> Result<Vec<&'c Claim>, 
 /// # Errors
 /// What the experiment's runs refuse.
 pub fn make(ctx: &Ctx, claim: &Claim) -> Result<Entry, Error> {
-    let experiment = EXPERIMENTS.iter().copied().flatten().find(|e| e.id == claim.id);
+    let experiment = experiments().find(|e| e.id == claim.id);
     let mut entry = Entry::new(claim, ctx.seed());
     if let Some(experiment) = experiment {
         (experiment.run)(ctx, &mut entry)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opportunistic spinlocks (APSys 2015): `scenarios/paper/apsys15.toml` on a growing number of cores.
+//! Opportunistic spinlocks (APSys 2015): `papers/oticket/scenarios/oticket.toml` on a growing number of cores.
 
 use crate::ctx::Change;
 use crate::{Ctx, Entry, Error, Experiment};
@@ -17,10 +17,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "oticket_fig11_32_cores", run: fig11 },
 ];
 
-const LKC: &str = "apsys15-lkc";
-const EXIM: &str = "apsys15-exim";
-const METIS: &str = "apsys15-metis";
-/// Uses of EXIM's lock a message (`profiles/paper/apsys15-exim.toml`).
+const LKC: &str = "oticket-lkc";
+const EXIM: &str = "oticket-exim";
+const METIS: &str = "oticket-metis";
+/// Uses of EXIM's lock a message (`papers/oticket/profiles/oticket-exim.toml`).
 const USES_A_MESSAGE: f64 = 72.0;
 /// What a core does more with both its hardware threads busy (D. Marr et al., "Hyper-Threading
 /// technology architecture and microarchitecture", Intel Technology Journal 2002: up to 30 %).
@@ -78,7 +78,7 @@ fn sweep_of(
     arms: &[&str],
     (seeds, change): (u32, Change),
 ) -> Result<Sweep, Error> {
-    let plan = ctx.plan("scenarios/paper/apsys15.toml")?;
+    let plan = ctx.plan("papers/oticket/scenarios/oticket.toml")?;
     let wanted = |name: &str| arms.contains(&name);
     let runs: Vec<_> = plan
         .runs

@@ -1,75 +1,92 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! docs/reproduction.md: every value of the papers, ours beside it, and why it misses.
 
-use crate::claim::{Claims, Kind};
+use crate::claim::{Claim, Claims, Kind};
 use crate::reasons::Reasons;
 use crate::row::{Measure, Row, PART, POINTS};
-use crate::summary::Summary;
+use crate::summary::{EntrySummary, Summary};
 use serde_json::Value;
 use std::fmt::Write;
 
-/// The page in Markdown.
+/// The page in Markdown: a summary, then per paper its entries, their values, and why some miss.
 pub fn page(claims: &Claims, summary: &Summary, reasons: &Reasons) -> String {
-    let mut text = String::new();
-    // Writing to a String cannot fail.
-    let _ = write!(
-        text,
-        "# The papers' figures on the simulator\n\n\
-         Made by `unspin figures`, machine `sim`: predictions of a model, no measurements. Values \
-         of kind *calibrate* are what a paper's baseline did, and profiles may have been fitted to \
-         them ([calibration.md](calibration.md)); those of kind *predict* are what its system did, \
-         and nothing was fitted to them.\n\n\
-         Gains and shares agree within {:.0} points, ratios and counts within {:.0} %; bounds, \
-         ranges and statements hold or do not. An entry agrees if all its values do.\n\n\
-         | predicted | within tolerance | direction right |\n|---|---|---|\n| {} | {}{} | {}{} |\n",
-        100.0 * POINTS,
-        100.0 * PART,
-        summary.predicted,
-        summary.within,
-        share(summary.within, summary.predicted),
-        summary.direction_right,
-        share(summary.direction_right, summary.predicted),
-    );
+    let mut text = head();
+    text += &totals(claims, summary);
     for (paper, place) in &claims.papers {
-        let of = |id: &str| claims.all.iter().find(|c| c.id == id && c.paper == *paper);
-        let entries: Vec<_> =
-            summary.entries.iter().filter_map(|e| Some((e, of(&e.id)?))).collect();
+        let entries = entries_of(claims, summary, paper);
         if entries.is_empty() {
             continue;
         }
-        let _ = write!(text, "\n## {paper} ({place})\n");
-        for (entry, claim) in entries {
-            let _ = write!(
-                text,
-                "\n### {} ({}, {})\n",
-                entry.id,
-                claim.section,
-                match (entry.kind, entry.reproduced, entry.within) {
-                    (kind, false, _) => format!("{}: no experiment yet", kind.name()),
-                    (kind, true, true) => format!("{}: agrees", kind.name()),
-                    (kind, true, false) => format!("{}: differs", kind.name()),
-                }
-            );
-            for note in &entry.notes {
-                let _ = write!(text, "\n{note}\n");
-            }
-            let _ = write!(
-                text,
-                "\n| value | paper | ours | within | direction | |\n|---|---|---|---|---|---|\n"
-            );
-            let rows = || summary.rows.iter().filter(|r| r.entry == entry.id);
-            rows().for_each(|row| line(&mut text, row, reasons));
-            // Once for all that have none of their own.
-            if rows().any(|r| r.misses() && reasons.of_value(r).is_none()) {
-                let why = reasons.of_entry(&entry.id).unwrap_or("not known");
-                let differs = rows().any(|r| !r.within);
-                let what = if differs { "it differs" } else { "a direction is wrong" };
-                let _ = write!(text, "\nWhy {what}: {why}.\n");
-            }
+        text += &format!("\n## {}\n\n", title(paper, place));
+        text += &contents(summary, &entries);
+        for (entry, claim) in &entries {
+            text += &section(summary, entry, claim, reasons);
         }
+        text += &whys(summary, &entries, paper, reasons);
     }
     definitions(&mut text, claims);
     text
+}
+
+fn head() -> String {
+    format!(
+        "# The papers' figures on the simulator\n\n\
+         For whoever wants to know how far machine `sim` foretells what a policy does: every value \
+         that the papers print, with ours beside it. `unspin figures` makes this page. What is ours \
+         is a prediction of a model, not a measurement.\n\n\
+         An entry is what one figure, table or passage says. Of kind *predict* it is what the \
+         paper's system did, and nothing was fitted to it. Of kind *calibrate* it is what the \
+         paper's baseline did, and profiles may have been fitted to it \
+         ([calibration.md](calibration.md)). An entry is within tolerance if all its values are: \
+         gains and shares within {:.0} points, ratios and counts within {:.0} %, bounds, ranges and \
+         statements if they hold.\n\n",
+        100.0 * POINTS,
+        100.0 * PART,
+    )
+}
+
+type Made<'a> = (&'a EntrySummary, &'a Claim);
+
+fn entries_of<'a>(claims: &'a Claims, summary: &'a Summary, paper: &str) -> Vec<Made<'a>> {
+    let of = |id: &str| claims.all.iter().find(|c| c.id == id && c.paper == paper);
+    summary.entries.iter().filter_map(|e| Some((e, of(&e.id)?))).collect()
+}
+
+fn title(paper: &str, place: &str) -> String {
+    format!("{paper} ({place})")
+}
+
+/// How many entries agree, per paper and of all.
+fn totals(claims: &Claims, summary: &Summary) -> String {
+    let mut text =
+        "| paper | predicted | within tolerance | direction right | calibrated | within \
+                    tolerance |\n|---|---|---|---|---|---|\n"
+            .to_string();
+    let line = |name: &str, entries: &[&EntrySummary]| {
+        let count = |kind: Kind, is: fn(&EntrySummary) -> bool| {
+            entries.iter().filter(|e| e.kind == kind && is(e)).count() as u32
+        };
+        let predicted = count(Kind::Predict, |_| true);
+        let within = count(Kind::Predict, |e| e.within);
+        let right = count(Kind::Predict, |e| e.direction_right);
+        let (calibrated, fitted) =
+            (count(Kind::Calibrate, |_| true), count(Kind::Calibrate, |e| e.within));
+        format!(
+            "| {name} | {predicted} | {within}{} | {right}{} | {calibrated} | {fitted}{} |\n",
+            share(within, predicted),
+            share(right, predicted),
+            share(fitted, calibrated)
+        )
+    };
+    for (paper, place) in &claims.papers {
+        let entries = entries_of(claims, summary, paper);
+        let entries: Vec<&EntrySummary> = entries.iter().map(|(e, _)| *e).collect();
+        if !entries.is_empty() {
+            let title = title(paper, place);
+            text += &line(&format!("[{title}](#{})", anchor(&title)), &entries);
+        }
+    }
+    text + &line("all", &summary.entries.iter().collect::<Vec<_>>())
 }
 
 fn share(n: u32, of: u32) -> String {
@@ -79,11 +96,68 @@ fn share(n: u32, of: u32) -> String {
     }
 }
 
+/// A paper's entries, a line each.
+fn contents(summary: &Summary, entries: &[Made]) -> String {
+    let mut text = "| entry | section | kind | values within | directions right | |\n\
+                    |---|---|---|---|---|---|\n"
+        .to_string();
+    for (entry, claim) in entries {
+        let rows = || rows_of(summary, entry);
+        let count = |is: fn(&Row) -> bool| rows().filter(|r| is(r)).count();
+        let _ = writeln!(
+            text,
+            "| [{}](#{}) | {} | {} | {} of {} | {} | {} |",
+            entry.id,
+            anchor(&entry.id),
+            claim.section,
+            entry.kind.name(),
+            count(|r| r.within),
+            rows().count(),
+            count(|r| r.direction_right),
+            verdict(entry)
+        );
+    }
+    text
+}
+
+fn verdict(entry: &EntrySummary) -> &'static str {
+    match (entry.reproduced, entry.within, entry.direction_right) {
+        (false, ..) => "no experiment yet",
+        (true, true, true) => "agrees",
+        (true, true, false) => "agrees, but a direction is wrong",
+        (true, false, true) => "differs, direction right",
+        (true, false, false) => "differs",
+    }
+}
+
+fn rows_of<'a>(summary: &'a Summary, entry: &'a EntrySummary) -> impl Iterator<Item = &'a Row> {
+    summary.rows.iter().filter(|r| r.entry == entry.id)
+}
+
+fn section(summary: &Summary, entry: &EntrySummary, claim: &Claim, reasons: &Reasons) -> String {
+    let mut text = format!(
+        "\n### {}\n\nSection {}, {}: {}.\n",
+        entry.id,
+        claim.section,
+        entry.kind.name(),
+        verdict(entry)
+    );
+    for note in &entry.notes {
+        text += &format!("\n{note}\n");
+    }
+    text += "\n| value | paper | ours | within | direction | |\n|---|---|---|---|---|---|\n";
+    rows_of(summary, entry).for_each(|row| line(&mut text, row, reasons));
+    text
+}
+
 fn line(text: &mut String, row: &Row, reasons: &Reasons) {
-    let own = reasons.of_value(row).filter(|_| row.misses());
-    let nothing = (row.measure == Measure::Missing).then_some("not reproduced");
-    let said = [nothing, Some(&*row.evidence).filter(|e| !e.is_empty()), own];
-    let why = said.into_iter().flatten().collect::<Vec<_>>().join(". ");
+    let nothing = (row.measure == Measure::Missing).then(|| "not reproduced".to_string());
+    let evidence = Some(row.evidence.clone()).filter(|e| !e.is_empty());
+    let why = row.misses().then(|| match heading(row, reasons) {
+        Some(heading) => format!("[why](#{})", anchor(&heading)),
+        None => "why is not known".to_string(),
+    });
+    let said: Vec<String> = [nothing, evidence, why].into_iter().flatten().collect();
     let bound = match row.measure {
         Measure::AtMost => "at most ",
         Measure::AtLeast => "at least ",
@@ -98,8 +172,52 @@ fn line(text: &mut String, row: &Row, reasons: &Reasons) {
         show(&row.ours),
         if row.within { "yes" } else { "**no**" },
         if row.direction_right { "right" } else { "**wrong**" },
-        cell(&why)
+        cell(&said.join(". "))
     );
+}
+
+/// Under which heading the reason for a value stands: its own, or its entry's.
+fn heading(row: &Row, reasons: &Reasons) -> Option<String> {
+    if reasons.of_value(row).is_some() {
+        return Some(format!("Why {}, {}", row.entry, row.name));
+    }
+    reasons.of_entry(&row.entry).map(|_| format!("Why {}", row.entry))
+}
+
+/// Each reason that a value of the paper refers to, once.
+fn whys(summary: &Summary, entries: &[Made], paper: &str, reasons: &Reasons) -> String {
+    let mut said: Vec<(String, &str)> = Vec::new();
+    for (entry, _) in entries {
+        for row in rows_of(summary, entry).filter(|r| r.misses()) {
+            let why = reasons.of_value(row).or(reasons.of_entry(&row.entry));
+            if let Some((heading, why)) = heading(row, reasons).zip(why) {
+                if !said.iter().any(|(known, _)| *known == heading) {
+                    said.push((heading, why));
+                }
+            }
+        }
+    }
+    if said.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n### Why values of {paper} miss\n");
+    for (heading, why) in said {
+        text += &format!("\n#### {heading}\n\n{}\n", sentence(why));
+    }
+    text
+}
+
+/// With a capital and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    format!("{first}{}.", letters.as_str())
+}
+
+/// What a heading is linked by on GitHub.
+fn anchor(heading: &str) -> String {
+    let kept = |c: &char| c.is_alphanumeric() || ['-', '_', ' '].contains(c);
+    heading.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
 }
 
 fn cell(s: &str) -> String {
@@ -144,5 +262,88 @@ fn definitions(text: &mut String, claims: &Claims) {
             value => value.to_string(),
         };
         let _ = writeln!(text, "| {} | {} | {} |", c.id, c.section, cell(&what));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Entry;
+
+    fn claims() -> Claims {
+        let claim = |id: &str, kind: &str| {
+            serde_json::from_value(serde_json::json!({
+                "id": id, "section": "1", "kind": kind, "value": { "x": { "y": 1.5 }, "best": "a" }
+            }))
+            .unwrap()
+        };
+        let of = |paper, claim| Claim { paper, ..claim };
+        Claims {
+            papers: vec![("p", "P 2000".to_string()), ("q", "Q 2001".to_string())],
+            all: vec![
+                of("p", claim("p_fig1", "predict")),
+                of("q", claim("q_fig1", "predict")),
+                of("q", claim("q_fig2", "calibrate")),
+            ],
+        }
+    }
+
+    /// `p_fig1` misses both values, `q_fig1` one of them and `q_fig2` none.
+    fn summary(claims: &Claims) -> Summary {
+        let values = [(9.0, false), (1.5, false), (1.5, true)];
+        let made = claims.all.iter().zip(values).map(|(claim, (x, holds))| {
+            let mut e = Entry::new(claim, 1);
+            e.ratio("x.y", x);
+            e.holds("best", holds, "seen | so");
+            e.finish(true);
+            e
+        });
+        Summary::new(&made.collect::<Vec<_>>(), "1", &[], None)
+    }
+
+    fn links(text: &str) -> Vec<&str> {
+        text.split("](#").skip(1).filter_map(|rest| rest.split(')').next()).collect()
+    }
+
+    #[test]
+    fn the_summary_stands_before_the_values() {
+        let claims = claims();
+        let text = page(&claims, &summary(&claims), &Reasons::default());
+        let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words}:\n{text}"));
+        let p = at("| [p (P 2000)](#p-p-2000) | 1 | 0 (0 %) | 0 (0 %) | 0 | 0 |");
+        let q = at("| [q (Q 2001)](#q-q-2001) | 1 | 0 (0 %) | 0 (0 %) | 1 | 1 (100 %) |");
+        let all = at("| all | 2 | 0 (0 %) | 0 (0 %) | 1 | 1 (100 %) |");
+        assert!(p < q && q < all && all < at("\n## p (P 2000)\n"));
+        at("| [q_fig1](#q_fig1) | 1 | predict | 1 of 2 | 1 | differs |");
+        at("| [q_fig2](#q_fig2) | 1 | calibrate | 2 of 2 | 2 | agrees |");
+        at("| x.y | 1.5 | 9 | **no** | right | why is not known |");
+        at("| best | a | holds | yes | right | seen \\| so |");
+    }
+
+    #[test]
+    fn reasons_are_sections_that_values_lead_to() {
+        let claims = claims();
+        let reasons = [
+            ("p_fig1", "locks | are short"),
+            ("p_fig1 x.y", "it is rounded"),
+            ("q_fig2", "nothing misses"),
+        ];
+        let text = page(&claims, &summary(&claims), &Reasons::of(&reasons));
+        let headings: Vec<String> = (text.lines().filter(|l| l.starts_with('#')))
+            .map(|l| anchor(l.trim_start_matches('#').trim()))
+            .collect();
+        for link in links(&text) {
+            let to = headings.iter().filter(|h| *h == link).count();
+            assert_eq!(to, 1, "{link} in {headings:?}");
+        }
+        let values: Vec<&str> = text.lines().filter(|l| l.ends_with("(#why-p_fig1) |")).collect();
+        assert_eq!(values.len(), 1, "{text}");
+        assert!(text.contains("| [why](#why-p_fig1-xy) |"), "{text}");
+        assert!(text.contains("\n#### Why p_fig1\n\nLocks | are short.\n"), "{text}");
+        assert!(text.contains("\n#### Why p_fig1, x.y\n\nIt is rounded.\n"), "{text}");
+        assert!(!text.contains("nothing misses") && !text.contains("Why values of q"), "{text}");
+        // In tables there are links alone.
+        let cells = text.lines().filter(|l| l.starts_with('|'));
+        assert!(!cells.clone().any(|l| l.contains("rounded") || l.contains("are short")));
     }
 }

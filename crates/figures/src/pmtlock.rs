@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Preemptable ticket spinlocks (VEE 2013): `scenarios/paper/vee13.toml` and `vee13-hackbench.toml`
-//! on 8 cores of 2.6 GHz.
+//! Preemptable ticket spinlocks (VEE 2013): `papers/pmtlock/scenarios/` on 8 cores of 2.6 GHz.
 
 use crate::ctx::{mean, Change, Ctx, Runs};
 use crate::{Entry, Error, Experiment};
@@ -18,10 +17,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "pmtlock_average", run: average },
 ];
 
-const HACKBENCH: &str = "vee13-hackbench";
-const KERNBENCH: &str = "vee13-kernbench";
-const EBIZZY: &str = "vee13-ebizzy";
-const DVDSTORE: &str = "vee13-dvdstore";
+const HACKBENCH: &str = "pmtlock-hackbench";
+const KERNBENCH: &str = "pmtlock-kernbench";
+const EBIZZY: &str = "pmtlock-ebizzy";
+const DVDSTORE: &str = "pmtlock-dvdstore";
 /// Profiles and the most VMs the paper runs of each.
 const CASES: [(&str, u32); 4] = [(HACKBENCH, 3), (KERNBENCH, 3), (EBIZZY, 5), (DVDSTORE, 4)];
 const TICKET: &str = "ticket";
@@ -90,8 +89,8 @@ fn runs_of(
     change: Change,
 ) -> Result<Runs, Error> {
     let plan = ctx.plan(match profile {
-        HACKBENCH => "scenarios/paper/vee13-hackbench.toml",
-        _ => "scenarios/paper/vee13.toml",
+        HACKBENCH => "papers/pmtlock/scenarios/pmtlock-hackbench.toml",
+        _ => "papers/pmtlock/scenarios/pmtlock.toml",
     })?;
     let wanted = plan.runs.iter().filter(|r| r.profile == profile && vms.contains(&r.vms));
     let setups = wanted.filter(|run| is_needed(run)).map(|run| {

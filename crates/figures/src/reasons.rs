@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why values miss, as far as known: `figures/reasons/PAPER.toml`, a sentence an entry or a value.
+//! Why values miss, as far as known: `papers/KEY/reasons.toml`, a sentence per entry or value.
 //!
 //! ```toml
 //! apples_fig6_ebizzy = "for the whole entry"
@@ -15,29 +15,33 @@ use std::path::Path;
 pub struct Reasons(BTreeMap<String, String>);
 
 impl Reasons {
-    /// Reads all files of `dir`.
+    /// Reads those of all papers; `root` holds `papers/`.
     ///
     /// # Errors
-    /// A file that cannot be read, a reason for what no paper says.
-    pub fn read(dir: &Path, claims: &Claims) -> Result<Reasons, Error> {
-        let failed = |error| Error::Read { path: dir.to_path_buf(), error };
-        let mut all = BTreeMap::new();
-        for file in std::fs::read_dir(dir).map_err(failed)? {
-            let path = file.map_err(failed)?.path();
-            if path.extension().is_none_or(|x| x != "toml") {
-                continue;
-            }
+    /// A file that cannot be read, a reason for what its paper does not say.
+    pub fn read(root: &Path, claims: &Claims) -> Result<Reasons, Error> {
+        let mut reasons = Reasons::default();
+        for (paper, _) in &claims.papers {
+            let path = root.join("papers").join(paper).join("reasons.toml");
             let text = std::fs::read_to_string(&path)
                 .map_err(|error| Error::Read { path: path.clone(), error })?;
-            let wrong = |text: String| Error::Wrong { path: path.clone(), text };
-            let read: BTreeMap<String, String> =
-                toml::from_str(&text).map_err(|e| wrong(e.to_string()))?;
-            for (key, reason) in read {
-                check(&key, claims).map_err(wrong)?;
-                all.insert(key, reason);
-            }
+            reasons.add(paper, &text, claims).map_err(|text| Error::Wrong { path, text })?;
         }
-        Ok(Reasons(all))
+        Ok(reasons)
+    }
+
+    fn add(&mut self, paper: &str, text: &str, claims: &Claims) -> Result<(), String> {
+        let read: BTreeMap<String, String> = toml::from_str(text).map_err(|e| e.to_string())?;
+        for (key, reason) in read {
+            check(&key, paper, claims)?;
+            self.0.insert(key, reason);
+        }
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(reasons: &[(&str, &str)]) -> Reasons {
+        Reasons(reasons.iter().map(|(key, why)| (key.to_string(), why.to_string())).collect())
     }
 
     /// Said of this value alone.
@@ -68,13 +72,14 @@ fn value_key(row: &Row) -> String {
     format!("{} {}", row.entry, row.name)
 }
 
-fn check(key: &str, claims: &Claims) -> Result<(), String> {
+fn check(key: &str, paper: &str, claims: &Claims) -> Result<(), String> {
     let (id, name) = match key.split_once(' ') {
         Some((id, name)) => (id, Some(name)),
         None => (key, None),
     };
-    let claim = claims.all.iter().find(|c| c.id == id);
-    let claim = claim.ok_or_else(|| format!("a reason for {id:?}, which is no entry"))?;
+    let claim = claims.of(paper).find(|c| c.id == id);
+    let claim =
+        claim.ok_or_else(|| format!("a reason for {id:?}, which is no claim of {paper}"))?;
     match name.map(|n| n.split(": ").next().unwrap_or(n)) {
         Some(name) if claim.get(name).is_none() => {
             Err(format!("a reason for {name:?}; {id} has {}", claim.names().join(", ")))

@@ -44,7 +44,7 @@ pub struct Row {
     pub name: String,
     pub kind: Kind,
     pub measure: Measure,
-    /// As `targets.toml` has it.
+    /// As the claim has it.
     pub paper: Value,
     /// Number, or whether a statement holds; null where there is none.
     pub ours: Value,

@@ -25,7 +25,7 @@ pub struct Summary {
     /// Of those, with the direction of all values right.
     pub direction_right: u32,
     pub entries: Vec<EntrySummary>,
-    /// Every value, by entry in the order of `targets.toml`.
+    /// Every value, by entry in the order of the claims.
     pub rows: Vec<Row>,
 }
 

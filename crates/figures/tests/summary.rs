@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use unspin_figures::{
-    make, page, select, Claims, Ctx, Entry, Error, Kind, Reasons, Summary, EXPERIMENTS,
+    experiments, make, page, select, Claims, Ctx, Entry, Error, Kind, Reasons, Summary, PAPERS,
 };
 
 fn root() -> PathBuf {
@@ -11,7 +11,7 @@ fn root() -> PathBuf {
 }
 
 fn claims() -> Claims {
-    Claims::read(&root().join("figures/targets.toml")).unwrap()
+    Claims::read(&root()).unwrap()
 }
 
 fn asked(claims: &Claims) -> Vec<String> {
@@ -40,7 +40,7 @@ fn every_claim_is_counted_and_every_experiment_has_a_claim() {
     let claims = claims();
     assert_eq!(claims.all.len(), 74);
     let predicted = claims.all.iter().filter(|c| c.kind == Kind::Predict).count();
-    let ids: Vec<&str> = EXPERIMENTS.iter().copied().flatten().map(|e| e.id).collect();
+    let ids: Vec<&str> = experiments().map(|e| e.id).collect();
     for (i, id) in ids.iter().enumerate() {
         assert!(claims.all.iter().any(|c| c.id == *id), "{id} is no entry");
         assert!(!ids[..i].contains(id), "{id} has two experiments");
@@ -133,7 +133,7 @@ fn an_unknown_id_is_said() {
 #[test]
 fn the_page_has_every_value_and_reasons_are_for_what_there_is() {
     let claims = claims();
-    let reasons = Reasons::read(&root().join("figures/reasons"), &claims).unwrap();
+    let reasons = Reasons::read(&root(), &claims).unwrap();
     let summary = Summary::new(&made_up(&claims), "1", &asked(&claims), None);
     let text = page(&claims, &summary, &reasons);
     for row in &summary.rows {
@@ -142,29 +142,56 @@ fn the_page_has_every_value_and_reasons_are_for_what_there_is() {
     for c in &claims.all {
         assert!(text.contains(&c.id), "{}", c.id);
     }
-    let dir = std::env::temp_dir().join(format!("unspin-reasons-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_reason_for_what_the_paper_does_not_say_is_refused() {
+    let claims = claims();
     for (text, why) in [
-        ("nosuch = 'x'", "which is no entry"),
+        ("nosuch = 'x'", "which is no claim of apples"),
+        ("asman_fig10_specjbb = 'x'", "which is no claim of apples"),
         ("\"apples_fig6_ebizzy nosuch\" = 'x'", "apples_fig6_ebizzy has"),
         ("apples_fig6_ebizzy = 1", "expected a string"),
     ] {
-        std::fs::write(dir.join("a.toml"), text).unwrap();
+        let dir = papers("refused", text);
         let said = Reasons::read(&dir, &claims).unwrap_err().to_string();
-        assert!(said.contains(why), "{said}");
+        assert!(said.contains(why) && said.contains("papers/apples/reasons.toml"), "{said}");
     }
-    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn every_paper_has_its_directory() {
+    let dirs = std::fs::read_dir(root().join("papers")).unwrap().map(|d| d.unwrap());
+    let dirs = dirs.filter(|d| d.path().is_dir()).map(|d| d.file_name().into_string().unwrap());
+    let mut dirs: Vec<String> = dirs.filter(|name| name != "beyond").collect();
+    let mut keys: Vec<&str> = PAPERS.iter().map(|paper| paper.key).collect();
+    dirs.sort();
+    keys.sort_unstable();
+    assert_eq!(dirs, keys);
+    for paper in PAPERS {
+        for e in paper.experiments.iter().copied().flatten() {
+            assert!(e.id.starts_with(&format!("{}_", paper.key)), "{} of {}", e.id, paper.key);
+        }
+    }
+}
+
+/// A directory whose papers have no reasons but these, of APPLES.
+fn papers(name: &str, of_apples: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    for paper in PAPERS {
+        let dir = root.join("papers").join(paper.key);
+        std::fs::create_dir_all(&dir).unwrap();
+        let text = if paper.key == "apples" { of_apples } else { "" };
+        std::fs::write(dir.join("reasons.toml"), text).unwrap();
+    }
+    root
 }
 
 #[test]
 fn a_reason_that_explains_no_miss_is_named() {
     let claims = claims();
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reasons");
-    std::fs::create_dir_all(&dir).unwrap();
-    let file = dir.join("apples.toml");
-    std::fs::write(&file, "apples_fig5_overall = \"a\"\n\"apples_fig6_ebizzy hvs\" = \"b\"\n")
-        .unwrap();
-    let reasons = Reasons::read(&dir, &claims).unwrap();
+    let text = "apples_fig5_overall = \"a\"\n\"apples_fig6_ebizzy hvs\" = \"b\"\n";
+    let reasons = Reasons::read(&papers("idle", text), &claims).unwrap();
     let mut summary = Summary::new(&made_up(&claims), "1", &asked(&claims), None);
     let of = |s: &mut Summary, miss: &dyn Fn(&unspin_figures::Row) -> bool| {
         for row in &mut s.rows {

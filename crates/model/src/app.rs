@@ -8,13 +8,14 @@
 //! period_ms = 24          # allocation period
 //! switch_us = 5           # switching a vCPU out and in again
 //! blocks_per_s = 2000     # voluntary context switches a second of all threads together
-//! sequential = "same"     # or "turn": who does sequential work
+//! sequential = "same"     # or "rotating": who does sequential work
 //! [[phase]]               # repeated for ever
 //! threads = 16
 //! ms = 3.5                # on a machine of its own
 //! ```
 
 use serde::{Deserialize, Serialize};
+use unspin_scenario::{fingerprint, Calibration};
 
 /// Most processing units and longest times; far above what the chapter is about.
 const UNITS_MAX: u32 = 4096;
@@ -47,7 +48,7 @@ pub enum Sequential {
     #[default]
     Same,
     /// In each phase the next.
-    Turn,
+    Rotating,
 }
 
 /// An application, as profiled on a machine of its own.
@@ -65,6 +66,9 @@ pub struct App {
     pub blocks_per_s: f64,
     #[serde(default)]
     pub sequential: Sequential,
+    /// Where its numbers are from; it changes no prediction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
     #[serde(rename = "phase")]
     pub phases: Vec<Phase>,
 }
@@ -88,6 +92,12 @@ impl App {
         let app: App = toml::from_str(text).map_err(|e| AppError::Toml(e.to_string()))?;
         app.check()?;
         Ok(app)
+    }
+
+    /// Two profiles with the same one are the same application, whatever they are called and however
+    /// they came to be.
+    pub fn fingerprint(&self) -> String {
+        fingerprint(&App { name: String::new(), calibration: None, ..self.clone() })
     }
 
     /// Whether all its numbers are possible.
@@ -132,6 +142,17 @@ mod tests {
     fn what_is_left_out_is_kvms() {
         let app = App::parse(GOOD).unwrap();
         assert_eq!((app.period_ms, app.switch_us, app.sequential), (24.0, 5.0, Sequential::Same));
+    }
+
+    #[test]
+    fn the_fingerprint_is_the_applications() {
+        let of = |text: &str| App::parse(text).unwrap().fingerprint();
+        let record = "[calibration]\ndate = \"1\"\nentries = []\nhow = \"h\"\nsha256 = \"0\"\n";
+        let other =
+            GOOD.replace("\"x\"", "\"y\"").replace("[[phase]]", &format!("{record}[[phase]]"));
+        assert!(App::parse(&other).unwrap().calibration.is_some());
+        assert_eq!(of(GOOD), of(&other));
+        assert_ne!(of(GOOD), of(&GOOD.replace("1.5", "1.6")));
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub fn program(app: &App, units: u32) -> Vec<Step> {
     let full = f64::from(app.units);
     let alone = match app.sequential {
         Sequential::Same => Op::SerialFirst,
-        Sequential::Turn => Op::SerialTurn,
+        Sequential::Rotating => Op::SerialTurn,
     };
     let barrier = Step { op: Op::Barrier, ..step(Op::Barrier, 0.0) };
     for phase in app.phases.iter().filter(|p| p.threads > 0) {
@@ -147,6 +147,7 @@ mod tests {
             switch_us: 5.0,
             blocks_per_s: 0.0,
             sequential: Sequential::Same,
+            calibration: None,
             phases,
         }
     }

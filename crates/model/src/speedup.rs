@@ -97,7 +97,7 @@ impl App {
     fn used_share(&self, allocation: Allocation) -> f64 {
         let units = self.units as usize;
         let slice_ms = self.period_ms * self.share;
-        let mut progress = Progress { phase: 0, turn: 0, left_ms: self.phases[0].ms };
+        let mut progress = Progress { phase: 0, worker: 0, left_ms: self.phases[0].ms };
         let mut used_ms = 0.0;
         let mut budget = vec![0.0; units];
         for _ in 0..PERIODS {
@@ -106,7 +106,7 @@ impl App {
             let mut wall_ms = self.period_ms;
             while wall_ms > 1e-9 {
                 let threads = self.phases[progress.phase].threads as usize;
-                let on = (0..threads).map(|i| (i + progress.turn) % units);
+                let on = (0..threads).map(|i| (i + progress.worker) % units);
                 let may = match allocation {
                     Allocation::Matched if threads > 0 => pool_ms / threads as f64,
                     Allocation::Even => on.clone().map(|u| budget[u]).fold(wall_ms, f64::min),
@@ -132,8 +132,8 @@ impl App {
     fn next_phase(&self, progress: &mut Progress) {
         progress.phase = (progress.phase + 1) % self.phases.len();
         progress.left_ms = self.phases[progress.phase].ms;
-        if progress.phase == 0 && self.sequential == Sequential::Turn {
-            progress.turn = (progress.turn + 1) % self.units as usize;
+        if progress.phase == 0 && self.sequential == Sequential::Rotating {
+            progress.worker = (progress.worker + 1) % self.units as usize;
         }
     }
 
@@ -155,7 +155,7 @@ impl App {
     /// part of its CPU time that the application uses in a period, `p` the VM's share.
     pub fn efficiency_max(&self) -> f64 {
         let units = f64::from(self.units);
-        let mut progress = Progress { phase: 0, turn: 0, left_ms: self.phases[0].ms };
+        let mut progress = Progress { phase: 0, worker: 0, left_ms: self.phases[0].ms };
         let mut sum = 0.0;
         for _ in 0..PERIODS {
             let (mut wall_ms, mut used_ms) = (self.period_ms, 0.0);
@@ -202,7 +202,7 @@ impl App {
 /// Where in its phases an application is.
 struct Progress {
     phase: usize,
-    turn: usize,
+    worker: usize,
     left_ms: f64,
 }
 
@@ -221,6 +221,7 @@ mod tests {
             switch_us: 0.0,
             blocks_per_s: 0.0,
             sequential: Sequential::Same,
+            calibration: None,
             phases,
         }
     }
@@ -242,7 +243,7 @@ mod tests {
     #[test]
     fn figure_4_6_is_the_papers() {
         let conventional = app(4, 0.5, 12.0, &[(1, 2.0), (4, 1.0)]);
-        let balanced = App { sequential: Sequential::Turn, ..conventional.clone() };
+        let balanced = App { sequential: Sequential::Rotating, ..conventional.clone() };
         near(conventional.speedup_pm(), 2.0);
         near(conventional.speedup_vm(Allocation::Even), 2.0);
         near(balanced.speedup_vm(Allocation::Even), 4.0);

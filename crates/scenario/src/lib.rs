@@ -17,6 +17,7 @@ pub mod module;
 pub mod plan;
 pub mod result;
 
+pub use expand::hash::fingerprint;
 pub use expand::points::expand;
 pub use expand::select::{ExpandError, Selection};
 pub use expand::split::{shard, split};
@@ -26,7 +27,7 @@ pub use parse::reader::{problem_at, Reader, Table, Value};
 pub use parse::scenario::parse_scenario;
 pub use schema::limits::{WINDOW_MAX_CYCLES, WINDOW_MIN_CYCLES};
 pub use schema::names::{is_name, ALONE_ARM, IDEAL_ARM};
-pub use schema::program::Profile;
+pub use schema::program::{Calibration, Profile};
 pub use schema::reference::reference;
 pub use schema::refused::Refused;
 pub use schema::scenario::{Host, Measure, Pin, Scenario, Sweep, Trace, VmGroup};

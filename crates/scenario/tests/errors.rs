@@ -290,7 +290,7 @@ fn programs_pair_and_nest_their_locks() {
     wrong_program(&[seldom, open, HOLD, close], "step[0].chance", "always waited for");
     wrong_program(&[take, wait, give, open, HOLD, close], "step[1]", "waits for other threads");
     wrong_program(
-        &[take, "op = \"serial-turn\"; iterations = 5", give],
+        &[take, "op = \"serial-rotating\"; iterations = 5", give],
         "step[1]",
         "waits for other",
     );

@@ -21,22 +21,32 @@ fn files(dir: &Path, all: &mut BTreeMap<String, PathBuf>) {
     }
 }
 
-/// The profiles scenarios name.
-fn profiles(root: &Path) -> BTreeMap<String, (Profile, String)> {
+/// The files of that kind: the lab's own, and the papers'. No two have one name.
+fn of_all(root: &Path, kind: &str) -> BTreeMap<String, PathBuf> {
+    let papers = std::fs::read_dir(root.join("papers")).unwrap();
+    let papers = papers.map(|paper| paper.unwrap().path()).filter(|paper| paper.is_dir());
+    let papers = papers.map(|paper| paper.join(kind));
     let mut found = BTreeMap::new();
-    for dir in ["profiles", "profiles/paper"] {
-        for path in std::fs::read_dir(root.join(dir)).unwrap().map(|e| e.unwrap().path()) {
-            if path.is_file() {
-                found.insert(path.file_stem().unwrap().to_str().unwrap().to_string(), path);
-            }
+    for dir in std::iter::once(root.join(kind)).chain(papers) {
+        let mut more = BTreeMap::new();
+        files(&dir, &mut more);
+        assert!(!more.is_empty(), "{} has none", dir.display());
+        for (name, path) in more {
+            let other = found.insert(name, path.clone());
+            assert!(other.is_none(), "{} and {}", path.display(), other.unwrap().display());
         }
     }
+    found
+}
+
+/// The profiles scenarios name.
+fn profiles(root: &Path) -> BTreeMap<String, (Profile, String)> {
     let read = |(name, path): (String, PathBuf)| {
         let text = std::fs::read_to_string(&path).unwrap();
         let profile = parse_profile(&path.display().to_string(), &name, &text);
         (name, (profile.unwrap_or_else(|e| panic!("{e}")), text))
     };
-    found.into_iter().map(read).collect()
+    of_all(root, "profiles").into_iter().map(read).collect()
 }
 
 /// What a plan asks for, whatever comments the files have.
@@ -48,8 +58,7 @@ fn fingerprint(plan: Plan) -> String {
 fn scenarios_stand_for_the_plans_they_stood_for() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let profiles = profiles(&root);
-    let mut scenarios = BTreeMap::new();
-    files(&root.join("scenarios"), &mut scenarios);
+    let scenarios = of_all(&root, "scenarios");
     assert!(scenarios.len() >= 30, "{}", scenarios.len());
     let mut found = String::new();
     for (name, path) in scenarios {

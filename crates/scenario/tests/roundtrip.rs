@@ -11,8 +11,8 @@ use unspin_scenario::plan::{
     LockChoice, LockKind, LoopDetection, Op, Plan, Platform, Step, Window, YieldTo,
 };
 use unspin_scenario::{
-    expand, parse_profile, parse_scenario, split, Host, Measure, Pin, Profile, Scenario, Selection,
-    Sweep, Trace, VmGroup, WINDOW_MAX_CYCLES, WINDOW_MIN_CYCLES,
+    expand, parse_profile, parse_scenario, split, Calibration, Host, Measure, Pin, Profile,
+    Scenario, Selection, Sweep, Trace, VmGroup, WINDOW_MAX_CYCLES, WINDOW_MIN_CYCLES,
 };
 
 fn aple() -> impl Strategy<Value = ApleParams> {
@@ -168,6 +168,12 @@ fn dist() -> impl Strategy<Value = Dist> {
     ]
 }
 
+fn calibration() -> impl Strategy<Value = Calibration> {
+    let entries = prop::collection::vec("[a-z_0-9]{1,9}", 0..3);
+    ("[0-9-]{1,10}", entries, "x[ -~é]{0,30}", "[0-9a-f]{64}")
+        .prop_map(|(date, entries, how, sha256)| Calibration { date, entries, how, sha256 })
+}
+
 /// Blocks that are right by construction: each takes and gives back its lock.
 fn profile() -> impl Strategy<Value = Profile> {
     let none = Dist::Const { iterations: 0 };
@@ -184,9 +190,13 @@ fn profile() -> impl Strategy<Value = Profile> {
             _ => vec![step(Op::Wake, none, 0, permille), step(Op::Block, a, 0, permille)],
         },
     );
-    (prop::collection::vec(block, 1..10), any::<bool>()).prop_map(|(blocks, spin_intensive)| {
-        Profile { name: "p".into(), spin_intensive, program: blocks.concat() }
-    })
+    let blocks = prop::collection::vec(block, 1..10);
+    (blocks, any::<bool>(), prop::option::of(calibration())).prop_map(
+        |(blocks, spin_intensive, calibration)| {
+            let (name, program) = ("p".to_string(), blocks.concat());
+            Profile { name, spin_intensive, program, calibration }
+        },
+    )
 }
 
 fn plan_of(s: &Scenario, select: &Selection) -> Plan {
@@ -203,6 +213,7 @@ fn plan_of(s: &Scenario, select: &Selection) -> Plan {
                     lock: 0,
                     permille: 1000,
                 }],
+                calibration: None,
             };
             (n.clone(), (p, format!("text of {n}")))
         })
@@ -308,7 +319,10 @@ fn the_hash_covers_scenario_and_profiles() {
             lock: 0,
             permille: 1000,
         }];
-        (Profile { name: "a".into(), spin_intensive: true, program }, text.to_string())
+        (
+            Profile { name: "a".into(), spin_intensive: true, program, calibration: None },
+            text.to_string(),
+        )
     };
     let text = "title = \"t\"\n[host]\npcpus = 1\n[[vm]]\nvcpus = 1\nworkload = \"a\"\n[[arm]]\nname = \"s\"\n";
     let s = parse_scenario("x.toml", "x", text).unwrap();
@@ -316,9 +330,29 @@ fn the_hash_covers_scenario_and_profiles() {
         let profiles = BTreeMap::from([("a".to_string(), p(profile))]);
         expand(&s, text, &profiles, &Selection::default()).unwrap().scenario_hash
     };
-    assert_eq!(hash(text, "1"), hash(text, "1"));
-    assert_ne!(hash(text, "1"), hash(text, "2"));
-    assert_ne!(hash(text, "1"), hash(&format!("{text}\n"), "1"));
+    let profile = "name = \"a\"\n[[step]]\nop = \"wake\"\n";
+    let first = hash(text, profile);
+    assert_ne!(first, hash(text, &profile.replace("wake", "barrier")));
+    assert_ne!(first, hash(&text.replace("\"t\"", "\"u\""), profile));
+    assert_ne!(first, hash(&format!("{text}[[arm]]\nname = \"b\"\n"), profile));
+    // Neither comments count nor where a profile's numbers are from.
+    assert_eq!(first, hash(&format!("# A scenario.\n{text}\n"), profile));
+    let record = "[calibration]\ndate = \"2026-11-22\"\n";
+    assert_eq!(first, hash(text, &format!("# A profile.\n{profile}{record}")));
+}
+
+#[test]
+fn the_fingerprint_is_the_programs() {
+    let profile = |name: &str, text: &str| parse_profile("x.toml", name, text).unwrap();
+    let text = "name = \"a\"\nspin_intensive = true\n[[step]]\nop = \"compute\"\niterations = 5\n";
+    let first = profile("a", text).fingerprint();
+    assert_eq!(first.len(), 64);
+    assert_eq!(first, profile("b", &text.replace("\"a\"", "\"b\"")).fingerprint());
+    let record =
+        format!("[calibration]\ndate = \"1\"\nentries = []\nhow = \"h\"\nsha256 = \"{first}\"\n");
+    assert_eq!(first, profile("a", &format!("# Head.\n{text}{record}")).fingerprint());
+    assert_ne!(first, profile("a", &text.replace('5', "6")).fingerprint());
+    assert_ne!(first, profile("a", &text.replace("true", "false")).fingerprint());
 }
 
 /// Two swept profiles beside a VM of its own kind that the module leaves alone.

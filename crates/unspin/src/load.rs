@@ -32,7 +32,8 @@ pub struct Select {
     /// How often to repeat, instead of what the scenario says.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: Option<u32>,
-    /// Where profiles are, if not in ../profiles beside the scenario.
+    /// Where profiles are, instead of beside the scenario (../profiles), in profiles/ and in
+    /// papers/*/profiles.
     #[arg(long, value_name = "DIR")]
     pub profile_dir: Option<PathBuf>,
 }
@@ -84,7 +85,8 @@ impl Loaded {
     }
 }
 
-/// Reads a scenario given by file or, without an ending, by its name below `scenarios/`.
+/// Reads a scenario given by file or, without an ending, by its name below `scenarios/` or in
+/// `papers/KEY/scenarios/`.
 pub fn scenario(given: &Path, profile_dir: Option<&Path>) -> anyhow::Result<Loaded> {
     let path = find_scenario(given)?;
     let shown = path.display().to_string();
@@ -123,7 +125,7 @@ fn find_scenario(given: &Path) -> anyhow::Result<PathBuf> {
         && given.components().all(|part| matches!(part, Component::Normal(_)));
     let mut known = Vec::new();
     if is_name {
-        for dir in roots().map(|r| r.join("scenarios")) {
+        for dir in roots().flat_map(|r| of_all(&r, "scenarios")) {
             let path = dir.join(given).with_extension("toml");
             if path.is_file() {
                 return Ok(path);
@@ -151,7 +153,7 @@ fn find_scenario(given: &Path) -> anyhow::Result<PathBuf> {
     Err(Usage(format!("no scenario {}{hint}", given.display())).into())
 }
 
-/// Where scenarios/ and profiles/ are looked for: here, above the program, in the checkout it was
+/// Where scenarios/, profiles/ and papers/ are looked for: here, above the program, in the checkout it was
 /// built from.
 fn roots() -> impl Iterator<Item = PathBuf> {
     let here = std::env::current_dir().ok();
@@ -175,8 +177,17 @@ fn profile_dirs(scenario: &Path, given: Option<&Path>) -> Vec<PathBuf> {
         return vec![d.to_path_buf()];
     }
     let beside = scenario.parent().map(|p| p.join("..").join("profiles"));
-    let known = roots().flat_map(|r| [r.join("profiles"), r.join("profiles/paper")]);
+    let known = roots().flat_map(|r| of_all(&r, "profiles"));
     beside.into_iter().chain(known).collect()
+}
+
+/// Where files of a kind are: the lab's own, and each paper's.
+fn of_all(root: &Path, kind: &str) -> Vec<PathBuf> {
+    let papers = root.join("papers");
+    let of = |paper: &String| papers.join(paper).join(kind);
+    let mut folders = folders_in(&papers);
+    folders.sort();
+    std::iter::once(root.join(kind)).chain(folders.iter().map(of)).collect()
 }
 
 fn names_in(dir: &Path) -> Vec<String> {

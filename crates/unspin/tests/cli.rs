@@ -466,9 +466,58 @@ fn a_model_is_worked_out_or_its_profile_is_refused() {
     };
     assert_eq!(speedup("model.toml", profile, &[]), 2);
     assert_eq!(speedup("model-matched.toml", profile, &["--matched"]), 4);
-    let turn = profile.replace("switch_us", "sequential = \"turn\"\nswitch_us");
-    assert_eq!(speedup("model-turn.toml", &turn, &[]), 4);
+    let rotating = profile.replace("switch_us", "sequential = \"rotating\"\nswitch_us");
+    assert_eq!(speedup("model-rotating.toml", &rotating, &[]), 4);
     let bad = scratch("model-bad.toml", &profile.replace("share = 0.5", "share = 5"));
     fails(&["model", bad.to_str().unwrap()], 2, "share = 5; it is from 0.001 to 1");
     fails(&["model", "/nonexistent.toml"], 2, "cannot read /nonexistent.toml");
+}
+
+#[test]
+fn the_papers_scenarios_are_found_by_name() {
+    for (scenario, profile) in [("pmtlock", "pmtlock-ebizzy"), ("beyond-ipi", "beyond-shootdowns")]
+    {
+        let out = unspin(&["plan", scenario, "--list"]);
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let listed = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(listed.contains(profile), "{listed}");
+    }
+    // One of another paper's programs, from another directory.
+    let text = "title = \"t\"\n[host]\npcpus = 16\n[[vm]]\nvcpus = 16\n\
+                workload = \"dissertation-asym-matmul\"\n[[arm]]\nname = \"stock\"\n";
+    let file = scratch("matmul.toml", text);
+    let out = unspin(&["plan", file.to_str().unwrap()]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    std::fs::remove_file(file).unwrap();
+    fails(&["bench", "nosuch"], 2, "pmtlock, pmtlock-hackbench");
+}
+
+#[test]
+fn the_pictures_of_a_matrix_go_where_they_are_told() {
+    let dir = std::env::temp_dir().join(format!("unspin-matrix-{}", std::process::id()));
+    let path = |name: &str| dir.join(name).display().to_string();
+    let bench = ["bench", "matrix", "--machine", "sim", "--quiet", "--out"];
+    let few = ["--profile", "ebizzy", "--arm", "stock", "--lock", "ticket,mcs", "--vms", "2"];
+    let out = unspin(&[&bench[..], &[&path("out"), "--repeats", "1"], &few].concat());
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    std::fs::create_dir_all(dir.join("results")).unwrap();
+    for (page, pictures, at) in
+        [("docs/m.md", Some("../results"), "results"), ("beside/m.md", None, "beside")]
+    {
+        let page = dir.join(page);
+        std::fs::create_dir_all(page.parent().unwrap()).unwrap();
+        let (results, file) = (path("out"), page.display().to_string());
+        let mut args = vec!["report", &results, "--matrix", &file];
+        args.extend(pictures.iter().flat_map(|dir| ["--pictures", dir]));
+        let out = unspin(&args);
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let text = std::fs::read_to_string(&page).unwrap();
+        let files = std::fs::read_dir(dir.join(at)).unwrap().map(|f| f.unwrap().file_name());
+        let files = files.map(|f| f.into_string().unwrap()).filter(|f| f.ends_with(".svg"));
+        let files: Vec<String> = files.collect();
+        assert_eq!(files.len(), 1, "{files:?}");
+        let link = pictures.map(|dir| format!("{dir}/")).unwrap_or_default() + &files[0];
+        assert!(text.contains(&format!("]({link})")), "{link}: {text}");
+    }
+    std::fs::remove_dir_all(dir).unwrap();
 }

@@ -2,16 +2,20 @@
 //! What tells scenarios and plans apart.
 
 use crate::plan::Plan;
+use crate::schema::keys::profile::CALIBRATION;
 use crate::schema::program::Profile;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
-/// SHA-256 over the scenario and its profiles, each with its name and length.
+/// SHA-256 over what the scenario and its profiles ask for, each with its name and length: neither
+/// comments count nor what profiles record of their calibration.
 pub(crate) fn hash(text: &str, profiles: &BTreeMap<&str, &(Profile, String)>) -> String {
     let mut h = Sha256::new();
     let mut add = |name: &str, text: &str| {
-        h.update(format!("{name} {}\n", text.len()));
-        h.update(text);
+        let asked = asked(text);
+        h.update(format!("{name} {}\n", asked.len()));
+        h.update(asked);
     };
     add("scenario", text);
     for (name, (_, text)) in profiles {
@@ -20,11 +24,30 @@ pub(crate) fn hash(text: &str, profiles: &BTreeMap<&str, &(Profile, String)>) ->
     hex(&h.finalize())
 }
 
+/// What a file asks for: its keys and values, sorted. What is not TOML counts as it stands.
+fn asked(text: &str) -> String {
+    let Ok(mut keys) = text.parse::<toml::Table>() else { return text.to_string() };
+    keys.remove(CALIBRATION.name);
+    serde_json::to_string(&keys).unwrap_or_else(|_| text.to_string())
+}
+
+/// SHA-256 of anything that has a JSON form; all that is planned has one.
+pub fn fingerprint(of: &impl Serialize) -> String {
+    hex(&Sha256::digest(serde_json::to_vec(of).unwrap_or_default()))
+}
+
 impl Plan {
-    /// SHA-256 of the plan: two plans with the same one ask for the same runs.
+    /// Two plans with the same one ask for the same runs.
     pub fn fingerprint(&self) -> String {
-        // A plan has string keys and integers only: it always has a JSON form.
-        hex(&Sha256::digest(serde_json::to_vec(self).unwrap_or_default()))
+        fingerprint(self)
+    }
+}
+
+impl Profile {
+    /// Two profiles with the same one are the same program, whatever they are called and however they
+    /// came to be.
+    pub fn fingerprint(&self) -> String {
+        fingerprint(&(self.spin_intensive, &self.program))
     }
 }
 

@@ -232,6 +232,7 @@ mod tests {
             parse_profile("x.toml", "x", text).unwrap_err()
         }
         all_are_read(&profile::PROFILE, "", of);
+        all_are_read(&profile::RECORD, "calibration.", |key| of(&format!("[calibration]\n{key}")));
         all_are_read(&profile::STEP, "step[0].", |key| match key.starts_with("op") {
             true => of(&format!("[[step]]\n{key}")),
             false => of(&format!("[[step]]\nop = \"barrier\"\n{key}")),

@@ -124,7 +124,7 @@ fn check_sockets(program: &[Step], at: &[Value]) {
     if let Some(i) = (0..program.len()).find(|i| waits_for_all(program[*i].op)) {
         at[i].problem(
             "waits for all threads beside messages: who waits for a message never comes",
-            "no barrier, serial-first or serial-turn in a program of messages",
+            "no barrier, serial-first or serial-rotating in a program of messages",
         );
     }
 }
@@ -164,7 +164,7 @@ fn check_mutexes(program: &[Step], at: &[Value]) {
             (op, Some(_)) if op == Op::SocketWait || waits_for_all(op) => {
                 at[i].problem(
                     "waits for other threads while holding a mutex",
-                    "barriers, serial-first, serial-turn and socket-wait outside mutexes",
+                    "barriers, serial-first, serial-rotating and socket-wait outside mutexes",
                 );
             }
             _ => {}

@@ -10,6 +10,21 @@ pub struct Profile {
     /// Over 5 % inefficiency at a fixed window of 512 cycles (the paper's rule, section 4.2).
     pub spin_intensive: bool,
     pub program: Vec<Step>,
+    /// Where its numbers are from.
+    pub calibration: Option<Calibration>,
+}
+
+/// Where a profile's numbers are from. It changes no run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    pub date: String,
+    /// The papers' claims it was fitted to, by id; none: nothing was fitted to a claim.
+    pub entries: Vec<String>,
+    /// What was tried, and what of it taken.
+    pub how: String,
+    /// Of the program this is the record of, as `fingerprint()` has it.
+    pub sha256: String,
 }
 
 /// One step of a thread's program; one pass over all of them is one unit of work.
@@ -58,11 +73,13 @@ pub enum Op {
     /// Work that only the first thread does; the others pass by.
     ComputeFirst,
     /// Work that one thread does, in each unit another: round-robin.
+    #[serde(rename = "compute-rotating", alias = "compute-turn")]
     ComputeTurn,
     /// The sequential section of fork and join: all arrive and sleep, the first thread does the
     /// work, then all go on.
     SerialFirst,
     /// The same, in each unit another thread's work.
+    #[serde(rename = "serial-rotating", alias = "serial-turn")]
     SerialTurn,
     /// Reads that many cache lines the previous vCPU wrote.
     Share,
@@ -91,4 +108,22 @@ pub enum Dist {
         mean: u32,
         max: u32,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_with_a_steps_other_name_are_read() {
+        for (name, other, op) in [
+            ("compute-rotating", "compute-turn", Op::ComputeTurn),
+            ("serial-rotating", "serial-turn", Op::SerialTurn),
+        ] {
+            assert_eq!(serde_json::to_value(op).unwrap(), name);
+            for name in [name, other] {
+                assert_eq!(serde_json::from_value::<Op>(name.into()).unwrap(), op);
+            }
+        }
+    }
 }

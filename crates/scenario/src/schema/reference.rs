@@ -33,6 +33,7 @@ pub fn reference() -> String {
     section(&mut out, "", &lock::LOCK);
     locks(&mut out);
     section(&mut out, "Profile", &profile::PROFILE);
+    section(&mut out, "", &profile::RECORD);
     section(&mut out, "", &profile::STEP);
     section(&mut out, "", &profile::DRAWN);
     steps(&mut out);
@@ -120,6 +121,7 @@ mod tests {
             arm::ASYM_PARTS.rows(),
             lock::LOCK.rows(),
             profile::PROFILE.rows(),
+            profile::RECORD.rows(),
             profile::STEP.rows(),
             profile::DRAWN.rows(),
         ];

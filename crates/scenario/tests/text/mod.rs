@@ -150,5 +150,9 @@ pub fn profile_text(p: &Profile) -> String {
             writeln!(o, "chance = {}", f64::from(s.permille) / 1000.0).unwrap();
         }
     }
+    if let Some(c) = &p.calibration {
+        writeln!(o, "[calibration]\ndate = {:?}\nentries = {:?}", c.date, c.entries).unwrap();
+        writeln!(o, "how = {:?}\nsha256 = {:?}", c.how, c.sha256).unwrap();
+    }
     o
 }

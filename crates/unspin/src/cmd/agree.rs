@@ -3,11 +3,13 @@
 //! the two agree: arms of a host that measures exits, or locks on machine `threads`. Markdown on
 //! standard output.
 
+mod locks;
+
 use crate::exit::Usage;
 use crate::machine::sim;
 use crate::out;
 use anyhow::Context;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -99,7 +101,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         text += &page(&arms, args.seeds);
     }
     if !locks.is_empty() {
-        text += &locks_section(&locks, args.seeds);
+        text += if text.is_empty() { "" } else { "\n" };
+        text += &locks::section(&locks, args.seeds);
     }
     out::print(&text)
 }
@@ -273,160 +276,130 @@ fn order(rows: &[Row]) -> (usize, usize) {
 
 fn page(pairs: &BTreeMap<Key, Pair>, seeds: u32) -> String {
     let rows = rows(pairs);
-    let arms: Vec<&Row> = rows.iter().filter(|r| !r.is_baseline).collect();
-    let near = arms.iter().filter(|r| r.performance_agrees()).count();
-    let wasted = rows.iter().filter(|r| r.inefficiency_agrees()).count();
-    let both = arms.iter().filter(|r| r.performance_agrees() && r.inefficiency_agrees()).count();
-    let (told, alike) = order(&rows);
-    let percent = |n: usize, of: usize| 100.0 * n as f64 / of.max(1) as f64;
-    let mut text = String::new();
-    // Writing to a String cannot fail.
-    let _ = write!(
-        text,
-        "# The simulator against measured runs\n\n\
-         Made by `unspin agree`: every measured arm simulated with {seeds} seeds, medians compared. \
-         Performance is throughput against the baseline of the same machine; the two agree where \
-         they lie within {:.0} points.\n\n\
-         | | agree | of | |\n|---|---|---|---|\n\
-         | performance of the arms but the baseline | {near} | {} | {:.0} % |\n\
-         | inefficiency of all arms | {wasted} | {} | {:.0} % |\n\
-         | both | {both} | {} | {:.0} % |\n\
-         | order of two arms that both machines tell apart by 5 points | {alike} | {told} | {:.0} % |\n\n\
-         | scenario | kernel | profile | VMs | cgroups | arm | performance measured | simulated | inefficiency measured | simulated | |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|\n",
-        100.0 * AGREES,
-        arms.len(),
-        percent(near, arms.len()),
-        rows.len(),
-        percent(wasted, rows.len()),
-        arms.len(),
-        percent(both, arms.len()),
-        percent(alike, told),
-    );
-    for r in &rows {
-        let k = r.key;
-        let cgroup = [CgroupLayout::Flat, CgroupLayout::Vm, CgroupLayout::Vcpu];
-        let cgroup = cgroup.iter().find(|c| **c as u8 == k.cgroup);
-        let cgroup = cgroup.map_or(String::new(), |c| format!("{c:?}").to_lowercase());
-        let (a, b) = match r.inefficiency {
-            Some((a, b)) => (format!("{:.1} %", 100.0 * a), format!("{:.1} %", 100.0 * b)),
-            None => ("-".to_string(), "-".to_string()),
-        };
-        let mark = match (r.performance_agrees(), r.inefficiency_agrees()) {
-            (true, true) => "",
-            (false, true) => "performance differs",
-            (true, false) => "inefficiency differs",
-            (false, false) => "both differ",
-        };
-        let _ = writeln!(
-            text,
-            "| `{}` | {} | `{}` | {} | {cgroup} | {} | {:.2} | {:.2} | {a} | {b} | {mark} |",
-            k.scenario, k.kernel, k.profile, k.vms, k.arm, r.performance.0, r.performance.1
-        );
-    }
-    text
-}
-
-/// Two locks are told apart where one is faster than the other by this factor.
-const TOLD_APART: f64 = 1.10;
-
-/// Pairs of locks of one point that both machines tell apart, and how many they order alike.
-fn lock_order(rows: &[&Row]) -> (usize, usize) {
-    let (mut told, mut alike) = (0, 0);
-    for (i, a) in rows.iter().enumerate() {
-        for b in &rows[i + 1..] {
-            let factor = |of: fn(&Row) -> f64| (of(a) / of(b)).ln() / TOLD_APART.ln();
-            let (measured, simulated) = (factor(|r| r.performance.0), factor(|r| r.performance.1));
-            if measured.abs() >= 1.0 && simulated.abs() >= 1.0 {
-                told += 1;
-                alike += usize::from(measured.signum() == simulated.signum());
-            }
-        }
-    }
-    (told, alike)
-}
-
-/// Ranks, 1 for the largest; equal values share the mean of their places.
-fn ranks(values: &[f64]) -> Vec<f64> {
-    let above = |x: f64| values.iter().filter(|y| **y > x).count() as f64;
-    let equal = |x: f64| values.iter().filter(|y| **y == x).count() as f64;
-    values.iter().map(|x| above(*x) + (equal(*x) + 1.0) / 2.0).collect()
-}
-
-/// Spearman's rank correlation; `None` of fewer than two, or where all are equal.
-fn rank_correlation(rows: &[&Row]) -> Option<f64> {
-    let of = |f: fn(&Row) -> f64| ranks(&rows.iter().map(|r| f(r)).collect::<Vec<_>>());
-    let (a, b) = (of(|r| r.performance.0), of(|r| r.performance.1));
-    let mean = (rows.len() as f64 + 1.0) / 2.0;
-    let sum = |x: &[f64], y: &[f64]| -> f64 {
-        x.iter().zip(y).map(|(x, y)| (x - mean) * (y - mean)).sum()
-    };
-    let spread = (sum(&a, &a) * sum(&b, &b)).sqrt();
-    (spread > 0.0).then(|| sum(&a, &b) / spread)
-}
-
-fn locks_section(pairs: &BTreeMap<Key, Pair>, seeds: u32) -> String {
-    let rows = rows(pairs);
-    let mut points: BTreeMap<Key, Vec<&Row>> = BTreeMap::new();
+    let mut scenarios: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     for row in &rows {
-        points.entry(Key { arm: String::new(), ..row.key.clone() }).or_default().push(row);
+        scenarios.entry(&row.key.scenario).or_default().push(row);
     }
-    let orders: Vec<(usize, usize)> = points.values().map(|p| lock_order(p)).collect();
-    let (told, alike) = orders.iter().fold((0, 0), |(t, a), o| (t + o.0, a + o.1));
-    let mut text = String::new();
-    let _ = write!(
-        text,
-        "# Locks: the simulator against machine `threads`\n\n\
-         Made by `unspin agree`: every measured lock simulated with {seeds} seeds, medians compared, \
-         throughput against the baseline lock of the same machine. Two locks are told apart by a \
-         machine where one is faster by {:.0} %: of the {told} pairs of one point that both tell \
-         apart, {alike} come in the same order ({:.0} %).\n\n\
-         | profile | VMs | vCPUs | lock | measured | simulated | rank measured | simulated |\n\
-         |---|---|---|---|---|---|---|---|\n",
-        100.0 * (TOLD_APART - 1.0),
-        100.0 * alike as f64 / told.max(1) as f64,
+    let mut text = format!(
+        "# The simulator against measured runs\n\n\
+         For whoever wants to know how near machine `sim` comes to a machine that measures. \
+         `unspin agree` makes this page: every measured arm simulated with {seeds} seeds, medians \
+         compared. Performance is throughput against the baseline of the same machine; inefficiency \
+         is the share of CPU time that is wasted. The two machines agree where they lie within \
+         {:.0} points.\n\n",
+        100.0 * AGREES
     );
-    for point in points.values() {
-        let of = |f: fn(&Row) -> f64| ranks(&point.iter().map(|r| f(r)).collect::<Vec<_>>());
-        let (measured, simulated) = (of(|r| r.performance.0), of(|r| r.performance.1));
-        for ((r, a), b) in point.iter().zip(measured).zip(simulated) {
-            let (k, p) = (r.key, r.performance);
+    text += &summary(&rows);
+    text += "\n| scenario | kernel | performance agrees | inefficiency agrees | both |\n\
+             |---|---|---|---|---|\n";
+    for (scenario, rows) in &scenarios {
+        let kernels: BTreeSet<&str> = rows.iter().map(|r| r.key.kernel.as_str()).collect();
+        for kernel in kernels {
+            let of: Vec<&Row> = rows.iter().copied().filter(|r| r.key.kernel == kernel).collect();
+            let a = Agreement::of(&of);
             let _ = writeln!(
                 text,
-                "| `{}` | {} | {} | {} | {:.2} | {:.2} | {a} | {b} |",
-                k.profile, k.vms, k.vcpus, k.arm, p.0, p.1
+                "| [{scenario}](#{scenario}) | {kernel} | {} | {} | {} |",
+                counted(a.performance, a.arms),
+                counted(a.inefficiency, a.rows),
+                counted(a.both, a.arms)
             );
         }
     }
-    text.push_str(
-        "\n| profile | VMs | vCPUs | rank correlation (Spearman) | pairs told apart | in the same order |\n\
-         |---|---|---|---|---|---|\n",
-    );
-    for ((key, point), (told, alike)) in points.iter().zip(&orders) {
-        let rho = rank_correlation(point).map_or("-".to_string(), |rho| format!("{rho:.2}"));
-        let _ = writeln!(
+    for (scenario, rows) in &scenarios {
+        let _ = write!(
             text,
-            "| `{}` | {} | {} | {rho} | {told} | {alike} |",
-            key.profile, key.vms, key.vcpus
+            "\n## {scenario}\n\n\
+             | kernel | profile | VMs | cgroups | arm | performance measured | simulated | inefficiency measured | simulated | |\n\
+             |---|---|---|---|---|---|---|---|---|---|\n"
         );
+        rows.iter().for_each(|row| line(&mut text, row));
     }
     text
+}
+
+/// How many of some rows agree.
+struct Agreement {
+    rows: usize,
+    /// Rows but the baselines.
+    arms: usize,
+    performance: usize,
+    inefficiency: usize,
+    both: usize,
+}
+
+impl Agreement {
+    fn of(rows: &[&Row]) -> Agreement {
+        let arms = || rows.iter().filter(|r| !r.is_baseline);
+        Agreement {
+            rows: rows.len(),
+            arms: arms().count(),
+            performance: arms().filter(|r| r.performance_agrees()).count(),
+            inefficiency: rows.iter().filter(|r| r.inefficiency_agrees()).count(),
+            both: arms().filter(|r| r.performance_agrees() && r.inefficiency_agrees()).count(),
+        }
+    }
+}
+
+fn percent(n: usize, of: usize) -> f64 {
+    100.0 * n as f64 / of.max(1) as f64
+}
+
+fn counted(n: usize, of: usize) -> String {
+    format!("{n} of {of} ({:.0} %)", percent(n, of))
+}
+
+fn summary(rows: &[Row]) -> String {
+    let a = Agreement::of(&rows.iter().collect::<Vec<_>>());
+    let (told, alike) = order(rows);
+    let line = |what: &str, n, of| format!("| {what} | {n} | {of} | {:.0} % |\n", percent(n, of));
+    [
+        "| | agree | of | |\n|---|---|---|---|\n".to_string(),
+        line("performance of the arms but the baseline", a.performance, a.arms),
+        line("inefficiency of all arms", a.inefficiency, a.rows),
+        line("both", a.both, a.arms),
+        line("order of two arms that both machines tell apart by 5 points", alike, told),
+    ]
+    .concat()
+}
+
+fn line(text: &mut String, r: &Row) {
+    let k = r.key;
+    let cgroup = [CgroupLayout::Flat, CgroupLayout::Vm, CgroupLayout::Vcpu];
+    let cgroup = cgroup.iter().find(|c| **c as u8 == k.cgroup);
+    let cgroup = cgroup.map_or(String::new(), |c| format!("{c:?}").to_lowercase());
+    let (a, b) = match r.inefficiency {
+        Some((a, b)) => (format!("{:.1} %", 100.0 * a), format!("{:.1} %", 100.0 * b)),
+        None => ("-".to_string(), "-".to_string()),
+    };
+    let mark = match (r.performance_agrees(), r.inefficiency_agrees()) {
+        (true, true) => "",
+        (false, true) => "performance differs",
+        (true, false) => "inefficiency differs",
+        (false, false) => "both differ",
+    };
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        text,
+        "| {} | `{}` | {} | {cgroup} | {} | {:.2} | {:.2} | {a} | {b} | {mark} |",
+        k.kernel, k.profile, k.vms, k.arm, r.performance.0, r.performance.1
+    );
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn pair(measured: f64, simulated: f64, is_baseline: bool) -> Pair {
+    pub(super) fn pair(measured: f64, simulated: f64, is_baseline: bool) -> Pair {
         let figures = |units_per_s| vec![Figures { units_per_s, inefficiency: Some(0.1) }];
         Pair { measured: figures(measured), simulated: figures(simulated), is_baseline }
     }
 
-    fn key(arm: &str) -> Key {
+    pub(super) fn key(arm: &str) -> Key {
         let (kernel, profile) = ("6.12".to_string(), "ebizzy".to_string());
         let (lock, arm) = (String::new(), arm.to_string());
         Key {
-            scenario: String::new(),
+            scenario: "s-1".to_string(),
             threads: false,
             kernel,
             cgroup: 0,
@@ -451,29 +424,12 @@ mod tests {
         assert!(of("hvs").performance_agrees() && !of("off").performance_agrees());
         assert_eq!(order(&rows), (3, 3));
         let text = page(&pairs, 1);
-        assert!(text.contains("| performance of the arms but the baseline | 1 | 2 | 50 % |"));
-    }
-
-    #[test]
-    fn locks_are_compared_by_their_order() {
-        let threads = |arm| Key { threads: true, ..key(arm) };
-        let all = |tas: f64| {
-            BTreeMap::from([
-                (threads("ticket"), pair(100.0, 50.0, true)),
-                (threads("mcs"), pair(104.0, 40.0, false)),
-                (threads("tas"), pair(900.0, tas, false)),
-            ])
-        };
-        let pairs = all(100.0);
-        let rows = rows(&pairs);
-        let rows: Vec<&Row> = rows.iter().collect();
-        // ticket and mcs are not told apart by the measurement.
-        assert_eq!(lock_order(&rows), (2, 2));
-        assert_eq!(rank_correlation(&rows), Some(0.5));
-        assert!(locks_section(&pairs, 1).contains("of the 2 pairs"));
-        let wrong = all(20.0);
-        assert!(locks_section(&wrong, 1).contains("apart, 0 come in the same order (0 %)"));
-        assert_eq!(ranks(&[5.0, 9.0, 5.0]), [2.5, 1.0, 2.5]);
+        let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words}:\n{text}"));
+        let whole = at("| performance of the arms but the baseline | 1 | 2 | 50 % |");
+        let part = at("| [s-1](#s-1) | 6.12 | 1 of 2 (50 %) | 3 of 3 (100 %) | 1 of 2 (50 %) |");
+        let row = at("| 6.12 | `ebizzy` | 2 | flat | hvs | 1.20 | 1.24 | 10.0 % | 10.0 % |  |");
+        assert!(whole < part && part < at("\n## s-1\n") && at("\n## s-1\n") < row, "{text}");
+        at("| off | 0.10 | 0.80 | 10.0 % | 10.0 % | performance differs |");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use unspin_report::write_atomic;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Entries of figures/targets.toml; all of them if none is given.
+    /// Claims of the papers, by id (--list has them); all of them if none is given.
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// Where CSV, SVG and summary.json go.
@@ -47,10 +47,10 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let root = load::root("figures/targets.toml")?;
+    let root = load::root("papers/apples/claims.toml")?;
     let usage = |e: unspin_figures::Error| Usage(e.to_string());
-    let claims = Claims::read(&root.join("figures/targets.toml")).map_err(usage)?;
-    let reasons = Reasons::read(&root.join("figures/reasons"), &claims).map_err(usage)?;
+    let claims = Claims::read(&root).map_err(usage)?;
+    let reasons = Reasons::read(&root, &claims).map_err(usage)?;
     let chosen: Vec<&Claim> = select(&claims, &args.ids).map_err(usage)?;
     if args.list {
         let line = |c: &&Claim| format!("{:9}  {}\n", c.kind.name(), c.id);
@@ -76,7 +76,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         say!("page: {}", file.display());
     }
     for key in reasons.idle(&summary) {
-        say!("figures/reasons: {key:?} explains no value that misses; delete it");
+        say!("papers/*/reasons.toml: {key:?} explains no value that misses; delete it");
     }
     if args.json {
         return out::json(&summary);

@@ -16,7 +16,7 @@ const WINDOW_MS: u64 = 8000;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Profiles of applications: files such as profiles/model/amdahl.toml.
+    /// Profiles of applications: files such as models/amdahl.toml.
     #[arg(value_name = "PROFILE", required = true)]
     profiles: Vec<PathBuf>,
     /// Let the simulator confirm or refute it.

@@ -22,9 +22,12 @@ pub struct Args {
     /// Also write summary.json, tables, pictures and the page here.
     #[arg(long, short, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Instead: locks against host policies as a page of Markdown, its pictures beside it.
+    /// Instead: locks against host policies as a page of Markdown.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "out"])]
     matrix: Option<PathBuf>,
+    /// Where the pictures of --matrix go, as seen from the page.
+    #[arg(long, value_name = "DIR", default_value = ".", requires = "matrix")]
+    pictures: PathBuf,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -35,7 +38,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         _ => e.into(),
     })?;
     if let Some(page) = &args.matrix {
-        return write_matrix(&input, page);
+        return write_matrix(&input, page, &args.pictures);
     }
     let docs = documents(&input);
     if args.json || args.csv || docs.is_empty() {
@@ -60,16 +63,20 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     out::print(&if args.csv { csv(&docs) } else { text(&docs) })
 }
 
-fn write_matrix(input: &Input, page: &Path) -> anyhow::Result<()> {
+fn write_matrix(input: &Input, page: &Path, pictures: &Path) -> anyhow::Result<()> {
     for n in &input.notices {
         say!("note: {n}");
     }
     let stem = page.file_stem().and_then(|s| s.to_str()).unwrap_or("matrix");
     let matrix = matrix(&lock_tables(input).map_err(|e| Usage(e.to_string()))?, stem);
+    let mut text = matrix.page;
     for (name, svg) in &matrix.pictures {
-        write_atomic(&page.with_file_name(name), svg.as_bytes())?;
+        let beside = pictures.join(name);
+        write_atomic(&page.with_file_name(&beside), svg.as_bytes())?;
+        let beside = beside.strip_prefix(".").unwrap_or(&beside).display();
+        text = text.replace(&format!("]({name})"), &format!("]({beside})"));
     }
-    write_atomic(page, matrix.page.as_bytes())?;
+    write_atomic(page, text.as_bytes())?;
     say!("page: {}", page.display());
     Ok(())
 }

@@ -10,5 +10,5 @@ table! { LOCK: LockChoice = "lock = { preemptable = { … } }",
     "What is set of `preemptable` and `pv-preemptable`; the other locks have a name only.";
     TAU_NS: Integer<u64> = "tau_ns", integer(0, 1_000_000_000, " nanoseconds") =>
         .needed("{ tau_ns = N }")
-        .help("waiting time τ (VEE'13, 4.2); 2000 where the lock is given by its name");
+        .help("waiting time τ (VEE 2013, 4.2); 2000 where the lock is given by its name");
 }

@@ -3,7 +3,7 @@
 
 use crate::schema::key::{integer, table, Flag, Form, Integer, Maybe, Word};
 use crate::schema::limits::{ITERATIONS_MAX, LOCKS_MAX};
-use crate::schema::program::{Dist, Op, Profile, Step};
+use crate::schema::program::{Calibration, Dist, Op, Profile, Step};
 use std::marker::PhantomData;
 
 table! { PROFILE: Profile = "", "A workload: the program that every thread of a VM runs.";
@@ -13,9 +13,27 @@ table! { PROFILE: Profile = "", "A workload: the program that every thread of a 
     SPIN_INTENSIVE: Flag = "spin_intensive", Flag =>
         .needed("true or false")
         .help("it counts in means over the profiles that spin");
+    CALIBRATION: Form = "calibration", Form("a table") =>
+        .usually("no record")
+        .help("where its numbers are from, below; changes no run");
     STEP_TABLES: Form = "step", Form("1 to 32 tables") =>
         .needed("[[step]] tables")
         .help("the program; one pass over its steps is a unit of work");
+}
+
+table! { RECORD: Calibration = "[calibration]", "Where the program's numbers are from.";
+    DATE: Form = "date", Form("a string") =>
+        .needed("a day, as 2026-11-22")
+        .help("when");
+    ENTRIES: Form = "entries", Form("a list of claims' ids, or []") =>
+        .needed("a list of claims' ids, or []")
+        .help("claims of kind calibrate it was fitted to (`unspin figures --list`)");
+    HOW: Form = "how", Form("a string") =>
+        .needed("what was tried, and what of it taken")
+        .help("what was tried, and what of it taken");
+    SHA256: Form = "sha256", Form("64 hexadecimal digits") =>
+        .needed("the hash of the program")
+        .help("of the program that is meant: a test fails where the program is another");
 }
 
 table! { STEP: Step = "[[step]]", "One step of the program.";

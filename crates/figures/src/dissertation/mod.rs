@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! J. Shan's dissertation (NJIT 2018), a file per chapter: why threads are slow in VMs (chapter 2), how
+//! far applications scale there (4), and asymmetric vCPUs (5).
+
+mod asym;
+mod factors;
+mod speedup;
+
+use crate::Experiment;
+
+pub const EXPERIMENTS: &[&[Experiment]] =
+    &[factors::EXPERIMENTS, speedup::EXPERIMENTS, asym::EXPERIMENTS];
