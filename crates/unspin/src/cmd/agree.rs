@@ -4,11 +4,13 @@
 //! standard output.
 
 mod locks;
+mod row;
 
 use crate::exit::Usage;
 use crate::machine::sim;
 use crate::out;
 use anyhow::Context;
+use row::{rows, Figures, Key, Pair, Row, AGREES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -18,9 +20,6 @@ use unspin_scenario::plan::{CgroupLayout, Run, Window};
 use unspin_scenario::result::{Begin, RunResult};
 use unspin_sim::{simulate, Host, Kernel};
 
-/// Performance and inefficiency agree where they lie no further apart, in points (issue: ±10).
-const AGREES: f64 = 0.10;
-
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Result files of machines that measure (results.jsonl).
@@ -29,36 +28,6 @@ pub struct Args {
     /// Seeds to simulate each measured run with.
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
-}
-
-/// What is compared: one arm at one point of one kernel.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    scenario: String,
-    /// Of machine `threads`: what is compared is locks.
-    threads: bool,
-    kernel: String,
-    cgroup: u8,
-    profile: String,
-    vms: u32,
-    vcpus: u32,
-    /// The lock compared under, where locks are swept.
-    lock: String,
-    arm: String,
-}
-
-#[derive(Debug, Default)]
-struct Pair {
-    measured: Vec<Figures>,
-    simulated: Vec<Figures>,
-    is_baseline: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Figures {
-    units_per_s: f64,
-    /// Share of CPU time; `None` where the module was off.
-    inefficiency: Option<f64>,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -202,60 +171,6 @@ fn simulate_all(jobs: &[Job]) -> anyhow::Result<Vec<(Key, Figures)>> {
     Ok(made.into_iter().collect::<anyhow::Result<Vec<_>>>()?.concat())
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let n = values.len();
-    match n {
-        0 => None,
-        _ if n % 2 == 1 => Some(values[n / 2]),
-        _ => Some((values[n / 2 - 1] + values[n / 2]) / 2.0),
-    }
-}
-
-fn speed(all: &[Figures]) -> Option<f64> {
-    median(all.iter().map(|f| f.units_per_s).collect())
-}
-
-fn waste(all: &[Figures]) -> Option<f64> {
-    median(all.iter().filter_map(|f| f.inefficiency).collect())
-}
-
-/// One line of the table.
-struct Row<'a> {
-    key: &'a Key,
-    performance: (f64, f64),
-    inefficiency: Option<(f64, f64)>,
-    is_baseline: bool,
-}
-
-impl Row<'_> {
-    fn performance_agrees(&self) -> bool {
-        (self.performance.0 - self.performance.1).abs() <= AGREES
-    }
-
-    fn inefficiency_agrees(&self) -> bool {
-        self.inefficiency.is_none_or(|(a, b)| (a - b).abs() <= AGREES)
-    }
-}
-
-fn rows(pairs: &BTreeMap<Key, Pair>) -> Vec<Row<'_>> {
-    let baseline = |key: &Key| {
-        let same = |k: &Key| Key { arm: key.arm.clone(), ..k.clone() } == *key;
-        let (_, pair) = pairs.iter().find(|(k, p)| p.is_baseline && same(k))?;
-        Some((speed(&pair.measured)?, speed(&pair.simulated)?))
-    };
-    let row = |key, pair: &Pair| {
-        let (measured, simulated) = baseline(key).filter(|(a, b)| *a > 0.0 && *b > 0.0)?;
-        Some(Row {
-            key,
-            performance: (speed(&pair.measured)? / measured, speed(&pair.simulated)? / simulated),
-            inefficiency: waste(&pair.measured).zip(waste(&pair.simulated)),
-            is_baseline: pair.is_baseline,
-        })
-    };
-    pairs.iter().filter_map(|(key, pair)| row(key, pair)).collect()
-}
-
 /// Pairs of arms of one point that both machines tell apart (by 5 %), and how many they order
 /// alike.
 fn order(rows: &[Row]) -> (usize, usize) {
@@ -388,28 +303,8 @@ fn line(text: &mut String, r: &Row) {
 
 #[cfg(test)]
 mod tests {
+    use super::row::tests::{key, pair};
     use super::*;
-
-    pub(super) fn pair(measured: f64, simulated: f64, is_baseline: bool) -> Pair {
-        let figures = |units_per_s| vec![Figures { units_per_s, inefficiency: Some(0.1) }];
-        Pair { measured: figures(measured), simulated: figures(simulated), is_baseline }
-    }
-
-    pub(super) fn key(arm: &str) -> Key {
-        let (kernel, profile) = ("6.12".to_string(), "ebizzy".to_string());
-        let (lock, arm) = (String::new(), arm.to_string());
-        Key {
-            scenario: "s-1".to_string(),
-            threads: false,
-            kernel,
-            cgroup: 0,
-            profile,
-            vms: 2,
-            vcpus: 4,
-            lock,
-            arm,
-        }
-    }
 
     #[test]
     fn arms_are_compared_to_their_own_machines_baseline() {
@@ -430,12 +325,5 @@ mod tests {
         let row = at("| 6.12 | `ebizzy` | 2 | flat | hvs | 1.20 | 1.24 | 10.0 % | 10.0 % |  |");
         assert!(whole < part && part < at("\n## s-1\n") && at("\n## s-1\n") < row, "{text}");
         at("| off | 0.10 | 0.80 | 10.0 % | 10.0 % | performance differs |");
-    }
-
-    #[test]
-    fn medians_are_medians() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
-        assert_eq!(median(vec![]), None);
     }
 }

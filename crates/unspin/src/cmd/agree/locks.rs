@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Locks on machine `threads` and on machine `sim`: how alike the two order them.
 
-use super::{rows, Key, Pair, Row};
+use super::row::{rows, Key, Pair, Row};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -94,7 +94,7 @@ pub(super) fn section(pairs: &BTreeMap<Key, Pair>, seeds: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{key, pair};
+    use super::super::row::tests::{key, pair};
     use super::*;
 
     #[test]

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is compared: figures of an arm at a point, measured and simulated, against the baseline's.
+
+use std::collections::BTreeMap;
+
+/// Performance and inefficiency agree where they lie no further apart.
+pub const AGREES: f64 = 0.10;
+
+/// What is compared: one arm at one point of one kernel.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    pub scenario: String,
+    /// Of machine `threads`: what is compared is locks.
+    pub threads: bool,
+    pub kernel: String,
+    pub cgroup: u8,
+    pub profile: String,
+    pub vms: u32,
+    pub vcpus: u32,
+    /// The lock compared under, where locks are swept.
+    pub lock: String,
+    pub arm: String,
+}
+
+#[derive(Debug, Default)]
+pub struct Pair {
+    pub measured: Vec<Figures>,
+    pub simulated: Vec<Figures>,
+    pub is_baseline: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Figures {
+    pub units_per_s: f64,
+    /// Share of CPU time; `None` where the module was off.
+    pub inefficiency: Option<f64>,
+}
+
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    match n {
+        0 => None,
+        _ if n % 2 == 1 => Some(values[n / 2]),
+        _ => Some((values[n / 2 - 1] + values[n / 2]) / 2.0),
+    }
+}
+
+pub fn speed(all: &[Figures]) -> Option<f64> {
+    median(all.iter().map(|f| f.units_per_s).collect())
+}
+
+pub fn waste(all: &[Figures]) -> Option<f64> {
+    median(all.iter().filter_map(|f| f.inefficiency).collect())
+}
+
+/// One line of the table.
+pub struct Row<'a> {
+    pub key: &'a Key,
+    pub performance: (f64, f64),
+    pub inefficiency: Option<(f64, f64)>,
+    pub is_baseline: bool,
+}
+
+impl Row<'_> {
+    pub fn performance_agrees(&self) -> bool {
+        (self.performance.0 - self.performance.1).abs() <= AGREES
+    }
+
+    pub fn inefficiency_agrees(&self) -> bool {
+        self.inefficiency.is_none_or(|(a, b)| (a - b).abs() <= AGREES)
+    }
+}
+
+pub fn rows(pairs: &BTreeMap<Key, Pair>) -> Vec<Row<'_>> {
+    let baseline = |key: &Key| {
+        let same = |k: &Key| Key { arm: key.arm.clone(), ..k.clone() } == *key;
+        let (_, pair) = pairs.iter().find(|(k, p)| p.is_baseline && same(k))?;
+        Some((speed(&pair.measured)?, speed(&pair.simulated)?))
+    };
+    let row = |key, pair: &Pair| {
+        let (measured, simulated) = baseline(key).filter(|(a, b)| *a > 0.0 && *b > 0.0)?;
+        Some(Row {
+            key,
+            performance: (speed(&pair.measured)? / measured, speed(&pair.simulated)? / simulated),
+            inefficiency: waste(&pair.measured).zip(waste(&pair.simulated)),
+            is_baseline: pair.is_baseline,
+        })
+    };
+    pairs.iter().filter_map(|(key, pair)| row(key, pair)).collect()
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub fn pair(measured: f64, simulated: f64, is_baseline: bool) -> Pair {
+        let figures = |units_per_s| vec![Figures { units_per_s, inefficiency: Some(0.1) }];
+        Pair { measured: figures(measured), simulated: figures(simulated), is_baseline }
+    }
+
+    pub fn key(arm: &str) -> Key {
+        let (kernel, profile) = ("6.12".to_string(), "ebizzy".to_string());
+        let (lock, arm) = (String::new(), arm.to_string());
+        Key {
+            scenario: "s-1".to_string(),
+            threads: false,
+            kernel,
+            cgroup: 0,
+            profile,
+            vms: 2,
+            vcpus: 4,
+            lock,
+            arm,
+        }
+    }
+
+    #[test]
+    fn medians_are_medians() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(median(vec![]), None);
+    }
+}
