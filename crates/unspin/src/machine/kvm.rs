@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use unspin_agent::EXIT_CANNOT;
-use unspin_host::Host;
+use unspin_host::{Host, VmProcess};
 use unspin_scenario::result::Record;
 
 pub struct Kvm {
@@ -47,24 +47,37 @@ fn way(host: &ThisHost, wish: &Wish) -> Result<Way, String> {
         let module = Module::open_same_version(&module).map_err(|e| format!("{e:#}"))?;
         let host = Host::at(&host.root.join("proc"));
         let vms = vms::all(&module, &host).map_err(|e| format!("{e:#}"))?;
-        return match vms.is_empty() {
-            true => Ok(Way::IsLoaded),
-            false => {
-                let names: Vec<String> = vms.iter().map(Vm::to_string).collect();
-                Err(format!(
-                    "other VMs run on this host ({}), whose settings a bench would change; end them first",
-                    names.join(", ")
-                ))
-            }
-        };
+        nobody_else(vms.iter().map(Vm::to_string).collect())?;
+        return Ok(Way::IsLoaded);
     }
     if !wish.load {
         return Err("the module is not loaded (sudo unspin load --build, or bench --load)".into());
     }
-    match host::obstacle(host.root, host.release, host.is_root) {
-        Some(why) => Err(format!("the module is not loaded, and cannot be: {why}")),
-        None => Ok(Way::BuildAndLoad),
+    if let Some(why) = host::obstacle(host.root, host.release, host.is_root) {
+        return Err(format!("the module is not loaded, and cannot be: {why}"));
     }
+    let processes = Host::at(&host.root.join("proc")).vm_processes();
+    let processes = processes.map_err(|e| format!("cannot look for VMs in /proc: {e}"))?;
+    nobody_else(processes.iter().map(vm_name).collect())?;
+    Ok(Way::BuildAndLoad)
+}
+
+/// A VM's name, or its process where it has none.
+fn vm_name(process: &VmProcess) -> String {
+    match &process.name {
+        Some(name) => name.to_string(),
+        None => format!("process {}", process.pid),
+    }
+}
+
+fn nobody_else(vms: Vec<String>) -> Result<(), String> {
+    if vms.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "other VMs run on this host ({}), whose settings a bench would change; end them first",
+        vms.join(", ")
+    ))
 }
 
 /// The module, loaded for one bench; dropped, it is taken out again.
@@ -228,6 +241,15 @@ mod tests {
             fake
         }
 
+        /// A process that has a VM.
+        fn vm(&self, pid: u32, cmdline: &str) {
+            self.file(&format!("proc/{pid}/cmdline"), cmdline);
+            self.file(&format!("proc/{pid}/task/{pid}/comm"), "qemu-system-x86\n");
+            let fds = self.0.join(format!("proc/{pid}/fd"));
+            fs::create_dir_all(&fds).unwrap();
+            std::os::unix::fs::symlink("anon_inode:kvm-vm", fds.join("9")).unwrap();
+        }
+
         fn file(&self, path: &str, text: &str) {
             let path = self.0.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -260,6 +282,9 @@ mod tests {
         assert!(why(true, |h| h.cpus = 2).contains("4 CPUs are wanted, this host has 2"));
         fake.file("sys/kernel/security/lockdown", "none integrity [confidentiality]");
         assert!(why(true, |_| {}).contains("lockdown"));
+        fake.file("sys/kernel/security/lockdown", "[none] integrity confidentiality");
+        fake.vm(412, "qemu-system-x86_64\0-name\0guest=web1\0");
+        assert!(why(true, |_| {}).contains("other VMs run on this host (web1)"));
         fake.file("proc/cpuinfo", "flags : fpu\n");
         assert!(why(true, |_| {}).contains("neither VT-x nor AMD-V"));
     }
