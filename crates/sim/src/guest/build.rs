@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A guest as it boots.
 
-use super::{
-    sockets, Barrier, Context, Doing, Guest, Instruction, Lock, Mutex, Protocol, Scheduler, Stalls,
-    Thread, ThreadState, Vm, BUCKETS, LOCKS,
-};
+use super::lock::{Lock, Protocol, Stalls, BUCKETS, LOCKS};
+use super::program::Instruction;
+use super::state::{Context, Doing, Guest, Scheduler, Thread, ThreadState, Vm};
+use super::sync::{sockets, Barrier, Mutex};
 use crate::engine::{Rng, ThreadId, VcpuId, VmId};
 use std::collections::VecDeque;
 

@@ -4,40 +4,9 @@
 //! As the paper counts them: when a waiter has spun for the threshold, is the lock in fact free? Then
 //! the next in line is off its pCPU. Off unless a set-up asks for it; counting changes nothing else.
 
-use super::super::{Doing, Guest};
+use super::super::state::{Doing, Guest};
 use crate::core::{Core, State};
 use crate::engine::{Event, VcpuId};
-/// Stalls of one VM, by what the lock was at the moment the threshold was over.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stalls {
-    /// The lock was free: the next in line is preempted, or with its host (N_w).
-    pub waiter_preempted: u64,
-    /// It was held by somebody off its pCPU (N_h).
-    pub holder_preempted: u64,
-    /// It was held by somebody who ran: a long queue. The paper's instrument counts these as N_h.
-    pub holder_running: u64,
-}
-
-impl Stalls {
-    /// N_w / (N_h + N_w) as the paper's instrument has it; 0 where nothing stalled.
-    pub fn waiter_share(&self) -> f64 {
-        self.waiter_preempted as f64 / self.all().max(1) as f64
-    }
-
-    /// Every stall.
-    pub fn all(&self) -> u64 {
-        self.waiter_preempted + self.holder_preempted + self.holder_running
-    }
-
-    /// What happened since an earlier reading.
-    pub fn since(&self, first: &Stalls) -> Stalls {
-        Stalls {
-            waiter_preempted: self.waiter_preempted - first.waiter_preempted,
-            holder_preempted: self.holder_preempted - first.holder_preempted,
-            holder_running: self.holder_running - first.holder_running,
-        }
-    }
-}
 
 impl Guest {
     /// `v` runs: sets the timer that counts its stall, which no other event depends on.
