@@ -7,10 +7,12 @@ use crate::engine::VcpuId;
 
 impl Guest {
     /// `v`, accounted for, sleeps and is to run; `by` has sent it an interrupt.
+    #[inline]
     pub(super) fn wake(&mut self, core: &mut Core, v: VcpuId) {
         core.effects.push(Effect::Wake(v));
     }
 
+    #[inline]
     pub(super) fn note_waker(&mut self, core: &mut Core, woken: VcpuId, by: VcpuId) {
         if self.tells_wakers {
             core.effects.push(Effect::Waker { woken, by });

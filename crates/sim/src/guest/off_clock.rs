@@ -10,10 +10,12 @@ pub struct OffClock {
 }
 
 impl OffClock {
+    #[inline]
     pub fn at(&self, now_ns: u64) -> u64 {
         self.sum_ns + if self.runs { now_ns - self.since_ns } else { 0 }
     }
 
+    #[inline]
     pub fn set(&mut self, runs: bool, now_ns: u64) {
         if runs != self.runs {
             self.sum_ns = self.at(now_ns);

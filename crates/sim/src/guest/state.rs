@@ -33,6 +33,7 @@ pub enum Doing {
 
 impl Doing {
     /// It halts, or is about to.
+    #[inline]
     pub fn halts(self) -> bool {
         match self {
             Doing::HaltBarrier | Doing::HaltBlock | Doing::HaltLock => true,
@@ -166,6 +167,7 @@ impl Cpu {
 
     /// Whether it answers siblings' interrupts once it is in its guest: not where it has a spin-lock
     /// or waits for one, which it does with interrupts off (spin_lock_irqsave()).
+    #[inline]
     pub fn answers_next(&self) -> bool {
         self.owes_acks && self.owned == 0 && self.run.doing != Doing::SpinLock
     }

@@ -10,6 +10,7 @@ use crate::engine::VcpuId;
 
 impl Guest {
     /// A lock's budget as its header has it, in this host's time.
+    #[inline]
     pub(super) fn lock_budget_ns(&self, ns: u64) -> u64 {
         let (times, by) = self.lock_time;
         if times == by || ns == u64::MAX {

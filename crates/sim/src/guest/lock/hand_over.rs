@@ -18,10 +18,12 @@ impl Guest {
         index.0 & (self.locks_per_vm - 1)
     }
 
+    #[inline]
     pub fn lock_index(&self, core: &Core, v: VcpuId, number: u32) -> LockId {
         LockId(core.vcpus[v].vm.0 * self.locks_per_vm + number)
     }
 
+    #[inline]
     pub(super) fn try_free(&mut self, core: &mut Core, v: VcpuId, index: LockId) -> bool {
         if self.locks[index].owner != VcpuId::NONE {
             return false;
@@ -30,6 +32,7 @@ impl Guest {
         true
     }
 
+    #[inline]
     pub(super) fn is_in_guest(&self, core: &Core, v: VcpuId) -> bool {
         let vcpu = &core.vcpus[v];
         vcpu.on.state == State::Running
@@ -69,6 +72,7 @@ impl Guest {
         }
     }
 
+    #[inline]
     pub(super) fn own_at_once(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
         self.own(core, v, index);
         let vm = core.vcpus[v].vm;
@@ -102,6 +106,7 @@ impl Guest {
         lock.off.set(!runs, core.now_ns);
     }
 
+    #[inline]
     pub(super) fn clear_heir(&mut self, core: &mut Core, index: LockId) {
         let number = self.lock_number(index);
         let lock = &mut self.locks[index];
@@ -139,6 +144,7 @@ impl Guest {
         }
     }
 
+    #[inline]
     pub(super) fn join_queue(&mut self, v: VcpuId, index: LockId) {
         let lock = &mut self.locks[index];
         let last = std::mem::replace(&mut lock.tail, v);
@@ -150,6 +156,7 @@ impl Guest {
         }
     }
 
+    #[inline]
     pub(super) fn leave_queue(&mut self, v: VcpuId, index: LockId) {
         let wait = &mut self.cpus[v].wait;
         let behind = std::mem::replace(&mut wait.behind, VcpuId::NONE);
@@ -174,6 +181,7 @@ impl Guest {
         }
     }
 
+    #[inline]
     pub(super) fn set_competing(&mut self, v: VcpuId, index: LockId) {
         let wait = &mut self.cpus[v].wait;
         debug_assert!(!wait.competing);

@@ -59,6 +59,7 @@ impl Lock {
         }
     }
 
+    #[inline]
     pub(super) fn shared_word(&self) -> bool {
         // Of a lease lock's waiters few look at it, and seldom.
         !matches!(
@@ -120,12 +121,14 @@ impl Wait {
     };
 
     /// It spun for `ns` up to now.
+    #[inline]
     pub fn spun(&mut self, now_ns: u64, ns: u64) {
         self.seen_ns = now_ns;
         self.spun_ns += ns;
     }
 
     /// When its budget ends: at once where it has yet to begin.
+    #[inline]
     pub(super) fn budget_end_ns(&self) -> u64 {
         if self.budget_pending {
             0
@@ -135,6 +138,7 @@ impl Wait {
     }
 
     /// It is in its guest: whether its budget of `ns`, which begins now if it had not, is over.
+    #[inline]
     pub(super) fn budget_spent(&mut self, now_ns: u64, ns: u64) -> bool {
         if std::mem::take(&mut self.budget_pending) {
             self.until_ns = now_ns.saturating_add(ns);

@@ -62,6 +62,7 @@ impl Entity {
         self.weight = weight;
     }
 
+    #[inline]
     pub(super) fn virtual_ns(&self, ns: u64) -> i64 {
         if self.weight == WEIGHT_DEFAULT {
             ns as i64
@@ -72,6 +73,7 @@ impl Entity {
 }
 
 /// `virtual_ns` of an entity whose weight changes.
+#[inline]
 pub fn scaled(virtual_ns: i64, from: u64, to: u64) -> i64 {
     (i128::from(virtual_ns) * i128::from(from) / i128::from(to)) as i64
 }
