@@ -7,6 +7,8 @@ use super::state::{Context, Doing, Guest, Scheduler, Thread, ThreadState, Vm};
 use super::sync::{sockets, Barrier, Mutex};
 use crate::engine::{Rng, ThreadId, VcpuId, VmId};
 use std::collections::VecDeque;
+use unspin_guest_abi::STALL_BUCKETS;
+use unspin_scenario::result;
 
 /// What a VM's guest is.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +52,10 @@ impl Guest {
             wait_hist: vec![0; BUCKETS],
             max_wait_cycles: 0,
             stalls: Stalls::default(),
+            turns: self.counts_turns.then(|| result::Stalls {
+                free: vec![0; STALL_BUCKETS],
+                held: vec![0; STALL_BUCKETS],
+            }),
             lock_halts: 0,
             kicks: 0,
         };

@@ -8,6 +8,7 @@ use super::sync::{Barrier, Mutex, Socket};
 use crate::engine::{LockId, Rng, Table, ThreadId, VcpuId, VmId};
 use std::collections::VecDeque;
 use unspin_policy::vcrd;
+use unspin_scenario::result;
 
 /// What a vCPU does once the host lets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,6 +199,8 @@ pub struct Vm {
     pub wait_hist: Vec<u64>,
     pub max_wait_cycles: u64,
     pub stalls: Stalls,
+    /// Waits by how many turns of their loop they came to, where they are counted.
+    pub turns: Option<result::Stalls>,
     /// Times a waiter for a lock halted.
     pub lock_halts: u64,
     /// Hypercalls that kick a halted vCPU.
@@ -220,6 +223,8 @@ pub struct Guest {
     pub lock_time: (u64, u64),
     /// A wait that spins longer than this is counted as a stall; `u64::MAX`: nothing is.
     pub stall_ns: u64,
+    /// Waits are counted by the turns of their loop, as the guest's image does that counts them.
+    pub counts_turns: bool,
     /// A wait for a lock that lasts longer than this is reported by the guest; `u64::MAX`: none is.
     pub report_ns: u64,
     /// Waits are watched for either.

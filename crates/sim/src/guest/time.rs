@@ -128,7 +128,7 @@ impl Guest {
     /// Timers of what only counts or reports waits.
     #[cold]
     fn arm_watches(&mut self, core: &mut Core, v: VcpuId) {
-        if self.stall_ns != u64::MAX {
+        if self.stall_ns != u64::MAX || self.counts_turns {
             self.arm_stall(core, v);
         }
         if self.report_ns != u64::MAX {

@@ -90,6 +90,8 @@ pub struct Wait {
     /// Spun in this wait, and whether that was counted as a stall.
     pub spun_ns: u64,
     pub(super) stalled: bool,
+    /// Powers of two of turns of its loop that it has been seen to come to.
+    pub(super) turns_seen: u8,
     /// ASMan's module has reported it.
     pub reported: bool,
     /// What it does, if its lock is a lease lock.
@@ -113,6 +115,7 @@ impl Wait {
         seen_ns: 0,
         spun_ns: 0,
         stalled: false,
+        turns_seen: 0,
         reported: false,
         stage: Stage::InLine,
         began_ns: 0,
