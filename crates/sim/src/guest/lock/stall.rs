@@ -4,7 +4,7 @@
 //! As the paper counts them: when a waiter has spun for the threshold, is the lock in fact free? Then
 //! the next in line is off its pCPU. The threshold is a set-up's own, or each power of two of turns of
 //! the waiter's loop, as the guest's image counts them (`guest/main.c`: `note_stall()`). Off unless asked
-//! for; counting changes nothing else.
+//! for; counting changes nothing that vCPUs do.
 
 use super::super::state::{Doing, Guest};
 use super::state::Wait;
