@@ -63,11 +63,14 @@ bench: build ## instruction counts of policies, PLE-exit path, exits and vCPU sw
 	$(UNSPIN) bench scenarios/exit-path.toml --machine emulated --out out/bench
 	cargo test --release --locked -p unspin-lab --test ple pause_loop -- --nocapture
 
-bench-sim-peer: deps ## the simulator against the same small model on SimPy: equal results, CPU times
-	@.ci/deps python3-venv
+bench-sim-peer: deps ## the simulator against the same small model on SimPy and ns-3: equal results, CPU times
+	@.ci/deps python3-venv g++ libns3-dev
 	python3 -m venv out/simpy && out/simpy/bin/pip install -q -r bench/simpy/requirements.txt
 	cargo build --release --locked -p unspin-sim --example peer
 	out/simpy/bin/python bench/simpy/peer.py target/release/examples/peer 400
+	@mkdir -p out/ns3
+	g++ -std=c++17 -O3 bench/ns3/peer.cc -lns3-core -o out/ns3/peer
+	python3 bench/ns3/peer.py target/release/examples/peer out/ns3/peer 4000
 
 scenario-keys: ## the reference of scenarios' and profiles' keys from their declarations: docs/scenario-keys.md
 	UNSPIN_BLESS=1 cargo test --locked -p unspin-scenario --test reference

@@ -446,6 +446,12 @@ fn machines_refuse_what_they_have_not() {
         ("sim", "arm[0].apicv", arm("apicv = true"), arm("apicv = false")),
         ("sim", "arm[0].halt_poll_us", arm("halt_poll_us = 1"), arm("halt_poll_us = 0")),
         ("sim", "arm[0].without", arm("without = [\"ipi\"]"), arm("")),
+        (
+            "kvm emulated sim",
+            "trace.stalls",
+            with("[[arm]]", "[trace]\nstalls = true\n[[arm]]"),
+            with("[[arm]]", "[trace]\nstalls = false\n[[arm]]"),
+        ),
         ("kvm emulated sim", "slice_ns", with("title", "slice_ns = 3000000\ntitle"), arm("")),
         ("kvm emulated sim", "arm[0].window", arm("window = \"off\""), arm("window = \"stock\"")),
         (

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The small model that `bench/simpy/peer.py` has on a general framework too: two VMs of four
-//! vCPUs, each on a pCPU of its own, and a ticket lock a VM. Prints what every vCPU did, the events
-//! and the CPU time of this thread as JSON. `cargo run --release --example peer -- MS`.
+//! The small model that `bench/simpy/peer.py` and `bench/ns3/peer.cc` have on general frameworks too:
+//! two VMs of four vCPUs, each on a pCPU of its own, and a ticket lock per VM. Prints what every vCPU
+//! did, the events and the CPU time of this thread as JSON. `cargo run --release --example peer -- MS`.
 
 use unspin_scenario::parse_scenario;
 use unspin_scenario::{expand, parse_profile, Selection};
 use unspin_sim::{simulate_setup, Costs, Host, Kernel, Setup};
 
-/// The same lengths stand in `bench/simpy/peer.py`.
+/// The same lengths stand in `bench/simpy/peer.py` and `bench/ns3/peer.cc`.
 const PROFILE: &str = r#"
 name = "peer"
 spin_intensive = true

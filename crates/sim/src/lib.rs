@@ -23,13 +23,15 @@
 //! Calls go down only: `setup, run -> machine -> {host, kvm, guest, probe} -> core -> engine`. `host`,
 //! `kvm` and `guest` do not know each other; `probe` reads `guest` and `kvm`. A component changes its
 //! own state and what lies below it. What a guest does to its host it says in effects
-//! (`core/effect.rs`), which the machine sees to in order. `tests/rooms.rs` holds this.
+//! (`core/effect.rs`), which the machine sees to in order. `tests/rooms.rs` holds this. In `host`,
+//! `kvm` and `guest` what is kept stands in `state.rs`, below the files that change it; `mod.rs` only
+//! lists what there is.
 //!
 //! | where | it is | and may touch |
 //! |---|---|---|
-//! | a vCPU is picked | `host/fair/rq.rs`: `switch()`; Credit: `host/credit/mod.rs`: `switch_credit()` | the scheduler's queues |
+//! | a vCPU is picked | `host/fair/rq.rs`: `switch()`; Credit: `host/credit/switch.rs`: `switch()` | the scheduler's queues |
 //! | whom a PLE exit yields to | `kvm/pick.rs`; `machine/exits.rs`: `decide()` asks the scheduler for each | what KVM keeps; the vCPU's account |
-//! | a lock is handed over | `guest/lock/mod.rs`: `hand_over()`; to whom: a file for each family beside it | the guest; the two vCPUs' accounts and timers |
+//! | a lock is handed over | `guest/lock/hand_over.rs`: `hand_over()`; to whom: a file for each family beside it | the guest; the two vCPUs' accounts and timers |
 //! | a cost is charged | `core/mod.rs`: `charge()`; how much: `core/costs.rs` | the vCPU's account |
 //! | time is booked | `core/ledger.rs`; the guest's part: `guest/time.rs`: `account()` | the vCPU's account |
 //! | an arm's setting takes effect | the module: `setup/arm.rs`; the host: `core/model.rs`: `on()`; the scheduler: `setup/build.rs` | a machine that has not begun |

@@ -5,7 +5,7 @@ mod common;
 
 use common::{arm, constant, contended, run, setup, sleeping, step};
 use unspin_scenario::plan::{ApleParams, CgroupLayout, Dist, LockKind, Op, Run, Window, YieldTo};
-use unspin_scenario::result::{Attribution, Factors, ModuleStats, VmResult};
+use unspin_scenario::result::{Attribution, Factors, ModuleStats, Stalls, VmResult};
 use unspin_sim::{simulate_setup, Costs, Host, Kernel, Setup, VmSetup};
 use unspin_uapi::Variant;
 
@@ -144,6 +144,47 @@ fn counting_stalls_changes_nothing() {
         assert_eq!(work(&counted.result.vm), work(&without));
         let stalls: u64 = counted.locks.iter().map(|l| l.stalls.all()).sum();
         assert!(stalls > 0, "{kernel:?} {:?}", run.arm);
+    }
+}
+
+/// Turns of a waiting loop are counted as the times they take: a threshold of so many turns finds what a
+/// threshold of that time finds. Neither changes anything else.
+#[test]
+fn waits_of_so_many_turns_are_stalls_of_that_time() {
+    const BUCKETS: [usize; 4] = [0, 6, 10, 14];
+    let mut long = [0; BUCKETS.len()];
+    for (kernel, mut run) in machines().take(8) {
+        let without = vms(&setup(kernel, &run));
+        assert!(without.iter().all(|vm| vm.stalls.is_none()));
+        run.stalls = true;
+        // Counted from the start: a wait may begin before it is measured and get long after.
+        run.warmup_ms = 0;
+        let mut setup = setup(kernel, &run);
+        let Host { khz, costs, .. } = setup.host;
+        for (bucket, long) in BUCKETS.into_iter().zip(&mut long) {
+            let cycles = u64::from(costs.pause_loop_cycles) << bucket;
+            setup.stall_ns = Some((cycles * 1_000_000 + khz / 2) / khz);
+            let counted = simulate_setup(&setup).unwrap();
+            for (vm, locks) in counted.result.vm.iter().zip(&counted.locks) {
+                let Stalls { free, held } = vm.stalls.as_ref().unwrap();
+                let by_time = locks.stalls;
+                assert_eq!(free[bucket], by_time.waiter_preempted, "2^{bucket} turns");
+                assert_eq!(held[bucket], by_time.holder_running + by_time.holder_preempted);
+                *long += free[bucket] + held[bucket];
+                let all = free.iter().zip(held).map(|(f, h)| f + h);
+                assert!(all.is_sorted_by(|a, b| a >= b), "in a bucket and not in those below");
+            }
+        }
+    }
+    assert!(long.iter().all(|waits| *waits > 0), "{long:?}");
+}
+
+#[test]
+fn counting_turns_changes_nothing() {
+    for (kernel, mut run) in machines() {
+        let without = vms(&setup(kernel, &run));
+        run.stalls = true;
+        assert_eq!(work(&vms(&setup(kernel, &run))), work(&without));
     }
 }
 

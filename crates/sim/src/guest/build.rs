@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A guest as it boots.
 
-use super::{
-    sockets, Barrier, Context, Doing, Guest, Instruction, Lock, Mutex, Protocol, Scheduler, Stalls,
-    Thread, ThreadState, Vm, BUCKETS, LOCKS,
-};
+use super::lock::{Lock, Protocol, Stalls, BUCKETS, LOCKS};
+use super::program::Instruction;
+use super::state::{Context, Doing, Guest, Scheduler, Thread, ThreadState, Vm};
+use super::sync::{sockets, Barrier, Mutex};
 use crate::engine::{Rng, ThreadId, VcpuId, VmId};
 use std::collections::VecDeque;
+use unspin_guest_abi::STALL_BUCKETS;
+use unspin_scenario::result;
 
 /// What a VM's guest is.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +52,10 @@ impl Guest {
             wait_hist: vec![0; BUCKETS],
             max_wait_cycles: 0,
             stalls: Stalls::default(),
+            turns: self.counts_turns.then(|| result::Stalls {
+                free: vec![0; STALL_BUCKETS],
+                held: vec![0; STALL_BUCKETS],
+            }),
             lock_halts: 0,
             kicks: 0,
         };

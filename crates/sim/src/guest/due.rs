@@ -2,7 +2,7 @@
 //! What a vCPU's guest has to do when the time is over for what it did, and what others may know of
 //! what it waits for.
 
-use super::{Doing, Guest};
+use super::state::{Doing, Guest};
 use crate::core::{Core, State};
 use crate::engine::{Event, VcpuId, VmId};
 

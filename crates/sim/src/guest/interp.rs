@@ -5,7 +5,7 @@
 //! ends when the lock is handed over (`lock/`), the barrier opens, or the window is over.
 
 use super::program::{Act, Draw, Instruction, Step, Turn, Work};
-use super::{Doing, Guest};
+use super::state::{Doing, Guest};
 use crate::core::Core;
 use crate::engine::VcpuId;
 

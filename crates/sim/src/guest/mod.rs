@@ -4,219 +4,25 @@
 
 mod build;
 mod due;
+mod effects;
 mod interp;
 mod lock;
 mod monitor;
+mod off_clock;
 mod program;
+mod state;
 mod sync;
 mod threads;
 mod time;
 
 pub use build::VmSpec;
 pub use due::Due;
-pub use lock::params::TURNS_PER_US;
-pub use lock::{params as lock_params, Budgets, Lock, Protocol, Stalls, Wait};
-pub use lock::{LOCKS, LOCKS_WITH_SOCKETS};
-pub use program::{compile, Instruction};
+pub use lock::{params as lock_params, Budgets, Protocol, Stalls};
+pub use lock::{LOCKS, LOCKS_WITH_SOCKETS, TURNS_PER_US};
+pub use program::compile;
+pub use state::{Cpu, Guest};
+#[cfg(test)]
+pub use state::{Doing, ThreadState};
 #[cfg(test)]
 pub use sync::FAN;
-pub use sync::{sockets, Barrier, Mutex, Socket, GROUP, GROUPS_MAX};
-pub use threads::{Context, Scheduler, Thread, ThreadState};
-
-use crate::core::{Core, Effect};
-use crate::engine::{LockId, Rng, Table, ThreadId, VcpuId, VmId};
-use unspin_guest_abi as abi;
-use unspin_policy::vcrd;
-
-/// Buckets of the histogram of lock waits, as the guest has them.
-pub const BUCKETS: usize = abi::WAIT_BUCKETS;
-
-/// What a vCPU does once the host lets it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doing {
-    /// Works for `remaining_ns`, then goes on with its program.
-    Work,
-    /// Waits for its lock, spinning.
-    SpinLock,
-    /// Waits at the barrier, spinning for `remaining_ns` at most.
-    SpinBarrier,
-    /// Is about to halt: at a barrier, or in a block.
-    HaltBarrier,
-    HaltBlock,
-    /// Is about to halt, waiting for its lock, or does so.
-    HaltLock,
-    /// Waits spinning for answers to its interrupts.
-    SpinAck,
-    /// Sends its interrupts, one after the other.
-    SendIpis,
-    /// Has nothing to do, and polls for something.
-    Poll,
-}
-
-impl Doing {
-    /// It halts, or is about to.
-    pub fn halts(self) -> bool {
-        match self {
-            Doing::HaltBarrier | Doing::HaltBlock | Doing::HaltLock => true,
-            Doing::Work
-            | Doing::SpinLock
-            | Doing::SpinBarrier
-            | Doing::SpinAck
-            | Doing::SendIpis
-            | Doing::Poll => false,
-        }
-    }
-}
-
-/// The guest's side of a vCPU.
-#[derive(Debug, Clone)]
-pub struct Cpu {
-    /// The thread it runs, of all; [`ThreadId::NONE`]: none.
-    pub thread: ThreadId,
-    /// What that thread does.
-    pub run: Context,
-    /// For a lock.
-    pub wait: Wait,
-    /// Bit per lock number it holds or is next for.
-    pub owned: u128,
-    /// It has got its lock while it was off its pCPU, and has not noticed yet.
-    pub notice_lock: bool,
-    /// What the clock of those it waits for showed when it was last accounted to.
-    pub off_mark_ns: u64,
-    pub units: u64,
-    pub acquisitions: u64,
-    /// Siblings wait for its answer.
-    pub owes_acks: bool,
-    /// Answers it waits for.
-    pub acks_missing: u32,
-    /// Whom it interrupts next, where it does so in turn.
-    pub next_sibling: u32,
-    /// The program's memory is (still) that of its CPU: interrupts to all that use it are for it.
-    pub in_mask: bool,
-    /// Waits at a barrier whose sleepers wake each other; was among them, and wakes the next.
-    pub in_turn: bool,
-    pub wakes_next: bool,
-    /// When its thread falls asleep at the barrier it waits at while the vCPU polls, ns; `u64::MAX`:
-    /// never.
-    pub asleep_from_ns: u64,
-}
-
-impl Cpu {
-    pub fn new(pc: u32, rng: Rng) -> Cpu {
-        Cpu {
-            thread: ThreadId::NONE,
-            run: Context::new(pc, rng),
-            wait: Wait::NONE,
-            owned: 0,
-            notice_lock: false,
-            off_mark_ns: 0,
-            units: 0,
-            acquisitions: 0,
-            owes_acks: false,
-            acks_missing: 0,
-            next_sibling: 0,
-            in_mask: false,
-            in_turn: false,
-            wakes_next: false,
-            asleep_from_ns: u64::MAX,
-        }
-    }
-
-    /// Whether it answers siblings' interrupts once it is in its guest: not where it has a spin-lock
-    /// or waits for one, which it does with interrupts off (spin_lock_irqsave()).
-    pub fn answers_next(&self) -> bool {
-        self.owes_acks && self.owned == 0 && self.run.doing != Doing::SpinLock
-    }
-}
-
-/// One VM's guest.
-#[derive(Debug, Clone)]
-pub struct Vm {
-    /// Its program is steps `program..program_end` of all.
-    pub program: u32,
-    pub program_end: u32,
-    /// Its threads are `first_thread..first_thread + threads` of all.
-    pub first_thread: ThreadId,
-    pub threads: u32,
-    /// Only where there are not as many threads as vCPUs.
-    pub scheduler: Option<Scheduler>,
-    /// Period of its kernel's timer; 0: none.
-    pub tick_ns: u64,
-    /// None where its program takes none.
-    pub mutexes: Vec<Mutex>,
-    /// None where its threads send no messages.
-    pub sockets: Vec<Socket>,
-    /// Of each vCPU, the siblings that wait for its answer; none where there are no shootdowns.
-    pub acks: Vec<Vec<u32>>,
-    /// Siblings are interrupted in turn, and answer when they have handled it, not as soon as they run.
-    pub in_turn: bool,
-    pub barrier: Barrier,
-    pub wait_hist: Vec<u64>,
-    pub max_wait_cycles: u64,
-    pub stalls: Stalls,
-    /// Times a waiter for a lock halted.
-    pub lock_halts: u64,
-    /// Hypercalls that kick a halted vCPU.
-    pub kicks: u64,
-}
-
-pub struct Guest {
-    pub cpus: Table<VcpuId, Cpu>,
-    /// Of all VMs; a vCPU's own where there are as many.
-    pub threads: Table<ThreadId, Thread>,
-    pub vms: Table<VmId, Vm>,
-    pub locks: Table<LockId, Lock>,
-    pub locks_per_vm: u32,
-    pub steps: Vec<Instruction>,
-    /// Which of those that may have a lock gets it.
-    pub tas_rng: Rng,
-    /// Bucket of a wait for a free lock.
-    pub lock_bucket: usize,
-    /// Locks' budgets are this many times their headers', as a quotient.
-    pub lock_time: (u64, u64),
-    /// A wait that spins longer than this is counted as a stall; `u64::MAX`: nothing is.
-    pub stall_ns: u64,
-    /// A wait for a lock that lasts longer than this is reported by the guest; `u64::MAX`: none is.
-    pub report_ns: u64,
-    /// Waits are watched for either.
-    pub watches_waits: bool,
-    /// ASMan's Monitoring Module, where guests have it.
-    pub monitor: Option<vcrd::Params>,
-    /// Somebody wants to know who wakes whom.
-    pub tells_wakers: bool,
-}
-
-impl Guest {
-    /// `v`, accounted for, sleeps and is to run; `by` has sent it an interrupt.
-    fn wake(&mut self, core: &mut Core, v: VcpuId) {
-        core.effects.push(Effect::Wake(v));
-    }
-
-    fn note_waker(&mut self, core: &mut Core, woken: VcpuId, by: VcpuId) {
-        if self.tells_wakers {
-            core.effects.push(Effect::Waker { woken, by });
-        }
-    }
-
-    /// What `v` does ends at another time: after what was asked for before, so that events of one time
-    /// keep their order.
-    #[inline]
-    fn touch(&mut self, core: &mut Core, v: VcpuId) {
-        if core.effects.is_empty() {
-            self.rearm(core, v);
-        } else {
-            core.effects.push(Effect::Rearm(v));
-        }
-    }
-
-    /// Locks' own number.
-    #[inline]
-    fn lock_number(&self, index: LockId) -> u32 {
-        // Either number of locks is a power of two: no division, each time a lock changes hands.
-        index.0 & (self.locks_per_vm - 1)
-    }
-
-    fn lock_index(&self, core: &Core, v: VcpuId, number: u32) -> LockId {
-        LockId(core.vcpus[v].vm.0 * self.locks_per_vm + number)
-    }
-}
+pub use sync::{GROUP, GROUPS_MAX};

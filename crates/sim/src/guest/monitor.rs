@@ -8,9 +8,10 @@
 //! Algorithm 2 expects it, could come of no report made when such a wait is over. Figure 2's last
 //! for more than 2^25 cycles, as long as the lock's holder has no pCPU.
 
-use super::{Doing, Guest};
+use super::state::{Doing, Guest};
 use crate::core::{Cause, Core, Effect, State};
 use crate::engine::{Event, VcpuId};
+
 impl Guest {
     /// `v`, running, spins for a lock: sets the timer at which its guest has seen enough.
     pub fn arm_report(&mut self, core: &mut Core, v: VcpuId) {

@@ -6,74 +6,9 @@
 //! They are exchanged where a thread sleeps and at ticks, never while it holds or waits for a
 //! spin-lock: kernels do not preempt there. Where there is a thread a vCPU none ever moves.
 
-use super::{Doing, Guest};
+use super::state::{Doing, Guest, Thread, ThreadState};
 use crate::core::{Cause, Core, State};
-use crate::engine::{Event, Rng, ThreadId, VcpuId, VmId};
-use std::collections::VecDeque;
-
-/// Where a thread is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ThreadState {
-    /// On its vCPU (which may be off its pCPU).
-    Running,
-    /// Waits for a vCPU.
-    Ready,
-    Asleep,
-}
-
-#[derive(Debug, Clone)]
-pub struct Thread {
-    pub vm: VmId,
-    /// Number within its VM.
-    pub index: u32,
-    /// vCPU it is or last was on.
-    pub home: VcpuId,
-    pub state: ThreadState,
-    /// In a `block` step: others may wake it.
-    pub in_block: bool,
-    /// Its side of things while it is not on a vCPU.
-    pub away: Context,
-}
-
-/// What a vCPU keeps of the thread it runs.
-#[derive(Debug, Clone, Copy)]
-pub struct Context {
-    pub doing: Doing,
-    pub taken: bool,
-    pub arrived: bool,
-    pub user: bool,
-    pub pc: u32,
-    pub remaining_ns: u64,
-    pub cache_ns: u64,
-    pub passes: u64,
-    pub rng: Rng,
-}
-
-impl Context {
-    /// A thread at the step `pc`, which has yet to begin it.
-    pub fn new(pc: u32, rng: Rng) -> Context {
-        Context {
-            doing: Doing::Work,
-            taken: false,
-            arrived: false,
-            user: false,
-            pc,
-            remaining_ns: 0,
-            cache_ns: 0,
-            passes: 0,
-            rng,
-        }
-    }
-}
-
-/// A VM's threads where there are more or fewer than vCPUs.
-#[derive(Debug, Clone, Default)]
-pub struct Scheduler {
-    /// Threads that want each vCPU.
-    pub ready: Vec<VecDeque<ThreadId>>,
-    /// vCPUs that want a pCPU and have none.
-    pub off: u32,
-}
+use crate::engine::{Event, ThreadId, VcpuId, VmId};
 
 impl Guest {
     /// Number within its VM of the thread `v` runs.

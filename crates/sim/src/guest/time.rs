@@ -1,31 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The guests' time: what a vCPU did with it, and when what it does ends.
 
-use super::{Doing, Guest};
+use super::state::{Doing, Guest};
 use crate::core::{Class, Core, State};
 use crate::engine::{Event, LockId, VcpuId};
-
-/// How long somebody that others wait for has been off its pCPU: a clock that runs only then.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct OffClock {
-    sum_ns: u64,
-    since_ns: u64,
-    runs: bool,
-}
-
-impl OffClock {
-    pub fn at(&self, now_ns: u64) -> u64 {
-        self.sum_ns + if self.runs { now_ns - self.since_ns } else { 0 }
-    }
-
-    pub fn set(&mut self, runs: bool, now_ns: u64) {
-        if runs != self.runs {
-            self.sum_ns = self.at(now_ns);
-            self.since_ns = now_ns;
-            self.runs = runs;
-        }
-    }
-}
 
 impl Guest {
     /// Books the time of `v` up to now, and takes it off what `v` has before it.
@@ -150,7 +128,7 @@ impl Guest {
     /// Timers of what only counts or reports waits.
     #[cold]
     fn arm_watches(&mut self, core: &mut Core, v: VcpuId) {
-        if self.stall_ns != u64::MAX {
+        if self.stall_ns != u64::MAX || self.counts_turns {
             self.arm_stall(core, v);
         }
         if self.report_ns != u64::MAX {
@@ -205,17 +183,6 @@ fn bits(mut mask: u128) -> impl Iterator<Item = u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_off_clock_runs_only_while_it_is_told_to() {
-        let mut clock = OffClock::default();
-        assert_eq!(clock.at(10), 0);
-        clock.set(true, 10);
-        clock.set(true, 12);
-        assert_eq!(clock.at(15), 5);
-        clock.set(false, 20);
-        assert_eq!(clock.at(99), 10);
-    }
 
     #[test]
     fn bits_are_listed_lowest_first() {

@@ -8,8 +8,8 @@
 //! EEVDF has no such granularity, there it is the vCPU's slice. What a VM gets beside others is
 //! not changed: the weights of its vCPUs have the mean they had.
 
-use super::groups::WEIGHT_MIN;
-use super::Scheduler;
+use super::fair::{Entity, Tunables};
+use super::groups::{Groups, WEIGHT_MIN};
 use crate::core::{Class, Core, Host, State};
 use crate::engine::{PcpuId, Table, VcpuId};
 use unspin_policy::asym::{self, Core as Pace, Params, Vcpu};
@@ -108,39 +108,46 @@ impl Asym {
             self.vcpus[v].wakers |= 1 << by_index;
         }
     }
-}
-
-impl Scheduler {
-    /// An allocation period has ended; all vCPUs are accounted for, all pCPUs billed. Where each vCPU is
+    /// The period has ended; all vCPUs are accounted for, all pCPUs billed. Where each vCPU is
     /// to be from now on.
-    pub fn end_period(&mut self, core: &Core) -> Vec<PcpuId> {
-        let Some(mut asym) = self.asym.take() else { return Vec::new() };
+    pub fn end_period(
+        &mut self,
+        core: &Core,
+        entities: &mut Table<VcpuId, Entity>,
+        tunables: &Tunables,
+        mut groups: Option<&mut Groups>,
+    ) -> Vec<PcpuId> {
         for (v, vcpu) in core.vcpus.rows() {
-            let seen = &mut asym.vcpus[v];
+            let seen = &mut self.vcpus[v];
             let cpu_ns = vcpu.ledger.cpu_ns();
-            seen.consumed_ns = cpu_ns - std::mem::replace(&mut asym.cpu_mark_ns[v], cpu_ns);
+            seen.consumed_ns = cpu_ns - std::mem::replace(&mut self.cpu_mark_ns[v], cpu_ns);
             seen.ready = u8::from(vcpu.on.state != State::Halted);
             seen.core = vcpu.on.pcpu.0;
         }
-        for number in 0..asym.vms.len() {
-            self.adjust_vm(core, &mut asym, number);
+        for number in 0..self.vms.len() {
+            self.adjust_vm(core, number, entities, tunables, groups.as_deref_mut());
         }
-        if asym.parts.resolver {
-            let Asym { vcpus, cores, params, .. } = &mut *asym;
+        if self.parts.resolver {
+            let Asym { vcpus, cores, params, .. } = self;
             asym::resolve_time(vcpus.all_mut(), cores.all_mut(), params);
             asym::resolve_urgency(vcpus.all_mut(), cores.all_mut(), params);
         }
-        for pace in asym.cores.iter_mut() {
+        for pace in self.cores.iter_mut() {
             pace.conflicts = 0;
         }
-        let cores = asym.vcpus.iter().map(|v| PcpuId(v.core)).collect();
-        self.asym = Some(asym);
-        cores
+        self.vcpus.iter().map(|v| PcpuId(v.core)).collect()
     }
 
     /// Sections 5.4.2 and 5.4.1 for one VM, and what follows for the scheduler.
-    fn adjust_vm(&mut self, core: &Core, asym: &mut Asym, number: usize) {
-        let Asym { vms, vcpus, params, parts, .. } = asym;
+    fn adjust_vm(
+        &mut self,
+        core: &Core,
+        number: usize,
+        entities: &mut Table<VcpuId, Entity>,
+        tunables: &Tunables,
+        mut groups: Option<&mut Groups>,
+    ) {
+        let Asym { vms, vcpus, params, parts, .. } = self;
         let vm = &mut vms[number];
         let own = vcpus.part_mut(vm.first, vm.count);
         if parts.latency {
@@ -156,38 +163,20 @@ impl Scheduler {
         let given_ns: u64 = own.iter().map(|v| v.allocated_ns).sum();
         for (v, seen) in vm.first.and_next(vm.count).zip(own) {
             seen.wakers = 0;
-            let entity = &mut self.entities[v];
+            let entity = &mut entities[v];
             if parts.time && given_ns > 0 {
                 let all = u128::from(vm.weight) * u128::from(vm.count);
                 let weight = all * u128::from(seen.allocated_ns) / u128::from(given_ns);
                 let weight = (weight as u64).max(WEIGHT_MIN);
-                match &mut self.groups {
+                match &mut groups {
                     // What its cgroup within the VM's gets.
                     Some(groups) => groups.set_share(v, weight, core.now_ns),
                     None => entity.weight = weight,
                 }
             }
             if parts.latency {
-                entity.set_latency(&self.tunables, u64::from(seen.latency_us) * 1000);
+                entity.set_latency(tunables, u64::from(seen.latency_us) * 1000);
             }
-        }
-    }
-
-    /// `v`, not running, changes to the queue of another pCPU; both are billed.
-    pub fn change_queue(&mut self, core: &mut Core, v: VcpuId, to: PcpuId) {
-        let from = core.vcpus[v].on.pcpu;
-        let (source, target) = self.queues.both(from, to);
-        let mut comes_first = false;
-        if core.vcpus[v].on.state == State::Halted {
-            target.adopt(source, &mut self.entities, v);
-        } else {
-            source.take(&self.tunables, &mut self.entities, v);
-            target.give(&self.tunables, &mut self.entities, v);
-            comes_first = target.preempts(&self.tunables, &mut self.entities, v);
-        }
-        core.vcpus[v].on.pcpu = to;
-        if comes_first {
-            self.ask_reschedule(core, to);
         }
     }
 }

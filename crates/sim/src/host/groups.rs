@@ -14,7 +14,8 @@
 //! it is what each has last published, as Linux 3.8 to 4.2 has it (`tg_load_contrib`). Who runs
 //! publishes at ticks; who falls asleep or wakes only if its load has changed by more than an eighth,
 //! and once a millisecond at most; who sleeps does not fade until its pCPU balances
-//! (`update_blocked_averages()`), which a pCPU that is never idle does twice a second.
+//! (`update_blocked_averages()`), which a pCPU that is never idle does every 64 ms per pCPU of its
+//! last-level cache (`balance`).
 
 use crate::engine::{Table, VcpuId};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A PLE exit, and what KVM and the module keep of who gets and who loses a pCPU.
 
-use super::Kvm;
+use super::state::Kvm;
 use crate::core::{Cause, Core};
 use crate::engine::{PcpuId, VcpuId};
 use unspin_policy::hvs;

@@ -2,7 +2,7 @@
 //! Whom a PLE exit yields to: those that are waited for, where the host knows them, else whom the
 //! module selects, else whom KVM does.
 
-use super::{Kvm, VmExits};
+use super::state::{Kvm, VmExits};
 use crate::core::{Core, State};
 use crate::engine::{PcpuId, VcpuId};
 use unspin_policy::hvs::{self, Category, Decision};

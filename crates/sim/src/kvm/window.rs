@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The window of a vCPU's pause loop: KVM's own, or the module's.
 
-use super::Kvm;
+use super::state::Kvm;
 use crate::core::{Core, Kernel};
 use crate::engine::VcpuId;
 use unspin_policy::aple;

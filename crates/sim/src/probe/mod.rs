@@ -5,7 +5,7 @@ use crate::core::{Cause, Class, Core, State, Vcpu, CLASSES, ON_CPU_CLASSES};
 use crate::engine::VmId;
 use crate::guest::{Guest, Stalls};
 use crate::kvm::Kvm;
-use unspin_scenario::result::{Attribution, Factors, ModuleStats, VmResult};
+use unspin_scenario::result::{self, Attribution, Factors, ModuleStats, VmResult};
 
 /// What happened at the locks of a VM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -27,6 +27,7 @@ pub struct Reading {
     max_wait_cycles: u64,
     module: Option<ModuleStats>,
     locks: LockCounts,
+    turns: Option<result::Stalls>,
 }
 
 impl Reading {
@@ -57,6 +58,7 @@ impl Reading {
             max_wait_cycles: vm.max_wait_cycles,
             module: module.counts.then_some(stats),
             locks: LockCounts { halts: vm.lock_halts, stalls: vm.stalls },
+            turns: vm.turns.clone(),
         }
     }
 
@@ -69,7 +71,8 @@ impl Reading {
 
     /// What happened since an earlier reading. Last values stay the later's.
     pub fn since(&self, first: &Reading) -> VmResult {
-        let minus = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a - b).collect();
+        let minus =
+            |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<u64>>();
         let spent: Vec<[u64; CLASSES]> = (self.time_ns.iter().zip(&first.time_ns))
             .map(|(a, b)| std::array::from_fn(|class| a[class] - b[class]))
             .collect();
@@ -80,7 +83,10 @@ impl Reading {
             acquisitions: minus(&self.acquisitions, &first.acquisitions),
             cpu_ns: spent.iter().map(cpu).collect(),
             wait_hist: minus(&self.wait_hist, &first.wait_hist),
-            stalls: None,
+            stalls: (self.turns.as_ref().zip(first.turns.as_ref())).map(|(a, b)| result::Stalls {
+                free: minus(&a.free, &b.free),
+                held: minus(&a.held, &b.held),
+            }),
             max_wait_cycles: self.max_wait_cycles,
             module: self.module.as_ref().zip(first.module.as_ref()).map(|(a, b)| stats_since(a, b)),
             error: None,

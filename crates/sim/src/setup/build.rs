@@ -30,9 +30,14 @@ impl Setup {
 
     pub(super) fn layout(&self) -> Layout {
         let ticks = self.vms.iter().any(|vm| vm.tick_hz > 0 || vm.threads != vm.vcpus);
-        let watched = ticks || self.report_cycles().is_some() || self.stall_ns.is_some();
+        let watched = ticks || self.report_cycles().is_some() || self.counts_waits();
         let (threads, vms) = (self.threads() as u32, self.vms.len() as u32);
         Layout::new(self.host.pcpus, threads, vms, self.vcpus() as u32, watched)
+    }
+
+    /// Waits for locks that get long are counted.
+    fn counts_waits(&self) -> bool {
+        self.stall_ns.is_some() || self.run.stalls
     }
 
     /// How long a guest waits for a lock before it reports it, where it is asked to.
@@ -125,7 +130,8 @@ impl Setup {
             },
             stall_ns: self.stall_ns.unwrap_or(u64::MAX),
             report_ns,
-            watches_waits: self.stall_ns.is_some() || report_ns != u64::MAX,
+            counts_turns: self.run.stalls,
+            watches_waits: self.counts_waits() || report_ns != u64::MAX,
             monitor: host.credit.as_ref().map(|credit| credit.vcrd),
             tells_wakers: self.has_asym(),
         }

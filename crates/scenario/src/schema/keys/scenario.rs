@@ -105,5 +105,6 @@ table! { TRACE: Trace = "[trace]", "What is recorded beside the results.";
         .help("every choice of a vCPU, for `unspin replay`");
     STALLS: Flag = "stalls", Flag =>
         .usually(false)
+        .only_on(Machines::Hypervisors, |t| t.stalls)
         .help("long waits, by whether the lock was free meanwhile");
 }

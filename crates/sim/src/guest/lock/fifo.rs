@@ -4,9 +4,10 @@
 //! The first waiter has the lock as soon as it is released, also while it is off its pCPU: that is
 //! lock waiter preemption.
 
-use super::super::Guest;
+use super::super::state::Guest;
 use crate::core::Core;
 use crate::engine::LockId;
+
 impl Guest {
     pub(super) fn fifo_release(&mut self, core: &mut Core, index: LockId) {
         let lock = &mut self.locks[index];

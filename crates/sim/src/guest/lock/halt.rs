@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waiting halted: HLT until somebody kicks the vCPU (KVM_HC_KICK_CPU; a program's futex).
 
-use super::super::{Doing, Guest};
+use super::super::state::{Doing, Guest};
 use crate::core::{Cause, Core, State};
 use crate::engine::VcpuId;
+
 impl Guest {
     /// `v` spun long enough: it halts, which takes until its thread is off its pCPU.
     pub(super) fn halt_in_lock(&mut self, core: &mut Core, v: VcpuId) {

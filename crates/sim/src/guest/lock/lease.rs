@@ -5,11 +5,11 @@
 //! The heir that asks has the lock as soon as it is free and the heir in its guest. Who only watches
 //! looks now and then, and takes what it finds free at that moment.
 
-use super::super::Guest;
+use super::super::state::Guest;
 use super::params::{
     lease_busy_ns, lease_busy_uses, lease_nap_ns, lease_ns, lease_watch_ns, lease_wish_ns,
 };
-use super::Lock;
+use super::state::{Lock, Stage};
 use crate::core::Core;
 use crate::engine::{LockId, VcpuId};
 
@@ -17,21 +17,6 @@ use crate::engine::{LockId, VcpuId};
 const TURNS: u64 = 4;
 const TURNS_WITH_LINE: u64 = 32;
 const TURNS_MAX: u64 = 64;
-
-/// What a waiter does. `from`: the lock's count of uses when it began; `ends_ns`: until when.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Looks at the lock now and then; `turns` pauses before the next look (lease_watch()).
-    Watch { from: u64, ends_ns: u64, turns: u8 },
-    /// Lets the heir go first, until its wish lapses (lease_wish_lapsed()).
-    Courtesy,
-    /// Halts until it is the heir; kicked, it is.
-    InLine,
-    /// The heir: leaves a busy lock to the others, looking between naps (lease_sit_out()).
-    SitOut { from: u64, ends_ns: u64 },
-    /// The heir: wants the lock (lease_claim()).
-    Claim,
-}
 
 /// What one who watched the lock, or was courteous, knows of it.
 #[derive(Clone, Copy, PartialEq, Eq)]

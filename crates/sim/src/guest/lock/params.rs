@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How long the locks of locks/ wait before they do something else: their headers' own constants.
 
-use super::{Protocol, Spin};
+use super::protocol::{Protocol, Spin};
 use unspin_scenario::plan::LockKind;
 
 extern "C" {

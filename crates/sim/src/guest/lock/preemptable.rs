@@ -7,9 +7,9 @@
 //! passed by, and then it competes too. Whether a spinner's time is over matters only to a release,
 //! and while the lock is free; so only then is it looked at, but for locks that halt.
 
-use super::super::Guest;
+use super::super::state::Guest;
 use super::params::FOREVER;
-use super::Protocol;
+use super::protocol::Protocol;
 use crate::core::Core;
 use crate::engine::{LockId, VcpuId};
 

@@ -2,8 +2,8 @@
 //! The queued lock with halting waiters (locks/pv_queued.h): the first waits for the lock, the others
 //! to be first, and a newcomer that finds the lock free takes it.
 
-use super::super::Guest;
-use super::Protocol;
+use super::super::state::Guest;
+use super::protocol::Protocol;
 use crate::core::Core;
 use crate::engine::{LockId, VcpuId};
 

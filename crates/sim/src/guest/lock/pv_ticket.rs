@@ -2,9 +2,9 @@
 //! Ticket locks whose waiters halt (locks/pv_ticket.h, long_ticket.h, iticket.h, oticket.h): they
 //! differ in how long a waiter spins and in how many a release kicks.
 
-use super::super::Guest;
+use super::super::state::Guest;
 use super::params::oticket_spin_ns;
-use super::{Protocol, Spin};
+use super::protocol::{Protocol, Spin};
 use crate::core::Core;
 use crate::engine::{LockId, VcpuId};
 

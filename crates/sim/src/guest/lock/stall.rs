@@ -2,82 +2,110 @@
 //! Stalls: waits that spin for longer than a lock is held by somebody who runs (VEE'13 section 3).
 //!
 //! As the paper counts them: when a waiter has spun for the threshold, is the lock in fact free? Then
-//! the next in line is off its pCPU. Off unless a set-up asks for it; counting changes nothing else.
+//! the next in line is off its pCPU. The threshold is a set-up's own, or each power of two of turns of
+//! the waiter's loop, as the guest's image counts them (`guest/main.c`: `note_stall()`). Off unless asked
+//! for; counting changes nothing that vCPUs do.
 
-use super::super::{Doing, Guest};
+use super::super::state::{Doing, Guest};
+use super::state::Wait;
 use crate::core::{Core, State};
-use crate::engine::{Event, VcpuId};
-/// Stalls of one VM, by what the lock was at the moment the threshold was over.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stalls {
-    /// The lock was free: the next in line is preempted, or with its host (N_w).
-    pub waiter_preempted: u64,
-    /// It was held by somebody off its pCPU (N_h).
-    pub holder_preempted: u64,
-    /// It was held by somebody who ran: a long queue. The paper's instrument counts these as N_h.
-    pub holder_running: u64,
-}
+use crate::engine::{Event, LockId, VcpuId};
+use unspin_guest_abi::STALL_BUCKETS;
 
-impl Stalls {
-    /// N_w / (N_h + N_w) as the paper's instrument has it; 0 where nothing stalled.
-    pub fn waiter_share(&self) -> f64 {
-        self.waiter_preempted as f64 / self.all().max(1) as f64
-    }
-
-    /// Every stall.
-    pub fn all(&self) -> u64 {
-        self.waiter_preempted + self.holder_preempted + self.holder_running
-    }
-
-    /// What happened since an earlier reading.
-    pub fn since(&self, first: &Stalls) -> Stalls {
-        Stalls {
-            waiter_preempted: self.waiter_preempted - first.waiter_preempted,
-            holder_preempted: self.holder_preempted - first.holder_preempted,
-            holder_running: self.holder_running - first.holder_running,
-        }
-    }
+/// What a lock is at the moment a wait for it got long.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Free,
+    HolderRunning,
+    HolderPreempted,
 }
 
 impl Guest {
     /// `v` runs: sets the timer that counts its stall, which no other event depends on.
     pub fn arm_stall(&mut self, core: &mut Core, v: VcpuId) {
         let vcpu = &self.cpus[v];
-        if vcpu.run.doing != Doing::SpinLock || vcpu.wait.stalled {
+        if vcpu.run.doing != Doing::SpinLock {
             return;
         }
-        let left_ns =
-            core.vcpus[v].ledger.host_ns() + self.stall_ns.saturating_sub(vcpu.wait.spun_ns);
-        core.events.arm(Event::Stall(v), core.now_ns + left_ns);
+        let next_ns = self.stall_after_ns(&vcpu.wait).min(self.turns_after_ns(core, &vcpu.wait));
+        if next_ns != u64::MAX {
+            let left_ns =
+                core.vcpus[v].ledger.host_ns() + next_ns.saturating_sub(vcpu.wait.spun_ns);
+            core.events.arm(Event::Stall(v), core.now_ns + left_ns);
+        }
+    }
+
+    /// How much spinning makes a stall of `wait`, ns; `u64::MAX`: none does, or it was counted.
+    fn stall_after_ns(&self, wait: &Wait) -> u64 {
+        if wait.stalled {
+            u64::MAX
+        } else {
+            self.stall_ns
+        }
+    }
+
+    /// How much spinning makes the next power of two of turns of the loop, ns; `u64::MAX`: nobody
+    /// counts. A turn takes what the host's costs say.
+    fn turns_after_ns(&self, core: &Core, wait: &Wait) -> u64 {
+        if self.counts_turns && usize::from(wait.turns_seen) < STALL_BUCKETS {
+            core.clock.ns(core.prices.pause_loop_cycles << wait.turns_seen)
+        } else {
+            u64::MAX
+        }
     }
 
     /// The timer has gone off; `v` may have been interrupted, or have its lock.
     pub fn note_stall(&mut self, core: &mut Core, v: VcpuId) {
-        let vcpu = &self.cpus[v];
-        let spins = vcpu.run.doing == Doing::SpinLock && !vcpu.wait.stalled;
-        if !spins || core.vcpus[v].on.state != State::Running {
+        if self.cpus[v].run.doing != Doing::SpinLock || core.vcpus[v].on.state != State::Running {
             return;
         }
         self.account(core, v);
-        let vcpu = &mut self.cpus[v];
-        if vcpu.wait.spun_ns < self.stall_ns {
-            return;
+        let (vm, wait) = (core.vcpus[v].vm, self.cpus[v].wait);
+        if wait.spun_ns >= self.stall_after_ns(&wait) {
+            self.cpus[v].wait.stalled = true;
+            let found = self.found(core, wait.lock);
+            let stalls = &mut self.vms[vm].stalls;
+            match found {
+                Found::Free => stalls.waiter_preempted += 1,
+                Found::HolderRunning => stalls.holder_running += 1,
+                Found::HolderPreempted => stalls.holder_preempted += 1,
+            }
         }
-        vcpu.wait.stalled = true;
-        let (vm, lock) = (core.vcpus[v].vm, &self.locks[vcpu.wait.lock]);
-        let stalls = &mut self.vms[vm].stalls;
-        let owner = self.cpus.get(lock.owner);
-        match owner {
+        if self.counts_turns {
+            self.note_turns(core, v);
+            self.arm_stall(core, v);
+        }
+    }
+
+    /// Counts the powers of two of turns that the wait of `v` has come to.
+    fn note_turns(&mut self, core: &Core, v: VcpuId) {
+        let mut wait = self.cpus[v].wait;
+        let is_held = self.found(core, wait.lock) != Found::Free;
+        while wait.spun_ns >= self.turns_after_ns(core, &wait) {
+            let bucket = usize::from(wait.turns_seen);
+            if let Some(turns) = &mut self.vms[core.vcpus[v].vm].turns {
+                turns.free[bucket] += u64::from(!is_held);
+                turns.held[bucket] += u64::from(is_held);
+            }
+            wait.turns_seen += 1;
+        }
+        self.cpus[v].wait.turns_seen = wait.turns_seen;
+    }
+
+    fn found(&self, core: &Core, index: LockId) -> Found {
+        let lock = &self.locks[index];
+        match self.cpus.get(lock.owner) {
             Some(owner) if !owner.notice_lock && owner.wait.took_ns <= core.now_ns => {
-                let runs = core.vcpus[lock.owner].on.state == State::Running;
-                stalls.holder_running += u64::from(runs);
-                stalls.holder_preempted += u64::from(!runs);
+                match core.vcpus[lock.owner].on.state {
+                    State::Running => Found::HolderRunning,
+                    State::Ready | State::Halted => Found::HolderPreempted,
+                }
             }
             // Nobody has taken it, or one who could not notice yet, or whose write of its number
             // (the paper's holder_id) is still on its way.
             _ => {
                 debug_assert!(lock.owner != VcpuId::NONE || lock.waiters > 0);
-                stalls.waiter_preempted += 1;
+                Found::Free
             }
         }
     }

@@ -2,9 +2,10 @@
 //! Test-and-set (locks/tas.h): no order. A release lets any of those have it whose guests spin at
 //! that moment; the others look when they return.
 
-use super::super::Guest;
+use super::super::state::Guest;
 use crate::core::Core;
 use crate::engine::{LockId, VcpuId};
+
 impl Guest {
     pub(super) fn tas_release(&mut self, core: &mut Core, index: LockId) {
         self.locks[index].granted += 1;

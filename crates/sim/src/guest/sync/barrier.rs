@@ -3,25 +3,9 @@
 //! whose sleepers wake each other.
 
 use super::super::program::Meet;
-use super::super::time::OffClock;
-use super::super::{Doing, Guest};
+use super::super::state::{Doing, Guest};
 use crate::core::{Cause, Core, State};
 use crate::engine::VcpuId;
-use std::collections::VecDeque;
-
-#[derive(Debug, Clone, Default)]
-pub struct Barrier {
-    pub arrived: u32,
-    /// Waiters that have halted or are about to.
-    pub sleepers: u32,
-    /// Who sleeps on though it is open, in the order in which they wake each other.
-    pub turns: VecDeque<VcpuId>,
-    /// All have arrived at a sequential section, and whose turn it is works.
-    pub serial: bool,
-    /// vCPUs that have not arrived and are off their pCPUs; the clock runs while there are any.
-    pub missing_off: u32,
-    pub off: OffClock,
-}
 
 impl Guest {
     /// `v`, running, arrives at a barrier. Whether it goes on at once.

@@ -6,9 +6,8 @@ mod mutex;
 mod serial;
 mod shootdown;
 mod socket;
+mod state;
 
-pub use barrier::Barrier;
-pub use mutex::Mutex;
 #[cfg(test)]
-pub use socket::FAN;
-pub use socket::{sockets, Socket, GROUP, GROUPS_MAX};
+pub use state::FAN;
+pub use state::{sockets, Barrier, Mutex, Socket, GROUP, GROUPS_MAX};

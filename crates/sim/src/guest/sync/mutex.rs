@@ -1,24 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mutexes: locks whose waiters sleep.
 
-use super::super::{Doing, Guest};
+use super::super::state::{Doing, Guest};
 use crate::core::Core;
 use crate::engine::{ThreadId, VcpuId};
-use std::collections::VecDeque;
-
-/// A lock whose waiters sleep, as glibc's: a released one may be taken by whoever comes first, the
-/// longest sleeper is woken to try again.
-#[derive(Debug, Clone)]
-pub struct Mutex {
-    owner: ThreadId,
-    waiters: VecDeque<ThreadId>,
-}
-
-impl Mutex {
-    pub fn free(threads: u32) -> Mutex {
-        Mutex { owner: ThreadId::NONE, waiters: VecDeque::with_capacity(threads as usize) }
-    }
-}
 
 impl Guest {
     /// Whether the thread on `v` has the mutex at once; else it sleeps, and tries again when it is

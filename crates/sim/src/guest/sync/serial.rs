@@ -4,7 +4,7 @@
 //! a pool of threads whose master works between commands, as PARSEC's bodytrack and facesim have it.
 
 use super::super::program::{Draw, Turn};
-use super::super::{Doing, Guest};
+use super::super::state::{Doing, Guest};
 use crate::core::{Core, State};
 use crate::engine::{ThreadId, VcpuId};
 

@@ -3,7 +3,7 @@
 //! siblings, data shared through caches.
 
 use super::super::program::{Act, Draw, Step};
-use super::super::{Doing, Guest};
+use super::super::state::{Doing, Guest};
 use crate::core::{Cause, Core, Effect, State, Vm};
 use crate::engine::VcpuId;
 

@@ -7,34 +7,11 @@
 //! net/unix/af_unix.c), who finds nothing to read until something comes. That bounds how long a
 //! queue for one socket's lock can last: once its buffer is full, nobody else comes for it.
 
-use super::super::{Doing, Guest};
-use super::super::{LOCKS, LOCKS_WITH_SOCKETS};
+use super::super::lock::LOCKS;
+use super::super::state::{Doing, Guest};
+use super::state::{FAN, GROUP};
 use crate::core::Core;
 use crate::engine::{ThreadId, VcpuId};
-
-/// Senders, and receivers, of a group (hackbench.c: num_fds).
-pub const FAN: u32 = 20;
-/// Threads of a group.
-pub const GROUP: u32 = 2 * FAN;
-/// Most groups of a VM: a lock for each socket.
-pub const GROUPS_MAX: u32 = (LOCKS_WITH_SOCKETS - LOCKS) / FAN;
-
-#[derive(Debug, Clone)]
-pub struct Socket {
-    /// Messages in its buffer.
-    queued: u32,
-    /// Its receiver, if that sleeps for a message.
-    reader: ThreadId,
-    /// Senders that sleep for room.
-    writers: Vec<ThreadId>,
-}
-
-/// The sockets of that many threads.
-pub fn sockets(threads: u32) -> Vec<Socket> {
-    let empty =
-        || Socket { queued: 0, reader: ThreadId::NONE, writers: Vec::with_capacity(FAN as usize) };
-    (0..threads / GROUP * FAN).map(|_| empty()).collect()
-}
 
 impl Guest {
     /// The socket that the thread on `v` is about to use, and whether it sends.
@@ -96,20 +73,5 @@ impl Guest {
         while let Some(writer) = self.vms[vm].sockets[number as usize].writers.pop() {
             self.wake_thread(core, Some(v), writer);
         }
-    }
-}
-
-#[cfg(test)]
-impl Socket {
-    pub fn queued(&self) -> u32 {
-        self.queued
-    }
-
-    pub fn reader(&self) -> ThreadId {
-        self.reader
-    }
-
-    pub fn writers(&self) -> &[ThreadId] {
-        &self.writers
     }
 }

@@ -2,7 +2,7 @@
 //! What ASMan's host learns of VMs whose vCPUs wait for each other (HPDC 2011, sections 3.3, 4.2 and
 //! 4.3): from the guest's Monitoring Module, or, the guest unchanged, from its PLE exits.
 
-use super::Credit;
+use super::state::Credit;
 use crate::core::Core;
 use crate::engine::{VcpuId, VmId};
 use unspin_scenario::plan::Coscheduling;
@@ -13,14 +13,6 @@ const BURST_WINDOWS: u64 = 2;
 
 /// Long waits cluster where so few passes of locks lie between one and the next.
 pub const NEIGHBOURS: u64 = 16;
-
-/// PLE exits of one vCPU that belong to one wait, as far as the host can tell.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Burst {
-    /// CPU time of the vCPU at the last one, ns.
-    at_cpu_ns: u64,
-    spun_cycles: u64,
-}
 
 impl Credit {
     /// Somebody says of `vm` that a wait was over-threshold (Algorithm 2).

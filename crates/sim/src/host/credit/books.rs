@@ -10,31 +10,9 @@
 //! credit than a slice costs was idle: it gives it back, and earns again from when a tick next finds
 //! it running.
 
-use super::Credit;
-use crate::engine::{PcpuId, Table, VcpuId};
+use super::state::{Books, Credit, Standing};
+use crate::engine::{PcpuId, VcpuId};
 use unspin_policy::credit::{self, Params};
-
-/// How Xen ranks one vCPU.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Standing {
-    /// Without credit at the last hand-out.
-    pub over: bool,
-    /// Stopped until it has credit: only on a capped host.
-    pub parked: bool,
-    /// A tick found it running since it last had too much credit: it earns.
-    pub active: bool,
-}
-
-/// Xen's books.
-#[derive(Debug, Default)]
-pub struct Books {
-    pub of: Table<VcpuId, Standing>,
-    /// Sum of all that earn when credits were last handed out.
-    pub balance: i64,
-    /// Credits, and vCPUs, that a choice puts aside; kept, so that choosing allocates nothing.
-    credits: Vec<i64>,
-    hidden: Vec<VcpuId>,
-}
 
 impl Credit {
     /// A tick of a pCPU finds `v` running.
@@ -49,6 +27,23 @@ impl Credit {
     /// Whether `v` is UNDER: it may be boosted, and lead its siblings.
     pub fn has_credit(&self, v: VcpuId) -> bool {
         !self.books.of[v].over
+    }
+
+    /// Whether `v` may run though nobody raised it.
+    pub(super) fn may_run(&self, v: VcpuId) -> bool {
+        self.vcpus[v].raised != 0 || !self.books.of[v].parked
+    }
+
+    /// Whether nobody of `waiting` may run: the pCPU idles rightly.
+    pub fn all_spent(&self, waiting: &[VcpuId]) -> bool {
+        waiting.iter().all(|&v| !self.may_run(v))
+    }
+
+    /// What a slot is worth where that debt is handed out as well.
+    fn more_per_slot(&self, params: &Params, debt: u64) -> u32 {
+        let slots = u64::from(params.slots_per_assignment) * self.pcpus.len() as u64;
+        let more = (debt / slots.max(1)).min(u64::from(u32::MAX / 2)) as u32;
+        params.credit_per_slot.saturating_add(more)
     }
 
     /// `csched_acct`. A VM that runs together is parked and let go as one: Algorithm 4 lets all of

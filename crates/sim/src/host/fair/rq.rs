@@ -1,8 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The queue of one pCPU: where a vCPU is picked.
 
-use super::{scaled, Entity, Tunables, CFS_LATENCY_TASKS, NONE};
-use crate::engine::{Table, VcpuId};
+use super::entity::{scaled, Entity};
+use super::tunables::Tunables;
+use crate::engine::{PcpuId, Table, VcpuId};
+
+/// Nobody.
+pub const NONE: VcpuId = VcpuId::NONE;
+/// Below this many tasks CFS shares one latency among them (sched_nr_latency).
+const CFS_LATENCY_TASKS: u64 = 8;
+
+/// The pCPUs' queues.
+pub type Queues = Table<PcpuId, RunQueue>;
 
 /// One pCPU's queue: the task that runs and those that wait.
 #[derive(Debug, Clone)]

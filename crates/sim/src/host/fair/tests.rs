@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scheduler's rules, on one pCPU.
 
-use super::*;
-use crate::engine::Table;
+use super::entity::Entity;
+use super::rq::RunQueue;
+use super::tunables::Tunables;
+use crate::core::{Host, Kernel};
+use crate::engine::{Table, VcpuId};
 
 const MS: u64 = 1_000_000;
 

@@ -1,35 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The module's state of a VM, and its epochs.
+//! Epochs of the module.
 
-use super::{Kvm, VmExits};
+use super::state::{Kvm, VmExits};
 use crate::core::{Core, State};
 use crate::engine::{VcpuId, VmId};
-use unspin_policy::aple::{self, Epoch};
-use unspin_policy::hvs;
-use unspin_scenario::result::{EpochSample, ModuleStats};
-
-/// The module's view of one VM.
-#[derive(Debug, Clone)]
-pub struct Module {
-    /// Mode `off` counts nothing.
-    pub counts: bool,
-    pub window_on: bool,
-    /// Who owes the spinner an answer to an interrupt comes before any selection.
-    pub ipi_aware: bool,
-    /// So does who has the spinner's lock, or is next for it.
-    pub queue_aware: bool,
-    /// Its selection, or KVM's.
-    pub select: Option<hvs::Flags>,
-    pub params: aple::Params,
-    pub aple: aple::State,
-    pub window_cycles: u32,
-    pub report_batch: u32,
-    pub epoch_exits: u32,
-    pub epoch_min_until_ns: u64,
-    pub epoch_base: aple::Epoch,
-    pub last_ppm: u64,
-    pub stats: ModuleStats,
-}
+use unspin_policy::aple::Epoch;
+use unspin_scenario::result::EpochSample;
 
 impl Kvm {
     pub fn epoch_start(&mut self, core: &Core, vm: VmId) {

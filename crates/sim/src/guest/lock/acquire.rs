@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A vCPU takes a lock, releases it, or looks at the one it waits for. What all protocols share of
+//! that is here; a file per family says who is next and what a waiter does.
+
+use super::super::state::{Doing, Guest};
+use super::protocol::Protocol;
+use super::state::Wait;
+use crate::core::Core;
+use crate::engine::VcpuId;
+
+impl Guest {
+    /// A lock's budget as its header has it, in this host's time.
+    #[inline]
+    pub(super) fn lock_budget_ns(&self, ns: u64) -> u64 {
+        let (times, by) = self.lock_time;
+        if times == by || ns == u64::MAX {
+            return ns;
+        }
+        let scaled = u128::from(ns) * u128::from(times) / u128::from(by);
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    }
+
+    /// Whether `v`, running, has the lock at once; else it waits.
+    pub fn lock(&mut self, core: &mut Core, v: VcpuId, number: u32) -> bool {
+        let index = self.lock_index(core, v, number);
+        let now = core.now_ns;
+        let lock = &mut self.locks[index];
+        let ticket = lock.requests;
+        lock.requests += 1;
+        let others_first = match lock.protocol {
+            Protocol::Preemptable { .. } | Protocol::PvQueued { in_order: true, .. } => {
+                lock.waiters > 0
+            }
+            Protocol::Lease => lock.wish,
+            Protocol::Fifo { .. }
+            | Protocol::Tas
+            | Protocol::PvTicket { .. }
+            | Protocol::PvQueued { in_order: false, .. } => false,
+        };
+        if lock.owner == VcpuId::NONE && !others_first {
+            self.own_at_once(core, v, index);
+            return true;
+        }
+        self.join_queue(v, index);
+        let lock = &self.locks[index];
+        let protocol = lock.protocol;
+        let (off_mark_ns, granted) = (lock.off.at(now), lock.granted);
+        let vcpu = &mut self.cpus[v];
+        vcpu.off_mark_ns = off_mark_ns;
+        vcpu.run.doing = Doing::SpinLock;
+        core.vcpus[v].pauses.spun_ns = 0;
+        let wait = &mut vcpu.wait;
+        *wait = Wait {
+            lock: index,
+            ticket,
+            ahead: (ticket - granted) as u32,
+            since_ns: now,
+            seen_ns: now,
+            began_ns: now,
+            ..Wait::NONE
+        };
+        match protocol {
+            Protocol::Fifo { .. } | Protocol::Tas => false,
+            Protocol::Preemptable { .. } => self.preemptable_begin(core, v),
+            Protocol::PvTicket { .. } => {
+                self.pv_ticket_spin(core, v);
+                false
+            }
+            Protocol::PvQueued { .. } => {
+                self.pv_queued_begin(core, v);
+                false
+            }
+            Protocol::Lease => {
+                self.lease_begin(core, v);
+                false
+            }
+        }
+    }
+
+    pub fn unlock(&mut self, core: &mut Core, v: VcpuId, number: u32) {
+        let index = self.lock_index(core, v, number);
+        let vcpu = &mut self.cpus[v];
+        assert!(vcpu.owned & 1 << number != 0, "vCPU {v} releases a lock it does not hold");
+        vcpu.owned &= !(1 << number);
+        let lock = &mut self.locks[index];
+        debug_assert_eq!(lock.owner, v);
+        lock.owner = VcpuId::NONE;
+        lock.off.set(false, core.now_ns);
+        if lock.head == VcpuId::NONE {
+            lock.granted += 1;
+            lock.granted_at_ns = core.now_ns;
+            return;
+        }
+        match lock.protocol {
+            Protocol::Fifo { .. } => self.fifo_release(core, index),
+            Protocol::Tas => self.tas_release(core, index),
+            Protocol::Preemptable { .. } => self.preemptable_release(core, v, index),
+            Protocol::PvTicket { kicks, .. } => self.pv_ticket_release(core, v, index, kicks),
+            Protocol::PvQueued { .. } => self.pv_queued_release(core, v, index),
+            Protocol::Lease => self.lease_release(core, index),
+        }
+    }
+
+    /// A spinner looks at its lock: it is back in its guest, or its time is over. Whether it has the
+    /// lock now.
+    pub fn look(&mut self, core: &mut Core, v: VcpuId) -> bool {
+        let index = self.cpus[v].wait.lock;
+        let lock = &self.locks[index];
+        let has_it = match lock.protocol {
+            Protocol::Fifo { .. } => false,
+            Protocol::Tas => self.try_free(core, v, index),
+            Protocol::Preemptable { .. } => self.preemptable_look(core, v, index),
+            Protocol::PvTicket { .. } => {
+                self.pv_ticket_look(core, v);
+                false
+            }
+            Protocol::PvQueued { .. } => self.pv_queued_look(core, v, index),
+            Protocol::Lease => self.lease_look(core, v, index),
+        };
+        self.cpus[v].wait.seen_ns = core.now_ns;
+        has_it
+    }
+
+    /// How long `v`, which spins, may spin in its guest before it has to look at its lock, once its
+    /// host lets it: 0 where it has to look at once.
+    pub fn until_look_ns(&self, core: &Core, v: VcpuId) -> u64 {
+        let vcpu = &self.cpus[v];
+        let lock = &self.locks[vcpu.wait.lock];
+        let at_ns = match lock.protocol {
+            Protocol::Fifo { .. } => return u64::MAX,
+            Protocol::Tas if core.vcpus[v].ledger.host_ns() > 0 => 0,
+            Protocol::Tas => u64::MAX,
+            Protocol::Preemptable { .. } => self.preemptable_look_ns(core, v),
+            Protocol::PvTicket { .. } => vcpu.wait.budget_end_ns(),
+            Protocol::PvQueued { .. } if core.vcpus[v].ledger.host_ns() > 0 => 0,
+            Protocol::PvQueued { .. } => vcpu.wait.budget_end_ns(),
+            Protocol::Lease => self.lease_look_ns(core, v),
+        };
+        let spins_from_ns = core.now_ns + core.vcpus[v].ledger.host_ns();
+        at_ns.saturating_sub(spins_from_ns)
+    }
+}

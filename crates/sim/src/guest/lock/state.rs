@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a lock is, what a vCPU keeps that waits for one, and what is counted of waits.
+
+use super::super::off_clock::OffClock;
+use super::protocol::Protocol;
+use crate::engine::{LockId, VcpuId};
+use unspin_guest_abi as abi;
+
+/// Locks a VM has.
+pub const LOCKS: u32 = abi::LOCKS_MAX as u32;
+/// The same where its threads send each other messages: a lock for each socket besides.
+pub const LOCKS_WITH_SOCKETS: u32 = u128::BITS;
+const _: () = assert!(LOCKS.is_power_of_two() && LOCKS_WITH_SOCKETS.is_power_of_two());
+
+/// Buckets of the histogram of lock waits, as the guest has them.
+pub const BUCKETS: usize = abi::WAIT_BUCKETS;
+
+/// A lock: who has it or is next for it, and who waits, in the order they came.
+#[derive(Debug, Clone, Copy)]
+pub struct Lock {
+    pub protocol: Protocol,
+    pub owner: VcpuId,
+    /// The lock is free and this waiter, off its pCPU, is next in line.
+    pub(super) heir: VcpuId,
+    pub(super) head: VcpuId,
+    pub(super) tail: VcpuId,
+    pub(super) waiters: u32,
+    /// Waiters that are past their turn or their time.
+    pub(super) competing: u32,
+    pub(super) doublings: u32,
+    /// The first in line of a lease lock, and whether it wants the lock before all others.
+    pub(super) line_heir: VcpuId,
+    pub(super) wish: bool,
+    /// Requests made and granted so far, and when the last grant ended.
+    pub(super) requests: u64,
+    pub(super) granted: u64,
+    pub(super) granted_at_ns: u64,
+    /// Runs while the owner, or the heir, is off its pCPU.
+    pub off: OffClock,
+}
+
+impl Lock {
+    pub fn free(protocol: Protocol) -> Lock {
+        Lock {
+            protocol,
+            owner: VcpuId::NONE,
+            heir: VcpuId::NONE,
+            head: VcpuId::NONE,
+            tail: VcpuId::NONE,
+            waiters: 0,
+            competing: 0,
+            doublings: 0,
+            line_heir: VcpuId::NONE,
+            wish: false,
+            requests: 0,
+            granted: 0,
+            granted_at_ns: 0,
+            off: OffClock::default(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn shared_word(&self) -> bool {
+        // Of a lease lock's waiters few look at it, and seldom.
+        !matches!(
+            self.protocol,
+            Protocol::Fifo { shared_word: false } | Protocol::PvQueued { .. } | Protocol::Lease
+        )
+    }
+}
+
+/// What a vCPU that waits for a lock keeps.
+#[derive(Debug, Clone, Copy)]
+pub struct Wait {
+    /// Lock it waits for (index of all locks), and who waits behind it.
+    pub lock: LockId,
+    pub(super) behind: VcpuId,
+    /// Number of its request, and how many were before it then.
+    pub(super) ticket: u64,
+    pub(super) ahead: u32,
+    /// It competes: past its turn or its time (preemptable), or first in the queue (pv-queued).
+    pub(super) competing: bool,
+    /// Its budget begins when it is back in its guest.
+    pub(super) budget_pending: bool,
+    /// When its budget began, and when it ends.
+    pub(super) since_ns: u64,
+    pub(super) until_ns: u64,
+    /// When it was last seen spinning.
+    pub(super) seen_ns: u64,
+    /// Spun in this wait, and whether that was counted as a stall.
+    pub spun_ns: u64,
+    pub(super) stalled: bool,
+    /// Powers of two of turns of its loop that it has been seen to come to.
+    pub(super) turns_seen: u8,
+    /// ASMan's module has reported it.
+    pub reported: bool,
+    /// What it does, if its lock is a lease lock.
+    pub(super) stage: Stage,
+    pub began_ns: u64,
+    /// When it found that it has the lock it got last, and when it had it.
+    pub(super) noticed_ns: u64,
+    pub(super) took_ns: u64,
+}
+
+impl Wait {
+    pub const NONE: Wait = Wait {
+        lock: LockId::NONE,
+        behind: VcpuId::NONE,
+        ticket: 0,
+        ahead: 0,
+        competing: false,
+        budget_pending: false,
+        since_ns: 0,
+        until_ns: 0,
+        seen_ns: 0,
+        spun_ns: 0,
+        stalled: false,
+        turns_seen: 0,
+        reported: false,
+        stage: Stage::InLine,
+        began_ns: 0,
+        noticed_ns: 0,
+        took_ns: 0,
+    };
+
+    /// It spun for `ns` up to now.
+    #[inline]
+    pub fn spun(&mut self, now_ns: u64, ns: u64) {
+        self.seen_ns = now_ns;
+        self.spun_ns += ns;
+    }
+
+    /// When its budget ends: at once where it has yet to begin.
+    #[inline]
+    pub(super) fn budget_end_ns(&self) -> u64 {
+        if self.budget_pending {
+            0
+        } else {
+            self.until_ns
+        }
+    }
+
+    /// It is in its guest: whether its budget of `ns`, which begins now if it had not, is over.
+    #[inline]
+    pub(super) fn budget_spent(&mut self, now_ns: u64, ns: u64) -> bool {
+        if std::mem::take(&mut self.budget_pending) {
+            self.until_ns = now_ns.saturating_add(ns);
+        }
+        now_ns >= self.until_ns
+    }
+}
+
+/// What a waiter of a lease lock does. `from`: the lock's count of uses when it began; `ends_ns`: until when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Looks at the lock now and then; `turns` pauses before the next look (lease_watch()).
+    Watch { from: u64, ends_ns: u64, turns: u8 },
+    /// Lets the heir go first, until its wish lapses (lease_wish_lapsed()).
+    Courtesy,
+    /// Halts until it is the heir; kicked, it is.
+    InLine,
+    /// The heir: leaves a busy lock to the others, looking between naps (lease_sit_out()).
+    SitOut { from: u64, ends_ns: u64 },
+    /// The heir: wants the lock (lease_claim()).
+    Claim,
+}
+
+/// Stalls of one VM, by what the lock was at the moment the threshold was over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stalls {
+    /// The lock was free: the next in line is preempted, or with its host (N_w).
+    pub waiter_preempted: u64,
+    /// It was held by somebody off its pCPU (N_h).
+    pub holder_preempted: u64,
+    /// It was held by somebody who ran: a long queue. The paper's instrument counts these as N_h.
+    pub holder_running: u64,
+}
+
+impl Stalls {
+    /// N_w / (N_h + N_w) as the paper's instrument has it; 0 where nothing stalled.
+    pub fn waiter_share(&self) -> f64 {
+        self.waiter_preempted as f64 / self.all().max(1) as f64
+    }
+
+    /// Every stall.
+    pub fn all(&self) -> u64 {
+        self.waiter_preempted + self.holder_preempted + self.holder_running
+    }
+
+    /// What happened since an earlier reading.
+    pub fn since(&self, first: &Stalls) -> Stalls {
+        Stalls {
+            waiter_preempted: self.waiter_preempted - first.waiter_preempted,
+            holder_preempted: self.holder_preempted - first.holder_preempted,
+            holder_running: self.holder_running - first.holder_running,
+        }
+    }
+}

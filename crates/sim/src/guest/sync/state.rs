@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What threads wait for besides spin-locks: barriers, mutexes and sockets.
+
+use super::super::lock::{LOCKS, LOCKS_WITH_SOCKETS};
+use super::super::off_clock::OffClock;
+use crate::engine::{ThreadId, VcpuId};
+use std::collections::VecDeque;
+
+#[derive(Debug, Clone, Default)]
+pub struct Barrier {
+    pub arrived: u32,
+    /// Waiters that have halted or are about to.
+    pub sleepers: u32,
+    /// Who sleeps on though it is open, in the order in which they wake each other.
+    pub turns: VecDeque<VcpuId>,
+    /// All have arrived at a sequential section, and whose turn it is works.
+    pub serial: bool,
+    /// vCPUs that have not arrived and are off their pCPUs; the clock runs while there are any.
+    pub missing_off: u32,
+    pub off: OffClock,
+}
+
+/// A lock whose waiters sleep, as glibc's: a released one may be taken by whoever comes first, the
+/// longest sleeper is woken to try again.
+#[derive(Debug, Clone)]
+pub struct Mutex {
+    pub(super) owner: ThreadId,
+    pub(super) waiters: VecDeque<ThreadId>,
+}
+
+impl Mutex {
+    pub fn free(threads: u32) -> Mutex {
+        Mutex { owner: ThreadId::NONE, waiters: VecDeque::with_capacity(threads as usize) }
+    }
+}
+
+/// Senders, and receivers, of a group (hackbench.c: num_fds).
+pub const FAN: u32 = 20;
+/// Threads of a group.
+pub const GROUP: u32 = 2 * FAN;
+/// Most groups of a VM: a lock for each socket.
+pub const GROUPS_MAX: u32 = (LOCKS_WITH_SOCKETS - LOCKS) / FAN;
+
+#[derive(Debug, Clone)]
+pub struct Socket {
+    /// Messages in its buffer.
+    pub(super) queued: u32,
+    /// Its receiver, if that sleeps for a message.
+    pub(super) reader: ThreadId,
+    /// Senders that sleep for room.
+    pub(super) writers: Vec<ThreadId>,
+}
+
+/// The sockets of that many threads.
+pub fn sockets(threads: u32) -> Vec<Socket> {
+    let empty =
+        || Socket { queued: 0, reader: ThreadId::NONE, writers: Vec::with_capacity(FAN as usize) };
+    (0..threads / GROUP * FAN).map(|_| empty()).collect()
+}
+
+#[cfg(test)]
+impl Socket {
+    pub fn queued(&self) -> u32 {
+        self.queued
+    }
+
+    pub fn reader(&self) -> ThreadId {
+        self.reader
+    }
+
+    pub fn writers(&self) -> &[ThreadId] {
+        &self.writers
+    }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What Credit keeps of vCPUs, VMs and pCPUs.
+
+use crate::core::{CreditHost, Host};
+use crate::engine::{PcpuId, Rng, Table, VcpuId, VmId};
+
+use unspin_policy::credit::{self, Params, Pcpu, Vcpu};
+use unspin_policy::vcrd;
+use unspin_scenario::plan::Coscheduling;
+
+/// How Xen ranks one vCPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Without credit at the last hand-out.
+    pub over: bool,
+    /// Stopped until it has credit: only on a capped host.
+    pub parked: bool,
+    /// A tick found it running since it last had too much credit: it earns.
+    pub active: bool,
+}
+
+/// Xen's books.
+#[derive(Debug, Default)]
+pub struct Books {
+    pub of: Table<VcpuId, Standing>,
+    /// Sum of all that earn when credits were last handed out.
+    pub balance: i64,
+    /// Credits, and vCPUs, that a choice puts aside; kept, so that choosing allocates nothing.
+    pub(super) credits: Vec<i64>,
+    pub(super) hidden: Vec<VcpuId>,
+}
+
+/// PLE exits of one vCPU that belong to one wait, as far as the host can tell.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Burst {
+    /// CPU time of the vCPU at the last one, ns.
+    pub(super) at_cpu_ns: u64,
+    pub(super) spun_cycles: u64,
+}
+
+/// What Credit keeps of a pCPU.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Place {
+    /// Who ran there last.
+    pub(super) last: Option<VcpuId>,
+    /// When the slice of who runs ends, ns.
+    pub(super) slice_end_ns: u64,
+    /// Somebody has run there.
+    pub(super) used: bool,
+    /// Who runs came first because it was raised or boosted, and has not seen a tick since.
+    pub(super) boosted: bool,
+}
+
+/// What coscheduling did to one VM.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CoschedulingStats {
+    /// Waits for a spin-lock that were over-threshold, as the guest measures them.
+    pub long_waits: u64,
+    /// Those that came within [`NEIGHBOURS`](crate::NEIGHBOURS) passes of the VM's locks after another.
+    pub long_neighbours: u64,
+    /// Adjusting events of VCRD.
+    pub events: u64,
+    /// For how long the VM's VCRD was set HIGH, us.
+    pub high_us: u64,
+    /// How often its vCPUs were raised to run beside one of them.
+    pub gangs: u64,
+}
+
+impl CoschedulingStats {
+    /// What happened since an earlier reading.
+    pub fn since(&self, first: &CoschedulingStats) -> CoschedulingStats {
+        CoschedulingStats {
+            long_waits: self.long_waits - first.long_waits,
+            long_neighbours: self.long_neighbours - first.long_neighbours,
+            events: self.events - first.events,
+            high_us: self.high_us - first.high_us,
+            gangs: self.gangs - first.gangs,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Credit {
+    pub params: Params,
+    pub(super) slice_ns: u64,
+    pub(super) boost: bool,
+    pub coscheduling: Coscheduling,
+    pub vcpus: Table<VcpuId, Vcpu>,
+    pub vms: Table<VmId, credit::Vm>,
+    pub pcpus: Table<PcpuId, Pcpu>,
+    pub books: Books,
+    pub(super) places: Table<PcpuId, Place>,
+    pub bursts: Table<VcpuId, Burst>,
+    pub learner: vcrd::Params,
+    pub(super) learned: Table<VmId, vcrd::State>,
+    pub(super) draws: Table<VmId, Rng>,
+    /// Static coscheduling: who is named.
+    pub(super) named: Table<VmId, bool>,
+    pub stats: Table<VmId, CoschedulingStats>,
+    /// Passes of each VM's locks when a wait was last over-threshold.
+    pub long_at: Table<VmId, u64>,
+    /// Number of the slot in which a PCPU last raised somebody; none yet is `u64::MAX`.
+    pub(super) raised_in: u64,
+    pub(super) slot_ns: u64,
+    /// A slice's timer goes off so much late at most, ns.
+    pub(super) slop_ns: u64,
+    pub(super) clock_rng: Rng,
+}
+
+impl Credit {
+    pub fn new(host: &Host, own: &CreditHost, coscheduling: Coscheduling, seed: u64) -> Credit {
+        let pcpus = host.pcpus;
+        Credit {
+            params: own.params,
+            slice_ns: own.slice_ns,
+            boost: own.boost,
+            coscheduling,
+            vcpus: Table::default(),
+            vms: Table::default(),
+            pcpus: vec![Pcpu::default(); pcpus as usize].into(),
+            books: Books::default(),
+            places: vec![Place::default(); pcpus as usize].into(),
+            bursts: Table::default(),
+            learner: own.vcrd,
+            learned: Table::default(),
+            draws: Table::default(),
+            named: Table::default(),
+            stats: Table::default(),
+            long_at: Table::default(),
+            raised_in: u64::MAX,
+            slot_ns: host.tick_ns,
+            slop_ns: own.slop_ns,
+            clock_rng: Rng::new(seed, u32::MAX - 1),
+        }
+    }
+
+    /// A VM of that weight; `named`: static coscheduling is to run its vCPUs together.
+    pub fn add_vm(&mut self, weight: u32, named: bool, seed: u64) {
+        self.vms.push(credit::Vm::new(weight));
+        self.named.push(named);
+        self.learned.push(vcrd::State::new(&self.learner));
+        self.draws.push(Rng::new(seed, u32::MAX));
+        self.stats.push(CoschedulingStats::default());
+        self.long_at.push(u64::MAX);
+    }
+
+    /// A vCPU of the last VM, asleep and without credit, as Xen leaves who idles.
+    pub fn add_vcpu(&mut self, pcpu: PcpuId) {
+        let mut vcpu = Vcpu::new(self.vms.len() as u32 - 1, pcpu.0);
+        vcpu.runnable = 0;
+        self.vcpus.push(vcpu);
+        self.books.of.push(Standing::default());
+        self.bursts.push(Burst::default());
+    }
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who runs under Credit, and when that is asked again.
+
+use super::super::ask::{arm_tick_by, ask_reschedule};
+use super::super::fair::{Queues, NONE};
+use super::state::Credit;
+use crate::core::{Cause, Core, State};
+use crate::engine::{Event, PcpuId, VcpuId, VmId};
+
+use unspin_policy::credit::Vcpu;
+use unspin_scenario::plan::Coscheduling;
+
+impl Credit {
+    /// When the slice of who runs on `p` ends, ns.
+    pub fn slice_end_ns(&self, p: PcpuId) -> u64 {
+        self.places[p].slice_end_ns
+    }
+
+    /// A slice begins on `p`. The first ends anywhere: when a host's pCPUs began is chance, and
+    /// equal phases would run vCPUs together.
+    fn begin_slice(&mut self, p: PcpuId, now_ns: u64) {
+        let place = &mut self.places[p];
+        let first = !std::mem::replace(&mut place.used, true);
+        let ns = |ns: u64| ns.min(u64::from(u32::MAX)) as u32;
+        let slop_ns = u64::from(self.clock_rng.uniform(0, ns(self.slop_ns)));
+        let length_ns = if first {
+            u64::from(self.clock_rng.uniform(0, ns(self.slice_ns)))
+        } else {
+            self.slice_ns + slop_ns
+        };
+        place.slice_end_ns = now_ns + length_ns;
+    }
+
+    /// Time between hand-outs of credit, ns.
+    pub fn period_ns(&self) -> u64 {
+        self.slot_ns * u64::from(self.params.slots_per_assignment)
+    }
+
+    /// Whose vCPUs run together as of now. It is the guest that sets its VCRD LOW again, by a
+    /// hypercall (section 4.1): while none of its vCPUs runs it cannot.
+    fn refresh_high(&mut self, now_ns: u64) {
+        for (i, vm) in self.vms.ids().zip(self.vms.iter_mut()) {
+            let runs = |v: &Vcpu| v.vm == i.0 && v.running != 0;
+            vm.high = u8::from(match self.coscheduling {
+                Coscheduling::None => false,
+                Coscheduling::Con => self.named[i],
+                Coscheduling::Vcrd => {
+                    self.learned[i].is_high(now_ns / 1000)
+                        || (vm.high != 0 && !self.vcpus.iter().any(runs))
+                }
+                Coscheduling::VcrdPle => self.learned[i].is_high(now_ns / 1000),
+            });
+        }
+    }
+
+    /// Whether the siblings of `v`, which has just been chosen, are to run with it.
+    pub fn leads(&self, v: VcpuId) -> bool {
+        let vm = self.vcpus[v].vm;
+        self.has_credit(v) && self.vms[VmId(vm)].high != 0
+    }
+
+    fn has_vm(&self, pcpu: PcpuId, vm: VmId) -> bool {
+        self.vcpus.iter().any(|v| v.pcpu == pcpu.0 && v.vm == vm.0)
+    }
+
+    /// Credit's choice for `p`: who is to run there, [`NONE`] for nobody. The queues follow; the
+    /// former current one waits.
+    pub fn switch(&mut self, core: &mut Core, queues: &mut Queues, p: PcpuId) -> VcpuId {
+        let before = queues[p].current;
+        if before != NONE {
+            self.vcpus[before].running = 0;
+        }
+        self.refresh_high(core.now_ns);
+        let slot = core.now_ns / self.slot_ns;
+        let may_raise = slot != self.raised_in;
+        let last = self.places[p].last;
+        let hidden = self.hide_pinned(core, p);
+        let raised: u32 =
+            self.vcpus.iter().map(|v| u32::from(v.pcpu == p.0) & u32::from(v.raised)).sum();
+        let decision = self.pick(p, last, may_raise);
+        let chosen = decision.vcpu().map_or(NONE, |v| VcpuId(v as u32));
+        self.show_pinned(&hidden, chosen, p, decision.raised > 0);
+        let left: u32 =
+            self.vcpus.iter().map(|v| u32::from(v.pcpu == p.0) & u32::from(v.raised)).sum();
+        let goes_along = chosen != NONE && may_raise && self.leads(chosen);
+        let place = &mut self.places[p];
+        place.boosted = left < raised;
+        if chosen != NONE {
+            place.last = Some(chosen);
+            self.begin_slice(p, core.now_ns);
+        }
+        if chosen != before {
+            if before != NONE {
+                queues[p].waiting.push(before);
+            }
+            queues[p].current = chosen;
+            if chosen != NONE {
+                let from = core.vcpus[chosen].on.pcpu;
+                queues[from].waiting.retain(|&w| w != chosen);
+            }
+            if before != NONE && self.may_run(before) {
+                self.ask_idle(core, queues, before);
+            }
+        }
+        if goes_along {
+            self.places[p].boosted = true;
+            self.gather(core, queues, chosen, decision.raised);
+        }
+        chosen
+    }
+
+    /// Pinned vCPUs of other pCPUs must not come to `p`: the policy leaves raised ones where they
+    /// are. Returns who was not raised before.
+    fn hide_pinned(&mut self, core: &Core, p: PcpuId) -> Vec<VcpuId> {
+        let mut hidden = Vec::new();
+        for (v, vcpu) in self.vcpus.ids().zip(self.vcpus.iter_mut()) {
+            if vcpu.pcpu != p.0 && vcpu.raised == 0 && core.vcpus[v].on.pinned {
+                vcpu.raised = 1;
+                hidden.push(v);
+            }
+        }
+        hidden
+    }
+
+    /// Undoes [`Credit::hide_pinned`], but for those that the pick raised.
+    fn show_pinned(&mut self, hidden: &[VcpuId], chosen: VcpuId, p: PcpuId, raised: bool) {
+        let vm = (chosen != NONE).then(|| self.vcpus[chosen].vm);
+        for &v in hidden {
+            let vcpu = &mut self.vcpus[v];
+            let is_raised = raised && Some(vcpu.vm) == vm && vcpu.pcpu != p.0;
+            vcpu.raised = u8::from(is_raised && vcpu.runnable != 0 && vcpu.running == 0);
+        }
+    }
+
+    /// Algorithm 4, line 7: the PCPUs of the siblings of `leader` that were raised reschedule. Those
+    /// that run already begin a slice, or they would leave when their old one ends. Whoever came first
+    /// himself is not interrupted before his pCPU ticks: priorities are equal, and two gangs would
+    /// tear each other apart.
+    fn gather(&mut self, core: &mut Core, queues: &Queues, leader: VcpuId, raised: u32) {
+        self.raised_in = core.now_ns / self.slot_ns;
+        let vm = self.vcpus[leader].vm;
+        self.stats[VmId(vm)].gangs += u64::from(raised > 0);
+        core.charge(leader, core.prices.ipi_ns * u64::from(raised), Cause::Other);
+        for v in self.vcpus.ids() {
+            let Vcpu { pcpu, running, raised, .. } = self.vcpus[v];
+            let pcpu = PcpuId(pcpu);
+            if self.vcpus[v].vm != vm || v == leader {
+                continue;
+            }
+            if running != 0 {
+                self.begin_slice(pcpu, core.now_ns);
+                arm_tick_by(core, pcpu, self.slice_end_ns(pcpu));
+            } else if raised != 0 && !self.places[pcpu].boosted {
+                ask_reschedule(core, pcpu, queues[pcpu].current);
+            }
+        }
+    }
+
+    /// `v` waits: an idle pCPU may come for it.
+    fn ask_idle(&self, core: &mut Core, queues: &Queues, v: VcpuId) {
+        if core.vcpus[v].on.pinned {
+            return;
+        }
+        if let Some(p) = self.idle_pcpu(core, queues, v) {
+            ask_reschedule(core, p, queues[p].current);
+        }
+    }
+
+    /// A pCPU without anybody, that has no sibling of `v` if those are to run together.
+    fn idle_pcpu(&self, core: &Core, queues: &Queues, v: VcpuId) -> Option<PcpuId> {
+        let count = core.pcpus.len() as u32;
+        let Vcpu { pcpu: own, vm, .. } = self.vcpus[v];
+        let vm = VmId(vm);
+        let is_high = self.vms[vm].high != 0;
+        (1..count)
+            .map(|i| PcpuId((own + i) % count))
+            .find(|&p| queues[p].tasks() == 0 && !(is_high && self.has_vm(p, vm)))
+    }
+
+    /// `v` wants to run: on its pCPU, or on an idle one where its own is taken.
+    pub fn enqueue(&mut self, core: &mut Core, queues: &mut Queues, v: VcpuId, is_new: bool) {
+        self.refresh_high(core.now_ns);
+        let own = PcpuId(self.vcpus[v].pcpu);
+        let stays = core.vcpus[v].on.pinned || queues[own].tasks() == 0;
+        let p = if stays { own } else { self.idle_pcpu(core, queues, v).unwrap_or(own) };
+        let current = queues[p].current;
+        core.vcpus[v].on.pcpu = p;
+        queues[p].waiting.push(v);
+        let woken = &mut self.vcpus[v];
+        woken.pcpu = p.0;
+        woken.runnable = 1;
+        let has_credit = self.has_credit(v);
+        let woken = &mut self.vcpus[v];
+        if self.boost && has_credit && !is_new {
+            woken.raised = 1;
+        }
+        let is_raised = woken.raised != 0;
+        let place = &self.places[p];
+        let comes_first = match current {
+            NONE => self.may_run(v),
+            _ if place.boosted => false,
+            _ => is_raised || (has_credit && !self.has_credit(current)),
+        };
+        if comes_first {
+            ask_reschedule(core, p, queues[p].current);
+        }
+    }
+
+    /// The vCPU that runs on `p` sleeps.
+    pub fn sleep(&mut self, queues: &mut Queues, p: PcpuId) {
+        let queue = &mut queues[p];
+        let v = std::mem::replace(&mut queue.current, NONE);
+        if v != NONE {
+            let vcpu = &mut self.vcpus[v];
+            (vcpu.runnable, vcpu.running, vcpu.raised) = (0, 0, 0);
+        }
+    }
+
+    /// `p` ticks: `on_grid`, so that who runs pays, or because a slice is over. Whether it is to choose
+    /// again.
+    pub fn tick(&mut self, core: &Core, queues: &Queues, p: PcpuId, on_grid: bool) -> bool {
+        if on_grid {
+            self.sampled(queues[p].current);
+        }
+        let place = &mut self.places[p];
+        place.boosted = false;
+        let over = core.now_ns >= place.slice_end_ns;
+        let queue = &queues[p];
+        over || queue.waiting.iter().any(|&v| self.vcpus[v].raised != 0)
+    }
+
+    /// Algorithm 3: everybody gets credits; who was moved is queued where it belongs.
+    pub fn assign(&mut self, core: &mut Core, queues: &mut Queues) {
+        self.refresh_high(core.now_ns);
+        self.hand_out();
+        for v in core.vcpus.ids() {
+            let (from, to) = (core.vcpus[v].on.pcpu, PcpuId(self.vcpus[v].pcpu));
+            if from == to {
+                continue;
+            }
+            if core.vcpus[v].on.pinned {
+                self.vcpus[v].pcpu = from.0;
+                continue;
+            }
+            if core.vcpus[v].on.state == State::Ready {
+                queues[from].waiting.retain(|&w| w != v);
+                queues[to].waiting.push(v);
+            }
+            core.vcpus[v].on.pcpu = to;
+        }
+        for p in core.pcpus.ids() {
+            let queue = &queues[p];
+            let chooses = match queue.current {
+                NONE => !self.all_spent(&queue.waiting),
+                v => !self.may_run(v),
+            };
+            if chooses {
+                ask_reschedule(core, p, queues[p].current);
+            }
+        }
+        let next = core.now_ns + self.period_ns();
+        core.events.arm(Event::CreditPeriod, next);
+    }
+}

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the machine asks the host's scheduler, and what becomes of it.
+
+use super::ask::{arm_tick_by, ask_reschedule};
+use super::credit::CoschedulingStats;
+use super::fair::{RunQueue, NONE};
+use super::state::Scheduler;
+use crate::core::{Cause, Core, State};
+use crate::engine::{Event, PcpuId, Table, VcpuId, VmId};
+use unspin_policy::kvm_stock::Yield;
+
+impl Scheduler {
+    /// Who runs on `p`; [`VcpuId::NONE`]: nobody.
+    #[inline]
+    pub fn current(&self, p: PcpuId) -> VcpuId {
+        self.queues[p].current
+    }
+
+    /// The scheduler's times of `p` up to now; whether the slice of who runs is over.
+    #[inline]
+    pub fn bill(&mut self, core: &mut Core, p: PcpuId) -> bool {
+        let ns = self.unbilled_ns(core, p);
+        // Credit has ticks paid, not times.
+        if self.credit.is_some() {
+            return false;
+        }
+        let current = self.queues[p].current;
+        let over = self.queues[p].ran(&self.tunables, &mut self.entities, ns);
+        match &mut self.bandwidth {
+            Some(bandwidth) if current != NONE => bandwidth.ran(current, ns) | over,
+            _ => over,
+        }
+    }
+
+    /// Time that `p`'s scheduler has not seen yet, and now has.
+    #[inline]
+    pub fn unbilled_ns(&mut self, core: &mut Core, p: PcpuId) -> u64 {
+        let pcpu = &mut core.pcpus[p];
+        core.now_ns - std::mem::replace(&mut pcpu.billed_ns, core.now_ns)
+    }
+
+    /// Linux spreads skewed ticks over half a period (tick_setup_sched_timer()); Xen's timers begin
+    /// when each pCPU is brought up, at any time of a period.
+    pub fn tick_offset_ns(&self, core: &Core, p: PcpuId) -> u64 {
+        let range_ns = match self.credit {
+            Some(_) => core.model.tick_ns,
+            None => core.model.tick_ns / 2,
+        };
+        let skew = u64::from(if core.model.skew_tick { p.0 } else { 0 });
+        range_ns * skew / u64::from(core.pcpus.len() as u32)
+    }
+
+    /// Whether `p` is on its grid now: a tick of its own, not the end of a slice.
+    pub fn ticks_now(&self, core: &Core, p: PcpuId) -> bool {
+        let since = core.now_ns.checked_sub(self.tick_offset_ns(core, p));
+        since.is_some_and(|ns| ns % core.model.tick_ns == 0)
+    }
+
+    /// Ticks of different pCPUs are each on its own grid, or at the same time (skew_tick).
+    pub fn arm_tick(&mut self, core: &mut Core, p: PcpuId) {
+        let period = core.model.tick_ns;
+        let offset = self.tick_offset_ns(core, p);
+        let next = (core.now_ns + period - offset) / period * period + offset;
+        core.events.arm(Event::Tick(p), next.max(core.now_ns + 1));
+        if let Some(credit) = &self.credit {
+            arm_tick_by(core, p, credit.slice_end_ns(p));
+        }
+    }
+
+    /// Asks `p` to reschedule; an earlier request stands.
+    #[inline]
+    pub fn ask_reschedule(&mut self, core: &mut Core, p: PcpuId) {
+        ask_reschedule(core, p, self.queues[p].current);
+    }
+
+    /// The scheduler's choice for `p`, whose former current one waits again.
+    #[inline]
+    pub fn choose(&mut self, core: &mut Core, p: PcpuId) -> VcpuId {
+        if let Some(credit) = &mut self.credit {
+            let v = credit.switch(core, &mut self.queues, p);
+            if v != NONE {
+                self.arm_tick(core, p);
+            }
+            return v;
+        }
+        self.throttle_current(p);
+        let v = self.queues[p].switch(&self.tunables, &mut self.entities);
+        if v == NONE && self.pull(core, p) {
+            return self.queues[p].switch(&self.tunables, &mut self.entities);
+        }
+        v
+    }
+
+    fn enqueue(&mut self, core: &mut Core, v: VcpuId, is_new: bool) {
+        if let Some(credit) = &mut self.credit {
+            credit.enqueue(core, &mut self.queues, v, is_new);
+            return;
+        }
+        let p = self.pcpu_for(core, v);
+        core.vcpus[v].on.pcpu = p;
+        let over = self.bill(core, p);
+        if let Some(groups) = &mut self.groups {
+            groups.set_runnable(v, true, core.now_ns);
+            self.entities[v].set_weight(&self.tunables, groups.weight(v, core.now_ns));
+        }
+        let queue = &mut self.queues[p];
+        queue.enqueue(&self.tunables, &mut self.entities, v, is_new);
+        if !self.may_queue(p, v) {
+            return;
+        }
+        let current = self.queues[p].current;
+        let asked =
+            current != NONE && core.vcpus[current].exit.need_resched || self.is_asked(core, p);
+        let queue = &mut self.queues[p];
+        if over || queue.preempts(&self.tunables, &mut self.entities, v) {
+            if !asked {
+                queue.prefer_woken(&self.tunables, v);
+            }
+            self.ask_reschedule(core, p);
+        }
+    }
+
+    /// The weight of `v`, current and billed, follows its group's load.
+    fn reweigh(&mut self, core: &mut Core, v: VcpuId) {
+        let Some(groups) = &mut self.groups else { return };
+        groups.refresh(v, core.now_ns);
+        let weight = groups.weight(v, core.now_ns);
+        let queue = &mut self.queues[core.vcpus[v].on.pcpu];
+        queue.reweigh(&self.tunables, &mut self.entities, v, weight);
+    }
+
+    /// Where a vCPU that wants to run goes: where it was, unless it may move and an idle pCPU, or
+    /// for want of one the shortest queue, is elsewhere.
+    fn pcpu_for(&self, core: &Core, v: VcpuId) -> PcpuId {
+        let vcpu = &core.vcpus[v];
+        if vcpu.on.pinned || self.queues[vcpu.on.pcpu].tasks() == 0 {
+            return vcpu.on.pcpu;
+        }
+        let count = core.pcpus.len() as u32;
+        let others = (0..count).map(|i| PcpuId((vcpu.on.pcpu.0 + i) % count));
+        others.min_by_key(|&p| self.queues[p].tasks()).unwrap_or(vcpu.on.pcpu)
+    }
+
+    /// `p` has nobody: takes a waiting vCPU from the longest queue. Whether it got one.
+    fn pull(&mut self, core: &mut Core, p: PcpuId) -> bool {
+        if self.movable == 0 {
+            return false;
+        }
+        let movable = |q: &RunQueue| q.waiting.iter().copied().find(|&v| !core.vcpus[v].on.pinned);
+        let longest = (core.pcpus.ids())
+            .filter(|&from| movable(&self.queues[from]).is_some())
+            .max_by_key(|&from| self.queues[from].waiting.len());
+        let Some(from) = longest else { return false };
+        let Some(v) = movable(&self.queues[from]) else { return false };
+        self.bill(core, from);
+        self.queues[from].take(&self.tunables, &mut self.entities, v);
+        self.queues[p].give(&self.tunables, &mut self.entities, v);
+        core.vcpus[v].on.pcpu = p;
+        true
+    }
+
+    #[inline]
+    pub fn is_asked(&self, core: &Core, p: PcpuId) -> bool {
+        core.events.time_of(Event::Reschedule(p)).is_some()
+    }
+
+    /// `p`, whose vCPU is accounted for, ticks. Whether it is to choose again.
+    #[inline]
+    pub fn tick(&mut self, core: &mut Core, p: PcpuId) -> bool {
+        let billed = self.bill(core, p);
+        self.reweigh(core, self.current(p));
+        if core.model.group_load_lags {
+            self.balance_at_tick(core, p);
+        }
+        let on_grid = self.credit.is_some() && self.ticks_now(core, p);
+        let over = match &mut self.credit {
+            Some(credit) => credit.tick(core, &self.queues, p, on_grid),
+            None => self.queues[p].tick(&self.tunables, &self.entities),
+        };
+        billed | over
+    }
+
+    /// Whether it has no directed yield: Xen of Credit's time yields to nobody.
+    pub fn yields_to_nobody(&self) -> bool {
+        self.credit.is_some()
+    }
+
+    /// yield_to(): who runs on `p` wants `target` to run in its place.
+    #[inline]
+    pub fn yield_to(&mut self, core: &mut Core, p: PcpuId, target: VcpuId) -> Yield {
+        let to = core.vcpus[target].on.pcpu;
+        if self.queues[p].tasks() == 1 && self.queues[to].tasks() == 1 {
+            return Yield::Failed;
+        }
+        if core.vcpus[target].on.state != State::Ready || self.is_throttled(target) {
+            return Yield::NotPossible;
+        }
+        self.bill(core, p);
+        self.queues[to].set_next(target);
+        self.queues[p].yield_current(&self.tunables, &mut self.entities);
+        if to != p {
+            self.ask_reschedule(core, to);
+        }
+        Yield::Boosted
+    }
+
+    /// Who runs on `p` lets anybody else run.
+    pub fn yield_current(&mut self, core: &mut Core, p: PcpuId) {
+        self.bill(core, p);
+        self.queues[p].yield_current(&self.tunables, &mut self.entities);
+    }
+
+    /// KVM polls for a wake-up of `v`, which halts, while nobody else wants `p`. Whether it does now.
+    pub fn polls_before_halt(&self, core: &mut Core, p: PcpuId, v: VcpuId) -> bool {
+        let ns = core.model.halt_poll_ns;
+        let exit = &mut core.vcpus[v].exit;
+        exit.halt_polls = !exit.halt_polls && ns > 0 && self.queues[p].waiting.is_empty();
+        let polls = exit.halt_polls;
+        if polls {
+            core.charge(v, ns, Cause::Idle);
+        }
+        polls
+    }
+
+    /// Who runs on `p` leaves the queue, to sleep.
+    pub fn sleep(&mut self, core: &mut Core, p: PcpuId) {
+        self.bill(core, p);
+        match &mut self.credit {
+            Some(credit) => credit.sleep(&mut self.queues, p),
+            None => self.queues[p].dequeue_current(&self.tunables, &mut self.entities),
+        }
+    }
+
+    /// `v` sleeps now.
+    pub fn slept(&mut self, core: &mut Core, v: VcpuId) {
+        if let Some(groups) = &mut self.groups {
+            groups.set_runnable(v, false, core.now_ns);
+        }
+        self.give_back(core, v);
+    }
+
+    /// `v`, asleep until now, wants to run.
+    pub fn wakes(&mut self, core: &mut Core, v: VcpuId) {
+        if let Some(asym) = &mut self.asym {
+            asym.woken(v, core.now_ns);
+        }
+        self.movable += u32::from(!core.vcpus[v].on.pinned);
+        self.enqueue(core, v, false);
+    }
+
+    /// `v`, new, wants to run.
+    pub fn starts(&mut self, core: &mut Core, v: VcpuId) {
+        self.movable += u32::from(!core.vcpus[v].on.pinned);
+        self.enqueue(core, v, true);
+    }
+
+    /// `v` has lost its pCPU, and waits.
+    #[inline]
+    pub fn preempted(&mut self, core: &Core, v: VcpuId) {
+        if let Some(asym) = &mut self.asym {
+            asym.preempted(core.vcpus[v].on.pcpu, v);
+        }
+        self.movable += u32::from(!core.vcpus[v].on.pinned);
+    }
+
+    /// `v` has got `p`.
+    #[inline]
+    pub fn runs(&mut self, core: &Core, p: PcpuId, v: VcpuId) {
+        if let Some(asym) = &mut self.asym {
+            asym.runs(p, v, core.now_ns);
+        }
+        self.movable -= u32::from(!core.vcpus[v].on.pinned);
+    }
+
+    /// `p` has nobody to run.
+    pub fn idles(&mut self, core: &mut Core, p: PcpuId) {
+        if core.model.group_load_lags {
+            self.balance_when_idle(core, p);
+        }
+    }
+
+    /// Who ran on `p` waits in its queue.
+    pub fn put_back(&mut self, p: PcpuId) {
+        self.queues[p].put_back();
+    }
+
+    /// `by` sends its sibling the interrupt that wakes it.
+    pub fn note_waker(&mut self, core: &Core, woken: VcpuId, by: VcpuId) {
+        if let Some(asym) = &mut self.asym {
+            asym.waker(woken, core.vcpus[by].index);
+        }
+    }
+
+    /// An over-threshold wait for a spin-lock in `vm` is over, whose locks were passed so often.
+    pub fn long_wait(&mut self, vm: VmId, passes: u64) {
+        if let Some(credit) = &mut self.credit {
+            credit.long_wait(vm, passes);
+        }
+    }
+
+    /// The guest of `vm` has reported an over-threshold wait.
+    pub fn adjusting_event(&mut self, core: &Core, vm: VmId) {
+        if let Some(credit) = &mut self.credit {
+            credit.adjusting_event(vm, core.now_ns);
+        }
+    }
+
+    /// A PLE exit of `v`, with that window.
+    pub fn watch_ple_exit(&mut self, core: &Core, v: VcpuId, window_cycles: u32) {
+        if let Some(credit) = &mut self.credit {
+            credit.watch_ple_exit(core, v, window_cycles);
+        }
+    }
+
+    /// A period of asymmetric vCPUs begins.
+    pub fn arm_asym_period(&self, core: &mut Core) {
+        if let Some(asym) = &self.asym {
+            core.events.arm(Event::AsymPeriod, core.now_ns + asym.period_ns());
+        }
+    }
+
+    /// What coscheduling did to each VM; none without Credit.
+    pub fn coscheduling_stats(&self) -> Vec<CoschedulingStats> {
+        self.credit.as_ref().map(|credit| credit.stats.all().to_vec()).unwrap_or_default()
+    }
+
+    /// The pCPUs' queues, each with room for all that may come.
+    pub fn make_queues(&mut self, core: &Core) {
+        let mut pinned: Table<PcpuId, usize> = vec![0; core.pcpus.len()].into();
+        for vcpu in core.vcpus.iter().filter(|v| v.on.pinned) {
+            pinned[vcpu.on.pcpu] += 1;
+        }
+        let free = core.vcpus.iter().filter(|v| !v.on.pinned).count();
+        self.queues.extend(pinned.iter().map(|n| RunQueue::new(n + free)));
+    }
+
+    /// The first period of whatever has periods.
+    pub fn arm_periods(&self, core: &mut Core) {
+        if self.credit.is_some() {
+            core.events.arm(Event::CreditPeriod, 0);
+        }
+        self.arm_asym_period(core);
+        if self.bandwidth.is_some() {
+            core.events.arm(Event::BandwidthPeriod, 0);
+        }
+    }
+
+    /// Credits are handed out, where Credit decides.
+    pub fn assign_credits(&mut self, core: &mut Core) {
+        if let Some(credit) = &mut self.credit {
+            credit.assign(core, &mut self.queues);
+        }
+    }
+
+    /// An allocation period of asymmetric vCPUs has ended; all vCPUs are accounted for, all pCPUs
+    /// billed. Where each vCPU is to be from now on.
+    pub fn end_period(&mut self, core: &Core) -> Vec<PcpuId> {
+        let Scheduler { asym, entities, tunables, groups, .. } = self;
+        match asym {
+            Some(asym) => asym.end_period(core, entities, tunables, groups.as_deref_mut()),
+            None => Vec::new(),
+        }
+    }
+
+    /// `v`, not running, changes to the queue of another pCPU; both are billed.
+    pub fn change_queue(&mut self, core: &mut Core, v: VcpuId, to: PcpuId) {
+        let from = core.vcpus[v].on.pcpu;
+        let (source, target) = self.queues.both(from, to);
+        let mut comes_first = false;
+        if core.vcpus[v].on.state == State::Halted {
+            target.adopt(source, &mut self.entities, v);
+        } else {
+            source.take(&self.tunables, &mut self.entities, v);
+            target.give(&self.tunables, &mut self.entities, v);
+            comes_first = target.preempts(&self.tunables, &mut self.entities, v);
+        }
+        core.vcpus[v].on.pcpu = to;
+        if comes_first {
+            self.ask_reschedule(core, to);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the host's scheduler keeps.
+
+use super::asym::Asym;
+use super::bandwidth::Bandwidth;
+use super::credit::Credit;
+use super::fair::{Entity, Queues, Tunables};
+use super::groups::Groups;
+use crate::engine::{Table, VcpuId};
+
+/// Parts that a host does not have are `None`.
+pub struct Scheduler {
+    pub queues: Queues,
+    /// Ready vCPUs that any pCPU may take.
+    pub movable: u32,
+    pub entities: Table<VcpuId, Entity>,
+    pub tunables: Tunables,
+    /// Instead of the fair scheduler.
+    pub credit: Option<Box<Credit>>,
+    /// The VMs' cgroups.
+    pub groups: Option<Box<Groups>>,
+    /// When somebody balances next for the pCPUs that idle, where groups' loads lag.
+    pub nohz_balance_ns: u64,
+    /// The VMs' caps.
+    pub bandwidth: Option<Box<Bandwidth>>,
+    pub asym: Option<Box<Asym>>,
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What KVM and the module keep.
+
+use crate::engine::{PcpuId, Table, VcpuId, VmId};
+use unspin_policy::aple;
+use unspin_policy::kvm_stock::{Search, Variant, Vcpu as StockVcpu};
+use unspin_policy::{hvs, ipi};
+use unspin_scenario::result::{EpochSample, ModuleStats};
+
+/// The module's view of one VM.
+#[derive(Debug, Clone)]
+pub struct Module {
+    /// Mode `off` counts nothing.
+    pub counts: bool,
+    pub window_on: bool,
+    /// Who owes the spinner an answer to an interrupt comes before any selection.
+    pub ipi_aware: bool,
+    /// So does who has the spinner's lock, or is next for it.
+    pub queue_aware: bool,
+    /// Its selection, or KVM's.
+    pub select: Option<hvs::Flags>,
+    pub params: aple::Params,
+    pub aple: aple::State,
+    pub window_cycles: u32,
+    pub report_batch: u32,
+    pub epoch_exits: u32,
+    pub epoch_min_until_ns: u64,
+    pub epoch_base: aple::Epoch,
+    pub last_ppm: u64,
+    pub stats: ModuleStats,
+}
+
+/// What KVM and the module keep of a vCPU.
+#[derive(Debug, Clone)]
+pub struct VcpuExits {
+    /// Its window in force, cycles.
+    pub window_cycles: u32,
+    /// Its last PLE exit found no sibling without a pCPU.
+    pub complete: bool,
+    pub search: Option<Search>,
+    /// A directed yield of the module was for it, there, when the pCPU had switched so often.
+    pub pick_pending: bool,
+    pub pick_pcpu: PcpuId,
+    pub pick_switches: u64,
+    pub unreported_exits: u32,
+}
+
+impl VcpuExits {
+    pub const NEW: VcpuExits = VcpuExits {
+        window_cycles: 0,
+        complete: false,
+        search: None,
+        pick_pending: false,
+        pick_pcpu: PcpuId::NONE,
+        pick_switches: 0,
+        unreported_exits: 0,
+    };
+}
+
+/// What KVM and the module keep of a VM.
+#[derive(Debug, Clone)]
+pub struct VmExits {
+    /// A processor loop detector watches it.
+    pub ple: bool,
+    /// It runs at CPL 3.
+    pub user_mode: bool,
+    pub last_boosted: u32,
+    pub stock: Vec<StockVcpu>,
+    pub slots: Vec<hvs::Slot>,
+    pub module: Module,
+    pub epochs: Vec<EpochSample>,
+}
+
+/// KVM, and the module in it.
+pub struct Kvm {
+    pub vcpus: Table<VcpuId, VcpuExits>,
+    pub vms: Table<VmId, VmExits>,
+    pub stock_variant: Variant,
+    pub trace_epochs: bool,
+    pub epoch_from_ns: u64,
+    /// What yields to those that are waited for are told.
+    pub seen: Vec<ipi::Slot>,
+}
