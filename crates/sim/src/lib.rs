@@ -27,16 +27,8 @@
 //! `kvm` and `guest` what is kept stands in `state.rs`, below the files that change it; `mod.rs` only
 //! lists what there is.
 //!
-//! | where | it is | and may touch |
-//! |---|---|---|
-//! | a vCPU is picked | `host/fair/rq.rs`: `switch()`; Credit: `host/credit/switch.rs`: `switch()` | the scheduler's queues |
-//! | whom a PLE exit yields to | `kvm/pick.rs`; `machine/exits.rs`: `decide()` asks the scheduler for each | what KVM keeps; the vCPU's account |
-//! | a lock is handed over | `guest/lock/hand_over.rs`: `hand_over()`; to whom: a file for each family beside it | the guest; the two vCPUs' accounts and timers |
-//! | a cost is charged | `core/mod.rs`: `charge()`; how much: `core/costs.rs` | the vCPU's account |
-//! | time is booked | `core/ledger.rs`; the guest's part: `guest/time.rs`: `account()` | the vCPU's account |
-//! | an arm's setting takes effect | the module: `setup/arm.rs`; the host: `core/model.rs`: `on()`; the scheduler: `setup/build.rs` | a machine that has not begun |
-//!
-//! docs/simulator.md has the same file by file.
+//! docs/simulator.md, "Where is it?", says where a vCPU is picked, where a lock is handed over, where a
+//! cost is charged and where an arm's setting takes effect; its table of rooms has every file.
 
 mod core;
 mod engine;
