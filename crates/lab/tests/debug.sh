@@ -56,7 +56,7 @@ check "a freed timer that is pending is found" finds timer "ODEBUG: free active"
 check "a read without rcu_read_lock() is found" finds rcu "suspicious RCU usage"
 # lockdep stops at the first cycle it finds, so it has found none before.
 check "locks taken in both orders are found" finds order "possible circular locking dependency"
-check "a read after free is found" finds free "KASAN: slab-use-after-free"
+check "a read after free is found" finds free "KASAN: \(slab-\)*use-after-free"
 check "a read out of bounds is found" finds bounds "KASAN: slab-out-of-bounds"
 insmod /modules/faulty.ko fault=leak
 rmmod faulty
