@@ -53,7 +53,7 @@ static int argument_check(const struct unspin_btf *btf, u32 i)
 
 	if (!unspin_btf_knows(btf, function)) {
 		pr_err("not loading: kvm's type information has no %s%s\n", function,
-		       IS_ENABLED(CONFIG_BPF_EVENTS) ? "" :
+		       IS_ENABLED(CONFIG_BPF_EVENTS) ? ": its KVM is none this module knows" :
 		       "; tracepoints are in it where a kernel is built with CONFIG_BPF_EVENTS");
 		return -EINVAL;
 	}
