@@ -49,7 +49,7 @@ pub fn program(app: &App, units: u32) -> Vec<Step> {
     let full = f64::from(app.units);
     let alone = match app.sequential {
         Sequential::Same => Op::SerialFirst,
-        Sequential::Rotating => Op::SerialTurn,
+        Sequential::Rotating => Op::SerialRotating,
     };
     let barrier = Step { op: Op::Barrier, ..step(Op::Barrier, 0.0) };
     for phase in app.phases.iter().filter(|p| p.threads > 0) {
@@ -70,7 +70,7 @@ pub fn program(app: &App, units: u32) -> Vec<Step> {
         }
     }
     // The first phase of the next pass makes all wait.
-    let joins = |s: &Step| matches!(s.op, Op::SerialFirst | Op::SerialTurn);
+    let joins = |s: &Step| matches!(s.op, Op::SerialFirst | Op::SerialRotating);
     if steps.len() > 1 && steps.first().is_some_and(joins) && steps.last() == Some(&barrier) {
         steps.pop();
     }

@@ -90,7 +90,7 @@ fn sequential_work_is_one_threads_or_each_ones_in_turn() {
         ]
     };
     let useful = |op| only(&setup(&run(1, 4, program(op))));
-    let (first, turn) = (useful(Op::ComputeFirst), useful(Op::ComputeTurn));
+    let (first, turn) = (useful(Op::ComputeFirst), useful(Op::ComputeRotating));
     near(first.cpu_ns[0] as f64, 2.0 * first.cpu_ns[1] as f64, 0.25);
     near(turn.cpu_ns[0] as f64, turn.cpu_ns[3] as f64, 0.05);
     near(units(&first), units(&turn), 0.05);
@@ -99,7 +99,7 @@ fn sequential_work_is_one_threads_or_each_ones_in_turn() {
 /// One works while the others sleep, and nobody is woken to find nothing to do.
 #[test]
 fn a_sequential_section_is_waited_for_once() {
-    for op in [Op::SerialFirst, Op::SerialTurn] {
+    for op in [Op::SerialFirst, Op::SerialRotating] {
         for threads in [4, 8] {
             let program =
                 vec![step(Op::Compute, constant(120_000), 0), step(op, constant(240_000), 0)];

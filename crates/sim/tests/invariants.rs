@@ -67,9 +67,9 @@ fn piece() -> impl Strategy<Value = Vec<Step>> {
         }),
         1 => (dist(), permille()).prop_map(one(Op::Share)),
         1 => dist().prop_map(|work| vec![step(Op::ComputeFirst, work, 0)]),
-        1 => dist().prop_map(|work| vec![step(Op::ComputeTurn, work, 0)]),
+        1 => dist().prop_map(|work| vec![step(Op::ComputeRotating, work, 0)]),
         1 => (dist(), any::<bool>()).prop_map(|(work, first)| {
-            vec![step(if first { Op::SerialFirst } else { Op::SerialTurn }, work, 0)]
+            vec![step(if first { Op::SerialFirst } else { Op::SerialRotating }, work, 0)]
         }),
         2 => (dist(), permille()).prop_map(|(hold, permille)| {
             vec![

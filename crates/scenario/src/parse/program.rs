@@ -144,7 +144,7 @@ fn waits_for_all(op: Op) -> bool {
             | Op::UserBarrier
             | Op::CondBarrier
             | Op::SerialFirst
-            | Op::SerialTurn
+            | Op::SerialRotating
     )
 }
 

@@ -74,13 +74,13 @@ pub enum Op {
     ComputeFirst,
     /// Work that one thread does, in each unit another: round-robin.
     #[serde(rename = "compute-rotating", alias = "compute-turn")]
-    ComputeTurn,
+    ComputeRotating,
     /// The sequential section of fork and join: all arrive and sleep, the first thread does the
     /// work, then all go on.
     SerialFirst,
     /// The same, in each unit another thread's work.
     #[serde(rename = "serial-rotating", alias = "serial-turn")]
-    SerialTurn,
+    SerialRotating,
     /// Reads that many cache lines the previous vCPU wrote.
     Share,
     /// Sleeps until the socket has room for a message, its buffer holding so many, or, of a
@@ -117,8 +117,8 @@ mod tests {
     #[test]
     fn records_with_a_steps_other_name_are_read() {
         for (name, other, op) in [
-            ("compute-rotating", "compute-turn", Op::ComputeTurn),
-            ("serial-rotating", "serial-turn", Op::SerialTurn),
+            ("compute-rotating", "compute-turn", Op::ComputeRotating),
+            ("serial-rotating", "serial-turn", Op::SerialRotating),
         ] {
             assert_eq!(serde_json::to_value(op).unwrap(), name);
             for name in [name, other] {

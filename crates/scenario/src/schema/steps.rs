@@ -93,14 +93,14 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind::new("compute-first", Op::ComputeFirst, Must, Maybe)
         .on(Machines::Sim)
         .help("work of the first thread alone; the others pass by"),
-    Kind::new("compute-rotating", Op::ComputeTurn, Must, Maybe)
+    Kind::new("compute-rotating", Op::ComputeRotating, Must, Maybe)
         .on(Machines::Sim)
         .help("work of one thread, in each unit another"),
     Kind::new("serial-first", Op::SerialFirst, Must, TOGETHER).on(Machines::Sim).help(
         "the sequential section of fork and join: all arrive and sleep, the first thread works, \
          then all go on",
     ),
-    Kind::new("serial-rotating", Op::SerialTurn, Must, TOGETHER)
+    Kind::new("serial-rotating", Op::SerialRotating, Must, TOGETHER)
         .on(Machines::Sim)
         .help("the same, in each unit another thread's work"),
     Kind::new("shootdown", Op::Shootdown, May, Maybe).on(Machines::Hypervisors).help(

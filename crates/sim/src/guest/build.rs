@@ -20,8 +20,8 @@ pub struct VmSpec {
     pub has_mutexes: bool,
     pub has_sockets: bool,
     pub has_shootdowns: bool,
-    /// See [`Vm::in_turn`].
-    pub in_turn: bool,
+    /// See [`Vm::handles_ipis`].
+    pub handles_ipis: bool,
 }
 
 impl Guest {
@@ -43,7 +43,7 @@ impl Guest {
             mutexes: vec![Mutex::free(threads); mutexes],
             sockets: if spec.has_sockets { sockets(threads) } else { Vec::new() },
             acks: vec![Vec::with_capacity(vcpus as usize); acks],
-            in_turn: spec.in_turn,
+            handles_ipis: spec.handles_ipis,
             barrier: Barrier {
                 missing_off: vcpus,
                 turns: VecDeque::with_capacity(vcpus as usize),

@@ -75,7 +75,7 @@ impl Guest {
     /// `v` runs again: it answers at once, unless its VM's answer when they have handled an interrupt.
     #[inline]
     pub fn answer_at_once(&mut self, core: &mut Core, v: VcpuId) {
-        if self.cpus[v].owes_acks && !self.vms[core.vcpus[v].vm].in_turn {
+        if self.cpus[v].owes_acks && !self.vms[core.vcpus[v].vm].handles_ipis {
             self.answer(core, v);
         }
     }

@@ -4,7 +4,7 @@
 //! Work between two steps that others can notice is one interval. Spinning is an interval too: it
 //! ends when the lock is handed over (`lock/`), the barrier opens, or the window is over.
 
-use super::program::{Act, Draw, Instruction, Step, Turn, Work};
+use super::program::{Act, Draw, Instruction, OneThread, Step, Work};
 use super::state::{Doing, Guest};
 use crate::core::Core;
 use crate::engine::VcpuId;
@@ -22,7 +22,7 @@ impl Guest {
             // Woken for something else it may stand in line still.
             let vm = core.vcpus[v].vm;
             self.vms[vm].barrier.turns.retain(|u| *u != v);
-            self.wake_in_turn(core, v);
+            self.wake_next_sleeper(core, v);
             if !core.effects.is_empty() {
                 return Some(ns);
             }
@@ -111,10 +111,10 @@ impl Guest {
                 let iterations = u64::from(self.draw(v, draw));
                 core.clock.ns(iterations * core.prices.iteration_cycles)
             }
-            Work::InTurn(turn, draw) => {
+            Work::OfOneThread(which, draw) => {
                 let iterations = u64::from(self.draw(v, draw));
-                let is_turn = self.thread_index(v) == self.turn(core, v, turn);
-                if is_turn {
+                let is_it = self.thread_index(v) == self.number_of(core, v, which);
+                if is_it {
                     core.clock.ns(iterations * core.prices.iteration_cycles)
                 } else {
                     0
@@ -155,7 +155,7 @@ impl Guest {
                 None
             }
             Act::Barrier(meet) => self.barrier(core, v, meet).then_some(0),
-            Act::Serial(turn, draw) => self.serial(core, v, turn, draw).then_some(0),
+            Act::Serial(which, draw) => self.serial(core, v, which, draw).then_some(0),
             Act::SocketWait { capacity } => self.socket_wait(core, v, capacity).then_some(0),
             Act::SocketLock => {
                 self.lock(core, v, self.socket_lock(v)).then_some(core.prices.lock_ns)
@@ -166,9 +166,9 @@ impl Guest {
                 Some(core.prices.unlock_ns)
             }
             Act::Shootdown { lazy, .. } => {
-                let in_turn = self.vms[core.vcpus[v].vm].in_turn;
-                let goes_on = if in_turn {
-                    self.shootdown_in_turn(core, v)
+                let one_by_one = self.vms[core.vcpus[v].vm].handles_ipis;
+                let goes_on = if one_by_one {
+                    self.shootdown_one_by_one(core, v)
                 } else {
                     self.shootdown(core, v, lazy)
                 };
@@ -178,11 +178,11 @@ impl Guest {
     }
 
     /// Number of the thread that a step for one thread is for, in the pass `v` is in.
-    pub fn turn(&self, core: &Core, v: VcpuId, turn: Turn) -> u32 {
+    pub fn number_of(&self, core: &Core, v: VcpuId, which: OneThread) -> u32 {
         let vcpu = &self.cpus[v];
-        match turn {
-            Turn::First => 0,
-            Turn::EachInTurn => {
+        match which {
+            OneThread::First => 0,
+            OneThread::Rotating => {
                 (vcpu.run.passes % u64::from(self.vms[core.vcpus[v].vm].threads)) as u32
             }
         }

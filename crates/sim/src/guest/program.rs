@@ -34,10 +34,10 @@ impl Draw {
 
 /// Which of a VM's threads a step for one thread is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum OneThread {
     First,
     /// Another one in each pass.
-    EachInTurn,
+    Rotating,
 }
 
 /// How those that arrive at a barrier wait until all have.
@@ -59,8 +59,8 @@ pub enum Meet {
 pub enum Work {
     /// So many iterations (`compute`, and `critical` while it has a lock).
     Iterations(Draw),
-    /// The same, if it is its turn.
-    InTurn(Turn, Draw),
+    /// The same, if this thread is the one.
+    OfOneThread(OneThread, Draw),
     /// Reads so many cache lines that a sibling wrote.
     Share(Draw),
 }
@@ -81,7 +81,7 @@ pub enum Act {
     },
     Barrier(Meet),
     /// Joins and sleeps, while one thread works.
-    Serial(Turn, Draw),
+    Serial(OneThread, Draw),
     /// Waits for room in its socket, or for a message.
     SocketWait {
         capacity: u32,
@@ -119,10 +119,10 @@ pub struct Instruction {
 fn stand_in(op: Op) -> Op {
     match op {
         Op::UserBarrier => Op::SpinBarrier,
-        Op::CondBarrier | Op::SerialFirst | Op::SerialTurn => Op::Barrier,
+        Op::CondBarrier | Op::SerialFirst | Op::SerialRotating => Op::Barrier,
         Op::Mutex | Op::SocketWait => Op::Block,
         Op::MutexUnlock | Op::Shootdown | Op::ShootdownLazy => Op::Wake,
-        Op::ComputeFirst | Op::ComputeTurn | Op::Share => Op::Compute,
+        Op::ComputeFirst | Op::ComputeRotating | Op::Share => Op::Compute,
         Op::SocketLock => Op::Lock,
         Op::SocketUnlock => Op::Unlock,
         Op::Compute
@@ -141,8 +141,8 @@ fn step_of(op: Op, step: &abi::Step, capacity: u32) -> Step {
     let draw = Draw::of(step);
     let act = match op {
         Op::Compute | Op::Critical => return Step::Work(Work::Iterations(draw)),
-        Op::ComputeFirst => return Step::Work(Work::InTurn(Turn::First, draw)),
-        Op::ComputeTurn => return Step::Work(Work::InTurn(Turn::EachInTurn, draw)),
+        Op::ComputeFirst => return Step::Work(Work::OfOneThread(OneThread::First, draw)),
+        Op::ComputeRotating => return Step::Work(Work::OfOneThread(OneThread::Rotating, draw)),
         Op::Share => return Step::Work(Work::Share(draw)),
         Op::Lock => Act::Lock(step.lock),
         Op::Unlock => Act::Unlock(step.lock),
@@ -155,8 +155,8 @@ fn step_of(op: Op, step: &abi::Step, capacity: u32) -> Step {
         // Without a length of its own who spins in user space never goes to sleep.
         Op::UserBarrier => Act::Barrier(Meet::User { pauses: (step.b > 0).then_some(draw) }),
         Op::CondBarrier => Act::Barrier(Meet::Cond { pauses: draw, user: step.b > 0 }),
-        Op::SerialFirst => Act::Serial(Turn::First, draw),
-        Op::SerialTurn => Act::Serial(Turn::EachInTurn, draw),
+        Op::SerialFirst => Act::Serial(OneThread::First, draw),
+        Op::SerialRotating => Act::Serial(OneThread::Rotating, draw),
         Op::SocketWait => Act::SocketWait { capacity },
         Op::SocketLock => Act::SocketLock,
         Op::SocketUnlock => Act::SocketUnlock { capacity },
@@ -234,7 +234,7 @@ fn check_mutexes(program: &[plan::Step]) -> Result<(), String> {
             | Op::UserBarrier
             | Op::CondBarrier
             | Op::SerialFirst
-            | Op::SerialTurn
+            | Op::SerialRotating
             | Op::SocketWait
                 if held.is_some() =>
             {
@@ -245,7 +245,7 @@ fn check_mutexes(program: &[plan::Step]) -> Result<(), String> {
             | Op::UserBarrier
             | Op::CondBarrier
             | Op::SerialFirst
-            | Op::SerialTurn
+            | Op::SerialRotating
             | Op::SocketWait
             | Op::SocketLock
             | Op::SocketUnlock
@@ -255,7 +255,7 @@ fn check_mutexes(program: &[plan::Step]) -> Result<(), String> {
             | Op::Wake
             | Op::Compute
             | Op::ComputeFirst
-            | Op::ComputeTurn
+            | Op::ComputeRotating
             | Op::Critical
             | Op::Share => {}
         }
@@ -298,7 +298,7 @@ mod tests {
         refused(&[Op::MutexUnlock], "not held");
         refused(&[Op::Mutex, Op::Mutex], "holding another");
         refused(&[Op::Mutex, Op::UserBarrier, Op::MutexUnlock], "waits for others");
-        refused(&[Op::Mutex, Op::SerialTurn, Op::MutexUnlock], "waits for others");
+        refused(&[Op::Mutex, Op::SerialRotating, Op::MutexUnlock], "waits for others");
         refused(&[Op::Mutex, Op::SocketWait, Op::MutexUnlock], "waits for others");
         refused(&[Op::Lock, Op::Mutex, Op::MutexUnlock, Op::Unlock], "spin-lock");
         refused(&[Op::Lock, Op::Shootdown, Op::Unlock], "spin-lock");

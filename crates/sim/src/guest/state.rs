@@ -133,12 +133,12 @@ pub struct Cpu {
     pub owes_acks: bool,
     /// Answers it waits for.
     pub acks_missing: u32,
-    /// Whom it interrupts next, where it does so in turn.
+    /// Whom it interrupts next, where it does so one after the other.
     pub next_sibling: u32,
     /// The program's memory is (still) that of its CPU: interrupts to all that use it are for it.
     pub in_mask: bool,
     /// Waits at a barrier whose sleepers wake each other; was among them, and wakes the next.
-    pub in_turn: bool,
+    pub wakes_each_other: bool,
     pub wakes_next: bool,
     /// When its thread falls asleep at the barrier it waits at while the vCPU polls, ns; `u64::MAX`:
     /// never.
@@ -160,7 +160,7 @@ impl Cpu {
             acks_missing: 0,
             next_sibling: 0,
             in_mask: false,
-            in_turn: false,
+            wakes_each_other: false,
             wakes_next: false,
             asleep_from_ns: u64::MAX,
         }
@@ -193,8 +193,9 @@ pub struct Vm {
     pub sockets: Vec<Socket>,
     /// Of each vCPU, the siblings that wait for its answer; none where there are no shootdowns.
     pub acks: Vec<Vec<u32>>,
-    /// Siblings are interrupted in turn, and answer when they have handled it, not as soon as they run.
-    pub in_turn: bool,
+    /// Siblings are interrupted one after the other, and answer when they have handled it, not as soon
+    /// as they run.
+    pub handles_ipis: bool,
     pub barrier: Barrier,
     pub wait_hist: Vec<u64>,
     pub max_wait_cycles: u64,

@@ -64,7 +64,7 @@ impl Guest {
                 }
                 let (missing, mark_ns) = (vcpu.acks_missing > 0, vcpu.off_mark_ns);
                 // All it waits for are off their pCPUs, or none is, unless they answer late.
-                let late = self.vms[core.vcpus[v].vm].in_turn;
+                let late = self.vms[core.vcpus[v].vm].handles_ipis;
                 mark_ns + if missing && (!late || self.awaits_preempted(core, v)) { ns } else { 0 }
             }
             Doing::Poll => vcpu.off_mark_ns,

@@ -252,6 +252,6 @@ fn guest_vm(setup: &VmSetup) -> VmSpec {
         has_mutexes: has(Op::Mutex),
         has_sockets: has(Op::SocketLock),
         has_shootdowns: has(Op::Shootdown) || has(Op::ShootdownLazy),
-        in_turn: setup.program.iter().any(handled),
+        handles_ipis: setup.program.iter().any(handled),
     }
 }

@@ -10,14 +10,14 @@ use crate::engine::VcpuId;
 impl Guest {
     /// `v`, running, arrives at a barrier. Whether it goes on at once.
     pub fn barrier(&mut self, core: &mut Core, v: VcpuId, meet: Meet) -> bool {
-        let (pauses, user, in_turn) = match meet {
+        let (pauses, user, wakes_each_other) = match meet {
             Meet::Sleep { pauses } => (Some(pauses), false, false),
             Meet::Spin => (None, false, false),
             Meet::User { pauses } => (pauses, true, false),
             Meet::Cond { pauses, user } => (Some(pauses), user, true),
         };
         let pauses = pauses.map(|draw| self.draw(v, draw));
-        (self.cpus[v].run.user, self.cpus[v].in_turn) = (user, in_turn);
+        (self.cpus[v].run.user, self.cpus[v].wakes_each_other) = (user, wakes_each_other);
         let goes_on = self.arrive(core, v, pauses);
         self.cpus[v].run.user &= !goes_on;
         goes_on
@@ -108,7 +108,7 @@ impl Guest {
         barrier.missing_off = off;
         barrier.off.set(off > 0, now);
         // Who wakes them in turn pays for each.
-        if interrupts && !self.cpus[opener].in_turn {
+        if interrupts && !self.cpus[opener].wakes_each_other {
             core.send_ipis(opener, 1);
         }
         for v in first.and_next(count).filter(|&v| v != opener) {
@@ -119,7 +119,7 @@ impl Guest {
             // Its thread sleeps, whether the vCPU does, is about to, or polls.
             let thread_asleep =
                 asleep || vcpu.run.doing == Doing::HaltBarrier || now >= vcpu.asleep_from_ns;
-            if thread_asleep && vcpu.in_turn {
+            if thread_asleep && vcpu.wakes_each_other {
                 self.await_turn(core, v);
                 continue;
             }
@@ -136,7 +136,7 @@ impl Guest {
                 self.touch(core, v);
             }
         }
-        self.wake_in_turn(core, opener);
+        self.wake_next_sleeper(core, opener);
     }
 
     /// `v`, whose thread sleeps at an open barrier made of a condition variable, goes on when its turn
@@ -153,7 +153,7 @@ impl Guest {
 
     /// pthread_cond_broadcast() of glibc before 2.25 wakes one sleeper and leaves the others to wait for
     /// its mutex, which each in turn takes, and wakes the next when it lets go of it.
-    pub fn wake_in_turn(&mut self, core: &mut Core, by: VcpuId) {
+    pub fn wake_next_sleeper(&mut self, core: &mut Core, by: VcpuId) {
         let vm = core.vcpus[by].vm;
         while let Some(v) = self.vms[vm].barrier.turns.pop_front() {
             self.account(core, v);

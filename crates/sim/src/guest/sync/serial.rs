@@ -3,7 +3,7 @@
 //! woken. Who has nothing to do in it is not woken for it, unlike with a barrier before and after:
 //! a pool of threads whose master works between commands, as PARSEC's bodytrack and facesim have it.
 
-use super::super::program::{Draw, Turn};
+use super::super::program::{Draw, OneThread};
 use super::super::state::{Doing, Guest};
 use crate::core::{Core, State};
 use crate::engine::{ThreadId, VcpuId};
@@ -11,11 +11,11 @@ use crate::engine::{ThreadId, VcpuId};
 impl Guest {
     /// `v`, running and past the step, has joined, or has done the section's work. Whether it goes
     /// on at once.
-    pub fn serial(&mut self, core: &mut Core, v: VcpuId, turn: Turn, length: Draw) -> bool {
-        self.cpus[v].in_turn = false;
+    pub fn serial(&mut self, core: &mut Core, v: VcpuId, which: OneThread, length: Draw) -> bool {
+        self.cpus[v].wakes_each_other = false;
         let vm = core.vcpus[v].vm;
         if self.vms[vm].barrier.serial {
-            // Only whose turn it is comes here twice.
+            // Only who does the work comes here twice.
             self.vms[vm].barrier.serial = false;
             self.open(core, v);
             return true;
@@ -26,19 +26,19 @@ impl Guest {
             return false;
         }
         self.vms[vm].barrier.serial = true;
-        let turn = self.turn(core, v, turn);
-        // From the numbers of who came last, as whose turn it is may be asleep.
+        let worker = self.number_of(core, v, which);
+        // From the numbers of who came last, as who does the work may be asleep.
         let iterations = u64::from(self.draw(v, length));
         let work_ns =
             core.clock.ns(iterations * core.prices.iteration_cycles).max(core.prices.unit_ns);
-        if turn == self.thread_index(v) {
+        if worker == self.thread_index(v) {
             let vcpu = &mut self.cpus[v];
             vcpu.run.doing = Doing::Work;
             vcpu.run.remaining_ns = work_ns;
             (vcpu.run.pc, vcpu.run.taken) = (vcpu.run.pc - 1, true);
             return false;
         }
-        self.begin_serial(core, v, self.vms[vm].first_thread + turn, work_ns);
+        self.begin_serial(core, v, self.vms[vm].first_thread + worker, work_ns);
         self.wait_at_barrier(core, v, Some(0));
         false
     }

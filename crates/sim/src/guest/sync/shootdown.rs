@@ -76,9 +76,9 @@ impl Guest {
         idle && !std::mem::take(&mut sibling.in_mask) && !sibling.owes_acks
     }
 
-    /// The same in turn: one interrupt after the other, each an exit of `v`, and each sibling answers
+    /// The same one by one: one interrupt after the other, each an exit of `v`, and each sibling answers
     /// when it has handled its own. Whether `v` goes on at once.
-    pub fn shootdown_in_turn(&mut self, core: &mut Core, v: VcpuId) -> bool {
+    pub fn shootdown_one_by_one(&mut self, core: &mut Core, v: VcpuId) -> bool {
         let vcpu = &mut self.cpus[v];
         vcpu.acks_missing = 0;
         vcpu.next_sibling = 0;
@@ -204,7 +204,7 @@ impl Guest {
         self.cpus[u].owes_acks = false;
         let (vm, index) = (vcpu.vm, vcpu.index as usize);
         core.effects.push(Effect::InterruptPending(u, false));
-        let late = self.vms[vm].in_turn;
+        let late = self.vms[vm].handles_ipis;
         if !late {
             core.charge(u, core.prices.interrupt_ns, Cause::Ipi);
         }
