@@ -158,7 +158,8 @@ static u64 window_get(struct unspin_vm *vm)
 {
 	u32 window;
 
-	if (READ_ONCE(vm->window_on))
+	/* Refused windows are nobody's from that moment; that window_on follows takes a work item. */
+	if (READ_ONCE(vm->window_on) && !READ_ONCE(unspin_window_refused))
 		return READ_ONCE(vm->window_cycles);
 	rcu_read_lock();
 	window = unspin_window_mean(vm);

@@ -37,7 +37,15 @@ yield_to = "hvs"
 "#;
 
 fn page(scenario: &str, tune: impl Fn(&Run, &mut VmResult)) -> Result<Matrix, MatrixError> {
-    let text = lines("6.12.57+deb13-amd64", &plan(scenario), tune);
+    page_of("6.12.57+deb13-amd64", scenario, tune)
+}
+
+fn page_of(
+    kernel: &str,
+    scenario: &str,
+    tune: impl Fn(&Run, &mut VmResult),
+) -> Result<Matrix, MatrixError> {
+    let text = lines(kernel, &plan(scenario), tune);
     Ok(matrix(&lock_tables(&read_str(Path::new("results.jsonl"), &text))?, "matrix"))
 }
 
@@ -127,6 +135,13 @@ fn waste_kicks_and_fairness_stand_beside_it() {
     let row = part.lines().find(|l| l.starts_with("| tas |")).unwrap();
     // 300 kicks in 0.3 s; three vCPUs of four do the work.
     assert_eq!(row, "| tas | – · 1000 · 0.75 | 10 % · 1000 · 0.75 | 8 % · 1000 · 0.75 |");
+}
+
+#[test]
+fn names_of_pictures_can_be_links() {
+    let m = page_of("eevdf (simulated)", SCENARIO, |_, _| ()).unwrap();
+    assert_eq!(m.pictures[0].0, "matrix-ebizzy-eevdf__simulated_.svg");
+    assert!(m.page.contains("](matrix-ebizzy-eevdf__simulated_.svg)"));
 }
 
 #[test]

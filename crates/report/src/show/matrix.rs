@@ -6,6 +6,7 @@
 
 use crate::lock_table::{Figures, LockTable, BASE_LOCK};
 use crate::show::heat::{heat_map, Cell, Panel};
+use crate::show::place::series;
 use crate::stat::{spread, Verdict};
 use std::fmt::Write;
 
@@ -26,8 +27,7 @@ pub fn matrix(tables: &[LockTable], stem: &str) -> Matrix {
     for t in tables {
         section(&mut page, t);
         for profile in &t.profiles {
-            let series: Vec<&str> = t.kernel.split(['.', '-', '+']).take(2).collect();
-            let name = format!("{stem}-{profile}-{}.svg", series.join("."));
+            let name = format!("{stem}-{profile}-{}.svg", series(&t.kernel));
             // Writing to a String cannot fail.
             let _ = writeln!(page, "\n### {profile}\n\n![{profile}: throughput against ticket and {}, by number of VMs]({name})", t.baseline);
             say(&mut page, t, profile);

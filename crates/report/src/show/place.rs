@@ -72,17 +72,21 @@ pub(crate) fn origin(s: &Summary) -> String {
     line
 }
 
-/// A short name for files: scenario and kernel series.
+/// A short name for files: scenario, machine and kernel series.
 pub(crate) fn stem(d: &Document) -> String {
-    let kernel: Vec<&str> = d.summary.kernel.split(['.', '-', '+']).take(2).collect();
-    let safe =
-        |s: &str| s.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.', "_");
-    format!(
-        "{}-{}-{}",
-        safe(&d.summary.scenario),
-        safe(&d.summary.machine),
-        safe(&kernel.join("."))
-    )
+    let s = &d.summary;
+    format!("{}-{}-{}", safe(&s.scenario), safe(&s.machine), series(&s.kernel))
+}
+
+/// A kernel's series (6.12 of 6.12.117+deb12-cloud-amd64) in the name of a file.
+pub(crate) fn series(kernel: &str) -> String {
+    let parts: Vec<&str> = kernel.split(['.', '-', '+']).take(2).collect();
+    safe(&parts.join("."))
+}
+
+/// Text in the name of a file that a link may lead to.
+fn safe(s: &str) -> String {
+    s.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.', "_")
 }
 
 /// A place in the name of a file.
