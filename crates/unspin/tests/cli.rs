@@ -231,7 +231,11 @@ fn outside_a_checkout_scenarios_are_known_or_their_place_is() {
     let dir = std::env::temp_dir().join(format!("unspin-cli-{}-away", std::process::id()));
     let program = dir.join("bin/unspin");
     std::fs::create_dir_all(dir.join("bin")).unwrap();
-    std::fs::copy(env!("CARGO_BIN_EXE_unspin"), &program).unwrap();
+    // By another process: a file this one has open for writing is in the children that other tests start,
+    // and cannot be run.
+    let copied =
+        Command::new("cp").arg(env!("CARGO_BIN_EXE_unspin")).arg(&program).status().unwrap();
+    assert!(copied.success());
     let said = |root: Option<&Path>| {
         let mut command = Command::new(&program);
         command.args(["bench", "nosuch"]).current_dir(&dir).stdin(Stdio::null());
