@@ -26,7 +26,7 @@ test-deps: deps ## install what the tests need besides
 build: deps ## build the command and the agent
 	cargo build --release --locked -p unspin -p unspin-agent
 
-demo: build ## run the main job: stock KVM against APPLES, table and out/demo/report.html
+demo: build ## run the main job: stock KVM against HVS and APPLES, table and out/demo/report.html
 	$(UNSPIN) bench scenarios/demo.toml --machine auto --load --out out/demo
 	@echo "open out/demo/report.html"
 

@@ -60,7 +60,7 @@
 	X(SWITCH_CYCLES, wasteful_switch_cycles, \
 	  "time from such an exit to the next entry, less the time switched out") \
 	X(YIELD_RESOURCE, yields_resource_waiter, \
-	  "directed yields that took, to a vCPU whose time slice had ended") \
+	  "directed yields the scheduler accepted, to a vCPU whose time slice had ended") \
 	X(YIELD_LOCK, yields_lock_waiter, \
 	  "the same, to a vCPU that lost its core in its own PLE exit") \
 	X(YIELD_YIELDED, yields_yielded, "the same, to a vCPU that had been picked before") \

@@ -3,6 +3,7 @@
 
 use crate::exit::Cannot;
 use crate::host;
+use crate::machine::detect;
 use crate::sysfs::{Module, ROOT};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         false => None,
     };
     let untested = host::untested(&release);
-    for a in blocked.iter().filter(|_| args.check).chain(&untested).chain(&advice(root)) {
+    let absent = match args.build || args.module.is_some() {
+        true => None,
+        false => not_installed(root, &release),
+    };
+    // Where it does not only check, loading says these itself.
+    let before = blocked.iter().chain(&absent).filter(|_| args.check);
+    for a in before.chain(&untested).chain(&advice(root)) {
         say!("note: {a}");
     }
     if args.check {
@@ -59,13 +66,42 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             say!("the module stays loaded: {e:#}");
         }
     })?;
-    say!("loaded; the default mode is off: `unspin set mode=apples` turns it on");
+    say!(
+        "loaded; every VM is off: `unspin set mode=observe` counts, `unspin set --vm NAME mode=hvs` \
+         turns HVS on for one VM"
+    );
     Ok(())
+}
+
+/// Where modprobe would not find the module.
+fn not_installed(root: &Path, release: &str) -> Option<String> {
+    let list = root.join("lib/modules").join(release).join("modules.dep");
+    let listed = fs::read_to_string(list).unwrap_or_default().contains("/unspin.ko");
+    (!listed).then(|| {
+        format!(
+            "no module is installed for this kernel: apt-get install unspin-dkms \
+             linux-headers-{release}, or use `unspin load --build`"
+        )
+    })
+}
+
+/// Kernels that the module refuses, whatever else they have.
+fn refused_kernel(root: &Path) -> Option<&'static str> {
+    let read = |p: &str| fs::read_to_string(root.join(p)).unwrap_or_default();
+    if read("sys/kernel/realtime").trim() == "1" {
+        return Some("this kernel is PREEMPT_RT: the module refuses it");
+    }
+    let is_module = read("proc/modules").lines().any(|l| l.starts_with("kvm "));
+    (root.join("sys/module/kvm").is_dir() && !is_module)
+        .then_some("KVM is built into this kernel: the module works with KVM as a module only")
 }
 
 /// What a user should know before loading, from the files of the host under `root`.
 fn advice(root: &Path) -> Vec<String> {
-    let mut out = Vec::new();
+    let mut out: Vec<String> = refused_kernel(root).map(String::from).into_iter().collect();
+    if let Err(why) = detect::kvm(root) {
+        out.push(format!("{why}: without PLE exits the module has nothing to do"));
+    }
     let read = |p: &str| fs::read_to_string(root.join(p)).unwrap_or_default();
     if host::must_be_signed(root) {
         out.push(
@@ -126,16 +162,35 @@ mod tests {
             fs::write(path, bytes).unwrap();
         };
         file("proc/sys/kernel/ftrace_enabled", b"1\n");
+        file("proc/cpuinfo", b"flags\t: vmx\nvmx flags\t: ple\n");
+        file("dev/kvm", b"");
+        file("sys/module/kvm/refcnt", b"0\n");
+        file("sys/module/kvm_intel/parameters/ple_gap", b"128\n");
+        file("proc/modules", b"kvm_intel 1 0\nkvm 1 1\n");
         assert_eq!(advice(&root).len(), 1, "only the taint");
+        file("sys/module/kvm_intel/parameters/ple_gap", b"0\n");
+        file("proc/modules", b"kvm_intel 1 0\n");
         file("sys/firmware/efi/efivars/SecureBoot-8be4df61", &[6, 0, 0, 0, 1]);
         file("sys/kernel/livepatch/kpatch_7/kvm/kvm_vcpu_on_spin,1", b"");
         file("sys/kernel/tracing/enabled_functions", b"kvm_vcpu_on_spin (1) R I     tramp\n");
         file("proc/sys/kernel/ftrace_enabled", b"0\n");
         let text = advice(&root).join("\n");
-        for what in ["Secure Boot", "livepatch kpatch_7", "IPMODIFY", "ftrace_enabled=1", "taints"]
-        {
+        for what in [
+            "built into",
+            "ple_gap=0",
+            "Secure Boot",
+            "livepatch kpatch_7",
+            "IPMODIFY",
+            "ftrace_enabled=1",
+            "taints",
+        ] {
             assert!(text.contains(what), "{what} in {text}");
         }
+        file("sys/kernel/realtime", b"1\n");
+        assert!(advice(&root)[0].contains("PREEMPT_RT"));
+        assert!(not_installed(&root, "6.1").unwrap().contains("linux-headers-6.1"));
+        file("lib/modules/6.1/modules.dep", b"updates/dkms/unspin.ko.xz: kernel/kvm.ko\n");
+        assert_eq!(not_installed(&root, "6.1"), None);
         fs::remove_dir_all(&root).unwrap();
     }
 }
