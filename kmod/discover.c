@@ -63,7 +63,7 @@ void unspin_discover(void)
 	for (n = 0; n < found.count; n++) {
 		kvm_for_each_vcpu(i, vcpu, found.kvm[n])
 			if (!unspin_slot_add(vcpu, GFP_KERNEL))
-				unspin_fail_open(NULL, "no memory for a vCPU");
+				unspin_fail_open(NULL, "a vCPU is not known: no memory, or its VM made too many");
 		kvm_put_kvm(found.kvm[n]);
 	}
 	kvfree(found.kvm);

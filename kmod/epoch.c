@@ -38,7 +38,7 @@ u32 unspin_window_mean(struct unspin_vm *vm)
 	return count ? sum / count : 0;
 }
 
-/* An eighth of an epoch in all. */
+/* All vCPUs together hold back at most an eighth of an epoch's exits. */
 void unspin_epoch_batch(struct unspin_vm *vm)
 {
 	u32 nslots = max(READ_ONCE(vm->nslots), 1u);

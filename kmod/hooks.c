@@ -211,7 +211,7 @@ static void notrace hook_vcpu_create(unsigned long ip, unsigned long parent_ip,
 {
 	/* Whoever may make VMs makes this too: it counts as theirs. */
 	if (!unspin_slot_add((struct kvm_vcpu *)compat_ftrace_arg0(fregs), GFP_ATOMIC | __GFP_ACCOUNT))
-		unspin_fail_open(NULL, "no memory for a vCPU");
+		unspin_fail_open(NULL, "a vCPU is not known: no memory, or its VM made too many");
 }
 
 static void notrace hook_vm_end(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,

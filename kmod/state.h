@@ -5,8 +5,9 @@
  *
  * A slot belongs to one vCPU and is written by the thread that runs it, or by
  * the CPU that switches this thread in or out. Other CPUs read it (a pick, an
- * epoch's end, sysfs) and write three bytes of it: work.remote, yielded_mark and
- * the pending pick. Slots are found through a hash of the vCPU's address under
+ * epoch's end, sysfs). They write work.remote, yielded_mark, the pending pick
+ * (pick_*), the watchdog's notes (watch_*), and, when windows are put back or the
+ * module goes, window_touched. Slots are found through a hash of the vCPU's address under
  * RCU; probes and the hook run with preemption off, which is an RCU reader.
  */
 #ifndef UNSPIN_STATE_H

@@ -124,7 +124,7 @@ static void vm_add_work(struct work_struct *work)
 	vm->named = !unspin_sysfs_vm_add(vm);
 	if (vm->named)
 		return;
-	mutex_lock(&unspin_mutex);	/* nobody could set its mode: KVM's own */
+	mutex_lock(&unspin_mutex);	/* nobody could set its mode: marked by sysfs, it is KVM's now */
 	unspin_settings_apply(vm, UNSPIN_APPLY_GO_ON);
 	mutex_unlock(&unspin_mutex);
 }
@@ -183,7 +183,7 @@ static struct unspin_vm *vm_alloc(const struct kvm *kvm, gfp_t gfp)
 	return vm;
 }
 
-/* An old slot at a new vCPU's address: its vCPU was never finished, so nothing runs with it. */
+/* The slot is found no more: its VM ends, or its address is a new vCPU's, the old one never finished. */
 static void slot_unhash(struct unspin_slot *slot)
 {
 	lockdep_assert_held(&unspin_lock);
@@ -196,7 +196,8 @@ static void slot_unhash(struct unspin_slot *slot)
 /*
  * The slot of a vCPU, made if there is none. Called where KVM makes a vCPU (an
  * ftrace callback: no sleep), by discovery, and for a vCPU neither of them saw,
- * from its first entry. The vCPU's VM cannot end meanwhile. NULL: no memory.
+ * from its first entry. The vCPU's VM cannot end meanwhile. NULL: no memory, or
+ * the VM made more vCPUs than any can have.
  */
 struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp)
 {

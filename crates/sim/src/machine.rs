@@ -47,7 +47,7 @@ impl Sim {
             } else {
                 self.handle_rarer(event);
             }
-            self.settle();
+            self.apply_effects();
         }
         for v in self.core.vcpus.ids() {
             self.guest.account(&mut self.core, v);
@@ -76,14 +76,14 @@ impl Sim {
 
     /// Sees to what the guests have asked for, in that order.
     #[inline(always)]
-    fn settle(&mut self) {
+    fn apply_effects(&mut self) {
         if !self.core.effects.is_empty() {
-            self.see_to_effects();
+            self.apply_each_effect();
         }
     }
 
     #[inline(never)]
-    fn see_to_effects(&mut self) {
+    fn apply_each_effect(&mut self) {
         let mut next = 0;
         while let Some(&effect) = self.core.effects.get(next) {
             next += 1;
@@ -121,7 +121,7 @@ impl Sim {
                 if self.guest.look(&mut self.core, v) {
                     return;
                 }
-                self.settle();
+                self.apply_effects();
                 if self.guest.stopped_spinning(&self.core, v) {
                     self.ple_exit(p, v);
                 }
@@ -135,7 +135,7 @@ impl Sim {
                 }
             }
         }
-        self.settle();
+        self.apply_effects();
         if self.host.current(p) == v {
             self.guest.rearm(&mut self.core, v);
         }
@@ -146,7 +146,7 @@ impl Sim {
         let mut due_ns = Some(0);
         while let Some(ns) = due_ns {
             due_ns = self.guest.advance(&mut self.core, v, ns);
-            self.settle();
+            self.apply_effects();
         }
     }
 
@@ -190,7 +190,7 @@ impl Sim {
             self.guest.rearm(&mut self.core, payer);
         }
         self.guest.wake_thread(&mut self.core, None, t);
-        self.settle();
+        self.apply_effects();
         self.core.interrupted = PcpuId::NONE;
     }
 

@@ -29,7 +29,7 @@ fn document(streams: &[&Stream], notices: &[String]) -> Document {
     let begin = &streams[0].begin;
     let arms = arms(&runs);
     let rows = points(&runs).iter().flat_map(|p| rows_of_point(p, &arms, &runs)).collect();
-    let (rows, slowdowns) = slowdown::split(rows, &slowdown::check_arms(&runs));
+    let (rows, slowdowns) = slowdown::split(rows, &slowdown::arms_of_attribution(&runs));
     let summary = Summary {
         schema: SCHEMA,
         machine: machine_of(begin),

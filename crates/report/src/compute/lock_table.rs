@@ -2,8 +2,8 @@
 //! The table of locks and arms of each kernel, from results that sweep locks.
 
 use crate::compute::measures::{
-    counted, fairness_all_vcpus, inefficiency, is_aple_alone, per_second, throughput, window_moved,
-    Over,
+    any_epoch_ended, counted, fairness_all_vcpus, inefficiency, is_aple_alone, per_second,
+    throughput, Over,
 };
 use crate::lock_table::{CellKey, Figures, LockTable, BASE_LOCK};
 use crate::read::dedupe::{by_document, distinct_runs};
@@ -115,7 +115,7 @@ fn figures(runs: &Repeats, base: &Repeats, is_base: bool) -> Option<Figures> {
         inefficiency: of(&|r| inefficiency(r, Over::ALL)),
         kicks_per_s: of(&|r| Some(per_second(r, kicks(r)?))),
         fairness: of(&|r| fairness_all_vcpus(r, Over::ALL)),
-        is_still: is_aple_alone(all.first()?) && window_moved(&all, Over::ALL) == Some(false),
+        is_still: is_aple_alone(all.first()?) && any_epoch_ended(&all, Over::ALL) == Some(false),
         ratios,
     })
 }

@@ -184,7 +184,7 @@ fn adapts(r: &RunResult) -> bool {
 
 /// Whether an epoch ended in any VM of any run, so that its window moved; unknown where nothing
 /// adapts, or unless the module counted in all.
-pub(crate) fn window_moved(of: &[&RunResult], over: Over) -> Option<bool> {
+pub(crate) fn any_epoch_ended(of: &[&RunResult], over: Over) -> Option<bool> {
     if !of.iter().any(|r| adapts(r)) {
         return None;
     }

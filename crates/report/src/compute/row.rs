@@ -2,9 +2,9 @@
 //! A row: the repeats of one arm at one point become medians, normalised to the baseline.
 
 use crate::compute::measures::{
-    cost, cpus_used, exit_handling, fairness_vcpus, fairness_vms, inefficiency, is_aple_alone,
-    median_count, merged_waits, picks_are_kvms_own, rounds, throughput, time_shares, vms,
-    window_cycles, window_moved, yields, Over,
+    any_epoch_ended, cost, cpus_used, exit_handling, fairness_vcpus, fairness_vms, inefficiency,
+    is_aple_alone, median_count, merged_waits, picks_are_kvms_own, rounds, throughput, time_shares,
+    vms, window_cycles, yields, Over,
 };
 use crate::stat::{log2_percentile, median, round, spread, Verdict};
 use crate::summary::{Counted, Guest, Key, Performance, Picks, Row, WaitCycles, Waste, Windows};
@@ -127,7 +127,7 @@ fn windows(of: &[&RunResult], over: Over) -> Windows {
         cycles: window_cycles(of, over),
         epoch_ple_exits: epoch_ple_exits(of[0]),
         rounds: rounds(of, over),
-        moved: window_moved(of, over),
+        moved: any_epoch_ended(of, over),
         is_aple_alone: is_aple_alone(of[0]),
     }
 }

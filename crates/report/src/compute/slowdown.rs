@@ -9,7 +9,7 @@ use unspin_scenario::plan::{Factor, PHYSICAL_ARM};
 use unspin_scenario::result::RunResult;
 
 /// Names of the arms that `--attribute` added: no arms of the scenario's.
-pub(crate) fn check_arms(runs: &[&RunResult]) -> BTreeSet<String> {
+pub(crate) fn arms_of_attribution(runs: &[&RunResult]) -> BTreeSet<String> {
     let is_check = |r: &&&RunResult| {
         let arm = &r.run.arm;
         let without = Factor::ALL.iter().any(|(name, factor)| {

@@ -100,7 +100,7 @@ impl Ledger {
 
     /// Handling an exit is to take so long.
     #[inline]
-    pub fn owe_exit(&mut self, ns: u64, cause: Cause) {
+    pub fn owe_host(&mut self, ns: u64, cause: Cause) {
         self.exit_ns += ns;
         if (cause as usize) < CAUSES {
             self.owed_ns[cause as usize] += ns;

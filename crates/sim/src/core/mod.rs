@@ -50,10 +50,10 @@ impl Core {
         ((u128::from(ns) * self.cycles_per_ns_q32) >> 32) as u64
     }
 
-    /// Handling an exit takes `v` that long.
+    /// The host needs so much time before the guest of `v` goes on: for an exit, a switch, a tick, …
     #[inline]
     pub fn charge(&mut self, v: VcpuId, ns: u64, cause: Cause) {
-        self.vcpus[v].ledger.owe_exit(ns, cause);
+        self.vcpus[v].ledger.owe_host(ns, cause);
     }
 
     /// Brings the account of `v` up to now, but for what is its guest's time: so much of it, ns, is

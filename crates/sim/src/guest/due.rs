@@ -13,7 +13,7 @@ pub enum Due {
     Program,
     /// It looks at its lock; it may also have spun for its window.
     Look,
-    /// What others must see to is nothing ([`Guest::do_due`]).
+    /// Something that concerns the guest alone ([`Guest::do_due`]).
     Other,
     /// It has spun for its window.
     PauseLoop,

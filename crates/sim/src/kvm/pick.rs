@@ -198,9 +198,9 @@ impl Kvm {
         Ask::YieldTo(core.vms[core.vcpus[v].vm].first + target as u32)
     }
 
-    /// What came of the yield to `target` that the pick asked for. Whether another is wanted.
+    /// What came of the yield to `target` that the pick asked for. Whether another one is to be tried.
     #[inline]
-    pub fn yielded(
+    pub fn tries_another(
         &mut self,
         core: &Core,
         v: VcpuId,

@@ -43,7 +43,7 @@ impl Sim {
             match self.kvm.next_pick(&mut self.core, v, &mut pick) {
                 Ask::YieldTo(target) => {
                     let outcome = self.host.yield_to(&mut self.core, p, target);
-                    if !self.kvm.yielded(&self.core, v, &mut pick, target, outcome) {
+                    if !self.kvm.tries_another(&self.core, v, &mut pick, target, outcome) {
                         boosted = Some(target);
                         break;
                     }

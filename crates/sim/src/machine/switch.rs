@@ -78,7 +78,7 @@ impl Sim {
         self.guest.answer_at_once(&mut self.core, v);
         self.kvm.enters(&mut self.core, v);
         self.guest.notice(&mut self.core, v);
-        self.settle();
+        self.apply_effects();
         self.guest.rearm(&mut self.core, v);
     }
 

@@ -44,7 +44,7 @@ impl Guest {
         self.join_queue(v, index);
         let lock = &self.locks[index];
         let protocol = lock.protocol;
-        let (off_mark_ns, granted) = (lock.off.at(now), lock.granted);
+        let (off_mark_ns, granted) = (lock.off.at(now), lock.releases);
         let vcpu = &mut self.cpus[v];
         vcpu.off_mark_ns = off_mark_ns;
         vcpu.run.doing = Doing::SpinLock;
@@ -87,8 +87,8 @@ impl Guest {
         lock.owner = VcpuId::NONE;
         lock.off.set(false, core.now_ns);
         if lock.head == VcpuId::NONE {
-            lock.granted += 1;
-            lock.granted_at_ns = core.now_ns;
+            lock.releases += 1;
+            lock.last_release_ns = core.now_ns;
             return;
         }
         match lock.protocol {

@@ -11,7 +11,7 @@ use crate::engine::LockId;
 impl Guest {
     pub(super) fn fifo_release(&mut self, core: &mut Core, index: LockId) {
         let lock = &mut self.locks[index];
-        lock.granted += 1;
+        lock.releases += 1;
         let next = lock.head;
         self.hand_over(core, next, index);
     }

@@ -83,7 +83,7 @@ impl Guest {
     pub(super) fn own(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
         let number = self.lock_number(index);
         let now = core.now_ns;
-        self.clear_heir(core, index);
+        self.clear_absent_next(core, index);
         let vcpu = &mut self.cpus[v];
         vcpu.owned |= 1 << number;
         vcpu.acquisitions += 1;
@@ -95,24 +95,24 @@ impl Guest {
     }
 
     /// The lock is free, and all wait for `v`, which is off its pCPU or with its host.
-    pub(super) fn set_heir(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
+    pub(super) fn set_absent_next(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
         let number = self.lock_number(index);
-        self.clear_heir(core, index);
+        self.clear_absent_next(core, index);
         let vcpu = &mut self.cpus[v];
         vcpu.owned |= 1 << number;
         let runs = core.vcpus[v].on.state == State::Running;
         let lock = &mut self.locks[index];
-        lock.heir = v;
+        lock.absent_next = v;
         lock.off.set(!runs, core.now_ns);
     }
 
     #[inline]
-    pub(super) fn clear_heir(&mut self, core: &mut Core, index: LockId) {
+    pub(super) fn clear_absent_next(&mut self, core: &mut Core, index: LockId) {
         let number = self.lock_number(index);
         let lock = &mut self.locks[index];
-        if lock.heir != VcpuId::NONE {
-            let heir = std::mem::replace(&mut lock.heir, VcpuId::NONE);
-            self.cpus[heir].owned &= !(1 << number);
+        if lock.absent_next != VcpuId::NONE {
+            let was = std::mem::replace(&mut lock.absent_next, VcpuId::NONE);
+            self.cpus[was].owned &= !(1 << number);
             lock.off.set(false, core.now_ns);
         }
     }
@@ -130,7 +130,7 @@ impl Guest {
         let handoff_ns = core.prices.handoff_ns + more;
         let vcpu = &mut self.cpus[v];
         vcpu.wait.lock = LockId::NONE;
-        vcpu.wait.took_ns = handoff_ns;
+        vcpu.wait.handoff_ns = handoff_ns;
         vcpu.notice_lock = true;
         let state = core.vcpus[v].on.state;
         if state == State::Running {
@@ -194,7 +194,7 @@ impl Guest {
         let vcpu = &mut self.cpus[v];
         vcpu.notice_lock = false;
         vcpu.wait.noticed_ns = core.now_ns + core.vcpus[v].ledger.host_ns();
-        vcpu.wait.took_ns += vcpu.wait.noticed_ns;
+        vcpu.wait.owns_from_ns = vcpu.wait.noticed_ns + vcpu.wait.handoff_ns;
         let wait_ns = vcpu.wait.noticed_ns - vcpu.wait.began_ns;
         let cycles = core.cycles_fast(wait_ns);
         let bucket = (63 - (cycles | 1).leading_zeros() as usize).min(BUCKETS - 1);

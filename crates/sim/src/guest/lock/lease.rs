@@ -28,7 +28,7 @@ enum Seen {
 impl Lock {
     /// One up at each lock and unlock.
     fn uses(&self) -> u64 {
-        2 * self.granted + u64::from(self.owner != VcpuId::NONE)
+        2 * self.releases + u64::from(self.owner != VcpuId::NONE)
     }
 }
 
@@ -56,7 +56,7 @@ impl Guest {
     fn lease_watch(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
         let ends_ns = core.now_ns.saturating_add(self.lock_budget_ns(lease_watch_ns()));
         let lock = &self.locks[index];
-        let turns = if lock.line_heir == VcpuId::NONE { TURNS } else { TURNS_WITH_LINE };
+        let turns = if lock.heir == VcpuId::NONE { TURNS } else { TURNS_WITH_LINE };
         let from = lock.uses();
         self.lease_watch_on(core, v, from, ends_ns, turns);
     }
@@ -73,9 +73,9 @@ impl Guest {
     fn lease_draw(&mut self, core: &mut Core, v: VcpuId, index: LockId, seen: Seen) {
         self.leave_queue(v, index);
         self.join_queue(v, index);
-        let heir = self.locks[index].line_heir;
+        let heir = self.locks[index].heir;
         if heir == VcpuId::NONE {
-            self.locks[index].line_heir = v;
+            self.locks[index].heir = v;
             self.lease_inherit(core, v, index, seen);
             return;
         }
@@ -178,7 +178,7 @@ impl Guest {
             return false;
         }
         let seen = if busy { Seen::Busy } else { Seen::Slow };
-        if self.locks[index].line_heir == v {
+        if self.locks[index].heir == v {
             self.lease_inherit(core, v, index, seen);
         } else {
             self.lease_draw(core, v, index, seen);
@@ -219,8 +219,8 @@ impl Guest {
     /// Only the heir that asks for it spins for it: it has it at once, or all wait for it.
     pub(super) fn lease_release(&mut self, core: &mut Core, index: LockId) {
         let lock = &mut self.locks[index];
-        lock.granted += 1;
-        let heir = lock.line_heir;
+        lock.releases += 1;
+        let heir = lock.heir;
         if heir == VcpuId::NONE || self.stage(heir) != Stage::Claim {
             return;
         }
@@ -228,7 +228,7 @@ impl Guest {
         if self.is_in_guest(core, heir) {
             self.lease_take(core, heir, index);
         } else if self.locks[index].wish {
-            self.set_heir(core, heir, index);
+            self.set_absent_next(core, heir, index);
         }
     }
 
@@ -239,11 +239,11 @@ impl Guest {
         if std::mem::take(&mut self.locks[index].wish) {
             self.lease_tell_the_courteous(core, index);
         }
-        if self.locks[index].line_heir != v {
+        if self.locks[index].heir != v {
             return;
         }
         let next = self.first_halted(index);
-        self.locks[index].line_heir = next;
+        self.locks[index].heir = next;
         if next != VcpuId::NONE {
             self.kick(core, v, next);
             self.touch(core, v);

@@ -26,11 +26,11 @@ impl Guest {
         let wait = &self.cpus[v].wait;
         let (tau_ns, _) = self.preemptable_params(wait.lock);
         let lock = &self.locks[wait.lock];
-        let ahead = wait.ticket.saturating_sub(lock.granted);
+        let ahead = wait.ticket.saturating_sub(lock.releases);
         if ahead == 0 {
             return 0;
         }
-        wait.since_ns.max(lock.granted_at_ns).saturating_add(tau_ns.saturating_mul(ahead))
+        wait.since_ns.max(lock.last_release_ns).saturating_add(tau_ns.saturating_mul(ahead))
     }
 
     fn preemptable_compete(&mut self, core: &mut Core, v: VcpuId, index: LockId) {
@@ -76,7 +76,7 @@ impl Guest {
         let lock = &self.locks[index];
         let wait = &mut self.cpus[v].wait;
         if !wait.competing {
-            if lock.granted_at_ns > wait.seen_ns {
+            if lock.last_release_ns > wait.seen_ns {
                 wait.since_ns = now;
             }
             if self.preemptable_deadline_ns(v) <= now {
@@ -99,14 +99,14 @@ impl Guest {
     /// Whoever spins, or spun until it left its guest, past its time: it competes from then on,
     /// whatever n becomes. Accounts for every waiter.
     fn preemptable_time_out(&mut self, core: &mut Core, index: LockId) {
-        let granted_at_ns = self.locks[index].granted_at_ns;
+        let last_release_ns = self.locks[index].last_release_ns;
         let mut v = self.locks[index].head;
         while v != VcpuId::NONE {
             self.account(core, v);
             let seen_ns =
                 if self.is_in_guest(core, v) { core.now_ns } else { self.cpus[v].wait.seen_ns };
             let wait = &self.cpus[v].wait;
-            let saw_grant = seen_ns >= granted_at_ns;
+            let saw_grant = seen_ns >= last_release_ns;
             if !wait.competing && saw_grant && self.preemptable_deadline_ns(v) <= seen_ns {
                 self.preemptable_compete(core, v, index);
             }
@@ -117,13 +117,13 @@ impl Guest {
     pub(super) fn preemptable_release(&mut self, core: &mut Core, by: VcpuId, index: LockId) {
         let (tau_ns, halt_ns) = self.preemptable_params(index);
         // Everybody's present time began at the last grant or later.
-        if core.now_ns >= self.locks[index].granted_at_ns.saturating_add(tau_ns) {
+        if core.now_ns >= self.locks[index].last_release_ns.saturating_add(tau_ns) {
             self.preemptable_time_out(core, index);
         }
         let lock = &mut self.locks[index];
-        lock.granted += 1;
-        lock.granted_at_ns = core.now_ns;
-        let (head, granted, competing) = (lock.head, lock.granted, lock.competing);
+        lock.releases += 1;
+        lock.last_release_ns = core.now_ns;
+        let (head, granted, competing) = (lock.head, lock.releases, lock.competing);
         self.account(core, head);
         let in_turn = self.cpus[head].wait.ticket == granted;
         if competing == 0 && in_turn && self.is_in_guest(core, head) {
@@ -140,7 +140,7 @@ impl Guest {
         }
         let next = self.draw_spinner(core, index, |vcpu| vcpu.wait.competing);
         if next == VcpuId::NONE {
-            self.set_heir(core, head, index);
+            self.set_absent_next(core, head, index);
         } else {
             self.hand_over(core, next, index);
         }

@@ -38,14 +38,14 @@ impl Guest {
     /// The lock is free: the first has it if it spins, else it is kicked or finds it when it looks.
     pub(super) fn pv_queued_release(&mut self, core: &mut Core, by: VcpuId, index: LockId) {
         let lock = &mut self.locks[index];
-        lock.granted += 1;
+        lock.releases += 1;
         let first = lock.head;
         self.account(core, first);
         if self.is_in_guest(core, first) {
             self.pv_queued_take(core, first, index);
             return;
         }
-        self.set_heir(core, first, index);
+        self.set_absent_next(core, first, index);
         if self.halts(first) {
             self.kick(core, by, first);
         }

@@ -49,7 +49,7 @@ impl Guest {
         kicks: u32,
     ) {
         let lock = &mut self.locks[index];
-        lock.granted += 1;
+        lock.releases += 1;
         let next = lock.head;
         if self.halts(next) {
             self.charge_kick(core, by);

@@ -95,7 +95,7 @@ impl Guest {
     fn found(&self, core: &Core, index: LockId) -> Found {
         let lock = &self.locks[index];
         match self.cpus.get(lock.owner) {
-            Some(owner) if !owner.notice_lock && owner.wait.took_ns <= core.now_ns => {
+            Some(owner) if !owner.notice_lock && owner.wait.owns_from_ns <= core.now_ns => {
                 match core.vcpus[lock.owner].on.state {
                     State::Running => Found::HolderRunning,
                     State::Ready | State::Halted => Found::HolderPreempted,

@@ -21,21 +21,21 @@ pub struct Lock {
     pub protocol: Protocol,
     pub owner: VcpuId,
     /// The lock is free and this waiter, off its pCPU, is next in line.
-    pub(super) heir: VcpuId,
+    pub(super) absent_next: VcpuId,
     pub(super) head: VcpuId,
     pub(super) tail: VcpuId,
     pub(super) waiters: u32,
     /// Waiters that are past their turn or their time.
     pub(super) competing: u32,
     pub(super) doublings: u32,
-    /// The first in line of a lease lock, and whether it wants the lock before all others.
-    pub(super) line_heir: VcpuId,
+    /// The first in line of a lease lock (its heir), and whether it wants the lock before all others.
+    pub(super) heir: VcpuId,
     pub(super) wish: bool,
-    /// Requests made and granted so far, and when the last grant ended.
+    /// Requests made, releases, and, of preemptable locks, when the last release was.
     pub(super) requests: u64,
-    pub(super) granted: u64,
-    pub(super) granted_at_ns: u64,
-    /// Runs while the owner, or the heir, is off its pCPU.
+    pub(super) releases: u64,
+    pub(super) last_release_ns: u64,
+    /// Runs while the owner, or who is next for the free lock, is off its pCPU.
     pub off: OffClock,
 }
 
@@ -44,17 +44,17 @@ impl Lock {
         Lock {
             protocol,
             owner: VcpuId::NONE,
-            heir: VcpuId::NONE,
+            absent_next: VcpuId::NONE,
             head: VcpuId::NONE,
             tail: VcpuId::NONE,
             waiters: 0,
             competing: 0,
             doublings: 0,
-            line_heir: VcpuId::NONE,
+            heir: VcpuId::NONE,
             wish: false,
             requests: 0,
-            granted: 0,
-            granted_at_ns: 0,
+            releases: 0,
+            last_release_ns: 0,
             off: OffClock::default(),
         }
     }
@@ -97,9 +97,10 @@ pub struct Wait {
     /// What it does, if its lock is a lease lock.
     pub(super) stage: Stage,
     pub began_ns: u64,
-    /// When it found that it has the lock it got last, and when it had it.
+    /// When it found that it has the lock it got last; how long its hand-over takes, and when it is over.
     pub(super) noticed_ns: u64,
-    pub(super) took_ns: u64,
+    pub(super) handoff_ns: u64,
+    pub(super) owns_from_ns: u64,
 }
 
 impl Wait {
@@ -120,7 +121,8 @@ impl Wait {
         stage: Stage::InLine,
         began_ns: 0,
         noticed_ns: 0,
-        took_ns: 0,
+        handoff_ns: 0,
+        owns_from_ns: 0,
     };
 
     /// It spun for `ns` up to now.

@@ -8,7 +8,7 @@ use crate::engine::{LockId, VcpuId};
 
 impl Guest {
     pub(super) fn tas_release(&mut self, core: &mut Core, index: LockId) {
-        self.locks[index].granted += 1;
+        self.locks[index].releases += 1;
         let next = self.draw_spinner(core, index, |_| true);
         if next != VcpuId::NONE {
             self.hand_over(core, next, index);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What guests do to each other besides spin-locks: mutexes whose waiters sleep, interrupts to all
-//! siblings, data shared through caches.
+//! Interrupts to all siblings, and their answers.
 
 use super::super::program::{Act, Draw, Step};
 use super::super::state::{Doing, Guest};
