@@ -147,12 +147,15 @@ impl Lab {
     }
 
     /// Boot `kernel` on `computer`, run `plan` there and pass on every record. `name` is the boot's
-    /// directory below `boots/`, where console, configuration and raw records stay.
+    /// directory below `boots/`, where console, configuration and raw records stay. `copies` are
+    /// files that the plan's Linux guests take ([`Lab::linux_guests`]).
+    #[allow(clippy::too_many_arguments)]
     pub fn boot_plan(
         &self,
         kernel: &Kernel,
         computer: &Computer,
         plan: &Plan,
+        copies: Vec<(String, PathBuf)>,
         name: &str,
         stop: &AtomicBool,
         sink: &mut dyn FnMut(Record),
@@ -166,6 +169,7 @@ impl Lab {
                  poweroff -f\n"
             ),
             files: vec![("plan.json".into(), json)],
+            copies,
             programs: vec![self.agent.clone()],
         };
         let boot = Boot {
@@ -238,8 +242,8 @@ impl Lab {
         let options = computer.module_options();
         Payload {
             script: format!("options='{options}'\nload() {{ {LOAD}; }}\n{script}"),
-            files: Vec::new(),
             programs: vec![self.agent.clone()],
+            ..Payload::default()
         }
     }
 
