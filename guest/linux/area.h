@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * The shared area: 64 KiB of a Linux guest's physical memory that the host maps. The host tells the
+ * guest's runner there what to run, and programs count their work there. The host reads counts with
+ * plain loads of its own mapping, so that no vCPU leaves the guest for it.
+ *
+ * The guest's kernel leaves the area alone because its command line says AREA_RESERVE. In the file
+ * behind the guest's memory it begins at offset AREA_ADDR.
+ *
+ * Little-endian, every number at its own size's alignment. Each word has one writer, but for slots and
+ * next_slot. Texts end with a zero byte and fill up with zeroes.
+ */
+#ifndef UNSPIN_LINUX_AREA_H
+#define UNSPIN_LINUX_AREA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define AREA_ADDR 0x800000ul
+#define AREA_BYTES 0x10000ul
+#define AREA_RESERVE "memmap=64K$0x800000"
+#define AREA_MAGIC 0x6165726170736e75ull	/* "unsparea" */
+#define AREA_VERSION 1u
+#define AREA_SLOTS 960u			/* all but the first page, a cache line each */
+#define AREA_NAME_BYTES 64u
+#define AREA_TEXT_BYTES 64u
+#define AREA_ERROR_BYTES 256u
+
+/* area.state: what the runner does. */
+enum area_state {
+	AREA_NOTHING = 0,	/* no runner has come up */
+	AREA_READY = 1,		/* no program runs */
+	AREA_RUNS = 2,
+	AREA_FAILED = 3,	/* the program ended with another status than 0, or cannot be started */
+	AREA_ENDED = 4,		/* it ended with status 0, but having counted nothing or again and again at
+				 * once: it is not started any more */
+};
+
+/* The runner writes. The host takes `answered` first: what it answers is written before it. */
+struct area_guest {
+	uint64_t magic;		/* AREA_MAGIC once all else is in place */
+	uint32_t version;	/* AREA_VERSION */
+	uint32_t state;		/* enum area_state */
+	uint32_t answered;	/* `serial` of the last command that was carried out, or failed */
+	uint32_t exit_status;	/* of the last end: the status, or 128 + the signal */
+	uint32_t starts;	/* how often the program was started since the command */
+	uint32_t pids;		/* processes in the guest beside the runner: 0 once a program is gone */
+	uint32_t boots;		/* how often a runner has come up in this memory: 1, or the guest rebooted */
+	uint32_t online;	/* vCPUs the kernel has brought up */
+	uint32_t pad[6];
+};
+
+/* The host writes. */
+struct area_host {
+	uint64_t seed;		/* of the program, as $seed */
+	uint32_t serial;	/* one higher, when the rest of the command is in place */
+	uint32_t pad[13];
+	char program[AREA_NAME_BYTES];	/* file below /programs; empty: end what runs, and idle */
+};
+
+/* The runner writes, before `magic`: what the kernel says it uses. */
+struct area_found {
+	char kernel[AREA_TEXT_BYTES];		/* release */
+	char lock[AREA_TEXT_BYTES];		/* "pv", "queued" or "test-and-set" */
+	char ipis[AREA_TEXT_BYTES];		/* "pv" or "apic" */
+	char tlb_flush[AREA_TEXT_BYTES];	/* "pv" or "ipi" */
+	char sched_yield[AREA_TEXT_BYTES];	/* "pv" (KVM_HC_SCHED_YIELD) or "none" */
+	char clocksource[AREA_TEXT_BYTES];	/* as in /sys */
+};
+
+/* One thread's count of units, or of several threads where there are more than slots. */
+struct area_slot {
+	uint64_t units;		/* only grows, by `lock inc` */
+	uint64_t pad[7];
+};
+
+struct area {
+	struct area_guest guest;
+	struct area_host host;
+	char pad0[0x40];
+	char error[AREA_ERROR_BYTES];	/* the runner: why AREA_FAILED or AREA_ENDED */
+	struct area_found found;
+	char pad1[0x80];
+	uint32_t next_slot;		/* threads take slots in turn: fetch-and-add, modulo AREA_SLOTS */
+	char pad2[0x1000 - 0x404];
+	struct area_slot slot[AREA_SLOTS];
+};
+
+_Static_assert(offsetof(struct area, guest.state) == 0x00c, "layout");
+_Static_assert(offsetof(struct area, guest.answered) == 0x010, "layout");
+_Static_assert(offsetof(struct area, guest.online) == 0x024, "layout");
+_Static_assert(offsetof(struct area, host.seed) == 0x040, "layout");
+_Static_assert(offsetof(struct area, host.serial) == 0x048, "layout");
+_Static_assert(offsetof(struct area, host.program) == 0x080, "layout");
+_Static_assert(offsetof(struct area, error) == 0x100, "layout");
+_Static_assert(offsetof(struct area, found.kernel) == 0x200, "layout");
+_Static_assert(offsetof(struct area, found.clocksource) == 0x340, "layout");
+_Static_assert(offsetof(struct area, next_slot) == 0x400, "layout");
+_Static_assert(offsetof(struct area, slot) == 0x1000, "layout");
+_Static_assert(sizeof(struct area_slot) == 64, "a slot is a cache line");
+_Static_assert(sizeof(struct area) == AREA_BYTES, "the area is full");
+
+#endif
