@@ -108,7 +108,7 @@ impl Ctx {
         for name in &scenario.profile_names() {
             profiles.insert(name.clone(), self.profile_text(name)?);
         }
-        expand(&scenario, &text, &profiles, selection).map_err(|e| wrong(e.to_string()))
+        expand(&scenario, &text, &profiles.into(), selection).map_err(|e| wrong(e.to_string()))
     }
 
     /// The selected runs of a scenario on `kernel`; `[host] model` says which costs.

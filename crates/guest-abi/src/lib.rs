@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the bench guest (`guest/`) and every machine that runs its programs agree on: the shared
-//! page, the steps a plan's program becomes, and the random numbers. Knows no KVM.
+//! What guests and every machine that runs them agree on: the bench guest's shared page (`guest/`), the
+//! steps a plan's program becomes, the random numbers, and the area a Linux guest shares with its host
+//! (`guest/linux/`). Knows no KVM.
 
+pub mod area;
 mod page;
 mod program;
 pub mod rng;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `guest/abi.h` and its Rust mirror say the same: a C program prints what it sees.
+//! `guest/abi.h`, `guest/linux/area.h` and their Rust mirrors say the same: a C program prints what it sees.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -138,10 +138,64 @@ fn mirror() -> Vec<(&'static str, u64)> {
     ]
 }
 
-/// What the C compiler says each expression is.
-fn header(expressions: &[(&str, u64)]) -> BTreeMap<String, u64> {
-    let mut source = String::from(
-        "#include <stddef.h>\n#include <stdio.h>\n#include \"abi.h\"\nint main(void)\n{\n",
+/// The same of `guest/linux/area.h`.
+fn area_mirror() -> Vec<(&'static str, u64)> {
+    use abi::area;
+    let step = |o: usize| o as u64;
+    vec![
+        ("AREA_ADDR", area::ADDR),
+        ("AREA_BYTES", area::BYTES as u64),
+        ("AREA_MAGIC", area::MAGIC),
+        ("AREA_VERSION", area::VERSION.into()),
+        ("AREA_SLOTS", area::SLOTS as u64),
+        ("AREA_NAME_BYTES", area::NAME_BYTES as u64),
+        ("AREA_TEXT_BYTES", area::TEXT_BYTES as u64),
+        ("AREA_ERROR_BYTES", area::ERROR_BYTES as u64),
+        ("AREA_NOTHING", area::STATE_NOTHING.into()),
+        ("AREA_READY", area::STATE_READY.into()),
+        ("AREA_RUNS", area::STATE_RUNS.into()),
+        ("AREA_FAILED", area::STATE_FAILED.into()),
+        ("AREA_ENDED", area::STATE_ENDED.into()),
+        ("sizeof(AREA_RESERVE)", area::RESERVE.len() as u64 + 1),
+        ("sizeof(struct area)", size_of::<area::Area>() as u64),
+        ("sizeof(struct area_slot)", size_of::<area::Slot>() as u64),
+        ("offsetof(struct area, guest.magic)", step(offset_of!(area::Area, guest.magic))),
+        ("offsetof(struct area, guest.version)", step(offset_of!(area::Area, guest.version))),
+        ("offsetof(struct area, guest.state)", step(offset_of!(area::Area, guest.state))),
+        ("offsetof(struct area, guest.answered)", step(offset_of!(area::Area, guest.answered))),
+        (
+            "offsetof(struct area, guest.exit_status)",
+            step(offset_of!(area::Area, guest.exit_status)),
+        ),
+        ("offsetof(struct area, guest.starts)", step(offset_of!(area::Area, guest.starts))),
+        ("offsetof(struct area, guest.pids)", step(offset_of!(area::Area, guest.pids))),
+        ("offsetof(struct area, guest.boots)", step(offset_of!(area::Area, guest.boots))),
+        ("offsetof(struct area, guest.online)", step(offset_of!(area::Area, guest.online))),
+        ("offsetof(struct area, host.seed)", step(offset_of!(area::Area, host.seed))),
+        ("offsetof(struct area, host.serial)", step(offset_of!(area::Area, host.serial))),
+        ("offsetof(struct area, host.program)", step(offset_of!(area::Area, host.program))),
+        ("offsetof(struct area, error)", step(offset_of!(area::Area, error))),
+        ("offsetof(struct area, found.kernel)", step(offset_of!(area::Area, found.kernel))),
+        ("offsetof(struct area, found.lock)", step(offset_of!(area::Area, found.lock))),
+        ("offsetof(struct area, found.ipis)", step(offset_of!(area::Area, found.ipis))),
+        ("offsetof(struct area, found.tlb_flush)", step(offset_of!(area::Area, found.tlb_flush))),
+        (
+            "offsetof(struct area, found.sched_yield)",
+            step(offset_of!(area::Area, found.sched_yield)),
+        ),
+        (
+            "offsetof(struct area, found.clocksource)",
+            step(offset_of!(area::Area, found.clocksource)),
+        ),
+        ("offsetof(struct area, next_slot)", step(offset_of!(area::Area, next_slot))),
+        ("offsetof(struct area, slot)", step(offset_of!(area::Area, slots))),
+    ]
+}
+
+/// What the C compiler says each expression is, `header` being included.
+fn header(header: &str, expressions: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    let mut source = format!(
+        "#include <stddef.h>\n#include <stdio.h>\n#include \"{header}\"\nint main(void)\n{{\n",
     );
     for (expression, _) in expressions {
         writeln!(source, "printf(\"%llu {expression}\\n\", (unsigned long long)({expression}));")
@@ -149,7 +203,8 @@ fn header(expressions: &[(&str, u64)]) -> BTreeMap<String, u64> {
     }
     source.push_str("return 0;\n}\n");
     let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (c, program) = (dir.join("abi.c"), dir.join("abi"));
+    let name = header.replace('/', "-");
+    let (c, program) = (dir.join(format!("{name}.c")), dir.join(name));
     std::fs::write(&c, source).unwrap();
     let guest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../guest");
     let compiled =
@@ -164,11 +219,12 @@ fn header(expressions: &[(&str, u64)]) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn mirror_matches_the_header() {
-    let mirror = mirror();
-    let header = header(&mirror);
-    assert_eq!(header.len(), mirror.len());
-    for (expression, value) in mirror {
-        assert_eq!(header[expression], value, "{expression}");
+fn mirrors_match_the_headers() {
+    for (file, mirror) in [("abi.h", mirror()), ("linux/area.h", area_mirror())] {
+        let header = header(file, &mirror);
+        assert_eq!(header.len(), mirror.len());
+        for (expression, value) in mirror {
+            assert_eq!(header[expression], value, "{expression}");
+        }
     }
 }

@@ -103,7 +103,8 @@ fn plan() -> Plan {
     let profile = parse_profile("dbench.toml", "dbench", &text).expect("the profile");
     let profiles = BTreeMap::from([("dbench".to_string(), (profile, text))]);
     let scenario = parse_scenario("gain.toml", "gain", SCENARIO).expect("the scenario");
-    let mut plan = expand(&scenario, SCENARIO, &profiles, &Selection::default()).expect("the plan");
+    let mut plan =
+        expand(&scenario, SCENARIO, &profiles.into(), &Selection::default()).expect("the plan");
     let traced = plan.runs.iter().find(|r| r.arm.name == "apples").cloned();
     let mut traced = traced.expect("a run of APPLES");
     (traced.trace_epochs, traced.trace_picks) = (true, true);

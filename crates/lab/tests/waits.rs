@@ -60,7 +60,8 @@ fn plan(name: &str, profiles: &[&str]) -> Plan {
     let profiles: BTreeMap<_, _> = profiles.iter().map(profile).collect();
     let text = read(format!("scenarios/{name}.toml"));
     let scenario = parse_scenario(name, name, &text).expect("the scenario");
-    let mut plan = expand(&scenario, &text, &profiles, &Selection::default()).expect("the plan");
+    let mut plan =
+        expand(&scenario, &text, &profiles.into(), &Selection::default()).expect("the plan");
     plan.runs.retain(|run| run.arm.name == "hvs");
     plan.runs.truncate(1);
     let run = &mut plan.runs[0];

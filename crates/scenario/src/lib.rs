@@ -21,6 +21,8 @@ pub use expand::hash::fingerprint;
 pub use expand::points::expand;
 pub use expand::select::{ExpandError, Selection};
 pub use expand::split::{shard, split};
+pub use expand::workload::Workloads;
+pub use parse::guest_program::parse_guest_program;
 pub use parse::problem::{Problem, Problems};
 pub use parse::profile::parse_profile;
 pub use parse::reader::{problem_at, Reader, Table, Value};

@@ -5,10 +5,12 @@ pub use crate::schema::arm::{
     ApleParams, Arm, Asym, Coscheduling, Factor, Platform, Window, YieldTo,
 };
 pub use crate::schema::host::{CgroupLayout, HostModel, HostScheduler, LoopDetection};
+pub use crate::schema::linux::{GuestIdle, GuestLock, GuestProgram, LinuxGuest, LinuxVm};
 pub use crate::schema::lock::{LockChoice, LockKind};
 pub use crate::schema::names::PHYSICAL_ARM;
 pub use crate::schema::program::{Dist, Op, Step};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Version of the plan and result formats; both sides refuse another.
 pub const SCHEMA: u32 = 1;
@@ -54,7 +56,25 @@ pub struct Plan {
     /// 4.2 has it, not by their loads of now (machine `sim`).
     #[serde(default, skip_serializing_if = "is_no")]
     pub group_load_lags: bool,
+    /// Where what Linux guests are made of lies on the computer that runs the plan; filled in by
+    /// whoever starts it there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linux: Option<LinuxFiles>,
     pub runs: Vec<Run>,
+}
+
+/// Where what Linux guests are made of lies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinuxFiles {
+    /// QEMU's program, and its firmware's directory where that is not QEMU's own.
+    pub qemu: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<String>,
+    /// Uncompressed kernels, by series.
+    pub kernels: BTreeMap<String, String>,
+    /// First file system of every guest.
+    pub initramfs: String,
 }
 
 fn yes() -> bool {
@@ -132,6 +152,10 @@ pub struct Run {
     /// Also count long waits by whether the lock was free meanwhile; guests wait a little slower.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stalls: bool,
+    /// Linux guests, all alike, and their program, which then is in place of `program`, `lock` and
+    /// `cpl`; `None`: this project's own guest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linux: Option<LinuxVm>,
 }
 
 /// One VM of a run whose VMs are not alike.
@@ -159,6 +183,9 @@ pub struct EachVm {
     /// The module and the arm's lock are not for it: KVM's own window and yields, uncounted.
     #[serde(default)]
     pub mode_off: bool,
+    /// As in [`Run`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linux: Option<LinuxVm>,
 }
 
 impl Run {
@@ -195,6 +222,7 @@ impl Run {
             trace_epochs: false,
             trace_picks: false,
             stalls: false,
+            linux: None,
         }
     }
 
@@ -212,12 +240,18 @@ impl Run {
             threads: None,
             tick_hz: 0,
             mode_off: false,
+            linux: self.linux.clone(),
         })
     }
 
     /// Number of vCPUs of VM number `vm`.
     pub fn vcpus_of(&self, vm: u32) -> u32 {
         self.each.get(vm as usize).map_or(self.vcpus, |each| each.vcpus)
+    }
+
+    /// The Linux guest of VM number `vm`, if it is one.
+    pub fn linux_of(&self, vm: u32) -> Option<&LinuxVm> {
+        self.each.get(vm as usize).map_or(self.linux.as_ref(), |each| each.linux.as_ref())
     }
 
     /// The VMs' numbers of vCPUs, for people: `4`, or `8+4` where they differ.

@@ -499,3 +499,40 @@ fn who_owes_answers_is_for_the_module_to_see() {
     assert_eq!(refused(&alone, "kvm"), None, "another arm's reason is its own");
     assert_eq!(refused(&parsed("queue_aware = true"), "kvm"), Some("arm[0].queue_aware".into()));
 }
+
+const LINUX: &str = "title = \"x\"\n[host]\npcpus = 4\n[[vm]]\nguest = \"linux\"\nvcpus = 4\n\
+    workload = \"hackbench\"\n[[arm]]\nname = \"stock\"\nbaseline = true\n";
+
+#[test]
+fn keys_of_one_kind_of_guest_are_refused_of_the_other() {
+    assert_eq!(
+        parse_scenario("x.toml", "x", LINUX).unwrap().vms[0].linux.as_ref().unwrap().kernel,
+        "6.12"
+    );
+    let refused = |from: &str, to: &str, why: &str| {
+        assert!(LINUX.contains(from), "{from}");
+        let said = parse_scenario("x.toml", "x", &LINUX.replace(from, to)).unwrap_err().to_string();
+        assert!(said.contains(why), "{said}");
+    };
+    let with = |more: &str| format!("vcpus = 4\n{more}\n");
+    for bench in ["lock = \"ticket\"", "cpl = 3", "threads = 4", "tick_hz = 250"] {
+        refused("vcpus = 4\n", &with(bench), "a Linux guest has its own");
+    }
+    refused("guest = \"linux\"\n", "memory_mib = 128\n", "no Linux guest");
+    refused("guest = \"linux\"\n", "idle = \"poll\"\n", "no Linux guest");
+    refused("vcpus = 4\n", &with("guest_kernel = \"new\""), "is not a kernel series");
+    refused("vcpus = 4\n", &with("guest_lock = \"ticket\""), "guest_lock");
+    refused("vcpus = 4\n", &with("memory_mib = 1"), "memory_mib");
+    refused("vcpus = 4\n", &with("extra_cmdline = \"\\u0007\""), "printable");
+    let swept = |text: &str| format!("[sweep]\n{text}\n[host]\n");
+    refused("[host]\n", &swept("locks = [\"ticket\"]"), "sweep.guest_locks");
+    refused("baseline = true\n", "baseline = true\nlock = \"mcs\"\n", "sweep.guest_locks");
+    let both = LINUX.replace("vcpus = 4\n", &with("guest_lock = \"pv\""));
+    let both = both.replace("[host]\n", &swept("guest_locks = [\"pv\"]"));
+    let said = parse_scenario("x.toml", "x", &both).unwrap_err().to_string();
+    assert!(said.contains("no guest_lock in [[vm]]"), "{said}");
+    let bench = LINUX.replace("guest = \"linux\"\n", "");
+    let said =
+        parse_scenario("x.toml", "x", &bench.replace("[host]\n", &swept("guest_locks = [\"pv\"]")));
+    assert!(said.unwrap_err().to_string().contains("no guest is Linux"));
+}

@@ -6,8 +6,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use unspin_scenario::plan::Plan;
-use unspin_scenario::{expand, parse_profile, parse_scenario, split, Profile, Selection};
+use unspin_scenario::plan::{GuestProgram, Plan};
+use unspin_scenario::{
+    expand, parse_guest_program, parse_profile, parse_scenario, split, Profile, Selection,
+    Workloads,
+};
 
 /// Every TOML file below `dir`, by its name.
 fn files(dir: &Path, all: &mut BTreeMap<String, PathBuf>) {
@@ -49,6 +52,18 @@ fn profiles(root: &Path) -> BTreeMap<String, (Profile, String)> {
     of_all(root, "profiles").into_iter().map(read).collect()
 }
 
+/// The programs of Linux guests.
+fn programs(root: &Path) -> BTreeMap<String, (GuestProgram, String)> {
+    let mut found = BTreeMap::new();
+    files(&root.join("programs"), &mut found);
+    let read = |(name, path): (String, PathBuf)| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let program = parse_guest_program(&path.display().to_string(), &name, &text);
+        (name, (program.unwrap_or_else(|e| panic!("{e}")), text))
+    };
+    found.into_iter().map(read).collect()
+}
+
 /// What a plan asks for, whatever comments the files have.
 fn fingerprint(plan: Plan) -> String {
     Plan { scenario_hash: String::new(), ..plan }.fingerprint()[..16].to_string()
@@ -57,7 +72,7 @@ fn fingerprint(plan: Plan) -> String {
 #[test]
 fn scenarios_stand_for_the_plans_they_stood_for() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let profiles = profiles(&root);
+    let workloads = Workloads { profiles: profiles(&root), programs: programs(&root) };
     let scenarios = of_all(&root, "scenarios");
     assert!(scenarios.len() >= 30, "{}", scenarios.len());
     let mut found = String::new();
@@ -65,7 +80,7 @@ fn scenarios_stand_for_the_plans_they_stood_for() {
         let text = std::fs::read_to_string(&path).unwrap();
         let scenario = parse_scenario(&path.display().to_string(), &name, &text);
         let scenario = scenario.unwrap_or_else(|e| panic!("{e}"));
-        let plan = expand(&scenario, &text, &profiles, &Selection::default()).unwrap();
+        let plan = expand(&scenario, &text, &workloads, &Selection::default()).unwrap();
         write!(found, "{name} {} runs", plan.runs.len()).unwrap();
         write!(found, ", attributed {}", fingerprint(plan.attributed())).unwrap();
         for part in split(&plan, scenario.boots) {

@@ -7,12 +7,14 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use text::{profile_text, scenario_text};
 use unspin_scenario::plan::{
-    ApleParams, Arm, Asym, CgroupLayout, Coscheduling, Dist, Factor, HostModel, HostScheduler,
-    LockChoice, LockKind, LoopDetection, Op, Plan, Platform, Step, Window, YieldTo,
+    ApleParams, Arm, Asym, CgroupLayout, Coscheduling, Dist, Factor, GuestLock, HostModel,
+    HostScheduler, LockChoice, LockKind, LoopDetection, Op, Plan, Platform, Run, Step, Window,
+    YieldTo,
 };
 use unspin_scenario::{
-    expand, parse_profile, parse_scenario, split, Calibration, Host, Measure, Pin, Profile,
-    Scenario, Selection, Sweep, Trace, VmGroup, WINDOW_MAX_CYCLES, WINDOW_MIN_CYCLES,
+    expand, parse_guest_program, parse_profile, parse_scenario, split, Calibration, Host, Measure,
+    Pin, Profile, Scenario, Selection, Sweep, Trace, VmGroup, Workloads, WINDOW_MAX_CYCLES,
+    WINDOW_MIN_CYCLES,
 };
 
 fn aple() -> impl Strategy<Value = ApleParams> {
@@ -149,10 +151,10 @@ prop_compose! {
             kernels,
             boots,
             host: Host { pcpus, model, lock_clock_mhz, scheduler, period_ms, loop_detection, llc_pcpus, skew_tick: weight % 2 == 0, group_load_lags: weight % 3 == 0 && !scheduler.is_credit() },
-            vms: vec![VmGroup { name, workload: None, mode_off: false, threads, tick_hz, count: 1, vcpus, pin, weight, lock, cpl }],
+            vms: vec![VmGroup { name, workload: None, mode_off: false, threads, tick_hz, count: 1, vcpus, pin, weight, lock, cpl, linux: None }],
             baseline: baseline.index(arms.len()),
             arms,
-            sweep: Sweep { profiles, vms, cgroups, locks: swept },
+            sweep: Sweep { profiles, vms, cgroups, locks: swept, guest_locks: vec![] },
             measure: Measure { warmup_ms, window_ms, stagger_ms, alone },
             trace: Trace { epochs, picks, stalls },
         }
@@ -218,7 +220,7 @@ fn plan_of(s: &Scenario, select: &Selection) -> Plan {
             (n.clone(), (p, format!("text of {n}")))
         })
         .collect();
-    expand(s, "text", &profiles, select).unwrap()
+    expand(s, "text", &profiles.into(), select).unwrap()
 }
 
 proptest! {
@@ -328,7 +330,7 @@ fn the_hash_covers_scenario_and_profiles() {
     let s = parse_scenario("x.toml", "x", text).unwrap();
     let hash = |text: &str, profile: &str| {
         let profiles = BTreeMap::from([("a".to_string(), p(profile))]);
-        expand(&s, text, &profiles, &Selection::default()).unwrap().scenario_hash
+        expand(&s, text, &profiles.into(), &Selection::default()).unwrap().scenario_hash
     };
     let profile = "name = \"a\"\n[[step]]\nop = \"wake\"\n";
     let first = hash(text, profile);
@@ -449,11 +451,17 @@ fn shipped_scenarios_and_profiles_are_right() {
         assert_eq!(p.spin_intensive, name != "compute", "{file}");
         profiles.insert(name, (p, text));
     }
+    let mut programs = BTreeMap::new();
+    for (file, name, text) in files("programs") {
+        let p = parse_guest_program(&file, &name, &text).unwrap_or_else(|e| panic!("{e}"));
+        programs.insert(name, (p, text));
+    }
+    let workloads = Workloads { profiles, programs };
     let scenarios = files("scenarios");
     assert!(scenarios.len() >= 10);
     for (file, name, text) in scenarios.into_iter().chain(files("scenarios/threads")) {
         let s = parse_scenario(&file, &name, &text).unwrap_or_else(|e| panic!("{e}"));
-        let plan = expand(&s, &text, &profiles, &Selection::default()).unwrap();
+        let plan = expand(&s, &text, &workloads, &Selection::default()).unwrap();
         // What the exit path costs is compared at one window, locks with the one that suffers, stalls
         // with nothing; all else with KVM as it is.
         let of_threads = file.contains("scenarios/threads/");
@@ -466,4 +474,61 @@ fn shipped_scenarios_and_profiles_are_right() {
         };
         assert_eq!(plan.runs[0].baseline, baseline, "{file}");
     }
+}
+
+const LINUX: &str = r#"
+title = "Linux guests"
+repeats = 2
+[host]
+pcpus = 4
+[[vm]]
+guest = "linux"
+vcpus = 4
+[sweep]
+profiles = ["a", "b"]
+vms = [2, 3]
+guest_locks = ["pv", "queued"]
+[[arm]]
+name = "stock"
+baseline = true
+[[arm]]
+name = "hvs"
+yield_to = "hvs"
+"#;
+
+/// A boot of guests serves all that runs in them: a lock, in it a program, in it a repeat; its arms
+/// rotate. Parts of the plan never boot the same guests for the same program.
+#[test]
+fn linux_guests_are_booted_once_for_all_that_runs_in_them() {
+    let s = parse_scenario("x.toml", "x", LINUX).unwrap();
+    let described = |name: &str| {
+        let text = format!(
+            "name = \"{name}\"\ntitle = \"t\"\ncommand = \"c\"\nunit = \"u\"\nfrom = \"f\"\n"
+        );
+        (name.to_string(), (parse_guest_program("p.toml", name, &text).unwrap(), text))
+    };
+    let workloads =
+        Workloads { programs: ["a", "b"].map(described).into(), ..Workloads::default() };
+    let plan = expand(&s, LINUX, &workloads, &Selection::default()).unwrap();
+    let lock = |r: &Run| format!("{:?}", r.linux.as_ref().unwrap().guest.lock);
+    let mut order: Vec<_> =
+        plan.runs.iter().map(|r| (lock(r), r.profile.clone(), r.repeat)).collect();
+    order.dedup();
+    let wanted = ["Pv", "Queued"].iter().flat_map(|lock| {
+        ["a", "b"].map(|p| [0, 1].map(|n| (lock.to_string(), p.to_string(), n))).concat()
+    });
+    assert_eq!(order, wanted.collect::<Vec<_>>());
+    let arms = |n: usize| plan.runs[n..n + 5].iter().map(|r| &*r.arm.name).collect::<Vec<_>>();
+    assert_eq!(arms(0), ["alone", "stock", "hvs", "stock", "hvs"]);
+    assert_eq!(arms(5), ["alone", "hvs", "stock", "hvs", "stock"]);
+    assert!(plan.runs.iter().all(|r| r.cgroup == CgroupLayout::Libvirt && r.program.is_empty()));
+    let key = |r: &Run| (lock(r), r.profile.clone());
+    let parts: Vec<BTreeSet<_>> =
+        split(&plan, 3).iter().map(|p| p.runs.iter().map(key).collect()).collect();
+    assert_eq!(parts.iter().map(BTreeSet::len).sum::<usize>(), 4);
+    let one = Selection { guest_locks: vec![GuestLock::Queued], ..Selection::default() };
+    let some = expand(&s, LINUX, &workloads, &one).unwrap();
+    assert!(
+        some.runs.iter().all(|r| lock(r) == "Queued") && some.runs.len() == plan.runs.len() / 2
+    );
 }

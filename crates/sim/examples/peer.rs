@@ -3,6 +3,7 @@
 //! two VMs of four vCPUs, each on a pCPU of its own, and a ticket lock per VM. Prints what every vCPU
 //! did, the events and the CPU time of this thread as JSON. `cargo run --release --example peer -- MS`.
 
+use std::collections::BTreeMap;
 use unspin_scenario::parse_scenario;
 use unspin_scenario::{expand, parse_profile, Selection};
 use unspin_sim::{simulate_setup, Costs, Host, Kernel, Setup};
@@ -53,8 +54,8 @@ window = "off"
 fn setup(window_ms: u64) -> Result<Setup, Box<dyn std::error::Error>> {
     let scenario = parse_scenario("peer.toml", "peer", SCENARIO)?;
     let profile = (parse_profile("peer.toml", "peer", PROFILE)?, PROFILE.to_string());
-    let profiles = [("peer".to_string(), profile)].into();
-    let plan = expand(&scenario, SCENARIO, &profiles, &Selection::default())?;
+    let profiles = BTreeMap::from([("peer".to_string(), profile)]);
+    let plan = expand(&scenario, SCENARIO, &profiles.into(), &Selection::default())?;
     let mut run = plan.runs.iter().find(|r| !r.alone).ok_or("no run")?.clone();
     run.window_ms = window_ms;
     // A cycle is a nanosecond and nothing but the program costs anything: a lock 1 ns. No tick

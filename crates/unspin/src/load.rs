@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds and reads scenarios and the profiles they name.
+//! Finds and reads scenarios and the profiles and programs they name.
 
 use crate::exit::{said, Usage};
 use crate::machine::Refusal;
 use anyhow::Context;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
-use unspin_scenario::plan::{CgroupLayout, Plan};
+use unspin_scenario::plan::{CgroupLayout, GuestLock, Plan};
 use unspin_scenario::{
-    expand, parse_profile, parse_scenario, problem_at, Profile, Scenario, Selection,
+    expand, parse_guest_program, parse_profile, parse_scenario, problem_at, Problems, Scenario,
+    Selection, Workloads,
 };
 
 /// What of a scenario to run.
@@ -17,7 +18,7 @@ pub struct Select {
     /// Only these arms (and the baseline); may be repeated.
     #[arg(long = "arm", value_name = "NAME", value_delimiter = ',')]
     pub arms: Vec<String>,
-    /// Only these profiles.
+    /// Only these profiles, or programs of Linux guests.
     #[arg(long = "profile", value_name = "NAME", value_delimiter = ',')]
     pub profiles: Vec<String>,
     /// Only these numbers of VMs.
@@ -29,6 +30,9 @@ pub struct Select {
     /// Only these of the locks swept, as `unspin plan --list` calls them.
     #[arg(long = "lock", value_name = "LOCK", value_delimiter = ',')]
     pub locks: Vec<String>,
+    /// Only these of the locks of Linux guests swept.
+    #[arg(long, value_name = "LOCK", value_delimiter = ',')]
+    pub guest_lock: Vec<OfGuest>,
     /// How often to repeat, instead of what the scenario says.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: Option<u32>,
@@ -43,6 +47,24 @@ pub enum Layout {
     Flat,
     Vm,
     Vcpu,
+    Libvirt,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum OfGuest {
+    Pv,
+    Queued,
+    TestAndSet,
+}
+
+impl From<OfGuest> for GuestLock {
+    fn from(lock: OfGuest) -> Self {
+        match lock {
+            OfGuest::Pv => GuestLock::Pv,
+            OfGuest::Queued => GuestLock::Queued,
+            OfGuest::TestAndSet => GuestLock::TestAndSet,
+        }
+    }
 }
 
 impl From<Layout> for CgroupLayout {
@@ -51,6 +73,7 @@ impl From<Layout> for CgroupLayout {
             Layout::Flat => CgroupLayout::Flat,
             Layout::Vm => CgroupLayout::Vm,
             Layout::Vcpu => CgroupLayout::Vcpu,
+            Layout::Libvirt => CgroupLayout::Libvirt,
         }
     }
 }
@@ -61,7 +84,7 @@ pub struct Loaded {
     /// What errors call its file.
     file: String,
     text: String,
-    profiles: BTreeMap<String, (Profile, String)>,
+    workloads: Workloads,
 }
 
 impl Loaded {
@@ -76,11 +99,12 @@ impl Loaded {
             profiles: select.profiles.clone(),
             vms: select.vms.clone(),
             cgroups: select.cgroup.iter().map(|c| (*c).into()).collect(),
+            guest_locks: select.guest_lock.iter().map(|l| (*l).into()).collect(),
             locks: select.locks.clone(),
         };
         let mut scenario = self.scenario.clone();
         scenario.repeats = select.repeats.unwrap_or(scenario.repeats);
-        expand(&scenario, &self.text, &self.profiles, &selection)
+        expand(&scenario, &self.text, &self.workloads, &selection)
             .map_err(|e| Usage(format!("{}: {e}", self.scenario.name)).into())
     }
 }
@@ -93,21 +117,25 @@ pub fn scenario(given: &Path, profile_dir: Option<&Path>) -> anyhow::Result<Load
     let text = read(&path)?;
     let name = path.file_stem().and_then(|s| s.to_str()).unwrap_or("scenario").to_string();
     let scenario = parse_scenario(&shown, &name, &text).map_err(|e| Usage(e.to_string()))?;
-    let dirs = profile_dirs(&path, profile_dir);
-    let mut profiles = BTreeMap::new();
     let mut wrong = Vec::new();
-    for name in &scenario.profile_names() {
-        match profile(name, &dirs) {
-            Ok(p) => {
-                profiles.insert(name.clone(), p);
-            }
-            Err(e) => wrong.push(said(&e)),
-        }
-    }
+    let profiles = Kept {
+        what: "profile",
+        dirs: &dirs_of("profiles", &path, profile_dir),
+        parse: parse_profile,
+    };
+    let programs = Kept {
+        what: "program",
+        dirs: &dirs_of("programs", &path, None),
+        parse: parse_guest_program,
+    };
+    let workloads = Workloads {
+        profiles: profiles.read_all(&scenario.profile_names(), &mut wrong),
+        programs: programs.read_all(&scenario.guest_program_names(), &mut wrong),
+    };
     if !wrong.is_empty() {
         return Err(Usage(format!("{shown}: {}", wrong.join("\n"))).into());
     }
-    Ok(Loaded { scenario, file: shown, text, profiles })
+    Ok(Loaded { scenario, file: shown, text, workloads })
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
@@ -172,12 +200,12 @@ pub fn root(file: &str) -> anyhow::Result<PathBuf> {
     })
 }
 
-fn profile_dirs(scenario: &Path, given: Option<&Path>) -> Vec<PathBuf> {
+fn dirs_of(kind: &str, scenario: &Path, given: Option<&Path>) -> Vec<PathBuf> {
     if let Some(d) = given {
         return vec![d.to_path_buf()];
     }
-    let beside = scenario.parent().map(|p| p.join("..").join("profiles"));
-    let known = roots().flat_map(|r| of_all(&r, "profiles"));
+    let beside = scenario.parent().map(|p| p.join("..").join(kind));
+    let known = roots().flat_map(|r| of_all(&r, kind));
     beside.into_iter().chain(known).collect()
 }
 
@@ -210,17 +238,40 @@ fn folders_in(dir: &Path) -> Vec<String> {
     folders.filter_map(|e| e.file_name().into_string().ok()).collect()
 }
 
-fn profile(name: &str, dirs: &[PathBuf]) -> anyhow::Result<(Profile, String)> {
-    for dir in dirs {
-        let path = dir.join(name).with_extension("toml");
-        if path.is_file() {
-            let text = read(&path)?;
-            let profile = parse_profile(&path.display().to_string(), name, &text)?;
-            return Ok((profile, text));
+/// Files of a kind, found by their names.
+struct Kept<'a, T> {
+    what: &'static str,
+    dirs: &'a [PathBuf],
+    parse: fn(&str, &str, &str) -> Result<T, Problems>,
+}
+
+impl<T> Kept<'_, T> {
+    /// Those with these names; what is wrong with others is added to `wrong`.
+    fn read_all(&self, names: &[String], wrong: &mut Vec<String>) -> BTreeMap<String, (T, String)> {
+        let mut all = BTreeMap::new();
+        for name in names {
+            match self.read(name) {
+                Ok(read) => {
+                    all.insert(name.clone(), read);
+                }
+                Err(e) => wrong.push(said(&e)),
+            }
         }
+        all
     }
-    let mut known: Vec<String> = dirs.iter().flat_map(|d| names_in(d)).collect();
-    known.sort();
-    known.dedup();
-    anyhow::bail!("unknown profile {name:?}; known: {}", known.join(", "))
+
+    fn read(&self, name: &str) -> anyhow::Result<(T, String)> {
+        for dir in self.dirs {
+            let path = dir.join(name).with_extension("toml");
+            if path.is_file() {
+                let text = read(&path)?;
+                let parsed = (self.parse)(&path.display().to_string(), name, &text)?;
+                return Ok((parsed, text));
+            }
+        }
+        let mut known: Vec<String> = self.dirs.iter().flat_map(|d| names_in(d)).collect();
+        known.sort();
+        known.dedup();
+        anyhow::bail!("unknown {} {name:?}; known: {}", self.what, known.join(", "))
+    }
 }

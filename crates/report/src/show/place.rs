@@ -101,6 +101,7 @@ pub(crate) fn layout(c: CgroupLayout) -> &'static str {
         CgroupLayout::Flat => "flat",
         CgroupLayout::Vm => "vm",
         CgroupLayout::Vcpu => "vcpu",
+        CgroupLayout::Libvirt => "libvirt",
     }
 }
 

@@ -87,6 +87,7 @@ fn heading(s: &Summary, place: &Place) -> String {
         CgroupLayout::Flat => "no cgroups",
         CgroupLayout::Vm => "one cgroup a VM",
         CgroupLayout::Vcpu => "one cgroup a vCPU",
+        CgroupLayout::Libvirt => "libvirt's cgroups",
     };
     let vms = place.vms;
     let plural = if vms == 1 { "" } else { "s" };

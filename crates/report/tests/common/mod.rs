@@ -18,7 +18,7 @@ pub fn plan(scenario: &str) -> Plan {
         );
         profiles.insert(name.clone(), (parse_profile("p.toml", name, &text).unwrap(), text));
     }
-    expand(&s, scenario, &profiles, &Selection::default()).unwrap()
+    expand(&s, scenario, &profiles.into(), &Selection::default()).unwrap()
 }
 
 pub fn begin(kernel: &str) -> Begin {

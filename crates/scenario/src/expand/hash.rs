@@ -6,11 +6,10 @@ use crate::schema::keys::profile::CALIBRATION;
 use crate::schema::program::Profile;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
 
-/// SHA-256 over what the scenario and its profiles ask for, each with its name and length: neither
+/// SHA-256 over what the scenario and its workloads ask for, each with its name and length: neither
 /// comments count nor what profiles record of their calibration.
-pub(crate) fn hash(text: &str, profiles: &BTreeMap<&str, &(Profile, String)>) -> String {
+pub(crate) fn hash(text: &str, workloads: &[(String, &str)]) -> String {
     let mut h = Sha256::new();
     let mut add = |name: &str, text: &str| {
         let asked = asked(text);
@@ -18,7 +17,7 @@ pub(crate) fn hash(text: &str, profiles: &BTreeMap<&str, &(Profile, String)>) ->
         h.update(asked);
     };
     add("scenario", text);
-    for (name, (_, text)) in profiles {
+    for (name, text) in workloads {
         add(name, text);
     }
     hex(&h.finalize())

@@ -3,58 +3,36 @@
 
 use crate::expand::hash::hash;
 use crate::expand::select::{check_selection, selected, ExpandError, Selection};
+use crate::expand::workload::{Used, Work, Workloads};
 use crate::plan::{EachVm, Plan, Run, SCHEMA};
 use crate::schema::arm::{Arm, Window, YieldTo};
 use crate::schema::host::CgroupLayout;
+use crate::schema::linux::{GuestLock, LinuxGuest, LinuxVm};
 use crate::schema::lock::LockChoice;
 use crate::schema::names::{is_name, ALONE_ARM};
-use crate::schema::program::Profile;
 use crate::schema::scenario::{Pin, Scenario, VmGroup};
-use std::collections::BTreeMap;
 
-/// Expands `scenario`. `texts` are the scenario's text and those of the profiles it names, by
-/// name: what the hash is taken over.
+/// Expands `scenario`, whose text is `text`, with the workloads it names.
 pub fn expand(
     scenario: &Scenario,
     text: &str,
-    profiles: &BTreeMap<String, (Profile, String)>,
+    workloads: &Workloads,
     select: &Selection,
 ) -> Result<Plan, ExpandError> {
     check_selection(scenario, select)?;
-    let names = scenario.profile_names();
-    let mut used = BTreeMap::new();
-    for name in &names {
-        let p = profiles.get(name).ok_or_else(|| ExpandError::NoProfile(name.clone()))?;
-        used.insert(name.as_str(), p);
-    }
+    let used = workloads.of(scenario)?;
     let mut runs = Vec::new();
     for repeat in 0..scenario.repeats {
         if scenario.measure.alone {
-            for (profile, group) in lonely(scenario, &used) {
-                for lock in locks_of(scenario) {
-                    runs.push(alone_run(scenario, profile, group, lock, repeat));
+            for (work, group) in lonely(scenario, &used) {
+                for locks in locks_of(scenario) {
+                    runs.push(alone_run(scenario, &used, work, group, locks, repeat));
                 }
             }
         }
-        for cgroup in &scenario.sweep.cgroups {
-            for name in &scenario.sweep.profiles {
-                for vms in &scenario.sweep.vms {
-                    for lock in locks_of(scenario) {
-                        let point = Point {
-                            profile: &used[name.as_str()].0,
-                            groups: vms_of(scenario, *vms),
-                            cgroup: *cgroup,
-                            lock,
-                            used: &used,
-                        };
-                        for arm in rotated(&scenario.arms, repeat as usize) {
-                            runs.push(run(scenario, &point, arm, repeat));
-                        }
-                    }
-                }
-            }
-        }
+        runs.extend(repeat_of(scenario, &used, repeat));
     }
+    boot_guests_once(&mut runs);
     for (id, r) in (0..).zip(&mut runs) {
         r.id = id;
     }
@@ -65,7 +43,7 @@ pub fn expand(
         schema: SCHEMA,
         scenario: scenario.name.clone(),
         title: scenario.title.clone(),
-        scenario_hash: hash(text, &used),
+        scenario_hash: hash(text, &used.texts()),
         pcpus: scenario.host.pcpus,
         slice_ns: scenario.slice_ns,
         host_model: scenario.host.model,
@@ -75,8 +53,58 @@ pub fn expand(
         llc_pcpus: scenario.host.llc_pcpus,
         skew_tick: scenario.host.skew_tick,
         group_load_lags: scenario.host.group_load_lags,
+        linux: None,
         runs,
     })
+}
+
+/// All arms at every point, once.
+fn repeat_of(scenario: &Scenario, used: &Used, repeat: u32) -> Vec<Run> {
+    let mut runs = Vec::new();
+    for cgroup in &scenario.sweep.cgroups {
+        for swept in &scenario.sweep.profiles {
+            for vms in &scenario.sweep.vms {
+                for locks in locks_of(scenario) {
+                    let groups = vms_of(scenario, *vms);
+                    let point = Point { swept, groups, cgroup: *cgroup, locks, used };
+                    for arm in rotated(&scenario.arms, repeat as usize) {
+                        runs.push(run(scenario, &point, arm, repeat));
+                    }
+                }
+            }
+        }
+    }
+    runs
+}
+
+/// Linux guests take long to boot: runs of the same guests come together, and among them those of
+/// one workload, whose repeats follow each other. Other runs stay where they are, before these.
+fn boot_guests_once(runs: &mut [Run]) {
+    let guests_of = |r: &Run| {
+        let each = (0..r.vms).filter_map(|vm| Some(r.linux_of(vm)?.guest.clone()));
+        each.fold(Vec::new(), |mut kinds, guest| {
+            if !kinds.contains(&guest) {
+                kinds.push(guest);
+            }
+            kinds
+        })
+    };
+    let (mut sets, mut workloads) = (vec![Vec::new()], Vec::new());
+    for r in runs.iter() {
+        let guests = guests_of(r);
+        if !sets.contains(&guests) {
+            sets.push(guests);
+        }
+        if !workloads.contains(&r.profile) {
+            workloads.push(r.profile.clone());
+        }
+    }
+    runs.sort_by_cached_key(|r| match sets.iter().position(|set| *set == guests_of(r)) {
+        None | Some(0) => (0, 0, 0),
+        Some(set) => {
+            (set, workloads.iter().position(|w| *w == r.profile).unwrap_or_default(), r.repeat)
+        }
+    });
 }
 
 /// Names that profiles gave, and CPUs that groups of VMs are pinned to.
@@ -96,30 +124,41 @@ fn check_runs(scenario: &Scenario, runs: &[Run]) -> Result<(), ExpandError> {
 
 /// What the arms are compared at.
 struct Point<'a> {
-    /// What the VMs run that have no workload of their own.
-    profile: &'a Profile,
+    /// Name of what the VMs run that have no workload of their own.
+    swept: &'a str,
     /// Of each VM.
     groups: Vec<&'a VmGroup>,
     cgroup: CgroupLayout,
-    /// The lock swept; `None`: locks are not.
-    lock: Option<LockChoice>,
+    locks: SweptLocks,
     used: &'a Used<'a>,
 }
 
-/// The locks swept, or once `None`.
-fn locks_of(s: &Scenario) -> Vec<Option<LockChoice>> {
-    match s.sweep.locks.as_slice() {
-        [] => vec![None],
-        locks => locks.iter().copied().map(Some).collect(),
-    }
+/// The locks swept; `None`: such locks are not.
+#[derive(Debug, Clone, Copy)]
+struct SweptLocks {
+    bench: Option<LockChoice>,
+    linux: Option<GuestLock>,
 }
 
-/// The profiles by name, and their texts.
-type Used<'a> = BTreeMap<&'a str, &'a (Profile, String)>;
+/// All combinations of what is swept.
+fn locks_of(s: &Scenario) -> Vec<SweptLocks> {
+    fn of<T: Copy>(swept: &[T]) -> Vec<Option<T>> {
+        match swept {
+            [] => vec![None],
+            locks => locks.iter().copied().map(Some).collect(),
+        }
+    }
+    let linux = of(&s.sweep.guest_locks);
+    let with = |bench| linux.iter().map(move |linux| SweptLocks { bench, linux: *linux });
+    of(&s.sweep.locks).into_iter().flat_map(with).collect()
+}
 
-/// What a group runs where `swept` is the profile swept over.
-fn workload<'a>(g: &VmGroup, swept: &'a Profile, used: &Used<'a>) -> &'a Profile {
-    g.workload.as_ref().map_or(swept, |own| &used[own.as_str()].0)
+/// The Linux guest of a group's VMs and its program, if it is one.
+fn linux_of(g: &VmGroup, work: Work, locks: SweptLocks) -> Option<LinuxVm> {
+    let (Some(guest), Work::Program(program)) = (&g.linux, work) else { return None };
+    let mut guest = guest.clone();
+    guest.lock = locks.linux.unwrap_or(guest.lock);
+    Some(LinuxVm { guest, program: program.clone() })
 }
 
 fn rotated(arms: &[Arm], by: usize) -> impl Iterator<Item = &Arm> {
@@ -129,15 +168,15 @@ fn rotated(arms: &[Arm], by: usize) -> impl Iterator<Item = &Arm> {
 fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
     let groups = &point.groups;
     let first = groups[0];
-    let profile = workload(first, point.profile, point.used);
+    let work = point.used.work(first, point.swept);
     let weights: Vec<u32> = groups.iter().map(|g| g.weight).collect();
     let alike = weights.iter().all(|w| *w == weights[0]);
     let lock = lock_of(first, point, arm);
     Run {
         id: 0,
-        profile: point.profile.name.clone(),
-        spin_intensive: profile.spin_intensive,
-        program: profile.program.clone(),
+        profile: point.swept.to_string(),
+        spin_intensive: work.spin_intensive(),
+        program: work.steps(),
         vms: groups.len() as u32,
         vcpus: first.vcpus,
         each: each_vm(s, point, arm),
@@ -145,7 +184,7 @@ fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
         weights: if alike { Vec::new() } else { weights },
         lock: lock.kind,
         tau_ns: lock.tau_ns,
-        lock_group: point.lock.map(|l| l.label()).unwrap_or_default(),
+        lock_group: point.locks.bench.map(|l| l.label()).unwrap_or_default(),
         lock_clock_mhz: s.host.lock_clock_mhz,
         cpl: first.cpl,
         cgroup: point.cgroup,
@@ -162,6 +201,7 @@ fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
         trace_epochs: s.trace.epochs,
         trace_picks: s.trace.picks,
         stalls: s.trace.stalls,
+        linux: linux_of(first, work, point.locks),
     }
 }
 
@@ -170,46 +210,54 @@ fn lock_of(g: &VmGroup, point: &Point, arm: &Arm) -> LockChoice {
     if g.mode_off {
         return g.lock;
     }
-    arm.lock.or(point.lock).unwrap_or(g.lock)
+    arm.lock.or(point.locks.bench).unwrap_or(g.lock)
+}
+
+/// What tells kinds of VMs apart.
+#[derive(PartialEq)]
+struct Kind<'a> {
+    name: &'a Option<String>,
+    workload: &'a str,
+    vcpus: u32,
+    lock: LockChoice,
+    cpl: u8,
+    mode_off: bool,
+    threads: Option<u32>,
+    tick_hz: u32,
+    linux: &'a Option<LinuxGuest>,
+}
+
+fn kind_of<'a>(g: &'a VmGroup, swept: &'a str) -> Kind<'a> {
+    Kind {
+        name: &g.name,
+        workload: g.workload.as_deref().unwrap_or(swept),
+        vcpus: g.vcpus,
+        lock: g.lock,
+        cpl: g.cpl,
+        mode_off: g.mode_off,
+        threads: g.threads,
+        tick_hz: g.tick_hz,
+        linux: &g.linux,
+    }
 }
 
 /// What each VM is; empty where all are alike and none has a name.
 fn each_vm(s: &Scenario, point: &Point, arm: &Arm) -> Vec<EachVm> {
-    let key = |g: &VmGroup| {
-        let profile = workload(g, point.profile, point.used).name.clone();
-        (g.name.clone(), profile, g.vcpus, g.lock, g.cpl, g.mode_off, g.threads, g.tick_hz)
-    };
-    let first = key(point.groups[0]);
+    let kind = |g| kind_of(g, point.swept);
+    let first = kind(point.groups[0]);
     let usual = point.groups.iter().all(|g| g.threads.is_none() && g.tick_hz == 0);
-    if usual && point.groups.iter().all(|g| key(g) == first) && first.0.is_none() {
+    if usual && point.groups.iter().all(|g| kind(g) == first) && first.name.is_none() {
         return Vec::new();
     }
-    let sweeps = s.sweep.profiles.len() > 1;
-    let mut names: Vec<(String, _)> = Vec::new();
-    let mut all = Vec::new();
-    for g in &point.groups {
-        let profile = workload(g, point.profile, point.used);
-        let base = match (&g.name, &g.workload) {
-            (Some(name), _) if sweeps => format!("{name}-{}", point.profile.name),
-            (Some(name), _) => name.clone(),
-            (None, Some(own)) if sweeps => format!("{own}-beside-{}", point.profile.name),
-            (None, _) => profile.name.clone(),
-        };
-        let same = names.iter().find(|(_, k)| *k == key(g)).map(|(name, _)| name.clone());
-        let group = same.unwrap_or_else(|| {
-            let taken = |name: &String| names.iter().any(|(n, _)| n == name);
-            let numbered = (2..).map(|n| format!("{base}-{n}"));
-            let free = std::iter::once(base.clone()).chain(numbered).find(|n| !taken(n));
-            let name = free.unwrap_or_default();
-            names.push((name.clone(), key(g)));
-            name
-        });
+    let names = group_names(s, point);
+    let each = point.groups.iter().zip(names).map(|(g, group)| {
+        let work = point.used.work(g, point.swept);
         let lock = lock_of(g, point, arm);
-        all.push(EachVm {
+        EachVm {
             group,
-            profile: profile.name.clone(),
-            spin_intensive: profile.spin_intensive,
-            program: profile.program.clone(),
+            profile: work.name().to_string(),
+            spin_intensive: work.spin_intensive(),
+            program: work.steps(),
             vcpus: g.vcpus,
             lock: lock.kind,
             tau_ns: lock.tau_ns,
@@ -217,34 +265,67 @@ fn each_vm(s: &Scenario, point: &Point, arm: &Arm) -> Vec<EachVm> {
             threads: g.threads,
             tick_hz: g.tick_hz,
             mode_off: g.mode_off,
-        });
+            linux: linux_of(g, work, point.locks),
+        }
+    });
+    each.collect()
+}
+
+/// What the rows of each VM are called: VMs of one kind alike, other kinds otherwise.
+fn group_names(s: &Scenario, point: &Point) -> Vec<String> {
+    let sweeps = s.sweep.profiles.len() > 1;
+    let mut names: Vec<(String, Kind)> = Vec::new();
+    let mut all = Vec::new();
+    for g in &point.groups {
+        let kind = kind_of(g, point.swept);
+        let base = match (&g.name, &g.workload) {
+            (Some(name), _) if sweeps => format!("{name}-{}", point.swept),
+            (Some(name), _) => name.clone(),
+            (None, Some(own)) if sweeps => format!("{own}-beside-{}", point.swept),
+            (None, _) => kind.workload.to_string(),
+        };
+        let same = names.iter().find(|(_, k)| *k == kind).map(|(name, _)| name.clone());
+        all.push(same.unwrap_or_else(|| {
+            let taken = |name: &String| names.iter().any(|(n, _)| n == name);
+            let numbered = (2..).map(|n| format!("{base}-{n}"));
+            let free = std::iter::once(base.clone()).chain(numbered).find(|n| !taken(n));
+            let name = free.unwrap_or_default();
+            names.push((name.clone(), kind));
+            name
+        }));
     }
     all
 }
 
-/// What is run alone to learn what it could do: every profile in every kind of VM that runs it.
-fn lonely<'a>(s: &'a Scenario, used: &Used<'a>) -> Vec<(&'a Profile, &'a VmGroup)> {
-    type Kind<'a> = (&'a str, u32, LockChoice, u8);
+/// What is run alone to learn what it could do: every workload in every kind of VM that runs it.
+fn lonely<'a>(s: &'a Scenario, used: &Used<'a>) -> Vec<(Work<'a>, &'a VmGroup)> {
     let mut seen: Vec<Kind> = Vec::new();
     let mut all = Vec::new();
-    for name in &s.sweep.profiles {
+    for swept in &s.sweep.profiles {
         for g in &s.vms {
-            let profile = workload(g, &used[name.as_str()].0, used);
-            let kind = (profile.name.as_str(), g.vcpus, g.lock, g.cpl);
+            let kind = Kind {
+                name: &None,
+                mode_off: false,
+                threads: None,
+                tick_hz: 0,
+                ..kind_of(g, swept)
+            };
             if !seen.contains(&kind) {
                 seen.push(kind);
-                all.push((profile, g));
+                all.push((used.work(g, swept), g));
             }
         }
     }
     all
 }
 
+/// Linux guests stay where they are in cgroups: it is the same boot.
 fn alone_run(
     s: &Scenario,
-    profile: &Profile,
+    used: &Used,
+    work: Work,
     group: &VmGroup,
-    lock: Option<LockChoice>,
+    locks: SweptLocks,
     repeat: u32,
 ) -> Run {
     let arm = Arm {
@@ -255,8 +336,11 @@ fn alone_run(
         ..Arm::default()
     };
     let swept = VmGroup { workload: None, name: None, mode_off: false, ..group.clone() };
-    let cgroup = CgroupLayout::Flat;
-    let point = Point { profile, groups: vec![&swept], cgroup, lock, used: &Used::new() };
+    let cgroup = match group.linux {
+        None => CgroupLayout::Flat,
+        Some(_) => s.sweep.cgroups[0],
+    };
+    let point = Point { swept: work.name(), groups: vec![&swept], cgroup, locks, used };
     Run {
         alone: true,
         weights: Vec::new(),

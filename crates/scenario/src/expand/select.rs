@@ -3,8 +3,9 @@
 
 use crate::plan::Run;
 use crate::schema::host::CgroupLayout;
+use crate::schema::linux::GuestLock;
 use crate::schema::lock::LockChoice;
-use crate::schema::names::nearest;
+use crate::schema::names::{nearest, Named};
 use crate::schema::scenario::Scenario;
 
 /// What of a scenario to run; an empty list means all of it.
@@ -15,6 +16,8 @@ pub struct Selection {
     pub profiles: Vec<String>,
     pub vms: Vec<u32>,
     pub cgroups: Vec<CgroupLayout>,
+    /// Swept locks of Linux guests.
+    pub guest_locks: Vec<GuestLock>,
     /// Labels of swept locks ([`LockChoice::label`]).
     pub locks: Vec<String>,
 }
@@ -25,6 +28,8 @@ pub enum ExpandError {
     NotInScenario { what: &'static str, name: String, has: String, suggestion: Option<String> },
     #[error("profile {0:?} was not read")]
     NoProfile(String),
+    #[error("program {0:?} was not read")]
+    NoProgram(String),
     #[error("host.pcpus = {pcpus}, but a VM is pinned to pCPU {wanted}")]
     NoPcpu { pcpus: u32, wanted: u32 },
     #[error(
@@ -61,6 +66,10 @@ pub(crate) fn check_selection(s: &Scenario, select: &Selection) -> Result<(), Ex
         let has = format!("{:?}", s.sweep.cgroups).to_lowercase();
         return Err(missing("cgroup layout", &format!("{c:?}").to_lowercase(), &[&has]));
     }
+    if let Some(l) = select.guest_locks.iter().find(|l| !s.sweep.guest_locks.contains(l)) {
+        let has: Vec<&str> = s.sweep.guest_locks.iter().map(|l| l.called()).collect();
+        return Err(missing("swept lock of Linux guests", l.called(), &has));
+    }
     let locks: Vec<String> = s.sweep.locks.iter().map(LockChoice::label).collect();
     if let Some(l) = select.locks.iter().find(|l| !locks.contains(l)) {
         let has: Vec<&str> = locks.iter().map(String::as_str).collect();
@@ -75,6 +84,7 @@ pub(crate) fn selected(r: &Run, select: &Selection, baseline: &str) -> bool {
     }
     among(&select.profiles, &r.profile)
         && among(&select.locks, &r.lock_group)
+        && r.linux.as_ref().is_none_or(|linux| among(&select.guest_locks, &linux.guest.lock))
         && (r.alone
             || (among(&select.vms, &r.vms)
                 && among(&select.cgroups, &r.cgroup)

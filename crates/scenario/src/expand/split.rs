@@ -3,15 +3,27 @@
 
 use crate::plan::{Plan, Run};
 use crate::schema::host::CgroupLayout;
+use crate::schema::linux::LinuxGuest;
 
-type PointKey = (String, u32, CgroupLayout, String, bool);
+/// Linux guests that are alike are booted once, on one computer, for all that runs in them.
+#[derive(PartialEq)]
+enum PointKey {
+    Bench(String, u32, CgroupLayout, String, bool),
+    Linux(String, LinuxGuest),
+}
 
 /// Shares a plan among `parts` computers: all arms and repeats of a point stay together, every
 /// computer gets about the same length of virtual time. Parts that would be empty are left out.
 pub fn split(plan: &Plan, parts: u32) -> Vec<Plan> {
     let mut points: Vec<(PointKey, u64, Vec<Run>)> = Vec::new();
     for r in &plan.runs {
-        let key = (r.profile.clone(), r.vms, r.cgroup, r.lock_group.clone(), r.alone);
+        let key = match &r.linux {
+            Some(linux) => PointKey::Linux(r.profile.clone(), linux.guest.clone()),
+            None => {
+                let (profile, lock) = (r.profile.clone(), r.lock_group.clone());
+                PointKey::Bench(profile, r.vms, r.cgroup, lock, r.alone)
+            }
+        };
         // An emulated computer's time grows with the CPUs at work, not with the VMs on them.
         let cost = r.warmup_ms + r.window_ms + r.stagger_ms;
         match points.iter_mut().find(|(k, _, _)| *k == key) {

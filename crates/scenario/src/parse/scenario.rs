@@ -6,10 +6,11 @@ use crate::parse::host::read_host;
 use crate::parse::keys::{optional, read_in, read_list};
 use crate::parse::problem::Problems;
 use crate::parse::reader::{no_doubles, or, Reader, Table, Value};
-use crate::parse::vm::{read_lock, read_vms, Swept};
+use crate::parse::vm::{read_lock, read_series, read_vms, Swept};
 use crate::schema::arm::{ApleParams, Arm};
 use crate::schema::host::CgroupLayout;
 use crate::schema::keys::scenario as keys;
+use crate::schema::linux::GuestLock;
 use crate::schema::lock::LockChoice;
 use crate::schema::scenario::{Measure, Scenario, Sweep, Trace, VmGroup};
 
@@ -54,6 +55,7 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
     for group in &groups {
         check_locks(top, group, &sweep, &arms);
     }
+    check_guests(top, &groups, &sweep, &arms);
     Some(Scenario {
         name: name.to_string(),
         title: title?,
@@ -84,22 +86,14 @@ fn read_title(v: &Value) -> Option<String> {
 
 fn read_kernels(v: &Value) -> Option<Vec<String>> {
     let form = "a series such as \"6.12\", or a list of them";
-    let one = |v: &Value| -> Option<String> {
-        let s = v.str(form)?;
-        let well = s.split('.').count() == 2 && s.split('.').all(|p| p.parse::<u16>().is_ok());
-        if !well {
-            v.problem(format!("{s:?} is not a kernel series"), form);
-        }
-        Some(s.to_string())
-    };
     let all = if v.is_array() {
         let all = v.array(form)?;
         if all.is_empty() {
             v.problem("empty", form);
         }
-        all.iter().map(one).collect::<Option<Vec<_>>>()?
+        all.iter().map(read_series).collect::<Option<Vec<_>>>()?
     } else {
-        vec![one(v)?]
+        vec![read_series(v)?]
     };
     no_doubles(v, &all);
     Some(all)
@@ -112,6 +106,7 @@ struct SweepKeys {
     vms: Option<Vec<u32>>,
     cgroups: Option<Vec<CgroupLayout>>,
     locks: Option<Vec<LockChoice>>,
+    guest_locks: Option<Vec<GuestLock>>,
     says: Swept,
 }
 
@@ -123,14 +118,23 @@ impl SweepKeys {
         Sweep {
             profiles: self.profiles.unwrap_or_else(workload),
             vms: self.vms.unwrap_or_else(count),
-            cgroups: self.cgroups.unwrap_or_else(|| vec![CgroupLayout::Flat]),
+            cgroups: self.cgroups.unwrap_or_else(|| vec![usual_layout(groups)]),
             locks: self.locks.unwrap_or_default(),
+            guest_locks: self.guest_locks.unwrap_or_default(),
         }
     }
 }
 
+/// That of the hosts such VMs are run on.
+fn usual_layout(groups: &[VmGroup]) -> CgroupLayout {
+    match groups.iter().any(|g| g.linux.is_some()) {
+        true => CgroupLayout::Libvirt,
+        false => CgroupLayout::Flat,
+    }
+}
+
 fn read_sweep(v: Value) -> SweepKeys {
-    let Some(t) = v.table("[sweep] with profiles, vms, cgroups or locks") else {
+    let Some(t) = v.table("[sweep] with profiles, vms, cgroups, locks or guest_locks") else {
         return SweepKeys::default();
     };
     t.only_of(&keys::SWEEP);
@@ -140,6 +144,7 @@ fn read_sweep(v: Value) -> SweepKeys {
         profiles: t.read(&keys::PROFILES).flatten(),
         vms: t.read(&keys::VMS).flatten(),
         cgroups: t.read(&keys::CGROUPS).flatten(),
+        guest_locks: t.read(&keys::GUEST_LOCKS).flatten(),
         locks: t.at(&keys::LOCKS).and_then(|v| read_list(&v, &keys::LOCKS.takes.0, read_lock)),
     }
 }
@@ -164,6 +169,30 @@ fn check_locks(top: &Table, group: &VmGroup, sweep: &SweepKeys, arms: &[Arm]) {
             format!("waiters of {} halt, and CPL 3 has no HLT", lock.kind.name()),
             "cpl = 0, or a lock that only spins: tas, ticket, mcs, preemptable",
         );
+    }
+}
+
+/// What is said of Linux guests, and of the guests of this project, is said where there are such.
+fn check_guests(top: &Table, groups: &[VmGroup], sweep: &SweepKeys, arms: &[Arm]) {
+    let linux = groups.iter().filter(|g| g.linux.is_some()).count();
+    let sweep_table = || top.get("sweep").and_then(|v| v.table(""));
+    if let (0, Some(v)) = (linux, sweep_table().and_then(|t| t.at(&keys::GUEST_LOCKS))) {
+        v.problem("no guest is Linux", "a [[vm]] with guest = \"linux\"");
+    }
+    if linux < groups.len() {
+        return;
+    }
+    if let Some(v) = sweep_table().and_then(|t| t.at(&keys::LOCKS)) {
+        v.problem("Linux guests have locks of their own", "sweep.guest_locks");
+    }
+    if let Some(v) = top.get("arm").filter(|_| arms.iter().any(|a| a.lock.is_some())) {
+        v.problem("an arm names a lock, but Linux guests have their own", "sweep.guest_locks");
+    }
+    let said = |v: Value| v.array("")?.first()?.table("")?.get("guest_lock").map(|_| ());
+    if let Some(v) = top.get("sweep").filter(|_| sweep.guest_locks.is_some()) {
+        if top.get("vm").and_then(said).is_some() {
+            v.problem("sweep.guest_locks already says which there are", "no guest_lock in [[vm]]");
+        }
     }
 }
 

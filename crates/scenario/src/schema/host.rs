@@ -69,8 +69,12 @@ impl HostModel {
 #[serde(rename_all = "kebab-case")]
 pub enum CgroupLayout {
     Flat,
+    /// A cgroup per VM.
     Vm,
+    /// In it, one per vCPU.
     Vcpu,
+    /// As libvirt has it: `machine.slice/NAME.scope/libvirt/{emulator,vcpuN}`.
+    Libvirt,
 }
 
 impl Named for HostModel {
@@ -98,6 +102,11 @@ impl Named for LoopDetection {
 
 impl Named for CgroupLayout {
     fn choices() -> Vec<(&'static str, CgroupLayout)> {
-        vec![("flat", CgroupLayout::Flat), ("vm", CgroupLayout::Vm), ("vcpu", CgroupLayout::Vcpu)]
+        vec![
+            ("flat", CgroupLayout::Flat),
+            ("vm", CgroupLayout::Vm),
+            ("vcpu", CgroupLayout::Vcpu),
+            ("libvirt", CgroupLayout::Libvirt),
+        ]
     }
 }

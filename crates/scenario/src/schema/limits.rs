@@ -10,6 +10,9 @@ pub const WINDOW_MAX_CYCLES: u32 = Number::WINDOW_MAX.most();
 
 pub(crate) const PCPUS_MAX: u32 = 1024;
 pub(crate) const VMS_MAX: u32 = 64;
+/// A Linux guest's memory lies in one piece below the gap for devices.
+pub(crate) const MEMORY_MIN_MIB: u32 = 96;
+pub(crate) const MEMORY_MAX_MIB: u32 = 2048;
 pub(crate) const PERIOD_MAX_MS: u32 = 1000;
 pub(crate) const MS_MAX: u64 = 3_600_000;
 

@@ -6,6 +6,7 @@ pub(crate) mod host;
 pub(crate) mod key;
 pub(crate) mod keys;
 pub(crate) mod limits;
+pub(crate) mod linux;
 pub(crate) mod lock;
 pub(crate) mod names;
 pub(crate) mod program;

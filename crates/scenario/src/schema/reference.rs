@@ -2,7 +2,7 @@
 //! The reference of keys, for people: docs/scenario-keys.md.
 
 use crate::schema::key::{Machines, Row, Table};
-use crate::schema::keys::{arm, host, lock, profile, scenario, vm, window};
+use crate::schema::keys::{arm, guest_program, host, lock, profile, scenario, vm, window};
 use crate::schema::limits::STEPS_MAX;
 use crate::schema::lock::LockKind;
 use crate::schema::names::Named;
@@ -10,7 +10,7 @@ use crate::schema::steps::{Chance, Kind, Length, KINDS};
 
 const HEAD: &str = "\
 <!-- Made from crates/scenario/src/schema by `make scenario-keys`: not to be edited. -->
-# Keys of scenarios and profiles
+# Keys of scenarios, profiles and programs
 
 For whoever writes a scenario or a profile: every key, what it takes, what is so without it, and the \
 machines that have it. A machine refuses what it has not before anything runs. \
@@ -37,6 +37,7 @@ pub fn reference() -> String {
     section(&mut out, "", &profile::STEP);
     section(&mut out, "", &profile::DRAWN);
     steps(&mut out);
+    section(&mut out, "Program of Linux guests", &guest_program::GUEST_PROGRAM);
     out
 }
 
@@ -124,6 +125,7 @@ mod tests {
             profile::RECORD.rows(),
             profile::STEP.rows(),
             profile::DRAWN.rows(),
+            guest_program::GUEST_PROGRAM.rows(),
         ];
         for rows in tables {
             let names: BTreeSet<&str> = rows.iter().map(|row| row.name).collect();

@@ -3,6 +3,7 @@
 
 use crate::schema::arm::{Arm, YieldTo};
 use crate::schema::host::{CgroupLayout, HostModel, HostScheduler, LoopDetection};
+use crate::schema::linux::{GuestLock, LinuxGuest};
 use crate::schema::lock::LockChoice;
 use crate::schema::names::Named;
 
@@ -75,6 +76,8 @@ pub struct VmGroup {
     pub weight: u32,
     pub lock: LockChoice,
     pub cpl: u8,
+    /// The guest, where it is Linux; `None`: this project's own, which runs profiles.
+    pub linux: Option<LinuxGuest>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -99,6 +102,19 @@ impl Named for Mode {
     }
 }
 
+/// What `guest` of a VM says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GuestKind {
+    Bench,
+    Linux,
+}
+
+impl Named for GuestKind {
+    fn choices() -> Vec<(&'static str, GuestKind)> {
+        vec![("bench", GuestKind::Bench), ("linux", GuestKind::Linux)]
+    }
+}
+
 /// What is run over, for every arm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sweep {
@@ -107,6 +123,8 @@ pub struct Sweep {
     pub cgroups: Vec<CgroupLayout>,
     /// Each is compared by itself; empty: the VMs' lock alone.
     pub locks: Vec<LockChoice>,
+    /// Locks of Linux guests, each compared by itself; empty: the VMs' own alone.
+    pub guest_locks: Vec<GuestLock>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -126,10 +144,24 @@ pub struct Trace {
 }
 
 impl Scenario {
-    /// Names of all profiles it needs: those it sweeps over, and the VMs' own.
+    /// Names of all profiles it needs.
     pub fn profile_names(&self) -> Vec<String> {
-        let mut names = self.sweep.profiles.clone();
-        for own in self.vms.iter().filter_map(|g| g.workload.as_ref()) {
+        self.workloads_of(|g| g.linux.is_none())
+    }
+
+    /// Names of all programs its Linux guests need.
+    pub fn guest_program_names(&self) -> Vec<String> {
+        self.workloads_of(|g| g.linux.is_some())
+    }
+
+    /// What the VMs of a kind run: what is swept over, where one of them runs that, and their own.
+    fn workloads_of(&self, is_of_kind: impl Fn(&VmGroup) -> bool) -> Vec<String> {
+        let groups = || self.vms.iter().filter(|g| is_of_kind(g));
+        let mut names = Vec::new();
+        if groups().any(|g| g.workload.is_none()) {
+            names.clone_from(&self.sweep.profiles);
+        }
+        for own in groups().filter_map(|g| g.workload.as_ref()) {
             if !names.contains(own) {
                 names.push(own.clone());
             }

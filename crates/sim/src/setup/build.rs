@@ -85,6 +85,7 @@ impl Setup {
             CgroupLayout::Flat => 0,
             CgroupLayout::Vm => 1,
             CgroupLayout::Vcpu => 2,
+            CgroupLayout::Libvirt => 4,
         };
         Host { costs: self.host.costs.in_groups(levels), ..self.host.clone() }
     }

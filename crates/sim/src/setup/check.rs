@@ -55,6 +55,9 @@ impl Setup {
         if let Some(vm) = self.vms.iter().find(|vm| !(1..=10_000).contains(&vm.weight)) {
             return Err(format!("weight {}; cpu.weight is 1 to 10000", vm.weight));
         }
+        if run.cgroup == CgroupLayout::Libvirt {
+            return Err("machine sim has no cgroup layout `libvirt`; use `vcpu`".into());
+        }
         let unequal = self.vms.iter().any(|vm| vm.weight != self.vms[0].weight);
         if self.host.capped && run.cgroup == CgroupLayout::Flat && !run.alone {
             return Err("caps need cgroups; use the layout `vm` or `vcpu`".into());

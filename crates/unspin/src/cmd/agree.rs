@@ -280,8 +280,8 @@ fn summary(rows: &[Row]) -> String {
 
 fn line(text: &mut String, r: &Row) {
     let k = r.key;
-    let cgroup = [CgroupLayout::Flat, CgroupLayout::Vm, CgroupLayout::Vcpu];
-    let cgroup = cgroup.iter().find(|c| **c as u8 == k.cgroup);
+    let layouts = [CgroupLayout::Flat, CgroupLayout::Vm, CgroupLayout::Vcpu, CgroupLayout::Libvirt];
+    let cgroup = layouts.iter().find(|c| **c as u8 == k.cgroup);
     let cgroup = cgroup.map_or(String::new(), |c| format!("{c:?}").to_lowercase());
     let (a, b) = match r.inefficiency {
         Some((a, b)) => (format!("{:.1} %", 100.0 * a), format!("{:.1} %", 100.0 * b)),

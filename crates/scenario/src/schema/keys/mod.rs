@@ -2,6 +2,7 @@
 //! Every key of scenarios and profiles, declared once.
 
 pub(crate) mod arm;
+pub(crate) mod guest_program;
 pub(crate) mod host;
 pub(crate) mod lock;
 pub(crate) mod profile;

@@ -6,6 +6,7 @@ use crate::schema::key::{
     integer, list, table, word, Flag, Form, Integer, List, Machines, Maybe, Name, Word,
 };
 use crate::schema::limits::{MS_MAX, VMS_MAX};
+use crate::schema::linux::GuestLock;
 use crate::schema::scenario::{Measure, Scenario, Sweep, Trace};
 use unspin_uapi::Number;
 
@@ -65,18 +66,23 @@ pub(crate) const EPOCH_LEAST: Integer<u32> =
 table! { SWEEP: Sweep = "[sweep]", "Every arm runs at every point: each combination of these.";
     PROFILES: Maybe<List<Name>> = "profiles", Maybe(list("names of profiles", Name)) =>
         .usually("the VMs' own `workload`")
-        .help("workloads of the VMs that name none");
+        .help("workloads of the VMs that name none: profiles, or programs where the guest is Linux");
     VMS: Maybe<List<Integer<u32>>> =
         "vms", Maybe(list("numbers of VMs", integer(1, VMS_MAX, " VMs"))) =>
         .usually("each [[vm]]'s `count`")
         .help("numbers of VMs; with one [[vm]] only");
     CGROUPS: Maybe<List<Word<CgroupLayout>>> = "cgroups", Maybe(list("", word())) =>
-        .usually("`[\"flat\"]`")
+        .usually("`[\"flat\"]`; with Linux guests `[\"libvirt\"]`")
         .on(Machines::Hypervisors)
-        .help("layouts of cgroups: none, one per VM, or one per vCPU as libvirt has it");
+        .help("layouts of cgroups: none; one per VM; one per vCPU inside that; libvirt's own, with \
+               two levels more (machines kvm and emulated)");
     LOCKS: Maybe<List<Form>> = "locks", Maybe(list("locks", Form("a lock"))) =>
         .usually("the VMs' or the arms' `lock`")
         .help("locks, each compared by itself with all arms");
+    GUEST_LOCKS: Maybe<List<Word<GuestLock>>> = "guest_locks", Maybe(list("", word())) =>
+        .usually("the VMs' `guest_lock`")
+        .on(Machines::Module)
+        .help("locks of Linux guests, each compared by itself with all arms");
 }
 
 table! { MEASURE: Measure = "[measure]", "Lengths, in milliseconds of the machine's time.";

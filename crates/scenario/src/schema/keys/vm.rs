@@ -5,8 +5,9 @@ use crate::schema::key::{
     integer, table, word, Form, Integer, Machines, Maybe, Name as Named, Word,
 };
 use crate::schema::keys::lock::LOCK_FORMS;
-use crate::schema::limits::VMS_MAX;
-use crate::schema::scenario::{Mode, VmGroup};
+use crate::schema::limits::{MEMORY_MAX_MIB, MEMORY_MIN_MIB, VMS_MAX};
+use crate::schema::linux::{GuestIdle, GuestLock};
+use crate::schema::scenario::{GuestKind, Mode, VmGroup};
 
 table! { VM: VmGroup = "[[vm]]", "VMs that are alike. Several tables may differ in everything.";
     NAME: Maybe<Named> = "name", Maybe(Named) =>
@@ -26,8 +27,30 @@ table! { VM: VmGroup = "[[vm]]", "VMs that are alike. Several tables may differ 
         .help("cgroup cpu.weight; acts where VMs differ in it, with a cgroup layout other than flat");
     WORKLOAD: Named = "workload", Named =>
         .needed("the name of a profile")
-        .help("what its threads run; under sweep.profiles only beside a [[vm]] without one, which \
-               runs the swept profile");
+        .help("what its threads run: a profile, or where the guest is Linux a program of programs/; \
+               under sweep.profiles only beside a [[vm]] without one, which runs the swept one");
+    GUEST: Word<GuestKind> = "guest", word() =>
+        .usually(GuestKind::Bench)
+        .only_on(Machines::Module, |g| g.linux.is_some())
+        .help("what boots: bench, a small guest of this project's own that runs profiles; linux, \
+               Debian's kernel under QEMU, which runs programs");
+    GUEST_KERNEL: Form = "guest_kernel", Form(SERIES_FORM) =>
+        .usually("`\"6.12\"`")
+        .help("series of Debian's kernel in a Linux guest");
+    GUEST_LOCK: Word<GuestLock> = "guest_lock", word() =>
+        .usually(GuestLock::Pv)
+        .help("spin-locks of a Linux guest: pv, whose waiters halt, as Debian has it; queued, whose \
+               waiters spin; test-and-set, under a CPU model that offers no wake-ups; not with \
+               sweep.guest_locks");
+    MEMORY_MIB: Integer<u32> = "memory_mib", integer(MEMORY_MIN_MIB, MEMORY_MAX_MIB, " MiB") =>
+        .usually(MEMORY_USUAL_MIB)
+        .help("memory of a Linux guest");
+    IDLE: Word<GuestIdle> = "idle", word() =>
+        .usually(GuestIdle::Halt)
+        .help("what a Linux guest's idle vCPUs do: halt, or poll for work and keep their pCPUs");
+    EXTRA_CMDLINE: Form = "extra_cmdline", Form("words for the guest's kernel") =>
+        .usually("none")
+        .help("words after those a Linux guest's kernel is booted with");
     LOCK: Form = "lock", Form(LOCK_FORMS) =>
         .usually("`\"ticket\"`")
         .help("the guests' lock; not with sweep.locks");
@@ -47,6 +70,10 @@ table! { VM: VmGroup = "[[vm]]", "VMs that are alike. Several tables may differ 
         .only_on(Machines::Sim, |g| g.tick_hz > 0)
         .help("timer ticks of the guest's kernel; 0: none");
 }
+
+pub(crate) const SERIES_FORM: &str = "a series such as \"6.12\"";
+/// What the programs of this project need, with room for their data.
+pub(crate) const MEMORY_USUAL_MIB: u32 = 192;
 
 pub(crate) const PIN_FORMS: &str =
     "\"one-per-pcpu\", \"none\" or a list with the pCPU of each vCPU";

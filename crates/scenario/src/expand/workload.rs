@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What VMs run: a profile, or where the guest is Linux a program. The two may have one name and never
+//! meet.
+
+use crate::expand::select::ExpandError;
+use crate::schema::linux::GuestProgram;
+use crate::schema::program::{Profile, Step};
+use crate::schema::scenario::{Scenario, VmGroup};
+use std::collections::BTreeMap;
+
+/// The workloads that were read, by name, with their texts.
+#[derive(Debug, Clone, Default)]
+pub struct Workloads {
+    pub profiles: BTreeMap<String, (Profile, String)>,
+    pub programs: BTreeMap<String, (GuestProgram, String)>,
+}
+
+impl From<BTreeMap<String, (Profile, String)>> for Workloads {
+    fn from(profiles: BTreeMap<String, (Profile, String)>) -> Workloads {
+        Workloads { profiles, ..Workloads::default() }
+    }
+}
+
+impl Workloads {
+    /// Those that the scenario names.
+    pub(crate) fn of(&self, scenario: &Scenario) -> Result<Used<'_>, ExpandError> {
+        let mut used = Used::default();
+        for name in scenario.profile_names() {
+            let (name, read) = self
+                .profiles
+                .get_key_value(&name)
+                .ok_or_else(|| ExpandError::NoProfile(name.clone()))?;
+            used.profiles.insert(name, read);
+        }
+        for name in scenario.guest_program_names() {
+            let (name, read) = self
+                .programs
+                .get_key_value(&name)
+                .ok_or_else(|| ExpandError::NoProgram(name.clone()))?;
+            used.programs.insert(name, read);
+        }
+        Ok(used)
+    }
+}
+
+/// The workloads of a scenario.
+#[derive(Default)]
+pub(crate) struct Used<'a> {
+    profiles: BTreeMap<&'a str, &'a (Profile, String)>,
+    programs: BTreeMap<&'a str, &'a (GuestProgram, String)>,
+}
+
+impl<'a> Used<'a> {
+    /// What a group runs where `swept` is what is swept over.
+    pub(crate) fn work(&self, g: &VmGroup, swept: &str) -> Work<'a> {
+        let name = g.workload.as_deref().unwrap_or(swept);
+        match g.linux {
+            None => Work::Profile(&self.profiles[name].0),
+            Some(_) => Work::Program(&self.programs[name].0),
+        }
+    }
+
+    /// Their texts, with what tells a profile's from a program's.
+    pub(crate) fn texts(&self) -> Vec<(String, &'a str)> {
+        let profiles = self.profiles.iter().map(|(name, (_, text))| (name.to_string(), &**text));
+        let programs = self.programs.iter().map(|(name, (_, text))| (format!("{name}@"), &**text));
+        profiles.chain(programs).collect()
+    }
+}
+
+/// What a VM runs.
+#[derive(Clone, Copy)]
+pub(crate) enum Work<'a> {
+    Profile(&'a Profile),
+    Program(&'a GuestProgram),
+}
+
+impl<'a> Work<'a> {
+    pub(crate) fn name(self) -> &'a str {
+        match self {
+            Work::Profile(profile) => &profile.name,
+            Work::Program(program) => &program.name,
+        }
+    }
+
+    /// Whether it counts in means over what spins: every program does, for none was chosen by it.
+    pub(crate) fn spin_intensive(self) -> bool {
+        match self {
+            Work::Profile(profile) => profile.spin_intensive,
+            Work::Program(_) => true,
+        }
+    }
+
+    /// What each thread does; nothing that is known of a program.
+    pub(crate) fn steps(self) -> Vec<Step> {
+        match self {
+            Work::Profile(profile) => profile.program.clone(),
+            Work::Program(_) => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs that Linux guests run.
+
+use crate::parse::keys::read_list;
+use crate::parse::problem::Problems;
+use crate::parse::reader::{Reader, Table, Value};
+use crate::schema::key::{Form, Key, List, Maybe};
+use crate::schema::keys::guest_program as keys;
+use crate::schema::linux::GuestProgram;
+
+/// Reads the description of a program. `file` is what errors call it; `name` what the scenario does.
+pub fn parse_guest_program(file: &str, name: &str, text: &str) -> Result<GuestProgram, Problems> {
+    let reader = Reader::new(file, text);
+    let doc = reader.parse();
+    let program =
+        if reader.is_clean() { read_program(&Table::top(&reader, &doc), name) } else { None };
+    reader.finish(program)
+}
+
+fn read_program(top: &Table, expected_name: &str) -> Option<GuestProgram> {
+    top.only_of(&keys::GUEST_PROGRAM);
+    let name = top.needed(&keys::NAME).and_then(|v| {
+        let s = v.str(keys::NAME.takes.0)?;
+        if s != expected_name {
+            v.problem(format!("{s:?} is not the file's name"), format!("{expected_name:?}"));
+        }
+        Some(s.to_string())
+    });
+    let title = line(top, &keys::TITLE);
+    let packages = words(top, &keys::PACKAGES);
+    let sources = words(top, &keys::SOURCES);
+    let flags = words(top, &keys::FLAGS);
+    let prepare = match top.at(&keys::PREPARE) {
+        None => Some(String::new()),
+        Some(v) => read_line(&v, keys::PREPARE.takes.0),
+    };
+    let command = line(top, &keys::COMMAND);
+    let unit = line(top, &keys::UNIT);
+    let counts = words(top, &keys::COUNTS);
+    let from = line(top, &keys::FROM);
+    Some(GuestProgram {
+        name: name?,
+        title: title?,
+        packages: packages?,
+        sources: sources?,
+        flags: flags?,
+        prepare: prepare?,
+        command: command?,
+        unit: unit?,
+        counts: counts?,
+        from: from?,
+    })
+}
+
+fn line(top: &Table, key: &Key<GuestProgram, Form>) -> Option<String> {
+    read_line(&top.needed(key)?, key.takes.0)
+}
+
+fn read_line(v: &Value, form: &str) -> Option<String> {
+    let s = v.str(form)?;
+    if s.trim().is_empty() || s.contains('\n') {
+        v.problem("not one line with text in it", form);
+        return None;
+    }
+    Some(s.to_string())
+}
+
+fn words(top: &Table, key: &Key<GuestProgram, Maybe<List<Form>>>) -> Option<Vec<String>> {
+    let Some(v) = top.at(key) else { return Some(Vec::new()) };
+    let Maybe(list) = key.takes;
+    read_list(&v, &list, |v| {
+        let s = v.str(list.each.0)?;
+        let is_word = !s.is_empty() && s.bytes().all(|b| b.is_ascii_graphic());
+        if !is_word || s.contains("..") || s.starts_with('/') {
+            v.problem(format!("{s:?} cannot be one"), list.of());
+            return None;
+        }
+        Some(s.to_string())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "name = \"x\"\ntitle = \"Does x\"\npackages = [\"rt-tests\"]\n\
+        command = \"x -n $vcpus\"\nunit = \"a message\"\ncounts = [\"write\"]\nfrom = \"rt-tests\"\n";
+
+    #[test]
+    fn a_wrong_description_is_refused() {
+        let good = parse_guest_program("x.toml", "x", GOOD).unwrap();
+        assert_eq!((good.command.as_str(), good.prepare.as_str()), ("x -n $vcpus", ""));
+        let refused = |from: &str, to: &str, why: &str| {
+            assert!(GOOD.contains(from), "{from}");
+            let said = parse_guest_program("x.toml", "x", &GOOD.replace(from, to)).unwrap_err();
+            assert!(said.to_string().contains(why), "{said}");
+        };
+        refused("name = \"x\"", "name = \"y\"", "is not the file's name");
+        refused("\"a message\"", "\" \"", "`unit`: not one line");
+        refused("[\"write\"]", "[]", "`counts`: empty");
+        refused("[\"write\"]", "[\"write\", \"write\"]", "counts");
+        refused("[\"rt-tests\"]", "[\"../x\"]", "`packages[0]`");
+        refused("[\"rt-tests\"]", "[\"a b\"]", "`packages[0]`");
+        refused("command = \"x -n $vcpus\"\n", "", "command");
+        refused("unit", "units", "unknown key");
+        refused("title = \"Does x\"", "title = ", "x.toml");
+    }
+}
