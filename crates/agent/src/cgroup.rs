@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! cgroups v2 of a run's VMs, as libvirt lays them out: one a VM, and in it one a vCPU, threaded.
+//! cgroups v2 of a run's VMs: one per VM, in it one per vCPU, threaded, or libvirt's whole tree.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,13 +22,19 @@ pub(crate) fn available() -> Result<(), Error> {
     }
 }
 
-/// The cgroups of one VM; dropped, they are removed (the VM's process must be gone by then).
+/// What libvirt's VMs have in common, made by systemd there.
+const MACHINE_SLICE: &str = "machine.slice";
+
+/// The cgroups of one VM; dropped, they are removed (the VM's process must be gone by then, or have
+/// left).
 pub(crate) struct VmCgroup {
+    pid: u32,
     dirs: Vec<PathBuf>,
 }
 
 impl VmCgroup {
-    /// Moves a VM's process, and with [`CgroupLayout::Vcpu`] each thread, into cgroups of its own.
+    /// Moves a VM's process and the threads of its vCPUs into the cgroups of the layout: the
+    /// process alone, or each thread into a cgroup of its own.
     pub(crate) fn new(
         vm: u32,
         layout: CgroupLayout,
@@ -40,41 +46,68 @@ impl VmCgroup {
             return Ok(None);
         }
         available()?;
-        write(&Path::new(ROOT).join("cgroup.subtree_control"), "+cpu")?;
-        let mut cgroup = VmCgroup { dirs: Vec::new() };
-        let scope = cgroup.create(Path::new(ROOT).join(format!("machine-unspin-{vm}.scope")))?;
+        let mut cgroup = VmCgroup { pid, dirs: Vec::new() };
+        let name = format!("machine-unspin-{vm}.scope");
+        let scope = match layout {
+            CgroupLayout::Libvirt => {
+                // Stays: systemd's own does, and that of another VM may lie in it.
+                let slice = child(Path::new(ROOT), MACHINE_SLICE)?;
+                child(&slice, &name)?
+            }
+            _ => child(Path::new(ROOT), &name)?,
+        };
+        cgroup.dirs.push(scope.clone());
         if let Some(weight) = weight {
             write(&scope.join("cpu.weight"), &weight.to_string())?;
         }
-        write(&scope.join("cgroup.procs"), &pid.to_string())?;
-        if layout == CgroupLayout::Vcpu {
-            for (vcpu, tid) in tids.iter().enumerate() {
-                let dir = cgroup.create_threaded(scope.join(format!("vcpu{vcpu}")))?;
-                if vcpu == 0 {
-                    write(&scope.join("cgroup.subtree_control"), "+cpu")?;
-                }
-                write(&dir.join("cgroup.threads"), &tid.to_string())?;
+        let home = match layout {
+            CgroupLayout::Libvirt => {
+                let home = child(&scope, "libvirt")?;
+                cgroup.dirs.push(home.clone());
+                home
             }
-            let emulator = cgroup.create_threaded(scope.join("emulator"))?;
-            write(&emulator.join("cgroup.threads"), &pid.to_string())?;
+            _ => scope,
+        };
+        write(&home.join("cgroup.procs"), &pid.to_string())?;
+        if layout != CgroupLayout::Vm {
+            cgroup.spread(&home, pid, tids)?;
         }
         Ok(Some(cgroup))
     }
 
-    fn create(&mut self, dir: PathBuf) -> Result<PathBuf, Error> {
-        // Left over from a run that was killed: empty, so it may be used.
-        match fs::create_dir(&dir) {
-            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(Error::io(&dir, e))
+    /// Each vCPU's thread, and the others together, in a cgroup of their own in `home`.
+    fn spread(&mut self, home: &Path, pid: u32, tids: &[i32]) -> Result<(), Error> {
+        for (vcpu, tid) in tids.iter().enumerate() {
+            let dir = self.create_threaded(home.join(format!("vcpu{vcpu}")))?;
+            if vcpu == 0 {
+                write(&home.join("cgroup.subtree_control"), "+cpu")?;
             }
-            _ => {}
+            write(&dir.join("cgroup.threads"), &tid.to_string())?;
         }
-        self.dirs.push(dir.clone());
-        Ok(dir)
+        let emulator = self.create_threaded(home.join("emulator"))?;
+        let tasks = PathBuf::from(format!("/proc/{pid}/task"));
+        let names = fs::read_dir(&tasks).map_err(|e| Error::io(&tasks, e))?;
+        let all = names.flatten().filter_map(|task| task.file_name().into_string().ok());
+        for other in all.filter(|task| !tids.iter().any(|tid| tid.to_string() == *task)) {
+            // A thread that has ended since is in no cgroup.
+            match fs::write(emulator.join("cgroup.threads"), &other) {
+                Err(e) if e.raw_os_error() != Some(libc::ESRCH) => {
+                    return Err(Error::io(emulator.join("cgroup.threads"), e))
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the VM's process, which runs on, out of them, and removes them.
+    pub(crate) fn leave(self) -> Result<(), Error> {
+        write(&Path::new(ROOT).join("cgroup.procs"), &self.pid.to_string())
     }
 
     fn create_threaded(&mut self, dir: PathBuf) -> Result<PathBuf, Error> {
-        let dir = self.create(dir)?;
+        create(&dir)?;
+        self.dirs.push(dir.clone());
         write(&dir.join("cgroup.type"), "threaded")?;
         Ok(dir)
     }
@@ -87,6 +120,22 @@ impl Drop for VmCgroup {
                 eprintln!("agent: {} stays: {error}", dir.display());
             }
         }
+    }
+}
+
+/// A cgroup in `parent` that has its own share of CPU time there.
+fn child(parent: &Path, name: &str) -> Result<PathBuf, Error> {
+    write(&parent.join("cgroup.subtree_control"), "+cpu")?;
+    let dir = parent.join(name);
+    create(&dir)?;
+    Ok(dir)
+}
+
+/// One that is left over from a run that was killed is empty, and serves.
+fn create(dir: &Path) -> Result<(), Error> {
+    match fs::create_dir(dir) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(Error::io(dir, e)),
+        _ => Ok(()),
     }
 }
 

@@ -27,6 +27,8 @@ pub enum Error {
     OtherVms { vms: String },
     #[error("module: cannot set {setting} to {value}: {source}")]
     Module { setting: &'static str, value: String, source: std::io::Error },
+    #[error("the module does not know the VM of process {pid}; was it loaded again?")]
+    UnknownVm { pid: u32 },
     #[error("module: {path} holds {text:?}, which is no count")]
     Counter { path: String, text: String },
     #[error("module: {counter} went from {from} back to {to} during the run; somebody wrote to reset, or loaded the module again")]
@@ -41,6 +43,10 @@ pub enum Error {
     NoSlice,
     #[error("cgroup layout needs the cpu controller of cgroup v2 at /sys/fs/cgroup: {0}")]
     NoCgroup(String),
+    #[error("{program} is not there; Linux guests take QEMU (Debian: qemu-system-x86)")]
+    NoQemu { program: String },
+    #[error("a guest's {mib} MiB do not fit {path}: {error}; fewer or smaller VMs (memory_mib)")]
+    NoMemory { path: String, mib: u64, error: String },
     #[error("port 0xE9 is not accessible: {0}; run as root on an emulated computer")]
     Port(std::io::Error),
     #[error("interrupted")]

@@ -9,8 +9,10 @@ mod child;
 mod error;
 mod host;
 mod interrupt;
+mod linux;
 mod measure;
 mod module;
+mod qemu;
 mod sink;
 mod trace;
 
@@ -120,7 +122,7 @@ pub fn run_plan(plan: &Plan, sink: &mut dyn FnMut(Record)) -> Result<u32, Error>
                     run.repeat
                 );
                 sink(Record::Progress(Progress { id: run.id, total, text }));
-                match measure::measure(&mut bench, run) {
+                match measure::measure(&mut bench, run, &plan.runs[index + 1..]) {
                     Ok(result) => sink(Record::Run(Box::new(result))),
                     // What is left of the plan can be made another time.
                     Err(error @ (Error::Interrupted | Error::OtherVms { .. })) => {
@@ -157,10 +159,11 @@ fn prepare(plan: &Plan, sink: &mut dyn FnMut(Record)) -> Result<measure::Bench, 
         return Err(Error::FewCpus { wanted: plan.pcpus, online });
     }
     let module = module::Module::open()?;
-    module.iter().try_for_each(module::Module::check_alone)?;
+    module.iter().try_for_each(|module| module.check_alone(&[]))?;
     let slice = plan.slice_ns.map(host::Slice::set).transpose()?;
     sink(Record::Begin(host::begin(plan)));
-    Ok(measure::Bench { module, notes: Vec::new(), _slice: slice })
+    let guests = linux::Guests::new(plan.linux.clone());
+    Ok(measure::Bench { module, guests, notes: Vec::new(), _slice: slice })
 }
 
 fn read_plan(path: &str) -> Result<Plan, Error> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One run: VMs made, started, read at both ends of the window, stopped.
+//! One run: VMs made, started, read at both ends of the window, stopped. Linux guests stay.
 
 use unspin_guest_abi::rng::{splitmix64, vm_seed};
 use unspin_scenario::plan::{CgroupLayout, Run, Window};
@@ -10,6 +10,7 @@ use unspin_vmm::{Realtime, VcpuSample, VmConfig};
 use crate::cgroup::VmCgroup;
 use crate::child::{readable_until, VmProcess};
 use crate::host::Slice;
+use crate::linux::Guests;
 use crate::module::{self, Module};
 use crate::trace::{self, Trace};
 use crate::Error;
@@ -23,39 +24,47 @@ const NS_PER_MS: u64 = 1_000_000;
 /// What lasts from run to run.
 pub(crate) struct Bench {
     pub(crate) module: Option<Module>,
+    /// Linux guests, which stay from run to run.
+    pub(crate) guests: Guests,
     /// Lines for people that came up in the run.
     pub(crate) notes: Vec<String>,
     pub(crate) _slice: Option<Slice>,
 }
 
-pub(crate) fn measure(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
+/// Makes a run; `later` are those after it.
+pub(crate) fn measure(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResult, Error> {
     check(run)?;
-    // Settings first: VMs take them over when they are made.
-    match &bench.module {
-        Some(module) => {
-            module.check_alone()?;
-            module.set_defaults(run)?;
-        }
-        None if module::needed(&run.arm) => {
-            return Err(Error::NoModule { arm: run.arm.name.clone() });
-        }
-        None => {}
+    if bench.module.is_none() && module::needed(&run.arm) {
+        return Err(Error::NoModule { arm: run.arm.name.clone() });
     }
-    let trace = match bench.module {
-        Some(_) => Trace::start(run)?,
+    if let Some(module) = &bench.module {
+        module.check_alone(&bench.guests.pids())?;
+    }
+    match run.linux_of(0) {
+        Some(_) => measure_linux(bench, run, later),
         None => {
-            if run.trace_epochs || run.trace_picks {
-                bench.notes.push(format!("run {}: no trace without the module", run.id));
-            }
-            None
+            bench.guests.end();
+            measure_bench(bench, run)
         }
-    };
+    }
+}
+
+fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
+    // Settings first: VMs take them over when they are made.
+    if let Some(module) = &bench.module {
+        module.set_defaults(run)?;
+    }
+    let trace = start_trace(bench, run)?;
     let mut vms = start_vms(run)?;
     let (start_ns, [begin_ns, end_ns]) = schedule(run, &mut vms.processes)?;
     let (first, second) = {
         let _realtime = Realtime::enter();
-        let first = module_stats(bench, run, &vms, begin_ns)?;
-        (first, module_stats(bench, run, &vms, end_ns)?)
+        let fds: Vec<i32> = vms.processes.iter().map(VmProcess::fd).collect();
+        // Something to read before its time is a failure; whoever reads the samples meets it.
+        readable_until(&fds, begin_ns)?;
+        let first = module_stats(bench, run, &vms.pids)?;
+        readable_until(&fds, end_ns)?;
+        (first, module_stats(bench, run, &vms.pids)?)
     };
     let mut samples = Vec::with_capacity(vms.processes.len());
     for process in &mut vms.processes {
@@ -65,20 +74,11 @@ pub(crate) fn measure(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> 
         trace.stop()?;
     }
     let errors = stop_vms(&mut vms)?;
-    note_skew(bench, &samples);
+    let at = samples.iter().map(|ends| [ends[0].at_ns, ends[1].at_ns]);
+    note_skew(bench, &at.collect::<Vec<_>>());
 
-    let lines = trace.as_ref().map_or(Ok(Vec::new()), Trace::lines)?;
-    if let Some(lost @ 1..) = trace.as_ref().map(Trace::lost) {
-        bench.notes.push(format!("run {}: {lost} trace events lost", run.id));
-    }
-    let counted = first
-        .iter()
-        .zip(&second)
-        .map(|ends| match ends {
-            (Some(a), Some(b)) => module::difference(a, b).map(Some),
-            _ => Ok(None),
-        })
-        .collect::<Result<Vec<_>, Error>>()?;
+    let lines = lines_of(bench, run, trace.as_ref())?;
+    let counted = differences(&first, &second)?;
     let window_ns: u64 = samples.iter().map(|[a, b]| b.at_ns - a.at_ns).sum();
     Ok(RunResult {
         run: run.clone(),
@@ -90,6 +90,48 @@ pub(crate) fn measure(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> 
             .map(|((sample, module), error)| VmResult { module, error, ..vm_result(sample) })
             .collect(),
         epochs: trace::epochs(&lines, &vms.pids, start_ns),
+        trace: lines,
+    })
+}
+
+/// The same with Linux guests, which run before and after: only what the arm changes is changed.
+fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResult, Error> {
+    bench.guests.have(run, later)?;
+    bench.guests.place(run)?;
+    if let Some(module) = &bench.module {
+        module.check_can(run)?;
+        for (vm, pid) in bench.guests.pids().into_iter().enumerate() {
+            module.set_vm(pid, &module::settings_of_linux(run, vm as u32))?;
+        }
+    }
+    bench.guests.run_programs(run)?;
+    let trace = start_trace(bench, run)?;
+    let begin_ns = now_ns() + START_LEAD_NS + run.warmup_ms * NS_PER_MS;
+    let end_ns = begin_ns + run.window_ms * NS_PER_MS;
+    let mut pids = bench.guests.pids();
+    pids.truncate(run.vms as usize);
+    let (first, second) = {
+        let _realtime = Realtime::enter();
+        readable_until(&[], begin_ns)?;
+        let first = (module_stats(bench, run, &pids)?, bench.guests.samples(run.vms)?);
+        readable_until(&[], end_ns)?;
+        (first, (module_stats(bench, run, &pids)?, bench.guests.samples(run.vms)?))
+    };
+    if let Some(trace) = &trace {
+        trace.stop()?;
+    }
+    let lines = lines_of(bench, run, trace.as_ref())?;
+    let counted = differences(&first.0, &second.0)?;
+    let (first, second) = (first.1, second.1);
+    let at: Vec<[u64; 2]> = first.iter().zip(&second).map(|(a, b)| [a.at_ns, b.at_ns]).collect();
+    note_skew(bench, &at);
+    let window_ns: u64 = at.iter().map(|[a, b]| b - a).sum();
+    let vm = bench.guests.results(&first, &second)?;
+    Ok(RunResult {
+        run: run.clone(),
+        window_ns: window_ns / at.len() as u64,
+        vm: vm.into_iter().zip(counted).map(|(vm, module)| VmResult { module, ..vm }).collect(),
+        epochs: trace::epochs(&lines, &pids, begin_ns),
         trace: lines,
     })
 }
@@ -148,19 +190,44 @@ fn stagger_ns(run: &Run, vm: u32) -> u64 {
     splitmix64(vm_seed(run.seed, vm)) % (run.stagger_ms * NS_PER_MS + 1)
 }
 
-/// The module's counters of every VM at `at_ns`; an error as soon as one of the VMs fails.
-fn module_stats(
-    bench: &Bench,
-    run: &Run,
-    vms: &Vms,
-    at_ns: u64,
-) -> Result<Vec<Option<ModuleStats>>, Error> {
-    let fds: Vec<i32> = vms.processes.iter().map(VmProcess::fd).collect();
-    // Something to read before its time is a failure; whoever reads the samples meets it.
-    readable_until(&fds, at_ns)?;
+/// The module's counters of the VMs of these processes, where it counts.
+fn module_stats(bench: &Bench, run: &Run, pids: &[u32]) -> Result<Vec<Option<ModuleStats>>, Error> {
     let module = bench.module.as_ref().filter(|_| module::counts(run));
     let stats = |&pid: &u32| module.map_or(Ok(None), |module| module.stats(pid));
-    vms.pids.iter().map(stats).collect()
+    pids.iter().map(stats).collect()
+}
+
+/// What the module counted of each VM between two readings.
+fn differences(
+    first: &[Option<ModuleStats>],
+    second: &[Option<ModuleStats>],
+) -> Result<Vec<Option<ModuleStats>>, Error> {
+    let difference = |ends: (&Option<ModuleStats>, &Option<ModuleStats>)| match ends {
+        (Some(a), Some(b)) => module::difference(a, b).map(Some),
+        _ => Ok(None),
+    };
+    first.iter().zip(second).map(difference).collect()
+}
+
+/// The trace that the run asks for, where the module that writes it is loaded.
+fn start_trace(bench: &mut Bench, run: &Run) -> Result<Option<Trace>, Error> {
+    if bench.module.is_some() {
+        return Trace::start(run);
+    }
+    if run.trace_epochs || run.trace_picks {
+        bench.notes.push(format!("run {}: no trace without the module", run.id));
+    }
+    Ok(None)
+}
+
+/// Lines of the trace, which has been stopped.
+fn lines_of(bench: &mut Bench, run: &Run, trace: Option<&Trace>) -> Result<Vec<String>, Error> {
+    let Some(trace) = trace else { return Ok(Vec::new()) };
+    let lines = trace.lines()?;
+    if let lost @ 1.. = trace.lost() {
+        bench.notes.push(format!("run {}: {lost} trace events lost", run.id));
+    }
+    Ok(lines)
 }
 
 fn stop_vms(vms: &mut Vms) -> Result<Vec<Option<String>>, Error> {
@@ -193,14 +260,16 @@ fn vm_result([first, second]: &[Sample; 2]) -> VmResult {
         error: None,
         attribution: None,
         sched: None,
+        guest: None,
     }
 }
 
-fn note_skew(bench: &mut Bench, samples: &[[Sample; 2]]) {
+/// `at_ns`: when each VM was read, at both ends.
+fn note_skew(bench: &mut Bench, at_ns: &[[u64; 2]]) {
     for end in 0..2 {
-        let at = samples.iter().map(|s| s[end].at_ns);
+        let at = at_ns.iter().map(|ends| ends[end]);
         let skew = at.clone().max().unwrap_or(0) - at.min().unwrap_or(0);
-        let window = samples[0][1].at_ns - samples[0][0].at_ns;
+        let window = at_ns[0][1] - at_ns[0][0];
         if skew > window / SKEW_NOTED {
             bench.notes.push(format!(
                 "the VMs were read {skew} ns apart in a window of {window} ns; is the agent allowed \
@@ -240,6 +309,13 @@ fn check(run: &Run) -> Result<(), Error> {
              VM made; use machine sim, or leave the mode out"
                 .into(),
         );
+    }
+    let linux = (0..run.vms).filter(|vm| run.linux_of(*vm).is_some()).count();
+    if linux == run.vms as usize {
+        return Ok(());
+    }
+    if linux > 0 {
+        return wrong("some of its guests are Linux and some are not".into());
     }
     for vm in 0..run.vms {
         let each = run.vm(vm);

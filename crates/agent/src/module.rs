@@ -5,11 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use unspin_scenario::module::{sets_window, ModuleSettings};
-use unspin_scenario::plan::{Arm, Run, YieldTo};
+use unspin_scenario::plan::{Arm, Run, Window, YieldTo};
 use unspin_scenario::result::{ModuleStats, WentBack};
 use unspin_uapi::{Mode, ModuleValue};
 
 use crate::Error;
+
+/// A window that stands for no pause-loop exits.
+const PLE_OFF_CYCLES: u32 = 1 << 24;
 
 const ROOT: &str = "/sys/module/unspin";
 
@@ -57,16 +60,18 @@ impl Module {
         control.map_or_else(|e| format!("none: {e}"), |text| text.trim().into())
     }
 
-    /// An error naming the VMs the module knows: it is made for between runs, when none is ours. One
-    /// whose process has ended is only waiting to be forgotten.
-    pub(crate) fn check_alone(&self) -> Result<(), Error> {
+    /// An error naming the VMs the module knows beside those of processes `own`. One whose process has
+    /// ended is only waiting to be forgotten.
+    pub(crate) fn check_alone(&self, own: &[u32]) -> Result<(), Error> {
         let mut others: Vec<String> = fs::read_dir(self.root.join("vms"))
             .map(|vms| vms.flatten().filter_map(|vm| vm.file_name().into_string().ok()).collect())
             .unwrap_or_default();
-        let lives = |vm: &str| {
-            vm.split('-').next().is_some_and(|pid| Path::new("/proc").join(pid).exists())
+        let is_other = |vm: &str| {
+            let pid = vm.split('-').next().unwrap_or(vm);
+            let is_own = own.iter().any(|own| own.to_string() == pid);
+            !is_own && Path::new("/proc").join(pid).exists()
         };
-        others.retain(|vm| lives(vm));
+        others.retain(|vm| is_other(vm));
         others.sort();
         match others.is_empty() {
             true => Ok(()),
@@ -76,6 +81,20 @@ impl Module {
 
     /// Sets what VMs started from now on will have.
     pub(crate) fn set_defaults(&self, run: &Run) -> Result<(), Error> {
+        self.check_can(run)?;
+        write_all(&self.root.join("default"), &ModuleSettings::of(run, &run.arm).files())
+    }
+
+    /// Sets what the VM of process `pid`, which runs, has from now on.
+    pub(crate) fn set_vm(&self, pid: u32, settings: &ModuleSettings) -> Result<(), Error> {
+        match self.vm_dir(pid)? {
+            Some(dir) => write_all(&dir, &settings.files()),
+            None => Err(Error::UnknownVm { pid }),
+        }
+    }
+
+    /// Whether the module can do what the run's arm asks for.
+    pub(crate) fn check_can(&self, run: &Run) -> Result<(), Error> {
         let arm = run.arm.name.clone();
         if run.arm.ipi_aware && run.arm.yield_to == YieldTo::Stock {
             return Err(Error::IpiAwareStock { arm });
@@ -90,15 +109,6 @@ impl Module {
         }
         if let Some(reason) = missing(run.arm.ipi_aware, ModuleValue::IPI_CONTROL) {
             return Err(Error::NoIpiControl { arm, reason });
-        }
-        self.write_all(&ModuleSettings::of(run, &run.arm).files())
-    }
-
-    fn write_all(&self, settings: &[(&'static str, String)]) -> Result<(), Error> {
-        for (setting, value) in settings {
-            let setting = *setting;
-            fs::write(self.root.join("default").join(setting), value)
-                .map_err(|source| Error::Module { setting, value: value.clone(), source })?;
         }
         Ok(())
     }
@@ -140,10 +150,22 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        if let Err(error) = self.write_all(&self.before) {
+        if let Err(error) = write_all(&self.root.join("default"), &self.before) {
             eprintln!("agent: the module's defaults stay changed: {error}");
         }
     }
+}
+
+fn write_all(dir: &Path, settings: &[(&'static str, String)]) -> Result<(), Error> {
+    for (setting, value) in settings {
+        let setting = *setting;
+        fs::write(dir.join(setting), value).map_err(|source| Error::Module {
+            setting,
+            value: value.clone(),
+            source,
+        })?;
+    }
+    Ok(())
 }
 
 /// What VMs that start under `run` have of the module whose directory is `root`: it is set as for the
@@ -174,6 +196,20 @@ pub(crate) fn difference(first: &ModuleStats, second: &ModuleStats) -> Result<Mo
     second.since(first).map_err(lost)
 }
 
+/// What VM number `vm` of a run of Linux guests has; a VM the run does not use has nothing. QEMU's own
+/// switch for pause-loop exits takes the exits of HLT with it, and only a new guest takes it: instead
+/// the window is longer than anybody spins.
+pub(crate) fn settings_of_linux(run: &Run, vm: u32) -> ModuleSettings {
+    let mut arm = match vm < run.vms {
+        true => run.arm_of(vm),
+        false => Arm::default(),
+    };
+    if arm.window == Window::Off {
+        arm.window = Window::Fixed { cycles: PLE_OFF_CYCLES };
+    }
+    ModuleSettings::of(run, &arm)
+}
+
 /// Whether the module counts anything in this run.
 pub(crate) fn counts(run: &Run) -> bool {
     ModuleSettings::of(run, &run.arm).mode != Mode::OFF
@@ -182,7 +218,6 @@ pub(crate) fn counts(run: &Run) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unspin_scenario::plan::Window;
     use unspin_uapi::Variant;
 
     fn run(window: Window, yield_to: YieldTo) -> Run {
@@ -275,13 +310,13 @@ mod tests {
     fn other_vms_are_refused_and_ended_ones_are_not() {
         let root = std::env::temp_dir().join(format!("unspin-others-{}", std::process::id()));
         let module = Module { root: root.clone(), before: vec![] };
-        module.check_alone().unwrap();
+        module.check_alone(&[]).unwrap();
         // No process has a number above the largest there can be.
         fs::create_dir_all(root.join("vms/4194305-0")).unwrap();
-        module.check_alone().unwrap();
+        module.check_alone(&[]).unwrap();
         let alive = format!("{}-0", std::process::id());
         fs::create_dir_all(root.join("vms").join(&alive)).unwrap();
-        let error = module.check_alone().unwrap_err();
+        let error = module.check_alone(&[]).unwrap_err();
         assert!(error.to_string().contains(&format!("({alive})")), "{error}");
         fs::remove_dir_all(root).unwrap();
     }

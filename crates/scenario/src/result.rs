@@ -121,9 +121,29 @@ pub struct VmResult {
     /// Where the vCPUs' time went; only machine `sim` knows all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attribution: Option<Attribution>,
-    /// What the host's scheduler did to the vCPUs; only machine `threads` asks it.
+    /// What the host's scheduler did to the vCPUs; machine `threads` and Linux guests ask it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sched: Option<SchedStats>,
+    /// Of a Linux guest, what its kernel says. `units` and `cpu_ns` are then one number, of all vCPUs,
+    /// and `acquisitions` none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<FoundGuest>,
+}
+
+/// A Linux guest's kernel and what of KVM's help it found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundGuest {
+    /// `uname -r`.
+    pub kernel: String,
+    /// `pv`, `queued` or `test-and-set`.
+    pub lock: String,
+    /// `pv` (hypercalls for interrupts between vCPUs) or `apic`.
+    pub ipis: String,
+    /// `pv` (only vCPUs that run are interrupted) or `ipi`.
+    pub tlb_flush: String,
+    /// `pv` (a vCPU yields to one it sends an interrupt to and that does not run) or `none`.
+    pub sched_yield: String,
+    pub clocksource: String,
 }
 
 /// The host's scheduler and the vCPU threads of a VM in the window, per vCPU.

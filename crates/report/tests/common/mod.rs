@@ -117,6 +117,7 @@ fn vm_result(run: &Run) -> VmResult {
         }),
         attribution: None,
         sched: None,
+        guest: None,
         error: None,
     }
 }

@@ -101,6 +101,7 @@ impl Reading {
                 factors: Some(minus_factors(&self.factors, &first.factors)),
             }),
             sched: None,
+            guest: None,
         }
     }
 }

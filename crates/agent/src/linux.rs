@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The Linux guests of a plan. They take long to boot, so they stay from run to run: a run is given
+//! the first of them, the others idle, and new ones are booted only where the kernel or the lock is
+//! another.
+
+use std::mem;
+use std::time::Duration;
+
+use unspin_guest_abi::rng::{splitmix64, vm_seed};
+use unspin_scenario::plan::{CgroupLayout, LinuxFiles, LinuxGuest, Run};
+use unspin_scenario::result::{SchedStats, VmResult};
+
+use crate::cgroup::VmCgroup;
+use crate::qemu::{GuestSample, Qemu};
+use crate::Error;
+
+/// A runner looks for commands all the time, but vCPUs of others may keep it from its CPU.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const FIRST_UNIT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The guests that are up.
+pub(crate) struct Guests {
+    files: Option<LinuxFiles>,
+    up: Vec<Guest>,
+    place: Place,
+}
+
+struct Guest {
+    of: Kind,
+    qemu: Qemu,
+    cgroup: Option<VmCgroup>,
+    /// What it was told to run; `None`: nothing.
+    runs: Option<Task>,
+}
+
+/// What takes a new guest where it is another.
+#[derive(Debug, Clone, PartialEq)]
+struct Kind {
+    guest: LinuxGuest,
+    vcpus: u32,
+}
+
+/// A program is started anew for each repeat, which has a seed of its own.
+#[derive(Debug, Clone, PartialEq)]
+struct Task {
+    program: String,
+    seed: u64,
+}
+
+/// Where the guests' threads are.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Place {
+    cgroup: Option<CgroupLayout>,
+    weights: Vec<u32>,
+    pin: Vec<Vec<u32>>,
+}
+
+impl Guests {
+    pub(crate) fn new(files: Option<LinuxFiles>) -> Guests {
+        Guests { files, up: Vec::new(), place: Place::default() }
+    }
+
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.up.iter().map(|guest| guest.qemu.pid()).collect()
+    }
+
+    /// Ends all of them.
+    pub(crate) fn end(&mut self) {
+        for guest in mem::take(&mut self.up) {
+            // Its cgroups are empty only when it has gone.
+            let Guest { qemu, cgroup, .. } = guest;
+            drop(qemu);
+            drop(cgroup);
+        }
+        self.place = Place::default();
+    }
+
+    /// Makes sure that the guests of the run are up, and with them those that runs of the same
+    /// guests right after it need. Where one fails all are ended.
+    pub(crate) fn have(&mut self, run: &Run, later: &[Run]) -> Result<(), Error> {
+        let alive = self.up.iter_mut().try_for_each(|guest| guest.qemu.check());
+        let wanted = kinds(run);
+        let is_up = |(n, kind): (usize, &Kind)| self.up.get(n).is_some_and(|g| g.of == *kind);
+        if alive.is_ok() && wanted.iter().enumerate().all(is_up) {
+            return Ok(());
+        }
+        self.end();
+        let mut all = wanted;
+        for next in later.iter().map(kinds) {
+            if !is_start(&next, &all) {
+                break;
+            }
+            if next.len() > all.len() {
+                all = next;
+            }
+        }
+        let booted = self.boot(&all);
+        if booted.is_err() {
+            self.end();
+        }
+        booted
+    }
+
+    fn boot(&mut self, all: &[Kind]) -> Result<(), Error> {
+        let missing = || Error::Run("it has Linux guests, and no files for them".into());
+        let files = self.files.clone().ok_or_else(missing)?;
+        for (vm, of) in all.iter().enumerate() {
+            let qemu = Qemu::spawn(vm as u32, &of.guest, of.vcpus, &files)?;
+            self.up.push(Guest { of: of.clone(), qemu, cgroup: None, runs: None });
+        }
+        self.up.iter_mut().try_for_each(|guest| guest.qemu.wait_ready(guest.of.vcpus))
+    }
+
+    /// Moves the guests' threads where the run wants them.
+    pub(crate) fn place(&mut self, run: &Run) -> Result<(), Error> {
+        let place =
+            Place { cgroup: Some(run.cgroup), weights: run.weights.clone(), pin: run.pin.clone() };
+        // What the run does not use stays where it is.
+        let here = Place {
+            weights: start_of(&self.place.weights, &place.weights),
+            pin: start_of(&self.place.pin, &place.pin),
+            ..self.place.clone()
+        };
+        if here == place {
+            return Ok(());
+        }
+        for (vm, guest) in self.up.iter_mut().enumerate() {
+            if let Some(cgroup) = guest.cgroup.take() {
+                cgroup.leave()?;
+            }
+            let (pid, tids) = (guest.qemu.pid(), &guest.qemu.tids);
+            let weight = run.weights.get(vm).copied();
+            guest.cgroup = VmCgroup::new(vm as u32, run.cgroup, weight, pid, tids)?;
+            // One that the run does not use goes where the run's last is.
+            let pin = run.pin.get(vm).or(run.pin.last());
+            for (vcpu, tid) in tids.iter().enumerate() {
+                let cpu = pin.and_then(|pin| pin.get(vcpu % pin.len().max(1))).copied();
+                set_affinity(*tid, cpu)?;
+            }
+        }
+        let padded = |pin: &[Vec<u32>]| match pin.last() {
+            None => Vec::new(),
+            Some(last) => {
+                let more = self.up.len().saturating_sub(pin.len());
+                pin.iter().cloned().chain(std::iter::repeat_n(last.clone(), more)).collect()
+            }
+        };
+        self.place = Place { pin: padded(&place.pin), ..place };
+        Ok(())
+    }
+
+    /// Has every guest of the run run its program and every other one idle; VMs whose programs are
+    /// started start them apart, by the run's stagger.
+    pub(crate) fn run_programs(&mut self, run: &Run) -> Result<(), Error> {
+        let task = |vm: u32| {
+            let linux = (vm < run.vms).then(|| run.linux_of(vm)).flatten()?;
+            let seed = vm_seed(run.seed, vm);
+            Some(Task { program: linux.program.name.clone(), seed })
+        };
+        let mut started = Vec::new();
+        for (vm, guest) in self.up.iter_mut().enumerate() {
+            let wanted = task(vm as u32);
+            if guest.runs == wanted {
+                continue;
+            }
+            let (name, seed) = match &wanted {
+                Some(task) => (task.program.as_str(), task.seed),
+                None => ("", 0),
+            };
+            // Until it is known to run, nothing is.
+            guest.runs = None;
+            let before = guest.qemu.units();
+            let stagger = splitmix64(seed) % (run.stagger_ms * 1_000_000 + 1);
+            if wanted.is_some() {
+                std::thread::sleep(Duration::from_nanos(stagger / u64::from(run.vms)));
+            }
+            guest.qemu.command(name, seed)?;
+            started.push((vm, wanted, before));
+        }
+        for (vm, wanted, before) in started {
+            let guest = &mut self.up[vm];
+            guest.qemu.answered(ANSWER_TIMEOUT)?;
+            if wanted.is_some() {
+                guest.qemu.works(before, FIRST_UNIT_TIMEOUT)?;
+            }
+            guest.runs = wanted;
+        }
+        Ok(())
+    }
+
+    /// The first `vms` guests now.
+    pub(crate) fn samples(&self, vms: u32) -> Result<Vec<GuestSample>, Error> {
+        self.up.iter().take(vms as usize).map(|guest| guest.qemu.sample()).collect()
+    }
+
+    /// What the guests did between two samples. An error for one that failed, that counted nothing,
+    /// or whose counts went back.
+    pub(crate) fn results(
+        &mut self,
+        first: &[GuestSample],
+        second: &[GuestSample],
+    ) -> Result<Vec<VmResult>, Error> {
+        let mut all = Vec::new();
+        for (vm, (guest, (a, b))) in self.up.iter_mut().zip(first.iter().zip(second)).enumerate() {
+            guest.qemu.check()?;
+            if b.units <= a.units {
+                let what = match b.units == a.units {
+                    true => "stood still",
+                    false => "went backwards",
+                };
+                let counts = format!("its count of work {what}: {} and then {}", a.units, b.units);
+                return Err(Error::Vm { vm: vm as u32, error: counts });
+            }
+            all.push(VmResult {
+                units: vec![b.units - a.units],
+                cpu_ns: vec![b.cpu_ns.saturating_sub(a.cpu_ns)],
+                sched: Some(since(&a.sched, &b.sched)),
+                guest: Some(guest.qemu.found()),
+                ..VmResult::default()
+            });
+        }
+        Ok(all)
+    }
+}
+
+impl Drop for Guests {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The guests of a run; none of other runs.
+fn kinds(run: &Run) -> Vec<Kind> {
+    let kind = |vm| {
+        let guest = run.linux_of(vm)?.guest.clone();
+        Some(Kind { guest, vcpus: run.vcpus_of(vm) })
+    };
+    (0..run.vms).filter_map(kind).collect()
+}
+
+/// Whether one of the lists begins with the other, and neither is empty.
+fn is_start(a: &[Kind], b: &[Kind]) -> bool {
+    !a.is_empty() && a.iter().zip(b).all(|(a, b)| a == b)
+}
+
+/// So much of `all` as `of` has.
+fn start_of<T: Clone>(all: &[T], of: &[T]) -> Vec<T> {
+    all.iter().take(of.len()).cloned().collect()
+}
+
+fn since(a: &SchedStats, b: &SchedStats) -> SchedStats {
+    let pairs = |a: &[u64], b: &[u64]| {
+        b.iter().zip(a).map(|(b, a)| b.saturating_sub(*a)).collect::<Vec<u64>>()
+    };
+    SchedStats {
+        steal_ns: a.steal_ns.as_ref().zip(b.steal_ns.as_ref()).map(|(a, b)| pairs(a, b)),
+        involuntary_switches: pairs(&a.involuntary_switches, &b.involuntary_switches),
+        voluntary_switches: pairs(&a.voluntary_switches, &b.voluntary_switches),
+    }
+}
+
+/// `None`: any CPU.
+fn set_affinity(tid: i32, cpu: Option<u32>) -> Result<(), Error> {
+    // SAFETY: a CPU set is plain data; the system call reads it.
+    let done = unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        match cpu {
+            Some(cpu) => libc::CPU_SET(cpu as usize, &mut set),
+            None => (0..libc::CPU_SETSIZE as usize).for_each(|cpu| libc::CPU_SET(cpu, &mut set)),
+        }
+        libc::sched_setaffinity(tid, mem::size_of_val(&set), &set)
+    };
+    match done {
+        0 => Ok(()),
+        _ => {
+            let what = format!("pinning thread {tid} to pCPU {cpu:?}");
+            Err(Error::io(what, std::io::Error::last_os_error()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unspin_scenario::plan::{GuestIdle, GuestLock};
+
+    fn kind(lock: GuestLock) -> Kind {
+        let guest = LinuxGuest {
+            kernel: "6.12".into(),
+            lock,
+            memory_mib: 192,
+            idle: GuestIdle::Halt,
+            extra_cmdline: String::new(),
+        };
+        Kind { guest, vcpus: 4 }
+    }
+
+    #[test]
+    fn guests_of_one_run_serve_another_where_the_first_are_alike() {
+        let (pv, queued) = (kind(GuestLock::Pv), kind(GuestLock::Queued));
+        let three = vec![pv.clone(); 3];
+        assert!(is_start(&three[..1], &three) && is_start(&three, &three[..2]));
+        assert!(!is_start(&[queued], &three) && !is_start(&[], &three));
+    }
+
+    #[test]
+    fn what_the_scheduler_did_is_a_difference() {
+        let at = |n| SchedStats {
+            steal_ns: Some(vec![n, 2 * n]),
+            involuntary_switches: vec![n, n],
+            voluntary_switches: vec![3 * n, n],
+        };
+        assert_eq!(since(&at(5), &at(9)), at(4));
+        let without = SchedStats { steal_ns: None, ..at(5) };
+        assert_eq!(since(&without, &at(9)).steal_ns, None);
+    }
+}
