@@ -7,8 +7,11 @@ mod boot;
 mod build_root;
 mod channel;
 mod debug;
+mod elf;
 mod emulator;
 mod error;
+mod guest_image;
+mod guests;
 mod image;
 mod kernel;
 mod lock;
@@ -18,6 +21,8 @@ mod series;
 mod silence;
 mod source;
 mod tool;
+mod unpacked;
+mod vmlinux;
 
 pub use boot::Boot;
 pub use channel::Decoder;
@@ -278,7 +283,7 @@ impl Lab {
             .unwrap_or_default();
         let dirs: Vec<&PathBuf> = names.iter().filter(|path| path.is_dir()).collect();
         let _held = dirs.iter().map(|dir| Lock::take(dir)).collect::<Result<Vec<Lock>>>()?;
-        let kept = ["kernels", kernel::TRIXIE].map(|name| self.dir.join(name));
+        let kept = ["kernels", guests::GUESTS, kernel::TRIXIE].map(|name| self.dir.join(name));
         for path in dirs.into_iter().chain(kept.iter().filter(|path| path.exists())) {
             fs::remove_dir_all(path).map_err(error::io(path))?;
         }
