@@ -18,6 +18,7 @@ mod series;
 mod silence;
 mod source;
 mod tool;
+mod vm_entry;
 
 pub use boot::Boot;
 pub use channel::Decoder;
@@ -253,6 +254,7 @@ impl Lab {
         })?);
         parts.push(image::INIT.as_bytes().to_vec());
         parts.push(emulator::CMDLINE.as_bytes().to_vec());
+        parts.push(vm_entry::SOURCE.as_bytes().to_vec());
         let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         Ok(sha256(&parts))
     }
