@@ -8,6 +8,7 @@ use crate::error::{io, LabError, Result};
 use crate::image;
 use crate::kernel::Kernel;
 use crate::tool;
+use crate::vm_entry;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -156,7 +157,7 @@ fn errors_of(dir: &Path) -> Result<fs::File> {
 }
 
 /// Of all that can keep a program from starting only its absence is likely.
-fn missing(command: &Command) -> impl FnOnce(std::io::Error) -> LabError {
+pub(crate) fn missing(command: &Command) -> impl FnOnce(std::io::Error) -> LabError {
     let tool = command.get_program().to_string_lossy().into_owned();
     move |_| LabError::MissingTool { package: tool::package_of(&tool).into(), tool }
 }
@@ -169,6 +170,7 @@ fn bochs(
     dir: &Path,
     stop: &AtomicBool,
 ) -> Result<Command> {
+    let vm_entry::Bochs { mut command, version } = vm_entry::mended(dir)?;
     image::iso(dir, kernel, initramfs, cmdline, &dir.join("boot.iso"), stop)?;
     fs::remove_file(initramfs).map_err(io(initramfs))?;
     let write = |name: &str, contents: &[u8]| {
@@ -177,11 +179,12 @@ fn bochs(
     };
     write("cmos.img", &image::cmos(computer.memory_mib))?;
     // The model has no CPUID leaf 0x15: TSC and every timer follow `ips`.
+    let quantum = quantum(&version);
     write(
         "bochsrc",
         format!(
             "display_library: rfb, options=\"timeout=0\"\n\
-             cpu: model=corei7_haswell_4770, count={}, ips={}, quantum=16, reset_on_triple_fault=0\n\
+             cpu: model=corei7_haswell_4770, count={}, ips={}, quantum={quantum}, reset_on_triple_fault=0\n\
              megs: {}\n\
              romimage: file=/usr/share/bochs/BIOS-bochs-latest\n\
              vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest\n\
@@ -201,9 +204,18 @@ fn bochs(
         .as_bytes(),
     )?;
     write("rc", b"c\n")?;
-    let mut command = Command::new("bochs");
     command.args(["-q", "-f", "bochsrc", "-rc", "rc"]);
     Ok(command)
+}
+
+/// Debian's Bochs 2.7 runs its CPUs as its debugger does: all that are busy at the stated rate. 3.0 gives
+/// each CPU at most `quantum` instructions in turn, fewer where they branch, and takes all for equally
+/// fast: only one instruction a turn keeps the rate, and costs half as much time again.
+fn quantum(version: &str) -> u32 {
+    match version {
+        "2.7" => 16,
+        _ => 1,
+    }
 }
 
 /// Without console and without the chardev `records`, which callers add.

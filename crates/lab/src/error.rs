@@ -35,6 +35,8 @@ pub enum LabError {
     NoSources { root: PathBuf },
     #[error("{path} is not built; run: cargo build --release")]
     NotBuilt { path: PathBuf },
+    #[error("Bochs {version} would hold the host's interrupts back from guests with RFLAGS.IF = 0, and cannot be mended here: {why}; the lab knows Debian's Bochs 2.7 and 3.0 (apt-get install --reinstall bochs), for another one see crates/lab/c/bochs_vm_entry.c")]
+    Unmended { version: String, why: String },
     #[error("the emulated computer has been silent for {after_s} s ({cpu_s} s of the emulator's CPU time) after {last}; the console ended with:\n{console}\nboot archived in {archive}")]
     Hang { after_s: u64, cpu_s: u64, last: String, console: String, archive: PathBuf },
     #[error("the emulated computer ended before its plan did ({last}); the console ended with:\n{console}\nboot archived in {archive}")]

@@ -22,6 +22,7 @@ mod silence;
 mod source;
 mod tool;
 mod unpacked;
+mod vm_entry;
 mod vmlinux;
 
 pub use boot::Boot;
@@ -262,6 +263,7 @@ impl Lab {
         })?);
         parts.push(image::INIT.as_bytes().to_vec());
         parts.push(emulator::CMDLINE.as_bytes().to_vec());
+        parts.push(vm_entry::SOURCE.as_bytes().to_vec());
         let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         Ok(sha256(&parts))
     }

@@ -69,6 +69,7 @@ pub fn explain(e: LabError) -> anyhow::Error {
         | LabError::NoSources { .. }
         | LabError::NoHeaders { .. }
         | LabError::OtherHeaders { .. }
+        | LabError::Unmended { .. }
         | LabError::NotBuilt { .. } => Cannot(format!("machine emulated: {e}")).into(),
         other => other.into(),
     }
