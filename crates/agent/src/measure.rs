@@ -113,17 +113,18 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     let (first, second) = {
         let _realtime = Realtime::enter();
         readable_until(&[], begin_ns)?;
-        let first = (module_stats(bench, run, &pids)?, bench.guests.samples(run.vms)?);
+        let first = (bench.guests.samples(run.vms)?, module_stats(bench, run, &pids)?);
         readable_until(&[], end_ns)?;
-        (first, (module_stats(bench, run, &pids)?, bench.guests.samples(run.vms)?))
+        (first, (bench.guests.samples(run.vms)?, module_stats(bench, run, &pids)?))
     };
     if let Some(trace) = &trace {
         trace.stop()?;
     }
     let lines = lines_of(bench, run, trace.as_ref())?;
-    let counted = differences(&first.0, &second.0)?;
-    let (first, second) = (first.1, second.1);
-    let at: Vec<[u64; 2]> = first.iter().zip(&second).map(|(a, b)| [a.at_ns, b.at_ns]).collect();
+    let counted = differences(&first.1, &second.1)?;
+    let (first, second) = (first.0, second.0);
+    let at: Vec<[u64; 2]> =
+        first.iter().zip(&second).map(|(a, b)| [a.counts.at_ns, b.counts.at_ns]).collect();
     note_skew(bench, &at);
     let window_ns: u64 = at.iter().map(|[a, b]| b - a).sum();
     let vm = bench.guests.results(&first, &second)?;

@@ -36,6 +36,8 @@ pub struct Computer {
 impl Computer {
     /// What Bochs emulates in bearable time, and its BIOS starts.
     pub const CPUS_MAX: u32 = 8;
+    /// What Bochs takes.
+    pub const MEMORY_MAX_MIB: u32 = 2048;
 
     /// The consistent 200 MHz computer every figure of the lab is from.
     pub fn bochs(cpus: u32) -> Computer {

@@ -7,8 +7,11 @@ mod boot;
 mod build_root;
 mod channel;
 mod debug;
+mod elf;
 mod emulator;
 mod error;
+mod guest_image;
+mod guests;
 mod image;
 mod kernel;
 mod lock;
@@ -18,7 +21,9 @@ mod series;
 mod silence;
 mod source;
 mod tool;
+mod unpacked;
 mod vm_entry;
+mod vmlinux;
 
 pub use boot::Boot;
 pub use channel::Decoder;
@@ -148,12 +153,15 @@ impl Lab {
     }
 
     /// Boot `kernel` on `computer`, run `plan` there and pass on every record. `name` is the boot's
-    /// directory below `boots/`, where console, configuration and raw records stay.
+    /// directory below `boots/`, where console, configuration and raw records stay. `copies` are
+    /// files that the plan's Linux guests take ([`Lab::linux_guests`]).
+    #[allow(clippy::too_many_arguments)]
     pub fn boot_plan(
         &self,
         kernel: &Kernel,
         computer: &Computer,
         plan: &Plan,
+        copies: Vec<(String, PathBuf)>,
         name: &str,
         stop: &AtomicBool,
         sink: &mut dyn FnMut(Record),
@@ -167,6 +175,7 @@ impl Lab {
                  poweroff -f\n"
             ),
             files: vec![("plan.json".into(), json)],
+            copies,
             programs: vec![self.agent.clone()],
         };
         let boot = Boot {
@@ -239,8 +248,8 @@ impl Lab {
         let options = computer.module_options();
         Payload {
             script: format!("options='{options}'\nload() {{ {LOAD}; }}\n{script}"),
-            files: Vec::new(),
             programs: vec![self.agent.clone()],
+            ..Payload::default()
         }
     }
 
@@ -276,7 +285,7 @@ impl Lab {
             .unwrap_or_default();
         let dirs: Vec<&PathBuf> = names.iter().filter(|path| path.is_dir()).collect();
         let _held = dirs.iter().map(|dir| Lock::take(dir)).collect::<Result<Vec<Lock>>>()?;
-        let kept = ["kernels", kernel::TRIXIE].map(|name| self.dir.join(name));
+        let kept = ["kernels", guests::GUESTS, kernel::TRIXIE].map(|name| self.dir.join(name));
         for path in dirs.into_iter().chain(kept.iter().filter(|path| path.exists())) {
             fs::remove_dir_all(path).map_err(error::io(path))?;
         }

@@ -31,6 +31,13 @@ fn document(out: &mut String, s: &Summary) {
         let _ = writeln!(out, "\n{}", heading(s, place));
         grids(out, s, place);
     }
+    if s.arms.iter().any(|r| linux_time(r).is_some()) {
+        let _ = writeln!(
+            out,
+            "running+waiting+halted: shares of the vCPUs' time, by the host's scheduler; waiting is \
+             wanting a pCPU and having none"
+        );
+    }
     out.push_str(&stalls(s));
     out.push_str(&slowdowns(s));
     out.push_str(&headroom(s));
@@ -80,6 +87,17 @@ fn grids(out: &mut String, s: &Summary, place: &Place) {
     if rows.iter().any(|r| r.time.is_some()) {
         out.push_str(&grid("vCPU time, %", &rows, time, None));
     }
+    if rows.iter().any(|r| linux_time(r).is_some()) {
+        let cell = |r: &Row| linux_time(r).unwrap_or("-".to_string());
+        out.push_str(&grid("running+waiting+halted, %", &rows, cell, None));
+    }
+}
+
+/// What the host's scheduler saw of a Linux guest's vCPUs.
+fn linux_time(r: &Row) -> Option<String> {
+    let time = r.linux.as_ref()?.time?;
+    let parts = [time.running, time.waiting, time.halted];
+    Some(parts.map(|x| format!("{:.0}", 100.0 * x)).join("+"))
 }
 
 fn heading(s: &Summary, place: &Place) -> String {
@@ -92,7 +110,10 @@ fn heading(s: &Summary, place: &Place) -> String {
     let vms = place.vms;
     let plural = if vms == 1 { "" } else { "s" };
     let lock = if place.lock.is_empty() { String::new() } else { format!(", lock {}", place.lock) };
-    format!("{vms} VM{plural}, {layout}{lock} ({}, {})", s.machine, s.kernel)
+    let linux = rows_at(s, place).into_iter().find_map(|r| r.linux.as_ref());
+    let guests = linux.map(|linux| format!(" with Linux {}", linux.guest.kernel));
+    let guests = guests.unwrap_or_default();
+    format!("{vms} VM{plural}{guests}, {layout}{lock} ({}, {})", s.machine, s.kernel)
 }
 
 fn time(r: &Row) -> String {

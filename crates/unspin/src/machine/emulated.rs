@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Machine `emulated`: a computer with VT-x and PLE, emulated by Bochs (crates/lab).
 
-use super::{Job, Machine, Refusal, Sink};
+use super::{guests, Job, Machine, Refusal, Sink};
 use crate::exit::{Cannot, Usage};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use unspin_lab::{Computer, Lab, LabError, Series, BOCHS_TOOLS};
+use unspin_scenario::plan::{LinuxFiles, Plan, Run};
 use unspin_scenario::result::Record;
 
 pub struct Emulated {
@@ -22,6 +23,11 @@ impl Emulated {
 /// The lab, where this computer has what it takes.
 pub fn open(dir: Option<&Path>) -> anyhow::Result<Lab> {
     missing(BOCHS_TOOLS).map_err(Cannot)?;
+    lab(dir)
+}
+
+/// The lab, for what it keeps: nothing is booted.
+pub fn lab(dir: Option<&Path>) -> anyhow::Result<Lab> {
     Lab::open(dir.map(Path::to_path_buf), agent()?).map_err(explain)
 }
 
@@ -103,6 +109,21 @@ impl Machine for Emulated {
         }
     }
 
+    fn check_plan(&self, plan: &Plan) -> Result<(), (&'static str, Refusal)> {
+        let wanted = memory_mib(plan);
+        if wanted <= Computer::MEMORY_MAX_MIB {
+            return Ok(());
+        }
+        let own = Computer::bochs(1).memory_mib;
+        Err((
+            "vm",
+            Refusal {
+                message: format!("the Linux guests of a run take {} MiB together", wanted - own),
+                allowed: format!("{} MiB on machine emulated", Computer::MEMORY_MAX_MIB - own),
+            },
+        ))
+    }
+
     fn image(&self) -> anyhow::Result<String> {
         self.lab.image_hash().map_err(explain)
     }
@@ -115,14 +136,16 @@ impl Machine for Emulated {
         if job.stop.load(Ordering::Relaxed) {
             return Err(LabError::Interrupted.into());
         }
-        let computer = Computer::bochs(job.plan.pcpus);
+        let (plan, copies) = self.with_guests(job)?;
+        let memory_mib = memory_mib(&plan);
+        let computer = Computer { memory_mib, ..Computer::bochs(plan.pcpus) };
         (job.say)(&format!("booting {}", kernel.release));
         let mut lost = None;
         let name = job.dir.file_name().unwrap_or(job.dir.as_os_str()).to_string_lossy();
         let booted =
-            self.lab.boot_plan(&kernel, &computer, job.plan, &name, job.stop, &mut |mut record| {
-                describe(&mut record, &computer);
-                if let Err(e) = sink(record) {
+            self.lab.boot_plan(&kernel, &computer, &plan, copies, &name, job.stop, &mut |mut r| {
+                describe(&mut r, &computer);
+                if let Err(e) = sink(r) {
                     // Records that cannot be kept are no reason to go on making them.
                     job.stop.store(true, Ordering::Relaxed);
                     lost.get_or_insert(e);
@@ -132,6 +155,44 @@ impl Machine for Emulated {
             (Some(e), _) => Err(e),
             (None, booted) => booted.map_err(explain),
         }
+    }
+}
+
+impl Emulated {
+    /// The job's plan, which says where in the computer its Linux guests' files lie, and those files.
+    fn with_guests(&self, job: &Job) -> anyhow::Result<(Plan, Vec<(String, PathBuf)>)> {
+        let mut plan = job.plan.clone();
+        if plan.runs.iter().all(|run| guests::of(run).next().is_none()) {
+            return Ok((plan, Vec::new()));
+        }
+        let mut say = |text: &str| (job.say)(text);
+        let mut copies = self.lab.qemu(job.stop, &mut say).map_err(explain)?;
+        let parts = guests::parts(&self.lab, &plan, job.stop, &mut say)?;
+        let kernels = parts.kernels.into_iter().map(|(series, file)| {
+            let inside = format!("guests/vmlinux-{series}");
+            copies.push((inside.clone(), file));
+            (series, format!("/{inside}"))
+        });
+        let kernels = kernels.collect();
+        let initramfs = "guests/initramfs".to_string();
+        copies.push((initramfs.clone(), parts.initramfs));
+        plan.linux = Some(LinuxFiles {
+            qemu: "/usr/bin/qemu-system-x86_64".into(),
+            firmware: Some("/usr/share/qemu".into()),
+            kernels,
+            initramfs: format!("/{initramfs}"),
+        });
+        Ok((plan, copies))
+    }
+}
+
+/// What the computer needs: its own, and its guests'.
+fn memory_mib(plan: &Plan) -> u32 {
+    let own = Computer::bochs(1).memory_mib;
+    let of_run = |run: &Run| guests::of(run).map(|linux| linux.guest.memory_mib).sum::<u32>();
+    match plan.runs.iter().map(of_run).max() {
+        None | Some(0) => own,
+        Some(guests) => (guests + own).next_multiple_of(64),
     }
 }
 

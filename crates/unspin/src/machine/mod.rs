@@ -3,6 +3,7 @@
 
 pub mod detect;
 pub mod emulated;
+mod guests;
 mod job;
 mod kvm;
 pub mod sim;
