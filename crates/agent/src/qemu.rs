@@ -24,7 +24,7 @@ const CMDLINE: &str =
 /// Where memory is files; QEMU's and ours are one.
 const SHARED_MEMORY: &str = "/dev/shm";
 /// How long a guest may take from QEMU's start until its runner is ready.
-const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
+const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Lines of a guest's console that an error shows.
 const CONSOLE_LINES: usize = 8;
