@@ -26,6 +26,7 @@ pub fn boot(lab: &Lab, kernel: &Kernel, plan: &Plan, name: &str) -> Vec<RunResul
         kernel,
         &Computer::bochs(plan.pcpus),
         plan,
+        Vec::new(),
         name,
         &AtomicBool::new(false),
         &mut |record| match record {
