@@ -194,6 +194,11 @@ impl Guests {
         Ok(())
     }
 
+    /// Threads of the vCPUs of the first `vms` guests.
+    pub(crate) fn tids(&self, vms: u32) -> Vec<i32> {
+        self.up.iter().take(vms as usize).flat_map(|guest| guest.qemu.tids.clone()).collect()
+    }
+
     /// The first `vms` guests now: all counts first, at nearly one moment.
     pub(crate) fn samples(&self, vms: u32) -> Result<Vec<GuestSample>, Error> {
         let guests = || self.up.iter().take(vms as usize);

@@ -4,7 +4,7 @@
 //! Bochs 2.7 emulates VT-x with pause-loop exiting and keeps a deterministic virtual time; QEMU's
 //! TCG emulates SVM without a pause filter, ten times faster, and is never measured on.
 
-use crate::error::{io, LabError, Result};
+use crate::error::{io, Result};
 use crate::image;
 use crate::kernel::Kernel;
 use crate::tool;
@@ -131,7 +131,7 @@ pub fn start(
             Ok(())
         });
     }
-    Ok(Running { child: command.spawn().map_err(missing(&command))? })
+    Ok(Running { child: command.spawn().map_err(tool::missing(&command))? })
 }
 
 /// Boot under QEMU with the console on this program's terminal; returns when it is switched off.
@@ -148,18 +148,12 @@ pub fn sit(
     // Ctrl-C is for what runs in the emulated computer; Ctrl-A X ends the emulator.
     command.args(["-chardev", "file,id=records,path=records.raw", "-serial", "mon:stdio"]);
     command.current_dir(dir).stderr(errors_of(dir)?);
-    command.status().map_err(missing(&command))
+    command.status().map_err(tool::missing(&command))
 }
 
 fn errors_of(dir: &Path) -> Result<fs::File> {
     let path = dir.join("emulator.err");
     fs::File::create(&path).map_err(io(&path))
-}
-
-/// Of all that can keep a program from starting only its absence is likely.
-pub(crate) fn missing(command: &Command) -> impl FnOnce(std::io::Error) -> LabError {
-    let tool = command.get_program().to_string_lossy().into_owned();
-    move |_| LabError::MissingTool { package: tool::package_of(&tool).into(), tool }
 }
 
 fn bochs(

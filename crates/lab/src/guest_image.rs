@@ -86,7 +86,7 @@ fn key(programs: &[GuestProgram], unpacked: &Unpacked, sources: &Path) -> Result
         parts.push(fs::read(name).map_err(io(name))?);
     }
     let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-    Ok(crate::sha256(&parts))
+    Ok(crate::hash::sha256(&parts))
 }
 
 /// This computer's compiler, with the guest's C library.

@@ -7,16 +7,13 @@ use crate::error::{io, LabError, Result};
 use crate::guest_image;
 use crate::packages;
 use crate::series::{Debian, KernelPackage};
-use crate::unpacked::{Files, Unpacked};
+use crate::unpacked::{Files, Unpacked, GUESTS};
 use crate::vmlinux;
 use crate::{kernel, Lab, Lock};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use unspin_scenario::plan::GuestProgram;
-
-/// Where in the lab all of this is kept.
-pub(crate) const GUESTS: &str = "guests";
 
 const QEMU_PACKAGE: &str = "qemu-system-x86";
 const QEMU: &str = "usr/bin/qemu-system-x86_64";
@@ -112,12 +109,12 @@ impl Lab {
         stop: &AtomicBool,
         say: &mut dyn FnMut(&str),
     ) -> Result<PathBuf> {
+        fs::create_dir_all(dir).map_err(io(dir))?;
         let host = self.dir().join("kernels").join(release);
         if host.join("unpacked").exists() {
             return Ok(host.join("tree"));
         }
         say(&format!("downloading kernel {release}"));
-        fs::create_dir_all(dir).map_err(io(dir))?;
         packages::fetch_kernel(apt, dir, release, stop)?;
         for module in packages::modules_in(dir) {
             let _ = fs::remove_file(module);

@@ -12,6 +12,9 @@ use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
+/// Where in the lab what Linux guests are made of is kept.
+pub(crate) const GUESTS: &str = "guests";
+
 /// Where the dynamic linker of Debian looks for libraries.
 const LIBRARY_DIRS: [&str; 4] =
     ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib", "usr/lib"];
@@ -46,7 +49,7 @@ impl Unpacked {
         }
         let apt = Apt::of_nothing_installed(&dir.join("apt"))?;
         let words: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
-        let set = sets.join(crate::sha256(&words));
+        let set = sets.join(crate::hash::sha256(&words));
         let files = match apt.files_of(names, &dir.join("look-up.log"), stop) {
             Ok(files) => files,
             Err(LabError::Interrupted) => return Err(LabError::Interrupted),

@@ -2,8 +2,8 @@
 //! Bochs, mended where it enters a guest whose interrupts are off. The library of
 //! c/bochs_vm_entry.c, preloaded into Bochs, mends it; here it is seen that it does.
 
-use crate::emulator::missing;
 use crate::error::{io, LabError, Result};
+use crate::tool::missing;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -2,8 +2,8 @@
 //! A row as summary.json and table.csv have it: flat, null where nothing is known.
 
 use crate::summary::{
-    CostNs, GuestKind, Key, Performance, Row, TimeShares, VcpuTime, WaitCycles, WindowCycles,
-    Yields,
+    CostNs, GuestKind, Key, Performance, Row, Spinner, TimeShares, VcpuTime, WaitCycles,
+    WindowCycles, Yields,
 };
 use serde::{Serialize, Serializer};
 
@@ -16,6 +16,10 @@ struct Flat<'a> {
     guest: Option<&'a GuestKind>,
     #[serde(skip_serializing_if = "Option::is_none")]
     vcpu_time: Option<VcpuTime>,
+    #[serde(skip_serializing_if = "<[Spinner]>::is_empty")]
+    spinners: &'a [Spinner],
+    #[serde(skip_serializing_if = "<[Spinner]>::is_empty")]
+    interrupted: &'a [Spinner],
     #[serde(flatten)]
     perf: &'a Performance,
     inefficiency: Option<f64>,
@@ -57,6 +61,8 @@ impl<'a> From<&'a Row> for Flat<'a> {
             key: &row.key,
             guest: row.linux.as_ref().map(|linux| &linux.guest),
             vcpu_time: row.linux.as_ref().and_then(|linux| linux.time),
+            spinners: row.linux.as_ref().map_or(&[], |linux| &linux.spinners),
+            interrupted: row.linux.as_ref().map_or(&[], |linux| &linux.interrupted),
             perf: &row.perf,
             inefficiency: waste.map(|w| w.inefficiency),
             inefficiency_min: waste.map(|w| w.min),

@@ -145,6 +145,20 @@ pub struct Row {
 pub struct Linux {
     pub guest: GuestKind,
     pub time: Option<VcpuTime>,
+    /// Where its vCPUs were when pause-loop exits stopped them; of all VMs of the run. Empty where
+    /// there were none, or nobody looked.
+    pub spinners: Vec<Spinner>,
+    /// The same at interrupts of the host's: where they were.
+    pub interrupted: Vec<Spinner>,
+}
+
+/// A place in the guest's kernel that vCPUs were often at.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Spinner {
+    /// A function, `user space`, or an address that nothing is known of.
+    pub symbol: String,
+    /// Of all that were seen, those of shorter lists among them.
+    pub share: f64,
 }
 
 /// What a Linux guest is.

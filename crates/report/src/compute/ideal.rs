@@ -81,6 +81,11 @@ pub(crate) fn ideal_row(base: &[&RunResult], alone: &[&RunResult], over: Over) -
         guest: None,
         time: None,
         cost: None,
-        linux: linux(base, over).map(|linux| Linux { time: None, ..linux }),
+        linux: linux(base, over).map(|linux| Linux {
+            time: None,
+            spinners: Vec::new(),
+            interrupted: Vec::new(),
+            ..linux
+        }),
     })
 }

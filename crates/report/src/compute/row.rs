@@ -9,13 +9,16 @@ use crate::compute::measures::{
 use crate::read::check::printable;
 use crate::stat::{log2_percentile, median, round, spread, Verdict};
 use crate::summary::{
-    Counted, Guest, GuestKind, Key, Linux, Performance, Picks, Row, VcpuTime, WaitCycles, Waste,
-    Windows,
+    Counted, Guest, GuestKind, Key, Linux, Performance, Picks, Row, Spinner, VcpuTime, WaitCycles,
+    Waste, Windows,
 };
 use std::collections::BTreeMap;
 use unspin_scenario::plan::{Run, Window};
-use unspin_scenario::result::{ModuleStats, RunResult};
+use unspin_scenario::result::{ModuleStats, RunResult, SpinPlace, Spinners};
 use unspin_scenario::Named;
+
+/// Places of each kind that a row has.
+const SPINNERS_SHOWN: usize = 6;
 
 /// The row of the runs `of`, which are of one arm and of which there is at least one, against those
 /// of the baseline.
@@ -162,7 +165,29 @@ pub(crate) fn linux(of: &[&RunResult], over: Over) -> Option<Linux> {
     let planned = &first.run.linux_of(vm)?.guest;
     let guest =
         GuestKind { kind: "linux", kernel: printable(&found.kernel), lock: planned.lock.called() };
-    Some(Linux { guest, time: vcpu_time(of, over) })
+    Some(Linux {
+        guest,
+        time: vcpu_time(of, over),
+        spinners: spinners(of, |s| &s.pause),
+        interrupted: spinners(of, |s| &s.interrupted),
+    })
+}
+
+/// The most frequent places of one kind, by symbol.
+fn spinners(of: &[&RunResult], kind: fn(&Spinners) -> &Vec<SpinPlace>) -> Vec<Spinner> {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for place in of.iter().filter_map(|r| r.spinners.as_ref()).flat_map(kind) {
+        let unknown = || format!("{:#x}", place.address);
+        let symbol = place.symbol.as_deref().map_or_else(unknown, printable);
+        let count = counts.entry(symbol).or_default();
+        *count = count.saturating_add(place.count);
+    }
+    let total = counts.values().fold(0u64, |sum, n| sum.saturating_add(*n)) as f64;
+    let mut all: Vec<(String, u64)> = counts.into_iter().collect();
+    all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let share = |count: u64| round(count as f64 / total);
+    let spinner = |(symbol, count)| Spinner { symbol, share: share(count) };
+    all.into_iter().take(SPINNERS_SHOWN).map(spinner).collect()
 }
 
 /// Shares of the vCPUs' time, all repeats together; `None` where the host's kernel does not say.

@@ -6,7 +6,7 @@ use crate::show::place::{
     rows_at,
 };
 use crate::show::windows::{adapting, still, window};
-use crate::summary::{Document, Mean, Place, Row, Summary};
+use crate::summary::{Document, Mean, Place, Row, Spinner, Summary};
 use std::fmt::Write;
 use tabled::builder::Builder;
 use tabled::settings::object::{Columns, Object, Rows};
@@ -38,6 +38,7 @@ fn document(out: &mut String, s: &Summary) {
              wanting a pCPU and having none"
         );
     }
+    out.push_str(&spinners(s));
     out.push_str(&stalls(s));
     out.push_str(&slowdowns(s));
     out.push_str(&headroom(s));
@@ -91,6 +92,30 @@ fn grids(out: &mut String, s: &Summary, place: &Place) {
         let cell = |r: &Row| linux_time(r).unwrap_or("-".to_string());
         out.push_str(&grid("running+waiting+halted, %", &rows, cell, None));
     }
+}
+
+/// Where Linux guests were under the baseline.
+fn spinners(s: &Summary) -> String {
+    let mut b = Builder::default();
+    b.push_record(["profile", "VMs", "guest lock", "seen at", "where"]);
+    let mut any = false;
+    for r in s.arms.iter().filter(|r| r.key.is_whole() && r.key.arm == r.key.baseline) {
+        let Some(linux) = &r.linux else { continue };
+        let kinds = [("pause-loop exits", &linux.spinners), ("interrupts", &linux.interrupted)];
+        for (kind, places) in kinds.into_iter().filter(|(_, places)| !places.is_empty()) {
+            let place = |p: &Spinner| format!("{} {:.0} %", p.symbol, 100.0 * p.share);
+            let places: Vec<String> = places.iter().take(3).map(place).collect();
+            let vms = r.key.vms.to_string();
+            b.push_record([&r.key.profile, &vms, linux.guest.lock, kind, &places.join(", ")]);
+            any = true;
+        }
+    }
+    if !any {
+        return String::new();
+    }
+    let mut t = b.build();
+    t.with(Style::sharp());
+    format!("\nwhere vCPUs of Linux guests were, under {}\n{t}\n", baseline(s))
 }
 
 /// What the host's scheduler saw of a Linux guest's vCPUs.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Machine `emulated`: a computer with VT-x and PLE, emulated by Bochs (crates/lab).
 
+use super::lab::{explain, open, series};
 use super::{guests, Job, Machine, Refusal, Sink};
-use crate::exit::{Cannot, Usage};
-use anyhow::Context;
-use std::path::{Path, PathBuf};
+use crate::exit::Usage;
+use std::path::Path;
 use std::sync::atomic::Ordering;
-use unspin_lab::{Computer, Lab, LabError, Series, BOCHS_TOOLS};
+use unspin_lab::{Computer, Lab, LabError, Series, Work};
 use unspin_scenario::plan::{LinuxFiles, Plan, Run};
 use unspin_scenario::result::Record;
 
@@ -18,68 +18,6 @@ impl Emulated {
     pub fn new(dir: Option<&Path>) -> anyhow::Result<Emulated> {
         Ok(Emulated { lab: open(dir)? })
     }
-}
-
-/// The lab, where this computer has what it takes.
-pub fn open(dir: Option<&Path>) -> anyhow::Result<Lab> {
-    missing(BOCHS_TOOLS).map_err(Cannot)?;
-    lab(dir)
-}
-
-/// The lab, for what it keeps: nothing is booted.
-pub fn lab(dir: Option<&Path>) -> anyhow::Result<Lab> {
-    Lab::open(dir.map(Path::to_path_buf), agent()?).map_err(explain)
-}
-
-/// An error that says what is to be installed, unless all `tools` are there.
-pub fn missing(tools: &[&str]) -> Result<(), String> {
-    let missing = unspin_lab::missing_tools(tools);
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let tools: Vec<&str> = missing.iter().map(|(t, _)| t.as_str()).collect();
-    let mut packages: Vec<&str> = missing.iter().map(|(_, p)| p.as_str()).collect();
-    packages.dedup();
-    Err(format!(
-        "machine emulated: {} not found; install with: apt-get install {}",
-        tools.join(", "),
-        packages.join(" ")
-    ))
-}
-
-/// The agent's program stands beside this one, and a packaged one where users do not look.
-pub fn agent() -> anyhow::Result<PathBuf> {
-    let program = std::env::current_exe().context("cannot find this program")?;
-    Ok(match unspin_lab::is_installed() {
-        true => PathBuf::from("/usr/libexec/unspin/unspin-agent"),
-        false => program.with_file_name("unspin-agent"),
-    })
-}
-
-/// What this computer lacks is not the same as what went wrong.
-pub fn explain(e: LabError) -> anyhow::Error {
-    match e {
-        LabError::MissingTool { .. }
-        | LabError::NoKernelPackage { .. }
-        | LabError::Download { .. }
-        | LabError::Signature { .. }
-        | LabError::NoMirror
-        | LabError::CannotEnter { .. }
-        | LabError::Unsuitable { .. }
-        | LabError::NoSources { .. }
-        | LabError::NoHeaders { .. }
-        | LabError::OtherHeaders { .. }
-        | LabError::Unmended { .. }
-        | LabError::NotBuilt { .. } => Cannot(format!("machine emulated: {e}")).into(),
-        other => other.into(),
-    }
-}
-
-pub fn series(name: &str) -> Result<Series, Refusal> {
-    Series::parse(name).ok_or_else(|| Refusal {
-        message: format!("no emulated computer runs kernel {name:?}"),
-        allowed: Series::ALL.map(Series::name).join(", "),
-    })
 }
 
 impl Machine for Emulated {
@@ -136,14 +74,14 @@ impl Machine for Emulated {
         if job.stop.load(Ordering::Relaxed) {
             return Err(LabError::Interrupted.into());
         }
-        let (plan, copies) = self.with_guests(job)?;
-        let memory_mib = memory_mib(&plan);
-        let computer = Computer { memory_mib, ..Computer::bochs(plan.pcpus) };
+        let work = self.with_guests(job)?;
+        let memory_mib = memory_mib(&work.plan);
+        let computer = Computer { memory_mib, ..Computer::bochs(work.plan.pcpus) };
         (job.say)(&format!("booting {}", kernel.release));
         let mut lost = None;
         let name = job.dir.file_name().unwrap_or(job.dir.as_os_str()).to_string_lossy();
         let booted =
-            self.lab.boot_plan(&kernel, &computer, &plan, copies, &name, job.stop, &mut |mut r| {
+            self.lab.boot_plan(&kernel, &computer, &work, &name, job.stop, &mut |mut r| {
                 describe(&mut r, &computer);
                 if let Err(e) = sink(r) {
                     // Records that cannot be kept are no reason to go on making them.
@@ -160,10 +98,10 @@ impl Machine for Emulated {
 
 impl Emulated {
     /// The job's plan, which says where in the computer its Linux guests' files lie, and those files.
-    fn with_guests(&self, job: &Job) -> anyhow::Result<(Plan, Vec<(String, PathBuf)>)> {
+    fn with_guests(&self, job: &Job) -> anyhow::Result<Work> {
         let mut plan = job.plan.clone();
         if plan.runs.iter().all(|run| guests::of(run).next().is_none()) {
-            return Ok((plan, Vec::new()));
+            return Ok(plan.into());
         }
         let mut say = |text: &str| (job.say)(text);
         let mut copies = self.lab.qemu(job.stop, &mut say).map_err(explain)?;
@@ -182,7 +120,7 @@ impl Emulated {
             kernels,
             initramfs: format!("/{initramfs}"),
         });
-        Ok((plan, copies))
+        Ok(Work { plan, copies })
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a plan's Linux guests are made of: kernels and a first file system, kept by the lab.
 
-use super::emulated::{explain, series};
+use super::lab::{explain, series};
 use crate::exit::Usage;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

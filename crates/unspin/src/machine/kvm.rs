@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Machine `kvm`: the agent runs the plan on this host, with the module loaded.
 
-use super::{detect, emulated, guests, Job, Machine, Refusal, Sink, Wish};
+use super::{detect, guests, lab, Job, Machine, Refusal, Sink, Wish};
 use crate::exit::Cannot;
 use crate::host;
 use crate::sysfs::{Module, ROOT};
@@ -188,7 +188,7 @@ impl Kvm {
         if plan.runs.iter().all(|run| guests::of(run).next().is_none()) {
             return Ok(plan);
         }
-        let lab = emulated::lab(self.lab_dir.as_deref())?;
+        let lab = lab::lab(self.lab_dir.as_deref())?;
         let parts = guests::parts(&lab, &plan, job.stop, &mut |text| (job.say)(text))?;
         let kernels = parts.kernels.into_iter();
         plan.linux = Some(LinuxFiles {
