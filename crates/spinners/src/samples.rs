@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Guest addresses at exits, counted by the kernel.
+//!
+//! One histogram of `kvm_exit` counts two kinds of exit:
+//! * **pause**: the processor saw a PAUSE loop outlast its window. The address is that of the PAUSE.
+//! * **interrupted**: an interrupt of the host's came while the vCPU ran: its tick, or another CPU
+//!   that wants this one to look at its run queue. Every preemption of a vCPU that runs in its guest
+//!   begins with such an exit, but not every such exit ends in one. So these are samples of where a
+//!   vCPU is while it has a CPU, about one per tick. A guest on a processor (or emulator) that keeps
+//!   interrupts back while the guest has switched them off shows no such address with them off.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::histogram::{Entry, Histogram, KEYS};
+use crate::instance::{Instance, TRACEFS};
+use crate::threads;
+
+const EVENT: &str = "events/kvm/kvm_exit";
+/// Fields of the tracepoint that are counted or filtered by.
+const FIELDS: [&str; 3] = ["guest_rip", "exit_reason", "isa"];
+
+/// An exit's reason: VMX's number and SVM's, in the kernel's vmx.h and svm.h.
+#[derive(Debug, Clone, Copy)]
+struct Reason {
+    vmx: u32,
+    svm: u32,
+}
+
+const PAUSE: Reason = Reason { vmx: 40, svm: 0x77 };
+const INTERRUPT: Reason = Reason { vmx: 1, svm: 0x60 };
+
+impl Reason {
+    /// The two number different things: what is one's reason is none of the other's that is counted.
+    fn is(self, exit_reason: u32) -> bool {
+        exit_reason == self.vmx || exit_reason == self.svm
+    }
+}
+
+/// The kernel takes tables of 2^7 to 2^17 entries.
+const TABLE_MIN: usize = 1 << 12;
+const TABLE_MAX: usize = 1 << 17;
+/// Addresses per vCPU and second: a tick of 1000 Hz always finds another one.
+const PER_SECOND: f64 = 1000.0;
+
+/// How often `stop` is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Addresses and how often each was seen, the most frequent first.
+pub type Counts = Vec<(u64, u64)>;
+
+/// What was counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Samples {
+    /// Pause-loop exits.
+    pub pause: Counts,
+    /// Exits for an interrupt of the host's.
+    pub interrupted: Counts,
+    /// The same two of each thread that had any.
+    pub by_thread: BTreeMap<i32, (Counts, Counts)>,
+    /// Exits that the kernel's table had no room for: they are in none of the counts.
+    pub dropped: u64,
+}
+
+impl Samples {
+    /// Count the exits of these threads for `duration`, or until `stop` is set ([`Error::Interrupted`]).
+    pub fn collect(
+        threads: &[i32],
+        duration: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Samples, Error> {
+        let entries = threads.len() as f64 * duration.as_secs_f64() * PER_SECOND;
+        let collector = Collector::start(threads, entries as usize)?;
+        let end = Instant::now() + duration;
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
+            std::thread::sleep(left.min(LOOK_EVERY));
+        }
+        collector.finish()
+    }
+
+    fn of(histogram: &Histogram, threads: &BTreeSet<i32>) -> Samples {
+        let mut all = BTreeMap::<i32, [BTreeMap<u64, u64>; 2]>::new();
+        let mut sum: [BTreeMap<u64, u64>; 2] = Default::default();
+        for &Entry { address, exit_reason, thread, count } in &histogram.entries {
+            let kind = match exit_reason {
+                reason if PAUSE.is(reason) => 0,
+                reason if INTERRUPT.is(reason) => 1,
+                _ => continue,
+            };
+            if threads.contains(&thread) {
+                *sum[kind].entry(address).or_default() += count;
+                *all.entry(thread).or_default()[kind].entry(address).or_default() += count;
+            }
+        }
+        let [pause, interrupted] = sum.map(sorted);
+        let by_thread = all.into_iter().map(|(thread, kinds)| {
+            let [pause, interrupted] = kinds.map(sorted);
+            (thread, (pause, interrupted))
+        });
+        let by_thread = by_thread.collect();
+        Samples { pause, interrupted, by_thread, dropped: histogram.dropped }
+    }
+}
+
+fn sorted(counts: BTreeMap<u64, u64>) -> Counts {
+    let mut counts: Counts = counts.into_iter().collect();
+    counts.sort_by_key(|&(address, count)| (std::cmp::Reverse(count), address));
+    counts
+}
+
+/// Counting that is under way; dropped, it ends and leaves nothing behind.
+#[derive(Debug)]
+pub struct Collector {
+    instance: Instance,
+    trigger: String,
+    threads: BTreeSet<i32>,
+}
+
+impl Collector {
+    /// Begin to count the exits of these threads; `entries` is how many different addresses the table
+    /// should have room for, within what the kernel takes.
+    pub fn start(threads: &[i32], entries: usize) -> Result<Collector, Error> {
+        Collector::start_in(Path::new(TRACEFS), threads, entries)
+    }
+
+    fn start_in(tracefs: &Path, threads: &[i32], entries: usize) -> Result<Collector, Error> {
+        if threads.is_empty() {
+            return Err(Error::NoThreads);
+        }
+        let instance = Instance::make(tracefs)?;
+        check(&instance)?;
+        let trigger = trigger(threads, entries);
+        instance.trigger(&format!("{EVENT}/trigger"), &trigger)?;
+        Ok(Collector { instance, trigger, threads: threads.iter().copied().collect() })
+    }
+
+    /// Begin again at 0.
+    pub fn clear(&self) -> Result<(), Error> {
+        let (histogram, filter) = self.trigger.split_once(" if ").expect("it has a filter");
+        let clear = format!("{histogram}:clear if {filter}");
+        self.instance.trigger(&format!("{EVENT}/trigger"), &clear)
+    }
+
+    /// What has been counted so far.
+    pub fn samples(&self) -> Result<Samples, Error> {
+        let file = format!("{EVENT}/hist");
+        let text = self.instance.read(&file)?;
+        let histogram = Histogram::parse(&text)
+            .map_err(|line| Error::Histogram { path: self.instance.path(&file), line })?;
+        Ok(Samples::of(&histogram, &self.threads))
+    }
+
+    /// End, and say what was counted; if anything stays behind, say that instead.
+    pub fn finish(self) -> Result<Samples, Error> {
+        let samples = self.samples()?;
+        self.instance.remove()?;
+        Ok(samples)
+    }
+}
+
+/// Whether the kernel can count these exits.
+fn check(instance: &Instance) -> Result<(), Error> {
+    let event = instance.path(EVENT);
+    if !event.is_dir() {
+        return Err(Error::NoKvm { path: event });
+    }
+    if !event.join("hist").exists() {
+        return Err(Error::NoHistograms);
+    }
+    let format = instance.read(&format!("{EVENT}/format"))?;
+    let has = |field: &str| {
+        let mut declared = format.lines().filter_map(|line| line.trim().strip_prefix("field:"));
+        declared
+            .any(|line| line.split(';').next().is_some_and(|d| d.ends_with(&format!(" {field}"))))
+    };
+    match FIELDS.into_iter().find(|field| !has(field)) {
+        Some(field) => Err(Error::NoField { field }),
+        None => Ok(()),
+    }
+}
+
+fn trigger(threads: &[i32], entries: usize) -> String {
+    let size = entries.clamp(TABLE_MIN, TABLE_MAX).next_power_of_two();
+    let of = |isa: u32, reason: fn(Reason) -> u32| {
+        let (pause, interrupt) = (reason(PAUSE), reason(INTERRUPT));
+        format!("(isa=={isa}&&(exit_reason=={pause}||exit_reason=={interrupt}))")
+    };
+    // KVM_ISA_VMX and KVM_ISA_SVM.
+    let exits = [of(1, |r| r.vmx), of(2, |r| r.svm)].join("||");
+    format!("hist:keys={KEYS}:size={size} if ({exits})&&({})", threads::filter(threads))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::PathBuf;
+
+    fn parsed(text: &str, threads: &[i32]) -> Samples {
+        let histogram = Histogram::parse(text).unwrap();
+        Samples::of(&histogram, &threads.iter().copied().collect())
+    }
+
+    fn line(address: u64, reason: u32, thread: i32, count: u64) -> String {
+        format!(
+            "{{ guest_rip: {address:x}, exit_reason: {reason:10}, common_pid: {thread:10} }} \
+             hitcount: {count:10}\n"
+        )
+    }
+
+    #[test]
+    fn kinds_and_threads_are_kept_apart() {
+        let text = [
+            line(0xffff_ffff_8100_0010, 40, 7, 5),
+            line(0xffff_ffff_8100_0010, 40, 8, 4),
+            line(0xffff_ffff_8100_0020, 0x77, 8, 20),
+            line(0x5555_0000, 1, 7, 3),
+            line(0x5555_0000, 0x60, 7, 1),
+            line(0x6666_0000, 12, 7, 99),
+            line(0x6666_0000, 40, 9, 99),
+        ];
+        let samples = parsed(&(text.concat() + "Totals:\n    Dropped: 2\n"), &[7, 8]);
+        let (a, b) = (0xffff_ffff_8100_0010, 0xffff_ffff_8100_0020);
+        assert_eq!(samples.pause, [(b, 20), (a, 9)]);
+        assert_eq!(samples.interrupted, [(0x5555_0000, 4)]);
+        assert_eq!(samples.dropped, 2);
+        assert_eq!(samples.by_thread[&7], (vec![(a, 5)], vec![(0x5555_0000, 4)]));
+        assert_eq!(samples.by_thread[&8], (vec![(b, 20), (a, 4)], vec![]));
+        assert_eq!(samples.by_thread.len(), 2);
+    }
+
+    #[test]
+    fn the_trigger_says_what_is_counted() {
+        let exits = "((isa==1&&(exit_reason==40||exit_reason==1))||\
+                     (isa==2&&(exit_reason==119||exit_reason==96)))";
+        for (entries, size) in [(0, 4096), (5000, 8192), (usize::MAX, 131_072)] {
+            let expected = format!("hist:keys={KEYS}:size={size} if {exits}&&(common_pid==7)");
+            assert_eq!(trigger(&[7], entries), expected);
+        }
+        // A trigger may take a page.
+        let many: Vec<i32> = (0..2000).map(|i| i32::MAX - 2 * i).collect();
+        assert!(trigger(&many, 0).len() < 4096);
+    }
+
+    /// The directory that stands for an instance, with the event's files.
+    fn instance_of_files(name: &str, files: &[(&str, &str)]) -> (PathBuf, Instance) {
+        let name = format!("unspin-samples-{name}-{}", std::process::id());
+        let tracefs = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&tracefs);
+        fs::create_dir_all(tracefs.join("instances")).unwrap();
+        let instance = Instance::make(&tracefs).unwrap();
+        for (file, text) in files {
+            let path = instance.path(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        (tracefs, instance)
+    }
+
+    const FORMAT: &str = "format:\n\tfield:unsigned int exit_reason;\toffset:8;\n\
+        \tfield:unsigned long guest_rip;\toffset:16;\n\tfield:u32 isa;\toffset:24;\n\n\
+        print fmt: \"vcpu %u\", REC->vcpu_id\n";
+
+    #[test]
+    fn what_a_kernel_lacks_is_named() {
+        let (format, hist) = ("events/kvm/kvm_exit/format", "events/kvm/kvm_exit/hist");
+        let older = FORMAT.replace("unsigned long guest_rip", "unsigned long guest_rip_before");
+        type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], Option<&'a str>);
+        let cases: [Case; 4] = [
+            ("kvm", &[("events/sched/x", "")], Some("kvm_intel")),
+            ("hist", &[(format, FORMAT)], Some("CONFIG_HIST_TRIGGERS")),
+            ("field", &[(format, &older), (hist, "")], Some("guest_rip")),
+            ("all", &[(format, FORMAT), (hist, "")], None),
+        ];
+        for (name, files, lacks) in cases {
+            let (tracefs, instance) = instance_of_files(name, files);
+            match (check(&instance), lacks) {
+                (Err(error), Some(lacks)) => {
+                    assert!(error.to_string().contains(lacks), "{error}");
+                    assert!(error.is_of_this_computer());
+                }
+                (result, lacks) => assert!(result.is_ok() && lacks.is_none(), "{result:?}"),
+            }
+            fs::remove_dir_all(tracefs).unwrap();
+        }
+    }
+
+    #[test]
+    fn nothing_to_count_is_an_error() {
+        let nobody = Samples::collect(&[], Duration::from_secs(1), &AtomicBool::new(false));
+        assert!(matches!(nobody, Err(Error::NoThreads)), "{nobody:?}");
+        let nowhere = Collector::start_in(Path::new("/nonexistent"), &[1], 1);
+        assert!(matches!(nowhere, Err(Error::NoTracefs { .. })), "{nowhere:?}");
+    }
+}
