@@ -21,20 +21,34 @@
 
 /* Index and name: indexes go up by one from 0. */
 #define FUNCTIONS(X) \
-	X(0, accept) X(1, access) X(2, close) X(3, connect) X(4, creat) X(5, epoll_wait) \
-	X(6, execv) X(7, execve) X(8, execvp) X(9, fcntl) X(10, fork) X(11, fstat) X(12, fsync) \
-	X(13, ftruncate) X(14, fdatasync) X(15, getdents64) X(16, ioctl) X(17, link) X(18, lseek) \
-	X(19, lstat) X(20, madvise) X(21, mkdir) X(22, mmap) X(23, mprotect) X(24, mremap) \
-	X(25, msgrcv) X(26, msgsnd) X(27, munmap) X(28, nanosleep) X(29, open) X(30, open64) \
-	X(31, openat) X(32, openat64) X(33, pipe) X(34, poll) X(35, posix_spawn) X(36, pread) \
-	X(37, pread64) X(38, pthread_barrier_wait) X(39, pthread_cond_signal) \
-	X(40, pthread_cond_wait) X(41, pthread_create) X(42, pthread_mutex_lock) \
-	X(43, pthread_mutex_unlock) X(44, pwrite) X(45, pwrite64) X(46, read) X(47, recv) \
-	X(48, recvfrom) X(49, recvmsg) X(50, rename) X(51, rmdir) X(52, sched_yield) X(53, select) \
-	X(54, semop) X(55, send) X(56, sendmsg) X(57, sendto) X(58, shmat) X(59, shmdt) \
-	X(60, socketpair) X(61, stat) X(62, statfs) X(63, symlink) X(64, syscall) X(65, unlink) \
-	X(66, unlinkat) X(67, usleep) X(68, utime) X(69, waitpid) X(70, write) X(71, writev) \
-	X(72, mmap64) X(73, lseek64) X(74, stat64) X(75, fstat64) X(76, lstat64) X(77, ftruncate64)
+	X(0, accept) X(1, accept4) X(2, access) X(3, bind) X(4, calloc) X(5, chmod) \
+	X(6, clock_nanosleep) X(7, close) X(8, closedir) X(9, connect) X(10, creat) \
+	X(11, creat64) X(12, dup) X(13, dup2) X(14, epoll_ctl) X(15, epoll_wait) X(16, execv) \
+	X(17, execve) X(18, execvp) X(19, execvpe) X(20, fallocate) X(21, fallocate64) \
+	X(22, fcntl) X(23, fdatasync) X(24, fgetxattr) X(25, fork) X(26, free) X(27, fstat) \
+	X(28, fstat64) X(29, fstatat) X(30, fstatat64) X(31, fstatfs) X(32, fsync) \
+	X(33, ftruncate) X(34, ftruncate64) X(35, getdents64) X(36, getppid) X(37, getxattr) \
+	X(38, ioctl) X(39, kill) X(40, link) X(41, listen) X(42, lseek) X(43, lseek64) \
+	X(44, lstat) X(45, lstat64) X(46, madvise) X(47, malloc) X(48, mkdir) X(49, mkdirat) \
+	X(50, mmap) X(51, mmap64) X(52, mprotect) X(53, mremap) X(54, msgrcv) X(55, msgsnd) \
+	X(56, msync) X(57, munmap) X(58, nanosleep) X(59, open) X(60, open64) X(61, openat) \
+	X(62, openat64) X(63, opendir) X(64, pipe) X(65, pipe2) X(66, poll) X(67, posix_spawn) \
+	X(68, posix_spawnp) X(69, pread) X(70, pread64) X(71, pthread_barrier_wait) \
+	X(72, pthread_cond_broadcast) X(73, pthread_cond_signal) X(74, pthread_cond_timedwait) \
+	X(75, pthread_cond_wait) X(76, pthread_create) X(77, pthread_join) \
+	X(78, pthread_mutex_lock) X(79, pthread_mutex_unlock) X(80, pthread_rwlock_rdlock) \
+	X(81, pthread_rwlock_wrlock) X(82, pthread_spin_lock) X(83, pthread_yield) \
+	X(84, pwrite) X(85, pwrite64) X(86, read) X(87, readahead) X(88, readdir) \
+	X(89, readdir64) X(90, readlink) X(91, readv) X(92, realloc) X(93, recv) \
+	X(94, recvfrom) X(95, recvmsg) X(96, rename) X(97, renameat2) X(98, rmdir) \
+	X(99, sched_setaffinity) X(100, sched_yield) X(101, select) X(102, semop) \
+	X(103, semtimedop) X(104, send) X(105, sendfile) X(106, sendfile64) X(107, sendmsg) \
+	X(108, sendto) X(109, setxattr) X(110, shmat) X(111, shmdt) X(112, shutdown) \
+	X(113, socket) X(114, socketpair) X(115, stat) X(116, stat64) X(117, statfs) \
+	X(118, statfs64) X(119, statvfs) X(120, statvfs64) X(121, statx) X(122, symlink) \
+	X(123, syscall) X(124, unlink) X(125, unlinkat) X(126, usleep) X(127, utime) \
+	X(128, vfork) X(129, wait) X(130, wait4) X(131, waitid) X(132, waitpid) X(133, write) \
+	X(134, writev)
 
 #define NAME(index, name) [index] = #name,
 static const char *const names[] = { FUNCTIONS(NAME) };
@@ -111,6 +125,9 @@ void *unspin_find(size_t index)
 {
 	void *found = dlsym(RTLD_NEXT, names[index]);
 
+	/* Functions that only programs of old may call have but the first version's name. */
+	if (!found)
+		found = dlvsym(RTLD_NEXT, names[index], "GLIBC_2.2.5");
 	if (!found)
 		units_refuse("unspin: the C library has no %s", names[index]);
 	__atomic_store_n(&unspin_real[index], found, __ATOMIC_RELAXED);
