@@ -92,6 +92,12 @@ campaign: campaign-6.1 campaign-6.12 campaign-7.3 ## the lab's scenarios on each
 campaign-%: build
 	$(UNSPIN) bench $(CAMPAIGN:%=scenarios/%.toml) --machine emulated --kernel $* --out out/campaign/$* --resume
 
+# Linux guests: the main table, and what its points depend on.
+LINUX := linux linux-hosts linux-two linux-flat linux-unpinned linux-eight libvirt
+
+campaign-linux: build ## programs in Linux guests: main table, other hosts, sizes and layouts (three hours); out/campaign/linux
+	$(UNSPIN) bench $(LINUX:%=scenarios/%.toml) --machine emulated --out out/campaign/linux --resume
+
 matrix: build ## every lock under every host policy, 1 to 4 VMs, ebizzy: docs/matrix.md
 	$(UNSPIN) bench scenarios/matrix.toml --machine emulated --profile ebizzy --out out/matrix --resume
 	$(UNSPIN) report out/matrix --matrix docs/matrix.md --pictures ../results

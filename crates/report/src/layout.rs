@@ -18,6 +18,8 @@ struct Flat<'a> {
     vcpu_time: Option<VcpuTime>,
     #[serde(skip_serializing_if = "<[Spinner]>::is_empty")]
     spinners: &'a [Spinner],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spinners_named: Option<f64>,
     #[serde(skip_serializing_if = "<[Spinner]>::is_empty")]
     interrupted: &'a [Spinner],
     #[serde(flatten)]
@@ -62,6 +64,7 @@ impl<'a> From<&'a Row> for Flat<'a> {
             guest: row.linux.as_ref().map(|linux| &linux.guest),
             vcpu_time: row.linux.as_ref().and_then(|linux| linux.time),
             spinners: row.linux.as_ref().map_or(&[], |linux| &linux.spinners),
+            spinners_named: row.linux.as_ref().and_then(|linux| linux.spinners_named),
             interrupted: row.linux.as_ref().map_or(&[], |linux| &linux.interrupted),
             perf: &row.perf,
             inefficiency: waste.map(|w| w.inefficiency),

@@ -148,6 +148,8 @@ pub struct Linux {
     /// Where its vCPUs were when pause-loop exits stopped them; of all VMs of the run. Empty where
     /// there were none, or nobody looked.
     pub spinners: Vec<Spinner>,
+    /// The share of these exits whose place has a name, 0 to 1.
+    pub spinners_named: Option<f64>,
     /// The same at interrupts of the host's: where they were.
     pub interrupted: Vec<Spinner>,
 }

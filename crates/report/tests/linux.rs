@@ -122,6 +122,7 @@ fn rows_say_which_guest_they_are_of_and_what_it_did() {
         assert_eq!(hvs["spinners"][0]["symbol"], "native_queued_spin_lock_slowpath");
         assert_eq!(hvs["spinners"][0]["share"], 0.8);
         assert_eq!(hvs["spinners"][1]["symbol"], "0x99");
+        assert_eq!(hvs["spinners_named"], 0.8);
         assert!(hvs["fairness"].is_null() && hvs.get("interrupted").is_none());
     }
     for headroom in summary["headroom"].as_array().unwrap() {

@@ -84,6 +84,7 @@ pub(crate) fn ideal_row(base: &[&RunResult], alone: &[&RunResult], over: Over) -
         linux: linux(base, over).map(|linux| Linux {
             time: None,
             spinners: Vec::new(),
+            spinners_named: None,
             interrupted: Vec::new(),
             ..linux
         }),

@@ -169,6 +169,7 @@ pub(crate) fn linux(of: &[&RunResult], over: Over) -> Option<Linux> {
         guest,
         time: vcpu_time(of, over),
         spinners: spinners(of, |s| &s.pause),
+        spinners_named: named(of),
         interrupted: spinners(of, |s| &s.interrupted),
     })
 }
@@ -188,6 +189,17 @@ fn spinners(of: &[&RunResult], kind: fn(&Spinners) -> &Vec<SpinPlace>) -> Vec<Sp
     let share = |count: u64| round(count as f64 / total);
     let spinner = |(symbol, count)| Spinner { symbol, share: share(count) };
     all.into_iter().take(SPINNERS_SHOWN).map(spinner).collect()
+}
+
+/// The share of pause-loop exits seen whose place has a name.
+fn named(of: &[&RunResult]) -> Option<f64> {
+    let mut sums = [0u64; 2];
+    for place in of.iter().filter_map(|r| r.spinners.as_ref()).flat_map(|s| &s.pause) {
+        let sum = &mut sums[usize::from(place.symbol.is_some())];
+        *sum = sum.saturating_add(place.count);
+    }
+    let (all, named) = (sums[0].saturating_add(sums[1]), sums[1]);
+    (all > 0).then(|| round(named as f64 / all as f64))
 }
 
 /// Shares of the vCPUs' time, all repeats together; `None` where the host's kernel does not say.
