@@ -102,6 +102,14 @@ fn what_no_machine_has_is_said_before_anything_is_made() {
         cases.push(("emulated", text("", 64), wanted));
         let large = text("", 4).replace("vcpus=1", "vcpus=129");
         cases.push(("emulated", large, "`vm`: a VM of machine emulated has no 129 vCPUs"));
+        let linux = |keys: &str| {
+            let vm = format!("vcpus=1\nguest=\"linux\"\n{keys}\nworkload=\"hackbench\"");
+            text("", 4).replace("vcpus=1\nworkload=\"ebizzy\"", &vm)
+        };
+        let old = linux("guest_kernel=\"5.4\"");
+        cases.push(("emulated", old, "`vm`: no Linux guest runs kernel \"5.4\""));
+        let large = linux("memory_mib=2000");
+        cases.push(("emulated", large, "`vm`: the Linux guests of a run take 2000 MiB"));
     } else {
         println!("SKIPPED: machine emulated: its tools are not installed");
     }

@@ -49,6 +49,7 @@ impl Machine for Emulated {
     }
 
     fn check_plan(&self, plan: &Plan) -> Result<(), (&'static str, Refusal)> {
+        guests::check_kernels(plan)?;
         let wanted = memory_mib(plan);
         if wanted <= Computer::MEMORY_MAX_MIB {
             return Ok(());

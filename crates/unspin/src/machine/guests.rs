@@ -2,11 +2,12 @@
 //! What a plan's Linux guests are made of: kernels and a first file system, kept by the lab.
 
 use super::lab::{explain, series};
+use super::Refusal;
 use crate::exit::Usage;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use unspin_lab::Lab;
+use unspin_lab::{Lab, Series};
 use unspin_scenario::plan::{LinuxVm, Plan, Run};
 use unspin_scenario::result::{Record, SpinPlace};
 use unspin_spinners::{symbol_of, Symbols};
@@ -53,6 +54,17 @@ impl SymbolsOfKernels {
 /// The Linux guests of a run.
 pub fn of(run: &Run) -> impl Iterator<Item = &LinuxVm> {
     (0..run.vms).filter_map(|vm| run.linux_of(vm))
+}
+
+/// Whether the lab has the kernels of a plan's guests; else the scenario's key that asks for another.
+pub fn check_kernels(plan: &Plan) -> Result<(), (&'static str, Refusal)> {
+    let mut kernels = plan.runs.iter().flat_map(of).map(|linux| linux.guest.kernel.as_str());
+    let Some(unknown) = kernels.find(|name| series(name).is_err()) else { return Ok(()) };
+    let refusal = Refusal {
+        message: format!("no Linux guest runs kernel {unknown:?}"),
+        allowed: Series::ALL.map(Series::name).join(", "),
+    };
+    Err(("vm", refusal))
 }
 
 /// Fetches and makes what is not there yet; `say` is told what takes time.

@@ -144,6 +144,10 @@ impl Machine for Kvm {
         super::job::only_kernel(self.name(), name, &self.release)
     }
 
+    fn check_plan(&self, plan: &Plan) -> Result<(), (&'static str, Refusal)> {
+        guests::check_kernels(plan)
+    }
+
     fn image(&self) -> anyhow::Result<String> {
         // The note that names a build; only root may read it, and without it the sources do.
         let module = ["notes/.note.gnu.build-id", "srcversion", "version"]
