@@ -50,15 +50,14 @@ impl Machine for Emulated {
 
     fn check_plan(&self, plan: &Plan) -> Result<(), (&'static str, Refusal)> {
         guests::check_kernels(plan)?;
-        let wanted = memory_mib(plan);
-        if wanted <= Computer::MEMORY_MAX_MIB {
+        if memory_mib(plan) <= Computer::MEMORY_MAX_MIB {
             return Ok(());
         }
         let own = Computer::bochs(1).memory_mib;
         Err((
             "vm",
             Refusal {
-                message: format!("the Linux guests of a run take {} MiB together", wanted - own),
+                message: format!("the Linux guests of a run take {} MiB together", guests_mib(plan)),
                 allowed: format!("{} MiB on machine emulated", Computer::MEMORY_MAX_MIB - own),
             },
         ))
@@ -128,13 +127,18 @@ impl Emulated {
     }
 }
 
+/// The most that Linux guests of one run need together.
+fn guests_mib(plan: &Plan) -> u32 {
+    let of_run = |run: &Run| guests::of(run).map(|linux| linux.guest.memory_mib).sum::<u32>();
+    plan.runs.iter().map(of_run).max().unwrap_or(0)
+}
+
 /// What the computer needs: its own, and its guests'.
 fn memory_mib(plan: &Plan) -> u32 {
     let own = Computer::bochs(1).memory_mib;
-    let of_run = |run: &Run| guests::of(run).map(|linux| linux.guest.memory_mib).sum::<u32>();
-    match plan.runs.iter().map(of_run).max() {
-        None | Some(0) => own,
-        Some(guests) => (guests + own).next_multiple_of(64),
+    match guests_mib(plan) {
+        0 => own,
+        guests => (guests + own).next_multiple_of(64),
     }
 }
 
