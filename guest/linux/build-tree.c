@@ -118,7 +118,7 @@ static void write_makefile(const char *directory)
 	fputs("\n", file);
 	for (int round = 0; round < ROUNDS; round++)
 		for (int module = 0; module < MODULES; module++)
-			fprintf(file, "r%d-%d: ; @tcc -DROUND=%d -c -o %d-%d.o module%d.c\n", round,
+			fprintf(file, "r%d-%d: ; @$(CC) -DROUND=%d -c -o %d-%d.o module%d.c\n", round,
 				module, round, round % 8, module, module);
 	finish(file);
 }

@@ -2,6 +2,7 @@
 //! Booting from tests: one emulated computer at a time, skipped where it cannot be.
 #![allow(dead_code)]
 
+pub mod area;
 pub mod plans;
 
 use std::io::Write;
