@@ -337,7 +337,10 @@ fn a_program_is_prepared_once_and_another_need_not_wait_for_it() {
     for _ in 0..2 {
         assert_eq!(runner.run(&name, 0), area::STATE_RUNS);
         runner.wait("units", |area| area.units() > 0);
-        assert_eq!((runner.said("found"), runner.said("made")), ("bread\n".into(), "made\n".into()));
+        assert_eq!(
+            (runner.said("found"), runner.said("made")),
+            ("bread\n".into(), "made\n".into())
+        );
         // It sleeps when the next command comes.
         runner.send("slow", 0);
         std::thread::sleep(Duration::from_millis(200));
