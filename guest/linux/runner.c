@@ -7,7 +7,7 @@
  *	command	what to run again and again, for /bin/sh
  *	counts	libc functions whose calls are counted, "write,send"; empty: the program counts by itself
  *	prepare	run once before the first time, for /bin/sh; may be empty
- * Their environment has vcpus, seed and data, a directory that stays as long as the guest does. They
+ * Their environment has vcpus, seed (31 bits) and data, a directory that stays as long as the guest does. They
  * run in /tmp, which is emptied once all of a program's processes are gone.
  *
  * Started by anybody else than the kernel, it mounts nothing and serves the area in the file named
@@ -31,6 +31,9 @@
 /* A program that ends this often in a row, each time this soon, is not started any more. */
 #define SOON_MS 50
 #define SOON_ENDS_MAX 20
+
+/* What every program takes as a seed. */
+#define SEED_MAX 0x7fffffffull
 
 enum phase { IDLE, PREPARES, RUNS };
 
@@ -218,7 +221,7 @@ __attribute__((noreturn)) static void become(const char *script, const char *cou
 	/* Semaphores and shared memory go with the program. */
 	if (runner.is_init && (unshare(CLONE_NEWIPC) != 0 || chdir("/tmp") != 0))
 		_exit(127);
-	snprintf(seed, sizeof(seed), "%llu", (unsigned long long)runner.seed);
+	snprintf(seed, sizeof(seed), "%llu", (unsigned long long)(runner.seed & SEED_MAX));
 	snprintf(vcpus, sizeof(vcpus), "%u", runner.area->guest.online);
 	snprintf(data, sizeof(data), "%s/%s", runner.is_init ? "/data" : "/tmp", runner.name);
 	setenv("seed", seed, 1);

@@ -76,7 +76,7 @@ fn guest(area: &Area, vcpus: u32, fault: &str) {
     guest.boots.store(1, Relaxed);
     guest.state.store(area::STATE_READY, Relaxed);
     guest.magic.store(area::MAGIC, Release);
-    let mut units = 0u64;
+    let (mut units, mut gone_back) = (0u64, false);
     loop {
         std::thread::sleep(Duration::from_millis(1));
         let serial = area.host.serial.load(Acquire);
@@ -99,11 +99,11 @@ fn guest(area: &Area, vcpus: u32, fault: &str) {
         units += 1;
         match fault {
             "stands-still" => units = units.min(5),
-            "goes-back" if units > 40 => units = 1,
+            "goes-back" if units > 120 => gone_back = true,
             "reboots" if units > 40 => guest.boots.store(2, Relaxed),
             "dies" if units > 40 => std::process::exit(0),
             _ => {}
         }
-        area.slots[3].units.store(units, Relaxed);
+        area.slots[3].units.store(if gone_back { 1 } else { units }, Relaxed);
     }
 }

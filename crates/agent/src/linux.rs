@@ -199,8 +199,17 @@ impl Guests {
         self.up.iter().take(vms as usize).flat_map(|guest| guest.qemu.tids.clone()).collect()
     }
 
-    /// The first `vms` guests now: all counts first, at nearly one moment.
-    pub(crate) fn samples(&self, vms: u32) -> Result<Vec<GuestSample>, Error> {
+    /// The first `vms` guests now: all counts first, at nearly one moment. Of a guest that has ended
+    /// that is the error.
+    pub(crate) fn samples(&mut self, vms: u32) -> Result<Vec<GuestSample>, Error> {
+        let samples = self.read(vms);
+        if samples.is_err() {
+            self.up.iter_mut().try_for_each(|guest| guest.qemu.check())?;
+        }
+        samples
+    }
+
+    fn read(&self, vms: u32) -> Result<Vec<GuestSample>, Error> {
         let guests = || self.up.iter().take(vms as usize);
         let counts = guests().map(|guest| guest.qemu.counts()).collect::<Result<Vec<_>, _>>()?;
         let sample = |(guest, counts): (&Guest, GuestCounts)| {

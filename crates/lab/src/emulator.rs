@@ -173,12 +173,11 @@ fn bochs(
     };
     write("cmos.img", &image::cmos(computer.memory_mib))?;
     // The model has no CPUID leaf 0x15: TSC and every timer follow `ips`.
-    let quantum = quantum(&version);
     write(
         "bochsrc",
         format!(
             "display_library: rfb, options=\"timeout=0\"\n\
-             cpu: model=corei7_haswell_4770, count={}, ips={}, quantum={quantum}, reset_on_triple_fault=0\n\
+             cpu: model=corei7_haswell_4770, count={}, ips={}, quantum=16, reset_on_triple_fault=0\n\
              megs: {}\n\
              romimage: file=/usr/share/bochs/BIOS-bochs-latest\n\
              vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest\n\
@@ -198,18 +197,12 @@ fn bochs(
         .as_bytes(),
     )?;
     write("rc", b"c\n")?;
+    // Time passes at the stated rate where CPUs are run as the debugger runs them: 2.7 has no other way.
+    if version != "2.7" {
+        command.arg("-debugger");
+    }
     command.args(["-q", "-f", "bochsrc", "-rc", "rc"]);
     Ok(command)
-}
-
-/// Debian's Bochs 2.7 runs its CPUs as its debugger does: all that are busy at the stated rate. 3.0 gives
-/// each CPU at most `quantum` instructions in turn, fewer where they branch, and takes all for equally
-/// fast: only one instruction a turn keeps the rate, and costs half as much time again.
-fn quantum(version: &str) -> u32 {
-    match version {
-        "2.7" => 16,
-        _ => 1,
-    }
 }
 
 /// Without console and without the chardev `records`, which callers add.

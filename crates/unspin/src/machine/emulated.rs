@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Machine `emulated`: a computer with VT-x and PLE, emulated by Bochs (crates/lab).
 
+use super::guests::{self, SymbolsOfKernels};
 use super::lab::{explain, open, series};
-use super::{guests, Job, Machine, Refusal, Sink};
+use super::{Job, Machine, Refusal, Sink};
 use crate::exit::Usage;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -74,7 +75,7 @@ impl Machine for Emulated {
         if job.stop.load(Ordering::Relaxed) {
             return Err(LabError::Interrupted.into());
         }
-        let work = self.with_guests(job)?;
+        let (work, symbols) = self.with_guests(job)?;
         let memory_mib = memory_mib(&work.plan);
         let computer = Computer { memory_mib, ..Computer::bochs(work.plan.pcpus) };
         (job.say)(&format!("booting {}", kernel.release));
@@ -83,6 +84,7 @@ impl Machine for Emulated {
         let booted =
             self.lab.boot_plan(&kernel, &computer, &work, &name, job.stop, &mut |mut r| {
                 describe(&mut r, &computer);
+                symbols.name(&mut r);
                 if let Err(e) = sink(r) {
                     // Records that cannot be kept are no reason to go on making them.
                     job.stop.store(true, Ordering::Relaxed);
@@ -97,11 +99,12 @@ impl Machine for Emulated {
 }
 
 impl Emulated {
-    /// The job's plan, which says where in the computer its Linux guests' files lie, and those files.
-    fn with_guests(&self, job: &Job) -> anyhow::Result<Work> {
+    /// The job's plan, which says where in the computer its Linux guests' files lie, and those files;
+    /// the symbols of the guests' kernels.
+    fn with_guests(&self, job: &Job) -> anyhow::Result<(Work, SymbolsOfKernels)> {
         let mut plan = job.plan.clone();
         if plan.runs.iter().all(|run| guests::of(run).next().is_none()) {
-            return Ok(plan.into());
+            return Ok((plan.into(), SymbolsOfKernels::default()));
         }
         let mut say = |text: &str| (job.say)(text);
         let mut copies = self.lab.qemu(job.stop, &mut say).map_err(explain)?;
@@ -120,7 +123,7 @@ impl Emulated {
             kernels,
             initramfs: format!("/{initramfs}"),
         });
-        Ok(Work { plan, copies })
+        Ok((Work { plan, copies }, parts.symbols))
     }
 }
 

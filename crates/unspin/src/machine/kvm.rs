@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Machine `kvm`: the agent runs the plan on this host, with the module loaded.
 
-use super::{detect, guests, lab, Job, Machine, Refusal, Sink, Wish};
+use super::guests::{self, SymbolsOfKernels};
+use super::{detect, lab, Job, Machine, Refusal, Sink, Wish};
 use crate::exit::Cannot;
 use crate::host;
 use crate::sysfs::{Module, ROOT};
@@ -152,7 +153,7 @@ impl Machine for Kvm {
     }
 
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
-        let plan = self.with_guests(job)?;
+        let (plan, symbols) = self.with_guests(job)?;
         (job.say)("starting the agent");
         let file = job.dir.join("plan.json");
         unspin_report::write_atomic(&file, &serde_json::to_vec(&plan)?)?;
@@ -165,7 +166,10 @@ impl Machine for Kvm {
             .stdout(Stdio::piped())
             .spawn()
             .context("cannot start the agent")?;
-        let read = read_records(&mut agent, job.stop, sink);
+        let read = read_records(&mut agent, job.stop, &mut |mut record| {
+            symbols.name(&mut record);
+            sink(record)
+        });
         if read.is_err() {
             terminate(&agent);
         }
@@ -182,11 +186,12 @@ impl Machine for Kvm {
 }
 
 impl Kvm {
-    /// The job's plan, which says where its Linux guests' files lie. QEMU is this host's own.
-    fn with_guests(&self, job: &Job) -> anyhow::Result<Plan> {
+    /// The job's plan, which says where its Linux guests' files lie, and their kernels' symbols. QEMU is
+    /// this host's own.
+    fn with_guests(&self, job: &Job) -> anyhow::Result<(Plan, SymbolsOfKernels)> {
         let mut plan = job.plan.clone();
         if plan.runs.iter().all(|run| guests::of(run).next().is_none()) {
-            return Ok(plan);
+            return Ok((plan, SymbolsOfKernels::default()));
         }
         let lab = lab::lab(self.lab_dir.as_deref())?;
         let parts = guests::parts(&lab, &plan, job.stop, &mut |text| (job.say)(text))?;
@@ -197,7 +202,7 @@ impl Kvm {
             kernels: kernels.map(|(name, file)| (name, file.display().to_string())).collect(),
             initramfs: parts.initramfs.display().to_string(),
         });
-        Ok(plan)
+        Ok((plan, parts.symbols))
     }
 }
 
