@@ -2,7 +2,7 @@
 /*
  * A program whose calls the library of guest/linux/count.c counts, for tests/counting.rs.
  *
- *	threads N CALLS	N threads at once, each with CALLS calls of sched_yield
+ *	threads N CALLS	N threads at once, each with CALLS calls of sched_yield; none begins before all are there
  *	turns N		N threads one after the other, each with one call
  *	forks N CALLS	N children of fork at once, each with CALLS calls, and as many of the parent's
  *	exec N		the program itself N times, one after the other, each with one call; by vfork
@@ -39,8 +39,11 @@ static void calls(long count)
 		sched_yield();
 }
 
+static pthread_barrier_t all_are_there;
+
 static void *thread(void *count)
 {
+	pthread_barrier_wait(&all_are_there);
 	calls((long)count);
 	return NULL;
 }
@@ -49,10 +52,12 @@ static void threads(long number, long count)
 {
 	pthread_t *ids = calloc(number, sizeof(*ids));
 
+	check(pthread_barrier_init(&all_are_there, NULL, number) == 0, "pthread_barrier_init");
 	for (long i = 0; i < number; i++)
 		check(pthread_create(&ids[i], NULL, thread, (void *)count) == 0, "pthread_create");
 	for (long i = 0; i < number; i++)
 		pthread_join(ids[i], NULL);
+	pthread_barrier_destroy(&all_are_there);
 	free(ids);
 }
 
