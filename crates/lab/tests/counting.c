@@ -3,6 +3,8 @@
  * A program whose calls the library of guest/linux/count.c counts, for tests/counting.rs.
  *
  *	threads N CALLS	N threads at once, each with CALLS calls of sched_yield; none begins before all are there
+ *	shared N CALLS	N threads take slots in their order, each with one call of getppid; then the first and
+ *			the last make CALLS more, at once
  *	turns N		N threads one after the other, each with one call
  *	forks N CALLS	N children of fork at once, each with CALLS calls, and as many of the parent's
  *	exec N		the program itself N times, one after the other, each with one call; by vfork
@@ -15,6 +17,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +61,38 @@ static void threads(long number, long count)
 	for (long i = 0; i < number; i++)
 		pthread_join(ids[i], NULL);
 	pthread_barrier_destroy(&all_are_there);
+	free(ids);
+}
+
+static long shared_threads, shared_calls;
+static long have_slots;
+
+static void *shares(void *index)
+{
+	bool counts_on = (long)index == 0 || (long)index == shared_threads - 1;
+
+	getppid();
+	__atomic_fetch_add(&have_slots, 1, __ATOMIC_RELEASE);
+	pthread_barrier_wait(&all_are_there);
+	for (long i = 0; counts_on && i < shared_calls; i++)
+		getppid();
+	return NULL;
+}
+
+static void shared(long number, long count)
+{
+	pthread_t *ids = calloc(number, sizeof(*ids));
+
+	shared_threads = number;
+	shared_calls = count;
+	check(pthread_barrier_init(&all_are_there, NULL, number) == 0, "pthread_barrier_init");
+	for (long i = 0; i < number; i++) {
+		check(pthread_create(&ids[i], NULL, shares, (void *)i) == 0, "pthread_create");
+		while (__atomic_load_n(&have_slots, __ATOMIC_ACQUIRE) <= i)
+			sched_yield();
+	}
+	for (long i = 0; i < number; i++)
+		pthread_join(ids[i], NULL);
 	free(ids);
 }
 
@@ -168,6 +203,8 @@ int main(int argument_count, char **arguments)
 
 	if (!strcmp(what, "threads"))
 		threads(number, count);
+	else if (!strcmp(what, "shared"))
+		shared(number, count);
 	else if (!strcmp(what, "turns"))
 		while (number-- > 0)
 			threads(1, 1);
