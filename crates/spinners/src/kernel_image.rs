@@ -210,7 +210,7 @@ fn addresses(
             Offsets::PerCpuAbsolute(base) => base.checked_add(u64::from(!offset)),
             Offsets::FromBase(base) => base.checked_add(u64::from(offset)),
             Offsets::FromThemselves => {
-                address_of(elf, at)?.checked_add_signed(i64::from(offset.cast_signed()))
+                address_of(elf, at)?.checked_add_signed(i64::from(offset as i32))
             }
         }
     };
