@@ -115,7 +115,7 @@ fn calls_get_their_arguments_and_give_their_results() {
     assert!(calls.counts("malloc,calloc,realloc,free", &["pass"]).0 >= 3);
 }
 
-/// As the head of count.c and docs/lab.md say.
+/// As the head of count.c and docs/linux-guests.md say.
 #[test]
 fn a_count_takes_eight_instructions() {
     let calls = Counted::new("steps");
