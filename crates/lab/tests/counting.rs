@@ -202,15 +202,7 @@ impl Runner {
         let mut runner = Command::new(built.dir.join("runner"));
         runner.env("UNSPIN_AREA", built.dir.join("area")).env("UNSPIN_PRELOAD", library);
         runner.env("UNSPIN_PROGRAMS", built.dir.join("programs")).env("dir", &built.dir);
-        let with_us = || {
-            // SAFETY: this only sets a signal. It comes if this test ends before its `Runner` does.
-            match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            }
-        };
-        // SAFETY: `with_us` is one system call.
-        unsafe { runner.pre_exec(with_us) };
+        common::ends_with_us(&mut runner);
         runner.stderr(Stdio::null()).process_group(0).spawn().unwrap()
     }
 

@@ -5,7 +5,7 @@
 mod common;
 
 use common::area::AreaFile;
-use common::{has_tools, kernels, lab, prepared, say};
+use common::{ends_with_us, has_tools, kernels, lab, prepared, say};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,8 @@ enum Time<'a> {
 impl Time<'_> {
     /// All vCPUs are one thread of QEMU's: 7.2 does not always show a vCPU that code was changed by
     /// another one while it ran, and loses interrupts of several in virtual time. The kernel is told its
-    /// clock's rate, which it could measure only on an idle computer.
+    /// clock's rate, which it could measure only on an idle computer, and to find that a CPU hangs only
+    /// where QEMU had time enough.
     fn arguments(self) -> Vec<String> {
         let (vcpus, more, khz) = match self {
             Time::Real => (VCPUS, "", 2_000_000),
@@ -85,7 +86,8 @@ impl Time<'_> {
         };
         let cmdline = format!(
             "console=ttyS0 quiet panic=-1 mitigations=off cryptomgr.notests no_timer_check \
-             tsc=reliable tsc_early_khz={khz} lpj={} {}",
+             tsc=reliable tsc_early_khz={khz} lpj={} \
+             rcupdate.rcu_cpu_stall_timeout=300 watchdog_thresh=60 {}",
             4 * khz,
             area::RESERVE
         );
@@ -136,7 +138,8 @@ impl Guest {
             .args(["-display", "none", "-nodefaults", "-no-user-config", "-no-reboot"])
             .args(["-serial", &format!("file:{}", dir.join("console").display())])
             .args(time.arguments());
-        let child = qemu.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let child =
+            ends_with_us(&mut qemu).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         Guest { dir, child, area, serial }
     }
 
