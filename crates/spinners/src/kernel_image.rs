@@ -8,7 +8,7 @@
 //! * `markers`: where in `names` each 256th symbol begins.
 //! * `token_table`: what each of the 256 tokens stands for, ended by a zero; `token_index`: where in
 //!   the table each begins.
-//! * `offsets`: where each symbol is, in one of three ways ([`Offsets`]).
+//! * `offsets`: where each symbol is, in one of several ways ([`Offsets`]).
 //!
 //! Nothing says where the tables are: the tokens of the digits are looked for, and each table checks
 //! the one before.
@@ -27,16 +27,18 @@ const SYMBOLS: std::ops::RangeInclusive<u32> = 1000..=4_000_000;
 /// Symbols per marker.
 const MARKED: usize = 256;
 const TOKENS: usize = 256;
+/// With the zero: no token is longer than a name.
+const TOKEN_BYTES_MAX: usize = 512;
 
-/// How `offsets` gives addresses. The first two lie before `num_syms` up to 6.3, then behind the
-/// tokens; the third is there since 7.
+/// How `offsets` gives addresses. They lie before `num_syms` up to 6.3, then behind the tokens.
 #[derive(Debug, Clone, Copy)]
 enum Offsets {
-    /// From `relative_base`, which stands behind them; where per-CPU symbols are absolute, these are
-    /// not negative and others count down from the base.
-    Before,
-    Behind,
-    /// Each from its own place.
+    /// Up to 6.14, from `relative_base`, which stands behind them: those that are not negative are
+    /// addresses themselves, of per-CPU symbols; others count down from the base.
+    PerCpuAbsolute(u64),
+    /// After that, all from `relative_base`.
+    FromBase(u64),
+    /// Since 7, each from its own place.
     FromThemselves,
 }
 
@@ -58,11 +60,13 @@ fn kallsyms(kernel: &[u8]) -> Option<String> {
     let elf = Elf::parse(kernel).ok()?;
     let tokens = tokens(kernel)?;
     let names = names(kernel, &tokens)?;
-    let all = [Offsets::Before, Offsets::Behind, Offsets::FromThemselves];
-    let addresses = all.iter().find_map(|way| addresses(kernel, &elf, &tokens, &names, *way))?;
-    let mut text = String::with_capacity(40 * addresses.len());
+    let count = names.symbols.len();
+    let addresses = offsets(kernel, &tokens, &names)
+        .into_iter()
+        .find_map(|(at, way)| addresses(kernel, &elf, at, count, way))?;
+    let mut text = String::with_capacity(40 * count);
     for (address, name) in addresses.iter().zip(&names.symbols) {
-        let (kind, name) = name.split_at_checked(1)?;
+        let (kind, name) = name.split_at_checked(1).filter(|(_, name)| !name.is_empty())?;
         text.push_str(&format!("{address:016x} {kind} {name}\n"));
     }
     Some(text)
@@ -83,14 +87,21 @@ fn tokens(kernel: &[u8]) -> Option<Tokens<'_>> {
 
 /// The tokens, if that of `0` is at `zero`.
 fn tokens_around(kernel: &[u8], zero: usize) -> Option<Tokens<'_>> {
-    let mut begin = zero;
-    for _ in 0..b'0' {
-        begin = kernel[..begin.checked_sub(1)?].iter().rposition(|byte| *byte == 0)? + 1;
+    let mut end = zero.checked_sub(1)?;
+    for _ in 1..b'0' {
+        end = kernel[..end].iter().rposition(|byte| *byte == 0)?;
     }
+    // That of the first. What stands before it need not end with a zero.
+    (end.saturating_sub(TOKEN_BYTES_MAX)..=end).find_map(|begin| tokens_at(kernel, begin))
+}
+
+/// The tokens, if the first one is at `begin`: else the index does not agree.
+fn tokens_at(kernel: &[u8], begin: usize) -> Option<Tokens<'_>> {
     let (mut texts, mut at, mut index) = (Vec::new(), begin, Vec::new());
     for _ in 0..TOKENS {
-        let length = kernel.get(at..at + 64)?.iter().position(|byte| *byte == 0)?;
-        texts.push(std::str::from_utf8(&kernel[at..at + length]).ok()?);
+        let length = kernel.get(at..)?.iter().take(TOKEN_BYTES_MAX).position(|byte| *byte == 0)?;
+        let text = std::str::from_utf8(&kernel[at..at + length]).ok()?;
+        texts.push(Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()))?);
         index.extend(u16::try_from(at - begin).ok()?.to_le_bytes());
         at += length + 1;
     }
@@ -135,8 +146,8 @@ fn are_names(kernel: &[u8], begin: usize, count: u32, limit: usize) -> bool {
             _ => return false,
         }
     }
-    let found = aligned(at).any(|at| kernel.get(at..at + markers.len()) == Some(&markers));
-    found
+    let mut places = aligned(at);
+    places.any(|at| kernel.get(at..at + markers.len()) == Some(&markers))
 }
 
 /// Where the tokens of the name at `at` begin, and how many there are.
@@ -160,44 +171,57 @@ fn texts(kernel: &[u8], mut at: usize, count: u32, tokens: &Tokens) -> Option<Ve
     Some(symbols)
 }
 
-/// The symbols' addresses, which ascend: else this kernel gives them in another way.
+/// Where `offsets` may begin, and how it gives addresses.
+fn offsets(kernel: &[u8], tokens: &Tokens, names: &Names) -> Vec<(usize, Offsets)> {
+    let bytes = 4 * names.symbols.len();
+    // Where they are, and where their base is. An index is 512 bytes long, so that it ends where the
+    // next table begins.
+    let behind = tokens.end;
+    let mut places: Vec<(usize, usize)> =
+        aligned(behind + bytes).map(|base| (behind, base)).collect();
+    // Before the names, each table is aligned to 8 bytes.
+    if let Some(base) = names.begin.checked_sub(8).map(|base| base & !7) {
+        places.extend(base.checked_sub(bytes).map(|at| (at & !7, base)));
+    }
+    let mut found = Vec::new();
+    for (at, base) in places {
+        if let Some(base) = quad(kernel, base).filter(|base| is_kernels(*base)) {
+            found.extend([(at, Offsets::PerCpuAbsolute(base)), (at, Offsets::FromBase(base))]);
+        }
+    }
+    found.push((behind, Offsets::FromThemselves));
+    found
+}
+
+/// The addresses that `offsets` gives if it begins at `begin`. They ascend to one of the kernel's: else
+/// it does not begin there, or gives them in another way.
 fn addresses(
     kernel: &[u8],
     elf: &Elf,
-    tokens: &Tokens,
-    names: &Names,
+    begin: usize,
+    count: usize,
     way: Offsets,
 ) -> Option<Vec<u64>> {
-    let count = names.symbols.len();
-    let found: Vec<(usize, Option<u64>)> = match way {
-        Offsets::FromThemselves => aligned(tokens.end).map(|at| (at, None)).collect(),
-        Offsets::Behind => {
-            let based = |at: usize| {
-                aligned(at + 4 * count).map(move |base| (at, quad(kernel, base).or(Some(0))))
-            };
-            aligned(tokens.end).flat_map(based).collect()
-        }
-        Offsets::Before => {
-            let base = (names.begin - 8) & !7;
-            let at = base.checked_sub(4 * count);
-            let two = at.map(|at| [at, at & !7]).unwrap_or_default();
-            two.map(|at| (at, quad(kernel, base).or(Some(0)))).into()
+    let address = |i: usize| {
+        let at = begin + 4 * i;
+        let offset = long(kernel, at)?;
+        match way {
+            Offsets::PerCpuAbsolute(_) if offset >> 31 == 0 => Some(u64::from(offset)),
+            Offsets::PerCpuAbsolute(base) => base.checked_add(u64::from(!offset)),
+            Offsets::FromBase(base) => base.checked_add(u64::from(offset)),
+            Offsets::FromThemselves => {
+                address_of(elf, at)?.checked_add_signed(i64::from(offset as i32))
+            }
         }
     };
-    found.into_iter().find_map(|(at, base)| {
-        let address = |i: usize| {
-            let offset = i64::from(long(kernel, at + 4 * i)?.cast_signed());
-            match base {
-                None => Some(address_of(elf, at + 4 * i)?.wrapping_add_signed(offset)),
-                Some(base) if base >> 31 != 0x1_ffff_ffff => None,
-                Some(base) if offset < 0 => Some(base.wrapping_add_signed(-1 - offset)),
-                Some(_) => Some(offset.unsigned_abs()),
-            }
-        };
-        let all: Vec<u64> = (0..count).map(address).collect::<Option<_>>()?;
-        let ascend = all.windows(2).all(|pair| pair[0] <= pair[1]);
-        (ascend && all.last()? >> 31 == 0x1_ffff_ffff).then_some(all)
-    })
+    let all: Vec<u64> = (0..count).map(address).collect::<Option<_>>()?;
+    let ascend = all.windows(2).all(|pair| pair[0] <= pair[1]);
+    (ascend && is_kernels(*all.last()?)).then_some(all)
+}
+
+/// Whether an address is one of those that kernels are linked to: the last 2 GiB.
+fn is_kernels(address: u64) -> bool {
+    address >> 31 == 0x1_ffff_ffff
 }
 
 /// Where the kernel's own addresses have this byte of its file.
@@ -216,3 +240,6 @@ fn long(kernel: &[u8], at: usize) -> Option<u32> {
 fn quad(kernel: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(kernel.get(at..at + 8)?.try_into().ok()?))
 }
+
+#[cfg(test)]
+mod tests;
