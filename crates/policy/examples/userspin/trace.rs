@@ -47,7 +47,7 @@ pub fn run(command: &mut Command, time: Duration) -> io::Result<Threads> {
     let pid = child.id();
     let is_leader = |tid: &i32| u32::try_from(*tid) == Ok(pid);
     // Where its end has been seen already, its number may be another's.
-    if seized.is_empty() || seized.keys().any(is_leader) {
+    if seized.keys().any(is_leader) {
         child.kill()?;
         // A process does not end before the ends of its traced threads have been looked at.
         for tid in seized.into_keys().filter(|tid| !is_leader(tid)) {
@@ -66,7 +66,7 @@ fn watch(child: &Child, time: Duration, sampled_at: &mut HashMap<i32, u64>) -> i
     let memory = File::open(format!("/proc/{pid}/mem"))?;
     let mut threads = Threads::new();
     let end = Instant::now() + time;
-    while Instant::now() < end {
+    'watch: while Instant::now() < end {
         std::thread::sleep(LOOK_EVERY);
         let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { break };
         for tid in tasks.flatten().filter_map(|t| t.file_name().to_str()?.parse::<i32>().ok()) {
@@ -84,7 +84,12 @@ fn watch(child: &Child, time: Duration, sampled_at: &mut HashMap<i32, u64>) -> i
                 Some(sample) => {
                     threads.entry(tid).or_default().push(seen(sample, &memory, pid));
                 }
-                None => drop(sampled_at.remove(&tid)),
+                None => {
+                    sampled_at.remove(&tid);
+                    if u32::try_from(tid) == Ok(pid) {
+                        break 'watch;
+                    }
+                }
             }
         }
     }
