@@ -12,7 +12,7 @@ PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 DEB_PACKAGES := debhelper dh-dkms
 TEST_DEB_PACKAGES := lintian mmdebstrap
 
-.PHONY: help deps test-deps build build-house demo test test-emulated test-programs lint house bench bench-sim-peer scenario-keys figures bench-locks matrix matrix-full verify-full campaign soak soak-locks soak-debug deb test-deb clean
+.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-programs lint house bench bench-sim-peer scenario-keys figures bench-locks matrix matrix-full verify-full campaign soak soak-locks soak-debug deb test-deb clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -29,6 +29,10 @@ build: deps ## build the command and the agent
 demo: build ## run the main job: stock KVM against HVS and APPLES, table and out/demo/report.html
 	$(UNSPIN) bench scenarios/demo.toml --machine auto --load --out out/demo
 	@echo "open out/demo/report.html"
+
+demo-linux: build ## the same with unmodified programs in Debian guests under QEMU, on an emulated computer
+	$(UNSPIN) bench scenarios/linux-smoke.toml --machine emulated --out out/demo-linux
+	@echo "open out/demo-linux/report.html"
 
 test: build test-deps ## unit, property and functional tests; boots nothing
 	@.ci/test

@@ -44,7 +44,7 @@ struct area_guest {
 	uint32_t answered;	/* `serial` of the last command that was carried out, or failed */
 	uint32_t exit_status;	/* of the last end: the status, or 128 + the signal */
 	uint32_t starts;	/* how often the program was started since the command */
-	uint32_t pids;		/* processes in the guest beside the runner: 0 once a program is gone */
+	uint32_t pids;		/* 0: no process of a program is left; else there may be some */
 	uint32_t boots;		/* how often a runner has come up in this memory: 1, or the guest rebooted */
 	uint32_t online;	/* vCPUs the kernel has brought up */
 	uint32_t pad[6];
@@ -55,7 +55,7 @@ struct area_host {
 	uint64_t seed;		/* of the program, as $seed */
 	uint32_t serial;	/* one higher, when the rest of the command is in place */
 	uint32_t pad[13];
-	char program[AREA_NAME_BYTES];	/* file below /programs; empty: end what runs, and idle */
+	char program[AREA_NAME_BYTES];	/* directory below /programs; empty: end what runs, and idle */
 };
 
 /* The runner writes, before `magic`: what the kernel says it uses. */

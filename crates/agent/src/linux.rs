@@ -11,7 +11,7 @@ use unspin_scenario::plan::{CgroupLayout, LinuxFiles, LinuxGuest, Run};
 use unspin_scenario::result::{SchedStats, VmResult};
 
 use crate::cgroup::VmCgroup;
-use crate::qemu::{GuestSample, Qemu};
+use crate::qemu::{GuestCounts, Qemu};
 use crate::Error;
 
 /// A runner looks for commands all the time, but vCPUs of others may keep it from its CPU.
@@ -38,6 +38,12 @@ struct Guest {
 struct Kind {
     guest: LinuxGuest,
     vcpus: u32,
+}
+
+/// A guest at one moment.
+pub(crate) struct GuestSample {
+    pub(crate) counts: GuestCounts,
+    sched: SchedStats,
 }
 
 /// A program is started anew for each repeat, which has a seed of its own.
@@ -188,9 +194,28 @@ impl Guests {
         Ok(())
     }
 
-    /// The first `vms` guests now.
-    pub(crate) fn samples(&self, vms: u32) -> Result<Vec<GuestSample>, Error> {
-        self.up.iter().take(vms as usize).map(|guest| guest.qemu.sample()).collect()
+    /// Threads of the vCPUs of the first `vms` guests.
+    pub(crate) fn tids(&self, vms: u32) -> Vec<i32> {
+        self.up.iter().take(vms as usize).flat_map(|guest| guest.qemu.tids.clone()).collect()
+    }
+
+    /// The first `vms` guests now: all counts first, at nearly one moment. Of a guest that has ended
+    /// that is the error.
+    pub(crate) fn samples(&mut self, vms: u32) -> Result<Vec<GuestSample>, Error> {
+        let samples = self.read(vms);
+        if samples.is_err() {
+            self.up.iter_mut().try_for_each(|guest| guest.qemu.check())?;
+        }
+        samples
+    }
+
+    fn read(&self, vms: u32) -> Result<Vec<GuestSample>, Error> {
+        let guests = || self.up.iter().take(vms as usize);
+        let counts = guests().map(|guest| guest.qemu.counts()).collect::<Result<Vec<_>, _>>()?;
+        let sample = |(guest, counts): (&Guest, GuestCounts)| {
+            Ok(GuestSample { counts, sched: guest.qemu.sched()? })
+        };
+        guests().zip(counts).map(sample).collect()
     }
 
     /// What the guests did between two samples. An error for one that failed, that counted nothing,
@@ -203,6 +228,8 @@ impl Guests {
         let mut all = Vec::new();
         for (vm, (guest, (a, b))) in self.up.iter_mut().zip(first.iter().zip(second)).enumerate() {
             guest.qemu.check()?;
+            let (counts, sched) = ((&a.counts, &b.counts), since(&a.sched, &b.sched));
+            let (a, b) = counts;
             if b.units <= a.units {
                 let what = match b.units == a.units {
                     true => "stood still",
@@ -214,7 +241,7 @@ impl Guests {
             all.push(VmResult {
                 units: vec![b.units - a.units],
                 cpu_ns: vec![b.cpu_ns.saturating_sub(a.cpu_ns)],
-                sched: Some(since(&a.sched, &b.sched)),
+                sched: Some(sched),
                 guest: Some(guest.qemu.found()),
                 ..VmResult::default()
             });

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One run: VMs made, started, read at both ends of the window, stopped. Linux guests stay.
 
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
 use unspin_guest_abi::rng::{splitmix64, vm_seed};
 use unspin_scenario::plan::{CgroupLayout, Run, Window};
-use unspin_scenario::result::{ModuleStats, RunResult, Stalls, VmResult};
+use unspin_scenario::result::{ModuleStats, RunResult, SpinPlace, Spinners, Stalls, VmResult};
+use unspin_spinners::Samples;
 use unspin_vmm::process::{now_ns, Sample, Schedule};
 use unspin_vmm::{Realtime, VcpuSample, VmConfig};
 
@@ -20,6 +24,9 @@ const START_LEAD_NS: u64 = 20_000_000;
 /// Readings of the VMs that lie further apart than this share of the window are worth a note.
 const SKEW_NOTED: u64 = 200;
 const NS_PER_MS: u64 = 1_000_000;
+/// How long it is looked where guests spin, and how many places a record has of each kind.
+const SPINNERS_TIME: Duration = Duration::from_millis(60);
+const SPIN_PLACES: usize = 64;
 
 /// What lasts from run to run.
 pub(crate) struct Bench {
@@ -91,6 +98,7 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
             .collect(),
         epochs: trace::epochs(&lines, &vms.pids, start_ns),
         trace: lines,
+        spinners: None,
     })
 }
 
@@ -113,19 +121,21 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     let (first, second) = {
         let _realtime = Realtime::enter();
         readable_until(&[], begin_ns)?;
-        let first = (module_stats(bench, run, &pids)?, bench.guests.samples(run.vms)?);
+        let first = (bench.guests.samples(run.vms)?, module_stats(bench, run, &pids)?);
         readable_until(&[], end_ns)?;
-        (first, (module_stats(bench, run, &pids)?, bench.guests.samples(run.vms)?))
+        (first, (bench.guests.samples(run.vms)?, module_stats(bench, run, &pids)?))
     };
     if let Some(trace) = &trace {
         trace.stop()?;
     }
     let lines = lines_of(bench, run, trace.as_ref())?;
-    let counted = differences(&first.0, &second.0)?;
-    let (first, second) = (first.1, second.1);
-    let at: Vec<[u64; 2]> = first.iter().zip(&second).map(|(a, b)| [a.at_ns, b.at_ns]).collect();
+    let counted = differences(&first.1, &second.1)?;
+    let (first, second) = (first.0, second.0);
+    let at: Vec<[u64; 2]> =
+        first.iter().zip(&second).map(|(a, b)| [a.counts.at_ns, b.counts.at_ns]).collect();
     note_skew(bench, &at);
     let window_ns: u64 = at.iter().map(|[a, b]| b - a).sum();
+    let spinners = spinners(bench, run);
     let vm = bench.guests.results(&first, &second)?;
     Ok(RunResult {
         run: run.clone(),
@@ -133,7 +143,35 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
         vm: vm.into_iter().zip(counted).map(|(vm, module)| VmResult { module, ..vm }).collect(),
         epochs: trace::epochs(&lines, &pids, begin_ns),
         trace: lines,
+        spinners,
     })
+}
+
+/// Where the guests of the run's first repeat spin. Not to know it costs no run.
+fn spinners(bench: &mut Bench, run: &Run) -> Option<Spinners> {
+    if run.repeat > 0 || run.alone {
+        return None;
+    }
+    let (tids, stop) = (bench.guests.tids(run.vms), AtomicBool::new(false));
+    match Samples::collect(&tids, SPINNERS_TIME, &stop) {
+        Ok(samples) => Some(spin_places(&samples)),
+        Err(error) => {
+            bench.notes.push(format!("run {}: where guests spin is not known: {error}", run.id));
+            None
+        }
+    }
+}
+
+fn spin_places(samples: &Samples) -> Spinners {
+    let place = |&(address, count): &(u64, u64)| SpinPlace { address, count, symbol: None };
+    let first = |counts: &[(u64, u64)]| counts.iter().take(SPIN_PLACES).map(place).collect();
+    let rest = |counts: &[(u64, u64)]| counts.iter().skip(SPIN_PLACES).map(|c| c.1).sum::<u64>();
+    Spinners {
+        sampled_ms: SPINNERS_TIME.as_millis() as u64,
+        pause: first(&samples.pause),
+        interrupted: first(&samples.interrupted),
+        others: samples.dropped + rest(&samples.pause) + rest(&samples.interrupted),
+    }
 }
 
 /// The VMs of a run. The cgroups go after the processes in them.

@@ -24,7 +24,7 @@ const CMDLINE: &str =
 /// Where memory is files; QEMU's and ours are one.
 const SHARED_MEMORY: &str = "/dev/shm";
 /// How long a guest may take from QEMU's start until its runner is ready.
-const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
+const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Lines of a guest's console that an error shows.
 const CONSOLE_LINES: usize = 8;
@@ -41,13 +41,12 @@ pub(crate) struct Qemu {
 }
 
 /// A guest at one moment.
-#[derive(Debug, Clone)]
-pub(crate) struct GuestSample {
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GuestCounts {
     pub(crate) at_ns: u64,
     pub(crate) units: u64,
     /// CPU time of QEMU's process.
     pub(crate) cpu_ns: u64,
-    pub(crate) sched: SchedStats,
 }
 
 impl Qemu {
@@ -202,10 +201,9 @@ impl Qemu {
         }
     }
 
-    /// Counts and times of now. No vCPU leaves the guest for it.
-    pub(crate) fn sample(&self) -> Result<GuestSample, Error> {
-        let (at_ns, units) = (now_ns(), self.units());
-        Ok(GuestSample { at_ns, units, cpu_ns: self.cpu_ns()?, sched: self.sched()? })
+    /// Work and CPU time of now. No vCPU leaves the guest for it.
+    pub(crate) fn counts(&self) -> Result<GuestCounts, Error> {
+        Ok(GuestCounts { at_ns: now_ns(), units: self.units(), cpu_ns: self.cpu_ns()? })
     }
 
     fn cpu_ns(&self) -> Result<u64, Error> {
@@ -223,7 +221,7 @@ impl Qemu {
     }
 
     /// What the host's scheduler did to its vCPUs so far.
-    fn sched(&self) -> Result<SchedStats, Error> {
+    pub(crate) fn sched(&self) -> Result<SchedStats, Error> {
         let mut stats = SchedStats::default();
         let mut steal = Vec::new();
         for tid in &self.tids {

@@ -29,6 +29,37 @@ APT::Install-Recommends \"false\";
 Acquire::Languages \"none\";
 ";
 
+/// A package's file in the archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PackageFile {
+    /// As apt calls it: `NAME_VERSION_ARCHITECTURE.deb`.
+    pub file: String,
+    pub package: String,
+    version: String,
+}
+
+impl PackageFile {
+    /// From the name of the file.
+    pub(crate) fn of(file: &str) -> Option<PackageFile> {
+        let mut parts = file.strip_suffix(".deb")?.split('_');
+        let (package, version) = (parts.next()?.to_string(), parts.next()?.replace("%3a", ":"));
+        parts.next()?;
+        Some(PackageFile { file: file.to_string(), package, version })
+    }
+
+    /// From a line of `apt-get --print-uris`: address, file, size and sum.
+    fn parse(line: &str) -> Option<PackageFile> {
+        let mut words = line.split(' ');
+        words.next().filter(|address| address.starts_with('\''))?;
+        PackageFile::of(words.next()?)
+    }
+
+    /// As apt takes it.
+    pub(crate) fn exact(&self) -> String {
+        format!("{}={}", self.package, self.version)
+    }
+}
+
 /// apt with some package lists.
 #[derive(Debug, Default)]
 pub(crate) struct Apt {
@@ -95,6 +126,38 @@ impl Apt {
         Apt { options, archives: dir.join("archives") }
     }
 
+    /// With the lists of this computer, as on one that has nothing installed. What apt keeps lies in
+    /// `dir`.
+    pub(crate) fn of_nothing_installed(dir: &Path) -> Result<Apt> {
+        let (status, archives) = (dir.join("status"), dir.join("archives"));
+        let partial = archives.join("partial");
+        fs::create_dir_all(&partial).map_err(io(&partial))?;
+        fs::write(&status, "").map_err(io(&status))?;
+        let mut options = Vec::new();
+        for (option, path) in [("Dir::State::status", status.as_path()), ("Dir::Cache", dir)] {
+            let mut value = OsString::from(format!("{option}="));
+            value.push(path);
+            options.extend(["-o".into(), value]);
+        }
+        Ok(Apt { options, archives })
+    }
+
+    /// The files of `packages` and of all they depend on.
+    pub(crate) fn files_of(
+        &self,
+        packages: &[String],
+        log: &Path,
+        stop: &AtomicBool,
+    ) -> Result<Vec<PackageFile>> {
+        let _ = fs::remove_file(log);
+        let mut get = self.get();
+        get.args(["-y", "--no-install-recommends", "--print-uris", "install"]).args(packages);
+        tool::run("looking packages up", &mut get, log, stop)
+            .map_err(|error| as_download(&packages.join(" "), error))?;
+        let text = fs::read_to_string(log).map_err(io(log))?;
+        Ok(text.lines().filter_map(PackageFile::parse).collect())
+    }
+
     /// What `package` depends on, the packages of `suite` coming first.
     pub(crate) fn depends(&self, package: &str, suite: Option<&str>) -> Option<Vec<String>> {
         let mut cache = Command::new("apt-cache");
@@ -119,6 +182,20 @@ impl Apt {
         get.args(["download", package]).current_dir(dir);
         tool::run(&format!("downloading {package}"), &mut get, log, stop)
             .map_err(|error| as_download(package, error))
+    }
+
+    /// Download packages, each `NAME=VERSION`, into `dir`.
+    pub(crate) fn download_all(
+        &self,
+        dir: &Path,
+        packages: &[String],
+        log: &Path,
+        stop: &AtomicBool,
+    ) -> Result<()> {
+        let mut get = self.get();
+        get.arg("download").args(packages).current_dir(dir);
+        tool::run("downloading packages", &mut get, log, stop)
+            .map_err(|error| as_download(&packages.join(" "), error))
     }
 
     /// Download `packages` and all they depend on, the packages of `suite` coming first; returns the
@@ -230,6 +307,19 @@ mod tests {
         // Security alone has no kernel of backports, and lists that were never fetched no names.
         for unknown in ["", "bookworm-security https://b.test/sec/", "$(CODENAME)"] {
             assert_eq!(sources_beside(unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn the_files_of_packages_are_told_from_what_else_apt_says() {
+        let line = "'http://a.test/pool/main/libc/libcap2/libcap2_2.66-4%2bb1_amd64.deb' \
+                    libcap2_1%3a2.66-4+b1_amd64.deb 26600 MD5Sum:a9f7";
+        let found = PackageFile::parse(line).unwrap();
+        assert_eq!(found.package, "libcap2");
+        assert_eq!(found.exact(), "libcap2=1:2.66-4+b1");
+        for other in ["Reading package lists...", "  libcap2_1_amd64.deb", "'http://a.test' x", ""]
+        {
+            assert_eq!(PackageFile::parse(other), None, "{other}");
         }
     }
 

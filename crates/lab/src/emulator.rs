@@ -4,10 +4,11 @@
 //! Bochs 2.7 emulates VT-x with pause-loop exiting and keeps a deterministic virtual time; QEMU's
 //! TCG emulates SVM without a pause filter, ten times faster, and is never measured on.
 
-use crate::error::{io, LabError, Result};
+use crate::error::{io, Result};
 use crate::image;
 use crate::kernel::Kernel;
 use crate::tool;
+use crate::vm_entry;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -35,6 +36,8 @@ pub struct Computer {
 impl Computer {
     /// What Bochs emulates in bearable time, and its BIOS starts.
     pub const CPUS_MAX: u32 = 8;
+    /// What Bochs takes.
+    pub const MEMORY_MAX_MIB: u32 = 2048;
 
     /// The consistent 200 MHz computer every figure of the lab is from.
     pub fn bochs(cpus: u32) -> Computer {
@@ -128,7 +131,7 @@ pub fn start(
             Ok(())
         });
     }
-    Ok(Running { child: command.spawn().map_err(missing(&command))? })
+    Ok(Running { child: command.spawn().map_err(tool::missing(&command))? })
 }
 
 /// Boot under QEMU with the console on this program's terminal; returns when it is switched off.
@@ -145,18 +148,12 @@ pub fn sit(
     // Ctrl-C is for what runs in the emulated computer; Ctrl-A X ends the emulator.
     command.args(["-chardev", "file,id=records,path=records.raw", "-serial", "mon:stdio"]);
     command.current_dir(dir).stderr(errors_of(dir)?);
-    command.status().map_err(missing(&command))
+    command.status().map_err(tool::missing(&command))
 }
 
 fn errors_of(dir: &Path) -> Result<fs::File> {
     let path = dir.join("emulator.err");
     fs::File::create(&path).map_err(io(&path))
-}
-
-/// Of all that can keep a program from starting only its absence is likely.
-fn missing(command: &Command) -> impl FnOnce(std::io::Error) -> LabError {
-    let tool = command.get_program().to_string_lossy().into_owned();
-    move |_| LabError::MissingTool { package: tool::package_of(&tool).into(), tool }
 }
 
 fn bochs(
@@ -167,6 +164,7 @@ fn bochs(
     dir: &Path,
     stop: &AtomicBool,
 ) -> Result<Command> {
+    let vm_entry::Bochs { mut command, version } = vm_entry::mended(dir)?;
     image::iso(dir, kernel, initramfs, cmdline, &dir.join("boot.iso"), stop)?;
     fs::remove_file(initramfs).map_err(io(initramfs))?;
     let write = |name: &str, contents: &[u8]| {
@@ -199,7 +197,10 @@ fn bochs(
         .as_bytes(),
     )?;
     write("rc", b"c\n")?;
-    let mut command = Command::new("bochs");
+    // Time passes at the stated rate where CPUs are run as the debugger runs them: 2.7 has no other way.
+    if version != "2.7" {
+        command.arg("-debugger");
+    }
     command.args(["-q", "-f", "bochsrc", "-rc", "rc"]);
     Ok(command)
 }

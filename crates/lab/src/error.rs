@@ -35,6 +35,8 @@ pub enum LabError {
     NoSources { root: PathBuf },
     #[error("{path} is not built; run: cargo build --release")]
     NotBuilt { path: PathBuf },
+    #[error("Bochs {version} would hold the host's interrupts back from guests with RFLAGS.IF = 0, and cannot be mended here: {why}; the lab knows Debian's Bochs 2.7 and 3.0 (apt-get install --reinstall bochs), for another one see crates/lab/c/bochs_vm_entry.c")]
+    Unmended { version: String, why: String },
     #[error("the emulated computer has been silent for {after_s} s ({cpu_s} s of the emulator's CPU time) after {last}; the console ended with:\n{console}\nboot archived in {archive}")]
     Hang { after_s: u64, cpu_s: u64, last: String, console: String, archive: PathBuf },
     #[error("the emulated computer ended before its plan did ({last}); the console ended with:\n{console}\nboot archived in {archive}")]
@@ -43,6 +45,18 @@ pub enum LabError {
         "a record of the emulated computer was damaged ({detail}); boot archived in {archive}"
     )]
     Channel { detail: String, archive: PathBuf },
+    #[error("{path} cannot be unpacked: {detail}; the lab unpacks Linux kernels for x86 as Debian packs them")]
+    NotAKernel { path: PathBuf, detail: String },
+    #[error("kernel {release} cannot be a guest's: it has no entry point for PVH (CONFIG_PVH), where QEMU starts it; Debian's kernels of the series 6.1, 6.12 and 7.3 have one")]
+    NoPvh { release: String },
+    #[error("program {name} cannot be put into a guest: {detail}")]
+    GuestProgram { name: String, detail: String },
+    #[error("{file} needs {library}, which none of the packages {packages} brings, nor any they depend on")]
+    MissingLibrary { file: String, library: String, packages: String },
+    #[error(
+        "{package} has no {path}, which the lab takes from it; it is not the package of Debian 12"
+    )]
+    NotInPackage { package: String, path: String },
     #[error("interrupted; nothing is left running, and the boot will be made again when the command is repeated with --resume")]
     Interrupted,
     #[error("another unspin (process {pid}) uses {path}; wait for it, or give another directory (--lab-dir, --out)")]

@@ -29,6 +29,8 @@ pub struct Payload {
     pub script: String,
     /// Name in the initramfs (absolute, no leading slash) and contents.
     pub files: Vec<(String, Vec<u8>)>,
+    /// Name in the initramfs and the file that is copied there.
+    pub copies: Vec<(String, PathBuf)>,
     /// Programs copied to /bin with the shared libraries they need.
     pub programs: Vec<PathBuf>,
 }
@@ -67,6 +69,10 @@ pub fn initramfs(kernel: &Kernel, payload: &Payload, target: &Path) -> Result<()
     }
     archive.add("init", 0o100755, INIT.as_bytes())?;
     archive.add("lab-init", 0o100644, payload.script.as_bytes())?;
+    for (name, source) in &payload.copies {
+        archive.add_parents(name, &mut dirs)?;
+        archive.add_file(name, source)?;
+    }
     for (name, contents) in &payload.files {
         archive.add(name, 0o100644, contents)?;
     }

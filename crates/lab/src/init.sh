@@ -8,6 +8,7 @@ mount -t debugfs debugfs /sys/kernel/debug
 mount -t tracefs tracefs /sys/kernel/tracing
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -t tmpfs tmpfs /tmp
+mkdir -p /dev/shm && mount -t tmpfs -o size=100% tmpfs /dev/shm
 echo 1 > /proc/sys/kernel/printk
 echo "lab: init on $(uname -r)"
 insmod /modules/irqbypass.ko && insmod /modules/kvm.ko || echo "lab: kvm did not load"

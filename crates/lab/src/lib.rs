@@ -7,8 +7,12 @@ mod boot;
 mod build_root;
 mod channel;
 mod debug;
+mod elf;
 mod emulator;
 mod error;
+mod guest_image;
+mod guests;
+mod hash;
 mod image;
 mod kernel;
 mod lock;
@@ -18,11 +22,15 @@ mod series;
 mod silence;
 mod source;
 mod tool;
+mod unpacked;
+mod vm_entry;
+mod vmlinux;
 
 pub use boot::Boot;
 pub use channel::Decoder;
 pub use emulator::{Computer, Emulator};
 pub use error::{LabError, Result};
+pub use hash::sha256;
 pub use image::Payload;
 pub use kernel::Kernel;
 pub use lock::Lock;
@@ -34,12 +42,27 @@ pub use tool::missing_tools;
 
 use source::{check_sources, work_dir};
 
-use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
+
+/// A plan, and what goes into the computer with it.
+#[derive(Debug, Clone)]
+pub struct Work {
+    pub plan: Plan,
+    /// Files that its Linux guests take: path in the computer, without the leading slash, and the
+    /// file here.
+    pub copies: Vec<(String, PathBuf)>,
+}
+
+impl From<Plan> for Work {
+    /// Of a plan without Linux guests.
+    fn from(plan: Plan) -> Work {
+        Work { plan, copies: Vec::new() }
+    }
+}
 
 /// Tools a timed boot needs.
 pub const BOCHS_TOOLS: &[&str] = &[
@@ -152,12 +175,12 @@ impl Lab {
         &self,
         kernel: &Kernel,
         computer: &Computer,
-        plan: &Plan,
+        work: &Work,
         name: &str,
         stop: &AtomicBool,
         sink: &mut dyn FnMut(Record),
     ) -> Result<()> {
-        let json = serde_json::to_vec(plan).expect("a plan is plain data");
+        let json = serde_json::to_vec(&work.plan).expect("a plan is plain data");
         let agent = self.agent.file_name().unwrap_or_default().to_string_lossy();
         let payload = Payload {
             script: format!(
@@ -166,6 +189,7 @@ impl Lab {
                  poweroff -f\n"
             ),
             files: vec![("plan.json".into(), json)],
+            copies: work.copies.clone(),
             programs: vec![self.agent.clone()],
         };
         let boot = Boot {
@@ -238,8 +262,8 @@ impl Lab {
         let options = computer.module_options();
         Payload {
             script: format!("options='{options}'\nload() {{ {LOAD}; }}\n{script}"),
-            files: Vec::new(),
             programs: vec![self.agent.clone()],
+            ..Payload::default()
         }
     }
 
@@ -253,6 +277,7 @@ impl Lab {
         })?);
         parts.push(image::INIT.as_bytes().to_vec());
         parts.push(emulator::CMDLINE.as_bytes().to_vec());
+        parts.push(vm_entry::SOURCE.as_bytes().to_vec());
         let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         Ok(sha256(&parts))
     }
@@ -274,22 +299,12 @@ impl Lab {
             .unwrap_or_default();
         let dirs: Vec<&PathBuf> = names.iter().filter(|path| path.is_dir()).collect();
         let _held = dirs.iter().map(|dir| Lock::take(dir)).collect::<Result<Vec<Lock>>>()?;
-        let kept = ["kernels", kernel::TRIXIE].map(|name| self.dir.join(name));
+        let kept = ["kernels", unpacked::GUESTS, kernel::TRIXIE].map(|name| self.dir.join(name));
         for path in dirs.into_iter().chain(kept.iter().filter(|path| path.exists())) {
             fs::remove_dir_all(path).map_err(error::io(path))?;
         }
         Ok(())
     }
-}
-
-/// SHA-256, in hex, of `parts` and of where one ends and the next begins.
-pub fn sha256(parts: &[&[u8]]) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part);
-    }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

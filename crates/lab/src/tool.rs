@@ -124,3 +124,9 @@ pub(crate) fn output(command: &mut Command) -> Option<String> {
         command.env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
 }
+
+/// Of all that can keep a program from starting only its absence is likely.
+pub fn missing(command: &Command) -> impl FnOnce(std::io::Error) -> LabError {
+    let tool = command.get_program().to_string_lossy().into_owned();
+    move |_| LabError::MissingTool { package: package_of(&tool).into(), tool }
+}

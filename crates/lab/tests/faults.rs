@@ -7,6 +7,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unspin_lab::{Boot, Computer, Kernel, Lab, LabError, Lock, Patience, Payload, Series};
@@ -101,6 +102,7 @@ fn what_goes_wrong_is_said() {
     kernels(&stage);
     debian_13(&stage);
     computers(&stage);
+    emulators(&stage);
     fs::remove_dir_all(&stage.dir).unwrap();
 }
 
@@ -270,6 +272,16 @@ fn boot_for(
     wall: Duration,
 ) -> (Result<(), LabError>, Vec<Record>) {
     stage.tool("qemu-system-x86_64", script);
+    boot_on(stage, &Computer::qemu(1), stop, wall)
+}
+
+/// The same under the emulator that is in the stage's directory of tools.
+fn boot_on(
+    stage: &Stage,
+    computer: &Computer,
+    stop: &AtomicBool,
+    wall: Duration,
+) -> (Result<(), LabError>, Vec<Record>) {
     let kernel = Kernel {
         series: Series::V6_12,
         name: "6.12".into(),
@@ -281,7 +293,7 @@ fn boot_for(
     };
     let boot = Boot {
         kernel: &kernel,
-        computer: &Computer::qemu(1),
+        computer,
         payload: &Payload::default(),
         cmdline: "",
         patience: Patience { boot: Duration::from_secs(1), record: Duration::from_secs(1), wall },
@@ -290,6 +302,73 @@ fn boot_for(
     let mut heard = Vec::new();
     let outcome = stage.lab.boot(&boot, "fault", &mut |record| heard.push(record));
     (outcome, heard)
+}
+
+/// What Bochs exports, with bodies that say in records that they were called.
+const LIKE_BOCHS: &str = r#"
+#include <stdio.h>
+#include <string.h>
+void mask(void *cpu) __asm__("_ZN8BX_CPU_C25handleInterruptMaskChangeEv");
+void inject(void *cpu) __asm__("_ZN8BX_CPU_C19VMenterInjectEventsEv");
+void launch(void *cpu) __asm__("_ZN8BX_CPU_C8VMLAUNCHEP15bxInstruction_c");
+void mask(void *cpu) { fputs(cpu == &mask ? MASKED : "", stdout); }
+void inject(void *cpu) { fputs(cpu == &mask ? INJECTED : "", stdout); }
+void launch(void *cpu) { CALLS; }
+int main(int argc, char **argv)
+{
+	if (!strcmp(argv[argc - 1], "--help"))
+		return puts("Bochs x86 Emulator 2.7") < 0;
+	launch(&mask);
+	fputs(END, stdout);
+	return fflush(stdout);
+}
+"#;
+
+/// A program in Bochs's place whose VMLAUNCH makes these calls.
+fn like_bochs(stage: &Stage, calls: &str, options: &[&str]) {
+    let record = |json: &str| {
+        let crc = crc32fast::hash(json.as_bytes());
+        format!("\"\\036{} {crc:08x} {}\\n\"", json.len(), json.replace('"', "\\\""))
+    };
+    let source = stage.dir.join("bochs.c");
+    fs::write(&source, LIKE_BOCHS).unwrap();
+    let mut gcc = Command::new("/usr/bin/gcc");
+    gcc.env("PATH", "/usr/bin:/bin").args(["-O0", "-w"]).args(options);
+    gcc.arg(format!("-DCALLS={calls}"))
+        .arg(format!("-DMASKED={}", record(r#"{"record":"log","text":"masked"}"#)))
+        .arg(format!("-DINJECTED={}", record(r#"{"record":"log","text":"injected"}"#)))
+        .arg(format!("-DEND={}", record(r#"{"record":"end","runs":1,"failed":0}"#)));
+    let status = gcc.arg("-o").arg(stage.dir.join("bin/bochs")).arg(&source).status().unwrap();
+    assert!(status.success(), "{gcc:?}");
+}
+
+/// Bochs is mended, or nothing is booted.
+fn emulators(stage: &Stage) {
+    let boot = || boot_on(stage, &Computer::bochs(1), &AtomicBool::new(false), LONG);
+    for (calls, options, why) in [
+        ("", ["-rdynamic"].as_slice(), "does not call VMenterInjectEvents"),
+        ("inject(cpu);inject(cpu)", &["-rdynamic"], "more than once"),
+        ("inject(cpu)", &[], "does not export"),
+        ("inject(cpu)", &["-rdynamic", "-static"], "does not export"),
+    ] {
+        like_bochs(stage, calls, options);
+        let (outcome, heard) = boot();
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, LabError::Unmended { .. }), "{error}");
+        for words in ["Bochs 2.7", why, "apt-get install"] {
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        assert_eq!(heard, []);
+    }
+    stage.tool("xorriso", "exit 0");
+    like_bochs(stage, "inject(cpu)", &["-rdynamic"]);
+    if !Path::new("/usr/lib/ISOLINUX/isolinux.bin").exists() {
+        return println!("SKIPPED: a boot under Bochs needs: apt-get install isolinux");
+    }
+    let (outcome, heard) = boot();
+    outcome.unwrap();
+    let log = |text: &str| Record::Log { text: text.into() };
+    assert_eq!(heard[..2], [log("masked"), log("injected")]);
 }
 
 fn computers(stage: &Stage) {

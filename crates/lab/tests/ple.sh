@@ -17,6 +17,17 @@ exits() {
 	[ "$found" -ge "$low" ] && [ "$found" -le "$high" ]
 }
 
+# A guest computes for ten ticks of the host beside a thread on its CPU, before the module is there.
+loses_its_cpu() {
+	found=$(unspin-inside rival "$1") || { echo "$found"; return 1; }
+	say "interrupts $1: ${found% *} exits for the host's, the thread waited ${found#* } us at most"
+	echo "$found"
+	[ "${found% *}" -ge 8 ] && [ "${found#* }" -le 8000 ]
+}
+check "a guest with its interrupts on loses its CPU at the host's tick" loses_its_cpu on
+check "a guest entered with its interrupts off does too" loses_its_cpu off
+check "and one that turned them off itself" loses_its_cpu turned-off
+
 insmod /modules/unspin.ko crowded_ok=1
 check "the window is the module's to set" is $U/window_control vmx
 echo 0 > $D/delta_cycles

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A row as summary.json and table.csv have it: flat, null where nothing is known.
 
-use crate::summary::{CostNs, Key, Performance, Row, TimeShares, WaitCycles, WindowCycles, Yields};
+use crate::summary::{
+    CostNs, GuestKind, Key, Performance, Row, Spinner, TimeShares, VcpuTime, WaitCycles,
+    WindowCycles, Yields,
+};
 use serde::{Serialize, Serializer};
 
 /// The keys of a row, in the document's order.
@@ -9,6 +12,14 @@ use serde::{Serialize, Serializer};
 struct Flat<'a> {
     #[serde(flatten)]
     key: &'a Key,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guest: Option<&'a GuestKind>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vcpu_time: Option<VcpuTime>,
+    #[serde(skip_serializing_if = "<[Spinner]>::is_empty")]
+    spinners: &'a [Spinner],
+    #[serde(skip_serializing_if = "<[Spinner]>::is_empty")]
+    interrupted: &'a [Spinner],
     #[serde(flatten)]
     perf: &'a Performance,
     inefficiency: Option<f64>,
@@ -48,6 +59,10 @@ impl<'a> From<&'a Row> for Flat<'a> {
         let guest = row.guest.as_ref();
         Flat {
             key: &row.key,
+            guest: row.linux.as_ref().map(|linux| &linux.guest),
+            vcpu_time: row.linux.as_ref().and_then(|linux| linux.time),
+            spinners: row.linux.as_ref().map_or(&[], |linux| &linux.spinners),
+            interrupted: row.linux.as_ref().map_or(&[], |linux| &linux.interrupted),
             perf: &row.perf,
             inefficiency: waste.map(|w| w.inefficiency),
             inefficiency_min: waste.map(|w| w.min),

@@ -84,6 +84,9 @@ pub struct Headroom {
     /// The lock compared under, where locks are swept.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub lock: String,
+    /// The same where the guests are Linux.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guest_lock: Option<&'static str>,
     pub arm: String,
     /// Σ(arm − baseline) ÷ Σ(ideal − baseline), in units of each profile's baseline.
     pub closed: Option<f64>,
@@ -133,6 +136,51 @@ pub struct Row {
     /// Machine `sim` only.
     pub time: Option<TimeShares>,
     pub cost: Option<CostNs>,
+    /// Linux guests only.
+    pub linux: Option<Linux>,
+}
+
+/// Of Linux guests.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Linux {
+    pub guest: GuestKind,
+    pub time: Option<VcpuTime>,
+    /// Where its vCPUs were when pause-loop exits stopped them; of all VMs of the run. Empty where
+    /// there were none, or nobody looked.
+    pub spinners: Vec<Spinner>,
+    /// The same at interrupts of the host's: where they were.
+    pub interrupted: Vec<Spinner>,
+}
+
+/// A place in the guest's kernel that vCPUs were often at.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Spinner {
+    /// A function, `user space`, or an address that nothing is known of.
+    pub symbol: String,
+    /// Of all that were seen, those of shorter lists among them.
+    pub share: f64,
+}
+
+/// What a Linux guest is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GuestKind {
+    /// `linux`.
+    pub kind: &'static str,
+    /// Release of its kernel, as it says.
+    pub kernel: String,
+    /// Its spin-locks, as the scenario calls them.
+    pub lock: &'static str,
+}
+
+/// Shares of the time of vCPUs, by what the host's scheduler saw of them.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct VcpuTime {
+    /// On a pCPU, and ready to run without one; the rest it was halted.
+    pub running: f64,
+    pub waiting: f64,
+    pub halted: f64,
+    /// Times a vCPU gave its pCPU up in a second, to halt or in a yield that found somebody.
+    pub halts_per_s: f64,
 }
 
 /// What a row is about.
@@ -165,6 +213,9 @@ pub struct Performance {
     pub performance_max: Option<f64>,
     pub verdict: Option<&'static str>,
     pub throughput_per_s: Option<f64>,
+    /// Units of work all VMs finished in a window, median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub work_units: Option<u64>,
     /// CPU time of all vCPUs in a second of the window, s.
     #[serde(skip)]
     pub cpus_used: Option<f64>,

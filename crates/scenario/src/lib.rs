@@ -28,7 +28,7 @@ pub use parse::profile::parse_profile;
 pub use parse::reader::{problem_at, Reader, Table, Value};
 pub use parse::scenario::parse_scenario;
 pub use schema::limits::{WINDOW_MAX_CYCLES, WINDOW_MIN_CYCLES};
-pub use schema::names::{is_name, ALONE_ARM, IDEAL_ARM};
+pub use schema::names::{is_name, Named, ALONE_ARM, IDEAL_ARM};
 pub use schema::program::{Calibration, Profile};
 pub use schema::reference::reference;
 pub use schema::refused::Refused;

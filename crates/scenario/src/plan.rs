@@ -115,8 +115,8 @@ pub struct Run {
     /// τ of the preemptable locks, ns; `None` leaves the lock's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tau_ns: Option<u64>,
-    /// Where the scenario sweeps locks, the one this run is compared under ([`LockChoice::label`]);
-    /// else empty.
+    /// Where the scenario sweeps locks, the one this run is compared under ([`LockChoice::label`]); of
+    /// Linux guests always theirs; else empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub lock_group: String,
     /// Clock at which the locks' budgets, which are times, become cycles; `None` is the machine's

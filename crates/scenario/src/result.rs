@@ -97,6 +97,32 @@ pub struct RunResult {
     /// Raw text lines of the pick and epoch tracepoints, if asked for (replay).
     #[serde(default)]
     pub trace: Vec<String>,
+    /// Where Linux guests spun, sampled right after the window of the first repeat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spinners: Option<Spinners>,
+}
+
+/// Guest addresses of the vCPUs of all VMs, in a time of its own beside the window: counting makes
+/// exits slower.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spinners {
+    pub sampled_ms: u64,
+    /// At pause-loop exits, the most frequent first.
+    pub pause: Vec<SpinPlace>,
+    /// At exits for an interrupt of the host's.
+    pub interrupted: Vec<SpinPlace>,
+    /// Exits at places of which there was no room.
+    pub others: u64,
+}
+
+/// A place in a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpinPlace {
+    pub address: u64,
+    pub count: u64,
+    /// Of the guest's kernel, or `user space`; `None` where nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub symbol: Option<String>,
 }
 
 /// One VM in one run; counts are differences over the measuring window.

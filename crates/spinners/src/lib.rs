@@ -8,6 +8,7 @@
 mod error;
 mod histogram;
 mod instance;
+mod kernel_image;
 mod samples;
 mod symbols;
 mod table;
@@ -16,4 +17,4 @@ mod threads;
 pub use error::{Error, SymbolsError};
 pub use samples::{Collector, Counts, Samples};
 pub use symbols::{is_user, Place, Symbols};
-pub use table::{by_symbol, fit, Fit, Line};
+pub use table::{by_symbol, fit, symbol_of, Fit, Line};

@@ -67,10 +67,18 @@ fn name(address: u64, symbols: Option<&Symbols>) -> String {
     if is_user(address) {
         return USER.to_string();
     }
-    match symbols.map(|symbols| symbols.place(address)) {
-        Some(Place::Function { name, module: Some(module), .. }) => format!("{name} [{module}]"),
-        Some(Place::Function { name, module: None, .. }) => name.to_string(),
-        _ => format!("{address:#018x}"),
+    let symbol = symbols.and_then(|symbols| symbol_of(address, symbols));
+    symbol.unwrap_or_else(|| format!("{address:#018x}"))
+}
+
+/// What a line of the table calls an address: a function, with its module in brackets, or "user space";
+/// `None` where the symbols do not say.
+pub fn symbol_of(address: u64, symbols: &Symbols) -> Option<String> {
+    match symbols.place(address) {
+        Place::User => Some(USER.to_string()),
+        Place::Function { name, module: Some(module), .. } => Some(format!("{name} [{module}]")),
+        Place::Function { name, module: None, .. } => Some(name.to_string()),
+        Place::Unknown => None,
     }
 }
 

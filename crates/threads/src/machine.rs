@@ -154,6 +154,7 @@ fn run_under(lock: Prefix, run: &Run, pcpus: u32, grace: Duration) -> Result<Run
         vm: (0..run.vms as usize).map(vm).collect(),
         epochs: Vec::new(),
         trace: Vec::new(),
+        spinners: None,
     })
 }
 

@@ -2,7 +2,7 @@
 //! The module on this host: whether it can be built and loaded here, and doing so.
 
 use crate::exit::Cannot;
-use crate::machine::emulated::explain as explain_lab;
+use crate::machine::lab::explain as explain_lab;
 use anyhow::{bail, Context};
 use std::fs;
 use std::path::{Path, PathBuf};

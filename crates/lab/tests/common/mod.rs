@@ -168,6 +168,7 @@ fn booted(
     let payload = Payload {
         script: format!("{}\n{script}", include_str!("../inside.sh")),
         files: extras.files,
+        copies: Vec::new(),
         programs: [vec![inside()], extras.programs].concat(),
     };
     let boot = Boot {

@@ -25,7 +25,7 @@ pub fn boot(lab: &Lab, kernel: &Kernel, plan: &Plan, name: &str) -> Vec<RunResul
     let booted = lab.boot_plan(
         kernel,
         &Computer::bochs(plan.pcpus),
-        plan,
+        &plan.clone().into(),
         name,
         &AtomicBool::new(false),
         &mut |record| match record {

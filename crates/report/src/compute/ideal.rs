@@ -3,9 +3,9 @@
 //! a unit of work takes.
 
 use crate::compute::measures::{cpus_used, per_second, throughput, vms, Over};
-use crate::compute::row::key;
+use crate::compute::row::{key, linux};
 use crate::stat::{median, round, spread};
-use crate::summary::{Key, Performance, Row};
+use crate::summary::{Key, Linux, Performance, Row};
 use std::collections::BTreeMap;
 use unspin_scenario::result::{RunResult, VmResult};
 use unspin_scenario::IDEAL_ARM;
@@ -14,10 +14,11 @@ use unspin_scenario::IDEAL_ARM;
 pub(crate) fn is_alone_of(r: &RunResult, with_others: &RunResult, whole: Over) -> bool {
     let run = &with_others.run;
     match run.each.iter().find(|each| Some(each.group.as_str()) == whole.group) {
-        None => r.run.profile == run.profile,
+        None => (&r.run.profile, &r.run.linux) == (&run.profile, &run.linux),
         Some(each) => {
             (&r.run.profile, r.run.vcpus, r.run.lock, r.run.tau_ns, r.run.cpl)
                 == (&each.profile, each.vcpus, each.lock, each.tau_ns, each.cpl)
+                && r.run.linux == each.linux
         }
     }
 }
@@ -71,6 +72,7 @@ pub(crate) fn ideal_row(base: &[&RunResult], alone: &[&RunResult], over: Over) -
             performance_max: s.map(|s| round(s.max)),
             verdict: None,
             throughput_per_s: Some(round(ideal)),
+            work_units: None,
             cpus_used: cpus_used(base, over).map(round),
             ratios,
         },
@@ -79,5 +81,11 @@ pub(crate) fn ideal_row(base: &[&RunResult], alone: &[&RunResult], over: Over) -
         guest: None,
         time: None,
         cost: None,
+        linux: linux(base, over).map(|linux| Linux {
+            time: None,
+            spinners: Vec::new(),
+            interrupted: Vec::new(),
+            ..linux
+        }),
     })
 }

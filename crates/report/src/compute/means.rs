@@ -81,6 +81,7 @@ fn closed(place: &Place, arm: &str, own: &[&&Row], ideal: &[(&str, f64)]) -> Hea
         vms: place.vms,
         cgroup: place.cgroup,
         lock: place.lock.clone(),
+        guest_lock: own.iter().find_map(|r| Some(r.linux.as_ref()?.guest.lock)),
         arm: arm.to_string(),
         closed,
         closed_all: closed,

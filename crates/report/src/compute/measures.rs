@@ -133,6 +133,8 @@ pub(crate) fn exit_handling(r: &RunResult, over: Over) -> Option<f64> {
 /// Jain's index over the vCPUs of a VM, mean over VMs.
 pub(crate) fn fairness_vcpus(r: &RunResult, over: Over) -> Option<f64> {
     let each: Vec<f64> = vms(r, over)
+        // A Linux guest's count is one, of all its vCPUs.
+        .filter(|v| v.guest.is_none())
         .filter_map(|v| jain(&v.units.iter().map(|u| *u as f64).collect::<Vec<_>>()))
         .collect();
     (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)

@@ -6,23 +6,32 @@ use crate::compute::measures::{
     is_aple_alone, median_count, merged_waits, picks_are_kvms_own, rounds, throughput, time_shares,
     vms, window_cycles, yields, Over,
 };
+use crate::read::check::printable;
 use crate::stat::{log2_percentile, median, round, spread, Verdict};
-use crate::summary::{Counted, Guest, Key, Performance, Picks, Row, WaitCycles, Waste, Windows};
+use crate::summary::{
+    Counted, Guest, GuestKind, Key, Linux, Performance, Picks, Row, Spinner, VcpuTime, WaitCycles,
+    Waste, Windows,
+};
 use std::collections::BTreeMap;
 use unspin_scenario::plan::{Run, Window};
-use unspin_scenario::result::{ModuleStats, RunResult};
+use unspin_scenario::result::{ModuleStats, RunResult, SpinPlace, Spinners};
+use unspin_scenario::Named;
+
+/// Places of each kind that a row has.
+const SPINNERS_SHOWN: usize = 6;
 
 /// The row of the runs `of`, which are of one arm and of which there is at least one, against those
 /// of the baseline.
 pub(crate) fn row(of: &[&RunResult], base: &[&RunResult], over: Over) -> Row {
     Row {
         key: key(&of[0].run, over),
-        perf: performance(of, base, over),
+        perf: Performance { work_units: work_units(of, over), ..performance(of, base, over) },
         module: counted(of, base, over),
         windows: Some(windows(of, over)),
         guest: Some(guest(of, over)),
         time: time_shares(of, over),
         cost: cost(of, over),
+        linux: linux(of, over),
     }
 }
 
@@ -64,6 +73,7 @@ fn performance(of: &[&RunResult], base: &[&RunResult], over: Over) -> Performanc
         performance_max: s.map(|s| round(s.max)),
         verdict: s.filter(|_| !is_baseline).map(|s| Verdict::of(&s).as_str()),
         throughput_per_s: thr.map(round),
+        work_units: None,
         cpus_used: cpus_used(of, over).map(round),
         ratios,
     }
@@ -139,6 +149,68 @@ pub(crate) fn epoch_ple_exits(r: &RunResult) -> Option<u32> {
         Window::Off => None,
         Window::Stock | Window::Fixed { .. } => r.run.epoch_ple_exits,
     }
+}
+
+/// Units of work in a window, median over repeats.
+fn work_units(of: &[&RunResult], over: Over) -> Option<u64> {
+    let units = |r: &&RunResult| vms(r, over).flat_map(|v| &v.units).sum::<u64>() as f64;
+    median(&of.iter().map(units).collect::<Vec<_>>()).map(|units| units.round() as u64)
+}
+
+/// What Linux guests are, and what became of their vCPUs' time; `None` of other guests.
+pub(crate) fn linux(of: &[&RunResult], over: Over) -> Option<Linux> {
+    let first = *of.first()?;
+    let vm = (0..first.run.vms).find(|vm| over.has(first, *vm))?;
+    let found = first.vm.get(vm as usize)?.guest.as_ref()?;
+    let planned = &first.run.linux_of(vm)?.guest;
+    let guest =
+        GuestKind { kind: "linux", kernel: printable(&found.kernel), lock: planned.lock.called() };
+    Some(Linux {
+        guest,
+        time: vcpu_time(of, over),
+        spinners: spinners(of, |s| &s.pause),
+        interrupted: spinners(of, |s| &s.interrupted),
+    })
+}
+
+/// The most frequent places of one kind, by symbol.
+fn spinners(of: &[&RunResult], kind: fn(&Spinners) -> &Vec<SpinPlace>) -> Vec<Spinner> {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for place in of.iter().filter_map(|r| r.spinners.as_ref()).flat_map(kind) {
+        let unknown = || format!("{:#x}", place.address);
+        let symbol = place.symbol.as_deref().map_or_else(unknown, printable);
+        let count = counts.entry(symbol).or_default();
+        *count = count.saturating_add(place.count);
+    }
+    let total = counts.values().fold(0u64, |sum, n| sum.saturating_add(*n)) as f64;
+    let mut all: Vec<(String, u64)> = counts.into_iter().collect();
+    all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let share = |count: u64| round(count as f64 / total);
+    let spinner = |(symbol, count)| Spinner { symbol, share: share(count) };
+    all.into_iter().take(SPINNERS_SHOWN).map(spinner).collect()
+}
+
+/// Shares of the vCPUs' time, all repeats together; `None` where the host's kernel does not say.
+fn vcpu_time(of: &[&RunResult], over: Over) -> Option<VcpuTime> {
+    let (mut whole, mut running, mut waiting, mut switches) = (0, 0, 0, 0);
+    for r in of {
+        let mine = (0..r.run.vms).zip(&r.vm).filter(|(vm, _)| over.has(r, *vm));
+        for (vm, v) in mine {
+            let sched = v.sched.as_ref()?;
+            whole += r.window_ns * u64::from(r.run.vcpus_of(vm));
+            running += v.cpu_ns.iter().sum::<u64>();
+            waiting += sched.steal_ns.as_ref()?.iter().sum::<u64>();
+            switches += sched.voluntary_switches.iter().sum::<u64>();
+        }
+    }
+    let share = |ns: u64| (whole > 0).then(|| round(ns as f64 / whole as f64));
+    let halted = whole.saturating_sub(running + waiting);
+    Some(VcpuTime {
+        running: share(running)?,
+        waiting: share(waiting)?,
+        halted: share(halted)?,
+        halts_per_s: round(switches as f64 * 1e9 / whole as f64),
+    })
 }
 
 fn guest(of: &[&RunResult], over: Over) -> Guest {

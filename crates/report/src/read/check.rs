@@ -38,14 +38,22 @@ pub(crate) fn wrong_in(r: &RunResult) -> Option<String> {
     if let Some(group) = run.groups().into_iter().find(|group| !is_name(group)) {
         return Some(format!("its group {group:?} cannot be a name"));
     }
-    (0..run.vms).zip(&r.vm).find_map(|(n, v)| wrong_in_vm(v, run.vcpus_of(n) as usize))
+    (0..run.vms).zip(&r.vm).find_map(|(n, v)| match run.linux_of(n) {
+        None => {
+            let vcpus = run.vcpus_of(n) as usize;
+            wrong_in_vm(v, vcpus, [vcpus, vcpus, vcpus])
+        }
+        Some(_) => wrong_in_vm(v, run.vcpus_of(n) as usize, [1, 0, 1]),
+    })
 }
 
-fn wrong_in_vm(v: &VmResult, vcpus: usize) -> Option<String> {
+/// `wanted`: how many numbers of units, acquisitions and CPU times it should have.
+fn wrong_in_vm(v: &VmResult, vcpus: usize, wanted: [usize; 3]) -> Option<String> {
+    let [units, acquisitions, cpu_ns] = wanted.map(Some);
     let lists = [
-        ("units", &v.units, Some(vcpus)),
-        ("acquisitions", &v.acquisitions, Some(vcpus)),
-        ("cpu_ns", &v.cpu_ns, Some(vcpus)),
+        ("units", &v.units, units),
+        ("acquisitions", &v.acquisitions, acquisitions),
+        ("cpu_ns", &v.cpu_ns, cpu_ns),
         ("wait_hist", &v.wait_hist, None),
     ];
     for (name, list, wanted) in lists {

@@ -6,7 +6,7 @@ use crate::show::place::{
     rows_at,
 };
 use crate::show::windows::{adapting, still, window};
-use crate::summary::{Document, Mean, Place, Row, Summary};
+use crate::summary::{Document, Mean, Place, Row, Spinner, Summary};
 use std::fmt::Write;
 use tabled::builder::Builder;
 use tabled::settings::object::{Columns, Object, Rows};
@@ -31,6 +31,14 @@ fn document(out: &mut String, s: &Summary) {
         let _ = writeln!(out, "\n{}", heading(s, place));
         grids(out, s, place);
     }
+    if s.arms.iter().any(|r| linux_time(r).is_some()) {
+        let _ = writeln!(
+            out,
+            "running+waiting+halted: shares of the vCPUs' time, by the host's scheduler; waiting is \
+             wanting a pCPU and having none"
+        );
+    }
+    out.push_str(&spinners(s));
     out.push_str(&stalls(s));
     out.push_str(&slowdowns(s));
     out.push_str(&headroom(s));
@@ -80,6 +88,41 @@ fn grids(out: &mut String, s: &Summary, place: &Place) {
     if rows.iter().any(|r| r.time.is_some()) {
         out.push_str(&grid("vCPU time, %", &rows, time, None));
     }
+    if rows.iter().any(|r| linux_time(r).is_some()) {
+        let cell = |r: &Row| linux_time(r).unwrap_or("-".to_string());
+        out.push_str(&grid("running+waiting+halted, %", &rows, cell, None));
+    }
+}
+
+/// Where Linux guests were under the baseline.
+fn spinners(s: &Summary) -> String {
+    let mut b = Builder::default();
+    b.push_record(["profile", "VMs", "guest lock", "seen at", "where"]);
+    let mut any = false;
+    for r in s.arms.iter().filter(|r| r.key.is_whole() && r.key.arm == r.key.baseline) {
+        let Some(linux) = &r.linux else { continue };
+        let kinds = [("pause-loop exits", &linux.spinners), ("interrupts", &linux.interrupted)];
+        for (kind, places) in kinds.into_iter().filter(|(_, places)| !places.is_empty()) {
+            let place = |p: &Spinner| format!("{} {:.0} %", p.symbol, 100.0 * p.share);
+            let places: Vec<String> = places.iter().take(3).map(place).collect();
+            let vms = r.key.vms.to_string();
+            b.push_record([&r.key.profile, &vms, linux.guest.lock, kind, &places.join(", ")]);
+            any = true;
+        }
+    }
+    if !any {
+        return String::new();
+    }
+    let mut t = b.build();
+    t.with(Style::sharp());
+    format!("\nwhere vCPUs of Linux guests were, under {}\n{t}\n", baseline(s))
+}
+
+/// What the host's scheduler saw of a Linux guest's vCPUs.
+fn linux_time(r: &Row) -> Option<String> {
+    let time = r.linux.as_ref()?.time?;
+    let parts = [time.running, time.waiting, time.halted];
+    Some(parts.map(|x| format!("{:.0}", 100.0 * x)).join("+"))
 }
 
 fn heading(s: &Summary, place: &Place) -> String {
@@ -92,7 +135,10 @@ fn heading(s: &Summary, place: &Place) -> String {
     let vms = place.vms;
     let plural = if vms == 1 { "" } else { "s" };
     let lock = if place.lock.is_empty() { String::new() } else { format!(", lock {}", place.lock) };
-    format!("{vms} VM{plural}, {layout}{lock} ({}, {})", s.machine, s.kernel)
+    let linux = rows_at(s, place).into_iter().find_map(|r| r.linux.as_ref());
+    let guests = linux.map(|linux| format!(" with Linux {}", linux.guest.kernel));
+    let guests = guests.unwrap_or_default();
+    format!("{vms} VM{plural}{guests}, {layout}{lock} ({}, {})", s.machine, s.kernel)
 }
 
 fn time(r: &Row) -> String {

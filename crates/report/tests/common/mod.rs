@@ -62,6 +62,7 @@ pub fn result(run: &Run, tune: impl Fn(&Run, &mut VmResult)) -> RunResult {
         vm: Vec::new(),
         epochs: Vec::new(),
         trace: Vec::new(),
+        spinners: None,
     };
     for vm in 0..run.vms {
         let mut v = vm_result(run);

@@ -9,7 +9,7 @@ use crate::schema::arm::{Arm, Window, YieldTo};
 use crate::schema::host::CgroupLayout;
 use crate::schema::linux::{GuestLock, LinuxGuest, LinuxVm};
 use crate::schema::lock::LockChoice;
-use crate::schema::names::{is_name, ALONE_ARM};
+use crate::schema::names::{is_name, Named, ALONE_ARM};
 use crate::schema::scenario::{Pin, Scenario, VmGroup};
 
 /// Expands `scenario`, whose text is `text`, with the workloads it names.
@@ -153,6 +153,15 @@ fn locks_of(s: &Scenario) -> Vec<SweptLocks> {
     of(&s.sweep.locks).into_iter().flat_map(with).collect()
 }
 
+/// What the locks are called that a point is compared under; nothing where no lock is swept and the
+/// guests are this project's own.
+fn lock_group(g: &VmGroup, locks: SweptLocks) -> String {
+    match &g.linux {
+        Some(guest) => locks.linux.unwrap_or(guest.lock).called().to_string(),
+        None => locks.bench.map(|l| l.label()).unwrap_or_default(),
+    }
+}
+
 /// The Linux guest of a group's VMs and its program, if it is one.
 fn linux_of(g: &VmGroup, work: Work, locks: SweptLocks) -> Option<LinuxVm> {
     let (Some(guest), Work::Program(program)) = (&g.linux, work) else { return None };
@@ -184,7 +193,7 @@ fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
         weights: if alike { Vec::new() } else { weights },
         lock: lock.kind,
         tau_ns: lock.tau_ns,
-        lock_group: point.locks.bench.map(|l| l.label()).unwrap_or_default(),
+        lock_group: lock_group(first, point.locks),
         lock_clock_mhz: s.host.lock_clock_mhz,
         cpl: first.cpl,
         cgroup: point.cgroup,

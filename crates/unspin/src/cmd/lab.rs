@@ -2,7 +2,7 @@
 //! `unspin lab`: emulated computers.
 
 use crate::exit::{Cannot, Usage};
-use crate::machine::emulated::{agent, explain, missing, open, series};
+use crate::machine::lab::{agent, explain, missing, open, series};
 use crate::machine::Refusal;
 use crate::out;
 use anyhow::{bail, Context};

@@ -4,8 +4,9 @@
 use crate::load::{self, Select};
 use std::io::Write;
 use std::path::PathBuf;
-use unspin_scenario::plan::LockChoice;
+use unspin_scenario::plan::{LockChoice, Run};
 use unspin_scenario::split;
+use unspin_scenario::Named;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -47,7 +48,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             r.vms,
             r.vcpus_text(),
             format!("{:?}", r.cgroup).to_lowercase(),
-            LockChoice { kind: r.lock, tau_ns: r.tau_ns }.label(),
+            lock(r),
             r.arm.name
         )?;
     }
@@ -59,4 +60,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ms as f64 / 1e3
     )?;
     Ok(())
+}
+
+/// The guests' lock; that of a Linux guest's kernel is one of its own.
+fn lock(run: &Run) -> String {
+    match &run.linux {
+        Some(linux) => format!("linux {}", linux.guest.lock.called()),
+        None => LockChoice { kind: run.lock, tau_ns: run.tau_ns }.label(),
+    }
 }

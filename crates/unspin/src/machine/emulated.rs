@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Machine `emulated`: a computer with VT-x and PLE, emulated by Bochs (crates/lab).
 
+use super::guests::{self, SymbolsOfKernels};
+use super::lab::{explain, open, series};
 use super::{Job, Machine, Refusal, Sink};
-use crate::exit::{Cannot, Usage};
-use anyhow::Context;
-use std::path::{Path, PathBuf};
+use crate::exit::Usage;
+use std::path::Path;
 use std::sync::atomic::Ordering;
-use unspin_lab::{Computer, Lab, LabError, Series, BOCHS_TOOLS};
+use unspin_lab::{Computer, Lab, LabError, Series, Work};
+use unspin_scenario::plan::{LinuxFiles, Plan, Run};
 use unspin_scenario::result::Record;
 
 pub struct Emulated {
@@ -17,62 +19,6 @@ impl Emulated {
     pub fn new(dir: Option<&Path>) -> anyhow::Result<Emulated> {
         Ok(Emulated { lab: open(dir)? })
     }
-}
-
-/// The lab, where this computer has what it takes.
-pub fn open(dir: Option<&Path>) -> anyhow::Result<Lab> {
-    missing(BOCHS_TOOLS).map_err(Cannot)?;
-    Lab::open(dir.map(Path::to_path_buf), agent()?).map_err(explain)
-}
-
-/// An error that says what is to be installed, unless all `tools` are there.
-pub fn missing(tools: &[&str]) -> Result<(), String> {
-    let missing = unspin_lab::missing_tools(tools);
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let tools: Vec<&str> = missing.iter().map(|(t, _)| t.as_str()).collect();
-    let mut packages: Vec<&str> = missing.iter().map(|(_, p)| p.as_str()).collect();
-    packages.dedup();
-    Err(format!(
-        "machine emulated: {} not found; install with: apt-get install {}",
-        tools.join(", "),
-        packages.join(" ")
-    ))
-}
-
-/// The agent's program stands beside this one, and a packaged one where users do not look.
-pub fn agent() -> anyhow::Result<PathBuf> {
-    let program = std::env::current_exe().context("cannot find this program")?;
-    Ok(match unspin_lab::is_installed() {
-        true => PathBuf::from("/usr/libexec/unspin/unspin-agent"),
-        false => program.with_file_name("unspin-agent"),
-    })
-}
-
-/// What this computer lacks is not the same as what went wrong.
-pub fn explain(e: LabError) -> anyhow::Error {
-    match e {
-        LabError::MissingTool { .. }
-        | LabError::NoKernelPackage { .. }
-        | LabError::Download { .. }
-        | LabError::Signature { .. }
-        | LabError::NoMirror
-        | LabError::CannotEnter { .. }
-        | LabError::Unsuitable { .. }
-        | LabError::NoSources { .. }
-        | LabError::NoHeaders { .. }
-        | LabError::OtherHeaders { .. }
-        | LabError::NotBuilt { .. } => Cannot(format!("machine emulated: {e}")).into(),
-        other => other.into(),
-    }
-}
-
-pub fn series(name: &str) -> Result<Series, Refusal> {
-    Series::parse(name).ok_or_else(|| Refusal {
-        message: format!("no emulated computer runs kernel {name:?}"),
-        allowed: Series::ALL.map(Series::name).join(", "),
-    })
 }
 
 impl Machine for Emulated {
@@ -102,6 +48,21 @@ impl Machine for Emulated {
         }
     }
 
+    fn check_plan(&self, plan: &Plan) -> Result<(), (&'static str, Refusal)> {
+        let wanted = memory_mib(plan);
+        if wanted <= Computer::MEMORY_MAX_MIB {
+            return Ok(());
+        }
+        let own = Computer::bochs(1).memory_mib;
+        Err((
+            "vm",
+            Refusal {
+                message: format!("the Linux guests of a run take {} MiB together", wanted - own),
+                allowed: format!("{} MiB on machine emulated", Computer::MEMORY_MAX_MIB - own),
+            },
+        ))
+    }
+
     fn image(&self) -> anyhow::Result<String> {
         self.lab.image_hash().map_err(explain)
     }
@@ -114,14 +75,17 @@ impl Machine for Emulated {
         if job.stop.load(Ordering::Relaxed) {
             return Err(LabError::Interrupted.into());
         }
-        let computer = Computer::bochs(job.plan.pcpus);
+        let (work, symbols) = self.with_guests(job)?;
+        let memory_mib = memory_mib(&work.plan);
+        let computer = Computer { memory_mib, ..Computer::bochs(work.plan.pcpus) };
         (job.say)(&format!("booting {}", kernel.release));
         let mut lost = None;
         let name = job.dir.file_name().unwrap_or(job.dir.as_os_str()).to_string_lossy();
         let booted =
-            self.lab.boot_plan(&kernel, &computer, job.plan, &name, job.stop, &mut |mut record| {
-                describe(&mut record, &computer);
-                if let Err(e) = sink(record) {
+            self.lab.boot_plan(&kernel, &computer, &work, &name, job.stop, &mut |mut r| {
+                describe(&mut r, &computer);
+                symbols.name(&mut r);
+                if let Err(e) = sink(r) {
                     // Records that cannot be kept are no reason to go on making them.
                     job.stop.store(true, Ordering::Relaxed);
                     lost.get_or_insert(e);
@@ -131,6 +95,45 @@ impl Machine for Emulated {
             (Some(e), _) => Err(e),
             (None, booted) => booted.map_err(explain),
         }
+    }
+}
+
+impl Emulated {
+    /// The job's plan, which says where in the computer its Linux guests' files lie, and those files;
+    /// the symbols of the guests' kernels.
+    fn with_guests(&self, job: &Job) -> anyhow::Result<(Work, SymbolsOfKernels)> {
+        let mut plan = job.plan.clone();
+        if plan.runs.iter().all(|run| guests::of(run).next().is_none()) {
+            return Ok((plan.into(), SymbolsOfKernels::default()));
+        }
+        let mut say = |text: &str| (job.say)(text);
+        let mut copies = self.lab.qemu(job.stop, &mut say).map_err(explain)?;
+        let parts = guests::parts(&self.lab, &plan, job.stop, &mut say)?;
+        let kernels = parts.kernels.into_iter().map(|(series, file)| {
+            let inside = format!("guests/vmlinux-{series}");
+            copies.push((inside.clone(), file));
+            (series, format!("/{inside}"))
+        });
+        let kernels = kernels.collect();
+        let initramfs = "guests/initramfs".to_string();
+        copies.push((initramfs.clone(), parts.initramfs));
+        plan.linux = Some(LinuxFiles {
+            qemu: "/usr/bin/qemu-system-x86_64".into(),
+            firmware: Some("/usr/share/qemu".into()),
+            kernels,
+            initramfs: format!("/{initramfs}"),
+        });
+        Ok((Work { plan, copies }, parts.symbols))
+    }
+}
+
+/// What the computer needs: its own, and its guests'.
+fn memory_mib(plan: &Plan) -> u32 {
+    let own = Computer::bochs(1).memory_mib;
+    let of_run = |run: &Run| guests::of(run).map(|linux| linux.guest.memory_mib).sum::<u32>();
+    match plan.runs.iter().map(of_run).max() {
+        None | Some(0) => own,
+        Some(guests) => (guests + own).next_multiple_of(64),
     }
 }
 

@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Machine `kvm`: the agent runs the plan on this host, with the module loaded.
 
-use super::{detect, Job, Machine, Refusal, Sink, Wish};
+use super::guests::{self, SymbolsOfKernels};
+use super::{detect, lab, Job, Machine, Refusal, Sink, Wish};
 use crate::exit::Cannot;
 use crate::host;
 use crate::sysfs::{Module, ROOT};
 use crate::vms::{self, Vm};
 use anyhow::{bail, Context};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use unspin_agent::EXIT_CANNOT;
 use unspin_host::{Host, VmProcess};
+use unspin_scenario::plan::{LinuxFiles, Plan};
 use unspin_scenario::result::Record;
 
 pub struct Kvm {
     release: String,
+    /// Where the lab keeps kernels of Linux guests.
+    lab_dir: Option<PathBuf>,
     _loaded: Option<Loaded>,
 }
 
@@ -112,7 +116,8 @@ impl Kvm {
             Way::IsLoaded => None,
             Way::BuildAndLoad => Some(Loaded::new(&release, wish.stop)?),
         };
-        Ok(Kvm { release, _loaded: loaded })
+        let lab_dir = wish.lab_dir.map(Path::to_path_buf);
+        Ok(Kvm { release, lab_dir, _loaded: loaded })
     }
 }
 
@@ -148,9 +153,10 @@ impl Machine for Kvm {
     }
 
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
+        let (plan, symbols) = self.with_guests(job)?;
         (job.say)("starting the agent");
         let file = job.dir.join("plan.json");
-        unspin_report::write_atomic(&file, &serde_json::to_vec(job.plan)?)?;
+        unspin_report::write_atomic(&file, &serde_json::to_vec(&plan)?)?;
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut agent = Command::new(program)
             .arg("agent")
@@ -160,7 +166,10 @@ impl Machine for Kvm {
             .stdout(Stdio::piped())
             .spawn()
             .context("cannot start the agent")?;
-        let read = read_records(&mut agent, job.stop, sink);
+        let read = read_records(&mut agent, job.stop, &mut |mut record| {
+            symbols.name(&mut record);
+            sink(record)
+        });
         if read.is_err() {
             terminate(&agent);
         }
@@ -173,6 +182,27 @@ impl Machine for Kvm {
             bail!("the agent ended before its plan ({status})");
         }
         Ok(())
+    }
+}
+
+impl Kvm {
+    /// The job's plan, which says where its Linux guests' files lie, and their kernels' symbols. QEMU is
+    /// this host's own.
+    fn with_guests(&self, job: &Job) -> anyhow::Result<(Plan, SymbolsOfKernels)> {
+        let mut plan = job.plan.clone();
+        if plan.runs.iter().all(|run| guests::of(run).next().is_none()) {
+            return Ok((plan, SymbolsOfKernels::default()));
+        }
+        let lab = lab::lab(self.lab_dir.as_deref())?;
+        let parts = guests::parts(&lab, &plan, job.stop, &mut |text| (job.say)(text))?;
+        let kernels = parts.kernels.into_iter();
+        plan.linux = Some(LinuxFiles {
+            qemu: "qemu-system-x86_64".into(),
+            firmware: None,
+            kernels: kernels.map(|(name, file)| (name, file.display().to_string())).collect(),
+            initramfs: parts.initramfs.display().to_string(),
+        });
+        Ok((plan, parts.symbols))
     }
 }
 

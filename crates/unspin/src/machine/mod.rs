@@ -2,9 +2,11 @@
 //! Machines: what can run a plan.
 
 pub mod detect;
-pub mod emulated;
+mod emulated;
+mod guests;
 mod job;
 mod kvm;
+pub mod lab;
 pub mod sim;
 pub mod threads;
 

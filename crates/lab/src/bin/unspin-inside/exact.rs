@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Guests of a few instructions, in 32-bit protected mode without paging: one that does nothing but
 //! spin, with so many PAUSEs and so many instructions from one to the next, at privilege level 0
-//! or 3; one that does nothing but exit.
+//! or 3; one that does nothing but exit; one that does nothing but compute.
 
 use crate::machine::{says, Memory};
 use kvm_bindings::{kvm_regs, kvm_segment};
@@ -59,6 +59,16 @@ pub fn exit_cycles(rounds: u32) -> Result<u64, String> {
     Ok(least * 100 / u64::from(EXITS))
 }
 
+/// A vCPU about to make so many turns of two instructions, which may turn its interrupts off first.
+pub fn computing(turns_interrupts_off: bool, turns: u32) -> Result<(VmFd, VcpuFd), String> {
+    let mut code = if turns_interrupts_off { vec![0xfa] } else { Vec::new() }; // cli
+    let again = code.len();
+    code.push(0x4e); // again: dec esi
+    jump_if_not_zero(&mut code, again);
+    code.extend([0xe6, END_PORT]); // out END_PORT, al
+    guest(&code, 0, 0, turns)
+}
+
 /// ESI: how many CPUIDs.
 fn cpuids() -> Vec<u8> {
     let mut code = vec![0x0f, 0xa2, 0x4e]; // again: cpuid; dec esi
@@ -77,7 +87,8 @@ fn guest(code: &[u8], cpl: u8, edi: u64, esi: u32) -> Result<(VmFd, VcpuFd), Str
     Ok((vm, vcpu))
 }
 
-fn to_the_end(vcpu: &mut VcpuFd) -> Result<(), String> {
+/// Until the guest says that it has done what it had to.
+pub fn to_the_end(vcpu: &mut VcpuFd) -> Result<(), String> {
     loop {
         match vcpu.run() {
             Ok(VcpuExit::IoOut(port, _)) if port == u16::from(END_PORT) => return Ok(()),

@@ -8,6 +8,7 @@ mod fail;
 mod machine;
 mod nested;
 mod online;
+mod rival;
 mod spinner;
 mod starve;
 mod text;
@@ -40,6 +41,8 @@ const USAGE: &str = "usage: unspin-inside COMMAND
   btf BASE FILE STRUCT             makes a structure longer in a module's type information
   hand-over THREADS                a vCPU that one thread after the other runs
   exit-cycles ROUNDS               hundredths of TSC cycles that an exit and its re-entry take
+  rival INTERRUPTS                 a vCPU computes (INTERRUPTS: on, off, turned-off) and a thread on its
+                                   CPU too: exits for host interrupts, the thread's longest wait in us
   switches MS [SLEEP_US]           one vCPU computes, another, if there is to be one, sleeps and wakes
                                    up: units of the first, TSC cycles, exits and context switches";
 
@@ -83,6 +86,7 @@ fn main() {
         ["exit-cycles", rounds] => {
             number(rounds).and_then(|n| exact::exit_cycles(n).map(|cycles| cycles.to_string()))
         }
+        ["rival", interrupts] => rival::Interrupts::parse(interrupts).and_then(rival::beside),
         ["switches", ms] => number(ms).and_then(|ms| vms::switches(ms.into(), None)),
         ["switches", ms, sleep_us] => number(sleep_us).and_then(|sleep_us| {
             number(ms).and_then(|ms| vms::switches(ms.into(), Some(sleep_us)))

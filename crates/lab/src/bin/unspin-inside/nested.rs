@@ -88,8 +88,7 @@ global_asm!(
     "jmp 99f",
     "7: vmresume",
     "jmp 99f",
-    // L2: waits, without a PAUSE, until it is told to leave. Its interrupts must be on: off, none of
-    // the host's ends it on Bochs 2.7.
+    // L2: waits, without a PAUSE, until it is told to leave.
     "8: inc dword ptr [r15 + 0x20]",
     "81: cmp dword ptr [r15 + 0x24], 0",
     "je 81b",

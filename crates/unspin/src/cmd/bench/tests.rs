@@ -45,6 +45,7 @@ fn result(run: &Run) -> Record {
         vm: vec![vm; run.vms as usize],
         epochs: Vec::new(),
         trace: Vec::new(),
+        spinners: None,
     }))
 }
 

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Stands in for QEMU and a Linux guest in it, for tests of the agent: takes QEMU's arguments, has
+//! threads with the names of vCPUs, and answers in the area a guest shares with its host. The value of
+//! `-initrd` says what goes wrong, and with which VM: `stands-still:1`.
+
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+use unspin_guest_abi::area::{self, Area};
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let value = |option: &str| {
+        let at = args.iter().position(|arg| arg == option).expect(option);
+        args[at + 1].clone()
+    };
+    let vm = value("-name").split([',', '-']).nth(1).expect("guest=unspin-N,…").to_string();
+    let fault = match value("-initrd").split_once(':') {
+        Some((fault, of)) if of == vm => fault.to_string(),
+        _ => String::new(),
+    };
+    let console = value("-serial").replace("file:", "");
+    std::fs::write(&console, "Linux version 6.12\nKernel panic - not syncing: no init\n").unwrap();
+    match fault.as_str() {
+        "does-not-start" => {
+            eprintln!("qemu: could not access KVM kernel module");
+            std::process::exit(1);
+        }
+        "panics" => std::process::exit(0),
+        _ => {}
+    }
+    let object = value("-object");
+    let memory = object.split(',').find_map(|part| part.strip_prefix("mem-path=")).unwrap();
+    let vcpus: u32 = value("-smp").parse().unwrap();
+    // A thread has its name once it runs.
+    let named = Arc::new(Barrier::new(vcpus as usize + 1));
+    for vcpu in 0..vcpus {
+        let here = Arc::clone(&named);
+        let thread = std::thread::Builder::new().name(format!("CPU {vcpu}/KVM"));
+        let wait = move || {
+            here.wait();
+            std::thread::sleep(Duration::from_secs(600));
+        };
+        thread.spawn(wait).unwrap();
+    }
+    named.wait();
+    guest(map(Path::new(memory)), vcpus, &fault);
+}
+
+fn map(path: &Path) -> &'static Area {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    // SAFETY: a new mapping of a file that is longer than that; it is never taken away.
+    unsafe {
+        let at = libc::mmap(
+            std::ptr::null_mut(),
+            area::BYTES,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            area::ADDR as libc::off_t,
+        );
+        assert_ne!(at, libc::MAP_FAILED);
+        &*at.cast::<Area>()
+    }
+}
+
+/// The runner and its program: a unit a millisecond.
+fn guest(area: &Area, vcpus: u32, fault: &str) {
+    let guest = &area.guest;
+    area::set_text(&area.found.kernel, "6.12.0-fake");
+    area::set_text(&area.found.lock, "queued");
+    guest.version.store(if fault == "is-older" { 0 } else { area::VERSION }, Relaxed);
+    guest.online.store(if fault == "lacks-a-vcpu" { vcpus - 1 } else { vcpus }, Relaxed);
+    guest.boots.store(1, Relaxed);
+    guest.state.store(area::STATE_READY, Relaxed);
+    guest.magic.store(area::MAGIC, Release);
+    let (mut units, mut gone_back) = (0u64, false);
+    loop {
+        std::thread::sleep(Duration::from_millis(1));
+        let serial = area.host.serial.load(Acquire);
+        if serial != guest.answered.load(Relaxed) {
+            let runs = !area::text(&area.host.program).is_empty();
+            let state = match fault {
+                "fails" if runs => {
+                    area::set_text(&area.error, "hackbench: not found (status 127)");
+                    area::STATE_FAILED
+                }
+                _ if runs => area::STATE_RUNS,
+                _ => area::STATE_READY,
+            };
+            guest.state.store(state, Relaxed);
+            guest.answered.store(serial, Release);
+        }
+        if guest.state.load(Relaxed) != area::STATE_RUNS {
+            continue;
+        }
+        units += 1;
+        match fault {
+            "stands-still" => units = units.min(5),
+            "goes-back" if units > 120 => gone_back = true,
+            "reboots" if units > 40 => guest.boots.store(2, Relaxed),
+            "dies" if units > 40 => std::process::exit(0),
+            _ => {}
+        }
+        area.slots[3].units.store(if gone_back { 1 } else { units }, Relaxed);
+    }
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The agent with Linux guests, which a stand-in for QEMU plays: what stays from run to run, and every
+//! way in which a guest can fail.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use unspin_scenario::plan::{
+    GuestIdle, GuestLock, GuestProgram, HostModel, LinuxFiles, LinuxGuest, LinuxVm, Plan, Run,
+    SCHEMA,
+};
+use unspin_scenario::result::Record;
+
+const AGENT: &str = env!("CARGO_BIN_EXE_unspin-agent");
+const FAKE_QEMU: &str = env!("CARGO_BIN_EXE_fake-qemu");
+
+fn run(id: u32, lock: GuestLock, program: &str) -> Run {
+    let guest = LinuxGuest {
+        kernel: "6.12".into(),
+        lock,
+        memory_mib: 96,
+        idle: GuestIdle::Halt,
+        extra_cmdline: String::new(),
+    };
+    let program = GuestProgram {
+        name: program.into(),
+        title: "t".into(),
+        packages: vec![],
+        sources: vec![],
+        flags: vec![],
+        prepare: String::new(),
+        command: "c".into(),
+        unit: "u".into(),
+        counts: vec![],
+        from: "f".into(),
+    };
+    Run {
+        id,
+        profile: program.name.clone(),
+        linux: Some(LinuxVm { guest, program }),
+        warmup_ms: 20,
+        window_ms: 200,
+        stagger_ms: 5,
+        ..Run::new(vec![], 2, 2)
+    }
+}
+
+fn plan(fault: &str, runs: Vec<Run>) -> Plan {
+    Plan {
+        schema: SCHEMA,
+        scenario: "test".into(),
+        title: "test".into(),
+        scenario_hash: "0".into(),
+        pcpus: 1,
+        slice_ns: None,
+        host_model: HostModel::Lab,
+        scheduler: Default::default(),
+        period_ms: None,
+        loop_detection: Default::default(),
+        llc_pcpus: None,
+        skew_tick: true,
+        group_load_lags: false,
+        linux: Some(LinuxFiles {
+            qemu: FAKE_QEMU.into(),
+            firmware: None,
+            kernels: BTreeMap::from([("6.12".to_string(), "/dev/null".to_string())]),
+            initramfs: fault.into(),
+        }),
+        runs,
+    }
+}
+
+struct Said {
+    code: i32,
+    records: Vec<Record>,
+    pid: u32,
+}
+
+fn agent(name: &str, plan: &Plan) -> Said {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.json"));
+    std::fs::write(&path, serde_json::to_string(plan).unwrap()).unwrap();
+    let child = Command::new(AGENT).arg("agent").arg(path).stdout(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let records = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    nothing_is_left(pid);
+    Said { code: output.status.code().unwrap(), records, pid }
+}
+
+/// Neither files of the agent's nor processes that have them open.
+fn nothing_is_left(pid: u32) {
+    let prefix = format!("unspin-{pid}-");
+    for dir in [Path::new("/dev/shm"), &std::env::temp_dir()] {
+        for entry in std::fs::read_dir(dir).unwrap().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            assert!(!name.starts_with(&prefix), "{name} is left");
+        }
+    }
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        assert!(!String::from_utf8_lossy(&line).contains(&prefix), "{process:?} is left");
+    }
+}
+
+impl Said {
+    fn error(&self, id: u32) -> &str {
+        let failed = self.records.iter().find_map(|record| match record {
+            Record::Failed { id: failed, error } if *failed == id => Some(error.as_str()),
+            _ => None,
+        });
+        failed.unwrap_or_else(|| panic!("run {id} did not fail: {:?}", self.records))
+    }
+
+    /// Units of each VM of each run that was measured.
+    fn units(&self) -> Vec<(u32, Vec<u64>)> {
+        let measured = self.records.iter().filter_map(|record| match record {
+            Record::Run(r) => Some((r.run.id, r.vm.iter().map(|v| v.units[0]).collect())),
+            _ => None,
+        });
+        measured.collect()
+    }
+}
+
+#[test]
+fn guests_stay_while_their_kind_is_wanted() {
+    let first = run(0, GuestLock::Queued, "a");
+    let alone = Run { vms: 1, ..run(1, GuestLock::Queued, "b") };
+    let other = run(2, GuestLock::Pv, "a");
+    let said = agent("stay", &plan("", vec![first, alone, other]));
+    assert_eq!(said.code, 0, "{:?}", said.records);
+    for (id, units) in said.units() {
+        assert_eq!(units.len(), if id == 1 { 1 } else { 2 });
+        assert!(units.iter().all(|n| (20..=220).contains(n)), "{units:?}");
+    }
+    let Record::Run(r) = &said.records[2] else { panic!("{:?}", said.records) };
+    let v = &r.vm[0];
+    assert_eq!(v.guest.as_ref().unwrap().kernel, "6.12.0-fake");
+    assert_eq!((v.cpu_ns.len(), v.acquisitions.len()), (1, 0));
+    assert_eq!(v.sched.as_ref().unwrap().voluntary_switches.len(), 2);
+    assert!(said.pid > 0);
+}
+
+/// The run of the guest that fails is lost, and what is wrong is said; the next run has new guests.
+#[test]
+fn a_guest_that_fails_costs_its_run_and_no_other() {
+    for (fault, why) in [
+        ("does-not-start", "could not access KVM kernel module"),
+        ("panics", "Kernel panic - not syncing: no init"),
+        ("lacks-a-vcpu", "brought up 1 of 2 vCPUs"),
+        ("is-older", "its runner speaks version 0"),
+        ("fails", "its program a failed: hackbench: not found (status 127)"),
+        ("stands-still", "its count of work stood still: 5 and then 5"),
+        ("goes-back", "its count of work went backwards"),
+        ("reboots", "it rebooted (2 boots)"),
+        ("dies", "its guest panicked, rebooted or was switched off"),
+    ] {
+        // Of the second VM: a run of one VM goes well.
+        let both = run(0, GuestLock::Queued, "a");
+        let one = Run { vms: 1, ..run(1, GuestLock::Pv, "a") };
+        let said = agent(fault, &plan(&format!("{fault}:1"), vec![both, one]));
+        let error = said.error(0);
+        assert!(error.contains("VM 1") && error.contains(why), "{fault}: {error}");
+        assert_eq!(said.code, 1);
+        assert_eq!(said.units().iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1], "{fault}");
+    }
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let of = |change: fn(&mut Plan)| {
+        let mut plan = plan("", vec![run(0, GuestLock::Queued, "a")]);
+        change(&mut plan);
+        agent("missing", &plan).error(0).to_string()
+    };
+    let no_qemu = of(|plan| plan.linux.as_mut().unwrap().qemu = "/nowhere/qemu".into());
+    assert!(no_qemu.contains("/nowhere/qemu") && no_qemu.contains("qemu-system-x86"), "{no_qemu}");
+    let no_kernel = of(|plan| plan.linux.as_mut().unwrap().kernels.clear());
+    assert!(no_kernel.contains("no kernel 6.12"), "{no_kernel}");
+    let no_files = of(|plan| plan.linux = None);
+    assert!(no_files.contains("Linux guests"), "{no_files}");
+    let too_large = of(|plan| plan.runs[0].linux.as_mut().unwrap().guest.memory_mib = 1 << 30);
+    assert!(too_large.contains("do not fit /dev/shm"), "{too_large}");
+}
+
+#[test]
+fn an_interrupt_leaves_nothing_behind() {
+    let long = Run { window_ms: 60_000, ..run(0, GuestLock::Queued, "a") };
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("interrupted.json");
+    std::fs::write(&path, serde_json::to_string(&plan("", vec![long])).unwrap()).unwrap();
+    for after_ms in [5, 60, 400] {
+        let child =
+            Command::new(AGENT).arg("agent").arg(&path).stdout(Stdio::piped()).spawn().unwrap();
+        let pid = child.id();
+        std::thread::sleep(Duration::from_millis(after_ms));
+        // SAFETY: a signal to a child that has not been waited for.
+        unsafe { libc::kill(pid as i32, libc::SIGTERM) };
+        let output = child.wait_with_output().unwrap();
+        // Before it takes signals, one ends it.
+        assert!(matches!(output.status.code(), Some(130) | None), "{:?}", output.status);
+        nothing_is_left(pid);
+    }
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Debian's packages, each unpacked in a directory of its own, and what of them a program takes to
+//! run. Nothing is installed, and no package's scripts are run.
+
+use crate::apt::{Apt, PackageFile};
+use crate::elf;
+use crate::error::{io, LabError, Result};
+use crate::tool;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+/// Where in the lab what Linux guests are made of is kept.
+pub(crate) const GUESTS: &str = "guests";
+
+/// Where the dynamic linker of Debian looks for libraries.
+const LIBRARY_DIRS: [&str; 4] =
+    ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib", "usr/lib"];
+
+/// Links followed before a file is taken for one that is not there.
+const LINKS_MAX: usize = 16;
+
+/// Files by their path from a computer's root, without the leading slash.
+pub(crate) type Files = BTreeMap<String, PathBuf>;
+
+/// Packages and all they depend on, unpacked.
+#[derive(Debug)]
+pub(crate) struct Unpacked {
+    /// What was asked for.
+    names: Vec<String>,
+    /// Each package and its directory.
+    dirs: Vec<(PackageFile, PathBuf)>,
+}
+
+impl Unpacked {
+    /// Fetch and unpack the current versions of `names` and of all they depend on below `dir`, as far
+    /// as they are not there. Without package lists, what was unpacked for these before still serves.
+    pub(crate) fn fetch(
+        dir: &Path,
+        names: &[String],
+        stop: &AtomicBool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Unpacked> {
+        let (sets, packages) = (dir.join("sets"), dir.join("packages"));
+        for made in [&sets, &packages] {
+            fs::create_dir_all(made).map_err(io(made))?;
+        }
+        let apt = Apt::of_nothing_installed(&dir.join("apt"))?;
+        let words: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+        let set = sets.join(crate::hash::sha256(&words));
+        let files = match apt.files_of(names, &dir.join("look-up.log"), stop) {
+            Ok(files) => files,
+            Err(LabError::Interrupted) => return Err(LabError::Interrupted),
+            Err(error) => known_before(&set, &packages).ok_or(error)?,
+        };
+        let all: Vec<(PackageFile, PathBuf)> = files
+            .into_iter()
+            .map(|file| {
+                let dir = packages.join(file.file.trim_end_matches(".deb"));
+                (file, dir)
+            })
+            .collect();
+        let missing: Vec<&(PackageFile, PathBuf)> =
+            all.iter().filter(|(_, dir)| !dir.is_dir()).collect();
+        if !missing.is_empty() {
+            say(&format!("downloading {} packages for {}", missing.len(), names.join(", ")));
+            download(&apt, dir, &missing, stop)?;
+        }
+        let text: String = all.iter().map(|(file, _)| format!("{}\n", file.file)).collect();
+        fs::write(&set, text).map_err(io(&set))?;
+        Ok(Unpacked { names: names.to_vec(), dirs: all })
+    }
+
+    /// The names of all packages' files, which name their versions, too.
+    pub(crate) fn versions(&self) -> String {
+        self.dirs.iter().map(|(file, _)| format!("{}\n", file.file)).collect()
+    }
+
+    /// All packages laid over each other in `dir`.
+    pub(crate) fn lay_out(&self, dir: &Path, log: &Path, stop: &AtomicBool) -> Result<()> {
+        fs::create_dir_all(dir).map_err(io(dir))?;
+        let mut copy = Command::new("cp");
+        copy.args(["-a", "--"]);
+        copy.args(self.dirs.iter().map(|(_, from)| from.join("."))).arg(dir);
+        tool::run("laying packages out", &mut copy, log, stop)
+    }
+
+    /// The package a file was unpacked from.
+    pub(crate) fn owner(&self, file: &Path) -> Option<&str> {
+        let mut dirs = self.dirs.iter();
+        dirs.find(|(_, dir)| file.starts_with(dir)).map(|(owner, _)| owner.package.as_str())
+    }
+
+    /// Where the file at a path of the computer is here, links followed.
+    pub(crate) fn find(&self, path: &str) -> Option<PathBuf> {
+        self.find_in(path, |_| true)
+    }
+
+    /// As [`Unpacked::find`], where the path is one of `package`.
+    pub(crate) fn find_of(&self, package: &str, path: &str) -> Option<PathBuf> {
+        self.find_in(path, |file| file.package == package)
+    }
+
+    fn find_in(&self, path: &str, is_wanted: impl Fn(&PackageFile) -> bool) -> Option<PathBuf> {
+        let mut path = normal(Path::new(path));
+        let mut wanted: &dyn Fn(&PackageFile) -> bool = &is_wanted;
+        for _ in 0..LINKS_MAX {
+            let found = self.entry(&path, wanted)?;
+            if !found.is_symlink() {
+                return Some(found);
+            }
+            let target = fs::read_link(&found).ok()?;
+            path = normal(&path.parent()?.join(target));
+            wanted = &|_| true;
+        }
+        None
+    }
+
+    /// A package may have a directory below /usr that was one of the root's own, or the other way round.
+    fn entry(&self, path: &Path, wanted: &dyn Fn(&PackageFile) -> bool) -> Option<PathBuf> {
+        let beside = match path.strip_prefix("usr") {
+            Ok(rest) => rest.to_path_buf(),
+            Err(_) => Path::new("usr").join(path),
+        };
+        let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
+        let of = |path: &Path| {
+            let mut dirs = self.dirs.iter().filter(|(file, _)| wanted(file));
+            dirs.find_map(|(_, dir)| Some(dir.join(path)).filter(is_there))
+        };
+        of(path).or_else(|| of(&beside))
+    }
+
+    /// Add to `files` all that those of them that are programs load.
+    pub(crate) fn add_needed(&self, files: &mut Files) -> Result<()> {
+        let mut left: Vec<(String, PathBuf)> = files.clone().into_iter().collect();
+        while let Some((path, file)) = left.pop() {
+            let contents = fs::read(&file).map_err(io(&file))?;
+            let Some(needs) = elf::needs(&contents) else { continue };
+            for (name, found) in self.needed(&path, &needs)? {
+                if !files.contains_key(&name) {
+                    files.insert(name.clone(), found.clone());
+                    left.push((name, found));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn needed(&self, path: &str, needs: &elf::Needs) -> Result<Vec<(String, PathBuf)>> {
+        let origin = Path::new(path).parent().unwrap_or(Path::new(""));
+        let own = needs.run_paths.iter().map(|dir| {
+            let origin = origin.to_string_lossy();
+            dir.replace("$ORIGIN", &origin).replace("${ORIGIN}", &origin)
+        });
+        let dirs: Vec<String> = own.chain(LIBRARY_DIRS.map(str::to_string)).collect();
+        let missing = |library: &str| LabError::MissingLibrary {
+            file: path.to_string(),
+            library: library.to_string(),
+            packages: self.names.join(", "),
+        };
+        let mut found = Vec::new();
+        if let Some(interpreter) = &needs.interpreter {
+            let file = self.find(interpreter).ok_or_else(|| missing(interpreter))?;
+            found.push((interpreter.trim_start_matches('/').to_string(), file));
+        }
+        for library in &needs.libraries {
+            // Programs have it by another path already: the one that is their interpreter.
+            if library.starts_with("ld-linux") {
+                continue;
+            }
+            let places = dirs.iter().map(|dir| normal(&Path::new(dir).join(library)));
+            let place = places
+                .filter_map(|path| Some((self.find(path.to_str()?)?, path)))
+                .find(|(file, _)| file.is_file());
+            let (file, path) = place.ok_or_else(|| missing(library))?;
+            found.push((path.to_string_lossy().into_owned(), file));
+        }
+        Ok(found)
+    }
+}
+
+/// What was unpacked the last time, if all of it is there.
+fn known_before(set: &Path, packages: &Path) -> Option<Vec<PackageFile>> {
+    let text = fs::read_to_string(set).ok()?;
+    let files: Option<Vec<PackageFile>> = text.lines().map(PackageFile::of).collect();
+    let is_there = |file: &PackageFile| packages.join(file.file.trim_end_matches(".deb")).is_dir();
+    files.filter(|files| files.iter().all(is_there))
+}
+
+/// Download packages and unpack each to its directory, which is there once it is complete.
+fn download(
+    apt: &Apt,
+    dir: &Path,
+    missing: &[&(PackageFile, PathBuf)],
+    stop: &AtomicBool,
+) -> Result<()> {
+    let (debs, log) = (dir.join("debs"), dir.join("fetch.log"));
+    fs::create_dir_all(&debs).map_err(io(&debs))?;
+    let _ = fs::remove_file(&log);
+    let absent = missing.iter().filter(|(file, _)| !debs.join(&file.file).exists());
+    let exact: Vec<String> = absent.map(|(file, _)| file.exact()).collect();
+    if !exact.is_empty() {
+        apt.download_all(&debs, &exact, &log, stop)?;
+    }
+    for (file, target) in missing {
+        let (deb, part) = (debs.join(&file.file), target.with_extension("part"));
+        let _ = fs::remove_dir_all(&part);
+        let mut unpack = Command::new("dpkg-deb");
+        unpack.arg("-x").arg(&deb).arg(&part);
+        if let Err(error) = tool::run(&format!("unpacking {}", file.file), &mut unpack, &log, stop)
+        {
+            // One that was cut off is downloaded again the next time.
+            if !matches!(error, LabError::Interrupted | LabError::NoSpace { .. }) {
+                let _ = fs::remove_file(&deb);
+            }
+            return Err(error);
+        }
+        fs::rename(&part, target).map_err(io(target))?;
+        fs::remove_file(&deb).map_err(io(&deb))?;
+    }
+    Ok(())
+}
+
+/// A path from the root, without `.` and `..` in it.
+fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => out.push(name),
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::RootDir => out.clear(),
+            Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn unpacked(name: &str) -> (PathBuf, Unpacked) {
+        let dir = std::env::temp_dir().join(format!("unspin-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        let dirs = ["a_1_amd64.deb", "b_2_all.deb"].map(|file| {
+            let package = PackageFile::of(file).unwrap();
+            let at = dir.join(&package.package);
+            fs::create_dir_all(at.join("usr/lib")).unwrap();
+            (package, at)
+        });
+        (dir, Unpacked { names: vec!["a".into()], dirs: dirs.into() })
+    }
+
+    #[test]
+    fn links_lead_from_package_to_package_and_never_out_of_them() {
+        let (dir, unpacked) = unpacked("links");
+        fs::write(dir.join("b/usr/lib/real"), "").unwrap();
+        symlink("/usr/lib/real", dir.join("a/usr/lib/absolute")).unwrap();
+        symlink("../../../../../usr/lib/real", dir.join("a/usr/lib/relative")).unwrap();
+        symlink("/usr/lib/loop", dir.join("a/usr/lib/loop")).unwrap();
+        symlink("/etc/passwd", dir.join("a/usr/lib/outside")).unwrap();
+        let real = Some(dir.join("b/usr/lib/real"));
+        for path in ["usr/lib/real", "/usr/lib/absolute", "usr/lib/relative", "/lib/absolute"] {
+            assert_eq!(unpacked.find(path), real, "{path}");
+        }
+        for path in ["usr/lib/loop", "usr/lib/outside", "usr/lib/none", "../../../etc/passwd"] {
+            assert_eq!(unpacked.find(path), None, "{path}");
+        }
+        assert_eq!(unpacked.find_of("a", "usr/lib/absolute"), real);
+        assert_eq!(unpacked.find_of("a", "usr/lib/real"), None);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_library_that_no_package_brings_is_named() {
+        let (dir, unpacked) = unpacked("needs");
+        fs::write(dir.join("a/usr/lib/libx.so.1"), "").unwrap();
+        let mut needs = elf::Needs { libraries: vec!["libx.so.1".into()], ..Default::default() };
+        let found = unpacked.needed("usr/bin/x", &needs).unwrap();
+        assert_eq!(found[0].1, dir.join("a/usr/lib/libx.so.1"));
+        needs.libraries = vec!["libnone.so.1".into()];
+        let error = unpacked.needed("usr/bin/x", &needs).unwrap_err().to_string();
+        assert!(error.contains("usr/bin/x needs libnone.so.1"), "{error}");
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn what_was_unpacked_before_serves_only_whole() {
+        let (dir, _) = unpacked("before");
+        let (set, packages) = (dir.join("set"), dir.join("packages"));
+        fs::create_dir_all(packages.join("a_1_amd64")).unwrap();
+        fs::write(&set, "a_1_amd64.deb\n").unwrap();
+        assert_eq!(known_before(&set, &packages).unwrap().len(), 1);
+        fs::write(&set, "a_1_amd64.deb\nb_2_all.deb\n").unwrap();
+        assert_eq!(known_before(&set, &packages), None);
+        assert_eq!(known_before(&dir.join("none"), &packages), None);
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

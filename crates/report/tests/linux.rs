@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Rows of Linux guests: what they are of, their work, where their vCPUs were.
+
+use unspin_report::{documents, read_str, text};
+use unspin_scenario::plan::{Plan, Run};
+use unspin_scenario::result::{
+    Begin, FoundGuest, Record, RunResult, SchedStats, SpinPlace, Spinners, VmResult,
+};
+use unspin_scenario::{expand, parse_guest_program, parse_scenario, Selection, Workloads};
+
+const WINDOW_NS: u64 = 100_000_000;
+
+const SCENARIO: &str = r#"
+title = "Linux guests"
+repeats = 1
+[host]
+pcpus = 4
+[[vm]]
+guest = "linux"
+vcpus = 4
+[sweep]
+profiles = ["hackbench"]
+vms = [2]
+guest_locks = ["pv", "queued"]
+[[arm]]
+name = "stock"
+baseline = true
+[[arm]]
+name = "hvs"
+yield_to = "hvs"
+"#;
+
+fn plan() -> Plan {
+    let s = parse_scenario("x.toml", "x", SCENARIO).unwrap();
+    let about =
+        "name = \"hackbench\"\ntitle = \"t\"\ncommand = \"c\"\nunit = \"u\"\nfrom = \"f\"\n";
+    let program = parse_guest_program("p.toml", "hackbench", about).unwrap();
+    let programs = [("hackbench".to_string(), (program, about.to_string()))].into();
+    let workloads = Workloads { programs, ..Workloads::default() };
+    expand(&s, SCENARIO, &workloads, &Selection::default()).unwrap()
+}
+
+/// Alone a VM does 1000 units with four CPUs; two on stock do 400 each with two, HVS a tenth more.
+fn vm(run: &Run) -> VmResult {
+    let (units, cpus) = match (run.alone, run.arm.name.as_str()) {
+        (true, _) => (1000, 4),
+        (false, "hvs") => (440, 2),
+        (false, _) => (400, 2),
+    };
+    let lock = format!("{:?}", run.linux.as_ref().unwrap().guest.lock).to_lowercase();
+    VmResult {
+        units: vec![units],
+        cpu_ns: vec![cpus * WINDOW_NS],
+        sched: Some(SchedStats {
+            steal_ns: Some(vec![WINDOW_NS / 4; 4]),
+            involuntary_switches: vec![10; 4],
+            voluntary_switches: vec![5; 4],
+        }),
+        guest: Some(FoundGuest { kernel: "6.12.9".into(), lock, ..FoundGuest::default() }),
+        ..VmResult::default()
+    }
+}
+
+fn result(run: &Run) -> RunResult {
+    let place = |address, count, symbol: Option<&str>| SpinPlace {
+        address,
+        count,
+        symbol: symbol.map(str::to_string),
+    };
+    let slow = Some("native_queued_spin_lock_slowpath");
+    RunResult {
+        run: run.clone(),
+        window_ns: WINDOW_NS,
+        vm: (0..run.vms).map(|_| vm(run)).collect(),
+        epochs: vec![],
+        trace: vec![],
+        spinners: (!run.alone).then(|| Spinners {
+            sampled_ms: 60,
+            pause: vec![place(16, 60, slow), place(20, 20, slow), place(0x99, 20, None)],
+            interrupted: vec![],
+            others: 0,
+        }),
+    }
+}
+
+fn lines(results: Vec<RunResult>) -> String {
+    let begin: Begin = serde_json::from_value(serde_json::json!({
+        "schema": 1, "scenario": "x", "scenario_hash": "0", "kernel": "6.12.9", "cpu_model": "c",
+        "pcpus": 4, "tsc_khz": 200_000, "module": "0.1.0", "window_control": "vmx", "settings": {},
+        "machine": "emulated"
+    }))
+    .unwrap();
+    let runs = results.len() as u32;
+    let mut records = vec![Record::Begin(begin)];
+    records.extend(results.into_iter().map(|r| Record::Run(Box::new(r))));
+    records.push(Record::End { runs, failed: 0 });
+    records.iter().map(|r| serde_json::to_string(r).unwrap() + "\n").collect()
+}
+
+#[test]
+fn rows_say_which_guest_they_are_of_and_what_it_did() {
+    let input =
+        read_str(std::path::Path::new("x.jsonl"), &lines(plan().runs.iter().map(result).collect()));
+    assert_eq!(input.notices, Vec::<String>::new());
+    let docs = documents(&input);
+    let summary = serde_json::to_value(&docs[0].summary).unwrap();
+    let rows = summary["arms"].as_array().unwrap();
+    let whole = rows.iter().filter(|r| r["vm_index"].is_null());
+    let of = |lock: &str, arm: &str| {
+        let mut found = whole.clone().filter(|r| r["lock"] == *lock && r["arm"] == *arm);
+        found.next().unwrap_or_else(|| panic!("{lock} {arm}"))
+    };
+    for lock in ["pv", "queued"] {
+        let hvs = of(lock, "hvs");
+        let guest = serde_json::json!({ "kind": "linux", "kernel": "6.12.9", "lock": lock });
+        assert_eq!((&hvs["guest"], &of(lock, "ideal")["guest"]), (&guest, &guest));
+        assert_eq!((&hvs["work_units"], &hvs["performance"]), (&880.into(), &1.1.into()));
+        assert_eq!(of(lock, "ideal")["performance"], 1.25);
+        assert!(of(lock, "ideal").get("work_units").is_none());
+        assert_eq!(hvs["vcpu_time"]["running"], 0.5);
+        assert_eq!(hvs["vcpu_time"]["waiting"], 0.25);
+        assert_eq!(hvs["spinners"][0]["symbol"], "native_queued_spin_lock_slowpath");
+        assert_eq!(hvs["spinners"][0]["share"], 0.8);
+        assert_eq!(hvs["spinners"][1]["symbol"], "0x99");
+        assert!(hvs["fairness"].is_null() && hvs.get("interrupted").is_none());
+    }
+    for headroom in summary["headroom"].as_array().unwrap() {
+        assert_eq!(headroom["guest_lock"], headroom["lock"]);
+        assert_eq!(headroom["closed"], 0.4);
+    }
+    let page = text(&docs);
+    assert!(page.contains("2 VMs with Linux 6.12.9, libvirt's cgroups, lock queued"), "{page}");
+    assert!(page.contains("native_queued_spin_lock_slowpath 80 %"), "{page}");
+}
+
+/// A Linux guest has one count of its work, whatever its vCPUs are.
+#[test]
+fn counts_per_vcpu_are_refused_of_linux_guests() {
+    let mut results: Vec<RunResult> = plan().runs.iter().map(result).collect();
+    results[1].vm[0].units = vec![100; 4];
+    let input = read_str(std::path::Path::new("x.jsonl"), &lines(results));
+    assert!(input.notices.iter().any(|n| n.contains("units")), "{:?}", input.notices);
+}

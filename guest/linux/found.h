@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * What the guest's kernel uses where it runs on a hypervisor, from the words it starts with and from
+ * /sys. The words are those of arch/x86/kernel/kvm.c, 6.1 to 7.3.
+ */
+#ifndef UNSPIN_LINUX_FOUND_H
+#define UNSPIN_LINUX_FOUND_H
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/klog.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+#include "area.h"
+
+/*
+ * The kernel's spin lock, from its log and the flags in /proc/cpuinfo. Without pv-unhalt it takes
+ * test-and-set wherever there is a hypervisor; every other reason not to halt leads to the queued lock.
+ */
+static const char *lock_of(const char *log, const char *cpuinfo)
+{
+	if (strstr(log, "PV spinlocks enabled"))
+		return "pv";
+	if (strstr(log, "PV spinlocks disabled, no host support"))
+		return "test-and-set";
+	if (strstr(log, "PV spinlocks disabled"))
+		return "queued";
+	return strstr(cpuinfo, " hypervisor") ? "test-and-set" : "queued";
+}
+
+/* The start of a file without its last newline; empty where it cannot be read. */
+static void read_text(const char *file, char *text, size_t size)
+{
+	int fd = open(file, O_RDONLY | O_CLOEXEC);
+	ssize_t length = fd < 0 ? 0 : read(fd, text, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	text[length > 0 ? length : 0] = 0;
+	text[strcspn(text, "\n")] = 0;
+}
+
+/* The flags of the first CPU are in the first page. */
+static void read_cpuinfo(char *text, size_t size)
+{
+	int fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
+	ssize_t length = fd < 0 ? 0 : read(fd, text, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	text[length > 0 ? length : 0] = 0;
+}
+
+static void found_fill(struct area_found *found)
+{
+	static char log[1 << 18], cpuinfo[4096];
+	struct utsname name;
+	int length = klogctl(3 /* SYSLOG_ACTION_READ_ALL */, log, sizeof(log) - 1);
+
+	log[length > 0 ? length : 0] = 0;
+	read_cpuinfo(cpuinfo, sizeof(cpuinfo));
+	uname(&name);
+	snprintf(found->kernel, sizeof(found->kernel), "%.63s", name.release);
+	strcpy(found->lock, lock_of(log, cpuinfo));
+	strcpy(found->ipis, strstr(log, "setup PV IPIs") ? "pv" : "apic");
+	strcpy(found->tlb_flush, strstr(log, "pv remote TLB flush") ? "pv" : "ipi");
+	strcpy(found->sched_yield, strstr(log, "setup PV sched yield") ? "pv" : "none");
+	read_text("/sys/devices/system/clocksource/clocksource0/current_clocksource",
+		  found->clocksource, sizeof(found->clocksource));
+}
+
+#endif

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+/*
+ * mapper THREADS SEED: threads that map 16 KiB, touch every page, compute a little in it and unmap it,
+ * over and over. They share one address space, so that every mapping takes its lock for writing and
+ * every unmapping has the translations of all vCPUs flushed.
+ *
+ * What ebizzy does to a kernel: searches in chunks of memory that malloc maps and unmaps. One unit is
+ * one mapping.
+ */
+#include <pthread.h>
+#include "units.h"
+
+#define BYTES 16384
+#define PAGE 4096
+#define STEPS 200		/* of computing, per mapping */
+#define THREADS_MAX 256
+
+static struct area *area;
+
+static void *map_and_unmap(void *seed)
+{
+	uint64_t *slot = units_slot(area);
+	uint32_t state = (uint32_t)(uintptr_t)seed;
+
+	for (;;) {
+		volatile unsigned char *chunk = mmap(NULL, BYTES, PROT_READ | PROT_WRITE,
+						     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (chunk == MAP_FAILED)
+			units_refuse("mapper: mmap: %s", strerror(errno));
+		for (int at = 0; at < BYTES; at += PAGE)
+			chunk[at] = 1;
+		for (int step = 0; step < STEPS; step++) {
+			state = state * 1103515245u + 12345u;
+			chunk[state % BYTES]++;
+		}
+		munmap((void *)chunk, BYTES);
+		units_count(slot);
+	}
+	return NULL;
+}
+
+int main(int count, char **arguments)
+{
+	int threads = count == 3 ? atoi(arguments[1]) : 0;
+
+	if (threads < 1 || threads > THREADS_MAX)
+		units_refuse("usage: mapper THREADS SEED, with 1 to %d threads", THREADS_MAX);
+	area = units_area();
+	for (int i = 0; i < threads; i++) {
+		uintptr_t seed = strtoul(arguments[2], NULL, 10) * THREADS_MAX + i;
+		pthread_t thread;
+		int error = pthread_create(&thread, NULL, map_and_unmap, (void *)seed);
+
+		if (error)
+			units_refuse("mapper: thread %d: %s", i, strerror(error));
+	}
+	for (;;)
+		pause();
+}

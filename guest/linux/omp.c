@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+/*
+ * omp SEED: an OpenMP program that forks and joins: every thread computes its share of a region, and all
+ * wait for the last one. How they wait is libgomp's: OMP_WAIT_POLICY.
+ *
+ * A share is about 40,000 instructions, 0.2 ms at 200 MHz. One unit is one of a share's 16 pieces,
+ * so that short measurements have enough of them.
+ */
+#include <omp.h>
+#include "units.h"
+
+#define PIECES 16
+#define STEPS 500		/* per piece; about five instructions each */
+#define THREADS_MAX 256
+
+/* A thread's, in a cache line of its own. */
+static struct share {
+	uint64_t *slot;
+	double sum;
+} __attribute__((aligned(64))) shares[THREADS_MAX];
+
+static double piece(double x)
+{
+	double sum = 0;
+
+	for (int step = 0; step < STEPS; step++) {
+		x = x * 0.75 + 0.125;
+		sum += x;
+		__asm__ volatile("" : "+x"(sum));
+	}
+	return sum;
+}
+
+int main(int count, char **arguments)
+{
+	struct area *area;
+	double seed = count == 2 ? strtod(arguments[1], NULL) : 0;
+
+	if (count != 2 || omp_get_max_threads() > THREADS_MAX)
+		units_refuse("usage: omp SEED, with at most %d threads", THREADS_MAX);
+	area = units_area();
+	for (;;) {
+#pragma omp parallel
+		{
+			int me = omp_get_thread_num();
+
+			if (!shares[me].slot)
+				shares[me].slot = units_slot(area);
+			for (int i = 0; i < PIECES; i++) {
+				shares[me].sum += piece(seed + me);
+				units_count(shares[me].slot);
+			}
+		}
+	}
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * Counting units of work in the shared area (area.h): what the preloaded library does for programs of
+ * others, and what programs of our own include.
+ *
+ * A thread counts in a slot of its own as long as no more threads than slots take one.
+ */
+#ifndef UNSPIN_LINUX_UNITS_H
+#define UNSPIN_LINUX_UNITS_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "area.h"
+
+/* The area is this file's, which tests make; of the computer's memory if it is not set. */
+#define AREA_ENV "UNSPIN_AREA"
+#define AREA_MEMORY "/dev/mem"
+
+/* A program must not run uncounted: it ends here. */
+__attribute__((noreturn, format(printf, 1, 2))) static inline void units_refuse(const char *format, ...)
+{
+	char text[512];
+	va_list args;
+	int length;
+
+	va_start(args, format);
+	length = vsnprintf(text, sizeof(text) - 1, format, args);
+	va_end(args);
+	if (length > (int)sizeof(text) - 2)
+		length = sizeof(text) - 2;
+	text[length] = '\n';
+	/* The message's reader has other means to see that a program failed. */
+	if (write(STDERR_FILENO, text, length + 1) < 0)
+		_exit(1);
+	_exit(1);
+}
+
+/* Map the area at any address; NULL and `errno` where that fails. */
+static inline struct area *area_map(const char *file)
+{
+	struct stat stat;
+	struct area *area;
+	int fd = open(file, O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		return NULL;
+	if (fstat(fd, &stat) != 0 || (S_ISREG(stat.st_mode) && (size_t)stat.st_size != AREA_BYTES)) {
+		close(fd);
+		errno = EINVAL;
+		return NULL;
+	}
+	area = mmap(NULL, AREA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		    S_ISREG(stat.st_mode) ? 0 : AREA_ADDR);
+	close(fd);
+	return area == MAP_FAILED ? NULL : area;
+}
+
+/* The area of a program that counts. Ends the program where there is none. */
+static inline struct area *units_area(void)
+{
+	const char *file = getenv(AREA_ENV) ? getenv(AREA_ENV) : AREA_MEMORY;
+	struct area *area = area_map(file);
+
+	if (!area && errno == EINVAL)
+		units_refuse("unspin: %s is no shared area: it must be %lu bytes long", file, AREA_BYTES);
+	if (!area)
+		units_refuse("unspin: the shared area in %s cannot be mapped: %s; the guest's kernel "
+			     "must be started with " AREA_RESERVE, file, strerror(errno));
+	if (area->guest.magic != AREA_MAGIC || area->guest.version != AREA_VERSION)
+		units_refuse("unspin: %s is no shared area of version %u: its runner has not come up "
+			     "(magic %#llx, version %u)", file, AREA_VERSION,
+			     (unsigned long long)area->guest.magic, area->guest.version);
+	return area;
+}
+
+static inline uint64_t *units_slot(struct area *area)
+{
+	uint32_t slot = __atomic_fetch_add(&area->next_slot, 1, __ATOMIC_RELAXED);
+
+	return &area->slot[slot % AREA_SLOTS].units;
+}
+
+/* One unit. Another thread may count in the same slot. */
+static inline void units_count(uint64_t *slot)
+{
+	__asm__ volatile("lock incq %0" : "+m"(*slot) : : "cc", "memory");
+}
+
+#endif
