@@ -186,7 +186,7 @@ fn addresses(
     };
     found.into_iter().find_map(|(at, base)| {
         let address = |i: usize| {
-            let offset = i64::from(long(kernel, at + 4 * i)?.cast_signed());
+            let offset = i64::from(long(kernel, at + 4 * i)? as i32);
             match base {
                 None => Some(address_of(elf, at + 4 * i)?.wrapping_add_signed(offset)),
                 Some(base) if base >> 31 != 0x1_ffff_ffff => None,

@@ -298,7 +298,7 @@ mod tests {
             let parts = [whole.of_threads(&mine), whole.of_threads(&others)];
             prop_assert_eq!(&parts[0], &parsed(&text, &mine));
             let total = |counts: &Counts| counts.iter().map(|c| c.1).sum::<u64>();
-            let sums = [|s: &Samples| &s.pause, |s: &Samples| &s.interrupted];
+            let sums: [fn(&Samples) -> &Counts; 2] = [|s| &s.pause, |s| &s.interrupted];
             for of in sums {
                 prop_assert_eq!(parts.iter().map(|p| total(of(p))).sum::<u64>(), total(of(&whole)));
             }
