@@ -138,11 +138,18 @@ pol_u32 userspin_code(const struct userspin_verdict *verdict, pol_u64 *from)
 			     USERSPIN_CODE_MAX_BYTES);
 }
 
-/* 0F AE /6 with a register operand is TPAUSE after 66, UMWAIT after F2. */
-static pol_u8 is_timed_pause(const pol_u8 *code)
+/*
+ * 0F AE /6 with a register operand is TPAUSE after 66, UMWAIT after F2; a REX prefix between them
+ * names one of the later eight registers.
+ */
+static pol_u8 is_timed_pause(const pol_u8 *code, pol_u32 left)
 {
-	return (code[0] == 0x66 || code[0] == 0xf2) && code[1] == 0x0f && code[2] == 0xae &&
-	       (code[3] & 0xf8) == 0xf0;
+	pol_u32 rex = left > 1 && (code[1] & 0xf0) == 0x40;
+
+	if (left < 4 + rex)
+		return 0;
+	return (code[0] == 0x66 || code[0] == 0xf2) && code[1 + rex] == 0x0f &&
+	       code[2 + rex] == 0xae && (code[3 + rex] & 0xf8) == 0xf0;
 }
 
 pol_u8 userspin_has_pause(const pol_u8 *code, pol_u32 bytes)
@@ -154,7 +161,7 @@ pol_u8 userspin_has_pause(const pol_u8 *code, pol_u32 bytes)
 
 		if (left >= 2 && code[at] == 0xf3 && code[at + 1] == 0x90)
 			return 1;
-		if (left >= 4 && is_timed_pause(code + at))
+		if (is_timed_pause(code + at, left))
 			return 1;
 	}
 	return 0;

@@ -37,13 +37,13 @@ struct userspin_params {
 	pol_u32 range_bytes;	/* close together: within so many bytes, 1-USERSPIN_RANGE_MAX_BYTES */
 };
 
-/* 32 ms at 250 ticks a second: soon enough for a decision that lasts for some turns of a VM. */
+/* 32 ms at 250 ticks per second: soon enough for a decision that lasts for some turns of a VM. */
 #define USERSPIN_SAMPLES 8u
 /* Half of the vCPU's time: less is not worth a VM's turn, and a thread that waits computes between. */
 #define USERSPIN_THRESHOLD 4u
-/* All but one, which a tick of the guest's may take: with fewer, interpreters stood still by chance. */
+/* All but one, which a tick of the guest's may take. With half of them, some stood still by chance. */
 #define USERSPIN_STILL 7u
-/* The loops measured have their samples within 32 bytes: those of glibc, libgomp, libomp, the JVM. */
+/* The loops measured have their samples within 16 bytes; longer ones do more between two looks. */
 #define USERSPIN_RANGE_BYTES 64u
 /* How far from a sample the loop's PAUSE may be: an interrupt is mostly taken right behind it. */
 #define USERSPIN_MARGIN_BYTES 16u

@@ -25,6 +25,8 @@ enum Spins {
     Everywhere,
     /// In a file whose name has this in it.
     In(&'static str),
+    /// In a thread of this name.
+    Thread(&'static str),
 }
 
 struct Program {
@@ -43,8 +45,10 @@ const fn computes(name: &'static str, command: &'static [&'static str]) -> Progr
 
 const COUNT_IN_PYTHON: &str = "x = 0\nwhile True: x += 1";
 const SUM_IN_PYTHON: &str = "while True: sum(range(10**9))";
+const SORT_IN_JAVASCRIPT: &str = "for (;;) Float64Array.from({length: 1e5}, Math.random).sort()";
+const COUNT_IN_JAVASCRIPT: &str = "let x = 0; for (;;) x = (x * 5 + 1) | 0";
 
-/// `PROGRAMS` and `DATA` are replaced.
+/// `PROGRAMS`, `DATA` and `JAVA` are replaced.
 const PROGRAMS: &[Program] = &[
     waits("`while (!flag)`", &["PROGRAMS", "flag"], Spins::Everywhere),
     waits("the same with PAUSE", &["PROGRAMS", "flag-pause"], Spins::Everywhere),
@@ -53,6 +57,11 @@ const PROGRAMS: &[Program] = &[
     waits("OpenMP, unequal, 0.3 ms", &["PROGRAMS", "omp-short"], Spins::In("libgomp")),
     waits("OpenMP, equal, 80 ms", &["PROGRAMS", "omp-equal"], Spins::In("libgomp")),
     waits("OpenMP, matrix product", &["PROGRAMS", "omp-matrix"], Spins::In("libgomp")),
+    waits(
+        "Java, onSpinWait",
+        &["java", "-cp", "JAVA", "Programs", "wait"],
+        Spins::Thread("waiter"),
+    ),
     computes("matrix product", &["PROGRAMS", "matrix"]),
     computes("matrix product, by rows", &["PROGRAMS", "matrix-by-rows"]),
     computes("sum of 64 MiB", &["PROGRAMS", "sum"]),
@@ -82,12 +91,16 @@ const PROGRAMS: &[Program] = &[
     computes("perl, count", &["perl", "-e", "$x++ while 1"]),
     computes("python, count", &["/usr/bin/python3", "-c", COUNT_IN_PYTHON]),
     computes("python, sum", &["/usr/bin/python3", "-c", SUM_IN_PYTHON]),
+    computes("Java, sort", &["java", "-cp", "JAVA", "Programs", "sort"]),
+    computes("Java, random numbers", &["java", "-cp", "JAVA", "Programs", "random"]),
+    computes("node, sort", &["node", "-e", SORT_IN_JAVASCRIPT]),
+    computes("node, count", &["node", "-e", COUNT_IN_JAVASCRIPT]),
 ];
 
 /// What a rule says of a window.
 #[derive(Default, Clone, Copy)]
 struct Said {
-    /// Windows in which at least the threshold's samples spin, and those in which fewer do.
+    /// Windows in which at least half of the samples spin, and those in which fewer do.
     spinning: u64,
     others: u64,
     /// Of these, where the samples are close together; with a PAUSE; with registers that stand still;
@@ -108,13 +121,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn survey(dir: &Path, time: Duration) -> Result<(), Box<dyn std::error::Error>> {
-    let (programs, data) = prepare(dir)?;
+    let made = prepare(dir)?;
     let mut traces = Vec::new();
     for program in PROGRAMS {
         let word = |word: &&'static str| -> &OsStr {
             match *word {
-                "PROGRAMS" => programs.as_os_str(),
-                "DATA" => data.as_os_str(),
+                "PROGRAMS" => made.programs.as_os_str(),
+                "DATA" => made.data.as_os_str(),
+                "JAVA" => made.java.as_os_str(),
                 word => word.as_ref(),
             }
         };
@@ -140,15 +154,25 @@ fn survey(dir: &Path, time: Duration) -> Result<(), Box<dyn std::error::Error>> 
     Ok(())
 }
 
+/// Files that programs are, or work on.
+struct Made {
+    programs: PathBuf,
+    data: PathBuf,
+    java: PathBuf,
+}
+
 /// Compiles the programs and makes a file of text for the others to work on.
-fn prepare(dir: &Path) -> Result<(PathBuf, PathBuf), Box<dyn std::error::Error>> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/userspin/programs.c");
+fn prepare(dir: &Path) -> Result<Made, Box<dyn std::error::Error>> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/userspin");
     let (programs, data) = (dir.join("programs"), dir.join("data"));
     let mut gcc = Command::new("gcc");
-    gcc.args(["-O2", "-fopenmp", "-o"]).arg(&programs).arg(source);
+    gcc.args(["-O2", "-fopenmp", "-o"]).arg(&programs).arg(sources.join("programs.c"));
     if !gcc.status()?.success() {
         return Err("gcc does not compile programs.c".into());
     }
+    // Without it java says that there is no such class, and its programs are left out.
+    let mut javac = Command::new("javac");
+    let _ = javac.arg("-d").arg(dir).arg(sources.join("Programs.java")).status();
     let mut file = std::io::BufWriter::new(std::fs::File::create(&data)?);
     let mut x = 1u64;
     for _ in 0..4_000_000 {
@@ -156,7 +180,7 @@ fn prepare(dir: &Path) -> Result<(PathBuf, PathBuf), Box<dyn std::error::Error>>
         writeln!(file, "{:x} the quick brown fox {}", x >> 20, x >> 50)?;
     }
     file.flush()?;
-    Ok((programs, data))
+    Ok(Made { programs, data, java: dir.to_path_buf() })
 }
 
 fn judge(program: &Program, threads: &Threads, params: &Params) -> Said {
@@ -172,7 +196,7 @@ fn judge(program: &Program, threads: &Threads, params: &Params) -> Said {
             let still = verdict.kind() == Kind::StillLoop;
             let rules = [verdict.kind() != Kind::No, pause, still, pause || still];
             let spinning = window.iter().filter(|seen| spins(program.spins, seen)).count();
-            let counts = if spinning >= params.threshold as usize {
+            let counts = if 2 * spinning >= window.len() {
                 said.spinning += 1;
                 &mut said.found
             } else {
@@ -192,6 +216,7 @@ fn spins(spins: Spins, seen: &Seen) -> bool {
         Spins::Nowhere => false,
         Spins::Everywhere => true,
         Spins::In(file) => seen.file.contains(file),
+        Spins::Thread(name) => seen.thread == name,
     };
     there && seen.sample.user != 0
 }
@@ -222,31 +247,35 @@ fn row(said: &Said) -> String {
     format!("{} | {found} | {} | {alarms}", said.spinning, said.others)
 }
 
-/// Programs of each kind weigh the same, however many windows they have.
+/// A table of parameters: per rule the windows it misses and its false alarms. All programs weigh the
+/// same, however many windows they have.
 fn sweep(traces: &[(&Program, Threads)]) {
-    println!("\n| samples | threshold | still | bytes | found: PAUSE | found: either | alarms: loop | alarms: PAUSE | alarms: still |");
-    println!("|---|---|---|---|---|---|---|---|---|");
-    for (samples, threshold, still) in [(4, 2, 4), (8, 4, 4), (8, 4, 7), (8, 7, 8), (16, 8, 14)] {
-        for range_bytes in [16, 32, 64, 128, 256] {
+    let rules = ["loop", "PAUSE", "still", "PAUSE or still"];
+    let heads =
+        ["missed", "alarms"].map(|kind| rules.map(|rule| format!("{kind}: {rule}")).join(" | "));
+    println!("\n| samples | threshold | still | bytes | {} |", heads.join(" | "));
+    println!("{}", "|---".repeat(4 + 2 * RULES) + "|");
+    for (samples, threshold, still) in
+        [(4, 2, 4), (8, 2, 7), (8, 4, 4), (8, 4, 7), (8, 4, 8), (8, 6, 7), (8, 8, 8), (16, 8, 14)]
+    {
+        for range_bytes in [16, 64, 256] {
             let params = Params { samples, threshold, still, range_bytes };
             let all: Vec<Said> = traces.iter().map(|(p, t)| judge(p, t, &params)).collect();
-            let mean = |part: fn(&Said) -> (u64, u64)| {
-                // A few windows are no rate.
-                let rates = all.iter().map(part).filter(|&(_, of)| of >= 20);
-                let rates: Vec<f64> = rates.map(|(n, of)| n as f64 / of as f64).collect();
-                format!("{:.1} %", 100.0 * rates.iter().sum::<f64>() / rates.len().max(1) as f64)
-            };
-            let columns = [
-                mean(|s| (s.found[1], s.spinning)),
-                mean(|s| (s.found[3], s.spinning)),
-                mean(|s| (s.alarms[0], s.others)),
-                mean(|s| (s.alarms[1], s.others)),
-                mean(|s| (s.alarms[2], s.others)),
-            ];
+            let missed =
+                (0..RULES).map(|r| mean(all.iter().map(|s| (s.spinning - s.found[r], s.spinning))));
+            let alarms = (0..RULES).map(|r| mean(all.iter().map(|s| (s.alarms[r], s.others))));
+            let columns: Vec<String> = missed.chain(alarms).collect();
             println!(
                 "| {samples} | {threshold} | {still} | {range_bytes} | {} |",
                 columns.join(" | ")
             );
         }
     }
+}
+
+fn mean(parts: impl Iterator<Item = (u64, u64)>) -> String {
+    // A few windows are no rate.
+    let rates: Vec<f64> =
+        parts.filter(|&(_, of)| of >= 20).map(|(n, of)| n as f64 / of as f64).collect();
+    format!("{:.1} %", 100.0 * rates.iter().sum::<f64>() / rates.len().max(1) as f64)
 }

@@ -16,8 +16,9 @@ const TICK_NS: u64 = 4_000_000;
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// A program's start is not what it does.
 const STARTS_FOR: Duration = Duration::from_millis(500);
-/// Code read before the instruction pointer, and as much after it.
-pub const CODE_BYTES: u64 = 96;
+/// Code read before the instruction pointer, and as much after it: two samples of the widest range
+/// leave no gap.
+pub const CODE_BYTES: u64 = 160;
 
 /// A sample, and what a caller of the policy would look up for it.
 pub struct Seen {
@@ -26,6 +27,8 @@ pub struct Seen {
     pub code: Vec<u8>,
     /// The file whose code it is.
     pub file: String,
+    /// The thread's name.
+    pub thread: String,
 }
 
 /// Samples per thread, oldest first.
@@ -71,6 +74,13 @@ fn watch(child: &Child, time: Duration, sampled_at: &mut HashMap<i32, u64>) -> i
         let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { break };
         for tid in tasks.flatten().filter_map(|t| t.file_name().to_str()?.parse::<i32>().ok()) {
             let Some(ran_ns) = ran_ns(pid, tid) else { continue };
+            if sampled_at.contains_key(&tid) && !goes_on(tid) {
+                sampled_at.remove(&tid);
+                if u32::try_from(tid) == Ok(pid) {
+                    break 'watch;
+                }
+                continue;
+            }
             let before = *sampled_at.entry(tid).or_insert_with(|| {
                 // SAFETY: no memory is involved. A thread that has ended is not there later either.
                 unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, 0, 0) };
@@ -82,7 +92,7 @@ fn watch(child: &Child, time: Duration, sampled_at: &mut HashMap<i32, u64>) -> i
             sampled_at.insert(tid, ran_ns);
             match sample(tid) {
                 Some(sample) => {
-                    threads.entry(tid).or_default().push(seen(sample, &memory, pid));
+                    threads.entry(tid).or_default().push(seen(sample, &memory, pid, tid));
                 }
                 None => {
                     sampled_at.remove(&tid);
@@ -97,6 +107,23 @@ fn watch(child: &Child, time: Duration, sampled_at: &mut HashMap<i32, u64>) -> i
         true => Err(io::Error::other("no sample: it ended, or may not be traced")),
         false => Ok(threads),
     }
+}
+
+/// Hands the signals over that came for a seized thread; `false` where it has ended.
+fn goes_on(tid: i32) -> bool {
+    let mut status = 0;
+    // SAFETY: waits for a thread of this process's own tracee, or fails; no other memory is involved.
+    unsafe {
+        while libc::waitpid(tid, &mut status, libc::__WALL | libc::WNOHANG) == tid {
+            if !libc::WIFSTOPPED(status) {
+                return false;
+            }
+            let stopped_by_us = status >> 16 != 0;
+            let signal = if stopped_by_us { 0 } else { libc::WSTOPSIG(status) };
+            libc::ptrace(libc::PTRACE_CONT, tid, 0, signal);
+        }
+    }
+    true
 }
 
 fn ran_ns(pid: u32, tid: i32) -> Option<u64> {
@@ -134,11 +161,15 @@ fn sample(tid: i32) -> Option<Sample> {
     }
 }
 
-fn seen(sample: Sample, memory: &File, pid: u32) -> Seen {
+fn seen(sample: Sample, memory: &File, pid: u32, tid: i32) -> Seen {
     let mut code = vec![0; 2 * CODE_BYTES as usize];
-    // What is not mapped stays 0.
-    let _ = memory.read_at(&mut code, sample.address.saturating_sub(CODE_BYTES));
-    Seen { file: file_at(pid, sample.address).unwrap_or_default(), sample, code }
+    let (before, after) = code.split_at_mut(CODE_BYTES as usize);
+    // What is not mapped stays 0: one half may begin where nothing is.
+    let _ = memory.read_at(before, sample.address.saturating_sub(CODE_BYTES));
+    let _ = memory.read_at(after, sample.address);
+    let file = file_at(pid, sample.address).unwrap_or_default();
+    let comm = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
+    Seen { sample, code, file, thread: comm.trim_end().to_string() }
 }
 
 fn file_at(pid: u32, address: u64) -> Option<String> {

@@ -398,7 +398,9 @@ pub const MUTANTS: &[Mutant] = &[
         "userspin_names_the_code",
     ),
     mutant("userspin.c", "if (left >= 2 && ", "if (left >= 3 && ", "userspin_finds_pause"),
-    mutant("userspin.c", "(code[3] & 0xf8) == 0xf0", "1", "userspin_finds_pause"),
+    mutant("userspin.c", "(code[3 + rex] & 0xf8) == 0xf0", "1", "userspin_finds_pause"),
+    mutant("userspin.c", "(code[1] & 0xf0) == 0x40", "0", "userspin_finds_pause"),
+    mutant("userspin.c", "if (left < 4 + rex)", "if (left < 4)", "userspin_finds_pause"),
     mutant("userspin.c", "code[0] == 0xf2", "code[0] == 0xf3", "userspin_finds_pause"),
     mutant(
         "userspin.c",
