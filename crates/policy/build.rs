@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiles policy/*.c, the same sources that link into the kernel module.
 
-const UNITS: [&str; 7] = ["aple", "asym", "credit", "hvs", "ipi", "kvm_stock", "vcrd"];
-const HEADERS: [&str; 8] = ["types", "aple", "asym", "credit", "hvs", "ipi", "kvm_stock", "vcrd"];
+const UNITS: [&str; 8] = ["aple", "asym", "credit", "hvs", "ipi", "kvm_stock", "userspin", "vcrd"];
+const HEADERS: [&str; 9] =
+    ["types", "aple", "asym", "credit", "hvs", "ipi", "kvm_stock", "userspin", "vcrd"];
 
 fn main() {
     let policy = "../../policy";

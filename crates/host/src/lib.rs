@@ -72,6 +72,13 @@ impl Host {
         self.vm_process(tid.parse().ok()?)
     }
 
+    /// All threads of a process, whatever they are called; none where it has ended.
+    pub fn threads(&self, pid: u32) -> Vec<u32> {
+        let mut threads = numbers_in(&self.dir(pid).join("task")).unwrap_or_default();
+        threads.sort_unstable();
+        threads
+    }
+
     fn process_of(&self, tid: u32) -> Option<u32> {
         let status = fs::read(self.dir(tid).join("status")).ok()?;
         let line = status.split(|b| *b == b'\n').find_map(|l| l.strip_prefix(b"Tgid:"))?;

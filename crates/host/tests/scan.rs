@@ -65,6 +65,8 @@ fn vms_are_found_with_names_and_vcpus() {
     assert_eq!(web.name.as_ref().unwrap().as_bytes(), b"web,1");
     assert_eq!(web.uuid.as_deref(), Some("c7a5fdb2-cdaf-9455-926a-d65c16db1809"));
     assert_eq!(web.vcpus, [Vcpu { index: 2, tid: 311 }, Vcpu { index: 10, tid: 312 }]);
+    assert_eq!(host.threads(300), [300, 309, 311, 312]);
+    assert!(host.threads(7).is_empty(), "there is none");
     // A thread of the process made the VM.
     for id in ["300-0", "309-3"] {
         assert_eq!(host.of_module_id(id).as_ref(), Some(web), "{id}");

@@ -11,6 +11,7 @@
 //! * [`kvm_stock`]: what KVM does by itself (section 2.3), by version.
 //! * [`asym`]: CPU time, latency and cores by what each vCPU can use (dissertation, section 5.4).
 //! * [`credit`]: Credit, plain or coscheduling (ASMan, sections 4.4, 4.5).
+//! * [`userspin`]: whether a vCPU spins in user space (ours).
 //! * [`vcrd`]: whether the vCPUs of a VM should run together (ASMan, HPDC 2011, section 4.3).
 
 pub mod aple;
@@ -20,4 +21,5 @@ pub mod hvs;
 pub mod ipi;
 pub mod kvm_stock;
 pub mod sys;
+pub mod userspin;
 pub mod vcrd;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The C functions as they are declared in `policy/*.h`. Prefer the safe modules.
 
-use crate::{aple, asym, credit, hvs, ipi, kvm_stock, vcrd};
+use crate::{aple, asym, credit, hvs, ipi, kvm_stock, userspin, vcrd};
 
 extern "C" {
     pub fn aple_params_check(params: *const aple::Params) -> i32;
@@ -110,6 +110,17 @@ extern "C" {
         search: *mut kvm_stock::SearchState,
         vcpus: *mut kvm_stock::Vcpu,
     );
+
+    pub fn userspin_params_check(params: *const userspin::Params) -> i32;
+    pub fn userspin_init(state: *mut userspin::State);
+    pub fn userspin_add(state: *mut userspin::State, sample: *const userspin::Sample);
+    pub fn userspin_judge(
+        state: *const userspin::State,
+        params: *const userspin::Params,
+    ) -> userspin::Verdict;
+    pub fn userspin_code(verdict: *const userspin::Verdict, from: *mut u64) -> u32;
+    pub fn userspin_has_pause(code: *const u8, bytes: u32) -> u8;
+    pub fn userspin_digest(registers: *const u64, count: u32) -> u64;
 
     pub fn vcrd_params_check(params: *const vcrd::Params) -> i32;
     pub fn vcrd_init(state: *mut vcrd::State, params: *const vcrd::Params);

@@ -35,6 +35,52 @@ fn vcrd_parameter_errors_name_the_field() {
 }
 
 #[test]
+fn userspin_says_what_the_c_says() {
+    use unspin_policy::userspin::{
+        digest, has_pause, Kind, ParamError, Params, Sample, State, CODE_MAX_BYTES,
+    };
+    let good = Params::default();
+    assert_eq!(good.check(), Ok(()));
+    let error = |params: Params| params.check().unwrap_err();
+    assert_eq!(error(Params { samples: 33, ..good }), ParamError::Samples);
+    assert_eq!(error(Params { threshold: 9, ..good }), ParamError::Threshold);
+    assert_eq!(error(Params { still: 0, ..good }), ParamError::Still);
+    assert_eq!(error(Params { range_bytes: 0, ..good }), ParamError::Range);
+    let mut vcpu = State::new();
+    assert_eq!(vcpu.judge(&good).kind(), Kind::No);
+    assert_eq!(vcpu.judge(&good).code(), None);
+    for _ in 0..8 {
+        vcpu.add(&Sample { registers: digest(&[1, 2, 3]), ..Sample::user(0x1000) });
+    }
+    let verdict = vcpu.judge(&good);
+    assert_eq!((verdict.kind(), verdict.code()), (Kind::StillLoop, Some((0xff0, 32))));
+    assert!(!has_pause(&[]) && has_pause(&[0xf3, 0x90]));
+    assert!(CODE_MAX_BYTES == 288 && verdict.code().unwrap().1 <= CODE_MAX_BYTES);
+}
+
+#[test]
+fn userspin_has_the_headers_parameters() {
+    use unspin_policy::userspin::{Params, MARGIN_BYTES, RANGE_MAX_BYTES, SAMPLES_MAX};
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../policy/userspin.h");
+    let header = std::fs::read_to_string(path).unwrap();
+    let defined = |name: &str| -> u32 {
+        let start = format!("#define USERSPIN_{name} ");
+        let value = header.lines().find_map(|line| line.strip_prefix(&start)).unwrap();
+        value.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+    };
+    let of_header = Params {
+        samples: defined("SAMPLES"),
+        threshold: defined("THRESHOLD"),
+        still: defined("STILL"),
+        range_bytes: defined("RANGE_BYTES"),
+    };
+    assert_eq!(Params::default(), of_header);
+    assert_eq!(SAMPLES_MAX, defined("SAMPLES_MAX") as usize);
+    assert_eq!(RANGE_MAX_BYTES, defined("RANGE_MAX_BYTES"));
+    assert_eq!(MARGIN_BYTES, defined("MARGIN_BYTES"));
+}
+
+#[test]
 fn asym_parameter_errors_name_the_field() {
     use unspin_policy::asym::{ParamError, Params};
     let good = Params::default();

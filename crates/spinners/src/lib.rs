@@ -15,6 +15,7 @@ mod table;
 mod threads;
 
 pub use error::{Error, SymbolsError};
-pub use samples::{Collector, Counts, Samples};
+pub use instance::TRACEFS;
+pub use samples::{check_kernel, entries, Collector, Counts, Samples};
 pub use symbols::{is_user, Place, Symbols};
 pub use table::{by_symbol, fit, symbol_of, Fit, Line};

@@ -72,16 +72,26 @@ impl Samples {
         duration: Duration,
         stop: &AtomicBool,
     ) -> Result<Samples, Error> {
-        let entries = threads.len() as f64 * duration.as_secs_f64() * PER_SECOND;
-        let collector = Collector::start(threads, entries as usize)?;
-        let end = Instant::now() + duration;
-        while let Some(left) = end.checked_duration_since(Instant::now()) {
-            if stop.load(Ordering::Relaxed) {
-                return Err(Error::Interrupted);
-            }
-            std::thread::sleep(left.min(LOOK_EVERY));
-        }
+        let collector = Collector::start(threads, entries(threads.len(), duration))?;
+        collector.wait(duration, stop, &mut |_| {})?;
         collector.finish()
+    }
+
+    /// The part of these that is of `threads`.
+    pub fn of_threads(&self, threads: &[i32]) -> Samples {
+        let mut sum: [BTreeMap<u64, u64>; 2] = Default::default();
+        let mut by_thread = BTreeMap::new();
+        for (thread, kinds) in self.by_thread.iter().filter(|(thread, _)| threads.contains(thread))
+        {
+            for (sum, counts) in sum.iter_mut().zip([&kinds.0, &kinds.1]) {
+                for &(address, count) in counts {
+                    *sum.entry(address).or_default() += count;
+                }
+            }
+            by_thread.insert(*thread, kinds.clone());
+        }
+        let [pause, interrupted] = sum.map(sorted);
+        Samples { pause, interrupted, by_thread, dropped: self.dropped }
     }
 
     fn of(histogram: &Histogram, threads: &BTreeSet<i32>) -> Samples {
@@ -108,6 +118,11 @@ impl Samples {
     }
 }
 
+/// How many different addresses so many threads may be seen at.
+pub fn entries(threads: usize, duration: Duration) -> usize {
+    (threads as f64 * duration.as_secs_f64() * PER_SECOND) as usize
+}
+
 fn sorted(counts: BTreeMap<u64, u64>) -> Counts {
     let mut counts: Counts = counts.into_iter().collect();
     counts.sort_by_key(|&(address, count)| (std::cmp::Reverse(count), address));
@@ -129,7 +144,8 @@ impl Collector {
         Collector::start_in(Path::new(TRACEFS), threads, entries)
     }
 
-    fn start_in(tracefs: &Path, threads: &[i32], entries: usize) -> Result<Collector, Error> {
+    /// The same where tracefs is elsewhere.
+    pub fn start_in(tracefs: &Path, threads: &[i32], entries: usize) -> Result<Collector, Error> {
         if threads.is_empty() {
             return Err(Error::NoThreads);
         }
@@ -138,6 +154,28 @@ impl Collector {
         let trigger = trigger(threads, entries);
         instance.trigger(&format!("{EVENT}/trigger"), &trigger)?;
         Ok(Collector { instance, trigger, threads: threads.iter().copied().collect() })
+    }
+
+    /// Let it count for `duration`, or until `stop` is set ([`Error::Interrupted`]). `each` is told now
+    /// and then how long it has.
+    pub fn wait(
+        &self,
+        duration: Duration,
+        stop: &AtomicBool,
+        each: &mut dyn FnMut(Duration),
+    ) -> Result<(), Error> {
+        let begin = Instant::now();
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
+            let passed = begin.elapsed();
+            each(passed.min(duration));
+            match duration.checked_sub(passed).filter(|left| !left.is_zero()) {
+                Some(left) => std::thread::sleep(left.min(LOOK_EVERY)),
+                None => return Ok(()),
+            }
+        }
     }
 
     /// Begin again at 0.
@@ -162,6 +200,13 @@ impl Collector {
         self.instance.remove()?;
         Ok(samples)
     }
+}
+
+/// Whether the kernel whose tracefs this is can count exits, and this process may.
+pub fn check_kernel(tracefs: &Path) -> Result<(), Error> {
+    let instance = Instance::make(tracefs)?;
+    check(&instance)?;
+    instance.remove()
 }
 
 /// Whether the kernel can count these exits.
@@ -199,6 +244,7 @@ fn trigger(threads: &[i32], entries: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use std::fs;
     use std::path::PathBuf;
 
@@ -233,6 +279,30 @@ mod tests {
         assert_eq!(samples.by_thread[&7], (vec![(a, 5)], vec![(0x5555_0000, 4)]));
         assert_eq!(samples.by_thread[&8], (vec![(b, 20), (a, 4)], vec![]));
         assert_eq!(samples.by_thread.len(), 2);
+    }
+
+    proptest! {
+        /// Threads' parts are the whole, whoever they are of.
+        #[test]
+        fn parts_of_threads_are_the_whole(
+            rows in prop::collection::vec((0..6u64, prop::bool::ANY, 1..9i32, 1..1000u64), 0..40),
+            first in prop::collection::btree_set(1..9i32, 0..8),
+        ) {
+            let text: String = rows.iter()
+                .map(|&(at, pause, thread, n)| line(at, if pause { 40 } else { 1 }, thread, n))
+                .collect();
+            let all: Vec<i32> = (1..9).collect();
+            let whole = parsed(&text, &all);
+            prop_assert_eq!(&whole.of_threads(&all), &whole);
+            let (mine, others): (Vec<i32>, Vec<i32>) = all.iter().partition(|t| first.contains(t));
+            let parts = [whole.of_threads(&mine), whole.of_threads(&others)];
+            prop_assert_eq!(&parts[0], &parsed(&text, &mine));
+            let total = |counts: &Counts| counts.iter().map(|c| c.1).sum::<u64>();
+            let sums: [fn(&Samples) -> &Counts; 2] = [|s| &s.pause, |s| &s.interrupted];
+            for of in sums {
+                prop_assert_eq!(parts.iter().map(|p| total(of(p))).sum::<u64>(), total(of(&whole)));
+            }
+        }
     }
 
     #[test]
@@ -292,10 +362,43 @@ mod tests {
     }
 
     #[test]
+    fn counting_lasts_as_long_as_asked_or_until_it_is_stopped() {
+        let (tracefs, instance) = instance_of_files("wait", &[]);
+        let collector = Collector { instance, trigger: String::new(), threads: BTreeSet::new() };
+        let stop = AtomicBool::new(false);
+        let (begin, mut told) = (Instant::now(), Vec::new());
+        let duration = LOOK_EVERY * 3;
+        collector.wait(duration, &stop, &mut |passed| told.push(passed)).unwrap();
+        assert!(begin.elapsed() >= duration);
+        assert!(told.len() > 2 && told.is_sorted(), "{told:?}");
+        assert_eq!(told.last(), Some(&duration));
+        let hour = Duration::from_secs(3600);
+        let mut looks = 0;
+        let ended = collector.wait(hour, &stop, &mut |_| {
+            looks += 1;
+            stop.store(looks == 2, Ordering::Relaxed);
+        });
+        assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
+        drop(collector);
+        assert_eq!(fs::read_dir(tracefs.join("instances")).unwrap().count(), 0);
+        fs::remove_dir_all(tracefs).unwrap();
+    }
+
+    #[test]
     fn nothing_to_count_is_an_error() {
         let nobody = Samples::collect(&[], Duration::from_secs(1), &AtomicBool::new(false));
         assert!(matches!(nobody, Err(Error::NoThreads)), "{nobody:?}");
         let nowhere = Collector::start_in(Path::new("/nonexistent"), &[1], 1);
         assert!(matches!(nowhere, Err(Error::NoTracefs { .. })), "{nowhere:?}");
+    }
+
+    #[test]
+    fn a_check_leaves_nothing_behind() {
+        let (tracefs, instance) = instance_of_files("check", &[]);
+        drop(instance);
+        let lacking = check_kernel(&tracefs);
+        assert!(matches!(lacking, Err(Error::NoKvm { .. })), "{lacking:?}");
+        assert_eq!(fs::read_dir(tracefs.join("instances")).unwrap().count(), 0);
+        fs::remove_dir_all(tracefs).unwrap();
     }
 }

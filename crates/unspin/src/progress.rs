@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How far a plan is. Lengths of runs are known in the machine's time; what a second of it takes
-//! is learnt from the runs already made.
+//! is learnt from the runs already made. And how much of a time has passed.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::HashMap;
@@ -11,6 +11,8 @@ use unspin_scenario::result::Record;
 
 /// Without a terminal a line is written this often.
 const LINE_EVERY: Duration = Duration::from_secs(30);
+/// What is over sooner needs no bar.
+const BAR_FROM: Duration = Duration::from_secs(2);
 
 pub struct Progress {
     bar: ProgressBar,
@@ -35,14 +37,7 @@ impl Progress {
     pub fn new(plans: &[&Plan], hidden: bool) -> Progress {
         let total_ms = plans.iter().flat_map(|p| length_ms(p)).map(|(_, ms)| ms).sum();
         let on_terminal = std::io::stderr().is_terminal() && !hidden;
-        let target =
-            if on_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(total_ms), target);
-        let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {elapsed}  {msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        if on_terminal {
-            bar.enable_steady_tick(Duration::from_millis(500));
-        }
+        let bar = bar(total_ms, on_terminal);
         Progress {
             bar,
             on_terminal,
@@ -121,6 +116,56 @@ impl Progress {
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+fn bar(total_ms: u64, shown: bool) -> ProgressBar {
+    let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some(total_ms), target);
+    let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {elapsed}  {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    if shown {
+        bar.enable_steady_tick(Duration::from_millis(500));
+    }
+    bar
+}
+
+/// How much of a time that is known beforehand has passed; dropped, the bar goes.
+pub struct Passing {
+    bar: ProgressBar,
+    on_terminal: bool,
+    total: Duration,
+    last_line: Duration,
+}
+
+impl Passing {
+    pub fn new(total: Duration, what: &str) -> Passing {
+        let on_terminal = std::io::stderr().is_terminal();
+        let bar = bar(millis(total), on_terminal && total > BAR_FROM);
+        bar.set_message(what.to_string());
+        Passing { bar, on_terminal, total, last_line: Duration::ZERO }
+    }
+
+    pub fn at(&mut self, passed: Duration) {
+        self.bar.set_position(millis(passed));
+        let left = self.total.saturating_sub(passed);
+        if !self.on_terminal
+            && passed.saturating_sub(self.last_line) >= LINE_EVERY
+            && !left.is_zero()
+        {
+            self.last_line = passed;
+            say!("{}, {} left", self.bar.message(), human(left));
+        }
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn millis(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn human(d: Duration) -> String {

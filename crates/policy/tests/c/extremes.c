@@ -11,6 +11,7 @@
 #include "credit.h"
 #include "hvs.h"
 #include "kvm_stock.h"
+#include "userspin.h"
 #include "vcrd.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -238,6 +239,46 @@ static void kvm_stock(void)
 			}
 }
 
+static void userspin_at(pol_u32 a, pol_u32 b, pol_u32 c)
+{
+	struct userspin_params params = { a, b, c, a };
+	struct userspin_verdict verdict;
+	struct userspin_state state;
+	pol_u64 from;
+	size_t i;
+
+	note((pol_u32)userspin_params_check(&params));
+	userspin_init(&state);
+	for (i = 0; i < 4 * COUNT(border64); i++) {
+		pol_u64 at = border64[i % COUNT(border64)];
+		struct userspin_sample sample = { at, at, (pol_u8)(i % 3), { 0 } };
+
+		if (i == 30)
+			state.next = state.count = c;
+		userspin_add(&state, &sample);
+		verdict = userspin_judge(&state, &params);
+		note(verdict.kind + verdict.in_range);
+		note(userspin_code(&verdict, &from));
+		verdict.low = at;
+		verdict.kind = USERSPIN_LOOP;
+		note(userspin_code(&verdict, &from));
+		verdict.high = border64[(i + b) % COUNT(border64)];
+		note(userspin_code(&verdict, &from));
+	}
+}
+
+static void userspin(void)
+{
+	size_t i, j, k;
+
+	note((pol_u32)userspin_digest(border64, COUNT(border64)));
+	note(userspin_has_pause((const pol_u8 *)border64, sizeof(border64)));
+	for (i = 0; i < COUNT(border32); i++)
+		for (j = 0; j < COUNT(border32); j++)
+			for (k = 0; k < COUNT(border32); k++)
+				userspin_at(border32[i], border32[j], border32[k]);
+}
+
 static void vcrd_at(pol_u32 values, pol_u32 a, pol_u32 b, pol_u32 c)
 {
 	struct vcrd_params params = { b, values, a, b, c, a, b, c };
@@ -283,6 +324,7 @@ int main(void)
 	credit();
 	hvs();
 	kvm_stock();
+	userspin();
 	vcrd();
 	printf("%08x\n", (unsigned int)sum);
 	return 0;

@@ -10,12 +10,13 @@ pub mod credit_checks;
 pub mod hvs_checks;
 pub mod ipi_checks;
 pub mod kvm_stock_checks;
+pub mod userspin_checks;
 pub mod vcrd_checks;
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use unspin_policy::{aple, asym, credit, hvs, ipi, kvm_stock, sys, vcrd};
+use unspin_policy::{aple, asym, credit, hvs, ipi, kvm_stock, sys, userspin, vcrd};
 
 macro_rules! api {
     ($($name:ident: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
@@ -75,6 +76,13 @@ api! {
     kvm_stock_search_next: fn(*mut kvm_stock::SearchState, *mut kvm_stock::Vcpu) -> i32;
     kvm_stock_search_result: fn(*mut kvm_stock::SearchState, *mut u32, i32);
     kvm_stock_search_deinit: fn(*mut kvm_stock::SearchState, *mut kvm_stock::Vcpu);
+    userspin_params_check: fn(*const userspin::Params) -> i32;
+    userspin_init: fn(*mut userspin::State);
+    userspin_add: fn(*mut userspin::State, *const userspin::Sample);
+    userspin_judge: fn(*const userspin::State, *const userspin::Params) -> userspin::Verdict;
+    userspin_code: fn(*const userspin::Verdict, *mut u64) -> u32;
+    userspin_has_pause: fn(*const u8, u32) -> u8;
+    userspin_digest: fn(*const u64, u32) -> u64;
     vcrd_params_check: fn(*const vcrd::Params) -> i32;
     vcrd_init: fn(*mut vcrd::State, *const vcrd::Params);
     vcrd_is_over_threshold: fn(*const vcrd::Params, u64) -> u8;
@@ -253,6 +261,15 @@ macro_rules! for_each_check {
             kvm_stock_checks: concurrent_search_picks_a_lock_waiter,
             kvm_stock_checks: windows_conform,
             kvm_stock_checks: windows_worked_examples,
+            userspin_checks: userspin_worked_example,
+            userspin_checks: userspin_is_of_user_space,
+            userspin_checks: userspin_conforms,
+            userspin_checks: userspin_forgets,
+            userspin_checks: userspin_is_bounded,
+            userspin_checks: userspin_names_the_code,
+            userspin_checks: userspin_finds_pause,
+            userspin_checks: userspin_digests_differ,
+            userspin_checks: userspin_params_are_judged,
             vcrd_checks: vcrd_worked_example,
             vcrd_checks: vcrd_conforms,
             vcrd_checks: vcrd_draws_twice,

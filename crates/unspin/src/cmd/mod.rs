@@ -17,6 +17,7 @@ mod replay;
 mod report;
 mod run;
 mod set;
+mod spinners;
 mod status;
 mod unload;
 
@@ -50,6 +51,8 @@ enum Command {
     Unload,
     /// Show the module, its defaults and every VM.
     Status(status::Args),
+    /// Show where VMs spin and where the host interrupts them, by function of the guest's kernel.
+    Spinners(spinners::Args),
     /// Change settings of the module, of all VMs or of one.
     Set(set::Args),
     /// Set VMs, by name or process, as /etc/unspin/unspin.toml says; once, or as a service.
@@ -93,6 +96,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Load(a) => load::run(&a),
         Command::Unload => unload::run(),
         Command::Status(a) => status::run(&a),
+        Command::Spinners(a) => spinners::run(&a),
         Command::Set(a) => set::run(&a),
         Command::Apply(a) => apply::run(&a),
         Command::Run(a) => run::run(&a),

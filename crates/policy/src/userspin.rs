@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether a vCPU spins in user space, by samples of where it is (policy/userspin.h). Ours.
+//!
+//! ```
+//! use unspin_policy::userspin::{has_pause, Kind, Params, Sample, State};
+//!
+//! let mut vcpu = State::new();
+//! for _ in 0..8 {
+//!     vcpu.add(&Sample::user(0x7f00_1004)); // once per tick of the host
+//! }
+//! let verdict = vcpu.judge(&Params::default());
+//! assert_eq!(verdict.kind(), Kind::Loop);
+//! // `pause; cmp (%rdi),%eax; je` there, read from the guest: it spins.
+//! assert_eq!(verdict.code(), Some((0x7f00_0ff4, 32)));
+//! assert!(has_pause(&[0xf3, 0x90, 0x3b, 0x07, 0x74, 0xfa]));
+//! ```
+
+use crate::sys;
+
+/// Most samples of a vCPU that are kept.
+pub const SAMPLES_MAX: usize = 32;
+/// Most bytes that a loop's samples may be apart.
+pub const RANGE_MAX_BYTES: u32 = 256;
+/// How far from a sample a loop's PAUSE may be.
+pub const MARGIN_BYTES: u32 = 16;
+/// Most bytes of code that [`Verdict::code`] asks for.
+pub const CODE_MAX_BYTES: u32 = RANGE_MAX_BYTES + 2 * MARGIN_BYTES;
+
+/// What is a loop, and what stands still. docs/userspin.md says how the defaults were chosen.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// The last so many samples are judged, 1 to [`SAMPLES_MAX`].
+    pub samples: u32,
+    /// So many of them close together are a loop, 1 to `samples`.
+    pub threshold: u32,
+    /// So many with the same registers stand still, 1 to `samples`.
+    pub still: u32,
+    /// Close together: within so many bytes, 1 to [`RANGE_MAX_BYTES`].
+    pub range_bytes: u32,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Params { samples: 8, threshold: 4, still: 7, range_bytes: 64 }
+    }
+}
+
+/// A field of [`Params`] that is out of its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamError {
+    /// `samples` is not in `1..=32`.
+    Samples,
+    /// `threshold` is not in `1..=samples`.
+    Threshold,
+    /// `still` is not in `1..=samples`.
+    Still,
+    /// `range_bytes` is not in `1..=256`.
+    Range,
+}
+
+impl std::fmt::Display for ParamError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ParamError::Samples => "samples is not in 1..32",
+            ParamError::Threshold => "threshold is not in 1..samples",
+            ParamError::Still => "still is not in 1..samples",
+            ParamError::Range => "range_bytes is not in 1..256",
+        })
+    }
+}
+
+impl std::error::Error for ParamError {}
+
+impl Params {
+    /// Whether the parameters make sense. [`State::judge`] stays within bounds either way.
+    pub fn check(&self) -> Result<(), ParamError> {
+        // SAFETY: a valid reference for the duration of the call.
+        match unsafe { sys::userspin_params_check(self) } {
+            0 => Ok(()),
+            1 => Err(ParamError::Samples),
+            2 => Err(ParamError::Threshold),
+            3 => Err(ParamError::Still),
+            _ => Err(ParamError::Range),
+        }
+    }
+}
+
+/// Where a vCPU was.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// The instruction pointer.
+    pub address: u64,
+    /// [`digest`] of the other registers; 0 is not known.
+    pub registers: u64,
+    /// At CPL 3 (0 or 1).
+    pub user: u8,
+    /// 0.
+    pub pad: [u8; 7],
+}
+
+impl Sample {
+    /// In user space, registers not known.
+    pub fn user(address: u64) -> Sample {
+        Sample { address, user: 1, ..Sample::default() }
+    }
+}
+
+/// The last samples of a vCPU. Plain data: a copy is a snapshot.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    pub samples: [Sample; SAMPLES_MAX],
+    /// Where the next one goes.
+    pub next: u32,
+    /// How many there are.
+    pub count: u32,
+}
+
+/// What a vCPU does in user space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// No loop there, or too few samples yet.
+    No,
+    /// A short loop: it computes or spins. PAUSE in its code decides.
+    Loop,
+    /// A short loop in which no register moves: it spins.
+    StillLoop,
+}
+
+/// What samples show.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// The loop's lowest address sampled.
+    pub low: u64,
+    /// Its highest.
+    pub high: u64,
+    /// Samples there, whatever the kind.
+    pub in_range: u32,
+    /// As C has it; see [`Verdict::kind`].
+    pub kind: u32,
+}
+
+impl Verdict {
+    pub fn kind(&self) -> Kind {
+        match self.kind {
+            0 => Kind::No,
+            1 => Kind::Loop,
+            _ => Kind::StillLoop,
+        }
+    }
+
+    /// Where the loop's PAUSE would be: from which address on, and how many bytes. `None` without a
+    /// loop.
+    pub fn code(&self) -> Option<(u64, u32)> {
+        let mut from = 0;
+        // SAFETY: valid references for the duration of the call.
+        let bytes = unsafe { sys::userspin_code(self, &mut from) };
+        (bytes > 0).then_some((from, bytes))
+    }
+}
+
+impl State {
+    /// No samples yet.
+    pub fn new() -> State {
+        let mut state = State::default();
+        // SAFETY: a valid reference for the duration of the call.
+        unsafe { sys::userspin_init(&mut state) };
+        state
+    }
+
+    /// The vCPU was there.
+    pub fn add(&mut self, sample: &Sample) {
+        // SAFETY: valid references for the duration of the call.
+        unsafe { sys::userspin_add(self, sample) }
+    }
+
+    /// What the last samples show.
+    pub fn judge(&self, params: &Params) -> Verdict {
+        // SAFETY: valid references for the duration of the call.
+        unsafe { sys::userspin_judge(self, params) }
+    }
+}
+
+/// Whether PAUSE, TPAUSE or UMWAIT is among these bytes of code.
+pub fn has_pause(code: &[u8]) -> bool {
+    let bytes = u32::try_from(code.len()).unwrap_or(u32::MAX);
+    // SAFETY: at least so many bytes are there to read.
+    unsafe { sys::userspin_has_pause(code.as_ptr(), bytes) != 0 }
+}
+
+/// One number for the values of registers, never 0.
+pub fn digest(registers: &[u64]) -> u64 {
+    let count = u32::try_from(registers.len()).unwrap_or(u32::MAX);
+    // SAFETY: at least so many are there to read.
+    unsafe { sys::userspin_digest(registers.as_ptr(), count) }
+}
+
+const _: () = {
+    assert!(std::mem::size_of::<Sample>() == 24);
+    assert!(std::mem::size_of::<State>() == 776);
+    assert!(std::mem::size_of::<Verdict>() == 24);
+};

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin spinners`: where vCPUs spin, and where the host interrupts them, by guest symbol.
+
+mod show;
+
+use crate::exit::{Cannot, Usage};
+use crate::host::is_root;
+use crate::machine::lab::{explain, lab};
+use crate::progress::Passing;
+use crate::{out, vms};
+use anyhow::{bail, Context};
+use show::{Document, Names, Watched};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::time::Duration;
+use unspin_host::{Host, VmProcess};
+use unspin_lab::Series;
+use unspin_spinners::{check_kernel, entries, Collector, Error, Samples, Symbols, TRACEFS};
+
+const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
+
+const HELP: &str = "\
+Two tables per VM: where it left the guest because it spun for too long (pause-loop exits), and where an \
+interrupt of the host's came, about once per tick that a vCPU runs.
+
+The host's kernel counts. Nothing is installed in the guest, and the module need not be loaded. Exits \
+take a little longer meanwhile. Only root may do this.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    /// The VM: its name or UUID as QEMU and libvirt have it, its process id, or PID-N as status shows
+    /// it. Where a name looks like an id: name:NAME, pid:ID. Without it, all VMs.
+    #[arg(value_name = "VM")]
+    vm: Option<OsString>,
+    /// How long to count, 0.1 to 3600.
+    #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
+    seconds: Duration,
+    /// The guest's symbols: its /proc/kallsyms, read there by root after its last boot.
+    #[arg(long, value_name = "FILE", conflicts_with = "guest_kernel")]
+    kallsyms: Option<PathBuf>,
+    /// The guest runs Debian's kernel of this series, started directly (-kernel) or with nokaslr: take
+    /// the symbols from its package, as scenarios with Linux guests do. 6.1, 6.12 or 7.3.
+    #[arg(long, value_name = "SERIES")]
+    guest_kernel: Option<String>,
+    /// Everything, as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Where the kernels of --guest-kernel are kept [default: out/lab; of an installed
+    /// unspin ~/.cache/unspin/lab, of root's /var/cache/unspin/lab].
+    #[arg(long, value_name = "DIR")]
+    lab_dir: Option<PathBuf>,
+    #[arg(long, hide = true, default_value = TRACEFS)]
+    tracefs: PathBuf,
+    #[arg(long, hide = true, default_value = "/proc")]
+    proc: PathBuf,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    // What is wrong with the command comes first, and a pipe given as a file may be interrupted.
+    let kallsyms = args.kallsyms.as_deref().map(of_file).transpose()?;
+    let series = args.guest_kernel.as_deref().map(series).transpose()?;
+    if !is_root() {
+        return Err(Cannot("only root may see where VMs are (sudo unspin spinners)".into()).into());
+    }
+    // Another signal does not end it either: its counting would stay in the kernel.
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot take signals")?;
+    }
+    check_kernel(&args.tracefs).map_err(cannot)?;
+    let host = Host::at(&args.proc);
+    let vms = chosen(args, &host)?;
+    let names = match series {
+        Some(series) => Some(of_series(args, series, &stop)?),
+        None => kallsyms,
+    };
+    let threads: Vec<Vec<i32>> = vms.iter().map(|vm| threads(&host, vm)).collect();
+    let samples = collect(args, &threads.concat(), &stop)?;
+    let watched: Vec<Watched> = vms
+        .iter()
+        .zip(&threads)
+        .map(|(vm, threads)| Watched {
+            vm,
+            threads: threads.len(),
+            samples: samples.of_threads(threads),
+        })
+        .collect();
+    let document = Document::new(args.seconds, names.as_ref(), samples.dropped, &watched);
+    for warning in document.warnings(names.as_ref()) {
+        say!("unspin: {warning}");
+    }
+    match args.json {
+        true => out::json(&document),
+        false => out::print(&document.text()),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
+    if !SECONDS.contains(&seconds) {
+        return Err(format!("allowed: {} to {}", SECONDS.start(), SECONDS.end()));
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+fn series(name: &str) -> anyhow::Result<Series> {
+    Series::parse(name).ok_or_else(|| {
+        let known = Series::ALL.map(Series::name).join(", ");
+        let more = "of another kernel take its own symbols, with --kallsyms FILE";
+        Usage(format!("--guest-kernel {name:?} is no series here; allowed: {known}; {more}")).into()
+    })
+}
+
+fn of_file(path: &Path) -> anyhow::Result<Names> {
+    let symbols = Symbols::read(path).map_err(|e| Usage(e.to_string()))?;
+    Ok(Names::OfFile { symbols, path: path.to_path_buf() })
+}
+
+fn of_series(args: &Args, series: Series, stop: &AtomicBool) -> anyhow::Result<Names> {
+    let lab = lab(args.lab_dir.as_deref())?;
+    let kernel =
+        lab.guest_kernel(series.into(), stop, &mut |text| say!("{text}")).map_err(explain)?;
+    Ok(Names::OfSeries { symbols: Symbols::of_kernel(&kernel)?, series: series.name(), kernel })
+}
+
+/// The VMs asked for.
+fn chosen(args: &Args, host: &Host) -> anyhow::Result<Vec<VmProcess>> {
+    let all = vms::processes(host)?;
+    match &args.vm {
+        Some(given) => Ok(vec![vms::find_process(all, host, given)?]),
+        None if all.is_empty() => bail!("no VM runs on this host"),
+        None => Ok(all),
+    }
+}
+
+/// Its vCPUs; where it has not named them, all its threads: only vCPUs leave a guest.
+fn threads(host: &Host, vm: &VmProcess) -> Vec<i32> {
+    let vcpus: Vec<u32> = match vm.vcpus.is_empty() {
+        false => vm.vcpus.iter().map(|vcpu| vcpu.tid).collect(),
+        true => host.threads(vm.pid),
+    };
+    vcpus.into_iter().filter_map(|tid| i32::try_from(tid).ok()).collect()
+}
+
+fn collect(args: &Args, threads: &[i32], stop: &AtomicBool) -> anyhow::Result<Samples> {
+    let mut passing = Passing::new(args.seconds, "counting exits");
+    let room = entries(threads.len(), args.seconds);
+    Collector::start_in(&args.tracefs, threads, room)
+        .and_then(|collector| {
+            collector.wait(args.seconds, stop, &mut |passed| passing.at(passed))?;
+            collector.finish()
+        })
+        .map_err(cannot)
+}
+
+/// What this computer lacks is not the same as what went wrong.
+fn cannot(e: Error) -> anyhow::Error {
+    match e.is_of_this_computer() {
+        true => Cannot(e.to_string()).into(),
+        false => e.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vms::tests::Fake;
+
+    #[test]
+    fn vcpus_are_watched_and_without_names_all_threads() {
+        let fake = Fake::new("spinners");
+        fake.vm("41-0", "web");
+        let thread = |tid: u32, comm: &str| fake.write(&format!("proc/41/task/{tid}/comm"), comm);
+        thread(41, "qemu-system-x86");
+        thread(44, "worker");
+        let host = fake.host();
+        let watched = || threads(&host, &host.vm_process(41).unwrap());
+        assert_eq!(watched(), [41, 44]);
+        thread(43, "CPU 1/KVM");
+        thread(42, "CPU 0/KVM");
+        assert_eq!(watched(), [42, 43]);
+    }
+
+    #[test]
+    fn times_are_within_bounds() {
+        assert_eq!(seconds("0.1").unwrap(), Duration::from_millis(100));
+        assert_eq!(seconds("3600").unwrap(), Duration::from_secs(3600));
+        for wrong in ["0", "-1", "nan", "inf", "3600.1", "5s", ""] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_lacks_is_not_what_went_wrong() {
+        let lacks = cannot(Error::NoHistograms);
+        assert!(lacks.downcast_ref::<Cannot>().is_some());
+        let failed = cannot(Error::Interrupted);
+        assert!(failed.downcast_ref::<Cannot>().is_none());
+        assert_eq!(failed.to_string(), "interrupted");
+    }
+}

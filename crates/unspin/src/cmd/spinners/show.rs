@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What was counted, as tables and as JSON.
+
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+use tabled::builder::Builder;
+use tabled::settings::object::Columns;
+use tabled::settings::{Alignment, Style};
+use unspin_host::{Name, VmProcess};
+use unspin_report::printable_lines;
+use unspin_spinners::{by_symbol, fit, Counts, Fit, Samples, Symbols};
+
+/// Lines of a table; --json has all places.
+const LINES_MAX: usize = 20;
+
+/// Whose symbols addresses are named by.
+pub enum Names {
+    OfFile { symbols: Symbols, path: PathBuf },
+    OfSeries { symbols: Symbols, series: &'static str, kernel: PathBuf },
+}
+
+impl Names {
+    fn symbols(&self) -> &Symbols {
+        match self {
+            Names::OfFile { symbols, .. } | Names::OfSeries { symbols, .. } => symbols,
+        }
+    }
+
+    fn file(&self) -> String {
+        let (Names::OfFile { path, .. } | Names::OfSeries { kernel: path, .. }) = self;
+        path.display().to_string()
+    }
+
+    /// What to do where the guest runs another kernel.
+    fn mend(&self) -> String {
+        match self {
+            Names::OfFile { path, .. } => format!(
+                "{}; each boot has other addresses: in the guest, as root, read them again: cat \
+                 /proc/kallsyms",
+                path.display()
+            ),
+            Names::OfSeries { series, kernel, .. } => format!(
+                "{}; the guest runs another one than Debian's current {series}, or was moved at its \
+                 start (KASLR): in the guest, as root, cat /proc/kallsyms > FILE, and give it with \
+                 --kallsyms FILE",
+                kernel.display()
+            ),
+        }
+    }
+}
+
+/// A VM and what was counted of it.
+pub struct Watched<'a> {
+    pub vm: &'a VmProcess,
+    pub threads: usize,
+    pub samples: Samples,
+}
+
+#[derive(Serialize)]
+pub struct Document {
+    schema: u32,
+    seconds: f64,
+    /// The file that names are from.
+    symbols: Option<String>,
+    /// Exits that are in no table, because the kernel's had no room.
+    dropped: u64,
+    vms: Vec<OfVm>,
+}
+
+#[derive(Serialize)]
+struct OfVm {
+    pid: u32,
+    name: Option<String>,
+    uuid: Option<String>,
+    /// `web1 (process 4242)`.
+    #[serde(skip)]
+    title: String,
+    /// Threads that were watched.
+    threads: usize,
+    /// Whether these are its vCPUs, or all it has.
+    #[serde(skip)]
+    vcpus_known: bool,
+    /// Whether the symbols are of its kernel; null without symbols, or where none of the kernel's
+    /// addresses was seen.
+    symbols_fit: Option<bool>,
+    pause_loop_exits: u64,
+    /// Of the pause-loop exits of its kernel, those in functions with names.
+    named_share: Option<f64>,
+    spinners: Vec<Place>,
+    interrupts: u64,
+    interrupted: Vec<Place>,
+    #[serde(skip)]
+    fit: Fit,
+}
+
+#[derive(Serialize)]
+struct Place {
+    symbol: String,
+    count: u64,
+    share: f64,
+}
+
+impl Document {
+    pub fn new(
+        time: Duration,
+        names: Option<&Names>,
+        dropped: u64,
+        watched: &[Watched],
+    ) -> Document {
+        let symbols = names.map(Names::symbols);
+        Document {
+            schema: 1,
+            seconds: time.as_secs_f64(),
+            symbols: names.map(Names::file),
+            dropped,
+            vms: watched.iter().map(|watched| OfVm::new(watched, symbols)).collect(),
+        }
+    }
+
+    /// What is to be known before the tables are believed.
+    pub fn warnings(&self, names: Option<&Names>) -> Vec<String> {
+        let of = |vm: &OfVm| {
+            let (names, Fit { kernel, named }) = (names?, vm.fit);
+            (vm.symbols_fit == Some(false)).then(|| {
+                let which = &vm.title;
+                let mend = names.mend();
+                format!(
+                    "{which} does not run the kernel whose symbols these are: {named} of {kernel} \
+                     exits of its kernel lie in functions of {mend}"
+                )
+            })
+        };
+        self.vms.iter().filter_map(of).collect()
+    }
+
+    pub fn text(&self) -> String {
+        let mut text =
+            self.vms.iter().map(|vm| vm.text(self.seconds)).collect::<Vec<_>>().join("\n");
+        if self.dropped > 0 {
+            let _ = writeln!(
+                text,
+                "\n{} exits are in no table: they were at more addresses than the kernel counts; take \
+                 fewer --seconds",
+                self.dropped
+            );
+        }
+        if self.symbols.is_none() {
+            text +=
+                "\nFor names in place of addresses: in the guest, as root, cat /proc/kallsyms > \
+                     FILE, and give it with --kallsyms FILE\n";
+        }
+        printable_lines(&text)
+    }
+}
+
+impl OfVm {
+    fn new(watched: &Watched, symbols: Option<&Symbols>) -> OfVm {
+        let Watched { vm, threads, samples } = watched;
+        let fits = |counts| symbols.map_or(Fit { kernel: 0, named: 0 }, |s| fit(counts, s));
+        let (pause, interrupted) = (fits(&samples.pause), fits(&samples.interrupted));
+        let both = Fit {
+            kernel: pause.kernel + interrupted.kernel,
+            named: pause.named + interrupted.named,
+        };
+        let symbols_fit = (both.kernel > 0).then(|| !both.is_of_another_kernel());
+        // Names of another kernel would be wrong ones.
+        let symbols = symbols.filter(|_| symbols_fit == Some(true));
+        let named_share = |_| pause.named as f64 / pause.kernel as f64;
+        OfVm {
+            pid: vm.pid,
+            name: vm.name.as_ref().map(Name::to_text),
+            uuid: vm.uuid.clone(),
+            title: title(vm),
+            threads: *threads,
+            vcpus_known: !vm.vcpus.is_empty(),
+            symbols_fit,
+            pause_loop_exits: total(&samples.pause),
+            named_share: symbols.filter(|_| pause.kernel > 0).map(named_share),
+            spinners: places(&samples.pause, symbols),
+            interrupts: total(&samples.interrupted),
+            interrupted: places(&samples.interrupted, symbols),
+            fit: both,
+        }
+    }
+
+    fn text(&self, seconds: f64) -> String {
+        let what = match (self.vcpus_known, self.threads) {
+            (true, 1) => "vCPU",
+            (true, _) => "vCPUs",
+            (false, 1) => "thread",
+            (false, _) => "threads, vCPUs among them",
+        };
+        let mut text = format!("{}: {} {what}, {seconds} s\n", self.title, self.threads);
+        let named = self.named_share.map(|share| format!(", {} of them named", percent(share)));
+        let named = named.unwrap_or_default();
+        text += &table("pause-loop exits", self.pause_loop_exits, seconds, &named, &self.spinners);
+        text += &table("interrupted by the host", self.interrupts, seconds, "", &self.interrupted);
+        text
+    }
+}
+
+fn title(vm: &VmProcess) -> String {
+    match &vm.name {
+        Some(name) => format!("{name} (process {})", vm.pid),
+        None => format!("process {}", vm.pid),
+    }
+}
+
+fn total(counts: &Counts) -> u64 {
+    counts.iter().map(|&(_, count)| count).sum()
+}
+
+fn places(counts: &Counts, symbols: Option<&Symbols>) -> Vec<Place> {
+    let lines = by_symbol(counts, symbols).into_iter();
+    lines.map(|line| Place { symbol: line.symbol, count: line.count, share: line.share }).collect()
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+fn table(title: &str, count: u64, seconds: f64, named: &str, places: &[Place]) -> String {
+    if places.is_empty() {
+        return format!("{title}: none\n");
+    }
+    let mut b = Builder::default();
+    b.push_record(["where", "count", "share"]);
+    for place in places.iter().take(LINES_MAX) {
+        b.push_record([place.symbol.clone(), place.count.to_string(), percent(place.share)]);
+    }
+    let others = places.get(LINES_MAX..).unwrap_or_default();
+    if !others.is_empty() {
+        let sum: u64 = others.iter().map(|place| place.count).sum();
+        let where_ = format!("{} other places", others.len());
+        b.push_record([where_, sum.to_string(), percent(sum as f64 / count as f64)]);
+    }
+    let mut table = b.build();
+    table.with(Style::sharp()).modify(Columns::new(1..), Alignment::right());
+    format!("{title}: {count}, {:.0} per second{named}\n{table}\n", count as f64 / seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use unspin_host::Vcpu;
+
+    const SYMBOLS: &str = "\
+ffffffff81000000 T _text
+ffffffff81000100 t native_queued_spin_lock_slowpath
+ffffffff81000200 t smp_call_function_many_cond
+ffffffff81000300 T _etext
+ffffffffc0000000 t nf_do [nf_tables]
+";
+    const LOCK: u64 = 0xffff_ffff_8100_0110;
+    const CALL: u64 = 0xffff_ffff_8100_0204;
+
+    fn names() -> Names {
+        let path = PathBuf::from("guest.syms");
+        Names::OfFile { symbols: Symbols::parse(SYMBOLS, &path).unwrap(), path }
+    }
+
+    fn vm(name: Option<&str>, vcpus: u32) -> VmProcess {
+        let vcpus = (0..vcpus).map(|index| Vcpu { index, tid: 43 + index }).collect();
+        VmProcess { pid: 42, name: name.map(Name::new), uuid: None, vcpus }
+    }
+
+    fn samples(pause: &[(u64, u64)], interrupted: &[(u64, u64)]) -> Samples {
+        let (pause, interrupted) = (pause.to_vec(), interrupted.to_vec());
+        Samples { pause, interrupted, ..Samples::default() }
+    }
+
+    fn document(names: Option<&Names>, dropped: u64, vm: &VmProcess, samples: Samples) -> Document {
+        let threads = vm.vcpus.len().max(3);
+        let watched = [Watched { vm, threads, samples }];
+        Document::new(Duration::from_secs(5), names, dropped, &watched)
+    }
+
+    #[test]
+    fn functions_are_named_and_counted() {
+        let (vm, names) = (vm(Some("web1"), 4), names());
+        let samples = samples(
+            &[(LOCK, 700), (CALL, 250), (LOCK + 4, 40), (0xffff_ffff_8200_0000, 10)],
+            &[(0x5555_0000, 30), (0xffff_ffff_c000_0004, 10)],
+        );
+        let document = document(Some(&names), 0, &vm, samples);
+        let expected = "\
+web1 (process 42): 4 vCPUs, 5 s
+pause-loop exits: 1000, 200 per second, 99.0 % of them named
+┌──────────────────────────────────┬───────┬────────┐
+│ where                            │ count │  share │
+├──────────────────────────────────┼───────┼────────┤
+│ native_queued_spin_lock_slowpath │   740 │ 74.0 % │
+│ smp_call_function_many_cond      │   250 │ 25.0 % │
+│ 0xffffffff82000000               │    10 │  1.0 % │
+└──────────────────────────────────┴───────┴────────┘
+interrupted by the host: 40, 8 per second
+┌───────────────────┬───────┬────────┐
+│ where             │ count │  share │
+├───────────────────┼───────┼────────┤
+│ user space        │    30 │ 75.0 % │
+│ nf_do [nf_tables] │    10 │ 25.0 % │
+└───────────────────┴───────┴────────┘
+";
+        assert_eq!(document.text(), expected);
+        assert!(document.warnings(Some(&names)).is_empty());
+        let json = serde_json::to_value(&document).unwrap();
+        assert_eq!(json["symbols"], "guest.syms");
+        let vm = &json["vms"][0];
+        let first = &vm["spinners"][0];
+        assert_eq!(first["symbol"], "native_queued_spin_lock_slowpath");
+        assert_eq!((&first["count"], &first["share"]), (&740.into(), &0.74.into()));
+        assert_eq!(vm["interrupted"][0]["symbol"], "user space");
+        assert_eq!((&vm["pause_loop_exits"], &vm["interrupts"]), (&1000.into(), &40.into()));
+        assert_eq!((&vm["named_share"], &vm["symbols_fit"]), (&0.99.into(), &true.into()));
+    }
+
+    #[test]
+    fn without_symbols_there_are_addresses_and_how_to_get_names() {
+        let document = document(None, 7, &vm(None, 0), samples(&[], &[(LOCK, 4), (CALL, 1)]));
+        let text = document.text();
+        assert!(text.starts_with("process 42: 3 threads, vCPUs among them, 5 s\n"), "{text}");
+        assert!(text.contains("pause-loop exits: none\n"), "{text}");
+        assert!(text.contains("│ 0xffffffff81000110 │     4 │ 80.0 % │"), "{text}");
+        assert!(text.contains("7 exits are in no table"), "{text}");
+        assert!(text.ends_with("cat /proc/kallsyms > FILE, and give it with --kallsyms FILE\n"));
+        assert!(document.warnings(None).is_empty());
+        let json = serde_json::to_value(&document).unwrap();
+        let vm = &json["vms"][0];
+        assert!(vm["symbols_fit"].is_null() && vm["named_share"].is_null(), "{json}");
+        assert_eq!(vm["spinners"], serde_json::json!([]));
+    }
+
+    /// A name of another kernel's would be a wrong one.
+    #[test]
+    fn symbols_of_another_kernel_name_nothing() {
+        let vm = vm(Some("web1"), 1);
+        let moved = samples(&[(LOCK + 0x60_0000, 5)], &[(LOCK, 1), (0x400, 30)]);
+        let names = names();
+        let of_file = document(Some(&names), 0, &vm, moved.clone());
+        assert!(!of_file.text().contains("native_queued"), "{}", of_file.text());
+        assert!(of_file.text().contains("0xffffffff81600110"), "{}", of_file.text());
+        let warning = of_file.warnings(Some(&names)).concat();
+        assert!(warning.starts_with("web1 (process 42) does not run the kernel"), "{warning}");
+        assert!(
+            warning.contains("1 of 6") && warning.contains("guest.syms; each boot"),
+            "{warning}"
+        );
+        let kernel = Path::new("lab/vmlinux").to_path_buf();
+        let symbols = names.symbols().clone();
+        let names = Names::OfSeries { symbols, series: "6.12", kernel };
+        let of_series = document(Some(&names), 0, &vm, moved);
+        let warning = of_series.warnings(Some(&names)).concat();
+        assert!(warning.contains("lab/vmlinux; the guest runs another one"), "{warning}");
+        assert!(warning.contains("Debian's current 6.12") && warning.contains("--kallsyms FILE"));
+        // A guest that was in user space alone says nothing of its kernel.
+        let user = document(Some(&names), 0, &vm, samples(&[], &[(0x400, 30)]));
+        assert!(user.warnings(Some(&names)).is_empty());
+    }
+
+    #[test]
+    fn a_long_table_ends_with_the_rest() {
+        let pause: Vec<(u64, u64)> = (0..50).map(|i| (LOCK + 4 * i, 2)).collect();
+        let document = document(None, 0, &vm(None, 2), samples(&pause, &[]));
+        let text = document.text();
+        assert_eq!(text.matches("│ 0x").count(), LINES_MAX);
+        assert!(text.contains("│ 30 other places    │    60 │ 60.0 % │"), "{text}");
+        let json = serde_json::to_value(&document).unwrap();
+        assert_eq!(json["vms"][0]["spinners"].as_array().unwrap().len(), 50);
+    }
+
+    #[test]
+    fn names_cannot_command_the_terminal() {
+        let evil =
+            "ffffffff81000000 T _text\nffffffff81000100 t a\u{1b}[2J\nffffffff81000300 T _etext\n";
+        let path = PathBuf::from("x");
+        let names = Names::OfFile { symbols: Symbols::parse(evil, &path).unwrap(), path };
+        let vm = vm(Some("web\u{1b}[2J"), 1);
+        let text = document(Some(&names), 0, &vm, samples(&[(LOCK, 1)], &[])).text();
+        assert!(!text.contains('\u{1b}'), "{text}");
+        assert!(text.starts_with("web\\u{1b}[2J (process 42): "), "{text}");
+    }
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin spinners` where there is no VM: what it refuses, and that nothing stays in tracefs.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+#[track_caller]
+fn fails(args: &[&str], code: i32, words: &str) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    let out = command.arg("spinners").args(args).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(code), "{said}");
+    assert!(said.contains(words), "{said}");
+    assert!(!said.contains("panicked") && out.stdout.is_empty(), "{said}");
+}
+
+fn scratch(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("unspin-spinners-{}-{name}", std::process::id()))
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+#[test]
+fn wrong_usage_and_wrong_files_are_2() {
+    fails(&["--kallsyms", "x", "--guest-kernel", "6.12"], 2, "cannot be used with");
+    fails(&["--guest-kernel", "2.6"], 2, "allowed: 6.1, 6.12, 7.3");
+    for wrong in ["0", "1e9", "five"] {
+        fails(&["--seconds", wrong], 2, "--seconds");
+    }
+    fails(&["--kallsyms", "/nonexistent"], 2, "/nonexistent: No such file");
+    let file = scratch("kallsyms");
+    for (text, words) in [
+        ("0000000000000000 T _text\n", "kptr_restrict"),
+        ("ffffffff81000000 D data\n", "no functions of a kernel"),
+        ("ffffffff81000000 T f\nwhat\n", "line 2: \"what\" is not ADDRESS TYPE NAME"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        fails(&["--kallsyms", file.to_str().unwrap()], 2, words);
+    }
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn what_this_computer_cannot_do_is_77() {
+    let words = match is_root() {
+        true => "tracefs is not at /nonexistent; mount it",
+        false => "only root may see where VMs are",
+    };
+    fails(&["--tracefs", "/nonexistent"], 77, words);
+}
+
+/// A kernel whose tracefs is a directory has no tracepoint.
+#[test]
+fn nothing_stays_where_the_kernel_cannot_count() {
+    if !is_root() {
+        println!("SKIPPED: only root gets as far");
+        return;
+    }
+    let tracefs = scratch("tracefs");
+    std::fs::create_dir_all(tracefs.join("instances")).unwrap();
+    fails(&["--tracefs", tracefs.to_str().unwrap()], 77, "load kvm_intel or kvm_amd");
+    assert_eq!(std::fs::read_dir(tracefs.join("instances")).unwrap().count(), 0);
+    std::fs::remove_dir_all(tracefs).unwrap();
+}
