@@ -7,7 +7,7 @@ use std::time::Duration;
 use unspin_guest_abi::rng::{splitmix64, vm_seed};
 use unspin_scenario::plan::{CgroupLayout, Run, Window};
 use unspin_scenario::result::{ModuleStats, RunResult, SpinPlace, Spinners, Stalls, VmResult};
-use unspin_spinners::Samples;
+use unspin_spinners::{is_user, Samples};
 use unspin_vmm::process::{now_ns, Sample, Schedule};
 use unspin_vmm::{Realtime, VcpuSample, VmConfig};
 
@@ -24,9 +24,10 @@ const START_LEAD_NS: u64 = 20_000_000;
 /// Readings of the VMs that lie further apart than this share of the window are worth a note.
 const SKEW_NOTED: u64 = 200;
 const NS_PER_MS: u64 = 1_000_000;
-/// How long it is looked where guests spin, and how many places a record has of each kind.
+/// How long it is looked where guests spin, and how many places of their kernels a record has of each
+/// kind.
 const SPINNERS_TIME: Duration = Duration::from_millis(60);
-const SPIN_PLACES: usize = 64;
+const SPIN_PLACES: usize = 1024;
 
 /// What lasts from run to run.
 pub(crate) struct Bench {
@@ -163,15 +164,30 @@ fn spinners(bench: &mut Bench, run: &Run) -> Option<Spinners> {
 }
 
 fn spin_places(samples: &Samples) -> Spinners {
-    let place = |&(address, count): &(u64, u64)| SpinPlace { address, count, symbol: None };
-    let first = |counts: &[(u64, u64)]| counts.iter().take(SPIN_PLACES).map(place).collect();
-    let rest = |counts: &[(u64, u64)]| counts.iter().skip(SPIN_PLACES).map(|c| c.1).sum::<u64>();
+    let (pause, others_pause) = places(&samples.pause);
+    let (interrupted, others_interrupted) = places(&samples.interrupted);
     Spinners {
         sampled_ms: SPINNERS_TIME.as_millis() as u64,
-        pause: first(&samples.pause),
-        interrupted: first(&samples.interrupted),
-        others: samples.dropped + rest(&samples.pause) + rest(&samples.interrupted),
+        pause,
+        interrupted,
+        others_pause,
+        others_interrupted,
+        others: samples.dropped,
     }
+}
+
+/// The most frequent places, all of user space as one, and how many exits were elsewhere.
+fn places(counts: &[(u64, u64)]) -> (Vec<SpinPlace>, u64) {
+    let (user, kernel): (Vec<_>, Vec<_>) = counts.iter().partition(|(address, _)| is_user(*address));
+    let of_user = user.iter().map(|(_, count)| count).sum::<u64>();
+    let kernels = kernel.iter().take(SPIN_PLACES);
+    let place = |&(address, count): &(u64, u64)| SpinPlace { address, count, symbol: None };
+    let mut places: Vec<SpinPlace> = kernels.map(place).collect();
+    if of_user > 0 {
+        places.push(place(&(0, of_user)));
+    }
+    places.sort_by_key(|place| std::cmp::Reverse(place.count));
+    (places, kernel.iter().skip(SPIN_PLACES).map(|(_, count)| count).sum())
 }
 
 /// The VMs of a run. The cgroups go after the processes in them.
@@ -291,6 +307,7 @@ fn vm_result([first, second]: &[Sample; 2]) -> VmResult {
         units: per_vcpu(|v| v.units),
         acquisitions: per_vcpu(|v| v.acquisitions),
         cpu_ns: per_vcpu(|v| v.cpu_ns),
+        halt_poll_ns: None,
         wait_hist: merged(|v| &v.wait_hist),
         stalls: (!stalls.free.is_empty()).then_some(stalls),
         max_wait_cycles: second.vcpus.iter().map(|v| v.max_wait_cycles).max().unwrap_or(0),

@@ -78,7 +78,7 @@ fn result(run: &Run) -> RunResult {
             sampled_ms: 60,
             pause: vec![place(16, 60, slow), place(20, 20, slow), place(0x99, 20, None)],
             interrupted: vec![],
-            others: 0,
+            ..Spinners::default()
         }),
     }
 }

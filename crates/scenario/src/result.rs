@@ -107,11 +107,18 @@ pub struct RunResult {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spinners {
     pub sampled_ms: u64,
-    /// At pause-loop exits, the most frequent first.
+    /// At pause-loop exits, the most frequent first; all of user space is one place.
     pub pause: Vec<SpinPlace>,
-    /// At exits for an interrupt of the host's.
+    /// At exits for an interrupt of the host's, the same way.
     pub interrupted: Vec<SpinPlace>,
-    /// Exits at places of which there was no room.
+    /// Pause-loop exits at places of which there was no room.
+    #[serde(default)]
+    pub others_pause: u64,
+    /// Interrupts at such places.
+    #[serde(default)]
+    pub others_interrupted: u64,
+    /// Of either kind, where the kernel's table had no room.
+    #[serde(default)]
     pub others: u64,
 }
 
@@ -134,6 +141,10 @@ pub struct VmResult {
     pub acquisitions: Vec<u64>,
     /// CPU time of each vCPU thread, ns (guest and exits).
     pub cpu_ns: Vec<u64>,
+    /// Of that, the time in which KVM polled for the end of a halt, all vCPUs; `None` where nobody
+    /// says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halt_poll_ns: Option<u64>,
     /// Histogram of lock waits, bucket b: [2^b, 2^(b+1)) TSC cycles, all vCPUs.
     pub wait_hist: Vec<u64>,
     /// Waits that got long, where the scenario has them counted.

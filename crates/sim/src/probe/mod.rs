@@ -82,6 +82,7 @@ impl Reading {
             units: minus(&self.units, &first.units),
             acquisitions: minus(&self.acquisitions, &first.acquisitions),
             cpu_ns: spent.iter().map(cpu).collect(),
+            halt_poll_ns: None,
             wait_hist: minus(&self.wait_hist, &first.wait_hist),
             stalls: (self.turns.as_ref().zip(first.turns.as_ref())).map(|(a, b)| result::Stalls {
                 free: minus(&a.free, &b.free),
