@@ -33,7 +33,7 @@ fn main() {
     }
     let object = value("-object");
     let memory = object.split(',').find_map(|part| part.strip_prefix("mem-path=")).unwrap();
-    let vcpus: u32 = value("-smp").parse().unwrap();
+    let vcpus: u32 = value("-smp").split(',').next().unwrap().parse().unwrap();
     // A thread has its name once it runs.
     let named = Arc::new(Barrier::new(vcpus as usize + 1));
     for vcpu in 0..vcpus {
@@ -46,7 +46,12 @@ fn main() {
         thread.spawn(wait).unwrap();
     }
     named.wait();
-    guest(map(Path::new(memory)), vcpus, &fault);
+    let lock = match (fault.as_str(), value("-append").contains("nopvspin")) {
+        ("has-another-lock", _) => "test-and-set",
+        (_, true) => "queued",
+        (_, false) => "pv",
+    };
+    guest(map(Path::new(memory)), vcpus, lock, &fault);
 }
 
 fn map(path: &Path) -> &'static Area {
@@ -67,10 +72,10 @@ fn map(path: &Path) -> &'static Area {
 }
 
 /// The runner and its program: a unit a millisecond.
-fn guest(area: &Area, vcpus: u32, fault: &str) {
+fn guest(area: &Area, vcpus: u32, lock: &str, fault: &str) {
     let guest = &area.guest;
     area::set_text(&area.found.kernel, "6.12.0-fake");
-    area::set_text(&area.found.lock, "queued");
+    area::set_text(&area.found.lock, lock);
     guest.version.store(if fault == "is-older" { 0 } else { area::VERSION }, Relaxed);
     guest.online.store(if fault == "lacks-a-vcpu" { vcpus - 1 } else { vcpus }, Relaxed);
     guest.boots.store(1, Relaxed);
@@ -98,8 +103,8 @@ fn guest(area: &Area, vcpus: u32, fault: &str) {
         }
         units += 1;
         match fault {
-            "stands-still" => units = units.min(5),
-            "goes-back" if units > 120 => gone_back = true,
+            "stands-still" => units = units.min(100),
+            "goes-back" if units > 340 => gone_back = true,
             "reboots" if units > 40 => guest.boots.store(2, Relaxed),
             "dies" if units > 40 => std::process::exit(0),
             _ => {}

@@ -22,6 +22,11 @@ pub(crate) fn available() -> Result<(), Error> {
     }
 }
 
+/// Moves a VM's process out of all cgroups.
+pub(crate) fn to_root(pid: u32) -> Result<(), Error> {
+    write(&Path::new(ROOT).join("cgroup.procs"), &pid.to_string())
+}
+
 /// What libvirt's VMs have in common, made by systemd there.
 const MACHINE_SLICE: &str = "machine.slice";
 
@@ -102,7 +107,7 @@ impl VmCgroup {
 
     /// Moves the VM's process, which runs on, out of them, and removes them.
     pub(crate) fn leave(self) -> Result<(), Error> {
-        write(&Path::new(ROOT).join("cgroup.procs"), &self.pid.to_string())
+        to_root(self.pid)
     }
 
     fn create_threaded(&mut self, dir: PathBuf) -> Result<PathBuf, Error> {

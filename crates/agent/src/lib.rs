@@ -163,7 +163,8 @@ fn prepare(plan: &Plan, sink: &mut dyn FnMut(Record)) -> Result<measure::Bench, 
     let slice = plan.slice_ns.map(host::Slice::set).transpose()?;
     sink(Record::Begin(host::begin(plan)));
     let guests = linux::Guests::new(plan.linux.clone());
-    Ok(measure::Bench { module, guests, notes: Vec::new(), _slice: slice })
+    let pcpus = plan.pcpus;
+    Ok(measure::Bench { module, guests, pcpus, notes: Vec::new(), _slice: slice })
 }
 
 fn read_plan(path: &str) -> Result<Plan, Error> {

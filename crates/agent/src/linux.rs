@@ -4,19 +4,16 @@
 //! another.
 
 use std::mem;
+use std::ops::Range;
 use std::time::Duration;
 
 use unspin_guest_abi::rng::{splitmix64, vm_seed};
 use unspin_scenario::plan::{CgroupLayout, LinuxFiles, LinuxGuest, Run};
 use unspin_scenario::result::{SchedStats, VmResult};
 
-use crate::cgroup::VmCgroup;
-use crate::qemu::{GuestCounts, Qemu};
+use crate::cgroup::{self, VmCgroup};
+use crate::qemu::{check_room, GuestCounts, Qemu};
 use crate::Error;
-
-/// A runner looks for commands all the time, but vCPUs of others may keep it from its CPU.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-const FIRST_UNIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The guests that are up.
 pub(crate) struct Guests {
@@ -110,6 +107,7 @@ impl Guests {
     fn boot(&mut self, all: &[Kind]) -> Result<(), Error> {
         let missing = || Error::Run("it has Linux guests, and no files for them".into());
         let files = self.files.clone().ok_or_else(missing)?;
+        check_room(all.iter().map(|of| u64::from(of.guest.memory_mib)).sum())?;
         for (vm, of) in all.iter().enumerate() {
             let qemu = Qemu::spawn(vm as u32, &of.guest, of.vcpus, &files)?;
             self.up.push(Guest { of: of.clone(), qemu, cgroup: None, runs: None });
@@ -117,8 +115,8 @@ impl Guests {
         self.up.iter_mut().try_for_each(|guest| guest.qemu.wait_ready(guest.of.vcpus))
     }
 
-    /// Moves the guests' threads where the run wants them.
-    pub(crate) fn place(&mut self, run: &Run) -> Result<(), Error> {
+    /// Moves the guests' threads where the run wants them; unpinned ones to any of the first `pcpus`.
+    pub(crate) fn place(&mut self, run: &Run, pcpus: u32) -> Result<(), Error> {
         let place =
             Place { cgroup: Some(run.cgroup), weights: run.weights.clone(), pin: run.pin.clone() };
         // What the run does not use stays where it is.
@@ -130,18 +128,24 @@ impl Guests {
         if here == place {
             return Ok(());
         }
+        // Until all are moved they are nowhere in particular.
+        self.place = Place::default();
         for (vm, guest) in self.up.iter_mut().enumerate() {
-            if let Some(cgroup) = guest.cgroup.take() {
-                cgroup.leave()?;
-            }
             let (pid, tids) = (guest.qemu.pid(), &guest.qemu.tids);
+            match guest.cgroup.take() {
+                Some(cgroup) => cgroup.leave()?,
+                // It was started in the agent's own.
+                None if cgroup::available().is_ok() => cgroup::to_root(pid)?,
+                None => {}
+            }
             let weight = run.weights.get(vm).copied();
             guest.cgroup = VmCgroup::new(vm as u32, run.cgroup, weight, pid, tids)?;
             // One that the run does not use goes where the run's last is.
             let pin = run.pin.get(vm).or(run.pin.last());
             for (vcpu, tid) in tids.iter().enumerate() {
                 let cpu = pin.and_then(|pin| pin.get(vcpu % pin.len().max(1))).copied();
-                set_affinity(*tid, cpu)?;
+                let cpus = cpu.map_or(0..pcpus, |cpu| cpu..cpu + 1);
+                set_affinity(*tid, cpus)?;
             }
         }
         let padded = |pin: &[Vec<u32>]| match pin.last() {
@@ -156,8 +160,8 @@ impl Guests {
     }
 
     /// Has every guest of the run run its program and every other one idle; VMs whose programs are
-    /// started start them apart, by the run's stagger.
-    pub(crate) fn run_programs(&mut self, run: &Run) -> Result<(), Error> {
+    /// started start them apart, by the run's stagger. Whether any program was started.
+    pub(crate) fn run_programs(&mut self, run: &Run) -> Result<bool, Error> {
         let task = |vm: u32| {
             let linux = (vm < run.vms).then(|| run.linux_of(vm)).flatten()?;
             let seed = vm_seed(run.seed, vm);
@@ -175,23 +179,26 @@ impl Guests {
             };
             // Until it is known to run, nothing is.
             guest.runs = None;
-            let before = guest.qemu.units();
             let stagger = splitmix64(seed) % (run.stagger_ms * 1_000_000 + 1);
             if wanted.is_some() {
                 std::thread::sleep(Duration::from_nanos(stagger / u64::from(run.vms)));
             }
             guest.qemu.command(name, seed)?;
-            started.push((vm, wanted, before));
+            started.push((vm, wanted));
         }
-        for (vm, wanted, before) in started {
+        for (vm, _) in &started {
+            self.up[*vm].qemu.answered()?;
+        }
+        // What ran before has gone: whatever is counted now is the new program's.
+        let any = started.iter().any(|(_, wanted)| wanted.is_some());
+        for (vm, wanted) in started {
             let guest = &mut self.up[vm];
-            guest.qemu.answered(ANSWER_TIMEOUT)?;
             if wanted.is_some() {
-                guest.qemu.works(before, FIRST_UNIT_TIMEOUT)?;
+                guest.qemu.works(guest.qemu.units())?;
             }
             guest.runs = wanted;
         }
-        Ok(())
+        Ok(any)
     }
 
     /// Threads of the vCPUs of the first `vms` guests.
@@ -241,6 +248,7 @@ impl Guests {
             all.push(VmResult {
                 units: vec![b.units - a.units],
                 cpu_ns: vec![b.cpu_ns.saturating_sub(a.cpu_ns)],
+                halt_poll_ns: b.halt_poll_ns.zip(a.halt_poll_ns).map(|(b, a)| b.saturating_sub(a)),
                 sched: Some(sched),
                 guest: Some(guest.qemu.found()),
                 ..VmResult::default()
@@ -286,21 +294,18 @@ fn since(a: &SchedStats, b: &SchedStats) -> SchedStats {
     }
 }
 
-/// `None`: any CPU.
-fn set_affinity(tid: i32, cpu: Option<u32>) -> Result<(), Error> {
+fn set_affinity(tid: i32, cpus: Range<u32>) -> Result<(), Error> {
     // SAFETY: a CPU set is plain data; the system call reads it.
     let done = unsafe {
         let mut set: libc::cpu_set_t = mem::zeroed();
-        match cpu {
-            Some(cpu) => libc::CPU_SET(cpu as usize, &mut set),
-            None => (0..libc::CPU_SETSIZE as usize).for_each(|cpu| libc::CPU_SET(cpu, &mut set)),
-        }
+        let inside = cpus.clone().filter(|cpu| *cpu < libc::CPU_SETSIZE as u32);
+        inside.for_each(|cpu| libc::CPU_SET(cpu as usize, &mut set));
         libc::sched_setaffinity(tid, mem::size_of_val(&set), &set)
     };
     match done {
         0 => Ok(()),
         _ => {
-            let what = format!("pinning thread {tid} to pCPU {cpu:?}");
+            let what = format!("pinning thread {tid} to pCPUs {cpus:?}");
             Err(Error::io(what, std::io::Error::last_os_error()))
         }
     }

@@ -34,6 +34,7 @@ pub(crate) struct Bench {
     pub(crate) module: Option<Module>,
     /// Linux guests, which stay from run to run.
     pub(crate) guests: Guests,
+    pub(crate) pcpus: u32,
     /// Lines for people that came up in the run.
     pub(crate) notes: Vec<String>,
     pub(crate) _slice: Option<Slice>,
@@ -49,7 +50,14 @@ pub(crate) fn measure(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<Run
         module.check_alone(&bench.guests.pids())?;
     }
     match run.linux_of(0) {
-        Some(_) => measure_linux(bench, run, later),
+        Some(_) => {
+            let result = measure_linux(bench, run, later);
+            // A guest that failed, or that does not do what it is told, serves no other run.
+            if !matches!(result, Ok(_) | Err(Error::Interrupted)) {
+                bench.guests.end();
+            }
+            result
+        }
         None => {
             bench.guests.end();
             measure_bench(bench, run)
@@ -106,16 +114,18 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
 /// The same with Linux guests, which run before and after: only what the arm changes is changed.
 fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResult, Error> {
     bench.guests.have(run, later)?;
-    bench.guests.place(run)?;
+    bench.guests.place(run, bench.pcpus)?;
     if let Some(module) = &bench.module {
         module.check_can(run)?;
         for (vm, pid) in bench.guests.pids().into_iter().enumerate() {
             module.set_vm(pid, &module::settings_of_linux(run, vm as u32))?;
         }
     }
-    bench.guests.run_programs(run)?;
+    let any_started = bench.guests.run_programs(run)?;
     let trace = start_trace(bench, run)?;
-    let begin_ns = now_ns() + START_LEAD_NS + run.warmup_ms * NS_PER_MS;
+    // A program's beginning is not like the rest: the first arm would have it alone.
+    let settle_ms = if any_started { run.window_ms } else { 0 };
+    let begin_ns = now_ns() + START_LEAD_NS + (run.warmup_ms + settle_ms) * NS_PER_MS;
     let end_ns = begin_ns + run.window_ms * NS_PER_MS;
     let mut pids = bench.guests.pids();
     pids.truncate(run.vms as usize);
@@ -178,7 +188,8 @@ fn spin_places(samples: &Samples) -> Spinners {
 
 /// The most frequent places, all of user space as one, and how many exits were elsewhere.
 fn places(counts: &[(u64, u64)]) -> (Vec<SpinPlace>, u64) {
-    let (user, kernel): (Vec<_>, Vec<_>) = counts.iter().partition(|(address, _)| is_user(*address));
+    let (user, kernel): (Vec<_>, Vec<_>) =
+        counts.iter().partition(|(address, _)| is_user(*address));
     let of_user = user.iter().map(|(_, count)| count).sum::<u64>();
     let kernels = kernel.iter().take(SPIN_PLACES);
     let place = |&(address, count): &(u64, u64)| SpinPlace { address, count, symbol: None };

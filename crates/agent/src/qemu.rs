@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A Linux guest: QEMU's process, and the area of the guest's memory that the host maps.
 
+use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,19 +14,17 @@ use std::time::{Duration, Instant};
 use unspin_guest_abi::area::{self, Area};
 use unspin_scenario::plan::{GuestIdle, GuestLock, LinuxFiles, LinuxGuest};
 use unspin_scenario::result::{FoundGuest, SchedStats};
+use unspin_scenario::Named;
 use unspin_vmm::process::now_ns;
 
 use crate::{interrupt, Error};
 
-/// Words every guest's kernel is booted with, before those that its lock and idling take. The tests
-/// of ciphers take more time than the rest of the boot. Bochs takes its random numbers from this
-/// computer, and no two boots would be alike.
-const CMDLINE: &str =
-    "console=ttyS0 quiet panic=-1 mitigations=off cryptomgr.notests clearcpuid=rdrand,rdseed";
+/// Words every guest's kernel is booted with, before those of the machine, of its lock and idling. The
+/// tests of ciphers take more time than the rest of the boot.
+const CMDLINE: &str = "console=ttyS0 quiet panic=-1 cryptomgr.notests";
 /// Where memory is files; QEMU's and ours are one.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// How long a guest may take from QEMU's start until its runner is ready.
-const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
+const KVM_STATISTICS: &str = "/sys/kernel/debug/kvm";
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Lines of a guest's console that an error shows.
 const CONSOLE_LINES: usize = 8;
@@ -34,10 +34,13 @@ pub(crate) struct Qemu {
     vm: u32,
     child: Child,
     memory: Memory,
-    console: PathBuf,
+    console: Console,
     /// Threads of its vCPUs, by number, once it is ready.
     pub(crate) tids: Vec<i32>,
     serial: u32,
+    /// How long it may take for what it is told.
+    patience: Duration,
+    lock: GuestLock,
 }
 
 /// A guest at one moment.
@@ -47,6 +50,8 @@ pub(crate) struct GuestCounts {
     pub(crate) units: u64,
     /// CPU time of QEMU's process.
     pub(crate) cpu_ns: u64,
+    /// Of that, the time in which KVM polled for the end of a halt, where it says.
+    pub(crate) halt_poll_ns: Option<u64>,
 }
 
 impl Qemu {
@@ -65,13 +70,16 @@ impl Qemu {
         let path = Path::new(SHARED_MEMORY).join(format!("unspin-{own}-{vm}"));
         let memory = Memory::make(&path, u64::from(guest.memory_mib) << 20)?;
         let console = std::env::temp_dir().join(format!("unspin-{own}-{vm}.console"));
+        let console = Console::make(console)?;
         let mut command = Command::new(&files.qemu);
         if let Some(firmware) = &files.firmware {
             command.args(["-L", firmware]);
         }
         command
             .args(["-M", "microvm,rtc=on,pit=on,pic=on,memory-backend=ram", "-accel", "kvm"])
-            .args(["-cpu", cpu(guest.lock), "-smp", &vcpus.to_string()])
+            // As libvirt without a topology of its own: each vCPU is a socket.
+            .args(["-cpu", cpu(guest.lock)])
+            .args(["-smp", &format!("{vcpus},sockets={vcpus},cores=1,threads=1")])
             .args(["-m", &guest.memory_mib.to_string()])
             .arg("-object")
             .arg(format!(
@@ -80,10 +88,11 @@ impl Qemu {
                 path.display()
             ))
             .args(["-name", &format!("guest=unspin-{vm},debug-threads=on")])
-            .args(["-kernel", kernel, "-initrd", &files.initramfs, "-append", &cmdline(guest)])
+            .args(["-kernel", kernel, "-initrd", &files.initramfs, "-append"])
+            .arg(cmdline(guest, &files.cmdline))
             .args(["-display", "none", "-nodefaults", "-no-user-config", "-no-reboot"])
             .arg("-serial")
-            .arg(format!("file:{}", console.display()))
+            .arg(format!("file:{}", console.0.display()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -100,7 +109,9 @@ impl Qemu {
             std::io::ErrorKind::NotFound => Error::NoQemu { program: files.qemu.clone() },
             _ => Error::io(&files.qemu, e),
         })?;
-        Ok(Qemu { vm, child, memory, console, tids: Vec::new(), serial: 0 })
+        let patience = Duration::from_secs(files.patience_s);
+        let (tids, serial, lock) = (Vec::new(), 0, guest.lock);
+        Ok(Qemu { vm, child, memory, console, tids, serial, patience, lock })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -113,9 +124,7 @@ impl Qemu {
 
     /// Waits until the guest's runner is up and all vCPUs are.
     pub(crate) fn wait_ready(&mut self, vcpus: u32) -> Result<(), Error> {
-        self.wait(BOOT_TIMEOUT, "boot", |area| {
-            area.guest.magic.load(Ordering::Acquire) == area::MAGIC
-        })?;
+        self.wait("boot", |area| area.guest.magic.load(Ordering::Acquire) == area::MAGIC)?;
         // Both have it mapped: nobody needs its name, and nothing is left if somebody is killed.
         self.memory.forget_name();
         let guest = &self.area().guest;
@@ -127,6 +136,12 @@ impl Qemu {
         let online = guest.online.load(Ordering::Relaxed);
         if online != vcpus {
             return Err(self.error(format!("its kernel has brought up {online} of {vcpus} vCPUs")));
+        }
+        let found = area::text(&self.area().found.lock);
+        if found != self.lock.called() {
+            let wanted = self.lock.called();
+            let error = format!("its kernel has {found} locks where {wanted} is wanted");
+            return Err(self.error(error));
         }
         self.tids = vcpu_threads(self.pid())?;
         if self.tids.len() != vcpus as usize {
@@ -150,17 +165,17 @@ impl Qemu {
         Ok(())
     }
 
-    pub(crate) fn answered(&mut self, timeout: Duration) -> Result<(), Error> {
+    pub(crate) fn answered(&mut self) -> Result<(), Error> {
         let serial = self.serial;
-        self.wait(timeout, "start its program", |area| {
+        self.wait("start its program", |area| {
             area.guest.answered.load(Ordering::Acquire) == serial
         })?;
         self.check()
     }
 
-    /// Waits until it has counted something since `before`.
-    pub(crate) fn works(&mut self, before: u64, timeout: Duration) -> Result<(), Error> {
-        self.wait(timeout, "do a unit of work", |area| {
+    /// Waits until it has counted something more than `before`.
+    pub(crate) fn works(&mut self, before: u64) -> Result<(), Error> {
+        self.wait("do a unit of work", |area| {
             area.units() > before || area.guest.state.load(Ordering::Relaxed) >= area::STATE_FAILED
         })?;
         self.check()
@@ -203,7 +218,19 @@ impl Qemu {
 
     /// Work and CPU time of now. No vCPU leaves the guest for it.
     pub(crate) fn counts(&self) -> Result<GuestCounts, Error> {
-        Ok(GuestCounts { at_ns: now_ns(), units: self.units(), cpu_ns: self.cpu_ns()? })
+        let (at_ns, units, cpu_ns) = (now_ns(), self.units(), self.cpu_ns()?);
+        Ok(GuestCounts { at_ns, units, cpu_ns, halt_poll_ns: self.halt_poll_ns() })
+    }
+
+    /// KVM's own count, in the directory of the VM in debugfs.
+    fn halt_poll_ns(&self) -> Option<u64> {
+        let own = format!("{}-", self.pid());
+        let vms = fs::read_dir(KVM_STATISTICS).ok()?.flatten();
+        let dir = vms.map(|vm| vm.path()).find(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&own))
+        })?;
+        let read = |name| fs::read_to_string(dir.join(name)).ok()?.trim().parse::<u64>().ok();
+        Some(read("halt_poll_success_ns")? + read("halt_poll_fail_ns")?)
     }
 
     fn cpu_ns(&self) -> Result<u64, Error> {
@@ -241,18 +268,13 @@ impl Qemu {
         Ok(stats)
     }
 
-    fn wait(
-        &mut self,
-        timeout: Duration,
-        what: &'static str,
-        is_done: impl Fn(&Area) -> bool,
-    ) -> Result<(), Error> {
+    fn wait(&mut self, what: &'static str, is_done: impl Fn(&Area) -> bool) -> Result<(), Error> {
         let start = Instant::now();
         while !is_done(self.area()) {
             interrupt::check()?;
             self.lives()?;
-            if start.elapsed() > timeout {
-                let seconds = timeout.as_secs();
+            if start.elapsed() > self.patience {
+                let seconds = self.patience.as_secs();
                 return Err(self.error(format!("it did not {what} within {seconds} s")));
             }
             std::thread::sleep(LOOK_EVERY);
@@ -280,7 +302,7 @@ impl Qemu {
 
     /// With the console's end, where there is one.
     fn error(&self, mut error: String) -> Error {
-        let text = fs::read(&self.console).unwrap_or_default();
+        let text = fs::read(&self.console.0).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let from = lines.len().saturating_sub(CONSOLE_LINES);
@@ -296,7 +318,6 @@ impl Drop for Qemu {
         // Both fail only for a process that has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = fs::remove_file(&self.console);
     }
 }
 
@@ -308,8 +329,9 @@ fn cpu(lock: GuestLock) -> &'static str {
     }
 }
 
-fn cmdline(guest: &LinuxGuest) -> String {
+fn cmdline(guest: &LinuxGuest, machines: &str) -> String {
     let mut words = vec![CMDLINE, area::RESERVE];
+    words.extend(machines.split_whitespace());
     if guest.lock == GuestLock::Queued {
         words.push("nopvspin");
     }
@@ -334,6 +356,23 @@ fn vcpu_threads(pid: u32) -> Result<Vec<i32>, Error> {
     Ok(found.into_iter().map(|(_, tid)| tid).collect())
 }
 
+/// The file of a guest's console; dropped, it is removed.
+struct Console(PathBuf);
+
+impl Console {
+    /// QEMU opens what is there, and nobody else's.
+    fn make(path: PathBuf) -> Result<Console, Error> {
+        new_file(&path)?;
+        Ok(Console(path))
+    }
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
 /// The file behind a guest's memory, of which the shared area is mapped.
 struct Memory {
     path: Option<PathBuf>,
@@ -342,15 +381,9 @@ struct Memory {
 
 impl Memory {
     fn make(path: &Path, bytes: u64) -> Result<Memory, Error> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
-        let file = file.map_err(|e| Error::io(path, e))?;
+        let file = new_file(path)?;
         let mut memory = Memory { path: Some(path.to_path_buf()), at: libc::MAP_FAILED };
         file.set_len(bytes).map_err(|e| Error::io(path, e))?;
-        room_for(&file, bytes).map_err(|error| Error::NoMemory {
-            path: SHARED_MEMORY.into(),
-            mib: bytes >> 20,
-            error,
-        })?;
         // SAFETY: a new mapping of a file of ours, which is longer than that.
         memory.at = unsafe {
             libc::mmap(
@@ -381,20 +414,44 @@ impl Memory {
     }
 }
 
-/// A guest whose memory does not fit would be killed in the middle of a run.
-fn room_for(file: &File, bytes: u64) -> Result<(), String> {
-    // SAFETY: `stat` is filled in before it is read.
-    let free = unsafe {
-        let mut stat: libc::statvfs = std::mem::zeroed();
-        match libc::fstatvfs(file.as_raw_fd(), &mut stat) {
-            0 => stat.f_bavail * stat.f_frsize,
-            _ => return Ok(()),
-        }
-    };
-    match free >= bytes {
-        true => Ok(()),
-        false => Err(format!("{} MiB are free", free >> 20)),
+/// A file that nobody had and nobody else reads: a guest's memory and console are its own. One that an
+/// agent of the same number left behind goes.
+fn new_file(path: &Path) -> Result<File, Error> {
+    let _ = fs::remove_file(path);
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create_new(true).mode(0o600).open(path);
+    file.map_err(|e| Error::io(path, e))
+}
+
+/// Whether so much memory of guests fits: one that does not would be killed in the middle of a run.
+pub(crate) fn check_room(mib: u64) -> Result<(), Error> {
+    let free = [shared_mib(), available_mib()].into_iter().flatten().min();
+    match free.filter(|free| *free < mib) {
+        None => Ok(()),
+        Some(free) => Err(Error::NoMemory {
+            path: SHARED_MEMORY.into(),
+            mib,
+            error: format!("{free} MiB are free"),
+        }),
     }
+}
+
+/// What may still be put into files of memory.
+fn shared_mib() -> Option<u64> {
+    let path = CString::new(SHARED_MEMORY).ok()?;
+    // SAFETY: the path is a string of C's, and `stat` is filled in before it is read.
+    let stat = unsafe {
+        let mut stat: libc::statvfs = std::mem::zeroed();
+        (libc::statvfs(path.as_ptr(), &mut stat) == 0).then_some(stat)
+    }?;
+    Some((stat.f_bavail * stat.f_frsize) >> 20)
+}
+
+/// What the host has left, however much may be put into files.
+fn available_mib() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib >> 10)
 }
 
 impl Drop for Memory {

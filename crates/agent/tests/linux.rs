@@ -67,6 +67,8 @@ fn plan(fault: &str, runs: Vec<Run>) -> Plan {
             firmware: None,
             kernels: BTreeMap::from([("6.12".to_string(), "/dev/null".to_string())]),
             initramfs: fault.into(),
+            cmdline: String::new(),
+            patience_s: 5,
         }),
         runs,
     }
@@ -151,15 +153,16 @@ fn a_guest_that_fails_costs_its_run_and_no_other() {
         ("panics", "Kernel panic - not syncing: no init"),
         ("lacks-a-vcpu", "brought up 1 of 2 vCPUs"),
         ("is-older", "its runner speaks version 0"),
+        ("has-another-lock", "its kernel has test-and-set locks where queued is wanted"),
         ("fails", "its program a failed: hackbench: not found (status 127)"),
-        ("stands-still", "its count of work stood still: 5 and then 5"),
+        ("stands-still", "its count of work stood still: 100 and then 100"),
         ("goes-back", "its count of work went backwards"),
         ("reboots", "it rebooted (2 boots)"),
         ("dies", "its guest panicked, rebooted or was switched off"),
     ] {
         // Of the second VM: a run of one VM goes well.
         let both = run(0, GuestLock::Queued, "a");
-        let one = Run { vms: 1, ..run(1, GuestLock::Pv, "a") };
+        let one = Run { vms: 1, ..run(1, GuestLock::Queued, "a") };
         let said = agent(fault, &plan(&format!("{fault}:1"), vec![both, one]));
         let error = said.error(0);
         assert!(error.contains("VM 1") && error.contains(why), "{fault}: {error}");
@@ -183,6 +186,14 @@ fn what_is_missing_is_named() {
     assert!(no_files.contains("Linux guests"), "{no_files}");
     let too_large = of(|plan| plan.runs[0].linux.as_mut().unwrap().guest.memory_mib = 1 << 30);
     assert!(too_large.contains("do not fit /dev/shm"), "{too_large}");
+    // Each would fit by itself.
+    let together = of(|plan| {
+        let df = Command::new("df").args(["-m", "--output=avail", "/dev/shm"]).output().unwrap();
+        let free = String::from_utf8(df.stdout).unwrap();
+        let free: u32 = free.lines().last().unwrap().trim().parse().unwrap();
+        plan.runs[0].linux.as_mut().unwrap().guest.memory_mib = free * 3 / 4;
+    });
+    assert!(together.contains("do not fit /dev/shm"), "{together}");
 }
 
 #[test]

@@ -75,6 +75,16 @@ pub struct LinuxFiles {
     pub kernels: BTreeMap<String, String>,
     /// First file system of every guest.
     pub initramfs: String,
+    /// Words for every guest's kernel that this machine makes necessary.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cmdline: String,
+    /// How long a guest may take to boot, and then to do what it is told, in the machine's time.
+    #[serde(default = "patience_s")]
+    pub patience_s: u64,
+}
+
+fn patience_s() -> u64 {
+    60
 }
 
 fn yes() -> bool {

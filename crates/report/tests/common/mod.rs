@@ -94,6 +94,7 @@ fn vm_result(run: &Run) -> VmResult {
         units: vec![units.round() as u64; n],
         acquisitions: vec![units.round() as u64; n],
         cpu_ns: vec![(WINDOW_NS as f64 * share) as u64; n],
+        halt_poll_ns: None,
         wait_hist,
         stalls: None,
         max_wait_cycles: 1_500_000,

@@ -11,6 +11,13 @@ use unspin_lab::{Computer, Lab, LabError, Series, Work};
 use unspin_scenario::plan::{LinuxFiles, Plan, Run};
 use unspin_scenario::result::Record;
 
+/// Mitigations of processors' faults take much of an emulated computer's time. Bochs takes its random
+/// numbers from this computer, and no two boots would be alike.
+const CMDLINE: &str = "mitigations=off clearcpuid=rdrand,rdseed";
+/// Of emulated seconds: guests are up after 5, and one that only spins would take more of this
+/// computer's time than the lab waits for a word.
+const PATIENCE_S: u64 = 15;
+
 pub struct Emulated {
     lab: Lab,
 }
@@ -57,7 +64,10 @@ impl Machine for Emulated {
         Err((
             "vm",
             Refusal {
-                message: format!("the Linux guests of a run take {} MiB together", guests_mib(plan)),
+                message: format!(
+                    "the Linux guests of a run take {} MiB together",
+                    guests_mib(plan)
+                ),
                 allowed: format!("{} MiB on machine emulated", Computer::MEMORY_MAX_MIB - own),
             },
         ))
@@ -122,6 +132,8 @@ impl Emulated {
             firmware: Some("/usr/share/qemu".into()),
             kernels,
             initramfs: format!("/{initramfs}"),
+            cmdline: CMDLINE.into(),
+            patience_s: PATIENCE_S,
         });
         Ok((Work { plan, copies }, parts.symbols))
     }

@@ -205,6 +205,8 @@ impl Kvm {
             firmware: None,
             kernels: kernels.map(|(name, file)| (name, file.display().to_string())).collect(),
             initramfs: parts.initramfs.display().to_string(),
+            cmdline: String::new(),
+            patience_s: 60,
         });
         Ok((plan, parts.symbols))
     }
