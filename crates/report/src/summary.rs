@@ -145,12 +145,14 @@ pub struct Row {
 pub struct Linux {
     pub guest: GuestKind,
     pub time: Option<VcpuTime>,
-    /// Where its vCPUs were when pause-loop exits stopped them; of all VMs of the run. Empty where
-    /// there were none, or nobody looked.
+    /// Where its vCPUs were when pause-loop exits stopped them. They are places of all VMs of the run,
+    /// also in the row of one VM or of one group. Empty where there were none, where nobody looked,
+    /// and in the row of one VM if the run's VMs differ in kernel or lock.
     pub spinners: Vec<Spinner>,
-    /// The share of these exits whose place has a name, 0 to 1.
+    /// The share of these exits whose place has a name, 0 to 1. Exits at places for which the record
+    /// had no room have none. `None` without exits, and where `spinners` is left empty.
     pub spinners_named: Option<f64>,
-    /// The same at interrupts of the host's: where they were.
+    /// Where they were when interrupts of the host's came, in the same way.
     pub interrupted: Vec<Spinner>,
 }
 
@@ -159,7 +161,7 @@ pub struct Linux {
 pub struct Spinner {
     /// A function, `user space`, or an address that nothing is known of.
     pub symbol: String,
-    /// Of all that were seen, those of shorter lists among them.
+    /// Of all exits of the kind that were seen, those at places not listed among them.
     pub share: f64,
 }
 

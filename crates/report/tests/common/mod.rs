@@ -95,7 +95,6 @@ fn vm_result(run: &Run) -> VmResult {
         acquisitions: vec![units.round() as u64; n],
         cpu_ns: vec![(WINDOW_NS as f64 * share) as u64; n],
         wait_hist,
-        stalls: None,
         max_wait_cycles: 1_500_000,
         module: Some(ModuleStats {
             ple_exits: 400,
@@ -116,10 +115,7 @@ fn vm_result(run: &Run) -> VmResult {
             picks_ran_next: 150,
             ..ModuleStats::default()
         }),
-        attribution: None,
-        sched: None,
-        guest: None,
-        error: None,
+        ..VmResult::default()
     }
 }
 
