@@ -179,9 +179,15 @@ pub struct GuestKind {
 /// Shares of the time of vCPUs, by what the host's scheduler saw of them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct VcpuTime {
-    /// On a pCPU, and ready to run without one; the rest it was halted.
+    /// On a pCPU; less `polling`, where that is known.
     pub running: f64,
+    /// On a pCPU where KVM polled for the end of a halt instead of giving it up (`halt_poll_ns`). No
+    /// key where it is not known of each VM and repeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub polling: Option<f64>,
+    /// Ready to run, without a pCPU.
     pub waiting: f64,
+    /// The rest.
     pub halted: f64,
     /// Times a vCPU gave its pCPU up in a second, to halt or in a yield that found somebody.
     pub halts_per_s: f64,

@@ -228,6 +228,61 @@ fn records_without_other_places_have_none() {
     assert_eq!(row.linux.as_ref().unwrap().spinners_named, Some(0.8));
 }
 
+/// Alone KVM polls for half of the VM's CPU time, with the other VM for a quarter of it.
+fn polled(r: &mut RunResult) {
+    for v in &mut r.vm {
+        v.halt_poll_ns = Some(if r.run.alone { 2 * WINDOW_NS } else { WINDOW_NS / 2 });
+    }
+}
+
+#[test]
+fn polls_are_no_work_that_others_could_do() {
+    let d = tuned(&plan(), polled);
+    // 1000 units take two windows of CPU time; one and a half would do 750, where stock does 400.
+    assert_eq!(whole(&d, "hackbench", "ideal").perf.performance, Some(1.875));
+    let knows = |alone: bool| {
+        let d = tuned(&plan(), |r| {
+            if r.run.alone == alone {
+                polled(r);
+            }
+        });
+        whole(&d, "hackbench", "ideal").perf.performance
+    };
+    assert_eq!([knows(true), knows(false)], [Some(1.25); 2], "known of one side only");
+    let all_of_it =
+        tuned(&plan(), |r| r.vm.iter_mut().for_each(|v| v.halt_poll_ns = Some(u64::MAX)));
+    assert_eq!(whole(&all_of_it, "hackbench", "ideal").perf.performance, Some(1.25));
+    assert_eq!(
+        whole(&all_of_it, "hackbench", "stock").linux.as_ref().unwrap().time.unwrap().running,
+        0.0
+    );
+}
+
+#[test]
+fn polls_are_a_part_of_the_time_of_their_own() {
+    let d = tuned(&plan(), polled);
+    let summary = serde_json::to_value(&d.summary).unwrap();
+    let stock = summary["arms"].as_array().unwrap().iter().find(|r| r["arm"] == "stock").unwrap();
+    let expected = serde_json::json!({
+        "running": 0.375, "polling": 0.125, "waiting": 0.25, "halted": 0.25, "halts_per_s": 50.0
+    });
+    assert_eq!(stock["vcpu_time"], expected);
+    let page = text(&[d]);
+    assert!(page.contains("running+polling+waiting+halted, %"), "{page}");
+    assert!(page.contains("38+12+25+25") && !page.contains("running+waiting+halted"), "{page}");
+
+    // One VM of which it is not known.
+    let d = tuned(&plan(), |r| {
+        polled(r);
+        r.vm.last_mut().unwrap().halt_poll_ns = None;
+    });
+    let time = whole(&d, "hackbench", "stock").linux.as_ref().unwrap().time.unwrap();
+    assert_eq!((time.running, time.polling), (0.5, None));
+    let page = text(&[d]);
+    assert!(page.contains("running+waiting+halted, %") && page.contains("50+25+25"), "{page}");
+    assert!(!page.contains("polling"), "{page}");
+}
+
 /// Places are those of all VMs. Where kernels or locks differ, one VM's row has none.
 #[test]
 fn one_vm_of_several_kinds_has_no_places() {

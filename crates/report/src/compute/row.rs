@@ -3,8 +3,8 @@
 
 use crate::compute::measures::{
     any_epoch_ended, cost, cpus_used, exit_handling, fairness_vcpus, fairness_vms, inefficiency,
-    is_aple_alone, median_count, merged_waits, picks_are_kvms_own, rounds, throughput, time_shares,
-    vms, window_cycles, yields, Over,
+    is_aple_alone, median_count, merged_waits, picks_are_kvms_own, polled_ns, rounds, throughput,
+    time_shares, vms, window_cycles, yields, Over,
 };
 use crate::read::check::printable;
 use crate::stat::{log2_percentile, median, round, spread, Verdict};
@@ -222,21 +222,24 @@ fn named(looked: &[&Spinners]) -> Option<f64> {
 
 /// Shares of the vCPUs' time, all repeats together; `None` where the host's kernel does not say.
 fn vcpu_time(of: &[&RunResult], over: Over) -> Option<VcpuTime> {
-    let (mut whole, mut running, mut waiting, mut switches) = (0, 0, 0, 0);
+    let (mut whole, mut on_cpu, mut waiting, mut switches) = (0, 0, 0, 0);
+    let mut polling = Some(0);
     for r in of {
         let mine = (0..r.run.vms).zip(&r.vm).filter(|(vm, _)| over.has(r, *vm));
         for (vm, v) in mine {
             let sched = v.sched.as_ref()?;
             whole += r.window_ns * u64::from(r.run.vcpus_of(vm));
-            running += v.cpu_ns.iter().sum::<u64>();
+            on_cpu += v.cpu_ns.iter().sum::<u64>();
+            polling = polling.zip(polled_ns(v)).map(|(sum, ns)| sum + ns);
             waiting += sched.steal_ns.as_ref()?.iter().sum::<u64>();
             switches += sched.voluntary_switches.iter().sum::<u64>();
         }
     }
     let share = |ns: u64| (whole > 0).then(|| round(ns as f64 / whole as f64));
-    let halted = whole.saturating_sub(running + waiting);
+    let halted = whole.saturating_sub(on_cpu + waiting);
     Some(VcpuTime {
-        running: share(running)?,
+        running: share(on_cpu - polling.unwrap_or(0))?,
+        polling: polling.and_then(share),
         waiting: share(waiting)?,
         halted: share(halted)?,
         halts_per_s: round(switches as f64 * 1e9 / whole as f64),
