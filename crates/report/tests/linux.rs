@@ -4,7 +4,7 @@
 use unspin_report::{documents, read_str, text, Document, Row};
 use unspin_scenario::plan::{Plan, Run};
 use unspin_scenario::result::{
-    Begin, FoundGuest, Record, RunResult, SchedStats, SpinPlace, Spinners, VmResult,
+    Begin, FoundGuest, ModuleStats, Record, RunResult, SchedStats, SpinPlace, Spinners, VmResult,
 };
 use unspin_scenario::{expand, parse_guest_program, parse_scenario, Selection, Workloads};
 
@@ -281,6 +281,74 @@ fn polls_are_a_part_of_the_time_of_their_own() {
     let page = text(&[d]);
     assert!(page.contains("running+waiting+halted, %") && page.contains("50+25+25"), "{page}");
     assert!(!page.contains("polling"), "{page}");
+}
+
+/// `of_million`: cycles in a million that pause-loop exits cost `omp` under stock; `hackbench` loses
+/// a tenth. `omp` alone does twenty times what it does with others.
+fn spins_in_user_space(of_million: u64) -> Document {
+    let scenario = SCENARIO.replace("[\"hackbench\"]", "[\"hackbench\", \"omp\"]");
+    tuned(&plan_of(&scenario), |r| {
+        let is_omp = r.run.profile == "omp";
+        for v in &mut r.vm {
+            let lost = if is_omp { of_million } else { 100_000 };
+            v.module = Some(ModuleStats {
+                wasteful_spin_cycles: lost,
+                cpu_cycles: 1_000_000,
+                ..ModuleStats::default()
+            });
+            if is_omp && r.run.alone {
+                v.units[0] *= 20;
+            }
+        }
+    })
+}
+
+#[test]
+fn headroom_that_no_exit_sees_is_named_and_not_pooled() {
+    let d = spins_in_user_space(999);
+    assert_eq!(whole(&d, "omp", "ideal").perf.performance, Some(25.0));
+    let summary = serde_json::to_value(&d.summary).unwrap();
+    let rows = summary["headroom"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for h in rows {
+        assert_eq!((&h["closed"], &h["stock_loss"]), (&0.4.into(), &0.2.into()));
+        assert_eq!(h["profiles"], serde_json::json!(["hackbench"]));
+        assert_eq!(h["unseen"], serde_json::json!(["omp"]));
+    }
+    let page = text(&[d]);
+    let lines: Vec<&str> = page.lines().filter(|line| line.contains("not in it")).collect();
+    assert_eq!(lines.len(), 2, "{page}");
+    assert!(
+        lines[0].starts_with("2 VMs, libvirt, pv, hvs:") && lines[0].ends_with(": omp"),
+        "{page}"
+    );
+
+    let seen = spins_in_user_space(1000);
+    for h in &seen.summary.headroom {
+        assert_eq!((h.profiles.len(), h.unseen.len()), (2, 0));
+        assert!(h.closed.unwrap() < 0.01, "{h:?}");
+    }
+    assert!(!text(&[seen]).contains("not in it"));
+}
+
+/// A figure that nobody counted is not 0, and nothing at all is left of a pool without profiles.
+#[test]
+fn only_what_was_counted_is_unseen() {
+    let uncounted = tuned(&plan(), |_| ());
+    assert!(uncounted
+        .summary
+        .headroom
+        .iter()
+        .all(|h| h.profiles.len() == 1 && h.unseen.is_empty()));
+    let none_seen = tuned(&plan(), |r| {
+        let module = ModuleStats { cpu_cycles: 1_000_000, ..ModuleStats::default() };
+        r.vm.iter_mut().for_each(|v| v.module = Some(module.clone()));
+    });
+    assert_eq!(none_seen.summary.headroom.len(), 2);
+    for h in &none_seen.summary.headroom {
+        assert_eq!((h.closed, h.stock_loss), (None, None));
+        assert_eq!((h.profiles.len(), h.unseen.as_slice()), (0, &["hackbench".to_string()][..]));
+    }
 }
 
 /// Places are those of all VMs. Where kernels or locks differ, one VM's row has none.

@@ -6,7 +6,7 @@ use crate::show::place::{
     rows_at,
 };
 use crate::show::windows::{adapting, still, window};
-use crate::summary::{Document, Mean, Place, Row, Spinner, Summary, VcpuTime};
+use crate::summary::{Document, Headroom, Mean, Place, Row, Spinner, Summary, VcpuTime};
 use std::fmt::Write;
 use tabled::builder::Builder;
 use tabled::settings::object::{Columns, Object, Rows};
@@ -343,5 +343,18 @@ fn headroom(s: &Summary) -> String {
     }
     let mut t = b.build();
     t.with(Style::sharp());
-    format!("\nheadroom to ideal ({}, {})\n{t}\n", s.machine, s.kernel)
+    let unseen: String = s.headroom.iter().filter_map(unseen).collect();
+    format!("\nheadroom to ideal ({}, {})\n{t}\n{unseen}", s.machine, s.kernel)
+}
+
+/// A line on programs whose headroom no pause-loop exit sees.
+fn unseen(h: &Headroom) -> Option<String> {
+    if h.unseen.is_empty() {
+        return None;
+    }
+    let place = format!("{} VMs, {}, {}", h.vms, cgroups_and_lock(h.cgroup, &h.lock), h.arm);
+    let programs = h.unseen.join(" ");
+    Some(format!(
+        "{place}: not in it, as pause-loop exits see nothing of their headroom: {programs}\n"
+    ))
 }
