@@ -92,10 +92,16 @@ pub struct Headroom {
     pub closed: Option<f64>,
     /// The same; a key of its own for those who read it.
     pub closed_all: Option<f64>,
-    /// Σ(ideal − baseline) ÷ Σ ideal over the same profiles, or over all if none has headroom.
+    /// Σ(ideal − baseline) ÷ Σ ideal over the same profiles; if there are none, over all but the
+    /// unseen.
     pub stock_loss: Option<f64>,
-    /// Profiles with at least 5 % headroom.
+    /// Profiles with at least 5 % headroom, but for the unseen.
     pub profiles: Vec<String>,
+    /// Programs of Linux guests with as much headroom of which pause-loop exits see nothing: under
+    /// the baseline they take less than 0.1 % of the CPU time. They are in no figure of this row: a
+    /// program that spins in user space can have fifteenfold headroom, and would be all of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unseen: Vec<String>,
     /// Those of them for which the arm adapts its window and never moved it.
     pub not_adapted: Vec<String>,
 }
@@ -145,12 +151,14 @@ pub struct Row {
 pub struct Linux {
     pub guest: GuestKind,
     pub time: Option<VcpuTime>,
-    /// Where its vCPUs were when pause-loop exits stopped them; of all VMs of the run. Empty where
-    /// there were none, or nobody looked.
+    /// Where its vCPUs were when pause-loop exits stopped them. They are places of all VMs of the run,
+    /// also in the row of one VM or of one group. Empty where there were none, where nobody looked,
+    /// and in the row of one VM if the run's VMs differ in kernel or lock.
     pub spinners: Vec<Spinner>,
-    /// The share of these exits whose place has a name, 0 to 1.
+    /// The share of these exits whose place has a name, 0 to 1. Exits at places for which the record
+    /// had no room have none. `None` without exits, and where `spinners` is left empty.
     pub spinners_named: Option<f64>,
-    /// The same at interrupts of the host's: where they were.
+    /// Where they were when interrupts of the host's came, in the same way.
     pub interrupted: Vec<Spinner>,
 }
 
@@ -159,7 +167,7 @@ pub struct Linux {
 pub struct Spinner {
     /// A function, `user space`, or an address that nothing is known of.
     pub symbol: String,
-    /// Of all that were seen, those of shorter lists among them.
+    /// Of all exits of the kind that were seen, those at places not listed among them.
     pub share: f64,
 }
 
@@ -177,9 +185,15 @@ pub struct GuestKind {
 /// Shares of the time of vCPUs, by what the host's scheduler saw of them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct VcpuTime {
-    /// On a pCPU, and ready to run without one; the rest it was halted.
+    /// On a pCPU; less `polling`, where that is known.
     pub running: f64,
+    /// On a pCPU where KVM polled for the end of a halt instead of giving it up (`halt_poll_ns`). No
+    /// key where it is not known of each VM and repeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub polling: Option<f64>,
+    /// Ready to run, without a pCPU.
     pub waiting: f64,
+    /// The rest.
     pub halted: f64,
     /// Times a vCPU gave its pCPU up in a second, to halt or in a yield that found somebody.
     pub halts_per_s: f64,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rows of Linux guests: what they are of, their work, where their vCPUs were.
 
-use unspin_report::{documents, read_str, text};
+use unspin_report::{documents, read_str, text, Document, Row};
 use unspin_scenario::plan::{Plan, Run};
 use unspin_scenario::result::{
-    Begin, FoundGuest, Record, RunResult, SchedStats, SpinPlace, Spinners, VmResult,
+    Begin, FoundGuest, ModuleStats, Record, RunResult, SchedStats, SpinPlace, Spinners, VmResult,
 };
 use unspin_scenario::{expand, parse_guest_program, parse_scenario, Selection, Workloads};
 
@@ -30,24 +30,43 @@ name = "hvs"
 yield_to = "hvs"
 "#;
 
-fn plan() -> Plan {
-    let s = parse_scenario("x.toml", "x", SCENARIO).unwrap();
-    let about =
-        "name = \"hackbench\"\ntitle = \"t\"\ncommand = \"c\"\nunit = \"u\"\nfrom = \"f\"\n";
-    let program = parse_guest_program("p.toml", "hackbench", about).unwrap();
-    let programs = [("hackbench".to_string(), (program, about.to_string()))].into();
+/// Two VMs that run one program in guests of two kinds.
+fn two_kinds(second: &str) -> String {
+    let vm = |name: &str, guest: &str| {
+        format!("[[vm]]\nname = \"{name}\"\nworkload = \"hackbench\"\nguest = \"linux\"\nvcpus = 4\n{guest}\n")
+    };
+    format!(
+        "title = \"Two kinds\"\nrepeats = 1\n[host]\npcpus = 4\n{}{}[[arm]]\nname = \"stock\"\n",
+        vm("first", ""),
+        vm("second", second)
+    )
+}
+
+fn plan_of(scenario: &str) -> Plan {
+    let s = parse_scenario("x.toml", "x", scenario).unwrap();
+    let program = |name: &str| {
+        let about = format!(
+            "name = \"{name}\"\ntitle = \"t\"\ncommand = \"c\"\nunit = \"u\"\nfrom = \"f\"\n"
+        );
+        (name.to_string(), (parse_guest_program("p.toml", name, &about).unwrap(), about))
+    };
+    let programs = ["hackbench", "omp"].map(program).into();
     let workloads = Workloads { programs, ..Workloads::default() };
-    expand(&s, SCENARIO, &workloads, &Selection::default()).unwrap()
+    expand(&s, scenario, &workloads, &Selection::default()).unwrap()
+}
+
+fn plan() -> Plan {
+    plan_of(SCENARIO)
 }
 
 /// Alone a VM does 1000 units with four CPUs; two on stock do 400 each with two, HVS a tenth more.
-fn vm(run: &Run) -> VmResult {
+fn vm(run: &Run, number: u32) -> VmResult {
     let (units, cpus) = match (run.alone, run.arm.name.as_str()) {
         (true, _) => (1000, 4),
         (false, "hvs") => (440, 2),
         (false, _) => (400, 2),
     };
-    let lock = format!("{:?}", run.linux.as_ref().unwrap().guest.lock).to_lowercase();
+    let lock = format!("{:?}", run.linux_of(number).unwrap().guest.lock).to_lowercase();
     VmResult {
         units: vec![units],
         cpu_ns: vec![cpus * WINDOW_NS],
@@ -71,7 +90,7 @@ fn result(run: &Run) -> RunResult {
     RunResult {
         run: run.clone(),
         window_ns: WINDOW_NS,
-        vm: (0..run.vms).map(|_| vm(run)).collect(),
+        vm: (0..run.vms).map(|n| vm(run, n)).collect(),
         epochs: vec![],
         trace: vec![],
         spinners: (!run.alone).then(|| Spinners {
@@ -97,12 +116,41 @@ fn lines(results: Vec<RunResult>) -> String {
     records.iter().map(|r| serde_json::to_string(r).unwrap() + "\n").collect()
 }
 
+fn document(results: Vec<RunResult>) -> Document {
+    let input = read_str(std::path::Path::new("x.jsonl"), &lines(results));
+    assert_eq!(input.notices, Vec::<String>::new());
+    documents(&input).remove(0)
+}
+
+/// The document of the plan's results, each changed by `tune`.
+fn tuned(plan: &Plan, tune: impl Fn(&mut RunResult)) -> Document {
+    let results = plan.runs.iter().map(|run| {
+        let mut r = result(run);
+        tune(&mut r);
+        r
+    });
+    document(results.collect())
+}
+
+fn rows<'a>(d: &'a Document, profile: &str, arm: &str) -> Vec<&'a Row> {
+    let is_of = |r: &&Row| r.key.profile == profile && r.key.arm == arm;
+    let rows: Vec<&Row> = d.summary.arms.iter().filter(is_of).collect();
+    assert!(!rows.is_empty(), "{profile} {arm}");
+    rows
+}
+
+fn whole<'a>(d: &'a Document, profile: &str, arm: &str) -> &'a Row {
+    rows(d, profile, arm).into_iter().find(|r| r.key.is_whole()).unwrap()
+}
+
+fn spinners(r: &Row) -> Vec<(&str, f64)> {
+    let linux = r.linux.as_ref().unwrap();
+    linux.spinners.iter().map(|s| (s.symbol.as_str(), s.share)).collect()
+}
+
 #[test]
 fn rows_say_which_guest_they_are_of_and_what_it_did() {
-    let input =
-        read_str(std::path::Path::new("x.jsonl"), &lines(plan().runs.iter().map(result).collect()));
-    assert_eq!(input.notices, Vec::<String>::new());
-    let docs = documents(&input);
+    let docs = [tuned(&plan(), |_| ())];
     let summary = serde_json::to_value(&docs[0].summary).unwrap();
     let rows = summary["arms"].as_array().unwrap();
     let whole = rows.iter().filter(|r| r["vm_index"].is_null());
@@ -141,4 +189,187 @@ fn counts_per_vcpu_are_refused_of_linux_guests() {
     results[1].vm[0].units = vec![100; 4];
     let input = read_str(std::path::Path::new("x.jsonl"), &lines(results));
     assert!(input.notices.iter().any(|n| n.contains("units")), "{:?}", input.notices);
+}
+
+/// 60 + 20 exits at a lock, 20 at an address, 100 at places the record has no room for.
+#[test]
+fn shares_are_of_all_exits_of_their_kind() {
+    let d = tuned(&plan(), |r| {
+        if let Some(s) = &mut r.spinners {
+            let interrupted = SpinPlace { address: 8, count: 30, symbol: Some("memcpy".into()) };
+            s.interrupted = vec![interrupted];
+            (s.others_pause, s.others_interrupted, s.others) = (100, 10, 1000);
+        }
+    });
+    let row = whole(&d, "hackbench", "stock");
+    assert_eq!(spinners(row), [("native_queued_spin_lock_slowpath", 0.4), ("0x99", 0.1)]);
+    let linux = row.linux.as_ref().unwrap();
+    assert_eq!((linux.spinners_named, linux.interrupted[0].share), (Some(0.4), 0.75));
+}
+
+#[test]
+fn records_without_other_places_have_none() {
+    let text = lines(plan().runs.iter().map(result).collect());
+    let old: Vec<String> = text
+        .lines()
+        .map(|line| {
+            let mut record: serde_json::Value = serde_json::from_str(line).unwrap();
+            if let Some(s) = record.pointer_mut("/spinners").and_then(|s| s.as_object_mut()) {
+                let fields = ["others", "others_pause", "others_interrupted"];
+                assert!(fields.iter().all(|field| s.remove(*field).is_some()));
+            }
+            record.to_string() + "\n"
+        })
+        .collect();
+    assert!(!old.concat().contains("others") && text.contains("others"));
+    let d = documents(&read_str(std::path::Path::new("x.jsonl"), &old.concat())).remove(0);
+    let row = whole(&d, "hackbench", "stock");
+    assert_eq!(spinners(row)[0], ("native_queued_spin_lock_slowpath", 0.8));
+    assert_eq!(row.linux.as_ref().unwrap().spinners_named, Some(0.8));
+}
+
+/// Alone KVM polls for half of the VM's CPU time, with the other VM for a quarter of it.
+fn polled(r: &mut RunResult) {
+    for v in &mut r.vm {
+        v.halt_poll_ns = Some(if r.run.alone { 2 * WINDOW_NS } else { WINDOW_NS / 2 });
+    }
+}
+
+#[test]
+fn polls_are_no_work_that_others_could_do() {
+    let d = tuned(&plan(), polled);
+    // 1000 units take two windows of CPU time; one and a half would do 750, where stock does 400.
+    assert_eq!(whole(&d, "hackbench", "ideal").perf.performance, Some(1.875));
+    let knows = |alone: bool| {
+        let d = tuned(&plan(), |r| {
+            if r.run.alone == alone {
+                polled(r);
+            }
+        });
+        whole(&d, "hackbench", "ideal").perf.performance
+    };
+    assert_eq!([knows(true), knows(false)], [Some(1.25); 2], "known of one side only");
+    let all_of_it =
+        tuned(&plan(), |r| r.vm.iter_mut().for_each(|v| v.halt_poll_ns = Some(u64::MAX)));
+    assert_eq!(whole(&all_of_it, "hackbench", "ideal").perf.performance, Some(1.25));
+    assert_eq!(
+        whole(&all_of_it, "hackbench", "stock").linux.as_ref().unwrap().time.unwrap().running,
+        0.0
+    );
+}
+
+#[test]
+fn polls_are_a_part_of_the_time_of_their_own() {
+    let d = tuned(&plan(), polled);
+    let summary = serde_json::to_value(&d.summary).unwrap();
+    let stock = summary["arms"].as_array().unwrap().iter().find(|r| r["arm"] == "stock").unwrap();
+    let expected = serde_json::json!({
+        "running": 0.375, "polling": 0.125, "waiting": 0.25, "halted": 0.25, "halts_per_s": 50.0
+    });
+    assert_eq!(stock["vcpu_time"], expected);
+    let page = text(&[d]);
+    assert!(page.contains("running+polling+waiting+halted, %"), "{page}");
+    assert!(page.contains("38+12+25+25") && !page.contains("running+waiting+halted"), "{page}");
+
+    // One VM of which it is not known.
+    let d = tuned(&plan(), |r| {
+        polled(r);
+        r.vm.last_mut().unwrap().halt_poll_ns = None;
+    });
+    let time = whole(&d, "hackbench", "stock").linux.as_ref().unwrap().time.unwrap();
+    assert_eq!((time.running, time.polling), (0.5, None));
+    let page = text(&[d]);
+    assert!(page.contains("running+waiting+halted, %") && page.contains("50+25+25"), "{page}");
+    assert!(!page.contains("polling"), "{page}");
+}
+
+/// `of_million`: cycles in a million that pause-loop exits cost `omp` under stock; `hackbench` loses
+/// a tenth. `omp` alone does twenty times what it does with others.
+fn spins_in_user_space(of_million: u64) -> Document {
+    let scenario = SCENARIO.replace("[\"hackbench\"]", "[\"hackbench\", \"omp\"]");
+    tuned(&plan_of(&scenario), |r| {
+        let is_omp = r.run.profile == "omp";
+        for v in &mut r.vm {
+            let lost = if is_omp { of_million } else { 100_000 };
+            v.module = Some(ModuleStats {
+                wasteful_spin_cycles: lost,
+                cpu_cycles: 1_000_000,
+                ..ModuleStats::default()
+            });
+            if is_omp && r.run.alone {
+                v.units[0] *= 20;
+            }
+        }
+    })
+}
+
+#[test]
+fn headroom_that_no_exit_sees_is_named_and_not_pooled() {
+    let d = spins_in_user_space(999);
+    assert_eq!(whole(&d, "omp", "ideal").perf.performance, Some(25.0));
+    let summary = serde_json::to_value(&d.summary).unwrap();
+    let rows = summary["headroom"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for h in rows {
+        assert_eq!((&h["closed"], &h["stock_loss"]), (&0.4.into(), &0.2.into()));
+        assert_eq!(h["profiles"], serde_json::json!(["hackbench"]));
+        assert_eq!(h["unseen"], serde_json::json!(["omp"]));
+    }
+    let page = text(&[d]);
+    let lines: Vec<&str> = page.lines().filter(|line| line.contains("not in it")).collect();
+    assert_eq!(lines.len(), 2, "{page}");
+    assert!(
+        lines[0].starts_with("2 VMs, libvirt, pv, hvs:") && lines[0].ends_with(": omp"),
+        "{page}"
+    );
+
+    let seen = spins_in_user_space(1000);
+    for h in &seen.summary.headroom {
+        assert_eq!((h.profiles.len(), h.unseen.len()), (2, 0));
+        assert!(h.closed.unwrap() < 0.01, "{h:?}");
+    }
+    assert!(!text(&[seen]).contains("not in it"));
+}
+
+/// A figure that nobody counted is not 0, and nothing at all is left of a pool without profiles.
+#[test]
+fn only_what_was_counted_is_unseen() {
+    let uncounted = tuned(&plan(), |_| ());
+    assert!(uncounted
+        .summary
+        .headroom
+        .iter()
+        .all(|h| h.profiles.len() == 1 && h.unseen.is_empty()));
+    let none_seen = tuned(&plan(), |r| {
+        let module = ModuleStats { cpu_cycles: 1_000_000, ..ModuleStats::default() };
+        r.vm.iter_mut().for_each(|v| v.module = Some(module.clone()));
+    });
+    assert_eq!(none_seen.summary.headroom.len(), 2);
+    for h in &none_seen.summary.headroom {
+        assert_eq!((h.closed, h.stock_loss), (None, None));
+        assert_eq!((h.profiles.len(), h.unseen.as_slice()), (0, &["hackbench".to_string()][..]));
+    }
+}
+
+/// Places are those of all VMs. Where kernels or locks differ, one VM's row has none.
+#[test]
+fn one_vm_of_several_kinds_has_no_places() {
+    for (second, has_places) in [
+        ("guest_lock = \"pv\"", true),
+        ("memory_mib = 300", true),
+        ("guest_lock = \"queued\"", false),
+        ("guest_kernel = \"6.1\"", false),
+    ] {
+        let d = tuned(&plan_of(&two_kinds(second)), |_| ());
+        for group in ["first", "second"] {
+            let rows = rows(&d, group, "stock");
+            assert_eq!(rows.len(), 2);
+            for row in rows {
+                let expected = has_places || row.key.is_whole();
+                let linux = row.linux.as_ref().unwrap();
+                let found = (!spinners(row).is_empty(), linux.spinners_named.is_some());
+                assert_eq!(found, (expected, expected), "{second} {:?}", row.key);
+            }
+        }
+    }
 }

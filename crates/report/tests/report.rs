@@ -194,6 +194,20 @@ fn headroom_is_pooled_over_profiles_that_have_any() {
     assert!(off.closed.unwrap() < 0.0, "losing to stock is negative");
 }
 
+/// What pause-loop exits see, and what KVM polls, are of Linux guests only.
+#[test]
+fn headroom_of_the_bench_guest_is_whatever_exits_cost_it() {
+    let plain = one(|_, _| ());
+    let d = one(|run, v| {
+        let m = v.module.as_mut().unwrap();
+        (m.wasteful_spin_cycles, m.wasteful_switch_cycles) = (0, 0);
+        v.halt_poll_ns = Some(if run.alone { 100_000_000 } else { 0 });
+    });
+    assert_eq!(row(&d, "ebizzy", 2, "stock").inefficiency(), Some(0.0));
+    assert!(!plain.summary.headroom.is_empty());
+    assert_eq!(d.summary.headroom, plain.summary.headroom);
+}
+
 #[test]
 fn no_headroom_is_null_not_zero() {
     let d = one(|run, v| {

@@ -2,7 +2,7 @@
 //! The most that VMs could do with the CPU time they got: each VM alone on the machine says how much
 //! a unit of work takes.
 
-use crate::compute::measures::{cpus_used, per_second, throughput, vms, Over};
+use crate::compute::measures::{cpus_used, per_second, polled_ns, throughput, vms, Over};
 use crate::compute::row::{key, linux};
 use crate::stat::{median, round, spread};
 use crate::summary::{Key, Linux, Performance, Row};
@@ -24,24 +24,37 @@ pub(crate) fn is_alone_of(r: &RunResult, with_others: &RunResult, whole: Over) -
 }
 
 /// What one VM does alone.
-struct Alone {
+struct Alone<'a> {
+    vm: &'a VmResult,
+    units: u64,
     units_per_s: f64,
-    cpu_ns_per_unit: f64,
 }
 
-fn alone_of(r: &RunResult) -> Option<Alone> {
-    let units: u64 = r.vm.first()?.units.iter().sum();
-    let cpu: u64 = r.vm.first()?.cpu_ns.iter().sum();
-    (units > 0 && cpu > 0).then(|| Alone {
-        units_per_s: per_second(r, units),
-        cpu_ns_per_unit: cpu as f64 / units as f64,
-    })
+fn alone_of(r: &RunResult) -> Option<Alone<'_>> {
+    let vm = r.vm.first()?;
+    let units: u64 = vm.units.iter().sum();
+    let cpu: u64 = vm.cpu_ns.iter().sum();
+    (units > 0 && cpu > 0).then(|| Alone { vm, units, units_per_s: per_second(r, units) })
+}
+
+/// CPU time of a VM under the baseline and alone, ns. Time in which KVM polled for the end of a halt
+/// is left out where it is known of both: a VM alone polls where others would have run.
+fn cpu_with_and_alone(v: &VmResult, alone: &VmResult) -> (u64, u64) {
+    let cpu = |v: &VmResult| v.cpu_ns.iter().sum::<u64>();
+    let (with, without) = (cpu(v), cpu(alone));
+    match polled_ns(v).zip(polled_ns(alone)) {
+        // Alone it only polled: then there is nothing to compare with.
+        Some((_, polled)) if polled == without => (with, without),
+        Some((polled, polled_alone)) => (with - polled, without - polled_alone),
+        None => (with, without),
+    }
 }
 
 /// The most a VM could do with the CPU time it got under the baseline.
 fn ideal_of_vm(v: &VmResult, window_ns: u64, alone: &Alone) -> f64 {
-    let cpu: u64 = v.cpu_ns.iter().sum();
-    let by_cpu = cpu as f64 / alone.cpu_ns_per_unit * 1e9 / window_ns as f64;
+    let (cpu, cpu_alone) = cpu_with_and_alone(v, alone.vm);
+    let cpu_ns_per_unit = cpu_alone as f64 / alone.units as f64;
+    let by_cpu = cpu as f64 / cpu_ns_per_unit * 1e9 / window_ns as f64;
     alone.units_per_s.min(by_cpu)
 }
 

@@ -8,6 +8,23 @@ use unspin_scenario::IDEAL_ARM;
 
 /// Headroom (of ideal) from which a profile counts in the share closed.
 const HEADROOM_MIN: f64 = 0.05;
+/// Share of CPU time from which pause-loop exits are something that a program of a Linux guest loses
+/// by. Below it, a policy of these exits has nothing to win.
+const SEEN_MIN: f64 = 0.001;
+
+/// The ideal of a profile at a place.
+struct Limit<'a> {
+    profile: &'a str,
+    ideal: f64,
+    /// Pause-loop exits do not see what it loses.
+    is_unseen: bool,
+}
+
+impl Limit<'_> {
+    fn has_headroom(&self) -> bool {
+        1.0 - 1.0 / self.ideal >= HEADROOM_MIN
+    }
+}
 
 /// The places of the rows over all VMs, and the rows of each.
 fn by_place(rows: &[Row]) -> Vec<(Place, Vec<&Row>)> {
@@ -35,12 +52,8 @@ fn arms_of<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
 pub(crate) fn headroom(rows: &[Row]) -> Vec<Headroom> {
     let mut out = Vec::new();
     for (place, rows) in by_place(rows) {
-        let ideal: Vec<(&str, f64)> = rows
-            .iter()
-            .filter(|r| r.key.arm == IDEAL_ARM)
-            .filter_map(|r| Some((r.key.profile.as_str(), r.perf.performance?)))
-            .collect();
-        if ideal.is_empty() {
+        let limits = limits(&rows);
+        if limits.is_empty() {
             continue;
         }
         for arm in arms_of(&rows) {
@@ -49,33 +62,56 @@ pub(crate) fn headroom(rows: &[Row]) -> Vec<Headroom> {
                 .filter(|r| r.key.arm == arm && r.key.baseline != arm && arm != IDEAL_ARM)
                 .collect();
             if !own.is_empty() {
-                out.push(closed(&place, arm, &own, &ideal));
+                out.push(closed(&place, arm, &own, &limits));
             }
         }
     }
     out
 }
 
-fn closed(place: &Place, arm: &str, own: &[&&Row], ideal: &[(&str, f64)]) -> Headroom {
+fn limits<'a>(rows: &[&'a Row]) -> Vec<Limit<'a>> {
+    let limit = |r: &&'a Row| {
+        let (profile, ideal) = (r.key.profile.as_str(), r.perf.performance?);
+        let base = rows.iter().find(|b| b.key.profile == profile && b.key.arm == r.key.baseline);
+        Some(Limit { profile, ideal, is_unseen: base.is_some_and(|b| is_unseen(b)) })
+    };
+    rows.iter().filter(|r| r.key.arm == IDEAL_ARM).filter_map(limit).collect()
+}
+
+/// Whether pause-loop exits took next to nothing of a Linux guest's CPU time; not where nobody counted.
+fn is_unseen(base: &Row) -> bool {
+    base.linux.is_some() && base.inefficiency().is_some_and(|lost| lost < SEEN_MIN)
+}
+
+fn closed(place: &Place, arm: &str, own: &[&&Row], limits: &[Limit]) -> Headroom {
     let (mut won, mut room, mut of) = (0.0, 0.0, 0.0);
-    let (mut profiles, mut not_adapted) = (Vec::new(), Vec::new());
-    for (profile, limit) in ideal.iter().filter(|(_, i)| 1.0 - 1.0 / i >= HEADROOM_MIN) {
-        let Some(r) = own.iter().find(|r| r.key.profile == *profile) else {
+    let (mut profiles, mut unseen, mut not_adapted) = (Vec::new(), Vec::new(), Vec::new());
+    for limit in limits.iter().filter(|limit| limit.has_headroom()) {
+        let Some(r) = own.iter().find(|r| r.key.profile == limit.profile) else {
             continue;
         };
         let Some(performance) = r.perf.performance else {
             continue;
         };
+        if limit.is_unseen {
+            unseen.push(limit.profile.to_string());
+            continue;
+        }
         if r.never_moved() {
-            not_adapted.push(profile.to_string());
+            not_adapted.push(limit.profile.to_string());
         }
         won += performance - 1.0;
-        room += limit - 1.0;
-        of += limit;
-        profiles.push(profile.to_string());
+        room += limit.ideal - 1.0;
+        of += limit.ideal;
+        profiles.push(limit.profile.to_string());
     }
-    let all: f64 = ideal.iter().map(|(_, i)| i).sum();
-    let loss = if room > 0.0 { room / of } else { (all - ideal.len() as f64) / all };
+    let without_room = || {
+        let seen = limits.iter().filter(|limit| !(limit.is_unseen && limit.has_headroom()));
+        let ideals: Vec<f64> = seen.map(|limit| limit.ideal).collect();
+        let all: f64 = ideals.iter().sum();
+        (!ideals.is_empty()).then(|| (all - ideals.len() as f64) / all)
+    };
+    let loss = if room > 0.0 { Some(room / of) } else { without_room() };
     let closed = (room > 0.0).then(|| round(won / room));
     Headroom {
         vms: place.vms,
@@ -85,8 +121,9 @@ fn closed(place: &Place, arm: &str, own: &[&&Row], ideal: &[(&str, f64)]) -> Hea
         arm: arm.to_string(),
         closed,
         closed_all: closed,
-        stock_loss: Some(round(loss)),
+        stock_loss: loss.map(round),
         profiles,
+        unseen,
         not_adapted,
     }
 }

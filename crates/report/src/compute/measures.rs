@@ -157,6 +157,14 @@ pub(crate) fn fairness_vms(r: &RunResult, over: Over) -> Option<f64> {
     jain(&share)
 }
 
+/// The part of a Linux guest's CPU time in which KVM polled for the end of a halt: others could have
+/// run, and the guest did nothing. `None` where it is not known, and of other guests.
+pub(crate) fn polled_ns(v: &VmResult) -> Option<u64> {
+    v.guest.as_ref()?;
+    // Both are read one after the other.
+    Some(v.halt_poll_ns?.min(v.cpu_ns.iter().sum()))
+}
+
 /// CPU time in a second of the window, s; median.
 pub(crate) fn cpus_used(of: &[&RunResult], over: Over) -> Option<f64> {
     let used = |r: &&RunResult| {

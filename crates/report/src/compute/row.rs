@@ -3,8 +3,8 @@
 
 use crate::compute::measures::{
     any_epoch_ended, cost, cpus_used, exit_handling, fairness_vcpus, fairness_vms, inefficiency,
-    is_aple_alone, median_count, merged_waits, picks_are_kvms_own, rounds, throughput, time_shares,
-    vms, window_cycles, yields, Over,
+    is_aple_alone, median_count, merged_waits, picks_are_kvms_own, polled_ns, rounds, throughput,
+    time_shares, vms, window_cycles, yields, Over,
 };
 use crate::read::check::printable;
 use crate::stat::{log2_percentile, median, round, spread, Verdict};
@@ -165,25 +165,45 @@ pub(crate) fn linux(of: &[&RunResult], over: Over) -> Option<Linux> {
     let planned = &first.run.linux_of(vm)?.guest;
     let guest =
         GuestKind { kind: "linux", kernel: printable(&found.kernel), lock: planned.lock.called() };
+    let looked: Vec<&Spinners> = match over.vm.is_some() && guests_differ(&first.run) {
+        true => Vec::new(),
+        false => of.iter().filter_map(|r| r.spinners.as_ref()).collect(),
+    };
     Some(Linux {
         guest,
         time: vcpu_time(of, over),
-        spinners: spinners(of, |s| &s.pause),
-        spinners_named: named(of),
-        interrupted: spinners(of, |s| &s.interrupted),
+        spinners: spinners(&looked, |s| &s.pause, |s| s.others_pause),
+        spinners_named: named(&looked),
+        interrupted: spinners(&looked, |s| &s.interrupted, |s| s.others_interrupted),
     })
 }
 
-/// The most frequent places of one kind, by symbol.
-fn spinners(of: &[&RunResult], kind: fn(&Spinners) -> &Vec<SpinPlace>) -> Vec<Spinner> {
+/// Whether the VMs' kernels or locks differ: places of all VMs are then not those of one of them.
+fn guests_differ(run: &Run) -> bool {
+    let guest = |vm| run.linux_of(vm).map(|linux| (&linux.guest.kernel, linux.guest.lock));
+    (1..run.vms).any(|vm| guest(vm) != guest(0))
+}
+
+/// Sum that stays at the largest number rather than start again: records may say anything.
+fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
+/// The most frequent places of one kind, by symbol; `others`: exits of that kind at no place listed.
+fn spinners(
+    looked: &[&Spinners],
+    kind: fn(&Spinners) -> &Vec<SpinPlace>,
+    others: fn(&Spinners) -> u64,
+) -> Vec<Spinner> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    for place in of.iter().filter_map(|r| r.spinners.as_ref()).flat_map(kind) {
+    for place in looked.iter().flat_map(|s| kind(s)) {
         let unknown = || format!("{:#x}", place.address);
         let symbol = place.symbol.as_deref().map_or_else(unknown, printable);
         let count = counts.entry(symbol).or_default();
         *count = count.saturating_add(place.count);
     }
-    let total = counts.values().fold(0u64, |sum, n| sum.saturating_add(*n)) as f64;
+    let others = looked.iter().map(|s| others(s));
+    let total = sum(counts.values().copied().chain(others)) as f64;
     let mut all: Vec<(String, u64)> = counts.into_iter().collect();
     all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let share = |count: u64| round(count as f64 / total);
@@ -191,34 +211,35 @@ fn spinners(of: &[&RunResult], kind: fn(&Spinners) -> &Vec<SpinPlace>) -> Vec<Sp
     all.into_iter().take(SPINNERS_SHOWN).map(spinner).collect()
 }
 
-/// The share of pause-loop exits seen whose place has a name.
-fn named(of: &[&RunResult]) -> Option<f64> {
-    let mut sums = [0u64; 2];
-    for place in of.iter().filter_map(|r| r.spinners.as_ref()).flat_map(|s| &s.pause) {
-        let sum = &mut sums[usize::from(place.symbol.is_some())];
-        *sum = sum.saturating_add(place.count);
-    }
-    let (all, named) = (sums[0].saturating_add(sums[1]), sums[1]);
+/// The share of pause-loop exits seen whose place has a name; those at no place listed have none.
+fn named(looked: &[&Spinners]) -> Option<f64> {
+    let places = || looked.iter().flat_map(|s| &s.pause);
+    let others = looked.iter().map(|s| s.others_pause);
+    let all = sum(places().map(|place| place.count).chain(others));
+    let named = sum(places().filter(|place| place.symbol.is_some()).map(|place| place.count));
     (all > 0).then(|| round(named as f64 / all as f64))
 }
 
 /// Shares of the vCPUs' time, all repeats together; `None` where the host's kernel does not say.
 fn vcpu_time(of: &[&RunResult], over: Over) -> Option<VcpuTime> {
-    let (mut whole, mut running, mut waiting, mut switches) = (0, 0, 0, 0);
+    let (mut whole, mut on_cpu, mut waiting, mut switches) = (0, 0, 0, 0);
+    let mut polling = Some(0);
     for r in of {
         let mine = (0..r.run.vms).zip(&r.vm).filter(|(vm, _)| over.has(r, *vm));
         for (vm, v) in mine {
             let sched = v.sched.as_ref()?;
             whole += r.window_ns * u64::from(r.run.vcpus_of(vm));
-            running += v.cpu_ns.iter().sum::<u64>();
+            on_cpu += v.cpu_ns.iter().sum::<u64>();
+            polling = polling.zip(polled_ns(v)).map(|(sum, ns)| sum + ns);
             waiting += sched.steal_ns.as_ref()?.iter().sum::<u64>();
             switches += sched.voluntary_switches.iter().sum::<u64>();
         }
     }
     let share = |ns: u64| (whole > 0).then(|| round(ns as f64 / whole as f64));
-    let halted = whole.saturating_sub(running + waiting);
+    let halted = whole.saturating_sub(on_cpu + waiting);
     Some(VcpuTime {
-        running: share(running)?,
+        running: share(on_cpu - polling.unwrap_or(0))?,
+        polling: polling.and_then(share),
         waiting: share(waiting)?,
         halted: share(halted)?,
         halts_per_s: round(switches as f64 * 1e9 / whole as f64),

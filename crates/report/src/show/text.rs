@@ -6,7 +6,7 @@ use crate::show::place::{
     rows_at,
 };
 use crate::show::windows::{adapting, still, window};
-use crate::summary::{Document, Mean, Place, Row, Spinner, Summary};
+use crate::summary::{Document, Headroom, Mean, Place, Row, Spinner, Summary, VcpuTime};
 use std::fmt::Write;
 use tabled::builder::Builder;
 use tabled::settings::object::{Columns, Object, Rows};
@@ -31,13 +31,7 @@ fn document(out: &mut String, s: &Summary) {
         let _ = writeln!(out, "\n{}", heading(s, place));
         grids(out, s, place);
     }
-    if s.arms.iter().any(|r| linux_time(r).is_some()) {
-        let _ = writeln!(
-            out,
-            "running+waiting+halted: shares of the vCPUs' time, by the host's scheduler; waiting is \
-             wanting a pCPU and having none"
-        );
-    }
+    out.push_str(&linux_legend(s));
     out.push_str(&spinners(s));
     out.push_str(&stalls(s));
     out.push_str(&slowdowns(s));
@@ -88,9 +82,13 @@ fn grids(out: &mut String, s: &Summary, place: &Place) {
     if rows.iter().any(|r| r.time.is_some()) {
         out.push_str(&grid("vCPU time, %", &rows, time, None));
     }
-    if rows.iter().any(|r| linux_time(r).is_some()) {
-        let cell = |r: &Row| linux_time(r).unwrap_or("-".to_string());
-        out.push_str(&grid("running+waiting+halted, %", &rows, cell, None));
+    for is_polling_known in [false, true] {
+        let of = |r: &&Row| linux_time(r).is_some_and(|t| t.polling.is_some() == is_polling_known);
+        let rows: Vec<&Row> = rows.iter().copied().filter(of).collect();
+        if !rows.is_empty() {
+            let what = format!("{}, %", linux_parts(is_polling_known));
+            out.push_str(&grid(&what, &rows, linux_time_cell, None));
+        }
     }
 }
 
@@ -119,10 +117,43 @@ fn spinners(s: &Summary) -> String {
 }
 
 /// What the host's scheduler saw of a Linux guest's vCPUs.
-fn linux_time(r: &Row) -> Option<String> {
-    let time = r.linux.as_ref()?.time?;
-    let parts = [time.running, time.waiting, time.halted];
-    Some(parts.map(|x| format!("{:.0}", 100.0 * x)).join("+"))
+fn linux_time(r: &Row) -> Option<VcpuTime> {
+    r.linux.as_ref()?.time
+}
+
+fn linux_time_cell(r: &Row) -> String {
+    let Some(t) = linux_time(r) else { return "-".to_string() };
+    let parts = std::iter::once(t.running).chain(t.polling).chain([t.waiting, t.halted]);
+    parts.map(|x| format!("{:.0}", 100.0 * x)).collect::<Vec<_>>().join("+")
+}
+
+/// The parts of a cell of such times, in its order.
+fn linux_parts(is_polling_known: bool) -> &'static str {
+    match is_polling_known {
+        false => "running+waiting+halted",
+        true => "running+polling+waiting+halted",
+    }
+}
+
+fn linux_legend(s: &Summary) -> String {
+    let mut out = String::new();
+    let shown = s.arms.iter().filter(|r| r.key.is_whole());
+    let times: Vec<VcpuTime> = shown.filter_map(linux_time).collect();
+    for is_polling_known in [false, true] {
+        if times.iter().any(|t| t.polling.is_some() == is_polling_known) {
+            let polling = match is_polling_known {
+                false => "",
+                true => "; polling is KVM on the pCPU, waiting for the end of a halt",
+            };
+            let _ = writeln!(
+                out,
+                "{}: shares of the vCPUs' time, by the host's scheduler; waiting is wanting a pCPU \
+                 and having none{polling}",
+                linux_parts(is_polling_known)
+            );
+        }
+    }
+    out
 }
 
 fn heading(s: &Summary, place: &Place) -> String {
@@ -312,5 +343,18 @@ fn headroom(s: &Summary) -> String {
     }
     let mut t = b.build();
     t.with(Style::sharp());
-    format!("\nheadroom to ideal ({}, {})\n{t}\n", s.machine, s.kernel)
+    let unseen: String = s.headroom.iter().filter_map(unseen).collect();
+    format!("\nheadroom to ideal ({}, {})\n{t}\n{unseen}", s.machine, s.kernel)
+}
+
+/// A line on programs whose headroom no pause-loop exit sees.
+fn unseen(h: &Headroom) -> Option<String> {
+    if h.unseen.is_empty() {
+        return None;
+    }
+    let place = format!("{} VMs, {}, {}", h.vms, cgroups_and_lock(h.cgroup, &h.lock), h.arm);
+    let programs = h.unseen.join(" ");
+    Some(format!(
+        "{place}: not in it, as pause-loop exits see nothing of their headroom: {programs}\n"
+    ))
 }

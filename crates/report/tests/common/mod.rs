@@ -96,7 +96,6 @@ fn vm_result(run: &Run) -> VmResult {
         cpu_ns: vec![(WINDOW_NS as f64 * share) as u64; n],
         halt_poll_ns: None,
         wait_hist,
-        stalls: None,
         max_wait_cycles: 1_500_000,
         module: Some(ModuleStats {
             ple_exits: 400,
@@ -117,10 +116,7 @@ fn vm_result(run: &Run) -> VmResult {
             picks_ran_next: 150,
             ..ModuleStats::default()
         }),
-        attribution: None,
-        sched: None,
-        guest: None,
-        error: None,
+        ..VmResult::default()
     }
 }
 
