@@ -151,7 +151,7 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         if let Err(error) = write_all(&self.root.join("default"), &self.before) {
-            eprintln!("agent: the module's defaults stay changed: {error}");
+            crate::complain(&format!("the module's defaults stay changed: {error}"));
         }
     }
 }
