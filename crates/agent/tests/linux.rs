@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use unspin_scenario::plan::{
     GuestIdle, GuestLock, GuestProgram, HostModel, LinuxFiles, LinuxGuest, LinuxVm, Plan, Run,
-    SCHEMA,
+    Window, SCHEMA,
 };
 use unspin_scenario::result::Record;
 
@@ -142,6 +142,21 @@ fn guests_stay_while_their_kind_is_wanted() {
     assert_eq!((v.cpu_ns.len(), v.acquisitions.len()), (1, 0));
     assert_eq!(v.sched.as_ref().unwrap().voluntary_switches.len(), 2);
     assert!(said.pid > 0);
+}
+
+/// Guests without pause-loop exits have a window of the module's; without it they would be stock.
+#[test]
+fn window_off_says_that_the_module_is_missing() {
+    if Path::new("/sys/module/unspin").exists() {
+        println!("SKIP: the module is loaded");
+        return;
+    }
+    let mut off = run(0, GuestLock::Queued, "a");
+    (off.arm.name, off.arm.window) = ("ple-off".into(), Window::Off);
+    let said = agent("off", &plan("", vec![off, run(1, GuestLock::Queued, "a")]));
+    assert_eq!(said.code, 1);
+    assert!(said.error(0).contains("ple-off needs the unspin module"), "{}", said.error(0));
+    assert_eq!(said.units().iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1]);
 }
 
 /// An agent that has begun a plan of so many runs, and its output.
