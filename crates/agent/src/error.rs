@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can keep a run from being made, named so that an operator knows what to change.
 
+use std::io::Write;
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{path}: {source}")]
@@ -57,4 +59,9 @@ impl Error {
     pub(crate) fn io(path: impl AsRef<std::path::Path>, source: std::io::Error) -> Error {
         Error::Io { path: path.as_ref().display().to_string(), source }
     }
+}
+
+/// Says what went wrong, if there is anybody to read it: a lost terminal is no reason to panic.
+pub(crate) fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "agent: {text}");
 }

@@ -16,11 +16,10 @@ mod qemu;
 mod sink;
 mod trace;
 
-use std::io::Write;
-
 use unspin_scenario::plan::{Plan, Run, SCHEMA};
 use unspin_scenario::result::{Progress, Record, RunResult};
 
+use error::complain;
 pub use error::Error;
 pub use module::settings_for;
 pub use sink::{frame, Sink};
@@ -71,11 +70,6 @@ pub fn agent_main(args: &[String]) -> i32 {
         Error::OtherVms { .. } => EXIT_CANNOT,
         _ => EXIT_FAILED,
     }
-}
-
-/// Says what went wrong, if there is anybody to read it: a lost terminal is no reason to panic.
-fn complain(text: &str) {
-    let _ = writeln!(std::io::stderr(), "agent: {text}");
 }
 
 /// `say TEXT…` or `say --end DONE FAILED`: one record through port 0xE9, for scripts inside an

@@ -152,7 +152,7 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         if let Err(error) = write_all(&self.root.join("default"), &self.before) {
-            crate::complain(&format!("the module's defaults stay changed: {error}"));
+            crate::error::complain(&format!("the module's defaults stay changed: {error}"));
         }
     }
 }
