@@ -154,11 +154,14 @@ impl Machine for Kvm {
         let module = ["notes/.note.gnu.build-id", "srcversion", "version"]
             .iter()
             .find_map(|name| std::fs::read(Path::new(ROOT).join(name)).ok());
-        super::job::program_hash(&module.unwrap_or_default())
+        let mut code = module.unwrap_or_default();
+        code.extend(unspin_lab::guests_hash().map_err(lab::explain)?.into_bytes());
+        super::job::program_hash(&code)
     }
 
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
         let (plan, symbols) = self.with_guests(job)?;
+        let qemu = plan.linux.as_ref().and_then(|files| guests::qemu_version(&files.qemu));
         (job.say)("starting the agent");
         let file = job.dir.join("plan.json");
         unspin_report::write_atomic(&file, &serde_json::to_vec(&plan)?)?;
@@ -169,6 +172,7 @@ impl Machine for Kvm {
         end_with_this_thread(&mut agent);
         let mut agent = agent.spawn().context("cannot start the agent")?;
         let read = read_records(&mut agent, job.stop, &mut |mut record| {
+            describe(&mut record, qemu.as_deref());
             symbols.name(&mut record);
             sink(record)
         });
@@ -261,6 +265,12 @@ fn end_with_this_thread(command: &mut Command) {
     };
     // SAFETY: `ask` neither allocates nor locks.
     unsafe { command.pre_exec(ask) };
+}
+
+fn describe(record: &mut Record, qemu: Option<&str>) {
+    if let (Record::Begin(begin), Some(qemu)) = (record, qemu) {
+        begin.settings.insert(guests::QEMU_SETTING.to_string(), qemu.to_string());
+    }
 }
 
 /// Asks the agent to end its VMs and itself.
