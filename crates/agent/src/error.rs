@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can keep a run from being made, named so that an operator knows what to change.
 
+use std::io::Write;
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{path}: {source}")]
     Io { path: String, source: std::io::Error },
-    #[error("{path} is not a plan: {source}; make one with `unspin bench --plan`")]
+    #[error("{path} is not a plan: {source}; `unspin plan` makes one")]
     Plan { path: String, source: serde_json::Error },
     #[error(
         "the plan has format {plan}, this agent reads {agent}; use plan and agent of one version"
@@ -57,4 +59,9 @@ impl Error {
     pub(crate) fn io(path: impl AsRef<std::path::Path>, source: std::io::Error) -> Error {
         Error::Io { path: path.as_ref().display().to_string(), source }
     }
+}
+
+/// Says what went wrong, if there is anybody to read it: a lost terminal is no reason to panic.
+pub(crate) fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "agent: {text}");
 }

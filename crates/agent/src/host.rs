@@ -100,7 +100,7 @@ impl Slice {
 impl Drop for Slice {
     fn drop(&mut self) {
         if let Err(error) = self.write(self.before.trim()) {
-            eprintln!("agent: the slice stays changed: {error}");
+            crate::error::complain(&format!("the slice stays changed: {error}"));
         }
     }
 }

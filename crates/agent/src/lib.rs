@@ -16,9 +16,10 @@ mod qemu;
 mod sink;
 mod trace;
 
-use unspin_scenario::plan::{Plan, SCHEMA};
-use unspin_scenario::result::{Progress, Record};
+use unspin_scenario::plan::{Plan, Run, SCHEMA};
+use unspin_scenario::result::{Progress, Record, RunResult};
 
+use error::complain;
 pub use error::Error;
 pub use module::settings_for;
 pub use sink::{frame, Sink};
@@ -53,30 +54,21 @@ pub fn agent_main(args: &[String]) -> i32 {
             return EXIT_FAILED;
         }
     };
-    let mut lost = None;
-    let result = run_plan(&plan, &mut |record| {
-        if let Err(error) = sink.send(&record) {
-            lost.get_or_insert(error);
+    let failed = match run_plan(&plan, &mut |record| sink.send(&record)) {
+        Ok(0) => return 0,
+        Ok(failed) => {
+            complain(&format!("{failed} of {} runs failed", plan.runs.len()));
+            return EXIT_FAILED;
         }
-    });
-    match (result, lost) {
-        (_, Some(error)) => {
-            eprintln!("agent: {error}");
-            EXIT_FAILED
-        }
-        (Ok(0), None) => 0,
-        (Ok(failed), None) => {
-            eprintln!("agent: {failed} of {} runs failed", plan.runs.len());
-            EXIT_FAILED
-        }
-        (Err(Error::Interrupted), None) => EXIT_INTERRUPTED,
-        (Err(error), None) => {
-            eprintln!("agent: {error}");
-            match error {
-                Error::OtherVms { .. } => EXIT_CANNOT,
-                _ => EXIT_FAILED,
-            }
-        }
+        Err(error) => error,
+    };
+    if matches!(failed, Error::Interrupted) {
+        return EXIT_INTERRUPTED;
+    }
+    complain(&failed.to_string());
+    match failed {
+        Error::OtherVms { .. } => EXIT_CANNOT,
+        _ => EXIT_FAILED,
     }
 }
 
@@ -102,14 +94,18 @@ pub fn say_main(args: &[String]) -> i32 {
     }
 }
 
+/// Takes each record as it comes.
+pub type Give<'a> = dyn FnMut(Record) -> Result<(), Error> + 'a;
+
 /// Makes the runs of `plan` in order and gives every record to `sink`. Returns how many failed; a
-/// run that fails does not keep the others from being made. The module's defaults and the
-/// scheduler's slice are put back at the end, however it ends.
-pub fn run_plan(plan: &Plan, sink: &mut dyn FnMut(Record)) -> Result<u32, Error> {
+/// run that fails does not keep the others from being made, but a record that cannot be given away
+/// does. The module's defaults and the scheduler's slice are put back at the end, however it ends.
+pub fn run_plan(plan: &Plan, sink: &mut Give) -> Result<u32, Error> {
     interrupt::install();
     let mut failed = 0;
-    match prepare(plan, sink) {
+    match prepare(plan) {
         Ok(mut bench) => {
+            sink(Record::Begin(host::begin(plan)))?;
             let total = plan.runs.len() as u32;
             for (index, run) in plan.runs.iter().enumerate() {
                 let text = format!(
@@ -121,36 +117,44 @@ pub fn run_plan(plan: &Plan, sink: &mut dyn FnMut(Record)) -> Result<u32, Error>
                     run.arm.name,
                     run.repeat
                 );
-                sink(Record::Progress(Progress { id: run.id, total, text }));
-                match measure::measure(&mut bench, run, &plan.runs[index + 1..]) {
-                    Ok(result) => sink(Record::Run(Box::new(result))),
+                sink(Record::Progress(Progress { id: run.id, total, text }))?;
+                match make(&mut bench, run, &plan.runs[index + 1..]) {
+                    Ok(result) => sink(Record::Run(Box::new(result)))?,
                     // What is left of the plan can be made another time.
                     Err(error @ (Error::Interrupted | Error::OtherVms { .. })) => {
                         return Err(error)
                     }
                     Err(error) => {
                         failed += 1;
-                        sink(Record::Failed { id: run.id, error: error.to_string() });
+                        sink(Record::Failed { id: run.id, error: error.to_string() })?;
                     }
                 }
                 for text in bench.notes.drain(..) {
-                    sink(Record::Log { text });
+                    sink(Record::Log { text })?;
                 }
             }
         }
         Err(error @ Error::OtherVms { .. }) => return Err(error),
         Err(error) => {
             for run in &plan.runs {
-                sink(Record::Failed { id: run.id, error: error.to_string() });
+                sink(Record::Failed { id: run.id, error: error.to_string() })?;
             }
             failed = plan.runs.len() as u32;
         }
     }
-    sink(Record::End { runs: plan.runs.len() as u32 - failed, failed });
+    sink(Record::End { runs: plan.runs.len() as u32 - failed, failed })?;
     Ok(failed)
 }
 
-fn prepare(plan: &Plan, sink: &mut dyn FnMut(Record)) -> Result<measure::Bench, Error> {
+/// Makes a run, unless it would silently be another than the arm asks for.
+fn make(bench: &mut measure::Bench, run: &Run, later: &[Run]) -> Result<RunResult, Error> {
+    if bench.module.is_none() && module::needed_by(run) {
+        return Err(Error::NoModule { arm: run.arm.name.clone() });
+    }
+    measure::measure(bench, run, later)
+}
+
+fn prepare(plan: &Plan) -> Result<measure::Bench, Error> {
     if plan.schema != SCHEMA {
         return Err(Error::Schema { plan: plan.schema, agent: SCHEMA });
     }
@@ -161,7 +165,6 @@ fn prepare(plan: &Plan, sink: &mut dyn FnMut(Record)) -> Result<measure::Bench, 
     let module = module::Module::open()?;
     module.iter().try_for_each(|module| module.check_alone(&[]))?;
     let slice = plan.slice_ns.map(host::Slice::set).transpose()?;
-    sink(Record::Begin(host::begin(plan)));
     let guests = linux::Guests::new(plan.linux.clone());
     let pcpus = plan.pcpus;
     Ok(measure::Bench { module, guests, pcpus, notes: Vec::new(), _slice: slice })

@@ -104,7 +104,8 @@ impl Module {
             let reason = control.strip_prefix("none: ").filter(|_| needed);
             reason.map(str::to_string)
         };
-        if let Some(reason) = missing(sets_window(&run.arm), ModuleValue::WINDOW_CONTROL) {
+        let is_set = sets_window(&run.arm) || switches_ple_off(run);
+        if let Some(reason) = missing(is_set, ModuleValue::WINDOW_CONTROL) {
             return Err(Error::NoWindowControl { arm, reason });
         }
         if let Some(reason) = missing(run.arm.ipi_aware, ModuleValue::IPI_CONTROL) {
@@ -151,7 +152,7 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         if let Err(error) = write_all(&self.root.join("default"), &self.before) {
-            eprintln!("agent: the module's defaults stay changed: {error}");
+            crate::error::complain(&format!("the module's defaults stay changed: {error}"));
         }
     }
 }
@@ -190,6 +191,16 @@ pub(crate) fn needed(arm: &Arm) -> bool {
     sets_window(arm) || arm.yield_to != YieldTo::Stock || arm.ipi_aware
 }
 
+/// The same of a run, whose Linux guests may need it for more.
+pub(crate) fn needed_by(run: &Run) -> bool {
+    needed(&run.arm) || switches_ple_off(run)
+}
+
+/// Whether the module's window is what keeps a run's guests from pause-loop exits.
+fn switches_ple_off(run: &Run) -> bool {
+    run.arm.window == Window::Off && (0..run.vms).any(|vm| run.linux_of(vm).is_some())
+}
+
 /// What happened between two readings.
 pub(crate) fn difference(first: &ModuleStats, second: &ModuleStats) -> Result<ModuleStats, Error> {
     let lost = |WentBack { counter, from, to }| Error::WentBack { counter, from, to };
@@ -218,6 +229,7 @@ pub(crate) fn counts(run: &Run) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unspin_scenario::plan::LinuxVm;
     use unspin_uapi::Variant;
 
     fn run(window: Window, yield_to: YieldTo) -> Run {
@@ -256,6 +268,37 @@ mod tests {
         drop(module);
         assert!(files().iter().all(|name| read(name) == "before"));
         fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn linux_guests_without_pause_loop_exits_need_the_modules_window() {
+        let root = std::env::temp_dir().join(format!("unspin-off-{}", std::process::id()));
+        fs::create_dir_all(&root).unwrap();
+        let module = Module { root: root.clone(), before: vec![] };
+        fs::write(root.join("window_control"), "none: no BTF\n").unwrap();
+        let mut off = run(Window::Off, YieldTo::Stock);
+        assert!(!needed_by(&off));
+        module.check_can(&off).unwrap();
+        off.linux = Some(linux());
+        assert!(needed_by(&off));
+        let error = module.check_can(&off).unwrap_err().to_string();
+        assert!(error.contains("no BTF"), "{error}");
+        fs::write(root.join("window_control"), "vmx\n").unwrap();
+        module.check_can(&off).unwrap();
+        let stock = Run { linux: off.linux, ..run(Window::Stock, YieldTo::Stock) };
+        assert!(!needed_by(&stock));
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    fn linux() -> LinuxVm {
+        let guest = serde_json::json!({
+            "kernel": "6.12", "lock": "pv", "memory_mib": 192, "idle": "halt"
+        });
+        let program = serde_json::json!({
+            "name": "x", "title": "Does x", "command": "x", "unit": "a call", "from": "here"
+        });
+        let vm = serde_json::json!({ "guest": guest, "program": program });
+        serde_json::from_value(vm).unwrap()
     }
 
     #[test]

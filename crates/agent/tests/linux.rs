@@ -3,13 +3,14 @@
 //! way in which a guest can fail.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use unspin_scenario::plan::{
     GuestIdle, GuestLock, GuestProgram, HostModel, LinuxFiles, LinuxGuest, LinuxVm, Plan, Run,
-    SCHEMA,
+    Window, SCHEMA,
 };
 use unspin_scenario::result::Record;
 
@@ -143,6 +144,80 @@ fn guests_stay_while_their_kind_is_wanted() {
     assert_eq!((v.cpu_ns.len(), v.acquisitions.len()), (1, 0));
     assert_eq!(v.sched.as_ref().unwrap().voluntary_switches.len(), 2);
     assert!(said.pid > 0);
+}
+
+/// Guests without pause-loop exits have a window of the module's; without it they would be stock.
+#[test]
+fn window_off_says_that_the_module_is_missing() {
+    if Path::new("/sys/module/unspin").exists() {
+        println!("SKIP: the module is loaded");
+        return;
+    }
+    let mut off = run(0, GuestLock::Queued, "a");
+    (off.arm.name, off.arm.window) = ("ple-off".into(), Window::Off);
+    let said = agent("off", &plan("", vec![off, run(1, GuestLock::Queued, "a")]));
+    assert_eq!(said.code, 1);
+    assert!(said.error(0).contains("ple-off needs the unspin module"), "{}", said.error(0));
+    assert_eq!(said.units().iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1]);
+}
+
+/// An agent that has begun a plan of so many runs, and its output.
+fn begun(name: &str, shell: &str, runs: u32) -> (Child, BufReader<ChildStdout>) {
+    let runs = (0..runs).map(|id| run(id, GuestLock::Queued, "a")).collect();
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.json"));
+    std::fs::write(&path, serde_json::to_string(&plan("", runs)).unwrap()).unwrap();
+    let mut child = Command::new("sh")
+        .args(["-c", &format!("{shell}exec \"$@\""), "sh", AGENT, "agent"])
+        .arg(path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut records = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("\"run\"") {
+        line.clear();
+        assert_ne!(records.read_line(&mut line).unwrap(), 0, "the agent ended");
+    }
+    (child, records)
+}
+
+/// So many runs take longer than a test waits.
+const MANY: u32 = 200;
+
+fn ends_soon(child: &mut Child) -> Option<i32> {
+    let begin = Instant::now();
+    let status = child.wait().unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    nothing_is_left(child.id());
+    status.code()
+}
+
+#[test]
+fn a_plan_ends_at_the_first_record_that_nobody_takes() {
+    let (mut child, records) = begun("nobody", "", MANY);
+    drop(records);
+    assert_eq!(ends_soon(&mut child), Some(1));
+}
+
+#[test]
+fn a_lost_terminal_ends_the_plan_in_order() {
+    let (mut child, mut records) = begun("hang-up", "", MANY);
+    // SAFETY: only sends a signal, to a child that has not been waited for.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGHUP) }, 0);
+    let mut rest = String::new();
+    records.read_to_string(&mut rest).unwrap();
+    assert_eq!(ends_soon(&mut child), Some(130));
+    assert!(!rest.contains("\"end\""), "{rest}");
+}
+
+#[test]
+fn an_agent_that_is_to_outlive_its_terminal_does() {
+    let (mut child, mut records) = begun("nohup", "trap '' HUP; ", 3);
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGHUP) }, 0);
+    let mut rest = String::new();
+    records.read_to_string(&mut rest).unwrap();
+    assert_eq!(ends_soon(&mut child), Some(0), "{rest}");
 }
 
 /// The run of the guest that fails is lost, and what is wrong is said; the next run has new guests.

@@ -35,7 +35,7 @@ pub(crate) struct PackageFile {
     /// As apt calls it: `NAME_VERSION_ARCHITECTURE.deb`.
     pub file: String,
     pub package: String,
-    version: String,
+    pub version: String,
 }
 
 impl PackageFile {

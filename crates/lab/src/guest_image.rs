@@ -18,6 +18,9 @@ use unspin_scenario::plan::GuestProgram;
 /// How an image is made is part of its name.
 const OWN_SOURCE: &str = include_str!("guest_image.rs");
 
+/// What of an image is ours, in the source tree.
+pub(crate) const SOURCES: &str = "guest/linux";
+
 const SHELL_PACKAGE: &str = "busybox-static";
 const BUSYBOX: &str = "bin/busybox";
 /// What sources are compiled with: the C library that the guest has, not this computer's.
@@ -50,7 +53,7 @@ pub(crate) fn prepare(
         programs.iter().flat_map(|program| &program.packages).cloned().chain(base).collect();
     let names: Vec<String> = names.into_iter().collect();
     let unpacked = Unpacked::fetch(dir, &names, stop, say)?;
-    let sources = root.join("guest/linux");
+    let sources = root.join(SOURCES);
     let key = key(programs, &unpacked, &sources)?;
     let images = dir.join("images");
     let target = images.join(format!("{key}.cpio"));
@@ -78,15 +81,29 @@ fn key(programs: &[GuestProgram], unpacked: &Unpacked, sources: &Path) -> Result
     let mut parts: Vec<Vec<u8>> =
         [OWN_SOURCE, &versions, &gcc].map(|text| text.as_bytes().to_vec()).into();
     parts.push(json);
+    parts.extend(contents(sources)?);
+    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    Ok(crate::hash::sha256(&parts))
+}
+
+/// Names and contents of the files in a directory, in a fixed order.
+fn contents(dir: &Path) -> Result<Vec<Vec<u8>>> {
     let mut names: Vec<PathBuf> =
-        fs::read_dir(sources).map_err(io(sources))?.flatten().map(|entry| entry.path()).collect();
+        fs::read_dir(dir).map_err(io(dir))?.flatten().map(|entry| entry.path()).collect();
     names.sort();
+    let mut parts = Vec::new();
     for name in names.iter().filter(|path| path.is_file()) {
         parts.push(name.file_name().unwrap_or_default().as_encoded_bytes().to_vec());
         parts.push(fs::read(name).map_err(io(name))?);
     }
-    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-    Ok(crate::hash::sha256(&parts))
+    Ok(parts)
+}
+
+/// All of ours that goes into an image, of the source tree `root`.
+pub(crate) fn own_parts(root: &Path) -> Result<Vec<Vec<u8>>> {
+    let mut parts = contents(&root.join(SOURCES))?;
+    parts.push(OWN_SOURCE.as_bytes().to_vec());
+    Ok(parts)
 }
 
 /// This computer's compiler, with the guest's C library.

@@ -6,6 +6,7 @@ use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
 use crate::guest_image;
 use crate::packages;
+use crate::qemu::Qemu;
 use crate::series::{Debian, KernelPackage};
 use crate::unpacked::{Files, Unpacked, GUESTS};
 use crate::vmlinux;
@@ -34,14 +35,8 @@ const FIRMWARE: [&str; 9] = [
 const FIRMWARE_FROM: [&str; 3] = ["usr/share/qemu", "usr/share/seabios", "usr/share/qemu-efi"];
 
 impl Lab {
-    /// QEMU for guests' hosts: its program, all it loads, and its firmware. Each file's path on the
-    /// host, without the leading slash, and where it is here. QEMU is to be started with
-    /// `-L /usr/share/qemu`.
-    pub fn qemu(
-        &self,
-        stop: &AtomicBool,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Vec<(String, PathBuf)>> {
+    /// QEMU, which is to be started with `-L /usr/share/qemu`.
+    pub fn qemu(&self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Qemu> {
         let _lock = Lock::wait(self.dir(), stop, say)?;
         let unpacked =
             Unpacked::fetch(&self.dir().join(GUESTS), &[QEMU_PACKAGE.to_string()], stop, say)?;
@@ -58,7 +53,8 @@ impl Lab {
             let found = places.find_map(|path| unpacked.find(&path));
             files.insert(target.clone(), found.ok_or_else(|| absent(&target))?);
         }
-        Ok(files.into_iter().collect())
+        let version = unpacked.version_of(QEMU_PACKAGE).ok_or_else(|| absent(QEMU))?;
+        Ok(Qemu { files: files.into_iter().collect(), version })
     }
 
     /// The kernel of a package as QEMU starts it in a guest: an uncompressed ELF file with an entry

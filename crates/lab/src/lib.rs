@@ -18,6 +18,7 @@ mod kernel;
 mod lock;
 mod module_build;
 mod packages;
+mod qemu;
 mod series;
 mod silence;
 mod source;
@@ -35,6 +36,7 @@ pub use image::Payload;
 pub use kernel::Kernel;
 pub use lock::Lock;
 pub use module_build::build_host_module;
+pub use qemu::Qemu;
 pub use series::{Debian, Flavour, KernelPackage, Series};
 pub use silence::Patience;
 pub use source::{is_installed, source_tree};
@@ -268,13 +270,15 @@ impl Lab {
     }
 
     /// SHA-256, in hex, of all of ours that goes into a computer that runs plans: the sources of
-    /// module and policies, the agent with the guest in it, and what the lab adds.
+    /// module and policies, the agent with the bench guest in it, what goes into Linux guests, and what
+    /// the lab adds.
     pub fn image_hash(&self) -> Result<String> {
         let mut parts = module_build::module_sources(&self.root)?;
         parts.push(fs::read(&self.agent).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => LabError::NotBuilt { path: self.agent.clone() },
             _ => error::io(&self.agent)(error),
         })?);
+        parts.extend(guest_image::own_parts(&self.root)?);
         parts.push(image::INIT.as_bytes().to_vec());
         parts.push(emulator::CMDLINE.as_bytes().to_vec());
         parts.push(vm_entry::SOURCE.as_bytes().to_vec());
@@ -307,17 +311,34 @@ impl Lab {
     }
 }
 
+/// SHA-256, in hex, of all of ours that goes into Linux guests, where no lab says it with the rest.
+pub fn guests_hash() -> Result<String> {
+    guests_hash_of(&source_tree())
+}
+
+/// A tree without them runs no Linux guests.
+fn guests_hash_of(root: &Path) -> Result<String> {
+    let parts = match root.join(guest_image::SOURCES).is_dir() {
+        true => guest_image::own_parts(root)?,
+        false => Vec::new(),
+    };
+    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    Ok(sha256(&parts))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// One of each folder the module is built from, and the program beside it.
-    const SOURCES: [&str; 6] = [
+    const SOURCES: [&str; 8] = [
         "kmod/main.c",
         "kmod/Kbuild",
         "kmod/compat/kvm.h",
         "policy/hvs.c",
         "uapi/unspin.h",
+        "guest/linux/runner.c",
+        "guest/linux/units.h",
         "agent",
     ];
 
@@ -346,8 +367,13 @@ mod tests {
         }
         write("kmod/new.h", "");
         assert_ne!(lab.image_hash().unwrap(), first, "a new file");
+        write("guest/linux/new.c", "");
+        let guests = guests_hash_of(&dir).unwrap();
+        write("guest/linux/new.c", "after");
+        assert_ne!(guests_hash_of(&dir).unwrap(), guests);
         fs::remove_file(dir.join("agent")).unwrap();
         assert!(matches!(lab.image_hash(), Err(LabError::NotBuilt { .. })));
-        fs::remove_dir_all(dir).unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+        assert_ne!(guests_hash_of(&dir).unwrap(), guests, "no sources at all");
     }
 }

@@ -78,6 +78,11 @@ impl Unpacked {
         self.dirs.iter().map(|(file, _)| format!("{}\n", file.file)).collect()
     }
 
+    pub(crate) fn version_of(&self, package: &str) -> Option<String> {
+        let mut files = self.dirs.iter().map(|(file, _)| file);
+        files.find(|file| file.package == package).map(|file| file.version.clone())
+    }
+
     /// All packages laid over each other in `dir`.
     pub(crate) fn lay_out(&self, dir: &Path, log: &Path, stop: &AtomicBool) -> Result<()> {
         fs::create_dir_all(dir).map_err(io(dir))?;
@@ -273,6 +278,14 @@ mod tests {
         }
         assert_eq!(unpacked.find_of("a", "usr/lib/absolute"), real);
         assert_eq!(unpacked.find_of("a", "usr/lib/real"), None);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn packages_have_versions() {
+        let (dir, unpacked) = unpacked("versions");
+        let versions = ["a", "b", "c"].map(|package| unpacked.version_of(package));
+        assert_eq!(versions, [Some("1".to_string()), Some("2".to_string()), None]);
         fs::remove_dir_all(dir).unwrap();
     }
 

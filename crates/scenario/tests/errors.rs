@@ -536,3 +536,78 @@ fn keys_of_one_kind_of_guest_are_refused_of_the_other() {
         parse_scenario("x.toml", "x", &bench.replace("[host]\n", &swept("guest_locks = [\"pv\"]")));
     assert!(said.unwrap_err().to_string().contains("no guest is Linux"));
 }
+
+#[track_caller]
+fn refused_of_linux(from: &str, to: &str, key: &str, words: &[&str]) {
+    assert!(LINUX.contains(from), "{from}");
+    let all = problems(&LINUX.replace(from, to));
+    let [p] = &all[..] else { panic!("{all:#?}") };
+    assert_eq!(p.key, key, "{p}");
+    for words in words {
+        assert!(p.to_string().contains(words), "{words}: {p}");
+    }
+}
+
+#[test]
+fn linux_and_bench_guests_do_not_mix() {
+    let other = "[[vm]]\nvcpus = 4\nworkload = \"ebizzy\"\n[[arm]]\n";
+    let words = ["another is Linux", "in every [[vm]], or in none"];
+    refused_of_linux("[[arm]]\n", other, "vm[1]", &words);
+    let said = other.replace("vcpus = 4\n", "vcpus = 4\nguest = \"bench\"\n");
+    refused_of_linux("[[arm]]\n", &said, "vm[1].guest", &words);
+    let two = other.replace("vcpus = 4\n", "vcpus = 4\nguest = \"linux\"\n");
+    parse_scenario("x.toml", "x", &LINUX.replace("[[arm]]\n", &two)).unwrap();
+}
+
+#[test]
+fn what_only_the_bench_guest_does_is_refused_of_linux_guests() {
+    let trace = |text: &str| format!("[trace]\n{text}\n[host]\n");
+    refused_of_linux("[host]\n", &trace("stalls = true"), "trace.stalls", &["long waits"]);
+    parse_scenario("x.toml", "x", &LINUX.replace("[host]\n", &trace("stalls = false"))).unwrap();
+    parse_scenario("x.toml", "x", &LINUX.replace("[host]\n", &trace("epochs = true"))).unwrap();
+    let clock = "pcpus = 4\nlock_clock_mhz = 800\n";
+    refused_of_linux("pcpus = 4\n", clock, "host.lock_clock_mhz", &["no clock"]);
+}
+
+#[test]
+fn one_vcpu_has_no_pv_locks() {
+    let one = |more: &str| format!("vcpus = 1\n{more}");
+    let words = ["one vCPU uses no pv locks", "2 vCPUs or more"];
+    refused_of_linux("vcpus = 4\n", &one(""), "vm[0].vcpus", &words);
+    refused_of_linux("vcpus = 4\n", &one("guest_lock = \"pv\"\n"), "vm[0].vcpus", &words);
+    let good = LINUX.replace("vcpus = 4\n", &one("guest_lock = \"queued\"\n"));
+    parse_scenario("x.toml", "x", &good).unwrap();
+    let swept = |locks: &str| {
+        let text = LINUX.replace("[host]\n", &format!("[sweep]\nguest_locks = {locks}\n[host]\n"));
+        parse_scenario("x.toml", "x", &text.replace("vcpus = 4\n", &one("")))
+    };
+    assert!(swept("[\"queued\", \"pv\"]").unwrap_err().to_string().contains(words[0]));
+    swept("[\"queued\", \"test-and-set\"]").unwrap();
+}
+
+#[test]
+fn words_for_the_guests_kernel_do_not_undo_the_scenario() {
+    let with = |words: &str| format!("vcpus = 4\nextra_cmdline = '{words}'\n");
+    for (word, instead) in [
+        ("nopvspin", "guest_lock"),
+        ("idle=poll", "idle"),
+        ("maxcpus=2", "vcpus"),
+        ("nr_cpus=2", "vcpus"),
+        ("nr-cpus=2", "vcpus"),
+        ("nosmp", "vcpus"),
+        ("mem=64M", "memory_mib"),
+        ("memmap=1M$2M", "reads counts"),
+        ("init=/bin/sh", "runner"),
+        ("rdinit=/bin/sh", "runner"),
+        ("console=ttyS1", "console"),
+        ("panic=0", "panics"),
+        ("\"idle=poll\"", "idle"),
+    ] {
+        let shown = format!("{word:?} changes");
+        let words = with(&format!("quiet {word} nohz=off"));
+        refused_of_linux("vcpus = 4\n", &words, "vm[0].extra_cmdline", &[&shown, instead]);
+    }
+    for fine in ["nohz=off", "idlex=1", "mems=1", "no_init=1", "panic_on_oops=1", "threadirqs"] {
+        parse_scenario("x.toml", "x", &LINUX.replace("vcpus = 4\n", &with(fine))).unwrap();
+    }
+}

@@ -16,6 +16,6 @@ mod threads;
 
 pub use error::{Error, SymbolsError};
 pub use instance::TRACEFS;
-pub use samples::{check_kernel, entries, Collector, Counts, Samples};
+pub use samples::{entries, Collector, Counts, Ready, Samples};
 pub use symbols::{is_user, Place, Symbols};
 pub use table::{by_symbol, fit, symbol_of, Fit, Line};

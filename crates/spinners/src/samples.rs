@@ -129,6 +129,33 @@ fn sorted(counts: BTreeMap<u64, u64>) -> Counts {
     counts
 }
 
+/// A kernel that can count exits for this process; dropped, it leaves nothing behind. The instance that
+/// was found so is the one that counts: each takes memory per CPU.
+#[derive(Debug)]
+pub struct Ready {
+    instance: Instance,
+}
+
+impl Ready {
+    /// Of the kernel whose tracefs this is, or what it lacks.
+    pub fn new(tracefs: &Path) -> Result<Ready, Error> {
+        let instance = Instance::make(tracefs)?;
+        check(&instance)?;
+        Ok(Ready { instance })
+    }
+
+    /// As [`Collector::start`].
+    pub fn start(self, threads: &[i32], entries: usize) -> Result<Collector, Error> {
+        if threads.is_empty() {
+            return Err(Error::NoThreads);
+        }
+        let Ready { instance } = self;
+        let trigger = trigger(threads, entries);
+        instance.trigger(&format!("{EVENT}/trigger"), &trigger)?;
+        Ok(Collector { instance, trigger, threads: threads.iter().copied().collect() })
+    }
+}
+
 /// Counting that is under way; dropped, it ends and leaves nothing behind.
 #[derive(Debug)]
 pub struct Collector {
@@ -141,19 +168,7 @@ impl Collector {
     /// Begin to count the exits of these threads; `entries` is how many different addresses the table
     /// should have room for, within what the kernel takes.
     pub fn start(threads: &[i32], entries: usize) -> Result<Collector, Error> {
-        Collector::start_in(Path::new(TRACEFS), threads, entries)
-    }
-
-    /// The same where tracefs is elsewhere.
-    pub fn start_in(tracefs: &Path, threads: &[i32], entries: usize) -> Result<Collector, Error> {
-        if threads.is_empty() {
-            return Err(Error::NoThreads);
-        }
-        let instance = Instance::make(tracefs)?;
-        check(&instance)?;
-        let trigger = trigger(threads, entries);
-        instance.trigger(&format!("{EVENT}/trigger"), &trigger)?;
-        Ok(Collector { instance, trigger, threads: threads.iter().copied().collect() })
+        Ready::new(Path::new(TRACEFS))?.start(threads, entries)
     }
 
     /// Let it count for `duration`, or until `stop` is set ([`Error::Interrupted`]). `each` is told now
@@ -200,13 +215,6 @@ impl Collector {
         self.instance.remove()?;
         Ok(samples)
     }
-}
-
-/// Whether the kernel whose tracefs this is can count exits, and this process may.
-pub fn check_kernel(tracefs: &Path) -> Result<(), Error> {
-    let instance = Instance::make(tracefs)?;
-    check(&instance)?;
-    instance.remove()
 }
 
 /// Whether the kernel can count these exits.
@@ -386,17 +394,29 @@ mod tests {
 
     #[test]
     fn nothing_to_count_is_an_error() {
-        let nobody = Samples::collect(&[], Duration::from_secs(1), &AtomicBool::new(false));
+        let (tracefs, instance) = instance_of_files("nobody", &[]);
+        let nobody = Ready { instance }.start(&[], 1);
         assert!(matches!(nobody, Err(Error::NoThreads)), "{nobody:?}");
-        let nowhere = Collector::start_in(Path::new("/nonexistent"), &[1], 1);
+        fs::remove_dir_all(tracefs).unwrap();
+        let nowhere = Ready::new(Path::new("/nonexistent"));
         assert!(matches!(nowhere, Err(Error::NoTracefs { .. })), "{nowhere:?}");
+    }
+
+    #[test]
+    fn the_instance_that_was_checked_counts() {
+        let trigger_file = &format!("{EVENT}/trigger");
+        let (tracefs, instance) = instance_of_files("one", &[(trigger_file, "")]);
+        let collector = Ready { instance }.start(&[7], 1).unwrap();
+        assert_eq!(fs::read_dir(tracefs.join("instances")).unwrap().count(), 1);
+        assert_eq!(collector.instance.read(trigger_file).unwrap(), trigger(&[7], 1));
+        fs::remove_dir_all(tracefs).unwrap();
     }
 
     #[test]
     fn a_check_leaves_nothing_behind() {
         let (tracefs, instance) = instance_of_files("check", &[]);
         drop(instance);
-        let lacking = check_kernel(&tracefs);
+        let lacking = Ready::new(&tracefs);
         assert!(matches!(lacking, Err(Error::NoKvm { .. })), "{lacking:?}");
         assert_eq!(fs::read_dir(tracefs.join("instances")).unwrap().count(), 0);
         fs::remove_dir_all(tracefs).unwrap();

@@ -103,7 +103,7 @@ fn what_no_machine_has_is_said_before_anything_is_made() {
         let large = text("", 4).replace("vcpus=1", "vcpus=129");
         cases.push(("emulated", large, "`vm`: a VM of machine emulated has no 129 vCPUs"));
         let linux = |keys: &str| {
-            let vm = format!("vcpus=1\nguest=\"linux\"\n{keys}\nworkload=\"hackbench\"");
+            let vm = format!("vcpus=2\nguest=\"linux\"\n{keys}\nworkload=\"hackbench\"");
             text("", 4).replace("vcpus=1\nworkload=\"ebizzy\"", &vm)
         };
         let old = linux("guest_kernel=\"5.4\"");

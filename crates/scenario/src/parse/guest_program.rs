@@ -4,6 +4,7 @@
 use crate::parse::keys::read_list;
 use crate::parse::problem::Problems;
 use crate::parse::reader::{Reader, Table, Value};
+use crate::schema::countable::countable;
 use crate::schema::key::{Form, Key, List, Maybe};
 use crate::schema::keys::guest_program as keys;
 use crate::schema::linux::GuestProgram;
@@ -36,7 +37,7 @@ fn read_program(top: &Table, expected_name: &str) -> Option<GuestProgram> {
     };
     let command = line(top, &keys::COMMAND);
     let unit = line(top, &keys::UNIT);
-    let counts = words(top, &keys::COUNTS);
+    let counts = counts(top);
     let from = line(top, &keys::FROM);
     Some(GuestProgram {
         name: name?,
@@ -79,6 +80,15 @@ fn words(top: &Table, key: &Key<GuestProgram, Maybe<List<Form>>>) -> Option<Vec<
     })
 }
 
+/// Only what the library in the guest can count; it would refuse the others when the program starts.
+fn counts(top: &Table) -> Option<Vec<String>> {
+    let counts = words(top, &keys::COUNTS)?;
+    let at = top.at(&keys::COUNTS).and_then(|v| v.array(""));
+    let known: Vec<(&str, ())> = countable().map(|name| (name, ())).collect();
+    let all_known = at.into_iter().flatten().filter(|v| v.choice(&known).is_none()).count() == 0;
+    all_known.then_some(counts)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +109,10 @@ mod tests {
         refused("\"a message\"", "\" \"", "`unit`: not one line");
         refused("[\"write\"]", "[]", "`counts`: empty");
         refused("[\"write\"]", "[\"write\", \"write\"]", "counts");
+        refused("[\"write\"]", "[\"read\", \"wriite\"]", "`counts[1]`: \"wriite\" is not known");
+        refused("[\"write\"]", "[\"wriite\"]", "did you mean `write`");
+        refused("[\"write\"]", "[\"write,read\"]", "`counts[0]`: \"write,read\" is not known");
+        refused("[\"write\"]", "[\"printf\"]", "pthread_mutex_lock");
         refused("[\"rt-tests\"]", "[\"../x\"]", "`packages[0]`");
         refused("[\"rt-tests\"]", "[\"a b\"]", "`packages[0]`");
         refused("command = \"x -n $vcpus\"\n", "", "command");

@@ -5,6 +5,7 @@ pub(crate) mod arm;
 pub(crate) mod guest_program;
 pub(crate) mod host;
 pub(crate) mod keys;
+pub(crate) mod linux;
 pub(crate) mod problem;
 pub(crate) mod profile;
 pub(crate) mod program;

@@ -4,9 +4,10 @@
 use crate::parse::arm::read_arms;
 use crate::parse::host::read_host;
 use crate::parse::keys::{optional, read_in, read_list};
+use crate::parse::linux::{check_guests, read_series, Said};
 use crate::parse::problem::Problems;
 use crate::parse::reader::{no_doubles, or, Reader, Table, Value};
-use crate::parse::vm::{read_lock, read_series, read_vms, Swept};
+use crate::parse::vm::{read_lock, read_vms, Swept};
 use crate::schema::arm::{ApleParams, Arm};
 use crate::schema::host::CgroupLayout;
 use crate::schema::keys::scenario as keys;
@@ -55,7 +56,8 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
     for group in &groups {
         check_locks(top, group, &sweep, &arms);
     }
-    check_guests(top, &groups, &sweep, &arms);
+    let guest_locks = sweep.guest_locks.as_deref();
+    check_guests(top, &Said { groups: &groups, arms: &arms, guest_locks });
     Some(Scenario {
         name: name.to_string(),
         title: title?,
@@ -169,30 +171,6 @@ fn check_locks(top: &Table, group: &VmGroup, sweep: &SweepKeys, arms: &[Arm]) {
             format!("waiters of {} halt, and CPL 3 has no HLT", lock.kind.name()),
             "cpl = 0, or a lock that only spins: tas, ticket, mcs, preemptable",
         );
-    }
-}
-
-/// What is said of Linux guests, and of the guests of this project, is said where there are such.
-fn check_guests(top: &Table, groups: &[VmGroup], sweep: &SweepKeys, arms: &[Arm]) {
-    let linux = groups.iter().filter(|g| g.linux.is_some()).count();
-    let sweep_table = || top.get("sweep").and_then(|v| v.table(""));
-    if let (0, Some(v)) = (linux, sweep_table().and_then(|t| t.at(&keys::GUEST_LOCKS))) {
-        v.problem("no guest is Linux", "a [[vm]] with guest = \"linux\"");
-    }
-    if linux < groups.len() {
-        return;
-    }
-    if let Some(v) = sweep_table().and_then(|t| t.at(&keys::LOCKS)) {
-        v.problem("Linux guests have locks of their own", "sweep.guest_locks");
-    }
-    if let Some(v) = top.get("arm").filter(|_| arms.iter().any(|a| a.lock.is_some())) {
-        v.problem("an arm names a lock, but Linux guests have their own", "sweep.guest_locks");
-    }
-    let said = |v: Value| v.array("")?.first()?.table("")?.get("guest_lock").map(|_| ());
-    if let Some(v) = top.get("sweep").filter(|_| sweep.guest_locks.is_some()) {
-        if top.get("vm").and_then(said).is_some() {
-            v.problem("sweep.guest_locks already says which there are", "no guest_lock in [[vm]]");
-        }
     }
 }
 

@@ -2,13 +2,13 @@
 //! `[[vm]]`: how many, how large, where, and which lock.
 
 use crate::parse::keys::Read;
-use crate::parse::reader::{no_doubles, or, Table, Value};
+use crate::parse::linux::read_linux;
+use crate::parse::reader::{no_doubles, or, Value};
 use crate::schema::keys::vm::PIN_FORMS;
 use crate::schema::keys::{self, vm};
 use crate::schema::limits::{PCPUS_MAX, VMS_MAX};
-use crate::schema::linux::LinuxGuest;
 use crate::schema::lock::{LockChoice, LockKind};
-use crate::schema::scenario::{GuestKind, Host, Mode, Pin, VmGroup};
+use crate::schema::scenario::{Host, Mode, Pin, VmGroup};
 
 /// What `[sweep]` says, and the VMs then do not.
 #[derive(Debug, Clone, Copy, Default)]
@@ -104,64 +104,6 @@ fn read_vm(v: &Value, host: Option<&Host>, swept: Swept) -> Option<VmGroup> {
         cpl: cpl?,
         linux: linux?,
     })
-}
-
-/// The guest, where it is Linux: keys that are for the other kind of guest are problems.
-fn read_linux(t: &Table) -> Option<Option<LinuxGuest>> {
-    let kind = t.read(&vm::GUEST);
-    let kernel = or(t.at(&vm::GUEST_KERNEL), GUEST_KERNEL_USUAL.to_string(), |v| read_series(&v));
-    let lock = t.read(&vm::GUEST_LOCK);
-    let memory_mib = t.read(&vm::MEMORY_MIB);
-    let idle = t.read(&vm::IDLE);
-    let words = or(t.at(&vm::EXTRA_CMDLINE), String::new(), |v| read_cmdline(&v));
-    let of_bench = [vm::LOCK.name, vm::CPL.name, vm::THREADS.name, vm::TICK_HZ.name];
-    let of_linux = [
-        vm::GUEST_KERNEL.name,
-        vm::GUEST_LOCK.name,
-        vm::MEMORY_MIB.name,
-        vm::IDLE.name,
-        vm::EXTRA_CMDLINE.name,
-    ];
-    let (wrong, message, allowed): (&[&str], _, _) = match kind? {
-        GuestKind::Linux => {
-            (&of_bench, "a Linux guest has its own", "this key without guest = \"linux\"")
-        }
-        GuestKind::Bench => (&of_linux, "no Linux guest", "this key with guest = \"linux\""),
-    };
-    for v in wrong.iter().filter_map(|name| t.get(name)) {
-        v.problem(message, allowed);
-    }
-    let guest = LinuxGuest {
-        kernel: kernel?,
-        lock: lock?,
-        memory_mib: memory_mib?,
-        idle: idle?,
-        extra_cmdline: words?,
-    };
-    Some((kind? == GuestKind::Linux).then_some(guest))
-}
-
-const GUEST_KERNEL_USUAL: &str = "6.12";
-
-/// A series such as `6.12`.
-pub(crate) fn read_series(v: &Value) -> Option<String> {
-    let s = v.str(vm::SERIES_FORM)?;
-    let well = s.split('.').count() == 2 && s.split('.').all(|p| p.parse::<u16>().is_ok());
-    if !well {
-        v.problem(format!("{s:?} is not a kernel series"), vm::SERIES_FORM);
-        return None;
-    }
-    Some(s.to_string())
-}
-
-fn read_cmdline(v: &Value) -> Option<String> {
-    let form = vm::EXTRA_CMDLINE.takes.0;
-    let s = v.str(form)?;
-    if s.len() > 512 || !s.bytes().all(|b| b == b' ' || b.is_ascii_graphic()) {
-        v.problem("not up to 512 printable characters", form);
-        return None;
-    }
-    Some(s.trim().to_string())
 }
 
 fn read_cpl(v: &Value) -> Option<u8> {

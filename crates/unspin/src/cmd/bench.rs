@@ -12,7 +12,7 @@ use crate::out;
 use crate::progress::Progress;
 use crate::share::Share;
 use anyhow::{bail, Context};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -75,12 +75,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // The second signal ends the program at once.
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("cannot take signals")?;
-    }
+    take_signals(&stop)?;
     // All scenarios are read before the first runs: a slip in the last costs no time.
     let mut loaded = Vec::new();
     for s in &args.scenarios {
@@ -123,6 +118,32 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         bail!("not every run was made; the notes say which");
     }
     Ok(())
+}
+
+/// Signals that end a bench in order set `stop`.
+fn take_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    let take = |signal| signal_hook::flag::register(signal, Arc::clone(stop));
+    for signal in [SIGINT, SIGTERM] {
+        // The second signal ends the program at once.
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(stop))
+            .and_then(|_| take(signal))
+            .context("cannot take signals")?;
+    }
+    // A lost terminal may say so twice, itself and by its shell.
+    if !is_ignored(SIGHUP) {
+        take(SIGHUP).context("cannot take signals")?;
+    }
+    Ok(())
+}
+
+/// As nohup has it: then it stays so.
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: only asks; the structure outlives the call.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut now) == 0
+            && now.sa_sigaction == libc::SIG_IGN
+    }
 }
 
 /// Whether the machine has what is asked of it; before anything is made.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use unspin_host::{Host, VmProcess};
 use unspin_lab::Series;
-use unspin_spinners::{check_kernel, entries, Collector, Error, Samples, Symbols, TRACEFS};
+use unspin_spinners::{entries, Error, Ready, Samples, Symbols, TRACEFS};
 
 const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 
@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot take signals")?;
     }
-    check_kernel(&args.tracefs).map_err(cannot)?;
+    let ready = Ready::new(&args.tracefs).map_err(cannot)?;
     let host = Host::at(&args.proc);
     let vms = chosen(args, &host)?;
     let names = match series {
@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         None => kallsyms,
     };
     let threads: Vec<Vec<i32>> = vms.iter().map(|vm| threads(&host, vm)).collect();
-    let samples = collect(args, &threads.concat(), &stop)?;
+    let samples = collect(args, ready, &threads.concat(), &stop)?;
     let watched: Vec<Watched> = vms
         .iter()
         .zip(&threads)
@@ -146,10 +146,16 @@ fn threads(host: &Host, vm: &VmProcess) -> Vec<i32> {
     vcpus.into_iter().filter_map(|tid| i32::try_from(tid).ok()).collect()
 }
 
-fn collect(args: &Args, threads: &[i32], stop: &AtomicBool) -> anyhow::Result<Samples> {
+fn collect(
+    args: &Args,
+    ready: Ready,
+    threads: &[i32],
+    stop: &AtomicBool,
+) -> anyhow::Result<Samples> {
     let mut passing = Passing::new(args.seconds, "counting exits");
     let room = entries(threads.len(), args.seconds);
-    Collector::start_in(&args.tracefs, threads, room)
+    ready
+        .start(threads, room)
         .and_then(|collector| {
             collector.wait(args.seconds, stop, &mut |passed| passing.at(passed))?;
             collector.finish()

@@ -85,7 +85,7 @@ impl Machine for Emulated {
         if job.stop.load(Ordering::Relaxed) {
             return Err(LabError::Interrupted.into());
         }
-        let (work, symbols) = self.with_guests(job)?;
+        let Guests { work, symbols, qemu } = self.with_guests(job)?;
         let memory_mib = memory_mib(&work.plan);
         let computer = Computer { memory_mib, ..Computer::bochs(work.plan.pcpus) };
         (job.say)(&format!("booting {}", kernel.release));
@@ -93,7 +93,7 @@ impl Machine for Emulated {
         let name = job.dir.file_name().unwrap_or(job.dir.as_os_str()).to_string_lossy();
         let booted =
             self.lab.boot_plan(&kernel, &computer, &work, &name, job.stop, &mut |mut r| {
-                describe(&mut r, &computer);
+                describe(&mut r, &computer, qemu.as_deref());
                 symbols.name(&mut r);
                 if let Err(e) = sink(r) {
                     // Records that cannot be kept are no reason to go on making them.
@@ -109,15 +109,15 @@ impl Machine for Emulated {
 }
 
 impl Emulated {
-    /// The job's plan, which says where in the computer its Linux guests' files lie, and those files;
-    /// the symbols of the guests' kernels.
-    fn with_guests(&self, job: &Job) -> anyhow::Result<(Work, SymbolsOfKernels)> {
+    /// The job's plan, which says where in the computer its Linux guests' files lie, and those files.
+    fn with_guests(&self, job: &Job) -> anyhow::Result<Guests> {
         let mut plan = job.plan.clone();
         if plan.runs.iter().all(|run| guests::of(run).next().is_none()) {
-            return Ok((plan.into(), SymbolsOfKernels::default()));
+            return Ok(Guests { work: plan.into(), symbols: Default::default(), qemu: None });
         }
         let mut say = |text: &str| (job.say)(text);
-        let mut copies = self.lab.qemu(job.stop, &mut say).map_err(explain)?;
+        let qemu = self.lab.qemu(job.stop, &mut say).map_err(explain)?;
+        let mut copies = qemu.files;
         let parts = guests::parts(&self.lab, &plan, job.stop, &mut say)?;
         let kernels = parts.kernels.into_iter().map(|(series, file)| {
             let inside = format!("guests/vmlinux-{series}");
@@ -135,8 +135,17 @@ impl Emulated {
             cmdline: CMDLINE.into(),
             patience_s: PATIENCE_S,
         });
-        Ok((Work { plan, copies }, parts.symbols))
+        let work = Work { plan, copies };
+        Ok(Guests { work, symbols: parts.symbols, qemu: Some(qemu.version) })
     }
+}
+
+/// What a job's Linux guests take; with none, the plan alone.
+struct Guests {
+    work: Work,
+    symbols: SymbolsOfKernels,
+    /// Its package's version.
+    qemu: Option<String>,
 }
 
 /// The most that Linux guests of one run need together.
@@ -154,12 +163,15 @@ fn memory_mib(plan: &Plan) -> u32 {
     }
 }
 
-fn describe(record: &mut Record, computer: &Computer) {
+fn describe(record: &mut Record, computer: &Computer, qemu: Option<&str>) {
     if let Record::Begin(b) = record {
         let text = format!(
             "{:?}, {} CPUs, {} instructions a second, {} MiB",
             computer.emulator, computer.cpus, computer.ips, computer.memory_mib
         );
         b.settings.insert("emulator".to_string(), text);
+        if let Some(qemu) = qemu {
+            b.settings.insert(guests::QEMU_SETTING.to_string(), qemu.to_string());
+        }
     }
 }

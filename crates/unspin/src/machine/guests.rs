@@ -6,6 +6,7 @@ use super::Refusal;
 use crate::exit::Usage;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use unspin_lab::{Lab, Series};
 use unspin_scenario::plan::{LinuxVm, Plan, Run};
@@ -51,6 +52,22 @@ impl SymbolsOfKernels {
     }
 }
 
+/// What says in a record which QEMU ran the guests.
+pub const QEMU_SETTING: &str = "qemu";
+
+/// What this host's QEMU says it is; `None` where it does not, which is the agent's to find.
+pub fn qemu_version(program: &str) -> Option<String> {
+    let said = Command::new(program).arg("--version").stdin(Stdio::null()).output().ok()?;
+    version_in(&String::from_utf8_lossy(&said.stdout))
+}
+
+/// `9.2.1 (Debian …)` of the line `QEMU emulator version 9.2.1 (Debian …)`.
+fn version_in(said: &str) -> Option<String> {
+    let line = said.lines().next()?;
+    let version = line.split_once("version ").map_or(line, |(_, version)| version).trim();
+    (!version.is_empty()).then(|| version.to_string())
+}
+
 /// The Linux guests of a run.
 pub fn of(run: &Run) -> impl Iterator<Item = &LinuxVm> {
     (0..run.vms).filter_map(|vm| run.linux_of(vm))
@@ -89,4 +106,18 @@ pub fn parts(
     let initramfs = lab.guest_image(&programs, stop, say).map_err(explain)?;
     let symbols = SymbolsOfKernels::read(&kernels, say);
     Ok(Parts { kernels, symbols, initramfs })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_qemu_is_known_by_what_it_says_of_itself() {
+        let debian = "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)\nCopyright (c) 2003\n";
+        assert_eq!(version_in(debian).as_deref(), Some("7.2.22 (Debian 1:7.2+dfsg-7)"));
+        assert_eq!(version_in("a build of ours\n").as_deref(), Some("a build of ours"));
+        assert_eq!(version_in("\n"), None);
+        assert_eq!(qemu_version("/nonexistent"), None);
+    }
 }

@@ -9,6 +9,7 @@ use crate::sysfs::{Module, ROOT};
 use crate::vms::{self, Vm};
 use anyhow::{bail, Context};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,24 +154,25 @@ impl Machine for Kvm {
         let module = ["notes/.note.gnu.build-id", "srcversion", "version"]
             .iter()
             .find_map(|name| std::fs::read(Path::new(ROOT).join(name)).ok());
-        super::job::program_hash(&module.unwrap_or_default())
+        let mut code = module.unwrap_or_default();
+        code.extend(unspin_lab::guests_hash().map_err(lab::explain)?.into_bytes());
+        super::job::program_hash(&code)
     }
 
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
         let (plan, symbols) = self.with_guests(job)?;
+        let qemu = plan.linux.as_ref().and_then(|files| guests::qemu_version(&files.qemu));
         (job.say)("starting the agent");
         let file = job.dir.join("plan.json");
         unspin_report::write_atomic(&file, &serde_json::to_vec(&plan)?)?;
         let program = std::env::current_exe().context("cannot find this program")?;
-        let mut agent = Command::new(program)
-            .arg("agent")
-            .arg(&file)
-            .args(["--out", "stdout"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start the agent")?;
+        let mut agent = Command::new(program);
+        agent.arg("agent").arg(&file).args(["--out", "stdout"]);
+        agent.stdin(Stdio::null()).stdout(Stdio::piped());
+        end_with_this_thread(&mut agent);
+        let mut agent = agent.spawn().context("cannot start the agent")?;
         let read = read_records(&mut agent, job.stop, &mut |mut record| {
+            describe(&mut record, qemu.as_deref());
             symbols.name(&mut record);
             sink(record)
         });
@@ -247,6 +249,32 @@ fn pass_on(lines: impl BufRead, sink: &mut Sink) -> anyhow::Result<bool> {
     Ok(ended)
 }
 
+/// SIGTERM for what `command` starts when this thread ends without it, as at a kill -9: nobody would be
+/// left to stop it, and it puts back what it changed. The thread has to wait for it.
+fn end_with_this_thread(command: &mut Command) {
+    let parent = std::process::id();
+    let ask = move || {
+        // SAFETY: both calls take no memory, and may be made between fork and exec.
+        let is_set = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } == 0;
+        if !is_set {
+            return Err(std::io::Error::last_os_error());
+        }
+        // SAFETY: as above.
+        match u32::try_from(unsafe { libc::getppid() }) {
+            Ok(now) if now == parent => Ok(()),
+            _ => Err(std::io::ErrorKind::Interrupted.into()),
+        }
+    };
+    // SAFETY: `ask` neither allocates nor locks.
+    unsafe { command.pre_exec(ask) };
+}
+
+fn describe(record: &mut Record, qemu: Option<&str>) {
+    if let (Record::Begin(begin), Some(qemu)) = (record, qemu) {
+        begin.settings.insert(guests::QEMU_SETTING.to_string(), qemu.to_string());
+    }
+}
+
 /// Asks the agent to end its VMs and itself.
 fn terminate(agent: &Child) {
     if let Ok(pid) = libc::pid_t::try_from(agent.id()) {
@@ -259,6 +287,7 @@ fn terminate(agent: &Child) {
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::process::ExitStatusExt;
     use std::path::PathBuf;
 
     const RELEASE: &str = "6.12.43+deb13-amd64";
@@ -323,6 +352,23 @@ mod tests {
         assert!(why(true, |_| {}).contains("other VMs run on this host (web1)"));
         fake.file("proc/cpuinfo", "flags : fpu\n");
         assert!(why(true, |_| {}).contains("neither VT-x nor AMD-V"));
+    }
+
+    /// The thread stands for the program: it is what ends.
+    #[test]
+    fn what_is_started_ends_with_who_started_it() {
+        let start = || {
+            let mut command = Command::new("sleep");
+            command.arg("60");
+            end_with_this_thread(&mut command);
+            command.spawn().unwrap()
+        };
+        let mut orphan = std::thread::spawn(start).join().unwrap();
+        assert_eq!(orphan.wait().unwrap().signal(), Some(libc::SIGTERM));
+        let mut waited_for = start();
+        assert!(waited_for.try_wait().unwrap().is_none());
+        terminate(&waited_for);
+        waited_for.wait().unwrap();
     }
 
     #[test]

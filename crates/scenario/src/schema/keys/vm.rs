@@ -50,7 +50,7 @@ table! { VM: VmGroup = "[[vm]]", "VMs that are alike. Several tables may differ 
         .help("what a Linux guest's idle vCPUs do: halt, or poll for work and keep their pCPUs");
     EXTRA_CMDLINE: Form = "extra_cmdline", Form("words for the guest's kernel") =>
         .usually("none")
-        .help("words after those a Linux guest's kernel is booted with");
+        .help("words after those a Linux guest's kernel is booted with; none for what other keys say");
     LOCK: Form = "lock", Form(LOCK_FORMS) =>
         .usually("`\"ticket\"`")
         .help("the guests' lock; not with sweep.locks");

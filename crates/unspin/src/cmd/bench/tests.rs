@@ -212,3 +212,15 @@ fn a_host_goes_on_after_the_runs_it_made() {
     assert_eq!(rest.made(), missing);
     assert_eq!(docs[0].summary.provenance.runs, 6);
 }
+
+/// Twice: the terminal says it, and the shell.
+#[test]
+fn a_lost_terminal_ends_a_bench_in_order() {
+    let (stop, ignored) = (Arc::new(AtomicBool::new(false)), is_ignored(SIGHUP));
+    take_signals(&stop).unwrap();
+    for _ in 0..2 {
+        // SAFETY: only sends this process a signal that it takes.
+        assert_eq!(unsafe { libc::raise(SIGHUP) }, 0);
+        assert_eq!(stop.load(Ordering::Relaxed), !ignored);
+    }
+}
