@@ -16,8 +16,8 @@ mod qemu;
 mod sink;
 mod trace;
 
-use unspin_scenario::plan::{Plan, Run, SCHEMA};
-use unspin_scenario::result::{Progress, Record, RunResult};
+use unspin_scenario::plan::{Plan, SCHEMA};
+use unspin_scenario::result::{Progress, Record};
 
 use error::complain;
 pub use error::Error;
@@ -118,7 +118,7 @@ pub fn run_plan(plan: &Plan, sink: &mut Give) -> Result<u32, Error> {
                     run.repeat
                 );
                 sink(Record::Progress(Progress { id: run.id, total, text }))?;
-                match make(&mut bench, run, &plan.runs[index + 1..]) {
+                match measure::measure(&mut bench, run, &plan.runs[index + 1..]) {
                     Ok(result) => sink(Record::Run(Box::new(result)))?,
                     // What is left of the plan can be made another time.
                     Err(error @ (Error::Interrupted | Error::OtherVms { .. })) => {
@@ -144,14 +144,6 @@ pub fn run_plan(plan: &Plan, sink: &mut Give) -> Result<u32, Error> {
     }
     sink(Record::End { runs: plan.runs.len() as u32 - failed, failed })?;
     Ok(failed)
-}
-
-/// Makes a run, unless it would silently be another than the arm asks for.
-fn make(bench: &mut measure::Bench, run: &Run, later: &[Run]) -> Result<RunResult, Error> {
-    if bench.module.is_none() && module::needed_by(run) {
-        return Err(Error::NoModule { arm: run.arm.name.clone() });
-    }
-    measure::measure(bench, run, later)
 }
 
 fn prepare(plan: &Plan) -> Result<measure::Bench, Error> {

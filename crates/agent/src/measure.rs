@@ -43,7 +43,7 @@ pub(crate) struct Bench {
 /// Makes a run; `later` are those after it.
 pub(crate) fn measure(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResult, Error> {
     check(run)?;
-    if bench.module.is_none() && module::needed(&run.arm) {
+    if bench.module.is_none() && module::needed_by(run) {
         return Err(Error::NoModule { arm: run.arm.name.clone() });
     }
     if let Some(module) = &bench.module {
