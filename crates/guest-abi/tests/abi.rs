@@ -204,7 +204,8 @@ fn header(header: &str, expressions: &[(&str, u64)]) -> BTreeMap<String, u64> {
     source.push_str("return 0;\n}\n");
     let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let name = header.replace('/', "-");
-    let (c, program) = (dir.join(format!("{name}.c")), dir.join(name));
+    // Not as the header is called: a file beside the source comes before it.
+    let (c, program) = (dir.join(format!("{name}.c")), dir.join(format!("{name}.out")));
     std::fs::write(&c, source).unwrap();
     let guest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../guest");
     let compiled =
