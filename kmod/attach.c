@@ -6,6 +6,7 @@
 #include <linux/rcupdate.h>
 
 #include "attach.h"
+#include "turns.h"
 #include "hooks.h"
 #include "hot.h"
 #include "settings.h"
@@ -34,6 +35,7 @@ static void slots_quiesce(void)
 		list_for_each_entry(slot, &vm->slots, of_vm) {
 			unspin_run_stop(slot, now);
 			slot->work.ple = 0;
+			slot->work.park = 0;
 			slot->work.refresh = 1;
 			slot->category = HVS_NOT_PREEMPTED;
 			slot->yielded_mark = 0;
@@ -97,8 +99,10 @@ static void drain(void)
 
 static int detach(void)
 {
-	int err;
+	int err = unspin_turns_stop();
 
+	if (err)
+		return err;	/* the probes stay too: who parks is found by what they note */
 	unspin_windows_restore();
 	err = unspin_unhook(&unspin_on_spin_ops);
 	if (err)
@@ -114,12 +118,13 @@ static int detach(void)
 int unspin_attach_update(void)
 {
 	bool wanted = !shut && unspin_settings_any_active();
+	int err = 0;
 
-	if (wanted && !attached)
-		return attach();
-	if (!wanted && attached)
-		return detach();
-	return 0;
+	if (!wanted)
+		return attached ? detach() : 0;
+	if (!attached)
+		err = attach();
+	return err ?: unspin_turns_update();
 }
 
 int unspin_attach_open(void)

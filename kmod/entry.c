@@ -8,6 +8,7 @@
 #include "entry.h"
 #include "epoch.h"
 #include "hot.h"
+#include "park.h"
 #include "vms.h"
 #include "window.h"
 
@@ -115,6 +116,8 @@ void unspin_entry(struct kvm_vcpu *vcpu, struct unspin_slot *cur)
 	/* A full barrier, so that window and mode are read after the flag is cleared. */
 	if (READ_ONCE(slot->work.remote))
 		xchg(&slot->work.remote, 0);
+	if (unlikely(READ_ONCE(slot->work.park)))
+		unspin_park_at_entry(slot);
 	if (READ_ONCE(slot->vm->active))
 		unspin_run_start(slot, now);
 	else

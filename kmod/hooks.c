@@ -22,9 +22,11 @@
 
 #include "entry.h"
 #include "fail_open.h"
+#include "turns.h"
 #include "hooks.h"
 #include "hot.h"
 #include "ipi.h"
+#include "park.h"
 #include "pick.h"
 #include "symbols.h"
 #include "unhook.h"
@@ -102,6 +104,10 @@ static noinline notrace void switch_of_vcpu(struct unspin_slot *out, bool preemp
 	if (in)
 		unspin_switched_in(in, next, now);
 	__this_cpu_write(unspin_cpu.cur, in);
+	/* It sleeps, and no vCPU follows: in a turn, a hole. */
+	if (unlikely(__this_cpu_read(unspin_cpu.owner)) && !in && !preempt &&
+	    prev_state != TASK_RUNNING)
+		unspin_turns_idle(out);
 }
 
 /* Run queue lock held: stores only. */
@@ -187,6 +193,8 @@ static void notrace hook_on_spin(unsigned long ip, unsigned long parent_ip, stru
 		vm = slot->vm;
 		if (READ_ONCE(vm->active)) {
 			unspin_ple_exit(slot);
+			if (unlikely(__this_cpu_read(unspin_cpu.filler)))
+				unspin_turns_filler_spins(slot);
 			if (READ_ONCE(vm->select_on) && READ_ONCE(vm->nslots) <= HVS_SLOTS_MAX) {
 				WRITE_ONCE(slot->in_flight, 1);
 				compat_ftrace_set_ip(fregs, (unsigned long)unspin_on_spin);
@@ -246,6 +254,9 @@ int unspin_hooks_init(void)
 
 	if (err)
 		return err;
+	err = unspin_park_init();
+	if (err)
+		goto no_park;
 	err = hook(&vm_end_ops, unspin_symbols.destroy_vm);
 	if (err)
 		goto no_vm_end;
@@ -257,6 +268,8 @@ int unspin_hooks_init(void)
 no_vcpu_create:
 	unspin_unhook_or_stay(&vm_end_ops);
 no_vm_end:
+	unspin_park_deinit();
+no_park:
 	ftrace_free_filter(&unspin_on_spin_ops);
 	return err;
 }
@@ -265,5 +278,6 @@ void unspin_hooks_deinit(void)
 {
 	unspin_unhook_or_stay(&vcpu_create_ops);
 	unspin_unhook_or_stay(&vm_end_ops);
+	unspin_park_deinit();
 	ftrace_free_filter(&unspin_on_spin_ops);
 }

@@ -10,6 +10,7 @@
 #include "state.h"
 
 #include "prototypes.h"
+#include "weight.h"
 
 static const struct {
 	const char *function;	/* or the type of a tracepoint's probes: its argument 0 is the data */
@@ -94,6 +95,8 @@ int unspin_prototypes_check(void)
 	for (i = 0; i < ARRAY_SIZE(arguments) && !err; i++)
 		err = argument_check(btf, i);
 	err = err ?: members_check(btf);
+	if (!err)
+		unspin_weights_learn(btf);
 	unspin_btf_close(btf);
 	return err;
 }

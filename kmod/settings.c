@@ -13,6 +13,7 @@
 
 #define NAME(id, name, meaning) name,
 const char *const unspin_mode_names[UNSPIN_MODES_COUNT] = { UNSPIN_MODES(NAME) };
+const char *const unspin_coscheduling_names[UNSPIN_COSCHEDULINGS_COUNT] = { UNSPIN_COSCHEDULINGS(NAME) };
 #undef NAME
 
 #define INFO(id, file, least, most, value, unit, meaning) { #file, least, most },
@@ -122,6 +123,10 @@ void unspin_settings_apply(struct unspin_vm *vm, enum unspin_apply apply)
 	WRITE_ONCE(vm->select_on, mode == UNSPIN_HVS || mode == UNSPIN_APPLES);
 	WRITE_ONCE(vm->ipi_on, vm->select_on && vm->set.number[UNSPIN_N_IPI_AWARE] && unspin_ipis_exit());
 	WRITE_ONCE(vm->active, mode != UNSPIN_OFF);
+	WRITE_ONCE(vm->in_turns, mode != UNSPIN_OFF && mode != UNSPIN_OBSERVE);
+	/* vcrd-ple: as the timer of turns finds it. */
+	if (!vm->in_turns || vm->set.coscheduling != UNSPIN_COSCHEDULING_VCRD_PLE)
+		WRITE_ONCE(vm->gang, vm->in_turns && vm->set.coscheduling == UNSPIN_COSCHEDULING_CON);
 	unspin_epoch_batch(vm);
 	raw_spin_unlock_irqrestore(&vm->epoch_lock, flags);
 
@@ -167,6 +172,8 @@ static void inherit(unsigned long what)
 			vm->set.mode = defaults.mode;
 		if (what & ~vm->own & BIT(UNSPIN_OWN_VARIANT))
 			vm->set.variant = defaults.variant;
+		if (what & ~vm->own & BIT(UNSPIN_OWN_COSCHEDULING))
+			vm->set.coscheduling = defaults.coscheduling;
 		numbers_inherit(vm, what);
 		unspin_settings_apply(vm, what & BIT(UNSPIN_OWN_MODE) ? UNSPIN_APPLY_MODE :
 							    UNSPIN_APPLY_GO_ON);
@@ -272,6 +279,22 @@ void unspin_settings_variant(struct unspin_vm *vm, u32 variant)
 
 	set->variant = variant;
 	changed(vm, UNSPIN_OWN_VARIANT);
+}
+
+int unspin_settings_coscheduling(struct unspin_vm *vm, enum unspin_coscheduling coscheduling)
+{
+	struct unspin_settings *set = vm ? &vm->set : &defaults;
+	enum unspin_coscheduling before = set->coscheduling;
+	int err;
+
+	set->coscheduling = coscheduling;
+	changed(vm, UNSPIN_OWN_COSCHEDULING);
+	err = modes_changed();
+	if (err) {
+		set->coscheduling = before;
+		changed(vm, UNSPIN_OWN_COSCHEDULING);
+	}
+	return err;
 }
 
 /* --- VMs and vendors come --- */

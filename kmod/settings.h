@@ -17,6 +17,7 @@ struct unspin_number_info {
 };
 extern const struct unspin_number_info unspin_number_info[UNSPIN_NUMBERS_COUNT];
 extern const char *const unspin_mode_names[UNSPIN_MODES_COUNT];
+extern const char *const unspin_coscheduling_names[UNSPIN_COSCHEDULINGS_COUNT];
 
 /* "modes_changed" attaches or lets go as the modes want it; 0 or an error. Called with the mutex held. */
 void unspin_settings_init(int (*modes_changed)(void));
@@ -29,6 +30,7 @@ const struct unspin_settings *unspin_settings_of(const struct unspin_vm *vm);
 int unspin_settings_number(struct unspin_vm *vm, enum unspin_number number, u32 value, u32 *most);
 int unspin_settings_mode(struct unspin_vm *vm, enum unspin_mode mode);
 void unspin_settings_variant(struct unspin_vm *vm, u32 variant);
+int unspin_settings_coscheduling(struct unspin_vm *vm, enum unspin_coscheduling coscheduling);
 /* Index of a variant by its name, or -EINVAL. */
 int unspin_settings_variant_find(const char *name);
 const char *unspin_settings_variant_name(u32 variant);

@@ -27,6 +27,7 @@
 #include <asm/msr.h>
 
 #include "../policy/aple.h"
+#include "../policy/demand.h"
 #include "../policy/hvs.h"
 #include "../uapi/unspin.h"
 #include "compat/compat.h"
@@ -47,8 +48,13 @@ enum unspin_number { UNSPIN_NUMBERS(UNSPIN_NAME_NUMBER) UNSPIN_NUMBERS_COUNT };
 enum unspin_counter { UNSPIN_COUNTERS(UNSPIN_NAME_COUNTER) UNSPIN_COUNTERS_COUNT };
 #undef UNSPIN_NAME_COUNTER
 
+#define UNSPIN_NAME_COSCHEDULING(id, name, meaning) UNSPIN_COSCHEDULING_##id,
+enum unspin_coscheduling { UNSPIN_COSCHEDULINGS(UNSPIN_NAME_COSCHEDULING) UNSPIN_COSCHEDULINGS_COUNT };
+#undef UNSPIN_NAME_COSCHEDULING
+
 struct unspin_settings {
 	enum unspin_mode mode;
+	enum unspin_coscheduling coscheduling;
 	u32 variant;			/* index into UNSPIN_VARIANTS */
 	u32 number[UNSPIN_NUMBERS_COUNT];
 };
@@ -64,7 +70,7 @@ union unspin_work {
 		u8 ple;		/* own thread: a PLE exit is being handled */
 		u8 refresh;	/* own thread: KVM may have changed the window, or the thread is another */
 		u8 remote;	/* any CPU: the VM's window or mode changed */
-		u8 unused;
+		u8 park;	/* any CPU: another's turn, see park.c */
 	};
 	u32 any;
 };
@@ -108,9 +114,15 @@ struct unspin_slot {
 	u16 pick_cpu;
 	u8 in_flight;			/* inside unspin_on_spin() */
 	u8 nested;			/* has been seen to run a nested guest */
+	u8 parking;			/* inside unspin_park() */
+	u8 parked;			/* kept from running there */
+	u8 park_at_lock;		/* spun when it was parked: runs only in its VM's turn */
 	u8 window_mismatches;		/* checks in a row that found another window in the processor */
 	u64 count[UNSPIN_COUNTERS_COUNT];
 	u64 ipi_sent_tsc[HVS_SLOTS_MAX];	/* by vcpu_idx: when this one interrupted that one last */
+
+	u64 turn_run;			/* timer of turns: CPU time at the last */
+	u32 turn_weight;		/* of its part of a CPU, see weight.c; 0: not known */
 
 	struct list_head of_vm;
 	u8 hashed;
@@ -128,6 +140,8 @@ struct unspin_vm {
 	u8 fail_open;			/* KVM's own until the mode is written again */
 	u8 crowded;			/* more vCPUs than CPUs for them: KVM's own as long as that is so */
 	u8 told_large;
+	u8 in_turns;			/* waits for turns of others, and has some itself */
+	u8 gang;			/* its vCPUs run together in its turns */
 	u32 hvs_flags;
 	u32 window_cycles;
 	u32 report_batch;		/* exits a vCPU collects before it touches epoch_exits */
@@ -146,6 +160,14 @@ struct unspin_vm {
 	u64 epochs;
 	u64 last_ppm;
 	u64 watch_picks;		/* watchdog only */
+
+	/* Timer of turns; a reader sees any of them whole. */
+	s64 turn_owed_cycles;
+	u32 turn_last;
+	u32 turn_index;			/* in the table of this turn */
+	u64 turns, turn_cycles;
+	struct demand_vm demand;
+	u64 turns_base, turn_cycles_base;	/* at the last reset */
 
 	const void *kvm;		/* identity only */
 	u64 generation;			/* never reused, unlike addresses and pids */
@@ -166,13 +188,17 @@ struct unspin_vm {
 	struct work_struct reap_work;
 };
 
-/* Bit n of unspin_vm.own: number n; beyond the numbers, the two words. */
+/* Bit n of unspin_vm.own: number n; beyond the numbers, the words. */
 #define UNSPIN_OWN_MODE UNSPIN_NUMBERS_COUNT
 #define UNSPIN_OWN_VARIANT (UNSPIN_NUMBERS_COUNT + 1)
+#define UNSPIN_OWN_COSCHEDULING (UNSPIN_NUMBERS_COUNT + 2)
 
 struct unspin_cpu {
 	struct unspin_slot *cur;	/* whose thread this CPU runs; NULL: not a known vCPU's */
 	u32 switches;
+	/* Whose turn it is here: a VM, unspin_turn_of_others or NULL: anybody's. Compared only. */
+	const void *owner;
+	struct unspin_slot *filler;	/* a vCPU of another that may run here; compared only, but under RCU */
 };
 DECLARE_PER_CPU(struct unspin_cpu, unspin_cpu);
 
@@ -182,6 +208,21 @@ extern raw_spinlock_t unspin_lock;	/* hash, list of VMs, binding; interrupts off
 extern struct list_head unspin_vms;
 extern atomic_t unspin_live_objects;
 extern struct mutex unspin_mutex;	/* settings, modes, attached or not; may sleep */
+
+/* The turn of all VMs whose vCPUs need not run together. */
+extern const char unspin_turn_of_others[];
+
+/* Whether a vCPU may run on a CPU now. Any context; the slot stays. */
+static inline bool unspin_may_run(const struct unspin_slot *slot, const struct unspin_cpu *on)
+{
+	const void *owner = READ_ONCE(on->owner);
+	const struct unspin_vm *vm = slot->vm;
+
+	if (likely(!owner) || !READ_ONCE(vm->in_turns))
+		return true;
+	return owner == (READ_ONCE(vm->gang) ? (const void *)vm : unspin_turn_of_others) ||
+	       READ_ONCE(on->filler) == slot;
+}
 
 static inline u64 unspin_now(void)
 {

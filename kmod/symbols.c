@@ -34,18 +34,21 @@ bool unspin_is_vm_release(const void *release)
 static const struct {
 	const char *name;
 	unsigned long *address;
+	bool of_kernel;
 } functions[] = {
 	{ "kvm_vcpu_on_spin", &unspin_symbols.on_spin },
 	{ "kvm_arch_vcpu_create", &unspin_symbols.vcpu_create },
 	{ "kvm_arch_destroy_vm", &unspin_symbols.destroy_vm },
 	{ "kvm_vm_release", &unspin_symbols.vm_release },
+	{ "xfer_to_guest_mode_handle_work", &unspin_symbols.handle_work, true },
 };
 
 static const struct {
 	const char *name;
 	struct tracepoint **tp;
 } tracepoints[] = {
-	{ "sched_switch", &unspin_symbols.sched_switch },	/* the kernel's; the others are kvm's */
+	{ "sched_switch", &unspin_symbols.sched_switch },	/* these two are the kernel's, the others kvm's */
+	{ "sched_wakeup", &unspin_symbols.sched_wakeup },
 	{ "kvm_entry", &unspin_symbols.kvm_entry },
 	{ "kvm_hypercall", &unspin_symbols.kvm_hypercall },
 	{ "kvm_apic_accept_irq", &unspin_symbols.kvm_apic_accept_irq },
@@ -98,8 +101,9 @@ int unspin_symbols_init(void)
 			return missing(tracepoints[i].name, "the tracepoints");
 	for (i = 0; i < ARRAY_SIZE(functions); i++) {
 		*functions[i].address = function_address(functions[i].name);
-		if (!within_module_core(*functions[i].address, unspin_symbols.kvm))
-			return missing(functions[i].name, "kvm");
+		if (functions[i].of_kernel ? !*functions[i].address :
+		    !within_module_core(*functions[i].address, unspin_symbols.kvm))
+			return missing(functions[i].name, functions[i].of_kernel ? "the kernel" : "kvm");
 	}
 	return 0;
 }

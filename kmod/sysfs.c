@@ -107,11 +107,32 @@ static ssize_t hvs_variant_store(struct kobject *kobj, struct kobj_attribute *at
 	return len;
 }
 static struct kobj_attribute hvs_variant_attr = __ATTR_RW(hvs_variant);
+
+static ssize_t coscheduling_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%s\n", unspin_coscheduling_names[settings_of(kobj)->coscheduling]);
+}
+
+static ssize_t coscheduling_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf,
+				  size_t len)
+{
+	int coscheduling = sysfs_match_string(unspin_coscheduling_names, buf);
+	int err;
+
+	if (coscheduling < 0)
+		return bad_value(kobj, "coscheduling", buf, "one of" UNSPIN_COSCHEDULINGS(WORD), -EINVAL);
+	mutex_lock(&unspin_mutex);
+	err = unspin_settings_coscheduling(vm_of(kobj), coscheduling);
+	mutex_unlock(&unspin_mutex);
+	return err ?: len;
+}
+static struct kobj_attribute coscheduling_attr = __ATTR_RW(coscheduling);
 #undef WORD
 
 #define NUMBER_ENTRY(id, file, ...) &file##_attr.attr,
 static struct attribute *setting_attrs[] = {
-	&mode_attr.attr, UNSPIN_NUMBERS(NUMBER_ENTRY) &hvs_variant_attr.attr, NULL,
+	&mode_attr.attr, UNSPIN_NUMBERS(NUMBER_ENTRY) &hvs_variant_attr.attr, &coscheduling_attr.attr,
+	NULL,
 };
 #undef NUMBER_ENTRY
 static const struct attribute_group setting_group = { .attrs = setting_attrs };
@@ -189,6 +210,12 @@ static u64 value_get(struct unspin_vm *vm, enum value value)
 		return READ_ONCE(vm->epochs);
 	case VALUE_ROUNDS:
 		return READ_ONCE(vm->aple.rounds);
+	case VALUE_VCRD:
+		return READ_ONCE(vm->gang);
+	case VALUE_TURNS:
+		return READ_ONCE(vm->turns) - vm->turns_base;
+	case VALUE_TURN_CYCLES:
+		return READ_ONCE(vm->turn_cycles) - vm->turn_cycles_base;
 	case VALUE_FAIL_OPEN:
 		return atomic64_read(&vm->fail_open_events);
 	}
@@ -222,6 +249,8 @@ static ssize_t reset_store(struct kobject *kobj, struct kobj_attribute *attr, co
 	unspin_totals_read(vm, &vm->reset_base);
 	vm->epochs = 0;
 	vm->last_ppm = 0;
+	vm->turns_base = READ_ONCE(vm->turns);
+	vm->turn_cycles_base = READ_ONCE(vm->turn_cycles);
 	atomic64_set(&vm->fail_open_events, 0);
 	raw_spin_unlock_irq(&vm->epoch_lock);
 	mutex_unlock(&unspin_mutex);

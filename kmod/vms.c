@@ -12,6 +12,7 @@
 
 #include "epoch.h"
 #include "fail_open.h"
+#include "turns.h"
 #include "settings.h"
 #include "sysfs.h"
 #include "vms.h"
@@ -115,8 +116,10 @@ static void vm_add_work(struct work_struct *work)
 	raw_spin_lock_irq(&unspin_lock);
 	dead = vm->dead;
 	raw_spin_unlock_irq(&unspin_lock);
-	if (!dead)
+	if (!dead) {
 		unspin_settings_linked_vm(vm);
+		unspin_settings_modes_changed();	/* it may be the first that wants turns */
+	}
 	mutex_unlock(&unspin_mutex);
 
 	if (dead)
@@ -299,6 +302,7 @@ void unspin_vm_end(const struct kvm *kvm)
 			slot_unhash(slot);
 		list_del_rcu(&vm->all);
 		vm->dead = true;
+		unspin_turns_forget(vm);
 		/*
 		 * A thread that ran a vCPU and has not been switched since is still
 		 * noted as that vCPU's; its next vCPU could have the same address.

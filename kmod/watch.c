@@ -11,6 +11,7 @@
 #include <linux/wait.h>
 
 #include "fail_open.h"
+#include "turns.h"
 #include "settings.h"
 #include "watch.h"
 
@@ -127,6 +128,7 @@ static void watch_all(void)
 		unspin_settings_apply(vm, UNSPIN_APPLY_GO_ON);
 	}
 	rcu_read_unlock();
+	unspin_turns_watch();
 }
 
 /*

@@ -33,6 +33,15 @@
 	  "hvs, but who lost its core to a directed yield is picked last")
 
 /*
+ * X(IDENTIFIER, name, meaning): when a VM's vCPUs run together, in turns with other VMs. In
+ * modes off and observe never. The first is the default.
+ */
+#define UNSPIN_COSCHEDULINGS(X) \
+	X(NONE, "none", "never: its vCPUs run as the scheduler has them") \
+	X(VCRD_PLE, "vcrd-ple", "while much of its CPU time goes into PLE exits") \
+	X(CON, "con", "always")
+
+/*
  * X(IDENTIFIER, file, least, most, default, unit, meaning): settings that are numbers, of
  * a VM and of default/. Steps are bounded by window_max_cycles besides.
  */
@@ -51,7 +60,9 @@
 	X(EPOCH_MIN, epoch_min_us, 0, 1000000, 10000, "microseconds", \
 	  "an epoch lasts at least this long") \
 	X(IPI_AWARE, ipi_aware, 0, 1, 0, "0 or 1", \
-	  "a vCPU that waits for answers to its interrupts yields to who owes one")
+	  "a vCPU that waits for answers to its interrupts yields to who owes one") \
+	X(TURN, turn_us, 1000, 100000, 6000, "microseconds", \
+	  "length of the turns that begin with this VM's vCPUs")
 
 /* X(IDENTIFIER, file, meaning): counts of a VM since its reset, kept per vCPU. */
 #define UNSPIN_COUNTERS(X) \
@@ -71,7 +82,11 @@
 	X(YIELD_FAILED, yields_failed, "single targets the scheduler refused") \
 	X(RAN_NEXT, picks_ran_next, "targets that were the very next thread on their CPU") \
 	X(HC_KICK, hypercalls_kick, "KVM_HC_KICK_CPU of the guest") \
-	X(HC_SCHED_YIELD, hypercalls_sched_yield, "KVM_HC_SCHED_YIELD of the guest")
+	X(HC_SCHED_YIELD, hypercalls_sched_yield, "KVM_HC_SCHED_YIELD of the guest") \
+	X(PARKS, parks, "times a vCPU was kept from running in a turn of others") \
+	X(PARKS_LATE, parks_late, "the same, ended because no turn of its own came") \
+	X(PARKED_CYCLES, parked_cycles, "time vCPUs were kept from running") \
+	X(FILLS, fills, "times a vCPU ran in a turn of others, whose pCPU was idle")
 
 /*
  * X(IDENTIFIER, file, kind, meaning): other values of a VM. COUNT only grows until the
@@ -85,6 +100,9 @@
 	X(WINDOW, window_cycles, LAST, "the VM's window, or the mean of KVM's windows") \
 	X(EPOCHS, epochs, COUNT, "finished epochs") \
 	X(ROUNDS, rounds, LAST, "finished APLE rounds of three epochs, since APLE started over") \
+	X(VCRD, vcrd, LAST, "1 while the VM's vCPUs are to run together, else 0") \
+	X(TURNS, turns, COUNT, "turns in which vCPUs of this VM ran together") \
+	X(TURN_CYCLES, turn_cycles, COUNT, "time these turns took") \
 	X(FAIL_OPEN, fail_open_events, COUNT, "times this VM was left to KVM")
 
 /* X(IDENTIFIER, file, meaning): values of the module as a whole. */

@@ -1,9 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiles policy/*.c, the same sources that link into the kernel module.
 
-const UNITS: [&str; 8] = ["aple", "asym", "credit", "hvs", "ipi", "kvm_stock", "userspin", "vcrd"];
-const HEADERS: [&str; 9] =
-    ["types", "aple", "asym", "credit", "hvs", "ipi", "kvm_stock", "userspin", "vcrd"];
+const UNITS: [&str; 10] =
+    ["aple", "asym", "credit", "demand", "gang", "hvs", "ipi", "kvm_stock", "userspin", "vcrd"];
+const HEADERS: [&str; 11] = [
+    "types",
+    "aple",
+    "asym",
+    "credit",
+    "demand",
+    "gang",
+    "hvs",
+    "ipi",
+    "kvm_stock",
+    "userspin",
+    "vcrd",
+];
 
 fn main() {
     let policy = "../../policy";

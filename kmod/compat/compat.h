@@ -28,6 +28,7 @@
 #define COMPAT_IS_TESTED (COMPAT_SERIES(6, 1) || COMPAT_SERIES(6, 12) || COMPAT_SERIES(7, 3))
 
 #include "ftrace.h"
+#include "hrtimer.h"
 #include "kvm.h"
 
 #endif

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a choice on the PLE-exit path costs, in instructions (a child process is
-//! single-stepped; they repeat exactly) and in nanoseconds: `cargo bench -p unspin-policy`.
+//! What a choice on the PLE-exit path and a turn of gangs cost, in instructions (a child process
+//! is single-stepped; they repeat exactly) and in nanoseconds: `cargo bench -p unspin-policy`.
 //! The stock search is the model's, without KVM's own loads of other vCPUs' state.
 
 use std::hint::black_box;
 use std::time::Instant;
+use unspin_policy::gang::{self, Cpu, CpuSet, Host};
 use unspin_policy::hvs::{pick, Category, Flags, Slot};
 use unspin_policy::kvm_stock::{Search, Variant, Vcpu, Yield};
 
@@ -60,7 +61,12 @@ fn instructions(choose: &mut dyn FnMut()) -> String {
     }
 }
 
-fn main() {
+/// No two times alike.
+fn scattered(i: usize) -> u64 {
+    (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn picks() {
     println!("       {:^23}  {:^23}", "hvs_pick", "stock search, 6.12");
     println!(
         "{:>6} {:>14} {:>8}  {:>14} {:>8}",
@@ -72,7 +78,7 @@ fn main() {
             .map(|i| {
                 let spun = i % 4 != 3;
                 let category = if spun { Category::LockWaiter } else { Category::ResourceWaiter };
-                Slot::ready(category, (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+                Slot::ready(category, scattered(i))
             })
             .collect();
         let mut hvs = || {
@@ -99,4 +105,41 @@ fn main() {
             nanoseconds(&mut stock),
         );
     }
+}
+
+/// One turn ends and the next starts: VMs of 4 vCPUs that all spin and may run everywhere, four on
+/// each pCPU.
+fn turns() {
+    println!("\n{:>6} {:>6} {:>14} {:>8}", "VMs", "pCPUs", "instructions", "ns");
+    for count in [4, 16] {
+        let everywhere: CpuSet = (0..count).collect();
+        let mut vcpus: Vec<gang::Vcpu> = (0..4 * count)
+            .map(|i| gang::Vcpu {
+                got: scattered(i) >> 40,
+                allowed: Some(&everywhere),
+                wants: 1,
+                ..gang::Vcpu::new((i % count) as u32, 1024)
+            })
+            .collect();
+        let start: Vec<gang::Vm> =
+            (0..count as u32).map(|i| gang::Vm { high: 1, ..gang::Vm::new(4 * i, 4) }).collect();
+        let (mut vms, mut cpus, mut turn) = (start.clone(), vec![Cpu::default(); count], 0);
+        let mut one = || {
+            vms.copy_from_slice(&start);
+            let mut host =
+                Host { vms: &mut vms, vcpus: &mut vcpus, cpus: &mut cpus, turn: &mut turn };
+            host.account(12_000_000);
+            black_box(host.turn_starts());
+        };
+        println!(
+            "{count:>6} {count:>6} {:>14} {:>8.1}",
+            instructions(&mut one),
+            nanoseconds(&mut one)
+        );
+    }
+}
+
+fn main() {
+    picks();
+    turns();
 }

@@ -11,12 +11,16 @@
 //! * [`kvm_stock`]: what KVM does by itself (section 2.3), by version.
 //! * [`asym`]: CPU time, latency and cores by what each vCPU can use (dissertation, section 5.4).
 //! * [`credit`]: Credit, plain or coscheduling (ASMan, sections 4.4, 4.5).
+//! * [`demand`]: which VMs should run in turns, by what they waste (ours).
+//! * [`gang`]: whose turn it is on which pCPUs, so that a VM's vCPUs run together (ours).
 //! * [`userspin`]: whether a vCPU spins in user space (ours).
 //! * [`vcrd`]: whether the vCPUs of a VM should run together (ASMan, HPDC 2011, section 4.3).
 
 pub mod aple;
 pub mod asym;
 pub mod credit;
+pub mod demand;
+pub mod gang;
 pub mod hvs;
 pub mod ipi;
 pub mod kvm_stock;

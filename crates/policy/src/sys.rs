@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The C functions as they are declared in `policy/*.h`. Prefer the safe modules.
 
-use crate::{aple, asym, credit, hvs, ipi, kvm_stock, userspin, vcrd};
+use crate::{aple, asym, credit, demand, gang, hvs, ipi, kvm_stock, userspin, vcrd};
 
 extern "C" {
     pub fn aple_params_check(params: *const aple::Params) -> i32;
@@ -60,6 +60,20 @@ extern "C" {
         may_raise: u8,
         params: *const credit::Params,
     ) -> credit::Decision;
+
+    pub fn demand_params_check(params: *const demand::Params) -> i32;
+    pub fn demand_step(
+        host: *mut demand::Host,
+        vms: *mut demand::Vm,
+        count: u32,
+        params: *const demand::Params,
+        now_us: u64,
+    ) -> u8;
+
+    pub fn gang_account(host: *mut gang::RawHost, clamp: u64);
+    pub fn gang_turn(host: *mut gang::RawHost) -> u8;
+    pub fn gang_may_run(host: *const gang::RawHost, vm: u32, cpu: u32) -> u8;
+    pub fn gang_fill(host: *const gang::RawHost, cpu: u32) -> u32;
 
     pub fn hvs_category_on_preempt(
         in_ple_exit: u8,

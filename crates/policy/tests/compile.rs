@@ -5,8 +5,18 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const UNITS: [&str; 8] =
-    ["aple.c", "asym.c", "credit.c", "hvs.c", "ipi.c", "kvm_stock.c", "userspin.c", "vcrd.c"];
+const UNITS: [&str; 10] = [
+    "aple.c",
+    "asym.c",
+    "credit.c",
+    "demand.c",
+    "gang.c",
+    "hvs.c",
+    "ipi.c",
+    "kvm_stock.c",
+    "userspin.c",
+    "vcrd.c",
+];
 
 fn policy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policy")

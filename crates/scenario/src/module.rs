@@ -3,12 +3,13 @@
 //! models it.
 
 use crate::plan::Run;
-use crate::schema::arm::{ApleParams, Arm, Window, YieldTo};
-use unspin_uapi::{Mode, Number, Variant};
+use crate::schema::arm::{ApleParams, Arm, Coscheduling as Asked, Window, YieldTo};
+use unspin_uapi::{Coscheduling, Mode, Number, Variant};
 
 /// The settings of the module that are words, beside those that are [`Number`]s.
 pub const MODE: &str = "mode";
 pub const HVS_VARIANT: &str = "hvs_variant";
+pub const COSCHEDULING: &str = "coscheduling";
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ModuleSettings {
@@ -16,6 +17,8 @@ pub struct ModuleSettings {
     pub variant: Variant,
     pub aple: ApleParams,
     pub ipi_aware: bool,
+    pub coscheduling: Coscheduling,
+    pub turn_us: u32,
 }
 
 impl ModuleSettings {
@@ -44,6 +47,8 @@ impl ModuleSettings {
             variant: arm.yield_to.variant().unwrap_or(Variant::DEFAULT),
             aple,
             ipi_aware: arm.ipi_aware,
+            coscheduling: coscheduling(arm).unwrap_or(Coscheduling::DEFAULT),
+            turn_us: arm.turn_us.unwrap_or(Number::TURN.default()),
         }
     }
 
@@ -64,6 +69,8 @@ impl ModuleSettings {
                 epoch_ple_exits: number(Number::EPOCH)?,
             },
             ipi_aware: number(Number::IPI_AWARE)? != 0,
+            coscheduling: Coscheduling::of(&of(COSCHEDULING)?)?,
+            turn_us: number(Number::TURN)?,
         })
     }
 
@@ -77,6 +84,7 @@ impl ModuleSettings {
             Number::EPOCH => self.aple.epoch_ple_exits,
             Number::EPOCH_MIN => self.aple.epoch_min_us,
             Number::IPI_AWARE => self.ipi_aware.into(),
+            Number::TURN => self.turn_us,
         }
     }
 
@@ -84,15 +92,33 @@ impl ModuleSettings {
     /// they bound, the mode when all is as it should be.
     pub fn files(&self) -> Vec<(&'static str, String)> {
         let numbers = Number::ALL.iter().map(|n| (n.file(), self.number(*n).to_string()));
-        let words =
-            [(HVS_VARIANT, self.variant.name().to_string()), (MODE, self.mode.name().to_string())];
-        numbers.chain(words).collect()
+        let words = [
+            (HVS_VARIANT, self.variant.name()),
+            (COSCHEDULING, self.coscheduling.name()),
+            (MODE, self.mode.name()),
+        ];
+        numbers.chain(words.map(|(file, word)| (file, word.to_string()))).collect()
     }
 }
 
 /// Whether the module sets the window under this arm.
 pub fn sets_window(arm: &Arm) -> bool {
     matches!(arm.window, Window::Fixed { .. } | Window::Aple(_))
+}
+
+/// What the module calls the arm's coscheduling; `None` where it has no such.
+pub fn coscheduling(arm: &Arm) -> Option<Coscheduling> {
+    match arm.coscheduling {
+        Asked::None => Some(Coscheduling::NONE),
+        Asked::Con => Some(Coscheduling::CON),
+        Asked::VcrdPle => Some(Coscheduling::VCRD_PLE),
+        Asked::Vcrd => None,
+    }
+}
+
+/// Whether the module does more than count under this arm.
+pub fn acts(arm: &Arm) -> bool {
+    !matches!(mode(arm), Mode::OFF | Mode::OBSERVE)
 }
 
 fn mode(arm: &Arm) -> Mode {
@@ -166,7 +192,7 @@ mod tests {
         assert!(at("window_max_cycles") < at("delta_cycles"));
         assert!(at("window_max_cycles") < at("delta_max_cycles"));
         assert_eq!(at("mode"), files.len() - 1);
-        assert_eq!(files.len(), Number::ALL.len() + 2);
+        assert_eq!(files.len(), Number::ALL.len() + 3);
         assert_eq!(files[at("ipi_aware")].1, "0");
     }
 

@@ -372,10 +372,14 @@ fn each_way_of_scheduling_needs_its_scheduler() {
     let arm = "name = \"stock\"\n";
     check(
         arm,
-        "name = \"a\"\ncoscheduling = \"con\"\n",
+        "name = \"a\"\ncoscheduling = \"vcrd\"\n",
         "arm[0].coscheduling",
         "scheduler = \"credit\"",
     );
+    for turns in ["con", "vcrd-ple"] {
+        let fair = GOOD.replace(arm, &format!("name = \"a\"\ncoscheduling = \"{turns}\"\n"));
+        parse_scenario("x.toml", "x", &fair).unwrap();
+    }
     check(arm, "name = \"a\"\ncoscheduling = \"gang\"\n", "arm[0].coscheduling", "\"vcrd-ple\"");
     check(arm, "name = \"a\"\nasym = { times = true }\n", "arm[0].asym.times", "time");
     check("pcpus = 4\n", "pcpus = 4\nscheduler = \"xen\"\n", "host.scheduler", "credit-capped");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What user space sees of the module: modes, variants of HVS, settings, counters and values, with
+//! What user space sees of the module: modes, variants of HVS, when vCPUs run together, settings, counters and values, with
 //! their names, bounds and meanings. All of it is uapi/unspin.h, which the module is built from too.
 //!
 //! ```
@@ -90,6 +90,10 @@ impl Variant {
     pub const DEFAULT: Variant = Variant::ALL[0];
 }
 
+impl Coscheduling {
+    pub const DEFAULT: Coscheduling = Coscheduling::ALL[0];
+}
+
 impl Number {
     pub const fn range(self) -> std::ops::RangeInclusive<u32> {
         self.least()..=self.most()
@@ -113,13 +117,16 @@ mod tests {
     #[test]
     fn names_are_found_and_differ() {
         let files = || {
-            let settings = Number::ALL.iter().map(|n| n.file()).chain(["mode", "hvs_variant"]);
+            let settings =
+                Number::ALL.iter().map(|n| n.file()).chain(["mode", "hvs_variant", "coscheduling"]);
             let counts = Counter::ALL.iter().map(|c| c.file());
             settings.chain(counts).chain(Value::ALL.iter().map(|v| v.file()))
         };
         assert_eq!(files().collect::<BTreeSet<_>>().len(), files().count());
         assert!(Mode::ALL.iter().all(|m| Mode::of(m.name()) == Some(*m)));
         assert!(Variant::ALL.iter().all(|v| Variant::of(v.name()) == Some(*v)));
+        let coschedulings = Coscheduling::ALL;
+        assert!(coschedulings.iter().all(|c| Coscheduling::of(c.name()) == Some(*c)));
         assert_eq!(Number::of("window_init"), None);
     }
 
@@ -155,11 +162,13 @@ mod tests {
     fn meanings_are_phrases() {
         let modes = Mode::ALL.iter().map(|m| m.meaning());
         let variants = Variant::ALL.iter().map(|v| v.meaning());
+        let coschedulings = Coscheduling::ALL.iter().map(|c| c.meaning());
         let numbers = Number::ALL.iter().flat_map(|n| [n.unit(), n.meaning()]);
         let counters = Counter::ALL.iter().map(|c| c.meaning());
         let values = Value::ALL.iter().map(|v| v.meaning());
         let of_module = ModuleValue::ALL.iter().map(|v| v.meaning());
-        let mut all = modes.chain(variants).chain(numbers).chain(counters).chain(values);
+        let mut all =
+            modes.chain(variants).chain(coschedulings).chain(numbers).chain(counters).chain(values);
         assert!(all.by_ref().chain(of_module).all(|m| !m.is_empty() && !m.ends_with('.')));
     }
 

@@ -13,6 +13,9 @@
 #define VARIANT_FLAGS(id, name, flags, meaning) (id, flags)
 #define VARIANT_MEANING(id, name, flags, meaning) (id, meaning)
 
+#define COSCHEDULING_NAME(id, name, meaning) (id, name)
+#define COSCHEDULING_MEANING(id, name, meaning) (id, meaning)
+
 #define NUMBER_FILE(id, file, least, most, usual, unit, meaning) (id, #file)
 #define NUMBER_LEAST(id, file, least, most, usual, unit, meaning) (id, least)
 #define NUMBER_MOST(id, file, least, most, usual, unit, meaning) (id, most)
@@ -36,6 +39,9 @@ column! { Mode meaning [str] UNSPIN_MODES(MODE_MEANING) }
 table! { Variant name UNSPIN_VARIANTS(VARIANT_NAME) }
 column! { Variant flags [u32] UNSPIN_VARIANTS(VARIANT_FLAGS) }
 column! { Variant meaning [str] UNSPIN_VARIANTS(VARIANT_MEANING) }
+
+table! { Coscheduling name UNSPIN_COSCHEDULINGS(COSCHEDULING_NAME) }
+column! { Coscheduling meaning [str] UNSPIN_COSCHEDULINGS(COSCHEDULING_MEANING) }
 
 table! { Number file UNSPIN_NUMBERS(NUMBER_FILE) }
 column! { Number least [u32] UNSPIN_NUMBERS(NUMBER_LEAST) }

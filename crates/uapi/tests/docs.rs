@@ -3,7 +3,7 @@
 //! the first words about it, its meaning.
 
 use std::collections::{BTreeMap, BTreeSet};
-use unspin_uapi::{Counter, Mode, ModuleValue, Number, Value, Variant};
+use unspin_uapi::{Coscheduling, Counter, Mode, ModuleValue, Number, Value, Variant};
 
 const DOC: &str = include_str!("../../../docs/sysfs.md");
 
@@ -26,12 +26,19 @@ fn meanings() -> impl Iterator<Item = (&'static str, &'static str)> {
         name => (name, v.meaning()),
     };
     let modes = Mode::ALL.iter().map(|m| (m.name(), m.meaning()));
+    let coschedulings = Coscheduling::ALL.iter().map(|c| (c.name(), c.meaning()));
     let numbers = Number::ALL.iter().map(|n| (n.file(), n.meaning()));
     let counters = Counter::ALL.iter().map(|c| (c.file(), c.meaning()));
     let values = Value::ALL.iter().map(|v| (v.file(), v.meaning()));
     let of_module = ModuleValue::ALL.iter().map(|v| (v.file(), v.meaning()));
     let variants = Variant::ALL.iter().map(variant);
-    modes.chain(variants).chain(numbers).chain(counters).chain(values).chain(of_module)
+    modes
+        .chain(variants)
+        .chain(coschedulings)
+        .chain(numbers)
+        .chain(counters)
+        .chain(values)
+        .chain(of_module)
 }
 
 #[test]
@@ -67,7 +74,11 @@ fn numbers_have_their_bounds_and_defaults() {
 
 #[test]
 fn words_have_their_defaults() {
-    for (file, default) in [("mode", Mode::OFF.name()), ("hvs_variant", Variant::DEFAULT.name())] {
+    for (file, default) in [
+        ("mode", Mode::OFF.name()),
+        ("hvs_variant", Variant::DEFAULT.name()),
+        ("coscheduling", Coscheduling::DEFAULT.name()),
+    ] {
         assert!(DOC.contains(&format!("`{file}` (default `{default}`)")), "{file}");
     }
 }

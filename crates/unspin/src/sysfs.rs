@@ -8,8 +8,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
-use unspin_scenario::module::{HVS_VARIANT, MODE};
-use unspin_uapi::{Mode, Number, Variant};
+use unspin_scenario::module::{COSCHEDULING, HVS_VARIANT, MODE};
+use unspin_uapi::{Coscheduling, Mode, Number, Variant};
 
 pub const ROOT: &str = "/sys/module/unspin";
 
@@ -27,6 +27,7 @@ static SETTINGS: LazyLock<Vec<(&str, Takes)>> = LazyLock::new(|| {
     let numbers = Number::ALL.iter().map(|n| (n.file(), Takes::Number(*n)));
     let words = [
         (HVS_VARIANT, Variant::ALL.iter().map(|v| v.name()).collect()),
+        (COSCHEDULING, Coscheduling::ALL.iter().map(|c| c.name()).collect()),
         (MODE, Mode::ALL.iter().map(|m| m.name()).collect()),
         (RESET, vec!["1"]),
     ];

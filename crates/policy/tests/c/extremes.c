@@ -9,6 +9,7 @@
 #include "aple.h"
 #include "asym.h"
 #include "credit.h"
+#include "gang.h"
 #include "hvs.h"
 #include "kvm_stock.h"
 #include "userspin.h"
@@ -158,6 +159,72 @@ static void credit(void)
 			for (k = 0; k < COUNT(border32); k++)
 				for (count = 0; count <= 8; count++)
 					credit_at(border32[i], border32[j], border32[k], count);
+}
+
+static void gang_note(const struct gang_host *host)
+{
+	pol_u32 i;
+
+	for (i = 0; i < host->vm_count; i++) {
+		note((pol_u32)(host->vms[i].owed & 0xffffffff));
+		note(host->vms[i].last_turn);
+	}
+	for (i = 0; i < host->cpu_count; i++) {
+		note(host->cpus[i].owner);
+		note(gang_fill(host, i));
+		note(gang_may_run(host, i, i));
+	}
+	note(gang_fill(host, GANG_NONE));
+	note(gang_may_run(host, GANG_NONE, 0));
+	note(gang_may_run(host, 0, GANG_NONE));
+	note(host->turn);
+}
+
+static void gang_at(pol_u32 a, pol_u32 b, pol_u32 c, pol_u32 count)
+{
+	const pol_u64 allowed = border64[c % 9];
+	struct gang_vm vms[4] = { { 0 } };
+	struct gang_vcpu vcpus[8] = { { 0 } };
+	struct gang_cpu cpus[4] = { { 0 } };
+	struct gang_host host = { vms, vcpus, cpus, count % 5, count, b % 5, a };
+	pol_u32 i;
+
+	for (i = 0; i < COUNT(vms); i++) {
+		pol_u64 half = border64[(a % 7 + 3 * i) % COUNT(border64)] / 2;
+
+		vms[i].owed = i % 2 ? (gang_s64)half : -(gang_s64)half - 1;
+		vms[i].first = i == 3 ? border32[b % 8] : 2 * i;
+		vms[i].count = border32[(c % 5 + i) % 8];
+		vms[i].last_turn = border32[(b % 3 + i) % 8];
+		vms[i].high = (pol_u8)(i % 3 * 127);
+		vms[i].wanting = border32[(a % 3 + i) % 8];
+	}
+	for (i = 0; i < COUNT(vcpus); i++) {
+		vcpus[i].got = border64[(a % 11 + i) % COUNT(border64)];
+		vcpus[i].allowed = i % 3 ? &allowed : (void *)0;
+		vcpus[i].weight = border32[(b % 5 + i) % 8];
+		vcpus[i].cpu = i % 6 == 5 ? border32[i] : i % 4;
+		vcpus[i].wants = (pol_u8)((c % 4 + i) % 4 * 85);
+		vcpus[i].parked = (pol_u8)(i % 3 * 127);
+	}
+	note(gang_turn(&host));
+	for (i = 0; i < 4; i++) {
+		gang_account(&host, border64[(c % 6 + i) % COUNT(border64)]);
+		note(gang_turn(&host));
+		gang_note(&host);
+	}
+}
+
+static void gang(void)
+{
+	size_t i, j, k;
+	pol_u32 count;
+
+	for (i = 0; i < COUNT(border32); i++)
+		for (j = 0; j < COUNT(border32); j++)
+			for (k = 0; k < COUNT(border32); k++)
+				for (count = 0; count <= 8; count++)
+					gang_at(border32[i], border32[j], border32[k], count);
 }
 
 static void hvs(void)
@@ -322,6 +389,7 @@ int main(void)
 	aple();
 	asym_all();
 	credit();
+	gang();
 	hvs();
 	kvm_stock();
 	userspin();

@@ -7,6 +7,10 @@
 pub mod aple_checks;
 pub mod asym_checks;
 pub mod credit_checks;
+pub mod demand_checks;
+pub mod gang_checks;
+pub mod gang_owner_checks;
+pub mod gang_run_checks;
 pub mod hvs_checks;
 pub mod ipi_checks;
 pub mod kvm_stock_checks;
@@ -16,7 +20,7 @@ pub mod vcrd_checks;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use unspin_policy::{aple, asym, credit, hvs, ipi, kvm_stock, sys, userspin, vcrd};
+use unspin_policy::{aple, asym, credit, demand, gang, hvs, ipi, kvm_stock, sys, userspin, vcrd};
 
 macro_rules! api {
     ($($name:ident: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
@@ -66,6 +70,12 @@ api! {
     credit_assign: fn(*mut credit::Vcpu, u32, *mut credit::Vm, u32, *mut credit::Pcpu, u32, *const credit::Params) -> u32;
     credit_charge: fn(*mut credit::Vcpu, *const credit::Params, u64);
     credit_pick: fn(*mut credit::Vcpu, u32, *const credit::Vm, u32, u32, u32, u8, *const credit::Params) -> credit::Decision;
+    demand_params_check: fn(*const demand::Params) -> i32;
+    demand_step: fn(*mut demand::Host, *mut demand::Vm, u32, *const demand::Params, u64) -> u8;
+    gang_account: fn(*mut gang::RawHost, u64);
+    gang_turn: fn(*mut gang::RawHost) -> u8;
+    gang_may_run: fn(*const gang::RawHost, u32, u32) -> u8;
+    gang_fill: fn(*const gang::RawHost, u32) -> u32;
     hvs_category_on_preempt: fn(u8, u8, *mut u8, u32) -> u8;
     hvs_pick: fn(*const hvs::Slot, u32, u32, u64, u32) -> i32;
     ipi_pick: fn(*const ipi::Slot, u32, u32, u64) -> i32;
@@ -142,6 +152,21 @@ impl Api {
         let count = slots.len() as u32;
         let index = unsafe { (self.ipi_pick)(slots.as_ptr(), count, caller as u32, excluded) };
         usize::try_from(index).ok()
+    }
+
+    pub fn demand_params(&self, params: &demand::Params) -> i32 {
+        unsafe { (self.demand_params_check)(params) }
+    }
+
+    pub fn demand(
+        &self,
+        host: &mut demand::Host,
+        vms: &mut [demand::Vm],
+        params: &demand::Params,
+        now_us: u64,
+    ) -> bool {
+        let count = vms.len() as u32;
+        unsafe { (self.demand_step)(host, vms.as_mut_ptr(), count, params, now_us) != 0 }
     }
 
     pub fn vcrd_new(&self, params: &vcrd::Params) -> vcrd::State {
@@ -239,6 +264,22 @@ macro_rules! for_each_check {
             credit_checks: credit_coschedules,
             credit_checks: credit_shares_by_weight,
             credit_checks: credit_params_are_judged,
+            demand_checks: demand_worked_example,
+            demand_checks: demand_holds_grow,
+            demand_checks: demand_is_joined,
+            demand_checks: demand_is_of_those_who_ask,
+            demand_checks: demand_threshold_is_exact,
+            demand_checks: demand_params_are_judged,
+            gang_checks: gang_worked_example,
+            gang_checks: gang_accounts_by_weight,
+            gang_checks: gang_conserves_time,
+            gang_checks: gang_keeps_rivals_off,
+            gang_checks: gang_fills_holes,
+            gang_checks: gang_needs_rivals,
+            gang_checks: gang_is_bounded,
+            gang_owner_checks: gang_owners_are_placed_in_order,
+            gang_run_checks: gang_shares_by_weight,
+            gang_run_checks: gang_starves_nobody,
             hvs_checks: lock_waiter_preemption_scenarios,
             hvs_checks: variants_reverse_one_heuristic_each,
             hvs_checks: woken_siblings_are_candidates,

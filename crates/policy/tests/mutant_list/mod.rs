@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The faults, and the check that must reject each.
 
+mod gang;
+
 /// One fault.
 pub struct Mutant {
     pub file: &'static str,
@@ -19,7 +21,12 @@ const fn mutant(
     Mutant { file, line, becomes, rejected_by }
 }
 
-pub const MUTANTS: &[Mutant] = &[
+/// Those of every policy.
+pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
+    MUTANTS.iter().chain(gang::MUTANTS)
+}
+
+const MUTANTS: &[Mutant] = &[
     mutant(
         "aple.c",
         "ppm < state->best_ppm",
@@ -147,6 +154,36 @@ pub const MUTANTS: &[Mutant] = &[
     mutant("credit.c", "vcpus[decision.vcpu].raised = 0;", "", "credit_coschedules"),
     mutant("credit.c", "(pol_u64)last + 1 : 0", "last : 0", "credit_picks_the_head"),
     mutant("credit.c", "-change_of(paid)", "change_of(paid)", "credit_shares_by_weight"),
+    mutant(
+        "demand.c",
+        ">= params->threshold_ppm",
+        "> params->threshold_ppm",
+        "demand_worked_example",
+    ),
+    mutant(
+        "demand.c",
+        "return vm->asks && wasted &&",
+        "return wasted &&",
+        "demand_is_of_those_who_ask",
+    ),
+    mutant("demand.c", "pol_sat_mul(host->held_us, 2)", "host->held_us", "demand_holds_grow"),
+    mutant("demand.c", "same &= vms[i].high == vms[i].was_high;", "", "demand_holds_grow"),
+    mutant("demand.c", "any && same && held ?", "any && held ?", "demand_holds_grow"),
+    mutant("demand.c", "vms[i].was_high = vms[i].high;", "", "demand_holds_grow"),
+    mutant("demand.c", "vm->was_high = vm->high;", "", "demand_is_joined"),
+    mutant("demand.c", "vms[i].high &= vms[i].asks;", "", "demand_is_joined"),
+    mutant("demand.c", "if (!vm->known) {", "if (0) {", "demand_is_joined"),
+    mutant("demand.c", "vms[i].high = 0;", "", "demand_worked_example"),
+    mutant(
+        "demand.c",
+        "now_us >= host->until_us) {",
+        "now_us > host->until_us) {",
+        "demand_worked_example",
+    ),
+    mutant("demand.c", "vm->wasted_base = vm->wasted;", "", "demand_is_joined"),
+    mutant("demand.c", "vm->cpu_base = vm->cpu;", "", "demand_is_joined"),
+    mutant("demand.c", "params->threshold_ppm > DEMAND_PPM", "0", "demand_params_are_judged"),
+    mutant("demand.c", "params->hold_max_us < params->hold_us", "0", "demand_params_are_judged"),
     mutant(
         "hvs.c",
         "order->flip[HVS_RESOURCE_WAITER] = flags & HVS_COUNTER_TIME_RESOURCE ? 0 : POL_U64_MAX;",

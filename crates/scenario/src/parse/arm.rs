@@ -112,6 +112,7 @@ fn read_arm(
         );
     }
     let coscheduling = read_coscheduling(t, scheduler);
+    let turn_us = t.read(&keys::TURN_US);
     let asym = or(t.at(&keys::ASYM), Asym::default(), |v| read_asym(&v, scheduler));
     let platform = read_platform(t);
     Some(Arm {
@@ -123,19 +124,20 @@ fn read_arm(
         observe,
         lock,
         coscheduling: coscheduling?,
+        turn_us: turn_us?,
         asym: asym?,
         platform: platform?,
     })
 }
 
-/// It needs a scheduler that runs vCPUs together.
+/// What the guest reports is heard by Credit alone; the module, too, sees what the host does.
 fn read_coscheduling(t: &Table, scheduler: Option<HostScheduler>) -> Option<Coscheduling> {
     let asked = t.read(&keys::COSCHEDULING)?;
     let is_fair = scheduler.is_some_and(|s| !s.is_credit());
     if let Some(v) = t.at(&keys::COSCHEDULING) {
-        if asked != Coscheduling::None && is_fair {
+        if asked == Coscheduling::Vcrd && is_fair {
             v.problem(
-                "the fair scheduler runs no vCPUs together",
+                "on the fair scheduler nobody hears the guest",
                 "scheduler = \"credit\" or \"credit-capped\" in [host]",
             );
         }

@@ -26,9 +26,13 @@ pub struct Arm {
     /// The guests' lock under this arm, instead of the VMs'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock: Option<LockChoice>,
-    /// Which VMs' vCPUs run together, on a host with Credit (machine `sim`).
+    /// Which VMs' vCPUs run together: on machine `sim` on a host with Credit, elsewhere in turns
+    /// that the module makes.
     #[serde(default, skip_serializing_if = "Coscheduling::is_default")]
     pub coscheduling: Coscheduling,
+    /// Length of the module's turns, us; left out: the module's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_us: Option<u32>,
     /// Asymmetric vCPUs, on a host with the fair scheduler (machine `sim`).
     #[serde(default, skip_serializing_if = "Asym::is_default")]
     pub asym: Asym,
@@ -84,7 +88,7 @@ impl Factor {
     ];
 }
 
-/// Whose vCPUs run together under Credit (ASMan, HPDC 2011).
+/// Whose vCPUs run together (ASMan, HPDC 2011).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Coscheduling {

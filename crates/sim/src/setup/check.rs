@@ -82,7 +82,7 @@ impl Setup {
         match &self.host.credit {
             Some(credit) => self.check_credit(credit)?,
             None if self.run.arm.coscheduling != Coscheduling::None => {
-                return Err("coscheduling needs Credit, not the fair scheduler".into());
+                return Err("coscheduling needs Credit on machine sim (scheduler in [host]), not the fair scheduler".into());
             }
             None => {}
         }

@@ -19,10 +19,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use unspin_lab::Lock;
 use unspin_report::{documents, read_files, write_atomic, write_dir, Document};
+use unspin_scenario::module;
 use unspin_scenario::plan::{Arm, Plan};
 use unspin_scenario::result::Record;
 use unspin_scenario::split;
-use unspin_uapi::{any_of, Variant};
+use unspin_uapi::{any_of, Coscheduling, Variant};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -172,9 +173,30 @@ fn check(args: &Args, l: &Loaded, plan: &Plan, machine: &dyn Machine) -> Result<
         let allowed = format!("yield_to = {variants} beside ipi_aware, or --machine sim");
         return Err(l.refused("arm", &Refusal { message, allowed }));
     }
+    if machine.name() != "sim" {
+        check_coscheduling(l)?;
+    }
     let pcpus = l.scenario.host.pcpus;
     machine.check_pcpus(pcpus).map_err(|why| l.refused("host.pcpus", &why))?;
     machine.check_plan(plan).map_err(|(key, why)| l.refused(key, &why))
+}
+
+/// What the module can do of an arm's coscheduling, where it is no model of it.
+fn check_coscheduling(l: &Loaded) -> Result<(), Usage> {
+    for (i, arm) in l.scenario.arms.iter().enumerate() {
+        let Some(asked) = module::coscheduling(arm) else {
+            let message = format!("the module cannot see this of VMs ({:?})", arm.name);
+            let allowed = any_of(Coscheduling::ALL.iter().map(|c| c.name()));
+            let allowed = format!("{allowed}, or --machine sim");
+            return Err(l.refused(&format!("arm[{i}].coscheduling"), &Refusal { message, allowed }));
+        };
+        if asked != Coscheduling::NONE && !module::acts(arm) {
+            let message = format!("arm {:?} leaves its VMs to KVM", arm.name);
+            let allowed = "yield_to or window of the module beside coscheduling".to_string();
+            return Err(l.refused(&format!("arm[{i}].coscheduling"), &Refusal { message, allowed }));
+        }
+    }
+    Ok(())
 }
 
 fn out_dir(args: &Args, scenario: &str) -> PathBuf {

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use tabled::builder::Builder;
 use tabled::settings::Style;
 use unspin_host::{Host, Name};
-use unspin_scenario::module::MODE;
-use unspin_uapi::{Counter, ModuleValue, Value as Of};
+use unspin_scenario::module::{COSCHEDULING, MODE};
+use unspin_uapi::{Coscheduling, Counter, ModuleValue, Value as Of};
 
 /// Characters of a name in the table; --json has all of them.
 const NAME_MAX: usize = 30;
@@ -115,6 +115,26 @@ const YIELDS: &[Column] = &[
     ("ran next", |f| text(f, Counter::RAN_NEXT.file())),
 ];
 
+/// When vCPUs run together, and who waits for it.
+const TURNS: &[Column] = &[
+    ("coscheduling", |f| text(f, COSCHEDULING)),
+    ("VCRD", |f| {
+        text(f, Of::VCRD.file()).map(|high| if high == "0" { "LOW" } else { "HIGH" }.to_string())
+    }),
+    ("turns", |f| text(f, Of::TURNS.file())),
+    ("Mcycles in them", |f| Some(format!("{:.1}", number(f, Of::TURN_CYCLES.file())? / 1e6))),
+    ("waits", |f| text(f, Counter::PARKS.file())),
+    ("in vain", |f| text(f, Counter::PARKS_LATE.file())),
+    ("Mcycles waited", |f| Some(format!("{:.1}", number(f, Counter::PARKED_CYCLES.file())? / 1e6))),
+    ("holes filled", |f| text(f, Counter::FILLS.file())),
+];
+
+/// Whether a VM has turns, or waits for those of others.
+fn has_turns(files: &Files) -> bool {
+    let is_set = files.get(COSCHEDULING).is_some_and(|set| set != Coscheduling::DEFAULT.name());
+    is_set || number(files, Counter::PARKS.file()).is_some_and(|n| n > 0.0)
+}
+
 fn table(module: &Module, vms: &[(Vm, Files)]) -> String {
     let known = |name: &str| module.value(name).unwrap_or_else(|| "unknown".to_string());
     let defaults: Vec<String> = module.defaults().iter().map(|(k, v)| format!("{k}={v}")).collect();
@@ -129,7 +149,11 @@ fn table(module: &Module, vms: &[(Vm, Files)]) -> String {
     if vms.is_empty() {
         return text + "no VMs\n";
     }
-    text + &columns("VM", OVERVIEW, vms) + &columns("yields of VM", YIELDS, vms)
+    let text = text + &columns("VM", OVERVIEW, vms) + &columns("yields of VM", YIELDS, vms);
+    match vms.iter().any(|(_, files)| has_turns(files)) {
+        true => text + &columns("turns of VM", TURNS, vms),
+        false => text,
+    }
 }
 
 fn columns(title: &str, columns: &[Column], vms: &[(Vm, Files)]) -> String {
@@ -178,12 +202,18 @@ mod tests {
             .enumerate()
             .map(|(n, file)| (file.to_string(), format!("{}", 1_000_000 * n)))
             .collect();
-        let shown = |columns: &[Column]| columns.iter().filter_map(|(_, of)| of(&all)).collect();
-        let (overview, yields): (Vec<String>, Vec<String>) = (shown(OVERVIEW), shown(YIELDS));
-        let apart = [Counter::SPIN_CYCLES, Counter::SWITCH_CYCLES, Counter::HC_KICK];
+        let shown = |columns: &[Column]| -> Vec<_> {
+            columns.iter().filter_map(|(_, of)| of(&all)).collect()
+        };
+        let columns: [Vec<String>; 3] = [OVERVIEW, YIELDS, TURNS].map(shown);
+        let apart = [
+            Counter::SPIN_CYCLES,
+            Counter::SWITCH_CYCLES,
+            Counter::HC_KICK,
+            Counter::PARKED_CYCLES,
+        ];
         for counter in Counter::ALL {
-            let column =
-                overview.contains(&all[counter.file()]) || yields.contains(&all[counter.file()]);
+            let column = columns.iter().any(|table| table.contains(&all[counter.file()]));
             let expected = !apart.contains(counter) && *counter != Counter::HC_SCHED_YIELD;
             assert_eq!(column, expected, "{counter:?}");
         }

@@ -8,6 +8,7 @@ use crate::schema::key::{
 use crate::schema::keys::lock::LOCK_FORMS;
 use crate::schema::keys::window::WINDOW_FORMS;
 use crate::schema::limits::PERIOD_MAX_MS;
+use unspin_uapi::Number;
 
 table! { ARM: Arm = "[[arm]]", "A way of treating the VMs. `alone` and `ideal` are the report's own names.";
     NAME: Named = "name", Named =>
@@ -43,10 +44,16 @@ table! { ARM: Arm = "[[arm]]", "A way of treating the VMs. `alone` and `ideal` a
         .help("the guests' lock under this arm; not with sweep.locks");
     COSCHEDULING: Word<Coscheduling> = "coscheduling", word() =>
         .usually(Coscheduling::None)
-        .only_on(Machines::Sim, |a| a.coscheduling != Coscheduling::None)
-        .help("whose vCPUs run together, on a host with Credit: nobody's, always those of VMs that \
-               synchronize, or those where a lock was waited for too long, as the guest sees it or \
-               by bursts of PLE exits");
+        .only_on(Machines::Hypervisors, |a| a.coscheduling != Coscheduling::None)
+        .help("whose vCPUs run together, in turns that the module makes or, on machine sim, on a \
+               host with Credit: nobody's, always those of VMs that synchronize (con), or those \
+               where a lock was waited for too long, as the guest sees it or by bursts of PLE exits \
+               (sim)");
+    TURN_US: Maybe<Integer<u32>> = "turn_us", Maybe(integer(
+        Number::TURN.least(), Number::TURN.most(), " microseconds")) =>
+        .usually("6000")
+        .only_on(Machines::Module, |a| a.turn_us.is_some())
+        .help("length of the module's turns");
     ASYM: Form = "asym", Form("{ time = true, latency = true, resolver = true }") =>
         .usually("none of it")
         .only_on(Machines::Sim, |a| a.asym != Asym::default())

@@ -1,0 +1,133 @@
+# Turns under QEMU: that vCPUs are kept from running and let in again, whatever happens to their
+# threads, their VMs or the module meanwhile. Function, never time. Sourced after inside.sh.
+load() { insmod /modules/unspin.ko crowded_ok=1 force_pause_intercept=1; }
+gone() { [ ! -e $U ] && [ ! -s $HOOKS ]; }
+parks_hooked() { grep -q '^xfer_to_guest_mode_handle_work' $HOOKS; }
+# Threads of a process: class, nice value and affinity, as stat and status have them.
+threads_are() {
+	for task in /proc/$1/task/*; do
+		sed 's/.*) //' $task/stat | cut -d ' ' -f 16,17,38,39
+		grep Cpus_allowed: $task/status
+	done
+}
+same_threads() { threads_are $1 | cmp - /tmp/threads-$1; }
+# A VM of so many vCPUs, until the file is there; $vm is its process.
+start() {
+	unspin-inside vm $1 --until $2 > /tmp/vm-$3 &
+	vm=$!
+	settle [ -e $U/vms/$vm-0 ]
+	settle has_threads $vm $(($1 + 1))
+}
+has_threads() { [ "$(ls /proc/$1/task | wc -l)" -ge $2 ]; }
+more() { above $1 $(($2)); }
+grows() { before=$(value $1); settle more $1 $before; }
+total() { cat $U/vms/*/$1 | tr '\n' '+' | sed 's/$/0/'; }
+in_turns() { for vm_dir in $U/vms/*; do grows $vm_dir/turns || return 1; done; }
+
+# --- settings ---
+load
+check "coscheduling is none" is $D/coscheduling none
+check "and no turns are made" not parks_hooked
+for bad in coscheduling=gang coscheduling= turn_us=x; do
+	check "$bad is EINVAL" refused "${bad#*=}" $D/${bad%%=*} "Invalid argument"
+done
+for bad in turn_us=999 turn_us=100001; do
+	check "$bad is ERANGE" refused "${bad#*=}" $D/${bad%%=*} "out of range"
+done
+echo con > $D/coscheduling
+check "in mode off nobody has turns" not parks_hooked
+echo hvs > $D/mode
+check "nor where there is no VM" not parks_hooked
+echo none > $D/coscheduling
+
+# --- turns of two VMs, and one that has none of its own ---
+for n in a b c; do
+	start 4 /tmp/stop-turns $n
+	eval "$n=$vm"
+	threads_are $vm > /tmp/threads-$vm
+done
+echo con > $U/vms/$a-0/coscheduling
+echo con > $U/vms/$b-0/coscheduling
+check "turns are made" settle parks_hooked
+for n in $a $b; do
+	check "VM $n has turns" settle above $U/vms/$n-0/turns 20
+	check "and says that it is in them" is $U/vms/$n-0/vcrd 1
+done
+for n in $a $b $c; do
+	check "vCPUs of VM $n are kept from running" grows $U/vms/$n-0/parks
+	check "and run again" grows $U/vms/$n-0/cpu_cycles
+done
+check "the third has no turns of its own" is $U/vms/$c-0/turns 0
+echo observe > $D/mode
+check "in mode observe there are no turns" not parks_hooked
+echo hvs > $D/mode
+check "in mode hvs there are again" parks_hooked
+check "hardly anybody waited in vain: $(total parks_late)" [ $(($(total parks_late))) -le 3 ]
+
+# --- what happens to threads that wait for their turn ---
+kill -STOP $a
+sleep 1
+check "the others go on while one is stopped" grows $U/vms/$b-0/turns
+kill -CONT $a
+check "and it with them" grows $U/vms/$a-0/cpu_cycles
+mkdir -p /tmp/cgroup
+mount -t cgroup2 cgroup2 /tmp/cgroup 2> /dev/null || mount --bind /sys/fs/cgroup /tmp/cgroup
+mkdir /tmp/cgroup/frozen
+echo $b > /tmp/cgroup/frozen/cgroup.procs
+echo 1 > /tmp/cgroup/frozen/cgroup.freeze
+check "one that waits can be frozen" settle grep -q 'frozen 1' /tmp/cgroup/frozen/cgroup.events
+check "the others go on" grows $U/vms/$a-0/turns
+echo 0 > /tmp/cgroup/frozen/cgroup.freeze
+check "and it, thawed, with them" grows $U/vms/$b-0/cpu_cycles
+taskset -a -p 1 $c > /dev/null
+check "one that is moved to one CPU runs there" grows $U/vms/$c-0/cpu_cycles
+taskset -a -p f $c > /dev/null
+chrt -a -f -p 1 $c 2> /dev/null && check "one that is made real-time runs" grows $U/vms/$c-0/cpu_cycles
+chrt -a -o -p 0 $c 2> /dev/null
+kill -9 $b
+check "one that is killed is gone" settle not [ -e $U/vms/$b-0 ]
+check "and the others go on" grows $U/vms/$a-0/turns
+
+# --- CPUs that go ---
+if echo 0 > /sys/devices/system/cpu/cpu3/online; then
+	check "turns go on with a CPU less" grows $U/vms/$a-0/turns
+	check "and everybody runs" grows $U/vms/$c-0/cpu_cycles
+	echo 1 > /sys/devices/system/cpu/cpu3/online
+fi
+
+# --- turns end ---
+echo none > $U/vms/$a-0/coscheduling
+check "without a VM that wants turns there are none" not parks_hooked
+for n in $a $c; do
+	check "VM $n runs" grows $U/vms/$n-0/cpu_cycles
+	check "as it was started" same_threads $n
+done
+echo vcrd-ple > $D/coscheduling
+check "a VM that spins is found to" settle above $U/vms/$c-0/turns 5
+echo off > $D/mode
+check "mode off ends turns" not parks_hooked
+for n in $a $c; do check "VM $n is as it was started" same_threads $n; done
+
+# --- loaded, switched and unloaded ---
+rmmod unspin
+cycle=0
+while [ $cycle -lt $CYCLES ]; do
+	load || break
+	settle [ -e $U/vms/$a-0 ]
+	echo con > $D/coscheduling
+	echo apples > $D/mode
+	grows $U/vms/$a-0/parks || break
+	case $((cycle % 3)) in
+	0) echo none > $D/coscheduling ;;
+	1) echo off > $D/mode ;;
+	esac
+	rmmod unspin || break
+	cycle=$((cycle + 1))
+done
+check "$CYCLES times loaded and unloaded, every third time in a turn" [ $cycle -eq $CYCLES ]
+check "no hook stays" gone
+for n in $a $c; do check "VM $n is as it was started" same_threads $n; done
+touch /tmp/stop-turns
+check "VM a worked" wait $a
+check "VM c worked" wait $c
+finish

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Gangs: whose turn it is on which pCPUs, so that the vCPUs of a VM run together
+//! (policy/gang.h).
+//!
+//! When to run them together is ASMan's (Weng, Liu, Yu, Li, HPDC 2011), turns for the whole host
+//! are Ousterhout's (ICDCS 1982); what is owed, the group of the others and fills are ours.
+//!
+//! ```
+//! use unspin_policy::gang::{Cpu, Host, Owner, Vcpu, Vm};
+//!
+//! // Two VMs with two vCPUs each, on the same two pCPUs. The vCPUs of the first spin.
+//! let mut vms = [Vm { high: 1, ..Vm::new(0, 2) }, Vm::new(2, 2)];
+//! let mut vcpus = [0, 1, 0, 1].map(|cpu| Vcpu { wants: 1, ..Vcpu::new(cpu, 1024) });
+//! let (mut cpus, mut turn) = ([Cpu::default(); 2], 0);
+//! for vcpu in &mut vcpus[2..] {
+//!     vcpu.got = 4_000_000; // the other had both pCPUs until now
+//! }
+//! let mut host = Host { vms: &mut vms, vcpus: &mut vcpus, cpus: &mut cpus, turn: &mut turn };
+//! host.account(8_000_000);
+//! assert!(host.turn_starts());
+//! assert_eq!([0, 1].map(|cpu| host.cpus[cpu].owner()), [Owner::Vm(0); 2]);
+//! assert!(host.may_run(0, 1) && !host.may_run(1, 1));
+//! host.vcpus[3].parked = 1; // kept from running
+//! assert_eq!(host.fill(1), Some(3)); // and let in, as the owner sleeps there
+//! assert_eq!((host.vms[0].owed, host.vms[1].owed), (4_000_000, -4_000_000));
+//! ```
+
+use crate::sys;
+
+/// Most pCPUs of a host.
+pub const CPUS_MAX: usize = 1024;
+/// Larger weights count as this, 0 as 1.
+pub const WEIGHT_MAX: u32 = 1 << 20;
+/// Longer times count as this.
+pub const TIME_MAX: u64 = 1 << 40;
+
+const NONE: u32 = u32::MAX;
+const LOW: u32 = u32::MAX - 1;
+
+/// A set of pCPUs.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuSet([u64; CPUS_MAX / 64]);
+
+impl FromIterator<usize> for CpuSet {
+    /// Panics at [`CPUS_MAX`] and above.
+    fn from_iter<I: IntoIterator<Item = usize>>(cpus: I) -> Self {
+        let mut set = CpuSet([0; CPUS_MAX / 64]);
+        for cpu in cpus {
+            set.0[cpu / 64] |= 1 << (cpu % 64);
+        }
+        set
+    }
+}
+
+impl CpuSet {
+    pub fn has(&self, cpu: usize) -> bool {
+        cpu < CPUS_MAX && self.0[cpu / 64] >> (cpu % 64) & 1 == 1
+    }
+}
+
+/// One VM.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vm {
+    /// In the caller's unit of time; below 0 where it owes. 0 at first, then kept by
+    /// [`Host::account`] within the clamp for each vCPU that wants to run, and [`TIME_MAX`].
+    pub owed: i64,
+    /// Index of its first vCPU.
+    pub first: u32,
+    /// How many vCPUs it has, in a row.
+    pub count: u32,
+    /// The last turn it owned a pCPU in. 0 at first, then kept by [`Host::turn_starts`].
+    pub last_turn: u32,
+    /// 1: its vCPUs spin, and should run together.
+    pub high: u8,
+    /// 0.
+    pub reserved: [u8; 3],
+    /// How many of its vCPUs want to run; set by [`Host::account`].
+    pub wanting: u32,
+}
+
+impl Vm {
+    /// A VM that is LOW and is owed nothing.
+    pub fn new(first: u32, count: u32) -> Vm {
+        Vm { first, count, ..Vm::default() }
+    }
+}
+
+/// One vCPU.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vcpu<'a> {
+    /// CPU time in the turn that ends, in the caller's unit of time.
+    pub got: u64,
+    /// Where it may run. `None`: only where it is.
+    pub allowed: Option<&'a CpuSet>,
+    /// Of its part of a pCPU, 1 to [`WEIGHT_MAX`].
+    pub weight: u32,
+    /// Index of the pCPU it runs on, or waits for. It has no part on any that is not there.
+    pub cpu: u32,
+    /// 1: runs, waits for a pCPU, or is kept from running.
+    pub wants: u8,
+    /// 1: is kept from running, and may be let in to fill.
+    pub parked: u8,
+    /// 1: waits for a lock of its guest.
+    pub lock: u8,
+    /// Scratch.
+    pub placed: u8,
+    /// 0.
+    pub reserved: [u8; 4],
+}
+
+impl Vcpu<'_> {
+    /// A vCPU that sleeps, and runs nowhere else.
+    pub fn new(cpu: u32, weight: u32) -> Self {
+        Vcpu { cpu, weight, ..Vcpu::default() }
+    }
+}
+
+/// Who owns a pCPU in a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The scheduler has it.
+    Nobody,
+    /// The VM with this index, which is HIGH.
+    Vm(usize),
+    /// The group of the VMs that are LOW.
+    Low,
+}
+
+/// One pCPU.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cpu {
+    /// Scratch, like the next one.
+    pub time: u64,
+    pub weight: u64,
+    /// As C has it; see [`Cpu::owner`].
+    pub owner: u32,
+    /// The last turn in which the group owned it. 0 at first, then kept by [`Host::turn_starts`].
+    pub low_last_turn: u32,
+}
+
+impl Default for Cpu {
+    fn default() -> Self {
+        Cpu { time: 0, weight: 0, owner: NONE, low_last_turn: 0 }
+    }
+}
+
+impl Cpu {
+    pub fn owner(&self) -> Owner {
+        match self.owner {
+            NONE => Owner::Nobody,
+            LOW => Owner::Low,
+            vm => Owner::Vm(vm as usize),
+        }
+    }
+}
+
+/// The C form of [`Host`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct RawHost<'a> {
+    pub vms: *mut Vm,
+    pub vcpus: *mut Vcpu<'a>,
+    pub cpus: *mut Cpu,
+    pub vm_count: u32,
+    pub vcpu_count: u32,
+    pub cpu_count: u32,
+    pub turn: u32,
+}
+
+/// All VMs, vCPUs and pCPUs that take part: at most [`CPUS_MAX`] pCPUs, and no vCPU in two VMs.
+#[derive(Debug)]
+pub struct Host<'h, 'a> {
+    pub vms: &'h mut [Vm],
+    pub vcpus: &'h mut [Vcpu<'a>],
+    pub cpus: &'h mut [Cpu],
+    /// How many turns there were. After 2³² - 1 it begins anew at 1.
+    pub turn: &'h mut u32,
+}
+
+fn count<T>(slots: &[T]) -> u32 {
+    u32::try_from(slots.len()).expect("fewer than 2^32 VMs, vCPUs and pCPUs")
+}
+
+impl<'a> Host<'_, 'a> {
+    /// For calls that write nothing.
+    fn raw(&self) -> RawHost<'a> {
+        assert!(self.cpus.len() <= CPUS_MAX, "{} pCPUs are too many", self.cpus.len());
+        RawHost {
+            vms: self.vms.as_ptr().cast_mut(),
+            vcpus: self.vcpus.as_ptr().cast_mut(),
+            cpus: self.cpus.as_ptr().cast_mut(),
+            vm_count: count(self.vms),
+            vcpu_count: count(self.vcpus),
+            cpu_count: count(self.cpus),
+            turn: *self.turn,
+        }
+    }
+
+    fn raw_mut(&mut self) -> RawHost<'a> {
+        let raw = self.raw();
+        RawHost {
+            vms: self.vms.as_mut_ptr(),
+            vcpus: self.vcpus.as_mut_ptr(),
+            cpus: self.cpus.as_mut_ptr(),
+            ..raw
+        }
+    }
+
+    /// A turn has ended: what VMs are owed follows from what their vCPUs got. Nobody is owed, or
+    /// owes, more than `clamp` for each vCPU that wants to run. It is at least the length of a
+    /// turn where shares are to be by weight.
+    pub fn account(&mut self, clamp: u64) {
+        let mut raw = self.raw_mut();
+        // SAFETY: as many VMs, vCPUs and pCPUs as it counts are there to read and write, and each
+        // set of pCPUs has a bit for each pCPU; this holds for the calls below, too.
+        unsafe { sys::gang_account(&mut raw, clamp) };
+    }
+
+    /// A turn starts: sets the owner of each pCPU. False where none has one: no VM is HIGH, or
+    /// nobody has a rival.
+    pub fn turn_starts(&mut self) -> bool {
+        let mut raw = self.raw_mut();
+        // SAFETY: as above.
+        let any = unsafe { sys::gang_turn(&mut raw) != 0 };
+        *self.turn = raw.turn;
+        any
+    }
+
+    /// Whether vCPUs of a VM may run on a pCPU, fills aside.
+    pub fn may_run(&self, vm: usize, cpu: usize) -> bool {
+        let index = |i: usize| u32::try_from(i).unwrap_or(u32::MAX);
+        // SAFETY: as above; nothing is written.
+        unsafe { sys::gang_may_run(&self.raw(), index(vm), index(cpu)) != 0 }
+    }
+
+    /// The pCPU's owner has nothing to run there: index of the vCPU that may fill it.
+    pub fn fill(&self, cpu: usize) -> Option<usize> {
+        let cpu = u32::try_from(cpu).unwrap_or(u32::MAX);
+        // SAFETY: as above; nothing is written.
+        let index = unsafe { sys::gang_fill(&self.raw(), cpu) };
+        (index != NONE).then_some(index as usize)
+    }
+}
+
+const _: () = {
+    assert!(std::mem::size_of::<Vm>() == 32);
+    assert!(std::mem::size_of::<Vcpu>() == 32);
+    assert!(std::mem::size_of::<Cpu>() == 24);
+    assert!(std::mem::size_of::<RawHost>() == 40);
+};

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Turns for gangs (policy/gang.h): what VMs are owed, who may run and fill, and that any numbers
+//! do no harm. Who owns pCPUs is in `gang_owner_checks`, long runs are in `gang_run_checks`.
+
+use super::{any_u32, any_u64, property, Api};
+use proptest::prelude::*;
+use unspin_policy::gang::{Cpu, CpuSet, RawHost, Vcpu, Vm, TIME_MAX, WEIGHT_MAX};
+
+pub const NONE: u32 = u32::MAX;
+pub const LOW: u32 = u32::MAX - 1;
+
+/// What a caller keeps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Host<'a> {
+    pub vms: Vec<Vm>,
+    pub vcpus: Vec<Vcpu<'a>>,
+    pub cpus: Vec<Cpu>,
+    pub turn: u32,
+}
+
+impl<'a> Host<'a> {
+    /// VMs with these vCPUs in a row, on a host without owners.
+    pub fn new(cpus: usize, vms: &[(Vm, Vec<Vcpu<'a>>)]) -> Self {
+        let mut host = Host { cpus: vec![Cpu::default(); cpus], ..Host::default() };
+        for (vm, vcpus) in vms {
+            let (first, count) = (host.vcpus.len() as u32, vcpus.len() as u32);
+            host.vms.push(Vm { first, count, ..*vm });
+            host.vcpus.extend(vcpus);
+        }
+        host
+    }
+
+    fn raw(&mut self) -> RawHost<'a> {
+        RawHost {
+            vms: self.vms.as_mut_ptr(),
+            vcpus: self.vcpus.as_mut_ptr(),
+            cpus: self.cpus.as_mut_ptr(),
+            vm_count: self.vms.len() as u32,
+            vcpu_count: self.vcpus.len() as u32,
+            cpu_count: self.cpus.len() as u32,
+            turn: self.turn,
+        }
+    }
+
+    pub fn account(&mut self, api: &Api, clamp: u64) {
+        unsafe { (api.gang_account)(&mut self.raw(), clamp) }
+    }
+
+    pub fn turn(&mut self, api: &Api) -> bool {
+        let mut raw = self.raw();
+        let any = unsafe { (api.gang_turn)(&mut raw) };
+        self.turn = raw.turn;
+        assert!(any <= 1);
+        any == 1
+    }
+
+    pub fn may_run(&mut self, api: &Api, vm: u32, cpu: u32) -> bool {
+        unsafe { (api.gang_may_run)(&self.raw(), vm, cpu) != 0 }
+    }
+
+    pub fn fill(&mut self, api: &Api, cpu: u32) -> u32 {
+        unsafe { (api.gang_fill)(&self.raw(), cpu) }
+    }
+
+    /// A VM's vCPUs, as indexes.
+    pub fn of(&self, vm: usize) -> std::ops::Range<usize> {
+        let vm = &self.vms[vm];
+        vm.first as usize..(vm.first + vm.count) as usize
+    }
+
+    /// Those of them that want to run and are there.
+    pub fn wanting(&self, vm: usize) -> Vec<usize> {
+        let wants = |v: &usize| self.vcpus[*v].wants != 0 && self.is_there(*v);
+        self.of(vm).filter(wants).collect()
+    }
+
+    fn is_there(&self, vcpu: usize) -> bool {
+        (self.vcpus[vcpu].cpu as usize) < self.cpus.len()
+    }
+
+    pub fn owners(&self) -> Vec<u32> {
+        self.cpus.iter().map(|cpu| cpu.owner).collect()
+    }
+}
+
+pub fn high() -> Vm {
+    Vm { high: 1, ..Vm::default() }
+}
+
+/// vCPUs of weight 1 that want to run.
+pub fn wanting_on(cpus: &[u32]) -> Vec<Vcpu<'static>> {
+    cpus.iter().map(|&cpu| Vcpu { wants: 1, ..Vcpu::new(cpu, 1) }).collect()
+}
+
+/// Two VMs that spin and one that does not, on two pCPUs, by hand.
+pub fn gang_worked_example(api: &Api) {
+    let vms = [(high(), wanting_on(&[0, 1])), (high(), wanting_on(&[0, 1]))];
+    let mut host = Host::new(2, &[vms.as_slice(), &[(Vm::default(), wanting_on(&[1]))]].concat());
+    host.vcpus[4].weight = 2;
+    let account = |host: &mut Host, got: [u64; 5]| {
+        host.vcpus.iter_mut().zip(got).for_each(|(vcpu, got)| vcpu.got = got);
+        host.account(api, 100);
+        host.vms.iter().map(|vm| vm.owed).collect::<Vec<_>>()
+    };
+    // pCPU 0 gave 12, 6 for each; pCPU 1 gave 12, 3 to each that spins.
+    assert_eq!(account(&mut host, [10, 0, 2, 4, 8]), [-1, 3, -2]);
+    assert_eq!(host.vms.iter().map(|vm| vm.wanting).collect::<Vec<_>>(), [2, 2, 1]);
+    assert!(host.turn(api));
+    assert_eq!(host.owners(), [1, 1]);
+    // 4 for each vCPU are owed to the first and to the third, and neither had a turn.
+    assert_eq!(account(&mut host, [0, 0, 12, 12, 0]), [8, -12, 4]);
+    assert!(host.turn(api));
+    assert_eq!(host.owners(), [0, 0]);
+    // Now the third is the one without: the first finds no two pCPUs, the scheduler has what is left.
+    host.vms[0].owed = 8;
+    assert!(host.turn(api));
+    assert_eq!((host.owners(), host.turn), (vec![NONE, LOW], 3));
+    assert_eq!(host.vms.iter().map(|vm| vm.last_turn).collect::<Vec<_>>(), [2, 1, 0]);
+    assert_eq!(host.cpus.iter().map(|cpu| cpu.low_last_turn).collect::<Vec<_>>(), [0, 3]);
+}
+
+/// Few pCPUs, so that many vCPUs meet, and some of vCPUs elsewhere; some asleep, idle or both.
+fn hosts() -> impl Strategy<Value = Host<'static>> {
+    let got = prop_oneof![Just(0), 0..1000u64, any_u64()];
+    let weight = prop_oneof![1..10u32, any_u32()];
+    let vcpu = (got, weight, 0..5u32, 0..3u8, 0..3u8, 0..3u8).prop_map(
+        |(got, weight, cpu, wants, parked, lock)| Vcpu {
+            got,
+            wants,
+            parked,
+            lock,
+            ..Vcpu::new(cpu, weight)
+        },
+    );
+    let owed = prop_oneof![-3..3i64, -(1i64 << 40)..1 << 40];
+    let vm = (owed, 0..2u8, prop::collection::vec(vcpu, 0..7))
+        .prop_map(|(owed, high, vcpus)| (Vm { owed, high, ..Vm::default() }, vcpus));
+    (1..5usize, prop::collection::vec(vm, 0..6)).prop_map(|(cpus, vms)| Host::new(cpus, &vms))
+}
+
+/// The header's words again, over numbers that cannot overflow.
+fn owed_after(before: &Host, clamp: u64, vm: usize) -> i128 {
+    let takes_part = |v: &usize| {
+        let vcpu = &before.vcpus[*v];
+        before.is_there(*v) && (vcpu.wants != 0 || vcpu.got > 0)
+    };
+    let got = |v: usize| i128::from(before.vcpus[v].got.min(TIME_MAX));
+    let weight = |v: usize| i128::from(before.vcpus[v].weight.clamp(1, WEIGHT_MAX));
+    let mut owed = i128::from(before.vms[vm].owed);
+    for v in before.of(vm).filter(takes_part) {
+        let beside = |o: &usize| before.vcpus[*o].cpu == before.vcpus[v].cpu;
+        let all: Vec<usize> = (0..before.vcpus.len()).filter(takes_part).filter(beside).collect();
+        let time: i128 = all.iter().map(|&o| got(o)).sum();
+        owed += time * weight(v) / all.iter().map(|&o| weight(o)).sum::<i128>() - got(v);
+    }
+    let wanting = before.wanting(vm).len() as i128;
+    let bound = (i128::from(clamp) * wanting).min(TIME_MAX.into());
+    if wanting > 0 {
+        owed.clamp(-bound, bound)
+    } else {
+        owed / 2
+    }
+}
+
+/// Parts by weight for each pCPU, the clamp, and half for who sleeps.
+pub fn gang_accounts_by_weight(api: &Api) {
+    let clamp = prop_oneof![any_u64(), (55..64u32).prop_map(|bit| 1 << bit)];
+    property(1500, (hosts(), clamp), |(before, clamp)| {
+        let mut after = before.clone();
+        after.account(api, clamp);
+        for (i, vm) in after.vms.iter().enumerate() {
+            assert_eq!(i128::from(vm.owed), owed_after(&before, clamp, i), "VM {i}");
+            let wanting = before.wanting(i).len() as u32;
+            assert_eq!(*vm, Vm { owed: vm.owed, wanting, ..before.vms[i] });
+        }
+        assert_eq!((after.vcpus, after.turn), (before.vcpus, before.turn));
+        assert!(after.cpus.iter().all(|cpu| cpu.owner == NONE));
+    });
+}
+
+/// Turns only move time: what all are owed stays as it was, but for what is rounded down.
+pub fn gang_conserves_time(api: &Api) {
+    property(1500, hosts(), |mut host| {
+        for vcpu in &mut host.vcpus {
+            (vcpu.wants, vcpu.got) = (1, vcpu.got % (1 << 30));
+        }
+        for vm in &mut host.vms {
+            vm.owed %= 1000;
+        }
+        let sum = |host: &Host| {
+            let awake = (0..host.vms.len()).filter(|&i| !host.wanting(i).is_empty());
+            awake.map(|i| host.vms[i].owed).sum::<i64>()
+        };
+        let before = sum(&host);
+        host.account(api, u64::MAX);
+        let lost = before - sum(&host);
+        assert!((0..=host.vcpus.len() as i64).contains(&lost), "{lost} of {before}");
+    });
+}
+
+/// Owners keep rivals off, and nobody else.
+pub fn gang_keeps_rivals_off(api: &Api) {
+    property(500, (hosts(), any::<u64>()), |(mut host, owners)| {
+        let vms = host.vms.len() as u32;
+        let all: Vec<u32> = (0..vms).chain([LOW, NONE, vms]).collect();
+        for (i, cpu) in host.cpus.iter_mut().enumerate() {
+            cpu.owner = all[(owners >> (8 * i)) as usize % all.len()];
+        }
+        for (cpu, owner) in host.owners().into_iter().enumerate() {
+            for vm in 0..vms {
+                let is_high = host.vms[vm as usize].high != 0;
+                let rival = owner != NONE && owner != if is_high { vm } else { LOW };
+                assert_eq!(host.may_run(api, vm, cpu as u32), !rival);
+            }
+            // Who does not take part is left alone.
+            assert!(host.may_run(api, vms, cpu as u32) && host.may_run(api, NONE, cpu as u32));
+        }
+        let beyond = host.cpus.len() as u32;
+        assert!((0..=vms).all(|vm| [beyond, NONE].iter().all(|&cpu| host.may_run(api, vm, cpu))));
+    });
+}
+
+/// A hole goes to the most owed VM that can use it; of equals, to the first vCPU of the first.
+pub fn gang_fills_holes(api: &Api) {
+    property(1500, hosts(), |mut host| {
+        for cpu in 0..host.cpus.len() as u32 {
+            let fills = |v: &usize| {
+                let vcpu = &host.vcpus[*v];
+                vcpu.cpu == cpu && vcpu.parked != 0 && vcpu.lock == 0
+            };
+            let all: Vec<(i64, usize)> = (0..host.vms.len())
+                .flat_map(|i| host.of(i).filter(fills).map(move |v| (i, v)))
+                .map(|(i, v)| (host.vms[i].owed, v))
+                .collect();
+            let most = all.iter().map(|of| of.0).max();
+            let first = all.iter().find(|of| Some(of.0) == most).map_or(NONE, |of| of.1 as u32);
+            assert_eq!(host.fill(api, cpu), first);
+        }
+        let beyond = host.cpus.len() as u32;
+        for cpu in [beyond, 4, NONE] {
+            assert_eq!(host.fill(api, cpu), NONE, "no such pCPU");
+        }
+    });
+}
+
+/// Nobody who is HIGH wants to run, or nobody else does: the scheduler has the host.
+pub fn gang_needs_rivals(api: &Api) {
+    property(1500, (hosts(), any::<u32>(), any::<bool>()), |(mut host, turn, alone)| {
+        let mut seen = false;
+        for i in 0..host.vms.len() {
+            let sleeps = if alone { seen } else { host.vms[i].high != 0 };
+            seen |= !host.wanting(i).is_empty();
+            for v in host.of(i).filter(|_| sleeps) {
+                host.vcpus[v].wants = 0;
+            }
+        }
+        host.turn = turn;
+        for cpu in &mut host.cpus {
+            cpu.owner = 0;
+        }
+        host.account(api, 1000);
+        let vms = host.vms.clone();
+        assert!(!host.turn(api));
+        assert!(host.owners().iter().all(|&owner| owner == NONE));
+        assert_eq!((host.turn, host.vms), (turn, vms));
+    });
+}
+
+/// Any numbers: nothing outside the counts, and no field that is the caller's, is written.
+pub fn gang_is_bounded(api: &Api) {
+    let everywhere: CpuSet = (0..1024).collect();
+    let vm = (any_u64(), prop_oneof![0..9u32, any_u32()], any_u32(), any_u32(), 0..2u8, any_u32());
+    let vcpu = (any_u64(), any_u32(), prop_oneof![0..9u32, any_u32()], any::<u16>());
+    let vms = prop::collection::vec(vm, 9);
+    let vcpus = prop::collection::vec(vcpu, 9);
+    let counts = (0..9u32, 0..9u32, 0..9u32);
+    property(3000, (vms, vcpus, counts, any_u64(), any_u32()), |(vms, vcpus, counts, clamp, n)| {
+        let vms = vms.into_iter().map(|(owed, first, count, last_turn, high, wanting)| Vm {
+            owed: owed as i64,
+            last_turn,
+            high,
+            wanting,
+            ..Vm::new(first, count)
+        });
+        let vcpus = vcpus.into_iter().map(|(got, weight, cpu, bits)| Vcpu {
+            got,
+            allowed: (bits & 8 != 0).then_some(&everywhere),
+            wants: (bits & 1) as u8,
+            parked: (bits >> 1 & 1) as u8,
+            lock: (bits >> 2 & 1) as u8,
+            ..Vcpu::new(cpu, weight)
+        });
+        let mut host = Host {
+            vms: vms.collect(),
+            vcpus: vcpus.collect(),
+            cpus: vec![Cpu { owner: 77, low_last_turn: !n, ..Cpu::default() }; 9],
+            turn: n,
+        };
+        let before = host.clone();
+        let mut raw = host.raw();
+        (raw.vm_count, raw.vcpu_count, raw.cpu_count) = counts;
+        unsafe {
+            (api.gang_turn)(&mut raw);
+            (api.gang_account)(&mut raw, clamp);
+            (api.gang_turn)(&mut raw);
+            (api.gang_may_run)(&raw, n, clamp as u32);
+            (api.gang_fill)(&raw, n);
+        }
+        check_bounded(&before, &host, counts);
+    });
+}
+
+fn check_bounded(before: &Host, after: &Host, (vms, vcpus, cpus): (u32, u32, u32)) {
+    for (i, (vm, was)) in after.vms.iter().zip(&before.vms).enumerate() {
+        let kept = Vm { owed: was.owed, last_turn: was.last_turn, wanting: was.wanting, ..*vm };
+        assert_eq!(kept, *was);
+        assert!(i < vms as usize || vm == was, "VM {i} of {vms}");
+        let most = TIME_MAX * 64;
+        assert!(i >= vms as usize || vm.owed.unsigned_abs() <= most, "{} owed", vm.owed);
+    }
+    for (i, (vcpu, was)) in after.vcpus.iter().zip(&before.vcpus).enumerate() {
+        assert_eq!(Vcpu { placed: was.placed, ..*vcpu }, *was);
+        assert!(i < vcpus as usize || vcpu == was, "vCPU {i} of {vcpus}");
+    }
+    for (i, (cpu, was)) in after.cpus.iter().zip(&before.cpus).enumerate() {
+        let ours = i < cpus as usize;
+        assert!(ours || cpu == was, "pCPU {i} of {cpus}");
+        assert!(!ours || cpu.owner < vms || cpu.owner >= LOW, "owner {}", cpu.owner);
+    }
+}

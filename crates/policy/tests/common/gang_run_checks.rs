@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Turns one after another (policy/gang.h): owners run on their pCPUs and rivals do not, where
+//! nobody owns a scheduler divides by weight.
+
+use super::gang_checks::{Host, NONE};
+use super::gang_owner_checks::{homes, placed, reaches, Cpus};
+use super::{property, Api};
+use proptest::prelude::*;
+use unspin_policy::gang::{CpuSet, Vcpu, Vm};
+
+const TURN: u64 = 10_000_000;
+
+/// A host at work.
+struct Run<'a> {
+    api: &'a Api,
+    host: Host<'a>,
+    clamp: u64,
+    fills: bool,
+    /// CPU time of each VM, in turns: what the scheduler alone would have given, and what it got.
+    due: Vec<f64>,
+    got: Vec<f64>,
+    /// Turns since each VM wanted nothing or had CPU time.
+    waits: Vec<u32>,
+}
+
+impl<'a> Run<'a> {
+    fn new(api: &'a Api, host: Host<'a>, clamp: u64, fills: bool) -> Self {
+        let vms = host.vms.len();
+        let (due, got, waits) = (vec![0.0; vms], vec![0.0; vms], vec![0; vms]);
+        Run { api, host, clamp, fills, due, got, waits }
+    }
+
+    fn turn(&mut self) {
+        self.host.account(self.api, self.clamp);
+        self.host.turn(self.api);
+        for vm in 0..self.host.vms.len() {
+            self.owner_moves(vm);
+        }
+        for vcpu in &mut self.host.vcpus {
+            (vcpu.got, vcpu.parked) = (0, 0);
+        }
+        for cpu in 0..self.host.cpus.len() {
+            self.cpu_runs(cpu);
+        }
+        for vm in 0..self.host.vms.len() {
+            let ran = self.host.of(vm).any(|v| self.host.vcpus[v].got > 0);
+            let waits = !ran && !self.host.wanting(vm).is_empty();
+            self.waits[vm] = if waits { self.waits[vm] + 1 } else { 0 };
+        }
+    }
+
+    /// vCPUs that share a pCPU, or have lost it, go to one that their VM owns.
+    fn owner_moves(&mut self, vm: usize) {
+        let owned: Cpus = (0..self.host.cpus.len())
+            .filter(|&cpu| self.host.cpus[cpu].owner == vm as u32)
+            .collect();
+        let mut at: Vec<Option<usize>> = Vec::new();
+        for home in homes(&self.host, vm) {
+            let stays = owned.contains(&home) && !at.contains(&Some(home));
+            at.push(stays.then_some(home));
+        }
+        let at = placed(at, &reaches(&self.host, vm), &owned);
+        for (v, cpu) in self.host.wanting(vm).into_iter().zip(at) {
+            if let Some(cpu) = cpu {
+                self.host.vcpus[v].cpu = cpu as u32;
+            }
+        }
+    }
+
+    fn cpu_runs(&mut self, cpu: usize) {
+        let mut here: Vec<(usize, usize)> = Vec::new();
+        for vm in 0..self.host.vms.len() {
+            let wanting = self.host.wanting(vm).into_iter();
+            here.extend(wanting.filter(|&v| self.host.vcpus[v].cpu == cpu as u32).map(|v| (vm, v)));
+        }
+        let mut runs = here.clone();
+        runs.retain(|&(vm, _)| self.host.may_run(self.api, vm as u32, cpu as u32));
+        for &(_, v) in &here {
+            self.host.vcpus[v].parked = (!runs.iter().any(|run| run.1 == v)).into();
+        }
+        if runs.is_empty() && self.fills {
+            let v = self.host.fill(self.api, cpu as u32);
+            assert_eq!(v == NONE, here.is_empty());
+            runs = here.iter().copied().filter(|&(_, of)| of as u32 == v).collect();
+        }
+        self.divide(&here, &runs);
+    }
+
+    /// A turn's time on a pCPU, by weight.
+    fn divide(&mut self, here: &[(usize, usize)], runs: &[(usize, usize)]) {
+        let weight = |all: &[(usize, usize)]| -> u64 {
+            all.iter().map(|&(_, v)| u64::from(self.host.vcpus[v].weight)).sum()
+        };
+        let (of_here, of_runs) = (weight(here), weight(runs));
+        for &(vm, v) in here {
+            if !runs.is_empty() {
+                self.due[vm] += f64::from(self.host.vcpus[v].weight) / of_here as f64;
+            }
+        }
+        for &(vm, v) in runs {
+            let weight = u64::from(self.host.vcpus[v].weight);
+            self.host.vcpus[v].got = TURN * weight / of_runs;
+            self.got[vm] += weight as f64 / of_runs as f64;
+        }
+    }
+}
+
+/// VMs on each pCPU of a part of the host: how many vCPUs on each, their weight, HIGH.
+type Part = (usize, Vec<(usize, u32, bool)>);
+
+fn parts() -> impl Strategy<Value = Vec<Part>> {
+    let vm = (1..4usize, 1..100u32, any::<bool>());
+    prop::collection::vec((1..5usize, prop::collection::vec(vm, 1..6)), 1..4)
+}
+
+/// A VM with more vCPUs than pCPUs has a turn only as the first of the host: at most one part has
+/// such VMs.
+fn host_of(parts: &[Part]) -> Host<'static> {
+    let mut vms = Vec::new();
+    let mut first = 0;
+    for (cpus, here) in parts {
+        for &(each, weight, high) in here {
+            let each = if parts.len() > 1 { 1 } else { each };
+            let vcpus = (first..first + cpus).flat_map(|cpu| (0..each).map(move |_| cpu));
+            let vcpus = vcpus.map(|cpu| Vcpu { wants: 1, ..Vcpu::new(cpu as u32, weight) });
+            vms.push((Vm { high: high.into(), ..Vm::default() }, vcpus.collect()));
+        }
+        first += cpus;
+    }
+    Host::new(first, &vms)
+}
+
+/// VMs that are alike on all of their pCPUs get what the scheduler alone would have given them,
+/// two turns early or late at most, even where they begin and end to spin.
+pub fn gang_shares_by_weight(api: &Api) {
+    let clamp = prop::sample::select(vec![TURN, 2 * TURN, u64::MAX]);
+    let flip = prop::sample::select(vec![1, 3, 7, 20, usize::MAX]);
+    let flips = (flip, prop::collection::vec(0..100usize, 200));
+    property(400, (parts(), clamp, any::<bool>(), flips), |(parts, clamp, fills, (flip, who))| {
+        let mut run = Run::new(api, host_of(&parts), clamp, fills);
+        let vms = run.host.vms.len();
+        for (turn, who) in who.into_iter().enumerate() {
+            run.host.vms[who % vms].high ^= u8::from(turn % flip == flip - 1);
+            run.turn();
+            for (i, vm) in run.host.vms.iter().enumerate() {
+                let ahead = (run.got[i] - run.due[i]) / f64::from(vm.wanting);
+                assert!(ahead.abs() <= 2.0, "VM {i} is {ahead} turns ahead after {turn}");
+            }
+        }
+    });
+}
+
+/// A VM at any place: weight, HIGH, sleeps now and then, pCPUs of its vCPUs and whether they are
+/// pinned.
+type Loose = (u32, bool, bool, Vec<(u32, bool)>);
+
+fn loose() -> impl Strategy<Value = (u32, Vec<Loose>)> {
+    let vcpus = prop::collection::vec((0..8u32, any::<bool>()), 1..9);
+    let vm = (1..9u32, any::<bool>(), (0..4u8).prop_map(|n| n == 0), vcpus);
+    (1..9u32, prop::collection::vec(vm, 2..7))
+}
+
+fn loose_host<'a>(cpus: u32, vms: &[Loose], everywhere: &'a CpuSet) -> Host<'a> {
+    let vm = |&(weight, high, _, ref vcpus): &Loose| {
+        let vcpus = vcpus.iter().map(|&(cpu, pinned)| Vcpu {
+            wants: 1,
+            allowed: (!pinned).then_some(everywhere),
+            ..Vcpu::new(cpu % cpus, weight)
+        });
+        (Vm { high: high.into(), ..Vm::default() }, vcpus.collect())
+    };
+    Host::new(cpus as usize, &vms.iter().map(vm).collect::<Vec<_>>())
+}
+
+/// Wherever VMs are: one that always wants to run does so again soon, and gets a quarter of its
+/// share at least.
+pub fn gang_starves_nobody(api: &Api) {
+    let clamp = prop::sample::select(vec![0, TURN, 2 * TURN, 4 * TURN]);
+    let naps = prop::collection::vec(any::<u16>(), 300);
+    property(400, (loose(), clamp, naps), |((cpus, vms), clamp, naps)| {
+        let everywhere: CpuSet = (0..cpus as usize).collect();
+        let mut run = Run::new(api, loose_host(cpus, &vms, &everywhere), clamp, true);
+        for nap in naps {
+            let vm = nap as usize % vms.len();
+            for (bit, v) in run.host.of(vm).enumerate().filter(|_| vms[vm].2) {
+                run.host.vcpus[v].wants = (nap >> (8 + bit) & 1) as u8;
+            }
+            run.turn();
+            let waits = run.waits.iter().zip(&vms).filter(|(_, vm)| !vm.2).map(|(waits, _)| *waits);
+            assert!(waits.max().unwrap_or(0) <= 100, "one waits for {:?} turns", run.waits);
+        }
+        for (i, _) in vms.iter().enumerate().filter(|(_, vm)| !vm.2) {
+            assert!(run.got[i] >= 0.25 * run.due[i], "{} of {}", run.got[i], run.due[i]);
+        }
+    });
+    // Four that spin, each on pCPU 0 and one more, with one that does not on each pCPU. While one
+    // of them has its turn those on the others' pCPUs get more than their share; not so on pCPU 0.
+    let spins = |cpu: u32| (1, true, false, vec![(0, true), (cpu, true)]);
+    let computes = |cpu: u32| (1, false, false, vec![(cpu, true)]);
+    let vms: Vec<Loose> = (0..5).map(computes).chain((1..5).map(spins)).collect();
+    let everywhere: CpuSet = (0..5).collect();
+    let mut run = Run::new(api, loose_host(5, &vms, &everywhere), 2 * TURN, true);
+    (0..300).for_each(|_| run.turn());
+    assert!(run.got[0] >= 0.75 * run.due[0], "{} of {}", run.got[0], run.due[0]);
+}

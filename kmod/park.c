@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Keeping a vCPU from running while it is another's turn.
+ *
+ * A thread on its way into a guest that has work to do calls
+ * xfer_to_guest_mode_handle_work(), from which it may sleep: KVM holds nothing there. That
+ * call goes through unspin_park(). A thread gets such work by TIF_NOTIFY_RESUME, which the
+ * kernel clears by itself. One that was in user space meanwhile has lost the flag when
+ * it comes back; work.park reminds it at its entry into the guest.
+ *
+ * A sleeping thread is charged for nothing, so the scheduler sees who waits for a turn as one
+ * that sleeps. The guest is told the time as stolen.
+ */
+#include <linux/delay.h>
+#include <linux/ftrace.h>
+#include <linux/ktime.h>
+#include <linux/module.h>
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
+
+#include "compat/compat.h"
+#include "park.h"
+#include "symbols.h"
+#include "unhook.h"
+
+/* Nobody waits for a turn for longer, whatever happened to the timer of turns. */
+#define PARK_MAX_MS 200
+
+/* Some kernels pass the vCPU and some nothing; one argument too many harms none. */
+static int (*handle_work)(struct kvm_vcpu *vcpu);
+static void (*tell_got_on)(struct unspin_slot *slot);
+
+/* --- the thread's way back into the guest --- */
+
+static bool must_wait(const struct unspin_slot *slot)
+{
+	bool may_run;
+
+	preempt_disable();
+	may_run = unspin_may_run(slot, this_cpu_ptr(&unspin_cpu));
+	preempt_enable();
+	return !may_run;
+}
+
+/* It did not just spin since it got its CPU: it may have let go of what its siblings wait for. */
+static bool got_on(const struct unspin_slot *slot, u64 now)
+{
+	return !slot->work.ple || now - slot->in_tsc > 2 * (u64)slot->window_cycles;
+}
+
+/* Own thread. Woken where its turn or a hole has come, by a signal, or at last by the deadline. */
+static void wait_for_turn(struct unspin_slot *slot)
+{
+	u64 start = unspin_now(), started_ns = ktime_get_ns();
+	long left = msecs_to_jiffies(PARK_MAX_MS);
+
+	unspin_count(slot, UNSPIN_C_PARKS, 1);
+	WRITE_ONCE(slot->park_at_lock, slot->work.ple);
+	if (got_on(slot, start))
+		tell_got_on(slot);
+	WRITE_ONCE(slot->parked, 1);
+	for (;;) {
+		/* A full barrier, so that who publishes a turn sees it asleep, or it sees the turn. */
+		set_current_state(TASK_INTERRUPTIBLE);
+		if (!must_wait(slot) || signal_pending(current))
+			break;
+		left = schedule_timeout(left);
+		if (!left) {
+			unspin_count(slot, UNSPIN_C_PARKS_LATE, 1);
+			break;
+		}
+	}
+	__set_current_state(TASK_RUNNING);
+	WRITE_ONCE(slot->parked, 0);
+	unspin_count(slot, UNSPIN_C_PARKED_CYCLES, unspin_now() - start);
+	/* KVM tells the guest this as stolen time; else a guest would think it had slept. */
+	current->sched_info.run_delay += ktime_get_ns() - started_ns;
+}
+
+/* The vCPU whose way into the guest this thread is on, marked as parking; or NULL. */
+static struct unspin_slot *own_slot(void)
+{
+	struct unspin_slot *slot;
+
+	preempt_disable();
+	slot = __this_cpu_read(unspin_cpu.cur);
+	/* Its KVM_RUN, not that of another vCPU by the same thread: only then does the slot stay. */
+	if (slot && slot->held == current &&
+	    current->preempt_notifiers.first == &slot->vcpu->preempt_notifier.link)
+		WRITE_ONCE(slot->parking, 1);
+	else
+		slot = NULL;
+	preempt_enable();
+	return slot;
+}
+
+/* In the place of xfer_to_guest_mode_handle_work(). */
+static int unspin_park(struct kvm_vcpu *vcpu)
+{
+	struct unspin_slot *slot = own_slot();
+	int err;
+
+	do {
+		if (slot) {
+			WRITE_ONCE(slot->work.park, 0);
+			if (must_wait(slot))
+				wait_for_turn(slot);
+		}
+		err = handle_work(vcpu);
+		/* It may have lost its CPU in there, and got one back in another's turn. */
+	} while (!err && slot && slot->work.park && must_wait(slot));
+	/* Last: after this the module may go once this thread has slept or left the kernel. */
+	if (slot)
+		smp_store_release(&slot->parking, 0);
+	return err;
+}
+
+static void notrace hook_handle_work(unsigned long ip, unsigned long parent_ip,
+				     struct ftrace_ops *op, struct ftrace_regs *fregs)
+{
+	if (!within_module_core(parent_ip, THIS_MODULE))
+		compat_ftrace_set_ip(fregs, (unsigned long)unspin_park);
+}
+
+static struct ftrace_ops park_ops = {
+	.func = hook_handle_work,
+	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT,
+};
+
+/* --- who must go --- */
+
+void unspin_park_request(struct unspin_slot *slot)
+{
+	struct task_struct *task = READ_ONCE(slot->held);
+
+	if (!task)
+		return;
+	WRITE_ONCE(slot->work.park, 1);
+	set_tsk_thread_flag(task, TIF_NOTIFY_RESUME);
+	kick_process(task);
+}
+
+/* Its next exit is soon enough, at the latest that of the timer tick. */
+void unspin_park_at_entry(struct unspin_slot *slot)
+{
+	if (unspin_may_run(slot, this_cpu_ptr(&unspin_cpu)))
+		WRITE_ONCE(slot->work.park, 0);
+	else
+		set_tsk_thread_flag(current, TIF_NOTIFY_RESUME);
+}
+
+/* --- attached or not --- */
+
+static bool any_parking(void)
+{
+	struct unspin_slot *slot;
+	struct unspin_vm *vm;
+	bool any = false;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(vm, &unspin_vms, all)
+		list_for_each_entry_rcu(slot, &vm->slots, of_vm)
+			any |= READ_ONCE(slot->parking);
+	rcu_read_unlock();
+	return any;
+}
+
+int unspin_park_init(void)
+{
+	handle_work = (void *)unspin_symbols.handle_work;
+	return ftrace_set_filter_ip(&park_ops, unspin_symbols.handle_work, 0, 0);
+}
+
+void unspin_park_deinit(void)
+{
+	ftrace_free_filter(&park_ops);
+}
+
+int unspin_park_attach(void (*got_on)(struct unspin_slot *slot))
+{
+	int err;
+
+	tell_got_on = got_on;
+	err = register_ftrace_function(&park_ops);
+
+	if (!err)
+		return 0;
+	pr_err("cannot hook xfer_to_guest_mode_handle_work (%d)%s\n", err,
+	       err == -EBUSY ? ": a livepatch has it, or kernel.ftrace_enabled is 0" : "");
+	return err;
+}
+
+/* Everybody may run by now. Threads in there end their sleep, or their deadline does. */
+int unspin_park_detach(void)
+{
+	int err = unspin_unhook(&park_ops);
+
+	if (err)
+		return err;	/* it stays, and lets everybody run */
+	while (any_parking())
+		usleep_range(900, 1100);
+	synchronize_rcu_tasks();
+	return 0;
+}

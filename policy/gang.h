@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * Gangs: whose turn it is on which pCPUs, so that the vCPUs of a VM run together.
+ *
+ * A turn is a span of time for the whole host. At its start pCPUs get owners: VMs whose
+ * vCPUs spin (HIGH), or the group of all other VMs (LOW), whose vCPUs run as the scheduler
+ * has them. While a pCPU is owned, vCPUs of rivals stay off it. One of them may fill it
+ * while the owner has nothing to run there.
+ *
+ * The VM that is owed most comes first. A vCPU's part of a turn is what a fair scheduler
+ * would have given it: the time that all vCPUs on its pCPU got, by weight. What a VM is owed
+ * is the sum of its vCPUs' parts less the time they got, fills included. So turns only move
+ * time: what all are owed adds up to 0. Others come after the first in the same order, each
+ * on pCPUs that are left, if each of its vCPUs that wants to run finds one. When it is a
+ * LOW VM's turn, the group owns those of its vCPUs' pCPUs that are left. What nobody takes
+ * goes to a VM that owns others already and has a vCPU asleep there, for when it wakes. A
+ * pCPU that nobody owns is left to the scheduler.
+ *
+ * That VMs which synchronize should run together, and only while they do, is ASMan's (Weng,
+ * Liu, Yu, Li, "Dynamic Adaptive Scheduling for Virtual Machines", HPDC 2011); turns for
+ * the whole host are Ousterhout's ("Scheduling Techniques for Concurrent Systems", ICDCS
+ * 1982). What is owed, the group and fills are ours.
+ *
+ * The caller keeps time, stops what must not run, and calls in from one context at a time
+ * for given arrays. Nothing here locks, allocates or reads a clock. Times are in any one unit.
+ */
+#ifndef UNSPIN_POLICY_GANG_H
+#define UNSPIN_POLICY_GANG_H
+
+#include "types.h"
+
+typedef __INT64_TYPE__ gang_s64;
+
+#define GANG_NONE 0xffffffffu	/* nobody owns the pCPU, or nobody may fill it */
+#define GANG_LOW 0xfffffffeu	/* the group of the VMs that are LOW */
+
+#define GANG_WEIGHT_MAX (1u << 20)		/* larger weights count as this, 0 as 1 */
+#define GANG_TIME_MAX ((pol_u64)1 << 40)	/* longer times count as this */
+
+struct gang_vm {
+	gang_s64 owed;		/* 0 at first, then kept by the calls below */
+	pol_u32 first, count;	/* its vCPUs: vcpus[first] and those that follow */
+	pol_u32 last_turn;	/* the last turn it owned a pCPU in, 0 at first; kept likewise */
+	pol_u8 high;		/* its vCPUs spin, and should run together */
+	pol_u8 reserved[3];
+	pol_u32 wanting;	/* how many of its vCPUs want to run; set by gang_account() */
+};
+
+struct gang_vcpu {
+	pol_u64 got;		/* CPU time in the turn that ends */
+	const pol_u64 *allowed;	/* bit n: may run on pCPU n. NULL: only where it is */
+	pol_u32 weight;		/* of its part of a pCPU */
+	pol_u32 cpu;		/* the pCPU it runs on, or waits for */
+	pol_u8 wants;		/* runs, waits for a pCPU, or is kept from running */
+	pol_u8 parked;		/* is kept from running, and may be let in to fill */
+	pol_u8 lock;		/* waits for a lock of its guest: it would only spin */
+	pol_u8 placed;		/* scratch */
+	pol_u8 reserved[4];
+};
+
+struct gang_cpu {
+	pol_u64 time, weight;	/* scratch: of all vCPUs there */
+	pol_u32 owner;		/* index of a VM, GANG_LOW or GANG_NONE: set by gang_turn() */
+	pol_u32 low_last_turn;	/* the last turn the group owned it in, as of a VM */
+};
+
+/* All VMs, vCPUs and pCPUs that take part. A vCPU on any other pCPU is left alone. */
+struct gang_host {
+	struct gang_vm *vms;
+	struct gang_vcpu *vcpus;
+	struct gang_cpu *cpus;
+	pol_u32 vm_count, vcpu_count, cpu_count;
+	pol_u32 turn;		/* how many there were; kept by gang_turn(), which begins anew at 1 */
+};
+
+/*
+ * A turn has ended: what VMs are owed follows from what their vCPUs got. A vCPU that wanted
+ * nothing and got nothing has no part. No VM is owed, or owes, more than "clamp" for each vCPU
+ * that wants to run; below the length of a turn, shares would not be by weight. What a VM that
+ * wants nothing is owed is halved: who sleeps for long comes back without.
+ */
+void gang_account(struct gang_host *host, pol_u64 clamp);
+
+/*
+ * A turn starts: sets the owner of each pCPU. Returns 1, or 0 where no pCPU has an owner: no
+ * VM is HIGH, or nobody has a rival.
+ */
+pol_u8 gang_turn(struct gang_host *host);
+
+/* Whether vCPUs of a VM may run on a pCPU, fills aside. */
+pol_u8 gang_may_run(const struct gang_host *host, pol_u32 vm, pol_u32 cpu);
+
+/*
+ * The pCPU's owner has nothing to run there: who may fill it, as an index of vcpus[], or
+ * GANG_NONE. Of those that are parked there and do not wait for a lock, it is the one whose
+ * VM is owed most; of equals, the first.
+ */
+pol_u32 gang_fill(const struct gang_host *host, pol_u32 cpu);
+
+#endif
