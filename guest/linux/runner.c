@@ -7,8 +7,8 @@
  *	command	what to run again and again, for /bin/sh
  *	counts	libc functions whose calls are counted, "write,send"; empty: the program counts by itself
  *	prepare	run once before the first time, for /bin/sh; may be empty
- * Their environment has vcpus, seed (31 bits) and data, a directory that stays as long as the guest does. They
- * run in /tmp, which is emptied once all of a program's processes are gone.
+ * Their environment has vcpus, seed (31 bits) and data, a directory that stays as long as the guest
+ * does. They run in /tmp, which is emptied once all of a program's processes are gone.
  *
  * Started by anybody else than the kernel, it mounts nothing and serves the area in the file named
  * by UNSPIN_AREA, with programs below UNSPIN_PROGRAMS, until it gets SIGTERM: for tests.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SIGINT, SIGTERM and SIGHUP (a lost terminal) end the plan in order: VMs stopped, module and scheduler as they were.
+//! SIGINT, SIGTERM and SIGHUP (a lost terminal) end the plan in order: VMs stopped, module and
+//! scheduler as they were.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,17 +12,24 @@ extern "C" fn note(_: i32) {
     WANTED.store(true, Ordering::Relaxed);
 }
 
-/// Without SA_RESTART: waits return, and look. What whoever started this has it ignore (nohup: SIGHUP)
-/// stays ignored.
+/// Whether whoever started this has it ignore a signal, as nohup does SIGHUP: then it should stay so.
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: only asks; the structure outlives the call.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut now) == 0
+            && now.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Without SA_RESTART: waits return, and look.
 pub(crate) fn install() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the handler only stores to an atomic, and both structures outlive the calls.
+        if signal == libc::SIGHUP && is_ignored(signal) {
+            continue;
+        }
+        // SAFETY: the handler only stores to an atomic.
         unsafe {
-            let mut before: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, std::ptr::null(), &mut before);
-            if signal == libc::SIGHUP && before.sa_sigaction == libc::SIG_IGN {
-                continue;
-            }
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = note as extern "C" fn(i32) as usize;
             libc::sigaction(signal, &action, std::ptr::null_mut());

@@ -21,6 +21,7 @@ use unspin_scenario::result::{Progress, Record};
 
 use error::complain;
 pub use error::Error;
+pub use interrupt::is_ignored;
 pub use module::settings_for;
 pub use sink::{frame, Sink};
 

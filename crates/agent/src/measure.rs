@@ -7,7 +7,7 @@ use std::time::Duration;
 use unspin_guest_abi::rng::{splitmix64, vm_seed};
 use unspin_scenario::plan::{CgroupLayout, Run, Window};
 use unspin_scenario::result::{ModuleStats, RunResult, SpinPlace, Spinners, Stalls, VmResult};
-use unspin_spinners::{is_user, Samples};
+use unspin_spinners::{is_user, Samples, USER};
 use unspin_vmm::process::{now_ns, Sample, Schedule};
 use unspin_vmm::{Realtime, VcpuSample, VmConfig};
 
@@ -43,7 +43,7 @@ pub(crate) struct Bench {
 /// Makes a run; `later` are those after it.
 pub(crate) fn measure(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResult, Error> {
     check(run)?;
-    if bench.module.is_none() && module::needed_by(run) {
+    if bench.module.is_none() && module::needed(run) {
         return Err(Error::NoModule { arm: run.arm.name.clone() });
     }
     if let Some(module) = &bench.module {
@@ -195,7 +195,7 @@ fn places(counts: &[(u64, u64)]) -> (Vec<SpinPlace>, u64) {
     let place = |&(address, count): &(u64, u64)| SpinPlace { address, count, symbol: None };
     let mut places: Vec<SpinPlace> = kernels.map(place).collect();
     if of_user > 0 {
-        places.push(place(&(0, of_user)));
+        places.push(SpinPlace { symbol: Some(USER.into()), ..place(&(0, of_user)) });
     }
     places.sort_by_key(|place| std::cmp::Reverse(place.count));
     (places, kernel.iter().skip(SPIN_PLACES).map(|(_, count)| count).sum())

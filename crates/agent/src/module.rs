@@ -104,8 +104,7 @@ impl Module {
             let reason = control.strip_prefix("none: ").filter(|_| needed);
             reason.map(str::to_string)
         };
-        let is_set = sets_window(&run.arm) || switches_ple_off(run);
-        if let Some(reason) = missing(is_set, ModuleValue::WINDOW_CONTROL) {
+        if let Some(reason) = missing(needs_window(run), ModuleValue::WINDOW_CONTROL) {
             return Err(Error::NoWindowControl { arm, reason });
         }
         if let Some(reason) = missing(run.arm.ipi_aware, ModuleValue::IPI_CONTROL) {
@@ -186,19 +185,16 @@ pub fn settings_for(root: &Path, run: &Run) -> Result<ModuleSettings, Error> {
     settings.ok_or_else(|| wrong("its settings cannot be read"))
 }
 
-/// Whether the arm cannot be run without the module.
-pub(crate) fn needed(arm: &Arm) -> bool {
-    sets_window(arm) || arm.yield_to != YieldTo::Stock || arm.ipi_aware
+/// Whether the run cannot be made without the module.
+pub(crate) fn needed(run: &Run) -> bool {
+    needs_window(run) || run.arm.yield_to != YieldTo::Stock || run.arm.ipi_aware
 }
 
-/// The same of a run, whose Linux guests may need it for more.
-pub(crate) fn needed_by(run: &Run) -> bool {
-    needed(&run.arm) || switches_ple_off(run)
-}
-
-/// Whether the module's window is what keeps a run's guests from pause-loop exits.
-fn switches_ple_off(run: &Run) -> bool {
-    run.arm.window == Window::Off && (0..run.vms).any(|vm| run.linux_of(vm).is_some())
+/// Whether the module sets windows in it: also where a window beyond all spinning keeps Linux guests
+/// from pause-loop exits.
+fn needs_window(run: &Run) -> bool {
+    let is_linux = || (0..run.vms).any(|vm| run.linux_of(vm).is_some());
+    sets_window(&run.arm) || (run.arm.window == Window::Off && is_linux())
 }
 
 /// What happened between two readings.
@@ -277,16 +273,16 @@ mod tests {
         let module = Module { root: root.clone(), before: vec![] };
         fs::write(root.join("window_control"), "none: no BTF\n").unwrap();
         let mut off = run(Window::Off, YieldTo::Stock);
-        assert!(!needed_by(&off));
+        assert!(!needed(&off));
         module.check_can(&off).unwrap();
         off.linux = Some(linux());
-        assert!(needed_by(&off));
+        assert!(needed(&off));
         let error = module.check_can(&off).unwrap_err().to_string();
         assert!(error.contains("no BTF"), "{error}");
         fs::write(root.join("window_control"), "vmx\n").unwrap();
         module.check_can(&off).unwrap();
         let stock = Run { linux: off.linux, ..run(Window::Stock, YieldTo::Stock) };
-        assert!(!needed_by(&stock));
+        assert!(!needed(&stock));
         fs::remove_dir_all(root).unwrap();
     }
 
@@ -310,7 +306,7 @@ mod tests {
         let aware = |yield_to| {
             let mut run = run(Window::Stock, yield_to);
             (run.arm.name, run.arm.ipi_aware) = ("ipi".into(), true);
-            assert!(needed(&run.arm));
+            assert!(needed(&run));
             module.set_defaults(&run)
         };
         let refused = |yield_to| aware(yield_to).unwrap_err().to_string();

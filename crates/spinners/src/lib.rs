@@ -18,4 +18,4 @@ pub use error::{Error, SymbolsError};
 pub use instance::TRACEFS;
 pub use samples::{entries, Collector, Counts, Ready, Samples};
 pub use symbols::{is_user, Place, Symbols};
-pub use table::{by_symbol, fit, symbol_of, Fit, Line};
+pub use table::{by_symbol, fit, symbol_of, Fit, Line, USER};

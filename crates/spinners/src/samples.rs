@@ -79,24 +79,13 @@ impl Samples {
 
     /// The part of these that is of `threads`.
     pub fn of_threads(&self, threads: &[i32]) -> Samples {
-        let mut sum: [BTreeMap<u64, u64>; 2] = Default::default();
-        let mut by_thread = BTreeMap::new();
-        for (thread, kinds) in self.by_thread.iter().filter(|(thread, _)| threads.contains(thread))
-        {
-            for (sum, counts) in sum.iter_mut().zip([&kinds.0, &kinds.1]) {
-                for &(address, count) in counts {
-                    *sum.entry(address).or_default() += count;
-                }
-            }
-            by_thread.insert(*thread, kinds.clone());
-        }
-        let [pause, interrupted] = sum.map(sorted);
-        Samples { pause, interrupted, by_thread, dropped: self.dropped }
+        let mine = self.by_thread.iter().filter(|(thread, _)| threads.contains(thread));
+        let mine = mine.map(|(thread, kinds)| (*thread, kinds.clone()));
+        Samples::summed(mine.collect(), self.dropped)
     }
 
     fn of(histogram: &Histogram, threads: &BTreeSet<i32>) -> Samples {
         let mut all = BTreeMap::<i32, [BTreeMap<u64, u64>; 2]>::new();
-        let mut sum: [BTreeMap<u64, u64>; 2] = Default::default();
         for &Entry { address, exit_reason, thread, count } in &histogram.entries {
             let kind = match exit_reason {
                 reason if PAUSE.is(reason) => 0,
@@ -104,17 +93,27 @@ impl Samples {
                 _ => continue,
             };
             if threads.contains(&thread) {
-                *sum[kind].entry(address).or_default() += count;
                 *all.entry(thread).or_default()[kind].entry(address).or_default() += count;
             }
         }
-        let [pause, interrupted] = sum.map(sorted);
         let by_thread = all.into_iter().map(|(thread, kinds)| {
             let [pause, interrupted] = kinds.map(sorted);
             (thread, (pause, interrupted))
         });
-        let by_thread = by_thread.collect();
-        Samples { pause, interrupted, by_thread, dropped: histogram.dropped }
+        Samples::summed(by_thread.collect(), histogram.dropped)
+    }
+
+    /// Those of all these threads together.
+    fn summed(by_thread: BTreeMap<i32, (Counts, Counts)>, dropped: u64) -> Samples {
+        let sum = |kind: fn(&(Counts, Counts)) -> &Counts| {
+            let mut sum = BTreeMap::<u64, u64>::new();
+            for &(address, count) in by_thread.values().flat_map(kind) {
+                *sum.entry(address).or_default() += count;
+            }
+            sorted(sum)
+        };
+        let (pause, interrupted) = (sum(|kinds| &kinds.0), sum(|kinds| &kinds.1));
+        Samples { pause, interrupted, by_thread, dropped }
     }
 }
 

@@ -33,7 +33,8 @@ impl Fit {
     }
 }
 
-const USER: &str = "user space";
+/// What all addresses of programs are called.
+pub const USER: &str = "user space";
 
 /// Counts per function, the most frequent first. Without symbols, and where none fits, per address.
 pub fn by_symbol(counts: &Counts, symbols: Option<&Symbols>) -> Vec<Line> {

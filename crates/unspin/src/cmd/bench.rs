@@ -17,6 +17,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use unspin_agent::is_ignored;
 use unspin_lab::Lock;
 use unspin_report::{documents, read_files, write_atomic, write_dir, Document};
 use unspin_scenario::module;
@@ -135,16 +136,6 @@ fn take_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
         take(SIGHUP).context("cannot take signals")?;
     }
     Ok(())
-}
-
-/// As nohup has it: then it stays so.
-fn is_ignored(signal: i32) -> bool {
-    // SAFETY: only asks; the structure outlives the call.
-    unsafe {
-        let mut now: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, std::ptr::null(), &mut now) == 0
-            && now.sa_sigaction == libc::SIG_IGN
-    }
 }
 
 /// Whether the machine has what is asked of it; before anything is made.

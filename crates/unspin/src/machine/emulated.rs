@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Machine `emulated`: a computer with VT-x and PLE, emulated by Bochs (crates/lab).
 
-use super::guests::{self, SymbolsOfKernels};
+use super::guests::{self, About};
 use super::lab::{explain, open, series};
 use super::{Job, Machine, Refusal, Sink};
 use crate::exit::Usage;
@@ -85,7 +85,7 @@ impl Machine for Emulated {
         if job.stop.load(Ordering::Relaxed) {
             return Err(LabError::Interrupted.into());
         }
-        let Guests { work, symbols, qemu } = self.with_guests(job)?;
+        let (work, about) = self.with_guests(job)?;
         let memory_mib = memory_mib(&work.plan);
         let computer = Computer { memory_mib, ..Computer::bochs(work.plan.pcpus) };
         (job.say)(&format!("booting {}", kernel.release));
@@ -93,8 +93,8 @@ impl Machine for Emulated {
         let name = job.dir.file_name().unwrap_or(job.dir.as_os_str()).to_string_lossy();
         let booted =
             self.lab.boot_plan(&kernel, &computer, &work, &name, job.stop, &mut |mut r| {
-                describe(&mut r, &computer, qemu.as_deref());
-                symbols.name(&mut r);
+                describe(&mut r, &computer);
+                about.tell(&mut r);
                 if let Err(e) = sink(r) {
                     // Records that cannot be kept are no reason to go on making them.
                     job.stop.store(true, Ordering::Relaxed);
@@ -110,10 +110,10 @@ impl Machine for Emulated {
 
 impl Emulated {
     /// The job's plan, which says where in the computer its Linux guests' files lie, and those files.
-    fn with_guests(&self, job: &Job) -> anyhow::Result<Guests> {
+    fn with_guests(&self, job: &Job) -> anyhow::Result<(Work, About)> {
         let mut plan = job.plan.clone();
         if plan.runs.iter().all(|run| guests::of(run).next().is_none()) {
-            return Ok(Guests { work: plan.into(), symbols: Default::default(), qemu: None });
+            return Ok((plan.into(), About::default()));
         }
         let mut say = |text: &str| (job.say)(text);
         let qemu = self.lab.qemu(job.stop, &mut say).map_err(explain)?;
@@ -135,17 +135,8 @@ impl Emulated {
             cmdline: CMDLINE.into(),
             patience_s: PATIENCE_S,
         });
-        let work = Work { plan, copies };
-        Ok(Guests { work, symbols: parts.symbols, qemu: Some(qemu.version) })
+        Ok((Work { plan, copies }, parts.about.with_qemu(Some(qemu.version))))
     }
-}
-
-/// What a job's Linux guests take; with none, the plan alone.
-struct Guests {
-    work: Work,
-    symbols: SymbolsOfKernels,
-    /// Its package's version.
-    qemu: Option<String>,
 }
 
 /// The most that Linux guests of one run need together.
@@ -163,15 +154,12 @@ fn memory_mib(plan: &Plan) -> u32 {
     }
 }
 
-fn describe(record: &mut Record, computer: &Computer, qemu: Option<&str>) {
+fn describe(record: &mut Record, computer: &Computer) {
     if let Record::Begin(b) = record {
         let text = format!(
             "{:?}, {} CPUs, {} instructions a second, {} MiB",
             computer.emulator, computer.cpus, computer.ips, computer.memory_mib
         );
         b.settings.insert("emulator".to_string(), text);
-        if let Some(qemu) = qemu {
-            b.settings.insert(guests::QEMU_SETTING.to_string(), qemu.to_string());
-        }
     }
 }

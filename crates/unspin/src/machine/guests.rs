@@ -10,50 +10,67 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use unspin_lab::{Lab, Series};
 use unspin_scenario::plan::{LinuxVm, Plan, Run};
-use unspin_scenario::result::{Record, SpinPlace};
+use unspin_scenario::result::{Record, RunResult};
 use unspin_spinners::{symbol_of, Symbols};
 
 pub struct Parts {
     /// By series.
     pub kernels: BTreeMap<String, PathBuf>,
-    pub symbols: SymbolsOfKernels,
+    pub about: About,
     pub initramfs: PathBuf,
 }
 
-/// By series.
+/// What records of Linux guests are told that the agent does not know.
 #[derive(Default)]
-pub struct SymbolsOfKernels(BTreeMap<String, Symbols>);
+pub struct About {
+    /// Which QEMU runs them.
+    qemu: Option<String>,
+    /// Of their kernels, by series.
+    symbols: BTreeMap<String, Symbols>,
+}
 
-impl SymbolsOfKernels {
+impl About {
     /// A kernel whose symbols cannot be read costs no run; its addresses stay numbers.
-    fn read(kernels: &BTreeMap<String, PathBuf>, say: &mut dyn FnMut(&str)) -> SymbolsOfKernels {
-        let mut all = BTreeMap::new();
+    fn of(kernels: &BTreeMap<String, PathBuf>, say: &mut dyn FnMut(&str)) -> About {
+        let mut symbols = BTreeMap::new();
         for (series, file) in kernels {
             match Symbols::of_kernel(file) {
-                Ok(symbols) => drop(all.insert(series.clone(), symbols)),
+                Ok(of_kernel) => drop(symbols.insert(series.clone(), of_kernel)),
                 Err(error) => say(&format!("where guests spin is not named: {error}")),
             }
         }
-        SymbolsOfKernels(all)
+        About { qemu: None, symbols }
+    }
+
+    pub fn with_qemu(self, qemu: Option<String>) -> About {
+        About { qemu, ..self }
+    }
+
+    pub fn tell(&self, record: &mut Record) {
+        match (record, &self.qemu) {
+            (Record::Begin(begin), Some(qemu)) => {
+                begin.settings.insert("qemu".to_string(), qemu.clone());
+            }
+            (Record::Run(run), _) => self.name(run),
+            _ => {}
+        }
     }
 
     /// Names the places where the guests of a run spun, if all have the same kernel.
-    pub fn name(&self, record: &mut Record) {
-        let Record::Run(run) = record else { return };
+    fn name(&self, run: &mut RunResult) {
         let mut kernels: Vec<&str> =
             of(&run.run).map(|linux| linux.guest.kernel.as_str()).collect();
         kernels.dedup();
         let [kernel] = kernels[..] else { return };
-        let (Some(symbols), Some(spinners)) = (self.0.get(kernel), &mut run.spinners) else {
+        let (Some(symbols), Some(spinners)) = (self.symbols.get(kernel), &mut run.spinners) else {
             return;
         };
-        let name = |place: &mut SpinPlace| place.symbol = symbol_of(place.address, symbols);
-        spinners.pause.iter_mut().chain(&mut spinners.interrupted).for_each(name);
+        let places = spinners.pause.iter_mut().chain(&mut spinners.interrupted);
+        for place in places.filter(|place| place.symbol.is_none()) {
+            place.symbol = symbol_of(place.address, symbols);
+        }
     }
 }
-
-/// What says in a record which QEMU ran the guests.
-pub const QEMU_SETTING: &str = "qemu";
 
 /// What this host's QEMU says it is; `None` where it does not, which is the agent's to find.
 pub fn qemu_version(program: &str) -> Option<String> {
@@ -104,8 +121,8 @@ pub fn parts(
     }
     let programs: Vec<_> = programs.into_values().collect();
     let initramfs = lab.guest_image(&programs, stop, say).map_err(explain)?;
-    let symbols = SymbolsOfKernels::read(&kernels, say);
-    Ok(Parts { kernels, symbols, initramfs })
+    let about = About::of(&kernels, say);
+    Ok(Parts { kernels, about, initramfs })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Machine `kvm`: the agent runs the plan on this host, with the module loaded.
 
-use super::guests::{self, SymbolsOfKernels};
+use super::guests::{self, About};
 use super::{detect, lab, Job, Machine, Refusal, Sink, Wish};
 use crate::exit::Cannot;
 use crate::host;
@@ -160,8 +160,7 @@ impl Machine for Kvm {
     }
 
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
-        let (plan, symbols) = self.with_guests(job)?;
-        let qemu = plan.linux.as_ref().and_then(|files| guests::qemu_version(&files.qemu));
+        let (plan, about) = self.with_guests(job)?;
         (job.say)("starting the agent");
         let file = job.dir.join("plan.json");
         unspin_report::write_atomic(&file, &serde_json::to_vec(&plan)?)?;
@@ -172,8 +171,7 @@ impl Machine for Kvm {
         end_with_this_thread(&mut agent);
         let mut agent = agent.spawn().context("cannot start the agent")?;
         let read = read_records(&mut agent, job.stop, &mut |mut record| {
-            describe(&mut record, qemu.as_deref());
-            symbols.name(&mut record);
+            about.tell(&mut record);
             sink(record)
         });
         if read.is_err() {
@@ -192,25 +190,26 @@ impl Machine for Kvm {
 }
 
 impl Kvm {
-    /// The job's plan, which says where its Linux guests' files lie, and their kernels' symbols. QEMU is
-    /// this host's own.
-    fn with_guests(&self, job: &Job) -> anyhow::Result<(Plan, SymbolsOfKernels)> {
+    /// The job's plan, which says where its Linux guests' files lie, and what is known of them.
+    /// QEMU is this host's own.
+    fn with_guests(&self, job: &Job) -> anyhow::Result<(Plan, About)> {
         let mut plan = job.plan.clone();
         if plan.runs.iter().all(|run| guests::of(run).next().is_none()) {
-            return Ok((plan, SymbolsOfKernels::default()));
+            return Ok((plan, About::default()));
         }
         let lab = lab::lab(self.lab_dir.as_deref())?;
         let parts = guests::parts(&lab, &plan, job.stop, &mut |text| (job.say)(text))?;
         let kernels = parts.kernels.into_iter();
+        let qemu = "qemu-system-x86_64";
         plan.linux = Some(LinuxFiles {
-            qemu: "qemu-system-x86_64".into(),
+            qemu: qemu.into(),
             firmware: None,
             kernels: kernels.map(|(name, file)| (name, file.display().to_string())).collect(),
             initramfs: parts.initramfs.display().to_string(),
             cmdline: String::new(),
             patience_s: 60,
         });
-        Ok((plan, parts.symbols))
+        Ok((plan, parts.about.with_qemu(guests::qemu_version(qemu))))
     }
 }
 
@@ -267,12 +266,6 @@ fn end_with_this_thread(command: &mut Command) {
     };
     // SAFETY: `ask` neither allocates nor locks.
     unsafe { command.pre_exec(ask) };
-}
-
-fn describe(record: &mut Record, qemu: Option<&str>) {
-    if let (Record::Begin(begin), Some(qemu)) = (record, qemu) {
-        begin.settings.insert(guests::QEMU_SETTING.to_string(), qemu.to_string());
-    }
 }
 
 /// Asks the agent to end its VMs and itself.

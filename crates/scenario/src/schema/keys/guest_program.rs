@@ -32,7 +32,8 @@ table! { GUEST_PROGRAM: GuestProgram = "", "A program that Linux guests run, unm
         .help("what a unit of its work is, for people");
     COUNTS: Maybe<List<Form>> = "counts", Maybe(list("functions of the C library", Form(WORD))) =>
         .usually("it counts by itself")
-        .help("functions of the C library whose calls are the units, of those that guest/linux/count.c has");
+        .help("functions of the C library whose calls are the units, of those that \
+               guest/linux/count.c has");
     FROM: Form = "from", Form(LINE) =>
         .needed("where it is from")
         .help("where it is from");
