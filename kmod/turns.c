@@ -58,6 +58,7 @@ static const struct demand_params demand_params = {
 	.hold_max_us = DEMAND_HOLD_MAX_US,
 };
 static u64 turn_started, turn_cycles;
+static bool turn_owned;		/* somebody owned a CPU in the turn that ends */
 
 static DEFINE_PER_CPU(struct irq_work, holes);	/* set at run time: the loader leaves pointers in here as they are */
 
@@ -159,7 +160,7 @@ static void turn_charge(u64 cycles)
 
 	/* A VM's turn is one in which it owns a CPU, however many. */
 	for (i = 0; i < host.vm_count; i++)
-		if (host.turn && host.vms[i].high && vm_at[i]->turn_last == host.turn)
+		if (turn_owned && host.vms[i].high && vm_at[i]->turn_last == host.turn)
 			vm_at[i]->turn_cycles += cycles;
 	for (cpu = 0; cpu < host.cpu_count; cpu++)
 		WRITE_ONCE(per_cpu(unspin_cpu.filler, cpu), NULL);
@@ -245,16 +246,15 @@ static u64 turn_length_us(void)
 static enum hrtimer_restart turn(struct hrtimer *of)
 {
 	u64 now = unspin_now(), us;
-	bool any;
 
 	raw_spin_lock(&turns_lock);
 	turn_charge(now - turn_started);
 	host_look(now);
 	demand_look();
 	gang_account(&host, CLAMP_TURNS * turn_cycles);
-	any = gang_turn(&host);
+	turn_owned = gang_turn(&host);
 	results_keep();
-	owners_publish(any);
+	owners_publish(turn_owned);
 	parked_wake();
 	us = turn_length_us();
 	WRITE_ONCE(turn_started, now);
@@ -410,6 +410,7 @@ static void let_all_run(void)
 	parked_wake();
 	rcu_read_unlock();
 	host.vm_count = host.vcpu_count = 0;
+	turn_owned = false;
 	raw_spin_unlock_irqrestore(&turns_lock, flags);
 }
 

@@ -257,6 +257,9 @@ macro_rules! module_stats {
             pub window_cycles: u64,
             /// Rounds of APLE since the VM started, not only in the window.
             pub rounds_total: u64,
+            pub turns: u64,
+            pub turn_cycles: u64,
+            pub vcrd: u64,
         }
 
         impl ModuleStats {
@@ -273,6 +276,9 @@ macro_rules! module_stats {
                     inefficiency_last_ppm: of(Value::INEFFICIENCY_LAST.file())?,
                     window_cycles: of(Value::WINDOW.file())?,
                     rounds_total: of(Value::ROUNDS.file())?,
+                    turns: of(Value::TURNS.file())?,
+                    turn_cycles: of(Value::TURN_CYCLES.file())?,
+                    vcrd: of(Value::VCRD.file())?,
                 })
             }
 
@@ -297,6 +303,9 @@ macro_rules! module_stats {
                     inefficiency_last_ppm: self.inefficiency_last_ppm,
                     window_cycles: self.window_cycles,
                     rounds_total: self.rounds_total,
+                    turns: since!(turns),
+                    turn_cycles: since!(turn_cycles),
+                    vcrd: self.vcrd,
                 })
             }
         }
@@ -323,8 +332,18 @@ pub struct WentBack {
     pub to: u64,
 }
 
-/// Counters that records written before them lack: what they count did not happen then.
-const ADDED: [Counter; 2] = [Counter::YIELD_WOKEN, Counter::YIELD_IPI];
+/// What records written before them lack: what they count did not happen then.
+const ADDED: [&str; 9] = [
+    Counter::YIELD_WOKEN.file(),
+    Counter::YIELD_IPI.file(),
+    Counter::PARKS.file(),
+    Counter::PARKS_LATE.file(),
+    Counter::PARKED_CYCLES.file(),
+    Counter::FILLS.file(),
+    Value::TURNS.file(),
+    Value::TURN_CYCLES.file(),
+    Value::VCRD.file(),
+];
 
 impl TryFrom<BTreeMap<String, u64>> for ModuleStats {
     type Error = String;
@@ -332,7 +351,7 @@ impl TryFrom<BTreeMap<String, u64>> for ModuleStats {
     fn try_from(record: BTreeMap<String, u64>) -> Result<ModuleStats, String> {
         ModuleStats::read(|file| {
             let key = if file == Value::ROUNDS.file() { "rounds_total" } else { file };
-            let added = || ADDED.iter().any(|c| c.file() == key).then_some(0);
+            let added = || ADDED.contains(&key).then_some(0);
             let known = record.get(key).copied().or_else(added);
             known.ok_or_else(|| format!("missing field `{key}`"))
         })
@@ -368,7 +387,7 @@ mod tests {
             let mut without = json.clone();
             without.as_object_mut().unwrap().remove(key);
             let read = serde_json::from_value::<ModuleStats>(without);
-            match ADDED.iter().any(|c| c.file() == key) {
+            match ADDED.contains(&key.as_str()) {
                 true => assert_eq!(serde_json::to_value(read.unwrap()).unwrap()[key], 0),
                 false => assert!(read.unwrap_err().to_string().contains(key.as_str())),
             }
