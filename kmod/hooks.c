@@ -104,9 +104,22 @@ static noinline notrace void switch_of_vcpu(struct unspin_slot *out, bool preemp
 	if (in)
 		unspin_switched_in(in, next, now);
 	__this_cpu_write(unspin_cpu.cur, in);
-	/* It sleeps, and no vCPU follows: in a turn, a hole. */
-	if (unlikely(__this_cpu_read(unspin_cpu.owner)) && !in && !preempt &&
-	    prev_state != TASK_RUNNING)
+}
+
+/* The same in a turn: who may not run here goes, and who sleeps without a vCPU after it leaves a hole. */
+static noinline notrace void switch_in_turn(struct unspin_slot *out, bool preempt,
+					    struct task_struct *prev, struct task_struct *next,
+					    unsigned int prev_state, const struct hlist_node *first)
+{
+	struct unspin_slot *in;
+
+	switch_of_vcpu(out, preempt, prev, next, prev_state, first);
+	in = __this_cpu_read(unspin_cpu.cur);
+	if (in && !unspin_may_run(in, this_cpu_ptr(&unspin_cpu))) {
+		WRITE_ONCE(in->work.park, 1);
+		set_tsk_thread_flag(next, TIF_NOTIFY_RESUME);
+	}
+	if (!in && !preempt && prev_state != TASK_RUNNING)
 		unspin_turns_idle(out);
 }
 
@@ -120,7 +133,10 @@ static void notrace probe_sched_switch(void *data, bool preempt, struct task_str
 	__this_cpu_inc(unspin_cpu.switches);
 	if (likely(!out && !first))
 		return;
-	switch_of_vcpu(out, preempt, prev, next, prev_state, first);
+	if (unlikely(__this_cpu_read(unspin_cpu.owner)))
+		switch_in_turn(out, preempt, prev, next, prev_state, first);
+	else
+		switch_of_vcpu(out, preempt, prev, next, prev_state, first);
 }
 
 static struct {

@@ -81,10 +81,6 @@ static inline void unspin_switched_in(struct unspin_slot *slot, struct task_stru
 	WRITE_ONCE(slot->out_tsc, 0);
 	if (READ_ONCE(slot->vm->active))
 		unspin_run_start(slot, now);
-	if (unlikely(!unspin_may_run(slot, this_cpu_ptr(&unspin_cpu)))) {
-		slot->work.park = 1;
-		set_tsk_thread_flag(next, TIF_NOTIFY_RESUME);
-	}
 	if (unlikely(READ_ONCE(slot->pick_pending))) {
 		WRITE_ONCE(slot->pick_pending, 0);
 		/* pick_cpu has switched once since the pick, and that was to this thread */

@@ -5,7 +5,7 @@ gone() { [ ! -e $U ] && [ ! -s $HOOKS ]; }
 parks_hooked() { grep -q '^xfer_to_guest_mode_handle_work' $HOOKS; }
 # Threads of a process: class, nice value and affinity, as stat and status have them.
 threads_are() {
-	for task in /proc/$1/task/*; do
+	for task in "/proc/$1/task/"*; do
 		sed 's/.*) //' $task/stat | cut -d ' ' -f 16,17,38,39
 		grep Cpus_allowed: $task/status
 	done
@@ -18,11 +18,14 @@ start() {
 	settle [ -e $U/vms/$vm-0 ]
 	settle has_threads $vm $(($1 + 1))
 }
-has_threads() { [ "$(ls /proc/$1/task | wc -l)" -ge $2 ]; }
+has_threads() {
+	wanted=$2
+	set -- "/proc/$1/task/"*
+	[ $# -ge $wanted ]
+}
 more() { above $1 $(($2)); }
 grows() { before=$(value $1); settle more $1 $before; }
 total() { cat $U/vms/*/$1 | tr '\n' '+' | sed 's/$/0/'; }
-in_turns() { for vm_dir in $U/vms/*; do grows $vm_dir/turns || return 1; done; }
 
 # --- settings ---
 load

@@ -84,6 +84,12 @@ pub fn demand_holds_grow(api: &Api) {
 pub fn demand_is_joined(api: &Api) {
     let mut bench = Bench::new(api, 2);
     bench.lasts_us(false, &[100, 0]);
+    assert_eq!(bench.lasts_us(true, &[0, 100]), 100, "joined or not, a hold lasts");
+    assert_eq!(bench.lasts_us(false, &[100, 100]), 20);
+    assert_eq!(bench.lasts_us(true, &[0, 0]), 200, "who joined was in the hold before");
+
+    let mut bench = Bench::new(api, 2);
+    bench.lasts_us(false, &[100, 0]);
     assert_eq!(bench.high(), [1, 0]);
     for _ in 0..2 {
         bench.step(&[0, 100]);
