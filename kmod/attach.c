@@ -6,10 +6,10 @@
 #include <linux/rcupdate.h>
 
 #include "attach.h"
-#include "turns.h"
 #include "hooks.h"
 #include "hot.h"
 #include "settings.h"
+#include "turns.h"
 #include "unhook.h"
 #include "watch.h"
 #include "window.h"
@@ -46,18 +46,9 @@ static void slots_quiesce(void)
 	raw_spin_unlock_irqrestore(&unspin_lock, flags);
 }
 
-static bool any_in_flight(void)
+static bool is_in_flight(const struct unspin_slot *slot)
 {
-	struct unspin_slot *slot;
-	struct unspin_vm *vm;
-	bool any = false;
-
-	rcu_read_lock();
-	list_for_each_entry_rcu(vm, &unspin_vms, all)
-		list_for_each_entry_rcu(slot, &vm->slots, of_vm)
-			any |= READ_ONCE(slot->in_flight);
-	rcu_read_unlock();
-	return any;
+	return READ_ONCE(slot->in_flight);
 }
 
 static int attach(void)
@@ -88,7 +79,7 @@ static void drain(void)
 {
 	u32 waited;
 
-	for (waited = 0; any_in_flight(); waited++) {
+	for (waited = 0; unspin_any_slot(is_in_flight); waited++) {
 		if (waited == DRAIN_WARN_MS)
 			pr_warn("still waiting for vCPUs inside a directed yield\n");
 		usleep_range(900, 1100);

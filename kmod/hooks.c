@@ -22,13 +22,13 @@
 
 #include "entry.h"
 #include "fail_open.h"
-#include "turns.h"
 #include "hooks.h"
 #include "hot.h"
 #include "ipi.h"
 #include "park.h"
 #include "pick.h"
 #include "symbols.h"
+#include "turns.h"
 #include "unhook.h"
 #include "vms.h"
 /* The policy as every other user compiles it; here, so that what runs at every switch is inlined. */
@@ -115,10 +115,8 @@ static noinline notrace void switch_in_turn(struct unspin_slot *out, bool preemp
 
 	switch_of_vcpu(out, preempt, prev, next, prev_state, first);
 	in = __this_cpu_read(unspin_cpu.cur);
-	if (in && !unspin_may_run(in, this_cpu_ptr(&unspin_cpu))) {
-		WRITE_ONCE(in->work.park, 1);
-		set_tsk_thread_flag(next, TIF_NOTIFY_RESUME);
-	}
+	if (in && !unspin_may_run(in, this_cpu_ptr(&unspin_cpu)))
+		unspin_park_mark(in, next);
 	if (!in && !preempt && prev_state != TASK_RUNNING)
 		unspin_turns_idle(out);
 }

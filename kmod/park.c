@@ -135,8 +135,7 @@ void unspin_park_request(struct unspin_slot *slot)
 
 	if (!task)
 		return;
-	WRITE_ONCE(slot->work.park, 1);
-	set_tsk_thread_flag(task, TIF_NOTIFY_RESUME);
+	unspin_park_mark(slot, task);
 	kick_process(task);
 }
 
@@ -151,18 +150,9 @@ void unspin_park_at_entry(struct unspin_slot *slot)
 
 /* --- attached or not --- */
 
-static bool any_parking(void)
+static bool is_parking(const struct unspin_slot *slot)
 {
-	struct unspin_slot *slot;
-	struct unspin_vm *vm;
-	bool any = false;
-
-	rcu_read_lock();
-	list_for_each_entry_rcu(vm, &unspin_vms, all)
-		list_for_each_entry_rcu(slot, &vm->slots, of_vm)
-			any |= READ_ONCE(slot->parking);
-	rcu_read_unlock();
-	return any;
+	return READ_ONCE(slot->parking);
 }
 
 int unspin_park_init(void)
@@ -197,7 +187,7 @@ int unspin_park_detach(void)
 
 	if (err)
 		return err;	/* it stays, and lets everybody run */
-	while (any_parking())
+	while (unspin_any_slot(is_parking))
 		usleep_range(900, 1100);
 	synchronize_rcu_tasks();
 	return 0;

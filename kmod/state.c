@@ -11,3 +11,16 @@ atomic_t unspin_live_objects = ATOMIC_INIT(0);
 struct hlist_head unspin_slot_hash[1 << UNSPIN_SLOT_HASH_BITS];
 DEFINE_PER_CPU(struct unspin_cpu, unspin_cpu);
 const char unspin_turn_of_others[] = "";
+bool unspin_any_slot(bool (*is)(const struct unspin_slot *slot))
+{
+	struct unspin_slot *slot;
+	struct unspin_vm *vm;
+	bool any = false;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(vm, &unspin_vms, all)
+		list_for_each_entry_rcu(slot, &vm->slots, of_vm)
+			any |= is(slot);
+	rcu_read_unlock();
+	return any;
+}

@@ -250,6 +250,9 @@ static inline struct unspin_slot *unspin_slot_find(const struct kvm_vcpu *vcpu)
 	return NULL;
 }
 
+/* Whether any vCPU is so. */
+bool unspin_any_slot(bool (*is)(const struct unspin_slot *slot));
+
 /* Whether a slot's vCPU may be dereferenced now. unspin_lock is held. */
 static inline bool unspin_slot_alive(const struct unspin_slot *slot)
 {

@@ -327,10 +327,8 @@ void unspin_turns_filler_spins(struct unspin_slot *slot)
 	if (READ_ONCE(on->filler) != slot)
 		return;
 	WRITE_ONCE(on->filler, NULL);
-	if (!unspin_may_run(slot, on)) {
-		WRITE_ONCE(slot->work.park, 1);
-		set_tsk_thread_flag(current, TIF_NOTIFY_RESUME);
-	}
+	if (!unspin_may_run(slot, on))
+		unspin_park_mark(slot, current);
 }
 
 /* A vCPU whose turn it is wakes up where another fills: that one goes. Its run queue is locked. */

@@ -12,9 +12,9 @@
 
 #include "epoch.h"
 #include "fail_open.h"
-#include "turns.h"
 #include "settings.h"
 #include "sysfs.h"
+#include "turns.h"
 #include "vms.h"
 
 /*

@@ -11,8 +11,8 @@
 #include <linux/wait.h>
 
 #include "fail_open.h"
-#include "turns.h"
 #include "settings.h"
+#include "turns.h"
 #include "watch.h"
 
 #define WATCH_PERIOD_MS 250

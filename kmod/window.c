@@ -198,18 +198,9 @@ bool unspin_window_checked(struct unspin_slot *slot)
 
 /* --- putting back --- */
 
-static bool any_touched(void)
+static bool is_touched(const struct unspin_slot *slot)
 {
-	struct unspin_slot *slot;
-	struct unspin_vm *vm;
-	bool any = false;
-
-	rcu_read_lock();
-	list_for_each_entry_rcu(vm, &unspin_vms, all)
-		list_for_each_entry_rcu(slot, &vm->slots, of_vm)
-			any |= READ_ONCE(slot->window_touched);
-	rcu_read_unlock();
-	return any;
+	return READ_ONCE(slot->window_touched);
 }
 
 static void restore_remote(void)
@@ -243,7 +234,7 @@ void unspin_windows_restore(void)
 	u32 waited;
 
 	synchronize_rcu();	/* an entry that still saw the mode before has noted that it set a window */
-	for (waited = 0; waited < RESTORE_WAIT_MS && any_touched(); waited += 5)
+	for (waited = 0; waited < RESTORE_WAIT_MS && unspin_any_slot(is_touched); waited += 5)
 		usleep_range(4000, 6000);
 	restore_remote();
 }
