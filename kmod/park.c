@@ -22,6 +22,7 @@
 #include "park.h"
 #include "symbols.h"
 #include "unhook.h"
+#include "user_spin.h"
 
 /* Nobody waits for a turn for longer, whatever happened to the timer of turns. */
 #define PARK_MAX_MS 200
@@ -103,6 +104,7 @@ static int unspin_park(struct kvm_vcpu *vcpu)
 	do {
 		if (slot) {
 			WRITE_ONCE(slot->work.park, 0);
+			unspin_user_code_read(slot);
 			if (must_wait(slot))
 				wait_for_turn(slot);
 		}

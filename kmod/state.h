@@ -29,6 +29,7 @@
 #include "../policy/aple.h"
 #include "../policy/demand.h"
 #include "../policy/hvs.h"
+#include "../policy/userspin.h"
 #include "../uapi/unspin.h"
 #include "compat/compat.h"
 
@@ -84,6 +85,19 @@ enum unspin_window_state {
 /* Not seen since probes were attached: it may sleep, so it is not taken for one that runs. */
 #define UNSPIN_OUT_UNKNOWN 1
 
+/* Guest code around where a vCPU was, read by its own thread. */
+#define UNSPIN_CODE_BYTES 512u
+
+struct unspin_user {
+	struct userspin_state state;	/* interrupts of the own CPU */
+	u64 sampled_tsc;		/* the last one */
+	u64 code_tsc;			/* when it was read */
+	u64 code_from;			/* the guest's address of the first byte */
+	u32 code_bytes;			/* so many could be read */
+	u8 code_wanted;			/* the own thread is to read it, from code_from on */
+	u8 code[UNSPIN_CODE_BYTES];
+};
+
 struct unspin_vm;
 
 struct unspin_slot {
@@ -123,6 +137,7 @@ struct unspin_slot {
 
 	u64 turn_run;			/* timer of turns: CPU time at the last */
 	u32 turn_weight;		/* of its part of a CPU, see weight.c; 0: not known */
+	struct unspin_user user;	/* see user_spin.c */
 
 	struct list_head of_vm;
 	u8 hashed;
@@ -142,6 +157,7 @@ struct unspin_vm {
 	u8 told_large;
 	u8 in_turns;			/* waits for turns of others, and has some itself */
 	u8 gang;			/* its vCPUs run together in its turns */
+	u8 sampled;			/* whether its vCPUs spin in user space is looked at now */
 	u32 hvs_flags;
 	u32 window_cycles;
 	u32 report_batch;		/* exits a vCPU collects before it touches epoch_exits */

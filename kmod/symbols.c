@@ -23,6 +23,14 @@ static unsigned long function_address(const char *name)
 	return address;
 }
 
+/* A function is called where it begins: a processor may insist on the ENDBR64. */
+static unsigned long callable(unsigned long address)
+{
+	const u32 endbr64 = 0xfa1e0ff3;
+
+	return *(const u32 *)(address - ENDBR_BYTES) == endbr64 ? address - ENDBR_BYTES : address;
+}
+
 bool unspin_is_vm_release(const void *release)
 {
 	unsigned long address = (unsigned long)release;
@@ -40,6 +48,7 @@ static const struct {
 	{ "kvm_arch_vcpu_create", &unspin_symbols.vcpu_create },
 	{ "kvm_arch_destroy_vm", &unspin_symbols.destroy_vm },
 	{ "kvm_vm_release", &unspin_symbols.vm_release },
+	{ "kvm_read_guest_virt", &unspin_symbols.read_guest },
 	{ "xfer_to_guest_mode_handle_work", &unspin_symbols.handle_work, true },
 };
 
@@ -105,5 +114,6 @@ int unspin_symbols_init(void)
 		    !within_module_core(*functions[i].address, unspin_symbols.kvm))
 			return missing(functions[i].name, functions[i].of_kernel ? "the kernel" : "kvm");
 	}
+	unspin_symbols.read_guest = callable(unspin_symbols.read_guest);
 	return 0;
 }

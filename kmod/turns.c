@@ -32,9 +32,10 @@
 #include "park.h"
 #include "settings.h"
 #include "symbols.h"
+#include "user_spin.h"
+#include "wanted.h"
 #include "weight.h"
 
-#define VMS_MAX 256u
 #define VCPUS_MAX 2048u
 #define CLAMP_TURNS 2u		/* nobody is owed more turns than these */
 #define STALL_MS 500u		/* a turn that has not ended by then: the timer is stuck */
@@ -47,16 +48,8 @@ static bool broken;		/* turns have failed: none again until the module is loaded
 
 /* What the policy sees, and whose it is. Under turns_lock. */
 static struct gang_host host;
-static struct unspin_vm *vm_at[VMS_MAX];
+static struct unspin_vm *vm_at[UNSPIN_WANTED_VMS_MAX];
 static struct unspin_slot *slot_at[VCPUS_MAX];
-static struct demand_vm demands[VMS_MAX];
-static struct demand_host demand_host;
-static const struct demand_params demand_params = {
-	.threshold_ppm = DEMAND_THRESHOLD_PPM,
-	.look_us = DEMAND_LOOK_US,
-	.hold_us = DEMAND_HOLD_US,
-	.hold_max_us = DEMAND_HOLD_MAX_US,
-};
 static u64 turn_started, turn_cycles;
 static bool turn_owned;		/* somebody owned a CPU in the turn that ends */
 
@@ -79,26 +72,14 @@ static void vcpu_look(struct gang_vcpu *vcpu, struct unspin_slot *slot, struct t
 	vcpu->allowed = (const pol_u64 *)cpumask_bits(&task->cpus_mask);
 }
 
-/* What its vCPUs have wasted in PLE exits. */
-static void waste_add(struct demand_vm *to, const struct unspin_slot *slot)
-{
-	to->cpu += slot->turn_run;
-	to->wasted += READ_ONCE(slot->count[UNSPIN_C_SPIN_CYCLES]) +
-		      READ_ONCE(slot->count[UNSPIN_C_SWITCH_CYCLES]);
-}
-
 /* False: there is no room for all its vCPUs. */
 static bool vm_look(struct unspin_vm *vm, u64 now)
 {
 	struct gang_vm *to = &host.vms[host.vm_count];
-	struct demand_vm *demand = &demands[host.vm_count];
 	u32 first = host.vcpu_count;
 	struct unspin_slot *slot;
 
-	*demand = vm->demand;
-	demand->wasted = demand->cpu = 0;
-	demand->asks = vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD_PLE;
-
+	unspin_wanted_vm(vm, host.vm_count);
 	list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
 		struct task_struct *task = READ_ONCE(slot->held);
 
@@ -108,7 +89,7 @@ static bool vm_look(struct unspin_vm *vm, u64 now)
 			return false;
 		slot_at[host.vcpu_count] = slot;
 		vcpu_look(&host.vcpus[host.vcpu_count++], slot, task, now);
-		waste_add(demand, slot);
+		unspin_wanted_vcpu(slot, host.vm_count);
 	}
 	*to = (struct gang_vm){
 		.owed = vm->turn_owed_cycles,
@@ -130,25 +111,10 @@ static void host_look(u64 now)
 	list_for_each_entry_rcu(vm, &unspin_vms, all) {
 		if (!READ_ONCE(vm->in_turns))
 			continue;
-		if (host.vm_count < VMS_MAX && vm_look(vm, now))
+		if (host.vm_count < UNSPIN_WANTED_VMS_MAX && vm_look(vm, now))
 			continue;
 		host.vm_count = host.vcpu_count = 0;
 		return;
-	}
-}
-
-/* Who runs in turns from now on, of those whose waste says. */
-static void demand_look(void)
-{
-	u32 i;
-
-	demand_step(&demand_host, demands, host.vm_count, &demand_params,
-		    ktime_to_us(ktime_get()));
-	for (i = 0; i < host.vm_count; i++) {
-		vm_at[i]->demand = demands[i];
-		if (demands[i].asks)
-			WRITE_ONCE(vm_at[i]->gang, demands[i].high);
-		host.vms[i].high = READ_ONCE(vm_at[i]->gang);
 	}
 }
 
@@ -246,11 +212,14 @@ static u64 turn_length_us(void)
 static enum hrtimer_restart turn(struct hrtimer *of)
 {
 	u64 now = unspin_now(), us;
+	u32 i;
 
 	raw_spin_lock(&turns_lock);
 	turn_charge(now - turn_started);
 	host_look(now);
-	demand_look();
+	unspin_wanted_judge(vm_at, host.vm_count);
+	for (i = 0; i < host.vm_count; i++)
+		host.vms[i].high = READ_ONCE(vm_at[i]->gang);
 	gang_account(&host, CLAMP_TURNS * turn_cycles);
 	turn_owned = gang_turn(&host);
 	results_keep();
@@ -355,7 +324,7 @@ static void tables_free(void)
 
 static int tables_make(void)
 {
-	host.vms = vcalloc(VMS_MAX, sizeof(*host.vms));
+	host.vms = vcalloc(UNSPIN_WANTED_VMS_MAX, sizeof(*host.vms));
 	host.vcpus = vcalloc(VCPUS_MAX, sizeof(*host.vcpus));
 	host.cpus = vcalloc(nr_cpu_ids, sizeof(*host.cpus));
 	if (!host.vms || !host.vcpus || !host.cpus) {
@@ -380,6 +349,7 @@ static int begin(void)
 	err = tracepoint_probe_register(unspin_symbols.sched_wakeup, probe_sched_wakeup, NULL);
 	if (err)
 		goto no_probe;
+	unspin_user_begin();
 	unspin_weights_read();
 	turn_started = unspin_now();
 	turn_cycles = 0;
@@ -419,6 +389,7 @@ int unspin_turns_stop(void)
 	if (!running)
 		return 0;
 	hrtimer_cancel(&timer);
+	unspin_user_end();
 	WRITE_ONCE(running, false);
 	let_all_run();
 	tracepoint_probe_unregister(unspin_symbols.sched_wakeup, probe_sched_wakeup, NULL);

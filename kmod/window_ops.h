@@ -16,7 +16,13 @@ enum unspin_window_check {
 	UNSPIN_CHECK_BROKEN,	/* the layout is not what was thought */
 };
 
-/* All but restore_remote: from the vCPU's own thread at kvm_entry. */
+/* Where a vCPU's guest is. */
+struct unspin_where {
+	u64 address;		/* the instruction pointer */
+	u8 user;		/* at CPL 3 */
+};
+
+/* All but restore_remote and where: from the vCPU's own thread at kvm_entry. */
 struct unspin_window_ops {
 	const char *name;		/* "vmx", "svm" */
 	u32 default_cycles;		/* what KVM starts from */
@@ -28,6 +34,8 @@ struct unspin_window_ops {
 	/* From any context; the vCPU's thread may run. */
 	void (*restore_remote)(struct kvm_vcpu *vcpu);
 	void (*force_pause)(struct kvm_vcpu *vcpu, bool on);
+	/* In an interrupt that took the vCPU out of its guest. False: it cannot be told. */
+	bool (*where)(struct kvm_vcpu *vcpu, struct unspin_where *where);
 };
 
 extern u32 unspin_window_default_cycles;	/* 0: no control */

@@ -103,8 +103,22 @@ static void svm_restore_remote(struct kvm_vcpu *vcpu)
 		     : "+m" (control->clean) : "ir" (~CLEAN_INTERCEPTS) : "cc", "memory");
 }
 
+static bool svm_where(struct kvm_vcpu *vcpu, struct unspin_where *where)
+{
+	const struct vmcb_control_area *control = control_of(vcpu);
+	const struct vmcb_save_area *save;
+
+	if (!control)
+		return false;
+	save = &container_of(control, struct vmcb, control)->save;
+	where->address = save->rip;
+	where->user = save->cpl == 3;
+	return true;
+}
+
 static struct unspin_window_ops svm_ops = {
 	.name = "svm",
+	.where = svm_where,
 	.scales = true,
 	.check = svm_check,
 	.get = svm_get,

@@ -99,8 +99,21 @@ static void vmx_restore_remote(struct kvm_vcpu *vcpu)
 	smp_store_release(dirty_of(vcpu), true);
 }
 
+static bool vmx_where(struct kvm_vcpu *vcpu, struct unspin_where *where)
+{
+	unsigned long address, stack_rights;
+
+	if (compat_is_tdx(vcpu->kvm) || !vmcs_read(GUEST_RIP, &address) ||
+	    !vmcs_read(GUEST_SS_AR_BYTES, &stack_rights))
+		return false;
+	where->address = address;
+	where->user = VMX_AR_DPL(stack_rights) == 3;
+	return true;
+}
+
 static struct unspin_window_ops vmx_ops = {
 	.name = "vmx",
+	.where = vmx_where,
 	.check = vmx_check,
 	.get = vmx_get,
 	.set = vmx_set,

@@ -39,6 +39,8 @@
 #define UNSPIN_COSCHEDULINGS(X) \
 	X(NONE, "none", "never: its vCPUs run as the scheduler has them") \
 	X(VCRD_PLE, "vcrd-ple", "while much of its CPU time goes into PLE exits") \
+	X(VCRD_USER, "vcrd-user", "while its vCPUs spin in user space, as samples of their code show") \
+	X(VCRD_BOTH, "vcrd-both", "while both together take much of its CPU time") \
 	X(CON, "con", "always")
 
 /*
@@ -86,7 +88,9 @@
 	X(PARKS, parks, "times a vCPU was kept from running in a turn of others") \
 	X(PARKS_LATE, parks_late, "the same, ended because no turn of its own came") \
 	X(PARKED_CYCLES, parked_cycles, "time vCPUs were kept from running") \
-	X(FILLS, fills, "times a vCPU ran in a turn of others, whose pCPU was idle")
+	X(FILLS, fills, "times a vCPU ran in a turn of others, whose pCPU was idle") \
+	X(USER_SAMPLES, user_samples, "looks at where a vCPU was, one per ms while it runs and the VM may need turns") \
+	X(USER_SPINS, user_spins, "those of them that found it spinning in user space")
 
 /*
  * X(IDENTIFIER, file, kind, meaning): other values of a VM. COUNT only grows until the

@@ -62,6 +62,12 @@ static inline bool compat_is_tdx(const struct kvm *kvm)
 #endif
 }
 
+/* An interrupt is being handled that took the vCPU out of its guest, whose registers can be read. */
+static inline bool compat_interrupted_in_guest(const struct kvm_vcpu *vcpu)
+{
+	return READ_ONCE(vcpu->arch.handling_intr_from_guest) && !vcpu->arch.guest_state_protected;
+}
+
 /* Preempted while in guest user mode. What a protected guest does is not seen: kernel mode. */
 static inline bool compat_preempted_in_user(const struct kvm_vcpu *vcpu)
 {

@@ -168,9 +168,24 @@ check "counted" is $U/fail_open_total $((before + 1))
 check "and said" said 'falls back to KVM.s own behaviour: a ready vCPU has not run for 750 ms'
 check "a woken one too" fell_back woken
 check "and counted" is $U/fail_open_total $((before + 2))
-check "one that slept long and waited 500 ms is no reason" \
-	[ "$(unspin-inside starve slept 500)" = "did not fall back in 500 ms" ]
-check "and not counted" is $U/fail_open_total $((before + 2))
+# 500 ms of the computer's time may be more on a host that is busy: a try that fell back when it had a
+# reason to says nothing.
+slept_is_no_reason() {
+	for try in 1 2 3; do
+		before=$(value $U/fail_open_total)
+		found=$(unspin-inside starve slept 500) || { echo "$found"; return 1; }
+		say "slept, try $try: $found"
+		if [ "$found" = "did not fall back in 500 ms" ]; then
+			is $U/fail_open_total "$before"
+			return
+		fi
+		ms=$(echo "$found" | sed -n 's/^fell back after \([0-9]*\) ms$/\1/p')
+		[ -n "$ms" ] && [ $ms -ge 700 ] || { echo "$found"; return 1; }
+	done
+	echo "no try took 500 ms"
+	return 1
+}
+check "one that slept long and waited 500 ms is no reason, and not counted" slept_is_no_reason
 
 # --- a hook that cannot be taken off; only a new start helps after this ---
 unspin-inside vm 3 --until /tmp/stop-stuck > /tmp/stuck &

@@ -25,6 +25,12 @@ has_threads() {
 }
 more() { above $1 $(($2)); }
 grows() { before=$(value $1); settle more $1 $before; }
+grows_soon() {
+	sleep 0.1
+	before=$(value $1)
+	sleep 0.5
+	more $1 $before
+}
 total() { cat $U/vms/*/$1 | tr '\n' '+' | sed 's/$/0/'; }
 
 # --- settings ---
@@ -107,6 +113,28 @@ for n in $a $c; do
 done
 echo vcrd-ple > $D/coscheduling
 check "a VM that spins is found to" settle above $U/vms/$c-0/turns 5
+echo none > $D/coscheduling
+
+# --- spinning in user space ---
+unspin-inside vm-in-user-space 4 --until /tmp/stop-user > /tmp/vm-user &
+user=$!
+settle [ -e $U/vms/$user-0 ]
+check "nobody is looked at" [ $(($(total user_samples))) = 0 ]
+echo vcrd-user > $U/vms/$user-0/coscheduling
+check "its vCPUs are looked at" settle above $U/vms/$user-0/user_samples 50
+check "and spin" settle above $U/vms/$user-0/user_spins 10
+check "for that it has turns" settle above $U/vms/$user-0/turns 5
+check "others are not looked at" [ "$(value $U/vms/$c-0/user_samples)" = 0 ]
+echo vcrd-user > $U/vms/$c-0/coscheduling
+echo none > $U/vms/$user-0/coscheduling
+check "one whose kernel spins is looked at" settle above $U/vms/$c-0/user_samples 200
+check "and does not spin in user space" is $U/vms/$c-0/user_spins 0
+echo none > $U/vms/$c-0/coscheduling
+check "looks end" not grows_soon $U/vms/$c-0/user_samples
+touch /tmp/stop-user
+check "the VM that spun worked: $(cat /tmp/vm-user)" wait $user
+echo vcrd-both > $U/vms/$c-0/coscheduling
+check "both kinds together give turns" grows $U/vms/$c-0/turns
 echo off > $D/mode
 check "mode off ends turns" not parks_hooked
 for n in $a $c; do check "VM $n is as it was started" same_threads $n; done

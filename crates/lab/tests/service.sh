@@ -37,6 +37,26 @@ check "with all that its table says" is $U/vms/$web-0/window_max_cycles 16384
 check "others follow the defaults" settle is $U/vms/$other-0/mode observe
 check "PLE exits are counted" settle above $U/vms/$web-0/ple_exits 100
 check "status knows names" sh -c "unspin status | grep -q ' web,1 '"
+
+# --- where a VM's vCPUs spin ---
+# The guest has no operating system; its addresses are of the half that Linux gives to programs.
+counted() { sed "s/.*\"$1\":\([0-9]*\).*/\1/" /tmp/spinners; }
+counts_now() { [ -n "$(ls /sys/kernel/tracing/instances)" ]; }
+check "exits of a VM are counted by its name" sh -c "unspin spinners web,1 --seconds 1 --json > /tmp/spinners"
+check "it is that VM" grep -q '"name":"web,1"' /tmp/spinners
+check "its vCPUs were watched" [ "$(counted threads)" = 2 ]
+check "its pause-loop exits are there" [ "$(counted pause_loop_exits)" -gt 100 ]
+check "both VMs, as tables" sh -c "unspin spinners --seconds 0.5 > /tmp/spinners"
+check "have both names" [ "$(grep -c -E '(web,1|other) \(process' /tmp/spinners)" = 2 ]
+unspin spinners --seconds 600 --json > /tmp/spinners &
+counting=$!
+check "all VMs are counted" settle counts_now
+sleep 0.3
+kill -INT $counting
+wait $counting
+check "counting that was interrupted leaves nothing" not counts_now
+check "a VM that is not there is named" fails 2 unspin spinners nobody
+
 named web,,1
 late=$vm
 check "a VM that comes later is set" settle is $U/vms/$late-0/mode apples

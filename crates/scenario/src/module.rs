@@ -112,6 +112,8 @@ pub fn coscheduling(arm: &Arm) -> Option<Coscheduling> {
         Asked::None => Some(Coscheduling::NONE),
         Asked::Con => Some(Coscheduling::CON),
         Asked::VcrdPle => Some(Coscheduling::VCRD_PLE),
+        Asked::VcrdUser => Some(Coscheduling::VCRD_USER),
+        Asked::VcrdBoth => Some(Coscheduling::VCRD_BOTH),
         Asked::Vcrd => None,
     }
 }

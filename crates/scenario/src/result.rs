@@ -333,13 +333,15 @@ pub struct WentBack {
 }
 
 /// What records written before them lack: what they count did not happen then.
-const ADDED: [&str; 9] = [
+const ADDED: [&str; 11] = [
     Counter::YIELD_WOKEN.file(),
     Counter::YIELD_IPI.file(),
     Counter::PARKS.file(),
     Counter::PARKS_LATE.file(),
     Counter::PARKED_CYCLES.file(),
     Counter::FILLS.file(),
+    Counter::USER_SAMPLES.file(),
+    Counter::USER_SPINS.file(),
     Value::TURNS.file(),
     Value::TURN_CYCLES.file(),
     Value::VCRD.file(),

@@ -376,7 +376,7 @@ fn each_way_of_scheduling_needs_its_scheduler() {
         "arm[0].coscheduling",
         "scheduler = \"credit\"",
     );
-    for turns in ["con", "vcrd-ple"] {
+    for turns in ["con", "vcrd-ple", "vcrd-user", "vcrd-both"] {
         let fair = GOOD.replace(arm, &format!("name = \"a\"\ncoscheduling = \"{turns}\"\n"));
         parse_scenario("x.toml", "x", &fair).unwrap();
     }

@@ -42,8 +42,14 @@ const SCHEDULERS: [HostScheduler; 4] = [
     HostScheduler::Credit,
     HostScheduler::CreditCapped,
 ];
-const COSCHEDULING: [Coscheduling; 4] =
-    [Coscheduling::None, Coscheduling::Con, Coscheduling::Vcrd, Coscheduling::VcrdPle];
+const COSCHEDULING: [Coscheduling; 6] = [
+    Coscheduling::None,
+    Coscheduling::Con,
+    Coscheduling::Vcrd,
+    Coscheduling::VcrdPle,
+    Coscheduling::VcrdUser,
+    Coscheduling::VcrdBoth,
+];
 
 fn arm() -> impl Strategy<Value = Arm> {
     let window = prop_oneof![

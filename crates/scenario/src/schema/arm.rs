@@ -101,6 +101,10 @@ pub enum Coscheduling {
     Vcrd,
     /// The same, as the host sees it by bursts of PLE exits; the guest is not changed.
     VcrdPle,
+    /// Those of the VMs whose vCPUs spin in user space, as the host sees it by samples.
+    VcrdUser,
+    /// Both of what the host sees.
+    VcrdBoth,
 }
 
 impl Coscheduling {
@@ -239,6 +243,8 @@ impl Named for Coscheduling {
             ("con", Coscheduling::Con),
             ("vcrd", Coscheduling::Vcrd),
             ("vcrd-ple", Coscheduling::VcrdPle),
+            ("vcrd-user", Coscheduling::VcrdUser),
+            ("vcrd-both", Coscheduling::VcrdBoth),
         ]
     }
 }

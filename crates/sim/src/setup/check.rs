@@ -95,6 +95,9 @@ impl Setup {
 
     fn check_credit(&self, credit: &CreditHost) -> Result<(), String> {
         let arm = &self.run.arm;
+        if matches!(arm.coscheduling, Coscheduling::VcrdUser | Coscheduling::VcrdBoth) {
+            return Err("the simulator's guests do not spin in user space: coscheduling may be none, con, vcrd or vcrd-ple there".into());
+        }
         credit.params.check().map_err(|error| format!("Credit: {error}"))?;
         credit.vcrd.check().map_err(|error| format!("VCRD: {error}"))?;
         if arm.yield_to != YieldTo::Stock {

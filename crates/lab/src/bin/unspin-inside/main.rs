@@ -60,11 +60,16 @@ fn main() {
             exit(unspin_vmm::vm_process_main(&args[1..]))
         }
         ["vm", vcpus, "--ms", ms] => {
-            number(ms).and_then(|ms| vms::run(number(vcpus)?, &vms::End::After(ms.into())))
+            number(ms).and_then(|ms| vms::run(number(vcpus)?, vms::Ring::Kernel, &vms::End::After(ms.into())))
         }
         // A name is for who looks at the command line.
         ["vm", vcpus, "--until", file] | ["vm", vcpus, "--until", file, "-name", _] => {
-            number(vcpus).and_then(|vcpus| vms::run(vcpus, &vms::End::File(file.into())))
+            let end = vms::End::File(file.into());
+            number(vcpus).and_then(|vcpus| vms::run(vcpus, vms::Ring::Kernel, &end))
+        }
+        ["vm-in-user-space", vcpus, "--until", file] => {
+            let end = vms::End::File(file.into());
+            number(vcpus).and_then(|vcpus| vms::run(vcpus, vms::Ring::User, &end))
         }
         ["churn", count, vcpus] => {
             number(count).and_then(|count| vms::churn(count, number(vcpus)?))

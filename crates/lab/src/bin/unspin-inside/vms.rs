@@ -19,9 +19,17 @@ pub enum End {
     File(PathBuf),
 }
 
+/// Where a VM's program runs, and spins.
+#[derive(Clone, Copy)]
+pub enum Ring {
+    Kernel = 0,
+    User = 3,
+}
+
 /// Runs one VM. An error if it failed, broke mutual exclusion, or did no work at its end.
-pub fn run(vcpus: u32, end: &End) -> Result<String, String> {
-    let mut vm = new(vcpus, 1)?;
+pub fn run(vcpus: u32, ring: Ring, end: &End) -> Result<String, String> {
+    let config = VmConfig { cpl: ring as u8, ..config(vcpus, 1) };
+    let mut vm = Vm::new(&config).map_err(|e| e.to_string())?;
     vm.start();
     let start = Instant::now();
     while !match end {

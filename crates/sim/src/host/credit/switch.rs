@@ -49,6 +49,8 @@ impl Credit {
                         || (vm.high != 0 && !self.vcpus.iter().any(runs))
                 }
                 Coscheduling::VcrdPle => self.learned[i].is_high(now_ns / 1000),
+                // Refused before a run (setup/check.rs).
+                Coscheduling::VcrdUser | Coscheduling::VcrdBoth => false,
             });
         }
     }

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Spinning in user space. The processor reports none of it.
+ *
+ * A look is an interrupt that takes a vCPU out of its guest. Where looks lie close
+ * together the vCPU is in a loop, and a loop with PAUSE in its code is a spin loop. An
+ * interrupt cannot read a guest's memory, so the thread does it on its way back
+ * (park.c). Memory that cannot be read, a guest in a guest, a protected guest: no loop.
+ */
+#include <linux/hrtimer.h>
+#include <linux/kvm_host.h>
+#include <linux/sched.h>
+#include <linux/smp.h>
+#include <linux/srcu.h>
+#include <linux/string.h>
+
+#include "compat/compat.h"
+#include "symbols.h"
+#include "user_spin.h"
+#include "window.h"
+#include "window_ops.h"
+
+/* Looks before a longer gap are of something else that the vCPU did. */
+#define FRESH_MS 100u
+/* Another program may have other code at an address. */
+#define CODE_FRESH_MS 100u
+
+static const struct userspin_params params = {
+	.samples = USERSPIN_SAMPLES,
+	.threshold = USERSPIN_THRESHOLD,
+	.still = USERSPIN_STILL,
+	.range_bytes = USERSPIN_RANGE_BYTES,
+};
+
+static DEFINE_PER_CPU(call_single_data_t, looks);	/* set at run time: the loader leaves pointers in here as they are */
+static struct hrtimer timer;
+static DEFINE_RAW_SPINLOCK(looks_lock);	/* the next two */
+static bool wanted;
+static bool ticks;		/* the timer runs, or its function will start it again */
+
+/* --- in an interrupt of the vCPU's CPU --- */
+
+/* The vCPU that this interrupt took out of its guest, or NULL. */
+static struct unspin_slot *interrupted(void)
+{
+	struct unspin_slot *slot = __this_cpu_read(unspin_cpu.cur);
+
+	if (!slot || !READ_ONCE(slot->vm->sampled) || slot->held != current ||
+	    current->preempt_notifiers.first != &slot->vcpu->preempt_notifier.link ||
+	    !compat_interrupted_in_guest(slot->vcpu) || compat_is_guest_mode(slot->vcpu))
+		return NULL;
+	return slot;
+}
+
+static void code_want(struct unspin_user *user, u64 from)
+{
+	if (user->code_wanted)
+		return;
+	user->code_bytes = 0;
+	user->code_from = from;
+	WRITE_ONCE(user->code_wanted, 1);
+	set_tsk_thread_flag(current, TIF_NOTIFY_RESUME);
+}
+
+/* Whether the loop that the looks show is a spin loop, as far as its code is known. */
+static bool spins(struct unspin_user *user, u64 now)
+{
+	struct userspin_verdict verdict = userspin_judge(&user->state, &params);
+	pol_u64 from;
+	u32 bytes = userspin_code(&verdict, &from);
+
+	if (!bytes || user->code_wanted)
+		return false;
+	if (now - user->code_tsc > (u64)tsc_khz * CODE_FRESH_MS || from < user->code_from ||
+	    from + bytes - user->code_from > user->code_bytes) {
+		/* Some more in front: the next looks may find the loop to begin earlier. */
+		code_want(user, from > USERSPIN_RANGE_BYTES ? from - USERSPIN_RANGE_BYTES : 0);
+		return false;
+	}
+	return userspin_has_pause(user->code + (from - user->code_from), bytes);
+}
+
+static void look_here(void)
+{
+	const struct unspin_window_ops *ops = READ_ONCE(unspin_window);
+	struct unspin_slot *slot = interrupted();
+	struct userspin_sample sample = { };
+	struct unspin_where where;
+	struct unspin_user *user;
+	u64 now;
+
+	if (!slot || !ops || !ops->where(slot->vcpu, &where))
+		return;
+	now = unspin_now();
+	user = &slot->user;
+	if (now - user->sampled_tsc > (u64)tsc_khz * FRESH_MS)
+		userspin_init(&user->state);
+	user->sampled_tsc = now;
+	sample.address = where.address;
+	sample.user = where.user;
+	userspin_add(&user->state, &sample);
+	unspin_count(slot, UNSPIN_C_USER_SAMPLES, 1);
+	if (where.user && spins(user, now))
+		unspin_count(slot, UNSPIN_C_USER_SPINS, 1);
+}
+
+static void look_on_cpu(void *unused)
+{
+	look_here();
+}
+
+/* --- the timer of looks --- */
+
+static void look_everywhere(void)
+{
+	int cpu;
+
+	/* Interrupts are off, so that no slot goes. */
+	for_each_online_cpu(cpu) {
+		const struct unspin_slot *slot = READ_ONCE(per_cpu(unspin_cpu.cur, cpu));
+
+		if (!slot || !READ_ONCE(slot->vm->sampled))
+			continue;
+		/* An interrupt to itself would come when this one has ended, and find nothing. */
+		if (cpu == smp_processor_id())
+			look_here();
+		else
+			smp_call_function_single_async(cpu, per_cpu_ptr(&looks, cpu));
+	}
+}
+
+static enum hrtimer_restart look(struct hrtimer *of)
+{
+	enum hrtimer_restart restart = HRTIMER_NORESTART;
+
+	look_everywhere();
+	raw_spin_lock(&looks_lock);
+	ticks = wanted;
+	if (ticks) {
+		hrtimer_forward_now(of, ns_to_ktime(UNSPIN_USER_LOOK_US * NSEC_PER_USEC));
+		restart = HRTIMER_RESTART;
+	}
+	raw_spin_unlock(&looks_lock);
+	return restart;
+}
+
+void unspin_user_looks(bool on)
+{
+	raw_spin_lock(&looks_lock);
+	wanted = on;
+	if (wanted && !ticks) {
+		ticks = true;
+		hrtimer_start(&timer, ns_to_ktime(UNSPIN_USER_LOOK_US * NSEC_PER_USEC),
+			      HRTIMER_MODE_REL_HARD);
+	}
+	raw_spin_unlock(&looks_lock);
+}
+
+void unspin_user_begin(void)
+{
+	int cpu;
+
+	wanted = ticks = false;
+	for_each_possible_cpu(cpu)
+		INIT_CSD(per_cpu_ptr(&looks, cpu), look_on_cpu, NULL);
+	compat_hrtimer_setup(&timer, look, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
+}
+
+void unspin_user_end(void)
+{
+	hrtimer_cancel(&timer);
+	kick_all_cpus_sync();	/* looks that were asked for have been made */
+}
+
+/* --- the vCPU's own thread --- */
+
+/* How many bytes from an address on could be read into "to"; a page that is not there ends it. */
+static u32 guest_read(struct kvm_vcpu *vcpu, u64 from, u8 *to, u32 bytes)
+{
+	int (*read)(struct kvm_vcpu *vcpu, u64 address, void *to, unsigned int bytes, void *exception) =
+		(void *)unspin_symbols.read_guest;
+	u64 exception[16] = { };	/* struct x86_exception: what the guest would get, which it does not */
+	u32 first = min_t(u64, bytes, PAGE_SIZE - offset_in_page(from));
+
+	if (read(vcpu, from, to, first, exception))
+		return 0;
+	if (first == bytes || read(vcpu, from + first, to + first, bytes - first, exception))
+		return first;
+	return bytes;
+}
+
+void unspin_user_code_read(struct unspin_slot *slot)
+{
+	struct kvm_vcpu *vcpu = slot->vcpu;
+	struct unspin_user *user = &slot->user;
+	u8 code[UNSPIN_CODE_BYTES];
+	unsigned long flags;
+	u32 bytes;
+	int idx;
+
+	if (likely(!READ_ONCE(user->code_wanted)))
+		return;
+	idx = srcu_read_lock(&vcpu->kvm->srcu);
+	bytes = guest_read(vcpu, user->code_from, code, sizeof(code));
+	srcu_read_unlock(&vcpu->kvm->srcu, idx);
+	local_irq_save(flags);
+	memcpy(user->code, code, bytes);
+	user->code_bytes = bytes;
+	user->code_tsc = unspin_now();
+	WRITE_ONCE(user->code_wanted, 0);
+	local_irq_restore(flags);
+}

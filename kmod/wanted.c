@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Which VMs are HIGH, that is, have their vCPUs run together: policy/demand.c decides it
+ * by what they waste. HIGH is a value of VCRD, a word of ASMan (Weng, Liu, Yu, Li, HPDC 2011).
+ */
+#include "user_spin.h"
+#include "wanted.h"
+
+static struct demand_vm demands[UNSPIN_WANTED_VMS_MAX];
+static struct demand_host host;
+static const struct demand_params params = {
+	.threshold_ppm = DEMAND_THRESHOLD_PPM,
+	.look_us = DEMAND_LOOK_US,
+	.hold_us = DEMAND_HOLD_US,
+	.hold_max_us = DEMAND_HOLD_MAX_US,
+};
+
+static bool asks_for_ple(const struct unspin_vm *vm)
+{
+	return vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD_PLE ||
+	       vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD_BOTH;
+}
+
+static bool asks_for_user(const struct unspin_vm *vm)
+{
+	return vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD_USER ||
+	       vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD_BOTH;
+}
+
+void unspin_wanted_vm(const struct unspin_vm *vm, u32 at)
+{
+	struct demand_vm *demand = &demands[at];
+
+	*demand = vm->demand;
+	demand->wasted = demand->cpu = 0;
+	demand->asks = asks_for_ple(vm) || asks_for_user(vm);
+}
+
+/* In user space each look stands for the time between two. */
+void unspin_wanted_vcpu(const struct unspin_slot *slot, u32 at)
+{
+	struct demand_vm *to = &demands[at];
+
+	to->cpu += slot->turn_run;
+	if (asks_for_ple(slot->vm))
+		to->wasted += READ_ONCE(slot->count[UNSPIN_C_SPIN_CYCLES]) +
+			      READ_ONCE(slot->count[UNSPIN_C_SWITCH_CYCLES]);
+	if (asks_for_user(slot->vm))
+		to->wasted += READ_ONCE(slot->count[UNSPIN_C_USER_SPINS]) * tsc_khz *
+			      UNSPIN_USER_LOOK_US / USEC_PER_MSEC;
+}
+
+void unspin_wanted_judge(struct unspin_vm **vms, u32 count)
+{
+	bool any_sampled = false;
+	u32 i;
+
+	demand_step(&host, demands, count, &params, ktime_to_us(ktime_get()));
+	for (i = 0; i < count; i++) {
+		struct unspin_vm *vm = vms[i];
+
+		vm->demand = demands[i];
+		if (demands[i].asks)
+			WRITE_ONCE(vm->gang, demands[i].high);
+		/* Whose vCPUs run together spins no longer, and is not looked at. */
+		WRITE_ONCE(vm->sampled, asks_for_user(vm) && !demands[i].high);
+		any_sampled |= vm->sampled;
+	}
+	unspin_user_looks(any_sampled);
+}
