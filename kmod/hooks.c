@@ -106,16 +106,24 @@ static noinline notrace void switch_of_vcpu(struct unspin_slot *out, bool preemp
 	__this_cpu_write(unspin_cpu.cur, in);
 }
 
-/* The same in a turn: who may not run here goes, and who sleeps without a vCPU after it leaves a hole. */
+/*
+ * The same while turns are made. On a CPU that has an owner: who may not run here goes, and who
+ * sleeps without a vCPU after it leaves a hole.
+ */
 static noinline notrace void switch_in_turn(struct unspin_slot *out, bool preempt,
 					    struct task_struct *prev, struct task_struct *next,
 					    unsigned int prev_state, const struct hlist_node *first)
 {
+	struct unspin_cpu *on = this_cpu_ptr(&unspin_cpu);
 	struct unspin_slot *in;
 
 	switch_of_vcpu(out, preempt, prev, next, prev_state, first);
-	in = __this_cpu_read(unspin_cpu.cur);
-	if (in && !unspin_may_run(in, this_cpu_ptr(&unspin_cpu)))
+	if (out && READ_ONCE(out->vm->in_turns))
+		WRITE_ONCE(on->vcpu_cycles, on->vcpu_cycles + unspin_now() - out->in_tsc);
+	if (!on->owner)
+		return;
+	in = on->cur;
+	if (in && !unspin_may_run(in, on))
 		unspin_park_mark(in, next);
 	if (!in && !preempt && prev_state != TASK_RUNNING)
 		unspin_turns_idle(out);
@@ -131,7 +139,7 @@ static void notrace probe_sched_switch(void *data, bool preempt, struct task_str
 	__this_cpu_inc(unspin_cpu.switches);
 	if (likely(!out && !first))
 		return;
-	if (unlikely(__this_cpu_read(unspin_cpu.owner)))
+	if (unlikely(__this_cpu_read(unspin_cpu.in_turns)))
 		switch_in_turn(out, preempt, prev, next, prev_state, first);
 	else
 		switch_of_vcpu(out, preempt, prev, next, prev_state, first);

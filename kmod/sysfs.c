@@ -9,6 +9,7 @@
 
 #include "epoch.h"
 #include "fail_open.h"
+#include "host_tasks.h"
 #include "settings.h"
 #include "sysfs.h"
 #include "window.h"
@@ -295,6 +296,12 @@ static ssize_t ipi_control_show(struct kobject *kobj, struct kobj_attribute *att
 	return unspin_ipi_describe(buf);
 }
 static struct kobj_attribute ipi_control_attr = __ATTR_RO(ipi_control);
+
+static ssize_t turns_excluded_cpus_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	return unspin_host_tasks_describe(buf);
+}
+static struct kobj_attribute turns_excluded_cpus_attr = __ATTR_RO(turns_excluded_cpus);
 
 static ssize_t fail_open_total_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {

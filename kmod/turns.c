@@ -29,6 +29,7 @@
 #include "fail_open.h"
 #include "turns.h"
 #include "hot.h"
+#include "host_tasks.h"
 #include "park.h"
 #include "settings.h"
 #include "symbols.h"
@@ -64,7 +65,7 @@ static void vcpu_look(struct gang_vcpu *vcpu, struct unspin_slot *slot, struct t
 
 	vcpu->got = run > slot->turn_run ? run - slot->turn_run : 0;
 	slot->turn_run = run;
-	vcpu->cpu = task_cpu(task);
+	vcpu->cpu = unspin_host_tasks_use(task_cpu(task)) ? GANG_NONE : task_cpu(task);
 	vcpu->weight = READ_ONCE(slot->turn_weight) ?: UNSPIN_WEIGHT_DEFAULT;
 	vcpu->parked = READ_ONCE(slot->parked);
 	vcpu->lock = READ_ONCE(slot->park_at_lock);
@@ -136,6 +137,8 @@ static const void *owner_at(u32 cpu)
 {
 	u32 owner = host.cpus[cpu].owner;
 
+	if (unspin_host_tasks_use(cpu))
+		return NULL;
 	if (owner == GANG_LOW)
 		return unspin_turn_of_others;
 	return owner < host.vm_count ? vm_at[owner] : NULL;
@@ -216,6 +219,7 @@ static enum hrtimer_restart turn(struct hrtimer *of)
 
 	raw_spin_lock(&turns_lock);
 	turn_charge(now - turn_started);
+	unspin_host_tasks_judge(now, now - turn_started);
 	host_look(now);
 	unspin_wanted_judge(vm_at, host.vm_count);
 	for (i = 0; i < host.vm_count; i++)
@@ -335,14 +339,25 @@ static int tables_make(void)
 	return 0;
 }
 
+/* A switch of a vCPU is one like any other from now on. */
+static void switches_forget(void)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		WRITE_ONCE(per_cpu(unspin_cpu.in_turns, cpu), 0);
+}
+
 static int begin(void)
 {
 	int err = tables_make(), cpu;
 
 	if (err)
 		return err;
-	for_each_possible_cpu(cpu)
+	for_each_possible_cpu(cpu) {
 		per_cpu(holes, cpu) = IRQ_WORK_INIT_HARD(fill_hole);
+		WRITE_ONCE(per_cpu(unspin_cpu.in_turns, cpu), 1);
+	}
 	err = unspin_park_attach(got_on);
 	if (err)
 		goto no_park;
@@ -350,6 +365,7 @@ static int begin(void)
 	if (err)
 		goto no_probe;
 	unspin_user_begin();
+	unspin_host_tasks_begin();
 	unspin_weights_read();
 	turn_started = unspin_now();
 	turn_cycles = 0;
@@ -362,6 +378,7 @@ static int begin(void)
 no_probe:
 	unspin_park_detach();
 no_park:
+	switches_forget();
 	tables_free();
 	return err;
 }
@@ -392,6 +409,7 @@ int unspin_turns_stop(void)
 	unspin_user_end();
 	WRITE_ONCE(running, false);
 	let_all_run();
+	switches_forget();
 	tracepoint_probe_unregister(unspin_symbols.sched_wakeup, probe_sched_wakeup, NULL);
 	tracepoint_synchronize_unregister();
 	for_each_possible_cpu(cpu)

@@ -330,6 +330,8 @@ fn status_shows_vms_as_table_and_json() {
         ("vms/41-0/yields_failed", "906\n"),
         ("vms/41-0/yields_woken", "907\n"),
         ("vms/41-0/yields_ipi_receiver", "908\n"),
+        ("vms/41-0/coscheduling", "vcrd-both\n"),
+        ("turns_excluded_cpus", "2-3\n"),
     ] {
         let path = root.join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -339,13 +341,14 @@ fn status_shows_vms_as_table_and_json() {
     let table = unspin(&["status", "--sysfs", sysfs]);
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
     let counts = (901..=908).map(|n| n.to_string());
-    let words = ["41-0", "2.1 %", " 1.5 "].map(String::from).into_iter().chain(counts);
+    let words = ["41-0", "2.1 %", " 1.5 ", "no turns on CPUs 2-3"].map(String::from).into_iter().chain(counts);
     let words: Vec<String> = words.collect();
     assert!(words.iter().all(|w| table.contains(w)), "{table}");
     let json = unspin(&["status", "--json", "--sysfs", sysfs]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["vms"]["41-0"]["inefficiency_last_ppm"], 21000);
     assert_eq!(json["default"]["mode"], "apples");
+    assert_eq!(json["turns_excluded_cpus"], "2-3");
     assert!(json["live_objects"].is_null(), "unknown is null");
     std::fs::remove_dir_all(root).unwrap();
 }

@@ -34,6 +34,7 @@ struct Status {
     version: Option<String>,
     window_control: Option<String>,
     ipi_control: Option<String>,
+    turns_excluded_cpus: Option<String>,
     live_objects: Option<Value>,
     fail_open_total: Option<Value>,
     default: BTreeMap<String, Value>,
@@ -56,6 +57,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         version: module.value("version"),
         window_control: module.value(ModuleValue::WINDOW_CONTROL.file()),
         ipi_control: module.value(ModuleValue::IPI_CONTROL.file()),
+        turns_excluded_cpus: module.value(ModuleValue::TURNS_EXCLUDED_CPUS.file()),
         live_objects: module.value(ModuleValue::LIVE_OBJECTS.file()).as_deref().map(value),
         fail_open_total: module.value(ModuleValue::FAIL_OPEN_TOTAL.file()).as_deref().map(value),
         default: typed(&module.defaults()),
@@ -127,6 +129,8 @@ const TURNS: &[Column] = &[
     ("in vain", |f| text(f, Counter::PARKS_LATE.file())),
     ("Mcycles waited", |f| Some(format!("{:.1}", number(f, Counter::PARKED_CYCLES.file())? / 1e6))),
     ("holes filled", |f| text(f, Counter::FILLS.file())),
+    ("looks", |f| text(f, Counter::USER_SAMPLES.file())),
+    ("user spins", |f| text(f, Counter::USER_SPINS.file())),
 ];
 
 /// Whether a VM has turns, or waits for those of others.
@@ -151,8 +155,16 @@ fn table(module: &Module, vms: &[(Vm, Files)]) -> String {
     }
     let text = text + &columns("VM", OVERVIEW, vms) + &columns("yields of VM", YIELDS, vms);
     match vms.iter().any(|(_, files)| has_turns(files)) {
-        true => text + &columns("turns of VM", TURNS, vms),
+        true => text + &columns("turns of VM", TURNS, vms) + &excluded(module),
         false => text,
+    }
+}
+
+/// Which CPUs have no turns though VMs have.
+fn excluded(module: &Module) -> String {
+    match module.value(ModuleValue::TURNS_EXCLUDED_CPUS.file()).as_deref() {
+        None | Some("") => String::new(),
+        Some(cpus) => format!("no turns on CPUs {cpus}: tasks of the host use them\n"),
     }
 }
 

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * CPUs that tasks of the host use have no turns.
+ *
+ * In a turn one vCPU has a CPU to itself. A task of the host that wants to run there, too,
+ * would get half of the CPU, not its part among all vCPUs that are there. And the vCPU would
+ * lose its CPU in the middle of its turn, which is what turns are for.
+ *
+ * What neither vCPUs in turns nor the idle task have had of a CPU is the host's. That is a
+ * mean over some turns; a vCPU of a VM that takes no part in turns counts as a task of the
+ * host.
+ */
+#include <linux/cpumask.h>
+#include <linux/percpu.h>
+#include <linux/tick.h>
+
+#include "host_tasks.h"
+
+/* Of a CPU: above the first it has no turns, below the second it has them again. */
+#define MOST_PERCENT 5
+#define AGAIN_PERCENT 3
+/* The mean forgets a turn in about so many others. Fewer, and a command that somebody types counts. */
+#define TURNS 128
+
+struct use {
+	u64 vcpus, idle_us;	/* sums at the last turn's end */
+	s64 of_host, of_all;	/* means of a turn, in cycles */
+};
+static DEFINE_PER_CPU(struct use, uses);
+static struct cpumask used;
+
+/* Time of vCPUs in turns, up to now. The slot stays: interrupts are off. */
+static u64 vcpus_cycles(u32 cpu, u64 now)
+{
+	const struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, cpu);
+	const struct unspin_slot *cur = READ_ONCE(on->cur);
+	u64 cycles = READ_ONCE(on->vcpu_cycles);
+
+	if (cur && READ_ONCE(cur->vm->in_turns) && now > READ_ONCE(cur->in_tsc))
+		cycles += now - READ_ONCE(cur->in_tsc);
+	return cycles;
+}
+
+/* 0 where the kernel does not say (nohz=off): then all that is no vCPU's is taken for idle. */
+static u64 idle_us(u32 cpu)
+{
+	u64 us = get_cpu_idle_time_us(cpu, NULL);
+
+	return us == (u64)-1 ? 0 : us;
+}
+
+static void judge(u32 cpu, u64 now, u64 cycles)
+{
+	struct use *use = per_cpu_ptr(&uses, cpu);
+	u64 vcpus = vcpus_cycles(cpu, now), idle = idle_us(cpu);
+	s64 of_host = 0;
+
+	if (idle)
+		of_host = cycles - (vcpus - use->vcpus) - (idle - use->idle_us) * tsc_khz / 1000;
+	use->vcpus = vcpus;
+	use->idle_us = idle;
+	/* A vCPU may have been switched between two of these numbers: the next turn has the rest. */
+	use->of_host += (clamp_t(s64, of_host, -(s64)cycles, cycles) - use->of_host) / TURNS;
+	use->of_all += ((s64)cycles - use->of_all) / TURNS;
+	if (use->of_host * 100 > use->of_all * MOST_PERCENT)
+		cpumask_set_cpu(cpu, &used);
+	else if (use->of_host * 100 < use->of_all * AGAIN_PERCENT)
+		cpumask_clear_cpu(cpu, &used);
+}
+
+void unspin_host_tasks_judge(u64 now, u64 cycles)
+{
+	u32 cpu;
+
+	for_each_online_cpu(cpu)
+		judge(cpu, now, cycles);
+}
+
+bool unspin_host_tasks_use(u32 cpu)
+{
+	return cpumask_test_cpu(cpu, &used);
+}
+
+void unspin_host_tasks_begin(void)
+{
+	u64 now = unspin_now();
+	u32 cpu;
+
+	cpumask_clear(&used);
+	for_each_possible_cpu(cpu)
+		*per_cpu_ptr(&uses, cpu) = (struct use){
+			.vcpus = vcpus_cycles(cpu, now),
+			.idle_us = idle_us(cpu),
+		};
+}
+
+ssize_t unspin_host_tasks_describe(char *buf)
+{
+	return cpumap_print_to_pagebuf(true, buf, &used);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* CPUs that tasks of the host use. All but describe: the timer of turns, or before it starts. */
+#ifndef UNSPIN_HOST_TASKS_H
+#define UNSPIN_HOST_TASKS_H
+
+#include "state.h"
+
+void unspin_host_tasks_begin(void);
+
+/* A turn of so many cycles has ended. */
+void unspin_host_tasks_judge(u64 now, u64 cycles);
+
+/* Tasks of the host take so much of the CPU that it has no turns. */
+bool unspin_host_tasks_use(u32 cpu);
+
+/* Those CPUs as a list, into a page. */
+ssize_t unspin_host_tasks_describe(char *buf);
+
+#endif
