@@ -72,6 +72,9 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     }
     let trace = start_trace(bench, run)?;
     let mut vms = start_vms(run)?;
+    if let Some(module) = &bench.module {
+        module.set_others(run, &vms.pids)?;
+    }
     let (start_ns, [begin_ns, end_ns]) = schedule(run, &mut vms.processes)?;
     let (first, second) = {
         let _realtime = Realtime::enter();

@@ -79,10 +79,22 @@ impl Module {
         }
     }
 
-    /// Sets what VMs started from now on will have.
+    /// Sets what VMs started from now on will have: what the run's first VM is to.
     pub(crate) fn set_defaults(&self, run: &Run) -> Result<(), Error> {
         self.check_can(run)?;
-        write_all(&self.root.join("default"), &ModuleSettings::of(run, &run.arm).files())
+        write_all(&self.root.join("default"), &settings_of(run, 0).files())
+    }
+
+    /// Sets what the run's VMs have, of these processes, where it is not what the first has.
+    pub(crate) fn set_others(&self, run: &Run, pids: &[u32]) -> Result<(), Error> {
+        let usual = settings_of(run, 0);
+        for (vm, &pid) in (0..).zip(pids) {
+            let own = settings_of(run, vm);
+            if own != usual {
+                self.set_vm(pid, &own)?;
+            }
+        }
+        Ok(())
     }
 
     /// Sets what the VM of process `pid`, which runs, has from now on.
@@ -168,7 +180,7 @@ fn write_all(dir: &Path, settings: &[(&'static str, String)]) -> Result<(), Erro
     Ok(())
 }
 
-/// What VMs that start under `run` have of the module whose directory is `root`: it is set as for the
+/// What the first VM that starts under `run` has of the module whose directory is `root`: it is set as for the
 /// run, its files are read again, and it is put back.
 ///
 /// # Errors
@@ -203,6 +215,11 @@ pub(crate) fn difference(first: &ModuleStats, second: &ModuleStats) -> Result<Mo
     second.since(first).map_err(lost)
 }
 
+/// What VM number `vm` of a run has.
+fn settings_of(run: &Run, vm: u32) -> ModuleSettings {
+    ModuleSettings::of(run, &run.arm_of(vm))
+}
+
 /// What VM number `vm` of a run of Linux guests has; a VM the run does not use has nothing. QEMU's own
 /// switch for pause-loop exits takes the exits of HLT with it, and only a new guest takes it: instead
 /// the window is longer than anybody spins.
@@ -225,7 +242,7 @@ pub(crate) fn counts(run: &Run) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unspin_scenario::plan::LinuxVm;
+    use unspin_scenario::plan::{Coscheduling, LinuxVm};
     use unspin_uapi::Variant;
 
     fn run(window: Window, yield_to: YieldTo) -> Run {
@@ -264,6 +281,34 @@ mod tests {
         drop(module);
         assert!(files().iter().all(|name| read(name) == "before"));
         fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn static_coscheduling_is_for_those_that_gang() {
+        let vms = [("4-0", "0"), ("5-0", "0"), ("6-0", "0")];
+        let module = with_vms("gangs", &vms);
+        fs::create_dir_all(module.root.join("default")).unwrap();
+        fs::write(module.root.join("window_control"), "vmx\n").unwrap();
+        let read = |dir: &str| fs::read_to_string(module.root.join(dir).join("coscheduling"));
+        let mut run = run(Window::Stock, YieldTo::HVS);
+        run.arm.coscheduling = Coscheduling::Con;
+        run.vms = 3;
+        for (spins, set) in [(false, "none"), (true, "con")] {
+            run.spin_intensive = spins;
+            module.set_defaults(&run).unwrap();
+            module.set_others(&run, &[4, 5, 6]).unwrap();
+            assert_eq!(read("default").unwrap(), set);
+            assert!(vms.iter().all(|(vm, _)| read(&format!("vms/{vm}")).is_err()));
+        }
+        run.each = vec![run.vm(0), run.vm(1), run.vm(2)];
+        run.each[1].gang = Some(false);
+        run.each[2].spin_intensive = false;
+        module.set_defaults(&run).unwrap();
+        module.set_others(&run, &[4, 5, 6]).unwrap();
+        assert_eq!(read("default").unwrap(), "con");
+        assert!(read("vms/4-0").is_err());
+        assert!(["vms/5-0", "vms/6-0"].iter().all(|vm| read(vm).unwrap() == "none"));
+        fs::remove_dir_all(&module.root).unwrap();
     }
 
     #[test]

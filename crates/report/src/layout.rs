@@ -47,6 +47,10 @@ struct Flat<'a> {
     fairness: Option<f64>,
     fairness_vms: Option<f64>,
     cpus_used: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_share: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn_share: Option<f64>,
     hypercalls_kick: Option<u64>,
     hypercalls_sched_yield: Option<u64>,
     fail_open_events: Option<u64>,
@@ -87,6 +91,8 @@ impl<'a> From<&'a Row> for Flat<'a> {
             fairness: guest.and_then(|g| g.fairness),
             fairness_vms: guest.and_then(|g| g.fairness_vms),
             cpus_used: row.perf.cpus_used,
+            cpu_share: row.share.and_then(|share| share.cpu),
+            turn_share: row.share.and_then(|share| share.turn),
             hypercalls_kick: module.map(|m| m.hypercalls_kick),
             hypercalls_sched_yield: module.map(|m| m.hypercalls_sched_yield),
             fail_open_events: module.map(|m| m.fail_open_events),

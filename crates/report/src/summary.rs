@@ -135,6 +135,8 @@ pub struct Mean {
 pub struct Row {
     pub key: Key,
     pub perf: Performance,
+    /// Rows of one VM only.
+    pub share: Option<Share>,
     /// What the module counted; `None` where it did not, and of `ideal`, as with all that follows.
     pub module: Option<Counted>,
     pub windows: Option<Windows>,
@@ -238,6 +240,16 @@ pub struct Performance {
     /// Ratio to the baseline of each repeat, for means.
     #[serde(skip)]
     pub ratios: BTreeMap<u32, f64>,
+}
+
+/// What one VM got of the host, medians over repeats.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Share {
+    /// CPU time of its vCPUs, of that of all pCPUs.
+    pub cpu: Option<f64>,
+    /// Time of its own turns, of the window; VMs may have turns at the same time. `None` where no VM
+    /// of the runs had any.
+    pub turn: Option<f64>,
 }
 
 /// The module's counts, medians over repeats.

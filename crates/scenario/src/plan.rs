@@ -193,6 +193,9 @@ pub struct EachVm {
     /// The module and the arm's lock are not for it: KVM's own window and yields, uncounted.
     #[serde(default)]
     pub mode_off: bool,
+    /// Whether static coscheduling runs its vCPUs together; `None`: where its workload spins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gang: Option<bool>,
     /// As in [`Run`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linux: Option<LinuxVm>,
@@ -250,6 +253,7 @@ impl Run {
             threads: None,
             tick_hz: 0,
             mode_off: false,
+            gang: None,
             linux: self.linux.clone(),
         })
     }
@@ -276,18 +280,32 @@ impl Run {
         sizes.iter().map(u32::to_string).collect::<Vec<_>>().join("+")
     }
 
-    /// What the arm means for VM number `vm`: the arm itself, or KVM's own where the module leaves
-    /// the VM alone.
+    /// Whether static coscheduling runs the vCPUs of VM number `vm` together.
+    pub fn gangs(&self, vm: u32) -> bool {
+        let each = self.each.get(vm as usize);
+        each.map_or(self.spin_intensive, |each| each.gang.unwrap_or(each.spin_intensive))
+    }
+
+    /// What the arm means for VM number `vm`: the arm itself, less coscheduling that is not for it, or
+    /// KVM's own where the module leaves the VM alone.
     pub fn arm_of(&self, vm: u32) -> Arm {
-        match self.each.get(vm as usize) {
-            Some(each) if each.mode_off => Arm {
+        let arm = self.arm.clone();
+        let is_off = self.each.get(vm as usize).is_some_and(|each| each.mode_off);
+        let is_alone = arm.coscheduling == Coscheduling::Con && !self.gangs(vm);
+        let coscheduling = match is_off || is_alone {
+            true => Coscheduling::None,
+            false => arm.coscheduling,
+        };
+        match is_off {
+            true => Arm {
                 window: Window::Stock,
                 yield_to: YieldTo::Stock,
                 observe: false,
                 lock: None,
-                ..self.arm.clone()
+                coscheduling,
+                ..arm
             },
-            _ => self.arm.clone(),
+            false => Arm { coscheduling, ..arm },
         }
     }
 

@@ -157,7 +157,7 @@ prop_compose! {
             kernels,
             boots,
             host: Host { pcpus, model, lock_clock_mhz, scheduler, period_ms, loop_detection, llc_pcpus, skew_tick: weight % 2 == 0, group_load_lags: weight % 3 == 0 && !scheduler.is_credit() },
-            vms: vec![VmGroup { name, workload: None, mode_off: false, threads, tick_hz, count: 1, vcpus, pin, weight, lock, cpl, linux: None }],
+            vms: vec![VmGroup { name, workload: None, mode_off: false, gang: any_of_three(weight), threads, tick_hz, count: 1, vcpus, pin, weight, lock, cpl, linux: None }],
             baseline: baseline.index(arms.len()),
             arms,
             sweep: Sweep { profiles, vms, cgroups, locks: swept, guest_locks: vec![] },
@@ -165,6 +165,11 @@ prop_compose! {
             trace: Trace { epochs, picks, stalls },
         }
     }
+}
+
+/// Left out, or said.
+fn any_of_three(number: u32) -> Option<bool> {
+    [None, Some(true), Some(false)][number as usize % 3]
 }
 
 fn dist() -> impl Strategy<Value = Dist> {
@@ -412,6 +417,45 @@ fn vms_that_differ_are_listed_one_by_one() {
     assert_eq!((hvs.arm_of(2).yield_to, hvs.arm_of(2).observe), (YieldTo::Stock, false));
     let json = serde_json::to_string(&plan).unwrap();
     assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
+}
+
+#[test]
+fn who_gangs_is_said_or_is_who_spins() {
+    let plan = mixed(|text| {
+        let with = text.replace("yield_to = \"hvs\"", "yield_to = \"hvs\"\ncoscheduling = \"con\"");
+        with.replace("mode = \"off\"", "gang = true")
+    });
+    let runs = || plan.runs.iter().filter(|r| r.arm.name == "hvs");
+    let is = |run: &Run, vm| run.arm_of(vm).coscheduling == Coscheduling::Con;
+    for run in runs() {
+        assert_eq!((is(run, 0), is(run, 2)), (run.spin_intensive, true), "{}", run.profile);
+    }
+    let mut run = runs().next().unwrap().clone();
+    for (gang, spins, gangs) in [
+        (None, true, true),
+        (None, false, false),
+        (Some(true), false, true),
+        (Some(false), true, false),
+    ] {
+        (run.each[1].gang, run.each[1].spin_intensive) = (gang, spins);
+        assert_eq!((run.gangs(1), is(&run, 1)), (gangs, gangs));
+    }
+    // What looks at VMs by itself is for all of them, but for those that nothing is for.
+    run.arm.coscheduling = Coscheduling::VcrdPle;
+    assert_eq!(run.arm_of(1).coscheduling, Coscheduling::VcrdPle);
+    run.each[1].mode_off = true;
+    assert_eq!(run.arm_of(1).coscheduling, Coscheduling::None);
+}
+
+#[test]
+fn a_vm_that_says_whether_it_gangs_is_alone_what_it_was() {
+    let said = |text: &str| text.replace("mode = \"off\"", "gang = false");
+    let left_out = |text: &str| text.replace("mode = \"off\"", "");
+    let alone = |plan: Plan| plan.runs.into_iter().filter(|r| r.alone).collect::<Vec<_>>();
+    assert_eq!(alone(mixed(said)), alone(mixed(left_out)));
+    assert_ne!(mixed(said).runs, mixed(left_out).runs);
+    let both = mixed(|text| text.replace("mode = \"off\"", ""));
+    assert!(!serde_json::to_string(&both).unwrap().contains("\"gang\""));
 }
 
 #[test]

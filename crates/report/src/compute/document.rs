@@ -6,6 +6,7 @@ use crate::compute::means::{headroom, means};
 use crate::compute::measures::Over;
 use crate::compute::provenance::{machine_of, provenance};
 use crate::compute::row::row;
+use crate::compute::share::share;
 use crate::compute::slowdown;
 use crate::compute::stalls::stalls;
 use crate::read::dedupe::{by_document, distinct_runs, point_of, Point};
@@ -13,7 +14,7 @@ use crate::read::input::{Input, Stream};
 use crate::read::shards;
 use crate::summary::{Document, EpochTrace, Key, Row, Summary};
 use unspin_scenario::plan::{Window, SCHEMA};
-use unspin_scenario::result::{EpochSample, RunResult};
+use unspin_scenario::result::{Begin, EpochSample, RunResult};
 
 /// One document for each scenario, machine and kernel of the input, in the order they came; shares
 /// of a plan (`unspin bench --shard`) are put together.
@@ -28,7 +29,8 @@ fn document(streams: &[&Stream], notices: &[String]) -> Document {
     let runs = distinct_runs(streams, &mut notices);
     let begin = &streams[0].begin;
     let arms = arms(&runs);
-    let rows = points(&runs).iter().flat_map(|p| rows_of_point(p, &arms, &runs)).collect();
+    let of_point = |p: &Point| rows_of_point(p, &arms, &runs, begin);
+    let rows = points(&runs).iter().flat_map(of_point).collect();
     let (rows, slowdowns) = slowdown::split(rows, &slowdown::arms_of_attribution(&runs));
     let summary = Summary {
         schema: SCHEMA,
@@ -72,7 +74,7 @@ fn arms<'a>(runs: &[&'a RunResult]) -> Vec<&'a str> {
     arms
 }
 
-fn rows_of_point(p: &Point, arms: &[&str], runs: &[&RunResult]) -> Vec<Row> {
+fn rows_of_point(p: &Point, arms: &[&str], runs: &[&RunResult], begin: &Begin) -> Vec<Row> {
     let of_arm = |name: &str| -> Vec<&RunResult> {
         runs.iter()
             .copied()
@@ -97,7 +99,8 @@ fn rows_of_point(p: &Point, arms: &[&str], runs: &[&RunResult]) -> Vec<Row> {
         let mut own = Vec::new();
         for arm in &present {
             let of = of_arm(arm);
-            own.extend(parts.iter().map(|over| row(&of, &base, *over)));
+            let row = |over| Row { share: share(&of, begin, over), ..row(&of, &base, over) };
+            own.extend(parts.iter().copied().map(row));
         }
         own.extend(best_and_worst_fixed(&own, runs));
         let alone: Vec<&RunResult> =

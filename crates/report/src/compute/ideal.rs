@@ -89,6 +89,7 @@ pub(crate) fn ideal_row(base: &[&RunResult], alone: &[&RunResult], over: Over) -
             cpus_used: cpus_used(base, over).map(round),
             ratios,
         },
+        share: None,
         module: None,
         windows: None,
         guest: None,

@@ -8,5 +8,6 @@ pub(crate) mod means;
 pub(crate) mod measures;
 pub(crate) mod provenance;
 pub(crate) mod row;
+pub(crate) mod share;
 pub(crate) mod slowdown;
 pub(crate) mod stalls;

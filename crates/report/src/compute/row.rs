@@ -26,6 +26,7 @@ pub(crate) fn row(of: &[&RunResult], base: &[&RunResult], over: Over) -> Row {
     Row {
         key: key(&of[0].run, over),
         perf: Performance { work_units: work_units(of, over), ..performance(of, base, over) },
+        share: None,
         module: counted(of, base, over),
         windows: Some(windows(of, over)),
         guest: Some(guest(of, over)),

@@ -3,6 +3,7 @@
 
 use crate::show::charts::charts;
 use crate::show::place::{cgroups_and_lock, origin, percent, places, rows_at};
+use crate::show::shares::shares;
 use crate::show::svg::Kind;
 use crate::show::windows::{adapting, still};
 use crate::summary::{Document, Place, Row};
@@ -56,6 +57,7 @@ fn view(d: &Document) -> Value {
     };
     context! {
         adapting => Value::from_serialize(adapting(&whole)),
+        shares => Value::from_serialize(shares(s)),
         still => places(s).iter().flat_map(still_at).collect::<Vec<String>>(),
         s => Value::from_serialize(s),
         origin => origin(s),

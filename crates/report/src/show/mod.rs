@@ -10,6 +10,7 @@ pub(crate) mod html;
 pub(crate) mod matrix;
 pub(crate) mod place;
 pub(crate) mod plot;
+pub(crate) mod shares;
 pub(crate) mod svg;
 pub(crate) mod text;
 pub(crate) mod windows;

@@ -5,6 +5,7 @@ use crate::show::place::{
     arm_order, baseline, cgroups_and_lock, distinct, origin, percent, places, profile_order,
     rows_at,
 };
+use crate::show::shares::{cpu_shares, has_turns, turn_shares};
 use crate::show::windows::{adapting, still, window};
 use crate::summary::{Document, Headroom, Mean, Place, Row, Spinner, Summary, VcpuTime};
 use std::fmt::Write;
@@ -50,6 +51,13 @@ fn document(out: &mut String, s: &Summary) {
              three epochs that APLE did in any VM"
         );
     }
+    if s.arms.iter().any(|r| r.share.is_some_and(|share| share.turn.is_some())) {
+        let _ = writeln!(
+            out,
+            "own turns: time in which pCPUs were a VM's own, of the window; VMs may have turns at the \
+             same time"
+        );
+    }
     let _ = writeln!(
         out,
         "performance: throughput ÷ {}'s, median over seeds, bigger is better; ~ the spread over \
@@ -81,6 +89,12 @@ fn grids(out: &mut String, s: &Summary, place: &Place) {
     }
     if rows.iter().any(|r| r.time.is_some()) {
         out.push_str(&grid("vCPU time, %", &rows, time, None));
+    }
+    if rows.iter().any(|r| has_turns(s, r)) {
+        let cpu = |r: &Row| cpu_shares(s, r);
+        out.push_str(&grid("CPU time of each VM, %", &rows, cpu, None));
+        let turn = |r: &Row| turn_shares(s, r);
+        out.push_str(&grid("own turns of each VM, %", &rows, turn, None));
     }
     for is_polling_known in [false, true] {
         let of = |r: &&Row| linux_time(r).is_some_and(|t| t.polling.is_some() == is_polling_known);
@@ -207,7 +221,7 @@ type MeanCell = fn(&Mean) -> Option<String>;
 fn grid(
     what: &str,
     rows: &[&Row],
-    cell: fn(&Row) -> String,
+    cell: impl Fn(&Row) -> String,
     means: Option<(&[&Mean], MeanCell)>,
 ) -> String {
     let (arms, profiles) = (arm_order(rows), profile_order(rows));

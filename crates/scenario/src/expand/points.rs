@@ -231,6 +231,7 @@ struct Kind<'a> {
     lock: LockChoice,
     cpl: u8,
     mode_off: bool,
+    gang: Option<bool>,
     threads: Option<u32>,
     tick_hz: u32,
     linux: &'a Option<LinuxGuest>,
@@ -244,6 +245,7 @@ fn kind_of<'a>(g: &'a VmGroup, swept: &'a str) -> Kind<'a> {
         lock: g.lock,
         cpl: g.cpl,
         mode_off: g.mode_off,
+        gang: g.gang,
         threads: g.threads,
         tick_hz: g.tick_hz,
         linux: &g.linux,
@@ -254,7 +256,8 @@ fn kind_of<'a>(g: &'a VmGroup, swept: &'a str) -> Kind<'a> {
 fn each_vm(s: &Scenario, point: &Point, arm: &Arm) -> Vec<EachVm> {
     let kind = |g| kind_of(g, point.swept);
     let first = kind(point.groups[0]);
-    let usual = point.groups.iter().all(|g| g.threads.is_none() && g.tick_hz == 0);
+    let is_usual = |g: &&VmGroup| g.threads.is_none() && g.tick_hz == 0 && g.gang.is_none();
+    let usual = point.groups.iter().all(is_usual);
     if usual && point.groups.iter().all(|g| kind(g) == first) && first.name.is_none() {
         return Vec::new();
     }
@@ -274,6 +277,7 @@ fn each_vm(s: &Scenario, point: &Point, arm: &Arm) -> Vec<EachVm> {
             threads: g.threads,
             tick_hz: g.tick_hz,
             mode_off: g.mode_off,
+            gang: g.gang,
             linux: linux_of(g, work, point.locks),
         }
     });
@@ -315,6 +319,7 @@ fn lonely<'a>(s: &'a Scenario, used: &Used<'a>) -> Vec<(Work<'a>, &'a VmGroup)> 
             let kind = Kind {
                 name: &None,
                 mode_off: false,
+                gang: None,
                 threads: None,
                 tick_hz: 0,
                 ..kind_of(g, swept)
@@ -344,7 +349,8 @@ fn alone_run(
         observe: true,
         ..Arm::default()
     };
-    let swept = VmGroup { workload: None, name: None, mode_off: false, ..group.clone() };
+    let swept =
+        VmGroup { workload: None, name: None, mode_off: false, gang: None, ..group.clone() };
     let cgroup = match group.linux {
         None => CgroupLayout::Flat,
         Some(_) => s.sweep.cgroups[0],

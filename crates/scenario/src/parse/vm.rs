@@ -76,6 +76,7 @@ fn read_vm(v: &Value, host: Option<&Host>, swept: Swept) -> Option<VmGroup> {
     let tick_hz = t.read(&vm::TICK_HZ);
     let name = t.read(&vm::NAME);
     let mode = t.read(&vm::MODE);
+    let gang = t.read(&vm::GANG);
     if let Some(v) = t.at(&vm::COUNT).filter(|_| swept.vms) {
         v.problem("sweep.vms already says how many VMs there are", "one of the two");
     }
@@ -94,6 +95,7 @@ fn read_vm(v: &Value, host: Option<&Host>, swept: Swept) -> Option<VmGroup> {
         name: name?,
         workload,
         mode_off: mode? == Mode::Off,
+        gang: gang?,
         threads: threads?,
         tick_hz: tick_hz?,
         count: count?,

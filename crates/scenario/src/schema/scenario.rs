@@ -65,6 +65,8 @@ pub struct VmGroup {
     pub workload: Option<String>,
     /// The module leaves these VMs alone in every arm.
     pub mode_off: bool,
+    /// Whether static coscheduling runs its vCPUs together; `None`: as its workload says.
+    pub gang: Option<bool>,
     /// Threads of the program; `None`: one a vCPU.
     pub threads: Option<u32>,
     /// Timer ticks a second of the guests' kernel; 0: none.

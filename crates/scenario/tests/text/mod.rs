@@ -79,6 +79,7 @@ fn vm_text(w: &mut String, g: &VmGroup, locks_are_swept: bool) {
     key(w, "cpl", Some(g.cpl));
     key(w, "threads", g.threads);
     key(w, "tick_hz", Some(g.tick_hz));
+    key(w, "gang", g.gang);
     key(w, "name", g.name.as_ref().map(|name| format!("{name:?}")));
     key(w, "lock", (!locks_are_swept).then(|| lock_text(&g.lock)));
 }

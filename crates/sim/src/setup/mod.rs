@@ -66,7 +66,7 @@ impl Setup {
                 pin: run.pin.get(vm as usize).cloned().unwrap_or_default(),
                 weight: run.weights.get(vm as usize).copied().unwrap_or(1),
                 vcpu_shares: Vec::new(),
-                concurrent: each.spin_intensive,
+                concurrent: run.gangs(vm),
                 vcpus: each.vcpus,
                 lock: LockChoice { kind: each.lock, tau_ns: each.tau_ns },
                 cpl: each.cpl,

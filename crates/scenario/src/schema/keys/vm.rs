@@ -2,7 +2,7 @@
 //! Keys of `[[vm]]`.
 
 use crate::schema::key::{
-    integer, table, word, Form, Integer, Machines, Maybe, Name as Named, Word,
+    integer, table, word, Flag, Form, Integer, Machines, Maybe, Name as Named, Word,
 };
 use crate::schema::keys::lock::LOCK_FORMS;
 use crate::schema::limits::{MEMORY_MAX_MIB, MEMORY_MIN_MIB, VMS_MAX};
@@ -61,6 +61,10 @@ table! { VM: VmGroup = "[[vm]]", "VMs that are alike. Several tables may differ 
         .usually(Mode::Arm)
         .only_on(Machines::Apart, |g| g.mode_off)
         .help("off: nothing of any arm is for it; the module leaves it alone, and its lock is its own");
+    GANG: Maybe<Flag> = "gang", Maybe(Flag) =>
+        .usually("whether its workload spins; Linux guests' counts as such")
+        .only_on(Machines::Hypervisors, |g| g.gang.is_some())
+        .help("whether its vCPUs run together under coscheduling = \"con\"");
     THREADS: Maybe<Integer<u32>> = "threads", Maybe(integer(1, 1024, " threads")) =>
         .usually("one per vCPU, which never leaves it")
         .only_on(Machines::Sim, |g| g.threads.is_some())

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What each VM got of the host, of the arms that make turns.
+
+use crate::summary::{Row, Share, Summary};
+use serde::Serialize;
+
+/// The shares of all VMs of a row over all of them, each in %.
+#[derive(Serialize)]
+pub(crate) struct Shares<'a> {
+    #[serde(flatten)]
+    row: &'a Row,
+    cpu_shares: String,
+    turn_shares: String,
+}
+
+/// Those of all rows whose arms make turns.
+pub(crate) fn shares(s: &Summary) -> Vec<Shares<'_>> {
+    let whole = s.arms.iter().filter(|r| r.key.is_whole() && has_turns(s, r));
+    let of = |row| Shares { row, cpu_shares: cpu_shares(s, row), turn_shares: turn_shares(s, row) };
+    whole.map(of).collect()
+}
+
+/// Whether the row's arm makes turns.
+pub(crate) fn has_turns(s: &Summary, whole: &Row) -> bool {
+    of_vms(s, whole).any(|share| share.turn.is_some())
+}
+
+/// CPU time of each of the row's VMs.
+pub(crate) fn cpu_shares(s: &Summary, whole: &Row) -> String {
+    joined(of_vms(s, whole).map(|share| share.cpu))
+}
+
+/// The time of each one's own turns.
+pub(crate) fn turn_shares(s: &Summary, whole: &Row) -> String {
+    match has_turns(s, whole) {
+        true => joined(of_vms(s, whole).map(|share| share.turn)),
+        false => "-".to_string(),
+    }
+}
+
+fn of_vms<'a>(s: &'a Summary, whole: &'a Row) -> impl Iterator<Item = Share> + 'a {
+    let of = &whole.key;
+    let is_of = move |r: &&Row| {
+        let key = &r.key;
+        (&key.arm, &key.profile, key.place()) == (&of.arm, &of.profile, of.place())
+    };
+    s.arms.iter().filter(is_of).filter_map(|r| r.share)
+}
+
+fn joined(shares: impl Iterator<Item = Option<f64>>) -> String {
+    let percent = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{:.0}", 100.0 * x));
+    match shares.map(percent).collect::<Vec<_>>() {
+        none if none.is_empty() => "-".to_string(),
+        all => all.join("+"),
+    }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What each VM got of the host.
+
+mod common;
+
+use common::{lines, plan};
+use serde_json::Value;
+use std::path::Path;
+use unspin_report::{documents, html, read_str, text, Document};
+use unspin_scenario::plan::{Coscheduling, Run};
+use unspin_scenario::result::VmResult;
+
+const SCENARIO: &str = r#"
+title = "Shares"
+repeats = 3
+[host]
+pcpus = 4
+[[vm]]
+vcpus = 4
+[sweep]
+profiles = ["ebizzy"]
+vms = [2]
+[measure]
+alone = false
+[[arm]]
+name = "stock"
+baseline = true
+[[arm]]
+name = "gangs"
+yield_to = "hvs"
+coscheduling = "con"
+"#;
+
+const KHZ: u64 = 200_000;
+const WINDOW_NS: u64 = 300_000_000;
+
+/// Own turns in `shares` of the windows of the repeats.
+fn with_turns(shares: [f64; 3]) -> impl Fn(&Run, &mut VmResult) {
+    move |run, v| {
+        let m = v.module.as_mut().unwrap();
+        if run.arm.coscheduling != Coscheduling::None {
+            let cycles = (WINDOW_NS * KHZ / 1_000_000) as f64 * shares[run.repeat as usize];
+            (m.turns, m.turn_cycles) = (3, cycles as u64);
+        }
+        v.cpu_ns = vec![WINDOW_NS / 8 * u64::from(run.repeat + 2); 4];
+    }
+}
+
+fn records(tune: impl Fn(&Run, &mut VmResult)) -> String {
+    lines("6.12.57+deb13-amd64", &plan(SCENARIO), tune)
+}
+
+fn read(records: &str) -> Vec<Document> {
+    documents(&read_str(Path::new("results.jsonl"), records))
+}
+
+fn made(tune: impl Fn(&Run, &mut VmResult)) -> Vec<Document> {
+    read(&records(tune))
+}
+
+/// The records with the module's counts of each VM, by number, changed.
+fn edited(records: &str, change: impl Fn(usize, &mut serde_json::Map<String, Value>)) -> String {
+    let line = |line: &str| {
+        let mut record: Value = serde_json::from_str(line).unwrap();
+        for (vm, result) in record["vm"].as_array_mut().into_iter().flatten().enumerate() {
+            change(vm, result["module"].as_object_mut().unwrap());
+        }
+        record.to_string() + "\n"
+    };
+    records.lines().map(line).collect()
+}
+
+/// The rows of an arm in the JSON document: of all VMs, and of each.
+fn rows(docs: &[Document], arm: &str) -> (Value, Vec<Value>) {
+    let json = serde_json::to_value(&docs[0].summary).unwrap();
+    let of_arm = json["arms"].as_array().unwrap().iter().filter(|r| r["arm"] == arm).cloned();
+    let (mut whole, each): (Vec<Value>, Vec<Value>) = of_arm.partition(|r| r["vm_index"].is_null());
+    assert_eq!((whole.len(), each.len()), (1, 2));
+    (whole.remove(0), each)
+}
+
+#[test]
+fn shares_are_of_the_host_and_of_the_window() {
+    let docs = made(with_turns([0.25, 0.5, 0.375]));
+    let (whole, each) = rows(&docs, "gangs");
+    assert!(whole.get("cpu_share").is_none() && whole.get("turn_share").is_none());
+    for vm in &each {
+        // Two, three and four eighths of each of four pCPUs.
+        assert_eq!((&vm["cpu_share"], &vm["turn_share"]), (&0.375.into(), &0.375.into()));
+    }
+    let sum: f64 = each.iter().map(|vm| vm["cpu_share"].as_f64().unwrap()).sum();
+    assert!(sum <= 1.0, "{sum}");
+    // CPU time is known without turns.
+    let (_, each) = rows(&docs, "stock");
+    for vm in &each {
+        assert_eq!((&vm["cpu_share"], vm.get("turn_share")), (&0.375.into(), None));
+    }
+}
+
+#[test]
+fn a_vm_without_turns_of_its_own_has_none_of_others() {
+    let records = records(with_turns([0.5; 3]));
+    let docs = read(&edited(&records, |vm, module| {
+        if vm == 1 {
+            module.insert("turn_cycles".into(), 0.into());
+        }
+    }));
+    let shares: Vec<Value> =
+        rows(&docs, "gangs").1.iter().map(|vm| vm["turn_share"].clone()).collect();
+    assert_eq!(shares, [0.5, 0.0]);
+    // In one repeat of three there are none.
+    let docs = made(with_turns([0.0, 0.5, 0.0]));
+    assert_eq!(rows(&docs, "gangs").1[1]["turn_share"], 0.0);
+}
+
+#[test]
+fn what_was_not_counted_is_no_field() {
+    let without =
+        |docs: &[Document], key: &str| rows(docs, "gangs").1.iter().all(|vm| vm.get(key).is_none());
+    assert!(without(&made(|_, _| ()), "turn_share"), "no turns were made");
+    assert!(without(&made(|_, v| v.module = None), "turn_share"));
+    // A record from before turns were counted, and one whose rate of cycles nobody knows.
+    let records = records(with_turns([0.5; 3]));
+    assert!(!without(&read(&records), "turn_share"));
+    let old = edited(&records, |_, module| module.retain(|key, _| !key.starts_with("turn")));
+    assert!(without(&read(&old), "turn_share"));
+    let unknown = records.replace("\"tsc_khz\":200000", "\"tsc_khz\":null");
+    assert_ne!(unknown, records);
+    assert!(without(&read(&unknown), "turn_share") && !without(&read(&unknown), "cpu_share"));
+}
+
+#[test]
+fn tables_have_shares_where_there_are_turns() {
+    let docs = made(with_turns([0.25, 0.5, 0.375]));
+    let (table, page) = (text(&docs), html(&docs));
+    assert!(table.contains("CPU time of each VM, %") && table.contains("38+38"), "{table}");
+    let turns = table.split("own turns of each VM, %").nth(1).expect("a table of turns");
+    let line = turns.lines().find(|line| line.contains("ebizzy")).unwrap();
+    assert!(line.contains("-") && line.contains("38+38"), "stock has none: {line}");
+    assert!(page.contains("<h2>Turns</h2>") && page.contains("<td>38+38<td>38+38</tr>"));
+    let docs = made(|_, _| ());
+    assert!(!text(&docs).contains("own turns") && !html(&docs).contains("<h2>Turns</h2>"));
+}
