@@ -12,6 +12,7 @@
  */
 #include <linux/cpumask.h>
 #include <linux/percpu.h>
+#include <linux/sysfs.h>
 #include <linux/tick.h>
 
 #include "host_tasks.h"
@@ -96,5 +97,5 @@ void unspin_host_tasks_begin(void)
 
 ssize_t unspin_host_tasks_describe(char *buf)
 {
-	return cpumap_print_to_pagebuf(true, buf, &used);
+	return sysfs_emit(buf, "%*pbl\n", cpumask_pr_args(&used));
 }

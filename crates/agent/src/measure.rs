@@ -17,6 +17,7 @@ use crate::host::Slice;
 use crate::linux::Guests;
 use crate::module::{self, Module};
 use crate::trace::{self, Trace};
+use crate::wakeups::Tasks;
 use crate::Error;
 
 /// From the last preparation until the first VM may start.
@@ -76,6 +77,7 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
         module.set_others(run, &vms.pids)?;
     }
     let (start_ns, [begin_ns, end_ns]) = schedule(run, &mut vms.processes)?;
+    let tasks = wakeups(bench, run, [begin_ns, end_ns]);
     let (first, second) = {
         let _realtime = Realtime::enter();
         let fds: Vec<i32> = vms.processes.iter().map(VmProcess::fd).collect();
@@ -111,6 +113,7 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
         epochs: trace::epochs(&lines, &vms.pids, start_ns),
         trace: lines,
         spinners: None,
+        wakeups: tasks.and_then(Tasks::result),
     })
 }
 
@@ -130,6 +133,7 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     let settle_ms = if any_started { run.window_ms } else { 0 };
     let begin_ns = now_ns() + START_LEAD_NS + (run.warmup_ms + settle_ms) * NS_PER_MS;
     let end_ns = begin_ns + run.window_ms * NS_PER_MS;
+    let tasks = wakeups(bench, run, [begin_ns, end_ns]);
     let mut pids = bench.guests.pids();
     pids.truncate(run.vms as usize);
     let (first, second) = {
@@ -158,7 +162,13 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
         epochs: trace::epochs(&lines, &pids, begin_ns),
         trace: lines,
         spinners,
+        wakeups: tasks.and_then(Tasks::result),
     })
+}
+
+/// The host's own tasks of a window, if the run has any.
+fn wakeups(bench: &Bench, run: &Run, [begin_ns, end_ns]: [u64; 2]) -> Option<Tasks> {
+    run.wakeups_hz.map(|hz| Tasks::start(bench.pcpus, hz, begin_ns, end_ns))
 }
 
 /// Where the guests of the run's first repeat spin. Not to know it costs no run.

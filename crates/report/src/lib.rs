@@ -27,7 +27,7 @@ pub use show::svg::{Chart, Kind};
 pub use show::text::text;
 pub use summary::{
     Counted, Document, EpochTrace, Guest, Headroom, Key, Mean, Performance, Picks, Provenance, Row,
-    SlowdownRow, StallCount, StallRow, Summary, TimeShares, WaitCycles, Waste, WindowCycles,
-    Windows, Yields,
+    SlowdownRow, StallCount, StallRow, Summary, TimeShares, WaitCycles, WakeupRow, Waste,
+    WindowCycles, Windows, Yields,
 };
 pub use write::{write_atomic, write_dir, FileError};

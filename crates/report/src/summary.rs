@@ -41,6 +41,9 @@ pub struct Summary {
     /// Long waits, where they were counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stalls: Vec<StallRow>,
+    /// How late tasks of the host ran, where there were such tasks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub wakeups: Vec<WakeupRow>,
     /// What makes the VMs slower than the machine itself, where it was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub slowdowns: Vec<SlowdownRow>,
@@ -424,6 +427,27 @@ pub struct StallCount {
     pub free: u64,
     /// N_w ÷ (N_h + N_w); `None` of none.
     pub free_share: Option<f64>,
+}
+
+/// How late tasks of the host ran beside the VMs of one arm at one point, of the median repeat.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WakeupRow {
+    pub profile: String,
+    pub vms: u32,
+    pub cgroup: CgroupLayout,
+    /// The lock compared under, where locks are swept.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub lock: String,
+    pub arm: String,
+    pub baseline: String,
+    /// Wake-ups of all repeats.
+    pub count: u64,
+    pub p50_us: f64,
+    pub p99_us: f64,
+    /// The largest of all repeats.
+    pub max_us: f64,
+    /// `p99_us` ÷ that of the baseline; `None` where that is not known or 0.
+    pub p99_against_baseline: Option<f64>,
 }
 
 /// Where arms are compared, profile by profile.

@@ -162,6 +162,9 @@ pub struct Run {
     /// Also count long waits by whether the lock was free meanwhile; guests wait a little slower.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stalls: bool,
+    /// In the window a task of the host wakes up so often on each pCPU; `None`: none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wakeups_hz: Option<u32>,
     /// Linux guests, all alike, and their program, which then is in place of `program`, `lock` and
     /// `cpl`; `None`: this project's own guest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -235,6 +238,7 @@ impl Run {
             trace_epochs: false,
             trace_picks: false,
             stalls: false,
+            wakeups_hz: None,
             linux: None,
         }
     }

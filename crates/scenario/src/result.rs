@@ -100,6 +100,18 @@ pub struct RunResult {
     /// Where Linux guests spun, sampled right after the window of the first repeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spinners: Option<Spinners>,
+    /// How late tasks of the host ran, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wakeups: Option<Wakeups>,
+}
+
+/// How late tasks of the host ran that woke up in the window, all of them together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wakeups {
+    pub count: u64,
+    pub p50_ns: u64,
+    pub p99_ns: u64,
+    pub max_ns: u64,
 }
 
 /// Guest addresses of the vCPUs of all VMs, in a time of its own beside the window: counting makes

@@ -457,6 +457,12 @@ fn machines_refuse_what_they_have_not() {
             with("[[arm]]", "[trace]\nstalls = true\n[[arm]]"),
             with("[[arm]]", "[trace]\nstalls = false\n[[arm]]"),
         ),
+        (
+            "kvm emulated",
+            "measure.wakeups_hz",
+            with("[[arm]]", "[measure]\nwakeups_hz = 1000\n[[arm]]"),
+            with("[[arm]]", "[measure]\nalone = true\n[[arm]]"),
+        ),
         ("kvm emulated sim", "slice_ns", with("title", "slice_ns = 3000000\ntitle"), arm("")),
         ("kvm emulated sim", "arm[0].window", arm("window = \"off\""), arm("window = \"stock\"")),
         (

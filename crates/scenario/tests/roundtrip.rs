@@ -161,7 +161,7 @@ prop_compose! {
             baseline: baseline.index(arms.len()),
             arms,
             sweep: Sweep { profiles, vms, cgroups, locks: swept, guest_locks: vec![] },
-            measure: Measure { warmup_ms, window_ms, stagger_ms, alone },
+            measure: Measure { warmup_ms, window_ms, stagger_ms, alone, wakeups_hz: (weight % 2 == 0).then_some(weight.clamp(1, 10_000)) },
             trace: Trace { epochs, picks, stalls },
         }
     }

@@ -59,8 +59,15 @@ pub fn simulate_setup(setup: &Setup) -> Result<Simulated, Error> {
     let apic_exits = last.iter().zip(&first).map(|(b, a)| b.apic_exits - a.apic_exits).collect();
     let vm = last.iter().zip(&first).map(|(b, a)| b.since(a)).collect();
     let epochs = sim.take_epochs();
-    let result =
-        RunResult { run: run.clone(), window_ns, vm, epochs, trace: Vec::new(), spinners: None };
+    let result = RunResult {
+        run: run.clone(),
+        window_ns,
+        vm,
+        epochs,
+        trace: Vec::new(),
+        spinners: None,
+        wakeups: None,
+    };
     let gangs = sim.coscheduling_stats();
     let coscheduling = gangs.iter().zip(&gangs_first).map(|(a, b)| a.since(b)).collect();
     Ok(Simulated { result, events: sim.events(), coscheduling, locks, apic_exits })

@@ -155,6 +155,7 @@ fn run_under(lock: Prefix, run: &Run, pcpus: u32, grace: Duration) -> Result<Run
         epochs: Vec::new(),
         trace: Vec::new(),
         spinners: None,
+        wakeups: None,
     })
 }
 
@@ -283,19 +284,6 @@ fn vcpu(vm: &Vm, index: u32, on: &[usize], start_ns: u64, ready: &Sender<io::Res
         sleep_until(start_ns);
         vm.run(index);
     }
-}
-
-/// Until CLOCK_MONOTONIC is at `at_ns`.
-fn sleep_until(at_ns: u64) {
-    let at = libc::timespec {
-        tv_sec: (at_ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (at_ns % 1_000_000_000) as _,
-    };
-    // SAFETY: `at` is valid, and nothing is written where no rest is asked for.
-    while unsafe {
-        libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &at, std::ptr::null_mut())
-    } == libc::EINTR
-    {}
 }
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {

@@ -341,7 +341,10 @@ fn status_shows_vms_as_table_and_json() {
     let table = unspin(&["status", "--sysfs", sysfs]);
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
     let counts = (901..=908).map(|n| n.to_string());
-    let words = ["41-0", "2.1 %", " 1.5 ", "no turns on CPUs 2-3"].map(String::from).into_iter().chain(counts);
+    let words = ["41-0", "2.1 %", " 1.5 ", "no turns on CPUs 2-3"]
+        .map(String::from)
+        .into_iter()
+        .chain(counts);
     let words: Vec<String> = words.collect();
     assert!(words.iter().all(|w| table.contains(w)), "{table}");
     let json = unspin(&["status", "--json", "--sysfs", sysfs]);

@@ -178,6 +178,16 @@ pub fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Until CLOCK_MONOTONIC, the clock of [`now_ns`], is at `at_ns`.
+pub fn sleep_until(at_ns: u64) {
+    let at = timespec(at_ns);
+    // SAFETY: `at` is valid, and nothing is written where no rest is asked for.
+    while unsafe {
+        libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &at, std::ptr::null_mut())
+    } == libc::EINTR
+    {}
+}
+
 fn timespec(ns: u64) -> libc::timespec {
     libc::timespec {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,

@@ -9,6 +9,7 @@ use crate::compute::row::row;
 use crate::compute::share::share;
 use crate::compute::slowdown;
 use crate::compute::stalls::stalls;
+use crate::compute::wakeups::wakeups;
 use crate::read::dedupe::{by_document, distinct_runs, point_of, Point};
 use crate::read::input::{Input, Stream};
 use crate::read::shards;
@@ -43,6 +44,7 @@ fn document(streams: &[&Stream], notices: &[String]) -> Document {
         means: means(&rows),
         arms: rows,
         stalls: stalls(&runs),
+        wakeups: wakeups(&runs),
         slowdowns,
         notices,
     };

@@ -11,3 +11,4 @@ pub(crate) mod row;
 pub(crate) mod share;
 pub(crate) mod slowdown;
 pub(crate) mod stalls;
+pub(crate) mod wakeups;

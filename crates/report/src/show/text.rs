@@ -35,6 +35,7 @@ fn document(out: &mut String, s: &Summary) {
     out.push_str(&linux_legend(s));
     out.push_str(&spinners(s));
     out.push_str(&stalls(s));
+    out.push_str(&wakeups(s));
     out.push_str(&slowdowns(s));
     out.push_str(&headroom(s));
     if s.arms.iter().any(|r| r.time.is_some()) {
@@ -292,6 +293,41 @@ fn stalls(s: &Summary) -> String {
          ({}, {})\n{t}\n",
         s.machine, s.kernel
     )
+}
+
+fn wakeups(s: &Summary) -> String {
+    if s.wakeups.is_empty() {
+        return String::new();
+    }
+    let mut b = Builder::default();
+    b.push_record([
+        "profile",
+        "VMs",
+        "cgroups",
+        "arm",
+        "wake-ups",
+        "median",
+        "p99",
+        "largest",
+        "p99 ÷ baseline",
+    ]);
+    let us = |us: f64| format!("{us:.0} µs");
+    for r in &s.wakeups {
+        b.push_record([
+            r.profile.clone(),
+            r.vms.to_string(),
+            r.cgroup.name().to_string(),
+            r.arm.clone(),
+            r.count.to_string(),
+            us(r.p50_us),
+            us(r.p99_us),
+            us(r.max_us),
+            r.p99_against_baseline.map_or("-".to_string(), |ratio| format!("{ratio:.2}")),
+        ]);
+    }
+    let mut t = b.build();
+    t.with(Style::sharp());
+    format!("\nhow late tasks of the host ran that woke up ({}, {})\n{t}\n", s.machine, s.kernel)
 }
 
 fn slowdowns(s: &Summary) -> String {

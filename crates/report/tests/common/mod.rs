@@ -63,6 +63,7 @@ pub fn result(run: &Run, tune: impl Fn(&Run, &mut VmResult)) -> RunResult {
         epochs: Vec::new(),
         trace: Vec::new(),
         spinners: None,
+        wakeups: None,
     };
     for vm in 0..run.vms {
         let mut v = vm_result(run);

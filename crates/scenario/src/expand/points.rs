@@ -210,6 +210,7 @@ fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
         trace_epochs: s.trace.epochs,
         trace_picks: s.trace.picks,
         stalls: s.trace.stalls,
+        wakeups_hz: s.measure.wakeups_hz,
         linux: linux_of(first, work, point.locks),
     }
 }

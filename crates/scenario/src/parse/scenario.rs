@@ -175,12 +175,23 @@ fn check_locks(top: &Table, group: &VmGroup, sweep: &SweepKeys, arms: &[Arm]) {
 }
 
 fn read_measure(v: Option<Value>) -> Option<Measure> {
-    let t = optional(v, &keys::MEASURE, "[measure] with warmup_ms, window_ms, stagger_ms, alone")?;
+    let t = optional(
+        v,
+        &keys::MEASURE,
+        "[measure] with warmup_ms, window_ms, stagger_ms, alone, wakeups_hz",
+    )?;
     let warmup = read_in(&t, &keys::WARMUP_MS);
     let window = read_in(&t, &keys::WINDOW_MS);
     let stagger = read_in(&t, &keys::STAGGER_MS);
     let alone = read_in(&t, &keys::ALONE);
-    Some(Measure { warmup_ms: warmup?, window_ms: window?, stagger_ms: stagger?, alone: alone? })
+    let wakeups = t.as_ref().map_or(Some(None), |t| t.read(&keys::WAKEUPS_HZ));
+    Some(Measure {
+        warmup_ms: warmup?,
+        window_ms: window?,
+        stagger_ms: stagger?,
+        alone: alone?,
+        wakeups_hz: wakeups?,
+    })
 }
 
 fn read_trace(v: Option<Value>) -> Option<Trace> {

@@ -136,6 +136,8 @@ pub struct Measure {
     pub stagger_ms: u64,
     /// Adds runs of one VM with PLE off, from which *ideal* is computed.
     pub alone: bool,
+    /// Tasks of the host that wake up so often, and whose lateness is told; `None`: there are none.
+    pub wakeups_hz: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -39,6 +39,7 @@ pub fn scenario_text(s: &Scenario) -> String {
     key(w, "window_ms", Some(m.window_ms));
     key(w, "stagger_ms", Some(m.stagger_ms));
     key(w, "alone", Some(m.alone));
+    key(w, "wakeups_hz", m.wakeups_hz);
     w.push_str("[trace]\n");
     key(w, "epochs", Some(s.trace.epochs));
     key(w, "picks", Some(s.trace.picks));

@@ -59,9 +59,9 @@ fn main() {
         [command, ..] if *command == unspin_vmm::VM_PROCESS_COMMAND => {
             exit(unspin_vmm::vm_process_main(&args[1..]))
         }
-        ["vm", vcpus, "--ms", ms] => {
-            number(ms).and_then(|ms| vms::run(number(vcpus)?, vms::Ring::Kernel, &vms::End::After(ms.into())))
-        }
+        ["vm", vcpus, "--ms", ms] => number(ms).and_then(|ms| {
+            vms::run(number(vcpus)?, vms::Ring::Kernel, &vms::End::After(ms.into()))
+        }),
         // A name is for who looks at the command line.
         ["vm", vcpus, "--until", file] | ["vm", vcpus, "--until", file, "-name", _] => {
             let end = vms::End::File(file.into());

@@ -98,6 +98,10 @@ table! { MEASURE: Measure = "[measure]", "Lengths, in milliseconds of the machin
     ALONE: Flag = "alone", Flag =>
         .usually(true)
         .help("also run one VM alone, from which ideal is computed");
+    WAKEUPS_HZ: Maybe<Integer<u32>> = "wakeups_hz", Maybe(integer(1, 10_000, " Hz")) =>
+        .usually("no such tasks")
+        .only_on(Machines::Module, |m| m.wakeups_hz.is_some())
+        .help("in the window a task of the host wakes up so often on each pCPU; it is told how late");
 }
 
 table! { TRACE: Trace = "[trace]", "What is recorded beside the results.";

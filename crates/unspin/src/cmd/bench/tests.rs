@@ -46,6 +46,7 @@ fn result(run: &Run) -> Record {
         epochs: Vec::new(),
         trace: Vec::new(),
         spinners: None,
+        wakeups: None,
     }))
 }
 

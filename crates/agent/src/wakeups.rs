@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tasks of the host, one per pCPU, that wake up again and again, and how late they run: what a host
+//! pays in latency for what is done for its VMs.
+
+use std::thread::JoinHandle;
+
+use unspin_scenario::result::Wakeups;
+use unspin_vmm::process::{now_ns, sleep_until};
+
+const NS_PER_S: u64 = 1_000_000_000;
+/// Timers of a thread usually expire up to 50 us late, so that wake-ups can be put together.
+const TIMER_SLACK_NS: libc::c_ulong = 1;
+
+/// Fair tasks that run from `begin_ns` to `end_ns`. They end by themselves.
+pub(crate) struct Tasks(Vec<JoinHandle<Vec<u64>>>);
+
+impl Tasks {
+    /// One per pCPU, `hz` times a second. Call it as a fair task: they are what the caller is.
+    pub(crate) fn start(pcpus: u32, hz: u32, begin_ns: u64, end_ns: u64) -> Tasks {
+        let period_ns = NS_PER_S / u64::from(hz.max(1));
+        let task = |cpu: u32| {
+            // pCPUs are not asked for at the same moment.
+            let first_ns = begin_ns + period_ns * u64::from(cpu) / u64::from(pcpus.max(1));
+            std::thread::spawn(move || {
+                stay_on(cpu);
+                lateness(first_ns, period_ns, end_ns)
+            })
+        };
+        Tasks((0..pcpus).map(task).collect())
+    }
+
+    /// Waits for their end. `None`: none of them ever ran.
+    pub(crate) fn result(self) -> Option<Wakeups> {
+        // A thread that panicked has no figures; the others' would be of another host.
+        let late: Result<Vec<_>, _> = self.0.into_iter().map(JoinHandle::join).collect();
+        summary(late.ok()?.concat())
+    }
+}
+
+/// How late each wake-up of the calling thread was. One that comes after the next was due takes its
+/// place: a task that is busy being late cannot be late twice.
+fn lateness(first_ns: u64, period_ns: u64, end_ns: u64) -> Vec<u64> {
+    let mut late = Vec::new();
+    let mut due_ns = first_ns;
+    while due_ns < end_ns {
+        sleep_until(due_ns);
+        let late_ns = now_ns().saturating_sub(due_ns);
+        late.push(late_ns);
+        due_ns += period_ns * (1 + late_ns / period_ns);
+    }
+    late
+}
+
+fn summary(mut late_ns: Vec<u64>) -> Option<Wakeups> {
+    late_ns.sort_unstable();
+    let last = late_ns.len().checked_sub(1)?;
+    // The smallest value that so many thousandths of all do not exceed.
+    let at = |thousandths: usize| late_ns[(late_ns.len() * thousandths).div_ceil(1000).max(1) - 1];
+    Some(Wakeups {
+        count: late_ns.len() as u64,
+        p50_ns: at(500),
+        p99_ns: at(990),
+        max_ns: late_ns[last],
+    })
+}
+
+/// Where it may not, it runs where it is put.
+fn stay_on(cpu: u32) {
+    // SAFETY: a cpu_set_t of zeros is an empty set, and CPU_SET stays within it.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if (cpu as usize) < libc::CPU_SETSIZE as usize {
+            libc::CPU_SET(cpu as usize, &mut set);
+            libc::sched_setaffinity(0, std::mem::size_of_val(&set), &set);
+        }
+        libc::prctl(libc::PR_SET_TIMERSLACK, TIMER_SLACK_NS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn percentiles_are_of_the_values(late in prop::collection::vec(0..1000u64, 1..500)) {
+            let made = summary(late.clone()).unwrap();
+            let up_to = |value| late.iter().filter(|&&v| v <= value).count();
+            prop_assert_eq!(made.count, late.len() as u64);
+            prop_assert_eq!(made.max_ns, *late.iter().max().unwrap());
+            for (value, share) in [(made.p50_ns, 0.5), (made.p99_ns, 0.99)] {
+                prop_assert!(late.contains(&value));
+                prop_assert!(up_to(value) as f64 >= share * late.len() as f64);
+                prop_assert!(value == 0 || (up_to(value - 1) as f64) < share * late.len() as f64);
+            }
+        }
+    }
+
+    #[test]
+    fn tasks_wake_as_often_as_asked_and_end() {
+        let begin_ns = now_ns() + 10_000_000;
+        let made = Tasks::start(2, 1000, begin_ns, begin_ns + 100_000_000).result().unwrap();
+        // Late ones are fewer; a busy computer makes many late.
+        assert!((1..=200).contains(&made.count), "{made:?}");
+        assert!(made.p50_ns <= made.p99_ns && made.p99_ns <= made.max_ns, "{made:?}");
+        assert!(Tasks::start(0, 1000, 0, 0).result().is_none());
+        assert!(Tasks::start(1, 1000, 5, 5).result().is_none(), "a window without a wake-up");
+    }
+}
