@@ -183,6 +183,8 @@ struct unspin_vm {
 	u32 turn_index;			/* in the table of this turn */
 	u64 turns, turn_cycles;
 	struct demand_vm demand;
+	u64 sample_until_us;		/* "sampled" changes then, see wanted.c */
+	u64 sample_spins;		/* how often it was found to spin in user space until then */
 	u64 turns_base, turn_cycles_base;	/* at the last reset */
 
 	const void *kvm;		/* identity only */

@@ -40,12 +40,18 @@ static bool ticks;		/* the timer runs, or its function will start it again */
 
 /* --- in an interrupt of the vCPU's CPU --- */
 
+/* A VM that is not in turns any more is not judged either, so its mark stays. */
+static bool is_looked_at(const struct unspin_vm *vm)
+{
+	return READ_ONCE(vm->sampled) && READ_ONCE(vm->in_turns);
+}
+
 /* The vCPU that this interrupt took out of its guest, or NULL. */
 static struct unspin_slot *interrupted(void)
 {
 	struct unspin_slot *slot = __this_cpu_read(unspin_cpu.cur);
 
-	if (!slot || !READ_ONCE(slot->vm->sampled) || slot->held != current ||
+	if (!slot || !is_looked_at(slot->vm) || slot->held != current ||
 	    current->preempt_notifiers.first != &slot->vcpu->preempt_notifier.link ||
 	    !compat_interrupted_in_guest(slot->vcpu) || compat_is_guest_mode(slot->vcpu))
 		return NULL;
@@ -119,7 +125,7 @@ static void look_everywhere(void)
 	for_each_online_cpu(cpu) {
 		const struct unspin_slot *slot = READ_ONCE(per_cpu(unspin_cpu.cur, cpu));
 
-		if (!slot || !READ_ONCE(slot->vm->sampled))
+		if (!slot || !is_looked_at(slot->vm))
 			continue;
 		/* An interrupt to itself would come when this one has ended, and find nothing. */
 		if (cpu == smp_processor_id())

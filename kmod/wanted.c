@@ -6,7 +6,15 @@
 #include "user_spin.h"
 #include "wanted.h"
 
+/*
+ * Each look takes a vCPU out of its guest. So a VM that does not spin in user space is looked at a
+ * tenth of the time only: it may not pay for what others do.
+ */
+#define SAMPLE_US 40000u
+#define SAMPLE_PAUSE_US (9 * SAMPLE_US)
+
 static struct demand_vm demands[UNSPIN_WANTED_VMS_MAX];
+static u64 user_spins[UNSPIN_WANTED_VMS_MAX];
 static struct demand_host host;
 static const struct demand_params params = {
 	.threshold_ppm = DEMAND_THRESHOLD_PPM,
@@ -33,6 +41,7 @@ void unspin_wanted_vm(const struct unspin_vm *vm, u32 at)
 
 	*demand = vm->demand;
 	demand->wasted = demand->cpu = 0;
+	user_spins[at] = 0;
 	demand->asks = asks_for_ple(vm) || asks_for_user(vm);
 }
 
@@ -45,25 +54,46 @@ void unspin_wanted_vcpu(const struct unspin_slot *slot, u32 at)
 	if (asks_for_ple(slot->vm))
 		to->wasted += READ_ONCE(slot->count[UNSPIN_C_SPIN_CYCLES]) +
 			      READ_ONCE(slot->count[UNSPIN_C_SWITCH_CYCLES]);
-	if (asks_for_user(slot->vm))
-		to->wasted += READ_ONCE(slot->count[UNSPIN_C_USER_SPINS]) * tsc_khz *
-			      UNSPIN_USER_LOOK_US / USEC_PER_MSEC;
+	if (asks_for_user(slot->vm)) {
+		u64 spins = READ_ONCE(slot->count[UNSPIN_C_USER_SPINS]);
+
+		user_spins[at] += spins;
+		to->wasted += spins * tsc_khz * UNSPIN_USER_LOOK_US / USEC_PER_MSEC;
+	}
+}
+
+/* Whether a VM's vCPUs are to be looked at now. One whose vCPUs run together spins no longer. */
+static bool to_sample(struct unspin_vm *vm, u64 spins, bool high, u64 now_us)
+{
+	if (!asks_for_user(vm) || high) {
+		vm->sample_until_us = 0;	/* at once, when that has changed */
+		return false;
+	}
+	if (vm->sampled && spins != vm->sample_spins) {
+		vm->sample_until_us = now_us + SAMPLE_US;
+	} else if (now_us >= vm->sample_until_us) {
+		vm->sample_until_us = now_us + (vm->sampled ? SAMPLE_PAUSE_US : SAMPLE_US);
+		vm->sample_spins = spins;
+		return !vm->sampled;
+	}
+	vm->sample_spins = spins;
+	return vm->sampled;
 }
 
 void unspin_wanted_judge(struct unspin_vm **vms, u32 count)
 {
+	u64 now_us = ktime_to_us(ktime_get());
 	bool any_sampled = false;
 	u32 i;
 
-	demand_step(&host, demands, count, &params, ktime_to_us(ktime_get()));
+	demand_step(&host, demands, count, &params, now_us);
 	for (i = 0; i < count; i++) {
 		struct unspin_vm *vm = vms[i];
 
 		vm->demand = demands[i];
 		if (demands[i].asks)
 			WRITE_ONCE(vm->gang, demands[i].high);
-		/* Whose vCPUs run together spins no longer, and is not looked at. */
-		WRITE_ONCE(vm->sampled, asks_for_user(vm) && !demands[i].high);
+		WRITE_ONCE(vm->sampled, to_sample(vm, user_spins[i], demands[i].high, now_us));
 		any_sampled |= vm->sampled;
 	}
 	unspin_user_looks(any_sampled);

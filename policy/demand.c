@@ -33,6 +33,15 @@ static pol_u8 wastes(const struct demand_vm *vm, const struct demand_params *par
 	return vm->asks && wasted && pol_mul_div(wasted, DEMAND_PPM, cpu) >= params->threshold_ppm;
 }
 
+/* At the end of its look: whether it is HIGH from now on. */
+static pol_u8 is_high(struct demand_vm *vm, const struct demand_params *params)
+{
+	pol_u8 before = vm->wasted_before;
+
+	vm->wasted_before = wastes(vm, params);
+	return vm->wasted_before && (before || vm->was_high);
+}
+
 static pol_u8 look_is_over(const struct demand_vm *vm, const struct demand_params *params,
 			   pol_u64 now_us)
 {
@@ -48,7 +57,7 @@ static void judge_all(struct demand_host *host, struct demand_vm *vms, pol_u32 c
 	pol_u32 i;
 
 	for (i = 0; i < count; i++) {
-		vms[i].high = vms[i].known && wastes(&vms[i], params);
+		vms[i].high = vms[i].known && is_high(&vms[i], params);
 		any |= vms[i].high;
 		same &= vms[i].high == vms[i].was_high;
 		vms[i].was_high = vms[i].high;
@@ -66,7 +75,7 @@ static void judge_low(struct demand_vm *vm, const struct demand_params *params, 
 	if (!vm->known) {
 		look_begin(vm, now_us);
 	} else if (look_is_over(vm, params, now_us)) {
-		vm->high = wastes(vm, params);
+		vm->high = is_high(vm, params);
 		vm->was_high = vm->high;
 		look_begin(vm, now_us);
 	}

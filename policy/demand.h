@@ -7,6 +7,7 @@
  * without any, and VMs that waste more than a share of their CPU time are HIGH for a
  * hold. Then it looks again. A look that finds the same VMs doubles the hold, any other
  * starts it anew. VMs that are LOW in a hold are looked at all the time, and may join it.
+ * Waste comes in bursts, so a VM that was LOW must have wasted as much in two looks in a row.
  *
  * ASMan (Weng, Liu, Yu, Li, HPDC 2011) lets the guest say when a lock was waited for too
  * long (vcrd.h). Here the guest is not asked: waste is time in pause-loop exits, and whatever else the
@@ -42,7 +43,8 @@ struct demand_vm {
 	pol_u8 high;		/* out */
 	pol_u8 was_high;	/* in the hold before */
 	pol_u8 known;		/* its look has begun; 0 for a new VM */
-	pol_u8 reserved[4];
+	pol_u8 wasted_before;	/* so much that it may be HIGH, in its last look */
+	pol_u8 reserved[3];
 };
 
 struct demand_host {

@@ -151,8 +151,14 @@ echo vcrd-user > $U/vms/$c-0/coscheduling
 echo none > $U/vms/$user-0/coscheduling
 check "one whose kernel spins is looked at" settle above $U/vms/$c-0/user_samples 200
 check "and does not spin in user space" is $U/vms/$c-0/user_spins 0
+echo off > $U/vms/$c-0/mode
+echo vcrd-user > $U/vms/$a-0/coscheduling
+check "one that is off meanwhile is not" not grows_soon $U/vms/$c-0/user_samples
+check "others are" grows $U/vms/$a-0/user_samples
+echo none > $U/vms/$a-0/coscheduling
 echo none > $U/vms/$c-0/coscheduling
-check "looks end" not grows_soon $U/vms/$c-0/user_samples
+echo hvs > $U/vms/$c-0/mode
+check "looks end" not grows_soon $U/vms/$a-0/user_samples
 touch /tmp/stop-user
 check "the VM that spun worked: $(cat /tmp/vm-user)" wait $user
 echo vcrd-both > $U/vms/$c-0/coscheduling

@@ -10,7 +10,10 @@
 //! assert!(!host.step(&mut vms, &params, 1)); // the look begins
 //! (vms[0].cpu, vms[0].wasted) = (1000, 50); // 5 %
 //! (vms[1].cpu, vms[1].wasted) = (1000, 49);
-//! assert!(host.step(&mut vms, &params, 20_001)); // a hold
+//! assert!(!host.step(&mut vms, &params, 20_001)); // one look is not enough
+//! (vms[0].cpu, vms[0].wasted) = (2000, 100);
+//! (vms[1].cpu, vms[1].wasted) = (2000, 98);
+//! assert!(host.step(&mut vms, &params, 40_001)); // a hold
 //! assert_eq!((vms[0].high, vms[1].high), (1, 0));
 //! ```
 
@@ -98,8 +101,10 @@ pub struct Vm {
     pub was_high: u8,
     /// Its look has begun; 0 for a new VM.
     pub known: u8,
+    /// It wasted so much that it may be HIGH, in its last look (0 or 1).
+    pub wasted_before: u8,
     /// 0.
-    pub reserved: [u8; 4],
+    pub reserved: [u8; 3],
 }
 
 /// All of them together.

@@ -166,6 +166,8 @@ const MUTANTS: &[Mutant] = &[
         "return wasted &&",
         "demand_is_of_those_who_ask",
     ),
+    mutant("demand.c", "&& (before || vm->was_high)", "", "demand_worked_example"),
+    mutant("demand.c", "(before || vm->was_high)", "before", "demand_holds_grow"),
     mutant("demand.c", "pol_sat_mul(host->held_us, 2)", "host->held_us", "demand_holds_grow"),
     mutant("demand.c", "same &= vms[i].high == vms[i].was_high;", "", "demand_holds_grow"),
     mutant("demand.c", "any && same && held ?", "any && held ?", "demand_holds_grow"),
