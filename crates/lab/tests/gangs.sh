@@ -111,13 +111,19 @@ excluded_later() {
 	done
 	false
 }
+included_again() {
+	for try in 1 2 3 4 5 6; do
+		excluded_later $1 || return 0
+	done
+	false
+}
 taskset 2 sh -c 'while :; do :; done' &
 hog=$!
 check "a CPU that a task of the host uses has no turns" excluded_later 1
 check "others have" grows $U/vms/$a-0/turns
 kill $hog
 wait $hog
-check "without it that CPU has turns again" not excluded_later 1
+check "without it that CPU has turns again" included_again 1
 
 # --- CPUs that go ---
 if echo 0 > /sys/devices/system/cpu/cpu3/online; then
