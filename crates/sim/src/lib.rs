@@ -11,7 +11,7 @@
 //! engine   numbers of things as types, events in time, the clock, random numbers
 //! error    what cannot be simulated
 //! core     where each vCPU is, its account and what is charged to it, what things cost
-//! host     the scheduler: fair, with groups, caps and asymmetric vCPUs beside it; or Credit
+//! host     the scheduler: fair, with groups, caps, asymmetric vCPUs and turns beside it; or Credit
 //! kvm      PLE exits: windows, whom a yield is for, the module's epochs
 //! guest    programs, threads, locks, barriers, mutexes, sockets, interrupts to siblings
 //! probe    what a run reads of it all
@@ -45,7 +45,7 @@ pub use core::{Costs, CreditHost, GroupCosts, Host, IdleState, Kernel};
 pub use engine::{Queue, Timer, TIMERS_MAX};
 pub use error::Error;
 pub use guest::{lock_params, Budgets, Stalls};
-pub use host::{CoschedulingStats, NEIGHBOURS};
+pub use host::{CoschedulingStats, TurnsSeen, NEIGHBOURS};
 pub use probe::LockCounts;
 pub use run::{check, simulate, simulate_setup, Simulated};
 pub use setup::{Setup, VmSetup};

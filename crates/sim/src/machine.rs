@@ -2,8 +2,8 @@
 //! The simulated machine: the one room that sees all others. It hands each event to whom it is for,
 //! sees to what guests ask of their host, and tells every room when a vCPU gets or loses its pCPU.
 //!
-//! Nothing allocates once the first event is popped, but for Credit's choices and for epoch samples
-//! where they are asked for.
+//! Nothing allocates once the first event is popped, but for Credit's choices, at the ends of turns,
+//! and for epoch samples where they are asked for.
 
 mod check;
 mod exits;
@@ -67,6 +67,8 @@ impl Sim {
             Event::CreditPeriod => self.host.assign_credits(&mut self.core),
             Event::AsymPeriod => self.end_asym_period(),
             Event::BandwidthPeriod => self.host.refill(&mut self.core),
+            Event::TurnEnd => self.end_turn(),
+            Event::ParkEnd => self.host.end_parks(&mut self.core),
             Event::Stall(v) => self.guest.note_stall(&mut self.core, v),
             Event::GuestTick(v) => self.guest.guest_tick(&mut self.core, v),
             Event::Report(v) => self.guest.report_wait(&mut self.core, v),
@@ -102,6 +104,7 @@ impl Sim {
             }
             Effect::LongWait { vm, passes } => self.host.long_wait(vm, passes),
             Effect::Reported(vm) => self.host.adjusting_event(&self.core, vm),
+            Effect::Parks(v) => self.kvm.parks(&self.core, v),
         }
     }
 
@@ -201,6 +204,15 @@ impl Sim {
         }
         self.guest.arm_ticks(&mut self.core, vm);
         self.kvm.epoch_start(&self.core, vm);
+    }
+
+    /// A turn has ended. What a VM wastes is what the module counts of its PLE exits.
+    fn end_turn(&mut self) {
+        let kvm = &self.kvm;
+        self.host.end_turn(&mut self.core, |vm| {
+            let stats = &kvm.vms[vm].module.stats;
+            stats.wasteful_spin_cycles + stats.wasteful_switch_cycles
+        });
     }
 
     /// An allocation period of asymmetric vCPUs has ended.

@@ -3,7 +3,7 @@
 
 use crate::core::Host;
 use crate::error::Error;
-use crate::host::CoschedulingStats;
+use crate::host::{CoschedulingStats, TurnsSeen};
 use crate::probe::LockCounts;
 use crate::setup::Setup;
 use unspin_scenario::plan::Run;
@@ -19,6 +19,8 @@ pub struct Simulated {
     pub events: u64,
     /// What coscheduling did to each VM in the measuring window; none without Credit.
     pub coscheduling: Vec<CoschedulingStats>,
+    /// What the module's turns were seen to do, from the start; nothing where none are made.
+    pub turns: TurnsSeen,
     /// What happened at the locks of each VM, in the window.
     pub locks: Vec<LockCounts>,
     /// Exits of each VM for accesses to an APIC, in the window.
@@ -70,5 +72,6 @@ pub fn simulate_setup(setup: &Setup) -> Result<Simulated, Error> {
     };
     let gangs = sim.coscheduling_stats();
     let coscheduling = gangs.iter().zip(&gangs_first).map(|(a, b)| a.since(b)).collect();
-    Ok(Simulated { result, events: sim.events(), coscheduling, locks, apic_exits })
+    let (events, turns) = (sim.events(), sim.turns_seen());
+    Ok(Simulated { result, events, coscheduling, turns, locks, apic_exits })
 }

@@ -192,7 +192,7 @@ fn what_does_not_go_together_is_refused() {
         let error = simulate_setup(&setup).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     };
-    refused(|s| s.host.credit = None, "coscheduling needs Credit");
+    refused(|s| s.run.arm.turn_us = Some(6000), "Credit has none");
     refused(|s| s.run.arm.asym.time = true, "need the fair scheduler");
     refused(|s| s.run.arm.yield_to = unspin_scenario::plan::YieldTo::HVS, "no directed yield");
     refused(|s| s.host.credit.as_mut().unwrap().params.slot_us = 0, "slot_us is 0");

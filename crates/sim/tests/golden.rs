@@ -143,10 +143,36 @@ fn other_hosts() -> Vec<(&'static str, Setup)> {
     ]
 }
 
+/// Turns on both fair schedulers: a VM that spins and one that sleeps as well gang, beside one of the
+/// group.
+fn turned() -> Vec<(&'static str, Setup)> {
+    let of = |kernel, way, pinned: bool| {
+        let mut run = Run { window_ms: 300, ..run(3, 4, contended(600, 600)) };
+        run.arm = arm(Window::Stock, YieldTo::HVS);
+        (run.arm.coscheduling, run.cgroup, run.weights) =
+            (way, CgroupLayout::Vcpu, vec![100, 200, 150]);
+        if !pinned {
+            run.pin.clear();
+        }
+        run.each = vec![run.vm(0), run.vm(1), run.vm(2)];
+        run.each[1].program = sleeping(1000, 400);
+        run.each[2].program = vec![step(Op::Compute, constant(20_000), 0)];
+        run.each[2].spin_intensive = false;
+        Setup::new(&Host::lab(if pinned { 4 } else { 6 }, kernel), &run)
+    };
+    vec![
+        ("turns-con-6.12", of(Kernel::V6_12, Coscheduling::Con, true)),
+        ("turns-con-3.19", of(Kernel::V3_19, Coscheduling::Con, true)),
+        ("turns-vcrd-ple-6.12", of(Kernel::V6_12, Coscheduling::VcrdPle, true)),
+        ("turns-con-unpinned", of(Kernel::V6_12, Coscheduling::Con, false)),
+    ]
+}
+
 fn described() -> String {
     let mut text = String::new();
     let kernels = scenarios().into_iter().map(|(name, kernel, run)| (name, setup(kernel, &run)));
-    for (name, setup) in kernels.chain(credit_hosts()).chain(asymmetric()).chain(other_hosts()) {
+    let hosts = credit_hosts().into_iter().chain(asymmetric()).chain(other_hosts());
+    for (name, setup) in kernels.chain(hosts).chain(turned()) {
         let simulated = simulate_setup(&setup).unwrap();
         writeln!(text, "{name}: {} events", simulated.events).unwrap();
         for (number, stats) in simulated.coscheduling.iter().enumerate() {

@@ -6,8 +6,9 @@
 
 mod common;
 
-use common::{arm, constant, run, step, sum_ns};
+use common::{arm, constant, run, step, sum_ns, turns};
 use proptest::prelude::*;
+use unspin_scenario::module;
 use unspin_scenario::plan::{
     ApleParams, Asym, CgroupLayout, Coscheduling, Dist, Factor, LockKind, Op, Platform, Run, Step,
     Window, YieldTo,
@@ -182,6 +183,11 @@ fn machine() -> impl Strategy<Value = Setup> {
                             period_ms: Some(7).filter(|_| on(5) && on(4)),
                         };
                     }
+                    if on(13) && run.arm.asym == Asym::default() && module::acts(&run.arm) {
+                        let ways = [Coscheduling::Con, Coscheduling::VcrdPle];
+                        run.arm.coscheduling = ways[usize::from(on(14))];
+                        run.arm.turn_us = Some(1000 + (seed >> 20) as u32 % 4000);
+                    }
                     let host = if on(9) { host.with_pause_filter() } else { host };
                     let capped = on(10) && run.cgroup != CgroupLayout::Flat;
                     Host { capped, ..host }.with_period_ns(3_000_000 << (seed >> 7 & 3))
@@ -203,7 +209,10 @@ fn machine() -> impl Strategy<Value = Setup> {
                 pv_ticket_turns: (seed >> 11 & 1 == 1).then_some(2048),
                 pv_queued_in_order: seed >> 12 & 1 == 1,
             };
-            for vm in &mut setup.vms {
+            for (number, vm) in setup.vms.iter_mut().enumerate() {
+                if seed >> (24 + number) & 1 == 1 && setup.host.credit.is_none() {
+                    vm.arm.coscheduling = Coscheduling::None;
+                }
                 vm.threads = threads.unwrap_or(vm.threads);
                 vm.tick_hz = tick_hz;
             }
@@ -244,6 +253,10 @@ fn check(setup: &Setup) {
         }
     }
     assert!(cpu_ns <= window_ns * u64::from(setup.host.pcpus));
+    turns::nobody_waits_for_long(first.turns.longest_park_ns).unwrap();
+    if !setup.host.capped {
+        turns::nobody_is_crowded(first.turns.crowded).unwrap();
+    }
     let again = simulate_setup(setup).unwrap();
     assert_eq!((first.result, first.events), (again.result, again.events));
 }

@@ -26,8 +26,8 @@ pub struct Arm {
     /// The guests' lock under this arm, instead of the VMs'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock: Option<LockChoice>,
-    /// Which VMs' vCPUs run together: on machine `sim` on a host with Credit, elsewhere in turns
-    /// that the module makes.
+    /// Which VMs' vCPUs run together, in turns that the module makes; on machine `sim` on a host with
+    /// Credit as ASMan has it.
     #[serde(default, skip_serializing_if = "Coscheduling::is_default")]
     pub coscheduling: Coscheduling,
     /// Length of the module's turns, us; left out: the module's own.

@@ -18,4 +18,6 @@ pub enum Effect {
     LongWait { vm: VmId, passes: u64 },
     /// A guest has reported an over-threshold wait.
     Reported(VmId),
+    /// The vCPU sleeps, off its pCPU, until its turn comes; the scheduler says so.
+    Parks(VcpuId),
 }

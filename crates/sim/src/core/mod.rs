@@ -50,6 +50,14 @@ impl Core {
         ((u128::from(ns) * self.cycles_per_ns_q32) >> 32) as u64
     }
 
+    /// Time `v` was on a pCPU so far, ns; up to now, whenever it was last accounted for.
+    pub fn cpu_ns(&self, v: VcpuId) -> u64 {
+        let vcpu = &self.vcpus[v];
+        let runs = vcpu.on.state == State::Running;
+        let since_ns = if runs { self.now_ns - vcpu.ledger.since_ns } else { 0 };
+        vcpu.ledger.cpu_ns() + since_ns
+    }
+
     /// The host needs so much time before the guest of `v` goes on: for an exit, a switch, a tick, …
     #[inline]
     pub fn charge(&mut self, v: VcpuId, ns: u64, cause: Cause) {

@@ -24,6 +24,10 @@ pub enum Event {
     AsymPeriod,
     /// A period of caps begins.
     BandwidthPeriod,
+    /// A turn ends.
+    TurnEnd,
+    /// Somebody may have waited for a turn for too long.
+    ParkEnd,
     /// A wait for a lock has lasted for long enough to count as a stall.
     Stall(VcpuId),
     /// A tick of the guest's kernel.
@@ -46,8 +50,8 @@ pub struct Layout {
     end: u32,
 }
 
-/// Timers from `Stop` to `BandwidthPeriod`.
-const SINGLE: u32 = 4;
+/// Timers from `Stop` to `ParkEnd`.
+const SINGLE: u32 = 6;
 
 impl Layout {
     /// For a machine of that size. `watched`: waits for locks are, or guests' kernels tick; other
@@ -88,6 +92,8 @@ impl Layout {
             Event::CreditPeriod => self.stop + 1,
             Event::AsymPeriod => self.stop + 2,
             Event::BandwidthPeriod => self.stop + 3,
+            Event::TurnEnd => self.stop + 4,
+            Event::ParkEnd => self.stop + 5,
             Event::Stall(v) => self.stalls + v.0,
             Event::GuestTick(v) => self.guest_ticks + v.0,
             Event::Report(v) => self.reports + v.0,
@@ -122,7 +128,9 @@ impl Layout {
             0 => Event::Stop,
             1 => Event::CreditPeriod,
             2 => Event::AsymPeriod,
-            _ => Event::BandwidthPeriod,
+            3 => Event::BandwidthPeriod,
+            4 => Event::TurnEnd,
+            _ => Event::ParkEnd,
         }
     }
 }
@@ -174,6 +182,6 @@ mod tests {
         }
         let last = layout.encode(Event::Report(VcpuId(4)));
         assert_eq!(last as usize + 1, layout.timers());
-        assert_eq!(Layout::new(3, 7, 2, 5, false).timers(), 3 * 3 + 7 + 2 + 4);
+        assert_eq!(Layout::new(3, 7, 2, 5, false).timers(), 3 * 3 + 7 + 2 + SINGLE as usize);
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The host's scheduler: which vCPU runs on which pCPU next, and when that is asked again.
 //!
-//! The kernel's fair scheduler (`fair`) or Xen's Credit (`credit`) decides; groups, caps and
-//! asymmetric vCPUs are components beside the fair one.
+//! The kernel's fair scheduler (`fair`) or Xen's Credit (`credit`) decides; groups, caps, asymmetric
+//! vCPUs and the module's turns are components beside the fair one.
 
 mod ask;
 mod asym;
@@ -10,13 +10,18 @@ mod balance;
 mod bandwidth;
 mod credit;
 mod fair;
+mod gangs;
 mod groups;
 mod scheduler;
 mod state;
 mod throttle;
+mod turns;
 
 pub use asym::Asym;
 pub use credit::{CoschedulingStats, Credit, NEIGHBOURS};
 pub use fair::{Entity, Tunables, WEIGHT_DEFAULT};
+#[cfg(test)]
+pub use gangs::Fault;
+pub use gangs::{InTurns, Turns, TurnsSeen};
 pub use groups::Groups;
 pub use state::Scheduler;

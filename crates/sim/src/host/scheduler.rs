@@ -83,6 +83,15 @@ impl Scheduler {
             }
             return v;
         }
+        match self.turns {
+            Some(_) => self.choose_in_turns(core, p),
+            None => self.choose_fair(core, p),
+        }
+    }
+
+    /// The fair scheduler's.
+    #[inline]
+    pub(super) fn choose_fair(&mut self, core: &mut Core, p: PcpuId) -> VcpuId {
         self.throttle_current(p);
         let v = self.queues[p].switch(&self.tunables, &mut self.entities);
         if v == NONE && self.pull(core, p) {
@@ -91,7 +100,7 @@ impl Scheduler {
         v
     }
 
-    fn enqueue(&mut self, core: &mut Core, v: VcpuId, is_new: bool) {
+    pub(super) fn enqueue(&mut self, core: &mut Core, v: VcpuId, is_new: bool) {
         if let Some(credit) = &mut self.credit {
             credit.enqueue(core, &mut self.queues, v, is_new);
             return;
@@ -99,6 +108,9 @@ impl Scheduler {
         let p = self.pcpu_for(core, v);
         core.vcpus[v].on.pcpu = p;
         let over = self.bill(core, p);
+        if self.turns.is_some() {
+            self.filler_goes(core, v, p);
+        }
         if let Some(groups) = &mut self.groups {
             groups.set_runnable(v, true, core.now_ns);
             self.entities[v].set_weight(&self.tunables, groups.weight(v, core.now_ns));
@@ -133,6 +145,10 @@ impl Scheduler {
     /// for want of one the shortest queue, is elsewhere.
     fn pcpu_for(&self, core: &Core, v: VcpuId) -> PcpuId {
         let vcpu = &core.vcpus[v];
+        #[cfg(test)]
+        if self.turns.as_ref().is_some_and(|turns| turns.has(super::gangs::Fault::StaysPut)) {
+            return vcpu.on.pcpu;
+        }
         if vcpu.on.pinned || self.queues[vcpu.on.pcpu].tasks() == 0 {
             return vcpu.on.pcpu;
         }
@@ -192,7 +208,7 @@ impl Scheduler {
         if self.queues[p].tasks() == 1 && self.queues[to].tasks() == 1 {
             return Yield::Failed;
         }
-        if core.vcpus[target].on.state != State::Ready || self.is_throttled(target) {
+        if core.vcpus[target].on.state != State::Ready || self.is_out(target) {
             return Yield::NotPossible;
         }
         self.bill(core, p);
@@ -260,6 +276,9 @@ impl Scheduler {
         if let Some(asym) = &mut self.asym {
             asym.preempted(core.vcpus[v].on.pcpu, v);
         }
+        if let Some(turns) = &mut self.turns {
+            turns.vcpus[v].late = false;
+        }
         self.movable += u32::from(!core.vcpus[v].on.pinned);
     }
 
@@ -269,6 +288,9 @@ impl Scheduler {
         if let Some(asym) = &mut self.asym {
             asym.runs(p, v, core.now_ns);
         }
+        if let Some(turns) = &mut self.turns {
+            turns.vcpus[v].on_ns = core.now_ns;
+        }
         self.movable -= u32::from(!core.vcpus[v].on.pinned);
     }
 
@@ -276,6 +298,9 @@ impl Scheduler {
     pub fn idles(&mut self, core: &mut Core, p: PcpuId) {
         if core.model.group_load_lags {
             self.balance_when_idle(core, p);
+        }
+        if self.turns.is_some() {
+            self.hole(core, p);
         }
     }
 
@@ -343,6 +368,7 @@ impl Scheduler {
         if self.bandwidth.is_some() {
             core.events.arm(Event::BandwidthPeriod, 0);
         }
+        self.arm_turns(core);
     }
 
     /// Credits are handed out, where Credit decides.

@@ -5,6 +5,7 @@ use super::asym::Asym;
 use super::bandwidth::Bandwidth;
 use super::credit::Credit;
 use super::fair::{Entity, Queues, Tunables};
+use super::gangs::Turns;
 use super::groups::Groups;
 use crate::engine::{Table, VcpuId};
 
@@ -24,4 +25,6 @@ pub struct Scheduler {
     /// The VMs' caps.
     pub bandwidth: Option<Box<Bandwidth>>,
     pub asym: Option<Box<Asym>>,
+    /// Turns of VMs whose vCPUs run together, which the module makes.
+    pub turns: Option<Box<Turns>>,
 }

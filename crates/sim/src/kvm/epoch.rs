@@ -2,7 +2,7 @@
 //! Epochs of the module.
 
 use super::state::{Kvm, VmExits};
-use crate::core::{Core, State};
+use crate::core::Core;
 use crate::engine::{VcpuId, VmId};
 use unspin_policy::aple::Epoch;
 use unspin_scenario::result::EpochSample;
@@ -17,14 +17,7 @@ impl Kvm {
     /// Spent by all vCPUs of `vm` since they started.
     pub fn totals(&self, core: &Core, vm: VmId) -> Epoch {
         let crate::core::Vm { first, vcpus, .. } = core.vms[vm];
-        let own = core.vcpus.part(first, vcpus).iter();
-        let cpu_ns: u64 = own
-            .map(|vcpu| {
-                let runs = vcpu.on.state == State::Running;
-                let since_ns = if runs { core.now_ns - vcpu.ledger.since_ns } else { 0 };
-                vcpu.ledger.cpu_ns() + since_ns
-            })
-            .sum();
+        let cpu_ns: u64 = first.and_next(vcpus).map(|v| core.cpu_ns(v)).sum();
         let stats = &self.vms[vm].module.stats;
         Epoch {
             ple_exits: stats.ple_exits,

@@ -99,6 +99,18 @@ impl Kvm {
         vm.stock[vcpu.index as usize].blocking = 1;
     }
 
+    /// `v` sleeps on its way into its guest: KVM's flags say nothing of it until it runs again.
+    pub fn parks(&mut self, core: &Core, v: VcpuId) {
+        let vcpu = &core.vcpus[v];
+        let vm = &mut self.vms[vcpu.vm];
+        let slot = &mut vm.slots[vcpu.index as usize];
+        slot.category = hvs::Category::NotPreempted as u8;
+        (slot.running, slot.ready) = (0, 0);
+        slot.preempted_at = core.now_ns;
+        let stock = &mut vm.stock[vcpu.index as usize];
+        (stock.ready, stock.preempted, stock.blocking, stock.runnable) = (0, 0, 0, 0);
+    }
+
     /// `v`, asleep until now, wants to run.
     #[inline]
     pub fn wakes(&mut self, core: &Core, v: VcpuId) {

@@ -6,6 +6,7 @@ use unspin_policy::aple;
 use unspin_policy::kvm_stock::{Search, Variant, Vcpu as StockVcpu};
 use unspin_policy::{hvs, ipi};
 use unspin_scenario::result::{EpochSample, ModuleStats};
+use unspin_uapi::Coscheduling;
 
 /// The module's view of one VM.
 #[derive(Debug, Clone)]
@@ -17,6 +18,9 @@ pub struct Module {
     pub ipi_aware: bool,
     /// So does who has the spinner's lock, or is next for it.
     pub queue_aware: bool,
+    /// When its vCPUs run together, in turns of this length.
+    pub coscheduling: Coscheduling,
+    pub turn_us: u32,
     /// Its selection, or KVM's.
     pub select: Option<hvs::Flags>,
     pub params: aple::Params,
@@ -28,6 +32,13 @@ pub struct Module {
     pub epoch_base: aple::Epoch,
     pub last_ppm: u64,
     pub stats: ModuleStats,
+}
+
+impl Module {
+    /// It does more than count.
+    pub fn acts(&self) -> bool {
+        self.window_on || self.select.is_some()
+    }
 }
 
 /// What KVM and the module keep of a vCPU.

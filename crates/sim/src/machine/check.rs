@@ -19,7 +19,7 @@ impl Sim {
             let waits = self.host.queues.iter().flat_map(|q| &q.waiting).filter(|&&w| w == v);
             let expected = match vcpu.on.state {
                 State::Halted => (false, 0),
-                State::Ready => (false, usize::from(!self.host.is_throttled(v))),
+                State::Ready => (false, usize::from(!self.host.is_out(v))),
                 State::Running => (true, 0),
             };
             assert_eq!((current, waits.count()), expected, "vCPU {v} is not where it should be");

@@ -11,6 +11,7 @@ impl Sim {
     /// The processor has stopped the pause loop of `v` on `p`.
     pub(super) fn ple_exit(&mut self, p: PcpuId, v: VcpuId) {
         self.kvm.ple_exit(&mut self.core, v);
+        self.host.filler_spins(v, p);
         let costs = &self.core.model.costs;
         let (all, until_decided) = (costs.ple_exit_cycles, costs.decide_cycles);
         if self.host.yields_to_nobody() {
@@ -57,7 +58,8 @@ impl Sim {
             }
         }
         self.kvm.end_pick(&mut self.core, v, pick, boosted);
-        if boosted.is_some() || gives_way {
+        // On its way back into the guest it may find that it is not its turn.
+        if boosted.is_some() || gives_way || self.host.must_leave(v, p) {
             self.leave(p, v);
         }
         if self.core.vcpus[v].on.state == State::Running {

@@ -2,7 +2,7 @@
 //! What a run reads of a machine.
 
 use super::Sim;
-use crate::host::CoschedulingStats;
+use crate::host::{CoschedulingStats, TurnsSeen};
 use crate::kvm::Module;
 use crate::probe::Reading;
 use unspin_scenario::result::EpochSample;
@@ -10,7 +10,14 @@ use unspin_scenario::result::EpochSample;
 impl Sim {
     /// Of every VM.
     pub fn readings(&self) -> Vec<Reading> {
-        let of = |vm| Reading::of(&self.core, &self.guest, &self.kvm, vm);
+        let of = |vm| {
+            let turns = self.host.turns.as_ref();
+            Reading::of(&self.core, &self.guest, &self.kvm, vm, |stats| {
+                if let Some(turns) = turns {
+                    turns.count(&self.core, vm, stats);
+                }
+            })
+        };
         self.core.vms.ids().map(of).collect()
     }
 
@@ -22,6 +29,11 @@ impl Sim {
     /// Of every VM; none without Credit.
     pub fn coscheduling_stats(&self) -> Vec<CoschedulingStats> {
         self.host.coscheduling_stats()
+    }
+
+    /// What turns were seen to do since the start; nothing where none are made.
+    pub fn turns_seen(&self) -> TurnsSeen {
+        self.host.turns_seen(self.core.now_ns)
     }
 
     /// The longest wait is that of what comes.

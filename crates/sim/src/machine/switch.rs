@@ -123,7 +123,7 @@ impl Sim {
         if from == to {
             return;
         }
-        if self.host.is_throttled(v) {
+        if self.host.is_out(v) {
             self.core.vcpus[v].on.pcpu = to;
             return;
         }

@@ -31,7 +31,14 @@ pub struct Reading {
 }
 
 impl Reading {
-    pub fn of(core: &Core, guest: &Guest, kvm: &Kvm, number: VmId) -> Reading {
+    /// Of VM `number`; `count_turns` adds what its turns came to.
+    pub fn of(
+        core: &Core,
+        guest: &Guest,
+        kvm: &Kvm,
+        number: VmId,
+        count_turns: impl Fn(&mut ModuleStats),
+    ) -> Reading {
         let crate::core::Vm { first, vcpus: count, apic_exits } = core.vms[number];
         let vcpus = core.vcpus.part(first, count);
         let cpus = guest.cpus.part(first, count);
@@ -40,7 +47,7 @@ impl Reading {
         debug_assert!(vcpus.iter().all(is_up_to_date));
         let (vm, module) = (&guest.vms[number], &kvm.vms[number].module);
         let windows = kvm.vcpus.part(first, count).iter().map(|v| u64::from(v.window_cycles));
-        let stats = ModuleStats {
+        let mut stats = ModuleStats {
             cpu_cycles: kvm.totals(core, number).cpu_cycles,
             inefficiency_last_ppm: module.last_ppm,
             window_cycles: windows.sum::<u64>() / u64::from(count),
@@ -48,6 +55,7 @@ impl Reading {
             hypercalls_kick: vm.kicks,
             ..module.stats.clone()
         };
+        count_turns(&mut stats);
         Reading {
             units: cpus.iter().map(|cpu| cpu.units).collect(),
             acquisitions: cpus.iter().map(|cpu| cpu.acquisitions).collect(),

@@ -30,6 +30,8 @@ pub(super) fn module(run: &Run, arm: &Arm, vcpus: u32) -> Module {
         ipi_aware: settings.ipi_aware,
         queue_aware: arm.queue_aware,
         window_on: sets_window(arm),
+        coscheduling: settings.coscheduling,
+        turn_us: settings.turn_us,
         select: arm.yield_to.variant().map(hvs::Flags::from),
         params,
         window_cycles: aple.window_cycles,

@@ -8,12 +8,18 @@ use crate::engine::{Clock, Event, Events, Layout, PcpuId, Rng, Table, VcpuId, Vm
 use crate::error::Error;
 use crate::guest::{self, Cpu, Guest, Protocol, VmSpec};
 use crate::guest::{LOCKS, LOCKS_WITH_SOCKETS, TURNS_PER_US};
-use crate::host::{Asym, Credit, Entity, Groups, Scheduler, Tunables, WEIGHT_DEFAULT};
+use crate::host::{
+    Asym, Credit, Entity, Groups, InTurns, Scheduler, Tunables, Turns, WEIGHT_DEFAULT,
+};
 use crate::kvm::{Kvm, VcpuExits, VmExits};
 use crate::machine::Sim;
-use unspin_policy::hvs;
 use unspin_policy::kvm_stock::Vcpu as StockVcpu;
-use unspin_scenario::plan::{self, CgroupLayout, Coscheduling, Dist, Op, Step, Window};
+use unspin_policy::{gang, hvs};
+use unspin_scenario::plan::{self, CgroupLayout, Dist, Op, Step, Window};
+use unspin_uapi::Coscheduling;
+
+/// A vCPU's weight in turns is finer than the scheduler's (kmod/weight.c), so that it can be divided.
+const TURN_WEIGHT_UNITS: u64 = 8;
 
 /// What a machine is put together from.
 struct Parts {
@@ -43,7 +49,7 @@ impl Setup {
     /// How long a guest waits for a lock before it reports it, where it is asked to.
     fn report_cycles(&self) -> Option<u64> {
         let credit = self.host.credit.as_ref()?;
-        (self.run.arm.coscheduling == Coscheduling::Vcrd)
+        (self.run.arm.coscheduling == plan::Coscheduling::Vcrd)
             .then(|| 1 << credit.vcrd.threshold_log2_cycles.min(63))
     }
 
@@ -71,6 +77,7 @@ impl Setup {
         for setup in &self.vms {
             self.add_vm(&mut sim, setup)?;
         }
+        sim.host.turns = self.turns(&sim.kvm);
         sim.host.make_queues(&sim.core);
         for (vm, setup) in sim.core.vms.ids().zip(&self.vms) {
             sim.core.events.arm(Event::VmStart(vm), setup.start_ns);
@@ -167,6 +174,7 @@ impl Setup {
                 .then(|| Box::new(Groups::new(host.group_load_lags))),
             nohz_balance_ns: 0,
             bandwidth: host.capped.then(Box::default),
+            turns: None,
             asym: self.has_asym().then(|| Box::new(Asym::new(host, run.arm.asym))),
         }
     }
@@ -208,12 +216,46 @@ impl Setup {
         Protocol::of(setup.lock.kind, setup.lock.tau_ns, &self.budgets)
     }
 
+    /// Those of the module, where it makes any.
+    fn turns(&self, kvm: &Kvm) -> Option<Box<Turns>> {
+        let mut modules = kvm.vms.iter().map(|vm| &vm.module);
+        let asking = modules.find(|m| m.acts() && m.coscheduling != Coscheduling::NONE)?;
+        if self.host.credit.is_some() {
+            return None;
+        }
+        let mut turns = Turns::new(self.host.pcpus, asking.turn_us);
+        for (setup, vm) in self.vms.iter().zip(kvm.vms.iter()) {
+            let set = InTurns {
+                takes_part: vm.module.acts(),
+                coscheduling: vm.module.coscheduling,
+                vcpu_weight: self.vcpu_weight_in_turns(setup),
+            };
+            turns.add_vm(set, setup.vcpus);
+        }
+        Some(Box::new(turns))
+    }
+
+    /// As kmod/weight.c: the VM's cgroup is divided over its vCPUs.
+    fn vcpu_weight_in_turns(&self, setup: &VmSetup) -> u32 {
+        let weight = self.weight(setup) * TURN_WEIGHT_UNITS;
+        let sharing = match self.run.cgroup == CgroupLayout::Flat {
+            true => 1,
+            false => u64::from(setup.vcpus),
+        };
+        (weight / sharing).clamp(1, u64::from(gang::WEIGHT_MAX)) as u32
+    }
+
+    /// Only the ratio of VMs' weights counts: their mean has the default weight.
+    fn weight(&self, setup: &VmSetup) -> u64 {
+        let sum: u64 = self.vms.iter().map(|vm| u64::from(vm.weight)).sum();
+        let weight = u64::from(setup.weight) * self.vms.len() as u64 * WEIGHT_DEFAULT / sum;
+        weight.max(1)
+    }
+
     fn add_to_scheduler(&self, sim: &mut Parts, setup: &VmSetup, number: VmId) {
         let Vm { first, vcpus, .. } = sim.core.vms[number];
         let sum: u64 = self.vms.iter().map(|vm| u64::from(vm.weight)).sum();
-        // Only the ratio counts: their mean has the default weight.
-        let weight = u64::from(setup.weight) * self.vms.len() as u64 * WEIGHT_DEFAULT / sum;
-        let weight = weight.max(1);
+        let weight = self.weight(setup);
         let part = u64::from(setup.weight);
         let pcpus: Vec<PcpuId> =
             sim.core.vcpus.part(first, vcpus).iter().map(|v| v.on.pcpu).collect();

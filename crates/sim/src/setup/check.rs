@@ -6,6 +6,8 @@ use crate::core::CreditHost;
 use crate::engine::TIMERS_MAX;
 use crate::error::Error;
 use crate::guest::{GROUP, GROUPS_MAX};
+use unspin_policy::gang;
+use unspin_scenario::module;
 use unspin_scenario::plan::{self, CgroupLayout, Coscheduling, YieldTo};
 
 /// Most threads of a VM.
@@ -13,6 +15,8 @@ const THREADS_MAX: u32 = 1024;
 const TICK_MAX_HZ: u32 = 10_000;
 /// Most vCPUs of a VM: the largest of APSys'15 has 160.
 const VCPUS_MAX: u32 = 256;
+/// What the simulator's guests cannot be seen to do.
+const NO_USER_SPINNING: &str = "the simulator's guests do not spin in user space: coscheduling may be none, con, vcrd (with Credit) or vcrd-ple there";
 /// What Linux takes as cpu.shares.
 const SHARES: std::ops::RangeInclusive<u64> = 2..=262_144;
 
@@ -81,10 +85,7 @@ impl Setup {
     fn check_scheduler(&self) -> Result<(), String> {
         match &self.host.credit {
             Some(credit) => self.check_credit(credit)?,
-            None if self.run.arm.coscheduling != Coscheduling::None => {
-                return Err("coscheduling needs Credit on machine sim (scheduler in [host]), not the fair scheduler".into());
-            }
-            None => {}
+            None => self.check_turns()?,
         }
         self.host.asym.check().map_err(|error| format!("asymmetric vCPUs: {error}"))?;
         if self.run.window_ms == 0 {
@@ -93,10 +94,36 @@ impl Setup {
         Ok(())
     }
 
+    /// Turns that the module makes.
+    fn check_turns(&self) -> Result<(), String> {
+        let arm = &self.run.arm;
+        match arm.coscheduling {
+            Coscheduling::None => return Ok(()),
+            Coscheduling::Con | Coscheduling::VcrdPle => {}
+            Coscheduling::Vcrd => {
+                return Err("on the fair scheduler nobody hears the guest; coscheduling = \"vcrd\" needs Credit (scheduler in [host])".into());
+            }
+            Coscheduling::VcrdUser | Coscheduling::VcrdBoth => return Err(NO_USER_SPINNING.into()),
+        }
+        if !module::acts(arm) {
+            return Err("turns are the module's, and the arm leaves its VMs to KVM; set yield_to or window beside coscheduling".into());
+        }
+        if arm.asym != plan::Asym::default() {
+            return Err("asymmetric vCPUs and turns do not go together".into());
+        }
+        if self.host.pcpus as usize > gang::CPUS_MAX {
+            return Err(format!("turns of {} pCPUs; at most {}", self.host.pcpus, gang::CPUS_MAX));
+        }
+        Ok(())
+    }
+
     fn check_credit(&self, credit: &CreditHost) -> Result<(), String> {
         let arm = &self.run.arm;
         if matches!(arm.coscheduling, Coscheduling::VcrdUser | Coscheduling::VcrdBoth) {
-            return Err("the simulator's guests do not spin in user space: coscheduling may be none, con, vcrd or vcrd-ple there".into());
+            return Err(NO_USER_SPINNING.into());
+        }
+        if arm.turn_us.is_some() {
+            return Err("turn_us is the length of the module's turns, and Credit has none".into());
         }
         credit.params.check().map_err(|error| format!("Credit: {error}"))?;
         credit.vcrd.check().map_err(|error| format!("VCRD: {error}"))?;

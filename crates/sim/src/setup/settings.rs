@@ -7,7 +7,7 @@ use crate::kvm::Module;
 use unspin_policy::hvs;
 use unspin_scenario::module::ModuleSettings;
 use unspin_scenario::plan::ApleParams;
-use unspin_uapi::{Coscheduling, Mode, Number, Variant};
+use unspin_uapi::{Mode, Variant};
 
 impl Setup {
     /// The settings in force in the machine as it is built, VM by VM.
@@ -42,8 +42,7 @@ fn settings(module: &Module) -> ModuleSettings {
             epoch_ple_exits: params.epoch_ple_exits,
         },
         ipi_aware: module.ipi_aware,
-        // The model of the module makes no turns.
-        coscheduling: Coscheduling::DEFAULT,
-        turn_us: Number::TURN.default(),
+        coscheduling: module.coscheduling,
+        turn_us: module.turn_us,
     }
 }

@@ -3,6 +3,8 @@
 
 #![allow(dead_code)] // each test binary uses its part
 
+pub mod turns;
+
 use unspin_scenario::plan::{Arm, Dist, Op, Run, Step, Window, YieldTo};
 use unspin_scenario::result::Attribution;
 use unspin_sim::{Host, Kernel, Setup};

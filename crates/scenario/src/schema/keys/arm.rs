@@ -45,16 +45,16 @@ table! { ARM: Arm = "[[arm]]", "A way of treating the VMs. `alone` and `ideal` a
     COSCHEDULING: Word<Coscheduling> = "coscheduling", word() =>
         .usually(Coscheduling::None)
         .only_on(Machines::Hypervisors, |a| a.coscheduling != Coscheduling::None)
-        .help("whose vCPUs run together, in turns that the module makes or, on machine sim, on a \
-               host with Credit: nobody's, always those of VMs that gang (con), or those \
-               where a lock was waited for too long, as the guest sees it or by bursts of PLE exits \
-               (sim). The module has vcrd-ple, vcrd-user and vcrd-both: VMs that waste time in PLE \
-               exits, that spin in user space, or both");
+        .help("whose vCPUs run together: nobody's, always those of VMs that gang (con), or those of VMs \
+               that waste time in PLE exits, that spin in user space, or both (vcrd-ple, vcrd-user, \
+               vcrd-both; machine sim has the first). The module makes turns for them, and machine \
+               sim as the module does; on a host with Credit sim has ASMan's coscheduling instead, \
+               by what the guest sees of waits (vcrd) or by bursts of PLE exits (vcrd-ple)");
     TURN_US: Maybe<Integer<u32>> = "turn_us", Maybe(integer(
         Number::TURN.least(), Number::TURN.most(), " microseconds")) =>
         .usually("6000")
-        .only_on(Machines::Module, |a| a.turn_us.is_some())
-        .help("length of the module's turns");
+        .only_on(Machines::Hypervisors, |a| a.turn_us.is_some())
+        .help("length of the module's turns; on machine sim not with Credit");
     ASYM: Form = "asym", Form("{ time = true, latency = true, resolver = true }") =>
         .usually("none of it")
         .only_on(Machines::Sim, |a| a.asym != Asym::default())

@@ -4,6 +4,7 @@
 mod asym;
 mod monitor;
 mod socket;
+mod turns;
 
 use super::Sim;
 use crate::core::{Class, State};

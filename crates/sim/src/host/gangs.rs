@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whose turn it is, and what turns know of VMs, vCPUs and pCPUs.
+//!
+//! As kmod/turns.c and kmod/wanted.c: `policy/demand` says which VMs are to have turns of their own,
+//! `policy/gang` whose each pCPU is and who fills a hole. Who is kept from running sleeps (`turns`).
+
+use crate::core::{Core, State};
+use crate::engine::{PcpuId, Table, VcpuId, VmId};
+use unspin_policy::demand;
+use unspin_policy::gang::{self, CpuSet, Owner};
+use unspin_scenario::result::ModuleStats;
+use unspin_uapi::Coscheduling;
+
+/// Nobody is owed, or owes, more turns than these (kmod/turns.c).
+const CLAMP_TURNS: u64 = 2;
+/// The first turn ends so long after the beginning (kmod/turns.c).
+pub const FIRST_TURN_NS: u64 = 1_000_000;
+
+/// What the module does with a VM, as turns need it.
+#[derive(Debug, Clone, Copy)]
+pub struct InTurns {
+    /// It waits for turns of others, and has some itself.
+    pub takes_part: bool,
+    pub coscheduling: Coscheduling,
+    /// Of each of its vCPUs on its pCPU.
+    pub vcpu_weight: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct VmTurns {
+    set: InTurns,
+    /// Its vCPUs run together.
+    gang: bool,
+    turn_ns: u64,
+    pub counts: Counts,
+}
+
+/// What the module counts of a VM.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    pub turns: u64,
+    pub parks: u64,
+    pub parks_late: u64,
+    pub parked_ns: u64,
+    pub fills: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct VcpuTurns {
+    pub vm: VmId,
+    /// Kept from running since then; `None`: it is not.
+    pub parked_ns: Option<u64>,
+    /// When it was parked it waited for a lock.
+    pub at_lock: bool,
+    /// It has waited for too long, and runs until it loses its pCPU or a turn ends.
+    pub late: bool,
+    /// When it got its pCPU.
+    pub on_ns: u64,
+    /// CPU time that the policy knows of.
+    known_cpu_ns: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PcpuTurns {
+    owner: Owner,
+    /// Who runs there in a turn of others; [`VcpuId::NONE`]: nobody.
+    pub filler: VcpuId,
+}
+
+/// What turns are seen to do, for checks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TurnsSeen {
+    /// The longest that anybody was kept from running.
+    pub longest_park_ns: u64,
+    /// Ends of turns at which two vCPUs of a pCPU's owner were there while another of its pCPUs idled.
+    pub crowded: u64,
+    /// Turns in which somebody owned a pCPU.
+    pub owned: u64,
+}
+
+/// A fault put in on purpose, which a check must see.
+#[cfg(test)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing is owed to anybody.
+    OwesNothing,
+    /// Who waits for too long waits on.
+    WaitsOn,
+    /// Who is woken stays where it was.
+    StaysPut,
+    /// VMs that waste nothing are taken to spin.
+    AllSpin,
+}
+
+pub struct Turns {
+    pub(super) vms: Table<VmId, VmTurns>,
+    pub(super) vcpus: Table<VcpuId, VcpuTurns>,
+    pub(super) pcpus: Table<PcpuId, PcpuTurns>,
+    pub(super) seen: TurnsSeen,
+    /// What the policies see, and keep. VMs that take no part have no vCPUs there.
+    gang_vms: Vec<gang::Vm>,
+    gang_vcpus: Vec<gang::Vcpu<'static>>,
+    gang_cpus: Vec<gang::Cpu>,
+    turn: u32,
+    demand: demand::Host,
+    demands: Vec<demand::Vm>,
+    everywhere: CpuSet,
+    /// Of the turn that goes on; 0 of the first, after which nobody is owed anything.
+    length_ns: u64,
+    started_ns: u64,
+    /// Somebody owns a pCPU.
+    owned: bool,
+    turn_ns: u64,
+    #[cfg(test)]
+    pub fault: Option<Fault>,
+}
+
+impl Turns {
+    /// On that many pCPUs, for VMs that are added next; turns take `turn_us`.
+    pub fn new(pcpus: u32, turn_us: u32) -> Turns {
+        let nobody = PcpuTurns { owner: Owner::Nobody, filler: VcpuId::NONE };
+        Turns {
+            vms: Table::default(),
+            vcpus: Table::default(),
+            pcpus: vec![nobody; pcpus as usize].into(),
+            seen: TurnsSeen::default(),
+            gang_vms: Vec::new(),
+            gang_vcpus: Vec::new(),
+            gang_cpus: vec![gang::Cpu::default(); pcpus as usize],
+            turn: 0,
+            demand: demand::Host::default(),
+            demands: Vec::new(),
+            everywhere: (0..pcpus as usize).collect(),
+            length_ns: 0,
+            started_ns: 0,
+            owned: false,
+            turn_ns: u64::from(turn_us) * 1000,
+            #[cfg(test)]
+            fault: None,
+        }
+    }
+
+    pub fn add_vm(&mut self, set: InTurns, vcpus: u32) {
+        let first = self.vcpus.len() as u32;
+        let takes_part = if set.takes_part { vcpus } else { 0 };
+        self.gang_vms.push(gang::Vm::new(first, takes_part));
+        let asks = set.takes_part && set.coscheduling == Coscheduling::VCRD_PLE;
+        self.demands.push(demand::Vm { asks: u8::from(asks), ..demand::Vm::default() });
+        let gang = set.takes_part && set.coscheduling == Coscheduling::CON;
+        let vm = self.vms.push(VmTurns { set, gang, turn_ns: 0, counts: Counts::default() });
+        let new = VcpuTurns {
+            vm,
+            parked_ns: None,
+            at_lock: false,
+            late: false,
+            on_ns: 0,
+            known_cpu_ns: 0,
+        };
+        self.vcpus.extend((0..vcpus).map(|_| new));
+    }
+
+    #[cfg(test)]
+    pub(super) fn has(&self, fault: Fault) -> bool {
+        self.fault == Some(fault)
+    }
+
+    /// Whether `v` may run on `p` now.
+    pub fn may_run(&self, v: VcpuId, p: PcpuId) -> bool {
+        let PcpuTurns { owner, filler } = self.pcpus[p];
+        let vcpu = &self.vcpus[v];
+        let vm = &self.vms[vcpu.vm];
+        let own = if vm.gang { Owner::Vm(vcpu.vm.0 as usize) } else { Owner::Low };
+        owner == Owner::Nobody || !vm.set.takes_part || owner == own || filler == v || vcpu.late
+    }
+
+    pub(super) fn owner(&self, p: PcpuId) -> Owner {
+        self.pcpus[p].owner
+    }
+
+    pub fn is_parked(&self, v: VcpuId) -> bool {
+        self.vcpus[v].parked_ns.is_some()
+    }
+
+    /// Who sleeps for a turn, and whether it waited for a lock.
+    fn look_again(&mut self) {
+        for (seen, vcpu) in self.gang_vcpus.iter_mut().zip(self.vcpus.iter()) {
+            seen.parked = u8::from(vcpu.parked_ns.is_some());
+            seen.lock = u8::from(vcpu.at_lock);
+        }
+    }
+
+    /// What each vCPU is, and got since the last turn ended.
+    fn look(&mut self, core: &Core) {
+        self.gang_vcpus.clear();
+        for (v, vcpu) in core.vcpus.rows() {
+            let of = &mut self.vcpus[v];
+            let cpu_ns = core.cpu_ns(v);
+            let got = cpu_ns - std::mem::replace(&mut of.known_cpu_ns, cpu_ns);
+            self.gang_vcpus.push(gang::Vcpu {
+                got,
+                wants: u8::from(vcpu.on.state != State::Halted),
+                ..gang::Vcpu::new(vcpu.on.pcpu.0, self.vms[of.vm].set.vcpu_weight)
+            });
+        }
+        self.look_again();
+    }
+
+    /// Which VMs have their vCPUs run together; `wasted` says the cycles that PLE exits took of each.
+    fn judge(&mut self, core: &Core, wasted: impl Fn(VmId) -> u64) {
+        for (vm, of) in core.vms.rows() {
+            let cpu_ns: u64 = of.first.and_next(of.vcpus).map(|v| core.cpu_ns(v)).sum();
+            let demand = &mut self.demands[vm.0 as usize];
+            demand.cpu = core.clock.cycles(cpu_ns);
+            demand.wasted = wasted(vm);
+        }
+        #[cfg(test)]
+        if self.has(Fault::AllSpin) {
+            self.demands.iter_mut().for_each(|demand| demand.wasted = demand.cpu);
+        }
+        let params = demand::Params::default();
+        self.demand.step(&mut self.demands, &params, core.now_ns / 1000);
+        for (vm, demand) in self.vms.iter_mut().zip(&self.demands) {
+            if demand.asks != 0 {
+                vm.gang = demand.high != 0;
+            }
+        }
+    }
+
+    /// A turn ends and another begins: whose each pCPU is.
+    pub(super) fn decide(&mut self, core: &Core, wasted: impl Fn(VmId) -> u64) {
+        self.charge(core.now_ns);
+        self.look(core);
+        self.judge(core, wasted);
+        for (seen, vm) in self.gang_vms.iter_mut().zip(self.vms.iter()) {
+            seen.high = u8::from(vm.gang);
+        }
+        let turns_before: Vec<u32> = self.gang_vms.iter().map(|vm| vm.last_turn).collect();
+        let allowed = |v: VcpuId| (!core.vcpus[v].on.pinned).then_some(&self.everywhere);
+        let seen = core.vcpus.ids().zip(&self.gang_vcpus);
+        let mut vcpus: Vec<gang::Vcpu> =
+            seen.map(|(v, seen)| gang::Vcpu { allowed: allowed(v), ..*seen }).collect();
+        let mut host = gang::Host {
+            vms: &mut self.gang_vms,
+            vcpus: &mut vcpus,
+            cpus: &mut self.gang_cpus,
+            turn: &mut self.turn,
+        };
+        host.account(CLAMP_TURNS * self.length_ns);
+        #[cfg(test)]
+        if self.fault == Some(Fault::OwesNothing) {
+            host.vms.iter_mut().for_each(|vm| vm.owed = 0);
+        }
+        self.owned = host.turn_starts();
+        self.seen.owned += u64::from(self.owned);
+        for (pcpu, seen) in self.pcpus.iter_mut().zip(&self.gang_cpus) {
+            pcpu.owner = if self.owned { seen.owner() } else { Owner::Nobody };
+        }
+        let now = self.gang_vms.iter().zip(turns_before);
+        for (vm, (seen, before)) in self.vms.iter_mut().zip(now) {
+            vm.counts.turns += u64::from(seen.last_turn != before);
+        }
+        self.length_ns = self.turn_ns;
+        self.started_ns = core.now_ns;
+    }
+
+    /// The turn that ends is its owners', and nobody fills any longer.
+    fn charge(&mut self, now_ns: u64) {
+        for (vm, seen) in self.vms.iter_mut().zip(&self.gang_vms) {
+            if self.owned && seen.high != 0 && seen.last_turn == self.turn {
+                vm.turn_ns += now_ns - self.started_ns;
+            }
+        }
+        self.pcpus.iter_mut().for_each(|pcpu| pcpu.filler = VcpuId::NONE);
+        self.vcpus.iter_mut().for_each(|vcpu| vcpu.late = false);
+    }
+
+    /// When the turn that goes on ends.
+    pub(super) fn end_ns(&self) -> u64 {
+        self.started_ns + self.length_ns
+    }
+
+    /// Who fills `p`, whose owner has nothing to run there.
+    pub(super) fn fill(&mut self, p: PcpuId) -> Option<VcpuId> {
+        self.look_again();
+        let host = gang::Host {
+            vms: &mut self.gang_vms,
+            vcpus: &mut self.gang_vcpus,
+            cpus: &mut self.gang_cpus,
+            turn: &mut self.turn,
+        };
+        let v = VcpuId(host.fill(p.0 as usize)? as u32);
+        self.pcpus[p].filler = v;
+        self.vms[self.vcpus[v].vm].counts.fills += 1;
+        Some(v)
+    }
+
+    /// The counters of `vm`.
+    pub fn count(&self, core: &Core, vm: VmId, to: &mut ModuleStats) {
+        let VmTurns { gang, turn_ns, counts, .. } = self.vms[vm];
+        to.turns = counts.turns;
+        to.turn_cycles = core.clock.cycles(turn_ns);
+        to.vcrd = u64::from(gang);
+        to.parks = counts.parks;
+        to.parks_late = counts.parks_late;
+        to.parked_cycles = core.clock.cycles(counts.parked_ns);
+        to.fills = counts.fills;
+    }
+}

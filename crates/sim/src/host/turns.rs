@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! vCPUs are kept from running in turns of others, and come back (`gangs`).
+//!
+//! As kmod/turns.c and kmod/park.c. Who may not run on its pCPU sleeps: it is in no queue and charged
+//! for nothing, though for its guest and for itself it waits. Its turn wakes it, or a hole that it
+//! fills, or the end of 200 ms.
+
+use super::fair::NONE;
+#[cfg(test)]
+use super::gangs::Fault;
+use super::gangs::{Turns, TurnsSeen, FIRST_TURN_NS};
+use super::state::Scheduler;
+use crate::core::{Cause, Core, Effect};
+use crate::engine::{Event, PcpuId, VcpuId, VmId};
+use unspin_policy::gang::Owner;
+
+/// Nobody waits for a turn for longer (kmod/park.c).
+const PARK_MAX_NS: u64 = 200_000_000;
+/// Who has run for more windows than these did not just spin (kmod/park.c).
+const SPUN_WINDOWS: u64 = 2;
+
+impl Scheduler {
+    /// Whether `v`, which wants to run, is in no queue: it has no time left, or it is not its turn.
+    pub fn is_out(&self, v: VcpuId) -> bool {
+        self.is_throttled(v) || self.turns.as_ref().is_some_and(|turns| turns.is_parked(v))
+    }
+
+    /// Whether `v`, running on `p`, is to leave it: it is not its turn.
+    pub fn must_leave(&self, v: VcpuId, p: PcpuId) -> bool {
+        self.turns.as_ref().is_some_and(|turns| !turns.may_run(v, p))
+    }
+
+    /// The first turn begins.
+    pub fn arm_turns(&self, core: &mut Core) {
+        if self.turns.is_some() {
+            core.events.arm(Event::TurnEnd, core.now_ns + FIRST_TURN_NS);
+        }
+    }
+
+    /// What turns were seen to do.
+    pub fn turns_seen(&self, now_ns: u64) -> TurnsSeen {
+        let Some(turns) = &self.turns else { return TurnsSeen::default() };
+        let parked = turns.vcpus.iter().filter_map(|vcpu| vcpu.parked_ns);
+        let longest_ns = parked.map(|since_ns| now_ns - since_ns).max().unwrap_or(0);
+        let longest_park_ns = turns.seen.longest_park_ns.max(longest_ns);
+        TurnsSeen { longest_park_ns, ..turns.seen }
+    }
+
+    /// The scheduler's choice for `p` among those whose turn it is; the others it finds sleep.
+    pub(super) fn choose_in_turns(&mut self, core: &mut Core, p: PcpuId) -> VcpuId {
+        let current = self.queues[p].current;
+        if current != NONE && self.must_leave(current, p) {
+            self.park_current(core, p);
+        }
+        let mut parked = 0;
+        loop {
+            let v = self.choose_fair(core, p);
+            if v == NONE {
+                return v;
+            }
+            if !self.must_leave(v, p) {
+                // Each of them was switched to first.
+                core.charge(v, core.prices.switch_ns * parked, Cause::Other);
+                return v;
+            }
+            self.park_current(core, p);
+            parked += 1;
+        }
+    }
+
+    /// Who runs on `p`, or was just chosen to, sleeps.
+    fn park_current(&mut self, core: &mut Core, p: PcpuId) {
+        let v = self.queues[p].current;
+        self.queues[p].dequeue_current(&self.tunables, &mut self.entities);
+        self.slept(core, v);
+        let Some(turns) = &mut self.turns else { return };
+        let vcpu = &mut turns.vcpus[v];
+        let spins = core.vcpus[v].exit.in_ple_exit;
+        let ran_ns = core.now_ns - vcpu.on_ns;
+        let got_on = !spins || ran_ns > core.vcpus[v].pauses.window_ns.saturating_mul(SPUN_WINDOWS);
+        vcpu.parked_ns = Some(core.now_ns);
+        vcpu.at_lock = spins;
+        vcpu.late = false;
+        let vm = vcpu.vm;
+        turns.vms[vm].counts.parks += 1;
+        if core.events.time_of(Event::ParkEnd).is_none() {
+            core.events.arm(Event::ParkEnd, core.now_ns + PARK_MAX_NS);
+        }
+        core.effects.push(Effect::Parks(v));
+        if got_on {
+            self.let_siblings_try(core, v, vm);
+        }
+    }
+
+    /// `v` may have let go of a lock: siblings that waited for one are worth a try.
+    fn let_siblings_try(&mut self, core: &mut Core, v: VcpuId, vm: VmId) {
+        let crate::core::Vm { first, vcpus, .. } = core.vms[vm];
+        for sibling in first.and_next(vcpus).filter(|sibling| *sibling != v) {
+            let Some(turns) = &mut self.turns else { return };
+            let of = &mut turns.vcpus[sibling];
+            let waited = std::mem::take(&mut of.at_lock);
+            if waited && of.parked_ns.is_some() {
+                self.fill(core, core.vcpus[sibling].on.pcpu);
+            }
+        }
+    }
+
+    /// `v` sleeps no longer for want of a turn.
+    fn unpark(&mut self, core: &mut Core, v: VcpuId) {
+        let Some(turns) = &mut self.turns else { return };
+        let Some(since_ns) = turns.vcpus[v].parked_ns.take() else { return };
+        let ns = core.now_ns - since_ns;
+        turns.vms[turns.vcpus[v].vm].counts.parked_ns += ns;
+        turns.seen.longest_park_ns = turns.seen.longest_park_ns.max(ns);
+        self.enqueue(core, v, false);
+    }
+
+    /// A turn ends, and another begins. `wasted`: cycles that PLE exits took of a VM.
+    pub fn end_turn(&mut self, core: &mut Core, wasted: impl Fn(VmId) -> u64) {
+        let crowded = self.is_crowded(core);
+        let Some(turns) = &mut self.turns else { return };
+        turns.seen.crowded += u64::from(crowded);
+        turns.decide(core, wasted);
+        core.events.arm(Event::TurnEnd, turns.end_ns());
+        for p in core.pcpus.ids() {
+            let current = self.current(p);
+            if current != NONE && self.must_leave(current, p) {
+                self.ask_reschedule(core, p);
+            }
+        }
+        for v in core.vcpus.ids() {
+            let is_over =
+                |turns: &Turns| turns.is_parked(v) && turns.may_run(v, core.vcpus[v].on.pcpu);
+            if self.turns.as_deref().is_some_and(is_over) {
+                self.unpark(core, v);
+            }
+        }
+    }
+
+    /// Whether two vCPUs of a pCPU's owner are there, one of which could be on another of its pCPUs,
+    /// where nobody is nor is about to be.
+    fn is_crowded(&self, core: &Core) -> bool {
+        let Some(turns) = &self.turns else { return false };
+        core.pcpus.ids().any(|p| {
+            let Owner::Vm(vm) = turns.owner(p) else { return false };
+            let is_own = |v: &VcpuId| *v != NONE && core.vcpus[*v].vm.0 as usize == vm;
+            let queue = &self.queues[p];
+            let waits = queue.waiting.iter().any(|v| is_own(v) && !core.vcpus[*v].on.pinned);
+            let is_free = |q: PcpuId| {
+                turns.owner(q) == turns.owner(p)
+                    && self.queues[q].tasks() == 0
+                    && !self.is_asked(core, q)
+            };
+            is_own(&queue.current) && waits && core.pcpus.ids().any(is_free)
+        })
+    }
+
+    /// `p` has nobody to run from now on: a hole in its owner's turn.
+    pub(super) fn hole(&mut self, core: &mut Core, p: PcpuId) {
+        if let Some(turns) = &mut self.turns {
+            turns.pcpus[p].filler = NONE;
+            self.fill(core, p);
+        }
+    }
+
+    /// Lets one of those who sleep for their turn on `p` run there, if nobody else does.
+    fn fill(&mut self, core: &mut Core, p: PcpuId) {
+        let is_idle = core.pcpus[p].idle && self.queues[p].tasks() == 0;
+        let Some(turns) = &mut self.turns else { return };
+        if !is_idle || turns.owner(p) == Owner::Nobody || turns.pcpus[p].filler != NONE {
+            return;
+        }
+        if let Some(v) = turns.fill(p) {
+            self.unpark(core, v);
+        }
+    }
+
+    /// `v` has been stopped spinning on `p`: it fills that no longer.
+    pub fn filler_spins(&mut self, v: VcpuId, p: PcpuId) {
+        if let Some(turns) = &mut self.turns {
+            if turns.pcpus[p].filler == v {
+                turns.pcpus[p].filler = NONE;
+            }
+        }
+    }
+
+    /// `v` wakes up on `p`: who fills it goes.
+    pub(super) fn filler_goes(&mut self, core: &mut Core, v: VcpuId, p: PcpuId) {
+        let Some(turns) = &mut self.turns else { return };
+        let filler = turns.pcpus[p].filler;
+        if filler == NONE || filler == v {
+            return;
+        }
+        turns.pcpus[p].filler = NONE;
+        if self.current(p) == filler && self.must_leave(filler, p) {
+            self.ask_reschedule(core, p);
+        }
+    }
+
+    /// Somebody may have waited for a turn for too long: it runs.
+    pub fn end_parks(&mut self, core: &mut Core) {
+        let mut next_ns = u64::MAX;
+        for v in core.vcpus.ids() {
+            let Some(turns) = &mut self.turns else { return };
+            let Some(since_ns) = turns.vcpus[v].parked_ns else { continue };
+            let end_ns = since_ns + PARK_MAX_NS;
+            #[cfg(test)]
+            if turns.has(Fault::WaitsOn) {
+                continue;
+            }
+            if end_ns > core.now_ns {
+                next_ns = next_ns.min(end_ns);
+                continue;
+            }
+            turns.vcpus[v].late = true;
+            turns.vms[turns.vcpus[v].vm].counts.parks_late += 1;
+            self.unpark(core, v);
+        }
+        if next_ns != u64::MAX {
+            core.events.arm(Event::ParkEnd, next_ns);
+        }
+    }
+}
