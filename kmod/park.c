@@ -109,6 +109,8 @@ static int unspin_park(struct kvm_vcpu *vcpu)
 				wait_for_turn(slot);
 		}
 		err = handle_work(vcpu);
+		/* It returns here: called as the last thing, it would seem to be KVM's call, and come here again. */
+		barrier();
 		/* It may have lost its CPU in there, and got one back in another's turn. */
 	} while (!err && slot && slot->work.park && must_wait(slot));
 	/* Last: after this the module may go once this thread has slept or left the kernel. */
