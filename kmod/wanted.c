@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Which VMs are HIGH, that is, have their vCPUs run together: policy/demand.c decides it
- * by what they waste. HIGH is a value of VCRD, a word of ASMan (Weng, Liu, Yu, Li, HPDC 2011).
+ * by what they waste, or their guest does (guest_report.c). HIGH is a value of VCRD, a word
+ * of ASMan (Weng, Liu, Yu, Li, HPDC 2011).
  */
 #include "user_spin.h"
 #include "wanted.h"
@@ -53,6 +54,7 @@ void unspin_wanted_vcpu(const struct unspin_slot *slot, u32 at)
 void unspin_wanted_judge(struct unspin_vm **vms, u32 count)
 {
 	bool any_sampled = false;
+	u64 now = unspin_now();
 	u32 i;
 
 	demand_step(&host, demands, count, &params, ktime_to_us(ktime_get()));
@@ -62,6 +64,8 @@ void unspin_wanted_judge(struct unspin_vm **vms, u32 count)
 		vm->demand = demands[i];
 		if (demands[i].asks)
 			WRITE_ONCE(vm->gang, demands[i].high);
+		else if (READ_ONCE(vm->hears_guest))
+			WRITE_ONCE(vm->gang, now < READ_ONCE(vm->high_until_tsc));
 		/* Whose vCPUs run together spins no longer, and is not looked at. */
 		WRITE_ONCE(vm->sampled, asks_for_user(vm) && !demands[i].high);
 		any_sampled |= vm->sampled;

@@ -47,9 +47,9 @@ table! { ARM: Arm = "[[arm]]", "A way of treating the VMs. `alone` and `ideal` a
         .only_on(Machines::Hypervisors, |a| a.coscheduling != Coscheduling::None)
         .help("whose vCPUs run together, in turns that the module makes or, on machine sim, on a \
                host with Credit: nobody's, always those of VMs that synchronize (con), or those \
-               where a lock was waited for too long, as the guest sees it or by bursts of PLE exits \
-               (sim). The module has vcrd-ple, vcrd-user and vcrd-both: VMs that waste time in PLE \
-               exits, that spin in user space, or both");
+               where a lock was waited for too long, as the guest sees it and reports it (vcrd) or, on \
+               sim, by bursts of PLE exits (vcrd-ple). The module's vcrd-ple, vcrd-user and \
+               vcrd-both are VMs that waste time in PLE exits, that spin in user space, or both");
     TURN_US: Maybe<Integer<u32>> = "turn_us", Maybe(integer(
         Number::TURN.least(), Number::TURN.most(), " microseconds")) =>
         .usually("6000")
