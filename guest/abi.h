@@ -10,7 +10,7 @@
 #define UNSPIN_GUEST_ABI_H
 
 #define GUEST_ABI_MAGIC 0x4e495053	/* "SPIN" */
-#define GUEST_ABI_VERSION 4
+#define GUEST_ABI_VERSION 5
 #define GUEST_VCPUS_MAX 128
 #define GUEST_STEPS_MAX 32
 #define GUEST_LOCKS_MAX 16
@@ -138,6 +138,9 @@ struct guest_config {
 	unsigned int lock_ticks_per_us;	/* TSC ticks the locks take for 1 us; at least 1 */
 	unsigned long long seed;	/* of this VM; a vCPU mixes in its index */
 	unsigned long long lock_tau_ns;
+	/* Only the image that reports: waits for a lock above 2^this TSC cycles; 0-63. */
+	unsigned int report_log2_cycles;
+	unsigned int tsc_ticks_per_us;	/* at least 1 */
 	struct guest_step steps[GUEST_STEPS_MAX] __attribute__((aligned(64)));
 	unsigned int stop __attribute__((aligned(64)));	/* not 0: end at the next look */
 };

@@ -22,6 +22,11 @@ extern struct halted_at halted[GUEST_VCPUS_MAX];
 #ifdef GUEST_STALLS
 void note_stall(u32 turns);
 #endif
+#ifdef GUEST_REPORTS
+/* Turns of a loop from one look at how long it lasts to the next. */
+#define REPORT_LOOK_TURNS 64u
+void note_wait(void);
+#endif
 
 /* The spin hint, and the way out of a wait when the run is over. */
 static inline void cpu_relax(void)
@@ -29,12 +34,18 @@ static inline void cpu_relax(void)
 	__builtin_ia32_pause();
 	if (__builtin_expect(stop_wanted(), 0))
 		end_vcpu(GUEST_STOPPED);
-#ifdef GUEST_STALLS
+#if defined(GUEST_STALLS) || defined(GUEST_REPORTS)
 	u32 turns = this_turns() + 1;
 
 	set_this_turns(turns);
+#endif
+#ifdef GUEST_STALLS
 	if (__builtin_expect(!(turns & (turns - 1)), 0))
 		note_stall(turns);
+#endif
+#ifdef GUEST_REPORTS
+	if (__builtin_expect(!(turns % REPORT_LOOK_TURNS), 0))
+		note_wait();
 #endif
 }
 
@@ -72,15 +83,20 @@ static __attribute__((noinline, unused)) void lock_wait(atomic_uint *word, unsig
 		end_vcpu(GUEST_STOPPED);
 }
 
-static inline void kick(u32 index)
+static inline u64 hypercall(u64 number, u64 first, u64 second)
 {
-	u64 result = KVM_HC_KICK_CPU;
+	u64 result = number;
 
 	if (config->features & GUEST_FEATURE_VMMCALL)
-		__asm__ volatile("vmmcall" : "+a"(result) : "b"(0ULL), "c"((u64)index) : "memory");
+		__asm__ volatile("vmmcall" : "+a"(result) : "b"(first), "c"(second) : "memory");
 	else
-		__asm__ volatile("vmcall" : "+a"(result) : "b"(0ULL), "c"((u64)index) : "memory");
-	if (result)
+		__asm__ volatile("vmcall" : "+a"(result) : "b"(first), "c"(second) : "memory");
+	return result;
+}
+
+static inline void kick(u32 index)
+{
+	if (hypercall(KVM_HC_KICK_CPU, 0, index))
 		end_vcpu(GUEST_BAD_KICK);
 }
 

@@ -10,12 +10,16 @@
 #include <stdbool.h>
 #include "lock.h"
 #include "rng.h"
+#ifdef GUEST_REPORTS
+#include "report.h"
+#endif
 
 struct vcpu {
 	u32 timer_fired;	/* first: written by timer_stub through GS */
 	u32 index;		/* read through GS, as is `turns` (cpu.h) */
 	u32 turns;		/* of the loop it waits in; counted where stalls are */
 	u32 waits_for;		/* lock, while it waits for one */
+	u64 wait_begun;		/* TSC; 0: it waits for none, or has reported that; where waits are reported */
 	u64 rng;
 	u32 barrier_phase;
 	atomic_uint blocked;	/* 1 from the start of a block until somebody wakes it */
@@ -112,7 +116,7 @@ u32 guest_setup(u32 index)
 	if (config->magic != GUEST_ABI_MAGIC || config->version != GUEST_ABI_VERSION ||
 	    index >= config->vcpus || config->vcpus > GUEST_VCPUS_MAX || !config->steps_count ||
 	    config->steps_count > GUEST_STEPS_MAX || config->lock_kind >= GUEST_LOCK_KINDS ||
-	    !config->lock_ticks_per_us)
+	    !config->lock_ticks_per_us || !config->tsc_ticks_per_us || config->report_log2_cycles > 63)
 		end_vcpu(GUEST_BAD_CONFIG);
 	/* Every vCPU writes the same value, before it takes a lock. */
 	if (config->features & GUEST_FEATURE_TAU)
@@ -272,6 +276,39 @@ static __attribute__((noinline)) void shootdown(struct vcpu *self, bool lazy)
 			cpu_relax();
 }
 
+#ifdef GUEST_REPORTS
+/* It is time to look how long a wait, if it is one for a lock, has lasted. */
+__attribute__((noinline)) void note_wait(void)
+{
+	struct vcpu *self = &vcpus[this_index()];
+
+	if (self->wait_begun && report_wait(self->wait_begun))
+		self->wait_begun = 0;
+}
+
+static ALWAYS_INLINE void report_begins(struct vcpu *self, u64 now)
+{
+	set_this_turns(0);
+	self->wait_begun = now;
+}
+
+static ALWAYS_INLINE void report_ends(struct vcpu *self)
+{
+	note_wait();
+	self->wait_begun = 0;
+}
+#else
+static ALWAYS_INLINE void report_begins(struct vcpu *self, u64 now)
+{
+	(void)self, (void)now;
+}
+
+static ALWAYS_INLINE void report_ends(struct vcpu *self)
+{
+	(void)self;
+}
+#endif
+
 #ifdef GUEST_STALLS
 /* Whether somebody is between taking and releasing the lock, as VEE 2013 section 3 tells. */
 static struct {
@@ -333,6 +370,7 @@ static ALWAYS_INLINE void lock_step(struct vcpu *self, struct guest_counters *co
 	u32 bucket;
 
 	wait_begins(self, lock);
+	report_begins(self, begin);
 	guest_lock(kind, &locks[lock], &self->node[lock]);
 	wait_ends(self, lock);
 	wait = rdtsc() - begin;
@@ -341,6 +379,7 @@ static ALWAYS_INLINE void lock_step(struct vcpu *self, struct guest_counters *co
 	if (wait > counters->max_wait_cycles)
 		counters->max_wait_cycles = wait;
 	counters->acquisitions++;
+	report_ends(self);
 	self->protected_value[lock] = *(volatile u64 *)&protected_words[lock].value;
 }
 

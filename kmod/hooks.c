@@ -22,6 +22,7 @@
 
 #include "entry.h"
 #include "fail_open.h"
+#include "guest_report.h"
 #include "hooks.h"
 #include "hot.h"
 #include "ipi.h"
@@ -31,6 +32,7 @@
 #include "turns.h"
 #include "unhook.h"
 #include "vms.h"
+#include "../uapi/unspin_guest.h"
 /* The policy as every other user compiles it; here, so that what runs at every switch is inlined. */
 #include "../policy/hvs.c"
 
@@ -49,7 +51,7 @@ static void notrace probe_kvm_entry(void *data, struct kvm_vcpu *vcpu)
 	unspin_entry(vcpu, slot);
 }
 
-static void notrace probe_hypercall(void *data, unsigned long nr)
+static void notrace probe_hypercall(void *data, unsigned long nr, unsigned long a0, unsigned long a1)
 {
 	struct unspin_slot *slot;
 
@@ -60,6 +62,8 @@ static void notrace probe_hypercall(void *data, unsigned long nr)
 			unspin_count(slot, UNSPIN_C_HC_KICK, 1);
 		else if (nr == KVM_HC_SCHED_YIELD)
 			unspin_count(slot, UNSPIN_C_HC_SCHED_YIELD, 1);
+		else if (nr == UNSPIN_GUEST_HYPERCALL && READ_ONCE(slot->vm->hears_guest))
+			unspin_guest_report(slot, a0, a1);
 	}
 	preempt_enable_notrace();
 }

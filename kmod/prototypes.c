@@ -28,6 +28,8 @@ static const struct {
 	{ "kvm_read_guest_virt", 4, "x86_exception", 0 },
 	{ "btf_trace_kvm_entry", 1, "kvm_vcpu", 0 },
 	{ "btf_trace_kvm_hypercall", 1, NULL, sizeof(unsigned long) },
+	{ "btf_trace_kvm_hypercall", 2, NULL, sizeof(unsigned long) },
+	{ "btf_trace_kvm_hypercall", 3, NULL, sizeof(unsigned long) },
 	{ "btf_trace_kvm_apic_accept_irq", 1, NULL, sizeof(u32) },
 	{ "btf_trace_kvm_apic_accept_irq", 2, NULL, sizeof(u16) },
 };

@@ -124,6 +124,9 @@ void unspin_settings_apply(struct unspin_vm *vm, enum unspin_apply apply)
 	WRITE_ONCE(vm->ipi_on, vm->select_on && vm->set.number[UNSPIN_N_IPI_AWARE] && unspin_ipis_exit());
 	WRITE_ONCE(vm->active, mode != UNSPIN_OFF);
 	WRITE_ONCE(vm->in_turns, mode != UNSPIN_OFF && mode != UNSPIN_OBSERVE);
+	WRITE_ONCE(vm->hears_guest, vm->in_turns && vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD);
+	if (!vm->hears_guest)
+		WRITE_ONCE(vm->high_until_tsc, 0);
 	/* In between: as the timer of turns finds it. */
 	if (!vm->in_turns || vm->set.coscheduling == UNSPIN_COSCHEDULING_NONE ||
 	    vm->set.coscheduling == UNSPIN_COSCHEDULING_CON)

@@ -158,6 +158,7 @@ struct unspin_vm {
 	u8 in_turns;			/* waits for turns of others, and has some itself */
 	u8 gang;			/* its vCPUs run together in its turns */
 	u8 sampled;			/* whether its vCPUs spin in user space is looked at now */
+	u8 hears_guest;			/* its guest says when its vCPUs should run together */
 	u32 hvs_flags;
 	u32 window_cycles;
 	u32 report_batch;		/* exits a vCPU collects before it touches epoch_exits */
@@ -176,6 +177,10 @@ struct unspin_vm {
 	u64 epochs;
 	u64 last_ppm;
 	u64 watch_picks;		/* watchdog only */
+
+	/* Guest's reports, see guest_report.c; any of its vCPUs. */
+	atomic64_t report_tsc;		/* when they would be over, had they come no faster than they may */
+	u64 high_until_tsc;
 
 	/* Timer of turns; a reader sees any of them whole. */
 	s64 turn_owed_cycles;

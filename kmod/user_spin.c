@@ -103,10 +103,10 @@ static void look_here(void)
 		userspin_init(&user->state);
 	user->sampled_tsc = now;
 	sample.address = where.address;
-	sample.user = where.user;
+	sample.user = where.cpl == 3;
 	userspin_add(&user->state, &sample);
 	unspin_count(slot, UNSPIN_C_USER_SAMPLES, 1);
-	if (where.user && spins(user, now))
+	if (sample.user && spins(user, now))
 		unspin_count(slot, UNSPIN_C_USER_SPINS, 1);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Which VMs are HIGH, that is, have their vCPUs run together: policy/demand.c decides it
- * by what they waste. HIGH is a value of VCRD, a word of ASMan (Weng, Liu, Yu, Li, HPDC 2011).
+ * by what they waste, or their guest does (guest_report.c). HIGH is a value of VCRD, a word
+ * of ASMan (Weng, Liu, Yu, Li, HPDC 2011).
  */
 #include "user_spin.h"
 #include "wanted.h"
@@ -84,6 +85,7 @@ void unspin_wanted_judge(struct unspin_vm **vms, u32 count)
 {
 	u64 now_us = ktime_to_us(ktime_get());
 	bool any_sampled = false;
+	u64 now = unspin_now();
 	u32 i;
 
 	demand_step(&host, demands, count, &params, now_us);
@@ -93,6 +95,8 @@ void unspin_wanted_judge(struct unspin_vm **vms, u32 count)
 		vm->demand = demands[i];
 		if (demands[i].asks)
 			WRITE_ONCE(vm->gang, demands[i].high);
+		else if (READ_ONCE(vm->hears_guest))
+			WRITE_ONCE(vm->gang, now < READ_ONCE(vm->high_until_tsc));
 		WRITE_ONCE(vm->sampled, to_sample(vm, user_spins[i], demands[i].high, now_us));
 		any_sampled |= vm->sampled;
 	}

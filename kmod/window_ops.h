@@ -19,7 +19,7 @@ enum unspin_window_check {
 /* Where a vCPU's guest is. */
 struct unspin_where {
 	u64 address;		/* the instruction pointer */
-	u8 user;		/* at CPL 3 */
+	u8 cpl;
 };
 
 /* All but restore_remote and where: from the vCPU's own thread at kvm_entry. */
@@ -34,7 +34,10 @@ struct unspin_window_ops {
 	/* From any context; the vCPU's thread may run. */
 	void (*restore_remote)(struct kvm_vcpu *vcpu);
 	void (*force_pause)(struct kvm_vcpu *vcpu, bool on);
-	/* In an interrupt that took the vCPU out of its guest. False: it cannot be told. */
+	/*
+	 * In the own thread, preemption off, or in an interrupt that took the vCPU out of its
+	 * guest. False: it cannot be told.
+	 */
 	bool (*where)(struct kvm_vcpu *vcpu, struct unspin_where *where);
 };
 

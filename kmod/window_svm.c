@@ -112,7 +112,7 @@ static bool svm_where(struct kvm_vcpu *vcpu, struct unspin_where *where)
 		return false;
 	save = &container_of(control, struct vmcb, control)->save;
 	where->address = save->rip;
-	where->user = save->cpl == 3;
+	where->cpl = save->cpl;
 	return true;
 }
 

@@ -107,7 +107,7 @@ static bool vmx_where(struct kvm_vcpu *vcpu, struct unspin_where *where)
 	    !vmcs_read(GUEST_SS_AR_BYTES, &stack_rights))
 		return false;
 	where->address = address;
-	where->user = VMX_AR_DPL(stack_rights) == 3;
+	where->cpl = VMX_AR_DPL(stack_rights);
 	return true;
 }
 

@@ -38,6 +38,7 @@
  */
 #define UNSPIN_COSCHEDULINGS(X) \
 	X(NONE, "none", "never: its vCPUs run as the scheduler has them") \
+	X(VCRD, "vcrd", "for as long as its guest says, which waited too long for a lock") \
 	X(VCRD_PLE, "vcrd-ple", "while much of its CPU time goes into PLE exits") \
 	X(VCRD_USER, "vcrd-user", "while its vCPUs spin in user space, as samples of their code show") \
 	X(VCRD_BOTH, "vcrd-both", "while both together take much of its CPU time") \
@@ -90,7 +91,10 @@
 	X(PARKED_CYCLES, parked_cycles, "time vCPUs were kept from running") \
 	X(FILLS, fills, "times a vCPU ran in a turn of others, whose pCPU was idle") \
 	X(USER_SAMPLES, user_samples, "looks at where a vCPU was, one per ms while the module finds out whether it spins in user space") \
-	X(USER_SPINS, user_spins, "those of them that found it spinning in user space")
+	X(USER_SPINS, user_spins, "those of them that found it spinning in user space") \
+	X(REPORTS, guest_reports, "reports of the guest that were taken") \
+	X(REPORTS_IGNORED, guest_reports_ignored, \
+	  "those that were not: too many, not from the guest's kernel, or without sense")
 
 /*
  * X(IDENTIFIER, file, kind, meaning): other values of a VM. COUNT only grows until the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The preprocessor makes Rust of uapi/unspin.h: src/tables.c says how.
+//! The preprocessor makes Rust of uapi/unspin.h and unspin_guest.h: src/tables.c says how.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ const BEGIN: &str = "rust_from_here";
 
 fn main() {
     let root = "../..";
-    for header in ["uapi/unspin.h", "policy/hvs.h", "policy/types.h"] {
+    for header in ["uapi/unspin.h", "uapi/unspin_guest.h", "policy/hvs.h", "policy/types.h"] {
         println!("cargo::rerun-if-changed={root}/{header}");
     }
     println!("cargo::rerun-if-changed=src/tables.c");

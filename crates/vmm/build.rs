@@ -24,21 +24,34 @@ const FLAGS: &[&str] = &[
     "-Werror",
 ];
 
+const STALLS: &str = "-DGUEST_STALLS";
+const REPORTS: &str = "-DGUEST_REPORTS";
+const IMAGES: [(&str, &[&str]); 4] = [
+    ("guest", &[]),
+    ("guest-stalls", &[STALLS]),
+    ("guest-reports", &[REPORTS]),
+    ("guest-stalls-reports", &[STALLS, REPORTS]),
+];
+
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let guest = root.join("guest");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    for dir in [&guest, &root.join("locks")] {
+    for dir in [&guest, &root.join("locks"), &root.join("policy"), &root.join("uapi")] {
         println!("cargo:rerun-if-changed={}", dir.display());
     }
     println!("cargo:rerun-if-changed=build.rs");
 
     let compiler = cc::Build::new().warnings(false).get_compiler();
-    // Counting stalls lengthens the loops that wait: an image of its own.
-    for (image, defines) in [("guest", &[] as &[&str]), ("guest-stalls", &["-DGUEST_STALLS"])] {
+    // What lengthens the loops that wait is in images of its own.
+    for (image, defines) in IMAGES {
         let mut objects = Vec::new();
-        for source in ["start.S", "main.c"] {
-            let object = out.join(format!("{image}-{source}")).with_extension("o");
+        for source in ["start.S", "main.c", "../policy/vcrd.c"] {
+            let name = Path::new(source).file_name().expect("a file").to_string_lossy();
+            if name == "vcrd.c" && !defines.contains(&REPORTS) {
+                continue;
+            }
+            let object = out.join(format!("{image}-{name}")).with_extension("o");
             let mut compile = Command::new(compiler.path());
             compile.args(FLAGS).args(defines).arg("-I").arg(&guest).arg("-c");
             run(compile.arg(guest.join(source)).arg("-o").arg(&object));

@@ -68,6 +68,12 @@ static inline bool compat_interrupted_in_guest(const struct kvm_vcpu *vcpu)
 	return READ_ONCE(vcpu->arch.handling_intr_from_guest) && !vcpu->arch.guest_state_protected;
 }
 
+/* The hypervisor cannot read the guest's registers (SEV-ES, TDX). */
+static inline bool compat_is_protected(const struct kvm_vcpu *vcpu)
+{
+	return vcpu->arch.guest_state_protected || compat_is_tdx(vcpu->kvm);
+}
+
 /* Preempted while in guest user mode. What a protected guest does is not seen: kernel mode. */
 static inline bool compat_preempted_in_user(const struct kvm_vcpu *vcpu)
 {

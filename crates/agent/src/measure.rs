@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use unspin_guest_abi::rng::{splitmix64, vm_seed};
-use unspin_scenario::plan::{CgroupLayout, Run, Window};
+use unspin_policy::vcrd;
+use unspin_scenario::plan::{CgroupLayout, Coscheduling, Run, Window};
 use unspin_scenario::result::{ModuleStats, RunResult, SpinPlace, Spinners, Stalls, VmResult};
 use unspin_spinners::{is_user, Samples, USER};
 use unspin_vmm::process::{now_ns, Sample, Schedule};
@@ -221,6 +222,12 @@ struct Vms {
     _cgroups: Vec<VmCgroup>,
 }
 
+/// The threshold of a guest that is to report its waits.
+fn reports(run: &Run) -> Option<u32> {
+    let threshold = vcrd::Params::default().threshold_log2_cycles;
+    (run.arm.coscheduling == Coscheduling::Vcrd).then_some(threshold)
+}
+
 /// Makes all VMs, then moves them to their cgroups; their vCPUs wait for the start.
 fn start_vms(run: &Run) -> Result<Vms, Error> {
     let mut processes = Vec::with_capacity(run.vms as usize);
@@ -233,6 +240,7 @@ fn start_vms(run: &Run) -> Result<Vms, Error> {
             tau_ns: each.tau_ns,
             lock_clock_mhz: run.lock_clock_mhz,
             stalls: run.stalls,
+            report_log2_cycles: reports(run),
             cpl: each.cpl,
             seed: vm_seed(run.seed, vm),
             pin: run.pin.get(vm as usize).cloned().unwrap_or_default(),

@@ -2,7 +2,7 @@
 //! The page that guest and host share: mirror of `guest/abi.h`; `tests/abi.rs` holds the two together.
 
 pub const MAGIC: u32 = 0x4e49_5053;
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 pub const VCPUS_MAX: usize = 128;
 pub const STEPS_MAX: usize = 32;
 pub const LOCKS_MAX: usize = 16;
@@ -117,6 +117,8 @@ pub struct Config {
     pub lock_ticks_per_us: u32,
     pub seed: u64,
     pub lock_tau_ns: u64,
+    pub report_log2_cycles: u32,
+    pub tsc_ticks_per_us: u32,
     pub steps: Steps,
     pub stop: Aligned<u32>,
 }

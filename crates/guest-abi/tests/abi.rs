@@ -104,6 +104,14 @@ fn mirror() -> Vec<(&'static str, u64)> {
         ),
         ("offsetof(struct guest_config, seed)", step(offset_of!(abi::Config, seed))),
         ("offsetof(struct guest_config, lock_tau_ns)", step(offset_of!(abi::Config, lock_tau_ns))),
+        (
+            "offsetof(struct guest_config, report_log2_cycles)",
+            step(offset_of!(abi::Config, report_log2_cycles)),
+        ),
+        (
+            "offsetof(struct guest_config, tsc_ticks_per_us)",
+            step(offset_of!(abi::Config, tsc_ticks_per_us)),
+        ),
         ("offsetof(struct guest_config, steps)", step(offset_of!(abi::Config, steps))),
         ("offsetof(struct guest_config, stop)", step(offset_of!(abi::Config, stop))),
         ("sizeof(struct guest_protected)", abi::PROTECTED_STRIDE),

@@ -52,6 +52,33 @@ echo hvs > $D/mode
 check "nor where there is no VM" not parks_hooked
 echo none > $D/coscheduling
 
+# --- what a guest says of itself ---
+# Reports taken and ignored, and whether the VM was HIGH soon after them and 2 s later.
+answers() {
+	wanted=$1
+	shift
+	answer=$(unspin-inside hypercalls "$@")
+	[ "$answer" = "$wanted" ] || { echo "$answer, not $wanted"; false; }
+}
+# Of so many reports at once all are counted, and most ignored.
+too_many() {
+	set -- $(unspin-inside hypercalls $1 report 1 1000 0) $1
+	[ $(($1 + $2)) = $5 ] && [ $1 -gt 50 ] && [ $1 -lt $2 ] || { echo "$*"; false; }
+}
+echo vcrd > $D/coscheduling
+check "a guest is HIGH for as long as it says" answers "1 0 1 0" 1 report 1 900000 0
+check "and no longer than a second" answers "1 0 1 0" 1 report 1 4294967295 0
+check "it is LOW where it says so" answers "1 0 0 0" 1 report 0 900000 0
+check "what is neither is ignored" answers "0 3 0 0" 3 report 2 900000 0
+check "and programs of a guest" answers "0 3 0 0" 3 report 1 900000 3
+check "and too many reports" too_many 20000
+check "another hypercall is no report" answers "0 0 0 0" 3 1431196497 1 900000 0
+echo observe > $D/mode
+check "in mode observe no guest is heard" answers "0 0 0 0" 3 report 1 900000 0
+echo hvs > $D/mode
+echo none > $D/coscheduling
+check "nor without coscheduling" answers "0 0 0 0" 3 report 1 900000 0
+
 # --- turns of two VMs, and one that has none of its own ---
 for n in a b c; do
 	start 4 /tmp/stop-turns $n
@@ -167,6 +194,27 @@ echo hvs > $U/vms/$c-0/mode
 check "looks end" not grows_soon $U/vms/$a-0/user_samples
 touch /tmp/stop-user
 check "the VM that spun worked: $(cat /tmp/vm-user)" wait $user
+
+# --- guests that report ---
+echo vcrd > $D/coscheduling
+for cpl in 0 3; do
+	unspin-inside vm-that-reports 4 $cpl --until /tmp/stop-reports > /tmp/vm-reports-$cpl &
+	eval "reports$cpl=$!"
+done
+settle [ -e $U/vms/$reports0-0 ]
+settle [ -e $U/vms/$reports3-0 ]
+check "waits for a lock are reported" settle above $U/vms/$reports0-0/guest_reports 20
+check "for that it has turns" settle above $U/vms/$reports0-0/turns 10
+check "its time in them is counted" settle above $U/vms/$reports0-0/turn_cycles 0
+check "of user space none is heard" settle above $U/vms/$reports3-0/guest_reports_ignored 20
+check "and it has no turns" is $U/vms/$reports3-0/turns 0
+check "a guest is HIGH among others, too" answers "1 0 1 0" 1 report 1 900000 0
+echo none > $D/coscheduling
+check "who is not asked is not heard" not grows_soon $U/vms/$reports0-0/guest_reports
+check "a guest that does not report is as before" is $U/vms/$c-0/guest_reports 0
+touch /tmp/stop-reports
+check "the VM that reported worked: $(cat /tmp/vm-reports-0)" wait $reports0
+check "and the other: $(cat /tmp/vm-reports-3)" wait $reports3
 echo vcrd-both > $U/vms/$c-0/coscheduling
 check "both kinds together give turns" grows $U/vms/$c-0/turns
 echo off > $D/mode

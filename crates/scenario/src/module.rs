@@ -47,7 +47,7 @@ impl ModuleSettings {
             variant: arm.yield_to.variant().unwrap_or(Variant::DEFAULT),
             aple,
             ipi_aware: arm.ipi_aware,
-            coscheduling: coscheduling(arm).unwrap_or(Coscheduling::DEFAULT),
+            coscheduling: coscheduling(arm),
             turn_us: arm.turn_us.unwrap_or(Number::TURN.default()),
         }
     }
@@ -106,15 +106,15 @@ pub fn sets_window(arm: &Arm) -> bool {
     matches!(arm.window, Window::Fixed { .. } | Window::Aple(_))
 }
 
-/// What the module calls the arm's coscheduling; `None` where it has no such.
-pub fn coscheduling(arm: &Arm) -> Option<Coscheduling> {
+/// What the module calls the arm's coscheduling.
+fn coscheduling(arm: &Arm) -> Coscheduling {
     match arm.coscheduling {
-        Asked::None => Some(Coscheduling::NONE),
-        Asked::Con => Some(Coscheduling::CON),
-        Asked::VcrdPle => Some(Coscheduling::VCRD_PLE),
-        Asked::VcrdUser => Some(Coscheduling::VCRD_USER),
-        Asked::VcrdBoth => Some(Coscheduling::VCRD_BOTH),
-        Asked::Vcrd => None,
+        Asked::None => Coscheduling::NONE,
+        Asked::Con => Coscheduling::CON,
+        Asked::Vcrd => Coscheduling::VCRD,
+        Asked::VcrdPle => Coscheduling::VCRD_PLE,
+        Asked::VcrdUser => Coscheduling::VCRD_USER,
+        Asked::VcrdBoth => Coscheduling::VCRD_BOTH,
     }
 }
 

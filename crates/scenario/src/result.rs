@@ -345,7 +345,7 @@ pub struct WentBack {
 }
 
 /// What records written before them lack: what they count did not happen then.
-const ADDED: [&str; 11] = [
+const ADDED: [&str; 13] = [
     Counter::YIELD_WOKEN.file(),
     Counter::YIELD_IPI.file(),
     Counter::PARKS.file(),
@@ -354,6 +354,8 @@ const ADDED: [&str; 11] = [
     Counter::FILLS.file(),
     Counter::USER_SAMPLES.file(),
     Counter::USER_SPINS.file(),
+    Counter::REPORTS.file(),
+    Counter::REPORTS_IGNORED.file(),
     Value::TURNS.file(),
     Value::TURN_CYCLES.file(),
     Value::VCRD.file(),

@@ -84,6 +84,15 @@ macro_rules! flags {
     };
 }
 
+macro_rules! report {
+    ($(($name:ident, $value:expr))+) => {
+        /// What a guest's kernel may tell the module: uapi/unspin_guest.h.
+        pub mod report {
+            $(pub const $name: u32 = $value;)+
+        }
+    };
+}
+
 include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 
 impl Variant {

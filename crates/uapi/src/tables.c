@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * uapi/unspin.h as Rust: what the preprocessor makes of this, after the line that says
+ * uapi/unspin.h and unspin_guest.h as Rust: what the preprocessor makes of this, after the line that says
  * so, is part of lib.rs, whose macros make types of the rows.
  */
 #include "hvs.h"
 #include "unspin.h"
+#include "unspin_guest.h"
 
 #define MODE_NAME(id, name, meaning) (id, name)
 #define MODE_MEANING(id, name, meaning) (id, meaning)
@@ -69,4 +70,12 @@ flags! {
 	(QUORUM, HVS_QUORUM)
 	(DISPLACED_LAST, HVS_DISPLACED_LAST)
 	(ALL, HVS_FLAGS_ALL)
+}
+
+report! {
+	(HYPERCALL, UNSPIN_GUEST_HYPERCALL)
+	(LOW, UNSPIN_GUEST_LOW)
+	(HIGH, UNSPIN_GUEST_HIGH)
+	(HIGH_MAX_US, UNSPIN_GUEST_HIGH_MAX_US)
+	(PER_S, UNSPIN_GUEST_REPORTS_PER_S)
 }

@@ -10,11 +10,16 @@ const DOC: &str = include_str!("../../../docs/sysfs.md");
 /// The tables' rows: what stands in the first cell, and the other cells.
 fn rows() -> BTreeMap<&'static str, Vec<&'static str>> {
     let mut rows = BTreeMap::new();
-    // A name may be a mode's and a variant's: the variant has the later row.
+    // A name may be a mode's and a variant's, or a coscheduling's and a file's: the second has the later
+    // row.
     for line in DOC.lines().filter(|line| line.starts_with("| `")) {
         let mut cells = line.trim_matches('|').split('|').map(str::trim);
         let name = cells.next().unwrap().trim_matches('`');
-        let section = if name == "hvs" && rows.contains_key("hvs") { "variant hvs" } else { name };
+        let section = match name {
+            "hvs" if rows.contains_key(name) => "variant hvs",
+            "vcrd" if rows.contains_key(name) => "file vcrd",
+            name => name,
+        };
         assert!(rows.insert(section, cells.collect()).is_none(), "{name} has two rows");
     }
     rows
@@ -29,7 +34,11 @@ fn meanings() -> impl Iterator<Item = (&'static str, &'static str)> {
     let coschedulings = Coscheduling::ALL.iter().map(|c| (c.name(), c.meaning()));
     let numbers = Number::ALL.iter().map(|n| (n.file(), n.meaning()));
     let counters = Counter::ALL.iter().map(|c| (c.file(), c.meaning()));
-    let values = Value::ALL.iter().map(|v| (v.file(), v.meaning()));
+    let value = |v: &Value| match v.file() {
+        "vcrd" => ("file vcrd", v.meaning()),
+        file => (file, v.meaning()),
+    };
+    let values = Value::ALL.iter().map(value);
     let of_module = ModuleValue::ALL.iter().map(|v| (v.file(), v.meaning()));
     let variants = Variant::ALL.iter().map(variant);
     modes

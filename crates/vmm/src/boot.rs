@@ -39,6 +39,16 @@ const GDT: [u64; 5] = [
     0x00af_fb00_0000_ffff, // CS_USER
 ];
 
+/// The guest's images, by what they do besides.
+pub(crate) fn image(counts_stalls: bool, reports: bool) -> &'static [u8] {
+    match (counts_stalls, reports) {
+        (false, false) => include_bytes!(concat!(env!("OUT_DIR"), "/guest.bin")),
+        (true, false) => include_bytes!(concat!(env!("OUT_DIR"), "/guest-stalls.bin")),
+        (false, true) => include_bytes!(concat!(env!("OUT_DIR"), "/guest-reports.bin")),
+        (true, true) => include_bytes!(concat!(env!("OUT_DIR"), "/guest-stalls-reports.bin")),
+    }
+}
+
 /// Writes image, descriptor table, page tables and task-state segments.
 pub(crate) fn load(memory: &GuestMemoryMmap, image: &[u8], vcpus: u32) -> Result<(), Error> {
     let failed = |e: vm_memory::GuestMemoryError| Error::Memory(e.to_string());

@@ -22,9 +22,6 @@ use crate::thread::{cpu_ns, install_kick_handler, kick_signal, pin};
 use crate::{boot, vcpu, Error, GuestFault};
 use unspin_guest_abi::{self as abi, ProgramError};
 
-static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest.bin"));
-static IMAGE_STALLS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest-stalls.bin"));
-
 /// Three pages at the end of the 32-bit space that KVM needs on Intel; far from guest memory.
 const KVM_TSS_ADDR: usize = 0xfffb_d000;
 /// How often a vCPU that has not ended is reminded.
@@ -42,6 +39,8 @@ pub struct VmConfig {
     pub lock_clock_mhz: Option<u32>,
     /// Count long waits by whether the lock was free meanwhile; waiting takes a little longer.
     pub stalls: bool,
+    /// Tell the host of waits for a lock above 2^this TSC cycles; waiting takes a little longer.
+    pub report_log2_cycles: Option<u32>,
     pub cpl: u8,
     /// Seed of this VM.
     pub seed: u64,
@@ -148,7 +147,7 @@ impl Vm {
         }
         let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), abi::RAM_BYTES)])
             .map_err(|e| Error::Memory(e.to_string()))?;
-        let image = if config.stalls { IMAGE_STALLS } else { IMAGE };
+        let image = boot::image(config.stalls, config.report_log2_cycles.is_some());
         boot::load(&memory, image, config.vcpus)?;
         let features = if vcpu::has_vmmcall(&supported) { abi::FEATURE_VMMCALL } else { 0 };
         write_config(&memory, config, features, &steps)?;
@@ -187,7 +186,7 @@ impl Vm {
         for index in 0..config.vcpus {
             let mut vcpu = vcpu::create(&self.fd, supported, index)?;
             if index == 0 {
-                self.set_lock_clock(config, vcpu.get_tsc_khz().unwrap_or(0))?;
+                self.set_clocks(config, vcpu.get_tsc_khz().unwrap_or(0))?;
             }
             let (gate, kill, sender) = (self.gate.clone(), self.kill.clone(), sender.clone());
             let event = self.ended_event.as_raw_fd();
@@ -229,8 +228,8 @@ impl Vm {
         Ok(())
     }
 
-    /// Tells the guest how many ticks of its TSC the locks take for a microsecond.
-    fn set_lock_clock(&self, config: &VmConfig, tsc_khz: u32) -> Result<(), Error> {
+    /// Tells the guest how many ticks of its TSC a microsecond has, and how many the locks take for one.
+    fn set_clocks(&self, config: &VmConfig, tsc_khz: u32) -> Result<(), Error> {
         let lock = config.lock.name();
         let ticks_per_us = match config.lock_clock_mhz {
             Some(mhz) => mhz,
@@ -241,9 +240,15 @@ impl Vm {
             // Nothing asks for it.
             None => 1,
         };
-        let at = abi::CONFIG_ADDR + std::mem::offset_of!(abi::Config, lock_ticks_per_us) as u64;
-        let written = self.memory.write_obj(ticks_per_us, GuestAddress(at));
-        written.map_err(|e| Error::Memory(e.to_string()))
+        let fields = [
+            (std::mem::offset_of!(abi::Config, lock_ticks_per_us), ticks_per_us),
+            (std::mem::offset_of!(abi::Config, tsc_ticks_per_us), (tsc_khz / 1000).max(1)),
+        ];
+        fields.into_iter().try_for_each(|(offset, ticks)| {
+            let written =
+                self.memory.write_obj(ticks, GuestAddress(abi::CONFIG_ADDR + offset as u64));
+            written.map_err(|e| Error::Memory(e.to_string()))
+        })
     }
 
     /// Thread id of each vCPU.
@@ -460,6 +465,8 @@ fn write_config(
         lock_ticks_per_us: 0,
         seed: config.seed,
         lock_tau_ns: config.tau_ns.unwrap_or(0),
+        report_log2_cycles: config.report_log2_cycles.unwrap_or(0),
+        tsc_ticks_per_us: 0,
         steps: abi::Steps(all),
         stop: abi::Aligned(0),
     };

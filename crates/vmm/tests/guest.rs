@@ -55,6 +55,7 @@ fn config(vcpus: u32, program: Vec<Step>) -> VmConfig {
         tau_ns: None,
         lock_clock_mhz: None,
         stalls: false,
+        report_log2_cycles: None,
         cpl: 0,
         seed: 7,
         pin: vec![],

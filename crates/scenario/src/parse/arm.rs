@@ -5,7 +5,7 @@ use crate::parse::keys::Read;
 use crate::parse::reader::{or, Table, Value};
 use crate::parse::vm::read_lock;
 use crate::parse::window::read_window;
-use crate::schema::arm::{ApleParams, Arm, Asym, Coscheduling, Platform, Window, YieldTo};
+use crate::schema::arm::{ApleParams, Arm, Asym, Platform, Window, YieldTo};
 use crate::schema::host::HostScheduler;
 use crate::schema::key::Kind;
 use crate::schema::keys::arm as keys;
@@ -111,7 +111,7 @@ fn read_arm(
             "observe only where both are KVM's own",
         );
     }
-    let coscheduling = read_coscheduling(t, scheduler);
+    let coscheduling = t.read(&keys::COSCHEDULING);
     let turn_us = t.read(&keys::TURN_US);
     let asym = or(t.at(&keys::ASYM), Asym::default(), |v| read_asym(&v, scheduler));
     let platform = read_platform(t);
@@ -128,21 +128,6 @@ fn read_arm(
         asym: asym?,
         platform: platform?,
     })
-}
-
-/// What the guest reports is heard by Credit alone; the module, too, sees what the host does.
-fn read_coscheduling(t: &Table, scheduler: Option<HostScheduler>) -> Option<Coscheduling> {
-    let asked = t.read(&keys::COSCHEDULING)?;
-    let is_fair = scheduler.is_some_and(|s| !s.is_credit());
-    if let Some(v) = t.at(&keys::COSCHEDULING) {
-        if asked == Coscheduling::Vcrd && is_fair {
-            v.problem(
-                "on the fair scheduler nobody hears the guest",
-                "scheduler = \"credit\" or \"credit-capped\" in [host]",
-            );
-        }
-    }
-    Some(asked)
 }
 
 /// It needs a scheduler whose vCPUs differ.

@@ -21,10 +21,10 @@ use unspin_agent::is_ignored;
 use unspin_lab::Lock;
 use unspin_report::{documents, read_files, write_atomic, write_dir, Document};
 use unspin_scenario::module;
-use unspin_scenario::plan::{Arm, Plan};
+use unspin_scenario::plan::{Arm, Coscheduling, Plan};
 use unspin_scenario::result::Record;
 use unspin_scenario::split;
-use unspin_uapi::{any_of, Coscheduling, Variant};
+use unspin_uapi::{any_of, Variant};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -175,13 +175,7 @@ fn check(args: &Args, l: &Loaded, plan: &Plan, machine: &dyn Machine) -> Result<
 /// What the module can do of an arm's coscheduling, where it is no model of it.
 fn check_coscheduling(l: &Loaded) -> Result<(), Usage> {
     for (i, arm) in l.scenario.arms.iter().enumerate() {
-        let Some(asked) = module::coscheduling(arm) else {
-            let message = format!("the module cannot see this of VMs ({:?})", arm.name);
-            let allowed = any_of(Coscheduling::ALL.iter().map(|c| c.name()));
-            let allowed = format!("{allowed}, or --machine sim");
-            return Err(l.refused(&format!("arm[{i}].coscheduling"), &Refusal { message, allowed }));
-        };
-        if asked != Coscheduling::NONE && !module::acts(arm) {
+        if arm.coscheduling != Coscheduling::None && !module::acts(arm) {
             let message = format!("arm {:?} leaves its VMs to KVM", arm.name);
             let allowed = "yield_to or window of the module beside coscheduling".to_string();
             return Err(l.refused(&format!("arm[{i}].coscheduling"), &Refusal { message, allowed }));

@@ -17,6 +17,7 @@ fn plain(cpl: u8) -> VmConfig {
         tau_ns: None,
         lock_clock_mhz: None,
         stalls: false,
+        report_log2_cycles: None,
         cpl,
         seed: 1,
         pin: vec![],

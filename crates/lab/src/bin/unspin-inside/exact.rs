@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Guests of a few instructions, in 32-bit protected mode without paging: one that does nothing but
 //! spin, with so many PAUSEs and so many instructions from one to the next, at privilege level 0
-//! or 3; one that does nothing but exit; one that does nothing but compute.
+//! or 3; one that does nothing but exit; one that does nothing but compute; one that does nothing but
+//! one hypercall.
 
 use crate::machine::{says, Memory};
 use kvm_bindings::{kvm_regs, kvm_segment};
@@ -36,6 +37,59 @@ pub fn run(spin: &Spin) -> Result<String, String> {
     let file = format!("/sys/module/unspin/vms/{}-0/ple_exits", std::process::id());
     let exits = std::fs::read_to_string(&file).map_err(|e| format!("{file}: {e}"))?;
     Ok(exits.trim().to_string())
+}
+
+/// A hypercall, again and again.
+pub struct Call {
+    pub times: u32,
+    pub number: u32,
+    pub arguments: [u32; 2],
+    pub cpl: u8,
+}
+
+/// Makes the calls. How many of them the module took for reports, how many it ignored, and whether the
+/// VM was HIGH soon after them and two seconds later.
+pub fn calls(call: &Call) -> Result<String, String> {
+    const SOON: Duration = Duration::from_millis(50);
+    const LATER: Duration = Duration::from_secs(2);
+    const KNOWN: Duration = Duration::from_secs(60);
+    let dir = format!("/sys/module/unspin/vms/{}-0", std::process::id());
+    let (_vm, mut vcpu) = guest(&hypercalls(call), call.cpl, 0, call.times)?;
+    let made = Instant::now();
+    while !std::path::Path::new(&dir).exists() {
+        if made.elapsed() > KNOWN {
+            return Err(format!("no {dir}"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    to_the_end(&mut vcpu)?;
+    let value = |file: &str| {
+        let file = format!("{dir}/{file}");
+        let text = std::fs::read_to_string(&file).map_err(|e| format!("{file}: {e}"))?;
+        Ok::<_, String>(text.trim().to_string())
+    };
+    std::thread::sleep(SOON);
+    let soon = value("vcrd")?;
+    std::thread::sleep(LATER);
+    let (taken, ignored) = (value("guest_reports")?, value("guest_reports_ignored")?);
+    Ok(format!("{taken} {ignored} {soon} {}", value("vcrd")?))
+}
+
+/// ESI: how many.
+fn hypercalls(call: &Call) -> Vec<u8> {
+    const AMD: u32 = u32::from_le_bytes(*b"Auth");
+    let is_amd = std::arch::x86_64::__cpuid(0).ebx == AMD;
+    let [first, second] = call.arguments;
+    let mut code = Vec::new();
+    for (load, value) in [(0xb8, call.number), (0xbb, first), (0xb9, second)] {
+        code.push(load); // again: mov eax, number; mov ebx, first; mov ecx, second
+        code.extend(value.to_le_bytes());
+    }
+    code.extend([0x0f, 0x01, if is_amd { 0xd9 } else { 0xc1 }]); // vmmcall, or vmcall
+    code.push(0x4e); // dec esi
+    jump_if_not_zero(&mut code, 0);
+    code.extend([0xe6, END_PORT]); // out END_PORT, al
+    code
 }
 
 /// TSC cycles that one CPUID of the guest takes, in hundredths: the cheapest of `rounds` rounds, so

@@ -16,6 +16,7 @@ mod vms;
 mod windows;
 
 use std::process::exit;
+use unspin_uapi::report;
 
 const USAGE: &str = "usage: unspin-inside COMMAND
   agent PLAN.json [--out …]        as unspin-agent
@@ -23,6 +24,10 @@ const USAGE: &str = "usage: unspin-inside COMMAND
   online                           brings up every CPU that is not
   vm VCPUS (--ms N | --until FILE [-name NAME])
                                    one VM with a contended lock; says what it did
+  vm-in-user-space VCPUS --until FILE
+                                   the same in guest user space
+  vm-that-reports VCPUS CPL --until FILE
+                                   the same, and it reports each wait that is not short
   churn VMS VCPUS                  so many VMs, one after the other
   text save FILE                   check values of all functions of kernel and KVM
   text diff FILE FILE              names of the functions that differ
@@ -31,6 +36,9 @@ const USAGE: &str = "usage: unspin-inside COMMAND
   fail write FILE VALUE            the same with writing to a file, which gets back what it held
   fail vm                          the same with making a VM and its vCPU
   ple SPINS PAUSES DISTANCE CPL    spins of exactly that length; says how many ended in an exit
+  hypercalls TIMES NUMBER FIRST SECOND CPL
+                                   so many hypercalls (NUMBER: report, or any); says how many were
+                                   taken and ignored, and whether the VM was HIGH soon and 2 s after
   windows COMMAND                  windows of a vCPU that runs and of one that sleeps, before and after
                                    a shell's COMMAND, told by their exits (KVM with ple_window_grow=0)
   nested ON OFF                    a nested guest loses its CPU, a shell's ON runs, then its hypervisor;
@@ -71,6 +79,11 @@ fn main() {
             let end = vms::End::File(file.into());
             number(vcpus).and_then(|vcpus| vms::run(vcpus, vms::Ring::User, &end))
         }
+        ["vm-that-reports", vcpus, cpl, "--until", file] => {
+            let end = vms::End::File(file.into());
+            let ring = if *cpl == "0" { vms::Ring::Kernel } else { vms::Ring::User };
+            number(vcpus).and_then(|vcpus| vms::run_reporting(vcpus, ring, &end))
+        }
         ["churn", count, vcpus] => {
             number(count).and_then(|count| vms::churn(count, number(vcpus)?))
         }
@@ -97,6 +110,9 @@ fn main() {
             number(ms).and_then(|ms| vms::switches(ms.into(), Some(sleep_us)))
         }),
         ["ple", spins, pauses, distance, cpl] => ple_spin(spins, pauses, distance, cpl),
+        ["hypercalls", times, called, first, second, cpl] => {
+            hypercalls(times, called, first, second, cpl)
+        }
         _ => {
             eprintln!("{USAGE}");
             exit(2);
@@ -116,6 +132,21 @@ fn ple_spin(spins: &str, pauses: &str, distance: &str, cpl: &str) -> Result<Stri
         spins: number(spins)?,
         pauses: number(pauses)?,
         distance: number(distance)?,
+        cpl: number(cpl)? as u8,
+    })
+}
+
+fn hypercalls(
+    times: &str,
+    called: &str,
+    first: &str,
+    second: &str,
+    cpl: &str,
+) -> Result<String, String> {
+    exact::calls(&exact::Call {
+        times: number(times)?,
+        number: if called == "report" { report::HYPERCALL } else { number(called)? },
+        arguments: [number(first)?, number(second)?],
         cpl: number(cpl)? as u8,
     })
 }

@@ -26,10 +26,22 @@ pub enum Ring {
     User = 3,
 }
 
+/// Waits for a lock that are reported, log2 of TSC cycles: those that are not short.
+const REPORT_LOG2_CYCLES: u32 = 14;
+
 /// Runs one VM. An error if it failed, broke mutual exclusion, or did no work at its end.
 pub fn run(vcpus: u32, ring: Ring, end: &End) -> Result<String, String> {
-    let config = VmConfig { cpl: ring as u8, ..config(vcpus, 1) };
-    let mut vm = Vm::new(&config).map_err(|e| e.to_string())?;
+    run_as(&VmConfig { cpl: ring as u8, ..config(vcpus, 1) }, end)
+}
+
+/// The same with a guest that reports its waits.
+pub fn run_reporting(vcpus: u32, ring: Ring, end: &End) -> Result<String, String> {
+    let report_log2_cycles = Some(REPORT_LOG2_CYCLES);
+    run_as(&VmConfig { cpl: ring as u8, report_log2_cycles, ..config(vcpus, 1) }, end)
+}
+
+fn run_as(config: &VmConfig, end: &End) -> Result<String, String> {
+    let mut vm = Vm::new(config).map_err(|e| e.to_string())?;
     vm.start();
     let start = Instant::now();
     while !match end {
@@ -122,6 +134,7 @@ fn config(vcpus: u32, seed: u64) -> VmConfig {
         tau_ns: None,
         lock_clock_mhz: None,
         stalls: false,
+        report_log2_cycles: None,
         cpl: 0,
         seed,
         pin: Vec::new(),

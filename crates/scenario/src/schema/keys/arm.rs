@@ -47,9 +47,10 @@ table! { ARM: Arm = "[[arm]]", "A way of treating the VMs. `alone` and `ideal` a
         .only_on(Machines::Hypervisors, |a| a.coscheduling != Coscheduling::None)
         .help("whose vCPUs run together: nobody's, always those of VMs that gang (con), or those of VMs \
                that waste time in PLE exits, that spin in user space, or both (vcrd-ple, vcrd-user, \
-               vcrd-both; machine sim has the first). The module makes turns for them, and machine \
-               sim as the module does; on a host with Credit sim has ASMan's coscheduling instead, \
-               by what the guest sees of waits (vcrd) or by bursts of PLE exits (vcrd-ple)");
+               vcrd-both; machine sim has the first), or whose guests report long waits for locks \
+               (vcrd). The module makes turns for them, and machine sim as the module does; on a host \
+               with Credit sim has ASMan's coscheduling instead, by what the guest sees of waits \
+               (vcrd) or by bursts of PLE exits (vcrd-ple)");
     TURN_US: Maybe<Integer<u32>> = "turn_us", Maybe(integer(
         Number::TURN.least(), Number::TURN.most(), " microseconds")) =>
         .usually("6000")

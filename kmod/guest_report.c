@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a guest says of itself (uapi/unspin_guest.h): HIGH, its vCPUs should run together for
+ * so long, or LOW. wanted.c goes by it when a turn ends.
+ *
+ * The tracepoint fires before KVM looks at the privilege level, so that is done here; a
+ * program of the guest's is not heard. A guest that lies has its vCPUs run together for
+ * nothing: shares of CPU time stay what they are (policy/gang.c).
+ */
+#include <linux/minmax.h>
+#include <linux/sched.h>
+
+#include "../uapi/unspin_guest.h"
+#include "guest_report.h"
+#include "window.h"
+#include "window_ops.h"
+
+/* Reports that come together, as from all vCPUs that waited for one lock, before the rate counts. */
+#define TOGETHER 64u
+
+/* Of the guest's kernel, as far as can be told. */
+static bool is_kernels(const struct unspin_slot *slot)
+{
+	const struct unspin_window_ops *ops = READ_ONCE(unspin_window);
+	struct unspin_where where;
+
+	/* The vCPU is loaded on this CPU, and no guest of its own made the call. */
+	return ops && !READ_ONCE(unspin_window_refused) &&
+	       current->preempt_notifiers.first == &slot->vcpu->preempt_notifier.link &&
+	       !compat_is_protected(slot->vcpu) && !compat_is_guest_mode(slot->vcpu) &&
+	       ops->where(slot->vcpu, &where) && !where.cpl;
+}
+
+/*
+ * Each report takes its part of a second, from when the one before had taken its own. Who
+ * is ahead of the clock by more than TOGETHER parts reports too often.
+ */
+static bool too_often(struct unspin_vm *vm, u64 now)
+{
+	u64 part = (u64)tsc_khz * MSEC_PER_SEC / UNSPIN_GUEST_REPORTS_PER_S;
+	s64 before = atomic64_read(&vm->report_tsc);
+	u64 over = max_t(u64, before, now) + part;
+
+	return over - now > TOGETHER * part || atomic64_cmpxchg(&vm->report_tsc, before, over) != before;
+}
+
+void unspin_guest_report(struct unspin_slot *slot, unsigned long level, unsigned long us)
+{
+	struct unspin_vm *vm = slot->vm;
+	u64 now = unspin_now();
+
+	if (level > UNSPIN_GUEST_HIGH || !is_kernels(slot) || too_often(vm, now)) {
+		unspin_count(slot, UNSPIN_C_REPORTS_IGNORED, 1);
+		return;
+	}
+	us = min_t(unsigned long, us, UNSPIN_GUEST_HIGH_MAX_US);
+	WRITE_ONCE(vm->high_until_tsc, level == UNSPIN_GUEST_HIGH ?
+					       now + (u64)us * tsc_khz / USEC_PER_MSEC : 0);
+	unspin_count(slot, UNSPIN_C_REPORTS, 1);
+}
