@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 use unspin_scenario::module::ModuleSettings;
-use unspin_scenario::plan::{ApleParams, Arm, Dist, Op, Run, Step, Window, YieldTo};
+use unspin_scenario::plan::{ApleParams, Arm, Coscheduling, Dist, Op, Run, Step, Window, YieldTo};
 use unspin_sim::{Host, Kernel, Setup};
 
 /// The directory of a module that can do all.
@@ -63,6 +63,12 @@ fn runs() -> Vec<Run> {
                 for (epoch_ple_exits, epoch_min_us) in [(None, None), (Some(50), Some(3000))] {
                     let mut run = run(window.clone(), yield_to);
                     run.arm = Arm { observe, ipi_aware, ..run.arm };
+                    if unspin_scenario::module::acts(&run.arm) && observe {
+                        let ways = [Coscheduling::None, Coscheduling::Con, Coscheduling::VcrdPle];
+                        run.arm.coscheduling = ways[all.len() % 3];
+                        run.arm.turn_us = epoch_min_us;
+                    }
+                    run.spin_intensive = all.len() % 2 == 0;
                     all.push(Run { epoch_ple_exits, epoch_min_us, ..run });
                 }
             }

@@ -16,7 +16,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use unspin_report::read_files;
-use unspin_scenario::plan::{CgroupLayout, Run, Window};
+use unspin_scenario::plan::{CgroupLayout, Coscheduling, Run, Window};
 use unspin_scenario::result::{Begin, RunResult};
 use unspin_sim::{simulate, Host, Kernel};
 
@@ -37,9 +37,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for notice in &input.notices {
         say!("note: {notice}");
     }
+    let mut unseen = BTreeSet::new();
     for stream in &input.streams {
         let host = host(&stream.begin)?;
         for r in stream.runs.iter().filter(|r| !r.run.alone) {
+            if needs_user_spinning(&r.run) {
+                unseen.insert(r.run.arm.name.clone());
+                continue;
+            }
             let key = key(&stream.begin, &r.run);
             let pair = pairs.entry(key.clone()).or_default();
             pair.is_baseline = r.run.arm.name == r.run.baseline;
@@ -52,6 +57,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 );
             }
         }
+    }
+    for arm in unseen {
+        say!("note: arm {arm} is left out: the simulator's guests do not spin in user space");
     }
     if jobs.is_empty() {
         return Err(Usage(
@@ -84,6 +92,11 @@ fn series(begin: &Begin) -> String {
 
 fn is_threads(begin: &Begin) -> bool {
     begin.machine == "threads"
+}
+
+/// Whether its turns are of who spins in user space, which the simulator does not model.
+fn needs_user_spinning(run: &Run) -> bool {
+    matches!(run.arm.coscheduling, Coscheduling::VcrdUser | Coscheduling::VcrdBoth)
 }
 
 /// Threads have no hypervisor that could see them spin.
