@@ -49,8 +49,11 @@ static bool got_on(const struct unspin_slot *slot, u64 now)
 	return !slot->work.ple || now - slot->in_tsc > 2 * (u64)slot->window_cycles;
 }
 
-/* Own thread. Woken where its turn or a hole has come, by a signal, or at last by the deadline. */
-static void wait_for_turn(struct unspin_slot *slot)
+/*
+ * Own thread. Woken where its turn or a hole has come, or by a signal. False: at last by the
+ * deadline. It then runs up to its next exit, whoever's turn it is.
+ */
+static bool wait_for_turn(struct unspin_slot *slot)
 {
 	u64 start = unspin_now(), started_ns = ktime_get_ns();
 	long left = msecs_to_jiffies(PARK_MAX_MS);
@@ -76,6 +79,7 @@ static void wait_for_turn(struct unspin_slot *slot)
 	unspin_count(slot, UNSPIN_C_PARKED_CYCLES, unspin_now() - start);
 	/* KVM tells the guest this as stolen time; else a guest would think it had slept. */
 	current->sched_info.run_delay += ktime_get_ns() - started_ns;
+	return left;
 }
 
 /* The vCPU whose way into the guest this thread is on, marked as parking; or NULL. */
@@ -99,6 +103,7 @@ static struct unspin_slot *own_slot(void)
 static int unspin_park(struct kvm_vcpu *vcpu)
 {
 	struct unspin_slot *slot = own_slot();
+	bool in_time = true;
 	int err;
 
 	do {
@@ -106,13 +111,13 @@ static int unspin_park(struct kvm_vcpu *vcpu)
 			WRITE_ONCE(slot->work.park, 0);
 			unspin_user_code_read(slot);
 			if (must_wait(slot))
-				wait_for_turn(slot);
+				in_time = wait_for_turn(slot);
 		}
 		err = handle_work(vcpu);
 		/* It returns here: called as the last thing, it would seem to be KVM's call, and come here again. */
 		barrier();
 		/* It may have lost its CPU in there, and got one back in another's turn. */
-	} while (!err && slot && slot->work.park && must_wait(slot));
+	} while (!err && in_time && slot && slot->work.park && must_wait(slot));
 	/* Last: after this the module may go once this thread has slept or left the kernel. */
 	if (slot)
 		smp_store_release(&slot->parking, 0);

@@ -33,13 +33,13 @@ static pol_u8 wastes(const struct demand_vm *vm, const struct demand_params *par
 	return vm->asks && wasted && pol_mul_div(wasted, DEMAND_PPM, cpu) >= params->threshold_ppm;
 }
 
-/* At the end of its look: whether it is HIGH from now on. */
+/* At the end of its look: whether it is HIGH from now on. A hold is no look: who was HIGH needs one. */
 static pol_u8 is_high(struct demand_vm *vm, const struct demand_params *params)
 {
 	pol_u8 before = vm->wasted_before;
 
 	vm->wasted_before = wastes(vm, params);
-	return vm->wasted_before && (before || vm->was_high);
+	return before && vm->wasted_before;
 }
 
 static pol_u8 look_is_over(const struct demand_vm *vm, const struct demand_params *params,
