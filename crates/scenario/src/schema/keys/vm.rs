@@ -2,7 +2,7 @@
 //! Keys of `[[vm]]`.
 
 use crate::schema::key::{
-    integer, table, word, Form, Integer, Machines, Maybe, Name as Named, Word,
+    integer, table, word, Flag, Form, Integer, Machines, Maybe, Name as Named, Word,
 };
 use crate::schema::keys::lock::LOCK_FORMS;
 use crate::schema::limits::{MEMORY_MAX_MIB, MEMORY_MIN_MIB, VMS_MAX};
@@ -51,6 +51,10 @@ table! { VM: VmGroup = "[[vm]]", "VMs that are alike. Several tables may differ 
     EXTRA_CMDLINE: Form = "extra_cmdline", Form("words for the guest's kernel") =>
         .usually("none")
         .help("words after those a Linux guest's kernel is booted with; none for what other keys say");
+    GUEST_MODULE: Flag = "guest_module", Flag =>
+        .usually(false)
+        .help("a Linux guest loads unspin-guest, which reports long waits for spin locks: \
+               coscheduling = \"vcrd\" of arms goes by it");
     LOCK: Form = "lock", Form(LOCK_FORMS) =>
         .usually("`\"ticket\"`")
         .help("the guests' lock; not with sweep.locks");
