@@ -123,7 +123,7 @@ soak-debug: ## the same, fewer, on kernels with lockdep, KASAN and kmemleak (bui
 	@.ci/deps flex bison
 	cargo test --release --locked -p unspin-lab --test debug -- --ignored --nocapture
 
-deb: deps ## packages unspin and unspin-dkms: out/deb/*.deb (on Debian 12, so that they serve 13, too)
+deb: deps ## packages unspin, unspin-dkms and unspin-guest-dkms: out/deb/*.deb (on Debian 12, so that they serve 13, too)
 	@.ci/deps $(DEB_PACKAGES)
 	rm -rf out/deb && mkdir -p out/deb
 	dpkg-buildpackage --build=binary --no-sign \
@@ -135,6 +135,6 @@ test-deb: deb ## install, upgrade, remove and purge them in clean Debian 12 and 
 	@.ci/test-deb
 
 clean: ## remove what was built and measured
-	rm -rf out debian/.debhelper debian/unspin debian/unspin-dkms
+	rm -rf out debian/.debhelper debian/unspin debian/unspin-dkms debian/unspin-guest-dkms
 	rm -f debian/files debian/*.substvars debian/*debhelper*
 	cargo clean

@@ -20,7 +20,9 @@
 #define AREA_BYTES 0x10000ul
 #define AREA_RESERVE "memmap=64K$0x800000"
 #define AREA_MAGIC 0x6165726170736e75ull	/* "unsparea" */
-#define AREA_VERSION 1u
+#define AREA_VERSION 2u
+/* A word of the command line that has the runner load unspin-guest, and with which parameters. */
+#define AREA_MODULE_ENV "UNSPIN_GUEST_MODULE"
 #define AREA_SLOTS 960u			/* all but the first page, a cache line each */
 #define AREA_NAME_BYTES 64u
 #define AREA_TEXT_BYTES 64u
@@ -66,6 +68,7 @@ struct area_found {
 	char tlb_flush[AREA_TEXT_BYTES];	/* "pv" or "ipi" */
 	char sched_yield[AREA_TEXT_BYTES];	/* "pv" (KVM_HC_SCHED_YIELD) or "none" */
 	char clocksource[AREA_TEXT_BYTES];	/* as in /sys */
+	char module[AREA_TEXT_BYTES];		/* version of unspin-guest (vcrd/), empty: not loaded */
 };
 
 /* One thread's count of units, or of several threads where there are more than slots. */
@@ -80,7 +83,7 @@ struct area {
 	char pad0[0x40];
 	char error[AREA_ERROR_BYTES];	/* the runner: why AREA_FAILED or AREA_ENDED */
 	struct area_found found;
-	char pad1[0x80];
+	char pad1[0x40];
 	uint32_t next_slot;		/* threads take slots in turn: fetch-and-add, modulo AREA_SLOTS */
 	char pad2[0x1000 - 0x404];
 	struct area_slot slot[AREA_SLOTS];
@@ -95,6 +98,7 @@ _Static_assert(offsetof(struct area, host.program) == 0x080, "layout");
 _Static_assert(offsetof(struct area, error) == 0x100, "layout");
 _Static_assert(offsetof(struct area, found.kernel) == 0x200, "layout");
 _Static_assert(offsetof(struct area, found.clocksource) == 0x340, "layout");
+_Static_assert(offsetof(struct area, found.module) == 0x380, "layout");
 _Static_assert(offsetof(struct area, next_slot) == 0x400, "layout");
 _Static_assert(offsetof(struct area, slot) == 0x1000, "layout");
 _Static_assert(sizeof(struct area_slot) == 64, "a slot is a cache line");

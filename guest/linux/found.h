@@ -69,6 +69,7 @@ static void found_fill(struct area_found *found)
 	strcpy(found->sched_yield, strstr(log, "setup PV sched yield") ? "pv" : "none");
 	read_text("/sys/devices/system/clocksource/clocksource0/current_clocksource",
 		  found->clocksource, sizeof(found->clocksource));
+	read_text("/sys/module/unspin_guest/version", found->module, sizeof(found->module));
 }
 
 #endif

@@ -19,6 +19,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -390,6 +391,24 @@ static void mount_all(void)
 	setenv("PATH", "/bin:/usr/bin:/sbin:/usr/sbin", 1);
 }
 
+/* Unknown words of the kernel's command line are the first process's environment. */
+static void load_module(void)
+{
+	const char *parameters = getenv(AREA_MODULE_ENV);
+	struct utsname name;
+	char file[128];
+	int fd;
+
+	if (!parameters)
+		return;
+	uname(&name);
+	snprintf(file, sizeof(file), "/modules/%s/unspin-guest.ko", name.release);
+	fd = open(file, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || syscall(SYS_finit_module, fd, parameters, 0) != 0)
+		give_up(file);
+	close(fd);
+}
+
 static void come_up(void)
 {
 	struct area *area = runner.area;
@@ -419,10 +438,12 @@ int main(void)
 	sigaddset(&child, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &child, NULL);
 	sigaction(SIGTERM, &on_term, NULL);
-	if (runner.is_init)
+	if (runner.is_init) {
 		mount_all();
-	else
+		load_module();
+	} else {
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
+	}
 	runner.output = memfd_create("output", MFD_CLOEXEC);
 	runner.area = area_map(file);
 	if (runner.output < 0 || !runner.area)

@@ -51,7 +51,11 @@ fn main() {
         (_, true) => "queued",
         (_, false) => "pv",
     };
-    guest(map(Path::new(memory)), vcpus, lock, &fault);
+    let area = map(Path::new(memory));
+    if value("-append").contains(area::MODULE_WORD) && fault != "lacks-the-module" {
+        area::set_text(&area.found.module, "0.1.0");
+    }
+    guest(area, vcpus, lock, &fault);
 }
 
 fn map(path: &Path) -> &'static Area {

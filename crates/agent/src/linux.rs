@@ -323,6 +323,7 @@ mod tests {
             memory_mib: 192,
             idle: GuestIdle::Halt,
             extra_cmdline: String::new(),
+            module: false,
         };
         Kind { guest, vcpus: 4 }
     }

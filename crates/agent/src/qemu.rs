@@ -41,6 +41,7 @@ pub(crate) struct Qemu {
     /// How long it may take for what it is told.
     patience: Duration,
     lock: GuestLock,
+    module: bool,
 }
 
 /// A guest at one moment.
@@ -110,8 +111,8 @@ impl Qemu {
             _ => Error::io(&files.qemu, e),
         })?;
         let patience = Duration::from_secs(files.patience_s);
-        let (tids, serial, lock) = (Vec::new(), 0, guest.lock);
-        Ok(Qemu { vm, child, memory, console, tids, serial, patience, lock })
+        let (tids, serial, lock, module) = (Vec::new(), 0, guest.lock, guest.module);
+        Ok(Qemu { vm, child, memory, console, tids, serial, patience, lock, module })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -142,6 +143,10 @@ impl Qemu {
             let wanted = self.lock.called();
             let error = format!("its kernel has {found} locks where {wanted} is wanted");
             return Err(self.error(error));
+        }
+        if area::text(&self.area().found.module).is_empty() == self.module {
+            let wanted = if self.module { "is not" } else { "is" };
+            return Err(self.error(format!("unspin-guest {wanted} loaded in it")));
         }
         self.tids = vcpu_threads(self.pid())?;
         if self.tids.len() != vcpus as usize {
@@ -213,6 +218,7 @@ impl Qemu {
             tlb_flush: area::text(&found.tlb_flush),
             sched_yield: area::text(&found.sched_yield),
             clocksource: area::text(&found.clocksource),
+            module: area::text(&found.module),
         }
     }
 
@@ -339,6 +345,10 @@ fn cmdline(guest: &LinuxGuest, machines: &str) -> String {
         words.push("idle=poll");
     }
     words.extend(guest.extra_cmdline.split_whitespace());
+    let module = format!("{}report=1", area::MODULE_WORD);
+    if guest.module {
+        words.push(&module);
+    }
     words.join(" ")
 }
 

@@ -24,6 +24,7 @@ fn run(id: u32, lock: GuestLock, program: &str) -> Run {
         memory_mib: 96,
         idle: GuestIdle::Halt,
         extra_cmdline: String::new(),
+        module: false,
     };
     let program = GuestProgram {
         name: program.into(),
@@ -144,6 +145,24 @@ fn guests_stay_while_their_kind_is_wanted() {
     assert_eq!((v.cpu_ns.len(), v.acquisitions.len()), (1, 0));
     assert_eq!(v.sched.as_ref().unwrap().voluntary_switches.len(), 2);
     assert!(said.pid > 0);
+}
+
+#[test]
+fn guests_load_their_module_where_it_is_wanted() {
+    let with_module = |id| {
+        let mut run = run(id, GuestLock::Queued, "a");
+        run.linux.as_mut().unwrap().guest.module = true;
+        run
+    };
+    let said = agent("module", &plan("", vec![with_module(0), run(1, GuestLock::Queued, "a")]));
+    assert_eq!(said.code, 0, "{:?}", said.records);
+    let found = said.records.iter().filter_map(|record| match record {
+        Record::Run(r) => Some(r.vm[0].guest.clone().unwrap().module),
+        _ => None,
+    });
+    assert_eq!(found.collect::<Vec<_>>(), ["0.1.0", ""]);
+    let said = agent("no-module", &plan("lacks-the-module:1", vec![with_module(0)]));
+    assert!(said.error(0).contains("unspin-guest is not loaded"), "{}", said.error(0));
 }
 
 /// Guests without pause-loop exits have a window of the module's; without it they would be stock.

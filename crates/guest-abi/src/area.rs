@@ -9,7 +9,9 @@ pub const BYTES: usize = 0x1_0000;
 /// Word of the guest kernel's command line that keeps the kernel off it.
 pub const RESERVE: &str = "memmap=64K$0x800000";
 pub const MAGIC: u64 = 0x6165_7261_7073_6e75;
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// Word of the guest kernel's command line that has the runner load unspin-guest, with its parameters.
+pub const MODULE_WORD: &str = "UNSPIN_GUEST_MODULE=";
 pub const SLOTS: usize = 960;
 pub const NAME_BYTES: usize = 64;
 pub const TEXT_BYTES: usize = 64;
@@ -55,6 +57,7 @@ pub struct Found {
     pub tlb_flush: [AtomicU8; TEXT_BYTES],
     pub sched_yield: [AtomicU8; TEXT_BYTES],
     pub clocksource: [AtomicU8; TEXT_BYTES],
+    pub module: [AtomicU8; TEXT_BYTES],
 }
 
 /// A count in a cache line of its own.
@@ -71,7 +74,7 @@ pub struct Area {
     pad0: [u8; 0x40],
     pub error: [AtomicU8; ERROR_BYTES],
     pub found: Found,
-    pad1: [u8; 0x80],
+    pad1: [u8; 0x40],
     pub next_slot: AtomicU32,
     pad2: [u8; 0x1000 - 0x404],
     pub slots: [Slot; SLOTS],

@@ -195,6 +195,8 @@ fn area_mirror() -> Vec<(&'static str, u64)> {
             "offsetof(struct area, found.clocksource)",
             step(offset_of!(area::Area, found.clocksource)),
         ),
+        ("offsetof(struct area, found.module)", step(offset_of!(area::Area, found.module))),
+        ("sizeof(AREA_MODULE_ENV)", area::MODULE_WORD.len() as u64),
         ("offsetof(struct area, next_slot)", step(offset_of!(area::Area, next_slot))),
         ("offsetof(struct area, slot)", step(offset_of!(area::Area, slots))),
     ]

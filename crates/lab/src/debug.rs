@@ -6,7 +6,7 @@
 use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
 use crate::kernel::{self, Kernel};
-use crate::module_build::{build_module, Against};
+use crate::module_build::{build_module, Against, HOSTS};
 use crate::packages;
 use crate::series::Series;
 use crate::tool;
@@ -61,7 +61,7 @@ pub fn prepare(
     kernel::check_config(&objects.join(".config"), &release)?;
     say(&format!("building the module for {release}"));
     let against = Against { release: &release, headers: &objects, toolchain: None };
-    let module = build_module(root, &dir, &against, stop)?;
+    let module = build_module(&HOSTS, root, &dir, &against, stop)?;
     let vmlinuz = objects.join("arch/x86/boot/bzImage");
     let modules = packages::modules_in(&dir);
     Ok(Kernel { series, name: kept, release, vmlinuz, modules, headers: objects, module })

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The initramfs that Linux guests boot: a shell, the runner (guest/linux/runner.c) as the first
 //! process, the library that counts, and the programs with what they load. Each guest unpacks all of
-//! it, so that nothing goes in that no program asks for.
+//! it, so that nothing goes in that no program asks for. Guests that are to load unspin-guest find it
+//! below /modules, by their kernel's release.
 
 use crate::error::{io, LabError, Result};
+use crate::module_build::{module_sources, GUESTS};
 use crate::tool;
 use crate::unpacked::{Files, Unpacked};
 use cpio::newc::Builder;
@@ -40,11 +42,15 @@ const PROGRAM_DIRS: [&str; 4] = ["usr/bin", "bin", "usr/sbin", "sbin"];
 const COUNT_LIBRARY: &str = "lib/libunspin-count.so";
 const COMPILER: [&str; 3] = ["-O2", "-std=gnu11", "-s"];
 
+/// unspin-guest for each kernel, by the kernel's release.
+pub type GuestModules = BTreeMap<String, PathBuf>;
+
 /// The image for `programs`, made below `dir` if it is not there; `root` is the source tree.
 pub(crate) fn prepare(
     root: &Path,
     dir: &Path,
     programs: &[GuestProgram],
+    modules: &GuestModules,
     stop: &AtomicBool,
     say: &mut dyn FnMut(&str),
 ) -> Result<PathBuf> {
@@ -54,7 +60,7 @@ pub(crate) fn prepare(
     let names: Vec<String> = names.into_iter().collect();
     let unpacked = Unpacked::fetch(dir, &names, stop, say)?;
     let sources = root.join(SOURCES);
-    let key = key(programs, &unpacked, &sources)?;
+    let key = key(programs, modules, &unpacked, &sources)?;
     let images = dir.join("images");
     let target = images.join(format!("{key}.cpio"));
     if target.exists() {
@@ -65,7 +71,12 @@ pub(crate) fn prepare(
     let _ = fs::remove_dir_all(&work);
     fs::create_dir_all(&work).map_err(io(&work))?;
     let compiler = Compiler::prepare(dir, &sources, &work, stop, say)?;
-    let files = collect(programs, &unpacked, &compiler, stop)?;
+    let mut files = collect(programs, &unpacked, &compiler, stop)?;
+    files.extend(
+        modules.iter().map(|(release, module)| {
+            (format!("modules/{release}/unspin-guest.ko"), module.clone())
+        }),
+    );
     let part = work.join("image.cpio");
     fs::write(&part, archive(programs, &files)?).map_err(io(&part))?;
     fs::rename(&part, &target).map_err(io(&target))?;
@@ -74,7 +85,12 @@ pub(crate) fn prepare(
 }
 
 /// A hash of all that goes into an image, and of what it is made with.
-fn key(programs: &[GuestProgram], unpacked: &Unpacked, sources: &Path) -> Result<String> {
+fn key(
+    programs: &[GuestProgram],
+    modules: &GuestModules,
+    unpacked: &Unpacked,
+    sources: &Path,
+) -> Result<String> {
     let json = serde_json::to_vec(programs).expect("programs are plain data");
     let versions = unpacked.versions();
     let gcc = tool::output(Command::new("gcc").arg("--version")).unwrap_or_default();
@@ -82,6 +98,10 @@ fn key(programs: &[GuestProgram], unpacked: &Unpacked, sources: &Path) -> Result
         [OWN_SOURCE, &versions, &gcc].map(|text| text.as_bytes().to_vec()).into();
     parts.push(json);
     parts.extend(contents(sources)?);
+    for (release, module) in modules {
+        parts.push(release.as_bytes().to_vec());
+        parts.push(fs::read(module).map_err(io(module))?);
+    }
     let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
     Ok(crate::hash::sha256(&parts))
 }
@@ -102,6 +122,7 @@ fn contents(dir: &Path) -> Result<Vec<Vec<u8>>> {
 /// All of ours that goes into an image, of the source tree `root`.
 pub(crate) fn own_parts(root: &Path) -> Result<Vec<Vec<u8>>> {
     let mut parts = contents(&root.join(SOURCES))?;
+    parts.extend(module_sources(&GUESTS, root)?);
     parts.push(OWN_SOURCE.as_bytes().to_vec());
     Ok(parts)
 }

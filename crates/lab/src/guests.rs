@@ -4,7 +4,7 @@
 
 use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
-use crate::guest_image;
+use crate::guest_image::{self, GuestModules};
 use crate::packages;
 use crate::qemu::Qemu;
 use crate::series::{Debian, KernelPackage};
@@ -118,15 +118,16 @@ impl Lab {
         Ok(dir.join("tree"))
     }
 
-    /// An initramfs for guests, with all of `programs` in it.
+    /// An initramfs for guests, with all of `programs` and `modules` in it.
     pub fn guest_image(
         &self,
         programs: &[GuestProgram],
+        modules: &GuestModules,
         stop: &AtomicBool,
         say: &mut dyn FnMut(&str),
     ) -> Result<PathBuf> {
         let _lock = Lock::wait(self.dir(), stop, say)?;
-        guest_image::prepare(&self.root, &self.dir().join(GUESTS), programs, stop, say)
+        guest_image::prepare(&self.root, &self.dir().join(GUESTS), programs, modules, stop, say)
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::apt::Apt;
 use crate::build_root::BuildRoot;
 use crate::error::{io, LabError, Result};
-use crate::module_build::{build_module, Against};
+use crate::module_build::{build_module, Against, Module, GUESTS, HOSTS};
 use crate::packages;
 use crate::series::{Debian, KernelPackage, Series};
 use std::fs;
@@ -42,7 +42,7 @@ pub fn prepare(
     say: &mut dyn FnMut(&str),
 ) -> Result<Kernel> {
     let found = find(lab, package, "unpacked", stop, say)?;
-    let module = build(root, lab, package, &found, stop, say)?;
+    let module = build(&HOSTS, root, lab, package, &found, stop, say)?;
     let Found { apt, release, dir } = found;
     let done = dir.join("unpacked");
     if !done.exists() {
@@ -69,8 +69,21 @@ pub fn prepare_module(
     say: &mut dyn FnMut(&str),
 ) -> Result<String> {
     let found = find(lab, package, "headers", stop, say)?;
-    build(root, lab, package, &found, stop, say)?;
+    build(&HOSTS, root, lab, package, &found, stop, say)?;
     Ok(found.release)
+}
+
+/// The module for guests of a kernel, of which the headers alone are fetched; and its release.
+pub fn prepare_guest_module(
+    root: &Path,
+    lab: &Path,
+    package: KernelPackage,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(&str),
+) -> Result<(String, PathBuf)> {
+    let found = find(lab, package, "headers", stop, say)?;
+    let module = build(&GUESTS, root, lab, package, &found, stop, say)?;
+    Ok((found.release, module))
 }
 
 /// A package's current kernel and the directory it has in the lab.
@@ -111,8 +124,9 @@ fn no_lists(package: String) -> LabError {
     LabError::Download { package, detail: "there are no package lists".into() }
 }
 
-/// Fetch the headers, if they are not there, and build the module against them.
+/// Fetch the headers, if they are not there, and build a module against them.
 fn build(
+    of: &Module,
     root: &Path,
     lab: &Path,
     package: KernelPackage,
@@ -138,7 +152,7 @@ fn build(
     };
     say(&format!("building the module for {release}"));
     let against = Against { release, headers: &headers, toolchain: toolchain.as_ref() };
-    build_module(root, dir, &against, stop)
+    build_module(of, root, dir, &against, stop)
 }
 
 /// The root that Debian 13's headers are built against in, made if it is not there.

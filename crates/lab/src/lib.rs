@@ -31,6 +31,7 @@ pub use boot::Boot;
 pub use channel::Decoder;
 pub use emulator::{Computer, Emulator};
 pub use error::{LabError, Result};
+pub use guest_image::GuestModules;
 pub use hash::sha256;
 pub use image::Payload;
 pub use kernel::Kernel;
@@ -159,6 +160,17 @@ impl Lab {
         kernel::prepare_module(&self.root, &self.dir, package.into(), stop, say)
     }
 
+    /// Build the module that Linux guests of a kernel load; returns the kernel's release, and the module.
+    pub fn guest_module(
+        &self,
+        package: impl Into<KernelPackage>,
+        stop: &AtomicBool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(String, PathBuf)> {
+        let _lock = Lock::wait(&self.dir, stop, say)?;
+        kernel::prepare_guest_module(&self.root, &self.dir, package.into(), stop, say)
+    }
+
     /// As [`Lab::build`], for a kernel of the series that checks itself (lockdep, KASAN, kmemleak), built from
     /// its sources; takes a quarter of an hour the first time.
     pub fn build_debug(
@@ -273,7 +285,7 @@ impl Lab {
     /// module and policies, the agent with the bench guest in it, what goes into Linux guests, and what
     /// the lab adds.
     pub fn image_hash(&self) -> Result<String> {
-        let mut parts = module_build::module_sources(&self.root)?;
+        let mut parts = module_build::module_sources(&module_build::HOSTS, &self.root)?;
         parts.push(fs::read(&self.agent).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => LabError::NotBuilt { path: self.agent.clone() },
             _ => error::io(&self.agent)(error),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Building the module against a kernel's headers.
+//! Building modules against a kernel's headers: the host's, and the Linux guests'.
 
 use crate::build_root::BuildRoot;
 use crate::error::{io, LabError, Result};
@@ -28,14 +28,33 @@ pub fn build_host_module(release: &str, headers: &Path, stop: &AtomicBool) -> Re
     let dir = crate::work_dir().join("host").join(release);
     let dir = std::path::absolute(&dir).map_err(io(&dir))?;
     let _lock = Lock::take(&dir)?;
-    build_module(&root, &dir, &Against { release, headers, toolchain: None }, stop)
+    build_module(&HOSTS, &root, &dir, &Against { release, headers, toolchain: None }, stop)
 }
 
-/// Folders of the source tree that the module is built from.
-const PARTS: [&str; 3] = ["kmod", "policy", "uapi"];
+/// A module of this project's.
+pub(crate) struct Module {
+    name: &'static str,
+    /// Folders of the source tree that it is built from; in the first is its Makefile.
+    parts: [&'static str; 3],
+    /// Where, beside its log.
+    work: &'static str,
+    log: &'static str,
+}
 
-/// Build the module in a copy of its sources, so that two kernels do not share object files.
+pub(crate) const HOSTS: Module =
+    Module { name: "unspin", parts: ["kmod", "policy", "uapi"], work: "build", log: "build.log" };
+
+/// For Linux guests.
+pub(crate) const GUESTS: Module = Module {
+    name: "unspin-guest",
+    parts: ["guest/linux/vcrd", "policy", "uapi"],
+    work: "build-guest",
+    log: "build-guest.log",
+};
+
+/// Build a module in a copy of its sources, so that two kernels do not share object files.
 pub(crate) fn build_module(
+    of: &Module,
     root: &Path,
     dir: &Path,
     against: &Against,
@@ -46,19 +65,21 @@ pub(crate) fn build_module(
         Some(root) => root.command(program, dir),
         None => Ok(Command::new(program)),
     };
-    let work = dir.join("build");
-    for part in PARTS {
+    let work = dir.join(of.work);
+    for part in of.parts {
         copy_tree(&root.join(part), &work.join(part))?;
     }
-    let log = dir.join("build.log");
+    let log = dir.join(of.log);
     let _ = fs::remove_file(&log);
+    let folder = work.join(of.parts[0]);
     let mut make = tool("make")?;
-    make.arg("-C").arg(work.join("kmod")).arg(format!("KDIR={}", against.headers.display()));
+    make.arg("-C").arg(&folder).arg(format!("KDIR={}", against.headers.display()));
     tool::run("building the module", &mut make, &log, stop).map_err(with_the_errors)?;
     // Its debugging data is twenty times its code, and an emulated BIOS would read it all.
-    let module = dir.join("unspin.ko");
+    let name = format!("{}.ko", of.name);
+    let module = dir.join(&name);
     let mut strip = tool("strip")?;
-    strip.arg("--strip-debug").arg("-o").arg(&module).arg(work.join("kmod/unspin.ko"));
+    strip.arg("--strip-debug").arg("-o").arg(&module).arg(folder.join(&name));
     tool::run("stripping the module", &mut strip, &log, stop)?;
     Ok(module)
 }
@@ -94,10 +115,10 @@ fn check_headers(against: &Against) -> Result<()> {
     }
 }
 
-/// Names and contents of everything the module is built from, in a fixed order.
-pub(crate) fn module_sources(root: &Path) -> Result<Vec<Vec<u8>>> {
+/// Names and contents of everything a module is built from, in a fixed order.
+pub(crate) fn module_sources(of: &Module, root: &Path) -> Result<Vec<Vec<u8>>> {
     let mut files = Vec::new();
-    for part in PARTS {
+    for part in of.parts.iter().filter(|part| root.join(part).is_dir()) {
         sources_in(&root.join(part), &mut files)?;
     }
     files.sort();

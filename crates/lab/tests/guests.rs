@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use unspin_guest_abi::area::{self, Area};
-use unspin_lab::{source_tree, KernelPackage, Lab, Series, QEMU_TOOLS};
+use unspin_lab::{source_tree, GuestModules, KernelPackage, Lab, Series, QEMU_TOOLS};
 use unspin_scenario::plan::GuestProgram;
 use unspin_spinners::{Place, Symbols};
 
@@ -70,6 +70,10 @@ enum Time<'a> {
     Virtual {
         program: &'a str,
     },
+    /// Real, and the guest loads unspin-guest with these parameters.
+    WithModule {
+        parameters: &'a str,
+    },
 }
 
 impl Time<'_> {
@@ -79,7 +83,7 @@ impl Time<'_> {
     /// where QEMU had time enough.
     fn arguments(self) -> Vec<String> {
         let (vcpus, more, khz) = match self {
-            Time::Real => (VCPUS, "", 2_000_000),
+            Time::Real | Time::WithModule { .. } => (VCPUS, "", 2_000_000),
             Time::Virtual { .. } => {
                 (1, "-icount shift=3,sleep=off -rtc base=2026-01-01,clock=vm -seed 7", 1_000_000)
             }
@@ -87,9 +91,15 @@ impl Time<'_> {
         let cmdline = format!(
             "console=ttyS0 quiet panic=-1 mitigations=off cryptomgr.notests no_timer_check \
              tsc=reliable tsc_early_khz={khz} lpj={} \
-             rcupdate.rcu_cpu_stall_timeout=300 watchdog_thresh=60 {}",
+             rcupdate.rcu_cpu_stall_timeout=300 watchdog_thresh=60 {} {}",
             4 * khz,
-            area::RESERVE
+            area::RESERVE,
+            match self {
+                Time::WithModule { parameters } => {
+                    format!("\"{}{parameters}\"", area::MODULE_WORD)
+                }
+                _ => String::new(),
+            }
         );
         let words = format!("-accel tcg,thread=single -smp {vcpus} {more} -append");
         words.split_whitespace().map(str::to_string).chain([cmdline]).collect()
@@ -256,10 +266,19 @@ fn programs() -> Vec<GuestProgram> {
 }
 
 fn made(lab: &Lab, series: Series, programs: &[GuestProgram]) -> Option<(PathBuf, PathBuf)> {
+    made_with(lab, series, programs, &GuestModules::new())
+}
+
+fn made_with(
+    lab: &Lab,
+    series: Series,
+    programs: &[GuestProgram],
+    modules: &GuestModules,
+) -> Option<(PathBuf, PathBuf)> {
     let stop = AtomicBool::new(false);
     let package = KernelPackage::from(series);
     let kernel = lab.guest_kernel(package, &stop, &mut |text| say(text));
-    let image = lab.guest_image(programs, &stop, &mut |text| say(text));
+    let image = lab.guest_image(programs, modules, &stop, &mut |text| say(text));
     Some((prepared(series.name(), kernel)?, prepared("the guests' programs", image)?))
 }
 
@@ -341,6 +360,45 @@ fn every_program_runs_in_a_guest() {
         .collect();
     for series in kernels(&Series::ALL) {
         boot(&lab, series, if series == Series::V6_12 { &all } else { &small });
+    }
+}
+
+/// Says how many waits for spin locks unspin-guest has seen, how many of them were long, and how many
+/// reports that makes; then the module goes.
+const WAITS: &str = r#"
+packages = ["rt-tests"]
+command = "hackbench -g 2 -l 200 && cd /sys/module/unspin_guest/parameters && echo waited: $(cat waits) $(cat long_waits) $(cat reports) > /dev/console && cd / && busybox rmmod unspin_guest && hackbench -g 1 -l 20 && echo waits: done > /dev/console; exec sleep 1000000"
+counts = ["write"]
+"#;
+
+/// unspin-guest builds without a warning and loads; it sees waits for the kernel's spin locks, and goes
+/// while there are such. Nothing is reported here, where there is no KVM.
+#[test]
+fn the_guests_module_sees_who_waits() {
+    if !has_tools(QEMU_TOOLS) {
+        return;
+    }
+    let _only = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let (lab, stop) = (lab(), AtomicBool::new(false));
+    for series in kernels(&Series::ALL) {
+        let built = lab.guest_module(series, &stop, &mut |text| say(text));
+        let Some((release, module)) = prepared(series.name(), built) else { continue };
+        let modules = GuestModules::from([(release.clone(), module)]);
+        let made = made_with(&lab, series, &[program("waits", WAITS)], &modules);
+        let Some((kernel, image)) = made else { continue };
+        let time = Time::WithModule { parameters: "report=0 threshold_log2_cycles=12" };
+        let mut guest = Guest::in_time(time, &format!("module-{}", series.name()), &kernel, &image);
+        guest.wait_until_up();
+        assert!(!area::text(&guest.area.found.module).is_empty());
+        guest.command("waits");
+        guest.wait_for_the_end("waits");
+        let console = guest.console();
+        let said = console.lines().find_map(|line| line.split("waited: ").nth(1));
+        say(&format!("{release}: waits, long ones, reports: {said:?}"));
+        let counts = said.unwrap_or_default().split_whitespace().map(|n| n.parse::<u64>().unwrap());
+        let [waits, long, reports] = counts.collect::<Vec<_>>()[..] else { panic!("{console}") };
+        assert!(waits >= long && long >= reports && reports > 0, "{said:?}");
+        assert!(!ALARMS.iter().any(|word| console.contains(word)), "{console}");
     }
 }
 

@@ -193,6 +193,9 @@ pub struct FoundGuest {
     /// `pv` (a vCPU yields to one it sends an interrupt to and that does not run) or `none`.
     pub sched_yield: String,
     pub clocksource: String,
+    /// Version of unspin-guest; empty: it is not loaded.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub module: String,
 }
 
 /// The host's scheduler and the vCPU threads of a VM in the window, per vCPU.

@@ -23,6 +23,8 @@ fn everything_is_of_one_version() {
     };
     assert_eq!(after("kmod/Makefile", "UNSPIN_VERSION := "), version);
     assert_eq!(after("kmod/dkms.conf", "PACKAGE_VERSION="), version);
+    assert_eq!(after("guest/linux/vcrd/Makefile", "UNSPIN_VERSION := "), version);
+    assert_eq!(after("guest/linux/vcrd/dkms.conf", "PACKAGE_VERSION="), version);
     assert!(after("debian/changelog", "unspin (").starts_with(&format!("{version})")));
 }
 
@@ -31,19 +33,25 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     entries.flat_map(|p| if p.is_dir() { files(&p) } else { vec![p] }).collect()
 }
 
-/// A source that `make -C kmod dkms-tree` forgets would be missed on the host where DKMS builds.
 #[test]
-fn the_tree_for_dkms_is_whole() {
-    let tree = std::env::temp_dir().join(format!("unspin-dkms-tree-{}", std::process::id()));
+fn the_trees_for_dkms_are_whole() {
+    check_dkms_tree("kmod", "unspin", 20);
+    check_dkms_tree("guest/linux/vcrd", "unspin-guest", 4);
+}
+
+/// A source that `make dkms-tree` forgets would be missed where DKMS builds the module.
+fn check_dkms_tree(folder: &str, module: &str, includes_min: u32) {
+    let tree = std::env::temp_dir().join(format!("{module}-dkms-tree-{}", std::process::id()));
     let make = Command::new("make")
         .args(["-s", "-C"])
-        .arg(root().join("kmod"))
+        .arg(root().join(folder))
         .args(["dkms-tree", &format!("DEST={}", tree.display())])
         .output()
         .unwrap();
     assert!(make.status.success(), "{}", String::from_utf8_lossy(&make.stderr));
     let all = files(&tree);
-    assert!(all.contains(&tree.join("dkms.conf")) && all.contains(&tree.join("kmod/Kbuild")));
+    let kbuild = tree.join(folder).join("Kbuild");
+    assert!(all.contains(&tree.join("dkms.conf")) && all.contains(&kbuild));
     let mut included = 0;
     for file in all.iter().filter(|f| f.extension().is_some_and(|x| x == "c" || x == "h")) {
         let text = fs::read_to_string(file).unwrap();
@@ -63,11 +71,11 @@ fn the_tree_for_dkms_is_whole() {
             included += 1;
         }
     }
-    assert!(included > 20, "{included} includes are too few");
-    let kbuild = fs::read_to_string(tree.join("kmod/Kbuild")).unwrap();
+    assert!(included > includes_min, "{included} includes are too few");
+    let kbuild = fs::read_to_string(kbuild).unwrap();
     let objects = kbuild.split_whitespace().filter_map(|word| word.strip_suffix(".o"));
-    for object in objects.filter(|object| *object != "unspin" && !object.starts_with("CFLAGS")) {
-        assert!(tree.join("kmod").join(object).with_extension("c").is_file(), "{object}.c");
+    for object in objects.filter(|object| *object != module && !object.starts_with("CFLAGS")) {
+        assert!(tree.join(folder).join(object).with_extension("c").is_file(), "{object}.c");
     }
     fs::remove_dir_all(tree).unwrap();
 }

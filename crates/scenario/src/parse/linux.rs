@@ -17,6 +17,7 @@ pub(crate) fn read_linux(t: &Table) -> Option<Option<LinuxGuest>> {
     let memory_mib = t.read(&vm::MEMORY_MIB);
     let idle = t.read(&vm::IDLE);
     let words = or(t.at(&vm::EXTRA_CMDLINE), String::new(), |v| read_cmdline(&v));
+    let module = t.read(&vm::GUEST_MODULE);
     let of_bench = [vm::LOCK.name, vm::CPL.name, vm::THREADS.name, vm::TICK_HZ.name];
     let of_linux = [
         vm::GUEST_KERNEL.name,
@@ -24,6 +25,7 @@ pub(crate) fn read_linux(t: &Table) -> Option<Option<LinuxGuest>> {
         vm::MEMORY_MIB.name,
         vm::IDLE.name,
         vm::EXTRA_CMDLINE.name,
+        vm::GUEST_MODULE.name,
     ];
     let (wrong, message, allowed): (&[&str], _, _) = match kind? {
         GuestKind::Linux => {
@@ -40,6 +42,7 @@ pub(crate) fn read_linux(t: &Table) -> Option<Option<LinuxGuest>> {
         memory_mib: memory_mib?,
         idle: idle?,
         extra_cmdline: words?,
+        module: module?,
     };
     Some((kind? == GuestKind::Linux).then_some(guest))
 }
@@ -57,9 +60,10 @@ pub(crate) fn read_series(v: &Value) -> Option<String> {
 
 /// Words for the guest's kernel that something else already says, and that instead. Those that end in
 /// `=` have a value.
-const TAKEN_WORDS: [(&str, &str); 13] = [
+const TAKEN_WORDS: [(&str, &str); 14] = [
     ("nopvspin", "guest_lock = \"queued\""),
     ("idle=", "the key idle"),
+    ("UNSPIN_GUEST_MODULE=", "the key guest_module"),
     ("maxcpus=", "the key vcpus"),
     ("nr_cpus=", "the key vcpus"),
     ("possible_cpus=", "the key vcpus"),

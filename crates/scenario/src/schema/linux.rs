@@ -16,6 +16,9 @@ pub struct LinuxGuest {
     /// Words after those the guest is booted with.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub extra_cmdline: String,
+    /// It loads unspin-guest (guest/linux/vcrd/), which reports long waits for spin locks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub module: bool,
 }
 
 /// The kernel's spin-locks in a guest.

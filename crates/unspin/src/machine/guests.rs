@@ -4,11 +4,11 @@
 use super::lab::{explain, series};
 use super::Refusal;
 use crate::exit::Usage;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
-use unspin_lab::{Lab, Series};
+use unspin_lab::{GuestModules, KernelPackage, Lab, Series};
 use unspin_scenario::plan::{LinuxVm, Plan, Run};
 use unspin_scenario::result::{Record, RunResult};
 use unspin_spinners::{symbol_of, Symbols};
@@ -110,6 +110,8 @@ pub fn parts(
 ) -> anyhow::Result<Parts> {
     let mut kernels = BTreeMap::new();
     let mut programs = BTreeMap::new();
+    let mut modules = GuestModules::new();
+    let mut with_module = BTreeSet::new();
     for linux in plan.runs.iter().flat_map(of) {
         programs.insert(linux.program.name.clone(), linux.program.clone());
         let name = &linux.guest.kernel;
@@ -118,9 +120,14 @@ pub fn parts(
             let file = lab.guest_kernel(package, stop, say).map_err(explain)?;
             kernels.insert(name.clone(), file);
         }
+        if linux.guest.module && with_module.insert(name) {
+            let package: KernelPackage = series(name).map_err(Usage::from)?.into();
+            let (release, module) = lab.guest_module(package, stop, say).map_err(explain)?;
+            modules.insert(release, module);
+        }
     }
     let programs: Vec<_> = programs.into_values().collect();
-    let initramfs = lab.guest_image(&programs, stop, say).map_err(explain)?;
+    let initramfs = lab.guest_image(&programs, &modules, stop, say).map_err(explain)?;
     let about = About::of(&kernels, say);
     Ok(Parts { kernels, about, initramfs })
 }

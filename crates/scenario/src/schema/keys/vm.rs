@@ -51,6 +51,10 @@ table! { VM: VmGroup = "[[vm]]", "VMs that are alike. Several tables may differ 
     EXTRA_CMDLINE: Form = "extra_cmdline", Form("words for the guest's kernel") =>
         .usually("none")
         .help("words after those a Linux guest's kernel is booted with; none for what other keys say");
+    GUEST_MODULE: Flag = "guest_module", Flag =>
+        .usually(false)
+        .help("a Linux guest loads unspin-guest, which reports long waits for spin locks: \
+               coscheduling = \"vcrd\" of arms goes by it");
     LOCK: Form = "lock", Form(LOCK_FORMS) =>
         .usually("`\"ticket\"`")
         .help("the guests' lock; not with sweep.locks");
