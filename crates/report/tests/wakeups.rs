@@ -43,8 +43,10 @@ fn made(p99_us: impl Fn(&str, u64) -> Option<u64>) -> Vec<Document> {
         }
         record.to_string() + "\n"
     };
-    let records: String =
-        lines("6.12.57+deb13-amd64", &plan(SCENARIO), |_, _| ()).lines().map(with_wakeups).collect();
+    let records: String = lines("6.12.57+deb13-amd64", &plan(SCENARIO), |_, _| ())
+        .lines()
+        .map(with_wakeups)
+        .collect();
     documents(&read_str(Path::new("results.jsonl"), &records))
 }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use unspin_guest_abi::rng::{splitmix64, vm_seed};
 use unspin_scenario::plan::{CgroupLayout, LockKind, Op, Run, Window, YieldTo};
 use unspin_scenario::result::{RunResult, SchedStats, VmResult};
-use unspin_vmm::process::now_ns;
+use unspin_vmm::process::{now_ns, sleep_until};
 use unspin_vmm::Realtime;
 
 /// How long threads have to leave the locks they wait for after the run's end.

@@ -168,7 +168,12 @@ const MUTANTS: &[Mutant] = &[
     ),
     mutant("demand.c", "before && vm->wasted_before", "vm->wasted_before", "demand_worked_example"),
     mutant("demand.c", "before && vm->wasted_before", "before", "demand_worked_example"),
-    mutant("demand.c", "vm->wasted_before = wastes", "vm->wasted_before |= wastes", "demand_holds_grow"),
+    mutant(
+        "demand.c",
+        "vm->wasted_before = wastes",
+        "vm->wasted_before |= wastes",
+        "demand_holds_grow",
+    ),
     mutant("demand.c", "pol_sat_mul(host->held_us, 2)", "host->held_us", "demand_holds_grow"),
     mutant("demand.c", "same &= vms[i].high == vms[i].was_high;", "", "demand_holds_grow"),
     mutant("demand.c", "any && same && held ?", "any && held ?", "demand_holds_grow"),

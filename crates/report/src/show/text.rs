@@ -2,8 +2,8 @@
 //! The tables for a terminal.
 
 use crate::show::place::{
-    arm_order, baseline, cgroups_and_lock, distinct, origin, percent, places, profile_order,
-    rows_at,
+    arm_order, baseline, cgroups_and_lock, distinct, layout, origin, percent, places,
+    profile_order, rows_at,
 };
 use crate::show::shares::{cpu_shares, has_turns, turn_shares};
 use crate::show::windows::{adapting, still, window};
@@ -316,7 +316,7 @@ fn wakeups(s: &Summary) -> String {
         b.push_record([
             r.profile.clone(),
             r.vms.to_string(),
-            r.cgroup.name().to_string(),
+            layout(r.cgroup).to_string(),
             r.arm.clone(),
             r.count.to_string(),
             us(r.p50_us),
