@@ -99,6 +99,7 @@ fn result(run: &Run) -> RunResult {
             interrupted: vec![],
             ..Spinners::default()
         }),
+        wakeups: None,
     }
 }
 
