@@ -119,7 +119,7 @@
 	X(WINDOW_CONTROL, window_control, "vmx, svm, or none: REASON") \
 	X(IPI_CONTROL, ipi_control, "exits, or none: REASON") \
 	X(TURNS_EXCLUDED_CPUS, turns_excluded_cpus, \
-	  "CPUs without turns, because tasks of the host take more than 5 % of them") \
+	  "CPUs without turns, because tasks of the host take more than 12 % of them") \
 	X(FAIL_OPEN_TOTAL, fail_open_total, \
 	  "times the module fell back to KVM's own behaviour, all VMs")
 

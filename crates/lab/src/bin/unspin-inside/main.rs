@@ -54,6 +54,11 @@ const USAGE: &str = "usage: unspin-inside COMMAND
   switches MS [SLEEP_US]           one vCPU computes, another, if there is to be one, sleeps and wakes
                                    up: units of the first, TSC cycles, exits and context switches";
 
+/// A VM that runs until a file is there.
+fn until(vcpus: &str, ring: vms::Ring, file: &str) -> Result<String, String> {
+    vms::run(number(vcpus)?, ring, &vms::End::File(file.into()))
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -72,17 +77,12 @@ fn main() {
         }),
         // A name is for who looks at the command line.
         ["vm", vcpus, "--until", file] | ["vm", vcpus, "--until", file, "-name", _] => {
-            let end = vms::End::File(file.into());
-            number(vcpus).and_then(|vcpus| vms::run(vcpus, vms::Ring::Kernel, &end))
+            until(vcpus, vms::Ring::Kernel, file)
         }
-        ["vm-in-user-space", vcpus, "--until", file] => {
-            let end = vms::End::File(file.into());
-            number(vcpus).and_then(|vcpus| vms::run(vcpus, vms::Ring::User, &end))
-        }
+        ["vm-in-user-space", vcpus, "--until", file] => until(vcpus, vms::Ring::User, file),
         ["vm-that-reports", vcpus, cpl, "--until", file] => {
             let end = vms::End::File(file.into());
-            let ring = if *cpl == "0" { vms::Ring::Kernel } else { vms::Ring::User };
-            number(vcpus).and_then(|vcpus| vms::run_reporting(vcpus, ring, &end))
+            number(vcpus).and_then(|vcpus| vms::run_reporting(vcpus, vms::Ring::of(cpl), &end))
         }
         ["churn", count, vcpus] => {
             number(count).and_then(|count| vms::churn(count, number(vcpus)?))

@@ -26,6 +26,17 @@ pub enum Ring {
     User = 3,
 }
 
+impl Ring {
+    /// As a privilege level: 0 or any other.
+    pub fn of(cpl: &str) -> Ring {
+        if cpl == "0" {
+            Ring::Kernel
+        } else {
+            Ring::User
+        }
+    }
+}
+
 /// Waits for a lock that are reported, log2 of TSC cycles: those that are not short.
 const REPORT_LOG2_CYCLES: u32 = 14;
 
