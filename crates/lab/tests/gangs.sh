@@ -13,6 +13,7 @@ threads_are() {
 }
 note_threads() { threads_are "/proc/$1/task/"* > /tmp/threads-$1; }
 # A thread that KVM has made since is none of those.
+# shellcheck disable=SC2046 # words
 same_threads() { threads_are $(grep ^/proc /tmp/threads-$1) | cmp - /tmp/threads-$1; }
 # A VM of so many vCPUs, until the file is there; $vm is its process.
 start() {
