@@ -49,7 +49,9 @@ for bad in turn_us=999 turn_us=100001; do
 done
 echo con > $D/coscheduling
 check "in mode off nobody has turns" not parks_hooked
-echo hvs > $D/mode
+# Turns go with any mode but off and observe. Under hvs so slow a computer leaves a vCPU ready for 750 ms now
+# and then, and its VM is left to KVM.
+echo aple > $D/mode
 check "nor where there is no VM" not parks_hooked
 echo none > $D/coscheduling
 
@@ -77,7 +79,7 @@ check "and too many reports" too_many 20000
 check "another hypercall is no report" answers "0 0 0 0" 3 1431196497 1 900000 0
 echo observe > $D/mode
 check "in mode observe no guest is heard" answers "0 0 0 0" 3 report 1 900000 0
-echo hvs > $D/mode
+echo aple > $D/mode
 echo none > $D/coscheduling
 check "nor without coscheduling" answers "0 0 0 0" 3 report 1 900000 0
 
@@ -101,8 +103,8 @@ done
 check "the third has no turns of its own" is $U/vms/$c-0/turns 0
 echo observe > $D/mode
 check "in mode observe there are no turns" not parks_hooked
-echo hvs > $D/mode
-check "in mode hvs there are again" parks_hooked
+echo aple > $D/mode
+check "in mode aple there are again" parks_hooked
 check "hardly anybody waited in vain: $(total parks_late)" [ $(($(total parks_late))) -le 3 ]
 
 # --- what happens to threads that wait for their turn ---
@@ -192,7 +194,7 @@ check "one that is off meanwhile is not" not grows_soon $U/vms/$c-0/user_samples
 check "others are" grows $U/vms/$a-0/user_samples
 echo none > $U/vms/$a-0/coscheduling
 echo none > $U/vms/$c-0/coscheduling
-echo hvs > $U/vms/$c-0/mode
+echo aple > $U/vms/$c-0/mode
 check "looks end" not grows_soon $U/vms/$a-0/user_samples
 touch /tmp/stop-user
 check "the VM that spun worked: $(cat /tmp/vm-user)" wait $user
@@ -230,7 +232,7 @@ while [ $cycle -lt $CYCLES ]; do
 	load || break
 	settle [ -e $U/vms/$a-0 ]
 	echo con > $D/coscheduling
-	echo apples > $D/mode
+	if [ $((cycle % 3)) -eq 2 ]; then echo apples > $D/mode; else echo aple > $D/mode; fi
 	grows $U/vms/$a-0/parks || break
 	case $((cycle % 3)) in
 	0) echo none > $D/coscheduling ;;

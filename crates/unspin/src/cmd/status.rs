@@ -131,6 +131,8 @@ const TURNS: &[Column] = &[
     ("holes filled", |f| text(f, Counter::FILLS.file())),
     ("looks", |f| text(f, Counter::USER_SAMPLES.file())),
     ("user spins", |f| text(f, Counter::USER_SPINS.file())),
+    ("reports", |f| text(f, Counter::REPORTS.file())),
+    ("ignored", |f| text(f, Counter::REPORTS_IGNORED.file())),
 ];
 
 /// Whether a VM has turns, or waits for those of others.
