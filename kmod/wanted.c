@@ -11,7 +11,7 @@
  * Each look takes a vCPU out of its guest. So a VM that does not spin in user space is looked at a
  * tenth of the time only: it may not pay for what others do.
  */
-#define SAMPLE_US 40000u
+#define SAMPLE_US 100000u
 #define SAMPLE_PAUSE_US (9 * SAMPLE_US)
 
 static struct demand_vm demands[UNSPIN_WANTED_VMS_MAX];

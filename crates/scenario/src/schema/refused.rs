@@ -37,6 +37,7 @@ impl Scenario {
         };
         refused(&scenario::SCENARIO, self, "", machine)
             .or_else(|| refused(&host::HOST, &self.host, "host", machine))
+            .or_else(|| refused(&scenario::MEASURE, &self.measure, "measure", machine))
             .or_else(|| refused(&scenario::TRACE, &self.trace, "trace", machine))
             .or_else(vms)
             .or_else(arms)
