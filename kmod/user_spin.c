@@ -95,7 +95,7 @@ static void look_here(void)
 	struct unspin_user *user;
 	u64 now;
 
-	if (!slot || !ops || !ops->where(slot->vcpu, &where))
+	if (!slot || !ops || READ_ONCE(unspin_window_refused) || !ops->where(slot->vcpu, &where))
 		return;
 	now = unspin_now();
 	user = &slot->user;
