@@ -55,7 +55,7 @@ sleep 0.3
 kill -INT $counting
 wait $counting
 check "counting that was interrupted leaves nothing" not counts_now
-check "a VM that is not there is named" fails 2 unspin spinners nobody
+check "a VM that is not there is named" fails 1 unspin spinners nobody
 
 named web,,1
 late=$vm
