@@ -97,6 +97,7 @@ static bool vm_look(struct unspin_vm *vm, u64 now)
 		.last_turn = vm->turn_last,
 		.first = first,
 		.count = host.vcpu_count - first,
+		.high = READ_ONCE(vm->gang),
 	};
 	vm->turn_index = host.vm_count;
 	vm_at[host.vm_count++] = vm;
@@ -221,10 +222,10 @@ static enum hrtimer_restart turn(struct hrtimer *of)
 	turn_charge(now - turn_started);
 	unspin_host_tasks_judge(now, now - turn_started);
 	host_look(now);
+	gang_account(&host, CLAMP_TURNS * turn_cycles);
 	unspin_wanted_judge(vm_at, host.vm_count);
 	for (i = 0; i < host.vm_count; i++)
 		host.vms[i].high = READ_ONCE(vm_at[i]->gang);
-	gang_account(&host, CLAMP_TURNS * turn_cycles);
 	turn_owned = gang_turn(&host);
 	results_keep();
 	owners_publish(turn_owned);

@@ -3,7 +3,7 @@
 
 _Static_assert(sizeof(struct gang_vm) == 32, "as in Rust");
 _Static_assert(sizeof(struct gang_vcpu) == 24 + sizeof(void *), "as in Rust");
-_Static_assert(sizeof(struct gang_cpu) == 24, "as in Rust");
+_Static_assert(sizeof(struct gang_cpu) == 40, "as in Rust");
 
 #define WANTING_MAX (1u << 22)	/* more vCPUs of a candidate count as these: products fit */
 
@@ -50,23 +50,51 @@ static gang_s64 clamped(gang_s64 owed, pol_u64 clamp)
 	return owed > bound ? bound : owed < -bound ? -bound : owed;
 }
 
+/* Whether its time is the group's, whose vCPUs have run as the scheduler has them. */
+static pol_u8 is_of_group(const struct gang_vm *vm, const struct gang_cpu *cpu)
+{
+	return !vm->high && cpu->owner >= GANG_LOW;
+}
+
+static void cpu_sum(struct gang_cpu *cpu, const struct gang_vcpu *vcpu, pol_u8 of_group)
+{
+	cpu->time += time_of(vcpu);
+	cpu->weight += weight_of(vcpu);
+	if (!of_group)
+		return;
+	cpu->group_time += time_of(vcpu);
+	cpu->group_weight += weight_of(vcpu);
+}
+
 /* What each pCPU gave, and to how many, by weight. */
 static void cpus_sum(struct gang_host *host)
 {
 	pol_u32 i, v;
 
-	for (i = 0; i < host->cpu_count; i++)
+	for (i = 0; i < host->cpu_count; i++) {
 		host->cpus[i].time = host->cpus[i].weight = 0;
+		host->cpus[i].group_time = host->cpus[i].group_weight = 0;
+	}
 	for (i = 0; i < host->vm_count; i++) {
 		for (v = host->vms[i].first; v < end_of(host, &host->vms[i]); v++) {
 			const struct gang_vcpu *vcpu = &host->vcpus[v];
+			struct gang_cpu *cpu;
 
 			if (!takes_part(host, vcpu))
 				continue;
-			host->cpus[vcpu->cpu].time += time_of(vcpu);
-			host->cpus[vcpu->cpu].weight += weight_of(vcpu);
+			cpu = &host->cpus[vcpu->cpu];
+			cpu_sum(cpu, vcpu, is_of_group(&host->vms[i], cpu));
 		}
 	}
+}
+
+/* What counts as a vCPU's time. */
+static pol_u64 charge_of(const struct gang_vm *vm, const struct gang_vcpu *vcpu,
+			 const struct gang_cpu *cpu)
+{
+	if (!is_of_group(vm, cpu))
+		return time_of(vcpu);
+	return pol_mul_div(cpu->group_time, weight_of(vcpu), cpu->group_weight);
 }
 
 static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64 clamp)
@@ -84,7 +112,7 @@ static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64
 		cpu = &host->cpus[vcpu->cpu];
 		vm->wanting += !!vcpu->wants;
 		vm->owed += (gang_s64)pol_mul_div(cpu->time, weight_of(vcpu), cpu->weight);
-		vm->owed -= (gang_s64)time_of(vcpu);
+		vm->owed -= (gang_s64)charge_of(vm, vcpu, cpu);
 	}
 	vm->owed = vm->wanting ? clamped(vm->owed, pol_sat_mul(clamp, vm->wanting)) : vm->owed / 2;
 }

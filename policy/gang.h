@@ -9,10 +9,12 @@
  *
  * The VM that is owed most comes first. A vCPU's part of a turn is what a fair scheduler
  * would have given it: the time that all vCPUs on its pCPU got, by weight. What a VM is owed
- * is the sum of its vCPUs' parts less the time they got, fills included. So turns only move
- * time: what all are owed adds up to 0. Others come after the first in the same order, each
- * on pCPUs that are left, if each of its vCPUs that wants to run finds one. When it is a
- * LOW VM's turn, the group owns those of its vCPUs' pCPUs that are left. What nobody takes
+ * is the sum of its vCPUs' parts less the time they got, fills included. Where no VM owns the
+ * pCPU, the group's vCPUs count as one: what they get there is theirs by weight, whoever of them
+ * had it. Else a VM that leaves its time to others of the group would be owed it again, by VMs
+ * outside. So turns only move time: what all are owed adds up to 0. Others come after the first
+ * in the same order, each on pCPUs that are left, if each of its vCPUs that wants to run finds
+ * one. When it is a LOW VM's turn, the group owns those of its vCPUs' pCPUs that are left. What nobody takes
  * goes to a VM that owns others already and has a vCPU asleep there, for when it wakes. A
  * pCPU that nobody owns is left to the scheduler.
  *
@@ -41,7 +43,7 @@ struct gang_vm {
 	gang_s64 owed;		/* 0 at first, then kept by the calls below */
 	pol_u32 first, count;	/* its vCPUs: vcpus[first] and those that follow */
 	pol_u32 last_turn;	/* the last turn it owned a pCPU in, 0 at first; kept likewise */
-	pol_u8 high;		/* its vCPUs spin, and should run together */
+	pol_u8 high;		/* its vCPUs spin, and should run together; changes before gang_turn() */
 	pol_u8 reserved[3];
 	pol_u32 wanting;	/* how many of its vCPUs want to run; set by gang_account() */
 };
@@ -60,6 +62,7 @@ struct gang_vcpu {
 
 struct gang_cpu {
 	pol_u64 time, weight;	/* scratch: of all vCPUs there */
+	pol_u64 group_time, group_weight;	/* scratch: of those whose time is the group's */
 	pol_u32 owner;		/* index of a VM, GANG_LOW or GANG_NONE: set by gang_turn() */
 	pol_u32 low_last_turn;	/* the last turn the group owned it in, as of a VM */
 };
@@ -74,7 +77,8 @@ struct gang_host {
 };
 
 /*
- * A turn has ended: what VMs are owed follows from what their vCPUs got. A vCPU that wanted
+ * A turn has ended: what VMs are owed follows from what their vCPUs got, from who was HIGH in it
+ * and from who owned the pCPUs. A vCPU that wanted
  * nothing and got nothing has no part. No VM is owed, or owes, more than "clamp" for each vCPU
  * that wants to run; below the length of a turn, shares would not be by weight. What a VM that
  * wants nothing is owed is halved: who sleeps for long comes back without.

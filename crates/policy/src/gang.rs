@@ -72,7 +72,8 @@ pub struct Vm {
     pub count: u32,
     /// The last turn it owned a pCPU in. 0 at first, then kept by [`Host::turn_starts`].
     pub last_turn: u32,
-    /// 1: its vCPUs spin, and should run together.
+    /// 1: its vCPUs spin, and should run together. Changes between [`Host::account`] and
+    /// [`Host::turn_starts`].
     pub high: u8,
     /// 0.
     pub reserved: [u8; 3],
@@ -133,9 +134,11 @@ pub enum Owner {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cpu {
-    /// Scratch, like the next one.
+    /// Scratch, like the three that follow.
     pub time: u64,
     pub weight: u64,
+    pub group_time: u64,
+    pub group_weight: u64,
     /// As C has it; see [`Cpu::owner`].
     pub owner: u32,
     /// The last turn in which the group owned it. 0 at first, then kept by [`Host::turn_starts`].
@@ -144,7 +147,7 @@ pub struct Cpu {
 
 impl Default for Cpu {
     fn default() -> Self {
-        Cpu { time: 0, weight: 0, owner: NONE, low_last_turn: 0 }
+        Cpu { time: 0, weight: 0, group_time: 0, group_weight: 0, owner: NONE, low_last_turn: 0 }
     }
 }
 
@@ -210,7 +213,8 @@ impl<'a> Host<'_, 'a> {
         }
     }
 
-    /// A turn has ended: what VMs are owed follows from what their vCPUs got. Nobody is owed, or
+    /// A turn has ended: what VMs are owed follows from what their vCPUs got, from who was HIGH in
+    /// it and from who owned the pCPUs. Nobody is owed, or
     /// owes, more than `clamp` for each vCPU that wants to run. It is at least the length of a
     /// turn where shares are to be by weight.
     pub fn account(&mut self, clamp: u64) {
@@ -249,6 +253,6 @@ impl<'a> Host<'_, 'a> {
 const _: () = {
     assert!(std::mem::size_of::<Vm>() == 32);
     assert!(std::mem::size_of::<Vcpu>() == 32);
-    assert!(std::mem::size_of::<Cpu>() == 24);
+    assert!(std::mem::size_of::<Cpu>() == 40);
     assert!(std::mem::size_of::<RawHost>() == 40);
 };

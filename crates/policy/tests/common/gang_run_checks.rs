@@ -2,7 +2,7 @@
 //! Turns one after another (policy/gang.h): owners run on their pCPUs and rivals do not, where
 //! nobody owns a scheduler divides by weight.
 
-use super::gang_checks::{Host, NONE};
+use super::gang_checks::{Host, LOW, NONE};
 use super::gang_owner_checks::{homes, placed, reaches, Cpus};
 use super::{property, Api};
 use proptest::prelude::*;
@@ -16,6 +16,8 @@ struct Run<'a> {
     host: Host<'a>,
     clamp: u64,
     fills: bool,
+    /// Of several vCPUs of the group on a pCPU, those of the last VM have all its time.
+    greedy: bool,
     /// CPU time of each VM, in turns: what the scheduler alone would have given, and what it got.
     due: Vec<f64>,
     got: Vec<f64>,
@@ -27,11 +29,17 @@ impl<'a> Run<'a> {
     fn new(api: &'a Api, host: Host<'a>, clamp: u64, fills: bool) -> Self {
         let vms = host.vms.len();
         let (due, got, waits) = (vec![0.0; vms], vec![0.0; vms], vec![0; vms]);
-        Run { api, host, clamp, fills, due, got, waits }
+        Run { api, host, clamp, fills, greedy: false, due, got, waits }
     }
 
     fn turn(&mut self) {
+        self.turn_after(|_| ());
+    }
+
+    /// `change` happens between a turn and the next.
+    fn turn_after(&mut self, change: impl FnOnce(&mut [Vm])) {
         self.host.account(self.api, self.clamp);
+        change(&mut self.host.vms);
         self.host.turn(self.api);
         for vm in 0..self.host.vms.len() {
             self.owner_moves(vm);
@@ -82,6 +90,10 @@ impl<'a> Run<'a> {
             let v = self.host.fill(self.api, cpu as u32);
             assert_eq!(v == NONE, here.is_empty());
             runs = here.iter().copied().filter(|&(_, of)| of as u32 == v).collect();
+        }
+        if self.greedy && self.host.cpus[cpu].owner == LOW {
+            let last = runs.iter().map(|&(vm, _)| vm).max();
+            runs.retain(|&(vm, _)| Some(vm) == last);
         }
         self.divide(&here, &runs);
     }
@@ -140,12 +152,27 @@ pub fn gang_shares_by_weight(api: &Api) {
         let mut run = Run::new(api, host_of(&parts), clamp, fills);
         let vms = run.host.vms.len();
         for (turn, who) in who.into_iter().enumerate() {
-            run.host.vms[who % vms].high ^= u8::from(turn % flip == flip - 1);
-            run.turn();
+            run.turn_after(|all| all[who % vms].high ^= u8::from(turn % flip == flip - 1));
             for (i, vm) in run.host.vms.iter().enumerate() {
                 let ahead = (run.got[i] - run.due[i]) / f64::from(vm.wanting);
                 assert!(ahead.abs() <= 2.0, "VM {i} is {ahead} turns ahead after {turn}");
             }
+        }
+    });
+}
+
+/// VMs that spin get their share, and the group gets its own, even where some of the group leave
+/// their time to others of it.
+pub fn gang_group_is_owed_as_one(api: &Api) {
+    property(400, (parts(), any::<bool>()), |(parts, fills)| {
+        let mut run = Run::new(api, host_of(&parts), 2 * TURN, fills);
+        run.greedy = true;
+        for _ in 0..200 {
+            run.turn();
+        }
+        for (i, vm) in run.host.vms.iter().enumerate().filter(|(_, vm)| vm.high != 0) {
+            let ahead = (run.got[i] - run.due[i]) / f64::from(vm.wanting);
+            assert!(ahead.abs() <= 4.0, "VM {i}, which spins, is {ahead} turns ahead");
         }
     });
 }

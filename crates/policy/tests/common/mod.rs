@@ -279,6 +279,7 @@ macro_rules! for_each_check {
             gang_checks: gang_is_bounded,
             gang_owner_checks: gang_owners_are_placed_in_order,
             gang_run_checks: gang_shares_by_weight,
+            gang_run_checks: gang_group_is_owed_as_one,
             gang_run_checks: gang_starves_nobody,
             hvs_checks: lock_waiter_preemption_scenarios,
             hvs_checks: variants_reverse_one_heuristic_each,

@@ -92,16 +92,26 @@ pub enum Fault {
     AllSpin,
 }
 
+/// What `policy/gang` keeps from turn to turn. VMs that take no part have no vCPUs there.
+struct Kept {
+    vms: Vec<gang::Vm>,
+    cpus: Vec<gang::Cpu>,
+    turn: u32,
+}
+
+impl Kept {
+    fn host<'h, 'a>(&'h mut self, vcpus: &'h mut [gang::Vcpu<'a>]) -> gang::Host<'h, 'a> {
+        gang::Host { vms: &mut self.vms, vcpus, cpus: &mut self.cpus, turn: &mut self.turn }
+    }
+}
+
 pub struct Turns {
     pub(super) vms: Table<VmId, VmTurns>,
     pub(super) vcpus: Table<VcpuId, VcpuTurns>,
     pub(super) pcpus: Table<PcpuId, PcpuTurns>,
     pub(super) seen: TurnsSeen,
-    /// What the policies see, and keep. VMs that take no part have no vCPUs there.
-    gang_vms: Vec<gang::Vm>,
+    kept: Kept,
     gang_vcpus: Vec<gang::Vcpu<'static>>,
-    gang_cpus: Vec<gang::Cpu>,
-    turn: u32,
     demand: demand::Host,
     demands: Vec<demand::Vm>,
     everywhere: CpuSet,
@@ -124,10 +134,12 @@ impl Turns {
             vcpus: Table::default(),
             pcpus: vec![nobody; pcpus as usize].into(),
             seen: TurnsSeen::default(),
-            gang_vms: Vec::new(),
+            kept: Kept {
+                vms: Vec::new(),
+                cpus: vec![gang::Cpu::default(); pcpus as usize],
+                turn: 0,
+            },
             gang_vcpus: Vec::new(),
-            gang_cpus: vec![gang::Cpu::default(); pcpus as usize],
-            turn: 0,
             demand: demand::Host::default(),
             demands: Vec::new(),
             everywhere: (0..pcpus as usize).collect(),
@@ -143,7 +155,7 @@ impl Turns {
     pub fn add_vm(&mut self, set: InTurns, vcpus: u32) {
         let first = self.vcpus.len() as u32;
         let takes_part = if set.takes_part { vcpus } else { 0 };
-        self.gang_vms.push(gang::Vm::new(first, takes_part));
+        self.kept.vms.push(gang::Vm::new(first, takes_part));
         let asks = set.takes_part && set.coscheduling == Coscheduling::VCRD_PLE;
         self.demands.push(demand::Vm { asks: u8::from(asks), ..demand::Vm::default() });
         let gang = set.takes_part && set.coscheduling == Coscheduling::CON;
@@ -230,32 +242,27 @@ impl Turns {
     pub(super) fn decide(&mut self, core: &Core, wasted: impl Fn(VmId) -> u64) {
         self.charge(core.now_ns);
         self.look(core);
-        self.judge(core, wasted);
-        for (seen, vm) in self.gang_vms.iter_mut().zip(self.vms.iter()) {
-            seen.high = u8::from(vm.gang);
-        }
-        let turns_before: Vec<u32> = self.gang_vms.iter().map(|vm| vm.last_turn).collect();
-        let allowed = |v: VcpuId| (!core.vcpus[v].on.pinned).then_some(&self.everywhere);
+        let turns_before: Vec<u32> = self.kept.vms.iter().map(|vm| vm.last_turn).collect();
+        let everywhere = self.everywhere;
+        let allowed = |v: VcpuId| (!core.vcpus[v].on.pinned).then_some(&everywhere);
         let seen = core.vcpus.ids().zip(&self.gang_vcpus);
         let mut vcpus: Vec<gang::Vcpu> =
             seen.map(|(v, seen)| gang::Vcpu { allowed: allowed(v), ..*seen }).collect();
-        let mut host = gang::Host {
-            vms: &mut self.gang_vms,
-            vcpus: &mut vcpus,
-            cpus: &mut self.gang_cpus,
-            turn: &mut self.turn,
-        };
-        host.account(CLAMP_TURNS * self.length_ns);
+        self.kept.host(&mut vcpus).account(CLAMP_TURNS * self.length_ns);
         #[cfg(test)]
-        if self.fault == Some(Fault::OwesNothing) {
-            host.vms.iter_mut().for_each(|vm| vm.owed = 0);
+        if self.has(Fault::OwesNothing) {
+            self.kept.vms.iter_mut().for_each(|vm| vm.owed = 0);
         }
-        self.owned = host.turn_starts();
+        self.judge(core, wasted);
+        for (seen, vm) in self.kept.vms.iter_mut().zip(self.vms.iter()) {
+            seen.high = u8::from(vm.gang);
+        }
+        self.owned = self.kept.host(&mut vcpus).turn_starts();
         self.seen.owned += u64::from(self.owned);
-        for (pcpu, seen) in self.pcpus.iter_mut().zip(&self.gang_cpus) {
+        for (pcpu, seen) in self.pcpus.iter_mut().zip(&self.kept.cpus) {
             pcpu.owner = if self.owned { seen.owner() } else { Owner::Nobody };
         }
-        let now = self.gang_vms.iter().zip(turns_before);
+        let now = self.kept.vms.iter().zip(turns_before);
         for (vm, (seen, before)) in self.vms.iter_mut().zip(now) {
             vm.counts.turns += u64::from(seen.last_turn != before);
         }
@@ -265,8 +272,8 @@ impl Turns {
 
     /// The turn that ends is its owners', and nobody fills any longer.
     fn charge(&mut self, now_ns: u64) {
-        for (vm, seen) in self.vms.iter_mut().zip(&self.gang_vms) {
-            if self.owned && seen.high != 0 && seen.last_turn == self.turn {
+        for (vm, seen) in self.vms.iter_mut().zip(&self.kept.vms) {
+            if self.owned && seen.high != 0 && seen.last_turn == self.kept.turn {
                 vm.turn_ns += now_ns - self.started_ns;
             }
         }
@@ -282,12 +289,7 @@ impl Turns {
     /// Who fills `p`, whose owner has nothing to run there.
     pub(super) fn fill(&mut self, p: PcpuId) -> Option<VcpuId> {
         self.look_again();
-        let host = gang::Host {
-            vms: &mut self.gang_vms,
-            vcpus: &mut self.gang_vcpus,
-            cpus: &mut self.gang_cpus,
-            turn: &mut self.turn,
-        };
+        let host = self.kept.host(&mut self.gang_vcpus);
         let v = VcpuId(host.fill(p.0 as usize)? as u32);
         self.pcpus[p].filler = v;
         self.vms[self.vcpus[v].vm].counts.fills += 1;
