@@ -38,11 +38,16 @@ static void ple_exit_end(struct unspin_slot *slot, u64 now)
 	slot->unreported_exits++;
 }
 
-/* The VM's window; longer for a vCPU that spins while no sibling is missing. */
+/*
+ * The VM's window; longer for a vCPU that spins while no sibling is missing. In its own turn
+ * none is: they run or have nothing to do, and there is nobody to leave the CPU to.
+ */
 static u32 window_wanted(const struct unspin_slot *slot, bool ple)
 {
 	u32 window = READ_ONCE(slot->vm->window_cycles);
 
+	if (__this_cpu_read(unspin_cpu.owner) == slot->vm)
+		return slot->vm->params.window_max_cycles;
 	if (!slot->complete)
 		return window;
 	/* Grown by this exit, or by those before. */
