@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use unspin_scenario::module::{sets_window, ModuleSettings};
 use unspin_scenario::plan::{Arm, Run, Window, YieldTo};
@@ -15,6 +16,9 @@ use crate::Error;
 const PLE_OFF_CYCLES: u32 = 1 << 24;
 
 const ROOT: &str = "/sys/module/unspin";
+
+/// The module names a new VM within this.
+const NAMING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The loaded module; dropped, its defaults are as they were.
 pub(crate) struct Module {
@@ -99,9 +103,20 @@ impl Module {
 
     /// Sets what the VM of process `pid`, which runs, has from now on.
     pub(crate) fn set_vm(&self, pid: u32, settings: &ModuleSettings) -> Result<(), Error> {
-        match self.vm_dir(pid)? {
-            Some(dir) => write_all(&dir, &settings.files()),
-            None => Err(Error::UnknownVm { pid }),
+        let dir = self.vm_dir_soon(pid, NAMING_PATIENCE)?;
+        write_all(&dir.ok_or(Error::UnknownVm { pid })?, &settings.files())
+    }
+
+    /// The same as [`Module::vm_dir`] for a VM that may have been made just now: the module names it
+    /// when one of the kernel's workers comes to it.
+    fn vm_dir_soon(&self, pid: u32, patience: Duration) -> Result<Option<PathBuf>, Error> {
+        let start = Instant::now();
+        loop {
+            let dir = self.vm_dir(pid)?;
+            if dir.is_some() || start.elapsed() >= patience {
+                return Ok(dir);
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -413,6 +428,23 @@ mod tests {
         assert!(module.stats(1).unwrap().is_none());
         fs::remove_dir_all(&module.root).unwrap();
         assert!(module.stats(4).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_vm_that_was_made_just_now_is_waited_for() {
+        let module = with_vms("soon", &[("4-0", "1")]);
+        let later = module.root.join("vms/5-0");
+        let made = std::thread::spawn({
+            let later = later.clone();
+            move || {
+                std::thread::sleep(Duration::from_millis(20));
+                fs::create_dir(later).unwrap();
+            }
+        });
+        assert_eq!(module.vm_dir_soon(5, Duration::from_secs(60)).unwrap(), Some(later));
+        made.join().unwrap();
+        assert_eq!(module.vm_dir_soon(6, Duration::from_millis(5)).unwrap(), None);
+        fs::remove_dir_all(&module.root).unwrap();
     }
 
     #[test]
