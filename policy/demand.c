@@ -28,9 +28,10 @@ static pol_u64 since(pol_u64 sum, pol_u64 base)
 /* Over its look, which ends now. */
 static pol_u8 wastes(const struct demand_vm *vm, const struct demand_params *params)
 {
+	pol_u32 threshold = vm->was_high ? params->threshold_ppm / 2 : params->threshold_ppm;
 	pol_u64 wasted = since(vm->wasted, vm->wasted_base), cpu = since(vm->cpu, vm->cpu_base);
 
-	return vm->asks && wasted && pol_mul_div(wasted, DEMAND_PPM, cpu) >= params->threshold_ppm;
+	return vm->asks && wasted && pol_mul_div(wasted, DEMAND_PPM, cpu) >= threshold;
 }
 
 /* At the end of its look: whether it is HIGH from now on. A hold is no look: who was HIGH needs one. */

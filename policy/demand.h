@@ -7,7 +7,8 @@
  * without any, and VMs that waste more than a share of their CPU time are HIGH for a
  * hold. Then it looks again. A look that finds the same VMs doubles the hold, any other
  * starts it anew. VMs that are LOW in a hold are looked at all the time, and may join it.
- * Waste comes in bursts, so a VM that was LOW must have wasted as much in two looks in a row.
+ * Waste comes in bursts, so a VM that was LOW must have wasted as much in two looks in a row, and one
+ * that was HIGH stays so while it wastes half as much.
  *
  * ASMan (Weng, Liu, Yu, Li, HPDC 2011) lets the guest say when a lock was waited for too
  * long (vcrd.h). Here the guest is not asked: waste is time in pause-loop exits, and whatever else the
@@ -24,7 +25,7 @@
 #define DEMAND_PPM 1000000u
 
 struct demand_params {
-	pol_u32 threshold_ppm;	/* HIGH from this share of CPU time wasted on, 1-10^6 */
+	pol_u32 threshold_ppm;	/* HIGH from this share of CPU time wasted on, 1-10^6; half of it to stay so */
 	pol_u32 look_us;	/* length of a look, at least 1 */
 	pol_u32 hold_us;	/* shortest hold, at least 1 */
 	pol_u32 hold_max_us;	/* longest, at least hold_us */

@@ -23,7 +23,8 @@ use crate::sys;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// A VM is HIGH that wastes this share of its CPU time, or more: 1 to 10⁶ millionths.
+    /// A VM is HIGH that wastes this share of its CPU time, or more: 1 to 10⁶ millionths. Half of it
+    /// keeps one HIGH.
     pub threshold_ppm: u32,
     /// How long a look takes, at least 1.
     pub look_us: u32,

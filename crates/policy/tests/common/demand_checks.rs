@@ -64,6 +64,19 @@ pub fn demand_worked_example(api: &Api) {
     assert_eq!(bench.high(), [0, 0, 0, 0], "nobody is in a look");
 }
 
+/// Who was in the hold before needs half of the waste to be in the next one.
+pub fn demand_half_is_enough_to_stay(api: &Api) {
+    let mut bench = Bench::new(api, 3);
+    bench.lasts_us(false, &[100, 100, 25]);
+    assert_eq!(bench.high(), [1, 1, 0]);
+    bench.lasts_us(true, &[0, 0, 25]);
+    assert_eq!(bench.lasts_us(false, &[25, 24, 49]), 20);
+    assert_eq!(bench.high(), [1, 0, 0]);
+    bench.lasts_us(true, &[0, 25, 49]);
+    bench.lasts_us(false, &[25, 49, 49]);
+    assert_eq!(bench.high(), [1, 0, 0], "who left needs all of it again");
+}
+
 /// The same VMs again double the hold, up to its bound; others, or fewer, start it anew.
 pub fn demand_holds_grow(api: &Api) {
     let mut bench = Bench::new(api, 2);

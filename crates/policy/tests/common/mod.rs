@@ -265,6 +265,7 @@ macro_rules! for_each_check {
             credit_checks: credit_shares_by_weight,
             credit_checks: credit_params_are_judged,
             demand_checks: demand_worked_example,
+            demand_checks: demand_half_is_enough_to_stay,
             demand_checks: demand_holds_grow,
             demand_checks: demand_is_joined,
             demand_checks: demand_is_of_those_who_ask,

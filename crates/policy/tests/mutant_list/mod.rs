@@ -156,8 +156,8 @@ const MUTANTS: &[Mutant] = &[
     mutant("credit.c", "-change_of(paid)", "change_of(paid)", "credit_shares_by_weight"),
     mutant(
         "demand.c",
-        ">= params->threshold_ppm",
-        "> params->threshold_ppm",
+        ">= threshold;",
+        "> threshold;",
         "demand_worked_example",
     ),
     mutant(
@@ -174,6 +174,8 @@ const MUTANTS: &[Mutant] = &[
         "vm->wasted_before |= wastes",
         "demand_holds_grow",
     ),
+    mutant("demand.c", "vm->was_high ? params", "0 ? params", "demand_half_is_enough_to_stay"),
+    mutant("demand.c", "vm->was_high ? params", "1 ? params", "demand_worked_example"),
     mutant("demand.c", "pol_sat_mul(host->held_us, 2)", "host->held_us", "demand_holds_grow"),
     mutant("demand.c", "same &= vms[i].high == vms[i].was_high;", "", "demand_holds_grow"),
     mutant("demand.c", "any && same && held ?", "any && held ?", "demand_holds_grow"),
