@@ -26,16 +26,7 @@ static struct {
 
 static void learner_begin(void)
 {
-	learner.params = (struct vcrd_params){
-		.threshold_log2_cycles = config->report_log2_cycles,
-		.values = VCRD_VALUES,
-		.step_us = VCRD_STEP_US,
-		.initial_ppm = VCRD_INITIAL_PPM,
-		.recency_ppm = VCRD_RECENCY_PPM,
-		.experiment_ppm = VCRD_EXPERIMENT_PPM,
-		.margin_us = VCRD_MARGIN_US,
-		.ratio_max = VCRD_RATIO_MAX,
-	};
+	learner.params = (struct vcrd_params)VCRD_PARAMS(config->report_log2_cycles);
 	vcrd_init(&learner.vcrd, &learner.params);
 	learner.begun = 1;
 }

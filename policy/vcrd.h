@@ -43,13 +43,18 @@ struct vcrd_params {
 };
 
 #define VCRD_THRESHOLD_LOG2_CYCLES 20u	/* section 4.2 */
-#define VCRD_VALUES 16u
-#define VCRD_STEP_US 10000u		/* a slot of Credit, section 3.3 */
-#define VCRD_INITIAL_PPM 1000000u
-#define VCRD_RECENCY_PPM 100000u
-#define VCRD_EXPERIMENT_PPM 200000u
-#define VCRD_MARGIN_US 10000u
-#define VCRD_RATIO_MAX 1u
+
+/* The defaults of everybody, as an initializer; the threshold is what some set otherwise. */
+#define VCRD_PARAMS(threshold_log2) { \
+	.threshold_log2_cycles = (threshold_log2), \
+	.values = 16, \
+	.step_us = 10000, /* a slot of Credit, section 3.3 */ \
+	.initial_ppm = 1000000, \
+	.recency_ppm = 100000, \
+	.experiment_ppm = 200000, \
+	.margin_us = 10000, \
+	.ratio_max = 1, \
+}
 
 struct vcrd_state {
 	pol_u64 propensity_ppm[VCRD_VALUES_MAX];	/* q_x, in millionths */

@@ -35,5 +35,7 @@ fn main() {
     for header in HEADERS {
         println!("cargo::rerun-if-changed={policy}/{header}.h");
     }
+    println!("cargo::rerun-if-changed=c");
+    build.file("c/defaults.c");
     build.compile("unspin_policy");
 }

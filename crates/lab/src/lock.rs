@@ -59,10 +59,12 @@ impl Lock {
             match Lock::take(dir) {
                 Err(LabError::Busy { path, pid }) if !said => {
                     said = true;
-                    say(&format!(
-                        "waiting for unspin (process {pid}), which uses {}",
-                        path.display()
-                    ));
+                    // Boots of one command are beside each other, and prepare one by one.
+                    let who = match pid == std::process::id().to_string() {
+                        true => "another boot of this command".to_string(),
+                        false => format!("unspin (process {pid})"),
+                    };
+                    say(&format!("waiting for {who}, which uses {}", path.display()));
                 }
                 Err(LabError::Busy { .. }) => {}
                 other => return other,

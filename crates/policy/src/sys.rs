@@ -136,6 +136,8 @@ extern "C" {
     pub fn userspin_has_pause(code: *const u8, bytes: u32) -> u8;
     pub fn userspin_digest(registers: *const u64, count: u32) -> u64;
 
+    /// From `c/defaults.c`.
+    pub static vcrd_defaults: vcrd::Params;
     pub fn vcrd_params_check(params: *const vcrd::Params) -> i32;
     pub fn vcrd_init(state: *mut vcrd::State, params: *const vcrd::Params);
     pub fn vcrd_is_over_threshold(params: *const vcrd::Params, waited_cycles: u64) -> u8;

@@ -42,16 +42,8 @@ pub struct Params {
 
 impl Default for Params {
     fn default() -> Self {
-        Params {
-            threshold_log2_cycles: 20,
-            values: 16,
-            step_us: 10_000,
-            initial_ppm: 1_000_000,
-            recency_ppm: 100_000,
-            experiment_ppm: 200_000,
-            margin_us: 10_000,
-            ratio_max: 1,
-        }
+        // SAFETY: a constant of C, of this type.
+        unsafe { sys::vcrd_defaults }
     }
 }
 

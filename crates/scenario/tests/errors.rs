@@ -375,6 +375,8 @@ fn each_way_of_scheduling_needs_its_scheduler() {
         parse_scenario("x.toml", "x", &fair).unwrap();
     }
     check(arm, "name = \"a\"\ncoscheduling = \"gang\"\n", "arm[0].coscheduling", "\"vcrd-ple\"");
+    let alone = "name = \"a\"\nturn_us = 6000\n";
+    check(arm, alone, "arm[0].turn_us", "allowed: turn_us beside coscheduling");
     check("vcpus = 4\n", "vcpus = 4\ngang = \"yes\"\n", "vm[0].gang", "true or false");
     check(arm, "name = \"a\"\nasym = { times = true }\n", "arm[0].asym.times", "time");
     check("pcpus = 4\n", "pcpus = 4\nscheduler = \"xen\"\n", "host.scheduler", "credit-capped");

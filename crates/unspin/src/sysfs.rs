@@ -174,12 +174,7 @@ impl Module {
     /// Writes settings of a VM, or of the defaults: all of them, or none where a key or a value is
     /// wrong or the module refuses one.
     pub fn set(&self, vm: Option<&str>, pairs: &[(&str, &str)]) -> anyhow::Result<()> {
-        for (i, (key, value)) in pairs.iter().enumerate() {
-            check(vm, key, value)?;
-            if pairs[..i].iter().any(|(k, _)| k == key) {
-                return Err(Usage(format!("{key} is given twice")).into());
-            }
-        }
+        check_settings(vm.is_some(), pairs)?;
         let dir = match vm {
             Some(id) => self.vm_dir(id)?,
             None => self.root.join("default"),
@@ -218,12 +213,23 @@ impl Module {
     }
 }
 
-fn check(vm: Option<&str>, key: &str, value: &str) -> Result<(), Usage> {
+/// Whether they are settings, of a VM or of all, as far as can be said without the module.
+pub fn check_settings(of_vm: bool, pairs: &[(&str, &str)]) -> Result<(), Usage> {
+    for (i, (key, value)) in pairs.iter().enumerate() {
+        check(of_vm, key, value)?;
+        if pairs[..i].iter().any(|(k, _)| k == key) {
+            return Err(Usage(format!("{key} is given twice")));
+        }
+    }
+    Ok(())
+}
+
+fn check(of_vm: bool, key: &str, value: &str) -> Result<(), Usage> {
     let Some((_, takes)) = SETTINGS.iter().find(|(k, _)| *k == key) else {
         let keys: Vec<&str> = SETTINGS.iter().map(|(k, _)| *k).collect();
         return Err(Usage(format!("no setting {key:?}; there are: {}", keys.join(", "))));
     };
-    if key == RESET && vm.is_none() {
+    if key == RESET && !of_vm {
         return Err(Usage("reset is a VM's: name it with --vm".to_string()));
     }
     if !takes.accepts(value) {

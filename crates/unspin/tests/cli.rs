@@ -128,6 +128,10 @@ fn what_no_machine_has_is_said_before_anything_is_made() {
 fn what_this_computer_cannot_do_is_77() {
     fails(&["status", "--sysfs", "/nonexistent"], 77, "not loaded");
     fails(&["set", "mode=off", "--sysfs", "/nonexistent"], 77, "not loaded");
+    // What is wrong with any module is said first.
+    fails(&["set", "turn_us=5", "--sysfs", "/nonexistent"], 2, "1000 to 100000 microseconds");
+    fails(&["set", "cosheduling=con", "--sysfs", "/nonexistent"], 2, "no setting \"cosheduling\"");
+    fails(&["set", "turn_us=6000", "turn_us=7000", "--sysfs", "/nonexistent"], 2, "given twice");
 }
 
 #[test]

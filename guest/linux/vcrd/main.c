@@ -31,16 +31,7 @@
 #undef pr_fmt
 #define pr_fmt(fmt) "unspin-guest: " fmt
 
-static struct vcrd_params params = {
-	.threshold_log2_cycles = VCRD_THRESHOLD_LOG2_CYCLES,
-	.values = VCRD_VALUES,
-	.step_us = VCRD_STEP_US,
-	.initial_ppm = VCRD_INITIAL_PPM,
-	.recency_ppm = VCRD_RECENCY_PPM,
-	.experiment_ppm = VCRD_EXPERIMENT_PPM,
-	.margin_us = VCRD_MARGIN_US,
-	.ratio_max = VCRD_RATIO_MAX,
-};
+static struct vcrd_params params = VCRD_PARAMS(VCRD_THRESHOLD_LOG2_CYCLES);
 module_param_named(threshold_log2_cycles, params.threshold_log2_cycles, uint, 0444);
 MODULE_PARM_DESC(threshold_log2_cycles, "a wait above 2^this TSC cycles is too long");
 

@@ -7,11 +7,15 @@ use crate::show::place::{
 };
 use crate::show::shares::{cpu_shares, has_turns, turn_shares};
 use crate::show::windows::{adapting, still, window};
-use crate::summary::{Document, Headroom, Mean, Place, Row, Spinner, Summary, VcpuTime};
+use crate::summary::{
+    Document, Headroom, Mean, Place, Row, SlowdownRow, Spinner, StallRow, Summary, VcpuTime,
+    WakeupRow,
+};
 use std::fmt::Write;
 use tabled::builder::Builder;
 use tabled::settings::object::{Columns, Object, Rows};
 use tabled::settings::{Alignment, Style};
+use tabled::Table;
 use unspin_scenario::plan::CgroupLayout;
 use unspin_scenario::IDEAL_ARM;
 
@@ -109,26 +113,20 @@ fn grids(out: &mut String, s: &Summary, place: &Place) {
 
 /// Where Linux guests were under the baseline.
 fn spinners(s: &Summary) -> String {
-    let mut b = Builder::default();
-    b.push_record(["profile", "VMs", "guest lock", "seen at", "where"]);
-    let mut any = false;
+    let mut rows = Vec::new();
     for r in s.arms.iter().filter(|r| r.key.is_whole() && r.key.arm == r.key.baseline) {
         let Some(linux) = &r.linux else { continue };
         let kinds = [("pause-loop exits", &linux.spinners), ("interrupts", &linux.interrupted)];
         for (kind, places) in kinds.into_iter().filter(|(_, places)| !places.is_empty()) {
             let place = |p: &Spinner| format!("{} {:.0} %", p.symbol, 100.0 * p.share);
             let places: Vec<String> = places.iter().take(3).map(place).collect();
-            let vms = r.key.vms.to_string();
-            b.push_record([&r.key.profile, &vms, linux.guest.lock, kind, &places.join(", ")]);
-            any = true;
+            let (profile, vms) = (r.key.profile.clone(), r.key.vms.to_string());
+            let lock = linux.guest.lock.to_string();
+            rows.push(vec![profile, vms, lock, kind.to_string(), places.join(", ")]);
         }
     }
-    if !any {
-        return String::new();
-    }
-    let mut t = b.build();
-    t.with(Style::sharp());
-    format!("\nwhere vCPUs of Linux guests were, under {}\n{t}\n", baseline(s))
+    let title = format!("where vCPUs of Linux guests were, under {}", baseline(s));
+    titled(&title, &["profile", "VMs", "guest lock", "seen at", "where"], rows, None)
 }
 
 /// What the host's scheduler saw of a Linux guest's vCPUs.
@@ -226,14 +224,13 @@ fn grid(
     means: Option<(&[&Mean], MeanCell)>,
 ) -> String {
     let (arms, profiles) = (arm_order(rows), profile_order(rows));
-    let mut b = Builder::default();
-    b.push_record(std::iter::once(what).chain(arms.iter().copied()));
+    let mut records = vec![record(what, arms.iter().map(|a| a.to_string()))];
     for p in &profiles {
         let cells = arms.iter().map(|a| {
             let r = rows.iter().find(|r| r.key.arm == *a && r.key.profile == *p);
             r.map_or("-".to_string(), |r| cell(r))
         });
-        b.push_record(std::iter::once(p.to_string()).chain(cells));
+        records.push(record(p, cells));
     }
     let over = rows.iter().filter(|r| r.key.spin_intensive).map(|r| r.key.profile.as_str());
     if let Some((means, mean)) = means.filter(|_| distinct(over).len() > 1) {
@@ -241,11 +238,33 @@ fn grid(
             let m = means.iter().find(|m| m.arm == *a);
             m.and_then(|m| mean(m)).unwrap_or("-".to_string())
         });
-        b.push_record(std::iter::once("mean of spinning".to_string()).chain(cells));
+        records.push(record("mean of spinning", cells));
     }
-    let mut t = b.build();
-    t.with(Style::sharp()).modify(Columns::new(1..).not(Rows::first()), Alignment::right());
-    format!("{t}\n")
+    format!("{}\n", table(records, Some(1)))
+}
+
+fn record(first: &str, rest: impl Iterator<Item = String>) -> Vec<String> {
+    std::iter::once(first.to_string()).chain(rest).collect()
+}
+
+/// The first record is the head; numbers are flush right from a column on, if one is given.
+fn table(records: Vec<Vec<String>>, right_from: Option<usize>) -> Table {
+    let mut t = Builder::from(records).build();
+    t.with(Style::sharp());
+    if let Some(first) = right_from {
+        t.modify(Columns::new(first..).not(Rows::first()), Alignment::right());
+    }
+    t
+}
+
+/// A table under its title; nothing where it has no rows.
+fn titled(title: &str, head: &[&str], rows: Vec<Vec<String>>, right_from: Option<usize>) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut records = vec![head.iter().map(|h| h.to_string()).collect()];
+    records.extend(rows);
+    format!("\n{title}\n{}\n", table(records, right_from))
 }
 
 fn mean_performance(m: &Mean) -> Option<String> {
@@ -268,13 +287,10 @@ fn mark_of(verdict: Option<&str>) -> &'static str {
 const STALL_TURNS: [u64; 6] = [16, 64, 256, 1024, 4096, 16384];
 
 fn stalls(s: &Summary) -> String {
-    if s.stalls.is_empty() {
-        return String::new();
-    }
-    let mut b = Builder::default();
-    let head = ["profile", "VMs", "lock", "arm", "acquisitions"].map(str::to_string);
-    b.push_record(head.into_iter().chain(STALL_TURNS.map(|t| format!("{t} turns"))));
-    for r in &s.stalls {
+    let turns = STALL_TURNS.map(|t| format!("{t} turns"));
+    let mut head = vec!["profile", "VMs", "lock", "arm", "acquisitions"];
+    head.extend(turns.iter().map(String::as_str));
+    let row = |r: &StallRow| {
         let cells = STALL_TURNS.map(|turns| {
             let w = r.waits.iter().find(|w| w.turns == turns);
             w.map_or("-".to_string(), |w| {
@@ -284,23 +300,18 @@ fn stalls(s: &Summary) -> String {
         let vms = r.vms.to_string();
         let first =
             [r.profile.clone(), vms, r.lock.clone(), r.arm.clone(), r.acquisitions.to_string()];
-        b.push_record(first.into_iter().chain(cells));
-    }
-    let mut t = b.build();
-    t.with(Style::sharp());
-    format!(
-        "\nwaits that came to so many turns of their loop, and in how many the lock was free then \
-         ({}, {})\n{t}\n",
+        first.into_iter().chain(cells).collect()
+    };
+    let title = format!(
+        "waits that came to so many turns of their loop, and in how many the lock was free then \
+         ({}, {})",
         s.machine, s.kernel
-    )
+    );
+    titled(&title, &head, s.stalls.iter().map(row).collect(), None)
 }
 
 fn wakeups(s: &Summary) -> String {
-    if s.wakeups.is_empty() {
-        return String::new();
-    }
-    let mut b = Builder::default();
-    b.push_record([
+    let head = [
         "profile",
         "VMs",
         "cgroups",
@@ -310,10 +321,10 @@ fn wakeups(s: &Summary) -> String {
         "p99",
         "largest",
         "p99 ÷ baseline",
-    ]);
+    ];
     let us = |us: f64| format!("{us:.0} µs");
-    for r in &s.wakeups {
-        b.push_record([
+    let row = |r: &WakeupRow| {
+        vec![
             r.profile.clone(),
             r.vms.to_string(),
             layout(r.cgroup).to_string(),
@@ -323,19 +334,15 @@ fn wakeups(s: &Summary) -> String {
             us(r.p99_us),
             us(r.max_us),
             r.p99_against_baseline.map_or("-".to_string(), |ratio| format!("{ratio:.2}")),
-        ]);
-    }
-    let mut t = b.build();
-    t.with(Style::sharp());
-    format!("\nhow late tasks of the host ran that woke up ({}, {})\n{t}\n", s.machine, s.kernel)
+        ]
+    };
+    let title =
+        format!("how late tasks of the host ran that woke up ({}, {})", s.machine, s.kernel);
+    titled(&title, &head, s.wakeups.iter().map(row).collect(), None)
 }
 
 fn slowdowns(s: &Summary) -> String {
-    if s.slowdowns.is_empty() {
-        return String::new();
-    }
-    let mut b = Builder::default();
-    b.push_record([
+    let head = [
         "profile",
         "VMs",
         "cgroups",
@@ -348,8 +355,8 @@ fn slowdowns(s: &Summary) -> String {
         "caches",
         "kernel spinning",
         "host",
-    ]);
-    for r in &s.slowdowns {
+    ];
+    let row = |r: &SlowdownRow| {
         let shares = r.factors.iter().map(|f| {
             let regained = f.regained.map_or("off".into(), |x| format!("{:+.1}", 100.0 * x));
             format!("{:.1} ({regained})", 100.0 * f.share)
@@ -362,39 +369,33 @@ fn slowdowns(s: &Summary) -> String {
             r.arm.clone(),
             percent(r.slowdown),
         ];
-        b.push_record(first.into_iter().chain(shares).chain(rest));
-    }
-    let mut t = b.build();
-    t.with(Style::sharp()).modify(Columns::new(4..).not(Rows::first()), Alignment::right());
-    format!(
-        "\nslowdown against the program on the machine itself, and its factors: % of vCPU time (throughput \
-         regained without it, %) ({}, {})\n{t}\n",
+        first.into_iter().chain(shares).chain(rest).collect()
+    };
+    let title = format!(
+        "slowdown against the program on the machine itself, and its factors: % of vCPU time (throughput \
+         regained without it, %) ({}, {})",
         s.machine, s.kernel
-    )
+    );
+    titled(&title, &head, s.slowdowns.iter().map(row).collect(), Some(4))
 }
 
 fn headroom(s: &Summary) -> String {
-    if s.headroom.is_empty() {
-        return String::new();
-    }
-    let mut b = Builder::default();
     let loses = format!("{} loses", baseline(s));
-    b.push_record(["VMs", "cgroups", "arm", &loses, "share closed", "profiles with headroom"]);
-    for h in &s.headroom {
+    let head = ["VMs", "cgroups", "arm", &loses, "share closed", "profiles with headroom"];
+    let row = |h: &Headroom| {
         let names = if h.profiles.is_empty() { "none".into() } else { h.profiles.join(" ") };
-        b.push_record([
+        vec![
             h.vms.to_string(),
             cgroups_and_lock(h.cgroup, &h.lock),
             h.arm.clone(),
             percent(h.stock_loss),
             percent(h.closed),
             names,
-        ]);
-    }
-    let mut t = b.build();
-    t.with(Style::sharp());
+        ]
+    };
+    let title = format!("headroom to ideal ({}, {})", s.machine, s.kernel);
     let unseen: String = s.headroom.iter().filter_map(unseen).collect();
-    format!("\nheadroom to ideal ({}, {})\n{t}\n{unseen}", s.machine, s.kernel)
+    titled(&title, &head, s.headroom.iter().map(row).collect(), None) + &unseen
 }
 
 /// A line on programs whose headroom no pause-loop exit sees.

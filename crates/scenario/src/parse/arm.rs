@@ -5,7 +5,7 @@ use crate::parse::keys::Read;
 use crate::parse::reader::{or, Table, Value};
 use crate::parse::vm::read_lock;
 use crate::parse::window::read_window;
-use crate::schema::arm::{ApleParams, Arm, Asym, Platform, Window, YieldTo};
+use crate::schema::arm::{ApleParams, Arm, Asym, Coscheduling, Platform, Window, YieldTo};
 use crate::schema::host::HostScheduler;
 use crate::schema::key::Kind;
 use crate::schema::keys::arm as keys;
@@ -113,6 +113,9 @@ fn read_arm(
     }
     let coscheduling = t.read(&keys::COSCHEDULING);
     let turn_us = t.read(&keys::TURN_US);
+    if let Some(v) = t.at(&keys::TURN_US).filter(|_| coscheduling == Some(Coscheduling::None)) {
+        v.problem("without coscheduling nobody has turns", "turn_us beside coscheduling");
+    }
     let asym = or(t.at(&keys::ASYM), Asym::default(), |v| read_asym(&v, scheduler));
     let platform = read_platform(t);
     Some(Arm {

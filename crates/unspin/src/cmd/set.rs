@@ -2,7 +2,7 @@
 //! `unspin set`: settings of the module.
 
 use crate::exit::Usage;
-use crate::sysfs::{settings_help, Module, ROOT};
+use crate::sysfs::{check_settings, settings_help, Module, ROOT};
 use crate::vms;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -32,6 +32,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             _ => return Err(Usage(format!("{s:?} is not KEY=VALUE")).into()),
         }
     }
+    // What is wrong anyhow is said first, without a module too.
+    check_settings(args.vm.is_some(), &pairs)?;
     let module = Module::open_same_version(&args.sysfs)?;
     let host = Host::at(&args.proc);
     let vm = args.vm.as_ref().map(|given| vms::find(&module, &host, given)).transpose()?;

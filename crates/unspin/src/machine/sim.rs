@@ -48,10 +48,12 @@ impl Machine for Simulated {
     fn check_plan(&self, plan: &Plan) -> Result<(), (&'static str, Refusal)> {
         // What goes together is the same for every kernel.
         let host = Host::of_plan(plan, Kernel::V6_12);
-        let wrong = plan.runs.iter().find_map(|run| unspin_sim::check(&host, run).err());
-        wrong.map_or(Ok(()), |e| {
+        let wrong =
+            plan.runs.iter().find_map(|run| Some((run, unspin_sim::check(&host, run).err()?)));
+        wrong.map_or(Ok(()), |(run, e)| {
+            let message = format!("arm {:?}, {e}", run.arm.name);
             let allowed = "what docs/simulator.md says goes together".to_string();
-            Err(("host", Refusal { message: e.to_string(), allowed }))
+            Err(("host", Refusal { message, allowed }))
         })
     }
 
