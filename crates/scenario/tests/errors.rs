@@ -375,6 +375,20 @@ fn each_way_of_scheduling_needs_its_scheduler() {
         parse_scenario("x.toml", "x", &fair).unwrap();
     }
     check(arm, "name = \"a\"\ncoscheduling = \"gang\"\n", "arm[0].coscheduling", "\"vcrd-ple\"");
+    let fifo = |turns: &str| format!("name = \"a\"\n{turns}coscheduling_mechanism = \"fifo\"\n");
+    for turns in ["", "coscheduling = \"none\"\n", "coscheduling = \"vcrd-ple\"\n"] {
+        let (at, fix) = ("arm[0].coscheduling_mechanism", "coscheduling = \"con\"");
+        check(arm, &fifo(turns), at, fix);
+    }
+    let con = GOOD.replace(arm, &fifo("coscheduling = \"con\"\n"));
+    let s = parse_scenario("x.toml", "x", &con).unwrap();
+    for machine in ["sim", "threads"] {
+        let key = refused(&s, machine).unwrap();
+        assert_eq!(key == "arm[0].coscheduling_mechanism", machine == "sim", "{key}");
+    }
+    assert_eq!([refused(&s, "kvm"), refused(&s, "emulated")], [None, None]);
+    let by_name = con.replace("\"fifo\"", "\"cgroup-freeze\"");
+    assert!(problems(&by_name)[0].to_string().contains("\"park\" or \"fifo\""));
     check("vcpus = 4\n", "vcpus = 4\ngang = \"yes\"\n", "vm[0].gang", "true or false");
     check(arm, "name = \"a\"\nasym = { times = true }\n", "arm[0].asym.times", "time");
     check("pcpus = 4\n", "pcpus = 4\nscheduler = \"xen\"\n", "host.scheduler", "credit-capped");
