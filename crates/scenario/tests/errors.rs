@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every way a file can be wrong is named with its line, its key, and what is allowed.
 
+use unspin_scenario::plan::CoschedulingMechanism;
 use unspin_scenario::{parse_profile, parse_scenario, problem_at, Problem, Scenario};
 
 const GOOD: &str = r#"title = "t"
@@ -382,6 +383,7 @@ fn each_way_of_scheduling_needs_its_scheduler() {
     }
     let con = GOOD.replace(arm, &fifo("coscheduling = \"con\"\n"));
     let s = parse_scenario("x.toml", "x", &con).unwrap();
+    assert_eq!(s.arms[0].coscheduling_mechanism, CoschedulingMechanism::Fifo);
     for machine in ["sim", "threads"] {
         let key = refused(&s, machine).unwrap();
         assert_eq!(key == "arm[0].coscheduling_mechanism", machine == "sim", "{key}");
