@@ -41,6 +41,8 @@ pub enum Error {
     NoIpiControl { arm: String, reason: String },
     #[error("arm {arm} is ipi_aware and leaves the choice to KVM; it is the module that looks who owes an answer: yield_to = \"hvs\" or another of its variants")]
     IpiAwareStock { arm: String },
+    #[error("turns by SCHED_FIFO (coscheduling_mechanism = \"fifo\"): {what}: {source}; run as root, on a kernel without CONFIG_RT_GROUP_SCHED")]
+    NoFifo { what: String, source: std::io::Error },
     #[error("no file under /sys/kernel/debug/sched to set the slice with; mount debugfs, and use a kernel with CONFIG_SCHED_DEBUG")]
     NoSlice,
     #[error("cgroup layout needs the cpu controller of cgroup v2 at /sys/fs/cgroup: {0}")]

@@ -15,6 +15,7 @@ mod module;
 mod qemu;
 mod sink;
 mod trace;
+mod turns;
 mod wakeups;
 
 use unspin_scenario::plan::{Plan, SCHEMA};

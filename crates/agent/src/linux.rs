@@ -203,7 +203,12 @@ impl Guests {
 
     /// Threads of the vCPUs of the first `vms` guests.
     pub(crate) fn tids(&self, vms: u32) -> Vec<i32> {
-        self.up.iter().take(vms as usize).flat_map(|guest| guest.qemu.tids.clone()).collect()
+        self.tids_by_vm(vms).concat()
+    }
+
+    /// The same, of each guest.
+    pub(crate) fn tids_by_vm(&self, vms: u32) -> Vec<Vec<i32>> {
+        self.up.iter().take(vms as usize).map(|guest| guest.qemu.tids.clone()).collect()
     }
 
     /// The first `vms` guests now: all counts first, at nearly one moment. Of a guest that has ended

@@ -18,6 +18,7 @@ use crate::host::Slice;
 use crate::linux::Guests;
 use crate::module::{self, Module};
 use crate::trace::{self, Trace};
+use crate::turns::Turns;
 use crate::wakeups::Tasks;
 use crate::Error;
 
@@ -81,6 +82,9 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     let tasks = wakeups(bench, run, [begin_ns, end_ns]);
     let (first, second) = {
         let _realtime = Realtime::enter();
+        let tids = vms.processes.iter().map(|process| process.tids.clone()).collect();
+        // Dropped before the agent is an ordinary task again.
+        let _turns = Turns::start(run, tids, end_ns)?;
         let fds: Vec<i32> = vms.processes.iter().map(VmProcess::fd).collect();
         // Something to read before its time is a failure; whoever reads the samples meets it.
         readable_until(&fds, begin_ns)?;
@@ -139,6 +143,7 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     pids.truncate(run.vms as usize);
     let (first, second) = {
         let _realtime = Realtime::enter();
+        let _turns = Turns::start(run, bench.guests.tids_by_vm(run.vms), end_ns)?;
         readable_until(&[], begin_ns)?;
         let first = (bench.guests.samples(run.vms)?, module_stats(bench, run, &pids)?);
         readable_until(&[], end_ns)?;

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use unspin_lab::{Computer, Kernel, Lab};
 use unspin_replay::{replay, Tally};
-use unspin_scenario::plan::Plan;
+use unspin_scenario::plan::{Coscheduling, CoschedulingMechanism, Plan};
 use unspin_scenario::result::RunResult;
 use unspin_scenario::{expand, parse_profile, parse_scenario, Selection};
 
@@ -49,6 +49,9 @@ yield_to = "hvs"
 "#;
 /// What APPLES must gain on stock KVM, as a share; it was measured to be 0.4 to 0.8.
 const GAIN_MIN: f64 = 0.10;
+/// Of the CPU time, what each of three VMs must get in turns of equal length: a window has 16 or 17
+/// turns, and threads sleep now and then.
+const FIFO_SHARE_MIN: f64 = 0.15;
 const TRUTH_CHECKS_MIN: u32 = 30;
 
 /// One emulator at a time.
@@ -82,6 +85,7 @@ fn apples_gains_and_its_decisions_are_the_policies() {
     if let Some((lab, kernel)) = lab() {
         let results = boot(&lab, &kernel, &plan(), "ple-gain");
         gain(&results);
+        fifo(&results);
         parity(&results);
     }
 }
@@ -96,7 +100,8 @@ fn truth(lab: &Lab, kernel: &Kernel) {
     assert!(heard.passed >= TRUTH_CHECKS_MIN, "only {} checks were made", heard.passed);
 }
 
-/// The scenario's runs, and one more of APPLES with its decisions recorded.
+/// The scenario's runs, one more of APPLES with its decisions recorded, and one of APPLES with turns by
+/// SCHED_FIFO.
 fn plan() -> Plan {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles/dbench.toml");
     let text = std::fs::read_to_string(&file).expect("profiles/dbench.toml");
@@ -107,9 +112,14 @@ fn plan() -> Plan {
         expand(&scenario, SCENARIO, &profiles.into(), &Selection::default()).expect("the plan");
     let traced = plan.runs.iter().find(|r| r.arm.name == "apples").cloned();
     let mut traced = traced.expect("a run of APPLES");
+    let mut fifo = traced.clone();
     (traced.trace_epochs, traced.trace_picks) = (true, true);
     traced.id = plan.runs.iter().map(|r| r.id).max().unwrap_or(0) + 1;
-    plan.runs.push(traced);
+    fifo.id = traced.id + 1;
+    fifo.arm.name = "fifo".to_string();
+    fifo.arm.coscheduling = Coscheduling::Con;
+    fifo.arm.coscheduling_mechanism = CoschedulingMechanism::Fifo;
+    plan.runs.extend([traced, fifo]);
     plan
 }
 
@@ -138,6 +148,19 @@ fn gain(results: &[RunResult]) {
         assert_eq!(m.fail_open_events, 0, "a VM was left to KVM: {m:?}");
     }
     assert!(apples as f64 >= stock as f64 * (1.0 + GAIN_MIN), "apples {apples}, stock {stock}");
+}
+
+/// Turns by SCHED_FIFO: each VM had some, and the module made none.
+fn fifo(results: &[RunResult]) {
+    let result = results.iter().find(|r| r.run.arm.name == "fifo").expect("the run with turns");
+    let all_ns = u64::from(result.run.vcpus) * result.window_ns;
+    for vm in &result.vm {
+        let share = vm.cpu_ns.iter().sum::<u64>() as f64 / all_ns as f64;
+        let units: u64 = vm.units.iter().sum();
+        common::say(&format!("turns by SCHED_FIFO: {units} units, {share:.3} of the CPU time"));
+        assert!(units > 0 && share > FIFO_SHARE_MIN, "{units} units, {share}");
+        assert_eq!(vm.module.as_ref().map(|m| m.turns), Some(0), "turns of the module");
+    }
 }
 
 /// The recorded decisions, made again in user space.

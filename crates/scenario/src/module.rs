@@ -3,7 +3,9 @@
 //! models it.
 
 use crate::plan::Run;
-use crate::schema::arm::{ApleParams, Arm, Coscheduling as Asked, Window, YieldTo};
+use crate::schema::arm::{
+    ApleParams, Arm, Coscheduling as Asked, CoschedulingMechanism, Window, YieldTo,
+};
 use unspin_uapi::{Coscheduling, Mode, Number, Variant};
 
 /// The settings of the module that are words, beside those that are [`Number`]s.
@@ -106,8 +108,11 @@ pub fn sets_window(arm: &Arm) -> bool {
     matches!(arm.window, Window::Fixed { .. } | Window::Aple(_))
 }
 
-/// What the module calls the arm's coscheduling.
+/// What the module calls the arm's coscheduling; turns that it does not make are none to it.
 fn coscheduling(arm: &Arm) -> Coscheduling {
+    if arm.coscheduling_mechanism != CoschedulingMechanism::Park {
+        return Coscheduling::NONE;
+    }
     match arm.coscheduling {
         Asked::None => Coscheduling::NONE,
         Asked::Con => Coscheduling::CON,
@@ -175,6 +180,15 @@ mod tests {
         assert_eq!(fixed.number(Number::DELTA), 0);
         assert_eq!(fixed.number(Number::EPOCH), 50);
         assert_eq!(fixed.number(Number::EPOCH_MIN), 3000);
+    }
+
+    #[test]
+    fn turns_by_another_are_none_to_the_module() {
+        let mut run = Run::new(vec![], 1, 1);
+        run.arm.coscheduling = Asked::Con;
+        assert_eq!(ModuleSettings::of(&run, &run.arm).coscheduling, Coscheduling::CON);
+        run.arm.coscheduling_mechanism = CoschedulingMechanism::Fifo;
+        assert_eq!(ModuleSettings::of(&run, &run.arm).coscheduling, Coscheduling::NONE);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! What a machine is asked to do: a scenario expanded into single runs, in order.
 
 pub use crate::schema::arm::{
-    ApleParams, Arm, Asym, Coscheduling, Factor, Platform, Window, YieldTo,
+    ApleParams, Arm, Asym, Coscheduling, CoschedulingMechanism, Factor, Platform, Window, YieldTo,
 };
 pub use crate::schema::host::{CgroupLayout, HostModel, HostScheduler, LoopDetection};
 pub use crate::schema::linux::{GuestIdle, GuestLock, GuestProgram, LinuxGuest, LinuxVm};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every way a file can be wrong is named with its line, its key, and what is allowed.
 
+use unspin_scenario::plan::CoschedulingMechanism;
 use unspin_scenario::{parse_profile, parse_scenario, problem_at, Problem, Scenario};
 
 const GOOD: &str = r#"title = "t"
@@ -377,6 +378,21 @@ fn each_way_of_scheduling_needs_its_scheduler() {
     check(arm, "name = \"a\"\ncoscheduling = \"gang\"\n", "arm[0].coscheduling", "\"vcrd-ple\"");
     let alone = "name = \"a\"\nturn_us = 6000\n";
     check(arm, alone, "arm[0].turn_us", "allowed: turn_us beside coscheduling");
+    let fifo = |turns: &str| format!("name = \"a\"\n{turns}coscheduling_mechanism = \"fifo\"\n");
+    for turns in ["", "coscheduling = \"none\"\n", "coscheduling = \"vcrd-ple\"\n"] {
+        let (at, fix) = ("arm[0].coscheduling_mechanism", "coscheduling = \"con\"");
+        check(arm, &fifo(turns), at, fix);
+    }
+    let con = GOOD.replace(arm, &fifo("coscheduling = \"con\"\n"));
+    let s = parse_scenario("x.toml", "x", &con).unwrap();
+    assert_eq!(s.arms[0].coscheduling_mechanism, CoschedulingMechanism::Fifo);
+    for machine in ["sim", "threads"] {
+        let key = refused(&s, machine).unwrap();
+        assert_eq!(key == "arm[0].coscheduling_mechanism", machine == "sim", "{key}");
+    }
+    assert_eq!([refused(&s, "kvm"), refused(&s, "emulated")], [None, None]);
+    let by_name = con.replace("\"fifo\"", "\"cgroup-freeze\"");
+    assert!(problems(&by_name)[0].to_string().contains("\"park\" or \"fifo\""));
     check("vcpus = 4\n", "vcpus = 4\ngang = \"yes\"\n", "vm[0].gang", "true or false");
     check(arm, "name = \"a\"\nasym = { times = true }\n", "arm[0].asym.times", "time");
     check("pcpus = 4\n", "pcpus = 4\nscheduler = \"xen\"\n", "host.scheduler", "credit-capped");

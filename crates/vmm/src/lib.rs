@@ -18,5 +18,5 @@ mod vm;
 
 pub use error::{Error, GuestFault};
 pub use process::{vm_process_main, VM_PROCESS_COMMAND};
-pub use realtime::Realtime;
+pub use realtime::{set_fifo, set_normal, Realtime, SWITCH_PRIORITY, TURN_PRIORITY};
 pub use vm::{host_tsc_khz, VcpuSample, Vm, VmConfig};

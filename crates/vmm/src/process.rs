@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, VcpuSample, Vm, VmConfig};
+use crate::{Error, Realtime, VcpuSample, Vm, VmConfig};
 
 /// The argument that makes a binary call [`vm_process_main`].
 pub const VM_PROCESS_COMMAND: &str = "vm-process";
@@ -81,8 +81,8 @@ fn serve() -> Result<(), Error> {
         return Err(Error::Command("the first must be `config`".into()));
     };
     let mut vm = Vm::new(&config)?;
-    // After the vCPU threads exist: they would inherit it.
-    be_realtime();
+    // After the vCPU threads exist: they would inherit it. It stays to the process's end.
+    std::mem::forget(Realtime::enter());
     reply(&Reply::Ready { tids: vm.tids() });
     match command(&mut input)? {
         Command::Run(schedule) => run(&mut vm, &schedule, &input)?,
@@ -161,13 +161,6 @@ fn reply(reply: &Reply) {
     let mut output = std::io::stdout().lock();
     // A starter that has gone cannot be told anything.
     let _ = writeln!(output, "{line}").and_then(|()| output.flush());
-}
-
-/// SCHED_FIFO, lowest priority; without the right to it the counts are read as soon as may be.
-fn be_realtime() {
-    let param = libc::sched_param { sched_priority: 1 };
-    // SAFETY: `param` is valid; 0 is the calling thread.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &param) };
 }
 
 /// CLOCK_MONOTONIC.

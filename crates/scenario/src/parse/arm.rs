@@ -5,7 +5,9 @@ use crate::parse::keys::Read;
 use crate::parse::reader::{or, Table, Value};
 use crate::parse::vm::read_lock;
 use crate::parse::window::read_window;
-use crate::schema::arm::{ApleParams, Arm, Asym, Coscheduling, Platform, Window, YieldTo};
+use crate::schema::arm::{
+    ApleParams, Arm, Asym, Coscheduling, CoschedulingMechanism, Platform, Window, YieldTo,
+};
 use crate::schema::host::HostScheduler;
 use crate::schema::key::Kind;
 use crate::schema::keys::arm as keys;
@@ -112,6 +114,7 @@ fn read_arm(
         );
     }
     let coscheduling = t.read(&keys::COSCHEDULING);
+    let coscheduling_mechanism = read_mechanism(t, coscheduling);
     let turn_us = t.read(&keys::TURN_US);
     if let Some(v) = t.at(&keys::TURN_US).filter(|_| coscheduling == Some(Coscheduling::None)) {
         v.problem("without coscheduling nobody has turns", "turn_us beside coscheduling");
@@ -127,10 +130,25 @@ fn read_arm(
         observe,
         lock,
         coscheduling: coscheduling?,
+        coscheduling_mechanism: coscheduling_mechanism?,
         turn_us: turn_us?,
         asym: asym?,
         platform: platform?,
     })
+}
+
+/// The module alone learns which VMs spin.
+fn read_mechanism(t: &Table, coscheduling: Option<Coscheduling>) -> Option<CoschedulingMechanism> {
+    let mechanism = t.read(&keys::COSCHEDULING_MECHANISM)?;
+    let is_fifo = mechanism == CoschedulingMechanism::Fifo;
+    let by_itself = coscheduling.is_some_and(|c| c != Coscheduling::Con);
+    if let Some(v) = t.at(&keys::COSCHEDULING_MECHANISM).filter(|_| is_fifo && by_itself) {
+        v.problem(
+            "turns by SCHED_FIFO are made without asking who spins",
+            "coscheduling = \"con\" beside coscheduling_mechanism = \"fifo\"",
+        );
+    }
+    Some(mechanism)
 }
 
 /// It needs a scheduler whose vCPUs differ.

@@ -30,7 +30,10 @@ pub struct Arm {
     /// Credit as ASMan has it.
     #[serde(default, skip_serializing_if = "Coscheduling::is_default")]
     pub coscheduling: Coscheduling,
-    /// Length of the module's turns, us; left out: the module's own.
+    /// What makes the turns of `coscheduling`.
+    #[serde(default, skip_serializing_if = "CoschedulingMechanism::is_default")]
+    pub coscheduling_mechanism: CoschedulingMechanism,
+    /// Length of turns, us; left out: the module's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_us: Option<u32>,
     /// Asymmetric vCPUs, on a host with the fair scheduler (machine `sim`).
@@ -110,6 +113,23 @@ pub enum Coscheduling {
 impl Coscheduling {
     pub(crate) fn is_default(&self) -> bool {
         *self == Coscheduling::default()
+    }
+}
+
+/// What makes turns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CoschedulingMechanism {
+    /// The module, which keeps the vCPUs of others from running.
+    #[default]
+    Park,
+    /// Whoever runs the VMs, who makes the threads of a VM's vCPUs SCHED_FIFO: for comparison.
+    Fifo,
+}
+
+impl CoschedulingMechanism {
+    pub(crate) fn is_default(&self) -> bool {
+        *self == CoschedulingMechanism::default()
     }
 }
 
@@ -246,6 +266,12 @@ impl Named for Coscheduling {
             ("vcrd-user", Coscheduling::VcrdUser),
             ("vcrd-both", Coscheduling::VcrdBoth),
         ]
+    }
+}
+
+impl Named for CoschedulingMechanism {
+    fn choices() -> Vec<(&'static str, CoschedulingMechanism)> {
+        vec![("park", CoschedulingMechanism::Park), ("fifo", CoschedulingMechanism::Fifo)]
     }
 }
 

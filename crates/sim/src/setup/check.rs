@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::guest::{GROUP, GROUPS_MAX};
 use unspin_policy::gang;
 use unspin_scenario::module;
-use unspin_scenario::plan::{self, CgroupLayout, Coscheduling, YieldTo};
+use unspin_scenario::plan::{self, CgroupLayout, Coscheduling, CoschedulingMechanism, YieldTo};
 
 /// Most threads of a VM.
 const THREADS_MAX: u32 = 1024;
@@ -83,6 +83,9 @@ impl Setup {
     }
 
     fn check_scheduler(&self) -> Result<(), String> {
+        if self.run.arm.coscheduling_mechanism != CoschedulingMechanism::Park {
+            return Err("the simulator has no real-time class; coscheduling_mechanism = \"park\" there, or left out".into());
+        }
         match &self.host.credit {
             Some(credit) => self.check_credit(credit)?,
             None => self.check_turns()?,

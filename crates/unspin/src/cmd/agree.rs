@@ -16,7 +16,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use unspin_report::read_files;
-use unspin_scenario::plan::{CgroupLayout, Coscheduling, Run, Window};
+use unspin_scenario::plan::{CgroupLayout, Coscheduling, CoschedulingMechanism, Run, Window};
 use unspin_scenario::result::{Begin, RunResult};
 use unspin_sim::{simulate, Host, Kernel};
 
@@ -41,8 +41,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for stream in &input.streams {
         let host = host(&stream.begin)?;
         for r in stream.runs.iter().filter(|r| !r.run.alone) {
-            if needs_user_spinning(&r.run) {
-                unseen.insert(r.run.arm.name.clone());
+            if let Some(why) = not_modelled(&r.run) {
+                unseen.insert((r.run.arm.name.clone(), why));
                 continue;
             }
             let key = key(&stream.begin, &r.run);
@@ -58,8 +58,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             }
         }
     }
-    for arm in unseen {
-        say!("note: arm {arm} is left out: the simulator's guests do not spin in user space");
+    for (arm, why) in unseen {
+        say!("note: arm {arm} is left out: {why}");
     }
     if jobs.is_empty() {
         return Err(Usage(
@@ -94,9 +94,13 @@ fn is_threads(begin: &Begin) -> bool {
     begin.machine == "threads"
 }
 
-/// Whether its turns are of who spins in user space, which the simulator does not model.
-fn needs_user_spinning(run: &Run) -> bool {
-    matches!(run.arm.coscheduling, Coscheduling::VcrdUser | Coscheduling::VcrdBoth)
+/// Why the simulator does not model its turns, if it does not.
+fn not_modelled(run: &Run) -> Option<&'static str> {
+    if run.arm.coscheduling_mechanism == CoschedulingMechanism::Fifo {
+        return Some("the simulator has no real-time class");
+    }
+    let by_user = matches!(run.arm.coscheduling, Coscheduling::VcrdUser | Coscheduling::VcrdBoth);
+    by_user.then_some("the simulator's guests do not spin in user space")
 }
 
 /// Threads have no hypervisor that could see them spin.

@@ -21,7 +21,7 @@ use unspin_agent::is_ignored;
 use unspin_lab::Lock;
 use unspin_report::{documents, read_files, write_atomic, write_dir, Document};
 use unspin_scenario::module;
-use unspin_scenario::plan::{Arm, Coscheduling, Plan};
+use unspin_scenario::plan::{Arm, Coscheduling, CoschedulingMechanism, Plan};
 use unspin_scenario::result::Record;
 use unspin_scenario::split;
 use unspin_uapi::{any_of, Variant};
@@ -172,10 +172,12 @@ fn check(args: &Args, l: &Loaded, plan: &Plan, machine: &dyn Machine) -> Result<
     machine.check_plan(plan).map_err(|(key, why)| l.refused(key, &why))
 }
 
-/// What the module can do of an arm's coscheduling, where it is no model of it.
+/// What the module can do of an arm's coscheduling, where it is no model of it. Turns that others make
+/// need nothing of it.
 fn check_coscheduling(l: &Loaded) -> Result<(), Usage> {
     for (i, arm) in l.scenario.arms.iter().enumerate() {
-        if arm.coscheduling != Coscheduling::None && !module::acts(arm) {
+        let parks = arm.coscheduling_mechanism == CoschedulingMechanism::Park;
+        if arm.coscheduling != Coscheduling::None && parks && !module::acts(arm) {
             let message = format!("arm {:?} leaves its VMs to KVM", arm.name);
             let allowed = "yield_to or window of the module beside coscheduling".to_string();
             return Err(l.refused(&format!("arm[{i}].coscheduling"), &Refusal { message, allowed }));

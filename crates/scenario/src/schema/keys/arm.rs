@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keys of `[[arm]]`.
 
-use crate::schema::arm::{Arm, Asym, Coscheduling, Factor, Window, YieldTo};
+use crate::schema::arm::{Arm, Asym, Coscheduling, CoschedulingMechanism, Factor, Window, YieldTo};
 use crate::schema::key::{
     integer, list, table, word, Flag, Form, Integer, List, Machines, Maybe, Name as Named, Word,
 };
@@ -51,11 +51,18 @@ table! { ARM: Arm = "[[arm]]", "A way of treating the VMs. `alone` and `ideal` a
                (vcrd). The module makes turns for them, and machine sim as the module does; on a host \
                with Credit sim has ASMan's coscheduling instead, by what the guest sees of waits \
                (vcrd) or by bursts of PLE exits (vcrd-ple)");
+    COSCHEDULING_MECHANISM: Word<CoschedulingMechanism> = "coscheduling_mechanism", word() =>
+        .usually(CoschedulingMechanism::Park)
+        .only_on(Machines::Module, |a| a.coscheduling_mechanism != CoschedulingMechanism::Park)
+        .help("what makes the turns: the module, which keeps others' vCPUs from running (park, which \
+               machine sim has too), or, to be compared with it, whoever runs the VMs, who makes the \
+               threads of a VM's vCPUs SCHED_FIFO for a turn (fifo, with coscheduling = \"con\" only; \
+               docs/sysfs.md)");
     TURN_US: Maybe<Integer<u32>> = "turn_us", Maybe(integer(
         Number::TURN.least(), Number::TURN.most(), " microseconds")) =>
         .usually("6000")
         .only_on(Machines::Hypervisors, |a| a.turn_us.is_some())
-        .help("length of the module's turns; on machine sim not with Credit");
+        .help("length of turns; on machine sim not with Credit");
     ASYM: Form = "asym", Form("{ time = true, latency = true, resolver = true }") =>
         .usually("none of it")
         .only_on(Machines::Sim, |a| a.asym != Asym::default())
