@@ -154,12 +154,7 @@ const MUTANTS: &[Mutant] = &[
     mutant("credit.c", "vcpus[decision.vcpu].raised = 0;", "", "credit_coschedules"),
     mutant("credit.c", "(pol_u64)last + 1 : 0", "last : 0", "credit_picks_the_head"),
     mutant("credit.c", "-change_of(paid)", "change_of(paid)", "credit_shares_by_weight"),
-    mutant(
-        "demand.c",
-        ">= threshold;",
-        "> threshold;",
-        "demand_worked_example",
-    ),
+    mutant("demand.c", ">= threshold;", "> threshold;", "demand_worked_example"),
     mutant(
         "demand.c",
         "return vm->asks && wasted &&",
