@@ -397,9 +397,9 @@ mod tests {
         ] {
             assert!(help.contains(&format!("\n  {line}\n")), "{help}");
         }
-        check(None, "ipi_aware", "1").unwrap();
-        assert!(check(None, "ipi_aware", "2").unwrap_err().to_string().contains("0 or 1"));
-        let renamed = check(None, "hvs_variant", "paper").unwrap_err().to_string();
+        check(false, "ipi_aware", "1").unwrap();
+        assert!(check(false, "ipi_aware", "2").unwrap_err().to_string().contains("0 or 1"));
+        let renamed = check(false, "hvs_variant", "paper").unwrap_err().to_string();
         assert!(renamed.contains("hvs-paper"), "{renamed}");
     }
 
