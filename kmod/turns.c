@@ -97,7 +97,7 @@ static bool vm_look(struct unspin_vm *vm, u64 now)
 		.last_turn = vm->turn_last,
 		.first = first,
 		.count = host.vcpu_count - first,
-		.high = READ_ONCE(vm->gang),
+		.high = READ_ONCE(vm->gang),	/* in the turn that ends */
 	};
 	vm->turn_index = host.vm_count;
 	vm_at[host.vm_count++] = vm;

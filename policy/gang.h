@@ -12,11 +12,12 @@
  * is the sum of its vCPUs' parts less the time they got, fills included. Where no VM owns the
  * pCPU, the group's vCPUs count as one: what they get there is theirs by weight, whoever of them
  * had it. Else a VM that leaves its time to others of the group would be owed it again, by VMs
- * outside. So turns only move time: what all are owed adds up to 0. Others come after the first
- * in the same order, each on pCPUs that are left, if each of its vCPUs that wants to run finds
- * one. When it is a LOW VM's turn, the group owns those of its vCPUs' pCPUs that are left. What nobody takes
- * goes to a VM that owns others already and has a vCPU asleep there, for when it wakes. A
- * pCPU that nobody owns is left to the scheduler.
+ * outside. So turns only move time: what all are owed adds up to 0.
+ *
+ * Others come after the first in the same order, each on pCPUs that are left, if each of its
+ * vCPUs that wants to run finds one. When it is a LOW VM's turn, the group owns those of its
+ * vCPUs' pCPUs that are left. What nobody takes goes to a VM that owns others already and has a
+ * vCPU asleep there, for when it wakes. A pCPU that nobody owns is left to the scheduler.
  *
  * That VMs which synchronize should run together, and only while they do, is ASMan's (Weng,
  * Liu, Yu, Li, "Dynamic Adaptive Scheduling for Virtual Machines", HPDC 2011); turns for
@@ -43,7 +44,7 @@ struct gang_vm {
 	gang_s64 owed;		/* 0 at first, then kept by the calls below */
 	pol_u32 first, count;	/* its vCPUs: vcpus[first] and those that follow */
 	pol_u32 last_turn;	/* the last turn it owned a pCPU in, 0 at first; kept likewise */
-	pol_u8 high;		/* its vCPUs spin, and should run together; changes before gang_turn() */
+	pol_u8 high;		/* its vCPUs spin, and should run together; set between the two calls */
 	pol_u8 reserved[3];
 	pol_u32 wanting;	/* how many of its vCPUs want to run; set by gang_account() */
 };
@@ -78,10 +79,10 @@ struct gang_host {
 
 /*
  * A turn has ended: what VMs are owed follows from what their vCPUs got, from who was HIGH in it
- * and from who owned the pCPUs. A vCPU that wanted
- * nothing and got nothing has no part. No VM is owed, or owes, more than "clamp" for each vCPU
- * that wants to run; below the length of a turn, shares would not be by weight. What a VM that
- * wants nothing is owed is halved: who sleeps for long comes back without.
+ * and from who owned the pCPUs. A vCPU that wanted nothing and got nothing has no part. No VM is
+ * owed, or owes, more than "clamp" for each vCPU that wants to run; below the length of a turn,
+ * shares would not be by weight. What a VM that wants nothing is owed is halved: who sleeps for
+ * long comes back without.
  */
 void gang_account(struct gang_host *host, pol_u64 clamp);
 
