@@ -155,12 +155,13 @@ echo -1 > /proc/sys/kernel/sched_rt_runtime_us
 for runtime in /sys/kernel/debug/sched/fair_server/cpu*/runtime; do
 	(echo 0 > $runtime) 2> /dev/null
 done
+# The emulator's clock may jump when the host is busy: so much sooner or later it may be.
 fell_back() {
 	found=$(unspin-inside starve $1 2000) || { echo "$found"; return 1; }
 	say "$1: $found"
 	echo "$found"
-	ms=$(echo "$found" | sed -n 's/^fell back after \([0-9]*\) ms$/\1/p')
-	[ -n "$ms" ] && [ $ms -ge 700 ] && [ $ms -le 1300 ]
+	set -- $(echo "$found" | sed -n 's/^fell back after \([0-9]*\) ms, clock jumped \([0-9]*\) ms$/\1 \2/p')
+	[ $# = 2 ] && [ $1 -ge $((700 - $2)) ] && [ $1 -le $((1300 + $2)) ]
 }
 before=$(value $U/fail_open_total)
 check "a preempted vCPU that starves is seen in time" fell_back preempted
@@ -168,21 +169,19 @@ check "counted" is $U/fail_open_total $((before + 1))
 check "and said" said 'falls back to KVM.s own behaviour: a ready vCPU has not run for 750 ms'
 check "a woken one too" fell_back woken
 check "and counted" is $U/fail_open_total $((before + 2))
-# 500 ms of the computer's time may be more on a host that is busy: a try that fell back when it had a
-# reason to says nothing.
+# Where the clock jumps, whoever waits has then waited as long. A sleep that were taken for a wait would
+# fall back in every try.
 slept_is_no_reason() {
-	for try in 1 2 3; do
+	for try in 1 2 3 4 5; do
 		before=$(value $U/fail_open_total)
 		found=$(unspin-inside starve slept 500) || { echo "$found"; return 1; }
 		say "slept, try $try: $found"
-		if [ "$found" = "did not fall back in 500 ms" ]; then
+		if [ "${found%%,*}" = "did not fall back in 500 ms" ]; then
 			is $U/fail_open_total "$before"
 			return
 		fi
-		ms=$(echo "$found" | sed -n 's/^fell back after \([0-9]*\) ms$/\1/p')
-		[ -n "$ms" ] && [ $ms -ge 700 ] || { echo "$found"; return 1; }
 	done
-	echo "no try took 500 ms"
+	echo "fell back in every try"
 	return 1
 }
 check "one that slept long and waited 500 ms is no reason, and not counted" slept_is_no_reason

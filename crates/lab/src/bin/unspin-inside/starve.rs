@@ -8,13 +8,14 @@ use kvm_bindings::kvm_msi;
 use kvm_ioctls::VmFd;
 use std::arch::global_asm;
 use std::fs;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Two spin on one CPU, so that there is always one to yield to; the victim has another.
 const SPINNERS_CPU: usize = 1;
 const VICTIM_CPU: usize = 2;
+const CLOCK_CPU: usize = 3;
 const VICTIM: usize = 2;
 /// Cycles of a spin.
 const LENGTH: u32 = 20_000;
@@ -74,8 +75,18 @@ impl How {
     }
 }
 
-/// Takes the victim's CPU for `hog_ms`. Says after how many ms its VM was left to KVM, if it was.
+/// Takes the victim's CPU for `hog_ms`. Says after how many ms its VM was left to KVM, if it was, and for
+/// how many ms at most a real-time thread on an idle CPU did not run: an emulator's clock may jump.
 pub fn run(how: How, hog_ms: u64) -> Result<String, String> {
+    let (ended, longest_gap_ms) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let clock = clock(ended.clone(), longest_gap_ms.clone());
+    let found = beside_hog(how, hog_ms);
+    ended.store(true, Ordering::SeqCst);
+    clock.join().map_err(|_| "the clock's thread panicked".to_string())??;
+    Ok(format!("{}, clock jumped {} ms", found?, longest_gap_ms.load(Ordering::SeqCst)))
+}
+
+fn beside_hog(how: How, hog_ms: u64) -> Result<String, String> {
     let memory = Memory::new(spinner::MEMORY)?;
     load(memory);
     let vm = memory.vm()?;
@@ -154,6 +165,26 @@ fn start_victim(vm: &VmFd, memory: Memory, how: How) -> Result<Words, String> {
     // It runs until the process ends.
     std::thread::spawn(move || pin(VICTIM_CPU).and_then(|()| spinner::run_once(&mut vcpu)));
     Ok(words)
+}
+
+/// A real-time thread that wakes up every few milliseconds and keeps the longest time it did not.
+fn clock(
+    ended: Arc<AtomicBool>,
+    longest_gap_ms: Arc<AtomicU64>,
+) -> std::thread::JoinHandle<Result<(), String>> {
+    std::thread::spawn(move || {
+        pin(CLOCK_CPU)?;
+        be_realtime()?;
+        let mut before = Instant::now();
+        while !ended.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(5));
+            let now = Instant::now();
+            let gap_ms = (now - before).as_millis() as u64;
+            longest_gap_ms.fetch_max(gap_ms, Ordering::SeqCst);
+            before = now;
+        }
+        Ok(())
+    })
 }
 
 /// A real-time thread on the victim's CPU.
