@@ -4,6 +4,7 @@
 _Static_assert(sizeof(struct gang_vm) == 32, "as in Rust");
 _Static_assert(sizeof(struct gang_vcpu) == 24 + sizeof(void *), "as in Rust");
 _Static_assert(sizeof(struct gang_cpu) == 40, "as in Rust");
+_Static_assert(sizeof(struct gang_use) == 24, "as in Rust");
 
 #define WANTING_MAX (1u << 22)	/* more vCPUs of a candidate count as these: products fit */
 
@@ -384,4 +385,32 @@ pol_u32 gang_fill(const struct gang_host *host, pol_u32 cpu)
 		}
 	}
 	return best;
+}
+
+/* --- tasks of the host --- */
+
+static gang_s64 mean(gang_s64 before, gang_s64 of_turn)
+{
+	before = clamped(before, GANG_TIME_MAX);
+	return before + (of_turn - before) / GANG_USE_TURNS;
+}
+
+void gang_use_begin(struct gang_use *use, pol_u64 turn)
+{
+	use->of_host = 0;
+	use->of_all = (gang_s64)(turn < GANG_TIME_MAX ? turn : GANG_TIME_MAX);
+	use->used = 0;
+}
+
+pol_u8 gang_use(struct gang_use *use, gang_s64 of_host, pol_u64 turn)
+{
+	gang_s64 length = (gang_s64)(turn < GANG_TIME_MAX ? turn : GANG_TIME_MAX);
+
+	use->of_host = mean(use->of_host, clamped(of_host, turn));
+	use->of_all = mean(use->of_all, length);
+	if (use->of_host * 100 > use->of_all * GANG_USE_MOST_PERCENT)
+		use->used = 1;
+	else if (use->of_host * 100 < use->of_all * GANG_USE_AGAIN_PERCENT)
+		use->used = 0;
+	return use->used;
 }

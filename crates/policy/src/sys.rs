@@ -74,6 +74,8 @@ extern "C" {
     pub fn gang_turn(host: *mut gang::RawHost) -> u8;
     pub fn gang_may_run(host: *const gang::RawHost, vm: u32, cpu: u32) -> u8;
     pub fn gang_fill(host: *const gang::RawHost, cpu: u32) -> u32;
+    pub fn gang_use_begin(of: *mut gang::Use, turn: u64);
+    pub fn gang_use(of: *mut gang::Use, of_host: i64, turn: u64) -> u8;
 
     pub fn hvs_category_on_preempt(
         in_ple_exit: u8,

@@ -215,10 +215,25 @@ static void gang_at(pol_u32 a, pol_u32 b, pol_u32 c, pol_u32 count)
 	}
 }
 
+static void gang_use_at(pol_u64 a, pol_u64 b, pol_u64 c)
+{
+	struct gang_use use = { (gang_s64)a, (gang_s64)b, 0, { 0 } };
+
+	note(gang_use(&use, (gang_s64)c, a));
+	note(gang_use(&use, (gang_s64)b, c));
+	gang_use_begin(&use, a);
+	note((pol_u32)use.of_all);
+}
+
 static void gang(void)
 {
 	size_t i, j, k;
 	pol_u32 count;
+
+	for (i = 0; i < COUNT(border64); i++)
+		for (j = 0; j < COUNT(border64); j++)
+			for (k = 0; k < COUNT(border64); k++)
+				gang_use_at(border64[i], border64[j], border64[k]);
 
 	for (i = 0; i < COUNT(border32); i++)
 		for (j = 0; j < COUNT(border32); j++)

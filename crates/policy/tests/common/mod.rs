@@ -11,6 +11,7 @@ pub mod demand_checks;
 pub mod gang_checks;
 pub mod gang_owner_checks;
 pub mod gang_run_checks;
+pub mod gang_use_checks;
 pub mod hvs_checks;
 pub mod ipi_checks;
 pub mod kvm_stock_checks;
@@ -76,6 +77,8 @@ api! {
     gang_turn: fn(*mut gang::RawHost) -> u8;
     gang_may_run: fn(*const gang::RawHost, u32, u32) -> u8;
     gang_fill: fn(*const gang::RawHost, u32) -> u32;
+    gang_use_begin: fn(*mut gang::Use, u64);
+    gang_use: fn(*mut gang::Use, i64, u64) -> u8;
     hvs_category_on_preempt: fn(u8, u8, *mut u8, u32) -> u8;
     hvs_pick: fn(*const hvs::Slot, u32, u32, u64, u32) -> i32;
     ipi_pick: fn(*const ipi::Slot, u32, u32, u64) -> i32;
@@ -278,6 +281,11 @@ macro_rules! for_each_check {
             gang_checks: gang_fills_holes,
             gang_checks: gang_needs_rivals,
             gang_checks: gang_is_bounded,
+            gang_use_checks: gang_use_is_a_mean,
+            gang_use_checks: gang_use_borders_are_exact,
+            gang_use_checks: gang_use_forgives_a_burst,
+            gang_use_checks: gang_use_sees_a_hog_and_its_end,
+            gang_use_checks: gang_use_is_bounded,
             gang_owner_checks: gang_owners_are_placed_in_order,
             gang_run_checks: gang_shares_by_weight,
             gang_run_checks: gang_group_is_owed_as_one,
