@@ -51,6 +51,12 @@ static gang_s64 clamped(gang_s64 owed, pol_u64 clamp)
 	return owed > bound ? bound : owed < -bound ? -bound : owed;
 }
 
+/* Towards 0. BPF has no signed division. */
+static gang_s64 halved(gang_s64 owed)
+{
+	return owed < 0 ? -(gang_s64)((pol_u64)-owed / 2) : (gang_s64)((pol_u64)owed / 2);
+}
+
 /* Whether its time is the group's, whose vCPUs have run as the scheduler has them. */
 static pol_u8 is_of_group(const struct gang_vm *vm, const struct gang_cpu *cpu)
 {
@@ -115,7 +121,7 @@ static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64
 		vm->owed += (gang_s64)pol_mul_div(cpu->time, weight_of(vcpu), cpu->weight);
 		vm->owed -= (gang_s64)charge_of(vm, vcpu, cpu);
 	}
-	vm->owed = vm->wanting ? clamped(vm->owed, pol_sat_mul(clamp, vm->wanting)) : vm->owed / 2;
+	vm->owed = vm->wanting ? clamped(vm->owed, pol_sat_mul(clamp, vm->wanting)) : halved(vm->owed);
 }
 
 void gang_account(struct gang_host *host, pol_u64 clamp)
@@ -136,13 +142,13 @@ struct candidate {
 };
 
 /* Nobody: wanting is 0. */
-static struct candidate of_vm(const struct gang_host *host, pol_u32 i)
+static void of_vm(const struct gang_host *host, pol_u32 i, struct candidate *c)
 {
 	const struct gang_vm *vm = &host->vms[i];
-	struct candidate c = { clamped(vm->owed, GANG_TIME_MAX),
-			       pol_clamp_u32(vm->wanting, 0, WANTING_MAX), i };
 
-	return c;
+	c->owed = clamped(vm->owed, GANG_TIME_MAX);
+	c->wanting = pol_clamp_u32(vm->wanting, 0, WANTING_MAX);
+	c->vm = i;
 }
 
 /* The last number of a turn is followed by 1. */
@@ -184,20 +190,21 @@ static pol_u8 comes_before(const struct gang_host *host, const struct candidate 
 	return a_waited != b_waited ? a_waited > b_waited : a->vm < b->vm;
 }
 
-/* Who comes next after "last" (NULL: who comes first). Nobody: wanting is 0. */
-static struct candidate next_candidate(const struct gang_host *host, const struct candidate *last)
+/* Who comes next after "last" (NULL: who comes first), which may be "next". Nobody: wanting is 0. */
+static void next_candidate(const struct gang_host *host, const struct candidate *last,
+			   struct candidate *next)
 {
 	struct candidate best = { 0, 0, GANG_NONE }, c;
 	pol_u32 i;
 
 	for (i = 0; i < host->vm_count; i++) {
-		c = of_vm(host, i);
+		of_vm(host, i, &c);
 		if (!c.wanting || (last && !comes_before(host, last, &c)))
 			continue;
 		if (!best.wanting || comes_before(host, &c, &best))
 			best = c;
 	}
-	return best;
+	*next = best;
 }
 
 /* A pCPU without an owner where the vCPU may run. GANG_NONE: none. */
@@ -345,12 +352,12 @@ pol_u8 gang_turn(struct gang_host *host)
 
 	for (i = 0; i < host->cpu_count; i++)
 		host->cpus[i].owner = GANG_NONE;
-	c = next_candidate(host, (void *)0);
-	rival = next_candidate(host, &c);
+	next_candidate(host, (void *)0, &c);
+	next_candidate(host, &c, &rival);
 	if (!any_high(host) || !rival.wanting)
 		return 0;
 	place(host, c.vm, 1);
-	for (c = rival; c.wanting; c = next_candidate(host, &c))
+	for (c = rival; c.wanting; next_candidate(host, &c, &c))
 		place(host, c.vm, 0);
 	note_turn(host);
 	keep_for_sleepers(host);

@@ -118,6 +118,9 @@ static void credit_at(pol_u32 a, pol_u32 b, pol_u32 c, pol_u32 count)
 	struct credit_vm vms[3] = { { 0 } };
 	struct credit_vcpu vcpus[8] = { { 0 } };
 	struct credit_pcpu pcpus[4];
+	struct credit_host host = {
+		vcpus, vms, pcpus, &params, count, count % 4, count % 5, 0,
+	};
 	pol_u32 i;
 
 	note((pol_u32)credit_params_check(&params));
@@ -133,11 +136,11 @@ static void credit_at(pol_u32 a, pol_u32 b, pol_u32 c, pol_u32 count)
 		vcpus[i].pcpu = i % 6 == 5 ? border32[i] : i % 2;
 		vcpus[i].runnable = (pol_u8)(i % 7 * 42);
 	}
-	note(credit_assign(vcpus, count, vms, count % 4, pcpus, count % 5, &params));
+	note(credit_assign(&host));
 	for (i = 0; i < 4; i++) {
-		struct credit_decision decision = credit_pick(vcpus, count, vms, count % 4, i,
-							      border32[c % 8], i < 2, &params);
+		struct credit_decision decision;
 
+		credit_pick(&host, i, border32[c % 8], i < 2, &decision);
 		note(decision.vcpu);
 		note(decision.migrated);
 		note(decision.raised);
@@ -274,7 +277,9 @@ static void hvs(void)
 static void search(pol_u32 count, pol_u32 caller, pol_u32 last, enum kvm_stock_variant variant)
 {
 	struct kvm_stock_vcpu vcpus[8] = { { 0 } };
-	struct kvm_stock_search state;
+	struct kvm_stock_search state = {
+		.variant = variant, .count = count, .caller = caller, .kernel_mode_only = 1,
+	};
 	pol_s32 index;
 	size_t i;
 
@@ -284,7 +289,7 @@ static void search(pol_u32 count, pol_u32 caller, pol_u32 last, enum kvm_stock_v
 		vcpus[i].in_kernel = (pol_u8)(i % 3);
 		vcpus[i].in_spin_loop = (pol_u8)(i % 2);
 	}
-	kvm_stock_search_init(&state, vcpus, count, caller, last, variant, 1);
+	kvm_stock_search_init(&state, vcpus, last);
 	/* A result that nobody asked for changes nothing. */
 	kvm_stock_search_result(&state, &last, 1);
 	while ((index = kvm_stock_search_next(&state, vcpus)) >= 0) {
@@ -338,7 +343,7 @@ static void userspin_at(pol_u32 a, pol_u32 b, pol_u32 c)
 		if (i == 30)
 			state.next = state.count = c;
 		userspin_add(&state, &sample);
-		verdict = userspin_judge(&state, &params);
+		userspin_judge(&state, &params, &verdict);
 		note(verdict.kind + verdict.in_range);
 		note(userspin_code(&verdict, &from));
 		verdict.low = at;

@@ -68,9 +68,9 @@ api! {
     asym_resolve_time: fn(*mut asym::Vcpu, u32, *mut asym::Core, u32, *const asym::Params) -> u32;
     asym_resolve_urgency: fn(*mut asym::Vcpu, u32, *const asym::Core, u32, *const asym::Params) -> u32;
     credit_params_check: fn(*const credit::Params) -> i32;
-    credit_assign: fn(*mut credit::Vcpu, u32, *mut credit::Vm, u32, *mut credit::Pcpu, u32, *const credit::Params) -> u32;
+    credit_assign: fn(*const credit::RawHost) -> u32;
     credit_charge: fn(*mut credit::Vcpu, *const credit::Params, u64);
-    credit_pick: fn(*mut credit::Vcpu, u32, *const credit::Vm, u32, u32, u32, u8, *const credit::Params) -> credit::Decision;
+    credit_pick: fn(*const credit::RawHost, u32, u32, u8, *mut credit::Decision);
     demand_params_check: fn(*const demand::Params) -> i32;
     demand_step: fn(*mut demand::Host, *mut demand::Vm, u32, *const demand::Params, u64) -> u8;
     gang_account: fn(*mut gang::RawHost, u64);
@@ -85,14 +85,14 @@ api! {
     kvm_stock_window_defaults: fn(*mut kvm_stock::WindowParams, u32);
     kvm_stock_window_grow: fn(*const kvm_stock::WindowParams, u32, u32) -> u32;
     kvm_stock_window_shrink: fn(*const kvm_stock::WindowParams, u32, u32) -> u32;
-    kvm_stock_search_init: fn(*mut kvm_stock::SearchState, *mut kvm_stock::Vcpu, u32, u32, u32, u32, u8);
+    kvm_stock_search_init: fn(*mut kvm_stock::SearchState, *mut kvm_stock::Vcpu, u32);
     kvm_stock_search_next: fn(*mut kvm_stock::SearchState, *mut kvm_stock::Vcpu) -> i32;
     kvm_stock_search_result: fn(*mut kvm_stock::SearchState, *mut u32, i32);
     kvm_stock_search_deinit: fn(*mut kvm_stock::SearchState, *mut kvm_stock::Vcpu);
     userspin_params_check: fn(*const userspin::Params) -> i32;
     userspin_init: fn(*mut userspin::State);
     userspin_add: fn(*mut userspin::State, *const userspin::Sample);
-    userspin_judge: fn(*const userspin::State, *const userspin::Params) -> userspin::Verdict;
+    userspin_judge: fn(*const userspin::State, *const userspin::Params, *mut userspin::Verdict);
     userspin_code: fn(*const userspin::Verdict, *mut u64) -> u32;
     userspin_has_pause: fn(*const u8, u32) -> u8;
     userspin_digest: fn(*const u64, u32) -> u64;
