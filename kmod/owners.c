@@ -24,6 +24,7 @@ void unspin_owner_set(u32 cpu, const void *owner)
 	if (on->owner == owner && !READ_ONCE(on->filler))
 		return;
 	WRITE_ONCE(on->filler, NULL);
+	WRITE_ONCE(on->owner_tsc, unspin_now());
 	WRITE_ONCE(on->owner, owner);
 	cpumask_set_cpu(cpu, &switching);
 }

@@ -52,9 +52,9 @@ static gang_s64 clamped(gang_s64 owed, pol_u64 clamp)
 }
 
 /* Towards 0. BPF has no signed division. */
-static gang_s64 halved(gang_s64 owed)
+static gang_s64 divided(gang_s64 owed, pol_u64 by)
 {
-	return owed < 0 ? -(gang_s64)((pol_u64)-owed / 2) : (gang_s64)((pol_u64)owed / 2);
+	return owed < 0 ? -(gang_s64)((pol_u64)-owed / by) : (gang_s64)((pol_u64)owed / by);
 }
 
 /* Whether its time is the group's, whose vCPUs have run as the scheduler has them. */
@@ -121,7 +121,8 @@ static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64
 		vm->owed += (gang_s64)pol_mul_div(cpu->time, weight_of(vcpu), cpu->weight);
 		vm->owed -= (gang_s64)charge_of(vm, vcpu, cpu);
 	}
-	vm->owed = vm->wanting ? clamped(vm->owed, pol_sat_mul(clamp, vm->wanting)) : halved(vm->owed);
+	vm->owed = vm->wanting ? clamped(vm->owed, pol_sat_mul(clamp, vm->wanting)) :
+				  divided(vm->owed, 2);
 }
 
 void gang_account(struct gang_host *host, pol_u64 clamp)
@@ -399,7 +400,7 @@ pol_u32 gang_fill(const struct gang_host *host, pol_u32 cpu)
 static gang_s64 mean(gang_s64 before, gang_s64 of_turn)
 {
 	before = clamped(before, GANG_TIME_MAX);
-	return before + (of_turn - before) / GANG_USE_TURNS;
+	return before + divided(of_turn - before, GANG_USE_TURNS);
 }
 
 void gang_use_begin(struct gang_use *use, pol_u64 turn)

@@ -21,7 +21,7 @@ pub const MUTANTS: &[Mutant] = &[
     gang(": owed < -bound ? -bound : owed", ": owed", ACCOUNT),
     gang("pol_sat_mul(clamp, vm->wanting)", "clamp", ACCOUNT),
     gang("pol_sat_mul(clamp, vm->wanting)", "clamp * vm->wanting", ACCOUNT),
-    gang(": halved(vm->owed);", ": vm->owed;", ACCOUNT),
+    gang("divided(vm->owed, 2)", "vm->owed", ACCOUNT),
     gang("cpu->time, weight_of(vcpu), cpu->weight", "cpu->time, 1, cpu->weight", ACCOUNT),
     gang("vm->owed -= (gang_s64)charge_of(vm, vcpu, cpu);", "", "gang_conserves_time"),
     gang(
