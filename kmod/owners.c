@@ -24,7 +24,6 @@ void unspin_owner_set(u32 cpu, const void *owner)
 	if (on->owner == owner && !READ_ONCE(on->filler))
 		return;
 	WRITE_ONCE(on->filler, NULL);
-	WRITE_ONCE(on->owner_tsc, unspin_now());
 	WRITE_ONCE(on->owner, owner);
 	cpumask_set_cpu(cpu, &switching);
 }
@@ -59,6 +58,7 @@ static void cpu_switch(u32 cpu)
 /* The interrupt that tells a CPU. */
 static void switch_here(void *unused)
 {
+	smp_mb();	/* who found the interrupt still to come (cpus_switch) has its owner seen here */
 	cpu_switch(smp_processor_id());
 }
 

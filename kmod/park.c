@@ -44,10 +44,10 @@ static bool must_wait(const struct unspin_slot *slot)
 	return !may_run;
 }
 
-/* It has run since then, or since the turn of others began. */
+/* It has run since it was asked to go, or since it was switched in later. One that filled a hole might. */
 static void overstay_count(struct unspin_slot *slot, u64 now)
 {
-	u64 since = max(READ_ONCE(raw_cpu_ptr(&unspin_cpu)->owner_tsc), slot->in_tsc);
+	u64 since = max(READ_ONCE(slot->park_asked_tsc), slot->in_tsc);
 
 	if (now > since)
 		unspin_count(slot, UNSPIN_C_OVERSTAY_CYCLES, now - since);
@@ -69,7 +69,6 @@ static bool wait_for_turn(struct unspin_slot *slot)
 	long left = msecs_to_jiffies(PARK_MAX_MS);
 
 	unspin_count(slot, UNSPIN_C_PARKS, 1);
-	overstay_count(slot, start);
 	WRITE_ONCE(slot->park_at_lock, slot->work.ple);
 	if (got_on(slot, start))
 		tell_got_on(slot);
@@ -102,10 +101,14 @@ static struct unspin_slot *own_slot(void)
 	slot = __this_cpu_read(unspin_cpu.cur);
 	/* Its KVM_RUN, not that of another vCPU by the same thread: only then does the slot stay. */
 	if (slot && slot->held == current &&
-	    current->preempt_notifiers.first == &slot->vcpu->preempt_notifier.link)
+	    current->preempt_notifiers.first == &slot->vcpu->preempt_notifier.link) {
 		WRITE_ONCE(slot->parking, 1);
-	else
+	} else {
+		/* It cannot be kept from running. Else it would leave its guest again and again. */
+		if (slot)
+			WRITE_ONCE(slot->work.park, 0);
 		slot = NULL;
+	}
 	preempt_enable();
 	return slot;
 }
@@ -114,15 +117,19 @@ static struct unspin_slot *own_slot(void)
 static int unspin_park(struct kvm_vcpu *vcpu)
 {
 	struct unspin_slot *slot = own_slot();
-	bool in_time = true;
+	bool in_time = true, asked;
 	int err;
 
 	do {
 		if (slot) {
+			asked = READ_ONCE(slot->work.park);
 			WRITE_ONCE(slot->work.park, 0);
 			unspin_user_code_read(slot);
-			if (must_wait(slot))
+			if (must_wait(slot)) {
+				if (asked)
+					overstay_count(slot, unspin_now());
 				in_time = wait_for_turn(slot);
+			}
 		}
 		err = handle_work(vcpu);
 		/* It returns here: called as the last thing, it would seem to be KVM's call, and come here again. */

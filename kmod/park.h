@@ -24,6 +24,8 @@ int unspin_park_detach(void);
 /* The thread that runs the vCPU goes to sleep when it is next on its way into the guest. */
 static inline void unspin_park_mark(struct unspin_slot *slot, struct task_struct *task)
 {
+	if (!READ_ONCE(slot->work.park))
+		WRITE_ONCE(slot->park_asked_tsc, unspin_now());
 	WRITE_ONCE(slot->work.park, 1);
 	set_tsk_thread_flag(task, TIF_NOTIFY_RESUME);
 }

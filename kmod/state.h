@@ -129,6 +129,7 @@ struct unspin_slot {
 	u8 in_flight;			/* inside unspin_on_spin() */
 	u8 nested;			/* has been seen to run a nested guest */
 	u8 parking;			/* inside unspin_park() */
+	u64 park_asked_tsc;		/* work.park was set then */
 	u8 parked;			/* kept from running there */
 	u8 park_at_lock;		/* spun when it was parked: runs only in its VM's turn */
 	u8 window_mismatches;		/* checks in a row that found another window in the processor */
@@ -221,7 +222,6 @@ struct unspin_cpu {
 	u32 switches;
 	/* Whose turn it is here: a VM, unspin_turn_of_others or NULL: anybody's. Compared only. */
 	const void *owner;
-	u64 owner_tsc;			/* since then */
 	struct unspin_slot *filler;	/* a vCPU of another that may run here; compared only, but under RCU */
 	u8 in_turns;			/* turns are made, whoever owns this CPU */
 	u64 vcpu_cycles;		/* had by vCPUs that take part in turns, while turns are made */

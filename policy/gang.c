@@ -13,9 +13,14 @@ static pol_u64 weight_of(const struct gang_vcpu *vcpu)
 	return pol_clamp_u32(vcpu->weight, 1, GANG_WEIGHT_MAX);
 }
 
+static pol_u64 limited(pol_u64 time)
+{
+	return time < GANG_TIME_MAX ? time : GANG_TIME_MAX;
+}
+
 static pol_u64 time_of(const struct gang_vcpu *vcpu)
 {
-	return vcpu->got < GANG_TIME_MAX ? vcpu->got : GANG_TIME_MAX;
+	return limited(vcpu->got);
 }
 
 /* The vCPUs of a VM, without any that are not there. */
@@ -46,7 +51,7 @@ static pol_u8 takes_part(const struct gang_host *host, const struct gang_vcpu *v
 
 static gang_s64 clamped(gang_s64 owed, pol_u64 clamp)
 {
-	gang_s64 bound = (gang_s64)(clamp < GANG_TIME_MAX ? clamp : GANG_TIME_MAX);
+	gang_s64 bound = (gang_s64)limited(clamp);
 
 	return owed > bound ? bound : owed < -bound ? -bound : owed;
 }
@@ -406,16 +411,14 @@ static gang_s64 mean(gang_s64 before, gang_s64 of_turn)
 void gang_use_begin(struct gang_use *use, pol_u64 turn)
 {
 	use->of_host = 0;
-	use->of_all = (gang_s64)(turn < GANG_TIME_MAX ? turn : GANG_TIME_MAX);
+	use->of_all = (gang_s64)limited(turn);
 	use->used = 0;
 }
 
 pol_u8 gang_use(struct gang_use *use, gang_s64 of_host, pol_u64 turn)
 {
-	gang_s64 length = (gang_s64)(turn < GANG_TIME_MAX ? turn : GANG_TIME_MAX);
-
 	use->of_host = mean(use->of_host, clamped(of_host, turn));
-	use->of_all = mean(use->of_all, length);
+	use->of_all = mean(use->of_all, (gang_s64)limited(turn));
 	if (use->of_host * 100 > use->of_all * GANG_USE_MOST_PERCENT)
 		use->used = 1;
 	else if (use->of_host * 100 < use->of_all * GANG_USE_AGAIN_PERCENT)

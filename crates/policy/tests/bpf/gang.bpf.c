@@ -13,7 +13,10 @@ struct {
 	pol_u64 clamp;
 	pol_u32 turn;
 	pol_u32 vm, cpu, filler;
-	pol_u8 may_run, turns;
+	pol_u8 may_run, turns, used;
+	struct gang_use use;
+	gang_s64 of_host;
+	pol_u64 length;
 } io;
 
 /* The verifier follows pointers in memory on the stack only. */
@@ -52,5 +55,17 @@ PROGRAM(fill)
 	struct gang_host host = HOST;
 
 	io.filler = gang_fill(&host, io.cpu);
+	return 0;
+}
+
+PROGRAM(use)
+{
+	io.used = gang_use(&io.use, io.of_host, io.length);
+	return 0;
+}
+
+PROGRAM(use_begin)
+{
+	gang_use_begin(&io.use, io.length);
 	return 0;
 }

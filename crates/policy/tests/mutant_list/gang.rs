@@ -14,7 +14,7 @@ const fn gang(line: &'static str, becomes: &'static str, rejected_by: &'static s
 pub const MUTANTS: &[Mutant] = &[
     // The turn that ends.
     gang("vcpu->weight, 1, GANG_WEIGHT_MAX", "vcpu->weight, 1, 0xffffffff", ACCOUNT),
-    gang("vcpu->got < GANG_TIME_MAX ? vcpu->got : GANG_TIME_MAX", "vcpu->got", ACCOUNT),
+    gang("limited(vcpu->got)", "vcpu->got", ACCOUNT),
     gang("(vcpu->wants || vcpu->got)", "vcpu->wants", ACCOUNT),
     gang("(vcpu->wants || vcpu->got)", "1", ACCOUNT),
     gang("vm->wanting += !!vcpu->wants;", "vm->wanting++;", ACCOUNT),
@@ -119,11 +119,7 @@ pub const MUTANTS: &[Mutant] = &[
     // Tasks of the host.
     gang("use->of_host = 0;", "", USE),
     gang("use->used = 0;\n}", "}", USE),
-    gang(
-        "use->of_all = (gang_s64)(turn < GANG_TIME_MAX ? turn : GANG_TIME_MAX);",
-        "use->of_all = 0;",
-        "gang_use_forgives_a_burst",
-    ),
+    gang("use->of_all = (gang_s64)limited(turn);", "use->of_all = 0;", "gang_use_forgives_a_burst"),
     gang("clamped(of_host, turn)", "of_host", "gang_use_is_bounded"),
     gang(
         "of_host * 100 > use->of_all",
