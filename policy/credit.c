@@ -68,10 +68,10 @@ static void distribute(const struct credit_host *host, pol_u64 total)
 		vms[i].part = upto - given;
 		given = upto;
 	}
-	for (i = 0; i < count; i++)
+	POL_FOR(i, count)
 		if (vcpus[i].vm < vm_count)
 			vms[vcpus[i].vm].vcpus++;
-	for (i = 0; i < count; i++) {
+	POL_FOR(i, count) {
 		struct credit_vm *vm;
 		pol_u64 before;
 
@@ -110,13 +110,13 @@ static pol_u32 spread(const struct credit_host *host, pol_u32 vm)
 		pcpus[i].queued = 0;
 		pcpus[i].of_vm = 0;
 	}
-	for (i = 0; i < count; i++) {
+	POL_FOR(i, count) {
 		if (vcpus[i].pcpu >= pcpu_count)
 			continue;
 		pcpus[vcpus[i].pcpu].queued++;
 		pcpus[vcpus[i].pcpu].of_vm += vcpus[i].vm == vm;
 	}
-	for (i = 0; i < count; i++) {
+	POL_FOR(i, count) {
 		pol_u32 from = vcpus[i].pcpu, to;
 
 		if (vcpus[i].vm != vm || vcpus[i].running || from >= pcpu_count ||
@@ -170,32 +170,38 @@ static pol_u8 has_vm(const struct credit_vcpu *vcpus, pol_u32 count, pol_u32 pcp
 {
 	pol_u32 i;
 
-	for (i = 0; i < count; i++)
+	POL_FOR(i, count)
 		if (vcpus[i].pcpu == pcpu && vcpus[i].vm == vm)
 			return 1;
 	return 0;
 }
 
 /* The vCPUs in turn: those after last first, or from 0 where there was none. step is below count. */
-static pol_u32 turn_after(pol_u32 last, pol_u32 step, pol_u32 count)
+static pol_u64 turn_after(pol_u32 last, pol_u32 step, pol_u32 count)
 {
 	pol_u64 first = last < count ? (pol_u64)last + 1 : 0;
 	pol_u64 i = first + step;
 
-	return (pol_u32)(i < count ? i : i - count);
+	i = i < count ? i : i - count;
+	POL_AS_IT_IS(i);
+	return i;
 }
 
-/* The head of a run queue: raised first, then the largest credit, then the next after last. */
-static pol_u32 head_of(const struct credit_vcpu *vcpus, pol_u32 count, pol_u32 pcpu, pol_u32 last)
+/*
+ * The head of a run queue: raised first, then the largest credit, then the next after last. i is below
+ * count; BPF's verifier knows only what is compared, and loses that where 32 bits become 64.
+ */
+static pol_u64 head_of(const struct credit_vcpu *vcpus, pol_u32 count, pol_u32 pcpu, pol_u32 last)
 {
-	pol_u32 best = CREDIT_NONE, step;
+	pol_u64 best = CREDIT_NONE;
+	pol_u32 step;
 
-	for (step = 0; step < count; step++) {
-		pol_u32 i = turn_after(last, step, count);
+	POL_FOR(step, count) {
+		pol_u64 i = turn_after(last, step, count);
 
-		if (!vcpus[i].runnable || vcpus[i].running || vcpus[i].pcpu != pcpu)
+		if (i >= count || !vcpus[i].runnable || vcpus[i].running || vcpus[i].pcpu != pcpu)
 			continue;
-		if (best == CREDIT_NONE ||
+		if (best >= count ||
 		    (vcpus[i].raised && !vcpus[best].raised) ||
 		    (!vcpus[i].raised == !vcpus[best].raised &&
 		     vcpus[i].credit > vcpus[best].credit))
@@ -205,18 +211,19 @@ static pol_u32 head_of(const struct credit_vcpu *vcpus, pol_u32 count, pol_u32 p
 }
 
 /* Algorithm 4, line 3: who comes from another run queue. Raised ones run where they are. */
-static pol_u32 steal(const struct credit_host *host, pol_u32 pcpu, pol_u32 last)
+static pol_u64 steal(const struct credit_host *host, pol_u32 pcpu, pol_u32 last)
 {
 	const struct credit_vcpu *vcpus = host->vcpus;
-	pol_u32 best = CREDIT_NONE, count = host->count, step;
+	pol_u64 best = CREDIT_NONE;
+	pol_u32 count = host->count, step;
 
-	for (step = 0; step < count; step++) {
-		pol_u32 i = turn_after(last, step, count);
+	POL_FOR(step, count) {
+		pol_u64 i = turn_after(last, step, count);
 
-		if (!vcpus[i].runnable || vcpus[i].running || vcpus[i].raised ||
+		if (i >= count || !vcpus[i].runnable || vcpus[i].running || vcpus[i].raised ||
 		    vcpus[i].pcpu == pcpu)
 			continue;
-		if (best != CREDIT_NONE && vcpus[i].credit <= vcpus[best].credit)
+		if (best < count && vcpus[i].credit <= vcpus[best].credit)
 			continue;
 		if (is_high(host, vcpus[i].vm) && has_vm(vcpus, count, pcpu, vcpus[i].vm))
 			continue;
@@ -226,11 +233,11 @@ static pol_u32 steal(const struct credit_host *host, pol_u32 pcpu, pol_u32 last)
 }
 
 /* Algorithm 4, lines 6 and 7: the other vCPUs of a VM come first where they are queued. */
-static pol_u32 raise(struct credit_vcpu *vcpus, pol_u32 count, pol_u32 leader)
+static pol_u32 raise(struct credit_vcpu *vcpus, pol_u32 count, pol_u64 leader)
 {
 	pol_u32 raised = 0, i;
 
-	for (i = 0; i < count; i++) {
+	POL_FOR(i, count) {
 		if (vcpus[i].vm != vcpus[leader].vm || vcpus[i].pcpu == vcpus[leader].pcpu ||
 		    !vcpus[i].runnable || vcpus[i].running)
 			continue;
@@ -245,31 +252,29 @@ void credit_pick(const struct credit_host *host, pol_u32 pcpu, pol_u32 last, pol
 {
 	struct credit_vcpu *vcpus = host->vcpus;
 	pol_u32 count = host->count;
-	pol_u32 head = head_of(vcpus, count, pcpu, last);
-	pol_u32 other;
+	pol_u64 chosen = head_of(vcpus, count, pcpu, last);
+	pol_u64 other;
 
 	decision->vcpu = CREDIT_NONE;
 	decision->migrated = 0;
 	decision->raised = 0;
-	if (head != CREDIT_NONE && (vcpus[head].raised || vcpus[head].credit >= 0)) {
-		decision->vcpu = head;
-		if (may_raise && vcpus[head].credit >= 0 && is_high(host, vcpus[head].vm))
-			decision->raised = raise(vcpus, count, head);
+	if (chosen < count && (vcpus[chosen].raised || vcpus[chosen].credit >= 0)) {
+		if (may_raise && vcpus[chosen].credit >= 0 && is_high(host, vcpus[chosen].vm))
+			decision->raised = raise(vcpus, count, chosen);
 	} else {
 		other = steal(host, pcpu, last);
-		if (other != CREDIT_NONE &&
-		    (head == CREDIT_NONE || vcpus[other].credit > vcpus[head].credit)) {
+		if (other < count &&
+		    (chosen >= count || vcpus[other].credit > vcpus[chosen].credit)) {
 			decision->migrated = 1;
-			head = other;
+			chosen = other;
 		}
-		if (head != CREDIT_NONE && (vcpus[head].credit >= 0 || !host->params->capped))
-			decision->vcpu = head;
-		else
+		if (chosen >= count || (vcpus[chosen].credit < 0 && host->params->capped)) {
 			decision->migrated = 0;
+			return;
+		}
 	}
-	if (decision->vcpu != CREDIT_NONE) {
-		vcpus[decision->vcpu].running = 1;
-		vcpus[decision->vcpu].raised = 0;
-		vcpus[decision->vcpu].pcpu = pcpu;
-	}
+	decision->vcpu = (pol_u32)chosen;
+	vcpus[chosen].running = 1;
+	vcpus[chosen].raised = 0;
+	vcpus[chosen].pcpu = pcpu;
 }

@@ -28,6 +28,24 @@ typedef __UINT64_TYPE__ pol_u64;
 #define POL_ONCE static inline
 #endif
 
+/*
+ * For each number below count. BPF's verifier follows such a loop round by round; a program that
+ * defines this as a loop of the kernel's (bpf_for) before it includes a policy has it look at one round.
+ */
+#ifndef POL_FOR
+#define POL_FOR(i, count) for ((i) = 0; (i) < (count); (i)++)
+#endif
+
+/*
+ * BPF's verifier must see this number compared before it is used as an index: the compiler computes no
+ * address from what it was made of.
+ */
+#ifdef __bpf__
+#define POL_AS_IT_IS(number) __asm__("" : "+r"(number))
+#else
+#define POL_AS_IT_IS(number) ((void)0)
+#endif
+
 /* a + b, or the largest value where that would wrap. */
 static inline pol_u64 pol_sat_add(pol_u64 a, pol_u64 b)
 {

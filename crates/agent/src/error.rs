@@ -43,6 +43,8 @@ pub enum Error {
     IpiAwareStock { arm: String },
     #[error("turns by SCHED_FIFO (coscheduling_mechanism = \"fifo\"): {what}: {source}; run as root, on a kernel without CONFIG_RT_GROUP_SCHED")]
     NoFifo { what: String, source: std::io::Error },
+    #[error("Credit by sched_ext (coscheduling_mechanism = \"sched-ext\"): {what}")]
+    NoSchedExt { what: String },
     #[error("no file under /sys/kernel/debug/sched to set the slice with; mount debugfs, and use a kernel with CONFIG_SCHED_DEBUG")]
     NoSlice,
     #[error("cgroup layout needs the cpu controller of cgroup v2 at /sys/fs/cgroup: {0}")]

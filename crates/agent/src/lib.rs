@@ -6,6 +6,7 @@
 
 mod cgroup;
 mod child;
+mod credit;
 mod error;
 mod host;
 mod interrupt;

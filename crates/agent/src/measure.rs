@@ -14,6 +14,7 @@ use unspin_vmm::{Realtime, VcpuSample, VmConfig};
 
 use crate::cgroup::VmCgroup;
 use crate::child::{readable_until, VmProcess};
+use crate::credit::Credit;
 use crate::host::Slice;
 use crate::linux::Guests;
 use crate::module::{self, Module};
@@ -78,11 +79,13 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     if let Some(module) = &bench.module {
         module.set_others(run, &vms.pids)?;
     }
+    let tids: Vec<_> = vms.processes.iter().map(|process| process.tids.clone()).collect();
+    // To load it takes long: before the VMs are told when to start.
+    let credit = Credit::start(run, &tids, bench.pcpus)?;
     let (start_ns, [begin_ns, end_ns]) = schedule(run, &mut vms.processes)?;
     let tasks = wakeups(bench, run, [begin_ns, end_ns]);
     let (first, second) = {
         let _realtime = Realtime::enter();
-        let tids = vms.processes.iter().map(|process| process.tids.clone()).collect();
         // Dropped before the agent is an ordinary task again.
         let _turns = Turns::start(run, tids, end_ns)?;
         let fds: Vec<i32> = vms.processes.iter().map(VmProcess::fd).collect();
@@ -96,6 +99,7 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     for process in &mut vms.processes {
         samples.push(process.samples()?);
     }
+    end_credit(bench, run, credit)?;
     if let Some(trace) = &trace {
         trace.stop()?;
     }
@@ -134,6 +138,7 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     }
     let any_started = bench.guests.run_programs(run)?;
     let trace = start_trace(bench, run)?;
+    let credit = Credit::start(run, &bench.guests.tids_by_vm(run.vms), bench.pcpus)?;
     // A program's beginning is not like the rest: the first arm would have it alone.
     let settle_ms = if any_started { run.window_ms } else { 0 };
     let begin_ns = now_ns() + START_LEAD_NS + (run.warmup_ms + settle_ms) * NS_PER_MS;
@@ -149,6 +154,7 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
         readable_until(&[], end_ns)?;
         (first, (bench.guests.samples(run.vms)?, module_stats(bench, run, &pids)?))
     };
+    end_credit(bench, run, credit)?;
     if let Some(trace) = &trace {
         trace.stop()?;
     }
@@ -170,6 +176,14 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
         spinners,
         wakeups: tasks.and_then(Tasks::result),
     })
+}
+
+/// The scheduler's end, and what it did.
+fn end_credit(bench: &mut Bench, run: &Run, credit: Option<Credit>) -> Result<(), Error> {
+    if let Some(credit) = credit {
+        bench.notes.push(format!("run {}: Credit: {}", run.id, credit.end()?));
+    }
+    Ok(())
 }
 
 /// The host's own tasks of a window, if the run has any.

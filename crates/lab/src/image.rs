@@ -19,7 +19,7 @@ const APPLETS: &[&str] = &[
     "mkdir", "rmdir", "dmesg", "grep", "uname", "kill", "ps", "seq", "tail", "head", "true",
     "test", "sync", "sed", "wc", "rm", "date", "cut", "tr", "sort", "find", "taskset", "stty",
     "vi", "more", "setsid", "cttyhack", "clear", "less", "env", "hostname", "free", "top",
-    "killall", "comm", "touch",
+    "killall", "comm", "touch", "mkfifo",
 ];
 
 /// What goes into the initramfs beside the tools and the kernel's modules.

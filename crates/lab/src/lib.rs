@@ -48,7 +48,7 @@ use source::{check_sources, work_dir};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use unspin_scenario::plan::Plan;
+use unspin_scenario::plan::{CoschedulingMechanism, Plan, Run};
 use unspin_scenario::result::Record;
 
 /// A plan, and what goes into the computer with it.
@@ -107,6 +107,9 @@ pub const DEBUG_TOOLS: &[&str] = &["tar", "flex", "bison", "bc", "pahole"];
 
 /// Tools that building the module for the running kernel takes.
 pub const MODULE_TOOLS: &[&str] = &["make", "gcc", "strip"];
+
+/// Program of crates/scx.
+const SCHEDULER: &str = "unspin-scx";
 
 /// Loads the module; `$options` are its parameters.
 const LOAD: &str = "insmod /modules/unspin.ko $options";
@@ -196,6 +199,8 @@ impl Lab {
     ) -> Result<()> {
         let json = serde_json::to_vec(&work.plan).expect("a plan is plain data");
         let agent = self.agent.file_name().unwrap_or_default().to_string_lossy();
+        let mut programs = vec![self.agent.clone()];
+        programs.extend(self.scheduler(&work.plan)?);
         let payload = Payload {
             script: format!(
                 "insmod /modules/unspin.ko || echo 'lab: unspin did not load'\n\
@@ -204,7 +209,7 @@ impl Lab {
             ),
             files: vec![("plan.json".into(), json)],
             copies: work.copies.clone(),
-            programs: vec![self.agent.clone()],
+            programs,
         };
         let boot = Boot {
             kernel,
@@ -215,6 +220,20 @@ impl Lab {
             stop,
         };
         self.boot(&boot, name, sink)
+    }
+
+    /// The program that stands beside the agent and gives vCPUs to a scheduler of sched_ext, where a
+    /// plan has arms for it.
+    fn scheduler(&self, plan: &Plan) -> Result<Option<PathBuf>> {
+        let by_it = |run: &Run| run.arm.coscheduling_mechanism == CoschedulingMechanism::SchedExt;
+        if !plan.runs.iter().any(by_it) {
+            return Ok(None);
+        }
+        let path = self.agent.with_file_name(SCHEDULER);
+        match path.is_file() {
+            true => Ok(Some(path)),
+            false => Err(LabError::NotBuilt { path }),
+        }
     }
 
     /// Boot with a payload of the caller's (tests, probes).
@@ -290,6 +309,8 @@ impl Lab {
             std::io::ErrorKind::NotFound => LabError::NotBuilt { path: self.agent.clone() },
             _ => error::io(&self.agent)(error),
         })?);
+        // Where it is not built no plan has it.
+        parts.extend(fs::read(self.agent.with_file_name(SCHEDULER)).ok());
         parts.extend(guest_image::own_parts(&self.root)?);
         parts.push(image::INIT.as_bytes().to_vec());
         parts.push(emulator::CMDLINE.as_bytes().to_vec());

@@ -187,8 +187,10 @@ mod tests {
         let mut run = Run::new(vec![], 1, 1);
         run.arm.coscheduling = Asked::Con;
         assert_eq!(ModuleSettings::of(&run, &run.arm).coscheduling, Coscheduling::CON);
-        run.arm.coscheduling_mechanism = CoschedulingMechanism::Fifo;
-        assert_eq!(ModuleSettings::of(&run, &run.arm).coscheduling, Coscheduling::NONE);
+        for other in [CoschedulingMechanism::Fifo, CoschedulingMechanism::SchedExt] {
+            run.arm.coscheduling_mechanism = other;
+            assert_eq!(ModuleSettings::of(&run, &run.arm).coscheduling, Coscheduling::NONE);
+        }
     }
 
     #[test]

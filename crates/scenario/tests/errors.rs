@@ -392,7 +392,19 @@ fn each_way_of_scheduling_needs_its_scheduler() {
     }
     assert_eq!([refused(&s, "kvm"), refused(&s, "emulated")], [None, None]);
     let by_name = con.replace("\"fifo\"", "\"cgroup-freeze\"");
-    assert!(problems(&by_name)[0].to_string().contains("\"park\" or \"fifo\""));
+    assert!(problems(&by_name)[0].to_string().contains("\"fifo\" or \"sched-ext\""));
+    let ext = |turns: &str| fifo(turns).replace("\"fifo\"", "\"sched-ext\"");
+    for turns in ["vcrd-ple", "vcrd-user", "vcrd-both"] {
+        let (at, fix) = ("arm[0].coscheduling_mechanism", "\"con\" or \"vcrd\"");
+        check(arm, &ext(&format!("coscheduling = \"{turns}\"\n")), at, fix);
+    }
+    for turns in
+        ["", "coscheduling = \"none\"\n", "coscheduling = \"con\"\n", "coscheduling = \"vcrd\"\n"]
+    {
+        let s = parse_scenario("x.toml", "x", &GOOD.replace(arm, &ext(turns))).unwrap();
+        assert!(refused(&s, "sim").is_some());
+        assert_eq!([refused(&s, "kvm"), refused(&s, "emulated")], [None, None]);
+    }
     check("vcpus = 4\n", "vcpus = 4\ngang = \"yes\"\n", "vm[0].gang", "true or false");
     check(arm, "name = \"a\"\nasym = { times = true }\n", "arm[0].asym.times", "time");
     check("pcpus = 4\n", "pcpus = 4\nscheduler = \"xen\"\n", "host.scheduler", "credit-capped");

@@ -140,13 +140,22 @@ fn read_arm(
 /// The module alone learns which VMs spin.
 fn read_mechanism(t: &Table, coscheduling: Option<Coscheduling>) -> Option<CoschedulingMechanism> {
     let mechanism = t.read(&keys::COSCHEDULING_MECHANISM)?;
-    let is_fifo = mechanism == CoschedulingMechanism::Fifo;
-    let by_itself = coscheduling.is_some_and(|c| c != Coscheduling::Con);
-    if let Some(v) = t.at(&keys::COSCHEDULING_MECHANISM).filter(|_| is_fifo && by_itself) {
-        v.problem(
+    let (can, why, fix) = match mechanism {
+        CoschedulingMechanism::Park => return Some(mechanism),
+        CoschedulingMechanism::Fifo => (
+            &[Coscheduling::Con][..],
             "turns by SCHED_FIFO are made without asking who spins",
             "coscheduling = \"con\" beside coscheduling_mechanism = \"fifo\"",
-        );
+        ),
+        CoschedulingMechanism::SchedExt => (
+            &[Coscheduling::None, Coscheduling::Con, Coscheduling::Vcrd][..],
+            "Credit by sched_ext knows of spinning what guests report",
+            "coscheduling = \"none\", \"con\" or \"vcrd\" beside coscheduling_mechanism = \"sched-ext\"",
+        ),
+    };
+    let cannot = coscheduling.is_some_and(|c| !can.contains(&c));
+    if let Some(v) = t.at(&keys::COSCHEDULING_MECHANISM).filter(|_| cannot) {
+        v.problem(why, fix);
     }
     Some(mechanism)
 }

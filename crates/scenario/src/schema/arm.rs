@@ -125,6 +125,8 @@ pub enum CoschedulingMechanism {
     Park,
     /// Whoever runs the VMs, who makes the threads of a VM's vCPUs SCHED_FIFO: for comparison.
     Fifo,
+    /// Xen's Credit as a scheduler of sched_ext, which has all vCPUs' threads: for comparison.
+    SchedExt,
 }
 
 impl CoschedulingMechanism {
@@ -271,7 +273,8 @@ impl Named for Coscheduling {
 
 impl Named for CoschedulingMechanism {
     fn choices() -> Vec<(&'static str, CoschedulingMechanism)> {
-        vec![("park", CoschedulingMechanism::Park), ("fifo", CoschedulingMechanism::Fifo)]
+        use CoschedulingMechanism::{Fifo, Park, SchedExt};
+        vec![("park", Park), ("fifo", Fifo), ("sched-ext", SchedExt)]
     }
 }
 

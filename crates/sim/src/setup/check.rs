@@ -83,8 +83,13 @@ impl Setup {
     }
 
     fn check_scheduler(&self) -> Result<(), String> {
-        if self.run.arm.coscheduling_mechanism != CoschedulingMechanism::Park {
-            return Err("the simulator has no real-time class; coscheduling_mechanism = \"park\" there, or left out".into());
+        let missing = match self.run.arm.coscheduling_mechanism {
+            CoschedulingMechanism::Park => None,
+            CoschedulingMechanism::Fifo => Some("real-time class"),
+            CoschedulingMechanism::SchedExt => Some("sched_ext, but [host] scheduler = \"credit\""),
+        };
+        if let Some(missing) = missing {
+            return Err(format!("the simulator has no {missing}; coscheduling_mechanism = \"park\" there, or left out"));
         }
         match &self.host.credit {
             Some(credit) => self.check_credit(credit)?,

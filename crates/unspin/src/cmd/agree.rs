@@ -96,8 +96,10 @@ fn is_threads(begin: &Begin) -> bool {
 
 /// Why the simulator does not model its turns, if it does not.
 fn not_modelled(run: &Run) -> Option<&'static str> {
-    if run.arm.coscheduling_mechanism == CoschedulingMechanism::Fifo {
-        return Some("the simulator has no real-time class");
+    match run.arm.coscheduling_mechanism {
+        CoschedulingMechanism::Park => (),
+        CoschedulingMechanism::Fifo => return Some("the simulator has no real-time class"),
+        CoschedulingMechanism::SchedExt => return Some("the simulator has no sched_ext"),
     }
     let by_user = matches!(run.arm.coscheduling, Coscheduling::VcrdUser | Coscheduling::VcrdBoth);
     by_user.then_some("the simulator's guests do not spin in user space")

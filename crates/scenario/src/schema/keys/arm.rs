@@ -57,12 +57,15 @@ table! { ARM: Arm = "[[arm]]", "A way of treating the VMs. `alone` and `ideal` a
         .help("what makes the turns: the module, which keeps others' vCPUs from running (park, which \
                machine sim has too), or, to be compared with it, whoever runs the VMs, who makes the \
                threads of a VM's vCPUs SCHED_FIFO for a turn (fifo, with coscheduling = \"con\" only; \
-               docs/sysfs.md)");
+               docs/sysfs.md), or gives all of them to Xen's Credit as ASMan has it, a scheduler of \
+               sched_ext (sched-ext, kernel 7.3, with coscheduling = \"none\", which is plain Credit, \
+               \"con\" or \"vcrd\")");
     TURN_US: Maybe<Integer<u32>> = "turn_us", Maybe(integer(
         Number::TURN.least(), Number::TURN.most(), " microseconds")) =>
         .usually("6000")
         .only_on(Machines::Hypervisors, |a| a.turn_us.is_some())
-        .help("length of turns; on machine sim not with Credit");
+        .help("length of turns; with sched-ext of Credit's slots, usually 10 ms; on machine sim not with \
+               Credit");
     ASYM: Form = "asym", Form("{ time = true, latency = true, resolver = true }") =>
         .usually("none of it")
         .only_on(Machines::Sim, |a| a.asym != Asym::default())

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* What the scheduler is told before it is loaded, and what it says of itself. src/shared.rs has the same. */
+#ifndef UNSPIN_SCX_CONFIG_H
+#define UNSPIN_SCX_CONFIG_H
+
+#define VCPUS_MAX 16
+#define VMS_MAX 4
+#define PCPUS_MAX 8
+#define REASON_BYTES 128
+
+/* Whose vCPUs run together. */
+#define GANG_NOBODY 0
+#define GANG_NAMED 1	/* those that the scenario names, always */
+#define GANG_REPORTED 2	/* those whose guests say so, for as long as they say */
+
+struct vcpu_config {
+	unsigned int tid;
+	unsigned int vm;
+	unsigned int pcpu;
+	unsigned int pinned;
+};
+
+struct vm_config {
+	unsigned int weight;
+	unsigned int named;
+};
+
+struct config {
+	unsigned long long slot_ns;
+	unsigned long long phase_ns[PCPUS_MAX];	/* how long each pCPU's first slot is */
+	unsigned int gang;
+	unsigned int vcpu_count, vm_count, pcpu_count;
+	struct vm_config vms[VMS_MAX];
+	struct vcpu_config vcpus[VCPUS_MAX];
+};
+
+struct report {
+	unsigned long long picks;	/* decisions for a pCPU */
+	unsigned long long switches;	/* those that chose somebody else than who ran */
+	unsigned long long gangs;	/* those that brought siblings together */
+	unsigned long long reports;	/* of guests that want to run together */
+	unsigned long long lost_locks;
+	unsigned long long run_ns[VMS_MAX];
+	int exit_kind;
+	char exit_reason[REASON_BYTES];
+	char exit_message[REASON_BYTES];
+};
+
+#endif

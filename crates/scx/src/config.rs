@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From what is asked for to what the scheduler is told.
+
+use unspin_guest_abi::rng::splitmix64;
+
+use crate::arguments::Arguments;
+use crate::class::affinity;
+use crate::error::Error;
+use crate::shared::{Config, VcpuConfig, PCPUS_MAX, VCPUS_MAX};
+
+/// Of a vCPU that is not there.
+const NO_VM: u32 = u32::MAX;
+
+pub fn config(asked: &Arguments) -> Result<Config, Error> {
+    let slot_ns = u64::from(asked.slot_us) * 1000;
+    let mut config = Config {
+        slot_ns,
+        phase_ns: phases(asked.seed, slot_ns),
+        gang: asked.gang as u32,
+        vcpu_count: 0,
+        vm_count: asked.vms.len() as u32,
+        pcpu_count: asked.pcpus,
+        vms: Default::default(),
+        vcpus: [VcpuConfig { vm: NO_VM, ..VcpuConfig::default() }; VCPUS_MAX],
+    };
+    let mut at = 0;
+    for (vm, of) in asked.vms.iter().enumerate() {
+        config.vms[vm].weight = of.weight;
+        config.vms[vm].named = of.named.into();
+        for (i, &tid) in of.tids.iter().enumerate() {
+            let allowed = affinity(tid, asked.pcpus);
+            let allowed = allowed.map_err(|source| Error::Class { tid, source })?;
+            let (pcpu, pinned) = place(tid, &allowed, i as u32, asked.pcpus)?;
+            config.vcpus[at] = VcpuConfig { tid, vm: vm as u32, pcpu, pinned: pinned.into() };
+            at += 1;
+        }
+    }
+    config.vcpu_count = at as u32;
+    Ok(config)
+}
+
+/// Where a VM's vCPU of that number waits first, and whether it stays there.
+fn place(tid: u32, allowed: &[u32], number: u32, pcpus: u32) -> Result<(u32, bool), Error> {
+    match allowed {
+        [pcpu] => Ok((*pcpu, true)),
+        all if all.len() == pcpus as usize => Ok((number % pcpus, false)),
+        some => Err(Error::Affinity { tid, allowed: some.len() as u32, pcpus }),
+    }
+}
+
+/// When the first slot of each pCPU ends: a part of a slot that is not zero.
+fn phases(seed: u64, slot_ns: u64) -> [u64; PCPUS_MAX] {
+    std::array::from_fn(|pcpu| 1 + splitmix64(seed ^ splitmix64(pcpu as u64)) % slot_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::Vm;
+    use crate::shared::Gang;
+
+    #[test]
+    fn vcpus_are_where_they_may_be() {
+        assert_eq!(place(1, &[2], 0, 4).unwrap(), (2, true));
+        assert_eq!(place(1, &[0, 1, 2, 3], 5, 4).unwrap(), (1, false));
+        assert!(place(1, &[0, 1], 0, 4).unwrap_err().to_string().contains("2 of 4 pCPUs"));
+        assert!(place(1, &[], 0, 4).is_err());
+    }
+
+    #[test]
+    fn slots_of_pcpus_end_apart_and_as_the_seed_says() {
+        let one = phases(1, 10_000_000);
+        assert!(one.iter().all(|ns| (1..=10_000_000).contains(ns)));
+        let mut apart = one.to_vec();
+        apart.sort_unstable();
+        apart.dedup();
+        assert_eq!(apart.len(), PCPUS_MAX);
+        assert_eq!(phases(1, 10_000_000), one);
+        assert_ne!(phases(2, 10_000_000), one);
+    }
+
+    #[test]
+    fn a_thread_that_is_not_there_is_named() {
+        let vms = vec![Vm { weight: 1, named: true, tids: vec![4_194_305] }];
+        let asked = Arguments { gang: Gang::Named, slot_us: 1000, pcpus: 1, seed: 1, vms };
+        assert!(config(&asked).unwrap_err().to_string().contains("thread 4194305"));
+    }
+}
