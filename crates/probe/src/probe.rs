@@ -39,6 +39,18 @@ pub struct Seen {
     pub wakes: u64,
 }
 
+impl Seen {
+    /// What was added since `before`.
+    pub fn since(&self, before: &Seen) -> Seen {
+        Seen {
+            times: self.times.since(&before.times),
+            exits: self.exits.since(&before.exits),
+            switches: self.switches.saturating_sub(before.switches),
+            wakes: self.wakes.saturating_sub(before.wakes),
+        }
+    }
+}
+
 /// Watches vCPUs, until it is dropped: the kernel then lets go of the programs, also where the process is
 /// killed.
 pub struct Probe {
@@ -62,10 +74,14 @@ fn hear(_: PrintLevel, text: String) {
     SAID.lock().unwrap_or_else(|e| e.into_inner()).push_str(&text);
 }
 
-/// The last line that libbpf said.
+/// Lines of libbpf's that are kept: the verifier's reason is followed by a few lines of its own.
+const SAID_LINES: usize = 12;
+
+/// What libbpf said last, in one line.
 fn said() -> String {
     let said = SAID.lock().unwrap_or_else(|e| e.into_inner());
-    said.lines().last().unwrap_or_default().to_string()
+    let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(SAID_LINES)..].join("; ")
 }
 
 impl Probe {
@@ -227,13 +243,14 @@ fn can_be_loaded() -> Result<(), Error> {
     Ok(())
 }
 
-/// Why the kernel did not take the programs.
+/// Why the kernel did not take the programs. That it may not be asked is not that its verifier says no.
 fn refused(error: &libbpf_rs::Error) -> Error {
     let said = said();
+    let may_not = said.contains("(-EPERM)") || said.contains("(-1)");
     let cause = if said.is_empty() { error.to_string() } else { said };
-    match error.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied => Error::Refused(cause),
-        _ => Error::failed("load the BPF programs", cause),
+    match may_not {
+        true => Error::Refused(cause),
+        false => Error::failed("load the BPF programs", cause),
     }
 }
 

@@ -255,7 +255,8 @@ int BPF_PROG(exit, struct kvm_vcpu *vcpu, __u32 isa)
 	struct vcpu *v = current_vcpu();
 	__u32 reason;
 
-	if (!v)
+	/* 6.12's verifier holds the argument for one that may be missing. */
+	if (!v || !vcpu)
 		return 0;
 	reason = isa == ISA_VMX ? vmx_reason(vcpu) : isa == ISA_SVM ? svm_reason(vcpu) : 0;
 	if (!reason || reason >= STATES)

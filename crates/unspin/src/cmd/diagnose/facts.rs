@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is known of VMs besides their vCPUs' states: how the host is set, what the module has counted.
+
+use super::Args;
+use crate::sysfs::Module;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use unspin_diagnosis::Setting;
+use unspin_host::{cpus, Host, Kvm, VmProcess};
+use unspin_scenario::module::MODE;
+use unspin_uapi::{Counter, Value};
+
+/// Fewer looks of the module's say nothing.
+const USER_SAMPLES_MIN: u64 = 20;
+
+/// Of a time.
+pub struct Facts {
+    kvm: Kvm,
+    tsc_khz: Option<u32>,
+    numa_balancing: bool,
+    vms: BTreeMap<u32, OfVm>,
+}
+
+#[derive(Default)]
+struct OfVm {
+    allowed: BTreeSet<u32>,
+    caches: Option<usize>,
+    quota_cpus: Option<f64>,
+    /// The module's files of it; none where it is not loaded.
+    module: BTreeMap<String, String>,
+}
+
+impl Facts {
+    pub fn read(args: &Args, host: &Host, vms: &[VmProcess]) -> Facts {
+        let module = Module::open(&args.sysfs).ok();
+        let files = |vm: &VmProcess| {
+            let module = module.as_ref()?;
+            let is_of = |id: &String| host.of_module_id(id).is_some_and(|of| of.pid == vm.pid);
+            module.ids().ok()?.into_iter().find(is_of).map(|id| module.vm(&id))
+        };
+        let of_vm = |vm: &VmProcess| {
+            let tids: Vec<u32> = vm.vcpus.iter().map(|vcpu| vcpu.tid).collect();
+            let tids = if tids.is_empty() { vec![vm.pid] } else { tids };
+            let allowed = tids.iter().flat_map(|tid| host.allowed_cpus(*tid)).collect();
+            let quotas = tids.iter().filter_map(|tid| {
+                let quota = host.cgroup(*tid)?.quota(Path::new("/sys/fs/cgroup"))?;
+                Some(quota.cpus)
+            });
+            OfVm {
+                caches: cpus::last_level_caches(Path::new("/sys/devices/system"), &allowed),
+                allowed,
+                quota_cpus: quotas.min_by(f64::total_cmp),
+                module: files(vm).unwrap_or_default(),
+            }
+        };
+        let balancing = std::fs::read_to_string("/proc/sys/kernel/numa_balancing");
+        Facts {
+            kvm: Kvm::read(Path::new("/sys/module")),
+            tsc_khz: unspin_vmm::host_tsc_khz().ok(),
+            numa_balancing: balancing.is_ok_and(|text| text.trim() != "0"),
+            vms: vms.iter().map(|vm| (vm.pid, of_vm(vm))).collect(),
+        }
+    }
+
+    fn count(&self, pid: u32, file: &str) -> Option<u64> {
+        self.vms.get(&pid)?.module.get(file)?.parse().ok()
+    }
+
+    /// How much a counter of the module grew since `before`.
+    fn grew(&self, before: &Facts, pid: u32, counter: Counter) -> Option<u64> {
+        let (first, last) = (before.count(pid, counter.file())?, self.count(pid, counter.file())?);
+        last.checked_sub(first)
+    }
+
+    /// Spinning before a pause-loop exit: as the module has counted it since `before`, or else a window,
+    /// the VM's or KVM's.
+    pub fn spin_ns_per_exit(&self, before: &Facts, pid: u32) -> Option<f64> {
+        let ns = |cycles: f64| Some(cycles * 1e6 / f64::from(self.tsc_khz.filter(|khz| *khz > 0)?));
+        let exits = self.grew(before, pid, Counter::PLE_EXITS).filter(|exits| *exits > 0);
+        match (exits, self.grew(before, pid, Counter::SPIN_CYCLES)) {
+            (Some(exits), Some(cycles)) if cycles > 0 => ns(cycles as f64 / exits as f64),
+            _ => {
+                let of_vm = self.count(pid, Value::WINDOW.file()).filter(|cycles| *cycles > 0);
+                ns(of_vm.or(self.kvm.ple_window)? as f64)
+            }
+        }
+    }
+
+    /// How often the module found a vCPU spinning in user space, of its looks since `before`.
+    pub fn user_spin_share(&self, before: &Facts, pid: u32) -> Option<f64> {
+        let looks = self.grew(before, pid, Counter::USER_SAMPLES)?;
+        let spins = self.grew(before, pid, Counter::USER_SPINS)?;
+        (looks >= USER_SAMPLES_MIN).then(|| spins as f64 / looks as f64)
+    }
+
+    pub fn caches(&self, pid: u32) -> Option<usize> {
+        self.vms.get(&pid)?.caches
+    }
+
+    pub fn setting(&self, vm: &VmProcess) -> Setting {
+        let none = OfVm::default();
+        let of_vm = self.vms.get(&vm.pid).unwrap_or(&none);
+        Setting {
+            name: match &vm.name {
+                Some(name) => name.to_string(),
+                None => format!("pid:{}", vm.pid),
+            },
+            allowed_cpus: of_vm.allowed.len(),
+            quota_cpus: of_vm.quota_cpus,
+            module_mode: of_vm.module.get(MODE).cloned(),
+            halt_poll_ns: self.kvm.halt_poll_ns,
+            apicv: self.kvm.apicv,
+            numa_balancing: self.numa_balancing,
+        }
+    }
+}
