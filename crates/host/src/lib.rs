@@ -155,6 +155,12 @@ impl Host {
         Cgroup::parse(&fs::read_to_string(self.dir(tid).join("cgroup")).ok()?)
     }
 
+    /// What the scheduler has counted of a thread, as the kernel writes it: ns on a CPU, ns ready for one,
+    /// time slices.
+    pub fn schedstat(&self, tid: u32) -> Option<String> {
+        fs::read_to_string(self.dir(tid).join("schedstat")).ok()
+    }
+
     /// The CPUs that a thread may run on; none where it has ended.
     pub fn allowed_cpus(&self, tid: u32) -> BTreeSet<u32> {
         let status = fs::read_to_string(self.dir(tid).join("status")).unwrap_or_default();

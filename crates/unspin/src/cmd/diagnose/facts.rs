@@ -3,12 +3,17 @@
 
 use super::Args;
 use crate::sysfs::Module;
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::Path;
 use unspin_diagnosis::Setting;
 use unspin_host::{cpus, Host, Kvm, VmProcess};
 use unspin_scenario::module::MODE;
 use unspin_uapi::{Counter, Value};
+
+/// Where KVM's statistics are, a directory per VM.
+const KVM_STATISTICS: &str = "/sys/kernel/debug/kvm";
 
 /// Fewer looks of the module's say nothing.
 const USER_SAMPLES_MIN: u64 = 20;
@@ -28,6 +33,63 @@ struct OfVm {
     quota_cpus: Option<f64>,
     /// The module's files of it; none where it is not loaded.
     module: BTreeMap<String, String>,
+    counts: Counts,
+}
+
+/// What the kernel itself has counted of a VM's vCPUs, in seconds: states can be held against it. `None`
+/// is what this kernel does not count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Counts {
+    /// Their threads were on a CPU (schedstat).
+    pub on_cpu_s: Option<f64>,
+    /// Their threads could run and had no CPU (schedstat). A vCPU that is throttled is among these, up to
+    /// 6.17; and one that is parked.
+    pub ready_s: Option<f64>,
+    /// From HLT's sleep until the vCPU has a CPU again (KVM).
+    pub halted_s: Option<f64>,
+    /// Polling after HLT (KVM).
+    pub polled_s: Option<f64>,
+}
+
+impl Counts {
+    fn read(host: &Host, pid: u32, tids: &[u32]) -> Counts {
+        let schedstat = |field: usize| -> Option<f64> {
+            let of = |tid: &u32| -> Option<f64> {
+                let text = host.schedstat(*tid)?;
+                text.split_whitespace().nth(field)?.parse().ok()
+            };
+            tids.iter().map(of).sum::<Option<f64>>().map(|ns| ns / 1e9)
+        };
+        Counts {
+            on_cpu_s: schedstat(0),
+            ready_s: schedstat(1),
+            halted_s: statistic(pid, "halt_wait_ns"),
+            polled_s: statistic(pid, "halt_poll_success_ns")
+                .and_then(|success| Some(success + statistic(pid, "halt_poll_fail_ns")?)),
+        }
+    }
+
+    fn since(&self, before: &Counts) -> Counts {
+        let since = |of: fn(&Counts) -> Option<f64>| Some((of(self)? - of(before)?).max(0.0));
+        Counts {
+            on_cpu_s: since(|counts| counts.on_cpu_s),
+            ready_s: since(|counts| counts.ready_s),
+            halted_s: since(|counts| counts.halted_s),
+            polled_s: since(|counts| counts.polled_s),
+        }
+    }
+}
+
+/// A statistic of KVM's in seconds, over all VMs of a process.
+fn statistic(pid: u32, name: &str) -> Option<f64> {
+    let is_of = |dir: &fs::DirEntry| {
+        let id = dir.file_name();
+        id.to_str().and_then(|id| id.split_once('-')).is_some_and(|(of, _)| of == pid.to_string())
+    };
+    let dirs = fs::read_dir(KVM_STATISTICS).ok()?.flatten().filter(is_of);
+    let read = |dir: fs::DirEntry| fs::read_to_string(dir.path().join(name)).ok();
+    let values: Vec<f64> = dirs.filter_map(|dir| read(dir)?.trim().parse().ok()).collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / 1e9)
 }
 
 impl Facts {
@@ -51,6 +113,7 @@ impl Facts {
                 allowed,
                 quota_cpus: quotas.min_by(f64::total_cmp),
                 module: files(vm).unwrap_or_default(),
+                counts: Counts::read(host, vm.pid, &tids),
             }
         };
         let balancing = std::fs::read_to_string("/proc/sys/kernel/numa_balancing");
@@ -91,6 +154,12 @@ impl Facts {
         let looks = self.grew(before, pid, Counter::USER_SAMPLES)?;
         let spins = self.grew(before, pid, Counter::USER_SPINS)?;
         (looks >= USER_SAMPLES_MIN).then(|| spins as f64 / looks as f64)
+    }
+
+    /// What the kernel has counted since `before`.
+    pub fn counts(&self, before: &Facts, pid: u32) -> Counts {
+        let of = |facts: &Facts| facts.vms.get(&pid).map(|vm| vm.counts).unwrap_or_default();
+        of(self).since(&of(before))
     }
 
     pub fn caches(&self, pid: u32) -> Option<usize> {

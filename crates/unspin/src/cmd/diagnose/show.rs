@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A diagnosis, as tables and as JSON.
 
-use super::facts::Facts;
+use super::facts::{Counts, Facts};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::fmt::Write;
@@ -41,6 +41,7 @@ struct OfVm {
     /// vCPU-seconds in each state that was seen.
     states: Map<String, Value>,
     vcpu: Vec<OfVcpu>,
+    kernel: Counts,
     causes: Vec<OfCause>,
     dominant: Option<Cause>,
     /// Share of the wall time that other exits and the VMM take.
@@ -150,6 +151,7 @@ impl OfVm {
             window_s: seconds(did.window_ns),
             states: by_state(&did.times, |time| seconds(time).into()),
             vcpu: vcpus.iter().map(of_vcpu).collect(),
+            kernel: facts.counts(before, vm.pid),
             causes: losses.iter().map(OfCause::from).collect(),
             dominant: dominant(&losses),
             remainder: remainder(&did),

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin diagnose` on stock kernels under QEMU: states against what the kernel itself counts, and
+//! causes that were put there. tests/diagnose.sh is what runs inside.
+//!
+//! `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`. The command is taken from where this test is built.
+
+mod common;
+
+use serde_json::Value;
+use unspin_lab::{Computer, Series, QEMU_TOOLS};
+
+/// Checks of the script; fewer were made if it ended early.
+const CHECKS_MIN: u32 = 13;
+/// Of the wall time of all vCPUs: how far a state may be from the kernel's own count of it. Both are read
+/// one after the other.
+const APART_MAX: f64 = 0.02;
+
+/// What each VM must show: its name in the script, its dominant cause, the state that has most of the time
+/// lost to it, and at least which share of the wall time that state takes.
+const CASES: &[(&str, Option<&str>, &str, f64)] = &[
+    ("alone", None, "guest", 0.9),
+    ("other-vm", Some("contention"), "ready:vm", 0.4),
+    ("siblings", Some("contention"), "ready:sibling", 0.4),
+    ("host-task", Some("contention"), "ready:host", 0.4),
+    ("quota", Some("contention"), "throttled", 0.5),
+    ("sleeper", Some("idle-switch"), "halted", 0.1),
+    ("spinners", Some("spin-switch"), "exit:pause", 0.2),
+];
+
+#[test]
+fn diagnoses_under_qemu() {
+    if !common::has_tools(QEMU_TOOLS) {
+        return;
+    }
+    let command = common::inside().with_file_name("unspin");
+    if !command.is_file() {
+        common::say("SKIPPED: unspin diagnose: the command is not built (make build)");
+        return;
+    }
+    let lab = common::lab();
+    let script = format!("{}\nfinish", include_str!("diagnose.sh"));
+    let mut wrong = Vec::new();
+    for series in common::kernels(&Series::ALL) {
+        let Some(kernel) = common::kernel(&lab, series) else { continue };
+        let name = format!("diagnose-{}", series.name());
+        let extras = common::Extras { programs: vec![command.clone()], ..common::NO_EXTRAS };
+        let computer = Computer::qemu_in_virtual_time(4);
+        let heard = common::script_with(&lab, &kernel, &computer, &script, &name, extras);
+        wrong.extend(common::verdict(series, &heard, CHECKS_MIN, &heard.console));
+        for case in CASES {
+            let of_series = |what: String| format!("{}: {}: {what}", series.name(), case.0);
+            wrong.extend(judged(&heard.lines, case).into_iter().map(of_series));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// What is wrong with a diagnosis.
+fn judged(lines: &[String], case: &(&str, Option<&str>, &str, f64)) -> Vec<String> {
+    let (name, dominant, state, share) = *case;
+    let prefix = format!("diagnosis {name} ");
+    let Some(text) = lines.iter().find_map(|line| line.strip_prefix(&prefix)) else {
+        return vec!["no diagnosis".into()];
+    };
+    let Ok(document) = serde_json::from_str::<Value>(text) else {
+        return vec![text.to_string()];
+    };
+    let vm = &document["vms"][0];
+    let wall = vm["vcpus"].as_f64().unwrap_or(0.0) * vm["window_s"].as_f64().unwrap_or(0.0);
+    let mut wrong = Vec::new();
+    if vm["dominant"].as_str() != dominant {
+        wrong.push(format!("dominant is {}, not {dominant:?}: {}", vm["dominant"], vm["states"]));
+    }
+    let found = vm["states"][state].as_f64().unwrap_or(0.0) / wall;
+    if found.is_nan() || found < share {
+        wrong.push(format!("{state} is {found}, less than {share}: {}", vm["states"]));
+    }
+    wrong.extend(against_the_kernel(vm, wall));
+    if dominant.is_some() && vm["advice"].as_array().is_none_or(Vec::is_empty) {
+        wrong.push("no advice".into());
+    }
+    common::say(&format!("{name}: {} of {wall:.3} s; kernel {}", vm["states"], vm["kernel"]));
+    wrong
+}
+
+/// The states' time in all, and what differs from the kernel's counts.
+fn against_the_kernel(vm: &Value, wall: f64) -> Vec<String> {
+    let states = vm["states"].as_object().cloned().unwrap_or_default();
+    let sum = |is: &dyn Fn(&str) -> bool| -> f64 {
+        states.iter().filter(|(name, _)| is(name)).filter_map(|(_, time)| time.as_f64()).sum()
+    };
+    let asleep = ["halted", "blocked", "stopped", "parked"];
+    let is_ready = |name: &str| name.starts_with("ready:") || name == "throttled";
+    let is_on = |name: &str| !is_ready(name) && !asleep.contains(&name);
+    let mut wrong = Vec::new();
+    for (count, found) in [("on_cpu_s", sum(&is_on)), ("ready_s", sum(&is_ready))] {
+        let kernel = vm["kernel"][count].as_f64().unwrap_or(f64::NAN);
+        let apart = (found - kernel).abs() / wall;
+        if apart.is_nan() || apart > APART_MAX {
+            wrong.push(format!("{count} is {kernel} by schedstat, {found} by states of {wall}"));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn a_wrong_diagnosis_is_seen() {
+    let line = |dominant: &str, ready: f64| {
+        format!(
+            r#"diagnosis x {{"vms":[{{"vcpus":1,"window_s":2.0,"dominant":{dominant},
+            "states":{{"guest":1.0,"ready:vm":{ready}}},"advice":[{{}}],
+            "kernel":{{"on_cpu_s":1.0,"ready_s":1.0}}}}]}}"#
+        )
+    };
+    let judge = |line: String| judged(&[line], &("x", Some("contention"), "ready:vm", 0.45)).len();
+    assert_eq!(judge(line("\"contention\"", 1.0)), 0);
+    assert_eq!(judge(line("null", 1.0)), 1);
+    assert_eq!(judge(line("\"contention\"", 0.95)), 1, "schedstat has more");
+    assert_eq!(judge(line("\"contention\"", 0.8)), 2, "and it is too little");
+    assert_eq!(judge("diagnosis x killed".into()), 1);
+    assert_eq!(judge("diagnosis y {}".into()), 1);
+}
