@@ -1,35 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * CPUs that tasks of the host use have no turns.
+ * CPUs that tasks of the host use have no turns: policy/gang.h says why, and how much is too much.
  *
- * In a turn one vCPU has a CPU to itself. A task of the host that wants to run there, too,
- * would get half of the CPU, not its part among all vCPUs that are there. And the vCPU would
- * lose its CPU in the middle of its turn, which is what turns are for.
- *
- * What neither vCPUs in turns nor the idle task have had of a CPU is the host's. That is a
- * mean over some turns; a vCPU of a VM that takes no part in turns counts as a task of the
- * host.
+ * What neither vCPUs in turns nor the idle task have had of a CPU is the host's. A vCPU of a VM that
+ * takes no part in turns counts as a task of the host.
  */
 #include <linux/cpumask.h>
 #include <linux/percpu.h>
 #include <linux/sysfs.h>
 #include <linux/tick.h>
 
+#include "../policy/gang.h"
 #include "host_tasks.h"
-
-/*
- * Of a CPU: above the first it has no turns, below the second it has them again. A task that takes
- * all it can get has more than the first beside up to seven vCPUs; what takes less loses nothing in
- * turns.
- */
-#define MOST_PERCENT 12
-#define AGAIN_PERCENT 6
-/* The mean forgets a turn in about so many others. */
-#define TURNS 32
 
 struct use {
 	u64 vcpus, idle_us;	/* sums at the last turn's end */
-	s64 of_host, of_all;	/* means of a turn, in cycles */
+	struct gang_use of_host;
 };
 static DEFINE_PER_CPU(struct use, uses);
 static struct cpumask used;
@@ -65,11 +51,9 @@ static void judge(u32 cpu, u64 now, u64 cycles)
 	use->vcpus = vcpus;
 	use->idle_us = idle;
 	/* A vCPU may have been switched between two of these numbers: the next turn has the rest. */
-	use->of_host += (clamp_t(s64, of_host, -(s64)cycles, cycles) - use->of_host) / TURNS;
-	use->of_all += ((s64)cycles - use->of_all) / TURNS;
-	if (use->of_host * 100 > use->of_all * MOST_PERCENT)
+	if (gang_use(&use->of_host, of_host, cycles))
 		cpumask_set_cpu(cpu, &used);
-	else if (use->of_host * 100 < use->of_all * AGAIN_PERCENT)
+	else
 		cpumask_clear_cpu(cpu, &used);
 }
 
@@ -86,17 +70,19 @@ bool unspin_host_tasks_use(u32 cpu)
 	return cpumask_test_cpu(cpu, &used);
 }
 
-void unspin_host_tasks_begin(void)
+void unspin_host_tasks_begin(u64 cycles)
 {
 	u64 now = unspin_now();
 	u32 cpu;
 
 	cpumask_clear(&used);
-	for_each_possible_cpu(cpu)
-		*per_cpu_ptr(&uses, cpu) = (struct use){
-			.vcpus = vcpus_cycles(cpu, now),
-			.idle_us = idle_us(cpu),
-		};
+	for_each_possible_cpu(cpu) {
+		struct use *use = per_cpu_ptr(&uses, cpu);
+
+		use->vcpus = vcpus_cycles(cpu, now);
+		use->idle_us = idle_us(cpu);
+		gang_use_begin(&use->of_host, cycles);
+	}
 }
 
 ssize_t unspin_host_tasks_describe(char *buf)

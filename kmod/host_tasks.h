@@ -5,7 +5,8 @@
 
 #include "state.h"
 
-void unspin_host_tasks_begin(void);
+/* Turns begin, of about so many cycles each. */
+void unspin_host_tasks_begin(u64 cycles);
 
 /* A turn of so many cycles has ended. */
 void unspin_host_tasks_judge(u64 now, u64 cycles);

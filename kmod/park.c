@@ -13,6 +13,7 @@
  */
 #include <linux/delay.h>
 #include <linux/ftrace.h>
+#include <linux/irq_work.h>
 #include <linux/ktime.h>
 #include <linux/module.h>
 #include <linux/sched.h>
@@ -43,6 +44,15 @@ static bool must_wait(const struct unspin_slot *slot)
 	return !may_run;
 }
 
+/* It has run since then, or since the turn of others began. */
+static void overstay_count(struct unspin_slot *slot, u64 now)
+{
+	u64 since = max(READ_ONCE(raw_cpu_ptr(&unspin_cpu)->owner_tsc), slot->in_tsc);
+
+	if (now > since)
+		unspin_count(slot, UNSPIN_C_OVERSTAY_CYCLES, now - since);
+}
+
 /* It did not just spin since it got its CPU: it may have let go of what its siblings wait for. */
 static bool got_on(const struct unspin_slot *slot, u64 now)
 {
@@ -59,6 +69,7 @@ static bool wait_for_turn(struct unspin_slot *slot)
 	long left = msecs_to_jiffies(PARK_MAX_MS);
 
 	unspin_count(slot, UNSPIN_C_PARKS, 1);
+	overstay_count(slot, start);
 	WRITE_ONCE(slot->park_at_lock, slot->work.ple);
 	if (got_on(slot, start))
 		tell_got_on(slot);
@@ -138,6 +149,13 @@ static struct ftrace_ops park_ops = {
 
 /* --- who must go --- */
 
+/* Set at run time: the loader leaves pointers in per-CPU data as they are. */
+static DEFINE_PER_CPU(struct irq_work, leave);
+
+static void nothing(struct irq_work *work)
+{
+}
+
 void unspin_park_request(struct unspin_slot *slot)
 {
 	struct task_struct *task = READ_ONCE(slot->held);
@@ -148,13 +166,18 @@ void unspin_park_request(struct unspin_slot *slot)
 	kick_process(task);
 }
 
-/* Its next exit is soon enough, at the latest that of the timer tick. */
+/*
+ * KVM has already looked whether there is work to do. An interrupt to this CPU, which stays pending until
+ * the guest is entered, has the guest left at once.
+ */
 void unspin_park_at_entry(struct unspin_slot *slot)
 {
-	if (unspin_may_run(slot, this_cpu_ptr(&unspin_cpu)))
+	if (unspin_may_run(slot, this_cpu_ptr(&unspin_cpu))) {
 		WRITE_ONCE(slot->work.park, 0);
-	else
-		set_tsk_thread_flag(current, TIF_NOTIFY_RESUME);
+		return;
+	}
+	set_tsk_thread_flag(current, TIF_NOTIFY_RESUME);
+	irq_work_queue(this_cpu_ptr(&leave));
 }
 
 /* --- attached or not --- */
@@ -166,12 +189,20 @@ static bool is_parking(const struct unspin_slot *slot)
 
 int unspin_park_init(void)
 {
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		per_cpu(leave, cpu) = IRQ_WORK_INIT_HARD(nothing);
 	handle_work = (void *)unspin_symbols.handle_work;
 	return ftrace_set_filter_ip(&park_ops, unspin_symbols.handle_work, 0, 0);
 }
 
 void unspin_park_deinit(void)
 {
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		irq_work_sync(per_cpu_ptr(&leave, cpu));
 	ftrace_free_filter(&park_ops);
 }
 

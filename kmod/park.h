@@ -29,6 +29,14 @@ static inline void unspin_park_mark(struct unspin_slot *slot, struct task_struct
 }
 /* The vCPU runs though it may not: it goes to sleep on its way back into the guest. Any context, RCU. */
 void unspin_park_request(struct unspin_slot *slot);
+/* It sleeps for its turn: it looks again whether it may run. Any context, RCU. */
+static inline void unspin_park_wake(struct unspin_slot *slot)
+{
+	struct task_struct *task = READ_ONCE(slot->held);
+
+	if (task)
+		wake_up_process(task);
+}
 /* At an entry into the guest with work.park set: own thread, interrupts off. */
 void unspin_park_at_entry(struct unspin_slot *slot);
 

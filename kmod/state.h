@@ -221,6 +221,7 @@ struct unspin_cpu {
 	u32 switches;
 	/* Whose turn it is here: a VM, unspin_turn_of_others or NULL: anybody's. Compared only. */
 	const void *owner;
+	u64 owner_tsc;			/* since then */
 	struct unspin_slot *filler;	/* a vCPU of another that may run here; compared only, but under RCU */
 	u8 in_turns;			/* turns are made, whoever owns this CPU */
 	u64 vcpu_cycles;		/* had by vCPUs that take part in turns, while turns are made */

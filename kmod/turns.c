@@ -3,10 +3,8 @@
  * Turns.
  *
  * One timer for the host. At its end a turn is settled: what each vCPU got is read from its
- * slot, policy/gang.c says who owns which CPU next, and each CPU is told by its
- * unspin_cpu.owner. A vCPU that runs where it may not is asked to leave (park.c); one that
- * waits in a run queue is asked when it is switched in (hot.h); one that sleeps for its turn
- * is woken.
+ * slot, policy/gang.c says who owns which CPU next, and the CPUs switch (owners.c). One that
+ * waits in a run queue and may not run is asked to leave when it is switched in (hooks.c).
  *
  * A CPU that goes idle in a turn has a hole: an interrupt to itself lets one of the vCPUs in
  * that sleep for their turn there. It goes again when it spins, or when a vCPU whose
@@ -30,6 +28,7 @@
 #include "turns.h"
 #include "hot.h"
 #include "host_tasks.h"
+#include "owners.h"
 #include "park.h"
 #include "settings.h"
 #include "symbols.h"
@@ -124,14 +123,12 @@ static void host_look(u64 now)
 
 static void turn_charge(u64 cycles)
 {
-	u32 cpu, i;
+	u32 i;
 
 	/* A VM's turn is one in which it owns a CPU, however many. */
 	for (i = 0; i < host.vm_count; i++)
 		if (turn_owned && host.vms[i].high && vm_at[i]->turn_last == host.turn)
 			vm_at[i]->turn_cycles += cycles;
-	for (cpu = 0; cpu < host.cpu_count; cpu++)
-		WRITE_ONCE(per_cpu(unspin_cpu.filler, cpu), NULL);
 }
 
 static const void *owner_at(u32 cpu)
@@ -159,42 +156,14 @@ static void results_keep(void)
 	}
 }
 
-/* Each CPU's owner, then whoever must go there. A thread about to sleep sees the owner (park.c). */
-static void owners_publish(bool any)
+/* Each CPU's owner, then all CPUs that get another switch. Under RCU. */
+static void owners_change(bool any)
 {
 	u32 cpu;
 
 	for (cpu = 0; cpu < host.cpu_count; cpu++)
-		WRITE_ONCE(per_cpu(unspin_cpu.owner, cpu), any ? owner_at(cpu) : NULL);
-	smp_mb();
-	for_each_online_cpu(cpu) {
-		struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, cpu);
-		struct unspin_slot *cur = READ_ONCE(on->cur);
-
-		if (cur && !unspin_may_run(cur, on))
-			unspin_park_request(cur);
-	}
-}
-
-static void slot_wake(struct unspin_slot *slot)
-{
-	struct task_struct *task = READ_ONCE(slot->held);
-
-	if (task)
-		wake_up_process(task);
-}
-
-/* Under RCU. Those too that are in no table: a VM that is left to KVM, or one too many. */
-static void parked_wake(void)
-{
-	struct unspin_slot *slot;
-	struct unspin_vm *vm;
-
-	list_for_each_entry_rcu(vm, &unspin_vms, all)
-		list_for_each_entry_rcu(slot, &vm->slots, of_vm)
-			if (READ_ONCE(slot->parked) &&
-			    unspin_may_run(slot, per_cpu_ptr(&unspin_cpu, task_cpu(slot->held))))
-				slot_wake(slot);
+		unspin_owner_set(cpu, any ? owner_at(cpu) : NULL);
+	unspin_owners_switch();
 }
 
 /* As long as the VM wants it that comes first. */
@@ -228,8 +197,7 @@ static enum hrtimer_restart turn(struct hrtimer *of)
 		host.vms[i].high = READ_ONCE(vm_at[i]->gang);
 	turn_owned = gang_turn(&host);
 	results_keep();
-	owners_publish(turn_owned);
-	parked_wake();
+	owners_change(turn_owned);
 	us = turn_length_us();
 	WRITE_ONCE(turn_started, now);
 	turn_cycles = us * tsc_khz / 1000;
@@ -258,7 +226,7 @@ static void fill(u32 cpu)
 	unspin_count(slot_at[v], UNSPIN_C_FILLS, 1);
 	WRITE_ONCE(on->filler, slot_at[v]);
 	smp_mb();	/* it is asleep, or sees that it may run */
-	slot_wake(slot_at[v]);
+	unspin_park_wake(slot_at[v]);
 }
 
 /* The CPU goes idle, and this interrupt follows at once. */
@@ -365,8 +333,9 @@ static int begin(void)
 	err = tracepoint_probe_register(unspin_symbols.sched_wakeup, probe_sched_wakeup, NULL);
 	if (err)
 		goto no_probe;
+	unspin_owners_begin();
 	unspin_user_begin();
-	unspin_host_tasks_begin();
+	unspin_host_tasks_begin(turn_length_us() * tsc_khz / 1000);
 	unspin_weights_read();
 	turn_started = unspin_now();
 	turn_cycles = 0;
@@ -392,8 +361,7 @@ static void let_all_run(void)
 	raw_spin_lock_irqsave(&turns_lock, flags);
 	turn_charge(unspin_now() - turn_started);
 	rcu_read_lock();
-	owners_publish(false);
-	parked_wake();
+	owners_change(false);
 	rcu_read_unlock();
 	host.vm_count = host.vcpu_count = 0;
 	turn_owned = false;
@@ -416,6 +384,7 @@ int unspin_turns_stop(void)
 	for_each_possible_cpu(cpu)
 		irq_work_sync(per_cpu_ptr(&holes, cpu));
 	let_all_run();	/* a hole may have been filled meanwhile */
+	unspin_owners_wait();
 	err = unspin_park_detach();
 	tables_free();
 	return err;

@@ -71,10 +71,12 @@ static void code_want(struct unspin_user *user, u64 from)
 /* Whether the loop that the looks show is a spin loop, as far as its code is known. */
 static bool spins(struct unspin_user *user, u64 now)
 {
-	struct userspin_verdict verdict = userspin_judge(&user->state, &params);
+	struct userspin_verdict verdict;
 	pol_u64 from;
-	u32 bytes = userspin_code(&verdict, &from);
+	u32 bytes;
 
+	userspin_judge(&user->state, &params, &verdict);
+	bytes = userspin_code(&verdict, &from);
 	if (!bytes || user->code_wanted)
 		return false;
 	if (now - user->code_tsc > (u64)tsc_khz * CODE_FRESH_MS || from < user->code_from ||

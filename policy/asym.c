@@ -191,21 +191,28 @@ static void sum_cores(const struct asym_vcpu *vcpus, pol_u32 count, struct asym_
 	}
 }
 
+/* What the core with the least has less than the one with the most. */
+struct gap {
+	pol_u64 ns;
+	pol_u64 left_ns;	/* of it, after the best swap or move so far */
+	pol_u32 least;
+};
+
 /* The vCPU of the lesser core whose swap with vcpus[from] leaves least, or count for none. */
 static pol_u32 best_partner(const struct asym_vcpu *vcpus, pol_u32 count, pol_u32 from,
-			    pol_u32 lesser, pol_u64 gap_ns, pol_u64 *left_ns)
+			    struct gap *gap)
 {
 	pol_u32 best = count, i;
 
 	for (i = 0; i < count; i++) {
 		pol_u64 moved, left;
 
-		if (vcpus[i].core != lesser || vcpus[i].allocated_ns >= vcpus[from].allocated_ns)
+		if (vcpus[i].core != gap->least || vcpus[i].allocated_ns >= vcpus[from].allocated_ns)
 			continue;
 		moved = vcpus[from].allocated_ns - vcpus[i].allocated_ns;
-		left = distance(gap_ns, pol_sat_mul(moved, 2));
-		if (left < *left_ns && may_swap(vcpus, count, from, i)) {
-			*left_ns = left;
+		left = distance(gap->ns, pol_sat_mul(moved, 2));
+		if (left < gap->left_ns && may_swap(vcpus, count, from, i)) {
+			gap->left_ns = left;
 			best = i;
 		}
 	}
@@ -216,7 +223,7 @@ pol_u32 asym_resolve_time(struct asym_vcpu *vcpus, pol_u32 count, struct asym_co
 			  pol_u32 core_count, const struct asym_params *params)
 {
 	pol_u32 most = 0, least = 0, from = count, to = count, i;
-	pol_u64 gap_ns, left_ns;
+	struct gap gap;
 
 	sum_cores(vcpus, count, cores, core_count);
 	for (i = 1; i < core_count; i++) {
@@ -231,23 +238,24 @@ pol_u32 asym_resolve_time(struct asym_vcpu *vcpus, pol_u32 count, struct asym_co
 						    ASYM_PPM))
 		return 0;
 
-	gap_ns = cores[most].allocated_ns - cores[least].allocated_ns;
-	left_ns = gap_ns;
+	gap.ns = cores[most].allocated_ns - cores[least].allocated_ns;
+	gap.left_ns = gap.ns;
+	gap.least = least;
 	for (i = 0; i < count; i++) {
 		pol_u64 alone;
 		pol_u32 partner;
 
 		if (vcpus[i].core != most)
 			continue;
-		partner = best_partner(vcpus, count, i, least, gap_ns, &left_ns);
+		partner = best_partner(vcpus, count, i, &gap);
 		if (partner < count) {
 			from = i;
 			to = partner;
 		}
-		alone = distance(gap_ns, pol_sat_mul(vcpus[i].allocated_ns, 2));
-		if (cores[least].vcpus < cores[most].vcpus && alone < left_ns &&
+		alone = distance(gap.ns, pol_sat_mul(vcpus[i].allocated_ns, 2));
+		if (cores[least].vcpus < cores[most].vcpus && alone < gap.left_ns &&
 		    may_come(vcpus, count, i, least)) {
-			left_ns = alone;
+			gap.left_ns = alone;
 			from = i;
 			to = count;
 		}

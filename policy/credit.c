@@ -9,6 +9,8 @@
 _Static_assert(sizeof(struct credit_params) == 20, "part of the trace format");
 _Static_assert(sizeof(struct credit_vm) == 24, "part of the trace format");
 _Static_assert(sizeof(struct credit_vcpu) == 24, "part of the trace format");
+_Static_assert(sizeof(struct credit_host) == 16 + 4 * sizeof(void *), "as in Rust");
+_Static_assert(sizeof(struct credit_decision) == 12, "as in Rust");
 
 int credit_params_check(const struct credit_params *params)
 {
@@ -45,9 +47,11 @@ static pol_s64 change_of(pol_u64 credits)
 }
 
 /* Algorithm 3, lines 2 to 7. Parts of running sums lose nothing by rounding. */
-static void distribute(struct credit_vcpu *vcpus, pol_u32 count, struct credit_vm *vms,
-		       pol_u32 vm_count, pol_u64 total, const struct credit_params *params)
+static void distribute(const struct credit_host *host, pol_u64 total)
 {
+	struct credit_vcpu *vcpus = host->vcpus;
+	struct credit_vm *vms = host->vms;
+	pol_u32 count = host->count, vm_count = host->vm_count;
 	pol_u64 weights = 0, below = 0, given = 0;
 	pol_u32 i;
 
@@ -76,7 +80,7 @@ static void distribute(struct credit_vcpu *vcpus, pol_u32 count, struct credit_v
 		vm = &vms[vcpus[i].vm];
 		before = pol_mul_div(vm->part, vm->served, vm->vcpus);
 		vm->served++;
-		vcpus[i].credit = bounded(params, vcpus[i].credit,
+		vcpus[i].credit = bounded(host->params, vcpus[i].credit,
 					  change_of(pol_mul_div(vm->part, vm->served, vm->vcpus) -
 						    before));
 	}
@@ -95,9 +99,11 @@ static pol_u32 free_pcpu(const struct credit_pcpu *pcpus, pol_u32 pcpu_count)
 }
 
 /* Algorithm 3, lines 9 to 14: one vCPU of the VM a run queue, as far as there are so many. */
-static pol_u32 spread(struct credit_vcpu *vcpus, pol_u32 count, pol_u32 vm,
-		      struct credit_pcpu *pcpus, pol_u32 pcpu_count)
+static pol_u32 spread(const struct credit_host *host, pol_u32 vm)
 {
+	struct credit_vcpu *vcpus = host->vcpus;
+	struct credit_pcpu *pcpus = host->pcpus;
+	pol_u32 count = host->count, pcpu_count = host->pcpu_count;
 	pol_u32 moved = 0, i;
 
 	for (i = 0; i < pcpu_count; i++) {
@@ -129,18 +135,18 @@ static pol_u32 spread(struct credit_vcpu *vcpus, pol_u32 count, pol_u32 vm,
 	return moved;
 }
 
-pol_u32 credit_assign(struct credit_vcpu *vcpus, pol_u32 count, struct credit_vm *vms,
-		      pol_u32 vm_count, struct credit_pcpu *pcpus, pol_u32 pcpu_count,
-		      const struct credit_params *params)
+pol_u32 credit_assign(const struct credit_host *host)
 {
-	pol_u64 total = pol_sat_mul((pol_u64)pcpu_count * params->credit_per_slot,
+	const struct credit_params *params = host->params;
+	struct credit_vm *vms = host->vms;
+	pol_u64 total = pol_sat_mul((pol_u64)host->pcpu_count * params->credit_per_slot,
 				    params->slots_per_assignment);
 	pol_u32 moved = 0, i;
 
-	distribute(vcpus, count, vms, vm_count, total, params);
-	for (i = 0; i < vm_count; i++) {
+	distribute(host, total);
+	for (i = 0; i < host->vm_count; i++) {
 		if (vms[i].high && !vms[i].was_high)
-			moved += spread(vcpus, count, i, pcpus, pcpu_count);
+			moved += spread(host, i);
 		vms[i].was_high = vms[i].high;
 	}
 	return moved;
@@ -154,9 +160,9 @@ void credit_charge(struct credit_vcpu *vcpu, const struct credit_params *params,
 	vcpu->credit = bounded(params, vcpu->credit, -change_of(paid));
 }
 
-static pol_u8 is_high(const struct credit_vm *vms, pol_u32 vm_count, pol_u32 vm)
+static pol_u8 is_high(const struct credit_host *host, pol_u32 vm)
 {
-	return vm < vm_count && vms[vm].high;
+	return vm < host->vm_count && host->vms[vm].high;
 }
 
 /* Whether a PCPU has a vCPU of that VM. */
@@ -170,12 +176,13 @@ static pol_u8 has_vm(const struct credit_vcpu *vcpus, pol_u32 count, pol_u32 pcp
 	return 0;
 }
 
-/* The vCPUs in turn: those after last first, or from 0 where there was none. */
+/* The vCPUs in turn: those after last first, or from 0 where there was none. step is below count. */
 static pol_u32 turn_after(pol_u32 last, pol_u32 step, pol_u32 count)
 {
 	pol_u64 first = last < count ? (pol_u64)last + 1 : 0;
+	pol_u64 i = first + step;
 
-	return (pol_u32)((first + step) % count);
+	return (pol_u32)(i < count ? i : i - count);
 }
 
 /* The head of a run queue: raised first, then the largest credit, then the next after last. */
@@ -198,10 +205,10 @@ static pol_u32 head_of(const struct credit_vcpu *vcpus, pol_u32 count, pol_u32 p
 }
 
 /* Algorithm 4, line 3: who comes from another run queue. Raised ones run where they are. */
-static pol_u32 steal(const struct credit_vcpu *vcpus, pol_u32 count, const struct credit_vm *vms,
-		     pol_u32 vm_count, pol_u32 pcpu, pol_u32 last)
+static pol_u32 steal(const struct credit_host *host, pol_u32 pcpu, pol_u32 last)
 {
-	pol_u32 best = CREDIT_NONE, step;
+	const struct credit_vcpu *vcpus = host->vcpus;
+	pol_u32 best = CREDIT_NONE, count = host->count, step;
 
 	for (step = 0; step < count; step++) {
 		pol_u32 i = turn_after(last, step, count);
@@ -211,7 +218,7 @@ static pol_u32 steal(const struct credit_vcpu *vcpus, pol_u32 count, const struc
 			continue;
 		if (best != CREDIT_NONE && vcpus[i].credit <= vcpus[best].credit)
 			continue;
-		if (is_high(vms, vm_count, vcpus[i].vm) && has_vm(vcpus, count, pcpu, vcpus[i].vm))
+		if (is_high(host, vcpus[i].vm) && has_vm(vcpus, count, pcpu, vcpus[i].vm))
 			continue;
 		best = i;
 	}
@@ -233,35 +240,36 @@ static pol_u32 raise(struct credit_vcpu *vcpus, pol_u32 count, pol_u32 leader)
 	return raised;
 }
 
-struct credit_decision credit_pick(struct credit_vcpu *vcpus, pol_u32 count,
-				   const struct credit_vm *vms, pol_u32 vm_count, pol_u32 pcpu,
-				   pol_u32 last, pol_u8 may_raise,
-				   const struct credit_params *params)
+void credit_pick(const struct credit_host *host, pol_u32 pcpu, pol_u32 last, pol_u8 may_raise,
+		 struct credit_decision *decision)
 {
-	struct credit_decision decision = { CREDIT_NONE, 0, 0 };
+	struct credit_vcpu *vcpus = host->vcpus;
+	pol_u32 count = host->count;
 	pol_u32 head = head_of(vcpus, count, pcpu, last);
 	pol_u32 other;
 
+	decision->vcpu = CREDIT_NONE;
+	decision->migrated = 0;
+	decision->raised = 0;
 	if (head != CREDIT_NONE && (vcpus[head].raised || vcpus[head].credit >= 0)) {
-		decision.vcpu = head;
-		if (may_raise && vcpus[head].credit >= 0 && is_high(vms, vm_count, vcpus[head].vm))
-			decision.raised = raise(vcpus, count, head);
+		decision->vcpu = head;
+		if (may_raise && vcpus[head].credit >= 0 && is_high(host, vcpus[head].vm))
+			decision->raised = raise(vcpus, count, head);
 	} else {
-		other = steal(vcpus, count, vms, vm_count, pcpu, last);
+		other = steal(host, pcpu, last);
 		if (other != CREDIT_NONE &&
 		    (head == CREDIT_NONE || vcpus[other].credit > vcpus[head].credit)) {
-			decision.migrated = 1;
+			decision->migrated = 1;
 			head = other;
 		}
-		if (head != CREDIT_NONE && (vcpus[head].credit >= 0 || !params->capped))
-			decision.vcpu = head;
+		if (head != CREDIT_NONE && (vcpus[head].credit >= 0 || !host->params->capped))
+			decision->vcpu = head;
 		else
-			decision.migrated = 0;
+			decision->migrated = 0;
 	}
-	if (decision.vcpu != CREDIT_NONE) {
-		vcpus[decision.vcpu].running = 1;
-		vcpus[decision.vcpu].raised = 0;
-		vcpus[decision.vcpu].pcpu = pcpu;
+	if (decision->vcpu != CREDIT_NONE) {
+		vcpus[decision->vcpu].running = 1;
+		vcpus[decision->vcpu].raised = 0;
+		vcpus[decision->vcpu].pcpu = pcpu;
 	}
-	return decision;
 }

@@ -65,6 +65,18 @@ struct credit_pcpu {
 	pol_u32 of_vm;
 };
 
+/* All vCPUs, VMs and PCPUs. credit_pick needs no pcpus. */
+struct credit_host {
+	struct credit_vcpu *vcpus;
+	struct credit_vm *vms;
+	struct credit_pcpu *pcpus;
+	const struct credit_params *params;
+	pol_u32 count;		/* of vcpus */
+	pol_u32 vm_count;
+	pol_u32 pcpu_count;
+	pol_u32 reserved;
+};
+
 /* What credit_pick decided for one PCPU. */
 struct credit_decision {
 	pol_u32 vcpu;		/* who runs, CREDIT_NONE: the idle vCPU */
@@ -86,9 +98,7 @@ int credit_params_check(const struct credit_params *params);
  * queues of different PCPUs, as far as there are so many; running ones stay. vCPUs of no
  * VM in vms[] are left alone. Returns how many were moved.
  */
-pol_u32 credit_assign(struct credit_vcpu *vcpus, pol_u32 count, struct credit_vm *vms,
-		      pol_u32 vm_count, struct credit_pcpu *pcpus, pol_u32 pcpu_count,
-		      const struct credit_params *params);
+pol_u32 credit_assign(const struct credit_host *host);
 
 /* A vCPU ran for ran_us: it pays credit_per_slot a slot, rounded down, to -credit_max at most. */
 void credit_charge(struct credit_vcpu *vcpu, const struct credit_params *params, pol_u64 ran_us);
@@ -99,9 +109,7 @@ void credit_charge(struct credit_vcpu *vcpu, const struct credit_params *params,
  * for the first PCPU in a slot that schedules a vCPU of a HIGH VM: the paper's mutex. last is
  * the vCPU that ran there last, any number for none.
  */
-struct credit_decision credit_pick(struct credit_vcpu *vcpus, pol_u32 count,
-				   const struct credit_vm *vms, pol_u32 vm_count, pol_u32 pcpu,
-				   pol_u32 last, pol_u8 may_raise,
-				   const struct credit_params *params);
+void credit_pick(const struct credit_host *host, pol_u32 pcpu, pol_u32 last, pol_u8 may_raise,
+		 struct credit_decision *decision);
 
 #endif

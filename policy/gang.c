@@ -4,6 +4,7 @@
 _Static_assert(sizeof(struct gang_vm) == 32, "as in Rust");
 _Static_assert(sizeof(struct gang_vcpu) == 24 + sizeof(void *), "as in Rust");
 _Static_assert(sizeof(struct gang_cpu) == 40, "as in Rust");
+_Static_assert(sizeof(struct gang_use) == 24, "as in Rust");
 
 #define WANTING_MAX (1u << 22)	/* more vCPUs of a candidate count as these: products fit */
 
@@ -48,6 +49,12 @@ static gang_s64 clamped(gang_s64 owed, pol_u64 clamp)
 	gang_s64 bound = (gang_s64)(clamp < GANG_TIME_MAX ? clamp : GANG_TIME_MAX);
 
 	return owed > bound ? bound : owed < -bound ? -bound : owed;
+}
+
+/* Towards 0. BPF has no signed division. */
+static gang_s64 divided(gang_s64 owed, pol_u64 by)
+{
+	return owed < 0 ? -(gang_s64)((pol_u64)-owed / by) : (gang_s64)((pol_u64)owed / by);
 }
 
 /* Whether its time is the group's, whose vCPUs have run as the scheduler has them. */
@@ -114,7 +121,8 @@ static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64
 		vm->owed += (gang_s64)pol_mul_div(cpu->time, weight_of(vcpu), cpu->weight);
 		vm->owed -= (gang_s64)charge_of(vm, vcpu, cpu);
 	}
-	vm->owed = vm->wanting ? clamped(vm->owed, pol_sat_mul(clamp, vm->wanting)) : vm->owed / 2;
+	vm->owed = vm->wanting ? clamped(vm->owed, pol_sat_mul(clamp, vm->wanting)) :
+				  divided(vm->owed, 2);
 }
 
 void gang_account(struct gang_host *host, pol_u64 clamp)
@@ -135,13 +143,13 @@ struct candidate {
 };
 
 /* Nobody: wanting is 0. */
-static struct candidate of_vm(const struct gang_host *host, pol_u32 i)
+static void of_vm(const struct gang_host *host, pol_u32 i, struct candidate *c)
 {
 	const struct gang_vm *vm = &host->vms[i];
-	struct candidate c = { clamped(vm->owed, GANG_TIME_MAX),
-			       pol_clamp_u32(vm->wanting, 0, WANTING_MAX), i };
 
-	return c;
+	c->owed = clamped(vm->owed, GANG_TIME_MAX);
+	c->wanting = pol_clamp_u32(vm->wanting, 0, WANTING_MAX);
+	c->vm = i;
 }
 
 /* The last number of a turn is followed by 1. */
@@ -183,20 +191,21 @@ static pol_u8 comes_before(const struct gang_host *host, const struct candidate 
 	return a_waited != b_waited ? a_waited > b_waited : a->vm < b->vm;
 }
 
-/* Who comes next after "last" (NULL: who comes first). Nobody: wanting is 0. */
-static struct candidate next_candidate(const struct gang_host *host, const struct candidate *last)
+/* Who comes next after "last" (NULL: who comes first), which may be "next". Nobody: wanting is 0. */
+static void next_candidate(const struct gang_host *host, const struct candidate *last,
+			   struct candidate *next)
 {
 	struct candidate best = { 0, 0, GANG_NONE }, c;
 	pol_u32 i;
 
 	for (i = 0; i < host->vm_count; i++) {
-		c = of_vm(host, i);
+		of_vm(host, i, &c);
 		if (!c.wanting || (last && !comes_before(host, last, &c)))
 			continue;
 		if (!best.wanting || comes_before(host, &c, &best))
 			best = c;
 	}
-	return best;
+	*next = best;
 }
 
 /* A pCPU without an owner where the vCPU may run. GANG_NONE: none. */
@@ -344,12 +353,12 @@ pol_u8 gang_turn(struct gang_host *host)
 
 	for (i = 0; i < host->cpu_count; i++)
 		host->cpus[i].owner = GANG_NONE;
-	c = next_candidate(host, (void *)0);
-	rival = next_candidate(host, &c);
+	next_candidate(host, (void *)0, &c);
+	next_candidate(host, &c, &rival);
 	if (!any_high(host) || !rival.wanting)
 		return 0;
 	place(host, c.vm, 1);
-	for (c = rival; c.wanting; c = next_candidate(host, &c))
+	for (c = rival; c.wanting; next_candidate(host, &c, &c))
 		place(host, c.vm, 0);
 	note_turn(host);
 	keep_for_sleepers(host);
@@ -384,4 +393,32 @@ pol_u32 gang_fill(const struct gang_host *host, pol_u32 cpu)
 		}
 	}
 	return best;
+}
+
+/* --- tasks of the host --- */
+
+static gang_s64 mean(gang_s64 before, gang_s64 of_turn)
+{
+	before = clamped(before, GANG_TIME_MAX);
+	return before + divided(of_turn - before, GANG_USE_TURNS);
+}
+
+void gang_use_begin(struct gang_use *use, pol_u64 turn)
+{
+	use->of_host = 0;
+	use->of_all = (gang_s64)(turn < GANG_TIME_MAX ? turn : GANG_TIME_MAX);
+	use->used = 0;
+}
+
+pol_u8 gang_use(struct gang_use *use, gang_s64 of_host, pol_u64 turn)
+{
+	gang_s64 length = (gang_s64)(turn < GANG_TIME_MAX ? turn : GANG_TIME_MAX);
+
+	use->of_host = mean(use->of_host, clamped(of_host, turn));
+	use->of_all = mean(use->of_all, length);
+	if (use->of_host * 100 > use->of_all * GANG_USE_MOST_PERCENT)
+		use->used = 1;
+	else if (use->of_host * 100 < use->of_all * GANG_USE_AGAIN_PERCENT)
+		use->used = 0;
+	return use->used;
 }

@@ -40,6 +40,16 @@ typedef __INT64_TYPE__ gang_s64;
 #define GANG_WEIGHT_MAX (1u << 20)		/* larger weights count as this, 0 as 1 */
 #define GANG_TIME_MAX ((pol_u64)1 << 40)	/* longer times count as this */
 
+/*
+ * Of a pCPU's time, by tasks of the host: from the first on it has no turns, below the second it has
+ * them again. A task that takes all it can get has more than the first beside up to seven vCPUs; what
+ * takes less loses nothing in turns.
+ */
+#define GANG_USE_MOST_PERCENT 12
+#define GANG_USE_AGAIN_PERCENT 6
+/* The mean forgets a turn in about so many others. */
+#define GANG_USE_TURNS 32
+
 struct gang_vm {
 	gang_s64 owed;		/* 0 at first, then kept by the calls below */
 	pol_u32 first, count;	/* its vCPUs: vcpus[first] and those that follow */
@@ -66,6 +76,13 @@ struct gang_cpu {
 	pol_u64 group_time, group_weight;	/* scratch: of those whose time is the group's */
 	pol_u32 owner;		/* index of a VM, GANG_LOW or GANG_NONE: set by gang_turn() */
 	pol_u32 low_last_turn;	/* the last turn the group owned it in, as of a VM */
+};
+
+/* What tasks of the host use of a pCPU. */
+struct gang_use {
+	gang_s64 of_host, of_all;	/* means of a turn */
+	pol_u8 used;			/* so much that the pCPU has no turns */
+	pol_u8 reserved[7];
 };
 
 /* All VMs, vCPUs and pCPUs that take part. A vCPU on any other pCPU is left alone. */
@@ -101,5 +118,18 @@ pol_u8 gang_may_run(const struct gang_host *host, pol_u32 vm, pol_u32 cpu);
  * VM is owed most; of equals, the first.
  */
 pol_u32 gang_fill(const struct gang_host *host, pol_u32 cpu);
+
+/* Turns of about such a length begin. The host counts as if it had used nothing so far. */
+void gang_use_begin(struct gang_use *use, pol_u64 turn);
+
+/*
+ * A turn of such a length has ended, in which tasks of the host had "of_host" of the pCPU. Below 0
+ * it makes up for too much before. Returns "used".
+ *
+ * In a turn one vCPU has a pCPU to itself. A task of the host that wants to run there, too, would get
+ * half of the pCPU, not its part among all vCPUs that are there. And the vCPU would lose its pCPU in the
+ * middle of its turn, which is what turns are for.
+ */
+pol_u8 gang_use(struct gang_use *use, gang_s64 of_host, pol_u64 turn);
 
 #endif

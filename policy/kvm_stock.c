@@ -29,12 +29,15 @@ static pol_s64 as_int(pol_u32 value)
 	return value < S32_MAX_VALUE ? value : S32_MAX_VALUE;
 }
 
-/* 3.19 takes or divides signed, so that a result below the minimum shows as such. */
+/*
+ * 3.19 takes signed, so that a result below the minimum shows as such. It divides signed, too, but
+ * no window is negative, and BPF has no such division.
+ */
 static pol_s64 shrink_signed(pol_s64 window, pol_s64 base, pol_s64 modifier)
 {
 	if (modifier < 1)
 		return base;
-	return modifier < base ? window / modifier : window - modifier;
+	return modifier < base ? (pol_s64)((pol_u64)window / (pol_u64)modifier) : window - modifier;
 }
 
 /* Growing starts from one step below the maximum at most, so that it ends there. */
@@ -115,23 +118,20 @@ static void circle_init(struct kvm_stock_search *search, pol_u32 last_boosted)
 }
 
 void kvm_stock_search_init(struct kvm_stock_search *search, struct kvm_stock_vcpu *vcpus,
-			   pol_u32 count, pol_u32 caller, pol_u32 last_boosted,
-			   enum kvm_stock_variant variant, pol_u8 kernel_mode_only)
+			   pol_u32 last_boosted)
 {
-	search->variant = variant;
-	search->count = count;
-	search->caller = caller;
 	circle_init(search, last_boosted);
 	search->step = 0;
 	search->tries = KVM_STOCK_TRIES;
 	search->yielded = 0;
-	search->kernel_mode_only = kernel_mode_only && variant != KVM_STOCK_3_19;
+	search->kernel_mode_only =
+		search->kernel_mode_only && search->variant != KVM_STOCK_3_19;
 	search->offered = 0;
-	search->idle = !is_two_pass(search) && count < 2;
+	search->idle = !is_two_pass(search) && search->count < 2;
 	search->done = search->idle;
 
-	if (!search->idle && caller < count)
-		vcpus[caller].in_spin_loop = 1;
+	if (!search->idle && search->caller < search->count)
+		vcpus[search->caller].in_spin_loop = 1;
 }
 
 /* Everything but the "checked" label: would KVM consider this vCPU at all? */

@@ -81,31 +81,32 @@ struct kvm_stock_vcpu {
 	pol_u8 dy_eligible;	/* the "checked" label: next check may select it */
 };
 
-/* One call of kvm_vcpu_on_spin, from its start to its end. */
+/*
+ * One call of kvm_vcpu_on_spin, from its start to its end. The caller fills in the first three
+ * and kernel_mode_only.
+ */
 struct kvm_stock_search {
 	pol_u32 variant;	/* enum kvm_stock_variant */
-	pol_u32 count;
-	pol_u32 caller;
+	pol_u32 count;		/* vCPUs of the VM */
+	pol_u32 caller;		/* who spins; outside [0, count) it stands for none of them */
 	pol_u32 first;		/* where the circle starts */
 	pol_u32 ahead;		/* vCPUs from first to the last index: the first pass */
 	pol_u32 step;		/* vCPUs looked at so far */
 	pol_u32 tries;		/* failed yields left */
 	pol_s32 yielded;	/* result of the last yield */
-	pol_u8 kernel_mode_only;
+	pol_u8 kernel_mode_only;	/* passes over those preempted in user mode */
 	pol_u8 offered;		/* a candidate waits for its result */
 	pol_u8 done;
 	pol_u8 idle;		/* fewer than two vCPUs: nothing was touched */
 };
 
 /*
- * Start a search for a vCPU to yield to, after last_boosted, in a VM of count
- * vCPUs; kernel_mode_only passes over those preempted in user mode (true on VMX,
- * whether the spinner is in kernel mode on SVM; 3.19 has no such rule). Marks the
- * caller as spinning. A caller outside [0, count) stands for none of them.
+ * Start a search for a vCPU to yield to, after last_boosted. kernel_mode_only is true on VMX, and
+ * whether the spinner is in kernel mode on SVM; 3.19 has no such rule. Marks the caller as
+ * spinning.
  */
 void kvm_stock_search_init(struct kvm_stock_search *search, struct kvm_stock_vcpu *vcpus,
-			   pol_u32 count, pol_u32 caller, pol_u32 last_boosted,
-			   enum kvm_stock_variant variant, pol_u8 kernel_mode_only);
+			   pol_u32 last_boosted);
 
 /*
  * The next vCPU to yield to, or KVM_STOCK_PICK_NONE where the search is over.

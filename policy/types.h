@@ -3,7 +3,9 @@
  * Integer types and saturating arithmetic shared by every policy.
  *
  * policy/ is freestanding: nothing here includes a libc or a kernel header, so
- * that the same objects link into the kernel module, the simulator and tests.
+ * that the same objects link into the kernel module, the simulator and tests. It is
+ * BPF too, where functions take at most five arguments, return no structure, and
+ * divide unsigned numbers only.
  */
 #ifndef UNSPIN_POLICY_TYPES_H
 #define UNSPIN_POLICY_TYPES_H
@@ -16,6 +18,16 @@ typedef __UINT64_TYPE__ pol_u64;
 
 #define POL_U64_MAX (~(pol_u64)0)
 
+/*
+ * A function of plain numbers. BPF's verifier judges it once by itself then, and not again, with
+ * all its paths, wherever it is called.
+ */
+#ifdef __bpf__
+#define POL_ONCE __attribute__((weak, noinline, visibility("default")))
+#else
+#define POL_ONCE static inline
+#endif
+
 /* a + b, or the largest value where that would wrap. */
 static inline pol_u64 pol_sat_add(pol_u64 a, pol_u64 b)
 {
@@ -24,26 +36,47 @@ static inline pol_u64 pol_sat_add(pol_u64 a, pol_u64 b)
 	return __builtin_add_overflow(a, b, &sum) ? POL_U64_MAX : sum;
 }
 
+/* Whether a * b does not fit; else it is *product. By halves: only one of the cross products counts. */
+static inline pol_u8 pol_mul_overflows_by_halves(pol_u64 a, pol_u64 b, pol_u64 *product)
+{
+	pol_u64 a_high = a >> 32, a_low = a & 0xffffffffu;
+	pol_u64 b_high = b >> 32, b_low = b & 0xffffffffu;
+	pol_u64 cross = a_high ? a_high * b_low : b_high * a_low;
+
+	return (a_high && b_high) || cross >> 32 ||
+	       __builtin_add_overflow(cross << 32, a_low * b_low, product);
+}
+
+/* The builtin is one instruction, but for BPF it is a call of a 128-bit multiplication. */
+static inline pol_u8 pol_mul_overflows(pol_u64 a, pol_u64 b, pol_u64 *product)
+{
+#if defined(__bpf__) || defined(POL_MUL_BY_HALVES)
+	return pol_mul_overflows_by_halves(a, b, product);
+#else
+	return __builtin_mul_overflow(a, b, product);
+#endif
+}
+
 /* a * b, or the largest value where that would wrap. */
 static inline pol_u64 pol_sat_mul(pol_u64 a, pol_u64 b)
 {
 	pol_u64 product;
 
-	return __builtin_mul_overflow(a, b, &product) ? POL_U64_MAX : product;
+	return pol_mul_overflows(a, b, &product) ? POL_U64_MAX : product;
 }
 
 /*
  * a * b / c rounded down, or the largest value where that does not fit or c is 0. Exact
  * where the product does not fit 64 bits, by long multiplication, without a 128-bit division.
  */
-static inline pol_u64 pol_mul_div(pol_u64 a, pol_u64 b, pol_u64 c)
+POL_ONCE pol_u64 pol_mul_div(pol_u64 a, pol_u64 b, pol_u64 c)
 {
 	pol_u64 product, quotient = 0, rest = 0, whole, part;
 	int bit;
 
 	if (!c)
 		return POL_U64_MAX;
-	if (!__builtin_mul_overflow(a, b, &product))
+	if (!pol_mul_overflows(a, b, &product))
 		return product / c;
 
 	whole = a / c;

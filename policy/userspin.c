@@ -89,20 +89,19 @@ static pol_u32 most_alike(const struct userspin_state *state, pol_u32 count, pol
 	return most;
 }
 
-struct userspin_verdict userspin_judge(const struct userspin_state *state,
-				       const struct userspin_params *params)
+void userspin_judge(const struct userspin_state *state, const struct userspin_params *params,
+		    struct userspin_verdict *verdict)
 {
-	struct userspin_verdict verdict;
 	pol_u32 count = pol_clamp_u32(params->samples, 1, USERSPIN_SAMPLES_MAX);
 	pol_u32 range_bytes = pol_clamp_u32(params->range_bytes, 1, USERSPIN_RANGE_MAX_BYTES);
 	pol_u32 age;
 
-	verdict.low = 0;
-	verdict.high = 0;
-	verdict.in_range = 0;
-	verdict.kind = USERSPIN_NO;
+	verdict->low = 0;
+	verdict->high = 0;
+	verdict->in_range = 0;
+	verdict->kind = USERSPIN_NO;
 	if (state->count < count)
-		return verdict;
+		return;
 	for (age = 0; age < count; age++) {
 		const struct userspin_sample *sample = sample_at(state, age);
 		pol_u64 high;
@@ -111,19 +110,18 @@ struct userspin_verdict userspin_judge(const struct userspin_state *state,
 		if (!sample->user)
 			continue;
 		found = count_from(state, count, sample->address, range_bytes, &high);
-		if (found < verdict.in_range ||
-		    (found == verdict.in_range && sample->address >= verdict.low))
+		if (found < verdict->in_range ||
+		    (found == verdict->in_range && sample->address >= verdict->low))
 			continue;
-		verdict.low = sample->address;
-		verdict.high = high;
-		verdict.in_range = found;
+		verdict->low = sample->address;
+		verdict->high = high;
+		verdict->in_range = found;
 	}
-	if (!verdict.in_range || verdict.in_range < params->threshold)
-		return verdict;
-	verdict.kind = USERSPIN_LOOP;
-	if (params->still && most_alike(state, count, verdict.low, range_bytes) >= params->still)
-		verdict.kind = USERSPIN_STILL_LOOP;
-	return verdict;
+	if (!verdict->in_range || verdict->in_range < params->threshold)
+		return;
+	verdict->kind = USERSPIN_LOOP;
+	if (params->still && most_alike(state, count, verdict->low, range_bytes) >= params->still)
+		verdict->kind = USERSPIN_STILL_LOOP;
 }
 
 pol_u32 userspin_code(const struct userspin_verdict *verdict, pol_u64 *from)

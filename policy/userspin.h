@@ -88,8 +88,8 @@ void userspin_add(struct userspin_state *state, const struct userspin_sample *sa
  * What the last samples show. Of several ranges that hold as many, the lowest. Until there are
  * params->samples of them it is USERSPIN_NO.
  */
-struct userspin_verdict userspin_judge(const struct userspin_state *state,
-				       const struct userspin_params *params);
+void userspin_judge(const struct userspin_state *state, const struct userspin_params *params,
+		    struct userspin_verdict *verdict);
 
 /*
  * The code in which a loop's PAUSE would be: how many bytes, from *from on, at most

@@ -103,9 +103,9 @@ static pol_u64 update(const struct vcrd_state *state, const struct vcrd_params *
 	return experiment(params, state->propensity_ppm[x]);
 }
 
-/* Algorithm 1, lines 2 to 5. */
+/* Algorithm 1, lines 2 to 5. last is the estimate's number; values are fewer than 2^31. */
 static pol_u32 learn(struct vcrd_state *state, const struct vcrd_params *params,
-		     pol_u64 interval_us)
+		     pol_u64 interval_us, pol_u32 last)
 {
 	pol_u32 count = value_count(params);
 	pol_u32 x, step, best;
@@ -118,9 +118,9 @@ static pol_u32 learn(struct vcrd_state *state, const struct vcrd_params *params,
 			sum < VCRD_PROPENSITY_MAX_PPM ? sum : VCRD_PROPENSITY_MAX_PPM;
 	}
 
-	best = state->estimate;
+	best = last;
 	for (step = 1; step < count; step++) {
-		x = (state->estimate + step) % count;
+		x = last + step < count ? last + step : last + step - count;
 		if (state->propensity_ppm[x] > state->propensity_ppm[best])
 			best = x;
 	}
@@ -132,15 +132,15 @@ pol_u64 vcrd_event(struct vcrd_state *state, const struct vcrd_params *params, p
 {
 	pol_u32 count = value_count(params);
 	pol_u64 interval_us = now_us > state->event_us ? now_us - state->event_us : 0;
+	/* There may be fewer values than when it was chosen. */
+	pol_u32 last = state->estimate < count ? state->estimate : count - 1;
 	pol_u32 next;
 
-	/* There may be fewer values than when it was chosen. */
-	if (state->estimate >= count)
-		state->estimate = count - 1;
+	state->estimate = last;
 	if (state->events < 2)
 		next = (pol_u32)((pol_u64)draw * count >> 32);
 	else
-		next = learn(state, params, interval_us);
+		next = learn(state, params, interval_us, last);
 	if (state->events)
 		state->over_us = interval_us > state->estimate_us ?
 					 interval_us - state->estimate_us : 1;

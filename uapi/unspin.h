@@ -89,6 +89,8 @@
 	X(PARKS, parks, "times a vCPU was kept from running in a turn of others") \
 	X(PARKS_LATE, parks_late, "the same, ended because no turn of its own came") \
 	X(PARKED_CYCLES, parked_cycles, "time vCPUs were kept from running") \
+	X(OVERSTAY_CYCLES, overstay_cycles, \
+	  "time vCPUs ran on in a turn of others, until they were kept from it") \
 	X(FILLS, fills, "times a vCPU ran in a turn of others, whose pCPU was idle") \
 	X(USER_SAMPLES, user_samples, "looks at where a vCPU was, one per ms while the module finds out whether it spins in user space") \
 	X(USER_SPINS, user_spins, "those of them that found it spinning in user space") \

@@ -98,6 +98,7 @@ for n in $a $b; do
 done
 for n in $a $b $c; do
 	check "vCPUs of VM $n are kept from running" grows $U/vms/$n-0/parks
+	check "and until then have run on for a while" grows $U/vms/$n-0/overstay_cycles
 	check "and run again" grows $U/vms/$n-0/cpu_cycles
 done
 check "the third has no turns of its own" is $U/vms/$c-0/turns 0

@@ -166,10 +166,27 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// The PCPU idles.
+    pub const NOBODY: Decision = Decision { index: u32::MAX, migrated: 0, raised: 0 };
+
     /// Who runs; nobody: the PCPU idles.
     pub fn vcpu(&self) -> Option<usize> {
         (self.index != u32::MAX).then_some(self.index as usize)
     }
+}
+
+/// The C form of all that [`assign`] and [`pick`] are about.
+#[repr(C)]
+pub struct RawHost {
+    pub vcpus: *mut Vcpu,
+    pub vms: *mut Vm,
+    /// Null: only [`pick`] may be asked.
+    pub pcpus: *mut Pcpu,
+    pub params: *const Params,
+    pub count: u32,
+    pub vm_count: u32,
+    pub pcpu_count: u32,
+    pub reserved: u32,
 }
 
 fn count<T>(slots: &[T]) -> u32 {
@@ -179,19 +196,18 @@ fn count<T>(slots: &[T]) -> u32 {
 /// Algorithm 3, every K slots: hands out credits by weight and spreads the vCPUs of VMs that
 /// became high. Returns how many changed their run queue.
 pub fn assign(vcpus: &mut [Vcpu], vms: &mut [Vm], pcpus: &mut [Pcpu], params: &Params) -> u32 {
-    let counts = (count(vcpus), count(vms), count(pcpus));
+    let host = RawHost {
+        vcpus: vcpus.as_mut_ptr(),
+        vms: vms.as_mut_ptr(),
+        pcpus: pcpus.as_mut_ptr(),
+        params,
+        count: count(vcpus),
+        vm_count: count(vms),
+        pcpu_count: count(pcpus),
+        reserved: 0,
+    };
     // SAFETY: that many vCPUs, VMs and PCPUs are there to read and write.
-    unsafe {
-        sys::credit_assign(
-            vcpus.as_mut_ptr(),
-            counts.0,
-            vms.as_mut_ptr(),
-            counts.1,
-            pcpus.as_mut_ptr(),
-            counts.2,
-            params,
-        )
-    }
+    unsafe { sys::credit_assign(&host) }
 }
 
 /// Algorithm 4 for one PCPU with nothing running. Marks who runs there. `last` ran there last;
@@ -205,20 +221,20 @@ pub fn pick(
     params: &Params,
 ) -> Decision {
     let last = last.and_then(|last| u32::try_from(last).ok()).unwrap_or(u32::MAX);
-    let (vcpu_count, vm_count) = (count(vcpus), count(vms));
-    // SAFETY: that many vCPUs are there to read and write, and VMs to read.
-    unsafe {
-        sys::credit_pick(
-            vcpus.as_mut_ptr(),
-            vcpu_count,
-            vms.as_ptr(),
-            vm_count,
-            pcpu,
-            last,
-            may_raise.into(),
-            params,
-        )
-    }
+    let host = RawHost {
+        vcpus: vcpus.as_mut_ptr(),
+        vms: vms.as_ptr().cast_mut(),
+        pcpus: std::ptr::null_mut(),
+        params,
+        count: count(vcpus),
+        vm_count: count(vms),
+        pcpu_count: 0,
+        reserved: 0,
+    };
+    let mut decision = Decision::NOBODY;
+    // SAFETY: that many vCPUs are there to read and write, and VMs, which it only reads.
+    unsafe { sys::credit_pick(&host, pcpu, last, may_raise.into(), &mut decision) };
+    decision
 }
 
 const _: () = {

@@ -256,3 +256,33 @@ const _: () = {
     assert!(std::mem::size_of::<Cpu>() == 40);
     assert!(std::mem::size_of::<RawHost>() == 40);
 };
+
+/// What tasks of the host use of a pCPU: one that they use much of has no turns.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    /// Mean of a turn, in the caller's unit of time, like [`Use::of_all`].
+    pub of_host: i64,
+    pub of_all: i64,
+    /// 1: so much that the pCPU has no turns.
+    pub used: u8,
+    /// 0.
+    pub reserved: [u8; 7],
+}
+
+impl Use {
+    /// Turns of about such a length begin; the host has used nothing so far.
+    pub fn new(turn: u64) -> Use {
+        let mut new = Use::default();
+        // SAFETY: it is there to write; the same holds below.
+        unsafe { sys::gang_use_begin(&mut new, turn) };
+        new
+    }
+
+    /// A turn of such a length has ended, in which tasks of the host had `of_host` of the pCPU; below
+    /// 0 it makes up for too much before. Says whether the pCPU has no turns.
+    pub fn turn_ends(&mut self, of_host: i64, turn: u64) -> bool {
+        // SAFETY: as above.
+        unsafe { sys::gang_use(self, of_host, turn) != 0 }
+    }
+}

@@ -160,19 +160,15 @@ impl Search {
     ) -> Self {
         let count = u32::try_from(vcpus.len()).expect("fewer than 2^32 vCPUs");
         let caller = u32::try_from(caller).unwrap_or(u32::MAX);
-        let mut state = SearchState::default();
+        let mut state = SearchState {
+            variant: variant as u32,
+            count,
+            caller,
+            kernel_mode_only: kernel_mode_only.into(),
+            ..SearchState::default()
+        };
         // SAFETY: count vCPUs are there to read and write.
-        unsafe {
-            sys::kvm_stock_search_init(
-                &mut state,
-                vcpus.as_mut_ptr(),
-                count,
-                caller,
-                last_boosted,
-                variant as u32,
-                kernel_mode_only.into(),
-            );
-        }
+        unsafe { sys::kvm_stock_search_init(&mut state, vcpus.as_mut_ptr(), last_boosted) };
         Search(state)
     }
 

@@ -40,26 +40,15 @@ extern "C" {
     ) -> u32;
 
     pub fn credit_params_check(params: *const credit::Params) -> i32;
-    pub fn credit_assign(
-        vcpus: *mut credit::Vcpu,
-        count: u32,
-        vms: *mut credit::Vm,
-        vm_count: u32,
-        pcpus: *mut credit::Pcpu,
-        pcpu_count: u32,
-        params: *const credit::Params,
-    ) -> u32;
+    pub fn credit_assign(host: *const credit::RawHost) -> u32;
     pub fn credit_charge(vcpu: *mut credit::Vcpu, params: *const credit::Params, ran_us: u64);
     pub fn credit_pick(
-        vcpus: *mut credit::Vcpu,
-        count: u32,
-        vms: *const credit::Vm,
-        vm_count: u32,
+        host: *const credit::RawHost,
         pcpu: u32,
         last: u32,
         may_raise: u8,
-        params: *const credit::Params,
-    ) -> credit::Decision;
+        decision: *mut credit::Decision,
+    );
 
     pub fn demand_params_check(params: *const demand::Params) -> i32;
     pub fn demand_step(
@@ -74,6 +63,8 @@ extern "C" {
     pub fn gang_turn(host: *mut gang::RawHost) -> u8;
     pub fn gang_may_run(host: *const gang::RawHost, vm: u32, cpu: u32) -> u8;
     pub fn gang_fill(host: *const gang::RawHost, cpu: u32) -> u32;
+    pub fn gang_use_begin(of: *mut gang::Use, turn: u64);
+    pub fn gang_use(of: *mut gang::Use, of_host: i64, turn: u64) -> u8;
 
     pub fn hvs_category_on_preempt(
         in_ple_exit: u8,
@@ -105,11 +96,7 @@ extern "C" {
     pub fn kvm_stock_search_init(
         search: *mut kvm_stock::SearchState,
         vcpus: *mut kvm_stock::Vcpu,
-        count: u32,
-        caller: u32,
         last_boosted: u32,
-        variant: u32,
-        kernel_mode_only: u8,
     );
     pub fn kvm_stock_search_next(
         search: *mut kvm_stock::SearchState,
@@ -131,7 +118,8 @@ extern "C" {
     pub fn userspin_judge(
         state: *const userspin::State,
         params: *const userspin::Params,
-    ) -> userspin::Verdict;
+        verdict: *mut userspin::Verdict,
+    );
     pub fn userspin_code(verdict: *const userspin::Verdict, from: *mut u64) -> u32;
     pub fn userspin_has_pause(code: *const u8, bytes: u32) -> u8;
     pub fn userspin_digest(registers: *const u64, count: u32) -> u64;

@@ -179,8 +179,10 @@ impl State {
 
     /// What the last samples show.
     pub fn judge(&self, params: &Params) -> Verdict {
+        let mut verdict = Verdict::default();
         // SAFETY: valid references for the duration of the call.
-        unsafe { sys::userspin_judge(self, params) }
+        unsafe { sys::userspin_judge(self, params, &mut verdict) };
+        verdict
     }
 }
 

@@ -165,6 +165,16 @@ fn gang_has_the_headers_numbers() {
 }
 
 #[test]
+fn gang_use_says_what_the_c_says() {
+    use unspin_policy::gang::Use;
+    let mut of = Use::new(32_000);
+    assert_eq!(of, Use { of_all: 32_000, ..Use::default() });
+    let used: Vec<bool> = (0..5).map(|_| of.turn_ends(32_000, 32_000)).collect();
+    assert_eq!(used, [false, false, false, false, true]);
+    assert_eq!((of.of_all, of.used), (32_000, 1));
+}
+
+#[test]
 #[should_panic(expected = "1025 pCPUs are too many")]
 fn gang_takes_no_more_pcpus_than_a_set_has() {
     use unspin_policy::gang::{Cpu, Host};

@@ -348,12 +348,13 @@ pub struct WentBack {
 }
 
 /// What records written before them lack: what they count did not happen then.
-const ADDED: [&str; 13] = [
+const ADDED: [&str; 14] = [
     Counter::YIELD_WOKEN.file(),
     Counter::YIELD_IPI.file(),
     Counter::PARKS.file(),
     Counter::PARKS_LATE.file(),
     Counter::PARKED_CYCLES.file(),
+    Counter::OVERSTAY_CYCLES.file(),
     Counter::FILLS.file(),
     Counter::USER_SAMPLES.file(),
     Counter::USER_SPINS.file(),

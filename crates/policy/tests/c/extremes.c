@@ -118,6 +118,9 @@ static void credit_at(pol_u32 a, pol_u32 b, pol_u32 c, pol_u32 count)
 	struct credit_vm vms[3] = { { 0 } };
 	struct credit_vcpu vcpus[8] = { { 0 } };
 	struct credit_pcpu pcpus[4];
+	struct credit_host host = {
+		vcpus, vms, pcpus, &params, count, count % 4, count % 5, 0,
+	};
 	pol_u32 i;
 
 	note((pol_u32)credit_params_check(&params));
@@ -133,11 +136,11 @@ static void credit_at(pol_u32 a, pol_u32 b, pol_u32 c, pol_u32 count)
 		vcpus[i].pcpu = i % 6 == 5 ? border32[i] : i % 2;
 		vcpus[i].runnable = (pol_u8)(i % 7 * 42);
 	}
-	note(credit_assign(vcpus, count, vms, count % 4, pcpus, count % 5, &params));
+	note(credit_assign(&host));
 	for (i = 0; i < 4; i++) {
-		struct credit_decision decision = credit_pick(vcpus, count, vms, count % 4, i,
-							      border32[c % 8], i < 2, &params);
+		struct credit_decision decision;
 
+		credit_pick(&host, i, border32[c % 8], i < 2, &decision);
 		note(decision.vcpu);
 		note(decision.migrated);
 		note(decision.raised);
@@ -215,10 +218,25 @@ static void gang_at(pol_u32 a, pol_u32 b, pol_u32 c, pol_u32 count)
 	}
 }
 
+static void gang_use_at(pol_u64 a, pol_u64 b, pol_u64 c)
+{
+	struct gang_use use = { (gang_s64)a, (gang_s64)b, 0, { 0 } };
+
+	note(gang_use(&use, (gang_s64)c, a));
+	note(gang_use(&use, (gang_s64)b, c));
+	gang_use_begin(&use, a);
+	note((pol_u32)use.of_all);
+}
+
 static void gang(void)
 {
 	size_t i, j, k;
 	pol_u32 count;
+
+	for (i = 0; i < COUNT(border64); i++)
+		for (j = 0; j < COUNT(border64); j++)
+			for (k = 0; k < COUNT(border64); k++)
+				gang_use_at(border64[i], border64[j], border64[k]);
 
 	for (i = 0; i < COUNT(border32); i++)
 		for (j = 0; j < COUNT(border32); j++)
@@ -259,7 +277,9 @@ static void hvs(void)
 static void search(pol_u32 count, pol_u32 caller, pol_u32 last, enum kvm_stock_variant variant)
 {
 	struct kvm_stock_vcpu vcpus[8] = { { 0 } };
-	struct kvm_stock_search state;
+	struct kvm_stock_search state = {
+		.variant = variant, .count = count, .caller = caller, .kernel_mode_only = 1,
+	};
 	pol_s32 index;
 	size_t i;
 
@@ -269,7 +289,7 @@ static void search(pol_u32 count, pol_u32 caller, pol_u32 last, enum kvm_stock_v
 		vcpus[i].in_kernel = (pol_u8)(i % 3);
 		vcpus[i].in_spin_loop = (pol_u8)(i % 2);
 	}
-	kvm_stock_search_init(&state, vcpus, count, caller, last, variant, 1);
+	kvm_stock_search_init(&state, vcpus, last);
 	/* A result that nobody asked for changes nothing. */
 	kvm_stock_search_result(&state, &last, 1);
 	while ((index = kvm_stock_search_next(&state, vcpus)) >= 0) {
@@ -323,7 +343,7 @@ static void userspin_at(pol_u32 a, pol_u32 b, pol_u32 c)
 		if (i == 30)
 			state.next = state.count = c;
 		userspin_add(&state, &sample);
-		verdict = userspin_judge(&state, &params);
+		userspin_judge(&state, &params, &verdict);
 		note(verdict.kind + verdict.in_range);
 		note(userspin_code(&verdict, &from));
 		verdict.low = at;

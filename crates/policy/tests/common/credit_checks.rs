@@ -3,12 +3,26 @@
 
 use super::{any_u32, any_u64, property, Api};
 use proptest::prelude::*;
-use unspin_policy::credit::{Decision, Params, Pcpu, Vcpu, Vm};
+use unspin_policy::credit::{Decision, Params, Pcpu, RawHost, Vcpu, Vm};
+
+fn host(vcpus: &mut [Vcpu], vms: &mut [Vm], params: &Params) -> RawHost {
+    RawHost {
+        vcpus: vcpus.as_mut_ptr(),
+        vms: vms.as_mut_ptr(),
+        pcpus: std::ptr::null_mut(),
+        params,
+        count: vcpus.len() as u32,
+        vm_count: vms.len() as u32,
+        pcpu_count: 0,
+        reserved: 0,
+    }
+}
 
 fn assign(api: &Api, vcpus: &mut [Vcpu], vms: &mut [Vm], pcpus: usize, params: &Params) -> u32 {
-    let (n, v, mut scratch) = (vcpus.len() as u32, vms.len() as u32, vec![Pcpu::default(); pcpus]);
-    let (vcpus, vms, p) = (vcpus.as_mut_ptr(), vms.as_mut_ptr(), pcpus as u32);
-    unsafe { (api.credit_assign)(vcpus, n, vms, v, scratch.as_mut_ptr(), p, params) }
+    let host = host(vcpus, vms, params);
+    let mut scratch = vec![Pcpu::default(); pcpus];
+    let host = RawHost { pcpus: scratch.as_mut_ptr(), pcpu_count: pcpus as u32, ..host };
+    unsafe { (api.credit_assign)(&host) }
 }
 
 fn pick(api: &Api, vcpus: &mut [Vcpu], vms: &[Vm], pcpu: u32, raise: u8, capped: u32) -> Decision {
@@ -24,9 +38,11 @@ fn pick_after(
     raise: u8,
     capped: u32,
 ) -> Decision {
-    let (n, v) = (vcpus.len() as u32, vms.len() as u32);
-    let params = Params { capped, ..Params::default() };
-    unsafe { (api.credit_pick)(vcpus.as_mut_ptr(), n, vms.as_ptr(), v, pcpu, last, raise, &params) }
+    let (params, mut decision) = (Params { capped, ..Params::default() }, Decision::NOBODY);
+    let mut vms = vms.to_vec();
+    let host = host(vcpus, &mut vms, &params);
+    unsafe { (api.credit_pick)(&host, pcpu, last, raise, &mut decision) };
+    decision
 }
 
 fn with(credit: i64, vm: u32, pcpu: u32) -> Vcpu {

@@ -115,14 +115,15 @@ fn oracle_selects(world: &mut World, script: &Script, rules: Rules, index: usize
 
 /// The same search by the C code.
 fn search(api: &Api, world: &mut World, script: &Script, variant: Variant) {
-    let mut state = SearchState::default();
-    let count = world.vcpus.len() as u32;
-    let only = script.kernel_mode_only.into();
-    unsafe {
-        let vcpus = world.vcpus.as_mut_ptr();
-        let (caller, last) = (script.caller as u32, world.last_boosted);
-        (api.kvm_stock_search_init)(&mut state, vcpus, count, caller, last, variant as u32, only);
-    }
+    let mut state = SearchState {
+        variant: variant as u32,
+        count: world.vcpus.len() as u32,
+        caller: script.caller as u32,
+        kernel_mode_only: script.kernel_mode_only.into(),
+        ..SearchState::default()
+    };
+    let (vcpus, last) = (world.vcpus.as_mut_ptr(), world.last_boosted);
+    unsafe { (api.kvm_stock_search_init)(&mut state, vcpus, last) };
     for attempts in 0.. {
         let index = unsafe { (api.kvm_stock_search_next)(&mut state, world.vcpus.as_mut_ptr()) };
         let Ok(index) = usize::try_from(index) else { break };

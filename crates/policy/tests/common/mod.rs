@@ -11,6 +11,7 @@ pub mod demand_checks;
 pub mod gang_checks;
 pub mod gang_owner_checks;
 pub mod gang_run_checks;
+pub mod gang_use_checks;
 pub mod hvs_checks;
 pub mod ipi_checks;
 pub mod kvm_stock_checks;
@@ -67,29 +68,31 @@ api! {
     asym_resolve_time: fn(*mut asym::Vcpu, u32, *mut asym::Core, u32, *const asym::Params) -> u32;
     asym_resolve_urgency: fn(*mut asym::Vcpu, u32, *const asym::Core, u32, *const asym::Params) -> u32;
     credit_params_check: fn(*const credit::Params) -> i32;
-    credit_assign: fn(*mut credit::Vcpu, u32, *mut credit::Vm, u32, *mut credit::Pcpu, u32, *const credit::Params) -> u32;
+    credit_assign: fn(*const credit::RawHost) -> u32;
     credit_charge: fn(*mut credit::Vcpu, *const credit::Params, u64);
-    credit_pick: fn(*mut credit::Vcpu, u32, *const credit::Vm, u32, u32, u32, u8, *const credit::Params) -> credit::Decision;
+    credit_pick: fn(*const credit::RawHost, u32, u32, u8, *mut credit::Decision);
     demand_params_check: fn(*const demand::Params) -> i32;
     demand_step: fn(*mut demand::Host, *mut demand::Vm, u32, *const demand::Params, u64) -> u8;
     gang_account: fn(*mut gang::RawHost, u64);
     gang_turn: fn(*mut gang::RawHost) -> u8;
     gang_may_run: fn(*const gang::RawHost, u32, u32) -> u8;
     gang_fill: fn(*const gang::RawHost, u32) -> u32;
+    gang_use_begin: fn(*mut gang::Use, u64);
+    gang_use: fn(*mut gang::Use, i64, u64) -> u8;
     hvs_category_on_preempt: fn(u8, u8, *mut u8, u32) -> u8;
     hvs_pick: fn(*const hvs::Slot, u32, u32, u64, u32) -> i32;
     ipi_pick: fn(*const ipi::Slot, u32, u32, u64) -> i32;
     kvm_stock_window_defaults: fn(*mut kvm_stock::WindowParams, u32);
     kvm_stock_window_grow: fn(*const kvm_stock::WindowParams, u32, u32) -> u32;
     kvm_stock_window_shrink: fn(*const kvm_stock::WindowParams, u32, u32) -> u32;
-    kvm_stock_search_init: fn(*mut kvm_stock::SearchState, *mut kvm_stock::Vcpu, u32, u32, u32, u32, u8);
+    kvm_stock_search_init: fn(*mut kvm_stock::SearchState, *mut kvm_stock::Vcpu, u32);
     kvm_stock_search_next: fn(*mut kvm_stock::SearchState, *mut kvm_stock::Vcpu) -> i32;
     kvm_stock_search_result: fn(*mut kvm_stock::SearchState, *mut u32, i32);
     kvm_stock_search_deinit: fn(*mut kvm_stock::SearchState, *mut kvm_stock::Vcpu);
     userspin_params_check: fn(*const userspin::Params) -> i32;
     userspin_init: fn(*mut userspin::State);
     userspin_add: fn(*mut userspin::State, *const userspin::Sample);
-    userspin_judge: fn(*const userspin::State, *const userspin::Params) -> userspin::Verdict;
+    userspin_judge: fn(*const userspin::State, *const userspin::Params, *mut userspin::Verdict);
     userspin_code: fn(*const userspin::Verdict, *mut u64) -> u32;
     userspin_has_pause: fn(*const u8, u32) -> u8;
     userspin_digest: fn(*const u64, u32) -> u64;
@@ -278,6 +281,11 @@ macro_rules! for_each_check {
             gang_checks: gang_fills_holes,
             gang_checks: gang_needs_rivals,
             gang_checks: gang_is_bounded,
+            gang_use_checks: gang_use_is_a_mean,
+            gang_use_checks: gang_use_borders_are_exact,
+            gang_use_checks: gang_use_forgives_a_burst,
+            gang_use_checks: gang_use_sees_a_hog_and_its_end,
+            gang_use_checks: gang_use_is_bounded,
             gang_owner_checks: gang_owners_are_placed_in_order,
             gang_run_checks: gang_shares_by_weight,
             gang_run_checks: gang_group_is_owed_as_one,

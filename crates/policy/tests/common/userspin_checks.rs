@@ -13,13 +13,19 @@ fn sample(address: u64, registers: u64, user: u8) -> Sample {
     Sample { address, registers, user, ..Sample::default() }
 }
 
+fn judge(api: &Api, state: &State, params: &Params) -> Verdict {
+    let mut verdict = Verdict::default();
+    unsafe { (api.userspin_judge)(state, params, &mut verdict) };
+    verdict
+}
+
 fn judged(api: &Api, samples: &[Sample], params: &Params) -> Verdict {
     let mut state = State::default();
     unsafe { (api.userspin_init)(&mut state) };
     for sample in samples {
         unsafe { (api.userspin_add)(&mut state, sample) };
     }
-    unsafe { (api.userspin_judge)(&state, params) }
+    judge(api, &state, params)
 }
 
 fn kind(api: &Api, samples: &[Sample]) -> u32 {
@@ -134,7 +140,7 @@ pub fn userspin_forgets(api: &Api) {
         unsafe { (api.userspin_add)(&mut state, &sample(1, 1, 1)) };
     }
     unsafe { (api.userspin_init)(&mut state) };
-    let verdict = unsafe { (api.userspin_judge)(&state, &Params::default()) };
+    let verdict = judge(api, &state, &Params::default());
     assert_eq!(verdict, Verdict::default(), "a vCPU that halted");
 }
 
@@ -148,7 +154,7 @@ pub fn userspin_is_bounded(api: &Api) {
         for (slot, sample) in state.samples.iter_mut().zip(&samples) {
             *slot = *sample;
         }
-        let verdict = unsafe { (api.userspin_judge)(&state, &params) };
+        let verdict = judge(api, &state, &params);
         assert!(verdict.low <= verdict.high && verdict.high - verdict.low < 256);
         assert!(verdict.in_range <= 32 && verdict.kind <= STILL_LOOP);
         assert!(verdict.kind == NO || verdict.in_range > 0);

@@ -4,6 +4,7 @@
 use super::{mutant, Mutant};
 
 const ACCOUNT: &str = "gang_accounts_by_weight";
+const USE: &str = "gang_use_is_a_mean";
 const OWNERS: &str = "gang_owners_are_placed_in_order";
 
 const fn gang(line: &'static str, becomes: &'static str, rejected_by: &'static str) -> Mutant {
@@ -20,7 +21,7 @@ pub const MUTANTS: &[Mutant] = &[
     gang(": owed < -bound ? -bound : owed", ": owed", ACCOUNT),
     gang("pol_sat_mul(clamp, vm->wanting)", "clamp", ACCOUNT),
     gang("pol_sat_mul(clamp, vm->wanting)", "clamp * vm->wanting", ACCOUNT),
-    gang(": vm->owed / 2;", ": vm->owed;", ACCOUNT),
+    gang("divided(vm->owed, 2)", "vm->owed", ACCOUNT),
     gang("cpu->time, weight_of(vcpu), cpu->weight", "cpu->time, 1, cpu->weight", ACCOUNT),
     gang("vm->owed -= (gang_s64)charge_of(vm, vcpu, cpu);", "", "gang_conserves_time"),
     gang(
@@ -115,4 +116,29 @@ pub const MUTANTS: &[Mutant] = &[
     gang("|| !is_there(host, vcpu))", ")", "gang_fills_holes"),
     gang(".owed > host->vms[best_vm].owed", ".owed >= host->vms[best_vm].owed", "gang_fills_holes"),
     gang("best_vm = i;", "", "gang_fills_holes"),
+    // Tasks of the host.
+    gang("use->of_host = 0;", "", USE),
+    gang("use->used = 0;\n}", "}", USE),
+    gang(
+        "use->of_all = (gang_s64)(turn < GANG_TIME_MAX ? turn : GANG_TIME_MAX);",
+        "use->of_all = 0;",
+        "gang_use_forgives_a_burst",
+    ),
+    gang("clamped(of_host, turn)", "of_host", "gang_use_is_bounded"),
+    gang(
+        "of_host * 100 > use->of_all",
+        "of_host * 100 >= use->of_all",
+        "gang_use_borders_are_exact",
+    ),
+    gang(
+        "of_host * 100 < use->of_all",
+        "of_host * 100 <= use->of_all",
+        "gang_use_borders_are_exact",
+    ),
+    gang(
+        "use->of_all * GANG_USE_AGAIN_PERCENT",
+        "use->of_all * GANG_USE_MOST_PERCENT",
+        "gang_use_sees_a_hog_and_its_end",
+    ),
+    gang("before = clamped(before, GANG_TIME_MAX);", "", "gang_use_is_bounded"),
 ];

@@ -128,6 +128,9 @@ const TURNS: &[Column] = &[
     ("waits", |f| text(f, Counter::PARKS.file())),
     ("in vain", |f| text(f, Counter::PARKS_LATE.file())),
     ("Mcycles waited", |f| Some(format!("{:.1}", number(f, Counter::PARKED_CYCLES.file())? / 1e6))),
+    ("Mcycles overstayed", |f| {
+        Some(format!("{:.1}", number(f, Counter::OVERSTAY_CYCLES.file())? / 1e6))
+    }),
     ("holes filled", |f| text(f, Counter::FILLS.file())),
     ("looks", |f| text(f, Counter::USER_SAMPLES.file())),
     ("user spins", |f| text(f, Counter::USER_SPINS.file())),
@@ -225,6 +228,7 @@ mod tests {
             Counter::SWITCH_CYCLES,
             Counter::HC_KICK,
             Counter::PARKED_CYCLES,
+            Counter::OVERSTAY_CYCLES,
         ];
         for counter in Counter::ALL {
             let column = columns.iter().any(|table| table.contains(&all[counter.file()]));
