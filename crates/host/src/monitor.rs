@@ -75,11 +75,11 @@ impl Monitor {
 /// What follows an option, as the next argument or after `=`. The last one wins; none where it is empty.
 fn value_of<'a>(args: &[&'a [u8]], option: &[u8]) -> Option<&'a [u8]> {
     let attached = |arg: &'a [u8]| arg.strip_prefix(option)?.strip_prefix(b"=");
-    let values = (0..args.len()).filter_map(|i| match args[i] == option {
+    let mut values = (0..args.len()).filter_map(|i| match args[i] == option {
         true => args.get(i + 1).copied(),
         false => attached(args[i]),
     });
-    values.last().filter(|value| !value.is_empty())
+    values.next_back().filter(|value| !value.is_empty())
 }
 
 /// Cloud Hypervisor's VMs have no names; people tell them by the sockets that they are controlled by.

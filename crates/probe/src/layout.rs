@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The structures that the BPF programs keep, as `bpf/probe.bpf.c` has and explains them. All their
+//! The structures that the BPF programs keep, as `bpf/kept.h` has and explains them. All their
 //! numbers are of 4 or 8 bytes, and none has holes.
 
 use unspin_diagnosis::State;

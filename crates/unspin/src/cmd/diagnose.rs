@@ -72,10 +72,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let threads: BTreeSet<Thread> = all.iter().flat_map(|vm| threads(&host, vm)).collect();
     probe.watch(&threads).map_err(cannot)?;
     wait(SETTLE, &stop, &mut |_| {})?;
-    let (before, facts_before) = (probe.read().map_err(cannot)?, Facts::read(args, &host, &chosen));
+    let facts = || Facts::read(&args.sysfs, &host, &chosen);
+    let (before, facts_before) = (probe.read().map_err(cannot)?, facts());
     let mut passing = Passing::new(args.seconds, "watching vCPUs");
     wait(args.seconds, &stop, &mut |passed| passing.at(passed))?;
-    let (after, facts) = (probe.read().map_err(cannot)?, Facts::read(args, &host, &chosen));
+    let (after, facts) = (probe.read().map_err(cannot)?, facts());
     let mut watched = Vec::new();
     for vm in &chosen {
         match vcpus(&host, vm, &before, &after) {

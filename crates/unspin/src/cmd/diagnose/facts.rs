@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is known of VMs besides their vCPUs' states: how the host is set, what the module has counted.
 
-use super::Args;
 use crate::sysfs::Module;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,8 +92,9 @@ fn statistic(pid: u32, name: &str) -> Option<f64> {
 }
 
 impl Facts {
-    pub fn read(args: &Args, host: &Host, vms: &[VmProcess]) -> Facts {
-        let module = Module::open(&args.sysfs).ok();
+    /// `sysfs`: the module's directory, if it is loaded.
+    pub fn read(sysfs: &Path, host: &Host, vms: &[VmProcess]) -> Facts {
+        let module = Module::open(sysfs).ok();
         let files = |vm: &VmProcess| {
             let module = module.as_ref()?;
             let is_of = |id: &String| host.of_module_id(id).is_some_and(|of| of.pid == vm.pid);
