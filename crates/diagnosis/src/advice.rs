@@ -58,7 +58,7 @@ pub fn advice(did: &Did, losses: &[Loss], setting: &Setting) -> Vec<Advice> {
     let share = |cause| of(cause).and_then(|loss| loss.share).unwrap_or(0.0);
     for_spinning(share(Cause::SpinSwitch), share(Cause::UserSpin), setting, &mut add);
     for_idling(did, share(Cause::IdleSwitch), setting, &mut add);
-    for_interrupts(share(Cause::Ipi), setting, &mut add);
+    for_interrupts(did, setting, &mut add);
     let memory = did.share(&[State::ExitMemory]);
     if setting.numa_balancing {
         let what = "sysctl kernel.numa_balancing=0, if the VM's memory is where its CPUs are";
@@ -139,18 +139,21 @@ fn for_idling(did: &Did, lost: f64, setting: &Setting, add: Add) {
     }
 }
 
-fn for_interrupts(lost: f64, setting: &Setting, add: Add) {
-    match setting.apicv {
-        Some(false) => {
-            let what = "let the processor serve guests' interrupts: kvm_intel enable_apicv=1, or \
-                        kvm_amd avic=1, where it can";
-            add(lost, what.into(), up_to(lost));
-        }
-        _ => {
-            let what = "fewer vCPUs, or vCPUs whose threads talk on one CPU";
-            add(lost, what.into(), format!("a part of {}", percent(lost)));
-        }
+fn for_interrupts(did: &Did, setting: &Setting, add: Add) {
+    let sent = did.share(&[State::ExitIpi, State::ExitApic]);
+    if setting.apicv == Some(false) {
+        let what =
+            "let the processor serve guests' interrupts, where it can: kvm_intel enable_apicv=1, \
+                    or kvm_amd avic=1";
+        add(sent, what.into(), up_to(sent));
+    } else {
+        let what = "fewer vCPUs, so that those that talk to each other do so less often";
+        add(sent, what.into(), format!("a part of {}", percent(sent)));
     }
+    let came = did.share(&[State::ExitInterrupt]);
+    let what =
+        "move devices' interrupts of the host to CPUs without VMs (/proc/irq/*/smp_affinity)";
+    add(came, what.into(), format!("a part of {}", percent(came)));
 }
 
 #[cfg(test)]
@@ -194,6 +197,7 @@ mod tests {
             (State::Poll, "poll less"),
             (State::Waking, "poll longer"),
             (State::ExitIpi, "enable_apicv=1"),
+            (State::ExitInterrupt, "smp_affinity"),
         ] {
             let mut did = Did { vcpus: 2, window_ns: wall, ..Did::default() };
             did.times[state] = wall / 2;
