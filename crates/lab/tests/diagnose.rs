@@ -83,7 +83,9 @@ fn judged(lines: &[String], case: &(&str, Option<&str>, &str, f64)) -> Vec<Strin
     wrong
 }
 
-/// The states' time in all, and what differs from the kernel's counts.
+/// What differs from the kernel's counts. They are read a moment after the states, and how long a moment
+/// lasts here depends on who has the CPU; so shares are compared: of being on a CPU, of the time on one or
+/// ready for one; and of halting, of all.
 fn against_the_kernel(vm: &Value, wall: f64) -> Vec<String> {
     let states = vm["states"].as_object().cloned().unwrap_or_default();
     let sum = |is: &dyn Fn(&str) -> bool| -> f64 {
@@ -92,12 +94,18 @@ fn against_the_kernel(vm: &Value, wall: f64) -> Vec<String> {
     let asleep = ["halted", "blocked", "stopped", "parked"];
     let is_ready = |name: &str| name.starts_with("ready:") || name == "throttled";
     let is_on = |name: &str| !is_ready(name) && !asleep.contains(&name);
+    let count = |name: &str| vm["kernel"][name].as_f64().unwrap_or(f64::NAN);
+    let (on, ready, halted) = (sum(&is_on), sum(&is_ready), sum(&|name| name == "halted"));
+    let kernel_on = count("on_cpu_s") / (count("on_cpu_s") + count("ready_s"));
+    // KVM's halting ends only when the vCPU has a CPU again.
+    let kernel_halted = (count("halted_s") / wall - ready / wall).max(0.0);
     let mut wrong = Vec::new();
-    for (count, found) in [("on_cpu_s", sum(&is_on)), ("ready_s", sum(&is_ready))] {
-        let kernel = vm["kernel"][count].as_f64().unwrap_or(f64::NAN);
-        let apart = (found - kernel).abs() / wall;
+    for (what, found, kernel) in
+        [("on a CPU", on / (on + ready), kernel_on), ("halted", halted / wall, kernel_halted)]
+    {
+        let apart = (found - kernel).abs();
         if apart.is_nan() || apart > APART_MAX {
-            wrong.push(format!("{count} is {kernel} by schedstat, {found} by states of {wall}"));
+            wrong.push(format!("{what} is {kernel} by the kernel's counts, {found} by states"));
         }
     }
     wrong
@@ -109,7 +117,7 @@ fn a_wrong_diagnosis_is_seen() {
         format!(
             r#"diagnosis x {{"vms":[{{"vcpus":1,"window_s":2.0,"dominant":{dominant},
             "states":{{"guest":1.0,"ready:vm":{ready}}},"advice":[{{}}],
-            "kernel":{{"on_cpu_s":1.0,"ready_s":1.0}}}}]}}"#
+            "kernel":{{"on_cpu_s":1.1,"ready_s":1.1,"halted_s":0.0}}}}]}}"#
         )
     };
     let judge = |line: String| judged(&[line], &("x", Some("contention"), "ready:vm", 0.45)).len();

@@ -83,11 +83,13 @@ sleep 0.3
 diagnosis quota $vm
 stop quota
 
-unspin-inside switches 4000 2000 > /tmp/sleeper &
+# One vCPU computes, the other one sleeps most of the time.
+unspin-inside switches 15000 1000 > /tmp/sleeper &
 vm=$!
-sleep 0.7
+settle has_vcpus $vm 2
+sleep 0.3
 diagnosis sleeper $vm
-wait $vm
+check "the sleeper worked" wait $vm
 
 # Where every PAUSE exits, a contended lock is nothing but exits.
 insmod /modules/unspin.ko crowded_ok=1 force_pause_intercept=1

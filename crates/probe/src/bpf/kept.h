@@ -14,6 +14,8 @@ enum {
 	ISA_VMX = 1,
 	ISA_SVM = 2,
 	HYPERCALL_SEND_IPI = 10, /* KVM_HC_SEND_IPI */
+	X2APIC_FIRST = 0x800,
+	X2APIC_LAST = 0x8ff,
 };
 
 /* Whose task a CPU runs. */

@@ -199,20 +199,40 @@ int BPF_PROG(halt_end, __u64 halted_ns)
 }
 
 /* What its exit was for turns out later. */
+static __always_inline void turns_out(struct vcpu *v, __u32 reason)
+{
+	__u32 before = v->reason;
+
+	if (before < STATES)
+		v->exits[before]--;
+	v->exits[reason]++;
+	v->reason = reason;
+}
+
 static __always_inline void sends_ipi(void)
 {
 	struct vcpu *v = current_vcpu();
 
-	if (!v || v->phase != IN_EXIT || v->reason == STATE_EXIT_HALT || v->reason == STATE_EXIT_IPI)
-		return;
-	v->reason = STATE_EXIT_IPI;
-	v->exits[STATE_EXIT_IPI]++;
+	if (v && v->phase == IN_EXIT && v->reason != STATE_EXIT_HALT && v->reason != STATE_EXIT_IPI)
+		turns_out(v, STATE_EXIT_IPI);
 }
 
 SEC("tp_btf/kvm_apic_ipi")
 int BPF_PROG(ipi)
 {
 	sends_ipi();
+	return 0;
+}
+
+/* A register of the interrupt controller is none like the others. */
+SEC("tp_btf/kvm_msr")
+int BPF_PROG(msr, unsigned int write, __u32 number)
+{
+	struct vcpu *v = current_vcpu();
+
+	if (v && v->phase == IN_EXIT && v->reason == STATE_EXIT_MSR &&
+	    number >= X2APIC_FIRST && number <= X2APIC_LAST)
+		turns_out(v, STATE_EXIT_APIC);
 	return 0;
 }
 

@@ -41,8 +41,7 @@ struct OfVm {
 pub struct Counts {
     /// Their threads were on a CPU (schedstat).
     pub on_cpu_s: Option<f64>,
-    /// Their threads could run and had no CPU (schedstat). A vCPU that is throttled is among these, up to
-    /// 6.17; and one that is parked.
+    /// Their threads could run and had no CPU (schedstat), those that are throttled or parked among them.
     pub ready_s: Option<f64>,
     /// From HLT's sleep until the vCPU has a CPU again (KVM).
     pub halted_s: Option<f64>,
