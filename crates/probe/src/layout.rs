@@ -125,3 +125,48 @@ pub fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
         unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libbpf_rs::btf::types::{MemberAttr, Struct};
+    use libbpf_rs::btf::{Btf, HasSize};
+    use std::mem::offset_of;
+
+    /// The fields of a structure of the programs, with where they are, and its size.
+    fn in_c(btf: &Btf, name: &str) -> (Vec<(String, usize)>, usize) {
+        let of_c: Struct = btf.type_by_name(name).unwrap();
+        let place = |attr| match attr {
+            MemberAttr::Normal { offset } => offset as usize / 8,
+            MemberAttr::BitField { .. } => panic!("{name} has bit fields"),
+        };
+        let member = |m: libbpf_rs::btf::types::StructMember| {
+            (m.name.unwrap().to_str().unwrap().to_string(), place(m.attr))
+        };
+        (of_c.iter().map(member).collect(), of_c.size())
+    }
+
+    macro_rules! in_rust {
+        ($structure:ident: $($field:ident)*) => {
+            (
+                vec![$((stringify!($field).to_string(), offset_of!($structure, $field))),*],
+                size_of::<$structure>(),
+            )
+        };
+    }
+
+    #[test]
+    fn structures_are_those_of_the_programs() {
+        let file = std::env::temp_dir().join(format!("unspin-layout-{}", std::process::id()));
+        std::fs::write(&file, crate::probe::PROGRAMS).unwrap();
+        let btf = Btf::from_path(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(in_c(&btf, "cpu"), in_rust!(Cpu: since kind vm registrations had));
+        assert_eq!(in_c(&btf, "share"), in_rust!(Share: vcpus vmm));
+        assert_eq!(in_c(&btf, "before"), in_rust!(Before: vcpus vmm host own_vcpus own_vmm));
+        let vcpu = in_rust!(Vcpu: version since woken_at vm place phase reason asleep cpu before
+            cfs_rq throttled exit_at pending pending_asleep vmm_at halt_began halt_ended time exits
+            switches wakes);
+        assert_eq!(in_c(&btf, "vcpu"), vcpu);
+    }
+}

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use unspin_diagnosis::{State, Times};
 
-static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o"));
+pub(crate) static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o"));
 
 /// Most vCPUs that are watched at a time.
 const VCPUS_MAX: u32 = 16384;
