@@ -10,21 +10,25 @@ use serde_json::Value;
 use unspin_lab::{Computer, Series, QEMU_TOOLS};
 
 /// Checks of the script; fewer were made if it ended early.
-const CHECKS_MIN: u32 = 13;
+const CHECKS_MIN: u32 = 17;
 /// Of the wall time of all vCPUs: how far a state may be from the kernel's own count of it. Both are read
 /// one after the other.
 const APART_MAX: f64 = 0.02;
 
-/// What each VM must show: its name in the script, its dominant cause, the state that has most of the time
-/// lost to it, and at least which share of the wall time that state takes.
-const CASES: &[(&str, Option<&str>, &str, f64)] = &[
-    ("alone", None, "guest", 0.9),
-    ("other-vm", Some("contention"), "ready:vm", 0.4),
-    ("siblings", Some("contention"), "ready:sibling", 0.4),
-    ("host-task", Some("contention"), "ready:host", 0.4),
-    ("quota", Some("contention"), "throttled", 0.5),
-    ("sleeper", Some("idle-switch"), "halted", 0.1),
-    ("spinners", Some("spin-switch"), "exit:pause", 0.2),
+type Case = (&'static str, &'static [&'static str], &'static str, f64);
+
+/// What each VM must show: its name in the script, its dominant cause (one of these, or none), a state, and
+/// at least which share of the wall time that state takes.
+const CASES: &[Case] = &[
+    ("alone", &[], "guest", 0.9),
+    ("other-vm", &["contention"], "ready:vm", 0.4),
+    ("siblings", &["contention"], "ready:sibling", 0.4),
+    ("host-task", &["contention"], "ready:host", 0.4),
+    ("quota", &["contention"], "throttled", 0.5),
+    // Its guest sets a timer for each sleep, through its interrupt controller. Which of the two costs more
+    // depends on whether its vCPUs share a CPU.
+    ("sleeper", &["idle-switch", "ipi"], "halted", 0.1),
+    ("spinners", &["spin-switch"], "exit:pause", 0.2),
 ];
 
 #[test]
@@ -56,7 +60,7 @@ fn diagnoses_under_qemu() {
 }
 
 /// What is wrong with a diagnosis.
-fn judged(lines: &[String], case: &(&str, Option<&str>, &str, f64)) -> Vec<String> {
+fn judged(lines: &[String], case: &Case) -> Vec<String> {
     let (name, dominant, state, share) = *case;
     let prefix = format!("diagnosis {name} ");
     let Some(text) = lines.iter().find_map(|line| line.strip_prefix(&prefix)) else {
@@ -68,7 +72,11 @@ fn judged(lines: &[String], case: &(&str, Option<&str>, &str, f64)) -> Vec<Strin
     let vm = &document["vms"][0];
     let wall = vm["vcpus"].as_f64().unwrap_or(0.0) * vm["window_s"].as_f64().unwrap_or(0.0);
     let mut wrong = Vec::new();
-    if vm["dominant"].as_str() != dominant {
+    let is_it = match vm["dominant"].as_str() {
+        Some(found) => dominant.contains(&found),
+        None => dominant.is_empty(),
+    };
+    if !is_it {
         wrong.push(format!("dominant is {}, not {dominant:?}: {}", vm["dominant"], vm["states"]));
     }
     let found = vm["states"][state].as_f64().unwrap_or(0.0) / wall;
@@ -76,7 +84,7 @@ fn judged(lines: &[String], case: &(&str, Option<&str>, &str, f64)) -> Vec<Strin
         wrong.push(format!("{state} is {found}, less than {share}: {}", vm["states"]));
     }
     wrong.extend(against_the_kernel(vm, wall));
-    if dominant.is_some() && vm["advice"].as_array().is_none_or(Vec::is_empty) {
+    if !dominant.is_empty() && vm["advice"].as_array().is_none_or(Vec::is_empty) {
         wrong.push("no advice".into());
     }
     common::say(&format!("{name}: {} of {wall:.3} s; kernel {}", vm["states"], vm["kernel"]));
@@ -120,7 +128,7 @@ fn a_wrong_diagnosis_is_seen() {
             "kernel":{{"on_cpu_s":1.1,"ready_s":1.1,"halted_s":0.0}}}}]}}"#
         )
     };
-    let judge = |line: String| judged(&[line], &("x", Some("contention"), "ready:vm", 0.45)).len();
+    let judge = |line: String| judged(&[line], &("x", &["contention"], "ready:vm", 0.45)).len();
     assert_eq!(judge(line("\"contention\"", 1.0)), 0);
     assert_eq!(judge(line("null", 1.0)), 1);
     assert_eq!(judge(line("\"contention\"", 0.91)), 1, "schedstat has more");

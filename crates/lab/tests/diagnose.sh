@@ -83,13 +83,15 @@ sleep 0.3
 diagnosis quota $vm
 stop quota
 
-# One vCPU computes, the other one sleeps most of the time.
-unspin-inside switches 15000 1000 > /tmp/sleeper &
+# One vCPU computes, the other one sleeps most of the time. The emulator's clock may jump: it has longer
+# than it needs.
+unspin-inside switches 120000 1000 > /tmp/sleeper &
 vm=$!
-settle has_vcpus $vm 2
+check "one that sleeps is there" settle has_vcpus $vm 2
 sleep 0.3
 diagnosis sleeper $vm
-check "the sleeper worked" wait $vm
+check "and still is" kill $vm
+wait $vm
 
 # Where every PAUSE exits, a contended lock is nothing but exits.
 insmod /modules/unspin.ko crowded_ok=1 force_pause_intercept=1
