@@ -2,11 +2,21 @@
 //! The VMs of a host, as /proc shows them: which processes hold KVM VMs, what QEMU and libvirt call
 //! them, which of their threads are vCPUs. Reads only; what ends meanwhile is left out.
 
+mod cgroup;
+pub mod cpus;
+mod identity;
+mod kvm;
+mod monitor;
 mod name;
 mod qemu;
 
+pub use cgroup::{Cgroup, Quota};
+pub use kvm::Kvm;
+pub use monitor::Monitor;
 pub use name::Name;
 
+use identity::Identity;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
@@ -19,11 +29,14 @@ const VM_DESCRIPTOR: &[u8] = b"anon_inode:kvm-vm";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VmProcess {
     pub pid: u32,
-    /// The VM's name, if its monitor is QEMU and was given one.
+    /// The program that it runs.
+    pub monitor: Monitor,
+    /// The VM's name, if its monitor was given one, or libvirt gave it one.
     pub name: Option<Name>,
     /// The VM's UUID, likewise.
     pub uuid: Option<String>,
-    /// Threads named `CPU n/KVM`, by n. QEMU names them with `debug-threads=on`, which libvirt sets.
+    /// Threads whose names say so, by their number: `CPU n/KVM`, as QEMU names them with
+    /// `debug-threads=on`, which libvirt sets; Firecracker's `fc_vcpu n`; Cloud Hypervisor's `vcpun`.
     pub vcpus: Vec<Vcpu>,
 }
 
@@ -86,14 +99,15 @@ impl Host {
     }
 
     fn look_at(&self, pid: u32) -> Option<VmProcess> {
-        let vcpus = self.vcpus(pid);
+        let (monitor, identity) = self.identity(pid);
+        let vcpus = self.vcpus(pid, monitor);
         match self.holds_vm(pid) {
             Ok(true) => {}
             Err(e) if e.kind() == ErrorKind::PermissionDenied && !vcpus.is_empty() => {}
             _ => return None,
         }
-        let identity = self.identity(pid).unwrap_or_default();
-        Some(VmProcess { pid, name: identity.name.map(Name::new), uuid: identity.uuid, vcpus })
+        let name = identity.name.or_else(|| self.cgroup(pid)?.libvirt_name());
+        Some(VmProcess { pid, monitor, name: name.map(Name::new), uuid: identity.uuid, vcpus })
     }
 
     fn holds_vm(&self, pid: u32) -> io::Result<bool> {
@@ -108,11 +122,11 @@ impl Host {
         Ok(false)
     }
 
-    fn vcpus(&self, pid: u32) -> Vec<Vcpu> {
+    fn vcpus(&self, pid: u32, monitor: Monitor) -> Vec<Vcpu> {
         let tasks = self.dir(pid).join("task");
         let index = |tid: u32| {
             let comm = fs::read(tasks.join(tid.to_string()).join("comm")).ok()?;
-            Some(Vcpu { index: vcpu_index(&comm)?, tid })
+            Some(Vcpu { index: monitor.vcpu_index(&comm)?, tid })
         };
         let mut vcpus: Vec<Vcpu> =
             numbers_in(&tasks).unwrap_or_default().into_iter().filter_map(index).collect();
@@ -120,15 +134,38 @@ impl Host {
         vcpus
     }
 
-    fn identity(&self, pid: u32) -> Option<qemu::Identity> {
-        let line = fs::read(self.dir(pid).join("cmdline")).ok()?;
+    fn identity(&self, pid: u32) -> (Monitor, Identity) {
+        let line = fs::read(self.dir(pid).join("cmdline")).unwrap_or_default();
         let mut args: Vec<&[u8]> = line.split(|b| *b == 0).collect();
         // Each argument ends with a NUL.
         args.pop();
-        let (program, args) = args.split_first()?;
-        let exe = fs::read_link(self.dir(pid).join("exe")).ok();
-        let exe = exe.as_ref().map(|path| path.as_os_str().as_bytes());
-        (qemu::is_qemu(program) || exe.is_some_and(qemu::is_qemu)).then(|| qemu::identity(args))
+        let Some((program, args)) = args.split_first() else {
+            return (Monitor::Other, Identity::default());
+        };
+        let mut monitor = Monitor::of(program, args);
+        if monitor == Monitor::Other {
+            let exe = fs::read_link(self.dir(pid).join("exe")).unwrap_or_default();
+            monitor = Monitor::of(exe.as_os_str().as_bytes(), args);
+        }
+        (monitor, monitor.identity(args))
+    }
+
+    /// The cgroup that a thread's CPU time is controlled by.
+    pub fn cgroup(&self, tid: u32) -> Option<Cgroup> {
+        Cgroup::parse(&fs::read_to_string(self.dir(tid).join("cgroup")).ok()?)
+    }
+
+    /// What the scheduler has counted of a thread, as the kernel writes it: ns on a CPU, ns ready for one,
+    /// time slices.
+    pub fn schedstat(&self, tid: u32) -> Option<String> {
+        fs::read_to_string(self.dir(tid).join("schedstat")).ok()
+    }
+
+    /// The CPUs that a thread may run on; none where it has ended.
+    pub fn allowed_cpus(&self, tid: u32) -> BTreeSet<u32> {
+        let status = fs::read_to_string(self.dir(tid).join("status")).unwrap_or_default();
+        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        list.and_then(cpus::parse).unwrap_or_default()
     }
 
     fn dir(&self, pid: u32) -> PathBuf {
@@ -140,25 +177,4 @@ impl Host {
 fn numbers_in(dir: &Path) -> io::Result<Vec<u32>> {
     let names = fs::read_dir(dir)?.flatten().map(|entry| entry.file_name());
     Ok(names.filter_map(|name| name.to_str()?.parse().ok()).collect())
-}
-
-/// n of `CPU n/KVM`.
-fn vcpu_index(comm: &[u8]) -> Option<u32> {
-    let name = std::str::from_utf8(comm).ok()?.trim_end_matches('\n');
-    name.strip_prefix("CPU ")?.strip_suffix("/KVM")?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn vcpu_threads_are_known_by_their_names() {
-        assert_eq!(vcpu_index(b"CPU 0/KVM\n"), Some(0));
-        assert_eq!(vcpu_index(b"CPU 1234/KVM\n"), Some(1234));
-        for other in [&b"CPU 0/TCG\n"[..], b"CPU /KVM", b"IO mon_iothread", b"CPU -1/KVM", b"\xff"]
-        {
-            assert_eq!(vcpu_index(other), None, "{other:?}");
-        }
-    }
 }

@@ -5,12 +5,7 @@
 //! that looks like. The value of `-name` is a list of `key=value` between commas, in which `,,` is a
 //! comma of the value; its first entry may be the VM's name alone.
 
-/// Who the VM is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Identity {
-    pub name: Option<Vec<u8>>,
-    pub uuid: Option<String>,
-}
+use crate::identity::Identity;
 
 /// Options without a value, of QEMU 5 to 10. Every other option takes the next argument.
 const FLAGS: &[&str] = &[

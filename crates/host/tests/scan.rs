@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use unspin_host::{Host, Vcpu};
+use unspin_host::{Host, Monitor, Vcpu};
 
 /// A /proc made of files.
 struct Fake(PathBuf);
@@ -55,13 +55,21 @@ fn vms_are_found_with_names_and_vcpus() {
     let threads =
         [(300, "qemu-system-x86"), (312, "CPU 10/KVM"), (311, "CPU 2/KVM"), (309, "IO mon")];
     fake.process(300, &[libvirt, &[b"-uuid", UUID]].concat(), VM, &threads);
-    fake.process(41, &[b"firecracker", b"-name", b"no"], VM, &[(41, "firecracker")]);
+    fake.process(40, &[b"/opt/vmm", b"-name", b"no"], VM, &[(40, "CPU 0/KVM")]);
+    let fire: &[&[u8]] = &[b"firecracker", b"--id", b"db1"];
+    fake.process(41, fire, VM, &[(41, "firecracker"), (44, "fc_vcpu 0")]);
     fake.process(42, &[b"/usr/bin/qemu-system-x86_64", b"-name", b"off"], "anon_inode:x", &[]);
     let host = Host::at(&fake.0);
     let all = host.vm_processes().unwrap();
-    assert_eq!(all.iter().map(|p| p.pid).collect::<Vec<_>>(), [41, 300]);
-    assert_eq!(all[0].name, None, "not QEMU");
-    let web = &all[1];
+    assert_eq!(all.iter().map(|p| p.pid).collect::<Vec<_>>(), [40, 41, 300]);
+    assert_eq!(all[0].name, None, "whose option -name means something else");
+    assert_eq!(all[0].vcpus, [Vcpu { index: 0, tid: 40 }]);
+    assert_eq!(
+        (all[1].monitor, all[1].name.as_ref().unwrap().as_bytes()),
+        (Monitor::Firecracker, &b"db1"[..])
+    );
+    assert_eq!(all[1].vcpus, [Vcpu { index: 0, tid: 44 }]);
+    let web = &all[2];
     assert_eq!(web.name.as_ref().unwrap().as_bytes(), b"web,1");
     assert_eq!(web.uuid.as_deref(), Some("c7a5fdb2-cdaf-9455-926a-d65c16db1809"));
     assert_eq!(web.vcpus, [Vcpu { index: 2, tid: 311 }, Vcpu { index: 10, tid: 312 }]);

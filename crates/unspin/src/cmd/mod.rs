@@ -6,6 +6,7 @@ mod agree;
 mod apply;
 mod bench;
 mod completions;
+mod diagnose;
 mod figures;
 mod help;
 mod lab;
@@ -51,6 +52,8 @@ enum Command {
     Unload,
     /// Show the module, its defaults and every VM.
     Status(status::Args),
+    /// Show what VMs lose, on what, and what would help.
+    Diagnose(diagnose::Args),
     /// Show where VMs spin and where the host interrupts them, by function of the guest's kernel.
     Spinners(spinners::Args),
     /// Change settings of the module, of all VMs or of one.
@@ -96,6 +99,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Load(a) => load::run(&a),
         Command::Unload => unload::run(),
         Command::Status(a) => status::run(&a),
+        Command::Diagnose(a) => diagnose::run(&a),
         Command::Spinners(a) => spinners::run(&a),
         Command::Set(a) => set::run(&a),
         Command::Apply(a) => apply::run(&a),

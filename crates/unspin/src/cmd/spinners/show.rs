@@ -264,7 +264,8 @@ ffffffffc0000000 t nf_do [nf_tables]
 
     fn vm(name: Option<&str>, vcpus: u32) -> VmProcess {
         let vcpus = (0..vcpus).map(|index| Vcpu { index, tid: 43 + index }).collect();
-        VmProcess { pid: 42, name: name.map(Name::new), uuid: None, vcpus }
+        let monitor = unspin_host::Monitor::Qemu;
+        VmProcess { pid: 42, monitor, name: name.map(Name::new), uuid: None, vcpus }
     }
 
     fn samples(pause: &[(u64, u64)], interrupted: &[(u64, u64)]) -> Samples {

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What would help a VM, and how much.
+
+use crate::cause::{Cause, Sure};
+use crate::judge::{Did, Loss};
+use crate::state::State;
+use serde::Serialize;
+
+/// From this share of the vCPUs' wall time on, something is worth a line.
+const WORTH_IT: f64 = 0.02;
+
+/// How the host is set, as far as it is known.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Setting {
+    /// What the VM is called on a command line.
+    pub name: String,
+    /// CPUs that its vCPUs may run on.
+    pub allowed_cpus: usize,
+    /// CPUs' worth of time that its cgroups allow; `None`: no quota.
+    pub quota_cpus: Option<f64>,
+    /// The module's mode for this VM; `None`: it is not loaded.
+    pub module_mode: Option<String>,
+    /// Longest polling after HLT, in ns.
+    pub halt_poll_ns: Option<u64>,
+    /// Whether the processor serves guests' interrupt controllers.
+    pub apicv: Option<bool>,
+    /// Whether the kernel moves memory between nodes, and takes it from guests to see who uses it.
+    pub numa_balancing: bool,
+}
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    #[serde(rename = "do")]
+    pub what: String,
+    /// How much it could give back.
+    pub expected: String,
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+fn up_to(share: f64) -> String {
+    format!("up to {} of its vCPUs' time", percent(share))
+}
+
+/// Lines of advice, those that could give most first.
+pub fn advice(did: &Did, losses: &[Loss], setting: &Setting) -> Vec<Advice> {
+    let mut all: Vec<(f64, String, String)> = Vec::new();
+    let mut add = |share: f64, what: String, expected: String| {
+        if share >= WORTH_IT {
+            all.push((share, what, expected));
+        }
+    };
+    for_contention(did, setting, &mut add);
+    let of = |cause: Cause| losses.iter().find(|loss| loss.cause == cause);
+    let share = |cause| of(cause).and_then(|loss| loss.share).unwrap_or(0.0);
+    for_spinning(share(Cause::SpinSwitch), share(Cause::UserSpin), setting, &mut add);
+    for_idling(did, share(Cause::IdleSwitch), setting, &mut add);
+    for_interrupts(did, setting, &mut add);
+    let memory = did.share(&[State::ExitMemory]);
+    if setting.numa_balancing {
+        let what = "sysctl kernel.numa_balancing=0, if the VM's memory is where its CPUs are";
+        add(memory, what.into(), up_to(memory));
+    }
+    if of(Cause::UserSpin).is_some_and(|loss| loss.sure == Sure::Unknown)
+        && did.share(&[State::Guest]) > 0.5
+        && did.share(&[State::ReadyVm, State::ReadySibling]) >= WORTH_IT
+    {
+        let what = format!(
+            "find out whether it spins in user space: unspin set --vm {} mode=hvs \
+             coscheduling=vcrd-both, or look at: unspin spinners {0}",
+            setting.name
+        );
+        add(WORTH_IT, what, "unknown; OpenMP programs lose most of their time so".into());
+    }
+    all.sort_by(|a, b| b.0.total_cmp(&a.0));
+    all.into_iter().map(|(_, what, expected)| Advice { what, expected }).collect()
+}
+
+type Add<'a> = &'a mut dyn FnMut(f64, String, String);
+
+fn for_contention(did: &Did, setting: &Setting, add: Add) {
+    let share = |state| did.share(&[state]);
+    let throttled = share(State::Throttled);
+    let quota =
+        setting.quota_cpus.map_or(String::new(), |cpus| format!(", which is {cpus:.2} CPUs"));
+    let what = format!("raise its CPU quota (cpu.max){quota}");
+    add(throttled, what, up_to(throttled));
+    let host = share(State::ReadyHost);
+    let what = "keep tasks of the host off its CPUs: pin vCPUs elsewhere, or the tasks";
+    add(host, what.into(), up_to(host));
+    let vmm = share(State::ReadyVmm);
+    let what = "give its VMM's other threads CPUs of their own (virsh emulatorpin, iothreadpin)";
+    add(vmm, what.into(), up_to(vmm));
+    let sibling = share(State::ReadySibling);
+    let what = match did.vcpus > setting.allowed_cpus && setting.allowed_cpus > 0 {
+        true => format!(
+            "give it fewer vCPUs, or more than {} CPUs: it has {} vCPUs",
+            setting.allowed_cpus, did.vcpus
+        ),
+        false => "pin each of its vCPUs to a CPU of its own".to_string(),
+    };
+    add(sibling, what, up_to(sibling));
+    let others = share(State::ReadyVm);
+    let what = "fewer vCPUs or VMs on these CPUs; where all are needed, nothing gives this back";
+    add(others, what.into(), format!("{} now waits for other VMs", percent(others)));
+    let parked = share(State::Parked);
+    let what = format!("unspin set --vm {} coscheduling=none, if it needs no turns", setting.name);
+    add(parked, what, up_to(parked));
+}
+
+fn for_spinning(kernel: f64, user: f64, setting: &Setting, add: Add) {
+    let name = &setting.name;
+    let chooses = matches!(setting.module_mode.as_deref(), Some("hvs" | "apples"));
+    if !chooses {
+        let load = if setting.module_mode.is_none() { "unspin load, then " } else { "" };
+        add(kernel, format!("{load}unspin set --vm {name} mode=hvs"), up_to(kernel));
+    }
+    let what = format!("unspin set --vm {name} mode=hvs coscheduling=vcrd-both");
+    add(user, what, up_to(user));
+}
+
+fn for_idling(did: &Did, lost: f64, setting: &Setting, add: Add) {
+    let polled = did.share(&[State::Poll]);
+    let shared = did.share(&[State::ReadyVm, State::ReadyHost]) >= WORTH_IT;
+    if polled > lost / 2.0 {
+        let what = "poll less after HLT: a lower halt_poll_ns of the module kvm";
+        add(polled, what.into(), format!("{}, for more latency", up_to(polled)));
+    } else if shared {
+        // To poll, in the host or in the guest (idle=poll), would take the CPU from the others.
+        let what = "fewer vCPUs, so that those that stay sleep less often";
+        add(lost, what.into(), up_to(lost));
+    } else {
+        let now = setting.halt_poll_ns.map_or(String::new(), |ns| format!(" (now {ns})"));
+        let what = format!("poll longer after HLT: a higher halt_poll_ns of the module kvm{now}");
+        add(lost, what, format!("a part of {}", percent(lost)));
+    }
+}
+
+fn for_interrupts(did: &Did, setting: &Setting, add: Add) {
+    let sent = did.share(&[State::ExitIpi, State::ExitApic]);
+    if setting.apicv == Some(false) {
+        let what =
+            "let the processor serve guests' interrupts, where it can: kvm_intel enable_apicv=1, \
+                    or kvm_amd avic=1";
+        add(sent, what.into(), up_to(sent));
+    } else {
+        let what = "fewer vCPUs, so that those that talk to each other do so less often";
+        add(sent, what.into(), format!("a part of {}", percent(sent)));
+    }
+    let came = did.share(&[State::ExitInterrupt]);
+    let what =
+        "move devices' interrupts of the host to CPUs without VMs (/proc/irq/*/smp_affinity)";
+    add(came, what.into(), format!("a part of {}", percent(came)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::{losses, tests::did};
+    use proptest::prelude::*;
+
+    fn told(did: &Did, setting: &Setting) -> String {
+        let all = advice(did, &losses(did), setting);
+        all.iter().map(|a| format!("{}: {}\n", a.what, a.expected)).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn nobody_is_told_to_poll_where_cpus_are_shared(did in did()) {
+            let text = told(&did, &Setting::default());
+            prop_assert!(!text.contains("idle=poll"), "{text}");
+            if did.share(&[State::ReadyVm, State::ReadyHost]) >= WORTH_IT {
+                prop_assert!(!text.contains("poll longer"), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn advice_is_for_what_is_lost() {
+        let wall = 1_000_000;
+        let setting = Setting {
+            name: "web".into(),
+            quota_cpus: Some(0.5),
+            allowed_cpus: 1,
+            apicv: Some(false),
+            ..Setting::default()
+        };
+        for (state, expected) in [
+            (State::Throttled, "raise its CPU quota (cpu.max), which is 0.50 CPUs"),
+            (State::ReadyHost, "keep tasks of the host off"),
+            (State::ReadySibling, "more than 1 CPUs: it has 2 vCPUs"),
+            (State::ReadyVmm, "emulatorpin"),
+            (State::ExitPause, "unspin load, then unspin set --vm web mode=hvs"),
+            (State::Poll, "poll less"),
+            (State::Waking, "poll longer"),
+            (State::ExitIpi, "enable_apicv=1"),
+            (State::ExitInterrupt, "smp_affinity"),
+        ] {
+            let mut did = Did { vcpus: 2, window_ns: wall, ..Did::default() };
+            did.times[state] = wall / 2;
+            did.times[State::Guest] = wall / 2;
+            let text = told(&did, &setting);
+            assert!(text.starts_with(expected) || text.contains(expected), "{state:?}: {text}");
+            assert_eq!(text.lines().count(), 1, "{state:?}: {text}");
+            did.times[state] = wall / 100;
+            assert_eq!(told(&did, &setting), "", "{state:?}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What VMs lose time on.
+
+use serde::Serialize;
+
+/// The five overheads of the dissertation's chapter 2, and waiting for a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// A vCPU could run, and somebody else has its CPU, or its quota is spent.
+    Contention,
+    /// Pause-loop exits: spinning in the guest's kernel until they come, and serving them.
+    SpinSwitch,
+    /// Going to sleep and waking up again: HLT, polling, the way back into the guest.
+    IdleSwitch,
+    /// Interrupts: those that vCPUs send each other, and those that end their guest.
+    Ipi,
+    /// Spinning in the guest's user space, which the processor does not report.
+    UserSpin,
+    /// Caches that vCPUs of one VM do not share.
+    Cache,
+}
+
+impl Cause {
+    pub const ALL: [Cause; 6] = [
+        Cause::Contention,
+        Cause::SpinSwitch,
+        Cause::IdleSwitch,
+        Cause::Ipi,
+        Cause::UserSpin,
+        Cause::Cache,
+    ];
+
+    /// As tables, JSON and scenarios have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::Contention => "contention",
+            Cause::SpinSwitch => "spin-switch",
+            Cause::IdleSwitch => "idle-switch",
+            Cause::Ipi => "ipi",
+            Cause::UserSpin => "user-spin",
+            Cause::Cache => "cache",
+        }
+    }
+}
+
+/// How sure a figure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sure {
+    /// Every part was timed.
+    Measured,
+    /// A part was computed from counts.
+    Estimated,
+    /// It cannot be known here; it may be anything.
+    Unknown,
+}
+
+impl Sure {
+    pub fn name(self) -> &'static str {
+        match self {
+            Sure::Measured => "measured",
+            Sure::Estimated => "estimated",
+            Sure::Unknown => "unknown",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_has_its_name() {
+        let mut names: Vec<&str> = Cause::ALL.iter().map(|cause| cause.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Cause::ALL.len());
+    }
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From states to causes.
+
+use crate::cause::{Cause, Sure};
+use crate::state::{State, Times};
+use State::*;
+
+/// A cause is dominant from this share of the vCPUs' wall time on. Below, a VM has no dominant cause.
+pub const DOMINANT_SHARE_MIN: f64 = 0.05;
+
+/// The states that are lost to a cause. Each state is lost to one cause at most.
+const LOST: &[(Cause, &[State])] = &[
+    (Cause::Contention, &[ReadySibling, ReadyVm, ReadyVmm, ReadyHost, Throttled, Parked]),
+    (Cause::SpinSwitch, &[ExitPause]),
+    (Cause::IdleSwitch, &[ExitHalt, Poll, Waking, ReadyNobody]),
+    (Cause::Ipi, &[ExitIpi, ExitApic, ExitInterrupt]),
+];
+
+/// What a VM did, all its vCPUs together.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Did {
+    /// How many there are; above 0.
+    pub vcpus: usize,
+    /// Wall time, in ns; above 0.
+    pub window_ns: u64,
+    pub times: Times,
+    /// Exits, by the state that follows.
+    pub exits: Times,
+    /// Spinning before a pause-loop exit, in ns; `None`: nobody knows the window.
+    pub spin_ns_per_exit: Option<f64>,
+    /// Share of its time in the guest that it spins in user space; `None`: nobody looked.
+    pub user_spin_share: Option<f64>,
+    /// Last-level caches that its vCPUs may use; `None`: the kernel does not say.
+    pub caches: Option<usize>,
+}
+
+/// What a VM loses to a cause.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loss {
+    pub cause: Cause,
+    /// vCPU-seconds per second of wall time; `None` where it is unknown.
+    pub lost_s_per_s: Option<f64>,
+    /// Of the wall time of all its vCPUs, 0 to 1.
+    pub share: Option<f64>,
+    pub sure: Sure,
+    /// What the figure is made of, a line.
+    pub stands_on: String,
+}
+
+impl Did {
+    /// The wall time of all vCPUs, in ns.
+    fn wall(&self) -> f64 {
+        self.vcpus.max(1) as f64 * self.window_ns.max(1) as f64
+    }
+
+    /// Of that, what these states have.
+    pub fn share(&self, states: &[State]) -> f64 {
+        self.times.of(states) as f64 / self.wall()
+    }
+
+    fn loss(&self, cause: Cause, lost_ns: Option<f64>, sure: Sure, stands_on: String) -> Loss {
+        // What is estimated cannot be more than there was.
+        let lost_ns = lost_ns.map(|ns| ns.clamp(0.0, self.wall()));
+        Loss {
+            cause,
+            lost_s_per_s: lost_ns.map(|ns| ns / self.window_ns.max(1) as f64),
+            share: lost_ns.map(|ns| ns / self.wall()),
+            sure,
+            stands_on,
+        }
+    }
+
+    fn measured(&self, cause: Cause) -> f64 {
+        let of = LOST.iter().find(|(lost_to, _)| *lost_to == cause);
+        of.map_or(0.0, |(_, states)| self.times.of(states) as f64)
+    }
+}
+
+/// What a VM loses, the causes in the order of [`Cause::ALL`].
+pub fn losses(did: &Did) -> Vec<Loss> {
+    Cause::ALL.iter().map(|cause| loss(did, *cause)).collect()
+}
+
+fn loss(did: &Did, cause: Cause) -> Loss {
+    let measured = did.measured(cause);
+    let timed = || {
+        let of = LOST.iter().find(|(lost_to, _)| *lost_to == cause);
+        let states = of.map_or(&[][..], |(_, states)| states);
+        let names: Vec<&str> = states
+            .iter()
+            .filter(|state| did.times[**state] > 0)
+            .map(|state| state.name())
+            .collect();
+        if names.is_empty() {
+            "no such time was seen".to_string()
+        } else {
+            names.join(", ")
+        }
+    };
+    match cause {
+        Cause::SpinSwitch => spin_switch(did, measured),
+        Cause::UserSpin => user_spin(did),
+        Cause::Cache if did.caches == Some(1) => {
+            let why = "its vCPUs share one last-level cache; misses were not counted";
+            did.loss(cause, None, Sure::Unknown, why.into())
+        }
+        Cause::Cache => did.loss(cause, None, Sure::Unknown, "misses were not counted".into()),
+        _ => did.loss(cause, Some(measured), Sure::Measured, timed()),
+    }
+}
+
+fn spin_switch(did: &Did, measured: f64) -> Loss {
+    let exits = did.exits[ExitPause];
+    let cause = Cause::SpinSwitch;
+    match did.spin_ns_per_exit {
+        _ if exits == 0 => {
+            did.loss(cause, Some(measured), Sure::Measured, "no pause-loop exits".into())
+        }
+        Some(spin_ns) => {
+            // Spinning is time in the guest; there cannot be more of it.
+            let spun = (exits as f64 * spin_ns).min(did.times[Guest] as f64);
+            let text = format!("exit:pause, and {exits} pause-loop exits times their window");
+            did.loss(cause, Some(measured + spun), Sure::Estimated, text)
+        }
+        None => {
+            let text =
+                "exit:pause; spinning before these exits is not in it, the window is unknown";
+            did.loss(cause, Some(measured), Sure::Estimated, text.into())
+        }
+    }
+}
+
+fn user_spin(did: &Did) -> Loss {
+    let cause = Cause::UserSpin;
+    match did.user_spin_share {
+        Some(share) => {
+            let text = "the module's looks at where vCPUs are, times their time in the guest";
+            let lost = share.clamp(0.0, 1.0) * did.times[Guest] as f64;
+            did.loss(cause, Some(lost), Sure::Estimated, text.into())
+        }
+        None => {
+            let text =
+                "nobody looked: that takes the module, and coscheduling=vcrd-user or vcrd-both";
+            did.loss(cause, None, Sure::Unknown, text.into())
+        }
+    }
+}
+
+/// The cause that costs most, if that is enough to speak of.
+pub fn dominant(losses: &[Loss]) -> Option<Cause> {
+    let known = losses.iter().filter_map(|loss| Some((loss.cause, loss.share?)));
+    let most = known.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (most.1 >= DOMINANT_SHARE_MIN).then_some(most.0)
+}
+
+/// What is neither lost to a cause, nor spent in the guest, nor asleep: other exits, and the VMM. As a
+/// share of the vCPUs' wall time.
+pub fn remainder(did: &Did) -> f64 {
+    let is_lost = |state: &State| LOST.iter().any(|(_, states)| states.contains(state));
+    let accounted = [Guest, Halted, Blocked, Stopped];
+    let rest: Vec<State> = State::ALL
+        .iter()
+        .filter(|state| !is_lost(state) && !accounted.contains(state))
+        .copied()
+        .collect();
+    did.share(&rest)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    pub fn did() -> impl Strategy<Value = Did> {
+        let times = || prop::collection::vec(0..1_000_000_000u64, State::COUNT);
+        let share = prop::option::of(0.0..1.0);
+        (1..64usize, times(), times(), prop::option::of(0.0..1e5), share).prop_map(
+            |(vcpus, times, exits, spin_ns_per_exit, user_spin_share)| {
+                let array = |all: Vec<u64>| <[u64; State::COUNT]>::try_from(all).unwrap();
+                let times = Times::from(array(times));
+                let window_ns = times.total().div_ceil(vcpus as u64).max(1);
+                let exits = array(exits).map(|count| count / 10_000).into();
+                let caches = None;
+                let spin = spin_ns_per_exit;
+                Did {
+                    vcpus,
+                    window_ns,
+                    times,
+                    exits,
+                    spin_ns_per_exit: spin,
+                    user_spin_share,
+                    caches,
+                }
+            },
+        )
+    }
+
+    #[test]
+    fn no_state_is_lost_to_two_causes() {
+        for state in State::ALL {
+            let causes = LOST.iter().filter(|(_, states)| states.contains(state)).count();
+            assert!(causes <= 1, "{state:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_twice(did in did()) {
+            let losses = losses(&did);
+            let of_cause: Vec<Cause> = losses.iter().map(|loss| loss.cause).collect();
+            prop_assert_eq!(&of_cause[..], &Cause::ALL[..]);
+            for loss in &losses {
+                prop_assert_eq!(loss.share.is_none(), loss.sure == Sure::Unknown);
+                prop_assert!(loss.share.is_none_or(|share| (0.0..=1.0).contains(&share)));
+            }
+            let timed: f64 = losses
+                .iter()
+                .filter(|loss| loss.sure == Sure::Measured)
+                .filter_map(|loss| loss.share)
+                .sum();
+            let rest = did.share(&[Guest, Halted, Blocked, Stopped]) + remainder(&did);
+            prop_assert!(timed + rest <= 1.0 + 1e-9, "{timed} and {rest}");
+        }
+
+        #[test]
+        fn more_of_a_cause_never_makes_another_dominant(did in did(), which in 0..4usize) {
+            let (cause, states) = LOST[which];
+            let mut more = did.clone();
+            more.times[states[0]] += 4 * did.times.total();
+            more.window_ns += 4 * did.times.total() / did.vcpus as u64;
+            // A spin that is estimated may still be more.
+            prop_assume!(cause == Cause::SpinSwitch || did.spin_ns_per_exit.is_none());
+            prop_assert_eq!(dominant(&losses(&more)), Some(cause));
+        }
+    }
+
+    #[test]
+    fn little_of_everything_is_no_dominant_cause() {
+        let mut did = Did { vcpus: 2, window_ns: 1000, ..Did::default() };
+        did.times[Guest] = 1900;
+        did.times[ReadyVm] = 99;
+        assert_eq!(dominant(&losses(&did)), None);
+        did.times[ReadyVm] = 101;
+        assert_eq!(dominant(&losses(&did)), Some(Cause::Contention));
+    }
+
+    #[test]
+    fn a_spin_is_a_window_per_exit() {
+        let mut did = Did { vcpus: 1, window_ns: 1_000_000, ..Did::default() };
+        did.times[Guest] = 800_000;
+        did.times[ExitPause] = 100_000;
+        did.exits[ExitPause] = 100;
+        did.spin_ns_per_exit = Some(2000.0);
+        let loss = &losses(&did)[Cause::SpinSwitch as usize];
+        assert_eq!((loss.share, loss.sure), (Some(0.3), Sure::Estimated));
+    }
+}

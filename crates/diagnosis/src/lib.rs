@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From the time that vCPUs spend in each [`State`] to what their VM loses, on what, and what would
+//! help. It only computes: who measures the states is not its concern.
+
+mod advice;
+mod cause;
+pub mod exits;
+mod judge;
+mod state;
+
+pub use advice::{advice, Advice, Setting};
+pub use cause::{Cause, Sure};
+pub use judge::{dominant, losses, remainder, Did, Loss, DOMINANT_SHARE_MIN};
+pub use state::{State, Times};

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The states a vCPU is in: at any time exactly one.
+
+use std::ops::{AddAssign, Index, IndexMut};
+
+macro_rules! states {
+    ($($state:ident $name:literal $meaning:literal)*) => {
+        /// What a vCPU's time goes into. Each moment of its wall time is in one state.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum State {
+            $(#[doc = $meaning] $state,)*
+        }
+
+        impl State {
+            pub const ALL: &'static [State] = &[$(State::$state),*];
+
+            /// As tables, JSON and exported labels have it.
+            pub const fn name(self) -> &'static str {
+                match self { $(State::$state => $name),* }
+            }
+
+            /// A line of help.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(State::$state => $meaning),* }
+            }
+        }
+    };
+}
+
+states! {
+    Guest "guest" "on a CPU, in the guest; spinning that is too short for a pause-loop exit included"
+    ExitPause "exit:pause" "on a CPU, from a pause-loop exit to the entry after it"
+    ExitHalt "exit:halt" "on a CPU, from the guest's HLT to its sleep or entry, polling apart"
+    ExitInterrupt "exit:interrupt" "on a CPU, from an interrupt of the host to the entry after it"
+    ExitIpi "exit:ipi" "on a CPU, while KVM sends an interrupt to a sibling for the guest"
+    ExitApic "exit:apic" "on a CPU, for an access of the guest to its interrupt controller"
+    ExitMsr "exit:msr" "on a CPU, for a model-specific register of the guest"
+    ExitIo "exit:io" "on a CPU, for a port of the guest, as long as the kernel has it"
+    ExitMemory "exit:memory" "on a CPU, for memory that the guest touches and does not have"
+    ExitHypercall "exit:hypercall" "on a CPU, for a hypercall that sends no interrupt"
+    ExitCpuid "exit:cpuid" "on a CPU, for CPUID"
+    ExitOther "exit:other" "on a CPU, from an exit of any other kind to the entry after it"
+    Poll "poll" "on a CPU, after HLT: KVM waits a little, awake, for something to do"
+    Waking "waking" "on a CPU again after HLT, not yet in the guest"
+    Vmm "vmm" "on a CPU, in the VMM's own code, or on the way back from it"
+    ReadySibling "ready:sibling" "could run; a vCPU of the same VM has the CPU"
+    ReadyVm "ready:vm" "could run; another VM has the CPU"
+    ReadyVmm "ready:own-vmm" "could run; another thread of its own VMM has the CPU"
+    ReadyHost "ready:host" "could run; a task of the host has the CPU"
+    ReadyNobody "ready:nobody" "could run, and its CPU is idle: it has to wake up first"
+    Throttled "throttled" "could run, but its cgroup's quota is spent"
+    Halted "halted" "asleep: the guest has nothing to do"
+    Blocked "blocked" "asleep in KVM or the VMM for another reason, such as memory or a device"
+    Stopped "stopped" "stopped or frozen from outside"
+    Parked "parked" "asleep while another VM has its turn (unspin's coscheduling)"
+}
+
+impl State {
+    pub const COUNT: usize = State::ALL.len();
+
+    /// The exits that the kernel serves, and nothing else.
+    pub fn is_exit(self) -> bool {
+        (State::ExitPause..=State::ExitOther).contains(&self)
+    }
+
+    /// Ready to run, by who has the CPU.
+    pub fn is_ready(self) -> bool {
+        (State::ReadySibling..=State::ReadyNobody).contains(&self)
+    }
+}
+
+/// Time in each state, in nanoseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Times([u64; State::COUNT]);
+
+impl Default for Times {
+    fn default() -> Times {
+        Times([0; State::COUNT])
+    }
+}
+
+impl Times {
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// The time in all of these states.
+    pub fn of(&self, states: &[State]) -> u64 {
+        states.iter().map(|state| self[*state]).sum()
+    }
+
+    /// What was added since `before`. A state that went back counts as unchanged.
+    pub fn since(&self, before: &Times) -> Times {
+        Times(std::array::from_fn(|i| self.0[i].saturating_sub(before.0[i])))
+    }
+
+    /// Each state with its time, those without any left out.
+    pub fn spent(&self) -> impl Iterator<Item = (State, u64)> + '_ {
+        State::ALL.iter().map(|state| (*state, self[*state])).filter(|(_, time)| *time > 0)
+    }
+}
+
+impl From<[u64; State::COUNT]> for Times {
+    fn from(times: [u64; State::COUNT]) -> Times {
+        Times(times)
+    }
+}
+
+impl Index<State> for Times {
+    type Output = u64;
+    fn index(&self, state: State) -> &u64 {
+        &self.0[state as usize]
+    }
+}
+
+impl IndexMut<State> for Times {
+    fn index_mut(&mut self, state: State) -> &mut u64 {
+        &mut self.0[state as usize]
+    }
+}
+
+impl AddAssign<&Times> for Times {
+    fn add_assign(&mut self, other: &Times) {
+        for (sum, time) in self.0.iter_mut().zip(&other.0) {
+            *sum += time;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_names_of_one_state_each() {
+        let names: BTreeSet<&str> = State::ALL.iter().map(|state| state.name()).collect();
+        assert_eq!(names.len(), State::COUNT);
+        for (index, state) in State::ALL.iter().enumerate() {
+            assert_eq!(*state as usize, index);
+            assert_eq!(state.is_exit(), state.name().starts_with("exit:"), "{state:?}");
+            assert_eq!(state.is_ready(), state.name().starts_with("ready:"), "{state:?}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The cgroup that a thread's CPU time is controlled by, of version 2 or 1, and its quota.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where a thread is in the hierarchy that controls CPU time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cgroup {
+    /// From the hierarchy's root on, with a slash first.
+    pub path: String,
+    pub version: Version,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    One,
+    Two,
+}
+
+/// CPU time that a cgroup may use.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Quota {
+    /// CPUs' worth: time per period; above 0.
+    pub cpus: f64,
+}
+
+impl Cgroup {
+    /// Reads `/proc/TID/cgroup`. Where both versions are mounted the CPU controller is in one of them, and
+    /// version 1 is asked first.
+    pub fn parse(text: &str) -> Option<Cgroup> {
+        let mut unified = None;
+        for line in text.lines() {
+            let mut parts = line.splitn(3, ':');
+            let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+            let path = path.to_string();
+            if controllers.split(',').any(|name| name == "cpu") {
+                return Some(Cgroup { path, version: Version::One });
+            }
+            if controllers.is_empty() {
+                unified = Some(Cgroup { path, version: Version::Two });
+            }
+        }
+        unified
+    }
+
+    /// The smallest quota of it and of all that it is in, below `root` (`/sys/fs/cgroup`).
+    pub fn quota(&self, root: &Path) -> Option<Quota> {
+        let root = match self.version {
+            Version::Two => root.to_path_buf(),
+            Version::One => root.join("cpu"),
+        };
+        let mut dir: PathBuf = root.join(self.path.trim_start_matches('/'));
+        let mut smallest: Option<Quota> = None;
+        while dir.starts_with(&root) {
+            if let Some(quota) = self.quota_at(&dir) {
+                smallest = smallest.filter(|s| s.cpus <= quota.cpus).or(Some(quota));
+            }
+            if !dir.pop() {
+                break;
+            }
+        }
+        smallest
+    }
+
+    fn quota_at(&self, dir: &Path) -> Option<Quota> {
+        let read = |name: &str| fs::read_to_string(dir.join(name)).ok();
+        match self.version {
+            Version::Two => quota(&read("cpu.max")?),
+            Version::One => {
+                quota(&format!("{} {}", read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?))
+            }
+        }
+    }
+
+    /// The VM that libvirt made it for: `web1` of `/machine.slice/machine-qemu\x2d3\x2dweb1.scope/…`.
+    pub fn libvirt_name(&self) -> Option<Vec<u8>> {
+        self.path.split('/').find_map(|part| {
+            let scope = part.strip_prefix("machine-")?.strip_suffix(".scope")?;
+            let text = unescape(scope);
+            let rest = text.strip_prefix(b"qemu-".as_slice())?;
+            let id = rest.iter().position(|byte| *byte == b'-')?;
+            let is_id = id > 0 && rest[..id].iter().all(u8::is_ascii_digit);
+            Some(rest[id + 1..].to_vec()).filter(|name| is_id && !name.is_empty())
+        })
+    }
+}
+
+/// `max 100000`, `50000 100000`, or version 1's `-1 100000`.
+fn quota(text: &str) -> Option<Quota> {
+    let mut numbers = text.split_whitespace().map(str::parse::<f64>);
+    let (time, period) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    (time > 0.0 && period > 0.0).then_some(Quota { cpus: time / period })
+}
+
+/// Takes back systemd's `\xNN`.
+fn unescape(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let byte = rest.strip_prefix(br"\x").and_then(|hex| {
+            let digits = std::str::from_utf8(hex.get(..2)?).ok()?;
+            u8::from_str_radix(digits, 16).ok()
+        });
+        out.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &rest[4..] } else { after };
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_cpu_controllers_cgroup_is_found() {
+        let of = |text| Cgroup::parse(text).map(|found| (found.path, found.version));
+        assert_eq!(
+            of("0::/machine.slice/a:b\n"),
+            Some(("/machine.slice/a:b".into(), Version::Two))
+        );
+        let hybrid = "4:memory:/m\n3:cpu,cpuacct:/vm\n1:name=systemd:/s\n0::/u\n";
+        assert_eq!(of(hybrid), Some(("/vm".into(), Version::One)));
+        assert_eq!(of("2:cpuset:/x\n"), None);
+        assert_eq!(of("nonsense"), None);
+    }
+
+    #[test]
+    fn libvirts_scopes_name_their_vms() {
+        let name = |path: &str| {
+            let found = Cgroup { path: path.into(), version: Version::Two }.libvirt_name();
+            found.map(|name| String::from_utf8(name).unwrap())
+        };
+        let scope = r"/machine.slice/machine-qemu\x2d3\x2dweb1.scope/libvirt/vcpu0";
+        assert_eq!(name(scope).as_deref(), Some("web1"));
+        let two_words = r"/machine.slice/machine-qemu\x2d12\x2dmy\x2dvm.scope";
+        assert_eq!(name(two_words).as_deref(), Some("my-vm"));
+        for none in ["/", r"/machine-lxc\x2d1\x2da.scope", r"/machine-qemu\x2dx\x2da.scope"] {
+            assert_eq!(name(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn the_smallest_quota_on_the_way_up_holds() {
+        let root = std::env::temp_dir().join(format!("unspin-cgroup-{}", std::process::id()));
+        for (dir, max) in [("", "max 100000"), ("a", "150000 100000"), ("a/b", "200000 100000")] {
+            fs::create_dir_all(root.join(dir)).unwrap();
+            fs::write(root.join(dir).join("cpu.max"), max).unwrap();
+        }
+        fs::create_dir_all(root.join("cpu/v")).unwrap();
+        fs::write(root.join("cpu/v/cpu.cfs_quota_us"), "50000\n").unwrap();
+        fs::write(root.join("cpu/v/cpu.cfs_period_us"), "100000\n").unwrap();
+        let quota = |path: &str, version| {
+            Cgroup { path: path.into(), version }.quota(&root).map(|quota| quota.cpus)
+        };
+        assert_eq!(quota("/a/b/c", Version::Two), Some(1.5));
+        assert_eq!(quota("/other", Version::Two), None);
+        assert_eq!(quota("/v", Version::One), Some(0.5));
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text: String) {
+            Cgroup::parse(&text);
+            quota(&text);
+            let scope = format!("/machine-qemu\\x2d1\\x2d{text}.scope");
+            Cgroup { path: scope, version: Version::Two }.libvirt_name();
+        }
+    }
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How KVM is set on this host: what its modules' parameters say.
+
+use std::fs;
+use std::path::Path;
+
+/// `None` is what the kernel does not say, or the processor does not have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kvm {
+    /// Longest time that KVM waits awake after HLT, in ns; 0: never.
+    pub halt_poll_ns: Option<u64>,
+    /// Cycles that a vCPU may spin before a pause-loop exit (Intel).
+    pub ple_window: Option<u64>,
+    /// Whether the processor serves guests' interrupt controllers (APICv, AVIC).
+    pub apicv: Option<bool>,
+    /// Whether it delivers interrupts between vCPUs, too.
+    pub ipi_virtualization: Option<bool>,
+}
+
+impl Kvm {
+    /// Reads `/sys/module`.
+    pub fn read(modules: &Path) -> Kvm {
+        let read = |name: &str| fs::read_to_string(modules.join(name)).ok();
+        let number = |name| read(name)?.trim().parse().ok();
+        let switch = |name| match read(name)?.trim() {
+            "Y" | "1" => Some(true),
+            "N" | "0" => Some(false),
+            _ => None,
+        };
+        let avic = switch("kvm_amd/parameters/avic");
+        Kvm {
+            halt_poll_ns: number("kvm/parameters/halt_poll_ns"),
+            ple_window: number("kvm_intel/parameters/ple_window").filter(|window| *window > 0),
+            apicv: switch("kvm_intel/parameters/enable_apicv").or(avic),
+            ipi_virtualization: switch("kvm_intel/parameters/enable_ipiv").or(avic),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_what_the_modules_say() {
+        let root = std::env::temp_dir().join(format!("unspin-kvm-{}", std::process::id()));
+        assert_eq!(Kvm::read(&root), Kvm::default());
+        for (name, value) in [
+            ("kvm/parameters/halt_poll_ns", "200000\n"),
+            ("kvm_intel/parameters/ple_window", "4096\n"),
+            ("kvm_intel/parameters/enable_apicv", "N\n"),
+            ("kvm_intel/parameters/enable_ipiv", "?\n"),
+        ] {
+            let path = root.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, value).unwrap();
+        }
+        let expected = Kvm {
+            halt_poll_ns: Some(200_000),
+            ple_window: Some(4096),
+            apicv: Some(false),
+            ipi_virtualization: None,
+        };
+        assert_eq!(Kvm::read(&root), expected);
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

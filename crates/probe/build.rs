@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Compiles the BPF programs. The states and the exits that lead to them are written out for them, so
+//! that unspin-diagnosis alone says which there are.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use unspin_diagnosis::{exits, State};
+
+/// As the C has a state: `STATE_EXIT_PAUSE`.
+fn constant(state: State) -> String {
+    format!("STATE_{}", state.name().to_uppercase().replace([':', '-'], "_"))
+}
+
+/// A table from a code to the state that it leads to.
+fn table(text: &mut String, name: &str, entries: &[(u16, State)]) {
+    let _ = writeln!(text, "static const __u8 {name}[EXITS] = {{");
+    for (code, state) in entries {
+        let _ = writeln!(text, "\t[{code}] = {},", constant(*state));
+    }
+    let _ = writeln!(text, "}};");
+}
+
+fn header() -> String {
+    let mut text = String::from("enum {\n");
+    for state in State::ALL {
+        let _ = writeln!(text, "\t{},", constant(*state));
+    }
+    let _ = writeln!(text, "\tSTATES,\n\tEXITS = 256,");
+    let _ = writeln!(text, "\tSVM_SECOND_FIRST = {},\n}};", exits::SVM_SECOND_FIRST);
+    table(&mut text, "vmx_exits", exits::VMX);
+    let second = exits::SVM_SECOND_FIRST;
+    let (first, rest): (Vec<_>, Vec<_>) = exits::SVM.iter().partition(|(code, _)| *code < second);
+    table(&mut text, "svm_exits", &first);
+    let rest: Vec<_> = rest.iter().map(|(code, state)| (code - second, *state)).collect();
+    table(&mut text, "svm_second_exits", &rest);
+    text
+}
+
+fn main() {
+    println!("cargo:rerun-if-changed=src/bpf");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap());
+    let bpf = out.join("include/bpf");
+    std::fs::create_dir_all(&bpf).unwrap();
+    for (name, contents) in libbpf_sys::API_HEADERS {
+        std::fs::write(bpf.join(name), contents).unwrap();
+    }
+    std::fs::write(out.join("include/states.h"), header()).unwrap();
+    compile(Path::new("src/bpf/probe.bpf.c"), &out);
+}
+
+fn compile(source: &Path, out: &Path) {
+    let mut clang = Command::new("clang");
+    clang.args(["-target", "bpf", "-mcpu=v3", "-g", "-O2", "-std=gnu11", "-ffreestanding"]);
+    clang.args(["-Wall", "-Wextra", "-Werror"]);
+    // libbpf's macros have a parameter that few programs use.
+    clang.args(["-Wno-unused-parameter", "-c", "-I"]).arg(out.join("include"));
+    // Paths of this computer do not belong into the type information.
+    clang.arg(format!("-fdebug-prefix-map={}=.", std::env::var("CARGO_MANIFEST_DIR").unwrap()));
+    clang.arg(format!("-fdebug-prefix-map={}=.", out.display()));
+    clang.arg(source).arg("-o").arg(out.join("probe.bpf.o"));
+    match clang.status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => panic!("{clang:?}: {status}"),
+        Err(error) => panic!("clang cannot be run ({error}); install it: apt-get install clang"),
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The structures that the BPF programs keep, as `bpf/kept.h` has and explains them. All their
+//! numbers are of 4 or 8 bytes, and none has holes.
+
+use unspin_diagnosis::State;
+
+/// Numbers of VMs lie below; `VMS_MAX` in C.
+pub const VMS_MAX: u32 = 512;
+
+/// Kinds of tasks a CPU can run, idle apart: `enum kind`.
+pub const HOST: u32 = 1;
+pub const VCPU: u32 = 2;
+pub const VMM: u32 = 3;
+
+/// Where a vCPU's thread is: `enum place`.
+pub const ON: u32 = 0;
+pub const READY: u32 = 1;
+pub const ASLEEP: u32 = 2;
+
+/// What it does: `enum phase`.
+pub const IN_GUEST: u32 = 0;
+pub const IN_EXIT: u32 = 1;
+pub const WAKING: u32 = 2;
+pub const IN_VMM: u32 = 3;
+
+/// `pending_asleep` of a vCPU that has not slept since its exit.
+pub const NOT_ASLEEP: u64 = u64::MAX;
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cpu {
+    pub since: u64,
+    pub kind: u32,
+    pub vm: u32,
+    pub registrations: u64,
+    pub had: [u64; 4],
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Share {
+    pub vcpus: u64,
+    pub vmm: u64,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Before {
+    pub vcpus: u64,
+    pub vmm: u64,
+    pub host: u64,
+    pub own_vcpus: u64,
+    pub own_vmm: u64,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vcpu {
+    pub version: u64,
+    pub since: u64,
+    pub woken_at: u64,
+    pub vm: u32,
+    pub place: u32,
+    pub phase: u32,
+    pub reason: u32,
+    pub asleep: u32,
+    pub cpu: u32,
+    pub before: Before,
+    pub cfs_rq: u64,
+    pub throttled: u64,
+    pub exit_at: u64,
+    pub pending: u64,
+    pub pending_asleep: u64,
+    pub vmm_at: u64,
+    pub halt_began: u64,
+    pub halt_ended: u64,
+    pub time: [u64; State::COUNT],
+    pub exits: [u64; State::COUNT],
+    pub switches: u64,
+    pub wakes: u64,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Settings {
+    pub registrations: u64,
+    pub may_park: u64,
+}
+
+impl Default for Vcpu {
+    fn default() -> Vcpu {
+        // SAFETY: zeroes are a value of it.
+        let zero: Vcpu = unsafe { std::mem::zeroed() };
+        Vcpu { pending_asleep: NOT_ASLEEP, ..zero }
+    }
+}
+
+/// A structure that is nothing but numbers.
+///
+/// # Safety
+/// It has no holes, and any bytes are a value of it.
+pub unsafe trait Plain: Copy + Default {}
+
+// SAFETY: a number.
+unsafe impl Plain for u32 {}
+// SAFETY: repr(C), numbers that follow each other without holes.
+unsafe impl Plain for Cpu {}
+// SAFETY: as above.
+unsafe impl Plain for Share {}
+// SAFETY: as above.
+unsafe impl Plain for Vcpu {}
+// SAFETY: as above.
+unsafe impl Plain for Settings {}
+
+pub fn bytes<T: Plain>(value: &T) -> &[u8] {
+    let at: *const T = value;
+    // SAFETY: so many bytes, all of them set.
+    unsafe { std::slice::from_raw_parts(at.cast(), size_of::<T>()) }
+}
+
+/// `None` where the length is another.
+pub fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
+    (bytes.len() == size_of::<T>()).then(|| {
+        // SAFETY: so many bytes, any of which are a value.
+        unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libbpf_rs::btf::types::{MemberAttr, Struct};
+    use libbpf_rs::btf::{Btf, HasSize};
+    use std::mem::offset_of;
+
+    /// The fields of a structure of the programs, with where they are, and its size.
+    fn in_c(btf: &Btf, name: &str) -> (Vec<(String, usize)>, usize) {
+        let of_c: Struct = btf.type_by_name(name).unwrap();
+        let place = |attr| match attr {
+            MemberAttr::Normal { offset } => offset as usize / 8,
+            MemberAttr::BitField { .. } => panic!("{name} has bit fields"),
+        };
+        let member = |m: libbpf_rs::btf::types::StructMember| {
+            (m.name.unwrap().to_str().unwrap().to_string(), place(m.attr))
+        };
+        (of_c.iter().map(member).collect(), of_c.size())
+    }
+
+    macro_rules! in_rust {
+        ($structure:ident: $($field:ident)*) => {
+            (
+                vec![$((stringify!($field).to_string(), offset_of!($structure, $field))),*],
+                size_of::<$structure>(),
+            )
+        };
+    }
+
+    #[test]
+    fn structures_are_those_of_the_programs() {
+        let file = std::env::temp_dir().join(format!("unspin-layout-{}", std::process::id()));
+        std::fs::write(&file, crate::probe::PROGRAMS).unwrap();
+        let btf = Btf::from_path(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(in_c(&btf, "cpu"), in_rust!(Cpu: since kind vm registrations had));
+        assert_eq!(in_c(&btf, "share"), in_rust!(Share: vcpus vmm));
+        assert_eq!(in_c(&btf, "before"), in_rust!(Before: vcpus vmm host own_vcpus own_vmm));
+        let vcpu = in_rust!(Vcpu: version since woken_at vm place phase reason asleep cpu before
+            cfs_rq throttled exit_at pending pending_asleep vmm_at halt_began halt_ended time exits
+            switches wakes);
+        assert_eq!(in_c(&btf, "vcpu"), vcpu);
+    }
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Watches vCPUs by BPF programs in the kernel: for how long each is in each
+//! [`State`](unspin_diagnosis::State), whom it waits for, and its exits. The programs count. They write
+//! nothing of the kernel's, and what they keep is bounded.
+
+mod error;
+mod layout;
+mod maps;
+mod probe;
+mod wait;
+
+pub use error::Error;
+pub use probe::{Probe, Seen, Thread};

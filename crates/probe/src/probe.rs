@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The programs, loaded, and what they have counted.
+
+use crate::error::Error;
+use crate::layout::{Before, Cpu, Settings, Share, Vcpu, ASLEEP, IN_GUEST, IN_VMM, ON, VMS_MAX};
+use crate::maps::Table;
+use crate::wait;
+use libbpf_rs::{Link, Object, ObjectBuilder, OpenObject, PrintLevel};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Mutex;
+use unspin_diagnosis::{State, Times};
+
+pub(crate) static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o"));
+
+/// Most vCPUs that are watched at a time.
+const VCPUS_MAX: u32 = 16384;
+
+/// A vCPU that is read while it changes is read again, so often at most.
+const TRIES: u32 = 100;
+
+/// A vCPU's thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Thread {
+    pub tid: u32,
+    /// The process it belongs to.
+    pub pid: u32,
+}
+
+/// What a vCPU has done since it is watched.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub times: Times,
+    /// Exits, by the state that follows.
+    pub exits: Times,
+    /// How often its thread gave up a CPU, or lost it.
+    pub switches: u64,
+    /// How often its thread was woken.
+    pub wakes: u64,
+}
+
+impl Seen {
+    /// What was added since `before`.
+    pub fn since(&self, before: &Seen) -> Seen {
+        Seen {
+            times: self.times.since(&before.times),
+            exits: self.exits.since(&before.exits),
+            switches: self.switches.saturating_sub(before.switches),
+            wakes: self.wakes.saturating_sub(before.wakes),
+        }
+    }
+}
+
+/// Watches vCPUs, until it is dropped: the kernel then lets go of the programs, also where the process is
+/// killed.
+pub struct Probe {
+    vcpus: Table<Vcpu>,
+    vms: Table<u32>,
+    cpus: Table<Cpu>,
+    shares: Table<Share>,
+    settings: Table<Settings>,
+    set: Settings,
+    /// Processes that are watched, with their number; free numbers are those that nobody has.
+    numbers: BTreeMap<u32, u32>,
+    threads: BTreeMap<Thread, ()>,
+    _links: Vec<Link>,
+    _object: Object,
+}
+
+/// What libbpf has said, for the error that follows.
+static SAID: Mutex<String> = Mutex::new(String::new());
+
+fn hear(_: PrintLevel, text: String) {
+    SAID.lock().unwrap_or_else(|e| e.into_inner()).push_str(&text);
+}
+
+/// Lines of libbpf's that are kept: the verifier's reason is followed by a few lines of its own.
+const SAID_LINES: usize = 12;
+
+/// What libbpf said last, in one line.
+fn said() -> String {
+    let said = SAID.lock().unwrap_or_else(|e| e.into_inner());
+    let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(SAID_LINES)..].join("; ")
+}
+
+impl Probe {
+    /// Loads the programs. Nothing is watched yet. `may_park`: the module is loaded, and may let vCPUs
+    /// sleep for turns of other VMs.
+    pub fn load(may_park: bool) -> Result<Probe, Error> {
+        can_be_loaded()?;
+        libbpf_rs::set_print(Some((PrintLevel::Warn, hear)));
+        let mut builder = ObjectBuilder::default();
+        let mut open =
+            builder.open_memory(PROGRAMS).map_err(|e| Error::failed("read the BPF programs", e))?;
+        size(&mut open)?;
+        let object = open.load().map_err(|e| refused(&e))?;
+        let mut probe = Probe {
+            vcpus: Table::of(&object, "vcpus")?,
+            vms: Table::of(&object, "vms")?,
+            cpus: Table::of(&object, "cpus")?,
+            shares: Table::of(&object, "shares")?,
+            settings: Table::of(&object, ".bss")?,
+            set: Settings { registrations: 1, may_park: may_park.into() },
+            numbers: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            _links: Vec::new(),
+            _object: object,
+        };
+        probe.settings.put(0, &probe.set)?;
+        probe._links = attach(&probe._object)?;
+        Ok(probe)
+    }
+
+    /// Watches these threads and no others. Those that are watched already go on.
+    pub fn watch(&mut self, threads: &BTreeSet<Thread>) -> Result<(), Error> {
+        let gone: Vec<Thread> =
+            self.threads.keys().filter(|thread| !threads.contains(thread)).copied().collect();
+        for thread in gone {
+            self.vcpus.remove(thread.tid);
+            self.threads.remove(&thread);
+        }
+        let pids: BTreeSet<u32> = threads.iter().map(|thread| thread.pid).collect();
+        self.numbers.retain(|pid, _| {
+            pids.contains(pid) || {
+                self.vms.remove(*pid);
+                false
+            }
+        });
+        for thread in threads {
+            if !self.threads.contains_key(thread) {
+                self.enter(*thread)?;
+            }
+        }
+        self.set.registrations += 1;
+        self.settings.put(0, &self.set)
+    }
+
+    fn enter(&mut self, thread: Thread) -> Result<(), Error> {
+        let vm = match self.numbers.get(&thread.pid) {
+            Some(number) => *number,
+            None => {
+                let taken: BTreeSet<u32> = self.numbers.values().copied().collect();
+                let free = (0..VMS_MAX).find(|number| !taken.contains(number));
+                let number = free.ok_or(Error::TooManyVms(VMS_MAX))?;
+                self.vms.put(thread.pid, &number)?;
+                self.numbers.insert(thread.pid, number);
+                number
+            }
+        };
+        let (place, phase, asleep) = looks(thread.tid);
+        let asleep = asleep as u32;
+        let vcpu = Vcpu { vm, since: now(), place, phase, asleep, ..Vcpu::default() };
+        self.vcpus.put(thread.tid, &vcpu)?;
+        self.threads.insert(thread, ());
+        Ok(())
+    }
+
+    /// What each thread has done since it was entered, up to now.
+    pub fn read(&self) -> Result<BTreeMap<Thread, Seen>, Error> {
+        let mut all = BTreeMap::new();
+        for thread in self.threads.keys() {
+            if let Some(vcpu) = self.steady(thread.tid)? {
+                let now = now();
+                let seen = Seen {
+                    times: wait::up_to(&vcpu, now, &self.sums(&vcpu, now)?),
+                    exits: vcpu.exits.into(),
+                    switches: vcpu.switches,
+                    wakes: vcpu.wakes,
+                };
+                all.insert(*thread, seen);
+            }
+        }
+        Ok(all)
+    }
+
+    /// A vCPU as it was at one time.
+    fn steady(&self, tid: u32) -> Result<Option<Vcpu>, Error> {
+        let mut last = None;
+        for _ in 0..TRIES {
+            let Some(vcpu) = self.vcpus.get(tid)? else { return Ok(None) };
+            if vcpu.version % 2 == 0 && last == Some(vcpu) {
+                return Ok(last);
+            }
+            last = Some(vcpu);
+        }
+        Ok(last)
+    }
+
+    fn sums(&self, vcpu: &Vcpu, now: u64) -> Result<Before, Error> {
+        if vcpu.place == ON {
+            return Ok(Before::default());
+        }
+        let cpu = self.cpus.get(vcpu.cpu)?.unwrap_or_default();
+        let own = self.shares.get(vcpu.cpu * VMS_MAX + vcpu.vm)?.unwrap_or_default();
+        Ok(wait::sums(&cpu, &own, vcpu.vm, now))
+    }
+}
+
+/// Makes the maps as large as this computer wants them.
+fn size(open: &mut OpenObject) -> Result<(), Error> {
+    // SAFETY: it only asks.
+    let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.max(1) as u32;
+    let sizes = [("cpus", cpus), ("shares", cpus * VMS_MAX), ("vcpus", VCPUS_MAX)];
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if let Some((_, entries)) = sizes.iter().find(|(sized, _)| *sized == name) {
+            let set = map.set_max_entries(*entries);
+            set.map_err(|e| Error::failed(format!("size {name} of the BPF programs"), e))?;
+        }
+    }
+    Ok(())
+}
+
+fn attach(object: &Object) -> Result<Vec<Link>, Error> {
+    let programs = object.progs_mut();
+    let links = programs.map(|program| {
+        program.attach().map_err(|e| Error::NoTracepoint {
+            tracepoint: program.section().to_string_lossy().replace("tp_btf/", ""),
+            cause: e.to_string(),
+        })
+    });
+    links.collect()
+}
+
+/// What this computer lacks, as far as it can be known before.
+fn can_be_loaded() -> Result<(), Error> {
+    // SAFETY: it has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return Err(Error::NotRoot);
+    }
+    if !Path::new("/sys/module/kvm").exists() {
+        return Err(Error::NoKvm);
+    }
+    let types = "/sys/kernel/btf/vmlinux";
+    if !Path::new(types).exists() {
+        return Err(Error::NoTypes(types.into()));
+    }
+    let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+    if lockdown.contains("[confidentiality]") {
+        return Err(Error::LockedDown);
+    }
+    Ok(())
+}
+
+/// Why the kernel did not take the programs. That it may not be asked is not that its verifier says no.
+fn refused(error: &libbpf_rs::Error) -> Error {
+    let said = said();
+    let may_not = said.contains("(-EPERM)") || said.contains("(-1)");
+    let cause = if said.is_empty() { error.to_string() } else { said };
+    match may_not {
+        true => Error::Refused(cause),
+        false => Error::failed("load the BPF programs", cause),
+    }
+}
+
+/// The programs' clock, in ns.
+fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: it writes to `time` only.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Where a thread seems to be now: its place, its phase, and what its sleep is. The first of its events
+/// puts right what is wrong.
+fn looks(tid: u32) -> (u32, u32, State) {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/{tid}/{name}"));
+    let stat = read("stat").unwrap_or_default();
+    // The name, in parentheses, may hold anything.
+    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    match state {
+        Some('R') | None => (ON, IN_GUEST, State::Blocked),
+        Some('T' | 't') => (ASLEEP, IN_VMM, State::Stopped),
+        Some(_) => {
+            let halts = read("wchan").is_ok_and(|function| function.starts_with("kvm_"));
+            (ASLEEP, IN_VMM, if halts { State::Halted } else { State::Blocked })
+        }
+    }
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A diagnosis, as tables and as JSON.
+
+use super::facts::{Counts, Facts};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::fmt::Write;
+use tabled::builder::Builder;
+use tabled::settings::object::Columns;
+use tabled::settings::{Alignment, Style};
+use unspin_diagnosis::{
+    advice, dominant, losses, remainder, Advice, Cause, Did, Loss, State, Times, DOMINANT_SHARE_MIN,
+};
+use unspin_host::{Name, VmProcess};
+use unspin_probe::Seen;
+use unspin_report::printable_lines;
+
+/// States with less of the wall time are in --json only.
+const STATE_SHARE_MIN: f64 = 0.0005;
+
+/// A VM and what its vCPUs did, by their number; there is at least one.
+pub struct Watched<'a> {
+    pub vm: &'a VmProcess,
+    pub vcpus: Vec<(u32, Seen)>,
+}
+
+#[derive(Serialize)]
+pub struct Document {
+    schema: u32,
+    vms: Vec<OfVm>,
+}
+
+#[derive(Serialize)]
+struct OfVm {
+    name: Option<String>,
+    pid: u32,
+    uuid: Option<String>,
+    monitor: &'static str,
+    vcpus: usize,
+    window_s: f64,
+    /// vCPU-seconds in each state that was seen.
+    states: Map<String, Value>,
+    vcpu: Vec<OfVcpu>,
+    kernel: Counts,
+    causes: Vec<OfCause>,
+    dominant: Option<Cause>,
+    /// Share of the wall time that other exits and the VMM take.
+    remainder: f64,
+    advice: Vec<Advice>,
+    #[serde(skip)]
+    title: String,
+    #[serde(skip)]
+    did: Did,
+}
+
+#[derive(Serialize)]
+struct OfVcpu {
+    index: u32,
+    states: Map<String, Value>,
+    /// Exits, by the state that follows.
+    exits: Map<String, Value>,
+    switches: u64,
+    wakes: u64,
+}
+
+#[derive(Serialize)]
+struct OfCause {
+    cause: &'static str,
+    lost_s_per_s: Option<f64>,
+    share: Option<f64>,
+    sure: &'static str,
+    stands_on: String,
+}
+
+impl From<&Loss> for OfCause {
+    fn from(loss: &Loss) -> OfCause {
+        OfCause {
+            cause: loss.cause.name(),
+            lost_s_per_s: loss.lost_s_per_s,
+            share: loss.share,
+            sure: loss.sure.name(),
+            stands_on: loss.stands_on.clone(),
+        }
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// A number per state that was seen.
+fn by_state(times: &Times, number: impl Fn(u64) -> Value) -> Map<String, Value> {
+    times.spent().map(|(state, time)| (state.name().to_string(), number(time))).collect()
+}
+
+/// As messages have a VM.
+pub fn title(vm: &VmProcess) -> String {
+    match &vm.name {
+        Some(name) => format!("{name} (process {})", vm.pid),
+        None => format!("process {}", vm.pid),
+    }
+}
+
+impl Document {
+    pub fn new(watched: &[Watched], before: &Facts, facts: &Facts) -> Document {
+        let vms = watched.iter().map(|watched| OfVm::new(watched, before, facts)).collect();
+        Document { schema: 1, vms }
+    }
+
+    pub fn text(&self) -> String {
+        let all: Vec<String> = self.vms.iter().map(OfVm::text).collect();
+        printable_lines(&all.join("\n"))
+    }
+}
+
+impl OfVm {
+    fn new(watched: &Watched, before: &Facts, facts: &Facts) -> OfVm {
+        let (vm, vcpus) = (watched.vm, &watched.vcpus);
+        let (mut times, mut exits) = (Times::default(), Times::default());
+        for (_, seen) in vcpus {
+            times += &seen.times;
+            exits += &seen.exits;
+        }
+        let did = Did {
+            vcpus: vcpus.len(),
+            window_ns: times.total() / vcpus.len().max(1) as u64,
+            times,
+            exits,
+            spin_ns_per_exit: facts.spin_ns_per_exit(before, vm.pid),
+            user_spin_share: facts.user_spin_share(before, vm.pid),
+            caches: facts.caches(vm.pid),
+        };
+        let losses = losses(&did);
+        let of_vcpu = |(index, seen): &(u32, Seen)| OfVcpu {
+            index: *index,
+            states: by_state(&seen.times, |time| seconds(time).into()),
+            exits: by_state(&seen.exits, Value::from),
+            switches: seen.switches,
+            wakes: seen.wakes,
+        };
+        OfVm {
+            name: vm.name.as_ref().map(Name::to_text),
+            pid: vm.pid,
+            uuid: vm.uuid.clone(),
+            monitor: vm.monitor.name(),
+            vcpus: did.vcpus,
+            window_s: seconds(did.window_ns),
+            states: by_state(&did.times, |time| seconds(time).into()),
+            vcpu: vcpus.iter().map(of_vcpu).collect(),
+            kernel: facts.counts(before, vm.pid),
+            causes: losses.iter().map(OfCause::from).collect(),
+            dominant: dominant(&losses),
+            remainder: remainder(&did),
+            advice: advice(&did, &losses, &facts.setting(vm)),
+            title: title(vm),
+            did,
+        }
+    }
+
+    /// The answer in one sentence.
+    fn sentence(&self) -> String {
+        let Some(cause) = self.dominant else {
+            let least = percent(DOMINANT_SHARE_MIN);
+            return format!("No cause takes {least} of its vCPUs' time.");
+        };
+        let share = self.causes[cause as usize].share.map_or(String::new(), percent);
+        let what = match cause {
+            Cause::Contention => format!("waiting for a CPU: {}", self.by_whom()),
+            Cause::SpinSwitch => "spinning in the guest's kernel, and pause-loop exits".into(),
+            Cause::IdleSwitch => "going to sleep and waking up".into(),
+            Cause::Ipi => "interrupts".into(),
+            Cause::UserSpin => "spinning in user space".into(),
+            Cause::Cache => "caches that its vCPUs do not share".into(),
+        };
+        format!("It loses most, {share} of its vCPUs' time, to {what}.")
+    }
+
+    /// Who has the CPUs that it waits for, the worst first.
+    fn by_whom(&self) -> String {
+        let who = [
+            (State::ReadyVm, "other VMs have it"),
+            (State::ReadyHost, "tasks of the host have it"),
+            (State::ReadySibling, "its own other vCPUs have it"),
+            (State::ReadyVmm, "its VMM's other threads have it"),
+            (State::Throttled, "its quota is spent"),
+            (State::Parked, "another VM has its turn"),
+        ];
+        let mut who: Vec<(f64, &str)> =
+            who.iter().map(|(state, text)| (self.did.share(&[*state]), *text)).collect();
+        who.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let lines: Vec<String> = who
+            .iter()
+            .take_while(|(share, _)| *share >= STATE_SHARE_MIN)
+            .map(|(share, text)| format!("{text} ({})", percent(*share)))
+            .collect();
+        lines.join(", ")
+    }
+
+    fn text(&self) -> String {
+        let vcpus = if self.vcpus == 1 { "vCPU" } else { "vCPUs" };
+        let mut text = format!("{}: {} {vcpus}, {:.1} s\n", self.title, self.vcpus, self.window_s);
+        let _ = writeln!(text, "{}\n{}", self.sentence(), self.cause_table());
+        let _ = writeln!(text, "{}", self.state_table());
+        for advice in &self.advice {
+            let _ = writeln!(text, "* {}: {}", advice.what, advice.expected);
+        }
+        text
+    }
+
+    fn cause_table(&self) -> String {
+        let mut table = Builder::default();
+        table.push_record(["cause", "lost s/s", "share", "how sure", "what it stands on"]);
+        for cause in &self.causes {
+            table.push_record([
+                cause.cause.to_string(),
+                cause.lost_s_per_s.map_or("?".into(), |lost| format!("{lost:.3}")),
+                cause.share.map_or("?".into(), percent),
+                cause.sure.to_string(),
+                cause.stands_on.clone(),
+            ]);
+        }
+        let mut table = table.build();
+        table.with(Style::sharp()).modify(Columns::new(1..3), Alignment::right());
+        table.to_string()
+    }
+
+    fn state_table(&self) -> String {
+        let mut table = Builder::default();
+        table.push_record(["state", "vCPU-seconds", "share", "meaning"]);
+        for (state, time) in self.did.times.spent() {
+            let share = self.did.share(&[state]);
+            if share >= STATE_SHARE_MIN {
+                table.push_record([
+                    state.name().to_string(),
+                    format!("{:.3}", seconds(time)),
+                    percent(share),
+                    state.meaning().to_string(),
+                ]);
+            }
+        }
+        let mut table = table.build();
+        table.with(Style::sharp()).modify(Columns::new(1..3), Alignment::right());
+        table.to_string()
+    }
+}
