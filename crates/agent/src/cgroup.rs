@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use unspin_scenario::plan::CgroupLayout;
+use unspin_scenario::plan::{CgroupLayout, HostScheduler, Plan, Run};
 
 use crate::Error;
 
@@ -30,6 +30,57 @@ pub(crate) fn to_root(pid: u32) -> Result<(), Error> {
 /// What libvirt's VMs have in common, made by systemd there.
 const MACHINE_SLICE: &str = "machine.slice";
 
+/// A period of cpu.max, in us: the kernel's own.
+const PERIOD_US: u64 = 100_000;
+
+/// The pCPUs of a plan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cpus {
+    pub count: u32,
+    /// No VM gets more of them than its weight's share.
+    pub capped: bool,
+}
+
+impl Cpus {
+    pub(crate) fn of(plan: &Plan) -> Cpus {
+        Cpus { count: plan.pcpus, capped: plan.scheduler == HostScheduler::FairCapped }
+    }
+}
+
+/// What a VM may have of the host's CPU time.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Limits {
+    /// cpu.weight; `None`: the kernel's own.
+    weight: Option<u32>,
+    /// CPU time per period of cpu.max, in us; `None`: no quota.
+    quota_us: Option<u64>,
+}
+
+impl Limits {
+    /// Those of VM `vm` of a run. Where the host is capped, its quota is its weight's share, or all that
+    /// its vCPUs can use.
+    pub(crate) fn of(run: &Run, vm: u32, cpus: Cpus) -> Limits {
+        let weight = run.weights.get(vm as usize).copied();
+        let quota_us = cpus.capped.then(|| {
+            let sum: u64 = run.weights.iter().map(|weight| u64::from(*weight)).sum();
+            let part = weight.map_or(1, u64::from);
+            let whole = if weight.is_some() { sum } else { u64::from(run.vms) };
+            let share = PERIOD_US * u64::from(cpus.count) * part / whole.max(1);
+            share.min(PERIOD_US * u64::from(run.vcpus_of(vm)))
+        });
+        Limits { weight, quota_us }
+    }
+
+    fn set(self, scope: &Path) -> Result<(), Error> {
+        if let Some(weight) = self.weight {
+            write(&scope.join("cpu.weight"), &weight.to_string())?;
+        }
+        // One that is left over from a run that was killed may have a quota.
+        let quota = self.quota_us.map_or("max".to_string(), |us| us.to_string());
+        write(&scope.join("cpu.max"), &format!("{quota} {PERIOD_US}"))
+    }
+}
+
 /// The cgroups of one VM; dropped, they are removed (the VM's process must be gone by then, or have
 /// left).
 pub(crate) struct VmCgroup {
@@ -43,7 +94,7 @@ impl VmCgroup {
     pub(crate) fn new(
         vm: u32,
         layout: CgroupLayout,
-        weight: Option<u32>,
+        limits: Limits,
         pid: u32,
         tids: &[i32],
     ) -> Result<Option<VmCgroup>, Error> {
@@ -62,9 +113,7 @@ impl VmCgroup {
             _ => child(Path::new(ROOT), &name)?,
         };
         cgroup.dirs.push(scope.clone());
-        if let Some(weight) = weight {
-            write(&scope.join("cpu.weight"), &weight.to_string())?;
-        }
+        limits.set(&scope)?;
         let home = match layout {
             CgroupLayout::Libvirt => {
                 let home = child(&scope, "libvirt")?;
@@ -146,4 +195,44 @@ fn create(dir: &Path) -> Result<(), Error> {
 
 fn write(path: &Path, value: &str) -> Result<(), Error> {
     fs::write(path, value).map_err(|e| Error::io(path, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CAPPED: Cpus = Cpus { count: 4, capped: true };
+
+    fn run(weights: Vec<u32>, vms: u32, vcpus: u32) -> Run {
+        Run { weights, ..Run::new(vec![], vms, vcpus) }
+    }
+
+    #[test]
+    fn a_quota_is_the_weights_share() {
+        let one = run(vec![32, 256], 2, 4);
+        assert_eq!(
+            Limits::of(&one, 0, CAPPED),
+            Limits { weight: Some(32), quota_us: Some(44_444) }
+        );
+        let alike = run(vec![], 4, 4);
+        assert_eq!(Limits::of(&alike, 3, CAPPED), Limits { weight: None, quota_us: Some(100_000) });
+        // It cannot use more.
+        assert_eq!(Limits::of(&run(vec![], 1, 2), 0, CAPPED).quota_us, Some(200_000));
+        let free = Cpus { capped: false, ..CAPPED };
+        assert_eq!(Limits::of(&one, 1, free), Limits { weight: Some(256), quota_us: None });
+    }
+
+    proptest! {
+        #[test]
+        fn quotas_are_no_more_than_the_host(
+            weights in prop::collection::vec(1..10_000u32, 1..9),
+            count in 1..9u32,
+        ) {
+            let run = run(weights.clone(), weights.len() as u32, 4);
+            let cpus = Cpus { count, capped: true };
+            let quotas = (0..run.vms).map(|vm| Limits::of(&run, vm, cpus).quota_us.unwrap());
+            prop_assert!(quotas.sum::<u64>() <= PERIOD_US * u64::from(count));
+        }
+    }
 }

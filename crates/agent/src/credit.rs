@@ -10,6 +10,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use unspin_policy::credit;
 use unspin_scenario::plan::{Coscheduling, CoschedulingMechanism, Run};
 
+use crate::cgroup::Cpus;
 use crate::Error;
 
 const PROGRAM: &str = "unspin-scx";
@@ -26,13 +27,13 @@ pub(crate) struct Credit {
 
 impl Credit {
     /// Gives it the vCPUs' threads of each VM; `None` where the arm asks for no such scheduler.
-    pub(crate) fn start(run: &Run, vms: &[Vec<i32>], pcpus: u32) -> Result<Option<Credit>, Error> {
+    pub(crate) fn start(run: &Run, vms: &[Vec<i32>], cpus: Cpus) -> Result<Option<Credit>, Error> {
         if run.arm.coscheduling_mechanism != CoschedulingMechanism::SchedExt {
             return Ok(None);
         }
         let program = beside()?;
         let mut command = Command::new(&program);
-        command.args(arguments(run, vms, pcpus));
+        command.args(arguments(run, vms, cpus));
         Credit::of(command).map(Some)
     }
 
@@ -94,14 +95,15 @@ fn beside() -> Result<PathBuf, Error> {
     Ok(this.with_file_name(PROGRAM))
 }
 
-fn arguments(run: &Run, vms: &[Vec<i32>], pcpus: u32) -> Vec<String> {
+fn arguments(run: &Run, vms: &[Vec<i32>], cpus: Cpus) -> Vec<String> {
     let gang = match run.arm.coscheduling {
         Coscheduling::Con => "con",
         Coscheduling::Vcrd => "vcrd",
         _ => "none",
     };
     let slot_us = run.arm.turn_us.unwrap_or(credit::Params::default().slot_us);
-    let counts = [slot_us.to_string(), pcpus.to_string(), run.seed.to_string()];
+    let counts = [cpus.capped.into(), slot_us.into(), cpus.count.into(), run.seed];
+    let counts = counts.map(|count: u64| count.to_string());
     let vms = vms.iter().enumerate().map(|(vm, tids)| {
         let weight = run.weights.get(vm).copied().unwrap_or(WEIGHT);
         let tids: Vec<String> = tids.iter().map(i32::to_string).collect();
@@ -128,16 +130,18 @@ mod tests {
     fn it_is_asked_for_what_the_arm_is() {
         let mut run = Run { seed: 7, spin_intensive: true, ..Run::new(vec![], 2, 2) };
         let tids = [vec![11, 12], vec![13]];
-        let words = |run: &Run| arguments(run, &tids, 4).join(" ");
-        assert_eq!(words(&run), "none 10000 4 7 100:1:11,12 100:1:13");
+        let cpus = Cpus { count: 4, capped: false };
+        let words = |run: &Run, cpus| arguments(run, &tids, cpus).join(" ");
+        assert_eq!(words(&run, cpus), "none 0 10000 4 7 100:1:11,12 100:1:13");
         run.arm.coscheduling = Coscheduling::Con;
         run.arm.turn_us = Some(6000);
         run.weights = vec![1, 300];
         run.spin_intensive = false;
-        assert_eq!(words(&run), "con 6000 4 7 1:0:11,12 300:0:13");
+        let capped = Cpus { capped: true, ..cpus };
+        assert_eq!(words(&run, capped), "con 1 6000 4 7 1:0:11,12 300:0:13");
         run.arm.coscheduling = Coscheduling::Vcrd;
-        assert!(words(&run).starts_with("vcrd "));
-        assert!(Credit::start(&run, &tids, 4).unwrap().is_none());
+        assert!(words(&run, cpus).starts_with("vcrd "));
+        assert!(Credit::start(&run, &tids, cpus).unwrap().is_none());
     }
 
     #[test]

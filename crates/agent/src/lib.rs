@@ -162,8 +162,8 @@ fn prepare(plan: &Plan) -> Result<measure::Bench, Error> {
     module.iter().try_for_each(|module| module.check_alone(&[]))?;
     let slice = plan.slice_ns.map(host::Slice::set).transpose()?;
     let guests = linux::Guests::new(plan.linux.clone());
-    let pcpus = plan.pcpus;
-    Ok(measure::Bench { module, guests, pcpus, notes: Vec::new(), _slice: slice })
+    let cpus = cgroup::Cpus::of(plan);
+    Ok(measure::Bench { module, guests, cpus, notes: Vec::new(), _slice: slice })
 }
 
 fn read_plan(path: &str) -> Result<Plan, Error> {

@@ -11,7 +11,7 @@ use unspin_guest_abi::rng::{splitmix64, vm_seed};
 use unspin_scenario::plan::{CgroupLayout, LinuxFiles, LinuxGuest, Run};
 use unspin_scenario::result::{SchedStats, VmResult};
 
-use crate::cgroup::{self, VmCgroup};
+use crate::cgroup::{self, Cpus, Limits, VmCgroup};
 use crate::qemu::{check_room, GuestCounts, Qemu};
 use crate::Error;
 
@@ -54,7 +54,7 @@ struct Task {
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Place {
     cgroup: Option<CgroupLayout>,
-    weights: Vec<u32>,
+    limits: Vec<Limits>,
     pin: Vec<Vec<u32>>,
 }
 
@@ -115,13 +115,13 @@ impl Guests {
         self.up.iter_mut().try_for_each(|guest| guest.qemu.wait_ready(guest.of.vcpus))
     }
 
-    /// Moves the guests' threads where the run wants them; unpinned ones to any of the first `pcpus`.
-    pub(crate) fn place(&mut self, run: &Run, pcpus: u32) -> Result<(), Error> {
-        let place =
-            Place { cgroup: Some(run.cgroup), weights: run.weights.clone(), pin: run.pin.clone() };
+    /// Moves the guests' threads where the run wants them; unpinned ones to any of `cpus`.
+    pub(crate) fn place(&mut self, run: &Run, cpus: Cpus) -> Result<(), Error> {
+        let limits = (0..run.vms).map(|vm| Limits::of(run, vm, cpus)).collect();
+        let place = Place { cgroup: Some(run.cgroup), limits, pin: run.pin.clone() };
         // What the run does not use stays where it is.
         let here = Place {
-            weights: start_of(&self.place.weights, &place.weights),
+            limits: start_of(&self.place.limits, &place.limits),
             pin: start_of(&self.place.pin, &place.pin),
             ..self.place.clone()
         };
@@ -138,14 +138,14 @@ impl Guests {
                 None if cgroup::available().is_ok() => cgroup::to_root(pid)?,
                 None => {}
             }
-            let weight = run.weights.get(vm).copied();
-            guest.cgroup = VmCgroup::new(vm as u32, run.cgroup, weight, pid, tids)?;
+            let limits = place.limits.get(vm).copied().unwrap_or_default();
+            guest.cgroup = VmCgroup::new(vm as u32, run.cgroup, limits, pid, tids)?;
             // One that the run does not use goes where the run's last is.
             let pin = run.pin.get(vm).or(run.pin.last());
             for (vcpu, tid) in tids.iter().enumerate() {
                 let cpu = pin.and_then(|pin| pin.get(vcpu % pin.len().max(1))).copied();
-                let cpus = cpu.map_or(0..pcpus, |cpu| cpu..cpu + 1);
-                set_affinity(*tid, cpus)?;
+                let allowed = cpu.map_or(0..cpus.count, |cpu| cpu..cpu + 1);
+                set_affinity(*tid, allowed)?;
             }
         }
         let padded = |pin: &[Vec<u32>]| match pin.last() {
@@ -155,7 +155,9 @@ impl Guests {
                 pin.iter().cloned().chain(std::iter::repeat_n(last.clone(), more)).collect()
             }
         };
-        self.place = Place { pin: padded(&place.pin), ..place };
+        let mut limits = place.limits;
+        limits.resize(limits.len().max(self.up.len()), Limits::default());
+        self.place = Place { pin: padded(&place.pin), limits, ..place };
         Ok(())
     }
 

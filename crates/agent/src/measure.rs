@@ -12,7 +12,7 @@ use unspin_spinners::{is_user, Samples, USER};
 use unspin_vmm::process::{now_ns, Sample, Schedule};
 use unspin_vmm::{Realtime, VcpuSample, VmConfig};
 
-use crate::cgroup::VmCgroup;
+use crate::cgroup::{Cpus, Limits, VmCgroup};
 use crate::child::{readable_until, VmProcess};
 use crate::credit::Credit;
 use crate::host::Slice;
@@ -38,7 +38,7 @@ pub(crate) struct Bench {
     pub(crate) module: Option<Module>,
     /// Linux guests, which stay from run to run.
     pub(crate) guests: Guests,
-    pub(crate) pcpus: u32,
+    pub(crate) cpus: Cpus,
     /// Lines for people that came up in the run.
     pub(crate) notes: Vec<String>,
     pub(crate) _slice: Option<Slice>,
@@ -75,13 +75,13 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
         module.set_defaults(run)?;
     }
     let trace = start_trace(bench, run)?;
-    let mut vms = start_vms(run)?;
+    let mut vms = start_vms(run, bench.cpus)?;
     if let Some(module) = &bench.module {
         module.set_others(run, &vms.pids)?;
     }
     let tids: Vec<_> = vms.processes.iter().map(|process| process.tids.clone()).collect();
     // To load it takes long: before the VMs are told when to start.
-    let credit = Credit::start(run, &tids, bench.pcpus)?;
+    let credit = Credit::start(run, &tids, bench.cpus)?;
     let (start_ns, [begin_ns, end_ns]) = schedule(run, &mut vms.processes)?;
     let tasks = wakeups(bench, run, [begin_ns, end_ns]);
     let (first, second) = {
@@ -129,7 +129,7 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
 /// The same with Linux guests, which run before and after: only what the arm changes is changed.
 fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResult, Error> {
     bench.guests.have(run, later)?;
-    bench.guests.place(run, bench.pcpus)?;
+    bench.guests.place(run, bench.cpus)?;
     if let Some(module) = &bench.module {
         module.check_can(run)?;
         for (vm, pid) in bench.guests.pids().into_iter().enumerate() {
@@ -138,7 +138,7 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     }
     let any_started = bench.guests.run_programs(run)?;
     let trace = start_trace(bench, run)?;
-    let credit = Credit::start(run, &bench.guests.tids_by_vm(run.vms), bench.pcpus)?;
+    let credit = Credit::start(run, &bench.guests.tids_by_vm(run.vms), bench.cpus)?;
     // A program's beginning is not like the rest: the first arm would have it alone.
     let settle_ms = if any_started { run.window_ms } else { 0 };
     let begin_ns = now_ns() + START_LEAD_NS + (run.warmup_ms + settle_ms) * NS_PER_MS;
@@ -188,7 +188,7 @@ fn end_credit(bench: &mut Bench, run: &Run, credit: Option<Credit>) -> Result<()
 
 /// The host's own tasks of a window, if the run has any.
 fn wakeups(bench: &Bench, run: &Run, [begin_ns, end_ns]: [u64; 2]) -> Option<Tasks> {
-    run.wakeups_hz.map(|hz| Tasks::start(bench.pcpus, hz, begin_ns, end_ns))
+    run.wakeups_hz.map(|hz| Tasks::start(bench.cpus.count, hz, begin_ns, end_ns))
 }
 
 /// Where the guests of the run's first repeat spin. Not to know it costs no run.
@@ -248,7 +248,7 @@ fn reports(run: &Run) -> Option<u32> {
 }
 
 /// Makes all VMs, then moves them to their cgroups; their vCPUs wait for the start.
-fn start_vms(run: &Run) -> Result<Vms, Error> {
+fn start_vms(run: &Run, cpus: Cpus) -> Result<Vms, Error> {
     let mut processes = Vec::with_capacity(run.vms as usize);
     for vm in 0..run.vms {
         let each = run.vm(vm);
@@ -271,8 +271,8 @@ fn start_vms(run: &Run) -> Result<Vms, Error> {
     for (vm, process) in vms.processes.iter_mut().enumerate() {
         process.wait_ready()?;
         vms.pids.push(process.pid());
-        let weight = run.weights.get(vm).copied();
-        let cgroup = VmCgroup::new(vm as u32, run.cgroup, weight, process.pid(), &process.tids)?;
+        let limits = Limits::of(run, vm as u32, cpus);
+        let cgroup = VmCgroup::new(vm as u32, run.cgroup, limits, process.pid(), &process.tids)?;
         vms._cgroups.extend(cgroup);
     }
     Ok(vms)

@@ -59,7 +59,7 @@ done
 A=100:1:$(vcpus $a)
 B=100:0:$(vcpus $b)
 for gang in none con; do
-	check "$gang: the kernel takes it" schedule $gang 4000 4 1 $A $B
+	check "$gang: the kernel takes it" schedule $gang 0 4000 4 1 $A $B
 	say "$(head -c 2000 /tmp/said | tr '\n' ';')"
 	check "$gang: it is on" is $STATE enabled
 	for vm in $a $b; do
@@ -79,6 +79,21 @@ done
 check "siblings came together" counted gangs 10
 
 
+# --- caps ---
+# A VM with a tenth of the weight gets a tenth of the host, with the rest idle: its sibling in weight is stopped.
+capped_share() {
+	before=$(($(time_of $b)))
+	sleep 2
+	after=$(($(time_of $b)))
+	echo $((after - before))
+	[ $((after - before)) -gt 20 ] && [ $((after - before)) -lt 160 ]
+}
+check "caps: the kernel takes it" schedule none 1 4000 4 1 900:0:$(vcpus $a) 100:0:$(vcpus $b)
+kill -STOP $a
+check "caps: the other's time is nobody's" capped_share
+kill -CONT $a
+check "caps: it ends" end
+
 # --- what it does not take, and what becomes of threads ---
 refuses() {
 	wanted=$1
@@ -88,9 +103,9 @@ refuses() {
 }
 sleeper=$(taskset 3 sh -c 'sleep 100 > /dev/null & echo $!')
 check "a VM whose vCPUs may run on two of four pCPUs is refused" refuses "2 of 4 pCPUs" \
-	none 4000 4 1 100:0:$sleeper
-check "the kernel takes it once more" schedule con 4000 4 1 $A $B
-check "another beside it is refused" refuses "another scheduler" none 4000 4 1 $A
+	none 0 4000 4 1 100:0:$sleeper
+check "the kernel takes it once more" schedule con 0 4000 4 1 $A $B
+check "another beside it is refused" refuses "another scheduler" none 0 4000 4 1 $A
 check "which changes nothing" go_on $b
 kill -9 $scheduler
 wait $scheduler

@@ -424,7 +424,7 @@ fn each_way_of_scheduling_needs_its_scheduler() {
     let capped = gangs.replace("\"credit\"", "\"credit-capped\"");
     parse_scenario("x.toml", "x", &capped).unwrap();
     let s = parse_scenario("x.toml", "x", &gangs).unwrap();
-    assert_eq!(refused(&s, "kvm"), Some("host.scheduler".to_string()));
+    assert_eq!(refused(&s, "threads"), Some("host.scheduler".to_string()));
     assert_eq!(refused(&s, "sim"), None);
     assert_eq!(refused(&parse_scenario("x.toml", "x", GOOD).unwrap(), "kvm"), None);
 }

@@ -4,7 +4,7 @@
 #define UNSPIN_SCX_CONFIG_H
 
 #define VCPUS_MAX 16
-#define VMS_MAX 4
+#define VMS_MAX 8
 #define PCPUS_MAX 8
 #define REASON_BYTES 128
 
@@ -30,6 +30,8 @@ struct config {
 	unsigned long long phase_ns[PCPUS_MAX];	/* how long each pCPU's first slot is */
 	unsigned int gang;
 	unsigned int vcpu_count, vm_count, pcpu_count;
+	unsigned int capped;	/* no VM gets more than its weight's share */
+	unsigned int unused;
 	struct vm_config vms[VMS_MAX];
 	struct vcpu_config vcpus[VCPUS_MAX];
 };

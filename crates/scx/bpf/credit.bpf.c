@@ -212,6 +212,7 @@ int BPF_PROG(init)
 	params.slot_us = config.slot_ns / 1000;
 	params.slots_per_assignment = CREDIT_SLOTS_PER_ASSIGNMENT;
 	params.credit_per_slot = params.slot_us;	/* one a microsecond */
+	params.capped = config.capped;
 	params.credit_max = params.slot_us * CREDIT_SLOTS_PER_ASSIGNMENT;
 	POL_FOR(i, VCPUS_MAX) {
 		vcpus[i].vm = config.vcpus[i].vm;
@@ -273,6 +274,6 @@ struct sched_ext_ops credit = {
 	.quiescent = (void *)quiescent,
 	.init = (void *)init,
 	.exit = (void *)exited,
-	.flags = SCX_OPS_SWITCH_PARTIAL,
+	.flags = SCX_OPS_SWITCH_PARTIAL | SCX_OPS_ENQ_LAST,
 	.name = "unspin_credit",
 };

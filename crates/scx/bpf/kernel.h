@@ -29,6 +29,7 @@ typedef __s32 s32;
 #define SCX_DSQ_LOCAL 0x8000000000000002ull
 #define SCX_KICK_IDLE 1ull
 #define SCX_KICK_PREEMPT 2ull
+#define SCX_OPS_ENQ_LAST 2ull	/* who is not chosen waits here, too, where nobody else can run */
 #define SCX_OPS_SWITCH_PARTIAL 8ull
 #define SCX_TASK_QUEUED 1u
 #define SCX_SLICE_DFL 20000000ull

@@ -7,6 +7,8 @@ use crate::shared::{Gang, PCPUS_MAX, VCPUS_MAX, VMS_MAX};
 #[derive(Debug, PartialEq)]
 pub struct Arguments {
     pub gang: Gang,
+    /// No VM gets more than its weight's share.
+    pub capped: bool,
     pub slot_us: u32,
     pub pcpus: u32,
     pub seed: u64,
@@ -23,12 +25,13 @@ pub struct Vm {
 
 impl Arguments {
     pub fn parse(words: &[String]) -> Result<Arguments, Error> {
-        let (counts, vms) = words.split_at_checked(4).ok_or_else(|| usage("words are missing"))?;
+        let (counts, vms) = words.split_at_checked(5).ok_or_else(|| usage("words are missing"))?;
         let arguments = Arguments {
             gang: gang(&counts[0])?,
-            slot_us: number(&counts[1], 1, 1_000_000)? as u32,
-            pcpus: number(&counts[2], 1, PCPUS_MAX as u64)? as u32,
-            seed: number(&counts[3], 0, u64::MAX)?,
+            capped: number(&counts[1], 0, 1)? == 1,
+            slot_us: number(&counts[2], 1, 1_000_000)? as u32,
+            pcpus: number(&counts[3], 1, PCPUS_MAX as u64)? as u32,
+            seed: number(&counts[4], 0, u64::MAX)?,
             vms: vms.iter().map(|word| vm(word)).collect::<Result<_, _>>()?,
         };
         let vcpus: usize = arguments.vms.iter().map(|vm| vm.tids.len()).sum();
@@ -83,30 +86,34 @@ mod tests {
 
     #[test]
     fn all_is_read() {
-        let read = parse("con 6000 4 7 100:1:11,12 300:0:13").unwrap();
+        let read = parse("con 1 6000 4 7 100:1:11,12 300:0:13").unwrap();
         let vms = vec![
             Vm { weight: 100, named: true, tids: vec![11, 12] },
             Vm { weight: 300, named: false, tids: vec![13] },
         ];
-        assert_eq!(read, Arguments { gang: Gang::Named, slot_us: 6000, pcpus: 4, seed: 7, vms });
-        assert_eq!(parse("none 1 1 0 1:0:1").unwrap().gang, Gang::Nobody);
-        assert_eq!(parse("vcrd 1 1 0 1:0:1").unwrap().gang, Gang::Reported);
+        assert_eq!(
+            read,
+            Arguments { gang: Gang::Named, capped: true, slot_us: 6000, pcpus: 4, seed: 7, vms }
+        );
+        assert_eq!(parse("none 0 1 1 0 1:0:1").unwrap().gang, Gang::Nobody);
+        assert_eq!(parse("vcrd 0 1 1 0 1:0:1").unwrap().gang, Gang::Reported);
     }
 
     #[test]
     fn what_is_wrong_is_named() {
         for (line, named) in [
-            ("con 6000 4", "missing"),
-            ("gang 6000 4 1 1:1:1", "\"gang\""),
-            ("con 0 4 1 1:1:1", "\"0\" is no number from 1"),
-            ("con 6000 9 1 1:1:1", "\"9\" is no number from 1 to 8"),
-            ("con 6000 4 1", "0 VMs"),
-            ("con 6000 4 1 1:1:1 1:1:2 1:1:3 1:1:4 1:1:5", "5 VMs"),
-            ("con 6000 4 1 1:1:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17", "17 vCPUs"),
-            ("con 6000 4 1 1:1", "no VM"),
-            ("con 6000 4 1 0:1:1", "\"0\""),
-            ("con 6000 4 1 1:2:1", "\"2\""),
-            ("con 6000 4 1 1:1:x", "\"x\""),
+            ("con 0 6000 4", "missing"),
+            ("gang 0 6000 4 1 1:1:1", "\"gang\""),
+            ("con 0 0 4 1 1:1:1", "\"0\" is no number from 1"),
+            ("con 0 6000 9 1 1:1:1", "\"9\" is no number from 1 to 8"),
+            ("con 0 6000 4 1", "0 VMs"),
+            ("con 2 6000 4 1 1:1:1", "\"2\""),
+            ("con 0 6000 4 1 1:1:1 1:1:2 1:1:3 1:1:4 1:1:5 1:1:6 1:1:7 1:1:8 1:1:9", "9 VMs"),
+            ("con 0 6000 4 1 1:1:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17", "17 vCPUs"),
+            ("con 0 6000 4 1 1:1", "no VM"),
+            ("con 0 6000 4 1 0:1:1", "\"0\""),
+            ("con 0 6000 4 1 1:2:1", "\"2\""),
+            ("con 0 6000 4 1 1:1:x", "\"x\""),
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(named) && error.contains("usage"), "{line}: {error}");

@@ -20,6 +20,8 @@ pub fn config(asked: &Arguments) -> Result<Config, Error> {
         vcpu_count: 0,
         vm_count: asked.vms.len() as u32,
         pcpu_count: asked.pcpus,
+        capped: asked.capped.into(),
+        unused: 0,
         vms: Default::default(),
         vcpus: [VcpuConfig { vm: NO_VM, ..VcpuConfig::default() }; VCPUS_MAX],
     };
@@ -82,7 +84,8 @@ mod tests {
     #[test]
     fn a_thread_that_is_not_there_is_named() {
         let vms = vec![Vm { weight: 1, named: true, tids: vec![4_194_305] }];
-        let asked = Arguments { gang: Gang::Named, slot_us: 1000, pcpus: 1, seed: 1, vms };
+        let asked =
+            Arguments { gang: Gang::Named, capped: false, slot_us: 1000, pcpus: 1, seed: 1, vms };
         assert!(config(&asked).unwrap_err().to_string().contains("thread 4194305"));
     }
 }

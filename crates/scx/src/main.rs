@@ -18,10 +18,12 @@ use arguments::Arguments;
 use error::Error;
 use scheduler::Scheduler;
 
-const USAGE: &str = "usage: unspin-scx none|con|vcrd SLOT_US PCPUS SEED WEIGHT:NAMED:TID,TID… …
+const USAGE: &str =
+    "usage: unspin-scx none|con|vcrd CAPPED SLOT_US PCPUS SEED WEIGHT:NAMED:TID,TID… …
   none   plain Credit
   con    vCPUs of VMs with NAMED 1 run together
-  vcrd   vCPUs run together while their guest says so";
+  vcrd   vCPUs run together while their guest says so
+  CAPPED 1: no VM gets more than its weight's share; 0: it gets what others leave";
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();

@@ -2,7 +2,7 @@
 //! What the scheduler is told before it is loaded, and what it says of itself: bpf/config.h in Rust.
 
 pub const VCPUS_MAX: usize = 16;
-pub const VMS_MAX: usize = 4;
+pub const VMS_MAX: usize = 8;
 pub const PCPUS_MAX: usize = 8;
 const REASON_BYTES: usize = 128;
 
@@ -40,6 +40,8 @@ pub struct Config {
     pub vcpu_count: u32,
     pub vm_count: u32,
     pub pcpu_count: u32,
+    pub capped: u32,
+    pub unused: u32,
     pub vms: [VmConfig; VMS_MAX],
     pub vcpus: [VcpuConfig; VCPUS_MAX],
 }
@@ -71,7 +73,7 @@ impl Config {
 }
 
 const _: () =
-    assert!(std::mem::size_of::<Config>() == 8 + 8 * PCPUS_MAX + 16 + 8 * VMS_MAX + 16 * VCPUS_MAX);
+    assert!(std::mem::size_of::<Config>() == 8 + 8 * PCPUS_MAX + 24 + 8 * VMS_MAX + 16 * VCPUS_MAX);
 
 impl Report {
     /// `None` where there are fewer bytes.

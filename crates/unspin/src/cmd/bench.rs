@@ -21,7 +21,9 @@ use unspin_agent::is_ignored;
 use unspin_lab::Lock;
 use unspin_report::{documents, read_files, write_atomic, write_dir, Document};
 use unspin_scenario::module;
-use unspin_scenario::plan::{Arm, Coscheduling, CoschedulingMechanism, Plan};
+use unspin_scenario::plan::{
+    Arm, CgroupLayout, Coscheduling, CoschedulingMechanism, HostScheduler, Plan, Run,
+};
 use unspin_scenario::result::Record;
 use unspin_scenario::split;
 use unspin_uapi::{any_of, Variant};
@@ -166,6 +168,7 @@ fn check(args: &Args, l: &Loaded, plan: &Plan, machine: &dyn Machine) -> Result<
     }
     if machine.name() != "sim" {
         check_coscheduling(l)?;
+        check_scheduler(l, plan, machine.name())?;
     }
     let pcpus = l.scenario.host.pcpus;
     machine.check_pcpus(pcpus).map_err(|why| l.refused("host.pcpus", &why))?;
@@ -182,6 +185,27 @@ fn check_coscheduling(l: &Loaded) -> Result<(), Usage> {
             let allowed = "yield_to or window of the module beside coscheduling".to_string();
             return Err(l.refused(&format!("arm[{i}].coscheduling"), &Refusal { message, allowed }));
         }
+    }
+    Ok(())
+}
+
+/// A machine that is no model has its kernel's scheduler, which caps cgroups.
+fn check_scheduler(l: &Loaded, plan: &Plan, machine: &str) -> Result<(), Usage> {
+    let scheduler = l.scenario.host.scheduler;
+    let refused = |message: String, allowed: &str| {
+        Err(l.refused("host.scheduler", &Refusal { message, allowed: allowed.to_string() }))
+    };
+    if scheduler.is_credit() {
+        let message = format!("machine {machine} has its kernel's scheduler, and not Xen's Credit");
+        return refused(
+            message,
+            "\"fair\" or \"fair-capped\" beside coscheduling_mechanism = \"sched-ext\" in an arm, or \
+             --machine sim",
+        );
+    }
+    let flat = |run: &Run| run.cgroup == CgroupLayout::Flat && !run.alone;
+    if scheduler == HostScheduler::FairCapped && plan.runs.iter().any(flat) {
+        return refused("caps need cgroups".into(), "sweep.cgroups without \"flat\"");
     }
     Ok(())
 }

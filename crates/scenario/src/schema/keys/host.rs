@@ -20,9 +20,9 @@ table! { HOST: Host = "[host]", "The host. What only machine sim has is of the h
         .help("clock at which the locks' budgets, which are times, become cycles");
     SCHEDULER: Word<HostScheduler> = "scheduler", word() =>
         .usually(HostScheduler::Fair)
-        .only_on(Machines::Sim, |h| h.scheduler != HostScheduler::Fair)
-        .help("the kernel's scheduler or Xen's Credit; capped: no VM gets more than its weight's \
-               share (of the fair scheduler: with cgroups)");
+        .only_on(Machines::Hypervisors, |h| h.scheduler != HostScheduler::Fair)
+        .help("the kernel's scheduler or, on machine sim, Xen's Credit; capped: no VM gets more than \
+               its weight's share (of the fair scheduler: with cgroups, whose cpu.max says so)");
     PERIOD_MS: Maybe<Integer<u32>> = "period_ms", Maybe(integer(1, PERIOD_MAX_MS, " ms")) =>
         .usually("the scheduler's own")
         .only_on(Machines::Sim, |h| h.period_ms.is_some())

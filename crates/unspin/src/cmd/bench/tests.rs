@@ -20,6 +20,7 @@ fn args(more: &[&str]) -> Args {
 
 /// A machine of formulas that may stop after some runs.
 struct Fake {
+    name: &'static str,
     boots: bool,
     stops_after: usize,
     image: &'static str,
@@ -28,7 +29,7 @@ struct Fake {
 
 impl Fake {
     fn new(boots: bool, stops_after: usize) -> Fake {
-        Fake { boots, stops_after, image: "01234567", made: Mutex::new(Vec::new()) }
+        Fake { name: "fake", boots, stops_after, image: "01234567", made: Mutex::new(Vec::new()) }
     }
 
     fn made(&self) -> Vec<u32> {
@@ -52,7 +53,7 @@ fn result(run: &Run) -> Record {
 
 impl Machine for Fake {
     fn name(&self) -> &'static str {
-        "fake"
+        self.name
     }
 
     fn default_kernels(&self) -> Vec<String> {
@@ -123,6 +124,37 @@ impl Case {
         let made = make(args, machine, &boots, &AtomicBool::new(false));
         (made, gather(&boots, &self.dir).unwrap().0)
     }
+}
+
+/// What a machine with a kernel of its own says to the smoke scenario with so much changed.
+fn said(name: &str, changes: &[(&str, &str)]) -> Option<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut text = fs::read_to_string(root.join("scenarios/smoke.toml")).unwrap();
+    for (from, to) in changes {
+        assert!(text.contains(from), "{from}");
+        text = text.replacen(from, to, 1);
+    }
+    let file = format!("unspin-said-{name}-{}.toml", std::process::id());
+    let file = std::env::temp_dir().join(file);
+    fs::write(&file, text).unwrap();
+    let loaded = load::scenario(&file, Some(&root.join("profiles"))).unwrap();
+    fs::remove_file(&file).unwrap();
+    let args = args(&[]);
+    let plan = loaded.plan(&args.select).unwrap();
+    check(&args, &loaded, &plan, &Fake { name: "kvm", ..Fake::new(true, 0) })
+        .err()
+        .map(|e| e.to_string())
+}
+
+#[test]
+fn a_kernels_scheduler_caps_cgroups_and_is_not_credit() {
+    let capped = ("[host]\n", "[host]\nscheduler = \"fair-capped\"\n");
+    let vms = ("[sweep]\n", "[sweep]\ncgroups = [\"vm\"]\n");
+    let credit = said("credit", &[("[host]\n", "[host]\nscheduler = \"credit\"\n")]).unwrap();
+    assert!(credit.contains("host.scheduler") && credit.contains("sched-ext"), "{credit}");
+    let flat = said("flat", &[capped]).unwrap();
+    assert!(flat.contains("host.scheduler") && flat.contains("caps need cgroups"), "{flat}");
+    assert_eq!(said("capped", &[capped, vms]), None);
 }
 
 impl Drop for Case {
