@@ -3,12 +3,14 @@
 load() { insmod /modules/unspin.ko crowded_ok=1 force_pause_intercept=1 look_always=1; }
 gone() { [ ! -e $U ] && [ ! -s $HOOKS ]; }
 parks_hooked() { grep -q '^xfer_to_guest_mode_handle_work' $HOOKS; }
-# Class, nice value and affinity of threads, as stat and status have them.
+# Class, nice value, affinity, cgroup and, where the kernel shows it, slice of threads.
 threads_are() {
 	for task; do
 		echo $task
 		sed 's/.*) //' $task/stat | cut -d ' ' -f 16,17,38,39
 		grep Cpus_allowed: $task/status
+		cat $task/cgroup
+		grep '^se.slice' $task/sched
 	done
 }
 note_threads() { threads_are "/proc/$1/task/"* > /tmp/threads-$1; }
@@ -56,13 +58,6 @@ check "nor where there is no VM" not parks_hooked
 echo none > $D/coscheduling
 
 # --- what a guest says of itself ---
-# Reports taken and ignored, and whether the VM was HIGH soon after them and 2 s later.
-answers() {
-	wanted=$1
-	shift
-	answer=$(unspin-inside hypercalls "$@")
-	[ "$answer" = "$wanted" ] || { echo "$answer, not $wanted"; false; }
-}
 # Of so many reports at once all are counted, and most ignored.
 too_many() {
 	answer=$(unspin-inside hypercalls $1 report 1 1000 0)
@@ -84,6 +79,8 @@ echo none > $D/coscheduling
 check "nor without coscheduling" answers "0 0 0 0" 3 report 1 900000 0
 
 # --- turns of two VMs, and one that has none of its own ---
+mkdir -p /tmp/cgroup
+mount -t cgroup2 cgroup2 /tmp/cgroup 2> /dev/null || mount --bind /sys/fs/cgroup /tmp/cgroup
 for n in a b c; do
 	start 4 /tmp/stop-turns $n
 	eval "$n=$vm"
@@ -114,8 +111,6 @@ sleep 1
 check "the others go on while one is stopped" grows $U/vms/$b-0/turns
 kill -CONT $a
 check "and it with them" grows $U/vms/$a-0/cpu_cycles
-mkdir -p /tmp/cgroup
-mount -t cgroup2 cgroup2 /tmp/cgroup 2> /dev/null || mount --bind /sys/fs/cgroup /tmp/cgroup
 mkdir /tmp/cgroup/frozen
 echo $b > /tmp/cgroup/frozen/cgroup.procs
 echo 1 > /tmp/cgroup/frozen/cgroup.freeze
@@ -156,6 +151,21 @@ check "others have" grows $U/vms/$a-0/turns
 kill $hog
 wait $hog
 check "without it that CPU has turns again" included_again 1
+
+# --- a computer that sleeps ---
+ALARM=/sys/class/rtc/rtc0/wakealarm
+sleeps() {
+	echo 0 > $ALARM
+	echo +3 > $ALARM
+	echo freeze > /sys/power/state
+}
+if [ -e $ALARM ]; then
+	check "the computer sleeps while turns are made, and wakes up" sleeps
+	check "turns go on" grows $U/vms/$a-0/turns
+	check "and everybody runs" grows $U/vms/$c-0/cpu_cycles
+else
+	say "no alarm clock here: no sleep"
+fi
 
 # --- CPUs that go ---
 if echo 0 > /sys/devices/system/cpu/cpu3/online; then

@@ -41,6 +41,14 @@ refused() {
 	echo "$answer" | grep -q "$3" || { echo "$answer, not $3"; return 1; }
 	[ "$before" = "$(value "$2")" ] || { echo "$before became $(value "$2")"; return 1; }
 }
+# What becomes of reports of a guest: how many are taken and ignored, and whether the VM was HIGH soon
+# after them and 2 s later.
+answers() {
+	wanted=$1
+	shift
+	answer=$(unspin-inside hypercalls "$@")
+	[ "$answer" = "$wanted" ] || { echo "$answer, not $wanted"; false; }
+}
 finish() {
 	dmesg | grep -E "$SPLAT" > /tmp/splats
 	check "no splat in the kernel's log" [ ! -s /tmp/splats ]

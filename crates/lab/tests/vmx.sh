@@ -40,6 +40,15 @@ check "in mode apples the module's" windows_are $OURS $OURS true
 check "and KVM's again without the module" windows_are $OURS $KVMS "rmmod unspin"
 check "which has gone" gone
 
+# --- what guests say of themselves ---
+load
+echo aple > $D/mode
+echo vcrd > $D/coscheduling
+check "a guest is HIGH while it says so" answers "1 0 1 0" 1 report 1 900000 0
+check "its programs are not heard" answers "0 3 0 0" 3 report 1 900000 3
+check "what is neither HIGH nor LOW is ignored" answers "0 3 0 0" 3 report 2 900000 0
+rmmod unspin
+
 # --- a window that is not where it was thought, played ---
 load force_mismatches=3
 fixed $D 32768
