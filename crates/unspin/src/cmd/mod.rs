@@ -20,6 +20,7 @@ mod run;
 mod set;
 mod spinners;
 mod status;
+mod top;
 mod unload;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -54,6 +55,8 @@ enum Command {
     Status(status::Args),
     /// Show what VMs lose, on what, and what would help.
     Diagnose(diagnose::Args),
+    /// Show what VMs lose, on what, as it happens.
+    Top(top::Args),
     /// Show where VMs spin and where the host interrupts them, by function of the guest's kernel.
     Spinners(spinners::Args),
     /// Change settings of the module, of all VMs or of one.
@@ -100,6 +103,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Unload => unload::run(),
         Command::Status(a) => status::run(&a),
         Command::Diagnose(a) => diagnose::run(&a),
+        Command::Top(a) => top::run(&a),
         Command::Spinners(a) => spinners::run(&a),
         Command::Set(a) => set::run(&a),
         Command::Apply(a) => apply::run(&a),
