@@ -8,7 +8,7 @@ use std::fmt::Write;
 const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Operate a host",
-        &["load", "unload", "status", "diagnose", "top", "spinners", "set", "apply"],
+        &["load", "unload", "status", "diagnose", "top", "export", "spinners", "set", "apply"],
     ),
     ("Measure", &["bench", "report", "replay"]),
     ("Predict", &["model", "figures", "agree"]),

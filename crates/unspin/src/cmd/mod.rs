@@ -7,6 +7,7 @@ mod apply;
 mod bench;
 mod completions;
 mod diagnose;
+mod export;
 mod figures;
 mod help;
 mod lab;
@@ -57,6 +58,8 @@ enum Command {
     Diagnose(diagnose::Args),
     /// Show what VMs lose, on what, as it happens.
     Top(top::Args),
+    /// Serve metrics of VMs to Prometheus.
+    Export(export::Args),
     /// Show where VMs spin and where the host interrupts them, by function of the guest's kernel.
     Spinners(spinners::Args),
     /// Change settings of the module, of all VMs or of one.
@@ -104,6 +107,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Status(a) => status::run(&a),
         Command::Diagnose(a) => diagnose::run(&a),
         Command::Top(a) => top::run(&a),
+        Command::Export(a) => export::run(&a),
         Command::Spinners(a) => spinners::run(&a),
         Command::Set(a) => set::run(&a),
         Command::Apply(a) => apply::run(&a),

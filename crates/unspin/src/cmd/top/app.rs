@@ -102,7 +102,7 @@ impl App {
     fn make_lines(&mut self) {
         if let (Page::Vcpus(pid), Some(after)) = (self.page, &self.after) {
             if !after.vms.iter().any(|vm| vm.process.pid == pid) {
-                self.to_vms();
+                self.leave();
             }
         }
         let (mut lines, mut of_vm) = (Vec::new(), None);
@@ -138,14 +138,14 @@ impl App {
         self.marked = self.lines.get(self.at).map(|line| line.id);
     }
 
-    fn to_vms(&mut self) {
+    fn leave(&mut self) {
         if let Page::Vcpus(pid) = self.page {
             self.page = Page::Vms;
             (self.at, self.marked) = (self.vm_at, Some(pid));
         }
     }
 
-    fn to_vcpus(&mut self) {
+    fn enter(&mut self) {
         if let (Page::Vms, Some(pid)) = (self.page, self.marked) {
             self.page = Page::Vcpus(pid);
             self.vm_at = self.at;
@@ -188,9 +188,9 @@ impl App {
                 let marked = Column::ALL.iter().position(|column| *column == self.sort);
                 self.over = Over::Sort(marked.unwrap_or(0));
             }
-            F(5) | Enter | Right => self.to_vcpus(),
+            F(5) | Enter | Right => self.enter(),
             Esc | Backspace | Left => {
-                self.to_vms();
+                self.leave();
                 self.make_lines();
             }
             Char('Z' | 'p' | ' ') => self.is_paused = !self.is_paused,
