@@ -6,6 +6,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use unspin_diagnosis::Setting;
 use unspin_host::{cpus, Host, Kvm, VmProcess};
 use unspin_scenario::module::MODE;
@@ -28,7 +29,6 @@ const OF_CAUSES: [&str; 6] = [
 ];
 
 /// Of a time.
-#[derive(Clone)]
 pub struct Facts {
     kvm: Kvm,
     tsc_khz: Option<u32>,
@@ -42,14 +42,20 @@ pub struct Facts {
     vms: BTreeMap<u32, OfVm>,
 }
 
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct OfVm {
-    allowed: BTreeSet<u32>,
-    caches: Option<usize>,
-    quota_cpus: Option<f64>,
+    set: Arc<Set>,
     /// The module's files of it; none where it is not loaded.
     module: BTreeMap<String, String>,
     counts: Counts,
+}
+
+/// How a VM is set.
+#[derive(Default)]
+struct Set {
+    allowed: BTreeSet<u32>,
+    caches: Option<usize>,
+    quota_cpus: Option<f64>,
 }
 
 /// What the kernel itself has counted of a VM's vCPUs, in seconds: states can be held against it. `None`
@@ -144,13 +150,19 @@ impl Facts {
     /// What is known now, which costs less than to read all: how VMs are set is read of new ones, and
     /// of one more per call, in turn.
     pub fn renewed(&self, places: Places, vms: &[VmProcess], detail: Detail) -> Facts {
-        let mut facts = self.clone();
-        let pids: BTreeSet<u32> = vms.iter().map(|vm| vm.pid).collect();
-        facts.vms.retain(|pid, _| pids.contains(pid));
-        facts.turn = self.turn.wrapping_add(1);
-        if let Some(vm) = vms.get(facts.turn % vms.len().max(1)) {
-            facts.vms.remove(&vm.pid);
-        }
+        let next = vms.get(self.turn % vms.len().max(1)).map(|vm| vm.pid);
+        let old = vms.iter().map(|vm| vm.pid).filter(|pid| Some(*pid) != next);
+        let set = |pid| Some((pid, Arc::clone(&self.vms.get(&pid)?.set)));
+        let of_vm = |(pid, set)| (pid, OfVm { set, ..OfVm::default() });
+        let mut facts = Facts {
+            kvm: self.kvm.clone(),
+            tsc_khz: self.tsc_khz,
+            numa_balancing: self.numa_balancing,
+            module: self.module.clone(),
+            caches: self.caches.clone(),
+            turn: self.turn.wrapping_add(1),
+            vms: old.filter_map(set).map(of_vm).collect(),
+        };
         facts.look_at(places, vms, detail);
         facts
     }
@@ -186,8 +198,8 @@ impl Facts {
     fn look_at(&mut self, places: Places, vms: &[VmProcess], detail: Detail) {
         for vm in vms {
             if !self.vms.contains_key(&vm.pid) {
-                let of_vm = self.setting_of(places.host, vm);
-                self.vms.insert(vm.pid, of_vm);
+                let set = Arc::new(self.set_of(places.host, vm));
+                self.vms.insert(vm.pid, OfVm { set, ..OfVm::default() });
             }
         }
         if detail == Detail::All {
@@ -199,9 +211,6 @@ impl Facts {
         let module = Module::open(places.sysfs).ok();
         let ids = module.as_ref().and_then(|module| module.ids().ok());
         self.find(places.host, ids);
-        for of_vm in self.vms.values_mut() {
-            of_vm.module.clear();
-        }
         let Some(module) = module else { return };
         for (id, pid) in self.module.iter().flatten() {
             let Some(of_vm) = pid.and_then(|pid| self.vms.get_mut(&pid)) else { continue };
@@ -234,7 +243,7 @@ impl Facts {
         self.module = ids.map(|ids| ids.into_iter().map(found).collect());
     }
 
-    fn setting_of(&mut self, host: &Host, vm: &VmProcess) -> OfVm {
+    fn set_of(&mut self, host: &Host, vm: &VmProcess) -> Set {
         let tids = threads(vm);
         let allowed: BTreeSet<u32> = tids.iter().flat_map(|tid| host.allowed_cpus(*tid)).collect();
         let quotas = tids.iter().filter_map(|tid| {
@@ -245,7 +254,7 @@ impl Facts {
         let system = Path::new("/sys/devices/system");
         let caches = self.caches.entry(allowed.clone());
         let caches = *caches.or_insert_with(|| cpus::last_level_caches(system, &allowed));
-        OfVm { allowed, caches, quota_cpus, ..OfVm::default() }
+        Set { allowed, caches, quota_cpus }
     }
 
     /// Whether the module is loaded.
@@ -296,7 +305,7 @@ impl Facts {
     }
 
     pub fn caches(&self, pid: u32) -> Option<usize> {
-        self.vms.get(&pid)?.caches
+        self.vms.get(&pid)?.set.caches
     }
 
     pub fn setting(&self, vm: &VmProcess) -> Setting {
@@ -307,8 +316,8 @@ impl Facts {
                 Some(name) => name.to_string(),
                 None => format!("pid:{}", vm.pid),
             },
-            allowed_cpus: of_vm.allowed.len(),
-            quota_cpus: of_vm.quota_cpus,
+            allowed_cpus: of_vm.set.allowed.len(),
+            quota_cpus: of_vm.set.quota_cpus,
             module_mode: of_vm.module.get(MODE).cloned(),
             halt_poll_ns: self.kvm.halt_poll_ns,
             apicv: self.kvm.apicv,

@@ -2,14 +2,16 @@
 //! Samples of the VMs of this host, as BPF programs in its kernel count.
 
 use super::facts::{Detail, Facts, Places};
+use super::sample::{Running, Sample, Source};
 use super::scan::Scan;
-use super::{cannot, Running, Sample, Source};
+use crate::exit::Cannot;
 use anyhow::Context;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 use unspin_host::{Host, VmProcess};
-use unspin_probe::{Probe, Thread, VCPUS_MAX, VMS_MAX};
+use unspin_probe::{Error, Probe, Thread, VCPUS_MAX, VMS_MAX};
 
 pub struct Kernel {
     host: Host,
@@ -17,7 +19,7 @@ pub struct Kernel {
     detail: Detail,
     probe: Probe,
     scan: Scan,
-    facts: Facts,
+    facts: Arc<Facts>,
     /// Of VMs, those that there was no room for.
     left_out: usize,
 }
@@ -26,7 +28,7 @@ impl Kernel {
     /// Nothing is watched yet. `sysfs`: the module's directory; `detail`: what samples have.
     pub fn new(host: Host, sysfs: &Path, detail: Detail) -> anyhow::Result<Kernel> {
         let probe = Probe::load(sysfs.exists()).map_err(cannot)?;
-        let (scan, facts) = (Scan::default(), Facts::of_host());
+        let (scan, facts) = (Scan::default(), Arc::new(Facts::of_host()));
         let sysfs = sysfs.to_path_buf();
         Ok(Kernel { host, sysfs, detail, probe, scan, facts, left_out: 0 })
     }
@@ -47,8 +49,8 @@ impl Source for Kernel {
         let vms: Vec<Running> = self.scan.vms().cloned().collect();
         let processes: Vec<VmProcess> = vms.iter().map(|vm| vm.process.clone()).collect();
         let places = Places { sysfs: &self.sysfs, host: &self.host };
-        self.facts = self.facts.renewed(places, &processes, self.detail);
-        Ok(Sample { vms, seen, facts: self.facts.clone(), left_out: self.left_out })
+        self.facts = Arc::new(self.facts.renewed(places, &processes, self.detail));
+        Ok(Sample { vms, seen, facts: Arc::clone(&self.facts), left_out: self.left_out })
     }
 }
 
@@ -70,6 +72,14 @@ fn fitting<'a>(
         }
     }
     (threads, left_out)
+}
+
+/// What this computer lacks is not the same as what went wrong.
+pub fn cannot(e: Error) -> anyhow::Error {
+    match e.is_of_this_computer() {
+        true => Cannot(e.to_string()).into(),
+        false => e.into(),
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! Which VMs run now, asked again and again. To look at every process takes long where there are many:
 //! new ones are looked at each time, all of them as often as a share of a CPU allows.
 
-use super::Running;
+use super::sample::Running;
 use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};

@@ -3,8 +3,9 @@
 //! follows from the time alone.
 
 use super::facts::Facts;
-use super::{Running, Sample, Source};
+use super::sample::{Running, Sample, Source};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unspin_diagnosis::{Cause, State};
 use unspin_host::{Monitor, Name, Vcpu, VmProcess};
@@ -62,7 +63,7 @@ pub struct Synthetic {
 }
 
 /// `VMSxVCPUS`.
-pub fn size(text: &str) -> Result<(usize, u32), String> {
+pub fn parse_size(text: &str) -> Result<(usize, u32), String> {
     let parts = text.split_once('x').and_then(|(vms, vcpus)| {
         Some((vms.parse().ok().filter(|n| *n <= 500)?, vcpus.parse().ok()?))
     });
@@ -105,7 +106,7 @@ impl Synthetic {
             }
             files.insert(vm.process.pid, files_of(mix, time));
         }
-        Sample { vms, seen, facts: Facts::of_files(files), left_out: 0 }
+        Sample { vms, seen, facts: Arc::new(Facts::of_files(files)), left_out: 0 }
     }
 }
 
@@ -179,10 +180,10 @@ mod tests {
 
     #[test]
     fn sizes_are_within_bounds() {
-        assert_eq!(size("125x4"), Ok((125, 4)));
-        assert_eq!(size("0x1"), Ok((0, 1)));
+        assert_eq!(parse_size("125x4"), Ok((125, 4)));
+        assert_eq!(parse_size("0x1"), Ok((0, 1)));
         for wrong in ["", "3", "3x", "501x1", "1x0", "1x1000", "-1x2", "1x2x3"] {
-            assert!(size(wrong).is_err(), "{wrong}");
+            assert!(parse_size(wrong).is_err(), "{wrong}");
         }
     }
 }

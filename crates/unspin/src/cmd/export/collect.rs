@@ -67,7 +67,12 @@ impl Collector {
 
     /// What is known besides, as of the last collection.
     pub fn facts(&self) -> Option<&Facts> {
-        self.before.as_ref().map(|sample| &sample.facts)
+        self.before.as_ref().map(|sample| &*sample.facts)
+    }
+
+    /// VMs that are not even watched, because there is no room for more.
+    pub fn unwatched(&self) -> usize {
+        self.before.as_ref().map_or(0, |sample| sample.left_out)
     }
 
     /// vCPUs that are exported now.

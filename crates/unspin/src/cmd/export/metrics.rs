@@ -95,6 +95,9 @@ fn of_exporter(collector: &Collector, own: &Own, took: Duration, text: &mut Text
     );
     text.sample(&[("exported", "true")], collector.exported());
     text.sample(&[("exported", "false")], collector.left_out());
+    let help = "VMs that are not watched at all, because there are too many";
+    text.family("unspin_exporter_unwatched_vms", Kind::Gauge, help);
+    text.sample(&[], collector.unwatched());
     let counters = [
         (
             "left_out_vcpus",

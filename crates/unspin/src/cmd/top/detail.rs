@@ -2,7 +2,7 @@
 //! What is known of one VM, below its vCPUs: the answer, its states, and what would help.
 
 use super::app::App;
-use super::draw::rows;
+use super::paint::rows;
 use crate::cmd::diagnose::show::{percent, OfVm, STATE_SHARE_MIN};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

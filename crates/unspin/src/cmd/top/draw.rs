@@ -3,10 +3,11 @@
 
 use super::app::{App, Over, Page};
 use super::line::Column;
+use super::paint::{cause_style, put, rows, MARKED};
 use super::{bar, detail, help, table};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::{Color, Modifier, Style};
+use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line as Text, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Widget};
 use std::time::Duration;
@@ -15,23 +16,6 @@ use unspin_report::printable_lines;
 
 /// Lines above the list.
 const HEAD: u16 = 3;
-
-/// As htop has marked lines and titles.
-pub const MARKED: Style = Style::new().fg(Color::Black).bg(Color::Cyan);
-pub const TITLES: Style = Style::new().fg(Color::Black).bg(Color::Green);
-
-/// A line of text in the first line of an area, cut where the area ends.
-pub fn put(buffer: &mut Buffer, area: Rect, text: &str, style: Style) {
-    if !area.is_empty() {
-        buffer.set_stringn(area.x, area.y, text, area.width.into(), style);
-    }
-}
-
-/// The lines `from` up to `to` of an area, as far as it has them.
-pub fn rows(area: Rect, from: u16, to: u16) -> Rect {
-    let (from, to) = (from.min(area.height), to.min(area.height));
-    Rect { y: area.y + from, height: to.saturating_sub(from), ..area }
-}
 
 pub fn draw(app: &mut App, every: Duration, area: Rect, buffer: &mut Buffer) {
     let last = area.height.saturating_sub(1);
@@ -82,10 +66,6 @@ fn legend() -> Vec<Span<'static>> {
         [letter, Span::raw(format!(" {}  ", cause.name()))]
     };
     Cause::ALL.iter().flat_map(part).collect()
-}
-
-pub fn cause_style(cause: Cause) -> Style {
-    Style::new().fg(Color::Black).bg(bar::color(cause))
 }
 
 fn foot(app: &App, area: Rect, buffer: &mut Buffer) {

@@ -10,6 +10,7 @@ mod draw;
 mod help;
 mod line;
 mod once;
+mod paint;
 mod table;
 mod terminal;
 
@@ -68,7 +69,7 @@ pub struct Args {
     #[arg(long, hide = true, default_value = "/proc")]
     proc: PathBuf,
     /// VMs that are made up, for tests.
-    #[arg(long, hide = true, value_name = "VMSxVCPUS", value_parser = watch::size)]
+    #[arg(long, hide = true, value_name = "VMSxVCPUS", value_parser = watch::parse_size)]
     synthetic: Option<(usize, u32)>,
 }
 

@@ -3,8 +3,8 @@
 
 use super::app::{App, Page};
 use super::bar;
-use super::draw::{cause_style, put, rows, MARKED, TITLES};
 use super::line::{total, Line};
+use super::paint::{cause_style, put, rows, MARKED, TITLES};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
