@@ -79,6 +79,8 @@ struct Terminal {
     keys: File,
     /// Our end of the terminal's other side, so that it stays when top has ended.
     side: OwnedFd,
+    /// How the terminal was before.
+    before: (u32, u32),
     shown: Receiver<Vec<u8>>,
     all: String,
 }
@@ -103,6 +105,7 @@ impl Terminal {
             assert_eq!(libc::openpty(&mut ours, &mut theirs, null, null.cast(), &size), 0);
             (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
         };
+        let before = modes(&side);
         let end = || Stdio::from(side.try_clone().unwrap());
         let top = Command::new(env!("CARGO_BIN_EXE_unspin"))
             .args(["top", "--synthetic", "6x2", "--delay", "0.2"])
@@ -122,7 +125,7 @@ impl Terminal {
                 }
             }
         });
-        Terminal { top, keys, side, shown, all: String::new() }
+        Terminal { top, keys, side, before, shown, all: String::new() }
     }
 
     /// Waits until these words are shown, and takes all up to then away.
@@ -151,10 +154,24 @@ impl Terminal {
     }
 
     #[track_caller]
-    fn ends_well(mut self, before: (u32, u32)) {
+    fn is_stopped_and_goes_on(&mut self) {
+        self.shows(LEAVE);
+        let end = Instant::now() + WAIT;
+        let stat = format!("/proc/{}/stat", self.top.id());
+        while !std::fs::read_to_string(&stat).unwrap().contains(") T ") {
+            assert!(Instant::now() < end, "it does not stop");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(modes(&self.side), self.before);
+        self.signal(libc::SIGCONT);
+        self.shows(ENTER);
+    }
+
+    #[track_caller]
+    fn ends_well(mut self) {
         self.shows(LEAVE);
         assert!(self.top.wait().unwrap().success());
-        assert_eq!(modes(&self.side), before);
+        assert_eq!(modes(&self.side), self.before);
     }
 }
 
@@ -168,10 +185,9 @@ impl Drop for Terminal {
 #[test]
 fn keys_are_heard_and_the_terminal_is_given_back() {
     let mut terminal = Terminal::new();
-    let before = modes(&terminal.side);
     terminal.shows(ENTER);
     terminal.shows("hpc1");
-    assert_ne!(modes(&terminal.side), before);
+    assert_ne!(modes(&terminal.side), terminal.before);
     terminal.press("\r");
     terminal.shows("spinning in user space");
     // F1 as xterm sends it.
@@ -180,38 +196,31 @@ fn keys_are_heard_and_the_terminal_is_given_back() {
     terminal.press("x");
     terminal.shows("vCPU 1");
     terminal.press("q");
-    terminal.ends_well(before);
+    terminal.ends_well();
 }
 
 #[test]
 fn signals_end_it_as_well() {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
         let terminal = Terminal::new();
-        let before = modes(&terminal.side);
         let mut terminal = terminal;
         terminal.shows("hpc1");
         terminal.signal(signal);
-        terminal.ends_well(before);
+        terminal.ends_well();
     }
 }
 
 #[test]
 fn a_stop_gives_the_terminal_back_for_a_while() {
     let mut terminal = Terminal::new();
-    let before = modes(&terminal.side);
-    terminal.shows("hpc1");
-    terminal.signal(libc::SIGTSTP);
-    terminal.shows(LEAVE);
-    let end = Instant::now() + WAIT;
-    let stat = format!("/proc/{}/stat", terminal.top.id());
-    while !std::fs::read_to_string(&stat).unwrap().contains(") T ") {
-        assert!(Instant::now() < end, "it does not stop");
-        std::thread::sleep(Duration::from_millis(20));
+    for by_key in [false, true] {
+        terminal.shows("hpc1");
+        match by_key {
+            true => terminal.press("\u{1a}"),
+            false => terminal.signal(libc::SIGTSTP),
+        }
+        terminal.is_stopped_and_goes_on();
     }
-    assert_eq!(modes(&terminal.side), before);
-    terminal.signal(libc::SIGCONT);
-    terminal.shows(ENTER);
-    terminal.shows("hpc1");
     terminal.press("q");
-    terminal.ends_well(before);
+    terminal.ends_well();
 }

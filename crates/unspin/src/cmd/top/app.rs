@@ -31,6 +31,8 @@ pub enum Then {
     Stay,
     Quit,
     Redraw,
+    /// Until somebody lets it go on.
+    Stop,
 }
 
 pub struct App {
@@ -165,6 +167,7 @@ impl App {
             match key.code {
                 KeyCode::Char('c') => return Then::Quit,
                 KeyCode::Char('l') => return Then::Redraw,
+                KeyCode::Char('z') => return Then::Stop,
                 _ => return Then::Stay,
             }
         }

@@ -24,6 +24,7 @@ A line is a VM, all its vCPUs together. Shares are of their wall time.
   F6 < >                          sort by    I               invert the order
   P N L    sort by guest, name, lost         Z p Space       pause
   F1 h ?                          this page  F10 q Ctrl-C    quit
+  Ctrl-Z                          stop       Ctrl-L          draw anew
 
 Below a VM's vCPUs stands what would help. unspin diagnose VM tells more.";
 

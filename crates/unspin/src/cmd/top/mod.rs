@@ -145,21 +145,22 @@ fn live(args: &Args, source: &mut dyn Source) -> anyhow::Result<()> {
         let left = due.saturating_duration_since(Instant::now());
         let left = if app.is_paused { LOOK } else { left.min(LOOK) };
         is_changed = event::poll(left).context("cannot read keys")?;
-        if is_changed && press(&mut app, &mut taken)? == Then::Quit {
-            break;
+        if is_changed {
+            match press(&mut app)? {
+                Then::Quit => break,
+                Then::Stop => signals.ask_stop(),
+                Then::Redraw => taken.take_again()?,
+                Then::Stay => {}
+            }
         }
     }
     Ok(())
 }
 
 /// Takes a key, or the terminal's new size.
-fn press(app: &mut App, taken: &mut Taken) -> anyhow::Result<Then> {
-    let then = match event::read().context("cannot read keys")? {
-        Event::Key(key) if key.kind != KeyEventKind::Release => app.press(key),
-        _ => Then::Stay,
-    };
-    if then == Then::Redraw {
-        taken.take_again()?;
+fn press(app: &mut App) -> anyhow::Result<Then> {
+    match event::read().context("cannot read keys")? {
+        Event::Key(key) if key.kind != KeyEventKind::Release => Ok(app.press(key)),
+        _ => Ok(Then::Stay),
     }
-    Ok(then)
 }

@@ -40,6 +40,11 @@ impl Signals {
         self.end.load(Ordering::Relaxed)
     }
 
+    /// As if SIGTSTP had come: the terminal sends none while top has it.
+    pub fn ask_stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
     /// Makes a stop that was asked for. Whether the terminal has to be taken anew: others have used it
     /// while we were stopped, by this signal or by one that cannot be taken.
     pub fn had_stop(&self) -> anyhow::Result<bool> {
