@@ -128,24 +128,32 @@ impl Terminal {
         Terminal { top, keys, side, before, shown, all: String::new() }
     }
 
-    /// Waits until these words are shown, and takes all up to then away.
+    /// Waits until this word is shown, and takes all up to then away.
     #[track_caller]
-    fn shows(&mut self, words: &str) {
+    fn shows(&mut self, word: &str) {
         let end = Instant::now() + WAIT;
         loop {
-            if let Some(at) = self.all.find(words) {
-                self.all.drain(..at + words.len());
+            if let Some(at) = self.all.find(word) {
+                self.all.drain(..at + word.len());
                 return;
             }
             let left = end.saturating_duration_since(Instant::now());
             let part = self.shown.recv_timeout(left);
-            let part = part.unwrap_or_else(|e| panic!("no {words:?}: {e}: {:?}", self.all));
+            let part = part.unwrap_or_else(|e| panic!("no {word:?}: {e}: {:?}", self.all));
             self.all += &String::from_utf8_lossy(&part);
         }
     }
 
     fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Presses keys, and Ctrl-L: all is drawn anew, so that words come in one piece.
+    #[track_caller]
+    fn press_and_see(&mut self, keys: &str, word: &str) {
+        self.press(keys);
+        self.press("\u{c}");
+        self.shows(word);
     }
 
     fn signal(&self, signal: i32) {
@@ -188,13 +196,10 @@ fn keys_are_heard_and_the_terminal_is_given_back() {
     terminal.shows(ENTER);
     terminal.shows("hpc1");
     assert_ne!(modes(&terminal.side), terminal.before);
-    terminal.press("\r");
-    terminal.shows("spinning in user space");
+    terminal.press_and_see("\r", "spinning");
     // F1 as xterm sends it.
-    terminal.press("\u{1b}OP");
-    terminal.shows("F10 q Ctrl-C");
-    terminal.press("x");
-    terminal.shows("vCPU 1");
+    terminal.press_and_see("\u{1b}OP", "PgUp");
+    terminal.press_and_see("x", "SortBy");
     terminal.press("q");
     terminal.ends_well();
 }
