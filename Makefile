@@ -3,8 +3,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 UNSPIN := target/release/unspin
 
-# What only the tests of the locks need.
+# What only the tests need: of the locks, and of the exporter.
 TEST_PACKAGES := spin libck-dev libabsl-dev g++ gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+TEST_PACKAGES += prometheus
 # Programs that run over our locks, to see that they still run.
 PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 
@@ -61,11 +62,12 @@ lint: test-deps build-house ## formatting and static checks, warnings are errors
 	shellcheck -s sh debian/*.prerm debian/*.postinst debian/*.postrm
 	@! grep -rnP '[ \t]+$$' --include='*.c' --include='*.h' --include='*.rs' policy locks guest kmod crates verify
 
-bench: build ## instruction counts of policies, PLE-exit path, exits and vCPU switches; the simulator's events/s
+bench: build ## instruction counts of policies, PLE-exit path, exits and vCPU switches; the simulator's events/s; top's CPU time
 	cargo bench --locked -p unspin-policy
 	cargo bench --locked -p unspin-sim
 	$(UNSPIN) bench scenarios/exit-path.toml --machine emulated --out out/bench
 	cargo test --release --locked -p unspin-lab --test ple pause_loop -- --nocapture
+	cargo test --release --locked -p unspin --bin unspin cost -- --nocapture
 
 bench-sim-peer: deps ## the simulator against the same small model on SimPy and ns-3: equal results, CPU times
 	@.ci/deps python3-venv g++ libns3-dev

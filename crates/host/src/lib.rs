@@ -64,13 +64,15 @@ impl Host {
         Host { proc: proc.to_path_buf() }
     }
 
+    /// Every process, by process id, whether it has VMs or not.
+    pub fn processes(&self) -> io::Result<BTreeSet<u32>> {
+        Ok(numbers_in(&self.proc)?.into_iter().collect())
+    }
+
     /// Every process that has VMs, by process id. Of the processes of others, whose descriptors only
     /// root may see, those that have vCPU threads.
     pub fn vm_processes(&self) -> io::Result<Vec<VmProcess>> {
-        let mut found: Vec<VmProcess> =
-            numbers_in(&self.proc)?.into_iter().filter_map(|pid| self.look_at(pid)).collect();
-        found.sort_by_key(|p| p.pid);
-        Ok(found)
+        Ok(self.processes()?.into_iter().filter_map(|pid| self.look_at(pid)).collect())
     }
 
     /// The process a thread belongs to, if it has VMs. A process is its own first thread.

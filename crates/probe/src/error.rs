@@ -3,7 +3,7 @@
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("only root may watch vCPUs (sudo unspin diagnose)")]
+    #[error("only root may watch vCPUs (by sudo, for example)")]
     NotRoot,
     #[error(
         "the kernel has no type information ({0} is not there), which BPF programs need; use a kernel \

@@ -10,4 +10,5 @@ mod probe;
 mod wait;
 
 pub use error::Error;
-pub use probe::{Probe, Seen, Thread};
+pub use layout::VMS_MAX;
+pub use probe::{Probe, Seen, Thread, VCPUS_MAX};

@@ -14,7 +14,7 @@ use unspin_diagnosis::{State, Times};
 pub(crate) static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o"));
 
 /// Most vCPUs that are watched at a time.
-const VCPUS_MAX: u32 = 16384;
+pub const VCPUS_MAX: u32 = 16384;
 
 /// A vCPU that is read while it changes is read again, so often at most.
 const TRIES: u32 = 100;
@@ -112,7 +112,14 @@ impl Probe {
         Ok(probe)
     }
 
-    /// Watches these threads and no others. Those that are watched already go on.
+    /// Whether the module is loaded now, as for [`Probe::load`]; it counts from the next
+    /// [`Probe::watch`] on.
+    pub fn may_park(&mut self, may_park: bool) {
+        self.set.may_park = may_park.into();
+    }
+
+    /// Watches these threads and no others, of at most [`VMS_MAX`] processes, at most [`VCPUS_MAX`]
+    /// together. Those that are watched already go on.
     pub fn watch(&mut self, threads: &BTreeSet<Thread>) -> Result<(), Error> {
         let gone: Vec<Thread> =
             self.threads.keys().filter(|thread| !threads.contains(thread)).copied().collect();

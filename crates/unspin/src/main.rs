@@ -17,6 +17,7 @@ mod progress;
 mod share;
 mod sysfs;
 mod vms;
+mod watch;
 
 use clap::FromArgMatches;
 use std::process::ExitCode;

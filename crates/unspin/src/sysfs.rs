@@ -162,6 +162,13 @@ impl Module {
         values(&self.root.join("vms").join(id))
     }
 
+    /// Some files of a VM; those that it has.
+    pub fn vm_files(&self, id: &str, names: &[&str]) -> BTreeMap<String, String> {
+        let dir = self.root.join("vms").join(id);
+        let file = |name: &&str| Some((name.to_string(), read(&dir.join(name))?));
+        names.iter().filter_map(file).collect()
+    }
+
     /// Every VM and its files. A VM may go while it is read: what is left of it is shown.
     pub fn vms(&self) -> anyhow::Result<Vec<(String, BTreeMap<String, String>)>> {
         let files = |id: String| {

@@ -96,3 +96,19 @@ fn the_service_is_what_the_command_takes() {
         .status();
     assert!(checked.unwrap().success());
 }
+
+#[test]
+fn the_exporters_unit_is_what_the_command_takes() {
+    let unit = read("debian/unspin.unspin-export.service");
+    let start = unit.lines().find_map(|l| l.strip_prefix("ExecStart=/usr/bin/unspin ")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    // It ends before it serves: the last option is wrong.
+    let out = command.args(start.split(' ')).args(["--vcpus-max", "x"]).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.code() == Some(2) && said.contains("--vcpus-max"), "{said}");
+    // The port is one and the same wherever it is named.
+    for file in ["docs/export.md", "README.md", "crates/unspin/src/cmd/export/mod.rs"] {
+        assert!(read(file).contains("127.0.0.1:19455"), "{file}");
+    }
+    assert!(start.contains("127.0.0.1:19455"), "{start}");
+}

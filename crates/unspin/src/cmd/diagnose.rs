@@ -1,30 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin diagnose`: what VMs lose, on what, and what would help.
 
-mod facts;
-mod show;
+pub(super) mod show;
 
-use crate::exit::Cannot;
 use crate::out;
 use crate::progress::Passing;
 use crate::sysfs::ROOT;
 use crate::vms;
+use crate::watch::facts::{Facts, Places};
+use crate::watch::{cannot, Running};
 use anyhow::{bail, Context};
-use facts::Facts;
-use show::{Document, Watched};
+use show::Document;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unspin_host::{Host, VmProcess};
-use unspin_probe::{Error, Probe, Seen, Thread};
+use unspin_probe::{Probe, Thread};
 
 const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 /// Until every vCPU that runs has told where it is.
-const SETTLE: Duration = Duration::from_millis(200);
+pub(super) const SETTLE: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(50);
 
 const HELP: &str = "\
@@ -69,20 +68,25 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         None => all.clone(),
     };
     // Those that were not asked for are who the others wait for.
-    let threads: BTreeSet<Thread> = all.iter().flat_map(|vm| threads(&host, vm)).collect();
+    let running = |vm: &VmProcess| Running { process: vm.clone(), threads: host.threads(vm.pid) };
+    let threads: BTreeSet<Thread> =
+        all.iter().flat_map(|vm| running(vm).watched().collect::<Vec<_>>()).collect();
     probe.watch(&threads).map_err(cannot)?;
     wait(SETTLE, &stop, &mut |_| {})?;
-    let facts = || Facts::read(&args.sysfs, &host, &chosen);
+    let places = Places { sysfs: &args.sysfs, host: &host };
+    let facts = || Facts::read(places, &chosen);
     let (before, facts_before) = (probe.read().map_err(cannot)?, facts());
     let mut passing = Passing::new(args.seconds, "watching vCPUs");
     wait(args.seconds, &stop, &mut |passed| passing.at(passed))?;
     let (after, facts) = (probe.read().map_err(cannot)?, facts());
+    let chosen: Vec<Running> = chosen.iter().map(running).collect();
     let mut watched = Vec::new();
     for vm in &chosen {
-        match vcpus(&host, vm, &before, &after) {
-            Some(vcpus) => watched.push(Watched { vm, vcpus }),
+        match vm.between(&before, &after) {
+            Some(vcpus) => watched.push(vcpus),
             None => {
-                say!("unspin: {} ended, or made no vCPU, while it was watched", show::title(vm))
+                let title = show::title(&vm.process);
+                say!("unspin: {title} ended, or made no vCPU, while it was watched");
             }
         }
     }
@@ -93,7 +97,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
     if !SECONDS.contains(&seconds) {
         return Err(format!("allowed: {} to {}", SECONDS.start(), SECONDS.end()));
@@ -101,40 +105,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// Its vCPUs; where it has not named them, all its threads, of which those count that leave a guest.
-fn threads(host: &Host, vm: &VmProcess) -> Vec<Thread> {
-    let tids = match vm.vcpus.is_empty() {
-        false => vm.vcpus.iter().map(|vcpu| vcpu.tid).collect(),
-        true => host.threads(vm.pid),
-    };
-    tids.into_iter().map(|tid| Thread { tid, pid: vm.pid }).collect()
-}
-
-/// What its vCPUs did between two readings, by their number. `None` where it has ended, or has no vCPU.
-fn vcpus(
-    host: &Host,
-    vm: &VmProcess,
-    before: &BTreeMap<Thread, Seen>,
-    after: &BTreeMap<Thread, Seen>,
-) -> Option<Vec<(u32, Seen)>> {
-    let alive = host.threads(vm.pid);
-    let all: Vec<(u32, Seen)> = threads(host, vm)
-        .iter()
-        .filter(|thread| alive.contains(&thread.tid))
-        .filter_map(|thread| Some((thread.tid, after.get(thread)?.since(before.get(thread)?))))
-        .collect();
-    let number = |tid: u32| vm.vcpus.iter().find(|vcpu| vcpu.tid == tid).map(|vcpu| vcpu.index);
-    let vcpus: Vec<(u32, Seen)> = match vm.vcpus.is_empty() {
-        false => all.into_iter().filter_map(|(tid, seen)| Some((number(tid)?, seen))).collect(),
-        true => {
-            let leave = all.into_iter().filter(|(_, seen)| seen.exits.total() > 0);
-            (0..).zip(leave.map(|(_, seen)| seen)).collect()
-        }
-    };
-    (!vcpus.is_empty()).then_some(vcpus)
-}
-
-fn wait(time: Duration, stop: &AtomicBool, at: &mut dyn FnMut(Duration)) -> anyhow::Result<()> {
+pub(super) fn wait(
+    time: Duration,
+    stop: &AtomicBool,
+    at: &mut dyn FnMut(Duration),
+) -> anyhow::Result<()> {
     let start = Instant::now();
     while start.elapsed() < time {
         if stop.load(Ordering::Relaxed) {
@@ -146,46 +121,9 @@ fn wait(time: Duration, stop: &AtomicBool, at: &mut dyn FnMut(Duration)) -> anyh
     Ok(())
 }
 
-/// What this computer lacks is not the same as what went wrong.
-fn cannot(e: Error) -> anyhow::Error {
-    match e.is_of_this_computer() {
-        true => Cannot(e.to_string()).into(),
-        false => e.into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vms::tests::Fake;
-    use unspin_diagnosis::State;
-
-    #[test]
-    fn of_threads_without_names_those_count_that_leave_a_guest() {
-        let fake = Fake::new("diagnose");
-        fake.vm("41-0", "web");
-        let thread = |tid: u32, comm: &str| fake.write(&format!("proc/41/task/{tid}/comm"), comm);
-        thread(41, "qemu-system-x86");
-        thread(44, "worker");
-        let host = fake.host();
-        let vm = host.vm_process(41).unwrap();
-        let both = threads(&host, &vm);
-        let mut after: BTreeMap<Thread, Seen> =
-            both.iter().map(|thread| (*thread, Seen::default())).collect();
-        let before = after.clone();
-        assert_eq!(vcpus(&host, &vm, &before, &after), None);
-        let seen = after.get_mut(&both[1]).unwrap();
-        seen.exits[State::ExitHalt] = 3;
-        seen.times[State::Guest] = 5;
-        let found = vcpus(&host, &vm, &before, &after).unwrap();
-        assert_eq!(found, [(0, after[&both[1]].clone())]);
-        thread(43, "CPU 7/KVM");
-        let vm = host.vm_process(41).unwrap();
-        let named = threads(&host, &vm)[0];
-        after.insert(named, Seen::default());
-        assert_eq!(vcpus(&host, &vm, &before, &after), None, "it was not there before");
-        assert_eq!(vcpus(&host, &vm, &after, &after).unwrap()[0].0, 7);
-    }
 
     #[test]
     fn times_are_within_bounds() {

@@ -6,7 +6,10 @@ use clap::Command;
 use std::fmt::Write;
 
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Operate a host", &["load", "unload", "status", "diagnose", "spinners", "set", "apply"]),
+    (
+        "Operate a host",
+        &["load", "unload", "status", "diagnose", "top", "export", "spinners", "set", "apply"],
+    ),
     ("Measure", &["bench", "report", "replay"]),
     ("Predict", &["model", "figures", "agree"]),
     ("Locks in programs", &["run"]),

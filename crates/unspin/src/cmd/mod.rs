@@ -7,6 +7,7 @@ mod apply;
 mod bench;
 mod completions;
 mod diagnose;
+mod export;
 mod figures;
 mod help;
 mod lab;
@@ -20,6 +21,7 @@ mod run;
 mod set;
 mod spinners;
 mod status;
+mod top;
 mod unload;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -54,6 +56,10 @@ enum Command {
     Status(status::Args),
     /// Show what VMs lose, on what, and what would help.
     Diagnose(diagnose::Args),
+    /// Show what VMs lose, on what, as it happens.
+    Top(top::Args),
+    /// Serve metrics of VMs to Prometheus.
+    Export(export::Args),
     /// Show where VMs spin and where the host interrupts them, by function of the guest's kernel.
     Spinners(spinners::Args),
     /// Change settings of the module, of all VMs or of one.
@@ -100,6 +106,8 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Unload => unload::run(),
         Command::Status(a) => status::run(&a),
         Command::Diagnose(a) => diagnose::run(&a),
+        Command::Top(a) => top::run(&a),
+        Command::Export(a) => export::run(&a),
         Command::Spinners(a) => spinners::run(&a),
         Command::Set(a) => set::run(&a),
         Command::Apply(a) => apply::run(&a),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A diagnosis, as tables and as JSON.
 
-use super::facts::{Counts, Facts};
+use crate::watch::facts::{Counts, Facts};
+use crate::watch::Watched;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::fmt::Write;
@@ -15,14 +16,8 @@ use unspin_host::{Name, VmProcess};
 use unspin_probe::Seen;
 use unspin_report::printable_lines;
 
-/// States with less of the wall time are in --json only.
-const STATE_SHARE_MIN: f64 = 0.0005;
-
-/// A VM and what its vCPUs did, by their number; there is at least one.
-pub struct Watched<'a> {
-    pub vm: &'a VmProcess,
-    pub vcpus: Vec<(u32, Seen)>,
-}
+/// States with less of the wall time are in --json only, and not shown by top.
+pub const STATE_SHARE_MIN: f64 = 0.0005;
 
 #[derive(Serialize)]
 pub struct Document {
@@ -31,7 +26,7 @@ pub struct Document {
 }
 
 #[derive(Serialize)]
-struct OfVm {
+pub struct OfVm {
     name: Option<String>,
     pid: u32,
     uuid: Option<String>,
@@ -88,7 +83,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
@@ -118,22 +113,9 @@ impl Document {
 }
 
 impl OfVm {
-    fn new(watched: &Watched, before: &Facts, facts: &Facts) -> OfVm {
+    pub fn new(watched: &Watched, before: &Facts, facts: &Facts) -> OfVm {
         let (vm, vcpus) = (watched.vm, &watched.vcpus);
-        let (mut times, mut exits) = (Times::default(), Times::default());
-        for (_, seen) in vcpus {
-            times += &seen.times;
-            exits += &seen.exits;
-        }
-        let did = Did {
-            vcpus: vcpus.len(),
-            window_ns: times.total() / vcpus.len().max(1) as u64,
-            times,
-            exits,
-            spin_ns_per_exit: facts.spin_ns_per_exit(before, vm.pid),
-            user_spin_share: facts.user_spin_share(before, vm.pid),
-            caches: facts.caches(vm.pid),
-        };
+        let did = watched.did(before, facts);
         let losses = losses(&did);
         let of_vcpu = |(index, seen): &(u32, Seen)| OfVcpu {
             index: *index,
@@ -161,8 +143,22 @@ impl OfVm {
         }
     }
 
+    /// As messages have it.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    pub fn advice(&self) -> &[Advice] {
+        &self.advice
+    }
+
+    /// What its vCPUs did.
+    pub fn did(&self) -> &Did {
+        &self.did
+    }
+
     /// The answer in one sentence.
-    fn sentence(&self) -> String {
+    pub fn sentence(&self) -> String {
         let Some(cause) = self.dominant else {
             let least = percent(DOMINANT_SHARE_MIN);
             return format!("No cause takes {least} of its vCPUs' time.");

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is exported of each VM. Counters are summed up here from sample to sample, and never go back.
+
+use crate::watch::facts::Facts;
+use crate::watch::{did, Running, Sample, Source};
+use std::collections::{BTreeMap, BTreeSet};
+use unspin_diagnosis::{losses, Cause, State, Times};
+use unspin_host::VmProcess;
+use unspin_probe::{Seen, Thread};
+
+/// Longest name of a VM, in characters, as its label has it.
+const NAME_MAX: usize = 128;
+
+pub struct Collector {
+    source: Box<dyn Source + Send>,
+    /// Most vCPUs that are exported.
+    vcpus_max: usize,
+    before: Option<Sample>,
+    /// By their process.
+    vms: BTreeMap<u32, OfVm>,
+    left_out: BTreeSet<Thread>,
+    left_out_total: u64,
+}
+
+pub struct OfVm {
+    /// Its label, which no other VM has meanwhile.
+    pub label: String,
+    pub process: VmProcess,
+    pub vcpus: BTreeMap<Thread, OfVcpu>,
+}
+
+pub struct OfVcpu {
+    pub number: u32,
+    /// Since it is watched.
+    pub times: Times,
+    /// Seconds, in the order of [`Cause::ALL`]; `None`: it was never known.
+    pub lost: [Option<f64>; Cause::ALL.len()],
+}
+
+impl Collector {
+    pub fn new(source: Box<dyn Source + Send>, vcpus_max: usize) -> Collector {
+        Collector {
+            source,
+            vcpus_max,
+            before: None,
+            vms: BTreeMap::new(),
+            left_out: BTreeSet::new(),
+            left_out_total: 0,
+        }
+    }
+
+    /// Has VMs watched that are new.
+    pub fn look(&mut self) -> anyhow::Result<()> {
+        self.source.look()
+    }
+
+    /// Takes what there is now.
+    pub fn collect(&mut self) -> anyhow::Result<()> {
+        let sample = self.source.sample()?;
+        self.take(sample);
+        Ok(())
+    }
+
+    pub fn vms(&self) -> impl Iterator<Item = &OfVm> {
+        self.vms.values()
+    }
+
+    /// What is known besides, as of the last collection.
+    pub fn facts(&self) -> Option<&Facts> {
+        self.before.as_ref().map(|sample| &*sample.facts)
+    }
+
+    /// VMs that are not even watched, because there is no room for more.
+    pub fn unwatched(&self) -> usize {
+        self.before.as_ref().map_or(0, |sample| sample.left_out)
+    }
+
+    /// vCPUs that are exported now.
+    pub fn exported(&self) -> usize {
+        self.vms.values().map(|vm| vm.vcpus.len()).sum()
+    }
+
+    /// vCPUs that are not, because there are too many.
+    pub fn left_out(&self) -> usize {
+        self.left_out.len()
+    }
+
+    /// How many vCPUs ever were left out.
+    pub fn left_out_total(&self) -> u64 {
+        self.left_out_total
+    }
+
+    fn take(&mut self, after: Sample) {
+        let same = |of_vm: &OfVm, vm: &Running| {
+            (&of_vm.process.name, &of_vm.process.uuid) == (&vm.process.name, &vm.process.uuid)
+        };
+        let runs: BTreeMap<u32, &Running> =
+            after.vms.iter().map(|vm| (vm.process.pid, vm)).collect();
+        // A process id may be another VM's by now.
+        self.vms.retain(|pid, of_vm| runs.get(pid).is_some_and(|vm| same(of_vm, vm)));
+        let mut left_out = BTreeSet::new();
+        for (pid, vm) in &runs {
+            let threads = vcpus(vm, &after.seen);
+            if !self.vms.contains_key(pid) {
+                let label = self.label(&vm.process);
+                let of_vm = OfVm { label, process: vm.process.clone(), vcpus: BTreeMap::new() };
+                self.vms.insert(*pid, of_vm);
+            }
+            let room = self.vcpus_max.saturating_sub(self.exported());
+            let Some(of_vm) = self.vms.get_mut(pid) else { continue };
+            left_out.extend(of_vm.hold(vm, &threads, room));
+            let first = &BTreeMap::new();
+            let (before, facts) = match &self.before {
+                Some(before) => (&before.seen, &before.facts),
+                None => (first, &after.facts),
+            };
+            for (thread, vcpu) in &mut of_vm.vcpus {
+                let before = before.get(thread).cloned().unwrap_or_default();
+                vcpu.add(*pid, &before, &after.seen[thread], (facts, &after.facts));
+            }
+        }
+        self.left_out_total += left_out.difference(&self.left_out).count() as u64;
+        self.left_out = left_out;
+        self.before = Some(after);
+    }
+
+    /// Its name; where another VM has that, with its process.
+    fn label(&self, process: &VmProcess) -> String {
+        let pid = process.pid;
+        let mut label = match &process.name {
+            Some(name) => name.to_string().chars().take(NAME_MAX).collect(),
+            None => format!("pid:{pid}"),
+        };
+        while self.vms.values().any(|vm| vm.label == label) {
+            label += &format!(" (process {pid})");
+        }
+        label
+    }
+}
+
+/// The threads that run vCPUs: of those without names, those that have left a guest.
+fn vcpus(vm: &Running, seen: &BTreeMap<Thread, Seen>) -> Vec<Thread> {
+    let is_named = !vm.process.vcpus.is_empty();
+    let is_vcpu = |thread: &Thread| match seen.get(thread) {
+        Some(seen) => is_named || seen.exits.total() > 0,
+        None => false,
+    };
+    vm.watched().filter(is_vcpu).collect()
+}
+
+impl OfVm {
+    /// Holds these vCPUs and no others, of new ones as many as there is room for. Returns the others.
+    fn hold(&mut self, vm: &Running, threads: &[Thread], room: usize) -> Vec<Thread> {
+        let now: BTreeSet<Thread> = threads.iter().copied().collect();
+        let before = self.vcpus.len();
+        self.vcpus.retain(|thread, _| now.contains(thread));
+        let mut room = room + before - self.vcpus.len();
+        let mut left_out = Vec::new();
+        for thread in threads {
+            if self.vcpus.contains_key(thread) {
+                continue;
+            }
+            if room == 0 {
+                left_out.push(*thread);
+                continue;
+            }
+            room -= 1;
+            let number = self.number(vm, thread.tid);
+            let vcpu = OfVcpu { number, times: Times::default(), lost: Default::default() };
+            self.vcpus.insert(*thread, vcpu);
+        }
+        left_out
+    }
+
+    /// The number that its thread says. If it says none, or another vCPU has that, the lowest that is
+    /// free.
+    fn number(&self, vm: &Running, tid: u32) -> u32 {
+        let taken: BTreeSet<u32> = self.vcpus.values().map(|vcpu| vcpu.number).collect();
+        let said = vm.number(tid).filter(|number| !taken.contains(number));
+        let is_free = |number: &u32| !taken.contains(number);
+        said.or_else(|| (0..).find(is_free)).unwrap_or_default()
+    }
+}
+
+impl OfVcpu {
+    /// Adds what it did between two readings.
+    fn add(&mut self, pid: u32, before: &Seen, after: &Seen, facts: (&Facts, &Facts)) {
+        // A reading tells where the vCPU seems to be now. The next may find that it was elsewhere, and
+        // have less of a state.
+        for state in State::ALL {
+            self.times[*state] = self.times[*state].max(after.times[*state]);
+        }
+        let did = did(pid, [&after.since(before)], facts.0, facts.1);
+        let window_s = did.window_ns as f64 / 1e9;
+        for (sum, loss) in self.lost.iter_mut().zip(losses(&did)) {
+            if let Some(lost) = loss.lost_s_per_s {
+                *sum = Some(sum.unwrap_or(0.0) + lost * window_s);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::watch::Synthetic;
+    use proptest::prelude::*;
+    use std::time::Duration;
+    use unspin_host::Name;
+
+    pub fn collector(vms: usize, vcpus: u32, vcpus_max: usize) -> Collector {
+        Collector::new(Box::new(Synthetic::new(vms, vcpus)), vcpus_max)
+    }
+
+    fn at(second: u64, vms: usize) -> Sample {
+        Synthetic::new(vms, 2).at(Duration::from_secs(second))
+    }
+
+    fn labels(collector: &Collector) -> Vec<&str> {
+        collector.vms().map(|vm| vm.label.as_str()).collect()
+    }
+
+    #[test]
+    fn lost_time_is_summed_up_by_cause() {
+        let mut collector = collector(2, 2, 100);
+        collector.take(at(10, 2));
+        collector.take(at(20, 2));
+        let web = collector.vms().next().unwrap();
+        let vcpu = web.vcpus.values().next().unwrap();
+        assert_eq!(vcpu.times.total(), 20_000_000_000);
+        // 33 % of 20 s.
+        let lost = vcpu.lost[Cause::Contention as usize].unwrap();
+        assert!((lost - 6.6).abs() < 1e-6, "{lost}");
+        assert_eq!(vcpu.lost[Cause::Cache as usize], None, "unknown is not 0");
+        // Exits are counted, and each stands for a window of 4096 cycles at 2 GHz.
+        let db = collector.vms().nth(1).unwrap().vcpus.values().next().unwrap();
+        let lost = db.lost[Cause::SpinSwitch as usize].unwrap();
+        assert!((lost - (0.15 * 20.0 + 20_000.0 * 20.0 * 2048e-9)).abs() < 1e-3, "{lost}");
+    }
+
+    #[test]
+    fn vms_come_and_go_and_keep_their_labels() {
+        let mut collector = collector(0, 1, 100);
+        let mut sample = at(10, 3);
+        sample.vms[1].process.name = Some(Name::new("web1"));
+        sample.vms[2].process.name = None;
+        collector.take(sample);
+        assert_eq!(labels(&collector), ["web1", "web1 (process 101000)", "pid:102000"]);
+        let mut sample = at(11, 2);
+        sample.vms.remove(0);
+        sample.vms[0].process.name = Some(Name::new("web1"));
+        collector.take(sample);
+        assert_eq!(labels(&collector), ["web1 (process 101000)"], "though the name is free");
+        // Another VM has the process id.
+        collector.take(at(12, 2));
+        assert_eq!(labels(&collector), ["web1", "db1"]);
+        let mut sample = at(13, 1);
+        sample.vms[0].process.name = Some(Name::new("x".repeat(1000)));
+        collector.take(sample);
+        assert_eq!(labels(&collector), ["x".repeat(NAME_MAX)]);
+    }
+
+    #[test]
+    fn vcpus_have_numbers_of_their_own() {
+        let mut collector = collector(0, 1, 100);
+        let mut sample = at(10, 1);
+        for vcpu in &mut sample.vms[0].process.vcpus {
+            vcpu.index = 7;
+        }
+        collector.take(sample);
+        let numbers = |collector: &Collector| -> Vec<u32> {
+            let vm = collector.vms().next().unwrap();
+            vm.vcpus.values().map(|vcpu| vcpu.number).collect()
+        };
+        assert_eq!(numbers(&collector), [7, 0]);
+        // Without names, whoever leaves a guest is one, and stays it.
+        let mut sample = at(11, 1);
+        sample.vms[0].process.vcpus.clear();
+        sample.vms[0].process.name = Some(Name::new("other"));
+        let last = *sample.seen.keys().last().unwrap();
+        sample.seen.get_mut(&last).unwrap().exits[State::ExitHalt] = 1;
+        collector.take(sample);
+        assert_eq!(numbers(&collector), [0]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn cardinality_is_bounded_and_counters_never_go_back(
+            vms in prop::collection::vec((0..20usize, 0..100u64), 1..10),
+            vcpus_max in 0..50usize,
+        ) {
+            let mut collector = collector(0, 2, vcpus_max);
+            let mut last: BTreeMap<Thread, (Times, f64)> = BTreeMap::new();
+            for (count, second) in vms {
+                // Time may seem to go back.
+                collector.take(at(second, count));
+                prop_assert_eq!(collector.exported(), (2 * count).min(vcpus_max));
+                prop_assert_eq!(collector.left_out(), (2 * count).saturating_sub(vcpus_max));
+                prop_assert!(collector.left_out_total() >= collector.left_out() as u64);
+                let labels: BTreeSet<&str> = labels(&collector).into_iter().collect();
+                prop_assert_eq!(labels.len(), count);
+                let mut now = BTreeMap::new();
+                for (thread, vcpu) in collector.vms().flat_map(|vm| &vm.vcpus) {
+                    let lost = vcpu.lost.iter().flatten().sum();
+                    if let Some((times, lost_before)) = last.get(thread) {
+                        prop_assert!(lost >= *lost_before);
+                        let grew = |state: &State| vcpu.times[*state] >= times[*state];
+                        prop_assert!(State::ALL.iter().all(grew));
+                    }
+                    now.insert(*thread, (vcpu.times.clone(), lost));
+                }
+                last = now;
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The families of metrics: docs/export.md lists them. Where vCPUs are in their code is not among them,
+//! for that would tell of the guests.
+
+use super::collect::{Collector, OfVcpu, OfVm};
+use super::text::{seconds, Format, Kind, Text};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use unspin_diagnosis::{Cause, State};
+use unspin_uapi::{Counter, Value};
+
+/// What the exporter counts of itself.
+#[derive(Default)]
+pub struct Own {
+    pub scrapes: AtomicU64,
+    pub failures: AtomicU64,
+    /// Connections that were closed without an answer.
+    pub cut: AtomicU64,
+}
+
+pub fn text(collector: &Collector, own: &Own, took: Duration, format: Format) -> String {
+    let mut text = Text::new(format);
+    of_vcpus(collector, &mut text);
+    text.family("unspin_vm", Kind::Info, "Which VMs there are");
+    for vm in collector.vms() {
+        let pid = vm.process.pid.to_string();
+        let uuid = vm.process.uuid.as_deref().unwrap_or_default();
+        let monitor = vm.process.monitor.name();
+        let labels =
+            [("vm", vm.label.as_str()), ("pid", &pid), ("uuid", uuid), ("monitor", monitor)];
+        text.sample(&labels, 1);
+    }
+    of_module(collector, &mut text);
+    of_exporter(collector, own, took, &mut text);
+    text.end()
+}
+
+fn of_vcpus(collector: &Collector, text: &mut Text) {
+    let vcpus = || collector.vms().flat_map(|vm| vm.vcpus.values().map(move |vcpu| (vm, vcpu)));
+    let labels = |(vm, vcpu): (&OfVm, &OfVcpu)| (vm.label.clone(), vcpu.number.to_string());
+    let help = "Seconds that the vCPU was in a state, since it is watched";
+    text.family("unspin_vcpu_seconds", Kind::Counter, help);
+    for of in vcpus() {
+        let (vm, vcpu) = labels(of);
+        for state in State::ALL {
+            let labels = [("vm", vm.as_str()), ("vcpu", &vcpu), ("state", state.name())];
+            text.sample(&labels, seconds(of.1.times[*state]));
+        }
+    }
+    let help = "Seconds that the vCPU lost to a cause, since it is watched; without those it is unknown of";
+    text.family("unspin_vcpu_lost_seconds", Kind::Counter, help);
+    for of in vcpus() {
+        let (vm, vcpu) = labels(of);
+        for (cause, lost) in Cause::ALL.iter().zip(&of.1.lost) {
+            if let Some(lost) = lost {
+                let labels = [("vm", vm.as_str()), ("vcpu", &vcpu), ("cause", cause.name())];
+                text.sample(&labels, format_args!("{lost:.9}"));
+            }
+        }
+    }
+}
+
+/// What the module's files say, of VMs that it knows.
+fn of_module(collector: &Collector, text: &mut Text) {
+    let counters = Counter::ALL.iter().map(|of| (of.file(), Kind::Counter, of.meaning()));
+    let values = Value::ALL.iter().map(|of| {
+        let kind = match of.kind() {
+            unspin_uapi::Kind::COUNT => Kind::Counter,
+            unspin_uapi::Kind::LAST => Kind::Gauge,
+        };
+        (of.file(), kind, of.meaning())
+    });
+    for (file, kind, meaning) in counters.chain(values) {
+        text.family(&format!("unspin_vm_{file}"), kind, meaning);
+        for vm in collector.vms() {
+            let number = || -> Option<u64> {
+                collector.facts()?.of_module(vm.process.pid, file)?.parse().ok()
+            };
+            if let Some(number) = number() {
+                text.sample(&[("vm", &vm.label)], number);
+            }
+        }
+    }
+}
+
+fn of_exporter(collector: &Collector, own: &Own, took: Duration, text: &mut Text) {
+    text.family("unspin_exporter_build", Kind::Info, "The exporter's version");
+    text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    text.family("unspin_exporter_module_loaded", Kind::Gauge, "1 if the module is loaded, else 0");
+    text.sample(&[], u8::from(collector.facts().is_some_and(|facts| facts.has_module())));
+    text.family(
+        "unspin_exporter_vcpus",
+        Kind::Gauge,
+        "vCPUs that are exported, and that are left out",
+    );
+    text.sample(&[("exported", "true")], collector.exported());
+    text.sample(&[("exported", "false")], collector.left_out());
+    let help = "VMs that are not watched at all, because there are too many";
+    text.family("unspin_exporter_unwatched_vms", Kind::Gauge, help);
+    text.sample(&[], collector.unwatched());
+    let counters = [
+        (
+            "left_out_vcpus",
+            collector.left_out_total(),
+            "vCPUs that were left out, because there were too many",
+        ),
+        ("scrapes", own.scrapes.load(Ordering::Relaxed), "Requests for metrics"),
+        (
+            "failures",
+            own.failures.load(Ordering::Relaxed),
+            "Requests and looks for VMs that failed",
+        ),
+        (
+            "cut_connections",
+            own.cut.load(Ordering::Relaxed),
+            "Connections that were closed without an answer",
+        ),
+    ];
+    for (name, count, help) in counters {
+        text.family(&format!("unspin_exporter_{name}"), Kind::Counter, help);
+        text.sample(&[], count);
+    }
+    text.family(
+        "unspin_exporter_collect_seconds",
+        Kind::Gauge,
+        "Seconds that the last collection took",
+    );
+    text.sample(&[], took.as_secs_f64());
+    text.family("process_cpu_seconds", Kind::Counter, "CPU seconds of the exporter");
+    text.sample(&[], cpu_seconds());
+}
+
+/// CPU time of this process.
+fn cpu_seconds() -> f64 {
+    // SAFETY: zeroes are a value of it, and it is what the call writes to.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::export::collect::tests::collector;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn families_are_in_one_piece_and_no_series_is_there_twice() {
+        let mut collector = collector(12, 3, 24);
+        collector.collect().unwrap();
+        collector.collect().unwrap();
+        let text = text(&collector, &Own::default(), Duration::ZERO, Format::OpenMetrics);
+        let (mut families, mut series) = (BTreeSet::new(), BTreeSet::new());
+        let mut family = "";
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                family = rest.split(' ').next().unwrap();
+                assert!(families.insert(family), "{family}");
+            } else if !line.starts_with('#') {
+                assert!(line.starts_with(family), "{line} in {family}");
+                assert!(series.insert(line.rsplit_once(' ').unwrap().0), "{line}");
+            }
+        }
+        assert!(text.ends_with("\n# EOF\n"));
+        let count = |start: &str| series.iter().filter(|name| name.starts_with(start)).count();
+        assert_eq!(count("unspin_vcpu_seconds_total{"), 24 * State::COUNT);
+        assert!(text.contains("unspin_exporter_vcpus{exported=\"false\"} 12\n"), "{text}");
+        assert!(text.contains("unspin_exporter_left_out_vcpus_total 12\n"), "{text}");
+        assert_eq!(count("unspin_vm_ple_exits_total{"), 12);
+        assert!(text.contains("vm=\"calm \\\\u{1b}[31m\\\"x\\\"\\\\\\\\\\\\n\\\\xff1\""), "{text}");
+    }
+}

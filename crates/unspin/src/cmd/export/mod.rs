@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin export`: metrics of VMs, for Prometheus and others who scrape OpenMetrics.
+
+mod collect;
+mod http;
+mod metrics;
+mod request;
+mod text;
+
+use crate::exit::said;
+use crate::notify;
+use crate::sysfs::ROOT;
+use crate::watch::facts::Detail;
+use crate::watch::{self, Kernel, Source, Synthetic};
+use anyhow::{anyhow, Context};
+use collect::Collector;
+use http::Answer;
+use metrics::Own;
+use request::{Request, Response};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{channel, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use text::Format;
+use unspin_host::Host;
+
+/// Not among those that Prometheus's list gives to others (9100 to 9999).
+const LISTEN: &str = "127.0.0.1:19455";
+
+/// How often it looks for VMs that came.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What was collected is not older, and is not collected again sooner.
+const FRESH: Duration = Duration::from_millis(200);
+
+const HELP: &str = "\
+Serves http://127.0.0.1:19455/metrics until it is stopped. docs/export.md lists the metrics. Whoever can \
+connect can read the names of VMs and what they do; so it listens on this computer alone, unless --listen \
+says otherwise. The unit unspin-export.service runs it; it is not enabled.
+
+BPF programs in the host's kernel count, as for `unspin diagnose`. The module need not be loaded; where it \
+is, its counters are exported, too. Only root may do this.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    /// Where to listen; port 0 is any that is free.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = LISTEN)]
+    listen: SocketAddr,
+    /// Most vCPUs that are exported, each as about 30 series. Others are counted.
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    vcpus_max: usize,
+    #[arg(long, hide = true, default_value = ROOT)]
+    sysfs: PathBuf,
+    #[arg(long, hide = true, default_value = "/proc")]
+    proc: PathBuf,
+    /// VMs that are made up, for tests.
+    #[arg(long, hide = true, value_name = "VMSxVCPUS", value_parser = watch::parse_size)]
+    synthetic: Option<(usize, u32)>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot take signals")?;
+    let source: Box<dyn Source + Send> = match args.synthetic {
+        Some((vms, vcpus)) => Box::new(Synthetic::new(vms, vcpus)),
+        None => Box::new(Kernel::new(Host::at(&args.proc), &args.sysfs, Detail::Module)?),
+    };
+    let listener = listen(args.listen)?;
+    let address = listener.local_addr().context("cannot say where it listens")?;
+    let exporter = Arc::new(Exporter::new(Collector::new(source, args.vcpus_max)));
+    exporter.collector().collector.look()?;
+    let answer = Arc::clone(&exporter);
+    std::thread::spawn(move || http::serve(listener, answer));
+    say!("unspin: serving http://{address}/metrics");
+    notify::tell("READY=1");
+    let (stop, stopped) = channel();
+    std::thread::spawn(move || signals.forever().next().map(|_| stop.send(())));
+    while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+        exporter.look();
+    }
+    Ok(())
+}
+
+fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).map_err(|e| {
+        let port = address.port();
+        let why = match e.kind() {
+            ErrorKind::AddrInUse => format!(
+                "port {port} is taken by another program, perhaps another unspin export; `ss -ltnp` \
+                 says by which; --listen {}:PORT takes another port",
+                address.ip()
+            ),
+            ErrorKind::AddrNotAvailable => {
+                format!("this computer has no address {}; `ip address` lists them", address.ip())
+            }
+            ErrorKind::PermissionDenied => format!("only root may listen on port {port}"),
+            _ => e.to_string(),
+        };
+        anyhow!("cannot listen on {address}: {why}")
+    })
+}
+
+struct Exporter {
+    collected: Mutex<Collected>,
+    own: Own,
+}
+
+struct Collected {
+    collector: Collector,
+    /// When the last collection ended, and how long it took.
+    last: Option<(Instant, Duration)>,
+    /// What went wrong last, which is not said again.
+    wrong: Option<String>,
+}
+
+impl Exporter {
+    fn new(collector: Collector) -> Exporter {
+        let collected = Collected { collector, last: None, wrong: None };
+        Exporter { collected: Mutex::new(collected), own: Own::default() }
+    }
+
+    fn collector(&self) -> MutexGuard<'_, Collected> {
+        self.collected.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn look(&self) {
+        let mut collected = self.collector();
+        let looked = collected.collector.look();
+        self.note(&mut collected, looked.err());
+    }
+
+    fn note(&self, collected: &mut Collected, wrong: Option<anyhow::Error>) -> Option<String> {
+        let wrong = wrong.map(|e| said(&e));
+        if let Some(why) = &wrong {
+            self.own.failures.fetch_add(1, Ordering::Relaxed);
+            if collected.wrong != wrong {
+                say!("unspin: {why}");
+            }
+        }
+        collected.wrong.clone_from(&wrong);
+        wrong
+    }
+
+    fn metrics(&self, format: Format) -> Response {
+        self.own.scrapes.fetch_add(1, Ordering::Relaxed);
+        let mut collected = self.collector();
+        if collected.last.is_none_or(|(at, _)| at.elapsed() > FRESH) {
+            let start = Instant::now();
+            let result = collected.collector.collect();
+            if let Some(why) = self.note(&mut collected, result.err()) {
+                return Response::line("500 Internal Server Error", &why);
+            }
+            collected.last = Some((Instant::now(), start.elapsed()));
+        }
+        let took = collected.last.map(|(_, took)| took).unwrap_or_default();
+        let body = metrics::text(&collected.collector, &self.own, took, format);
+        Response { status: "200 OK", content_type: format.content_type(), body }
+    }
+}
+
+impl Answer for Arc<Exporter> {
+    fn answer(&self, request: &Request) -> Response {
+        match (request.method.as_str(), request.path.as_str()) {
+            ("GET" | "HEAD", "/metrics") => {
+                self.metrics(Format::of_accept(request.accept.as_deref()))
+            }
+            ("GET" | "HEAD", "/") => Response::line("200 OK", "unspin export: see /metrics"),
+            ("GET" | "HEAD", _) => {
+                Response::line("404 Not Found", "there is no such page; see /metrics")
+            }
+            _ => Response::line("405 Method Not Allowed", "only GET and HEAD are allowed"),
+        }
+    }
+
+    fn cut(&self) {
+        self.own.cut.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is known of one VM, below its vCPUs: the answer, its states, and what would help.
+
+use super::app::App;
+use super::paint::rows;
+use crate::cmd::diagnose::show::{percent, OfVm, STATE_SHARE_MIN};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line as Text;
+use ratatui::widgets::{Block, Borders, Paragraph, Widget, Wrap};
+use unspin_report::printable_lines;
+
+/// Lines that it has in any case, if there are so many.
+const LINES_MIN: u16 = 11;
+
+/// Draws it at the bottom of an area, and says what is left for the vCPUs.
+pub fn split(app: &App, area: Rect, buffer: &mut Buffer) -> Rect {
+    let Some(vm) = &app.vm else { return area };
+    let wanted = u16::try_from(app.lines.len() + 1).unwrap_or(u16::MAX);
+    let list = wanted.min(area.height.saturating_sub(LINES_MIN).max(area.height / 2));
+    let text = |(text, style): (String, Style)| Text::styled(printable_lines(&text), style);
+    Paragraph::new(lines(vm).into_iter().map(text).collect::<Vec<_>>())
+        .wrap(Wrap { trim: false })
+        .block(Block::new().borders(Borders::TOP))
+        .render(rows(area, list, area.height), buffer);
+    rows(area, 0, list)
+}
+
+fn lines(vm: &OfVm) -> Vec<(String, Style)> {
+    let states = vm.did().times.spent().filter_map(|(state, _)| {
+        let share = vm.did().share(&[state]);
+        (share >= STATE_SHARE_MIN).then(|| format!("{} {}", state.name(), percent(share)))
+    });
+    let states = states.collect::<Vec<_>>().join(", ");
+    let mut lines = vec![
+        (vm.sentence(), Style::new().add_modifier(Modifier::BOLD)),
+        (format!("States: {states}."), Style::new()),
+    ];
+    for advice in vm.advice() {
+        lines.push((format!("* {}: {}", advice.what, advice.expected), Style::new()));
+    }
+    lines
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a line of the list says of a VM or a vCPU, and how lines are ordered.
+
+use crate::watch::{did, Sample, Watched};
+use std::cmp::Ordering;
+use unspin_diagnosis::{dominant, losses, Cause, Did, State};
+use unspin_host::VmProcess;
+use unspin_probe::Seen;
+
+pub struct Line {
+    /// Of a VM its process, of a vCPU its number.
+    pub id: u32,
+    pub name: String,
+    pub vcpus: usize,
+    /// Of its vCPUs' wall time, 0 to 1: in the guest.
+    pub guest: f64,
+    /// Likewise, asleep.
+    pub idle: f64,
+    /// Likewise, by cause in the order of [`Cause::ALL`]; `None` is unknown.
+    pub lost: Vec<Option<f64>>,
+    pub dominant: Option<Cause>,
+}
+
+/// Of what is known, the part of the wall time that is lost.
+pub fn total(lost: &[Option<f64>]) -> f64 {
+    lost.iter().flatten().sum()
+}
+
+impl Line {
+    fn new(id: u32, name: String, did: &Did) -> Line {
+        let losses = losses(did);
+        Line {
+            id,
+            name,
+            vcpus: did.vcpus,
+            guest: did.share(&[State::Guest]),
+            idle: did.share(&[State::Halted, State::Blocked, State::Stopped]),
+            lost: losses.iter().map(|loss| loss.share).collect(),
+            dominant: dominant(&losses),
+        }
+    }
+
+    pub fn of_vm(vm: &Watched, before: &Sample, after: &Sample) -> Line {
+        let did = vm.did(&before.facts, &after.facts);
+        Line::new(vm.vm.pid, name(vm.vm), &did)
+    }
+
+    pub fn of_vcpus(vm: &Watched, before: &Sample, after: &Sample) -> Vec<Line> {
+        let line = |(index, seen): &(u32, Seen)| {
+            let did = did(vm.vm.pid, [seen], &before.facts, &after.facts);
+            Line::new(*index, format!("vCPU {index}"), &did)
+        };
+        vm.vcpus.iter().map(line).collect()
+    }
+}
+
+/// As it is listed, in one line of printable characters.
+pub fn name(vm: &VmProcess) -> String {
+    vm.name.as_ref().map_or_else(|| format!("process {}", vm.pid), ToString::to_string)
+}
+
+/// What lines can be ordered by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Column {
+    /// The VM's name.
+    Name,
+    /// How many vCPUs it has.
+    Vcpus,
+    /// Its time in the guest.
+    Guest,
+    /// Its time asleep.
+    Idle,
+    /// Its lost time, as far as it is known.
+    Lost,
+    Contention,
+    SpinSwitch,
+    IdleSwitch,
+    Ipi,
+    UserSpin,
+    Cache,
+}
+
+impl Column {
+    pub const ALL: [Column; 11] = [
+        Column::Lost,
+        Column::Contention,
+        Column::SpinSwitch,
+        Column::IdleSwitch,
+        Column::Ipi,
+        Column::UserSpin,
+        Column::Cache,
+        Column::Guest,
+        Column::Idle,
+        Column::Vcpus,
+        Column::Name,
+    ];
+
+    pub fn cause(self) -> Option<Cause> {
+        match self {
+            Column::Contention => Some(Cause::Contention),
+            Column::SpinSwitch => Some(Cause::SpinSwitch),
+            Column::IdleSwitch => Some(Cause::IdleSwitch),
+            Column::Ipi => Some(Cause::Ipi),
+            Column::UserSpin => Some(Cause::UserSpin),
+            Column::Cache => Some(Cause::Cache),
+            Column::Name | Column::Vcpus | Column::Guest | Column::Idle | Column::Lost => None,
+        }
+    }
+
+    pub fn title(self) -> &'static str {
+        match (self, self.cause()) {
+            (_, Some(cause)) => cause.name(),
+            (Column::Name, _) => "name",
+            (Column::Vcpus, _) => "vCPUs",
+            (Column::Guest, _) => "guest",
+            (Column::Idle, _) => "idle",
+            _ => "lost",
+        }
+    }
+
+    /// What it has of a line; `None` is unknown.
+    fn number(self, line: &Line) -> Option<f64> {
+        match (self, self.cause()) {
+            (_, Some(cause)) => line.lost.get(cause as usize).copied().flatten(),
+            (Column::Vcpus, _) => Some(line.vcpus as f64),
+            (Column::Guest, _) => Some(line.guest),
+            (Column::Idle, _) => Some(line.idle),
+            _ => Some(total(&line.lost)),
+        }
+    }
+
+    /// Names from A on, numbers from the largest on, what is unknown last. Lines that are equal in
+    /// that are ordered by their ids, so that they stay where they are.
+    fn compare(self, a: &Line, b: &Line) -> Ordering {
+        let order = match self {
+            Column::Name => (a.name.to_lowercase(), a.vcpus).cmp(&(b.name.to_lowercase(), b.vcpus)),
+            _ => {
+                let number = |line: &Line| self.number(line).unwrap_or(-1.0);
+                number(b).total_cmp(&number(a))
+            }
+        };
+        order.then(a.id.cmp(&b.id))
+    }
+
+    pub fn sort(self, lines: &mut [Line], is_reversed: bool) {
+        lines.sort_by(|a, b| match is_reversed {
+            false => self.compare(a, b),
+            true => self.compare(b, a),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    pub fn line(id: u32, lost: Vec<Option<f64>>) -> Line {
+        let name = format!("vm{id}");
+        Line { id, name, vcpus: 1, guest: 0.5, idle: 0.0, lost, dominant: None }
+    }
+
+    #[test]
+    fn every_cause_has_its_column() {
+        let causes: Vec<Cause> = Column::ALL.iter().filter_map(|column| column.cause()).collect();
+        assert_eq!(causes, Cause::ALL);
+        let of_options = <Column as clap::ValueEnum>::value_variants();
+        assert!(of_options.iter().all(|column| Column::ALL.contains(column)));
+    }
+
+    proptest! {
+        #[test]
+        fn lines_are_in_order_whichever_column(
+            lost in prop::collection::vec(
+                prop::collection::vec(prop::option::of(0.0..1.0), Cause::ALL.len()), 0..40),
+            which in 0..Column::ALL.len(),
+            is_reversed: bool,
+        ) {
+            let mut lines: Vec<Line> = (0..).zip(lost).map(|(id, lost)| line(id, lost)).collect();
+            let column = Column::ALL[which];
+            column.sort(&mut lines, is_reversed);
+            for pair in lines.windows(2) {
+                let order = column.compare(&pair[0], &pair[1]);
+                prop_assert_eq!(order, if is_reversed { Ordering::Greater } else { Ordering::Less });
+            }
+            let unknown = lines.iter().position(|line| column.number(line).is_none());
+            if let (Some(first), false) = (unknown, is_reversed) {
+                prop_assert!(lines[first..].iter().all(|line| column.number(line).is_none()));
+            }
+        }
+    }
+}

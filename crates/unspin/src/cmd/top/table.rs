@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The list of VMs, or of a VM's vCPUs: a line each, as far as they have room.
+
+use super::app::{App, Page};
+use super::bar;
+use super::line::{total, Line};
+use super::paint::{cause_style, put, rows, MARKED, TITLES};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use unspin_diagnosis::Cause;
+
+/// From here on there is a column per cause.
+const ALL_CAUSES_WIDTH: u16 = 150;
+
+const NUMBER: u16 = 7;
+const CAUSE: u16 = 12;
+
+/// Where columns are.
+struct Columns {
+    name: Rect,
+    numbers: Rect,
+    causes: Option<Rect>,
+    bar: Rect,
+    dominant: Rect,
+}
+
+/// The next `width` columns of what is left of an area, as far as it has them.
+fn take(left: &mut Rect, width: u16) -> Rect {
+    let width = width.min(left.width);
+    let taken = Rect { width, ..*left };
+    left.x += width;
+    left.width -= width;
+    taken
+}
+
+impl Columns {
+    fn new(area: Rect) -> Columns {
+        let is_wide = area.width >= ALL_CAUSES_WIDTH;
+        let mut left = area;
+        let name = take(&mut left, if is_wide { 36 } else { 21 });
+        let numbers = take(&mut left, 4 * NUMBER);
+        let causes = is_wide.then(|| take(&mut left, CAUSE * Cause::ALL.len() as u16));
+        let bar_width = left.width.saturating_sub(CAUSE);
+        let bar = take(&mut left, bar_width);
+        Columns { name, numbers, causes, bar, dominant: left }
+    }
+
+    fn at(&self, y: u16) -> Columns {
+        let at = |area: Rect| Rect { y, height: 1, ..area };
+        Columns {
+            name: at(self.name),
+            numbers: at(self.numbers),
+            causes: self.causes.map(at),
+            bar: at(self.bar),
+            dominant: at(self.dominant),
+        }
+    }
+}
+
+/// Numbers side by side, each at the right of its column.
+fn numbers(buffer: &mut Buffer, area: Rect, width: u16, texts: &[String], style: Style) {
+    let mut left = area;
+    for text in texts {
+        let column = take(&mut left, width);
+        put(buffer, column, &format!("{text:>0$}", usize::from(width)), style);
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}%", 100.0 * share)
+}
+
+pub fn draw(app: &mut App, area: Rect, buffer: &mut Buffer) {
+    app.page_lines = area.height.saturating_sub(1).into();
+    let columns = Columns::new(area);
+    titles(app.page, &columns, rows(area, 0, 1), buffer);
+    let body = rows(area, 1, area.height);
+    if app.lines.is_empty() {
+        let text = match app.latest() {
+            Some(sample) if sample.vms.is_empty() => "no VM runs on this host",
+            Some(_) if app.has_figures() && !app.filter.is_empty() => "no VM has that in its name",
+            _ => "watching",
+        };
+        return put(buffer, body, text, Style::new());
+    }
+    let first = (app.at() + 1).saturating_sub(body.height.into());
+    let shown = app.lines.iter().enumerate().skip(first).take(body.height.into());
+    for (y, (index, line)) in (body.y..).zip(shown) {
+        let style = if index == app.at() { MARKED } else { Style::new() };
+        buffer.set_style(Rect { y, height: 1, ..body }, style);
+        draw_line(line, &columns.at(y), style, buffer);
+    }
+}
+
+fn titles(page: Page, columns: &Columns, area: Rect, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
+    let columns = columns.at(area.y);
+    buffer.set_style(area, TITLES);
+    let name = if page == Page::Vms { "VM" } else { "vCPU" };
+    put(buffer, columns.name, name, TITLES);
+    let texts = ["vCPUs", "guest", "idle", "lost"].map(String::from);
+    numbers(buffer, columns.numbers, NUMBER, &texts, TITLES);
+    if let Some(area) = columns.causes {
+        numbers(buffer, area, CAUSE, &Cause::ALL.map(|cause| cause.name().to_string()), TITLES);
+    }
+    put(buffer, columns.bar, "  lost, by cause", TITLES);
+    put(buffer, columns.dominant, " mostly to", TITLES);
+}
+
+fn draw_line(line: &Line, columns: &Columns, style: Style, buffer: &mut Buffer) {
+    let name = Rect { width: columns.name.width.saturating_sub(1), ..columns.name };
+    put(buffer, name, &line.name, style);
+    let shares = [line.guest, line.idle, total(&line.lost)].map(percent);
+    let texts = [&[line.vcpus.to_string()], &shares[..]].concat();
+    numbers(buffer, columns.numbers, NUMBER, &texts, style);
+    if let Some(area) = columns.causes {
+        let text = |lost: &Option<f64>| lost.map_or_else(|| "?".into(), percent);
+        let texts: Vec<String> = line.lost.iter().map(text).collect();
+        numbers(buffer, area, CAUSE, &texts, style);
+    }
+    draw_bar(line, columns.bar, style, buffer);
+    let dominant = line.dominant.map_or("-", Cause::name);
+    put(buffer, columns.dominant, &format!(" {dominant}"), style);
+}
+
+/// ` [CCCSS     ]`: from bracket to bracket it is all of the wall time.
+fn draw_bar(line: &Line, area: Rect, style: Style, buffer: &mut Buffer) {
+    let Some(width) = area.width.checked_sub(3) else { return };
+    put(buffer, area, &format!(" [{}]", " ".repeat(width.into())), style);
+    let mut left = Rect { x: area.x + 2, width, ..area };
+    for (cause, cells) in bar::cells(&line.lost, width) {
+        let part = take(&mut left, cells);
+        let text = bar::letter(cause).to_string().repeat(cells.into());
+        put(buffer, part, &text, cause_style(cause));
+    }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The terminal, as long as top has it. However top ends, the terminal is given back as it was.
+
+use anyhow::Context;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::{Hide, Show};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{
+    disable_raw_mode, enable_raw_mode, EnterAlternateScreen, LeaveAlternateScreen,
+};
+use ratatui::Terminal;
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::low_level::emulate_default_handler;
+use std::io::{stdout, Stdout};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
+
+/// What signals have asked for.
+pub struct Signals {
+    end: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+    go_on: Arc<AtomicBool>,
+}
+
+impl Signals {
+    pub fn take() -> anyhow::Result<Signals> {
+        let flag = |signals: &[i32]| {
+            let flag = Arc::new(AtomicBool::new(false));
+            for signal in signals {
+                let taken = signal_hook::flag::register(*signal, Arc::clone(&flag));
+                taken.context("cannot take signals")?;
+            }
+            anyhow::Ok(flag)
+        };
+        let end = flag(&[SIGINT, SIGTERM, SIGHUP])?;
+        Ok(Signals { end, stop: flag(&[SIGTSTP])?, go_on: flag(&[SIGCONT])? })
+    }
+
+    pub fn is_end(&self) -> bool {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    /// As if SIGTSTP had come: the terminal sends none while top has it.
+    pub fn ask_stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes a stop that was asked for. Whether the terminal has to be taken anew: others have used it
+    /// while we were stopped, by this signal or by one that cannot be taken.
+    pub fn had_stop(&self) -> anyhow::Result<bool> {
+        if self.stop.swap(false, Ordering::Relaxed) {
+            give_back();
+            emulate_default_handler(SIGTSTP).context("cannot stop")?;
+            self.go_on.store(true, Ordering::Relaxed);
+        }
+        Ok(self.go_on.swap(false, Ordering::Relaxed))
+    }
+}
+
+/// Gives the terminal back when it is dropped.
+pub struct Taken {
+    pub screen: Terminal<CrosstermBackend<Stdout>>,
+}
+
+impl Taken {
+    pub fn new() -> anyhow::Result<Taken> {
+        give_back_in_panics();
+        take()?;
+        let screen = Terminal::new(CrosstermBackend::new(stdout()));
+        let screen = screen.inspect_err(|_| give_back()).context("cannot draw on the terminal")?;
+        Ok(Taken { screen })
+    }
+
+    /// After others have used it.
+    pub fn take_again(&mut self) -> anyhow::Result<()> {
+        take()?;
+        self.screen.clear().context("cannot clear the terminal")
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+fn take() -> anyhow::Result<()> {
+    let taken = enable_raw_mode().and_then(|()| execute!(stdout(), EnterAlternateScreen, Hide));
+    taken.inspect_err(|_| give_back()).context("cannot take the terminal")
+}
+
+/// Nobody is left to be told of a failure.
+fn give_back() {
+    let _ = execute!(stdout(), LeaveAlternateScreen, Show);
+    let _ = disable_raw_mode();
+}
+
+/// What a panic says would be lost with the screen that it is said on.
+fn give_back_in_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            give_back();
+            before(info);
+        }));
+    });
+}

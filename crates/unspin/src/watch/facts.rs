@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is known of VMs besides their vCPUs' states: how the host is set, what the module has counted.
+
+use crate::sysfs::Module;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use unspin_diagnosis::Setting;
+use unspin_host::{cpus, Host, Kvm, VmProcess};
+use unspin_scenario::module::MODE;
+use unspin_uapi::{Counter, Value};
+
+/// Where KVM's statistics are, a directory per VM.
+const KVM_STATISTICS: &str = "/sys/kernel/debug/kvm";
+
+/// Fewer looks of the module's say nothing.
+const USER_SAMPLES_MIN: u64 = 20;
+
+/// The module's files that causes stand on.
+const OF_CAUSES: [&str; 6] = [
+    Counter::PLE_EXITS.file(),
+    Counter::SPIN_CYCLES.file(),
+    Counter::USER_SAMPLES.file(),
+    Counter::USER_SPINS.file(),
+    Value::WINDOW.file(),
+    MODE,
+];
+
+/// Of a time.
+pub struct Facts {
+    kvm: Kvm,
+    tsc_khz: Option<u32>,
+    numa_balancing: bool,
+    /// What the module calls VMs, and their processes; `None` where it is not loaded.
+    module: Option<BTreeMap<String, Option<u32>>>,
+    /// Last-level caches by the CPUs that they serve.
+    caches: BTreeMap<BTreeSet<u32>, Option<usize>>,
+    /// Whose setting is read next.
+    turn: usize,
+    vms: BTreeMap<u32, OfVm>,
+}
+
+#[derive(Default)]
+struct OfVm {
+    set: Arc<Set>,
+    /// The module's files of it; none where it is not loaded.
+    module: BTreeMap<String, String>,
+    counts: Counts,
+}
+
+/// How a VM is set.
+#[derive(Default)]
+struct Set {
+    allowed: BTreeSet<u32>,
+    caches: Option<usize>,
+    quota_cpus: Option<f64>,
+}
+
+/// What the kernel itself has counted of a VM's vCPUs, in seconds: states can be held against it. `None`
+/// is what this kernel does not count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Counts {
+    /// Their threads were on a CPU (schedstat).
+    pub on_cpu_s: Option<f64>,
+    /// Their threads could run and had no CPU (schedstat), those that are throttled or parked among them.
+    pub ready_s: Option<f64>,
+    /// From HLT's sleep until the vCPU has a CPU again (KVM).
+    pub halted_s: Option<f64>,
+    /// Polling after HLT (KVM).
+    pub polled_s: Option<f64>,
+}
+
+impl Counts {
+    fn read(host: &Host, pid: u32, tids: &[u32]) -> Counts {
+        let schedstat = |field: usize| -> Option<f64> {
+            let of = |tid: &u32| -> Option<f64> {
+                let text = host.schedstat(*tid)?;
+                text.split_whitespace().nth(field)?.parse().ok()
+            };
+            tids.iter().map(of).sum::<Option<f64>>().map(|ns| ns / 1e9)
+        };
+        Counts {
+            on_cpu_s: schedstat(0),
+            ready_s: schedstat(1),
+            halted_s: statistic(pid, "halt_wait_ns"),
+            polled_s: statistic(pid, "halt_poll_success_ns")
+                .and_then(|success| Some(success + statistic(pid, "halt_poll_fail_ns")?)),
+        }
+    }
+
+    fn since(&self, before: &Counts) -> Counts {
+        let since = |of: fn(&Counts) -> Option<f64>| Some((of(self)? - of(before)?).max(0.0));
+        Counts {
+            on_cpu_s: since(|counts| counts.on_cpu_s),
+            ready_s: since(|counts| counts.ready_s),
+            halted_s: since(|counts| counts.halted_s),
+            polled_s: since(|counts| counts.polled_s),
+        }
+    }
+}
+
+/// Its vCPUs' threads; where it has not named them, its first thread.
+fn threads(vm: &VmProcess) -> Vec<u32> {
+    match vm.vcpus.is_empty() {
+        true => vec![vm.pid],
+        false => vm.vcpus.iter().map(|vcpu| vcpu.tid).collect(),
+    }
+}
+
+/// A statistic of KVM's in seconds, over all VMs of a process.
+fn statistic(pid: u32, name: &str) -> Option<f64> {
+    let is_of = |dir: &fs::DirEntry| {
+        let id = dir.file_name();
+        id.to_str().and_then(|id| id.split_once('-')).is_some_and(|(of, _)| of == pid.to_string())
+    };
+    let dirs = fs::read_dir(KVM_STATISTICS).ok()?.flatten().filter(is_of);
+    let read = |dir: fs::DirEntry| fs::read_to_string(dir.path().join(name)).ok();
+    let values: Vec<f64> = dirs.filter_map(|dir| read(dir)?.trim().parse().ok()).collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / 1e9)
+}
+
+/// How much is read of a VM each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// The module's files that causes stand on.
+    Causes,
+    /// All files of the module.
+    Module,
+    /// And what the kernel has counted.
+    All,
+}
+
+/// What [`Facts`] looks at.
+#[derive(Clone, Copy)]
+pub struct Places<'a> {
+    /// The module's directory; it is there if the module is loaded.
+    pub sysfs: &'a Path,
+    pub host: &'a Host,
+}
+
+impl Facts {
+    pub fn read(places: Places, vms: &[VmProcess]) -> Facts {
+        let mut facts = Facts::of_host();
+        facts.look_at(places, vms, Detail::All);
+        facts
+    }
+
+    /// What is known now, which costs less than to read all: how VMs are set is read of new ones, and
+    /// of one more per call, in turn.
+    pub fn renewed(&self, places: Places, vms: &[VmProcess], detail: Detail) -> Facts {
+        let next = vms.get(self.turn % vms.len().max(1)).map(|vm| vm.pid);
+        let old = vms.iter().map(|vm| vm.pid).filter(|pid| Some(*pid) != next);
+        let set = |pid| Some((pid, Arc::clone(&self.vms.get(&pid)?.set)));
+        let of_vm = |(pid, set)| (pid, OfVm { set, ..OfVm::default() });
+        let mut facts = Facts {
+            kvm: self.kvm.clone(),
+            tsc_khz: self.tsc_khz,
+            numa_balancing: self.numa_balancing,
+            module: self.module.clone(),
+            caches: self.caches.clone(),
+            turn: self.turn.wrapping_add(1),
+            vms: old.filter_map(set).map(of_vm).collect(),
+        };
+        facts.look_at(places, vms, detail);
+        facts
+    }
+
+    /// What is known where no VM is.
+    pub fn of_host() -> Facts {
+        let balancing = fs::read_to_string("/proc/sys/kernel/numa_balancing");
+        Facts {
+            kvm: Kvm::read(Path::new("/sys/module")),
+            tsc_khz: unspin_vmm::host_tsc_khz().ok(),
+            numa_balancing: balancing.is_ok_and(|text| text.trim() != "0"),
+            module: None,
+            caches: BTreeMap::new(),
+            turn: 0,
+            vms: BTreeMap::new(),
+        }
+    }
+
+    /// As if the module had these files of VMs, by their process, on a processor of 2 GHz.
+    pub fn of_files(files: BTreeMap<u32, BTreeMap<String, String>>) -> Facts {
+        let of_vm = |module| OfVm { module, ..OfVm::default() };
+        Facts {
+            kvm: Kvm { ple_window: Some(4096), ..Kvm::default() },
+            tsc_khz: Some(2_000_000),
+            numa_balancing: false,
+            module: Some(BTreeMap::new()),
+            caches: BTreeMap::new(),
+            turn: 0,
+            vms: files.into_iter().map(|(pid, files)| (pid, of_vm(files))).collect(),
+        }
+    }
+
+    fn look_at(&mut self, places: Places, vms: &[VmProcess], detail: Detail) {
+        for vm in vms {
+            if !self.vms.contains_key(&vm.pid) {
+                let set = Arc::new(self.set_of(places.host, vm));
+                self.vms.insert(vm.pid, OfVm { set, ..OfVm::default() });
+            }
+        }
+        if detail == Detail::All {
+            for vm in vms {
+                let counts = Counts::read(places.host, vm.pid, &threads(vm));
+                self.vms.entry(vm.pid).or_default().counts = counts;
+            }
+        }
+        let module = Module::open(places.sysfs).ok();
+        let ids = module.as_ref().and_then(|module| module.ids().ok());
+        self.find(places.host, ids);
+        let Some(module) = module else { return };
+        for (id, pid) in self.module.iter().flatten() {
+            let Some(of_vm) = pid.and_then(|pid| self.vms.get_mut(&pid)) else { continue };
+            // Of several VMs of a process, the first.
+            if of_vm.module.is_empty() {
+                of_vm.module = match detail {
+                    Detail::Module | Detail::All => module.vm(id),
+                    Detail::Causes => module.vm_files(id, &OF_CAUSES),
+                };
+            }
+        }
+    }
+
+    /// Whose the module's VMs are. It calls one after the thread that made it, mostly the first of its
+    /// process.
+    fn find(&mut self, host: &Host, ids: Option<Vec<String>>) {
+        let before = self.module.take().unwrap_or_default();
+        let process = |id: &String| {
+            let thread = id.split_once('-').and_then(|(thread, _)| thread.parse().ok());
+            let is_process = thread.filter(|pid| self.vms.contains_key(pid));
+            is_process.or_else(|| host.of_module_id(id).map(|vm| vm.pid))
+        };
+        let found = |id: String| match before.get(&id) {
+            Some(Some(pid)) => (id, Some(*pid)),
+            _ => {
+                let pid = process(&id);
+                (id, pid)
+            }
+        };
+        self.module = ids.map(|ids| ids.into_iter().map(found).collect());
+    }
+
+    fn set_of(&mut self, host: &Host, vm: &VmProcess) -> Set {
+        let tids = threads(vm);
+        let allowed: BTreeSet<u32> = tids.iter().flat_map(|tid| host.allowed_cpus(*tid)).collect();
+        let quotas = tids.iter().filter_map(|tid| {
+            let quota = host.cgroup(*tid)?.quota(Path::new("/sys/fs/cgroup"))?;
+            Some(quota.cpus)
+        });
+        let quota_cpus = quotas.min_by(f64::total_cmp);
+        let system = Path::new("/sys/devices/system");
+        let caches = self.caches.entry(allowed.clone());
+        let caches = *caches.or_insert_with(|| cpus::last_level_caches(system, &allowed));
+        Set { allowed, caches, quota_cpus }
+    }
+
+    /// Whether the module is loaded.
+    pub fn has_module(&self) -> bool {
+        self.module.is_some()
+    }
+
+    /// What the module's file of a VM says; `None` where the module is not loaded, or has no such file.
+    pub fn of_module(&self, pid: u32, file: &str) -> Option<&str> {
+        self.vms.get(&pid)?.module.get(file).map(String::as_str)
+    }
+
+    fn count(&self, pid: u32, file: &str) -> Option<u64> {
+        self.of_module(pid, file)?.parse().ok()
+    }
+
+    /// How much a counter of the module grew since `before`.
+    fn grew(&self, before: &Facts, pid: u32, counter: Counter) -> Option<u64> {
+        let (first, last) = (before.count(pid, counter.file())?, self.count(pid, counter.file())?);
+        last.checked_sub(first)
+    }
+
+    /// Spinning before a pause-loop exit: as the module has counted it since `before`, or else a window,
+    /// the VM's or KVM's.
+    pub fn spin_ns_per_exit(&self, before: &Facts, pid: u32) -> Option<f64> {
+        let ns = |cycles: f64| Some(cycles * 1e6 / f64::from(self.tsc_khz.filter(|khz| *khz > 0)?));
+        let exits = self.grew(before, pid, Counter::PLE_EXITS).filter(|exits| *exits > 0);
+        match (exits, self.grew(before, pid, Counter::SPIN_CYCLES)) {
+            (Some(exits), Some(cycles)) if cycles > 0 => ns(cycles as f64 / exits as f64),
+            _ => {
+                let of_vm = self.count(pid, Value::WINDOW.file()).filter(|cycles| *cycles > 0);
+                ns(of_vm.or(self.kvm.ple_window)? as f64)
+            }
+        }
+    }
+
+    /// How often the module found a vCPU spinning in user space, of its looks since `before`.
+    pub fn user_spin_share(&self, before: &Facts, pid: u32) -> Option<f64> {
+        let looks = self.grew(before, pid, Counter::USER_SAMPLES)?;
+        let spins = self.grew(before, pid, Counter::USER_SPINS)?;
+        (looks >= USER_SAMPLES_MIN).then(|| spins as f64 / looks as f64)
+    }
+
+    /// What the kernel has counted since `before`.
+    pub fn counts(&self, before: &Facts, pid: u32) -> Counts {
+        let of = |facts: &Facts| facts.vms.get(&pid).map(|vm| vm.counts).unwrap_or_default();
+        of(self).since(&of(before))
+    }
+
+    pub fn caches(&self, pid: u32) -> Option<usize> {
+        self.vms.get(&pid)?.set.caches
+    }
+
+    pub fn setting(&self, vm: &VmProcess) -> Setting {
+        let none = OfVm::default();
+        let of_vm = self.vms.get(&vm.pid).unwrap_or(&none);
+        Setting {
+            name: match &vm.name {
+                Some(name) => name.to_string(),
+                None => format!("pid:{}", vm.pid),
+            },
+            allowed_cpus: of_vm.set.allowed.len(),
+            quota_cpus: of_vm.set.quota_cpus,
+            module_mode: of_vm.module.get(MODE).cloned(),
+            halt_poll_ns: self.kvm.halt_poll_ns,
+            apicv: self.kvm.apicv,
+            numa_balancing: self.numa_balancing,
+        }
+    }
+}

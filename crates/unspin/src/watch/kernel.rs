@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Samples of the VMs of this host, as BPF programs in its kernel count.
+
+use super::facts::{Detail, Facts, Places};
+use super::sample::{Running, Sample, Source};
+use super::scan::Scan;
+use crate::exit::Cannot;
+use anyhow::Context;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+use unspin_host::{Host, VmProcess};
+use unspin_probe::{Error, Probe, Thread, VCPUS_MAX, VMS_MAX};
+
+pub struct Kernel {
+    host: Host,
+    sysfs: PathBuf,
+    detail: Detail,
+    probe: Probe,
+    scan: Scan,
+    facts: Arc<Facts>,
+    /// Of VMs, those that there was no room for.
+    left_out: usize,
+}
+
+impl Kernel {
+    /// Nothing is watched yet. `sysfs`: the module's directory; `detail`: what samples have.
+    pub fn new(host: Host, sysfs: &Path, detail: Detail) -> anyhow::Result<Kernel> {
+        let probe = Probe::load(sysfs.exists()).map_err(cannot)?;
+        let (scan, facts) = (Scan::default(), Arc::new(Facts::of_host()));
+        let sysfs = sysfs.to_path_buf();
+        Ok(Kernel { host, sysfs, detail, probe, scan, facts, left_out: 0 })
+    }
+}
+
+impl Source for Kernel {
+    fn look(&mut self) -> anyhow::Result<()> {
+        self.scan.look(&self.host, Instant::now()).context("cannot look for VMs")?;
+        let (threads, left_out) = fitting(self.scan.vms(), VMS_MAX as usize, VCPUS_MAX as usize);
+        self.left_out = left_out;
+        self.probe.may_park(self.sysfs.exists());
+        self.probe.watch(&threads).map_err(cannot)
+    }
+
+    fn sample(&mut self) -> anyhow::Result<Sample> {
+        self.look()?;
+        let seen = self.probe.read().map_err(cannot)?;
+        let vms: Vec<Running> = self.scan.vms().cloned().collect();
+        let processes: Vec<VmProcess> = vms.iter().map(|vm| vm.process.clone()).collect();
+        let places = Places { sysfs: &self.sysfs, host: &self.host };
+        self.facts = Arc::new(self.facts.renewed(places, &processes, self.detail));
+        Ok(Sample { vms, seen, facts: Arc::clone(&self.facts), left_out: self.left_out })
+    }
+}
+
+/// The threads to watch, of as many VMs as fit, and how many VMs do not. Those that run longest have
+/// the lowest process ids, mostly.
+fn fitting<'a>(
+    vms: impl Iterator<Item = &'a Running>,
+    vms_max: usize,
+    threads_max: usize,
+) -> (BTreeSet<Thread>, usize) {
+    let (mut threads, mut taken, mut left_out) = (BTreeSet::new(), 0, 0);
+    for vm in vms {
+        let of_vm: Vec<Thread> = vm.watched().collect();
+        if taken == vms_max || threads.len() + of_vm.len() > threads_max {
+            left_out += 1;
+        } else {
+            taken += 1;
+            threads.extend(of_vm);
+        }
+    }
+    (threads, left_out)
+}
+
+/// What this computer lacks is not the same as what went wrong.
+pub fn cannot(e: Error) -> anyhow::Error {
+    match e.is_of_this_computer() {
+        true => Cannot(e.to_string()).into(),
+        false => e.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::Synthetic;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_has_no_room_is_counted(
+            count in 0..20usize,
+            vcpus in 1..10u32,
+            vms_max in 0..20usize,
+            threads_max in 0..100usize,
+        ) {
+            let vms = Synthetic::new(count, vcpus).vms();
+            let (threads, left_out) = fitting(vms.iter(), vms_max, threads_max);
+            prop_assert!(threads.len() <= threads_max && count - left_out <= vms_max);
+            prop_assert_eq!(threads.len(), (count - left_out) * vcpus as usize);
+            let is_full = count - left_out == vms_max
+                || threads.len() + vcpus as usize > threads_max;
+            prop_assert!(left_out == 0 || is_full);
+        }
+    }
+}

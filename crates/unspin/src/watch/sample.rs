@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is known of VMs at one time, and what they did between two.
+
+use super::facts::Facts;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use unspin_diagnosis::{Did, Times};
+use unspin_host::VmProcess;
+use unspin_probe::{Seen, Thread};
+
+/// What is known of a host's VMs at one time.
+pub struct Sample {
+    pub vms: Vec<Running>,
+    /// What their threads did since each is watched.
+    pub seen: BTreeMap<Thread, Seen>,
+    pub facts: Arc<Facts>,
+    /// VMs that are not watched, because there is no room for more.
+    pub left_out: usize,
+}
+
+/// A VM that runs.
+#[derive(Debug, Clone)]
+pub struct Running {
+    pub process: VmProcess,
+    /// All threads of its process.
+    pub threads: Vec<u32>,
+}
+
+/// Where samples come from.
+pub trait Source {
+    /// Looks for VMs that came and went, so that new ones are watched from now on.
+    fn look(&mut self) -> anyhow::Result<()>;
+
+    /// Looks, and says what there is.
+    fn sample(&mut self) -> anyhow::Result<Sample>;
+}
+
+/// A VM and what its vCPUs did in a time, by their number; there is at least one.
+pub struct Watched<'a> {
+    pub vm: &'a VmProcess,
+    pub vcpus: Vec<(u32, Seen)>,
+}
+
+impl Running {
+    /// Its vCPUs; where it has not named them, all its threads, of which those count that leave a guest.
+    pub fn watched(&self) -> impl Iterator<Item = Thread> + '_ {
+        let named = self.process.vcpus.iter().map(|vcpu| vcpu.tid);
+        let unnamed = self.threads.iter().copied().filter(|_| self.process.vcpus.is_empty());
+        let pid = self.process.pid;
+        named.chain(unnamed).map(move |tid| Thread { tid, pid })
+    }
+
+    /// The number of the vCPU that a thread of it runs, where it says so.
+    pub fn number(&self, tid: u32) -> Option<u32> {
+        self.process.vcpus.iter().find(|vcpu| vcpu.tid == tid).map(|vcpu| vcpu.index)
+    }
+
+    /// What its vCPUs did between two readings, by their number. `None` where it has ended, or has no
+    /// vCPU.
+    pub fn between<'a>(
+        &'a self,
+        before: &BTreeMap<Thread, Seen>,
+        after: &BTreeMap<Thread, Seen>,
+    ) -> Option<Watched<'a>> {
+        let all: Vec<(u32, Seen)> = self
+            .watched()
+            .filter(|thread| self.threads.binary_search(&thread.tid).is_ok())
+            .filter_map(|thread| {
+                Some((thread.tid, after.get(&thread)?.since(before.get(&thread)?)))
+            })
+            .collect();
+        let vcpus: Vec<(u32, Seen)> = match self.process.vcpus.is_empty() {
+            false => {
+                let numbered = |(tid, seen)| Some((self.number(tid)?, seen));
+                all.into_iter().filter_map(numbered).collect()
+            }
+            true => {
+                let leave = all.into_iter().filter(|(_, seen)| seen.exits.total() > 0);
+                (0..).zip(leave.map(|(_, seen)| seen)).collect()
+            }
+        };
+        (!vcpus.is_empty()).then_some(Watched { vm: &self.process, vcpus })
+    }
+}
+
+impl Watched<'_> {
+    /// What they did together.
+    pub fn did(&self, before: &Facts, facts: &Facts) -> Did {
+        did(self.vm.pid, self.vcpus.iter().map(|(_, seen)| seen), before, facts)
+    }
+}
+
+/// What these vCPUs of a VM did together.
+pub fn did<'s>(
+    pid: u32,
+    vcpus: impl IntoIterator<Item = &'s Seen>,
+    before: &Facts,
+    facts: &Facts,
+) -> Did {
+    let (mut times, mut exits, mut count) = (Times::default(), Times::default(), 0);
+    for seen in vcpus {
+        times += &seen.times;
+        exits += &seen.exits;
+        count += 1;
+    }
+    Did {
+        vcpus: count,
+        window_ns: times.total() / count.max(1) as u64,
+        times,
+        exits,
+        spin_ns_per_exit: facts.spin_ns_per_exit(before, pid),
+        user_spin_share: facts.user_spin_share(before, pid),
+        caches: facts.caches(pid),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vms::tests::Fake;
+    use unspin_diagnosis::State;
+
+    #[test]
+    fn of_threads_without_names_those_count_that_leave_a_guest() {
+        let fake = Fake::new("watched");
+        fake.vm("41-0", "web");
+        let thread = |tid: u32, comm: &str| fake.write(&format!("proc/41/task/{tid}/comm"), comm);
+        thread(41, "qemu-system-x86");
+        thread(44, "worker");
+        let host = fake.host();
+        let running =
+            || Running { process: host.vm_process(41).unwrap(), threads: host.threads(41) };
+        let vm = running();
+        let both: Vec<Thread> = vm.watched().collect();
+        let mut after: BTreeMap<Thread, Seen> =
+            both.iter().map(|thread| (*thread, Seen::default())).collect();
+        let before = after.clone();
+        assert!(vm.between(&before, &after).is_none());
+        let seen = after.get_mut(&both[1]).unwrap();
+        seen.exits[State::ExitHalt] = 3;
+        seen.times[State::Guest] = 5;
+        let found = vm.between(&before, &after).unwrap().vcpus;
+        assert_eq!(found, [(0, after[&both[1]].clone())]);
+        thread(43, "CPU 7/KVM");
+        let vm = running();
+        let named = vm.watched().next().unwrap();
+        after.insert(named, Seen::default());
+        assert!(vm.between(&before, &after).is_none(), "it was not there before");
+        assert_eq!(vm.between(&after, &after).unwrap().vcpus[0].0, 7);
+        let ended = Running { threads: Vec::new(), ..vm };
+        assert!(ended.between(&after, &after).is_none());
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which VMs run now, asked again and again. To look at every process takes long where there are many:
+//! new ones are looked at each time, all of them as often as a share of a CPU allows.
+
+use super::sample::Running;
+use std::collections::BTreeMap;
+use std::io;
+use std::time::{Duration, Instant};
+use unspin_host::Host;
+
+/// A process may make its VM, and name its vCPUs, some time after its start: so often it is looked at
+/// in any case.
+const LOOKS: u8 = 10;
+
+/// After a look at all processes that took a time, this many times that time none follows.
+const REST: u32 = 200;
+const REST_MIN: Duration = Duration::from_secs(1);
+const REST_MAX: Duration = Duration::from_secs(30);
+
+#[derive(Default)]
+pub struct Scan {
+    vms: BTreeMap<u32, (Running, u8)>,
+    /// Other processes, with how often they were looked at.
+    others: BTreeMap<u32, u8>,
+    /// When all are looked at again; `None`: nothing was looked at yet.
+    due: Option<Instant>,
+}
+
+impl Scan {
+    /// Looks for VMs. One that has ended is not there any more.
+    pub fn look(&mut self, host: &Host, now: Instant) -> io::Result<()> {
+        let pids = host.processes()?;
+        self.vms.retain(|pid, _| pids.contains(pid));
+        self.others.retain(|pid, _| pids.contains(pid));
+        let (start, is_first) = (Instant::now(), self.due.is_none());
+        let all = self.due.is_none_or(|due| due <= now);
+        for pid in pids {
+            if self.is_new(host, pid) || all {
+                self.look_at(host, pid, is_first);
+            }
+        }
+        if all {
+            self.due = Some(now + (start.elapsed() * REST).clamp(REST_MIN, REST_MAX));
+        }
+        Ok(())
+    }
+
+    /// Those that run, by process id.
+    pub fn vms(&self) -> impl Iterator<Item = &Running> {
+        self.vms.values().map(|(running, _)| running)
+    }
+
+    /// Whether a process may have become something else since it was looked at.
+    fn is_new(&mut self, host: &Host, pid: u32) -> bool {
+        match self.vms.get_mut(&pid) {
+            Some((running, looks)) => {
+                let threads = host.threads(pid);
+                if threads != running.threads {
+                    running.threads = threads;
+                    *looks = 0;
+                }
+                *looks < LOOKS
+            }
+            None => self.others.get(&pid).is_none_or(|looks| *looks < LOOKS),
+        }
+    }
+
+    /// Those that are there when it begins are not new.
+    fn look_at(&mut self, host: &Host, pid: u32, is_first: bool) {
+        let looks = self.vms.remove(&pid).map(|(_, looks)| looks).or(self.others.remove(&pid));
+        let looks = if is_first { LOOKS } else { looks.unwrap_or(0).saturating_add(1) };
+        match host.vm_process(pid).filter(|process| process.pid == pid) {
+            Some(process) => {
+                let threads = host.threads(pid);
+                self.vms.insert(pid, (Running { process, threads }, looks));
+            }
+            None => {
+                self.others.insert(pid, looks);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vms::tests::Fake;
+    use std::fs;
+
+    fn names(scan: &Scan) -> Vec<String> {
+        let name = |vm: &Running| vm.process.name.as_ref().unwrap().to_string();
+        scan.vms().map(name).collect()
+    }
+
+    #[test]
+    fn vms_come_and_go() {
+        let fake = Fake::new("scan");
+        let (host, mut scan, start) = (fake.host(), Scan::default(), Instant::now());
+        let mut look = |after_s: u64| {
+            scan.look(&host, start + Duration::from_secs(after_s)).unwrap();
+            let vcpus = scan.vms().map(|vm| vm.process.vcpus.len()).collect::<Vec<_>>();
+            (names(&scan).join(" "), vcpus)
+        };
+        fake.vm("41-0", "web");
+        fake.write("proc/50/status", "Tgid:\t50");
+        assert_eq!(look(0), ("web".into(), vec![0]));
+        fake.vm("42-0", "db");
+        assert_eq!(look(0).0, "web db", "a new process");
+        fake.write("proc/42/task/43/comm", "CPU 0/KVM");
+        assert_eq!(look(0).1, [0, 1], "a new thread");
+        fs::write(fake.path("proc/50/cmdline"), "firecracker\0--id\0late\0").unwrap();
+        fs::create_dir_all(fake.path("proc/50/fd")).unwrap();
+        std::os::unix::fs::symlink("anon_inode:kvm-vm", fake.path("proc/50/fd/3")).unwrap();
+        assert_eq!(look(0).0, "web db", "an old process is looked at when all are");
+        assert_eq!(look(60).0, "web db late");
+        fs::remove_dir_all(fake.path("proc/41")).unwrap();
+        assert_eq!(look(60).0, "db late", "one that ended");
+        fs::remove_file(fake.path("proc/50/fd/3")).unwrap();
+        assert_eq!(look(120).0, "db", "one that goes on without its VM");
+    }
+
+    #[test]
+    fn a_host_whose_processes_cannot_be_read_is_an_error() {
+        let nowhere = Host::at("/nonexistent".as_ref());
+        assert!(Scan::default().look(&nowhere, Instant::now()).is_err());
+    }
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! VMs that are made up, for tests of what shows VMs: each loses time to one cause, and what they did
+//! follows from the time alone.
+
+use super::facts::Facts;
+use super::sample::{Running, Sample, Source};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use unspin_diagnosis::{Cause, State};
+use unspin_host::{Monitor, Name, Vcpu, VmProcess};
+use unspin_probe::{Seen, Thread};
+use unspin_uapi::{Counter, Kind, Value};
+
+/// Process ids begin here; each VM has so many, for its threads.
+const PID: u32 = 100_000;
+const PIDS: u32 = 1000;
+
+/// Time that has passed when it begins, so that counters are not 0.
+const AGE: Duration = Duration::from_secs(1000);
+
+/// A kind of VM: its name, what it loses time to, and shares of its time, in per mille. The rest is `guest`.
+type Mix = (&'static [u8], Option<Cause>, &'static [(State, u64)]);
+
+const MIXES: [Mix; 6] = [
+    (
+        b"web",
+        Some(Cause::Contention),
+        &[
+            (State::ReadyVm, 250),
+            (State::ReadyHost, 50),
+            (State::Throttled, 20),
+            (State::Parked, 10),
+        ],
+    ),
+    (b"db", Some(Cause::SpinSwitch), &[(State::ExitPause, 150), (State::ReadySibling, 30)]),
+    (
+        b"queue",
+        Some(Cause::IdleSwitch),
+        &[(State::Halted, 400), (State::Waking, 60), (State::Poll, 120)],
+    ),
+    (
+        b"mail",
+        Some(Cause::Ipi),
+        &[(State::ExitIpi, 90), (State::ExitInterrupt, 40), (State::Halted, 300)],
+    ),
+    (b"hpc", Some(Cause::UserSpin), &[(State::ExitInterrupt, 5)]),
+    // Nobody can be kept from such a name.
+    (b"calm \x1b[31m\"x\"\\\n\xff", None, &[(State::Halted, 800), (State::Vmm, 5)]),
+];
+
+/// Looks of the module's per second, and what 1000 of them find of a VM that spins in user space.
+const LOOKS: u64 = 1000;
+const USER_SPINS: u64 = 450;
+
+/// Pause-loop exits per vCPU and second, of a VM that spins in its kernel.
+const PAUSES: u64 = 20_000;
+
+pub struct Synthetic {
+    vms: usize,
+    vcpus: u32,
+    start: Instant,
+}
+
+/// `VMSxVCPUS`.
+pub fn parse_size(text: &str) -> Result<(usize, u32), String> {
+    let parts = text.split_once('x').and_then(|(vms, vcpus)| {
+        Some((vms.parse().ok().filter(|n| *n <= 500)?, vcpus.parse().ok()?))
+    });
+    let fits = parts.filter(|(_, vcpus)| (1..PIDS).contains(vcpus));
+    fits.ok_or_else(|| format!("VMSxVCPUS, up to 500x{}", PIDS - 1))
+}
+
+impl Synthetic {
+    /// `vcpus` of each VM: below [`PIDS`].
+    pub fn new(vms: usize, vcpus: u32) -> Synthetic {
+        Synthetic { vms, vcpus, start: Instant::now() }
+    }
+
+    pub fn vms(&self) -> Vec<Running> {
+        (0..self.vms).map(|vm| self.vm(vm)).collect()
+    }
+
+    fn vm(&self, number: usize) -> Running {
+        let pid = PID + PIDS * number as u32;
+        let (name, ..) = MIXES[number % MIXES.len()];
+        let name = [name, (number / MIXES.len() + 1).to_string().as_bytes()].concat();
+        let vcpus: Vec<Vcpu> =
+            (0..self.vcpus).map(|index| Vcpu { index, tid: pid + 1 + index }).collect();
+        let threads = std::iter::once(pid).chain(vcpus.iter().map(|vcpu| vcpu.tid)).collect();
+        let uuid = Some(format!("00000000-0000-0000-0000-{number:012}"));
+        let process =
+            VmProcess { pid, monitor: Monitor::Qemu, name: Some(Name::new(name)), uuid, vcpus };
+        Running { process, threads }
+    }
+
+    /// What there is when so much time has passed.
+    pub fn at(&self, time: Duration) -> Sample {
+        let vms = self.vms();
+        let mut seen = BTreeMap::new();
+        let mut files = BTreeMap::new();
+        for (number, vm) in vms.iter().enumerate() {
+            let mix = &MIXES[number % MIXES.len()];
+            for thread in vm.watched() {
+                seen.insert(thread, seen_of(mix, thread, time));
+            }
+            files.insert(vm.process.pid, files_of(mix, time));
+        }
+        Sample { vms, seen, facts: Arc::new(Facts::of_files(files)), left_out: 0 }
+    }
+}
+
+impl Source for Synthetic {
+    fn look(&mut self) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn sample(&mut self) -> anyhow::Result<Sample> {
+        Ok(self.at(AGE + self.start.elapsed()))
+    }
+}
+
+/// vCPUs of a VM lose differently much: the first all that its mix says, others a part of it.
+fn seen_of((_, cause, shares): &Mix, thread: Thread, time: Duration) -> Seen {
+    let ns = time.as_nanos() as u64;
+    let part = 4 - u64::from(thread.tid % PIDS - 1) % 4;
+    let mut seen = Seen { switches: ns / 2_000_000, wakes: ns / 4_000_000, ..Seen::default() };
+    for (state, per_mille) in *shares {
+        seen.times[*state] = ns / 4000 * per_mille * part;
+        if state.is_exit() {
+            seen.exits[*state] = seen.times[*state] / 5_000;
+        }
+    }
+    seen.times[State::Guest] = ns - seen.times.total();
+    if *cause == Some(Cause::SpinSwitch) {
+        seen.exits[State::ExitPause] = (time.as_secs_f64() * PAUSES as f64) as u64 * part / 4;
+    }
+    seen
+}
+
+/// The module's files of a VM: every counter grows.
+fn files_of((_, cause, _): &Mix, time: Duration) -> BTreeMap<String, String> {
+    let ms = time.as_millis() as u64;
+    let spins = if *cause == Some(Cause::UserSpin) { USER_SPINS } else { 0 };
+    let counter = |counter: Counter| match counter {
+        Counter::USER_SAMPLES => ms * LOOKS / 1000,
+        Counter::USER_SPINS => ms * LOOKS / 1000 * spins / 1000,
+        Counter::PLE_EXITS => ms * PAUSES / 1000,
+        Counter::SPIN_CYCLES => ms * PAUSES / 1000 * 4096,
+        _ => ms,
+    };
+    let counters = Counter::ALL.iter().map(|of| (of.file(), counter(*of)));
+    let values = Value::ALL.iter().map(|value| match value.kind() {
+        Kind::COUNT => (value.file(), ms),
+        Kind::LAST => (value.file(), 4096),
+    });
+    let text = |(file, number): (&str, u64)| (file.to_string(), number.to_string());
+    let mode = ("mode".to_string(), "observe".to_string());
+    counters.chain(values).map(text).chain([mode]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::did;
+    use unspin_diagnosis::{dominant, losses};
+
+    #[test]
+    fn each_vm_loses_to_its_cause() {
+        let source = Synthetic::new(MIXES.len(), 4);
+        let (before, after) = (source.at(AGE), source.at(AGE + Duration::from_secs(1)));
+        for (vm, (_, cause, _)) in after.vms.iter().zip(&MIXES) {
+            let watched = vm.between(&before.seen, &after.seen).unwrap();
+            let seen = watched.vcpus.iter().map(|(_, seen)| seen);
+            let did = did(vm.process.pid, seen, &before.facts, &after.facts);
+            assert_eq!(did.times.total(), 4_000_000_000);
+            assert_eq!(dominant(&losses(&did)), *cause);
+        }
+    }
+
+    #[test]
+    fn sizes_are_within_bounds() {
+        assert_eq!(parse_size("125x4"), Ok((125, 4)));
+        assert_eq!(parse_size("0x1"), Ok((0, 1)));
+        for wrong in ["", "3", "3x", "501x1", "1x0", "1x1000", "-1x2", "1x2x3"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin top` with VMs that are made up: on a terminal, once as a table, and what it refuses.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{channel, Receiver};
+use std::time::{Duration, Instant};
+
+const WAIT: Duration = Duration::from_secs(20);
+
+/// What ends the use of the terminal's other screen, and what begins it.
+const LEAVE: &str = "\u{1b}[?1049l";
+const ENTER: &str = "\u{1b}[?1049h";
+
+fn unspin(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    command.arg("top").args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+#[track_caller]
+fn fails(args: &[&str], code: i32, words: &str) {
+    let out = unspin(args);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(code), "{said}");
+    assert!(said.contains(words), "{said}");
+    assert!(!said.contains("panicked") && out.stdout.is_empty(), "{said}");
+}
+
+#[test]
+fn wrong_usage_is_2() {
+    fails(&["--delay", "0"], 2, "--delay");
+    fails(&["--sort", "size"], 2, "[possible values: name,");
+    fails(&["--json"], 2, "--once");
+    fails(&["--synthetic", "1x1"], 2, "top draws on a terminal, and standard output is none");
+}
+
+/// A host without processes has no VM, whatever else it has.
+#[test]
+fn a_host_without_vms_is_said_to_be_one() {
+    let empty = std::env::temp_dir().join(format!("unspin-top-{}", std::process::id()));
+    std::fs::create_dir_all(&empty).unwrap();
+    let out = unspin(&["--once", "--delay", "0.1", "--proc", empty.to_str().unwrap()]);
+    std::fs::remove_dir_all(&empty).unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    match out.status.code() {
+        Some(77) => assert!(said.starts_with("unspin: "), "{said}"),
+        code => assert_eq!((code, said.as_str()), (Some(1), "unspin: no VM runs on this host\n")),
+    }
+}
+
+#[test]
+fn once_writes_a_table_or_what_diagnose_writes() {
+    let args = ["--once", "--delay", "0.2", "--synthetic", "6x2"];
+    let out = unspin(&args);
+    assert!(out.status.success());
+    let text = String::from_utf8(out.stdout).unwrap();
+    let lines: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines.len(), 7, "{text}");
+    assert_eq!(lines[0][..5], ["pid", "vcpus", "guest%", "idle%", "lost%"]);
+    assert_eq!((lines[1][11], lines[1][12]), ("user-spin", "hpc1"), "{text}");
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+
+    let chosen = unspin(&[&args[..], &["--json", "--filter", "DB"]].concat());
+    let json: serde_json::Value = serde_json::from_slice(&chosen.stdout).unwrap();
+    assert_eq!(json["schema"], 1);
+    assert_eq!(json["vms"].as_array().unwrap().len(), 1);
+    let vm = &json["vms"][0];
+    assert_eq!((&vm["name"], &vm["dominant"]), (&"db1".into(), &"spin-switch".into()));
+    assert_eq!(vm["vcpu"].as_array().unwrap().len(), 2);
+    fails(&[&args[..], &["--filter", "none"]].concat(), 1, "has \"none\" in its name");
+}
+
+/// A terminal of 80 columns and 24 lines, and top on it.
+struct Terminal {
+    top: Child,
+    keys: File,
+    /// Our end of the terminal's other side, so that it stays when top has ended.
+    side: OwnedFd,
+    /// How the terminal was before.
+    before: (u32, u32),
+    shown: Receiver<Vec<u8>>,
+    all: String,
+}
+
+fn modes(side: &OwnedFd) -> (u32, u32) {
+    // SAFETY: zeroes are a value of it, and it is what the call writes to.
+    let modes = unsafe {
+        let mut modes: libc::termios = std::mem::zeroed();
+        assert_eq!(libc::tcgetattr(side.as_raw_fd(), &mut modes), 0);
+        modes
+    };
+    (modes.c_lflag, modes.c_iflag)
+}
+
+impl Terminal {
+    fn new() -> Terminal {
+        let (mut ours, mut theirs) = (0, 0);
+        let size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        let null = std::ptr::null_mut();
+        // SAFETY: it writes the two descriptors, which nobody else has.
+        let (ours, side) = unsafe {
+            assert_eq!(libc::openpty(&mut ours, &mut theirs, null, null.cast(), &size), 0);
+            (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
+        };
+        let before = modes(&side);
+        let end = || Stdio::from(side.try_clone().unwrap());
+        let top = Command::new(env!("CARGO_BIN_EXE_unspin"))
+            .args(["top", "--synthetic", "6x2", "--delay", "0.2"])
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
+            .spawn()
+            .unwrap();
+        let (show, shown) = channel();
+        let keys = File::from(ours);
+        let mut screen = keys.try_clone().unwrap();
+        std::thread::spawn(move || {
+            let mut part = [0; 4096];
+            while let Ok(read @ 1..) = screen.read(&mut part) {
+                if show.send(part[..read].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Terminal { top, keys, side, before, shown, all: String::new() }
+    }
+
+    /// Waits until this word is shown, and takes all up to then away.
+    #[track_caller]
+    fn shows(&mut self, word: &str) {
+        let end = Instant::now() + WAIT;
+        loop {
+            if let Some(at) = self.all.find(word) {
+                self.all.drain(..at + word.len());
+                return;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            let part = self.shown.recv_timeout(left);
+            let part = part.unwrap_or_else(|e| panic!("no {word:?}: {e}: {:?}", self.all));
+            self.all += &String::from_utf8_lossy(&part);
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Presses keys, and Ctrl-L: all is drawn anew, so that words come in one piece.
+    #[track_caller]
+    fn press_and_see(&mut self, keys: &str, word: &str) {
+        self.press(keys);
+        self.press("\u{c}");
+        self.shows(word);
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: the process is ours, and nobody waits for it meanwhile.
+        assert_eq!(unsafe { libc::kill(self.top.id() as i32, signal) }, 0);
+    }
+
+    #[track_caller]
+    fn is_stopped_and_goes_on(&mut self) {
+        self.shows(LEAVE);
+        let end = Instant::now() + WAIT;
+        let stat = format!("/proc/{}/stat", self.top.id());
+        while !std::fs::read_to_string(&stat).unwrap().contains(") T ") {
+            assert!(Instant::now() < end, "it does not stop");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(modes(&self.side), self.before);
+        self.signal(libc::SIGCONT);
+        self.shows(ENTER);
+    }
+
+    #[track_caller]
+    fn ends_well(mut self) {
+        self.shows(LEAVE);
+        assert!(self.top.wait().unwrap().success());
+        assert_eq!(modes(&self.side), self.before);
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.top.kill();
+        let _ = self.top.wait();
+    }
+}
+
+#[test]
+fn keys_are_heard_and_the_terminal_is_given_back() {
+    let mut terminal = Terminal::new();
+    terminal.shows(ENTER);
+    terminal.shows("hpc1");
+    assert_ne!(modes(&terminal.side), terminal.before);
+    terminal.press_and_see("\r", "spinning");
+    // F1 as xterm sends it.
+    terminal.press_and_see("\u{1b}OP", "PgUp");
+    terminal.press_and_see("x", "SortBy");
+    terminal.press("q");
+    terminal.ends_well();
+}
+
+#[test]
+fn signals_end_it_as_well() {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        let terminal = Terminal::new();
+        let mut terminal = terminal;
+        terminal.shows("hpc1");
+        terminal.signal(signal);
+        terminal.ends_well();
+    }
+}
+
+#[test]
+fn a_stop_gives_the_terminal_back_for_a_while() {
+    let mut terminal = Terminal::new();
+    for by_key in [false, true] {
+        terminal.shows("hpc1");
+        match by_key {
+            true => terminal.press("\u{1a}"),
+            false => terminal.signal(libc::SIGTSTP),
+        }
+        terminal.is_stopped_and_goes_on();
+    }
+    terminal.press("q");
+    terminal.ends_well();
+}
