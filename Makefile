@@ -24,7 +24,7 @@ test-deps: deps ## install what the tests need besides
 	@.ci/deps $(TEST_PACKAGES)
 
 build: deps ## build the command and the agent
-	cargo build --release --locked -p unspin -p unspin-agent -p unspin-scx
+	cargo build --release --locked -p unspin -p unspin-agent -p unspin-scx -p unspin-watch
 
 demo: build ## run the main job: stock KVM against HVS and APPLES, table and out/demo/report.html
 	$(UNSPIN) bench scenarios/demo.toml --machine auto --load --out out/demo

@@ -2,7 +2,7 @@
 //! A row as summary.json and table.csv have it: flat, null where nothing is known.
 
 use crate::summary::{
-    CostNs, GuestKind, Key, Performance, Row, Spinner, TimeShares, VcpuTime, WaitCycles,
+    CostNs, Diagnosis, GuestKind, Key, Performance, Row, Spinner, TimeShares, VcpuTime, WaitCycles,
     WindowCycles, Yields,
 };
 use serde::{Serialize, Serializer};
@@ -12,6 +12,8 @@ use serde::{Serialize, Serializer};
 struct Flat<'a> {
     #[serde(flatten)]
     key: &'a Key,
+    #[serde(flatten)]
+    diagnosis: Option<&'a Diagnosis>,
     #[serde(skip_serializing_if = "Option::is_none")]
     guest: Option<&'a GuestKind>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,6 +67,7 @@ impl<'a> From<&'a Row> for Flat<'a> {
         let guest = row.guest.as_ref();
         Flat {
             key: &row.key,
+            diagnosis: row.diagnosis.as_ref(),
             guest: row.linux.as_ref().map(|linux| &linux.guest),
             vcpu_time: row.linux.as_ref().and_then(|linux| linux.time),
             spinners: row.linux.as_ref().map_or(&[], |linux| &linux.spinners),

@@ -26,7 +26,7 @@ pub use show::plot::{plot_svg, Plot, PlotSeries};
 pub use show::svg::{Chart, Kind};
 pub use show::text::text;
 pub use summary::{
-    Counted, Document, EpochTrace, Guest, Headroom, Key, Mean, Performance, Picks, Provenance, Row,
+    Counted, Diagnosis, Document, EpochTrace, Guest, Headroom, Key, Lost, Mean, Performance, Picks, Provenance, Row,
     SlowdownRow, StallCount, StallRow, Summary, TimeShares, WaitCycles, WakeupRow, Waste,
     WindowCycles, Windows, Yields,
 };

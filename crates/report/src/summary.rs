@@ -4,6 +4,7 @@
 
 use serde::Serialize;
 use std::collections::BTreeMap;
+use unspin_diagnosis::{Cause, Sure};
 use unspin_scenario::plan::CgroupLayout;
 use unspin_scenario::result::EpochSample;
 
@@ -140,6 +141,8 @@ pub struct Row {
     pub perf: Performance,
     /// Rows of one VM only.
     pub share: Option<Share>,
+    /// Rows of one VM whose vCPUs were watched.
+    pub diagnosis: Option<Diagnosis>,
     /// What the module counted; `None` where it did not, and of `ideal`, as with all that follows.
     pub module: Option<Counted>,
     pub windows: Option<Windows>,
@@ -253,6 +256,31 @@ pub struct Share {
     /// Time of its own turns, of the window; VMs may have turns at the same time. `None` where no VM
     /// of the runs had any.
     pub turn: Option<f64>,
+}
+
+/// What a VM lost, all repeats together, as `unspin diagnose` says it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Diagnosis {
+    /// The causes that its case has; no key where it is no case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub injected: Option<Vec<Cause>>,
+    /// The cause that costs most, or null.
+    pub dominant: Option<Cause>,
+    pub causes: Vec<Lost>,
+    /// vCPU-seconds in each state; those without any are left out.
+    pub states: BTreeMap<&'static str, f64>,
+    /// Share of the vCPUs' wall time in other exits and in the VMM.
+    pub remainder: f64,
+}
+
+/// What was lost to a cause; null where that is unknown.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Lost {
+    pub cause: Cause,
+    pub lost_s_per_s: Option<f64>,
+    /// Of the vCPUs' wall time, 0 to 1.
+    pub share: Option<f64>,
+    pub sure: Sure,
 }
 
 /// The module's counts, medians over repeats.

@@ -27,6 +27,7 @@ pub(crate) fn row(of: &[&RunResult], base: &[&RunResult], over: Over) -> Row {
         key: key(&of[0].run, over),
         perf: Performance { work_units: work_units(of, over), ..performance(of, base, over) },
         share: None,
+        diagnosis: None,
         module: counted(of, base, over),
         windows: Some(windows(of, over)),
         guest: Some(guest(of, over)),
