@@ -72,15 +72,19 @@ table! { CASE_TABLE: Case = "[[case]]", "VMs that lose time to causes that are k
     which cause was found.";
     CASE_NAME: Name = "name", Name =>
         .needed("a name")
+        .on(Machines::Module)
         .help("what its rows are called");
     INJECT: Maybe<List<Word<Cause>>> = "inject", Maybe(list("", word())) =>
         .usually("none: the VMs lose nothing")
+        .on(Machines::Module)
         .help("the causes that the VMs lose time to, by what they run and where");
     CASE_VMS: List<Name> = "vms", list("names of [[vm]] tables", Name) =>
         .needed("a list of names of [[vm]] tables")
+        .on(Machines::Module)
         .help("its VMs");
     CASE_ARM: Maybe<Name> = "arm", Maybe(Name) =>
         .usually("the baseline")
+        .on(Machines::Module)
         .help("the arm that it is run under");
 }
 
