@@ -56,7 +56,7 @@ pub struct Before {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Vcpu {
-    pub version: u64,
+    pub ended: u64,
     pub since: u64,
     pub woken_at: u64,
     pub vm: u32,
@@ -78,6 +78,7 @@ pub struct Vcpu {
     pub exits: [u64; State::COUNT],
     pub switches: u64,
     pub wakes: u64,
+    pub begun: u64,
 }
 
 #[repr(C)]
@@ -164,9 +165,9 @@ mod tests {
         assert_eq!(in_c(&btf, "cpu"), in_rust!(Cpu: since kind vm registrations had));
         assert_eq!(in_c(&btf, "share"), in_rust!(Share: vcpus vmm));
         assert_eq!(in_c(&btf, "before"), in_rust!(Before: vcpus vmm host own_vcpus own_vmm));
-        let vcpu = in_rust!(Vcpu: version since woken_at vm place phase reason asleep cpu before
+        let vcpu = in_rust!(Vcpu: ended since woken_at vm place phase reason asleep cpu before
             cfs_rq throttled exit_at pending pending_asleep vmm_at halt_began halt_ended time exits
-            switches wakes);
+            switches wakes begun);
         assert_eq!(in_c(&btf, "vcpu"), vcpu);
     }
 }

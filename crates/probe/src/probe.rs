@@ -176,15 +176,15 @@ impl Probe {
 
     /// A vCPU as it was at one time.
     fn steady(&self, tid: u32) -> Result<Option<Vcpu>, Error> {
-        let mut last = None;
+        let mut found = self.vcpus.get(tid)?;
         for _ in 0..TRIES {
-            let Some(vcpu) = self.vcpus.get(tid)? else { return Ok(None) };
-            if vcpu.version % 2 == 0 && last == Some(vcpu) {
-                return Ok(last);
+            match found {
+                // The kernel copies from first to last.
+                Some(vcpu) if vcpu.ended != vcpu.begun => found = self.vcpus.get(tid)?,
+                _ => break,
             }
-            last = Some(vcpu);
         }
-        Ok(last)
+        Ok(found)
     }
 
     fn sums(&self, vcpu: &Vcpu, now: u64) -> Result<Before, Error> {

@@ -47,7 +47,7 @@ enum phase { IN_GUEST, IN_EXIT, WAKING, IN_VMM };
 
 /* A vCPU. Times are of CLOCK_MONOTONIC, in ns. */
 struct vcpu {
-	__u64 version;	/* odd while it changes */
+	__u64 ended;	/* changes that have ended: first, so that it is read first */
 	__u64 since;	/* all before is counted */
 	__u64 woken_at;	/* the last time that its thread was woken */
 	__u32 vm;
@@ -66,6 +66,7 @@ struct vcpu {
 	__u64 time[STATES];
 	__u64 exits[STATES]; /* how many of each kind */
 	__u64 switches, wakes;
+	__u64 begun;	/* changes that have begun: last; as many where what was read is of one time */
 };
 
 struct {

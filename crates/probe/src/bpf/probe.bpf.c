@@ -33,14 +33,14 @@ static __always_inline struct vcpu *current_vcpu(void)
 
 static __always_inline void change(struct vcpu *v)
 {
-	v->version++;
+	v->begun++;
 	barrier();
 }
 
 static __always_inline void changed(struct vcpu *v)
 {
 	barrier();
-	v->version++;
+	v->ended++;
 }
 
 static __always_inline void add(struct vcpu *v, __u32 state, __u64 time)
