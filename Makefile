@@ -12,7 +12,7 @@ PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 DEB_PACKAGES := debhelper dh-dkms
 TEST_DEB_PACKAGES := lintian mmdebstrap
 
-.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-programs lint house bench bench-sim-peer scenario-keys figures bench-locks matrix matrix-full verify-full campaign soak soak-locks soak-debug deb test-deb clean
+.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-programs lint house bench bench-sim-peer scenario-keys figures bench-locks diagnosis matrix matrix-full verify-full campaign soak soak-locks soak-debug deb test-deb clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -97,6 +97,9 @@ LINUX := linux linux-hosts linux-two linux-flat linux-unpinned linux-eight libvi
 
 campaign-linux: build ## programs in Linux guests: main table, other hosts, sizes and layouts (three hours); out/campaign/linux
 	$(UNSPIN) bench $(LINUX:%=scenarios/%.toml) --machine emulated --out out/campaign/linux --resume
+
+diagnosis: build ## what unspin diagnose says of VMs that lose time to known causes (half an hour); out/diagnosis
+	$(UNSPIN) bench scenarios/diagnosis.toml --machine emulated --out out/diagnosis
 
 matrix: build ## every lock under every host policy, 1 to 4 VMs, ebizzy: docs/matrix.md
 	$(UNSPIN) bench scenarios/matrix.toml --machine emulated --profile ebizzy --out out/matrix --resume

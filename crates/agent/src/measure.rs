@@ -7,7 +7,9 @@ use std::time::Duration;
 use unspin_guest_abi::rng::{splitmix64, vm_seed};
 use unspin_policy::vcrd;
 use unspin_scenario::plan::{CgroupLayout, Coscheduling, Run, Window};
-use unspin_scenario::result::{ModuleStats, RunResult, SpinPlace, Spinners, Stalls, VcpuStates, VmResult};
+use unspin_scenario::result::{
+    ModuleStats, RunResult, SpinPlace, Spinners, Stalls, VcpuStates, VmResult,
+};
 use unspin_spinners::{is_user, Samples, USER};
 use unspin_vmm::process::{now_ns, Sample, Schedule};
 use unspin_vmm::{Realtime, VcpuSample, VmConfig};
@@ -116,11 +118,11 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     let lines = lines_of(bench, run, trace.as_ref())?;
     let counted = differences(&first, &second)?;
     let window_ns: u64 = samples.iter().map(|[a, b]| b.at_ns - a.at_ns).sum();
-    let vm = samples
-        .iter()
-        .zip(counted)
-        .zip(errors)
-        .map(|((sample, module), error)| VmResult { module, error, ..vm_result(sample) });
+    let vm = samples.iter().zip(counted).zip(errors).map(|((sample, module), error)| VmResult {
+        module,
+        error,
+        ..vm_result(sample)
+    });
     Ok(RunResult {
         run: run.clone(),
         window_ns: window_ns / samples.len() as u64,

@@ -26,8 +26,8 @@ pub use show::plot::{plot_svg, Plot, PlotSeries};
 pub use show::svg::{Chart, Kind};
 pub use show::text::text;
 pub use summary::{
-    Counted, Diagnosis, Document, EpochTrace, Guest, Headroom, Key, Lost, Mean, Performance, Picks, Provenance, Row,
-    SlowdownRow, StallCount, StallRow, Summary, TimeShares, WaitCycles, WakeupRow, Waste,
-    WindowCycles, Windows, Yields,
+    Counted, Diagnosis, Document, EpochTrace, Guest, Headroom, Key, Lost, Mean, Performance, Picks,
+    Provenance, Row, SlowdownRow, StallCount, StallRow, Summary, TimeShares, WaitCycles, WakeupRow,
+    Waste, WindowCycles, Windows, Yields,
 };
 pub use write::{write_atomic, write_dir, FileError};

@@ -273,6 +273,18 @@ pub struct Diagnosis {
     pub remainder: f64,
 }
 
+impl Diagnosis {
+    /// Whether the dominant cause is one that was put there, or none where none was; `None`: it is no
+    /// case.
+    pub fn is_right(&self) -> Option<bool> {
+        let injected = self.injected.as_ref()?;
+        Some(match self.dominant {
+            Some(cause) => injected.contains(&cause),
+            None => injected.is_empty(),
+        })
+    }
+}
+
 /// What was lost to a cause; null where that is unknown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Lost {

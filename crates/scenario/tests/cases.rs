@@ -48,8 +48,12 @@ fn a_case_is_a_run_of_its_vms_under_its_arm() {
     let runs = plan(&Selection::default()).unwrap().runs;
     let names: Vec<(&str, &str, u32)> =
         runs.iter().map(|r| (r.profile.as_str(), r.arm.name.as_str(), r.repeat)).collect();
-    let expected =
-        [("nothing", "stock", 0), ("both", "short", 0), ("nothing", "stock", 1), ("both", "short", 1)];
+    let expected = [
+        ("nothing", "stock", 0),
+        ("both", "short", 0),
+        ("nothing", "stock", 1),
+        ("both", "short", 1),
+    ];
     assert_eq!(names, expected);
     assert!(runs.iter().all(|r| r.states && !r.alone && r.baseline == r.arm.name));
     assert_eq!(runs[0].inject, Some(vec![]));
@@ -86,7 +90,12 @@ fn what_is_wrong_with_a_case_is_named() {
 
 #[test]
 fn cases_say_all_that_is_run() {
-    refused("[host]", "[sweep]\ncgroups = [\"flat\"]\n[host]", "sweep", "no [sweep] beside [[case]]");
+    refused(
+        "[host]",
+        "[sweep]\ncgroups = [\"flat\"]\n[host]",
+        "sweep",
+        "no [sweep] beside [[case]]",
+    );
     refused("[host]", "[measure]\nalone = true\n[host]", "measure.alone", "alone = false");
     let spare = "[[vm]]\nname = \"spare\"\nvcpus = 1\nworkload = \"p\"\n[[arm]]\nname = \"stock\"";
     refused("[[arm]]\nname = \"stock\"", spare, "vm[2]", "no [[case]] has these VMs");

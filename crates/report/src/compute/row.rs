@@ -47,7 +47,8 @@ pub(crate) fn key(run: &Run, over: Over) -> Key {
         lock: run.lock_group.clone(),
         arm: run.arm.name.clone(),
         baseline: run.baseline.clone(),
-        spin_intensive: spin_intensive(run, profile),
+        // Cases are compared with nothing.
+        spin_intensive: run.inject.is_none() && spin_intensive(run, profile),
         same_as: None,
     }
 }

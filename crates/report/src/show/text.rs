@@ -313,8 +313,13 @@ fn stalls(s: &Summary) -> String {
 }
 
 fn diagnoses(s: &Summary) -> String {
+    let judged = || s.arms.iter().filter_map(|row| row.diagnosis.as_ref()?.is_right());
+    let right = match judged().count() {
+        0 => String::new(),
+        all => format!("; right: {} of {all} VMs", judged().filter(|right| *right).count()),
+    };
     let title = format!(
-        "what VMs lose, of their vCPUs' time; ? is not known ({}, {})",
+        "what VMs lose, of their vCPUs' time; ? is not known{right} ({}, {})",
         s.machine, s.kernel
     );
     titled(&title, &head(), lines(s), None)

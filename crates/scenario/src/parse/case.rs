@@ -23,7 +23,10 @@ pub(crate) fn read_cases(top: &Table) -> Option<Vec<Written>> {
         v.problem("no cases", "at least one [[case]], or this key left out");
     }
     if let Some(sweep) = top.at(&keys::SWEEP_TABLE) {
-        sweep.problem("cases are run instead of the points of a sweep", "no [sweep] beside [[case]]");
+        sweep.problem(
+            "cases are run instead of the points of a sweep",
+            "no [sweep] beside [[case]]",
+        );
     }
     let alone = top.at(&keys::MEASURE_TABLE).and_then(|v| v.table("")?.at(&keys::ALONE));
     if let Some(alone) = alone.filter(|v| v.bool() == Some(true)) {
