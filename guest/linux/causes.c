@@ -4,20 +4,31 @@
  *
  * compute	they compute, and never wait
  * spin		they take turns at one pthread_spin_lock(), and spin in user space for it
+ * write	they write to one file of memory, and spin in the kernel for its lock
+ * membarrier	they compute, and the first one interrupts the others again and again, by membarrier()
+ * mprotect	they compute, and the first one has the others forget a page's translation, by mprotect()
  * ping-pong	pairs pass a byte to and fro through pipes; whoever waits for it sleeps
  *
- * One unit is 2,000 steps of computing: alone, inside the lock, or by whoever has the byte.
+ * One unit is 2,000 steps of computing: alone, inside the lock, or by whoever has the byte. Of "write" it is
+ * 16 KiB written.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <linux/membarrier.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include "units.h"
 
 #define STEPS 2000
+#define BYTES 16384
+#define PAGE 4096
 #define THREADS_MAX 256
 
 static struct area *area;
 static pthread_spinlock_t lock;
+static volatile char *page;
+/* All threads write to it. */
+static int file;
 /* [i]: thread i reads from it. */
 static int pipes[THREADS_MAX][2];
 
@@ -49,6 +60,47 @@ static void *spins(void *number)
 		pthread_spin_lock(&lock);
 		compute(slot);
 		pthread_spin_unlock(&lock);
+	}
+	return NULL;
+}
+
+static void *writes(void *number)
+{
+	static const char bytes[BYTES];
+	uint64_t *slot = units_slot(area);
+
+	(void)number;
+	for (;;) {
+		if (pwrite(file, bytes, sizeof(bytes), 0) != sizeof(bytes))
+			units_refuse("causes: pwrite: %s", strerror(errno));
+		units_count(slot);
+	}
+	return NULL;
+}
+
+static void *interrupts(void *number)
+{
+	uint64_t *slot = units_slot(area);
+
+	for (;;) {
+		compute(slot);
+		if (!number && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0))
+			units_refuse("causes: membarrier: %s", strerror(errno));
+	}
+	return NULL;
+}
+
+static void *protects(void *number)
+{
+	uint64_t *slot = units_slot(area);
+
+	for (;;) {
+		compute(slot);
+		if (number)
+			continue;
+		*page = 1;
+		if (mprotect((void *)page, PAGE, PROT_READ) || mprotect((void *)page, PAGE, PROT_READ | PROT_WRITE))
+			units_refuse("causes: mprotect: %s", strerror(errno));
 	}
 	return NULL;
 }
@@ -94,7 +146,8 @@ int main(int count, char **arguments)
 	static const struct {
 		const char *name;
 		void *(*thread)(void *);
-	} kinds[] = { { "compute", computes }, { "spin", spins }, { "ping-pong", passes } };
+	} kinds[] = { { "compute", computes }, { "spin", spins }, { "write", writes },
+		    { "membarrier", interrupts }, { "mprotect", protects }, { "ping-pong", passes } };
 	int threads = count == 3 ? atoi(arguments[2]) : 0;
 	void *(*thread)(void *) = NULL;
 
@@ -102,9 +155,17 @@ int main(int count, char **arguments)
 		if (!strcmp(kinds[kind].name, arguments[1]))
 			thread = kinds[kind].thread;
 	if (!thread || threads < 2 || threads > THREADS_MAX || threads % 2)
-		units_refuse("usage: causes compute|spin|ping-pong THREADS, with an even number up to %d",
-			     THREADS_MAX);
+		units_refuse("usage: causes compute|spin|write|membarrier|mprotect|ping-pong THREADS, "
+			     "with an even number up to %d", THREADS_MAX);
 	area = units_area();
+	if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0))
+		units_refuse("causes: membarrier: %s", strerror(errno));
+	page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (page == MAP_FAILED)
+		units_refuse("causes: mmap: %s", strerror(errno));
+	file = memfd_create("causes", 0);
+	if (file < 0)
+		units_refuse("causes: memfd_create: %s", strerror(errno));
 	pthread_spin_init(&lock, PTHREAD_PROCESS_PRIVATE);
 	for (int i = 0; i < threads; i++)
 		if (pipe(pipes[i]))

@@ -202,9 +202,14 @@ impl Lab {
         let agent = self.agent.file_name().unwrap_or_default().to_string_lossy();
         let mut programs = vec![self.agent.clone()];
         programs.extend(self.beside(&work.plan)?);
+        // The module pauses for longer than a window: a run that is watched is looked at all the time.
+        let options = match work.plan.runs.iter().any(|run| run.states) {
+            true => " look_always=1",
+            false => "",
+        };
         let payload = Payload {
             script: format!(
-                "insmod /modules/unspin.ko || echo 'lab: unspin did not load'\n\
+                "insmod /modules/unspin.ko{options} || echo 'lab: unspin did not load'\n\
                  {agent} agent /plan.json --out port-e9 || echo \"lab: agent ended with $?\"\n\
                  poweroff -f\n"
             ),
