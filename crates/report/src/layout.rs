@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A row as summary.json and table.csv have it: flat, null where nothing is known.
 
+use crate::diagnosis::Diagnosis;
 use crate::summary::{
-    CostNs, Diagnosis, GuestKind, Key, Performance, Row, Spinner, TimeShares, VcpuTime, WaitCycles,
+    CostNs, GuestKind, Key, Performance, Row, Spinner, TimeShares, VcpuTime, WaitCycles,
     WindowCycles, Yields,
 };
 use serde::{Serialize, Serializer};

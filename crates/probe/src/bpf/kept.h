@@ -11,6 +11,8 @@ enum {
 	VMS_MAX = 512,
 	/* A default; user space sets what it needs. */
 	VCPUS_MAX = 1024,
+	/* Of a thread that is not watched. */
+	NO_SLOT = 0,
 	ISA_VMX = 1,
 	ISA_SVM = 2,
 	HYPERCALL_SEND_IPI = 10, /* KVM_HC_SEND_IPI */
@@ -28,6 +30,7 @@ struct cpu {
 	__u32 vm;    /* the number of its VM */
 	__u64 registrations; /* that were known when it was looked at */
 	__u64 had[KINDS]; /* for how long tasks of each kind had the CPU, in ns */
+	__u64 slot; /* of the vCPU that runs, or NO_SLOT */
 };
 
 /* How long a VM's vCPUs and its VMM's other threads had a CPU, in ns. */
@@ -73,6 +76,14 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, VCPUS_MAX);
 	__type(key, __u32); /* thread id */
+	__type(value, __u32); /* its slot */
+} slots SEC(".maps");
+
+/* An array: to find an entry of it takes a few instructions. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, VCPUS_MAX);
+	__type(key, __u32); /* slot */
 	__type(value, struct vcpu);
 } vcpus SEC(".maps");
 

@@ -2,8 +2,8 @@
 //! What a VM whose vCPUs were watched lost, and on what.
 
 use crate::compute::measures::{vms, Over};
+use crate::diagnosis::{Diagnosis, Lost};
 use crate::stat::round;
-use crate::summary::{Diagnosis, Lost};
 use unspin_diagnosis::{dominant, losses, remainder, user_spin_share, Did, Loss};
 use unspin_scenario::result::{Begin, ModuleStats, RunResult};
 

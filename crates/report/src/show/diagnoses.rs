@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What each VM that was watched lost, and on what.
 
-use crate::summary::{Diagnosis, Row, Summary};
+use crate::diagnosis::Diagnosis;
+use crate::summary::{Row, Summary};
 use unspin_diagnosis::Cause;
 
 /// The names of the columns.
