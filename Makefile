@@ -98,7 +98,7 @@ LINUX := linux linux-hosts linux-two linux-flat linux-unpinned linux-eight libvi
 campaign-linux: build ## programs in Linux guests: main table, other hosts, sizes and layouts (three hours); out/campaign/linux
 	$(UNSPIN) bench $(LINUX:%=scenarios/%.toml) --machine emulated --out out/campaign/linux --resume
 
-diagnosis: build ## what unspin diagnose says of VMs that lose time to known causes (half an hour); out/diagnosis
+diagnosis: build ## what unspin diagnose says of VMs that lose time to known causes (a quarter of an hour on one core); out/diagnosis
 	$(UNSPIN) bench scenarios/diagnosis.toml --machine emulated --out out/diagnosis
 
 matrix: build ## every lock under every host policy, 1 to 4 VMs, ebizzy: docs/matrix.md
