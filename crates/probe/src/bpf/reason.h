@@ -3,8 +3,7 @@
 #ifndef UNSPIN_PROBE_REASON_H
 #define UNSPIN_PROBE_REASON_H
 
-#include "kernel.h"
-#include "states.h"
+#include "kept.h"
 
 static __always_inline __u32 vmx_reason(struct kvm_vcpu *vcpu)
 {
