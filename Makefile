@@ -13,7 +13,7 @@ PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 DEB_PACKAGES := debhelper dh-dkms
 TEST_DEB_PACKAGES := lintian mmdebstrap
 
-.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-programs lint house bench bench-sim-peer scenario-keys figures bench-locks matrix matrix-full verify-full campaign soak soak-locks soak-debug deb test-deb clean
+.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-programs lint house bench bench-sim-peer scenario-keys figures bench-locks diagnosis matrix matrix-full verify-full campaign soak soak-locks soak-debug deb test-deb clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -25,7 +25,7 @@ test-deps: deps ## install what the tests need besides
 	@.ci/deps $(TEST_PACKAGES)
 
 build: deps ## build the command and the agent
-	cargo build --release --locked -p unspin -p unspin-agent -p unspin-scx
+	cargo build --release --locked -p unspin -p unspin-agent -p unspin-scx -p unspin-watch
 
 demo: build ## run the main job: stock KVM against HVS and APPLES, table and out/demo/report.html
 	$(UNSPIN) bench scenarios/demo.toml --machine auto --load --out out/demo
@@ -99,6 +99,9 @@ LINUX := linux linux-hosts linux-two linux-flat linux-unpinned linux-eight libvi
 
 campaign-linux: build ## programs in Linux guests: main table, other hosts, sizes and layouts (three hours); out/campaign/linux
 	$(UNSPIN) bench $(LINUX:%=scenarios/%.toml) --machine emulated --out out/campaign/linux --resume
+
+diagnosis: build ## what unspin diagnose says of VMs that lose time to known causes (a quarter of an hour on one core); out/diagnosis
+	$(UNSPIN) bench scenarios/diagnosis.toml --machine emulated --out out/diagnosis
 
 matrix: build ## every lock under every host policy, 1 to 4 VMs, ebizzy: docs/matrix.md
 	$(UNSPIN) bench scenarios/matrix.toml --machine emulated --profile ebizzy --out out/matrix --resume

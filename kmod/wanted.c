@@ -18,7 +18,7 @@
 
 static bool look_always;
 module_param(look_always, bool, 0400);
-MODULE_PARM_DESC(look_always, "for tests on slow emulators: look for spinning in user space without pause");
+MODULE_PARM_DESC(look_always, "for tests on slow emulators: look for spinning in user space without pause, also in turns");
 
 static struct demand_vm demands[UNSPIN_WANTED_VMS_MAX];
 static u64 user_spins[UNSPIN_WANTED_VMS_MAX];
@@ -69,10 +69,13 @@ void unspin_wanted_vcpu(const struct unspin_slot *slot, u32 at)
 	}
 }
 
-/* Whether a VM's vCPUs are to be looked at now. One whose vCPUs run together spins no longer. */
+/*
+ * Whether a VM's vCPUs are to be looked at now. One whose vCPUs run together spins no longer, as a rule;
+ * "look_always" does not take that for granted.
+ */
 static bool to_sample(struct unspin_vm *vm, u64 spins, bool high, u64 now_us)
 {
-	if (!asks_for_user(vm) || high) {
+	if (!asks_for_user(vm) || (high && !look_always)) {
 		vm->sample_until_us = 0;	/* at once, when that has changed */
 		return false;
 	}

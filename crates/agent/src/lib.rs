@@ -4,6 +4,7 @@
 //!
 //! The same code runs on a real host and inside an emulated computer; only the [`Sink`] differs.
 
+mod beside;
 mod cgroup;
 mod child;
 mod credit;
@@ -18,6 +19,7 @@ mod sink;
 mod trace;
 mod turns;
 mod wakeups;
+mod watch;
 
 use unspin_scenario::plan::{Plan, SCHEMA};
 use unspin_scenario::result::{Progress, Record};
@@ -163,7 +165,8 @@ fn prepare(plan: &Plan) -> Result<measure::Bench, Error> {
     let slice = plan.slice_ns.map(host::Slice::set).transpose()?;
     let guests = linux::Guests::new(plan.linux.clone());
     let cpus = cgroup::Cpus::of(plan);
-    Ok(measure::Bench { module, guests, cpus, notes: Vec::new(), _slice: slice })
+    let (watcher, notes) = (watch::Watcher::default(), Vec::new());
+    Ok(measure::Bench { module, guests, watcher, cpus, notes, _slice: slice })
 }
 
 fn read_plan(path: &str) -> Result<Plan, Error> {

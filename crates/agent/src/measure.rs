@@ -7,7 +7,9 @@ use std::time::Duration;
 use unspin_guest_abi::rng::{splitmix64, vm_seed};
 use unspin_policy::vcrd;
 use unspin_scenario::plan::{CgroupLayout, Coscheduling, Run, Window};
-use unspin_scenario::result::{ModuleStats, RunResult, SpinPlace, Spinners, Stalls, VmResult};
+use unspin_scenario::result::{
+    ModuleStats, RunResult, SpinPlace, Spinners, Stalls, VcpuStates, VmResult,
+};
 use unspin_spinners::{is_user, Samples, USER};
 use unspin_vmm::process::{now_ns, Sample, Schedule};
 use unspin_vmm::{Realtime, VcpuSample, VmConfig};
@@ -21,6 +23,7 @@ use crate::module::{self, Module};
 use crate::trace::{self, Trace};
 use crate::turns::Turns;
 use crate::wakeups::Tasks;
+use crate::watch::Watcher;
 use crate::Error;
 
 /// From the last preparation until the first VM may start.
@@ -38,6 +41,7 @@ pub(crate) struct Bench {
     pub(crate) module: Option<Module>,
     /// Linux guests, which stay from run to run.
     pub(crate) guests: Guests,
+    pub(crate) watcher: Watcher,
     pub(crate) cpus: Cpus,
     /// Lines for people that came up in the run.
     pub(crate) notes: Vec<String>,
@@ -53,6 +57,7 @@ pub(crate) fn measure(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<Run
     if let Some(module) = &bench.module {
         module.check_alone(&bench.guests.pids())?;
     }
+    bench.watcher.have(run)?;
     match run.linux_of(0) {
         Some(_) => {
             let result = measure_linux(bench, run, later);
@@ -83,6 +88,8 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     // To load it takes long: before the VMs are told when to start.
     let credit = Credit::start(run, &tids, bench.cpus)?;
     let (start_ns, [begin_ns, end_ns]) = schedule(run, &mut vms.processes)?;
+    let each: Vec<_> = vms.pids.iter().copied().zip(tids.iter().cloned()).collect();
+    bench.watcher.begin(run, &each, [begin_ns, end_ns])?;
     let tasks = wakeups(bench, run, [begin_ns, end_ns]);
     let (first, second) = {
         let _realtime = Realtime::enter();
@@ -99,6 +106,7 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     for process in &mut vms.processes {
         samples.push(process.samples()?);
     }
+    let states = bench.watcher.end(run)?;
     end_credit(bench, run, credit)?;
     if let Some(trace) = &trace {
         trace.stop()?;
@@ -110,15 +118,15 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     let lines = lines_of(bench, run, trace.as_ref())?;
     let counted = differences(&first, &second)?;
     let window_ns: u64 = samples.iter().map(|[a, b]| b.at_ns - a.at_ns).sum();
+    let vm = samples.iter().zip(counted).zip(errors).map(|((sample, module), error)| VmResult {
+        module,
+        error,
+        ..vm_result(sample)
+    });
     Ok(RunResult {
         run: run.clone(),
         window_ns: window_ns / samples.len() as u64,
-        vm: samples
-            .iter()
-            .zip(counted)
-            .zip(errors)
-            .map(|((sample, module), error)| VmResult { module, error, ..vm_result(sample) })
-            .collect(),
+        vm: with_states(vm, states),
         epochs: trace::epochs(&lines, &vms.pids, start_ns),
         trace: lines,
         spinners: None,
@@ -146,6 +154,8 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     let tasks = wakeups(bench, run, [begin_ns, end_ns]);
     let mut pids = bench.guests.pids();
     pids.truncate(run.vms as usize);
+    let each: Vec<_> = pids.iter().copied().zip(bench.guests.tids_by_vm(run.vms)).collect();
+    bench.watcher.begin(run, &each, [begin_ns, end_ns])?;
     let (first, second) = {
         let _realtime = Realtime::enter();
         let _turns = Turns::start(run, bench.guests.tids_by_vm(run.vms), end_ns)?;
@@ -154,6 +164,7 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
         readable_until(&[], end_ns)?;
         (first, (bench.guests.samples(run.vms)?, module_stats(bench, run, &pids)?))
     };
+    let states = bench.watcher.end(run)?;
     end_credit(bench, run, credit)?;
     if let Some(trace) = &trace {
         trace.stop()?;
@@ -167,15 +178,25 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     let window_ns: u64 = at.iter().map(|[a, b]| b - a).sum();
     let spinners = spinners(bench, run);
     let vm = bench.guests.results(&first, &second)?;
+    let vm = vm.into_iter().zip(counted).map(|(vm, module)| VmResult { module, ..vm });
     Ok(RunResult {
         run: run.clone(),
         window_ns: window_ns / at.len() as u64,
-        vm: vm.into_iter().zip(counted).map(|(vm, module)| VmResult { module, ..vm }).collect(),
+        vm: with_states(vm, states),
         epochs: trace::epochs(&lines, &pids, begin_ns),
         trace: lines,
         spinners,
         wakeups: tasks.and_then(Tasks::result),
     })
+}
+
+/// Each VM with what its vCPUs did, where they were watched.
+fn with_states(
+    vms: impl Iterator<Item = VmResult>,
+    states: Option<Vec<Vec<VcpuStates>>>,
+) -> Vec<VmResult> {
+    let mut states = states.into_iter().flatten();
+    vms.map(|vm| VmResult { states: states.next(), ..vm }).collect()
 }
 
 /// The scheduler's end, and what it did.
@@ -366,6 +387,7 @@ fn vm_result([first, second]: &[Sample; 2]) -> VmResult {
         error: None,
         attribution: None,
         sched: None,
+        states: None,
         guest: None,
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What VMs lose time on.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The five overheads of the dissertation's chapter 2, and waiting for a CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// A vCPU could run, and somebody else has its CPU, or its quota is spent.

@@ -8,6 +8,15 @@ use State::*;
 /// A cause is dominant from this share of the vCPUs' wall time on. Below, a VM has no dominant cause.
 pub const DOMINANT_SHARE_MIN: f64 = 0.05;
 
+/// Fewer looks of the module's at where vCPUs are say nothing.
+const USER_LOOKS_MIN: u64 = 20;
+
+/// Share of a VM's time in the guest that it spins in user space, of so many looks of the module's;
+/// `None`: it has not looked enough.
+pub fn user_spin_share(looks: u64, spins: u64) -> Option<f64> {
+    (looks >= USER_LOOKS_MIN).then(|| spins as f64 / looks as f64)
+}
+
 /// The states that are lost to a cause. Each state is lost to one cause at most.
 const LOST: &[(Cause, &[State])] = &[
     (Cause::Contention, &[ReadySibling, ReadyVm, ReadyVmm, ReadyHost, Throttled, Parked]),
@@ -242,6 +251,12 @@ pub(crate) mod tests {
         assert_eq!(dominant(&losses(&did)), None);
         did.times[ReadyVm] = 101;
         assert_eq!(dominant(&losses(&did)), Some(Cause::Contention));
+    }
+
+    #[test]
+    fn a_few_looks_say_nothing() {
+        assert_eq!(user_spin_share(19, 19), None);
+        assert_eq!(user_spin_share(40, 30), Some(0.75));
     }
 
     #[test]

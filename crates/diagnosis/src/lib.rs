@@ -10,5 +10,5 @@ mod state;
 
 pub use advice::{advice, Advice, Setting};
 pub use cause::{Cause, Sure};
-pub use judge::{dominant, losses, remainder, Did, Loss, DOMINANT_SHARE_MIN};
+pub use judge::{dominant, losses, remainder, user_spin_share, Did, Loss, DOMINANT_SHARE_MIN};
 pub use state::{State, Times};

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The states a vCPU is in: at any time exactly one.
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::ops::{AddAssign, Index, IndexMut};
 
 macro_rules! states {
@@ -59,6 +62,11 @@ states! {
 impl State {
     pub const COUNT: usize = State::ALL.len();
 
+    /// The state of this name.
+    pub fn of_name(name: &str) -> Option<State> {
+        State::ALL.iter().find(|state| state.name() == name).copied()
+    }
+
     /// The exits that the kernel serves, and nothing else.
     pub fn is_exit(self) -> bool {
         (State::ExitPause..=State::ExitOther).contains(&self)
@@ -101,6 +109,25 @@ impl Times {
     }
 }
 
+/// By the states' names, those without any left out.
+impl Serialize for Times {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.spent().map(|(state, time)| (state.name(), time)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Times {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Times, D::Error> {
+        let mut times = Times::default();
+        for (name, time) in BTreeMap::<String, u64>::deserialize(from)? {
+            let state = State::of_name(&name);
+            let state = state.ok_or_else(|| D::Error::custom(format!("{name:?} is no state")))?;
+            times[state] = time;
+        }
+        Ok(times)
+    }
+}
+
 impl From<[u64; State::COUNT]> for Times {
     fn from(times: [u64; State::COUNT]) -> Times {
         Times(times)
@@ -139,8 +166,21 @@ mod tests {
         assert_eq!(names.len(), State::COUNT);
         for (index, state) in State::ALL.iter().enumerate() {
             assert_eq!(*state as usize, index);
+            assert_eq!(State::of_name(state.name()), Some(*state));
             assert_eq!(state.is_exit(), state.name().starts_with("exit:"), "{state:?}");
             assert_eq!(state.is_ready(), state.name().starts_with("ready:"), "{state:?}");
         }
+    }
+
+    #[test]
+    fn times_are_written_and_read_by_name() {
+        let mut times = Times::default();
+        times[State::Guest] = 7;
+        times[State::ReadyVm] = 9;
+        let text = serde_json::to_string(&times).unwrap();
+        assert_eq!(text, r#"{"guest":7,"ready:vm":9}"#);
+        assert_eq!(serde_json::from_str::<Times>(&text).unwrap(), times);
+        let wrong = serde_json::from_str::<Times>(r#"{"asleep":1}"#).unwrap_err();
+        assert!(wrong.to_string().contains("\"asleep\" is no state"), "{wrong}");
     }
 }

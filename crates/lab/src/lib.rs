@@ -108,8 +108,9 @@ pub const DEBUG_TOOLS: &[&str] = &["tar", "flex", "bison", "bc", "pahole"];
 /// Tools that building the module for the running kernel takes.
 pub const MODULE_TOOLS: &[&str] = &["make", "gcc", "strip"];
 
-/// Program of crates/scx.
+/// Programs of crates/scx and crates/watch.
 const SCHEDULER: &str = "unspin-scx";
+const WATCHER: &str = "unspin-watch";
 
 /// Loads the module; `$options` are its parameters.
 const LOAD: &str = "insmod /modules/unspin.ko $options";
@@ -200,10 +201,15 @@ impl Lab {
         let json = serde_json::to_vec(&work.plan).expect("a plan is plain data");
         let agent = self.agent.file_name().unwrap_or_default().to_string_lossy();
         let mut programs = vec![self.agent.clone()];
-        programs.extend(self.scheduler(&work.plan)?);
+        programs.extend(self.beside(&work.plan)?);
+        // The module pauses for longer than a window: a run that is watched is looked at all the time.
+        let options = match work.plan.runs.iter().any(|run| run.states) {
+            true => " look_always=1",
+            false => "",
+        };
         let payload = Payload {
             script: format!(
-                "insmod /modules/unspin.ko || echo 'lab: unspin did not load'\n\
+                "insmod /modules/unspin.ko{options} || echo 'lab: unspin did not load'\n\
                  {agent} agent /plan.json --out port-e9 || echo \"lab: agent ended with $?\"\n\
                  poweroff -f\n"
             ),
@@ -222,17 +228,21 @@ impl Lab {
         self.boot(&boot, name, sink)
     }
 
-    /// The program that stands beside the agent and gives vCPUs to a scheduler of sched_ext, where a
-    /// plan has arms for it.
-    fn scheduler(&self, plan: &Plan) -> Result<Option<PathBuf>> {
-        let by_it = |run: &Run| run.arm.coscheduling_mechanism == CoschedulingMechanism::SchedExt;
-        if !plan.runs.iter().any(by_it) {
-            return Ok(None);
+    /// The programs that stand beside the agent: one gives vCPUs to a scheduler of sched_ext, one
+    /// watches them; where a plan has runs for it.
+    fn beside(&self, plan: &Plan) -> Result<Vec<PathBuf>> {
+        let by_scheduler =
+            |run: &Run| run.arm.coscheduling_mechanism == CoschedulingMechanism::SchedExt;
+        let mut programs = Vec::new();
+        if plan.runs.iter().any(by_scheduler) {
+            programs.push(self.agent.with_file_name(SCHEDULER));
         }
-        let path = self.agent.with_file_name(SCHEDULER);
-        match path.is_file() {
-            true => Ok(Some(path)),
-            false => Err(LabError::NotBuilt { path }),
+        if plan.runs.iter().any(|run| run.states) {
+            programs.push(self.agent.with_file_name(WATCHER));
+        }
+        match programs.iter().find(|path| !path.is_file()) {
+            Some(path) => Err(LabError::NotBuilt { path: path.clone() }),
+            None => Ok(programs),
         }
     }
 
@@ -309,8 +319,9 @@ impl Lab {
             std::io::ErrorKind::NotFound => LabError::NotBuilt { path: self.agent.clone() },
             _ => error::io(&self.agent)(error),
         })?);
-        // Where it is not built no plan has it.
-        parts.extend(fs::read(self.agent.with_file_name(SCHEDULER)).ok());
+        // Where they are not built no plan has them.
+        let beside = [SCHEDULER, WATCHER].map(|name| fs::read(self.agent.with_file_name(name)));
+        parts.extend(beside.into_iter().flatten());
         parts.extend(guest_image::own_parts(&self.root)?);
         parts.push(image::INIT.as_bytes().to_vec());
         parts.push(emulator::CMDLINE.as_bytes().to_vec());

@@ -91,8 +91,8 @@ fn apples_gains_and_its_decisions_are_the_policies() {
 }
 
 fn truth(lab: &Lab, kernel: &Kernel) {
-    let heard =
-        common::script(lab, kernel, &Computer::bochs(1), include_str!("ple.sh"), "ple-truth");
+    let script = format!("{}\n{}", include_str!("costs.sh"), include_str!("ple.sh"));
+    let heard = common::script(lab, kernel, &Computer::bochs(1), &script, "ple-truth");
     let mut wrong: Vec<&str> =
         heard.lines.iter().map(String::as_str).filter(|l| l.starts_with("FAILED")).collect();
     wrong.extend(common::splats(&heard.console));

@@ -57,55 +57,29 @@ check "at CPL 0 a short window exits all the time" exits $SPINS 100000 512 33 10
 check "at CPL 3 nothing ever does" exits 0 0 512 33 100 3
 rmmod unspin
 
-# What mode observe costs where nobody spins, in instructions: an exit with its re-entry, and a
-# switch to or from a vCPU. The same guests run with the module in mode off and in observe. What a
-# computing one does less beside one that wakes up often than beside one that does so seldom, over
-# the switches that are more, is what one switch costs with the exits and the work that go with it.
-# What the host does at all times is in both, and falls out. How the sleeps fall between the host's
-# ticks changes a switch's cost by some thirty instructions, so it is the mean of several lengths.
-SWITCHES_MS=600
-OFTEN_US="60 100 120 170"
-SELDOM_US=1000
+# What mode observe costs where nobody spins (costs.sh): the same guests run with the module in mode off
+# and in observe.
 # A vCPU that waits gives its CPU up at once, and polls for nothing before.
 echo 0 > /sys/module/kvm/parameters/halt_poll_ns
 insmod /modules/unspin.ko crowded_ok=1
-# Units, instructions, exits and switches of a VM switched out often, then of one seldom so. Adds up
-# hundredths of an instruction per switch, and hundredths of an exit.
-add_costs() {
-	[ $4 -ge 600 ] && [ $8 -le $(($4 / 2)) ] || { echo "$4 and $8 switches"; return 1; }
-	switch_cost=$((switch_cost + (($2 - $6) * 100 - ($1 - $5) * unit) / ($4 - $8)))
-	switch_exits=$((switch_exits + ($3 - $7) * 100 / ($4 - $8)))
-	lengths=$((lengths + 1))
-}
-exits_cost() {
+exits_in_mode() {
 	echo "$1" > $D/mode
 	sleep 2	# a key of KVM's local APIC settles a second after the last vCPU
-	exit_cost=$(unspin-inside exit-cycles 20) || { echo "$exit_cost"; return 1; }
+	exits_cost
 }
-switches_cost() {
+switches_in_mode() {
 	echo "$1" > $D/mode
-	seldom=$(unspin-inside switches $SWITCHES_MS $SELDOM_US) || { echo "$seldom"; return 1; }
-	switch_cost=0 switch_exits=0 lengths=0
-	for us in $OFTEN_US; do
-		often=$(unspin-inside switches $SWITCHES_MS $us) || { echo "$often"; return 1; }
-		add_costs $often $seldom || return 1
-	done
-	switch_cost=$((switch_cost / lengths))
-	switch_exits=$((switch_exits / lengths))
-	say "mode $1, hundredths: $switch_cost instructions a switch, with $switch_exits exits"
+	switches_cost "mode $1"
 }
-check "exits in mode off" exits_cost off
+check "exits in mode off" exits_in_mode off
 exit_off=$exit_cost
-check "exits in mode observe" exits_cost observe
+check "exits in mode observe" exits_in_mode observe
 exit_added=$((exit_cost - exit_off))
 say "hundredths of an instruction an exit: $exit_off, $exit_cost"
-alone=$(unspin-inside switches $SWITCHES_MS)
-check "a VM alone on the CPU" [ "${alone%% *}" -gt 0 ]
-set -- $alone
-unit=$(($2 * 100 / $1))
-check "switches in mode off" switches_cost off
+check "a VM alone on the CPU" alone_costs
+check "switches in mode off" switches_in_mode off
 switch_off=$switch_cost
-check "switches in mode observe" switches_cost observe
+check "switches in mode observe" switches_in_mode observe
 switch_added=$((switch_cost - switch_off - exit_added * switch_exits / 100))
 say "observe adds, hundredths of an instruction: $exit_added an exit, $switch_added a switch"
 check "a VM exit costs at most 47 instructions more" [ $exit_added -le 4700 ]

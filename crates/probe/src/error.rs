@@ -29,6 +29,8 @@ pub enum Error {
     NoTracepoint { tracepoint: String, cause: String },
     #[error("there is no room for more than {0} VMs")]
     TooManyVms(u32),
+    #[error("there is no room for more than {0} vCPUs")]
+    TooManyVcpus(u32),
     #[error("cannot {doing}: {cause}")]
     Failed { doing: String, cause: String },
 }
@@ -36,7 +38,7 @@ pub enum Error {
 impl Error {
     /// Whether this computer, or who asks on it, cannot do it at all.
     pub fn is_of_this_computer(&self) -> bool {
-        !matches!(self, Error::TooManyVms(_) | Error::Failed { .. })
+        !matches!(self, Error::TooManyVms(_) | Error::TooManyVcpus(_) | Error::Failed { .. })
     }
 
     pub(crate) fn failed(doing: impl Into<String>, cause: impl std::fmt::Display) -> Error {

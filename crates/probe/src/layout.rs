@@ -7,6 +7,9 @@ use unspin_diagnosis::State;
 /// Numbers of VMs lie below; `VMS_MAX` in C.
 pub const VMS_MAX: u32 = 512;
 
+/// The slot of a thread that is not watched.
+pub const NO_SLOT: u32 = 0;
+
 /// Kinds of tasks a CPU can run, idle apart: `enum kind`.
 pub const HOST: u32 = 1;
 pub const VCPU: u32 = 2;
@@ -34,6 +37,7 @@ pub struct Cpu {
     pub vm: u32,
     pub registrations: u64,
     pub had: [u64; 4],
+    pub slot: u64,
 }
 
 #[repr(C)]
@@ -56,7 +60,7 @@ pub struct Before {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Vcpu {
-    pub version: u64,
+    pub ended: u64,
     pub since: u64,
     pub woken_at: u64,
     pub vm: u32,
@@ -78,6 +82,7 @@ pub struct Vcpu {
     pub exits: [u64; State::COUNT],
     pub switches: u64,
     pub wakes: u64,
+    pub begun: u64,
 }
 
 #[repr(C)]
@@ -161,12 +166,12 @@ mod tests {
         std::fs::write(&file, crate::probe::PROGRAMS).unwrap();
         let btf = Btf::from_path(&file).unwrap();
         std::fs::remove_file(&file).unwrap();
-        assert_eq!(in_c(&btf, "cpu"), in_rust!(Cpu: since kind vm registrations had));
+        assert_eq!(in_c(&btf, "cpu"), in_rust!(Cpu: since kind vm registrations had slot));
         assert_eq!(in_c(&btf, "share"), in_rust!(Share: vcpus vmm));
         assert_eq!(in_c(&btf, "before"), in_rust!(Before: vcpus vmm host own_vcpus own_vmm));
-        let vcpu = in_rust!(Vcpu: version since woken_at vm place phase reason asleep cpu before
+        let vcpu = in_rust!(Vcpu: ended since woken_at vm place phase reason asleep cpu before
             cfs_rq throttled exit_at pending pending_asleep vmm_at halt_began halt_ended time exits
-            switches wakes);
+            switches wakes begun);
         assert_eq!(in_c(&btf, "vcpu"), vcpu);
     }
 }

@@ -2,11 +2,13 @@
 //! The programs, loaded, and what they have counted.
 
 use crate::error::Error;
-use crate::layout::{Before, Cpu, Settings, Share, Vcpu, ASLEEP, IN_GUEST, IN_VMM, ON, VMS_MAX};
+use crate::layout::{
+    Before, Cpu, Settings, Share, Vcpu, ASLEEP, IN_GUEST, IN_VMM, NO_SLOT, ON, VMS_MAX,
+};
 use crate::maps::Table;
 use crate::wait;
 use libbpf_rs::{Link, Object, ObjectBuilder, OpenObject, PrintLevel};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Mutex;
 use unspin_diagnosis::{State, Times};
@@ -54,6 +56,7 @@ impl Seen {
 /// Watches vCPUs, until it is dropped: the kernel then lets go of the programs, also where the process is
 /// killed.
 pub struct Probe {
+    slots: Table<u32>,
     vcpus: Table<Vcpu>,
     vms: Table<u32>,
     cpus: Table<Cpu>,
@@ -62,7 +65,11 @@ pub struct Probe {
     set: Settings,
     /// Processes that are watched, with their number; free numbers are those that nobody has.
     numbers: BTreeMap<u32, u32>,
-    threads: BTreeMap<Thread, ()>,
+    /// Threads that are watched, with their slot.
+    threads: BTreeMap<Thread, u32>,
+    /// The next slot is the one that is free for longest: a program that runs now may still count in one
+    /// that was left.
+    free: VecDeque<u32>,
     _links: Vec<Link>,
     _object: Object,
 }
@@ -96,6 +103,7 @@ impl Probe {
         size(&mut open)?;
         let object = open.load().map_err(|e| refused(&e))?;
         let mut probe = Probe {
+            slots: Table::of(&object, "slots")?,
             vcpus: Table::of(&object, "vcpus")?,
             vms: Table::of(&object, "vms")?,
             cpus: Table::of(&object, "cpus")?,
@@ -104,6 +112,7 @@ impl Probe {
             set: Settings { registrations: 1, may_park: may_park.into() },
             numbers: BTreeMap::new(),
             threads: BTreeMap::new(),
+            free: (NO_SLOT + 1..VCPUS_MAX).collect(),
             _links: Vec::new(),
             _object: object,
         };
@@ -124,9 +133,10 @@ impl Probe {
         let gone: Vec<Thread> =
             self.threads.keys().filter(|thread| !threads.contains(thread)).copied().collect();
         for thread in gone {
-            self.vcpus.remove(thread.tid);
-            self.threads.remove(&thread);
+            self.slots.remove(thread.tid);
+            self.free.extend(self.threads.remove(&thread));
         }
+        self.registered()?;
         let pids: BTreeSet<u32> = threads.iter().map(|thread| thread.pid).collect();
         self.numbers.retain(|pid, _| {
             pids.contains(pid) || {
@@ -139,6 +149,11 @@ impl Probe {
                 self.enter(*thread)?;
             }
         }
+        self.registered()
+    }
+
+    /// Each CPU looks anew whose thread it runs.
+    fn registered(&mut self) -> Result<(), Error> {
         self.set.registrations += 1;
         self.settings.put(0, &self.set)
     }
@@ -158,16 +173,17 @@ impl Probe {
         let (place, phase, asleep) = looks(thread.tid);
         let asleep = asleep as u32;
         let vcpu = Vcpu { vm, since: now(), place, phase, asleep, ..Vcpu::default() };
-        self.vcpus.put(thread.tid, &vcpu)?;
-        self.threads.insert(thread, ());
-        Ok(())
+        let slot = self.free.pop_front().ok_or(Error::TooManyVcpus(VCPUS_MAX - 1))?;
+        self.vcpus.put(slot, &vcpu)?;
+        self.threads.insert(thread, slot);
+        self.slots.put(thread.tid, &slot)
     }
 
     /// What each thread has done since it was entered, up to now.
     pub fn read(&self) -> Result<BTreeMap<Thread, Seen>, Error> {
         let mut all = BTreeMap::new();
-        for thread in self.threads.keys() {
-            if let Some(vcpu) = self.steady(thread.tid)? {
+        for (thread, slot) in &self.threads {
+            if let Some(vcpu) = self.steady(*slot)? {
                 let now = now();
                 let seen = Seen {
                     times: wait::up_to(&vcpu, now, &self.sums(&vcpu, now)?),
@@ -182,16 +198,16 @@ impl Probe {
     }
 
     /// A vCPU as it was at one time.
-    fn steady(&self, tid: u32) -> Result<Option<Vcpu>, Error> {
-        let mut last = None;
+    fn steady(&self, slot: u32) -> Result<Option<Vcpu>, Error> {
+        let mut found = self.vcpus.get(slot)?;
         for _ in 0..TRIES {
-            let Some(vcpu) = self.vcpus.get(tid)? else { return Ok(None) };
-            if vcpu.version % 2 == 0 && last == Some(vcpu) {
-                return Ok(last);
+            match found {
+                // The kernel copies from first to last.
+                Some(vcpu) if vcpu.ended != vcpu.begun => found = self.vcpus.get(slot)?,
+                _ => break,
             }
-            last = Some(vcpu);
         }
-        Ok(last)
+        Ok(found)
     }
 
     fn sums(&self, vcpu: &Vcpu, now: u64) -> Result<Before, Error> {
@@ -208,7 +224,8 @@ impl Probe {
 fn size(open: &mut OpenObject) -> Result<(), Error> {
     // SAFETY: it only asks.
     let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.max(1) as u32;
-    let sizes = [("cpus", cpus), ("shares", cpus * VMS_MAX), ("vcpus", VCPUS_MAX)];
+    let sizes =
+        [("cpus", cpus), ("shares", cpus * VMS_MAX), ("slots", VCPUS_MAX), ("vcpus", VCPUS_MAX)];
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if let Some((_, entries)) = sizes.iter().find(|(sized, _)| *sized == name) {

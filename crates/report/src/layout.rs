@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A row as summary.json and table.csv have it: flat, null where nothing is known.
 
+use crate::diagnosis::Diagnosis;
 use crate::summary::{
     CostNs, GuestKind, Key, Performance, Row, Spinner, TimeShares, VcpuTime, WaitCycles,
     WindowCycles, Yields,
@@ -12,6 +13,8 @@ use serde::{Serialize, Serializer};
 struct Flat<'a> {
     #[serde(flatten)]
     key: &'a Key,
+    #[serde(flatten)]
+    diagnosis: Option<&'a Diagnosis>,
     #[serde(skip_serializing_if = "Option::is_none")]
     guest: Option<&'a GuestKind>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,6 +68,7 @@ impl<'a> From<&'a Row> for Flat<'a> {
         let guest = row.guest.as_ref();
         Flat {
             key: &row.key,
+            diagnosis: row.diagnosis.as_ref(),
             guest: row.linux.as_ref().map(|linux| &linux.guest),
             vcpu_time: row.linux.as_ref().and_then(|linux| linux.time),
             spinners: row.linux.as_ref().map_or(&[], |linux| &linux.spinners),

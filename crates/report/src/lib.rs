@@ -5,6 +5,7 @@
 //! The types between them stand in `summary` and `lock_table`, which know none of the three.
 
 mod compute;
+mod diagnosis;
 mod layout;
 mod lock_table;
 mod read;
@@ -15,6 +16,7 @@ mod write;
 
 pub use compute::document::documents;
 pub use compute::lock_table::{lock_tables, MatrixError};
+pub use diagnosis::{Diagnosis, Lost};
 pub use lock_table::LockTable;
 pub use read::check::printable_lines;
 pub use read::input::{read_files, read_str, Input, ReadError, Stream};

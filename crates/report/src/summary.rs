@@ -2,6 +2,7 @@
 //! What a report says: one document per scenario and kernel, whose summary becomes summary.json.
 //! Unknown values are null there, never 0.
 
+use crate::diagnosis::Diagnosis;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use unspin_scenario::plan::CgroupLayout;
@@ -140,6 +141,8 @@ pub struct Row {
     pub perf: Performance,
     /// Rows of one VM only.
     pub share: Option<Share>,
+    /// Rows of one VM whose vCPUs were watched.
+    pub diagnosis: Option<Diagnosis>,
     /// What the module counted; `None` where it did not, and of `ideal`, as with all that follows.
     pub module: Option<Counted>,
     pub windows: Option<Windows>,

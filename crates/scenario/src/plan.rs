@@ -11,6 +11,7 @@ pub use crate::schema::names::PHYSICAL_ARM;
 pub use crate::schema::program::{Dist, Op, Step};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use unspin_diagnosis::Cause;
 
 /// Version of the plan and result formats; both sides refuse another.
 pub const SCHEMA: u32 = 1;
@@ -165,6 +166,12 @@ pub struct Run {
     /// In the window a task of the host wakes up so often on each pCPU; `None`: none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakeups_hz: Option<u32>,
+    /// Of a case, the causes that its VMs lose time to; `None`: it is no case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inject: Option<Vec<Cause>>,
+    /// The vCPUs are watched in the window, as `unspin diagnose` does it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub states: bool,
     /// Linux guests, all alike, and their program, which then is in place of `program`, `lock` and
     /// `cpl`; `None`: this project's own guest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -239,6 +246,8 @@ impl Run {
             trace_picks: false,
             stalls: false,
             wakeups_hz: None,
+            inject: None,
+            states: false,
             linux: None,
         }
     }

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use unspin_diagnosis::Times;
 use unspin_uapi::{for_each_counter, Counter, Value};
 
 /// A line of results.jsonl or of the agent's channel.
@@ -173,10 +174,32 @@ pub struct VmResult {
     /// What the host's scheduler did to the vCPUs; machine `threads` and Linux guests ask it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sched: Option<SchedStats>,
+    /// What each vCPU did, in the states of `unspin diagnose`, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub states: Option<Vec<VcpuStates>>,
     /// Of a Linux guest, what its kernel says. `units` and `cpu_ns` are then one number, of all vCPUs,
     /// and `acquisitions` none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest: Option<FoundGuest>,
+}
+
+/// What a vCPU did in the window.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VcpuStates {
+    /// Time in each state, ns; all together the window.
+    pub ns: Times,
+    /// Exits, by the state that followed.
+    pub exits: Times,
+    /// How often its thread gave up a CPU, or lost it.
+    pub switches: u64,
+    /// How often its thread was woken.
+    pub wakes: u64,
+}
+
+/// A line of `unspin-watch`: what the vCPUs of each VM did in a window.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watched {
+    pub vms: Vec<Vec<VcpuStates>>,
 }
 
 /// A Linux guest's kernel and what of KVM's help it found.

@@ -26,7 +26,7 @@ fn the_examples_are_right() {
         text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     let (profiles, scenarios): (Vec<&str>, Vec<&str>) =
         examples.into_iter().partition(|text| text.starts_with("name ="));
-    assert_eq!((profiles.len(), scenarios.len()), (1, 2));
+    assert_eq!((profiles.len(), scenarios.len()), (1, 3));
     for example in scenarios {
         parse_scenario("README.md", "example", example).unwrap_or_else(|e| panic!("{e}"));
     }

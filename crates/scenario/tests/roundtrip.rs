@@ -158,10 +158,11 @@ prop_compose! {
             boots,
             host: Host { pcpus, model, lock_clock_mhz, scheduler, period_ms, loop_detection, llc_pcpus, skew_tick: weight % 2 == 0, group_load_lags: weight % 3 == 0 && !scheduler.is_credit() },
             vms: vec![VmGroup { name, workload: None, mode_off: false, gang: any_of_three(weight), threads, tick_hz, count: 1, vcpus, pin, weight, lock, cpl, linux: None }],
+            cases: vec![],
             baseline: baseline.index(arms.len()),
             arms,
             sweep: Sweep { profiles, vms, cgroups, locks: swept, guest_locks: vec![] },
-            measure: Measure { warmup_ms, window_ms, stagger_ms, alone, wakeups_hz: (weight % 2 == 0).then_some(weight.clamp(1, 10_000)) },
+            measure: Measure { warmup_ms, window_ms, stagger_ms, alone, wakeups_hz: (weight % 2 == 0).then_some(weight.clamp(1, 10_000)), states: weight % 5 == 0 },
             trace: Trace { epochs, picks, stalls },
         }
     }
@@ -513,10 +514,11 @@ fn shipped_scenarios_and_profiles_are_right() {
         let s = parse_scenario(&file, &name, &text).unwrap_or_else(|e| panic!("{e}"));
         let plan = expand(&s, &text, &workloads, &Selection::default()).unwrap();
         // What the exit path costs is compared at one window, locks with the one that suffers, stalls
-        // with nothing; all else with KVM as it is.
+        // with nothing, cases with themselves; all else with KVM as it is.
         let of_threads = file.contains("scenarios/threads/");
         let baseline = match name.as_str() {
             "exit-path" => "kvm",
+            "diagnosis" => "watched",
             "table1" => "ple-off",
             "one-vm-locks" => "ticket",
             _ if of_threads => "ticket",

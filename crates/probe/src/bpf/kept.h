@@ -11,6 +11,8 @@ enum {
 	VMS_MAX = 512,
 	/* A default; user space sets what it needs. */
 	VCPUS_MAX = 1024,
+	/* Of a thread that is not watched. */
+	NO_SLOT = 0,
 	ISA_VMX = 1,
 	ISA_SVM = 2,
 	HYPERCALL_SEND_IPI = 10, /* KVM_HC_SEND_IPI */
@@ -28,6 +30,7 @@ struct cpu {
 	__u32 vm;    /* the number of its VM */
 	__u64 registrations; /* that were known when it was looked at */
 	__u64 had[KINDS]; /* for how long tasks of each kind had the CPU, in ns */
+	__u64 slot; /* of the vCPU that runs, or NO_SLOT */
 };
 
 /* How long a VM's vCPUs and its VMM's other threads had a CPU, in ns. */
@@ -47,7 +50,7 @@ enum phase { IN_GUEST, IN_EXIT, WAKING, IN_VMM };
 
 /* A vCPU. Times are of CLOCK_MONOTONIC, in ns. */
 struct vcpu {
-	__u64 version;	/* odd while it changes */
+	__u64 ended;	/* changes that have ended: first, so that it is read first */
 	__u64 since;	/* all before is counted */
 	__u64 woken_at;	/* the last time that its thread was woken */
 	__u32 vm;
@@ -66,12 +69,21 @@ struct vcpu {
 	__u64 time[STATES];
 	__u64 exits[STATES]; /* how many of each kind */
 	__u64 switches, wakes;
+	__u64 begun;	/* changes that have begun: last; as many where what was read is of one time */
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, VCPUS_MAX);
 	__type(key, __u32); /* thread id */
+	__type(value, __u32); /* its slot */
+} slots SEC(".maps");
+
+/* An array: to find an entry of it takes a few instructions. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, VCPUS_MAX);
+	__type(key, __u32); /* slot */
 	__type(value, struct vcpu);
 } vcpus SEC(".maps");
 

@@ -8,6 +8,7 @@
  * processes that are watched. Nothing else is stored, and nothing of the kernel is written.
  */
 #include "kept.h"
+#include "reason.h"
 
 static struct share *share_of(__u32 cpu, __u32 vm)
 {
@@ -21,26 +22,55 @@ static struct cpu *cpu_of(__u32 number)
 	return bpf_map_lookup_elem(&cpus, &number);
 }
 
+static __always_inline __u32 slot_of(__u32 tid)
+{
+	__u32 *slot = bpf_map_lookup_elem(&slots, &tid);
+
+	return slot ? *slot : NO_SLOT;
+}
+
+static __always_inline struct vcpu *vcpu_at(__u32 slot)
+{
+	return slot == NO_SLOT ? 0 : bpf_map_lookup_elem(&vcpus, &slot);
+}
+
 static struct vcpu *vcpu_of(__u32 tid)
 {
-	return bpf_map_lookup_elem(&vcpus, &tid);
+	return vcpu_at(slot_of(tid));
+}
+
+/*
+ * The vCPU that a CPU runs, as it was noted when its thread was switched in. Where threads have been
+ * entered or left since, it is looked up once.
+ */
+static __always_inline struct vcpu *vcpu_on(struct cpu *cpu)
+{
+	__u64 registrations = settings.registrations;
+
+	if (cpu->registrations != registrations) {
+		cpu->slot = slot_of((__u32)bpf_get_current_pid_tgid());
+		cpu->registrations = registrations;
+	}
+	return vcpu_at(cpu->slot);
 }
 
 static __always_inline struct vcpu *current_vcpu(void)
 {
-	return vcpu_of((__u32)bpf_get_current_pid_tgid());
+	struct cpu *cpu = cpu_of(bpf_get_smp_processor_id());
+
+	return cpu ? vcpu_on(cpu) : 0;
 }
 
 static __always_inline void change(struct vcpu *v)
 {
-	v->version++;
+	v->begun++;
 	barrier();
 }
 
 static __always_inline void changed(struct vcpu *v)
 {
 	barrier();
-	v->version++;
+	v->ended++;
 }
 
 static __always_inline void add(struct vcpu *v, __u32 state, __u64 time)
@@ -123,34 +153,6 @@ int BPF_PROG(entry)
 	v->phase = IN_GUEST;
 	changed(v);
 	return 0;
-}
-
-static __always_inline __u32 vmx_reason(struct kvm_vcpu *vcpu)
-{
-	__u32 reason = 0;
-
-	if (bpf_core_field_exists(((struct vcpu_vmx *)0)->exit_reason))
-		bpf_core_read(&reason, sizeof(reason), &((struct vcpu_vmx *)vcpu)->exit_reason);
-	else if (bpf_core_field_exists(((struct vcpu_vmx___with_vt *)0)->vt.exit_reason))
-		bpf_core_read(&reason, sizeof(reason),
-			      &((struct vcpu_vmx___with_vt *)vcpu)->vt.exit_reason);
-	reason &= 0xffff;
-	return reason < EXITS ? vmx_exits[reason] : 0;
-}
-
-static __always_inline __u32 svm_reason(struct kvm_vcpu *vcpu)
-{
-	struct vmcb *vmcb = 0;
-	__u32 code = 0;
-
-	if (!bpf_core_field_exists(((struct vcpu_svm *)0)->vmcb))
-		return 0;
-	bpf_core_read(&vmcb, sizeof(vmcb), &((struct vcpu_svm *)vcpu)->vmcb);
-	bpf_core_read(&code, sizeof(code), &vmcb->control.exit_code);
-	if (code < EXITS)
-		return svm_exits[code];
-	code -= SVM_SECOND_FIRST;
-	return code < EXITS ? svm_second_exits[code] : 0;
 }
 
 /* The argument is the vendor's larger structure, of which this one is the first field. */
@@ -249,9 +251,9 @@ static __always_inline __u64 throttled(struct cfs_rq *queue)
 	__u64 time = 0;
 
 	if (bpf_core_field_exists(queue->throttled_clock_self_time))
-		bpf_core_read(&time, sizeof(time), &queue->throttled_clock_self_time);
+		time = queue->throttled_clock_self_time;
 	else if (bpf_core_field_exists(queue->throttled_clock_pelt_time))
-		bpf_core_read(&time, sizeof(time), &queue->throttled_clock_pelt_time);
+		time = queue->throttled_clock_pelt_time;
 	return time;
 }
 
@@ -411,16 +413,15 @@ int BPF_PROG(switch_task, bool preempt, struct task_struct *prev, struct task_st
 {
 	__u32 number = bpf_get_smp_processor_id();
 	struct cpu *cpu = cpu_of(number);
-	struct vcpu *v;
+	struct vcpu *v, *in;
 	__u64 now;
 
 	if (!cpu)
 		return 0;
 	now = bpf_ktime_get_ns();
-	/* The task that runs may have been entered since it was switched in. */
-	v = cpu->kind == VCPU || cpu->registrations != settings.registrations ? vcpu_of(prev->pid) : 0;
-	cpu->registrations = settings.registrations;
-	struct vcpu *in = next->pid ? vcpu_of(next->pid) : 0;
+	v = vcpu_on(cpu);
+	cpu->slot = next->pid ? slot_of(next->pid) : NO_SLOT;
+	in = vcpu_at(cpu->slot);
 	cpu_goes_on(cpu, number, in, next, now);
 	if (v)
 		switched_out(v, preempt, prev, number, now);

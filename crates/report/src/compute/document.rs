@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs become documents: rows by point and arm, with ideal, means and headroom.
 
+use crate::compute::diagnosis::diagnosis;
 use crate::compute::ideal::{ideal_row, is_alone_of};
 use crate::compute::means::{headroom, means};
 use crate::compute::measures::Over;
@@ -101,7 +102,11 @@ fn rows_of_point(p: &Point, arms: &[&str], runs: &[&RunResult], begin: &Begin) -
         let mut own = Vec::new();
         for arm in &present {
             let of = of_arm(arm);
-            let row = |over| Row { share: share(&of, begin, over), ..row(&of, &base, over) };
+            let row = |over| Row {
+                share: share(&of, begin, over),
+                diagnosis: diagnosis(&of, begin, over),
+                ..row(&of, &base, over)
+            };
             own.extend(parts.iter().copied().map(row));
         }
         own.extend(best_and_worst_fixed(&own, runs));

@@ -90,6 +90,7 @@ pub(crate) fn ideal_row(base: &[&RunResult], alone: &[&RunResult], over: Over) -
             ratios,
         },
         share: None,
+        diagnosis: None,
         module: None,
         windows: None,
         guest: None,

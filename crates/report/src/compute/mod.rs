@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Figures of records: rows, means, shares of headroom, and the tables of locks.
 
+pub(crate) mod diagnosis;
 pub(crate) mod document;
 pub(crate) mod ideal;
 pub(crate) mod lock_table;

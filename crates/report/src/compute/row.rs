@@ -27,6 +27,7 @@ pub(crate) fn row(of: &[&RunResult], base: &[&RunResult], over: Over) -> Row {
         key: key(&of[0].run, over),
         perf: Performance { work_units: work_units(of, over), ..performance(of, base, over) },
         share: None,
+        diagnosis: None,
         module: counted(of, base, over),
         windows: Some(windows(of, over)),
         guest: Some(guest(of, over)),
@@ -46,7 +47,8 @@ pub(crate) fn key(run: &Run, over: Over) -> Key {
         lock: run.lock_group.clone(),
         arm: run.arm.name.clone(),
         baseline: run.baseline.clone(),
-        spin_intensive: spin_intensive(run, profile),
+        // Cases are compared with nothing.
+        spin_intensive: run.inject.is_none() && spin_intensive(run, profile),
         same_as: None,
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod bars;
 pub(crate) mod charts;
 pub(crate) mod csv;
 pub(crate) mod curves;
+pub(crate) mod diagnoses;
 pub(crate) mod heat;
 pub(crate) mod html;
 pub(crate) mod matrix;

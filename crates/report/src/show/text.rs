@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tables for a terminal.
 
+use crate::show::diagnoses::{head, lines};
 use crate::show::place::{
     arm_order, baseline, cgroups_and_lock, distinct, layout, origin, percent, places,
     profile_order, rows_at,
@@ -39,6 +40,7 @@ fn document(out: &mut String, s: &Summary) {
     out.push_str(&linux_legend(s));
     out.push_str(&spinners(s));
     out.push_str(&stalls(s));
+    out.push_str(&diagnoses(s));
     out.push_str(&wakeups(s));
     out.push_str(&slowdowns(s));
     out.push_str(&headroom(s));
@@ -308,6 +310,19 @@ fn stalls(s: &Summary) -> String {
         s.machine, s.kernel
     );
     titled(&title, &head, s.stalls.iter().map(row).collect(), None)
+}
+
+fn diagnoses(s: &Summary) -> String {
+    let judged = || s.arms.iter().filter_map(|row| row.diagnosis.as_ref()?.is_right());
+    let right = match judged().count() {
+        0 => String::new(),
+        all => format!("; right: {} of {all} VMs", judged().filter(|right| *right).count()),
+    };
+    let title = format!(
+        "what VMs lose, of their vCPUs' time; ? is not known{right} ({}, {})",
+        s.machine, s.kernel
+    );
+    titled(&title, &head(), lines(s), None)
 }
 
 fn wakeups(s: &Summary) -> String {

@@ -10,7 +10,7 @@ use crate::schema::host::CgroupLayout;
 use crate::schema::linux::{GuestLock, LinuxGuest, LinuxVm};
 use crate::schema::lock::LockChoice;
 use crate::schema::names::{is_name, Named, ALONE_ARM};
-use crate::schema::scenario::{Pin, Scenario, VmGroup};
+use crate::schema::scenario::{usual_layout, Case, Pin, Scenario, VmGroup};
 
 /// Expands `scenario`, whose text is `text`, with the workloads it names.
 pub fn expand(
@@ -23,7 +23,7 @@ pub fn expand(
     let used = workloads.of(scenario)?;
     let mut runs = Vec::new();
     for repeat in 0..scenario.repeats {
-        if scenario.measure.alone {
+        if scenario.measure.alone && scenario.cases.is_empty() {
             for (work, group) in lonely(scenario, &used) {
                 for locks in locks_of(scenario) {
                     runs.push(alone_run(scenario, &used, work, group, locks, repeat));
@@ -31,6 +31,7 @@ pub fn expand(
             }
         }
         runs.extend(repeat_of(scenario, &used, repeat));
+        runs.extend(cases_of(scenario, &used, repeat));
     }
     boot_guests_once(&mut runs);
     for (id, r) in (0..).zip(&mut runs) {
@@ -58,9 +59,32 @@ pub fn expand(
     })
 }
 
+/// All cases, once.
+fn cases_of(scenario: &Scenario, used: &Used, repeat: u32) -> Vec<Run> {
+    let of_case = |case: &Case| {
+        let groups = case.vms.iter().map(|number| &scenario.vms[*number]);
+        let groups: Vec<&VmGroup> =
+            groups.flat_map(|g| std::iter::repeat_n(g, g.count as usize)).collect();
+        let cgroup = usual_layout(groups.iter().copied());
+        let locks = SweptLocks { bench: None, linux: None };
+        let point = Point { swept: &case.name, groups, cgroup, locks, used };
+        let arm = &scenario.arms[case.arm];
+        Run {
+            baseline: arm.name.clone(),
+            inject: Some(case.inject.clone()),
+            states: true,
+            ..run(scenario, &point, arm, repeat)
+        }
+    };
+    scenario.cases.iter().map(of_case).collect()
+}
+
 /// All arms at every point, once.
 fn repeat_of(scenario: &Scenario, used: &Used, repeat: u32) -> Vec<Run> {
     let mut runs = Vec::new();
+    if !scenario.cases.is_empty() {
+        return runs;
+    }
     for cgroup in &scenario.sweep.cgroups {
         for swept in &scenario.sweep.profiles {
             for vms in &scenario.sweep.vms {
@@ -211,6 +235,8 @@ fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
         trace_picks: s.trace.picks,
         stalls: s.trace.stalls,
         wakeups_hz: s.measure.wakeups_hz,
+        inject: None,
+        states: s.measure.states,
         linux: linux_of(first, work, point.locks),
     }
 }
@@ -288,11 +314,16 @@ fn each_vm(s: &Scenario, point: &Point, arm: &Arm) -> Vec<EachVm> {
 /// What the rows of each VM are called: VMs of one kind alike, other kinds otherwise.
 fn group_names(s: &Scenario, point: &Point) -> Vec<String> {
     let sweeps = s.sweep.profiles.len() > 1;
+    let one_kind = |g: &&VmGroup| kind_of(g, point.swept) == kind_of(point.groups[0], point.swept);
+    if !s.cases.is_empty() && point.groups.iter().all(one_kind) {
+        return vec![point.swept.to_string(); point.groups.len()];
+    }
     let mut names: Vec<(String, Kind)> = Vec::new();
     let mut all = Vec::new();
     for g in &point.groups {
         let kind = kind_of(g, point.swept);
         let base = match (&g.name, &g.workload) {
+            (Some(name), _) if !s.cases.is_empty() => format!("{}-{name}", point.swept),
             (Some(name), _) if sweeps => format!("{name}-{}", point.swept),
             (Some(name), _) => name.clone(),
             (None, Some(own)) if sweeps => format!("{own}-beside-{}", point.swept),

@@ -44,7 +44,11 @@ fn hint(suggestion: &Option<String>) -> String {
 
 pub(crate) fn check_selection(s: &Scenario, select: &Selection) -> Result<(), ExpandError> {
     let arms: Vec<&str> = s.arms.iter().map(|a| a.name.as_str()).collect();
-    let profiles: Vec<&str> = s.sweep.profiles.iter().map(String::as_str).collect();
+    let cases: Vec<&str> = s.cases.iter().map(|case| case.name.as_str()).collect();
+    let (one, profiles) = match cases.is_empty() {
+        true => ("profile", s.sweep.profiles.iter().map(String::as_str).collect()),
+        false => ("case", cases),
+    };
     let missing = |what, name: &str, has: &[&str]| ExpandError::NotInScenario {
         what,
         name: name.to_string(),
@@ -55,7 +59,7 @@ pub(crate) fn check_selection(s: &Scenario, select: &Selection) -> Result<(), Ex
         return Err(missing("arm", a, &arms));
     }
     if let Some(p) = select.profiles.iter().find(|p| !profiles.contains(&p.as_str())) {
-        return Err(missing("profile", p, &profiles));
+        return Err(missing(one, p, &profiles));
     }
     let counts: Vec<String> = s.sweep.vms.iter().map(u32::to_string).collect();
     if let Some(n) = select.vms.iter().find(|n| !s.sweep.vms.contains(n)) {

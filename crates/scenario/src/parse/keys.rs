@@ -207,6 +207,7 @@ mod tests {
         all_are_read(&scenario::SCENARIO, "", |key| of("", key, ""));
         all_are_read(&host::HOST, "host.", |key| of("[host]\n", key, ""));
         all_are_read(&vm::VM, "vm[0].", |key| of("[[vm]]\n", key, ""));
+        all_are_read(&scenario::CASE_TABLE, "case[0].", |key| of("[[case]]\n", key, ""));
         all_are_read(&scenario::SWEEP, "sweep.", |key| of("[sweep]\n", key, ""));
         all_are_read(&scenario::MEASURE, "measure.", |key| of("[measure]\n", key, ""));
         all_are_read(&scenario::TRACE, "trace.", |key| of("[trace]\n", key, ""));

@@ -2,6 +2,7 @@
 //! Reading scenarios and profiles out of TOML.
 
 pub(crate) mod arm;
+pub(crate) mod case;
 pub(crate) mod guest_program;
 pub(crate) mod host;
 pub(crate) mod keys;

@@ -2,6 +2,7 @@
 //! Scenarios as a whole, and their `[sweep]`, `[measure]` and `[trace]`.
 
 use crate::parse::arm::read_arms;
+use crate::parse::case::{cases, read_cases};
 use crate::parse::host::read_host;
 use crate::parse::keys::{optional, read_in, read_list};
 use crate::parse::linux::{check_guests, read_series, Said};
@@ -13,7 +14,7 @@ use crate::schema::host::CgroupLayout;
 use crate::schema::keys::scenario as keys;
 use crate::schema::linux::GuestLock;
 use crate::schema::lock::LockChoice;
-use crate::schema::scenario::{Measure, Scenario, Sweep, Trace, VmGroup};
+use crate::schema::scenario::{usual_layout, Measure, Scenario, Sweep, Trace, VmGroup};
 
 /// Reads a scenario. `file` is what errors call it.
 pub fn parse_scenario(file: &str, name: &str, text: &str) -> Result<Scenario, Problems> {
@@ -47,6 +48,7 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
         };
         read_arms(&v, &aple, host.as_ref().map(|h| h.scheduler))
     });
+    let written = read_cases(top);
     let measure = read_measure(top.at(&keys::MEASURE_TABLE));
     let trace = read_trace(top.at(&keys::TRACE_TABLE));
 
@@ -56,8 +58,10 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
     for group in &groups {
         check_locks(top, group, &sweep, &arms);
     }
+    let by_case = top.at(&keys::CASE).is_some();
+    let cases = cases(top, written?, &groups, &arms, baseline);
     let guest_locks = sweep.guest_locks.as_deref();
-    check_guests(top, &Said { groups: &groups, arms: &arms, guest_locks });
+    check_guests(top, &Said { groups: &groups, arms: &arms, by_case, guest_locks });
     Some(Scenario {
         name: name.to_string(),
         title: title?,
@@ -71,6 +75,7 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
         host: host?,
         sweep: sweep.of(&groups),
         vms: groups,
+        cases: cases?,
         arms,
         baseline,
         measure: measure?,
@@ -120,18 +125,10 @@ impl SweepKeys {
         Sweep {
             profiles: self.profiles.unwrap_or_else(workload),
             vms: self.vms.unwrap_or_else(count),
-            cgroups: self.cgroups.unwrap_or_else(|| vec![usual_layout(groups)]),
+            cgroups: self.cgroups.unwrap_or_else(|| vec![usual_layout(groups.iter())]),
             locks: self.locks.unwrap_or_default(),
             guest_locks: self.guest_locks.unwrap_or_default(),
         }
-    }
-}
-
-/// That of the hosts such VMs are run on.
-fn usual_layout(groups: &[VmGroup]) -> CgroupLayout {
-    match groups.iter().any(|g| g.linux.is_some()) {
-        true => CgroupLayout::Libvirt,
-        false => CgroupLayout::Flat,
     }
 }
 
@@ -178,19 +175,21 @@ fn read_measure(v: Option<Value>) -> Option<Measure> {
     let t = optional(
         v,
         &keys::MEASURE,
-        "[measure] with warmup_ms, window_ms, stagger_ms, alone, wakeups_hz",
+        "[measure] with warmup_ms, window_ms, stagger_ms, alone, wakeups_hz, states",
     )?;
     let warmup = read_in(&t, &keys::WARMUP_MS);
     let window = read_in(&t, &keys::WINDOW_MS);
     let stagger = read_in(&t, &keys::STAGGER_MS);
     let alone = read_in(&t, &keys::ALONE);
     let wakeups = t.as_ref().map_or(Some(None), |t| t.read(&keys::WAKEUPS_HZ));
+    let states = read_in(&t, &keys::STATES);
     Some(Measure {
         warmup_ms: warmup?,
         window_ms: window?,
         stagger_ms: stagger?,
         alone: alone?,
         wakeups_hz: wakeups?,
+        states: states?,
     })
 }
 

@@ -23,6 +23,7 @@ pub fn reference() -> String {
     section(&mut out, "Scenario", &scenario::SCENARIO);
     section(&mut out, "", &host::HOST);
     section(&mut out, "", &vm::VM);
+    section(&mut out, "", &scenario::CASE_TABLE);
     section(&mut out, "", &scenario::SWEEP);
     section(&mut out, "", &scenario::MEASURE);
     section(&mut out, "", &scenario::TRACE);
@@ -113,6 +114,7 @@ mod tests {
             scenario::SCENARIO.rows(),
             host::HOST.rows(),
             vm::VM.rows(),
+            scenario::CASE_TABLE.rows(),
             scenario::SWEEP.rows(),
             scenario::MEASURE.rows(),
             scenario::TRACE.rows(),

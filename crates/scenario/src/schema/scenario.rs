@@ -6,6 +6,7 @@ use crate::schema::host::{CgroupLayout, HostModel, HostScheduler, LoopDetection}
 use crate::schema::linux::{GuestLock, LinuxGuest};
 use crate::schema::lock::LockChoice;
 use crate::schema::names::Named;
+use unspin_diagnosis::Cause;
 
 /// A scenario, checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +28,8 @@ pub struct Scenario {
     pub boots: u32,
     pub host: Host,
     pub vms: Vec<VmGroup>,
+    /// What is run instead of the points of `sweep`, each with some of the VMs; empty: nothing is.
+    pub cases: Vec<Case>,
     pub arms: Vec<Arm>,
     /// Which arm the others are normalised to.
     pub baseline: usize,
@@ -54,6 +57,24 @@ pub struct Host {
     pub skew_tick: bool,
     /// VMs' weights are divided by loads that lag, as Linux 3.8 to 4.2 has it; machine `sim` only.
     pub group_load_lags: bool,
+}
+
+/// VMs that lose time to causes that are known beforehand.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Case {
+    pub name: String,
+    /// The causes; empty: there is none.
+    pub inject: Vec<Cause>,
+    /// Its VMs: numbers of `Scenario::vms`, some perhaps twice.
+    pub vms: Vec<usize>,
+    /// Number of its arm.
+    pub arm: usize,
+}
+
+impl Named for Cause {
+    fn choices() -> Vec<(&'static str, Cause)> {
+        Cause::ALL.iter().map(|cause| (cause.name(), *cause)).collect()
+    }
 }
 
 /// Some VMs that are alike.
@@ -138,6 +159,8 @@ pub struct Measure {
     pub alone: bool,
     /// Tasks of the host that wake up so often, and whose lateness is told; `None`: there are none.
     pub wakeups_hz: Option<u32>,
+    /// The vCPUs are watched in the window.
+    pub states: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -145,6 +168,14 @@ pub struct Trace {
     pub epochs: bool,
     pub picks: bool,
     pub stalls: bool,
+}
+
+/// The cgroups of the hosts such VMs are run on.
+pub(crate) fn usual_layout<'a>(mut groups: impl Iterator<Item = &'a VmGroup>) -> CgroupLayout {
+    match groups.any(|g| g.linux.is_some()) {
+        true => CgroupLayout::Libvirt,
+        false => CgroupLayout::Flat,
+    }
 }
 
 impl Scenario {

@@ -40,6 +40,7 @@ pub fn scenario_text(s: &Scenario) -> String {
     key(w, "stagger_ms", Some(m.stagger_ms));
     key(w, "alone", Some(m.alone));
     key(w, "wakeups_hz", m.wakeups_hz);
+    key(w, "states", Some(m.states));
     w.push_str("[trace]\n");
     key(w, "epochs", Some(s.trace.epochs));
     key(w, "picks", Some(s.trace.picks));

@@ -99,6 +99,7 @@ impl Reading {
             max_wait_cycles: self.max_wait_cycles,
             module: self.module.as_ref().zip(first.module.as_ref()).map(|(a, b)| stats_since(a, b)),
             error: None,
+            states: None,
             attribution: Some(Attribution {
                 useful_ns: of(Class::Useful),
                 spin_holder_running_ns: of(Class::SpinHolderRunning),

@@ -15,9 +15,6 @@ use unspin_uapi::{Counter, Value};
 /// Where KVM's statistics are, a directory per VM.
 const KVM_STATISTICS: &str = "/sys/kernel/debug/kvm";
 
-/// Fewer looks of the module's say nothing.
-const USER_SAMPLES_MIN: u64 = 20;
-
 /// The module's files that causes stand on.
 const OF_CAUSES: [&str; 6] = [
     Counter::PLE_EXITS.file(),
@@ -295,7 +292,7 @@ impl Facts {
     pub fn user_spin_share(&self, before: &Facts, pid: u32) -> Option<f64> {
         let looks = self.grew(before, pid, Counter::USER_SAMPLES)?;
         let spins = self.grew(before, pid, Counter::USER_SPINS)?;
-        (looks >= USER_SAMPLES_MIN).then(|| spins as f64 / looks as f64)
+        unspin_diagnosis::user_spin_share(looks, spins)
     }
 
     /// What the kernel has counted since `before`.

@@ -13,6 +13,7 @@ mod spinner;
 mod starve;
 mod text;
 mod vms;
+mod watched;
 mod windows;
 
 use std::process::exit;
@@ -52,7 +53,8 @@ const USAGE: &str = "usage: unspin-inside COMMAND
   rival INTERRUPTS                 a vCPU computes (INTERRUPTS: on, off, turned-off) and a thread on its
                                    CPU too: exits for host interrupts, the thread's longest wait in us
   switches MS [SLEEP_US]           one vCPU computes, another, if there is to be one, sleeps and wakes
-                                   up: units of the first, TSC cycles, exits and context switches";
+                                   up: units of the first, TSC cycles, exits and context switches
+With UNSPIN_WATCH=PIPE the last and exit-cycles have unspin-watch, which reads the pipe, watch them.";
 
 /// A VM that runs until a file is there.
 fn until(vcpus: &str, ring: vms::Ring, file: &str) -> Result<String, String> {

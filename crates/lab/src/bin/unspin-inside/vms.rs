@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! VMs that fight over one ticket lock.
 
+use crate::watched;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use unspin_scenario::plan::{Dist, LockKind, Op, Step};
@@ -100,6 +101,7 @@ pub fn switches(ms: u64, sleep_us: Option<u32>) -> Result<String, String> {
         other.start();
         progress(other)?;
     }
+    watched::begin(Duration::from_millis(ms))?;
     let look = |worker: &mut Vm| -> Result<[u64; 4], String> {
         // SAFETY: reading the time stamp counter has no effect on memory.
         let now = unsafe { std::arch::x86_64::_rdtsc() };

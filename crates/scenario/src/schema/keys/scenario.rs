@@ -7,7 +7,8 @@ use crate::schema::key::{
 };
 use crate::schema::limits::{MS_MAX, VMS_MAX};
 use crate::schema::linux::GuestLock;
-use crate::schema::scenario::{Measure, Scenario, Sweep, Trace};
+use crate::schema::scenario::{Case, Measure, Scenario, Sweep, Trace};
+use unspin_diagnosis::Cause;
 use unspin_uapi::Number;
 
 table! { SCENARIO: Scenario = "", "What is compared, and how often.";
@@ -43,6 +44,10 @@ table! { SCENARIO: Scenario = "", "What is compared, and how often.";
     VM: Form = "vm", Form("tables") =>
         .needed("[[vm]] with vcpus and workload")
         .help("the VMs; several tables may differ in everything, and then each has its own rows");
+    CASE: Form = "case", Form("tables") =>
+        .usually("the points of [sweep]")
+        .only_on(Machines::Module, |s| !s.cases.is_empty())
+        .help("VMs that lose time to causes that are known; each is run instead of points");
     ARM: Form = "arm", Form("tables") =>
         .needed("[[arm]] with name, window and yield_to")
         .help("the things compared");
@@ -62,6 +67,26 @@ pub(crate) const EPOCH_EXITS: Integer<u32> =
     integer(Number::EPOCH.least(), Number::EPOCH.most(), " PLE exits");
 pub(crate) const EPOCH_LEAST: Integer<u32> =
     integer(Number::EPOCH_MIN.least(), Number::EPOCH_MIN.most(), " microseconds");
+
+table! { CASE_TABLE: Case = "[[case]]", "VMs that lose time to causes that are known. Its rows say \
+    which cause was found.";
+    CASE_NAME: Name = "name", Name =>
+        .needed("a name")
+        .on(Machines::Module)
+        .help("what its rows are called");
+    INJECT: Maybe<List<Word<Cause>>> = "inject", Maybe(list("", word())) =>
+        .usually("none: the VMs lose nothing")
+        .on(Machines::Module)
+        .help("the causes that the VMs lose time to, by what they run and where");
+    CASE_VMS: List<Name> = "vms", list("names of [[vm]] tables", Name) =>
+        .needed("a list of names of [[vm]] tables")
+        .on(Machines::Module)
+        .help("its VMs");
+    CASE_ARM: Maybe<Name> = "arm", Maybe(Name) =>
+        .usually("the baseline")
+        .on(Machines::Module)
+        .help("the arm that it is run under");
+}
 
 table! { SWEEP: Sweep = "[sweep]", "Every arm runs at every point: each combination of these.";
     PROFILES: Maybe<List<Name>> = "profiles", Maybe(list("names of profiles", Name)) =>
@@ -102,6 +127,11 @@ table! { MEASURE: Measure = "[measure]", "Lengths, in milliseconds of the machin
         .usually("no such tasks")
         .only_on(Machines::Module, |m| m.wakeups_hz.is_some())
         .help("in the window a task of the host wakes up so often on each pCPU; it is told how late");
+    STATES: Flag = "states", Flag =>
+        .usually(false)
+        .only_on(Machines::Module, |m| m.states)
+        .help("how long each vCPU is in each state of `unspin diagnose` (docs/diagnose.md); always so \
+               with [[case]]");
 }
 
 table! { TRACE: Trace = "[trace]", "What is recorded beside the results.";

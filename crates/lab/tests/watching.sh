@@ -1,0 +1,33 @@
+# What it costs to be watched (crates/probe), on one CPU and without the module. The same guests run as
+# they are, then while BPF programs are loaded that watch others, then watched. Sourced after inside.sh
+# and costs.sh.
+# A vCPU that waits gives its CPU up at once, and polls for nothing before.
+echo 0 > /sys/module/kvm/parameters/halt_poll_ns
+OFTEN_US="60 170"
+check "a VM alone on the CPU" alone_costs
+check "exits as they are" exits_cost
+exit_plain=$exit_cost
+check "switches as they are" switches_cost "as they are"
+switch_plain=$switch_cost
+
+mkfifo /tmp/ask
+unspin-watch < /tmp/ask > /tmp/watched &
+exec 3> /tmp/ask
+check "the programs are loaded" settle grep -q ready /tmp/watched
+check "exits of others than the watched" exits_cost
+others_added=$((exit_cost - exit_plain))
+export UNSPIN_WATCH=/tmp/ask
+check "exits that are watched" exits_cost
+exit_added=$((exit_cost - exit_plain))
+sleep 2	# until that window has passed
+check "switches that are watched" switches_cost "watched"
+exec 3>&-
+wait
+switch_added=$((switch_cost - switch_plain - exit_added * switch_exits / 100))
+say "hundredths of an instruction an exit: $exit_plain; added $others_added, watched $exit_added"
+say "watching adds, hundredths of an instruction: $exit_added an exit, $switch_added a switch"
+check "the watched exits were seen" [ "$(grep -c '"exit:cpuid"' /tmp/watched)" -ge 1 ]
+check "an exit that is watched costs something" [ $exit_added -gt 0 ]
+check "a switch that is watched costs something" [ $switch_added -gt 0 ]
+check "an exit that is not watched costs less" [ $others_added -lt $exit_added ]
+finish

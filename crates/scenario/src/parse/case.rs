@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `[[case]]`: VMs that lose time to causes that are known.
+
+use crate::parse::reader::{no_doubles, Table, Value};
+use crate::schema::arm::Arm;
+use crate::schema::keys::scenario as keys;
+use crate::schema::scenario::{Case, VmGroup};
+use unspin_diagnosis::Cause;
+
+/// A case as it is written: VMs and arms by their names.
+pub(crate) struct Written {
+    name: String,
+    inject: Vec<Cause>,
+    vms: Vec<String>,
+    arm: Option<String>,
+}
+
+/// The cases of a scenario. They are all that is run: nothing else may say what is.
+pub(crate) fn read_cases(top: &Table) -> Option<Vec<Written>> {
+    let Some(v) = top.at(&keys::CASE) else { return Some(Vec::new()) };
+    let all = v.array("[[case]] tables")?;
+    if all.is_empty() {
+        v.problem("no cases", "at least one [[case]], or this key left out");
+    }
+    if let Some(sweep) = top.at(&keys::SWEEP_TABLE) {
+        sweep.problem(
+            "cases are run instead of the points of a sweep",
+            "no [sweep] beside [[case]]",
+        );
+    }
+    let alone = top.at(&keys::MEASURE_TABLE).and_then(|v| v.table("")?.at(&keys::ALONE));
+    if let Some(alone) = alone.filter(|v| v.bool() == Some(true)) {
+        alone.problem("no VM runs alone beside cases", "alone = false, or this key left out");
+    }
+    let read: Vec<_> = all.iter().map(read_case).collect();
+    let read = read.into_iter().collect::<Option<Vec<_>>>()?;
+    let names: Vec<&String> = read.iter().map(|case| &case.name).collect();
+    no_doubles(&v, &names);
+    Some(read)
+}
+
+fn read_case(v: &Value) -> Option<Written> {
+    let t = v.table("a [[case]] table")?;
+    t.only_of(&keys::CASE_TABLE);
+    let name = t.read(&keys::CASE_NAME);
+    let inject = t.read(&keys::INJECT);
+    let vms = t.read(&keys::CASE_VMS);
+    let arm = t.read(&keys::CASE_ARM);
+    Some(Written { name: name?, inject: inject?.unwrap_or_default(), vms: vms?, arm: arm? })
+}
+
+/// The cases with their VMs and arms; `baseline` is the arm of those that name none.
+pub(crate) fn cases(
+    top: &Table,
+    written: Vec<Written>,
+    groups: &[VmGroup],
+    arms: &[Arm],
+    baseline: usize,
+) -> Option<Vec<Case>> {
+    let places = top.at(&keys::CASE).and_then(|v| v.array("")).unwrap_or_default();
+    let mut cases = Vec::new();
+    for (case, v) in written.into_iter().zip(&places) {
+        let t = v.table("")?;
+        let vms: Option<Vec<usize>> = case.vms.iter().map(|name| vm(&t, name, groups)).collect();
+        let arm = match &case.arm {
+            Some(name) => arm(&t, name, arms),
+            None => Some(baseline),
+        };
+        cases.push(Case { name: case.name, inject: case.inject, vms: vms?, arm: arm? });
+    }
+    for (at, case) in cases.iter().enumerate() {
+        let is_linux = |vm: &&usize| groups[**vm].linux.is_some();
+        let linux = case.vms.iter().filter(is_linux).count();
+        if linux != 0 && linux != case.vms.len() {
+            let message = "some of its guests are Linux and some are not: no machine runs both";
+            places[at].problem(message, "one kind of guest in a case");
+        }
+    }
+    let used = |number: &usize| cases.iter().any(|case| case.vms.contains(number));
+    let unused = (0..groups.len()).find(|number| !cases.is_empty() && !used(number));
+    if let (Some(number), Some(v)) = (unused, top.get("vm").and_then(|v| v.array(""))) {
+        v[number].problem("no [[case]] has these VMs", "their name in vms of a [[case]]");
+    }
+    Some(cases)
+}
+
+fn vm(t: &Table, name: &str, groups: &[VmGroup]) -> Option<usize> {
+    let at = groups.iter().position(|group| group.name.as_deref() == Some(name));
+    if let (None, Some(v)) = (at, t.at(&keys::CASE_VMS)) {
+        v.problem(format!("no [[vm]] has the name {name:?}"), "names of [[vm]] tables");
+    }
+    at
+}
+
+fn arm(t: &Table, name: &str, arms: &[Arm]) -> Option<usize> {
+    let at = arms.iter().position(|arm| arm.name == name);
+    if let (None, Some(v)) = (at, t.at(&keys::CASE_ARM)) {
+        v.problem(format!("no [[arm]] has the name {name:?}"), "the name of an [[arm]]");
+    }
+    at
+}

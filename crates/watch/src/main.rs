@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Watches vCPUs' threads for whoever measures them. Says `ready` when its BPF programs are loaded. Each
+//! line of standard input asks for a window; its answer is a line of JSON, once the window has passed. It
+//! ends with its standard input.
+//!
+//! A program of its own: the agent does without libbpf.
+
+mod request;
+
+use request::Request;
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+use std::path::Path;
+use unspin_probe::{Probe, Seen, Thread};
+use unspin_scenario::result::{VcpuStates, Watched};
+use unspin_vmm::process::sleep_until;
+use unspin_vmm::Realtime;
+
+const USAGE: &str = "usage: unspin-watch, and lines of BEGIN_NS END_NS PID:TID,TID… …
+  BEGIN_NS, END_NS   the window, by CLOCK_MONOTONIC
+  PID:TID,TID…       a VM: its process, and its vCPUs' threads";
+/// The module's directory, where it is loaded.
+const MODULE: &str = "/sys/module/unspin";
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    Probe(#[from] unspin_probe::Error),
+    #[error("{0}; {USAGE}")]
+    Request(String),
+    #[error("the thread {0} ended while it was watched")]
+    Gone(u32),
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}
+
+fn main() {
+    if let Err(error) = run() {
+        eprintln!("unspin-watch: {error}");
+        std::process::exit(1);
+    }
+}
+
+fn run() -> Result<(), Error> {
+    if std::env::args().len() > 1 {
+        return Err(Error::Request("it has no arguments".into()));
+    }
+    let mut probe = Probe::load(Path::new(MODULE).exists())?;
+    say("ready")?;
+    for line in std::io::stdin().lock().lines() {
+        let request = Request::parse(&line?).map_err(Error::Request)?;
+        let watched = watch(&mut probe, &request)?;
+        say(&serde_json::to_string(&watched).map_err(std::io::Error::from)?)?;
+    }
+    Ok(())
+}
+
+fn watch(probe: &mut Probe, request: &Request) -> Result<Watched, Error> {
+    probe.watch(&request.vms.iter().flatten().copied().collect())?;
+    let (before, after) = {
+        // Whoever measures does not wait behind vCPUs.
+        let _realtime = Realtime::enter();
+        sleep_until(request.begin_ns);
+        let before = probe.read()?;
+        sleep_until(request.end_ns);
+        (before, probe.read()?)
+    };
+    let of_vm = |vm: &Vec<Thread>| vm.iter().map(|thread| of(*thread, &before, &after)).collect();
+    Ok(Watched { vms: request.vms.iter().map(of_vm).collect::<Result<_, _>>()? })
+}
+
+/// What a thread did between two readings.
+fn of(
+    thread: Thread,
+    before: &BTreeMap<Thread, Seen>,
+    after: &BTreeMap<Thread, Seen>,
+) -> Result<VcpuStates, Error> {
+    let (Some(before), Some(after)) = (before.get(&thread), after.get(&thread)) else {
+        return Err(Error::Gone(thread.tid));
+    };
+    let Seen { times, exits, switches, wakes } = after.since(before);
+    Ok(VcpuStates { ns: times, exits, switches, wakes })
+}
+
+fn say(text: &str) -> Result<(), Error> {
+    let mut out = std::io::stdout();
+    writeln!(out, "{text}")?;
+    Ok(out.flush()?)
+}
