@@ -88,7 +88,7 @@ capped_share() {
 	echo $((after - before))
 	[ $((after - before)) -gt 20 ] && [ $((after - before)) -lt 160 ]
 }
-check "caps: the kernel takes it" schedule none 1 4000 4 1 900:0:$(vcpus $a) 100:0:$(vcpus $b)
+check "caps: the kernel takes it" schedule none 1 4000 4 1 900:0:${A##*:} 100:0:${B##*:}
 kill -STOP $a
 check "caps: the other's time is nobody's" capped_share
 kill -CONT $a

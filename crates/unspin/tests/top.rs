@@ -216,6 +216,34 @@ fn signals_end_it_as_well() {
 }
 
 #[test]
+fn it_ends_with_its_terminal() {
+    // The terminal is that of script, which is killed.
+    let mut script = Command::new("script");
+    let top = format!("exec {} top --synthetic 6x2", env!("CARGO_BIN_EXE_unspin"));
+    script.args(["-q", "-f", "-c", &top, "/dev/null"]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut script = script.spawn().unwrap();
+    let mut shown = script.stdout.take().unwrap();
+    let (mut all, mut part) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&all).contains(ENTER) {
+        let read = shown.read(&mut part).unwrap();
+        assert!(read > 0, "{}", String::from_utf8_lossy(&all));
+        all.extend_from_slice(&part[..read]);
+    }
+    let children = format!("/proc/{0}/task/{0}/children", script.id());
+    let children = std::fs::read_to_string(children).unwrap();
+    let stat = format!("/proc/{}/stat", children.trim());
+    let is_there = || std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
+    assert!(is_there());
+    script.kill().unwrap();
+    script.wait().unwrap();
+    let end = Instant::now() + WAIT;
+    while is_there() {
+        assert!(Instant::now() < end, "it stays without a terminal");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
 fn a_stop_gives_the_terminal_back_for_a_while() {
     let mut terminal = Terminal::new();
     for by_key in [false, true] {

@@ -144,14 +144,17 @@ fn live(args: &Args, source: &mut dyn Source) -> anyhow::Result<()> {
         }
         let left = due.saturating_duration_since(Instant::now());
         let left = if app.is_paused { LOOK } else { left.min(LOOK) };
-        is_changed = event::poll(left).context("cannot read keys")?;
-        if is_changed {
+        is_changed = taken.wait(left)?;
+        let mut has_event = is_changed;
+        while has_event {
             match press(&mut app)? {
-                Then::Quit => break,
+                Then::Quit => return Ok(()),
                 Then::Stop => signals.ask_stop(),
                 Then::Redraw => taken.take_again()?,
                 Then::Stay => {}
             }
+            // One reading of the terminal may be several.
+            has_event = event::poll(Duration::ZERO).context("cannot read keys")?;
         }
     }
     Ok(())

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The terminal, as long as top has it. However top ends, the terminal is given back as it was.
 
-use anyhow::Context;
+use anyhow::{bail, Context};
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
+use ratatui::crossterm::event;
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     disable_raw_mode, enable_raw_mode, EnterAlternateScreen, LeaveAlternateScreen,
@@ -11,9 +12,12 @@ use ratatui::crossterm::terminal::{
 use ratatui::Terminal;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::low_level::emulate_default_handler;
-use std::io::{stdout, Stdout};
+use std::fs::File;
+use std::io::{stdin, stdout, IsTerminal, Stdin, Stdout};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
+use std::time::Duration;
 
 /// What signals have asked for.
 pub struct Signals {
@@ -57,18 +61,57 @@ impl Signals {
     }
 }
 
+/// What keys come from, as the library takes it.
+enum Keys {
+    Stdin(Stdin),
+    Terminal(File),
+}
+
+impl Keys {
+    fn open() -> anyhow::Result<Keys> {
+        if stdin().is_terminal() {
+            return Ok(Keys::Stdin(stdin()));
+        }
+        let terminal = File::open("/dev/tty").context("cannot open the terminal, /dev/tty")?;
+        Ok(Keys::Terminal(terminal))
+    }
+
+    fn fd(&self) -> RawFd {
+        match self {
+            Keys::Stdin(stdin) => stdin.as_raw_fd(),
+            Keys::Terminal(terminal) => terminal.as_raw_fd(),
+        }
+    }
+}
+
 /// Gives the terminal back when it is dropped.
 pub struct Taken {
     pub screen: Terminal<CrosstermBackend<Stdout>>,
+    keys: Keys,
 }
 
 impl Taken {
     pub fn new() -> anyhow::Result<Taken> {
         give_back_in_panics();
+        let keys = Keys::open()?;
         take()?;
         let screen = Terminal::new(CrosstermBackend::new(stdout()));
         let screen = screen.inspect_err(|_| give_back()).context("cannot draw on the terminal")?;
-        Ok(Taken { screen })
+        Ok(Taken { screen, keys })
+    }
+
+    /// Waits for a key, the terminal's new size or a signal, for so long. Whether there is an event; an
+    /// error where the terminal has gone: the library would read it for ever.
+    pub fn wait(&self, left: Duration) -> anyhow::Result<bool> {
+        let mut keys = libc::pollfd { fd: self.keys.fd(), events: libc::POLLIN, revents: 0 };
+        let ms = left.as_millis().min(i32::MAX as u128) as i32;
+        // SAFETY: one structure, which outlives the call.
+        let found = unsafe { libc::poll(&mut keys, 1, ms) };
+        if keys.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0 {
+            bail!("the terminal has gone");
+        }
+        // It was interrupted (found < 0) by what may be the terminal's new size.
+        Ok(found != 0 && event::poll(Duration::ZERO).context("cannot read keys")?)
     }
 
     /// After others have used it.
