@@ -13,7 +13,7 @@ PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 DEB_PACKAGES := debhelper dh-dkms
 TEST_DEB_PACKAGES := lintian mmdebstrap
 
-.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-programs lint house bench bench-sim-peer scenario-keys figures bench-locks diagnosis matrix matrix-full verify-full campaign soak soak-locks soak-debug deb test-deb clean
+.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-diagnose test-programs lint house bench bench-sim-peer scenario-keys figures bench-locks diagnosis matrix matrix-full verify-full campaign soak soak-locks soak-debug deb test-deb clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -40,6 +40,9 @@ test: build test-deps ## unit, property and functional tests; boots nothing
 
 test-emulated: build ## the module under QEMU, pause-loop exits and gains under Bochs
 	@.ci/test --emulated
+
+test-diagnose: build ## unspin diagnose under QEMU, beside the kernel's own counts; a busy host makes the emulator's clock jump, and then it may fail
+	cargo test --release --locked -p unspin-lab --test diagnose -- --nocapture
 
 test-programs: build ## sysbench, pbzip2, Java, Rust and PostgreSQL over our locks, unmodified
 	@.ci/deps $(PROGRAM_PACKAGES) || echo "some programs could not be installed and are skipped"

@@ -60,13 +60,23 @@ fn diagnoses_under_qemu() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// What is wrong with a diagnosis.
+/// What is wrong with a VM's diagnoses, if more than half of them are not right: the emulator's clock may
+/// jump in one.
 fn judged(lines: &[String], case: &Case) -> Vec<String> {
+    let prefix = format!("diagnosis {} ", case.0);
+    let texts = lines.iter().filter_map(|line| line.strip_prefix(&prefix));
+    let wrong: Vec<Vec<String>> = texts.map(|text| judged_one(text, case)).collect();
+    let right = wrong.iter().filter(|wrong| wrong.is_empty()).count();
+    match wrong.len() {
+        0 => vec!["no diagnosis".into()],
+        all if 2 * right > all => Vec::new(),
+        _ => wrong.concat(),
+    }
+}
+
+/// What is wrong with a diagnosis.
+fn judged_one(text: &str, case: &Case) -> Vec<String> {
     let (name, dominant, state, share) = *case;
-    let prefix = format!("diagnosis {name} ");
-    let Some(text) = lines.iter().find_map(|line| line.strip_prefix(&prefix)) else {
-        return vec!["no diagnosis".into()];
-    };
     let Ok(document) = serde_json::from_str::<Value>(text) else {
         return vec![text.to_string()];
     };
@@ -141,5 +151,9 @@ fn a_wrong_diagnosis_is_seen() {
     let jumped = line("\"contention\"", 1.0).replace("\"on_cpu_s\":1.1", "\"on_cpu_s\":9.1");
     assert_eq!(judge(jumped), 0, "more CPU time than there was");
     assert_eq!(judge("diagnosis x killed".into()), 1);
+    let (right, wrong) = (line("\"contention\"", 1.0), line("null", 1.0));
+    let case = ("x", &["contention"][..], "ready:vm", 0.45);
+    assert!(judged(&[right.clone(), wrong.clone(), right.clone()], &case).is_empty());
+    assert_eq!(judged(&[wrong.clone(), right, wrong], &case).len(), 2, "most are wrong");
     assert_eq!(judge("diagnosis y {}".into()), 1);
 }
