@@ -122,6 +122,7 @@ struct unspin_slot {
 	u64 in_tsc;
 	u64 exit_tsc;			/* of the PLE exit being handled */
 	u64 exit_out_cycles;		/* switched out since then */
+	u64 park_asked_tsc;		/* work.park was set then */
 	u32 window_cycles;		/* in force since the last entry */
 	u32 unreported_exits;		/* not yet added to the VM's epoch */
 	u32 pick_seq;			/* switch count of pick_cpu when picked */
@@ -129,7 +130,6 @@ struct unspin_slot {
 	u8 in_flight;			/* inside unspin_on_spin() */
 	u8 nested;			/* has been seen to run a nested guest */
 	u8 parking;			/* inside unspin_park() */
-	u64 park_asked_tsc;		/* work.park was set then */
 	u8 parked;			/* kept from running there */
 	u8 park_at_lock;		/* spun when it was parked: runs only in its VM's turn */
 	u8 window_mismatches;		/* checks in a row that found another window in the processor */

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use unspin_bpf_build::Program;
 use unspin_diagnosis::{exits, State};
 
 /// As the C has a state: `STATE_EXIT_PAUSE`.
@@ -40,28 +40,9 @@ fn header() -> String {
 fn main() {
     println!("cargo:rerun-if-changed=src/bpf");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap());
-    let bpf = out.join("include/bpf");
-    std::fs::create_dir_all(&bpf).unwrap();
-    for (name, contents) in libbpf_sys::API_HEADERS {
-        std::fs::write(bpf.join(name), contents).unwrap();
-    }
-    std::fs::write(out.join("include/states.h"), header()).unwrap();
-    compile(Path::new("src/bpf/probe.bpf.c"), &out);
-}
-
-fn compile(source: &Path, out: &Path) {
-    let mut clang = Command::new("clang");
-    clang.args(["-target", "bpf", "-mcpu=v3", "-g", "-O2", "-std=gnu11", "-ffreestanding"]);
-    clang.args(["-Wall", "-Wextra", "-Werror"]);
-    // libbpf's macros have a parameter that few programs use.
-    clang.args(["-Wno-unused-parameter", "-c", "-I"]).arg(out.join("include"));
-    // Paths of this computer do not belong into the type information.
-    clang.arg(format!("-fdebug-prefix-map={}=.", std::env::var("CARGO_MANIFEST_DIR").unwrap()));
-    clang.arg(format!("-fdebug-prefix-map={}=.", out.display()));
-    clang.arg(source).arg("-o").arg(out.join("probe.bpf.o"));
-    match clang.status() {
-        Ok(status) if status.success() => {}
-        Ok(status) => panic!("{clang:?}: {status}"),
-        Err(error) => panic!("clang cannot be run ({error}); install it: apt-get install clang"),
-    }
+    let include = out.join("include");
+    std::fs::create_dir_all(&include).unwrap();
+    std::fs::write(include.join("states.h"), header()).unwrap();
+    let program = Program { source: Path::new("src/bpf/probe.bpf.c"), folders: &[], flags: &[] };
+    program.compile(&out, &out.join("probe.bpf.o")).unwrap_or_else(|error| panic!("{error}"));
 }

@@ -75,9 +75,13 @@ impl Limits {
         if let Some(weight) = self.weight {
             write(&scope.join("cpu.weight"), &weight.to_string())?;
         }
-        // One that is left over from a run that was killed may have a quota.
-        let quota = self.quota_us.map_or("max".to_string(), |us| us.to_string());
-        write(&scope.join("cpu.max"), &format!("{quota} {PERIOD_US}"))
+        let file = scope.join("cpu.max");
+        match self.quota_us {
+            Some(quota_us) => write(&file, &format!("{quota_us} {PERIOD_US}")),
+            // One that is left over from a run that was killed may have a quota, where kernels know any.
+            None if file.exists() => write(&file, "max"),
+            None => Ok(()),
+        }
     }
 }
 

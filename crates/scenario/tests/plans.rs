@@ -97,3 +97,49 @@ fn scenarios_stand_for_the_plans_they_stood_for() {
     let changed: Vec<&str> = changed.filter_map(|line| line.split(' ').next()).collect();
     assert!(found == known, "other plans than before, or others in the list: {changed:?}");
 }
+
+/// What of a profile runs, with every number of computing divided so.
+fn steps_divided_by(text: &str, divisor: f64) -> String {
+    let steps = &text[text.find("[[step]]").unwrap()..];
+    let number = |digits: &str| match digits.parse::<f64>() {
+        Ok(iterations) if digits.len() > 3 => (iterations / divisor).round().to_string(),
+        _ => digits.to_string(),
+    };
+    let mut divided = String::new();
+    for part in steps.split_inclusive(|c: char| !c.is_ascii_digit()) {
+        let digits = part.trim_end_matches(|c: char| !c.is_ascii_digit());
+        divided += &number(digits);
+        divided += &part[digits.len()..];
+    }
+    divided
+}
+
+/// A paper's experiments on the emulated computer: its scenarios are plans, and its profiles are the
+/// paper's for a clock of 200 MHz instead of 2.4 GHz.
+#[test]
+fn papers_on_the_emulated_computer_are_the_papers() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers/asman");
+    let of = |kind: &str| {
+        let mut found = BTreeMap::new();
+        files(&dir.join(kind), &mut found);
+        assert!(!found.is_empty(), "{kind}");
+        found
+    };
+    let papers = of("profiles");
+    let mut profiles = BTreeMap::new();
+    for (name, path) in of("emulated/profiles") {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let paper = std::fs::read_to_string(&papers[&name]).unwrap();
+        assert_eq!(steps_divided_by(&text, 1.0), steps_divided_by(&paper, 12.0), "{name}");
+        let profile = parse_profile(&path.display().to_string(), &name, &text);
+        profiles.insert(name, (profile.unwrap_or_else(|e| panic!("{e}")), text));
+    }
+    let workloads = profiles.into();
+    for (name, path) in of("emulated/scenarios") {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let scenario = parse_scenario(&path.display().to_string(), &name, &text);
+        let scenario = scenario.unwrap_or_else(|e| panic!("{e}"));
+        let plan = expand(&scenario, &text, &workloads, &Selection::default()).unwrap();
+        assert!(!plan.runs.is_empty(), "{name}");
+    }
+}

@@ -15,6 +15,7 @@ mod notify;
 mod preload;
 mod progress;
 mod share;
+mod span;
 mod sysfs;
 mod vms;
 mod watch;

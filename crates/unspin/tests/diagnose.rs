@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin diagnose` where there is no VM: what it refuses.
 
+mod common;
+
 use std::os::unix::fs::MetadataExt;
-use std::process::{Command, Stdio};
 
 #[track_caller]
 fn fails(args: &[&str], code: i32, words: &str) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    let out = command.arg("diagnose").args(args).stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert_eq!(out.status.code(), Some(code), "{said}");
-    assert!(said.contains(words), "{said}");
-    assert!(!said.contains("panicked") && out.stdout.is_empty(), "{said}");
+    common::fails(&[&["diagnose"], args].concat(), code, words);
 }
 
 #[test]

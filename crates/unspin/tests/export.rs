@@ -2,6 +2,8 @@
 //! `unspin export` with VMs that are made up: what it serves, what it refuses, and a real Prometheus that
 //! scrapes it and is asked all that contrib/ asks.
 
+mod common;
+
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -54,12 +56,7 @@ fn root() -> PathBuf {
 
 #[track_caller]
 fn fails(args: &[&str], code: i32, words: &str) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    let out = command.arg("export").args(args).stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert_eq!(out.status.code(), Some(code), "{said}");
-    assert!(said.contains(words), "{said}");
-    assert!(!said.contains("panicked"), "{said}");
+    common::fails(&[&["export"], args].concat(), code, words);
 }
 
 #[test]

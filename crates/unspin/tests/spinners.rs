@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin spinners` where there is no VM: what it refuses, and that nothing stays in tracefs.
 
+mod common;
+
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 #[track_caller]
 fn fails(args: &[&str], code: i32, words: &str) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    let out = command.arg("spinners").args(args).stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert_eq!(out.status.code(), Some(code), "{said}");
-    assert!(said.contains(words), "{said}");
-    assert!(!said.contains("panicked") && out.stdout.is_empty(), "{said}");
+    common::fails(&[&["spinners"], args].concat(), code, words);
 }
 
 fn scratch(name: &str) -> PathBuf {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin top` with VMs that are made up: on a terminal, once as a table, and what it refuses.
 
+mod common;
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -15,17 +17,12 @@ const LEAVE: &str = "\u{1b}[?1049l";
 const ENTER: &str = "\u{1b}[?1049h";
 
 fn unspin(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    command.arg("top").args(args).stdin(Stdio::null()).output().unwrap()
+    common::unspin(&[&["top"], args].concat())
 }
 
 #[track_caller]
 fn fails(args: &[&str], code: i32, words: &str) {
-    let out = unspin(args);
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert_eq!(out.status.code(), Some(code), "{said}");
-    assert!(said.contains(words), "{said}");
-    assert!(!said.contains("panicked") && out.stdout.is_empty(), "{said}");
+    common::fails(&[&["top"], args].concat(), code, words);
 }
 
 #[test]

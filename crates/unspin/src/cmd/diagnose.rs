@@ -5,26 +5,22 @@ pub(super) mod show;
 
 use crate::out;
 use crate::progress::Passing;
+use crate::span::{seconds, stopped_by_signals, wait};
 use crate::sysfs::ROOT;
 use crate::vms;
 use crate::watch::facts::{Facts, Places};
 use crate::watch::{cannot, Running};
-use anyhow::{bail, Context};
+use anyhow::bail;
 use show::Document;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use unspin_host::{Host, VmProcess};
 use unspin_probe::{Probe, Thread};
 
-const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 /// Until every vCPU that runs has told where it is.
 pub(super) const SETTLE: Duration = Duration::from_millis(200);
-const LOOK: Duration = Duration::from_millis(50);
 
 const HELP: &str = "\
 A VM loses time to six causes: contention (a vCPU could run and somebody else has its CPU), spin-switch \
@@ -55,10 +51,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot take signals")?;
-    }
+    let stop = stopped_by_signals()?;
     let host = Host::at(&args.proc);
     let mut probe = Probe::load(args.sysfs.exists()).map_err(cannot)?;
     let all = vms::processes(&host)?;
@@ -94,42 +87,5 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     match args.json {
         true => out::json(&document),
         false => out::print(&document.text()),
-    }
-}
-
-pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
-    if !SECONDS.contains(&seconds) {
-        return Err(format!("allowed: {} to {}", SECONDS.start(), SECONDS.end()));
-    }
-    Ok(Duration::from_secs_f64(seconds))
-}
-
-pub(super) fn wait(
-    time: Duration,
-    stop: &AtomicBool,
-    at: &mut dyn FnMut(Duration),
-) -> anyhow::Result<()> {
-    let start = Instant::now();
-    while start.elapsed() < time {
-        if stop.load(Ordering::Relaxed) {
-            bail!("interrupted");
-        }
-        at(start.elapsed());
-        std::thread::sleep(LOOK.min(time.saturating_sub(start.elapsed())));
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_within_bounds() {
-        assert_eq!(seconds("0.1").unwrap(), Duration::from_millis(100));
-        for wrong in ["0", "-1", "nan", "3600.1", "5s", ""] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -7,20 +7,17 @@ use crate::exit::{Cannot, Usage};
 use crate::host::is_root;
 use crate::machine::lab::{explain, lab};
 use crate::progress::Passing;
+use crate::span::{seconds, stopped_by_signals};
 use crate::{out, vms};
-use anyhow::{bail, Context};
+use anyhow::bail;
 use show::{Document, Names, Watched};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::Arc;
 use std::time::Duration;
 use unspin_host::{Host, VmProcess};
 use unspin_lab::Series;
 use unspin_spinners::{entries, Error, Ready, Samples, Symbols, TRACEFS};
-
-const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 
 const HELP: &str = "\
 Two tables per VM: where it left the guest because it spun for too long (pause-loop exits), and where an \
@@ -67,10 +64,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return Err(Cannot("only root may see where VMs are (sudo unspin spinners)".into()).into());
     }
     // Another signal does not end it either: its counting would stay in the kernel.
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot take signals")?;
-    }
+    let stop = stopped_by_signals()?;
     let ready = Ready::new(&args.tracefs).map_err(cannot)?;
     let host = Host::at(&args.proc);
     let vms = chosen(args, &host)?;
@@ -97,14 +91,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         true => out::json(&document),
         false => out::print(&document.text()),
     }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
-    if !SECONDS.contains(&seconds) {
-        return Err(format!("allowed: {} to {}", SECONDS.start(), SECONDS.end()));
-    }
-    Ok(Duration::from_secs_f64(seconds))
 }
 
 fn series(name: &str) -> anyhow::Result<Series> {
@@ -189,15 +175,6 @@ mod tests {
         thread(43, "CPU 1/KVM");
         thread(42, "CPU 0/KVM");
         assert_eq!(watched(), [42, 43]);
-    }
-
-    #[test]
-    fn times_are_within_bounds() {
-        assert_eq!(seconds("0.1").unwrap(), Duration::from_millis(100));
-        assert_eq!(seconds("3600").unwrap(), Duration::from_secs(3600));
-        for wrong in ["0", "-1", "nan", "inf", "3600.1", "5s", ""] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Watching the VMs of this host: which there are, what their vCPUs do, and what is known besides.
 
+mod args;
 pub mod facts;
 mod kernel;
 mod sample;
 mod scan;
 mod synthetic;
 
-pub use kernel::{cannot, Kernel};
+pub use args::SourceArgs;
+pub use kernel::cannot;
+#[cfg(test)]
+pub use kernel::Kernel;
 pub use sample::{did, Running, Sample, Source, Watched};
-pub use synthetic::{parse_size, Synthetic};
+#[cfg(test)]
+pub use synthetic::Synthetic;

@@ -9,9 +9,8 @@ mod text;
 
 use crate::exit::said;
 use crate::notify;
-use crate::sysfs::ROOT;
 use crate::watch::facts::Detail;
-use crate::watch::{self, Kernel, Source, Synthetic};
+use crate::watch::SourceArgs;
 use anyhow::{anyhow, Context};
 use collect::Collector;
 use http::Answer;
@@ -21,13 +20,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use text::Format;
-use unspin_host::Host;
 
 /// Not among those that Prometheus's list gives to others (9100 to 9999).
 const LISTEN: &str = "127.0.0.1:19455";
@@ -55,21 +52,13 @@ pub struct Args {
     /// Most vCPUs that are exported, each as about 30 series. Others are counted.
     #[arg(long, value_name = "N", default_value_t = 1024)]
     vcpus_max: usize,
-    #[arg(long, hide = true, default_value = ROOT)]
-    sysfs: PathBuf,
-    #[arg(long, hide = true, default_value = "/proc")]
-    proc: PathBuf,
-    /// VMs that are made up, for tests.
-    #[arg(long, hide = true, value_name = "VMSxVCPUS", value_parser = watch::parse_size)]
-    synthetic: Option<(usize, u32)>,
+    #[command(flatten)]
+    source: SourceArgs,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot take signals")?;
-    let source: Box<dyn Source + Send> = match args.synthetic {
-        Some((vms, vcpus)) => Box::new(Synthetic::new(vms, vcpus)),
-        None => Box::new(Kernel::new(Host::at(&args.proc), &args.sysfs, Detail::Module)?),
-    };
+    let source = args.source.open(Detail::Module)?;
     let listener = listen(args.listen)?;
     let address = listener.local_addr().context("cannot say where it listens")?;
     let exporter = Arc::new(Exporter::new(Collector::new(source, args.vcpus_max)));

@@ -15,24 +15,19 @@ mod table;
 mod terminal;
 
 use super::diagnose::show::Document;
-use super::diagnose::{seconds, wait, SETTLE};
+use super::diagnose::SETTLE;
 use crate::exit::Usage;
 use crate::out;
-use crate::sysfs::ROOT;
+use crate::span::{seconds, stopped_by_signals, wait};
 use crate::watch::facts::Detail;
-use crate::watch::{self, Kernel, Source, Synthetic, Watched};
+use crate::watch::{Source, SourceArgs, Watched};
 use anyhow::{bail, Context};
 use app::{App, Then};
 use line::{Column, Line};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::IsTerminal;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terminal::{Signals, Taken};
-use unspin_host::Host;
 
 /// How long a signal may wait.
 const LOOK: Duration = Duration::from_millis(100);
@@ -64,13 +59,8 @@ pub struct Args {
     /// With --once: everything, as JSON.
     #[arg(long, requires = "once")]
     json: bool,
-    #[arg(long, hide = true, default_value = ROOT)]
-    sysfs: PathBuf,
-    #[arg(long, hide = true, default_value = "/proc")]
-    proc: PathBuf,
-    /// VMs that are made up, for tests.
-    #[arg(long, hide = true, value_name = "VMSxVCPUS", value_parser = watch::parse_size)]
-    synthetic: Option<(usize, u32)>,
+    #[command(flatten)]
+    source: SourceArgs,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -78,13 +68,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let why = "top draws on a terminal, and standard output is none; --once writes a table";
         return Err(Usage(why.into()).into());
     }
-    let mut source: Box<dyn Source> = match args.synthetic {
-        Some((vms, vcpus)) => Box::new(Synthetic::new(vms, vcpus)),
-        None => {
-            let detail = if args.json { Detail::All } else { Detail::Causes };
-            Box::new(Kernel::new(Host::at(&args.proc), &args.sysfs, detail)?)
-        }
-    };
+    let mut source = args.source.open(if args.json { Detail::All } else { Detail::Causes })?;
     match args.once {
         true => once(args, source.as_mut()),
         false => live(args, source.as_mut()),
@@ -92,10 +76,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn once(args: &Args, source: &mut dyn Source) -> anyhow::Result<()> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot take signals")?;
-    }
+    let stop = stopped_by_signals()?;
     source.look()?;
     wait(SETTLE, &stop, &mut |_| {})?;
     let before = source.sample()?;

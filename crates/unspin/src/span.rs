@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! For how long a command watches, and what ends it sooner.
+
+use anyhow::{bail, Context};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
+/// How long a signal may wait.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A number of seconds as an option has it, 0.1 to 3600.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
+    if !SECONDS.contains(&seconds) {
+        return Err(format!("allowed: {} to {}", SECONDS.start(), SECONDS.end()));
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// Is true once a signal has come that ends commands. From now on none ends this one by itself.
+pub fn stopped_by_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot take signals")?;
+    }
+    Ok(stop)
+}
+
+/// Waits for so long; `at` is told how much of it has passed. An error where `stop` became true.
+pub fn wait(time: Duration, stop: &AtomicBool, at: &mut dyn FnMut(Duration)) -> anyhow::Result<()> {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        if stop.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
+        at(start.elapsed());
+        std::thread::sleep(LOOK.min(time.saturating_sub(start.elapsed())));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_within_bounds() {
+        assert_eq!(seconds("0.1").unwrap(), Duration::from_millis(100));
+        assert_eq!(seconds("3600").unwrap(), Duration::from_secs(3600));
+        for wrong in ["0", "-1", "nan", "inf", "3600.1", "5s", ""] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where the samples of a command come from, as its hidden options have it.
+
+use super::facts::Detail;
+use super::kernel::Kernel;
+use super::sample::Source;
+use super::synthetic::{parse_size, Synthetic};
+use crate::sysfs::ROOT;
+use std::path::PathBuf;
+use unspin_host::Host;
+
+#[derive(Debug, clap::Args)]
+pub struct SourceArgs {
+    #[arg(long, hide = true, default_value = ROOT)]
+    sysfs: PathBuf,
+    #[arg(long, hide = true, default_value = "/proc")]
+    proc: PathBuf,
+    /// VMs that are made up, for tests.
+    #[arg(long, hide = true, value_name = "VMSxVCPUS", value_parser = parse_size)]
+    synthetic: Option<(usize, u32)>,
+}
+
+impl SourceArgs {
+    /// Nothing is watched yet. `detail`: what samples of this host have.
+    pub fn open(&self, detail: Detail) -> anyhow::Result<Box<dyn Source + Send>> {
+        Ok(match self.synthetic {
+            Some((vms, vcpus)) => Box::new(Synthetic::new(vms, vcpus)),
+            None => Box::new(Kernel::new(Host::at(&self.proc), &self.sysfs, detail)?),
+        })
+    }
+}
