@@ -37,7 +37,9 @@ pub fn lab() -> Lab {
 pub fn kernels(all: &[Series]) -> Vec<Series> {
     match std::env::var("UNSPIN_KERNELS") {
         Ok(names) => {
-            all.iter().copied().filter(|s| names.split(' ').any(|n| n == s.name())).collect()
+            let named = |name| Series::parse(name).unwrap_or_else(|| panic!("no series {name:?}"));
+            let named: Vec<Series> = names.split_whitespace().map(named).collect();
+            all.iter().copied().filter(|series| named.contains(series)).collect()
         }
         Err(_) => all.to_vec(),
     }
