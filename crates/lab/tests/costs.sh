@@ -21,9 +21,10 @@ alone_costs() {
 	set -- $alone
 	[ $1 -gt 0 ] && unit=$(($2 * 100 / $1))
 }
+EXIT_ROUNDS=20
 # Sets exit_cost, in hundredths of an instruction.
 exits_cost() {
-	exit_cost=$(unspin-inside exit-cycles 20) || { echo "$exit_cost"; return 1; }
+	exit_cost=$(unspin-inside exit-cycles $EXIT_ROUNDS) || { echo "$exit_cost"; return 1; }
 }
 # Sets switch_cost and switch_exits, in hundredths; the argument says of what.
 switches_cost() {

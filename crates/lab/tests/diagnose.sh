@@ -88,7 +88,7 @@ stop quota
 
 # One vCPU computes, the other one sleeps most of the time. The emulator's clock may jump: it has longer
 # than it needs.
-unspin-inside switches 120000 1000 > /tmp/sleeper &
+unspin-inside switches 360000 1000 > /tmp/sleeper &
 vm=$!
 check "one that sleeps is there" settle has_vcpus $vm 2
 sleep 0.3

@@ -12,7 +12,7 @@ use unspin_lab::{Computer, Series, QEMU_TOOLS};
 const CHECKS_MIN: u32 = 38;
 /// The script on others, after inside.sh.
 const WITHOUT: &str = r#"
-answer=$(unspin-scx none 4000 1 1 100:0:$$ < /dev/null 2>&1)
+answer=$(unspin-scx none 0 4000 1 1 100:0:$$ < /dev/null 2>&1)
 check "it says what is missing: $answer" [ "${answer#*has no sched_ext: /sys/kernel/sched_ext}" != "$answer" ]
 finish
 "#;
