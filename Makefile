@@ -41,8 +41,8 @@ test: build test-deps ## unit, property and functional tests; boots nothing
 test-emulated: build ## the module under QEMU, pause-loop exits and gains under Bochs
 	@.ci/test --emulated
 
-test-diagnose: build ## unspin diagnose under QEMU, beside the kernel's own counts; a busy host makes the emulator's clock jump, and then it may fail
-	cargo test --release --locked -p unspin-lab --test diagnose -- --nocapture
+test-diagnose: build ## unspin diagnose, its experiments and unspin shape under QEMU, beside the kernel's own counts; a busy host makes the emulator's clock jump, and then it may fail
+	cargo test --release --locked -p unspin-lab --test diagnose --test ab --test shape -- --nocapture
 
 test-programs: build ## sysbench, pbzip2, Java, Rust and PostgreSQL over our locks, unmodified
 	@.ci/deps $(PROGRAM_PACKAGES) || echo "some programs could not be installed and are skipped"
@@ -103,8 +103,11 @@ LINUX := linux linux-hosts linux-two linux-flat linux-unpinned linux-eight libvi
 campaign-linux: build ## programs in Linux guests: main table, other hosts, sizes and layouts (three hours); out/campaign/linux
 	$(UNSPIN) bench $(LINUX:%=scenarios/%.toml) --machine emulated --out out/campaign/linux --resume
 
-diagnosis: build ## what unspin diagnose says of VMs that lose time to known causes (a quarter of an hour on one core); out/diagnosis
-	$(UNSPIN) bench scenarios/diagnosis.toml --machine emulated --out out/diagnosis
+diagnosis: build ## what unspin diagnose says of VMs that lose time to known causes (half an hour on one core); out/diagnosis*
+	$(UNSPIN) bench scenarios/diagnosis.toml --machine emulated --out out/diagnosis --resume
+	$(UNSPIN) bench scenarios/diagnosis-hogs.toml --machine emulated --out out/diagnosis-hogs --resume
+	$(UNSPIN) bench scenarios/diagnosis-quota.toml --machine emulated --out out/diagnosis-quota --resume
+	$(UNSPIN) bench scenarios/diagnosis-cache.toml --machine sim --attribute --out out/diagnosis-cache
 
 matrix: build ## every lock under every host policy, 1 to 4 VMs, ebizzy: docs/matrix.md
 	$(UNSPIN) bench scenarios/matrix.toml --machine emulated --profile ebizzy --out out/matrix --resume

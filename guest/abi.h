@@ -10,12 +10,13 @@
 #define UNSPIN_GUEST_ABI_H
 
 #define GUEST_ABI_MAGIC 0x4e495053	/* "SPIN" */
-#define GUEST_ABI_VERSION 5
+#define GUEST_ABI_VERSION 6
 #define GUEST_VCPUS_MAX 128
 #define GUEST_STEPS_MAX 32
 #define GUEST_LOCKS_MAX 16
 #define GUEST_WAIT_BUCKETS 40		/* bucket b: waits of [2^b, 2^(b+1)) TSC cycles */
 #define GUEST_STALL_BUCKETS 32		/* bucket b: waits that reached 2^b turns of their loop */
+#define GUEST_RESPONSE_BUCKETS 320	/* eight for each power of two: response_bucket() */
 
 /*
  * Guest memory, physical = virtual. The VMM writes the GDT, the page tables, one TSS a vCPU, the
@@ -90,6 +91,8 @@ enum guest_op {
 	GUEST_OP_SHOOTDOWN = 9,	/* interrupt each sibling that does not sleep in a block or a
 				 * barrier, and PAUSE until all of them have answered */
 	GUEST_OP_SHOOTDOWN_LAZY = 10,	/* the same, and those that sleep, once in each sleep */
+	GUEST_OP_COMPUTE_FIRST = 11,	/* as compute, on the first vCPU; the others pass by */
+	GUEST_OP_COMPUTE_ROTATING = 12,	/* the same on one vCPU, in each of its passes another */
 };
 
 enum guest_dist {
@@ -160,6 +163,17 @@ struct guest_calls {
 	unsigned int memory;	/* by itself: GUEST_MEMORY_... */
 } __attribute__((aligned(64)));
 
+/* The bucket of so many cycles: exact below 8, then within an eighth. */
+static inline unsigned int response_bucket(unsigned long long cycles)
+{
+	unsigned int power = 63 - __builtin_clzll(cycles | 1), bucket;
+
+	if (cycles < 8)
+		return cycles;
+	bucket = 8 * (power - 2) + (cycles >> (power - 3) & 7);
+	return bucket < GUEST_RESPONSE_BUCKETS ? bucket : GUEST_RESPONSE_BUCKETS - 1;
+}
+
 /* Written by one vCPU with plain stores, read by the VMM while it runs. */
 struct guest_counters {
 	unsigned long long units;		/* passes over the program */
@@ -171,6 +185,13 @@ struct guest_counters {
 	/* Only the image that counts stalls: waits that got that far, by what the lock was then. */
 	unsigned long long stalls_free[GUEST_STALL_BUCKETS];
 	unsigned long long stalls_held[GUEST_STALL_BUCKETS];
+	/*
+	 * Of passes that begin with a block whose timer ended it: TSC cycles from when that timer was to
+	 * end to the end of the pass.
+	 */
+	unsigned long long responses;
+	unsigned long long response_cycles;	/* all of them together */
+	unsigned long long response_hist[GUEST_RESPONSE_BUCKETS];
 } __attribute__((aligned(64)));
 
 _Static_assert(sizeof(struct guest_step) == 32, "a step is half a cache line");

@@ -9,6 +9,7 @@
  */
 #include <stdbool.h>
 #include "lock.h"
+#include "response.h"
 #include "rng.h"
 #ifdef GUEST_REPORTS
 #include "report.h"
@@ -215,19 +216,24 @@ static bool block_over(struct vcpu *self)
 	       *(volatile u32 *)&self->timer_fired || stop_wanted();
 }
 
-static __attribute__((noinline)) void block(struct vcpu *self, const struct guest_step *step)
+/* Returns when its timer was to end it, in TSC; 0 where no timer did. */
+static __attribute__((noinline)) u64 block(struct vcpu *self, const struct guest_step *step)
 {
 	u32 timer_cycles = draw(self, step);
+	u64 due;
 
 	/* 0 stands for no timer: only where no other length can be drawn. */
 	if (!timer_cycles && step->b)
 		timer_cycles = 1;
 	*(volatile u32 *)&self->timer_fired = 0;
 	atomic_store_explicit(&self->blocked, 1, memory_order_release);
+	/* KVM's timer ticks once per ns. */
+	due = rdtsc() + (u64)timer_cycles * config->tsc_ticks_per_us / 1000;
 	wrmsr(MSR_X2APIC_TIMER_INITIAL, timer_cycles);
 	halt_until(block_over(self));
 	wrmsr(MSR_X2APIC_TIMER_INITIAL, 0);
 	atomic_store_explicit(&self->blocked, 0, memory_order_relaxed);
+	return timer_cycles && *(volatile u32 *)&self->timer_fired ? due : 0;
 }
 
 static __attribute__((noinline)) void wake_next(struct vcpu *self)
@@ -400,6 +406,8 @@ static ALWAYS_INLINE void __attribute__((noreturn)) run(struct vcpu *self, enum 
 
 	for (;;) {
 		const struct guest_step *step = steps;
+		u64 due = 0, block_due;
+		u32 length;
 
 		do {
 			if (step->permille < 1000 &&
@@ -411,6 +419,14 @@ static ALWAYS_INLINE void __attribute__((noreturn)) run(struct vcpu *self, enum 
 			case GUEST_OP_COMPUTE:
 			case GUEST_OP_CRITICAL:
 				work(counters, draw(self, step));
+				break;
+			case GUEST_OP_COMPUTE_FIRST:
+				length = draw(self, step);
+				work(counters, self->index ? 0 : length);
+				break;
+			case GUEST_OP_COMPUTE_ROTATING:
+				length = draw(self, step);
+				work(counters, counters->units % config->vcpus == self->index ? length : 0);
 				break;
 			case GUEST_OP_LOCK:
 				lock_step(self, counters, kind, step->lock);
@@ -425,7 +441,9 @@ static ALWAYS_INLINE void __attribute__((noreturn)) run(struct vcpu *self, enum 
 				barrier_spinning(self);
 				break;
 			case GUEST_OP_BLOCK:
-				block(self, step);
+				block_due = block(self, step);
+				if (step == steps)
+					due = block_due;
 				break;
 			case GUEST_OP_WAKE:
 				wake_next(self);
@@ -442,6 +460,8 @@ static ALWAYS_INLINE void __attribute__((noreturn)) run(struct vcpu *self, enum 
 			step++;
 		} while (step < end);
 		counters->units++;
+		if (due)
+			note_response(counters, due);
 		if (stop_wanted())
 			end_vcpu(GUEST_STOPPED);
 	}

@@ -128,9 +128,12 @@ void unspin_settings_apply(struct unspin_vm *vm, enum unspin_apply apply)
 	if (!vm->hears_guest)
 		WRITE_ONCE(vm->high_until_tsc, 0);
 	/* In between: as the timer of turns finds it. */
-	if (!vm->in_turns || vm->set.coscheduling == UNSPIN_COSCHEDULING_NONE ||
-	    vm->set.coscheduling == UNSPIN_COSCHEDULING_CON)
-		WRITE_ONCE(vm->gang, vm->in_turns && vm->set.coscheduling == UNSPIN_COSCHEDULING_CON);
+	if (!vm->in_turns || vm->set.coscheduling == UNSPIN_COSCHEDULING_NONE) {
+		WRITE_ONCE(vm->gang_wanted, false);
+		WRITE_ONCE(vm->gang, false);
+	} else if (vm->set.coscheduling == UNSPIN_COSCHEDULING_CON) {
+		WRITE_ONCE(vm->gang_wanted, true);
+	}
 	unspin_epoch_batch(vm);
 	raw_spin_unlock_irqrestore(&vm->epoch_lock, flags);
 

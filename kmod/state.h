@@ -184,6 +184,8 @@ struct unspin_vm {
 	u64 high_until_tsc;
 
 	/* Timer of turns; a reader sees any of them whole. */
+	u8 gang_wanted;			/* its vCPUs should run together; set by its settings, too */
+	u8 beside_host;			/* one of them wants a CPU that has no turns */
 	s64 turn_owed_cycles;
 	u32 turn_last;
 	u32 turn_index;			/* in the table of this turn */

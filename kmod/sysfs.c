@@ -212,7 +212,7 @@ static u64 value_get(struct unspin_vm *vm, enum value value)
 	case VALUE_ROUNDS:
 		return READ_ONCE(vm->aple.rounds);
 	case VALUE_VCRD:
-		return READ_ONCE(vm->gang);
+		return READ_ONCE(vm->gang_wanted);
 	case VALUE_TURNS:
 		return READ_ONCE(vm->turns) - vm->turns_base;
 	case VALUE_TURN_CYCLES:

@@ -80,15 +80,18 @@ static bool vm_look(struct unspin_vm *vm, u64 now)
 	struct unspin_slot *slot;
 
 	unspin_wanted_vm(vm, host.vm_count);
+	vm->beside_host = false;
 	list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
+		struct gang_vcpu *vcpu = &host.vcpus[host.vcpu_count];
 		struct task_struct *task = READ_ONCE(slot->held);
 
 		if (!task)
 			continue;
 		if (host.vcpu_count == VCPUS_MAX)
 			return false;
-		slot_at[host.vcpu_count] = slot;
-		vcpu_look(&host.vcpus[host.vcpu_count++], slot, task, now);
+		slot_at[host.vcpu_count++] = slot;
+		vcpu_look(vcpu, slot, task, now);
+		vm->beside_host |= vcpu->wants && vcpu->cpu == GANG_NONE;
 		unspin_wanted_vcpu(slot, host.vm_count);
 	}
 	*to = (struct gang_vm){
@@ -182,10 +185,25 @@ static u64 turn_length_us(void)
 	return us;
 }
 
+/*
+ * Whose vCPUs run together in the turn that begins: those that should. Where one of them would not be in
+ * the turn, because its CPU has none, the others would wait for it.
+ */
+static void gangs_choose(void)
+{
+	u32 i;
+
+	for (i = 0; i < host.vm_count; i++) {
+		struct unspin_vm *vm = vm_at[i];
+
+		WRITE_ONCE(vm->gang, READ_ONCE(vm->gang_wanted) && !vm->beside_host);
+		host.vms[i].high = vm->gang;
+	}
+}
+
 static enum hrtimer_restart turn(struct hrtimer *of)
 {
 	u64 now = unspin_now(), us;
-	u32 i;
 
 	raw_spin_lock(&turns_lock);
 	turn_charge(now - turn_started);
@@ -193,8 +211,7 @@ static enum hrtimer_restart turn(struct hrtimer *of)
 	host_look(now);
 	gang_account(&host, CLAMP_TURNS * turn_cycles);
 	unspin_wanted_judge(vm_at, host.vm_count);
-	for (i = 0; i < host.vm_count; i++)
-		host.vms[i].high = READ_ONCE(vm_at[i]->gang);
+	gangs_choose();
 	turn_owned = gang_turn(&host);
 	results_keep();
 	owners_change(turn_owned);
@@ -363,7 +380,9 @@ static void let_all_run(void)
 	rcu_read_lock();
 	owners_change(false);
 	rcu_read_unlock();
-	host.vm_count = host.vcpu_count = 0;
+	while (host.vm_count)
+		WRITE_ONCE(vm_at[--host.vm_count]->gang, false);
+	host.vcpu_count = 0;
 	turn_owned = false;
 	raw_spin_unlock_irqrestore(&turns_lock, flags);
 }

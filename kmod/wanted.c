@@ -105,9 +105,9 @@ void unspin_wanted_judge(struct unspin_vm **vms, u32 count)
 
 		vm->demand = demands[i];
 		if (demands[i].asks)
-			WRITE_ONCE(vm->gang, demands[i].high);
+			WRITE_ONCE(vm->gang_wanted, demands[i].high);
 		else if (READ_ONCE(vm->hears_guest))
-			WRITE_ONCE(vm->gang, now < READ_ONCE(vm->high_until_tsc));
+			WRITE_ONCE(vm->gang_wanted, now < READ_ONCE(vm->high_until_tsc));
 		WRITE_ONCE(vm->sampled, to_sample(vm, user_spins[i], demands[i].high, now_us));
 		any_sampled |= vm->sampled;
 	}

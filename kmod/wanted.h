@@ -11,7 +11,7 @@
 void unspin_wanted_vm(const struct unspin_vm *vm, u32 at);
 void unspin_wanted_vcpu(const struct unspin_slot *slot, u32 at);
 
-/* Once the table is full: sets "gang" and "sampled" of its VMs. */
+/* Once the table is full: sets "gang_wanted" and "sampled" of its VMs. */
 void unspin_wanted_judge(struct unspin_vm **vms, u32 count);
 
 #endif

@@ -12,11 +12,16 @@ fn constant(state: State) -> String {
     format!("STATE_{}", state.name().to_uppercase().replace([':', '-'], "_"))
 }
 
-/// A table from a code to the state that it leads to.
+/// Codes that a table has.
+const EXITS: u16 = 256;
+
+/// A table from each code to the state that it leads to.
 fn table(text: &mut String, name: &str, entries: &[(u16, State)]) {
     let _ = writeln!(text, "static const __u8 {name}[EXITS] = {{");
-    for (code, state) in entries {
-        let _ = writeln!(text, "\t[{code}] = {},", constant(*state));
+    for code in 0..EXITS {
+        let named = entries.iter().find(|(of, _)| *of == code);
+        let state = named.map_or(State::ExitOther, |(_, state)| *state);
+        let _ = writeln!(text, "\t{},", constant(state));
     }
     let _ = writeln!(text, "}};");
 }
@@ -26,7 +31,7 @@ fn header() -> String {
     for state in State::ALL {
         let _ = writeln!(text, "\t{},", constant(*state));
     }
-    let _ = writeln!(text, "\tSTATES,\n\tEXITS = 256,");
+    let _ = writeln!(text, "\tSTATES,\n\tEXITS = {EXITS},");
     let _ = writeln!(text, "\tSVM_SECOND_FIRST = {},\n}};", exits::SVM_SECOND_FIRST);
     table(&mut text, "vmx_exits", exits::VMX);
     let second = exits::SVM_SECOND_FIRST;

@@ -19,7 +19,9 @@ pub(crate) struct Beside {
 impl Beside {
     pub(crate) fn start(package: &'static str, arguments: &[String]) -> Result<Beside, String> {
         let this = std::env::current_exe().map_err(|e| format!("where this program is: {e}"))?;
-        let mut command = Command::new(this.with_file_name(package));
+        // Built together they lie together; installed, the command is where commands are.
+        let beside = this.with_file_name(package);
+        let mut command = Command::new(if beside.is_file() { beside } else { package.into() });
         command.args(arguments);
         Beside::of(package, command)
     }

@@ -45,6 +45,8 @@ pub enum Error {
     NoFifo { what: String, source: std::io::Error },
     #[error("Credit by sched_ext (coscheduling_mechanism = \"sched-ext\"): {what}")]
     NoSchedExt { what: String },
+    #[error("asymmetric vCPUs (asym of the arm): {what}")]
+    NoShape { what: String },
     #[error("vCPUs' states (measure.states, [[case]]): {what}")]
     NoStates { what: String },
     #[error("no file under /sys/kernel/debug/sched to set the slice with; mount debugfs, and use a kernel with CONFIG_SCHED_DEBUG")]

@@ -8,7 +8,7 @@ use unspin_guest_abi::rng::{splitmix64, vm_seed};
 use unspin_policy::vcrd;
 use unspin_scenario::plan::{CgroupLayout, Coscheduling, Run, Window};
 use unspin_scenario::result::{
-    ModuleStats, RunResult, SpinPlace, Spinners, Stalls, VcpuStates, VmResult,
+    ModuleStats, Responses, RunResult, SpinPlace, Spinners, Stalls, VcpuStates, VmResult,
 };
 use unspin_spinners::{is_user, Samples, USER};
 use unspin_vmm::process::{now_ns, Sample, Schedule};
@@ -17,9 +17,11 @@ use unspin_vmm::{Realtime, VcpuSample, VmConfig};
 use crate::cgroup::{Cpus, Limits, VmCgroup};
 use crate::child::{readable_until, VmProcess};
 use crate::credit::Credit;
+use crate::hogs::Hogs;
 use crate::host::Slice;
 use crate::linux::Guests;
 use crate::module::{self, Module};
+use crate::shape::Shaping;
 use crate::trace::{self, Trace};
 use crate::turns::Turns;
 use crate::wakeups::Tasks;
@@ -87,10 +89,12 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     let tids: Vec<_> = vms.processes.iter().map(|process| process.tids.clone()).collect();
     // To load it takes long: before the VMs are told when to start.
     let credit = Credit::start(run, &tids, bench.cpus)?;
+    let shaping = Shaping::start(run, &vms.pids)?;
     let (start_ns, [begin_ns, end_ns]) = schedule(run, &mut vms.processes)?;
     let each: Vec<_> = vms.pids.iter().copied().zip(tids.iter().cloned()).collect();
     bench.watcher.begin(run, &each, [begin_ns, end_ns])?;
     let tasks = wakeups(bench, run, [begin_ns, end_ns]);
+    let hogs = Hogs::start(bench.cpus.count, run.hogs, [begin_ns, end_ns]);
     let (first, second) = {
         let _realtime = Realtime::enter();
         // Dropped before the agent is an ordinary task again.
@@ -108,6 +112,7 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     }
     let states = bench.watcher.end(run)?;
     end_credit(bench, run, credit)?;
+    end_shaping(bench, run, shaping)?;
     if let Some(trace) = &trace {
         trace.stop()?;
     }
@@ -131,6 +136,7 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
         trace: lines,
         spinners: None,
         wakeups: tasks.and_then(Tasks::result),
+        hogs_cpu_ns: hogs.cpu_ns(),
     })
 }
 
@@ -147,11 +153,13 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     let any_started = bench.guests.run_programs(run)?;
     let trace = start_trace(bench, run)?;
     let credit = Credit::start(run, &bench.guests.tids_by_vm(run.vms), bench.cpus)?;
+    let shaping = Shaping::start(run, &bench.guests.pids())?;
     // A program's beginning is not like the rest: the first arm would have it alone.
     let settle_ms = if any_started { run.window_ms } else { 0 };
     let begin_ns = now_ns() + START_LEAD_NS + (run.warmup_ms + settle_ms) * NS_PER_MS;
     let end_ns = begin_ns + run.window_ms * NS_PER_MS;
     let tasks = wakeups(bench, run, [begin_ns, end_ns]);
+    let hogs = Hogs::start(bench.cpus.count, run.hogs, [begin_ns, end_ns]);
     let mut pids = bench.guests.pids();
     pids.truncate(run.vms as usize);
     let each: Vec<_> = pids.iter().copied().zip(bench.guests.tids_by_vm(run.vms)).collect();
@@ -166,6 +174,7 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     };
     let states = bench.watcher.end(run)?;
     end_credit(bench, run, credit)?;
+    end_shaping(bench, run, shaping)?;
     if let Some(trace) = &trace {
         trace.stop()?;
     }
@@ -187,6 +196,7 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
         trace: lines,
         spinners,
         wakeups: tasks.and_then(Tasks::result),
+        hogs_cpu_ns: hogs.cpu_ns(),
     })
 }
 
@@ -203,6 +213,14 @@ fn with_states(
 fn end_credit(bench: &mut Bench, run: &Run, credit: Option<Credit>) -> Result<(), Error> {
     if let Some(credit) = credit {
         bench.notes.push(format!("run {}: Credit: {}", run.id, credit.end()?));
+    }
+    Ok(())
+}
+
+/// What shaped vCPUs has ended, and what it did last.
+fn end_shaping(bench: &mut Bench, run: &Run, shaping: Option<Shaping>) -> Result<(), Error> {
+    if let Some(shaping) = shaping {
+        bench.notes.push(format!("run {}: {}", run.id, shaping.end()?.replace('\n', "; ")));
     }
     Ok(())
 }
@@ -368,11 +386,17 @@ fn vm_result([first, second]: &[Sample; 2]) -> VmResult {
         let pairs = first.vcpus.iter().zip(&second.vcpus);
         pairs.map(|(a, b)| count(b).saturating_sub(count(a))).collect::<Vec<u64>>()
     };
-    // A histogram of all vCPUs together.
+    // A histogram of all vCPUs together. Those with nothing to count may have none.
     let merged = |hist: fn(&VcpuSample) -> &[u64]| {
-        let buckets = second.vcpus.first().map_or(0, |vcpu| hist(vcpu).len());
-        let sum = |at: &Sample, b: usize| at.vcpus.iter().map(|v| hist(v)[b]).sum::<u64>();
+        let buckets = second.vcpus.iter().map(|vcpu| hist(vcpu).len()).max().unwrap_or(0);
+        let count = |v: &VcpuSample, b: usize| hist(v).get(b).copied().unwrap_or(0);
+        let sum = |at: &Sample, b: usize| at.vcpus.iter().map(|v| count(v, b)).sum::<u64>();
         (0..buckets).map(|b| sum(second, b) - sum(first, b)).collect::<Vec<u64>>()
+    };
+    let responses = Responses {
+        count: per_vcpu(|v| v.responses).iter().sum(),
+        cycles: per_vcpu(|v| v.response_cycles).iter().sum(),
+        hist: merged(|v| &v.response_hist),
     };
     let stalls = Stalls { free: merged(|v| &v.stalls_free), held: merged(|v| &v.stalls_held) };
     VmResult {
@@ -383,6 +407,7 @@ fn vm_result([first, second]: &[Sample; 2]) -> VmResult {
         wait_hist: merged(|v| &v.wait_hist),
         stalls: (!stalls.free.is_empty()).then_some(stalls),
         max_wait_cycles: second.vcpus.iter().map(|v| v.max_wait_cycles).max().unwrap_or(0),
+        responses: (!responses.hist.is_empty()).then_some(responses),
         module: None,
         error: None,
         attribution: None,
@@ -424,6 +449,14 @@ fn check(run: &Run) -> Result<(), Error> {
     let unequal = run.weights.iter().any(|w| *w != run.weights[0]);
     if unequal && run.cgroup == CgroupLayout::Flat {
         return wrong("weights need cgroups; use the layout `vm` or `vcpu`".into());
+    }
+    let has_cgroups = matches!(run.cgroup, CgroupLayout::Vcpu | CgroupLayout::Libvirt);
+    if run.arm.asym.time && !has_cgroups {
+        return wrong(
+            "asym with time = true needs a cgroup per vCPU: cgroups = [\"vcpu\"] or \
+                      [\"libvirt\"]"
+                .into(),
+        );
     }
     if run.window_ms == 0 {
         return wrong("window_ms is 0".into());

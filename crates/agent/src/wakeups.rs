@@ -5,6 +5,7 @@
 use std::thread::JoinHandle;
 
 use unspin_scenario::result::Wakeups;
+use unspin_vmm::pin;
 use unspin_vmm::process::{now_ns, sleep_until};
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -66,15 +67,9 @@ fn summary(mut late_ns: Vec<u64>) -> Option<Wakeups> {
 
 /// Where it may not, it runs where it is put.
 fn stay_on(cpu: u32) {
-    // SAFETY: a cpu_set_t of zeros is an empty set, and CPU_SET stays within it.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        if (cpu as usize) < libc::CPU_SETSIZE as usize {
-            libc::CPU_SET(cpu as usize, &mut set);
-            libc::sched_setaffinity(0, std::mem::size_of_val(&set), &set);
-        }
-        libc::prctl(libc::PR_SET_TIMERSLACK, TIMER_SLACK_NS);
-    }
+    let _ = pin(0, cpu);
+    // SAFETY: it changes a number of the calling thread.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, TIMER_SLACK_NS) };
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@ pub struct Setting {
     pub allowed_cpus: usize,
     /// CPUs' worth of time that its cgroups allow; `None`: no quota.
     pub quota_cpus: Option<f64>,
+    /// Whether its vCPUs are in a cgroup below the host's first, as libvirt's are; `None`: unknown.
+    pub has_cgroup: Option<bool>,
     /// The module's mode for this VM; `None`: it is not loaded.
     pub module_mode: Option<String>,
     /// Longest polling after HLT, in ns.
@@ -118,7 +120,12 @@ fn for_spinning(kernel: f64, user: f64, setting: &Setting, add: Add) {
         let load = if setting.module_mode.is_none() { "unspin load, then " } else { "" };
         add(kernel, format!("{load}unspin set --vm {name} mode=hvs"), up_to(kernel));
     }
-    let what = format!("unspin set --vm {name} mode=hvs coscheduling=vcrd-both");
+    let first = match setting.has_cgroup {
+        // Without, a VM that computes beside one that has turns gets less than its share.
+        Some(false) => "put this VM and those beside it into a cgroup each, as libvirt does, then ",
+        _ => "",
+    };
+    let what = format!("{first}unspin set --vm {name} mode=hvs coscheduling=vcrd-both");
     add(user, what, up_to(user));
 }
 
@@ -126,7 +133,8 @@ fn for_idling(did: &Did, lost: f64, setting: &Setting, add: Add) {
     let polled = did.share(&[State::Poll]);
     let shared = did.share(&[State::ReadyVm, State::ReadyHost]) >= WORTH_IT;
     if polled > lost / 2.0 {
-        let what = "poll less after HLT: a lower halt_poll_ns of the module kvm";
+        let what =
+            "poll less after HLT: a lower halt_poll_ns of the module kvm, which is that of all VMs";
         add(polled, what.into(), format!("{}, for more latency", up_to(polled)));
     } else if shared {
         // To poll, in the host or in the guest (idle=poll), would take the CPU from the others.
@@ -134,7 +142,9 @@ fn for_idling(did: &Did, lost: f64, setting: &Setting, add: Add) {
         add(lost, what.into(), up_to(lost));
     } else {
         let now = setting.halt_poll_ns.map_or(String::new(), |ns| format!(" (now {ns})"));
-        let what = format!("poll longer after HLT: a higher halt_poll_ns of the module kvm{now}");
+        let what = format!(
+            "poll longer after HLT: a higher halt_poll_ns of the module kvm{now}, which is that of all VMs"
+        );
         add(lost, what, format!("a part of {}", percent(lost)));
     }
 }

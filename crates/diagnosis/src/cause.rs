@@ -32,7 +32,7 @@ impl Cause {
     ];
 
     /// As tables, JSON and scenarios have it.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Cause::Contention => "contention",
             Cause::SpinSwitch => "spin-switch",

@@ -35,6 +35,8 @@ pub struct Did {
     pub times: Times,
     /// Exits, by the state that follows.
     pub exits: Times,
+    /// Whether this host makes spinning vCPUs exit; `None`: the kernel does not say.
+    pub pause_loop_exits: Option<bool>,
     /// Spinning before a pause-loop exit, in ns; `None`: nobody knows the window.
     pub spin_ns_per_exit: Option<f64>,
     /// Share of its time in the guest that it spins in user space; `None`: nobody looked.
@@ -79,6 +81,11 @@ impl Did {
         }
     }
 
+    /// Whether its entries into the guest are seen: its vCPUs ran, and never was one in a guest or left it.
+    fn is_unseen(&self) -> bool {
+        self.times[Vmm] > 0 && self.times[Guest] == 0 && self.exits.total() == 0
+    }
+
     fn measured(&self, cause: Cause) -> f64 {
         let of = LOST.iter().find(|(lost_to, _)| *lost_to == cause);
         of.map_or(0.0, |(_, states)| self.times.of(states) as f64)
@@ -107,6 +114,10 @@ fn loss(did: &Did, cause: Cause) -> Loss {
         }
     };
     match cause {
+        Cause::SpinSwitch | Cause::IdleSwitch | Cause::Ipi | Cause::UserSpin if did.is_unseen() => {
+            let why = "its vCPUs ran, and KVM reported no entry into the guest";
+            did.loss(cause, None, Sure::Unknown, why.into())
+        }
         Cause::SpinSwitch => spin_switch(did, measured),
         Cause::UserSpin => user_spin(did),
         Cause::Cache if did.caches == Some(1) => {
@@ -122,6 +133,10 @@ fn spin_switch(did: &Did, measured: f64) -> Loss {
     let exits = did.exits[ExitPause];
     let cause = Cause::SpinSwitch;
     match did.spin_ns_per_exit {
+        _ if exits == 0 && did.pause_loop_exits == Some(false) => {
+            let why = "this host has no pause-loop exits, so spinning cannot be seen";
+            did.loss(cause, None, Sure::Unknown, why.into())
+        }
         _ if exits == 0 => {
             did.loss(cause, Some(measured), Sure::Measured, "no pause-loop exits".into())
         }
@@ -157,8 +172,12 @@ fn user_spin(did: &Did) -> Loss {
 
 /// The cause that costs most, if that is enough to speak of.
 pub fn dominant(losses: &[Loss]) -> Option<Cause> {
-    let known = losses.iter().filter_map(|loss| Some((loss.cause, loss.share?)));
-    let most = known.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    dominant_of(losses.iter().filter_map(|loss| Some((loss.cause, loss.share?))))
+}
+
+/// The one of these shares of the vCPUs' wall time that is largest, if it is large enough.
+pub fn dominant_of(shares: impl Iterator<Item = (Cause, f64)>) -> Option<Cause> {
+    let most = shares.max_by(|a, b| a.1.total_cmp(&b.1))?;
     (most.1 >= DOMINANT_SHARE_MIN).then_some(most.0)
 }
 
@@ -196,6 +215,7 @@ pub(crate) mod tests {
                     window_ns,
                     times,
                     exits,
+                    pause_loop_exits: None,
                     spin_ns_per_exit: spin,
                     user_spin_share,
                     caches,
@@ -251,6 +271,26 @@ pub(crate) mod tests {
         assert_eq!(dominant(&losses(&did)), None);
         did.times[ReadyVm] = 101;
         assert_eq!(dominant(&losses(&did)), Some(Cause::Contention));
+    }
+
+    #[test]
+    fn what_is_not_seen_is_not_0() {
+        let sure = |did: &Did| losses(did).iter().map(|loss| loss.sure).collect::<Vec<_>>();
+        let mut did = Did { vcpus: 1, window_ns: 1000, ..Did::default() };
+        did.times[Guest] = 1000;
+        assert_eq!(sure(&did)[Cause::SpinSwitch as usize], Sure::Measured);
+        did.pause_loop_exits = Some(false);
+        assert_eq!(sure(&did)[Cause::SpinSwitch as usize], Sure::Unknown);
+        did.exits[ExitPause] = 1;
+        assert_eq!(sure(&did)[Cause::SpinSwitch as usize], Sure::Estimated);
+
+        let mut unseen = Did { vcpus: 1, window_ns: 1000, ..Did::default() };
+        unseen.times[Vmm] = 800;
+        unseen.times[ReadyHost] = 200;
+        for loss in losses(&unseen) {
+            let is_known = loss.cause == Cause::Contention;
+            assert_eq!(loss.share.is_some(), is_known, "{:?}", loss.cause);
+        }
     }
 
     #[test]

@@ -6,9 +6,12 @@ mod advice;
 mod cause;
 pub mod exits;
 mod judge;
+pub mod pairs;
 mod state;
 
 pub use advice::{advice, Advice, Setting};
 pub use cause::{Cause, Sure};
-pub use judge::{dominant, losses, remainder, user_spin_share, Did, Loss, DOMINANT_SHARE_MIN};
+pub use judge::{
+    dominant, dominant_of, losses, remainder, user_spin_share, Did, Loss, DOMINANT_SHARE_MIN,
+};
 pub use state::{State, Times};

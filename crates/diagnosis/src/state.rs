@@ -72,6 +72,11 @@ impl State {
         (State::ExitPause..=State::ExitOther).contains(&self)
     }
 
+    /// On a CPU: what the scheduler counts as the thread's CPU time.
+    pub fn is_on_cpu(self) -> bool {
+        (State::Guest..=State::Vmm).contains(&self)
+    }
+
     /// Ready to run, by who has the CPU.
     pub fn is_ready(self) -> bool {
         (State::ReadySibling..=State::ReadyNobody).contains(&self)
@@ -168,6 +173,7 @@ mod tests {
             assert_eq!(*state as usize, index);
             assert_eq!(State::of_name(state.name()), Some(*state));
             assert_eq!(state.is_exit(), state.name().starts_with("exit:"), "{state:?}");
+            assert_eq!(state.is_on_cpu(), state.meaning().starts_with("on a CPU"), "{state:?}");
             assert_eq!(state.is_ready(), state.name().starts_with("ready:"), "{state:?}");
         }
     }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page that guest and host share: mirror of `guest/abi.h`; `tests/abi.rs` holds the two together.
 
+use unspin_scenario::result::RESPONSE_BUCKETS;
+
 pub const MAGIC: u32 = 0x4e49_5053;
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 pub const VCPUS_MAX: usize = 128;
 pub const STEPS_MAX: usize = 32;
 pub const LOCKS_MAX: usize = 16;
@@ -58,6 +60,8 @@ pub const OP_WAKE: u32 = 7;
 pub const OP_SPIN_BARRIER: u32 = 8;
 pub const OP_SHOOTDOWN: u32 = 9;
 pub const OP_SHOOTDOWN_LAZY: u32 = 10;
+pub const OP_COMPUTE_FIRST: u32 = 11;
+pub const OP_COMPUTE_ROTATING: u32 = 12;
 
 pub const MEMORY_LEFT: u32 = 0;
 pub const MEMORY_LAZY: u32 = 1;
@@ -134,6 +138,9 @@ pub struct Counters {
     pub wait_hist: [u64; WAIT_BUCKETS],
     pub stalls_free: [u64; STALL_BUCKETS],
     pub stalls_held: [u64; STALL_BUCKETS],
+    pub responses: u64,
+    pub response_cycles: u64,
+    pub response_hist: [u64; RESPONSE_BUCKETS],
 }
 
 /// Who asked a vCPU for answers, and what it has answered.

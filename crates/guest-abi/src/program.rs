@@ -154,6 +154,8 @@ fn op(op: Op) -> Option<u32> {
         Op::SpinBarrier => abi::OP_SPIN_BARRIER,
         Op::Shootdown => abi::OP_SHOOTDOWN,
         Op::ShootdownLazy => abi::OP_SHOOTDOWN_LAZY,
+        Op::ComputeFirst => abi::OP_COMPUTE_FIRST,
+        Op::ComputeRotating => abi::OP_COMPUTE_ROTATING,
         _ => return None,
     })
 }

@@ -7,6 +7,7 @@ use std::mem::offset_of;
 use std::process::Command;
 
 use unspin_guest_abi as abi;
+use unspin_scenario::result::{Responses, RESPONSE_BUCKETS};
 
 /// C expression, and what the mirror says it is.
 #[allow(clippy::too_many_lines)] // a list
@@ -20,6 +21,12 @@ fn mirror() -> Vec<(&'static str, u64)> {
         ("GUEST_LOCKS_MAX", abi::LOCKS_MAX as u64),
         ("GUEST_WAIT_BUCKETS", abi::WAIT_BUCKETS as u64),
         ("GUEST_STALL_BUCKETS", abi::STALL_BUCKETS as u64),
+        ("GUEST_RESPONSE_BUCKETS", RESPONSE_BUCKETS as u64),
+        ("response_bucket(0)", Responses::bucket(0) as u64),
+        ("response_bucket(7)", Responses::bucket(7) as u64),
+        ("response_bucket(8)", Responses::bucket(8) as u64),
+        ("response_bucket(1000003)", Responses::bucket(1_000_003) as u64),
+        ("response_bucket(-1)", Responses::bucket(u64::MAX) as u64),
         ("GUEST_RAM_BYTES", abi::RAM_BYTES as u64),
         ("GUEST_GDT_ADDR", abi::GDT_ADDR),
         ("GUEST_PML4_ADDR", abi::PML4_ADDR),
@@ -63,6 +70,8 @@ fn mirror() -> Vec<(&'static str, u64)> {
         ("GUEST_OP_SPIN_BARRIER", abi::OP_SPIN_BARRIER.into()),
         ("GUEST_OP_SHOOTDOWN", abi::OP_SHOOTDOWN.into()),
         ("GUEST_OP_SHOOTDOWN_LAZY", abi::OP_SHOOTDOWN_LAZY.into()),
+        ("GUEST_OP_COMPUTE_FIRST", abi::OP_COMPUTE_FIRST.into()),
+        ("GUEST_OP_COMPUTE_ROTATING", abi::OP_COMPUTE_ROTATING.into()),
         ("GUEST_MEMORY_LEFT", abi::MEMORY_LEFT.into()),
         ("GUEST_MEMORY_LAZY", abi::MEMORY_LAZY.into()),
         ("GUEST_MEMORY_USED", abi::MEMORY_USED.into()),
@@ -142,6 +151,15 @@ fn mirror() -> Vec<(&'static str, u64)> {
         (
             "offsetof(struct guest_counters, stalls_held)",
             step(offset_of!(abi::Counters, stalls_held)),
+        ),
+        ("offsetof(struct guest_counters, responses)", step(offset_of!(abi::Counters, responses))),
+        (
+            "offsetof(struct guest_counters, response_cycles)",
+            step(offset_of!(abi::Counters, response_cycles)),
+        ),
+        (
+            "offsetof(struct guest_counters, response_hist)",
+            step(offset_of!(abi::Counters, response_hist)),
         ),
     ]
 }

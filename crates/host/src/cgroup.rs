@@ -44,15 +44,20 @@ impl Cgroup {
         unified
     }
 
-    /// The smallest quota of it and of all that it is in, below `root` (`/sys/fs/cgroup`).
-    pub fn quota(&self, root: &Path) -> Option<Quota> {
+    /// Its directory, below `root` (`/sys/fs/cgroup`).
+    pub fn dir(&self, root: &Path) -> PathBuf {
         let root = match self.version {
             Version::Two => root.to_path_buf(),
             Version::One => root.join("cpu"),
         };
-        let mut dir: PathBuf = root.join(self.path.trim_start_matches('/'));
+        root.join(self.path.trim_start_matches('/'))
+    }
+
+    /// The smallest quota of it and of all that it is in, below `root` (`/sys/fs/cgroup`).
+    pub fn quota(&self, root: &Path) -> Option<Quota> {
+        let mut dir = self.dir(root);
         let mut smallest: Option<Quota> = None;
-        while dir.starts_with(&root) {
+        while dir.starts_with(root) {
             if let Some(quota) = self.quota_at(&dir) {
                 smallest = smallest.filter(|s| s.cpus <= quota.cpus).or(Some(quota));
             }

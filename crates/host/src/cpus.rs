@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Physical CPUs: lists of them, and what they share.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::path::Path;
 
 /// Reads the kernel's lists, such as `0-3,8`. `None` where it is none.
@@ -20,6 +21,38 @@ pub fn parse(text: &str) -> Option<BTreeSet<u32>> {
     Some(cpus)
 }
 
+/// Writes CPUs as the kernel does: `0-3,8`.
+pub fn list(cpus: &BTreeSet<u32>) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for cpu in cpus {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == *cpu => *last = *cpu,
+            _ => ranges.push((*cpu, *cpu)),
+        }
+    }
+    let range = |(first, last): &(u32, u32)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    ranges.iter().map(range).collect::<Vec<_>>().join(",")
+}
+
+/// Lets a thread run on these CPUs only.
+pub fn set_affinity(tid: u32, cpus: &BTreeSet<u32>) -> io::Result<()> {
+    const BITS: u32 = u64::BITS;
+    let mut mask = vec![0u64; (cpus.last().unwrap_or(&0) / BITS) as usize + 1];
+    for cpu in cpus {
+        mask[(cpu / BITS) as usize] |= 1 << (cpu % BITS);
+    }
+    let tid = libc::pid_t::try_from(tid).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: it reads as many bytes as the mask has.
+    let set = unsafe { libc::sched_setaffinity(tid, size_of_val(&mask[..]), mask.as_ptr().cast()) };
+    match set {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// The NUMA nodes that have some of these CPUs, below `/sys/devices/system`. None where the kernel names
 /// none.
 pub fn nodes(system: &Path, cpus: &BTreeSet<u32>) -> BTreeSet<u32> {
@@ -35,21 +68,36 @@ pub fn nodes(system: &Path, cpus: &BTreeSet<u32>) -> BTreeSet<u32> {
 
 /// How many last-level caches serve these CPUs; `None` where the kernel does not say.
 pub fn last_level_caches(system: &Path, cpus: &BTreeSet<u32>) -> Option<usize> {
-    let of = |cpu: &u32| {
+    by_last_level_cache(system, cpus).map(|caches| caches.len()).filter(|count| *count > 0)
+}
+
+/// These CPUs by the last-level cache that serves them: the first CPU of a cache, and those of `cpus` that
+/// it serves. `None` where the kernel does not say.
+pub fn by_last_level_cache(
+    system: &Path,
+    cpus: &BTreeSet<u32>,
+) -> Option<BTreeMap<u32, BTreeSet<u32>>> {
+    let of = |cpu: u32| {
         let dir = system.join(format!("cpu/cpu{cpu}/cache"));
-        let mut levels: Vec<(u32, String)> = fs::read_dir(dir)
-            .ok()?
-            .flatten()
-            .filter_map(|entry| {
-                let read = |name| fs::read_to_string(entry.path().join(name)).ok();
-                Some((read("level")?.trim().parse().ok()?, read("shared_cpu_list")?))
-            })
-            .collect();
-        levels.sort();
-        levels.pop().map(|(_, shared)| shared)
+        let levels = fs::read_dir(dir).ok()?.flatten().filter_map(|entry| {
+            let read = |name| fs::read_to_string(entry.path().join(name)).ok();
+            let level: u32 = read("level")?.trim().parse().ok()?;
+            Some((level, parse(&read("shared_cpu_list")?)?))
+        });
+        levels.max().and_then(|(_, shared)| shared.first().copied())
     };
-    let caches: Option<BTreeSet<String>> = cpus.iter().map(of).collect();
-    caches.map(|caches| caches.len()).filter(|count| *count > 0)
+    let mut caches: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    for cpu in cpus {
+        caches.entry(of(*cpu)?).or_default().insert(*cpu);
+    }
+    Some(caches)
+}
+
+/// Which thread of its core a CPU is, counted from 0; 0 where the kernel does not say.
+pub fn thread_of_core(system: &Path, cpu: u32) -> usize {
+    let path = system.join(format!("cpu/cpu{cpu}/topology/thread_siblings_list"));
+    let siblings = fs::read_to_string(path).ok().and_then(|text| parse(&text)).unwrap_or_default();
+    siblings.iter().take_while(|sibling| **sibling < cpu).count()
 }
 
 #[cfg(test)]
@@ -77,6 +125,13 @@ mod tests {
             let cpus = parse(list).unwrap();
             (nodes(&root, &cpus).len(), last_level_caches(&root, &cpus))
         };
+        let caches = by_last_level_cache(&root, &parse("1-3").unwrap()).unwrap();
+        let caches: Vec<(u32, String)> = caches.iter().map(|(c, cpus)| (*c, list(cpus))).collect();
+        assert_eq!(caches, [(0, "1".into()), (2, "2-3".into())]);
+        let siblings = root.join("cpu/cpu3/topology/thread_siblings_list");
+        fs::create_dir_all(siblings.parent().unwrap()).unwrap();
+        fs::write(siblings, "1,3\n").unwrap();
+        assert_eq!((thread_of_core(&root, 3), thread_of_core(&root, 1)), (1, 0));
         assert_eq!(of("0-1"), (1, Some(1)));
         assert_eq!(of("1-2"), (2, Some(2)));
         assert_eq!(of("9"), (0, None));
@@ -88,6 +143,13 @@ mod tests {
         fn a_list_is_its_cpus(cpus in prop::collection::btree_set(0..2000u32, 0..50)) {
             let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
             prop_assert_eq!(parse(&list.join(",")), Some(cpus));
+        }
+
+        #[test]
+        fn a_list_is_read_as_it_was_written(
+            cpus in prop::collection::btree_set(0..200u32, 0..150),
+        ) {
+            prop_assert_eq!(parse(&list(&cpus)), Some(cpus));
         }
 
         #[test]

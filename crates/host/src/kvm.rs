@@ -11,6 +11,8 @@ pub struct Kvm {
     pub halt_poll_ns: Option<u64>,
     /// Cycles that a vCPU may spin before a pause-loop exit (Intel).
     pub ple_window: Option<u64>,
+    /// Whether spinning vCPUs exit at all: the processor can make them, and KVM has not turned it off.
+    pub pause_loop_exits: Option<bool>,
     /// Whether the processor serves guests' interrupt controllers (APICv, AVIC).
     pub apicv: Option<bool>,
     /// Whether it delivers interrupts between vCPUs, too.
@@ -28,9 +30,13 @@ impl Kvm {
             _ => None,
         };
         let avic = switch("kvm_amd/parameters/avic");
+        // Where the processor cannot, KVM sets these to 0.
+        let pauses = number("kvm_intel/parameters/ple_gap")
+            .or(number("kvm_amd/parameters/pause_filter_count"));
         Kvm {
             halt_poll_ns: number("kvm/parameters/halt_poll_ns"),
             ple_window: number("kvm_intel/parameters/ple_window").filter(|window| *window > 0),
+            pause_loop_exits: pauses.map(|count| count > 0),
             apicv: switch("kvm_intel/parameters/enable_apicv").or(avic),
             ipi_virtualization: switch("kvm_intel/parameters/enable_ipiv").or(avic),
         }
@@ -48,6 +54,7 @@ mod tests {
         for (name, value) in [
             ("kvm/parameters/halt_poll_ns", "200000\n"),
             ("kvm_intel/parameters/ple_window", "4096\n"),
+            ("kvm_intel/parameters/ple_gap", "128\n"),
             ("kvm_intel/parameters/enable_apicv", "N\n"),
             ("kvm_intel/parameters/enable_ipiv", "?\n"),
         ] {
@@ -58,6 +65,7 @@ mod tests {
         let expected = Kvm {
             halt_poll_ns: Some(200_000),
             ple_window: Some(4096),
+            pause_loop_exits: Some(true),
             apicv: Some(false),
             ipi_virtualization: None,
         };

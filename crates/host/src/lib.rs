@@ -1,25 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The VMs of a host, as /proc shows them: which processes hold KVM VMs, what QEMU and libvirt call
-//! them, which of their threads are vCPUs. Reads only; what ends meanwhile is left out.
+//! them, which of their threads are vCPUs. What ends meanwhile is left out. Nothing is changed but by a
+//! [`journal::Journal`], which notes what to put back.
 
 mod cgroup;
 pub mod cpus;
 mod identity;
+pub mod journal;
 mod kvm;
 mod monitor;
 mod name;
 mod qemu;
+pub mod slice;
 
-pub use cgroup::{Cgroup, Quota};
+pub use cgroup::{Cgroup, Quota, Version};
 pub use kvm::Kvm;
 pub use monitor::Monitor;
 pub use name::Name;
 
 use identity::Identity;
+use journal::{Hands, Target};
 use std::collections::BTreeSet;
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What the descriptor of a VM links to.
@@ -163,6 +168,30 @@ impl Host {
         fs::read_to_string(self.dir(tid).join("schedstat")).ok()
     }
 
+    /// When a thread was started, in clock ticks since the boot; `None` where it has ended. No two threads
+    /// with the same id have the same.
+    pub fn start_time(&self, tid: u32) -> Option<u64> {
+        self.stat(tid, 22)
+    }
+
+    /// The CPU that a thread runs on, or ran on last; `None` where it has ended.
+    pub fn last_cpu(&self, tid: u32) -> Option<u32> {
+        self.stat(tid, 39)?.try_into().ok()
+    }
+
+    /// How a thread is scheduled, as `SCHED_` numbers of sched(7) have it; `None` where it has ended.
+    pub fn scheduling_policy(&self, tid: u32) -> Option<i32> {
+        self.stat(tid, 41)?.try_into().ok()
+    }
+
+    /// A field of `/proc/TID/stat` that is a number, counted from 1 as in proc(5).
+    fn stat(&self, tid: u32, field: usize) -> Option<u64> {
+        let stat = fs::read_to_string(self.dir(tid).join("stat")).ok()?;
+        // The name, in parentheses, may hold anything. What follows begins with field 3.
+        let (_, fields) = stat.rsplit_once(')')?;
+        fields.split_whitespace().nth(field - 3)?.parse().ok()
+    }
+
     /// The CPUs that a thread may run on; none where it has ended.
     pub fn allowed_cpus(&self, tid: u32) -> BTreeSet<u32> {
         let status = fs::read_to_string(self.dir(tid).join("status")).unwrap_or_default();
@@ -170,8 +199,72 @@ impl Host {
         list.and_then(cpus::parse).unwrap_or_default()
     }
 
+    /// Those of them that are there: a thread may be allowed CPUs that are offline.
+    pub fn usable_cpus(&self, tid: u32) -> BTreeSet<u32> {
+        let mut cpus = self.allowed_cpus(tid);
+        if let Some(online) = self.online_cpus() {
+            cpus.retain(|cpu| online.contains(cpu));
+        }
+        cpus
+    }
+
+    /// The CPUs that are online; `None` where `/proc/stat` does not say.
+    fn online_cpus(&self) -> Option<BTreeSet<u32>> {
+        let stat = fs::read_to_string(self.proc.join("stat")).ok()?;
+        let number = |line: &str| line.strip_prefix("cpu")?.split(' ').next()?.parse().ok();
+        let cpus: BTreeSet<u32> = stat.lines().filter_map(number).collect();
+        (!cpus.is_empty()).then_some(cpus)
+    }
+
     fn dir(&self, pid: u32) -> PathBuf {
         self.proc.join(pid.to_string())
+    }
+}
+
+impl Hands for Host {
+    fn key(&self, target: &Target) -> io::Result<Option<u64>> {
+        match target {
+            Target::File { path } if !path.exists() => Ok(None),
+            Target::File { path } => {
+                let dir = path.parent().unwrap_or(Path::new("/"));
+                match fs::metadata(dir) {
+                    Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+                    found => Ok(Some(found?.ino())),
+                }
+            }
+            Target::Affinity { tid } | Target::Slice { tid } => Ok(self.start_time(*tid)),
+        }
+    }
+
+    fn read(&self, target: &Target) -> io::Result<String> {
+        match target {
+            Target::File { path } => {
+                let text = fs::read_to_string(path)?;
+                Ok(text.lines().next().unwrap_or_default().trim().to_string())
+            }
+            Target::Affinity { tid } => Ok(cpus::list(&self.allowed_cpus(*tid))),
+            Target::Slice { tid } => Ok(slice::of(*tid)?.to_string()),
+        }
+    }
+
+    fn write(&self, target: &Target, value: &str) -> io::Result<()> {
+        match target {
+            Target::File { path } => {
+                // In one piece, then what is left of a longer value before: in ordinary files, too, the
+                // first line is one of the two values at any time.
+                let mut file = OpenOptions::new().write(true).open(path)?;
+                let line = format!("{value}\n");
+                file.write_all(line.as_bytes())?;
+                file.set_len(line.len() as u64)
+            }
+            Target::Affinity { tid } => {
+                let cpus = cpus::parse(value).filter(|cpus| !cpus.is_empty());
+                cpus::set_affinity(*tid, &cpus.ok_or(ErrorKind::InvalidInput)?)
+            }
+            Target::Slice { tid } => {
+                slice::set(*tid, value.parse().map_err(|_| ErrorKind::InvalidInput)?)
+            }
+        }
     }
 }
 

@@ -48,6 +48,18 @@ const VM: &str = "anon_inode:kvm-vm";
 const UUID: &[u8] = b"C7A5FDB2-cdaf-9455-926a-d65c16db1809";
 
 #[test]
+fn cpus_that_are_offline_are_of_no_use() {
+    let fake = Fake::new("offline");
+    fs::create_dir_all(fake.0.join("7")).unwrap();
+    fs::write(fake.0.join("7/status"), "Name:\tx\nCpus_allowed_list:\t0-3\n").unwrap();
+    let host = Host::at(&fake.0);
+    assert_eq!(host.usable_cpus(7), host.allowed_cpus(7), "nobody says which are online");
+    fs::write(fake.0.join("stat"), "cpu  1 2\ncpu0 1 2\ncpu2 3 4\nintr 5\n").unwrap();
+    assert_eq!(host.usable_cpus(7).into_iter().collect::<Vec<_>>(), [0, 2]);
+    assert_eq!(host.allowed_cpus(7).len(), 4);
+}
+
+#[test]
 fn vms_are_found_with_names_and_vcpus() {
     let fake = Fake::new("found");
     let libvirt: &[&[u8]] =

@@ -48,7 +48,7 @@ use source::{check_sources, work_dir};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use unspin_scenario::plan::{CoschedulingMechanism, Plan, Run};
+use unspin_scenario::plan::{Asym, CoschedulingMechanism, Plan, Run};
 use unspin_scenario::result::Record;
 
 /// A plan, and what goes into the computer with it.
@@ -111,6 +111,8 @@ pub const MODULE_TOOLS: &[&str] = &["make", "gcc", "strip"];
 /// Programs of crates/scx and crates/watch.
 const SCHEDULER: &str = "unspin-scx";
 const WATCHER: &str = "unspin-watch";
+/// The command, which shapes VMs.
+const COMMAND: &str = "unspin";
 
 /// Loads the module; `$options` are its parameters.
 const LOAD: &str = "insmod /modules/unspin.ko $options";
@@ -229,7 +231,7 @@ impl Lab {
     }
 
     /// The programs that stand beside the agent: one gives vCPUs to a scheduler of sched_ext, one
-    /// watches them; where a plan has runs for it.
+    /// watches them, one shapes them; where a plan has runs for it.
     fn beside(&self, plan: &Plan) -> Result<Vec<PathBuf>> {
         let by_scheduler =
             |run: &Run| run.arm.coscheduling_mechanism == CoschedulingMechanism::SchedExt;
@@ -239,6 +241,9 @@ impl Lab {
         }
         if plan.runs.iter().any(|run| run.states) {
             programs.push(self.agent.with_file_name(WATCHER));
+        }
+        if plan.runs.iter().any(|run| run.arm.asym != Asym::default()) {
+            programs.push(self.agent.with_file_name(COMMAND));
         }
         match programs.iter().find(|path| !path.is_file()) {
             Some(path) => Err(LabError::NotBuilt { path: path.clone() }),
@@ -320,7 +325,8 @@ impl Lab {
             _ => error::io(&self.agent)(error),
         })?);
         // Where they are not built no plan has them.
-        let beside = [SCHEDULER, WATCHER].map(|name| fs::read(self.agent.with_file_name(name)));
+        let beside =
+            [SCHEDULER, WATCHER, COMMAND].map(|name| fs::read(self.agent.with_file_name(name)));
         parts.extend(beside.into_iter().flatten());
         parts.extend(guest_image::own_parts(&self.root)?);
         parts.push(image::INIT.as_bytes().to_vec());

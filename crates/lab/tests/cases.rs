@@ -58,9 +58,7 @@ const APART_MAX: f64 = 0.02;
 
 #[test]
 fn vms_lose_what_was_put_there() {
-    let command = common::inside().with_file_name("unspin-watch");
-    if !command.is_file() {
-        common::say("SKIPPED: cases: cargo build --release -p unspin-watch makes the program");
+    if common::built("unspin-watch", "cases").is_none() {
         return;
     }
     let Some((lab, kernel)) = plans::lab() else { return };

@@ -86,6 +86,25 @@ sleep 0.3
 diagnosis quota $vm
 stop quota
 
+# The same with cgroups of version 1, as Debian 10 has them.
+rmdir $G/quota
+echo -cpu > $G/cgroup.subtree_control
+umount $G
+mount -t tmpfs none $G
+mkdir $G/cpu
+check "cgroups of version 1 are there" settle mount -t cgroup -o cpu none $G/cpu
+mkdir $G/cpu/quota
+start vm 1
+pin_to 3 $vm
+echo $vm > $G/cpu/quota/cgroup.procs
+echo 100000 > $G/cpu/quota/cpu.cfs_period_us
+echo 30000 > $G/cpu/quota/cpu.cfs_quota_us
+sleep 0.3
+diagnosis quota-of-version-1 $vm
+want='which is 0.30 CPUs'
+check "its quota is known" said unspin diagnose --seconds 1 $vm
+stop quota-of-version-1
+
 # One vCPU computes, the other one sleeps most of the time. The emulator's clock may jump: it has longer
 # than it needs.
 unspin-inside switches 360000 1000 > /tmp/sleeper &

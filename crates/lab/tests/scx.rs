@@ -32,11 +32,7 @@ static COMPUTER: Mutex<()> = Mutex::new(());
 
 fn script(series: Series, cpus: u32, script: &str, checks_min: u32) {
     let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
-    let scheduler = common::inside().with_file_name("unspin-scx");
-    if !scheduler.exists() {
-        common::say("SKIPPED: Credit by sched_ext: cargo build --release -p unspin-scx makes it");
-        return;
-    }
+    let Some(scheduler) = common::built("unspin-scx", "Credit by sched_ext") else { return };
     if !common::has_tools(QEMU_TOOLS) || common::kernels(&[series]).is_empty() {
         return;
     }

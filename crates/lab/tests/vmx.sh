@@ -49,6 +49,24 @@ check "its programs are not heard" answers "0 3 0 0" 3 report 1 900000 3
 check "what is neither HIGH nor LOW is ignored" answers "0 3 0 0" 3 report 2 900000 0
 rmmod unspin
 
+# --- an experiment of `unspin diagnose`, whose B has nearly no exits ---
+if command -v unspin > /dev/null; then
+	load
+	echo observe > $D/mode
+	unspin-inside vm 2 --until /tmp/stop-ab > /tmp/vm-ab &
+	vm=$!
+	check "one that spins is there" settle test -e $U/vms/$vm-0/mode
+	files="mode delta_cycles window_init_cycles window_min_cycles window_max_cycles"
+	settings() { for file in $files; do value $U/vms/$vm-0/$file; done; }
+	before=$(settings)
+	say "ab spin-switch $(unspin diagnose $vm --ab spin-switch --seconds 0.4 --rounds 2 --json 2> /tmp/said || cat /tmp/said)"
+	check "the VM's settings are as before" [ "$(settings)" = "$before" ]
+	check "the journal is empty" test ! -s /run/unspin/journal
+	touch /tmp/stop-ab
+	check "it worked" wait $vm
+	rmmod unspin
+fi
+
 # --- a window that is not where it was thought, played ---
 load force_mismatches=3
 fixed $D 32768

@@ -2,7 +2,7 @@
 //! The structures that the BPF programs keep, as `bpf/kept.h` has and explains them. All their
 //! numbers are of 4 or 8 bytes, and none has holes.
 
-use unspin_diagnosis::State;
+use unspin_diagnosis::{State, Times};
 
 /// Numbers of VMs lie below; `VMS_MAX` in C.
 pub const VMS_MAX: u32 = 512;
@@ -20,11 +20,14 @@ pub const ON: u32 = 0;
 pub const READY: u32 = 1;
 pub const ASLEEP: u32 = 2;
 
-/// What it does: `enum phase`.
-pub const IN_GUEST: u32 = 0;
-pub const IN_EXIT: u32 = 1;
-pub const WAKING: u32 = 2;
-pub const IN_VMM: u32 = 3;
+/// Entries of a vCPU's times; `TIMES` in C.
+pub const TIMES: usize = 32;
+
+/// Time on a CPU since an exit for HLT: poll or exit, which its end says; `PENDING` in C.
+pub const PENDING: u32 = TIMES as u32 - 1;
+
+/// Places of threads; `PLACES` in C.
+pub const PLACES: u32 = 16384;
 
 /// `pending_asleep` of a vCPU that has not slept since its exit.
 pub const NOT_ASLEEP: u64 = u64::MAX;
@@ -40,6 +43,15 @@ pub struct Cpu {
     pub slot: u64,
 }
 
+/// The thread that was first to have its place, and how many others have it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct First {
+    pub tid: u32,
+    pub slot: u32,
+    pub others: u32,
+}
+
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Share {
@@ -49,12 +61,11 @@ pub struct Share {
 
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Before {
-    pub vcpus: u64,
-    pub vmm: u64,
-    pub host: u64,
-    pub own_vcpus: u64,
+pub struct Sums {
+    pub sibling: u64,
     pub own_vmm: u64,
+    pub vm: u64,
+    pub host: u64,
 }
 
 #[repr(C)]
@@ -65,23 +76,26 @@ pub struct Vcpu {
     pub woken_at: u64,
     pub vm: u32,
     pub place: u32,
-    pub phase: u32,
+    pub counts: u32,
     pub reason: u32,
     pub asleep: u32,
     pub cpu: u32,
-    pub before: Before,
+    pub before: Sums,
     pub cfs_rq: u64,
     pub throttled: u64,
     pub exit_at: u64,
-    pub pending: u64,
     pub pending_asleep: u64,
     pub vmm_at: u64,
     pub halt_began: u64,
     pub halt_ended: u64,
-    pub time: [u64; State::COUNT],
-    pub exits: [u64; State::COUNT],
+    pub time: [u64; TIMES],
+    pub exits: [u64; TIMES],
     pub switches: u64,
     pub wakes: u64,
+    pub number: u64,
+    pub wakers: u64,
+    pub wakers_before: u64,
+    pub wakers_at: u64,
     pub begun: u64,
 }
 
@@ -90,6 +104,8 @@ pub struct Vcpu {
 pub struct Settings {
     pub registrations: u64,
     pub may_park: u64,
+    /// For so long wakers are kept; 0: not at all.
+    pub wakers_ns: u64,
 }
 
 impl Default for Vcpu {
@@ -98,6 +114,22 @@ impl Default for Vcpu {
         let zero: Vcpu = unsafe { std::mem::zeroed() };
         Vcpu { pending_asleep: NOT_ASLEEP, ..zero }
     }
+}
+
+impl Vcpu {
+    pub fn times(&self) -> Times {
+        states_of(&self.time)
+    }
+
+    pub fn exits(&self) -> Times {
+        states_of(&self.exits)
+    }
+}
+
+/// Of the entries those of states.
+fn states_of(entries: &[u64; TIMES]) -> Times {
+    let states: [u64; State::COUNT] = std::array::from_fn(|state| entries[state]);
+    states.into()
 }
 
 /// A structure that is nothing but numbers.
@@ -110,6 +142,8 @@ pub unsafe trait Plain: Copy + Default {}
 unsafe impl Plain for u32 {}
 // SAFETY: repr(C), numbers that follow each other without holes.
 unsafe impl Plain for Cpu {}
+// SAFETY: as above.
+unsafe impl Plain for First {}
 // SAFETY: as above.
 unsafe impl Plain for Share {}
 // SAFETY: as above.
@@ -167,11 +201,12 @@ mod tests {
         let btf = Btf::from_path(&file).unwrap();
         std::fs::remove_file(&file).unwrap();
         assert_eq!(in_c(&btf, "cpu"), in_rust!(Cpu: since kind vm registrations had slot));
+        assert_eq!(in_c(&btf, "thread"), in_rust!(First: tid slot others));
         assert_eq!(in_c(&btf, "share"), in_rust!(Share: vcpus vmm));
-        assert_eq!(in_c(&btf, "before"), in_rust!(Before: vcpus vmm host own_vcpus own_vmm));
-        let vcpu = in_rust!(Vcpu: ended since woken_at vm place phase reason asleep cpu before
-            cfs_rq throttled exit_at pending pending_asleep vmm_at halt_began halt_ended time exits
-            switches wakes begun);
+        assert_eq!(in_c(&btf, "sums"), in_rust!(Sums: sibling own_vmm vm host));
+        let vcpu = in_rust!(Vcpu: ended since woken_at vm place counts reason asleep cpu before
+            cfs_rq throttled exit_at pending_asleep vmm_at halt_began halt_ended time exits
+            switches wakes number wakers wakers_before wakers_at begun);
         assert_eq!(in_c(&btf, "vcpu"), vcpu);
     }
 }

@@ -6,9 +6,10 @@
 mod error;
 mod layout;
 mod maps;
+mod places;
 mod probe;
 mod wait;
 
 pub use error::Error;
 pub use layout::VMS_MAX;
-pub use probe::{Probe, Seen, Thread, VCPUS_MAX};
+pub use probe::{Probe, Seen, Thread, NUMBERS, VCPUS_MAX};

@@ -2,15 +2,15 @@
 //! The programs, loaded, and what they have counted.
 
 use crate::error::Error;
-use crate::layout::{
-    Before, Cpu, Settings, Share, Vcpu, ASLEEP, IN_GUEST, IN_VMM, NO_SLOT, ON, VMS_MAX,
-};
+use crate::layout::{Cpu, Settings, Share, Sums, Vcpu, ASLEEP, NO_SLOT, ON, VMS_MAX};
 use crate::maps::Table;
+use crate::places::Places;
 use crate::wait;
 use libbpf_rs::{Link, Object, ObjectBuilder, OpenObject, PrintLevel};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::Duration;
 use unspin_diagnosis::{State, Times};
 
 pub(crate) static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o"));
@@ -39,24 +39,44 @@ pub struct Seen {
     pub switches: u64,
     /// How often its thread was woken.
     pub wakes: u64,
+    /// At the reading it ran, or could have run. False while it sleeps, and from the guest's HLT on until
+    /// it is woken.
+    pub ready: bool,
+    /// Its number in `wakers` of its siblings; [`NUMBERS`]: it is in none.
+    pub number: u32,
+    /// Bit i: the sibling of number i woke it lately. All 0 unless [`Probe::keep_wakers`] was called.
+    pub wakers: u64,
 }
 
+/// Numbers of a VM's vCPUs for [`Seen::wakers`] lie below.
+pub const NUMBERS: u32 = 64;
+
 impl Seen {
-    /// What was added since `before`.
+    /// What was added since `before`; whether it is ready, and who woke it, are as they are now.
     pub fn since(&self, before: &Seen) -> Seen {
         Seen {
             times: self.times.since(&before.times),
             exits: self.exits.since(&before.exits),
             switches: self.switches.saturating_sub(before.switches),
             wakes: self.wakes.saturating_sub(before.wakes),
+            ready: self.ready,
+            number: self.number,
+            wakers: self.wakers,
         }
     }
+}
+
+/// Where a thread is kept, and its number among those of its process.
+#[derive(Debug, Clone, Copy)]
+struct Watched {
+    slot: u32,
+    number: u32,
 }
 
 /// Watches vCPUs, until it is dropped: the kernel then lets go of the programs, also where the process is
 /// killed.
 pub struct Probe {
-    slots: Table<u32>,
+    places: Places,
     vcpus: Table<Vcpu>,
     vms: Table<u32>,
     cpus: Table<Cpu>,
@@ -65,8 +85,8 @@ pub struct Probe {
     set: Settings,
     /// Processes that are watched, with their number; free numbers are those that nobody has.
     numbers: BTreeMap<u32, u32>,
-    /// Threads that are watched, with their slot.
-    threads: BTreeMap<Thread, u32>,
+    /// Threads that are watched.
+    threads: BTreeMap<Thread, Watched>,
     /// The next slot is the one that is free for longest: a program that runs now may still count in one
     /// that was left.
     free: VecDeque<u32>,
@@ -103,13 +123,13 @@ impl Probe {
         size(&mut open)?;
         let object = open.load().map_err(|e| refused(&e))?;
         let mut probe = Probe {
-            slots: Table::of(&object, "slots")?,
+            places: Places::of(&object)?,
             vcpus: Table::of(&object, "vcpus")?,
             vms: Table::of(&object, "vms")?,
             cpus: Table::of(&object, "cpus")?,
             shares: Table::of(&object, "shares")?,
             settings: Table::of(&object, ".bss")?,
-            set: Settings { registrations: 1, may_park: may_park.into() },
+            set: Settings { registrations: 1, may_park: may_park.into(), wakers_ns: 0 },
             numbers: BTreeMap::new(),
             threads: BTreeMap::new(),
             free: (NO_SLOT + 1..VCPUS_MAX).collect(),
@@ -127,14 +147,20 @@ impl Probe {
         self.set.may_park = may_park.into();
     }
 
+    /// From the next [`Probe::watch`] on it is kept who woke whom in the last `time`, and up to as long
+    /// before that. It costs something at each wake-up.
+    pub fn keep_wakers(&mut self, time: Duration) {
+        self.set.wakers_ns = time.as_nanos() as u64;
+    }
+
     /// Watches these threads and no others, of at most [`VMS_MAX`] processes, at most [`VCPUS_MAX`]
     /// together. Those that are watched already go on.
     pub fn watch(&mut self, threads: &BTreeSet<Thread>) -> Result<(), Error> {
         let gone: Vec<Thread> =
             self.threads.keys().filter(|thread| !threads.contains(thread)).copied().collect();
         for thread in gone {
-            self.slots.remove(thread.tid);
-            self.free.extend(self.threads.remove(&thread));
+            self.places.leave(thread.tid)?;
+            self.free.extend(self.threads.remove(&thread).map(|watched| watched.slot));
         }
         self.registered()?;
         let pids: BTreeSet<u32> = threads.iter().map(|thread| thread.pid).collect();
@@ -170,26 +196,45 @@ impl Probe {
                 number
             }
         };
-        let (place, phase, asleep) = looks(thread.tid);
-        let asleep = asleep as u32;
-        let vcpu = Vcpu { vm, since: now(), place, phase, asleep, ..Vcpu::default() };
+        let (place, counts, asleep) = looks(thread.tid);
+        let (counts, asleep) = (counts as u32, asleep as u32);
+        let number = self.free_number(thread.pid);
+        let vcpu = Vcpu {
+            vm,
+            since: now(),
+            place,
+            counts,
+            asleep,
+            number: number.into(),
+            ..Vcpu::default()
+        };
         let slot = self.free.pop_front().ok_or(Error::TooManyVcpus(VCPUS_MAX - 1))?;
         self.vcpus.put(slot, &vcpu)?;
-        self.threads.insert(thread, slot);
-        self.slots.put(thread.tid, &slot)
+        self.threads.insert(thread, Watched { slot, number });
+        self.places.enter(thread.tid, slot)
+    }
+
+    /// The least number that no thread of this process has.
+    fn free_number(&self, pid: u32) -> u32 {
+        let its = self.threads.iter().filter(|(thread, _)| thread.pid == pid);
+        let bit = |watched: &Watched| 1u64.checked_shl(watched.number).unwrap_or(0);
+        its.fold(0, |taken, (_, watched)| taken | bit(watched)).trailing_ones()
     }
 
     /// What each thread has done since it was entered, up to now.
     pub fn read(&self) -> Result<BTreeMap<Thread, Seen>, Error> {
         let mut all = BTreeMap::new();
-        for (thread, slot) in &self.threads {
+        for (thread, Watched { slot, number }) in &self.threads {
             if let Some(vcpu) = self.steady(*slot)? {
                 let now = now();
                 let seen = Seen {
                     times: wait::up_to(&vcpu, now, &self.sums(&vcpu, now)?),
-                    exits: vcpu.exits.into(),
+                    exits: vcpu.exits(),
                     switches: vcpu.switches,
                     wakes: vcpu.wakes,
+                    ready: wait::is_ready(&vcpu),
+                    number: *number,
+                    wakers: wait::wakers(&vcpu, now, self.set.wakers_ns),
                 };
                 all.insert(*thread, seen);
             }
@@ -210,9 +255,9 @@ impl Probe {
         Ok(found)
     }
 
-    fn sums(&self, vcpu: &Vcpu, now: u64) -> Result<Before, Error> {
+    fn sums(&self, vcpu: &Vcpu, now: u64) -> Result<Sums, Error> {
         if vcpu.place == ON {
-            return Ok(Before::default());
+            return Ok(Sums::default());
         }
         let cpu = self.cpus.get(vcpu.cpu)?.unwrap_or_default();
         let own = self.shares.get(vcpu.cpu * VMS_MAX + vcpu.vm)?.unwrap_or_default();
@@ -286,19 +331,19 @@ fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Where a thread seems to be now: its place, its phase, and what its sleep is. The first of its events
+/// Where a thread seems to be now: its place, what its time on a CPU is, and what its sleep is. The first of its events
 /// puts right what is wrong.
-fn looks(tid: u32) -> (u32, u32, State) {
+fn looks(tid: u32) -> (u32, State, State) {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{tid}/{name}"));
     let stat = read("stat").unwrap_or_default();
     // The name, in parentheses, may hold anything.
     let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
     match state {
-        Some('R') | None => (ON, IN_GUEST, State::Blocked),
-        Some('T' | 't') => (ASLEEP, IN_VMM, State::Stopped),
+        Some('R') | None => (ON, State::Guest, State::Blocked),
+        Some('T' | 't') => (ASLEEP, State::Vmm, State::Stopped),
         Some(_) => {
             let halts = read("wchan").is_ok_and(|function| function.starts_with("kvm_"));
-            (ASLEEP, IN_VMM, if halts { State::Halted } else { State::Blocked })
+            (ASLEEP, State::Vmm, if halts { State::Halted } else { State::Blocked })
         }
     }
 }

@@ -2,9 +2,7 @@
 //! What a vCPU has done up to now: what the programs have counted, and the stretch that it is in. They
 //! count that only when it ends, and it may be as long as a VM sleeps.
 
-use crate::layout::{
-    Before, Cpu, Share, Vcpu, HOST, IN_EXIT, IN_GUEST, IN_VMM, ON, READY, VCPU, VMM, WAKING,
-};
+use crate::layout::{Cpu, Share, Sums, Vcpu, HOST, ON, PENDING, READY, VCPU, VMM};
 use unspin_diagnosis::{State, Times};
 
 /// The state with this number; `None` where there is none.
@@ -12,23 +10,25 @@ fn state(number: u32) -> Option<State> {
     State::ALL.get(number as usize).copied()
 }
 
-/// What a vCPU of `vm` sees of its CPU at `now`: `sums()` in C.
-pub fn sums(cpu: &Cpu, own: &Share, vm: u32, now: u64) -> Before {
+/// Who has had a CPU until `now`, as a vCPU of `vm` sees it: `sums_now()` in C.
+pub fn sums(cpu: &Cpu, own: &Share, vm: u32, now: u64) -> Sums {
+    let had = |kind: u32| cpu.had[kind as usize];
+    let others = (had(VCPU) + had(VMM)).saturating_sub(own.vcpus + own.vmm);
+    let mut sums = Sums { sibling: own.vcpus, own_vmm: own.vmm, vm: others, host: had(HOST) };
     let runs = now.saturating_sub(cpu.since);
-    let of = |kind| if cpu.kind == kind { runs } else { 0 };
-    let of_own = |kind| if cpu.vm == vm { of(kind) } else { 0 };
-    Before {
-        vcpus: cpu.had[VCPU as usize] + of(VCPU),
-        vmm: cpu.had[VMM as usize] + of(VMM),
-        host: cpu.had[HOST as usize] + of(HOST),
-        own_vcpus: own.vcpus + of_own(VCPU),
-        own_vmm: own.vmm + of_own(VMM),
+    match cpu.kind {
+        HOST => sums.host += runs,
+        VCPU if cpu.vm == vm => sums.sibling += runs,
+        VMM if cpu.vm == vm => sums.own_vmm += runs,
+        VCPU | VMM => sums.vm += runs,
+        _ => {}
     }
+    sums
 }
 
 /// Times up to `now`, which is of the programs' clock; `at_now` are the sums of the CPU it waits for.
-pub fn up_to(vcpu: &Vcpu, now: u64, at_now: &Before) -> Times {
-    let mut times = Times::from(vcpu.time);
+pub fn up_to(vcpu: &Vcpu, now: u64, at_now: &Sums) -> Times {
+    let mut times = vcpu.times();
     let mut waited = now.saturating_sub(vcpu.since);
     match vcpu.place {
         ON => on(vcpu, now, &mut times),
@@ -42,17 +42,32 @@ pub fn up_to(vcpu: &Vcpu, now: u64, at_now: &Before) -> Times {
             waits(&vcpu.before, at_now, waited, &mut times);
         }
     }
-    times[State::ExitHalt] += vcpu.pending;
+    times[State::ExitHalt] += vcpu.time[PENDING as usize];
     times
 }
 
+/// Whether a vCPU runs or could run. One that polls after HLT has nothing to do.
+pub fn is_ready(vcpu: &Vcpu) -> bool {
+    match vcpu.place {
+        ON => vcpu.counts != PENDING,
+        READY => true,
+        _ => vcpu.woken_at > vcpu.since,
+    }
+}
+
+/// Who woke it in the last `kept_ns`, and some who did in as long before.
+pub fn wakers(vcpu: &Vcpu, now: u64, kept_ns: u64) -> u64 {
+    match now.saturating_sub(vcpu.wakers_at) {
+        passed if passed < kept_ns => vcpu.wakers | vcpu.wakers_before,
+        passed if passed < 2 * kept_ns => vcpu.wakers,
+        _ => 0,
+    }
+}
+
 fn on(vcpu: &Vcpu, now: u64, times: &mut Times) {
-    let of_phase = match vcpu.phase {
-        IN_GUEST => State::Guest,
-        WAKING => State::Waking,
-        IN_VMM => State::Vmm,
-        IN_EXIT => state(vcpu.reason).unwrap_or(State::ExitOther),
-        _ => State::ExitOther,
+    let counts = match vcpu.counts {
+        PENDING => State::ExitHalt,
+        number => state(number).unwrap_or(State::ExitOther),
     };
     let spent = now.saturating_sub(vcpu.since);
     let in_vmm = match vcpu.vmm_at {
@@ -60,26 +75,21 @@ fn on(vcpu: &Vcpu, now: u64, times: &mut Times) {
         at => now.saturating_sub(at).min(spent),
     };
     times[State::Vmm] += in_vmm;
-    times[of_phase] += spent - in_vmm;
+    times[counts] += spent - in_vmm;
 }
 
 /// `wait_ends()` in C, but for throttling: that is known only at its end.
-fn waits(before: &Before, after: &Before, waited: u64, times: &mut Times) {
+fn waits(before: &Sums, after: &Sums, waited: u64, times: &mut Times) {
     let mut left = waited;
     let mut take = |state, wanted: u64| {
         let time = wanted.min(left);
         times[state] += time;
         left -= time;
     };
-    let since = |of: fn(&Before) -> u64| of(after).saturating_sub(of(before));
-    let own_vcpus = since(|s| s.own_vcpus);
-    let own_vmm = since(|s| s.own_vmm);
-    take(State::ReadySibling, own_vcpus);
-    take(State::ReadyVmm, own_vmm);
-    let others =
-        since(|s| s.vcpus).saturating_sub(own_vcpus) + since(|s| s.vmm).saturating_sub(own_vmm);
-    take(State::ReadyVm, others);
-    take(State::ReadyHost, since(|s| s.host));
+    take(State::ReadySibling, after.sibling.saturating_sub(before.sibling));
+    take(State::ReadyVmm, after.own_vmm.saturating_sub(before.own_vmm));
+    take(State::ReadyVm, after.vm.saturating_sub(before.vm));
+    take(State::ReadyHost, after.host.saturating_sub(before.host));
     take(State::ReadyNobody, u64::MAX);
 }
 
@@ -91,27 +101,44 @@ mod tests {
 
     const NOW: u64 = 1 << 40;
 
-    fn before() -> impl Strategy<Value = Before> {
-        proptest::array::uniform5(0..NOW).prop_map(|[vcpus, vmm, host, own_vcpus, own_vmm]| {
-            Before { vcpus, vmm, host, own_vcpus, own_vmm }
+    fn before() -> impl Strategy<Value = Sums> {
+        proptest::array::uniform4(0..NOW).prop_map(|[sibling, own_vmm, vm, host]| Sums {
+            sibling,
+            own_vmm,
+            vm,
+            host,
         })
     }
 
     proptest! {
+        /// Whoever runs there: what is no vCPU's own is the other VMs'.
+        #[test]
+        fn all_that_a_cpu_gave_away_is_in_the_sums(
+            had in proptest::array::uniform4(0..NOW / 4),
+            (kind, vm, runs) in (0..4u32, 0..2u32, 0..NOW / 4),
+            (of_vcpus, of_vmm) in (0..=100u64, 0..=100u64),
+        ) {
+            let cpu = Cpu { since: NOW - runs, kind, vm, had, ..Cpu::default() };
+            let share = |of: u32, percent| had[of as usize] * percent / 100;
+            let own = Share { vcpus: share(VCPU, of_vcpus), vmm: share(VMM, of_vmm) };
+            let sums = sums(&cpu, &own, 0, NOW);
+            let gave: u64 = had[1..].iter().sum::<u64>() + if kind == 0 { 0 } else { runs };
+            prop_assert_eq!(sums.sibling + sums.own_vmm + sums.vm + sums.host, gave);
+        }
+
         /// Whatever the sums of its CPU are.
         #[test]
         fn each_moment_is_counted_once(
             place in ON..=ASLEEP,
-            phase in IN_GUEST..=IN_VMM,
-            (reason, asleep) in (0..40u32, 0..State::COUNT as u32),
+            (counts, asleep) in (0..40u32, 0..State::COUNT as u32),
             [since, woken_at, vmm_at] in proptest::array::uniform3(0..NOW),
             pending in 0..NOW,
             (first, last) in (before(), before()),
         ) {
-            let vcpu = Vcpu {
-                place, phase, reason, asleep, since, woken_at, vmm_at, pending, before: first,
-                ..Vcpu::default()
+            let mut vcpu = Vcpu {
+                place, counts, asleep, since, woken_at, vmm_at, before: first, ..Vcpu::default()
             };
+            vcpu.time[PENDING as usize] = pending;
             let times = up_to(&vcpu, NOW, &last);
             prop_assert_eq!(times.total(), NOW - since + pending);
         }
@@ -119,8 +146,11 @@ mod tests {
 
     #[test]
     fn a_wait_goes_to_those_who_had_the_cpu() {
-        let vcpu = Vcpu { place: READY, since: NOW - 100, phase: IN_EXIT, ..Vcpu::default() };
-        let after = Before { vcpus: 50, vmm: 9, host: 20, own_vcpus: 30, own_vmm: 4 };
+        let vcpu = Vcpu { place: READY, since: NOW - 100, ..Vcpu::default() };
+        let after = Sums { sibling: 30, own_vmm: 4, vm: 25, host: 20 };
+        assert!(is_ready(&vcpu));
+        let polls = Vcpu { place: ON, counts: PENDING, ..vcpu };
+        assert!(!is_ready(&polls) && is_ready(&Vcpu { counts: State::Guest as u32, ..polls }));
         let times = up_to(&vcpu, NOW, &after);
         let spent: Vec<(State, u64)> = times.spent().collect();
         let expected = [
@@ -141,10 +171,11 @@ mod tests {
             since: NOW - 100,
             ..Vcpu::default()
         };
-        let asleep = up_to(&vcpu, NOW, &Before::default());
+        let asleep = up_to(&vcpu, NOW, &Sums::default());
         assert_eq!(asleep.spent().collect::<Vec<_>>(), [(State::Halted, 100)]);
         let woken = Vcpu { woken_at: NOW - 30, ..vcpu };
-        let woken = up_to(&woken, NOW, &Before::default());
+        assert!(is_ready(&woken) && !is_ready(&vcpu));
+        let woken = up_to(&woken, NOW, &Sums::default());
         assert_eq!(woken[State::Halted], 70);
         assert_eq!(woken[State::ReadyNobody], 30);
     }

@@ -2,6 +2,7 @@
 //! A row as summary.json and table.csv have it: flat, null where nothing is known.
 
 use crate::diagnosis::Diagnosis;
+use crate::one_vm::{Response, Standing};
 use crate::summary::{
     CostNs, GuestKind, Key, Performance, Row, Spinner, TimeShares, VcpuTime, WaitCycles,
     WindowCycles, Yields,
@@ -54,9 +55,35 @@ struct Flat<'a> {
     cpu_share: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     turn_share: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hog_cpu_share: Option<f64>,
+    #[serde(flatten)]
+    standing: Option<Standing>,
+    #[serde(flatten)]
+    response: Option<FlatResponse>,
     hypercalls_kick: Option<u64>,
     hypercalls_sched_yield: Option<u64>,
     fail_open_events: Option<u64>,
+}
+
+/// Null where there are too few samples.
+#[derive(Serialize)]
+struct FlatResponse {
+    response_mean_us: Option<f64>,
+    response_p50_us: Option<f64>,
+    response_p99_us: Option<f64>,
+    response_samples: u64,
+}
+
+impl From<Response> for FlatResponse {
+    fn from(r: Response) -> FlatResponse {
+        FlatResponse {
+            response_mean_us: r.mean_us,
+            response_p50_us: r.p50_us,
+            response_p99_us: r.p99_us,
+            response_samples: r.samples,
+        }
+    }
 }
 
 impl<'a> From<&'a Row> for Flat<'a> {
@@ -97,6 +124,9 @@ impl<'a> From<&'a Row> for Flat<'a> {
             cpus_used: row.perf.cpus_used,
             cpu_share: row.share.and_then(|share| share.cpu),
             turn_share: row.share.and_then(|share| share.turn),
+            hog_cpu_share: row.hog_cpu_share,
+            standing: row.standing,
+            response: row.response.map(FlatResponse::from),
             hypercalls_kick: module.map(|m| m.hypercalls_kick),
             hypercalls_sched_yield: module.map(|m| m.hypercalls_sched_yield),
             fail_open_events: module.map(|m| m.fail_open_events),

@@ -8,6 +8,7 @@ mod compute;
 mod diagnosis;
 mod layout;
 mod lock_table;
+mod one_vm;
 mod read;
 mod show;
 mod stat;

@@ -3,6 +3,7 @@
 //! Unknown values are null there, never 0.
 
 use crate::diagnosis::Diagnosis;
+use crate::one_vm::{Response, Share, Standing};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use unspin_scenario::plan::CgroupLayout;
@@ -141,8 +142,15 @@ pub struct Row {
     pub perf: Performance,
     /// Rows of one VM only.
     pub share: Option<Share>,
+    /// Rows of several VMs, in runs beside hogs of the host: CPU time of the hogs, of that of a pCPU each,
+    /// median over repeats.
+    pub hog_cpu_share: Option<f64>,
     /// Rows of one VM whose vCPUs were watched.
     pub diagnosis: Option<Diagnosis>,
+    /// Rows of one VM, where arms make vCPUs asymmetric.
+    pub standing: Option<Standing>,
+    /// Of programs whose passes begin by a timer, all repeats together.
+    pub response: Option<Response>,
     /// What the module counted; `None` where it did not, and of `ideal`, as with all that follows.
     pub module: Option<Counted>,
     pub windows: Option<Windows>,
@@ -246,16 +254,6 @@ pub struct Performance {
     /// Ratio to the baseline of each repeat, for means.
     #[serde(skip)]
     pub ratios: BTreeMap<u32, f64>,
-}
-
-/// What one VM got of the host, medians over repeats.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Share {
-    /// CPU time of its vCPUs, of that of all pCPUs.
-    pub cpu: Option<f64>,
-    /// Time of its own turns, of the window; VMs may have turns at the same time. `None` where no VM
-    /// of the runs had any.
-    pub turn: Option<f64>,
 }
 
 /// The module's counts, medians over repeats.
@@ -397,6 +395,11 @@ pub struct SlowdownRow {
     /// Spinning in the guests' kernels; ticks and switches to other VMs: shares of all vCPU time.
     pub kernel_spin: f64,
     pub other_host: f64,
+    /// Wanting a pCPU and having none: a share of all vCPU time.
+    pub contention: f64,
+    /// The cause, a factor or contention, that takes most; `None` where none takes
+    /// [`unspin_diagnosis::DOMINANT_SHARE_MIN`].
+    pub dominant: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -100,6 +100,7 @@ fn result(run: &Run) -> RunResult {
             ..Spinners::default()
         }),
         wakeups: None,
+        hogs_cpu_ns: Vec::new(),
     }
 }
 

@@ -6,7 +6,7 @@ mod common;
 use common::{lines, plan};
 use serde_json::Value;
 use std::path::Path;
-use unspin_report::{documents, html, read_str, text, Document};
+use unspin_report::{documents, html, read_str, text, Document, Row};
 use unspin_scenario::plan::{Coscheduling, Run};
 use unspin_scenario::result::VmResult;
 
@@ -140,4 +140,25 @@ fn tables_have_shares_where_there_are_turns() {
     assert!(page.contains("<h2>Turns</h2>") && page.contains("<td>38+38<td>38+38</tr>"));
     let docs = made(|_, _| ());
     assert!(!text(&docs).contains("own turns") && !html(&docs).contains("<h2>Turns</h2>"));
+}
+
+/// Of runs beside two hogs of the host, one of which has half a pCPU and the other a quarter.
+#[test]
+fn hogs_have_a_share_of_a_pcpu_each() {
+    let with_hogs = |line: &str| {
+        let mut record: Value = serde_json::from_str(line).unwrap();
+        if let Some(window_ns) = record["window_ns"].as_u64() {
+            record["hogs_cpu_ns"] = serde_json::json!([window_ns / 2, window_ns / 4]);
+        }
+        record.to_string() + "\n"
+    };
+    let plain = lines("6.12.57+deb13-amd64", &plan(SCENARIO), |_, _| ());
+    let beside: String = plain.lines().map(with_hogs).collect();
+    let documents_of = |records: &str| documents(&read_str(Path::new("results.jsonl"), records));
+    let rows = &documents_of(&beside)[0].summary.arms;
+    let whole = |r: &&Row| r.key.vm_index.is_none() && r.key.arm != "ideal";
+    assert!(rows.iter().filter(whole).all(|r| r.hog_cpu_share == Some(0.375)));
+    assert!(rows.iter().filter(|r| r.key.vm_index.is_some()).all(|r| r.hog_cpu_share.is_none()));
+    assert!(documents_of(&plain)[0].summary.arms.iter().all(|r| r.hog_cpu_share.is_none()));
+    assert!(text(&documents_of(&beside)).contains("CPU time of the host's hogs"));
 }

@@ -11,6 +11,7 @@
 
 mod expand;
 mod parse;
+mod responses;
 mod schema;
 
 pub mod module;

@@ -9,6 +9,7 @@ pub use crate::schema::linux::{GuestIdle, GuestLock, GuestProgram, LinuxGuest, L
 pub use crate::schema::lock::{LockChoice, LockKind};
 pub use crate::schema::names::PHYSICAL_ARM;
 pub use crate::schema::program::{Dist, Op, Step};
+pub use crate::schema::scenario::Role;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use unspin_diagnosis::Cause;
@@ -96,6 +97,10 @@ fn is_yes(value: &bool) -> bool {
     *value
 }
 
+fn is_zero(value: &u32) -> bool {
+    *value == 0
+}
+
 fn is_no(value: &bool) -> bool {
     !*value
 }
@@ -166,6 +171,9 @@ pub struct Run {
     /// In the window a task of the host wakes up so often on each pCPU; `None`: none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakeups_hz: Option<u32>,
+    /// So many tasks of the host compute all the time, each on the next pCPU, from the first on.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hogs: u32,
     /// Of a case, the causes that its VMs lose time to; `None`: it is no case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inject: Option<Vec<Cause>>,
@@ -206,6 +214,9 @@ pub struct EachVm {
     /// Whether static coscheduling runs its vCPUs together; `None`: where its workload spins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gang: Option<bool>,
+    /// Whether asym of arms is for it.
+    #[serde(default, skip_serializing_if = "Role::is_default")]
+    pub role: Role,
     /// As in [`Run`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linux: Option<LinuxVm>,
@@ -246,6 +257,7 @@ impl Run {
             trace_picks: false,
             stalls: false,
             wakeups_hz: None,
+            hogs: 0,
             inject: None,
             states: false,
             linux: None,
@@ -267,6 +279,7 @@ impl Run {
             tick_hz: 0,
             mode_off: false,
             gang: None,
+            role: Role::default(),
             linux: self.linux.clone(),
         })
     }
@@ -297,6 +310,16 @@ impl Run {
     pub fn gangs(&self, vm: u32) -> bool {
         let each = self.each.get(vm as usize);
         each.map_or(self.spin_intensive, |each| each.gang.unwrap_or(each.spin_intensive))
+    }
+
+    /// What VM number `vm` is where arms make vCPUs asymmetric.
+    pub fn role_of(&self, vm: u32) -> Role {
+        self.each.get(vm as usize).map_or(Role::default(), |each| each.role)
+    }
+
+    /// Whether the arm makes the vCPUs of VM number `vm` asymmetric.
+    pub fn is_shaped(&self, vm: u32) -> bool {
+        self.arm.asym != Asym::default() && self.role_of(vm) == Role::Shaped
     }
 
     /// What the arm means for VM number `vm`: the arm itself, less coscheduling that is not for it, or

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a machine answers: one JSON object a line.
 
+pub use crate::responses::{Responses, RESPONSE_BUCKETS};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use unspin_diagnosis::Times;
@@ -104,6 +105,9 @@ pub struct RunResult {
     /// How late tasks of the host ran, if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakeups: Option<Wakeups>,
+    /// CPU time that each of the host's hogs had in the window, ns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hogs_cpu_ns: Vec<u64>,
 }
 
 /// How late tasks of the host ran that woke up in the window, all of them together.
@@ -164,6 +168,9 @@ pub struct VmResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalls: Option<Stalls>,
     pub max_wait_cycles: u64,
+    /// How long passes took that a timer began; `None` where the program has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub responses: Option<Responses>,
     /// `None` where the module is absent or off.
     pub module: Option<ModuleStats>,
     /// The guest ended itself with an error, or the VMM saw one.

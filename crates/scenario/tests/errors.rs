@@ -445,6 +445,8 @@ fn machines_refuse_what_they_have_not() {
     let vm = |key: &str| with("vcpus = 4", &format!("vcpus = 4\n{key}"));
     let second = "[[vm]]\nvcpus = 4\nworkload = \"ebizzy\"\n[[arm]]";
     let arm = |key: &str| with("name = \"stock\"", &format!("name = \"a\"\n{key}"));
+    let measure = |key: &str| with("[[arm]]", &format!("[measure]\n{key}\n[[arm]]"));
+    let trace = |key: &str| with("[[arm]]", &format!("[trace]\n{key}\n[[arm]]"));
     for (machines, path, asked, usual) in [
         ("sim", "host.period_ms", host("period_ms = 30"), host("")),
         (
@@ -470,23 +472,15 @@ fn machines_refuse_what_they_have_not() {
             with("[[arm]]", &second.replace("vcpus", "mode = \"arm\"\nvcpus")),
         ),
         ("sim", "arm[0].queue_aware", arm("queue_aware = true"), arm("queue_aware = false")),
-        ("sim", "arm[0].asym", arm("asym = { period_ms = 3 }"), arm("asym = {}")),
+        ("kvm emulated sim", "arm[0].asym", arm("asym = { period_ms = 3 }"), arm("asym = {}")),
+        ("kvm emulated sim", "vm[0].role", vm("role = \"hog\""), vm("role = \"shaped\"")),
         ("sim", "arm[0].physical", arm("physical = true"), arm("physical = false")),
         ("sim", "arm[0].apicv", arm("apicv = true"), arm("apicv = false")),
         ("sim", "arm[0].halt_poll_us", arm("halt_poll_us = 1"), arm("halt_poll_us = 0")),
         ("sim", "arm[0].without", arm("without = [\"ipi\"]"), arm("")),
-        (
-            "kvm emulated sim",
-            "trace.stalls",
-            with("[[arm]]", "[trace]\nstalls = true\n[[arm]]"),
-            with("[[arm]]", "[trace]\nstalls = false\n[[arm]]"),
-        ),
-        (
-            "kvm emulated",
-            "measure.wakeups_hz",
-            with("[[arm]]", "[measure]\nwakeups_hz = 1000\n[[arm]]"),
-            with("[[arm]]", "[measure]\nalone = true\n[[arm]]"),
-        ),
+        ("kvm emulated sim", "trace.stalls", trace("stalls = true"), trace("stalls = false")),
+        ("kvm emulated", "measure.wakeups_hz", measure("wakeups_hz = 1000"), measure("")),
+        ("kvm emulated", "measure.hogs", measure("hogs = 1"), measure("hogs = 0")),
         ("kvm emulated sim", "slice_ns", with("title", "slice_ns = 3000000\ntitle"), arm("")),
         ("kvm emulated sim", "arm[0].window", arm("window = \"off\""), arm("window = \"stock\"")),
         (
@@ -503,6 +497,9 @@ fn machines_refuse_what_they_have_not() {
             assert_eq!(refused(&usual, machine), None, "{path} {machine}");
         }
     }
+    let resolver = arm("asym = { time = true, resolver = true }");
+    assert_eq!(refused(&resolver, "sim"), None);
+    assert_eq!(refused(&resolver, "emulated").as_deref(), Some("arm[0].asym.resolver"));
     let idle = with("name = \"stock\"", "name = \"a\"\n[[arm]]\nname = \"idle\"\napicv = true");
     assert_eq!(refused(&idle, "kvm"), None, "an arm that is not run");
 }

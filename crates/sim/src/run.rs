@@ -69,6 +69,7 @@ pub fn simulate_setup(setup: &Setup) -> Result<Simulated, Error> {
         trace: Vec::new(),
         spinners: None,
         wakeups: None,
+        hogs_cpu_ns: Vec::new(),
     };
     let gangs = sim.coscheduling_stats();
     let coscheduling = gangs.iter().zip(&gangs_first).map(|(a, b)| a.since(b)).collect();

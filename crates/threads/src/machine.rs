@@ -156,6 +156,7 @@ fn run_under(lock: Prefix, run: &Run, pcpus: u32, grace: Duration) -> Result<Run
         trace: Vec::new(),
         spinners: None,
         wakeups: None,
+        hogs_cpu_ns: Vec::new(),
     })
 }
 
@@ -306,6 +307,7 @@ fn result(first: &[VcpuSample], second: &[VcpuSample]) -> VmResult {
         acquisitions: difference(&|v| v.counters.acquisitions),
         cpu_ns: difference(&|v| v.cpu_ns),
         wait_hist: (0..buckets).map(waits).collect(),
+        responses: None,
         max_wait_cycles: second.iter().map(|v| v.counters.max_wait_cycles).max().unwrap_or(0),
         sched: Some(SchedStats {
             steal_ns: has_steal.then(|| difference(&|v| v.counts.steal_ns.unwrap_or(0))),

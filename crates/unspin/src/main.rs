@@ -17,6 +17,7 @@ mod progress;
 mod share;
 mod span;
 mod sysfs;
+mod undo;
 mod vms;
 mod watch;
 

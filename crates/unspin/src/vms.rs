@@ -70,6 +70,16 @@ pub fn find(module: &Module, host: &Host, given: &OsStr) -> anyhow::Result<Strin
     }
 }
 
+/// What the module calls the VMs of a process: after the threads that made them.
+pub fn ids_of(module: &Module, host: &Host, process: &VmProcess) -> anyhow::Result<Vec<String>> {
+    let threads = host.threads(process.pid);
+    let is_its = |id: &String| {
+        let maker = id.split_once('-').and_then(|(tid, _)| tid.parse::<u32>().ok());
+        maker.is_some_and(|tid| tid == process.pid || threads.contains(&tid))
+    };
+    Ok(module.ids()?.into_iter().filter(is_its).collect())
+}
+
 /// The processes that have VMs, whether the module knows them or not. That a process has several is
 /// not seen here.
 pub fn processes(host: &Host) -> anyhow::Result<Vec<VmProcess>> {

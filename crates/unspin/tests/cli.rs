@@ -263,8 +263,15 @@ fn outside_a_checkout_scenarios_are_known_or_their_place_is() {
     let none = said(Some(Path::new("/nonexistent")));
     assert!(none.contains("/usr/share/unspin/scenarios: give a file"), "{none}");
     let pages = dir.join("a/b");
-    assert!(unspin(&["man", pages.to_str().unwrap()]).status.success());
-    assert!(pages.join("unspin.1").is_file() && pages.join("unspin-bench.1").is_file());
+    let write = || unspin(&["man", pages.to_str().unwrap()]);
+    let refused = write();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("no such directory"));
+    std::fs::create_dir_all(&pages).unwrap();
+    assert!(write().status.success());
+    assert!(pages.join("unspin.1").is_file() && !pages.join("unspin-guard.1").exists());
+    let page = std::fs::read_to_string(pages.join("unspin-bench.1")).unwrap();
+    assert!(page.contains("EXIT STATUS") && page.contains("\\fB77"), "{page}");
     std::fs::remove_dir_all(dir).unwrap();
 }
 
@@ -472,6 +479,42 @@ fn a_slowdown_is_split_among_five_factors() {
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("Slowdown by factor") && !page.contains("stock-no-ipi"));
     fails(&["bench", path, "--machine", "threads", "--attribute"], 2, "allowed: --machine sim");
+}
+
+/// What is lost to caches is named, and is what comes back where all pCPUs share one.
+#[test]
+fn caches_that_siblings_do_not_share_are_named() {
+    let out = scratch("cache.out", "").with_extension("dir");
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/diagnosis-cache.toml");
+    let bench = ["bench", scenario, "--machine", "sim", "--attribute", "--json", "--quiet"];
+    let made = unspin(&[&bench[..], &["--out", out.to_str().unwrap()]].concat());
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    let summary: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
+    let named: Vec<(&str, u64, Option<&str>)> = summary["slowdowns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| {
+            (r["profile"].as_str().unwrap(), r["vms"].as_u64().unwrap(), r["dominant"].as_str())
+        })
+        .collect();
+    for (profile, alone) in [
+        ("shares-300-lines", Some("cache")),
+        ("shares-3000-lines", Some("cache")),
+        ("compute", None),
+        ("hackbench", None),
+    ] {
+        assert!(named.contains(&(profile, 1, alone)), "{profile}: {named:?}");
+        assert!(named.contains(&(profile, 2, Some("contention"))), "{profile}: {named:?}");
+    }
+    for row in summary["slowdowns"].as_array().unwrap().iter().filter(|r| r["dominant"] == "cache")
+    {
+        let cache =
+            row["factors"].as_array().unwrap().iter().find(|f| f["factor"] == "cache").unwrap();
+        let [share, regained] = ["share", "regained"].map(|key| cache[key].as_f64().unwrap());
+        let foretold = 1.0 / (1.0 - share) - 1.0;
+        assert!((regained / foretold - 1.0).abs() < 0.05, "{share} {regained}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! it speaks with whoever started it.
 
 mod boot;
+mod counters;
 mod error;
 pub mod process;
 mod realtime;
@@ -16,7 +17,9 @@ mod thread;
 mod vcpu;
 mod vm;
 
+pub use counters::VcpuSample;
 pub use error::{Error, GuestFault};
 pub use process::{vm_process_main, VM_PROCESS_COMMAND};
 pub use realtime::{set_fifo, set_normal, Realtime, SWITCH_PRIORITY, TURN_PRIORITY};
-pub use vm::{host_tsc_khz, VcpuSample, Vm, VmConfig};
+pub use thread::{cpu_ns, pin};
+pub use vm::{host_tsc_khz, Vm, VmConfig};

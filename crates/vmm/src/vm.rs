@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use unspin_scenario::plan::{LockKind, Step};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 
+use crate::counters::{sample, VcpuSample};
 use crate::thread::{cpu_ns, install_kick_handler, kick_signal, pin};
 use crate::{boot, vcpu, Error, GuestFault};
 use unspin_guest_abi::{self as abi, ProgramError};
@@ -48,21 +49,6 @@ pub struct VmConfig {
     pub pin: Vec<u32>,
     /// Whether PAUSE may exit; `false` switches pause-loop exiting off for this VM.
     pub pause_exits: bool,
-}
-
-/// One vCPU's counts since it started, and its thread's CPU time.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VcpuSample {
-    pub units: u64,
-    pub acquisitions: u64,
-    pub iterations: u64,
-    pub max_wait_cycles: u64,
-    pub wait_hist: Vec<u64>,
-    /// Waits that reached 2^b turns of their loop, by whether the lock was free at that moment;
-    /// empty unless counted.
-    pub stalls_free: Vec<u64>,
-    pub stalls_held: Vec<u64>,
-    pub cpu_ns: u64,
 }
 
 /// A VM whose vCPU threads exist; they wait for [`Vm::start`].
@@ -284,27 +270,8 @@ impl Vm {
             .enumerate()
             .map(|(index, thread)| {
                 let at = abi::COUNTERS_ADDR + index as u64 * abi::COUNTERS_STRIDE;
-                let counters = self.counters_ptr(at);
-                // SAFETY: inside guest memory, aligned; the guest writes it with plain stores, and
-                // volatile reads of single words are all that is asked of them.
-                let hist = unsafe { &raw const (*counters).wait_hist }.cast::<u64>();
-                let read = |p: *const u64| unsafe { p.read_volatile() };
-                let all = |first: *const u64, count: usize| {
-                    (0..count).map(|b| read(unsafe { first.add(b) })).collect::<Vec<u64>>()
-                };
-                let buckets = if self.counts_stalls { abi::STALL_BUCKETS } else { 0 };
-                let free = unsafe { &raw const (*counters).stalls_free }.cast::<u64>();
-                let held = unsafe { &raw const (*counters).stalls_held }.cast::<u64>();
-                VcpuSample {
-                    units: read(unsafe { &raw const (*counters).units }),
-                    acquisitions: read(unsafe { &raw const (*counters).acquisitions }),
-                    iterations: read(unsafe { &raw const (*counters).iterations }),
-                    max_wait_cycles: read(unsafe { &raw const (*counters).max_wait_cycles }),
-                    wait_hist: all(hist, abi::WAIT_BUCKETS),
-                    stalls_free: all(free, buckets),
-                    stalls_held: all(held, buckets),
-                    cpu_ns: cpu_ns(thread.clock),
-                }
+                // SAFETY: inside guest memory, aligned, as long as this VM is.
+                unsafe { sample(self.counters_ptr(at), self.counts_stalls, cpu_ns(thread.clock)) }
             })
             .collect()
     }

@@ -78,7 +78,7 @@ fn of(
     let (Some(before), Some(after)) = (before.get(&thread), after.get(&thread)) else {
         return Err(Error::Gone(thread.tid));
     };
-    let Seen { times, exits, switches, wakes } = after.since(before);
+    let Seen { times, exits, switches, wakes, .. } = after.since(before);
     Ok(VcpuStates { ns: times, exits, switches, wakes })
 }
 

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use unspin_lab::{source_tree, Boot, Computer, Kernel, Lab, LabError, Patience, Payload, Series};
+use unspin_lab::{
+    source_tree, Boot, Computer, Kernel, Lab, LabError, Patience, Payload, Series, QEMU_TOOLS,
+};
 use unspin_scenario::result::Record;
 
 /// Says a line at once: what tests print is kept back until they fail, and these take minutes.
@@ -25,6 +27,16 @@ const SHOWN_EVERY: Duration = Duration::from_secs(15);
 /// The program that goes into the computers.
 pub fn inside() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_unspin-inside"))
+}
+
+/// A program of this workspace, built beside this test. Where it is not, `what` is skipped, and that is said.
+pub fn built(program: &str, what: &str) -> Option<PathBuf> {
+    let path = inside().with_file_name(program);
+    if !path.is_file() {
+        say(&format!("SKIPPED: {what}: cargo build --release -p {program} makes the program"));
+        return None;
+    }
+    Some(path)
 }
 
 /// The lab the tests use: `UNSPIN_LAB_DIR`, or that of the command.
@@ -147,6 +159,35 @@ pub const NO_EXTRAS: Extras = Extras {
 /// Boots `computer` with `script` (after inside.sh); says each line with its time.
 pub fn script(lab: &Lab, kernel: &Kernel, computer: &Computer, script: &str, name: &str) -> Heard {
     script_with(lab, kernel, computer, script, name, NO_EXTRAS)
+}
+
+/// Boots the kernels `all` under QEMU with the command `unspin` and `script`. Fails where the script's checks
+/// do, or where `judged` finds something wrong in what it said.
+pub fn command_under_qemu(
+    name: &str,
+    all: &[Series],
+    script: &str,
+    checks_min: u32,
+    judged: impl Fn(&[String]) -> Vec<String>,
+) {
+    if !has_tools(QEMU_TOOLS) {
+        return;
+    }
+    let Some(command) = built("unspin", name) else { return };
+    let lab = lab();
+    let script = format!("{script}\nfinish");
+    let mut wrong = Vec::new();
+    for series in kernels(all) {
+        let Some(kernel) = kernel(&lab, series) else { continue };
+        let name = format!("{name}-{}", series.name());
+        let extras = Extras { programs: vec![command.clone()], ..NO_EXTRAS };
+        let computer = Computer::qemu_in_virtual_time(4);
+        let heard = script_with(&lab, &kernel, &computer, &script, &name, extras);
+        wrong.extend(verdict(series, &heard, checks_min, &heard.console));
+        let of_series = |what: String| format!("{}: {what}", series.name());
+        wrong.extend(judged(&heard.lines).into_iter().map(of_series));
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 /// The same with more than stock kernels need. A computer that lost an interrupt is booted once more.

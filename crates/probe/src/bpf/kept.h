@@ -14,7 +14,12 @@ enum {
 	/* Of a thread that is not watched. */
 	NO_SLOT = 0,
 	ISA_VMX = 1,
-	ISA_SVM = 2,
+	/* Entries of a vCPU's times, so that a mask keeps a state within them. */
+	TIMES = 32,
+	/* On a CPU since an exit for HLT: whether this is poll or exit turns out at its end. */
+	PENDING = TIMES - 1,
+	/* Places of `places`. */
+	PLACES = 16384,
 	HYPERCALL_SEND_IPI = 10, /* KVM_HC_SEND_IPI */
 	X2APIC_FIRST = 0x800,
 	X2APIC_LAST = 0x8ff,
@@ -38,15 +43,15 @@ struct share {
 	__u64 vcpus, vmm;
 };
 
-/* What a wait for a CPU is split by: sums of the CPU when it began. */
-struct before {
-	__u64 vcpus, vmm, host, own_vcpus, own_vmm;
+/* What a wait for a CPU is split by: how long these have had it, in ns. */
+struct sums {
+	__u64 sibling, own_vmm, vm, host;
 };
 
 /* Where a vCPU's thread is. */
 enum place { ON, READY, ASLEEP };
-/* What it does there, or did when it was last there. */
-enum phase { IN_GUEST, IN_EXIT, WAKING, IN_VMM };
+
+_Static_assert(STATES < TIMES, "PENDING is a state");
 
 /* A vCPU. Times are of CLOCK_MONOTONIC, in ns. */
 struct vcpu {
@@ -54,23 +59,41 @@ struct vcpu {
 	__u64 since;	/* all before is counted */
 	__u64 woken_at;	/* the last time that its thread was woken */
 	__u32 vm;
-	__u32 place, phase;
+	__u32 place;
+	__u32 counts;	/* the state that its time on a CPU goes to, or PENDING: what it does, or did last */
 	__u32 reason;	/* the state of its last exit */
 	__u32 asleep;	/* the state of its sleep */
 	__u32 cpu;	/* where it waits */
-	struct before before;
+	struct sums before; /* when the wait began */
 	__u64 cfs_rq, throttled; /* the queue it waits in, and for how long that had been throttled */
 	__u64 exit_at;
-	__u64 pending;	/* since the exit for HLT, on a CPU: poll or exit, which its end says */
-	__u64 pending_asleep; /* of it, before the sleep; -1: it has not slept */
+	__u64 pending_asleep; /* what was pending before the sleep; -1: it has not slept */
 	/* Notes. */
 	__u64 vmm_at;	/* the way to user space began */
 	__u64 halt_began, halt_ended; /* KVM's halting, polling included */
-	__u64 time[STATES];
-	__u64 exits[STATES]; /* how many of each kind */
+	__u64 time[TIMES];  /* in each state */
+	__u64 exits[TIMES]; /* how many of each kind */
 	__u64 switches, wakes;
+	__u64 number;	/* of its VM's, below 64; 64: it is in no mask */
+	__u64 wakers, wakers_before; /* bit i: number i woke it since wakers_at, and in such a time before */
+	__u64 wakers_at;
 	__u64 begun;	/* changes that have begun: last; as many where what was read is of one time */
 };
+
+/* The thread that was first to have its place. */
+struct thread {
+	__u32 tid; /* 0: nobody */
+	__u32 slot;
+	__u32 others; /* that have this place, too: they are in `slots` */
+};
+
+/* To find a thread here takes a few instructions, in a hash a hundred. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PLACES);
+	__type(key, __u32); /* thread id % PLACES */
+	__type(value, struct thread);
+} places SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -112,6 +135,7 @@ struct {
 struct {
 	__u64 registrations; /* how often threads were entered */
 	__u64 may_park;	     /* whether vCPUs may sleep for a turn of another VM */
+	__u64 wakers_ns;     /* for so long it is kept who woke whom; 0: not at all */
 } settings;
 
 #endif

@@ -22,6 +22,9 @@ typedef _Bool bool;
 /* Of include/uapi/linux/bpf.h. */
 enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2 };
 
+/* Of arch/x86/include/asm/kvm_host.h. */
+enum { VCPU_REGS_RCX = 1 };
+
 /* Of include/linux/sched.h; the same since 4.14. */
 enum { TASK_INTERRUPTIBLE = 1, TASK_STOPPED_OR_TRACED = 4 | 8, TASK_FROZEN = 0x8000 };
 
@@ -48,7 +51,20 @@ struct task_struct {
 	struct sched_entity se;
 };
 
-struct kvm_vcpu;
+/* Four bytes. */
+struct refcount_struct {
+	struct {
+		int counter;
+	} refs;
+};
+
+struct kvm_vcpu_arch {
+	unsigned long regs[17];
+};
+
+struct kvm_vcpu {
+	struct kvm_vcpu_arch arch;
+};
 
 union vmx_exit_reason {
 	__u32 full;

@@ -8,58 +8,8 @@
  * processes that are watched. Nothing else is stored, and nothing of the kernel is written.
  */
 #include "kept.h"
+#include "find.h"
 #include "reason.h"
-
-static struct share *share_of(__u32 cpu, __u32 vm)
-{
-	__u32 key = cpu * VMS_MAX + vm;
-
-	return bpf_map_lookup_elem(&shares, &key);
-}
-
-static struct cpu *cpu_of(__u32 number)
-{
-	return bpf_map_lookup_elem(&cpus, &number);
-}
-
-static __always_inline __u32 slot_of(__u32 tid)
-{
-	__u32 *slot = bpf_map_lookup_elem(&slots, &tid);
-
-	return slot ? *slot : NO_SLOT;
-}
-
-static __always_inline struct vcpu *vcpu_at(__u32 slot)
-{
-	return slot == NO_SLOT ? 0 : bpf_map_lookup_elem(&vcpus, &slot);
-}
-
-static struct vcpu *vcpu_of(__u32 tid)
-{
-	return vcpu_at(slot_of(tid));
-}
-
-/*
- * The vCPU that a CPU runs, as it was noted when its thread was switched in. Where threads have been
- * entered or left since, it is looked up once.
- */
-static __always_inline struct vcpu *vcpu_on(struct cpu *cpu)
-{
-	__u64 registrations = settings.registrations;
-
-	if (cpu->registrations != registrations) {
-		cpu->slot = slot_of((__u32)bpf_get_current_pid_tgid());
-		cpu->registrations = registrations;
-	}
-	return vcpu_at(cpu->slot);
-}
-
-static __always_inline struct vcpu *current_vcpu(void)
-{
-	struct cpu *cpu = cpu_of(bpf_get_smp_processor_id());
-
-	return cpu ? vcpu_on(cpu) : 0;
-}
 
 static __always_inline void change(struct vcpu *v)
 {
@@ -75,8 +25,7 @@ static __always_inline void changed(struct vcpu *v)
 
 static __always_inline void add(struct vcpu *v, __u32 state, __u64 time)
 {
-	if (state < STATES)
-		v->time[state] += time;
+	v->time[state % TIMES] += time;
 }
 
 /* From earlier to later; 0 where clocks of two CPUs disagree. */
@@ -90,52 +39,41 @@ static __always_inline __u64 least(__u64 a, __u64 b)
 	return a < b ? a : b;
 }
 
-/* A stretch on a CPU, in the phase that it is in. */
-static __always_inline void add_on(struct vcpu *v, __u64 time)
+/* Counts up to `now` what a vCPU on a CPU did. Clocks of two CPUs may disagree. */
+static __always_inline void count_up_to(struct vcpu *v, __u64 now)
 {
-	if (v->phase == IN_GUEST)
-		v->time[STATE_GUEST] += time;
-	else if (v->phase == WAKING)
-		v->time[STATE_WAKING] += time;
-	else if (v->phase == IN_VMM)
-		v->time[STATE_VMM] += time;
-	else if (v->reason == STATE_EXIT_HALT)
-		v->pending += time;
-	else
-		add(v, v->reason, time);
+	if (now > v->since)
+		add(v, v->counts, now - v->since);
+	v->since = now;
 }
 
-/* Counts up to now what a vCPU on a CPU did. */
 static __always_inline void count_on(struct vcpu *v, __u64 now)
 {
 	if (v->vmm_at) {
-		__u64 at = v->vmm_at < v->since ? v->since : least(v->vmm_at, now);
-
-		add_on(v, between(v->since, at));
-		v->since = at;
+		if (v->vmm_at > v->since)
+			count_up_to(v, least(v->vmm_at, now));
 		v->vmm_at = 0;
-		v->phase = IN_VMM;
+		v->counts = STATE_VMM;
 	}
-	add_on(v, between(v->since, now));
-	v->since = now;
+	count_up_to(v, now);
 }
 
 /* What was pending since HLT is now known to be polling or not. */
 static __always_inline void settle_halt(struct vcpu *v)
 {
-	__u64 poll = 0;
+	__u64 pending = v->time[PENDING], poll = 0;
 
 	if (v->halt_began >= v->exit_at) {
-		__u64 served = least(v->halt_began - v->exit_at, v->pending);
+		__u64 served = least(v->halt_began - v->exit_at, pending);
 
 		if (v->pending_asleep != -1ULL)
 			poll = between(served, v->pending_asleep);
 		else
-			poll = least(between(v->halt_began, v->halt_ended), v->pending - served);
+			poll = least(between(v->halt_began, v->halt_ended), pending - served);
 	}
 	v->time[STATE_POLL] += poll;
-	v->time[STATE_EXIT_HALT] += v->pending - poll;
-	v->pending = 0;
+	v->time[STATE_EXIT_HALT] += pending - poll;
+	v->time[PENDING] = 0;
 	v->pending_asleep = -1ULL;
 }
 
@@ -148,9 +86,9 @@ int BPF_PROG(entry)
 		return 0;
 	change(v);
 	count_on(v, bpf_ktime_get_ns());
-	if (v->pending)
+	if (v->time[PENDING])
 		settle_halt(v);
-	v->phase = IN_GUEST;
+	v->counts = STATE_GUEST;
 	changed(v);
 	return 0;
 }
@@ -165,15 +103,15 @@ int BPF_PROG(exit, struct kvm_vcpu *vcpu, __u32 isa)
 	/* 6.12's verifier holds the argument for one that may be missing. */
 	if (!v || !vcpu)
 		return 0;
-	reason = isa == ISA_VMX ? vmx_reason(vcpu) : isa == ISA_SVM ? svm_reason(vcpu) : 0;
-	if (!reason || reason >= STATES)
-		reason = STATE_EXIT_OTHER;
+	reason = isa == ISA_VMX ? vmx_reason(vcpu) : svm_reason(vcpu);
+	if (reason == STATE_EXIT_MSR && is_of_apic(msr_of(vcpu)))
+		reason = STATE_EXIT_APIC;
 	change(v);
 	count_on(v, bpf_ktime_get_ns());
-	v->phase = IN_EXIT;
+	v->counts = reason == STATE_EXIT_HALT ? PENDING : reason;
 	v->reason = reason;
 	v->exit_at = v->since;
-	v->exits[reason]++;
+	v->exits[reason % TIMES]++;
 	changed(v);
 	return 0;
 }
@@ -203,19 +141,16 @@ int BPF_PROG(halt_end, __u64 halted_ns)
 /* What its exit was for turns out later. */
 static __always_inline void turns_out(struct vcpu *v, __u32 reason)
 {
-	__u32 before = v->reason;
-
-	if (before < STATES)
-		v->exits[before]--;
-	v->exits[reason]++;
-	v->reason = reason;
+	v->exits[v->reason % TIMES]--;
+	v->exits[reason % TIMES]++;
+	v->reason = v->counts = reason;
 }
 
 static __always_inline void sends_ipi(void)
 {
 	struct vcpu *v = current_vcpu();
 
-	if (v && v->phase == IN_EXIT && v->reason != STATE_EXIT_HALT && v->reason != STATE_EXIT_IPI)
+	if (v && v->counts == v->reason && v->counts != STATE_GUEST && v->reason != STATE_EXIT_IPI)
 		turns_out(v, STATE_EXIT_IPI);
 }
 
@@ -223,18 +158,6 @@ SEC("tp_btf/kvm_apic_ipi")
 int BPF_PROG(ipi)
 {
 	sends_ipi();
-	return 0;
-}
-
-/* A register of the interrupt controller is none like the others. */
-SEC("tp_btf/kvm_msr")
-int BPF_PROG(msr, unsigned int write, __u32 number)
-{
-	struct vcpu *v = current_vcpu();
-
-	if (v && v->phase == IN_EXIT && v->reason == STATE_EXIT_MSR &&
-	    number >= X2APIC_FIRST && number <= X2APIC_LAST)
-		turns_out(v, STATE_EXIT_APIC);
 	return 0;
 }
 
@@ -257,32 +180,55 @@ static __always_inline __u64 throttled(struct cfs_rq *queue)
 	return time;
 }
 
-/* The sums of a CPU, up to now, as a vCPU of that VM sees them. */
-static __always_inline void sums(struct before *sums, __u32 number, __u32 vm, __u64 now)
+/*
+ * Who has had a CPU, as a vCPU of that VM sees it; up to the last switch there. What is no vCPU's own is
+ * the other VMs'.
+ */
+static __always_inline void sums_at_switch(struct sums *sums, struct cpu *cpu, struct share *own)
 {
-	struct cpu *cpu = cpu_of(number);
-	struct share *own = share_of(number, vm);
-	__u64 runs;
+	sums->host = cpu->had[HOST];
+	sums->sibling = own->vcpus;
+	sums->own_vmm = own->vmm;
+	/* Another CPU may be adding to one of these. */
+	sums->vm = between(own->vcpus + own->vmm, cpu->had[VCPU] + cpu->had[VMM]);
+}
 
-	if (!cpu || !own)
-		return;
-	runs = between(cpu->since, now);
-	sums->host = cpu->had[HOST] + (cpu->kind == HOST ? runs : 0);
-	sums->vcpus = cpu->had[VCPU] + (cpu->kind == VCPU ? runs : 0);
-	sums->vmm = cpu->had[VMM] + (cpu->kind == VMM ? runs : 0);
-	sums->own_vcpus = own->vcpus + (cpu->kind == VCPU && cpu->vm == vm ? runs : 0);
-	sums->own_vmm = own->vmm + (cpu->kind == VMM && cpu->vm == vm ? runs : 0);
+/* The same up to now, with what the task that runs has had since. */
+static __always_inline void sums_now(struct sums *sums, struct cpu *cpu, struct share *own, __u32 vm,
+				     __u64 now)
+{
+	__u64 runs = between(cpu->since, now);
+
+	sums_at_switch(sums, cpu, own);
+	if (cpu->kind == HOST)
+		sums->host += runs;
+	else if (cpu->kind == VCPU && cpu->vm == vm)
+		sums->sibling += runs;
+	else if (cpu->kind == VMM && cpu->vm == vm)
+		sums->own_vmm += runs;
+	else if (cpu->kind != IDLE)
+		sums->vm += runs;
 }
 
 /* A wait begins. What is noted of the queue counts only where it is in the same at its end. */
-static __always_inline void wait_begins(struct vcpu *v, struct task_struct *task, __u32 cpu, __u64 now)
+static __always_inline void notes_queue(struct vcpu *v, struct task_struct *task, __u32 cpu)
 {
 	struct cfs_rq *queue = task->se.cfs_rq;
 
 	v->cpu = cpu;
-	sums(&v->before, cpu, v->vm, now);
 	v->cfs_rq = (__u64)queue;
 	v->throttled = throttled(queue);
+}
+
+static __always_inline void wait_begins(struct vcpu *v, struct task_struct *task, __u32 number,
+					__u64 now)
+{
+	struct cpu *cpu = cpu_of(number);
+	struct share *own = share_of(number, v->vm);
+
+	notes_queue(v, task, number);
+	if (cpu && own)
+		sums_now(&v->before, cpu, own, v->vm, now);
 }
 
 /* As much of `wanted` as is left of a wait. */
@@ -295,23 +241,31 @@ static __always_inline void take(struct vcpu *v, __u32 state, __u64 wanted, __u6
 }
 
 /* A wait of that length ends: it goes to those who had the CPU meanwhile. */
-static __always_inline void wait_ends(struct vcpu *v, struct task_struct *task, __u64 waited, __u64 now)
+static __always_inline void wait_ends(struct vcpu *v, struct task_struct *task, __u64 waited,
+				      struct sums *after)
 {
 	struct cfs_rq *queue = task->se.cfs_rq;
-	struct before after = {};
-	__u64 own_vcpus, own_vmm;
 
 	if (v->cfs_rq == (__u64)queue)
 		take(v, STATE_THROTTLED, between(v->throttled, throttled(queue)), &waited);
-	sums(&after, v->cpu, v->vm, now);
-	own_vcpus = between(v->before.own_vcpus, after.own_vcpus);
-	own_vmm = between(v->before.own_vmm, after.own_vmm);
-	take(v, STATE_READY_SIBLING, own_vcpus, &waited);
-	take(v, STATE_READY_OWN_VMM, own_vmm, &waited);
-	take(v, STATE_READY_VM, between(own_vcpus, between(v->before.vcpus, after.vcpus)) +
-	     between(own_vmm, between(v->before.vmm, after.vmm)), &waited);
-	take(v, STATE_READY_HOST, between(v->before.host, after.host), &waited);
+	take(v, STATE_READY_SIBLING, between(v->before.sibling, after->sibling), &waited);
+	take(v, STATE_READY_OWN_VMM, between(v->before.own_vmm, after->own_vmm), &waited);
+	take(v, STATE_READY_VM, between(v->before.vm, after->vm), &waited);
+	take(v, STATE_READY_HOST, between(v->before.host, after->host), &waited);
 	v->time[STATE_READY_NOBODY] += waited;
+}
+
+/* The same in the middle of what the CPU runs, wherever that is. */
+static __always_inline void wait_ends_elsewhere(struct vcpu *v, struct task_struct *task, __u64 waited,
+						__u64 now)
+{
+	struct cpu *cpu = cpu_of(v->cpu);
+	struct share *own = share_of(v->cpu, v->vm);
+	struct sums after = {};
+
+	if (cpu && own)
+		sums_now(&after, cpu, own, v->vm, now);
+	wait_ends(v, task, waited, &after);
 }
 
 /* Why a thread sleeps that was last in that phase. */
@@ -319,7 +273,7 @@ static __always_inline __u32 sleeps_as(struct vcpu *v, __u32 state)
 {
 	if (state & (TASK_STOPPED_OR_TRACED | TASK_FROZEN))
 		return STATE_STOPPED;
-	if (v->phase == IN_VMM)
+	if (v->counts == STATE_VMM)
 		return STATE_BLOCKED;
 	if (v->reason == STATE_EXIT_HALT && v->halt_ended < v->exit_at)
 		return STATE_HALTED;
@@ -329,7 +283,7 @@ static __always_inline __u32 sleeps_as(struct vcpu *v, __u32 state)
 }
 
 static __always_inline void switched_out(struct vcpu *v, bool preempted, struct task_struct *task,
-					 __u32 cpu, __u64 now)
+					 struct cpu *cpu, __u32 number, __u64 now)
 {
 	/* A signal that is pending keeps it running; then its state says so. */
 	__u32 state = task->__state;
@@ -340,25 +294,31 @@ static __always_inline void switched_out(struct vcpu *v, bool preempted, struct 
 	v->since = now;
 	v->switches++;
 	/* It has left the guest, even where KVM reports the exit only later. */
-	if (v->phase == IN_GUEST) {
-		v->phase = IN_EXIT;
-		v->reason = STATE_EXIT_INTERRUPT;
-	}
+	if (v->counts == STATE_GUEST)
+		v->counts = v->reason = STATE_EXIT_INTERRUPT;
 	if (preempted || !state) {
+		struct share *own = share_of(number, v->vm);
+
 		v->place = READY;
-		wait_begins(v, task, cpu, now);
+		notes_queue(v, task, number);
+		if (own)
+			sums_at_switch(&v->before, cpu, own);
 	} else {
 		v->place = ASLEEP;
 		v->asleep = sleeps_as(v, state);
 		if (v->asleep == STATE_HALTED && v->pending_asleep == -1ULL)
-			v->pending_asleep = v->pending;
+			v->pending_asleep = v->time[PENDING];
 	}
 	changed(v);
 }
 
-static __always_inline void switched_in(struct vcpu *v, struct task_struct *task, __u64 now)
+/* Whoever it waited for was on this CPU, or its move from another has counted that. */
+static __always_inline void switched_in(struct vcpu *v, struct task_struct *task, struct cpu *cpu,
+					__u32 number, __u64 now)
 {
+	struct share *own = share_of(number, v->vm);
 	__u64 begin = v->since;
+	struct sums after = {};
 
 	change(v);
 	if (v->place == ASLEEP) {
@@ -367,13 +327,16 @@ static __always_inline void switched_in(struct vcpu *v, struct task_struct *task
 			begin = least(v->woken_at, now);
 		add(v, v->asleep, begin - v->since);
 		if (v->asleep == STATE_HALTED)
-			v->phase = WAKING;
+			v->counts = STATE_WAKING;
 	}
-	if (v->place == ON) /* it was entered while it waited, and nobody noted for whom */
+	if (v->place != ON && v->cpu == number && own) {
+		sums_at_switch(&after, cpu, own);
+		wait_ends(v, task, between(begin, now), &after);
+	} else { /* it was entered while it waited, and nobody noted for whom */
 		v->time[STATE_READY_NOBODY] += between(begin, now);
-	else
-		wait_ends(v, task, between(begin, now), now);
+	}
 	v->place = ON;
+	v->cpu = number;
 	v->since = now;
 	changed(v);
 }
@@ -424,10 +387,25 @@ int BPF_PROG(switch_task, bool preempt, struct task_struct *prev, struct task_st
 	in = vcpu_at(cpu->slot);
 	cpu_goes_on(cpu, number, in, next, now);
 	if (v)
-		switched_out(v, preempt, prev, number, now);
+		switched_out(v, preempt, prev, cpu, number, now);
 	if (in)
-		switched_in(in, next, now);
+		switched_in(in, next, cpu, number, now);
 	return 0;
+}
+
+/* Who wakes it, where that is a sibling. */
+static __always_inline void notes_waker(struct vcpu *v, __u64 now)
+{
+	struct vcpu *by = current_vcpu();
+	__u64 passed = between(v->wakers_at, now);
+
+	if (passed >= settings.wakers_ns) {
+		v->wakers_before = passed < 2 * settings.wakers_ns ? v->wakers : 0;
+		v->wakers = 0;
+		v->wakers_at = now;
+	}
+	if (by && by != v && by->vm == v->vm && by->number < 64)
+		v->wakers |= 1ULL << by->number;
 }
 
 SEC("tp_btf/sched_waking")
@@ -439,7 +417,11 @@ int BPF_PROG(wake, struct task_struct *task)
 	if (!v)
 		return 0;
 	now = bpf_ktime_get_ns();
-	wait_begins(v, task, v->cpu, now);
+	/* One that is ready waits already. */
+	if (v->place != READY)
+		wait_begins(v, task, v->cpu, now);
+	if (settings.wakers_ns)
+		notes_waker(v, now);
 	v->woken_at = now;
 	v->wakes++;
 	return 0;
@@ -461,10 +443,10 @@ int BPF_PROG(migrate, struct task_struct *task, int to)
 			begin = least(v->woken_at, now);
 			add(v, v->asleep, begin - v->since);
 			if (v->asleep == STATE_HALTED)
-				v->phase = WAKING;
+				v->counts = STATE_WAKING;
 			v->place = READY;
 		}
-		wait_ends(v, task, between(begin, now), now);
+		wait_ends_elsewhere(v, task, between(begin, now), now);
 		v->since = now;
 		changed(v);
 	}

@@ -6,8 +6,9 @@ use crate::compute::ideal::{ideal_row, is_alone_of};
 use crate::compute::means::{headroom, means};
 use crate::compute::measures::Over;
 use crate::compute::provenance::{machine_of, provenance};
+use crate::compute::response::response;
 use crate::compute::row::row;
-use crate::compute::share::share;
+use crate::compute::share::{share, standing};
 use crate::compute::slowdown;
 use crate::compute::stalls::stalls;
 use crate::compute::wakeups::wakeups;
@@ -105,6 +106,8 @@ fn rows_of_point(p: &Point, arms: &[&str], runs: &[&RunResult], begin: &Begin) -
             let row = |over| Row {
                 share: share(&of, begin, over),
                 diagnosis: diagnosis(&of, begin, over),
+                standing: standing(&of, runs, over),
+                response: response(&of, begin, over),
                 ..row(&of, &base, over)
             };
             own.extend(parts.iter().copied().map(row));

@@ -8,6 +8,7 @@ pub(crate) mod lock_table;
 pub(crate) mod means;
 pub(crate) mod measures;
 pub(crate) mod provenance;
+pub(crate) mod response;
 pub(crate) mod row;
 pub(crate) mod share;
 pub(crate) mod slowdown;

@@ -27,7 +27,10 @@ pub(crate) fn row(of: &[&RunResult], base: &[&RunResult], over: Over) -> Row {
         key: key(&of[0].run, over),
         perf: Performance { work_units: work_units(of, over), ..performance(of, base, over) },
         share: None,
+        hog_cpu_share: hog_cpu_share(of, over),
         diagnosis: None,
+        standing: None,
+        response: None,
         module: counted(of, base, over),
         windows: Some(windows(of, over)),
         guest: Some(guest(of, over)),
@@ -35,6 +38,16 @@ pub(crate) fn row(of: &[&RunResult], base: &[&RunResult], over: Over) -> Row {
         cost: cost(of, over),
         linux: linux(of, over),
     }
+}
+
+/// Of rows over all VMs of a kind alone.
+fn hog_cpu_share(of: &[&RunResult], over: Over) -> Option<f64> {
+    let of_run = |r: &&RunResult| {
+        let pcpus_ns = r.hogs_cpu_ns.len() as f64 * r.window_ns as f64;
+        (pcpus_ns > 0.0).then(|| r.hogs_cpu_ns.iter().sum::<u64>() as f64 / pcpus_ns)
+    };
+    median(&of.iter().filter(|_| over.vm.is_none()).filter_map(of_run).collect::<Vec<_>>())
+        .map(round)
 }
 
 pub(crate) fn key(run: &Run, over: Over) -> Key {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one VM got of the host: CPU time, and turns of its own.
+//! What one VM got of the host: CPU time, and turns of its own; and what it is there.
 
 use crate::compute::measures::{vms, Over};
+use crate::one_vm::Share;
+use crate::one_vm::Standing;
 use crate::stat::{median, round};
-use crate::summary::Share;
+use unspin_scenario::plan::{Asym, Role};
 use unspin_scenario::result::{Begin, RunResult};
 
 /// That of the VM of a row of one VM, in runs on the host that `begin` tells of.
@@ -17,6 +19,21 @@ pub(crate) fn share(of: &[&RunResult], begin: &Begin, over: Over) -> Option<Shar
         cpu: all(&|r| cpu_share(r, begin, over)),
         turn: all(&|r| turn_share(r, begin, over)).filter(|_| any_turns),
     })
+}
+
+/// Of one VM in these runs, of which there is at least one; `all` are the scenario's.
+pub(crate) fn standing(of: &[&RunResult], all: &[&RunResult], over: Over) -> Option<Standing> {
+    let (run, vm) = (&of[0].run, over.vm?);
+    if all.iter().all(|r| r.run.arm.asym == Asym::default()) {
+        return None;
+    }
+    let is = |role| (0..run.vms).filter(|other| *other != vm).any(|o| run.role_of(o) == role);
+    let beside = match (is(Role::Hog), is(Role::Shaped)) {
+        (true, _) => "hogs",
+        (_, true) => "alike",
+        _ => "none",
+    };
+    Some(Standing { role: run.role_of(vm), beside })
 }
 
 fn makes_turns(r: &RunResult) -> bool {

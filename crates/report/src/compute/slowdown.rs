@@ -5,6 +5,7 @@
 use crate::stat::round;
 use crate::summary::{CostNs, FactorShare, Row, SlowdownRow};
 use std::collections::BTreeSet;
+use unspin_diagnosis::{dominant_of, Cause};
 use unspin_scenario::plan::{Factor, PHYSICAL_ARM};
 use unspin_scenario::result::RunResult;
 
@@ -60,6 +61,8 @@ fn slowdown(r: &Row, added: &[&Row]) -> Option<SlowdownRow> {
     let ns =
         [cost.idle_switch_ns, cost.spin_switch_ns, cost.ipi_ns, cost.user_spin_ns, cost.cache_ns];
     let factors = Factor::ALL.iter().zip(ns);
+    let contention = share(cost.waiting_ns);
+    let shares = factors.clone().map(|((_, factor), ns)| (factor.cause(), share(ns)));
     Some(SlowdownRow {
         profile: key.profile.clone(),
         vms: key.vms,
@@ -79,6 +82,8 @@ fn slowdown(r: &Row, added: &[&Row]) -> Option<SlowdownRow> {
             .collect(),
         kernel_spin: share(cost.kernel_spin_ns),
         other_host: share(cost.other_host_ns),
+        contention,
+        dominant: dominant_of(shares.chain([(Cause::Contention, contention)])).map(Cause::name),
     })
 }
 

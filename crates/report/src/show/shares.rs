@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What each VM got of the host, of the arms that make turns.
 
-use crate::summary::{Row, Share, Summary};
+use crate::one_vm::Share;
+use crate::summary::{Row, Summary};
 use serde::Serialize;
 
 /// The shares of all VMs of a row over all of them, each in %.

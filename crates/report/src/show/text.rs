@@ -17,6 +17,7 @@ use tabled::builder::Builder;
 use tabled::settings::object::{Columns, Object, Rows};
 use tabled::settings::{Alignment, Style};
 use tabled::Table;
+use unspin_diagnosis::Cause;
 use unspin_scenario::plan::CgroupLayout;
 use unspin_scenario::IDEAL_ARM;
 
@@ -102,6 +103,20 @@ fn grids(out: &mut String, s: &Summary, place: &Place) {
         out.push_str(&grid("CPU time of each VM, %", &rows, cpu, None));
         let turn = |r: &Row| turn_shares(s, r);
         out.push_str(&grid("own turns of each VM, %", &rows, turn, None));
+    }
+    if rows.iter().any(|r| r.hog_cpu_share.is_some()) {
+        let share =
+            |r: &Row| r.hog_cpu_share.map_or("-".to_string(), |x| format!("{:.1}", 100.0 * x));
+        out.push_str(&grid("CPU time of the host's hogs, % of a pCPU each", &rows, share, None));
+    }
+    if rows.iter().any(|r| r.response.is_some()) {
+        let cell = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.0}"));
+        let times = |r: &Row| {
+            r.response.map_or("-".to_string(), |of| {
+                format!("{}, {}, {}", cell(of.mean_us), cell(of.p50_us), cell(of.p99_us))
+            })
+        };
+        out.push_str(&grid("response time, µs: mean, p50, p99", &rows, times, None));
     }
     for is_polling_known in [false, true] {
         let of = |r: &&Row| linux_time(r).is_some_and(|t| t.polling.is_some() == is_polling_known);
@@ -363,20 +378,23 @@ fn slowdowns(s: &Summary) -> String {
         "cgroups",
         "arm",
         "slowdown",
-        "idle switches",
-        "spin switches",
-        "interrupts",
-        "user spinning",
-        "caches",
+        Cause::IdleSwitch.name(),
+        Cause::SpinSwitch.name(),
+        Cause::Ipi.name(),
+        Cause::UserSpin.name(),
+        Cause::Cache.name(),
         "kernel spinning",
-        "host",
+        "other host",
+        Cause::Contention.name(),
+        "dominant",
     ];
     let row = |r: &SlowdownRow| {
         let shares = r.factors.iter().map(|f| {
             let regained = f.regained.map_or("off".into(), |x| format!("{:+.1}", 100.0 * x));
             format!("{:.1} ({regained})", 100.0 * f.share)
         });
-        let rest = [r.kernel_spin, r.other_host].map(|x| format!("{:.1}", 100.0 * x));
+        let dominant = r.dominant.unwrap_or("nothing").to_string();
+        let rest = [r.kernel_spin, r.other_host, r.contention].map(|x| format!("{:.1}", 100.0 * x));
         let first = [
             r.profile.clone(),
             r.vms.to_string(),
@@ -384,14 +402,22 @@ fn slowdowns(s: &Summary) -> String {
             r.arm.clone(),
             percent(r.slowdown),
         ];
-        first.into_iter().chain(shares).chain(rest).collect()
+        first.into_iter().chain(shares).chain(rest).chain([dominant]).collect()
     };
     let title = format!(
         "slowdown against the program on the machine itself, and its factors: % of vCPU time (throughput \
          regained without it, %) ({}, {})",
         s.machine, s.kernel
     );
-    titled(&title, &head, s.slowdowns.iter().map(row).collect(), Some(4))
+    let rows: Vec<Vec<String>> = s.slowdowns.iter().map(row).collect();
+    let legend = match rows.is_empty() {
+        true => "",
+        false => {
+            "kernel spinning: in the guest's kernel, seen by no exit; other host: exits and switches that \
+             are no factor's; dominant: the cause with the largest share, from 5 % on\n"
+        }
+    };
+    titled(&title, &head, rows, Some(4)) + legend
 }
 
 fn headroom(s: &Summary) -> String {

@@ -64,6 +64,7 @@ pub fn result(run: &Run, tune: impl Fn(&Run, &mut VmResult)) -> RunResult {
         trace: Vec::new(),
         spinners: None,
         wakeups: None,
+        hogs_cpu_ns: Vec::new(),
     };
     for vm in 0..run.vms {
         let mut v = vm_result(run);
@@ -98,6 +99,7 @@ fn vm_result(run: &Run) -> VmResult {
         halt_poll_ns: None,
         wait_hist,
         max_wait_cycles: 1_500_000,
+        responses: None,
         module: Some(ModuleStats {
             ple_exits: 400,
             wasteful_spin_cycles: if run.arm.yield_to == YieldTo::HVS {

@@ -10,7 +10,7 @@ use crate::schema::host::CgroupLayout;
 use crate::schema::linux::{GuestLock, LinuxGuest, LinuxVm};
 use crate::schema::lock::LockChoice;
 use crate::schema::names::{is_name, Named, ALONE_ARM};
-use crate::schema::scenario::{usual_layout, Case, Pin, Scenario, VmGroup};
+use crate::schema::scenario::{usual_layout, Case, Pin, Role, Scenario, VmGroup};
 
 /// Expands `scenario`, whose text is `text`, with the workloads it names.
 pub fn expand(
@@ -235,6 +235,7 @@ fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
         trace_picks: s.trace.picks,
         stalls: s.trace.stalls,
         wakeups_hz: s.measure.wakeups_hz,
+        hogs: s.measure.hogs,
         inject: None,
         states: s.measure.states,
         linux: linux_of(first, work, point.locks),
@@ -259,6 +260,7 @@ struct Kind<'a> {
     cpl: u8,
     mode_off: bool,
     gang: Option<bool>,
+    role: Role,
     threads: Option<u32>,
     tick_hz: u32,
     linux: &'a Option<LinuxGuest>,
@@ -273,6 +275,7 @@ fn kind_of<'a>(g: &'a VmGroup, swept: &'a str) -> Kind<'a> {
         cpl: g.cpl,
         mode_off: g.mode_off,
         gang: g.gang,
+        role: g.role,
         threads: g.threads,
         tick_hz: g.tick_hz,
         linux: &g.linux,
@@ -283,7 +286,9 @@ fn kind_of<'a>(g: &'a VmGroup, swept: &'a str) -> Kind<'a> {
 fn each_vm(s: &Scenario, point: &Point, arm: &Arm) -> Vec<EachVm> {
     let kind = |g| kind_of(g, point.swept);
     let first = kind(point.groups[0]);
-    let is_usual = |g: &&VmGroup| g.threads.is_none() && g.tick_hz == 0 && g.gang.is_none();
+    let is_usual = |g: &&VmGroup| {
+        g.threads.is_none() && g.tick_hz == 0 && g.gang.is_none() && g.role.is_default()
+    };
     let usual = point.groups.iter().all(is_usual);
     if usual && point.groups.iter().all(|g| kind(g) == first) && first.name.is_none() {
         return Vec::new();
@@ -305,6 +310,7 @@ fn each_vm(s: &Scenario, point: &Point, arm: &Arm) -> Vec<EachVm> {
             tick_hz: g.tick_hz,
             mode_off: g.mode_off,
             gang: g.gang,
+            role: g.role,
             linux: linux_of(g, work, point.locks),
         }
     });
@@ -352,6 +358,7 @@ fn lonely<'a>(s: &'a Scenario, used: &Used<'a>) -> Vec<(Work<'a>, &'a VmGroup)> 
                 name: &None,
                 mode_off: false,
                 gang: None,
+                role: Role::default(),
                 threads: None,
                 tick_hz: 0,
                 ..kind_of(g, swept)
@@ -381,8 +388,14 @@ fn alone_run(
         observe: true,
         ..Arm::default()
     };
-    let swept =
-        VmGroup { workload: None, name: None, mode_off: false, gang: None, ..group.clone() };
+    let swept = VmGroup {
+        workload: None,
+        name: None,
+        mode_off: false,
+        gang: None,
+        role: Role::default(),
+        ..group.clone()
+    };
     let cgroup = match group.linux {
         None => CgroupLayout::Flat,
         Some(_) => s.sweep.cgroups[0],

@@ -175,13 +175,14 @@ fn read_measure(v: Option<Value>) -> Option<Measure> {
     let t = optional(
         v,
         &keys::MEASURE,
-        "[measure] with warmup_ms, window_ms, stagger_ms, alone, wakeups_hz, states",
+        "[measure] with warmup_ms, window_ms, stagger_ms, alone, wakeups_hz, hogs, states",
     )?;
     let warmup = read_in(&t, &keys::WARMUP_MS);
     let window = read_in(&t, &keys::WINDOW_MS);
     let stagger = read_in(&t, &keys::STAGGER_MS);
     let alone = read_in(&t, &keys::ALONE);
     let wakeups = t.as_ref().map_or(Some(None), |t| t.read(&keys::WAKEUPS_HZ));
+    let hogs = read_in(&t, &keys::HOGS);
     let states = read_in(&t, &keys::STATES);
     Some(Measure {
         warmup_ms: warmup?,
@@ -189,6 +190,7 @@ fn read_measure(v: Option<Value>) -> Option<Measure> {
         stagger_ms: stagger?,
         alone: alone?,
         wakeups_hz: wakeups?,
+        hogs: hogs?,
         states: states?,
     })
 }

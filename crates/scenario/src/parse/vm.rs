@@ -77,6 +77,7 @@ fn read_vm(v: &Value, host: Option<&Host>, swept: Swept) -> Option<VmGroup> {
     let name = t.read(&vm::NAME);
     let mode = t.read(&vm::MODE);
     let gang = t.read(&vm::GANG);
+    let role = t.read(&vm::ROLE);
     if let Some(v) = t.at(&vm::COUNT).filter(|_| swept.vms) {
         v.problem("sweep.vms already says how many VMs there are", "one of the two");
     }
@@ -96,6 +97,7 @@ fn read_vm(v: &Value, host: Option<&Host>, swept: Swept) -> Option<VmGroup> {
         workload,
         mode_off: mode? == Mode::Off,
         gang: gang?,
+        role: role?,
         threads: threads?,
         tick_hz: tick_hz?,
         count: count?,

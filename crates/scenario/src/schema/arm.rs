@@ -4,6 +4,7 @@
 use crate::schema::lock::LockChoice;
 use crate::schema::names::Named;
 use serde::{Deserialize, Serialize};
+use unspin_diagnosis::Cause;
 use unspin_uapi::{any_of, Number, Variant};
 
 /// One way of treating the VMs; the things compared.
@@ -83,12 +84,27 @@ pub enum Factor {
 impl Factor {
     /// All five, in the order of their sections, with their names.
     pub const ALL: [(&'static str, Factor); 5] = [
-        ("idle-switch", Factor::IdleSwitch),
-        ("spin-switch", Factor::SpinSwitch),
-        ("ipi", Factor::Ipi),
-        ("user-spin", Factor::UserSpin),
-        ("cache", Factor::Cache),
+        named(Factor::IdleSwitch),
+        named(Factor::SpinSwitch),
+        named(Factor::Ipi),
+        named(Factor::UserSpin),
+        named(Factor::Cache),
     ];
+
+    /// What `unspin diagnose` calls it.
+    pub const fn cause(self) -> Cause {
+        match self {
+            Factor::IdleSwitch => Cause::IdleSwitch,
+            Factor::SpinSwitch => Cause::SpinSwitch,
+            Factor::Ipi => Cause::Ipi,
+            Factor::UserSpin => Cause::UserSpin,
+            Factor::Cache => Cause::Cache,
+        }
+    }
+}
+
+const fn named(factor: Factor) -> (&'static str, Factor) {
+    (factor.cause().name(), factor)
 }
 
 /// Whose vCPUs run together (ASMan, HPDC 2011).

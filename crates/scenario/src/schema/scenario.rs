@@ -6,6 +6,7 @@ use crate::schema::host::{CgroupLayout, HostModel, HostScheduler, LoopDetection}
 use crate::schema::linux::{GuestLock, LinuxGuest};
 use crate::schema::lock::LockChoice;
 use crate::schema::names::Named;
+use serde::{Deserialize, Serialize};
 use unspin_diagnosis::Cause;
 
 /// A scenario, checked.
@@ -88,6 +89,7 @@ pub struct VmGroup {
     pub mode_off: bool,
     /// Whether static coscheduling runs its vCPUs together; `None`: as its workload says.
     pub gang: Option<bool>,
+    pub role: Role,
     /// Threads of the program; `None`: one a vCPU.
     pub threads: Option<u32>,
     /// Timer ticks a second of the guests' kernel; 0: none.
@@ -125,6 +127,31 @@ impl Named for Mode {
     }
 }
 
+/// What a VM is where arms make vCPUs asymmetric.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Its vCPUs are made asymmetric.
+    #[default]
+    Shaped,
+    /// They are not; what becomes of it is looked at.
+    Neighbour,
+    /// The same, of one that takes all the CPU time it can get.
+    Hog,
+}
+
+impl Role {
+    pub fn is_default(&self) -> bool {
+        *self == Role::default()
+    }
+}
+
+impl Named for Role {
+    fn choices() -> Vec<(&'static str, Role)> {
+        vec![("shaped", Role::Shaped), ("neighbour", Role::Neighbour), ("hog", Role::Hog)]
+    }
+}
+
 /// What `guest` of a VM says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GuestKind {
@@ -159,6 +186,8 @@ pub struct Measure {
     pub alone: bool,
     /// Tasks of the host that wake up so often, and whose lateness is told; `None`: there are none.
     pub wakeups_hz: Option<u32>,
+    /// Tasks of the host that compute all the time.
+    pub hogs: u32,
     /// The vCPUs are watched in the window.
     pub states: bool,
 }

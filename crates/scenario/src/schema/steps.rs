@@ -91,10 +91,10 @@ pub(crate) const KINDS: &[Kind] = &[
         .on(Machines::Sim)
         .help("releases it"),
     Kind::new("compute-first", Op::ComputeFirst, Must, Maybe)
-        .on(Machines::Sim)
+        .on(Machines::Hypervisors)
         .help("work of the first thread alone; the others pass by"),
     Kind::new("compute-rotating", Op::ComputeRotating, Must, Maybe)
-        .on(Machines::Sim)
+        .on(Machines::Hypervisors)
         .help("work of one thread, in each unit another"),
     Kind::new("serial-first", Op::SerialFirst, Must, TOGETHER).on(Machines::Sim).help(
         "the sequential section of fork and join: all arrive and sleep, the first thread works, \

@@ -2,7 +2,7 @@
 //! Scenarios and profiles as text.
 
 use std::fmt::Write;
-use unspin_scenario::plan::{Arm, Asym, Dist, HostModel, LockChoice, Op, Window};
+use unspin_scenario::plan::{Arm, Asym, Dist, HostModel, LockChoice, Op, Role, Window};
 use unspin_scenario::{Host, Pin, Profile, Scenario, VmGroup};
 
 fn kebab<T: serde::Serialize>(x: &T) -> String {
@@ -40,6 +40,7 @@ pub fn scenario_text(s: &Scenario) -> String {
     key(w, "stagger_ms", Some(m.stagger_ms));
     key(w, "alone", Some(m.alone));
     key(w, "wakeups_hz", m.wakeups_hz);
+    key(w, "hogs", Some(m.hogs));
     key(w, "states", Some(m.states));
     w.push_str("[trace]\n");
     key(w, "epochs", Some(s.trace.epochs));
@@ -82,6 +83,9 @@ fn vm_text(w: &mut String, g: &VmGroup, locks_are_swept: bool) {
     key(w, "threads", g.threads);
     key(w, "tick_hz", Some(g.tick_hz));
     key(w, "gang", g.gang);
+    if g.role != Role::default() {
+        key(w, "role", Some(format!("{:?}", format!("{:?}", g.role).to_lowercase())));
+    }
     key(w, "name", g.name.as_ref().map(|name| format!("{name:?}")));
     key(w, "lock", (!locks_are_swept).then(|| lock_text(&g.lock)));
 }

@@ -2,7 +2,7 @@
 //! A guest as it boots.
 
 use super::lock::{Lock, Protocol, Stalls, BUCKETS, LOCKS};
-use super::program::Instruction;
+use super::program::{Act, Instruction, Step};
 use super::state::{Context, Doing, Guest, Scheduler, Thread, ThreadState, Vm};
 use super::sync::{sockets, Barrier, Mutex};
 use crate::engine::{Rng, ThreadId, VcpuId, VmId};
@@ -22,6 +22,12 @@ pub struct VmSpec {
     pub has_shootdowns: bool,
     /// See [`Vm::handles_ipis`].
     pub handles_ipis: bool,
+}
+
+/// Whether a timer begins each pass of a program.
+fn begins_by_timer(program: &[Instruction]) -> bool {
+    let first = program.first().map(|instruction| instruction.step);
+    matches!(first, Some(Step::Act(Act::Block { has_timer: true, .. })))
 }
 
 impl Guest {
@@ -51,6 +57,7 @@ impl Guest {
             },
             wait_hist: vec![0; BUCKETS],
             max_wait_cycles: 0,
+            responses: begins_by_timer(program).then(result::Responses::none),
             stalls: Stalls::default(),
             turns: self.counts_turns.then(|| result::Stalls {
                 free: vec![0; STALL_BUCKETS],
@@ -79,7 +86,8 @@ impl Guest {
             let away = Context::new(program, Rng::new(seed, index));
             let runs = index < vcpus;
             let state = if runs { ThreadState::Running } else { ThreadState::Ready };
-            let thread = Thread { vm: number, index, home: v, state, in_block: false, away };
+            let thread =
+                Thread { vm: number, index, home: v, state, in_block: false, due_ns: 0, away };
             let t = self.threads.push(thread);
             if runs {
                 self.cpus[v].thread = t;

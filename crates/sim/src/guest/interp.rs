@@ -54,7 +54,7 @@ impl Guest {
     /// behind it now ([`Guest::act`]).
     pub fn work_on(&mut self, core: &mut Core, v: VcpuId, mut ns: u64) -> bool {
         let vm = &self.vms[core.vcpus[v].vm];
-        let (begin, end) = (vm.program, vm.program_end);
+        let (begin, end, responds) = (vm.program, vm.program_end, vm.responses.is_some());
         let mut pc = self.cpus[v].run.pc;
         loop {
             if pc == end {
@@ -65,6 +65,9 @@ impl Guest {
                 }
                 self.cpus[v].units += 1;
                 self.cpus[v].run.passes += 1;
+                if responds {
+                    self.note_response(core, v);
+                }
                 pc = begin;
                 // Also a program of no length takes time.
                 ns += core.prices.unit_ns;
@@ -103,6 +106,24 @@ impl Guest {
         run.doing = Doing::Work;
         run.remaining_ns = ns;
         false
+    }
+
+    /// `v` is behind a block whose timer is to end it at `at_ns`: that begins a pass, if it is its first
+    /// step.
+    pub fn begins_at(&mut self, core: &Core, v: VcpuId, at_ns: u64) {
+        let is_first = self.cpus[v].run.pc == self.vms[core.vcpus[v].vm].program + 1;
+        if is_first {
+            let t = self.cpus[v].thread;
+            self.threads[t].due_ns = at_ns;
+        }
+    }
+
+    /// The pass of `v` has ended.
+    fn note_response(&mut self, core: &Core, v: VcpuId) {
+        let due_ns = std::mem::take(&mut self.threads[self.cpus[v].thread].due_ns);
+        let vm = &mut self.vms[core.vcpus[v].vm];
+        let Some(responses) = vm.responses.as_mut().filter(|_| due_ns > 0) else { return };
+        responses.add(core.cycles_fast(core.now_ns.saturating_sub(due_ns)));
     }
 
     fn rare_work_ns(&mut self, core: &mut Core, v: VcpuId, work: Work) -> u64 {

@@ -68,6 +68,8 @@ pub struct Thread {
     pub state: ThreadState,
     /// In a `block` step: others may wake it.
     pub in_block: bool,
+    /// When the timer of its pass's first block was to end it; 0: none did.
+    pub due_ns: u64,
     /// Its side of things while it is not on a vCPU.
     pub away: Context,
 }
@@ -199,6 +201,8 @@ pub struct Vm {
     pub barrier: Barrier,
     pub wait_hist: Vec<u64>,
     pub max_wait_cycles: u64,
+    /// How long passes took that a timer began; `None` where its program begins with no such block.
+    pub responses: Option<result::Responses>,
     pub stalls: Stalls,
     /// Waits by how many turns of their loop they came to, where they are counted.
     pub turns: Option<result::Stalls>,

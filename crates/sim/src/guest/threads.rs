@@ -237,6 +237,7 @@ impl Guest {
         if has_timer {
             let at = core.now_ns + core.prices.timer_ns + timer_ns.max(1);
             core.events.arm(Event::SleepEnd(t), at);
+            self.begins_at(core, v, at);
         }
         self.park(core, v);
     }
@@ -264,6 +265,7 @@ impl Guest {
             return;
         }
         core.events.cancel(Event::SleepEnd(next));
+        self.threads[next].due_ns = 0;
         self.wake_thread(core, Some(v), next);
     }
 }

@@ -15,6 +15,9 @@ use crate::engine::{PcpuId, Table, VcpuId};
 use unspin_policy::asym::{self, Core as Pace, Params, Vcpu};
 use unspin_scenario::plan;
 
+/// A core that is none of the host's.
+const NOWHERE: u32 = u32::MAX;
+
 #[derive(Debug)]
 pub struct Asym {
     params: Params,
@@ -39,6 +42,7 @@ struct AsymVm {
     /// Weight of each of its vCPUs where all are alike.
     weight: u64,
     switch_mark_ns: u64,
+    shaped: bool,
 }
 
 impl Asym {
@@ -59,13 +63,14 @@ impl Asym {
 
     /// A VM of `count` vCPUs, each of that weight, on these pCPUs; `part` of `whole` is its part
     /// of the host's time, of which it cannot use more than its vCPUs have.
-    pub fn add_vm(&mut self, pcpus: &[PcpuId], weight: u64, part: u64, whole: u64) {
+    /// One that is not `shaped` stays as it is.
+    pub fn add_vm(&mut self, pcpus: &[PcpuId], weight: u64, [part, whole]: [u64; 2], shaped: bool) {
         let count = pcpus.len() as u32;
         let host_ns = self.period_ns * self.cores.len() as u64;
         let share_ns = (u128::from(host_ns) * u128::from(part) / u128::from(whole.max(1))) as u64;
         let share_ns = share_ns.min(self.period_ns * u64::from(count));
         let first = VcpuId(self.vcpus.len() as u32);
-        self.vms.push(AsymVm { first, count, share_ns, weight, switch_mark_ns: 0 });
+        self.vms.push(AsymVm { first, count, share_ns, weight, switch_mark_ns: 0, shaped });
         for &pcpu in pcpus {
             let mut vcpu = Vcpu::new(&self.params, pcpu.0);
             vcpu.allocated_ns = share_ns / u64::from(count);
@@ -125,17 +130,31 @@ impl Asym {
             seen.core = vcpu.on.pcpu.0;
         }
         for number in 0..self.vms.len() {
-            self.adjust_vm(core, number, entities, tunables, groups.as_deref_mut());
+            if self.vms[number].shaped {
+                self.adjust_vm(core, number, entities, tunables, groups.as_deref_mut());
+            }
         }
         if self.parts.resolver {
-            let Asym { vcpus, cores, params, .. } = self;
-            asym::resolve_time(vcpus.all_mut(), cores.all_mut(), params);
-            asym::resolve_urgency(vcpus.all_mut(), cores.all_mut(), params);
+            self.resolve();
         }
         for pace in self.cores.iter_mut() {
             pace.conflicts = 0;
         }
-        self.vcpus.iter().map(|v| PcpuId(v.core)).collect()
+        let stays = |(v, seen): (VcpuId, &Vcpu)| match seen.core {
+            NOWHERE => core.vcpus[v].on.pcpu,
+            number => PcpuId(number),
+        };
+        self.vcpus.rows().map(stays).collect()
+    }
+
+    /// Who is not shaped is on no core that the resolvers know.
+    fn resolve(&mut self) {
+        let Asym { vms, vcpus, cores, params, .. } = self;
+        for vm in vms.iter().filter(|vm| !vm.shaped) {
+            vcpus.part_mut(vm.first, vm.count).iter_mut().for_each(|seen| seen.core = NOWHERE);
+        }
+        asym::resolve_time(vcpus.all_mut(), cores.all_mut(), params);
+        asym::resolve_urgency(vcpus.all_mut(), cores.all_mut(), params);
     }
 
     /// Sections 5.4.2 and 5.4.1 for one VM, and what follows for the scheduler.

@@ -25,6 +25,7 @@ pub struct Reading {
     pub apic_exits: u64,
     wait_hist: Vec<u64>,
     max_wait_cycles: u64,
+    responses: Option<result::Responses>,
     module: Option<ModuleStats>,
     locks: LockCounts,
     turns: Option<result::Stalls>,
@@ -64,6 +65,7 @@ impl Reading {
             apic_exits,
             wait_hist: vm.wait_hist.clone(),
             max_wait_cycles: vm.max_wait_cycles,
+            responses: vm.responses.clone(),
             module: module.counts.then_some(stats),
             locks: LockCounts { halts: vm.lock_halts, stalls: vm.stalls },
             turns: vm.turns.clone(),
@@ -97,6 +99,13 @@ impl Reading {
                 held: minus(&a.held, &b.held),
             }),
             max_wait_cycles: self.max_wait_cycles,
+            responses: self.responses.as_ref().zip(first.responses.as_ref()).map(|(a, b)| {
+                result::Responses {
+                    count: a.count - b.count,
+                    cycles: a.cycles - b.cycles,
+                    hist: minus(&a.hist, &b.hist),
+                }
+            }),
             module: self.module.as_ref().zip(first.module.as_ref()).map(|(a, b)| stats_since(a, b)),
             error: None,
             states: None,

@@ -2,6 +2,7 @@
 //! `unspin completions`: for bash, zsh, fish and others.
 
 use crate::out;
+use clap::Command;
 use clap_complete::Shell;
 
 #[derive(Debug, clap::Args)]
@@ -9,8 +10,32 @@ pub struct Args {
     shell: Shell,
 }
 
-pub fn run(args: &Args, mut command: clap::Command) -> anyhow::Result<()> {
+pub fn run(args: &Args, command: &Command) -> anyhow::Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut command, "unspin", &mut text);
+    clap_complete::generate(args.shell, &mut typed(command), "unspin", &mut text);
     out::print(&String::from_utf8_lossy(&text))
+}
+
+/// The command with those subcommands alone that people type: what programs call completes to nothing.
+fn typed(command: &Command) -> Command {
+    let subs = command.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned();
+    let about = command.get_about().cloned().unwrap_or_default();
+    Command::new("unspin").about(about).version(env!("CARGO_PKG_VERSION")).subcommands(subs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_programs_call_completes_to_nothing() {
+        let names = |command: &Command| -> Vec<String> {
+            command.get_subcommands().map(|sub| sub.get_name().to_string()).collect()
+        };
+        let all = crate::cmd::command();
+        let typed = names(&typed(&all));
+        assert!(names(&all).iter().any(|name| name == "guard"));
+        assert!(!typed.iter().any(|name| name == "guard"));
+        assert!(typed.iter().any(|name| name == "diagnose"));
+    }
 }

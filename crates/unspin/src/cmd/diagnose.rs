@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin diagnose`: what VMs lose, on what, and what would help.
 
+mod ab;
 pub(super) mod show;
 
 use crate::out;
@@ -9,7 +10,7 @@ use crate::span::{seconds, stopped_by_signals, wait};
 use crate::sysfs::ROOT;
 use crate::vms;
 use crate::watch::facts::{Facts, Places};
-use crate::watch::{cannot, Running};
+use crate::watch::{cannot, Running, SETTLE};
 use anyhow::bail;
 use show::Document;
 use std::collections::BTreeSet;
@@ -19,8 +20,8 @@ use std::time::Duration;
 use unspin_host::{Host, VmProcess};
 use unspin_probe::{Probe, Thread};
 
-/// Until every vCPU that runs has told where it is.
-pub(super) const SETTLE: Duration = Duration::from_millis(200);
+/// How long it watches unless it is told.
+const TIME: Duration = Duration::from_secs(10);
 
 const HELP: &str = "\
 A VM loses time to six causes: contention (a vCPU could run and somebody else has its CPU), spin-switch \
@@ -29,7 +30,14 @@ user space) and cache. Each is shown in seconds per second, and as a share of th
 A share is measured, estimated, or unknown; unknown is not 0.
 
 BPF programs in the host's kernel count. They change nothing, and nothing is installed in the guest. The \
-module need not be loaded; where it is, its counts are used. Only root may do this.";
+module need not be loaded; where it is, its counts are used. Only root may do this.
+
+With --ab it is an experiment, and changes something: a VM that runs is switched between A, as it is, and \
+B, in windows of --seconds (ABBA ABBA …), and the two are compared. What a window showed is compared with \
+the window of the other arm beside it, and differences have an interval that holds the true one in 95 % \
+of all experiments. What is changed is noted before (/run/unspin/journal). It is put back at the end, at \
+an error, at a signal, and by a second process if this one is killed or hangs; failing all that, by the \
+next unspin that uses the journal, or by --put-back.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
@@ -38,12 +46,14 @@ pub struct Args {
     /// it. Where a name looks like an id: name:NAME, pid:ID. Without it, all VMs.
     #[arg(value_name = "VM")]
     vm: Option<OsString>,
-    /// How long to watch, 0.1 to 3600.
-    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
-    seconds: Duration,
+    /// How long to watch, 0.1 to 3600; 10 without it. With --ab: how long each window is; 5 without it.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    seconds: Option<Duration>,
     /// Everything, as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    ab: ab::Args,
     #[arg(long, hide = true, default_value = ROOT)]
     sysfs: PathBuf,
     #[arg(long, hide = true, default_value = "/proc")]
@@ -51,6 +61,22 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.ab.put_back {
+        return args.ab.put_back(&args.proc);
+    }
+    match (args.ab.cause(), &args.vm) {
+        (Some(cause), Some(vm)) => {
+            let (seconds, json) = (args.seconds, args.json);
+            let (sysfs, proc) = (&args.sysfs, &args.proc);
+            args.ab.run(cause, &ab::Asking { vm, seconds, json, sysfs, proc })
+        }
+        _ => watch(args),
+    }
+}
+
+/// Watches, and changes nothing.
+fn watch(args: &Args) -> anyhow::Result<()> {
+    let time = args.seconds.unwrap_or(TIME);
     let stop = stopped_by_signals()?;
     let host = Host::at(&args.proc);
     let mut probe = Probe::load(args.sysfs.exists()).map_err(cannot)?;
@@ -69,8 +95,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let places = Places { sysfs: &args.sysfs, host: &host };
     let facts = || Facts::read(places, &chosen);
     let (before, facts_before) = (probe.read().map_err(cannot)?, facts());
-    let mut passing = Passing::new(args.seconds, "watching vCPUs");
-    wait(args.seconds, &stop, &mut |passed| passing.at(passed))?;
+    let mut passing = Passing::new(time, "watching vCPUs");
+    wait(time, &stop, &mut |passed| passing.at(passed))?;
     let (after, facts) = (probe.read().map_err(cannot)?, facts());
     let chosen: Vec<Running> = chosen.iter().map(running).collect();
     let mut watched = Vec::new();

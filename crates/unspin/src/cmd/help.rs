@@ -8,9 +8,12 @@ use std::fmt::Write;
 const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Operate a host",
-        &["load", "unload", "status", "diagnose", "top", "export", "spinners", "set", "apply"],
+        &[
+            "load", "unload", "status", "diagnose", "top", "export", "spinners", "set", "shape",
+            "apply",
+        ],
     ),
-    ("Measure", &["bench", "report", "replay"]),
+    ("Measure", &["plan", "bench", "report", "replay"]),
     ("Predict", &["model", "figures", "agree"]),
     ("Locks in programs", &["run"]),
     ("Emulated computers, and the shell", &["lab", "completions", "man", "help"]),

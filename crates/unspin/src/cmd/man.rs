@@ -1,26 +1,68 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin man`: the manual page.
+//! `unspin man`: the manual pages.
 
+use crate::exit::Usage;
 use crate::out;
 use anyhow::Context;
-use std::path::PathBuf;
+use clap::Command;
+use clap_mangen::Man;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What all commands end with.
+const EXIT_STATUS: &[u8] = br#".SH "EXIT STATUS"
+.TP
+\fB0\fR
+It is done.
+.TP
+\fB1\fR
+It failed; standard error says why.
+.TP
+\fB2\fR
+Wrong usage, or a file with mistakes in it.
+.TP
+\fB77\fR
+This computer cannot do it; standard error says what it lacks.
+"#;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Write a page for the command and each subcommand here.
+    /// Write a page for the command and each subcommand to this directory.
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
-pub fn run(args: &Args, command: clap::Command) -> anyhow::Result<()> {
+pub fn run(args: &Args, command: Command) -> anyhow::Result<()> {
     match &args.dir {
-        Some(dir) => std::fs::create_dir_all(dir)
-            .and_then(|()| clap_mangen::generate_to(command, dir))
-            .with_context(|| format!("cannot write manual pages to {}", dir.display())),
-        None => {
-            let mut text = Vec::new();
-            clap_mangen::Man::new(command).render(&mut text)?;
-            out::print(&String::from_utf8_lossy(&text))
+        Some(dir) if !dir.is_dir() => Err(Usage(format!(
+            "{}: no such directory; unspin man DIR writes all pages to one that is there, and man \
+             unspin-SUBCOMMAND shows one",
+            dir.display()
+        ))
+        .into()),
+        Some(dir) => {
+            let mut command = command.disable_help_subcommand(true);
+            command.build();
+            write_all(command, dir)
+                .with_context(|| format!("cannot write manual pages to {}", dir.display()))
         }
+        None => out::print(&String::from_utf8_lossy(&page(&Man::new(command))?)),
     }
+}
+
+/// A page per command that people type.
+fn write_all(command: Command, dir: &Path) -> io::Result<()> {
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        write_all(sub.clone(), dir)?;
+    }
+    let man = Man::new(command);
+    fs::write(dir.join(man.get_filename()), page(&man)?)
+}
+
+fn page(man: &Man) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    man.render(&mut text)?;
+    text.extend_from_slice(EXIT_STATUS);
+    Ok(text)
 }

@@ -9,6 +9,7 @@ mod completions;
 mod diagnose;
 mod export;
 mod figures;
+mod guard;
 mod help;
 mod lab;
 mod load;
@@ -19,6 +20,7 @@ mod replay;
 mod report;
 mod run;
 mod set;
+mod shape;
 mod spinners;
 mod status;
 mod top;
@@ -64,6 +66,8 @@ enum Command {
     Spinners(spinners::Args),
     /// Change settings of the module, of all VMs or of one.
     Set(set::Args),
+    /// Share CPU time out among a VM's vCPUs by what each can use, while it runs.
+    Shape(shape::Args),
     /// Set VMs, by name or process, as /etc/unspin/unspin.toml says; once, or as a service.
     Apply(apply::Args),
     /// Run a program with our locks in place of pthread's, without building it anew.
@@ -77,7 +81,6 @@ enum Command {
     /// Print the manual page, or write all of them to a directory.
     Man(man::Args),
     /// Print the runs a scenario expands to, as JSON.
-    #[command(hide = true)]
     Plan(plan::Args),
     /// Run a plan on this computer and print records.
     #[command(hide = true)]
@@ -85,6 +88,9 @@ enum Command {
     /// One VM of a run; started by the agent.
     #[command(hide = true)]
     VmProcess(agent::Args),
+    /// Puts back what a command has changed that is killed; started by that command.
+    #[command(hide = true)]
+    Guard(guard::Args),
     /// One run of machine threads; started by bench.
     #[command(hide = true)]
     ThreadsRun,
@@ -110,15 +116,17 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Export(a) => export::run(&a),
         Command::Spinners(a) => spinners::run(&a),
         Command::Set(a) => set::run(&a),
+        Command::Shape(a) => shape::run(&a),
         Command::Apply(a) => apply::run(&a),
         Command::Run(a) => run::run(&a),
         Command::Replay(a) => replay::run(&a),
         Command::Lab(a) => lab::run(&a),
-        Command::Completions(a) => completions::run(&a, Cli::command()),
+        Command::Completions(a) => completions::run(&a, &Cli::command()),
         Command::Man(a) => man::run(&a, Cli::command()),
         Command::Plan(a) => plan::run(&a),
         Command::Agent(a) => agent::agent(&a),
         Command::VmProcess(a) => agent::vm_process(&a),
+        Command::Guard(a) => guard::run(&a),
         Command::ThreadsRun => crate::machine::threads::run_process(),
     }
 }

@@ -53,6 +53,7 @@ struct Set {
     allowed: BTreeSet<u32>,
     caches: Option<usize>,
     quota_cpus: Option<f64>,
+    has_cgroup: Option<bool>,
 }
 
 /// What the kernel itself has counted of a VM's vCPUs, in seconds: states can be held against it. `None`
@@ -242,7 +243,7 @@ impl Facts {
 
     fn set_of(&mut self, host: &Host, vm: &VmProcess) -> Set {
         let tids = threads(vm);
-        let allowed: BTreeSet<u32> = tids.iter().flat_map(|tid| host.allowed_cpus(*tid)).collect();
+        let allowed: BTreeSet<u32> = tids.iter().flat_map(|tid| host.usable_cpus(*tid)).collect();
         let quotas = tids.iter().filter_map(|tid| {
             let quota = host.cgroup(*tid)?.quota(Path::new("/sys/fs/cgroup"))?;
             Some(quota.cpus)
@@ -251,7 +252,9 @@ impl Facts {
         let system = Path::new("/sys/devices/system");
         let caches = self.caches.entry(allowed.clone());
         let caches = *caches.or_insert_with(|| cpus::last_level_caches(system, &allowed));
-        Set { allowed, caches, quota_cpus }
+        let cgroup = |tid: &u32| host.cgroup(*tid).map(|cgroup| cgroup.path != "/");
+        let has_cgroup = tids.first().and_then(cgroup);
+        Set { allowed, caches, quota_cpus, has_cgroup }
     }
 
     /// Whether the module is loaded.
@@ -272,6 +275,11 @@ impl Facts {
     fn grew(&self, before: &Facts, pid: u32, counter: Counter) -> Option<u64> {
         let (first, last) = (before.count(pid, counter.file())?, self.count(pid, counter.file())?);
         last.checked_sub(first)
+    }
+
+    /// Whether this host makes spinning vCPUs exit.
+    pub fn pause_loop_exits(&self) -> Option<bool> {
+        self.kvm.pause_loop_exits
     }
 
     /// Spinning before a pause-loop exit: as the module has counted it since `before`, or else a window,
@@ -315,6 +323,7 @@ impl Facts {
             },
             allowed_cpus: of_vm.set.allowed.len(),
             quota_cpus: of_vm.set.quota_cpus,
+            has_cgroup: of_vm.set.has_cgroup,
             module_mode: of_vm.module.get(MODE).cloned(),
             halt_poll_ns: self.kvm.halt_poll_ns,
             apicv: self.kvm.apicv,

@@ -9,7 +9,7 @@ use anyhow::Context;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use unspin_host::{Host, VmProcess};
 use unspin_probe::{Error, Probe, Thread, VCPUS_MAX, VMS_MAX};
 
@@ -31,6 +31,13 @@ impl Kernel {
         let (scan, facts) = (Scan::default(), Arc::new(Facts::of_host()));
         let sysfs = sysfs.to_path_buf();
         Ok(Kernel { host, sysfs, detail, probe, scan, facts, left_out: 0 })
+    }
+}
+
+impl Kernel {
+    /// From now on it is kept who woke whom, for so long.
+    pub fn keep_wakers(&mut self, time: Duration) {
+        self.probe.keep_wakers(time);
     }
 }
 

@@ -4,14 +4,16 @@
 mod args;
 pub mod facts;
 mod kernel;
+mod paced;
 mod sample;
 mod scan;
+mod scripted;
 mod synthetic;
 
 pub use args::SourceArgs;
-pub use kernel::cannot;
-#[cfg(test)]
-pub use kernel::Kernel;
-pub use sample::{did, Running, Sample, Source, Watched};
+pub use kernel::{cannot, Kernel};
+pub use paced::{Paced, Paces};
+pub use sample::{did, Running, Sample, Source, Watched, SETTLE};
+pub use scripted::{Mixes, Scripted};
 #[cfg(test)]
 pub use synthetic::Synthetic;

@@ -4,9 +4,13 @@
 use super::facts::Facts;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use unspin_diagnosis::{Did, Times};
 use unspin_host::VmProcess;
 use unspin_probe::{Seen, Thread};
+
+/// Until every vCPU that runs has told where it is.
+pub const SETTLE: Duration = Duration::from_millis(200);
 
 /// What is known of a host's VMs at one time.
 pub struct Sample {
@@ -108,6 +112,7 @@ pub fn did<'s>(
         window_ns: times.total() / count.max(1) as u64,
         times,
         exits,
+        pause_loop_exits: facts.pause_loop_exits(),
         spin_ns_per_exit: facts.spin_ns_per_exit(before, pid),
         user_spin_share: facts.user_spin_share(before, pid),
         caches: facts.caches(pid),

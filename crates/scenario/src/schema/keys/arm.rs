@@ -68,8 +68,9 @@ table! { ARM: Arm = "[[arm]]", "A way of treating the VMs. `alone` and `ideal` a
                Credit");
     ASYM: Form = "asym", Form("{ time = true, latency = true, resolver = true }") =>
         .usually("none of it")
-        .only_on(Machines::Sim, |a| a.asym != Asym::default())
-        .help("asymmetric vCPUs, with the fair scheduler");
+        .only_on(Machines::Hypervisors, |a| a.asym != Asym::default())
+        .help("asymmetric vCPUs, with the fair scheduler; on machines emulated and kvm unspin shape makes \
+               them, and time takes a cgroup per vCPU");
     PHYSICAL: Flag = "physical", Flag =>
         .usually(false)
         .only_on(Machines::Sim, |a| a.platform.physical)
@@ -93,18 +94,18 @@ table! { ARM: Arm = "[[arm]]", "A way of treating the VMs. `alone` and `ideal` a
 table! { ASYM_PARTS: Asym = "asym = { … }", "Which parts of asymmetric vCPUs are on.";
     TIME: Flag = "time", Flag =>
         .usually(false)
-        .on(Machines::Sim)
+        .on(Machines::Hypervisors)
         .help("CPU time allocation (NJIT 2018, 5.4.1)");
     LATENCY: Flag = "latency", Flag =>
         .usually(false)
-        .on(Machines::Sim)
+        .on(Machines::Hypervisors)
         .help("adjustment of scheduling latency (5.4.2)");
     RESOLVER: Flag = "resolver", Flag =>
         .usually(false)
-        .on(Machines::Sim)
+        .only_on(Machines::Sim, |a| a.resolver)
         .help("the resolver of resource conflicts (5.4.3)");
     ASYM_PERIOD_MS: Maybe<Integer<u32>> = "period_ms", Maybe(integer(1, PERIOD_MAX_MS, " ms")) =>
-        .usually("each allocation period")
-        .on(Machines::Sim)
+        .usually("each allocation period; 80 on emulated and kvm")
+        .on(Machines::Hypervisors)
         .help("how often they decide");
 }

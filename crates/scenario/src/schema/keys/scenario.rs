@@ -127,6 +127,11 @@ table! { MEASURE: Measure = "[measure]", "Lengths, in milliseconds of the machin
         .usually("no such tasks")
         .only_on(Machines::Module, |m| m.wakeups_hz.is_some())
         .help("in the window a task of the host wakes up so often on each pCPU; it is told how late");
+    HOGS: Integer<u32> = "hogs", integer(0, 1024, " tasks") =>
+        .usually(0)
+        .only_on(Machines::Module, |m| m.hogs > 0)
+        .help("tasks of the host that compute all the time beside the VMs, each on the next pCPU from the \
+               first on; their CPU time is told");
     STATES: Flag = "states", Flag =>
         .usually(false)
         .only_on(Machines::Module, |m| m.states)

@@ -7,7 +7,7 @@ use crate::schema::key::{
 use crate::schema::keys::lock::LOCK_FORMS;
 use crate::schema::limits::{MEMORY_MAX_MIB, MEMORY_MIN_MIB, VMS_MAX};
 use crate::schema::linux::{GuestIdle, GuestLock};
-use crate::schema::scenario::{GuestKind, Mode, VmGroup};
+use crate::schema::scenario::{GuestKind, Mode, Role, VmGroup};
 
 table! { VM: VmGroup = "[[vm]]", "VMs that are alike. Several tables may differ in everything.";
     NAME: Maybe<Named> = "name", Maybe(Named) =>
@@ -69,6 +69,11 @@ table! { VM: VmGroup = "[[vm]]", "VMs that are alike. Several tables may differ 
         .usually("whether its workload spins; Linux guests' counts as such")
         .only_on(Machines::Hypervisors, |g| g.gang.is_some())
         .help("whether its vCPUs run together under coscheduling = \"con\"");
+    ROLE: Word<Role> = "role", word() =>
+        .usually(Role::Shaped)
+        .only_on(Machines::Hypervisors, |g| !g.role.is_default())
+        .help("under asym of arms: its vCPUs are made asymmetric (shaped), or it stands beside, as a \
+               neighbour or a hog; rows of one VM say it");
     THREADS: Maybe<Integer<u32>> = "threads", Maybe(integer(1, 1024, " threads")) =>
         .usually("one per vCPU, which never leaves it")
         .only_on(Machines::Sim, |g| g.threads.is_some())

@@ -48,6 +48,7 @@ fn result(run: &Run) -> Record {
         trace: Vec::new(),
         spinners: None,
         wakeups: None,
+        hogs_cpu_ns: Vec::new(),
     }))
 }
 

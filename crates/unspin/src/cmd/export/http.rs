@@ -15,7 +15,8 @@ const TIME_MAX: Duration = Duration::from_secs(10);
 /// Most connections at a time. One more, and the oldest is cut off.
 pub const CONNECTIONS_MAX: usize = 32;
 
-/// After it could not accept a connection, for want of descriptors for example.
+/// After it could not accept a connection, for want of descriptors for example; and how long a connection
+/// waits for threads to end.
 const REST: Duration = Duration::from_millis(100);
 
 /// Of threads; deep calls there are none.
@@ -69,10 +70,14 @@ impl<A: Answer> Server<A> {
     }
 
     /// Makes room, and notes the connection. Threads of those that are cut off end by themselves; if
-    /// they do not come to that, there is no room.
+    /// they do not come to that soon, there is no room.
     fn enter(self: &Arc<Self>, id: u64, stream: &TcpStream) -> io::Result<()> {
-        if Arc::strong_count(self) > 2 * CONNECTIONS_MAX {
-            return Err(ErrorKind::WouldBlock.into());
+        let start = Instant::now();
+        while Arc::strong_count(self) > 2 * CONNECTIONS_MAX {
+            if start.elapsed() > REST {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            std::thread::sleep(REST / 100);
         }
         let mut open = self.open();
         if open.len() >= CONNECTIONS_MAX {

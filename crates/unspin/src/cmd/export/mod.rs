@@ -25,6 +25,7 @@ use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use text::Format;
+use unspin_probe::VCPUS_MAX;
 
 /// Not among those that Prometheus's list gives to others (9100 to 9999).
 const LISTEN: &str = "127.0.0.1:19455";
@@ -47,11 +48,12 @@ is, its counters are exported, too. Only root may do this.";
 #[command(after_long_help = HELP)]
 pub struct Args {
     /// Where to listen; port 0 is any that is free.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = LISTEN)]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = LISTEN, value_parser = address)]
     listen: SocketAddr,
     /// Most vCPUs that are exported, each as about 30 series. Others are counted.
-    #[arg(long, value_name = "N", default_value_t = 1024)]
-    vcpus_max: usize,
+    #[arg(long, value_name = "N", default_value = "1024",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(VCPUS_MAX)))]
+    vcpus_max: u32,
     #[command(flatten)]
     source: SourceArgs,
 }
@@ -61,10 +63,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let source = args.source.open(Detail::Module)?;
     let listener = listen(args.listen)?;
     let address = listener.local_addr().context("cannot say where it listens")?;
-    let exporter = Arc::new(Exporter::new(Collector::new(source, args.vcpus_max)));
+    let exporter = Arc::new(Exporter::new(Collector::new(source, args.vcpus_max as usize)));
     exporter.collector().collector.look()?;
     let answer = Arc::clone(&exporter);
     std::thread::spawn(move || http::serve(listener, answer));
+    if !address.ip().is_loopback() {
+        say!(
+            "unspin: {address} is not on this computer alone: whoever can connect can read the names of \
+             VMs and what they do; a firewall should let only Prometheus in"
+        );
+    }
     say!("unspin: serving http://{address}/metrics");
     notify::tell("READY=1");
     let (stop, stopped) = channel();
@@ -73,6 +81,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         exporter.look();
     }
     Ok(())
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let why = "it takes an IP address and a port, such as 127.0.0.1:19455 or [::1]:19455";
+    text.parse().map_err(|_| why.to_string())
 }
 
 fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {

@@ -15,12 +15,11 @@ mod table;
 mod terminal;
 
 use super::diagnose::show::Document;
-use super::diagnose::SETTLE;
 use crate::exit::Usage;
 use crate::out;
 use crate::span::{seconds, stopped_by_signals, wait};
 use crate::watch::facts::Detail;
-use crate::watch::{Source, SourceArgs, Watched};
+use crate::watch::{Source, SourceArgs, Watched, SETTLE};
 use anyhow::{bail, Context};
 use app::{App, Then};
 use line::{Column, Line};

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! VMs whose vCPUs are made asymmetric as `unspin shape` does it, by that command itself.
+
+use unspin_scenario::plan::{Asym, Run};
+
+use crate::beside::Beside;
+use crate::Error;
+
+const PROGRAM: &str = "unspin";
+/// The command's own period, where the arm names none.
+const PERIOD_MS: u32 = 80;
+
+/// It shapes. Dropped, it ends, and has put back what it changed.
+pub(crate) struct Shaping(Beside);
+
+impl Shaping {
+    /// Begins with those of these VMs that the arm shapes; `None` where it shapes none.
+    pub(crate) fn start(run: &Run, pids: &[u32]) -> Result<Option<Shaping>, Error> {
+        let arguments = arguments(run, pids);
+        if arguments.is_empty() {
+            return Ok(None);
+        }
+        Beside::start(PROGRAM, &arguments).map(|beside| Some(Shaping(beside))).map_err(failed)
+    }
+
+    /// Ends it, and says what it did last.
+    pub(crate) fn end(self) -> Result<String, Error> {
+        self.0.end().map_err(failed)
+    }
+}
+
+/// None where there is nothing to shape.
+fn arguments(run: &Run, pids: &[u32]) -> Vec<String> {
+    let Asym { time, latency, .. } = run.arm.asym;
+    let parts = [(time, "time"), (latency, "latency")];
+    let parts: Vec<&str> = parts.iter().filter(|(on, _)| *on).map(|(_, part)| *part).collect();
+    let shaped: Vec<String> = (0..run.vms)
+        .zip(pids)
+        .filter(|(vm, _)| run.is_shaped(*vm))
+        .map(|(_, pid)| pid.to_string())
+        .collect();
+    if parts.is_empty() || shaped.is_empty() {
+        return Vec::new();
+    }
+    let period_ms = run.arm.asym.period_ms.unwrap_or(PERIOD_MS).to_string();
+    let options = ["shape", "--beside", "--parts", &parts.join(","), "--period-ms", &period_ms];
+    options.iter().map(ToString::to_string).chain(shaped).collect()
+}
+
+fn failed(what: String) -> Error {
+    Error::NoShape { what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unspin_scenario::plan::{EachVm, Role};
+
+    #[test]
+    fn those_are_shaped_that_the_arm_is_for() {
+        let mut run = Run::new(Vec::new(), 2, 4);
+        assert!(arguments(&run, &[10, 20]).is_empty(), "no arm asks for it");
+        run.arm.asym = Asym { latency: true, ..Asym::default() };
+        let words = arguments(&run, &[10, 20]).join(" ");
+        assert_eq!(words, "shape --beside --parts latency --period-ms 80 10 20");
+        run.arm.asym = Asym { time: true, latency: true, period_ms: Some(40), ..run.arm.asym };
+        run.each = vec![EachVm { role: Role::Hog, ..run.vm(0) }, run.vm(1)];
+        let words = arguments(&run, &[10, 20]).join(" ");
+        assert_eq!(words, "shape --beside --parts time,latency --period-ms 40 20");
+    }
+}

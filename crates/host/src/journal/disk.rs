@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The journal's file: held by one process at a time, and on the disk before anything follows.
+
+use super::error::Error;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Bits of a mode by which others than the owner may write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// What a journal is kept in.
+pub trait Disk {
+    fn path(&self) -> &Path;
+
+    fn read(&mut self) -> io::Result<Vec<u8>>;
+
+    /// Adds to the end; when it returns, that is on the disk.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Leaves the first `length` bytes; when it returns, the others are gone from the disk.
+    fn cut(&mut self, length: u64) -> io::Result<()>;
+}
+
+/// A file that this process holds. The kernel lets go of it when the process ends, however it ends.
+pub struct Held {
+    path: PathBuf,
+    file: File,
+}
+
+impl Held {
+    /// Opens the file, of mode 0600; makes it, and its directory of mode 0700, where they are not there.
+    /// [`Error::Busy`] where another process holds it.
+    pub fn open(path: &Path) -> Result<Held, Error> {
+        let dir = path.parent().unwrap_or(Path::new("/"));
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        made.map_err(Error::io("make", dir))?;
+        is_ours(dir, &fs::metadata(dir).map_err(Error::io("look at", dir))?)?;
+        let mut options = OpenOptions::new();
+        options.create(true).read(true).append(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+        let file = options.open(path).map_err(Error::io("open", path))?;
+        let is = file.metadata().map_err(Error::io("look at", path))?;
+        is_ours(path, &is)?;
+        // SAFETY: flock on a descriptor this function owns.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            let error = io::Error::last_os_error();
+            return Err(match error.kind() {
+                io::ErrorKind::WouldBlock => {
+                    Error::Busy { path: path.into(), pid: holder(is.ino()) }
+                }
+                _ => Error::io("lock", path)(error),
+            });
+        }
+        // A file that was just made is lost with its directory's entry.
+        let entry = File::open(dir).and_then(|dir| dir.sync_all());
+        entry.map_err(Error::io("write", dir))?;
+        Ok(Held { path: path.into(), file })
+    }
+}
+
+/// What is put back is what this file says: nobody else may write it.
+fn is_ours(path: &Path, is: &fs::Metadata) -> Result<(), Error> {
+    // SAFETY: it has no arguments and cannot fail.
+    let me = unsafe { libc::geteuid() };
+    match is.uid() == me && is.mode() & OTHERS_WRITE == 0 {
+        true => Ok(()),
+        false => Err(Error::Open { path: path.into() }),
+    }
+}
+
+/// The process that holds the file with this inode, as far as the kernel says:
+/// `1: FLOCK ADVISORY WRITE 4242 00:1a:99 0 EOF`.
+fn holder(inode: u64) -> String {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let of = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let at = words.iter().position(|word| *word == "FLOCK")?;
+        let is_it = words.get(at + 4)?.rsplit(':').next()?.parse() == Ok(inode);
+        words.get(at + 3).filter(|_| is_it).map(|pid| pid.to_string())
+    };
+    locks.lines().find_map(of).unwrap_or_else(|| "unknown".into())
+}
+
+impl Disk for Held {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read(&mut self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        (&self.file).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.file.sync_all()
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)?;
+        self.file.sync_all()
+    }
+}

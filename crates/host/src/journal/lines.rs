@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The lines of a journal, and how they are read when its last writer was killed.
+
+use super::change::Change;
+use super::error::Error;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Of the journal's format. A change that old readers would misunderstand gets another number.
+pub const SCHEMA: u32 = 1;
+
+/// A line of the journal.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Line {
+    /// The first: the boot that all following lines are of.
+    Begin { schema: u32, boot: String },
+    /// Noted together, and made after that.
+    Change(Vec<Change>),
+    /// These are done with.
+    Back(Vec<u64>),
+}
+
+impl Line {
+    /// The CRC-32 of its JSON in eight hexadecimal digits, the JSON, an end of line.
+    pub fn write(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let json = serde_json::to_string(self)?;
+        let crc = crc32fast::hash(json.as_bytes());
+        Ok(format!("{crc:08x} {json}\n").into_bytes())
+    }
+
+    /// The JSON of a line that is whole.
+    fn json(line: &[u8]) -> Option<&str> {
+        let text = std::str::from_utf8(line).ok()?;
+        let (crc, json) = text.split_once(' ')?;
+        // As it was written: a capital digit is a byte that has changed.
+        let is_whole = crc == format!("{:08x}", crc32fast::hash(json.as_bytes()));
+        is_whole.then_some(json)
+    }
+}
+
+/// Reads lines, and says how many bytes are whole. A last line that is not whole was being written when
+/// its writer ended, and nothing was changed after it: it is left out. One in the middle is an error.
+pub fn read(path: &Path, bytes: &[u8]) -> Result<(Vec<Line>, u64), Error> {
+    let (mut lines, mut whole) = (Vec::new(), 0);
+    for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        let number = index + 1;
+        let json = line.strip_suffix(b"\n").and_then(Line::json);
+        let Some(json) = json else {
+            if whole + line.len() == bytes.len() {
+                break;
+            }
+            return Err(Error::Damaged { path: path.into(), line: number });
+        };
+        let unknown = |_| Error::OtherVersion { path: path.into(), line: number };
+        let line_read: Line = serde_json::from_str(json).map_err(unknown)?;
+        let is_begin = matches!(&line_read, Line::Begin { schema: SCHEMA, .. });
+        if is_begin != (index == 0) {
+            return Err(Error::OtherVersion { path: path.into(), line: number });
+        }
+        lines.push(line_read);
+        whole += line.len();
+    }
+    Ok((lines, whole as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::change::Target;
+    use proptest::prelude::*;
+
+    fn lines() -> Vec<Line> {
+        let target = Target::File { path: "/sys/a b\n".into() };
+        let change = |id, target| Change { id, target, key: 7, was: "1".into(), set: "2".into() };
+        vec![
+            Line::Begin { schema: SCHEMA, boot: "b".into() },
+            Line::Change(vec![change(1, target), change(2, Target::Affinity { tid: 3 })]),
+            Line::Back(vec![1]),
+        ]
+    }
+
+    fn text() -> Vec<u8> {
+        lines().iter().flat_map(|line| line.write().unwrap()).collect()
+    }
+
+    fn path() -> &'static Path {
+        "/j".as_ref()
+    }
+
+    #[test]
+    fn lines_are_read_as_they_were_written() {
+        assert_eq!(read(path(), &text()).unwrap(), (lines(), text().len() as u64));
+        assert_eq!(read(path(), b"").unwrap(), (vec![], 0));
+    }
+
+    #[test]
+    fn what_another_version_wrote_is_said_to_be_that() {
+        let of = |json: &str| format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()));
+        let begin = of(r#"{"begin":{"schema":1,"boot":"b"}}"#);
+        let newer = of(r#"{"begin":{"schema":2,"boot":"b"}}"#);
+        let kind = of(
+            r#"{"change":[{"id":1,"target":{"kind":"nice","tid":1},"key":1,"was":"","set":""}]}"#,
+        );
+        for (text, line) in [(newer, 1), (begin + &kind, 2)] {
+            let e = read(path(), text.as_bytes()).unwrap_err();
+            assert!(matches!(&e, Error::OtherVersion { line: l, .. } if *l == line), "{e}");
+            assert!(e.to_string().contains("/j"), "{e}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_torn_end_is_left_out(cut in 0..text().len()) {
+            let (read, whole) = read(path(), &text()[..cut]).unwrap();
+            prop_assert!(whole as usize <= cut);
+            prop_assert!(text()[..whole as usize].ends_with(b"\n") || whole == 0);
+            let all = lines();
+            prop_assert_eq!(&read[..], &all[..read.len()]);
+            let next = all.get(read.len()).map_or(0, |line| line.write().unwrap().len());
+            prop_assert!(cut - (whole as usize) < next, "a whole line was left out");
+        }
+
+        #[test]
+        fn a_byte_that_changed_is_never_believed(at in 0..text().len(), to: u8) {
+            let mut bytes = text();
+            prop_assume!(bytes[at] != to);
+            bytes[at] = to;
+            match read(path(), &bytes) {
+                Ok((read, _)) => {
+                    prop_assert!(read.len() < 3, "only the last line may be torn");
+                    prop_assert_eq!(&read[..], &lines()[..read.len()]);
+                }
+                Err(e) => prop_assert!(matches!(e, Error::Damaged { .. }), "{}", e),
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes: Vec<u8>) {
+            let _ = read(path(), &bytes);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The time that the fair scheduler (EEVDF) gives a thread at a stretch, since Linux 6.12. A thread with a
+//! shorter one is due sooner after it wakes up; what it gets in all stays. `sched_setattr(2)` sets it.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// What the kernel gives a thread that has none of its own, in ns. It takes debugfs.
+const BASE: &str = "/sys/kernel/debug/sched/base_slice_ns";
+
+/// `struct sched_attr` of uapi/linux/sched/types.h, as its first version has it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Attr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+fn result(status: libc::c_long) -> io::Result<()> {
+    match status {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn get(tid: u32) -> io::Result<Attr> {
+    let mut attr = Attr::default();
+    // SAFETY: the kernel writes as many bytes as it is told there are.
+    let status = unsafe {
+        libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attr, size_of::<Attr>() as u32, 0)
+    };
+    result(status).map(|()| attr)
+}
+
+/// That of a thread, in ns; 0 where the kernel has none (before 6.12), or the thread is of another class.
+///
+/// # Errors
+/// As sched_getattr(2): the thread has ended, for example.
+pub fn of(tid: u32) -> io::Result<u64> {
+    let attr = get(tid)?;
+    let is_fair = matches!(attr.policy as i32, libc::SCHED_OTHER | libc::SCHED_BATCH);
+    Ok(if is_fair { attr.runtime } else { 0 })
+}
+
+/// Sets it, in ns, and nothing else: class, nice value and flags stay. The kernel's own is set as none of
+/// the thread's own, where it is known.
+///
+/// # Errors
+/// As sched_setattr(2): no permission, for example.
+pub fn set(tid: u32, ns: u64) -> io::Result<()> {
+    let base = fs::read_to_string(Path::new(BASE)).ok();
+    let is_base = base.and_then(|text| text.trim().parse().ok()) == Some(ns);
+    let attr =
+        Attr { size: size_of::<Attr>() as u32, runtime: if is_base { 0 } else { ns }, ..get(tid)? };
+    // SAFETY: the kernel reads as many bytes as the structure says it has.
+    result(unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attr, 0) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_is_what_was_set_or_there_is_none() {
+        // SAFETY: it has no arguments and cannot fail.
+        let me = unsafe { libc::gettid() } as u32;
+        let was = of(me).unwrap();
+        if was == 0 {
+            eprintln!("SKIPPED: this kernel has no slices of threads' own");
+            return;
+        }
+        set(me, 5_000_000).unwrap();
+        assert_eq!(of(me).unwrap(), 5_000_000);
+        set(me, was).unwrap();
+        assert_eq!(of(me).unwrap(), was);
+    }
+
+    #[test]
+    fn who_is_not_there_has_none() {
+        assert!(of(u32::MAX >> 1).is_err() && set(u32::MAX >> 1, 1_000_000).is_err());
+    }
+}

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A journal whose writer is killed at any instant: afterwards every value is as before, or another
+//! hand's.
+
+use proptest::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use unspin_host::journal::{Back, Disk, Error, Hands, Journal, Target};
+use unspin_host::Host;
+
+/// Steps that are left until everything stops.
+type Left = Rc<Cell<usize>>;
+
+fn step(left: &Left) -> io::Result<()> {
+    match left.get() {
+        0 => Err(io::Error::other("killed")),
+        n => {
+            left.set(n - 1);
+            Ok(())
+        }
+    }
+}
+
+/// A file in memory, which outlives its writer. What is appended may be torn.
+struct Memory {
+    bytes: Rc<RefCell<Vec<u8>>>,
+    left: Left,
+    torn: usize,
+}
+
+impl Disk for Memory {
+    fn path(&self) -> &Path {
+        "/journal".as_ref()
+    }
+
+    fn read(&mut self) -> io::Result<Vec<u8>> {
+        step(&self.left)?;
+        Ok(self.bytes.borrow().clone())
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let alive = self.left.get() > 0;
+        if let Err(e) = step(&self.left) {
+            self.bytes.borrow_mut().extend(&bytes[..self.torn % bytes.len()]);
+            return Err(e);
+        }
+        assert!(alive);
+        self.bytes.borrow_mut().extend(bytes);
+        // Written, and killed before it returns.
+        step(&self.left)
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        step(&self.left)?;
+        self.bytes.borrow_mut().truncate(length as usize);
+        step(&self.left)
+    }
+}
+
+/// A tree of files in a temporary directory, and threads' CPUs in a table.
+struct Tree {
+    dir: PathBuf,
+    threads: RefCell<BTreeMap<u32, (u64, String)>>,
+    left: Left,
+}
+
+impl Tree {
+    fn new(name: &str) -> Tree {
+        let dir =
+            std::env::temp_dir().join(format!("unspin-journal-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        let tree = Tree { dir, threads: RefCell::default(), left: Rc::new(Cell::new(usize::MAX)) };
+        for (index, target) in tree.targets().iter().enumerate() {
+            match target {
+                Target::File { path } => {
+                    fs::create_dir_all(path.parent().unwrap()).unwrap();
+                    fs::write(path, format!("{}\n", before(index))).unwrap();
+                }
+                Target::Affinity { tid } | Target::Slice { tid } => {
+                    tree.threads.borrow_mut().insert(*tid, (1, before(index)));
+                }
+            }
+        }
+        tree
+    }
+
+    fn targets(&self) -> Vec<Target> {
+        let file = |path: &str| Target::File { path: self.dir.join(path) };
+        let files = ["sys/module/kvm/halt_poll_ns", "sys/vms/1-0/mode", "cgroup/v0/cpu.weight"];
+        let threads = [3, 4].map(|tid| Target::Affinity { tid });
+        files.into_iter().map(file).chain(threads).collect()
+    }
+
+    /// Another target of the same name: a thread that got the id, a cgroup that was made again.
+    fn replace(&self, target: &Target, value: &str) {
+        match target {
+            Target::File { path } => {
+                let dir = path.parent().unwrap();
+                // The old directory stays elsewhere, so that its inode is not used again.
+                let name = format!("old-{}", fs::read_dir(&self.dir).unwrap().count());
+                fs::rename(dir, self.dir.join(name)).unwrap();
+                fs::create_dir_all(dir).unwrap();
+                fs::write(path, value).unwrap();
+            }
+            Target::Affinity { tid } | Target::Slice { tid } => {
+                let mut threads = self.threads.borrow_mut();
+                let (start, is) = threads.get_mut(tid).unwrap();
+                (*start, *is) = (*start + 1, value.into());
+            }
+        }
+    }
+
+    fn host(&self) -> Host {
+        Host::at(&self.dir.join("proc"))
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Hands for Tree {
+    fn key(&self, target: &Target) -> io::Result<Option<u64>> {
+        step(&self.left)?;
+        match target {
+            Target::File { .. } => self.host().key(target),
+            Target::Affinity { tid } | Target::Slice { tid } => {
+                Ok(self.threads.borrow().get(tid).map(|thread| thread.0))
+            }
+        }
+    }
+
+    fn read(&self, target: &Target) -> io::Result<String> {
+        step(&self.left)?;
+        match target {
+            Target::File { .. } => self.host().read(target),
+            Target::Affinity { tid } | Target::Slice { tid } => {
+                Ok(self.threads.borrow()[tid].1.clone())
+            }
+        }
+    }
+
+    fn write(&self, target: &Target, value: &str) -> io::Result<()> {
+        step(&self.left)?;
+        match target {
+            Target::File { .. } => self.host().write(target, value)?,
+            Target::Affinity { tid } | Target::Slice { tid } => {
+                self.threads.borrow_mut().get_mut(tid).unwrap().1 = value.into();
+            }
+        }
+        step(&self.left)
+    }
+}
+
+fn before(index: usize) -> String {
+    format!("{index}")
+}
+
+/// What is done until somebody is killed.
+#[derive(Debug, Clone)]
+enum Do {
+    /// Changes some targets (bits) to this value.
+    Change(u8, u8),
+    PutBack,
+    /// Another hand sets a target.
+    Other(usize, u8),
+    /// A target of the same name comes.
+    Replace(usize, u8),
+}
+
+fn what() -> impl Strategy<Value = Do> {
+    prop_oneof![
+        4 => (1..32u8, 0..4u8).prop_map(|(which, value)| Do::Change(which, value)),
+        2 => Just(Do::PutBack),
+        1 => (0..5usize, 0..4u8).prop_map(|(which, value)| Do::Other(which, value)),
+        1 => (0..5usize, 0..4u8).prop_map(|(which, value)| Do::Replace(which, value)),
+    ]
+}
+
+/// One process: it opens the journal, puts back what it finds, does these things, and puts back. An error
+/// is its end.
+fn live(
+    tree: &Tree,
+    disk: &Rc<RefCell<Vec<u8>>>,
+    torn: usize,
+    all: &[Do],
+    expected: &mut [String],
+) -> Result<(), Error> {
+    let memory = Memory { bytes: Rc::clone(disk), left: Rc::clone(&tree.left), torn };
+    let mut journal = Journal::on(Box::new(memory), "boot")?;
+    journal.put_back(tree)?;
+    let targets = tree.targets();
+    for what in all {
+        match what {
+            Do::Change(which, value) => {
+                let bits = (0..targets.len()).filter(|bit| which >> bit & 1 == 1);
+                let wanted: Vec<(Target, String)> =
+                    bits.map(|bit| (targets[bit].clone(), format!("set-{value}"))).collect();
+                journal.change(tree, &wanted)?;
+            }
+            Do::PutBack => drop(journal.put_back(tree)?),
+            // Others are not killed with it, and write what nobody else does.
+            Do::Other(which, value) => {
+                let left = tree.left.replace(usize::MAX);
+                expected[*which] = format!("other-{value}");
+                tree.write(&targets[*which], &expected[*which]).unwrap();
+                tree.left.set(left);
+            }
+            Do::Replace(which, value) => {
+                // It may have the very value that was set: it is another's all the same.
+                expected[*which] = format!("set-{value}");
+                tree.replace(&targets[*which], &expected[*which]);
+            }
+        }
+    }
+    let back = journal.put_back(tree)?;
+    match back.iter().find(|(_, back)| matches!(back, Back::Failed(_))) {
+        Some(_) => Err(Error::Gone(targets[0].clone())),
+        None => Ok(()),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// Three processes are killed one after the other, at any step, and a fourth is not.
+    #[test]
+    fn killed_at_any_step_it_is_put_back(
+        lives in proptest::collection::vec(
+            (0..60usize, 0..400usize, proptest::collection::vec(what(), 0..6)),
+            3,
+        ),
+    ) {
+        let tree = Tree::new("steps");
+        let disk = Rc::new(RefCell::new(Vec::new()));
+        let mut expected: Vec<String> = (0..5).map(before).collect();
+        for (steps, torn, all) in &lives {
+            tree.left.set(*steps);
+            let _ = live(&tree, &disk, *torn, all, &mut expected);
+        }
+        tree.left.set(usize::MAX);
+        live(&tree, &disk, 0, &[], &mut expected).unwrap();
+        let found: Vec<String> =
+            tree.targets().iter().map(|target| tree.read(target).unwrap()).collect();
+        prop_assert_eq!(found, expected);
+        prop_assert!(disk.borrow().is_empty(), "all is put back: nothing is kept");
+    }
+}
+
+fn proc(tree: &Tree, boot: &str) -> PathBuf {
+    let proc = tree.dir.join("proc");
+    fs::create_dir_all(proc.join("sys/kernel/random")).unwrap();
+    fs::write(proc.join("sys/kernel/random/boot_id"), format!("{boot}\n")).unwrap();
+    proc
+}
+
+#[test]
+fn a_file_is_held_by_one_and_kept_from_others() {
+    let tree = Tree::new("held");
+    let proc = proc(&tree, "this");
+    let path = tree.dir.join("run/journal");
+    let mut journal = Journal::open(&path, &proc).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+    let busy = Journal::open(&path, &proc).err().unwrap();
+    let words = busy.to_string();
+    assert!(matches!(busy, Error::Busy { .. }), "{words}");
+    assert!(words.contains(&format!("process {}", std::process::id())), "{words}");
+    let target = tree.targets()[0].clone();
+    journal.change(&tree, &[(target.clone(), "5".into())]).unwrap();
+    drop(journal);
+
+    let mut journal = Journal::open(&path, &proc).unwrap();
+    assert_eq!(journal.changes().len(), 1);
+    let back = journal.put_back(&tree).unwrap();
+    assert!(matches!(back[0].1, Back::Restored), "{back:?}");
+    assert_eq!(tree.read(&target).unwrap(), "0");
+    assert!(journal.put_back(&tree).unwrap().is_empty());
+    assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    drop(journal);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
+    let open = Journal::open(&path, &proc).err().unwrap();
+    assert!(open.to_string().contains("chmod go-w"), "{open}");
+}
+
+#[test]
+fn entries_of_an_earlier_boot_are_dropped() {
+    let tree = Tree::new("boot");
+    let path = tree.dir.join("run/journal");
+    let target = tree.targets()[1].clone();
+    let mut journal = Journal::open(&path, &proc(&tree, "first")).unwrap();
+    journal.change(&tree, &[(target.clone(), "5".into())]).unwrap();
+    drop(journal);
+    let mut journal = Journal::open(&path, &proc(&tree, "second")).unwrap();
+    assert!(journal.put_back(&tree).unwrap().is_empty());
+    assert_eq!(tree.read(&target).unwrap(), "5");
+}
+
+#[test]
+fn a_damaged_journal_names_itself() {
+    let tree = Tree::new("damaged");
+    let proc = proc(&tree, "this");
+    let path = tree.dir.join("run/journal");
+    let change = |value: &str| {
+        let mut journal = Journal::open(&path, &proc).unwrap();
+        journal.change(&tree, &[(tree.targets()[0].clone(), value.into())]).unwrap();
+    };
+    change("5");
+    change("6");
+    let mut bytes = fs::read(&path).unwrap();
+    let second = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 12;
+    bytes[second] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let e = Journal::open(&path, &proc).err().unwrap();
+    assert!(matches!(e, Error::Damaged { line: 2, .. }), "{e}");
+    assert!(e.to_string().contains(path.to_str().unwrap()), "{e}");
+    assert_eq!(fs::read(&path).unwrap(), bytes, "it stays for who looks at it");
+}
+
+#[test]
+fn a_target_that_was_changed_often_is_put_back_once() {
+    let tree = Tree::new("often");
+    let proc = proc(&tree, "this");
+    let path = tree.dir.join("run/journal");
+    let mut journal = Journal::open(&path, &proc).unwrap();
+    let [target, other] = [0, 1].map(|index| tree.targets()[index].clone());
+    for value in ["5", "6", "5", "7"] {
+        journal.change(&tree, &[(target.clone(), value.into())]).unwrap();
+    }
+    journal.change(&tree, &[(other, "5".into())]).unwrap();
+    drop(journal);
+    // The last was noted, and not made.
+    tree.write(&target, "5").unwrap();
+    let mut journal = Journal::open(&path, &proc).unwrap();
+    assert_eq!(journal.changes().len(), 5);
+    let back = journal.put_back(&tree).unwrap();
+    assert!(matches!(&back[..], [(_, Back::Restored), (_, Back::Restored)]), "{back:?}");
+    assert_eq!((back[1].0.was.as_str(), back[1].0.set.as_str()), ("0", "7"));
+    assert_eq!(tree.read(&target).unwrap(), "0");
+    for value in ["5", "6"] {
+        journal.change(&tree, &[(target.clone(), value.into())]).unwrap();
+        tree.write(&target, &format!("theirs-{value}")).unwrap();
+    }
+    let back = journal.put_back(&tree).unwrap();
+    assert!(matches!(&back[0].1, Back::Theirs(is) if is == "theirs-6"), "{back:?}");
+    assert_eq!((back.len(), fs::metadata(&path).unwrap().len()), (1, 0));
+}
+
+#[test]
+fn what_the_kernel_does_not_take_is_an_error_and_put_back() {
+    struct Rounds(Tree);
+    impl Hands for Rounds {
+        fn key(&self, target: &Target) -> io::Result<Option<u64>> {
+            self.0.key(target)
+        }
+        fn read(&self, target: &Target) -> io::Result<String> {
+            self.0.read(target)
+        }
+        fn write(&self, target: &Target, value: &str) -> io::Result<()> {
+            self.0.write(target, if value == "99" { "100" } else { value })
+        }
+    }
+    let tree = Rounds(Tree::new("rounds"));
+    let mut journal =
+        Journal::open(&tree.0.dir.join("run/journal"), &proc(&tree.0, "this")).unwrap();
+    let target = tree.0.targets()[2].clone();
+    let e = journal.change(&tree, &[(target.clone(), "99".into())]).unwrap_err();
+    assert!(e.to_string().contains("was set to \"99\", and is \"100\""), "{e}");
+    assert_eq!(tree.read(&target).unwrap(), "2");
+    assert!(matches!(journal.put_back(&tree).unwrap()[0].1, Back::AsBefore));
+}
+
+#[test]
+fn a_thread_that_is_gone_cannot_be_changed() {
+    let tree = Tree::new("gone");
+    let mut journal = Journal::open(&tree.dir.join("run/journal"), &proc(&tree, "this")).unwrap();
+    let gone = Target::Affinity { tid: 77 };
+    let e = journal.change(&tree, &[(gone, "1".into())]).unwrap_err();
+    assert_eq!(e.to_string(), "cannot change the CPUs of thread 77: not there any more");
+    let file = Target::File { path: tree.dir.join("no/file") };
+    assert!(matches!(journal.change(&tree, &[(file, "1".into())]), Err(Error::Gone(_))));
+}

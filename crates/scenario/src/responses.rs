@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Response times as guests count them.
+
+use serde::{Deserialize, Serialize};
+
+/// From when the timer of a program's first block was to end it to the end of that pass, all vCPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Responses {
+    pub count: u64,
+    /// All of them together, TSC cycles.
+    pub cycles: u64,
+    /// Of each [`Responses::bucket`].
+    pub hist: Vec<u64>,
+}
+
+/// Eight for each power of two of cycles.
+pub const RESPONSE_BUCKETS: usize = 320;
+
+impl Responses {
+    /// None yet.
+    pub fn none() -> Responses {
+        Responses { hist: vec![0; RESPONSE_BUCKETS], ..Responses::default() }
+    }
+
+    /// The bucket of so many cycles, exact below 8, then within an eighth of them; as guest/abi.h has it.
+    pub fn bucket(cycles: u64) -> usize {
+        if cycles < 8 {
+            return cycles as usize;
+        }
+        let power = 63 - cycles.leading_zeros() as usize;
+        let bucket = 8 * (power - 2) + (cycles >> (power - 3) & 7) as usize;
+        bucket.min(RESPONSE_BUCKETS - 1)
+    }
+
+    /// The least cycles of a bucket, and those it ends before.
+    pub fn bounds(bucket: usize) -> (u64, u64) {
+        if bucket < 8 {
+            return (bucket as u64, bucket as u64 + 1);
+        }
+        let (power, eighth) = (bucket / 8 + 2, (bucket % 8) as u64);
+        let from = |eighth: u64| (8 + eighth) << (power - 3);
+        (from(eighth), from(eighth + 1))
+    }
+
+    pub fn add(&mut self, cycles: u64) {
+        self.count += 1;
+        self.cycles += cycles;
+        self.hist[Responses::bucket(cycles)] += 1;
+    }
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin diagnose VM --ab CAUSE`: what a cause costs a VM that runs, by switching it to and fro.
+
+mod document;
+mod placement;
+mod switch;
+mod trial;
+mod work;
+
+use super::show::title;
+use crate::out;
+use crate::span::stopped_by_signals;
+use crate::undo::{told, Guard, Undo, SILENCE_MAX};
+use crate::vms;
+use crate::watch::facts::Detail;
+use crate::watch::{Kernel, Mixes, Scripted, Source};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use document::Document;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use switch::{has_none, Places, Switch};
+use trial::{Asked, Trial, Window};
+use unspin_diagnosis::Cause;
+use unspin_host::journal::JOURNAL;
+use unspin_host::Host;
+
+/// Length of a window without --seconds.
+const WINDOW: Duration = Duration::from_secs(5);
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// An experiment instead of a diagnosis: switch this VM to and fro while it runs, and compare.
+    /// spin-switch: with and without pause-loop exits (takes the module). idle-switch: with and without
+    /// polling after HLT (takes a host with one VM). cache: vCPUs where they are, and within one
+    /// last-level cache.
+    #[arg(long, value_name = "CAUSE", requires = "vm", value_parser = causes())]
+    ab: Option<Cause>,
+    /// With --ab: rounds of a window each of A and of B, 2 to 100.
+    #[arg(long, value_name = "N", requires = "ab", default_value = "4",
+          value_parser = clap::value_parser!(u32).range(2..=100))]
+    rounds: u32,
+    /// With --ab: prints a number that grows with the VM's work, such as requests served; run by /bin/sh
+    /// at both ends of each window.
+    #[arg(long, value_name = "COMMAND", requires = "ab")]
+    work: Option<String>,
+    /// Put back what an experiment has left changed that was killed, and end.
+    #[arg(long, conflicts_with_all = ["ab", "vm"])]
+    pub put_back: bool,
+    #[arg(long, hide = true, default_value = JOURNAL)]
+    journal: PathBuf,
+    #[arg(long, hide = true, default_value = "/sys")]
+    sys: PathBuf,
+    /// States that are made up, for tests.
+    #[arg(long, hide = true, requires = "ab")]
+    synthetic_states: Option<Mixes>,
+}
+
+/// All causes are known here; those without a switch are told apart from slips of the pen.
+fn causes() -> impl TypedValueParser<Value = Cause> {
+    let value = |cause: Cause| PossibleValue::new(cause.name()).hide(has_none(cause).is_some());
+    let of = |name: String| Cause::ALL.into_iter().find(|cause| cause.name() == name);
+    PossibleValuesParser::new(Cause::ALL.map(value))
+        .map(move |name| of(name).unwrap_or(Cause::Cache))
+}
+
+/// What diagnose was asked besides.
+pub struct Asking<'a> {
+    pub vm: &'a OsStr,
+    pub seconds: Option<Duration>,
+    pub json: bool,
+    pub sysfs: &'a Path,
+    pub proc: &'a Path,
+}
+
+impl Args {
+    pub fn cause(&self) -> Option<Cause> {
+        self.ab
+    }
+
+    pub fn put_back(&self, proc: &Path) -> anyhow::Result<()> {
+        if !self.journal.exists() || !Undo::open(&self.journal, proc)?.had_left() {
+            say!("nothing is left changed");
+        }
+        Ok(())
+    }
+
+    pub fn run(&self, cause: Cause, asking: &Asking) -> anyhow::Result<()> {
+        if let Some(usage) = has_none(cause) {
+            return Err(usage.into());
+        }
+        let stop = stopped_by_signals()?;
+        let mut undo = Undo::open(&self.journal, asking.proc)?;
+        let host = Host::at(asking.proc);
+        let mut source = self.source(&host, asking)?;
+        let all = vms::processes(&host)?;
+        let vm = vms::find_process(all.clone(), &host, asking.vm)?;
+        let (sysfs, sys) = (asking.sysfs, &self.sys);
+        let places = Places { host: &host, sysfs, sys, vm: &vm, all: &all };
+        let switch = Switch::new(cause, &places)?;
+        let window = asking.seconds.unwrap_or(WINDOW);
+        let work = self.work.as_deref();
+        let asked = Asked { vm: &vm, rounds: self.rounds as usize, window, work };
+        // A command that does not work is said before anything is changed.
+        work.map(|work| work::ask(work, &stop)).transpose()?;
+        say!(
+            "{}: A is {}; B is {}. About {} s; put back after {} s at the latest",
+            title(&vm),
+            switch.a,
+            switch.b,
+            asked.takes().as_secs(),
+            (asked.limit() + SILENCE_MAX).as_secs()
+        );
+        let windows = self.guarded(&asked, &switch, &mut *source, &mut undo, asking.proc, &stop)?;
+        let document = Document::new(&asked, &switch, &windows);
+        match asking.json {
+            true => out::json(&document),
+            false => out::print(&document.text()),
+        }
+    }
+
+    /// Makes the windows, and puts back, whatever they end with.
+    fn guarded(
+        &self,
+        asked: &Asked,
+        switch: &Switch,
+        source: &mut dyn Source,
+        undo: &mut Undo,
+        proc: &Path,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Vec<Window>> {
+        source.look()?;
+        let mut guard = Guard::start(&self.journal, proc)?;
+        let mut trial = Trial { asked, switch, source, undo, guard: &mut guard, stop };
+        let windows = trial.run();
+        let back = undo.put_back();
+        if let (Err(_), Ok(back)) = (&windows, &back) {
+            let told: Vec<String> =
+                back.iter().filter_map(|(change, back)| told(change, back)).collect();
+            if !told.is_empty() {
+                say!("put back: {}", told.join("; "));
+            }
+        }
+        if back.is_ok() {
+            guard.done();
+        }
+        let windows = windows?;
+        back.map(|_| windows)
+    }
+
+    fn source(&self, host: &Host, asking: &Asking) -> anyhow::Result<Box<dyn Source>> {
+        let (host, sysfs) = (host.clone(), asking.sysfs);
+        Ok(match &self.synthetic_states {
+            Some(mixes) => Box::new(Scripted::new(host, sysfs, &self.sys, mixes.clone())),
+            None => Box::new(Kernel::new(host, sysfs, Detail::Causes)?),
+        })
+    }
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The windows of an experiment, one after the other, and what ends it sooner.
+
+use super::switch::Switch;
+use super::work;
+use crate::cmd::diagnose::show::{percent, title};
+use crate::progress::Passing;
+use crate::span::wait;
+use crate::undo::{told, Guard, Undo};
+use crate::watch::{Sample, Source, SETTLE};
+use anyhow::{bail, Context};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+use unspin_diagnosis::pairs::is_of_b;
+use unspin_diagnosis::{losses, Cause, Did, Loss, State};
+use unspin_host::journal::Target;
+use unspin_host::VmProcess;
+
+/// From this share of its vCPUs' time on that a VM waits for CPUs, pause-loop exits are not taken away.
+pub const CONTENTION_MAX: f64 = 0.05;
+/// The same of the last [`LOOK`] of a window of B: a moment's wait is not harm yet.
+const CONTENTION_NOW_MAX: f64 = 0.10;
+
+/// How often it is asked whether the experiment may go on.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A VM has changed to new settings within this time, beyond [`SETTLE`]: the module patches code.
+const SWITCHED_WITHIN: Duration = Duration::from_secs(1);
+
+/// With fewer of an event in a window nobody can say whether the VM follows its setting.
+const EVENTS_MIN: u64 = 50;
+/// With less of the wall time it does not poll: what lies between HLT and sleep is in that state, too.
+pub const POLL_SHARE_MIN: f64 = 0.01;
+
+/// What was asked for.
+pub struct Asked<'a> {
+    pub vm: &'a VmProcess,
+    pub rounds: usize,
+    pub window: Duration,
+    pub work: Option<&'a str>,
+}
+
+/// What a window showed.
+pub struct Window {
+    pub is_b: bool,
+    pub did: Did,
+    pub losses: Vec<Loss>,
+    /// Per second.
+    pub work: Option<f64>,
+}
+
+pub struct Trial<'a> {
+    pub asked: &'a Asked<'a>,
+    pub switch: &'a Switch,
+    pub source: &'a mut dyn Source,
+    pub undo: &'a mut Undo,
+    pub guard: &'a mut Guard,
+    pub stop: &'a AtomicBool,
+}
+
+impl Asked<'_> {
+    pub fn windows(&self) -> usize {
+        2 * self.rounds
+    }
+
+    /// How long it takes, if nothing is slow.
+    pub fn takes(&self) -> Duration {
+        let switches = (1..self.windows()).filter(|w| is_of_b(*w) != is_of_b(*w - 1)).count();
+        self.window * self.windows() as u32 + (SETTLE + SWITCHED_WITHIN / 2) * (switches + 2) as u32
+    }
+
+    /// After this time it is ended.
+    pub fn limit(&self) -> Duration {
+        let windows = self.windows() as u32;
+        let work = if self.work.is_some() { work::LIMIT * 2 * windows } else { Duration::ZERO };
+        self.takes() + SWITCHED_WITHIN * windows + work + Duration::from_secs(10)
+    }
+}
+
+impl Trial<'_> {
+    /// All windows. At the end, and at an error, B may be set: whoever called puts back.
+    pub fn run(&mut self) -> anyhow::Result<Vec<Window>> {
+        let (start, takes) = (Instant::now(), self.asked.takes());
+        let mut passing = Passing::new(takes, "comparing A and B");
+        let before = self.values_of_a()?;
+        let mut windows: Vec<Window> = Vec::new();
+        for index in 0..self.asked.windows() {
+            let is_b = is_of_b(index);
+            if is_b != windows.last().is_some_and(|window| window.is_b) {
+                self.change_to(is_b)?;
+            }
+            self.guard.go_on()?;
+            wait(SETTLE, self.stop, &mut |_| passing.at(start.elapsed()))?;
+            let window = self.window(is_b, start, &mut passing)?;
+            self.is_untouched(if is_b { &self.switch.wanted } else { &before })?;
+            self.follows(windows.first(), &window)?;
+            windows.push(window);
+        }
+        Ok(windows)
+    }
+
+    fn values_of_a(&self) -> anyhow::Result<Vec<(Target, String)>> {
+        let targets = self.switch.wanted.iter().map(|(target, _)| target);
+        targets.map(|target| Ok((target.clone(), self.undo.read(target)?))).collect()
+    }
+
+    fn change_to(&mut self, b: bool) -> anyhow::Result<()> {
+        if b {
+            return self.undo.change(&self.switch.wanted);
+        }
+        for (change, back) in self.undo.put_back()? {
+            if !matches!(back, unspin_host::journal::Back::Restored) {
+                if let Some(told) = told(&change, &back) {
+                    bail!("the experiment ends: {told}");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn window(
+        &mut self,
+        is_b: bool,
+        start: Instant,
+        passing: &mut Passing,
+    ) -> anyhow::Result<Window> {
+        let before = self.source.sample()?;
+        let ask = |work: Option<&str>| work.map(|work| work::ask(work, self.stop)).transpose();
+        let work_before = ask(self.asked.work)?;
+        let (mut left, mut last) = (self.asked.window, None);
+        while !left.is_zero() {
+            let part = left.min(LOOK);
+            wait(part, self.stop, &mut |_| passing.at(start.elapsed()))?;
+            left -= part;
+            self.guard.go_on()?;
+            if start.elapsed() > self.asked.limit() {
+                bail!("it took longer than {} s, and was ended", self.asked.limit().as_secs());
+            }
+            if is_b && !left.is_zero() {
+                let now = self.source.sample()?;
+                let since = last.as_ref().unwrap_or(&before);
+                self.may_go_on(&self.between(since, &now)?, &now, CONTENTION_NOW_MAX)?;
+                last = Some(now);
+            }
+        }
+        let work_after = ask(self.asked.work)?;
+        let after = self.source.sample()?;
+        let did = self.between(&before, &after)?;
+        self.may_go_on(&did, &after, CONTENTION_MAX)?;
+        let work = match (work_before, work_after) {
+            (Some(before), Some(after)) => Some(after.rate_since(&before)?),
+            _ => None,
+        };
+        Ok(Window { is_b, losses: losses(&did), did, work })
+    }
+
+    fn between(&self, before: &Sample, after: &Sample) -> anyhow::Result<Did> {
+        let vm = after.vms.iter().find(|vm| vm.process.pid == self.asked.vm.pid);
+        let watched = vm.and_then(|vm| vm.between(&before.seen, &after.seen));
+        let title = title(self.asked.vm);
+        let watched = watched
+            .with_context(|| format!("{title} ended, or made no vCPU: there is no result"))?;
+        Ok(watched.did(&before.facts, &after.facts))
+    }
+
+    /// Whether the experiment is harmless still: its VM waits for CPUs for less than `waits_max` of its
+    /// vCPUs' time.
+    fn may_go_on(&self, did: &Did, now: &Sample, waits_max: f64) -> anyhow::Result<()> {
+        let title = title(self.asked.vm);
+        if self.switch.cause == Cause::IdleSwitch && now.vms.len() > 1 {
+            bail!(
+                "another VM was started, and halt_poll_ns is that of all VMs: the experiment ends"
+            );
+        }
+        let losses = losses(did);
+        let waits = losses[Cause::Contention as usize].share.unwrap_or(0.0);
+        let why = match self.switch.cause {
+            Cause::SpinSwitch => {
+                "Without pause-loop exits its vCPUs would spin while lock holders wait for those CPUs, and \
+                 the comparison would mislead. Give it CPUs of its own first, or compare modes of the \
+                 module: unspin set --vm VM mode=hvs"
+            }
+            Cause::Cache => {
+                "On fewer CPUs it and those others would wait for longer. Make the experiment while they \
+                 are idle"
+            }
+            _ => return Ok(()),
+        };
+        if waits >= waits_max {
+            bail!(
+                "{title} waits for CPUs that others have, {} of its vCPUs' time (allowed: {}). {why}",
+                percent(waits),
+                percent(waits_max)
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether nobody else has changed what is switched.
+    fn is_untouched(&self, expected: &[(Target, String)]) -> anyhow::Result<()> {
+        for (target, value) in expected {
+            let is = self.undo.read(target)?;
+            if is != *value {
+                bail!(
+                    "another hand has set {target} to {is}, which was {value} in this window: it stays, \
+                     and the experiment ends"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the VM goes by what B sets, as its first window of B shows.
+    fn follows(&self, a: Option<&Window>, window: &Window) -> anyhow::Result<()> {
+        let (Some(a), true) = (a, window.is_b) else { return Ok(()) };
+        let title = title(self.asked.vm);
+        let polls = |window: &Window| window.did.share(&[State::Poll]);
+        let halts = |window: &Window| window.did.exits[State::ExitHalt];
+        let exits = |window: &Window| window.did.exits[State::ExitPause];
+        match self.switch.cause {
+            Cause::SpinSwitch if exits(a) >= EVENTS_MIN && exits(window) > exits(a) / 2 => bail!(
+                "{title} had {} pause-loop exits in a window of A and {} in one of B: it does not go by \
+                 the module's window (docs/sysfs.md says where the module leaves a VM to KVM)",
+                exits(a),
+                exits(window)
+            ),
+            Cause::IdleSwitch if halts(a).min(halts(window)) >= EVENTS_MIN => {
+                let (least, most) = (polls(a).min(polls(window)), polls(a).max(polls(window)));
+                // One of the arms does not poll, if the VM goes by the parameter. Both may be without: KVM
+                // does not poll for sleeps that are long.
+                if most >= POLL_SHARE_MIN && least > most / 2.0 {
+                    bail!(
+                        "{title} polled {} of the time in A, and {} in B: it does not go by the module \
+                         kvm's halt_poll_ns. Its VMM has set polling for it (KVM_CAP_HALT_POLL), or the \
+                         kernel is one of 5.8 to 6.0, where a VM keeps what was set when it was started",
+                        percent(polls(a)),
+                        percent(polls(window))
+                    );
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin guard`: waits beside a command that changes this host's settings, and puts them back if that
+//! command is killed, or hangs. The command starts it ([`crate::undo::Guard`]).
+
+use crate::undo::{Undo, GOES_ON};
+use anyhow::Context;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+use unspin_host::journal::Error;
+
+/// The kernel lets go of a killed command's journal within this time, or it does not end at all.
+const ENDS_WITHIN: Duration = Duration::from_secs(30);
+const TRY_EVERY: Duration = Duration::from_millis(20);
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[arg(long)]
+    journal: PathBuf,
+    #[arg(long)]
+    proc: PathBuf,
+    /// After so long without a word from the command it is killed.
+    #[arg(long)]
+    silence_ms: u64,
+    /// The command's process.
+    #[arg(long)]
+    of: u32,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    // What ends commands does not end this one: the command ends it.
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Default::default()).context("cannot take signals")?;
+    }
+    let words = words();
+    let silence = Duration::from_millis(args.silence_ms);
+    let end = loop {
+        match words.recv_timeout(silence) {
+            Ok(GOES_ON) => {}
+            end => break end,
+        }
+    };
+    // Said when all is done: a terminal that is stopped keeps whoever writes to it.
+    let why = match end {
+        Ok(_) => return Ok(()),
+        Err(RecvTimeoutError::Disconnected) => "ended before it had put back what it changed",
+        Err(RecvTimeoutError::Timeout) => {
+            kill_parent(args.of);
+            "hung: it was killed, and put back after"
+        }
+    };
+    let start = Instant::now();
+    loop {
+        match Undo::open(&args.journal, &args.proc) {
+            // It is about to end, or another command is putting back.
+            Err(e) if is_busy(&e) && start.elapsed() < ENDS_WITHIN => std::thread::sleep(TRY_EVERY),
+            other => {
+                say!("unspin: process {} {why}", args.of);
+                return other.map(drop);
+            }
+        }
+    }
+}
+
+fn is_busy(e: &anyhow::Error) -> bool {
+    matches!(e.downcast_ref::<Error>(), Some(Error::Busy { .. }))
+}
+
+fn kill_parent(expected: u32) {
+    // SAFETY: it has no arguments and cannot fail.
+    let parent = unsafe { libc::getppid() };
+    if u32::try_from(parent) == Ok(expected) {
+        // SAFETY: the process is our parent, whose id nobody else has while it is that.
+        unsafe { libc::kill(parent, libc::SIGKILL) };
+    }
+}
+
+/// What the command says, a byte per word. The channel is cut off when it has ended.
+fn words() -> Receiver<u8> {
+    let (tell, words) = channel();
+    std::thread::spawn(move || {
+        let said = std::io::stdin().lock().bytes().map_while(Result::ok);
+        said.for_each(|word| {
+            let _ = tell.send(word);
+        });
+    });
+    words
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is decided, as a table and as JSON.
+
+use super::decide::{Decision, Shaper};
+use super::place::Placed;
+use crate::cmd::diagnose::show::title;
+use serde::Serialize;
+use std::fmt::Write;
+use tabled::builder::Builder;
+use tabled::settings::object::Columns;
+use tabled::settings::{Alignment, Style};
+use unspin_host::{Host, VmProcess};
+use unspin_report::printable_lines;
+
+#[derive(Debug, Serialize)]
+pub struct Document {
+    schema: u32,
+    decisions: Vec<OfVcpu>,
+    vms: Vec<OfVm>,
+    refused: Vec<Refused>,
+}
+
+/// What something is, and what it is to be.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Change<T> {
+    now: T,
+    then: T,
+}
+
+#[derive(Debug, Serialize)]
+struct OfVcpu {
+    vm: String,
+    vcpu: u32,
+    weight: Change<u64>,
+    /// Null where latency is not adapted.
+    slice_us: Option<Change<u64>>,
+    /// vCPUs are not moved: both are the CPU that it is on, null where it has ended.
+    pcpu: Change<Option<u32>>,
+    why: String,
+}
+
+#[derive(Debug, Serialize)]
+struct OfVm {
+    vm: String,
+    pid: u32,
+    cpus: Cpus,
+    weight: Change<u64>,
+    #[serde(skip)]
+    title: String,
+}
+
+/// CPU time per time, in CPUs.
+#[derive(Debug, Serialize)]
+struct Cpus {
+    /// With its own weights, when that was last measured.
+    before: f64,
+    /// With those that are set since; null where none were set.
+    is: Option<f64>,
+    /// What was due to it in that time.
+    due: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Refused {
+    vm: String,
+    pid: u32,
+    why: String,
+}
+
+/// A VM, and what was decided of it in a period.
+pub struct Decided<'a> {
+    pub placed: &'a Placed,
+    pub shaper: &'a Shaper,
+    /// What is set now: the vCPUs' weights, the VM's, and the vCPUs' slices in ns, none of these where
+    /// latency is not adapted.
+    pub now: (&'a [u64], u64, &'a [u64]),
+    pub decisions: &'a [Decision],
+    /// The VM's weight.
+    pub whole: u64,
+}
+
+impl Document {
+    pub fn new<'a>(
+        host: &Host,
+        vms: impl IntoIterator<Item = Decided<'a>>,
+        refused: &[(VmProcess, String)],
+    ) -> Document {
+        let refused =
+            refused.iter().map(|(vm, why)| Refused { vm: name(vm), pid: vm.pid, why: why.clone() });
+        let mut all = Document {
+            schema: 1,
+            decisions: Vec::new(),
+            vms: Vec::new(),
+            refused: refused.collect(),
+        };
+        for vm in vms {
+            all.add(host, &vm);
+        }
+        all
+    }
+
+    fn add(&mut self, host: &Host, vm: &Decided) {
+        let process = &vm.placed.vm;
+        let (weights, whole, slices) = vm.now;
+        let vcpus = process.vcpus.iter().zip(weights).zip(vm.decisions);
+        for (index, ((vcpu, now), decision)) in vcpus.enumerate() {
+            let slice = slices.get(index).copied().zip(decision.slice_ns);
+            let cpu = host.last_cpu(vcpu.tid);
+            self.decisions.push(OfVcpu {
+                vm: name(process),
+                vcpu: vcpu.index,
+                weight: Change { now: *now, then: decision.weight },
+                slice_us: slice.map(|(now, then)| Change { now: now / 1000, then: then / 1000 }),
+                pcpu: Change { now: cpu, then: cpu },
+                why: why(decision),
+            });
+        }
+        let was_set = vm.shaper.since.wall_ns > 0;
+        self.vms.push(OfVm {
+            vm: name(process),
+            pid: process.pid,
+            cpus: Cpus {
+                before: vm.shaper.before.cpus(),
+                is: was_set.then(|| vm.shaper.since.cpus()),
+                due: vm.shaper.due_cpus().filter(|_| was_set),
+            },
+            weight: Change { now: whole, then: vm.whole },
+            title: title(process),
+        });
+    }
+
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        if !self.decisions.is_empty() {
+            let mut rows = Builder::default();
+            rows.push_record(["VM", "vCPU", "weight", "then", "slice, µs", "then", "CPU", "why"]);
+            for vcpu in &self.decisions {
+                rows.push_record([
+                    vcpu.vm.clone(),
+                    vcpu.vcpu.to_string(),
+                    vcpu.weight.now.to_string(),
+                    vcpu.weight.then.to_string(),
+                    vcpu.slice_us.map_or("-".into(), |slice| slice.now.to_string()),
+                    vcpu.slice_us.map_or("-".into(), |slice| slice.then.to_string()),
+                    vcpu.pcpu.now.map_or("-".into(), |cpu| cpu.to_string()),
+                    vcpu.why.clone(),
+                ]);
+            }
+            let mut table = rows.build();
+            table.with(Style::blank()).modify(Columns::new(1..7), Alignment::right());
+            let table = table.to_string();
+            text.extend(table.lines().flat_map(|line| [line.trim_end(), "\n"]));
+        }
+        for vm in &self.vms {
+            let _ = writeln!(text, "{}", vm.line());
+        }
+        for refused in &self.refused {
+            let _ = writeln!(text, "{} is left alone: {}", refused.vm, refused.why);
+        }
+        printable_lines(&text)
+    }
+
+    /// A line per VM: what it gets, and its weights.
+    pub fn lines(&self) -> String {
+        let mut text = String::new();
+        for vm in &self.vms {
+            let its: Vec<&OfVcpu> = self.decisions.iter().filter(|vcpu| vcpu.vm == vm.vm).collect();
+            if its.is_empty() {
+                continue;
+            }
+            let weights: Vec<String> = its.iter().map(|vcpu| vcpu.weight.now.to_string()).collect();
+            let slices: Vec<String> = its
+                .iter()
+                .filter_map(|vcpu| Some(vcpu.slice_us.as_ref()?.now.to_string()))
+                .collect();
+            let _ = write!(text, "{}; vCPUs' weights {}", vm.line(), weights.join(" "));
+            text += &match slices.is_empty() {
+                true => "\n".to_string(),
+                false => format!("; slices, µs: {}\n", slices.join(" ")),
+            };
+        }
+        printable_lines(&text)
+    }
+}
+
+impl OfVm {
+    fn line(&self) -> String {
+        let Change { now, then } = self.weight;
+        let weight = if now == then { now.to_string() } else { format!("{now}, then {then}") };
+        match (self.cpus.is, self.cpus.due) {
+            (Some(is), Some(due)) => format!(
+                "{}: gets {is:.2} CPUs, and {due:.2} are due to it; the VM's weight {weight}",
+                self.title
+            ),
+            _ => format!(
+                "{}: gets {:.2} CPUs with its own weights; the VM's weight {weight}",
+                self.title, self.cpus.before
+            ),
+        }
+    }
+}
+
+fn name(vm: &VmProcess) -> String {
+    vm.name.as_ref().map_or_else(|| format!("pid:{}", vm.pid), |name| name.to_string())
+}
+
+fn why(decision: &Decision) -> String {
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let end = if decision.ready { "could go on" } else { "had no more to do" };
+    format!(
+        "used {:.1} ms where {:.1} were its part, and {end}: its part is {:.1} next",
+        ms(decision.used_ns),
+        ms(decision.given_ns),
+        ms(decision.next_ns)
+    )
+}

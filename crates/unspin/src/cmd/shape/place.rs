@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where the weights of a VM's vCPUs are, or why it has none that may be set.
+
+use crate::cmd::diagnose::show::title;
+use crate::sysfs::Module;
+use crate::vms;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use unspin_host::journal::Target;
+use unspin_host::{slice, Host, Version, VmProcess};
+use unspin_scenario::module::COSCHEDULING;
+use unspin_uapi::Coscheduling;
+
+/// What is looked at.
+pub struct Places<'a> {
+    pub host: &'a Host,
+    /// The module's directory; it is there if the module is loaded.
+    pub sysfs: &'a Path,
+    /// Where cgroups are: `/sys/fs/cgroup`.
+    pub cgroups: &'a Path,
+}
+
+/// A VM whose vCPUs have a cgroup each.
+#[derive(Debug, Clone)]
+pub struct Placed {
+    pub vm: VmProcess,
+    /// `cpu.weight` of each vCPU's cgroup, in the order of `vm.vcpus`.
+    pub vcpus: Vec<Weight>,
+    /// How long the scheduler gives each of them at a stretch, in ns; none where the kernel does not let
+    /// it be set.
+    pub slices: Vec<u64>,
+    /// `cpu.weight` of the cgroup that all of the VM is in.
+    pub whole: Weight,
+    /// Its part of the CPUs that its vCPUs may use, by the weights of the cgroups beside its own.
+    pub due_cpus: f64,
+}
+
+/// A `cpu.weight`, and what it is, 1 to 10000.
+#[derive(Debug, Clone)]
+pub struct Weight {
+    pub target: Target,
+    pub is: u64,
+}
+
+impl Placed {
+    /// An error is why this VM's weights are not set, in words.
+    pub fn of(places: &Places, vm: &VmProcess) -> Result<Placed, String> {
+        is_fit(places, vm)?;
+        let dirs: Vec<PathBuf> =
+            vm.vcpus.iter().map(|vcpu| dir(places, vcpu.tid)).collect::<Result<_, _>>()?;
+        for (vcpu, dir) in vm.vcpus.iter().zip(&dirs) {
+            is_alone(vcpu.tid, dir)?;
+        }
+        let parents: BTreeSet<&Path> = dirs.iter().filter_map(|dir| dir.parent()).collect();
+        let parent = match parents.into_iter().collect::<Vec<_>>()[..] {
+            [parent] => parent,
+            _ => return Err("the cgroups of its vCPUs are not in one cgroup".into()),
+        };
+        let vcpus = dirs.iter().map(|dir| weight(dir)).collect::<Result<_, _>>()?;
+        let whole_dir = whole(parent, places.cgroups);
+        let whole = weight(whole_dir)?;
+        let due_cpus = due_cpus(places, vm, whole_dir, whole.is);
+        let slice = |tid| slice::of(tid).ok().filter(|ns| *ns > 0);
+        let slices = vm.vcpus.iter().map(|vcpu| slice(vcpu.tid)).collect::<Option<_>>();
+        let slices = slices.unwrap_or_default();
+        Ok(Placed { vm: vm.clone(), vcpus, slices, whole, due_cpus })
+    }
+}
+
+/// What the module and the scheduler say of it.
+fn is_fit(places: &Places, vm: &VmProcess) -> Result<(), String> {
+    match vm.vcpus.len() {
+        0 => {
+            return Err("it does not name the threads of its vCPUs (QEMU does with -name \
+                        debug-threads=on)"
+                .into())
+        }
+        1 => return Err("it has one vCPU: there is nothing to share out".into()),
+        _ => {}
+    }
+    let numbers: BTreeSet<u32> = vm.vcpus.iter().map(|vcpu| vcpu.index).collect();
+    if numbers.len() < vm.vcpus.len() {
+        return Err("two of its vCPUs have one number: its process has several VMs".into());
+    }
+    if let Some((id, value)) = gang(places, vm) {
+        return Err(format!(
+            "the module gives it turns (coscheduling={value}), in which its vCPUs run at the same time; \
+             to choose weights instead: unspin set --vm {id} coscheduling=none"
+        ));
+    }
+    for vcpu in &vm.vcpus {
+        let class = places.host.scheduling_policy(vcpu.tid);
+        let name = match class {
+            None => return Err("it has ended".into()),
+            Some(libc::SCHED_OTHER | libc::SCHED_BATCH) => continue,
+            Some(libc::SCHED_FIFO | libc::SCHED_RR) => "a real-time class",
+            Some(libc::SCHED_IDLE) => "the class SCHED_IDLE",
+            Some(_) => "a class without weights",
+        };
+        return Err(format!("vCPU {} is in {name}: weights say nothing of it", vcpu.index));
+    }
+    Ok(())
+}
+
+/// The module's id of the VM, and its coscheduling where that is not none.
+fn gang(places: &Places, vm: &VmProcess) -> Option<(String, String)> {
+    let module = Module::open(places.sysfs).ok()?;
+    let ids = vms::ids_of(&module, places.host, vm).unwrap_or_default();
+    ids.into_iter().find_map(|id| {
+        let value = module.vm_files(&id, &[COSCHEDULING]).remove(COSCHEDULING)?;
+        (value != Coscheduling::NONE.name()).then_some((id, value))
+    })
+}
+
+/// The directory of the cgroup that controls a thread's CPU time.
+fn dir(places: &Places, tid: u32) -> Result<PathBuf, String> {
+    let cgroup = places.host.cgroup(tid).ok_or("its cgroup is not known, or it has ended")?;
+    if cgroup.version == Version::One {
+        return Err("its CPU time is controlled by cgroups of version 1; weights take version 2 \
+                    (systemd.unified_cgroup_hierarchy=1)"
+            .into());
+    }
+    if let Some(quota) = cgroup.quota(places.cgroups) {
+        return Err(format!(
+            "its cgroup has a quota of {} CPUs (cpu.max): what a vCPU gets follows from that, too",
+            quota.cpus
+        ));
+    }
+    Ok(cgroup.dir(places.cgroups))
+}
+
+/// Whether the cgroup has this thread and no other.
+fn is_alone(tid: u32, dir: &Path) -> Result<(), String> {
+    let path = dir.join("cgroup.threads");
+    let text =
+        fs::read_to_string(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    match text.split_whitespace().all(|thread| thread == tid.to_string()) {
+        true => Ok(()),
+        false => Err(format!(
+            "its vCPUs have no cgroup each, as libvirt makes them ({} has other threads, too); nice \
+             values instead of weights are not built",
+            dir.display()
+        )),
+    }
+}
+
+/// The cgroup that all of the VM is in: libvirt's scope, or the one around the vCPUs'.
+fn whole<'a>(parent: &'a Path, root: &Path) -> &'a Path {
+    let is_scope = |dir: &&Path| {
+        let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("machine-") && name.ends_with(".scope")
+    };
+    let within = parent.ancestors().take_while(|dir| dir.starts_with(root));
+    within.into_iter().find(is_scope).unwrap_or(parent)
+}
+
+/// A VM's part of the CPUs that it may use, no more than it has vCPUs: by its weight among those of the
+/// cgroups beside it that have tasks.
+fn due_cpus(places: &Places, vm: &VmProcess, dir: &Path, is: u64) -> f64 {
+    let cpus: BTreeSet<u32> =
+        vm.vcpus.iter().flat_map(|vcpu| places.host.usable_cpus(vcpu.tid)).collect();
+    let has_tasks = |dir: &Path| {
+        let events = fs::read_to_string(dir.join("cgroup.events")).unwrap_or_default();
+        events.lines().any(|line| line == "populated 1")
+    };
+    let beside = dir.parent().and_then(|parent| fs::read_dir(parent).ok());
+    let others: u64 = beside
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|other| other != dir && has_tasks(other))
+        .filter_map(|other| weight(&other).ok())
+        .map(|weight| weight.is)
+        .sum();
+    let due = cpus.len() as f64 * is as f64 / (is + others).max(1) as f64;
+    due.min(vm.vcpus.len() as f64)
+}
+
+fn weight(dir: &Path) -> Result<Weight, String> {
+    let path = dir.join("cpu.weight");
+    let text = fs::read_to_string(&path).map_err(|e| {
+        format!("cannot read {}: {e} (the controller cpu is not on there)", path.display())
+    })?;
+    let idle = fs::read_to_string(dir.join("cpu.idle")).unwrap_or_default();
+    match text.trim().parse() {
+        Ok(is) if is > 0 && idle.trim() != "1" => Ok(Weight { target: Target::File { path }, is }),
+        _ => Err(format!("{} has no weight (cpu.idle is set)", dir.display())),
+    }
+}
+
+/// A VM that is left alone, and why, in a line.
+pub fn left_alone(vm: &VmProcess, why: &str) -> String {
+    format!("{} is left alone: {why}", title(vm))
+}

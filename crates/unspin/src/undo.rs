@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Changes of this host's settings that are put back, however the command ends that made them.
+
+use crate::exit::Cannot;
+use anyhow::{bail, Context};
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use unspin_host::journal::{Back, Change, Error, Hands, Journal, Target};
+use unspin_host::Host;
+
+/// What a command tells its guard while it works.
+pub const GOES_ON: u8 = b'.';
+/// And when it ends well.
+const DONE: u8 = b'd';
+
+/// A command that says nothing to its guard for so long hangs.
+pub const SILENCE_MAX: Duration = Duration::from_secs(15);
+
+/// The journal of this host, held.
+pub struct Undo {
+    journal: Journal,
+    host: Host,
+    /// What an earlier command had left changed, and is put back.
+    left: usize,
+}
+
+impl Undo {
+    /// Holds the journal. What an earlier command has left changed is put back first, and said in a line.
+    pub fn open(path: &Path, proc: &Path) -> anyhow::Result<Undo> {
+        let journal = Journal::open(path, proc).map_err(explain)?;
+        let mut undo = Undo { journal, host: Host::at(proc), left: 0 };
+        let left: Vec<String> =
+            undo.put_back()?.iter().filter_map(|(change, back)| told(change, back)).collect();
+        if !left.is_empty() {
+            say!("what an earlier unspin had left changed: {}", left.join("; "));
+        }
+        undo.left = left.len();
+        Ok(undo)
+    }
+
+    /// Whether something was found changed when this was opened, and was put back or told.
+    pub fn had_left(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Sets these values, each noted before.
+    pub fn change(&mut self, wanted: &[(Target, String)]) -> anyhow::Result<()> {
+        self.journal.change(&self.host, wanted).map_err(explain)
+    }
+
+    /// Puts back what was changed; an error where something could not be.
+    pub fn put_back(&mut self) -> anyhow::Result<Vec<(Change, Back)>> {
+        let all = self.journal.put_back(&self.host).map_err(explain)?;
+        for (change, back) in &all {
+            if let Back::Failed(e) = back {
+                bail!(
+                    "cannot put back {}, which was {:?} and is {:?}: {e}; try again with unspin \
+                     diagnose --put-back",
+                    change.target,
+                    change.was,
+                    change.set
+                );
+            }
+        }
+        Ok(all)
+    }
+
+    /// The value that a target has now.
+    pub fn read(&self, target: &Target) -> anyhow::Result<String> {
+        self.host.read(target).with_context(|| format!("cannot read {target}"))
+    }
+}
+
+/// What became of a change, in words; nothing of one that left no trace.
+pub fn told(change: &Change, back: &Back) -> Option<String> {
+    let target = &change.target;
+    match back {
+        Back::Restored => Some(format!("{target} is {} again", change.was)),
+        Back::Theirs(is) => Some(format!("{target} stays {is}, which another hand has set")),
+        Back::Gone => Some(format!("{target} is gone")),
+        Back::AsBefore | Back::Failed(_) => None,
+    }
+}
+
+fn explain(e: Error) -> anyhow::Error {
+    // SAFETY: it has no arguments and cannot fail.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let only_root = "only root may change settings of this host (by sudo, for example)";
+    match &e {
+        Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+            let why = if is_root { "this kernel does not let it be changed" } else { only_root };
+            Cannot(format!("{e}: {why}")).into()
+        }
+        Error::Open { .. } if !is_root => Cannot(only_root.into()).into(),
+        _ => e.into(),
+    }
+}
+
+/// A process beside this one that puts back if this one is killed, or hangs.
+pub struct Guard(Option<Child>);
+
+impl Guard {
+    /// From now on [`Guard::go_on`] must be called more often than every [`SILENCE_MAX`].
+    pub fn start(journal: &Path, proc: &Path) -> anyhow::Result<Guard> {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let mut command = Command::new(program);
+        command.arg("guard").arg("--journal").arg(journal).arg("--proc").arg(proc);
+        command.arg("--silence-ms").arg(SILENCE_MAX.as_millis().to_string());
+        command.arg("--of").arg(std::process::id().to_string());
+        // What ends this one from a terminal does not reach it.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        Ok(Guard(Some(child.context("cannot start the process that puts back")?)))
+    }
+
+    /// Tells it that this process goes on; an error where it has ended, and cannot put back any more.
+    pub fn go_on(&mut self) -> anyhow::Result<()> {
+        let ended = match self.0.as_mut().map(Child::try_wait) {
+            Some(Ok(Some(status))) => status.to_string(),
+            _ => match self.say(GOES_ON) {
+                Err(e) => e.to_string(),
+                Ok(()) => return Ok(()),
+            },
+        };
+        bail!("the process that would put back has ended: {ended}")
+    }
+
+    fn say(&mut self, word: u8) -> io::Result<()> {
+        let pipe = self.0.as_mut().and_then(|child| child.stdin.as_mut());
+        pipe.map_or(Ok(()), |pipe| pipe.write_all(&[word]))
+    }
+
+    /// All is put back: it has nothing to do.
+    pub fn done(mut self) {
+        // If it has ended there is nobody to tell.
+        let _ = self.say(DONE);
+        if let Some(mut child) = self.0.take() {
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin shape` on a host made of files, whose vCPUs are real threads that sleep: what it decides, sets
+//! and refuses, and that all is put back, however it ends.
+
+mod common;
+#[path = "common/vm_host.rs"]
+mod vm_host;
+
+use serde_json::Value;
+use std::fs;
+use std::ops::Deref;
+use std::process::{Child, Command};
+use vm_host::{comes_to, guard_of, said, signal, started, VmHost};
+
+const SCOPE: &str = r"machine.slice/machine-qemu\x2d1\x2dweb.scope";
+/// The first vCPU could go on, the second had no more to do.
+const PACES: &str = "0.5r,0.25";
+
+/// A host with one VM of two vCPUs, in cgroups as libvirt makes them.
+struct Fake(VmHost);
+
+impl Deref for Fake {
+    type Target = VmHost;
+
+    fn deref(&self) -> &VmHost {
+        &self.0
+    }
+}
+
+impl Fake {
+    fn new(name: &str) -> Fake {
+        let fake = Fake(VmHost::new("shape", name));
+        for (index, tid) in fake.vcpus.iter().enumerate() {
+            fake.write(&fake.of_vcpu(index, "cpu.weight"), "100");
+            fake.write(&fake.of_vcpu(index, "cgroup.threads"), &tid.to_string());
+        }
+        fake.in_cgroups("0::");
+        fake.write(&format!("cgroup/{SCOPE}/cpu.weight"), "100");
+        fake
+    }
+
+    /// A file of a vCPU's cgroup.
+    fn of_vcpu(&self, index: usize, file: &str) -> String {
+        format!("cgroup/{SCOPE}/libvirt/vcpu{index}/{file}")
+    }
+
+    /// What `/proc/TID/cgroup` of the vCPUs begins with.
+    fn in_cgroups(&self, hierarchy: &str) {
+        for (index, tid) in self.vcpus.iter().enumerate() {
+            let text = format!("{hierarchy}/{SCOPE}/libvirt/vcpu{index}");
+            self.write(&format!("proc/{tid}/cgroup"), &text);
+        }
+    }
+
+    /// The second vCPU is of this scheduling class (field 41 of stat).
+    fn class(&self, number: &str) {
+        let path = format!("proc/{}/stat", self.vcpus[1]);
+        let text = fs::read_to_string(format!("/{path}")).unwrap();
+        let (name, fields) = text.rsplit_once(") ").unwrap();
+        let mut fields: Vec<&str> = fields.split_whitespace().collect();
+        fields[41 - 3] = number;
+        fs::remove_file(self.dir.join(&path)).unwrap();
+        self.write(&path, &format!("{name}) {}", fields.join(" ")));
+    }
+
+    fn weights(&self) -> Vec<String> {
+        let files = [self.of_vcpu(0, "cpu.weight"), self.of_vcpu(1, "cpu.weight")];
+        let files = files.into_iter().chain([format!("cgroup/{SCOPE}/cpu.weight")]);
+        files.map(|file| self.read(&file)).collect()
+    }
+
+    fn shape(&self, args: &[&str]) -> Command {
+        let always = ["shape", "--synthetic-vcpus", PACES, "--period-ms", "20"];
+        self.command(&[&always, args].concat(), &[("--cgroups", "cgroup")])
+    }
+
+    #[track_caller]
+    fn refuses(&self, words: &str) {
+        for args in [&["web"][..], &["--dry-run", "--once"]] {
+            let out = self.shape(args).output().unwrap();
+            assert_eq!(out.status.code(), Some(77), "{}", said(&out));
+            assert!(said(&out).contains("is left alone: ") && said(&out).contains(words));
+            assert!(!said(&out).contains("panicked") && out.stdout.is_empty(), "{}", said(&out));
+        }
+        self.is_as_before();
+    }
+
+    #[track_caller]
+    fn is_as_before(&self) {
+        assert_eq!(self.weights(), ["100", "100", "100"]);
+        assert_eq!(self.journal(), "");
+    }
+
+    /// Starts it, and waits until it has set weights.
+    fn shapes(&self) -> Child {
+        let child = started(self.shape(&[]), || self.weights()[1] != "100");
+        assert!(self.journal().contains("cpu.weight"));
+        child
+    }
+
+    #[track_caller]
+    fn comes_back(&self) {
+        comes_to("it is not put back", || self.journal().is_empty());
+        self.is_as_before();
+    }
+}
+
+#[test]
+fn wrong_usage_is_2() {
+    for args in [&["--once"][..], &["--period-ms", "10"], &["--period-ms", "1001"]] {
+        common::fails(&[&["shape"], args].concat(), 2, "--");
+    }
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_set_and_changes_nothing() {
+    let fake = Fake::new("dry");
+    let out = fake.shape(&["web", "--dry-run", "--once", "--json"]).output().unwrap();
+    assert!(out.status.success(), "{}", said(&out));
+    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((&json["schema"], &json["refused"]), (&1.into(), &Value::Array(vec![])));
+    let decisions = json["decisions"].as_array().unwrap();
+    // Due are 0.5 and 1 of the time, which is 0.75 each. Demands are 1.1 of the first's part, and what the
+    // second used: 0.825 to 0.25.
+    for (index, then) in [(0, 153..=154), (1, 46..=47)] {
+        let decision = &decisions[index];
+        assert_eq!((&decision["vm"], &decision["vcpu"]), (&"web".into(), &index.into()));
+        assert_eq!(decision["weight"]["now"], 100);
+        // They did not wake up: a kernel that has slices keeps them.
+        assert_eq!(decision["slice_us"]["now"], decision["slice_us"]["then"], "{decision}");
+        assert!(then.contains(&decision["weight"]["then"].as_u64().unwrap()), "{decision}");
+        assert!(decision["pcpu"]["now"].is_u64(), "{decision}");
+        assert_eq!(decision["pcpu"]["now"], decision["pcpu"]["then"]);
+    }
+    assert!(decisions[0]["why"].as_str().unwrap().contains("could go on"), "{json}");
+    assert!((json["vms"][0]["cpus"]["before"].as_f64().unwrap() - 0.75).abs() < 0.01, "{json}");
+    fake.is_as_before();
+
+    let out = fake.shape(&["--dry-run", "--once"]).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(text.contains("had no more to do") && text.contains("gets 0.75 CPUs"), "{text}");
+    let missing = fake.shape(&["db", "--dry-run", "--once"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(said(&missing).contains("no VM \"db\""), "{}", said(&missing));
+    fake.is_as_before();
+    assert!(!fake.dir.join("run").exists(), "a dry run needs no journal");
+}
+
+#[test]
+fn what_weights_say_nothing_of_is_refused() {
+    let fake = Fake::new("refused");
+    fake.write(&fake.of_vcpu(1, "cpu.max"), "50000 100000");
+    fake.refuses("a quota of 0.5 CPUs");
+    fake.write(&fake.of_vcpu(1, "cpu.max"), "max 100000");
+    fake.write(&fake.of_vcpu(1, "cpu.idle"), "1");
+    fake.refuses("cpu.idle is set");
+    fake.write(&fake.of_vcpu(1, "cpu.idle"), "0");
+    fake.write(&fake.of_vcpu(0, "cgroup.threads"), &format!("{}\n{}", fake.vcpus[0], fake.vm));
+    fake.refuses("have no cgroup each");
+    fake.write(&fake.of_vcpu(0, "cgroup.threads"), &fake.vcpus[0].to_string());
+    fake.in_cgroups("3:cpu,cpuacct:");
+    fake.refuses("cgroups of version 1");
+    fake.in_cgroups("0::");
+    for (class, words) in [("1", "vCPU 1 is in a real-time class"), ("5", "SCHED_IDLE")] {
+        fake.class(class);
+        fake.refuses(words);
+    }
+    fake.class("0");
+    fake.write(&format!("mod/vms/{}-0/coscheduling", fake.vm), "vcrd-both");
+    fake.refuses("the module gives it turns (coscheduling=vcrd-both)");
+    fake.write(&format!("mod/vms/{}-0/coscheduling", fake.vm), "none");
+    assert!(fake.shape(&["--dry-run", "--once"]).output().unwrap().status.success());
+    fs::remove_dir_all(fake.dir.join(format!("proc/{}/task/{}", fake.vm, fake.vcpus[1]))).unwrap();
+    fake.refuses("it has one vCPU");
+    fs::remove_dir_all(fake.dir.join(format!("proc/{}/task", fake.vm))).unwrap();
+    fake.refuses("does not name the threads of its vCPUs");
+}
+
+#[test]
+fn signals_end_it_well_after_putting_back() {
+    for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let fake = Fake::new(&format!("signal-{number}"));
+        let child = fake.shapes();
+        let weights: Vec<u32> = fake.weights().iter().map(|text| text.parse().unwrap()).collect();
+        assert!(weights[0] > 120 && weights[1] < 80, "{weights:?}");
+        let busy = fake.shape(&[]).output().unwrap();
+        assert_eq!(busy.status.code(), Some(1));
+        assert!(said(&busy).contains(&format!("(process {}) is changing", child.id())), "{busy:?}");
+        signal(child.id(), number);
+        let out = child.wait_with_output().unwrap();
+        assert!(out.status.success(), "{}", said(&out));
+        assert!(said(&out).contains("cpu.weight is 100 again"), "{}", said(&out));
+        fake.is_as_before();
+    }
+}
+
+#[test]
+fn after_a_round_the_weights_are_its_own_again_for_a_while() {
+    let fake = Fake::new("round");
+    let mut child = fake.shapes();
+    let is_back = || fake.weights() == ["100", "100", "100"] && fake.journal().is_empty();
+    comes_to("its weights do not come back", is_back);
+    assert!(child.try_wait().unwrap().is_none());
+    signal(child.id(), libc::SIGTERM);
+    let out = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(text.contains("gets 0.75 CPUs, and 1.25 are due to it"), "{text}");
+    assert!(text.contains("the VM's weight 400; vCPUs' weights 1"), "{text}");
+    fake.is_as_before();
+}
+
+#[test]
+fn killed_it_is_put_back_by_its_guard() {
+    let fake = Fake::new("killed");
+    let mut child = fake.shapes();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    fake.comes_back();
+}
+
+#[test]
+fn killed_with_its_guard_it_is_put_back_by_the_next() {
+    let fake = Fake::new("both");
+    let mut child = fake.shapes();
+    signal(guard_of(&child), libc::SIGKILL);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_ne!(fake.weights()[0], "100");
+    let next = started(fake.shape(&[]), || true);
+    // It takes signals before it puts back.
+    fake.comes_back();
+    signal(next.id(), libc::SIGTERM);
+    let out = next.wait_with_output().unwrap();
+    assert!(said(&out).contains("what an earlier unspin had left changed: "), "{}", said(&out));
+    fake.is_as_before();
+}
+
+#[test]
+fn another_hands_weight_stays() {
+    let fake = Fake::new("other");
+    let child = fake.shapes();
+    fake.write(&fake.of_vcpu(1, "cpu.weight"), "777");
+    let out = child.wait_with_output().unwrap();
+    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
+    assert!(said(&out).contains("cpu.weight to 777, which was"), "{}", said(&out));
+    assert_eq!(fake.weights(), ["100", "777", "100"]);
+    assert_eq!(fake.journal(), "");
+}
+
+#[test]
+fn a_vm_that_ends_leaves_nothing_to_put_back() {
+    let fake = Fake::new("ends");
+    let child = fake.shapes();
+    fs::remove_dir_all(fake.dir.join(format!("proc/{}", fake.vm))).unwrap();
+    fs::remove_dir_all(fake.dir.join("cgroup/machine.slice")).unwrap();
+    let out = child.wait_with_output().unwrap();
+    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
+    assert!(said(&out).contains("no VM runs on this host"), "{}", said(&out));
+    assert_eq!(fake.journal(), "");
+}
