@@ -450,14 +450,6 @@ fn check(run: &Run) -> Result<(), Error> {
     if unequal && run.cgroup == CgroupLayout::Flat {
         return wrong("weights need cgroups; use the layout `vm` or `vcpu`".into());
     }
-    let has_cgroups = matches!(run.cgroup, CgroupLayout::Vcpu | CgroupLayout::Libvirt);
-    if run.arm.asym.time && !has_cgroups {
-        return wrong(
-            "asym with time = true needs a cgroup per vCPU: cgroups = [\"vcpu\"] or \
-                      [\"libvirt\"]"
-                .into(),
-        );
-    }
     if run.window_ms == 0 {
         return wrong("window_ms is 0".into());
     }

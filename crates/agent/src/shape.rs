@@ -31,8 +31,8 @@ impl Shaping {
 
 /// None where there is nothing to shape.
 fn arguments(run: &Run, pids: &[u32]) -> Vec<String> {
-    let Asym { time, latency, .. } = run.arm.asym;
-    let parts = [(time, "time"), (latency, "latency")];
+    let Asym { time, latency, resolver, .. } = run.arm.asym;
+    let parts = [(time, "time"), (latency, "latency"), (resolver, "resolver")];
     let parts: Vec<&str> = parts.iter().filter(|(on, _)| *on).map(|(_, part)| *part).collect();
     let shaped: Vec<String> = (0..run.vms)
         .zip(pids)
@@ -63,9 +63,10 @@ mod tests {
         run.arm.asym = Asym { latency: true, ..Asym::default() };
         let words = arguments(&run, &[10, 20]).join(" ");
         assert_eq!(words, "shape --beside --parts latency --period-ms 80 10 20");
-        run.arm.asym = Asym { time: true, latency: true, period_ms: Some(40), ..run.arm.asym };
+        let all = Asym { time: true, latency: true, resolver: true, period_ms: Some(40) };
+        run.arm.asym = all;
         run.each = vec![EachVm { role: Role::Hog, ..run.vm(0) }, run.vm(1)];
         let words = arguments(&run, &[10, 20]).join(" ");
-        assert_eq!(words, "shape --beside --parts time,latency --period-ms 40 20");
+        assert_eq!(words, "shape --beside --parts time,latency,resolver --period-ms 40 20");
     }
 }

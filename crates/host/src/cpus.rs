@@ -53,17 +53,15 @@ pub fn set_affinity(tid: u32, cpus: &BTreeSet<u32>) -> io::Result<()> {
     }
 }
 
-/// The NUMA nodes that have some of these CPUs, below `/sys/devices/system`. None where the kernel names
-/// none.
-pub fn nodes(system: &Path, cpus: &BTreeSet<u32>) -> BTreeSet<u32> {
-    let Ok(entries) = fs::read_dir(system.join("node")) else { return BTreeSet::new() };
+/// The CPUs of each NUMA node that has some, by `/sys/devices/system`. None where the kernel names no nodes.
+pub fn nodes(system: &Path) -> Vec<BTreeSet<u32>> {
+    let Ok(entries) = fs::read_dir(system.join("node")) else { return Vec::new() };
     let number = |name: &str| name.strip_prefix("node")?.parse::<u32>().ok();
     let nodes = entries.flatten().filter_map(|entry| {
-        let node = number(entry.file_name().to_str()?)?;
-        let its = parse(&fs::read_to_string(entry.path().join("cpulist")).ok()?)?;
-        its.iter().any(|cpu| cpus.contains(cpu)).then_some(node)
+        number(entry.file_name().to_str()?)?;
+        parse(&fs::read_to_string(entry.path().join("cpulist")).ok()?)
     });
-    nodes.collect()
+    nodes.filter(|cpus| !cpus.is_empty()).collect()
 }
 
 /// How many last-level caches serve these CPUs; `None` where the kernel does not say.
@@ -121,10 +119,9 @@ mod tests {
                 }
             }
         }
-        let of = |list: &str| {
-            let cpus = parse(list).unwrap();
-            (nodes(&root, &cpus).len(), last_level_caches(&root, &cpus))
-        };
+        let of = |list: &str| last_level_caches(&root, &parse(list).unwrap());
+        let lists: BTreeSet<String> = nodes(&root).iter().map(list).collect();
+        assert_eq!(lists.into_iter().collect::<Vec<_>>(), ["0-1", "2-3"]);
         let caches = by_last_level_cache(&root, &parse("1-3").unwrap()).unwrap();
         let caches: Vec<(u32, String)> = caches.iter().map(|(c, cpus)| (*c, list(cpus))).collect();
         assert_eq!(caches, [(0, "1".into()), (2, "2-3".into())]);
@@ -132,9 +129,7 @@ mod tests {
         fs::create_dir_all(siblings.parent().unwrap()).unwrap();
         fs::write(siblings, "1,3\n").unwrap();
         assert_eq!((thread_of_core(&root, 3), thread_of_core(&root, 1)), (1, 0));
-        assert_eq!(of("0-1"), (1, Some(1)));
-        assert_eq!(of("1-2"), (2, Some(2)));
-        assert_eq!(of("9"), (0, None));
+        assert_eq!((of("0-1"), of("1-2"), of("9")), (Some(1), Some(2), None));
         fs::remove_dir_all(&root).unwrap();
     }
 

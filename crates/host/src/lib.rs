@@ -26,6 +26,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// What the descriptor of a VM links to.
 const VM_DESCRIPTOR: &[u8] = b"anon_inode:kvm-vm";
@@ -176,16 +177,21 @@ impl Host {
 
     /// The CPU that a thread runs on, or ran on last; `None` where it has ended.
     pub fn last_cpu(&self, tid: u32) -> Option<u32> {
-        self.stat(tid, 39)?.try_into().ok()
+        self.stat(tid, 39)
     }
 
     /// How a thread is scheduled, as `SCHED_` numbers of sched(7) have it; `None` where it has ended.
     pub fn scheduling_policy(&self, tid: u32) -> Option<i32> {
-        self.stat(tid, 41)?.try_into().ok()
+        self.stat(tid, 41)
+    }
+
+    /// The nice value of a thread, -20 to 19; `None` where it has ended.
+    pub fn nice(&self, tid: u32) -> Option<i32> {
+        self.stat(tid, 19)
     }
 
     /// A field of `/proc/TID/stat` that is a number, counted from 1 as in proc(5).
-    fn stat(&self, tid: u32, field: usize) -> Option<u64> {
+    fn stat<T: FromStr>(&self, tid: u32, field: usize) -> Option<T> {
         let stat = fs::read_to_string(self.dir(tid).join("stat")).ok()?;
         // The name, in parentheses, may hold anything. What follows begins with field 3.
         let (_, fields) = stat.rsplit_once(')')?;
@@ -232,7 +238,9 @@ impl Hands for Host {
                     found => Ok(Some(found?.ino())),
                 }
             }
-            Target::Affinity { tid } | Target::Slice { tid } => Ok(self.start_time(*tid)),
+            Target::Affinity { tid } | Target::Slice { tid } | Target::Nice { tid } => {
+                Ok(self.start_time(*tid))
+            }
         }
     }
 
@@ -244,6 +252,10 @@ impl Hands for Host {
             }
             Target::Affinity { tid } => Ok(cpus::list(&self.allowed_cpus(*tid))),
             Target::Slice { tid } => Ok(slice::of(*tid)?.to_string()),
+            Target::Nice { tid } => {
+                let nice = self.nice(*tid).ok_or(ErrorKind::NotFound)?;
+                Ok(nice.to_string())
+            }
         }
     }
 
@@ -264,7 +276,18 @@ impl Hands for Host {
             Target::Slice { tid } => {
                 slice::set(*tid, value.parse().map_err(|_| ErrorKind::InvalidInput)?)
             }
+            Target::Nice { tid } => {
+                set_nice(*tid, value.parse().map_err(|_| ErrorKind::InvalidInput)?)
+            }
         }
+    }
+}
+
+fn set_nice(tid: u32, nice: i32) -> io::Result<()> {
+    // SAFETY: it takes no pointers.
+    match unsafe { libc::setpriority(libc::PRIO_PROCESS, tid, nice) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

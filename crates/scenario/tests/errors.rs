@@ -497,11 +497,24 @@ fn machines_refuse_what_they_have_not() {
             assert_eq!(refused(&usual, machine), None, "{path} {machine}");
         }
     }
-    let resolver = arm("asym = { time = true, resolver = true }");
-    assert_eq!(refused(&resolver, "sim"), None);
-    assert_eq!(refused(&resolver, "emulated").as_deref(), Some("arm[0].asym.resolver"));
     let idle = with("name = \"stock\"", "name = \"a\"\n[[arm]]\nname = \"idle\"\napicv = true");
     assert_eq!(refused(&idle, "kvm"), None, "an arm that is not run");
+}
+
+#[test]
+fn who_stands_beside_whom_is_clear() {
+    let text = include_str!("../../../scenarios/asymmetric.toml");
+    assert!(parse_scenario("x.toml", "x", text).is_ok());
+    let refused = |from: &str, to: &str, why: &str| {
+        assert!(text.contains(from), "{from}");
+        let said = parse_scenario("x.toml", "x", &text.replace(from, to)).unwrap_err().to_string();
+        assert!(said.contains(why), "{said}");
+    };
+    refused("count = 3", "count = 1", "a count of 2 or more");
+    refused("role = \"hog\"", "role = \"neighbour\"", "two [[vm]]");
+    refused("role = \"shaped\"", "role = \"shaped\"\ncount = 2", "two [[vm]]");
+    refused("[sweep]", "[sweep]\nvms = [4]", "no vms in [sweep]");
+    refused("\"none\"]", "\"nobody\"]", "hogs");
 }
 
 #[test]

@@ -161,7 +161,7 @@ prop_compose! {
             cases: vec![],
             baseline: baseline.index(arms.len()),
             arms,
-            sweep: Sweep { profiles, vms, cgroups, locks: swept, guest_locks: vec![] },
+            sweep: Sweep { profiles, vms, cgroups, locks: swept, guest_locks: vec![], beside: vec![] },
             measure: Measure { warmup_ms, window_ms, stagger_ms, alone, wakeups_hz: (weight % 2 == 0).then_some(weight.clamp(1, 10_000)), hogs: weight % 3, states: weight % 5 == 0 },
             trace: Trace { epochs, picks, stalls },
         }
@@ -532,7 +532,7 @@ fn shipped_scenarios_and_profiles_are_right() {
             "exit-path" => "kvm",
             "diagnosis" | "diagnosis-hogs" | "diagnosis-quota" => "watched",
             "diagnosis-ab" => "wide",
-            "asymmetric" | "asymmetric-alike" | "asymmetric-smoke" => "symmetric",
+            "asymmetric" | "asymmetric-smoke" => "symmetric",
             "table1" => "ple-off",
             "one-vm-locks" => "ticket",
             _ if of_threads => "ticket",
@@ -597,4 +597,28 @@ fn linux_guests_are_booted_once_for_all_that_runs_in_them() {
     assert!(
         some.runs.iter().all(|r| lock(r) == "Queued") && some.runs.len() == plan.runs.len() / 2
     );
+}
+
+#[test]
+fn a_vm_stands_beside_hogs_among_vms_like_it_or_alone() {
+    let text = include_str!("../../../scenarios/asymmetric.toml");
+    let s = parse_scenario("x.toml", "x", text).unwrap();
+    assert_eq!(s.sweep.vms, [4, 3, 1]);
+    let compute = include_str!("../../../profiles/compute.toml");
+    let profile = |name: String| {
+        (name.clone(), (parse_profile("x.toml", "compute", compute).unwrap(), compute.to_string()))
+    };
+    let profiles: BTreeMap<_, _> = s.profile_names().into_iter().map(profile).collect();
+    let workloads = Workloads::from(profiles);
+    let plan = expand(&s, text, &workloads, &Selection::default()).unwrap();
+    for run in &plan.runs {
+        let roles: Vec<Role> = (0..run.vms).map(|vm| run.role_of(vm)).collect();
+        match run.vms {
+            4 => assert_eq!(roles, [Role::Shaped, Role::Hog, Role::Hog, Role::Hog]),
+            3 => assert_eq!(roles, [Role::Shaped; 3]),
+            _ => assert_eq!(roles, [Role::Shaped]),
+        }
+    }
+    let arms = s.arms.len() * s.sweep.profiles.len() * s.repeats as usize;
+    assert_eq!(plan.runs.len(), 3 * arms);
 }

@@ -13,7 +13,7 @@ use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::process::{Child, Command};
-use vm_host::{comes_to, guard_of, said, signal, started, VmHost};
+use vm_host::{allowed, comes_to, guard_of, said, signal, started, VmHost};
 
 const SPINS: &str = "exit:pause=0.3,ready:vm=0.01/exit:pause=0.001";
 const FILES: [(&str, &str); 5] = [
@@ -179,12 +179,6 @@ fn vcpus_are_placed_and_placed_back() {
     assert!(out.status.success(), "{}", said(&out));
     assert!(String::from_utf8_lossy(&out.stdout).contains("a CPU per vCPU, all of one cache: 0"));
     assert_eq!(cpus(), before);
-}
-
-fn allowed(tid: u32) -> String {
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    line.unwrap().trim().to_string()
 }
 
 #[test]

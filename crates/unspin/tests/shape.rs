@@ -9,8 +9,9 @@ mod vm_host;
 use serde_json::Value;
 use std::fs;
 use std::ops::Deref;
+use std::path::Path;
 use std::process::{Child, Command};
-use vm_host::{comes_to, guard_of, said, signal, started, VmHost};
+use vm_host::{allowed, comes_to, guard_of, said, signal, started, VmHost};
 
 const SCOPE: &str = r"machine.slice/machine-qemu\x2d1\x2dweb.scope";
 /// The first vCPU could go on, the second had no more to do.
@@ -155,9 +156,6 @@ fn what_weights_say_nothing_of_is_refused() {
     fake.write(&fake.of_vcpu(1, "cpu.idle"), "1");
     fake.refuses("cpu.idle is set");
     fake.write(&fake.of_vcpu(1, "cpu.idle"), "0");
-    fake.write(&fake.of_vcpu(0, "cgroup.threads"), &format!("{}\n{}", fake.vcpus[0], fake.vm));
-    fake.refuses("have no cgroup each");
-    fake.write(&fake.of_vcpu(0, "cgroup.threads"), &fake.vcpus[0].to_string());
     fake.in_cgroups("3:cpu,cpuacct:");
     fake.refuses("cgroups of version 1");
     fake.in_cgroups("0::");
@@ -174,6 +172,81 @@ fn what_weights_say_nothing_of_is_refused() {
     fake.refuses("it has one vCPU");
     fs::remove_dir_all(fake.dir.join(format!("proc/{}/task", fake.vm))).unwrap();
     fake.refuses("does not name the threads of its vCPUs");
+}
+
+/// Those of the vCPUs' real threads.
+fn nice_of(fake: &Fake) -> [i32; 2] {
+    let proc = unspin_host::Host::at(Path::new("/proc"));
+    fake.vcpus.map(|tid| proc.nice(tid).unwrap())
+}
+
+#[test]
+fn without_a_cgroup_each_they_get_nice_values() {
+    let fake = Fake::new("nice");
+    fake.write(&fake.of_vcpu(0, "cgroup.threads"), &format!("{}\n{}", fake.vcpus[0], fake.vm));
+    let child = started(fake.shape(&[]), || nice_of(&fake)[1] > 0);
+    assert!(fake.journal().contains("\"nice\"") && nice_of(&fake)[0] < 0);
+    signal(child.id(), libc::SIGTERM);
+    let out = child.wait_with_output().unwrap();
+    assert!(out.status.success(), "{}", said(&out));
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(text.contains("(set as nice values of its vCPUs)"), "{text}");
+    assert_eq!(nice_of(&fake), [0, 0]);
+    fake.is_as_before();
+}
+
+#[test]
+fn the_resolver_gives_siblings_a_cpu_each_and_back() {
+    let fake = Fake::new("resolver");
+    let before = fake.vcpus.map(allowed);
+    if !before[0].contains(['-', ',']) {
+        eprintln!("SKIPPED: this computer has one CPU");
+        return;
+    }
+    let parts = ["--parts", "time,latency,resolver"];
+    let now = || fake.vcpus.map(allowed);
+    let child =
+        started(fake.shape(&parts), || now().iter().all(|cpus| cpus.parse::<u32>().is_ok()));
+    assert_ne!(now()[0], now()[1]);
+    signal(child.id(), libc::SIGTERM);
+    let out = child.wait_with_output().unwrap();
+    assert!(out.status.success(), "{}", said(&out));
+    assert_eq!(now(), before);
+    fake.is_as_before();
+}
+
+#[test]
+fn vcpus_that_are_pinned_stay() {
+    let fake = Fake::new("pinned");
+    let first = std::collections::BTreeSet::from([0]);
+    unspin_host::cpus::set_affinity(fake.vcpus[0], &first).unwrap();
+    let out =
+        fake.shape(&["--dry-run", "--once", "--json", "--parts", "resolver"]).output().unwrap();
+    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let why = json["vms"][0]["pinned"].as_str().unwrap();
+    assert!(why.contains("its vCPUs are pinned"), "{json}");
+    assert_eq!(json["decisions"][0]["pcpu"]["now"], json["decisions"][0]["pcpu"]["then"]);
+    assert_eq!(json["decisions"][0]["weight"]["then"], 100, "time is not asked for");
+}
+
+#[test]
+fn another_hands_cpus_stay() {
+    let fake = Fake::new("moved");
+    let now = || fake.vcpus.map(allowed);
+    let before = now();
+    if before[0] == "0" {
+        eprintln!("SKIPPED: this computer has one CPU");
+        return;
+    }
+    let pinned = || now().iter().all(|cpus| cpus.parse::<u32>().is_ok());
+    let child = started(fake.shape(&["--parts", "resolver"]), pinned);
+    let cpus = unspin_host::cpus::parse(&before[1]).unwrap();
+    unspin_host::cpus::set_affinity(fake.vcpus[1], &cpus).unwrap();
+    let out = child.wait_with_output().unwrap();
+    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
+    assert!(said(&out).contains(&format!("to {}, which was", before[1])), "{}", said(&out));
+    assert_eq!(now(), before);
+    fake.is_as_before();
 }
 
 #[test]

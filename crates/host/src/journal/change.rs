@@ -17,6 +17,8 @@ pub enum Target {
     Affinity { tid: u32 },
     /// The time that the fair scheduler gives a thread at a stretch, in ns, as sched_setattr(2) has it.
     Slice { tid: u32 },
+    /// The nice value of a thread, -20 to 19.
+    Nice { tid: u32 },
 }
 
 impl fmt::Display for Target {
@@ -25,6 +27,7 @@ impl fmt::Display for Target {
             Target::File { path } => write!(f, "{}", path.display()),
             Target::Affinity { tid } => write!(f, "the CPUs of thread {tid}"),
             Target::Slice { tid } => write!(f, "the slice of thread {tid}"),
+            Target::Nice { tid } => write!(f, "the nice value of thread {tid}"),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::schema::host::CgroupLayout;
 use crate::schema::linux::{GuestLock, LinuxGuest, LinuxVm};
 use crate::schema::lock::LockChoice;
 use crate::schema::names::{is_name, Named, ALONE_ARM};
-use crate::schema::scenario::{usual_layout, Case, Pin, Role, Scenario, VmGroup};
+use crate::schema::scenario::{usual_layout, vms_beside, Case, Pin, Role, Scenario, VmGroup};
 
 /// Expands `scenario`, whose text is `text`, with the workloads it names.
 pub fn expand(
@@ -412,6 +412,10 @@ fn alone_run(
 
 /// The group each of the first `vms` VMs belongs to; a sweep over numbers of VMs has one group.
 fn vms_of(s: &Scenario, vms: u32) -> Vec<&VmGroup> {
+    let beside = s.sweep.beside.iter().map(|who| vms_beside(&s.vms, *who));
+    if let Some(all) = beside.into_iter().find(|all| all.len() == vms as usize) {
+        return all;
+    }
     let listed = s.vms.iter().flat_map(|g| std::iter::repeat_n(g, g.count as usize));
     let last = s.vms.last().into_iter().cycle();
     listed.chain(last).take(vms as usize).collect()

@@ -14,7 +14,9 @@ use crate::schema::host::CgroupLayout;
 use crate::schema::keys::scenario as keys;
 use crate::schema::linux::GuestLock;
 use crate::schema::lock::LockChoice;
-use crate::schema::scenario::{usual_layout, Measure, Scenario, Sweep, Trace, VmGroup};
+use crate::schema::scenario::{
+    usual_layout, vms_beside, Beside, Measure, Role, Scenario, Sweep, Trace, VmGroup,
+};
 
 /// Reads a scenario. `file` is what errors call it.
 pub fn parse_scenario(file: &str, name: &str, text: &str) -> Result<Scenario, Problems> {
@@ -61,6 +63,7 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
     let by_case = top.at(&keys::CASE).is_some();
     let cases = cases(top, written?, &groups, &arms, baseline);
     let guest_locks = sweep.guest_locks.as_deref();
+    check_beside(top, &groups, &sweep);
     check_guests(top, &Said { groups: &groups, arms: &arms, by_case, guest_locks });
     Some(Scenario {
         name: name.to_string(),
@@ -114,6 +117,7 @@ struct SweepKeys {
     cgroups: Option<Vec<CgroupLayout>>,
     locks: Option<Vec<LockChoice>>,
     guest_locks: Option<Vec<GuestLock>>,
+    beside: Option<Vec<Beside>>,
     says: Swept,
 }
 
@@ -121,19 +125,25 @@ impl SweepKeys {
     /// What is run over: what is not swept is as the VMs have it.
     fn of(self, groups: &[VmGroup]) -> Sweep {
         let workload = || groups[0].workload.clone().into_iter().collect();
-        let count = || vec![groups.iter().map(|g| g.count).sum()];
+        let beside = self.beside.unwrap_or_default();
+        let count = || match &beside[..] {
+            [] => vec![groups.iter().map(|g| g.count).sum()],
+            all => all.iter().map(|who| vms_beside(groups, *who).len() as u32).collect(),
+        };
         Sweep {
             profiles: self.profiles.unwrap_or_else(workload),
             vms: self.vms.unwrap_or_else(count),
             cgroups: self.cgroups.unwrap_or_else(|| vec![usual_layout(groups.iter())]),
             locks: self.locks.unwrap_or_default(),
             guest_locks: self.guest_locks.unwrap_or_default(),
+            beside,
         }
     }
 }
 
 fn read_sweep(v: Value) -> SweepKeys {
-    let Some(t) = v.table("[sweep] with profiles, vms, cgroups, locks or guest_locks") else {
+    let Some(t) = v.table("[sweep] with profiles, vms, cgroups, locks, guest_locks or beside")
+    else {
         return SweepKeys::default();
     };
     t.only_of(&keys::SWEEP);
@@ -144,6 +154,7 @@ fn read_sweep(v: Value) -> SweepKeys {
         vms: t.read(&keys::VMS).flatten(),
         cgroups: t.read(&keys::CGROUPS).flatten(),
         guest_locks: t.read(&keys::GUEST_LOCKS).flatten(),
+        beside: t.read(&keys::BESIDE).flatten(),
         locks: t.at(&keys::LOCKS).and_then(|v| read_list(&v, &keys::LOCKS.takes.0, read_lock)),
     }
 }
@@ -168,6 +179,22 @@ fn check_locks(top: &Table, group: &VmGroup, sweep: &SweepKeys, arms: &[Arm]) {
             format!("waiters of {} halt, and CPL 3 has no HLT", lock.kind.name()),
             "cpl = 0, or a lock that only spins: tas, ticket, mcs, preemptable",
         );
+    }
+}
+
+/// It is clear who is shaped and who is a hog, and their numbers tell whom the VM stands beside.
+fn check_beside(top: &Table, groups: &[VmGroup], sweep: &SweepKeys) {
+    let (Some(_), Some(at)) = (&sweep.beside, top.get("sweep")) else { return };
+    let of = |role| groups.iter().filter(move |g| g.role == role).map(|g| g.count).sum::<u32>();
+    let [shaped, hogs] = [Role::Shaped, Role::Hog].map(of);
+    if (shaped, groups.len()) != (1, 2) || hogs < 2 {
+        at.problem(
+            "sweep.beside, but it is not clear who stands beside whom",
+            "two [[vm]]: one with role = \"shaped\", and one with role = \"hog\" and a count of 2 or more",
+        );
+    }
+    if sweep.vms.is_some() {
+        at.problem("sweep.beside already says how many VMs there are", "no vms in [sweep]");
     }
 }
 

@@ -175,6 +175,25 @@ pub struct Sweep {
     pub locks: Vec<LockChoice>,
     /// Locks of Linux guests, each compared by itself; empty: the VMs' own alone.
     pub guest_locks: Vec<GuestLock>,
+    /// Who stands beside the VM that is shaped; `vms` then has the number of VMs of each.
+    pub beside: Vec<Beside>,
+}
+
+/// Who stands beside the VM whose vCPUs are made asymmetric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beside {
+    /// The VMs with that role, which take all they can get.
+    Hogs,
+    /// As many VMs like it as there are hogs, itself among them.
+    Alike,
+    /// Nobody.
+    None,
+}
+
+impl Named for Beside {
+    fn choices() -> Vec<(&'static str, Beside)> {
+        vec![("hogs", Beside::Hogs), ("alike", Beside::Alike), ("none", Beside::None)]
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -197,6 +216,20 @@ pub struct Trace {
     pub epochs: bool,
     pub picks: bool,
     pub stalls: bool,
+}
+
+/// The group of each VM where the VM that is shaped stands beside `who`.
+pub(crate) fn vms_beside(groups: &[VmGroup], who: Beside) -> Vec<&VmGroup> {
+    let of = |role| {
+        let groups = groups.iter().filter(move |g| g.role == role);
+        groups.flat_map(|g| std::iter::repeat_n(g, g.count as usize))
+    };
+    let shaped = of(Role::Shaped).take(1);
+    match who {
+        Beside::Hogs => shaped.chain(of(Role::Hog)).collect(),
+        Beside::Alike => shaped.cycle().take(of(Role::Hog).count()).collect(),
+        Beside::None => shaped.collect(),
+    }
 }
 
 /// The cgroups of the hosts such VMs are run on.

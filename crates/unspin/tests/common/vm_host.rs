@@ -120,3 +120,10 @@ pub fn guard_of(child: &Child) -> u32 {
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     fs::read_to_string(children).unwrap().trim().parse().unwrap()
 }
+
+/// The CPUs that a thread may use, as the kernel lists them.
+pub fn allowed(tid: u32) -> String {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    line.unwrap().trim().to_string()
+}

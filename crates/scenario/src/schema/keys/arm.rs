@@ -70,7 +70,7 @@ table! { ARM: Arm = "[[arm]]", "A way of treating the VMs. `alone` and `ideal` a
         .usually("none of it")
         .only_on(Machines::Hypervisors, |a| a.asym != Asym::default())
         .help("asymmetric vCPUs, with the fair scheduler; on machines emulated and kvm unspin shape makes \
-               them, and time takes a cgroup per vCPU");
+               them");
     PHYSICAL: Flag = "physical", Flag =>
         .usually(false)
         .only_on(Machines::Sim, |a| a.platform.physical)
@@ -102,7 +102,7 @@ table! { ASYM_PARTS: Asym = "asym = { … }", "Which parts of asymmetric vCPUs a
         .help("adjustment of scheduling latency (5.4.2)");
     RESOLVER: Flag = "resolver", Flag =>
         .usually(false)
-        .only_on(Machines::Sim, |a| a.resolver)
+        .on(Machines::Hypervisors)
         .help("the resolver of resource conflicts (5.4.3)");
     ASYM_PERIOD_MS: Maybe<Integer<u32>> = "period_ms", Maybe(integer(1, PERIOD_MAX_MS, " ms")) =>
         .usually("each allocation period; 80 on emulated and kvm")

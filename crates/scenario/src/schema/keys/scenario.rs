@@ -7,7 +7,7 @@ use crate::schema::key::{
 };
 use crate::schema::limits::{MS_MAX, VMS_MAX};
 use crate::schema::linux::GuestLock;
-use crate::schema::scenario::{Case, Measure, Scenario, Sweep, Trace};
+use crate::schema::scenario::{Beside, Case, Measure, Scenario, Sweep, Trace};
 use unspin_diagnosis::Cause;
 use unspin_uapi::Number;
 
@@ -108,6 +108,11 @@ table! { SWEEP: Sweep = "[sweep]", "Every arm runs at every point: each combinat
         .usually("the VMs' `guest_lock`")
         .on(Machines::Module)
         .help("locks of Linux guests, each compared by itself with all arms");
+    BESIDE: Maybe<List<Word<Beside>>> = "beside", Maybe(list("", word())) =>
+        .usually("all the VMs that are listed")
+        .on(Machines::Hypervisors)
+        .help("who stands beside the one [[vm]] with role = \"shaped\": the [[vm]] with role = \"hog\", as \
+               many VMs like it as there are hogs, itself among them, or nobody");
 }
 
 table! { MEASURE: Measure = "[measure]", "Lengths, in milliseconds of the machine's time.";

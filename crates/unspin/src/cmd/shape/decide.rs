@@ -85,6 +85,8 @@ pub struct Parts {
     pub time: bool,
     /// How soon they get a CPU when they wake up (5.4.2).
     pub latency: bool,
+    /// On which CPU each is (5.4.3, [`super::apart`]).
+    pub resolver: bool,
 }
 
 /// What is decided of a vCPU.
@@ -98,6 +100,9 @@ pub struct Decision {
     pub used_ns: u64,
     pub next_ns: u64,
     pub ready: bool,
+    /// How soon it is to have a CPU, in us, and how long it waited for one in the period, in ns.
+    pub latency_us: u32,
+    pub waited_ns: u64,
 }
 
 /// How a VM is set before anything is changed.
@@ -177,6 +182,8 @@ impl Shaper {
             used_ns: vcpu.consumed_ns,
             next_ns: vcpu.allocated_ns,
             ready: vcpu.ready == 1,
+            latency_us: vcpu.latency_us,
+            waited_ns: each[index].waited_ns,
         };
         self.vcpus.iter().enumerate().take(seen.len()).map(decision).collect()
     }
@@ -270,7 +277,7 @@ mod tests {
     use proptest::prelude::*;
 
     const PERIOD_NS: u64 = 80_000_000;
-    const BOTH: Parts = Parts { time: true, latency: true };
+    const BOTH: Parts = Parts { time: true, latency: true, resolver: false };
     const SLICE_NS: u64 = 3_000_000;
 
     fn own(weights: Vec<u64>, whole: u64) -> Own {
@@ -317,7 +324,7 @@ mod tests {
         assert_eq!(slices.last().unwrap().0, 250);
         let lowest = slices.iter().position(|(first, _)| *first == 250).unwrap();
         assert!(slices[lowest + 1].1 < slices[lowest].1, "its waker follows: {slices:?}");
-        let mut plain = Shaper::new(Parts { time: true, latency: false }, own(vec![100; 2], 100));
+        let mut plain = Shaper::new(Parts { latency: false, ..BOTH }, own(vec![100; 2], 100));
         assert_eq!(plain.period(&[late(0, 0), asleep(1)], false)[0].slice_ns, None);
         let awake = [Seen { wakes: 0, ..late(5, 0) }, asleep(3)];
         assert_eq!(vm.period(&awake, false)[0].slice_ns, Some(SLICE_NS), "it did not wake up");

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is decided, as a table and as JSON.
 
-use super::decide::{Decision, Shaper};
-use super::place::Placed;
+use super::decide::Decision;
+use super::vm::Shaped;
 use crate::cmd::diagnose::show::title;
 use serde::Serialize;
 use std::fmt::Write;
 use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Style};
-use unspin_host::{Host, VmProcess};
+use unspin_host::journal::Target;
+use unspin_host::VmProcess;
 use unspin_report::printable_lines;
 
 #[derive(Debug, Serialize)]
@@ -34,7 +35,8 @@ struct OfVcpu {
     weight: Change<u64>,
     /// Null where latency is not adapted.
     slice_us: Option<Change<u64>>,
-    /// vCPUs are not moved: both are the CPU that it is on, null where it has ended.
+    /// The CPU that it was on last, null where it has ended, and the one that it is pinned to. Both are the
+    /// same where vCPUs are not moved.
     pcpu: Change<Option<u32>>,
     why: String,
 }
@@ -45,6 +47,11 @@ struct OfVm {
     pid: u32,
     cpus: Cpus,
     weight: Change<u64>,
+    /// Its vCPUs have nice values instead of weights: the nearest, a factor of 1.25 apart. Where it has no
+    /// weight of its own, `weight` says by how much they are raised together, of 100.
+    by_nice: bool,
+    /// Why its vCPUs are never moved; null where they may be.
+    pinned: Option<String>,
     #[serde(skip)]
     title: String,
 }
@@ -67,21 +74,14 @@ struct Refused {
     why: String,
 }
 
-/// A VM, and what was decided of it in a period.
+/// A VM, what was decided of it in a period, and the CPUs that its vCPUs were on last.
 pub struct Decided<'a> {
-    pub placed: &'a Placed,
-    pub shaper: &'a Shaper,
-    /// What is set now: the vCPUs' weights, the VM's, and the vCPUs' slices in ns, none of these where
-    /// latency is not adapted.
-    pub now: (&'a [u64], u64, &'a [u64]),
-    pub decisions: &'a [Decision],
-    /// The VM's weight.
-    pub whole: u64,
+    pub vm: &'a Shaped,
+    pub cpus: Vec<Option<u32>>,
 }
 
 impl Document {
     pub fn new<'a>(
-        host: &Host,
         vms: impl IntoIterator<Item = Decided<'a>>,
         refused: &[(VmProcess, String)],
     ) -> Document {
@@ -94,37 +94,39 @@ impl Document {
             refused: refused.collect(),
         };
         for vm in vms {
-            all.add(host, &vm);
+            all.add(&vm);
         }
         all
     }
 
-    fn add(&mut self, host: &Host, vm: &Decided) {
-        let process = &vm.placed.vm;
-        let (weights, whole, slices) = vm.now;
-        let vcpus = process.vcpus.iter().zip(weights).zip(vm.decisions);
-        for (index, ((vcpu, now), decision)) in vcpus.enumerate() {
-            let slice = slices.get(index).copied().zip(decision.slice_ns);
-            let cpu = host.last_cpu(vcpu.tid);
+    fn add(&mut self, decided: &Decided) {
+        let Decided { vm, cpus } = decided;
+        let (process, is, places) = (&vm.placed.vm, vm.is(), vm.places());
+        for (index, (vcpu, decision)) in process.vcpus.iter().zip(&vm.decisions).enumerate() {
+            let slice = is.slices.get(index).copied().zip(decision.slice_ns);
+            let now = cpus[index];
             self.decisions.push(OfVcpu {
                 vm: name(process),
                 vcpu: vcpu.index,
-                weight: Change { now: *now, then: decision.weight },
+                weight: Change { now: is.weights[index], then: decision.weight },
                 slice_us: slice.map(|(now, then)| Change { now: now / 1000, then: then / 1000 }),
-                pcpu: Change { now: cpu, then: cpu },
+                pcpu: Change { now, then: places.get(index).copied().or(now) },
                 why: why(decision),
             });
         }
-        let was_set = vm.shaper.since.wall_ns > 0;
+        let shaper = &vm.shaper;
+        let was_set = shaper.since.wall_ns > 0;
         self.vms.push(OfVm {
             vm: name(process),
             pid: process.pid,
             cpus: Cpus {
-                before: vm.shaper.before.cpus(),
-                is: was_set.then(|| vm.shaper.since.cpus()),
-                due: vm.shaper.due_cpus().filter(|_| was_set),
+                before: shaper.before.cpus(),
+                is: was_set.then(|| shaper.since.cpus()),
+                due: shaper.due_cpus().filter(|_| was_set),
             },
-            weight: Change { now: whole, then: vm.whole },
+            weight: Change { now: is.whole, then: vm.whole },
+            by_nice: matches!(vm.placed.vcpus[0].target, Target::Nice { .. }),
+            pinned: vm.placed.cpus.as_ref().err().cloned(),
             title: title(process),
         });
     }
@@ -133,7 +135,17 @@ impl Document {
         let mut text = String::new();
         if !self.decisions.is_empty() {
             let mut rows = Builder::default();
-            rows.push_record(["VM", "vCPU", "weight", "then", "slice, µs", "then", "CPU", "why"]);
+            rows.push_record([
+                "VM",
+                "vCPU",
+                "weight",
+                "then",
+                "slice, µs",
+                "then",
+                "CPU",
+                "then",
+                "why",
+            ]);
             for vcpu in &self.decisions {
                 rows.push_record([
                     vcpu.vm.clone(),
@@ -143,11 +155,12 @@ impl Document {
                     vcpu.slice_us.map_or("-".into(), |slice| slice.now.to_string()),
                     vcpu.slice_us.map_or("-".into(), |slice| slice.then.to_string()),
                     vcpu.pcpu.now.map_or("-".into(), |cpu| cpu.to_string()),
+                    vcpu.pcpu.then.map_or("-".into(), |cpu| cpu.to_string()),
                     vcpu.why.clone(),
                 ]);
             }
             let mut table = rows.build();
-            table.with(Style::blank()).modify(Columns::new(1..7), Alignment::right());
+            table.with(Style::blank()).modify(Columns::new(1..8), Alignment::right());
             let table = table.to_string();
             text.extend(table.lines().flat_map(|line| [line.trim_end(), "\n"]));
         }
@@ -173,11 +186,13 @@ impl Document {
                 .iter()
                 .filter_map(|vcpu| Some(vcpu.slice_us.as_ref()?.now.to_string()))
                 .collect();
+            let cpus: Vec<String> =
+                its.iter().filter_map(|vcpu| Some(vcpu.pcpu.then?.to_string())).collect();
             let _ = write!(text, "{}; vCPUs' weights {}", vm.line(), weights.join(" "));
-            text += &match slices.is_empty() {
-                true => "\n".to_string(),
-                false => format!("; slices, µs: {}\n", slices.join(" ")),
-            };
+            if !slices.is_empty() {
+                let _ = write!(text, "; slices, µs: {}", slices.join(" "));
+            }
+            let _ = writeln!(text, "; CPUs {}", cpus.join(" "));
         }
         printable_lines(&text)
     }
@@ -187,6 +202,10 @@ impl OfVm {
     fn line(&self) -> String {
         let Change { now, then } = self.weight;
         let weight = if now == then { now.to_string() } else { format!("{now}, then {then}") };
+        let weight = match self.by_nice {
+            true => format!("{weight} (set as nice values of its vCPUs)"),
+            false => weight,
+        };
         match (self.cpus.is, self.cpus.due) {
             (Some(is), Some(due)) => format!(
                 "{}: gets {is:.2} CPUs, and {due:.2} are due to it; the VM's weight {weight}",

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin shape`: shares a VM's CPU time out among its vCPUs by what each can use.
 
+mod apart;
 mod decide;
 mod document;
+mod nice;
 mod place;
 mod shaping;
+mod vm;
 
 use crate::out;
 use crate::span::stopped_by_signals;
@@ -15,13 +18,14 @@ use crate::watch::{Kernel, Paced, Paces, Source};
 use decide::Parts;
 use place::Places;
 use shaping::{Asked, Shaping};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 use unspin_host::journal::JOURNAL;
-use unspin_host::Host;
+use unspin_host::{cpus, Host};
 
 const HELP: &str = "\
 The vCPUs of a VM have equal weights, and often unequal work: one holds the lock that the others spin for. \
@@ -39,6 +43,9 @@ with them.
 What is changed is noted before (/run/unspin/journal). It is put back when the command ends (Ctrl-C, TERM, \
 HUP), at an error, and by a second process if this one is killed or hangs; failing all that, by the next \
 unspin that uses the journal, or by unspin diagnose --put-back.";
+
+/// More CPUs than any kernel has.
+const CPUS_MAX: u32 = 1 << 13;
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
@@ -60,10 +67,15 @@ pub struct Args {
     #[arg(long, value_name = "MS", default_value = "80",
           value_parser = clap::value_parser!(u64).range(20..=1000))]
     period_ms: u64,
-    /// What is adapted: vCPUs' parts of the VM's CPU time, and how soon they get a CPU when they wake up
-    /// (kernel 6.12 and later).
+    /// What is adapted: vCPUs' parts of the VM's CPU time (time), how soon they get a CPU when they wake up
+    /// (latency, kernel 6.12 and later), and on which CPU each is (resolver; not of VMs that are pinned).
     #[arg(long, value_name = "PARTS", value_delimiter = ',', default_value = "time,latency")]
     parts: Vec<Part>,
+    /// With the resolver: vCPUs may also be moved from one NUMA node to another.
+    #[arg(long)]
+    across_nodes: bool,
+    #[arg(long, hide = true, default_value = "/sys/devices/system")]
+    system: PathBuf,
     #[arg(long, hide = true, default_value = ROOT)]
     sysfs: PathBuf,
     #[arg(long, hide = true, default_value = "/proc")]
@@ -84,12 +96,21 @@ pub struct Args {
 enum Part {
     Time,
     Latency,
+    Resolver,
 }
 
 impl Args {
     fn parts(&self) -> Parts {
         let has = |part| self.parts.contains(&part);
-        Parts { time: has(Part::Time), latency: has(Part::Latency) }
+        Parts { time: has(Part::Time), latency: has(Part::Latency), resolver: has(Part::Resolver) }
+    }
+
+    /// Sets of CPUs between which no vCPU is moved.
+    fn nodes(&self) -> Vec<BTreeSet<u32>> {
+        match cpus::nodes(&self.system) {
+            nodes if nodes.is_empty() || self.across_nodes => vec![(0..CPUS_MAX).collect()],
+            nodes => nodes,
+        }
     }
 
     fn source(&self, host: &Host, period: Duration) -> anyhow::Result<Box<dyn Source>> {
@@ -129,7 +150,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         period,
         once: args.once,
         json: args.json,
-        places: Places { host: &host, sysfs: &args.sysfs, cgroups: &args.cgroups },
+        places: Places {
+            host: &host,
+            sysfs: &args.sysfs,
+            cgroups: &args.cgroups,
+            nodes: args.nodes(),
+        },
     };
     let mut shaping = Shaping::new(asked, &mut *source, &stop);
     shaping.choose()?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the weights of a VM's vCPUs are, or why it has none that may be set.
+//! What there is to set of a VM: weights, slices and CPUs of its vCPUs, or why it has none that may be set.
 
+use super::nice;
 use crate::cmd::diagnose::show::title;
 use crate::sysfs::Module;
 use crate::vms;
@@ -19,28 +20,35 @@ pub struct Places<'a> {
     pub sysfs: &'a Path,
     /// Where cgroups are: `/sys/fs/cgroup`.
     pub cgroups: &'a Path,
+    /// Sets of CPUs between which nobody is moved.
+    pub nodes: Vec<BTreeSet<u32>>,
 }
 
-/// A VM whose vCPUs have a cgroup each.
+/// A VM whose vCPUs have weights.
 #[derive(Debug, Clone)]
 pub struct Placed {
     pub vm: VmProcess,
-    /// `cpu.weight` of each vCPU's cgroup, in the order of `vm.vcpus`.
+    /// That of each vCPU, in the order of `vm.vcpus`: of its cgroup, or by its nice value.
     pub vcpus: Vec<Weight>,
     /// How long the scheduler gives each of them at a stretch, in ns; none where the kernel does not let
     /// it be set.
     pub slices: Vec<u64>,
-    /// `cpu.weight` of the cgroup that all of the VM is in.
-    pub whole: Weight,
-    /// Its part of the CPUs that its vCPUs may use, by the weights of the cgroups beside its own.
+    /// `cpu.weight` of the cgroup that all of the VM, and nothing else, is in.
+    pub whole: Option<Weight>,
+    /// Its part of the CPUs that its vCPUs may use, by the weights of the cgroups beside its own; 0 where
+    /// that is not known.
     pub due_cpus: f64,
+    /// The CPUs that its vCPUs may use, or why they are not moved, in words.
+    pub cpus: Result<BTreeSet<u32>, String>,
 }
 
-/// A `cpu.weight`, and what it is, 1 to 10000.
+/// What a thread's or a cgroup's weight is set by, and what it is, 1 to 10000.
 #[derive(Debug, Clone)]
 pub struct Weight {
     pub target: Target,
     pub is: u64,
+    /// How the target reads.
+    pub text: String,
 }
 
 impl Placed {
@@ -49,9 +57,25 @@ impl Placed {
         is_fit(places, vm)?;
         let dirs: Vec<PathBuf> =
             vm.vcpus.iter().map(|vcpu| dir(places, vcpu.tid)).collect::<Result<_, _>>()?;
-        for (vcpu, dir) in vm.vcpus.iter().zip(&dirs) {
-            is_alone(vcpu.tid, dir)?;
+        let slice = |tid| slice::of(tid).ok().filter(|ns| *ns > 0);
+        let slices = vm.vcpus.iter().map(|vcpu| slice(vcpu.tid)).collect::<Option<_>>();
+        let placed = Placed {
+            vm: vm.clone(),
+            vcpus: Vec::new(),
+            slices: slices.unwrap_or_default(),
+            whole: None,
+            due_cpus: 0.0,
+            cpus: common_cpus(places, vm),
+        };
+        let each = vm.vcpus.iter().zip(&dirs).map(|(vcpu, dir)| is_alone(vcpu.tid, dir));
+        match each.collect::<Result<Vec<bool>, _>>()?.iter().all(|is| *is) {
+            true => placed.with_cgroups(places, &dirs),
+            false => placed.with_nice_values(places, &dirs),
         }
+    }
+
+    /// Its vCPUs have a cgroup each.
+    fn with_cgroups(self, places: &Places, dirs: &[PathBuf]) -> Result<Placed, String> {
         let parents: BTreeSet<&Path> = dirs.iter().filter_map(|dir| dir.parent()).collect();
         let parent = match parents.into_iter().collect::<Vec<_>>()[..] {
             [parent] => parent,
@@ -60,11 +84,42 @@ impl Placed {
         let vcpus = dirs.iter().map(|dir| weight(dir)).collect::<Result<_, _>>()?;
         let whole_dir = whole(parent, places.cgroups);
         let whole = weight(whole_dir)?;
-        let due_cpus = due_cpus(places, vm, whole_dir, whole.is);
-        let slice = |tid| slice::of(tid).ok().filter(|ns| *ns > 0);
-        let slices = vm.vcpus.iter().map(|vcpu| slice(vcpu.tid)).collect::<Option<_>>();
-        let slices = slices.unwrap_or_default();
-        Ok(Placed { vm: vm.clone(), vcpus, slices, whole, due_cpus })
+        let due_cpus = due_cpus(places, &self.vm, whole_dir, whole.is);
+        Ok(Placed { vcpus, whole: Some(whole), due_cpus, ..self })
+    }
+
+    /// They share one: the weights of threads follow from their nice values. Where the cgroup is the VM's
+    /// alone, it has the VM's weight.
+    fn with_nice_values(self, places: &Places, dirs: &[PathBuf]) -> Result<Placed, String> {
+        let dirs: BTreeSet<&Path> = dirs.iter().map(|dir| whole(dir, places.cgroups)).collect();
+        let whole_dir = match dirs.into_iter().collect::<Vec<_>>()[..] {
+            [dir] if is_of_process(self.vm.pid, dir) => Some(dir),
+            _ => None,
+        };
+        let whole = whole_dir.map(weight).transpose()?;
+        let due_cpus = match (whole_dir, &whole) {
+            (Some(dir), Some(whole)) => due_cpus(places, &self.vm, dir, whole.is),
+            _ => 0.0,
+        };
+        let of = |tid: u32| {
+            let nice = places.host.nice(tid).ok_or("it has ended")?;
+            let (is, text) = (nice::weight(nice), nice.to_string());
+            Ok(Weight { target: Target::Nice { tid }, is, text })
+        };
+        let vcpus = self.vm.vcpus.iter().map(|vcpu| of(vcpu.tid)).collect::<Result<_, String>>()?;
+        Ok(Placed { vcpus, whole, due_cpus, ..self })
+    }
+}
+
+/// The CPUs that all its vCPUs may use.
+fn common_cpus(places: &Places, vm: &VmProcess) -> Result<BTreeSet<u32>, String> {
+    let sets = vm.vcpus.iter().map(|vcpu| places.host.usable_cpus(vcpu.tid));
+    match sets.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>() {
+        sets if sets.len() > 1 => Err("its vCPUs are pinned: they may use different CPUs".into()),
+        mut sets => match sets.pop() {
+            Some(cpus) if cpus.len() > 1 => Ok(cpus),
+            _ => Err("its vCPUs are pinned: they may use one CPU only".into()),
+        },
     }
 }
 
@@ -131,18 +186,18 @@ fn dir(places: &Places, tid: u32) -> Result<PathBuf, String> {
 }
 
 /// Whether the cgroup has this thread and no other.
-fn is_alone(tid: u32, dir: &Path) -> Result<(), String> {
+fn is_alone(tid: u32, dir: &Path) -> Result<bool, String> {
     let path = dir.join("cgroup.threads");
     let text =
         fs::read_to_string(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-    match text.split_whitespace().all(|thread| thread == tid.to_string()) {
-        true => Ok(()),
-        false => Err(format!(
-            "its vCPUs have no cgroup each, as libvirt makes them ({} has other threads, too); nice \
-             values instead of weights are not built",
-            dir.display()
-        )),
-    }
+    Ok(text.split_whitespace().all(|thread| thread == tid.to_string()))
+}
+
+/// Whether the cgroup has this process and no other.
+fn is_of_process(pid: u32, dir: &Path) -> bool {
+    let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    let mut all = text.split_whitespace();
+    all.next() == Some(&pid.to_string()) && all.next().is_none()
 }
 
 /// The cgroup that all of the VM is in: libvirt's scope, or the one around the vCPUs'.
@@ -185,7 +240,9 @@ fn weight(dir: &Path) -> Result<Weight, String> {
     })?;
     let idle = fs::read_to_string(dir.join("cpu.idle")).unwrap_or_default();
     match text.trim().parse() {
-        Ok(is) if is > 0 && idle.trim() != "1" => Ok(Weight { target: Target::File { path }, is }),
+        Ok(is) if is > 0 && idle.trim() != "1" => {
+            Ok(Weight { target: Target::File { path }, is, text: text.trim().to_string() })
+        }
         _ => Err(format!("{} has no weight (cpu.idle is set)", dir.display())),
     }
 }

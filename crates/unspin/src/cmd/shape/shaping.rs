@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Period after period: what vCPUs did is read, what follows is decided, and set.
 
-use super::decide::{differ, Decision, Own, Parts, Shaper};
+use super::apart::{resolve, Movable};
+use super::decide::Parts;
 use super::document::{Decided, Document};
 use super::place::{left_alone, Placed, Places};
+use super::vm::{last_cpus, Shaped};
 use crate::exit::Cannot;
 use crate::out;
 use crate::span::wait;
@@ -15,9 +17,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use unspin_host::journal::Target;
 use unspin_host::VmProcess;
-use unspin_probe::Seen;
+use unspin_policy::asym::Params;
 
 /// Periods of a round, and how many of them, the first, have the values that were there before.
 const ROUND: u32 = 100;
@@ -50,111 +51,6 @@ pub struct Shaping<'a> {
     refused: Vec<(VmProcess, String)>,
     /// Of those another hand has set a value: they stay left alone.
     theirs: BTreeMap<u32, String>,
-}
-
-/// A VM that is shaped.
-struct Shaped {
-    placed: Placed,
-    shaper: Shaper,
-    /// The weights of its vCPUs, its own, and where latency is adapted the slices of its vCPUs.
-    targets: Vec<Target>,
-    /// What each of these is set to now.
-    set: Vec<u64>,
-    /// Of the last period, and its own weight after that.
-    decisions: Vec<Decision>,
-    whole: u64,
-}
-
-impl Shaped {
-    fn new(placed: Placed, parts: Parts, before: Option<Shaped>) -> Shaped {
-        let own = Own {
-            weights: placed.vcpus.iter().map(|weight| weight.is).collect(),
-            whole: placed.whole.is,
-            due_cpus: placed.due_cpus,
-            slices_ns: if parts.latency { placed.slices.clone() } else { Vec::new() },
-        };
-        let weights = placed.vcpus.iter().chain([&placed.whole]);
-        let tids = placed.vm.vcpus.iter().map(|vcpu| vcpu.tid).take(own.slices_ns.len());
-        let targets = weights
-            .map(|weight| weight.target.clone())
-            .chain(tids.map(|tid| Target::Slice { tid }))
-            .collect();
-        let set = [&own.weights[..], &[own.whole], &own.slices_ns].concat();
-        let whole = own.whole;
-        // What is due follows from who else is there.
-        let is_same = |old: &Shaped| {
-            let due_cpus = old.shaper.own().due_cpus;
-            old.placed.vm.vcpus == placed.vm.vcpus
-                && *old.shaper.own() == Own { due_cpus, ..own.clone() }
-        };
-        let mut shaper = match before.filter(is_same) {
-            Some(old) => old.shaper,
-            None => Shaper::new(parts, own),
-        };
-        shaper.begin();
-        Shaped { placed, shaper, targets, set, decisions: Vec::new(), whole }
-    }
-
-    /// What its vCPUs did between two samples, in their order; `None` where it or one of them has ended.
-    fn did(&self, before: &Sample, after: &Sample) -> Option<Vec<Seen>> {
-        let vm = after.vms.iter().find(|vm| vm.process.pid == self.placed.vm.pid)?;
-        let watched = vm.between(&before.seen, &after.seen)?;
-        let of = |index: u32| watched.vcpus.iter().find(|(number, _)| *number == index);
-        let vcpus = self.placed.vm.vcpus.iter();
-        vcpus.map(|vcpu| of(vcpu.index).map(|(_, seen)| seen.clone())).collect()
-    }
-
-    /// The values that are set: of weights of vCPUs, of the VM's own, and of slices.
-    fn parts_of_set(&self) -> (&[u64], u64, &[u64]) {
-        let vcpus = self.placed.vcpus.len();
-        (&self.set[..vcpus], self.set[vcpus], &self.set[vcpus + 1..])
-    }
-
-    /// What targets are to be set to; what is not worth setting stays.
-    fn wanted(&self) -> Vec<u64> {
-        let (weights, whole, slices) = self.parts_of_set();
-        let mut wanted = self.set.clone();
-        if self.decisions.len() != weights.len() {
-            return wanted;
-        }
-        let vcpus = weights.len();
-        let new: Vec<u64> = self.decisions.iter().map(|decision| decision.weight).collect();
-        if differ(weights, &new) || self.whole != whole {
-            wanted[..vcpus].copy_from_slice(&new);
-            wanted[vcpus] = self.whole;
-        }
-        let new: Vec<u64> = self.decisions.iter().filter_map(|d| d.slice_ns).collect();
-        if new.len() == slices.len() && differ(slices, &new) {
-            wanted[vcpus + 1..].copy_from_slice(&new);
-        }
-        wanted
-    }
-
-    /// Sets what was decided, where it is worth setting.
-    fn set(&mut self, undo: &mut Undo) -> anyhow::Result<()> {
-        let wanted = self.wanted();
-        let values = self.targets.iter().zip(self.set.iter().zip(&wanted));
-        let changes: Vec<(Target, String)> = values
-            .filter(|(_, (is, wanted))| is != wanted)
-            .map(|(target, (_, wanted))| (target.clone(), wanted.to_string()))
-            .collect();
-        undo.change(&changes)?;
-        self.set = wanted;
-        Ok(())
-    }
-
-    /// A target that another hand has set, in words.
-    fn theirs(&self, undo: &Undo) -> anyhow::Result<Option<String>> {
-        for (target, set) in self.targets.iter().zip(&self.set) {
-            let is = undo.read(target)?;
-            if is != set.to_string() {
-                return Ok(Some(format!(
-                    "another hand has set {target} to {is}, which was {set}: it stays"
-                )));
-            }
-        }
-        Ok(None)
-    }
 }
 
 impl<'a> Shaping<'a> {
@@ -200,8 +96,8 @@ impl<'a> Shaping<'a> {
             };
             match placed {
                 Ok(placed) => {
-                    let parts = self.asked.parts;
-                    self.vms.push(Shaped::new(placed, parts, old.remove(&vm.pid)));
+                    let Asked { parts, places, .. } = &self.asked;
+                    self.vms.push(Shaped::new(placed, places, *parts, old.remove(&vm.pid)));
                 }
                 Err(why) => self.refused.push((vm, why)),
             }
@@ -244,6 +140,9 @@ impl<'a> Shaping<'a> {
             }
             wait(self.asked.period, self.stop, &mut |_| {})?;
             let after = self.source.sample()?;
+            if hands.is_none() {
+                self.vms.iter_mut().for_each(|vm| vm.lay_out(&self.asked.places));
+            }
             let is_own = hands.is_none() || number < OWN;
             self.decide(&before, &after, is_own, number % BLOCK == BLOCK - 1);
             before = after;
@@ -270,16 +169,13 @@ impl<'a> Shaping<'a> {
 
     fn decide(&mut self, before: &Sample, after: &Sample, is_own: bool, corrects: bool) {
         for vm in &mut self.vms {
-            let Some(seen) = vm.did(before, after) else {
-                vm.decisions.clear();
-                continue;
-            };
-            vm.decisions = vm.shaper.period(&seen, is_own);
-            vm.whole = match (is_own, corrects) {
-                (false, true) => vm.shaper.correct(),
-                _ => vm.shaper.whole(),
-            };
+            match vm.did(before, after) {
+                Some(seen) => vm.period(&seen, is_own, corrects),
+                None => vm.decisions.clear(),
+            }
         }
+        let mut all: Vec<Movable> = self.vms.iter_mut().filter_map(Shaped::movable).collect();
+        resolve(&mut all, &self.asked.places.nodes, &Params::default());
     }
 
     /// Sets what was decided. False where the round is to begin anew: a VM has ended, or another hand has
@@ -306,14 +202,11 @@ impl<'a> Shaping<'a> {
 
     /// Shows what was decided last: all of it, or a line per VM.
     fn show(&self, all: bool) -> anyhow::Result<()> {
-        let decided = self.vms.iter().map(|vm| Decided {
-            placed: &vm.placed,
-            shaper: &vm.shaper,
-            now: vm.parts_of_set(),
-            decisions: &vm.decisions,
-            whole: vm.whole,
-        });
-        let document = Document::new(self.asked.places.host, decided, &self.refused);
+        let decided = self
+            .vms
+            .iter()
+            .map(|vm| Decided { vm, cpus: last_cpus(&self.asked.places, &vm.placed.vm) });
+        let document = Document::new(decided, &self.refused);
         match (self.asked.json, all) {
             (true, _) => out::json(&document),
             (false, true) => out::print(&document.text()),

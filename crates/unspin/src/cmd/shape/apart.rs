@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! On which CPU each vCPU runs, so that those that need most are apart. Nothing is read or written here.
+//!
+//! Shan, "High Performance Cloud Computing on Multicore Computers", dissertation, New Jersey Institute of
+//! Technology, section 5.4.3. What goes in is smoothed, which is ours: a vCPU whose need lasts for a period
+//! is not worth moving.
+
+use std::collections::BTreeSet;
+use unspin_policy::asym::{self, Core, Params, Vcpu};
+
+/// Of what a vCPU needs, the part that its last period counts.
+const LAST: f64 = 0.25;
+
+/// A vCPU: where it is, and what it needs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Mover {
+    pub cpu: u32,
+    /// CPU time in a period, in ns: the mean of its last parts.
+    need_ns: f64,
+    latency_us: u32,
+    /// How many of its latencies it waited for a CPU in the last period.
+    waits: u64,
+}
+
+impl Mover {
+    pub fn new(cpu: u32) -> Mover {
+        Mover { cpu, need_ns: 0.0, latency_us: u32::MAX, waits: 0 }
+    }
+
+    /// A period has ended: its part of the next, its latency, and how long it waited for a CPU.
+    pub fn period(&mut self, part_ns: u64, latency_us: u32, waited_ns: u64) {
+        let is_first = self.latency_us == u32::MAX;
+        let last = if is_first { 1.0 } else { LAST };
+        self.need_ns += last * (part_ns as f64 - self.need_ns);
+        self.latency_us = latency_us;
+        self.waits = waited_ns / 1000 / u64::from(latency_us.max(1));
+    }
+}
+
+/// A VM whose vCPUs may be moved.
+#[derive(Debug)]
+pub struct Movable<'a> {
+    /// The CPUs that all its vCPUs may use.
+    pub cpus: &'a BTreeSet<u32>,
+    pub vcpus: &'a mut [Mover],
+}
+
+/// CPUs for siblings that are on these now: each its own as far as there are so many, in the node it is in.
+pub fn laid_out(now: &[u32], cpus: &BTreeSet<u32>, nodes: &[BTreeSet<u32>]) -> Vec<u32> {
+    let mut places: Vec<u32> = Vec::new();
+    for cpu in now {
+        let node = nodes.iter().find(|node| node.contains(cpu));
+        let near = |other: &u32| node.is_none_or(|node| node.contains(other));
+        let there = cpus.iter().filter(|other| near(other));
+        let siblings = |other: u32| places.iter().filter(|place| **place == other).count();
+        let best = there.min_by_key(|other| (siblings(**other), *other != cpu, **other));
+        let best = best.or(cpus.first()).copied().unwrap_or(*cpu);
+        places.push(best);
+    }
+    places
+}
+
+/// Moves vCPUs of the busiest CPU of each node to others, or lets them change places. `nodes`: sets of CPUs
+/// between which nobody is moved.
+pub fn resolve(vms: &mut [Movable], nodes: &[BTreeSet<u32>], params: &Params) {
+    let of_vm = |vm: &Movable| {
+        let within = nodes.iter().map(|node| node.intersection(vm.cpus).copied().collect());
+        within.collect::<Vec<BTreeSet<u32>>>()
+    };
+    let sets: BTreeSet<BTreeSet<u32>> = vms.iter().flat_map(of_vm).collect();
+    for cpus in sets.iter().filter(|cpus| cpus.len() > 1) {
+        resolve_among(vms, cpus, params);
+    }
+}
+
+/// Those of the vCPUs that are on these CPUs, and may be on each of them.
+fn resolve_among(vms: &mut [Movable], cpus: &BTreeSet<u32>, params: &Params) {
+    let cpus: Vec<u32> = cpus.iter().copied().collect();
+    let mut cores = vec![Core::default(); cpus.len()];
+    let (mut vcpus, mut whose) = (Vec::new(), Vec::new());
+    for (number, vm) in vms.iter().enumerate() {
+        if !cpus.iter().all(|cpu| vm.cpus.contains(cpu)) {
+            continue;
+        }
+        for (index, mover) in vm.vcpus.iter().enumerate() {
+            let Ok(core) = cpus.binary_search(&mover.cpu) else { continue };
+            let mut vcpu = Vcpu::new(params, core as u32);
+            vcpu.allocated_ns = mover.need_ns as u64;
+            vcpu.latency_us = mover.latency_us;
+            vcpu.vm = number as u16;
+            let is_urgent = mover.latency_us <= params.urgent_us;
+            cores[core].conflicts += if is_urgent { mover.waits } else { 0 };
+            vcpus.push(vcpu);
+            whose.push((number, index));
+        }
+    }
+    asym::resolve_time(&mut vcpus, &mut cores, params);
+    asym::resolve_urgency(&mut vcpus, &cores, params);
+    for ((number, index), vcpu) in whose.into_iter().zip(&vcpus) {
+        vms[number].vcpus[index].cpu = cpus[vcpu.core as usize];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn set(cpus: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
+        cpus.into_iter().collect()
+    }
+
+    fn mover(cpu: u32, part_ms: u64) -> Mover {
+        let mut mover = Mover::new(cpu);
+        mover.period(part_ms * 1_000_000, 4_000, 0);
+        mover
+    }
+
+    #[test]
+    fn busy_vcpus_that_share_a_cpu_are_parted() {
+        let cpus = set(0..2);
+        let mut vms: Vec<Vec<Mover>> = (0..2).map(|_| vec![mover(0, 60), mover(1, 10)]).collect();
+        let [first, second] = &mut vms[..] else { unreachable!() };
+        let mut all =
+            [Movable { cpus: &cpus, vcpus: first }, Movable { cpus: &cpus, vcpus: second }];
+        resolve(&mut all, &[set(0..2)], &Params::default());
+        let places: Vec<Vec<u32>> =
+            vms.iter().map(|vm| vm.iter().map(|v| v.cpu).collect()).collect();
+        assert!(
+            places[0] != places[1] && places[0].contains(&0) && places[0].contains(&1),
+            "{places:?}"
+        );
+    }
+
+    #[test]
+    fn a_need_of_one_period_moves_nobody_yet() {
+        let mut mover = mover(0, 20);
+        mover.period(40_000_000, 4_000, 8_000_000);
+        assert_eq!((mover.need_ns, mover.waits), (25e6, 2));
+    }
+
+    #[test]
+    fn siblings_are_laid_out_apart_where_they_are() {
+        let nodes = [set(0..2), set(2..4)];
+        assert_eq!(laid_out(&[0, 0, 3, 3], &set(0..4), &nodes), [0, 1, 3, 2]);
+        assert_eq!(laid_out(&[1, 1, 1], &set(0..4), &nodes), [1, 0, 1], "no other node");
+        assert_eq!(laid_out(&[7], &set(2..4), &nodes), [2], "where it may not be");
+    }
+
+    proptest! {
+        /// Whatever vCPUs need: each stays within its CPUs and its node, and nowhere are more siblings than
+        /// the most that were together before.
+        #[test]
+        fn vcpus_stay_where_they_may_be(
+            vms in prop::collection::vec(
+                (0..3u32, prop::collection::vec((0..8u32, 0..80u64, 250..16_000u32, 0..40u64), 1..9)), 1..6),
+        ) {
+            let nodes = [set(0..4), set(4..8)];
+            let allowed = [set(0..8), set(0..4), set(2..6)];
+            let mut movers: Vec<Vec<Mover>> = Vec::new();
+            for (which, vcpus) in &vms {
+                let cpus: Vec<u32> = allowed[*which as usize].iter().copied().collect();
+                movers.push(vcpus.iter().map(|(cpu, part_ms, latency_us, waited_ms)| {
+                    let mut mover = Mover::new(cpus[*cpu as usize % cpus.len()]);
+                    mover.period(part_ms * 1_000_000, *latency_us, waited_ms * 1_000_000);
+                    mover
+                }).collect());
+            }
+            let before = movers.clone();
+            let together = |vm: &[Mover]| (0..8).map(|cpu| vm.iter().filter(|v| v.cpu == cpu).count()).max();
+            let mut all: Vec<Movable> = movers.iter_mut().zip(&vms)
+                .map(|(vcpus, (which, _))| Movable { cpus: &allowed[*which as usize], vcpus })
+                .collect();
+            for _ in 0..4 {
+                resolve(&mut all, &nodes, &Params::default());
+            }
+            for ((are, were), (which, _)) in movers.iter().zip(&before).zip(&vms) {
+                prop_assert!(together(are) <= together(were));
+                for (is, was) in are.iter().zip(were) {
+                    prop_assert!(allowed[*which as usize].contains(&is.cpu));
+                    prop_assert_eq!(is.cpu / 4, was.cpu / 4);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A VM that is shaped: what is set of it now, and what is to be.
+
+use super::apart::{laid_out, Movable, Mover};
+use super::decide::{differ, Decision, Own, Parts, Shaper};
+use super::nice;
+use super::place::{Placed, Places};
+use crate::undo::Undo;
+use crate::watch::Sample;
+use unspin_host::journal::Target;
+use unspin_host::{cpus, VmProcess};
+use unspin_probe::Seen;
+
+/// The weight of a VM that has none of its own: its vCPUs' are relative to it.
+const WHOLE: u64 = 100;
+
+/// What is set of a VM.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Values {
+    /// Weights of its vCPUs, and its own.
+    pub weights: Vec<u64>,
+    pub whole: u64,
+    /// Slices of its vCPUs, in ns; none where latency is not adapted.
+    pub slices: Vec<u64>,
+    /// The CPU that each vCPU is on; none where they are not moved, or not yet.
+    pub cpus: Vec<u32>,
+}
+
+/// A VM that is shaped.
+pub struct Shaped {
+    pub placed: Placed,
+    pub shaper: Shaper,
+    /// Of the last period.
+    pub decisions: Vec<Decision>,
+    /// Its own weight after that.
+    pub whole: u64,
+    /// Where its vCPUs are to be; none where they are not moved.
+    movers: Vec<Mover>,
+    is: Values,
+    /// What `is` is set by, and how each of these reads.
+    targets: Vec<Target>,
+    texts: Vec<String>,
+}
+
+impl Shaped {
+    /// `before`: the same as it was in the last round.
+    pub fn new(placed: Placed, places: &Places, parts: Parts, before: Option<Shaped>) -> Shaped {
+        let own = Own {
+            weights: placed.vcpus.iter().map(|weight| weight.is).collect(),
+            whole: placed.whole.as_ref().map_or(WHOLE, |whole| whole.is),
+            due_cpus: placed.due_cpus,
+            slices_ns: if parts.latency { placed.slices.clone() } else { Vec::new() },
+        };
+        let is = Values {
+            weights: own.weights.clone(),
+            whole: own.whole,
+            slices: own.slices_ns.clone(),
+            cpus: Vec::new(),
+        };
+        let whole = own.whole;
+        let before = before.filter(|old| old.placed.vm.vcpus == placed.vm.vcpus);
+        let is_moved = parts.resolver && placed.cpus.is_ok();
+        let (old, movers) = before.map_or((None, Vec::new()), |old| (Some(old.shaper), old.movers));
+        // What is due follows from who else is there.
+        let is_same = |old: &Shaper| {
+            let due_cpus = old.own().due_cpus;
+            *old.own() == Own { due_cpus, ..own.clone() }
+        };
+        let mut shaper = match old.filter(is_same) {
+            Some(old) => old,
+            None => Shaper::new(parts, own),
+        };
+        shaper.begin();
+        let (targets, texts) = targets(&placed, is.slices.len(), is_moved).into_iter().unzip();
+        let decisions = Vec::new();
+        let mut vm = Shaped { placed, shaper, decisions, whole, movers, is, targets, texts };
+        match is_moved {
+            true if vm.movers.is_empty() => vm.lay_out(places),
+            true => {}
+            false => vm.movers.clear(),
+        }
+        vm
+    }
+
+    pub fn is(&self) -> &Values {
+        &self.is
+    }
+
+    /// What its vCPUs did between two samples, in their order; `None` where it or one of them has ended.
+    pub fn did(&self, before: &Sample, after: &Sample) -> Option<Vec<Seen>> {
+        let vm = after.vms.iter().find(|vm| vm.process.pid == self.placed.vm.pid)?;
+        let watched = vm.between(&before.seen, &after.seen)?;
+        let of = |index: u32| watched.vcpus.iter().find(|(number, _)| *number == index);
+        let vcpus = self.placed.vm.vcpus.iter();
+        vcpus.map(|vcpu| of(vcpu.index).map(|(_, seen)| seen.clone())).collect()
+    }
+
+    /// A period has ended in which its vCPUs did this.
+    pub fn period(&mut self, seen: &[Seen], is_own: bool, corrects: bool) {
+        self.decisions = self.shaper.period(seen, is_own);
+        self.whole = match (is_own, corrects) {
+            (false, true) => self.shaper.correct(),
+            _ => self.shaper.whole(),
+        };
+        for (mover, did) in self.movers.iter_mut().zip(&self.decisions) {
+            mover.period(did.next_ns, did.latency_us, did.waited_ns);
+        }
+    }
+
+    /// It, as one whose vCPUs may be moved.
+    pub fn movable(&mut self) -> Option<Movable<'_>> {
+        let cpus = self.placed.cpus.as_ref().ok()?;
+        (!self.movers.is_empty()).then_some(Movable { cpus, vcpus: &mut self.movers })
+    }
+
+    /// Its vCPUs begin where they are, siblings apart.
+    pub fn lay_out(&mut self, places: &Places) {
+        let Ok(cpus) = &self.placed.cpus else { return };
+        let now = last_cpus(places, &self.placed.vm);
+        let now: Vec<u32> = now.into_iter().map(|cpu| cpu.unwrap_or(u32::MAX)).collect();
+        let laid = laid_out(&now, cpus, &places.nodes).into_iter().map(Mover::new);
+        match self.movers.is_empty() {
+            true => self.movers = laid.collect(),
+            false => self.movers.iter_mut().zip(laid).for_each(|(mover, new)| mover.cpu = new.cpu),
+        }
+    }
+
+    /// Where its vCPUs are to be.
+    pub fn places(&self) -> Vec<u32> {
+        self.movers.iter().map(|mover| mover.cpu).collect()
+    }
+
+    /// What is to be set; what is not worth setting stays.
+    fn wanted(&self) -> Values {
+        let mut wanted = self.is.clone();
+        if self.decisions.len() != self.is.weights.len() {
+            return wanted;
+        }
+        let weights: Vec<u64> = self.decisions.iter().map(|did| did.weight).collect();
+        if differ(&self.is.weights, &weights) || self.is.whole != self.whole {
+            (wanted.weights, wanted.whole) = (weights, self.whole);
+        }
+        let slices: Vec<u64> = self.decisions.iter().filter_map(|did| did.slice_ns).collect();
+        if slices.len() == self.is.slices.len() && differ(&self.is.slices, &slices) {
+            wanted.slices = slices;
+        }
+        wanted.cpus = self.places();
+        wanted
+    }
+
+    /// How targets are to read.
+    fn texts(&self, wanted: &Values) -> Vec<String> {
+        let mut texts = self.texts.clone();
+        let vcpus = wanted.weights.len();
+        // Where it has no weight of its own, all its vCPUs are raised.
+        let raised = match self.placed.whole {
+            Some(_) => 1.0,
+            None => wanted.whole as f64 / self.shaper.own().whole as f64,
+        };
+        let mut others = vcpus;
+        if (&self.is.weights, self.is.whole) != (&wanted.weights, wanted.whole) {
+            for (index, weight) in wanted.weights.iter().enumerate() {
+                texts[index] = match self.targets[index] {
+                    Target::Nice { .. } => nice::nearest(*weight as f64 * raised).to_string(),
+                    _ => weight.to_string(),
+                };
+            }
+            if self.placed.whole.is_some() {
+                texts[others] = wanted.whole.to_string();
+            }
+        }
+        others += usize::from(self.placed.whole.is_some());
+        for (text, ns) in texts[others..].iter_mut().zip(&wanted.slices) {
+            *text = ns.to_string();
+        }
+        for (text, cpu) in texts[others + wanted.slices.len()..].iter_mut().zip(&wanted.cpus) {
+            *text = cpu.to_string();
+        }
+        texts
+    }
+
+    /// Sets what was decided, where it is worth setting.
+    pub fn set(&mut self, undo: &mut Undo) -> anyhow::Result<()> {
+        let wanted = self.wanted();
+        let texts = self.texts(&wanted);
+        let values = self.targets.iter().zip(self.texts.iter().zip(&texts));
+        let changes: Vec<(Target, String)> = values
+            .filter(|(_, (is, wanted))| is != wanted)
+            .map(|(target, (_, wanted))| (target.clone(), wanted.clone()))
+            .collect();
+        undo.change(&changes)?;
+        (self.is, self.texts) = (wanted, texts);
+        Ok(())
+    }
+
+    /// A target that another hand has set, in words.
+    pub fn theirs(&self, undo: &Undo) -> anyhow::Result<Option<String>> {
+        for (target, set) in self.targets.iter().zip(&self.texts) {
+            let is = undo.read(target)?;
+            if is != *set {
+                return Ok(Some(format!(
+                    "another hand has set {target} to {is}, which was {set}: it stays"
+                )));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The CPU that each of its vCPUs was on last; `None` where it has ended.
+pub fn last_cpus(places: &Places, vm: &VmProcess) -> Vec<Option<u32>> {
+    vm.vcpus.iter().map(|vcpu| places.host.last_cpu(vcpu.tid)).collect()
+}
+
+/// What is set of a VM, and how it reads: weights of its vCPUs, its own, slices, and CPUs.
+fn targets(placed: &Placed, slices: usize, is_moved: bool) -> Vec<(Target, String)> {
+    let weights = placed.vcpus.iter().chain(&placed.whole);
+    let mut targets: Vec<(Target, String)> =
+        weights.map(|weight| (weight.target.clone(), weight.text.clone())).collect();
+    let tids = placed.vm.vcpus.iter().map(|vcpu| vcpu.tid);
+    let of = |(tid, ns): (u32, &u64)| (Target::Slice { tid }, ns.to_string());
+    targets.extend(tids.clone().zip(&placed.slices).take(slices).map(of));
+    if let Some(cpus) = placed.cpus.as_ref().ok().filter(|_| is_moved) {
+        targets.extend(tids.map(|tid| (Target::Affinity { tid }, cpus::list(cpus))));
+    }
+    targets
+}
