@@ -81,7 +81,7 @@ impl Tree {
                     fs::create_dir_all(path.parent().unwrap()).unwrap();
                     fs::write(path, format!("{}\n", before(index))).unwrap();
                 }
-                Target::Affinity { tid } | Target::Slice { tid } => {
+                Target::Affinity { tid } | Target::Slice { tid } | Target::Nice { tid } => {
                     tree.threads.borrow_mut().insert(*tid, (1, before(index)));
                 }
             }
@@ -92,7 +92,7 @@ impl Tree {
     fn targets(&self) -> Vec<Target> {
         let file = |path: &str| Target::File { path: self.dir.join(path) };
         let files = ["sys/module/kvm/halt_poll_ns", "sys/vms/1-0/mode", "cgroup/v0/cpu.weight"];
-        let threads = [3, 4].map(|tid| Target::Affinity { tid });
+        let threads = [Target::Affinity { tid: 3 }, Target::Nice { tid: 4 }];
         files.into_iter().map(file).chain(threads).collect()
     }
 
@@ -107,7 +107,7 @@ impl Tree {
                 fs::create_dir_all(dir).unwrap();
                 fs::write(path, value).unwrap();
             }
-            Target::Affinity { tid } | Target::Slice { tid } => {
+            Target::Affinity { tid } | Target::Slice { tid } | Target::Nice { tid } => {
                 let mut threads = self.threads.borrow_mut();
                 let (start, is) = threads.get_mut(tid).unwrap();
                 (*start, *is) = (*start + 1, value.into());
@@ -131,7 +131,7 @@ impl Hands for Tree {
         step(&self.left)?;
         match target {
             Target::File { .. } => self.host().key(target),
-            Target::Affinity { tid } | Target::Slice { tid } => {
+            Target::Affinity { tid } | Target::Slice { tid } | Target::Nice { tid } => {
                 Ok(self.threads.borrow().get(tid).map(|thread| thread.0))
             }
         }
@@ -141,7 +141,7 @@ impl Hands for Tree {
         step(&self.left)?;
         match target {
             Target::File { .. } => self.host().read(target),
-            Target::Affinity { tid } | Target::Slice { tid } => {
+            Target::Affinity { tid } | Target::Slice { tid } | Target::Nice { tid } => {
                 Ok(self.threads.borrow()[tid].1.clone())
             }
         }
@@ -151,7 +151,7 @@ impl Hands for Tree {
         step(&self.left)?;
         match target {
             Target::File { .. } => self.host().write(target, value)?,
-            Target::Affinity { tid } | Target::Slice { tid } => {
+            Target::Affinity { tid } | Target::Slice { tid } | Target::Nice { tid } => {
                 self.threads.borrow_mut().get_mut(tid).unwrap().1 = value.into();
             }
         }

@@ -100,7 +100,7 @@ mod tests {
         let begin = of(r#"{"begin":{"schema":1,"boot":"b"}}"#);
         let newer = of(r#"{"begin":{"schema":2,"boot":"b"}}"#);
         let kind = of(
-            r#"{"change":[{"id":1,"target":{"kind":"nice","tid":1},"key":1,"was":"","set":""}]}"#,
+            r#"{"change":[{"id":1,"target":{"kind":"colour","tid":1},"key":1,"was":"","set":""}]}"#,
         );
         for (text, line) in [(newer, 1), (begin + &kind, 2)] {
             let e = read(path(), text.as_bytes()).unwrap_err();
