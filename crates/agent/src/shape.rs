@@ -44,7 +44,9 @@ fn arguments(run: &Run, pids: &[u32]) -> Vec<String> {
     }
     let period_ms = run.arm.asym.period_ms.unwrap_or(PERIOD_MS).to_string();
     let options = ["shape", "--beside", "--parts", &parts.join(","), "--period-ms", &period_ms];
-    options.iter().map(ToString::to_string).chain(shaped).collect()
+    // The scenario pinned them, and its arm says that they are moved.
+    let pinned = (resolver && !run.pin.is_empty()).then_some("--pinned");
+    options.into_iter().chain(pinned).map(ToString::to_string).chain(shaped).collect()
 }
 
 fn failed(what: String) -> Error {

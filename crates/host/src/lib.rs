@@ -215,7 +215,7 @@ impl Host {
     }
 
     /// The CPUs that are online; `None` where `/proc/stat` does not say.
-    fn online_cpus(&self) -> Option<BTreeSet<u32>> {
+    pub fn online_cpus(&self) -> Option<BTreeSet<u32>> {
         let stat = fs::read_to_string(self.proc.join("stat")).ok()?;
         let number = |line: &str| line.strip_prefix("cpu")?.split(' ').next()?.parse().ok();
         let cpus: BTreeSet<u32> = stat.lines().filter_map(number).collect();

@@ -532,7 +532,7 @@ fn shipped_scenarios_and_profiles_are_right() {
             "exit-path" => "kvm",
             "diagnosis" | "diagnosis-hogs" | "diagnosis-quota" => "watched",
             "diagnosis-ab" => "wide",
-            "asymmetric" | "asymmetric-smoke" => "symmetric",
+            "asymmetric" | "asymmetric-smoke" | "asymmetric-unpinned" => "symmetric",
             "table1" => "ple-off",
             "one-vm-locks" => "ticket",
             _ if of_threads => "ticket",

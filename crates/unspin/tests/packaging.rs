@@ -97,15 +97,25 @@ fn the_service_is_what_the_command_takes() {
     assert!(checked.unwrap().success());
 }
 
-#[test]
-fn the_exporters_unit_is_what_the_command_takes() {
-    let unit = read("debian/unspin.unspin-export.service");
+/// What a unit runs, which the command takes: only the option that is added is wrong.
+fn start_of(unit: &str, option: &str) -> String {
+    let unit = read(unit);
     let start = unit.lines().find_map(|l| l.strip_prefix("ExecStart=/usr/bin/unspin ")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
-    // It ends before it serves: the last option is wrong.
-    let out = command.args(start.split(' ')).args(["--vcpus-max", "x"]).output().unwrap();
+    let out = command.args(start.split(' ')).args([option, "x"]).output().unwrap();
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(out.status.code() == Some(2) && said.contains("--vcpus-max"), "{said}");
+    assert!(out.status.code() == Some(2) && said.contains(option), "{said}");
+    start.to_string()
+}
+
+#[test]
+fn the_unit_that_shapes_is_what_the_command_takes() {
+    start_of("debian/unspin.unspin-shape.service", "--period-ms");
+}
+
+#[test]
+fn the_exporters_unit_is_what_the_command_takes() {
+    let start = start_of("debian/unspin.unspin-export.service", "--vcpus-max");
     // The port is one and the same wherever it is named.
     for file in ["docs/export.md", "README.md", "crates/unspin/src/cmd/export/mod.rs"] {
         assert!(read(file).contains("127.0.0.1:19455"), "{file}");

@@ -11,7 +11,7 @@ use std::fs;
 use std::ops::Deref;
 use std::path::Path;
 use std::process::{Child, Command};
-use vm_host::{allowed, comes_to, guard_of, said, signal, started, VmHost};
+use vm_host::{allowed, comes_to, guard_if_any, guard_of, said, signal, started, VmHost};
 
 const SCOPE: &str = r"machine.slice/machine-qemu\x2d1\x2dweb.scope";
 /// The first vCPU could go on, the second had no more to do.
@@ -330,4 +330,135 @@ fn a_vm_that_ends_leaves_nothing_to_put_back() {
     assert_eq!(out.status.code(), Some(1), "{}", said(&out));
     assert!(said(&out).contains("no VM runs on this host"), "{}", said(&out));
     assert_eq!(fake.journal(), "");
+}
+
+#[test]
+fn status_shows_what_is_shaped() {
+    let fake = Fake::new("status");
+    let child = fake.shapes();
+    let shaped = fake.dir.join("run/shape.json");
+    comes_to("nothing is written down", || shaped.exists());
+    let status = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        command.arg("status").args(more).arg("--shaped").arg(&shaped);
+        command.arg("--sysfs").arg(fake.dir.join("no-module")).output().unwrap()
+    };
+    let out = status(&[]);
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success(), "{}", said(&out));
+    assert!(text.contains(&format!("unspin shape (process {}):", child.id())), "{text}");
+    assert!(text.contains("could go on: its part is") && text.contains("web (process "), "{text}");
+    signal(child.id(), libc::SIGTERM);
+    child.wait_with_output().unwrap();
+    assert!(!shaped.exists());
+    assert_eq!(status(&[]).status.code(), Some(77), "no module, and nobody is shaped");
+}
+
+#[test]
+fn it_waits_for_a_vm_where_there_is_none() {
+    let fake = Fake::new("wait");
+    let vm = fake.dir.join(format!("proc/{}", fake.vm));
+    let away = fake.dir.join("away");
+    fs::rename(&vm, &away).unwrap();
+    let child = started(fake.shape(&["--wait"]), || true);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    fs::rename(&away, &vm).unwrap();
+    comes_to("the VM that came is not shaped", || fake.weights()[1] != "100");
+    signal(child.id(), libc::SIGTERM);
+    let out = child.wait_with_output().unwrap();
+    assert!(out.status.success(), "{}", said(&out));
+    fake.is_as_before();
+}
+
+/// `UNSPIN_KILLS` (25) times it is killed at some instant, with its guard, and the next start puts back.
+#[test]
+fn killed_at_any_instant_the_next_puts_back() {
+    let kills = std::env::var("UNSPIN_KILLS").map_or(25, |n| n.parse().expect("a number"));
+    let fake = Fake::new("kills");
+    let mut were_set = 0;
+    for kill in 0..kills {
+        // Paces that differ change something in each period.
+        let mut child = started(fake.shape(&[]), || true);
+        std::thread::sleep(std::time::Duration::from_micros(150_000 + kill * 7_919 % 250_000));
+        if let Some(guard) = guard_if_any(&child) {
+            signal(guard, libc::SIGKILL);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        were_set += u32::from(fake.weights() != ["100", "100", "100"]);
+        let back = fake.command(&["diagnose", "--put-back"], &[]).output().unwrap();
+        assert!(back.status.success(), "kill {kill}: {}", said(&back));
+        assert_eq!(fake.weights(), ["100", "100", "100"], "kill {kill}");
+        assert_eq!(fake.journal(), "");
+    }
+    println!("{kills} kills, {were_set} of them while something was set");
+    assert!(were_set > 0);
+}
+
+/// CPU time of a process so far, in seconds.
+fn cpu_s(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks: u64 = [11, 12].iter().map(|at| fields[*at].parse::<u64>().unwrap()).sum();
+    ticks as f64 / 100.0
+}
+
+/// Threads of this process that sleep, as vCPUs of 125 VMs.
+fn many(name: &str) -> Fake {
+    let fake = Fake::new(name);
+    let (told, ids) = std::sync::mpsc::channel();
+    for _ in 0..500 {
+        let told = told.clone();
+        std::thread::spawn(move || {
+            // SAFETY: it has no arguments and cannot fail.
+            told.send(unsafe { libc::gettid() } as u32).unwrap();
+            std::thread::sleep(std::time::Duration::from_secs(60));
+        });
+    }
+    let tids: Vec<u32> = ids.iter().take(500).collect();
+    for (vm, tids) in tids.chunks(4).enumerate() {
+        let (pid, slice) = (4_000_000 + vm as u32, format!("machine.slice/machine-{vm}.scope"));
+        fake.holds_vm(pid, &format!("vm{vm}"));
+        fake.write(&format!("proc/{pid}/status"), &format!("Tgid:\t{pid}"));
+        fake.write(&format!("cgroup/{slice}/cpu.weight"), "100");
+        for (index, tid) in tids.iter().enumerate() {
+            fake.write(&format!("proc/{pid}/task/{tid}/comm"), &format!("CPU {index}/KVM"));
+            for file in ["stat", "status"] {
+                let at = fake.dir.join(format!("proc/{tid}/{file}"));
+                fs::create_dir_all(at.parent().unwrap()).unwrap();
+                std::os::unix::fs::symlink(format!("/proc/{tid}/{file}"), at).unwrap();
+            }
+            fake.write(&format!("proc/{tid}/cgroup"), &format!("0::/{slice}/vcpu{index}"));
+            let group = format!("cgroup/{slice}/vcpu{index}");
+            fake.write(&format!("{group}/cpu.weight"), "100");
+            fake.write(&format!("{group}/cgroup.threads"), &tid.to_string());
+        }
+    }
+    fake
+}
+
+#[test]
+fn five_hundred_vcpus_cost_little() {
+    let fake = many("cost");
+    // Threads that sleep, as the BPF programs count them; and such as are made up, whose weights change.
+    let paces = vec!["0.5r,0.25,0.1,0.2"; 126].join("/");
+    let sources = [vec![], vec!["--synthetic-vcpus", paces.as_str()]];
+    for source in sources {
+        let args = [&["shape", "--json"], &source[..]].concat();
+        let mut command = fake.command(&args, &[("--cgroups", "cgroup")]);
+        let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        if child.try_wait().unwrap().is_some() {
+            println!("SKIPPED: reading the maps of BPF programs is not in the cost");
+            continue;
+        }
+        let before = cpu_s(child.id());
+        std::thread::sleep(std::time::Duration::from_secs(8));
+        let cost = (cpu_s(child.id()) - before) / 8.0;
+        signal(child.id(), libc::SIGTERM);
+        child.wait().unwrap();
+        let of = if source.is_empty() { "that sleep" } else { "that are made up" };
+        println!("shape, 500 vCPUs {of}: {:.2} % of a core", 100.0 * cost);
+        assert!(cfg!(debug_assertions) || cost < 0.2, "{cost} of a core");
+    }
 }

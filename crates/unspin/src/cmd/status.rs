@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin status`: the module, its defaults, every VM.
 
+use crate::cmd::shape::{what_is_shaped, Written, SHAPED};
 use crate::out;
 use crate::sysfs::{Module, ROOT};
 use crate::vms::Vm;
@@ -26,6 +27,8 @@ pub struct Args {
     sysfs: PathBuf,
     #[arg(long, hide = true, default_value = "/proc")]
     proc: PathBuf,
+    #[arg(long, hide = true, default_value = SHAPED)]
+    shaped: PathBuf,
 }
 
 #[derive(Serialize)]
@@ -39,10 +42,19 @@ struct Status {
     fail_open_total: Option<Value>,
     default: BTreeMap<String, Value>,
     vms: BTreeMap<String, BTreeMap<String, Value>>,
+    /// What `unspin shape` has decided last; null where it does not run.
+    shaped: Option<Written>,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let module = Module::open(&args.sysfs)?;
+    let shaped = what_is_shaped(&args.shaped);
+    let module = match (Module::open(&args.sysfs), &shaped) {
+        (Err(e), Some(shaped)) if !args.json => {
+            say!("unspin: {e:#}");
+            return out::print(&of_shape(shaped));
+        }
+        (opened, _) => opened?,
+    };
     if let Some(why) = module.other_version() {
         say!("unspin: {why}");
     }
@@ -50,7 +62,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let vms: Vec<(Vm, Files)> =
         module.vms()?.into_iter().map(|(id, files)| (Vm::new(&host, id), files)).collect();
     if !args.json {
-        return out::print(&table(&module, &vms));
+        let shaped = shaped.as_ref().map(of_shape).unwrap_or_default();
+        return out::print(&(table(&module, &vms) + &shaped));
     }
     out::json(&Status {
         schema: 1,
@@ -62,7 +75,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         fail_open_total: module.value(ModuleValue::FAIL_OPEN_TOTAL.file()).as_deref().map(value),
         default: typed(&module.defaults()),
         vms: vms.iter().map(|(vm, files)| (vm.id.clone(), known(vm, files))).collect(),
+        shaped,
     })
+}
+
+/// What `unspin shape` has decided last.
+fn of_shape(written: &Written) -> String {
+    format!("unspin shape (process {}):\n{}", written.process, written.document.text())
 }
 
 fn value(s: &str) -> Value {

@@ -52,11 +52,15 @@ impl Source for Kernel {
 
     fn sample(&mut self) -> anyhow::Result<Sample> {
         self.look()?;
-        let seen = self.probe.read().map_err(cannot)?;
-        let vms: Vec<Running> = self.scan.vms().cloned().collect();
-        let processes: Vec<VmProcess> = vms.iter().map(|vm| vm.process.clone()).collect();
+        let processes: Vec<VmProcess> = self.scan.vms().map(|vm| vm.process.clone()).collect();
         let places = Places { sysfs: &self.sysfs, host: &self.host };
         self.facts = Arc::new(self.facts.renewed(places, &processes, self.detail));
+        self.again()
+    }
+
+    fn again(&mut self) -> anyhow::Result<Sample> {
+        let seen = self.probe.read().map_err(cannot)?;
+        let vms: Vec<Running> = self.scan.vms().cloned().collect();
         Ok(Sample { vms, seen, facts: Arc::clone(&self.facts), left_out: self.left_out })
     }
 }

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Instant;
 use unspin_diagnosis::State;
-use unspin_host::Host;
+use unspin_host::{Host, VmProcess};
 use unspin_probe::Seen;
 
 /// What a vCPU does: the part of the time that it is on a CPU. Then it waits for one, or is halted.
@@ -44,26 +44,33 @@ pub struct Paced {
     host: Host,
     paces: Paces,
     start: Instant,
+    vms: Vec<Running>,
 }
 
 impl Paced {
     pub fn new(host: Host, paces: Paces) -> Paced {
-        Paced { host, paces, start: Instant::now() }
+        Paced { host, paces, start: Instant::now(), vms: Vec::new() }
     }
 }
 
 impl Source for Paced {
     fn look(&mut self) -> anyhow::Result<()> {
+        let processes = self.host.vm_processes().context("cannot look for VMs")?;
+        let running =
+            |process: VmProcess| Running { threads: self.host.threads(process.pid), process };
+        self.vms = processes.into_iter().map(running).collect();
         Ok(())
     }
 
     fn sample(&mut self) -> anyhow::Result<Sample> {
-        let processes = self.host.vm_processes().context("cannot look for VMs")?;
+        self.look()?;
+        self.again()
+    }
+
+    fn again(&mut self) -> anyhow::Result<Sample> {
         let ns = self.start.elapsed().as_nanos() as u64;
         let mut seen = BTreeMap::new();
-        let mut vms = Vec::new();
-        for (number, process) in processes.into_iter().enumerate() {
-            let vm = Running { threads: self.host.threads(process.pid), process };
+        for (number, vm) in self.vms.iter().enumerate() {
             let paces = self.paces.0.get(number).into_iter().flatten();
             let halted = Pace { share: 0.0, ready: false };
             let paces = paces.copied().chain(std::iter::repeat(halted));
@@ -75,8 +82,7 @@ impl Source for Paced {
                 did.times[rest] = ns - ran;
                 seen.insert(thread, did);
             }
-            vms.push(vm);
         }
-        Ok(Sample { vms, seen, facts: Arc::new(Facts::of_host()), left_out: 0 })
+        Ok(Sample { vms: self.vms.clone(), seen, facts: Arc::new(Facts::of_host()), left_out: 0 })
     }
 }

@@ -37,6 +37,12 @@ pub trait Source {
 
     /// Looks, and says what there is.
     fn sample(&mut self) -> anyhow::Result<Sample>;
+
+    /// The same of the VMs that there were at the last look, with what was known of them then besides their
+    /// vCPUs' states: it costs less.
+    fn again(&mut self) -> anyhow::Result<Sample> {
+        self.sample()
+    }
 }
 
 /// A VM and what its vCPUs did in a time, by their number; there is at least one.

@@ -117,8 +117,13 @@ pub fn signal(pid: u32, signal: i32) {
 
 /// The process that puts back if this one is killed.
 pub fn guard_of(child: &Child) -> u32 {
+    guard_if_any(child).unwrap()
+}
+
+/// It, if it is started already.
+pub fn guard_if_any(child: &Child) -> Option<u32> {
     let children = format!("/proc/{0}/task/{0}/children", child.id());
-    fs::read_to_string(children).unwrap().trim().parse().unwrap()
+    fs::read_to_string(children).unwrap().trim().parse().ok()
 }
 
 /// The CPUs that a thread may use, as the kernel lists them.

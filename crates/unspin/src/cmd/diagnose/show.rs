@@ -152,6 +152,10 @@ impl OfVm {
         &self.advice
     }
 
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// What its vCPUs did.
     pub fn did(&self) -> &Did {
         &self.did

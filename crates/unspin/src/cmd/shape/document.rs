@@ -3,8 +3,7 @@
 
 use super::decide::Decision;
 use super::vm::Shaped;
-use crate::cmd::diagnose::show::title;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use tabled::builder::Builder;
 use tabled::settings::object::Columns;
@@ -13,7 +12,7 @@ use unspin_host::journal::Target;
 use unspin_host::VmProcess;
 use unspin_report::printable_lines;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Document {
     schema: u32,
     decisions: Vec<OfVcpu>,
@@ -22,13 +21,13 @@ pub struct Document {
 }
 
 /// What something is, and what it is to be.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Change<T> {
     now: T,
     then: T,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct OfVcpu {
     vm: String,
     vcpu: u32,
@@ -41,7 +40,7 @@ struct OfVcpu {
     why: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct OfVm {
     vm: String,
     pid: u32,
@@ -52,12 +51,10 @@ struct OfVm {
     by_nice: bool,
     /// Why its vCPUs are never moved; null where they may be.
     pinned: Option<String>,
-    #[serde(skip)]
-    title: String,
 }
 
 /// CPU time per time, in CPUs.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Cpus {
     /// With its own weights, when that was last measured.
     before: f64,
@@ -67,7 +64,7 @@ struct Cpus {
     due: Option<f64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Refused {
     vm: String,
     pid: u32,
@@ -127,7 +124,6 @@ impl Document {
             weight: Change { now: is.whole, then: vm.whole },
             by_nice: matches!(vm.placed.vcpus[0].target, Target::Nice { .. }),
             pinned: vm.placed.cpus.as_ref().err().cloned(),
-            title: title(process),
         });
     }
 
@@ -173,6 +169,18 @@ impl Document {
         printable_lines(&text)
     }
 
+    /// A line per vCPU of a VM that is shaped; none of others.
+    pub fn of_process(&self, pid: u32) -> Vec<String> {
+        let Some(vm) = self.vms.iter().find(|vm| vm.pid == pid) else { return Vec::new() };
+        let line = |of: &OfVcpu| {
+            let cpu = of.pcpu.then.map_or("-".into(), |cpu| cpu.to_string());
+            let slice = of.slice_us.map_or("-".into(), |slice| slice.then.to_string());
+            let (weight, why) = (of.weight.then, &of.why);
+            format!("vCPU {}: weight {weight}, slice {slice} µs, CPU {cpu}: {why}", of.vcpu)
+        };
+        self.decisions.iter().filter(|of| of.vm == vm.vm).map(line).collect()
+    }
+
     /// A line per VM: what it gets, and its weights.
     pub fn lines(&self) -> String {
         let mut text = String::new();
@@ -199,6 +207,14 @@ impl Document {
 }
 
 impl OfVm {
+    /// As messages have it.
+    fn title(&self) -> String {
+        match self.vm.starts_with("pid:") {
+            true => format!("process {}", self.pid),
+            false => format!("{} (process {})", self.vm, self.pid),
+        }
+    }
+
     fn line(&self) -> String {
         let Change { now, then } = self.weight;
         let weight = if now == then { now.to_string() } else { format!("{now}, then {then}") };
@@ -209,11 +225,12 @@ impl OfVm {
         match (self.cpus.is, self.cpus.due) {
             (Some(is), Some(due)) => format!(
                 "{}: gets {is:.2} CPUs, and {due:.2} are due to it; the VM's weight {weight}",
-                self.title
+                self.title()
             ),
             _ => format!(
                 "{}: gets {:.2} CPUs with its own weights; the VM's weight {weight}",
-                self.title, self.cpus.before
+                self.title(),
+                self.cpus.before
             ),
         }
     }

@@ -8,7 +8,9 @@ mod nice;
 mod place;
 mod shaping;
 mod vm;
+mod written;
 
+use crate::exit::Usage;
 use crate::out;
 use crate::span::stopped_by_signals;
 use crate::sysfs::ROOT;
@@ -26,6 +28,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use unspin_host::journal::JOURNAL;
 use unspin_host::{cpus, Host};
+use written::Writer;
+pub use written::{read as what_is_shaped, Written, SHAPED};
 
 const HELP: &str = "\
 The vCPUs of a VM have equal weights, and often unequal work: one holds the lock that the others spin for. \
@@ -60,6 +64,9 @@ pub struct Args {
     /// With --dry-run: end after one period.
     #[arg(long, requires = "dry_run")]
     once: bool,
+    /// Where there is no VM to shape, wait for one.
+    #[arg(long, conflicts_with = "once")]
+    wait: bool,
     /// A line of JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -74,6 +81,9 @@ pub struct Args {
     /// With the resolver: vCPUs may also be moved from one NUMA node to another.
     #[arg(long)]
     across_nodes: bool,
+    /// With the resolver: vCPUs that are pinned may be moved, too, within the CPUs of all vCPUs of their VM.
+    #[arg(long)]
+    pinned: bool,
     #[arg(long, hide = true, default_value = "/sys/devices/system")]
     system: PathBuf,
     #[arg(long, hide = true, default_value = ROOT)]
@@ -134,7 +144,21 @@ fn end_with_input(stop: &Arc<AtomicBool>) {
     });
 }
 
+/// What was put back, of a host with many vCPUs the number alone.
+fn in_short(told: &[String]) -> String {
+    const SHOWN: usize = 12;
+    match told.len() > SHOWN {
+        true => format!("{} values; the last: {}", told.len(), told[0]),
+        false => told.join("; "),
+    }
+}
+
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    let parts = args.parts();
+    if !parts.resolver && (args.pinned || args.across_nodes) {
+        let why = "--pinned and --across-nodes say what the resolver may do: --parts time,latency,resolver";
+        return Err(Usage(why.into()).into());
+    }
     let stop = stopped_by_signals()?;
     let host = Host::at(&args.proc);
     let mut undo = match args.dry_run {
@@ -146,31 +170,35 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     source.look()?;
     let asked = Asked {
         vms: &args.vms,
-        parts: args.parts(),
+        parts,
         period,
         once: args.once,
+        wait: args.wait,
         json: args.json,
         places: Places {
             host: &host,
             sysfs: &args.sysfs,
             cgroups: &args.cgroups,
             nodes: args.nodes(),
+            moves_pinned: args.pinned,
+            online: None,
         },
     };
     let mut shaping = Shaping::new(asked, &mut *source, &stop);
     shaping.choose()?;
+    let writer = Writer::beside(&args.journal);
     let Some(undo) = &mut undo else { return shaping.run(None) };
     let mut guard = Guard::start(&args.journal, &args.proc)?;
     if args.beside {
         out::print("ready\n")?;
         end_with_input(&stop);
     }
-    let result = shaping.run(Some((undo, &mut guard)));
+    let result = shaping.run(Some((undo, &mut guard, &writer)));
     let back = undo.put_back();
     let all = back.iter().flatten();
     let told: Vec<String> = all.filter_map(|(change, back)| told(change, back)).collect();
     if !told.is_empty() {
-        say!("put back: {}", told.join("; "));
+        say!("put back: {}", in_short(&told));
     }
     if back.is_ok() {
         guard.done();

@@ -22,6 +22,10 @@ pub struct Places<'a> {
     pub cgroups: &'a Path,
     /// Sets of CPUs between which nobody is moved.
     pub nodes: Vec<BTreeSet<u32>>,
+    /// Whether vCPUs are moved that are pinned.
+    pub moves_pinned: bool,
+    /// The CPUs that are online, when it was looked last; none where that is not known.
+    pub online: Option<BTreeSet<u32>>,
 }
 
 /// A VM whose vCPUs have weights.
@@ -38,8 +42,10 @@ pub struct Placed {
     /// Its part of the CPUs that its vCPUs may use, by the weights of the cgroups beside its own; 0 where
     /// that is not known.
     pub due_cpus: f64,
-    /// The CPUs that its vCPUs may use, or why they are not moved, in words.
+    /// The CPUs that its vCPUs may be moved between, or why they are not moved, in words.
     pub cpus: Result<BTreeSet<u32>, String>,
+    /// The CPUs that each of them may use now, those that are offline among them.
+    pub allowed: Vec<BTreeSet<u32>>,
 }
 
 /// What a thread's or a cgroup's weight is set by, and what it is, 1 to 10000.
@@ -57,6 +63,8 @@ impl Placed {
         is_fit(places, vm)?;
         let dirs: Vec<PathBuf> =
             vm.vcpus.iter().map(|vcpu| dir(places, vcpu.tid)).collect::<Result<_, _>>()?;
+        let allowed: Vec<BTreeSet<u32>> =
+            vm.vcpus.iter().map(|vcpu| places.host.allowed_cpus(vcpu.tid)).collect();
         let slice = |tid| slice::of(tid).ok().filter(|ns| *ns > 0);
         let slices = vm.vcpus.iter().map(|vcpu| slice(vcpu.tid)).collect::<Option<_>>();
         let placed = Placed {
@@ -65,7 +73,8 @@ impl Placed {
             slices: slices.unwrap_or_default(),
             whole: None,
             due_cpus: 0.0,
-            cpus: common_cpus(places, vm),
+            cpus: common_cpus(places, &allowed),
+            allowed,
         };
         let each = vm.vcpus.iter().zip(&dirs).map(|(vcpu, dir)| is_alone(vcpu.tid, dir));
         match each.collect::<Result<Vec<bool>, _>>()?.iter().all(|is| *is) {
@@ -84,7 +93,7 @@ impl Placed {
         let vcpus = dirs.iter().map(|dir| weight(dir)).collect::<Result<_, _>>()?;
         let whole_dir = whole(parent, places.cgroups);
         let whole = weight(whole_dir)?;
-        let due_cpus = due_cpus(places, &self.vm, whole_dir, whole.is);
+        let due_cpus = due_cpus(places, &self.allowed, whole_dir, whole.is);
         Ok(Placed { vcpus, whole: Some(whole), due_cpus, ..self })
     }
 
@@ -98,7 +107,7 @@ impl Placed {
         };
         let whole = whole_dir.map(weight).transpose()?;
         let due_cpus = match (whole_dir, &whole) {
-            (Some(dir), Some(whole)) => due_cpus(places, &self.vm, dir, whole.is),
+            (Some(dir), Some(whole)) => due_cpus(places, &self.allowed, dir, whole.is),
             _ => 0.0,
         };
         let of = |tid: u32| {
@@ -111,9 +120,20 @@ impl Placed {
     }
 }
 
-/// The CPUs that all its vCPUs may use.
-fn common_cpus(places: &Places, vm: &VmProcess) -> Result<BTreeSet<u32>, String> {
-    let sets = vm.vcpus.iter().map(|vcpu| places.host.usable_cpus(vcpu.tid));
+/// Those of the CPUs that are online.
+fn usable(places: &Places, cpus: &BTreeSet<u32>) -> BTreeSet<u32> {
+    match &places.online {
+        Some(online) => cpus & online,
+        None => cpus.clone(),
+    }
+}
+
+/// The CPUs that all its vCPUs may use; where those that are pinned are moved, too, that any of them may.
+fn common_cpus(places: &Places, allowed: &[BTreeSet<u32>]) -> Result<BTreeSet<u32>, String> {
+    let sets = allowed.iter().map(|cpus| usable(places, cpus));
+    if places.moves_pinned {
+        return Ok(sets.flatten().collect());
+    }
     match sets.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>() {
         sets if sets.len() > 1 => Err("its vCPUs are pinned: they may use different CPUs".into()),
         mut sets => match sets.pop() {
@@ -212,9 +232,8 @@ fn whole<'a>(parent: &'a Path, root: &Path) -> &'a Path {
 
 /// A VM's part of the CPUs that it may use, no more than it has vCPUs: by its weight among those of the
 /// cgroups beside it that have tasks.
-fn due_cpus(places: &Places, vm: &VmProcess, dir: &Path, is: u64) -> f64 {
-    let cpus: BTreeSet<u32> =
-        vm.vcpus.iter().flat_map(|vcpu| places.host.usable_cpus(vcpu.tid)).collect();
+fn due_cpus(places: &Places, allowed: &[BTreeSet<u32>], dir: &Path, is: u64) -> f64 {
+    let cpus: BTreeSet<u32> = allowed.iter().flat_map(|cpus| usable(places, cpus)).collect();
     let has_tasks = |dir: &Path| {
         let events = fs::read_to_string(dir.join("cgroup.events")).unwrap_or_default();
         events.lines().any(|line| line == "populated 1")
@@ -230,7 +249,7 @@ fn due_cpus(places: &Places, vm: &VmProcess, dir: &Path, is: u64) -> f64 {
         .map(|weight| weight.is)
         .sum();
     let due = cpus.len() as f64 * is as f64 / (is + others).max(1) as f64;
-    due.min(vm.vcpus.len() as f64)
+    due.min(allowed.len() as f64)
 }
 
 fn weight(dir: &Path) -> Result<Weight, String> {

@@ -6,6 +6,7 @@ use super::decide::Parts;
 use super::document::{Decided, Document};
 use super::place::{left_alone, Placed, Places};
 use super::vm::{last_cpus, Shaped};
+use super::written::Writer;
 use crate::exit::Cannot;
 use crate::out;
 use crate::span::wait;
@@ -25,9 +26,15 @@ const ROUND: u32 = 100;
 const OWN: u32 = 5;
 /// After so many periods the VM's own weight is corrected.
 const BLOCK: u32 = 3;
+/// After so many it is looked who came and went, and whether another hand has set something.
+const LOOKS: u32 = 25;
+/// After so many it is written down for other commands.
+const WRITTEN: u32 = 25;
+/// Where no VM is shaped, it looks for one so often.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// What changes are made by; none in a dry run.
-pub type Hands<'a> = Option<(&'a mut Undo, &'a mut Guard)>;
+pub type Hands<'a> = Option<(&'a mut Undo, &'a mut Guard, &'a Writer)>;
 
 /// What was asked for.
 pub struct Asked<'a> {
@@ -37,6 +44,8 @@ pub struct Asked<'a> {
     pub period: Duration,
     /// A dry run ends after a period.
     pub once: bool,
+    /// For a VM that is shaped, where there is none.
+    pub wait: bool,
     pub json: bool,
     pub places: Places<'a>,
 }
@@ -63,17 +72,18 @@ impl<'a> Shaping<'a> {
     /// where there is none.
     pub fn choose(&mut self) -> anyhow::Result<()> {
         let host = self.asked.places.host;
+        self.asked.places.online = host.online_cpus();
         let all = vms::processes(host)?;
         let chosen = match self.asked.vms {
-            [] if all.is_empty() => bail!("no VM runs on this host"),
+            [] if all.is_empty() && !self.asked.wait => bail!("no VM runs on this host"),
             [] => all,
-            given => given
-                .iter()
-                .map(|vm| vms::find_process(all.clone(), host, vm))
-                .collect::<anyhow::Result<_>>()?,
+            given => {
+                let found = given.iter().map(|vm| vms::find_process(all.clone(), host, vm));
+                found.filter(|vm| vm.is_ok() || !self.asked.wait).collect::<anyhow::Result<_>>()?
+            }
         };
         self.place(chosen);
-        if !self.vms.is_empty() {
+        if !self.vms.is_empty() || self.asked.wait {
             return Ok(());
         }
         let why: Vec<String> = self.refused.iter().map(|(vm, why)| left_alone(vm, why)).collect();
@@ -103,7 +113,7 @@ impl<'a> Shaping<'a> {
             }
         }
         let new = self.refused.iter().filter(|refused| !before.contains(refused));
-        if !self.asked.json && !self.vms.is_empty() {
+        if !self.asked.json && (!self.vms.is_empty() || self.asked.wait) {
             new.for_each(|(vm, why)| say!("unspin: {}", left_alone(vm, why)));
         }
     }
@@ -124,7 +134,7 @@ impl<'a> Shaping<'a> {
             if is_done {
                 return Ok(());
             }
-            if let Some((undo, _)) = hands {
+            if let Some((undo, ..)) = hands {
                 undo.put_back()?;
             }
             self.choose()?;
@@ -133,13 +143,24 @@ impl<'a> Shaping<'a> {
 
     /// Whether all is done.
     fn round(&mut self, hands: &mut Hands) -> anyhow::Result<bool> {
+        if self.vms.is_empty() {
+            if let Some((_, guard, _)) = hands {
+                guard.go_on()?;
+            }
+            wait(LOOK, self.stop, &mut |_| {})?;
+            return Ok(false);
+        }
         let mut before = self.source.sample()?;
         for number in 0..ROUND {
-            if let Some((_, guard)) = hands {
+            if let Some((_, guard, _)) = hands {
                 guard.go_on()?;
             }
             wait(self.asked.period, self.stop, &mut |_| {})?;
-            let after = self.source.sample()?;
+            // Who came and went is looked at less often: it costs more than all the rest.
+            let after = match number % LOOKS {
+                0 => self.source.sample()?,
+                _ => self.source.again()?,
+            };
             if hands.is_none() {
                 self.vms.iter_mut().for_each(|vm| vm.lay_out(&self.asked.places));
             }
@@ -153,9 +174,12 @@ impl<'a> Shaping<'a> {
                         return Ok(true);
                     }
                 }
-                Some((undo, _)) if number >= OWN - 1 => {
-                    if !self.set(undo)? {
+                Some((undo, _, writer)) if number >= OWN - 1 => {
+                    if !self.set(undo, number % LOOKS == LOOKS - 1)? {
                         return Ok(false);
+                    }
+                    if number % WRITTEN == WRITTEN - 1 {
+                        writer.write(self.document())?;
                     }
                 }
                 Some(_) => {}
@@ -179,15 +203,11 @@ impl<'a> Shaping<'a> {
     }
 
     /// Sets what was decided. False where the round is to begin anew: a VM has ended, or another hand has
-    /// set a value.
-    fn set(&mut self, undo: &mut Undo) -> anyhow::Result<bool> {
+    /// set a value. That is looked at before a value is changed; `all`: of those, too, that stay.
+    fn set(&mut self, undo: &mut Undo, all: bool) -> anyhow::Result<bool> {
         for vm in &mut self.vms {
             let pid = vm.placed.vm.pid;
-            let set = vm.theirs(undo).and_then(|theirs| match theirs {
-                None => vm.set(undo).map(|()| None),
-                theirs => Ok(theirs),
-            });
-            match set {
+            match vm.set(undo, all) {
                 Ok(None) => {}
                 Ok(Some(why)) => {
                     self.theirs.insert(pid, why);
@@ -200,13 +220,18 @@ impl<'a> Shaping<'a> {
         Ok(true)
     }
 
-    /// Shows what was decided last: all of it, or a line per VM.
-    fn show(&self, all: bool) -> anyhow::Result<()> {
+    /// What was decided last.
+    fn document(&self) -> Document {
         let decided = self
             .vms
             .iter()
             .map(|vm| Decided { vm, cpus: last_cpus(&self.asked.places, &vm.placed.vm) });
-        let document = Document::new(decided, &self.refused);
+        Document::new(decided, &self.refused)
+    }
+
+    /// Shows it: all of it, or a line per VM.
+    fn show(&self, all: bool) -> anyhow::Result<()> {
+        let document = self.document();
         match (self.asked.json, all) {
             (true, _) => out::json(&document),
             (false, true) => out::print(&document.text()),

@@ -179,30 +179,28 @@ impl Shaped {
         texts
     }
 
-    /// Sets what was decided, where it is worth setting.
-    pub fn set(&mut self, undo: &mut Undo) -> anyhow::Result<()> {
+    /// Sets what was decided, where it is worth setting. Where another hand has set something that is to be
+    /// changed, or with `all` anything, nothing is changed, and what it set is told, in words.
+    pub fn set(&mut self, undo: &mut Undo, all: bool) -> anyhow::Result<Option<String>> {
         let wanted = self.wanted();
         let texts = self.texts(&wanted);
-        let values = self.targets.iter().zip(self.texts.iter().zip(&texts));
-        let changes: Vec<(Target, String)> = values
-            .filter(|(_, (is, wanted))| is != wanted)
-            .map(|(target, (_, wanted))| (target.clone(), wanted.clone()))
-            .collect();
-        undo.change(&changes)?;
-        (self.is, self.texts) = (wanted, texts);
-        Ok(())
-    }
-
-    /// A target that another hand has set, in words.
-    pub fn theirs(&self, undo: &Undo) -> anyhow::Result<Option<String>> {
-        for (target, set) in self.targets.iter().zip(&self.texts) {
-            let is = undo.read(target)?;
-            if is != *set {
-                return Ok(Some(format!(
-                    "another hand has set {target} to {is}, which was {set}: it stays"
-                )));
+        let mut changes: Vec<(Target, String)> = Vec::new();
+        for ((target, is), wanted) in self.targets.iter().zip(&self.texts).zip(&texts) {
+            let is_changed = is != wanted;
+            if is_changed || all {
+                let found = undo.read(target)?;
+                if found != *is {
+                    return Ok(Some(format!(
+                        "another hand has set {target} to {found}, which was {is}: it stays"
+                    )));
+                }
+            }
+            if is_changed {
+                changes.push((target.clone(), wanted.clone()));
             }
         }
+        undo.change(&changes)?;
+        (self.is, self.texts) = (wanted, texts);
         Ok(None)
     }
 }
@@ -220,8 +218,9 @@ fn targets(placed: &Placed, slices: usize, is_moved: bool) -> Vec<(Target, Strin
     let tids = placed.vm.vcpus.iter().map(|vcpu| vcpu.tid);
     let of = |(tid, ns): (u32, &u64)| (Target::Slice { tid }, ns.to_string());
     targets.extend(tids.clone().zip(&placed.slices).take(slices).map(of));
-    if let Some(cpus) = placed.cpus.as_ref().ok().filter(|_| is_moved) {
-        targets.extend(tids.map(|tid| (Target::Affinity { tid }, cpus::list(cpus))));
+    if is_moved {
+        let allowed = placed.allowed.iter().map(cpus::list);
+        targets.extend(tids.map(|tid| Target::Affinity { tid }).zip(allowed));
     }
     targets
 }

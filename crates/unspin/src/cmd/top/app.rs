@@ -3,6 +3,7 @@
 
 use super::line::{name, Column, Line};
 use crate::cmd::diagnose::show::OfVm;
+use crate::cmd::shape::Written;
 use crate::watch::{Running, Sample};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -40,6 +41,8 @@ pub struct App {
     before: Option<Sample>,
     after: Option<Sample>,
     pub lines: Vec<Line>,
+    /// What `unspin shape` has decided last, if it runs.
+    pub shaped: Option<Written>,
     /// What is known of the VM whose vCPUs are shown.
     pub vm: Option<OfVm>,
     pub page: Page,
@@ -63,6 +66,7 @@ impl App {
             before: None,
             after: None,
             lines: Vec::new(),
+            shaped: None,
             vm: None,
             page: Page::Vms,
             over: Over::List,

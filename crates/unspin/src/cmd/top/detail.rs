@@ -20,14 +20,14 @@ pub fn split(app: &App, area: Rect, buffer: &mut Buffer) -> Rect {
     let wanted = u16::try_from(app.lines.len() + 1).unwrap_or(u16::MAX);
     let list = wanted.min(area.height.saturating_sub(LINES_MIN).max(area.height / 2));
     let text = |(text, style): (String, Style)| Text::styled(printable_lines(&text), style);
-    Paragraph::new(lines(vm).into_iter().map(text).collect::<Vec<_>>())
+    Paragraph::new(lines(app, vm).into_iter().map(text).collect::<Vec<_>>())
         .wrap(Wrap { trim: false })
         .block(Block::new().borders(Borders::TOP))
         .render(rows(area, list, area.height), buffer);
     rows(area, 0, list)
 }
 
-fn lines(vm: &OfVm) -> Vec<(String, Style)> {
+fn lines(app: &App, vm: &OfVm) -> Vec<(String, Style)> {
     let states = vm.did().times.spent().filter_map(|(state, _)| {
         let share = vm.did().share(&[state]);
         (share >= STATE_SHARE_MIN).then(|| format!("{} {}", state.name(), percent(share)))
@@ -37,6 +37,8 @@ fn lines(vm: &OfVm) -> Vec<(String, Style)> {
         (vm.sentence(), Style::new().add_modifier(Modifier::BOLD)),
         (format!("States: {states}."), Style::new()),
     ];
+    let shaped = app.shaped.iter().flat_map(|shaped| shaped.document.of_process(vm.pid()));
+    lines.extend(shaped.map(|line| (line, Style::new())));
     for advice in vm.advice() {
         lines.push((format!("* {}: {}", advice.what, advice.expected), Style::new()));
     }

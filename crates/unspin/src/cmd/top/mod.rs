@@ -15,6 +15,7 @@ mod table;
 mod terminal;
 
 use super::diagnose::show::Document;
+use super::shape::{what_is_shaped, SHAPED};
 use crate::exit::Usage;
 use crate::out;
 use crate::span::{seconds, stopped_by_signals, wait};
@@ -25,6 +26,7 @@ use app::{App, Then};
 use line::{Column, Line};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use std::io::IsTerminal;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use terminal::{Signals, Taken};
 
@@ -113,6 +115,7 @@ fn live(args: &Args, source: &mut dyn Source) -> anyhow::Result<()> {
         }
         if due <= Instant::now() && !app.is_paused {
             app.feed(source.sample()?);
+            app.shaped = what_is_shaped(Path::new(SHAPED));
             due = Instant::now() + args.delay;
             is_changed = true;
         }

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `unspin shape` has set, for other commands: it writes it down as it goes, and `unspin status` and
+//! `unspin top` read it.
+
+use super::document::Document;
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+use unspin_host::Host;
+
+/// Where it is; what /run has is gone with the boot.
+pub const SHAPED: &str = "/run/unspin/shape.json";
+
+/// What a process that shapes has decided last.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Written {
+    /// The process, and when it started, in clock ticks since the boot: it tells it from a later one of the
+    /// same id.
+    pub process: u32,
+    started: u64,
+    #[serde(flatten)]
+    pub document: Document,
+}
+
+/// The file, which goes with this.
+pub struct Writer {
+    path: PathBuf,
+    process: u32,
+    started: u64,
+}
+
+impl Writer {
+    /// Writes beside the journal.
+    pub fn beside(journal: &Path) -> Writer {
+        let process = std::process::id();
+        let started = Host::at(Path::new("/proc")).start_time(process).unwrap_or_default();
+        Writer { path: journal.with_file_name("shape.json"), process, started }
+    }
+
+    /// In one piece: who reads has the whole of one of two.
+    pub fn write(&self, document: Document) -> anyhow::Result<()> {
+        let Writer { process, started, .. } = *self;
+        let text = serde_json::to_string(&Written { process, started, document })?;
+        let part = self.path.with_extension("json.part");
+        fs::write(&part, text)
+            .and_then(|()| fs::rename(&part, &self.path))
+            .with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// What is shaped now; `None` where nothing is: no process has written it, or it has ended.
+pub fn read(path: &Path) -> Option<Written> {
+    let written: Written = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    let host = Host::at(Path::new("/proc"));
+    (host.start_time(written.process) == Some(written.started)).then_some(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_read_while_its_process_is_there() {
+        let dir = std::env::temp_dir().join(format!("unspin-written-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let writer = Writer::beside(&dir.join("journal"));
+        let path = dir.join("shape.json");
+        assert!(read(&path).is_none());
+        writer.write(Document::new([], &[])).unwrap();
+        assert_eq!(read(&path).unwrap().process, std::process::id());
+        let later = Writer { started: writer.started + 1, path: path.clone(), ..writer };
+        later.write(Document::new([], &[])).unwrap();
+        assert!(read(&path).is_none(), "another process of the same id");
+        fs::write(&path, "{\"process\":").unwrap();
+        assert!(read(&path).is_none());
+        drop(later);
+        assert!(!path.exists());
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}
