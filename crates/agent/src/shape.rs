@@ -65,7 +65,8 @@ mod tests {
         run.arm.asym = Asym { latency: true, ..Asym::default() };
         let words = arguments(&run, &[10, 20]).join(" ");
         assert_eq!(words, "shape --beside --parts latency --period-ms 80 10 20");
-        let all = Asym { time: true, latency: true, resolver: true, period_ms: Some(40) };
+        let all =
+            Asym { time: true, latency: true, resolver: true, period_ms: Some(40), ..run.arm.asym };
         run.arm.asym = all;
         run.each = vec![EachVm { role: Role::Hog, ..run.vm(0) }, run.vm(1)];
         let words = arguments(&run, &[10, 20]).join(" ");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every decision of unspin, for user space: safe wrappers of the C in `policy/`.
+//! Every decision of unspin, for user space: safe wrappers of the C in `policy/`, and [`due`], which no
+//! kernel makes.
 //!
 //! The kernel module links the same sources, so a trace it recorded gives the same
 //! decisions here, and the simulator runs the code that runs on hosts. Nothing in this
@@ -11,6 +12,7 @@
 //! * [`kvm_stock`]: what KVM does by itself (section 2.3), by version.
 //! * [`asym`]: CPU time, latency and cores by what each vCPU can use (dissertation, section 5.4).
 //! * [`credit`]: Credit, plain or coscheduling (ASMan, sections 4.4, 4.5).
+//! * [`due`]: by how much a VM's weight is raised whose vCPUs have unequal ones (ours).
 //! * [`demand`]: which VMs should run in turns, by what they waste (ours).
 //! * [`gang`]: whose turn it is on which pCPUs, so that a VM's vCPUs run together (ours).
 //! * [`userspin`]: whether a vCPU spins in user space (ours).
@@ -20,6 +22,7 @@ pub mod aple;
 pub mod asym;
 pub mod credit;
 pub mod demand;
+pub mod due;
 pub mod gang;
 pub mod hvs;
 pub mod ipi;

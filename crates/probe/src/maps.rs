@@ -3,12 +3,17 @@
 
 use crate::error::Error;
 use crate::layout::{bytes, from_bytes, Plain};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object};
 use std::marker::PhantomData;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A map from numbers to structures.
 pub struct Table<V> {
     map: MapHandle,
+    /// Its memory, where the kernel lets it be mapped: then reading takes no system call.
+    mapped: Option<Mapped>,
     name: &'static str,
     value: PhantomData<V>,
 }
@@ -24,10 +29,14 @@ impl<V: Plain> Table<V> {
         if map.value_size() as usize != size_of::<V>() {
             return Err(Error::failed(&find, "it is of another build"));
         }
-        Ok(Table { map, name, value: PhantomData })
+        let mapped = Mapped::of(&map);
+        Ok(Table { map, mapped, name, value: PhantomData })
     }
 
     pub fn get(&self, key: u32) -> Result<Option<V>, Error> {
+        if let Some(mapped) = &self.mapped {
+            return Ok(mapped.get(key).and_then(|value| from_bytes(&value)));
+        }
         let found = self.map.lookup(&key.to_ne_bytes(), MapFlags::ANY);
         let found = found.map_err(|e| self.failed("read", e))?;
         Ok(found.and_then(|value| from_bytes(&value)))
@@ -45,5 +54,60 @@ impl<V: Plain> Table<V> {
 
     fn failed(&self, doing: &str, cause: libbpf_rs::Error) -> Error {
         Error::failed(format!("{doing} {} of the BPF programs", self.name), cause)
+    }
+}
+
+/// The memory of an array that programs write to and this process reads.
+struct Mapped {
+    first: NonNull<AtomicU64>,
+    /// Bytes of all, from one entry to the next, and of one, which is a multiple of eight.
+    length: usize,
+    stride: usize,
+    entry: usize,
+    entries: u32,
+}
+
+// SAFETY: it is only read, word by word, and unmapped by whoever has it last.
+unsafe impl Send for Mapped {}
+
+impl Mapped {
+    /// `None` where it is no array that can be mapped.
+    fn of(map: &MapHandle) -> Option<Mapped> {
+        const WORD: usize = size_of::<u64>();
+        let (entry, entries) = (map.value_size() as usize, map.max_entries());
+        let stride = entry.next_multiple_of(WORD);
+        if map.map_type() != MapType::Array || entry % WORD != 0 {
+            return None;
+        }
+        // SAFETY: it has no arguments that could be wrong.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let length = (stride * entries as usize).next_multiple_of(page);
+        let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED);
+        // SAFETY: the kernel chooses where, and refuses what is no such array or longer than it is.
+        let at = unsafe {
+            libc::mmap(std::ptr::null_mut(), length, read, shared, map.as_fd().as_raw_fd(), 0)
+        };
+        let first = NonNull::new(at.cast()).filter(|_| at != libc::MAP_FAILED)?;
+        Some(Mapped { first, length, stride, entry, entries })
+    }
+
+    /// An entry as it is while it is read: its words from first to last.
+    fn get(&self, key: u32) -> Option<Vec<u8>> {
+        if key >= self.entries {
+            return None;
+        }
+        let words = self.entry / size_of::<u64>();
+        let from = key as usize * self.stride / size_of::<u64>();
+        // SAFETY: the entry lies within what is mapped, which is aligned to a page and stays as long as this.
+        let word = |index: usize| unsafe { self.first.add(from + index).as_ref() };
+        let read = (0..words).flat_map(|index| word(index).load(Ordering::Acquire).to_ne_bytes());
+        Some(read.collect())
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length, and nothing borrows from it.
+        unsafe { libc::munmap(self.first.as_ptr().cast(), self.length) };
     }
 }

@@ -497,6 +497,9 @@ fn machines_refuse_what_they_have_not() {
             assert_eq!(refused(&usual, machine), None, "{path} {machine}");
         }
     }
+    let uncorrected = arm("asym = { time = true, uncorrected = true }");
+    assert_eq!(refused(&uncorrected, "sim"), None);
+    assert_eq!(refused(&uncorrected, "emulated").as_deref(), Some("arm[0].asym.uncorrected"));
     let idle = with("name = \"stock\"", "name = \"a\"\n[[arm]]\nname = \"idle\"\napicv = true");
     assert_eq!(refused(&idle, "kvm"), None, "an arm that is not run");
 }

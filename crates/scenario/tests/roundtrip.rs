@@ -118,7 +118,8 @@ prop_compose! {
             a.name = format!("arm-{i}");
             let (coscheduling, [time, latency, resolver]) = scheduling[i];
             if !scheduler.is_credit() {
-                a.asym = Asym { time, latency, resolver, period_ms: period_ms.filter(|_| latency) };
+                let period_ms = period_ms.filter(|_| latency);
+                a.asym = Asym { time, latency, resolver, uncorrected: resolver && time, period_ms };
             } else {
                 a.coscheduling = coscheduling;
             }

@@ -94,7 +94,8 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
 
 /// Asymmetric vCPUs beside others, on both fair schedulers.
 fn asymmetric() -> Vec<(&'static str, Setup)> {
-    let asym = Asym { time: true, latency: true, resolver: true, period_ms: None };
+    let asym =
+        Asym { time: true, latency: true, resolver: true, uncorrected: true, period_ms: None };
     let of = |kernel| {
         let long = Dist::Exp { mean: 900_000, max: 9_000_000 };
         let mut r = run(3, 4, vec![step(Op::Compute, long, 0), step(Op::Barrier, constant(0), 0)]);

@@ -180,6 +180,7 @@ fn machine() -> impl Strategy<Value = Setup> {
                             time: on(4),
                             latency: on(5),
                             resolver: on(6),
+                            uncorrected: on(15),
                             period_ms: Some(7).filter(|_| on(5) && on(4)),
                         };
                     }

@@ -105,6 +105,7 @@ struct {
 /* An array: to find an entry of it takes a few instructions. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE); /* user space reads it without a system call */
 	__uint(max_entries, VCPUS_MAX);
 	__type(key, __u32); /* slot */
 	__type(value, struct vcpu);
@@ -119,6 +120,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, CPUS_MAX);
 	__type(key, __u32);
 	__type(value, struct cpu);
@@ -126,6 +128,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, VMS_MAX); /* times the number of CPUs */
 	__type(key, __u32); /* CPU * VMS_MAX + VM */
 	__type(value, struct share);

@@ -167,7 +167,14 @@ fn read_asym(v: &Value, scheduler: Option<HostScheduler>) -> Option<Asym> {
     let period_ms = t.read(&keys::ASYM_PERIOD_MS);
     let (time, latency) = (t.read(&keys::TIME), t.read(&keys::LATENCY));
     let resolver = t.read(&keys::RESOLVER);
-    let asym = Asym { time: time?, latency: latency?, resolver: resolver?, period_ms: period_ms? };
+    let uncorrected = t.read(&keys::UNCORRECTED);
+    let asym = Asym {
+        time: time?,
+        latency: latency?,
+        resolver: resolver?,
+        uncorrected: uncorrected?,
+        period_ms: period_ms?,
+    };
     if asym != Asym::default() && scheduler.is_some_and(|s| s.is_credit()) {
         v.problem("Credit has no vCPUs of different weight", "scheduler = \"fair\" in [host]");
     }

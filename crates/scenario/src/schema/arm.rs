@@ -161,6 +161,9 @@ pub struct Asym {
     pub latency: bool,
     /// Resource conflict resolver (5.4.3).
     pub resolver: bool,
+    /// A VM's own weight stays, as in the text; otherwise it is corrected so that the VM gets what is due.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub uncorrected: bool,
     /// How often they look and decide; left out: each allocation period of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period_ms: Option<u32>,

@@ -33,7 +33,11 @@ impl Scenario {
         };
         let arms = || {
             let mut arms = self.arms.iter().enumerate().filter(|(_, a)| is_run(a));
-            arms.find_map(|(i, a)| refused(&arm::ARM, a, &format!("arm[{i}]"), machine))
+            arms.find_map(|(i, a)| {
+                let at = format!("arm[{i}]");
+                let of_asym = || refused(&arm::ASYM_PARTS, &a.asym, &format!("{at}.asym"), machine);
+                refused(&arm::ARM, a, &at, machine).or_else(of_asym)
+            })
         };
         refused(&scenario::SCENARIO, self, "", machine)
             .or_else(|| refused(&host::HOST, &self.host, "host", machine))

@@ -124,9 +124,9 @@ fn arm_text(w: &mut String, a: &Arm, is_baseline: bool, is_credit: bool) {
     }
     key(w, "ipi_aware", Some(a.ipi_aware));
     key(w, "queue_aware", Some(a.queue_aware));
-    let Asym { time, latency, resolver, period_ms } = a.asym;
+    let Asym { time, latency, resolver, uncorrected, period_ms } = a.asym;
     let period = period_ms.map_or(String::new(), |ms| format!(", period_ms = {ms}"));
-    let asym = format!("{{ time = {time}, latency = {latency}, resolver = {resolver}{period} }}");
+    let asym = format!("{{ time = {time}, latency = {latency}, resolver = {resolver}, uncorrected = {uncorrected}{period} }}");
     key(w, "asym", Some(asym));
 }
 

@@ -179,10 +179,14 @@ impl Host {
             // A sleeper is credited with half of CFS's latency, 9 ms on four pCPUs: above that a
             // vCPU that wakes never interrupts anybody. Below, "a minimal value allowed by the
             // system" (5.4.2): Linux takes any wake-up granularity from 0 on, policy/ from 1 us.
-            asym: asym::Params {
-                latency_min_us: 1,
-                latency_max_us: 8_000,
-                ..asym::Params::default()
+            // EEVDF has slices instead, as `unspin shape` sets them.
+            asym: match kernel.is_eevdf() {
+                true => asym::Params::default(),
+                false => asym::Params {
+                    latency_min_us: 1,
+                    latency_max_us: 8_000,
+                    ..asym::Params::default()
+                },
             },
             credit: None,
             capped: false,

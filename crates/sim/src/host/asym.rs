@@ -5,18 +5,26 @@
 //! Shan, "High Performance Cloud Computing on Multicore Computers", dissertation, New Jersey
 //! Institute of Technology, sections 5.4 and 5.5.1. As in its prototype, CPU time is given as a
 //! share within the VM and a scheduling latency as a wake-up granularity of the vCPU's own (CFS);
-//! EEVDF has no such granularity, there it is the vCPU's slice. What a VM gets beside others is
-//! not changed: the weights of its vCPUs have the mean they had.
+//! EEVDF has no such granularity, there it is the vCPU's slice. The weights of a VM's vCPUs have the
+//! mean they had. Its own is corrected as `unspin shape` does it (`unspin_policy::due`), where it has a
+//! cgroup and the arm does not say otherwise.
 
 use super::fair::{Entity, Tunables};
 use super::groups::{Groups, WEIGHT_MIN};
 use crate::core::{Class, Core, Host, State};
 use crate::engine::{PcpuId, Table, VcpuId};
 use unspin_policy::asym::{self, Core as Pace, Params, Vcpu};
+use unspin_policy::due::{Due, Got};
 use unspin_scenario::plan;
 
 /// A core that is none of the host's.
 const NOWHERE: u32 = u32::MAX;
+
+/// Of so many periods the first have the weights that were there before; after so many the VM's own is
+/// corrected: as `unspin shape` has it.
+const ROUND: u32 = 100;
+const OWN: u32 = 5;
+const BLOCK: u32 = 3;
 
 #[derive(Debug)]
 pub struct Asym {
@@ -28,6 +36,12 @@ pub struct Asym {
     vms: Vec<AsymVm>,
     /// CPU time of each vCPU when the period began, ns.
     cpu_mark_ns: Table<VcpuId, u64>,
+    /// For how long each had waited for a pCPU when the period began, ns.
+    wait_mark_ns: Table<VcpuId, u64>,
+    /// Periods that have ended.
+    periods: u32,
+    /// Which have become ready in the period.
+    woke: Table<VcpuId, bool>,
     /// Since when each vCPU that was woken has waited for a pCPU, ns; 0: it does not.
     woken_ns: Table<VcpuId, u64>,
 }
@@ -43,6 +57,7 @@ struct AsymVm {
     weight: u64,
     switch_mark_ns: u64,
     shaped: bool,
+    due: Due,
 }
 
 impl Asym {
@@ -57,6 +72,9 @@ impl Asym {
             cores: vec![Pace::default(); host.pcpus as usize].into(),
             vms: Vec::new(),
             cpu_mark_ns: Table::default(),
+            wait_mark_ns: Table::default(),
+            periods: 0,
+            woke: Table::default(),
             woken_ns: Table::default(),
         }
     }
@@ -70,13 +88,16 @@ impl Asym {
         let share_ns = (u128::from(host_ns) * u128::from(part) / u128::from(whole.max(1))) as u64;
         let share_ns = share_ns.min(self.period_ns * u64::from(count));
         let first = VcpuId(self.vcpus.len() as u32);
-        self.vms.push(AsymVm { first, count, share_ns, weight, switch_mark_ns: 0, shaped });
+        let due = Due::new(share_ns as f64 / self.period_ns as f64);
+        self.vms.push(AsymVm { first, count, share_ns, weight, switch_mark_ns: 0, shaped, due });
         for &pcpu in pcpus {
             let mut vcpu = Vcpu::new(&self.params, pcpu.0);
             vcpu.allocated_ns = share_ns / u64::from(count);
             vcpu.vm = (self.vms.len() - 1) as u16;
             self.vcpus.push(vcpu);
             self.cpu_mark_ns.push(0);
+            self.wait_mark_ns.push(0);
+            self.woke.push(false);
             self.woken_ns.push(0);
         }
     }
@@ -97,6 +118,7 @@ impl Asym {
     /// `v` has become ready.
     pub fn woken(&mut self, v: VcpuId, now_ns: u64) {
         self.woken_ns[v] = now_ns;
+        self.woke[v] = true;
     }
 
     /// `v` runs, on `p`.
@@ -134,6 +156,7 @@ impl Asym {
                 self.adjust_vm(core, number, entities, tunables, groups.as_deref_mut());
             }
         }
+        self.periods += 1;
         if self.parts.resolver {
             self.resolve();
         }
@@ -145,6 +168,34 @@ impl Asym {
             number => PcpuId(number),
         };
         self.vcpus.rows().map(stays).collect()
+    }
+
+    /// Corrects a VM's own weight by what it got in the period that ended. Whether it has its own weights in
+    /// the next.
+    fn correct(&mut self, core: &Core, number: usize, groups: Option<&mut Groups>) -> bool {
+        let Asym { vms, vcpus, parts, wait_mark_ns, period_ns, periods, .. } = self;
+        let vm = &mut vms[number];
+        let at = *periods % ROUND;
+        let Some(groups) = groups.filter(|_| parts.time && !parts.uncorrected) else {
+            return false;
+        };
+        let mut got = Got { wall_ns: *period_ns, ..Got::default() };
+        for v in vm.first.and_next(vm.count) {
+            let waited_ns = core.vcpus[v].ledger.time_ns[Class::Waiting as usize];
+            got.waited_ns += waited_ns - std::mem::replace(&mut wait_mark_ns[v], waited_ns);
+            got.on_cpu_ns += vcpus[v].consumed_ns;
+        }
+        if at == 0 {
+            vm.due.begin();
+        }
+        vm.due.period(&got, at < OWN);
+        if at >= OWN && at % BLOCK == BLOCK - 1 {
+            vm.due.correct();
+        }
+        let is_own = (*periods + 1) % ROUND < OWN;
+        let shares = if is_own { vm.weight } else { vm.due.raised(vm.weight) };
+        groups.set_shares(number, shares);
+        is_own
     }
 
     /// Who is not shaped is on no core that the resolvers know.
@@ -166,7 +217,8 @@ impl Asym {
         tunables: &Tunables,
         mut groups: Option<&mut Groups>,
     ) {
-        let Asym { vms, vcpus, params, parts, .. } = self;
+        let is_own = self.correct(core, number, groups.as_deref_mut());
+        let Asym { vms, vcpus, params, parts, woke, .. } = self;
         let vm = &mut vms[number];
         let own = vcpus.part_mut(vm.first, vm.count);
         if parts.latency {
@@ -186,15 +238,17 @@ impl Asym {
             if parts.time && given_ns > 0 {
                 let all = u128::from(vm.weight) * u128::from(vm.count);
                 let weight = all * u128::from(seen.allocated_ns) / u128::from(given_ns);
-                let weight = (weight as u64).max(WEIGHT_MIN);
+                let weight = if is_own { vm.weight } else { (weight as u64).max(WEIGHT_MIN) };
                 match &mut groups {
                     // What its cgroup within the VM's gets.
                     Some(groups) => groups.set_share(v, weight, core.now_ns),
                     None => entity.weight = weight,
                 }
             }
+            let woke = std::mem::take(&mut woke[v]);
             if parts.latency {
-                entity.set_latency(tunables, u64::from(seen.latency_us) * 1000);
+                // A short slice would only have one switched more often that did not wake up.
+                entity.set_latency(tunables, u64::from(seen.latency_us) * 1000, woke && !is_own);
             }
         }
     }

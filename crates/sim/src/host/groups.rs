@@ -174,6 +174,11 @@ impl Groups {
         member.share = share;
     }
 
+    /// The shares of a VM, by its number, from now on (1024: like others).
+    pub fn set_shares(&mut self, vm: usize, shares: u64) {
+        self.groups[vm].shares = shares;
+    }
+
     /// The weight with which `v`, run-able, competes on its pCPU.
     pub fn weight(&mut self, v: VcpuId, now_ns: u64) -> u64 {
         self.update(v, now_ns);

@@ -104,6 +104,11 @@ table! { ASYM_PARTS: Asym = "asym = { … }", "Which parts of asymmetric vCPUs a
         .usually(false)
         .on(Machines::Hypervisors)
         .help("the resolver of resource conflicts (5.4.3)");
+    UNCORRECTED: Flag = "uncorrected", Flag =>
+        .usually(false)
+        .only_on(Machines::Sim, |a| a.uncorrected)
+        .help("a VM's own weight stays as it is, as in the text; otherwise, with cgroups, it is raised until \
+               the VM gets what is due to it by weight");
     ASYM_PERIOD_MS: Maybe<Integer<u32>> = "period_ms", Maybe(integer(1, PERIOD_MAX_MS, " ms")) =>
         .usually("each allocation period; 80 on emulated and kvm")
         .on(Machines::Hypervisors)

@@ -45,10 +45,11 @@ impl Entity {
     }
 
     /// Its own latency, ns: CFS's wake-up granularity, EEVDF's slice (0.1 to 100 ms, as
-    /// sched_setattr() has it).
-    pub fn set_latency(&mut self, t: &Tunables, latency_ns: u64) {
+    /// sched_setattr() has it), or the usual one where it did not wake up.
+    pub fn set_latency(&mut self, t: &Tunables, latency_ns: u64, woke: bool) {
         if t.eevdf {
-            self.slice_ns = latency_ns.clamp(100_000, 100_000_000);
+            let own = if woke { latency_ns } else { t.slice_ns };
+            self.slice_ns = own.clamp(100_000, 100_000_000);
         } else {
             self.wakeup_ns = latency_ns;
         }

@@ -63,7 +63,7 @@ fn stacked(parts: plan::Asym, busy: u32) -> Sim {
 
 #[test]
 fn vcpus_that_need_the_same_core_are_parted() {
-    let parts = |resolver| plan::Asym { time: true, latency: false, resolver, period_ms: None };
+    let parts = |resolver| plan::Asym { time: true, resolver, ..plan::Asym::default() };
     for (resolver, parted) in [(false, false), (true, true)] {
         let mut sim = stacked(parts(resolver), 2);
         sim.run_until(200_000_000);
@@ -77,8 +77,7 @@ fn vcpus_that_need_the_same_core_are_parted() {
 /// lowest, those that wake it are hurried.
 #[test]
 fn the_late_are_hurried_and_then_those_who_wake_them() {
-    let mut sim =
-        stacked(plan::Asym { time: false, latency: true, resolver: false, period_ms: None }, 3);
+    let mut sim = stacked(plan::Asym { latency: true, ..plan::Asym::default() }, 3);
     let period_ns = sim.host.asym.as_ref().unwrap().period_ns();
     let min_us = sim.core.model.asym.latency_min_us;
     for period in 1..=30 {

@@ -4,78 +4,24 @@
 //!
 //! Shan, "High Performance Cloud Computing on Multicore Computers", dissertation, New Jersey Institute of
 //! Technology, sections 5.4.1 and 5.4.2. Weights within the VM keep their sum. That the VM as a whole gets
-//! what is due to it is ours: see [`Shaper::correct`].
+//! what is due to it is ours: see [`Due`].
 
 use unspin_diagnosis::State;
 use unspin_policy::asym::{self, Params, Vcpu};
+use unspin_policy::due::{Due, Got};
 use unspin_probe::{Seen, NUMBERS};
 
 /// What the kernel takes as `cpu.weight`.
 const WEIGHTS: std::ops::RangeInclusive<u64> = 1..=10_000;
 /// Weights that differ by less from those that are set stay: to write them costs, too.
 const CHANGE_MIN: f64 = 0.1;
-/// The VM's own weight is raised by at most this factor.
-const RAISE_MAX: f64 = 4.0;
-/// By so much at a time, and lowered again.
-const RAISE_STEP: f64 = 1.2;
-/// A VM that waits for less of the time that it wants has all it wants: nothing is corrected by it.
-const WAITS_MIN: f64 = 0.01;
-
-/// What a vCPU, or those of a VM together, had in a time, in ns.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Got {
-    pub on_cpu_ns: u64,
-    /// Ready for a CPU, and without one.
-    pub waited_ns: u64,
-    /// That passed.
-    pub wall_ns: u64,
-}
-
-impl Got {
-    /// What a vCPU did in a period.
-    fn of(seen: &Seen) -> Got {
-        let sum = |is: fn(State) -> bool| {
-            seen.times.spent().filter(|(state, _)| is(*state)).map(|(_, ns)| ns).sum()
-        };
-        Got {
-            on_cpu_ns: sum(State::is_on_cpu),
-            waited_ns: sum(State::is_ready),
-            wall_ns: seen.times.total(),
-        }
-    }
-
-    /// What vCPUs did together in the same time.
-    fn together(vcpus: &[Got]) -> Got {
-        let mut all = Got::default();
-        vcpus.iter().for_each(|got| all.add(got));
-        Got { wall_ns: all.wall_ns / vcpus.len().max(1) as u64, ..all }
-    }
-
-    fn add(&mut self, more: &Got) {
-        self.on_cpu_ns += more.on_cpu_ns;
-        self.waited_ns += more.waited_ns;
-        self.wall_ns += more.wall_ns;
-    }
-
-    fn wanted_ns(&self) -> u64 {
-        self.on_cpu_ns + self.waited_ns
-    }
-
-    /// Of the time that it wanted a CPU, the part in which it had one; `None` where it wanted none.
-    fn share(&self) -> Option<f64> {
-        (self.wanted_ns() > 0).then(|| self.on_cpu_ns as f64 / self.wanted_ns() as f64)
-    }
-
-    /// What it would have got if it had always wanted a CPU: the part that it got of the time in which it
-    /// did.
-    fn due_ns(&self) -> u64 {
-        (self.wall_ns as f64 * self.share().unwrap_or(1.0)) as u64
-    }
-
-    /// CPU time per time.
-    pub fn cpus(&self) -> f64 {
-        self.on_cpu_ns as f64 / self.wall_ns.max(1) as f64
-    }
+/// What a vCPU did in a period.
+fn got_of(seen: &Seen) -> Got {
+    let sum = |is: fn(State) -> bool| {
+        seen.times.spent().filter(|(state, _)| is(*state)).map(|(_, ns)| ns).sum()
+    };
+    let (on_cpu_ns, waited_ns) = (sum(State::is_on_cpu), sum(State::is_ready));
+    Got { on_cpu_ns, waited_ns, wall_ns: seen.times.total() }
 }
 
 /// What is adapted.
@@ -124,13 +70,8 @@ pub struct Shaper {
     params: Params,
     vcpus: Vec<Vcpu>,
     own: Own,
-    /// The VM's own weight is so many times what it was.
-    raise: f64,
-    /// What it got with its own weights, and with those that are set since.
-    pub before: Got,
-    pub since: Got,
-    /// Of `since` what is not corrected by yet.
-    block: Got,
+    /// What it gets, and what its own weight becomes by that.
+    pub due: Due,
 }
 
 impl Shaper {
@@ -138,9 +79,8 @@ impl Shaper {
         let params = Params::default();
         let vcpus = own.weights.iter().map(|_| Vcpu::new(&params, 0)).collect();
         parts.latency &= !own.slices_ns.is_empty();
-        let (raise, before) = (1.0, Got::default());
-        let (since, block) = (before, before);
-        Shaper { parts, params, vcpus, own, raise, before, since, block }
+        let due = Due::new(own.due_cpus);
+        Shaper { parts, params, vcpus, own, due }
     }
 
     pub fn own(&self) -> &Own {
@@ -150,15 +90,9 @@ impl Shaper {
     /// A period has ended in which each vCPU did this: what each gets in the next. `is_own`: the VM had
     /// its own weights in it.
     pub fn period(&mut self, seen: &[Seen], is_own: bool) -> Vec<Decision> {
-        let each: Vec<Got> = seen.iter().map(Got::of).collect();
+        let each: Vec<Got> = seen.iter().map(got_of).collect();
         let got = Got::together(&each);
-        match is_own {
-            true => self.before.add(&got),
-            false => {
-                self.since.add(&got);
-                self.block.add(&got);
-            }
-        }
+        self.due.period(&got, is_own);
         // Nothing was given out before the first period: alike.
         let due_ns = each.iter().map(Got::due_ns).sum();
         let even_ns = due_ns / self.vcpus.len().max(1) as u64;
@@ -222,46 +156,17 @@ impl Shaper {
         self.vcpus.iter().map(of).collect()
     }
 
-    /// The VM's own weight, so that it gets its part of the host's CPUs while it waits for more, and no less
-    /// of the time that it wants than it did with its own weights. Without this it would get less: a vCPU
-    /// that can use the time that its siblings leave has only their part of the weight, and not of the
-    /// CPUs. And on each CPU vCPUs' weights are a part of the VM's, and what a part gets beside a
-    /// neighbour grows less than the part does.
+    /// The VM's own weight after it is corrected by what the VM got since this was called last.
     pub fn correct(&mut self) -> u64 {
-        let block = std::mem::take(&mut self.block);
-        if !self.parts.time {
-            return self.own.whole;
-        }
-        let waits = block.share().is_some_and(|share| share < 1.0 - WAITS_MIN);
-        if let Some(due) = self.due(&block).filter(|_| waits) {
-            let is = block.cpus().max(f64::MIN_POSITIVE);
-            let step = (due / is).clamp(1.0 / RAISE_STEP, RAISE_STEP);
-            self.raise = (self.raise * step).clamp(1.0, RAISE_MAX);
+        if self.parts.time {
+            self.due.correct();
         }
         self.whole()
     }
 
     /// The VM's own weight as it is corrected now.
     pub fn whole(&self) -> u64 {
-        let raised = (self.own.whole as f64 * self.raise).round() as u64;
-        raised.clamp(*WEIGHTS.start(), *WEIGHTS.end())
-    }
-
-    /// From now on it is measured anew what it gets.
-    pub fn begin(&mut self) {
-        let none = Got::default();
-        (self.before, self.since, self.block) = (none, none, none);
-    }
-
-    /// What was due to it in `since`, in CPUs; `None` where that is not known.
-    pub fn due_cpus(&self) -> Option<f64> {
-        self.due(&self.since)
-    }
-
-    fn due(&self, got: &Got) -> Option<f64> {
-        let wanted = got.wanted_ns() as f64 / got.wall_ns.max(1) as f64;
-        let as_before = wanted * self.before.share()?;
-        Some(as_before.max(self.own.due_cpus.min(wanted)))
+        self.due.raised(self.own.whole).clamp(*WEIGHTS.start(), *WEIGHTS.end())
     }
 }
 
@@ -346,7 +251,7 @@ mod tests {
     #[test]
     fn what_the_vm_gets_stays() {
         let cpus = |weights, whole| {
-            let each: Vec<Got> = beside_an_equal(weights, whole).iter().map(Got::of).collect();
+            let each: Vec<Got> = beside_an_equal(weights, whole).iter().map(got_of).collect();
             Got::together(&each).cpus()
         };
         assert!((cpus(&[100; 4], 100) - 2.0).abs() < 0.001);
@@ -361,9 +266,13 @@ mod tests {
         }
         let is = cpus(&uneven, vm.whole());
         assert!((is - 2.0).abs() < 0.02, "{is} CPUs at a weight of {}", vm.whole());
-        assert!((vm.due_cpus().unwrap() - 2.0).abs() < 0.001);
-        vm.begin();
-        assert_eq!((vm.due_cpus(), vm.correct()), (None, vm.whole()), "nothing is known: it stays");
+        assert!((vm.due.since_cpus().unwrap() - 2.0).abs() < 0.001);
+        vm.due.begin();
+        assert_eq!(
+            (vm.due.since_cpus(), vm.correct()),
+            (None, vm.whole()),
+            "nothing is known: it stays"
+        );
     }
 
     #[test]

@@ -112,14 +112,14 @@ impl Document {
             });
         }
         let shaper = &vm.shaper;
-        let was_set = shaper.since.wall_ns > 0;
+        let was_set = shaper.due.since().wall_ns > 0;
         self.vms.push(OfVm {
             vm: name(process),
             pid: process.pid,
             cpus: Cpus {
-                before: shaper.before.cpus(),
-                is: was_set.then(|| shaper.since.cpus()),
-                due: shaper.due_cpus().filter(|_| was_set),
+                before: shaper.due.before().cpus(),
+                is: was_set.then(|| shaper.due.since().cpus()),
+                due: shaper.due.since_cpus().filter(|_| was_set),
             },
             weight: Change { now: is.whole, then: vm.whole },
             by_nice: matches!(vm.placed.vcpus[0].target, Target::Nice { .. }),

@@ -70,7 +70,7 @@ impl Shaped {
             Some(old) => old,
             None => Shaper::new(parts, own),
         };
-        shaper.begin();
+        shaper.due.begin();
         let (targets, texts) = targets(&placed, is.slices.len(), is_moved).into_iter().unzip();
         let decisions = Vec::new();
         let mut vm = Shaped { placed, shaper, decisions, whole, movers, is, targets, texts };
