@@ -26,8 +26,25 @@ wait $two
 unspin-inside vm 2 --until /tmp/stop > /tmp/vm &
 vm=$!
 check "a VM is there" settle has_vcpus $vm 2
-want='no cgroup each'
-check "without a cgroup per vCPU it is left alone" says unspin shape $vm --dry-run --once
+pin() {
+	index=0
+	for tid in $(vcpus $vm); do
+		taskset -pc ${1:-$((index + 1))} "$tid" > /dev/null
+		index=$((index + 1))
+	done
+}
+pin
+taskset -c 1 sh -c 'until [ -e /tmp/stop ]; do :; done' &
+nice_values() { for tid in $(vcpus $vm); do sed 's/.*) //' /proc/$tid/stat | cut -d' ' -f17; done | tr '\n' ' '; }
+nice_are_set() { [ "$(nice_values)" != "0 0 " ]; }
+nice_as_before() { [ "$(nice_values)" = "0 0 " ] && [ ! -s /run/unspin/journal ]; }
+unspin shape $vm --period-ms 50 --parts time > /tmp/shaped 2> /tmp/said &
+shape=$!
+check "without a cgroup per vCPU nice values are set" settle nice_are_set
+kill $shape
+wait $shape
+check "and put back" nice_as_before
+check "it says so" grep -q 'set as nice values' /tmp/shaped
 
 echo +cpu > $G/cgroup.subtree_control
 mkdir $G/vm
@@ -43,10 +60,8 @@ echo +cpu > $G/vm/cgroup.subtree_control
 index=0
 for tid in $(vcpus $vm); do
 	echo $tid > $G/vm/vcpu$index/cgroup.threads
-	taskset -pc $((index + 1)) "$tid" > /dev/null
 	index=$((index + 1))
 done
-taskset -c 1 sh -c 'until [ -e /tmp/stop ]; do :; done' &
 before=$(weights)
 say "shape $(unspin shape $vm --dry-run --once --json 2>&1)"
 check "a dry run changes nothing" as_before
@@ -66,6 +81,34 @@ check "weights are set once more" shaping
 kill -STOP $shape
 check "one that is stopped is killed, and put back" settle as_before
 wait $shape
+
+pin 0-3
+cpus() { for tid in $(vcpus $vm); do sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/$tid/status; done | tr '\n' ' '; }
+are_placed() { case "$(cpus)" in *[-,]*) false ;; *) true ;; esac; }
+all_as_before() { as_before && [ "$(cpus)" = "0-3 0-3 " ]; }
+placing() {
+	unspin shape $vm --period-ms 50 --parts time,latency,resolver > /tmp/shaped 2> /tmp/said &
+	shape=$!
+	settle are_placed
+}
+check "vCPUs are placed" placing
+say "they are on CPUs $(cpus)"
+kill -9 "$(tr -d ' ' < /proc/$shape/task/$shape/children)" $shape
+wait $shape
+want='is 0-3 again'
+check "killed with its guard, the next puts back" says unspin diagnose --put-back
+check "CPUs, weights and slices" all_as_before
+
+check "vCPUs are placed again" placing
+cpu=$(cpus | tr ' ' '\n' | grep -v '^0$' | head -n 1)
+echo 0 > /sys/devices/system/cpu/cpu$cpu/online
+not_placed() { ! are_placed; }
+check "a CPU that goes takes its vCPU's place" settle not_placed
+sleep 1
+echo 1 > /sys/devices/system/cpu/cpu$cpu/online
+kill $shape 2> /dev/null
+wait $shape
+check "when it has gone all is put back" settle all_as_before
 
 touch /tmp/stop
 check "the VM worked" wait $vm

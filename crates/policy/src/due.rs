@@ -132,3 +132,56 @@ impl Due {
         Some(as_before.max(self.cpus.min(wanted)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn got(on_cpu: f64, waited: f64) -> Got {
+        let ns = |part: f64| (part * 1e9) as u64;
+        Got { on_cpu_ns: ns(on_cpu), waited_ns: ns(waited), wall_ns: 1_000_000_000 }
+    }
+
+    #[test]
+    fn who_has_all_it_wants_is_not_raised() {
+        let mut due = Due::new(2.0);
+        due.period(&got(2.0, 0.0), true);
+        for _ in 0..9 {
+            due.period(&got(0.3, 0.002), false);
+            due.correct();
+        }
+        assert_eq!(due.raised(100), 100);
+    }
+
+    #[test]
+    fn what_nothing_is_known_of_stays() {
+        let mut due = Due::new(0.0);
+        due.period(&got(0.5, 1.0), false);
+        due.correct();
+        assert_eq!(
+            (due.raised(100), due.since_cpus()),
+            (100, None),
+            "no period with its own weights"
+        );
+    }
+
+    proptest! {
+        /// A VM that gets a part of what it wants in proportion to its weight comes to what is due, where a
+        /// raise of four times is enough for that.
+        #[test]
+        fn it_comes_to_what_is_due(cpus in 0.5..3.0f64, gets in 0.3..0.99f64) {
+            let wants = 4.0;
+            let mut due = Due::new(cpus);
+            due.period(&got(0.1, wants - 0.1), true);
+            for _ in 0..40 {
+                let is = cpus * gets * due.raised(1000) as f64 / 1000.0;
+                due.period(&got(is.min(wants), wants - is.min(wants)), false);
+                due.correct();
+                prop_assert!((1000..=4000).contains(&due.raised(1000)));
+            }
+            let is = cpus * gets * due.raised(1000) as f64 / 1000.0;
+            prop_assert!((is / cpus - 1.0).abs() < 0.01, "{is} of {cpus}");
+        }
+    }
+}

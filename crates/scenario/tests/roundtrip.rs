@@ -533,7 +533,9 @@ fn shipped_scenarios_and_profiles_are_right() {
             "exit-path" => "kvm",
             "diagnosis" | "diagnosis-hogs" | "diagnosis-quota" => "watched",
             "diagnosis-ab" => "wide",
-            "asymmetric" | "asymmetric-smoke" | "asymmetric-unpinned" => "symmetric",
+            "asymmetric" | "asymmetric-smoke" | "asymmetric-unpinned" | "asymmetric-linux" => {
+                "symmetric"
+            }
             "table1" => "ple-off",
             "one-vm-locks" => "ticket",
             _ if of_threads => "ticket",

@@ -41,6 +41,11 @@ host the VM gets its part by its own weight, which is corrected for that, and no
 A vCPU that is late gets a shorter slice, with which it runs sooner when it wakes up; one that has time \
 gets a longer one.
 
+With the resolver each vCPU is pinned to a CPU, so that those that need most are apart. vCPUs that are \
+pinned already stay.
+
+Where vCPUs share a cgroup they get nice values in place of weights.
+
 Of 100 periods the first five have weights and slices as they were before, to measure what the VM gets \
 with them.
 
