@@ -26,6 +26,7 @@ pub use expand::workload::Workloads;
 pub use parse::guest_program::parse_guest_program;
 pub use parse::problem::{Problem, Problems};
 pub use parse::profile::parse_profile;
+pub use parse::ranges::{Domain, Ranges, Unknown};
 pub use parse::reader::{problem_at, Reader, Table, Value};
 pub use parse::scenario::parse_scenario;
 pub use schema::limits::{WINDOW_MAX_CYCLES, WINDOW_MIN_CYCLES};

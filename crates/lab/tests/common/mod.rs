@@ -222,7 +222,11 @@ pub fn stalled_elsewhere(console: &str) -> bool {
 /// The reports of the stall detector on a console: whom it found, where they were, and their stacks.
 pub fn stall(console: &str) -> Vec<&str> {
     const REPORT: usize = 160;
-    console.lines().skip_while(|line| !line.contains("detected stalls on CPUs")).take(REPORT).collect()
+    console
+        .lines()
+        .skip_while(|line| !line.contains("detected stalls on CPUs"))
+        .take(REPORT)
+        .collect()
 }
 
 fn booted(
