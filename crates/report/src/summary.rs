@@ -4,6 +4,7 @@
 
 use crate::diagnosis::Diagnosis;
 use crate::one_vm::{Response, Share, Standing};
+use crate::worlds::{Bands, OrderRow, WorldsMade};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use unspin_scenario::plan::CgroupLayout;
@@ -49,6 +50,13 @@ pub struct Summary {
     /// What makes the VMs slower than the machine itself, where it was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub slowdowns: Vec<SlowdownRow>,
+    /// Worlds that bands are from, design by design, where values that the scenario does not know were
+    /// drawn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub worlds: Vec<WorldsMade>,
+    /// In which order the arms come over worlds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub orders: Vec<OrderRow>,
     /// What was lost or left out.
     pub notices: Vec<String>,
 }
@@ -160,6 +168,8 @@ pub struct Row {
     pub cost: Option<CostNs>,
     /// Linux guests only.
     pub linux: Option<Linux>,
+    /// Where the ratio to the baseline lies over worlds.
+    pub bands: Option<Bands>,
 }
 
 /// Of Linux guests.

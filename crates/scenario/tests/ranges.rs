@@ -78,7 +78,8 @@ fn a_choice_of_what_is_swept_over_is_a_list_of_one() {
     );
     let r = ranges(&text);
     assert_eq!(r.unknown[0].path, "sweep.cgroups");
-    let at = |at: f64| parse_scenario("x.toml", "x", &r.at(&[at])).unwrap().sweep.cgroups.len();
+    let at =
+        |at: f64| parse_scenario("x.toml", "x", &r.at(&[Some(at)])).unwrap().sweep.cgroups.len();
     assert_eq!([0.1, 0.5, 0.9].map(at), [1, 1, 2]);
 }
 
@@ -96,7 +97,8 @@ fn profiles_have_ranges_too() {
                 iterations = { uniform = [{ range = [10, 20], source = \"s\" }, 40] }\n";
     let r = ranges(text);
     assert_eq!(r.unknown[0].path, "step[0].iterations.uniform[0]");
-    let (low, usual) = (parse_profile("a", "a", &r.at(&[0.0])), parse_profile("a", "a", text));
+    let (low, usual) =
+        (parse_profile("a", "a", &r.at(&[Some(0.0)])), parse_profile("a", "a", text));
     let plain = |n: u32| {
         parse_profile(
             "a",
@@ -124,6 +126,16 @@ proptest! {
         prop_assert!(!whole || low.fract() == 0.0);
     }
 
+    /// The usual value has a place.
+    #[test]
+    fn the_usual_value_is_at_its_place(least in 1u32..1000, room in 1u32..1000, at in 0.0..1.0f64, whole: bool, log: bool) {
+        let (least, most) = (f64::from(least), f64::from(least + room));
+        let u = unknown(Domain::Range { least, most, whole, log });
+        let usual = Unknown { usual: u.value(at), ..u };
+        let again: f64 = usual.value(usual.usual_at()).parse().unwrap();
+        prop_assert!((again - usual.usual.parse::<f64>().unwrap()).abs() < 1e-6);
+    }
+
     /// Each choice has as many places.
     #[test]
     fn choices_are_equally_likely(n in 2usize..9) {
@@ -138,8 +150,8 @@ proptest! {
     fn a_world_is_a_file_that_could_have_been_written(at in 0.0..1.0f64) {
         let r = ranges(&with(r#"{ range = [1200, 33000], log = true, source = "s" }"#));
         let value = r.unknown[0].value(at);
-        prop_assert_eq!(r.at(&[at]), with(&value));
-        let read = parse_scenario("x.toml", "x", &r.at(&[at])).unwrap();
+        prop_assert_eq!(r.at(&[Some(at)]), with(&value));
+        let read = parse_scenario("x.toml", "x", &r.at(&[Some(at)])).unwrap();
         prop_assert_eq!(read.host.costs.exit_cycles.map(|c| c.to_string()), Some(value));
     }
 }

@@ -38,7 +38,7 @@ pub use given::shares as shares_of_sample;
 pub use modes::{two_kinds, Kinds};
 pub use morris::{effects, trajectories, Effect};
 pub use order::{order, Order, Pair};
-pub use quantile::quantile;
+pub use quantile::{normal_quantile, quantile};
 pub use sample::{point, DIMENSIONS_MAX, SAMPLES_MAX};
 pub use score::{covers, interval_score, no_change_score};
 pub use share::Share;

@@ -180,6 +180,15 @@ fn outcomes_that_are_all_the_same_are_decided_by_nothing() {
     assert_eq!(Band::of(&[]), None);
 }
 
+/// Known quantiles of the normal distribution.
+#[test]
+fn the_normal_distribution_has_its_quantiles() {
+    for (p, z) in [(0.5, 0.0), (0.95, 1.644853627), (0.975, 1.959963985), (0.001, -3.090232306)] {
+        assert!((normal_quantile(p) - z).abs() < 1e-7, "{p}");
+        assert!((normal_quantile(1.0 - p) + z).abs() < 1e-7, "{p}");
+    }
+}
+
 #[test]
 fn a_design_with_other_columns_is_refused() {
     let inputs = ["a".to_string(), "b".to_string()];

@@ -14,3 +14,4 @@ pub(crate) mod share;
 pub(crate) mod slowdown;
 pub(crate) mod stalls;
 pub(crate) mod wakeups;
+pub(crate) mod worlds;

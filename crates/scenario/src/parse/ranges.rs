@@ -53,6 +53,29 @@ impl Unknown {
     }
 }
 
+impl Unknown {
+    /// The place of the usual value.
+    pub fn usual_at(&self) -> f64 {
+        let usual = self.usual.replace('_', "").parse::<f64>();
+        match &self.domain {
+            Domain::Any(all) => {
+                let i = all.iter().position(|v| *v == self.usual).unwrap_or(0);
+                (i as f64 + 0.5) / all.len() as f64
+            }
+            Domain::Range { least, most, whole: true, log: false } => {
+                let usual = usual.unwrap_or(*least);
+                (usual - least + 0.5) / (most - least + 1.0)
+            }
+            Domain::Range { least, most, log: false, .. } => {
+                (usual.unwrap_or(*least) - least) / (most - least)
+            }
+            Domain::Range { least, most, log: true, .. } => {
+                (usual.unwrap_or(*least) / least).ln() / (most / least).ln()
+            }
+        }
+    }
+}
+
 /// Which of `n` equal parts of 0 to 1 has `at`.
 fn below(at: f64, n: usize) -> usize {
     ((at * n as f64) as usize).min(n - 1)
@@ -105,10 +128,11 @@ impl Ranges {
         self.with(|unknown, _| unknown.usual.clone())
     }
 
-    /// The file in the world at these places, one for each of `unknown`, from 0 to 1; the rest is as
-    /// usual.
-    pub fn at(&self, at: &[f64]) -> String {
-        self.with(|unknown, i| at.get(i).map_or(unknown.usual.clone(), |at| unknown.value(*at)))
+    /// The file in the world at these places, one for each of `unknown`, from 0 to 1; as usual where
+    /// there is none.
+    pub fn at(&self, at: &[Option<f64>]) -> String {
+        let place = |i: usize| at.get(i).copied().flatten();
+        self.with(|unknown, i| place(i).map_or(unknown.usual.clone(), |at| unknown.value(at)))
     }
 
     fn with(&self, value: impl Fn(&Unknown, usize) -> String) -> String {

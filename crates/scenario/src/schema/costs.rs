@@ -47,6 +47,22 @@ pub struct HostCosts {
 }
 
 impl HostCosts {
+    /// What they are called in a scenario.
+    pub const KEYS: [&'static str; 12] = [
+        "exit_cycles",
+        "yield_cycles",
+        "switch_cycles",
+        "tick_cycles",
+        "interrupt_cycles",
+        "ipi_cycles",
+        "kick_cycles",
+        "halt_cycles",
+        "wake_cycles",
+        "handoff_cycles",
+        "guest_switch_cycles",
+        "migration_cycles",
+    ];
+
     pub(crate) fn is_default(&self) -> bool {
         *self == HostCosts::default()
     }

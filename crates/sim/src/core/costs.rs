@@ -193,6 +193,24 @@ impl Costs {
         ..Costs::SERVER
     };
 
+    /// What a scenario can say of them, as they are.
+    pub fn said(&self) -> HostCosts {
+        HostCosts {
+            exit_cycles: Some(self.ple_exit_cycles),
+            yield_cycles: Some(self.yield_cycles),
+            switch_cycles: Some(self.switch_cycles),
+            tick_cycles: Some(self.tick_cycles),
+            interrupt_cycles: Some(self.interrupt_cycles),
+            ipi_cycles: Some(self.ipi_cycles),
+            kick_cycles: Some(self.kick_cycles),
+            halt_cycles: Some(self.halt_cycles),
+            wake_cycles: Some(self.wake_cycles),
+            handoff_cycles: Some(self.handoff_cycles),
+            guest_switch_cycles: Some(self.guest_switch_cycles),
+            migration_cycles: Some(self.migration_cycles),
+        }
+    }
+
     /// The same with what is `said` of them. The exit with the module selecting, and the part of an exit
     /// until the host decides, change as the exit does.
     pub fn with(self, said: &HostCosts) -> Costs {
