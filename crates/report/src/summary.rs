@@ -15,6 +15,8 @@ use unspin_scenario::result::EpochSample;
 pub struct Document {
     pub summary: Summary,
     pub traces: Vec<EpochTrace>,
+    /// Designs of worlds and their outcomes: names of files without ending, and CSV.
+    pub tables: Vec<(String, Vec<u8>)>,
 }
 
 /// The windows of one VM over time, from the first repeat that has them.

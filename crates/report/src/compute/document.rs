@@ -12,6 +12,7 @@ use crate::compute::share::{share, standing};
 use crate::compute::slowdown;
 use crate::compute::stalls::stalls;
 use crate::compute::wakeups::wakeups;
+use crate::compute::world_tables::tables;
 use crate::compute::worlds::Worlds;
 use crate::read::dedupe::{by_document, distinct_runs, point_of, Point};
 use crate::read::input::{Input, Stream};
@@ -56,7 +57,8 @@ fn document(streams: &[&Stream], worlds: &[Stream], notices: &[String]) -> Docum
         orders: worlds.orders(&points(&runs), &runs),
         notices,
     };
-    Document { summary, traces: traces(&runs) }
+    let tables = tables(&worlds, &points(&runs), &runs);
+    Document { summary, traces: traces(&runs), tables }
 }
 
 /// What arms are compared at, by lock, cgroups and number of VMs.

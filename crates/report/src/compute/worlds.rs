@@ -8,7 +8,7 @@ use crate::worlds::{Bands, Decides, InputRow, OrderRow, PairRow, Reason, Screene
 use std::collections::{BTreeMap, BTreeSet};
 use unspin_scenario::result::{Begin, RunResult, World, WorldDesign};
 use unspin_worlds as stat;
-use unspin_worlds::Band;
+use unspin_worlds::{Band, Share};
 
 /// For what is drawn again where intervals are computed.
 const SEED: u64 = 16;
@@ -16,15 +16,15 @@ const DESIGNS: [WorldDesign; 4] =
     [WorldDesign::Sample, WorldDesign::Given, WorldDesign::Screening, WorldDesign::Shares];
 
 /// A world and what was run in it.
-struct Seen<'a> {
-    world: &'a World,
+pub(crate) struct Seen<'a> {
+    pub world: &'a World,
     runs: BTreeMap<u32, &'a RunResult>,
     failed: &'a [(u32, String)],
 }
 
 /// The worlds of one document.
 pub(crate) struct Worlds<'a> {
-    designs: BTreeMap<WorldDesign, BTreeMap<u32, Seen<'a>>>,
+    pub designs: BTreeMap<WorldDesign, BTreeMap<u32, Seen<'a>>>,
 }
 
 impl<'a> Worlds<'a> {
@@ -97,25 +97,11 @@ impl<'a> Worlds<'a> {
         band: Band,
     ) -> Vec<Decides> {
         let designed = self.designs.get(&WorldDesign::Shares).filter(|w| is_whole(w));
-        let names = |worlds: &BTreeMap<u32, Seen>| -> Vec<String> {
-            let first = worlds.values().next();
-            first
-                .map(|w| w.world.inputs.iter().map(|i| i.name.clone()).collect())
-                .unwrap_or_default()
-        };
         let (names, shares) = match designed {
-            Some(worlds) => {
-                let names: Vec<String> = names(worlds);
-                let varied = varied(worlds);
-                let outcomes: Vec<Option<f64>> =
-                    worlds.values().map(|w| outcome(w, ids, over)).collect();
-                let shares = stat::sobol_shares(varied.len(), &outcomes, SEED);
-                let names: Vec<String> = varied.iter().map(|i| names[*i].clone()).collect();
-                (names, shares.iter().map(|s| (s.alone, Some(s.total))).collect::<Vec<_>>())
-            }
+            Some(worlds) => designed_shares(worlds, ids, over, outcomes),
             None => {
-                let names = self.plain().map(names).unwrap_or_default();
                 let shares = stat::shares_of_sample(points, outcomes, SEED);
+                let names = self.plain().map(names).unwrap_or_default();
                 (names, shares.iter().map(|s| (*s, None)).collect())
             }
         };
@@ -159,7 +145,7 @@ impl<'a> Worlds<'a> {
     }
 }
 
-fn name(design: WorldDesign) -> &'static str {
+pub(crate) fn name(design: WorldDesign) -> &'static str {
     match design {
         WorldDesign::Sample => "sample",
         WorldDesign::Screening => "screening",
@@ -183,7 +169,7 @@ fn rounded(b: Band) -> Band {
 
 /// Logarithm of the arm's throughput over the baseline's, with the model's error; `None` where one of
 /// them was not made or did nothing.
-fn outcome(w: &Seen, (arm, base): (u32, u32), over: Over) -> Option<f64> {
+pub(crate) fn outcome(w: &Seen, (arm, base): (u32, u32), over: Over) -> Option<f64> {
     let of = |id| w.runs.get(&id).map(|r| throughput(r, over)).filter(|t| *t > 0.0);
     let ratio = (of(arm)? / of(base)?).ln();
     if arm == base {
@@ -226,6 +212,49 @@ fn varied_in_screening(worlds: &BTreeMap<u32, Seen>) -> Vec<usize> {
     let Some(first) = worlds.values().next() else { return varied };
     varied.retain(|i| first.world.inputs[*i].name != World::CHANCE);
     varied
+}
+
+fn names(worlds: &BTreeMap<u32, Seen>) -> Vec<String> {
+    let first = worlds.values().next();
+    first.map_or(Vec::new(), |w| w.world.inputs.iter().map(|i| i.name.clone()).collect())
+}
+
+/// Inputs' names, and what each decides alone and together with others.
+type Shares = (Vec<String>, Vec<(Share, Option<Share>)>);
+
+/// By the design of shares. The model's error is no part of it, as no run depends on it: its variance
+/// at the sample's `outcomes` is set beside the design's.
+fn designed_shares(
+    worlds: &BTreeMap<u32, Seen>,
+    ids: (u32, u32),
+    over: Over,
+    sample: &[f64],
+) -> Shares {
+    let (all, varied) = (names(worlds), varied(worlds));
+    let outcomes: Vec<Option<f64>> = worlds.values().map(|w| outcome(w, ids, over)).collect();
+    let shares = stat::sobol_shares(varied.len(), &outcomes, SEED);
+    let known: Vec<f64> = outcomes.iter().copied().flatten().collect();
+    let runs = variance(&known);
+    let error = worlds.values().next().and_then(|w| w.world.error).map_or(0.0, |error| {
+        let squares = sample.iter().map(|x| error.deviation(*x).powi(2));
+        squares.sum::<f64>() / sample.len().max(1) as f64
+    });
+    let part = if runs + error > 0.0 { runs / (runs + error) } else { 0.0 };
+    let mut names: Vec<String> = varied.iter().map(|i| all[*i].clone()).collect();
+    let mut shares: Vec<(Share, Option<Share>)> =
+        shares.iter().map(|s| (s.alone.of(part), Some(s.total.of(part)))).collect();
+    if error > 0.0 && !shares.is_empty() {
+        let of_error = Share { share: 1.0 - part, low: 1.0 - part, high: 1.0 - part };
+        names.push(World::MODEL_ERROR.to_string());
+        shares.push((of_error, Some(of_error)));
+    }
+    (names, shares)
+}
+
+fn variance(values: &[f64]) -> f64 {
+    let n = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    values.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n
 }
 
 fn made(design: WorldDesign, worlds: &BTreeMap<u32, Seen>) -> WorldsMade {

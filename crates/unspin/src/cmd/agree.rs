@@ -3,6 +3,7 @@
 //! the two agree: arms of a host that measures exits, or locks on machine `threads`. Markdown on
 //! standard output.
 
+mod bands;
 mod locks;
 mod row;
 
@@ -28,6 +29,13 @@ pub struct Args {
     /// Seeds to simulate each measured run with.
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
+    /// Instead of seeds: N worlds of the model's own costs for each measured arm, so that what is
+    /// compared is bands.
+    #[arg(long, value_name = "N", conflicts_with = "seeds", value_parser = clap::value_parser!(u32).range(10..=i64::from(unspin_worlds::SAMPLES_MAX)))]
+    worlds: Option<u32>,
+    /// Print the scores of all arms as JSON, one line.
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -51,10 +59,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             pair.measured.push(figures(r));
             if pair.measured.len() == 1 {
                 let run = as_simulated(&stream.begin, &r.run);
-                let seeds = r.run.seed..r.run.seed + u64::from(args.seeds);
-                jobs.extend(
-                    seeds.map(|seed| (key.clone(), host.clone(), Run { seed, ..run.clone() })),
-                );
+                match args.worlds {
+                    Some(worlds) => jobs.extend(bands::jobs(&key, &host, &run, worlds)),
+                    None => jobs.extend((0..args.seeds).map(|world| {
+                        let run = Run { seed: run.seed + u64::from(world), ..run.clone() };
+                        Job { key: key.clone(), world, host: host.clone(), run }
+                    })),
+                }
             }
         }
     }
@@ -68,14 +79,25 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         )
         .into());
     }
-    for (key, figures) in simulate_all(&jobs)? {
-        pairs.entry(key).or_default().simulated.push(figures);
+    if args.worlds.is_some() {
+        bands::say_time(&jobs)?;
+    }
+    for (key, world, figures) in simulate_all(&jobs)? {
+        let pair = pairs.entry(key).or_default();
+        pair.simulated.push(figures);
+        pair.worlds.insert(world, figures.units_per_s);
     }
     let (locks, arms): (BTreeMap<_, _>, BTreeMap<_, _>) =
         pairs.into_iter().partition(|(key, _)| key.threads);
+    if args.json {
+        return out::json(&bands::scores(&arms, args.worlds));
+    }
     let mut text = String::new();
     if !arms.is_empty() {
         text += &page(&arms, args.seeds);
+        if args.worlds.is_some() {
+            text += &bands::section(&arms);
+        }
     }
     if !locks.is_empty() {
         text += if text.is_empty() { "" } else { "\n" };
@@ -163,9 +185,15 @@ fn figures(r: &RunResult) -> Figures {
     Figures { units_per_s: units as f64 * 1e9 / r.window_ns as f64, inefficiency }
 }
 
-type Job = (Key, Host, Run);
+/// A run to simulate: one seed, or one world.
+struct Job {
+    key: Key,
+    world: u32,
+    host: Host,
+    run: Run,
+}
 
-fn simulate_all(jobs: &[Job]) -> anyhow::Result<Vec<(Key, Figures)>> {
+fn simulate_all(jobs: &[Job]) -> anyhow::Result<Vec<(Key, u32, Figures)>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
     let made: Vec<anyhow::Result<Vec<_>>> = std::thread::scope(|s| {
@@ -173,12 +201,10 @@ fn simulate_all(jobs: &[Job]) -> anyhow::Result<Vec<(Key, Figures)>> {
             .map(|_| {
                 s.spawn(|| {
                     let mut made = Vec::new();
-                    while let Some((key, host, run)) =
-                        jobs.get(next.fetch_add(1, Ordering::Relaxed))
-                    {
-                        let simulated = simulate(host, run)
-                            .with_context(|| format!("{} on kernel {}", run.profile, key.kernel))?;
-                        made.push((key.clone(), figures(&simulated.result)));
+                    while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let what = || format!("{} on kernel {}", job.run.profile, job.key.kernel);
+                        let simulated = simulate(&job.host, &job.run).with_context(what)?;
+                        made.push((job.key.clone(), job.world, figures(&simulated.result)));
                     }
                     Ok(made)
                 })

@@ -84,6 +84,10 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.worlds.is_asked() && (args.machine != Choice::Sim || args.attribute) {
+        let why = "--worlds, --design: only a model can be run in other worlds";
+        return Err(Usage(format!("{why}; allowed: --machine sim, without --attribute")).into());
+    }
     let stop = Arc::new(AtomicBool::new(false));
     take_signals(&stop)?;
     // All scenarios are read before the first runs: a slip in the last costs no time.
@@ -104,10 +108,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.attribute && machine.name() != "sim" {
         let why = "--attribute: only a model can switch the factors of virtualization's cost off";
         return Err(Usage(format!("{why}; allowed: --machine sim")).into());
-    }
-    if args.worlds.is_asked() && (machine.name() != "sim" || args.attribute) {
-        let why = "--worlds, --design: only a model can be run in other worlds";
-        return Err(Usage(format!("{why}; allowed: --machine sim, without --attribute")).into());
     }
     if args.shard.is_some() && !machine.boots() {
         let why = "--shard: hosts differ, so that runs of several cannot be compared";
@@ -158,18 +158,17 @@ fn with_worlds(
     let kernels = kernels(args, &l.scenario, machine);
     let (dir, image) = (boots_dir(out), machine.image()?);
     let place = drawn::Place { kernels: &kernels, image: &image, dir: &dir };
-    boots.extend(drawn.boots(&drawn.designs()?, &place)?);
-    let todo: Vec<&Boot> =
-        boots.iter().filter(|b| b.world.is_some() && !(args.resume && b.is_complete())).collect();
-    drawn.say_time(&todo, jobs(args))?;
+    let designs = drawn.designs()?;
+    drawn.say_time(&designs, &place, jobs(args))?;
+    boots.extend(drawn.boots(&designs, &place)?);
     let mut made = make(args, machine, &boots, stop);
     let (mut docs, mut whole) = gather(&boots, out)?;
     if drawn.needs_screening() && made.is_ok() {
         let (design, others) = drawn.chosen(&docs);
         say!("screened out, and as usual in the design of shares: {}", others.join(", "));
-        let more = drawn.boots(&[design], &place)?;
-        let todo: Vec<&Boot> = more.iter().filter(|b| !(args.resume && b.is_complete())).collect();
-        drawn.say_time(&todo, jobs(args))?;
+        let designs = [design];
+        drawn.say_time(&designs, &place, jobs(args))?;
+        let more = drawn.boots(&designs, &place)?;
         made = make(args, machine, &more, stop);
         boots.extend(more);
         (docs, whole) = gather(&boots, out)?;

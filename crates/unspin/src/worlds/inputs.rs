@@ -40,7 +40,7 @@ pub struct Inputs {
 }
 
 /// Ranges of the model's own costs.
-pub fn default_inputs(model: HostModel) -> Vec<Input> {
+fn default_inputs(model: HostModel) -> Vec<Input> {
     let table = match model {
         HostModel::Lab => "lab.",
         HostModel::Server => "server.",
@@ -153,6 +153,12 @@ impl Inputs {
         let bits = chance.map_or(0, |(_, at)| at.to_bits());
         // Numbers that JSON keeps.
         splitmix64(bits ^ splitmix64(of_scenario)) >> 12
+    }
+
+    /// What the model's own error adds in the world at `at` to an outcome, a logarithm of a ratio.
+    pub fn error(&self, at: &[f64], outcome: f64) -> f64 {
+        let error = self.all.iter().zip(at).find(|(i, _)| i.kind == Kind::ModelError);
+        error.map_or(0.0, |(_, at)| ERROR.deviation(outcome) * unspin_worlds::normal_quantile(*at))
     }
 
     /// The world at `at` for its records. `seed` is that of its runs.

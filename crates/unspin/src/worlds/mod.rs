@@ -5,5 +5,5 @@
 mod inputs;
 mod plans;
 
-pub use inputs::{default_inputs, Input, Inputs, ERROR};
+pub use inputs::Inputs;
 pub use plans::{Design, Source};

@@ -195,15 +195,35 @@ impl<'a> Drawn<'a> {
         boot
     }
 
-    /// Says what the worlds take, before they are made.
+    /// Says what this computer's share of the designs' worlds takes, before they are made.
     ///
     /// # Errors
     /// More than a day.
-    pub fn say_time(&self, boots: &[&Boot], jobs: usize) -> anyhow::Result<()> {
-        let Some(first) = boots.iter().find(|b| b.refusal.is_none()) else { return Ok(()) };
-        let host = Host::of_plan(&first.plan, sim::kernel(&first.kernel)?);
+    pub fn say_time(&self, designs: &[Design], place: &Place, jobs: usize) -> anyhow::Result<()> {
+        let all: usize = designs.iter().map(|d| d.points.len()).sum();
+        let worlds = (all / self.shard.map_or(1, |s| s.of as usize)).max(1) * place.kernels.len();
+        let runs = self.source.runs();
+        let takes = self.one_world(&runs, place)?.as_secs_f64() * worlds as f64 / jobs as f64;
+        let takes = Duration::try_from_secs_f64(takes).unwrap_or(Duration::MAX);
+        let per_world = runs.len();
+        let what = format!(
+            "{worlds} worlds of {per_world} runs take about {} on {jobs} CPUs",
+            human(takes)
+        );
+        if takes > TIME_MAX {
+            let less = "fewer worlds, shorter windows, or --shard I/N on N computers";
+            return Err(Usage(format!("{what}, more than a day: {less}")).into());
+        }
+        say!("{what}");
+        Ok(())
+    }
+
+    /// What the runs of the usual world take on one CPU, from as many of them as are soon made.
+    fn one_world(&self, runs: &[&Run], place: &Place) -> anyhow::Result<Duration> {
         let (since, mut timed_ms) = (Instant::now(), 0);
-        for run in &first.plan.runs {
+        let kernel = place.kernels.first().map_or("6.12", String::as_str);
+        let host = Host::of_plan(self.source.usual, sim::kernel(kernel)?);
+        for run in runs {
             // What cannot be simulated is counted when the world is made.
             let _ = simulate(&host, run);
             timed_ms += length_ms(run);
@@ -211,24 +231,8 @@ impl<'a> Drawn<'a> {
                 break;
             }
         }
-        let all_ms: u64 = boots.iter().flat_map(|b| &b.plan.runs).map(length_ms).sum();
-        let parts = all_ms as f64 / timed_ms.max(1) as f64 / jobs.max(1) as f64;
-        let takes = Duration::try_from_secs_f64(since.elapsed().as_secs_f64() * parts);
-        let takes = takes.unwrap_or(Duration::MAX);
-        let what = format!(
-            "{} worlds of {} runs take about {} on {jobs} CPUs",
-            boots.len(),
-            first.plan.runs.len(),
-            human(takes)
-        );
-        if takes > TIME_MAX {
-            return Err(Usage(format!(
-                "{what}: more than a day; fewer worlds, shorter windows, or --shard I/N on N computers"
-            ))
-            .into());
-        }
-        say!("{what}");
-        Ok(())
+        let all_ms: u64 = runs.iter().map(|r| length_ms(r)).sum();
+        Ok(since.elapsed().mul_f64(all_ms as f64 / timed_ms.max(1) as f64))
     }
 }
 
