@@ -11,6 +11,7 @@ mod lock_table;
 mod one_vm;
 mod read;
 mod show;
+mod stall;
 mod stat;
 mod summary;
 mod worlds;

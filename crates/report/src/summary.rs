@@ -4,6 +4,7 @@
 
 use crate::diagnosis::Diagnosis;
 use crate::one_vm::{Response, Share, Standing};
+pub use crate::stall::{StallCount, StallRow};
 use crate::worlds::{Bands, OrderRow, WorldsMade};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -422,29 +423,6 @@ pub struct FactorShare {
     pub share: f64,
     /// Throughput without it ÷ throughput − 1: 0.1 is a tenth more. Null if it was off already.
     pub regained: Option<f64>,
-}
-
-/// The long waits of one arm at one point, all VMs and repeats together.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct StallRow {
-    pub profile: String,
-    pub vms: u32,
-    pub lock: String,
-    pub arm: String,
-    /// N of table 1.
-    pub acquisitions: u64,
-    pub waits: Vec<StallCount>,
-}
-
-/// Waits that came to so many turns of their loop, by what the lock was at that moment.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct StallCount {
-    pub turns: u64,
-    /// N_h and N_w of table 1.
-    pub held: u64,
-    pub free: u64,
-    /// N_w ÷ (N_h + N_w); `None` of none.
-    pub free_share: Option<f64>,
 }
 
 /// How late tasks of the host ran beside the VMs of one arm at one point, of the median repeat.

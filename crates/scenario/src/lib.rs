@@ -4,6 +4,7 @@
 //! ```text
 //! schema            the types, their keys and what those take; knows nothing above it
 //! plan, result      what a machine is asked, and what it answers
+//! world             what a scenario does not know, drawn once, as records name it
 //! module            what the module is set to under an arm
 //! parse             TOML to schema
 //! expand            schema to plan
@@ -13,6 +14,7 @@ mod expand;
 mod parse;
 mod responses;
 mod schema;
+mod world;
 
 pub mod module;
 pub mod plan;

@@ -4,6 +4,7 @@
 //! standard output.
 
 mod bands;
+mod count;
 mod locks;
 mod row;
 
@@ -11,6 +12,7 @@ use crate::exit::Usage;
 use crate::machine::sim;
 use crate::out;
 use anyhow::Context;
+use count::{order, percent, Agreement, Job};
 use row::{rows, Figures, Key, Pair, Row, AGREES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -185,14 +187,6 @@ fn figures(r: &RunResult) -> Figures {
     Figures { units_per_s: units as f64 * 1e9 / r.window_ns as f64, inefficiency }
 }
 
-/// A run to simulate: one seed, or one world.
-struct Job {
-    key: Key,
-    world: u32,
-    host: Host,
-    run: Run,
-}
-
 fn simulate_all(jobs: &[Job]) -> anyhow::Result<Vec<(Key, u32, Figures)>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
@@ -214,24 +208,6 @@ fn simulate_all(jobs: &[Job]) -> anyhow::Result<Vec<(Key, u32, Figures)>> {
         joined.map(|r| r.unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
     });
     Ok(made.into_iter().collect::<anyhow::Result<Vec<_>>>()?.concat())
-}
-
-/// Pairs of arms of one point that both machines tell apart (by 5 %), and how many they order
-/// alike.
-fn order(rows: &[Row]) -> (usize, usize) {
-    let (mut pairs, mut alike) = (0, 0);
-    for (i, a) in rows.iter().enumerate() {
-        for b in &rows[i + 1..] {
-            let same_point = Key { arm: b.key.arm.clone(), ..a.key.clone() } == *b.key;
-            let measured = a.performance.0 - b.performance.0;
-            let simulated = a.performance.1 - b.performance.1;
-            if same_point && measured.abs() > 0.05 && simulated.abs() > 0.05 {
-                pairs += 1;
-                alike += usize::from(measured.signum() == simulated.signum());
-            }
-        }
-    }
-    (pairs, alike)
 }
 
 fn page(pairs: &BTreeMap<Key, Pair>, seeds: u32) -> String {
@@ -276,33 +252,6 @@ fn page(pairs: &BTreeMap<Key, Pair>, seeds: u32) -> String {
         rows.iter().for_each(|row| line(&mut text, row));
     }
     text
-}
-
-/// How many of some rows agree.
-struct Agreement {
-    rows: usize,
-    /// Rows but the baselines.
-    arms: usize,
-    performance: usize,
-    inefficiency: usize,
-    both: usize,
-}
-
-impl Agreement {
-    fn of(rows: &[&Row]) -> Agreement {
-        let arms = || rows.iter().filter(|r| !r.is_baseline);
-        Agreement {
-            rows: rows.len(),
-            arms: arms().count(),
-            performance: arms().filter(|r| r.performance_agrees()).count(),
-            inefficiency: rows.iter().filter(|r| r.inefficiency_agrees()).count(),
-            both: arms().filter(|r| r.performance_agrees() && r.inefficiency_agrees()).count(),
-        }
-    }
-}
-
-fn percent(n: usize, of: usize) -> f64 {
-    100.0 * n as f64 / of.max(1) as f64
 }
 
 fn counted(n: usize, of: usize) -> String {

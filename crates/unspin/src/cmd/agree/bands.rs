@@ -2,8 +2,8 @@
 //! Bands over worlds of the model's own costs against what was measured: how many cover it, and what
 //! they score.
 
+use super::count::{order, percent, Agreement, Job};
 use super::row::{rows, Key, Pair, Row};
-use super::{order, Agreement, Job};
 use crate::exit::Usage;
 use crate::progress::human;
 use crate::worlds::Inputs;
@@ -197,7 +197,7 @@ pub(super) fn section(pairs: &BTreeMap<Key, Pair>) -> String {
             part.0,
             part.1,
             of.len(),
-            super::percent(covered, of.len()),
+            percent(covered, of.len()),
             score(mean(of.iter().map(|j| j.score()))),
             score(mean(of.iter().map(|j| no_change_score(j.measured)))),
         );
