@@ -10,8 +10,8 @@ use unspin_scenario::result::{ModelError, World, WorldInput};
 use unspin_scenario::{Ranges, Unknown};
 use unspin_sim::{Costs, RANGES};
 
-/// What the model itself is wrong by: the likeliest of ten pairs of numbers, given what 210 arms were
-/// measured to do and what 64 worlds of each say (docs/simulator.md, "Worlds").
+/// What the model itself is wrong by: the likeliest of ten pairs of numbers, given what 260 arms were
+/// measured to do and what 64 worlds of each say (bench/model-error.py; docs/simulator.md, "Worlds").
 pub const ERROR: ModelError = ModelError { least: 0.005, grows: 0.05 };
 
 const ERROR_SOURCE: &str = "docs/simulator.md, worlds: what measured arms lie off the model's";

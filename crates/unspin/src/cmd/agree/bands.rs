@@ -40,16 +40,21 @@ pub(super) fn jobs(key: &Key, host: &Host, run: &Run, worlds: u32) -> Vec<Job> {
     (0..worlds).map(job).collect()
 }
 
-/// Says what all of it takes, from the time of its first run.
+/// Runs that are timed before the time of all is said.
+const TIMED: usize = 6;
+
+/// Says what all of it takes, from the time of a few runs.
 pub(super) fn say_time(jobs: &[Job]) -> anyhow::Result<()> {
     let length_ms = |job: &Job| job.run.stagger_ms + job.run.warmup_ms + job.run.window_ms;
-    let Some(first) = jobs.first() else { return Ok(()) };
-    let since = Instant::now();
-    // What cannot be simulated is said when it is made.
-    let _ = simulate(&first.host, &first.run);
+    let (since, mut timed) = (Instant::now(), 0);
+    for job in jobs.iter().step_by((jobs.len() / TIMED).max(1)) {
+        // What cannot be simulated is said when it is made.
+        let _ = simulate(&job.host, &job.run);
+        timed += length_ms(job);
+    }
     let all: u64 = jobs.iter().map(length_ms).sum();
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let parts = all as f64 / length_ms(first).max(1) as f64 / cpus as f64;
+    let parts = all as f64 / timed.max(1) as f64 / cpus as f64;
     let takes = Duration::try_from_secs_f64(since.elapsed().as_secs_f64() * parts);
     let takes = takes.unwrap_or(Duration::MAX);
     let what = format!("{} runs take about {} on {cpus} CPUs", jobs.len(), human(takes));
