@@ -4,7 +4,7 @@
 use crate::exit::{said, Usage};
 use crate::machine::Refusal;
 use anyhow::Context;
-use std::collections::BTreeMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::path::{Component, Path, PathBuf};
 use unspin_scenario::plan::{CgroupLayout, GuestLock, Plan};
 use unspin_scenario::{
@@ -140,9 +140,9 @@ impl Loaded {
             workloads.profiles.insert(name.clone(), (parse_profile(name, name, &text)?, text));
         }
         for name in scenario.profile_names() {
-            if !workloads.profiles.contains_key(&name) {
-                let read = profiles(&self.profile_dirs).read(&name)?;
-                workloads.profiles.insert(name, read);
+            if let Entry::Vacant(missing) = workloads.profiles.entry(name) {
+                let read = profiles(&self.profile_dirs).read(missing.key())?;
+                missing.insert(read);
             }
         }
         Ok(Loaded {

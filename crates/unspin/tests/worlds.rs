@@ -236,3 +236,59 @@ fn without_worlds_a_range_is_said_to_be_its_middle() {
     made(&plain, &dir.path("plain"), &[]);
     assert_eq!(dir.read("plain/summary.json"), dir.read("out/summary.json"));
 }
+
+/// Nine inputs: screening takes one out before shares are computed.
+#[test]
+fn more_than_eight_inputs_are_screened() {
+    let dir = Dir::new("screened");
+    let keys = ["yield", "switch", "tick", "interrupt", "ipi", "kick", "halt", "wake"];
+    let range =
+        |key: &str| format!("{key}_cycles = {{ range = [500, 5000], source = \"a guess\" }}\n");
+    let more: String = keys.into_iter().map(range).collect();
+    let few = dir.scenario(&[("exit_cycles", &format!("{more}exit_cycles"))]);
+    let asked = ["--worlds", "8", "--decides", "4"];
+    let said = made(&few, &dir.path("out"), &asked);
+    assert!(
+        said.contains("108 worlds of 2 runs") && said.contains("44 worlds of 2 runs"),
+        "{said}"
+    );
+    assert!(said.contains("screened out, and as usual"), "{said}");
+    let s = summary(&dir, "out");
+    let row = |r: &&serde_json::Value| r["arm"] == "hvs" && r["vm_index"].is_null();
+    let row = s["arms"].as_array().unwrap().iter().find(row).unwrap();
+    assert_eq!(row["screened"].as_array().unwrap().len(), 9);
+    let decides = row["decides"].as_array().unwrap();
+    assert!(decides.len() == 9 && decides.iter().all(|d| d["total"].is_object()), "{decides:?}");
+    refused(&few, &[&asked[..], &["--shard", "1/2"]].concat(), "name at most 8 by --input");
+}
+
+/// The simulator's own records, as if they had been measured, against bands of the scenario's ranges.
+#[test]
+fn agree_draws_what_a_measured_scenario_does_not_know() {
+    let dir = Dir::new("agree");
+    fs::create_dir_all(dir.0.join("scenarios")).unwrap();
+    fs::copy(dir.scenario(&[]), dir.0.join("scenarios/few.toml")).unwrap();
+    made(&dir.path("scenarios/few.toml"), &dir.path("out"), &[]);
+    let records = dir.read("out/results.jsonl");
+    let records = records.replace("\"machine\":\"sim\"", "\"machine\":\"emulated\"");
+    fs::write(dir.0.join("measured.jsonl"), records.replace("6.12 (model)", "6.12.57")).unwrap();
+    let agree = |changed: bool| {
+        if changed {
+            // No longer what was measured: the model's own ranges are drawn.
+            fs::copy(dir.scenario(&[("count = 2", "count = 3")]), dir.0.join("scenarios/few.toml"))
+                .unwrap();
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        command.args(["agree", "measured.jsonl", "--worlds", "40", "--json"]).current_dir(&dir.0);
+        let done = command.output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        serde_json::from_slice::<serde_json::Value>(&done.stdout).unwrap()
+    };
+    let (own, models) = (agree(false), agree(true));
+    for scores in [&own, &models] {
+        assert_eq!((&scores["arms"], &scores["worlds"]), (&1.into(), &40.into()), "{scores}");
+        assert!(scores["coverage_90"].is_number() && scores["order"]["of"].is_number(), "{scores}");
+    }
+    let width = |scores: &serde_json::Value| scores["interval_score"].as_f64().unwrap();
+    assert!(width(&own) != width(&models), "{own} {models}");
+}

@@ -6,6 +6,7 @@
 mod bands;
 mod count;
 mod locks;
+mod own;
 mod row;
 
 use crate::exit::Usage;
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use unspin_report::read_files;
+use unspin_report::{read_files, Stream};
 use unspin_scenario::plan::{CgroupLayout, Coscheduling, CoschedulingMechanism, Run, Window};
 use unspin_scenario::result::{Begin, RunResult};
 use unspin_sim::{simulate, Host, Kernel};
@@ -42,38 +43,11 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let input = read_files(&args.files).map_err(|e| Usage(e.to_string()))?;
-    let mut pairs: BTreeMap<Key, Pair> = BTreeMap::new();
-    let mut jobs = Vec::new();
     for notice in &input.notices {
         say!("note: {notice}");
     }
-    let mut unseen = BTreeSet::new();
-    for stream in &input.streams {
-        let host = host(&stream.begin)?;
-        for r in stream.runs.iter().filter(|r| !r.run.alone) {
-            if let Some(why) = not_modelled(&r.run) {
-                unseen.insert((r.run.arm.name.clone(), why));
-                continue;
-            }
-            let key = key(&stream.begin, &r.run);
-            let pair = pairs.entry(key.clone()).or_default();
-            pair.is_baseline = r.run.arm.name == r.run.baseline;
-            pair.measured.push(figures(r));
-            if pair.measured.len() == 1 {
-                let run = as_simulated(&stream.begin, &r.run);
-                match args.worlds {
-                    Some(worlds) => jobs.extend(bands::jobs(&key, &host, &run, worlds)),
-                    None => jobs.extend((0..args.seeds).map(|world| {
-                        let run = Run { seed: run.seed + u64::from(world), ..run.clone() };
-                        Job { key: key.clone(), world, host: host.clone(), run }
-                    })),
-                }
-            }
-        }
-    }
-    for (arm, why) in unseen {
-        say!("note: arm {arm} is left out: {why}");
-    }
+    let mut pairs: BTreeMap<Key, Pair> = BTreeMap::new();
+    let jobs = jobs(args, &input.streams, &mut pairs)?;
     if jobs.is_empty() {
         return Err(Usage(
             "no runs to make again: these are no results of `unspin bench`, or have none"
@@ -96,7 +70,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut text = String::new();
     if !arms.is_empty() {
-        text += &page(&arms, args.seeds);
+        let how = match args.worlds {
+            Some(worlds) => format!("in {worlds} worlds"),
+            None => format!("with {} seeds", args.seeds),
+        };
+        text += &page(&arms, &how);
         if args.worlds.is_some() {
             text += &bands::section(&arms);
         }
@@ -106,6 +84,55 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         text += &locks::section(&locks, args.seeds);
     }
     out::print(&text)
+}
+
+/// What is to be simulated, and in `pairs` what was measured.
+fn jobs(
+    args: &Args,
+    streams: &[Stream],
+    pairs: &mut BTreeMap<Key, Pair>,
+) -> anyhow::Result<Vec<Job>> {
+    let mut jobs = Vec::new();
+    let mut unseen = BTreeSet::new();
+    for stream in streams {
+        let host = host(&stream.begin)?;
+        // Locks on threads are compared by seeds alone.
+        let worlds = args.worlds.filter(|_| !is_threads(&stream.begin));
+        let own = worlds.and_then(|worlds| own::Own::of(&stream.begin, worlds));
+        for r in stream.runs.iter().filter(|r| !r.run.alone) {
+            if let Some(why) = not_modelled(&r.run) {
+                unseen.insert((r.run.arm.name.clone(), why));
+                continue;
+            }
+            let key = key(&stream.begin, &r.run);
+            let pair = pairs.entry(key.clone()).or_default();
+            pair.is_baseline = r.run.arm.name == r.run.baseline;
+            pair.measured.push(figures(r));
+            if pair.measured.len() > 1 {
+                continue;
+            }
+            pair.has_own_ranges = own.is_some();
+            let run = as_simulated(&stream.begin, &r.run);
+            jobs.extend(match (worlds, &own) {
+                (_, Some(own)) => own.jobs(&key, &host, &run)?,
+                (Some(worlds), None) => bands::jobs(&key, &host, &run, worlds),
+                (None, None) => seeds(&key, &host, &run, args.seeds),
+            });
+        }
+    }
+    for (arm, why) in unseen {
+        say!("note: arm {arm} is left out: {why}");
+    }
+    Ok(jobs)
+}
+
+/// A run with so many seeds, from its own on.
+fn seeds(key: &Key, host: &Host, run: &Run, seeds: u32) -> Vec<Job> {
+    let job = |world: u32| {
+        let run = Run { seed: run.seed + u64::from(world), ..run.clone() };
+        Job { key: key.clone(), world, host: host.clone(), run }
+    };
+    (0..seeds).map(job).collect()
 }
 
 /// `6.12` of `6.12.57+deb13-amd64`.
@@ -210,7 +237,7 @@ fn simulate_all(jobs: &[Job]) -> anyhow::Result<Vec<(Key, u32, Figures)>> {
     Ok(made.into_iter().collect::<anyhow::Result<Vec<_>>>()?.concat())
 }
 
-fn page(pairs: &BTreeMap<Key, Pair>, seeds: u32) -> String {
+fn page(pairs: &BTreeMap<Key, Pair>, how: &str) -> String {
     let rows = rows(pairs);
     let mut scenarios: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     for row in &rows {
@@ -219,7 +246,7 @@ fn page(pairs: &BTreeMap<Key, Pair>, seeds: u32) -> String {
     let mut text = format!(
         "# The simulator against measured runs\n\n\
          For whoever wants to know how near machine `sim` comes to a machine that measures. \
-         `unspin agree` makes this page: every measured arm simulated with {seeds} seeds, medians \
+         `unspin agree` makes this page: every measured arm simulated {how}, medians \
          compared. Performance is throughput against the baseline of the same machine; inefficiency \
          is the share of CPU time that is wasted. The two machines agree where they lie within \
          {:.0} points.\n\n",
@@ -312,7 +339,7 @@ mod tests {
         assert_eq!(of("hvs").performance, (1.2, 1.24));
         assert!(of("hvs").performance_agrees() && !of("off").performance_agrees());
         assert_eq!(order(&rows), (3, 3));
-        let text = page(&pairs, 1);
+        let text = page(&pairs, "with 1 seeds");
         let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words}:\n{text}"));
         let whole = at("| performance of the arms but the baseline | 1 | 2 | 50 % |");
         let part = at("| [s-1](#s-1) | 6.12 | 1 of 2 (50 %) | 3 of 3 (100 %) | 1 of 2 (50 %) |");

@@ -164,7 +164,8 @@ fn judged(pairs: &BTreeMap<Key, Pair>) -> Vec<Judged<'_>> {
         let outcome = |(world, speed): (&u32, &f64)| {
             let ratio = (speed / base.worlds.get(world)?).ln();
             let at = point(*world, inputs.all.len(), SEED);
-            ratio.is_finite().then(|| ratio + inputs.error(&at, ratio))
+            let error = if arm.has_own_ranges { 0.0 } else { inputs.error(&at, ratio) };
+            ratio.is_finite().then_some(ratio + error)
         };
         let outcomes: Vec<f64> = arm.worlds.iter().filter_map(outcome).collect();
         if let Some(band) = Band::of(&outcomes).filter(|_| !is_baseline && measured > 0.0) {

@@ -29,6 +29,8 @@ pub struct Pair {
     pub is_baseline: bool,
     /// Units a second of each world, or seed.
     pub worlds: BTreeMap<u32, f64>,
+    /// They are of ranges that the scenario names, and not of the model's own.
+    pub has_own_ranges: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -99,7 +101,13 @@ pub mod tests {
     pub fn pair(measured: f64, simulated: f64, is_baseline: bool) -> Pair {
         let figures = |units_per_s| vec![Figures { units_per_s, inefficiency: Some(0.1) }];
         let worlds = BTreeMap::from([(0, simulated)]);
-        Pair { measured: figures(measured), simulated: figures(simulated), is_baseline, worlds }
+        Pair {
+            measured: figures(measured),
+            simulated: figures(simulated),
+            is_baseline,
+            worlds,
+            has_own_ranges: false,
+        }
     }
 
     pub fn key(arm: &str) -> Key {
