@@ -38,12 +38,18 @@ impl<'a> Worlds<'a> {
             if is_of_it && s.ended {
                 let runs = s.runs.iter().map(|r| (r.run.id, r)).collect();
                 let seen = Seen { world, runs, failed: &s.failed };
-                designs.entry(world.design).or_default().entry(world.index).or_insert(seen);
+                let worlds = designs.entry(world.design).or_default();
+                // Of one design all have the same inputs; others are of another program's making.
+                let inputs =
+                    worlds.values().next().map_or(world.inputs.len(), |w| w.world.inputs.len());
+                if inputs == world.inputs.len() {
+                    worlds.entry(world.index).or_insert(seen);
+                }
             }
         }
         for (design, worlds) in &designs {
             let of = worlds.values().map(|w| w.world.of).max().unwrap_or(0);
-            let missing = of as usize - worlds.len();
+            let missing = (of as usize).saturating_sub(worlds.len());
             if missing > 0 {
                 notices.push(format!(
                     "{} on {}: {} of {of} worlds ({}) are here and count; {missing} are missing: \
@@ -170,7 +176,8 @@ fn rounded(b: Band) -> Band {
 /// Logarithm of the arm's throughput over the baseline's, with the model's error; `None` where one of
 /// them was not made or did nothing.
 pub(crate) fn outcome(w: &Seen, (arm, base): (u32, u32), over: Over) -> Option<f64> {
-    let of = |id| w.runs.get(&id).map(|r| throughput(r, over)).filter(|t| *t > 0.0);
+    let of =
+        |id| w.runs.get(&id).map(|r| throughput(r, over)).filter(|t| *t > 0.0 && t.is_finite());
     let ratio = (of(arm)? / of(base)?).ln();
     if arm == base {
         return Some(ratio);
