@@ -13,7 +13,7 @@ PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 DEB_PACKAGES := debhelper dh-dkms
 TEST_DEB_PACKAGES := lintian mmdebstrap
 
-.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-diagnose test-programs lint house bench bench-sim-peer scenario-keys figures bench-locks diagnosis matrix matrix-full verify-full campaign soak soak-locks soak-debug deb test-deb clean
+.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-diagnose test-programs lint house bench bench-sim-peer salib scenario-keys figures bench-locks diagnosis matrix matrix-full verify-full campaign soak soak-locks soak-debug deb test-deb clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -80,6 +80,12 @@ bench-sim-peer: deps ## the simulator against the same small model on SimPy and 
 	@mkdir -p out/ns3
 	g++ -std=c++17 -O3 bench/ns3/peer.cc -lns3-core -o out/ns3/peer
 	python3 bench/ns3/peer.py target/release/examples/peer out/ns3/peer 4000
+
+salib: ## what SALib (pip install SALib) says of our designs: crates/worlds/tests/salib.json
+	mkdir -p out/salib
+	for d in sobol morris; do cargo run --quiet --release --locked -p unspin-worlds --example ishigami -- $$d > out/salib/$$d.csv || exit; done
+	bench/salib.py out/salib > out/salib/salib.json
+	mv out/salib/salib.json crates/worlds/tests/salib.json
 
 scenario-keys: ## the reference of scenarios' and profiles' keys from their declarations: docs/scenario-keys.md
 	UNSPIN_BLESS=1 cargo test --locked -p unspin-scenario --test reference

@@ -66,6 +66,7 @@ pub(crate) fn begin(plan: &Plan) -> Begin {
         version: Some(env!("CARGO_PKG_VERSION").into()),
         image: None,
         shard: None,
+        world: None,
     }
 }
 

@@ -7,6 +7,7 @@ use crate::summary::{
     CostNs, GuestKind, Key, Performance, Row, Spinner, TimeShares, VcpuTime, WaitCycles,
     WindowCycles, Yields,
 };
+use crate::worlds::Bands;
 use serde::{Serialize, Serializer};
 
 /// The keys of a row, in the document's order.
@@ -64,6 +65,8 @@ struct Flat<'a> {
     hypercalls_kick: Option<u64>,
     hypercalls_sched_yield: Option<u64>,
     fail_open_events: Option<u64>,
+    #[serde(flatten)]
+    bands: Option<&'a Bands>,
 }
 
 /// Null where there are too few samples.
@@ -130,6 +133,7 @@ impl<'a> From<&'a Row> for Flat<'a> {
             hypercalls_kick: module.map(|m| m.hypercalls_kick),
             hypercalls_sched_yield: module.map(|m| m.hypercalls_sched_yield),
             fail_open_events: module.map(|m| m.fail_open_events),
+            bands: row.bands.as_ref(),
         }
     }
 }

@@ -11,8 +11,10 @@ mod lock_table;
 mod one_vm;
 mod read;
 mod show;
+mod stall;
 mod stat;
 mod summary;
+mod worlds;
 mod write;
 
 pub use compute::document::documents;
@@ -33,4 +35,5 @@ pub use summary::{
     SlowdownRow, StallCount, StallRow, Summary, TimeShares, WaitCycles, WakeupRow, Waste,
     WindowCycles, Windows, Yields,
 };
+pub use worlds::{Bands, Decides, OrderRow, Screened, WorldsMade};
 pub use write::{write_atomic, write_dir, FileError};

@@ -4,6 +4,8 @@
 
 use crate::diagnosis::Diagnosis;
 use crate::one_vm::{Response, Share, Standing};
+pub use crate::stall::{StallCount, StallRow};
+use crate::worlds::{Bands, OrderRow, WorldsMade};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use unspin_scenario::plan::CgroupLayout;
@@ -14,6 +16,8 @@ use unspin_scenario::result::EpochSample;
 pub struct Document {
     pub summary: Summary,
     pub traces: Vec<EpochTrace>,
+    /// Designs of worlds and their outcomes: names of files without ending, and CSV.
+    pub tables: Vec<(String, Vec<u8>)>,
 }
 
 /// The windows of one VM over time, from the first repeat that has them.
@@ -49,6 +53,13 @@ pub struct Summary {
     /// What makes the VMs slower than the machine itself, where it was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub slowdowns: Vec<SlowdownRow>,
+    /// Worlds that bands are from, design by design, where values that the scenario does not know were
+    /// drawn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub worlds: Vec<WorldsMade>,
+    /// In which order the arms come over worlds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub orders: Vec<OrderRow>,
     /// What was lost or left out.
     pub notices: Vec<String>,
 }
@@ -160,6 +171,8 @@ pub struct Row {
     pub cost: Option<CostNs>,
     /// Linux guests only.
     pub linux: Option<Linux>,
+    /// Where the ratio to the baseline lies over worlds.
+    pub bands: Option<Bands>,
 }
 
 /// Of Linux guests.
@@ -410,29 +423,6 @@ pub struct FactorShare {
     pub share: f64,
     /// Throughput without it ÷ throughput − 1: 0.1 is a tenth more. Null if it was off already.
     pub regained: Option<f64>,
-}
-
-/// The long waits of one arm at one point, all VMs and repeats together.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct StallRow {
-    pub profile: String,
-    pub vms: u32,
-    pub lock: String,
-    pub arm: String,
-    /// N of table 1.
-    pub acquisitions: u64,
-    pub waits: Vec<StallCount>,
-}
-
-/// Waits that came to so many turns of their loop, by what the lock was at that moment.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct StallCount {
-    pub turns: u64,
-    /// N_h and N_w of table 1.
-    pub held: u64,
-    pub free: u64,
-    /// N_w ÷ (N_h + N_w); `None` of none.
-    pub free_share: Option<f64>,
 }
 
 /// How late tasks of the host ran beside the VMs of one arm at one point, of the median repeat.

@@ -45,7 +45,7 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     done.map_err(at)
 }
 
-/// Writes summary.json, table.txt, table.csv, report.html and the pictures into `dir`. With
+/// Writes summary.json, table.txt, table.csv, report.html, the pictures and designs of worlds into `dir`. With
 /// several documents, summary.json is the last one's and each has a summary-NAME-KERNEL.json.
 pub fn write_dir(dir: &Path, docs: &[Document]) -> Result<Vec<PathBuf>, FileError> {
     fs::create_dir_all(dir).map_err(|error| FileError { path: dir.to_path_buf(), error })?;
@@ -64,6 +64,9 @@ pub fn write_dir(dir: &Path, docs: &[Document]) -> Result<Vec<PathBuf>, FileErro
         let prefix = if docs.len() > 1 { format!("{}-", stem(d)) } else { String::new() };
         for c in charts(d) {
             files.push((format!("{prefix}{}.svg", c.name), c.svg.into_bytes()));
+        }
+        for (name, csv) in &d.tables {
+            files.push((format!("{prefix}{name}.csv"), csv.clone()));
         }
     }
     files.push(("report.html".to_string(), html(docs).into_bytes()));

@@ -4,6 +4,7 @@
 //! ```text
 //! schema            the types, their keys and what those take; knows nothing above it
 //! plan, result      what a machine is asked, and what it answers
+//! world             what a scenario does not know, drawn once, as records name it
 //! module            what the module is set to under an arm
 //! parse             TOML to schema
 //! expand            schema to plan
@@ -13,6 +14,7 @@ mod expand;
 mod parse;
 mod responses;
 mod schema;
+mod world;
 
 pub mod module;
 pub mod plan;
@@ -26,6 +28,7 @@ pub use expand::workload::Workloads;
 pub use parse::guest_program::parse_guest_program;
 pub use parse::problem::{Problem, Problems};
 pub use parse::profile::parse_profile;
+pub use parse::ranges::{Domain, Ranges, Unknown};
 pub use parse::reader::{problem_at, Reader, Table, Value};
 pub use parse::scenario::parse_scenario;
 pub use schema::limits::{WINDOW_MAX_CYCLES, WINDOW_MIN_CYCLES};

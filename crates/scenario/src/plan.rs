@@ -4,6 +4,7 @@
 pub use crate::schema::arm::{
     ApleParams, Arm, Asym, Coscheduling, CoschedulingMechanism, Factor, Platform, Window, YieldTo,
 };
+pub use crate::schema::costs::HostCosts;
 pub use crate::schema::host::{CgroupLayout, HostModel, HostScheduler, LoopDetection};
 pub use crate::schema::linux::{GuestIdle, GuestLock, GuestProgram, LinuxGuest, LinuxVm};
 pub use crate::schema::lock::{LockChoice, LockKind};
@@ -58,6 +59,9 @@ pub struct Plan {
     /// 4.2 has it, not by their loads of now (machine `sim`).
     #[serde(default, skip_serializing_if = "is_no")]
     pub group_load_lags: bool,
+    /// What things cost on that host, in place of the model's own (machine `sim`).
+    #[serde(default, skip_serializing_if = "HostCosts::is_default")]
+    pub costs: HostCosts,
     /// Where what Linux guests are made of lies on the computer that runs the plan; filled in by
     /// whoever starts it there.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,6 +2,7 @@
 //! What a machine answers: one JSON object a line.
 
 pub use crate::responses::{Responses, RESPONSE_BUCKETS};
+pub use crate::world::{ModelError, World, WorldDesign, WorldInput};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use unspin_diagnosis::Times;
@@ -66,6 +67,9 @@ pub struct Begin {
     /// Share of a plan these records are, where it was shared out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
+    /// World these records are of, where values that the scenario does not know were drawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub world: Option<World>,
 }
 
 /// Share `index` of `of` of a plan's runs.

@@ -41,6 +41,9 @@ mod probe;
 mod run;
 mod setup;
 
+/// How well the model knows its own costs: core/ranges.toml, factors of them by host model.
+pub const RANGES: &str = include_str!("core/ranges.toml");
+
 pub use core::{Costs, CreditHost, GroupCosts, Host, IdleState, Kernel};
 pub use engine::{Queue, Timer, TIMERS_MAX};
 pub use error::Error;

@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use unspin_report::read_files;
 use unspin_scenario::plan::Plan;
-use unspin_scenario::result::{Record, Shard};
+use unspin_scenario::result::{Record, Shard, World};
 
 /// Digits of a SHA-256 in a name.
 const PLAN_DIGITS: usize = 12;
@@ -23,6 +23,10 @@ pub struct Boot {
     pub title: String,
     /// Share of the whole plan it is of, where that was shared out.
     pub shard: Option<Shard>,
+    /// World it is, where values that the scenario does not know were drawn.
+    pub world: Option<World>,
+    /// Why there can be no such world: none of its runs is made.
+    pub refusal: Option<String>,
     /// SHA-256 of the code that runs, in hex.
     pub image: String,
     /// Records, complete.
@@ -41,6 +45,8 @@ impl Boot {
             kernel: kernel.to_string(),
             title: format!("{} on {machine} {kernel}", plan.scenario),
             shard: None,
+            world: None,
+            refusal: None,
             image: image.to_string(),
             file: dir.join(format!("{name}.jsonl")),
             dir: dir.join(name),

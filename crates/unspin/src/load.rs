@@ -4,12 +4,12 @@
 use crate::exit::{said, Usage};
 use crate::machine::Refusal;
 use anyhow::Context;
-use std::collections::BTreeMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::path::{Component, Path, PathBuf};
 use unspin_scenario::plan::{CgroupLayout, GuestLock, Plan};
 use unspin_scenario::{
-    expand, parse_guest_program, parse_profile, parse_scenario, problem_at, Problems, Scenario,
-    Selection, Workloads,
+    expand, parse_guest_program, parse_profile, parse_scenario, problem_at, Problems, Profile,
+    Ranges, Scenario, Selection, Unknown, Workloads,
 };
 
 /// What of a scenario to run.
@@ -85,6 +85,11 @@ pub struct Loaded {
     file: String,
     text: String,
     workloads: Workloads,
+    /// Where its profiles are looked for.
+    profile_dirs: Vec<PathBuf>,
+    /// What it and its profiles do not know.
+    ranges: Ranges,
+    profile_ranges: BTreeMap<String, Ranges>,
 }
 
 impl Loaded {
@@ -109,6 +114,49 @@ impl Loaded {
     }
 }
 
+impl Loaded {
+    /// What the scenario and its profiles do not know, with names that tell them apart.
+    pub fn unknown(&self) -> Vec<(String, &Unknown)> {
+        let own = self.ranges.unknown.iter().map(|u| (u.path.clone(), u));
+        let of_profile = |(name, ranges)| {
+            let Ranges { unknown, .. }: &Ranges = ranges;
+            let name: &String = name;
+            unknown.iter().map(move |u| (format!("{name}/{}", u.path), u))
+        };
+        own.chain(self.profile_ranges.iter().flat_map(of_profile)).collect()
+    }
+
+    /// The same scenario in the world at these places, one for each of `unknown()`; as usual where there
+    /// is none.
+    pub fn in_world(&self, at: &[Option<f64>]) -> anyhow::Result<Loaded> {
+        let (own, mut rest) = at.split_at(self.ranges.unknown.len().min(at.len()));
+        let text = self.ranges.at(own);
+        let scenario = parse_scenario(&self.file, &self.scenario.name, &text)?;
+        let mut workloads = self.workloads.clone();
+        for (name, ranges) in &self.profile_ranges {
+            let (own, others) = rest.split_at(ranges.unknown.len().min(rest.len()));
+            rest = others;
+            let text = ranges.at(own);
+            workloads.profiles.insert(name.clone(), (parse_profile(name, name, &text)?, text));
+        }
+        for name in scenario.profile_names() {
+            if let Entry::Vacant(missing) = workloads.profiles.entry(name) {
+                let read = profiles(&self.profile_dirs).read(missing.key())?;
+                missing.insert(read);
+            }
+        }
+        Ok(Loaded {
+            scenario,
+            file: self.file.clone(),
+            text,
+            workloads,
+            profile_dirs: self.profile_dirs.clone(),
+            ranges: self.ranges.clone(),
+            profile_ranges: self.profile_ranges.clone(),
+        })
+    }
+}
+
 /// Reads a scenario given by file or, without an ending, by its name below `scenarios/` or in
 /// `papers/KEY/scenarios/`.
 pub fn scenario(given: &Path, profile_dir: Option<&Path>) -> anyhow::Result<Loaded> {
@@ -116,26 +164,35 @@ pub fn scenario(given: &Path, profile_dir: Option<&Path>) -> anyhow::Result<Load
     let shown = path.display().to_string();
     let text = read(&path)?;
     let name = path.file_stem().and_then(|s| s.to_str()).unwrap_or("scenario").to_string();
+    let ranges = Ranges::read(&shown, &text).map_err(|e| Usage(e.to_string()))?;
+    let text = ranges.usual();
     let scenario = parse_scenario(&shown, &name, &text).map_err(|e| Usage(e.to_string()))?;
     let mut wrong = Vec::new();
-    let profiles = Kept {
-        what: "profile",
-        dirs: &dirs_of("profiles", &path, profile_dir),
-        parse: parse_profile,
-    };
+    let profile_dirs = dirs_of("profiles", &path, profile_dir);
     let programs = Kept {
         what: "program",
         dirs: &dirs_of("programs", &path, None),
         parse: parse_guest_program,
     };
-    let workloads = Workloads {
-        profiles: profiles.read_all(&scenario.profile_names(), &mut wrong),
+    let mut workloads = Workloads {
+        profiles: profiles(&profile_dirs).read_all(&scenario.profile_names(), &mut wrong),
         programs: programs.read_all(&scenario.guest_program_names(), &mut wrong),
     };
     if !wrong.is_empty() {
         return Err(Usage(format!("{shown}: {}", wrong.join("\n"))).into());
     }
-    Ok(Loaded { scenario, file: shown, text, workloads })
+    let mut profile_ranges = BTreeMap::new();
+    for (name, (_, text)) in &mut workloads.profiles {
+        let ranges = Ranges::read(name, text).map_err(|e| Usage(e.to_string()))?;
+        *text = ranges.usual();
+        profile_ranges.insert(name.clone(), ranges);
+    }
+    profile_ranges.retain(|_, ranges| !ranges.unknown.is_empty());
+    Ok(Loaded { scenario, file: shown, text, workloads, profile_dirs, ranges, profile_ranges })
+}
+
+fn profiles(dirs: &[PathBuf]) -> Kept<'_, Profile> {
+    Kept { what: "profile", dirs, parse: parse_profile }
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {

@@ -20,6 +20,7 @@ mod sysfs;
 mod undo;
 mod vms;
 mod watch;
+mod worlds;
 
 use clap::FromArgMatches;
 use std::process::ExitCode;

@@ -12,6 +12,8 @@ use crate::compute::share::{share, standing};
 use crate::compute::slowdown;
 use crate::compute::stalls::stalls;
 use crate::compute::wakeups::wakeups;
+use crate::compute::world_tables::tables;
+use crate::compute::worlds::Worlds;
 use crate::read::dedupe::{by_document, distinct_runs, point_of, Point};
 use crate::read::input::{Input, Stream};
 use crate::read::shards;
@@ -22,17 +24,20 @@ use unspin_scenario::result::{Begin, EpochSample, RunResult};
 /// One document for each scenario, machine and kernel of the input, in the order they came; shares
 /// of a plan (`unspin bench --shard`) are put together.
 pub fn documents(input: &Input) -> Vec<Document> {
-    let (streams, missing) = shards::join(&input.streams);
+    let (worlds, usual): (Vec<_>, Vec<_>) =
+        input.streams.iter().cloned().partition(|s| s.begin.world.is_some());
+    let (streams, missing) = shards::join(&usual);
     let notices = [&input.notices[..], &missing].concat();
-    by_document(&streams).iter().map(|g| document(g, &notices)).collect()
+    by_document(&streams).iter().map(|g| document(g, &worlds, &notices)).collect()
 }
 
-fn document(streams: &[&Stream], notices: &[String]) -> Document {
+fn document(streams: &[&Stream], worlds: &[Stream], notices: &[String]) -> Document {
     let mut notices = notices.to_vec();
+    let worlds = Worlds::of(&streams[0].begin, worlds, &mut notices);
     let runs = distinct_runs(streams, &mut notices);
     let begin = &streams[0].begin;
     let arms = arms(&runs);
-    let of_point = |p: &Point| rows_of_point(p, &arms, &runs, begin);
+    let of_point = |p: &Point| rows_of_point(p, &arms, &runs, begin, &worlds);
     let rows = points(&runs).iter().flat_map(of_point).collect();
     let (rows, slowdowns) = slowdown::split(rows, &slowdown::arms_of_attribution(&runs));
     let summary = Summary {
@@ -48,9 +53,12 @@ fn document(streams: &[&Stream], notices: &[String]) -> Document {
         stalls: stalls(&runs),
         wakeups: wakeups(&runs),
         slowdowns,
+        worlds: worlds.made(),
+        orders: worlds.orders(&points(&runs), &runs),
         notices,
     };
-    Document { summary, traces: traces(&runs) }
+    let tables = tables(&worlds, &points(&runs), &runs);
+    Document { summary, traces: traces(&runs), tables }
 }
 
 /// What arms are compared at, by lock, cgroups and number of VMs.
@@ -78,7 +86,13 @@ fn arms<'a>(runs: &[&'a RunResult]) -> Vec<&'a str> {
     arms
 }
 
-fn rows_of_point(p: &Point, arms: &[&str], runs: &[&RunResult], begin: &Begin) -> Vec<Row> {
+fn rows_of_point(
+    p: &Point,
+    arms: &[&str],
+    runs: &[&RunResult],
+    begin: &Begin,
+    worlds: &Worlds,
+) -> Vec<Row> {
     let of_arm = |name: &str| -> Vec<&RunResult> {
         runs.iter()
             .copied()
@@ -108,6 +122,7 @@ fn rows_of_point(p: &Point, arms: &[&str], runs: &[&RunResult], begin: &Begin) -
                 diagnosis: diagnosis(&of, begin, over),
                 standing: standing(&of, runs, over),
                 response: response(&of, begin, over),
+                bands: worlds.bands(&of, &base, over),
                 ..row(&of, &base, over)
             };
             own.extend(parts.iter().copied().map(row));

@@ -106,5 +106,6 @@ pub(crate) fn ideal_row(base: &[&RunResult], alone: &[&RunResult], over: Over) -
             interrupted: Vec::new(),
             ..linux
         }),
+        bands: None,
     })
 }

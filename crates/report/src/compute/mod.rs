@@ -14,3 +14,5 @@ pub(crate) mod share;
 pub(crate) mod slowdown;
 pub(crate) mod stalls;
 pub(crate) mod wakeups;
+pub(crate) mod world_tables;
+pub(crate) mod worlds;

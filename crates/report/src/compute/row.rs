@@ -37,6 +37,7 @@ pub(crate) fn row(of: &[&RunResult], base: &[&RunResult], over: Over) -> Row {
         time: time_shares(of, over),
         cost: cost(of, over),
         linux: linux(of, over),
+        bands: None,
     }
 }
 

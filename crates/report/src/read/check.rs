@@ -112,5 +112,12 @@ pub(crate) fn clean(b: &mut Begin) {
     for text in [&mut b.module, &mut b.window_control, &mut b.commit, &mut b.version] {
         *text = text.as_deref().map(printable);
     }
+    if let Some(world) = &mut b.world {
+        for input in &mut world.inputs {
+            for text in [&mut input.name, &mut input.value, &mut input.source] {
+                *text = printable(text);
+            }
+        }
+    }
     b.settings = b.settings.iter().map(|(k, v)| (printable(k), printable(v))).collect();
 }

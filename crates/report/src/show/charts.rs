@@ -3,7 +3,7 @@
 
 use crate::show::place::{file_part, layout, places, profile_order, rows_at};
 use crate::show::svg::Chart;
-use crate::show::{bars, curves};
+use crate::show::{bands, bars, curves};
 use crate::summary::{Document, Place, Summary};
 
 /// All pictures of the document, place by place.
@@ -14,6 +14,7 @@ pub fn charts(d: &Document) -> Vec<Chart> {
         let rows = rows_at(s, place);
         let (at, name) = (file_part(place), caption(s, place));
         out.push(bars::performance(&rows, &at, &name));
+        out.extend(bands::chart(s, place, &at, &name));
         out.extend(bars::inefficiency(&rows, &at, &name));
         out.extend(bars::yields(&rows, &at, &name));
         for profile in profile_order(&rows) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One page that holds everything and fetches nothing.
 
+use crate::show::bands;
 use crate::show::charts::charts;
 use crate::show::place::{cgroups_and_lock, origin, percent, places, rows_at};
 use crate::show::shares::shares;
 use crate::show::svg::Kind;
 use crate::show::windows::{adapting, still};
-use crate::summary::{Document, Place, Row};
+use crate::summary::{Document, Place, Row, Summary};
 use minijinja::{context, Environment, Value};
 
 const PAGE: &str = include_str!("page.html");
@@ -63,9 +64,23 @@ fn view(d: &Document) -> Value {
         origin => origin(s),
         baseline => s.arms.first().map(|r| r.key.baseline.clone()),
         performance => of(Kind::Performance),
+        bands => of(Kind::Bands),
+        band_head => bands::HEAD,
+        band_places => band_places(s),
+        worlds => bands::made(s),
         inefficiency => of(Kind::Inefficiency),
         window => of(Kind::Window),
         yields => of(Kind::Yields),
         waits => of(Kind::Waits),
     }
+}
+
+/// Tables and sentences of bands, place by place.
+fn band_places(s: &Summary) -> Vec<Value> {
+    let of = |place: &Place| {
+        let lines = bands::lines(s, place);
+        let sentences = bands::sentences(s, place);
+        (!lines.is_empty()).then(|| context! { heading => bands::heading(place), lines, sentences })
+    };
+    places(s).iter().filter_map(of).collect()
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Forms of figures: tables for a terminal, CSV, pictures, a page, and the page of locks.
 
+pub(crate) mod bands;
 pub(crate) mod bars;
 pub(crate) mod charts;
 pub(crate) mod csv;

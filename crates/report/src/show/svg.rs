@@ -16,6 +16,8 @@ pub struct Chart {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Performance,
+    /// Performance over worlds.
+    Bands,
     Inefficiency,
     Window,
     Yields,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tables for a terminal.
 
+use crate::show::bands;
 use crate::show::diagnoses::{head, lines};
 use crate::show::place::{
     arm_order, baseline, cgroups_and_lock, distinct, layout, origin, percent, places,
@@ -37,6 +38,10 @@ fn document(out: &mut String, s: &Summary) {
     for place in &places(s) {
         let _ = writeln!(out, "\n{}", heading(s, place));
         grids(out, s, place);
+        out.push_str(&worlds(s, place));
+    }
+    for line in bands::made(s) {
+        let _ = writeln!(out, "{line}");
     }
     out.push_str(&linux_legend(s));
     out.push_str(&spinners(s));
@@ -126,6 +131,14 @@ fn grids(out: &mut String, s: &Summary, place: &Place) {
             out.push_str(&grid(&what, &rows, linux_time_cell, None));
         }
     }
+}
+
+/// Where arms lie over worlds, and what decides.
+fn worlds(s: &Summary, place: &Place) -> String {
+    let title = "performance over worlds";
+    let table = titled(title, &bands::HEAD, bands::lines(s, place), Some(2));
+    let sentences = bands::sentences(s, place);
+    table + &sentences.iter().map(|line| format!("{line}\n")).collect::<String>()
 }
 
 /// Where Linux guests were under the baseline.

@@ -39,6 +39,7 @@ pub fn begin(kernel: &str) -> Begin {
         version: Some("0.1.0".into()),
         image: None,
         shard: None,
+        world: None,
     }
 }
 

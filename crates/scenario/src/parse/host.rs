@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `[host]`.
 
-use crate::parse::reader::Value;
+use crate::parse::reader::{Table, Value};
+use crate::schema::costs::HostCosts;
 use crate::schema::keys::host as keys;
 use crate::schema::scenario::Host;
 
@@ -17,6 +18,7 @@ pub(crate) fn read_host(v: Value) -> Option<Host> {
     let llc_pcpus = t.read(&keys::LLC_PCPUS);
     let skew_tick = t.read(&keys::SKEW_TICK);
     let group_load_lags = t.read(&keys::GROUP_LOAD_LAGS);
+    let costs = read_costs(&t);
     if group_load_lags == Some(true) && scheduler.is_some_and(|s| s.is_credit()) {
         if let Some(v) = t.at(&keys::GROUP_LOAD_LAGS) {
             v.problem("Credit has no groups' loads", "scheduler = \"fair\", or without it");
@@ -32,5 +34,23 @@ pub(crate) fn read_host(v: Value) -> Option<Host> {
         llc_pcpus: llc_pcpus?,
         skew_tick: skew_tick?,
         group_load_lags: group_load_lags?,
+        costs: costs?,
+    })
+}
+
+fn read_costs(t: &Table) -> Option<HostCosts> {
+    Some(HostCosts {
+        exit_cycles: t.read(&keys::EXIT_CYCLES)?,
+        yield_cycles: t.read(&keys::YIELD_CYCLES)?,
+        switch_cycles: t.read(&keys::SWITCH_CYCLES)?,
+        tick_cycles: t.read(&keys::TICK_CYCLES)?,
+        interrupt_cycles: t.read(&keys::INTERRUPT_CYCLES)?,
+        ipi_cycles: t.read(&keys::IPI_CYCLES)?,
+        kick_cycles: t.read(&keys::KICK_CYCLES)?,
+        halt_cycles: t.read(&keys::HALT_CYCLES)?,
+        wake_cycles: t.read(&keys::WAKE_CYCLES)?,
+        handoff_cycles: t.read(&keys::HANDOFF_CYCLES)?,
+        guest_switch_cycles: t.read(&keys::GUEST_SWITCH_CYCLES)?,
+        migration_cycles: t.read(&keys::MIGRATION_CYCLES)?,
     })
 }

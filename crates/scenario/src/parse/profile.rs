@@ -3,6 +3,7 @@
 
 use crate::parse::problem::Problems;
 use crate::parse::program::check_program;
+use crate::parse::ranges::Ranges;
 use crate::parse::reader::{Reader, Table, Value};
 use crate::parse::step::read_step;
 use crate::schema::key::{Form, Key};
@@ -10,9 +11,10 @@ use crate::schema::keys::profile as keys;
 use crate::schema::limits::STEPS_MAX;
 use crate::schema::program::{Calibration, Profile, Step};
 
-/// Reads a profile. `file` is what errors call it; `name` what the scenario does.
+/// Reads a profile; of ranges and choices the usual values. `file` is what errors call it; `name` what the scenario does.
 pub fn parse_profile(file: &str, name: &str, text: &str) -> Result<Profile, Problems> {
-    let reader = Reader::new(file, text);
+    let text = Ranges::read(file, text)?.usual();
+    let reader = Reader::new(file, &text);
     let doc = reader.parse();
     let top = Table::top(&reader, &doc);
     let profile = read_profile(&top, name);

@@ -203,6 +203,15 @@ impl<'r, 't> Value<'r, 't> {
         }
     }
 
+    /// Where it stands in the file's text, in bytes.
+    pub(crate) fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+
+    pub(crate) fn is_integer(&self) -> bool {
+        matches!(self.value, DeValue::Integer(_))
+    }
+
     pub fn is_str(&self) -> bool {
         self.value.is_str()
     }

@@ -7,6 +7,7 @@ use crate::parse::host::read_host;
 use crate::parse::keys::{optional, read_in, read_list};
 use crate::parse::linux::{check_guests, read_series, Said};
 use crate::parse::problem::Problems;
+use crate::parse::ranges::Ranges;
 use crate::parse::reader::{no_doubles, or, Reader, Table, Value};
 use crate::parse::vm::{read_lock, read_vms, Swept};
 use crate::schema::arm::{ApleParams, Arm};
@@ -18,9 +19,10 @@ use crate::schema::scenario::{
     usual_layout, vms_beside, Beside, Measure, Role, Scenario, Sweep, Trace, VmGroup,
 };
 
-/// Reads a scenario. `file` is what errors call it.
+/// Reads a scenario; of ranges and choices the usual values. `file` is what errors call it.
 pub fn parse_scenario(file: &str, name: &str, text: &str) -> Result<Scenario, Problems> {
-    let reader = Reader::new(file, text);
+    let text = Ranges::read(file, text)?.usual();
+    let reader = Reader::new(file, &text);
     let doc = reader.parse();
     let scenario =
         if reader.is_clean() { read_scenario(&Table::top(&reader, &doc), name) } else { None };

@@ -13,6 +13,8 @@ pub(crate) const VMS_MAX: u32 = 64;
 /// A Linux guest's memory lies in one piece below the gap for devices.
 pub(crate) const MEMORY_MIN_MIB: u32 = 96;
 pub(crate) const MEMORY_MAX_MIB: u32 = 2048;
+/// Most cycles that anything of a modelled host may cost.
+pub(crate) const COST_MAX_CYCLES: u32 = 10_000_000;
 pub(crate) const PERIOD_MAX_MS: u32 = 1000;
 pub(crate) const MS_MAX: u64 = 3_600_000;
 

@@ -2,6 +2,7 @@
 //! What scenarios and profiles are made of: the ground everything else here stands on.
 
 pub(crate) mod arm;
+pub(crate) mod costs;
 pub(crate) mod countable;
 pub(crate) mod host;
 pub(crate) mod key;

@@ -14,7 +14,8 @@ const HEAD: &str = "\
 
 For whoever writes a scenario or a profile: every key, what it takes, what is so without it, and the \
 machines that have it. A machine refuses what it has not before anything runs. \
-[scenarios/README.md](../scenarios/README.md) has examples.
+[scenarios/README.md](../scenarios/README.md) has examples. Any value may be a range or a choice with a \
+source instead ([simulator.md](simulator.md#worlds)).
 ";
 
 /// The reference, in Markdown.

@@ -2,6 +2,7 @@
 //! A scenario once it is read: a host, its VMs, a workload, and the arms to compare.
 
 use crate::schema::arm::{Arm, YieldTo};
+use crate::schema::costs::HostCosts;
 use crate::schema::host::{CgroupLayout, HostModel, HostScheduler, LoopDetection};
 use crate::schema::linux::{GuestLock, LinuxGuest};
 use crate::schema::lock::LockChoice;
@@ -58,6 +59,8 @@ pub struct Host {
     pub skew_tick: bool,
     /// VMs' weights are divided by loads that lag, as Linux 3.8 to 4.2 has it; machine `sim` only.
     pub group_load_lags: bool,
+    /// What things cost there, where the scenario says so; machine `sim` only.
+    pub costs: HostCosts,
 }
 
 /// VMs that lose time to causes that are known beforehand.

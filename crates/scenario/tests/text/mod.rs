@@ -66,6 +66,8 @@ fn host_text(w: &mut String, h: &Host) {
     key(w, "skew_tick", Some(h.skew_tick));
     key(w, "group_load_lags", Some(h.group_load_lags));
     key(w, "period_ms", h.period_ms);
+    key(w, "exit_cycles", h.costs.exit_cycles);
+    key(w, "wake_cycles", h.costs.wake_cycles);
 }
 
 fn vm_text(w: &mut String, g: &VmGroup, locks_are_swept: bool) {

@@ -2,6 +2,7 @@
 //! What things cost: in cycles as a host is described, in ns as the machine charges them.
 
 use crate::engine::Clock;
+use unspin_scenario::plan::HostCosts;
 
 /// What things cost, in cycles of the host. A switch, an exit and so on are charged to the vCPU
 /// they are made for.
@@ -191,6 +192,51 @@ impl Costs {
         wake_cycles: 2_500,
         ..Costs::SERVER
     };
+
+    /// What a scenario can say of them, as they are.
+    pub fn said(&self) -> HostCosts {
+        HostCosts {
+            exit_cycles: Some(self.ple_exit_cycles),
+            yield_cycles: Some(self.yield_cycles),
+            switch_cycles: Some(self.switch_cycles),
+            tick_cycles: Some(self.tick_cycles),
+            interrupt_cycles: Some(self.interrupt_cycles),
+            ipi_cycles: Some(self.ipi_cycles),
+            kick_cycles: Some(self.kick_cycles),
+            halt_cycles: Some(self.halt_cycles),
+            wake_cycles: Some(self.wake_cycles),
+            handoff_cycles: Some(self.handoff_cycles),
+            guest_switch_cycles: Some(self.guest_switch_cycles),
+            migration_cycles: Some(self.migration_cycles),
+        }
+    }
+
+    /// The same with what is `said` of them. The exit with the module selecting, and the part of an exit
+    /// until the host decides, change as the exit does.
+    pub fn with(self, said: &HostCosts) -> Costs {
+        let exit = said.exit_cycles.unwrap_or(self.ple_exit_cycles);
+        let in_proportion = |cycles: u32| {
+            let of = u64::from(self.ple_exit_cycles.max(1));
+            (u64::from(cycles) * u64::from(exit) / of) as u32
+        };
+        Costs {
+            ple_exit_cycles: exit,
+            ple_exit_selected_cycles: in_proportion(self.ple_exit_selected_cycles),
+            decide_cycles: in_proportion(self.decide_cycles),
+            yield_cycles: said.yield_cycles.unwrap_or(self.yield_cycles),
+            switch_cycles: said.switch_cycles.unwrap_or(self.switch_cycles),
+            tick_cycles: said.tick_cycles.unwrap_or(self.tick_cycles),
+            interrupt_cycles: said.interrupt_cycles.unwrap_or(self.interrupt_cycles),
+            ipi_cycles: said.ipi_cycles.unwrap_or(self.ipi_cycles),
+            kick_cycles: said.kick_cycles.unwrap_or(self.kick_cycles),
+            halt_cycles: said.halt_cycles.unwrap_or(self.halt_cycles),
+            wake_cycles: said.wake_cycles.unwrap_or(self.wake_cycles),
+            handoff_cycles: said.handoff_cycles.unwrap_or(self.handoff_cycles),
+            guest_switch_cycles: said.guest_switch_cycles.unwrap_or(self.guest_switch_cycles),
+            migration_cycles: said.migration_cycles.unwrap_or(self.migration_cycles),
+            ..self
+        }
+    }
 
     /// What the same costs without a VMM: interrupts are two writes and a handler, idling is an
     /// instruction and less than a microsecond to come back from C1 (NJIT 2018, 2.4.1).

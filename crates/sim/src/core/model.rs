@@ -242,6 +242,7 @@ impl Host {
             llc_pcpus: plan.llc_pcpus,
             skew_tick: plan.skew_tick,
             group_load_lags: plan.group_load_lags,
+            costs: host.costs.with(&plan.costs),
             ..host
         }
     }

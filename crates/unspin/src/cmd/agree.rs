@@ -3,19 +3,23 @@
 //! the two agree: arms of a host that measures exits, or locks on machine `threads`. Markdown on
 //! standard output.
 
+mod bands;
+mod count;
 mod locks;
+mod own;
 mod row;
 
 use crate::exit::Usage;
 use crate::machine::sim;
 use crate::out;
 use anyhow::Context;
+use count::{order, percent, Agreement, Job};
 use row::{rows, Figures, Key, Pair, Row, AGREES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use unspin_report::read_files;
+use unspin_report::{read_files, Stream};
 use unspin_scenario::plan::{CgroupLayout, Coscheduling, CoschedulingMechanism, Run, Window};
 use unspin_scenario::result::{Begin, RunResult};
 use unspin_sim::{simulate, Host, Kernel};
@@ -28,18 +32,73 @@ pub struct Args {
     /// Seeds to simulate each measured run with.
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
+    /// Instead of seeds: N worlds of the model's own costs for each measured arm, so that what is
+    /// compared is bands.
+    #[arg(long, value_name = "N", conflicts_with = "seeds", value_parser = clap::value_parser!(u32).range(10..=i64::from(unspin_worlds::SAMPLES_MAX)))]
+    worlds: Option<u32>,
+    /// Print the scores of all arms as JSON, one line.
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let input = read_files(&args.files).map_err(|e| Usage(e.to_string()))?;
-    let mut pairs: BTreeMap<Key, Pair> = BTreeMap::new();
-    let mut jobs = Vec::new();
     for notice in &input.notices {
         say!("note: {notice}");
     }
+    let mut pairs: BTreeMap<Key, Pair> = BTreeMap::new();
+    let jobs = jobs(args, &input.streams, &mut pairs)?;
+    if jobs.is_empty() {
+        return Err(Usage(
+            "no runs to make again: these are no results of `unspin bench`, or have none"
+                .to_string(),
+        )
+        .into());
+    }
+    if args.worlds.is_some() {
+        bands::say_time(&jobs)?;
+    }
+    for (key, world, figures) in simulate_all(&jobs)? {
+        let pair = pairs.entry(key).or_default();
+        pair.simulated.push(figures);
+        pair.worlds.insert(world, figures.units_per_s);
+    }
+    let (locks, arms): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        pairs.into_iter().partition(|(key, _)| key.threads);
+    if args.json {
+        return out::json(&bands::scores(&arms, args.worlds));
+    }
+    let mut text = String::new();
+    if !arms.is_empty() {
+        let how = match args.worlds {
+            Some(worlds) => format!("in {worlds} worlds"),
+            None => format!("with {} seeds", args.seeds),
+        };
+        text += &page(&arms, &how);
+        if args.worlds.is_some() {
+            text += &bands::section(&arms);
+        }
+    }
+    if !locks.is_empty() {
+        text += if text.is_empty() { "" } else { "\n" };
+        text += &locks::section(&locks, args.seeds);
+    }
+    out::print(&text)
+}
+
+/// What is to be simulated, and in `pairs` what was measured.
+fn jobs(
+    args: &Args,
+    streams: &[Stream],
+    pairs: &mut BTreeMap<Key, Pair>,
+) -> anyhow::Result<Vec<Job>> {
+    let mut jobs = Vec::new();
     let mut unseen = BTreeSet::new();
-    for stream in &input.streams {
+    for stream in streams {
         let host = host(&stream.begin)?;
+        // Locks on threads are compared by seeds alone.
+        let worlds = args.worlds.filter(|_| !is_threads(&stream.begin));
+        let own = worlds.and_then(|worlds| own::Own::of(&stream.begin, worlds));
         for r in stream.runs.iter().filter(|r| !r.run.alone) {
             if let Some(why) = not_modelled(&r.run) {
                 unseen.insert((r.run.arm.name.clone(), why));
@@ -49,39 +108,31 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             let pair = pairs.entry(key.clone()).or_default();
             pair.is_baseline = r.run.arm.name == r.run.baseline;
             pair.measured.push(figures(r));
-            if pair.measured.len() == 1 {
-                let run = as_simulated(&stream.begin, &r.run);
-                let seeds = r.run.seed..r.run.seed + u64::from(args.seeds);
-                jobs.extend(
-                    seeds.map(|seed| (key.clone(), host.clone(), Run { seed, ..run.clone() })),
-                );
+            if pair.measured.len() > 1 {
+                continue;
             }
+            pair.has_own_ranges = own.is_some();
+            let run = as_simulated(&stream.begin, &r.run);
+            jobs.extend(match (worlds, &own) {
+                (_, Some(own)) => own.jobs(&key, &host, &run)?,
+                (Some(worlds), None) => bands::jobs(&key, &host, &run, worlds),
+                (None, None) => seeds(&key, &host, &run, args.seeds),
+            });
         }
     }
     for (arm, why) in unseen {
         say!("note: arm {arm} is left out: {why}");
     }
-    if jobs.is_empty() {
-        return Err(Usage(
-            "no runs to make again: these are no results of `unspin bench`, or have none"
-                .to_string(),
-        )
-        .into());
-    }
-    for (key, figures) in simulate_all(&jobs)? {
-        pairs.entry(key).or_default().simulated.push(figures);
-    }
-    let (locks, arms): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        pairs.into_iter().partition(|(key, _)| key.threads);
-    let mut text = String::new();
-    if !arms.is_empty() {
-        text += &page(&arms, args.seeds);
-    }
-    if !locks.is_empty() {
-        text += if text.is_empty() { "" } else { "\n" };
-        text += &locks::section(&locks, args.seeds);
-    }
-    out::print(&text)
+    Ok(jobs)
+}
+
+/// A run with so many seeds, from its own on.
+fn seeds(key: &Key, host: &Host, run: &Run, seeds: u32) -> Vec<Job> {
+    let job = |world: u32| {
+        let run = Run { seed: run.seed + u64::from(world), ..run.clone() };
+        Job { key: key.clone(), world, host: host.clone(), run }
+    };
+    (0..seeds).map(job).collect()
 }
 
 /// `6.12` of `6.12.57+deb13-amd64`.
@@ -163,9 +214,7 @@ fn figures(r: &RunResult) -> Figures {
     Figures { units_per_s: units as f64 * 1e9 / r.window_ns as f64, inefficiency }
 }
 
-type Job = (Key, Host, Run);
-
-fn simulate_all(jobs: &[Job]) -> anyhow::Result<Vec<(Key, Figures)>> {
+fn simulate_all(jobs: &[Job]) -> anyhow::Result<Vec<(Key, u32, Figures)>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
     let made: Vec<anyhow::Result<Vec<_>>> = std::thread::scope(|s| {
@@ -173,12 +222,10 @@ fn simulate_all(jobs: &[Job]) -> anyhow::Result<Vec<(Key, Figures)>> {
             .map(|_| {
                 s.spawn(|| {
                     let mut made = Vec::new();
-                    while let Some((key, host, run)) =
-                        jobs.get(next.fetch_add(1, Ordering::Relaxed))
-                    {
-                        let simulated = simulate(host, run)
-                            .with_context(|| format!("{} on kernel {}", run.profile, key.kernel))?;
-                        made.push((key.clone(), figures(&simulated.result)));
+                    while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let what = || format!("{} on kernel {}", job.run.profile, job.key.kernel);
+                        let simulated = simulate(&job.host, &job.run).with_context(what)?;
+                        made.push((job.key.clone(), job.world, figures(&simulated.result)));
                     }
                     Ok(made)
                 })
@@ -190,25 +237,7 @@ fn simulate_all(jobs: &[Job]) -> anyhow::Result<Vec<(Key, Figures)>> {
     Ok(made.into_iter().collect::<anyhow::Result<Vec<_>>>()?.concat())
 }
 
-/// Pairs of arms of one point that both machines tell apart (by 5 %), and how many they order
-/// alike.
-fn order(rows: &[Row]) -> (usize, usize) {
-    let (mut pairs, mut alike) = (0, 0);
-    for (i, a) in rows.iter().enumerate() {
-        for b in &rows[i + 1..] {
-            let same_point = Key { arm: b.key.arm.clone(), ..a.key.clone() } == *b.key;
-            let measured = a.performance.0 - b.performance.0;
-            let simulated = a.performance.1 - b.performance.1;
-            if same_point && measured.abs() > 0.05 && simulated.abs() > 0.05 {
-                pairs += 1;
-                alike += usize::from(measured.signum() == simulated.signum());
-            }
-        }
-    }
-    (pairs, alike)
-}
-
-fn page(pairs: &BTreeMap<Key, Pair>, seeds: u32) -> String {
+fn page(pairs: &BTreeMap<Key, Pair>, how: &str) -> String {
     let rows = rows(pairs);
     let mut scenarios: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     for row in &rows {
@@ -217,7 +246,7 @@ fn page(pairs: &BTreeMap<Key, Pair>, seeds: u32) -> String {
     let mut text = format!(
         "# The simulator against measured runs\n\n\
          For whoever wants to know how near machine `sim` comes to a machine that measures. \
-         `unspin agree` makes this page: every measured arm simulated with {seeds} seeds, medians \
+         `unspin agree` makes this page: every measured arm simulated {how}, medians \
          compared. Performance is throughput against the baseline of the same machine; inefficiency \
          is the share of CPU time that is wasted. The two machines agree where they lie within \
          {:.0} points.\n\n",
@@ -250,33 +279,6 @@ fn page(pairs: &BTreeMap<Key, Pair>, seeds: u32) -> String {
         rows.iter().for_each(|row| line(&mut text, row));
     }
     text
-}
-
-/// How many of some rows agree.
-struct Agreement {
-    rows: usize,
-    /// Rows but the baselines.
-    arms: usize,
-    performance: usize,
-    inefficiency: usize,
-    both: usize,
-}
-
-impl Agreement {
-    fn of(rows: &[&Row]) -> Agreement {
-        let arms = || rows.iter().filter(|r| !r.is_baseline);
-        Agreement {
-            rows: rows.len(),
-            arms: arms().count(),
-            performance: arms().filter(|r| r.performance_agrees()).count(),
-            inefficiency: rows.iter().filter(|r| r.inefficiency_agrees()).count(),
-            both: arms().filter(|r| r.performance_agrees() && r.inefficiency_agrees()).count(),
-        }
-    }
-}
-
-fn percent(n: usize, of: usize) -> f64 {
-    100.0 * n as f64 / of.max(1) as f64
 }
 
 fn counted(n: usize, of: usize) -> String {
@@ -337,7 +339,7 @@ mod tests {
         assert_eq!(of("hvs").performance, (1.2, 1.24));
         assert!(of("hvs").performance_agrees() && !of("off").performance_agrees());
         assert_eq!(order(&rows), (3, 3));
-        let text = page(&pairs, 1);
+        let text = page(&pairs, "with 1 seeds");
         let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words}:\n{text}"));
         let whole = at("| performance of the arms but the baseline | 1 | 2 | 50 % |");
         let part = at("| [s-1](#s-1) | 6.12 | 1 of 2 (50 %) | 3 of 3 (100 %) | 1 of 2 (50 %) |");

@@ -4,14 +4,18 @@
 //! `OUT/boots/` holds the records of each boot while and after it runs (`.part` until its End
 //! record), `OUT/results.jsonl` all of them; the report stands beside it.
 
+mod drawn;
+
 use crate::boots::{write_record, Boot};
 use crate::exit::Usage;
 use crate::load::{self, Loaded, Select};
-use crate::machine::{self, Choice, Job, Machine, Refusal, Wish};
+use crate::machine::{self, sim, Choice, Job, Machine, Refusal, Wish};
 use crate::out;
 use crate::progress::Progress;
 use crate::share::Share;
+use crate::worlds::Inputs;
 use anyhow::{bail, Context};
+use drawn::{say_usual, Drawn, WorldArgs};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,6 +60,8 @@ pub struct Args {
     /// each of them switched off as well (machine sim).
     #[arg(long)]
     attribute: bool,
+    #[command(flatten)]
+    worlds: WorldArgs,
     /// Print summaries as JSON, one line a scenario and kernel.
     #[arg(long)]
     json: bool,
@@ -78,6 +84,10 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.worlds.is_asked() && (args.machine != Choice::Sim || args.attribute) {
+        let why = "--worlds, --design: only a model can be run in other worlds";
+        return Err(Usage(format!("{why}; allowed: --machine sim, without --attribute")).into());
+    }
     let stop = Arc::new(AtomicBool::new(false));
     take_signals(&stop)?;
     // All scenarios are read before the first runs: a slip in the last costs no time.
@@ -112,8 +122,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let boots = boots(args, &l.scenario, plan, machine.as_ref(), &out)?;
         // Two benches would write the same files.
         let _held = Lock::take(&boots_dir(&out))?;
-        let made = make(args, machine.as_ref(), &boots, &stop);
-        let (docs, whole) = gather(&boots, &out)?;
+        let (made, docs, whole) = match args.worlds.is_asked() {
+            true => with_worlds(args, (l, plan), machine.as_ref(), boots, &out, &stop)?,
+            false => {
+                say_usual(l);
+                let made = make(args, machine.as_ref(), &boots, &stop);
+                let (docs, whole) = gather(&boots, &out)?;
+                (made, docs, whole)
+            }
+        };
         show(args, &docs, &out)?;
         made?;
         complete &= whole;
@@ -122,6 +139,41 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         bail!("not every run was made; the notes say which");
     }
     Ok(())
+}
+
+/// What was made of a bench, and whether that is all of it.
+type Made = (anyhow::Result<()>, Vec<Document>, bool);
+
+/// The runs with the usual values, and the worlds.
+fn with_worlds(
+    args: &Args,
+    (l, plan): (&Loaded, &Plan),
+    machine: &dyn Machine,
+    mut boots: Vec<Boot>,
+    out: &Path,
+    stop: &AtomicBool,
+) -> anyhow::Result<Made> {
+    let inputs = Inputs::of(l, &args.worlds.inputs)?;
+    let drawn = Drawn::new(&args.worlds, (l, plan, &inputs), &args.select, args.shard)?;
+    let kernels = kernels(args, &l.scenario, machine);
+    let (dir, image) = (boots_dir(out), machine.image()?);
+    let place = drawn::Place { kernels: &kernels, image: &image, dir: &dir };
+    let designs = drawn.designs()?;
+    drawn.say_time(&designs, &place, jobs(args))?;
+    boots.extend(drawn.boots(&designs, &place)?);
+    let mut made = make(args, machine, &boots, stop);
+    let (mut docs, mut whole) = gather(&boots, out)?;
+    if drawn.needs_screening() && made.is_ok() {
+        let (design, others) = drawn.chosen(&docs);
+        say!("screened out, and as usual in the design of shares: {}", others.join(", "));
+        let designs = [design];
+        drawn.say_time(&designs, &place, jobs(args))?;
+        let more = drawn.boots(&designs, &place)?;
+        made = make(args, machine, &more, stop);
+        boots.extend(more);
+        (docs, whole) = gather(&boots, out)?;
+    }
+    Ok((made, docs, whole))
 }
 
 /// Signals that end a bench in order set `stop`.
@@ -240,13 +292,7 @@ fn boots(
     let shard = args.shard.map(|s| s.of(plan.runs.len()));
     let shared = shard.map(|s| unspin_scenario::shard(plan, s.index, s.of, machine.measures()));
     let plan = shared.as_ref().unwrap_or(plan);
-    let kernels = if !args.kernel.is_empty() {
-        args.kernel.clone()
-    } else if machine.boots() && !scenario.kernels.is_empty() {
-        scenario.kernels.clone()
-    } else {
-        machine.default_kernels()
-    };
+    let kernels = kernels(args, scenario, machine);
     let image = machine.image()?;
     let dir = boots_dir(out);
     let shares = split(plan, machine.shares(scenario.boots));
@@ -262,6 +308,28 @@ fn boots(
         }
     }
     Ok(boots)
+}
+
+fn kernels(
+    args: &Args,
+    scenario: &unspin_scenario::Scenario,
+    machine: &dyn Machine,
+) -> Vec<String> {
+    if !args.kernel.is_empty() {
+        args.kernel.clone()
+    } else if machine.boots() && !scenario.kernels.is_empty() {
+        scenario.kernels.clone()
+    } else {
+        machine.default_kernels()
+    }
+}
+
+/// How many boots are made at once.
+fn jobs(args: &Args) -> usize {
+    match args.jobs {
+        Some(n) => usize::from(n),
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    }
 }
 
 /// Makes the boots that are not there yet, some at a time.
@@ -281,10 +349,7 @@ fn make(
         }
     }
     let todo: Vec<&Boot> = boots.iter().filter(|b| !b.is_complete()).collect();
-    let jobs = match args.jobs {
-        Some(n) => usize::from(n),
-        None => std::thread::available_parallelism().map_or(1, usize::from),
-    };
+    let jobs = jobs(args);
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(None);
     let at_once = jobs.min(todo.len());
@@ -327,7 +392,10 @@ fn make_one(
     progress: &Mutex<Progress>,
 ) -> anyhow::Result<()> {
     fs::create_dir_all(&b.dir).with_context(|| format!("cannot make {}", b.dir.display()))?;
-    lock(progress).say(&b.title);
+    // Worlds are many and short.
+    if b.world.is_none() {
+        lock(progress).say(&b.title);
+    }
     // An emulated boot replays from its start, to the same values; a host goes on after the runs
     // it has made.
     let plan = if machine.boots() { b.plan.clone() } else { b.remaining() };
@@ -342,7 +410,9 @@ fn make_one(
         let mut p = lock(progress);
         match &record {
             Record::Log { text } if args.verbose => p.log(text),
-            Record::Failed { id, error } => p.log(&format!("run {id} failed: {error}")),
+            Record::Failed { id, error } if b.world.is_none() => {
+                p.log(&format!("run {id} failed: {error}"))
+            }
             _ => {}
         }
         p.record(&record);
@@ -350,7 +420,10 @@ fn make_one(
     };
     let say = |text: &str| lock(progress).say(text);
     let job = Job { plan: &plan, kernel: &b.kernel, dir: &b.dir, threads, stop, say: &say };
-    machine.run(&job, &mut sink)?;
+    match &b.refusal {
+        Some(why) => sim::refuse(&job, why, &mut sink)?,
+        None => machine.run(&job, &mut sink)?,
+    }
     if !ended {
         if stop.load(Ordering::Relaxed) {
             return Ok(());
@@ -365,6 +438,7 @@ fn name_origin(record: &mut Record, machine: &str, boot: &Boot) {
     if let Record::Begin(b) = record {
         b.image = Some(boot.image.clone());
         b.shard = boot.shard;
+        b.world.clone_from(&boot.world);
         b.machine = machine.to_string();
         b.title = boot.plan.title.clone();
         b.commit = option_env!("UNSPIN_COMMIT").map(str::to_string);
@@ -384,7 +458,8 @@ fn gather(boots: &[Boot], out: &Path) -> anyhow::Result<(Vec<Document>, bool)> {
     let results = out.join("results.jsonl");
     write_atomic(&results, &all)?;
     let input = read_files(&[results])?;
-    let whole = input.streams.iter().all(|s| s.ended && s.failed.is_empty());
+    let whole =
+        input.streams.iter().all(|s| s.ended && (s.failed.is_empty() || s.begin.world.is_some()));
     let docs = documents(&input);
     write_dir(out, &docs)?;
     Ok((docs, whole))

@@ -105,6 +105,15 @@ impl Machine for Simulated {
     }
 }
 
+/// The records of a job none of whose runs is possible.
+pub fn refuse(job: &Job, why: &str, sink: &mut Sink) -> anyhow::Result<()> {
+    sink(Record::Begin(begin(job.plan, &Host::of_plan(job.plan, kernel(job.kernel)?))))?;
+    for run in &job.plan.runs {
+        sink(Record::Failed { id: run.id, error: why.to_string() })?;
+    }
+    sink(Record::End { runs: 0, failed: job.plan.runs.len() as u32 })
+}
+
 fn progress(at: usize, total: usize, plan: &Plan, sink: &mut Sink) -> anyhow::Result<()> {
     let run = &plan.runs[at];
     let text = format!(
@@ -153,5 +162,6 @@ fn begin(plan: &Plan, host: &Host) -> Begin {
         version: None,
         image: None,
         shard: None,
+        world: None,
     }
 }

@@ -197,6 +197,7 @@ fn begin(plan: &Plan, release: &str) -> Begin {
         version: None,
         image: None,
         shard: None,
+        world: None,
     }
 }
 

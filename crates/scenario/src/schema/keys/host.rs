@@ -3,7 +3,7 @@
 
 use crate::schema::host::{HostModel, HostScheduler, LoopDetection};
 use crate::schema::key::{integer, table, word, Flag, Integer, Machines, Maybe, Word};
-use crate::schema::limits::{PCPUS_MAX, PERIOD_MAX_MS};
+use crate::schema::limits::{COST_MAX_CYCLES, PCPUS_MAX, PERIOD_MAX_MS};
 use crate::schema::scenario::Host;
 
 table! { HOST: Host = "[host]", "The host. What only machine sim has is of the host it models.";
@@ -46,4 +46,52 @@ table! { HOST: Host = "[host]", "The host. What only machine sim has is of the h
         .only_on(Machines::Sim, |h| h.group_load_lags)
         .help("with cgroups, a VM's weight is divided by what its vCPUs last published of their \
                loads, as Linux 3.8 to 4.2 has it; false: by their loads of now");
+    EXIT_CYCLES: Maybe<Integer<u32>> = "exit_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
+        .usually("the model's own")
+        .only_on(Machines::Sim, |h| h.costs.exit_cycles.is_some())
+        .help("a PLE exit and the entry after it, where KVM selects; where the module does, in proportion");
+    YIELD_CYCLES: Maybe<Integer<u32>> = "yield_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
+        .usually("the model's own")
+        .only_on(Machines::Sim, |h| h.costs.yield_cycles.is_some())
+        .help("one call of yield_to(), successful or not");
+    SWITCH_CYCLES: Maybe<Integer<u32>> = "switch_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
+        .usually("the model's own")
+        .only_on(Machines::Sim, |h| h.costs.switch_cycles.is_some())
+        .help("switching a pCPU from one vCPU to another");
+    TICK_CYCLES: Maybe<Integer<u32>> = "tick_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
+        .usually("the model's own")
+        .only_on(Machines::Sim, |h| h.costs.tick_cycles.is_some())
+        .help("a timer tick of the host, with its exit");
+    INTERRUPT_CYCLES: Maybe<Integer<u32>> = "interrupt_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
+        .usually("the model's own")
+        .only_on(Machines::Sim, |h| h.costs.interrupt_cycles.is_some())
+        .help("an interrupt that takes a running vCPU out of its guest and back");
+    IPI_CYCLES: Maybe<Integer<u32>> = "ipi_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
+        .usually("the model's own")
+        .only_on(Machines::Sim, |h| h.costs.ipi_cycles.is_some())
+        .help("a guest's write to its APIC that sends an interrupt");
+    KICK_CYCLES: Maybe<Integer<u32>> = "kick_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
+        .usually("the model's own")
+        .only_on(Machines::Sim, |h| h.costs.kick_cycles.is_some())
+        .help("a guest's hypercall that wakes a halted vCPU");
+    HALT_CYCLES: Maybe<Integer<u32>> = "halt_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
+        .usually("the model's own")
+        .only_on(Machines::Sim, |h| h.costs.halt_cycles.is_some())
+        .help("HLT, until the vCPU is off its pCPU");
+    WAKE_CYCLES: Maybe<Integer<u32>> = "wake_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
+        .usually("the model's own")
+        .only_on(Machines::Sim, |h| h.costs.wake_cycles.is_some())
+        .help("from running again after a HLT until the guest goes on");
+    HANDOFF_CYCLES: Maybe<Integer<u32>> = "handoff_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
+        .usually("the model's own")
+        .only_on(Machines::Sim, |h| h.costs.handoff_cycles.is_some())
+        .help("from a release of a lock until the next waiter goes on");
+    GUEST_SWITCH_CYCLES: Maybe<Integer<u32>> = "guest_switch_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
+        .usually("the model's own")
+        .only_on(Machines::Sim, |h| h.costs.guest_switch_cycles.is_some())
+        .help("the guest's kernel switching from one thread to another");
+    MIGRATION_CYCLES: Maybe<Integer<u32>> = "migration_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
+        .usually("the model's own")
+        .only_on(Machines::Sim, |h| h.costs.migration_cycles.is_some())
+        .help("what a vCPU misses that comes to another last-level cache");
 }

@@ -27,6 +27,10 @@ pub struct Pair {
     pub measured: Vec<Figures>,
     pub simulated: Vec<Figures>,
     pub is_baseline: bool,
+    /// Units a second of each world, or seed.
+    pub worlds: BTreeMap<u32, f64>,
+    /// They are of ranges that the scenario names, and not of the model's own.
+    pub has_own_ranges: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -96,7 +100,14 @@ pub mod tests {
 
     pub fn pair(measured: f64, simulated: f64, is_baseline: bool) -> Pair {
         let figures = |units_per_s| vec![Figures { units_per_s, inefficiency: Some(0.1) }];
-        Pair { measured: figures(measured), simulated: figures(simulated), is_baseline }
+        let worlds = BTreeMap::from([(0, simulated)]);
+        Pair {
+            measured: figures(measured),
+            simulated: figures(simulated),
+            is_baseline,
+            worlds,
+            has_own_ranges: false,
+        }
     }
 
     pub fn key(arm: &str) -> Key {

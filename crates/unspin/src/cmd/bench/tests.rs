@@ -91,6 +91,7 @@ impl Machine for Fake {
             version: None,
             image: None,
             shard: None,
+            world: None,
         }))?;
         for r in job.plan.runs.iter().take(self.stops_after) {
             sink(result(r))?;

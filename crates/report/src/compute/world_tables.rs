@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Designs of worlds and their outcomes as CSV, a world a line in the design's order, as SALib takes
+//! them: X of a problem whose bounds are 0 and 1, and a column Y for each comparison.
+
+use crate::compute::measures::Over;
+use crate::compute::worlds::{name, outcome, Seen, Worlds};
+use crate::read::dedupe::{point_of, Point};
+
+use std::collections::BTreeMap;
+use unspin_scenario::result::RunResult;
+use unspin_scenario::Named;
+use unspin_worlds::Columns;
+
+/// A comparison: what its column is called, the arm's run and the baseline's, and over which VMs.
+struct Compared<'a> {
+    name: String,
+    ids: (u32, u32),
+    over: Over<'a>,
+}
+
+/// Two files for each design: `worlds-DESIGN-design` and `worlds-DESIGN-outcomes`. Outcomes are
+/// logarithms of ratios to the baseline; empty where a world has none.
+pub(crate) fn tables(
+    worlds: &Worlds,
+    points: &[Point],
+    runs: &[&RunResult],
+) -> Vec<(String, Vec<u8>)> {
+    let compared: Vec<Compared> = points.iter().flat_map(|p| compared(p, runs)).collect();
+    let mut files = Vec::new();
+    for (design, worlds) in &worlds.designs {
+        let stem = format!("worlds-{}", name(*design));
+        // Written into memory, CSV has no errors.
+        let csv = |columns: Columns| columns.write().unwrap_or_default();
+        files.push((format!("{stem}-design"), csv(places(worlds))));
+        files.push((format!("{stem}-outcomes"), csv(outcomes(worlds, &compared))));
+    }
+    files
+}
+
+fn places(worlds: &BTreeMap<u32, Seen>) -> Columns {
+    let mut columns = Columns::default();
+    let first = worlds.values().next().map_or(&[][..], |w| &w.world.inputs[..]);
+    for (i, input) in first.iter().enumerate() {
+        let at = |w: &Seen| w.world.inputs.get(i).map(|input| format!("{:?}", input.at));
+        columns.add(&input.name, worlds.values().map(at));
+    }
+    columns
+}
+
+fn outcomes(worlds: &BTreeMap<u32, Seen>, compared: &[Compared]) -> Columns {
+    let mut columns = Columns::default();
+    for c in compared {
+        let of = |w: &Seen| outcome(w, c.ids, c.over).map(|x| format!("{x:?}"));
+        columns.add(&c.name, worlds.values().map(of));
+    }
+    columns
+}
+
+fn compared<'a>(p: &Point, runs: &[&'a RunResult]) -> Vec<Compared<'a>> {
+    let here = || runs.iter().filter(|r| !r.run.alone && point_of(r) == *p);
+    let repeat = here().map(|r| r.run.repeat).min().unwrap_or(0);
+    let first: Vec<&'a RunResult> = here().filter(|r| r.run.repeat == repeat).copied().collect();
+    let Some(base) = first.iter().find(|r| r.run.arm.name == r.run.baseline) else {
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    for arm in first.iter().filter(|r| r.run.id != base.run.id) {
+        for group in arm.run.groups() {
+            let lock = if p.lock.is_empty() { String::new() } else { format!(" {}", p.lock) };
+            let at = format!("{} VM {}{lock}", p.vms, p.cgroup.called());
+            all.push(Compared {
+                name: format!("{group}, {at}: {}", arm.run.arm.name),
+                ids: (arm.run.id, base.run.id),
+                over: Over { group: Some(group), vm: None },
+            });
+        }
+    }
+    all
+}

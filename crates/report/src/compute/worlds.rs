@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The same runs in many worlds become bands, shares of what decides, and orders of arms.
+
+use crate::compute::measures::{throughput, Over};
+use crate::read::dedupe::{point_of, Point};
+use crate::read::input::Stream;
+use crate::worlds::{Bands, Decides, InputRow, OrderRow, PairRow, Reason, Screened, WorldsMade};
+use std::collections::{BTreeMap, BTreeSet};
+use unspin_scenario::result::{Begin, RunResult, World, WorldDesign};
+use unspin_worlds as stat;
+use unspin_worlds::{Band, Share};
+
+/// For what is drawn again where intervals are computed.
+const SEED: u64 = 16;
+const DESIGNS: [WorldDesign; 4] =
+    [WorldDesign::Sample, WorldDesign::Given, WorldDesign::Screening, WorldDesign::Shares];
+
+/// A world and what was run in it.
+pub(crate) struct Seen<'a> {
+    pub world: &'a World,
+    runs: BTreeMap<u32, &'a RunResult>,
+    failed: &'a [(u32, String)],
+}
+
+/// The worlds of one document.
+pub(crate) struct Worlds<'a> {
+    pub designs: BTreeMap<WorldDesign, BTreeMap<u32, Seen<'a>>>,
+}
+
+impl<'a> Worlds<'a> {
+    /// Those of `streams` that are of the plan which `usual` begins. What is missing is noted.
+    pub(crate) fn of(usual: &Begin, streams: &'a [Stream], notices: &mut Vec<String>) -> Self {
+        let mut designs: BTreeMap<WorldDesign, BTreeMap<u32, Seen>> = BTreeMap::new();
+        for s in streams {
+            let Some(world) = &s.begin.world else { continue };
+            let is_of_it = (&world.usual_hash, &s.begin.machine, &s.begin.kernel)
+                == (&usual.scenario_hash, &usual.machine, &usual.kernel);
+            if is_of_it && s.ended {
+                let runs = s.runs.iter().map(|r| (r.run.id, r)).collect();
+                let seen = Seen { world, runs, failed: &s.failed };
+                let worlds = designs.entry(world.design).or_default();
+                // Of one design all have the same inputs; others are of another program's making.
+                let inputs =
+                    worlds.values().next().map_or(world.inputs.len(), |w| w.world.inputs.len());
+                if inputs == world.inputs.len() {
+                    worlds.entry(world.index).or_insert(seen);
+                }
+            }
+        }
+        for (design, worlds) in &designs {
+            let of = worlds.values().map(|w| w.world.of).max().unwrap_or(0);
+            let missing = (of as usize).saturating_sub(worlds.len());
+            if missing > 0 {
+                notices.push(format!(
+                    "{} on {}: {} of {of} worlds ({}) are here and count; {missing} are missing: \
+                     a shard, or a bench cut off, which `unspin bench --resume` goes on with",
+                    usual.scenario,
+                    usual.kernel,
+                    worlds.len(),
+                    name(*design),
+                ));
+            }
+        }
+        Worlds { designs }
+    }
+
+    /// The bands of the arm whose runs are `of`, against the baseline's.
+    pub(crate) fn bands(
+        &self,
+        of: &[&RunResult],
+        base: &[&RunResult],
+        over: Over,
+    ) -> Option<Bands> {
+        let arm = of.iter().min_by_key(|r| r.run.repeat)?;
+        let base = base.iter().find(|b| b.run.repeat == arm.run.repeat)?;
+        let ids = (arm.run.id, base.run.id);
+        let plain = self.plain()?;
+        let (points, outcomes) = drawn(plain.values(), ids, over);
+        let band = Band::of(&outcomes)?;
+        let is_baseline = ids.0 == ids.1;
+        let whole = over.vm.is_none() && !is_baseline;
+        Some(Bands {
+            band: rounded(band),
+            decides: if whole { self.decides(&points, &outcomes, ids, over, band) } else { vec![] },
+            kinds: whole.then(|| stat::two_kinds(&outcomes, SEED)).flatten(),
+            screened: if whole { self.screened(ids, over) } else { vec![] },
+        })
+    }
+
+    /// What bands are from.
+    fn plain(&self) -> Option<&BTreeMap<u32, Seen<'a>>> {
+        let of = |design| self.designs.get(&design);
+        of(WorldDesign::Sample).or_else(|| of(WorldDesign::Given))
+    }
+
+    /// By the design that was made for it, where it is there, else by the sample itself.
+    fn decides(
+        &self,
+        points: &[Vec<f64>],
+        outcomes: &[f64],
+        ids: (u32, u32),
+        over: Over,
+        band: Band,
+    ) -> Vec<Decides> {
+        let designed = self.designs.get(&WorldDesign::Shares).filter(|w| is_whole(w));
+        let (names, shares) = match designed {
+            Some(worlds) => designed_shares(worlds, ids, over, outcomes),
+            None => {
+                let shares = stat::shares_of_sample(points, outcomes, SEED);
+                let names = self.plain().map(names).unwrap_or_default();
+                (names, shares.iter().map(|s| (*s, None)).collect())
+            }
+        };
+        let mut all: Vec<Decides> = names
+            .into_iter()
+            .zip(shares)
+            .map(|(input, (share, total))| {
+                let (low, high) = band.shrunk(share.width_left());
+                let unknowable = [World::CHANCE, World::MODEL_ERROR].contains(&input.as_str());
+                Decides { input, share, total, band_if_known: (!unknowable).then_some([low, high]) }
+            })
+            .collect();
+        all.sort_by(|a, b| b.share.share.total_cmp(&a.share.share));
+        all
+    }
+
+    fn screened(&self, ids: (u32, u32), over: Over) -> Vec<Screened> {
+        let Some(worlds) = self.designs.get(&WorldDesign::Screening).filter(|w| is_whole(w)) else {
+            return Vec::new();
+        };
+        let varied = varied_in_screening(worlds);
+        let point = |w: &Seen| varied.iter().map(|i| w.world.inputs[*i].at).collect();
+        let points: Vec<Vec<f64>> = worlds.values().map(point).collect();
+        let outcomes: Vec<Option<f64>> = worlds.values().map(|w| outcome(w, ids, over)).collect();
+        let Some(first) = worlds.values().next() else { return Vec::new() };
+        let names = varied.iter().map(|i| first.world.inputs[*i].name.clone());
+        let effects = stat::effects(&points, &outcomes, SEED);
+        names.zip(effects).map(|(input, effect)| Screened { input, effect }).collect()
+    }
+
+    /// What was made, design by design.
+    pub(crate) fn made(&self) -> Vec<WorldsMade> {
+        let there = DESIGNS.iter().filter_map(|d| Some((*d, self.designs.get(d)?)));
+        there.map(|(design, worlds)| made(design, worlds)).collect()
+    }
+
+    /// The orders of arms, point by point.
+    pub(crate) fn orders(&self, points: &[Point], runs: &[&RunResult]) -> Vec<OrderRow> {
+        let Some(worlds) = self.plain() else { return Vec::new() };
+        points.iter().filter_map(|p| order_at(p, runs, worlds)).collect()
+    }
+}
+
+pub(crate) fn name(design: WorldDesign) -> &'static str {
+    match design {
+        WorldDesign::Sample => "sample",
+        WorldDesign::Screening => "screening",
+        WorldDesign::Shares => "shares",
+        WorldDesign::Given => "given",
+    }
+}
+
+/// Four digits after the point, as figures of summaries have.
+fn rounded(b: Band) -> Band {
+    let round = crate::stat::round;
+    Band {
+        p05: round(b.p05),
+        p25: round(b.p25),
+        p50: round(b.p50),
+        p75: round(b.p75),
+        p95: round(b.p95),
+        ..b
+    }
+}
+
+/// Logarithm of the arm's throughput over the baseline's, with the model's error; `None` where one of
+/// them was not made or did nothing.
+pub(crate) fn outcome(w: &Seen, (arm, base): (u32, u32), over: Over) -> Option<f64> {
+    let of =
+        |id| w.runs.get(&id).map(|r| throughput(r, over)).filter(|t| *t > 0.0 && t.is_finite());
+    let ratio = (of(arm)? / of(base)?).ln();
+    if arm == base {
+        return Some(ratio);
+    }
+    let error = w.world.error.and_then(|error| {
+        let input = w.world.inputs.iter().find(|i| i.name == World::MODEL_ERROR)?;
+        Some(error.deviation(ratio) * stat::normal_quantile(input.at))
+    });
+    Some(ratio + error.unwrap_or(0.0))
+}
+
+/// Coordinates and outcomes of the worlds that have one.
+fn drawn<'w, 'a: 'w>(
+    worlds: impl Iterator<Item = &'w Seen<'a>>,
+    ids: (u32, u32),
+    over: Over,
+) -> (Vec<Vec<f64>>, Vec<f64>) {
+    let point = |w: &Seen| w.world.inputs.iter().map(|i| i.at).collect();
+    worlds.filter_map(|w| Some((point(w), outcome(w, ids, over)?))).unzip()
+}
+
+/// All of the design's worlds are here: its rows mean nothing otherwise.
+fn is_whole(worlds: &BTreeMap<u32, Seen>) -> bool {
+    worlds.values().next().is_some_and(|w| worlds.len() == w.world.of as usize)
+}
+
+/// Inputs that differ between worlds.
+fn varied(worlds: &BTreeMap<u32, Seen>) -> Vec<usize> {
+    let inputs = worlds.values().next().map_or(0, |w| w.world.inputs.len());
+    let places = |i: usize| -> BTreeSet<u64> {
+        worlds.values().filter_map(|w| Some(w.world.inputs.get(i)?.at.to_bits())).collect()
+    };
+    (0..inputs).filter(|i| places(*i).len() > 1).collect()
+}
+
+/// Chance stays in a trajectory and differs between them.
+fn varied_in_screening(worlds: &BTreeMap<u32, Seen>) -> Vec<usize> {
+    let mut varied = varied(worlds);
+    let Some(first) = worlds.values().next() else { return varied };
+    varied.retain(|i| first.world.inputs[*i].name != World::CHANCE);
+    varied
+}
+
+fn names(worlds: &BTreeMap<u32, Seen>) -> Vec<String> {
+    let first = worlds.values().next();
+    first.map_or(Vec::new(), |w| w.world.inputs.iter().map(|i| i.name.clone()).collect())
+}
+
+/// Inputs' names, and what each decides alone and together with others.
+type Shares = (Vec<String>, Vec<(Share, Option<Share>)>);
+
+/// By the design of shares. The model's error is no part of it, as no run depends on it: its variance
+/// at the sample's `outcomes` is set beside the design's.
+fn designed_shares(
+    worlds: &BTreeMap<u32, Seen>,
+    ids: (u32, u32),
+    over: Over,
+    sample: &[f64],
+) -> Shares {
+    let (all, varied) = (names(worlds), varied(worlds));
+    let outcomes: Vec<Option<f64>> = worlds.values().map(|w| outcome(w, ids, over)).collect();
+    let shares = stat::sobol_shares(varied.len(), &outcomes, SEED);
+    let known: Vec<f64> = outcomes.iter().copied().flatten().collect();
+    let runs = variance(&known);
+    let error = worlds.values().next().and_then(|w| w.world.error).map_or(0.0, |error| {
+        let squares = sample.iter().map(|x| error.deviation(*x).powi(2));
+        squares.sum::<f64>() / sample.len().max(1) as f64
+    });
+    let part = if runs + error > 0.0 { runs / (runs + error) } else { 0.0 };
+    let mut names: Vec<String> = varied.iter().map(|i| all[*i].clone()).collect();
+    let mut shares: Vec<(Share, Option<Share>)> =
+        shares.iter().map(|s| (s.alone.of(part), Some(s.total.of(part)))).collect();
+    if error > 0.0 && !shares.is_empty() {
+        let of_error = Share { share: 1.0 - part, low: 1.0 - part, high: 1.0 - part };
+        names.push(World::MODEL_ERROR.to_string());
+        shares.push((of_error, Some(of_error)));
+    }
+    (names, shares)
+}
+
+fn variance(values: &[f64]) -> f64 {
+    let n = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    values.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n
+}
+
+fn made(design: WorldDesign, worlds: &BTreeMap<u32, Seen>) -> WorldsMade {
+    let mut reasons: BTreeMap<&str, u32> = BTreeMap::new();
+    let impossible: Vec<&Seen> = worlds.values().filter(|w| !w.failed.is_empty()).collect();
+    for w in &impossible {
+        // What is wrong is the same of all runs, or the first says enough.
+        let error = w.failed[0].1.as_str();
+        let error = error
+            .split_once(": ")
+            .filter(|(run, _)| run.starts_with("run "))
+            .map_or(error, |e| e.1);
+        *reasons.entry(error).or_default() += 1;
+    }
+    let inputs = worlds.values().next().map_or(0, |w| w.world.inputs.len());
+    let row = |i: usize| {
+        let all = worlds.values().filter_map(|w| w.world.inputs.get(i));
+        let least = all.clone().min_by(|a, b| a.at.total_cmp(&b.at))?;
+        let most = all.max_by(|a, b| a.at.total_cmp(&b.at))?;
+        Some(InputRow {
+            name: least.name.clone(),
+            from: least.value.clone(),
+            to: most.value.clone(),
+            source: least.source.clone(),
+        })
+    };
+    WorldsMade {
+        design,
+        of: worlds.values().map(|w| w.world.of).max().unwrap_or(0),
+        made: worlds.len() as u32,
+        impossible: impossible.len() as u32,
+        reasons: reasons
+            .into_iter()
+            .map(|(error, worlds)| Reason { error: error.to_string(), worlds })
+            .collect(),
+        inputs: (0..inputs).filter_map(row).collect(),
+    }
+}
+
+fn order_at(p: &Point, runs: &[&RunResult], worlds: &BTreeMap<u32, Seen>) -> Option<OrderRow> {
+    let here = || runs.iter().filter(|r| !r.run.alone && point_of(r) == *p);
+    let repeat = here().map(|r| r.run.repeat).min()?;
+    let first: Vec<&&RunResult> = here().filter(|r| r.run.repeat == repeat).collect();
+    let base = first.iter().find(|r| r.run.arm.name == r.run.baseline)?.run.id;
+    if first.len() < 2 {
+        return None;
+    }
+    let of_world = |w: &Seen| -> Option<Vec<f64>> {
+        first.iter().map(|r| outcome(w, (r.run.id, base), Over::ALL)).collect()
+    };
+    let outcomes: Vec<Vec<f64>> = worlds.values().filter_map(of_world).collect();
+    let order = stat::order(&outcomes)?;
+    let named = |i: usize| first[i].run.arm.name.clone();
+    Some(OrderRow {
+        profile: p.profile.clone(),
+        vms: p.vms,
+        cgroup: p.cgroup,
+        lock: p.lock.clone(),
+        order: order.best_first.iter().map(|i| named(*i)).collect(),
+        probability: order.probability,
+        pairs: order
+            .pairs
+            .iter()
+            .map(|p| PairRow {
+                better: named(p.better),
+                worse: named(p.worse),
+                probability: p.probability,
+            })
+            .collect(),
+    })
+}

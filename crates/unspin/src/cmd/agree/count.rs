@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is simulated, and how many of what is compared agree.
+
+use super::row::{Key, Row};
+use unspin_scenario::plan::Run;
+use unspin_sim::Host;
+
+/// A run to simulate: one seed, or one world.
+pub struct Job {
+    pub key: Key,
+    pub world: u32,
+    pub host: Host,
+    pub run: Run,
+}
+
+/// Pairs of arms of one point that both machines tell apart (by 5 %), and how many they order
+/// alike.
+pub fn order(rows: &[Row]) -> (usize, usize) {
+    let (mut pairs, mut alike) = (0, 0);
+    for (i, a) in rows.iter().enumerate() {
+        for b in &rows[i + 1..] {
+            let same_point = Key { arm: b.key.arm.clone(), ..a.key.clone() } == *b.key;
+            let measured = a.performance.0 - b.performance.0;
+            let simulated = a.performance.1 - b.performance.1;
+            if same_point && measured.abs() > 0.05 && simulated.abs() > 0.05 {
+                pairs += 1;
+                alike += usize::from(measured.signum() == simulated.signum());
+            }
+        }
+    }
+    (pairs, alike)
+}
+
+/// How many of some rows agree.
+pub struct Agreement {
+    pub rows: usize,
+    /// Rows but the baselines.
+    pub arms: usize,
+    pub performance: usize,
+    pub inefficiency: usize,
+    pub both: usize,
+}
+
+impl Agreement {
+    pub fn of(rows: &[&Row]) -> Agreement {
+        let arms = || rows.iter().filter(|r| !r.is_baseline);
+        Agreement {
+            rows: rows.len(),
+            arms: arms().count(),
+            performance: arms().filter(|r| r.performance_agrees()).count(),
+            inefficiency: rows.iter().filter(|r| r.inefficiency_agrees()).count(),
+            both: arms().filter(|r| r.performance_agrees() && r.inefficiency_agrees()).count(),
+        }
+    }
+}
+
+pub fn percent(n: usize, of: usize) -> f64 {
+    100.0 * n as f64 / of.max(1) as f64
+}

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Worlds of machine `sim`: what a scenario, or the model, does not know, and the plans in which it is
+//! drawn.
+
+mod inputs;
+mod plans;
+
+pub use inputs::Inputs;
+pub use plans::{Design, Source};

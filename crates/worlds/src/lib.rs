@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Worlds: what a prediction does not know, drawn many times, and what the outcomes say together.
+//!
+//! A world is a point in the unit cube, a coordinate from 0 to 1 for each input. Whoever makes a world
+//! turns coordinates into values. An outcome is the logarithm of a ratio, so that twice and half are
+//! as far from 1. No I/O here.
+//!
+//! ```text
+//! random    numbers that follow from a seed
+//! quantile  quantiles of a sample
+//! sample    the worlds of a plain sample, low-discrepancy and nested
+//! share     what an input decides, with its interval
+//! band      quantiles of outcomes and the probability of a gain
+//! order     in which order the arms come, and how probably
+//! modes     whether the outcomes are of two kinds
+//! given     shares of variance from a plain sample
+//! morris    screening: which inputs matter at all
+//! sobol     shares of variance from a design of their own
+//! score     how good a band was, once it was measured
+//! table     designs and outcomes as CSV, as SALib has them
+//! ```
+
+mod band;
+mod given;
+mod modes;
+mod morris;
+mod order;
+mod quantile;
+mod random;
+mod sample;
+mod score;
+mod share;
+mod sobol;
+mod table;
+
+pub use band::Band;
+pub use given::shares as shares_of_sample;
+pub use modes::{two_kinds, Kinds};
+pub use morris::{effects, trajectories, Effect};
+pub use order::{order, Order, Pair};
+pub use quantile::{normal_quantile, quantile};
+pub use sample::{point, DIMENSIONS_MAX, SAMPLES_MAX};
+pub use score::{covers, interval_score, no_change_score};
+pub use share::Share;
+pub use sobol::{design as sobol_design, shares as sobol_shares, SobolShare};
+pub use table::{Columns, Design, TableError};

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an input decides.
+
+use serde::Serialize;
+
+/// The share of the outcome's variance that one input decides by itself (first-order index of Sobol).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Share {
+    /// 0 to 1.
+    pub share: f64,
+    /// Its 90 % interval.
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Share {
+    pub(crate) fn new(share: f64, low: f64, high: f64) -> Share {
+        let fit = |x: f64| if x.is_finite() { x.clamp(0.0, 1.0) } else { 0.0 };
+        Share { share: fit(share), low: fit(low), high: fit(high) }
+    }
+
+    /// Whether the input is told from one that decides nothing.
+    pub fn is_told(&self) -> bool {
+        self.low > 0.0
+    }
+
+    /// The same of a whole of which what it is a share of is a `part` (0 to 1).
+    pub fn of(&self, part: f64) -> Share {
+        Share::new(self.share * part, self.low * part, self.high * part)
+    }
+
+    /// What is left of a band's width once the input is known: the root of the variance that is left,
+    /// as of a normal distribution.
+    pub fn width_left(&self) -> f64 {
+        (1.0 - self.share).sqrt()
+    }
+}

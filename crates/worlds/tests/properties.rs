@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What holds of any sample, and of functions whose shares are known.
+
+use proptest::prelude::*;
+use unspin_worlds::*;
+
+/// Worlds and the outcomes of a sum: input i decides as the square of its weight.
+fn sum(worlds: u32, weights: &[f64], seed: u64) -> (Vec<Vec<f64>>, Vec<f64>) {
+    let points: Vec<Vec<f64>> = (0..worlds).map(|i| point(i, weights.len(), seed)).collect();
+    let outcomes = points.iter().map(|p| p.iter().zip(weights).map(|(x, w)| x * w).sum());
+    let outcomes = outcomes.collect();
+    (points, outcomes)
+}
+
+fn known(weights: &[f64]) -> Vec<f64> {
+    let all: f64 = weights.iter().map(|w| w * w).sum();
+    weights.iter().map(|w| w * w / all).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn the_first_worlds_of_more_are_the_same(index in 0u32..4096, dimensions in 1usize..20, more in 0usize..20, seed: u64) {
+        let (few, many) = (point(index, dimensions, seed), point(index, dimensions + more, seed));
+        prop_assert_eq!(&few[..], &many[..dimensions]);
+        prop_assert!(few.iter().all(|x| (0.0..1.0).contains(x)));
+    }
+
+    /// Each half, quarter … of a coordinate has as many of a power of two of worlds.
+    #[test]
+    fn worlds_fill_the_cube_evenly(power in 2u32..8, dimension in 0usize..12, seed: u64) {
+        let n = 1usize << power;
+        let mut seen = vec![0; n];
+        for i in 0..n as u32 {
+            seen[(point(i, dimension + 1, seed)[dimension] * n as f64) as usize] += 1;
+        }
+        prop_assert!(seen.iter().all(|count| *count == 1), "{:?}", seen);
+    }
+
+    #[test]
+    fn a_band_is_in_order_and_within_the_outcomes(outcomes in prop::collection::vec(-2.0..2.0f64, 1..200)) {
+        let b = Band::of(&outcomes).unwrap();
+        let least = outcomes.iter().copied().fold(f64::MAX, f64::min).exp();
+        let most = outcomes.iter().copied().fold(f64::MIN, f64::max).exp();
+        let order = [least, b.p05, b.p25, b.p50, b.p75, b.p95, most];
+        prop_assert!(order.windows(2).all(|w| w[0] <= w[1] * (1.0 + 1e-12)), "{:?}", order);
+        prop_assert!((0.0..=1.0).contains(&b.p_gain));
+        // The ratio upside down has the band upside down.
+        let other = Band::of(&outcomes.iter().map(|x| -x).collect::<Vec<_>>()).unwrap();
+        prop_assert!((other.p_gain - (1.0 - b.p_gain)).abs() < 1e-9);
+        prop_assert!((other.p05.ln() + b.p95.ln()).abs() < 1e-9);
+        let (low, high) = b.shrunk(0.5);
+        prop_assert!(b.p05 <= low * (1.0 + 1e-12) && high <= b.p95 * (1.0 + 1e-12));
+    }
+
+    #[test]
+    fn a_sample_tells_the_shares_of_a_sum(a in 0.2..1.0f64, b in 0.2..1.0f64, c in 0.0..0.2f64, seed: u64) {
+        let weights = [a, b, c];
+        let (points, outcomes) = sum(512, &weights, seed);
+        for (share, known) in shares_of_sample(&points, &outcomes, seed).iter().zip(known(&weights)) {
+            prop_assert!((share.share - known).abs() < 0.15, "{:?} {}", share, known);
+            prop_assert!(share.low <= share.share && share.share <= share.high);
+        }
+    }
+
+    #[test]
+    fn a_design_tells_them_better(a in 0.2..1.0f64, b in 0.2..1.0f64, c in 0.0..0.2f64, seed: u64) {
+        let weights = [a, b, c];
+        let outcomes: Vec<Option<f64>> = sobol_design(256, 3, seed)
+            .iter()
+            .map(|p| Some(p.iter().zip(&weights).map(|(x, w)| x * w).sum()))
+            .collect();
+        for (share, known) in sobol_shares(3, &outcomes, seed).iter().zip(known(&weights)) {
+            prop_assert!((share.alone.share - known).abs() < 0.06, "{:?} {}", share, known);
+            prop_assert!((share.total.share - known).abs() < 0.06, "{:?} {}", share, known);
+        }
+    }
+
+    /// Screening finds the slope of each input of a sum, and no unevenness.
+    #[test]
+    fn effects_of_a_sum_are_its_weights(weights in prop::collection::vec(-3.0..3.0f64, 1..12), count in 2usize..8, seed: u64) {
+        let points = trajectories(count, weights.len(), seed);
+        prop_assert_eq!(points.len(), count * (weights.len() + 1));
+        prop_assert!(points.iter().flatten().all(|x| (-1e-12..=1.0 + 1e-12).contains(x)));
+        let outcomes: Vec<Option<f64>> =
+            points.iter().map(|p| Some(p.iter().zip(&weights).map(|(x, w)| x * w).sum())).collect();
+        for (effect, weight) in effects(&points, &outcomes, seed).iter().zip(&weights) {
+            prop_assert!((effect.mu_star - weight.abs()).abs() < 1e-9 && effect.sigma < 1e-9);
+        }
+    }
+
+    /// A world without an outcome takes only the effects beside it out.
+    #[test]
+    fn a_world_that_is_missing_leaves_the_others(weights in prop::collection::vec(-3.0..3.0f64, 2..6), missing in 0usize..20, seed: u64) {
+        let points = trajectories(6, weights.len(), seed);
+        let mut outcomes: Vec<Option<f64>> =
+            points.iter().map(|p| Some(p.iter().zip(&weights).map(|(x, w)| x * w).sum())).collect();
+        let missing = missing % outcomes.len();
+        outcomes[missing] = None;
+        for (effect, weight) in effects(&points, &outcomes, seed).iter().zip(&weights) {
+            prop_assert!((effect.mu_star - weight.abs()).abs() < 1e-9);
+        }
+    }
+
+    /// The order is one of all arms, as probable as it is frequent, and turns with the outcomes.
+    #[test]
+    fn an_order_has_every_arm_once(worlds in prop::collection::vec(prop::collection::vec(-1.0..1.0f64, 4), 1..40)) {
+        let o = order(&worlds).unwrap();
+        let mut arms = o.best_first.clone();
+        arms.sort_unstable();
+        prop_assert_eq!(arms, vec![0, 1, 2, 3]);
+        let same = worlds.iter().filter(|w| o.best_first.windows(2).all(|p| w[p[0]] >= w[p[1]])).count();
+        prop_assert!((o.probability - same as f64 / worlds.len() as f64).abs() < 1e-9);
+        prop_assert!(o.pairs.len() == 6 && o.pairs.iter().all(|p| p.probability >= 0.5));
+    }
+
+    /// One bell is one kind, wherever it is and however wide.
+    #[test]
+    fn one_bell_is_one_kind(n in 40usize..200, middle in -2.0..2.0f64, width in 0.02..1.0f64, seed: u64) {
+        let bell: Vec<f64> = (0..n)
+            .map(|i| {
+                let p = point(i as u32, 6, seed);
+                middle + width * (p.iter().sum::<f64>() - 3.0)
+            })
+            .collect();
+        prop_assert_eq!(two_kinds(&bell, seed), None);
+    }
+
+    /// Two bells far apart are two kinds, and each is found where it is.
+    #[test]
+    fn two_bells_apart_are_two_kinds(n in 60usize..200, upper in 20usize..80, apart in 0.5..3.0f64, seed: u64) {
+        let upper = n * upper / 100;
+        let two: Vec<f64> = (0..n)
+            .map(|i| {
+                let bell = point(i as u32, 6, seed).iter().sum::<f64>() - 3.0;
+                0.05 * bell + if i < upper { apart } else { 0.0 }
+            })
+            .collect();
+        let kinds = two_kinds(&two, seed).expect("two kinds");
+        prop_assert!((kinds.p_high - upper as f64 / n as f64).abs() < 0.02, "{:?}", kinds);
+        prop_assert!((kinds.high.ln() - kinds.low.ln() - apart).abs() < 0.1, "{:?}", kinds);
+    }
+
+    /// Wider bands cost, and so does every bit that is missed.
+    #[test]
+    fn scores_prefer_the_narrow_and_the_true(low in 0.2..1.0f64, width in 0.0..1.0f64, measured in 0.1..3.0f64) {
+        let high = low + width;
+        let score = interval_score(low, high, measured);
+        prop_assert!(score >= (high / low).ln() - 1e-12);
+        prop_assert_eq!(covers(low, high, measured), (score - (high / low).ln()).abs() < 1e-12);
+        prop_assert!((no_change_score(measured) - 20.0 * measured.ln().abs()).abs() < 1e-9);
+        if covers(low, high, measured) {
+            prop_assert!(interval_score(low / 1.1, high * 1.1, measured) > score);
+        }
+    }
+
+    /// What was written is read again, whatever the order of the columns.
+    #[test]
+    fn designs_come_back(points in prop::collection::vec(prop::collection::vec(0.0..1.0f64, 3), 1..20)) {
+        let inputs: Vec<String> = ["host.exit_cycles", "a, \"b\"", "chance"].map(String::from).to_vec();
+        let mut columns = Columns::default();
+        for i in [2, 0, 1] {
+            columns.add(&inputs[i], points.iter().map(|p| Some(format!("{:?}", p[i]))));
+        }
+        let text = String::from_utf8(columns.write().unwrap()).unwrap();
+        prop_assert_eq!(Design::read(&text, &inputs).unwrap().points, points);
+    }
+}
+
+#[test]
+fn outcomes_that_are_all_the_same_are_decided_by_nothing() {
+    let (points, _) = sum(64, &[1.0, 1.0], 1);
+    assert!(shares_of_sample(&points, &[0.5; 64], 1)
+        .iter()
+        .all(|s| s.share == 0.0 && !s.is_told()));
+    assert!(sobol_shares(2, &[Some(0.5); 64], 1).iter().all(|s| s.total.share == 0.0));
+    assert_eq!(two_kinds(&[0.5; 64], 1), None);
+    assert_eq!(Band::of(&[0.0; 4]).unwrap().p_gain, 0.5);
+    assert_eq!(Band::of(&[]), None);
+}
+
+/// Known quantiles of the normal distribution.
+#[test]
+fn the_normal_distribution_has_its_quantiles() {
+    for (p, z) in [(0.5, 0.0), (0.95, 1.644853627), (0.975, 1.959963985), (0.001, -3.090232306)] {
+        assert!((normal_quantile(p) - z).abs() < 1e-7, "{p}");
+        assert!((normal_quantile(1.0 - p) + z).abs() < 1e-7, "{p}");
+    }
+}
+
+#[test]
+fn a_design_with_other_columns_is_refused() {
+    let inputs = ["a".to_string(), "b".to_string()];
+    let said = |text: &str| Design::read(text, &inputs).unwrap_err().to_string();
+    assert!(said("a,c\n0,1\n").contains("without b and with c; the inputs are a, b"));
+    assert!(said("a,b,b\n0,1,1\n").contains("with b"));
+    assert!(said("a,b\n0.5,1.5\n").contains("line 2, column b: \"1.5\""));
+    assert!(said("a,b\n0.5\n").contains("not CSV"));
+    assert!(said("a,b\n").contains("no worlds"));
+}
