@@ -85,7 +85,11 @@ wait $shape
 pin 0-3
 cpus() { for tid in $(vcpus $vm); do sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/$tid/status; done | tr '\n' ' '; }
 are_placed() { case "$(cpus)" in *[-,]*) false ;; *) true ;; esac; }
-all_as_before() { as_before && [ "$(cpus)" = "0-3 0-3 " ]; }
+all_as_before() {
+	as_before && [ "$(cpus)" = "0-3 0-3 " ] && return
+	echo "CPUs $(cpus), weights $(weights), journal $(cat /run/unspin/journal), said $(tail -n 2 /tmp/said)"
+	false
+}
 placing() {
 	unspin shape $vm --period-ms 50 --parts time,latency,resolver > /tmp/shaped 2> /tmp/said &
 	shape=$!
