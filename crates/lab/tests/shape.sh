@@ -112,7 +112,10 @@ sleep 1
 echo 1 > /sys/devices/system/cpu/cpu$cpu/online
 kill $shape 2> /dev/null
 wait $shape
-check "when it has gone all is put back" settle all_as_before
+# Before 6.2 the kernel forgets a CPU that is offline when the others are set.
+was_told() { as_before && grep -q 'the kernel takes no more of 0-3' /tmp/said; }
+gone_as_before() { all_as_before || was_told; }
+check "when it has gone all is put back, or told" gone_as_before
 
 touch /tmp/stop
 check "the VM worked" wait $vm

@@ -78,6 +78,9 @@ pub fn told(change: &Change, back: &Back) -> Option<String> {
     let target = &change.target;
     match back {
         Back::Restored => Some(format!("{target} is {} again", change.was)),
+        Back::Nearly(is) => {
+            Some(format!("{target} is {is}: the kernel takes no more of {}", change.was))
+        }
         Back::Theirs(is) => Some(format!("{target} stays {is}, which another hand has set")),
         Back::Gone => Some(format!("{target} is gone")),
         Back::AsBefore | Back::Failed(_) => None,

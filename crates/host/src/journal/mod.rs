@@ -43,6 +43,8 @@ pub struct Journal {
 pub enum Back {
     /// The value before is there again.
     Restored,
+    /// The value before was set, and the kernel made this of it: a CPU is offline, for example.
+    Nearly(String),
     /// It was there already, or the change was never made.
     AsBefore,
     /// Another hand has set this value meanwhile; it stays.
@@ -215,7 +217,11 @@ fn undo(hands: &dyn Hands, change: &Change, before_last: &str) -> io::Result<Bac
         if is != change.set && is != before_last {
             return Ok(Back::Theirs(is));
         }
-        hands.write(target, &change.was).map(|()| Back::Restored)
+        hands.write(target, &change.was)?;
+        match hands.read(target)? {
+            is if is == change.was => Ok(Back::Restored),
+            is => Ok(Back::Nearly(is)),
+        }
     });
     match result {
         // It went meanwhile.

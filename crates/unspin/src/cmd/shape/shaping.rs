@@ -10,7 +10,7 @@ use super::written::Writer;
 use crate::exit::Cannot;
 use crate::out;
 use crate::span::wait;
-use crate::undo::{Guard, Undo};
+use crate::undo::{told, Guard, Undo};
 use crate::vms;
 use crate::watch::{Sample, Source, SETTLE};
 use anyhow::bail;
@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use unspin_host::journal::Back;
 use unspin_host::VmProcess;
 use unspin_policy::asym::Params;
 
@@ -135,7 +136,10 @@ impl<'a> Shaping<'a> {
                 return Ok(());
             }
             if let Some((undo, ..)) = hands {
-                undo.put_back()?;
+                let back = undo.put_back()?;
+                let nearly = back.iter().filter(|(_, back)| matches!(back, Back::Nearly(_)));
+                let lines = nearly.filter_map(|(change, back)| told(change, back));
+                lines.for_each(|line| say!("unspin: {line}"));
             }
             self.choose()?;
         }
