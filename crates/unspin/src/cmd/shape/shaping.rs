@@ -165,7 +165,7 @@ impl<'a> Shaping<'a> {
                 0 => self.source.sample()?,
                 _ => self.source.again()?,
             };
-            if hands.is_none() {
+            if hands.is_none() && self.asked.parts.resolver {
                 self.vms.iter_mut().for_each(|vm| vm.lay_out(&self.asked.places));
             }
             let is_own = hands.is_none() || number < OWN;
