@@ -377,9 +377,16 @@ fn killed_at_any_instant_the_next_puts_back() {
     let fake = Fake::new("kills");
     let mut were_set = 0;
     for kill in 0..kills {
-        // Paces that differ change something in each period.
         let mut child = started(fake.shape(&[]), || true);
-        std::thread::sleep(std::time::Duration::from_micros(150_000 + kill * 7_919 % 250_000));
+        // At some instant of its start, or after it has begun to set something.
+        let until_us = match kill % 2 {
+            0 => 100_000 + kill * 7_919 % 200_000,
+            _ => {
+                comes_to("nothing is set", || !fake.journal().is_empty());
+                kill * 7_919 % 60_000
+            }
+        };
+        std::thread::sleep(std::time::Duration::from_micros(until_us));
         if let Some(guard) = guard_if_any(&child) {
             signal(guard, libc::SIGKILL);
         }
