@@ -37,6 +37,11 @@ pub fn list(cpus: &BTreeSet<u32>) -> String {
     ranges.iter().map(range).collect::<Vec<_>>().join(",")
 }
 
+/// Those of the CPUs that are online; all where that is not known.
+pub fn usable(allowed: &BTreeSet<u32>, online: Option<&BTreeSet<u32>>) -> BTreeSet<u32> {
+    online.map_or_else(|| allowed.clone(), |online| allowed & online)
+}
+
 /// Lets a thread run on these CPUs only.
 pub fn set_affinity(tid: u32, cpus: &BTreeSet<u32>) -> io::Result<()> {
     const BITS: u32 = u64::BITS;

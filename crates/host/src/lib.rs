@@ -207,11 +207,7 @@ impl Host {
 
     /// Those of them that are there: a thread may be allowed CPUs that are offline.
     pub fn usable_cpus(&self, tid: u32) -> BTreeSet<u32> {
-        let mut cpus = self.allowed_cpus(tid);
-        if let Some(online) = self.online_cpus() {
-            cpus.retain(|cpu| online.contains(cpu));
-        }
-        cpus
+        cpus::usable(&self.allowed_cpus(tid), self.online_cpus().as_ref())
     }
 
     /// The CPUs that are online; `None` where `/proc/stat` does not say.

@@ -6,6 +6,13 @@
 //! the CPUs. And on each CPU vCPUs' weights are a part of the VM's, and what a part gets beside a neighbour
 //! grows less than the part does. So without this the VM gets less than its weight's part of the host.
 
+/// Of so many periods, a round, the first have the weights that were there before, to measure what the VM
+/// gets with them.
+pub const ROUND: u32 = 100;
+pub const OWN: u32 = 5;
+/// After so many periods the VM's own weight is corrected.
+pub const BLOCK: u32 = 3;
+
 /// A VM's weight is raised by at most this factor.
 pub const RAISE_MAX: f64 = 4.0;
 /// By so much at a time, and lowered again.
@@ -81,6 +88,14 @@ impl Due {
     /// From now on it is measured anew what it gets.
     pub fn begin(&mut self) {
         *self = Due { raise: self.raise, ..Due::new(self.cpus) };
+    }
+
+    /// Whether a VM has its own weights in a period, and whether it is corrected at its end, by the period's
+    /// number.
+    pub fn at(period: u32) -> (bool, bool) {
+        let number = period % ROUND;
+        let is_own = number < OWN;
+        (is_own, !is_own && number % BLOCK == BLOCK - 1)
     }
 
     /// What it got in a period, with its own weights (`is_own`) or with others.

@@ -14,17 +14,11 @@ use super::groups::{Groups, WEIGHT_MIN};
 use crate::core::{Class, Core, Host, State};
 use crate::engine::{PcpuId, Table, VcpuId};
 use unspin_policy::asym::{self, Core as Pace, Params, Vcpu};
-use unspin_policy::due::{Due, Got};
+use unspin_policy::due::{Due, Got, ROUND};
 use unspin_scenario::plan;
 
 /// A core that is none of the host's.
 const NOWHERE: u32 = u32::MAX;
-
-/// Of so many periods the first have the weights that were there before; after so many the VM's own is
-/// corrected: as `unspin shape` has it.
-const ROUND: u32 = 100;
-const OWN: u32 = 5;
-const BLOCK: u32 = 3;
 
 #[derive(Debug)]
 pub struct Asym {
@@ -175,7 +169,7 @@ impl Asym {
     fn correct(&mut self, core: &Core, number: usize, groups: Option<&mut Groups>) -> bool {
         let Asym { vms, vcpus, parts, wait_mark_ns, period_ns, periods, .. } = self;
         let vm = &mut vms[number];
-        let at = *periods % ROUND;
+        let (was_own, corrects) = Due::at(*periods);
         let Some(groups) = groups.filter(|_| parts.time && !parts.uncorrected) else {
             return false;
         };
@@ -185,14 +179,14 @@ impl Asym {
             got.waited_ns += waited_ns - std::mem::replace(&mut wait_mark_ns[v], waited_ns);
             got.on_cpu_ns += vcpus[v].consumed_ns;
         }
-        if at == 0 {
+        if *periods % ROUND == 0 {
             vm.due.begin();
         }
-        vm.due.period(&got, at < OWN);
-        if at >= OWN && at % BLOCK == BLOCK - 1 {
+        vm.due.period(&got, was_own);
+        if corrects {
             vm.due.correct();
         }
-        let is_own = (*periods + 1) % ROUND < OWN;
+        let (is_own, _) = Due::at(*periods + 1);
         let shares = if is_own { vm.weight } else { vm.due.raised(vm.weight) };
         groups.set_shares(number, shares);
         is_own

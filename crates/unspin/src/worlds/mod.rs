@@ -4,6 +4,7 @@
 
 mod inputs;
 mod plans;
+pub mod time;
 
 pub use inputs::Inputs;
 pub use plans::{Design, Source};

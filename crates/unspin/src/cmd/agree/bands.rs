@@ -4,21 +4,18 @@
 
 use super::count::{order, percent, Agreement, Job};
 use super::row::{rows, Key, Pair, Row};
-use crate::exit::Usage;
-use crate::progress::human;
+use crate::worlds::time::{self, length_ms};
 use crate::worlds::Inputs;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use unspin_scenario::plan::{HostModel, Run};
 use unspin_sim::{simulate, Costs, Host};
 use unspin_worlds::{covers, interval_score, no_change_score, point, Band};
 
 /// Of the sample: all points have the same worlds, and nothing else has these.
 const SEED: u64 = 0;
-/// What takes longer is refused.
-const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The model whose ranges are for a host: the emulated computer's, or a server's.
 fn model(host: &Host) -> HostModel {
@@ -45,24 +42,18 @@ const TIMED: usize = 6;
 
 /// Says what all of it takes, from the time of a few runs.
 pub(super) fn say_time(jobs: &[Job]) -> anyhow::Result<()> {
-    let length_ms = |job: &Job| job.run.stagger_ms + job.run.warmup_ms + job.run.window_ms;
     let (since, mut timed) = (Instant::now(), 0);
     for job in jobs.iter().step_by((jobs.len() / TIMED).max(1)) {
         // What cannot be simulated is said when it is made.
         let _ = simulate(&job.host, &job.run);
-        timed += length_ms(job);
+        timed += length_ms(&job.run);
     }
-    let all: u64 = jobs.iter().map(length_ms).sum();
+    let all: u64 = jobs.iter().map(|job| length_ms(&job.run)).sum();
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let parts = all as f64 / timed.max(1) as f64 / cpus as f64;
-    let takes = Duration::try_from_secs_f64(since.elapsed().as_secs_f64() * parts);
-    let takes = takes.unwrap_or(Duration::MAX);
-    let what = format!("{} runs take about {} on {cpus} CPUs", jobs.len(), human(takes));
-    if takes > TIME_MAX {
-        return Err(Usage(format!("{what}: more than a day; fewer worlds, or fewer files")).into());
-    }
-    say!("{what}");
-    Ok(())
+    let takes = since.elapsed().as_secs_f64() * parts;
+    let what = format!("{} runs", jobs.len());
+    Ok(time::say(&what, takes, cpus, "fewer worlds, or fewer files")?)
 }
 
 /// Scores of all arms but the baselines.

@@ -5,8 +5,8 @@ use crate::boots::Boot;
 use crate::exit::Usage;
 use crate::load::{Loaded, Select};
 use crate::machine::sim;
-use crate::progress::human;
 use crate::share::Share;
+use crate::worlds::time::{self, length_ms};
 use crate::worlds::{Design, Inputs, Source};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,6 @@ use unspin_worlds as stat;
 /// Screening: trajectories, and the most inputs that shares are computed of.
 const TRAJECTORIES: usize = 10;
 const SHARES_MAX: usize = 8;
-/// What takes longer is refused: it is to be shared among computers, or made smaller.
-const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Runs are timed for so long before the time of all is said.
 const PILOT: Duration = Duration::from_secs(10);
 
@@ -204,18 +202,9 @@ impl<'a> Drawn<'a> {
         let worlds = (all / self.shard.map_or(1, |s| s.of as usize)).max(1) * place.kernels.len();
         let runs = self.source.runs();
         let takes = self.one_world(&runs, place)?.as_secs_f64() * worlds as f64 / jobs as f64;
-        let takes = Duration::try_from_secs_f64(takes).unwrap_or(Duration::MAX);
-        let per_world = runs.len();
-        let what = format!(
-            "{worlds} worlds of {per_world} runs take about {} on {jobs} CPUs",
-            human(takes)
-        );
-        if takes > TIME_MAX {
-            let less = "fewer worlds, shorter windows, or --shard I/N on N computers";
-            return Err(Usage(format!("{what}, more than a day: {less}")).into());
-        }
-        say!("{what}");
-        Ok(())
+        let what = format!("{worlds} worlds of {} runs", runs.len());
+        let less = "fewer worlds, shorter windows, or --shard I/N on N computers";
+        Ok(time::say(&what, takes, jobs, less)?)
     }
 
     /// What the runs of the usual world take on one CPU, from as many of them as are soon made.
@@ -234,10 +223,6 @@ impl<'a> Drawn<'a> {
         let all_ms: u64 = runs.iter().map(|r| length_ms(r)).sum();
         Ok(since.elapsed().mul_f64(all_ms as f64 / timed_ms.max(1) as f64))
     }
-}
-
-fn length_ms(run: &Run) -> u64 {
-    run.stagger_ms + run.warmup_ms + run.window_ms
 }
 
 /// What a scenario with ranges is told that is run without worlds.

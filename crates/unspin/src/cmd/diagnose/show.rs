@@ -5,7 +5,7 @@ use crate::watch::facts::{Counts, Facts};
 use crate::watch::Watched;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Style};
@@ -94,9 +94,14 @@ fn by_state(times: &Times, number: impl Fn(u64) -> Value) -> Map<String, Value> 
 
 /// As messages have a VM.
 pub fn title(vm: &VmProcess) -> String {
-    match &vm.name {
-        Some(name) => format!("{name} (process {})", vm.pid),
-        None => format!("process {}", vm.pid),
+    titled(vm.name.as_ref(), vm.pid)
+}
+
+/// The same by its name, if it has one, and its process.
+pub fn titled(name: Option<impl Display>, pid: u32) -> String {
+    match name {
+        Some(name) => format!("{name} (process {pid})"),
+        None => format!("process {pid}"),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::decide::Decision;
 use super::vm::Shaped;
+use crate::cmd::diagnose::show::titled;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use tabled::builder::Builder;
@@ -209,10 +210,7 @@ impl Document {
 impl OfVm {
     /// As messages have it.
     fn title(&self) -> String {
-        match self.vm.starts_with("pid:") {
-            true => format!("process {}", self.pid),
-            false => format!("{} (process {})", self.vm, self.pid),
-        }
+        titled((!self.vm.starts_with("pid:")).then_some(&self.vm), self.pid)
     }
 
     fn line(&self) -> String {

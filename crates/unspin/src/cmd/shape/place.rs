@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use unspin_host::journal::Target;
-use unspin_host::{slice, Host, Version, VmProcess};
+use unspin_host::{cpus, slice, Host, Version, VmProcess};
 use unspin_scenario::module::COSCHEDULING;
 use unspin_uapi::Coscheduling;
 
@@ -122,10 +122,7 @@ impl Placed {
 
 /// Those of the CPUs that are online.
 fn usable(places: &Places, cpus: &BTreeSet<u32>) -> BTreeSet<u32> {
-    match &places.online {
-        Some(online) => cpus & online,
-        None => cpus.clone(),
-    }
+    cpus::usable(cpus, places.online.as_ref())
 }
 
 /// The CPUs that all its vCPUs may use; where those that are pinned are moved, too, that any of them may.

@@ -21,12 +21,8 @@ use std::time::Duration;
 use unspin_host::journal::Back;
 use unspin_host::VmProcess;
 use unspin_policy::asym::Params;
+use unspin_policy::due::{Due, OWN, ROUND};
 
-/// Periods of a round, and how many of them, the first, have the values that were there before.
-const ROUND: u32 = 100;
-const OWN: u32 = 5;
-/// After so many periods the VM's own weight is corrected.
-const BLOCK: u32 = 3;
 /// After so many it is looked who came and went, and whether another hand has set something.
 const LOOKS: u32 = 25;
 /// After so many it is written down for other commands.
@@ -168,8 +164,8 @@ impl<'a> Shaping<'a> {
             if hands.is_none() && self.asked.parts.resolver {
                 self.vms.iter_mut().for_each(|vm| vm.lay_out(&self.asked.places));
             }
-            let is_own = hands.is_none() || number < OWN;
-            self.decide(&before, &after, is_own, number % BLOCK == BLOCK - 1);
+            let (is_own, corrects) = Due::at(number);
+            self.decide(&before, &after, hands.is_none() || is_own, corrects);
             before = after;
             match hands {
                 None => {

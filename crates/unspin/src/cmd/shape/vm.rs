@@ -150,33 +150,28 @@ impl Shaped {
 
     /// How targets are to read.
     fn texts(&self, wanted: &Values) -> Vec<String> {
-        let mut texts = self.texts.clone();
-        let vcpus = wanted.weights.len();
+        if *wanted == self.is {
+            return self.texts.clone();
+        }
         // Where it has no weight of its own, all its vCPUs are raised.
         let raised = match self.placed.whole {
             Some(_) => 1.0,
             None => wanted.whole as f64 / self.shaper.own().whole as f64,
         };
-        let mut others = vcpus;
-        if (&self.is.weights, self.is.whole) != (&wanted.weights, wanted.whole) {
-            for (index, weight) in wanted.weights.iter().enumerate() {
-                texts[index] = match self.targets[index] {
-                    Target::Nice { .. } => nice::nearest(*weight as f64 * raised).to_string(),
-                    _ => weight.to_string(),
-                };
-            }
-            if self.placed.whole.is_some() {
-                texts[others] = wanted.whole.to_string();
-            }
-        }
-        others += usize::from(self.placed.whole.is_some());
-        for (text, ns) in texts[others..].iter_mut().zip(&wanted.slices) {
-            *text = ns.to_string();
-        }
-        for (text, cpu) in texts[others + wanted.slices.len()..].iter_mut().zip(&wanted.cpus) {
-            *text = cpu.to_string();
-        }
-        texts
+        let weight = |(target, weight): (&Target, &u64)| match target {
+            Target::Nice { .. } => nice::nearest(*weight as f64 * raised).to_string(),
+            _ => weight.to_string(),
+        };
+        // A nice value that is not to change need not be the nearest.
+        let are_same = (wanted.whole, &wanted.weights) == (self.is.whole, &self.is.weights);
+        let weights: Vec<String> = match are_same {
+            true => self.texts[..wanted.weights.len()].to_vec(),
+            false => self.targets.iter().zip(&wanted.weights).map(weight).collect(),
+        };
+        let whole = self.placed.whole.iter().map(|_| wanted.whole.to_string());
+        let slices = wanted.slices.iter().map(u64::to_string);
+        let cpus = wanted.cpus.iter().map(u32::to_string);
+        weights.into_iter().chain(whole).chain(slices).chain(cpus).collect()
     }
 
     /// Sets what was decided, where it is worth setting. Where another hand has set something that is to be
