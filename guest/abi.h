@@ -13,6 +13,7 @@
 #define GUEST_ABI_VERSION 6
 #define GUEST_VCPUS_MAX 128
 #define GUEST_STEPS_MAX 32
+#define GUEST_UNITS_PER_MOVE 256
 #define GUEST_LOCKS_MAX 16
 #define GUEST_WAIT_BUCKETS 40		/* bucket b: waits of [2^b, 2^(b+1)) TSC cycles */
 #define GUEST_STALL_BUCKETS 32		/* bucket b: waits that reached 2^b turns of their loop */
@@ -93,6 +94,7 @@ enum guest_op {
 	GUEST_OP_SHOOTDOWN_LAZY = 10,	/* the same, and those that sleep, once in each sleep */
 	GUEST_OP_COMPUTE_FIRST = 11,	/* as compute, on the first vCPU; the others pass by */
 	GUEST_OP_COMPUTE_ROTATING = 12,	/* the same on one vCPU, in each of its passes another */
+	GUEST_OP_COMPUTE_MOVING = 13,	/* the same, after GUEST_UNITS_PER_MOVE passes another */
 };
 
 enum guest_dist {

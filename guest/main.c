@@ -428,6 +428,12 @@ static ALWAYS_INLINE void __attribute__((noreturn)) run(struct vcpu *self, enum 
 				length = draw(self, step);
 				work(counters, counters->units % config->vcpus == self->index ? length : 0);
 				break;
+			case GUEST_OP_COMPUTE_MOVING:
+				length = draw(self, step);
+				if (counters->units / GUEST_UNITS_PER_MOVE % config->vcpus != self->index)
+					length = 0;
+				work(counters, length);
+				break;
 			case GUEST_OP_LOCK:
 				lock_step(self, counters, kind, step->lock);
 				break;

@@ -62,6 +62,9 @@ pub const OP_SHOOTDOWN: u32 = 9;
 pub const OP_SHOOTDOWN_LAZY: u32 = 10;
 pub const OP_COMPUTE_FIRST: u32 = 11;
 pub const OP_COMPUTE_ROTATING: u32 = 12;
+pub const OP_COMPUTE_MOVING: u32 = 13;
+/// Passes of one vCPU before the next has the work of [`OP_COMPUTE_MOVING`].
+pub const UNITS_PER_MOVE: u32 = 256;
 
 pub const MEMORY_LEFT: u32 = 0;
 pub const MEMORY_LAZY: u32 = 1;

@@ -156,6 +156,7 @@ fn op(op: Op) -> Option<u32> {
         Op::ShootdownLazy => abi::OP_SHOOTDOWN_LAZY,
         Op::ComputeFirst => abi::OP_COMPUTE_FIRST,
         Op::ComputeRotating => abi::OP_COMPUTE_ROTATING,
+        Op::ComputeMoving => abi::OP_COMPUTE_MOVING,
         _ => return None,
     })
 }

@@ -72,6 +72,8 @@ fn mirror() -> Vec<(&'static str, u64)> {
         ("GUEST_OP_SHOOTDOWN_LAZY", abi::OP_SHOOTDOWN_LAZY.into()),
         ("GUEST_OP_COMPUTE_FIRST", abi::OP_COMPUTE_FIRST.into()),
         ("GUEST_OP_COMPUTE_ROTATING", abi::OP_COMPUTE_ROTATING.into()),
+        ("GUEST_OP_COMPUTE_MOVING", abi::OP_COMPUTE_MOVING.into()),
+        ("GUEST_UNITS_PER_MOVE", abi::UNITS_PER_MOVE.into()),
         ("GUEST_MEMORY_LEFT", abi::MEMORY_LEFT.into()),
         ("GUEST_MEMORY_LAZY", abi::MEMORY_LAZY.into()),
         ("GUEST_MEMORY_USED", abi::MEMORY_USED.into()),

@@ -26,10 +26,25 @@ check "switches that are watched" switches_cost "watched"
 exec 3>&-
 wait
 switch_added=$((switch_cost - switch_plain - exit_added * switch_exits / 100))
+
+unspin-watch --brief < /tmp/ask > /tmp/briefly &
+exec 3> /tmp/ask
+check "the programs of unspin shape are loaded" settle grep -q ready /tmp/briefly
+check "exits that are watched briefly" exits_cost
+brief_exit=$((exit_cost - exit_plain))
+sleep 5
+check "switches that are watched briefly" switches_cost "watched briefly"
+exec 3>&-
+wait
+brief_switch=$((switch_cost - switch_plain))
+say "watching briefly adds, hundredths of an instruction: $brief_exit an exit, $brief_switch a switch"
 say "hundredths of an instruction an exit: $exit_plain; added $others_added, watched $exit_added"
 say "watching adds, hundredths of an instruction: $exit_added an exit, $switch_added a switch"
 check "the watched exits were seen" [ "$(grep -c '"exit:cpuid"' /tmp/watched)" -ge 1 ]
 check "an exit that is watched costs something" [ $exit_added -gt 0 ]
 check "a switch that is watched costs something" [ $switch_added -gt 0 ]
 check "an exit that is not watched costs less" [ $others_added -lt $exit_added ]
+check "no exit was counted briefly" [ "$(grep -c '"exit:cpuid"' /tmp/briefly)" -eq 0 ]
+check "to watch briefly costs nothing at an exit" [ $brief_exit -lt 2000 ]
+check "a switch costs less that is watched briefly" [ $brief_switch -gt 0 -a $brief_switch -lt $switch_added ]
 finish

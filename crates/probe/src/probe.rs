@@ -115,12 +115,27 @@ impl Probe {
     /// Loads the programs. Nothing is watched yet. `may_park`: the module is loaded, and may let vCPUs
     /// sleep for turns of other VMs.
     pub fn load(may_park: bool) -> Result<Probe, Error> {
+        Self::load_some(Whole, may_park)
+    }
+
+    /// Loads what tells only when vCPUs run, wait and sleep, and who wakes them, which costs less
+    /// (docs/diagnose.md). Then all time on a CPU is of one state or another of those on a CPU; all waits
+    /// are [`State::ReadyNobody`] and all sleeps [`State::Blocked`] or [`State::Stopped`]; no exit is
+    /// counted, and a vCPU for which KVM polls is ready.
+    pub fn load_brief() -> Result<Probe, Error> {
+        Self::load_some(Brief, false)
+    }
+
+    fn load_some(extent: Extent, may_park: bool) -> Result<Probe, Error> {
         can_be_loaded()?;
         libbpf_rs::set_print(Some((PrintLevel::Warn, hear)));
         let mut builder = ObjectBuilder::default();
         let mut open =
             builder.open_memory(PROGRAMS).map_err(|e| Error::failed("read the BPF programs", e))?;
         size(&mut open)?;
+        if extent == Brief {
+            abridge(&mut open)?;
+        }
         let object = open.load().map_err(|e| refused(&e))?;
         let mut probe = Probe {
             places: Places::of(&object)?,
@@ -265,6 +280,30 @@ impl Probe {
     }
 }
 
+/// How much the programs tell apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    Whole,
+    Brief,
+}
+use Extent::{Brief, Whole};
+
+/// The tracepoints whose programs are needed for running, waiting and sleeping alone.
+const OF_BRIEF: [&str; 2] = ["tp_btf/sched_switch", "tp_btf/sched_waking"];
+
+/// Leaves out what [`Probe::load_brief`] does without.
+fn abridge(open: &mut OpenObject) -> Result<(), Error> {
+    for mut program in open.progs_mut() {
+        let is_needed = OF_BRIEF.contains(&&*program.section().to_string_lossy());
+        program.set_autoload(is_needed);
+    }
+    let find = "find what its programs are told: brief";
+    let mut maps = open.maps_mut();
+    let map = maps.find(|map| map.name().to_string_lossy().ends_with(".brief"));
+    let mut map = map.ok_or_else(|| Error::failed(find, "it is not there"))?;
+    map.set_initial_value(&1u32.to_ne_bytes()).map_err(|e| Error::failed(find, e))
+}
+
 /// Makes the maps as large as this computer wants them.
 fn size(open: &mut OpenObject) -> Result<(), Error> {
     // SAFETY: it only asks.
@@ -282,7 +321,7 @@ fn size(open: &mut OpenObject) -> Result<(), Error> {
 }
 
 fn attach(object: &Object) -> Result<Vec<Link>, Error> {
-    let programs = object.progs_mut();
+    let programs = object.progs_mut().filter(|program| program.autoload());
     let links = programs.map(|program| {
         program.attach().map_err(|e| Error::NoTracepoint {
             tracepoint: program.section().to_string_lossy().replace("tp_btf/", ""),

@@ -509,6 +509,7 @@ fn shipped_scenarios_and_profiles_are_right() {
             "shares-300-lines",
             "shares-3000-lines",
             "sleeps",
+            "phases",
             "wandering",
         ]
         .contains(&&*name);

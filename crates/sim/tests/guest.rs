@@ -94,6 +94,17 @@ fn sequential_work_is_one_threads_or_each_ones_in_turn() {
     near(first.cpu_ns[0] as f64, 2.0 * first.cpu_ns[1] as f64, 0.25);
     near(turn.cpu_ns[0] as f64, turn.cpu_ns[3] as f64, 0.05);
     near(units(&first), units(&turn), 0.05);
+    // Of some 900 rounds each has 256 in turn; of some 90 the first has all.
+    let moves = useful(Op::ComputeMoving);
+    near(moves.cpu_ns[0] as f64, moves.cpu_ns[1] as f64, 0.15);
+    near(units(&moves), units(&turn), 0.05);
+    let long = |op| {
+        let work = constant(1_000_000);
+        let program =
+            vec![step(Op::Compute, work, 0), step(op, work, 0), step(Op::Barrier, constant(0), 0)];
+        only(&setup(&run(1, 4, program)))
+    };
+    assert_eq!(long(Op::ComputeMoving).cpu_ns, long(Op::ComputeFirst).cpu_ns);
 }
 
 /// One works while the others sleep, and nobody is woken to find nothing to do.

@@ -68,7 +68,9 @@ fn piece() -> impl Strategy<Value = Vec<Step>> {
         }),
         1 => (dist(), permille()).prop_map(one(Op::Share)),
         1 => dist().prop_map(|work| vec![step(Op::ComputeFirst, work, 0)]),
-        1 => dist().prop_map(|work| vec![step(Op::ComputeRotating, work, 0)]),
+        1 => (dist(), any::<bool>()).prop_map(|(work, moves)| {
+            vec![step(if moves { Op::ComputeMoving } else { Op::ComputeRotating }, work, 0)]
+        }),
         1 => (dist(), any::<bool>()).prop_map(|(work, first)| {
             vec![step(if first { Op::SerialFirst } else { Op::SerialRotating }, work, 0)]
         }),

@@ -16,9 +16,10 @@ use unspin_scenario::result::{VcpuStates, Watched};
 use unspin_vmm::process::sleep_until;
 use unspin_vmm::Realtime;
 
-const USAGE: &str = "usage: unspin-watch, and lines of BEGIN_NS END_NS PID:TID,TID… …
+const USAGE: &str = "usage: unspin-watch [--brief], and lines of BEGIN_NS END_NS PID:TID,TID… …
   BEGIN_NS, END_NS   the window, by CLOCK_MONOTONIC
-  PID:TID,TID…       a VM: its process, and its vCPUs' threads";
+  PID:TID,TID…       a VM: its process, and its vCPUs' threads
+  --brief            by the programs that unspin shape loads";
 /// The module's directory, where it is loaded.
 const MODULE: &str = "/sys/module/unspin";
 
@@ -42,10 +43,12 @@ fn main() {
 }
 
 fn run() -> Result<(), Error> {
-    if std::env::args().len() > 1 {
-        return Err(Error::Request("it has no arguments".into()));
-    }
-    let mut probe = Probe::load(Path::new(MODULE).exists())?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut probe = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => Probe::load(Path::new(MODULE).exists())?,
+        ["--brief"] => Probe::load_brief()?,
+        _ => return Err(Error::Request(format!("no such argument: {}", arguments.join(" ")))),
+    };
     say("ready")?;
     for line in std::io::stdin().lock().lines() {
         let request = Request::parse(&line?).map_err(Error::Request)?;

@@ -273,6 +273,8 @@ static __always_inline __u32 sleeps_as(struct vcpu *v, __u32 state)
 {
 	if (state & (TASK_STOPPED_OR_TRACED | TASK_FROZEN))
 		return STATE_STOPPED;
+	if (brief)
+		return STATE_BLOCKED;
 	if (v->counts == STATE_VMM)
 		return STATE_BLOCKED;
 	if (v->reason == STATE_EXIT_HALT && v->halt_ended < v->exit_at)
@@ -280,6 +282,20 @@ static __always_inline __u32 sleeps_as(struct vcpu *v, __u32 state)
 	if (settings.may_park && (state & TASK_INTERRUPTIBLE))
 		return STATE_PARKED;
 	return STATE_BLOCKED;
+}
+
+/* A wait begins at a switch on that CPU. */
+static __always_inline void waits_here(struct vcpu *v, struct task_struct *task, struct cpu *cpu,
+				       __u32 number)
+{
+	struct share *own;
+
+	if (brief)
+		return;
+	own = share_of(number, v->vm);
+	notes_queue(v, task, number);
+	if (own)
+		sums_at_switch(&v->before, cpu, own);
 }
 
 static __always_inline void switched_out(struct vcpu *v, bool preempted, struct task_struct *task,
@@ -297,12 +313,8 @@ static __always_inline void switched_out(struct vcpu *v, bool preempted, struct 
 	if (v->counts == STATE_GUEST)
 		v->counts = v->reason = STATE_EXIT_INTERRUPT;
 	if (preempted || !state) {
-		struct share *own = share_of(number, v->vm);
-
 		v->place = READY;
-		notes_queue(v, task, number);
-		if (own)
-			sums_at_switch(&v->before, cpu, own);
+		waits_here(v, task, cpu, number);
 	} else {
 		v->place = ASLEEP;
 		v->asleep = sleeps_as(v, state);
@@ -316,7 +328,7 @@ static __always_inline void switched_out(struct vcpu *v, bool preempted, struct 
 static __always_inline void switched_in(struct vcpu *v, struct task_struct *task, struct cpu *cpu,
 					__u32 number, __u64 now)
 {
-	struct share *own = share_of(number, v->vm);
+	struct share *own = brief ? 0 : share_of(number, v->vm);
 	__u64 begin = v->since;
 	struct sums after = {};
 
@@ -385,7 +397,8 @@ int BPF_PROG(switch_task, bool preempt, struct task_struct *prev, struct task_st
 	v = vcpu_on(cpu);
 	cpu->slot = next->pid ? slot_of(next->pid) : NO_SLOT;
 	in = vcpu_at(cpu->slot);
-	cpu_goes_on(cpu, number, in, next, now);
+	if (!brief)
+		cpu_goes_on(cpu, number, in, next, now);
 	if (v)
 		switched_out(v, preempt, prev, cpu, number, now);
 	if (in)
@@ -418,7 +431,7 @@ int BPF_PROG(wake, struct task_struct *task)
 		return 0;
 	now = bpf_ktime_get_ns();
 	/* One that is ready waits already. */
-	if (v->place != READY)
+	if (!brief && v->place != READY)
 		wait_begins(v, task, v->cpu, now);
 	if (settings.wakers_ns)
 		notes_waker(v, now);

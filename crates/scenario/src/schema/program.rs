@@ -75,6 +75,8 @@ pub enum Op {
     /// Work that one thread does, in each unit another: round-robin.
     #[serde(rename = "compute-rotating", alias = "compute-turn")]
     ComputeRotating,
+    /// Work that one thread does for 256 units, then the next: the program goes through phases.
+    ComputeMoving,
     /// The sequential section of fork and join: all arrive and sleep, the first thread does the
     /// work, then all go on.
     SerialFirst,

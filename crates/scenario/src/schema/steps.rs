@@ -96,6 +96,9 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind::new("compute-rotating", Op::ComputeRotating, Must, Maybe)
         .on(Machines::Hypervisors)
         .help("work of one thread, in each unit another"),
+    Kind::new("compute-moving", Op::ComputeMoving, Must, Maybe)
+        .on(Machines::Hypervisors)
+        .help("work of one thread, after each 256 units of the next: phases"),
     Kind::new("serial-first", Op::SerialFirst, Must, TOGETHER).on(Machines::Sim).help(
         "the sequential section of fork and join: all arrive and sleep, the first thread works, \
          then all go on",

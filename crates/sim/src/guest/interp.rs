@@ -8,6 +8,7 @@ use super::program::{Act, Draw, Instruction, OneThread, Step, Work};
 use super::state::{Doing, Guest};
 use crate::core::Core;
 use crate::engine::VcpuId;
+use unspin_guest_abi as abi;
 
 impl Guest {
     pub fn draw(&mut self, v: VcpuId, draw: Draw) -> u32 {
@@ -200,13 +201,13 @@ impl Guest {
 
     /// Number of the thread that a step for one thread is for, in the pass `v` is in.
     pub fn number_of(&self, core: &Core, v: VcpuId, which: OneThread) -> u32 {
-        let vcpu = &self.cpus[v];
-        match which {
+        let passes = self.cpus[v].run.passes;
+        let turn = match which {
             OneThread::First => 0,
-            OneThread::Rotating => {
-                (vcpu.run.passes % u64::from(self.vms[core.vcpus[v].vm].threads)) as u32
-            }
-        }
+            OneThread::Rotating => passes,
+            OneThread::Moving => passes / u64::from(abi::UNITS_PER_MOVE),
+        };
+        (turn % u64::from(self.vms[core.vcpus[v].vm].threads)) as u32
     }
 
     /// `v`, let go on by somebody else, has `ns` (not 0) of work before it, and what follows that is

@@ -38,6 +38,8 @@ pub enum OneThread {
     First,
     /// Another one in each pass.
     Rotating,
+    /// Another one after [`abi::UNITS_PER_MOVE`] passes.
+    Moving,
 }
 
 /// How those that arrive at a barrier wait until all have.
@@ -122,7 +124,7 @@ fn stand_in(op: Op) -> Op {
         Op::CondBarrier | Op::SerialFirst | Op::SerialRotating => Op::Barrier,
         Op::Mutex | Op::SocketWait => Op::Block,
         Op::MutexUnlock | Op::Shootdown | Op::ShootdownLazy => Op::Wake,
-        Op::ComputeFirst | Op::ComputeRotating | Op::Share => Op::Compute,
+        Op::ComputeFirst | Op::ComputeRotating | Op::ComputeMoving | Op::Share => Op::Compute,
         Op::SocketLock => Op::Lock,
         Op::SocketUnlock => Op::Unlock,
         Op::Compute
@@ -143,6 +145,7 @@ fn step_of(op: Op, step: &abi::Step, capacity: u32) -> Step {
         Op::Compute | Op::Critical => return Step::Work(Work::Iterations(draw)),
         Op::ComputeFirst => return Step::Work(Work::OfOneThread(OneThread::First, draw)),
         Op::ComputeRotating => return Step::Work(Work::OfOneThread(OneThread::Rotating, draw)),
+        Op::ComputeMoving => return Step::Work(Work::OfOneThread(OneThread::Moving, draw)),
         Op::Share => return Step::Work(Work::Share(draw)),
         Op::Lock => Act::Lock(step.lock),
         Op::Unlock => Act::Unlock(step.lock),
@@ -256,6 +259,7 @@ fn check_mutexes(program: &[plan::Step]) -> Result<(), String> {
             | Op::Compute
             | Op::ComputeFirst
             | Op::ComputeRotating
+            | Op::ComputeMoving
             | Op::Critical
             | Op::Share => {}
         }

@@ -28,9 +28,18 @@ impl Kernel {
     /// Nothing is watched yet. `sysfs`: the module's directory; `detail`: what samples have.
     pub fn new(host: Host, sysfs: &Path, detail: Detail) -> anyhow::Result<Kernel> {
         let probe = Probe::load(sysfs.exists()).map_err(cannot)?;
+        Ok(Self::with(probe, host, sysfs, detail))
+    }
+
+    /// The same, by what [`Probe::load_brief`] tells apart.
+    pub fn brief(host: Host, sysfs: &Path, detail: Detail) -> anyhow::Result<Kernel> {
+        Ok(Self::with(Probe::load_brief().map_err(cannot)?, host, sysfs, detail))
+    }
+
+    fn with(probe: Probe, host: Host, sysfs: &Path, detail: Detail) -> Kernel {
         let (scan, facts) = (Scan::default(), Arc::new(Facts::of_host()));
         let sysfs = sysfs.to_path_buf();
-        Ok(Kernel { host, sysfs, detail, probe, scan, facts, left_out: 0 })
+        Kernel { host, sysfs, detail, probe, scan, facts, left_out: 0 }
     }
 }
 

@@ -132,7 +132,7 @@ impl Args {
         if let Some(paces) = &self.synthetic_vcpus {
             return Ok(Box::new(Paced::new(host.clone(), paces.clone())));
         }
-        let mut kernel = Kernel::new(host.clone(), &self.sysfs, Detail::Causes)?;
+        let mut kernel = Kernel::brief(host.clone(), &self.sysfs, Detail::Causes)?;
         if self.parts().latency {
             kernel.keep_wakers(period);
         }
