@@ -9,6 +9,7 @@ mod vm_host;
 use serde_json::Value;
 use std::fs;
 use std::ops::Deref;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Command};
 use vm_host::{allowed, comes_to, guard_if_any, guard_of, said, signal, started, VmHost};
@@ -19,6 +20,16 @@ const PACES: &str = "0.5r,0.25";
 
 /// A host with one VM of two vCPUs, in cgroups as libvirt makes them.
 struct Fake(VmHost);
+
+/// A process that is killed in the end.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 impl Deref for Fake {
     type Target = VmHost;
@@ -71,8 +82,14 @@ impl Fake {
     }
 
     fn shape(&self, args: &[&str]) -> Command {
-        let always = ["shape", "--synthetic-vcpus", PACES, "--period-ms", "20"];
-        self.command(&[&always, args].concat(), &[("--cgroups", "cgroup")])
+        let mut command = self.shape_at(PACES);
+        command.args(args);
+        command
+    }
+
+    fn shape_at(&self, paces: &str) -> Command {
+        let args = ["shape", "--synthetic-vcpus", paces, "--period-ms", "20"];
+        self.command(&args, &[("--cgroups", "cgroup")])
     }
 
     #[track_caller]
@@ -318,6 +335,42 @@ fn another_hands_weight_stays() {
     assert!(said(&out).contains("cpu.weight to 777, which was"), "{}", said(&out));
     assert_eq!(fake.weights(), ["100", "777", "100"]);
     assert_eq!(fake.journal(), "");
+}
+
+/// Of the VM's three vCPUs the last is taken away while they are shaped, and then given again.
+#[test]
+fn vcpus_come_and_go() {
+    let fake = Fake::new("hotplug");
+    let third = Command::new("sleep").arg("600").spawn().unwrap();
+    let third = Ends(third);
+    let tid = third.0.id();
+    let plugs = || {
+        for file in ["status", "stat"] {
+            fs::create_dir_all(fake.dir.join(format!("proc/{tid}"))).unwrap();
+            symlink(format!("/proc/{tid}/{file}"), fake.dir.join(format!("proc/{tid}/{file}")))
+                .unwrap();
+        }
+        fake.write(&fake.of_vcpu(2, "cpu.weight"), "100");
+        fake.write(&fake.of_vcpu(2, "cgroup.threads"), &tid.to_string());
+        fake.write(&format!("proc/{tid}/cgroup"), &format!("0::/{SCOPE}/libvirt/vcpu2"));
+        fake.write(&format!("proc/{}/task/{tid}/comm", fake.vm), "CPU 2/KVM");
+    };
+    let is_set = |index| fake.read(&fake.of_vcpu(index, "cpu.weight")) != "100";
+    plugs();
+    let child = started(fake.shape_at("0.5r,0.25,0.01"), || is_set(2));
+    fs::remove_dir_all(fake.dir.join(format!("proc/{}/task/{tid}", fake.vm))).unwrap();
+    fs::remove_dir_all(fake.dir.join(format!("proc/{tid}"))).unwrap();
+    fs::remove_dir_all(fake.dir.join(format!("cgroup/{SCOPE}/libvirt/vcpu2"))).unwrap();
+    comes_to("the two that are left are not put back", || fake.weights()[..2] == ["100", "100"]);
+    comes_to("the two that are left are not shaped", || is_set(0) && is_set(1));
+    assert!(!fake.journal().contains("vcpu2"));
+    plugs();
+    comes_to("a vCPU that was added is not shaped", || is_set(2));
+    signal(child.id(), libc::SIGTERM);
+    let out = child.wait_with_output().unwrap();
+    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    assert!(!is_set(2));
+    fake.is_as_before();
 }
 
 #[test]

@@ -161,6 +161,11 @@ impl<'a> Shaping<'a> {
                 0 => self.source.sample()?,
                 _ => self.source.again()?,
             };
+            let changed =
+                |vm: &Shaped| after.vms.iter().any(|now| vm.has_other_vcpus(&now.process));
+            if self.vms.iter().any(changed) {
+                return Ok(false);
+            }
             if hands.is_none() && self.asked.parts.resolver {
                 self.vms.iter_mut().for_each(|vm| vm.lay_out(&self.asked.places));
             }
@@ -202,8 +207,8 @@ impl<'a> Shaping<'a> {
         resolve(&mut all, &self.asked.places.nodes, &Params::default());
     }
 
-    /// Sets what was decided. False where the round is to begin anew: a VM has ended, or another hand has
-    /// set a value. That is looked at before a value is changed; `all`: of those, too, that stay.
+    /// Sets what was decided. False where the round is to begin anew: a VM or a vCPU has ended, or another
+    /// hand has set a value. That is looked at before a value is changed; `all`: of those, too, that stay.
     fn set(&mut self, undo: &mut Undo, all: bool) -> anyhow::Result<bool> {
         for vm in &mut self.vms {
             let pid = vm.placed.vm.pid;
@@ -213,8 +218,13 @@ impl<'a> Shaping<'a> {
                     self.theirs.insert(pid, why);
                     return Ok(false);
                 }
-                Err(_) if self.asked.places.host.vm_process(pid).is_none() => return Ok(false),
-                Err(e) => return Err(e),
+                Err(e) => {
+                    let now = self.asked.places.host.vm_process(pid);
+                    return match now.is_none_or(|now| vm.has_other_vcpus(&now)) {
+                        true => Ok(false),
+                        false => Err(e),
+                    };
+                }
             }
         }
         Ok(true)

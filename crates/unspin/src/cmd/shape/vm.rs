@@ -86,6 +86,11 @@ impl Shaped {
         &self.is
     }
 
+    /// Whether vCPUs have been added to it or taken from it since it was placed.
+    pub fn has_other_vcpus(&self, now: &VmProcess) -> bool {
+        now.pid == self.placed.vm.pid && now.vcpus != self.placed.vm.vcpus
+    }
+
     /// What its vCPUs did between two samples, in their order; `None` where it or one of them has ended.
     pub fn did(&self, before: &Sample, after: &Sample) -> Option<Vec<Seen>> {
         let vm = after.vms.iter().find(|vm| vm.process.pid == self.placed.vm.pid)?;
