@@ -60,7 +60,7 @@ lint: test-deps build-house ## formatting and static checks, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings -W clippy::too_many_lines
 	target/release/unspin-house check
-	shellcheck .ci/run .ci/deps .ci/test .ci/programs .ci/test-deb crates/lab/src/init.sh verify/run.sh
+	shellcheck .ci/run .ci/deps .ci/test .ci/programs .ci/test-deb .ci/units.sh crates/lab/src/init.sh verify/run.sh
 	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 crates/lab/src/check.sh crates/lab/src/shell.sh crates/lab/tests/*.sh
 	shellcheck -s sh debian/*.prerm debian/*.postinst debian/*.postrm
 	@! grep -rnP '[ \t]+$$' --include='*.c' --include='*.h' --include='*.rs' policy locks guest kmod crates verify
@@ -149,6 +149,7 @@ deb: deps ## packages unspin, unspin-dkms and unspin-guest-dkms: out/deb/*.deb (
 
 test-deb: deb ## install, upgrade, remove and purge them in clean Debian 12 and 13 roots (minutes, network)
 	@.ci/deps $(TEST_DEB_PACKAGES)
+	cargo build --release --locked -p unspin-lab --bin unspin-inside
 	@.ci/test-deb
 
 clean: ## remove what was built and measured
