@@ -7,7 +7,7 @@ mod common;
 use unspin_lab::{Computer, Series, BOCHS_TOOLS};
 
 /// Checks of the script; fewer were made if it ended early.
-const CHECKS_MIN: u32 = 17;
+const CHECKS_MIN: u32 = 20;
 /// Instructions that watching may add to an exit with its re-entry, and to a vCPU switch: what was
 /// measured, and a little. The 400 that were aimed at are not reached (docs/diagnose.md).
 const EXIT_MAX: f64 = 500.0;

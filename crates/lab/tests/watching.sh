@@ -23,6 +23,22 @@ check "exits that are watched" exits_cost
 exit_added=$((exit_cost - exit_plain))
 sleep 5	# until that window has passed
 check "switches that are watched" switches_cost "watched"
+
+# What a vCPU was in the guest for, as its own clock says, and as it is watched.
+watched_us() { sed -n '$p' /tmp/watched | grep -o '"guest":[0-9]*' | cut -d: -f2 | sort -n | tail -n 1 | sed 's/...$//'; }
+lines() { [ "$(wc -l < /tmp/watched)" = $1 ]; }
+clocks_agree() {
+	local before=$(wc -l < /tmp/watched) own seen
+	own=$(unspin-inside clock "$@") || { echo "$own"; return 1; }
+	settle lines $((before + 1)) || return 1
+	seen=$(watched_us)
+	say "guest of clock $*: $own us by the guest's clock, $seen us watched"
+	[ "$own" -gt 0 ] && [ $((seen - own)) -le $((own / 50)) ] && [ $((own - seen)) -le $((own / 50)) ]
+}
+check "time in the guest is what the guest's clock says" clocks_agree 600
+check "also beside a thread that takes the CPU at times" clocks_agree 600 1500
+check "and beside one that does so often" clocks_agree 600 150
+
 exec 3>&-
 wait
 switch_added=$((switch_cost - switch_plain - exit_added * switch_exits / 100))

@@ -3,6 +3,7 @@
 //! to keep busy, copies of the kernel's code to compare, and a guest whose spins are exact.
 
 mod btf;
+mod clock;
 mod exact;
 mod fail;
 mod machine;
@@ -54,7 +55,9 @@ const USAGE: &str = "usage: unspin-inside COMMAND
                                    CPU too: exits for host interrupts, the thread's longest wait in us
   switches MS [SLEEP_US]           one vCPU computes, another, if there is to be one, sleeps and wakes
                                    up: units of the first, TSC cycles, exits and context switches
-With UNSPIN_WATCH=PIPE the last and exit-cycles have unspin-watch, which reads the pipe, watch them.";
+  clock MS [BESIDE_US]             one vCPU reads its clock, beside a thread that sleeps and computes for
+                                   BESIDE_US each: for how long it was in the guest, us
+With UNSPIN_WATCH=PIPE the last two and exit-cycles have unspin-watch, which reads the pipe, watch them.";
 
 /// A VM that runs until a file is there.
 fn until(vcpus: &str, ring: vms::Ring, file: &str) -> Result<String, String> {
@@ -110,6 +113,10 @@ fn main() {
         ["switches", ms] => number(ms).and_then(|ms| vms::switches(ms.into(), None)),
         ["switches", ms, sleep_us] => number(sleep_us).and_then(|sleep_us| {
             number(ms).and_then(|ms| vms::switches(ms.into(), Some(sleep_us)))
+        }),
+        ["clock", ms] => number(ms).and_then(|ms| clock::run(ms.into(), None)),
+        ["clock", ms, beside_us] => number(beside_us).and_then(|beside_us| {
+            number(ms).and_then(|ms| clock::run(ms.into(), Some(beside_us.into())))
         }),
         ["ple", spins, pauses, distance, cpl] => ple_spin(spins, pauses, distance, cpl),
         ["hypercalls", times, called, first, second, cpl] => {
