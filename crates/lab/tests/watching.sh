@@ -28,9 +28,9 @@ check "switches that are watched" switches_cost "watched"
 watched_us() { sed -n '$p' /tmp/watched | grep -o '"guest":[0-9]*' | cut -d: -f2 | sort -n | tail -n 1 | sed 's/...$//'; }
 lines() { [ "$(wc -l < /tmp/watched)" = $1 ]; }
 clocks_agree() {
-	local before=$(wc -l < /tmp/watched) own seen
+	answers=$(wc -l < /tmp/watched)
 	own=$(unspin-inside clock "$@") || { echo "$own"; return 1; }
-	settle lines $((before + 1)) || return 1
+	settle lines $((answers + 1)) || return 1
 	seen=$(watched_us)
 	say "guest of clock $*: $own us by the guest's clock, $seen us watched"
 	[ "$own" -gt 0 ] && [ $((seen - own)) -le $((own / 50)) ] && [ $((own - seen)) -le $((own / 50)) ]

@@ -64,6 +64,11 @@ fn until(vcpus: &str, ring: vms::Ring, file: &str) -> Result<String, String> {
     vms::run(number(vcpus)?, ring, &vms::End::File(file.into()))
 }
 
+fn clock(ms: &str, beside_us: Option<&str>) -> Result<String, String> {
+    let beside_us = beside_us.map(number).transpose()?;
+    clock::run(number(ms)?.into(), beside_us.map(u64::from))
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -114,10 +119,8 @@ fn main() {
         ["switches", ms, sleep_us] => number(sleep_us).and_then(|sleep_us| {
             number(ms).and_then(|ms| vms::switches(ms.into(), Some(sleep_us)))
         }),
-        ["clock", ms] => number(ms).and_then(|ms| clock::run(ms.into(), None)),
-        ["clock", ms, beside_us] => number(beside_us).and_then(|beside_us| {
-            number(ms).and_then(|ms| clock::run(ms.into(), Some(beside_us.into())))
-        }),
+        ["clock", ms] => clock(ms, None),
+        ["clock", ms, beside_us] => clock(ms, Some(beside_us)),
         ["ple", spins, pauses, distance, cpl] => ple_spin(spins, pauses, distance, cpl),
         ["hypercalls", times, called, first, second, cpl] => {
             hypercalls(times, called, first, second, cpl)
