@@ -27,6 +27,7 @@ pub mod gang;
 pub mod hvs;
 pub mod ipi;
 pub mod kvm_stock;
+pub mod lasting;
 pub mod sys;
 pub mod userspin;
 pub mod vcrd;

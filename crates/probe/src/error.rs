@@ -25,6 +25,11 @@ pub enum Error {
          CAP_BPF and CAP_PERFMON, which containers may lack"
     )]
     Refused(String),
+    #[error(
+        "this process may not look into KVM: it lacks the capability CAP_SYS_ADMIN, without which the kernel \
+         gives nobody the types of its modules; in a unit of systemd add it to CapabilityBoundingSet="
+    )]
+    NotAdmin,
     #[error("the kernel takes no program for its tracepoint {tracepoint}: {cause}")]
     NoTracepoint { tracepoint: String, cause: String },
     #[error("there is no room for more than {0} VMs")]

@@ -128,6 +128,9 @@ impl Probe {
 
     fn load_some(extent: Extent, may_park: bool) -> Result<Probe, Error> {
         can_be_loaded()?;
+        if extent == Whole && !is_admin() {
+            return Err(Error::NotAdmin);
+        }
         libbpf_rs::set_print(Some((PrintLevel::Warn, hear)));
         let mut builder = ObjectBuilder::default();
         let mut open =
@@ -349,6 +352,16 @@ fn can_be_loaded() -> Result<(), Error> {
         return Err(Error::LockedDown);
     }
     Ok(())
+}
+
+/// Whether this process has CAP_SYS_ADMIN: tracepoints of KVM are of a module, and to whom has not, the
+/// kernel does not tell a module's types.
+fn is_admin() -> bool {
+    const CAP_SYS_ADMIN: u32 = 21;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_none_or(|mask| mask >> CAP_SYS_ADMIN & 1 == 1)
 }
 
 /// Why the kernel did not take the programs. That it may not be asked is not that its verifier says no.

@@ -15,6 +15,7 @@ use crate::core::{Class, Core, Host, State};
 use crate::engine::{PcpuId, Table, VcpuId};
 use unspin_policy::asym::{self, Core as Pace, Params, Vcpu};
 use unspin_policy::due::{Due, Got, ROUND};
+use unspin_policy::lasting::Lasting;
 use unspin_scenario::plan;
 
 /// A core that is none of the host's.
@@ -38,6 +39,8 @@ pub struct Asym {
     woke: Table<VcpuId, bool>,
     /// Since when each vCPU that was woken has waited for a pCPU, ns; 0: it does not.
     woken_ns: Table<VcpuId, u64>,
+    /// What each needs that lasts: weights and places follow it, but where the arm is `uncorrected`.
+    needs: Table<VcpuId, Lasting>,
 }
 
 /// What Asym keeps of a VM.
@@ -70,6 +73,7 @@ impl Asym {
             periods: 0,
             woke: Table::default(),
             woken_ns: Table::default(),
+            needs: Table::default(),
         }
     }
 
@@ -93,6 +97,7 @@ impl Asym {
             self.wait_mark_ns.push(0);
             self.woke.push(false);
             self.woken_ns.push(0);
+            self.needs.push(Lasting::default());
         }
     }
 
@@ -194,12 +199,19 @@ impl Asym {
 
     /// Who is not shaped is on no core that the resolvers know.
     fn resolve(&mut self) {
-        let Asym { vms, vcpus, cores, params, .. } = self;
+        let Asym { vms, vcpus, cores, params, parts, needs, .. } = self;
+        let predicted: Vec<u64> = vcpus.all_mut().iter().map(|seen| seen.allocated_ns).collect();
+        if parts.time && !parts.uncorrected {
+            let each = vcpus.all_mut().iter_mut().zip(needs.all_mut().iter());
+            each.for_each(|(seen, need)| seen.allocated_ns = need.ns() as u64);
+        }
         for vm in vms.iter().filter(|vm| !vm.shaped) {
             vcpus.part_mut(vm.first, vm.count).iter_mut().for_each(|seen| seen.core = NOWHERE);
         }
         asym::resolve_time(vcpus.all_mut(), cores.all_mut(), params);
         asym::resolve_urgency(vcpus.all_mut(), cores.all_mut(), params);
+        let each = vcpus.all_mut().iter_mut().zip(predicted);
+        each.for_each(|(seen, ns)| seen.allocated_ns = ns);
     }
 
     /// Sections 5.4.2 and 5.4.1 for one VM, and what follows for the scheduler.
@@ -212,7 +224,7 @@ impl Asym {
         mut groups: Option<&mut Groups>,
     ) {
         let is_own = self.correct(core, number, groups.as_deref_mut());
-        let Asym { vms, vcpus, params, parts, woke, .. } = self;
+        let Asym { vms, vcpus, params, parts, woke, needs, .. } = self;
         let vm = &mut vms[number];
         let own = vcpus.part_mut(vm.first, vm.count);
         if parts.latency {
@@ -225,13 +237,23 @@ impl Asym {
             let switch_ns = switched_ns - std::mem::replace(&mut vm.switch_mark_ns, switched_ns);
             asym::allocate(own, params, vm.share_ns, switch_ns);
         }
-        let given_ns: u64 = own.iter().map(|v| v.allocated_ns).sum();
-        for (v, seen) in vm.first.and_next(vm.count).zip(own) {
+        let needs = needs.part_mut(vm.first, vm.count);
+        if parts.time {
+            let each = needs.iter_mut().zip(own.iter());
+            each.for_each(|(need, seen)| need.period(seen.allocated_ns));
+        }
+        let need_ns = |(need, seen): (&Lasting, &Vcpu)| match parts.uncorrected {
+            true => seen.allocated_ns,
+            false => need.ns() as u64,
+        };
+        let each_ns: Vec<u64> = needs.iter().zip(own.iter()).map(need_ns).collect();
+        let given_ns: u64 = each_ns.iter().sum();
+        for ((v, seen), own_ns) in vm.first.and_next(vm.count).zip(own).zip(each_ns) {
             seen.wakers = 0;
             let entity = &mut entities[v];
             if parts.time && given_ns > 0 {
                 let all = u128::from(vm.weight) * u128::from(vm.count);
-                let weight = all * u128::from(seen.allocated_ns) / u128::from(given_ns);
+                let weight = all * u128::from(own_ns) / u128::from(given_ns);
                 let weight = if is_own { vm.weight } else { (weight as u64).max(WEIGHT_MIN) };
                 match &mut groups {
                     // What its cgroup within the VM's gets.

@@ -2,21 +2,17 @@
 //! On which CPU each vCPU runs, so that those that need most are apart. Nothing is read or written here.
 //!
 //! Shan, "High Performance Cloud Computing on Multicore Computers", dissertation, New Jersey Institute of
-//! Technology, section 5.4.3. What goes in is smoothed, which is ours: a vCPU whose need lasts for a period
-//! is not worth moving.
+//! Technology, section 5.4.3. What goes in is [`Lasting`].
 
 use std::collections::BTreeSet;
 use unspin_policy::asym::{self, Core, Params, Vcpu};
-
-/// Of what a vCPU needs, the part that its last period counts.
-const LAST: f64 = 0.25;
+use unspin_policy::lasting::Lasting;
 
 /// A vCPU: where it is, and what it needs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mover {
     pub cpu: u32,
-    /// CPU time in a period, in ns: the mean of its last parts.
-    need_ns: f64,
+    need: Lasting,
     latency_us: u32,
     /// How many of its latencies it waited for a CPU in the last period.
     waits: u64,
@@ -24,14 +20,12 @@ pub struct Mover {
 
 impl Mover {
     pub fn new(cpu: u32) -> Mover {
-        Mover { cpu, need_ns: 0.0, latency_us: u32::MAX, waits: 0 }
+        Mover { cpu, need: Lasting::default(), latency_us: u32::MAX, waits: 0 }
     }
 
-    /// A period has ended: its part of the next, its latency, and how long it waited for a CPU.
-    pub fn period(&mut self, part_ns: u64, latency_us: u32, waited_ns: u64) {
-        let is_first = self.latency_us == u32::MAX;
-        let last = if is_first { 1.0 } else { LAST };
-        self.need_ns += last * (part_ns as f64 - self.need_ns);
+    /// A period has ended: what it needs, its latency, and how long it waited for a CPU.
+    pub fn period(&mut self, need: Lasting, latency_us: u32, waited_ns: u64) {
+        self.need = need;
         self.latency_us = latency_us;
         self.waits = waited_ns / 1000 / u64::from(latency_us.max(1));
     }
@@ -85,7 +79,7 @@ fn resolve_among(vms: &mut [Movable], cpus: &BTreeSet<u32>, params: &Params) {
         for (index, mover) in vm.vcpus.iter().enumerate() {
             let Ok(core) = cpus.binary_search(&mover.cpu) else { continue };
             let mut vcpu = Vcpu::new(params, core as u32);
-            vcpu.allocated_ns = mover.need_ns as u64;
+            vcpu.allocated_ns = mover.need.ns() as u64;
             vcpu.latency_us = mover.latency_us;
             vcpu.vm = number as u16;
             let is_urgent = mover.latency_us <= params.urgent_us;
@@ -110,9 +104,15 @@ mod tests {
         cpus.into_iter().collect()
     }
 
+    fn need(part_ms: u64) -> Lasting {
+        let mut need = Lasting::default();
+        need.period(part_ms * 1_000_000);
+        need
+    }
+
     fn mover(cpu: u32, part_ms: u64) -> Mover {
         let mut mover = Mover::new(cpu);
-        mover.period(part_ms * 1_000_000, 4_000, 0);
+        mover.period(need(part_ms), 4_000, 0);
         mover
     }
 
@@ -135,8 +135,10 @@ mod tests {
     #[test]
     fn a_need_of_one_period_moves_nobody_yet() {
         let mut mover = mover(0, 20);
-        mover.period(40_000_000, 4_000, 8_000_000);
-        assert_eq!((mover.need_ns, mover.waits), (25e6, 2));
+        let mut need = mover.need;
+        need.period(40_000_000);
+        mover.period(need, 4_000, 8_000_000);
+        assert_eq!((mover.need.ns(), mover.waits), (25e6, 2));
     }
 
     #[test]
@@ -162,7 +164,7 @@ mod tests {
                 let cpus: Vec<u32> = allowed[*which as usize].iter().copied().collect();
                 movers.push(vcpus.iter().map(|(cpu, part_ms, latency_us, waited_ms)| {
                     let mut mover = Mover::new(cpus[*cpu as usize % cpus.len()]);
-                    mover.period(part_ms * 1_000_000, *latency_us, waited_ms * 1_000_000);
+                    mover.period(need(*part_ms), *latency_us, waited_ms * 1_000_000);
                     mover
                 }).collect());
             }

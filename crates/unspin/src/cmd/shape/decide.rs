@@ -9,6 +9,7 @@
 use unspin_diagnosis::State;
 use unspin_policy::asym::{self, Params, Vcpu};
 use unspin_policy::due::{Due, Got};
+use unspin_policy::lasting::Lasting;
 use unspin_probe::{Seen, NUMBERS};
 
 /// What the kernel takes as `cpu.weight`.
@@ -36,7 +37,7 @@ pub struct Parts {
 }
 
 /// What is decided of a vCPU.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     pub weight: u64,
     /// `None`: latency is not adapted.
@@ -45,6 +46,8 @@ pub struct Decision {
     pub given_ns: u64,
     pub used_ns: u64,
     pub next_ns: u64,
+    /// What it needs that lasts.
+    pub need: Lasting,
     pub ready: bool,
     /// How soon it is to have a CPU, in us, and how long it waited for one in the period, in ns.
     pub latency_us: u32,
@@ -69,6 +72,8 @@ pub struct Shaper {
     parts: Parts,
     params: Params,
     vcpus: Vec<Vcpu>,
+    /// What each needs that lasts: weights follow it.
+    needs: Vec<Lasting>,
     own: Own,
     /// What it gets, and what its own weight becomes by that.
     pub due: Due,
@@ -78,9 +83,10 @@ impl Shaper {
     pub fn new(mut parts: Parts, own: Own) -> Shaper {
         let params = Params::default();
         let vcpus = own.weights.iter().map(|_| Vcpu::new(&params, 0)).collect();
+        let needs = vec![Lasting::default(); own.weights.len()];
         parts.latency &= !own.slices_ns.is_empty();
         let due = Due::new(own.due_cpus);
-        Shaper { parts, params, vcpus, own, due }
+        Shaper { parts, params, vcpus, needs, own, due }
     }
 
     pub fn own(&self) -> &Own {
@@ -108,6 +114,8 @@ impl Shaper {
             asym::latency(&mut self.vcpus, &self.params);
         }
         asym::allocate(&mut self.vcpus, &self.params, due_ns, 0);
+        let each_need = self.needs.iter_mut().zip(&self.vcpus);
+        each_need.for_each(|(need, vcpu)| need.period(vcpu.allocated_ns));
         let weights = self.weights();
         let decision = |(index, vcpu): (usize, &Vcpu)| Decision {
             weight: weights[index],
@@ -115,6 +123,7 @@ impl Shaper {
             given_ns: given[index],
             used_ns: vcpu.consumed_ns,
             next_ns: vcpu.allocated_ns,
+            need: self.needs[index],
             ready: vcpu.ready == 1,
             latency_us: vcpu.latency_us,
             waited_ns: each[index].waited_ns,
@@ -142,18 +151,18 @@ impl Shaper {
         }
     }
 
-    /// The sum of its own weights, shared out as the CPU time is.
+    /// The sum of its own weights, shared out as the vCPUs need CPU time.
     fn weights(&self) -> Vec<u64> {
         let sum: u64 = self.own.weights.iter().sum();
-        let all_ns: u64 = self.vcpus.iter().map(|vcpu| vcpu.allocated_ns).sum();
-        if all_ns == 0 || !self.parts.time {
+        let all_ns: f64 = self.needs.iter().map(Lasting::ns).sum();
+        if all_ns == 0.0 || !self.parts.time {
             return self.own.weights.clone();
         }
-        let of = |vcpu: &Vcpu| {
-            let exact = sum as f64 * vcpu.allocated_ns as f64 / all_ns as f64;
+        let of = |need: &Lasting| {
+            let exact = sum as f64 * need.ns() / all_ns;
             (exact.round() as u64).clamp(*WEIGHTS.start(), *WEIGHTS.end())
         };
-        self.vcpus.iter().map(of).collect()
+        self.needs.iter().map(of).collect()
     }
 
     /// The VM's own weight after it is corrected by what the VM got since this was called last.
@@ -208,8 +217,13 @@ mod tests {
         assert_eq!(decided.iter().map(|d| d.weight).collect::<Vec<_>>(), [153, 47]);
         assert_eq!(decided[0].next_ns / 1000, 92_093);
         assert_eq!((decided[0].given_ns, decided[0].used_ns), (60_000_000, 40_000_000));
-        let asleep = vm.period(&[seen(0.0, 0.0, false), seen(0.0, 0.0, false)], true);
-        assert_eq!(asleep.iter().map(|d| d.weight).collect::<Vec<_>>(), [100, 100]);
+        let mut asleep = || {
+            let decided = vm.period(&[seen(0.0, 0.0, false), seen(0.0, 0.0, false)], true);
+            decided.iter().map(|d| d.weight).collect::<Vec<_>>()
+        };
+        assert_eq!(asleep(), [137, 63], "one period counts a quarter");
+        (0..30).for_each(|_| drop(asleep()));
+        assert_eq!(asleep(), [100, 100]);
         assert!(differ(&[100, 100], &[100, 111]) && !differ(&[100, 100], &[110, 90]));
     }
 

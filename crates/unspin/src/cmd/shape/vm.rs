@@ -108,7 +108,7 @@ impl Shaped {
             _ => self.shaper.whole(),
         };
         for (mover, did) in self.movers.iter_mut().zip(&self.decisions) {
-            mover.period(did.next_ns, did.latency_us, did.waited_ns);
+            mover.period(did.need, did.latency_us, did.waited_ns);
         }
     }
 
