@@ -290,6 +290,26 @@ fn a_file_is_held_by_one_and_kept_from_others() {
     assert!(open.to_string().contains("chmod go-w"), "{open}");
 }
 
+/// One of two has another value than was thought: neither is set, and nothing is noted.
+#[test]
+fn values_are_exchanged_all_or_none() {
+    let tree = Tree::new("exchange");
+    let path = tree.dir.join("run/journal");
+    let mut journal = Journal::open(&path, &proc(&tree, "this")).unwrap();
+    let [first, second] = [0, 1].map(|which| tree.targets()[which].clone());
+    let each = |second_is: &str| {
+        let of = |target: &Target, is: &str| (target.clone(), is.to_string(), "5".to_string());
+        [of(&first, "0"), of(&second, second_is)]
+    };
+    let other = journal.exchange(&tree, &each("4")).unwrap();
+    assert_eq!(other, Some((second.clone(), "1".into())));
+    assert_eq!((tree.read(&first).unwrap(), journal.changes().len()), ("0".into(), 0));
+    assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    assert_eq!(journal.exchange(&tree, &each("1")).unwrap(), None);
+    assert_eq!([&first, &second].map(|target| tree.read(target).unwrap()), ["5", "5"]);
+    assert_eq!(journal.changes().len(), 2);
+}
+
 #[test]
 fn entries_of_an_earlier_boot_are_dropped() {
     let tree = Tree::new("boot");

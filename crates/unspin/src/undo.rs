@@ -50,6 +50,14 @@ impl Undo {
         self.journal.change(&self.host, wanted).map_err(explain)
     }
 
+    /// The same where each has the first of its two values; otherwise one that has another, and what it has.
+    pub fn exchange(
+        &mut self,
+        wanted: &[(Target, String, String)],
+    ) -> anyhow::Result<Option<(Target, String)>> {
+        self.journal.exchange(&self.host, wanted).map_err(explain)
+    }
+
     /// Puts back what was changed; an error where something could not be.
     pub fn put_back(&mut self) -> anyhow::Result<Vec<(Change, Back)>> {
         let all = self.journal.put_back(&self.host).map_err(explain)?;

@@ -100,11 +100,33 @@ impl Journal {
     /// Notes these values, and sets them when that is on the disk, first to last. A target that has its
     /// value already is no change. At an error some may be set: [`Journal::put_back`] undoes those.
     pub fn change(&mut self, hands: &dyn Hands, wanted: &[(Target, String)]) -> Result<(), Error> {
+        let each = wanted.iter().map(|(target, set)| (target, None, set));
+        self.set(hands, each).map(drop)
+    }
+
+    /// The same, where each target has the value that is given first of the two. Otherwise nothing is noted or
+    /// set, and the answer is a target that has another, and what it has.
+    pub fn exchange(
+        &mut self,
+        hands: &dyn Hands,
+        wanted: &[(Target, String, String)],
+    ) -> Result<Option<(Target, String)>, Error> {
+        self.set(hands, wanted.iter().map(|(target, is, set)| (target, Some(is), set)))
+    }
+
+    fn set<'a>(
+        &mut self,
+        hands: &dyn Hands,
+        wanted: impl Iterator<Item = (&'a Target, Option<&'a String>, &'a String)>,
+    ) -> Result<Option<(Target, String)>, Error> {
         let mut changes = Vec::new();
-        for (target, set) in wanted {
+        for (target, is, set) in wanted {
             let key = hands.key(target).map_err(Error::of("look at", target))?;
             let key = key.ok_or_else(|| Error::Gone(target.clone()))?;
             let was = hands.read(target).map_err(Error::of("read", target))?;
+            if is.is_some_and(|is| *is != was) {
+                return Ok(Some((target.clone(), was)));
+            }
             if was != *set {
                 let (target, set) = (target.clone(), set.clone());
                 changes.push(Change { id: self.next, target, key, was, set });
@@ -112,14 +134,14 @@ impl Journal {
             }
         }
         if changes.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         self.append(Line::Change(changes.clone()))?;
         self.open.extend(changes.iter().cloned());
         for change in &changes {
             make(hands, change)?;
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Puts back what is not put back yet, and says of each target what became of it: the one changed last

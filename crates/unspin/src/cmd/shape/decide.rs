@@ -14,8 +14,11 @@ use unspin_probe::{Seen, NUMBERS};
 
 /// What the kernel takes as `cpu.weight`.
 const WEIGHTS: std::ops::RangeInclusive<u64> = 1..=10_000;
-/// Weights that differ by less from those that are set stay: to write them costs, too.
-const CHANGE_MIN: f64 = 0.1;
+/// Weights and slices of which none differs by more than this factor from what is set stay: to write them
+/// costs, too. A latency goes up and down by factors of two.
+pub const WEIGHTS_FAR: f64 = 1.1;
+pub const SLICES_FAR: f64 = 2.0;
+
 /// What a vCPU did in a period.
 fn got_of(seen: &Seen) -> Got {
     let sum = |is: fn(State) -> bool| {
@@ -179,10 +182,10 @@ impl Shaper {
     }
 }
 
-/// Whether weights are so different from those that are set that it is worth setting them.
-pub fn differ(are: &[u64], wanted: &[u64]) -> bool {
-    let far = |(is, wanted): (&u64, &u64)| is.abs_diff(*wanted) as f64 > CHANGE_MIN * *is as f64;
-    are.iter().zip(wanted).any(far)
+/// Whether values are so different from those that are set that it is worth setting them.
+pub fn differ(are: &[u64], wanted: &[u64], far: f64) -> bool {
+    let is_far = |(is, wanted): (&u64, &u64)| *is.max(wanted) as f64 > far * *is.min(wanted) as f64;
+    are.iter().zip(wanted).any(is_far)
 }
 
 #[cfg(test)]
@@ -224,7 +227,8 @@ mod tests {
         assert_eq!(asleep(), [137, 63], "one period counts a quarter");
         (0..30).for_each(|_| drop(asleep()));
         assert_eq!(asleep(), [100, 100]);
-        assert!(differ(&[100, 100], &[100, 111]) && !differ(&[100, 100], &[110, 90]));
+        assert!(differ(&[100, 100], &[100, 111], WEIGHTS_FAR));
+        assert!(!differ(&[100, 100], &[110, 91], WEIGHTS_FAR));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! A VM that is shaped: what is set of it now, and what is to be.
 
 use super::apart::{laid_out, Movable, Mover};
-use super::decide::{differ, Decision, Own, Parts, Shaper};
+use super::decide::{differ, Decision, Own, Parts, Shaper, SLICES_FAR, WEIGHTS_FAR};
 use super::nice;
 use super::place::{Placed, Places};
 use crate::undo::Undo;
@@ -142,11 +142,11 @@ impl Shaped {
             return wanted;
         }
         let weights: Vec<u64> = self.decisions.iter().map(|did| did.weight).collect();
-        if differ(&self.is.weights, &weights) || self.is.whole != self.whole {
+        if differ(&self.is.weights, &weights, WEIGHTS_FAR) || self.is.whole != self.whole {
             (wanted.weights, wanted.whole) = (weights, self.whole);
         }
         let slices: Vec<u64> = self.decisions.iter().filter_map(|did| did.slice_ns).collect();
-        if slices.len() == self.is.slices.len() && differ(&self.is.slices, &slices) {
+        if slices.len() == self.is.slices.len() && differ(&self.is.slices, &slices, SLICES_FAR) {
             wanted.slices = slices;
         }
         wanted.cpus = self.places();
@@ -184,25 +184,28 @@ impl Shaped {
     pub fn set(&mut self, undo: &mut Undo, all: bool) -> anyhow::Result<Option<String>> {
         let wanted = self.wanted();
         let texts = self.texts(&wanted);
-        let mut changes: Vec<(Target, String)> = Vec::new();
-        for ((target, is), wanted) in self.targets.iter().zip(&self.texts).zip(&texts) {
-            let is_changed = is != wanted;
-            if is_changed || all {
-                let found = undo.read(target)?;
-                if found != *is {
-                    return Ok(Some(format!(
-                        "another hand has set {target} to {found}, which was {is}: it stays"
-                    )));
-                }
-            }
-            if is_changed {
-                changes.push((target.clone(), wanted.clone()));
+        let each = || self.targets.iter().zip(&self.texts).zip(&texts);
+        for ((target, is), _) in each().filter(|((_, is), wanted)| all && is == wanted) {
+            let found = undo.read(target)?;
+            if found != *is {
+                return Ok(Some(theirs(target, &found, is)));
             }
         }
-        undo.change(&changes)?;
+        let changes: Vec<(Target, String, String)> = each()
+            .filter(|((_, is), wanted)| is != wanted)
+            .map(|((target, is), wanted)| (target.clone(), is.clone(), wanted.clone()))
+            .collect();
+        if let Some((target, found)) = undo.exchange(&changes)? {
+            let is = changes.iter().find(|(of, ..)| *of == target).map_or("", |(_, is, _)| is);
+            return Ok(Some(theirs(&target, &found, is)));
+        }
         (self.is, self.texts) = (wanted, texts);
         Ok(None)
     }
+}
+
+fn theirs(target: &Target, found: &str, was: &str) -> String {
+    format!("another hand has set {target} to {found}, which was {was}: it stays")
 }
 
 /// The CPU that each of its vCPUs was on last; `None` where it has ended.
