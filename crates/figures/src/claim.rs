@@ -3,6 +3,7 @@
 
 use crate::error::Error;
 use crate::paper::KEYS;
+use crate::within::{self, Rule, Span};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
@@ -43,6 +44,16 @@ pub struct Claim {
     pub value: Value,
     #[serde(default)]
     pub note: String,
+    /// What is measured, against what; of kind `predict` always there.
+    #[serde(default)]
+    pub condition: String,
+    /// How far ours may lie from it, by the names of values; of what is not named the one rule says it.
+    #[serde(default)]
+    pub within: toml::Table,
+    /// Why it is not blind: how ours was known when a program it is made with was chosen. Empty: it
+    /// was not known.
+    #[serde(default)]
+    pub seen: String,
 }
 
 /// The name of the value of a claim that is one statement or one number.
@@ -62,14 +73,75 @@ impl Claim {
         if name == WHOLE && !self.value.is_object() {
             return Some(&self.value);
         }
-        let (keys, index) = match name.strip_suffix(']').and_then(|n| n.split_once('[')) {
-            Some((keys, index)) => (keys, Some(index.parse::<usize>().ok()?)),
-            None => (name, None),
-        };
+        let (keys, index) = element(name)?;
         let value = keys.split('.').try_fold(&self.value, |v, key| v.get(key))?;
         match index {
             Some(i) => value.get(i),
             None => Some(value),
+        }
+    }
+
+    /// What its `within` says of the value of that name, or of an element of a list: numbers.
+    pub fn span(&self, name: &str) -> Option<Span> {
+        let (keys, index) = element(name)?;
+        within::span(self.within_of(keys)?, index)
+    }
+
+    /// What its `within` says of that value: the rules of a text.
+    pub fn rules(&self, name: &str) -> Vec<Rule> {
+        self.statement(name).map_or(Vec::new(), within::rules)
+    }
+
+    /// The text that its `within` says of that value.
+    pub fn statement(&self, name: &str) -> Option<&str> {
+        self.within_of(name)?.as_str()
+    }
+
+    fn within_of(&self, name: &str) -> Option<&toml::Value> {
+        let mut keys = name.split('.');
+        let first = self.within.get(keys.next()?)?;
+        keys.try_fold(first, |v, key| v.get(key))
+    }
+
+    /// What is wrong with it by itself.
+    fn check(&self) -> Result<(), String> {
+        if self.kind == Kind::Predict && self.condition.trim().is_empty() {
+            return Err("condition is missing: what is measured, against what".to_string());
+        }
+        if self.kind != Kind::Predict && !self.seen.is_empty() {
+            return Err("seen is for what is predicted; leave it out".to_string());
+        }
+        let mut said = Vec::new();
+        tolerances("", &self.within, &mut said);
+        for (name, within) in said {
+            let printed = self.get(&name).filter(|printed| !printed.is_object());
+            let printed = printed.ok_or_else(|| {
+                format!(
+                    "within is of {name:?}, which is no value of it; {}",
+                    self.names().join(", ")
+                )
+            })?;
+            within::check(within, printed).map_err(|e| format!("within of {name:?}: {e}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// The name of a value and, of `name[1]`, which element.
+fn element(name: &str) -> Option<(&str, Option<usize>)> {
+    match name.strip_suffix(']').and_then(|n| n.split_once('[')) {
+        Some((keys, index)) => Some((keys, Some(index.parse().ok()?))),
+        None => Some((name, None)),
+    }
+}
+
+/// Tolerances by the names of values.
+fn tolerances<'a>(at: &str, table: &'a toml::Table, all: &mut Vec<(String, &'a toml::Value)>) {
+    for (key, value) in table {
+        let at = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+        match value.as_table() {
+            Some(table) => tolerances(&at, table, all),
+            None => all.push((at, value)),
         }
     }
 }
@@ -110,7 +182,8 @@ impl Claims {
     ///
     /// # Errors
     /// A file that cannot be read or does not have the form; two claims of one id; one that does not
-    /// begin with its paper's key.
+    /// begin with its paper's key; a prediction without its condition; tolerances of what is no value
+    /// or that have no form.
     pub fn read(root: &Path) -> Result<Claims, Error> {
         let mut claims = Claims::default();
         for key in KEYS {
@@ -137,6 +210,7 @@ impl Claims {
             if !claim.id.starts_with(&format!("{paper}_")) {
                 return Err(format!("claim {:?}: its id begins with \"{paper}_\"", claim.id));
             }
+            claim.check().map_err(|e| format!("claim {:?}: {e}", claim.id))?;
             self.all.push(Claim { paper, ..claim });
         }
         Ok(())
@@ -149,7 +223,7 @@ mod tests {
     use serde_json::json;
 
     const CLAIM: &str = "place = 'x 2000'\n[[claim]]\nid = 'p_a'\n\
-        section = '1'\nkind = 'predict'\nvalue = { b = 1.5, c = { d = 'best', e = [1, 2] } }\n";
+        section = '1'\nkind = 'predict'\ncondition = 'two VMs'\nvalue = { b = 1.5, c = { d = 'best', e = [1, 2] } }\n";
 
     fn parse(text: &str) -> Result<Claims, String> {
         let mut claims = Claims::default();
@@ -185,5 +259,37 @@ mod tests {
         assert!(parse(&other).unwrap_err().contains("its id begins with \"p_\""));
         assert!(parse(&CLAIM.replace("predict", "guess")).unwrap_err().contains("guess"));
         assert!(parse(&CLAIM.replace("place", "plaice")).unwrap_err().contains("plaice"));
+        let said = parse(&CLAIM.replace("condition = 'two VMs'", "")).unwrap_err();
+        assert!(said.contains("claim \"p_a\": condition is missing"), "{said}");
+        let seen = CLAIM.replace("predict", "calibrate") + "seen = 'x'\n";
+        assert!(parse(&seen).unwrap_err().contains("seen is for what is predicted"));
+    }
+
+    #[test]
+    fn tolerances_are_of_values_and_have_a_form() {
+        let of = |within: &str| parse(&format!("{CLAIM}within = {{ {within} }}\n"));
+        let good =
+            "b = [1.25, inf], c = { d = 'at least 0.98 of it; within 5 %', e = [[0, 2], [1, 3]] }";
+        let claim = of(good).unwrap().all.remove(0);
+        assert_eq!(claim.span("b"), Some(Span { low: 1.25, high: f64::INFINITY }));
+        assert_eq!(claim.span("c.e[1]"), Some(Span { low: 1.0, high: 3.0 }));
+        assert_eq!(claim.rules("c.d"), [Rule::AtLeast(0.98), Rule::Similar(0.05)]);
+        assert_eq!((claim.span("c.d"), claim.rules("b")), (None, vec![]));
+        for (wrong, why) in [
+            ("g = [1, 2]", "within is of \"g\", which is no value of it; b, c.d, c.e"),
+            ("c = { d = 'near' }", "says no tolerance; allowed: \"at least 0.98 of"),
+            ("b = [2, 1]", "upside down"),
+            ("b = [1.5, 1.5]", "of one value"),
+            ("b = [nan, 2]", "upside down"),
+            ("b = [2, 3]", "what the paper prints, 1.5, is not in [2, 3]"),
+            ("b = [1, 2, 3]", "is neither [low, high] nor a text"),
+            ("b = 0.1", "is neither [low, high] nor a text"),
+            ("c = { e = [[0, 2]] }", "1 ranges for 2 values"),
+            ("c = { e = [[0, 2], [3, 4]] }", "2, is not in [3, 4]"),
+            ("c = [1, 2]", "within is of \"c\""),
+        ] {
+            let said = of(wrong).unwrap_err();
+            assert!(said.contains("claim \"p_a\"") && said.contains(why), "{wrong}: {said}");
+        }
     }
 }

@@ -188,6 +188,14 @@ impl Runs {
         }))
     }
 
+    /// Units of work a second of the first VM, mean of the repeats; `NaN` without a run.
+    pub fn units_per_s_of_first(&self, profile: &str, vms: u32, arm: &str) -> f64 {
+        mean(self.of(profile, vms, arm).map(|r| {
+            let units: u64 = r.vm.iter().take(1).flat_map(|v| &v.units).sum();
+            units as f64 * 1e9 / r.window_ns as f64
+        }))
+    }
+
     /// [`Runs::units_per_s`] of one arm over that of another.
     pub fn performance(&self, profile: &str, vms: u32, arm: &str, baseline: &str) -> f64 {
         self.units_per_s(profile, vms, arm) / self.units_per_s(profile, vms, baseline)

@@ -2,11 +2,15 @@
 //! An entry being made again: values of ours beside the paper's, and the data of its picture.
 
 use crate::claim::{Claim, Kind};
-use crate::row::{judge, Measure, Row};
+use crate::row::{ends, judge, Row};
+use crate::within::{Measure, Rule, Span};
 use serde_json::{json, Value};
 use unspin_report::{plot_svg, Plot};
 
 pub use unspin_report::PlotSeries as Series;
+
+/// What rows of a condition are called before its words.
+pub(crate) const CONDITION: &str = "condition";
 
 /// One entry. The paper's values come from the claim by name; what is not entered is missing, and
 /// counts against the entry.
@@ -46,12 +50,15 @@ impl Entry {
         ours: Value,
         reference: Option<f64>,
     ) -> &mut Row {
-        let known = self.claim.names().join(", ");
-        let paper = self.claim.get(name).cloned();
-        let paper = paper.unwrap_or_else(|| panic!("{} has {known}, no {name}", self.claim.id));
         let again = self.rows.iter().any(|r| r.name == name);
         assert!(!again, "{}: {name} was entered before", self.claim.id);
-        let j = judge(measure, &paper, &ours, reference);
+        let (value, _) = name.split_once(": ").unwrap_or((name, ""));
+        let paper = self.printed(name);
+        let allowed = match measure {
+            Measure::Holds | Measure::Missing => None,
+            _ => self.claim.span(value).or(Span::by_rule(measure, &paper, reference)).map(ends),
+        };
+        let j = judge(&ours, &paper, reference, allowed);
         self.rows.push(Row {
             entry: self.claim.id.clone(),
             name: name.to_string(),
@@ -60,6 +67,7 @@ impl Entry {
             paper,
             ours,
             reference,
+            allowed,
             within: j.within,
             direction_right: j.direction_right,
             evidence: String::new(),
@@ -68,27 +76,50 @@ impl Entry {
         self.rows.last_mut().expect("pushed above")
     }
 
-    /// A performance normalised to a baseline's (1.34: 34 % more): ±10 points.
+    /// What the paper says of a value, a part of it (`name: part`) or a condition.
+    fn printed(&self, name: &str) -> Value {
+        let (value, part) = name.split_once(": ").unwrap_or((name, ""));
+        if value == CONDITION {
+            return json!(part);
+        }
+        let known = self.claim.names().join(", ");
+        let paper = self.claim.get(value).cloned();
+        paper.unwrap_or_else(|| panic!("{} has {known}, no {value}", self.claim.id))
+    }
+
+    /// The rule of a statement: clause number `clause` of what the claim's `within` says of it, or else
+    /// `usual`.
+    pub fn rule(&self, name: &str, clause: usize, usual: Rule) -> Rule {
+        let said = self.claim.rules(name);
+        match said.is_empty() {
+            true => usual,
+            false => *said.get(clause).unwrap_or_else(|| {
+                panic!("{}: within of {name} has no clause {clause}", self.claim.id)
+            }),
+        }
+    }
+
+    /// A performance normalised to a baseline's (1.34: 34 % more).
     pub fn performance(&mut self, name: &str, ours: f64) {
         self.row(name, Measure::Points, number(ours), Some(1.0));
     }
 
-    /// A gain, loss or cut as a fraction (0.34: 34 % more): ±10 points.
+    /// A gain, loss or cut as a fraction (0.34: 34 % more).
     pub fn gain(&mut self, name: &str, ours: f64) {
         self.row(name, Measure::Points, number(ours), Some(0.0));
     }
 
-    /// A share of a whole: ±10 points. It has no direction.
+    /// A share of a whole. It has no direction.
     pub fn share(&mut self, name: &str, ours: f64) {
         self.row(name, Measure::Points, number(ours), None);
     }
 
-    /// A ratio, or a time as a ratio: ±25 %; above and below 1 are its directions.
+    /// A ratio, or a time as a ratio; above and below 1 are its directions.
     pub fn ratio(&mut self, name: &str, ours: f64) {
         self.row(name, Measure::Ratio, number(ours), Some(1.0));
     }
 
-    /// A count or quantity: ±25 %. `reference`: the baseline's, where it has one; above and below
+    /// A count or quantity. `reference`: the baseline's, where it has one; above and below
     /// that are its directions.
     pub fn count(&mut self, name: &str, ours: f64, reference: Option<f64>) {
         self.row(name, Measure::Ratio, number(ours), reference);
@@ -116,12 +147,12 @@ impl Entry {
 
     /// One of several parts of a statement: its row is called `name: part`.
     pub fn part_holds(&mut self, name: &str, part: &str, holds: bool, evidence: impl Into<String>) {
-        let full = format!("{name}: {part}");
-        let again = self.rows.iter().any(|r| r.name == full);
-        assert!(!again, "{}: {full} was entered before", self.claim.id);
-        let row = self.row(name, Measure::Holds, json!(holds), None);
-        row.evidence = evidence.into();
-        row.name = full;
+        self.holds(&format!("{name}: {part}"), holds, evidence);
+    }
+
+    /// An order or a direction that the claim's condition names, beside its values.
+    pub fn condition(&mut self, said: &str, holds: bool, evidence: impl Into<String>) {
+        self.part_holds(CONDITION, said, holds, evidence);
     }
 
     /// A value that says how the experiment is set up.
@@ -222,6 +253,7 @@ mod tests {
     fn claim() -> Claim {
         serde_json::from_value(json!({
             "id": "a", "section": "1", "kind": "predict",
+            "within": { "ends": [[1.5, 2.5], [2.0, 4.0]], "best": "beyond 5 %" },
             "value": { "vms": [1, 2], "gain": 0.5, "ends": [2.0, 3.0], "best": "x, then y" }
         }))
         .unwrap()
@@ -254,6 +286,33 @@ mod tests {
         assert!(e.within(), "{:?}", e.rows);
         e.rows[1].within = false;
         assert!(!e.within());
+    }
+
+    #[test]
+    fn a_claims_own_tolerance_is_used_and_else_the_rule() {
+        let mut e = Entry::new(&claim(), 1);
+        e.ratio("ends[0]", 2.5);
+        e.ratio("ends[1]", 4.1);
+        e.gain("gain", 0.62);
+        let allowed = e.rows.iter().map(|r| r.allowed.unwrap().map(Option::unwrap));
+        assert_eq!(allowed.collect::<Vec<_>>(), [[1.5, 2.5], [2.0, 4.0], [0.375, 0.625]]);
+        assert_eq!(e.rows.iter().map(|r| r.within).collect::<Vec<_>>(), [true, false, true]);
+        assert_eq!(e.rule("best", 0, Rule::ORDER), Rule::Beyond(0.05));
+        assert_eq!(e.rule("vms", 0, Rule::ORDER), Rule::ORDER);
+    }
+
+    #[test]
+    fn a_condition_that_does_not_hold_counts_against_the_entry() {
+        let mut e = Entry::new(&claim(), 1);
+        e.setting("vms");
+        e.gain("gain", 0.5);
+        e.ratio("ends[0]", 2.0);
+        e.ratio("ends[1]", 3.0);
+        e.holds("best", true, "");
+        e.finish(true);
+        assert!(e.within());
+        e.condition("x before y", false, "");
+        assert!(!e.within() && e.rows.last().unwrap().is_honest());
     }
 
     #[test]

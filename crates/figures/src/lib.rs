@@ -9,6 +9,7 @@
 //! ```text
 //! claim    what the papers say            ctx      simulates, on all cores, nothing twice
 //! entry    values of ours beside theirs   row      one value: within tolerance, direction
+//! within   how far ours may lie from theirs
 //! summary  counts, summary.json           page     docs/reproduction.md
 //! ```
 
@@ -27,6 +28,7 @@ mod pmtlock;
 mod reasons;
 mod row;
 mod summary;
+mod within;
 
 pub use claim::{Claim, Claims, Kind};
 pub use ctx::{Ctx, Runs, Step};
@@ -35,8 +37,9 @@ pub use error::Error;
 pub use experiment::Experiment;
 pub use page::page;
 pub use reasons::Reasons;
-pub use row::{judge, Judged, Measure, Row};
+pub use row::{judge, Judged, Row};
 pub use summary::{EntrySummary, Summary};
+pub use within::{Measure, Rule, Span, TIE};
 
 /// A paper whose claims are made again.
 #[derive(Debug, Clone, Copy)]

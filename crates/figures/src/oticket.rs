@@ -2,6 +2,7 @@
 //! Opportunistic spinlocks (APSys 2015): `papers/oticket/scenarios/oticket.toml` on a growing number of cores.
 
 use crate::ctx::Change;
+use crate::within::Rule;
 use crate::{Ctx, Entry, Error, Experiment};
 use unspin_scenario::plan::{Dist, Op};
 use unspin_sim::{Budgets, Host, IdleState, Kernel, Setup};
@@ -195,11 +196,17 @@ fn fig8_pvm(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
 fn fig2_oticket(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let arms = ["native", "hvm", "pvm", "oticket"];
     let s = sweep(ctx, LKC, (80, 1), &all_sizes(), &arms)?;
-    let linear = |n: &u32| {
-        s.per_s(*n, "oticket") / f64::from(*n) >= 0.9 * s.per_s(CORES[0], "oticket") / 10.0
-    };
-    let scales_to = s.sizes().take_while(linear).last().unwrap_or(0);
-    e.count("scales_to", f64::from(scales_to), None);
+    let name = "scales_to";
+    let step = e.rule(name, 0, Rule::ORDER);
+    let up_to_80: Vec<f64> = CORES.iter().map(|n| s.per_s(*n, "oticket")).collect();
+    let scales = up_to_80.windows(2).all(|w| step.allows(w[1] / w[0]));
+    e.holds(name, scales, CORES.map(|n| s.text(n, &["oticket"])).join("; "));
+    // From where the stock lock has collapsed.
+    let (_, from) = collapse(&s, "pvm", 80);
+    let after: Vec<u32> = s.sizes().filter(|n| *n >= from).collect();
+    let ahead = after.iter().all(|n| Rule::EFFECT.allows(s.ratio(*n, "oticket", "pvm")));
+    let evidence = [from, 80, 120, 160].map(|n| s.text(n, &["pvm", "oticket"])).join("; ");
+    e.holds("no_collapse_like_pv_until", ahead && !after.is_empty(), evidence);
     s.draw(e, &arms);
     Ok(())
 }
@@ -242,16 +249,21 @@ fn sensitivity(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
 fn fig6(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let arms = ["oticket", "spinning", "wakeup"];
     let s = sweep(ctx, LKC, (80, 1), &all_sizes(), &arms)?;
-    let never_behind = CORES.iter().all(|n| {
-        s.ratio(*n, "spinning", "oticket") < 1.02 && s.ratio(*n, "wakeup", "oticket") < 1.02
-    });
-    let best = s.ratio(80, "oticket", "spinning") > 1.0 && s.ratio(80, "oticket", "wakeup") > 1.0;
+    let order = e.rule("oticket", 0, Rule::ORDER);
+    let over = |n: u32| {
+        ["spinning", "wakeup"].iter().all(|part| order.allows(s.ratio(n, "oticket", part)))
+    };
     let evidence = [40, 60, 80].map(|n| s.text(n, &arms)).join("; ");
+    let never_behind = CORES.iter().all(|n| over(*n));
     e.part_holds("oticket", "slightly better than either part", never_behind, evidence);
+    // Ahead of both parts there, or at its own best.
+    let best =
+        over(80) || order.allows(s.per_s(80, "oticket") / s.per_s(s.peak("oticket"), "oticket"));
     e.part_holds("oticket", "best at 80", best, s.text(80, &arms));
-    // After that number of vCPUs neither gains any more.
-    let after = s.peak("spinning").max(s.peak("wakeup"));
-    e.count("both_parts_degrade_after", f64::from(after), None);
+    for part in ["spinning", "wakeup"] {
+        let name = format!("both_parts_degrade_after: {part}");
+        e.count(&name, f64::from(s.peak(part)), None);
+    }
     e.note(format!(
         "spinning alone does most with {} vCPUs, wake-up alone with {}",
         s.peak("spinning"),
@@ -273,16 +285,20 @@ fn fig8_oticket(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
 fn fig9(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let arms = ["pvm", "oticket", "longer-spinning", "iticket", "qspinlock"];
     let s = sweep(ctx, LKC, (80, 1), &all_sizes(), &arms)?;
-    let ahead = |n: &u32| s.ratio(*n, "longer-spinning", "oticket") > 1.01;
-    let from = s.sizes().rev().take_while(ahead).last().unwrap_or(u32::MAX);
-    e.count("longer_spin_slightly_ahead_from", f64::from(from), None);
-    let far = |n: &u32| (s.ratio(*n, "iticket", "oticket") - 1.0).abs();
-    let farthest = s.sizes().max_by(|a, b| far(a).total_cmp(&far(b))).unwrap_or(0);
-    let similar = s.sizes().filter(|n| *n <= 110).all(|n| far(&n) < 0.1);
-    e.holds("iticket", similar, format!("farthest apart: {}", s.text(farthest, &arms)));
-    let sick = [60, 70, 80].iter().all(|n| s.ratio(*n, "qspinlock", "oticket") < 0.9);
-    let evidence = [40, 60, 80].map(|n| s.text(n, &arms)).join("; ");
-    e.holds("qspinlock", sick, evidence);
+    let ahead = |n: &u32| Rule::EFFECT.allows(s.ratio(*n, "longer-spinning", "oticket"));
+    let from = s.sizes().rev().take_while(ahead).last().map_or(f64::NAN, f64::from);
+    e.count("longer_spin_slightly_ahead_from", from, None);
+    let (similar, sick) =
+        (e.rule("iticket", 0, Rule::SIMILAR), e.rule("qspinlock", 0, Rule::SIMILAR));
+    let farthest = |arm: &str, to: &str| {
+        let far = |n: &u32| (s.ratio(*n, arm, to) - 1.0).abs();
+        let n = s.sizes().max_by(|a, b| far(a).total_cmp(&far(b))).unwrap_or(0);
+        format!("farthest apart: {}", s.text(n, &[to, arm]))
+    };
+    let holds = s.sizes().all(|n| similar.allows(s.ratio(n, "iticket", "oticket")));
+    e.holds("iticket", holds, farthest("iticket", "oticket"));
+    let holds = s.sizes().all(|n| sick.allows(s.ratio(n, "qspinlock", "pvm")));
+    e.holds("qspinlock", holds, farthest("qspinlock", "pvm"));
     s.draw(e, &arms);
     Ok(())
 }
@@ -290,22 +306,32 @@ fn fig9(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
 fn fig10(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let arms = ["hvm", "pvm", "oticket", "longer-spinning"];
     let lkc = sweep(ctx, LKC, (80, 2), &CORES, &arms)?;
-    let exim = sweep(ctx, EXIM, (80, 2), &CORES, &["pvm", "oticket"])?;
-    let metis = sweep(ctx, METIS, (80, 2), &CORES, &["hvm", "pvm", "oticket"])?;
+    let exim = sweep(ctx, EXIM, (80, 2), &CORES, &arms[..3])?;
+    let metis = sweep(ctx, METIS, (80, 2), &CORES, &arms[..3])?;
     let sick = [40, 60, 70, 80];
-    let ahead = |s: &Sweep| sick.iter().all(|n| s.ratio(*n, "oticket", "pvm") > 1.02);
-    let pair = ["pvm", "oticket"];
-    let evidence = |s: &Sweep| sick.map(|n| s.text(n, &pair)).join("; ");
     let name = "oticket_vs_pv";
-    e.part_holds(name, "ahead on LKC", ahead(&lkc), evidence(&lkc));
-    e.part_holds(name, "ahead on EXIM", ahead(&exim), evidence(&exim));
-    let equal = CORES.iter().all(|n| (metis.ratio(*n, "oticket", "pvm") - 1.0).abs() < 0.05);
-    e.part_holds(name, "equal on METIS", equal, evidence(&metis));
+    let (more, alike) = (e.rule(name, 0, Rule::EFFECT), e.rule(name, 1, Rule::SIMILAR));
+    let ahead = |s: &Sweep| sick.iter().all(|n| more.allows(s.ratio(*n, "oticket", "pvm")));
+    let evidence = |s: &Sweep, arms: &[&str]| sick.map(|n| s.text(n, arms)).join("; ");
+    let pair = ["pvm", "oticket"];
+    e.part_holds(name, "ahead on LKC", ahead(&lkc), evidence(&lkc, &pair));
+    e.part_holds(name, "ahead on EXIM", ahead(&exim), evidence(&exim, &pair));
+    let equal = CORES.iter().all(|n| alike.allows(metis.ratio(*n, "oticket", "pvm")));
+    e.part_holds(name, "equal on METIS", equal, evidence(&metis, &pair));
     e.count("longer_spinning_degrades_after", f64::from(lkc.peak("longer-spinning")), None);
-    let best =
-        |n: &u32| arms[1..].iter().all(|arm| lkc.per_s(*n, "hvm") >= lkc.per_s(*n, arm) * 0.99);
-    let until = lkc.sizes().filter(|n| *n > 20).take_while(best).last().unwrap_or(0);
-    e.count("hvm_ahead_on_lkc_until", f64::from(until), None);
+    let order = e.rule("hvm_on_lkc", 0, Rule::ORDER);
+    let ahead = CORES
+        .iter()
+        .filter(|n| **n < 60)
+        .all(|n| pair.iter().all(|arm| order.allows(lkc.ratio(*n, "hvm", arm))));
+    let evidence = |s: &Sweep| CORES.map(|n| s.text(n, &arms[..3])).join("; ");
+    e.holds("hvm_on_lkc", ahead, evidence(&lkc));
+    e.count("hvm_on_lkc_suffers_from", f64::from(lkc.peak("hvm")), None);
+    let order = e.rule("hvm_on_exim", 0, Rule::ORDER);
+    let kept = |arm: &str| exim.per_s(80, arm) / exim.per_s(60, arm);
+    let falls = Rule::EFFECT.allows(1.0 / kept("hvm"))
+        && pair.iter().all(|arm| order.allows(kept(arm) / kept("hvm")));
+    e.holds("hvm_on_exim", falls, evidence(&exim));
     lkc.draw(e, &arms);
     Ok(())
 }
@@ -313,18 +339,21 @@ fn fig10(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
 fn fig11(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let arms = ["native", "hvm", "pvm", "oticket"];
     let sizes = [8, 16, 24, 28, 32, 40, 48, 56, 64];
-    let (mut holds, mut evidence) = (true, Vec::new());
+    e.setting("machine");
+    let (name, mut holds, mut evidence) = ("lkc_and_exim", true, Vec::new());
+    let ahead = e.rule(name, 0, Rule::EFFECT);
     for profile in [LKC, EXIM] {
         let s = sweep(ctx, profile, (32, 1), &sizes, &arms)?;
-        holds &= s.ratio(64, "pvm", "oticket") < 0.9 && s.ratio(64, "oticket", "native") > 0.9;
+        holds &= ahead.allows(s.ratio(64, "oticket", "pvm"));
         evidence.push(format!("{profile}, {}", s.text(64, &arms)));
         if profile == LKC {
             s.draw(e, &arms);
         }
     }
+    e.holds(name, holds, evidence.join("; "));
     let s = sweep(ctx, METIS, (32, 1), &sizes, &arms)?;
-    holds &= sizes.iter().all(|n| (s.ratio(*n, "oticket", "pvm") - 1.0).abs() < 0.05);
-    evidence.push(format!("{METIS}, {}", s.text(64, &arms)));
-    e.holds("value", holds, evidence.join("; "));
+    let equal = e.rule("metis", 0, Rule::SIMILAR);
+    let holds = sizes.iter().all(|n| equal.allows(s.ratio(*n, "oticket", "pvm")));
+    e.holds("metis", holds, s.text(64, &arms));
     Ok(())
 }

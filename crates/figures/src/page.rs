@@ -3,8 +3,9 @@
 
 use crate::claim::{Claim, Claims, Kind};
 use crate::reasons::Reasons;
-use crate::row::{Measure, Row, PART, POINTS};
+use crate::row::Row;
 use crate::summary::{EntrySummary, Summary};
+use crate::within::Measure;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -29,20 +30,19 @@ pub fn page(claims: &Claims, summary: &Summary, reasons: &Reasons) -> String {
 }
 
 fn head() -> String {
-    format!(
-        "# The papers' figures on the simulator\n\n\
-         For whoever wants to know how far machine `sim` foretells what a policy does: every value \
-         that the papers print, with ours beside it. `unspin figures` makes this page. What is ours \
-         is a prediction of a model, not a measurement.\n\n\
-         An entry is what one figure, table or passage says. Of kind *predict* it is what the \
-         paper's system did, and nothing was fitted to it. Of kind *calibrate* it is what the \
-         paper's baseline did, and profiles may have been fitted to it \
-         ([calibration.md](calibration.md)). An entry is within tolerance if all its values are: \
-         gains and shares within {:.0} points, ratios and counts within {:.0} %, bounds, ranges and \
-         statements if they hold.\n\n",
-        100.0 * POINTS,
-        100.0 * PART,
-    )
+    "# The papers' figures on the simulator\n\n\
+     For whoever wants to know how far machine `sim` foretells what a policy does: every value that the \
+     papers print, with ours beside it. `unspin figures` makes this page. What is ours is a prediction \
+     of a model, not a measurement.\n\n\
+     An entry is what one figure, table or passage says. Of kind *predict* it is what the paper's \
+     system did, and nothing was fitted to it. Of kind *calibrate* it is what the paper's baseline \
+     did, and profiles may have been fitted to it ([calibration.md](calibration.md)). An entry is \
+     within tolerance if all its values are, and its condition's orders hold; \
+     [papers/README.md](../papers/README.md#tolerances) says how far a value may lie. A direction is \
+     right where ours is within tolerance, or on the paper's side of no effect by more than 2 %.\n\n\
+     A prediction is *blind* if ours was not known when the programs it is made with were chosen. \
+     Of the others each entry says how it was known.\n\n"
+        .to_string()
 }
 
 type Made<'a> = (&'a EntrySummary, &'a Claim);
@@ -59,34 +59,35 @@ fn title(paper: &str, place: &str) -> String {
 /// How many entries agree, per paper and of all.
 fn totals(claims: &Claims, summary: &Summary) -> String {
     let mut text =
-        "| paper | predicted | within tolerance | direction right | calibrated | within \
-                    tolerance |\n|---|---|---|---|---|---|\n"
+        "| paper | predicted | within tolerance | direction right | blind | of them within \
+                    | direction right | calibrated | within tolerance |\n\
+                    |---|---|---|---|---|---|---|---|---|\n"
             .to_string();
-    let line = |name: &str, entries: &[&EntrySummary]| {
-        let count = |kind: Kind, is: fn(&EntrySummary) -> bool| {
-            entries.iter().filter(|e| e.kind == kind && is(e)).count() as u32
-        };
-        let predicted = count(Kind::Predict, |_| true);
-        let within = count(Kind::Predict, |e| e.within);
-        let right = count(Kind::Predict, |e| e.direction_right);
-        let (calibrated, fitted) =
-            (count(Kind::Calibrate, |_| true), count(Kind::Calibrate, |e| e.within));
-        format!(
-            "| {name} | {predicted} | {within}{} | {right}{} | {calibrated} | {fitted}{} |\n",
-            share(within, predicted),
-            share(right, predicted),
-            share(fitted, calibrated)
-        )
-    };
     for (paper, place) in &claims.papers {
         let entries = entries_of(claims, summary, paper);
         let entries: Vec<&EntrySummary> = entries.iter().map(|(e, _)| *e).collect();
         if !entries.is_empty() {
             let title = title(paper, place);
-            text += &line(&format!("[{title}](#{})", anchor(&title)), &entries);
+            text += &total(&format!("[{title}](#{})", anchor(&title)), &entries);
         }
     }
-    text + &line("all", &summary.entries.iter().collect::<Vec<_>>())
+    text + &total("all", &summary.entries.iter().collect::<Vec<_>>())
+}
+
+fn total(name: &str, entries: &[&EntrySummary]) -> String {
+    let count = |of: &dyn Fn(&EntrySummary) -> bool| {
+        let n = entries.iter().filter(|e| of(e)).count() as u32;
+        let within = entries.iter().filter(|e| of(e) && e.within).count() as u32;
+        let right = entries.iter().filter(|e| of(e) && e.direction_right).count() as u32;
+        (n, format!("{within}{}", share(within, n)), format!("{right}{}", share(right, n)))
+    };
+    let (predicted, within, right) = count(&|e| e.kind == Kind::Predict);
+    let (blind, blind_within, blind_right) = count(&|e| e.kind == Kind::Predict && !e.seen);
+    let (calibrated, fitted, _) = count(&|e| e.kind == Kind::Calibrate);
+    format!(
+        "| {name} | {predicted} | {within} | {right} | {blind} | {blind_within} | {blind_right} | \
+         {calibrated} | {fitted} |\n"
+    )
 }
 
 fn share(n: u32, of: u32) -> String {
@@ -98,19 +99,20 @@ fn share(n: u32, of: u32) -> String {
 
 /// A paper's entries, a line each.
 fn contents(summary: &Summary, entries: &[Made]) -> String {
-    let mut text = "| entry | section | kind | values within | directions right | |\n\
-                    |---|---|---|---|---|---|\n"
+    let mut text = "| entry | section | kind | blind | values within | directions right | |\n\
+                    |---|---|---|---|---|---|---|\n"
         .to_string();
     for (entry, claim) in entries {
         let rows = || rows_of(summary, entry);
         let count = |is: fn(&Row) -> bool| rows().filter(|r| is(r)).count();
         let _ = writeln!(
             text,
-            "| [{}](#{}) | {} | {} | {} of {} | {} | {} |",
+            "| [{}](#{}) | {} | {} | {} | {} of {} | {} | {} |",
             entry.id,
             anchor(&entry.id),
             claim.section,
             entry.kind.name(),
+            blind(entry),
             count(|r| r.within),
             rows().count(),
             count(|r| r.direction_right),
@@ -118,6 +120,14 @@ fn contents(summary: &Summary, entries: &[Made]) -> String {
         );
     }
     text
+}
+
+fn blind(entry: &EntrySummary) -> &'static str {
+    match (entry.kind, entry.seen) {
+        (Kind::Predict, false) => "yes",
+        (Kind::Predict, true) => "no",
+        _ => "",
+    }
 }
 
 fn verdict(entry: &EntrySummary) -> &'static str {
@@ -142,15 +152,20 @@ fn section(summary: &Summary, entry: &EntrySummary, claim: &Claim, reasons: &Rea
         entry.kind.name(),
         verdict(entry)
     );
+    let said = [("What is compared", &claim.condition), ("Not blind", &claim.seen)];
+    for (what, said) in said.into_iter().filter(|(_, said)| !said.is_empty()) {
+        text += &format!("\n{what}: {}\n", closed(said));
+    }
     for note in &entry.notes {
         text += &format!("\n{note}\n");
     }
-    text += "\n| value | paper | ours | within | direction | |\n|---|---|---|---|---|---|\n";
-    rows_of(summary, entry).for_each(|row| line(&mut text, row, reasons));
+    text += "\n| value | paper | agrees | ours | within | direction | |\n\
+             |---|---|---|---|---|---|---|\n";
+    rows_of(summary, entry).for_each(|row| line(&mut text, row, claim, reasons));
     text
 }
 
-fn line(text: &mut String, row: &Row, reasons: &Reasons) {
+fn line(text: &mut String, row: &Row, claim: &Claim, reasons: &Reasons) {
     let nothing = (row.measure == Measure::Missing).then(|| "not reproduced".to_string());
     let evidence = Some(row.evidence.clone()).filter(|e| !e.is_empty());
     let why = row.misses().then(|| match heading(row, reasons) {
@@ -166,14 +181,27 @@ fn line(text: &mut String, row: &Row, reasons: &Reasons) {
     };
     let _ = writeln!(
         text,
-        "| {} | {bound}{} | {} | {} | {} | {} |",
+        "| {} | {bound}{} | {} | {} | {} | {} | {} |",
         row.name,
         cell(&show(&row.paper)),
+        cell(&agrees(row, claim)),
         show(&row.ours),
         if row.within { "yes" } else { "**no**" },
         if row.direction_right { "right" } else { "**wrong**" },
         cell(&said.join(". "))
     );
+}
+
+/// From where to where ours agrees, or what the claim says of a statement.
+fn agrees(row: &Row, claim: &Claim) -> String {
+    let (name, _) = row.name.split_once(": ").unwrap_or((&row.name, ""));
+    match row.allowed {
+        Some([Some(low), Some(high)]) => format!("{} to {}", figure(low), figure(high)),
+        Some([None, Some(high)]) => format!("up to {}", figure(high)),
+        Some([Some(low), None]) => format!("from {}", figure(low)),
+        Some([None, None]) => "any".to_string(),
+        None => claim.statement(name).unwrap_or_default().to_string(),
+    }
 }
 
 /// Under which heading the reason for a value stands: its own, or its entry's.
@@ -211,7 +239,12 @@ fn whys(summary: &Summary, entries: &[Made], paper: &str, reasons: &Reasons) -> 
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
-    format!("{first}{}.", letters.as_str())
+    closed(&format!("{first}{}", letters.as_str()))
+}
+
+/// With a full stop.
+fn closed(text: &str) -> String {
+    format!("{}.", text.trim_end_matches('.'))
 }
 
 /// What a heading is linked by on GitHub.
@@ -271,9 +304,9 @@ mod tests {
     use crate::Entry;
 
     fn claims() -> Claims {
-        let claim = |id: &str, kind: &str| {
+        let claim = |id: &str, kind: &str, seen: &str| {
             serde_json::from_value(serde_json::json!({
-                "id": id, "section": "1", "kind": kind, "value": { "x": { "y": 1.5 }, "best": "a" }
+                "id": id, "section": "1", "kind": kind, "seen": seen, "value": { "x": { "y": 1.5 }, "best": "a" }
             }))
             .unwrap()
         };
@@ -281,9 +314,9 @@ mod tests {
         Claims {
             papers: vec![("p", "P 2000".to_string()), ("q", "Q 2001".to_string())],
             all: vec![
-                of("p", claim("p_fig1", "predict")),
-                of("q", claim("q_fig1", "predict")),
-                of("q", claim("q_fig2", "calibrate")),
+                of("p", claim("p_fig1", "predict", "")),
+                of("q", claim("q_fig1", "predict", "it was shown")),
+                of("q", claim("q_fig2", "calibrate", "")),
             ],
         }
     }
@@ -310,14 +343,18 @@ mod tests {
         let claims = claims();
         let text = page(&claims, &summary(&claims), &Reasons::default());
         let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words}:\n{text}"));
-        let p = at("| [p (P 2000)](#p-p-2000) | 1 | 0 (0 %) | 0 (0 %) | 0 | 0 |");
-        let q = at("| [q (Q 2001)](#q-q-2001) | 1 | 0 (0 %) | 0 (0 %) | 1 | 1 (100 %) |");
-        let all = at("| all | 2 | 0 (0 %) | 0 (0 %) | 1 | 1 (100 %) |");
+        let p = at(
+            "| [p (P 2000)](#p-p-2000) | 1 | 0 (0 %) | 0 (0 %) | 1 | 0 (0 %) | 0 (0 %) | 0 | 0 |",
+        );
+        let q =
+            at("| [q (Q 2001)](#q-q-2001) | 1 | 0 (0 %) | 0 (0 %) | 0 | 0 | 0 | 1 | 1 (100 %) |");
+        let all = at("| all | 2 | 0 (0 %) | 0 (0 %) | 1 | 0 (0 %) | 0 (0 %) | 1 | 1 (100 %) |");
         assert!(p < q && q < all && all < at("\n## p (P 2000)\n"));
-        at("| [q_fig1](#q_fig1) | 1 | predict | 1 of 2 | 1 | differs |");
-        at("| [q_fig2](#q_fig2) | 1 | calibrate | 2 of 2 | 2 | agrees |");
-        at("| x.y | 1.5 | 9 | **no** | right | why is not known |");
-        at("| best | a | holds | yes | right | seen \\| so |");
+        at("| [q_fig1](#q_fig1) | 1 | predict | no | 1 of 2 | 1 | differs |");
+        at("| [q_fig2](#q_fig2) | 1 | calibrate |  | 2 of 2 | 2 | agrees |");
+        at("| x.y | 1.5 | 1.125 to 1.875 | 9 | **no** | right | why is not known |");
+        at("\nNot blind: it was shown.\n");
+        at("| best | a |  | holds | yes | right | seen \\| so |");
     }
 
     #[test]

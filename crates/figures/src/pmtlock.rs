@@ -2,6 +2,7 @@
 //! Preemptable ticket spinlocks (VEE 2013): `papers/pmtlock/scenarios/` on 8 cores of 2.6 GHz.
 
 use crate::ctx::{mean, Change, Ctx, Runs};
+use crate::within::{Rule, TIE};
 use crate::{Entry, Error, Experiment};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ const PREEMPTABLE: &str = "preemptable";
 const PV: &str = "pv";
 const PV_PREEMPTABLE: &str = "pv_preemptable";
 const NEW: [&str; 3] = [PREEMPTABLE, PV, PV_PREEMPTABLE];
+const ALL: [&str; 4] = [TICKET, PREEMPTABLE, PV, PV_PREEMPTABLE];
 /// KVM's window in the paper's kernel, which did not change it.
 const WINDOW_OF_3_5: Window = Window::Fixed { cycles: 4096 };
 
@@ -148,18 +150,35 @@ fn table1(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     Ok(())
 }
 
+/// Speed of the first VM over that under the ticket lock, with as many VMs: "one VM of the set".
+fn speedup(runs: &Runs, profile: &str, vms: u32, arm: &str) -> f64 {
+    let speed = |arm| runs.units_per_s_of_first(profile, vms, arm);
+    speed(arm) / speed(TICKET)
+}
+
 /// The picture: every lock over the ticket lock at as many VMs.
 fn draw(e: &mut Entry, runs: &Runs, profile: &str, most: u32) {
     e.axes("VMs", "throughput, ticket = 1");
     for arm in NEW {
-        e.series(arm, (1..=most).map(|n| (n, runs.performance(profile, n, arm, TICKET))));
+        e.series(arm, (1..=most).map(|n| (n, speedup(runs, profile, n, arm))));
     }
 }
 
 fn speedups(e: &mut Entry, runs: &Runs, profile: &str, name: &str, vms: u32) {
     for arm in NEW {
-        e.ratio(&format!("{name}.{arm}"), runs.performance(profile, vms, arm, TICKET));
+        e.ratio(&format!("{name}.{arm}"), speedup(runs, profile, vms, arm));
     }
+}
+
+/// "Comparable": the others within so much of the ticket lock.
+fn comparable(e: &mut Entry, runs: &Runs, profile: &str) {
+    let holds = NEW.iter().all(|arm| Rule::SIMILAR.allows(speedup(runs, profile, 1, arm)));
+    e.condition("one VM: comparable", holds, listed(runs, profile, 1));
+}
+
+fn listed(runs: &Runs, profile: &str, vms: u32) -> String {
+    let one = |arm: &&str| format!("{arm} {:.3}", speedup(runs, profile, vms, arm));
+    format!("{vms} VMs: {}", ALL.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
 /// What is not printed, or is in two ways.
@@ -186,8 +205,8 @@ const VARIANTS: [(&str, Change); 7] = [
 fn sensitivity(ctx: &Ctx, e: &mut Entry, profile: &str, vms: u32) -> Result<(), Error> {
     for (what, change) in VARIANTS {
         let runs = runs_of(ctx, profile, vms..=vms, change)?;
-        let speedup = |arm| format!("{arm} {:.2}", runs.performance(profile, vms, arm, TICKET));
-        let each = NEW.map(speedup).join(", ");
+        let one = |arm| format!("{arm} {:.2}", speedup(&runs, profile, vms, arm));
+        let each = NEW.map(one).join(", ");
         e.note(format!("sensitivity, {vms} VMs, {what}: {each}"));
     }
     Ok(())
@@ -197,7 +216,15 @@ fn fig5a(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let runs = runs(ctx, HACKBENCH)?;
     speedups(e, &runs, HACKBENCH, "two_vms", 2);
     speedups(e, &runs, HACKBENCH, "three_vms", 3);
-    e.at_most("one_vm_overhead_max", 1.0 - runs.performance(HACKBENCH, 1, PREEMPTABLE, TICKET));
+    e.at_most("one_vm_overhead_max", 1.0 - speedup(&runs, HACKBENCH, 1, PREEMPTABLE));
+    let said = "order preemptable < pv < pv_preemptable";
+    let in_order = |vms| {
+        let [preemptable, pv, pv_preemptable] =
+            NEW.map(|arm| runs.units_per_s_of_first(HACKBENCH, vms, arm));
+        Rule::ORDER.allows(pv / preemptable) && Rule::ORDER.allows(pv_preemptable / pv)
+    };
+    let evidence = [2, 3].map(|vms| listed(&runs, HACKBENCH, vms)).join("; ");
+    e.condition(said, in_order(2) && in_order(3), evidence);
     draw(e, &runs, HACKBENCH, 3);
     sensitivity(ctx, e, HACKBENCH, 2)
 }
@@ -205,30 +232,50 @@ fn fig5a(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
 fn fig5b(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let runs = runs(ctx, KERNBENCH)?;
     speedups(e, &runs, KERNBENCH, "two_vms", 2);
-    let three = NEW.map(|arm| runs.performance(KERNBENCH, 3, arm, TICKET));
-    e.ratio("three_vms_all", mean(three));
+    for arm in NEW {
+        e.ratio(&format!("three_vms_all: {arm}"), speedup(&runs, KERNBENCH, 3, arm));
+    }
+    comparable(e, &runs, KERNBENCH);
     draw(e, &runs, KERNBENCH, 3);
     Ok(())
 }
 
-fn best(runs: &Runs, profile: &str, vms: u32, of: &[&'static str]) -> (&'static str, String) {
-    let speed = |arm: &str| runs.performance(profile, vms, arm, TICKET);
-    let list: Vec<String> = of.iter().map(|arm| format!("{arm} {:.3}", speed(arm))).collect();
-    let best = of.iter().copied().max_by(|a, b| speed(a).total_cmp(&speed(b)));
-    (best.unwrap_or(TICKET), format!("{vms} VMs: {}", list.join(", ")))
+/// Whether `arm` keeps to `rule` against each of the others, and the values.
+fn against(
+    runs: &Runs,
+    (profile, vms): (&str, u32),
+    arm: &str,
+    others: &[&str],
+    rule: Rule,
+) -> (bool, String) {
+    let speed = |arm| speedup(runs, profile, vms, arm);
+    let holds = others.iter().all(|other| *other == arm || rule.allows(speed(arm) / speed(other)));
+    (holds, listed(runs, profile, vms))
+}
+
+/// The statement `name`, for each of these numbers of VMs.
+fn states(
+    e: &mut Entry,
+    runs: &Runs,
+    name: &str,
+    (profile, vms): (&str, &[u32]),
+    (arm, others, usual): (&str, &[&str], Rule),
+) {
+    let rule = e.rule(name, 0, usual);
+    let each = vms.iter().map(|n| against(runs, (profile, *n), arm, others, rule));
+    let (holds, evidence): (Vec<bool>, Vec<String>) = each.unzip();
+    e.holds(name, holds.iter().all(|h| *h), evidence.join("; "));
 }
 
 fn fig5c(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let runs = runs(ctx, EBIZZY)?;
     e.setting("vms");
-    let all = [TICKET, PREEMPTABLE, PV, PV_PREEMPTABLE];
-    let (three, evidence) = best(&runs, EBIZZY, 3, &all);
-    e.holds("three_vms_best", three == PREEMPTABLE, evidence);
-    let (two, evidence) = best(&runs, EBIZZY, 2, &all);
-    e.holds("two_vms_best", two == PV, evidence);
-    let pair = |vms| best(&runs, EBIZZY, vms, &[PV, PV_PREEMPTABLE]);
-    let ahead = (3..=5).all(|vms| pair(vms).0 == PV_PREEMPTABLE);
-    e.holds("from_three_vms", ahead, [3, 4, 5].map(|vms| pair(vms).1).join("; "));
+    let best = |arm| (arm, &ALL[..], Rule::ORDER);
+    states(e, &runs, "three_vms_best", (EBIZZY, &[3]), best(PREEMPTABLE));
+    states(e, &runs, "two_vms_best", (EBIZZY, &[2]), best(PV));
+    let pair = (PV_PREEMPTABLE, &[PV][..], Rule::ORDER);
+    states(e, &runs, "from_three_vms", (EBIZZY, &[3, 4, 5]), pair);
+    comparable(e, &runs, EBIZZY);
     draw(e, &runs, EBIZZY, 5);
     Ok(())
 }
@@ -236,15 +283,28 @@ fn fig5c(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
 fn fig6(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let runs = runs(ctx, DVDSTORE)?;
     e.setting("vms");
-    let all = [TICKET, PREEMPTABLE, PV, PV_PREEMPTABLE];
-    let (two, evidence) = best(&runs, DVDSTORE, 2, &all);
-    e.holds("two_vms_best", two == PV, evidence);
-    let one = |arm| runs.performance(DVDSTORE, 1, arm, TICKET);
-    let worst = all.iter().all(|arm| *arm == PV || one(PV) < one(arm));
-    e.holds("one_vm_worst", worst, best(&runs, DVDSTORE, 1, &all).1);
-    let many = [3, 4].map(|vms| best(&runs, DVDSTORE, vms, &all));
-    let ahead = many.iter().all(|(arm, _)| *arm == PV_PREEMPTABLE);
-    e.holds("many_vms_best", ahead, many.map(|(_, evidence)| evidence).join("; "));
+    let name = "one_and_two_vms";
+    let similar = e.rule(name, 0, Rule::SIMILAR);
+    let alike = |vms: u32| {
+        let all = ALL.map(|arm| speedup(&runs, DVDSTORE, vms, arm));
+        let most = all.iter().copied().fold(f64::MIN, f64::max);
+        similar.allows(most / all.iter().copied().fold(f64::MAX, f64::min))
+    };
+    let evidence = [1, 2].map(|vms| listed(&runs, DVDSTORE, vms)).join("; ");
+    e.holds(name, alike(1) && alike(2), evidence);
+    let best = |arm| (arm, &ALL[..], Rule::ORDER);
+    states(e, &runs, "two_vms_best", (DVDSTORE, &[2]), best(PV));
+    let worst = (PV, &ALL[..], Rule::AtMost(1.0 + TIE));
+    states(e, &runs, "one_vm_worst", (DVDSTORE, &[1]), worst);
+    let name = "many_vms";
+    let (ahead, behind) = (e.rule(name, 0, Rule::EFFECT), e.rule(name, 1, Rule::ORDER));
+    let holds = [3, 4].iter().all(|vms| {
+        let of = |arm| speedup(&runs, DVDSTORE, *vms, arm);
+        NEW.iter().all(|arm| ahead.allows(of(arm)))
+            && [PV, PV_PREEMPTABLE].iter().all(|arm| behind.allows(of(arm) / of(PREEMPTABLE)))
+    });
+    e.holds(name, holds, [3, 4].map(|vms| listed(&runs, DVDSTORE, vms)).join("; "));
+    states(e, &runs, "many_vms_best", (DVDSTORE, &[3, 4]), best(PV_PREEMPTABLE));
     draw(e, &runs, DVDSTORE, 4);
     Ok(())
 }
@@ -254,14 +314,18 @@ fn average(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     for (profile, most) in CASES {
         let runs = runs(ctx, profile)?;
         for vms in 1..=most {
-            preemptable.push(runs.performance(profile, vms, PREEMPTABLE, TICKET));
-            pv_preemptable.push(runs.performance(profile, vms, PV_PREEMPTABLE, TICKET));
-            vs_pv.push(runs.performance(profile, vms, PV_PREEMPTABLE, PV));
+            let of = |arm| speedup(&runs, profile, vms, arm);
+            preemptable.push(of(PREEMPTABLE));
+            pv_preemptable.push(of(PV_PREEMPTABLE));
+            vs_pv.push(of(PV_PREEMPTABLE) / of(PV));
         }
     }
-    e.note(format!("over {} cases: figures 5 and 6, every number of VMs", vs_pv.len()));
+    e.note(format!(
+        "arithmetic means over {} cases: figures 5 and 6, every number of VMs",
+        vs_pv.len()
+    ));
     e.ratio("preemptable_vs_ticket", mean(preemptable));
     e.ratio("pv_preemptable_vs_ticket", mean(pv_preemptable));
-    e.ratio("pv_preemptable_vs_pv", mean(vs_pv));
+    e.performance("pv_preemptable_vs_pv", mean(vs_pv));
     Ok(())
 }

@@ -2,37 +2,9 @@
 //! One value of the paper beside ours, and whether the two agree.
 
 use crate::claim::Kind;
+use crate::within::{Measure, Span, TIE};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-/// Gains and shares agree within so many points.
-pub const POINTS: f64 = 0.10;
-/// Ratios and counts agree within this part of the paper's value.
-pub const PART: f64 = 0.25;
-/// Bounds are printed to a point: half of one is rounding.
-const ROUNDING: f64 = 0.005;
-/// What differs from its reference by no more than this is no effect, in neither direction.
-const NO_EFFECT: f64 = 0.02;
-
-/// How a value is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Measure {
-    /// A gain, loss, share or normalised performance: ±10 points.
-    Points,
-    /// A ratio, a count, or a time (given as a ratio): ±25 %.
-    Ratio,
-    /// The paper's value is the largest there is.
-    AtMost,
-    /// The paper's value is the smallest there is.
-    AtLeast,
-    /// The paper gives the ends of a range.
-    Between,
-    /// A statement that holds or does not.
-    Holds,
-    /// Nothing was made to compare.
-    Missing,
-}
 
 /// One value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,6 +23,9 @@ pub struct Row {
     /// What "no effect" would be, in the paper's unit: 1 for a normalised performance, the
     /// baseline's value for a count. Null: the value has no direction.
     pub reference: Option<f64>,
+    /// From which value to which ours agrees; null: without end. Statements have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<[Option<f64>; 2]>,
     pub within: bool,
     pub direction_right: bool,
     /// What a statement was judged by.
@@ -76,47 +51,45 @@ pub struct Judged {
     pub direction_right: bool,
 }
 
-/// Compares a value of ours with the paper's.
+/// Ends without infinity, which JSON does not have.
+pub(crate) fn ends(span: Span) -> [Option<f64>; 2] {
+    [span.low, span.high].map(|end| Some(end).filter(|end| end.is_finite()))
+}
+
+/// Compares a value of ours with what agrees with the paper's.
 ///
-/// The direction is right where both lie on the same side of `reference` or both within 2 points
-/// (2 % of a reference that is no share) of it; of bounds, statements and values without a
-/// reference, where they agree.
-pub fn judge(measure: Measure, paper: &Value, ours: &Value, reference: Option<f64>) -> Judged {
-    let never = Judged { within: false, direction_right: false };
+/// A direction is right where ours agrees, or lies on the paper's side of `reference` by more than a
+/// tie: [`TIE`] as points, or as a part of a reference that is no share. No effect is no direction.
+/// Bounds, statements and values without a reference have the right direction where they agree.
+pub fn judge(
+    ours: &Value,
+    paper: &Value,
+    reference: Option<f64>,
+    allowed: Option<[Option<f64>; 2]>,
+) -> Judged {
     let is = |within| Judged { within, direction_right: within };
-    if measure == Measure::Holds {
-        return is(ours.as_bool() == Some(true));
+    if let Some(holds) = ours.as_bool() {
+        return is(holds);
     }
-    let Some(x) = ours.as_f64().filter(|x| x.is_finite()) else { return never };
-    if measure == Measure::Between {
-        let end = |i: usize| paper.get(i).and_then(Value::as_f64);
-        let (Some(low), Some(high)) = (end(0), end(1)) else { return never };
-        return is((low - ROUNDING..=high + ROUNDING).contains(&x));
-    }
-    let Some(p) = paper.as_f64() else { return never };
-    let within = match measure {
-        // Numbers that are 10 points apart as printed are within 10 points.
-        Measure::Points => (x - p).abs() <= POINTS + 1e-9,
-        Measure::Ratio => (x - p).abs() <= PART * p.abs() + 1e-9,
-        Measure::AtMost => x <= p + ROUNDING,
-        Measure::AtLeast => x >= p - ROUNDING,
-        Measure::Between | Measure::Holds | Measure::Missing => false,
+    let x = ours.as_f64().filter(|x| x.is_finite());
+    let Some((x, [low, high])) = x.zip(allowed) else { return is(false) };
+    let (low, high) = (low.unwrap_or(f64::NEG_INFINITY), high.unwrap_or(f64::INFINITY));
+    let within = Span { low, high }.has(x);
+    let effect = |r: f64| {
+        // Of a text what it allows says the side.
+        let side = paper.as_f64().map_or((low - r).max(0.0) + (high - r).min(0.0), |p| p - r);
+        (x - r) * side > 0.0 && (x - r).abs() > TIE * r.abs().max(1.0)
     };
-    let direction_right = match (measure, reference) {
-        (Measure::Points | Measure::Ratio, Some(r)) => {
-            let none = NO_EFFECT * r.abs().max(1.0);
-            let same_side = (x - r) * (p - r) > 0.0;
-            same_side || ((x - r).abs() <= none && (p - r).abs() <= none)
-        }
-        _ => within,
-    };
-    Judged { within, direction_right }
+    Judged { within, direction_right: within || reference.is_some_and(effect) }
 }
 
 impl Row {
     /// Judges the row again: whether `within` and `direction_right` are what its values say.
     pub fn is_honest(&self) -> bool {
-        let j = judge(self.measure, &self.paper, &self.ours, self.reference);
+        let j = match self.measure {
+            Measure::Missing => Judged { within: false, direction_right: false },
+            _ => judge(&self.ours, &self.paper, self.reference, self.allowed),
+        };
         (j.within, j.direction_right) == (self.within, self.direction_right)
     }
 }
@@ -127,53 +100,104 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn is(measure: Measure, paper: Value, ours: f64, reference: Option<f64>) -> (bool, bool) {
-        let j = judge(measure, &paper, &json!(ours), reference);
+    fn by_rule(measure: Measure, paper: Value, ours: f64, reference: Option<f64>) -> (bool, bool) {
+        let allowed = Span::by_rule(measure, &paper, reference).map(ends);
+        let j = judge(&json!(ours), &paper, reference, allowed);
         (j.within, j.direction_right)
     }
 
+    /// Half the width of what agrees, as the rule in words has it.
+    fn half(measure: Measure, x: f64, reference: Option<f64>) -> f64 {
+        match (measure, reference) {
+            (Measure::Points, None) => 0.10,
+            (Measure::Points, Some(r)) if (x - r).abs() < 0.10 => 0.05,
+            (Measure::Points, Some(r)) => 0.10f64.max(0.25 * (x - r).abs()),
+            _ => 0.25 * x,
+        }
+    }
+
+    const KINDS: [(Measure, Option<f64>); 4] = [
+        (Measure::Points, None),
+        (Measure::Points, Some(0.0)),
+        (Measure::Points, Some(1.0)),
+        (Measure::Ratio, Some(1.0)),
+    ];
+
+    proptest! {
+        #[test]
+        fn the_printed_number_agrees_and_just_outside_does_not(x in 0.02..20.0f64, above: bool) {
+            for (measure, reference) in KINDS {
+                let half = half(measure, x, reference);
+                let at = |part: f64| x + if above { part * half } else { -part * half };
+                prop_assert!(by_rule(measure, json!(x), x, reference).0);
+                prop_assert!(by_rule(measure, json!(x), at(0.999), reference).0);
+                prop_assert!(!by_rule(measure, json!(x), at(1.001), reference).0, "{measure:?}");
+            }
+        }
+
+        #[test]
+        fn bounds_and_ranges_are_widened_by_two_points(a in -0.4..0.4f64, wide in 0.0..0.5f64) {
+            use Measure::*;
+            for (x, is) in [(0.0, true), (0.0199, true), (0.0201, false)] {
+                prop_assert_eq!(by_rule(AtMost, json!(a), a + x, None), (is, is));
+                prop_assert_eq!(by_rule(AtLeast, json!(a), a - x, None), (is, is));
+                let range = json!([a, a + wide]);
+                prop_assert_eq!(by_rule(Between, range.clone(), a - x, None), (is, is));
+                prop_assert_eq!(by_rule(Between, range, a + wide + x, None), (is, is));
+            }
+            prop_assert!(by_rule(AtMost, json!(a), a - 5.0, None).0);
+        }
+
+        /// Of counts it is two parts in a hundred.
+        #[test]
+        fn bounds_of_counts_are_widened_by_a_part(n in 2.0..1e6f64) {
+            prop_assert!(by_rule(Measure::AtMost, json!(n), 1.0199 * n, None).0);
+            prop_assert!(!by_rule(Measure::AtMost, json!(n), 1.0201 * n, None).0);
+        }
+
+        /// An effect of a printed size is none where ours is a tie with the baseline, unless the
+        /// printed size itself is within its tolerance of none.
+        #[test]
+        fn no_effect_is_no_direction(p in 0.11..30.0f64, tie in -0.02..0.02f64) {
+            prop_assert_eq!(by_rule(Measure::Points, json!(p), tie, Some(0.0)), (false, false));
+            prop_assert!(by_rule(Measure::Points, json!(p), 0.0201, Some(0.0)).1);
+            prop_assert!(!by_rule(Measure::Points, json!(p), -0.0201, Some(0.0)).1);
+        }
+
+        #[test]
+        fn nearer_is_never_worse(p in 0.1..10.0f64, a in 0.0..2.0f64, part in 0.0..1.0f64, below: bool) {
+            let sign = if below { -1.0 } else { 1.0 };
+            for (measure, reference) in KINDS {
+                let far = by_rule(measure, json!(p), p + sign * a, reference).0;
+                let near = by_rule(measure, json!(p), p + sign * a * part, reference).0;
+                prop_assert!(near || !far);
+            }
+        }
+    }
+
     #[test]
-    fn tolerances_are_the_stated_ones() {
-        use Measure::*;
-        let one = Some(1.0);
-        assert_eq!(is(Points, json!(1.34), 1.44, one), (true, true));
-        assert_eq!(is(Points, json!(1.34), 1.45, one), (false, true));
-        assert_eq!(is(Points, json!(1.05), 0.97, one), (true, false));
-        assert_eq!(is(Points, json!(1.01), 0.99, one), (true, true), "neither has an effect");
-        assert_eq!(is(Ratio, json!(4), 5.0, one), (true, true));
-        assert_eq!(is(Ratio, json!(4), 5.01, one), (false, true));
-        assert_eq!(is(Ratio, json!(12000), 9000.0, Some(4200.0)), (true, true));
-        assert_eq!(is(Ratio, json!(12000), 4000.0, Some(4200.0)), (false, false));
-        assert_eq!(is(AtMost, json!(0.02), 0.024, None), (true, true));
-        assert_eq!(is(AtMost, json!(0.02), 0.026, None), (false, false));
-        assert_eq!(is(AtLeast, json!(1.0), 0.994, None), (false, false));
-        assert_eq!(is(Between, json!([0.01, 0.02]), 0.015, None), (true, true));
-        assert_eq!(is(Between, json!([0.01, 0.02]), 0.03, None), (false, false));
-        assert_eq!(is(Missing, json!(1.0), 1.0, None), (false, false));
+    fn a_direction_is_a_side_of_the_reference() {
+        let stock = Some(4200.0);
+        assert_eq!(by_rule(Measure::Ratio, json!(12000), 5000.0, stock), (false, true));
+        assert_eq!(by_rule(Measure::Ratio, json!(12000), 4250.0, stock), (false, false));
+        assert_eq!(by_rule(Measure::Ratio, json!(12000), 4000.0, stock), (false, false));
+        let text = |x: f64| judge(&json!(x), &json!("10x"), Some(1.0), Some([Some(9.8), None]));
+        assert_eq!(text(12.0), Judged { within: true, direction_right: true });
+        assert_eq!(text(2.0), Judged { within: false, direction_right: true });
+        assert_eq!(text(1.01), Judged { within: false, direction_right: false });
+        assert_eq!(text(0.5), Judged { within: false, direction_right: false });
     }
 
     #[test]
     fn what_is_not_there_agrees_with_nothing() {
-        for measure in [Measure::Points, Measure::Ratio, Measure::AtMost, Measure::Holds] {
-            let j = judge(measure, &json!(1.0), &Value::Null, None);
-            assert!(!j.within && !j.direction_right);
+        let all = Some([None, None]);
+        for ours in [Value::Null, json!("x")] {
+            assert!(!judge(&ours, &json!(1.0), None, all).within);
         }
-        assert!(judge(Measure::Holds, &json!("best"), &json!(true), None).within);
-        assert!(!judge(Measure::Holds, &json!("best"), &json!(false), None).within);
-        assert!(!judge(Measure::Between, &json!([1]), &json!(1.0), None).within);
-        assert!(!judge(Measure::Points, &json!("x"), &json!(1.0), None).within);
-        assert!(!judge(Measure::AtMost, &json!(1.0), &json!(f64::NAN), None).within);
-    }
-
-    proptest! {
-        #[test]
-        fn nearer_is_never_worse(p in 0.1..10.0f64, a in 0.0..2.0f64, part in 0.0..1.0f64, below: bool) {
-            let sign = if below { -1.0 } else { 1.0 };
-            for measure in [Measure::Points, Measure::Ratio] {
-                let far = is(measure, json!(p), p + sign * a, None).0;
-                let near = is(measure, json!(p), p + sign * a * part, None).0;
-                prop_assert!(near || !far);
-            }
-        }
+        assert!(!judge(&json!(1.0), &json!("x"), None, None).within);
+        assert!(judge(&json!(true), &json!("best"), None, None).within);
+        assert!(!judge(&json!(false), &json!("best"), None, None).direction_right);
+        assert_eq!(Span::by_rule(Measure::Between, &json!([1]), None), None);
+        assert_eq!(Span::by_rule(Measure::Points, &json!("x"), None), None);
     }
 }

@@ -39,6 +39,9 @@ pub struct EntrySummary {
     pub reproduced: bool,
     pub within: bool,
     pub direction_right: bool,
+    /// Of kind `predict`: ours was known when a program it is made with was chosen; it is not blind.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub seen: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -60,6 +63,7 @@ impl Summary {
                 reproduced: e.reproduced,
                 within: e.within(),
                 direction_right: all(&e.rows, |r| r.direction_right),
+                seen: !e.claim.seen.is_empty(),
                 notes: e.notes.clone(),
             })
             .collect();

@@ -26,7 +26,7 @@ fn made_up(claims: &Claims) -> Vec<Entry> {
         let mut e = Entry::new(claim, 1);
         for name in claim.names() {
             match claim.get(&name) {
-                Some(v) if v.is_f64() => e.ratio(&name, v.as_f64().unwrap() * (1 + i % 2) as f64),
+                Some(v) if v.is_f64() => e.ratio(&name, v.as_f64().unwrap() + (9 * (i % 2)) as f64),
                 _ => e.holds(&name, i % 2 == 0, ""),
             }
         }

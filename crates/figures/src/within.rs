@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How far a value of ours may lie from what a paper prints: a claim's `within`, or else one rule for
+//! all (papers/README.md, "Tolerances").
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use toml::Value;
+
+/// How a value is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// A share of a whole or, with a reference, a change against it: a gain, a loss, a normalised
+    /// performance.
+    Points,
+    /// A ratio, a count, or a time (given as a ratio).
+    Ratio,
+    /// The paper's value is the largest there is.
+    AtMost,
+    /// The paper's value is the smallest there is.
+    AtLeast,
+    /// The paper gives the ends of a range.
+    Between,
+    /// A statement that holds or does not.
+    Holds,
+    /// Nothing was made to compare.
+    Missing,
+}
+
+/// A share or level of a whole agrees within so many points, and so does a change.
+const POINTS: f64 = 0.10;
+/// A ratio, count or time agrees within this part of the value, and a change within this part of the
+/// change, where that is more than [`POINTS`].
+const PART: f64 = 0.25;
+/// A change of less than [`POINTS`] agrees within so many points.
+const SMALL: f64 = 0.05;
+/// By how much an order may be turned round and still count as a tie; an effect is more than that.
+pub const TIE: f64 = 0.02;
+/// What is similar, comparable or equal differs by no more than that.
+const SIMILAR: f64 = 0.10;
+/// Numbers that lie on an end of a range as printed lie in it.
+const ROUNDING: f64 = 1e-9;
+
+/// The values that agree: from `low` to `high`, both included.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Span {
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Span {
+    /// Whether `x` is in it.
+    pub fn has(self, x: f64) -> bool {
+        x >= self.low - ROUNDING * self.low.abs().max(1.0)
+            && x <= self.high + ROUNDING * self.high.abs().max(1.0)
+    }
+
+    /// What the one rule allows; `reference` is what "no effect" would be. None of what is no number,
+    /// or no pair of numbers where the paper prints a range.
+    pub fn by_rule(measure: Measure, paper: &Json, reference: Option<f64>) -> Option<Span> {
+        let around = |x: f64, by: f64| Some(Span { low: x - by, high: x + by });
+        // Points of what is a share, and a part of what is more than a whole.
+        let bound = |x: f64| TIE * x.abs().max(1.0);
+        if measure == Measure::Between {
+            let end = |i: usize| paper.get(i).and_then(Json::as_f64);
+            let (low, high) = (end(0)?, end(1)?);
+            return Some(Span { low: low - bound(low), high: high + bound(high) });
+        }
+        let x = paper.as_f64()?;
+        match measure {
+            Measure::Points => match reference.map(|r| (x - r).abs()) {
+                None => around(x, POINTS),
+                Some(change) if change < POINTS => around(x, SMALL),
+                Some(change) => around(x, POINTS.max(PART * change)),
+            },
+            Measure::Ratio => around(x, PART * x.abs()),
+            Measure::AtMost => Some(Span { low: f64::NEG_INFINITY, high: x + bound(x) }),
+            Measure::AtLeast => Some(Span { low: x - bound(x), high: f64::INFINITY }),
+            Measure::Between | Measure::Holds | Measure::Missing => None,
+        }
+    }
+
+    /// From a pair of numbers, which may be infinite.
+    fn read(value: &Value) -> Option<Span> {
+        let [low, high] = value.as_array()?.as_slice() else { return None };
+        Some(Span { low: number(low)?, high: number(high)? })
+    }
+}
+
+fn number(v: &Value) -> Option<f64> {
+    v.as_float().or(v.as_integer().map(|i| i as f64))
+}
+
+/// What a comparison of two of our values must come to, as the ratio of one to the other.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Rule {
+    /// At least so much.
+    AtLeast(f64),
+    /// At most so much.
+    AtMost(f64),
+    /// More by over this part.
+    Beyond(f64),
+    /// Apart by no more than this part, either way.
+    Similar(f64),
+    /// Less than that.
+    Below(f64),
+    /// Between two numbers.
+    Between(f64, f64),
+}
+
+impl Rule {
+    /// An order holds unless it is turned round by more than a tie.
+    pub const ORDER: Rule = Rule::AtLeast(1.0 - TIE);
+    /// An effect without a printed size is more than a tie.
+    pub const EFFECT: Rule = Rule::Beyond(TIE);
+    /// What is called similar, comparable or equal.
+    pub const SIMILAR: Rule = Rule::Similar(SIMILAR);
+
+    /// Whether `ratio` is allowed; what is no number never is.
+    pub fn allows(self, ratio: f64) -> bool {
+        match self {
+            Rule::AtLeast(least) => ratio >= least - ROUNDING,
+            Rule::AtMost(most) => ratio <= most + ROUNDING,
+            Rule::Beyond(part) => ratio > 1.0 + part + ROUNDING,
+            Rule::Similar(part) => (ratio - 1.0).abs() <= part + ROUNDING,
+            Rule::Below(end) => ratio < end - ROUNDING,
+            Rule::Between(low, high) => Span { low, high }.has(ratio),
+        }
+    }
+}
+
+/// The forms of a `within` that is a text.
+const FORMS: &str = "\"at least 0.98 of …\", \"0.98 of …\", \"1.02 of …\", \"beyond 2 %\", \"by more \
+                     than 2 %\", \"by more than the tie margin\", \"not above … by more than 10 %\", \
+                     \"no step down by more than 2 %\", \"within 10 %\", \"ranking, 2 %\", \"below 1\", \
+                     \"[1.5, 2.5] …\"";
+
+/// The rules of a text: one of each clause that has a form, clauses apart by commas and semicolons;
+/// other clauses explain.
+pub fn rules(text: &str) -> Vec<Rule> {
+    let mut all = Vec::new();
+    let clauses = clauses(text);
+    for (i, clause) in clauses.iter().enumerate() {
+        let next = clauses.get(i + 1).map_or("", String::as_str);
+        all.extend(rule(clause, next));
+    }
+    all
+}
+
+/// Brackets hold commas together.
+fn clauses(text: &str) -> Vec<String> {
+    let (mut all, mut depth) = (vec![String::new()], 0u32);
+    for c in text.to_lowercase().chars() {
+        match c {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match c {
+            ',' | ';' if depth == 0 => all.push(String::new()),
+            c => all.last_mut().expect("never empty").push(c),
+        }
+    }
+    all.iter().map(|clause| clause.trim().to_string()).collect()
+}
+
+fn rule(clause: &str, next: &str) -> Option<Rule> {
+    let after = |words: &str| clause.split_once(words).map(|(_, rest)| rest.trim());
+    let percent = |rest: &str| Some(leading(rest.strip_suffix('%').unwrap_or(rest))? / 100.0);
+    if let Some(range) = clause.strip_prefix('[') {
+        let (low, high) = range.split_once(']')?.0.split_once(',')?;
+        return Some(Rule::Between(low.trim().parse().ok()?, high.trim().parse().ok()?));
+    }
+    if clause == "ranking" {
+        return Some(Rule::AtLeast(1.0 - if next.ends_with('%') { percent(next)? } else { TIE }));
+    }
+    if clause.contains("tie margin") {
+        return Some(Rule::EFFECT);
+    }
+    if let Some(part) = after("by more than").and_then(percent) {
+        return Some(match () {
+            () if clause.contains("not above") => Rule::AtMost(1.0 + part),
+            () if clause.contains("no step down") => Rule::AtLeast(1.0 - part),
+            () => Rule::Beyond(part),
+        });
+    }
+    if let Some(part) = after("beyond").and_then(percent) {
+        return Some(Rule::Beyond(part));
+    }
+    if let Some(part) = after("within").and_then(percent) {
+        return Some(Rule::Similar(part));
+    }
+    if let Some(least) = after("at least").and_then(leading) {
+        return Some(Rule::AtLeast(least));
+    }
+    if let Some(end) = clause.strip_prefix("below").and_then(leading) {
+        return Some(Rule::Below(end));
+    }
+    match clause.split_once(" of ")?.0.parse() {
+        Ok(least) if least <= 1.0 => Some(Rule::AtLeast(least)),
+        Ok(most) => Some(Rule::AtMost(most)),
+        Err(_) => None,
+    }
+}
+
+/// The number that a text begins with.
+fn leading(text: &str) -> Option<f64> {
+    text.trim().split([' ', '%']).next()?.parse().ok()
+}
+
+/// Whether a claim's `within` of one value may be used for what the paper prints.
+///
+/// # Errors
+/// What is wrong with it, and what is allowed instead.
+pub fn check(within: &Value, paper: &Json) -> Result<(), String> {
+    match within {
+        Value::String(text) if rules(text).is_empty() => {
+            Err(format!("{text:?} says no tolerance; allowed: {FORMS}, or [low, high]"))
+        }
+        Value::String(_) => Ok(()),
+        Value::Array(all) if all.iter().any(Value::is_array) => {
+            let printed = paper.as_array().map_or(0, Vec::len);
+            if printed != all.len() {
+                return Err(format!("{} ranges for {printed} values", all.len()));
+            }
+            (0..printed).try_for_each(|i| check(&all[i], &paper[i]))
+        }
+        within => {
+            let span = Span::read(within);
+            let span = span.ok_or_else(|| format!("{within} is neither [low, high] nor a text"))?;
+            if span.low.is_nan() || span.high.is_nan() || span.low >= span.high {
+                return Err(format!("the range {within} is upside down or of one value"));
+            }
+            let printed = paper.as_array().map_or(std::slice::from_ref(paper), Vec::as_slice);
+            match printed.iter().filter_map(Json::as_f64).find(|x| !span.has(*x)) {
+                Some(x) => Err(format!("what the paper prints, {x}, is not in {within}")),
+                None => Ok(()),
+            }
+        }
+    }
+}
+
+/// The range of a value, or of element `index` of it.
+pub fn span(within: &Value, index: Option<usize>) -> Option<Span> {
+    match index {
+        Some(i) => Span::read(within.get(i)?),
+        None => Span::read(within),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Just inside passes, just outside fails; an effect is more than a tie, an order bears one.
+        #[test]
+        fn rules_hold_to_their_ends(end in 0.03..3.0f64, part in 0.01..0.5f64) {
+            let (inside, outside) = (0.9999, 1.0001);
+            prop_assert!(Rule::AtLeast(end).allows(end) && !Rule::AtLeast(end).allows(inside * end));
+            prop_assert!(Rule::AtMost(end).allows(end) && !Rule::AtMost(end).allows(outside * end));
+            prop_assert!(!Rule::Below(end).allows(end) && Rule::Below(end).allows(inside * end));
+            let beyond = Rule::Beyond(part);
+            prop_assert!(!beyond.allows(1.0 + part) && beyond.allows(1.0 + outside * part));
+            for sign in [-1.0, 1.0] {
+                let similar = |x: f64| Rule::Similar(part).allows(1.0 + sign * x * part);
+                prop_assert!(similar(1.0) && !similar(outside));
+            }
+            let between = Rule::Between(end, end + part);
+            prop_assert!(between.allows(end) && between.allows(end + part));
+            prop_assert!(!between.allows(inside * end) && !between.allows(outside * (end + part)));
+        }
+
+        #[test]
+        fn a_tie_is_an_order_and_no_effect(x in -0.0199..0.0199f64) {
+            prop_assert!(Rule::ORDER.allows(1.0 + x));
+            prop_assert!(!Rule::EFFECT.allows(1.0 + x));
+        }
+
+        #[test]
+        fn what_is_no_number_is_never_allowed(a in -1.0..9.0f64) {
+            for rule in [Rule::AtLeast(a), Rule::AtMost(a), Rule::Beyond(a), Rule::Similar(a),
+                         Rule::Below(a), Rule::Between(a, a + 1.0)] {
+                prop_assert!(!rule.allows(f64::NAN));
+            }
+        }
+    }
+
+    #[test]
+    fn texts_say_rules() {
+        for (text, said) in [
+            ("0.98 of the best", vec![Rule::AtLeast(0.98)]),
+            ("1.02 of the run time, each below 100 %", vec![Rule::AtMost(1.02)]),
+            ("at least 0.9 of 16", vec![Rule::AtLeast(0.9)]),
+            ("at least 0.98 of both at 3, 4 and 5", vec![Rule::AtLeast(0.98)]),
+            ("beyond 2 %; METIS within 10 %", vec![Rule::Beyond(0.02), Rule::Similar(0.1)]),
+            ("ranking, 3 %", vec![Rule::AtLeast(0.97)]),
+            ("ranking", vec![Rule::ORDER]),
+            ("below the best of 2, 4, 8 by more than 2 %", vec![Rule::Beyond(0.02)]),
+            ("below it by more than the tie margin", vec![Rule::EFFECT]),
+            ("not above pv by more than 10 %", vec![Rule::AtMost(1.1)]),
+            ("no step down by more than 2 %", vec![Rule::AtLeast(0.98)]),
+            ("[1.5, 2.5] over it, below 1", vec![Rule::Between(1.5, 2.5), Rule::Below(1.0)]),
+            ("near, at least as far", vec![]),
+        ] {
+            assert_eq!(rules(text), said, "{text}");
+        }
+    }
+}
