@@ -87,6 +87,7 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
         ("user-spinning", Kernel::V6_12, user),
         ("woken", Kernel::V6_12, selecting(sleeping(1000, 400), Variant::HVS)),
         ("displaced", Kernel::V6_1, selecting(lock(), Variant::DISPLACED)),
+        ("paper-displaced", Kernel::V6_1, selecting(lock(), Variant::PAPER_DISPLACED)),
         ("user-barrier-stock", Kernel::V6_12, run(3, 4, user_barrier())),
         ("user-barrier-hvs", Kernel::V6_12, selecting(user_barrier(), Variant::HVS)),
     ]
