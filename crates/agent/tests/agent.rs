@@ -72,6 +72,7 @@ fn plan(runs: Vec<Run>) -> Plan {
         llc_pcpus: None,
         skew_tick: true,
         group_load_lags: false,
+        housekeeping_ppm: None,
         costs: Default::default(),
         linux: None,
         runs,

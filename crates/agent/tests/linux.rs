@@ -64,6 +64,7 @@ fn plan(fault: &str, runs: Vec<Run>) -> Plan {
         llc_pcpus: None,
         skew_tick: true,
         group_load_lags: false,
+        housekeeping_ppm: None,
         costs: Default::default(),
         linux: Some(LinuxFiles {
             qemu: FAKE_QEMU.into(),

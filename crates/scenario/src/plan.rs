@@ -59,6 +59,10 @@ pub struct Plan {
     /// 4.2 has it, not by their loads of now (machine `sim`).
     #[serde(default, skip_serializing_if = "is_no")]
     pub group_load_lags: bool,
+    /// Time that the host's own tasks take of each pCPU, millionths; `None`: the model's own (machine
+    /// `sim`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub housekeeping_ppm: Option<u32>,
     /// What things cost on that host, in place of the model's own (machine `sim`).
     #[serde(default, skip_serializing_if = "HostCosts::is_default")]
     pub costs: HostCosts,

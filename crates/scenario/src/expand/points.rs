@@ -54,6 +54,7 @@ pub fn expand(
         llc_pcpus: scenario.host.llc_pcpus,
         skew_tick: scenario.host.skew_tick,
         group_load_lags: scenario.host.group_load_lags,
+        housekeeping_ppm: scenario.host.housekeeping_ppm,
         costs: scenario.host.costs,
         linux: None,
         runs,

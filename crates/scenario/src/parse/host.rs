@@ -18,10 +18,17 @@ pub(crate) fn read_host(v: Value) -> Option<Host> {
     let llc_pcpus = t.read(&keys::LLC_PCPUS);
     let skew_tick = t.read(&keys::SKEW_TICK);
     let group_load_lags = t.read(&keys::GROUP_LOAD_LAGS);
+    let housekeeping_ppm = t.read(&keys::HOUSEKEEPING_PPM);
     let costs = read_costs(&t);
-    if group_load_lags == Some(true) && scheduler.is_some_and(|s| s.is_credit()) {
+    let is_credit = scheduler.is_some_and(|s| s.is_credit());
+    if group_load_lags == Some(true) && is_credit {
         if let Some(v) = t.at(&keys::GROUP_LOAD_LAGS) {
             v.problem("Credit has no groups' loads", "scheduler = \"fair\", or without it");
+        }
+    }
+    if housekeeping_ppm.flatten().is_some_and(|ppm| ppm > 0) && is_credit {
+        if let Some(v) = t.at(&keys::HOUSEKEEPING_PPM) {
+            v.problem("Credit's Dom0 is not modelled", "scheduler = \"fair\", or without it");
         }
     }
     Some(Host {
@@ -34,6 +41,7 @@ pub(crate) fn read_host(v: Value) -> Option<Host> {
         llc_pcpus: llc_pcpus?,
         skew_tick: skew_tick?,
         group_load_lags: group_load_lags?,
+        housekeeping_ppm: housekeeping_ppm?,
         costs: costs?,
     })
 }

@@ -59,6 +59,9 @@ pub struct Host {
     pub skew_tick: bool,
     /// VMs' weights are divided by loads that lag, as Linux 3.8 to 4.2 has it; machine `sim` only.
     pub group_load_lags: bool,
+    /// Time that the host's own tasks take of each pCPU, millionths; `None`: the model's own; machine
+    /// `sim` only.
+    pub housekeeping_ppm: Option<u32>,
     /// What things cost there, where the scenario says so; machine `sim` only.
     pub costs: HostCosts,
 }

@@ -65,6 +65,7 @@ fn host_text(w: &mut String, h: &Host) {
     key(w, "llc_pcpus", h.llc_pcpus);
     key(w, "skew_tick", Some(h.skew_tick));
     key(w, "group_load_lags", Some(h.group_load_lags));
+    key(w, "housekeeping_ppm", h.housekeeping_ppm);
     key(w, "period_ms", h.period_ms);
     key(w, "exit_cycles", h.costs.exit_cycles);
     key(w, "wake_cycles", h.costs.wake_cycles);

@@ -115,6 +115,10 @@ impl IdleState {
     ];
 }
 
+/// What a CPU of an idle host loses to its tasks, millionths: 460 us in a second, the median of the eight
+/// CPUs in Documentation/trace/osnoise-tracer.rst (109 to 7,816).
+pub const HOUSEKEEPING_USUAL_PPM: u32 = 460;
+
 /// A host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Host {
@@ -150,6 +154,9 @@ pub struct Host {
     /// What a VM's weight is divided by is what its vCPUs last published, as Linux 3.8 to 4.2 has
     /// it, not their load of now (`host/groups.rs`).
     pub group_load_lags: bool,
+    /// Time that the host's own tasks take of each pCPU, in millionths (`host/housekeeping.rs`); 0: there
+    /// are none, and ticks come on time. Not under Credit, whose Dom0 is not modelled.
+    pub housekeeping_ppm: u32,
     /// KVM polls so long for a wake-up of a halted vCPU before it lets its pCPU go.
     pub halt_poll_ns: u64,
     /// Where a pCPU goes that has nobody to run, shallowest first, by how long it idled before
@@ -197,6 +204,7 @@ impl Host {
             llc_pcpus: None,
             skew_tick: true,
             group_load_lags: false,
+            housekeeping_ppm: 0,
             halt_poll_ns: 0,
             idle_states: &[],
             physical: false,
@@ -207,9 +215,14 @@ impl Host {
         }
     }
 
-    /// A server: 2.4 GHz, 250 ticks a second.
+    /// A server: 2.4 GHz, 250 ticks a second, and what an idle Linux host does beside.
     pub fn server(pcpus: u32, kernel: Kernel) -> Host {
-        Host { khz: 2_400_000, costs: Costs::SERVER, ..Host::lab(pcpus, kernel) }
+        Host {
+            khz: 2_400_000,
+            costs: Costs::SERVER,
+            housekeeping_ppm: HOUSEKEEPING_USUAL_PPM,
+            ..Host::lab(pcpus, kernel)
+        }
     }
 
     /// The computer of machine `threads`: `khz` is the rate of its time-stamp counter.
@@ -242,6 +255,7 @@ impl Host {
             llc_pcpus: plan.llc_pcpus,
             skew_tick: plan.skew_tick,
             group_load_lags: plan.group_load_lags,
+            housekeeping_ppm: plan.housekeeping_ppm.unwrap_or(host.housekeeping_ppm),
             costs: host.costs.with(&plan.costs),
             ..host
         }

@@ -46,6 +46,10 @@ table! { HOST: Host = "[host]", "The host. What only machine sim has is of the h
         .only_on(Machines::Sim, |h| h.group_load_lags)
         .help("with cgroups, a VM's weight is divided by what its vCPUs last published of their \
                loads, as Linux 3.8 to 4.2 has it; false: by their loads of now");
+    HOUSEKEEPING_PPM: Maybe<Integer<u32>> = "housekeeping_ppm", Maybe(integer(0, 100_000, " millionths")) =>
+        .usually("460 of a server, 0 of the lab's computer")
+        .only_on(Machines::Sim, |h| h.housekeeping_ppm.is_some())
+        .help("time of each pCPU that tasks of the host take; its ticks then come a little late; 0: neither");
     EXIT_CYCLES: Maybe<Integer<u32>> = "exit_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
         .usually("the model's own")
         .only_on(Machines::Sim, |h| h.costs.exit_cycles.is_some())
