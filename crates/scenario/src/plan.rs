@@ -51,6 +51,12 @@ pub struct Plan {
     /// `sim`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub llc_pcpus: Option<u32>,
+    /// Threads of a core, each a pCPU: 1 or 2 (machine `sim`).
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub threads_per_core: u32,
+    /// How fast a thread works while the other one of its core is busy, %; `None`: the model's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread_speed_percent: Option<u32>,
     /// Ticks of different pCPUs come apart (the kernel's skew_tick=1), not at the same time
     /// (machine `sim`).
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
@@ -103,6 +109,14 @@ fn yes() -> bool {
 
 fn is_yes(value: &bool) -> bool {
     *value
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(value: &u32) -> bool {
+    *value == 1
 }
 
 fn is_zero(value: &u32) -> bool {

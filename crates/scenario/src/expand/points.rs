@@ -52,6 +52,8 @@ pub fn expand(
         period_ms: scenario.host.period_ms,
         loop_detection: scenario.host.loop_detection,
         llc_pcpus: scenario.host.llc_pcpus,
+        threads_per_core: scenario.host.threads_per_core,
+        thread_speed_percent: scenario.host.thread_speed_percent,
         skew_tick: scenario.host.skew_tick,
         group_load_lags: scenario.host.group_load_lags,
         housekeeping_ppm: scenario.host.housekeeping_ppm,

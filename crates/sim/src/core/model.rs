@@ -119,6 +119,11 @@ impl IdleState {
 /// CPUs in Documentation/trace/osnoise-tracer.rst (109 to 7,816).
 pub const HOUSEKEEPING_USUAL_PPM: u32 = 460;
 
+/// Two busy threads do 1.25 times as much as one: D. Marr et al., "Hyper-Threading Technology
+/// Architecture and Microarchitecture" (Intel Technology Journal 6(1), 2002) have 1.16 to 1.3 for
+/// server programs.
+pub const THREAD_SPEED_USUAL_PERCENT: u32 = 62;
+
 /// A host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Host {
@@ -148,6 +153,10 @@ pub struct Host {
     pub costs: Costs,
     /// pCPUs that share a last-level cache; `None`: all share one.
     pub llc_pcpus: Option<u32>,
+    /// pCPUs `2 n` and `2 n + 1` are the two threads of one core, not cores of their own.
+    pub threads_share_cores: bool,
+    /// How fast a guest works on a thread while the other one of its core is busy, % of a core.
+    pub thread_speed_percent: u32,
     /// Ticks of different pCPUs come apart, as with skew_tick=1, which the emulated computer boots
     /// with. Linux's own is 0: all tick at the same time.
     pub skew_tick: bool,
@@ -202,6 +211,8 @@ impl Host {
             window: stock_window(kernel),
             costs: if kernel.is_eevdf() { Costs::LAB_EEVDF } else { Costs::LAB },
             llc_pcpus: None,
+            threads_share_cores: false,
+            thread_speed_percent: THREAD_SPEED_USUAL_PERCENT,
             skew_tick: true,
             group_load_lags: false,
             housekeeping_ppm: 0,
@@ -255,6 +266,8 @@ impl Host {
             llc_pcpus: plan.llc_pcpus,
             skew_tick: plan.skew_tick,
             group_load_lags: plan.group_load_lags,
+            threads_share_cores: plan.threads_per_core == 2,
+            thread_speed_percent: plan.thread_speed_percent.unwrap_or(host.thread_speed_percent),
             housekeeping_ppm: plan.housekeeping_ppm.unwrap_or(host.housekeeping_ppm),
             costs: host.costs.with(&plan.costs),
             ..host

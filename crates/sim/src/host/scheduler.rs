@@ -151,12 +151,16 @@ impl Scheduler {
         if self.turns.as_ref().is_some_and(|turns| turns.has(super::gangs::Fault::StaysPut)) {
             return vcpu.on.pcpu;
         }
-        if vcpu.on.pinned || self.queues[vcpu.on.pcpu].tasks() == 0 {
+        // An idle core before an idle thread of a busy one (select_idle_core()).
+        let beside = |p| core.sibling(p).map_or(0, |sibling| self.queues[sibling].tasks());
+        let tasks = |p| (self.queues[p].tasks(), beside(p));
+        if vcpu.on.pinned || tasks(vcpu.on.pcpu) == (0, 0) {
             return vcpu.on.pcpu;
         }
         let count = core.pcpus.len() as u32;
         let others = (0..count).map(|i| PcpuId((vcpu.on.pcpu.0 + i) % count));
-        others.min_by_key(|&p| self.queues[p].tasks()).unwrap_or(vcpu.on.pcpu)
+        let least = others.min_by_key(|&p| tasks(p));
+        least.unwrap_or(vcpu.on.pcpu)
     }
 
     /// `p` has nobody: takes a waiting vCPU from the longest queue. Whether it got one.

@@ -36,6 +36,15 @@ table! { HOST: Host = "[host]", "The host. What only machine sim has is of the h
         .usually("all")
         .only_on(Machines::Sim, |h| h.llc_pcpus.is_some())
         .help("so many pCPUs share a last-level cache");
+    THREADS_PER_CORE: Integer<u32> = "threads_per_core", integer(1, 2, " threads") =>
+        .usually(1)
+        .only_on(Machines::Sim, |h| h.threads_per_core != 1)
+        .help("2: pCPUs 0 and 1, 2 and 3, … are the threads of one core");
+    THREAD_SPEED_PERCENT: Maybe<Integer<u32>> = "thread_speed_percent", Maybe(integer(50, 100, " %")) =>
+        .usually("62")
+        .only_on(Machines::Sim, |h| h.thread_speed_percent.is_some())
+        .help("how fast a guest works on a thread while the other one of its core is busy, against a \
+               core for itself");
     SKEW_TICK: Flag = "skew_tick", Flag =>
         .usually(true)
         .only_on(Machines::Sim, |h| !h.skew_tick)
