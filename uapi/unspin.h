@@ -30,7 +30,9 @@
 	X(CPTH_L, "cpth-l", HVS_COUNTER_TIME_LOCK, "the paper's, lock waiters newest first") \
 	X(CCH, "cch", HVS_COUNTER_CAUSALITY, "the paper's, lock waiters before resource waiters") \
 	X(DISPLACED, "hvs-displaced", HVS_QUORUM | HVS_DISPLACED_LAST, \
-	  "hvs, but who lost its core to a directed yield is picked last")
+	  "hvs, but who lost its core to a directed yield is picked last") \
+	X(PAPER_DISPLACED, "hvs-paper-displaced", HVS_DISPLACED_LAST, \
+	  "the paper's, but who lost its core to a directed yield is picked last")
 
 /*
  * X(IDENTIFIER, name, meaning): when a VM's vCPUs run together, in turns with other VMs. In

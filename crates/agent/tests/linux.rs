@@ -62,8 +62,11 @@ fn plan(fault: &str, runs: Vec<Run>) -> Plan {
         period_ms: None,
         loop_detection: Default::default(),
         llc_pcpus: None,
+        threads_per_core: 1,
+        thread_speed_percent: None,
         skew_tick: true,
         group_load_lags: false,
+        housekeeping_ppm: None,
         costs: Default::default(),
         linux: Some(LinuxFiles {
             qemu: FAKE_QEMU.into(),

@@ -210,9 +210,10 @@ fn variants_have_the_names_scenarios_use() {
     assert_eq!("cpth-l".parse(), Ok(Flags::CPTH_L));
     assert_eq!("cch".parse(), Ok(Flags::CCH));
     assert_eq!("hvs-displaced".parse(), Ok(Flags::DISPLACED_LAST | Flags::QUORUM));
+    assert_eq!("hvs-paper-displaced".parse(), Ok(Flags::DISPLACED_LAST));
     let error = "HVS".parse::<Flags>().unwrap_err();
     assert_eq!(error, UnknownVariant("HVS".to_owned()));
-    let names = "hvs, hvs-paper, cpth-r, cpth-l, cch or hvs-displaced";
+    let names = "hvs, hvs-paper, cpth-r, cpth-l, cch, hvs-displaced or hvs-paper-displaced";
     assert_eq!(error.to_string(), format!("\"HVS\" is no HVS variant: {names}"));
 }
 

@@ -51,6 +51,12 @@ pub struct Plan {
     /// `sim`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub llc_pcpus: Option<u32>,
+    /// Threads of a core, each a pCPU: 1 or 2 (machine `sim`).
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub threads_per_core: u32,
+    /// How fast a thread works while the other one of its core is busy, %; `None`: the model's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread_speed_percent: Option<u32>,
     /// Ticks of different pCPUs come apart (the kernel's skew_tick=1), not at the same time
     /// (machine `sim`).
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
@@ -59,6 +65,10 @@ pub struct Plan {
     /// 4.2 has it, not by their loads of now (machine `sim`).
     #[serde(default, skip_serializing_if = "is_no")]
     pub group_load_lags: bool,
+    /// Time that the host's own tasks take of each pCPU, millionths; `None`: the model's own (machine
+    /// `sim`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub housekeeping_ppm: Option<u32>,
     /// What things cost on that host, in place of the model's own (machine `sim`).
     #[serde(default, skip_serializing_if = "HostCosts::is_default")]
     pub costs: HostCosts,
@@ -99,6 +109,14 @@ fn yes() -> bool {
 
 fn is_yes(value: &bool) -> bool {
     *value
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(value: &u32) -> bool {
+    *value == 1
 }
 
 fn is_zero(value: &u32) -> bool {

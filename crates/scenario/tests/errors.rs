@@ -47,7 +47,7 @@ fn unknown_keys_are_placed_and_guessed() {
     assert_eq!(p.suggestion.as_deref(), Some("pcpus"));
     assert_eq!(
         p.to_string(),
-        "x.toml:4:1: `host.pcpu`: unknown key\n    allowed: pcpus, model, lock_clock_mhz, scheduler, period_ms, loop_detection, llc_pcpus, skew_tick, group_load_lags, exit_cycles, yield_cycles, switch_cycles, tick_cycles, interrupt_cycles, ipi_cycles, kick_cycles, halt_cycles, wake_cycles, handoff_cycles, guest_switch_cycles, migration_cycles\n    did you mean `pcpus`?"
+        "x.toml:4:1: `host.pcpu`: unknown key\n    allowed: pcpus, model, lock_clock_mhz, scheduler, period_ms, loop_detection, llc_pcpus, threads_per_core, thread_speed_percent, skew_tick, group_load_lags, housekeeping_ppm, exit_cycles, yield_cycles, switch_cycles, tick_cycles, interrupt_cycles, ipi_cycles, kick_cycles, halt_cycles, wake_cycles, handoff_cycles, guest_switch_cycles, migration_cycles\n    did you mean `pcpus`?"
     );
     let p = problem("title", "repeat = 3\ntitle");
     assert_eq!(p.suggestion.as_deref(), Some("repeats"));
@@ -416,6 +416,12 @@ fn each_way_of_scheduling_needs_its_scheduler() {
     );
     check("pcpus = 4\n", "pcpus = 4\nperiod_ms = 0\n", "host.period_ms", "1");
     check("pcpus = 4\n", "pcpus = 4\nskew_tick = 1\n", "host.skew_tick", "true or false");
+    let odd = "pcpus = 5\nthreads_per_core = 2\n";
+    check("pcpus = 4\n", odd, "host.threads_per_core", "an even number of pcpus");
+    let alone = "pcpus = 4\nthread_speed_percent = 60\n";
+    check("pcpus = 4\n", alone, "host.thread_speed_percent", "threads_per_core = 2");
+    let xen = "pcpus = 4\nscheduler = \"credit\"\nhousekeeping_ppm = 9\n";
+    check("pcpus = 4\n", xen, "host.housekeeping_ppm", "Dom0 is not modelled");
     check(arm, "name = \"a\"\nasym = { period_ms = 0 }\n", "arm[0].asym.period_ms", "1");
     let credit = GOOD.replace("pcpus = 4\n", "pcpus = 4\nscheduler = \"credit\"\n");
     let all = problems(&credit.replace(arm, "name = \"a\"\nasym = { time = true }\n"));
@@ -456,6 +462,7 @@ fn machines_refuse_what_they_have_not() {
             host("loop_detection = \"ple\""),
         ),
         ("sim", "host.llc_pcpus", host("llc_pcpus = 2"), host("")),
+        ("sim", "host.threads_per_core", host("threads_per_core = 2"), host("")),
         ("sim", "host.skew_tick", host("skew_tick = false"), host("skew_tick = true")),
         (
             "sim",
@@ -463,6 +470,7 @@ fn machines_refuse_what_they_have_not() {
             host("group_load_lags = true"),
             host("group_load_lags = false"),
         ),
+        ("sim", "host.housekeeping_ppm", host("housekeeping_ppm = 0"), host("")),
         ("sim", "vm[0].threads", vm("threads = 8"), vm("")),
         ("sim", "vm[0].tick_hz", vm("tick_hz = 250"), vm("tick_hz = 0")),
         (

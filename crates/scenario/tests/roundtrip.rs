@@ -157,7 +157,7 @@ prop_compose! {
             epoch_min_us,
             kernels,
             boots,
-            host: Host { pcpus, model, lock_clock_mhz, scheduler, period_ms, loop_detection, llc_pcpus, skew_tick: weight % 2 == 0, group_load_lags: weight % 3 == 0 && !scheduler.is_credit(), costs: HostCosts { exit_cycles: (weight % 2 == 0).then_some(weight), wake_cycles: (weight % 5 == 0).then_some(0), ..HostCosts::default() } },
+            host: Host { pcpus, model, lock_clock_mhz, scheduler, period_ms, loop_detection, llc_pcpus, threads_per_core: 1 + u32::from(pcpus % 2 == 0 && weight % 3 == 1), thread_speed_percent: (pcpus % 2 == 0 && weight % 6 == 1).then_some(50 + weight % 51), skew_tick: weight % 2 == 0, group_load_lags: weight % 3 == 0 && !scheduler.is_credit(), housekeeping_ppm: (!scheduler.is_credit() && weight % 7 == 0).then_some(weight), costs: HostCosts { exit_cycles: (weight % 2 == 0).then_some(weight), wake_cycles: (weight % 5 == 0).then_some(0), ..HostCosts::default() } },
             vms: vec![VmGroup { name, workload: None, mode_off: false, gang: any_of_three(weight), role: [Role::Shaped, Role::Neighbour, Role::Hog][weight as usize % 3], threads, tick_hz, count: 1, vcpus, pin, weight, lock, cpl, linux: None }],
             cases: vec![],
             baseline: baseline.index(arms.len()),

@@ -72,6 +72,7 @@ impl Sim {
             Event::Stall(v) => self.guest.note_stall(&mut self.core, v),
             Event::GuestTick(v) => self.guest.guest_tick(&mut self.core, v),
             Event::Report(v) => self.guest.report_wait(&mut self.core, v),
+            Event::HostTask(p) => self.host_task(p),
             Event::ActionEnd(_) | Event::Stop => unreachable!("the loop sees to these"),
         }
     }

@@ -45,16 +45,21 @@ fn who_owes_an_answer_is_counted_apart() {
     assert!(aware(others) < blind(others), "they come before any selection");
 }
 
-/// Under the paper's HVS most resource waiters are those that a yield took the core from.
+/// Under the paper's HVS most resource waiters are those that a yield took the core from. The other
+/// reading has fewer, with the quorum rule and without.
 #[test]
 fn who_was_displaced_is_no_resource_waiter() {
     let of =
         |variant| counts(Kernel::V6_1, &under(3, contended(1000, 400), YieldTo::Module(variant)));
-    let (hvs, displaced) = (of(Variant::HVS), of(Variant::DISPLACED));
     let share = |of: &dyn Fn(fn(&ModuleStats) -> u64) -> u64| {
         let (resource, yielded) = (of(|m| m.yields_resource_waiter), of(|m| m.yields_yielded));
         resource as f64 / (resource + yielded) as f64
     };
-    let (before, after) = (share(&hvs), share(&displaced));
-    assert!(after < before / 2.0, "{before:.2} to {after:.2}");
+    // Without the quorum rule most lose their core to the scheduler.
+    let readings =
+        [(Variant::HVS, Variant::DISPLACED, 0.5), (Variant::PAPER, Variant::PAPER_DISPLACED, 0.97)];
+    for (are, are_not, at_most) in readings {
+        let (before, after) = (share(&of(are)), share(&of(are_not)));
+        assert!(after < before * at_most, "{}: {before:.2} to {after:.2}", are.name());
+    }
 }

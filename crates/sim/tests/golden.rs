@@ -87,6 +87,7 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
         ("user-spinning", Kernel::V6_12, user),
         ("woken", Kernel::V6_12, selecting(sleeping(1000, 400), Variant::HVS)),
         ("displaced", Kernel::V6_1, selecting(lock(), Variant::DISPLACED)),
+        ("paper-displaced", Kernel::V6_1, selecting(lock(), Variant::PAPER_DISPLACED)),
         ("user-barrier-stock", Kernel::V6_12, run(3, 4, user_barrier())),
         ("user-barrier-hvs", Kernel::V6_12, selecting(user_barrier(), Variant::HVS)),
     ]
@@ -137,9 +138,14 @@ fn other_hosts() -> Vec<(&'static str, Setup)> {
     let user = Run { cpl: 3, ..run(2, 4, contended(1000, 400)) };
     let lab = |kernel| Host::lab(4, kernel);
     let capped = |kernel| Setup::new(&Host { capped: true, ..lab(kernel) }, &grouped);
+    let spinning = run(2, 4, sleeping(1000, 400));
+    let of_threads =
+        Setup::new(&Host { threads_share_cores: true, ..lab(Kernel::V6_12) }, &spinning);
     vec![
         ("fair-capped-3.19", capped(Kernel::V3_19)),
         ("fair-capped-6.12", capped(Kernel::V6_12)),
+        ("threads-of-cores", of_threads),
+        ("server", Setup::new(&Host::server(4, Kernel::V6_12), &spinning)),
         ("pause-filter", Setup::new(&lab(Kernel::V6_12).with_pause_filter(), &user)),
     ]
 }

@@ -205,7 +205,10 @@ fn machine() -> impl Strategy<Value = Setup> {
             };
             let idle_states: &[IdleState] =
                 if seed >> 9 & 1 == 1 { &IdleState::NEHALEM } else { &[] };
-            let host = Host { llc_pcpus, idle_states, ..host };
+            let threads_share_cores = pcpus % 2 == 0 && seed >> 16 & 1 == 1;
+            let thread_speed_percent = 50 + (seed >> 17) as u32 % 51;
+            let host =
+                Host { llc_pcpus, idle_states, threads_share_cores, thread_speed_percent, ..host };
             let mut setup = Setup::new(&host, &run);
             setup.budgets = Budgets {
                 by_turns: seed >> 10 & 1 == 1,

@@ -399,7 +399,7 @@ mod tests {
             "window_min_cycles: 16 to 1073741824 TSC cycles",
             "delta_cycles: 0 to 1073741824 TSC cycles, up to window_max_cycles",
             "ipi_aware: 0 or 1",
-            "hvs_variant: hvs, hvs-paper, cpth-r, cpth-l, cch, hvs-displaced",
+            "hvs_variant: hvs, hvs-paper, cpth-r, cpth-l, cch, hvs-displaced, hvs-paper-displaced",
             "mode: off, observe, aple, hvs, apples",
         ] {
             assert!(help.contains(&format!("\n  {line}\n")), "{help}");

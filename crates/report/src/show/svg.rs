@@ -33,7 +33,7 @@ const COLOURS: [&str; 8] =
     ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800", "#7F7F7F"];
 
 /// An arm keeps its colour in every picture.
-const ARM_COLOURS: [(&str, &str); 13] = [
+const ARM_COLOURS: [(&str, &str); 14] = [
     ("stock", "#7F7F7F"),
     ("ple-off", "#D55E00"),
     ("aple", "#E69F00"),
@@ -45,6 +45,7 @@ const ARM_COLOURS: [(&str, &str); 13] = [
     ("cch", "#B8A800"),
     ("hvs-paper", "#44AA99"),
     ("hvs-displaced", "#882255"),
+    ("hvs-paper-displaced", "#332288"),
     ("best-fixed", "#56B4E9"),
     ("worst-fixed", "#CC79A7"),
 ];

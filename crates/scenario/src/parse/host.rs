@@ -16,12 +16,31 @@ pub(crate) fn read_host(v: Value) -> Option<Host> {
     let period_ms = t.read(&keys::PERIOD_MS);
     let loop_detection = t.read(&keys::LOOP_DETECTION);
     let llc_pcpus = t.read(&keys::LLC_PCPUS);
+    let threads_per_core = t.read(&keys::THREADS_PER_CORE);
+    let thread_speed_percent = t.read(&keys::THREAD_SPEED_PERCENT);
     let skew_tick = t.read(&keys::SKEW_TICK);
     let group_load_lags = t.read(&keys::GROUP_LOAD_LAGS);
+    let housekeeping_ppm = t.read(&keys::HOUSEKEEPING_PPM);
     let costs = read_costs(&t);
-    if group_load_lags == Some(true) && scheduler.is_some_and(|s| s.is_credit()) {
+    let is_credit = scheduler.is_some_and(|s| s.is_credit());
+    if group_load_lags == Some(true) && is_credit {
         if let Some(v) = t.at(&keys::GROUP_LOAD_LAGS) {
             v.problem("Credit has no groups' loads", "scheduler = \"fair\", or without it");
+        }
+    }
+    if housekeeping_ppm.flatten().is_some_and(|ppm| ppm > 0) && is_credit {
+        if let Some(v) = t.at(&keys::HOUSEKEEPING_PPM) {
+            v.problem("Credit's Dom0 is not modelled", "scheduler = \"fair\", or without it");
+        }
+    }
+    if threads_per_core == Some(2) && pcpus.is_some_and(|pcpus| pcpus % 2 == 1) {
+        if let Some(v) = t.at(&keys::THREADS_PER_CORE) {
+            v.problem("pCPUs are threads, two of each core", "an even number of pcpus");
+        }
+    }
+    if threads_per_core == Some(1) && thread_speed_percent.flatten().is_some() {
+        if let Some(v) = t.at(&keys::THREAD_SPEED_PERCENT) {
+            v.problem("a core has one thread", "threads_per_core = 2, or without it");
         }
     }
     Some(Host {
@@ -32,8 +51,11 @@ pub(crate) fn read_host(v: Value) -> Option<Host> {
         period_ms: period_ms?,
         loop_detection: loop_detection?,
         llc_pcpus: llc_pcpus?,
+        threads_per_core: threads_per_core?,
+        thread_speed_percent: thread_speed_percent?,
         skew_tick: skew_tick?,
         group_load_lags: group_load_lags?,
+        housekeeping_ppm: housekeeping_ppm?,
         costs: costs?,
     })
 }

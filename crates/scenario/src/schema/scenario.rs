@@ -55,10 +55,17 @@ pub struct Host {
     pub loop_detection: LoopDetection,
     /// pCPUs that share a last-level cache; `None`: all share one.
     pub llc_pcpus: Option<u32>,
+    /// Threads of a core, each a pCPU: 1 or 2; machine `sim` only.
+    pub threads_per_core: u32,
+    /// How fast one works while the other is busy, % of a core; `None`: the model's own.
+    pub thread_speed_percent: Option<u32>,
     /// Ticks of different pCPUs come apart (the kernel's skew_tick=1), not at the same time.
     pub skew_tick: bool,
     /// VMs' weights are divided by loads that lag, as Linux 3.8 to 4.2 has it; machine `sim` only.
     pub group_load_lags: bool,
+    /// Time that the host's own tasks take of each pCPU, millionths; `None`: the model's own; machine
+    /// `sim` only.
+    pub housekeeping_ppm: Option<u32>,
     /// What things cost there, where the scenario says so; machine `sim` only.
     pub costs: HostCosts,
 }

@@ -63,8 +63,11 @@ fn host_text(w: &mut String, h: &Host) {
     key(w, "scheduler", Some(format!("{:?}", kebab(&h.scheduler))));
     key(w, "loop_detection", Some(format!("{:?}", kebab(&h.loop_detection))));
     key(w, "llc_pcpus", h.llc_pcpus);
+    key(w, "threads_per_core", Some(h.threads_per_core));
+    key(w, "thread_speed_percent", h.thread_speed_percent);
     key(w, "skew_tick", Some(h.skew_tick));
     key(w, "group_load_lags", Some(h.group_load_lags));
+    key(w, "housekeeping_ppm", h.housekeeping_ppm);
     key(w, "period_ms", h.period_ms);
     key(w, "exit_cycles", h.costs.exit_cycles);
     key(w, "wake_cycles", h.costs.wake_cycles);

@@ -117,6 +117,29 @@ impl Core {
         self.charge(by, self.prices.ipi_ns * u64::from(count), Cause::Ipi);
     }
 
+    /// The other thread of the core of `p`, where cores have two.
+    #[inline]
+    pub fn sibling(&self, p: PcpuId) -> Option<PcpuId> {
+        self.model.threads_share_cores.then_some(PcpuId(p.0 ^ 1))
+    }
+
+    /// Whether somebody runs on the other thread of the core of `p`.
+    #[inline]
+    pub fn is_core_shared(&self, p: PcpuId) -> bool {
+        self.sibling(p).is_some_and(|sibling| !self.pcpus[sibling].idle)
+    }
+
+    /// How much work a guest does in so much time of a thread whose core is shared, ns.
+    pub fn shared_work_ns(&self, ns: u64) -> u64 {
+        (u128::from(ns) * u128::from(self.model.thread_speed_percent) / 100) as u64
+    }
+
+    /// The time that so much work takes there, ns.
+    pub fn shared_time_ns(&self, work_ns: u64) -> u64 {
+        let percent = u128::from(self.model.thread_speed_percent);
+        (u128::from(work_ns) * 100).div_ceil(percent) as u64
+    }
+
     /// Which last-level cache a pCPU has.
     #[inline]
     pub fn domain(&self, p: PcpuId) -> u32 {

@@ -115,6 +115,15 @@ impl IdleState {
     ];
 }
 
+/// What a CPU of an idle host loses to its tasks, millionths: 460 us in a second, the median of the eight
+/// CPUs in Documentation/trace/osnoise-tracer.rst (109 to 7,816).
+pub const HOUSEKEEPING_USUAL_PPM: u32 = 460;
+
+/// Two busy threads do 1.25 times as much as one: D. Marr et al., "Hyper-Threading Technology
+/// Architecture and Microarchitecture" (Intel Technology Journal 6(1), 2002) have 1.16 to 1.3 for
+/// server programs.
+pub const THREAD_SPEED_USUAL_PERCENT: u32 = 62;
+
 /// A host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Host {
@@ -144,12 +153,19 @@ pub struct Host {
     pub costs: Costs,
     /// pCPUs that share a last-level cache; `None`: all share one.
     pub llc_pcpus: Option<u32>,
+    /// pCPUs `2 n` and `2 n + 1` are the two threads of one core, not cores of their own.
+    pub threads_share_cores: bool,
+    /// How fast a guest works on a thread while the other one of its core is busy, % of a core.
+    pub thread_speed_percent: u32,
     /// Ticks of different pCPUs come apart, as with skew_tick=1, which the emulated computer boots
     /// with. Linux's own is 0: all tick at the same time.
     pub skew_tick: bool,
     /// What a VM's weight is divided by is what its vCPUs last published, as Linux 3.8 to 4.2 has
     /// it, not their load of now (`host/groups.rs`).
     pub group_load_lags: bool,
+    /// Time that the host's own tasks take of each pCPU, in millionths (`host/housekeeping.rs`); 0: there
+    /// are none, and ticks come on time. Not under Credit, whose Dom0 is not modelled.
+    pub housekeeping_ppm: u32,
     /// KVM polls so long for a wake-up of a halted vCPU before it lets its pCPU go.
     pub halt_poll_ns: u64,
     /// Where a pCPU goes that has nobody to run, shallowest first, by how long it idled before
@@ -195,8 +211,11 @@ impl Host {
             window: stock_window(kernel),
             costs: if kernel.is_eevdf() { Costs::LAB_EEVDF } else { Costs::LAB },
             llc_pcpus: None,
+            threads_share_cores: false,
+            thread_speed_percent: THREAD_SPEED_USUAL_PERCENT,
             skew_tick: true,
             group_load_lags: false,
+            housekeeping_ppm: 0,
             halt_poll_ns: 0,
             idle_states: &[],
             physical: false,
@@ -207,9 +226,14 @@ impl Host {
         }
     }
 
-    /// A server: 2.4 GHz, 250 ticks a second.
+    /// A server: 2.4 GHz, 250 ticks a second, and what an idle Linux host does beside.
     pub fn server(pcpus: u32, kernel: Kernel) -> Host {
-        Host { khz: 2_400_000, costs: Costs::SERVER, ..Host::lab(pcpus, kernel) }
+        Host {
+            khz: 2_400_000,
+            costs: Costs::SERVER,
+            housekeeping_ppm: HOUSEKEEPING_USUAL_PPM,
+            ..Host::lab(pcpus, kernel)
+        }
     }
 
     /// The computer of machine `threads`: `khz` is the rate of its time-stamp counter.
@@ -242,6 +266,9 @@ impl Host {
             llc_pcpus: plan.llc_pcpus,
             skew_tick: plan.skew_tick,
             group_load_lags: plan.group_load_lags,
+            threads_share_cores: plan.threads_per_core == 2,
+            thread_speed_percent: plan.thread_speed_percent.unwrap_or(host.thread_speed_percent),
+            housekeeping_ppm: plan.housekeeping_ppm.unwrap_or(host.housekeeping_ppm),
             costs: host.costs.with(&plan.costs),
             ..host
         }

@@ -60,6 +60,8 @@ pub struct Vcpu {
     /// Number within its VM.
     pub index: u32,
     pub on: Placement,
+    /// It runs, and so does somebody on the other thread of its core.
+    pub shares_core: bool,
     pub exit: Handling,
     pub pauses: PauseLoop,
     pub ledger: Ledger,
@@ -71,6 +73,7 @@ impl Vcpu {
             vm,
             index,
             on: Placement { state: State::Halted, pcpu, pinned, off_cause: Cause::Other },
+            shares_core: false,
             exit: Handling::default(),
             pauses: PauseLoop { spun_ns: 0, window_ns: 0 },
             ledger: Ledger::NEW,

@@ -34,6 +34,8 @@ pub enum Event {
     GuestTick(VcpuId),
     /// A wait for a lock has lasted for long enough for the guest to report it.
     Report(VcpuId),
+    /// One of the host's own tasks wants this pCPU.
+    HostTask(PcpuId),
 }
 
 /// First timer of each kind of event.
@@ -47,6 +49,7 @@ pub struct Layout {
     stalls: u32,
     guest_ticks: u32,
     reports: u32,
+    host_tasks: u32,
     end: u32,
 }
 
@@ -54,9 +57,16 @@ pub struct Layout {
 const SINGLE: u32 = 6;
 
 impl Layout {
-    /// For a machine of that size. `watched`: waits for locks are, or guests' kernels tick; other
-    /// machines save those timers.
-    pub fn new(pcpus: u32, threads: u32, vms: u32, vcpus: u32, watched: bool) -> Layout {
+    /// For a machine of that size. `watched`: waits for locks are, or guests' kernels tick; `has_tasks`:
+    /// the host has tasks of its own. Other machines save those timers.
+    pub fn new(
+        pcpus: u32,
+        threads: u32,
+        vms: u32,
+        vcpus: u32,
+        watched: bool,
+        has_tasks: bool,
+    ) -> Layout {
         let sleeps = 3 * pcpus;
         let starts = sleeps + threads;
         let stop = starts + vms;
@@ -71,7 +81,8 @@ impl Layout {
             stalls,
             guest_ticks: stalls + each,
             reports: stalls + 2 * each,
-            end: stalls + 3 * each,
+            host_tasks: stalls + 3 * each,
+            end: stalls + 3 * each + if has_tasks { pcpus } else { 0 },
         }
     }
 
@@ -97,6 +108,7 @@ impl Layout {
             Event::Stall(v) => self.stalls + v.0,
             Event::GuestTick(v) => self.guest_ticks + v.0,
             Event::Report(v) => self.reports + v.0,
+            Event::HostTask(p) => self.host_tasks + p.0,
         }
     }
 
@@ -118,8 +130,10 @@ impl Layout {
             Event::Stall(VcpuId(timer - self.stalls))
         } else if timer < self.reports {
             Event::GuestTick(VcpuId(timer - self.guest_ticks))
-        } else {
+        } else if timer < self.host_tasks {
             Event::Report(VcpuId(timer - self.reports))
+        } else {
+            Event::HostTask(PcpuId(timer - self.host_tasks))
         }
     }
 
@@ -176,12 +190,13 @@ mod tests {
 
     #[test]
     fn every_event_has_a_timer_of_its_own() {
-        let layout = Layout::new(3, 7, 2, 5, true);
+        let layout = Layout::new(3, 7, 2, 5, true, true);
         for timer in 0..layout.timers() as Timer {
             assert_eq!(layout.encode(layout.decode(timer)), timer);
         }
-        let last = layout.encode(Event::Report(VcpuId(4)));
+        let last = layout.encode(Event::HostTask(PcpuId(2)));
         assert_eq!(last as usize + 1, layout.timers());
-        assert_eq!(Layout::new(3, 7, 2, 5, false).timers(), 3 * 3 + 7 + 2 + SINGLE as usize);
+        let few = Layout::new(3, 7, 2, 5, false, false);
+        assert_eq!(few.timers(), 3 * 3 + 7 + 2 + SINGLE as usize);
     }
 }

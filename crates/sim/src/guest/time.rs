@@ -37,11 +37,15 @@ impl Guest {
         let vcpu = &mut self.cpus[v];
         let off_ns = match vcpu.run.doing {
             Doing::Work => {
-                assert!(ns <= vcpu.run.remaining_ns, "vCPU {v} worked longer than it had work");
-                vcpu.run.remaining_ns -= ns;
+                let work_ns = if core.vcpus[v].shares_core { core.shared_work_ns(ns) } else { ns };
+                assert!(
+                    work_ns <= vcpu.run.remaining_ns,
+                    "vCPU {v} worked longer than it had work"
+                );
+                vcpu.run.remaining_ns -= work_ns;
                 core.vcpus[v].ledger.time_ns[Class::Useful as usize] += ns;
                 if vcpu.run.cache_ns > 0 {
-                    let far = ns.min(vcpu.run.cache_ns);
+                    let far = work_ns.min(vcpu.run.cache_ns);
                     vcpu.run.cache_ns -= far;
                     core.vcpus[v].ledger.far_ns += far;
                 }
@@ -96,6 +100,7 @@ impl Guest {
             0
         } else {
             match cpu.run.doing {
+                Doing::Work if vcpu.shares_core => core.shared_time_ns(cpu.run.remaining_ns),
                 Doing::Work => cpu.run.remaining_ns,
                 Doing::HaltBarrier | Doing::HaltBlock | Doing::HaltLock | Doing::SendIpis => 0,
                 Doing::SpinLock => self.until_exit_ns(core, v).min(self.until_look_ns(core, v)),

@@ -60,7 +60,9 @@ impl Scheduler {
     pub fn arm_tick(&mut self, core: &mut Core, p: PcpuId) {
         let period = core.model.tick_ns;
         let offset = self.tick_offset_ns(core, p);
-        let next = (core.now_ns + period - offset) / period * period + offset;
+        let on_grid = (core.now_ns + period - offset) / period * period + offset;
+        let late_ns = self.housekeeping.as_mut().map_or(0, |own| own.late_ns(p));
+        let next = on_grid + late_ns;
         core.events.arm(Event::Tick(p), next.max(core.now_ns + 1));
         if let Some(credit) = &self.credit {
             arm_tick_by(core, p, credit.slice_end_ns(p));
@@ -149,12 +151,16 @@ impl Scheduler {
         if self.turns.as_ref().is_some_and(|turns| turns.has(super::gangs::Fault::StaysPut)) {
             return vcpu.on.pcpu;
         }
-        if vcpu.on.pinned || self.queues[vcpu.on.pcpu].tasks() == 0 {
+        // An idle core before an idle thread of a busy one (select_idle_core()).
+        let beside = |p| core.sibling(p).map_or(0, |sibling| self.queues[sibling].tasks());
+        let tasks = |p| (self.queues[p].tasks(), beside(p));
+        if vcpu.on.pinned || tasks(vcpu.on.pcpu) == (0, 0) {
             return vcpu.on.pcpu;
         }
         let count = core.pcpus.len() as u32;
         let others = (0..count).map(|i| PcpuId((vcpu.on.pcpu.0 + i) % count));
-        others.min_by_key(|&p| self.queues[p].tasks()).unwrap_or(vcpu.on.pcpu)
+        let least = others.min_by_key(|&p| tasks(p));
+        least.unwrap_or(vcpu.on.pcpu)
     }
 
     /// `p` has nobody: takes a waiting vCPU from the longest queue. Whether it got one.
@@ -360,7 +366,7 @@ impl Scheduler {
     }
 
     /// The first period of whatever has periods.
-    pub fn arm_periods(&self, core: &mut Core) {
+    pub fn arm_periods(&mut self, core: &mut Core) {
         if self.credit.is_some() {
             core.events.arm(Event::CreditPeriod, 0);
         }
@@ -368,7 +374,21 @@ impl Scheduler {
         if self.bandwidth.is_some() {
             core.events.arm(Event::BandwidthPeriod, 0);
         }
+        if let Some(own) = &mut self.housekeeping {
+            core.pcpus.ids().for_each(|p| own.arm(core, p));
+        }
         self.arm_turns(core);
+    }
+
+    /// One of the host's own tasks wants `p`: for so long, ns. The next one is set.
+    pub fn host_task(&mut self, core: &mut Core, p: PcpuId) -> u64 {
+        let Some(own) = &mut self.housekeeping else { return 0 };
+        own.arm(core, p);
+        let current = self.queues[p].current;
+        if current != NONE {
+            self.entities[current].was_put();
+        }
+        own.length_ns(p)
     }
 
     /// Credits are handed out, where Credit decides.

@@ -7,6 +7,7 @@ use super::credit::Credit;
 use super::fair::{Entity, Queues, Tunables};
 use super::gangs::Turns;
 use super::groups::Groups;
+use super::housekeeping::Housekeeping;
 use crate::engine::{Table, VcpuId};
 
 /// Parts that a host does not have are `None`.
@@ -27,4 +28,6 @@ pub struct Scheduler {
     pub asym: Option<Box<Asym>>,
     /// Turns of VMs whose vCPUs run together, which the module makes.
     pub turns: Option<Box<Turns>>,
+    /// The host's own tasks.
+    pub housekeeping: Option<Box<Housekeeping>>,
 }

@@ -94,6 +94,29 @@ impl Sim {
         }
     }
 
+    /// One of the host's own tasks takes `p` away from who runs there, and sleeps again. The scheduler
+    /// then chooses as if nobody ran, and whoever was there has been scheduled out.
+    pub(super) fn host_task(&mut self, p: PcpuId) {
+        let task_ns = self.host.host_task(&mut self.core, p);
+        let v = self.host.current(p);
+        if v == VcpuId::NONE {
+            return;
+        }
+        self.guest.account(&mut self.core, v);
+        if self.core.vcpus[v].exit.halt_polls {
+            self.core.stop_halt_poll(v);
+            self.sleep(p, v);
+            return;
+        }
+        let prices = &self.core.prices;
+        let ns = task_ns + prices.interrupt_ns + prices.switch_ns;
+        self.core.charge(v, ns, Cause::Other);
+        self.core.vcpus[v].pauses.spun_ns = 0;
+        self.core.vcpus[v].exit.need_resched = true;
+        self.kvm.window_reset(&mut self.core, v);
+        self.guest.rearm(&mut self.core, v);
+    }
+
     /// `p` was asked to reschedule.
     pub(super) fn reschedule(&mut self, p: PcpuId) {
         let v = self.host.current(p);

@@ -33,6 +33,7 @@ impl Sim {
     fn begin_idling(&mut self, p: PcpuId) {
         let now_ns = self.core.now_ns;
         self.core.pcpus[p].begin_idling(now_ns);
+        self.core_changes(p);
         self.core.events.cancel(Event::ActionEnd(p));
         self.core.events.cancel(Event::Tick(p));
         self.host.idles(&mut self.core, p);
@@ -42,8 +43,22 @@ impl Sim {
     fn end_idling(&mut self, p: PcpuId, v: VcpuId) {
         let now_ns = self.core.now_ns;
         let expected_ns = self.core.pcpus[p].end_idling(now_ns);
+        self.core_changes(p);
         self.host.arm_tick(&mut self.core, p);
         self.core.charge(v, self.core.model.idle_exit_ns(expected_ns), Cause::Idle);
+    }
+
+    /// `p` idles from now on, or no longer: who runs on the other thread of its core has the core for
+    /// itself, or shares it.
+    fn core_changes(&mut self, p: PcpuId) {
+        let Some(sibling) = self.core.sibling(p) else { return };
+        let v = self.host.current(sibling);
+        if v == VcpuId::NONE || self.core.vcpus[v].on.state != State::Running {
+            return;
+        }
+        self.guest.account(&mut self.core, v);
+        self.core.vcpus[v].shares_core = !self.core.pcpus[p].idle;
+        self.guest.rearm(&mut self.core, v);
     }
 
     /// `v` leaves its pCPU though it could run; `displaced`, for one that a directed yield was for.
@@ -63,8 +78,10 @@ impl Sim {
         self.guest.account_for_switch(&mut self.core, v);
         self.core.pcpus[p].switches += 1;
         self.host.runs(&self.core, p, v);
+        let is_shared = self.core.is_core_shared(p);
         let vcpu = &mut self.core.vcpus[v];
         vcpu.on.state = State::Running;
+        vcpu.shares_core = is_shared;
         let from = std::mem::replace(&mut vcpu.on.pcpu, p);
         vcpu.ledger.switch_ns = self.core.prices.switch_ns;
         vcpu.ledger.switch_cause = vcpu.on.off_cause;

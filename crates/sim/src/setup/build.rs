@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::guest::{self, Cpu, Guest, Protocol, VmSpec};
 use crate::guest::{LOCKS, LOCKS_WITH_SOCKETS, TURNS_PER_US};
 use crate::host::{
-    Asym, Credit, Entity, Groups, InTurns, Scheduler, Tunables, Turns, WEIGHT_DEFAULT,
+    Asym, Credit, Entity, Groups, Housekeeping, InTurns, Scheduler, Tunables, Turns, WEIGHT_DEFAULT,
 };
 use crate::kvm::{Kvm, VcpuExits, VmExits};
 use crate::machine::Sim;
@@ -38,7 +38,12 @@ impl Setup {
         let ticks = self.vms.iter().any(|vm| vm.tick_hz > 0 || vm.threads != vm.vcpus);
         let watched = ticks || self.report_cycles().is_some() || self.counts_waits();
         let (threads, vms) = (self.threads() as u32, self.vms.len() as u32);
-        Layout::new(self.host.pcpus, threads, vms, self.vcpus() as u32, watched)
+        let vcpus = self.vcpus() as u32;
+        Layout::new(self.host.pcpus, threads, vms, vcpus, watched, self.has_housekeeping())
+    }
+
+    fn has_housekeeping(&self) -> bool {
+        self.host.housekeeping_ppm > 0 && self.host.credit.is_none()
     }
 
     /// Waits for locks that get long are counted.
@@ -175,6 +180,9 @@ impl Setup {
             nohz_balance_ns: 0,
             bandwidth: host.capped.then(Box::default),
             turns: None,
+            housekeeping: self
+                .has_housekeeping()
+                .then(|| Box::new(Housekeeping::new(host.pcpus, host.housekeeping_ppm, run.seed))),
             asym: self.has_asym().then(|| Box::new(Asym::new(host, run.arm.asym))),
         }
     }

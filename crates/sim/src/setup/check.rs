@@ -151,6 +151,16 @@ impl Setup {
         if !pcpus_fit || !(1_000..=100_000_000).contains(&khz) || tick_ns < 1000 {
             return Err(Error::Host { pcpus, khz, tick_ns });
         }
+        if self.host.threads_share_cores && pcpus % 2 == 1 {
+            let text =
+                format!("{pcpus} pCPUs; of cores with two threads each there is an even number");
+            return Err(Error::Run { id: self.run.id, text });
+        }
+        if !(1..=100).contains(&self.host.thread_speed_percent) {
+            let text =
+                format!("a thread's speed of {} %; 1 to 100", self.host.thread_speed_percent);
+            return Err(Error::Run { id: self.run.id, text });
+        }
         let timers = self.layout().timers();
         if timers > TIMERS_MAX {
             let text = format!("needs {timers} timers; the model has {TIMERS_MAX}");

@@ -36,6 +36,15 @@ table! { HOST: Host = "[host]", "The host. What only machine sim has is of the h
         .usually("all")
         .only_on(Machines::Sim, |h| h.llc_pcpus.is_some())
         .help("so many pCPUs share a last-level cache");
+    THREADS_PER_CORE: Integer<u32> = "threads_per_core", integer(1, 2, " threads") =>
+        .usually(1)
+        .only_on(Machines::Sim, |h| h.threads_per_core != 1)
+        .help("2: pCPUs 0 and 1, 2 and 3, … are the threads of one core");
+    THREAD_SPEED_PERCENT: Maybe<Integer<u32>> = "thread_speed_percent", Maybe(integer(50, 100, " %")) =>
+        .usually("62")
+        .only_on(Machines::Sim, |h| h.thread_speed_percent.is_some())
+        .help("how fast a guest works on a thread while the other one of its core is busy, against a \
+               core for itself");
     SKEW_TICK: Flag = "skew_tick", Flag =>
         .usually(true)
         .only_on(Machines::Sim, |h| !h.skew_tick)
@@ -46,6 +55,10 @@ table! { HOST: Host = "[host]", "The host. What only machine sim has is of the h
         .only_on(Machines::Sim, |h| h.group_load_lags)
         .help("with cgroups, a VM's weight is divided by what its vCPUs last published of their \
                loads, as Linux 3.8 to 4.2 has it; false: by their loads of now");
+    HOUSEKEEPING_PPM: Maybe<Integer<u32>> = "housekeeping_ppm", Maybe(integer(0, 100_000, " millionths")) =>
+        .usually("460 of a server, 0 of the lab's computer")
+        .only_on(Machines::Sim, |h| h.housekeeping_ppm.is_some())
+        .help("time of each pCPU that tasks of the host take; its ticks then come a little late; 0: neither");
     EXIT_CYCLES: Maybe<Integer<u32>> = "exit_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
         .usually("the model's own")
         .only_on(Machines::Sim, |h| h.costs.exit_cycles.is_some())

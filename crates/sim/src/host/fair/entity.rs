@@ -63,6 +63,12 @@ impl Entity {
         self.weight = weight;
     }
 
+    /// It was taken off its pCPU for somebody who is in no queue, and is chosen among those who wait.
+    pub fn was_put(&mut self) {
+        self.parity = i64::MIN;
+        self.ran_ns = 0;
+    }
+
     #[inline]
     pub(super) fn virtual_ns(&self, ns: u64) -> i64 {
         if self.weight == WEIGHT_DEFAULT {

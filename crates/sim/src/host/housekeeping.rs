@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a host does beside running vCPUs: its own tasks, and timer interrupts that come late.
+//!
+//! Numbers are those that the kernel's documentation shows of an idle computer of eight CPUs
+//! (Documentation/trace/osnoise-tracer.rst and timerlat-tracer.rst).
+
+use crate::core::Core;
+use crate::engine::{Event, PcpuId, Rng, Table};
+
+/// Threads that interrupted a CPU: 88 in eight seconds.
+const TASKS_PER_S: u64 = 11;
+/// The longest piece of noise, against the mean one of a CPU that loses what the usual one does.
+const LONGEST: u32 = 5;
+/// How late a timer's interrupt came: 932, 2833, 769 and 935 ns. Ten times as late on a busy one.
+const LATE_NS: u32 = 1_367;
+const LATEST_NS: u32 = 10 * LATE_NS;
+/// Apart from the vCPUs' and the locks' random numbers.
+const FIRST_STREAM: u32 = 1 << 30;
+
+/// A host's own tasks, each pCPU's at random.
+pub struct Housekeeping {
+    each: Table<PcpuId, Rng>,
+    /// Mean length of a task, ns.
+    mean_ns: u32,
+}
+
+impl Housekeeping {
+    /// Tasks that take so many millionths of the time of each of `pcpus`.
+    pub fn new(pcpus: u32, ppm: u32, seed: u64) -> Housekeeping {
+        let rngs: Vec<Rng> = (0..pcpus).map(|p| Rng::new(seed, FIRST_STREAM + p)).collect();
+        Housekeeping { each: rngs.into(), mean_ns: (u64::from(ppm) * 1000 / TASKS_PER_S) as u32 }
+    }
+
+    /// How late the next tick of `p` comes, ns.
+    pub(super) fn late_ns(&mut self, p: PcpuId) -> u64 {
+        u64::from(self.each[p].exp(LATE_NS, LATEST_NS))
+    }
+
+    /// The next task of `p`.
+    pub(super) fn arm(&mut self, core: &mut Core, p: PcpuId) {
+        let mean_ns = (1_000_000_000 / TASKS_PER_S) as u32;
+        let after_ns = u64::from(self.each[p].exp(mean_ns, u32::MAX)).max(1);
+        core.events.arm(Event::HostTask(p), core.now_ns + after_ns);
+    }
+
+    /// How long a task of `p` runs, ns.
+    pub(super) fn length_ns(&mut self, p: PcpuId) -> u64 {
+        u64::from(self.each[p].exp(self.mean_ns, self.mean_ns.saturating_mul(LONGEST)))
+    }
+}
