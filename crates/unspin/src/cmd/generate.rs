@@ -84,3 +84,31 @@ fn line(name: &str, d: &Drawn) -> String {
         vms.join(" ")
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::{self, Select};
+    use crate::machine::lab::series;
+    use unspin_sim::{check, Host, Kernel};
+
+    #[test]
+    fn both_machines_take_what_is_drawn() {
+        let root = unspin_lab::source_tree();
+        let dir = std::env::temp_dir().join(format!("unspin-generate-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        for (name, drawn) in draw(&root.join("spaces/held-out.toml"), 3, 60).unwrap() {
+            let file = dir.join(&name);
+            fs::write(&file, &drawn.text).unwrap();
+            let loaded = load::scenario(&file, Some(&root.join("profiles"))).unwrap();
+            let plan = loaded.plan(&Select::default()).unwrap();
+            assert_eq!(plan.runs.len(), 6, "{}", drawn.text);
+            assert!(series(&drawn.kernel).is_ok(), "{}", drawn.text);
+            let host = Host::of_plan(&plan, Kernel::parse(&drawn.kernel).unwrap());
+            for run in &plan.runs {
+                assert!(check(&host, run).is_ok(), "{}", drawn.text);
+            }
+        }
+        fs::remove_dir_all(dir).unwrap();
+    }
+}
