@@ -13,7 +13,7 @@ PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 DEB_PACKAGES := debhelper dh-dkms
 TEST_DEB_PACKAGES := lintian mmdebstrap
 
-.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-diagnose test-programs lint house bench bench-sim-peer salib scenario-keys figures bench-locks diagnosis matrix matrix-full verify-full campaign soak soak-locks soak-debug deb test-deb clean
+.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-diagnose test-programs lint house bench bench-sim-peer salib scenario-keys figures bench-locks diagnosis matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-debug deb test-deb clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -108,6 +108,20 @@ LINUX := linux linux-hosts linux-two linux-flat linux-unpinned linux-eight libvi
 
 campaign-linux: build ## programs in Linux guests: main table, other hosts, sizes and layouts (three hours); out/campaign/linux
 	$(UNSPIN) bench $(LINUX:%=scenarios/%.toml) --machine emulated --out out/campaign/linux --resume
+
+# Scenarios that the simulator was not made by: other ones with each release. HELD_OUT_COUNT=3 is a look.
+HELD_OUT_COUNT ?= 24
+HELD_OUT := out/held-out
+
+held-out: build ## scenarios drawn by the release's seed, measured (two hours on one core); results/held-out.jsonl, docs/agreement.md
+	$(UNSPIN) generate spaces/held-out.toml --count $(HELD_OUT_COUNT) --out $(HELD_OUT)/scenarios
+	$(UNSPIN) bench $(HELD_OUT)/scenarios/*.toml --machine emulated --resume --out $(HELD_OUT)/measured
+	grep -hvE '^\{"record":"(progress|log)"' $(HELD_OUT)/measured/*/results.jsonl > results/held-out.jsonl
+	$(MAKE) agreement
+
+agreement: build ## how near the simulator comes to what results/ has of measured runs: docs/agreement.md
+	$(UNSPIN) agree --held-out results/held-out.jsonl --known results/known.jsonl --worlds 64 > $(HELD_OUT).md
+	mv $(HELD_OUT).md docs/agreement.md
 
 diagnosis: build ## what unspin diagnose says of VMs that lose time to known causes (half an hour on one core); out/diagnosis*
 	$(UNSPIN) bench scenarios/diagnosis.toml --machine emulated --out out/diagnosis --resume

@@ -19,6 +19,7 @@ mod write;
 
 pub use compute::document::documents;
 pub use compute::lock_table::{lock_tables, MatrixError};
+pub use compute::worlds::off as off_by_model_error;
 pub use diagnosis::{Diagnosis, Lost};
 pub use lock_table::LockTable;
 pub use read::check::printable_lines;

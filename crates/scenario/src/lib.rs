@@ -8,6 +8,7 @@
 //! module            what the module is set to under an arm
 //! parse             TOML to schema
 //! expand            schema to plan
+//! space             what scenarios are drawn from, and their files
 //! ```
 
 mod expand;
@@ -19,6 +20,7 @@ mod world;
 pub mod module;
 pub mod plan;
 pub mod result;
+pub mod space;
 
 pub use expand::hash::fingerprint;
 pub use expand::points::expand;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Worlds, as records name them.
 
+use crate::plan::{Asym, Coscheduling, LockKind, Run};
 use serde::{Deserialize, Serialize};
 
 /// A world: what a scenario does not know, drawn once. Its runs have the ids that the same runs have in
@@ -30,18 +31,48 @@ impl World {
 }
 
 /// How far measured ratios lie from the model's: the standard deviation of the difference of their
-/// logarithms, `least` + `grows` × the size of the model's logarithm.
+/// logarithms, `least` + `grows` × the size of the model's logarithm. Of runs that are not
+/// [familiar](ModelError::is_familiar) it is `strange` times as much.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelError {
     pub least: f64,
     pub grows: f64,
+    /// A factor, 1 or more.
+    #[serde(default = "no_more")]
+    pub strange: f64,
+}
+
+/// Of records that do not say it.
+fn no_more() -> f64 {
+    1.0
 }
 
 impl ModelError {
-    /// Standard deviation at the model's ratio whose logarithm is `outcome`.
-    pub fn deviation(&self, outcome: f64) -> f64 {
-        self.least + self.grows * outcome.abs()
+    /// Standard deviation of `run` at the model's ratio whose logarithm is `outcome`.
+    pub fn deviation(&self, run: &Run, outcome: f64) -> f64 {
+        let familiar = self.least + self.grows * outcome.abs();
+        if ModelError::is_familiar(run) {
+            familiar
+        } else {
+            self.strange * familiar
+        }
+    }
+
+    /// Whether a run is of the kind that the model's costs and its error were found by: VMs that are
+    /// alike, of one weight, each vCPU on a pCPU of its own among them, with ticket locks that PLE sees,
+    /// no turns, no shaping, and nothing of the host beside them.
+    pub fn is_familiar(run: &Run) -> bool {
+        let own_pcpu =
+            |pin: &Vec<u32>| pin.iter().enumerate().all(|(i, pcpu)| !pin[..i].contains(pcpu));
+        run.each.is_empty()
+            && run.weights.is_empty()
+            && !run.pin.is_empty()
+            && run.pin.iter().all(own_pcpu)
+            && (run.lock, run.cpl, run.hogs) == (LockKind::Ticket, 0, 0)
+            && run.linux.is_none()
+            && run.arm.coscheduling == Coscheduling::None
+            && run.arm.asym == Asym::default()
     }
 }
 
@@ -70,4 +101,43 @@ pub struct WorldInput {
     pub value: String,
     /// Where the range comes from.
     pub source: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Arm;
+
+    fn familiar() -> Run {
+        Run { pin: vec![vec![0, 1]; 2], ..Run::new(Vec::new(), 2, 2) }
+    }
+
+    #[test]
+    fn each_thing_that_is_new_makes_the_error_larger() {
+        let error = ModelError { least: 0.01, grows: 0.1, strange: 3.0 };
+        assert_eq!(error.deviation(&familiar(), -0.5), 0.01 + 0.1 * 0.5);
+        let arm = |arm: Arm| Run { arm, ..familiar() };
+        let usual = familiar().arm;
+        let others = [
+            Run { pin: Vec::new(), ..familiar() },
+            Run { pin: vec![vec![0, 0]; 2], ..familiar() },
+            Run { weights: vec![100, 200], ..familiar() },
+            Run { lock: LockKind::Mcs, ..familiar() },
+            Run { cpl: 3, ..familiar() },
+            Run { hogs: 1, ..familiar() },
+            arm(Arm { coscheduling: Coscheduling::Con, ..usual.clone() }),
+            arm(Arm { asym: Asym { time: true, ..Asym::default() }, ..usual }),
+        ];
+        for run in others {
+            let of = error.deviation(&run, 0.5);
+            assert!((of - 3.0 * error.deviation(&familiar(), 0.5)).abs() < 1e-12, "{run:?}");
+        }
+    }
+
+    #[test]
+    fn records_from_before_have_one_error_for_all() {
+        let error: ModelError = serde_json::from_str(r#"{"least":0.005,"grows":0.05}"#).unwrap();
+        let strange = Run { hogs: 1, ..familiar() };
+        assert_eq!(error.deviation(&strange, 0.2), error.deviation(&familiar(), 0.2));
+    }
 }

@@ -222,7 +222,7 @@ fn a_scenario_is_simulated_alike_by_any_number_of_threads() {
         .unwrap();
     let agreed = unspin(&["agree", "--seeds", "1", results]);
     assert!(agreed.status.success(), "{}", String::from_utf8_lossy(&agreed.stderr));
-    assert!(String::from_utf8_lossy(&agreed.stdout).contains("| `ebizzy` | 2 | flat | hvs |"));
+    assert!(String::from_utf8_lossy(&agreed.stdout).contains("| `ebizzy` | 2 × 16 | flat | hvs |"));
     fails(&["bench", "demo", "--machine", "sim", "--kernel", "2.6"], 2, "allowed: 2012, 3.19, 6.1");
     std::fs::remove_file(file).unwrap();
     std::fs::remove_dir_all(dir).unwrap();
@@ -585,4 +585,47 @@ fn the_pictures_of_a_matrix_go_where_they_are_told() {
         assert!(text.contains(&format!("]({link})")), "{link}: {text}");
     }
     std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn what_is_drawn_goes_where_nothing_else_is() {
+    let dir = std::env::temp_dir().join(format!("unspin-cli-{}-drawn", std::process::id()));
+    let out = dir.to_str().unwrap();
+    let draw = |count, seed| {
+        ["generate", "spaces/held-out.toml", "--count", count, "--seed", seed, "--out", out]
+    };
+    let said = unspin(&draw("3", "5"));
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+    let first = read("held-out-01.toml");
+    assert!(unspin(&draw("4", "5")).status.success());
+    assert_eq!(first, read("held-out-01.toml"), "the first of more are the same");
+    assert!(unspin(&draw("4", "6")).status.success());
+    assert_ne!(first, read("held-out-01.toml"));
+    fails(&draw("3", "6"), 2, "held-out-04.toml there is none of them; give an empty directory");
+    fails(&draw("0", "6"), 2, "0 is not in 1..=1000");
+    std::fs::remove_dir_all(&dir).unwrap();
+    let file = scratch("space.toml", "title = 3\n");
+    let wrong = ["generate", file.to_str().unwrap(), "--count", "1", "--out", out];
+    fails(&wrong, 2, "space.toml: TOML parse error at line 1");
+    std::fs::remove_file(file).unwrap();
+    fails(&["generate", "/nonexistent", "--count", "1", "--out", out], 2, "/nonexistent: No such");
+}
+
+#[test]
+fn wrong_known_ratios_are_2_and_placed() {
+    let right = r#"{"scenario":"components","kernel":"6.12","profile":"dbench","vms":2,"cgroup":"flat","arm":"hvs","performance":1.1}"#;
+    let cases = [
+        (right.replace("1.1}", "0}"), ":1: `performance`: it is a number above 0"),
+        (right.replace("hvs", "cch"), ":1: scenario components has no such arm at such a point"),
+        (right.replace("6.12", "9.9"), "machine sim does not model kernel 9.9"),
+        (right.replace("components", "nosuch"), "no scenario nosuch"),
+        (right.replace("\"vms\"", "\"vmz\""), ":1: unknown field `vmz`"),
+    ];
+    for (text, words) in cases {
+        let file = scratch("known.jsonl", &text);
+        fails(&["agree", "--known", file.to_str().unwrap()], 2, words);
+        std::fs::remove_file(file).unwrap();
+    }
+    fails(&["agree"], 2, "required");
 }

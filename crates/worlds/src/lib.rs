@@ -40,7 +40,7 @@ pub use morris::{effects, trajectories, Effect};
 pub use order::{order, Order, Pair};
 pub use quantile::{normal_quantile, quantile};
 pub use sample::{point, DIMENSIONS_MAX, SAMPLES_MAX};
-pub use score::{covers, interval_score, no_change_score};
+pub use score::{covers, interval_score, no_change_score, share_interval};
 pub use share::Share;
 pub use sobol::{design as sobol_design, shares as sobol_shares, SobolShare};
 pub use table::{Columns, Design, TableError};

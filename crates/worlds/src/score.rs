@@ -3,6 +3,8 @@
 
 /// What a 90 % band leaves out.
 const ALPHA: f64 = 0.1;
+/// Two-sided 90 % of the normal distribution.
+const Z: f64 = 1.645;
 
 /// Whether the band from `low` to `high` has `measured`, all of them ratios above 0.
 pub fn covers(low: f64, high: f64, measured: f64) -> bool {
@@ -21,4 +23,14 @@ pub fn interval_score(low: f64, high: f64, measured: f64) -> f64 {
 /// The same of who says that nothing changes: a ratio of 1, and no width.
 pub fn no_change_score(measured: f64) -> f64 {
     interval_score(1.0, 1.0, measured)
+}
+
+/// The 90 % interval of a share of which `hits` of `of` were seen (E. B. Wilson, "Probable inference, the
+/// law of succession, and statistical inference", JASA 1927); `None` of nothing.
+pub fn share_interval(hits: usize, of: usize) -> Option<[f64; 2]> {
+    let (n, z2) = (of as f64, Z * Z);
+    let share = hits as f64 / n;
+    let middle = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
+    let half = Z / (1.0 + z2 / n) * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
+    (of > 0).then(|| [(middle - half).max(0.0), (middle + half).min(1.0)])
 }

@@ -155,6 +155,22 @@ proptest! {
         }
     }
 
+    #[test]
+    fn intervals_of_shares_hold_the_share_and_shrink(hits in 0usize..50, more in 0usize..50) {
+        let of = hits + more;
+        let Some([low, high]) = share_interval(hits, of) else {
+            prop_assert_eq!(of, 0);
+            return Ok(());
+        };
+        let share = hits as f64 / of as f64;
+        prop_assert!(0.0 <= low && low <= share + 1e-12 && share <= high + 1e-12 && high <= 1.0);
+        let [other_low, other_high] = share_interval(10 * hits, 10 * of).unwrap();
+        prop_assert!(other_high - other_low < high - low);
+        // Hits and misses change places.
+        let [mirror_low, mirror_high] = share_interval(more, of).unwrap();
+        prop_assert!((low + mirror_high - 1.0).abs() < 1e-9 && (high + mirror_low - 1.0).abs() < 1e-9);
+    }
+
     /// What was written is read again, whatever the order of the columns.
     #[test]
     fn designs_come_back(points in prop::collection::vec(prop::collection::vec(0.0..1.0f64, 3), 1..20)) {
@@ -198,4 +214,11 @@ fn a_design_with_other_columns_is_refused() {
     assert!(said("a,b\n0.5,1.5\n").contains("line 2, column b: \"1.5\""));
     assert!(said("a,b\n0.5\n").contains("not CSV"));
     assert!(said("a,b\n").contains("no worlds"));
+}
+
+/// Wilson's interval of 3 of 10 at 90 %, by hand: (0.3 + 0.1353) / 1.2706 -+ 1.645 / 1.2706 * 0.1666.
+#[test]
+fn an_interval_of_a_share_is_wilsons() {
+    let [low, high] = share_interval(3, 10).unwrap();
+    assert!((low - 0.1269).abs() < 1e-3 && (high - 0.5583).abs() < 1e-3, "{low} {high}");
 }

@@ -6,7 +6,8 @@ use crate::read::dedupe::{point_of, Point};
 use crate::read::input::Stream;
 use crate::worlds::{Bands, Decides, InputRow, OrderRow, PairRow, Reason, Screened, WorldsMade};
 use std::collections::{BTreeMap, BTreeSet};
-use unspin_scenario::result::{Begin, RunResult, World, WorldDesign};
+use unspin_scenario::plan::Run;
+use unspin_scenario::result::{Begin, ModelError, RunResult, World, WorldDesign};
 use unspin_worlds as stat;
 use unspin_worlds::{Band, Share};
 
@@ -182,11 +183,18 @@ pub(crate) fn outcome(w: &Seen, (arm, base): (u32, u32), over: Over) -> Option<f
     if arm == base {
         return Some(ratio);
     }
+    let run = &w.runs.get(&arm)?.run;
     let error = w.world.error.and_then(|error| {
         let input = w.world.inputs.iter().find(|i| i.name == World::MODEL_ERROR)?;
-        Some(error.deviation(ratio) * stat::normal_quantile(input.at))
+        Some(off(&error, run, ratio, input.at))
     });
     Some(ratio + error.unwrap_or(0.0))
+}
+
+/// What the model's error adds to the logarithm of a run's ratio, `outcome`, where the error lies at `at`
+/// in its range, from 0 to 1.
+pub fn off(error: &ModelError, run: &Run, outcome: f64, at: f64) -> f64 {
+    error.deviation(run, outcome) * stat::normal_quantile(at)
 }
 
 /// Coordinates and outcomes of the worlds that have one.
@@ -242,10 +250,12 @@ fn designed_shares(
     let shares = stat::sobol_shares(varied.len(), &outcomes, SEED);
     let known: Vec<f64> = outcomes.iter().copied().flatten().collect();
     let runs = variance(&known);
-    let error = worlds.values().next().and_then(|w| w.world.error).map_or(0.0, |error| {
-        let squares = sample.iter().map(|x| error.deviation(*x).powi(2));
-        squares.sum::<f64>() / sample.len().max(1) as f64
+    let of_first = worlds.values().next().and_then(|w| {
+        let (error, run) = (w.world.error?, &w.runs.get(&ids.0)?.run);
+        let squares = sample.iter().map(|x| error.deviation(run, *x).powi(2));
+        Some(squares.sum::<f64>() / sample.len().max(1) as f64)
     });
+    let error = of_first.unwrap_or(0.0);
     let part = if runs + error > 0.0 { runs / (runs + error) } else { 0.0 };
     let mut names: Vec<String> = varied.iter().map(|i| all[*i].clone()).collect();
     let mut shares: Vec<(Share, Option<Share>)> =

@@ -13,7 +13,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "apply",
         ],
     ),
-    ("Measure", &["plan", "bench", "report", "replay"]),
+    ("Measure", &["plan", "bench", "report", "replay", "generate"]),
     ("Predict", &["model", "figures", "agree"]),
     ("Locks in programs", &["run"]),
     ("Emulated computers, and the shell", &["lab", "completions", "man", "help"]),

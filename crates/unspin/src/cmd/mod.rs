@@ -9,6 +9,7 @@ mod completions;
 mod diagnose;
 mod export;
 mod figures;
+mod generate;
 mod guard;
 mod help;
 mod lab;
@@ -46,6 +47,8 @@ enum Command {
     Report(report::Args),
     /// Compare measured results with the simulator.
     Agree(agree::Args),
+    /// Draw scenarios from a space by a seed, and write them.
+    Generate(generate::Args),
     /// Make the papers' figures again on the simulator and compare.
     Figures(figures::Args),
     /// Say how far applications scale on a machine, and in a VM that shares it.
@@ -106,6 +109,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Bench(a) => bench::run(&a),
         Command::Report(a) => report::run(&a),
         Command::Agree(a) => agree::run(&a),
+        Command::Generate(a) => generate::run(&a),
         Command::Figures(a) => figures::run(&a),
         Command::Model(a) => model::run(&a),
         Command::Load(a) => load::run(&a),

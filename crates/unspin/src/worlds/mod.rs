@@ -6,5 +6,5 @@ mod inputs;
 mod plans;
 pub mod time;
 
-pub use inputs::Inputs;
+pub use inputs::{Inputs, ERROR};
 pub use plans::{Design, Source};

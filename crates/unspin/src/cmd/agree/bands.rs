@@ -2,17 +2,17 @@
 //! Bands over worlds of the model's own costs against what was measured: how many cover it, and what
 //! they score.
 
-use super::count::{order, percent, Agreement, Job};
-use super::row::{rows, Key, Pair, Row};
+use super::count::Job;
+use super::row::{median, rows, Key, Pair, Row};
 use crate::worlds::time::{self, length_ms};
-use crate::worlds::Inputs;
-use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
+use crate::worlds::{Inputs, ERROR};
+use std::collections::BTreeMap;
 use std::time::Instant;
+use unspin_report::off_by_model_error;
 use unspin_scenario::plan::{HostModel, Run};
+use unspin_scenario::result::ModelError;
 use unspin_sim::{simulate, Costs, Host};
-use unspin_worlds::{covers, interval_score, no_change_score, point, Band};
+use unspin_worlds::{covers, interval_score, point, Band};
 
 /// Of the sample: all points have the same worlds, and nothing else has these.
 const SEED: u64 = 0;
@@ -30,9 +30,10 @@ pub(super) fn jobs(key: &Key, host: &Host, run: &Run, worlds: u32) -> Vec<Job> {
     let inputs = Inputs::of_model(model(host));
     let job = |world| {
         let at = point(world, inputs.all.len(), SEED);
+        let error = inputs.error(&at);
         let costs = host.costs.with(&inputs.costs(&at, &host.costs));
         let run = Run { seed: inputs.seed(&at, SEED), ..run.clone() };
-        Job { key: key.clone(), world, host: Host { costs, ..host.clone() }, run }
+        Job { key: key.clone(), world, error, host: Host { costs, ..host.clone() }, run }
     };
     (0..worlds).map(job).collect()
 }
@@ -56,160 +57,71 @@ pub(super) fn say_time(jobs: &[Job]) -> anyhow::Result<()> {
     Ok(time::say(&what, takes, cpus, "fewer worlds, or fewer files")?)
 }
 
-/// Scores of all arms but the baselines.
-#[derive(Debug, Serialize)]
-pub(super) struct Scores {
-    arms: usize,
-    /// Arms within 10 points of what was measured.
-    within_10: usize,
-    order: Order,
-    worlds: Option<u32>,
-    /// The share of 90 % bands that have what was measured; this and the scores are null without
-    /// worlds.
-    coverage_90: Option<f64>,
-    /// Mean interval score, in logarithms of ratios, and that of who says that nothing changes.
-    interval_score: Option<f64>,
-    interval_score_no_change: Option<f64>,
-    /// Mean size of the logarithm of measured over foretold, and of measured over no change.
-    log_error: Option<f64>,
-    log_error_no_change: Option<f64>,
-}
-
-/// Pairs of arms that both machines tell apart by 5 points.
-#[derive(Debug, Serialize)]
-struct Order {
-    right: usize,
-    of: usize,
-}
-
 /// An arm's measured ratio, and its band.
-struct Judged<'a> {
-    key: &'a Key,
-    measured: f64,
-    band: Band,
-}
-
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let all: Vec<f64> = values.collect();
-    (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
-}
-
-pub(super) fn scores(pairs: &BTreeMap<Key, Pair>, worlds: Option<u32>) -> Scores {
-    let judged = judged(pairs);
-    let mut rows = rows(pairs);
-    if worlds.is_some() {
-        // The point of a band is its median.
-        for row in &mut rows {
-            let band = judged.iter().find(|j| j.key == row.key).map(|j| j.band.p50);
-            row.performance.1 = band.unwrap_or(row.performance.1);
-        }
-    }
-    let (of, right) = order(&rows);
-    let all = Agreement::of(&rows.iter().collect::<Vec<&Row>>());
-    let with_worlds = |value: Option<f64>| value.filter(|_| worlds.is_some());
-    let points = || rows.iter().filter(|r| !r.is_baseline && r.performance.0 > 0.0);
-    let size = |ratio: f64| ratio.ln().abs();
-    Scores {
-        arms: all.arms,
-        within_10: all.performance,
-        order: Order { right, of },
-        worlds,
-        coverage_90: with_worlds(mean(judged.iter().map(|j| f64::from(u8::from(j.covers()))))),
-        interval_score: with_worlds(mean(judged.iter().map(Judged::score))),
-        interval_score_no_change: with_worlds(mean(
-            judged.iter().map(|j| no_change_score(j.measured)),
-        )),
-        log_error: mean(
-            points()
-                .filter(|r| r.performance.1 > 0.0)
-                .map(|r| size(r.performance.0 / r.performance.1)),
-        ),
-        log_error_no_change: mean(points().map(|r| size(r.performance.0))),
-    }
+pub(super) struct Judged<'a> {
+    pub key: &'a Key,
+    pub measured: f64,
+    pub band: Band,
+    /// Median and standard deviation of the logarithms of the worlds' ratios, without the model's error.
+    pub costs_alone: (f64, f64),
+    /// Whether the model's error was found by arms of its kind.
+    pub is_familiar: bool,
 }
 
 impl Judged<'_> {
-    fn covers(&self) -> bool {
+    pub fn covers(&self) -> bool {
         covers(self.band.p05, self.band.p95, self.measured)
     }
 
-    fn score(&self) -> f64 {
+    pub fn score(&self) -> f64 {
         interval_score(self.band.p05, self.band.p95, self.measured)
     }
 }
 
 /// Arms but the baselines that have a band and did something where they were measured.
-fn judged(pairs: &BTreeMap<Key, Pair>) -> Vec<Judged<'_>> {
-    let inputs = Inputs::of_model(HostModel::Lab);
+pub(super) fn judged(pairs: &BTreeMap<Key, Pair>) -> Vec<Judged<'_>> {
     let of = |row: Row<'_>| {
         let same = |k: &Key| Key { arm: row.key.arm.clone(), ..k.clone() } == *row.key;
-        let base = pairs.iter().find(|(k, p)| p.is_baseline && same(k)).map(|(_, p)| p);
-        let arm = pairs.get(row.key);
-        (row.is_baseline, row.performance.0, arm, base)
-    };
-    let mut all = Vec::new();
-    for row in rows(pairs) {
-        let key = row.key;
-        let (is_baseline, measured, arm, base) = of(row);
-        let (Some(arm), Some(base)) = (arm, base) else { continue };
-        let outcome = |(world, speed): (&u32, &f64)| {
-            let ratio = (speed / base.worlds.get(world)?).ln();
-            let at = point(*world, inputs.all.len(), SEED);
-            let error = if arm.has_own_ranges { 0.0 } else { inputs.error(&at, ratio) };
-            ratio.is_finite().then_some(ratio + error)
+        let (key, arm) = pairs.get_key_value(row.key)?;
+        let base = pairs.iter().find(|(k, p)| p.is_baseline && same(k)).map(|(_, p)| p)?;
+        let run = arm.run.as_ref()?;
+        let pure = |world: &u32| {
+            let ratio = (arm.worlds[world] / base.worlds.get(world)?).ln();
+            ratio.is_finite().then_some((*world, ratio))
         };
-        let outcomes: Vec<f64> = arm.worlds.iter().filter_map(outcome).collect();
-        if let Some(band) = Band::of(&outcomes).filter(|_| !is_baseline && measured > 0.0) {
-            all.push(Judged { key, measured, band });
-        }
-    }
-    all
+        let pure: Vec<(u32, f64)> = arm.worlds.keys().filter_map(pure).collect();
+        let with_error = |(world, ratio): &(u32, f64)| {
+            let at = arm.errors.get(world);
+            ratio + at.map_or(0.0, |at| off_by_model_error(&ERROR, run, *ratio, *at))
+        };
+        let outcomes: Vec<f64> = pure.iter().map(with_error).collect();
+        let band = Band::of(&outcomes)?;
+        let pure: Vec<f64> = pure.into_iter().map(|(_, ratio)| ratio).collect();
+        let (costs_alone, is_familiar) = (middle_and_spread(&pure)?, ModelError::is_familiar(run));
+        let measured = row.performance.0;
+        let counts = !row.is_baseline && measured > 0.0;
+        counts.then_some(Judged { key, measured, band, costs_alone, is_familiar })
+    };
+    rows(pairs).into_iter().filter_map(of).collect()
 }
 
-/// The same scores for people, scenario by scenario.
-pub(super) fn section(pairs: &BTreeMap<Key, Pair>) -> String {
-    let judged = judged(pairs);
-    let mut text = "\n## Bands\n\nWhere 90 % of worlds have an arm, against what was measured. The \
-                    interval score is in logarithms of ratios: a band's width, and 20 times what it \
-                    misses by; less is better. \"No change\" says 1, without a width.\n\n\
-                    | scenario | kernel | arms | covered | median width | interval score | no change |\n\
-                    |---|---|---|---|---|---|---|\n"
-        .to_string();
-    let parts: BTreeSet<(&str, &str)> =
-        judged.iter().map(|j| (j.key.scenario.as_str(), j.key.kernel.as_str())).collect();
-    for part in parts {
-        let of: Vec<&Judged> = judged
-            .iter()
-            .filter(|j| (j.key.scenario.as_str(), j.key.kernel.as_str()) == part)
-            .collect();
-        let covered = of.iter().filter(|j| j.covers()).count();
-        let mut widths: Vec<f64> = of.iter().map(|j| j.band.p95 / j.band.p05).collect();
-        widths.sort_by(f64::total_cmp);
-        let width = unspin_worlds::quantile(&widths, 0.5).unwrap_or(1.0);
-        let score = |value: Option<f64>| value.map_or("-".to_string(), |x| format!("{x:.3}"));
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {covered} ({:.0} %) | x {width:.2} | {} | {} |",
-            part.0,
-            part.1,
-            of.len(),
-            percent(covered, of.len()),
-            score(mean(of.iter().map(|j| j.score()))),
-            score(mean(of.iter().map(|j| no_change_score(j.measured)))),
-        );
-    }
-    text
+/// Median and standard deviation.
+fn middle_and_spread(values: &[f64]) -> Option<(f64, f64)> {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let spread = (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n).sqrt();
+    Some((median(values.to_vec())?, spread))
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::super::row::tests::{key, pair};
     use super::*;
 
-    fn with_worlds(measured: f64, worlds: &[f64], is_baseline: bool) -> Pair {
+    pub fn with_worlds(measured: f64, worlds: &[f64], is_baseline: bool) -> Pair {
         let worlds = (0..).zip(worlds.iter().copied()).collect();
-        Pair { worlds, ..pair(measured, 100.0, is_baseline) }
+        let errors = (0..100).map(|i| (i, f64::from(i) / 100.0 + 0.005)).collect();
+        Pair { worlds, errors, ..pair(measured, 100.0, is_baseline) }
     }
 
     #[test]
@@ -227,12 +139,6 @@ mod tests {
         // The baseline differs by a factor of two between worlds, the ratio by the model's error alone.
         assert!((of("hvs").band.p50 - 1.2).abs() < 0.01 && of("hvs").covers());
         assert!(!of("off").covers() && of("off").score() > 10.0);
-        let s = scores(&pairs, Some(100));
-        assert_eq!((s.arms, s.within_10, s.coverage_90), (2, 1, Some(0.5)));
-        assert!(s.interval_score > s.interval_score_no_change.map(|_| 0.0));
-        let without = scores(&pairs, None);
-        assert_eq!((without.arms, without.coverage_90), (2, None));
-        assert!(section(&pairs).contains("| s-1 | 6.12 | 2 | 1 (50 %) |"));
     }
 
     #[test]

@@ -9,6 +9,8 @@ use unspin_sim::Host;
 pub struct Job {
     pub key: Key,
     pub world: u32,
+    /// Where in its range the model's own error lies there, from 0 to 1.
+    pub error: Option<f64>,
     pub host: Host,
     pub run: Run,
 }
@@ -33,23 +35,23 @@ pub fn order(rows: &[Row]) -> (usize, usize) {
 
 /// How many of some rows agree.
 pub struct Agreement {
-    pub rows: usize,
-    /// Rows but the baselines.
+    /// Those but the baselines.
     pub arms: usize,
     pub performance: usize,
     pub inefficiency: usize,
-    pub both: usize,
+    /// Rows that say what it is.
+    pub of_inefficiency: usize,
 }
 
 impl Agreement {
     pub fn of(rows: &[&Row]) -> Agreement {
         let arms = || rows.iter().filter(|r| !r.is_baseline);
+        let told = || rows.iter().filter(|r| r.inefficiency.is_some());
         Agreement {
-            rows: rows.len(),
             arms: arms().count(),
             performance: arms().filter(|r| r.performance_agrees()).count(),
-            inefficiency: rows.iter().filter(|r| r.inefficiency_agrees()).count(),
-            both: arms().filter(|r| r.performance_agrees() && r.inefficiency_agrees()).count(),
+            inefficiency: told().filter(|r| r.inefficiency_agrees()).count(),
+            of_inefficiency: told().count(),
         }
     }
 }

@@ -57,7 +57,7 @@ impl Own {
             let plan = plan.ok()?;
             let run = plan.runs.iter().find(|r| r.id == usual.id)?.clone();
             let host = Host { costs: host.costs.with(&plan.costs), ..host.clone() };
-            Some(Job { key: key.clone(), world: index as u32, host, run })
+            Some(Job { key: key.clone(), world: index as u32, error: None, host, run })
         };
         let of = self.design.points.len();
         let jobs: Vec<Job> = (0..of).filter_map(job).collect();

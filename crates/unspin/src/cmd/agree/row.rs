@@ -2,13 +2,26 @@
 //! What is compared: figures of an arm at a point, measured and simulated, against the baseline's.
 
 use std::collections::BTreeMap;
+use unspin_scenario::plan::Run;
 
 /// Performance and inefficiency agree where they lie no further apart.
 pub const AGREES: f64 = 0.10;
 
+/// Whether the simulator's authors had seen what was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// It was drawn by a seed and measured before anybody simulated it.
+    HeldOut,
+    /// Nothing is said of it.
+    Given,
+    /// It was there while the simulator was made.
+    Known,
+}
+
 /// What is compared: one arm at one point of one kernel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
+    pub kind: Kind,
     pub scenario: String,
     /// Of machine `threads`: what is compared is locks.
     pub threads: bool,
@@ -22,15 +35,18 @@ pub struct Key {
     pub arm: String,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Pair {
     pub measured: Vec<Figures>,
     pub simulated: Vec<Figures>,
     pub is_baseline: bool,
     /// Units a second of each world, or seed.
     pub worlds: BTreeMap<u32, f64>,
-    /// They are of ranges that the scenario names, and not of the model's own.
-    pub has_own_ranges: bool,
+    /// Where in its range the model's own error lies in each world, from 0 to 1; none where the scenario
+    /// names ranges of its own, or where seeds differ alone.
+    pub errors: BTreeMap<u32, f64>,
+    /// A run of it.
+    pub run: Option<Run>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +77,7 @@ pub fn waste(all: &[Figures]) -> Option<f64> {
 /// One line of the table.
 pub struct Row<'a> {
     pub key: &'a Key,
+    pub run: Option<&'a Run>,
     pub performance: (f64, f64),
     pub inefficiency: Option<(f64, f64)>,
     pub is_baseline: bool,
@@ -71,27 +88,33 @@ impl Row<'_> {
         (self.performance.0 - self.performance.1).abs() <= AGREES
     }
 
+    /// Whether who says that nothing changes agrees.
+    pub fn no_change_agrees(&self) -> bool {
+        (self.performance.0 - 1.0).abs() <= AGREES
+    }
+
     pub fn inefficiency_agrees(&self) -> bool {
         self.inefficiency.is_none_or(|(a, b)| (a - b).abs() <= AGREES)
     }
 }
 
-pub fn rows(pairs: &BTreeMap<Key, Pair>) -> Vec<Row<'_>> {
+pub fn rows<'a>(pairs: &'a BTreeMap<Key, Pair>) -> Vec<Row<'a>> {
     let baseline = |key: &Key| {
         let same = |k: &Key| Key { arm: key.arm.clone(), ..k.clone() } == *key;
         let (_, pair) = pairs.iter().find(|(k, p)| p.is_baseline && same(k))?;
         Some((speed(&pair.measured)?, speed(&pair.simulated)?))
     };
-    let row = |key, pair: &Pair| {
+    let row = |(key, pair): (&'a Key, &'a Pair)| {
         let (measured, simulated) = baseline(key).filter(|(a, b)| *a > 0.0 && *b > 0.0)?;
         Some(Row {
             key,
+            run: pair.run.as_ref(),
             performance: (speed(&pair.measured)? / measured, speed(&pair.simulated)? / simulated),
             inefficiency: waste(&pair.measured).zip(waste(&pair.simulated)),
             is_baseline: pair.is_baseline,
         })
     };
-    pairs.iter().filter_map(|(key, pair)| row(key, pair)).collect()
+    pairs.iter().filter_map(row).collect()
 }
 
 #[cfg(test)]
@@ -106,7 +129,8 @@ pub mod tests {
             simulated: figures(simulated),
             is_baseline,
             worlds,
-            has_own_ranges: false,
+            errors: BTreeMap::new(),
+            run: Some(Run::new(Vec::new(), 2, 4)),
         }
     }
 
@@ -114,6 +138,7 @@ pub mod tests {
         let (kernel, profile) = ("6.12".to_string(), "ebizzy".to_string());
         let (lock, arm) = (String::new(), arm.to_string());
         Key {
+            kind: Kind::Given,
             scenario: "s-1".to_string(),
             threads: false,
             kernel,

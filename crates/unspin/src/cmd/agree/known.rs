@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Measured ratios whose records are not kept: a line of JSON each, of a scenario that is here.
+
+use super::count::Job;
+use super::row::{Figures, Key, Kind, Pair};
+use super::{bands, measured, Args};
+use crate::exit::Usage;
+use crate::load::{self, Select};
+use crate::machine::sim;
+use serde::Deserialize;
+use std::collections::btree_map::Entry;
+use std::collections::BTreeMap;
+use std::path::Path;
+use unspin_scenario::plan::{Plan, Run};
+use unspin_scenario::Named;
+use unspin_sim::Host;
+
+/// An arm at a point, as it was measured.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Measured {
+    /// Name of the scenario.
+    scenario: String,
+    kernel: String,
+    profile: String,
+    vms: u32,
+    cgroup: String,
+    /// Where the scenario sweeps locks, the one it is compared under.
+    #[serde(default)]
+    lock: String,
+    arm: String,
+    /// Throughput against the baseline's, above 0.
+    performance: f64,
+    /// Share of CPU time that is wasted, where it was noted.
+    #[serde(default)]
+    inefficiency: Option<f64>,
+}
+
+/// What is to be simulated for the ratios of `file`, and in `pairs` what was measured.
+pub(super) fn jobs(
+    args: &Args,
+    file: &Path,
+    pairs: &mut BTreeMap<Key, Pair>,
+) -> anyhow::Result<Vec<Job>> {
+    let shown = file.display();
+    let text = std::fs::read_to_string(file).map_err(|e| Usage(format!("{shown}: {e}")))?;
+    let mut plans: BTreeMap<String, Plan> = BTreeMap::new();
+    let mut jobs = Vec::new();
+    for (n, line) in (1..).zip(text.lines()) {
+        let wrong = |why: &str| Usage(format!("{shown}:{n}: {why}"));
+        let row: Measured = serde_json::from_str(line).map_err(|e| wrong(&e.to_string()))?;
+        if !(row.performance > 0.0 && row.performance.is_finite()) {
+            return Err(wrong("`performance`: it is a number above 0").into());
+        }
+        let plan = match plans.entry(row.scenario.clone()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let loaded = load::scenario(Path::new(&row.scenario), None)?;
+                new.insert(loaded.plan(&Select::default())?)
+            }
+        };
+        let Some(run) = plan.runs.iter().find(|run| is_of(&row, run)) else {
+            let why = format!("scenario {} has no such arm at such a point", row.scenario);
+            return Err(wrong(&why).into());
+        };
+        let host = Host::of_plan(plan, sim::kernel(&row.kernel)?);
+        let key = key(&row, run);
+        pairs.insert(key.clone(), pair(&row, run));
+        jobs.extend(match args.worlds {
+            Some(worlds) => bands::jobs(&key, &host, run, worlds),
+            None => measured::seeds(&key, &host, run, args.seeds),
+        });
+    }
+    Ok(jobs)
+}
+
+fn is_of(row: &Measured, run: &Run) -> bool {
+    !run.alone
+        && (&run.profile, run.vms, &run.arm.name) == (&row.profile, row.vms, &row.arm)
+        && (run.cgroup.called(), &run.lock_group) == (row.cgroup.as_str(), &row.lock)
+}
+
+fn key(row: &Measured, run: &Run) -> Key {
+    Key {
+        kind: Kind::Known,
+        scenario: row.scenario.clone(),
+        threads: false,
+        kernel: row.kernel.clone(),
+        cgroup: run.cgroup as u8,
+        profile: row.profile.clone(),
+        vms: row.vms,
+        vcpus: run.vcpus,
+        lock: row.lock.clone(),
+        arm: row.arm.clone(),
+    }
+}
+
+/// The baseline's work counts as 1.
+fn pair(row: &Measured, run: &Run) -> Pair {
+    let figures = Figures { units_per_s: row.performance, inefficiency: row.inefficiency };
+    Pair {
+        measured: vec![figures],
+        is_baseline: run.arm.name == run.baseline,
+        run: Some(run.clone()),
+        ..Pair::default()
+    }
+}
