@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use unspin_scenario::space::{seed_of_release, Drawn, Space};
+use unspin_scenario::space::{draw, seed_of_release, Drawn, Space};
 use unspin_scenario::{parse_scenario, Scenario};
 
 const TEXT: &str = include_str!("../../../spaces/held-out.toml");
@@ -34,8 +34,8 @@ proptest! {
 
     #[test]
     fn a_draw_is_a_scenario_that_both_machines_take(seed in any::<u32>(), index in 0u32..1000) {
-        let drawn = space().scenario(seed.into(), index).unwrap();
-        prop_assert_eq!(&drawn, &space().scenario(seed.into(), index).unwrap());
+        let drawn = draw(&space(), seed.into(), index).unwrap();
+        prop_assert_eq!(&drawn, &draw(&space(), seed.into(), index).unwrap());
         let scenario = read(&drawn);
         for machine in ["emulated", "sim"] {
             let refused = scenario.refused_by(machine, |_| true);
@@ -56,7 +56,7 @@ proptest! {
 
     #[test]
     fn what_is_drawn_is_what_stands_in_the_file(seed in any::<u32>(), index in 0u32..1000) {
-        let drawn = space().scenario(seed.into(), index).unwrap();
+        let drawn = draw(&space(), seed.into(), index).unwrap();
         let scenario = read(&drawn);
         prop_assert_eq!(&scenario.kernels, &vec![drawn.kernel.clone()]);
         prop_assert_eq!(&scenario.sweep.profiles, &vec![drawn.profile.clone()]);
@@ -73,7 +73,7 @@ fn all_there_is_to_choose_is_chosen() {
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let mut texts: BTreeSet<String> = BTreeSet::new();
     for index in 0..500 {
-        let d = space().scenario(7, index).unwrap();
+        let d = draw(&space(), 7, index).unwrap();
         let vms = d.vms.iter().flat_map(|vm| {
             [format!("{} vcpus", vm.vcpus), format!("weight {}", vm.weight), vm.lock.to_string()]
         });
@@ -125,6 +125,6 @@ fn what_is_wrong_with_a_space_is_named() {
 #[test]
 fn a_space_in_which_nothing_can_be_drawn_says_so() {
     let text = TEXT.replace("vms = [2, 3, 4]", "vms = [1]");
-    let said = Space::parse(&text).unwrap().scenario(1, 0).unwrap_err().to_string();
+    let said = draw(&Space::parse(&text).unwrap(), 1, 0).unwrap_err().to_string();
     assert!(said.contains("no scenario can be drawn"), "{said}");
 }

@@ -1,15 +1,43 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Draws, and the scenario that is written from them.
 
-use super::{arm_name, Drawn, DrawnVm, Known, Space, SpaceError};
+use super::read::{arm_name, Known, Space, SpaceError};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
+
+/// Most scenarios of a seed.
+pub const COUNT_MAX: u32 = 1000;
 
 /// Draws of one scenario until there is one.
 const TRIES: u32 = 1000;
 
+/// What is drawn of one scenario.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Drawn {
+    pub kernel: String,
+    pub profile: String,
+    pub pin: String,
+    pub cgroups: String,
+    pub vms: Vec<DrawnVm>,
+    /// Names, the baseline's first.
+    pub arms: Vec<String>,
+    /// The scenario, as its file has it.
+    pub text: String,
+}
+
+/// One VM of a scenario that is drawn.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DrawnVm {
+    pub vcpus: u32,
+    /// cpu.weight.
+    pub weight: u32,
+    /// As scenarios write it.
+    pub lock: Value,
+}
+
 /// The number that a text stands for: the first bytes of its SHA-256, of a size that TOML and JSON keep.
-pub fn number(text: &str) -> u64 {
+fn number(text: &str) -> u64 {
     let hash = Sha256::digest(text.as_bytes());
     let bytes: [u8; 8] = std::array::from_fn(|i| hash[i]);
     u64::from_be_bytes(bytes) >> 12
@@ -31,7 +59,11 @@ impl Dice {
     }
 }
 
-pub fn scenario(space: &Space, seed: u64, index: u32) -> Result<Drawn, SpaceError> {
+/// Scenario number `index`, from 0, of that seed.
+///
+/// # Errors
+/// Where no draw is a scenario.
+pub fn draw(space: &Space, seed: u64, index: u32) -> Result<Drawn, SpaceError> {
     let tries = (0..TRIES).map(|attempt| Dice { seed, index, attempt });
     tries.filter_map(|dice| drawn(space, &dice)).next().ok_or(SpaceError::Nothing)
 }
@@ -141,4 +173,9 @@ fn table(drawn: &Drawn, i: usize, vm: &DrawnVm) -> Value {
         ("lock", vm.lock.clone()),
     ];
     Value::Table(keys.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
+}
+
+/// The seed of a release: other scenarios with each, and the same of all who have it.
+pub fn seed_of_release(version: &str) -> u64 {
+    number(&format!("release {version}"))
 }

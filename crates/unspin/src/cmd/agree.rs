@@ -16,7 +16,7 @@ mod scores;
 use crate::exit::Usage;
 use crate::out;
 use anyhow::Context;
-use count::Job;
+use count::{Job, Times};
 use row::{Figures, Key, Kind, Pair};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -49,27 +49,23 @@ pub struct Args {
 }
 
 impl Args {
-    /// How a measured run is made again, for people.
-    fn how(&self) -> String {
-        match self.worlds {
-            Some(worlds) => format!("in {worlds} worlds"),
-            None => format!("with {} seeds", self.seeds),
-        }
+    fn times(&self) -> Times {
+        Times { seeds: self.seeds, worlds: self.worlds }
     }
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut pairs: BTreeMap<Key, Pair> = BTreeMap::new();
-    let mut jobs = Vec::new();
+    let (mut jobs, times) = (Vec::new(), args.times());
     for (kind, files) in [(Kind::HeldOut, &args.held_out), (Kind::Given, &args.files)] {
         let input = read_files(files).map_err(|e| Usage(e.to_string()))?;
         for notice in &input.notices {
             say!("note: {notice}");
         }
-        jobs.extend(measured::jobs(args, kind, &input.streams, &mut pairs)?);
+        jobs.extend(measured::jobs(times, kind, &input.streams, &mut pairs)?);
     }
     for file in &args.known {
-        jobs.extend(known::jobs(args, file, &mut pairs)?);
+        jobs.extend(known::jobs(times, file, &mut pairs)?);
     }
     if jobs.is_empty() {
         return Err(Usage(
@@ -94,7 +90,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut text = String::new();
     if !arms.is_empty() {
-        text += &page::page(&arms, args.worlds, &args.how());
+        text += &page::page(&arms, args.worlds, &times.said());
     }
     if !locks.is_empty() {
         text += if text.is_empty() { "" } else { "\n" };

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use unspin_report::write_atomic;
 use unspin_scenario::parse_scenario;
-use unspin_scenario::space::{seed_of_release, Drawn, Space, COUNT_MAX};
+use unspin_scenario::space::{self, seed_of_release, Drawn, DrawnVm, Space, COUNT_MAX};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -44,10 +44,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn draw(file: &Path, seed: u64, count: u32) -> anyhow::Result<Vec<(String, Drawn)>> {
     let shown = file.display();
     let text = fs::read_to_string(file).map_err(|e| Usage(format!("{shown}: {e}")))?;
-    let space = Space::parse(&text).map_err(|e| Usage(format!("{shown}: {e}")))?;
+    let read = Space::parse(&text).map_err(|e| Usage(format!("{shown}: {e}")))?;
     let kind = file.file_stem().and_then(|s| s.to_str()).unwrap_or("drawn");
     let one = |index| {
-        let drawn = space.scenario(seed, index).map_err(|e| Usage(format!("{shown}: {e}")))?;
+        let drawn = space::draw(&read, seed, index).map_err(|e| Usage(format!("{shown}: {e}")))?;
         let name = format!("{kind}-{:02}.toml", index + 1);
         let what = format!("what {shown} gives as {name}");
         parse_scenario(&what, kind, &drawn.text).map_err(|e| Usage(e.to_string()))?;
@@ -70,7 +70,7 @@ fn no_others(dir: &Path, scenarios: &[(String, Drawn)]) -> anyhow::Result<()> {
 
 /// What was drawn, for people.
 fn line(name: &str, d: &Drawn) -> String {
-    let vm = |vm: &unspin_scenario::space::DrawnVm| {
+    let vm = |vm: &DrawnVm| {
         format!("{}x{}@{}", vm.vcpus, vm.lock.to_string().trim_matches('"'), vm.weight)
     };
     let vms: Vec<String> = d.vms.iter().map(vm).collect();

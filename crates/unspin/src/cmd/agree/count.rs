@@ -5,6 +5,24 @@ use super::row::{Key, Row};
 use unspin_scenario::plan::Run;
 use unspin_sim::Host;
 
+/// How often each measured run is made again.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// Where there are no worlds, and of locks on threads.
+    pub seeds: u32,
+    pub worlds: Option<u32>,
+}
+
+impl Times {
+    /// For people.
+    pub fn said(self) -> String {
+        match self.worlds {
+            Some(worlds) => format!("in {worlds} worlds"),
+            None => format!("with {} seeds", self.seeds),
+        }
+    }
+}
+
 /// A run to simulate: one seed, or one world.
 pub struct Job {
     pub key: Key,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Measured ratios whose records are not kept: a line of JSON each, of a scenario that is here.
 
-use super::count::Job;
+use super::count::{Job, Times};
 use super::row::{Figures, Key, Kind, Pair};
-use super::{bands, measured, Args};
+use super::{bands, measured};
 use crate::exit::Usage;
 use crate::load::{self, Select};
 use crate::machine::sim;
@@ -38,7 +38,7 @@ struct Measured {
 
 /// What is to be simulated for the ratios of `file`, and in `pairs` what was measured.
 pub(super) fn jobs(
-    args: &Args,
+    times: Times,
     file: &Path,
     pairs: &mut BTreeMap<Key, Pair>,
 ) -> anyhow::Result<Vec<Job>> {
@@ -66,9 +66,9 @@ pub(super) fn jobs(
         let host = Host::of_plan(plan, sim::kernel(&row.kernel)?);
         let key = key(&row, run);
         pairs.insert(key.clone(), pair(&row, run));
-        jobs.extend(match args.worlds {
+        jobs.extend(match times.worlds {
             Some(worlds) => bands::jobs(&key, &host, run, worlds),
-            None => measured::seeds(&key, &host, run, args.seeds),
+            None => measured::seeds(&key, &host, run, times.seeds),
         });
     }
     Ok(jobs)

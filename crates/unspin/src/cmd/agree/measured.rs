@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Measured runs from records, and the runs that are simulated for them.
 
-use super::count::Job;
+use super::count::{Job, Times};
 use super::row::{Figures, Key, Kind, Pair};
-use super::{bands, own, Args};
+use super::{bands, own};
 use crate::exit::Usage;
 use crate::machine::sim;
 use anyhow::Context;
@@ -15,7 +15,7 @@ use unspin_sim::{Host, Kernel};
 
 /// What is to be simulated, and in `pairs` what was measured.
 pub(super) fn jobs(
-    args: &Args,
+    times: Times,
     kind: Kind,
     streams: &[Stream],
     pairs: &mut BTreeMap<Key, Pair>,
@@ -25,7 +25,7 @@ pub(super) fn jobs(
     for stream in streams {
         let host = host(&stream.begin)?;
         // Locks on threads are compared by seeds alone.
-        let worlds = args.worlds.filter(|_| !is_threads(&stream.begin));
+        let worlds = times.worlds.filter(|_| !is_threads(&stream.begin));
         let own = worlds.and_then(|worlds| own::Own::of(&stream.begin, worlds));
         for r in stream.runs.iter().filter(|r| !r.run.alone) {
             if let Some(why) = not_modelled(&r.run) {
@@ -44,7 +44,7 @@ pub(super) fn jobs(
             jobs.extend(match (worlds, &own) {
                 (_, Some(own)) => own.jobs(&key, &host, &run)?,
                 (Some(worlds), None) => bands::jobs(&key, &host, &run, worlds),
-                (None, None) => seeds(&key, &host, &run, args.seeds),
+                (None, None) => seeds(&key, &host, &run, times.seeds),
             });
         }
     }

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Spaces, as their files have them.
+
+use crate::schema::names::is_name;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+/// What scenarios are drawn from.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Space {
+    /// How titles begin.
+    pub title: String,
+    pub(super) draw: Lists,
+    pub(super) known: Known,
+    /// What all scenarios have: keys of scenarios, with `host.pcpus`.
+    pub(super) scenario: Table,
+    /// The arm that each scenario has.
+    pub(super) baseline: Table,
+    /// Arms to draw from.
+    pub(super) arm: Vec<Table>,
+}
+
+/// Of each list a scenario has one.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Lists {
+    pub(super) vms: Vec<u32>,
+    pub(super) vcpus: Vec<u32>,
+    /// Whether the VMs have one size and one lock, or each its own.
+    pub(super) alike: Vec<bool>,
+    /// cpu.weight of the VMs in turn.
+    pub(super) weights: Vec<Vec<u32>>,
+    pub(super) pin: Vec<String>,
+    pub(super) cgroups: Vec<String>,
+    pub(super) kernels: Vec<String>,
+    pub(super) profiles: Vec<String>,
+    pub(super) locks: Vec<Value>,
+    /// Arms of each, beside the baseline.
+    pub(super) arms: usize,
+}
+
+/// VMs that are alike and equal, with only these, are drawn again.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Known {
+    pub(super) vcpus: Vec<u32>,
+    pub(super) pin: Vec<String>,
+    pub(super) cgroups: Vec<String>,
+    pub(super) profiles: Vec<String>,
+    pub(super) locks: Vec<Value>,
+}
+
+/// A space that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpaceError {
+    #[error("{0}")]
+    Toml(String),
+    #[error("`{key}`: {why}")]
+    Wrong { key: String, why: String },
+    #[error("no scenario can be drawn: in 1000 draws no VMs had more vCPUs than the host has pCPUs, an arm that is not the baseline, and something that is not known; make a list of [draw] longer, or one of [known] shorter")]
+    Nothing,
+}
+
+impl Space {
+    /// Reads a space.
+    ///
+    /// # Errors
+    /// What is wrong in it, and what is allowed. What a scenario alone can judge, such as a lock's name,
+    /// is judged when scenarios are read.
+    pub fn parse(text: &str) -> Result<Space, SpaceError> {
+        let space: Space = toml::from_str(text).map_err(|e| SpaceError::Toml(e.to_string()))?;
+        space.check()?;
+        Ok(space)
+    }
+
+    fn check(&self) -> Result<(), SpaceError> {
+        let d = &self.draw;
+        let wrong = |key: &str, why: &str| {
+            Err(SpaceError::Wrong { key: key.to_string(), why: why.to_string() })
+        };
+        let lists = [
+            ("draw.vms", d.vms.len()),
+            ("draw.vcpus", d.vcpus.len()),
+            ("draw.alike", d.alike.len()),
+            ("draw.weights", d.weights.len()),
+            ("draw.pin", d.pin.len()),
+            ("draw.cgroups", d.cgroups.len()),
+            ("draw.kernels", d.kernels.len()),
+            ("draw.profiles", d.profiles.len()),
+            ("draw.locks", d.locks.len()),
+        ];
+        if let Some((key, _)) = lists.iter().find(|(_, len)| *len == 0) {
+            return wrong(key, "a choice of nothing; it is a list with one value or more");
+        }
+        if d.weights.iter().any(Vec::is_empty) {
+            return wrong("draw.weights", "a list of no weights; each has one or more");
+        }
+        let may_differ = d.cgroups.iter().any(|c| c != "flat");
+        if !may_differ && d.weights.iter().any(|w| w.iter().any(|x| *x != w[0])) {
+            return wrong("draw.cgroups", "weights that differ need a layout other than flat");
+        }
+        if self.pcpus().is_none() {
+            return wrong("scenario.host.pcpus", "missing; it is an integer from 1 to 1024 pCPUs");
+        }
+        if !(1..=self.arm.len()).contains(&d.arms) {
+            let why = format!("{}; it is from 1 to the {} of [[arm]]", d.arms, self.arm.len());
+            return wrong("draw.arms", &why);
+        }
+        let nameless = |arm: &&Table| !arm_name(arm).is_some_and(is_name);
+        if self.arm.iter().chain([&self.baseline]).any(|arm| nameless(&arm)) {
+            return wrong("arm", "each has a name of small letters, digits, - and _");
+        }
+        Ok(())
+    }
+
+    /// Of the host.
+    pub(super) fn pcpus(&self) -> Option<u32> {
+        let pcpus = self.scenario.get("host")?.as_table()?.get("pcpus")?.as_integer()?;
+        u32::try_from(pcpus).ok()
+    }
+}
+
+pub(super) fn arm_name(arm: &Table) -> Option<&str> {
+    arm.get("name")?.as_str()
+}
