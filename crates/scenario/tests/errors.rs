@@ -47,7 +47,7 @@ fn unknown_keys_are_placed_and_guessed() {
     assert_eq!(p.suggestion.as_deref(), Some("pcpus"));
     assert_eq!(
         p.to_string(),
-        "x.toml:4:1: `host.pcpu`: unknown key\n    allowed: pcpus, model, lock_clock_mhz, scheduler, period_ms, loop_detection, llc_pcpus, threads_per_core, thread_speed_percent, skew_tick, group_load_lags, housekeeping_ppm, exit_cycles, yield_cycles, switch_cycles, tick_cycles, interrupt_cycles, ipi_cycles, kick_cycles, halt_cycles, wake_cycles, handoff_cycles, guest_switch_cycles, migration_cycles\n    did you mean `pcpus`?"
+        "x.toml:4:1: `host.pcpu`: unknown key\n    allowed: pcpus, model, lock_clock_mhz, scheduler, period_ms, loop_detection, llc_pcpus, threads_per_core, thread_speed_percent, skew_tick, group_load_lags, housekeeping_ppm, exit_cycles, yield_cycles, queue_lock_cycles, switch_cycles, tick_cycles, interrupt_cycles, ipi_cycles, kick_cycles, halt_cycles, wake_cycles, handoff_cycles, guest_switch_cycles, migration_cycles\n    did you mean `pcpus`?"
     );
     let p = problem("title", "repeat = 3\ntitle");
     assert_eq!(p.suggestion.as_deref(), Some("repeats"));

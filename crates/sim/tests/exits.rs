@@ -88,3 +88,33 @@ fn who_runs_pays_for_the_timer_of_who_sleeps() {
     // 3,550 cycles of 200 MHz.
     assert!(wakes > 30 && (16_000..=19_000).contains(&each_ns), "{wakes} of {each_ns} ns");
 }
+
+/// Cycles of an exit of each of `vcpus`, all of one VM and half of them without a pCPU, that spin for one
+/// lock; `locked`: for how long a yield has run queues locked.
+fn exit_cycles_of(vcpus: u32, locked: u32) -> u64 {
+    let pcpus = vcpus / 2;
+    let mut r = run(1, vcpus, contended(100, 20_000));
+    r.pin = vec![(0..vcpus).map(|v| v % pcpus).collect()];
+    r.window_ms = 300;
+    r.arm = arm(Window::Fixed { cycles: 512 }, YieldTo::HVS);
+    let mut setup = setup(Kernel::V6_12, &r);
+    setup.host.costs.queue_lock_cycles = locked;
+    exit_cycles(&vms(&setup))
+}
+
+/// yield_to() takes the locks of two run queues: the more vCPUs exit at once, the longer they wait.
+#[test]
+fn exits_at_once_wait_for_run_queues() {
+    let waits = |vcpus| {
+        let (free, held) = (exit_cycles_of(vcpus, 0), exit_cycles_of(vcpus, 4_000));
+        held as f64 - free as f64
+    };
+    let (few, many) = (waits(4), waits(16));
+    assert!(many > 1_000.0 && many > 2.0 * few, "{few} cycles of 2 pCPUs, {many} of 8");
+}
+
+/// With one pCPU there is nobody to wait for.
+#[test]
+fn one_pcpu_waits_for_no_run_queue() {
+    assert_eq!(exit_cycles_of(2, 0), exit_cycles_of(2, 344));
+}

@@ -11,7 +11,7 @@ use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated};
 
 fn setup(run: &Run) -> Setup {
     let pcpus = run.pin.iter().flatten().max().map_or(4, |p| p + 1);
-    Setup::new(&Host::server(pcpus, Kernel::V3_19), run)
+    Setup::new(&Host { housekeeping_ppm: 0, ..Host::server(pcpus, Kernel::V3_19) }, run)
 }
 
 fn simulated(setup: &Setup) -> Simulated {
@@ -78,6 +78,36 @@ fn who_waits_for_a_mutex_sleeps() {
     let at_most = 100e6 / 100e3;
     assert!(units(&vm) < at_most && units(&vm) > 0.8 * at_most, "{}", units(&vm));
     assert!(spent.halted_ns > 2 * 100_000_000, "two of four sleep at any time");
+}
+
+/// Who reads does so beside the others; a mutex has one at a time.
+#[test]
+fn readers_share_a_mutex() {
+    let mut program = mutex(24_000, 240_000);
+    program[1].op = Op::MutexRead;
+    let vm = only(&setup(&run(1, 4, program.clone())));
+    let alone = only(&setup(&run(1, 1, program.clone())));
+    near(units(&vm), 4.0 * units(&alone), 0.02);
+    // As many passes to read as to write, of one thread in turn: neither starves.
+    program.extend(mutex(24_000, 240_000));
+    let vm = only(&setup(&run(1, 4, program)));
+    let writes = 100e6 / 100e3;
+    assert!(units(&vm) < writes && units(&vm) > 0.3 * writes, "{}", units(&vm));
+    let (least, most) = (vm.units.iter().min().unwrap(), vm.units.iter().max().unwrap());
+    assert!(most - least <= 2 + most / 10, "{:?}", vm.units);
+}
+
+/// Readers interrupt each other's vCPUs at the same time, and all are answered.
+#[test]
+fn readers_shoot_down_together() {
+    let with = |op| {
+        let mut program = mutex(24_000, 2_400);
+        program[1].op = op;
+        program.insert(3, step(Op::Shootdown, constant(2_200), 0));
+        units(&only(&setup(&run(1, 8, program))))
+    };
+    let (alone, together) = (with(Op::Mutex), with(Op::MutexRead));
+    assert!(together > 1.5 * alone, "{together} together, {alone} alone");
 }
 
 #[test]
@@ -402,7 +432,8 @@ fn data_from_another_cache_comes_late() {
         let mut run = run(1, 4, program.clone());
         run.pin = vec![pin.to_vec()];
         run.arm.platform = platform;
-        let host = Host { llc_pcpus: Some(4), ..Host::server(8, Kernel::V3_19) };
+        let host =
+            Host { llc_pcpus: Some(4), housekeeping_ppm: 0, ..Host::server(8, Kernel::V3_19) };
         only(&Setup::new(&host, &run))
     };
     let near_by = on_pcpus([0, 1, 2, 3], Platform::default());

@@ -74,9 +74,10 @@ fn piece() -> impl Strategy<Value = Vec<Step>> {
         1 => (dist(), any::<bool>()).prop_map(|(work, first)| {
             vec![step(if first { Op::SerialFirst } else { Op::SerialRotating }, work, 0)]
         }),
-        2 => (dist(), permille()).prop_map(|(hold, permille)| {
+        2 => (dist(), permille(), any::<bool>()).prop_map(|(hold, permille, reads)| {
+            let op = if reads { Op::MutexRead } else { Op::Mutex };
             vec![
-                Step { permille, ..step(Op::Mutex, constant(0), 1) },
+                Step { permille, ..step(op, constant(0), 1) },
                 step(Op::Compute, hold, 0),
                 step(Op::MutexUnlock, constant(0), 1),
             ]

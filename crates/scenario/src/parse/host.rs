@@ -64,6 +64,7 @@ fn read_costs(t: &Table) -> Option<HostCosts> {
     Some(HostCosts {
         exit_cycles: t.read(&keys::EXIT_CYCLES)?,
         yield_cycles: t.read(&keys::YIELD_CYCLES)?,
+        queue_lock_cycles: t.read(&keys::QUEUE_LOCK_CYCLES)?,
         switch_cycles: t.read(&keys::SWITCH_CYCLES)?,
         tick_cycles: t.read(&keys::TICK_CYCLES)?,
         interrupt_cycles: t.read(&keys::INTERRUPT_CYCLES)?,

@@ -132,7 +132,15 @@ fn check_sockets(program: &[Step], at: &[Value]) {
 /// Whether who does it waits for another vCPU.
 fn waits(op: Op) -> bool {
     waits_for_all(op)
-        || matches!(op, Op::Block | Op::Mutex | Op::Shootdown | Op::ShootdownLazy | Op::SocketWait)
+        || matches!(
+            op,
+            Op::Block
+                | Op::Mutex
+                | Op::MutexRead
+                | Op::Shootdown
+                | Op::ShootdownLazy
+                | Op::SocketWait
+        )
 }
 
 /// Whether nobody goes on before all threads have come.
@@ -153,8 +161,8 @@ fn check_mutexes(program: &[Step], at: &[Value]) {
     let mut held: Option<(u32, usize)> = None;
     for (i, s) in program.iter().enumerate() {
         match (s.op, held) {
-            (Op::Mutex, None) => held = Some((s.lock, i)),
-            (Op::Mutex, Some((other, _))) => {
+            (Op::Mutex | Op::MutexRead, None) => held = Some((s.lock, i)),
+            (Op::Mutex | Op::MutexRead, Some((other, _))) => {
                 at[i].problem(format!("mutex {other} is held here"), "one mutex at a time");
             }
             (Op::MutexUnlock, Some((lock, _))) if lock == s.lock => held = None,

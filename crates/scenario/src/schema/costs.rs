@@ -14,6 +14,9 @@ pub struct HostCosts {
     /// One call of yield_to(), successful or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub yield_cycles: Option<u32>,
+    /// Of that, how long it holds the locks of both run queues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_lock_cycles: Option<u32>,
     /// Switching a pCPU from one vCPU's thread to another's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch_cycles: Option<u32>,
@@ -48,9 +51,10 @@ pub struct HostCosts {
 
 impl HostCosts {
     /// What they are called in a scenario.
-    pub const KEYS: [&'static str; 12] = [
+    pub const KEYS: [&'static str; 13] = [
         "exit_cycles",
         "yield_cycles",
+        "queue_lock_cycles",
         "switch_cycles",
         "tick_cycles",
         "interrupt_cycles",
@@ -72,6 +76,7 @@ impl HostCosts {
         Some(match key {
             "exit_cycles" => &mut self.exit_cycles,
             "yield_cycles" => &mut self.yield_cycles,
+            "queue_lock_cycles" => &mut self.queue_lock_cycles,
             "switch_cycles" => &mut self.switch_cycles,
             "tick_cycles" => &mut self.tick_cycles,
             "interrupt_cycles" => &mut self.interrupt_cycles,

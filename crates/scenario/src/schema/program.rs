@@ -69,6 +69,8 @@ pub enum Op {
     CondBarrier,
     /// A lock whose waiters sleep.
     Mutex,
+    /// The same lock, taken by any number of readers at once, as a reader-writer semaphore.
+    MutexRead,
     MutexUnlock,
     /// Work that only the first thread does; the others pass by.
     ComputeFirst,

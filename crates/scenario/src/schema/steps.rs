@@ -86,6 +86,10 @@ pub(crate) const KINDS: &[Kind] = &[
         .of_a_lock()
         .on(Machines::Sim)
         .help("takes a lock whose waiters sleep; one at a time"),
+    Kind::new("mutex-read", Op::MutexRead, No, Maybe)
+        .of_a_lock()
+        .on(Machines::Sim)
+        .help("takes the same lock together with others that read, as down_read() does"),
     Kind::new("mutex-unlock", Op::MutexUnlock, No, WITH_LOCK)
         .of_a_lock()
         .on(Machines::Sim)

@@ -33,6 +33,8 @@ pub struct Costs {
     pub decide_cycles: u32,
     /// One call of yield_to(), successful or not.
     pub yield_cycles: u32,
+    /// Of that, how long it holds the locks of both run queues.
+    pub queue_lock_cycles: u32,
     /// Switching a pCPU from one vCPU's thread to another's.
     pub switch_cycles: u32,
     /// A timer tick of the host: exit, handler, entry.
@@ -99,6 +101,8 @@ impl Costs {
         ple_exit_selected_cycles: 1_216,
         decide_cycles: 800,
         yield_cycles: 400,
+        // Read off yield_to() (kernel/sched/core.c, 6.1): a fifth of it is before and behind the locks.
+        queue_lock_cycles: 320,
         switch_cycles: 3_000,
         tick_cycles: 3_050,
         interrupt_cycles: 1_450,
@@ -126,6 +130,7 @@ impl Costs {
     pub const LAB_EEVDF: Costs = Costs {
         search_cycles: 125,
         yield_cycles: 430,
+        queue_lock_cycles: 344,
         switch_cycles: 3_750,
         tick_cycles: 3_350,
         interrupt_cycles: 1_600,
@@ -155,6 +160,7 @@ impl Costs {
         ple_exit_selected_cycles: 2_000,
         decide_cycles: 0,
         yield_cycles: 1_000,
+        queue_lock_cycles: 800,
         switch_cycles: 5_000,
         tick_cycles: 4_000,
         interrupt_cycles: 2_000,
@@ -198,6 +204,7 @@ impl Costs {
         HostCosts {
             exit_cycles: Some(self.ple_exit_cycles),
             yield_cycles: Some(self.yield_cycles),
+            queue_lock_cycles: Some(self.queue_lock_cycles),
             switch_cycles: Some(self.switch_cycles),
             tick_cycles: Some(self.tick_cycles),
             interrupt_cycles: Some(self.interrupt_cycles),
@@ -212,18 +219,21 @@ impl Costs {
     }
 
     /// The same with what is `said` of them. The exit with the module selecting, and the part of an exit
-    /// until the host decides, change as the exit does.
+    /// until the host decides, change as the exit does, and the time of run queues' locks as a yield.
     pub fn with(self, said: &HostCosts) -> Costs {
         let exit = said.exit_cycles.unwrap_or(self.ple_exit_cycles);
-        let in_proportion = |cycles: u32| {
-            let of = u64::from(self.ple_exit_cycles.max(1));
-            (u64::from(cycles) * u64::from(exit) / of) as u32
+        let scaled = |cycles: u32, from: u32, to: u32| {
+            (u64::from(cycles) * u64::from(to) / u64::from(from.max(1))) as u32
         };
+        let in_proportion = |cycles: u32| scaled(cycles, self.ple_exit_cycles, exit);
+        let yields = said.yield_cycles.unwrap_or(self.yield_cycles);
+        let locked = scaled(self.queue_lock_cycles, self.yield_cycles, yields);
         Costs {
             ple_exit_cycles: exit,
             ple_exit_selected_cycles: in_proportion(self.ple_exit_selected_cycles),
             decide_cycles: in_proportion(self.decide_cycles),
-            yield_cycles: said.yield_cycles.unwrap_or(self.yield_cycles),
+            yield_cycles: yields,
+            queue_lock_cycles: said.queue_lock_cycles.unwrap_or(locked),
             switch_cycles: said.switch_cycles.unwrap_or(self.switch_cycles),
             tick_cycles: said.tick_cycles.unwrap_or(self.tick_cycles),
             interrupt_cycles: said.interrupt_cycles.unwrap_or(self.interrupt_cycles),
@@ -248,6 +258,7 @@ impl Costs {
             search_cycles: 0,
             decide_cycles: 0,
             yield_cycles: 0,
+            queue_lock_cycles: 0,
             timer_wake_cycles: self.timer_wake_cycles.min(1_500),
             tick_cycles: self.tick_cycles.min(1_500),
             timer_cycles: self.timer_cycles.min(100),
@@ -302,6 +313,8 @@ pub struct Prices {
     pub timer_ns: u64,
     pub interrupt_ns: u64,
     pub kernel_interrupt_ns: u64,
+    pub yield_ns: u64,
+    pub queue_lock_ns: u64,
     pub switch_ns: u64,
     pub guest_switch_ns: u64,
     pub migration_ns: u64,
@@ -329,6 +342,8 @@ impl Prices {
             timer_ns: ns(costs.timer_cycles),
             interrupt_ns: ns(costs.interrupt_cycles),
             kernel_interrupt_ns: ns(costs.kernel_interrupt_cycles),
+            yield_ns: ns(costs.yield_cycles),
+            queue_lock_ns: ns(costs.queue_lock_cycles),
             switch_ns: ns(costs.switch_cycles),
             guest_switch_ns: ns(costs.guest_switch_cycles),
             migration_ns: ns(costs.migration_cycles),

@@ -117,6 +117,22 @@ impl Core {
         self.charge(by, self.prices.ipi_ns * u64::from(count), Cause::Ipi);
     }
 
+    /// yield_to() on `a`, for a vCPU of `b`, asks for the locks of both run queues at `at_ns`, as
+    /// double_rq_lock() does, and holds them. How long it waits for others that have either, ns.
+    pub fn lock_queues(&mut self, a: PcpuId, b: PcpuId, at_ns: u64) -> u64 {
+        let mut begin_ns = at_ns;
+        for p in [a, b] {
+            let locked_ns = self.pcpus[p].queue_locked_ns;
+            if locked_ns > at_ns {
+                begin_ns = begin_ns.max(locked_ns + self.prices.handoff_ns);
+            }
+        }
+        for p in [a, b] {
+            self.pcpus[p].queue_locked_ns = begin_ns + self.prices.queue_lock_ns;
+        }
+        begin_ns - at_ns
+    }
+
     /// The other thread of the core of `p`, where cores have two.
     #[inline]
     pub fn sibling(&self, p: PcpuId) -> Option<PcpuId> {
@@ -151,5 +167,55 @@ impl Core {
     #[inline]
     pub fn times_handling(&self) -> bool {
         self.model.costs.decide_cycles > 0 && self.model.credit.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Layout;
+    use proptest::prelude::*;
+
+    /// A host whose yields lock run queues for 100 ns, and whose locks change hands in no time.
+    fn core(pcpus: u32) -> Core {
+        let mut model = Host::lab(pcpus, Kernel::V6_12);
+        model.costs.handoff_cycles = 0;
+        model.costs.queue_lock_cycles = 20;
+        let clock = Clock::new(model.khz);
+        Core {
+            now_ns: 0,
+            events: Events::new(Layout::new(pcpus, 0, 0, 0, false, false)),
+            clock,
+            cycles_per_ns_q32: 0,
+            prices: Prices::of(&model.costs, &clock),
+            model,
+            vcpus: Table::with_capacity(0),
+            pcpus: vec![Pcpu::NEW; pcpus as usize].into(),
+            vms: Table::with_capacity(0),
+            interrupted: PcpuId::NONE,
+            effects: Vec::new(),
+        }
+    }
+
+    proptest! {
+        /// Of yields that come one after the other, no two have the lock of one run queue at a time, and
+        /// nobody waits without need.
+        #[test]
+        fn run_queues_are_locked_by_one(
+            yields in prop::collection::vec((0..150u64, 0..4u32, 0..4u32), 1..60),
+        ) {
+            let mut core = core(4);
+            let mut now_ns = 1_000;
+            let mut free_ns = [0u64; 4];
+            for (after_ns, a, b) in yields {
+                now_ns += after_ns;
+                let begin_ns = now_ns + core.lock_queues(PcpuId(a), PcpuId(b), now_ns);
+                let due_ns = now_ns.max(free_ns[a as usize]).max(free_ns[b as usize]);
+                prop_assert_eq!(begin_ns, due_ns);
+                for p in [a, b] {
+                    free_ns[p as usize] = begin_ns + 100;
+                }
+            }
+        }
     }
 }

@@ -15,6 +15,8 @@ pub struct Pcpu {
     pub idle_ns: u64,
     /// How long the kernel expects it to idle.
     pub idle_guess_ns: u64,
+    /// Until then directed yields have the lock of its run queue.
+    pub queue_locked_ns: u64,
     /// It last balanced, and does again from then on (`host/balance.rs`).
     pub balanced_ns: u64,
     pub balance_ns: u64,
@@ -29,6 +31,7 @@ impl Pcpu {
         idle_since_ns: 0,
         idle_ns: 0,
         idle_guess_ns: IDLE_GUESS_NS,
+        queue_locked_ns: 0,
         balanced_ns: 0,
         balance_ns: 0,
     };

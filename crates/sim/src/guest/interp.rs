@@ -163,6 +163,9 @@ impl Guest {
                 Some(core.prices.unlock_ns)
             }
             Act::Mutex(number) => self.mutex(core, v, number).then_some(core.prices.lock_ns),
+            Act::MutexRead(number) => {
+                self.mutex_read(core, v, number).then_some(core.prices.lock_ns)
+            }
             Act::MutexUnlock(number) => {
                 self.mutex_unlock(core, v, number);
                 Some(core.prices.unlock_ns)

@@ -73,6 +73,7 @@ pub enum Act {
     Lock(u32),
     Unlock(u32),
     Mutex(u32),
+    MutexRead(u32),
     MutexUnlock(u32),
     /// Wakes the next thread, if that sleeps in a `block`.
     Wake,
@@ -122,7 +123,7 @@ fn stand_in(op: Op) -> Op {
     match op {
         Op::UserBarrier => Op::SpinBarrier,
         Op::CondBarrier | Op::SerialFirst | Op::SerialRotating => Op::Barrier,
-        Op::Mutex | Op::SocketWait => Op::Block,
+        Op::Mutex | Op::MutexRead | Op::SocketWait => Op::Block,
         Op::MutexUnlock | Op::Shootdown | Op::ShootdownLazy => Op::Wake,
         Op::ComputeFirst | Op::ComputeRotating | Op::ComputeMoving | Op::Share => Op::Compute,
         Op::SocketLock => Op::Lock,
@@ -150,6 +151,7 @@ fn step_of(op: Op, step: &abi::Step, capacity: u32) -> Step {
         Op::Lock => Act::Lock(step.lock),
         Op::Unlock => Act::Unlock(step.lock),
         Op::Mutex => Act::Mutex(step.lock),
+        Op::MutexRead => Act::MutexRead(step.lock),
         Op::MutexUnlock => Act::MutexUnlock(step.lock),
         Op::Wake => Act::Wake,
         Op::Block => Act::Block { ns: draw, has_timer: step.b != 0 },
@@ -180,7 +182,7 @@ pub fn compile(program: &[plan::Step], cpl: u8) -> Result<Vec<Instruction>, Prog
     let steps = abi::compile(&stand_ins, cpl)?;
     let capacity = capacity(program)?;
     let instructions = program.iter().zip(&steps).enumerate().map(|(index, (own, step))| {
-        let is_mutex = own.op == Op::Mutex;
+        let is_mutex = matches!(own.op, Op::Mutex | Op::MutexRead);
         let skip = if is_mutex { after_unlock(program, index) } else { step.skip };
         Instruction { step: step_of(own.op, step, capacity), permille: step.permille, skip }
     });
@@ -217,16 +219,20 @@ fn check_mutexes(program: &[plan::Step]) -> Result<(), String> {
     for (index, step) in program.iter().enumerate() {
         let wrong = |text: &str| Err(format!("step {index}: {text}"));
         match step.op {
-            Op::Mutex | Op::MutexUnlock if step.lock as usize >= abi::LOCKS_MAX => {
+            Op::Mutex | Op::MutexRead | Op::MutexUnlock if step.lock as usize >= abi::LOCKS_MAX => {
                 return wrong("mutexes are 0 to 15");
             }
             Op::Lock => spin_locks += 1,
             Op::Unlock => spin_locks -= 1,
-            Op::Mutex | Op::Shootdown | Op::ShootdownLazy | Op::Block if spin_locks > 0 => {
+            Op::Mutex | Op::MutexRead | Op::Shootdown | Op::ShootdownLazy | Op::Block
+                if spin_locks > 0 =>
+            {
                 return wrong("sleeps or waits for all while holding a spin-lock");
             }
-            Op::Mutex if held.is_some() => return wrong("a mutex while holding another"),
-            Op::Mutex => held = Some(step.lock),
+            Op::Mutex | Op::MutexRead if held.is_some() => {
+                return wrong("a mutex while holding another");
+            }
+            Op::Mutex | Op::MutexRead => held = Some(step.lock),
             Op::MutexUnlock if held != Some(step.lock) => return wrong("the mutex is not held"),
             Op::MutexUnlock if step.permille != 1000 => {
                 return wrong("an unlock must always be taken; put the chance on its mutex");
@@ -301,6 +307,9 @@ mod tests {
         refused(&[Op::Mutex], "never released");
         refused(&[Op::MutexUnlock], "not held");
         refused(&[Op::Mutex, Op::Mutex], "holding another");
+        refused(&[Op::MutexRead], "never released");
+        refused(&[Op::MutexRead, Op::Mutex, Op::MutexUnlock], "holding another");
+        refused(&[Op::Lock, Op::MutexRead, Op::MutexUnlock, Op::Unlock], "spin-lock");
         refused(&[Op::Mutex, Op::UserBarrier, Op::MutexUnlock], "waits for others");
         refused(&[Op::Mutex, Op::SerialRotating, Op::MutexUnlock], "waits for others");
         refused(&[Op::Mutex, Op::SocketWait, Op::MutexUnlock], "waits for others");

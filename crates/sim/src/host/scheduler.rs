@@ -207,11 +207,19 @@ impl Scheduler {
         self.credit.is_some()
     }
 
+    /// Whether yield_to() for who runs on `p` takes the locks of run queues: not where it sees before that
+    /// both have one task.
+    #[inline]
+    pub fn locks_queues(&self, core: &Core, p: PcpuId, target: VcpuId) -> bool {
+        let to = core.vcpus[target].on.pcpu;
+        self.queues[p].tasks() > 1 || self.queues[to].tasks() > 1
+    }
+
     /// yield_to(): who runs on `p` wants `target` to run in its place.
     #[inline]
     pub fn yield_to(&mut self, core: &mut Core, p: PcpuId, target: VcpuId) -> Yield {
         let to = core.vcpus[target].on.pcpu;
-        if self.queues[p].tasks() == 1 && self.queues[to].tasks() == 1 {
+        if !self.locks_queues(core, p, target) {
             return Yield::Failed;
         }
         if core.vcpus[target].on.state != State::Ready || self.is_out(target) {

@@ -31,6 +31,15 @@ impl Kvm {
         self.count_switching(core, v, cycles);
     }
 
+    /// Handling the exit of `v` waits for a lock of the host's for so long.
+    #[inline]
+    pub fn charge_wait(&mut self, core: &mut Core, v: VcpuId, ns: u64) {
+        if ns > 0 {
+            core.charge(v, ns, Cause::Spin);
+            self.count_switching(core, v, core.cycles_fast(ns) as u32);
+        }
+    }
+
     /// Exits of `v` cost so many cycles, charged elsewhere.
     #[inline]
     pub fn count_switching(&mut self, core: &Core, v: VcpuId, cycles: u32) {

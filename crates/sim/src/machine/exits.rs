@@ -40,9 +40,17 @@ impl Sim {
             self.kvm.begin_pick(&mut self.core, v, spinner, |core, u| guest.awaits(core, v, u));
         let mut boosted = None;
         let mut gives_way = false;
+        let mut asks_ns = self.core.now_ns;
         loop {
             match self.kvm.next_pick(&mut self.core, v, &mut pick) {
                 Ask::YieldTo(target) => {
+                    if self.host.locks_queues(&self.core, p, target) {
+                        let to = self.core.vcpus[target].on.pcpu;
+                        let wait_ns = self.core.lock_queues(p, to, asks_ns);
+                        self.kvm.charge_wait(&mut self.core, v, wait_ns);
+                        asks_ns += wait_ns;
+                    }
+                    asks_ns += self.core.prices.yield_ns;
                     let outcome = self.host.yield_to(&mut self.core, p, target);
                     if !self.kvm.tries_another(&self.core, v, &mut pick, target, outcome) {
                         boosted = Some(target);

@@ -300,7 +300,7 @@ fn guest_vm(setup: &VmSetup) -> VmSpec {
         vcpus: setup.vcpus,
         threads: setup.threads,
         tick_ns: tick_ns(setup),
-        has_mutexes: has(Op::Mutex),
+        has_mutexes: has(Op::Mutex) || has(Op::MutexRead),
         has_sockets: has(Op::SocketLock),
         has_shootdowns: has(Op::Shootdown) || has(Op::ShootdownLazy),
         handles_ipis: setup.program.iter().any(handled),

@@ -67,6 +67,10 @@ table! { HOST: Host = "[host]", "The host. What only machine sim has is of the h
         .usually("the model's own")
         .only_on(Machines::Sim, |h| h.costs.yield_cycles.is_some())
         .help("one call of yield_to(), successful or not");
+    QUEUE_LOCK_CYCLES: Maybe<Integer<u32>> = "queue_lock_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
+        .usually("the model's own, in proportion to yield_cycles")
+        .only_on(Machines::Sim, |h| h.costs.queue_lock_cycles.is_some())
+        .help("of a call of yield_to(), how long it holds the locks of both run queues; others wait");
     SWITCH_CYCLES: Maybe<Integer<u32>> = "switch_cycles", Maybe(integer(0, COST_MAX_CYCLES, " cycles")) =>
         .usually("the model's own")
         .only_on(Machines::Sim, |h| h.costs.switch_cycles.is_some())

@@ -21,16 +21,28 @@ pub struct Barrier {
 }
 
 /// A lock whose waiters sleep, as glibc's: a released one may be taken by whoever comes first, the
-/// longest sleeper is woken to try again.
+/// longest sleeper is woken to try again. Readers share it, as a reader-writer semaphore of Linux
+/// (rwsem): those that wait in front are given it together, and a reader that comes waits behind a
+/// writer that waits.
 #[derive(Debug, Clone)]
 pub struct Mutex {
     pub(super) owner: ThreadId,
-    pub(super) waiters: VecDeque<ThreadId>,
+    /// Threads that have it together.
+    pub(super) readers: u32,
+    /// Who sleeps for it, and whether to read.
+    pub(super) waiters: VecDeque<(ThreadId, bool)>,
+    /// How many of them are writers.
+    pub(super) writers_waiting: u32,
 }
 
 impl Mutex {
     pub fn free(threads: u32) -> Mutex {
-        Mutex { owner: ThreadId::NONE, waiters: VecDeque::with_capacity(threads as usize) }
+        Mutex {
+            owner: ThreadId::NONE,
+            readers: 0,
+            waiters: VecDeque::with_capacity(threads as usize),
+            writers_waiting: 0,
+        }
     }
 }
 
