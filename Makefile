@@ -111,7 +111,7 @@ campaign-linux: build ## programs in Linux guests: main table, other hosts, size
 
 # Scenarios that the simulator was not made by: other ones with each release. To measure a few is a test:
 # UNSPIN_HELD_OUT=3 cargo test --release --locked -p unspin --test held_out -- --nocapture
-HELD_OUT_COUNT ?= 24
+HELD_OUT_COUNT ?= 20
 HELD_OUT := out/held-out
 
 held-out: build ## scenarios drawn by the release's seed, measured (two hours on one core); results/held-out.jsonl, docs/agreement.md
