@@ -87,7 +87,10 @@ fn factor(value: Option<f64>) -> String {
     value.map_or("-".to_string(), |x| format!("{:.3}", x.exp()))
 }
 
-pub(super) fn counted(n: usize, of: usize) -> String {
+fn counted(n: usize, of: usize) -> String {
+    if of == 0 {
+        return "-".to_string();
+    }
     format!("{n} of {of} ({:.0} %)", percent(n, of))
 }
 
@@ -101,7 +104,7 @@ fn section(kind: Kind, name: &str, rows: &[&Row], judged: &[Judged]) -> String {
         Kind::Given => "Nothing is said of where these are from.",
         Kind::Known => {
             "In-sample: these were there while the simulator was made, and its own error was chosen by \
-             some of them. Their records are not kept, their ratios are."
+             them. Their records are not kept, their ratios are."
         }
     };
     let title = format!("{}{}", name[..1].to_uppercase(), &name[1..]);
@@ -125,7 +128,7 @@ fn section(kind: Kind, name: &str, rows: &[&Row], judged: &[Judged]) -> String {
             "| [{scenario}](#{scenario}) | {kernel} | {} | {} | {} | {} | {} |",
             counted(a.performance, a.arms),
             counted(a.inefficiency, a.of_inefficiency),
-            if bands.is_empty() { "-".to_string() } else { counted(covered, bands.len()) },
+            counted(covered, bands.len()),
             score(mean(bands.iter().map(|j| j.score()))),
             score(mean(bands.iter().map(|j| no_change_score(j.measured)))),
         );
