@@ -46,20 +46,23 @@ fn who_owes_an_answer_is_counted_apart() {
 }
 
 /// Under the paper's HVS most resource waiters are those that a yield took the core from. The other
-/// reading has fewer, with the quorum rule and without.
+/// reading has few of them. With the quorum rule few are displaced.
 #[test]
 fn who_was_displaced_is_no_resource_waiter() {
-    let of =
-        |variant| counts(Kernel::V6_1, &under(3, contended(1000, 400), YieldTo::Module(variant)));
-    let share = |of: &dyn Fn(fn(&ModuleStats) -> u64) -> u64| {
-        let (resource, yielded) = (of(|m| m.yields_resource_waiter), of(|m| m.yields_yielded));
+    let share = |variant| {
+        let (mut resource, mut yielded) = (0, 0);
+        for seed in 1..=5 {
+            let run = Run { seed, ..under(3, contended(1000, 400), YieldTo::Module(variant)) };
+            let of = counts(Kernel::V6_1, &run);
+            resource += of(|m| m.yields_resource_waiter);
+            yielded += of(|m| m.yields_yielded);
+        }
         resource as f64 / (resource + yielded) as f64
     };
-    // Without the quorum rule most lose their core to the scheduler.
     let readings =
-        [(Variant::HVS, Variant::DISPLACED, 0.5), (Variant::PAPER, Variant::PAPER_DISPLACED, 0.97)];
+        [(Variant::PAPER, Variant::PAPER_DISPLACED, 0.2), (Variant::HVS, Variant::DISPLACED, 0.8)];
     for (are, are_not, at_most) in readings {
-        let (before, after) = (share(&of(are)), share(&of(are_not)));
+        let (before, after) = (share(are), share(are_not));
         assert!(after < before * at_most, "{}: {before:.2} to {after:.2}", are.name());
     }
 }
