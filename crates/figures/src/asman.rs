@@ -188,6 +188,9 @@ fn fig1_2(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
 fn fig7_8(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let (credit, asman) = (slowdowns(ctx, "lu", "credit")?, slowdowns(ctx, "lu", "asman")?);
     statements_of_lu(ctx, e, &credit, &asman)?;
+    if !ctx.has_notes() {
+        return Ok(());
+    }
     let outside = slowdowns(ctx, "lu", "asman-outside")?;
     let con = slowdowns(ctx, "lu", "con")?;
     e.note(format!(
@@ -273,7 +276,9 @@ fn sensitivity(ctx: &Ctx) -> Result<String, Error> {
 /// Figure 9: slowdowns of the NAS benchmarks.
 fn fig9(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let mut all = Vec::new();
-    for name in ["credit", "asman", "asman-outside", "con"] {
+    // The others are drawn, and compared with nothing.
+    let arms = ["credit", "asman", "asman-outside", "con"];
+    for name in arms.iter().take(if ctx.has_notes() { 4 } else { 2 }) {
         let of = |profile: &&str| slowdowns(ctx, profile, name);
         all.push(NAS.iter().map(of).collect::<Result<Vec<_>, _>>()?);
     }
@@ -291,6 +296,9 @@ fn fig9(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
         e.rule(name, 0, Rule::AtMost(1.0 + TIE)).allows(worst),
         format!("its largest slowdown over Credit's: {worst:.3}"),
     );
+    if !ctx.has_notes() {
+        return Ok(());
+    }
     e.axes("benchmark at 22.2 %", "slowdown");
     for (name, arm) in ["Credit", "ASMan", "ASMan from outside", "CON"].iter().zip(&all) {
         let bars = NAS.iter().zip(arm).map(|(n, s)| (n.to_uppercase(), s[3]));
@@ -353,7 +361,8 @@ fn mix(ctx: &Ctx, profiles: &[&str]) -> Result<Vec<Vec<f64>>, Error> {
         let vms = 0..profiles.len();
         Ok(vms.map(|vm| point.units_per_s(vm) / credit.units_per_s(vm)).collect())
     };
-    ["con", "asman", "asman-outside"].iter().map(over).collect()
+    let arms = ["con", "asman", "asman-outside"];
+    arms.iter().take(if ctx.has_notes() { 3 } else { 2 }).map(over).collect()
 }
 
 /// Values of the VMs of one profile.

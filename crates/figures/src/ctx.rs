@@ -4,6 +4,7 @@
 
 use crate::error::Error;
 use crate::paper::KEYS;
+use crate::world::World;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ type Made = Arc<OnceLock<Result<Arc<Simulated>, String>>>;
 pub struct Ctx {
     root: PathBuf,
     repeats: Option<u32>,
+    world: Option<World>,
     made: Mutex<HashMap<String, Made>>,
     watch: Box<dyn Fn(Step) + Sync + Send>,
 }
@@ -41,7 +43,21 @@ impl Ctx {
         watch: impl Fn(Step) + Sync + Send + 'static,
     ) -> Ctx {
         let made = Mutex::new(HashMap::new());
-        Ctx { root: root.to_path_buf(), repeats, made, watch: Box::new(watch) }
+        Ctx { root: root.to_path_buf(), repeats, world: None, made, watch: Box::new(watch) }
+    }
+
+    /// The same in one world, where every point is made once.
+    pub fn in_world(
+        root: &Path,
+        world: World,
+        watch: impl Fn(Step) + Sync + Send + 'static,
+    ) -> Ctx {
+        Ctx { world: Some(world), ..Ctx::new(root, Some(1), watch) }
+    }
+
+    /// Whether it matters how much hangs on single numbers: worlds say that by themselves.
+    pub fn has_notes(&self) -> bool {
+        self.world.is_none()
     }
 
     /// Where the project's files are.
@@ -51,7 +67,7 @@ impl Ctx {
 
     /// First seed of every experiment.
     pub fn seed(&self) -> u64 {
-        1
+        self.world.as_ref().map_or(1, |world| world.seed)
     }
 
     /// How often a point is repeated with further seeds, `usual` if nothing else was asked for.
@@ -64,9 +80,13 @@ impl Ctx {
         (self.watch)(Step::Entry(id));
     }
 
-    fn read(&self, path: &Path) -> Result<String, Error> {
-        std::fs::read_to_string(path)
-            .map_err(|error| Error::Read { path: path.to_path_buf(), error })
+    /// A file of the project, as usual or as this world has it.
+    ///
+    /// # Errors
+    /// No such file, or a range in it that is wrong.
+    pub fn read(&self, file: &Path) -> Result<String, Error> {
+        let ranges = crate::world::ranges(&self.root, file)?;
+        Ok(self.world.as_ref().map_or_else(|| ranges.usual(), |w| w.text(file, &ranges)))
     }
 
     /// `papers/KEY/profiles/NAME.toml`, or where there is none `profiles/NAME.toml`.
@@ -79,10 +99,10 @@ impl Ctx {
 
     fn profile_text(&self, name: &str) -> Result<(Profile, String), Error> {
         let file = format!("profiles/{name}.toml");
-        let of = |key: &&str| self.root.join("papers").join(key).join(&file);
-        let path = KEYS.iter().map(of).find(|path| path.is_file());
-        let path = path.unwrap_or_else(|| self.root.join(&file));
-        let text = self.read(&path)?;
+        let of = |key: &&str| Path::new("papers").join(key).join(&file);
+        let found = KEYS.iter().map(of).find(|file| self.root.join(file).is_file());
+        let found = found.unwrap_or_else(|| PathBuf::from(&file));
+        let (path, text) = (self.root.join(&found), self.read(&found)?);
         let profile = parse_profile(&path.display().to_string(), name, &text)
             .map_err(|e| Error::Wrong { path: path.clone(), text: e.to_string() })?;
         Ok((profile, text))
@@ -98,12 +118,13 @@ impl Ctx {
 
     fn plan_of(&self, scenario: &str, selection: &Selection) -> Result<Plan, Error> {
         let path = self.root.join(scenario);
-        let text = self.read(&path)?;
+        let text = self.read(Path::new(scenario))?;
         let wrong = |text: String| Error::Wrong { path: path.clone(), text };
         let name = path.file_stem().and_then(|s| s.to_str()).unwrap_or("scenario");
         let mut scenario = parse_scenario(&path.display().to_string(), name, &text)
             .map_err(|e| wrong(e.to_string()))?;
         scenario.repeats = self.repeats(scenario.repeats);
+        scenario.seed = self.world.as_ref().map_or(scenario.seed, |world| world.seed);
         let mut profiles = BTreeMap::new();
         for name in &scenario.profile_names() {
             profiles.insert(name.clone(), self.profile_text(name)?);
@@ -147,6 +168,9 @@ impl Ctx {
         // The number of a run in its plan makes no difference to what it gives.
         let mut setup = setup.clone();
         setup.run.id = 0;
+        if let Some(world) = &self.world {
+            setup.host.costs = setup.host.costs.with(&(world.costs)(&setup.host.costs));
+        }
         let key = format!("{setup:?}");
         let slot = Arc::clone(
             self.made.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default(),

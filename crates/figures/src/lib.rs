@@ -10,6 +10,7 @@
 //! claim    what the papers say            ctx      simulates, on all cores, nothing twice
 //! entry    values of ours beside theirs   row      one value: within tolerance, direction
 //! within   how far ours may lie from theirs
+//! world    what is drawn in a world        outlook  what worlds say of a value
 //! summary  counts, summary.json           page     docs/reproduction.md
 //! ```
 
@@ -21,25 +22,32 @@ mod dissertation;
 mod entry;
 mod error;
 mod experiment;
+mod former;
 mod oticket;
+mod outlook;
+mod outlook_page;
 mod page;
 mod paper;
 mod pmtlock;
 mod reasons;
 mod row;
 mod summary;
+mod text;
 mod within;
+mod world;
 
 pub use claim::{Claim, Claims, Kind};
 pub use ctx::{Ctx, Runs, Step};
 pub use entry::{Entry, Series};
 pub use error::Error;
 pub use experiment::Experiment;
+pub use outlook::{outlooks, Outlook, Outlooks, Verdict};
 pub use page::page;
 pub use reasons::Reasons;
 pub use row::{judge, Judged, Row};
 pub use summary::{EntrySummary, Summary};
 pub use within::{Measure, Rule, Span, TIE};
+pub use world::{unknown, World};
 
 /// A paper whose claims are made again.
 #[derive(Debug, Clone, Copy)]

@@ -2,17 +2,28 @@
 //! docs/reproduction.md: every value of the papers, ours beside it, and why it misses.
 
 use crate::claim::{Claim, Claims, Kind};
+use crate::former;
+use crate::outlook::Outlooks;
+use crate::outlook_page::over_worlds;
 use crate::reasons::Reasons;
 use crate::row::Row;
 use crate::summary::{EntrySummary, Summary};
+use crate::text::{anchor, cell, closed, figure, share, show};
 use crate::within::Measure;
-use serde_json::Value;
 use std::fmt::Write;
 
 /// The page in Markdown: a summary, then per paper its entries, their values, and why some miss.
-pub fn page(claims: &Claims, summary: &Summary, reasons: &Reasons) -> String {
+/// `outlooks`: what worlds said of the values, where any were made.
+pub fn page(
+    claims: &Claims,
+    summary: &Summary,
+    reasons: &Reasons,
+    outlooks: Option<&Outlooks>,
+) -> String {
     let mut text = head();
     text += &totals(claims, summary);
+    text += &former::table(claims, summary);
+    text += &outlooks.map_or(String::new(), |o| over_worlds(claims, o));
     for (paper, place) in &claims.papers {
         let entries = entries_of(claims, summary, paper);
         if entries.is_empty() {
@@ -88,13 +99,6 @@ fn total(name: &str, entries: &[&EntrySummary]) -> String {
         "| {name} | {predicted} | {within} | {right} | {blind} | {blind_within} | {blind_right} | \
          {calibrated} | {fitted} |\n"
     )
-}
-
-fn share(n: u32, of: u32) -> String {
-    match of {
-        0 => String::new(),
-        _ => format!(" ({:.0} %)", 100.0 * f64::from(n) / f64::from(of)),
-    }
 }
 
 /// A paper's entries, a line each.
@@ -242,47 +246,6 @@ fn sentence(text: &str) -> String {
     closed(&format!("{first}{}", letters.as_str()))
 }
 
-/// With a full stop.
-fn closed(text: &str) -> String {
-    format!("{}.", text.trim_end_matches('.'))
-}
-
-/// What a heading is linked by on GitHub.
-fn anchor(heading: &str) -> String {
-    let kept = |c: &char| c.is_alphanumeric() || ['-', '_', ' '].contains(c);
-    heading.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
-}
-
-fn cell(s: &str) -> String {
-    s.replace('|', "\\|").replace('\n', " ")
-}
-
-fn show(v: &Value) -> String {
-    match v {
-        Value::Null => "-".to_string(),
-        Value::String(s) => s.clone(),
-        Value::Bool(b) => if *b { "holds" } else { "does not hold" }.to_string(),
-        Value::Array(all) => all.iter().map(show).collect::<Vec<_>>().join(" and "),
-        Value::Number(n) => match n.as_f64() {
-            Some(x) if n.is_f64() => figure(x),
-            _ => n.to_string(),
-        },
-        Value::Object(_) => v.to_string(),
-    }
-}
-
-/// Three significant digits or the whole number, as papers print them.
-fn figure(x: f64) -> String {
-    match x.abs() {
-        a if a >= 100.0 => format!("{x:.0}"),
-        a if a >= 10.0 => format!("{x:.1}"),
-        _ => {
-            let text = format!("{x:.3}");
-            text.trim_end_matches('0').trim_end_matches('.').to_string()
-        }
-    }
-}
-
 fn definitions(text: &mut String, claims: &Claims) {
     let _ = write!(
         text,
@@ -291,7 +254,7 @@ fn definitions(text: &mut String, claims: &Claims) {
     );
     for c in claims.all.iter().filter(|c| c.kind == Kind::Define) {
         let what = match &c.value {
-            Value::String(s) => s.clone(),
+            serde_json::Value::String(s) => s.clone(),
             value => value.to_string(),
         };
         let _ = writeln!(text, "| {} | {} | {} |", c.id, c.section, cell(&what));
@@ -341,7 +304,7 @@ mod tests {
     #[test]
     fn the_summary_stands_before_the_values() {
         let claims = claims();
-        let text = page(&claims, &summary(&claims), &Reasons::default());
+        let text = page(&claims, &summary(&claims), &Reasons::default(), None);
         let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words}:\n{text}"));
         let p = at(
             "| [p (P 2000)](#p-p-2000) | 1 | 0 (0 %) | 0 (0 %) | 1 | 0 (0 %) | 0 (0 %) | 0 | 0 |",
@@ -365,7 +328,7 @@ mod tests {
             ("p_fig1 x.y", "it is rounded"),
             ("q_fig2", "nothing misses"),
         ];
-        let text = page(&claims, &summary(&claims), &Reasons::of(&reasons));
+        let text = page(&claims, &summary(&claims), &Reasons::of(&reasons), None);
         let headings: Vec<String> = (text.lines().filter(|l| l.starts_with('#')))
             .map(|l| anchor(l.trim_start_matches('#').trim()))
             .collect();

@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 use unspin_figures::{
-    experiments, make, page, select, Claims, Ctx, Entry, Error, Kind, Reasons, Summary, PAPERS,
+    experiments, make, page, select, Claim, Claims, Ctx, Entry, Error, Kind, Reasons, Summary,
+    PAPERS,
 };
 
 fn root() -> PathBuf {
@@ -45,14 +46,22 @@ fn every_claim_is_counted_and_every_experiment_has_a_claim() {
         assert!(claims.all.iter().any(|c| c.id == *id), "{id} is no entry");
         assert!(!ids[..i].contains(id), "{id} has two experiments");
     }
-    // Nothing simulated: an entry nobody can make again is there, and is not within.
-    let none = claims.all.iter().filter(|c| !ids.contains(&c.id.as_str()));
-    let ctx = Ctx::new(&root(), Some(1), |_| {});
-    for claim in none {
-        let entry = make(&ctx, claim).unwrap();
-        assert_eq!(entry.rows.is_empty(), claim.kind == Kind::Define, "{}", claim.id);
-        assert!(!entry.within() && !entry.reproduced);
+    for claim in claims.all.iter().filter(|c| c.kind != Kind::Define) {
+        assert!(ids.contains(&claim.id.as_str()), "{}: nothing makes it again", claim.id);
     }
+    for claim in claims.all.iter().filter(|c| c.kind == Kind::Predict) {
+        assert!(!claim.condition.is_empty(), "{}: no condition", claim.id);
+        let named =
+            claim.names().iter().any(|n| claim.span(n).is_some() || claim.statement(n).is_some());
+        let element = claim.names().iter().any(|n| claim.span(&format!("{n}[0]")).is_some());
+        assert!(named || element || claim.within.is_empty(), "{}: within of nothing", claim.id);
+    }
+    // An entry nobody can make again is there, and is not within.
+    let ctx = Ctx::new(&root(), Some(1), |_| {});
+    let predicted_claim = claims.all.iter().find(|c| c.kind == Kind::Predict).unwrap();
+    let unknown = Claim { id: "apples_nobody".into(), ..predicted_claim.clone() };
+    let entry = make(&ctx, &unknown).unwrap();
+    assert!(!entry.rows.is_empty() && !entry.within() && !entry.reproduced);
     let summary = Summary::new(&made_up(&claims), "1", &asked(&claims), None);
     assert_eq!(summary.predicted as usize, predicted);
     summary.check().unwrap();
@@ -135,7 +144,7 @@ fn the_page_has_every_value_and_reasons_are_for_what_there_is() {
     let claims = claims();
     let reasons = Reasons::read(&root(), &claims).unwrap();
     let summary = Summary::new(&made_up(&claims), "1", &asked(&claims), None);
-    let text = page(&claims, &summary, &reasons);
+    let text = page(&claims, &summary, &reasons, None);
     for row in &summary.rows {
         assert!(text.contains(&row.entry) && text.contains(&format!("| {} |", row.name)));
     }

@@ -15,7 +15,7 @@
 //! ```
 
 use serde::{Deserialize, Serialize};
-use unspin_scenario::{fingerprint, Calibration};
+use unspin_scenario::{fingerprint, Calibration, Ranges};
 
 /// Most processing units and longest times; far above what the chapter is about.
 const UNITS_MAX: u32 = 4096;
@@ -84,12 +84,14 @@ fn switch_us() -> f64 {
 }
 
 impl App {
-    /// Reads a profile.
+    /// Reads a profile; of what it does not know the usual value.
     ///
     /// # Errors
     /// What is wrong in it, and what is allowed.
     pub fn parse(text: &str) -> Result<App, AppError> {
-        let app: App = toml::from_str(text).map_err(|e| AppError::Toml(e.to_string()))?;
+        let ranges = Ranges::read("model", text).map_err(|e| AppError::Toml(e.to_string()))?;
+        let app: App =
+            toml::from_str(&ranges.usual()).map_err(|e| AppError::Toml(e.to_string()))?;
         app.check()?;
         Ok(app)
     }

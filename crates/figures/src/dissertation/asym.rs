@@ -202,7 +202,9 @@ fn fig3_asymmetric(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     e.ratio("dedup_ratio", all[dedup] / symmetric[dedup]);
     e.gain("worst_loss", 1.0 - all.iter().copied().fold(f64::MAX, f64::min));
     e.note(format!("With asymmetric vCPUs: {}.", listed(&names(&ALL), &all)));
-    e.note(sensitivity(ctx, &symmetric)?);
+    if ctx.has_notes() {
+        e.note(sensitivity(ctx, &symmetric)?);
+    }
     e.axes("benchmark", "performance");
     e.series("symmetric", names(&ALL).iter().zip(symmetric));
     e.series("asymmetric", names(&ALL).iter().zip(all));

@@ -4,6 +4,7 @@
 
 use crate::within::Rule;
 use crate::{Ctx, Entry, Error, Experiment};
+use std::path::PathBuf;
 use unspin_model::{setup, Allocation, App, Sequential};
 use unspin_sim::{Setup, Simulated};
 
@@ -21,9 +22,8 @@ const WINDOW_MS: u64 = 8000;
 const PERIODS_MS: [f64; 4] = [24.0, 48.0, 96.0, 192.0];
 
 fn app(ctx: &Ctx, name: &str) -> Result<App, Error> {
-    let path = ctx.root().join(format!("models/{name}.toml"));
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| Error::Read { path: path.clone(), error })?;
+    let file = PathBuf::from(format!("models/{name}.toml"));
+    let (path, text) = (ctx.root().join(&file), ctx.read(&file)?);
     App::parse(&text).map_err(|e| Error::Wrong { path, text: e.to_string() })
 }
 
@@ -62,6 +62,9 @@ fn fig2_vm(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
         && [1, 2].iter().all(|&i| Rule::EFFECT.allows(pm[i] / vm[i]));
     e.condition("order 1 > 4 > 3 > 2", order, "");
     e.condition("type 4 above its physical speed-up, types 2 and 3 below", sides, "");
+    if !ctx.has_notes() {
+        return Ok(());
+    }
     let rotating = by_type_but(ctx, |app| app.sequential = Sequential::Rotating)?;
     e.note(format!(
         "Which thread does sequential work is not printed: were it each one's in turn, the four \
