@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use unspin_scenario::plan::{GuestProgram, Plan};
 use unspin_scenario::{
-    expand, parse_guest_program, parse_profile, parse_scenario, split, Profile, Selection,
+    expand, parse_guest_program, parse_profile, parse_scenario, split, Profile, Ranges, Selection,
     Workloads,
 };
 
@@ -130,6 +130,7 @@ fn papers_on_the_emulated_computer_are_the_papers() {
     for (name, path) in of("emulated/profiles") {
         let text = std::fs::read_to_string(&path).unwrap();
         let paper = std::fs::read_to_string(&papers[&name]).unwrap();
+        let paper = Ranges::read(&name, &paper).unwrap().usual();
         assert_eq!(steps_divided_by(&text, 1.0), steps_divided_by(&paper, 12.0), "{name}");
         let profile = parse_profile(&path.display().to_string(), &name, &text);
         profiles.insert(name, (profile.unwrap_or_else(|e| panic!("{e}")), text));
