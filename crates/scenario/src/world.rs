@@ -51,12 +51,15 @@ fn no_more() -> f64 {
 impl ModelError {
     /// Standard deviation of `run` at the model's ratio whose logarithm is `outcome`.
     pub fn deviation(&self, run: &Run, outcome: f64) -> f64 {
-        let familiar = self.least + self.grows * outcome.abs();
-        if ModelError::is_familiar(run) {
-            familiar
-        } else {
-            self.strange * familiar
+        match ModelError::is_familiar(run) {
+            true => self.unfamiliar(outcome) / self.strange,
+            false => self.unfamiliar(outcome),
         }
+    }
+
+    /// The same of a run that is unlike those that the error was found by.
+    pub fn unfamiliar(&self, outcome: f64) -> f64 {
+        self.strange * (self.least + self.grows * outcome.abs())
     }
 
     /// Whether a run is of the kind that the model's costs and its error were found by: VMs that are

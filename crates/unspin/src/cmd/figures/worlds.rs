@@ -3,7 +3,7 @@
 //! the papers do not print are drawn anew.
 
 use crate::exit::{said, Usage};
-use crate::worlds::{time, Inputs};
+use crate::worlds::{time, Inputs, ERROR};
 use anyhow::Context;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -73,7 +73,9 @@ impl Drawn {
         if ratio <= 0.0 {
             return row;
         }
-        let off = self.own.error(&at[..self.own.all.len()], ratio.ln());
+        // Papers' hosts and programs are unlike those that the model was measured beside.
+        let at = self.own.error(&at[..self.own.all.len()]);
+        let off = at.map_or(0.0, |at| ERROR.unfamiliar(ratio.ln()) * stat::normal_quantile(at));
         Row { ours: (ratio * off.exp() - 1.0 + none).into(), ..row }
     }
 }
