@@ -67,16 +67,17 @@ impl Drawn {
 
     /// A value with what the model itself is wrong by: of ratios, and of changes as ratios.
     fn erring(&self, at: &[f64], row: Row) -> Row {
-        let none = row.reference.filter(|r| *r == 0.0 || *r == 1.0);
-        let Some((x, none)) = row.ours.as_f64().zip(none) else { return row };
-        let ratio = x + 1.0 - none;
-        if ratio <= 0.0 {
+        let Some((x, none)) = row.ours.as_f64().zip(row.reference) else { return row };
+        // A change is against a baseline of 1.
+        let (whole, of) = if none == 0.0 { (1.0 + x, 1.0) } else { (x, none) };
+        if whole <= 0.0 || of <= 0.0 {
             return row;
         }
         // Papers' hosts and programs are unlike those that the model was measured beside.
         let at = self.own.error(&at[..self.own.all.len()]);
-        let off = at.map_or(0.0, |at| ERROR.unfamiliar(ratio.ln()) * stat::normal_quantile(at));
-        Row { ours: (ratio * off.exp() - 1.0 + none).into(), ..row }
+        let sd = ERROR.unfamiliar((whole / of).ln());
+        let off = at.map_or(0.0, |at| sd * stat::normal_quantile(at));
+        Row { ours: (x + whole * (off.exp() - 1.0)).into(), ..row }
     }
 }
 
@@ -92,7 +93,7 @@ pub fn fresh(
 ) -> anyhow::Result<Outlooks> {
     let (drawn, n) = (Drawn::new(root)?, args.worlds.unwrap_or(0));
     let (mut all, mut failed): (Vec<Vec<Row>>, Vec<String>) = Default::default();
-    let since = Instant::now();
+    let (since, here) = (Instant::now(), format!("{}/", root.display()));
     for i in 0..n {
         let at = stat::point(i, drawn.names.len(), args.seed);
         let ctx = Ctx::in_world(root, drawn.world(&at, args.seed), |_| {});
@@ -105,7 +106,8 @@ pub fn fresh(
         for made in made.collect::<Vec<_>>() {
             match made {
                 Ok(entry) => rows.extend(entry.rows.into_iter().map(|row| drawn.erring(&at, row))),
-                Err(e) => failed.push(said(&e)),
+                // Files are named by their paths in the project.
+                Err(e) => failed.push(said(&e).replace(&here, "").replace('\n', "; ")),
             }
         }
         all.push(rows);
@@ -149,6 +151,29 @@ mod tests {
         for (file, at) in drawn.files.iter().zip(&at[n..]) {
             assert!(world.places[file].contains(at), "{}", file.display());
         }
+    }
+
+    #[test]
+    fn the_models_error_moves_ratios_and_changes_alike() {
+        let drawn = drawn();
+        let n = drawn.own.all.len();
+        let claim: Claim = serde_json::from_value(serde_json::json!({
+            "id": "a", "section": "1", "kind": "predict", "value": { "times": 1.3, "gain": 0.3 }
+        }))
+        .unwrap();
+        let erring = |place: f64| {
+            let mut e = unspin_figures::Entry::new(&claim, 1);
+            e.performance("times", 1.3);
+            e.gain("gain", 0.3);
+            let at = vec![place; n];
+            let ours = |row: &Row| drawn.erring(&at, row.clone()).ours.as_f64().unwrap();
+            [ours(&e.rows[0]) - 1.0, ours(&e.rows[1])]
+        };
+        for (place, above) in [(0.1, false), (0.9, true)] {
+            let [times, gain] = erring(place);
+            assert!((times - gain).abs() < 1e-12 && (gain > 0.3) == above, "{times} {gain}");
+        }
+        assert!((erring(0.5)[1] - 0.3).abs() < 1e-9);
     }
 
     #[test]
