@@ -115,7 +115,7 @@ impl Probe {
     /// Loads the programs. Nothing is watched yet. `may_park`: the module is loaded, and may let vCPUs
     /// sleep for turns of other VMs.
     pub fn load(may_park: bool) -> Result<Probe, Error> {
-        Self::load_some(Whole, may_park)
+        Self::load_some(Extent::Whole, may_park)
     }
 
     /// Loads what tells only when vCPUs run, wait and sleep, and who wakes them, which costs less
@@ -123,12 +123,12 @@ impl Probe {
     /// are [`State::ReadyNobody`] and all sleeps [`State::Blocked`] or [`State::Stopped`]; no exit is
     /// counted, and a vCPU for which KVM polls is ready.
     pub fn load_brief() -> Result<Probe, Error> {
-        Self::load_some(Brief, false)
+        Self::load_some(Extent::Brief, false)
     }
 
     fn load_some(extent: Extent, may_park: bool) -> Result<Probe, Error> {
         can_be_loaded()?;
-        if extent == Whole && !is_admin() {
+        if extent == Extent::Whole && !is_admin() {
             return Err(Error::NotAdmin);
         }
         libbpf_rs::set_print(Some((PrintLevel::Warn, hear)));
@@ -136,7 +136,7 @@ impl Probe {
         let mut open =
             builder.open_memory(PROGRAMS).map_err(|e| Error::failed("read the BPF programs", e))?;
         size(&mut open)?;
-        if extent == Brief {
+        if extent == Extent::Brief {
             abridge(&mut open)?;
         }
         let object = open.load().map_err(|e| refused(&e))?;
@@ -289,7 +289,6 @@ enum Extent {
     Whole,
     Brief,
 }
-use Extent::{Brief, Whole};
 
 /// The tracepoints whose programs are needed for running, waiting and sleeping alone.
 const OF_BRIEF: [&str; 2] = ["tp_btf/sched_switch", "tp_btf/sched_waking"];

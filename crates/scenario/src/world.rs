@@ -52,14 +52,18 @@ impl ModelError {
     /// Standard deviation of `run` at the model's ratio whose logarithm is `outcome`.
     pub fn deviation(&self, run: &Run, outcome: f64) -> f64 {
         match ModelError::is_familiar(run) {
-            true => self.unfamiliar(outcome) / self.strange,
+            true => self.familiar(outcome),
             false => self.unfamiliar(outcome),
         }
     }
 
+    fn familiar(&self, outcome: f64) -> f64 {
+        self.least + self.grows * outcome.abs()
+    }
+
     /// The same of a run that is unlike those that the error was found by.
     pub fn unfamiliar(&self, outcome: f64) -> f64 {
-        self.strange * (self.least + self.grows * outcome.abs())
+        self.strange * self.familiar(outcome)
     }
 
     /// Whether a run is of the kind that the model's costs and its error were found by: VMs that are

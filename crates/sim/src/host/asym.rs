@@ -39,7 +39,8 @@ pub struct Asym {
     woke: Table<VcpuId, bool>,
     /// Since when each vCPU that was woken has waited for a pCPU, ns; 0: it does not.
     woken_ns: Table<VcpuId, u64>,
-    /// What each needs that lasts: weights and places follow it, but where the arm is `uncorrected`.
+    /// What each needs that lasts: weights and places follow it. Of an `uncorrected` arm the last period
+    /// alone counts.
     needs: Table<VcpuId, Lasting>,
 }
 
@@ -199,12 +200,11 @@ impl Asym {
 
     /// Who is not shaped is on no core that the resolvers know.
     fn resolve(&mut self) {
-        let Asym { vms, vcpus, cores, params, parts, needs, .. } = self;
-        let predicted: Vec<u64> = vcpus.all_mut().iter().map(|seen| seen.allocated_ns).collect();
-        if parts.time && !parts.uncorrected {
-            let each = vcpus.all_mut().iter_mut().zip(needs.all_mut().iter());
-            each.for_each(|(seen, need)| seen.allocated_ns = need.ns() as u64);
-        }
+        let Asym { vms, vcpus, cores, params, needs, .. } = self;
+        let needs = needs.all_mut().iter().map(|need| need.ns() as u64);
+        let each = vcpus.all_mut().iter_mut().zip(needs);
+        let predicted: Vec<u64> =
+            each.map(|(seen, ns)| std::mem::replace(&mut seen.allocated_ns, ns)).collect();
         for vm in vms.iter().filter(|vm| !vm.shaped) {
             vcpus.part_mut(vm.first, vm.count).iter_mut().for_each(|seen| seen.core = NOWHERE);
         }
@@ -238,17 +238,17 @@ impl Asym {
             asym::allocate(own, params, vm.share_ns, switch_ns);
         }
         let needs = needs.part_mut(vm.first, vm.count);
-        if parts.time {
-            let each = needs.iter_mut().zip(own.iter());
-            each.for_each(|(need, seen)| need.period(seen.allocated_ns));
+        for (need, seen) in needs.iter_mut().zip(own.iter()) {
+            if parts.uncorrected {
+                *need = Lasting::default();
+            }
+            need.period(seen.allocated_ns);
         }
-        let need_ns = |(need, seen): (&Lasting, &Vcpu)| match parts.uncorrected {
-            true => seen.allocated_ns,
-            false => need.ns() as u64,
-        };
-        let each_ns: Vec<u64> = needs.iter().zip(own.iter()).map(need_ns).collect();
-        let given_ns: u64 = each_ns.iter().sum();
-        for ((v, seen), own_ns) in vm.first.and_next(vm.count).zip(own).zip(each_ns) {
+        let need_ns = |need: &Lasting| need.ns() as u64;
+        let given_ns: u64 = needs.iter().map(need_ns).sum();
+        for ((v, seen), own_ns) in
+            vm.first.and_next(vm.count).zip(own).zip(needs.iter().map(need_ns))
+        {
             seen.wakers = 0;
             let entity = &mut entities[v];
             if parts.time && given_ns > 0 {
