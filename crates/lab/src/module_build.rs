@@ -70,11 +70,13 @@ pub(crate) fn build_module(
         copy_tree(&root.join(part), &work.join(part))?;
     }
     let log = dir.join(of.log);
+    let before = fs::read(&log).ok();
     let _ = fs::remove_file(&log);
     let folder = work.join(of.parts[0]);
     let mut make = tool("make")?;
     make.arg("-C").arg(&folder).arg(format!("KDIR={}", against.headers.display()));
     tool::run("building the module", &mut make, &log, stop).map_err(with_the_errors)?;
+    keep_the_log_of_what_was_compiled(&log, before)?;
     // Its debugging data is twenty times its code, and an emulated BIOS would read it all.
     let name = format!("{}.ko", of.name);
     let module = dir.join(&name);
@@ -82,6 +84,17 @@ pub(crate) fn build_module(
     strip.arg("--strip-debug").arg("-o").arg(&module).arg(folder.join(&name));
     tool::run("stripping the module", &mut strip, &log, stop)?;
     Ok(module)
+}
+
+/// A build that had nothing to do says nothing of the module that is there: what the one before it said
+/// stays.
+fn keep_the_log_of_what_was_compiled(log: &Path, before: Option<Vec<u8>>) -> Result<()> {
+    let said = String::from_utf8_lossy(&fs::read(log).map_err(io(log))?).into_owned();
+    let has_built = ["  CC [M]  ", "  LD [M]  "].iter().any(|step| said.contains(step));
+    match before {
+        Some(before) if !has_built => fs::write(log, before).map_err(io(log)),
+        _ => Ok(()),
+    }
 }
 
 /// Lines shown of what a compiler said.
