@@ -199,14 +199,21 @@ fn fig7_8(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
         listed(outside.clone(), 2)
     ));
     e.note(sensitivity(ctx)?);
-    let flags = |name| Ok::<_, Error>(listed(slowdowns(ctx, "lu-flags", name)?, 2));
-    e.note(format!(
-        "With LU's waits for neighbours in user space, which ASMan does not see, and barriers that \
-         sleep (asman-lu-flags): Credit {}; ASMan {}; static coscheduling {}.",
-        flags("credit")?,
-        flags("asman")?,
-        flags("con")?
-    ));
+    let of = |lu, name| Ok::<_, Error>(listed(slowdowns(ctx, lu, name)?, 2));
+    for (lu, with) in [
+        (
+            "lu-flags",
+            "LU's waits for neighbours in user space, which ASMan does not see, and barriers that sleep",
+        ),
+        ("lu-timer", "a lock that every vCPU's timer interrupt takes, as in Linux 2.6.18 for Xen"),
+    ] {
+        e.note(format!(
+            "With {with} (asman-{lu}): Credit {}; ASMan {}; static coscheduling {}.",
+            of(lu, "credit")?,
+            of(lu, "asman")?,
+            of(lu, "con")?
+        ));
+    }
     e.axes("online rate", "slowdown");
     for (name, values) in
         [("Credit", credit), ("ASMan", asman), ("CON", con), ("ASMan from outside", outside)]

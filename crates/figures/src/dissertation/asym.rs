@@ -223,33 +223,6 @@ const CHANGES: [Change; 6] = [
     ("urgent from 0.25 ms", |host, _| host.asym.urgent_us = 250),
 ];
 
-/// dedup's semaphore spun for, and memory unmapped after it is released: writers of Linux 3.19's
-/// semaphores spin for a while, readers (page faults) sleep at once.
-fn spun(program: &[Step]) -> Vec<Step> {
-    let mut held = false;
-    let mut after = Vec::new();
-    let mut steps = Vec::new();
-    for step in program {
-        held |= step.op == Op::Mutex;
-        let op = match step.op {
-            Op::Mutex => Op::Lock,
-            Op::MutexUnlock => Op::Unlock,
-            Op::Compute if held => Op::Critical,
-            op => op,
-        };
-        if held && op == Op::ShootdownLazy {
-            after.push(*step);
-            continue;
-        }
-        steps.push(Step { op, ..*step });
-        if op == Op::Unlock {
-            held = false;
-            steps.append(&mut after);
-        }
-    }
-    steps
-}
-
 fn sensitivity(ctx: &Ctx, symmetric: &[f64]) -> Result<String, Error> {
     let mut shown = Vec::new();
     for (what, change) in CHANGES {
@@ -262,17 +235,9 @@ fn sensitivity(ctx: &Ctx, symmetric: &[f64]) -> Result<String, Error> {
         gains.sort_by(f64::total_cmp);
         shown.push(format!("{what} {:.2}", gains[gains.len() / 2]));
     }
-    let change = |_: &mut Host, run: &mut Run| {
-        let dedup = run.each[0].program.clone();
-        run.each[0].program = spun(&dedup);
-    };
-    let of = |arm: &str| -> Result<f64, Error> {
-        Ok(point_but(ctx, &beside("dedup", &HOGS), 16, arm, &change)?.units_per_s())
-    };
-    let ratio = of("asymmetric")? / of("symmetric")?;
     Ok(format!(
         "Sensitivity: median gain of the programs that stand for themselves, by what is not printed: \
-         {}. dedup_ratio, were dedup's semaphore spun for and memory unmapped after it: {ratio:.2}.",
+         {}.",
         shown.join(", ")
     ))
 }

@@ -120,7 +120,7 @@ impl IdleState {
 pub const HOUSEKEEPING_USUAL_PPM: u32 = 460;
 
 /// Two busy threads do 1.25 times as much as one: D. Marr et al., "Hyper-Threading Technology
-/// Architecture and Microarchitecture" (Intel Technology Journal 6(1), 2002) have 1.16 to 1.3 for
+/// Architecture and Microarchitecture" (Intel Technology Journal 6(1), 2002) have up to 1.3 for
 /// server programs.
 pub const THREAD_SPEED_USUAL_PERCENT: u32 = 62;
 

@@ -5,6 +5,7 @@ use super::state::Kvm;
 use crate::core::{Cause, Core};
 use crate::engine::{PcpuId, VcpuId};
 use unspin_policy::hvs;
+use unspin_policy::kvm_stock::Variant;
 
 impl Kvm {
     /// The processor has stopped the pause loop of `v`.
@@ -127,7 +128,8 @@ impl Kvm {
         let vm = &mut self.vms[vcpu.vm];
         let slot = &mut vm.slots[vcpu.index as usize];
         slot.category = hvs::Category::Woken as u8;
-        slot.ready = 1;
+        // 3.19 notes who was preempted (kvm_sched_out()); who was woken is noted since 5.3 (d73eb57b80b9).
+        slot.ready = u8::from(self.stock_variant != Variant::V3_19);
         slot.user_mode = 0;
         let stock = &mut vm.stock[vcpu.index as usize];
         stock.ready = 1;
