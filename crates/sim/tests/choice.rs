@@ -31,6 +31,14 @@ fn woken_siblings_are_yielded_to() {
     }
 }
 
+/// KVM of 3.19 notes only who was preempted.
+#[test]
+fn woken_siblings_are_not_known_on_3_19() {
+    let slept = counts(Kernel::V3_19, &under(3, sleeping(1000, 400), YieldTo::HVS));
+    assert_eq!(slept(|m| m.yields_woken), 0);
+    assert!(slept(|m| m.yields_lock_waiter) > 0, "the preempted are");
+}
+
 #[test]
 fn who_owes_an_answer_is_counted_apart() {
     let program = vec![step(Op::Compute, constant(20_000), 0), step(Op::Shootdown, constant(0), 0)];
