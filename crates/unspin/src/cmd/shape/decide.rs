@@ -18,14 +18,17 @@ const WEIGHTS: std::ops::RangeInclusive<u64> = 1..=10_000;
 /// costs, too. A latency goes up and down by factors of two.
 pub const WEIGHTS_FAR: f64 = 1.1;
 pub const SLICES_FAR: f64 = 2.0;
+/// The same of a VM's own weight: what the VM gets beside an equal one changes by half of it.
+pub const WHOLE_FAR: f64 = 1.02;
 
-/// What a vCPU did in a period.
-fn got_of(seen: &Seen) -> Got {
+/// What a vCPU did in a period, in the mean of so many.
+fn got_of(seen: &Seen, periods: u32) -> Got {
     let sum = |is: fn(State) -> bool| {
-        seen.times.spent().filter(|(state, _)| is(*state)).map(|(_, ns)| ns).sum()
+        seen.times.spent().filter(|(state, _)| is(*state)).map(|(_, ns)| ns).sum::<u64>()
     };
-    let (on_cpu_ns, waited_ns) = (sum(State::is_on_cpu), sum(State::is_ready));
-    Got { on_cpu_ns, waited_ns, wall_ns: seen.times.total() }
+    let mean_ns = |ns: u64| ns / u64::from(periods.max(1));
+    let (on_cpu_ns, waited_ns) = (mean_ns(sum(State::is_on_cpu)), mean_ns(sum(State::is_ready)));
+    Got { on_cpu_ns, waited_ns, wall_ns: mean_ns(seen.times.total()) }
 }
 
 /// What is adapted.
@@ -96,10 +99,10 @@ impl Shaper {
         &self.own
     }
 
-    /// A period has ended in which each vCPU did this: what each gets in the next. `is_own`: the VM had
-    /// its own weights in it.
-    pub fn period(&mut self, seen: &[Seen], is_own: bool) -> Vec<Decision> {
-        let each: Vec<Got> = seen.iter().map(got_of).collect();
+    /// So many periods have ended in which each vCPU did this: what each gets in the next. `is_own`: the
+    /// VM had its own weights in them.
+    pub fn period(&mut self, seen: &[Seen], periods: u32, is_own: bool) -> Vec<Decision> {
+        let each: Vec<Got> = seen.iter().map(|seen| got_of(seen, periods)).collect();
         let got = Got::together(&each);
         self.due.period(&got, is_own);
         // Nothing was given out before the first period: alike.
@@ -215,13 +218,13 @@ mod tests {
     #[test]
     fn weights_go_to_those_who_could_go_on() {
         let mut vm = Shaper::new(BOTH, own(vec![100; 2], 100));
-        let decided = vm.period(&[seen(0.5, 0.5, true), seen(0.25, 0.0, false)], true);
+        let decided = vm.period(&[seen(0.5, 0.5, true), seen(0.25, 0.0, false)], 1, true);
         // Half of its 80 ms is due to the first, and all to the second: 120 ms by demands of 66 and 20 ms.
         assert_eq!(decided.iter().map(|d| d.weight).collect::<Vec<_>>(), [153, 47]);
         assert_eq!(decided[0].next_ns / 1000, 92_093);
         assert_eq!((decided[0].given_ns, decided[0].used_ns), (60_000_000, 40_000_000));
         let mut asleep = || {
-            let decided = vm.period(&[seen(0.0, 0.0, false), seen(0.0, 0.0, false)], true);
+            let decided = vm.period(&[seen(0.0, 0.0, false), seen(0.0, 0.0, false)], 1, true);
             decided.iter().map(|d| d.weight).collect::<Vec<_>>()
         };
         assert_eq!(asleep(), [137, 63], "one period counts a quarter");
@@ -240,7 +243,7 @@ mod tests {
         let mut slices = Vec::new();
         for _ in 0..8 {
             let vcpus = [late(5, 1 << 3), asleep(3)];
-            let decided = vm.period(&vcpus, false);
+            let decided = vm.period(&vcpus, 1, false);
             slices.push((decided[0].slice_ns.unwrap() / 1000, decided[1].slice_ns.unwrap() / 1000));
         }
         assert!(slices.windows(2).all(|pair| pair[1].0 <= pair[0].0), "{slices:?}");
@@ -248,9 +251,9 @@ mod tests {
         let lowest = slices.iter().position(|(first, _)| *first == 250).unwrap();
         assert!(slices[lowest + 1].1 < slices[lowest].1, "its waker follows: {slices:?}");
         let mut plain = Shaper::new(Parts { latency: false, ..BOTH }, own(vec![100; 2], 100));
-        assert_eq!(plain.period(&[late(0, 0), asleep(1)], false)[0].slice_ns, None);
+        assert_eq!(plain.period(&[late(0, 0), asleep(1)], 1, false)[0].slice_ns, None);
         let awake = [Seen { wakes: 0, ..late(5, 0) }, asleep(3)];
-        assert_eq!(vm.period(&awake, false)[0].slice_ns, Some(SLICE_NS), "it did not wake up");
+        assert_eq!(vm.period(&awake, 1, false)[0].slice_ns, Some(SLICE_NS), "it did not wake up");
     }
 
     /// vCPUs on a CPU each, beside an equal VM: on each CPU the two VMs' weights are shared out by what
@@ -269,17 +272,18 @@ mod tests {
     #[test]
     fn what_the_vm_gets_stays() {
         let cpus = |weights, whole| {
-            let each: Vec<Got> = beside_an_equal(weights, whole).iter().map(got_of).collect();
+            let each: Vec<Got> =
+                beside_an_equal(weights, whole).iter().map(|seen| got_of(seen, 1)).collect();
             Got::together(&each).cpus()
         };
         assert!((cpus(&[100; 4], 100) - 2.0).abs() < 0.001);
         let uneven = [229, 57, 57, 57];
         assert!((cpus(&uneven, 100) - 1.79).abs() < 0.005, "{}", cpus(&uneven, 100));
         let mut vm = Shaper::new(BOTH, own(vec![100; 4], 100));
-        vm.period(&beside_an_equal(&[100; 4], 100), true);
+        vm.period(&beside_an_equal(&[100; 4], 100), 1, true);
         for _ in 0..12 {
             let whole = vm.whole();
-            vm.period(&beside_an_equal(&uneven, whole), false);
+            vm.period(&beside_an_equal(&uneven, whole), 1, false);
             vm.correct();
         }
         let is = cpus(&uneven, vm.whole());
@@ -298,17 +302,17 @@ mod tests {
         // One of its vCPUs waits, and the others leave most of what is theirs.
         let did = || [seen(0.4, 0.6, true), seen(0.1, 0.05, false)];
         let mut vm = Shaper::new(BOTH, own(vec![100; 2], 100));
-        vm.period(&did(), true);
-        vm.period(&did(), false);
+        vm.period(&did(), 1, true);
+        vm.period(&did(), 1, false);
         assert_eq!(vm.correct(), 120, "1 CPU is due, and it gets half of one");
         for _ in 0..10 {
-            vm.period(&did(), false);
+            vm.period(&did(), 1, false);
             vm.correct();
         }
         assert_eq!(vm.whole(), 400, "and no more than four times");
         let more = [seen(0.9, 0.1, true), seen(0.3, 0.05, false)];
         for _ in 0..20 {
-            vm.period(&more, false);
+            vm.period(&more, 1, false);
             vm.correct();
         }
         assert!(vm.whole() < 400, "it is lowered where it gets more than is due");
@@ -317,9 +321,9 @@ mod tests {
     #[test]
     fn a_vm_that_does_less_is_not_raised() {
         let mut vm = Shaper::new(BOTH, own(vec![100; 2], 100));
-        vm.period(&[seen(0.9, 0.0, true), seen(0.9, 0.0, true)], true);
+        vm.period(&[seen(0.9, 0.0, true), seen(0.9, 0.0, true)], 1, true);
         for _ in 0..10 {
-            vm.period(&[seen(0.1, 0.0, false), seen(0.1, 0.0, false)], false);
+            vm.period(&[seen(0.1, 0.0, false), seen(0.1, 0.0, false)], 1, false);
             assert_eq!(vm.correct(), 100);
         }
     }
@@ -335,7 +339,7 @@ mod tests {
             let did: Vec<Seen> = vcpus.iter().map(|(_, ran, waited, ready)| seen(*ran, *waited, *ready)).collect();
             let mut vm = Shaper::new(BOTH, own(weights.clone(), whole));
             for is_own in [true, false, false] {
-                let decided = vm.period(&did, is_own);
+                let decided = vm.period(&did, 1, is_own);
                 prop_assert!(decided.iter().all(|decision| WEIGHTS.contains(&decision.weight)));
                 let (sum, were): (u64, u64) =
                     (decided.iter().map(|decision| decision.weight).sum(), weights.iter().sum());

@@ -23,10 +23,13 @@ use unspin_host::VmProcess;
 use unspin_policy::asym::Params;
 use unspin_policy::due::{Due, OWN, ROUND};
 
-/// After so many it is looked who came and went, and whether another hand has set something.
+/// After so many periods it is looked who came and went, and whether another hand has set something, and what
+/// is decided is written down for other commands.
 const LOOKS: u32 = 25;
-/// After so many it is written down for other commands.
-const WRITTEN: u32 = 25;
+/// After so many looks at which nothing of any VM's vCPUs was worth setting, it looks every two periods, after
+/// as many more every four, and so on to [`TOGETHER_MAX`]: each look takes CPU time from VMs.
+const STEADY: u32 = 4;
+const TOGETHER_MAX: u32 = 8;
 /// Where no VM is shaped, it looks for one so often.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -151,16 +154,16 @@ impl<'a> Shaping<'a> {
             return Ok(false);
         }
         let mut before = self.source.sample()?;
-        for number in 0..ROUND {
+        let mut number = 0;
+        while number < ROUND {
             if let Some((_, guard, _)) = hands {
                 guard.go_on()?;
             }
-            wait(self.asked.period, self.stop, &mut |_| {})?;
+            let periods = self.taken_together(number);
+            wait(self.asked.period * periods, self.stop, &mut |_| {})?;
+            let looks = (number + periods) / LOOKS > number / LOOKS;
             // Who came and went is looked at less often: it costs more than all the rest.
-            let after = match number % LOOKS {
-                0 => self.source.sample()?,
-                _ => self.source.again()?,
-            };
+            let after = if looks { self.source.sample()? } else { self.source.again()? };
             let changed =
                 |vm: &Shaped| after.vms.iter().any(|now| vm.has_other_vcpus(&now.process));
             if self.vms.iter().any(changed) {
@@ -169,8 +172,9 @@ impl<'a> Shaping<'a> {
             if hands.is_none() && self.asked.parts.resolver {
                 self.vms.iter_mut().for_each(|vm| vm.lay_out(&self.asked.places));
             }
-            let (is_own, corrects) = Due::at(number);
-            self.decide(&before, &after, hands.is_none() || is_own, corrects);
+            let is_own = hands.is_none() || Due::at(number).0;
+            let corrects = (number..number + periods).any(|period| Due::at(period).1);
+            self.decide([&before, &after], periods, is_own, corrects);
             before = after;
             match hands {
                 None => {
@@ -180,15 +184,16 @@ impl<'a> Shaping<'a> {
                     }
                 }
                 Some((undo, _, writer)) if number >= OWN - 1 => {
-                    if !self.set(undo, number % LOOKS == LOOKS - 1)? {
+                    if !self.set(undo, looks)? {
                         return Ok(false);
                     }
-                    if number % WRITTEN == WRITTEN - 1 {
+                    if looks {
                         writer.write(self.document())?;
                     }
                 }
                 Some(_) => {}
             }
+            number += periods;
         }
         if hands.is_some() {
             self.show(false)?;
@@ -196,10 +201,20 @@ impl<'a> Shaping<'a> {
         Ok(false)
     }
 
-    fn decide(&mut self, before: &Sample, after: &Sample, is_own: bool, corrects: bool) {
+    /// How many periods pass before the next look.
+    fn taken_together(&self, number: u32) -> u32 {
+        let steady = self.vms.iter().map(Shaped::steady).min().unwrap_or(0);
+        match number < OWN {
+            true => 1,
+            false => 1 << (steady / STEADY).min(TOGETHER_MAX.ilog2()),
+        }
+    }
+
+    /// By what VMs did from one sample to the next, so many periods later.
+    fn decide(&mut self, samples: [&Sample; 2], periods: u32, is_own: bool, corrects: bool) {
         for vm in &mut self.vms {
-            match vm.did(before, after) {
-                Some(seen) => vm.period(&seen, is_own, corrects),
+            match vm.did(samples[0], samples[1]) {
+                Some(seen) => vm.period(&seen, periods, is_own, corrects),
                 None => vm.decisions.clear(),
             }
         }

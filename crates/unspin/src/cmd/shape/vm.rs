@@ -2,7 +2,7 @@
 //! A VM that is shaped: what is set of it now, and what is to be.
 
 use super::apart::{laid_out, Movable, Mover};
-use super::decide::{differ, Decision, Own, Parts, Shaper, SLICES_FAR, WEIGHTS_FAR};
+use super::decide::{differ, Decision, Own, Parts, Shaper, SLICES_FAR, WEIGHTS_FAR, WHOLE_FAR};
 use super::nice;
 use super::place::{Placed, Places};
 use crate::undo::Undo;
@@ -36,6 +36,8 @@ pub struct Shaped {
     pub whole: u64,
     /// Where its vCPUs are to be; none where they are not moved.
     movers: Vec<Mover>,
+    /// At so many looks in a row nothing of its vCPUs was worth setting.
+    steady: u32,
     is: Values,
     /// What `is` is set by, and how each of these reads.
     targets: Vec<Target>,
@@ -60,6 +62,7 @@ impl Shaped {
         let whole = own.whole;
         let before = before.filter(|old| old.placed.vm.vcpus == placed.vm.vcpus);
         let is_moved = parts.resolver && placed.cpus.is_ok();
+        let steady = before.as_ref().map_or(0, |old| old.steady);
         let (old, movers) = before.map_or((None, Vec::new()), |old| (Some(old.shaper), old.movers));
         // What is due follows from who else is there.
         let is_same = |old: &Shaper| {
@@ -73,7 +76,8 @@ impl Shaped {
         shaper.due.begin();
         let (targets, texts) = targets(&placed, is.slices.len(), is_moved).into_iter().unzip();
         let decisions = Vec::new();
-        let mut vm = Shaped { placed, shaper, decisions, whole, movers, is, targets, texts };
+        let mut vm =
+            Shaped { placed, shaper, decisions, whole, movers, steady, is, targets, texts };
         match is_moved {
             true if vm.movers.is_empty() => vm.lay_out(places),
             true => {}
@@ -100,9 +104,14 @@ impl Shaped {
         vcpus.map(|vcpu| of(vcpu.index).map(|(_, seen)| seen.clone())).collect()
     }
 
-    /// A period has ended in which its vCPUs did this.
-    pub fn period(&mut self, seen: &[Seen], is_own: bool, corrects: bool) {
-        self.decisions = self.shaper.period(seen, is_own);
+    /// At so many looks in a row nothing of its vCPUs was worth setting.
+    pub fn steady(&self) -> u32 {
+        self.steady
+    }
+
+    /// So many periods have ended in which its vCPUs did this.
+    pub fn period(&mut self, seen: &[Seen], periods: u32, is_own: bool, corrects: bool) {
+        self.decisions = self.shaper.period(seen, periods, is_own);
         self.whole = match (is_own, corrects) {
             (false, true) => self.shaper.correct(),
             _ => self.shaper.whole(),
@@ -142,8 +151,11 @@ impl Shaped {
             return wanted;
         }
         let weights: Vec<u64> = self.decisions.iter().map(|did| did.weight).collect();
-        if differ(&self.is.weights, &weights, WEIGHTS_FAR) || self.is.whole != self.whole {
-            (wanted.weights, wanted.whole) = (weights, self.whole);
+        if differ(&self.is.weights, &weights, WEIGHTS_FAR) {
+            wanted.weights = weights;
+        }
+        if differ(&[self.is.whole], &[self.whole], WHOLE_FAR) {
+            wanted.whole = self.whole;
         }
         let slices: Vec<u64> = self.decisions.iter().filter_map(|did| did.slice_ns).collect();
         if slices.len() == self.is.slices.len() && differ(&self.is.slices, &slices, SLICES_FAR) {
@@ -199,6 +211,8 @@ impl Shaped {
             let is = changes.iter().find(|(of, ..)| *of == target).map_or("", |(_, is, _)| is);
             return Ok(Some(theirs(&target, &found, is)));
         }
+        let is_same = Values { whole: self.is.whole, ..wanted.clone() } == self.is;
+        self.steady = if is_same { self.steady.saturating_add(1) } else { 0 };
         (self.is, self.texts) = (wanted, texts);
         Ok(None)
     }
