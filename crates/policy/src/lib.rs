@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every decision of unspin, for user space: safe wrappers of the C in `policy/`, and [`due`], which no
-//! kernel makes.
+//! Every decision of unspin, for user space: safe wrappers of the C in `policy/`, and those that no
+//! kernel makes ([`alike`], [`due`], [`lasting`]).
 //!
 //! The kernel module links the same sources, so a trace it recorded gives the same
 //! decisions here, and the simulator runs the code that runs on hosts. Nothing in this
@@ -10,14 +10,17 @@
 //! * [`hvs`]: which vCPU gets the core a spinner gives up (sections 3.2, 3.3, 4.4).
 //! * [`ipi`]: to whom a vCPU yields that waits for answers to its interrupts (ours).
 //! * [`kvm_stock`]: what KVM does by itself (section 2.3), by version.
+//! * [`alike`]: whether vCPUs differ at all in what they need (ours).
 //! * [`asym`]: CPU time, latency and cores by what each vCPU can use (dissertation, section 5.4).
 //! * [`credit`]: Credit, plain or coscheduling (ASMan, sections 4.4, 4.5).
 //! * [`due`]: by how much a VM's weight is raised whose vCPUs have unequal ones (ours).
 //! * [`demand`]: which VMs should run in turns, by what they waste (ours).
 //! * [`gang`]: whose turn it is on which pCPUs, so that a VM's vCPUs run together (ours).
+//! * [`lasting`]: what a vCPU needs for longer than a period (ours).
 //! * [`userspin`]: whether a vCPU spins in user space (ours).
 //! * [`vcrd`]: whether the vCPUs of a VM should run together (ASMan, HPDC 2011, section 4.3).
 
+pub mod alike;
 pub mod aple;
 pub mod asym;
 pub mod credit;

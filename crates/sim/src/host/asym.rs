@@ -13,6 +13,7 @@ use super::fair::{Entity, Tunables};
 use super::groups::{Groups, WEIGHT_MIN};
 use crate::core::{Class, Core, Host, State};
 use crate::engine::{PcpuId, Table, VcpuId};
+use unspin_policy::alike;
 use unspin_policy::asym::{self, Core as Pace, Params, Vcpu};
 use unspin_policy::due::{Due, Got, ROUND};
 use unspin_policy::lasting::Lasting;
@@ -42,6 +43,13 @@ pub struct Asym {
     /// What each needs that lasts: weights and places follow it. Of an `uncorrected` arm the last period
     /// alone counts.
     needs: Table<VcpuId, Lasting>,
+}
+
+/// How a vCPU's slice follows from its latency.
+#[derive(Clone, Copy)]
+struct Slices<'a> {
+    tunables: &'a Tunables,
+    lengthen: f64,
 }
 
 /// What Asym keeps of a VM.
@@ -151,9 +159,10 @@ impl Asym {
             seen.ready = u8::from(vcpu.on.state != State::Halted);
             seen.core = vcpu.on.pcpu.0;
         }
+        let slices = self.latencies(tunables);
         for number in 0..self.vms.len() {
             if self.vms[number].shaped {
-                self.adjust_vm(core, number, entities, tunables, groups.as_deref_mut());
+                self.adjust_vm(core, number, entities, slices, groups.as_deref_mut());
             }
         }
         self.periods += 1;
@@ -168,6 +177,25 @@ impl Asym {
             number => PcpuId(number),
         };
         self.vcpus.rows().map(stays).collect()
+    }
+
+    /// Section 5.4.2 for all VMs, and how slices follow: where all VMs are shaped and arms are corrected, none is
+    /// shorter than it need be.
+    fn latencies<'a>(&mut self, tunables: &'a Tunables) -> Slices<'a> {
+        let Asym { vms, vcpus, params, parts, woke, .. } = self;
+        if parts.latency {
+            for vm in vms.iter().filter(|vm| vm.shaped) {
+                asym::latency(vcpus.part_mut(vm.first, vm.count), params);
+            }
+        }
+        let urgent = vcpus.rows().filter(|(v, _)| woke[*v]);
+        let longest_us = urgent.map(|(_, seen)| seen.latency_us).max().unwrap_or(0);
+        let is_relative = tunables.eevdf && !parts.uncorrected && vms.iter().all(|vm| vm.shaped);
+        let lengthen = match is_relative {
+            true => alike::lengthen(u64::from(longest_us) * 1000, tunables.slice_ns),
+            false => 1.0,
+        };
+        Slices { tunables, lengthen }
     }
 
     /// Corrects a VM's own weight by what it got in the period that ended. Whether it has its own weights in
@@ -214,22 +242,19 @@ impl Asym {
         each.for_each(|(seen, ns)| seen.allocated_ns = ns);
     }
 
-    /// Sections 5.4.2 and 5.4.1 for one VM, and what follows for the scheduler.
+    /// Section 5.4.1 for one VM, and what follows for the scheduler.
     fn adjust_vm(
         &mut self,
         core: &Core,
         number: usize,
         entities: &mut Table<VcpuId, Entity>,
-        tunables: &Tunables,
+        slices: Slices,
         mut groups: Option<&mut Groups>,
     ) {
         let is_own = self.correct(core, number, groups.as_deref_mut());
         let Asym { vms, vcpus, params, parts, woke, needs, .. } = self;
         let vm = &mut vms[number];
         let own = vcpus.part_mut(vm.first, vm.count);
-        if parts.latency {
-            asym::latency(own, params);
-        }
         if parts.time {
             let switched_ns: u64 = (core.vcpus.part(vm.first, vm.count).iter())
                 .map(|v| v.ledger.time_ns[Class::Switch as usize])
@@ -244,6 +269,7 @@ impl Asym {
             }
             need.period(seen.allocated_ns);
         }
+        let has_own = is_own || (!parts.uncorrected && alike::need_alike(needs));
         let need_ns = |need: &Lasting| need.ns() as u64;
         let given_ns: u64 = needs.iter().map(need_ns).sum();
         for ((v, seen), own_ns) in
@@ -254,7 +280,7 @@ impl Asym {
             if parts.time && given_ns > 0 {
                 let all = u128::from(vm.weight) * u128::from(vm.count);
                 let weight = all * u128::from(own_ns) / u128::from(given_ns);
-                let weight = if is_own { vm.weight } else { (weight as u64).max(WEIGHT_MIN) };
+                let weight = if has_own { vm.weight } else { (weight as u64).max(WEIGHT_MIN) };
                 match &mut groups {
                     // What its cgroup within the VM's gets.
                     Some(groups) => groups.set_share(v, weight, core.now_ns),
@@ -264,7 +290,8 @@ impl Asym {
             let woke = std::mem::take(&mut woke[v]);
             if parts.latency {
                 // A short slice would only have one switched more often that did not wake up.
-                entity.set_latency(tunables, u64::from(seen.latency_us) * 1000, woke && !is_own);
+                let slice_ns = (f64::from(seen.latency_us) * 1000.0 * slices.lengthen) as u64;
+                entity.set_latency(slices.tunables, slice_ns, woke && !is_own);
             }
         }
     }

@@ -6,10 +6,10 @@ use crate::core::{Host, Kernel};
 /// Times the scheduler works with, ns.
 #[derive(Debug, Clone, Copy)]
 pub struct Tunables {
-    pub(super) eevdf: bool,
+    pub(in crate::host) eevdf: bool,
     pub(super) latency_ns: u64,
     /// CFS: shortest slice; EEVDF: the slice.
-    pub(super) slice_ns: u64,
+    pub(in crate::host) slice_ns: u64,
     pub(super) wakeup_ns: u64,
     pub(super) yields_count: bool,
     /// CFS forgets a buddy when it is picked (pick_next_entity()), since 5.14 only when it is put on

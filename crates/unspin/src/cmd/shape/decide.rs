@@ -7,6 +7,7 @@
 //! what is due to it is ours: see [`Due`].
 
 use unspin_diagnosis::State;
+use unspin_policy::alike;
 use unspin_policy::asym::{self, Params, Vcpu};
 use unspin_policy::due::{Due, Got};
 use unspin_policy::lasting::Lasting;
@@ -48,6 +49,8 @@ pub struct Decision {
     pub weight: u64,
     /// `None`: latency is not adapted.
     pub slice_ns: Option<u64>,
+    /// Its slice follows its latency: it woke up.
+    pub woke: bool,
     /// What it was given in the period that ended, what it used of that, and what it is given next, in ns.
     pub given_ns: u64,
     pub used_ns: u64,
@@ -126,6 +129,7 @@ impl Shaper {
         let decision = |(index, vcpu): (usize, &Vcpu)| Decision {
             weight: weights[index],
             slice_ns: self.slice_ns(index, &seen[index]),
+            woke: seen[index].wakes > 0,
             given_ns: given[index],
             used_ns: vcpu.consumed_ns,
             next_ns: vcpu.allocated_ns,
@@ -157,11 +161,11 @@ impl Shaper {
         }
     }
 
-    /// The sum of its own weights, shared out as the vCPUs need CPU time.
+    /// The sum of its own weights, shared out as the vCPUs need CPU time; as it is where they are alike.
     fn weights(&self) -> Vec<u64> {
         let sum: u64 = self.own.weights.iter().sum();
         let all_ns: f64 = self.needs.iter().map(Lasting::ns).sum();
-        if all_ns == 0.0 || !self.parts.time {
+        if all_ns == 0.0 || !self.parts.time || alike::need_alike(&self.needs) {
             return self.own.weights.clone();
         }
         let of = |need: &Lasting| {

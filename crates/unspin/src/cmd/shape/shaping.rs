@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use unspin_host::journal::Back;
 use unspin_host::VmProcess;
+use unspin_policy::alike;
 use unspin_policy::asym::Params;
 use unspin_policy::due::{Due, OWN, ROUND};
 
@@ -60,12 +61,14 @@ pub struct Shaping<'a> {
     refused: Vec<(VmProcess, String)>,
     /// Of those another hand has set a value: they stay left alone.
     theirs: BTreeMap<u32, String>,
+    /// No VM of the host is left alone.
+    all: bool,
 }
 
 impl<'a> Shaping<'a> {
     pub fn new(asked: Asked<'a>, source: &'a mut dyn Source, stop: &'a AtomicBool) -> Shaping<'a> {
         let (vms, refused, theirs) = (Vec::new(), Vec::new(), BTreeMap::new());
-        Shaping { asked, source, stop, vms, refused, theirs }
+        Shaping { asked, source, stop, vms, refused, theirs, all: false }
     }
 
     /// Looks which VMs there are and which of them are shaped, when all have their own weights. An error
@@ -74,6 +77,7 @@ impl<'a> Shaping<'a> {
         let host = self.asked.places.host;
         self.asked.places.online = host.online_cpus();
         let all = vms::processes(host)?;
+        let count = all.len();
         let chosen = match self.asked.vms {
             [] if all.is_empty() && !self.asked.wait => bail!("no VM runs on this host"),
             [] => all,
@@ -83,6 +87,7 @@ impl<'a> Shaping<'a> {
             }
         };
         self.place(chosen);
+        self.all = self.vms.len() == count;
         if !self.vms.is_empty() || self.asked.wait {
             return Ok(());
         }
@@ -217,6 +222,13 @@ impl<'a> Shaping<'a> {
                 Some(seen) => vm.period(&seen, periods, is_own, corrects),
                 None => vm.decisions.clear(),
             }
+        }
+        if self.all {
+            let slices: Vec<(u64, u64)> = self.vms.iter().filter_map(Shaped::slices_ns).collect();
+            let own_ns = slices.iter().map(|(own_ns, _)| *own_ns).min().unwrap_or(0);
+            let longest_ns = slices.iter().map(|(_, longest_ns)| *longest_ns).max().unwrap_or(0);
+            let factor = alike::lengthen(longest_ns, own_ns);
+            self.vms.iter_mut().for_each(|vm| vm.lengthen_slices(factor));
         }
         let mut all: Vec<Movable> = self.vms.iter_mut().filter_map(Shaped::movable).collect();
         resolve(&mut all, &self.asked.places.nodes, &Params::default());

@@ -121,6 +121,23 @@ impl Shaped {
         }
     }
 
+    /// The least slice that one of its vCPUs has by itself, and the longest that follows from a latency, 0 where
+    /// there is none; in ns.
+    pub fn slices_ns(&self) -> Option<(u64, u64)> {
+        let own_ns = *self.shaper.own().slices_ns.iter().min()?;
+        let urgent = self.decisions.iter().filter(|did| did.woke);
+        Some((own_ns, urgent.filter_map(|did| did.slice_ns).max().unwrap_or(0)))
+    }
+
+    /// Slices that follow a latency become longer by this factor.
+    pub fn lengthen_slices(&mut self, factor: f64) {
+        for slice_ns in
+            self.decisions.iter_mut().filter(|did| did.woke).filter_map(|did| did.slice_ns.as_mut())
+        {
+            *slice_ns = (*slice_ns as f64 * factor) as u64;
+        }
+    }
+
     /// It, as one whose vCPUs may be moved.
     pub fn movable(&mut self) -> Option<Movable<'_>> {
         let cpus = self.placed.cpus.as_ref().ok()?;
