@@ -206,12 +206,13 @@ impl<'a> Shaping<'a> {
         Ok(false)
     }
 
-    /// How many periods pass before the next look.
+    /// How many periods pass before the next look, of a round the period of that number.
     fn taken_together(&self, number: u32) -> u32 {
         let steady = self.vms.iter().map(Shaped::steady).min().unwrap_or(0);
-        match number < OWN {
-            true => 1,
-            false => 1 << (steady / STEADY).min(TOGETHER_MAX.ilog2()),
+        if number < OWN {
+            1
+        } else {
+            together(steady)
         }
     }
 
@@ -274,5 +275,21 @@ impl<'a> Shaping<'a> {
             (false, true) => out::print(&document.text()),
             (false, false) => out::print(&document.lines()),
         }
+    }
+}
+
+/// How many periods are taken together after so many looks at which nothing was worth setting.
+fn together(steady: u32) -> u32 {
+    1 << (steady / STEADY).min(TOGETHER_MAX.ilog2())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_rarer_the_longer_nothing_changes() {
+        let after = [0, STEADY - 1, STEADY, 2 * STEADY, 3 * STEADY, u32::MAX].map(together);
+        assert_eq!(after, [1, 1, 2, 4, TOGETHER_MAX, TOGETHER_MAX]);
     }
 }
