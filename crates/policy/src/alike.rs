@@ -11,8 +11,14 @@ const NEEDS_FAR: f64 = 1.4;
 
 /// Whether the vCPUs of a VM need alike, so that its own weights are right.
 pub fn need_alike(needs: &[Lasting]) -> bool {
-    let mean_ns = needs.iter().map(Lasting::ns).sum::<f64>() / needs.len().max(1) as f64;
+    let mean_ns = Lasting::mean(needs).ns();
     needs.iter().all(|need| need.ns() <= NEEDS_FAR * mean_ns && need.ns() * NEEDS_FAR >= mean_ns)
+}
+
+/// What each vCPU of a VM counts as needing: the mean of all where they need alike.
+pub fn counted(needs: &[Lasting]) -> impl Iterator<Item = Lasting> + '_ {
+    let mean = need_alike(needs).then(|| Lasting::mean(needs));
+    needs.iter().map(move |need| mean.unwrap_or(*need))
 }
 
 /// By what factor slices that follow a latency are to be longer, 1 or more, where all VMs of a host are shaped:
@@ -46,6 +52,9 @@ mod tests {
         assert!(!need_alike(&needs(&[200, 100, 100, 100])), "twice the work");
         assert!(!need_alike(&needs(&[100, 100, 100, 0])), "one of them sleeps");
         assert!(need_alike(&needs(&[0, 0])) && need_alike(&[]));
+        let counted_ns = |ns: &[u64]| counted(&needs(ns)).map(|need| need.ns()).collect::<Vec<_>>();
+        assert_eq!(counted_ns(&[100, 120]), [110.0, 110.0]);
+        assert_eq!(counted_ns(&[100, 300]), [100.0, 300.0]);
     }
 
     proptest! {

@@ -126,6 +126,7 @@ impl Shaper {
         let each_need = self.needs.iter_mut().zip(&self.vcpus);
         each_need.for_each(|(need, vcpu)| need.period(vcpu.allocated_ns));
         let weights = self.weights();
+        let needs: Vec<Lasting> = alike::counted(&self.needs).collect();
         let decision = |(index, vcpu): (usize, &Vcpu)| Decision {
             weight: weights[index],
             slice_ns: self.slice_ns(index, &seen[index]),
@@ -133,7 +134,7 @@ impl Shaper {
             given_ns: given[index],
             used_ns: vcpu.consumed_ns,
             next_ns: vcpu.allocated_ns,
-            need: self.needs[index],
+            need: needs[index],
             ready: vcpu.ready == 1,
             latency_us: vcpu.latency_us,
             waited_ns: each[index].waited_ns,
@@ -231,7 +232,7 @@ mod tests {
             let decided = vm.period(&[seen(0.0, 0.0, false), seen(0.0, 0.0, false)], 1, true);
             decided.iter().map(|d| d.weight).collect::<Vec<_>>()
         };
-        assert_eq!(asleep(), [137, 63], "one period counts a quarter");
+        assert_eq!(asleep(), [145, 55], "one period counts an eighth");
         (0..30).for_each(|_| drop(asleep()));
         assert_eq!(asleep(), [100, 100]);
         assert!(differ(&[100, 100], &[100, 111], WEIGHTS_FAR));
