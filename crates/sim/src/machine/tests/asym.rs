@@ -19,7 +19,8 @@ fn the_example_of_the_text_comes_out_of_the_simulator() {
     let costs = &mut setup.host.costs;
     (costs.switch_cycles, costs.tick_cycles, costs.step_cycles) = (0, 0, 0);
     (costs.halt_cycles, costs.timer_cycles) = (0, 0);
-    setup.run.arm.asym.time = true;
+    // To the letter of the text: `unspin shape` takes these two for alike.
+    (setup.run.arm.asym.time, setup.run.arm.asym.uncorrected) = (true, true);
     setup.vms.truncate(1);
     let vm = &mut setup.vms[0];
     (vm.vcpus, vm.threads) = (2, 2);

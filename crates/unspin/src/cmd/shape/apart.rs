@@ -138,7 +138,7 @@ mod tests {
         let mut need = mover.need;
         need.period(40_000_000);
         mover.period(need, 4_000, 8_000_000);
-        assert_eq!((mover.need.ns(), mover.waits), (22.5e6, 2));
+        assert_eq!((mover.need.ns(), mover.waits), (25e6, 2));
     }
 
     #[test]
