@@ -13,11 +13,9 @@ pub const OWN: u32 = 5;
 /// After so many periods the VM's own weight is corrected.
 pub const BLOCK: u32 = 3;
 
-/// A VM's weight is raised by at most this factor, and lowered by at most the other: on kernels before 6.6 a VM
-/// whose vCPUs have unequal weights may also get more than its part.
+/// A VM's weight is raised by at most this factor.
 pub const RAISE_MAX: f64 = 4.0;
-pub const LOWER_MAX: f64 = 2.0;
-/// By so much at a time, either way.
+/// By so much at a time, and lowered again.
 const STEP: f64 = 1.2;
 /// A VM that waits for less of the time that it wants has all it wants: nothing is corrected by it.
 const WAITS_MIN: f64 = 0.01;
@@ -112,14 +110,13 @@ impl Due {
     }
 
     /// Corrects by what it got since this was called last: so that it gets its part of the host's CPUs while
-    /// it waits for more, and no less of the time that it wants than it did with its own weights.
+    /// it waits for more, and no less CPU time than with its own weights.
     pub fn correct(&mut self) {
         let block = std::mem::take(&mut self.block);
         let waits = block.share().is_some_and(|share| share < 1.0 - WAITS_MIN);
         if let Some(due) = self.of(&block).filter(|_| waits) {
             let is = block.cpus().max(f64::MIN_POSITIVE);
-            let raise = self.raise * (due / is).clamp(1.0 / STEP, STEP);
-            self.raise = raise.clamp(1.0 / LOWER_MAX, RAISE_MAX);
+            self.raise = (self.raise * (due / is).clamp(1.0 / STEP, STEP)).clamp(1.0, RAISE_MAX);
         }
     }
 
@@ -144,10 +141,15 @@ impl Due {
         self.of(&self.since)
     }
 
+    /// Its part of the host's CPUs, or what it had with its own weights where that was more, as far as it wants so
+    /// much. Where its part is not known it is the part of what it wants that it had.
     fn of(&self, got: &Got) -> Option<f64> {
         let wanted = got.wanted_ns() as f64 / got.wall_ns.max(1) as f64;
-        let as_before = wanted * self.before.share()?;
-        Some(as_before.max(self.cpus.min(wanted)))
+        let share = self.before.share()?;
+        Some(match self.cpus > 0.0 {
+            true => wanted.min(self.cpus.max(self.before.cpus())),
+            false => wanted * share,
+        })
     }
 }
 
@@ -173,6 +175,22 @@ mod tests {
     }
 
     #[test]
+    fn who_wants_more_than_before_is_not_raised_beyond_its_part() {
+        let mut due = Due::new(1.0);
+        due.period(&got(0.9, 0.1), true);
+        for _ in 0..9 {
+            due.period(&got(1.1, 0.9), false);
+            due.correct();
+        }
+        assert_eq!(due.raised(100), 100, "1.00 CPUs are its part");
+        let mut had_more = Due::new(1.0);
+        had_more.period(&got(1.5, 0.1), true);
+        had_more.period(&got(1.25, 0.75), false);
+        had_more.correct();
+        assert_eq!(had_more.raised(100), 120);
+    }
+
+    #[test]
     fn what_nothing_is_known_of_stays() {
         let mut due = Due::new(0.0);
         due.period(&got(0.5, 1.0), false);
@@ -186,9 +204,9 @@ mod tests {
 
     proptest! {
         /// A VM that gets a part of what it wants in proportion to its weight comes to what is due, where a
-        /// raise of four times, or half of its weight, is enough for that.
+        /// raise of four times is enough for that.
         #[test]
-        fn it_comes_to_what_is_due(cpus in 0.5..2.5f64, gets in 0.3..1.5f64) {
+        fn it_comes_to_what_is_due(cpus in 0.5..3.0f64, gets in 0.3..0.99f64) {
             let wants = 4.0;
             let mut due = Due::new(cpus);
             due.period(&got(0.1, wants - 0.1), true);
@@ -196,7 +214,7 @@ mod tests {
                 let is = cpus * gets * due.raised(1000) as f64 / 1000.0;
                 due.period(&got(is.min(wants), wants - is.min(wants)), false);
                 due.correct();
-                prop_assert!((500..=4000).contains(&due.raised(1000)));
+                prop_assert!((1000..=4000).contains(&due.raised(1000)));
             }
             let is = cpus * gets * due.raised(1000) as f64 / 1000.0;
             prop_assert!((is / cpus - 1.0).abs() < 0.01, "{is} of {cpus}");

@@ -351,7 +351,7 @@ mod tests {
                 let capped = decided.iter().any(|decision| decision.weight == 10_000);
                 prop_assert!(capped || sum.abs_diff(were) <= weights.len() as u64);
                 let whole_is = vm.correct();
-                prop_assert!(WEIGHTS.contains(&whole_is) && (whole / 2..=4 * whole).contains(&whole_is));
+                prop_assert!(WEIGHTS.contains(&whole_is) && (whole..=4 * whole).contains(&whole_is));
             }
         }
     }
