@@ -11,14 +11,20 @@ const NEEDS_FAR: f64 = 1.4;
 
 /// Whether the vCPUs of a VM need alike, so that its own weights are right.
 pub fn need_alike(needs: &[Lasting]) -> bool {
-    let mean_ns = Lasting::mean(needs).ns();
-    needs.iter().all(|need| need.ns() <= NEEDS_FAR * mean_ns && need.ns() * NEEDS_FAR >= mean_ns)
+    mean_of_alike(needs).is_some()
 }
 
 /// What each vCPU of a VM counts as needing: the mean of all where they need alike.
 pub fn counted(needs: &[Lasting]) -> impl Iterator<Item = Lasting> + '_ {
-    let mean = need_alike(needs).then(|| Lasting::mean(needs));
+    let mean = mean_of_alike(needs);
     needs.iter().map(move |need| mean.unwrap_or(*need))
+}
+
+fn mean_of_alike(needs: &[Lasting]) -> Option<Lasting> {
+    let mean = Lasting::mean(needs);
+    let is_near =
+        |need: &Lasting| need.ns() <= NEEDS_FAR * mean.ns() && need.ns() * NEEDS_FAR >= mean.ns();
+    needs.iter().all(is_near).then_some(mean)
 }
 
 /// By what factor slices that follow a latency are to be longer, 1 or more, where all VMs of a host are shaped:

@@ -229,14 +229,15 @@ impl Asym {
     /// Who is not shaped is on no core that the resolvers know.
     fn resolve(&mut self) {
         let Asym { vms, vcpus, cores, params, parts, needs, .. } = self;
-        let ns_of = |need: &Lasting| need.ns() as u64;
-        let of = |vm: &AsymVm| {
+        let mut needs_ns: Vec<u64> = Vec::with_capacity(vcpus.len());
+        for vm in vms.iter() {
             let own = needs.part(vm.first, vm.count);
-            let counted = alike::counted(own).zip(own);
-            counted.map(|(counted, own)| ns_of(if parts.uncorrected { own } else { &counted }))
-        };
-        let needs: Vec<u64> = vms.iter().flat_map(of).collect();
-        let each = vcpus.all_mut().iter_mut().zip(needs);
+            match parts.uncorrected {
+                true => needs_ns.extend(own.iter().map(|need| need.ns() as u64)),
+                false => needs_ns.extend(alike::counted(own).map(|need| need.ns() as u64)),
+            }
+        }
+        let each = vcpus.all_mut().iter_mut().zip(needs_ns);
         let predicted: Vec<u64> =
             each.map(|(seen, ns)| std::mem::replace(&mut seen.allocated_ns, ns)).collect();
         for vm in vms.iter().filter(|vm| !vm.shaped) {

@@ -46,6 +46,8 @@ pinned already stay.
 
 Where vCPUs share a cgroup they get nice values in place of weights.
 
+While nothing changes it looks less often, every eight periods at most.
+
 Of 100 periods the first five have weights and slices as they were before, to measure what the VM gets \
 with them.
 

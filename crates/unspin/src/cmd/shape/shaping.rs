@@ -225,14 +225,19 @@ impl<'a> Shaping<'a> {
             }
         }
         if self.all {
-            let slices: Vec<(u64, u64)> = self.vms.iter().filter_map(Shaped::slices_ns).collect();
-            let own_ns = slices.iter().map(|(own_ns, _)| *own_ns).min().unwrap_or(0);
-            let longest_ns = slices.iter().map(|(_, longest_ns)| *longest_ns).max().unwrap_or(0);
-            let factor = alike::lengthen(longest_ns, own_ns);
-            self.vms.iter_mut().for_each(|vm| vm.lengthen_slices(factor));
+            self.lengthen_slices();
         }
         let mut all: Vec<Movable> = self.vms.iter_mut().filter_map(Shaped::movable).collect();
         resolve(&mut all, &self.asked.places.nodes, &Params::default());
+    }
+
+    /// All VMs are shaped: slices are no shorter than they need be.
+    fn lengthen_slices(&mut self) {
+        let slices = || self.vms.iter().filter_map(Shaped::slices_ns);
+        let own_ns = slices().map(|(own_ns, _)| own_ns).min().unwrap_or(0);
+        let longest_ns = slices().map(|(_, longest_ns)| longest_ns).max().unwrap_or(0);
+        let factor = alike::lengthen(longest_ns, own_ns);
+        self.vms.iter_mut().for_each(|vm| vm.lengthen_slices(factor));
     }
 
     /// Sets what was decided. False where the round is to begin anew: a VM or a vCPU has ended, or another

@@ -26,6 +26,13 @@ pub struct Values {
     pub cpus: Vec<u32>,
 }
 
+impl Values {
+    /// All but the VM's own weight.
+    fn of_vcpus(&self) -> (&[u64], &[u64], &[u32]) {
+        (&self.weights, &self.slices, &self.cpus)
+    }
+}
+
 /// A VM that is shaped.
 pub struct Shaped {
     pub placed: Placed,
@@ -228,7 +235,7 @@ impl Shaped {
             let is = changes.iter().find(|(of, ..)| *of == target).map_or("", |(_, is, _)| is);
             return Ok(Some(theirs(&target, &found, is)));
         }
-        let is_same = Values { whole: self.is.whole, ..wanted.clone() } == self.is;
+        let is_same = wanted.of_vcpus() == self.is.of_vcpus();
         self.steady = if is_same { self.steady.saturating_add(1) } else { 0 };
         (self.is, self.texts) = (wanted, texts);
         Ok(None)
