@@ -2,19 +2,17 @@
 /*
  * Attaching to the running kernel, and in which order the module lets go.
  */
-#include <linux/delay.h>
 #include <linux/rcupdate.h>
 
 #include "attach.h"
 #include "hooks.h"
 #include "hot.h"
+#include "redirect.h"
 #include "settings.h"
 #include "turns.h"
 #include "unhook.h"
 #include "watch.h"
 #include "window.h"
-
-#define DRAIN_WARN_MS 10000
 
 static bool attached;
 static bool shut = true;	/* not yet loaded, or about to go: nothing attaches */
@@ -46,11 +44,6 @@ static void slots_quiesce(void)
 	raw_spin_unlock_irqrestore(&unspin_lock, flags);
 }
 
-static bool is_in_flight(const struct unspin_slot *slot)
-{
-	return READ_ONCE(slot->in_flight);
-}
-
 static int attach(void)
 {
 	int err;
@@ -74,20 +67,6 @@ no_probes:
 	return err;
 }
 
-/* Redirected calls may sleep for long, but each ends when its vCPU's thread runs again. */
-static void drain(void)
-{
-	u32 waited;
-
-	for (waited = 0; unspin_any_slot(is_in_flight); waited++) {
-		if (waited == DRAIN_WARN_MS)
-			pr_warn("still waiting for vCPUs inside a directed yield\n");
-		usleep_range(900, 1100);
-	}
-	/* The last instructions after in_flight was cleared. */
-	synchronize_rcu_tasks();
-}
-
 static int detach(void)
 {
 	int err = unspin_turns_stop();
@@ -98,7 +77,7 @@ static int detach(void)
 	err = unspin_unhook(&unspin_on_spin_ops);
 	if (err)
 		return err;	/* probes stay too: the hook goes by what they note */
-	drain();
+	unspin_redirect_wait(UNSPIN_REDIRECT_SPIN);
 	unspin_probes_detach();
 	slots_quiesce();
 	unspin_watch_stop();

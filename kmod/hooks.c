@@ -28,8 +28,9 @@
 #include "ipi.h"
 #include "park.h"
 #include "pick.h"
+#include "redirect.h"
 #include "symbols.h"
-#include "turns.h"
+#include "turn.h"
 #include "unhook.h"
 #include "vms.h"
 #include "../uapi/unspin_guest.h"
@@ -100,6 +101,9 @@ static noinline notrace void switch_of_vcpu(struct unspin_slot *out, bool preemp
 	struct unspin_slot *in = first ? slot_of_thread(first) : NULL;
 	u64 now = unspin_now();
 
+	if (unlikely(__this_cpu_read(unspin_cpu.in_turns)) && out)
+		unspin_turn_switched_out(out, !preempt && prev_state != TASK_RUNNING, now);
+
 	/* Picked for this CPU and here it comes: whoever goes loses its core to that yield. */
 	if (out)
 		unspin_switched_out(out, prev, preempt || prev_state == TASK_RUNNING,
@@ -110,27 +114,20 @@ static noinline notrace void switch_of_vcpu(struct unspin_slot *out, bool preemp
 	__this_cpu_write(unspin_cpu.cur, in);
 }
 
-/*
- * The same while turns are made. On a CPU that has an owner: who may not run here goes, and who
- * sleeps without a vCPU after it leaves a hole.
- */
+/* The same on a CPU that has an owner in this turn. */
 static noinline notrace void switch_in_turn(struct unspin_slot *out, bool preempt,
 					    struct task_struct *prev, struct task_struct *next,
 					    unsigned int prev_state, const struct hlist_node *first)
 {
-	struct unspin_cpu *on = this_cpu_ptr(&unspin_cpu);
 	struct unspin_slot *in;
 
-	switch_of_vcpu(out, preempt, prev, next, prev_state, first);
-	if (out && READ_ONCE(out->vm->in_turns))
-		WRITE_ONCE(on->vcpu_cycles, on->vcpu_cycles + unspin_now() - out->in_tsc);
-	if (!on->owner)
-		return;
-	in = on->cur;
-	if (in && !unspin_may_run(in, on))
-		unspin_park_mark(in, next);
-	if (!in && !preempt && prev_state != TASK_RUNNING)
-		unspin_turns_idle(out);
+	if (out || first)
+		switch_of_vcpu(out, preempt, prev, next, prev_state, first);
+	in = __this_cpu_read(unspin_cpu.cur);
+	if (in)
+		unspin_turn_switched_in(in, next, is_idle_task(prev));
+	else if (is_idle_task(next))
+		unspin_turn_went_idle();
 }
 
 /* Run queue lock held: stores only. */
@@ -141,11 +138,9 @@ static void notrace probe_sched_switch(void *data, bool preempt, struct task_str
 	const struct hlist_node *first = next->preempt_notifiers.first;
 
 	__this_cpu_inc(unspin_cpu.switches);
-	if (likely(!out && !first))
-		return;
-	if (unlikely(__this_cpu_read(unspin_cpu.in_turns)))
+	if (unlikely(__this_cpu_read(unspin_cpu.owner)))
 		switch_in_turn(out, preempt, prev, next, prev_state, first);
-	else
+	else if (unlikely(out || first))
 		switch_of_vcpu(out, preempt, prev, next, prev_state, first);
 }
 
@@ -220,9 +215,9 @@ static void notrace hook_on_spin(unsigned long ip, unsigned long parent_ip, stru
 		if (READ_ONCE(vm->active)) {
 			unspin_ple_exit(slot);
 			if (unlikely(__this_cpu_read(unspin_cpu.filler)))
-				unspin_turns_filler_spins(slot);
+				unspin_turn_filler_spins(slot);
 			if (READ_ONCE(vm->select_on) && READ_ONCE(vm->nslots) <= HVS_SLOTS_MAX) {
-				WRITE_ONCE(slot->in_flight, 1);
+				unspin_redirect_begin(UNSPIN_REDIRECT_SPIN);
 				compat_ftrace_set_ip(fregs, (unsigned long)unspin_on_spin);
 			}
 		}

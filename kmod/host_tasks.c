@@ -20,7 +20,7 @@ struct use {
 static DEFINE_PER_CPU(struct use, uses);
 static struct cpumask used;
 
-/* Time of vCPUs in turns, up to now. The slot stays: interrupts are off. */
+/* Time of vCPUs in turns, up to now. Under RCU: the slot stays. */
 static u64 vcpus_cycles(u32 cpu, u64 now)
 {
 	const struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, cpu);

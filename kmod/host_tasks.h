@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* CPUs that tasks of the host use. All but describe: the timer of turns, or before it starts. */
+/* CPUs that tasks of the host use. All but describe: the planner of turns, or before it starts. */
 #ifndef UNSPIN_HOST_TASKS_H
 #define UNSPIN_HOST_TASKS_H
 

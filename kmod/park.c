@@ -9,9 +9,11 @@
  * it comes back; work.park reminds it at its entry into the guest.
  *
  * A sleeping thread is charged for nothing, so the scheduler sees who waits for a turn as one
- * that sleeps. The guest is told the time as stolen.
+ * that sleeps. The guest must see it as preempted: its siblings then do not wait for it, and send
+ * it no interrupts to flush its TLB. KVM tells the guest so where the vCPU stands between two
+ * instructions, which it knows behind an exit for an interrupt of the host. So a vCPU is parked
+ * there only; any other goes on to its entry, where such an interrupt awaits it.
  */
-#include <linux/delay.h>
 #include <linux/ftrace.h>
 #include <linux/irq_work.h>
 #include <linux/ktime.h>
@@ -19,44 +21,77 @@
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 
+#include "../policy/gang.h"
 #include "compat/compat.h"
 #include "park.h"
+#include "redirect.h"
 #include "symbols.h"
+#include "turn.h"
 #include "unhook.h"
 #include "user_spin.h"
 
-/* Nobody waits for a turn for longer, whatever happened to the timer of turns. */
-#define PARK_MAX_MS 200
-
-/* Some kernels pass the vCPU and some nothing; one argument too many harms none. */
-static int (*handle_work)(struct kvm_vcpu *vcpu);
 static void (*tell_got_on)(struct unspin_slot *slot);
 
 /* --- the thread's way back into the guest --- */
 
 static bool must_wait(const struct unspin_slot *slot)
 {
-	bool may_run;
+	bool may_stay;
 
 	preempt_disable();
-	may_run = unspin_may_run(slot, this_cpu_ptr(&unspin_cpu));
+	may_stay = unspin_may_stay(slot, this_cpu_ptr(&unspin_cpu));
 	preempt_enable();
-	return !may_run;
+	return !may_stay && !unspin_is_realtime(current);
 }
 
 /* It has run since it was asked to go, or since it was switched in later. One that filled a hole might. */
 static void overstay_count(struct unspin_slot *slot, u64 now)
 {
-	u64 since = max(READ_ONCE(slot->park_asked_tsc), slot->in_tsc);
+	u64 since = max(READ_ONCE(slot->turn.asked_tsc), slot->in_tsc);
 
 	if (now > since)
 		unspin_count(slot, UNSPIN_C_OVERSTAY_CYCLES, now - since);
 }
 
+/* It left its guest because it spun; it may have been on its way back since. */
+static bool spun(const struct unspin_slot *slot)
+{
+	return slot->work.ple || slot->turn.spun;
+}
+
 /* It did not just spin since it got its CPU: it may have let go of what its siblings wait for. */
 static bool got_on(const struct unspin_slot *slot, u64 now)
 {
-	return !slot->work.ple || now - slot->in_tsc > 2 * (u64)slot->window_cycles;
+	return !spun(slot) || now - slot->in_tsc > GANG_SPUN_WINDOWS * (u64)slot->window_cycles;
+}
+
+/*
+ * Sleeps once. The scheduler adds to run_delay what passes between the wake-up and running again. The
+ * rest is added here, so that KVM tells the guest all of it as stolen, and once.
+ */
+static long sleep_preempted(struct unspin_slot *slot, long left)
+{
+	u64 delay = current->sched_info.run_delay, start_ns = ktime_get_ns(), slept_ns;
+
+	WRITE_ONCE(slot->vcpu->preempted, true);	/* KVM's notifier goes by it; "ready" stays false */
+	left = schedule_timeout(left);
+	WRITE_ONCE(slot->vcpu->preempted, false);	/* where it did not have to sleep */
+	preempt_disable();
+	slept_ns = ktime_get_ns() - start_ns;
+	delay = current->sched_info.run_delay - delay;
+	if (slept_ns > delay)
+		current->sched_info.run_delay += slept_ns - delay;
+	preempt_enable();
+	return left;
+}
+
+/* Nobody waits so long twice in a row. */
+static void waited_in_vain(struct unspin_slot *slot)
+{
+	unspin_count(slot, UNSPIN_C_PARKS_LATE, 1);
+	if (slot->turn.late)
+		unspin_turn_refuse(slot->vm, UNSPIN_REFUSED_LATE);
+	slot->turn.late = !slot->turn.late;
 }
 
 /*
@@ -65,34 +100,32 @@ static bool got_on(const struct unspin_slot *slot, u64 now)
  */
 static bool wait_for_turn(struct unspin_slot *slot)
 {
-	u64 start = unspin_now(), started_ns = ktime_get_ns();
-	long left = msecs_to_jiffies(PARK_MAX_MS);
+	long left = msecs_to_jiffies(GANG_PARK_MAX_MS);
+	u64 start = unspin_now();
 
 	unspin_count(slot, UNSPIN_C_PARKS, 1);
-	WRITE_ONCE(slot->park_at_lock, slot->work.ple);
 	if (got_on(slot, start))
 		tell_got_on(slot);
-	WRITE_ONCE(slot->parked, 1);
+	unspin_turn_park(slot, spun(slot));
+	slot->turn.spun = 0;
 	for (;;) {
 		/* A full barrier, so that who publishes a turn sees it asleep, or it sees the turn. */
 		set_current_state(TASK_INTERRUPTIBLE);
-		if (!must_wait(slot) || signal_pending(current))
+		if (!left || !must_wait(slot) || signal_pending(current))
 			break;
-		left = schedule_timeout(left);
-		if (!left) {
-			unspin_count(slot, UNSPIN_C_PARKS_LATE, 1);
-			break;
-		}
+		left = sleep_preempted(slot, left);
 	}
 	__set_current_state(TASK_RUNNING);
-	WRITE_ONCE(slot->parked, 0);
+	unspin_turn_unpark(slot);
 	unspin_count(slot, UNSPIN_C_PARKED_CYCLES, unspin_now() - start);
-	/* KVM tells the guest this as stolen time; else a guest would think it had slept. */
-	current->sched_info.run_delay += ktime_get_ns() - started_ns;
+	if (left)
+		slot->turn.late = 0;
+	else
+		waited_in_vain(slot);
 	return left;
 }
 
-/* The vCPU whose way into the guest this thread is on, marked as parking; or NULL. */
+/* The vCPU whose way into the guest this thread is on, or NULL. It stays as long as the thread is here. */
 static struct unspin_slot *own_slot(void)
 {
 	struct unspin_slot *slot;
@@ -100,53 +133,67 @@ static struct unspin_slot *own_slot(void)
 	preempt_disable();
 	slot = __this_cpu_read(unspin_cpu.cur);
 	/* Its KVM_RUN, not that of another vCPU by the same thread: only then does the slot stay. */
-	if (slot && slot->held == current &&
-	    current->preempt_notifiers.first == &slot->vcpu->preempt_notifier.link) {
-		WRITE_ONCE(slot->parking, 1);
-	} else {
+	if (slot && (slot->held != current ||
+		     current->preempt_notifiers.first != &slot->vcpu->preempt_notifier.link)) {
 		/* It cannot be kept from running. Else it would leave its guest again and again. */
-		if (slot)
-			WRITE_ONCE(slot->work.park, 0);
+		WRITE_ONCE(slot->work.park, 0);
 		slot = NULL;
 	}
 	preempt_enable();
 	return slot;
 }
 
-/* In the place of xfer_to_guest_mode_handle_work(). */
+/* False: it has waited as long as anybody may. */
+static bool wait_if_it_must(struct unspin_slot *slot)
+{
+	bool asked = READ_ONCE(slot->work.park);
+
+	if (!compat_at_instruction_boundary(slot->vcpu)) {
+		if (must_wait(slot))
+			WRITE_ONCE(slot->work.park, 1);
+		return true;
+	}
+	/* A full barrier: who asks after this finds the flag clear, or its owner is seen here. */
+	if (asked)
+		xchg(&slot->work.park, 0);
+	if (!must_wait(slot)) {
+		slot->turn.spun = 0;
+		return true;
+	}
+	if (asked)
+		overstay_count(slot, unspin_now());
+	return wait_for_turn(slot);
+}
+
+/* In the place of xfer_to_guest_mode_handle_work(). Kernels that pass no vCPU leave anything in "vcpu". */
 static int unspin_park(struct kvm_vcpu *vcpu)
 {
 	struct unspin_slot *slot = own_slot();
-	bool in_time = true, asked;
+	bool in_time = true;
 	int err;
 
 	do {
 		if (slot) {
-			asked = READ_ONCE(slot->work.park);
-			WRITE_ONCE(slot->work.park, 0);
 			unspin_user_code_read(slot);
-			if (must_wait(slot)) {
-				if (asked)
-					overstay_count(slot, unspin_now());
-				in_time = wait_for_turn(slot);
-			}
+			in_time = wait_if_it_must(slot);
 		}
-		err = handle_work(vcpu);
+		err = compat_handle_work(vcpu);
 		/* It returns here: called as the last thing, it would seem to be KVM's call, and come here again. */
 		barrier();
 		/* It may have lost its CPU in there, and got one back in another's turn. */
-	} while (!err && in_time && slot && slot->work.park && must_wait(slot));
-	/* Last: after this the module may go once this thread has slept or left the kernel. */
-	if (slot)
-		smp_store_release(&slot->parking, 0);
+	} while (!err && in_time && slot && slot->work.park &&
+		 compat_at_instruction_boundary(slot->vcpu) && must_wait(slot));
+	unspin_redirect_end(UNSPIN_REDIRECT_PARK);
 	return err;
 }
 
 static void notrace hook_handle_work(unsigned long ip, unsigned long parent_ip,
 				     struct ftrace_ops *op, struct ftrace_regs *fregs)
 {
-	if (!within_module_core(parent_ip, THIS_MODULE))
-		compat_ftrace_set_ip(fregs, (unsigned long)unspin_park);
+	if (within_module_core(parent_ip, THIS_MODULE))
+		return;
+	unspin_redirect_begin(UNSPIN_REDIRECT_PARK);
+	compat_ftrace_set_ip(fregs, (unsigned long)unspin_park);
 }
 
 static struct ftrace_ops park_ops = {
@@ -154,7 +201,7 @@ static struct ftrace_ops park_ops = {
 	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT,
 };
 
-/* --- who must go --- */
+/* --- at the entry --- */
 
 /* Set at run time: the loader leaves pointers in per-CPU data as they are. */
 static DEFINE_PER_CPU(struct irq_work, leave);
@@ -163,36 +210,22 @@ static void nothing(struct irq_work *work)
 {
 }
 
-void unspin_park_request(struct unspin_slot *slot)
-{
-	struct task_struct *task = READ_ONCE(slot->held);
-
-	if (!task)
-		return;
-	unspin_park_mark(slot, task);
-	kick_process(task);
-}
-
 /*
  * KVM has already looked whether there is work to do. An interrupt to this CPU, which stays pending until
  * the guest is entered, has the guest left at once.
  */
 void unspin_park_at_entry(struct unspin_slot *slot)
 {
-	if (unspin_may_run(slot, this_cpu_ptr(&unspin_cpu))) {
+	if (unspin_may_stay(slot, this_cpu_ptr(&unspin_cpu)) || unspin_is_realtime(current)) {
 		WRITE_ONCE(slot->work.park, 0);
 		return;
 	}
+	slot->turn.spun = slot->work.ple;	/* which this entry ends */
 	set_tsk_thread_flag(current, TIF_NOTIFY_RESUME);
 	irq_work_queue(this_cpu_ptr(&leave));
 }
 
 /* --- attached or not --- */
-
-static bool is_parking(const struct unspin_slot *slot)
-{
-	return READ_ONCE(slot->parking);
-}
 
 int unspin_park_init(void)
 {
@@ -200,7 +233,6 @@ int unspin_park_init(void)
 
 	for_each_possible_cpu(cpu)
 		per_cpu(leave, cpu) = IRQ_WORK_INIT_HARD(nothing);
-	handle_work = (void *)unspin_symbols.handle_work;
 	return ftrace_set_filter_ip(&park_ops, unspin_symbols.handle_work, 0, 0);
 }
 
@@ -234,8 +266,6 @@ int unspin_park_detach(void)
 
 	if (err)
 		return err;	/* it stays, and lets everybody run */
-	while (unspin_any_slot(is_parking))
-		usleep_range(900, 1100);
-	synchronize_rcu_tasks();
+	unspin_redirect_wait(UNSPIN_REDIRECT_PARK);
 	return 0;
 }

@@ -6,8 +6,6 @@
 #ifndef UNSPIN_PARK_H
 #define UNSPIN_PARK_H
 
-#include <linux/sched.h>
-
 #include "state.h"
 
 /* Once, while the module loads, and once at its end, nothing attached. 0 or an error. */
@@ -21,24 +19,6 @@ void unspin_park_deinit(void);
 int unspin_park_attach(void (*got_on)(struct unspin_slot *slot));
 int unspin_park_detach(void);
 
-/* The thread that runs the vCPU goes to sleep when it is next on its way into the guest. */
-static inline void unspin_park_mark(struct unspin_slot *slot, struct task_struct *task)
-{
-	if (!READ_ONCE(slot->work.park))
-		WRITE_ONCE(slot->park_asked_tsc, unspin_now());
-	WRITE_ONCE(slot->work.park, 1);
-	set_tsk_thread_flag(task, TIF_NOTIFY_RESUME);
-}
-/* The vCPU runs though it may not: it goes to sleep on its way back into the guest. Any context, RCU. */
-void unspin_park_request(struct unspin_slot *slot);
-/* It sleeps for its turn: it looks again whether it may run. Any context, RCU. */
-static inline void unspin_park_wake(struct unspin_slot *slot)
-{
-	struct task_struct *task = READ_ONCE(slot->held);
-
-	if (task)
-		wake_up_process(task);
-}
 /* At an entry into the guest with work.park set: own thread, interrupts off. */
 void unspin_park_at_entry(struct unspin_slot *slot);
 

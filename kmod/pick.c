@@ -11,6 +11,7 @@
 
 #include "ipi.h"
 #include "pick.h"
+#include "redirect.h"
 #include "state.h"
 #include "trace.h"
 
@@ -211,6 +212,15 @@ static void spin_yield(struct unspin_slot *slot, bool kernel_mode)
 	unspin_count(slot, UNSPIN_C_YIELD_NONE, 1);
 }
 
+static void directed_yield(struct unspin_slot *slot, struct kvm_vcpu *me, bool kernel_mode)
+{
+	/* Other vCPUs may still select KVM's way and look at these. */
+	kvm_vcpu_set_in_spin_loop(me, true);
+	spin_yield(slot, kernel_mode);
+	kvm_vcpu_set_in_spin_loop(me, false);
+	kvm_vcpu_set_dy_eligible(me, false);
+}
+
 void unspin_on_spin(struct kvm_vcpu *me, bool yield_to_kernel_mode)
 {
 	struct unspin_slot *slot;
@@ -218,13 +228,7 @@ void unspin_on_spin(struct kvm_vcpu *me, bool yield_to_kernel_mode)
 	preempt_disable();
 	slot = unspin_slot_find(me);	/* stays: the VM cannot end while its vCPU runs */
 	preempt_enable();
-	if (!slot)
-		return;
-	/* Other vCPUs may still select KVM's way and look at these. */
-	kvm_vcpu_set_in_spin_loop(me, true);
-	spin_yield(slot, yield_to_kernel_mode);
-	kvm_vcpu_set_in_spin_loop(me, false);
-	kvm_vcpu_set_dy_eligible(me, false);
-	/* Last: after this the module may go once this thread has slept or left the kernel. */
-	smp_store_release(&slot->in_flight, 0);
+	if (slot)
+		directed_yield(slot, me, yield_to_kernel_mode);
+	unspin_redirect_end(UNSPIN_REDIRECT_SPIN);
 }

@@ -101,8 +101,10 @@ void unspin_settings_apply(struct unspin_vm *vm, enum unspin_apply apply)
 	u32 window;
 
 	raw_spin_lock_irqsave(&vm->epoch_lock, flags);
-	if (apply == UNSPIN_APPLY_MODE)
+	if (apply == UNSPIN_APPLY_MODE) {
 		vm->fail_open = 0;
+		WRITE_ONCE(vm->refused_until_set, UNSPIN_REFUSED_NONE);
+	}
 	if ((vm->fail_open || vm->crowded) && mode != UNSPIN_OFF)
 		mode = UNSPIN_OBSERVE;
 	window_on = (mode == UNSPIN_APLE || mode == UNSPIN_APPLES) &&
@@ -123,17 +125,18 @@ void unspin_settings_apply(struct unspin_vm *vm, enum unspin_apply apply)
 	WRITE_ONCE(vm->select_on, mode == UNSPIN_HVS || mode == UNSPIN_APPLES);
 	WRITE_ONCE(vm->ipi_on, vm->select_on && vm->set.number[UNSPIN_N_IPI_AWARE] && unspin_ipis_exit());
 	WRITE_ONCE(vm->active, mode != UNSPIN_OFF);
-	WRITE_ONCE(vm->in_turns, mode != UNSPIN_OFF && mode != UNSPIN_OBSERVE);
-	WRITE_ONCE(vm->hears_guest, vm->in_turns && vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD);
+	WRITE_ONCE(vm->waits_for_turns, vm->set.number[UNSPIN_N_WAIT_FOR_TURNS] && !vm->fail_open);
+	WRITE_ONCE(vm->gang_asked, vm->waits_for_turns && vm->set.mode != UNSPIN_OFF &&
+				   vm->set.mode != UNSPIN_OBSERVE &&
+				   vm->set.coscheduling != UNSPIN_COSCHEDULING_NONE);
+	WRITE_ONCE(vm->hears_guest, vm->gang_asked && vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD);
 	if (!vm->hears_guest)
 		WRITE_ONCE(vm->high_until_tsc, 0);
-	/* In between: as the timer of turns finds it. */
-	if (!vm->in_turns || vm->set.coscheduling == UNSPIN_COSCHEDULING_NONE) {
+	/* In between: as the planner of turns finds it. */
+	if (!vm->gang_asked)
 		WRITE_ONCE(vm->gang_wanted, false);
-		WRITE_ONCE(vm->gang, false);
-	} else if (vm->set.coscheduling == UNSPIN_COSCHEDULING_CON) {
+	else if (vm->set.coscheduling == UNSPIN_COSCHEDULING_CON)
 		WRITE_ONCE(vm->gang_wanted, true);
-	}
 	unspin_epoch_batch(vm);
 	raw_spin_unlock_irqrestore(&vm->epoch_lock, flags);
 
@@ -201,13 +204,18 @@ static void modes_of_their_own_end(void)
 
 /* --- written --- */
 
+/* Who writes one of these wants what the module has refused since. */
+static bool is_asked_again(u32 bit)
+{
+	return bit == UNSPIN_OWN_MODE || bit == UNSPIN_OWN_COSCHEDULING || bit == UNSPIN_N_WAIT_FOR_TURNS;
+}
+
 /* Settings of a VM, or of default/ and all VMs that follow it, have changed. */
 static void changed(struct unspin_vm *vm, u32 bit)
 {
 	if (vm) {
 		vm->own |= BIT(bit);
-		unspin_settings_apply(vm, bit == UNSPIN_OWN_MODE ? UNSPIN_APPLY_MODE :
-							       UNSPIN_APPLY_GO_ON);
+		unspin_settings_apply(vm, is_asked_again(bit) ? UNSPIN_APPLY_MODE : UNSPIN_APPLY_GO_ON);
 	} else {
 		defaults_own |= BIT(bit);
 		inherit(BIT(bit));

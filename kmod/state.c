@@ -10,7 +10,8 @@ LIST_HEAD(unspin_vms);
 atomic_t unspin_live_objects = ATOMIC_INIT(0);
 struct hlist_head unspin_slot_hash[1 << UNSPIN_SLOT_HASH_BITS];
 DEFINE_PER_CPU(struct unspin_cpu, unspin_cpu);
-const char unspin_turn_of_others[] = "";
+atomic_t unspin_census = ATOMIC_INIT(0);
+
 bool unspin_any_slot(bool (*is)(const struct unspin_slot *slot))
 {
 	struct unspin_slot *slot;

@@ -5,9 +5,9 @@
  *
  * A slot belongs to one vCPU and is written by the thread that runs it, or by
  * the CPU that switches this thread in or out. Other CPUs read it (a pick, an
- * epoch's end, sysfs). They write work.remote, yielded_mark, the pending pick
- * (pick_*), the watchdog's notes (watch_*), and, when windows are put back or the
- * module goes, window_touched. Slots are found through a hash of the vCPU's address under
+ * epoch's end, sysfs). They write work.remote, work.park, yielded_mark, the pending pick
+ * (pick_*), the watchdog's notes (watch_*), what turns say of it (turn.h), and, when windows
+ * are put back or the module goes, window_touched. Slots are found through a hash of the vCPU's address under
  * RCU; probes and the hook run with preemption off, which is an RCU reader.
  */
 #ifndef UNSPIN_STATE_H
@@ -48,6 +48,10 @@ enum unspin_number { UNSPIN_NUMBERS(UNSPIN_NAME_NUMBER) UNSPIN_NUMBERS_COUNT };
 #define UNSPIN_NAME_COUNTER(id, file, meaning) UNSPIN_C_##id,
 enum unspin_counter { UNSPIN_COUNTERS(UNSPIN_NAME_COUNTER) UNSPIN_COUNTERS_COUNT };
 #undef UNSPIN_NAME_COUNTER
+
+#define UNSPIN_NAME_REFUSAL(id, reason) UNSPIN_REFUSED_##id,
+enum unspin_refusal { UNSPIN_REFUSALS(UNSPIN_NAME_REFUSAL) };
+#undef UNSPIN_NAME_REFUSAL
 
 #define UNSPIN_NAME_COSCHEDULING(id, name, meaning) UNSPIN_COSCHEDULING_##id,
 enum unspin_coscheduling { UNSPIN_COSCHEDULINGS(UNSPIN_NAME_COSCHEDULING) UNSPIN_COSCHEDULINGS_COUNT };
@@ -100,6 +104,31 @@ struct unspin_user {
 
 struct unspin_vm;
 
+#define UNSPIN_NO_CPU 0xffffu
+
+/*
+ * What turns know of a vCPU; turn.h says what each state means and who may write it.
+ */
+struct unspin_turn {
+	struct list_head parked_entry;	/* of the pCPU it is parked on; under that list's lock */
+	u64 asked_tsc;			/* work.park was set then */
+	u64 ran_cycles;			/* while turns are made; written where it is switched out */
+	u64 seen_cycles;		/* planner: ran_cycles at the last turn's end */
+	u64 waits_out_tsc;		/* planner: it was runnable on an idle pCPU then, out since */
+	u32 weight;			/* of its part of a pCPU, see weight.c; 0: not known */
+	u16 parked_on;			/* the pCPU whose list it is on */
+	u16 target;			/* the pCPU it should run on in this turn, or UNSPIN_NO_CPU */
+	u16 fills;			/* the pCPU of others it was let in to */
+	u16 called;			/* woken for this pCPU, and has not arrived there */
+	u8 parked;			/* its thread sleeps, in park.c */
+	u8 spun;			/* own thread: it was on its way back from a PLE exit when it was asked to go */
+	u8 at_lock;			/* it spun when it was parked: runs only in its VM's turn */
+	u8 moves;			/* runs where another of its VM should: to be parked, and woken at its target */
+	u8 missed;			/* arrived elsewhere than where it was called to, so often in a row */
+	u8 late;			/* its last wait for a turn ended by the deadline */
+	u8 held_back;			/* planner: could have run, and did not */
+};
+
 struct unspin_slot {
 	/* Read by every switch to the vCPU, every VM entry of it and by picks of its siblings. */
 	struct hlist_node hash;		/* first: found with no sums on the pointer */
@@ -122,22 +151,16 @@ struct unspin_slot {
 	u64 in_tsc;
 	u64 exit_tsc;			/* of the PLE exit being handled */
 	u64 exit_out_cycles;		/* switched out since then */
-	u64 park_asked_tsc;		/* work.park was set then */
 	u32 window_cycles;		/* in force since the last entry */
 	u32 unreported_exits;		/* not yet added to the VM's epoch */
 	u32 pick_seq;			/* switch count of pick_cpu when picked */
 	u16 pick_cpu;
-	u8 in_flight;			/* inside unspin_on_spin() */
 	u8 nested;			/* has been seen to run a nested guest */
-	u8 parking;			/* inside unspin_park() */
-	u8 parked;			/* kept from running there */
-	u8 park_at_lock;		/* spun when it was parked: runs only in its VM's turn */
 	u8 window_mismatches;		/* checks in a row that found another window in the processor */
 	u64 count[UNSPIN_COUNTERS_COUNT];
 	u64 ipi_sent_tsc[HVS_SLOTS_MAX];	/* by vcpu_idx: when this one interrupted that one last */
 
-	u64 turn_run;			/* timer of turns: CPU time at the last */
-	u32 turn_weight;		/* of its part of a CPU, see weight.c; 0: not known */
+	struct unspin_turn turn;
 	struct unspin_user user;	/* see user_spin.c */
 
 	struct list_head of_vm;
@@ -156,8 +179,8 @@ struct unspin_vm {
 	u8 fail_open;			/* KVM's own until the mode is written again */
 	u8 crowded;			/* more vCPUs than CPUs for them: KVM's own as long as that is so */
 	u8 told_large;
-	u8 in_turns;			/* waits for turns of others, and has some itself */
-	u8 gang;			/* its vCPUs run together in its turns */
+	u8 in_turns;			/* its vCPUs wait while others have a turn; written by the planner */
+	u8 gang;			/* and run together in its own turns; likewise */
 	u8 sampled;			/* whether its vCPUs spin in user space is looked at now */
 	u8 hears_guest;			/* its guest says when its vCPUs should run together */
 	u32 hvs_flags;
@@ -183,12 +206,15 @@ struct unspin_vm {
 	atomic64_t report_tsc;		/* when they would be over, had they come no faster than they may */
 	u64 high_until_tsc;
 
-	/* Timer of turns; a reader sees any of them whole. */
+	/* Planner of turns; a reader sees any of them whole. */
+	u8 waits_for_turns;		/* settings: it takes part in turns */
+	u8 gang_asked;			/* settings: it asks for turns of its own */
 	u8 gang_wanted;			/* its vCPUs should run together; set by its settings, too */
-	u8 beside_host;			/* one of them wants a CPU that has no turns */
+	u8 refused;			/* enum unspin_refusal: why it has no turns, for now */
+	u8 refused_until_set;		/* likewise, until somebody writes its settings; any CPU */
+	u64 missed_until_tsc;		/* no turns of its own before: its vCPUs do not get where they should */
 	s64 turn_owed_cycles;
 	u32 turn_last;
-	u32 turn_index;			/* in the table of this turn */
 	u64 turns, turn_cycles;
 	struct demand_vm demand;
 	u64 sample_until_us;		/* "sampled" changes then, see wanted.c */
@@ -222,9 +248,11 @@ struct unspin_vm {
 struct unspin_cpu {
 	struct unspin_slot *cur;	/* whose thread this CPU runs; NULL: not a known vCPU's */
 	u32 switches;
-	/* Whose turn it is here: a VM, unspin_turn_of_others or NULL: anybody's. Compared only. */
-	const void *owner;
-	struct unspin_slot *filler;	/* a vCPU of another that may run here; compared only, but under RCU */
+	/* Of turns, see turn.h. */
+	u32 idle_switches;		/* the idle task runs since so many switches */
+	const void *owner;		/* a VM, unspin_turn_of_others, or NULL: anybody's. Compared only */
+	struct unspin_slot *target;	/* who should run here; under RCU */
+	struct unspin_slot *filler;	/* a vCPU of another that may run here; under RCU */
 	u8 in_turns;			/* turns are made, whoever owns this CPU */
 	u64 vcpu_cycles;		/* had by vCPUs that take part in turns, while turns are made */
 };
@@ -237,20 +265,8 @@ extern struct list_head unspin_vms;
 extern atomic_t unspin_live_objects;
 extern struct mutex unspin_mutex;	/* settings, modes, attached or not; may sleep */
 
-/* The turn of all VMs whose vCPUs need not run together. */
-extern const char unspin_turn_of_others[];
-
-/* Whether a vCPU may run on a CPU now. Any context; the slot stays. */
-static inline bool unspin_may_run(const struct unspin_slot *slot, const struct unspin_cpu *on)
-{
-	const void *owner = READ_ONCE(on->owner);
-	const struct unspin_vm *vm = slot->vm;
-
-	if (likely(!owner) || !READ_ONCE(vm->in_turns))
-		return true;
-	return owner == (READ_ONCE(vm->gang) ? (const void *)vm : unspin_turn_of_others) ||
-	       READ_ONCE(on->filler) == slot;
-}
+/* VMs or vCPUs have come or gone since the planner of turns looked. */
+extern atomic_t unspin_census;
 
 static inline u64 unspin_now(void)
 {

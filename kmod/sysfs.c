@@ -189,6 +189,8 @@ static u64 window_get(struct unspin_vm *vm)
 	return window;
 }
 
+#define REASON(id, reason) reason,
+
 #define VALUE_NAME(id, file, kind, meaning) VALUE_##id,
 enum value { UNSPIN_VALUES(VALUE_NAME) };
 #undef VALUE_NAME
@@ -238,6 +240,24 @@ UNSPIN_VALUES(VALUE_ATTR)
 #undef COUNTER_ATTR
 #undef VALUE_ATTR
 
+static ssize_t turns_refused_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	static const char *const reasons[] = { UNSPIN_REFUSALS(REASON) };
+	const struct unspin_vm *vm = vm_of(kobj);
+	enum unspin_refusal why = READ_ONCE(vm->refused);
+
+	/* The planner may not run where nobody has turns. */
+	if (why == UNSPIN_REFUSED_NONE && vm->set.coscheduling != UNSPIN_COSCHEDULING_NONE) {
+		why = READ_ONCE(vm->refused_until_set);
+		if (vm->fail_open)
+			why = UNSPIN_REFUSED_LEFT_TO_KVM;
+		else if (!READ_ONCE(vm->waits_for_turns))
+			why = UNSPIN_REFUSED_NOT_WAITING;
+	}
+	return sysfs_emit(buf, "%s\n", reasons[why]);
+}
+static struct kobj_attribute turns_refused_attr = __ATTR_RO_MODE(turns_refused, 0400);
+
 static ssize_t reset_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf, size_t len)
 {
 	struct unspin_vm *vm = vm_of(kobj);
@@ -261,7 +281,8 @@ static struct kobj_attribute reset_attr = __ATTR_WO(reset);
 
 #define ENTRY(id, file, ...) &file##_attr.attr,
 static struct attribute *counter_attrs[] = {
-	UNSPIN_COUNTERS(ENTRY) UNSPIN_VALUES(ENTRY) &reset_attr.attr, NULL,
+	UNSPIN_COUNTERS(ENTRY) UNSPIN_VALUES(ENTRY)
+	&turns_refused_attr.attr, &reset_attr.attr, NULL,
 };
 static const struct attribute_group counter_group = { .attrs = counter_attrs };
 

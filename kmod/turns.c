@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Turns.
+ * The planner of turns: one thread for the host.
  *
- * One timer for the host. At its end a turn is settled: what each vCPU got is read from its
- * slot, policy/gang.c says who owns which CPU next, and the CPUs switch (owners.c). One that
- * waits in a run queue and may not run is asked to leave when it is switched in (hooks.c).
+ * At the end of a turn it settles what each vCPU got, policy/gang.c says who owns which CPU next, and
+ * the CPUs are told (turn.h). All of it is done with interrupts on. The tables have a row for each VM
+ * and each vCPU, which stay from turn to turn, and are laid out anew when VMs or vCPUs come and go.
  *
- * A CPU that goes idle in a turn has a hole: an interrupt to itself lets one of the vCPUs in
- * that sleep for their turn there. It goes again when it spins, or when a vCPU whose
- * turn it is wakes up there.
- *
- * turns_lock orders all that; it is taken from the timer, from that interrupt and when a VM
- * ends. Threads are woken under it, so nothing that holds a run queue may take it: probes
- * only store.
+ * Rows point to VMs and slots, which are freed after a grace period once they are out of the lists. A
+ * VM that goes changes unspin_census first. So a planner that finds the census unchanged, under RCU,
+ * has rows that stay as long as it holds RCU.
  */
 #include <linux/hrtimer.h>
-#include <linux/irq_work.h>
+#include <linux/kthread.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
+#include <linux/topology.h>
 #include <linux/tracepoint.h>
 #include <linux/vmalloc.h>
 #include <trace/events/sched.h>
@@ -25,148 +22,360 @@
 #include "../policy/gang.h"
 #include "compat/compat.h"
 #include "fail_open.h"
-#include "turns.h"
-#include "hot.h"
+#include "hole.h"
 #include "host_tasks.h"
-#include "owners.h"
 #include "park.h"
 #include "settings.h"
 #include "symbols.h"
+#include "turn.h"
+#include "turns.h"
 #include "user_spin.h"
 #include "wanted.h"
 #include "weight.h"
 
-#define VCPUS_MAX 2048u
-#define CLAMP_TURNS 2u		/* nobody is owed more turns than these */
-#define STALL_MS 500u		/* a turn that has not ended by then: the timer is stuck */
-#define FIRST_TURN_US 1000ull
+#define VMS_MAX UNSPIN_WANTED_VMS_MAX
+#define VCPUS_MAX 4096u
+#define WEIGHTS_MS 250u		/* weights are read so often */
+#define STUCK_LOOKS 2u		/* of the watchdog, in which no turn has ended */
 
-static DEFINE_RAW_SPINLOCK(turns_lock);
-static struct hrtimer timer;
-static bool running;		/* under unspin_mutex */
-static bool broken;		/* turns have failed: none again until the module is loaded anew */
+static struct task_struct *planner;	/* NULL: no turns are made. Under unspin_mutex */
 
-/* What the policy sees, and whose it is. Under turns_lock. */
+/* The planner's own, while it runs. */
 static struct gang_host host;
-static struct unspin_vm *vm_at[UNSPIN_WANTED_VMS_MAX];
-static struct unspin_slot *slot_at[VCPUS_MAX];
-static u64 turn_started, turn_cycles;
-static bool turn_owned;		/* somebody owned a CPU in the turn that ends */
+static struct unspin_vm **vm_at;
+static struct unspin_slot **slot_at;
+static struct cpumask *told;		/* CPUs that are to look at what has changed */
+static u64 turn_started, turn_cycles, weights_read;
+static bool turn_owned;			/* somebody owned a CPU in the turn that ends */
+static int census;			/* unspin_census, when the tables were laid out */
+static bool in_bounds;
+static u32 cpus_known;			/* how many were online when their topology was read */
 
-static DEFINE_PER_CPU(struct irq_work, holes);	/* set at run time: the loader leaves pointers in here as they are */
+static u32 turns_ended;			/* for the watchdog */
+static u32 watch_ended, watch_stuck;	/* the watchdog's own */
 
-/* --- what the policy sees --- */
+/* --- tables --- */
 
-static void vcpu_look(struct gang_vcpu *vcpu, struct unspin_slot *slot, struct task_struct *task,
-		      u64 now)
+static void refuse_all(enum unspin_refusal why)
 {
-	u64 run = unspin_run_cycles(READ_ONCE(slot->run), now);
+	struct unspin_vm *vm;
 
-	vcpu->got = run > slot->turn_run ? run - slot->turn_run : 0;
-	slot->turn_run = run;
-	vcpu->cpu = unspin_host_tasks_use(task_cpu(task)) ? GANG_NONE : task_cpu(task);
-	vcpu->weight = READ_ONCE(slot->turn_weight) ?: UNSPIN_WEIGHT_DEFAULT;
-	vcpu->parked = READ_ONCE(slot->parked);
-	vcpu->lock = READ_ONCE(slot->park_at_lock);
-	vcpu->wants = vcpu->parked || READ_ONCE(task->__state) == TASK_RUNNING;
-	vcpu->allowed = (const pol_u64 *)cpumask_bits(&task->cpus_mask);
+	list_for_each_entry_rcu(vm, &unspin_vms, all) {
+		WRITE_ONCE(vm->refused, why);
+		WRITE_ONCE(vm->in_turns, 0);
+		WRITE_ONCE(vm->gang, 0);
+		unspin_turn_call_vm(vm);
+	}
 }
 
-/* False: there is no room for all its vCPUs. */
-static bool vm_look(struct unspin_vm *vm, u64 now)
+/* False: there is no room. */
+static bool vm_enter(struct unspin_vm *vm)
 {
-	struct gang_vm *to = &host.vms[host.vm_count];
 	u32 first = host.vcpu_count;
 	struct unspin_slot *slot;
 
-	unspin_wanted_vm(vm, host.vm_count);
-	vm->beside_host = false;
+	if (host.vm_count == VMS_MAX)
+		return false;
 	list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
-		struct gang_vcpu *vcpu = &host.vcpus[host.vcpu_count];
-		struct task_struct *task = READ_ONCE(slot->held);
-
-		if (!task)
-			continue;
 		if (host.vcpu_count == VCPUS_MAX)
 			return false;
+		host.vcpus[host.vcpu_count] = (struct gang_vcpu){ .cpu = GANG_NONE };
 		slot_at[host.vcpu_count++] = slot;
-		vcpu_look(vcpu, slot, task, now);
-		vm->beside_host |= vcpu->wants && vcpu->cpu == GANG_NONE;
-		unspin_wanted_vcpu(slot, host.vm_count);
 	}
-	*to = (struct gang_vm){
+	host.vms[host.vm_count] = (struct gang_vm){
 		.owed = vm->turn_owed_cycles,
 		.last_turn = vm->turn_last,
 		.first = first,
 		.count = host.vcpu_count - first,
-		.high = READ_ONCE(vm->gang),	/* in the turn that ends */
 	};
-	vm->turn_index = host.vm_count;
 	vm_at[host.vm_count++] = vm;
 	return true;
 }
 
-/* All VMs that are in turns; none at all where they are too many to be looked at in a timer. */
-static void host_look(u64 now)
+static bool all_enter(void)
 {
 	struct unspin_vm *vm;
 
 	host.vm_count = host.vcpu_count = 0;
-	list_for_each_entry_rcu(vm, &unspin_vms, all) {
-		if (!READ_ONCE(vm->in_turns))
-			continue;
-		if (host.vm_count < UNSPIN_WANTED_VMS_MAX && vm_look(vm, now))
-			continue;
-		host.vm_count = host.vcpu_count = 0;
+	list_for_each_entry_rcu(vm, &unspin_vms, all)
+		if (!vm_enter(vm))
+			return false;
+	return true;
+}
+
+static void tables_update(void)
+{
+	int now = atomic_read_acquire(&unspin_census);	/* before the lists are walked */
+	bool fits;
+
+	if (now == census)
 		return;
+	census = now;
+	fits = all_enter();
+	if (!fits)
+		host.vm_count = host.vcpu_count = 0;
+	if (!fits && in_bounds)
+		unspin_fail_open(NULL, "more VMs or vCPUs than turns are planned for: there are none");
+	if (!fits)
+		refuse_all(UNSPIN_REFUSED_BOUNDS);
+	in_bounds = fits;
+	weights_read = 0;	/* of the new ones nothing is known */
+}
+
+/* The first CPU of the same core, last-level cache and node. */
+static void topology_read(void)
+{
+	u32 cpu, other;
+
+	if (cpus_known == num_online_cpus())
+		return;
+	cpus_known = num_online_cpus();
+	for_each_possible_cpu(cpu) {
+		struct gang_cpu *row = &host.cpus[cpu];
+
+		row->core = min(cpumask_first(topology_sibling_cpumask(cpu)), cpu);
+		row->cache = row->node = cpu;
+		for_each_possible_cpu(other) {
+			if (other >= cpu)
+				break;
+			if (row->cache == cpu && compat_cache_id(other) == compat_cache_id(cpu))
+				row->cache = other;
+			if (row->node == cpu && cpu_to_node(other) == cpu_to_node(cpu))
+				row->node = other;
+		}
 	}
+}
+
+/* --- what the policy sees --- */
+
+/* It may run where it is, and does not, although the CPU is idle or somebody else fills it. */
+static bool waits_on_idle_cpu(const struct unspin_slot *slot, u32 cpu)
+{
+	const struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, cpu);
+	const struct unspin_slot *filler = READ_ONCE(on->filler);
+
+	return READ_ONCE(slot->out_tsc) && READ_ONCE(on->owner) && unspin_may_run(slot, on) &&
+	       filler != slot && (filler || unspin_turn_is_idle(on));
+}
+
+/*
+ * A quota holds a vCPU back, or whatever else. One that has just been woken looks the same, so it takes
+ * two looks, and lasts until it has run.
+ */
+static bool is_held_back(struct unspin_slot *slot, u32 cpu)
+{
+	u64 out = READ_ONCE(slot->out_tsc);
+	bool seen = out && slot->turn.waits_out_tsc == out;
+
+	if (!seen)
+		slot->turn.held_back = 0;
+	if (!waits_on_idle_cpu(slot, cpu))
+		return slot->turn.held_back;
+	slot->turn.held_back = seen;
+	slot->turn.waits_out_tsc = out;
+	return seen;
+}
+
+/* CPU time since turns are made. It may lag by what is being switched at this moment. */
+static u64 ran_cycles(const struct unspin_slot *slot, u64 now)
+{
+	u64 ran = READ_ONCE(slot->turn.ran_cycles), in = READ_ONCE(slot->in_tsc);
+
+	return READ_ONCE(slot->out_tsc) || !in || now < in ? ran : ran + now - in;
+}
+
+static void vcpu_look(struct gang_vcpu *row, struct unspin_slot *slot, struct task_struct *task, u64 now)
+{
+	u64 ran = ran_cycles(slot, now);
+	bool parked = READ_ONCE(slot->turn.parked);
+
+	row->got = ran > slot->turn.seen_cycles ? ran - slot->turn.seen_cycles : 0;
+	slot->turn.seen_cycles = max(ran, slot->turn.seen_cycles);
+	row->cpu = task_cpu(task);
+	row->weight = READ_ONCE(slot->turn.weight) ?: UNSPIN_WEIGHT_DEFAULT;
+	row->wants = parked || task_is_running(task);
+	row->held_back = row->wants && !parked && is_held_back(slot, row->cpu);
+	row->allowed = (const pol_u64 *)cpumask_bits(&task->cpus_mask);
+}
+
+static enum unspin_refusal refused_by_threads(const struct unspin_vm *vm)
+{
+	struct unspin_slot *slot;
+
+	list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
+		const struct task_struct *task = READ_ONCE(slot->held);
+
+		if (!task)
+			continue;
+		if (unspin_is_realtime(task))
+			return UNSPIN_REFUSED_REALTIME;
+#ifdef CONFIG_SCHED_CORE
+		if (READ_ONCE(task->core_cookie))
+			return UNSPIN_REFUSED_CORE_SCHEDULING;
+#endif
+	}
+	return UNSPIN_REFUSED_NONE;
+}
+
+/* Why it takes no part. */
+static enum unspin_refusal refused(const struct unspin_vm *vm)
+{
+	if (vm->fail_open)
+		return UNSPIN_REFUSED_LEFT_TO_KVM;
+	if (!READ_ONCE(vm->waits_for_turns))
+		return UNSPIN_REFUSED_NOT_WAITING;
+	return READ_ONCE(vm->refused_until_set) ?: refused_by_threads(vm);
+}
+
+/* Whoever is kept from running by turns that the VM takes no part in any more may run. */
+static void part_take(struct unspin_vm *vm, enum unspin_refusal why)
+{
+	bool had = vm->in_turns;
+
+	WRITE_ONCE(vm->refused, why);
+	WRITE_ONCE(vm->in_turns, why == UNSPIN_REFUSED_NONE);
+	/* It may have been refused at this moment, which stays so. */
+	if (READ_ONCE(vm->refused_until_set))
+		WRITE_ONCE(vm->in_turns, 0);
+	if (had && !vm->in_turns)
+		unspin_turn_call_vm(vm);
+}
+
+static void vm_look(u32 i, u64 now)
+{
+	struct gang_vm *row = &host.vms[i];
+	struct unspin_vm *vm = vm_at[i];
+	u32 v;
+
+	part_take(vm, refused(vm));
+	row->high = READ_ONCE(vm->gang);	/* in the turn that ends */
+	unspin_wanted_vm(vm, i);
+	for (v = row->first; v < row->first + row->count; v++) {
+		struct task_struct *task = READ_ONCE(slot_at[v]->held);
+
+		if (!task || !vm->in_turns) {
+			host.vcpus[v] = (struct gang_vcpu){ .cpu = GANG_NONE };
+			continue;
+		}
+		vcpu_look(&host.vcpus[v], slot_at[v], task, now);
+		unspin_wanted_vcpu(slot_at[v], i);
+	}
+}
+
+static void host_look(u64 now)
+{
+	u32 i;
+
+	for (i = 0; i < host.vm_count; i++)
+		vm_look(i, now);
+	topology_read();
+	for (i = 0; i < host.cpu_count; i++)
+		host.cpus[i].usable = cpu_active(i) && !unspin_host_tasks_use(i);
 }
 
 /* --- a turn ends, another begins --- */
 
+/* A VM's turn is one in which it owns a CPU, however many. */
 static void turn_charge(u64 cycles)
 {
 	u32 i;
 
-	/* A VM's turn is one in which it owns a CPU, however many. */
 	for (i = 0; i < host.vm_count; i++)
-		if (turn_owned && host.vms[i].high && vm_at[i]->turn_last == host.turn)
+		if (turn_owned && vm_at[i]->gang && vm_at[i]->turn_last == host.turn)
 			vm_at[i]->turn_cycles += cycles;
+}
+
+/* Whose vCPUs run together in the turn that begins: those that should, and whose vCPUs get where they should. */
+static void gangs_choose(u64 now)
+{
+	u32 i;
+
+	for (i = 0; i < host.vm_count; i++) {
+		struct unspin_vm *vm = vm_at[i];
+		bool wanted = vm->in_turns && READ_ONCE(vm->gang_wanted);
+
+		host.vms[i].high = wanted && now >= READ_ONCE(vm->missed_until_tsc);
+		if (wanted && !host.vms[i].high)
+			WRITE_ONCE(vm->refused, UNSPIN_REFUSED_MISSED);
+	}
+}
+
+static void vm_publish(u32 i)
+{
+	const struct gang_vm *row = &host.vms[i];
+	struct unspin_vm *vm = vm_at[i];
+
+	if (row->high && row->unplaced)
+		WRITE_ONCE(vm->refused, UNSPIN_REFUSED_UNPLACED);
+	WRITE_ONCE(vm->gang, gang_is_high(row));
+	WRITE_ONCE(vm->turn_owed_cycles, row->owed);
+	if (row->last_turn != vm->turn_last)
+		vm->turns++;
+	vm->turn_last = row->last_turn;
 }
 
 static const void *owner_at(u32 cpu)
 {
 	u32 owner = host.cpus[cpu].owner;
 
-	if (unspin_host_tasks_use(cpu))
-		return NULL;
 	if (owner == GANG_LOW)
 		return unspin_turn_of_others;
 	return owner < host.vm_count ? vm_at[owner] : NULL;
 }
 
-static void results_keep(void)
+/* Where it should run. One that runs where another of its VM should is moved, by being parked and called. */
+static void vcpu_publish(u32 v)
 {
-	u32 i;
+	const struct gang_vcpu *row = &host.vcpus[v];
+	struct unspin_turn *turn = &slot_at[v]->turn;
+	bool here = row->target == GANG_NONE || row->target == row->cpu || row->cpu >= host.cpu_count;
 
-	for (i = 0; i < host.vm_count; i++) {
-		struct unspin_vm *vm = vm_at[i];
+	WRITE_ONCE(turn->target, row->target == GANG_NONE ? UNSPIN_NO_CPU : row->target);
+	WRITE_ONCE(turn->moves, !here && row->wants && !row->held_back && !READ_ONCE(turn->parked) &&
+				unspin_turn_is_its(slot_at[v], owner_at(row->cpu)));
+}
 
-		WRITE_ONCE(vm->turn_owed_cycles, host.vms[i].owed);
-		if (host.vms[i].last_turn != vm->turn_last)
-			vm->turns++;
-		vm->turn_last = host.vms[i].last_turn;
+/* CPUs where a vCPU is to go or to be called although the CPU's owner stays. */
+static void vcpu_tell(u32 v)
+{
+	struct unspin_slot *slot = slot_at[v];
+	u32 cpu = host.vcpus[v].cpu;
+	u16 target = READ_ONCE(slot->turn.target);
+
+	if (cpu >= host.cpu_count || !host.vcpus[v].wants)
+		return;
+	if (READ_ONCE(slot->turn.parked)) {
+		cpumask_set_cpu(slot->turn.parked_on, told);
+		if (target != UNSPIN_NO_CPU)
+			cpumask_set_cpu(target, told);
+	} else if (!unspin_may_stay(slot, per_cpu_ptr(&unspin_cpu, cpu))) {
+		cpumask_set_cpu(cpu, told);
 	}
 }
 
-/* Each CPU's owner, then all CPUs that get another switch. Under RCU. */
-static void owners_change(bool any)
+/* The policy's plan becomes that of the CPUs, all at the same time. Under RCU. */
+static void publish(bool owned)
 {
-	u32 cpu;
+	u32 i, vcpu;
 
-	for (cpu = 0; cpu < host.cpu_count; cpu++)
-		unspin_owner_set(cpu, any ? owner_at(cpu) : NULL);
-	unspin_owners_switch();
+	cpumask_clear(told);
+	for (i = 0; i < host.vm_count; i++)
+		vm_publish(i);
+	for (i = 0; i < host.vcpu_count; i++)
+		vcpu_publish(i);
+	for (i = 0; i < host.cpu_count; i++) {
+		vcpu = host.cpus[i].vcpu;
+		if (!cpu_possible(i))
+			continue;
+		if (unspin_turn_give(i, owned ? owner_at(i) : NULL,
+				     owned && vcpu < host.vcpu_count ? slot_at[vcpu] : NULL))
+			cpumask_set_cpu(i, told);
+	}
+	for (i = 0; i < host.vcpu_count; i++)
+		vcpu_tell(i);
+	preempt_disable();
+	unspin_turn_tell(told);
+	preempt_enable();
 }
 
 /* As long as the VM wants it that comes first. */
@@ -177,7 +386,7 @@ static u64 turn_length_us(void)
 	u32 i;
 
 	for (i = 0; i < host.vm_count; i++) {
-		if (!host.vms[i].high || vm_at[i]->turn_last != host.turn || host.vms[i].owed < most)
+		if (!vm_at[i]->gang || vm_at[i]->turn_last != host.turn || host.vms[i].owed < most)
 			continue;
 		most = host.vms[i].owed;
 		us = vm_at[i]->set.number[UNSPIN_N_TURN];
@@ -185,226 +394,220 @@ static u64 turn_length_us(void)
 	return us;
 }
 
-/*
- * Whose vCPUs run together in the turn that begins: those that should. Where one of them would not be in
- * the turn, because its CPU has none, the others would wait for it.
- */
-static void gangs_choose(void)
+static void weights_update(u64 now)
 {
-	u32 i;
-
-	for (i = 0; i < host.vm_count; i++) {
-		struct unspin_vm *vm = vm_at[i];
-
-		WRITE_ONCE(vm->gang, READ_ONCE(vm->gang_wanted) && !vm->beside_host);
-		host.vms[i].high = vm->gang;
-	}
+	if (weights_read && now - weights_read < (u64)tsc_khz * WEIGHTS_MS)
+		return;
+	unspin_weights_read(slot_at, host.vcpu_count);
+	weights_read = now;
 }
 
-static enum hrtimer_restart turn(struct hrtimer *of)
+/* Returns how long the turn lasts that begins. */
+static u64 turn(void)
 {
 	u64 now = unspin_now(), us;
 
-	raw_spin_lock(&turns_lock);
+	rcu_read_lock();
+	tables_update();
 	turn_charge(now - turn_started);
 	unspin_host_tasks_judge(now, now - turn_started);
+	weights_update(now);
 	host_look(now);
-	gang_account(&host, CLAMP_TURNS * turn_cycles);
+	gang_account(&host, GANG_CLAMP_TURNS * turn_cycles);
 	unspin_wanted_judge(vm_at, host.vm_count);
-	gangs_choose();
+	gangs_choose(now);
 	turn_owned = gang_turn(&host);
-	results_keep();
-	owners_change(turn_owned);
+	publish(turn_owned);
 	us = turn_length_us();
-	WRITE_ONCE(turn_started, now);
+	rcu_read_unlock();
+	turn_started = now;
 	turn_cycles = us * tsc_khz / 1000;
-	raw_spin_unlock(&turns_lock);
-	hrtimer_forward_now(of, ns_to_ktime(us * NSEC_PER_USEC));
-	return HRTIMER_RESTART;
+	WRITE_ONCE(turns_ended, turns_ended + 1);
+	return us;
 }
 
-/* --- holes --- */
-
-/* turns_lock is held. */
-static void fill(u32 cpu)
+static int plan(void *unused)
 {
-	struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, cpu);
-	u32 v;
+	ktime_t end = ktime_add_us(ktime_get(), GANG_FIRST_TURN_US);
 
-	if (!on->owner || READ_ONCE(on->cur) || READ_ONCE(on->filler))
-		return;
-	for (v = 0; v < host.vcpu_count; v++) {
-		host.vcpus[v].parked = READ_ONCE(slot_at[v]->parked);
-		host.vcpus[v].lock = READ_ONCE(slot_at[v]->park_at_lock);
+	while (!kthread_should_stop()) {
+		set_current_state(TASK_IDLE);
+		if (!kthread_should_stop())
+			schedule_hrtimeout(&end, HRTIMER_MODE_ABS);
+		__set_current_state(TASK_RUNNING);
+		/* From when it began, unless that is over by now. */
+		end = ktime_add_us(end, turn());
+		if (ktime_before(end, ktime_get()))
+			end = ktime_get();
 	}
-	v = gang_fill(&host, cpu);
-	if (v == GANG_NONE)
-		return;
-	unspin_count(slot_at[v], UNSPIN_C_FILLS, 1);
-	WRITE_ONCE(on->filler, slot_at[v]);
-	smp_mb();	/* it is asleep, or sees that it may run */
-	unspin_park_wake(slot_at[v]);
+	return 0;
 }
 
-/* The CPU goes idle, and this interrupt follows at once. */
-static void fill_hole(struct irq_work *work)
-{
-	raw_spin_lock(&turns_lock);
-	fill(smp_processor_id());
-	raw_spin_unlock(&turns_lock);
-}
+/* --- what others do in a turn --- */
 
 /* It may have let go of a lock: siblings that waited for one are worth a try. */
 static void got_on(struct unspin_slot *slot)
 {
 	struct unspin_slot *sibling;
-	unsigned long flags;
 
-	raw_spin_lock_irqsave(&turns_lock, flags);
+	rcu_read_lock();
 	list_for_each_entry_rcu(sibling, &slot->vm->slots, of_vm) {
-		if (sibling == slot || !READ_ONCE(sibling->park_at_lock))
+		if (sibling == slot || !READ_ONCE(sibling->turn.at_lock))
 			continue;
-		WRITE_ONCE(sibling->park_at_lock, 0);
-		if (READ_ONCE(sibling->parked))
-			fill(task_cpu(sibling->held));
+		WRITE_ONCE(sibling->turn.at_lock, 0);
+		if (READ_ONCE(sibling->turn.parked))
+			unspin_turn_poke(READ_ONCE(sibling->turn.parked_on));
 	}
-	raw_spin_unlock_irqrestore(&turns_lock, flags);
+	rcu_read_unlock();
 }
 
-void unspin_turns_idle(const struct unspin_slot *out)
-{
-	if (__this_cpu_read(unspin_cpu.filler) == out)
-		__this_cpu_write(unspin_cpu.filler, NULL);
-	if (READ_ONCE(running))
-		irq_work_queue(this_cpu_ptr(&holes));
-}
-
-void unspin_turns_filler_spins(struct unspin_slot *slot)
-{
-	struct unspin_cpu *on = this_cpu_ptr(&unspin_cpu);
-
-	if (READ_ONCE(on->filler) != slot)
-		return;
-	WRITE_ONCE(on->filler, NULL);
-	if (!unspin_may_run(slot, on))
-		unspin_park_mark(slot, current);
-}
-
-/* A vCPU whose turn it is wakes up where another fills: that one goes. Its run queue is locked. */
 static void notrace probe_sched_wakeup(void *data, struct task_struct *task)
 {
-	struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, task_cpu(task));
-	struct unspin_slot *filler = READ_ONCE(on->filler);
-
-	if (likely(!filler) || hlist_empty(&task->preempt_notifiers) || filler->held == task)
-		return;
-	if (cmpxchg(&on->filler, filler, NULL) == filler && !unspin_may_run(filler, on))
-		unspin_park_request(filler);
+	unspin_turn_woke_up(task);
 }
 
 /* --- begun and ended --- */
 
 static void tables_free(void)
 {
+	unspin_weights_end();
+	kvfree(vm_at);
+	kvfree(slot_at);
+	kfree(told);
 	vfree(host.vms);
 	vfree(host.vcpus);
 	vfree(host.cpus);
+	vfree(host.order);
+	vfree(host.free);
 	memset(&host, 0, sizeof(host));
+	vm_at = NULL;
+	slot_at = NULL;
+	told = NULL;
 }
 
 static int tables_make(void)
 {
-	host.vms = vcalloc(UNSPIN_WANTED_VMS_MAX, sizeof(*host.vms));
+	host.vms = vcalloc(VMS_MAX, sizeof(*host.vms));
 	host.vcpus = vcalloc(VCPUS_MAX, sizeof(*host.vcpus));
 	host.cpus = vcalloc(nr_cpu_ids, sizeof(*host.cpus));
-	if (!host.vms || !host.vcpus || !host.cpus) {
-		tables_free();
-		return -ENOMEM;
-	}
+	host.order = vcalloc(VMS_MAX, sizeof(*host.order));
+	host.free = vcalloc(GANG_WORDS(nr_cpu_ids), sizeof(*host.free));
+	vm_at = kvcalloc(VMS_MAX, sizeof(*vm_at), GFP_KERNEL);
+	slot_at = kvcalloc(VCPUS_MAX, sizeof(*slot_at), GFP_KERNEL);
+	told = kzalloc(sizeof(*told), GFP_KERNEL);
 	host.cpu_count = nr_cpu_ids;
-	return 0;
+	census = atomic_read(&unspin_census) - 1;	/* nothing is known */
+	in_bounds = true;
+	turn_owned = false;
+	cpus_known = 0;
+	weights_read = 0;
+	if (host.vms && host.vcpus && host.cpus && host.order && host.free && vm_at && slot_at && told &&
+	    !unspin_weights_begin(VCPUS_MAX))
+		return 0;
+	tables_free();
+	return -ENOMEM;
 }
 
-/* A switch of a vCPU is one like any other from now on. */
-static void switches_forget(void)
+/* Every switch of a vCPU is noted, or no longer. */
+static void switches_note(bool on)
 {
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		WRITE_ONCE(per_cpu(unspin_cpu.in_turns, cpu), 0);
+		WRITE_ONCE(per_cpu(unspin_cpu.in_turns, cpu), on);
+}
+
+static int planner_start(void)
+{
+	struct task_struct *task = kthread_create(plan, NULL, "unspin_turns");
+
+	if (IS_ERR(task))
+		return PTR_ERR(task);
+	sched_set_fifo_low(task);
+	planner = task;
+	wake_up_process(task);
+	return 0;
+}
+
+/* Nobody's turn: everybody may run. */
+static void let_all_run(void)
+{
+	struct unspin_vm *vm;
+	u32 cpu;
+
+	rcu_read_lock();
+	for_each_possible_cpu(cpu)
+		unspin_turn_give(cpu, NULL, NULL);
+	list_for_each_entry_rcu(vm, &unspin_vms, all)
+		unspin_turn_call_vm(vm);
+	rcu_read_unlock();
+}
+
+static void vms_leave(void)
+{
+	struct unspin_vm *vm;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(vm, &unspin_vms, all) {
+		WRITE_ONCE(vm->in_turns, 0);
+		WRITE_ONCE(vm->gang, 0);
+		WRITE_ONCE(vm->refused, UNSPIN_REFUSED_NONE);
+	}
+	rcu_read_unlock();
 }
 
 static int begin(void)
 {
-	int err = tables_make(), cpu;
+	int err = tables_make();
 
 	if (err)
 		return err;
-	for_each_possible_cpu(cpu) {
-		per_cpu(holes, cpu) = IRQ_WORK_INIT_HARD(fill_hole);
-		WRITE_ONCE(per_cpu(unspin_cpu.in_turns, cpu), 1);
-	}
+	unspin_turn_begin(unspin_hole_look);
+	switches_note(true);
 	err = unspin_park_attach(got_on);
 	if (err)
 		goto no_park;
 	err = tracepoint_probe_register(unspin_symbols.sched_wakeup, probe_sched_wakeup, NULL);
 	if (err)
 		goto no_probe;
-	unspin_owners_begin();
 	unspin_user_begin();
 	unspin_host_tasks_begin(turn_length_us() * tsc_khz / 1000);
-	unspin_weights_read();
 	turn_started = unspin_now();
 	turn_cycles = 0;
-	WRITE_ONCE(running, true);
-	compat_hrtimer_setup(&timer, turn, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
-	hrtimer_start(&timer, ns_to_ktime(FIRST_TURN_US * NSEC_PER_USEC),
-		      HRTIMER_MODE_REL_HARD);
-	return 0;
+	watch_ended = turns_ended;
+	watch_stuck = 0;
+	err = planner_start();
+	if (!err)
+		return 0;
 
+	tracepoint_probe_unregister(unspin_symbols.sched_wakeup, probe_sched_wakeup, NULL);
+	tracepoint_synchronize_unregister();
 no_probe:
 	unspin_park_detach();
 no_park:
-	switches_forget();
+	switches_note(false);
 	tables_free();
 	return err;
 }
 
-/* Nobody's turn: everybody may run. */
-static void let_all_run(void)
-{
-	unsigned long flags;
-
-	raw_spin_lock_irqsave(&turns_lock, flags);
-	turn_charge(unspin_now() - turn_started);
-	rcu_read_lock();
-	owners_change(false);
-	rcu_read_unlock();
-	while (host.vm_count)
-		WRITE_ONCE(vm_at[--host.vm_count]->gang, false);
-	host.vcpu_count = 0;
-	turn_owned = false;
-	raw_spin_unlock_irqrestore(&turns_lock, flags);
-}
-
 int unspin_turns_stop(void)
 {
-	int cpu, err;
+	int err;
 
-	if (!running)
+	if (!planner)
 		return 0;
-	hrtimer_cancel(&timer);
+	kthread_stop(planner);
+	planner = NULL;
 	unspin_user_end();
-	WRITE_ONCE(running, false);
 	let_all_run();
-	switches_forget();
+	switches_note(false);
 	tracepoint_probe_unregister(unspin_symbols.sched_wakeup, probe_sched_wakeup, NULL);
 	tracepoint_synchronize_unregister();
-	for_each_possible_cpu(cpu)
-		irq_work_sync(per_cpu_ptr(&holes, cpu));
+	unspin_turn_wait();
 	let_all_run();	/* a hole may have been filled meanwhile */
-	unspin_owners_wait();
 	err = unspin_park_detach();
+	unspin_turn_wait();	/* threads on their way out of park.c may have poked CPUs */
+	vms_leave();
 	tables_free();
 	return err;
 }
@@ -416,57 +619,34 @@ static bool any_wanted(void)
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(vm, &unspin_vms, all)
-		any |= vm->in_turns && vm->set.coscheduling != UNSPIN_COSCHEDULING_NONE;
+		any |= vm->gang_asked;
 	rcu_read_unlock();
 	return any;
 }
 
 int unspin_turns_update(void)
 {
-	bool wanted = any_wanted() && !broken;
+	bool wanted = any_wanted();
 
-	if (wanted && !running)
+	if (wanted && !planner)
 		return begin();
-	if (!wanted && running)
+	if (!wanted && planner)
 		return unspin_turns_stop();
 	return 0;
 }
 
-void unspin_turns_forget(const struct unspin_vm *vm)
-{
-	unsigned long flags;
-	u32 i;
-
-	raw_spin_lock_irqsave(&turns_lock, flags);
-	/* The next turn begins with a new table; until then nobody is woken or let in by this one. */
-	for (i = 0; i < host.vm_count; i++) {
-		if (vm_at[i] != vm)
-			continue;
-		host.vm_count = host.vcpu_count = 0;
-	}
-	for (i = 0; i < host.cpu_count; i++) {
-		struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, i);
-		struct unspin_slot *filler = READ_ONCE(on->filler);
-
-		if (on->owner == vm)
-			WRITE_ONCE(on->owner, NULL);
-		if (filler && filler->vm == vm)
-			cmpxchg(&on->filler, filler, NULL);
-	}
-	raw_spin_unlock_irqrestore(&turns_lock, flags);
-}
-
 void unspin_turns_watch(void)
 {
-	u64 started = READ_ONCE(turn_started), now = unspin_now();
+	u32 ended = READ_ONCE(turns_ended);
 
 	lockdep_assert_held(&unspin_mutex);
-	if (!running)
+	if (!planner)
 		return;
-	unspin_weights_read();
-	if (now < started || now - started < (u64)tsc_khz * STALL_MS)
+	watch_stuck = ended == watch_ended ? watch_stuck + 1 : 0;
+	watch_ended = ended;
+	if (watch_stuck < STUCK_LOOKS)
 		return;
-	broken = true;
-	unspin_fail_open(NULL, "turns have not changed for 500 ms: there are none until the module is loaded again");
-	unspin_turns_stop();
+	if (watch_stuck == STUCK_LOOKS)
+		unspin_fail_open(NULL, "a turn does not end: everybody runs until one does");
+	let_all_run();
 }

@@ -154,14 +154,16 @@ static enum hrtimer_restart look(struct hrtimer *of)
 
 void unspin_user_looks(bool on)
 {
-	raw_spin_lock(&looks_lock);
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&looks_lock, flags);
 	wanted = on;
 	if (wanted && !ticks) {
 		ticks = true;
 		hrtimer_start(&timer, ns_to_ktime(UNSPIN_USER_LOOK_US * NSEC_PER_USEC),
 			      HRTIMER_MODE_REL_HARD);
 	}
-	raw_spin_unlock(&looks_lock);
+	raw_spin_unlock_irqrestore(&looks_lock, flags);
 }
 
 void unspin_user_begin(void)

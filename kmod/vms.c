@@ -14,7 +14,7 @@
 #include "fail_open.h"
 #include "settings.h"
 #include "sysfs.h"
-#include "turns.h"
+#include "turn.h"
 #include "vms.h"
 
 /*
@@ -219,6 +219,7 @@ struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp)
 	slot->vcpu = vcpu;
 	slot->idx = -1;
 	slot->work.refresh = 1;
+	slot->turn.target = slot->turn.fills = slot->turn.called = UNSPIN_NO_CPU;
 
 	raw_spin_lock_irqsave(&unspin_lock, flags);
 	old = unspin_slot_find(vcpu);
@@ -251,6 +252,7 @@ struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp)
 	vm->slots_made++;
 	list_add_tail_rcu(&slot->of_vm, &vm->slots);
 	hlist_add_head_rcu(&slot->hash, unspin_slot_bucket(vcpu));
+	atomic_inc_return_release(&unspin_census);
 	atomic_inc(&unspin_live_objects);
 	raw_spin_unlock_irqrestore(&unspin_lock, flags);
 
@@ -302,7 +304,8 @@ void unspin_vm_end(const struct kvm *kvm)
 			slot_unhash(slot);
 		list_del_rcu(&vm->all);
 		vm->dead = true;
-		unspin_turns_forget(vm);
+		atomic_inc(&unspin_census);
+		unspin_turn_forget(vm);
 		/*
 		 * A thread that ran a vCPU and has not been switched since is still
 		 * noted as that vCPU's; its next vCPU could have the same address.

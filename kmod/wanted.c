@@ -57,7 +57,7 @@ void unspin_wanted_vcpu(const struct unspin_slot *slot, u32 at)
 {
 	struct demand_vm *to = &demands[at];
 
-	to->cpu += slot->turn_run;
+	to->cpu += slot->turn.seen_cycles;
 	if (asks_for_ple(slot->vm))
 		to->wasted += READ_ONCE(slot->count[UNSPIN_C_SPIN_CYCLES]) +
 			      READ_ONCE(slot->count[UNSPIN_C_SWITCH_CYCLES]);

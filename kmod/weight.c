@@ -4,10 +4,14 @@
  *
  * VMs compete where their cgroups part: with the weight of the largest cgroup that holds one
  * VM only, which its vCPUs share. VMs that are in one cgroup compete with the weights
- * of their threads. The kernel says nobody a cgroup's weight, so it is read where the type
+ * of their threads. A cgroup of a VM that takes no part counts as one that holds no VM. The kernel says nobody a cgroup's weight, so it is read where the type
  * information says that it is; without that all vCPUs count alike.
  */
+#include <linux/hash.h>
+#include <linux/log2.h>
 #include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
 
 #include "btf.h"
 #include "weight.h"
@@ -30,112 +34,128 @@ void unspin_weights_learn(const struct unspin_btf *btf)
 		pr_warn("weights of cgroups are not known (%d): every vCPU counts alike in turns\n", err);
 }
 
+/* A cgroup that holds vCPUs: of one VM, and how many, or of several. */
+struct census {
+	const void *group;
+	const struct unspin_vm *vm;	/* NULL: of several */
+	u32 vcpus;
+	u32 round;		/* of which reading it is: others are void */
+};
+static struct census *table;
+static u32 table_bits, rounds;
+
+/* Cgroups that a vCPU is in without all others of its VM: its own, libvirt's of all vCPUs, and some above. */
+#define GROUPS_PER_VCPU 4u
+
+int unspin_weights_begin(u32 vcpus_max)
+{
+	if (!learnt)
+		return 0;
+	table_bits = order_base_2(GROUPS_PER_VCPU * vcpus_max);
+	rounds = 0;
+	table = vcalloc(1u << table_bits, sizeof(*table));
+	return table ? 0 : -ENOMEM;
+}
+
+void unspin_weights_end(void)
+{
+	vfree(table);
+	table = NULL;
+}
+
 #ifdef CONFIG_FAIR_GROUP_SCHED
-/* Under RCU, as is all that follows. */
-static const struct task_group *group_of(const struct task_struct *task)
+static const void *group_of(const struct task_struct *task)
 {
 	return READ_ONCE(task->sched_task_group);
 }
 
-static unsigned long shares_of(const struct task_group *group)
+static unsigned long shares_of(const void *group)
 {
-	return READ_ONCE(*(unsigned long *)((char *)group + members[0].offset));
+	return READ_ONCE(*(const unsigned long *)((const char *)group + members[0].offset));
 }
 
-static const struct task_group *parent_of(const struct task_group *group)
+static const void *parent_of(const void *group)
 {
-	return READ_ONCE(*(const struct task_group **)((char *)group + members[1].offset));
+	return READ_ONCE(*(const void *const *)((const char *)group + members[1].offset));
 }
 
-static bool holds(const struct task_group *group, const struct task_struct *task)
+/* The entry of a cgroup, new or not. NULL: there are too many. */
+static struct census *find(const void *group)
 {
-	const struct task_group *at;
+	u32 mask = (1u << table_bits) - 1, at = hash_ptr(group, table_bits), tries;
 
-	for (at = group_of(task); at; at = parent_of(at))
-		if (at == group)
-			return true;
-	return false;
-}
+	for (tries = 0; tries < 32; tries++, at = (at + 1) & mask) {
+		struct census *entry = &table[at];
 
-/* Any of a VM's threads, for where the VM is. */
-static const struct task_struct *task_of(const struct unspin_vm *vm)
-{
-	struct unspin_slot *slot;
-
-	list_for_each_entry_rcu(slot, &vm->slots, of_vm)
-		if (READ_ONCE(slot->held))
-			return READ_ONCE(slot->held);
+		if (entry->round == rounds && entry->group != group)
+			continue;
+		if (entry->round != rounds)
+			*entry = (struct census){ .group = group, .round = rounds };
+		return entry;
+	}
 	return NULL;
 }
 
-static bool holds_another(const struct task_group *group, const struct unspin_vm *vm)
+/* The root is all VMs'. */
+static void count_in(const struct task_struct *task, const struct unspin_vm *vm)
 {
-	const struct unspin_vm *other;
-	const struct task_struct *task;
+	const void *at;
 
-	list_for_each_entry_rcu(other, &unspin_vms, all) {
-		task = other != vm && other->in_turns ? task_of(other) : NULL;
-		if (task && holds(group, task))
-			return true;
+	for (at = group_of(task); at && parent_of(at); at = parent_of(at)) {
+		struct census *entry = find(at);
+
+		if (!entry)
+			return;
+		if (!entry->vcpus++)
+			entry->vm = vm;
+		else if (entry->vm != vm)
+			entry->vm = NULL;
 	}
-	return false;
 }
 
-/* The largest cgroup that holds this vCPU and no other VM; NULL: its own holds another, or is the root. */
-static const struct task_group *own_group(const struct unspin_vm *vm, const struct task_struct *task)
+/* By the largest cgroup that holds this vCPU and no other VM. None: by the thread's own weight. */
+static u32 weight_of(const struct task_struct *task, const struct unspin_vm *vm)
 {
-	const struct task_group *at, *own = NULL;
+	const struct census *own = NULL, *entry;
+	const void *at;
 
-	for (at = group_of(task); at && parent_of(at) && !holds_another(at, vm); at = parent_of(at))
-		own = at;
-	return own;
-}
-
-static u32 vcpus_in(const struct task_group *group, const struct unspin_vm *vm)
-{
-	struct unspin_slot *slot;
-	u32 count = 0;
-
-	list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
-		const struct task_struct *task = READ_ONCE(slot->held);
-
-		count += task && holds(group, task);
+	for (at = group_of(task); at && parent_of(at); at = parent_of(at)) {
+		entry = find(at);
+		if (!entry || entry->vm != vm)
+			break;
+		own = entry;
 	}
-	return count;
-}
-
-static u32 weight_of(const struct unspin_vm *vm, const struct task_struct *task)
-{
-	const struct task_group *group = own_group(vm, task);
-
-	if (!group)
+	if (!own)
 		return task->se.load.weight >> UNIT_SHIFT;
-	return (shares_of(group) >> UNIT_SHIFT) / max(vcpus_in(group, vm), 1u);
+	return (shares_of(own->group) >> UNIT_SHIFT) / max(own->vcpus, 1u);
 }
 #else
-static u32 weight_of(const struct unspin_vm *vm, const struct task_struct *task)
+static void count_in(const struct task_struct *task, const struct unspin_vm *vm)
+{
+}
+
+static u32 weight_of(const struct task_struct *task, const struct unspin_vm *vm)
 {
 	return task->se.load.weight >> UNIT_SHIFT;
 }
 #endif
 
-void unspin_weights_read(void)
+void unspin_weights_read(struct unspin_slot *const *slots, u32 count)
 {
-	struct unspin_slot *slot;
-	struct unspin_vm *vm;
+	const struct task_struct *task;
+	u32 i;
 
-	if (!learnt)
+	if (!table)
 		return;
-	rcu_read_lock();
-	list_for_each_entry_rcu(vm, &unspin_vms, all) {
-		if (!vm->in_turns)
-			continue;
-		list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
-			const struct task_struct *task = READ_ONCE(slot->held);
-
-			if (task)
-				WRITE_ONCE(slot->turn_weight, max(weight_of(vm, task), 1u));
-		}
+	rounds++;
+	for (i = 0; i < count; i++) {
+		task = READ_ONCE(slots[i]->held);
+		if (task)
+			count_in(task, slots[i]->vm);
 	}
-	rcu_read_unlock();
+	for (i = 0; i < count; i++) {
+		task = READ_ONCE(slots[i]->held);
+		if (task)
+			WRITE_ONCE(slots[i]->turn.weight, max(weight_of(task, slots[i]->vm), 1u));
+	}
 }

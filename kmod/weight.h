@@ -11,7 +11,18 @@ struct unspin_btf;
 
 /* Learns where this kernel keeps weights of cgroups, once, while the module loads. */
 void unspin_weights_learn(const struct unspin_btf *btf);
-/* Reads the weights of all VMs that are in turns, into their slots. unspin_mutex held. */
-void unspin_weights_read(void);
+
+/*
+ * Room for the cgroups of so many vCPUs, until it is given back. 0 or -ENOMEM. The planner of turns
+ * does not run meanwhile.
+ */
+int unspin_weights_begin(u32 vcpus_max);
+void unspin_weights_end(void);
+
+/*
+ * The planner: reads the weights of these vCPUs into their slots. A VM's vCPUs follow each other.
+ * Takes one step for each vCPU and each cgroup above it. Under RCU.
+ */
+void unspin_weights_read(struct unspin_slot *const *slots, u32 count);
 
 #endif

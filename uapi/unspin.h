@@ -47,6 +47,21 @@
 	X(CON, "con", "always")
 
 /*
+ * X(IDENTIFIER, reason): why a VM has no turns, and waits for none, or why its vCPUs do not run
+ * together although it asks for that. The first means that nothing stands in the way.
+ */
+#define UNSPIN_REFUSALS(X) \
+	X(NONE, "none") \
+	X(NOT_WAITING, "wait_for_turns is 0") \
+	X(LEFT_TO_KVM, "the VM was left to KVM") \
+	X(REALTIME, "it has vCPUs of a real-time or deadline class") \
+	X(CORE_SCHEDULING, "it has core-scheduling cookies") \
+	X(BOUNDS, "more VMs or vCPUs take part than the module plans for") \
+	X(UNPLACED, "its vCPUs have too few CPUs to run together on") \
+	X(MISSED, "its vCPUs do not get to the CPUs they are woken for") \
+	X(LATE, "a vCPU waited twice in a row as long as any may for a turn")
+
+/*
  * X(IDENTIFIER, file, least, most, default, unit, meaning): settings that are numbers, of
  * a VM and of default/. Steps are bounded by window_max_cycles besides.
  */
@@ -67,7 +82,9 @@
 	X(IPI_AWARE, ipi_aware, 0, 1, 0, "0 or 1", \
 	  "a vCPU that waits for answers to its interrupts yields to who owes one") \
 	X(TURN, turn_us, 1000, 100000, 6000, "microseconds", \
-	  "length of the turns that begin with this VM's vCPUs")
+	  "length of the turns that begin with this VM's vCPUs") \
+	X(WAIT_FOR_TURNS, wait_for_turns, 0, 1, 1, "0 or 1", \
+	  "its vCPUs wait while another VM has a turn on their pCPU, in any mode; with 0 they never wait, and it has no turns")
 
 /* X(IDENTIFIER, file, meaning): counts of a VM since its reset, kept per vCPU. */
 #define UNSPIN_COUNTERS(X) \
@@ -90,6 +107,7 @@
 	X(HC_SCHED_YIELD, hypercalls_sched_yield, "KVM_HC_SCHED_YIELD of the guest") \
 	X(PARKS, parks, "times a vCPU was kept from running in a turn of others") \
 	X(PARKS_LATE, parks_late, "the same, ended because no turn of its own came") \
+	X(PARKS_MISSED, parks_missed, "times a vCPU got to another pCPU than it was woken for, twice in a row") \
 	X(PARKED_CYCLES, parked_cycles, "time vCPUs were kept from running") \
 	X(OVERSTAY_CYCLES, overstay_cycles, \
 	  "time vCPUs ran on after they were asked to leave to a turn of others") \

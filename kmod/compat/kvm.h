@@ -12,6 +12,22 @@
  * the types of indirect calls would stop there, and is refused in compat.h.
  */
 
+/* The guest stands between two instructions, and nothing of it is being emulated. Own thread. */
+static inline bool compat_at_instruction_boundary(const struct kvm_vcpu *vcpu)
+{
+	return vcpu->arch.at_instruction_boundary;
+}
+
+/* Equal for CPUs of one last-level cache. Before 6.7 only the package is known to modules. */
+static inline u32 compat_cache_id(u32 cpu)
+{
+#ifdef UNSPIN_HAVE_LLC_ID
+	return per_cpu_llc_id(cpu);
+#else
+	return topology_physical_package_id(cpu);
+#endif
+}
+
 /* HF_GUEST_MASK moved from bit 5 (6.1) to bit 0 (6.12); the header of the kernel built for knows. */
 static inline bool compat_is_guest_mode(const struct kvm_vcpu *vcpu)
 {

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Who leaves a CPU in a turn, who is called to it, and who fills it.
+ *
+ * All of it is done by the CPU itself, in an interrupt: when it gets another owner, and when it goes
+ * idle while somebody owns it, whatever the cause is. First come the owner's vCPUs. If the owner has
+ * none for this CPU, a vCPU of others may run here until it spins, or until the owner's wakes up.
+ *
+ * Only lists of single CPUs are looked at: its own, and of a few others.
+ */
+#include <linux/percpu.h>
+#include <linux/sched.h>
+
+#include "../policy/gang.h"
+#include "hole.h"
+#include "turn.h"
+
+#define CALLS_MAX 16u		/* at most so many are called at a time */
+#define OTHER_LISTS_MAX 3u	/* of other CPUs, per look */
+
+/* What was found on lists: who is called, and who might fill. */
+struct found {
+	const struct unspin_cpu *on;
+	u32 cpu;
+	u32 calls;
+	u32 fillers;
+	struct unspin_slot *call[CALLS_MAX];
+	struct unspin_slot *filler[GANG_FILLERS_MAX];
+	struct gang_filler candidate[GANG_FILLERS_MAX];
+};
+
+static bool may_come(const struct unspin_slot *slot, u32 cpu)
+{
+	const struct task_struct *task = READ_ONCE(slot->held);
+
+	return task && cpumask_test_cpu(cpu, task->cpus_ptr);
+}
+
+static bool collect(struct unspin_slot *slot, void *data)
+{
+	struct found *found = data;
+	u16 target = READ_ONCE(slot->turn.target);
+
+	if (!may_come(slot, found->cpu))
+		return true;
+	if (unspin_may_run(slot, found->on)) {
+		/* Those with a place elsewhere are called from there. */
+		if (target == UNSPIN_NO_CPU || target == found->cpu || !READ_ONCE(found->on->owner))
+			found->call[found->calls++] = slot;
+		return found->calls < CALLS_MAX;
+	}
+	if (found->fillers < GANG_FILLERS_MAX) {
+		found->filler[found->fillers] = slot;
+		found->candidate[found->fillers++] = (struct gang_filler){
+			.owed = READ_ONCE(slot->vm->turn_owed_cycles),
+			.lock = READ_ONCE(slot->turn.at_lock),
+		};
+	}
+	return true;
+}
+
+/* Whether the vCPU that runs here must leave. Then it has been asked to. */
+static bool leaves(struct unspin_cpu *on)
+{
+	struct unspin_slot *cur = READ_ONCE(on->cur), *target = READ_ONCE(on->target);
+
+	if (!cur)
+		return false;
+	/* It fills, and the one that this CPU is for has come back. */
+	if (target && target != cur && READ_ONCE(target->turn.parked) && READ_ONCE(on->filler) == cur)
+		cmpxchg(&on->filler, cur, NULL);
+	if (unspin_may_stay(cur, on))
+		return false;
+	unspin_turn_ask(cur);
+	return true;
+}
+
+/*
+ * Threads that may run elsewhere are called once this CPU is idle: before, the scheduler would take
+ * them to another. Pinned ones queue here, and run as soon as the rival leaves.
+ */
+static bool call_owners(const struct found *found, bool later)
+{
+	bool any = false;
+	u32 i;
+
+	for (i = 0; i < found->calls; i++) {
+		const struct task_struct *task = READ_ONCE(found->call[i]->held);
+
+		if (later && task && !unspin_is_pinned(task))
+			continue;
+		unspin_turn_call(found->call[i], READ_ONCE(found->on->owner) ? found->cpu : UNSPIN_NO_CPU);
+		any = true;
+	}
+	return any;
+}
+
+/* Lists of other CPUs, until there is somebody. */
+static void collect_elsewhere(struct found *found)
+{
+	u32 tries, cpu = found->cpu;
+
+	for (tries = 0; tries < OTHER_LISTS_MAX && !found->calls && !found->fillers; tries++) {
+		cpu = unspin_turn_parked_after(cpu);
+		if (cpu >= nr_cpu_ids || cpu == found->cpu)
+			return;
+		unspin_turn_each_parked(cpu, collect, found);
+	}
+}
+
+/* The CPU is idle, and its owner has nobody on its list. */
+static void fill(struct unspin_cpu *on, struct found *found)
+{
+	struct unspin_slot *filler = READ_ONCE(on->filler);
+	u32 best;
+
+	if (filler) {	/* on its way, or it could not come */
+		if (READ_ONCE(filler->turn.parked))
+			unspin_turn_call(filler, found->cpu);
+		return;
+	}
+	if (!found->fillers)
+		collect_elsewhere(found);
+	if (found->calls) {
+		found->calls = 1;
+		call_owners(found, false);
+		return;
+	}
+	best = gang_fill(found->candidate, found->fillers);
+	if (best != GANG_NONE)
+		unspin_turn_fill(found->filler[best], found->cpu);
+}
+
+void unspin_hole_look(void)
+{
+	struct unspin_cpu *on = this_cpu_ptr(&unspin_cpu);
+	struct found found = { .on = on, .cpu = smp_processor_id() };
+	bool idle = is_idle_task(current), later;
+	struct unspin_slot *target;
+
+	rcu_read_lock();	/* slots and their threads */
+	later = leaves(on) || (!idle && !READ_ONCE(on->cur));
+	target = READ_ONCE(on->target);
+	unspin_turn_each_parked(found.cpu, collect, &found);
+	/* The one this CPU is for may be parked on another. */
+	if (target && READ_ONCE(target->turn.parked) && may_come(target, found.cpu)) {
+		found.call[0] = target;
+		found.calls = max(found.calls, 1u);
+	}
+	later = later && READ_ONCE(on->owner);
+	if (!call_owners(&found, later) && idle && READ_ONCE(on->owner))
+		fill(on, &found);
+	rcu_read_unlock();
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/cpumask.h>
+#include <linux/delay.h>
+#include <linux/printk.h>
+#include <linux/rcupdate.h>
+
+#include "state.h"
+#include "redirect.h"
+
+#define WARN_AFTER_MS 10000u
+
+DEFINE_PER_CPU(struct unspin_redirected, unspin_redirected);
+
+/* Nobody comes any more, so what is read is what is left, or more. */
+static long redirected(enum unspin_redirect to)
+{
+	long sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(per_cpu(unspin_redirected, cpu).threads[to]);
+	return sum;
+}
+
+void unspin_redirect_wait(enum unspin_redirect to)
+{
+	u32 waited;
+
+	for (waited = 0; redirected(to); waited++) {
+		if (waited == WARN_AFTER_MS)
+			pr_warn("still waiting for threads of vCPUs inside the module\n");
+		usleep_range(900, 1100);
+	}
+	/* The last instructions after a thread was counted out. */
+	synchronize_rcu_tasks();
+}
