@@ -28,8 +28,6 @@
 /* Nobody waits for a turn for longer, whatever happened to the timer of turns. */
 #define PARK_MAX_MS 200
 
-/* Some kernels pass the vCPU and some nothing; one argument too many harms none. */
-static int (*handle_work)(struct kvm_vcpu *vcpu);
 static void (*tell_got_on)(struct unspin_slot *slot);
 
 /* --- the thread's way back into the guest --- */
@@ -113,7 +111,7 @@ static struct unspin_slot *own_slot(void)
 	return slot;
 }
 
-/* In the place of xfer_to_guest_mode_handle_work(). */
+/* In the place of xfer_to_guest_mode_handle_work(). Kernels that pass no vCPU leave anything in "vcpu". */
 static int unspin_park(struct kvm_vcpu *vcpu)
 {
 	struct unspin_slot *slot = own_slot();
@@ -131,7 +129,7 @@ static int unspin_park(struct kvm_vcpu *vcpu)
 				in_time = wait_for_turn(slot);
 			}
 		}
-		err = handle_work(vcpu);
+		err = compat_handle_work(vcpu);
 		/* It returns here: called as the last thing, it would seem to be KVM's call, and come here again. */
 		barrier();
 		/* It may have lost its CPU in there, and got one back in another's turn. */
@@ -200,7 +198,6 @@ int unspin_park_init(void)
 
 	for_each_possible_cpu(cpu)
 		per_cpu(leave, cpu) = IRQ_WORK_INIT_HARD(nothing);
-	handle_work = (void *)unspin_symbols.handle_work;
 	return ftrace_set_filter_ip(&park_ops, unspin_symbols.handle_work, 0, 0);
 }
 

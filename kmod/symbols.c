@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <linux/kprobes.h>
 #include <linux/module.h>
+#include <asm/cpufeature.h>
+#ifdef CONFIG_X86_KERNEL_IBT
+#include <asm/ibt.h>
+#endif
 
 #include "state.h"
 #include "symbols.h"
@@ -23,13 +27,33 @@ static unsigned long function_address(const char *name)
 	return address;
 }
 
-/* A function is called where it begins: a processor may insist on the ENDBR64. */
-static unsigned long callable(unsigned long address)
+#ifdef CONFIG_X86_KERNEL_IBT
+/*
+ * An address looked up becomes one that may be called through a pointer, or an error is logged. A kprobe
+ * takes a function to begin behind its ENDBR64, but a processor with indirect branch tracking insists on it.
+ * The kernel seals a function that it never calls through a pointer: a NOP is in that place.
+ */
+static int make_callable(unsigned long *address, const char *name)
 {
-	const u32 endbr64 = 0xfa1e0ff3;
+	const u32 *at = (const u32 *)*address, *begin = at - 1;
 
-	return *(const u32 *)(address - ENDBR_BYTES) == endbr64 ? address - ENDBR_BYTES : address;
+	if (*at == gen_endbr())
+		return 0;
+	if (*begin == gen_endbr() ||
+	    (*begin == gen_endbr_poison() && !cpu_feature_enabled(X86_FEATURE_IBT))) {
+		*address = (unsigned long)begin;
+		return 0;
+	}
+	pr_err("not loading: %s has %s (CONFIG_X86_KERNEL_IBT): it cannot be called by address\n",
+	       name, *begin == gen_endbr_poison() ? "a sealed ENDBR64" : "no ENDBR64");
+	return -ENOEXEC;
 }
+#else
+static int make_callable(unsigned long *address, const char *name)
+{
+	return 0;
+}
+#endif
 
 bool unspin_is_vm_release(const void *release)
 {
@@ -43,13 +67,14 @@ static const struct {
 	const char *name;
 	unsigned long *address;
 	bool of_kernel;
+	bool is_called;
 } functions[] = {
 	{ "kvm_vcpu_on_spin", &unspin_symbols.on_spin },
 	{ "kvm_arch_vcpu_create", &unspin_symbols.vcpu_create },
 	{ "kvm_arch_destroy_vm", &unspin_symbols.destroy_vm },
 	{ "kvm_vm_release", &unspin_symbols.vm_release },
-	{ "kvm_read_guest_virt", &unspin_symbols.read_guest },
-	{ "xfer_to_guest_mode_handle_work", &unspin_symbols.handle_work, true },
+	{ "kvm_read_guest_virt", &unspin_symbols.read_guest, .is_called = true },
+	{ "xfer_to_guest_mode_handle_work", &unspin_symbols.handle_work, .of_kernel = true },
 };
 
 static const struct {
@@ -113,7 +138,8 @@ int unspin_symbols_init(void)
 		if (functions[i].of_kernel ? !*functions[i].address :
 		    !within_module_core(*functions[i].address, unspin_symbols.kvm))
 			return missing(functions[i].name, functions[i].of_kernel ? "the kernel" : "kvm");
+		if (functions[i].is_called && make_callable(functions[i].address, functions[i].name))
+			return -ENOEXEC;
 	}
-	unspin_symbols.read_guest = callable(unspin_symbols.read_guest);
 	return 0;
 }

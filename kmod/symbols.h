@@ -15,8 +15,8 @@ struct unspin_symbols {
 	unsigned long vcpu_create;	/* kvm_arch_vcpu_create() */
 	unsigned long destroy_vm;	/* kvm_arch_destroy_vm() */
 	unsigned long vm_release;	/* kvm_vm_release(), what a VM's file descriptor calls */
-	unsigned long read_guest;	/* kvm_read_guest_virt(), called */
-	unsigned long handle_work;	/* the kernel's xfer_to_guest_mode_handle_work() */
+	unsigned long read_guest;	/* kvm_read_guest_virt(); may be called through a pointer */
+	unsigned long handle_work;	/* the kernel's xfer_to_guest_mode_handle_work(); called by its name */
 	struct tracepoint *sched_switch, *sched_wakeup, *kvm_entry, *kvm_hypercall, *kvm_apic_accept_irq;
 };
 extern struct unspin_symbols unspin_symbols;
