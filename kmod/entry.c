@@ -9,6 +9,7 @@
 #include "epoch.h"
 #include "hot.h"
 #include "park.h"
+#include "testing.h"
 #include "vms.h"
 #include "window.h"
 

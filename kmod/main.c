@@ -4,7 +4,6 @@
  * spinning vCPUs, on a stock KVM, per VM, and off until told otherwise.
  */
 #include <linux/module.h>
-#include <linux/moduleparam.h>
 #include <linux/utsname.h>
 #include <asm/tsc.h>
 
@@ -17,6 +16,7 @@
 #include "state.h"
 #include "symbols.h"
 #include "sysfs.h"
+#include "testing.h"
 #include "unhook.h"
 #include "vms.h"
 #include "watch.h"
@@ -24,16 +24,13 @@
 #define CREATE_TRACE_POINTS
 #include "trace.h"
 
-static unsigned int fail_at;
-module_param(fail_at, uint, 0400);
-MODULE_PARM_DESC(fail_at, "for tests: fail the Nth step of loading (0: none)");
-
+UNSPIN_TEST_PARAM(uint, fail_at, 0400, "fail the Nth step of loading (0: none)");
 static unsigned int steps_done;
 
 /* One step of loading begins: an injected failure, or 0. */
 static int step(const char *what)
 {
-	if (++steps_done != fail_at)
+	if (!fail_at || ++steps_done != fail_at)
 		return 0;
 	pr_notice("failing step %u as told: %s\n", steps_done, what);
 	return -ENOMEM;

@@ -3,15 +3,13 @@
  * Letting go of a function, or staying for ever.
  */
 #include <linux/ftrace.h>
-#include <linux/moduleparam.h>
 #include <linux/sched.h>
 
 #include "state.h"
+#include "testing.h"
 #include "unhook.h"
 
-static bool fail_unhook;
-module_param(fail_unhook, bool, 0600);
-MODULE_PARM_DESC(fail_unhook, "for tests: the kernel refuses to take hooks off");
+UNSPIN_TEST_PARAM(bool, fail_unhook, 0600, "the kernel refuses to take hooks off");
 
 int unspin_unhook(struct ftrace_ops *ops)
 {

@@ -4,8 +4,7 @@
  * by what they waste, or their guest does (guest_report.c). HIGH is a value of VCRD, a word
  * of ASMan (Weng, Liu, Yu, Li, HPDC 2011).
  */
-#include <linux/moduleparam.h>
-
+#include "testing.h"
 #include "user_spin.h"
 #include "wanted.h"
 
@@ -16,9 +15,7 @@
 #define SAMPLE_US 100000u
 #define SAMPLE_PAUSE_US (9 * SAMPLE_US)
 
-static bool look_always;
-module_param(look_always, bool, 0400);
-MODULE_PARM_DESC(look_always, "for tests on slow emulators: look for spinning in user space without pause, also in turns");
+UNSPIN_TEST_PARAM(bool, look_always, 0400, "look for spinning in user space without pause, also in turns");
 
 static struct demand_vm demands[UNSPIN_WANTED_VMS_MAX];
 static u64 user_spins[UNSPIN_WANTED_VMS_MAX];

@@ -6,12 +6,12 @@
  */
 #include <linux/hrtimer.h>
 #include <linux/kthread.h>
-#include <linux/moduleparam.h>
 #include <linux/sched.h>
 #include <linux/wait.h>
 
 #include "fail_open.h"
 #include "settings.h"
+#include "testing.h"
 #include "turns.h"
 #include "watch.h"
 
@@ -23,9 +23,7 @@ static bool running;	/* written under unspin_mutex */
 static struct task_struct *watcher;
 static DECLARE_WAIT_QUEUE_HEAD(started);
 
-static bool crowded_ok;
-module_param(crowded_ok, bool, 0600);
-MODULE_PARM_DESC(crowded_ok, "for tests on few CPUs: VMs with more vCPUs than CPUs are treated as any other");
+UNSPIN_TEST_PARAM(bool, crowded_ok, 0600, "VMs with more vCPUs than CPUs are treated as any other");
 
 /*
  * Preempted ones say since when. One that was woken says when it went to sleep, so it

@@ -8,10 +8,10 @@
  */
 #include <linux/delay.h>
 #include <linux/module.h>
-#include <linux/moduleparam.h>
 #include <linux/sysfs.h>
 
 #include "fail_open.h"
+#include "testing.h"
 #include "window.h"
 
 #define RESTORE_WAIT_MS 300	/* a busy vCPU enters within a tick or two */
@@ -22,17 +22,15 @@ const struct unspin_window_ops *unspin_window;
 bool unspin_window_refused;
 u32 unspin_window_default_cycles;
 
+#ifdef UNSPIN_TEST
 bool unspin_force_pause_intercept;
 module_param_named(force_pause_intercept, unspin_force_pause_intercept, bool, 0400);
-MODULE_PARM_DESC(force_pause_intercept, "for tests on emulators without a pause filter: make every PAUSE exit (AMD)");
-
-static unsigned int mismatches_forced;
-module_param_named(force_mismatches, mismatches_forced, uint, 0600);
-MODULE_PARM_DESC(force_mismatches, "for tests: so many checks of windows find another one in the processor");
-
-static unsigned int broken_forced;
-module_param_named(force_broken, broken_forced, uint, 0600);
-MODULE_PARM_DESC(force_broken, "for tests: so many checks of windows find that nothing is where it was thought");
+MODULE_PARM_DESC(force_pause_intercept, "for tests: every PAUSE exits, on emulators without a pause filter (AMD)");
+#endif
+UNSPIN_TEST_PARAM(uint, force_mismatches, 0600,
+		  "so many checks of windows find another one in the processor");
+UNSPIN_TEST_PARAM(uint, force_broken, 0600,
+		  "so many checks of windows find that nothing is where it was thought");
 
 static const char *window_none = "no KVM vendor module loaded", *ipi_none;
 static bool proven;	/* some vCPU's window was where it was thought: the layout is right */
@@ -128,14 +126,6 @@ static void window_mismatch(struct unspin_slot *slot)
 		window_refuse("vcpu_vmx.ple_window is not what the VMCS holds");
 }
 
-/* One of those a test wants. Checks may be made by several CPUs at once. */
-static bool forced(unsigned int *wanted)
-{
-	unsigned int left = READ_ONCE(*wanted);
-
-	return left && cmpxchg(wanted, left, left - 1) == left;
-}
-
 /* What a check found, or what a test wants it to have found. */
 static enum unspin_window_check check(const struct unspin_window_ops *ops, struct kvm_vcpu *vcpu,
 				      const char **why)
@@ -144,9 +134,9 @@ static enum unspin_window_check check(const struct unspin_window_ops *ops, struc
 
 	if (found != UNSPIN_CHECK_GOOD)
 		return found;
-	if (unlikely(forced(&mismatches_forced)))
+	if (unlikely(unspin_test_take(force_mismatches)))
 		return UNSPIN_CHECK_MISMATCH;
-	if (unlikely(forced(&broken_forced))) {
+	if (unlikely(unspin_test_take(force_broken))) {
 		*why = "a test wants it so";
 		return UNSPIN_CHECK_BROKEN;
 	}

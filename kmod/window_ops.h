@@ -33,7 +33,7 @@ struct unspin_window_ops {
 	u32 (*set)(struct kvm_vcpu *vcpu, u32 window_cycles);
 	/* From any context; the vCPU's thread may run. */
 	void (*restore_remote)(struct kvm_vcpu *vcpu);
-	void (*force_pause)(struct kvm_vcpu *vcpu, bool on);
+	void (*force_pause)(struct kvm_vcpu *vcpu, bool on);	/* test builds only */
 	/*
 	 * In the own thread, preemption off, or in an interrupt that took the vCPU out of its
 	 * guest. False: it cannot be told.
@@ -42,7 +42,6 @@ struct unspin_window_ops {
 };
 
 extern u32 unspin_window_default_cycles;	/* 0: no control */
-extern bool unspin_force_pause_intercept;	/* for tests, see window.c */
 
 /* window_vmx.c, window_svm.c: NULL and a reason where the layout is not known for sure. May sleep. */
 struct unspin_window_ops *unspin_window_vmx_init(struct module *vendor, const char **why);

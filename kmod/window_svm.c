@@ -14,6 +14,7 @@
 
 #include "btf.h"
 #include "compat/compat.h"
+#include "testing.h"
 #include "window_ops.h"
 
 #define PAUSE_COUNT_MAX 65535u
@@ -71,7 +72,8 @@ static u32 svm_set(struct kvm_vcpu *vcpu, u32 window_cycles)
 	return count * cycles_per_pause;
 }
 
-/* Emulators without a pause filter still honour the intercept. For tests only. */
+#ifdef UNSPIN_TEST
+/* Emulators without a pause filter still honour the intercept. */
 static void svm_force_pause(struct kvm_vcpu *vcpu, bool on)
 {
 	struct vmcb_control_area *control = control_of(vcpu);
@@ -85,6 +87,7 @@ static void svm_force_pause(struct kvm_vcpu *vcpu, bool on)
 	*word ^= bit;
 	control->clean &= ~CLEAN_INTERCEPTS;
 }
+#endif
 
 /*
  * Atomic on our side only: KVM clears other clean bits of this word with plain
@@ -124,7 +127,9 @@ static struct unspin_window_ops svm_ops = {
 	.get = svm_get,
 	.set = svm_set,
 	.restore_remote = svm_restore_remote,
+#ifdef UNSPIN_TEST
 	.force_pause = svm_force_pause,
+#endif
 };
 
 /* Least of several runs: interrupts from below the kernel only ever add. */

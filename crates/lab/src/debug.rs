@@ -6,7 +6,7 @@
 use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
 use crate::kernel::{self, Kernel};
-use crate::module_build::{build_module, Against, HOSTS};
+use crate::module_build::{build_module, Against, HOSTS, HOSTS_FOR_TESTS};
 use crate::packages;
 use crate::series::Series;
 use crate::tool;
@@ -62,9 +62,11 @@ pub fn prepare(
     say(&format!("building the module for {release}"));
     let against = Against { release: &release, headers: &objects, toolchain: None };
     let module = build_module(&HOSTS, root, &dir, &against, stop)?;
+    let test_module = build_module(&HOSTS_FOR_TESTS, root, &dir, &against, stop)?;
     let vmlinuz = objects.join("arch/x86/boot/bzImage");
     let modules = packages::modules_in(&dir);
-    Ok(Kernel { series, name: kept, release, vmlinuz, modules, headers: objects, module })
+    let (name, headers) = (kept, objects);
+    Ok(Kernel { series, name, release, vmlinuz, modules, headers, module, test_module })
 }
 
 /// The version of a package that would be downloaded now.

@@ -4,6 +4,7 @@
 
 use crate::error::{io, LabError, Result};
 use crate::kernel::Kernel;
+use crate::module_build::ModuleBuild;
 use crate::tool;
 use cpio::newc::Builder;
 use std::fs;
@@ -33,6 +34,8 @@ pub struct Payload {
     pub copies: Vec<(String, PathBuf)>,
     /// Programs copied to /bin with the shared libraries they need.
     pub programs: Vec<PathBuf>,
+    /// Which `/modules/unspin.ko` is.
+    pub module: ModuleBuild,
 }
 
 /// Write the initramfs of `kernel` with `payload` to `target`.
@@ -49,10 +52,11 @@ pub fn initramfs(kernel: &Kernel, payload: &Payload, target: &Path) -> Result<()
     for applet in APPLETS {
         archive.add(&format!("bin/{applet}"), 0o120777, b"busybox")?;
     }
-    for module in kernel.modules.iter().chain([&kernel.module]) {
+    for module in &kernel.modules {
         let name = module.file_name().unwrap_or_default().to_string_lossy().into_owned();
         archive.add_file(&format!("modules/{name}"), module)?;
     }
+    archive.add_file("modules/unspin.ko", kernel.module_of(payload.module))?;
     let mut libraries: Vec<PathBuf> = Vec::new();
     for program in &payload.programs {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -5,7 +5,9 @@
 use crate::apt::Apt;
 use crate::build_root::BuildRoot;
 use crate::error::{io, LabError, Result};
-use crate::module_build::{build_module, Against, Module, GUESTS, HOSTS};
+use crate::module_build::{
+    build_module, Against, Module, ModuleBuild, GUESTS, HOSTS, HOSTS_FOR_TESTS,
+};
 use crate::packages;
 use crate::series::{Debian, KernelPackage, Series};
 use std::fs;
@@ -27,8 +29,19 @@ pub struct Kernel {
     /// Uncompressed modules: irqbypass, kvm, kvm-intel, kvm-amd and what it takes.
     pub modules: Vec<PathBuf>,
     pub headers: PathBuf,
-    /// `unspin.ko`.
+    /// `unspin.ko` as it is installed.
     pub module: PathBuf,
+    /// The same with the parameters that tests use.
+    pub test_module: PathBuf,
+}
+
+impl Kernel {
+    pub(crate) fn module_of(&self, build: ModuleBuild) -> &Path {
+        match build {
+            ModuleBuild::Production => &self.module,
+            ModuleBuild::ForTests => &self.test_module,
+        }
+    }
 }
 
 /// Fetch and unpack the current kernel of a package and build the module for it. `say` is told each
@@ -43,6 +56,7 @@ pub fn prepare(
 ) -> Result<Kernel> {
     let found = find(lab, package, "unpacked", stop, say)?;
     let module = build(&HOSTS, root, lab, package, &found, stop, say)?;
+    let test_module = build(&HOSTS_FOR_TESTS, root, lab, package, &found, stop, say)?;
     let Found { apt, release, dir } = found;
     let done = dir.join("unpacked");
     if !done.exists() {
@@ -56,7 +70,7 @@ pub fn prepare(
     let vmlinuz = packages::vmlinuz_of(&tree, &release);
     let modules = packages::modules_in(&dir);
     let (series, name) = (package.series, package.name());
-    Ok(Kernel { series, name, release, vmlinuz, modules, headers, module })
+    Ok(Kernel { series, name, release, vmlinuz, modules, headers, module, test_module })
 }
 
 /// The same without the kernel itself: only to see that the module builds for it. Returns the
@@ -150,7 +164,7 @@ fn build(
         Debian::Bookworm => None,
         Debian::Trixie => Some(build_root(lab, apt.as_ref(), &needs, stop, say)?),
     };
-    say(&format!("building the module for {release}"));
+    say(&format!("building {} for {release}", of.file));
     let against = Against { release, headers: &headers, toolchain: toolchain.as_ref() };
     build_module(of, root, dir, &against, stop)
 }

@@ -36,7 +36,7 @@ pub use hash::sha256;
 pub use image::Payload;
 pub use kernel::Kernel;
 pub use lock::Lock;
-pub use module_build::build_host_module;
+pub use module_build::{build_host_module, ModuleBuild};
 pub use qemu::Qemu;
 pub use series::{Debian, Flavour, KernelPackage, Series};
 pub use silence::Patience;
@@ -205,9 +205,9 @@ impl Lab {
         let mut programs = vec![self.agent.clone()];
         programs.extend(self.beside(&work.plan)?);
         // The module pauses for longer than a window: a run that is watched is looked at all the time.
-        let options = match work.plan.runs.iter().any(|run| run.states) {
-            true => " look_always=1",
-            false => "",
+        let (options, module) = match work.plan.runs.iter().any(|run| run.states) {
+            true => (" look_always=1", ModuleBuild::ForTests),
+            false => ("", ModuleBuild::Production),
         };
         let payload = Payload {
             script: format!(
@@ -218,6 +218,7 @@ impl Lab {
             files: vec![("plan.json".into(), json)],
             copies: work.copies.clone(),
             programs,
+            module,
         };
         let boot = Boot {
             kernel,
@@ -307,10 +308,14 @@ impl Lab {
 
     /// A payload for scripts of the lab's own, which load the module by `$load`.
     fn hand(&self, computer: &Computer, script: &str) -> Payload {
-        let options = computer.module_options();
+        let (options, module) = match computer.module_options() {
+            "" => ("", ModuleBuild::Production),
+            options => (options, ModuleBuild::ForTests),
+        };
         Payload {
             script: format!("options='{options}'\nload() {{ {LOAD}; }}\n{script}"),
             programs: vec![self.agent.clone()],
+            module,
             ..Payload::default()
         }
     }

@@ -36,20 +36,52 @@ pub(crate) struct Module {
     name: &'static str,
     /// Folders of the source tree that it is built from; in the first is its Makefile.
     parts: [&'static str; 3],
+    /// What make is told beside the kernel's headers.
+    variables: &'static [&'static str],
     /// Where, beside its log.
     work: &'static str,
     log: &'static str,
+    /// The file made.
+    pub(crate) file: &'static str,
 }
 
-pub(crate) const HOSTS: Module =
-    Module { name: "unspin", parts: ["kmod", "policy", "uapi"], work: "build", log: "build.log" };
+/// As it is installed.
+pub(crate) const HOSTS: Module = Module {
+    name: "unspin",
+    parts: ["kmod", "policy", "uapi"],
+    variables: &[],
+    work: "build",
+    log: "build.log",
+    file: "unspin.ko",
+};
+
+/// The same with the parameters that tests use.
+pub(crate) const HOSTS_FOR_TESTS: Module = Module {
+    variables: &["UNSPIN_TEST=1"],
+    work: "build-test",
+    log: "build-test.log",
+    file: "unspin-test.ko",
+    ..HOSTS
+};
+
+/// Which build of the host's module goes into an emulated computer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ModuleBuild {
+    /// As it is installed: it has no parameters.
+    #[default]
+    Production,
+    /// With the parameters that tests use.
+    ForTests,
+}
 
 /// For Linux guests.
 pub(crate) const GUESTS: Module = Module {
     name: "unspin-guest",
     parts: ["guest/linux/vcrd", "policy", "uapi"],
+    variables: &[],
     work: "build-guest",
     log: "build-guest.log",
+    file: "unspin-guest.ko",
 };
 
 /// Build a module in a copy of its sources, so that two kernels do not share object files.
@@ -75,13 +107,14 @@ pub(crate) fn build_module(
     let folder = work.join(of.parts[0]);
     let mut make = tool("make")?;
     make.arg("-C").arg(&folder).arg(format!("KDIR={}", against.headers.display()));
+    make.args(of.variables);
     tool::run("building the module", &mut make, &log, stop).map_err(with_the_errors)?;
     keep_the_log_of_what_was_compiled(&log, before)?;
     // Its debugging data is twenty times its code, and an emulated BIOS would read it all.
-    let name = format!("{}.ko", of.name);
-    let module = dir.join(&name);
+    let module = dir.join(of.file);
+    let built = folder.join(format!("{}.ko", of.name));
     let mut strip = tool("strip")?;
-    strip.arg("--strip-debug").arg("-o").arg(&module).arg(folder.join(&name));
+    strip.arg("--strip-debug").arg("-o").arg(&module).arg(built);
     tool::run("stripping the module", &mut strip, &log, stop)?;
     Ok(module)
 }

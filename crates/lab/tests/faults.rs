@@ -290,6 +290,7 @@ fn boot_on(
         modules: Vec::new(),
         headers: PathBuf::new(),
         module: "/bin/true".into(),
+        test_module: "/bin/true".into(),
     };
     let boot = Boot {
         kernel: &kernel,

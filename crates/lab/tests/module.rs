@@ -9,7 +9,7 @@ mod common;
 use unspin_lab::{Computer, Series, QEMU_TOOLS};
 
 /// Checks of the script; fewer were made if it ended early.
-const CHECKS_MIN: u32 = 75;
+const CHECKS_MIN: u32 = 77;
 
 #[test]
 fn the_module_under_qemu() {
@@ -23,8 +23,13 @@ fn the_module_under_qemu() {
     for series in common::kernels(&Series::ALL) {
         let Some(kernel) = common::kernel(&lab, series) else { continue };
         let name = format!("module-{}", series.name());
-        let heard =
-            common::script(&lab, &kernel, &Computer::qemu_in_virtual_time(4), &script, &name);
+        let production = std::fs::read(&kernel.module).unwrap();
+        let extras = common::Extras {
+            files: vec![("modules/unspin-production.ko".into(), production)],
+            ..common::NO_EXTRAS
+        };
+        let computer = Computer::qemu_in_virtual_time(4);
+        let heard = common::script_with(&lab, &kernel, &computer, &script, &name, extras);
         wrong.extend(common::verdict(series, &heard, CHECKS_MIN, &heard.console));
         // The verdict counts only after the leaks and the log were looked at.
         let last =
@@ -34,6 +39,37 @@ fn the_module_under_qemu() {
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// What a host loads can neither be told to fail nor to pretend anything.
+#[test]
+fn only_the_build_for_tests_has_parameters() {
+    if !common::has_tools(QEMU_TOOLS) {
+        return;
+    }
+    let lab = common::lab();
+    let has = |module: &[u8], text: &str| module.windows(text.len()).any(|w| w == text.as_bytes());
+    for series in common::kernels(&Series::ALL) {
+        let Some(kernel) = common::kernel(&lab, series) else { continue };
+        let read = |path| std::fs::read(path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+        let (production, tests) = (read(&kernel.module), read(&kernel.test_module));
+        for name in [
+            "crowded_ok",
+            "fail_at",
+            "fail_unhook",
+            "force_broken",
+            "force_mismatches",
+            "force_pause_intercept",
+            "look_always",
+        ] {
+            let described = format!("parm={name}:for tests: ");
+            assert!(has(&tests, &described), "{}: no {name} to test with", series.name());
+            assert!(!has(&production, name), "{}: {name} in production", series.name());
+        }
+        for text in ["parm=", "parmtype=", "as told", "svm_force_pause"] {
+            assert!(!has(&production, text), "{}: {text} in production", series.name());
+        }
+    }
 }
 
 #[test]

@@ -48,6 +48,11 @@ check "unloads" gone
 text failed
 check "code after $((step - 1)) failed loads is as before" changed_are absent failed ""
 
+# --- the module as it is installed ---
+check "takes no parameter" insmod /modules/unspin-production.ko fail_at=1
+check "and has none" not [ -e $U/parameters ]
+rmmod unspin
+
 # --- without a pause filter, and not told to pretend ---
 insmod /modules/unspin.ko
 check "says why it controls no window" grep -q '^none: ' $U/window_control

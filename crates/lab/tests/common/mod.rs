@@ -12,7 +12,8 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use unspin_lab::{
-    source_tree, Boot, Computer, Kernel, Lab, LabError, Patience, Payload, Series, QEMU_TOOLS,
+    source_tree, Boot, Computer, Kernel, Lab, LabError, ModuleBuild, Patience, Payload, Series,
+    QEMU_TOOLS,
 };
 use unspin_scenario::result::Record;
 
@@ -242,6 +243,7 @@ fn booted(
         files: extras.files,
         copies: Vec::new(),
         programs: [vec![inside()], extras.programs].concat(),
+        module: ModuleBuild::ForTests,
     };
     let boot = Boot {
         kernel,

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Parameters that make the module fail, or pretend, for its tests. A module built with
+ * UNSPIN_TEST=1 on make's command line has them; any other has constants, and no trace of them.
+ */
+#ifndef UNSPIN_TESTING_H
+#define UNSPIN_TESTING_H
+
+#include <linux/atomic.h>
+#include <linux/moduleparam.h>
+#include <linux/types.h>
+
+#ifdef UNSPIN_TEST
+/* A parameter of one file. type: bool or uint; mode: of its file in /sys/module/unspin/parameters. */
+#define UNSPIN_TEST_PARAM(type, name, mode, what) \
+	static type name; \
+	module_param(name, type, mode); \
+	MODULE_PARM_DESC(name, "for tests: " what)
+
+/* Counts a parameter down: whether there was one left. Several CPUs may do so at once. */
+#define unspin_test_take(name) unspin_test_count_down(&(name))
+static inline bool unspin_test_count_down(uint *wanted)
+{
+	uint left = READ_ONCE(*wanted);
+
+	return left && cmpxchg(wanted, left, left - 1) == left;
+}
+
+extern bool unspin_force_pause_intercept;	/* see window.c */
+#else
+#define UNSPIN_TEST_PARAM(type, name, mode, what) static const type name
+#define unspin_test_take(name) false
+#define unspin_force_pause_intercept false
+#endif
+
+#endif
