@@ -29,6 +29,12 @@ struct found {
 	struct gang_filler candidate[GANG_FILLERS_MAX];
 };
 
+/* Parked, and nobody has called it. */
+static bool is_asleep(const struct unspin_slot *slot)
+{
+	return READ_ONCE(slot->turn.parked) && !READ_ONCE(slot->turn.woken);
+}
+
 static bool may_come(const struct unspin_slot *slot, u32 cpu)
 {
 	const struct task_struct *task = READ_ONCE(slot->held);
@@ -41,7 +47,7 @@ static bool collect(struct unspin_slot *slot, void *data)
 	struct found *found = data;
 	u16 target = READ_ONCE(slot->turn.target);
 
-	if (!may_come(slot, found->cpu))
+	if (!is_asleep(slot) || !may_come(slot, found->cpu))
 		return true;
 	if (unspin_may_run(slot, found->on)) {
 		/* Those with a place elsewhere are called from there. */
@@ -115,7 +121,7 @@ static void fill(struct unspin_cpu *on, struct found *found)
 	u32 best;
 
 	if (filler) {	/* on its way, or it could not come */
-		if (READ_ONCE(filler->turn.parked))
+		if (is_asleep(filler))
 			unspin_turn_call(filler, found->cpu);
 		return;
 	}
@@ -143,12 +149,16 @@ void unspin_hole_look(void)
 	target = READ_ONCE(on->target);
 	unspin_turn_each_parked(found.cpu, collect, &found);
 	/* The one this CPU is for may be parked on another. */
-	if (target && READ_ONCE(target->turn.parked) && may_come(target, found.cpu)) {
+	if (target && is_asleep(target) && may_come(target, found.cpu)) {
 		found.call[0] = target;
 		found.calls = max(found.calls, 1u);
 	}
 	later = later && READ_ONCE(on->owner);
-	if (!call_owners(&found, later) && idle && READ_ONCE(on->owner))
+	if (call_owners(&found, later)) {
+		if (found.calls == CALLS_MAX)	/* there may be more */
+			unspin_turn_poke(found.cpu);
+	} else if (idle && READ_ONCE(on->owner)) {
 		fill(on, &found);
+	}
 	rcu_read_unlock();
 }

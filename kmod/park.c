@@ -85,6 +85,20 @@ static long sleep_preempted(struct unspin_slot *slot, long left)
 	return left;
 }
 
+/* Until it is called, may run, has a signal, or nothing of "left" is left, which is returned. */
+static long sleep_until_called(struct unspin_slot *slot, long left)
+{
+	for (;;) {
+		/* A full barrier, so that who publishes a turn sees it asleep, or it sees the turn. */
+		set_current_state(TASK_INTERRUPTIBLE);
+		if (!left || READ_ONCE(slot->turn.woken) || !must_wait(slot) || signal_pending(current))
+			break;
+		left = sleep_preempted(slot, left);
+	}
+	__set_current_state(TASK_RUNNING);
+	return left;
+}
+
 /* Nobody waits so long twice in a row. */
 static void waited_in_vain(struct unspin_slot *slot)
 {
@@ -106,17 +120,13 @@ static bool wait_for_turn(struct unspin_slot *slot)
 	unspin_count(slot, UNSPIN_C_PARKS, 1);
 	if (got_on(slot, start))
 		tell_got_on(slot);
-	unspin_turn_park(slot, spun(slot));
+	WRITE_ONCE(slot->turn.at_lock, spun(slot));
 	slot->turn.spun = 0;
-	for (;;) {
-		/* A full barrier, so that who publishes a turn sees it asleep, or it sees the turn. */
-		set_current_state(TASK_INTERRUPTIBLE);
-		if (!left || !must_wait(slot) || signal_pending(current))
-			break;
-		left = sleep_preempted(slot, left);
-	}
-	__set_current_state(TASK_RUNNING);
-	unspin_turn_unpark(slot);
+	do {	/* again where it was called to one CPU, and has come to another */
+		unspin_turn_park(slot);
+		left = sleep_until_called(slot, left);
+		unspin_turn_unpark(slot);
+	} while (left && !signal_pending(current) && must_wait(slot));
 	unspin_count(slot, UNSPIN_C_PARKED_CYCLES, unspin_now() - start);
 	if (left)
 		slot->turn.late = 0;

@@ -120,7 +120,8 @@ struct unspin_turn {
 	u16 target;			/* the pCPU it should run on in this turn, or UNSPIN_NO_CPU */
 	u16 fills;			/* the pCPU of others it was let in to */
 	u16 called;			/* woken for this pCPU, and has not arrived there */
-	u8 parked;			/* its thread sleeps, in park.c */
+	u8 parked;			/* its thread sleeps, in park.c, */
+	u8 woken;			/* or has been called since */
 	u8 spun;			/* own thread: it was on its way back from a PLE exit when it was asked to go */
 	u8 at_lock;			/* it spun when it was parked: runs only in its VM's turn */
 	u8 moves;			/* runs where another of its VM should: to be parked, and woken at its target */

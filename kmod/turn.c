@@ -172,7 +172,7 @@ static void missed(struct unspin_slot *slot)
 	unspin_count(slot, UNSPIN_C_PARKS_MISSED, 1);
 }
 
-void unspin_turn_park(struct unspin_slot *slot, bool at_lock)
+void unspin_turn_park(struct unspin_slot *slot)
 {
 	struct parked *list;
 	unsigned long flags;
@@ -181,13 +181,13 @@ void unspin_turn_park(struct unspin_slot *slot, bool at_lock)
 
 	missed(slot);
 	fills_no_more(slot);
-	WRITE_ONCE(slot->turn.at_lock, at_lock);
 	local_irq_save(flags);
 	cpu = smp_processor_id();
 	list = this_cpu_ptr(&parked);
 	raw_spin_lock(&list->lock);
 	list_add_tail(&slot->turn.parked_entry, &list->slots);
 	slot->turn.parked_on = cpu;
+	WRITE_ONCE(slot->turn.woken, 0);
 	WRITE_ONCE(slot->turn.parked, 1);
 	cpumask_set_cpu(cpu, &parked_cpus);
 	raw_spin_unlock(&list->lock);
@@ -242,6 +242,7 @@ void unspin_turn_call(struct unspin_slot *slot, u32 cpu)
 	if (!task)
 		return;
 	WRITE_ONCE(slot->turn.moves, 0);
+	WRITE_ONCE(slot->turn.woken, 1);
 	if (cpu != UNSPIN_NO_CPU && !unspin_is_pinned(task) && cpumask_test_cpu(cpu, task->cpus_ptr)) {
 		WRITE_ONCE(slot->turn.called, cpu);
 		WRITE_ONCE(task->wake_cpu, cpu);	/* where the scheduler begins to look for an idle CPU */

@@ -99,8 +99,11 @@ void unspin_turn_ask(struct unspin_slot *slot);
 
 /* --- its own thread, in park.c --- */
 
-/* Preemption on. "at_lock": it has just spun. */
-void unspin_turn_park(struct unspin_slot *slot, bool at_lock);
+/*
+ * Before it sleeps: on the list of the CPU where it is, to be called.
+ * Preemption on. The other once it is awake again, on whichever CPU.
+ */
+void unspin_turn_park(struct unspin_slot *slot);
 void unspin_turn_unpark(struct unspin_slot *slot);
 
 /* --- it is called --- */

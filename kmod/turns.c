@@ -48,6 +48,7 @@ static struct cpumask *told;		/* CPUs that are to look at what has changed */
 static u64 turn_started, turn_cycles, weights_read;
 static bool turn_owned;			/* somebody owned a CPU in the turn that ends */
 static int census;			/* unspin_census, when the tables were laid out */
+static u8 why[VMS_MAX];			/* enum unspin_refusal: as vm->refused, in the turn that begins */
 static bool in_bounds;
 static u32 cpus_known;			/* how many were online when their topology was read */
 
@@ -56,12 +57,12 @@ static u32 watch_ended, watch_stuck;	/* the watchdog's own */
 
 /* --- tables --- */
 
-static void refuse_all(enum unspin_refusal why)
+static void refuse_all(enum unspin_refusal refused)
 {
 	struct unspin_vm *vm;
 
 	list_for_each_entry_rcu(vm, &unspin_vms, all) {
-		WRITE_ONCE(vm->refused, why);
+		WRITE_ONCE(vm->refused, refused);
 		WRITE_ONCE(vm->in_turns, 0);
 		WRITE_ONCE(vm->gang, 0);
 		unspin_turn_call_vm(vm);
@@ -228,12 +229,11 @@ static enum unspin_refusal refused(const struct unspin_vm *vm)
 }
 
 /* Whoever is kept from running by turns that the VM takes no part in any more may run. */
-static void part_take(struct unspin_vm *vm, enum unspin_refusal why)
+static void part_take(struct unspin_vm *vm, enum unspin_refusal refused)
 {
 	bool had = vm->in_turns;
 
-	WRITE_ONCE(vm->refused, why);
-	WRITE_ONCE(vm->in_turns, why == UNSPIN_REFUSED_NONE);
+	WRITE_ONCE(vm->in_turns, refused == UNSPIN_REFUSED_NONE);
 	/* It may have been refused at this moment, which stays so. */
 	if (READ_ONCE(vm->refused_until_set))
 		WRITE_ONCE(vm->in_turns, 0);
@@ -247,7 +247,8 @@ static void vm_look(u32 i, u64 now)
 	struct unspin_vm *vm = vm_at[i];
 	u32 v;
 
-	part_take(vm, refused(vm));
+	why[i] = refused(vm);
+	part_take(vm, why[i]);
 	row->high = READ_ONCE(vm->gang);	/* in the turn that ends */
 	unspin_wanted_vm(vm, i);
 	for (v = row->first; v < row->first + row->count; v++) {
@@ -296,7 +297,7 @@ static void gangs_choose(u64 now)
 
 		host.vms[i].high = wanted && now >= READ_ONCE(vm->missed_until_tsc);
 		if (wanted && !host.vms[i].high)
-			WRITE_ONCE(vm->refused, UNSPIN_REFUSED_MISSED);
+			why[i] = UNSPIN_REFUSED_MISSED;
 	}
 }
 
@@ -306,7 +307,8 @@ static void vm_publish(u32 i)
 	struct unspin_vm *vm = vm_at[i];
 
 	if (row->high && row->unplaced)
-		WRITE_ONCE(vm->refused, UNSPIN_REFUSED_UNPLACED);
+		why[i] = UNSPIN_REFUSED_UNPLACED;
+	WRITE_ONCE(vm->refused, why[i]);
 	WRITE_ONCE(vm->gang, gang_is_high(row));
 	WRITE_ONCE(vm->turn_owed_cycles, row->owed);
 	if (row->last_turn != vm->turn_last)

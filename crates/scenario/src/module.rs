@@ -21,6 +21,7 @@ pub struct ModuleSettings {
     pub ipi_aware: bool,
     pub coscheduling: Coscheduling,
     pub turn_us: u32,
+    pub wait_for_turns: bool,
 }
 
 impl ModuleSettings {
@@ -51,6 +52,7 @@ impl ModuleSettings {
             ipi_aware: arm.ipi_aware,
             coscheduling: coscheduling(arm),
             turn_us: arm.turn_us.unwrap_or(Number::TURN.default()),
+            wait_for_turns: Number::WAIT_FOR_TURNS.default() != 0,
         }
     }
 
@@ -73,6 +75,7 @@ impl ModuleSettings {
             ipi_aware: number(Number::IPI_AWARE)? != 0,
             coscheduling: Coscheduling::of(&of(COSCHEDULING)?)?,
             turn_us: number(Number::TURN)?,
+            wait_for_turns: number(Number::WAIT_FOR_TURNS)? != 0,
         })
     }
 
@@ -87,6 +90,7 @@ impl ModuleSettings {
             Number::EPOCH_MIN => self.aple.epoch_min_us,
             Number::IPI_AWARE => self.ipi_aware.into(),
             Number::TURN => self.turn_us,
+            Number::WAIT_FOR_TURNS => self.wait_for_turns.into(),
         }
     }
 
