@@ -33,6 +33,8 @@ const MACHINE_SLICE: &str = "machine.slice";
 /// A period of cpu.max, in us: the kernel's own.
 const PERIOD_US: u64 = 100_000;
 
+const MILLION: u64 = 1_000_000;
+
 /// The pCPUs of a plan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cpus {
@@ -57,14 +59,17 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Those of VM `vm` of a run. Where the host is capped, its quota is its weight's share, or all that
-    /// its vCPUs can use.
+    /// Those of VM `vm` of a run. Its quota is its own, or its weight's share where the host is capped; it is
+    /// no more than its vCPUs can use.
     pub(crate) fn of(run: &Run, vm: u32, cpus: Cpus) -> Limits {
         let weight = run.weights.get(vm as usize).copied();
-        let quota_us = cpus.capped.then(|| {
+        let part = run.quota_ppm_of(vm).map(|ppm| (u64::from(ppm), MILLION));
+        let by_weight = || {
             let sum: u64 = run.weights.iter().map(|weight| u64::from(*weight)).sum();
-            let part = weight.map_or(1, u64::from);
-            let whole = if weight.is_some() { sum } else { u64::from(run.vms) };
+            weight.map_or((1, u64::from(run.vms)), |weight| (weight.into(), sum))
+        };
+        let part = part.or_else(|| cpus.capped.then(by_weight));
+        let quota_us = part.map(|(part, whole)| {
             let share = PERIOD_US * u64::from(cpus.count) * part / whole.max(1);
             share.min(PERIOD_US * u64::from(run.vcpus_of(vm)))
         });
@@ -225,6 +230,21 @@ mod tests {
         assert_eq!(Limits::of(&run(vec![], 1, 2), 0, CAPPED).quota_us, Some(200_000));
         let free = Cpus { capped: false, ..CAPPED };
         assert_eq!(Limits::of(&one, 1, free), Limits { weight: Some(256), quota_us: None });
+    }
+
+    #[test]
+    fn a_quota_of_a_vms_own_is_that_vms_alone() {
+        let mut two = run(vec![100, 300], 2, 4);
+        two.each = vec![two.vm(0), two.vm(1)];
+        two.each[1].quota_ppm = Some(200_000);
+        for cpus in [Cpus { capped: false, ..CAPPED }, CAPPED] {
+            let quota = Limits { weight: Some(300), quota_us: Some(80_000) };
+            assert_eq!(Limits::of(&two, 1, cpus), quota, "a fifth of four pCPUs");
+        }
+        assert_eq!(Limits::of(&two, 0, Cpus { capped: false, ..CAPPED }).quota_us, None);
+        two.each[1].vcpus = 1;
+        two.each[1].quota_ppm = Some(500_000);
+        assert_eq!(Limits::of(&two, 1, CAPPED).quota_us, Some(100_000), "it cannot use more");
     }
 
     proptest! {

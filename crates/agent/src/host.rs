@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use unspin_scenario::plan::{Plan, SCHEMA};
 use unspin_scenario::result::Begin;
+use unspin_vmm::process::now_ns;
 
 use crate::{module, Error};
 
@@ -78,6 +79,44 @@ pub(crate) fn online_cpus() -> Result<u32, Error> {
     }
 }
 
+/// Idle time of all CPUs that are online, up to one moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Idle {
+    at_ns: u64,
+    idle_ns: u64,
+    cpus: u64,
+}
+
+impl Idle {
+    /// `None` where the kernel does not say.
+    pub(crate) fn now() -> Option<Idle> {
+        let stat = fs::read_to_string("/proc/stat").ok()?;
+        // SAFETY: no memory involved.
+        let ticks_per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+        let tick_ns = 1_000_000_000u64.checked_div(ticks_per_s.try_into().ok()?)?;
+        Idle::of(&stat, tick_ns, now_ns())
+    }
+
+    /// Of the text of /proc/stat, whose times are in ticks.
+    fn of(stat: &str, tick_ns: u64, at_ns: u64) -> Option<Idle> {
+        let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        // user, nice, system, idle, iowait
+        let ticks: Option<Vec<u64>> =
+            all.split_whitespace().skip(3).take(2).map(|ticks| ticks.parse().ok()).collect();
+        let idle_ns = ticks?.iter().sum::<u64>() * tick_ns;
+        let is_cpu = |line: &&str| line.starts_with("cpu") && !line.starts_with("cpu ");
+        Some(Idle { at_ns, idle_ns, cpus: stat.lines().filter(is_cpu).count() as u64 })
+    }
+
+    /// The share of the CPU time since `first` that was idle; `None` where CPUs came or went meanwhile.
+    pub(crate) fn share_since(&self, first: &Idle) -> Option<f64> {
+        let all_ns = self.cpus * self.at_ns.checked_sub(first.at_ns)?;
+        let idle_ns = self.idle_ns.checked_sub(first.idle_ns)?;
+        let is_known = self.cpus == first.cpus && all_ns > 0;
+        is_known.then(|| (idle_ns as f64 / all_ns as f64).min(1.0))
+    }
+}
+
 /// The scheduler's slice, changed; dropped, it is put back.
 pub(crate) struct Slice {
     path: PathBuf,
@@ -128,4 +167,31 @@ fn cpu_model() -> String {
     let line = cpuinfo.lines().find(|line| line.starts_with("model name"));
     line.and_then(|line| line.split_once(':'))
         .map_or_else(|| "unknown".into(), |(_, model)| model.trim().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(idle: u64, iowait: u64, cpus: u32) -> String {
+        let each: String =
+            (0..cpus).map(|cpu| format!("cpu{cpu} 1 2 3 4 5 6 7 8 9 10\n")).collect();
+        format!("cpu  70 80 90 {idle} {iowait} 6 7 8 9 10\n{each}intr 1 2 3\nctxt 9\n")
+    }
+
+    #[test]
+    fn idle_is_waiting_for_nothing_or_for_a_disk() {
+        let at = |idle, iowait, cpus, at_ms: u64| {
+            Idle::of(&stat(idle, iowait, cpus), 10_000_000, at_ms * 1_000_000).unwrap()
+        };
+        let first = at(100, 10, 4, 500);
+        // 2 s of four CPUs are 800 ticks.
+        assert_eq!(at(180, 10, 4, 2500).share_since(&first), Some(0.1));
+        assert_eq!(at(180, 90, 4, 2500).share_since(&first), Some(0.2));
+        assert_eq!(at(2000, 10, 4, 2500).share_since(&first), Some(1.0), "ticks are coarse");
+        assert_eq!(at(180, 10, 3, 2500).share_since(&first), None, "a CPU went offline");
+        assert_eq!(at(100, 10, 4, 500).share_since(&first), None, "no time passed");
+        assert_eq!(Idle::of("intr 1\n", 1, 1), None);
+        assert!(Idle::now().is_some());
+    }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use unspin_guest_abi::rng::{splitmix64, vm_seed};
 use unspin_policy::vcrd;
-use unspin_scenario::plan::{CgroupLayout, Coscheduling, Run, Window};
+use unspin_scenario::plan::{Arm, CgroupLayout, Coscheduling, CoschedulingMechanism, Run, Window};
 use unspin_scenario::result::{
-    ModuleStats, Responses, RunResult, SpinPlace, Spinners, Stalls, VcpuStates, VmResult,
+    ModuleStats, Responses, RunResult, SpinPlace, Spinners, Stalls, VcpuStates, VmResult, VmTurns,
 };
 use unspin_spinners::{is_user, Samples, USER};
 use unspin_vmm::process::{now_ns, Sample, Schedule};
@@ -18,7 +18,7 @@ use crate::cgroup::{Cpus, Limits, VmCgroup};
 use crate::child::{readable_until, VmProcess};
 use crate::credit::Credit;
 use crate::hogs::Hogs;
-use crate::host::Slice;
+use crate::host::{Idle, Slice};
 use crate::linux::Guests;
 use crate::module::{self, Module};
 use crate::shape::Shaping;
@@ -102,9 +102,9 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
         let fds: Vec<i32> = vms.processes.iter().map(VmProcess::fd).collect();
         // Something to read before its time is a failure; whoever reads the samples meets it.
         readable_until(&fds, begin_ns)?;
-        let first = module_stats(bench, run, &vms.pids)?;
+        let first = End::read(bench, run, &vms.pids)?;
         readable_until(&fds, end_ns)?;
-        (first, module_stats(bench, run, &vms.pids)?)
+        (first, End::read(bench, run, &vms.pids)?)
     };
     let mut samples = Vec::with_capacity(vms.processes.len());
     for process in &mut vms.processes {
@@ -121,10 +121,12 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     note_skew(bench, &at.collect::<Vec<_>>());
 
     let lines = lines_of(bench, run, trace.as_ref())?;
-    let counted = differences(&first, &second)?;
+    let counted = second.counted_since(&first, run)?;
     let window_ns: u64 = samples.iter().map(|[a, b]| b.at_ns - a.at_ns).sum();
-    let vm = samples.iter().zip(counted).zip(errors).map(|((sample, module), error)| VmResult {
+    let vms_results = samples.iter().zip(counted).zip(errors);
+    let vm = vms_results.map(|((sample, (module, turns)), error)| VmResult {
         module,
+        turns,
         error,
         ..vm_result(sample)
     });
@@ -137,6 +139,7 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
         spinners: None,
         wakeups: tasks.and_then(Tasks::result),
         hogs_cpu_ns: hogs.cpu_ns(),
+        host_idle_share: second.idle_share_since(&first),
     })
 }
 
@@ -168,9 +171,9 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
         let _realtime = Realtime::enter();
         let _turns = Turns::start(run, bench.guests.tids_by_vm(run.vms), end_ns)?;
         readable_until(&[], begin_ns)?;
-        let first = (bench.guests.samples(run.vms)?, module_stats(bench, run, &pids)?);
+        let first = (bench.guests.samples(run.vms)?, End::read(bench, run, &pids)?);
         readable_until(&[], end_ns)?;
-        (first, (bench.guests.samples(run.vms)?, module_stats(bench, run, &pids)?))
+        (first, (bench.guests.samples(run.vms)?, End::read(bench, run, &pids)?))
     };
     let states = bench.watcher.end(run)?;
     end_credit(bench, run, credit)?;
@@ -179,7 +182,8 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
         trace.stop()?;
     }
     let lines = lines_of(bench, run, trace.as_ref())?;
-    let counted = differences(&first.1, &second.1)?;
+    let counted = second.1.counted_since(&first.1, run)?;
+    let host_idle_share = second.1.idle_share_since(&first.1);
     let (first, second) = (first.0, second.0);
     let at: Vec<[u64; 2]> =
         first.iter().zip(&second).map(|(a, b)| [a.counts.at_ns, b.counts.at_ns]).collect();
@@ -187,7 +191,8 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     let window_ns: u64 = at.iter().map(|[a, b]| b - a).sum();
     let spinners = spinners(bench, run);
     let vm = bench.guests.results(&first, &second)?;
-    let vm = vm.into_iter().zip(counted).map(|(vm, module)| VmResult { module, ..vm });
+    let vm = vm.into_iter().zip(counted);
+    let vm = vm.map(|(vm, (module, turns))| VmResult { module, turns, ..vm });
     Ok(RunResult {
         run: run.clone(),
         window_ns: window_ns / at.len() as u64,
@@ -197,6 +202,7 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
         spinners,
         wakeups: tasks.and_then(Tasks::result),
         hogs_cpu_ns: hogs.cpu_ns(),
+        host_idle_share,
     })
 }
 
@@ -281,16 +287,16 @@ struct Vms {
 }
 
 /// The threshold of a guest that is to report its waits.
-fn reports(run: &Run) -> Option<u32> {
+fn reports(arm: &Arm) -> Option<u32> {
     let threshold = vcrd::Params::default().threshold_log2_cycles;
-    (run.arm.coscheduling == Coscheduling::Vcrd).then_some(threshold)
+    (arm.coscheduling == Coscheduling::Vcrd).then_some(threshold)
 }
 
 /// Makes all VMs, then moves them to their cgroups; their vCPUs wait for the start.
 fn start_vms(run: &Run, cpus: Cpus) -> Result<Vms, Error> {
     let mut processes = Vec::with_capacity(run.vms as usize);
     for vm in 0..run.vms {
-        let each = run.vm(vm);
+        let (each, arm) = (run.vm(vm), run.arm_of(vm));
         let config = VmConfig {
             vcpus: each.vcpus,
             program: each.program,
@@ -298,11 +304,11 @@ fn start_vms(run: &Run, cpus: Cpus) -> Result<Vms, Error> {
             tau_ns: each.tau_ns,
             lock_clock_mhz: run.lock_clock_mhz,
             stalls: run.stalls,
-            report_log2_cycles: reports(run),
+            report_log2_cycles: reports(&arm),
             cpl: each.cpl,
             seed: vm_seed(run.seed, vm),
             pin: run.pin.get(vm as usize).cloned().unwrap_or_default(),
-            pause_exits: run.arm.window != Window::Off,
+            pause_exits: arm.window != Window::Off,
         };
         processes.push(VmProcess::spawn(vm, &config)?);
     }
@@ -334,23 +340,48 @@ fn stagger_ns(run: &Run, vm: u32) -> u64 {
     splitmix64(vm_seed(run.seed, vm)) % (run.stagger_ms * NS_PER_MS + 1)
 }
 
-/// The module's counters of the VMs of these processes, where it counts.
-fn module_stats(bench: &Bench, run: &Run, pids: &[u32]) -> Result<Vec<Option<ModuleStats>>, Error> {
-    let module = bench.module.as_ref().filter(|_| module::counts(run));
-    let stats = |&pid: &u32| module.map_or(Ok(None), |module| module.stats(pid));
-    pids.iter().map(stats).collect()
+/// The host and its module at one end of the window.
+struct End {
+    idle: Option<Idle>,
+    /// The counters of each VM, where the module counts, and why it has no turns.
+    vms: Vec<(Option<ModuleStats>, Option<String>)>,
 }
 
-/// What the module counted of each VM between two readings.
-fn differences(
-    first: &[Option<ModuleStats>],
-    second: &[Option<ModuleStats>],
-) -> Result<Vec<Option<ModuleStats>>, Error> {
-    let difference = |ends: (&Option<ModuleStats>, &Option<ModuleStats>)| match ends {
-        (Some(a), Some(b)) => module::difference(a, b).map(Some),
-        _ => Ok(None),
-    };
-    first.iter().zip(second).map(difference).collect()
+impl End {
+    /// Now, of the VMs of these processes.
+    fn read(bench: &Bench, run: &Run, pids: &[u32]) -> Result<End, Error> {
+        let module = bench.module.as_ref().filter(|_| module::counts(run));
+        let of_vm = |&pid: &u32| match module {
+            Some(module) => Ok((module.stats(pid)?, module.turns_refused(pid)?)),
+            None => Ok((None, None)),
+        };
+        let vms = pids.iter().map(of_vm).collect::<Result<_, Error>>()?;
+        Ok(End { idle: Idle::now(), vms })
+    }
+
+    /// What the module counted of each VM since then, unless it leaves the VM alone, and what turns did
+    /// to it.
+    fn counted_since(
+        &self,
+        first: &End,
+        run: &Run,
+    ) -> Result<Vec<(Option<ModuleStats>, Option<VmTurns>)>, Error> {
+        type Of<'a> = &'a (Option<ModuleStats>, Option<String>);
+        let of_vm = |(vm, ((a, _), (b, refused))): (u32, (Of, Of))| {
+            let (Some(a), Some(b)) = (a, b) else {
+                return Ok((None, None));
+            };
+            let counted = module::difference(a, b)?;
+            let (parks, parks_late) = (counted.parks, counted.parks_late);
+            let turns = VmTurns { parks, parks_late, refused: refused.clone() };
+            Ok((Some(counted).filter(|_| !run.is_off(vm)), Some(turns)))
+        };
+        (0..).zip(first.vms.iter().zip(&self.vms)).map(of_vm).collect()
+    }
+
+    fn idle_share_since(&self, first: &End) -> Option<f64> {
+        self.idle?.share_since(&first.idle?)
+    }
 }
 
 /// The trace that the run asks for, where the module that writes it is loaded.
@@ -409,6 +440,7 @@ fn vm_result([first, second]: &[Sample; 2]) -> VmResult {
         max_wait_cycles: second.vcpus.iter().map(|v| v.max_wait_cycles).max().unwrap_or(0),
         responses: (!responses.hist.is_empty()).then_some(responses),
         module: None,
+        turns: None,
         error: None,
         attribution: None,
         sched: None,
@@ -456,10 +488,13 @@ fn check(run: &Run) -> Result<(), Error> {
     if !run.each.is_empty() && run.each.len() != run.vms as usize {
         return wrong(format!("says what {} VMs are, of {}", run.each.len(), run.vms));
     }
-    if run.each.iter().any(|vm| vm.mode_off) {
+    if run.each.iter().any(|vm| vm.quota_ppm.is_some()) && run.cgroup == CgroupLayout::Flat {
+        return wrong("a quota needs a cgroup; use the layout `vm`, `vcpu` or `libvirt`".into());
+    }
+    let by_others = run.arm.coscheduling_mechanism != CoschedulingMechanism::Park;
+    if by_others && run.each.iter().any(|vm| vm.mode_off) {
         return wrong(
-            "a VM has mode = \"off\" of its own, but here the arm's settings are taken over by every \
-             VM made; use machine sim, or leave the mode out"
+            "turns that the module does not make are for all VMs, and one has mode = \"off\""
                 .into(),
         );
     }

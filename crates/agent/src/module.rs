@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use unspin_scenario::module::{sets_window, ModuleSettings};
+use unspin_scenario::module::{sets_window, turns_refused, ModuleSettings, TURNS_REFUSED};
 use unspin_scenario::plan::{Arm, Run, Window, YieldTo};
 use unspin_scenario::result::{ModuleStats, WentBack};
 use unspin_uapi::{Mode, ModuleValue};
@@ -173,6 +173,18 @@ impl Module {
         };
         ModuleStats::read(count).map(Some)
     }
+
+    /// Why the VM that process `pid` made has no turns; `None` where it may have them, and where the module
+    /// has no file that says so.
+    pub(crate) fn turns_refused(&self, pid: u32) -> Result<Option<String>, Error> {
+        let Some(dir) = self.vm_dir(pid)? else { return Ok(None) };
+        let path = dir.join(TURNS_REFUSED);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(turns_refused(&text).map(str::to_string)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io(&path, e)),
+        }
+    }
 }
 
 impl Drop for Module {
@@ -327,6 +339,28 @@ mod tests {
     }
 
     #[test]
+    fn a_vm_whose_mode_is_off_is_off_beside_one_that_has_turns() {
+        let module = with_vms("one", &[("4-0", "0"), ("5-0", "0")]);
+        fs::create_dir_all(module.root.join("default")).unwrap();
+        fs::write(module.root.join("window_control"), "vmx\n").unwrap();
+        let read = |dir: &str, file: &str| fs::read_to_string(module.root.join(dir).join(file));
+        let mut run = run(Window::Stock, YieldTo::HVS);
+        run.arm.coscheduling = Coscheduling::Con;
+        run.vms = 2;
+        run.each = vec![run.vm(0), run.vm(1)];
+        run.each[0].mode_off = true;
+        run.each[1].gang = Some(true);
+        module.set_defaults(&run).unwrap();
+        module.set_others(&run, &[4, 5]).unwrap();
+        let off = ("off".to_string(), "none".to_string());
+        let of = |dir| (read(dir, "mode").unwrap(), read(dir, "coscheduling").unwrap());
+        assert_eq!(of("default"), off);
+        assert!(read("vms/4-0", "mode").is_err(), "made off, it is left alone");
+        assert_eq!(of("vms/5-0"), ("hvs".to_string(), "con".to_string()));
+        fs::remove_dir_all(&module.root).unwrap();
+    }
+
+    #[test]
     fn linux_guests_without_pause_loop_exits_need_the_modules_window() {
         let root = std::env::temp_dir().join(format!("unspin-off-{}", std::process::id()));
         fs::create_dir_all(&root).unwrap();
@@ -428,6 +462,22 @@ mod tests {
         assert!(module.stats(1).unwrap().is_none());
         fs::remove_dir_all(&module.root).unwrap();
         assert!(module.stats(4).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_vm_without_turns_has_a_reason_and_an_older_module_says_nothing() {
+        let module = with_vms("refused", &[("4-0", "1"), ("5-0", "1")]);
+        assert_eq!(module.turns_refused(4).unwrap(), None, "no such file");
+        assert_eq!(module.turns_refused(6).unwrap(), None, "no such VM");
+        let write = |vm: &str, text: &str| {
+            fs::write(module.root.join("vms").join(vm).join("turns_refused"), text).unwrap();
+        };
+        write("4-0", "none\n");
+        write("5-0", "vCPUs of a real-time class\n");
+        assert_eq!(module.turns_refused(4).unwrap(), None);
+        let reason = module.turns_refused(5).unwrap();
+        assert_eq!(reason.as_deref(), Some("vCPUs of a real-time class"));
+        fs::remove_dir_all(&module.root).unwrap();
     }
 
     #[test]

@@ -163,7 +163,11 @@ fn a_run_that_fails_does_not_keep_the_others_from_being_made() {
         Run { vcpus: 129, ..run(3) },
         Run { pin: vec![vec![0, 4000]; 2], ..run(4) },
         Run { each: vec![run(5).vm(0)], ..run(5) },
-        Run { each: vec![EachVm { mode_off: true, ..run(6).vm(0) }; 2], pin: vec![], ..run(6) },
+        Run {
+            each: vec![EachVm { quota_ppm: Some(200_000), ..run(6).vm(0) }; 2],
+            pin: vec![],
+            ..run(6)
+        },
         run(7),
     ];
     let (code, records) = agent("failures", &plan(runs));
@@ -174,7 +178,7 @@ fn a_run_that_fails_does_not_keep_the_others_from_being_made() {
     assert!(error_of(&records, 3).contains("1 to 128"));
     assert!(error_of(&records, 4).contains("CPU 4000"));
     assert!(error_of(&records, 5).contains("says what 1 VMs are, of 2"));
-    assert!(error_of(&records, 6).contains("mode = \"off\""));
+    assert!(error_of(&records, 6).contains("a quota needs a cgroup"));
     assert_eq!(results(&records).len(), 1);
     assert_eq!(records.last(), Some(&Record::End { runs: 1, failed: 7 }));
 }

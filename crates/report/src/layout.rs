@@ -58,6 +58,10 @@ struct Flat<'a> {
     turn_share: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hog_cpu_share: Option<f64>,
+    host_idle_share: Option<f64>,
+    parks: Option<u64>,
+    parks_late: Option<u64>,
+    turns_refused: Option<&'a str>,
     #[serde(flatten)]
     standing: Option<Standing>,
     #[serde(flatten)]
@@ -128,6 +132,10 @@ impl<'a> From<&'a Row> for Flat<'a> {
             cpu_share: row.share.and_then(|share| share.cpu),
             turn_share: row.share.and_then(|share| share.turn),
             hog_cpu_share: row.hog_cpu_share,
+            host_idle_share: row.host_idle_share,
+            parks: row.turns.parks,
+            parks_late: row.turns.parks_late,
+            turns_refused: row.turns.refused.as_deref(),
             standing: row.standing,
             response: row.response.map(FlatResponse::from),
             hypercalls_kick: module.map(|m| m.hypercalls_kick),

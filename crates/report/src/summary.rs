@@ -156,6 +156,10 @@ pub struct Row {
     /// Rows of several VMs, in runs beside hogs of the host: CPU time of the hogs, of that of a pCPU each,
     /// median over repeats.
     pub hog_cpu_share: Option<f64>,
+    /// Share of the host's CPU time that was idle, median over repeats.
+    pub host_idle_share: Option<f64>,
+    /// What turns did to the row's VMs.
+    pub turns: Turns,
     /// Rows of one VM whose vCPUs were watched.
     pub diagnosis: Option<Diagnosis>,
     /// Rows of one VM, where arms make vCPUs asymmetric.
@@ -267,6 +271,17 @@ pub struct Performance {
     /// Ratio to the baseline of each repeat, for means.
     #[serde(skip)]
     pub ratios: BTreeMap<u32, f64>,
+}
+
+/// What the module's turns, its own and others', did to VMs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Turns {
+    /// Times vCPUs waited for a turn of another VM, and those of them that were in vain; medians over
+    /// repeats.
+    pub parks: Option<u64>,
+    pub parks_late: Option<u64>,
+    /// Why a VM has none, in the first repeat that says so.
+    pub refused: Option<String>,
 }
 
 /// The module's counts, medians over repeats.

@@ -101,6 +101,7 @@ fn result(run: &Run) -> RunResult {
         }),
         wakeups: None,
         hogs_cpu_ns: Vec::new(),
+        host_idle_share: None,
     }
 }
 

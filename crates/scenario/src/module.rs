@@ -13,6 +13,16 @@ pub const MODE: &str = "mode";
 pub const HVS_VARIANT: &str = "hvs_variant";
 pub const COSCHEDULING: &str = "coscheduling";
 
+/// The file of a VM that says why it has no turns.
+pub const TURNS_REFUSED: &str = "turns_refused";
+/// What stands in it where the VM may have turns.
+const NOT_REFUSED: &str = "none";
+
+/// The reason that stands in [`TURNS_REFUSED`], if there is one.
+pub fn turns_refused(text: &str) -> Option<&str> {
+    Some(text.trim()).filter(|reason| !reason.is_empty() && *reason != NOT_REFUSED)
+}
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ModuleSettings {
     pub mode: Mode,
@@ -194,6 +204,17 @@ mod tests {
         for other in [CoschedulingMechanism::Fifo, CoschedulingMechanism::SchedExt] {
             run.arm.coscheduling_mechanism = other;
             assert_eq!(ModuleSettings::of(&run, &run.arm).coscheduling, Coscheduling::NONE);
+        }
+    }
+
+    #[test]
+    fn a_reason_is_whatever_is_not_none() {
+        assert_eq!(
+            turns_refused("vCPUs of a real-time class\n"),
+            Some("vCPUs of a real-time class")
+        );
+        for no_reason in ["none\n", "none", "\n", ""] {
+            assert_eq!(turns_refused(no_reason), None, "{no_reason:?}");
         }
     }
 

@@ -239,6 +239,9 @@ pub struct EachVm {
     /// Whether asym of arms is for it.
     #[serde(default, skip_serializing_if = "Role::is_default")]
     pub role: Role,
+    /// What it may use at most (cgroup cpu.max), in millionths of the host's CPU time; `None`: no quota.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_ppm: Option<u32>,
     /// As in [`Run`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linux: Option<LinuxVm>,
@@ -302,6 +305,7 @@ impl Run {
             mode_off: false,
             gang: None,
             role: Role::default(),
+            quota_ppm: None,
             linux: self.linux.clone(),
         })
     }
@@ -309,6 +313,16 @@ impl Run {
     /// Number of vCPUs of VM number `vm`.
     pub fn vcpus_of(&self, vm: u32) -> u32 {
         self.each.get(vm as usize).map_or(self.vcpus, |each| each.vcpus)
+    }
+
+    /// The quota of VM number `vm`, in millionths of the host's CPU time.
+    pub fn quota_ppm_of(&self, vm: u32) -> Option<u32> {
+        self.each.get(vm as usize)?.quota_ppm
+    }
+
+    /// Whether the module leaves VM number `vm` alone, whatever the arm says.
+    pub fn is_off(&self, vm: u32) -> bool {
+        self.each.get(vm as usize).is_some_and(|each| each.mode_off)
     }
 
     /// The Linux guest of VM number `vm`, if it is one.
@@ -348,7 +362,7 @@ impl Run {
     /// KVM's own where the module leaves the VM alone.
     pub fn arm_of(&self, vm: u32) -> Arm {
         let arm = self.arm.clone();
-        let is_off = self.each.get(vm as usize).is_some_and(|each| each.mode_off);
+        let is_off = self.is_off(vm);
         let is_alone = arm.coscheduling == Coscheduling::Con && !self.gangs(vm);
         let coscheduling = match is_off || is_alone {
             true => Coscheduling::None,

@@ -112,6 +112,9 @@ pub struct RunResult {
     /// CPU time that each of the host's hogs had in the window, ns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hogs_cpu_ns: Vec<u64>,
+    /// Share of the host's CPU time in the window in which it was idle; `None` where nobody says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_idle_share: Option<f64>,
 }
 
 /// How late tasks of the host ran that woke up in the window, all of them together.
@@ -177,6 +180,9 @@ pub struct VmResult {
     pub responses: Option<Responses>,
     /// `None` where the module is absent or off.
     pub module: Option<ModuleStats>,
+    /// What turns of the module did to it, whatever its own mode; `None` where nobody says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<VmTurns>,
     /// The guest ended itself with an error, or the VMM saw one.
     pub error: Option<String>,
     /// Where the vCPUs' time went; only machine `sim` knows all of it.
@@ -192,6 +198,18 @@ pub struct VmResult {
     /// and `acquisitions` none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest: Option<FoundGuest>,
+}
+
+/// What the module's turns, its own and others', did to a VM.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VmTurns {
+    /// Times a vCPU waited for a turn of another VM, and those of them that were in vain.
+    pub parks: u64,
+    pub parks_late: u64,
+    /// Why it has no turns, as the module says at the window's end; `None`: it may have them, or the module
+    /// does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 /// What a vCPU did in the window.

@@ -105,6 +105,41 @@ fn impossible_topologies() {
 }
 
 #[test]
+fn a_quota_acts_or_is_refused() {
+    let with = |quota: &str, sweep: &str| {
+        let vm = format!("name = \"a\"\ncount = 2\nquota = {quota}");
+        GOOD.replace("[host]", &format!("[sweep]\n{sweep}\n[host]")).replace("count = 2", &vm)
+    };
+    let layout = "cgroups = [\"vm\", \"libvirt\"]";
+    let good = parse_scenario("x.toml", "x", &with("0.2", layout)).unwrap();
+    assert_eq!(good.vms[0].quota_ppm, Some(200_000));
+    let whole = parse_scenario("x.toml", "x", &with("1", layout)).unwrap();
+    assert_eq!(whole.vms[0].quota_ppm, Some(1_000_000));
+    let one = |text: &str, key: &str, words: &str| {
+        let all = problems(text);
+        assert_eq!(all.len(), 1, "{all:#?}");
+        assert_eq!(all[0].key, key, "{}", all[0]);
+        assert!(all[0].to_string().contains(words), "{}", all[0]);
+    };
+    for quota in ["0", "-0.2", "1.01", "20", "0.001"] {
+        one(&with(quota, layout), "vm[0].quota", "a share from 0.01 to 1");
+    }
+    one(&with("\"20 %\"", layout), "vm[0].quota", "a share from 0.01 to 1");
+    one(&with("0.2", "cgroups = [\"vm\", \"flat\"]"), "vm", "in the layout flat it has none");
+    one(&GOOD.replace("count = 2", "count = 2\nquota = 0.2"), "vm", "in the layout flat");
+    let capped = "pcpus = 4\nscheduler = \"fair-capped\"";
+    one(&with("0.2", layout).replace("pcpus = 4", capped), "vm", "caps of its own");
+    let by_scx = "name = \"stock\"\ncoscheduling_mechanism = \"sched-ext\"";
+    one(&with("0.2", layout).replace("name = \"stock\"", by_scx), "vm", "knows no cpu.max");
+    let on =
+        |names: &str, more: &str| with("0.2", &format!("{layout}\nquota_on = [{names}]\n{more}"));
+    parse_scenario("x.toml", "x", &on("\"a\"", "")).unwrap();
+    one(&on("\"b\"", ""), "sweep", "no [[vm]] with that name has a quota");
+    let twice = on("\"a\"", "vms = [2]").replace("count = 2\n", "");
+    one(&twice, "sweep", "already says which points");
+}
+
+#[test]
 fn sweeps_do_not_say_twice() {
     check("[host]", "[sweep]\nvms = [1, 2]\n[host]", "vm[0].count", "already says how many");
     check("[host]", "[sweep]\nprofiles = [\"a\"]\n[host]", "vm[0].workload", "already says what");
@@ -449,7 +484,12 @@ fn machines_refuse_what_they_have_not() {
     };
     let host = |key: &str| with("pcpus = 4", &format!("pcpus = 4\n{key}"));
     let vm = |key: &str| with("vcpus = 4", &format!("vcpus = 4\n{key}"));
-    let second = "[[vm]]\nvcpus = 4\nworkload = \"ebizzy\"\n[[arm]]";
+    let in_cgroups = |keys: &str| {
+        let second = format!("[[vm]]\n{keys} = 4\nworkload = \"ebizzy\"\n[[arm]]");
+        let sweep = "[sweep]\ncgroups = [\"vm\"]\n[host]";
+        let text = GOOD.replace("[[arm]]", &second).replace("[host]", sweep);
+        parse_scenario("x.toml", "x", &text).unwrap()
+    };
     let arm = |key: &str| with("name = \"stock\"", &format!("name = \"a\"\n{key}"));
     let measure = |key: &str| with("[[arm]]", &format!("[measure]\n{key}\n[[arm]]"));
     let trace = |key: &str| with("[[arm]]", &format!("[trace]\n{key}\n[[arm]]"));
@@ -473,12 +513,7 @@ fn machines_refuse_what_they_have_not() {
         ("sim", "host.housekeeping_ppm", host("housekeeping_ppm = 0"), host("")),
         ("sim", "vm[0].threads", vm("threads = 8"), vm("")),
         ("sim", "vm[0].tick_hz", vm("tick_hz = 250"), vm("tick_hz = 0")),
-        (
-            "sim threads",
-            "vm[1].mode",
-            with("[[arm]]", &second.replace("vcpus", "mode = \"off\"\nvcpus")),
-            with("[[arm]]", &second.replace("vcpus", "mode = \"arm\"\nvcpus")),
-        ),
+        ("kvm emulated sim", "vm[1].quota", in_cgroups("quota = 0.2\nvcpus"), in_cgroups("vcpus")),
         ("sim", "arm[0].queue_aware", arm("queue_aware = true"), arm("queue_aware = false")),
         ("kvm emulated sim", "arm[0].asym", arm("asym = { period_ms = 3 }"), arm("asym = {}")),
         ("kvm emulated sim", "vm[0].role", vm("role = \"hog\""), vm("role = \"shaped\"")),

@@ -158,15 +158,19 @@ prop_compose! {
             kernels,
             boots,
             host: Host { pcpus, model, lock_clock_mhz, scheduler, period_ms, loop_detection, llc_pcpus, threads_per_core: 1 + u32::from(pcpus % 2 == 0 && weight % 3 == 1), thread_speed_percent: (pcpus % 2 == 0 && weight % 6 == 1).then_some(50 + weight % 51), skew_tick: weight % 2 == 0, group_load_lags: weight % 3 == 0 && !scheduler.is_credit(), housekeeping_ppm: (!scheduler.is_credit() && weight % 7 == 0).then_some(weight), costs: HostCosts { exit_cycles: (weight % 2 == 0).then_some(weight), wake_cycles: (weight % 5 == 0).then_some(0), ..HostCosts::default() } },
-            vms: vec![VmGroup { name, workload: None, mode_off: false, gang: any_of_three(weight), role: [Role::Shaped, Role::Neighbour, Role::Hog][weight as usize % 3], threads, tick_hz, count: 1, vcpus, pin, weight, lock, cpl, linux: None }],
+            vms: vec![VmGroup { name, workload: None, mode_off: false, gang: any_of_three(weight), role: [Role::Shaped, Role::Neighbour, Role::Hog][weight as usize % 3], threads, tick_hz, count: 1, vcpus, pin, weight, quota_ppm: (may_have_quota(scheduler, &cgroups)).then_some(10_000 + weight * 99), lock, cpl, linux: None }],
             cases: vec![],
             baseline: baseline.index(arms.len()),
             arms,
-            sweep: Sweep { profiles, vms, cgroups, locks: swept, guest_locks: vec![], beside: vec![] },
+            sweep: Sweep { profiles, vms, cgroups, locks: swept, guest_locks: vec![], beside: vec![], quota_on: vec![] },
             measure: Measure { warmup_ms, window_ms, stagger_ms, alone, wakeups_hz: (weight % 2 == 0).then_some(weight.clamp(1, 10_000)), hogs: weight % 3, states: weight % 5 == 0 },
             trace: Trace { epochs, picks, stalls },
         }
     }
+}
+
+fn may_have_quota(scheduler: HostScheduler, cgroups: &[CgroupLayout]) -> bool {
+    scheduler == HostScheduler::Fair && !cgroups.contains(&CgroupLayout::Flat)
 }
 
 /// Left out, or said.
@@ -625,4 +629,59 @@ fn a_vm_stands_beside_hogs_among_vms_like_it_or_alone() {
     }
     let arms = s.arms.len() * s.sweep.profiles.len() * s.repeats as usize;
     assert_eq!(plan.runs.len(), 3 * arms);
+}
+
+/// Two VMs with a quota, of which each has its own at one point.
+const QUOTAS: &str = r#"title = "t"
+repeats = 2
+[host]
+pcpus = 4
+[[vm]]
+name = "one"
+count = 2
+vcpus = 4
+workload = "a"
+quota = 0.2
+[[vm]]
+name = "other"
+vcpus = 4
+workload = "b"
+quota = 0.5
+[sweep]
+quota_on = ["one", "other"]
+cgroups = ["libvirt"]
+[[arm]]
+name = "stock"
+"#;
+
+#[test]
+fn one_group_has_its_quota_at_each_point() {
+    let s = parse_scenario("x.toml", "x", QUOTAS).unwrap();
+    let plan = plan_of(&s, &Selection::default());
+    let quotas = |r: &Run| (0..r.vms).map(|vm| r.quota_ppm_of(vm)).collect::<Vec<_>>();
+    let groups = |r: &Run| r.groups().into_iter().map(String::from).collect::<Vec<_>>();
+    let (fifth, half) = (Some(200_000), Some(500_000));
+    for r in plan.runs.iter().filter(|r| !r.alone) {
+        let (expected, on) = match r.profile.as_str() {
+            "quota-on-one" => ([fifth, fifth, None], "one"),
+            "quota-on-other" => ([None, None, half], "other"),
+            other => panic!("{other}"),
+        };
+        assert_eq!(quotas(r), expected);
+        let names = ["one", "other"].map(|name| format!("{name}-quota-on-{on}"));
+        assert_eq!(groups(r), names);
+    }
+    assert_eq!(plan.runs.iter().filter(|r| !r.alone).count(), 4);
+    // Alone nobody has one, and such runs are for every point.
+    let alone = |plan: &Plan| plan.runs.iter().filter(|r| r.alone).count();
+    assert!(plan.runs.iter().filter(|r| r.alone).all(|r| quotas(r) == [None]));
+    let one = Selection { profiles: vec!["quota-on-one".into()], ..Selection::default() };
+    let part = plan_of(&s, &one);
+    assert_eq!(part.runs.iter().filter(|r| !r.alone).count(), 2);
+    assert_eq!(alone(&part), alone(&plan));
+    let all =
+        parse_scenario("x.toml", "x", &QUOTAS.replace("quota_on = [\"one\", \"other\"]\n", ""));
+    let plan = plan_of(&all.unwrap(), &Selection::default());
+    let together = plan.runs.iter().find(|r| !r.alone).unwrap();
+    assert_eq!(quotas(together), [fifth, fifth, half], "without a sweep each has its own");
 }

@@ -7,7 +7,7 @@ use crate::host::{CoschedulingStats, TurnsSeen};
 use crate::probe::LockCounts;
 use crate::setup::Setup;
 use unspin_scenario::plan::Run;
-use unspin_scenario::result::RunResult;
+use unspin_scenario::result::{RunResult, VmResult};
 
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -59,7 +59,8 @@ pub fn simulate_setup(setup: &Setup) -> Result<Simulated, Error> {
     let last = sim.readings();
     let locks = last.iter().zip(&first).map(|(b, a)| b.locks_since(a)).collect();
     let apic_exits = last.iter().zip(&first).map(|(b, a)| b.apic_exits - a.apic_exits).collect();
-    let vm = last.iter().zip(&first).map(|(b, a)| b.since(a)).collect();
+    let vm: Vec<VmResult> = last.iter().zip(&first).map(|(b, a)| b.since(a)).collect();
+    let host_idle_share = Some(host_idle_share(&setup.host, window_ns, &vm));
     let epochs = sim.take_epochs();
     let result = RunResult {
         run: run.clone(),
@@ -70,9 +71,18 @@ pub fn simulate_setup(setup: &Setup) -> Result<Simulated, Error> {
         spinners: None,
         wakeups: None,
         hogs_cpu_ns: Vec::new(),
+        host_idle_share,
     };
     let gangs = sim.coscheduling_stats();
     let coscheduling = gangs.iter().zip(&gangs_first).map(|(a, b)| a.since(b)).collect();
     let (events, turns) = (sim.events(), sim.turns_seen());
     Ok(Simulated { result, events, coscheduling, turns, locks, apic_exits })
+}
+
+/// Share of the host's CPU time that neither vCPUs nor the host's own tasks used.
+fn host_idle_share(host: &Host, window_ns: u64, vms: &[VmResult]) -> f64 {
+    let used_ns: u64 = vms.iter().flat_map(|vm| &vm.cpu_ns).sum();
+    let own_ppm = if host.credit.is_some() { 0 } else { host.housekeeping_ppm };
+    let used = used_ns as f64 / (f64::from(host.pcpus) * window_ns as f64);
+    (1.0 - used - f64::from(own_ppm) / 1e6).clamp(0.0, 1.0)
 }

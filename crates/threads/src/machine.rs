@@ -157,6 +157,7 @@ fn run_under(lock: Prefix, run: &Run, pcpus: u32, grace: Duration) -> Result<Run
         spinners: None,
         wakeups: None,
         hogs_cpu_ns: Vec::new(),
+        host_idle_share: None,
     })
 }
 

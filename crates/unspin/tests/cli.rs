@@ -342,6 +342,8 @@ fn status_shows_vms_as_table_and_json() {
         ("vms/41-0/yields_woken", "907\n"),
         ("vms/41-0/yields_ipi_receiver", "908\n"),
         ("vms/41-0/coscheduling", "vcrd-both\n"),
+        ("vms/41-0/turns_refused", "vCPUs of a real-time class\n"),
+        ("vms/42-0/turns_refused", "none\n"),
         ("turns_excluded_cpus", "2-3\n"),
     ] {
         let path = root.join(path);
@@ -352,17 +354,21 @@ fn status_shows_vms_as_table_and_json() {
     let table = unspin(&["status", "--sysfs", sysfs]);
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
     let counts = (901..=908).map(|n| n.to_string());
-    let words = ["41-0", "2.1 %", " 1.5 ", "no turns on CPUs 2-3"]
+    let refused = "VM 41-0 has no turns: vCPUs of a real-time class\n";
+    let words = ["41-0", "2.1 %", " 1.5 ", "no turns on CPUs 2-3", refused]
         .map(String::from)
         .into_iter()
         .chain(counts);
     let words: Vec<String> = words.collect();
     assert!(words.iter().all(|w| table.contains(w)), "{table}");
+    assert!(!table.contains("VM 42-0 has no turns"), "{table}");
     let json = unspin(&["status", "--json", "--sysfs", sysfs]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["vms"]["41-0"]["inefficiency_last_ppm"], 21000);
     assert_eq!(json["default"]["mode"], "apples");
     assert_eq!(json["turns_excluded_cpus"], "2-3");
+    assert_eq!(json["vms"]["41-0"]["turns_refused"], "vCPUs of a real-time class");
+    assert!(json["vms"]["42-0"]["turns_refused"].is_null(), "it may have turns");
     assert!(json["live_objects"].is_null(), "unknown is null");
     std::fs::remove_dir_all(root).unwrap();
 }

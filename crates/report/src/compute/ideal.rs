@@ -5,7 +5,7 @@
 use crate::compute::measures::{cpus_used, per_second, polled_ns, throughput, vms, Over};
 use crate::compute::row::{key, linux};
 use crate::stat::{median, round, spread};
-use crate::summary::{Key, Linux, Performance, Row};
+use crate::summary::{Key, Linux, Performance, Row, Turns};
 use std::collections::BTreeMap;
 use unspin_scenario::result::{RunResult, VmResult};
 use unspin_scenario::IDEAL_ARM;
@@ -91,6 +91,8 @@ pub(crate) fn ideal_row(base: &[&RunResult], alone: &[&RunResult], over: Over) -
         },
         share: None,
         hog_cpu_share: None,
+        host_idle_share: None,
+        turns: Turns::default(),
         standing: None,
         response: None,
         diagnosis: None,

@@ -9,12 +9,12 @@ use crate::compute::measures::{
 use crate::read::check::printable;
 use crate::stat::{log2_percentile, median, round, spread, Verdict};
 use crate::summary::{
-    Counted, Guest, GuestKind, Key, Linux, Performance, Picks, Row, Spinner, VcpuTime, WaitCycles,
-    Waste, Windows,
+    Counted, Guest, GuestKind, Key, Linux, Performance, Picks, Row, Spinner, Turns, VcpuTime,
+    WaitCycles, Waste, Windows,
 };
 use std::collections::BTreeMap;
 use unspin_scenario::plan::{Run, Window};
-use unspin_scenario::result::{ModuleStats, RunResult, SpinPlace, Spinners};
+use unspin_scenario::result::{ModuleStats, RunResult, SpinPlace, Spinners, VmResult, VmTurns};
 use unspin_scenario::Named;
 
 /// Places of each kind that a row has.
@@ -28,6 +28,8 @@ pub(crate) fn row(of: &[&RunResult], base: &[&RunResult], over: Over) -> Row {
         perf: Performance { work_units: work_units(of, over), ..performance(of, base, over) },
         share: None,
         hog_cpu_share: hog_cpu_share(of, over),
+        host_idle_share: host_idle_share(of),
+        turns: turns(of, over),
         diagnosis: None,
         standing: None,
         response: None,
@@ -49,6 +51,29 @@ fn hog_cpu_share(of: &[&RunResult], over: Over) -> Option<f64> {
     };
     median(&of.iter().filter(|_| over.vm.is_none()).filter_map(of_run).collect::<Vec<_>>())
         .map(round)
+}
+
+/// The same in all rows of the runs.
+fn host_idle_share(of: &[&RunResult]) -> Option<f64> {
+    median(&of.iter().filter_map(|r| r.host_idle_share).collect::<Vec<_>>()).map(round)
+}
+
+/// Known of VMs that the module leaves alone, too, unless the records are older.
+fn turns(of: &[&RunResult], over: Over) -> Turns {
+    let count = |of_turns: fn(&VmTurns) -> u64, counted: fn(&ModuleStats) -> u64| {
+        let of_vm = |v: &VmResult| {
+            v.turns.as_ref().map(of_turns).or_else(|| v.module.as_ref().map(counted))
+        };
+        let of_run = |r: &&RunResult| vms(r, over).map(of_vm).sum::<Option<u64>>();
+        let all: Option<Vec<f64>> = of.iter().map(|r| of_run(r).map(|n| n as f64)).collect();
+        median(&all?).map(|n| n.round() as u64)
+    };
+    let mut reasons = of.iter().flat_map(|r| vms(r, over)).filter_map(|v| v.turns.as_ref());
+    Turns {
+        parks: count(|t| t.parks, |m| m.parks),
+        parks_late: count(|t| t.parks_late, |m| m.parks_late),
+        refused: reasons.find_map(|turns| turns.refused.as_deref()).map(printable),
+    }
 }
 
 pub(crate) fn key(run: &Run, over: Over) -> Key {

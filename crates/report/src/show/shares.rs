@@ -2,7 +2,7 @@
 //! What each VM got of the host, of the arms that make turns.
 
 use crate::one_vm::Share;
-use crate::summary::{Row, Summary};
+use crate::summary::{Place, Row, Summary};
 use serde::Serialize;
 
 /// The shares of all VMs of a row over all of them, each in %.
@@ -37,6 +37,16 @@ pub(crate) fn turn_shares(s: &Summary, whole: &Row) -> String {
         true => joined(of_vms(s, whole).map(|share| share.turn)),
         false => "-".to_string(),
     }
+}
+
+/// Which VMs have no turns, and why.
+pub(crate) fn refusals(s: &Summary, place: &Place) -> Vec<String> {
+    let of_vm = |r: &Row| {
+        let (key, reason) = (&r.key, r.turns.refused.as_ref()?);
+        let vm = key.vm_index.filter(|_| key.place() == *place)?;
+        Some(format!("{}, {}: VM {vm} has no turns: {reason}", key.profile, key.arm))
+    };
+    s.arms.iter().filter_map(of_vm).collect()
 }
 
 fn of_vms<'a>(s: &'a Summary, whole: &'a Row) -> impl Iterator<Item = Share> + 'a {

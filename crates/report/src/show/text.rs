@@ -7,7 +7,7 @@ use crate::show::place::{
     arm_order, baseline, cgroups_and_lock, distinct, layout, origin, percent, places,
     profile_order, rows_at,
 };
-use crate::show::shares::{cpu_shares, has_turns, turn_shares};
+use crate::show::shares::{cpu_shares, has_turns, refusals, turn_shares};
 use crate::show::windows::{adapting, still, window};
 use crate::summary::{
     Document, Headroom, Mean, Place, Row, SlowdownRow, Spinner, StallRow, Summary, VcpuTime,
@@ -108,6 +108,12 @@ fn grids(out: &mut String, s: &Summary, place: &Place) {
         out.push_str(&grid("CPU time of each VM, %", &rows, cpu, None));
         let turn = |r: &Row| turn_shares(s, r);
         out.push_str(&grid("own turns of each VM, %", &rows, turn, None));
+        let idle =
+            |r: &Row| r.host_idle_share.map_or("-".to_string(), |x| format!("{:.1}", 100.0 * x));
+        out.push_str(&grid("host idle, % of its CPU time", &rows, idle, None));
+    }
+    for sentence in refusals(s, place) {
+        let _ = writeln!(out, "{sentence}");
     }
     if rows.iter().any(|r| r.hog_cpu_share.is_some()) {
         let share =

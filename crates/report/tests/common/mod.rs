@@ -66,6 +66,7 @@ pub fn result(run: &Run, tune: impl Fn(&Run, &mut VmResult)) -> RunResult {
         spinners: None,
         wakeups: None,
         hogs_cpu_ns: Vec::new(),
+        host_idle_share: None,
     };
     for vm in 0..run.vms {
         let mut v = vm_result(run);

@@ -10,7 +10,9 @@ use crate::schema::host::CgroupLayout;
 use crate::schema::linux::{GuestLock, LinuxGuest, LinuxVm};
 use crate::schema::lock::LockChoice;
 use crate::schema::names::{is_name, Named, ALONE_ARM};
-use crate::schema::scenario::{usual_layout, vms_beside, Case, Pin, Role, Scenario, VmGroup};
+use crate::schema::scenario::{
+    usual_layout, vms_beside, Case, Pin, Role, Scenario, Sweep, VmGroup,
+};
 
 /// Expands `scenario`, whose text is `text`, with the workloads it names.
 pub fn expand(
@@ -38,7 +40,7 @@ pub fn expand(
         r.id = id;
     }
     let baseline = &scenario.arms[scenario.baseline].name;
-    runs.retain(|r| selected(r, select, baseline));
+    runs.retain(|r| selected(r, &scenario.sweep, select, baseline));
     check_runs(scenario, &runs)?;
     Ok(Plan {
         schema: SCHEMA,
@@ -71,7 +73,8 @@ fn cases_of(scenario: &Scenario, used: &Used, repeat: u32) -> Vec<Run> {
             groups.flat_map(|g| std::iter::repeat_n(g, g.count as usize)).collect();
         let cgroup = usual_layout(groups.iter().copied());
         let locks = SweptLocks { bench: None, linux: None };
-        let point = Point { swept: &case.name, groups, cgroup, locks, used };
+        let name = case.name.clone();
+        let point = Point { name, swept: &case.name, quota_on: None, groups, cgroup, locks, used };
         let arm = &scenario.arms[case.arm];
         Run {
             baseline: arm.name.clone(),
@@ -90,11 +93,13 @@ fn repeat_of(scenario: &Scenario, used: &Used, repeat: u32) -> Vec<Run> {
         return runs;
     }
     for cgroup in &scenario.sweep.cgroups {
-        for swept in &scenario.sweep.profiles {
+        for (swept, quota_on) in swept_of(scenario) {
             for vms in &scenario.sweep.vms {
                 for locks in locks_of(scenario) {
+                    let name = quota_on.map_or_else(|| swept.to_string(), quota_point);
                     let groups = vms_of(scenario, *vms);
-                    let point = Point { swept, groups, cgroup: *cgroup, locks, used };
+                    let cgroup = *cgroup;
+                    let point = Point { name, swept, quota_on, groups, cgroup, locks, used };
                     for arm in rotated(&scenario.arms, repeat as usize) {
                         runs.push(run(scenario, &point, arm, repeat));
                     }
@@ -103,6 +108,20 @@ fn repeat_of(scenario: &Scenario, used: &Used, repeat: u32) -> Vec<Run> {
         }
     }
     runs
+}
+
+/// The workloads swept over, or else one and each group that has its quota in turn.
+fn swept_of(scenario: &Scenario) -> Vec<(&str, Option<&str>)> {
+    let Sweep { profiles, quota_on, .. } = &scenario.sweep;
+    match quota_on.as_slice() {
+        [] => profiles.iter().map(|swept| (swept.as_str(), None)).collect(),
+        groups => groups.iter().map(|group| (profiles[0].as_str(), Some(group.as_str()))).collect(),
+    }
+}
+
+/// What the point is called at which that group has its quota.
+pub(crate) fn quota_point(group: &str) -> String {
+    format!("quota-on-{group}")
 }
 
 /// Linux guests take long to boot: runs of the same guests come together, and among them those of
@@ -152,8 +171,12 @@ fn check_runs(scenario: &Scenario, runs: &[Run]) -> Result<(), ExpandError> {
 
 /// What the arms are compared at.
 struct Point<'a> {
+    /// What its runs are called.
+    name: String,
     /// Name of what the VMs run that have no workload of their own.
     swept: &'a str,
+    /// The one group that has its quota; `None`: all have.
+    quota_on: Option<&'a str>,
     /// Of each VM.
     groups: Vec<&'a VmGroup>,
     cgroup: CgroupLayout,
@@ -211,7 +234,7 @@ fn run(s: &Scenario, point: &Point, arm: &Arm, repeat: u32) -> Run {
     let lock = lock_of(first, point, arm);
     Run {
         id: 0,
-        profile: point.swept.to_string(),
+        profile: point.name.clone(),
         spin_intensive: work.spin_intensive(),
         program: work.steps(),
         vms: groups.len() as u32,
@@ -265,6 +288,7 @@ struct Kind<'a> {
     mode_off: bool,
     gang: Option<bool>,
     role: Role,
+    quota_ppm: Option<u32>,
     threads: Option<u32>,
     tick_hz: u32,
     linux: &'a Option<LinuxGuest>,
@@ -280,10 +304,16 @@ fn kind_of<'a>(g: &'a VmGroup, swept: &'a str) -> Kind<'a> {
         mode_off: g.mode_off,
         gang: g.gang,
         role: g.role,
+        quota_ppm: g.quota_ppm,
         threads: g.threads,
         tick_hz: g.tick_hz,
         linux: &g.linux,
     }
+}
+
+/// The quota of a group's VMs at that point.
+fn quota_of(g: &VmGroup, point: &Point) -> Option<u32> {
+    g.quota_ppm.filter(|_| point.quota_on.is_none_or(|on| g.name.as_deref() == Some(on)))
 }
 
 /// What each VM is; empty where all are alike and none has a name.
@@ -291,7 +321,8 @@ fn each_vm(s: &Scenario, point: &Point, arm: &Arm) -> Vec<EachVm> {
     let kind = |g| kind_of(g, point.swept);
     let first = kind(point.groups[0]);
     let is_usual = |g: &&VmGroup| {
-        g.threads.is_none() && g.tick_hz == 0 && g.gang.is_none() && g.role.is_default()
+        let runs_usual = g.threads.is_none() && g.tick_hz == 0;
+        runs_usual && g.gang.is_none() && g.role.is_default() && g.quota_ppm.is_none()
     };
     let usual = point.groups.iter().all(is_usual);
     if usual && point.groups.iter().all(|g| kind(g) == first) && first.name.is_none() {
@@ -315,6 +346,7 @@ fn each_vm(s: &Scenario, point: &Point, arm: &Arm) -> Vec<EachVm> {
             mode_off: g.mode_off,
             gang: g.gang,
             role: g.role,
+            quota_ppm: quota_of(g, point),
             linux: linux_of(g, work, point.locks),
         }
     });
@@ -323,7 +355,7 @@ fn each_vm(s: &Scenario, point: &Point, arm: &Arm) -> Vec<EachVm> {
 
 /// What the rows of each VM are called: VMs of one kind alike, other kinds otherwise.
 fn group_names(s: &Scenario, point: &Point) -> Vec<String> {
-    let sweeps = s.sweep.profiles.len() > 1;
+    let sweeps = s.sweep.profiles.len() > 1 || point.quota_on.is_some();
     let one_kind = |g: &&VmGroup| kind_of(g, point.swept) == kind_of(point.groups[0], point.swept);
     if !s.cases.is_empty() && point.groups.iter().all(one_kind) {
         return vec![point.swept.to_string(); point.groups.len()];
@@ -334,7 +366,7 @@ fn group_names(s: &Scenario, point: &Point) -> Vec<String> {
         let kind = kind_of(g, point.swept);
         let base = match (&g.name, &g.workload) {
             (Some(name), _) if !s.cases.is_empty() => format!("{}-{name}", point.swept),
-            (Some(name), _) if sweeps => format!("{name}-{}", point.swept),
+            (Some(name), _) if sweeps => format!("{name}-{}", point.name),
             (Some(name), _) => name.clone(),
             (None, Some(own)) if sweeps => format!("{own}-beside-{}", point.swept),
             (None, _) => kind.workload.to_string(),
@@ -363,6 +395,7 @@ fn lonely<'a>(s: &'a Scenario, used: &Used<'a>) -> Vec<(Work<'a>, &'a VmGroup)> 
                 mode_off: false,
                 gang: None,
                 role: Role::default(),
+                quota_ppm: None,
                 threads: None,
                 tick_hz: 0,
                 ..kind_of(g, swept)
@@ -398,13 +431,15 @@ fn alone_run(
         mode_off: false,
         gang: None,
         role: Role::default(),
+        quota_ppm: None,
         ..group.clone()
     };
     let cgroup = match group.linux {
         None => CgroupLayout::Flat,
         Some(_) => s.sweep.cgroups[0],
     };
-    let point = Point { swept: work.name(), groups: vec![&swept], cgroup, locks, used };
+    let (name, groups) = (work.name().to_string(), vec![&swept]);
+    let point = Point { name, swept: work.name(), quota_on: None, groups, cgroup, locks, used };
     Run {
         alone: true,
         weights: Vec::new(),

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A part of a scenario.
 
+use crate::expand::points::quota_point;
 use crate::plan::Run;
 use crate::schema::host::CgroupLayout;
 use crate::schema::linux::GuestLock;
 use crate::schema::lock::LockChoice;
 use crate::schema::names::{nearest, Named};
-use crate::schema::scenario::Scenario;
+use crate::schema::scenario::{Scenario, Sweep};
 
 /// What of a scenario to run; an empty list means all of it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -42,13 +43,21 @@ fn hint(suggestion: &Option<String>) -> String {
     suggestion.as_ref().map(|s| format!("; did you mean {s:?}?")).unwrap_or_default()
 }
 
+/// What points are called by, and all of their names.
+fn point_names(s: &Scenario) -> (&'static str, Vec<String>) {
+    if !s.cases.is_empty() {
+        return ("case", s.cases.iter().map(|case| case.name.clone()).collect());
+    }
+    match s.sweep.quota_on.as_slice() {
+        [] => ("profile", s.sweep.profiles.clone()),
+        groups => ("point", groups.iter().map(|group| quota_point(group)).collect()),
+    }
+}
+
 pub(crate) fn check_selection(s: &Scenario, select: &Selection) -> Result<(), ExpandError> {
     let arms: Vec<&str> = s.arms.iter().map(|a| a.name.as_str()).collect();
-    let cases: Vec<&str> = s.cases.iter().map(|case| case.name.as_str()).collect();
-    let (one, profiles) = match cases.is_empty() {
-        true => ("profile", s.sweep.profiles.iter().map(String::as_str).collect()),
-        false => ("case", cases),
-    };
+    let (one, points) = point_names(s);
+    let profiles: Vec<&str> = points.iter().map(String::as_str).collect();
     let missing = |what, name: &str, has: &[&str]| ExpandError::NotInScenario {
         what,
         name: name.to_string(),
@@ -82,11 +91,13 @@ pub(crate) fn check_selection(s: &Scenario, select: &Selection) -> Result<(), Ex
     Ok(())
 }
 
-pub(crate) fn selected(r: &Run, select: &Selection, baseline: &str) -> bool {
+pub(crate) fn selected(r: &Run, sweep: &Sweep, select: &Selection, baseline: &str) -> bool {
     fn among<T: PartialEq>(wanted: &[T], x: &T) -> bool {
         wanted.is_empty() || wanted.contains(x)
     }
-    among(&select.profiles, &r.profile)
+    // Alone nobody has a quota: such a run is for all its points.
+    let is_for_all = r.alone && !sweep.quota_on.is_empty();
+    (is_for_all || among(&select.profiles, &r.profile))
         && among(&select.locks, &r.lock_group)
         && r.linux.as_ref().is_none_or(|linux| among(&select.guest_locks, &linux.guest.lock))
         && (r.alone

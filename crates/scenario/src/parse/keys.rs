@@ -2,7 +2,7 @@
 //! Reads what a table has of its declared keys.
 
 use crate::parse::reader::{no_doubles, Table, Value};
-use crate::schema::key::{self, Flag, Integer, Key, Kind, List, Maybe, Name, Usual, Word};
+use crate::schema::key::{self, Flag, Integer, Key, Kind, List, Maybe, Name, Share, Usual, Word};
 use crate::schema::names::{is_name, Named};
 use std::fmt::Debug;
 
@@ -24,6 +24,24 @@ impl<N: TryFrom<u64> + Into<u64> + Copy + std::fmt::Display> Read for Integer<N>
     }
 
     fn usual(usual: N) -> N {
+        usual
+    }
+}
+
+impl Read for Share {
+    type Value = u32;
+
+    fn read(&self, v: &Value) -> Option<u32> {
+        let allowed = self.describe();
+        let ppm = (v.number(&allowed)? * 1e6).round();
+        if !(f64::from(self.least_ppm)..=1e6).contains(&ppm) {
+            v.problem("out of range", allowed);
+            return None;
+        }
+        Some(ppm as u32)
+    }
+
+    fn usual(usual: u32) -> u32 {
         usual
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod linux;
 pub(crate) mod problem;
 pub(crate) mod profile;
 pub(crate) mod program;
+pub(crate) mod quota;
 pub(crate) mod ranges;
 pub(crate) mod reader;
 pub(crate) mod scenario;

@@ -7,6 +7,7 @@ use crate::parse::host::read_host;
 use crate::parse::keys::{optional, read_in, read_list};
 use crate::parse::linux::{check_guests, read_series, Said};
 use crate::parse::problem::Problems;
+use crate::parse::quota::{check_quotas, Quotas};
 use crate::parse::ranges::Ranges;
 use crate::parse::reader::{no_doubles, or, Reader, Table, Value};
 use crate::parse::vm::{read_lock, read_vms, Swept};
@@ -66,6 +67,9 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
     let cases = cases(top, written?, &groups, &arms, baseline);
     let guest_locks = sweep.guest_locks.as_deref();
     check_beside(top, &groups, &sweep);
+    if let Some(host) = &host {
+        check_quotas(top, &Quotas { groups: &groups, arms: &arms, host, by_case }, &sweep);
+    }
     check_guests(top, &Said { groups: &groups, arms: &arms, by_case, guest_locks });
     Some(Scenario {
         name: name.to_string(),
@@ -113,14 +117,15 @@ fn read_kernels(v: &Value) -> Option<Vec<String>> {
 
 /// What `[sweep]` says; `None` where it says nothing.
 #[derive(Default)]
-struct SweepKeys {
+pub(crate) struct SweepKeys {
     profiles: Option<Vec<String>>,
     vms: Option<Vec<u32>>,
-    cgroups: Option<Vec<CgroupLayout>>,
+    pub(crate) cgroups: Option<Vec<CgroupLayout>>,
     locks: Option<Vec<LockChoice>>,
     guest_locks: Option<Vec<GuestLock>>,
-    beside: Option<Vec<Beside>>,
-    says: Swept,
+    pub(crate) beside: Option<Vec<Beside>>,
+    pub(crate) quota_on: Option<Vec<String>>,
+    pub(crate) says: Swept,
 }
 
 impl SweepKeys {
@@ -139,12 +144,14 @@ impl SweepKeys {
             locks: self.locks.unwrap_or_default(),
             guest_locks: self.guest_locks.unwrap_or_default(),
             beside,
+            quota_on: self.quota_on.unwrap_or_default(),
         }
     }
 }
 
 fn read_sweep(v: Value) -> SweepKeys {
-    let Some(t) = v.table("[sweep] with profiles, vms, cgroups, locks, guest_locks or beside")
+    let Some(t) =
+        v.table("[sweep] with profiles, vms, cgroups, locks, guest_locks, beside or quota_on")
     else {
         return SweepKeys::default();
     };
@@ -157,6 +164,7 @@ fn read_sweep(v: Value) -> SweepKeys {
         cgroups: t.read(&keys::CGROUPS).flatten(),
         guest_locks: t.read(&keys::GUEST_LOCKS).flatten(),
         beside: t.read(&keys::BESIDE).flatten(),
+        quota_on: t.read(&keys::QUOTA_ON).flatten(),
         locks: t.at(&keys::LOCKS).and_then(|v| read_list(&v, &keys::LOCKS.takes.0, read_lock)),
     }
 }

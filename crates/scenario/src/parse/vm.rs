@@ -85,6 +85,7 @@ fn read_vm(v: &Value, host: Option<&Host>, swept: Swept) -> Option<VmGroup> {
     let vcpus = t.read(&vm::VCPUS);
     let pin = or(t.at(&vm::PIN), Pin::None, |v| read_pin(&v, vcpus, host));
     let weight = t.read(&vm::WEIGHT);
+    let quota = t.read(&vm::QUOTA);
     let lock = or(t.at(&vm::LOCK), LockChoice::plain(LockKind::Ticket), |v| read_lock(&v));
     let cpl = or(t.at(&vm::CPL), 0, |v| read_cpl(&v));
     let linux = read_linux(&t);
@@ -104,6 +105,7 @@ fn read_vm(v: &Value, host: Option<&Host>, swept: Swept) -> Option<VmGroup> {
         vcpus: vcpus?,
         pin: pin?,
         weight: weight?,
+        quota_ppm: quota?,
         lock: lock?,
         cpl: cpl?,
         linux: linux?,

@@ -36,6 +36,24 @@ impl<N: Copy + Display> Kind for Integer<N> {
     }
 }
 
+/// A share of a whole, which becomes millionths.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Share {
+    pub least_ppm: u32,
+}
+
+impl Kind for Share {
+    type Usual = u32;
+
+    fn describe(&self) -> String {
+        format!("a share from {} to 1", f64::from(self.least_ppm) / 1e6)
+    }
+
+    fn show(&self, usual: u32) -> String {
+        format!("`{}`", f64::from(usual) / 1e6)
+    }
+}
+
 /// `true` or `false`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flag;
@@ -164,8 +182,6 @@ pub enum Machines {
     Hypervisors,
     /// Those with the module itself, whose tracepoints are read.
     Module,
-    /// Those whose VMs do not take over the settings of one module.
-    Apart,
 }
 
 impl Machines {
@@ -175,7 +191,6 @@ impl Machines {
             Machines::Sim => &["sim"],
             Machines::Hypervisors => &["kvm", "emulated", "sim"],
             Machines::Module => &["kvm", "emulated"],
-            Machines::Apart => &["sim", "threads"],
         }
     }
 }

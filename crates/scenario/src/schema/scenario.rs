@@ -109,6 +109,8 @@ pub struct VmGroup {
     pub pin: Pin,
     /// cgroup cpu.weight; only its ratio to the other VMs' matters.
     pub weight: u32,
+    /// cgroup cpu.max, in millionths of the host's CPU time; `None`: no quota.
+    pub quota_ppm: Option<u32>,
     pub lock: LockChoice,
     pub cpl: u8,
     /// The guest, where it is Linux; `None`: this project's own, which runs profiles.
@@ -187,6 +189,8 @@ pub struct Sweep {
     pub guest_locks: Vec<GuestLock>,
     /// Who stands beside the VM that is shaped; `vms` then has the number of VMs of each.
     pub beside: Vec<Beside>,
+    /// Names of groups whose VMs have their quota, one group at each point; empty: every group has its own.
+    pub quota_on: Vec<String>,
 }
 
 /// Who stands beside the VM whose vCPUs are made asymmetric.

@@ -88,6 +88,7 @@ fn vm_text(w: &mut String, g: &VmGroup, locks_are_swept: bool) {
     key(w, "threads", g.threads);
     key(w, "tick_hz", Some(g.tick_hz));
     key(w, "gang", g.gang);
+    key(w, "quota", g.quota_ppm.map(|ppm| f64::from(ppm) / 1e6));
     if g.role != Role::default() {
         key(w, "role", Some(format!("{:?}", format!("{:?}", g.role).to_lowercase())));
     }

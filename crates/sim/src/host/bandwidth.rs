@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! CPU bandwidth of the fair scheduler (`cpu.max`): no VM gets more than its weight's share of the
-//! host, whoever else sleeps.
+//! CPU bandwidth of the fair scheduler (`cpu.max`): a VM gets no more than its own quota, or on a
+//! capped host its weight's share, whoever else sleeps.
 //!
 //! After `kernel/sched/fair.c`: a VM has a quota a period of 100 ms. A vCPU takes it in slices of
 //! 5 ms and is throttled when it has none left and there is none to take; what a vCPU that goes to
@@ -16,6 +16,9 @@ pub const PERIOD_NS: u64 = 100_000_000;
 /// sched_cfs_bandwidth_slice_us, and min_cfs_rq_runtime.
 const SLICE_NS: i64 = 5_000_000;
 const KEPT_ASLEEP_NS: i64 = 1_000_000;
+
+/// What a VM without a quota has each period: more than any host can give.
+const UNLIMITED_NS: i64 = i64::MAX / 4;
 
 #[derive(Debug, Clone, Copy)]
 struct Pool {
@@ -41,13 +44,16 @@ pub struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// A VM of `vcpus` vCPUs whose part of `host` is `part` of `whole`; more than its vCPUs can use
-    /// is no use to it.
-    pub fn add_vm(&mut self, host: &Host, vcpus: u32, part: u64, whole: u64) {
-        let all = u128::from(PERIOD_NS) * u128::from(host.pcpus) * u128::from(part);
-        let quota = (all / u128::from(whole.max(1))).min(u128::from(PERIOD_NS) * u128::from(vcpus));
+    /// A VM of `vcpus` vCPUs whose part of `host` is `part` of a whole, or all it can get; more than its
+    /// vCPUs can use is no use to it.
+    pub fn add_vm(&mut self, host: &Host, vcpus: u32, part: Option<(u64, u64)>) {
+        let quota_ns = part.map_or(UNLIMITED_NS, |(part, whole)| {
+            let all = u128::from(PERIOD_NS) * u128::from(host.pcpus) * u128::from(part);
+            let usable = u128::from(PERIOD_NS) * u128::from(vcpus);
+            (all / u128::from(whole.max(1))).min(usable) as i64
+        });
         let first = VcpuId(self.shares.len() as u32);
-        let vm = self.pools.push(Pool { quota_ns: quota as i64, left_ns: 0, first, vcpus });
+        let vm = self.pools.push(Pool { quota_ns, left_ns: 0, first, vcpus });
         self.shares.extend((0..vcpus).map(|_| Share { vm, left_ns: 0, throttled: false }));
     }
 

@@ -107,6 +107,7 @@ impl Reading {
                 }
             }),
             module: self.module.as_ref().zip(first.module.as_ref()).map(|(a, b)| stats_since(a, b)),
+            turns: None,
             error: None,
             states: None,
             attribution: Some(Attribution {

@@ -21,6 +21,8 @@ use unspin_uapi::Coscheduling;
 /// A vCPU's weight in turns is finer than the scheduler's (kmod/weight.c), so that it can be divided.
 const TURN_WEIGHT_UNITS: u64 = 8;
 
+const MILLION: u64 = 1_000_000;
+
 /// What a machine is put together from.
 struct Parts {
     core: Core,
@@ -161,6 +163,10 @@ impl Setup {
         }
     }
 
+    fn has_quotas(&self) -> bool {
+        self.host.capped || self.vms.iter().any(|vm| vm.quota_ppm.is_some())
+    }
+
     fn has_asym(&self) -> bool {
         self.run.arm.asym != plan::Asym::default()
     }
@@ -178,7 +184,7 @@ impl Setup {
             groups: (in_groups && host.credit.is_none())
                 .then(|| Box::new(Groups::new(host.group_load_lags))),
             nohz_balance_ns: 0,
-            bandwidth: host.capped.then(Box::default),
+            bandwidth: self.has_quotas().then(Box::default),
             turns: None,
             housekeeping: self
                 .has_housekeeping()
@@ -279,7 +285,9 @@ impl Setup {
             }
         }
         if let Some(bandwidth) = &mut host.bandwidth {
-            bandwidth.add_vm(&self.host, vcpus, part, sum);
+            let by_weight = self.host.capped.then_some((part, sum));
+            let own = setup.quota_ppm.map(|ppm| (u64::from(ppm), MILLION));
+            bandwidth.add_vm(&self.host, vcpus, own.or(by_weight));
         }
         for _ in 0..vcpus {
             host.entities.push(Entity::new(weight, &host.tunables));

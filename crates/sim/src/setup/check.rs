@@ -66,6 +66,14 @@ impl Setup {
         if self.host.capped && run.cgroup == CgroupLayout::Flat && !run.alone {
             return Err("caps need cgroups; use the layout `vm` or `vcpu`".into());
         }
+        if self.vms.iter().any(|vm| vm.quota_ppm.is_some()) {
+            if run.cgroup == CgroupLayout::Flat {
+                return Err("a quota needs a cgroup; use the layout `vm` or `vcpu`".into());
+            }
+            if self.host.credit.is_some() {
+                return Err("Credit knows no quota of one VM; use scheduler = \"fair\"".into());
+            }
+        }
         if unequal && run.cgroup == CgroupLayout::Flat && self.host.credit.is_none() {
             return Err("weights need cgroups; use the layout `vm` or `vcpu`".into());
         }

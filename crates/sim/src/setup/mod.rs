@@ -25,6 +25,8 @@ pub struct VmSetup {
     pub pin: Vec<u32>,
     /// Share of CPU time, against the other VMs'.
     pub weight: u32,
+    /// What it may use at most, in millionths of the host's CPU time; `None`: no quota.
+    pub quota_ppm: Option<u32>,
     /// Shares of each vCPU's own cgroup within the VM's (layout `vcpu`); empty: all alike.
     pub vcpu_shares: Vec<u64>,
     /// Static coscheduling (CON) runs its vCPUs together.
@@ -65,6 +67,7 @@ impl Setup {
                 start_ns: splitmix64(seed) % (run.stagger_ms * NS_PER_MS + 1),
                 pin: run.pin.get(vm as usize).cloned().unwrap_or_default(),
                 weight: run.weights.get(vm as usize).copied().unwrap_or(1),
+                quota_ppm: each.quota_ppm,
                 vcpu_shares: Vec::new(),
                 concurrent: run.gangs(vm),
                 vcpus: each.vcpus,

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use tabled::builder::Builder;
 use tabled::settings::Style;
 use unspin_host::{Host, Name};
-use unspin_scenario::module::{COSCHEDULING, MODE};
+use unspin_scenario::module::{turns_refused, COSCHEDULING, MODE, TURNS_REFUSED};
 use unspin_uapi::{Coscheduling, Counter, ModuleValue, Value as Of};
 
 /// Characters of a name in the table; --json has all of them.
@@ -95,6 +95,9 @@ fn typed(files: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
 /// A VM's files, and what it is called.
 fn known(vm: &Vm, files: &Files) -> BTreeMap<String, Value> {
     let mut all = typed(files);
+    if let Some(text) = files.get(TURNS_REFUSED) {
+        all.insert(TURNS_REFUSED.into(), turns_refused(text).into());
+    }
     if let Some(process) = &vm.process {
         all.insert("pid".into(), process.pid.into());
         all.insert("name".into(), process.name.as_ref().map(Name::to_text).into());
@@ -178,10 +181,20 @@ fn table(module: &Module, vms: &[(Vm, Files)]) -> String {
         return text + "no VMs\n";
     }
     let text = text + &columns("VM", OVERVIEW, vms) + &columns("yields of VM", YIELDS, vms);
-    match vms.iter().any(|(_, files)| has_turns(files)) {
-        true => text + &columns("turns of VM", TURNS, vms) + &excluded(module),
-        false => text,
-    }
+    let turns = match vms.iter().any(|(_, files)| has_turns(files)) {
+        true => columns("turns of VM", TURNS, vms) + &excluded(module),
+        false => String::new(),
+    };
+    text + &turns + &refusals(vms)
+}
+
+/// Which VMs have no turns, and why.
+fn refusals(vms: &[(Vm, Files)]) -> String {
+    let of_vm = |(vm, files): &(Vm, Files)| {
+        let reason = files.get(TURNS_REFUSED).and_then(|text| turns_refused(text))?;
+        Some(format!("VM {} has no turns: {reason}\n", vm.id))
+    };
+    vms.iter().filter_map(of_vm).collect()
 }
 
 /// Which CPUs have no turns though VMs have.

@@ -113,6 +113,11 @@ table! { SWEEP: Sweep = "[sweep]", "Every arm runs at every point: each combinat
         .on(Machines::Hypervisors)
         .help("who stands beside the one [[vm]] with role = \"shaped\": the [[vm]] with role = \"hog\", as \
                many VMs like it as there are hogs, itself among them, or nobody");
+    QUOTA_ON: Maybe<List<Name>> = "quota_on", Maybe(list("names of [[vm]] tables", Name)) =>
+        .usually("each [[vm]] with a `quota`")
+        .on(Machines::Hypervisors)
+        .help("which [[vm]] has its quota, one at each point, which is called quota-on-NAME; every [[vm]] \
+               has a workload and a name then");
 }
 
 table! { MEASURE: Measure = "[measure]", "Lengths, in milliseconds of the machine's time.";

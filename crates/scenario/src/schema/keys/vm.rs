@@ -2,7 +2,7 @@
 //! Keys of `[[vm]]`.
 
 use crate::schema::key::{
-    integer, table, word, Flag, Form, Integer, Machines, Maybe, Name as Named, Word,
+    integer, table, word, Flag, Form, Integer, Machines, Maybe, Name as Named, Share, Word,
 };
 use crate::schema::keys::lock::LOCK_FORMS;
 use crate::schema::limits::{MEMORY_MAX_MIB, MEMORY_MIN_MIB, VMS_MAX};
@@ -25,6 +25,11 @@ table! { VM: VmGroup = "[[vm]]", "VMs that are alike. Several tables may differ 
     WEIGHT: Integer<u32> = "weight", integer(1, 10_000, " (cpu.weight)") =>
         .usually(100)
         .help("cgroup cpu.weight; acts where VMs differ in it, with a cgroup layout other than flat");
+    QUOTA: Maybe<Share> = "quota", Maybe(Share { least_ppm: QUOTA_LEAST_PPM }) =>
+        .usually("none")
+        .only_on(Machines::Hypervisors, |g| g.quota_ppm.is_some())
+        .help("cgroup cpu.max of each of these VMs alone, as a share of the whole host's CPU time; with a \
+               cgroup layout other than flat, not with a scheduler that is capped or Credit");
     WORKLOAD: Named = "workload", Named =>
         .needed("the name of a profile")
         .help("what its threads run: a profile, or where the guest is Linux a program of programs/; \
@@ -63,7 +68,6 @@ table! { VM: VmGroup = "[[vm]]", "VMs that are alike. Several tables may differ 
         .help("level the guest spins at: 0, which PLE sees, or 3, which it does not");
     MODE: Word<Mode> = "mode", word() =>
         .usually(Mode::Arm)
-        .only_on(Machines::Apart, |g| g.mode_off)
         .help("off: nothing of any arm is for it; the module leaves it alone, and its lock is its own");
     GANG: Maybe<Flag> = "gang", Maybe(Flag) =>
         .usually("whether its workload spins; Linux guests' counts as such")
@@ -84,6 +88,8 @@ table! { VM: VmGroup = "[[vm]]", "VMs that are alike. Several tables may differ 
         .help("timer ticks of the guest's kernel; 0: none");
 }
 
+/// On one pCPU a millisecond of a period of 100 ms, which is the least that Linux takes.
+const QUOTA_LEAST_PPM: u32 = 10_000;
 pub(crate) const SERIES_FORM: &str = "a series such as \"6.12\"";
 /// What the programs of this project need, with room for their data.
 pub(crate) const MEMORY_USUAL_MIB: u32 = 192;

@@ -49,6 +49,7 @@ fn result(run: &Run) -> Record {
         spinners: None,
         wakeups: None,
         hogs_cpu_ns: Vec::new(),
+        host_idle_share: None,
     }))
 }
 

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Quotas of VMs (cpu.max), and the sweep over who has one.
+
+use crate::parse::reader::Table;
+use crate::parse::scenario::SweepKeys;
+use crate::schema::arm::{Arm, CoschedulingMechanism};
+use crate::schema::host::{CgroupLayout, HostScheduler};
+use crate::schema::scenario::{usual_layout, Host, VmGroup};
+
+/// What of a scenario quotas depend on.
+pub(crate) struct Quotas<'a> {
+    pub groups: &'a [VmGroup],
+    pub arms: &'a [Arm],
+    pub host: &'a Host,
+    /// It has cases.
+    pub by_case: bool,
+}
+
+/// A quota acts wherever there is one, and it is the only one of its VM.
+pub(crate) fn check_quotas(top: &Table, of: &Quotas, sweep: &SweepKeys) {
+    check_sweep(top, of, sweep);
+    let Some(at) = top.get("vm").filter(|_| of.groups.iter().any(|g| g.quota_ppm.is_some())) else {
+        return;
+    };
+    let usual = || vec![usual_layout(of.groups.iter())];
+    let layouts = sweep.cgroups.clone().filter(|_| !of.by_case).unwrap_or_else(usual);
+    if layouts.contains(&CgroupLayout::Flat) {
+        at.problem(
+            "a quota is cpu.max of the VM's cgroup, and in the layout flat it has none",
+            "sweep.cgroups without \"flat\"",
+        );
+    }
+    if of.host.scheduler != HostScheduler::Fair {
+        at.problem(
+            "a quota beside a scheduler that has caps of its own, or no cpu.max",
+            "scheduler = \"fair\" in [host], or without it",
+        );
+    }
+    let has_credit = |arm: &Arm| arm.coscheduling_mechanism == CoschedulingMechanism::SchedExt;
+    if of.arms.iter().any(has_credit) {
+        at.problem("Credit by sched_ext knows no cpu.max", "no quota beside sched-ext in an arm");
+    }
+}
+
+/// It is clear who has a quota at each point.
+fn check_sweep(top: &Table, of: &Quotas, sweep: &SweepKeys) {
+    let (Some(names), Some(at)) = (&sweep.quota_on, top.get("sweep")) else { return };
+    if sweep.says.profiles || sweep.says.vms || sweep.beside.is_some() || of.by_case {
+        at.problem(
+            "sweep.quota_on already says which points there are",
+            "no profiles, vms or beside in [sweep], and no [[case]]",
+        );
+    }
+    let has_quota = |name: &String| {
+        of.groups.iter().any(|g| g.name.as_ref() == Some(name) && g.quota_ppm.is_some())
+    };
+    if let Some(name) = names.iter().find(|name| !has_quota(name)) {
+        at.problem(
+            format!("quota_on names {name:?}, and no [[vm]] with that name has a quota"),
+            "names of [[vm]] tables that have quota",
+        );
+    }
+}
