@@ -16,8 +16,20 @@
  *
  * Others come after the first in the same order, each on pCPUs that are left, if each of its
  * vCPUs that wants to run finds one. When it is a LOW VM's turn, the group owns those of its
- * vCPUs' pCPUs that are left. What nobody takes goes to a VM that owns others already and has a
- * vCPU asleep there, for when it wakes. A pCPU that nobody owns is left to the scheduler.
+ * vCPUs' pCPUs that are left. What nobody takes goes to vCPUs that sleep and whose VM owns pCPUs
+ * already, for when they wake. A pCPU that nobody owns is left to the scheduler.
+ *
+ * A vCPU that has a pCPU for itself in a turn has it as its target. It stays where it is if it can.
+ * Else its target is a free pCPU: of the last-level cache where most of its VM are, else of that
+ * node, else any; of these a whole core before a second thread. A VM none of whose vCPUs is alone on
+ * its pCPU goes to one cache with room for all of it, if there is one. vCPUs of LOW VMs that share a
+ * pCPU are spread over free ones. The policy only says where: the caller moves, or does not.
+ *
+ * A VM that could not have its vCPUs run together on an empty host is "unplaced": it is LOW as long as
+ * that is so.
+ *
+ * A vCPU that cannot use what it owns, because of a quota or for another cause, is "held back". Its part
+ * of the turn is what it got, and it owns nothing: it is as one that sleeps.
  *
  * That VMs which synchronize should run together, and only while they do, is ASMan's (Weng,
  * Liu, Yu, Li, "Dynamic Adaptive Scheduling for Virtual Machines", HPDC 2011); turns for
@@ -50,13 +62,22 @@ typedef __INT64_TYPE__ gang_s64;
 /* The mean forgets a turn in about so many others. */
 #define GANG_USE_TURNS 32
 
+/* What callers keep to. */
+#define GANG_CLAMP_TURNS 2u		/* nobody is owed, or owes, more turns than these: "clamp" of gang_account() */
+#define GANG_FIRST_TURN_US 1000u	/* length of the first turn */
+#define GANG_PARK_MAX_MS 200u		/* nobody is kept from running for longer */
+#define GANG_STALL_MS 500u		/* a turn that has not ended by then: turns are broken */
+#define GANG_SPUN_WINDOWS 2u		/* who has run for more PLE windows than these did not just spin */
+
 struct gang_vm {
 	gang_s64 owed;		/* 0 at first, then kept by the calls below */
 	pol_u32 first, count;	/* its vCPUs: vcpus[first] and those that follow */
 	pol_u32 last_turn;	/* the last turn it owned a pCPU in, 0 at first; kept likewise */
 	pol_u8 high;		/* its vCPUs spin, and should run together; set between the two calls */
-	pol_u8 reserved[3];
+	pol_u8 unplaced;	/* but there is no pCPU for each: it counts as LOW; set by gang_turn() */
+	pol_u8 reserved[2];
 	pol_u32 wanting;	/* how many of its vCPUs want to run; set by gang_account() */
+	pol_u32 waited;		/* scratch */
 };
 
 struct gang_vcpu {
@@ -64,18 +85,29 @@ struct gang_vcpu {
 	const pol_u64 *allowed;	/* bit n: may run on pCPU n. NULL: only where it is */
 	pol_u32 weight;		/* of its part of a pCPU */
 	pol_u32 cpu;		/* the pCPU it runs on, or waits for */
-	pol_u8 wants;		/* runs, waits for a pCPU, or is kept from running */
-	pol_u8 parked;		/* is kept from running, and may be let in to fill */
-	pol_u8 lock;		/* waits for a lock of its guest: it would only spin */
+	pol_u32 target;		/* the pCPU it should run on, or GANG_NONE: set by gang_turn() */
+	pol_u8 wants;		/* runs, waits for a pCPU, or is kept from running by a turn */
+	pol_u8 held_back;	/* but did not run although it might: its pCPU idled or had a filler */
 	pol_u8 placed;		/* scratch */
-	pol_u8 reserved[4];
+	pol_u8 reserved[1];
 };
 
+/*
+ * "core", "cache" and "node" are the index of the first pCPU of the same core, last-level cache and
+ * node. Where all are 0, nothing is known. A number that is no pCPU's counts as 0.
+ */
 struct gang_cpu {
 	pol_u64 time, weight;	/* scratch: of all vCPUs there */
 	pol_u64 group_time, group_weight;	/* scratch: of those whose time is the group's */
 	pol_u32 owner;		/* index of a VM, GANG_LOW or GANG_NONE: set by gang_turn() */
+	pol_u32 vcpu;		/* the vCPU it is owned for, or GANG_NONE: set likewise */
 	pol_u32 low_last_turn;	/* the last turn the group owned it in, as of a VM */
+	pol_u32 core, cache, node;
+	pol_u8 usable;		/* 0: offline, or tasks of the host use it. Nobody owns it, or is sent there */
+	pol_u8 reserved[3];
+	/* Scratch, in the row of the first pCPU of each: what is free, in pCPUs and in whole cores. */
+	pol_u32 core_taken, cache_free, cache_whole, node_free, node_whole;
+	pol_u32 placed;		/* scratch */
 };
 
 /* What tasks of the host use of a pCPU. */
@@ -90,22 +122,50 @@ struct gang_host {
 	struct gang_vm *vms;
 	struct gang_vcpu *vcpus;
 	struct gang_cpu *cpus;
+	pol_u32 *order;		/* scratch: of vm_count entries */
+	pol_u64 *free;		/* scratch: a bit for each pCPU, of GANG_WORDS(cpu_count) entries */
 	pol_u32 vm_count, vcpu_count, cpu_count;
 	pol_u32 turn;		/* how many there were; kept by gang_turn(), which begins anew at 1 */
+	pol_u32 free_count, whole_count;	/* scratch */
 };
+
+#define GANG_WORDS(cpus) (((cpus) + 63) / 64)
+
+/* A vCPU that is parked on a pCPU, and may be let in to fill. */
+struct gang_filler {
+	gang_s64 owed;		/* to its VM */
+	pol_u32 vcpu;		/* the caller's own number */
+	pol_u8 lock;		/* waits for a lock of its guest: it would only spin */
+	pol_u8 reserved[3];
+};
+
+#define GANG_FILLERS_MAX 16u	/* nobody is looked at after so many candidates */
+
+/* Whether its vCPUs run together, in turns of its own: else it is LOW. */
+static inline pol_u8 gang_is_high(const struct gang_vm *vm)
+{
+	return vm->high && !vm->unplaced;
+}
 
 /*
  * A turn has ended: what VMs are owed follows from what their vCPUs got, from who was HIGH in it
- * and from who owned the pCPUs. A vCPU that wanted nothing and got nothing has no part. No VM is
- * owed, or owes, more than "clamp" for each vCPU that wants to run; below the length of a turn,
- * shares would not be by weight. What a VM that wants nothing is owed is halved: who sleeps for
- * long comes back without.
+ * and from who owned the pCPUs. A vCPU that wanted nothing and got nothing has no part; one that was
+ * held back has what it got. No VM is owed, or owes, more than "clamp" for each vCPU that wants to
+ * run; below the length of a turn, shares would not be by weight. What a VM that wants nothing is owed
+ * is halved: who sleeps for long comes back without.
  */
 void gang_account(struct gang_host *host, pol_u64 clamp);
 
 /*
- * A turn starts: sets the owner of each pCPU. Returns 1, or 0 where no pCPU has an owner: no
- * VM is HIGH, or nobody has a rival.
+ * A turn starts: sets the owner of each pCPU and the target of each vCPU, and which VMs are
+ * unplaced. Returns 1, or 0 where no pCPU has an owner: no VM is HIGH, or nobody has a rival.
+ *
+ * A target is a pCPU that the vCPU's VM owns, or the group for a vCPU of a LOW VM. It is usable, and
+ * the vCPU may run there. No two vCPUs of VMs that are HIGH have the same one. A vCPU has none where its
+ * VM has no turn, and where nothing was left for it.
+ *
+ * Takes O(VMs log VMs + vCPUs + pCPUs), and for each vCPU that shares its pCPU at most the free pCPUs
+ * it may use.
  */
 pol_u8 gang_turn(struct gang_host *host);
 
@@ -113,11 +173,11 @@ pol_u8 gang_turn(struct gang_host *host);
 pol_u8 gang_may_run(const struct gang_host *host, pol_u32 vm, pol_u32 cpu);
 
 /*
- * The pCPU's owner has nothing to run there: who may fill it, as an index of vcpus[], or
- * GANG_NONE. Of those that are parked there and do not wait for a lock, it is the one whose
- * VM is owed most; of equals, the first.
+ * A pCPU's owner has nothing to run there: who of those parked there may fill it, as an index, or
+ * GANG_NONE. Of those that do not wait for a lock, it is the one whose VM is owed most; of equals, the
+ * first.
  */
-pol_u32 gang_fill(const struct gang_host *host, pol_u32 cpu);
+pol_u32 gang_fill(const struct gang_filler *candidates, pol_u32 count);
 
 /* Turns of about such a length begin. The host counts as if it had used nothing so far. */
 void gang_use_begin(struct gang_use *use, pol_u64 turn);
