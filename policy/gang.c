@@ -3,7 +3,8 @@
 
 _Static_assert(sizeof(struct gang_vm) == 32, "as in Rust");
 _Static_assert(sizeof(struct gang_vcpu) == 24 + sizeof(void *), "as in Rust");
-_Static_assert(sizeof(struct gang_cpu) == 40, "as in Rust");
+_Static_assert(sizeof(struct gang_cpu) == 88, "as in Rust");
+_Static_assert(sizeof(struct gang_filler) == 16, "as in Rust");
 _Static_assert(sizeof(struct gang_use) == 24, "as in Rust");
 
 #define WANTING_MAX (1u << 22)	/* more vCPUs of a candidate count as these: products fit */
@@ -39,14 +40,14 @@ static pol_u8 is_there(const struct gang_host *host, const struct gang_vcpu *vcp
 
 static pol_u8 wants(const struct gang_host *host, const struct gang_vcpu *vcpu)
 {
-	return vcpu->wants && is_there(host, vcpu);
+	return vcpu->wants && !vcpu->held_back && is_there(host, vcpu);
 }
 
 /* --- the turn that ends --- */
 
 static pol_u8 takes_part(const struct gang_host *host, const struct gang_vcpu *vcpu)
 {
-	return is_there(host, vcpu) && (vcpu->wants || vcpu->got);
+	return is_there(host, vcpu) && !vcpu->held_back && (vcpu->wants || vcpu->got);
 }
 
 static gang_s64 clamped(gang_s64 owed, pol_u64 clamp)
@@ -65,7 +66,7 @@ static gang_s64 divided(gang_s64 owed, pol_u64 by)
 /* Whether its time is the group's, whose vCPUs have run as the scheduler has them. */
 static pol_u8 is_of_group(const struct gang_vm *vm, const struct gang_cpu *cpu)
 {
-	return !vm->high && cpu->owner >= GANG_LOW;
+	return !gang_is_high(vm) && cpu->owner >= GANG_LOW;
 }
 
 static void cpu_sum(struct gang_cpu *cpu, const struct gang_vcpu *vcpu, pol_u8 of_group)
@@ -81,14 +82,15 @@ static void cpu_sum(struct gang_cpu *cpu, const struct gang_vcpu *vcpu, pol_u8 o
 /* What each pCPU gave, and to how many, by weight. */
 static void cpus_sum(struct gang_host *host)
 {
-	pol_u32 i, v;
+	pol_u32 i, v, end;
 
 	for (i = 0; i < host->cpu_count; i++) {
 		host->cpus[i].time = host->cpus[i].weight = 0;
 		host->cpus[i].group_time = host->cpus[i].group_weight = 0;
 	}
 	for (i = 0; i < host->vm_count; i++) {
-		for (v = host->vms[i].first; v < end_of(host, &host->vms[i]); v++) {
+		end = end_of(host, &host->vms[i]);
+		for (v = host->vms[i].first; v < end; v++) {
 			const struct gang_vcpu *vcpu = &host->vcpus[v];
 			struct gang_cpu *cpu;
 
@@ -111,11 +113,11 @@ static pol_u64 charge_of(const struct gang_vm *vm, const struct gang_vcpu *vcpu,
 
 static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64 clamp)
 {
-	pol_u32 v;
+	pol_u32 v, end = end_of(host, vm);
 
 	vm->owed = clamped(vm->owed, GANG_TIME_MAX);
 	vm->wanting = 0;
-	for (v = vm->first; v < end_of(host, vm); v++) {
+	for (v = vm->first; v < end; v++) {
 		const struct gang_vcpu *vcpu = &host->vcpus[v];
 		const struct gang_cpu *cpu;
 
@@ -139,23 +141,171 @@ void gang_account(struct gang_host *host, pol_u64 clamp)
 		vm_account(host, &host->vms[i], clamp);
 }
 
-/* --- the turn that starts --- */
+/* --- which pCPUs are free --- */
 
-struct candidate {
-	gang_s64 owed;
-	pol_u32 wanting;
-	pol_u32 vm;
+/* The row of the first pCPU of the same core, cache or node. */
+static struct gang_cpu *first_of(const struct gang_host *host, pol_u32 number)
+{
+	return &host->cpus[number < host->cpu_count ? number : 0];
+}
+
+static pol_u8 is_free(const struct gang_host *host, pol_u32 cpu)
+{
+	return host->free[cpu / 64] >> cpu % 64 & 1;
+}
+
+/* A core with a thread that somebody owns, or that is not usable, is not whole. */
+static void core_counts(struct gang_host *host, const struct gang_cpu *core, pol_u8 whole)
+{
+	struct gang_cpu *cache = first_of(host, core->cache), *node = first_of(host, core->node);
+
+	if (whole) {
+		host->whole_count++;
+		cache->cache_whole++;
+		node->node_whole++;
+	} else {
+		host->whole_count--;
+		cache->cache_whole--;
+		node->node_whole--;
+	}
+}
+
+static void give_back(struct gang_host *host, pol_u32 i)
+{
+	struct gang_cpu *cpu = &host->cpus[i], *core = first_of(host, cpu->core);
+
+	cpu->owner = cpu->vcpu = GANG_NONE;
+	host->free[i / 64] |= (pol_u64)1 << i % 64;
+	host->free_count++;
+	first_of(host, cpu->cache)->cache_free++;
+	first_of(host, cpu->node)->node_free++;
+	if (!--core->core_taken)
+		core_counts(host, core, 1);
+}
+
+/* A free pCPU gets an owner, for this vCPU. */
+static void take(struct gang_host *host, pol_u32 i, pol_u32 owner, pol_u32 v)
+{
+	struct gang_cpu *cpu = &host->cpus[i], *core = first_of(host, cpu->core);
+
+	cpu->owner = owner;
+	cpu->vcpu = v;
+	host->vcpus[v].target = i;
+	host->free[i / 64] &= ~((pol_u64)1 << i % 64);
+	host->free_count--;
+	first_of(host, cpu->cache)->cache_free--;
+	first_of(host, cpu->node)->node_free--;
+	if (!core->core_taken++)
+		core_counts(host, core, 0);
+}
+
+/* Nobody owns a pCPU, and no vCPU has a target. */
+static void all_free(struct gang_host *host)
+{
+	pol_u32 i;
+
+	for (i = 0; i < GANG_WORDS(host->cpu_count); i++)
+		host->free[i] = 0;
+	for (i = 0; i < host->cpu_count; i++) {
+		struct gang_cpu *cpu = &host->cpus[i];
+
+		cpu->owner = cpu->vcpu = GANG_NONE;
+		cpu->core_taken = cpu->cache_free = cpu->cache_whole = 0;
+		cpu->node_free = cpu->node_whole = cpu->placed = 0;
+		cpu->seen = GANG_NONE;
+	}
+	host->free_count = host->whole_count = 0;
+	for (i = 0; i < host->cpu_count; i++)
+		first_of(host, host->cpus[i].core)->core_taken++;
+	for (i = 0; i < host->cpu_count; i++)
+		if (host->cpus[i].usable)
+			give_back(host, i);
+	for (i = 0; i < host->vcpu_count; i++)
+		host->vcpus[i].target = GANG_NONE;
+}
+
+/* --- a pCPU for a vCPU --- */
+
+/* Where a vCPU should rather be. */
+struct wish {
+	pol_u32 cache, node;
 };
 
-/* Nobody: wanting is 0. */
-static void of_vm(const struct gang_host *host, pol_u32 i, struct candidate *c)
+static void wish_for(const struct gang_host *host, pol_u32 cpu, struct wish *wish)
 {
-	const struct gang_vm *vm = &host->vms[i];
-
-	c->owed = clamped(vm->owed, GANG_TIME_MAX);
-	c->wanting = pol_clamp_u32(vm->wanting, 0, WANTING_MAX);
-	c->vm = i;
+	wish->cache = host->cpus[cpu].cache;
+	wish->node = host->cpus[cpu].node;
 }
+
+/* What a pCPU is worth, from 0 on. Of the cache, of the node, any; each a whole core first. */
+static pol_u32 worth_of(const struct gang_host *host, const struct wish *wish, pol_u32 i)
+{
+	const struct gang_cpu *cpu = &host->cpus[i];
+	pol_u32 near = cpu->cache == wish->cache ? 4 : cpu->node == wish->node ? 2 : 0;
+
+	return near + !first_of(host, cpu->core)->core_taken;
+}
+
+/* No free pCPU is worth more. */
+static pol_u32 most_worth(const struct gang_host *host, const struct wish *wish)
+{
+	const struct gang_cpu *cache = first_of(host, wish->cache), *node = first_of(host, wish->node);
+
+	if (cache->cache_free)
+		return 4 + !!cache->cache_whole;
+	if (node->node_free)
+		return 2 + !!node->node_whole;
+	return !!host->whole_count;
+}
+
+/* Free pCPUs of a word of 64 where the vCPU may run. */
+static pol_u64 free_there(const struct gang_host *host, const struct gang_vcpu *vcpu, pol_u32 word)
+{
+	return vcpu->allowed ? host->free[word] & vcpu->allowed[word] : 0;
+}
+
+struct choice {
+	pol_u32 cpu, worth;
+};
+
+/* Whether the pCPU, the first or better than all before, is as good as any. */
+static pol_u8 consider(const struct gang_host *host, const struct wish *wish, pol_u32 cpu,
+		       struct choice *best)
+{
+	pol_u32 worth = worth_of(host, wish, cpu);
+
+	if (best->cpu != GANG_NONE && worth <= best->worth)
+		return 0;
+	best->cpu = cpu;
+	best->worth = worth;
+	return worth >= most_worth(host, wish);
+}
+
+/*
+ * The free pCPU that is worth most, of those where the vCPU may run; GANG_NONE: there is none. Of equals it is
+ * the one where the vCPU is, else the first from the wish's cache on.
+ */
+static pol_u32 choose(const struct gang_host *host, const struct gang_vcpu *vcpu,
+		      const struct wish *wish)
+{
+	pol_u32 words = GANG_WORDS(host->cpu_count), n, w;
+	pol_u32 from = wish->cache < host->cpu_count ? wish->cache : 0;
+	pol_u64 below = ((pol_u64)1 << from % 64) - 1, bits;
+	struct choice best = { GANG_NONE, 0 };
+
+	if (is_free(host, vcpu->cpu) && consider(host, wish, vcpu->cpu, &best))
+		return best.cpu;
+	for (n = 0, w = from / 64; n <= words; n++, w = w + 1 < words ? w + 1 : 0) {
+		bits = free_there(host, vcpu, w);
+		bits &= !n ? ~below : n == words ? below : ~(pol_u64)0;
+		for (; bits; bits &= bits - 1)
+			if (consider(host, wish, w * 64 + (pol_u32)__builtin_ctzll(bits), &best))
+				return best.cpu;
+	}
+	return best.cpu;
+}
+
+/* --- the order of VMs --- */
 
 /* The last number of a turn is followed by 1. */
 static pol_u32 turns_since(const struct gang_host *host, pol_u32 turn)
@@ -166,11 +316,11 @@ static pol_u32 turns_since(const struct gang_host *host, pol_u32 turn)
 /* Turns since its last. A VM that is LOW waits where the group has had none for longest. */
 static pol_u32 waited(const struct gang_host *host, const struct gang_vm *vm)
 {
-	pol_u32 v, most = 0, turns;
+	pol_u32 v, end = end_of(host, vm), most = 0, turns;
 
-	if (vm->high)
+	if (gang_is_high(vm))
 		return turns_since(host, vm->last_turn);
-	for (v = vm->first; v < end_of(host, vm); v++) {
+	for (v = vm->first; v < end; v++) {
 		if (!wants(host, &host->vcpus[v]))
 			continue;
 		turns = turns_since(host, host->cpus[host->vcpus[v].cpu].low_last_turn);
@@ -183,129 +333,357 @@ static pol_u32 waited(const struct gang_host *host, const struct gang_vm *vm)
  * By what is owed for each vCPU that wants to run; of equals, who has not had a turn for longer;
  * of these by index.
  */
-static pol_u8 comes_before(const struct gang_host *host, const struct candidate *a,
-			   const struct candidate *b)
+static pol_u8 comes_before(const struct gang_host *host, pol_u32 i, pol_u32 k)
 {
-	gang_s64 left = a->owed * (gang_s64)b->wanting, right = b->owed * (gang_s64)a->wanting;
-	pol_u32 a_waited, b_waited;
+	const struct gang_vm *a = &host->vms[i], *b = &host->vms[k];
+	gang_s64 left = clamped(a->owed, GANG_TIME_MAX) * pol_clamp_u32(b->wanting, 0, WANTING_MAX);
+	gang_s64 right = clamped(b->owed, GANG_TIME_MAX) * pol_clamp_u32(a->wanting, 0, WANTING_MAX);
 
 	if (left != right)
 		return left > right;
-	a_waited = waited(host, &host->vms[a->vm]);
-	b_waited = waited(host, &host->vms[b->vm]);
-	return a_waited != b_waited ? a_waited > b_waited : a->vm < b->vm;
+	return a->waited != b->waited ? a->waited > b->waited : i < k;
 }
 
-/* Who comes next after "last" (NULL: who comes first), which may be "next". Nobody: wanting is 0. */
-static void next_candidate(const struct gang_host *host, const struct candidate *last,
-			   struct candidate *next)
+/* The heap below "root" is one again: whoever comes last is on top. */
+static void sift(struct gang_host *host, pol_u32 root, pol_u32 count)
 {
-	struct candidate best = { 0, 0, GANG_NONE }, c;
+	pol_u32 *order = host->order, child, top = order[root];
+
+	for (; (child = 2 * root + 1) < count; root = child) {
+		if (child + 1 < count && comes_before(host, order[child], order[child + 1]))
+			child++;
+		if (!comes_before(host, top, order[child]))
+			break;
+		order[root] = order[child];
+	}
+	order[root] = top;
+}
+
+/* VMs that want to run, in order. Returns how many. */
+static pol_u32 sort_vms(struct gang_host *host)
+{
+	pol_u32 count = 0, i, last;
+
+	for (i = 0; i < host->vm_count; i++) {
+		if (!host->vms[i].wanting)
+			continue;
+		host->vms[i].waited = waited(host, &host->vms[i]);
+		host->order[count++] = i;
+	}
+	for (i = count / 2; i > 0; i--)
+		sift(host, i - 1, count);
+	for (i = count; i > 1; i--) {
+		last = host->order[0];
+		host->order[0] = host->order[i - 1];
+		host->order[i - 1] = last;
+		sift(host, 0, i - 1);
+	}
+	return count;
+}
+
+/* --- pCPUs for a VM that is HIGH --- */
+
+enum { NOWHERE, ALONE, SHARES };	/* gang_vcpu.placed: with others of its VM behind it, or not */
+
+/* Each vCPU that wants to run gets the pCPU it is on; of two on one, the first. Returns how many got none. */
+static pol_u32 own_where_they_are(struct gang_host *host, pol_u32 who)
+{
+	const struct gang_vm *vm = &host->vms[who];
+	pol_u32 v, end = end_of(host, vm), missing = 0;
+
+	for (v = vm->first; v < end; v++) {
+		struct gang_vcpu *vcpu = &host->vcpus[v];
+		const struct gang_cpu *cpu;
+
+		vcpu->placed = NOWHERE;
+		if (!wants(host, vcpu))
+			continue;
+		cpu = &host->cpus[vcpu->cpu];
+		if (is_free(host, vcpu->cpu)) {
+			vcpu->placed = ALONE;
+			take(host, vcpu->cpu, who, v);
+			continue;
+		}
+		missing++;
+		if (cpu->owner == who)
+			host->vcpus[cpu->vcpu].placed = SHARES;
+	}
+	return missing;
+}
+
+static void disown(struct gang_host *host, pol_u32 who)
+{
+	pol_u32 v, end = end_of(host, &host->vms[who]);
+
+	for (v = host->vms[who].first; v < end; v++) {
+		if (host->vcpus[v].target == GANG_NONE)
+			continue;
+		give_back(host, host->vcpus[v].target);
+		host->vcpus[v].target = GANG_NONE;
+	}
+}
+
+/* The cache where most of a VM's vCPUs have targets, or where its first is. Returns how many are there. */
+static pol_u32 wish_of(struct gang_host *host, const struct gang_vm *vm, struct wish *wish)
+{
+	pol_u32 v, end = end_of(host, vm), most = 0, placed;
+
+	wish->cache = wish->node = 0;
+	for (v = end; v > vm->first; v--)
+		if (wants(host, &host->vcpus[v - 1]))
+			wish_for(host, host->vcpus[v - 1].cpu, wish);
+	for (v = vm->first; v < end; v++) {
+		pol_u32 target = host->vcpus[v].target;
+
+		if (target == GANG_NONE)
+			continue;
+		placed = ++first_of(host, host->cpus[target].cache)->placed;
+		if (placed <= most)
+			continue;
+		most = placed;
+		wish_for(host, target, wish);
+	}
+	for (v = vm->first; v < end; v++)
+		if (host->vcpus[v].target != GANG_NONE)
+			first_of(host, host->cpus[host->vcpus[v].target].cache)->placed = 0;
+	return most;
+}
+
+static pol_u8 any_alone(const struct gang_host *host, const struct gang_vm *vm)
+{
+	pol_u32 v, end = end_of(host, vm);
+
+	for (v = vm->first; v < end; v++)
+		if (host->vcpus[v].placed == ALONE)
+			return 1;
+	return 0;
+}
+
+/*
+ * The first pCPU of a cache, or of a node, with a free pCPU for each vCPU that wants to run; one of the
+ * wish's node first. GANG_NONE: there is none, or "vcpu" may not run there.
+ */
+static pol_u32 with_room(const struct gang_host *host, const struct gang_vcpu *vcpu,
+			 const struct wish *wish, pol_u32 wanting, pol_u8 nodes)
+{
+	pol_u32 best = GANG_NONE, i;
+
+	for (i = 0; vcpu->allowed && i < host->cpu_count; i++) {
+		const struct gang_cpu *cpu = &host->cpus[i];
+
+		if ((nodes ? cpu->node : cpu->cache) != i || !(vcpu->allowed[i / 64] >> i % 64 & 1) ||
+		    (nodes ? cpu->node_free : cpu->cache_free) < wanting)
+			continue;
+		if (cpu->node == wish->node)
+			return i;
+		best = best == GANG_NONE ? i : best;
+	}
+	return best;
+}
+
+/* How many of a VM's vCPUs have targets in the wish's node. */
+static pol_u32 placed_in_node(const struct gang_host *host, const struct gang_vm *vm,
+			      const struct wish *wish)
+{
+	pol_u32 v, end = end_of(host, vm), count = 0, target;
+
+	for (v = vm->first; v < end; v++) {
+		target = host->vcpus[v].target;
+		count += target != GANG_NONE && host->cpus[target].node == wish->node;
+	}
+	return count;
+}
+
+/* Where a VM none of whose vCPUs is alone should go, as its first is to. GANG_NONE: it stays. */
+static pol_u32 where_to(struct gang_host *host, const struct gang_vm *vm, struct wish *wish)
+{
+	const struct gang_vcpu *first = &host->vcpus[vm->first];
+	pol_u32 most = wish_of(host, vm, wish), to;
+
+	if (first_of(host, wish->cache)->cache_free + most >= vm->wanting || any_alone(host, vm))
+		return GANG_NONE;
+	to = with_room(host, first, wish, vm->wanting, 0);
+	if (to != GANG_NONE)
+		return to;
+	if (first_of(host, wish->node)->node_free + placed_in_node(host, vm, wish) >= vm->wanting)
+		return GANG_NONE;
+	return with_room(host, first, wish, vm->wanting, 1);
+}
+
+/* All of a VM that may move go there together. 0: it stays. */
+static pol_u8 gather(struct gang_host *host, pol_u32 who, struct wish *wish)
+{
+	const struct gang_vm *vm = &host->vms[who];
+	pol_u32 v, end = end_of(host, vm), to = where_to(host, vm, wish);
+
+	if (to == GANG_NONE)
+		return 0;
+	wish_for(host, to, wish);
+	for (v = vm->first; v < end; v++) {
+		struct gang_vcpu *vcpu = &host->vcpus[v];
+
+		if (vcpu->target == GANG_NONE || !vcpu->allowed)
+			continue;
+		give_back(host, vcpu->target);
+		vcpu->target = GANG_NONE;
+	}
+	return 1;
+}
+
+/* The vCPU that has the pCPU where this one is goes to another, if it can: this one has it then. */
+static pol_u8 make_room(struct gang_host *host, pol_u32 who, pol_u32 v, const struct wish *wish)
+{
+	pol_u32 here = host->vcpus[v].cpu, other, cpu;
+
+	if (host->cpus[here].owner != who)
+		return 0;
+	other = host->cpus[here].vcpu;
+	cpu = choose(host, &host->vcpus[other], wish);
+	if (cpu == GANG_NONE)
+		return 0;
+	take(host, cpu, who, other);
+	host->cpus[here].vcpu = v;
+	host->vcpus[v].target = here;
+	return 1;
+}
+
+/* A pCPU for each vCPU that wants to run and has none yet. 0: one of them found none. */
+static pol_u8 own_others(struct gang_host *host, pol_u32 who, const struct wish *wish)
+{
+	pol_u32 v, end = end_of(host, &host->vms[who]), cpu;
+
+	for (v = host->vms[who].first; v < end; v++) {
+		const struct gang_vcpu *vcpu = &host->vcpus[v];
+
+		if (vcpu->target != GANG_NONE || !wants(host, vcpu))
+			continue;
+		cpu = choose(host, vcpu, wish);
+		if (cpu != GANG_NONE)
+			take(host, cpu, who, v);
+		else if (!make_room(host, who, v, wish))
+			return 0;
+	}
+	return 1;
+}
+
+/* Gives a VM a pCPU for each vCPU that wants to run, or none at all. */
+static pol_u8 own_cpus(struct gang_host *host, pol_u32 who, pol_u8 may_gather)
+{
+	struct wish wish;
+
+	if (host->free_count < host->vms[who].wanting)
+		return 0;
+	if (!own_where_they_are(host, who))
+		return 1;
+	if (may_gather && gather(host, who, &wish)) {
+		if (own_others(host, who, &wish))
+			return 1;
+		disown(host, who);
+		own_where_they_are(host, who);
+	}
+	wish_of(host, &host->vms[who], &wish);
+	if (own_others(host, who, &wish))
+		return 1;
+	disown(host, who);
+	return 0;
+}
+
+/* Whether each vCPU that wants to run is alone on a pCPU, of its VM: it needs no other then. */
+static pol_u8 all_alone(struct gang_host *host, pol_u32 who)
+{
+	const struct gang_vm *vm = &host->vms[who];
+	pol_u32 v, end = end_of(host, vm);
+
+	for (v = vm->first; v < end; v++) {
+		struct gang_cpu *cpu;
+
+		if (!wants(host, &host->vcpus[v]))
+			continue;
+		cpu = &host->cpus[host->vcpus[v].cpu];
+		if (!cpu->usable || cpu->seen == who)
+			return 0;
+		cpu->seen = who;
+	}
+	return 1;
+}
+
+/* Which VMs have too few pCPUs, were they alone on the host. All pCPUs are free. Whether any is HIGH. */
+static pol_u8 find_unplaced(struct gang_host *host)
+{
+	pol_u8 any = 0;
 	pol_u32 i;
 
 	for (i = 0; i < host->vm_count; i++) {
-		of_vm(host, i, &c);
-		if (!c.wanting || (last && !comes_before(host, last, &c)))
+		struct gang_vm *vm = &host->vms[i];
+
+		vm->unplaced = 0;
+		if (!vm->high || !vm->wanting)
 			continue;
-		if (!best.wanting || comes_before(host, &c, &best))
-			best = c;
+		if (!all_alone(host, i)) {
+			vm->unplaced = !own_cpus(host, i, 0);
+			disown(host, i);
+		}
+		any |= gang_is_high(vm);
 	}
-	*next = best;
+	return any;
 }
 
-/* A pCPU without an owner where the vCPU may run. GANG_NONE: none. */
-static pol_u32 free_cpu(const struct gang_host *host, const struct gang_vcpu *vcpu)
-{
-	pol_u32 i;
+/* --- pCPUs for the group --- */
 
-	for (i = 0; vcpu->allowed && i < host->cpu_count; i++)
-		if (host->cpus[i].owner == GANG_NONE && vcpu->allowed[i / 64] >> i % 64 & 1)
-			return i;
-	return GANG_NONE;
-}
-
-/* Each vCPU that wants to run gets the pCPU it is on; of two on one, the first. */
-static void own_where_they_are(struct gang_host *host, pol_u32 who)
-{
-	const struct gang_vm *vm = &host->vms[who];
-	pol_u32 v;
-
-	for (v = vm->first; v < end_of(host, vm); v++) {
-		struct gang_vcpu *vcpu = &host->vcpus[v];
-
-		vcpu->placed = wants(host, vcpu) && host->cpus[vcpu->cpu].owner == GANG_NONE;
-		if (vcpu->placed)
-			host->cpus[vcpu->cpu].owner = who;
-	}
-}
-
-/* A free pCPU for a vCPU, or for the one of its VM that has the pCPU it is on: that one makes room. */
-static pol_u32 find_cpu(struct gang_host *host, const struct gang_vm *vm, struct gang_vcpu *vcpu)
-{
-	pol_u32 cpu = free_cpu(host, vcpu), v;
-
-	for (v = vm->first; cpu == GANG_NONE && v < end_of(host, vm); v++) {
-		struct gang_vcpu *other = &host->vcpus[v];
-
-		if (!other->placed || other->cpu != vcpu->cpu)
-			continue;
-		cpu = free_cpu(host, other);
-		vcpu->placed = cpu != GANG_NONE;
-		other->placed = !vcpu->placed;
-		break;
-	}
-	return cpu;
-}
-
-/* Gives a VM a pCPU for each vCPU that wants to run. 0: one of them found none. */
-static pol_u8 own_cpus(struct gang_host *host, pol_u32 who)
-{
-	const struct gang_vm *vm = &host->vms[who];
-	pol_u8 all = 1;
-	pol_u32 v, cpu;
-
-	own_where_they_are(host, who);
-	for (v = vm->first; v < end_of(host, vm); v++) {
-		if (host->vcpus[v].placed || !wants(host, &host->vcpus[v]))
-			continue;
-		cpu = find_cpu(host, vm, &host->vcpus[v]);
-		if (cpu == GANG_NONE)
-			all = 0;
-		else
-			host->cpus[cpu].owner = who;
-	}
-	return all;
-}
-
-static void disown_cpus(struct gang_host *host, pol_u32 who)
-{
-	pol_u32 i;
-
-	for (i = 0; i < host->cpu_count; i++)
-		if (host->cpus[i].owner == who)
-			host->cpus[i].owner = GANG_NONE;
-}
-
-/* The group has every free pCPU where a vCPU of this VM wants to run. */
+/* The group has every free pCPU where a vCPU of this VM wants to run. Where two are on one, both have it. */
 static void group_owns_cpus(struct gang_host *host, const struct gang_vm *vm)
 {
-	pol_u32 v;
+	pol_u32 v, end = end_of(host, vm);
 
-	for (v = vm->first; v < end_of(host, vm); v++) {
+	for (v = vm->first; v < end; v++)
+		if (wants(host, &host->vcpus[v]) && is_free(host, host->vcpus[v].cpu))
+			take(host, host->vcpus[v].cpu, GANG_LOW, v);
+}
+
+/* Its vCPUs that wait for pCPUs of others get free ones. "behind": behind others of the group. */
+static void group_spreads(struct gang_host *host, const struct gang_vm *vm, pol_u8 behind)
+{
+	pol_u32 v, end = end_of(host, vm), cpu;
+	struct wish wish;
+
+	for (v = vm->first; host->free_count && v < end; v++) {
 		const struct gang_vcpu *vcpu = &host->vcpus[v];
 
-		if (wants(host, vcpu) && host->cpus[vcpu->cpu].owner == GANG_NONE)
-			host->cpus[vcpu->cpu].owner = GANG_LOW;
+		if (vcpu->target != GANG_NONE || !wants(host, vcpu))
+			continue;
+		if (behind && host->cpus[vcpu->cpu].owner != GANG_LOW)
+			continue;
+		wish_for(host, vcpu->cpu, &wish);
+		cpu = choose(host, vcpu, &wish);
+		if (cpu != GANG_NONE)
+			take(host, cpu, GANG_LOW, v);
 	}
 }
 
-/* The first has what it needs, even where it has more vCPUs than pCPUs; others all or nothing. */
-static void place(struct gang_host *host, pol_u32 who, pol_u8 first)
+/* vCPUs without a pCPU for themselves run where they are, if that is the group's. */
+static void group_stays(struct gang_host *host, const struct gang_vm *vm)
 {
-	if (!host->vms[who].high)
+	pol_u32 v, end = end_of(host, vm);
+
+	for (v = vm->first; v < end; v++) {
+		struct gang_vcpu *vcpu = &host->vcpus[v];
+
+		if (vcpu->target == GANG_NONE && is_there(host, vcpu) &&
+		    host->cpus[vcpu->cpu].owner == GANG_LOW)
+			vcpu->target = vcpu->cpu;
+	}
+}
+
+/* --- the turn that starts --- */
+
+static void place(struct gang_host *host, pol_u32 who)
+{
+	if (gang_is_high(&host->vms[who])) {
+		own_cpus(host, who, 1);
+	} else {
 		group_owns_cpus(host, &host->vms[who]);
-	else if (!own_cpus(host, who) && !first)
-		disown_cpus(host, who);
+		group_spreads(host, &host->vms[who], 1);
+	}
 }
 
 /* Not before all are placed: their order is by the turns before. */
@@ -314,59 +692,77 @@ static void note_turn(struct gang_host *host)
 	pol_u32 i;
 
 	host->turn = host->turn < ~(pol_u32)0 ? host->turn + 1 : 1;
-	for (i = 0; i < host->cpu_count; i++) {
-		if (host->cpus[i].owner == GANG_LOW)
-			host->cpus[i].low_last_turn = host->turn;
-		else if (host->cpus[i].owner != GANG_NONE)
+	for (i = 0; i < host->cpu_count; i++)
+		if (host->cpus[i].owner < GANG_LOW)
 			host->vms[host->cpus[i].owner].last_turn = host->turn;
-	}
 }
 
-/* pCPUs that are left are kept for vCPUs that sleep there and whose VM has a turn. */
-static void keep_for_sleepers(struct gang_host *host)
+static void note_group(struct gang_host *host)
 {
-	pol_u32 i, v;
+	pol_u32 i;
 
-	for (i = 0; i < host->vm_count; i++) {
+	for (i = 0; i < host->cpu_count; i++)
+		if (host->cpus[i].owner == GANG_LOW)
+			host->cpus[i].low_last_turn = host->turn;
+}
+
+/* pCPUs that are left are kept for vCPUs that sleep and whose VM has a turn: where they are, or anywhere. */
+static void keep_for_sleepers(struct gang_host *host, pol_u8 anywhere)
+{
+	pol_u32 i, v, end, cpu;
+	struct wish wish;
+
+	for (i = 0; host->free_count && i < host->vm_count; i++) {
 		const struct gang_vm *vm = &host->vms[i];
 
-		if (!vm->high || vm->last_turn != host->turn)
+		if (!gang_is_high(vm) || vm->last_turn != host->turn)
 			continue;
-		for (v = vm->first; v < end_of(host, vm); v++) {
+		if (anywhere)
+			wish_of(host, vm, &wish);
+		end = end_of(host, vm);
+		for (v = vm->first; v < end; v++) {
 			const struct gang_vcpu *vcpu = &host->vcpus[v];
 
-			if (is_there(host, vcpu) && host->cpus[vcpu->cpu].owner == GANG_NONE)
-				host->cpus[vcpu->cpu].owner = i;
+			if (vcpu->target != GANG_NONE || vcpu->held_back || !is_there(host, vcpu))
+				continue;
+			cpu = is_free(host, vcpu->cpu) ? vcpu->cpu :
+			      anywhere ? choose(host, vcpu, &wish) : GANG_NONE;
+			if (cpu != GANG_NONE)
+				take(host, cpu, i, v);
 		}
 	}
 }
 
-static pol_u8 any_high(const struct gang_host *host)
+/* What is left once all that want to run were asked in order. Who wants to run comes before who sleeps. */
+static void place_rest(struct gang_host *host, pol_u32 count)
 {
 	pol_u32 i;
 
+	keep_for_sleepers(host, 0);
+	for (i = 0; i < count; i++)
+		if (!gang_is_high(&host->vms[host->order[i]]))
+			group_spreads(host, &host->vms[host->order[i]], 0);
+	keep_for_sleepers(host, 1);
 	for (i = 0; i < host->vm_count; i++)
-		if (host->vms[i].high && host->vms[i].wanting)
-			return 1;
-	return 0;
+		if (!gang_is_high(&host->vms[i]))
+			group_stays(host, &host->vms[i]);
 }
 
 pol_u8 gang_turn(struct gang_host *host)
 {
-	struct candidate c, rival;
-	pol_u32 i;
+	pol_u32 count, i;
+	pol_u8 any_high;
 
-	for (i = 0; i < host->cpu_count; i++)
-		host->cpus[i].owner = GANG_NONE;
-	next_candidate(host, (void *)0, &c);
-	next_candidate(host, &c, &rival);
-	if (!any_high(host) || !rival.wanting)
+	all_free(host);
+	any_high = find_unplaced(host);
+	count = sort_vms(host);
+	if (!any_high || count < 2)
 		return 0;
-	place(host, c.vm, 1);
-	for (c = rival; c.wanting; next_candidate(host, &c, &c))
-		place(host, c.vm, 0);
+	for (i = 0; i < count; i++)
+		place(host, host->order[i]);
 	note_turn(host);
-	keep_for_sleepers(host);
+	place_rest(host, count);
+	note_group(host);
 	return 1;
 }
 
@@ -376,26 +772,20 @@ pol_u8 gang_may_run(const struct gang_host *host, pol_u32 vm, pol_u32 cpu)
 
 	if (owner == GANG_NONE || vm >= host->vm_count)
 		return 1;
-	return owner == (host->vms[vm].high ? vm : GANG_LOW);
+	return owner == (gang_is_high(&host->vms[vm]) ? vm : GANG_LOW);
 }
 
 /* --- holes --- */
 
-pol_u32 gang_fill(const struct gang_host *host, pol_u32 cpu)
+pol_u32 gang_fill(const struct gang_filler *candidates, pol_u32 count)
 {
-	pol_u32 best = GANG_NONE, best_vm = 0, i, v;
+	pol_u32 best = GANG_NONE, i;
 
-	for (i = 0; i < host->vm_count; i++) {
-		for (v = host->vms[i].first; v < end_of(host, &host->vms[i]); v++) {
-			const struct gang_vcpu *vcpu = &host->vcpus[v];
-
-			if (!vcpu->parked || vcpu->lock || vcpu->cpu != cpu || !is_there(host, vcpu))
-				continue;
-			if (best == GANG_NONE || host->vms[i].owed > host->vms[best_vm].owed) {
-				best = v;
-				best_vm = i;
-			}
-		}
+	for (i = 0; i < count && i < GANG_FILLERS_MAX; i++) {
+		if (candidates[i].lock)
+			continue;
+		if (best == GANG_NONE || candidates[i].owed > candidates[best].owed)
+			best = i;
 	}
 	return best;
 }

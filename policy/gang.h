@@ -107,7 +107,7 @@ struct gang_cpu {
 	pol_u8 reserved[3];
 	/* Scratch, in the row of the first pCPU of each: what is free, in pCPUs and in whole cores. */
 	pol_u32 core_taken, cache_free, cache_whole, node_free, node_whole;
-	pol_u32 placed;		/* scratch */
+	pol_u32 placed, seen;	/* scratch */
 };
 
 /* What tasks of the host use of a pCPU. */
