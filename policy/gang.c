@@ -293,8 +293,8 @@ static pol_u8 consider(const struct gang_host *host, const struct wish *wish, po
 }
 
 /*
- * The free pCPU that is worth most, of those where the vCPU may run; GANG_NONE: there is none. Of equals it is
- * the one where the vCPU is, else the first from the wish's cache on.
+ * The free pCPU that is worth most, of those where the vCPU is allowed to run; GANG_NONE: there is none. Of
+ * equals it is the first from the wish's cache on.
  */
 static pol_u32 choose(const struct gang_host *host, const struct gang_vcpu *vcpu,
 		      const struct wish *wish)
@@ -304,8 +304,6 @@ static pol_u32 choose(const struct gang_host *host, const struct gang_vcpu *vcpu
 	pol_u64 below = ((pol_u64)1 << from % 64) - 1, bits;
 	struct choice best = { GANG_NONE, 0 };
 
-	if (is_free(host, vcpu->cpu) && consider(host, wish, vcpu->cpu, &best))
-		return best.cpu;
 	for (n = 0, w = from / 64; n <= words; n++, w = w + 1 < words ? w + 1 : 0) {
 		bits = free_there(host, vcpu, w);
 		bits &= !n ? ~below : n == words ? below : ~(pol_u64)0;
@@ -548,7 +546,7 @@ static pol_u8 own_others(struct gang_host *host, pol_u32 who, const struct wish 
 	return 1;
 }
 
-/* A VM none of whose vCPUs is alone goes to one cache, or else to one node. 0: it does not. */
+/* A VM none of whose vCPUs is alone goes to one cache, or else to one node. 0: some may not. */
 static pol_u8 gather(struct gang_host *host, pol_u32 who)
 {
 	const struct gang_vm *vm = &host->vms[who];

@@ -115,6 +115,7 @@ impl Plan {
         }
         for i in 0..host.vms.len() {
             host.vms[i].last_turn = before(host.vms[i].last_turn);
+            host.vms[i].unplaced = (i % 2) as u8;
             host.vms[i].wanting = host.wanting(i).len() as u32;
         }
         host
@@ -408,10 +409,9 @@ pub fn gang_owners_are_placed_in_order(api: &Api) {
         let mut after = before.clone();
         let any = after.turn(api);
         check_unplaced(&plan, &before, &after);
-        let is_low = |vm: &Vm| u8::from(!vm.is_high());
         let mut known = before.clone();
         for (vm, of) in known.vms.iter_mut().zip(&after.vms) {
-            vm.unplaced = is_low(of);
+            vm.unplaced = of.unplaced;
         }
         let candidates = candidates(&known);
         let any_high = candidates.iter().any(|&i| after.vms[i].is_high());

@@ -48,6 +48,7 @@ pub fn gang_places_worked_example(api: &Api) {
     // Who is alone stays, and the others come to where most are.
     assert_eq!(at(&[0, 4, 4]), [0, 4, 2]);
     assert_eq!(at(&[0, 4, 6, 6]), [0, 4, 6, 5]);
+    assert_eq!(at(&[4, 6, 0, 6]), [4, 6, 0, 5]);
     assert_eq!(at(&[1, 0]), [1, 0]);
     // Nobody is alone, and there is no room in the cache: to one with room, of the node first.
     let beside = |others: &[u32], at: &[u32]| {
@@ -56,6 +57,8 @@ pub fn gang_places_worked_example(api: &Api) {
         placed(api, host)
     };
     assert_eq!(beside(&[5], &[4, 4, 4]), [4, 6, 7]);
+    assert_eq!(beside(&[1], &[9; 9]), [9, 10, 8, 11, 12, 14, 13, 15, 2]);
+    assert_eq!(beside(&[1], &[5; 5]), [5, 6, 4, 7, 2]);
     assert_eq!(beside(&[5, 6], &[4, 4, 4]), [0, 2, 1]);
     assert_eq!(beside(&[0, 1, 5, 6], &[4, 4, 4]), [8, 10, 9]);
     assert_eq!(beside(&[5, 6], &[4, 4, 7]), [4, 0, 7], "one is alone");
