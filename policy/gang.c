@@ -204,11 +204,11 @@ static void all_free(struct gang_host *host)
 {
 	pol_u32 i;
 
-	for (i = 0; i < GANG_WORDS(host->cpu_count); i++)
-		host->free[i] = 0;
 	for (i = 0; i < host->cpu_count; i++) {
 		struct gang_cpu *cpu = &host->cpus[i];
 
+		if (!(i % 64))
+			host->free[i / 64] = 0;
 		cpu->owner = cpu->vcpu = GANG_NONE;
 		cpu->core_taken = cpu->cache_free = cpu->cache_whole = 0;
 		cpu->node_free = cpu->node_whole = cpu->placed = 0;
@@ -308,7 +308,7 @@ static pol_u32 choose(const struct gang_host *host, const struct gang_vcpu *vcpu
 		bits = free_there(host, vcpu, w);
 		bits &= !n ? ~below : n == words ? below : ~(pol_u64)0;
 		for (; bits; bits &= bits - 1)
-			if (consider(host, wish, w * 64 + (pol_u32)__builtin_ctzll(bits), &best))
+			if (consider(host, wish, w * 64 + pol_lowest_bit(bits), &best))
 				return best.cpu;
 	}
 	return best.cpu;
@@ -565,17 +565,18 @@ static pol_u8 gather(struct gang_host *host, pol_u32 who)
 /* Gives a VM a pCPU for each vCPU that wants to run, or none at all. */
 static pol_u8 own_cpus(struct gang_host *host, pol_u32 who, pol_u8 may_gather)
 {
-	struct wish wish = { 0, 0, ANYWHERE };
+	static const struct wish anywhere = { 0, 0, ANYWHERE };
+	struct wish wish;
 
 	if (host->free_count < host->vms[who].wanting)
 		return 0;
-	if (!own_where_they_are(host, who, &wish))
+	if (!own_where_they_are(host, who, &anywhere))
 		return 1;
 	if (may_gather) {
 		if (gather(host, who))
 			return 1;
 		disown(host, who);
-		own_where_they_are(host, who, &wish);
+		own_where_they_are(host, who, &anywhere);
 	}
 	wish_of(host, &host->vms[who], &wish);
 	if (own_others(host, who, &wish))
