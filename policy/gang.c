@@ -204,11 +204,11 @@ static void all_free(struct gang_host *host)
 {
 	pol_u32 i;
 
-	for (i = 0; i < GANG_WORDS(host->cpu_count); i++)
-		host->free[i] = 0;
 	for (i = 0; i < host->cpu_count; i++) {
 		struct gang_cpu *cpu = &host->cpus[i];
 
+		if (!(i % 64))
+			host->free[i / 64] = 0;
 		cpu->owner = cpu->vcpu = GANG_NONE;
 		cpu->core_taken = cpu->cache_free = cpu->cache_whole = 0;
 		cpu->node_free = cpu->node_whole = cpu->placed = 0;
@@ -226,15 +226,26 @@ static void all_free(struct gang_host *host)
 
 /* --- a pCPU for a vCPU --- */
 
-/* Where a vCPU should rather be. */
+enum { ANYWHERE, IN_NODE, IN_CACHE };
+
+/* Where a vCPU should rather be, and how much of that has room for its whole VM. */
 struct wish {
 	pol_u32 cache, node;
+	pol_u32 room;
 };
 
 static void wish_for(const struct gang_host *host, pol_u32 cpu, struct wish *wish)
 {
 	wish->cache = host->cpus[cpu].cache;
 	wish->node = host->cpus[cpu].node;
+	wish->room = ANYWHERE;
+}
+
+static pol_u8 is_in_room(const struct gang_host *host, const struct wish *wish, pol_u32 cpu)
+{
+	if (wish->room == IN_CACHE)
+		return host->cpus[cpu].cache == wish->cache;
+	return wish->room == ANYWHERE || host->cpus[cpu].node == wish->node;
 }
 
 /* What a pCPU is worth, from 0 on. Of the cache, of the node, any; each a whole core first. */
@@ -282,8 +293,8 @@ static pol_u8 consider(const struct gang_host *host, const struct wish *wish, po
 }
 
 /*
- * The free pCPU that is worth most, of those where the vCPU may run; GANG_NONE: there is none. Of equals it is
- * the one where the vCPU is, else the first from the wish's cache on.
+ * The free pCPU that is worth most, of those where the vCPU is allowed to run; GANG_NONE: there is none. Of
+ * equals it is the first from the wish's cache on.
  */
 static pol_u32 choose(const struct gang_host *host, const struct gang_vcpu *vcpu,
 		      const struct wish *wish)
@@ -293,13 +304,11 @@ static pol_u32 choose(const struct gang_host *host, const struct gang_vcpu *vcpu
 	pol_u64 below = ((pol_u64)1 << from % 64) - 1, bits;
 	struct choice best = { GANG_NONE, 0 };
 
-	if (is_free(host, vcpu->cpu) && consider(host, wish, vcpu->cpu, &best))
-		return best.cpu;
 	for (n = 0, w = from / 64; n <= words; n++, w = w + 1 < words ? w + 1 : 0) {
 		bits = free_there(host, vcpu, w);
 		bits &= !n ? ~below : n == words ? below : ~(pol_u64)0;
 		for (; bits; bits &= bits - 1)
-			if (consider(host, wish, w * 64 + (pol_u32)__builtin_ctzll(bits), &best))
+			if (consider(host, wish, w * 64 + pol_lowest_bit(bits), &best))
 				return best.cpu;
 	}
 	return best.cpu;
@@ -385,8 +394,11 @@ static pol_u32 sort_vms(struct gang_host *host)
 
 enum { NOWHERE, ALONE, SHARES };	/* gang_vcpu.placed: with others of its VM behind it, or not */
 
-/* Each vCPU that wants to run gets the pCPU it is on; of two on one, the first. Returns how many got none. */
-static pol_u32 own_where_they_are(struct gang_host *host, pol_u32 who)
+/*
+ * Each vCPU that wants to run gets the pCPU it is on, if that is in the room; of two on one, the first.
+ * Returns how many got none.
+ */
+static pol_u32 own_where_they_are(struct gang_host *host, pol_u32 who, const struct wish *wish)
 {
 	const struct gang_vm *vm = &host->vms[who];
 	pol_u32 v, end = end_of(host, vm), missing = 0;
@@ -399,7 +411,7 @@ static pol_u32 own_where_they_are(struct gang_host *host, pol_u32 who)
 		if (!wants(host, vcpu))
 			continue;
 		cpu = &host->cpus[vcpu->cpu];
-		if (is_free(host, vcpu->cpu)) {
+		if (is_free(host, vcpu->cpu) && is_in_room(host, wish, vcpu->cpu)) {
 			vcpu->placed = ALONE;
 			take(host, vcpu->cpu, who, v);
 			continue;
@@ -423,12 +435,13 @@ static void disown(struct gang_host *host, pol_u32 who)
 	}
 }
 
-/* The cache where most of a VM's vCPUs have targets, or where its first is. Returns how many are there. */
-static pol_u32 wish_of(struct gang_host *host, const struct gang_vm *vm, struct wish *wish)
+/* The cache where most of a VM's vCPUs have targets, or where its first is that wants to run. */
+static void wish_of(struct gang_host *host, const struct gang_vm *vm, struct wish *wish)
 {
 	pol_u32 v, end = end_of(host, vm), most = 0, placed;
 
 	wish->cache = wish->node = 0;
+	wish->room = ANYWHERE;
 	for (v = end; v > vm->first; v--)
 		if (wants(host, &host->vcpus[v - 1]))
 			wish_for(host, host->vcpus[v - 1].cpu, wish);
@@ -446,7 +459,6 @@ static pol_u32 wish_of(struct gang_host *host, const struct gang_vm *vm, struct 
 	for (v = vm->first; v < end; v++)
 		if (host->vcpus[v].target != GANG_NONE)
 			first_of(host, host->cpus[host->vcpus[v].target].cache)->placed = 0;
-	return most;
 }
 
 static pol_u8 any_alone(const struct gang_host *host, const struct gang_vm *vm)
@@ -459,20 +471,19 @@ static pol_u8 any_alone(const struct gang_host *host, const struct gang_vm *vm)
 	return 0;
 }
 
-/*
- * The first pCPU of a cache, or of a node, with a free pCPU for each vCPU that wants to run; one of the
- * wish's node first. GANG_NONE: there is none, or "vcpu" may not run there.
- */
-static pol_u32 with_room(const struct gang_host *host, const struct gang_vcpu *vcpu,
-			 const struct wish *wish, pol_u32 wanting, pol_u8 nodes)
+/* The first pCPU of another cache, or of another node, that has room; GANG_NONE: there is none. */
+static pol_u32 other_with_room(const struct gang_host *host, const struct gang_vm *vm,
+			       const struct wish *wish)
 {
+	const struct gang_vcpu *vcpu = &host->vcpus[vm->first];
+	pol_u8 cache = wish->room == IN_CACHE;
 	pol_u32 best = GANG_NONE, i;
 
 	for (i = 0; vcpu->allowed && i < host->cpu_count; i++) {
 		const struct gang_cpu *cpu = &host->cpus[i];
 
-		if ((nodes ? cpu->node : cpu->cache) != i || !(vcpu->allowed[i / 64] >> i % 64 & 1) ||
-		    (nodes ? cpu->node_free : cpu->cache_free) < wanting)
+		if ((cache ? cpu->cache : cpu->node) != i || !(vcpu->allowed[i / 64] >> i % 64 & 1) ||
+		    (cache ? cpu->cache_free : cpu->node_free) < vm->wanting)
 			continue;
 		if (cpu->node == wish->node)
 			return i;
@@ -481,52 +492,21 @@ static pol_u32 with_room(const struct gang_host *host, const struct gang_vcpu *v
 	return best;
 }
 
-/* How many of a VM's vCPUs have targets in the wish's node. */
-static pol_u32 placed_in_node(const struct gang_host *host, const struct gang_vm *vm,
-			      const struct wish *wish)
+/* Whether a cache, or a node, has room for a whole VM: the wish's, or else another. */
+static pol_u8 find_room(const struct gang_host *host, const struct gang_vm *vm, pol_u32 room,
+			struct wish *wish)
 {
-	pol_u32 v, end = end_of(host, vm), count = 0, target;
+	pol_u32 other;
 
-	for (v = vm->first; v < end; v++) {
-		target = host->vcpus[v].target;
-		count += target != GANG_NONE && host->cpus[target].node == wish->node;
-	}
-	return count;
-}
-
-/* Where a VM none of whose vCPUs is alone should go, as its first is to. GANG_NONE: it stays. */
-static pol_u32 where_to(struct gang_host *host, const struct gang_vm *vm, struct wish *wish)
-{
-	const struct gang_vcpu *first = &host->vcpus[vm->first];
-	pol_u32 most = wish_of(host, vm, wish), to;
-
-	if (first_of(host, wish->cache)->cache_free + most >= vm->wanting || any_alone(host, vm))
-		return GANG_NONE;
-	to = with_room(host, first, wish, vm->wanting, 0);
-	if (to != GANG_NONE)
-		return to;
-	if (first_of(host, wish->node)->node_free + placed_in_node(host, vm, wish) >= vm->wanting)
-		return GANG_NONE;
-	return with_room(host, first, wish, vm->wanting, 1);
-}
-
-/* All of a VM that may move go there together. 0: it stays. */
-static pol_u8 gather(struct gang_host *host, pol_u32 who, struct wish *wish)
-{
-	const struct gang_vm *vm = &host->vms[who];
-	pol_u32 v, end = end_of(host, vm), to = where_to(host, vm, wish);
-
-	if (to == GANG_NONE)
+	wish->room = room;
+	if ((room == IN_CACHE ? first_of(host, wish->cache)->cache_free :
+				first_of(host, wish->node)->node_free) >= vm->wanting)
+		return 1;
+	other = other_with_room(host, vm, wish);
+	if (other == GANG_NONE)
 		return 0;
-	wish_for(host, to, wish);
-	for (v = vm->first; v < end; v++) {
-		struct gang_vcpu *vcpu = &host->vcpus[v];
-
-		if (vcpu->target == GANG_NONE || !vcpu->allowed)
-			continue;
-		give_back(host, vcpu->target);
-		vcpu->target = GANG_NONE;
-	}
+	wish_for(host, other, wish);
+	wish->room = room;
 	return 1;
 }
 
@@ -566,20 +546,37 @@ static pol_u8 own_others(struct gang_host *host, pol_u32 who, const struct wish 
 	return 1;
 }
 
+/* A VM none of whose vCPUs is alone goes to one cache, or else to one node. 0: some may not. */
+static pol_u8 gather(struct gang_host *host, pol_u32 who)
+{
+	const struct gang_vm *vm = &host->vms[who];
+	struct wish wish;
+
+	if (any_alone(host, vm))
+		return 0;
+	wish_of(host, vm, &wish);
+	disown(host, who);
+	if (!find_room(host, vm, IN_CACHE, &wish) && !find_room(host, vm, IN_NODE, &wish))
+		return 0;
+	own_where_they_are(host, who, &wish);
+	return own_others(host, who, &wish);
+}
+
 /* Gives a VM a pCPU for each vCPU that wants to run, or none at all. */
 static pol_u8 own_cpus(struct gang_host *host, pol_u32 who, pol_u8 may_gather)
 {
+	static const struct wish anywhere = { 0, 0, ANYWHERE };
 	struct wish wish;
 
 	if (host->free_count < host->vms[who].wanting)
 		return 0;
-	if (!own_where_they_are(host, who))
+	if (!own_where_they_are(host, who, &anywhere))
 		return 1;
-	if (may_gather && gather(host, who, &wish)) {
-		if (own_others(host, who, &wish))
+	if (may_gather) {
+		if (gather(host, who))
 			return 1;
 		disown(host, who);
-		own_where_they_are(host, who);
+		own_where_they_are(host, who, &anywhere);
 	}
 	wish_of(host, &host->vms[who], &wish);
 	if (own_others(host, who, &wish))

@@ -29,7 +29,8 @@
  * that is so.
  *
  * A vCPU that cannot use what it owns, because of a quota or for another cause, is "held back". Its part
- * of the turn is what it got, and it owns nothing: it is as one that sleeps.
+ * of the turn is what it got, and it owns nothing: it is as one that sleeps. It is so until the scheduler
+ * chooses it again: in turns of others nobody could see that it still cannot run.
  *
  * That VMs which synchronize should run together, and only while they do, is ASMan's (Weng,
  * Liu, Yu, Li, "Dynamic Adaptive Scheduling for Virtual Machines", HPDC 2011); turns for
@@ -87,7 +88,7 @@ struct gang_vcpu {
 	pol_u32 cpu;		/* the pCPU it runs on, or waits for */
 	pol_u32 target;		/* the pCPU it should run on, or GANG_NONE: set by gang_turn() */
 	pol_u8 wants;		/* runs, waits for a pCPU, or is kept from running by a turn */
-	pol_u8 held_back;	/* but did not run although it might: its pCPU idled or had a filler */
+	pol_u8 held_back;	/* but its pCPU idled or had a filler though it might run; not chosen since */
 	pol_u8 placed;		/* scratch */
 	pol_u8 reserved[1];
 };
@@ -164,8 +165,9 @@ void gang_account(struct gang_host *host, pol_u64 clamp);
  * the vCPU may run there. No two vCPUs of VMs that are HIGH have the same one. A vCPU has none where its
  * VM has no turn, and where nothing was left for it.
  *
- * Takes O(VMs log VMs + vCPUs + pCPUs), and for each vCPU that shares its pCPU at most the free pCPUs
- * it may use.
+ * Takes O(VMs log VMs + vCPUs + pCPUs) where each vCPU is alone on its pCPU. One that shares a pCPU
+ * costs at most a look at each free pCPU that it may use, and a VM none of whose vCPUs is alone a look at
+ * each pCPU.
  */
 pol_u8 gang_turn(struct gang_host *host);
 

@@ -120,6 +120,20 @@ POL_ONCE pol_u64 pol_mul_div(pol_u64 a, pol_u64 b, pol_u64 c)
 	return quotient;
 }
 
+/* The number of the lowest bit that is set; one is. For BPF the builtin is not there in every compiler. */
+static inline pol_u32 pol_lowest_bit(pol_u64 bits)
+{
+#ifdef __bpf__
+	pol_u32 bit = 0;
+
+	while (!(bits >> bit & 1))
+		bit++;
+	return bit;
+#else
+	return (pol_u32)__builtin_ctzll(bits);
+#endif
+}
+
 static inline pol_u32 pol_clamp_u32(pol_u64 value, pol_u32 low, pol_u32 high)
 {
 	return value < low ? low : value > high ? high : (pol_u32)value;

@@ -3,67 +3,31 @@
 //! is single-stepped; they repeat exactly) and in nanoseconds: `cargo bench -p unspin-policy`.
 //! The stock search is the model's, without KVM's own loads of other vCPUs' state.
 
+#[path = "../tests/common/gang_load.rs"]
+mod gang_load;
+#[path = "../tests/common/steps.rs"]
+mod steps;
+
+use gang_load::{everywhere, scattered, Load, LAYOUTS};
 use std::hint::black_box;
 use std::time::Instant;
-use unspin_policy::gang::{self, Cpu, CpuSet, Host};
+use unspin_policy::gang::{fill, Filler, FILLERS_MAX};
 use unspin_policy::hvs::{pick, Category, Flags, Slot};
 use unspin_policy::kvm_stock::{Search, Variant, Vcpu, Yield};
 
 const ROUNDS: u32 = 200_000;
 
-fn nanoseconds(mut choose: impl FnMut()) -> f64 {
+fn nanoseconds(rounds: u32, mut choose: impl FnMut()) -> f64 {
     let best = (0..5).map(|_| {
         let start = Instant::now();
-        (0..ROUNDS).for_each(|_| choose());
+        (0..rounds).for_each(|_| choose());
         start.elapsed()
     });
-    best.min().expect("five runs").as_secs_f64() * 1e9 / f64::from(ROUNDS)
-}
-
-/// Instructions from one raised signal to the next, in a child that runs `choose` between.
-fn steps(choose: &mut dyn FnMut()) -> Option<u64> {
-    // SAFETY: one thread; the child runs `choose` and leaves without unwinding or exit
-    // handlers; the parent only waits for it and steps it.
-    unsafe {
-        let child = libc::fork();
-        if child == 0 {
-            libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
-            libc::raise(libc::SIGSTOP);
-            choose();
-            libc::raise(libc::SIGSTOP);
-            libc::_exit(0);
-        }
-        let mut status = 0;
-        libc::waitpid(child, &mut status, 0);
-        for count in 0.. {
-            if libc::ptrace(libc::PTRACE_SINGLESTEP, child, 0, 0) != 0 {
-                return None;
-            }
-            libc::waitpid(child, &mut status, 0);
-            if !libc::WIFSTOPPED(status) {
-                return None;
-            }
-            if libc::WSTOPSIG(status) == libc::SIGSTOP {
-                libc::kill(child, libc::SIGKILL);
-                libc::waitpid(child, &mut status, 0);
-                return Some(count);
-            }
-        }
-    }
-    None
+    best.min().expect("five runs").as_secs_f64() * 1e9 / f64::from(rounds)
 }
 
 fn instructions(choose: &mut dyn FnMut()) -> String {
-    choose(); // so that the linker's work is done
-    match (steps(choose), steps(&mut || ())) {
-        (Some(with), Some(without)) => (with - without).to_string(),
-        _ => "no ptrace".to_owned(),
-    }
-}
-
-/// No two times alike.
-fn scattered(i: usize) -> u64 {
-    (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    steps::instructions(choose).map_or("no ptrace".to_owned(), |count| count.to_string())
 }
 
 fn picks() {
@@ -100,46 +64,59 @@ fn picks() {
         println!(
             "{count:>6} {:>14} {:>8.1}  {:>14} {:>8.1}",
             instructions(&mut hvs),
-            nanoseconds(hvs),
+            nanoseconds(ROUNDS, hvs),
             instructions(&mut stock),
-            nanoseconds(&mut stock),
+            nanoseconds(ROUNDS, &mut stock),
         );
     }
 }
 
-/// One turn ends and the next starts: VMs of 4 vCPUs that all spin and may run everywhere, four on
-/// each pCPU.
+/// One turn ends and the next starts. `tests/instructions.rs` has the most that it may cost.
 fn turns() {
-    println!("\n{:>6} {:>6} {:>14} {:>8}", "VMs", "pCPUs", "instructions", "ns");
-    for count in [4, 16] {
-        let everywhere: CpuSet = (0..count).collect();
-        let mut vcpus: Vec<gang::Vcpu> = (0..4 * count)
-            .map(|i| gang::Vcpu {
-                got: scattered(i) >> 40,
-                allowed: Some(&everywhere),
-                wants: 1,
-                ..gang::Vcpu::new((i % count) as u32, 1024)
-            })
-            .collect();
-        let start: Vec<gang::Vm> =
-            (0..count as u32).map(|i| gang::Vm { high: 1, ..gang::Vm::new(4 * i, 4) }).collect();
-        let (mut vms, mut cpus, mut turn) = (start.clone(), vec![Cpu::default(); count], 0);
-        let mut one = || {
-            vms.copy_from_slice(&start);
-            let mut host =
-                Host { vms: &mut vms, vcpus: &mut vcpus, cpus: &mut cpus, turn: &mut turn };
-            host.account(12_000_000);
-            black_box(host.turn_starts());
-        };
-        println!(
-            "{count:>6} {count:>6} {:>14} {:>8.1}",
-            instructions(&mut one),
-            nanoseconds(&mut one)
-        );
+    println!("\nVMs of 8 vCPUs that all spin, on as many pCPUs");
+    println!("{:>6} {:>8} {:>8} {:>14} {:>10}", "VMs", "vCPUs", "cache", "instructions", "us");
+    for count in [16, 64, 256] {
+        let set = everywhere(count);
+        for layout in LAYOUTS {
+            for known in [false, true] {
+                let mut load = Load::new(count, layout, known, &set);
+                let mut one = || {
+                    black_box(load.one());
+                };
+                println!(
+                    "{count:>6} {:>8} {:>8} {:>14} {:>10.1}",
+                    format!("{layout:?}"),
+                    if known { "known" } else { "unknown" },
+                    instructions(&mut one),
+                    nanoseconds(ROUNDS / 1000, one) / 1000.0
+                );
+            }
+        }
     }
+}
+
+/// A hole, with as many who may fill it as are looked at.
+fn fills() {
+    let all: Vec<Filler> = (0..FILLERS_MAX)
+        .map(|i| Filler {
+            owed: scattered(i) as i64,
+            lock: (i % 3 == 0).into(),
+            ..Filler::default()
+        })
+        .collect();
+    let mut one = || {
+        black_box(fill(black_box(&all)));
+    };
+    println!("\n{:>6} {:>14} {:>8}", "parked", "instructions", "ns");
+    println!(
+        "{FILLERS_MAX:>6} {:>14} {:>8.1}",
+        instructions(&mut one),
+        nanoseconds(ROUNDS, &mut one)
+    );
 }
 
 fn main() {
     picks();
     turns();
+    fills();
 }

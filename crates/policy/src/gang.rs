@@ -6,7 +6,7 @@
 //! are Ousterhout's (ICDCS 1982); what is owed, the group of the others and fills are ours.
 //!
 //! ```
-//! use unspin_policy::gang::{Cpu, Host, Owner, Vcpu, Vm};
+//! use unspin_policy::gang::{fill, Cpu, Filler, Host, Owner, Vcpu, Vm};
 //!
 //! // Two VMs with two vCPUs each, on the same two pCPUs. The vCPUs of the first spin.
 //! let mut vms = [Vm { high: 1, ..Vm::new(0, 2) }, Vm::new(2, 2)];
@@ -20,8 +20,10 @@
 //! assert!(host.turn_starts());
 //! assert_eq!([0, 1].map(|cpu| host.cpus[cpu].owner()), [Owner::Vm(0); 2]);
 //! assert!(host.may_run(0, 1) && !host.may_run(1, 1));
-//! host.vcpus[3].parked = 1; // kept from running
-//! assert_eq!(host.fill(1), Some(3)); // and let in, as the owner sleeps there
+//! assert_eq!(host.vcpus[1].target(), Some(1)); // a pCPU for itself
+//! assert_eq!(host.vcpus[3].target(), None); // kept from running
+//! let parked = [Filler { owed: host.vms[1].owed, vcpu: 3, ..Filler::default() }];
+//! assert_eq!(fill(&parked), Some(0)); // and let in, as the owner sleeps there
 //! assert_eq!((host.vms[0].owed, host.vms[1].owed), (4_000_000, -4_000_000));
 //! ```
 
@@ -33,6 +35,18 @@ pub const CPUS_MAX: usize = 1024;
 pub const WEIGHT_MAX: u32 = 1 << 20;
 /// Longer times count as this.
 pub const TIME_MAX: u64 = 1 << 40;
+/// Nobody is owed, or owes, more turns than these: the clamp of [`Host::account`].
+pub const CLAMP_TURNS: u64 = 2;
+/// Length of the first turn.
+pub const FIRST_TURN_US: u64 = 1000;
+/// Nobody is kept from running for longer.
+pub const PARK_MAX_MS: u64 = 200;
+/// A turn that has not ended by then: turns are broken.
+pub const STALL_MS: u64 = 500;
+/// Who has run for more PLE windows than these did not just spin.
+pub const SPUN_WINDOWS: u64 = 2;
+/// [`fill`] looks at so many candidates.
+pub const FILLERS_MAX: usize = 16;
 
 const NONE: u32 = u32::MAX;
 const LOW: u32 = u32::MAX - 1;
@@ -75,10 +89,14 @@ pub struct Vm {
     /// 1: its vCPUs spin, and should run together. Changes between [`Host::account`] and
     /// [`Host::turn_starts`].
     pub high: u8,
+    /// 1: but there is no pCPU for each of them, so it counts as LOW. Set by [`Host::turn_starts`].
+    pub unplaced: u8,
     /// 0.
-    pub reserved: [u8; 3],
+    pub reserved: [u8; 2],
     /// How many of its vCPUs want to run; set by [`Host::account`].
     pub wanting: u32,
+    /// Scratch.
+    pub waited: u32,
 }
 
 impl Vm {
@@ -86,11 +104,16 @@ impl Vm {
     pub fn new(first: u32, count: u32) -> Vm {
         Vm { first, count, ..Vm::default() }
     }
+
+    /// Whether its vCPUs run together, in turns of its own.
+    pub fn is_high(&self) -> bool {
+        self.high != 0 && self.unplaced == 0
+    }
 }
 
 /// One vCPU.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vcpu<'a> {
     /// CPU time in the turn that ends, in the caller's unit of time.
     pub got: u64,
@@ -100,22 +123,44 @@ pub struct Vcpu<'a> {
     pub weight: u32,
     /// Index of the pCPU it runs on, or waits for. It has no part on any that is not there.
     pub cpu: u32,
-    /// 1: runs, waits for a pCPU, or is kept from running.
+    /// As C has it; see [`Vcpu::target`].
+    pub target: u32,
+    /// 1: runs, waits for a pCPU, or is kept from running by a turn.
     pub wants: u8,
-    /// 1: is kept from running, and may be let in to fill.
-    pub parked: u8,
-    /// 1: waits for a lock of its guest.
-    pub lock: u8,
+    /// 1: but its pCPU idled or had a filler though it might run, and the scheduler has not chosen it
+    /// since.
+    pub held_back: u8,
     /// Scratch.
     pub placed: u8,
     /// 0.
-    pub reserved: [u8; 4],
+    pub reserved: [u8; 1],
+}
+
+impl Default for Vcpu<'_> {
+    fn default() -> Self {
+        Vcpu {
+            got: 0,
+            allowed: None,
+            weight: 0,
+            cpu: 0,
+            target: NONE,
+            wants: 0,
+            held_back: 0,
+            placed: 0,
+            reserved: [0],
+        }
+    }
 }
 
 impl Vcpu<'_> {
     /// A vCPU that sleeps, and runs nowhere else.
     pub fn new(cpu: u32, weight: u32) -> Self {
         Vcpu { cpu, weight, ..Vcpu::default() }
+    }
+
+    /// The pCPU it should run on in the turn that [`Host::turn_starts`] began.
+    pub fn target(&self) -> Option<usize> {
+        (self.target != NONE).then_some(self.target as usize)
     }
 }
 
@@ -130,7 +175,8 @@ pub enum Owner {
     Low,
 }
 
-/// One pCPU.
+/// One pCPU, that may be used. [`Cpu::core`], [`Cpu::cache`] and [`Cpu::node`] are the index of the first
+/// pCPU of the same core, last-level cache and node; 0 for all where nothing is known.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cpu {
@@ -141,13 +187,38 @@ pub struct Cpu {
     pub group_weight: u64,
     /// As C has it; see [`Cpu::owner`].
     pub owner: u32,
+    /// The vCPU it is owned for, or `u32::MAX`.
+    pub vcpu: u32,
     /// The last turn in which the group owned it. 0 at first, then kept by [`Host::turn_starts`].
     pub low_last_turn: u32,
+    pub core: u32,
+    pub cache: u32,
+    pub node: u32,
+    /// 0: nobody owns it, or is sent there.
+    pub usable: u8,
+    /// 0.
+    pub reserved: [u8; 3],
+    /// Scratch.
+    pub scratch: [u32; 7],
 }
 
 impl Default for Cpu {
     fn default() -> Self {
-        Cpu { time: 0, weight: 0, group_time: 0, group_weight: 0, owner: NONE, low_last_turn: 0 }
+        Cpu {
+            time: 0,
+            weight: 0,
+            group_time: 0,
+            group_weight: 0,
+            owner: NONE,
+            vcpu: NONE,
+            low_last_turn: 0,
+            core: 0,
+            cache: 0,
+            node: 0,
+            usable: 1,
+            reserved: [0; 3],
+            scratch: [0; 7],
+        }
     }
 }
 
@@ -168,10 +239,16 @@ pub struct RawHost<'a> {
     pub vms: *mut Vm,
     pub vcpus: *mut Vcpu<'a>,
     pub cpus: *mut Cpu,
+    /// Scratch of as many entries as there are VMs, for [`Host::turn_starts`].
+    pub order: *mut u32,
+    /// Scratch of a bit per pCPU, likewise.
+    pub free: *mut u64,
     pub vm_count: u32,
     pub vcpu_count: u32,
     pub cpu_count: u32,
     pub turn: u32,
+    pub free_count: u32,
+    pub whole_count: u32,
 }
 
 /// All VMs, vCPUs and pCPUs that take part: at most [`CPUS_MAX`] pCPUs, and no vCPU in two VMs.
@@ -196,10 +273,14 @@ impl<'a> Host<'_, 'a> {
             vms: self.vms.as_ptr().cast_mut(),
             vcpus: self.vcpus.as_ptr().cast_mut(),
             cpus: self.cpus.as_ptr().cast_mut(),
+            order: std::ptr::null_mut(),
+            free: std::ptr::null_mut(),
             vm_count: count(self.vms),
             vcpu_count: count(self.vcpus),
             cpu_count: count(self.cpus),
             turn: *self.turn,
+            free_count: 0,
+            whole_count: 0,
         }
     }
 
@@ -214,8 +295,7 @@ impl<'a> Host<'_, 'a> {
     }
 
     /// A turn has ended: what VMs are owed follows from what their vCPUs got, from who was HIGH in
-    /// it and from who owned the pCPUs. Nobody is owed, or
-    /// owes, more than `clamp` for each vCPU that wants to run. It is at least the length of a
+    /// it and from who owned the pCPUs. Nobody is owed, or owes, more than `clamp` for each vCPU that wants to run. It is at least the length of a
     /// turn where shares are to be by weight.
     pub fn account(&mut self, clamp: u64) {
         let mut raw = self.raw_mut();
@@ -224,11 +304,14 @@ impl<'a> Host<'_, 'a> {
         unsafe { sys::gang_account(&mut raw, clamp) };
     }
 
-    /// A turn starts: sets the owner of each pCPU. False where none has one: no VM is HIGH, or
-    /// nobody has a rival.
+    /// A turn starts: sets the owner of each pCPU, the target of each vCPU, and which VMs are unplaced.
+    /// False where no pCPU has an owner: no VM is HIGH, or nobody has a rival.
     pub fn turn_starts(&mut self) -> bool {
-        let mut raw = self.raw_mut();
-        // SAFETY: as above.
+        let mut order = vec![0; self.vms.len()];
+        let mut free = vec![0; self.cpus.len().div_ceil(64)];
+        let mut raw =
+            RawHost { order: order.as_mut_ptr(), free: free.as_mut_ptr(), ..self.raw_mut() };
+        // SAFETY: as above; scratch has an entry per VM and a bit per pCPU.
         let any = unsafe { sys::gang_turn(&mut raw) != 0 };
         *self.turn = raw.turn;
         any
@@ -240,21 +323,36 @@ impl<'a> Host<'_, 'a> {
         // SAFETY: as above; nothing is written.
         unsafe { sys::gang_may_run(&self.raw(), index(vm), index(cpu)) != 0 }
     }
+}
 
-    /// The pCPU's owner has nothing to run there: index of the vCPU that may fill it.
-    pub fn fill(&self, cpu: usize) -> Option<usize> {
-        let cpu = u32::try_from(cpu).unwrap_or(u32::MAX);
-        // SAFETY: as above; nothing is written.
-        let index = unsafe { sys::gang_fill(&self.raw(), cpu) };
-        (index != NONE).then_some(index as usize)
-    }
+/// A vCPU that is parked on a pCPU, and may be let in to fill.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filler {
+    /// To its VM.
+    pub owed: i64,
+    /// The caller's own number.
+    pub vcpu: u32,
+    /// 1: waits for a lock of its guest.
+    pub lock: u8,
+    /// 0.
+    pub reserved: [u8; 3],
+}
+
+/// A pCPU's owner has nothing to run there: index of who may fill it, of those that are parked there.
+/// Nobody after the first [`FILLERS_MAX`] is looked at.
+pub fn fill(candidates: &[Filler]) -> Option<usize> {
+    // SAFETY: as many candidates as it counts are there to read.
+    let index = unsafe { sys::gang_fill(candidates.as_ptr(), count(candidates)) };
+    (index != NONE).then_some(index as usize)
 }
 
 const _: () = {
     assert!(std::mem::size_of::<Vm>() == 32);
     assert!(std::mem::size_of::<Vcpu>() == 32);
-    assert!(std::mem::size_of::<Cpu>() == 40);
-    assert!(std::mem::size_of::<RawHost>() == 40);
+    assert!(std::mem::size_of::<Cpu>() == 88);
+    assert!(std::mem::size_of::<RawHost>() == 64);
+    assert!(std::mem::size_of::<Filler>() == 16);
 };
 
 /// What tasks of the host use of a pCPU: one that they use much of has no turns.

@@ -62,7 +62,7 @@ extern "C" {
     pub fn gang_account(host: *mut gang::RawHost, clamp: u64);
     pub fn gang_turn(host: *mut gang::RawHost) -> u8;
     pub fn gang_may_run(host: *const gang::RawHost, vm: u32, cpu: u32) -> u8;
-    pub fn gang_fill(host: *const gang::RawHost, cpu: u32) -> u32;
+    pub fn gang_fill(candidates: *const gang::Filler, count: u32) -> u32;
     pub fn gang_use_begin(of: *mut gang::Use, turn: u64);
     pub fn gang_use(of: *mut gang::Use, of_host: i64, turn: u64) -> u8;
 

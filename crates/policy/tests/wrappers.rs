@@ -129,7 +129,7 @@ fn credit_parameter_errors_name_the_field() {
 
 #[test]
 fn gang_says_what_the_c_says() {
-    use unspin_policy::gang::{Cpu, CpuSet, Host, Owner, Vcpu, Vm};
+    use unspin_policy::gang::{fill, Cpu, CpuSet, Filler, Host, Owner, Vcpu, Vm};
     let everywhere: CpuSet = (0..130).collect();
     assert!(everywhere.has(129) && !everywhere.has(130) && !everywhere.has(usize::MAX));
     // One that spins with both vCPUs on pCPU 0, and one that does not on pCPU 129.
@@ -137,17 +137,21 @@ fn gang_says_what_the_c_says() {
     let mut vcpus =
         [0, 0, 129].map(|cpu| Vcpu { wants: 1, allowed: Some(&everywhere), ..Vcpu::new(cpu, 1) });
     let (mut cpus, mut turn) = ([Cpu::default(); 130], u32::MAX);
+    cpus[1].usable = 0;
     assert_eq!(cpus[0].owner(), Owner::Nobody);
     let mut host = Host { vms: &mut vms, vcpus: &mut vcpus, cpus: &mut cpus, turn: &mut turn };
     host.account(1);
     assert!(host.turn_starts());
     let owners = [0, 1, 2, 129].map(|cpu| host.cpus[cpu].owner());
-    assert_eq!(owners, [Owner::Vm(0), Owner::Vm(0), Owner::Nobody, Owner::Low]);
+    assert_eq!(owners, [Owner::Vm(0), Owner::Nobody, Owner::Vm(0), Owner::Low]);
+    assert_eq!([0, 1, 2].map(|v| host.vcpus[v].target()), [Some(0), Some(2), Some(129)]);
+    assert!(host.vms[0].is_high() && !host.vms[1].is_high());
     assert_eq!((host.vms[0].last_turn, host.cpus[129].low_last_turn, *host.turn), (1, 1, 1));
-    assert!(host.may_run(0, 1) && !host.may_run(1, 1) && host.may_run(1, 129));
+    assert!(host.may_run(0, 2) && !host.may_run(1, 2) && host.may_run(1, 129));
     assert!(host.may_run(0, usize::MAX) && host.may_run(usize::MAX, 0));
-    host.vcpus[2].parked = 1;
-    assert_eq!([0, 129, usize::MAX].map(|cpu| host.fill(cpu)), [None, Some(2), None]);
+    let parked = |owed, lock| Filler { owed, lock, ..Filler::default() };
+    assert_eq!(fill(&[parked(5, 1), parked(1, 0), parked(2, 0)]), Some(2));
+    assert_eq!(fill(&[parked(5, 1)]), None);
     host.vms[0].high = 0;
     assert!(!host.turn_starts());
     assert_eq!(*host.turn, 1);
@@ -155,13 +159,26 @@ fn gang_says_what_the_c_says() {
 
 #[test]
 fn gang_has_the_headers_numbers() {
-    use unspin_policy::gang::{TIME_MAX, WEIGHT_MAX};
+    use unspin_policy::gang::{
+        CLAMP_TURNS, FILLERS_MAX, FIRST_TURN_US, PARK_MAX_MS, SPUN_WINDOWS, STALL_MS, TIME_MAX,
+        WEIGHT_MAX,
+    };
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../policy/gang.h");
     let header = std::fs::read_to_string(path).unwrap();
     let defines = |line: String| header.lines().any(|l| l.starts_with(&line));
     let (weight, time) = (WEIGHT_MAX.trailing_zeros(), TIME_MAX.trailing_zeros());
     assert!(defines(format!("#define GANG_WEIGHT_MAX (1u << {weight})")));
     assert!(defines(format!("#define GANG_TIME_MAX ((pol_u64)1 << {time})")));
+    for (name, number) in [
+        ("CLAMP_TURNS", CLAMP_TURNS),
+        ("FIRST_TURN_US", FIRST_TURN_US),
+        ("PARK_MAX_MS", PARK_MAX_MS),
+        ("STALL_MS", STALL_MS),
+        ("SPUN_WINDOWS", SPUN_WINDOWS),
+        ("FILLERS_MAX", FILLERS_MAX as u64),
+    ] {
+        assert!(defines(format!("#define GANG_{name} {number}u")), "{name}");
+    }
 }
 
 #[test]

@@ -10,6 +10,9 @@ struct {
 	struct gang_vm vms[VMS];
 	struct gang_vcpu vcpus[VCPUS];
 	struct gang_cpu cpus[CPUS];
+	pol_u32 order[VMS];
+	pol_u64 free[GANG_WORDS(CPUS)];
+	struct gang_filler candidates[GANG_FILLERS_MAX];
 	pol_u64 clamp;
 	pol_u32 turn;
 	pol_u32 vm, cpu, filler;
@@ -20,7 +23,7 @@ struct {
 } io;
 
 /* The verifier follows pointers in memory on the stack only. */
-#define HOST { io.vms, io.vcpus, io.cpus, VMS, VCPUS, CPUS, io.turn }
+#define HOST { io.vms, io.vcpus, io.cpus, io.order, io.free, VMS, VCPUS, CPUS, io.turn, 0, 0 }
 
 PROGRAM(account)
 {
@@ -52,9 +55,7 @@ PROGRAM(may_run)
 
 PROGRAM(fill)
 {
-	struct gang_host host = HOST;
-
-	io.filler = gang_fill(&host, io.cpu);
+	io.filler = gang_fill(io.candidates, GANG_FILLERS_MAX);
 	return 0;
 }
 

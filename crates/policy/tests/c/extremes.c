@@ -171,16 +171,30 @@ static void gang_note(const struct gang_host *host)
 	for (i = 0; i < host->vm_count; i++) {
 		note((pol_u32)(host->vms[i].owed & 0xffffffff));
 		note(host->vms[i].last_turn);
+		note(host->vms[i].unplaced);
 	}
+	for (i = 0; i < host->vcpu_count; i++)
+		note(host->vcpus[i].target);
 	for (i = 0; i < host->cpu_count; i++) {
 		note(host->cpus[i].owner);
-		note(gang_fill(host, i));
+		note(host->cpus[i].vcpu);
 		note(gang_may_run(host, i, i));
 	}
-	note(gang_fill(host, GANG_NONE));
 	note(gang_may_run(host, GANG_NONE, 0));
 	note(gang_may_run(host, 0, GANG_NONE));
 	note(host->turn);
+}
+
+static void gang_cpus_at(struct gang_cpu *cpus, pol_u32 a, pol_u32 b)
+{
+	pol_u32 i;
+
+	for (i = 0; i < 4; i++) {
+		cpus[i].core = a % 3 ? i / 2 * 2 : border32[(b % 8 + i) % 8];
+		cpus[i].cache = b % 3 ? i / 2 * 2 : border32[(a % 8 + i) % 8];
+		cpus[i].node = a % 2 ? 0 : border32[i];
+		cpus[i].usable = (pol_u8)((b % 5 + i) % 5 * 63);
+	}
 }
 
 static void gang_at(pol_u32 a, pol_u32 b, pol_u32 c, pol_u32 count)
@@ -189,7 +203,9 @@ static void gang_at(pol_u32 a, pol_u32 b, pol_u32 c, pol_u32 count)
 	struct gang_vm vms[4] = { { 0 } };
 	struct gang_vcpu vcpus[8] = { { 0 } };
 	struct gang_cpu cpus[4] = { { 0 } };
-	struct gang_host host = { vms, vcpus, cpus, count % 5, count, b % 5, a };
+	pol_u32 order[4];
+	pol_u64 free[1];
+	struct gang_host host = { vms, vcpus, cpus, order, free, count % 5, count, b % 5, a, b, c };
 	pol_u32 i;
 
 	for (i = 0; i < COUNT(vms); i++) {
@@ -208,14 +224,27 @@ static void gang_at(pol_u32 a, pol_u32 b, pol_u32 c, pol_u32 count)
 		vcpus[i].weight = border32[(b % 5 + i) % 8];
 		vcpus[i].cpu = i % 6 == 5 ? border32[i] : i % 4;
 		vcpus[i].wants = (pol_u8)((c % 4 + i) % 4 * 85);
-		vcpus[i].parked = (pol_u8)(i % 3 * 127);
+		vcpus[i].held_back = (pol_u8)((b % 4 + i) % 4 == 0 ? 255 : 0);
 	}
+	gang_cpus_at(cpus, a, b);
 	note(gang_turn(&host));
 	for (i = 0; i < 4; i++) {
 		gang_account(&host, border64[(c % 6 + i) % COUNT(border64)]);
 		note(gang_turn(&host));
 		gang_note(&host);
 	}
+}
+
+static void gang_fill_at(pol_u32 a, pol_u32 count)
+{
+	struct gang_filler candidates[GANG_FILLERS_MAX + 1] = { { 0 } };
+	pol_u32 i;
+
+	for (i = 0; i < COUNT(candidates); i++) {
+		candidates[i].owed = (gang_s64)(border64[(a % 11 + i) % COUNT(border64)] / 2);
+		candidates[i].lock = (pol_u8)((a % 3 + i) % 3 * 127);
+	}
+	note(gang_fill(candidates, count));
 }
 
 static void gang_use_at(pol_u64 a, pol_u64 b, pol_u64 c)
@@ -237,6 +266,9 @@ static void gang(void)
 		for (j = 0; j < COUNT(border64); j++)
 			for (k = 0; k < COUNT(border64); k++)
 				gang_use_at(border64[i], border64[j], border64[k]);
+	for (i = 0; i < COUNT(border32); i++)
+		for (count = 0; count <= GANG_FILLERS_MAX + 1; count++)
+			gang_fill_at(border32[i], count);
 
 	for (i = 0; i < COUNT(border32); i++)
 		for (j = 0; j < COUNT(border32); j++)

@@ -4,7 +4,9 @@
 
 use super::{any_u32, any_u64, property, Api};
 use proptest::prelude::*;
-use unspin_policy::gang::{Cpu, CpuSet, RawHost, Vcpu, Vm, TIME_MAX, WEIGHT_MAX};
+use unspin_policy::gang::{
+    Cpu, CpuSet, Filler, RawHost, Vcpu, Vm, FILLERS_MAX, TIME_MAX, WEIGHT_MAX,
+};
 
 pub const NONE: u32 = u32::MAX;
 pub const LOW: u32 = u32::MAX - 1;
@@ -15,6 +17,8 @@ pub struct Host<'a> {
     pub vms: Vec<Vm>,
     pub vcpus: Vec<Vcpu<'a>>,
     pub cpus: Vec<Cpu>,
+    pub order: Vec<u32>,
+    pub free: Vec<u64>,
     pub turn: u32,
 }
 
@@ -27,6 +31,7 @@ impl<'a> Host<'a> {
             host.vms.push(Vm { first, count, ..*vm });
             host.vcpus.extend(vcpus);
         }
+        (host.order, host.free) = (vec![!0; vms.len()], vec![!0; cpus.div_ceil(64)]);
         host
     }
 
@@ -35,10 +40,14 @@ impl<'a> Host<'a> {
             vms: self.vms.as_mut_ptr(),
             vcpus: self.vcpus.as_mut_ptr(),
             cpus: self.cpus.as_mut_ptr(),
+            order: self.order.as_mut_ptr(),
+            free: self.free.as_mut_ptr(),
             vm_count: self.vms.len() as u32,
             vcpu_count: self.vcpus.len() as u32,
             cpu_count: self.cpus.len() as u32,
             turn: self.turn,
+            free_count: !0,
+            whole_count: !0,
         }
     }
 
@@ -58,8 +67,16 @@ impl<'a> Host<'a> {
         unsafe { (api.gang_may_run)(&self.raw(), vm, cpu) != 0 }
     }
 
-    pub fn fill(&mut self, api: &Api, cpu: u32) -> u32 {
-        unsafe { (api.gang_fill)(&self.raw(), cpu) }
+    /// Which of these vCPUs, given with their VMs, fills a hole.
+    pub fn fill(&self, api: &Api, parked: &[(usize, usize)]) -> Option<usize> {
+        let candidate = |&(vm, v): &(usize, usize)| Filler {
+            owed: self.vms[vm].owed,
+            vcpu: v as u32,
+            ..Filler::default()
+        };
+        let all: Vec<Filler> = parked.iter().map(candidate).collect();
+        let index = unsafe { (api.gang_fill)(all.as_ptr(), all.len() as u32) };
+        (index != NONE).then(|| all[index as usize].vcpu as usize)
     }
 
     /// A VM's vCPUs, as indexes.
@@ -70,11 +87,14 @@ impl<'a> Host<'a> {
 
     /// Those of them that want to run and are there.
     pub fn wanting(&self, vm: usize) -> Vec<usize> {
-        let wants = |v: &usize| self.vcpus[*v].wants != 0 && self.is_there(*v);
+        let wants = |v: &usize| {
+            let vcpu = &self.vcpus[*v];
+            vcpu.wants != 0 && vcpu.held_back == 0 && self.is_there(*v)
+        };
         self.of(vm).filter(wants).collect()
     }
 
-    fn is_there(&self, vcpu: usize) -> bool {
+    pub fn is_there(&self, vcpu: usize) -> bool {
         (self.vcpus[vcpu].cpu as usize) < self.cpus.len()
     }
 
@@ -123,18 +143,16 @@ pub fn gang_worked_example(api: &Api) {
 fn hosts() -> impl Strategy<Value = Host<'static>> {
     let got = prop_oneof![Just(0), 0..1000u64, any_u64()];
     let weight = prop_oneof![1..10u32, any_u32()];
-    let vcpu = (got, weight, 0..5u32, 0..3u8, 0..3u8, 0..3u8).prop_map(
-        |(got, weight, cpu, wants, parked, lock)| Vcpu {
-            got,
-            wants,
-            parked,
-            lock,
-            ..Vcpu::new(cpu, weight)
-        },
-    );
+    let held = (0..6u8).prop_map(|n| u8::from(n == 0) * 3);
+    let vcpu =
+        (got, weight, 0..5u32, 0..3u8, held).prop_map(|(got, weight, cpu, wants, held_back)| {
+            Vcpu { got, wants, held_back, ..Vcpu::new(cpu, weight) }
+        });
     let owed = prop_oneof![-3..3i64, -(1i64 << 40)..1 << 40];
-    let vm = (owed, 0..2u8, prop::collection::vec(vcpu, 0..7))
-        .prop_map(|(owed, high, vcpus)| (Vm { owed, high, ..Vm::default() }, vcpus));
+    let high = prop::sample::select(vec![(0, 0), (0, 1), (1, 0), (1, 0), (1, 1)]);
+    let vm = (owed, high, prop::collection::vec(vcpu, 0..7)).prop_map(
+        |(owed, (high, unplaced), vcpus)| (Vm { owed, high, unplaced, ..Vm::default() }, vcpus),
+    );
     (1..5usize, prop::collection::vec(vm, 0..6)).prop_map(|(cpus, vms)| Host::new(cpus, &vms))
 }
 
@@ -142,7 +160,7 @@ fn hosts() -> impl Strategy<Value = Host<'static>> {
 fn owed_after(before: &Host, clamp: u64, vm: usize) -> i128 {
     let takes_part = |v: &usize| {
         let vcpu = &before.vcpus[*v];
-        before.is_there(*v) && (vcpu.wants != 0 || vcpu.got > 0)
+        before.is_there(*v) && vcpu.held_back == 0 && (vcpu.wants != 0 || vcpu.got > 0)
     };
     let got = |v: usize| i128::from(before.vcpus[v].got.min(TIME_MAX));
     let weight = |v: usize| i128::from(before.vcpus[v].weight.clamp(1, WEIGHT_MAX));
@@ -150,7 +168,7 @@ fn owed_after(before: &Host, clamp: u64, vm: usize) -> i128 {
         let time: i128 = all.iter().map(|&o| got(o)).sum();
         time * weight(v) / all.iter().map(|&o| weight(o)).sum::<i128>()
     };
-    let is_low = |i: &usize| before.vms[*i].high == 0;
+    let is_low = |i: &usize| !before.vms[*i].is_high();
     let group: Vec<usize> =
         (0..before.vms.len()).filter(is_low).flat_map(|i| before.of(i)).collect();
     let mut owed = i128::from(before.vms[vm].owed);
@@ -174,7 +192,8 @@ fn owed_after(before: &Host, clamp: u64, vm: usize) -> i128 {
     }
 }
 
-/// Parts by weight for each pCPU, the group as one, the clamp, and half for who sleeps.
+/// Parts by weight for each pCPU, the group as one, what they got for those held back, the clamp, and
+/// half for who sleeps.
 pub fn gang_accounts_by_weight(api: &Api) {
     let clamp = prop_oneof![any_u64(), (55..64u32).prop_map(|bit| 1 << bit)];
     property(1500, (hosts(), clamp, any::<u64>()), |(mut before, clamp, owners)| {
@@ -225,7 +244,7 @@ pub fn gang_keeps_rivals_off(api: &Api) {
         }
         for (cpu, owner) in host.owners().into_iter().enumerate() {
             for vm in 0..vms {
-                let is_high = host.vms[vm as usize].high != 0;
+                let is_high = host.vms[vm as usize].is_high();
                 let rival = owner != NONE && owner != if is_high { vm } else { LOW };
                 assert_eq!(host.may_run(api, vm, cpu as u32), !rival);
             }
@@ -237,26 +256,21 @@ pub fn gang_keeps_rivals_off(api: &Api) {
     });
 }
 
-/// A hole goes to the most owed VM that can use it; of equals, to the first vCPU of the first.
+/// A hole goes to the most owed VM that can use it; of equals, to the first. Nobody looks further than
+/// the bound says.
 pub fn gang_fills_holes(api: &Api) {
-    property(1500, hosts(), |mut host| {
-        for cpu in 0..host.cpus.len() as u32 {
-            let fills = |v: &usize| {
-                let vcpu = &host.vcpus[*v];
-                vcpu.cpu == cpu && vcpu.parked != 0 && vcpu.lock == 0
-            };
-            let all: Vec<(i64, usize)> = (0..host.vms.len())
-                .flat_map(|i| host.of(i).filter(fills).map(move |v| (i, v)))
-                .map(|(i, v)| (host.vms[i].owed, v))
-                .collect();
-            let most = all.iter().map(|of| of.0).max();
-            let first = all.iter().find(|of| Some(of.0) == most).map_or(NONE, |of| of.1 as u32);
-            assert_eq!(host.fill(api, cpu), first);
-        }
-        let beyond = host.cpus.len() as u32;
-        for cpu in [beyond, 4, NONE] {
-            assert_eq!(host.fill(api, cpu), NONE, "no such pCPU");
-        }
+    let candidate = (-3..3i64, any::<u32>(), (0..3u8).prop_map(|n| u8::from(n == 0) * 7));
+    property(1500, prop::collection::vec(candidate, 0..40), |all| {
+        let all: Vec<Filler> = all
+            .into_iter()
+            .map(|(owed, vcpu, lock)| Filler { owed, vcpu, lock, ..Filler::default() })
+            .collect();
+        let can: Vec<usize> =
+            (0..all.len().min(FILLERS_MAX)).filter(|&i| all[i].lock == 0).collect();
+        let most = can.iter().map(|&i| all[i].owed).max();
+        let first = can.into_iter().find(|&i| Some(all[i].owed) == most);
+        let index = unsafe { (api.gang_fill)(all.as_ptr(), all.len() as u32) };
+        assert_eq!(index, first.map_or(NONE, |i| i as u32));
     });
 }
 
@@ -266,6 +280,7 @@ pub fn gang_needs_rivals(api: &Api) {
         let mut seen = false;
         for i in 0..host.vms.len() {
             let sleeps = if alone { seen } else { host.vms[i].high != 0 };
+            host.vms[i].unplaced = 0;
             seen |= !host.wanting(i).is_empty();
             for v in host.of(i).filter(|_| sleeps) {
                 host.vcpus[v].wants = 0;
@@ -279,7 +294,10 @@ pub fn gang_needs_rivals(api: &Api) {
         let vms = host.vms.clone();
         assert!(!host.turn(api));
         assert!(host.owners().iter().all(|&owner| owner == NONE));
-        assert_eq!((host.turn, host.vms), (turn, vms));
+        assert!(host.vcpus.iter().all(|vcpu| vcpu.target().is_none()));
+        let plain = |vm: &Vm| Vm { unplaced: 0, waited: 0, ..*vm };
+        assert_eq!(host.turn, turn);
+        assert!(host.vms.iter().zip(&vms).all(|(vm, was)| plain(vm) == plain(was)));
     });
 }
 
@@ -288,10 +306,13 @@ pub fn gang_is_bounded(api: &Api) {
     let everywhere: CpuSet = (0..1024).collect();
     let vm = (any_u64(), prop_oneof![0..9u32, any_u32()], any_u32(), any_u32(), 0..2u8, any_u32());
     let vcpu = (any_u64(), any_u32(), prop_oneof![0..9u32, any_u32()], any::<u16>());
+    let number = || prop_oneof![4 => 0..9u32, 1 => any_u32()];
+    let cpu = (number(), number(), number(), (0..4u8).prop_map(|n| n.min(1)));
     let vms = prop::collection::vec(vm, 9);
-    let vcpus = prop::collection::vec(vcpu, 9);
+    let vcpus = (prop::collection::vec(vcpu, 9), prop::collection::vec(cpu, 9));
     let counts = (0..9u32, 0..9u32, 0..9u32);
     property(3000, (vms, vcpus, counts, any_u64(), any_u32()), |(vms, vcpus, counts, clamp, n)| {
+        let (vcpus, cpus) = vcpus;
         let vms = vms.into_iter().map(|(owed, first, count, last_turn, high, wanting)| Vm {
             owed: owed as i64,
             last_turn,
@@ -303,14 +324,15 @@ pub fn gang_is_bounded(api: &Api) {
             got,
             allowed: (bits & 8 != 0).then_some(&everywhere),
             wants: (bits & 1) as u8,
-            parked: (bits >> 1 & 1) as u8,
-            lock: (bits >> 2 & 1) as u8,
+            held_back: (bits >> 1 & bits >> 2 & 1) as u8,
             ..Vcpu::new(cpu, weight)
         });
         let mut host = Host {
             vms: vms.collect(),
             vcpus: vcpus.collect(),
-            cpus: vec![Cpu { owner: 77, low_last_turn: !n, ..Cpu::default() }; 9],
+            cpus: cpus.into_iter().map(|cpu| some_cpu(cpu, !n)).collect(),
+            order: vec![77; 9],
+            free: vec![77; 2],
             turn: n,
         };
         let before = host.clone();
@@ -321,27 +343,36 @@ pub fn gang_is_bounded(api: &Api) {
             (api.gang_account)(&mut raw, clamp);
             (api.gang_turn)(&mut raw);
             (api.gang_may_run)(&raw, n, clamp as u32);
-            (api.gang_fill)(&raw, n);
         }
         check_bounded(&before, &host, counts);
     });
 }
 
+fn some_cpu((core, cache, node, usable): (u32, u32, u32, u8), low_last_turn: u32) -> Cpu {
+    Cpu { owner: 77, low_last_turn, core, cache, node, usable, ..Cpu::default() }
+}
+
 fn check_bounded(before: &Host, after: &Host, (vms, vcpus, cpus): (u32, u32, u32)) {
     for (i, (vm, was)) in after.vms.iter().zip(&before.vms).enumerate() {
-        let kept = Vm { owed: was.owed, last_turn: was.last_turn, wanting: was.wanting, ..*vm };
-        assert_eq!(kept, *was);
+        let Vm { owed, last_turn, wanting, unplaced, waited, .. } = *was;
+        assert_eq!(Vm { owed, last_turn, wanting, unplaced, waited, ..*vm }, *was);
         assert!(i < vms as usize || vm == was, "VM {i} of {vms}");
         let most = TIME_MAX * 64;
         assert!(i >= vms as usize || vm.owed.unsigned_abs() <= most, "{} owed", vm.owed);
     }
     for (i, (vcpu, was)) in after.vcpus.iter().zip(&before.vcpus).enumerate() {
-        assert_eq!(Vcpu { placed: was.placed, ..*vcpu }, *was);
+        assert_eq!(Vcpu { placed: was.placed, target: was.target, ..*vcpu }, *was);
         assert!(i < vcpus as usize || vcpu == was, "vCPU {i} of {vcpus}");
+        assert!(vcpu.target < cpus || vcpu.target == NONE, "target {}", vcpu.target);
     }
     for (i, (cpu, was)) in after.cpus.iter().zip(&before.cpus).enumerate() {
         let ours = i < cpus as usize;
         assert!(ours || cpu == was, "pCPU {i} of {cpus}");
         assert!(!ours || cpu.owner < vms || cpu.owner >= LOW, "owner {}", cpu.owner);
+        assert!(cpu.usable != 0 || !ours || cpu.owner == NONE, "nobody may own pCPU {i}");
+        let topology = |cpu: &Cpu| (cpu.core, cpu.cache, cpu.node, cpu.usable);
+        assert_eq!(topology(cpu), topology(was));
     }
+    assert!(after.order[vms as usize..].iter().all(|&entry| entry == 77));
+    assert!(after.free[(cpus as usize).div_ceil(64)..].iter().all(|&word| word == 77));
 }

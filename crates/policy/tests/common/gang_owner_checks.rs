@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who owns which pCPUs in a turn (policy/gang.h).
+//! Who owns which pCPUs in a turn, and where each vCPU should run (policy/gang.h).
 
 use super::gang_checks::{Host, LOW, NONE};
 use super::{property, Api};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use unspin_policy::gang::{CpuSet, Vcpu, Vm};
+use unspin_policy::gang::{Cpu, CpuSet, Vcpu, Vm};
 
-pub type Cpus = BTreeSet<usize>;
+type Cpus = BTreeSet<usize>;
 
 /// Where the vCPUs of a VM may run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,8 +26,8 @@ enum Freedom {
 struct VmPlan {
     vm: Vm,
     freedom: Freedom,
-    /// pCPU, wants, and where it may run.
-    vcpus: Vec<(u32, bool, u16)>,
+    /// pCPU, wants, is held back, and where it may run.
+    vcpus: Vec<(u32, bool, bool, u16)>,
 }
 
 /// A host whose vCPUs are on its last eight pCPUs, and one more that is not there.
@@ -37,6 +37,29 @@ struct Plan {
     vms: Vec<VmPlan>,
     turn: u32,
     low_ages: u32,
+    topology: Topology,
+    /// Bit n: the nth of every 16 pCPUs may not be used.
+    unusable: u16,
+}
+
+/// Threads per core, cores per cache and caches per node; or nothing is known.
+type Topology = Option<(usize, usize, usize)>;
+
+pub fn topologies() -> impl Strategy<Value = Topology> {
+    prop_oneof![
+        1 => Just(None),
+        4 => (1..3usize, 1..5usize, 1..3usize).prop_map(Some),
+    ]
+}
+
+pub fn set_topology(cpus: &mut [Cpu], topology: Topology) {
+    let Some((threads, cores, caches)) = topology else { return };
+    for (i, cpu) in cpus.iter_mut().enumerate() {
+        let first = |size: usize| (i / size * size) as u32;
+        cpu.core = first(threads);
+        cpu.cache = first(threads * cores);
+        cpu.node = first(threads * cores * caches);
+    }
 }
 
 impl Plan {
@@ -54,12 +77,12 @@ impl Plan {
         };
         let mut sets = Vec::new();
         for plan in &self.vms {
-            let first = plan.vcpus.first().map_or(0, |vcpu| vcpu.2);
+            let first = plan.vcpus.first().map_or(0, |vcpu| vcpu.3);
             sets.extend(plan.vcpus.iter().map(|vcpu| match plan.freedom {
                 Freedom::None => None,
                 Freedom::Alike => of_bits(first),
-                Freedom::NoneOrAll => (vcpu.2 & 1 == 1).then(|| (0..self.cpus).collect()),
-                Freedom::Any => of_bits(vcpu.2),
+                Freedom::NoneOrAll => (vcpu.3 & 1 == 1).then(|| (0..self.cpus).collect()),
+                Freedom::Any => of_bits(vcpu.3),
             }));
         }
         sets
@@ -71,8 +94,10 @@ impl Plan {
             .vms
             .iter()
             .map(|plan| {
-                let vcpus = plan.vcpus.iter().zip(&mut sets).map(|(&(cpu, wants, _), set)| Vcpu {
+                let vcpus = plan.vcpus.iter().zip(&mut sets);
+                let vcpus = vcpus.map(|(&(cpu, wants, held, _), set)| Vcpu {
                     wants: wants.into(),
+                    held_back: held.into(),
                     allowed: set.as_ref(),
                     ..Vcpu::new(self.from() as u32 + cpu, 1)
                 });
@@ -83,11 +108,14 @@ impl Plan {
         // After the last that can be counted comes the first; none is 0.
         let before = |turns| self.turn.checked_sub(turns).unwrap_or(u32::MAX - turns + self.turn);
         host.turn = self.turn;
+        set_topology(&mut host.cpus, self.topology);
         for (i, cpu) in host.cpus.iter_mut().enumerate() {
             cpu.low_last_turn = before((self.low_ages >> (i % 16)) & 3);
+            cpu.usable = u8::from(self.unusable >> (i % 16) & 1 == 0);
         }
         for i in 0..host.vms.len() {
             host.vms[i].last_turn = before(host.vms[i].last_turn);
+            host.vms[i].unplaced = (i % 2) as u8;
             host.vms[i].wanting = host.wanting(i).len() as u32;
         }
         host
@@ -97,7 +125,8 @@ impl Plan {
 fn plans() -> impl Strategy<Value = Plan> {
     let freedom =
         prop::sample::select(vec![Freedom::None, Freedom::Alike, Freedom::NoneOrAll, Freedom::Any]);
-    let vcpu = (0..9u32, (0..8u8).prop_map(|n| n > 0), any::<u16>());
+    let seldom = |of: u8| (0..of).prop_map(|n| n == 0);
+    let vcpu = (0..9u32, seldom(8).prop_map(|not| !not), seldom(12), any::<u16>());
     let owed = prop_oneof![-4..5i64, (-3..4i64).prop_map(|n| n << 38)];
     let vm = (owed, 0..4u32, (0..4u8).prop_map(|n| (n > 0).into()));
     let vm = vm.prop_map(|(owed, age, high)| Vm { owed, last_turn: age, high, ..Vm::default() });
@@ -105,22 +134,35 @@ fn plans() -> impl Strategy<Value = Plan> {
         .prop_map(|(vm, freedom, vcpus)| VmPlan { vm, freedom, vcpus });
     let cpus = prop_oneof![3 => 1..9usize, 1 => 62..71usize];
     let turn = prop_oneof![10..100u32, 0..5u32, (0..3u32).prop_map(|n| u32::MAX - n)];
-    (cpus, prop::collection::vec(plan, 0..7), turn, any::<u32>())
-        .prop_map(|(cpus, vms, turn, low_ages)| Plan { cpus, vms, turn, low_ages })
+    let unusable =
+        prop_oneof![2 => Just(0), 1 => (any::<u16>(), any::<u16>()).prop_map(|(a, b)| a & b)];
+    let vms = prop::collection::vec(plan, 0..7);
+    (cpus, vms, turn, any::<u32>(), topologies(), unusable).prop_map(
+        |(cpus, vms, turn, low_ages, topology, unusable)| Plan {
+            cpus,
+            vms,
+            turn,
+            low_ages,
+            topology,
+            unusable,
+        },
+    )
 }
 
-/// Where each vCPU of a VM that wants to run may do so.
-pub fn reaches(host: &Host, vm: usize) -> Vec<Cpus> {
-    let reach = |v: usize| {
-        let vcpu = &host.vcpus[v];
-        let allowed = |cpu: &usize| vcpu.allowed.is_some_and(|set| set.has(*cpu));
-        (0..host.cpus.len()).filter(|cpu| *cpu == vcpu.cpu as usize || allowed(cpu)).collect()
-    };
-    host.wanting(vm).into_iter().map(reach).collect()
+/// Where a vCPU may be sent.
+fn reach(host: &Host, v: usize) -> Cpus {
+    let vcpu = &host.vcpus[v];
+    let allowed = |cpu: &usize| vcpu.allowed.is_some_and(|set| set.has(*cpu));
+    let all = (0..host.cpus.len()).filter(|&cpu| host.cpus[cpu].usable != 0);
+    all.filter(|cpu| *cpu == vcpu.cpu as usize || allowed(cpu)).collect()
 }
 
-/// Where those vCPUs are.
-pub fn homes(host: &Host, vm: usize) -> Vec<usize> {
+fn reaches(host: &Host, vm: usize) -> Vec<Cpus> {
+    host.wanting(vm).into_iter().map(|v| reach(host, v)).collect()
+}
+
+/// Where the vCPUs of a VM are that want to run.
+fn homes(host: &Host, vm: usize) -> Vec<usize> {
     host.wanting(vm).into_iter().map(|v| host.vcpus[v].cpu as usize).collect()
 }
 
@@ -145,26 +187,21 @@ fn place(
     false
 }
 
-/// A pCPU among "free" for as many vCPUs as can have one for themselves, besides those that do.
-pub fn placed(mut at: Vec<Option<usize>>, reaches: &[Cpus], free: &Cpus) -> Vec<Option<usize>> {
-    for v in 0..reaches.len() {
-        if at[v].is_none() {
-            place(v, reaches, free, &mut at, &mut Cpus::new());
-        }
-    }
-    at
-}
-
+/// How many vCPUs can have a pCPU among "free" for themselves.
 fn most_placed(reaches: &[Cpus], free: &Cpus) -> usize {
-    placed(vec![None; reaches.len()], reaches, free).iter().flatten().count()
+    let mut at = vec![None; reaches.len()];
+    for v in 0..reaches.len() {
+        place(v, reaches, free, &mut at, &mut Cpus::new());
+    }
+    at.iter().flatten().count()
 }
 
 /// VMs that want to run, most owed first; of equals, those that have had no turn for longer.
 fn candidates(host: &Host) -> Vec<usize> {
     let age = |last: u32| (i64::from(host.turn) - i64::from(last)).rem_euclid(u32::MAX.into());
-    let waited = |vm: usize| match host.vms[vm].high {
-        0 => homes(host, vm).iter().map(|&cpu| age(host.cpus[cpu].low_last_turn)).max(),
-        _ => Some(age(host.vms[vm].last_turn)),
+    let waited = |vm: usize| match host.vms[vm].is_high() {
+        false => homes(host, vm).iter().map(|&cpu| age(host.cpus[cpu].low_last_turn)).max(),
+        true => Some(age(host.vms[vm].last_turn)),
     };
     let owed_to = |a: usize, of: usize| -> i128 {
         i128::from(host.vms[a].owed) * i128::from(host.vms[of].wanting)
@@ -178,73 +215,192 @@ fn owned(host: &Host, who: u32) -> Cpus {
     (0..host.cpus.len()).filter(|&cpu| host.cpus[cpu].owner == who).collect()
 }
 
-/// Checks a VM's pCPUs, of those that were free when it came, and takes them off.
-fn check_vm(before: &Host, after: &Host, vm: usize, first: bool, exact: bool, free: &mut Cpus) {
-    let own = owned(after, vm as u32);
-    let reaches = reaches(before, vm);
-    let homes: Cpus = homes(before, vm).into_iter().collect();
-    let asleep: Cpus = before.of(vm).map(|v| before.vcpus[v].cpu as usize).collect();
-    // For vCPUs that want to run, and maybe for ones that sleep there.
-    let (maybe, surely): (Cpus, Cpus) =
-        own.iter().partition(|cpu| !homes.contains(cpu) && asleep.contains(cpu));
-    let used = most_placed(&reaches, &own);
-    assert_eq!(most_placed(&reaches, &surely), surely.len(), "a pCPU without a vCPU for it");
-    if first || !own.is_empty() {
-        let there = |cpu: &usize| !free.contains(cpu) || own.contains(cpu);
-        assert!(homes.iter().all(there), "not where they are");
-    }
-    let most = most_placed(&reaches, free);
-    if first {
-        assert!(used > 0 && (used == most || !exact), "{used} placed, not {most}");
-    } else {
-        assert!(own.is_empty() || used == reaches.len(), "neither all nor nothing");
-        assert!(!own.is_empty() || most < reaches.len() || !exact, "left out");
-    }
-    let only_kept = |cpu: &usize| used == surely.len() && maybe.contains(cpu);
-    free.retain(|cpu| !own.contains(cpu) || only_kept(cpu));
+/// A turn that is checked step by step: what was before, what came of it, and what is free so far.
+struct Check<'c, 'a> {
+    plan: &'c Plan,
+    before: &'c Host<'a>,
+    after: &'c Host<'a>,
+    free: Cpus,
+    of_group: Cpus,
 }
 
-fn check_turn(plan: &Plan, before: &Host, after: &Host) {
-    let mut free: Cpus = (0..before.cpus.len()).collect();
-    let mut of_group = Cpus::new();
-    for (place, &vm) in candidates(before).iter().enumerate() {
-        if before.vms[vm].high == 0 {
-            of_group.extend(homes(before, vm).iter().filter(|cpu| free.contains(cpu)));
-            free.retain(|cpu| !of_group.contains(cpu));
-        } else {
-            let exact = plan.vms[vm].freedom != Freedom::Any;
-            check_vm(before, after, vm, place == 0, exact, &mut free);
+impl Check<'_, '_> {
+    fn target(&self, v: usize) -> Option<usize> {
+        self.after.vcpus[v].target()
+    }
+
+    fn home(&self, v: usize) -> usize {
+        self.before.vcpus[v].cpu as usize
+    }
+
+    /// A vCPU has a pCPU for itself, which was free.
+    fn takes(&mut self, v: usize, owner: u32) {
+        let cpu = self.target(v).unwrap_or_else(|| panic!("vCPU {v} has no target"));
+        assert!(self.free.remove(&cpu), "pCPU {cpu} of vCPU {v} is not free");
+        assert!(reach(self.before, v).contains(&cpu), "vCPU {v} may not run on {cpu}");
+        assert_eq!((self.after.cpus[cpu].owner, self.after.cpus[cpu].vcpu), (owner, v as u32));
+        if owner == LOW {
+            self.of_group.insert(cpu);
         }
     }
-    assert_eq!(owned(after, LOW), of_group);
+
+    /// Who is alone on its pCPU stays there; of others, too, somebody does if the VM has one who is alone.
+    fn stays(&self, wanting: &[usize], free: &Cpus) {
+        let here = |cpu: usize| wanting.iter().filter(|&&v| self.home(v) == cpu).count();
+        let is_alone = |v: usize| here(self.home(v)) == 1 && free.contains(&self.home(v));
+        let any_alone = wanting.iter().any(|&v| is_alone(v));
+        for &v in wanting {
+            let home = self.home(v);
+            if is_alone(v) {
+                assert_eq!(self.target(v), Some(home), "vCPU {v} is moved for nothing");
+            } else if any_alone && free.contains(&home) {
+                assert!(wanting.iter().any(|&v| self.target(v) == Some(home)), "{home} is left");
+            }
+        }
+    }
+
+    fn high(&mut self, vm: usize, first: bool) {
+        let wanting = self.before.wanting(vm);
+        let has: Vec<bool> = wanting.iter().map(|&v| self.target(v).is_some()).collect();
+        let exact = self.plan.vms[vm].freedom != Freedom::Any;
+        if !has[0] {
+            assert!(has.iter().all(|has| !has), "neither all nor nothing");
+            let most = most_placed(&reaches(self.before, vm), &self.free);
+            assert!(!first, "the first has no turn");
+            assert!(most < wanting.len() || !exact, "left out");
+            return;
+        }
+        self.stays(&wanting, &self.free.clone());
+        wanting.iter().for_each(|&v| self.takes(v, vm as u32));
+    }
+
+    /// Who shares a pCPU of the group, or has lost its own, has a free one if there is one.
+    fn spreads(&mut self, v: usize) -> bool {
+        let finds = !self.free.is_disjoint(&reach(self.before, v));
+        if finds {
+            self.takes(v, LOW);
+        }
+        finds
+    }
+
+    fn low(&mut self, vm: usize) {
+        let wanting = self.before.wanting(vm);
+        let mut behind = Vec::new();
+        for &v in &wanting {
+            if self.free.contains(&self.home(v)) {
+                assert_eq!(self.target(v), Some(self.home(v)));
+                self.takes(v, LOW);
+            } else if self.of_group.contains(&self.home(v)) {
+                behind.push(v);
+            }
+        }
+        for v in behind {
+            if !self.spreads(v) {
+                assert_eq!(self.target(v), Some(self.home(v)));
+            }
+        }
+    }
+
+    fn sleepers(&mut self, anywhere: bool) {
+        for vm in 0..self.before.vms.len() {
+            let has_turn = self.after.vms[vm].is_high()
+                && self.before.wanting(vm).first().is_some_and(|&v| self.target(v).is_some());
+            for v in self.before.of(vm).filter(|_| has_turn) {
+                let vcpu = &self.before.vcpus[v];
+                if vcpu.wants != 0 || vcpu.held_back != 0 || !self.before.is_there(v) {
+                    continue;
+                }
+                let home = self.home(v);
+                if self.free.contains(&home) {
+                    assert!(!anywhere && self.target(v) == Some(home), "vCPU {v} sleeps there");
+                    self.takes(v, vm as u32);
+                } else if anywhere && self.target(v).is_none_or(|cpu| self.free.contains(&cpu)) {
+                    assert_eq!(
+                        self.target(v).is_some(),
+                        !self.free.is_disjoint(&reach(self.before, v))
+                    );
+                    if self.target(v).is_some() {
+                        self.takes(v, vm as u32);
+                    }
+                }
+            }
+        }
+    }
+
+    /// After all that want to run were asked in order.
+    fn rest(&mut self, candidates: &[usize]) {
+        self.sleepers(false);
+        for &vm in candidates.iter().filter(|&&vm| !self.after.vms[vm].is_high()) {
+            for v in self.before.wanting(vm) {
+                if self.after.cpus[self.home(v)].owner != LOW {
+                    assert_eq!(self.spreads(v), self.target(v).is_some());
+                }
+            }
+        }
+        self.sleepers(true);
+        for (cpu, of) in self.after.cpus.iter().enumerate() {
+            let is_free = self.free.contains(&cpu) || self.before.cpus[cpu].usable == 0;
+            assert_eq!(of.owner == NONE, is_free, "pCPU {cpu}");
+            assert_eq!(of.vcpu == NONE, is_free, "pCPU {cpu}");
+        }
+    }
+
+    /// Whose target a pCPU is, its VM owns it, or the group.
+    fn targets(&self) {
+        for vm in 0..self.before.vms.len() {
+            let is_high = self.after.vms[vm].is_high();
+            for v in self.before.of(vm) {
+                let home_is_low = self.before.is_there(v)
+                    && self.after.cpus[self.home(v)].owner == LOW
+                    && !is_high;
+                assert!(!home_is_low || self.target(v).is_some(), "vCPU {v} may stay");
+                let Some(cpu) = self.target(v) else { continue };
+                let of = &self.after.cpus[cpu];
+                assert_eq!(of.owner, if is_high { vm as u32 } else { LOW });
+                assert!(of.vcpu == v as u32 || !is_high && cpu == self.home(v));
+            }
+        }
+    }
+}
+
+fn check_turn(plan: &Plan, before: &Host, after: &Host, candidates: &[usize]) {
+    let free = (0..before.cpus.len()).filter(|&cpu| before.cpus[cpu].usable != 0).collect();
+    let mut check = Check { plan, before, after, free, of_group: Cpus::new() };
+    for (place, &vm) in candidates.iter().enumerate() {
+        if after.vms[vm].is_high() {
+            check.high(vm, place == 0);
+        } else {
+            check.low(vm);
+        }
+    }
+    check.rest(candidates);
+    check.targets();
     for (cpu, was) in after.cpus.iter().zip(&before.cpus) {
         let expected = if cpu.owner == LOW { after.turn } else { was.low_last_turn };
         assert_eq!(cpu.low_last_turn, expected);
     }
     for (i, (vm, was)) in after.vms.iter().zip(&before.vms).enumerate() {
-        let has_turn = !owned(after, i as u32).is_empty();
+        let has_turn = after.owners().contains(&(i as u32));
         let last_turn = if has_turn { after.turn } else { was.last_turn };
-        assert_eq!(*vm, Vm { last_turn, ..*was });
+        let Vm { unplaced, waited, .. } = *vm;
+        assert_eq!(*vm, Vm { last_turn, unplaced, waited, ..*was });
     }
-    check_sleepers(before, after);
 }
 
-/// pCPUs that are left are kept for vCPUs that sleep there and whose VM has a turn.
-fn check_sleepers(before: &Host, after: &Host) {
-    for vm in 0..before.vms.len() {
-        let has_turn = before.vms[vm].high != 0 && !owned(after, vm as u32).is_empty();
-        assert!(!has_turn || before.vms[vm].wanting > 0, "VM {vm} sleeps");
-        let left = |v: &usize| {
-            after.cpus.get(before.vcpus[*v].cpu as usize).is_some_and(|cpu| cpu.owner == NONE)
-        };
-        assert!(!has_turn || !before.of(vm).any(|v| left(&v)), "VM {vm} has none when it wakes");
+/// Who has more vCPUs that want to run than pCPUs for them, on a host of its own.
+fn check_unplaced(plan: &Plan, before: &Host, after: &Host) {
+    let usable: Cpus = (0..before.cpus.len()).collect();
+    for (i, vm) in before.vms.iter().enumerate() {
+        let asks = vm.high != 0 && vm.wanting > 0;
+        let lacks = most_placed(&reaches(before, i), &usable) < before.wanting(i).len();
+        let unplaced = after.vms[i].unplaced != 0;
+        assert!(!unplaced || asks, "VM {i} asks for nothing");
+        assert!(!asks || !lacks || unplaced, "VM {i} is too large");
+        assert!(!unplaced || lacks || plan.vms[i].freedom == Freedom::Any, "VM {i} fits");
     }
-    assert!(after.owners().iter().all(|&owner| {
-        owner >= LOW || before.vms.get(owner as usize).is_some_and(|vm| vm.high != 0)
-    }));
 }
 
-/// In order of what they are owed: the first has what it needs, others all or nothing, and the
+/// In order of what they are owed: each that is HIGH has a pCPU for each of its vCPUs, or none; and the
 /// group what is left where those of its VMs want to run whose turn it is.
 pub fn gang_owners_are_placed_in_order(api: &Api) {
     property(4000, plans(), |plan| {
@@ -252,17 +408,21 @@ pub fn gang_owners_are_placed_in_order(api: &Api) {
         let before = plan.host(&sets);
         let mut after = before.clone();
         let any = after.turn(api);
-        let candidates = candidates(&before);
-        assert_eq!(
-            any,
-            candidates.len() > 1 && candidates.iter().any(|&i| before.vms[i].high != 0)
-        );
+        check_unplaced(&plan, &before, &after);
+        let mut known = before.clone();
+        for (vm, of) in known.vms.iter_mut().zip(&after.vms) {
+            vm.unplaced = of.unplaced;
+        }
+        let candidates = candidates(&known);
+        let any_high = candidates.iter().any(|&i| after.vms[i].is_high());
+        assert_eq!(any, candidates.len() > 1 && any_high);
         if any {
             assert_eq!(after.turn, before.turn.checked_add(1).unwrap_or(1));
-            check_turn(&plan, &before, &after);
+            check_turn(&plan, &before, &after, &candidates);
         } else {
-            assert_eq!((after.turn, &after.vms), (before.turn, &before.vms));
+            assert_eq!(after.turn, before.turn);
             assert!(after.owners().iter().all(|&owner| owner == NONE));
+            assert!(after.vcpus.iter().all(|vcpu| vcpu.target().is_none()));
         }
     });
 }

@@ -2,8 +2,7 @@
 //! Turns one after another (policy/gang.h): owners run on their pCPUs and rivals do not, where
 //! nobody owns a scheduler divides by weight.
 
-use super::gang_checks::{Host, LOW, NONE};
-use super::gang_owner_checks::{homes, placed, reaches, Cpus};
+use super::gang_checks::{Host, LOW};
 use super::{property, Api};
 use proptest::prelude::*;
 use unspin_policy::gang::{CpuSet, Vcpu, Vm};
@@ -41,11 +40,12 @@ impl<'a> Run<'a> {
         self.host.account(self.api, self.clamp);
         change(&mut self.host.vms);
         self.host.turn(self.api);
-        for vm in 0..self.host.vms.len() {
-            self.owner_moves(vm);
-        }
         for vcpu in &mut self.host.vcpus {
-            (vcpu.got, vcpu.parked) = (0, 0);
+            vcpu.got = 0;
+            // Who sleeps stays where it is.
+            if let (Some(target), 1) = (vcpu.target(), vcpu.wants) {
+                vcpu.cpu = target as u32;
+            }
         }
         for cpu in 0..self.host.cpus.len() {
             self.cpu_runs(cpu);
@@ -57,24 +57,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// vCPUs that share a pCPU, or have lost it, go to one that their VM owns.
-    fn owner_moves(&mut self, vm: usize) {
-        let owned: Cpus = (0..self.host.cpus.len())
-            .filter(|&cpu| self.host.cpus[cpu].owner == vm as u32)
-            .collect();
-        let mut at: Vec<Option<usize>> = Vec::new();
-        for home in homes(&self.host, vm) {
-            let stays = owned.contains(&home) && !at.contains(&Some(home));
-            at.push(stays.then_some(home));
-        }
-        let at = placed(at, &reaches(&self.host, vm), &owned);
-        for (v, cpu) in self.host.wanting(vm).into_iter().zip(at) {
-            if let Some(cpu) = cpu {
-                self.host.vcpus[v].cpu = cpu as u32;
-            }
-        }
-    }
-
     fn cpu_runs(&mut self, cpu: usize) {
         let mut here: Vec<(usize, usize)> = Vec::new();
         for vm in 0..self.host.vms.len() {
@@ -83,13 +65,10 @@ impl<'a> Run<'a> {
         }
         let mut runs = here.clone();
         runs.retain(|&(vm, _)| self.host.may_run(self.api, vm as u32, cpu as u32));
-        for &(_, v) in &here {
-            self.host.vcpus[v].parked = (!runs.iter().any(|run| run.1 == v)).into();
-        }
         if runs.is_empty() && self.fills {
-            let v = self.host.fill(self.api, cpu as u32);
-            assert_eq!(v == NONE, here.is_empty());
-            runs = here.iter().copied().filter(|&(_, of)| of as u32 == v).collect();
+            let filler = self.host.fill(self.api, &here);
+            assert_eq!(filler.is_none(), here.is_empty());
+            runs = here.iter().copied().filter(|&(_, v)| Some(v) == filler).collect();
         }
         if self.greedy && self.host.cpus[cpu].owner == LOW {
             let last = runs.iter().map(|&(vm, _)| vm).max();
@@ -125,14 +104,11 @@ fn parts() -> impl Strategy<Value = Vec<Part>> {
     prop::collection::vec((1..5usize, prop::collection::vec(vm, 1..6)), 1..4)
 }
 
-/// A VM with more vCPUs than pCPUs has a turn only as the first of the host: at most one part has
-/// such VMs.
 fn host_of(parts: &[Part]) -> Host<'static> {
     let mut vms = Vec::new();
     let mut first = 0;
     for (cpus, here) in parts {
         for &(each, weight, high) in here {
-            let each = if parts.len() > 1 { 1 } else { each };
             let vcpus = (first..first + cpus).flat_map(|cpu| (0..each).map(move |_| cpu));
             let vcpus = vcpus.map(|cpu| Vcpu { wants: 1, ..Vcpu::new(cpu as u32, weight) });
             vms.push((Vm { high: high.into(), ..Vm::default() }, vcpus.collect()));
@@ -170,7 +146,7 @@ pub fn gang_group_is_owed_as_one(api: &Api) {
         for _ in 0..200 {
             run.turn();
         }
-        for (i, vm) in run.host.vms.iter().enumerate().filter(|(_, vm)| vm.high != 0) {
+        for (i, vm) in run.host.vms.iter().enumerate().filter(|(_, vm)| vm.is_high()) {
             let ahead = (run.got[i] - run.due[i]) / f64::from(vm.wanting);
             assert!(ahead.abs() <= 4.0, "VM {i}, which spins, is {ahead} turns ahead");
         }

@@ -10,6 +10,8 @@ pub mod credit_checks;
 pub mod demand_checks;
 pub mod gang_checks;
 pub mod gang_owner_checks;
+pub mod gang_place_checks;
+pub mod gang_quota_checks;
 pub mod gang_run_checks;
 pub mod gang_use_checks;
 pub mod hvs_checks;
@@ -76,7 +78,7 @@ api! {
     gang_account: fn(*mut gang::RawHost, u64);
     gang_turn: fn(*mut gang::RawHost) -> u8;
     gang_may_run: fn(*const gang::RawHost, u32, u32) -> u8;
-    gang_fill: fn(*const gang::RawHost, u32) -> u32;
+    gang_fill: fn(*const gang::Filler, u32) -> u32;
     gang_use_begin: fn(*mut gang::Use, u64);
     gang_use: fn(*mut gang::Use, i64, u64) -> u8;
     hvs_category_on_preempt: fn(u8, u8, *mut u8, u32) -> u8;
@@ -287,6 +289,12 @@ macro_rules! for_each_check {
             gang_use_checks: gang_use_sees_a_hog_and_its_end,
             gang_use_checks: gang_use_is_bounded,
             gang_owner_checks: gang_owners_are_placed_in_order,
+            gang_place_checks: gang_places_worked_example,
+            gang_place_checks: gang_spreads_worked_example,
+            gang_place_checks: gang_gathers,
+            gang_quota_checks: gang_leaves_no_hole_beside_a_quota,
+            gang_quota_checks: gang_quota_is_counted_once,
+            gang_quota_checks: gang_held_back_owns_nothing,
             gang_run_checks: gang_shares_by_weight,
             gang_run_checks: gang_group_is_owed_as_one,
             gang_run_checks: gang_starves_nobody,

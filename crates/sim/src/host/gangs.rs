@@ -11,10 +11,8 @@ use unspin_policy::gang::{self, CpuSet, Owner};
 use unspin_scenario::result::ModuleStats;
 use unspin_uapi::Coscheduling;
 
-/// Nobody is owed, or owes, more turns than these (kmod/turns.c).
-const CLAMP_TURNS: u64 = 2;
-/// The first turn ends so long after the beginning (kmod/turns.c).
-pub const FIRST_TURN_NS: u64 = 1_000_000;
+/// The first turn ends so long after the beginning.
+pub const FIRST_TURN_NS: u64 = gang::FIRST_TURN_US * 1000;
 
 /// What the module does with a VM, as turns need it.
 #[derive(Debug, Clone, Copy)]
@@ -29,8 +27,10 @@ pub struct InTurns {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct VmTurns {
     set: InTurns,
-    /// Its vCPUs run together.
+    /// Its vCPUs run together,
     gang: bool,
+    /// if there is a pCPU for each of them.
+    unplaced: bool,
     turn_ns: u64,
     pub counts: Counts,
 }
@@ -50,6 +50,8 @@ pub(super) struct VcpuTurns {
     pub vm: VmId,
     /// Kept from running since then; `None`: it is not.
     pub parked_ns: Option<u64>,
+    /// Where it should run in this turn.
+    pub target: Option<PcpuId>,
     /// When it was parked it waited for a lock.
     pub at_lock: bool,
     /// It has waited for too long, and runs until it loses its pCPU or a turn ends.
@@ -111,7 +113,6 @@ pub struct Turns {
     pub(super) pcpus: Table<PcpuId, PcpuTurns>,
     pub(super) seen: TurnsSeen,
     kept: Kept,
-    gang_vcpus: Vec<gang::Vcpu<'static>>,
     demand: demand::Host,
     demands: Vec<demand::Vm>,
     everywhere: CpuSet,
@@ -139,7 +140,6 @@ impl Turns {
                 cpus: vec![gang::Cpu::default(); pcpus as usize],
                 turn: 0,
             },
-            gang_vcpus: Vec::new(),
             demand: demand::Host::default(),
             demands: Vec::new(),
             everywhere: (0..pcpus as usize).collect(),
@@ -159,10 +159,17 @@ impl Turns {
         let asks = set.takes_part && set.coscheduling == Coscheduling::VCRD_PLE;
         self.demands.push(demand::Vm { asks: u8::from(asks), ..demand::Vm::default() });
         let gang = set.takes_part && set.coscheduling == Coscheduling::CON;
-        let vm = self.vms.push(VmTurns { set, gang, turn_ns: 0, counts: Counts::default() });
+        let vm = self.vms.push(VmTurns {
+            set,
+            gang,
+            unplaced: false,
+            turn_ns: 0,
+            counts: Counts::default(),
+        });
         let new = VcpuTurns {
             vm,
             parked_ns: None,
+            target: None,
             at_lock: false,
             late: false,
             on_ns: 0,
@@ -181,7 +188,7 @@ impl Turns {
         let PcpuTurns { owner, filler } = self.pcpus[p];
         let vcpu = &self.vcpus[v];
         let vm = &self.vms[vcpu.vm];
-        let own = if vm.gang { Owner::Vm(vcpu.vm.0 as usize) } else { Owner::Low };
+        let own = if vm.gang && !vm.unplaced { Owner::Vm(vcpu.vm.0 as usize) } else { Owner::Low };
         owner == Owner::Nobody || !vm.set.takes_part || owner == own || filler == v || vcpu.late
     }
 
@@ -193,28 +200,26 @@ impl Turns {
         self.vcpus[v].parked_ns.is_some()
     }
 
-    /// Who sleeps for a turn, and whether it waited for a lock.
-    fn look_again(&mut self) {
-        for (seen, vcpu) in self.gang_vcpus.iter_mut().zip(self.vcpus.iter()) {
-            seen.parked = u8::from(vcpu.parked_ns.is_some());
-            seen.lock = u8::from(vcpu.at_lock);
-        }
-    }
-
-    /// What each vCPU is, and got since the last turn ended.
-    fn look(&mut self, core: &Core) {
-        self.gang_vcpus.clear();
+    /// What each vCPU is, and got since the last turn ended. The module finds who has no time left by the
+    /// holes that it leaves.
+    fn look(
+        &mut self,
+        core: &Core,
+        throttled: impl Fn(VcpuId) -> bool,
+    ) -> Vec<gang::Vcpu<'static>> {
+        let mut seen = Vec::with_capacity(self.vcpus.len());
         for (v, vcpu) in core.vcpus.rows() {
             let of = &mut self.vcpus[v];
             let cpu_ns = core.cpu_ns(v);
             let got = cpu_ns - std::mem::replace(&mut of.known_cpu_ns, cpu_ns);
-            self.gang_vcpus.push(gang::Vcpu {
+            seen.push(gang::Vcpu {
                 got,
                 wants: u8::from(vcpu.on.state != State::Halted),
+                held_back: u8::from(throttled(v)),
                 ..gang::Vcpu::new(vcpu.on.pcpu.0, self.vms[of.vm].set.vcpu_weight)
             });
         }
-        self.look_again();
+        seen
     }
 
     /// Which VMs have their vCPUs run together; `wasted` says the cycles that PLE exits took of each.
@@ -238,17 +243,25 @@ impl Turns {
         }
     }
 
-    /// A turn ends and another begins: whose each pCPU is.
-    pub(super) fn decide(&mut self, core: &Core, wasted: impl Fn(VmId) -> u64) {
+    /// A turn ends and another begins: whose each pCPU is, and where each vCPU should run.
+    pub(super) fn decide(
+        &mut self,
+        core: &Core,
+        wasted: impl Fn(VmId) -> u64,
+        throttled: impl Fn(VcpuId) -> bool,
+    ) {
         self.charge(core.now_ns);
-        self.look(core);
+        let seen = self.look(core, throttled);
         let turns_before: Vec<u32> = self.kept.vms.iter().map(|vm| vm.last_turn).collect();
         let everywhere = self.everywhere;
         let allowed = |v: VcpuId| (!core.vcpus[v].on.pinned).then_some(&everywhere);
-        let seen = core.vcpus.ids().zip(&self.gang_vcpus);
+        let seen = core.vcpus.ids().zip(&seen);
         let mut vcpus: Vec<gang::Vcpu> =
             seen.map(|(v, seen)| gang::Vcpu { allowed: allowed(v), ..*seen }).collect();
-        self.kept.host(&mut vcpus).account(CLAMP_TURNS * self.length_ns);
+        for (p, cpu) in core.pcpus.ids().zip(&mut self.kept.cpus) {
+            cpu.core = core.sibling(p).map_or(p, |sibling| sibling.min(p)).0;
+        }
+        self.kept.host(&mut vcpus).account(gang::CLAMP_TURNS * self.length_ns);
         #[cfg(test)]
         if self.has(Fault::OwesNothing) {
             self.kept.vms.iter_mut().for_each(|vm| vm.owed = 0);
@@ -262,6 +275,12 @@ impl Turns {
         for (pcpu, seen) in self.pcpus.iter_mut().zip(&self.kept.cpus) {
             pcpu.owner = if self.owned { seen.owner() } else { Owner::Nobody };
         }
+        for (vcpu, seen) in self.vcpus.iter_mut().zip(&vcpus) {
+            vcpu.target = (seen.target().is_some()).then_some(PcpuId(seen.target));
+        }
+        for (vm, seen) in self.vms.iter_mut().zip(&self.kept.vms) {
+            vm.unplaced = seen.unplaced != 0;
+        }
         let now = self.kept.vms.iter().zip(turns_before);
         for (vm, (seen, before)) in self.vms.iter_mut().zip(now) {
             vm.counts.turns += u64::from(seen.last_turn != before);
@@ -273,7 +292,7 @@ impl Turns {
     /// The turn that ends is its owners', and nobody fills any longer.
     fn charge(&mut self, now_ns: u64) {
         for (vm, seen) in self.vms.iter_mut().zip(&self.kept.vms) {
-            if self.owned && seen.high != 0 && seen.last_turn == self.kept.turn {
+            if self.owned && seen.is_high() && seen.last_turn == self.kept.turn {
                 vm.turn_ns += now_ns - self.started_ns;
             }
         }
@@ -287,10 +306,20 @@ impl Turns {
     }
 
     /// Who fills `p`, whose owner has nothing to run there.
-    pub(super) fn fill(&mut self, p: PcpuId) -> Option<VcpuId> {
-        self.look_again();
-        let host = self.kept.host(&mut self.gang_vcpus);
-        let v = VcpuId(host.fill(p.0 as usize)? as u32);
+    pub(super) fn fill(&mut self, core: &Core, p: PcpuId) -> Option<VcpuId> {
+        let here = |v: &VcpuId| core.vcpus[*v].on.pcpu == p && self.is_parked(*v);
+        let candidates: Vec<gang::Filler> = core
+            .vcpus
+            .ids()
+            .filter(here)
+            .map(|v| gang::Filler {
+                owed: self.kept.vms[self.vcpus[v].vm.0 as usize].owed,
+                vcpu: v.0,
+                lock: u8::from(self.vcpus[v].at_lock),
+                ..gang::Filler::default()
+            })
+            .collect();
+        let v = VcpuId(candidates[gang::fill(&candidates)?].vcpu);
         self.pcpus[p].filler = v;
         self.vms[self.vcpus[v].vm].counts.fills += 1;
         Some(v)

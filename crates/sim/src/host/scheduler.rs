@@ -108,6 +108,11 @@ impl Scheduler {
             return;
         }
         let p = self.pcpu_for(core, v);
+        self.enqueue_on(core, v, p, is_new);
+    }
+
+    /// With the fair scheduler: on `p`.
+    pub(super) fn enqueue_on(&mut self, core: &mut Core, v: VcpuId, p: PcpuId, is_new: bool) {
         core.vcpus[v].on.pcpu = p;
         let over = self.bill(core, p);
         if self.turns.is_some() {

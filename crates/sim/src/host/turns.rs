@@ -8,16 +8,14 @@
 use super::fair::NONE;
 #[cfg(test)]
 use super::gangs::Fault;
-use super::gangs::{Turns, TurnsSeen, FIRST_TURN_NS};
+use super::gangs::{TurnsSeen, FIRST_TURN_NS};
 use super::state::Scheduler;
 use crate::core::{Cause, Core, Effect};
 use crate::engine::{Event, PcpuId, VcpuId, VmId};
-use unspin_policy::gang::Owner;
+use unspin_policy::gang::{self, Owner};
 
-/// Nobody waits for a turn for longer (kmod/park.c).
-const PARK_MAX_NS: u64 = 200_000_000;
-/// Who has run for more windows than these did not just spin (kmod/park.c).
-const SPUN_WINDOWS: u64 = 2;
+/// Nobody waits for a turn for longer.
+const PARK_MAX_NS: u64 = gang::PARK_MAX_MS * 1_000_000;
 
 impl Scheduler {
     /// Whether `v`, which wants to run, is in no queue: it has no time left, or it is not its turn.
@@ -77,7 +75,8 @@ impl Scheduler {
         let vcpu = &mut turns.vcpus[v];
         let spins = core.vcpus[v].exit.in_ple_exit;
         let ran_ns = core.now_ns - vcpu.on_ns;
-        let got_on = !spins || ran_ns > core.vcpus[v].pauses.window_ns.saturating_mul(SPUN_WINDOWS);
+        let got_on =
+            !spins || ran_ns > core.vcpus[v].pauses.window_ns.saturating_mul(gang::SPUN_WINDOWS);
         vcpu.parked_ns = Some(core.now_ns);
         vcpu.at_lock = spins;
         vcpu.late = false;
@@ -105,14 +104,17 @@ impl Scheduler {
         }
     }
 
-    /// `v` sleeps no longer for want of a turn.
-    fn unpark(&mut self, core: &mut Core, v: VcpuId) {
+    /// `v` sleeps no longer for want of a turn, and comes to `to`, or where the scheduler puts it.
+    fn unpark(&mut self, core: &mut Core, v: VcpuId, to: Option<PcpuId>) {
         let Some(turns) = &mut self.turns else { return };
         let Some(since_ns) = turns.vcpus[v].parked_ns.take() else { return };
         let ns = core.now_ns - since_ns;
         turns.vms[turns.vcpus[v].vm].counts.parked_ns += ns;
         turns.seen.longest_park_ns = turns.seen.longest_park_ns.max(ns);
-        self.enqueue(core, v, false);
+        match to {
+            Some(p) => self.enqueue_on(core, v, p, false),
+            None => self.enqueue(core, v, false),
+        }
     }
 
     /// A turn ends, and another begins. `wasted`: cycles that PLE exits took of a VM.
@@ -120,7 +122,8 @@ impl Scheduler {
         let crowded = self.is_crowded(core);
         let Some(turns) = &mut self.turns else { return };
         turns.seen.crowded += u64::from(crowded);
-        turns.decide(core, wasted);
+        let bandwidth = &self.bandwidth;
+        turns.decide(core, wasted, |v| bandwidth.as_ref().is_some_and(|b| b.is_throttled(v)));
         core.events.arm(Event::TurnEnd, turns.end_ns());
         for p in core.pcpus.ids() {
             let current = self.current(p);
@@ -129,11 +132,19 @@ impl Scheduler {
             }
         }
         for v in core.vcpus.ids() {
-            let is_over =
-                |turns: &Turns| turns.is_parked(v) && turns.may_run(v, core.vcpus[v].on.pcpu);
-            if self.turns.as_deref().is_some_and(is_over) {
-                self.unpark(core, v);
-            }
+            self.unpark_in_turn(core, v);
+        }
+    }
+
+    /// `v` goes on if its turn has come: where it should run, if it may move.
+    fn unpark_in_turn(&mut self, core: &mut Core, v: VcpuId) {
+        let Some(turns) = self.turns.as_deref().filter(|turns| turns.is_parked(v)) else { return };
+        let on = &core.vcpus[v].on;
+        let to = turns.vcpus[v].target.filter(|_| !on.pinned);
+        #[cfg(test)]
+        let to = to.filter(|_| !turns.has(Fault::StaysPut));
+        if turns.may_run(v, to.unwrap_or(on.pcpu)) {
+            self.unpark(core, v, to);
         }
     }
 
@@ -170,8 +181,8 @@ impl Scheduler {
         if !is_idle || turns.owner(p) == Owner::Nobody || turns.pcpus[p].filler != NONE {
             return;
         }
-        if let Some(v) = turns.fill(p) {
-            self.unpark(core, v);
+        if let Some(v) = turns.fill(core, p) {
+            self.unpark(core, v, None);
         }
     }
 
@@ -214,7 +225,7 @@ impl Scheduler {
             }
             turns.vcpus[v].late = true;
             turns.vms[turns.vcpus[v].vm].counts.parks_late += 1;
-            self.unpark(core, v);
+            self.unpark(core, v, None);
         }
         if next_ns != u64::MAX {
             core.events.arm(Event::ParkEnd, next_ns);

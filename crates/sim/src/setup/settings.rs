@@ -44,5 +44,6 @@ fn settings(module: &Module) -> ModuleSettings {
         ipi_aware: module.ipi_aware,
         coscheduling: module.coscheduling,
         turn_us: module.turn_us,
+        wait_for_turns: true,
     }
 }
