@@ -61,6 +61,7 @@ pub fn gang_places_worked_example(api: &Api) {
     assert_eq!(beside(&[1], &[5; 5]), [5, 6, 4, 7, 2]);
     assert_eq!(beside(&[5, 6], &[4, 4, 4]), [0, 2, 1]);
     assert_eq!(beside(&[0, 1, 5, 6], &[4, 4, 4]), [8, 10, 9]);
+    assert_eq!(beside(&[13, 14], &[12, 12, 12]), [8, 10, 9]);
     assert_eq!(beside(&[5, 6], &[4, 4, 7]), [4, 0, 7], "one is alone");
     assert_eq!(beside(&[0, 5], &[4, 4, 4, 4]), [8, 10, 9, 11], "one cache before one node");
     assert_eq!(beside(&[0, 1, 5], &[4, 4, 4, 4, 4]), [4, 6, 7, 2, 3], "one node of two");

@@ -97,7 +97,7 @@ pub const MUTANTS: &[Mutant] = &[
     gang("!cpu->usable || cpu->seen == who", "!cpu->usable", OWNERS),
     gang("\t\t\tdisown(host, i);\n", "", OWNERS),
     gang("any |= gang_is_high(vm);", "any = 1;", OWNERS),
-    gang("any |= gang_is_high(vm);", "any = gang_is_high(vm);", "gang_needs_rivals"),
+    gang("any |= gang_is_high(vm);", "any = gang_is_high(vm);", OWNERS),
     gang("if (!vm->high || !vm->wanting)", "if (!vm->high)", "gang_needs_rivals"),
     gang("if (gang_is_high(&host->vms[who])) {", "if (host->vms[who].high) {", OWNERS),
     gang(
