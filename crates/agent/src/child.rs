@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
-use unspin_vmm::process::{now_ns, Command, Reply, Sample, Schedule, STOP_TIMEOUT};
+use unspin_vmm::process::{now_ns, Command, Moments, Reply, Sample, Schedule, STOP_TIMEOUT};
 use unspin_vmm::{VmConfig, VM_PROCESS_COMMAND};
 
 use crate::{interrupt, Error};
@@ -34,7 +34,7 @@ impl VmProcess {
     /// Starts VM number `vm`; [`VmProcess::wait_ready`] waits for its vCPU threads.
     pub(crate) fn spawn(vm: u32, config: &VmConfig) -> Result<VmProcess, Error> {
         let executable = "/proc/self/exe";
-        let mut child = std::process::Command::new(executable)
+        let child = std::process::Command::new(executable)
             .arg(VM_PROCESS_COMMAND)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -42,12 +42,16 @@ impl VmProcess {
             .process_group(0)
             .spawn()
             .map_err(|e| Error::io(executable, e))?;
-        let stdin = child.stdin.take().expect("piped");
-        let stdout = child.stdout.take().expect("piped");
-        let mut process =
-            VmProcess { vm, child, stdin, stdout, received: Vec::new(), tids: Vec::new() };
+        let mut process = VmProcess::of(vm, child);
         process.send(&Command::Config(config.clone()))?;
         Ok(process)
+    }
+
+    /// The process of VM number `vm`, whose standard input and output are pipes.
+    fn of(vm: u32, mut child: Child) -> VmProcess {
+        let stdin = child.stdin.take().expect("piped");
+        let stdout = child.stdout.take().expect("piped");
+        VmProcess { vm, child, stdin, stdout, received: Vec::new(), tids: Vec::new() }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -66,6 +70,19 @@ impl VmProcess {
 
     pub(crate) fn schedule(&mut self, schedule: Schedule) -> Result<(), Error> {
         self.send(&Command::Run(schedule))
+    }
+
+    /// Waits until it has done some work since all VMs run.
+    pub(crate) fn works(&mut self, timeout: Duration) -> Result<(), Error> {
+        match self.reply("do a unit of work", timeout)? {
+            Reply::Works => Ok(()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Says when its counts are to be read; [`VmProcess::samples`] waits for them.
+    pub(crate) fn sample_at(&mut self, at_ns: [u64; 2]) -> Result<(), Error> {
+        self.send(&Command::Sample(Moments { at_ns }))
     }
 
     pub(crate) fn samples(&mut self) -> Result<[Sample; 2], Error> {
@@ -187,5 +204,34 @@ pub(crate) fn readable_until(fds: &[i32], deadline_ns: u64) -> Result<bool, Erro
         if ready > 0 {
             return Ok(true);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says this, and then nothing, until its input ends.
+    fn vm(words: &str) -> VmProcess {
+        let child = std::process::Command::new("/bin/sh")
+            .args(["-c", &format!("echo '{words}'; cat > /dev/null")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        VmProcess::of(1, child.unwrap())
+    }
+
+    #[test]
+    fn a_vm_that_works_says_so_and_one_that_never_does_is_named() {
+        let long = Duration::from_secs(60);
+        vm("\"works\"").works(long).unwrap();
+        let failed = vm("{\"failed\":\"a fault\"}").works(long).unwrap_err().to_string();
+        assert_eq!(failed, "VM 1: a fault");
+        let other = vm("\"stopped\"").works(long).unwrap_err().to_string();
+        assert!(other.contains("unexpected answer"), "{other}");
+        let mut silent = vm("{\"ready\":{\"tids\":[7]}}");
+        silent.wait_ready().unwrap();
+        let never = silent.works(Duration::ZERO).unwrap_err().to_string();
+        assert_eq!(never, "VM 1 did not do a unit of work within 0 s and was killed");
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tasks of the host that compute all the time beside the VMs, and the CPU time that they get.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use unspin_vmm::process::now_ns;
@@ -9,36 +11,53 @@ use unspin_vmm::{cpu_ns, pin};
 /// Of the calling thread.
 const CPU_TIME: libc::clockid_t = libc::CLOCK_THREAD_CPUTIME_ID;
 
-/// Fair tasks that compute from now on. They end by themselves.
-pub(crate) struct Hogs(Vec<JoinHandle<u64>>);
+/// Fair tasks that compute from now on, until a window that is told later has passed. Dropped, they end.
+pub(crate) struct Hogs {
+    each: Vec<JoinHandle<u64>>,
+    window: Arc<[AtomicU64; 2]>,
+}
 
 impl Hogs {
-    /// So many, each on the next pCPU, until `end_ns`. What they get is counted from `begin_ns` on. Call
-    /// it as a fair task: they are what the caller is.
-    pub(crate) fn start(pcpus: u32, hogs: u32, [begin_ns, end_ns]: [u64; 2]) -> Hogs {
+    /// So many, each on the next pCPU. Call it as a fair task: they are what the caller is.
+    pub(crate) fn start(pcpus: u32, hogs: u32) -> Hogs {
+        let window = Arc::new([const { AtomicU64::new(u64::MAX) }; 2]);
         let hog = |number: u32| {
+            let window = window.clone();
             std::thread::spawn(move || {
                 // Where it may not, it runs where it is put.
                 let _ = pin(0, number % pcpus.max(1));
-                compute_until(begin_ns);
+                compute_until(&window[0]);
                 let before_ns = cpu_ns(CPU_TIME);
-                compute_until(end_ns);
+                compute_until(&window[1]);
                 cpu_ns(CPU_TIME) - before_ns
             })
         };
-        Hogs((0..hogs).map(hog).collect())
+        Hogs { each: (0..hogs).map(hog).collect(), window }
+    }
+
+    /// What they get is counted between these moments, which are to come, and then they end.
+    pub(crate) fn count_in(&self, [begin_ns, end_ns]: [u64; 2]) {
+        self.window[1].store(end_ns, Ordering::Relaxed);
+        self.window[0].store(begin_ns, Ordering::Relaxed);
     }
 
     /// Waits for their end: the CPU time of each, in ns.
-    pub(crate) fn cpu_ns(self) -> Vec<u64> {
+    pub(crate) fn cpu_ns(mut self) -> Vec<u64> {
         // One that panicked has no figures; the others' would be of another host.
-        let each: Result<Vec<u64>, _> = self.0.into_iter().map(JoinHandle::join).collect();
+        let each = std::mem::take(&mut self.each).into_iter();
+        let each: Result<Vec<u64>, _> = each.map(JoinHandle::join).collect();
         each.unwrap_or_default()
     }
 }
 
-fn compute_until(at_ns: u64) {
-    while now_ns() < at_ns {
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        self.count_in([0, 0]);
+    }
+}
+
+fn compute_until(at_ns: &AtomicU64) {
+    while now_ns() < at_ns.load(Ordering::Relaxed) {
         std::hint::black_box(at_ns);
     }
 }
@@ -49,11 +68,15 @@ mod tests {
 
     #[test]
     fn each_hog_tells_what_it_got_of_the_window() {
+        let hogs = Hogs::start(1, 2);
         let begin_ns = now_ns() + 5_000_000;
-        let got = Hogs::start(1, 2, [begin_ns, begin_ns + 50_000_000]).cpu_ns();
+        hogs.count_in([begin_ns, begin_ns + 50_000_000]);
+        let got = hogs.cpu_ns();
         assert_eq!(got.len(), 2);
         assert!(got.iter().all(|ns| *ns <= 60_000_000), "{got:?}");
         assert!(got.iter().sum::<u64>() > 0, "{got:?}");
-        assert!(Hogs::start(4, 0, [0, 0]).cpu_ns().is_empty());
+        assert!(Hogs::start(4, 0).cpu_ns().is_empty());
+        let window = Hogs::start(1, 1).window.clone();
+        assert_eq!(window[1].load(Ordering::Relaxed), 0, "dropped, they end");
     }
 }

@@ -191,14 +191,15 @@ impl Guests {
         for (vm, _) in &started {
             self.up[*vm].qemu.answered()?;
         }
-        // What ran before has gone: whatever is counted now is the new program's.
+        // What ran before has gone: whatever is counted now is the new program's. From here on all run.
         let any = started.iter().any(|(_, wanted)| wanted.is_some());
+        let all_run = self.up.iter().take(run.vms as usize).map(|guest| guest.qemu.units());
+        let before: Vec<u64> = all_run.filter(|_| any).collect();
+        for (guest, before) in self.up.iter_mut().zip(before) {
+            guest.qemu.works(before)?;
+        }
         for (vm, wanted) in started {
-            let guest = &mut self.up[vm];
-            if wanted.is_some() {
-                guest.qemu.works(guest.qemu.units())?;
-            }
-            guest.runs = wanted;
+            self.up[vm].runs = wanted;
         }
         Ok(any)
     }

@@ -30,6 +30,10 @@ use crate::Error;
 
 /// From the last preparation until the first VM may start.
 const START_LEAD_NS: u64 = 20_000_000;
+/// From the moment that every program works until the window: whoever measures is told of it meanwhile.
+const WINDOW_LEAD_NS: u64 = 50_000_000;
+/// How long a program may take to do its first unit of work once all VMs run.
+const WORKS_TIMEOUT: Duration = Duration::from_secs(20);
 /// Readings of the VMs that lie further apart than this share of the window are worth a note.
 const SKEW_NOTED: u64 = 200;
 const NS_PER_MS: u64 = 1_000_000;
@@ -90,15 +94,16 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     // To load it takes long: before the VMs are told when to start.
     let credit = Credit::start(run, &tids, bench.cpus)?;
     let shaping = Shaping::start(run, &vms.pids)?;
-    let (start_ns, [begin_ns, end_ns]) = schedule(run, &mut vms.processes)?;
     let each: Vec<_> = vms.pids.iter().copied().zip(tids.iter().cloned()).collect();
-    bench.watcher.begin(run, &each, [begin_ns, end_ns])?;
-    let tasks = wakeups(bench, run, [begin_ns, end_ns]);
-    let hogs = Hogs::start(bench.cpus.count, run.hogs, [begin_ns, end_ns]);
+    let beside = BesideVms::start(bench, run);
+    let starts = start(run, &mut vms.processes)?;
     let (first, second) = {
         let _realtime = Realtime::enter();
         // Dropped before the agent is an ordinary task again.
-        let _turns = Turns::start(run, tids, end_ns)?;
+        let _turns = Turns::start(run, tids, starts.latest_end_ns(run))?;
+        let [begin_ns, end_ns] = window_of_working(run, &mut vms.processes, &starts)?;
+        bench.watcher.begin(run, &each, [begin_ns, end_ns])?;
+        beside.measure_in([begin_ns, end_ns]);
         let fds: Vec<i32> = vms.processes.iter().map(VmProcess::fd).collect();
         // Something to read before its time is a failure; whoever reads the samples meets it.
         readable_until(&fds, begin_ns)?;
@@ -134,11 +139,11 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
         run: run.clone(),
         window_ns: window_ns / samples.len() as u64,
         vm: with_states(vm, states),
-        epochs: trace::epochs(&lines, &vms.pids, start_ns),
+        epochs: trace::epochs(&lines, &vms.pids, starts.first_ns),
         trace: lines,
         spinners: None,
-        wakeups: tasks.and_then(Tasks::result),
-        hogs_cpu_ns: hogs.cpu_ns(),
+        wakeups: beside.tasks.and_then(Tasks::result),
+        hogs_cpu_ns: beside.hogs.cpu_ns(),
         host_idle_share: second.idle_share_since(&first),
     })
 }
@@ -161,8 +166,8 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     let settle_ms = if any_started { run.window_ms } else { 0 };
     let begin_ns = now_ns() + START_LEAD_NS + (run.warmup_ms + settle_ms) * NS_PER_MS;
     let end_ns = begin_ns + run.window_ms * NS_PER_MS;
-    let tasks = wakeups(bench, run, [begin_ns, end_ns]);
-    let hogs = Hogs::start(bench.cpus.count, run.hogs, [begin_ns, end_ns]);
+    let beside = BesideVms::start(bench, run);
+    beside.measure_in([begin_ns, end_ns]);
     let mut pids = bench.guests.pids();
     pids.truncate(run.vms as usize);
     let each: Vec<_> = pids.iter().copied().zip(bench.guests.tids_by_vm(run.vms)).collect();
@@ -200,8 +205,8 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
         epochs: trace::epochs(&lines, &pids, begin_ns),
         trace: lines,
         spinners,
-        wakeups: tasks.and_then(Tasks::result),
-        hogs_cpu_ns: hogs.cpu_ns(),
+        wakeups: beside.tasks.and_then(Tasks::result),
+        hogs_cpu_ns: beside.hogs.cpu_ns(),
         host_idle_share,
     })
 }
@@ -231,9 +236,23 @@ fn end_shaping(bench: &mut Bench, run: &Run, shaping: Option<Shaping>) -> Result
     Ok(())
 }
 
-/// The host's own tasks of a window, if the run has any.
-fn wakeups(bench: &Bench, run: &Run, [begin_ns, end_ns]: [u64; 2]) -> Option<Tasks> {
-    run.wakeups_hz.map(|hz| Tasks::start(bench.cpus.count, hz, begin_ns, end_ns))
+/// The host's own tasks, if the run has any.
+struct BesideVms {
+    tasks: Option<Tasks>,
+    hogs: Hogs,
+}
+
+impl BesideVms {
+    fn start(bench: &Bench, run: &Run) -> BesideVms {
+        let pcpus = bench.cpus.count;
+        let tasks = run.wakeups_hz.map(|hz| Tasks::start(pcpus, hz));
+        BesideVms { tasks, hogs: Hogs::start(pcpus, run.hogs) }
+    }
+
+    fn measure_in(&self, window: [u64; 2]) {
+        self.tasks.iter().for_each(|tasks| tasks.wake_in(window));
+        self.hogs.count_in(window);
+    }
 }
 
 /// Where the guests of the run's first repeat spin. Not to know it costs no run.
@@ -323,17 +342,51 @@ fn start_vms(run: &Run, cpus: Cpus) -> Result<Vms, Error> {
     Ok(vms)
 }
 
-/// Tells every VM when to start and when to read. Returns the first start and the window.
-fn schedule(run: &Run, processes: &mut [VmProcess]) -> Result<(u64, [u64; 2]), Error> {
+/// When the first of a run's VMs starts, and the last.
+#[derive(Debug, Clone, Copy)]
+struct Starts {
+    first_ns: u64,
+    last_ns: u64,
+}
+
+impl Starts {
+    /// The window where every program works at `now_ns`: it begins when they are warm, and whoever
+    /// measures is told of it before.
+    fn window(&self, run: &Run, now_ns: u64) -> [u64; 2] {
+        let warm_ns = self.last_ns + run.warmup_ms * NS_PER_MS;
+        let begin_ns = warm_ns.max(now_ns + WINDOW_LEAD_NS);
+        [begin_ns, begin_ns + run.window_ms * NS_PER_MS]
+    }
+
+    /// No window ends later.
+    fn latest_end_ns(&self, run: &Run) -> u64 {
+        self.window(run, self.last_ns + WORKS_TIMEOUT.as_nanos() as u64)[1]
+    }
+}
+
+/// Tells every VM when to start.
+fn start(run: &Run, processes: &mut [VmProcess]) -> Result<Starts, Error> {
     let base = now_ns() + START_LEAD_NS;
     let starts: Vec<u64> = (0..run.vms).map(|vm| base + stagger_ns(run, vm)).collect();
-    let last = starts.iter().copied().max().unwrap_or(base);
-    let begin = last + run.warmup_ms * NS_PER_MS;
-    let sample_at_ns = [begin, begin + run.window_ms * NS_PER_MS];
+    let first_ns = starts.iter().copied().min().unwrap_or(base);
+    let last_ns = starts.iter().copied().max().unwrap_or(base);
     for (process, &start_at_ns) in processes.iter_mut().zip(&starts) {
-        process.schedule(Schedule { start_at_ns, sample_at_ns })?;
+        process.schedule(Schedule { start_at_ns, all_run_at_ns: last_ns })?;
     }
-    Ok((starts.iter().copied().min().unwrap_or(base), sample_at_ns))
+    Ok(Starts { first_ns, last_ns })
+}
+
+/// Waits until every program works, and tells the VMs when to read their counts.
+fn window_of_working(
+    run: &Run,
+    processes: &mut [VmProcess],
+    starts: &Starts,
+) -> Result<[u64; 2], Error> {
+    let all_run = Duration::from_nanos(starts.last_ns.saturating_sub(now_ns()));
+    processes.iter_mut().try_for_each(|process| process.works(all_run + WORKS_TIMEOUT))?;
+    let window = starts.window(run, now_ns());
+    processes.iter_mut().try_for_each(|process| process.sample_at(window))?;
+    Ok(window)
 }
 
 fn stagger_ns(run: &Run, vm: u32) -> u64 {
@@ -510,4 +563,27 @@ fn check(run: &Run) -> Result<(), Error> {
         unspin_guest_abi::compile(&each.program, each.cpl).map_err(unspin_vmm::Error::from)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_window_begins_when_all_are_warm_and_work(
+            (warmup_ms, window_ms) in (0..5000u64, 1..5000u64),
+            works_after_ns in 0..=WORKS_TIMEOUT.as_nanos() as u64,
+        ) {
+            let run = Run { warmup_ms, window_ms, ..Run::new(vec![], 2, 4) };
+            let starts = Starts { first_ns: 1, last_ns: 20 * NS_PER_MS };
+            let works_ns = starts.last_ns + works_after_ns;
+            let [begin, end] = starts.window(&run, works_ns);
+            prop_assert_eq!(end - begin, window_ms * NS_PER_MS);
+            prop_assert!(begin >= works_ns + WINDOW_LEAD_NS && end <= starts.latest_end_ns(&run));
+            let warm = starts.last_ns + warmup_ms * NS_PER_MS;
+            prop_assert!(begin == warm || (begin > warm && begin == works_ns + WINDOW_LEAD_NS));
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //! Tasks of the host, one per pCPU, that wake up again and again, and how late they run: what a host
 //! pays in latency for what is done for its VMs.
 
+use std::sync::mpsc::{channel, Sender};
 use std::thread::JoinHandle;
 
 use unspin_scenario::result::Wakeups;
@@ -12,28 +13,43 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// Timers of a thread usually expire up to 50 us late, so that wake-ups can be put together.
 const TIMER_SLACK_NS: libc::c_ulong = 1;
 
-/// Fair tasks that run from `begin_ns` to `end_ns`. They end by themselves.
-pub(crate) struct Tasks(Vec<JoinHandle<Vec<u64>>>);
+/// Fair tasks that sleep until a window is told, and run in it. Dropped before, they end.
+pub(crate) struct Tasks {
+    each: Vec<JoinHandle<Vec<u64>>>,
+    windows: Vec<Sender<[u64; 2]>>,
+}
 
 impl Tasks {
     /// One per pCPU, `hz` times a second. Call it as a fair task: they are what the caller is.
-    pub(crate) fn start(pcpus: u32, hz: u32, begin_ns: u64, end_ns: u64) -> Tasks {
+    pub(crate) fn start(pcpus: u32, hz: u32) -> Tasks {
         let period_ns = NS_PER_S / u64::from(hz.max(1));
-        let task = |cpu: u32| {
+        let mut tasks = Tasks { each: Vec::new(), windows: Vec::new() };
+        for cpu in 0..pcpus {
+            let (window, told) = channel();
             // pCPUs are not asked for at the same moment.
-            let first_ns = begin_ns + period_ns * u64::from(cpu) / u64::from(pcpus.max(1));
-            std::thread::spawn(move || {
+            let offset_ns = period_ns * u64::from(cpu) / u64::from(pcpus);
+            tasks.windows.push(window);
+            tasks.each.push(std::thread::spawn(move || {
                 stay_on(cpu);
-                lateness(first_ns, period_ns, end_ns)
-            })
-        };
-        Tasks((0..pcpus).map(task).collect())
+                let Ok([begin_ns, end_ns]) = told.recv() else { return Vec::new() };
+                lateness(begin_ns + offset_ns, period_ns, end_ns)
+            }));
+        }
+        tasks
+    }
+
+    /// They wake up between these moments, which are to come, and then they end.
+    pub(crate) fn wake_in(&self, window: [u64; 2]) {
+        for told in &self.windows {
+            // Fails only for one that panicked, and its end says so.
+            let _ = told.send(window);
+        }
     }
 
     /// Waits for their end. `None`: none of them ever ran.
     pub(crate) fn result(self) -> Option<Wakeups> {
         // A thread that panicked has no figures; the others' would be of another host.
-        let late: Result<Vec<_>, _> = self.0.into_iter().map(JoinHandle::join).collect();
+        let late: Result<Vec<_>, _> = self.each.into_iter().map(JoinHandle::join).collect();
         summary(late.ok()?.concat())
     }
 }
@@ -94,12 +110,18 @@ mod tests {
 
     #[test]
     fn tasks_wake_as_often_as_asked_and_end() {
+        let made = |pcpus, window| {
+            let tasks = Tasks::start(pcpus, 1000);
+            tasks.wake_in(window);
+            tasks.result()
+        };
         let begin_ns = now_ns() + 10_000_000;
-        let made = Tasks::start(2, 1000, begin_ns, begin_ns + 100_000_000).result().unwrap();
+        let told = made(2, [begin_ns, begin_ns + 100_000_000]).unwrap();
         // Late ones are fewer; a busy computer makes many late.
-        assert!((1..=200).contains(&made.count), "{made:?}");
-        assert!(made.p50_ns <= made.p99_ns && made.p99_ns <= made.max_ns, "{made:?}");
-        assert!(Tasks::start(0, 1000, 0, 0).result().is_none());
-        assert!(Tasks::start(1, 1000, 5, 5).result().is_none(), "a window without a wake-up");
+        assert!((1..=200).contains(&told.count), "{told:?}");
+        assert!(told.p50_ns <= told.p99_ns && told.p99_ns <= told.max_ns, "{told:?}");
+        assert!(made(0, [0, 0]).is_none());
+        assert!(made(1, [5, 5]).is_none(), "a window without a wake-up");
+        drop(Tasks::start(1, 1000));
     }
 }

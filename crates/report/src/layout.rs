@@ -79,6 +79,7 @@ struct FlatResponse {
     response_mean_us: Option<f64>,
     response_p50_us: Option<f64>,
     response_p99_us: Option<f64>,
+    response_p999_us: Option<f64>,
     response_samples: u64,
 }
 
@@ -88,6 +89,7 @@ impl From<Response> for FlatResponse {
             response_mean_us: r.mean_us,
             response_p50_us: r.p50_us,
             response_p99_us: r.p99_us,
+            response_p999_us: r.p999_us,
             response_samples: r.samples,
         }
     }

@@ -19,6 +19,8 @@ pub struct Response {
     /// `None` under 1,000 samples, as the next.
     pub p50_us: Option<f64>,
     pub p99_us: Option<f64>,
+    /// `None` under 10,000 samples.
+    pub p999_us: Option<f64>,
     pub samples: u64,
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::path::Path;
 use unspin_report::{documents, html, read_str, text, Document, Row};
 use unspin_scenario::plan::{Coscheduling, Run};
-use unspin_scenario::result::VmResult;
+use unspin_scenario::result::{VmResult, VmTurns};
 
 const SCENARIO: &str = r#"
 title = "Shares"
@@ -140,6 +140,54 @@ fn tables_have_shares_where_there_are_turns() {
     assert!(page.contains("<h2>Turns</h2>") && page.contains("<td>38+38<td>38+38</tr>"));
     let docs = made(|_, _| ());
     assert!(!text(&docs).contains("own turns") && !html(&docs).contains("<h2>Turns</h2>"));
+}
+
+#[test]
+fn rows_say_why_a_vm_has_no_turns_and_how_often_it_waited_in_vain() {
+    let refused = |run: &Run, v: &mut VmResult| {
+        let is_second = v.turns.is_none() && run.arm.name == "gangs";
+        let reason = is_second.then(|| "vCPUs of a real-time class".to_string());
+        v.turns = Some(VmTurns { parks: 40, parks_late: 7, refused: reason });
+        // The module leaves it alone, and turns of others do not.
+        v.module = None;
+    };
+    let docs = made(refused);
+    let of = |arm: &str, vm_index: Option<u32>| {
+        let is = |r: &&Row| r.key.arm == arm && r.key.vm_index == vm_index;
+        serde_json::to_value(docs[0].summary.arms.iter().find(is).unwrap()).unwrap()
+    };
+    let one = of("gangs", Some(1));
+    assert_eq!((&one["parks"], &one["parks_late"]), (&40.into(), &7.into()));
+    assert_eq!(one["turns_refused"], "vCPUs of a real-time class");
+    assert_eq!(of("gangs", None)["parks_late"], 14, "of both VMs");
+    let stock = of("stock", Some(1));
+    assert!(stock["turns_refused"].is_null() && stock.get("turns_refused").is_some());
+    let said = "ebizzy, gangs: VM 1 has no turns: vCPUs of a real-time class";
+    assert!(text(&docs).contains(said), "{}", text(&docs));
+    // Records of before have what the module counted, and no reason.
+    let old = &made(|_, _| ())[0].summary;
+    let row = old.arms.iter().find(|r| r.key.arm == "gangs").unwrap();
+    assert_eq!((row.turns.parks_late, &row.turns.refused), (Some(0), &None));
+}
+
+#[test]
+fn every_row_says_how_idle_the_host_was() {
+    let idle = |line: &str| {
+        let mut record: Value = serde_json::from_str(line).unwrap();
+        if let Some(repeat) = record["run"]["repeat"].as_u64() {
+            record["host_idle_share"] = serde_json::json!([0.5, 0.125, 0.25][repeat as usize]);
+        }
+        record.to_string() + "\n"
+    };
+    let plain = lines("6.12.57+deb13-amd64", &plan(SCENARIO), |_, _| ());
+    let told: String = plain.lines().map(idle).collect();
+    let rows_of = |records: &str| -> Vec<Value> {
+        let docs = documents(&read_str(Path::new("results.jsonl"), records));
+        docs[0].summary.arms.iter().map(|row| serde_json::to_value(row).unwrap()).collect()
+    };
+    assert!(rows_of(&told).iter().all(|row| row["host_idle_share"] == 0.25), "the median");
+    let unknown = |row: &Value| row.get("host_idle_share").is_some_and(Value::is_null);
+    assert!(rows_of(&plain).iter().all(unknown));
 }
 
 /// Of runs beside two hogs of the host, one of which has half a pCPU and the other a quarter.

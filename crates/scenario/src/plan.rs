@@ -176,7 +176,7 @@ pub struct Run {
     pub baseline: String,
     pub seed: u64,
     pub repeat: u32,
-    /// Time between the start of the last VM and the measuring window, ms of the machine's time.
+    /// Least time between the start of the last VM and the measuring window, ms of the machine's time.
     pub warmup_ms: u64,
     /// Length of the measuring window, ms of the machine's time.
     pub window_ms: u64,

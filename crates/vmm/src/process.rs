@@ -4,11 +4,12 @@
 //!
 //! ```text
 //! → {"config":{…}}                                   ← {"ready":{"tids":[…]}}
-//! → {"run":{"start_at_ns":…,"sample_at_ns":[…,…]}}   ← {"samples":[{…},{…}]} after the second
+//! → {"run":{"start_at_ns":…,"all_run_at_ns":…}}      ← "works" when it has done some work since
+//! → {"sample":{"at_ns":[…,…]}}                       ← {"samples":[{…},{…}]} after the second
 //! → "stop"                                           ← "stopped" or {"failed":"…"}
 //! ```
 //! Times are CLOCK_MONOTONIC and absolute, so that all VMs of a run start and are read at the
-//! moments their starter chose, with no message between. The thread that reads the counts runs
+//! moments their starter chose, with no message at these moments. The thread that reads the counts runs
 //! SCHED_FIFO, so that spinning vCPUs cannot delay it.
 
 use std::fs::File;
@@ -26,11 +27,15 @@ pub const VM_PROCESS_COMMAND: &str = "vm-process";
 /// Longest time the vCPUs have to end by themselves.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How often it is looked whether the vCPUs have done some work.
+const LOOK_NS: u64 = 1_000_000;
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Command {
     Config(VmConfig),
     Run(Schedule),
+    Sample(Moments),
     Stop,
 }
 
@@ -38,16 +43,23 @@ pub enum Command {
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
     Ready { tids: Vec<i32> },
+    Works,
     Samples(Vec<Sample>),
     Stopped,
     Failed(String),
 }
 
-/// When to let the vCPUs go and when to read the counts, CLOCK_MONOTONIC.
+/// When to let the vCPUs go, and when those of all VMs run, CLOCK_MONOTONIC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     pub start_at_ns: u64,
-    pub sample_at_ns: [u64; 2],
+    pub all_run_at_ns: u64,
+}
+
+/// When to read the counts, CLOCK_MONOTONIC.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moments {
+    pub at_ns: [u64; 2],
 }
 
 /// All vCPUs at one moment.
@@ -85,23 +97,54 @@ fn serve() -> Result<(), Error> {
     std::mem::forget(Realtime::enter());
     reply(&Reply::Ready { tids: vm.tids() });
     match command(&mut input)? {
-        Command::Run(schedule) => run(&mut vm, &schedule, &input)?,
+        Command::Run(schedule) => run(&mut vm, &schedule, &mut input)?,
         Command::Stop => {}
-        Command::Config(_) => return Err(Error::Command("configured already".into())),
+        other => return Err(Error::Command(format!("not before it runs: {other:?}"))),
     }
     vm.stop(STOP_TIMEOUT)?;
     reply(&Reply::Stopped);
     Ok(())
 }
 
-fn run(vm: &mut Vm, schedule: &Schedule, input: &BufReader<File>) -> Result<(), Error> {
-    if wait_until(vm, input, Some(schedule.start_at_ns))? == Woken::Stop {
+fn run(vm: &mut Vm, schedule: &Schedule, input: &mut BufReader<File>) -> Result<(), Error> {
+    if wait_until(vm, input, Some(schedule.start_at_ns))? == Woken::Word {
         return Ok(());
     }
     vm.start();
+    if !works(vm, schedule.all_run_at_ns, input)? {
+        return Ok(());
+    }
+    reply(&Reply::Works);
+    wait_until(vm, input, None)?;
+    match next(input)? {
+        Some(Command::Sample(moments)) => samples(vm, &moments, input),
+        None | Some(Command::Stop) => Ok(()),
+        Some(other) => Err(Error::Command(format!("not when it runs: {other:?}"))),
+    }
+}
+
+/// Waits until the vCPUs have done some work since then, however long that takes. Whether they have: a
+/// word on standard input ends it, too.
+fn works(vm: &mut Vm, since_ns: u64, input: &BufReader<File>) -> Result<bool, Error> {
+    let work = |vm: &Vm| vm.sample().iter().map(|vcpu| vcpu.units).sum::<u64>();
+    let (mut at_ns, mut before) = (since_ns, None);
+    loop {
+        if wait_until(vm, input, Some(at_ns))? == Woken::Word {
+            return Ok(false);
+        }
+        let done = work(vm);
+        if *before.get_or_insert(done) < done {
+            return Ok(true);
+        }
+        at_ns += LOOK_NS;
+    }
+}
+
+/// Reads the counts at both moments, tells them, and waits for a word.
+fn samples(vm: &mut Vm, moments: &Moments, input: &BufReader<File>) -> Result<(), Error> {
     let mut samples = Vec::with_capacity(2);
-    for at_ns in schedule.sample_at_ns {
-        if wait_until(vm, input, Some(at_ns))? == Woken::Stop {
+    for at_ns in moments.at_ns {
+        if wait_until(vm, input, Some(at_ns))? == Woken::Word {
             return Ok(());
         }
         samples.push(Sample { at_ns: now_ns(), vcpus: vm.sample() });
@@ -117,14 +160,14 @@ fn run(vm: &mut Vm, schedule: &Schedule, input: &BufReader<File>) -> Result<(), 
 #[derive(PartialEq, Eq)]
 enum Woken {
     Time,
-    Stop,
+    Word,
 }
 
-/// Waits for the time or a word on standard input: after the start only `stop` or its end can come.
+/// Waits for the time, or for a word on standard input or its end.
 /// A vCPU that fails ends the wait with its error.
 fn wait_until(vm: &mut Vm, input: &BufReader<File>, at_ns: Option<u64>) -> Result<Woken, Error> {
     if !input.buffer().is_empty() {
-        return Ok(Woken::Stop);
+        return Ok(Woken::Word);
     }
     loop {
         let timeout = match at_ns.map(|at| at.checked_sub(now_ns())) {
@@ -141,7 +184,7 @@ fn wait_until(vm: &mut Vm, input: &BufReader<File>, at_ns: Option<u64>) -> Resul
             return Err(Error::os("ppoll"));
         }
         if ready > 0 && fds[0].revents != 0 {
-            return Ok(Woken::Stop);
+            return Ok(Woken::Word);
         }
         if ready > 0 && fds[1].revents != 0 && vm.error().is_some() {
             vm.stop(STOP_TIMEOUT)?;
@@ -150,10 +193,17 @@ fn wait_until(vm: &mut Vm, input: &BufReader<File>, at_ns: Option<u64>) -> Resul
 }
 
 fn command(input: &mut BufReader<File>) -> Result<Command, Error> {
+    next(input)?.ok_or_else(|| Error::Command("none came".into()))
+}
+
+/// The next command; `None` at the end of standard input.
+fn next(input: &mut BufReader<File>) -> Result<Option<Command>, Error> {
     let mut line = String::new();
     let read = input.read_line(&mut line);
-    read.map_err(|source| Error::Os { what: "standard input".into(), source })?;
-    serde_json::from_str(&line).map_err(|e| Error::Command(e.to_string()))
+    match read.map_err(|source| Error::Os { what: "standard input".into(), source })? {
+        0 => Ok(None),
+        _ => serde_json::from_str(&line).map(Some).map_err(|e| Error::Command(e.to_string())),
+    }
 }
 
 fn reply(reply: &Reply) {

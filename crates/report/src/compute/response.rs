@@ -6,7 +6,9 @@ use crate::one_vm::Response;
 use crate::stat::round;
 use unspin_scenario::result::{Begin, Responses, RunResult};
 
-/// With fewer samples, a hundredth of them is too few to tell.
+/// With fewer samples beyond a percentile, it is not told.
+const BEYOND_MIN: f64 = 10.0;
+/// With fewer samples, none is told.
 const SAMPLES_MIN: u64 = 1000;
 
 /// All repeats together, on a machine whose clock is that of `begin`; `None` where the program's passes
@@ -25,8 +27,14 @@ pub(crate) fn response(of: &[&RunResult], begin: &Begin, over: Over) -> Option<R
     }
     let us = |cycles: f64| round(cycles / cycles_per_us);
     let mean = (all.count > 0).then(|| us(all.cycles as f64 / all.count as f64));
-    let at = |part: f64| percentile(&all.hist, part).filter(|_| all.count >= SAMPLES_MIN).map(us);
-    Some(Response { mean_us: mean, p50_us: at(0.5), p99_us: at(0.99), samples: all.count })
+    let at = |part: f64| {
+        // Rounded: a thousandth of 10,000 is 10.
+        let is_enough = (all.count as f64 * (1.0 - part)).round() >= BEYOND_MIN;
+        let known = percentile(&all.hist, part).filter(|_| is_enough && all.count >= SAMPLES_MIN);
+        known.map(us)
+    };
+    let [p50_us, p99_us, p999_us] = [0.5, 0.99, 0.999].map(at);
+    Some(Response { mean_us: mean, p50_us, p99_us, p999_us, samples: all.count })
 }
 
 /// The length that this part of them do not exceed, in cycles; within a bucket they are taken as evenly

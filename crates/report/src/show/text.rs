@@ -124,10 +124,10 @@ fn grids(out: &mut String, s: &Summary, place: &Place) {
         let cell = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.0}"));
         let times = |r: &Row| {
             r.response.map_or("-".to_string(), |of| {
-                format!("{}, {}, {}", cell(of.mean_us), cell(of.p50_us), cell(of.p99_us))
+                [of.mean_us, of.p50_us, of.p99_us, of.p999_us].map(cell).join(", ")
             })
         };
-        out.push_str(&grid("response time, µs: mean, p50, p99", &rows, times, None));
+        out.push_str(&grid("response time, µs: mean, p50, p99, p99.9", &rows, times, None));
     }
     for is_polling_known in [false, true] {
         let of = |r: &&Row| linux_time(r).is_some_and(|t| t.polling.is_some() == is_polling_known);

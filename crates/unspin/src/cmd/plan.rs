@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let ms: u64 = plan.runs.iter().map(|r| r.stagger_ms + r.warmup_ms + r.window_ms).sum();
     writeln!(
         out,
-        "{} runs, at most {:.1} s of the machine's time",
+        "{} runs, about {:.1} s of the machine's time",
         plan.runs.len(),
         ms as f64 / 1e3
     )?;

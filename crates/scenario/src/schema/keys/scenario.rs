@@ -123,7 +123,8 @@ table! { SWEEP: Sweep = "[sweep]", "Every arm runs at every point: each combinat
 table! { MEASURE: Measure = "[measure]", "Lengths, in milliseconds of the machine's time.";
     WARMUP_MS: Integer<u64> = "warmup_ms", integer(0, MS_MAX, " milliseconds") =>
         .usually(100)
-        .help("from the start of the last VM to the measuring window");
+        .help("from the start of the last VM to the measuring window, at least: it begins when every \
+               program works");
     WINDOW_MS: Integer<u64> = "window_ms", integer(1, MS_MAX, " milliseconds") =>
         .usually(300)
         .help("the measuring window");
