@@ -15,8 +15,6 @@
 #include "state.h"
 #include "trace.h"
 
-#define YIELD_TRIES 3	/* as kvm_vcpu_on_spin(): yields that found nothing to gain */
-
 /*
  * KVM may leave "ready" set on a vCPU that runs, where it was woken before it had quite gone to
  * sleep; asleep it is not ready, whatever KVM says.
@@ -80,8 +78,11 @@ static enum unspin_counter counter_of(enum hvs_category category)
 	return UNSPIN_C_YIELD_NONE;
 }
 
-/* Yields to the target; may sleep. As yield_to(): above 0 it took, 0 it could not, below 0 nothing to gain. */
-static int yield_to_slot(struct unspin_slot *target)
+/*
+ * Yields to the target; may sleep. As yield_to(): above 0 it took, 0 it could not, below 0 nothing to
+ * gain. keep_mark: the target is marked although the yield did not take.
+ */
+static int yield_to_slot(struct unspin_slot *target, bool keep_mark)
 {
 	u8 marked = READ_ONCE(target->yielded_mark);
 	struct task_struct *task;
@@ -105,7 +106,8 @@ static int yield_to_slot(struct unspin_slot *target)
 	put_task_struct(task);
 	if (outcome <= 0) {
 		WRITE_ONCE(target->pick_pending, 0);
-		WRITE_ONCE(target->yielded_mark, marked);
+		if (!keep_mark)
+			WRITE_ONCE(target->yielded_mark, marked);
 	}
 	return outcome;
 }
@@ -125,7 +127,8 @@ static bool target_took(struct choice *choice, s32 pick, enum unspin_counter cou
 {
 	struct unspin_slot *caller = choice->caller;
 
-	*outcome = yield_to_slot(caller->vm->slot[pick]);
+	*outcome = yield_to_slot(caller->vm->slot[pick],
+				 counter != UNSPIN_C_YIELD_IPI && !(choice->flags & HVS_RETRY));
 	if (*outcome > 0) {
 		unspin_count(caller, counter, 1);
 		WRITE_ONCE(caller->vcpu->kvm->last_boosted_vcpu, pick);
@@ -186,7 +189,7 @@ static void spin_yield(struct unspin_slot *slot, bool kernel_mode)
 		.snapshot = snapshot,
 		.count = snapshot_read(vm, kernel_mode, snapshot),
 		.flags = READ_ONCE(vm->hvs_flags),
-		.tries = YIELD_TRIES,
+		.tries = HVS_TRIES,
 	};
 
 	if (READ_ONCE(vm->ipi_on) && !gives_way(&choice) && ipi_yield(&choice))
@@ -206,7 +209,7 @@ static void spin_yield(struct unspin_slot *slot, bool kernel_mode)
 			return give_way(slot);
 		if (took)
 			return;
-		if (pick < 0)
+		if (pick < 0 || !(choice.flags & HVS_RETRY))
 			break;
 	}
 	unspin_count(slot, UNSPIN_C_YIELD_NONE, 1);

@@ -10,11 +10,14 @@
 #define HVS_CATEGORIES 5u
 
 _Static_assert(sizeof(struct hvs_slot) == 16, "part of the trace format");
+_Static_assert(HVS_ADDED == (HVS_QUORUM | HVS_WOKEN_LIST | HVS_USER_MODE_LAST | HVS_RETRY),
+	       "flags are plain numbers, for Rust");
 
 /* How each category sorts: by rank, then by preempted_at ^ flip, lowest first. */
 struct hvs_order {
 	pol_u64 flip[HVS_CATEGORIES];	/* all ones: newest preemption first */
 	pol_u32 rank[HVS_CATEGORIES];
+	pol_u32 user_mode;		/* added to the rank of one that was in user mode */
 };
 
 /*
@@ -26,7 +29,7 @@ struct hvs_order {
 #define RANK_WOKEN 2u
 #define RANK_SECOND 3u		/* the other of the two */
 #define RANK_YIELDED 5u
-#define RANK_USER_MODE 6u	/* added: below all that were in kernel mode */
+#define RANK_USER_MODE 6u	/* below all that were in kernel mode */
 #define RANK_NONE (2 * RANK_USER_MODE)
 
 struct hvs_best {
@@ -52,6 +55,7 @@ static void order_init(struct hvs_order *order, pol_u32 flags)
 {
 	pol_u8 lock_first = (flags & HVS_COUNTER_CAUSALITY) != 0;
 
+	order->user_mode = flags & HVS_USER_MODE_LAST ? RANK_USER_MODE : 0;
 	order->rank[HVS_NOT_PREEMPTED] = 0;	/* never looked up */
 	order->flip[HVS_NOT_PREEMPTED] = 0;
 
@@ -62,7 +66,7 @@ static void order_init(struct hvs_order *order, pol_u32 flags)
 	order->flip[HVS_LOCK_WAITER] = flags & HVS_COUNTER_TIME_LOCK ? POL_U64_MAX : 0;
 
 	/* Oldest first: the longest asleep has been waited for the longest. */
-	order->rank[HVS_WOKEN] = RANK_WOKEN;
+	order->rank[HVS_WOKEN] = flags & HVS_WOKEN_LIST ? RANK_WOKEN : RANK_NONE;
 	order->flip[HVS_WOKEN] = 0;
 
 	/* Oldest first: newest first would build section 3.3's loop again in here. */
@@ -91,7 +95,7 @@ static void scan(struct hvs_best *best, const struct hvs_slot *slots, pol_u32 fr
 
 		rank = order->rank[category];
 		if (slots[i].user_mode && category != HVS_WOKEN)
-			rank += RANK_USER_MODE;
+			rank += order->user_mode;
 		time = slots[i].preempted_at ^ order->flip[category];
 		if (rank < best->rank || (rank == best->rank && time < best->time)) {
 			best->rank = rank;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * HVS: which vCPU of a VM should get the core that a spinning vCPU gives up.
+ * HVS, Heuristic VCPU Scheduling: which vCPU of a VM should get the core that a spinning vCPU
+ * gives up.
  *
  * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.2, 3.3 and 4.4. The
  * paper's three lists (resource-waiter newest preemption first, lock-waiter
  * oldest first, "yielded" last) are one total order over a bounded snapshot. The paper
  * leaves the order within "yielded" open; here it is oldest first, so that everyone
- * on it has a turn. It has no list for a vCPU that was woken and waits for a core, which a
- * sibling may spin for as well (who sent it an interrupt waits for the answer): these are
- * one more list here, oldest first, after the resource waiters and before the lock waiters.
+ * on it has a turn. Flags 0 are the paper's HVS.
  */
 #ifndef UNSPIN_POLICY_HVS_H
 #define UNSPIN_POLICY_HVS_H
@@ -38,8 +37,8 @@ struct hvs_slot {
 	pol_u8 running;		/* on a core now (neither preempted nor asleep) */
 	pol_u16 cpu;		/* it runs there, or was switched out there; only equal or not counts */
 	/*
-	 * Preempted while in guest user mode, where it holds no kernel lock: it ranks below
-	 * all that are not. KVM's own selection skips it. Without meaning for HVS_WOKEN.
+	 * Preempted while in guest user mode, where it holds no kernel lock. Counts with
+	 * HVS_USER_MODE_LAST only, and not for HVS_WOKEN.
 	 */
 	pol_u8 user_mode;
 	pol_u8 reserved;
@@ -64,7 +63,7 @@ struct hvs_slot {
  * sibling runs is not missing for want of a core, and nothing is gained by giving
  * way: VMs with more vCPUs than cores pick as the paper does. And where nobody waits
  * for a core the VM is complete: it spins because its lock is contended, which no
- * exit can help. Ours, not the paper's.
+ * exit can help. Woken siblings count as waiting. Ours, not the paper's.
  */
 #define HVS_QUORUM 16
 /*
@@ -74,7 +73,24 @@ struct hvs_slot {
  * as resource-waiters these would take the core right back.
  */
 #define HVS_DISPLACED_LAST 32
-#define HVS_FLAGS_ALL 63
+/*
+ * A vCPU that slept, was woken and waits for a core is a candidate: a sibling may spin for it as
+ * well, for who sent it an interrupt waits for the answer. One more list, oldest first, after the
+ * resource waiters and before the lock waiters. The paper's lists have preempted vCPUs only.
+ */
+#define HVS_WOKEN_LIST 64
+/* One that was in user mode ranks below all that were not. KVM's own selection skips it. */
+#define HVS_USER_MODE_LAST 128
+/*
+ * For who carries a pick out. Where the scheduler refuses the yield the next in rank is tried, up
+ * to HVS_TRIES refusals that found nothing to gain, and who was not yielded to is not marked. The
+ * paper selects one candidate, and marks it when it is selected.
+ */
+#define HVS_RETRY 256
+#define HVS_TRIES 3		/* as kvm_vcpu_on_spin() */
+/* All that the variant "hvs" adds to the paper's. */
+#define HVS_ADDED 464		/* HVS_QUORUM | HVS_WOKEN_LIST | HVS_USER_MODE_LAST | HVS_RETRY */
+#define HVS_FLAGS_ALL 511
 
 /*
  * The category a vCPU enters when it is scheduled out while runnable, and its

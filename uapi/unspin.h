@@ -23,13 +23,13 @@
  * The first is the default.
  */
 #define UNSPIN_VARIANTS(X) \
-	X(HVS, "hvs", HVS_QUORUM, "HVS with the quorum rule") \
-	X(PAPER, "hvs-paper", 0, "HVS as the paper has it: no quorum rule") \
+	X(HVS, "hvs", HVS_ADDED, "the paper's HVS and what unspin adds to it") \
+	X(PAPER, "hvs-paper", 0, "HVS as the paper has it") \
 	X(CPTH_R, "cpth-r", HVS_COUNTER_TIME_RESOURCE, \
 	  "the paper's, resource waiters oldest first") \
 	X(CPTH_L, "cpth-l", HVS_COUNTER_TIME_LOCK, "the paper's, lock waiters newest first") \
 	X(CCH, "cch", HVS_COUNTER_CAUSALITY, "the paper's, lock waiters before resource waiters") \
-	X(DISPLACED, "hvs-displaced", HVS_QUORUM | HVS_DISPLACED_LAST, \
+	X(DISPLACED, "hvs-displaced", HVS_ADDED | HVS_DISPLACED_LAST, \
 	  "hvs, but who lost its core to a directed yield is picked last") \
 	X(PAPER_DISPLACED, "hvs-paper-displaced", HVS_DISPLACED_LAST, \
 	  "the paper's, but who lost its core to a directed yield is picked last")

@@ -46,7 +46,7 @@ fn picks() {
             })
             .collect();
         let mut hvs = || {
-            black_box(pick(black_box(&slots), 0, 0, Flags::HVS));
+            black_box(pick(black_box(&slots), 0, 0, Flags::ADDED));
         };
 
         let mut vcpus = vec![Vcpu::PREEMPTED_SPINNING; count];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! HVS: which vCPU of a VM should get the core that a spinning vCPU gives up.
+//! HVS, Heuristic VCPU Scheduling: which vCPU of a VM should get the core that a spinning vCPU gives up.
 //!
 //! Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.2, 3.3 and 4.4.
 //!
@@ -12,8 +12,8 @@
 //!     Slot::ready(Category::ResourceWaiter, 20), // 2 and 3: their time slices ended,
 //!     Slot::ready(Category::ResourceWaiter, 30), //   3 last
 //! ];
-//! assert_eq!(pick(&slots, 0, 0, Flags::HVS), Some(3));
-//! assert_eq!(pick(&slots, 0, 1 << 3, Flags::HVS), Some(2)); // 3 could not be boosted
+//! assert_eq!(pick(&slots, 0, 0, Flags::PAPER), Some(3));
+//! assert_eq!(pick(&slots, 0, 1 << 3, Flags::PAPER), Some(2)); // 3 could not be boosted
 //! assert_eq!(pick(&slots, 0, 0, Flags::CCH), Some(1));
 //! ```
 
@@ -70,8 +70,8 @@ pub struct Slot {
     pub running: u8,
     /// Where it runs, or was switched out; only whether two are equal counts.
     pub cpu: u16,
-    /// Not 0 where it was preempted in guest user mode: it ranks below all that were not. Without
-    /// meaning for [`Category::Woken`].
+    /// Not 0 where it was preempted in guest user mode: see [`Flags::USER_MODE_LAST`]. Without meaning
+    /// for [`Category::Woken`].
     pub user_mode: u8,
     pub reserved: u8,
 }
@@ -88,10 +88,19 @@ impl Slot {
 pub struct Flags(pub u32);
 
 impl Flags {
-    /// Give way below a quorum, and tell a complete VM; what the module adds to the paper's HVS.
-    pub const QUORUM: Flags = Flags(flags::QUORUM);
     /// The paper's HVS, to the letter.
-    pub const HVS: Flags = Flags(0);
+    pub const PAPER: Flags = Flags(0);
+    /// All that the variant `hvs` adds to the paper's.
+    pub const ADDED: Flags = Flags(flags::ADDED);
+    /// Give way below a quorum, and tell a complete VM.
+    pub const QUORUM: Flags = Flags(flags::QUORUM);
+    /// Who was woken and waits for a core is a candidate, too.
+    pub const WOKEN_LIST: Flags = Flags(flags::WOKEN_LIST);
+    /// Who was in user mode ranks below all that were not.
+    pub const USER_MODE_LAST: Flags = Flags(flags::USER_MODE_LAST);
+    /// Where the scheduler refuses a yield the next in rank is tried; only who was yielded to is
+    /// marked. [`pick`] does not look.
+    pub const RETRY: Flags = Flags(flags::RETRY);
     /// Resource-waiters oldest first.
     pub const CPTH_R: Flags = Flags(flags::COUNTER_TIME_RESOURCE);
     /// Lock-waiters newest first.
@@ -102,6 +111,13 @@ impl Flags {
     pub const NO_YIELDED_LIST: Flags = Flags(flags::NO_YIELDED_LIST);
     /// A vCPU that a directed yield took off its core is picked last, like a yielded one.
     pub const DISPLACED_LAST: Flags = Flags(flags::DISPLACED_LAST);
+}
+
+impl Flags {
+    /// All that are in `other`.
+    pub fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
 }
 
 impl std::ops::BitOr for Flags {

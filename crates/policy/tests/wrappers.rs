@@ -221,12 +221,12 @@ fn a_copied_state_replays_the_same_windows() {
 
 #[test]
 fn variants_have_the_names_scenarios_use() {
-    assert_eq!("hvs-paper".parse(), Ok(Flags::HVS));
-    assert_eq!("hvs".parse(), Ok(Flags::QUORUM));
+    assert_eq!("hvs-paper".parse(), Ok(Flags::PAPER));
+    assert_eq!("hvs".parse(), Ok(Flags::ADDED));
     assert_eq!("cpth-r".parse(), Ok(Flags::CPTH_R));
     assert_eq!("cpth-l".parse(), Ok(Flags::CPTH_L));
     assert_eq!("cch".parse(), Ok(Flags::CCH));
-    assert_eq!("hvs-displaced".parse(), Ok(Flags::DISPLACED_LAST | Flags::QUORUM));
+    assert_eq!("hvs-displaced".parse(), Ok(Flags::DISPLACED_LAST | Flags::ADDED));
     assert_eq!("hvs-paper-displaced".parse(), Ok(Flags::DISPLACED_LAST));
     let error = "HVS".parse::<Flags>().unwrap_err();
     assert_eq!(error, UnknownVariant("HVS".to_owned()));
@@ -236,15 +236,18 @@ fn variants_have_the_names_scenarios_use() {
 
 #[test]
 fn picks_and_categories() {
-    assert_eq!(pick(&[], 0, 0, Flags::HVS), None);
-    assert_eq!(pick(&[Slot::ready(Category::LockWaiter, 0); 65], 0, 0, Flags::HVS), None);
-    assert_eq!(pick(&[Slot::ready(Category::LockWaiter, 0)], usize::MAX, 0, Flags::HVS), Some(0));
+    assert_eq!(pick(&[], 0, 0, Flags::PAPER), None);
+    assert_eq!(pick(&[Slot::ready(Category::LockWaiter, 0); 65], 0, 0, Flags::PAPER), None);
+    assert_eq!(pick(&[Slot::ready(Category::LockWaiter, 0)], usize::MAX, 0, Flags::PAPER), Some(0));
     let mut mark = 1;
-    assert_eq!(category_on_preempt(true, false, &mut mark, Flags::HVS), Category::LockWaiter);
-    assert_eq!(category_on_preempt(false, false, &mut mark, Flags::HVS), Category::Yielded);
-    assert_eq!(category_on_preempt(false, false, &mut mark, Flags::HVS), Category::ResourceWaiter);
+    assert_eq!(category_on_preempt(true, false, &mut mark, Flags::PAPER), Category::LockWaiter);
+    assert_eq!(category_on_preempt(false, false, &mut mark, Flags::PAPER), Category::Yielded);
+    assert_eq!(
+        category_on_preempt(false, false, &mut mark, Flags::PAPER),
+        Category::ResourceWaiter
+    );
     let displaced = |flags| category_on_preempt(false, true, &mut 0, flags);
-    assert_eq!(displaced(Flags::HVS), Category::ResourceWaiter);
+    assert_eq!(displaced(Flags::PAPER), Category::ResourceWaiter);
     assert_eq!(displaced(Flags::DISPLACED_LAST), Category::Yielded);
     let all = [0, 1, 2, 3, 4].map(Category::from_number).map(Option::unwrap);
     assert_eq!(all.map(|category| category as u8), [0, 1, 2, 3, 4]);

@@ -4,9 +4,9 @@
 mod common;
 
 use common::{arm, constant, contended, run, setup, sleeping, step};
-use unspin_scenario::plan::{Op, Run, Step, Window, YieldTo};
+use unspin_scenario::plan::{CgroupLayout, Op, Run, Step, Window, YieldTo};
 use unspin_scenario::result::ModuleStats;
-use unspin_sim::{simulate_setup, Kernel};
+use unspin_sim::{simulate_setup, Host, Kernel, Setup};
 use unspin_uapi::Variant;
 
 /// Counts of all VMs together.
@@ -28,6 +28,45 @@ fn woken_siblings_are_yielded_to() {
         assert!(slept(|m| m.yields_woken) > 0, "{kernel:?}");
         let stock = counts(kernel, &under(3, sleeping(1000, 400), YieldTo::Stock));
         assert_eq!(stock(|m| m.yields_woken), 0, "KVM's own are not the module's");
+    }
+}
+
+const PAPERS: [Variant; 4] = [Variant::PAPER, Variant::CPTH_R, Variant::CPTH_L, Variant::CCH];
+
+#[test]
+fn the_papers_lists_have_the_preempted_only() {
+    for kernel in [Kernel::V6_1, Kernel::V6_12] {
+        for variant in PAPERS {
+            let slept = under(3, sleeping(1000, 400), YieldTo::Module(variant));
+            let of = counts(kernel, &slept);
+            assert_eq!(of(|m| m.yields_woken), 0, "{kernel:?} {}", variant.name());
+        }
+    }
+}
+
+/// A VM that has used up its quota: the scheduler refuses yields to its vCPUs.
+#[test]
+fn one_exit_selects_one_candidate_in_the_papers() {
+    let capped = |variant| {
+        let run = Run {
+            cgroup: CgroupLayout::Vm,
+            weights: vec![100, 100, 600],
+            window_ms: 500,
+            ..under(3, contended(1000, 400), YieldTo::Module(variant))
+        };
+        let host = Host { capped: true, ..Host::lab(4, Kernel::V6_12) };
+        let vms = simulate_setup(&Setup::new(&host, &run)).unwrap().result.vm;
+        let of = |of: fn(&ModuleStats) -> u64| -> u64 {
+            vms.iter().map(|vm| of(vm.module.as_ref().unwrap())).sum()
+        };
+        let took = of(|m| m.yields_resource_waiter + m.yields_lock_waiter + m.yields_yielded);
+        (of(|m| m.yields_failed), took, of(|m| m.yields_none), of(|m| m.ple_exits))
+    };
+    for variant in PAPERS {
+        let (failed, took, none, exits) = capped(variant);
+        assert!(failed > 0 && failed <= none, "{}: {failed} of {none}", variant.name());
+        // An exit that was refused found nobody; those under way at the ends make the rest.
+        assert!((took + none).abs_diff(exits) <= 24, "{}: {took} {none} {exits}", variant.name());
     }
 }
 

@@ -86,6 +86,7 @@ fn scenarios() -> Vec<(&'static str, Kernel, Run)> {
         ("mixed", Kernel::V6_12, mixed),
         ("user-spinning", Kernel::V6_12, user),
         ("woken", Kernel::V6_12, selecting(sleeping(1000, 400), Variant::HVS)),
+        ("woken-paper", Kernel::V6_12, selecting(sleeping(1000, 400), Variant::PAPER)),
         ("woken-3.19", Kernel::V3_19, selecting(sleeping(1000, 400), Variant::HVS)),
         ("displaced", Kernel::V6_1, selecting(lock(), Variant::DISPLACED)),
         ("paper-displaced", Kernel::V6_1, selecting(lock(), Variant::PAPER_DISPLACED)),

@@ -156,13 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn variants_are_one_flag_each_or_the_quorum_with_one() {
-        assert_eq!((Variant::DEFAULT.name(), Variant::DEFAULT.flags()), ("hvs", flags::QUORUM));
+    fn variants_are_the_papers_or_all_that_is_added_and_one_flag_at_most() {
+        assert_eq!((Variant::DEFAULT.name(), Variant::DEFAULT.flags()), ("hvs", flags::ADDED));
         let all: BTreeSet<u32> = Variant::ALL.iter().map(|v| v.flags()).collect();
         assert_eq!(all.len(), Variant::ALL.len(), "two of the same flags");
         for variant in Variant::ALL {
             assert_eq!(variant.flags() & !flags::ALL, 0);
-            assert!((variant.flags() & !flags::QUORUM).count_ones() <= 1, "{variant:?}");
+            assert!([0, flags::ADDED].contains(&(variant.flags() & flags::ADDED)), "{variant:?}");
+            assert!((variant.flags() & !flags::ADDED).count_ones() <= 1, "{variant:?}");
         }
     }
 

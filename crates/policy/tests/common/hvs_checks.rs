@@ -7,7 +7,11 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use unspin_policy::hvs::{Category, Flags, Slot};
 
-const HVS: u32 = Flags::HVS.0;
+const PAPER: u32 = Flags::PAPER.0;
+const ADDED: u32 = Flags::ADDED.0;
+const QUORUM: u32 = Flags::QUORUM.0;
+/// The variant `hvs`, where it picks.
+const OURS: u32 = ADDED & !QUORUM;
 const RESOURCE: u8 = Category::ResourceWaiter as u8;
 const LOCK: u8 = Category::LockWaiter as u8;
 const YIELDED: u8 = Category::Yielded as u8;
@@ -41,16 +45,16 @@ fn picks(api: &Api, slots: &[Slot], caller: usize, flags: u32) -> Vec<usize> {
 pub fn lock_waiter_preemption_scenarios(api: &Api) {
     // 1: the next waiter's slice ended (2, just now); those behind it spun (1, 3).
     let slots = [running(), slot(LOCK, 50), slot(RESOURCE, 90), slot(LOCK, 60)];
-    assert_eq!(picks(api, &slots, 0, HVS), [2, 1, 3]);
+    assert_eq!(picks(api, &slots, 0, PAPER), [2, 1, 3]);
     // 2: the holder's slice ended (3), and the next waiter spun for it (1).
     let slots = [running(), slot(LOCK, 70), running(), slot(RESOURCE, 40)];
-    assert_eq!(picks(api, &slots, 0, HVS), [3, 1]);
+    assert_eq!(picks(api, &slots, 0, PAPER), [3, 1]);
     // 3: W2 (1) waits for W1 (3), which spun before it; the holder runs again (2).
     let slots = [running(), slot(LOCK, 70), running(), slot(LOCK, 60)];
-    assert_eq!(picks(api, &slots, 0, HVS), [3, 1]);
+    assert_eq!(picks(api, &slots, 0, PAPER), [3, 1]);
     // 3 with W1's slice ended and an older resource-waiter that is not involved (2).
     let slots = [running(), slot(LOCK, 70), slot(RESOURCE, 10), slot(RESOURCE, 60)];
-    assert_eq!(picks(api, &slots, 0, HVS), [3, 2, 1]);
+    assert_eq!(picks(api, &slots, 0, PAPER), [3, 2, 1]);
 }
 
 pub fn variants_reverse_one_heuristic_each(api: &Api) {
@@ -64,29 +68,36 @@ pub fn variants_reverse_one_heuristic_each(api: &Api) {
         slot(YIELDED, 60),
     ];
     let order = |flags: Flags| picks(api, &slots, 0, flags.0);
-    assert_eq!(order(Flags::HVS), [2, 1, 3, 4, 5, 6]);
+    assert_eq!(order(Flags::PAPER), [2, 1, 3, 4, 5, 6]);
     assert_eq!(order(Flags::CPTH_R), [1, 2, 3, 4, 5, 6]);
     assert_eq!(order(Flags::CPTH_L), [2, 1, 4, 3, 5, 6]);
     assert_eq!(order(Flags::CCH), [3, 4, 2, 1, 5, 6]);
     assert_eq!(order(Flags::CCH | Flags::CPTH_L | Flags::CPTH_R), [4, 3, 1, 2, 5, 6]);
     assert_eq!(order(Flags::NO_YIELDED_LIST), [6, 5, 2, 1, 3, 4]);
-    assert_eq!(order(Flags::DISPLACED_LAST), order(Flags::HVS)); // it decides earlier
+    // These decide before a pick, or after.
+    assert_eq!(order(Flags::DISPLACED_LAST | Flags::RETRY), order(Flags::PAPER));
 }
 
 pub fn woken_siblings_are_candidates(api: &Api) {
     // The spinner (0) sent an interrupt to a vCPU that slept; its CPU is busy, so it waits (1).
     let owner = Slot { cpu: 1, ..slot(WOKEN, 5) };
     let slots = [Slot { running: 1, ..running() }, owner, Slot { cpu: 2, ..running() }];
-    for flags in [HVS, Flags::QUORUM.0] {
+    for flags in [OURS, ADDED, Flags::WOKEN_LIST.0] {
         assert_eq!(api.decide(&slots, 0, 0, flags), 1);
+    }
+    // The paper's lists have preempted vCPUs only.
+    for flags in [PAPER, Flags::CCH.0, Flags::CPTH_R.0, Flags::CPTH_L.0, Flags::RETRY.0] {
+        assert_eq!(api.decide(&slots, 0, 0, flags), -1);
     }
     // Who sleeps still is no candidate, and a VM of such is complete.
     let asleep = Slot { ready: 0, ..owner };
-    assert_eq!(api.decide(&[slots[0], asleep, slots[2]], 0, 0, HVS), -1);
-    assert_eq!(api.decide(&[slots[0], asleep, slots[2]], 0, 0, Flags::QUORUM.0), -3);
+    assert_eq!(api.decide(&[slots[0], asleep, slots[2]], 0, 0, OURS), -1);
+    assert_eq!(api.decide(&[slots[0], asleep, slots[2]], 0, 0, ADDED), -3);
     // It counts as missing: one runs, two wait for cores that others have.
     let elsewhere = Slot { cpu: 2, ..slot(LOCK, 9) };
-    assert_eq!(api.decide(&[slots[0], owner, elsewhere], 0, 0, Flags::QUORUM.0), -2);
+    for flags in [ADDED, QUORUM] {
+        assert_eq!(api.decide(&[slots[0], owner, elsewhere], 0, 0, flags), -2);
+    }
 
     // After the resource waiters, before the lock waiters, oldest first; whichever is first.
     let slots = [
@@ -97,8 +108,8 @@ pub fn woken_siblings_are_candidates(api: &Api) {
         slot(WOKEN, 3),
         slot(RESOURCE, 9),
     ];
-    let order = |flags: Flags| picks(api, &slots, 0, flags.0);
-    assert_eq!(order(Flags::HVS), [5, 4, 3, 1, 2]);
+    let order = |flags: Flags| picks(api, &slots, 0, flags.0 | OURS);
+    assert_eq!(order(Flags::PAPER), [5, 4, 3, 1, 2]);
     assert_eq!(order(Flags::CPTH_R | Flags::CPTH_L), [5, 4, 3, 1, 2]);
     assert_eq!(order(Flags::CCH), [1, 4, 3, 5, 2]);
     assert_eq!(order(Flags::NO_YIELDED_LIST), [5, 2, 4, 3, 1]);
@@ -115,9 +126,12 @@ pub fn user_mode_ranks_last(api: &Api) {
         in_user_mode(slot(WOKEN, 60)), // slept in the guest's kernel, whatever the byte says
         slot(LOCK, 70),
     ];
-    assert_eq!(picks(api, &slots, 0, HVS), [6, 7, 5, 2, 1, 3, 4]);
-    assert_eq!(picks(api, &slots, 0, Flags::CCH.0), [7, 6, 5, 3, 2, 1, 4]);
-    assert_eq!(picks(api, &slots, 0, Flags::NO_YIELDED_LIST.0), [5, 6, 7, 4, 2, 1, 3]);
+    let order = |flags: Flags| picks(api, &slots, 0, flags.0 | OURS);
+    assert_eq!(order(Flags::PAPER), [6, 7, 5, 2, 1, 3, 4]);
+    assert_eq!(order(Flags::CCH), [7, 6, 5, 3, 2, 1, 4]);
+    assert_eq!(order(Flags::NO_YIELDED_LIST), [5, 6, 7, 4, 2, 1, 3]);
+    // The paper does not ask where a vCPU was.
+    assert_eq!(picks(api, &slots, 0, PAPER), [2, 1, 3, 7, 4, 5]);
 }
 
 /// Snapshots with many ties, any category number, any readiness.
@@ -142,18 +156,23 @@ fn snapshots(max: usize) -> impl Strategy<Value = Vec<Slot>> {
 
 /// Any flags but the quorum, with which a pick is not always one.
 fn any_flags() -> impl Strategy<Value = u32> {
-    (0..64u32).prop_map(|flags| flags & !Flags::QUORUM.0)
+    (0..512u32).prop_map(|flags| flags & !QUORUM)
 }
 
-fn is_candidate(slot: &Slot) -> bool {
-    slot.ready != 0 && [RESOURCE, LOCK, YIELDED, WOKEN].contains(&slot.category)
+fn is_candidate(slot: &Slot, flags: u32) -> bool {
+    let listed = match slot.category {
+        WOKEN => flags & Flags::WOKEN_LIST.0 != 0,
+        other => [RESOURCE, LOCK, YIELDED].contains(&other),
+    };
+    slot.ready != 0 && listed
 }
 
 pub fn a_pick_is_a_candidate(api: &Api) {
     let input = (snapshots(66), 0..70usize, any::<u64>(), any_flags());
     property(1500, input, |(slots, caller, excluded, flags)| {
-        let eligible =
-            |i: usize| i < 64 && i != caller && excluded >> i & 1 == 0 && is_candidate(&slots[i]);
+        let eligible = |i: usize| {
+            i < 64 && i != caller && excluded >> i & 1 == 0 && is_candidate(&slots[i], flags)
+        };
         match api.pick(&slots, caller, excluded, flags) {
             Some(index) => {
                 assert!(slots.len() <= 64);
@@ -162,17 +181,18 @@ pub fn a_pick_is_a_candidate(api: &Api) {
             None => assert!(slots.len() > 64 || !(0..slots.len()).any(eligible), "none found"),
         }
     });
-    assert_eq!(api.pick(&[slot(LOCK, 1)], usize::MAX, 0, HVS), Some(0));
-    assert_eq!(api.pick(&[slot(LOCK, 1)], 0, 0, HVS), None);
-    assert_eq!(api.pick(&[], 0, 0, HVS), None);
-    assert_eq!(api.pick(&[slot(LOCK, 1); 64], 63, !0 >> 1, HVS), None);
-    assert_eq!(api.pick(&[slot(LOCK, 1); 65], 0, 0, HVS), None);
+    assert_eq!(api.pick(&[slot(LOCK, 1)], usize::MAX, 0, PAPER), Some(0));
+    assert_eq!(api.pick(&[slot(LOCK, 1)], 0, 0, PAPER), None);
+    assert_eq!(api.pick(&[], 0, 0, PAPER), None);
+    assert_eq!(api.pick(&[slot(LOCK, 1); 64], 63, !0 >> 1, PAPER), None);
+    assert_eq!(api.pick(&[slot(LOCK, 1); 65], 0, 0, PAPER), None);
 }
 
-/// The order as the paper words it, on lists that are sorted: once over those that were in kernel
-/// mode, then over the rest.
+/// The order as the paper words it, on lists that are sorted: over all or, with the flag, over those
+/// that were in kernel mode, then over the rest.
 fn listed(slots: &[Slot], caller: usize, flags: u32) -> Vec<usize> {
-    let is_user = |s: &Slot| s.user_mode != 0 && s.category != WOKEN;
+    let last = flags & Flags::USER_MODE_LAST.0 != 0;
+    let is_user = |s: &Slot| last && s.user_mode != 0 && s.category != WOKEN;
     let lists = |user| listed_of(slots, caller, flags, &|s| is_user(s) == user);
     [lists(false), lists(true)].concat()
 }
@@ -186,7 +206,7 @@ fn listed_of(
     let list = |category: u8, newest_first: bool| {
         let mut list: Vec<usize> = (0..slots.len())
             .map(|step| (caller.min(slots.len() - 1) + 1 + step) % slots.len())
-            .filter(|&i| i != caller && is_candidate(&slots[i]) && among(&slots[i]))
+            .filter(|&i| i != caller && is_candidate(&slots[i], flags) && among(&slots[i]))
             .filter(|&i| match slots[i].category {
                 YIELDED if flags & 8 != 0 => category == RESOURCE,
                 other => category == other,
@@ -228,7 +248,7 @@ pub fn snapshots_have_one_total_order(api: &Api) {
     let input = (snapshots(9), 0..9usize, any_flags());
     property(300, input, |(slots, caller, flags)| {
         let who: Vec<usize> =
-            (0..slots.len()).filter(|&i| i != caller && is_candidate(&slots[i])).collect();
+            (0..slots.len()).filter(|&i| i != caller && is_candidate(&slots[i], flags)).collect();
         let only = |of: &[usize]| {
             api.pick(&slots, caller, !of.iter().fold(0u64, |bits, i| bits | 1 << i), flags)
         };
@@ -273,45 +293,44 @@ pub fn the_quorum_gives_way_or_changes_nothing(api: &Api) {
             _ if running < missing => -2,
             _ => plain,
         };
-        assert_eq!(api.decide(&slots, caller, excluded, flags | Flags::QUORUM.0), expected);
+        assert_eq!(api.decide(&slots, caller, excluded, flags | QUORUM), expected);
     });
     // Two VMs of four on four cores: the one with a single core leaves it, the other may ask.
     let waits = Slot { cpu: 1, ..slot(LOCK, 1) };
     let runs = Slot { running: 1, ..Slot::default() };
-    let quorum = Flags::QUORUM.0;
-    assert_eq!(api.decide(&[runs, waits, waits, waits], 0, 0, quorum), -2);
-    assert_eq!(api.decide(&[runs, runs, waits, waits], 0, 0, quorum), 2);
-    assert_eq!(api.decide(&[runs, runs, runs, runs], 0, 0, quorum), -3);
-    assert_eq!(api.decide(&[runs, runs, runs, runs], 0, 0, HVS), -1);
+    assert_eq!(api.decide(&[runs, waits, waits, waits], 0, 0, QUORUM), -2);
+    assert_eq!(api.decide(&[runs, runs, waits, waits], 0, 0, QUORUM), 2);
+    assert_eq!(api.decide(&[runs, runs, runs, runs], 0, 0, QUORUM), -3);
+    assert_eq!(api.decide(&[runs, runs, runs, runs], 0, 0, PAPER), -1);
     // Eight vCPUs on two CPUs: all that wait do so behind a sibling, and the paper's order holds.
     let on = |cpu: u16, of: Slot| Slot { cpu, ..of };
     let mut eight = [on(0, slot(RESOURCE, 5)); 8];
     (eight[0], eight[1]) = (on(0, runs), on(1, runs));
     eight[7] = on(1, slot(RESOURCE, 9));
-    assert_eq!(api.decide(&eight, 0, 0, quorum), 7);
+    assert_eq!(api.decide(&eight, 0, 0, QUORUM), 7);
     // Two of them moved to other CPUs do not outnumber the two that run; three do.
     (eight[2].cpu, eight[3].cpu) = (2, 3);
-    assert_eq!(api.decide(&eight, 0, 0, quorum), 7);
+    assert_eq!(api.decide(&eight, 0, 0, QUORUM), 7);
     eight[4].cpu = 4;
-    assert_eq!(api.decide(&eight, 0, 0, quorum), -2);
+    assert_eq!(api.decide(&eight, 0, 0, QUORUM), -2);
     // CPUs 3 and 67 are two, on a host where both are.
     let (here, there) = (on(3, runs), on(67, waits));
-    assert_eq!(api.decide(&[here, there, on(131, waits)], 0, 0, quorum), -2);
-    assert_eq!(api.decide(&[here, on(3, waits), on(3, waits)], 0, 0, quorum), 1);
+    assert_eq!(api.decide(&[here, there, on(131, waits)], 0, 0, QUORUM), -2);
+    assert_eq!(api.decide(&[here, on(3, waits), on(3, waits)], 0, 0, QUORUM), 1);
     let far = on(67, runs);
-    assert_eq!(api.decide(&[far, there, there], 0, 0, quorum), 1);
-    assert_eq!(api.decide(&[far, on(3, waits), on(3, waits)], 0, 0, quorum), -2);
+    assert_eq!(api.decide(&[far, there, there], 0, 0, QUORUM), 1);
+    assert_eq!(api.decide(&[far, on(3, waits), on(3, waits)], 0, 0, QUORUM), -2);
     // The one that waits could not be boosted: nobody to yield to, but not complete.
-    assert_eq!(api.decide(&[runs, runs, runs, waits], 0, 1 << 3, quorum), -1);
+    assert_eq!(api.decide(&[runs, runs, runs, waits], 0, 1 << 3, QUORUM), -1);
 }
 
 pub fn ties_go_round_from_the_caller(api: &Api) {
     for category in [RESOURCE, LOCK, YIELDED, WOKEN] {
         let slots = [slot(category, 7); 5];
-        assert_eq!(picks(api, &slots, 2, HVS), [3, 4, 0, 1]);
-        assert_eq!(picks(api, &slots, 4, HVS), [0, 1, 2, 3]);
-        assert_eq!(picks(api, &slots, 0, HVS), [1, 2, 3, 4]);
-        assert_eq!(picks(api, &slots, 5, HVS), [0, 1, 2, 3, 4]);
+        assert_eq!(picks(api, &slots, 2, OURS), [3, 4, 0, 1]);
+        assert_eq!(picks(api, &slots, 4, OURS), [0, 1, 2, 3]);
+        assert_eq!(picks(api, &slots, 0, OURS), [1, 2, 3, 4]);
+        assert_eq!(picks(api, &slots, 5, OURS), [0, 1, 2, 3, 4]);
     }
 }
 
@@ -320,16 +339,16 @@ pub fn marks_move_to_the_yielded_list(api: &Api) {
     const LAST: u32 = Flags::DISPLACED_LAST.0;
     // in its PLE exit, displaced, mark, flags → category, mark
     let table = [
-        (false, false, 0, HVS, RESOURCE, 0),
-        (false, false, 1, HVS, YIELDED, 0),
-        (true, false, 0, HVS, LOCK, 0),
-        (true, false, 1, HVS, LOCK, 1),
+        (false, false, 0, PAPER, RESOURCE, 0),
+        (false, false, 1, PAPER, YIELDED, 0),
+        (true, false, 0, PAPER, LOCK, 0),
+        (true, false, 1, PAPER, LOCK, 1),
         (false, false, 1, ALONE, RESOURCE, 0),
         (false, false, 0, ALONE, RESOURCE, 0),
         (true, false, 1, ALONE, LOCK, 1),
         // Whom a directed yield took off its core counts only where the flag says so.
-        (false, true, 0, HVS, RESOURCE, 0),
-        (false, true, 1, HVS, YIELDED, 0),
+        (false, true, 0, PAPER, RESOURCE, 0),
+        (false, true, 1, PAPER, YIELDED, 0),
         (false, true, 0, LAST, YIELDED, 0),
         (false, true, 1, LAST, YIELDED, 0),
         (false, false, 0, LAST, RESOURCE, 0),
@@ -404,7 +423,7 @@ impl Core {
 pub fn the_yielded_list_ends_the_loop(api: &Api) {
     for others in [1, 2, 7, 30] {
         // With the list each of the others is in the way once.
-        let exits = Core::new(others).exits_until_the_holder_runs(api, HVS);
+        let exits = Core::new(others).exits_until_the_holder_runs(api, PAPER);
         assert_eq!(exits, others as u64 + 1);
         // Without, the newest comes back each time, until virtual run time has passed.
         let exits = Core::new(others).exits_until_the_holder_runs(api, Flags::NO_YIELDED_LIST.0);
@@ -413,7 +432,7 @@ pub fn the_yielded_list_ends_the_loop(api: &Api) {
 }
 
 pub fn the_yielded_list_gives_everyone_a_turn(api: &Api) {
-    for (flags, starves) in [(HVS, false), (Flags::NO_YIELDED_LIST.0, true)] {
+    for (flags, starves) in [(PAPER, false), (Flags::NO_YIELDED_LIST.0, true)] {
         let others = 6;
         let mut core = Core::new(others);
         let mut turns = vec![0u32; core.slots.len()];

@@ -322,7 +322,19 @@ const MUTANTS: &[Mutant] = &[
         "order->flip[HVS_WOKEN] = POL_U64_MAX;",
         "woken_siblings_are_candidates",
     ),
-    mutant("hvs.c", "rank += RANK_USER_MODE;", "", "user_mode_ranks_last"),
+    mutant("hvs.c", "rank += order->user_mode;", "", "user_mode_ranks_last"),
+    mutant(
+        "hvs.c",
+        "flags & HVS_USER_MODE_LAST ? RANK_USER_MODE : 0;",
+        "RANK_USER_MODE;",
+        "user_mode_ranks_last",
+    ),
+    mutant(
+        "hvs.c",
+        "flags & HVS_WOKEN_LIST ? RANK_WOKEN : RANK_NONE;",
+        "RANK_WOKEN;",
+        "woken_siblings_are_candidates",
+    ),
     mutant(
         "hvs.c",
         "if (slots[i].user_mode && category != HVS_WOKEN)",

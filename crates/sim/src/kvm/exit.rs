@@ -55,7 +55,7 @@ impl Kvm {
         let vcpu = &core.vcpus[v];
         let vm = &mut self.vms[vcpu.vm];
         let slot = &mut vm.slots[vcpu.index as usize];
-        let flags = vm.module.select.unwrap_or(hvs::Flags::HVS);
+        let flags = vm.module.select.unwrap_or(hvs::Flags::PAPER);
         let mut mark = slot.yielded_mark;
         slot.category =
             hvs::category_on_preempt(vcpu.exit.in_ple_exit, displaced, &mut mark, flags) as u8;

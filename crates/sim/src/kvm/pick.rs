@@ -9,7 +9,7 @@ use unspin_policy::hvs::{self, Category, Decision};
 use unspin_policy::ipi;
 use unspin_policy::kvm_stock::{Search, Variant, Yield};
 
-/// As kvm_vcpu_on_spin() and kmod/pick.c: yields that found nothing to gain.
+/// As kvm_vcpu_on_spin() and HVS_TRIES: yields that found nothing to gain.
 const YIELD_TRIES: u32 = 3;
 
 /// What a vCPU spins for, as far as its host may know.
@@ -221,12 +221,16 @@ impl Kvm {
             Pick::Selected { .. } if outcome == Yield::Boosted => {
                 self.boosted(core, v, number, false);
             }
-            Pick::Selected { excluded, tries, mark, .. } => {
+            Pick::Selected { flags, excluded, tries, mark } => {
                 let VmExits { slots, module, .. } = &mut self.vms[core.vcpus[v].vm];
-                slots[number].yielded_mark = *mark;
                 module.stats.yields_failed += 1;
-                *excluded |= 1 << number;
-                *tries -= u32::from(outcome == Yield::Failed);
+                if !flags.has(hvs::Flags::RETRY) {
+                    *tries = 0;
+                } else {
+                    slots[number].yielded_mark = *mark;
+                    *excluded |= 1 << number;
+                    *tries -= u32::from(outcome == Yield::Failed);
+                }
             }
             Pick::Stock { search, last, .. } => search.result(last, outcome),
         }
