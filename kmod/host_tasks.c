@@ -14,7 +14,7 @@
 #include "host_tasks.h"
 
 struct use {
-	u64 vcpus, idle_us;	/* sums at the last turn's end */
+	u64 at_tsc, vcpus, idle_us;	/* at the last turn's end: when, and sums */
 	struct gang_use of_host;
 };
 static DEFINE_PER_CPU(struct use, uses);
@@ -40,14 +40,17 @@ static u64 idle_us(u32 cpu)
 	return us == (u64)-1 ? 0 : us;
 }
 
-static void judge(u32 cpu, u64 now, u64 cycles)
+/* Each CPU is read at a time of its own: to read all of them takes a while. */
+static void judge(u32 cpu)
 {
 	struct use *use = per_cpu_ptr(&uses, cpu);
+	u64 now = unspin_now(), cycles = now - use->at_tsc;
 	u64 vcpus = vcpus_cycles(cpu, now), idle = idle_us(cpu);
 	s64 of_host = 0;
 
 	if (idle)
 		of_host = cycles - (vcpus - use->vcpus) - (idle - use->idle_us) * tsc_khz / 1000;
+	use->at_tsc = now;
 	use->vcpus = vcpus;
 	use->idle_us = idle;
 	/* A vCPU may have been switched between two of these numbers: the next turn has the rest. */
@@ -57,12 +60,12 @@ static void judge(u32 cpu, u64 now, u64 cycles)
 		cpumask_clear_cpu(cpu, &used);
 }
 
-void unspin_host_tasks_judge(u64 now, u64 cycles)
+void unspin_host_tasks_judge(void)
 {
 	u32 cpu;
 
 	for_each_online_cpu(cpu)
-		judge(cpu, now, cycles);
+		judge(cpu);
 }
 
 bool unspin_host_tasks_use(u32 cpu)
@@ -79,6 +82,7 @@ void unspin_host_tasks_begin(u64 cycles)
 	for_each_possible_cpu(cpu) {
 		struct use *use = per_cpu_ptr(&uses, cpu);
 
+		use->at_tsc = now;
 		use->vcpus = vcpus_cycles(cpu, now);
 		use->idle_us = idle_us(cpu);
 		gang_use_begin(&use->of_host, cycles);

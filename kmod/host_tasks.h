@@ -8,8 +8,8 @@
 /* Turns begin, of about so many cycles each. */
 void unspin_host_tasks_begin(u64 cycles);
 
-/* A turn of so many cycles has ended. */
-void unspin_host_tasks_judge(u64 now, u64 cycles);
+/* A turn has ended. Under RCU. */
+void unspin_host_tasks_judge(void);
 
 /* Tasks of the host take so much of the CPU that it has no turns. */
 bool unspin_host_tasks_use(u32 cpu);

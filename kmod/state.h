@@ -255,7 +255,7 @@ struct unspin_cpu {
 	struct unspin_slot *target;	/* who should run here; under RCU */
 	struct unspin_slot *filler;	/* a vCPU of another that may run here; under RCU */
 	u8 in_turns;			/* turns are made, whoever owns this CPU */
-	u64 vcpu_cycles;		/* had by vCPUs that take part in turns, while turns are made */
+	u64 vcpu_cycles;		/* had by vCPUs that take part in turns, and by their planner, while turns are made */
 };
 DECLARE_PER_CPU(struct unspin_cpu, unspin_cpu);
 

@@ -404,6 +404,14 @@ static void weights_update(u64 now)
 	weights_read = now;
 }
 
+/* To plan is no task of the host's. */
+static void own_time_is_none_of_the_hosts(u64 cycles)
+{
+	preempt_disable();
+	__this_cpu_write(unspin_cpu.vcpu_cycles, __this_cpu_read(unspin_cpu.vcpu_cycles) + cycles);
+	preempt_enable();
+}
+
 /* Returns how long the turn lasts that begins. */
 static u64 turn(void)
 {
@@ -412,7 +420,7 @@ static u64 turn(void)
 	rcu_read_lock();
 	tables_update();
 	turn_charge(now - turn_started);
-	unspin_host_tasks_judge(now, now - turn_started);
+	unspin_host_tasks_judge();
 	weights_update(now);
 	host_look(now);
 	gang_account(&host, GANG_CLAMP_TURNS * turn_cycles);
@@ -425,22 +433,26 @@ static u64 turn(void)
 	turn_started = now;
 	turn_cycles = us * tsc_khz / 1000;
 	WRITE_ONCE(turns_ended, turns_ended + 1);
+	own_time_is_none_of_the_hosts(unspin_now() - now);
 	return us;
 }
 
 static int plan(void *unused)
 {
-	ktime_t end = ktime_add_us(ktime_get(), GANG_FIRST_TURN_US);
+	ktime_t end = ktime_add_us(ktime_get(), GANG_FIRST_TURN_US), least;
+	u64 us;
 
 	while (!kthread_should_stop()) {
 		set_current_state(TASK_IDLE);
 		if (!kthread_should_stop())
 			schedule_hrtimeout(&end, HRTIMER_MODE_ABS);
 		__set_current_state(TASK_RUNNING);
-		/* From when it began, unless that is over by now. */
-		end = ktime_add_us(end, turn());
-		if (ktime_before(end, ktime_get()))
-			end = ktime_get();
+		us = turn();
+		/* From when it should have begun; but the CPU that plans is not taken for good. */
+		end = ktime_add_us(end, us);
+		least = ktime_add_us(ktime_get(), us / 2);
+		if (ktime_before(end, least))
+			end = least;
 	}
 	return 0;
 }
@@ -545,13 +557,15 @@ static void let_all_run(void)
 	rcu_read_unlock();
 }
 
-static void vms_leave(void)
+/* They take part before the first turn, or no longer: what they have of CPUs is none of the host's tasks'. */
+static void vms_take_part(bool part)
 {
 	struct unspin_vm *vm;
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(vm, &unspin_vms, all) {
-		WRITE_ONCE(vm->in_turns, 0);
+		WRITE_ONCE(vm->in_turns, part && READ_ONCE(vm->waits_for_turns) &&
+					 !READ_ONCE(vm->refused_until_set));
 		WRITE_ONCE(vm->gang, 0);
 		WRITE_ONCE(vm->refused, UNSPIN_REFUSED_NONE);
 	}
@@ -573,6 +587,7 @@ static int begin(void)
 	if (err)
 		goto no_probe;
 	unspin_user_begin();
+	vms_take_part(true);
 	unspin_host_tasks_begin(turn_length_us() * tsc_khz / 1000);
 	turn_started = unspin_now();
 	turn_cycles = 0;
@@ -584,6 +599,7 @@ static int begin(void)
 
 	tracepoint_probe_unregister(unspin_symbols.sched_wakeup, probe_sched_wakeup, NULL);
 	tracepoint_synchronize_unregister();
+	vms_take_part(false);
 no_probe:
 	unspin_park_detach();
 no_park:
@@ -609,7 +625,7 @@ int unspin_turns_stop(void)
 	let_all_run();	/* a hole may have been filled meanwhile */
 	err = unspin_park_detach();
 	unspin_turn_wait();	/* threads on their way out of park.c may have poked CPUs */
-	vms_leave();
+	vms_take_part(false);
 	tables_free();
 	return err;
 }
