@@ -94,9 +94,10 @@ int unspin_prototypes_check(void)
 	u32 i;
 
 	if (IS_ERR(btf)) {
-		pr_err("not loading: kvm has no type information (/sys/kernel/btf/kvm, error %ld) to check prototypes against\n",
-		       PTR_ERR(btf));
-		return PTR_ERR(btf);
+		err = PTR_ERR(btf);
+		pr_err("not loading: kvm has no type information%s (/sys/kernel/btf/kvm, error %d) to check prototypes against\n",
+		       err == -EINVAL ? " that this module understands" : "", err);
+		return err;
 	}
 	for (i = 0; i < ARRAY_SIZE(arguments) && !err; i++)
 		err = argument_check(btf, i);
