@@ -19,31 +19,33 @@
 static bool attached;
 static bool shut = true;	/* not yet loaded, or about to go: nothing attaches */
 
-/* Nothing is attached any more: close what probes left open. */
+static void slot_quiesce(struct unspin_slot *slot, u64 now)
+{
+	unspin_run_stop(slot, now);
+	slot->work.ple = 0;
+	slot->work.park = 0;
+	slot->work.refresh = 1;
+	slot->category = HVS_NOT_PREEMPTED;
+	slot->yielded_mark = 0;
+	slot->pick_pending = 0;
+	slot->out_tsc = UNSPIN_OUT_UNKNOWN;
+}
+
+/* Nothing is attached any more, so nobody else writes: close what probes left open. */
 static void slots_quiesce(void)
 {
 	struct unspin_slot *slot;
 	u64 now = unspin_now();
 	struct unspin_vm *vm;
-	unsigned long flags;
 	int cpu;
 
-	raw_spin_lock_irqsave(&unspin_lock, flags);
 	for_each_possible_cpu(cpu)
 		WRITE_ONCE(per_cpu(unspin_cpu.cur, cpu), NULL);
-	list_for_each_entry(vm, &unspin_vms, all) {
-		list_for_each_entry(slot, &vm->slots, of_vm) {
-			unspin_run_stop(slot, now);
-			slot->work.ple = 0;
-			slot->work.park = 0;
-			slot->work.refresh = 1;
-			slot->category = HVS_NOT_PREEMPTED;
-			slot->yielded_mark = 0;
-			slot->pick_pending = 0;
-			slot->out_tsc = UNSPIN_OUT_UNKNOWN;
-		}
-	}
-	raw_spin_unlock_irqrestore(&unspin_lock, flags);
+	rcu_read_lock();
+	list_for_each_entry_rcu(vm, &unspin_vms, all)
+		list_for_each_entry_rcu(slot, &vm->slots, of_vm)
+			slot_quiesce(slot, now);
+	rcu_read_unlock();
 }
 
 static bool is_in_flight(const struct unspin_slot *slot)
