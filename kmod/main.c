@@ -48,6 +48,19 @@ static int probe_kernel(void)
 	return unspin_symbols_init() ?: unspin_prototypes_check();
 }
 
+/* Every VM is KVM's, and nothing is attached to the kernel any more. */
+static void close_or_stay(void)
+{
+	bool closed;
+
+	mutex_lock(&unspin_mutex);
+	unspin_settings_all_off();
+	closed = unspin_attach_close();
+	mutex_unlock(&unspin_mutex);
+	if (!closed)
+		unspin_stay();
+}
+
 static int __init unspin_init(void)
 {
 	int err;
@@ -82,12 +95,12 @@ static int __init unspin_init(void)
 	unspin_discover();
 	/* Last: files could be written before the rest was there. */
 	mutex_lock(&unspin_mutex);
-	err = unspin_attach_open();
-	if (err)
-		unspin_attach_close();
+	err = unspin_attach_open() ?: step("attaching");
 	mutex_unlock(&unspin_mutex);
-	if (err)
+	if (err) {
+		close_or_stay();
 		goto no_discovery;
+	}
 	pr_info("%s loaded, every VM is in mode off\n", UNSPIN_VERSION);
 	return 0;
 
@@ -110,15 +123,9 @@ no_watch:
 
 static void __exit unspin_exit(void)
 {
-	bool closed;
 	int live;
 
-	mutex_lock(&unspin_mutex);
-	unspin_settings_all_off();
-	closed = unspin_attach_close();
-	mutex_unlock(&unspin_mutex);
-	if (!closed)
-		unspin_stay();
+	close_or_stay();
 	unspin_watch_deinit();
 	unspin_hooks_deinit();
 	unspin_window_deinit();

@@ -9,11 +9,11 @@
 #include "testing.h"
 #include "unhook.h"
 
-UNSPIN_TEST_PARAM(bool, fail_unhook, 0600, "the kernel refuses to take hooks off");
+UNSPIN_TEST_PARAM(uint, fail_unhook, 0600, "the kernel refuses so many times to take a hook off");
 
 int unspin_unhook(struct ftrace_ops *ops)
 {
-	int err = fail_unhook ? -EIO : unregister_ftrace_function(ops);
+	int err = unspin_test_take(fail_unhook) ? -EIO : unregister_ftrace_function(ops);
 
 	if (err)
 		pr_crit("the kernel does not take a hook off (%d); it stays, and lets KVM's own code run\n", err);

@@ -193,7 +193,7 @@ unspin-inside vm 3 --until /tmp/stop-stuck > /tmp/stuck &
 vm=$!
 settle [ -e $U/vms/$vm-0 ]
 check "yields are directed" settle any_yield $U/vms/$vm-0
-echo 1 > $U/parameters/fail_unhook
+echo 100 > $U/parameters/fail_unhook
 check "off says that the hook stays" not sh -c "echo off > $D/mode"
 check "in the log too" said 'the kernel does not take a hook off (-5); it stays'
 check "the mode is off nevertheless" is $D/mode off
