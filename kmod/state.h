@@ -95,7 +95,8 @@ struct unspin_user {
 	u64 code_tsc;			/* when it was read */
 	u64 code_from;			/* the guest's address of the first byte */
 	u32 code_bytes;			/* so many could be read */
-	u8 code_wanted;			/* the own thread is to read it, from code_from on */
+	u32 code_wanted_bytes;		/* the own thread is to read so many, all in one page */
+	u8 code_wanted;			/* the own thread is to read them, from code_from on */
 	u8 code[UNSPIN_CODE_BYTES];
 };
 
