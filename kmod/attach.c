@@ -18,6 +18,7 @@
 
 static bool attached;
 static bool shut = true;	/* not yet loaded, or about to go: nothing attaches */
+static bool aside;		/* nothing attaches for now */
 
 static void slot_quiesce(struct unspin_slot *slot, u64 now)
 {
@@ -110,7 +111,7 @@ static int detach(void)
 
 int unspin_attach_update(void)
 {
-	bool wanted = !shut && unspin_settings_any_active();
+	bool wanted = !shut && !aside && unspin_settings_any_active();
 	int err = 0;
 
 	if (!wanted)
@@ -123,6 +124,12 @@ int unspin_attach_update(void)
 int unspin_attach_open(void)
 {
 	shut = false;
+	return unspin_attach_update();
+}
+
+int unspin_attach_aside(bool on)
+{
+	aside = on;
 	return unspin_attach_update();
 }
 

@@ -10,6 +10,7 @@
 #include "attach.h"
 #include "discover.h"
 #include "hooks.h"
+#include "livepatch.h"
 #include "prototypes.h"
 #include "selfcheck.h"
 #include "settings.h"
@@ -89,6 +90,9 @@ static int __init unspin_init(void)
 	err = step("hooks") ?: unspin_hooks_init();
 	if (err)
 		goto no_hooks;
+	err = step("livepatches") ?: unspin_livepatch_init();
+	if (err)
+		goto no_livepatches;
 	err = step("discovery");
 	if (err)
 		goto no_discovery;
@@ -105,6 +109,8 @@ static int __init unspin_init(void)
 	return 0;
 
 no_discovery:
+	unspin_livepatch_deinit();
+no_livepatches:
 	unspin_hooks_deinit();
 no_hooks:
 	unspin_window_deinit();
@@ -126,6 +132,7 @@ static void __exit unspin_exit(void)
 	int live;
 
 	close_or_stay();
+	unspin_livepatch_deinit();
 	unspin_watch_deinit();
 	unspin_hooks_deinit();
 	unspin_window_deinit();
