@@ -61,12 +61,9 @@ static int attach(void)
 	err = unspin_probes_attach();
 	if (err)
 		goto no_probes;
-	err = register_ftrace_function(&unspin_on_spin_ops);
-	if (err) {
-		pr_err("cannot hook kvm_vcpu_on_spin (%d)%s\n", err,
-		       err == -EBUSY ? ": a livepatch has it, or kernel.ftrace_enabled is 0" : "");
+	err = unspin_redirect(&unspin_on_spin_ops, "kvm_vcpu_on_spin");
+	if (err)
 		goto no_probes;
-	}
 	attached = true;
 	unspin_watch_start();
 	return 0;
