@@ -9,7 +9,7 @@ mod common;
 use unspin_lab::{Computer, Series, QEMU_TOOLS};
 
 /// Checks of the script; fewer were made if it ended early.
-const CHECKS_MIN: u32 = 15;
+const CHECKS_MIN: u32 = 17;
 
 #[test]
 fn many_vms_and_a_hook_that_stays() {
