@@ -73,7 +73,7 @@ out:
 	return data;
 }
 
-/* Two fields that later headers have: where the layout of kinds is. Without one, only kinds named here are known. */
+/* Two fields that later headers have say where the layout of kinds is. */
 static void layout_find(struct blob *blob, size_t size)
 {
 	const struct btf_header *header = blob->data;
@@ -122,7 +122,7 @@ bad:
 	return -EINVAL;
 }
 
-/* Bytes that follow struct btf_type, of a kind that this module does not know: by what the data says of it. */
+/* Bytes that follow struct btf_type of a kind not known here: the data may say so. */
 static s64 tail_size_laid_out(const struct blob *blob, u32 kind, u32 vlen)
 {
 	if (kind >= blob->layouts)
@@ -170,7 +170,7 @@ static s64 tail_size(const struct blob *blob, const struct btf_type *type)
 	}
 }
 
-/* Bytes of a type and all that follows it; -ENODATA: it is cut off; -EOPNOTSUPP: of an unknown kind. */
+/* Bytes of a type and all that follows it. -ENODATA: cut off. -EOPNOTSUPP: of an unknown kind. */
 static s64 type_size(const struct blob *blob, const u8 *at)
 {
 	const struct btf_type *type = (const struct btf_type *)at;

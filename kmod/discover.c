@@ -53,7 +53,7 @@ static void vms_add(struct piece *piece)
 	}
 }
 
-/* Whether a thread's files are looked at with another's: all of a process have the same, as a rule. */
+/* Whether a thread's files are its process', which are looked at once. */
 static bool shares_files(const struct task_struct *task)
 {
 	return task != task->group_leader && task->files == READ_ONCE(task->group_leader->files);
@@ -76,7 +76,7 @@ static void discover_task(struct task_struct *task, struct piece *piece)
 	} while (next > 0);
 }
 
-/* The first thread with a number of at least *nr, with a reference, or NULL; *nr is then the number behind. */
+/* The first thread with a number from *nr on, with a reference, or NULL; *nr goes behind it. */
 static struct task_struct *task_from(int *nr)
 {
 	struct task_struct *task = NULL;
@@ -85,7 +85,7 @@ static struct task_struct *task_from(int *nr)
 	rcu_read_lock();
 	while (!task && (pid = find_ge_pid(*nr, &init_pid_ns))) {
 		*nr = pid_nr(pid) + 1;
-		task = pid_task(pid, PIDTYPE_PID);	/* NULL: a group's or session's number only */
+		task = pid_task(pid, PIDTYPE_PID);	/* NULL: of a group only */
 	}
 	if (task)
 		get_task_struct(task);

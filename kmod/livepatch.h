@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Livepatches that are loaded while the module is: they go first. Both may sleep; unspin_mutex is not held.
+ * Livepatches that are loaded while the module is: they go first. Both functions may sleep;
+ * unspin_mutex is not held.
  */
 #ifndef UNSPIN_LIVEPATCH_H
 #define UNSPIN_LIVEPATCH_H

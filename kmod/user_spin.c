@@ -59,8 +59,8 @@ static struct unspin_slot *interrupted(void)
 }
 
 /*
- * The part of so many bytes from *from on that is in a page: how many, from *from on. Some are. The page may be
- * the last of all addresses.
+ * The part of so many bytes from *from on that is in a page (some are): how many, from *from on.
+ * The page may be the last one of all addresses.
  */
 static u32 within_page(pol_u64 page, pol_u64 *from, u32 bytes)
 {
@@ -84,10 +84,10 @@ static void code_want(struct unspin_user *user, u64 low)
 }
 
 /*
- * Whether the loop that the looks show is a spin loop, as far as its code is known. KVM walks the
- * guest's page tables to read code: it sets Accessed bits there and brings pages into memory. So code is
- * read of one page only, that of the loop's first look, while the vCPU is in it: it has just fetched from
- * that page. Code of a loop that is in the next page, too, is not looked at.
+ * Whether the loop that the looks show is a spin loop, as far as its code is known. KVM walks
+ * the guest's page tables to read code: it sets Accessed bits there and brings pages into memory.
+ * So code is read of one page only, that of the loop's lowest look, while the vCPU is in it: it
+ * has just fetched from that page. Code of the loop in the next page is not looked at.
  */
 static bool spins(struct unspin_user *user, u64 address, u64 now)
 {

@@ -57,7 +57,7 @@ static bool vm_less(struct rb_node *node, const struct rb_node *other)
 
 /* --- numbers of a process' VMs --- */
 
-/* A process without VMs is remembered until so many others are, so that its next VM has the next number. */
+/* So many processes without VMs are remembered: the next VM of one has the next number. */
 #define IDLE_MAKERS_MAX 64
 
 /* A process that made VMs. Under unspin_lock. */
@@ -80,7 +80,7 @@ static int maker_compare(struct rb_node *node, const struct rb_node *other)
 	return pid < other_pid ? -1 : pid > other_pid;
 }
 
-/* A VM begins: the number it has among those of its process. It brings a maker, which may be known already. */
+/* A VM begins: its number. It brings a maker, which goes where its process is known already. */
 static u32 number_take(struct unspin_vm *vm)
 {
 	struct rb_node *known = rb_find_add(&vm->maker->by_pid, &makers, maker_compare);
