@@ -16,32 +16,35 @@
 
 static bool attached;
 static bool shut = true;	/* not yet loaded, or about to go: nothing attaches */
+static bool aside;		/* nothing attaches for now */
 
-/* Nothing is attached any more: close what probes left open. */
+static void slot_quiesce(struct unspin_slot *slot, u64 now)
+{
+	unspin_run_stop(slot, now);
+	slot->work.ple = 0;
+	slot->work.park = 0;
+	slot->work.refresh = 1;
+	slot->category = HVS_NOT_PREEMPTED;
+	slot->yielded_mark = 0;
+	slot->pick_pending = 0;
+	slot->out_tsc = UNSPIN_OUT_UNKNOWN;
+}
+
+/* Nothing is attached any more, so nobody else writes: close what probes left open. */
 static void slots_quiesce(void)
 {
 	struct unspin_slot *slot;
 	u64 now = unspin_now();
 	struct unspin_vm *vm;
-	unsigned long flags;
 	int cpu;
 
-	raw_spin_lock_irqsave(&unspin_lock, flags);
 	for_each_possible_cpu(cpu)
 		WRITE_ONCE(per_cpu(unspin_cpu.cur, cpu), NULL);
-	list_for_each_entry(vm, &unspin_vms, all) {
-		list_for_each_entry(slot, &vm->slots, of_vm) {
-			unspin_run_stop(slot, now);
-			slot->work.ple = 0;
-			slot->work.park = 0;
-			slot->work.refresh = 1;
-			slot->category = HVS_NOT_PREEMPTED;
-			slot->yielded_mark = 0;
-			slot->pick_pending = 0;
-			slot->out_tsc = UNSPIN_OUT_UNKNOWN;
-		}
-	}
-	raw_spin_unlock_irqrestore(&unspin_lock, flags);
+	rcu_read_lock();
+	list_for_each_entry_rcu(vm, &unspin_vms, all)
+		list_for_each_entry_rcu(slot, &vm->slots, of_vm)
+			slot_quiesce(slot, now);
+	rcu_read_unlock();
 }
 
 static int attach(void)
@@ -51,12 +54,9 @@ static int attach(void)
 	err = unspin_probes_attach();
 	if (err)
 		goto no_probes;
-	err = register_ftrace_function(&unspin_on_spin_ops);
-	if (err) {
-		pr_err("cannot hook kvm_vcpu_on_spin (%d)%s\n", err,
-		       err == -EBUSY ? ": a livepatch has it, or kernel.ftrace_enabled is 0" : "");
+	err = unspin_redirect(&unspin_on_spin_ops, "kvm_vcpu_on_spin");
+	if (err)
 		goto no_probes;
-	}
 	attached = true;
 	unspin_watch_start();
 	return 0;
@@ -87,7 +87,7 @@ static int detach(void)
 
 int unspin_attach_update(void)
 {
-	bool wanted = !shut && unspin_settings_any_active();
+	bool wanted = !shut && !aside && unspin_settings_any_active();
 	int err = 0;
 
 	if (!wanted)
@@ -100,6 +100,12 @@ int unspin_attach_update(void)
 int unspin_attach_open(void)
 {
 	shut = false;
+	return unspin_attach_update();
+}
+
+int unspin_attach_aside(bool on)
+{
+	aside = on;
 	return unspin_attach_update();
 }
 

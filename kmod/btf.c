@@ -12,9 +12,22 @@
 
 #include "btf.h"
 
+#undef pr_fmt
+#define pr_fmt(fmt) "unspin: " fmt
+
+/* As struct btf_layout of 7.1 and later: how long a type of each kind is. */
+struct layout {
+	u8 info_bytes;		/* once, behind struct btf_type */
+	u8 elem_bytes;		/* vlen times behind that */
+	u16 flags;
+};
+
 struct blob {
 	void *data;
 	const u8 *types, *types_end;
+	const struct layout *layout;
+	u32 layouts;		/* kinds that it knows; 0: none */
+	u32 first;		/* number of the first type */
 	const char *strings;
 	u32 strings_len;
 	u32 *at;		/* offset of each type, from "types" */
@@ -60,6 +73,19 @@ out:
 	return data;
 }
 
+/* Two fields that later headers have say where the layout of kinds is. */
+static void layout_find(struct blob *blob, size_t size)
+{
+	const struct btf_header *header = blob->data;
+	const u32 *found = blob->data + HEADER_BYTES;
+
+	if (header->hdr_len < HEADER_BYTES + 2 * sizeof(u32) ||
+	    (u64)header->hdr_len + found[0] + found[1] > size)
+		return;
+	blob->layout = blob->data + header->hdr_len + found[0];
+	blob->layouts = found[1] / sizeof(*blob->layout);
+}
+
 static int blob_read(struct blob *blob, const char *name)
 {
 	const struct btf_header *header;
@@ -79,7 +105,8 @@ static int blob_read(struct blob *blob, const char *name)
 	if (size < HEADER_BYTES || header->magic != BTF_MAGIC || header->hdr_len > size ||
 	    header->hdr_len < HEADER_BYTES ||
 	    (u64)header->hdr_len + header->type_off + header->type_len > size ||
-	    (u64)header->hdr_len + header->str_off + header->str_len > size || !header->str_len)
+	    (u64)header->hdr_len + header->str_off + header->str_len > size || !header->str_len ||
+	    (header->hdr_len + header->type_off) % sizeof(u32))
 		goto bad;
 	blob->types = blob->data + header->hdr_len + header->type_off;
 	blob->types_end = blob->types + header->type_len;
@@ -87,6 +114,7 @@ static int blob_read(struct blob *blob, const char *name)
 	blob->strings_len = header->str_len;
 	if (blob->strings[blob->strings_len - 1])
 		goto bad;
+	layout_find(blob, size);
 	return 0;
 bad:
 	vfree(blob->data);
@@ -94,8 +122,16 @@ bad:
 	return -EINVAL;
 }
 
-/* Bytes that follow struct btf_type, or -1 for a kind unknown here. */
-static s64 tail_size(const struct btf_type *type)
+/* Bytes that follow struct btf_type of a kind not known here: the data may say so. */
+static s64 tail_size_laid_out(const struct blob *blob, u32 kind, u32 vlen)
+{
+	if (kind >= blob->layouts)
+		return -EOPNOTSUPP;
+	return blob->layout[kind].info_bytes + (s64)vlen * blob->layout[kind].elem_bytes;
+}
+
+/* Bytes that follow struct btf_type, or -EOPNOTSUPP. */
+static s64 tail_size(const struct blob *blob, const struct btf_type *type)
 {
 	u32 vlen = BTF_INFO_VLEN(type->info);
 
@@ -130,39 +166,57 @@ static s64 tail_size(const struct btf_type *type)
 	case BTF_KIND_DECL_TAG:
 		return sizeof(struct btf_decl_tag);
 	default:
-		return -1;
+		return tail_size_laid_out(blob, BTF_INFO_KIND(type->info), vlen);
 	}
 }
 
-/* The type after "at", NULL at the end or where the data is not understood. */
-static const struct btf_type *type_next(const struct blob *blob, const struct btf_type *at)
+/* Bytes of a type and all that follows it. -ENODATA: cut off. -EOPNOTSUPP: of an unknown kind. */
+static s64 type_size(const struct blob *blob, const u8 *at)
 {
-	const u8 *next = at ? (const u8 *)(at + 1) + tail_size(at) : blob->types;
-	const struct btf_type *type = (const struct btf_type *)next;
-	s64 tail;
+	const struct btf_type *type = (const struct btf_type *)at;
+	s64 left = blob->types_end - at - (s64)sizeof(*type), tail;
 
-	if (next + sizeof(*type) > blob->types_end)
-		return NULL;
-	tail = tail_size(type);
-	if (tail < 0 || next + sizeof(*type) + tail > blob->types_end)
-		return NULL;
-	return type;
+	if (left < 0)
+		return -ENODATA;
+	tail = tail_size(blob, type);
+	if (tail < 0)
+		return tail;
+	return tail > left ? -ENODATA : (s64)sizeof(*type) + tail;
+}
+
+/* Where one type is not understood, the numbers of all that follow are not known: none is used. */
+static int types_refuse(const struct blob *blob, const char *name, const u8 *at, s64 err)
+{
+	u32 number = blob->first + blob->count;
+
+	if (err == -EOPNOTSUPP)
+		pr_err("the type information of %s is not used: its type %u is of kind %u, which this module does not know\n",
+		       name, number, BTF_INFO_KIND(((const struct btf_type *)at)->info));
+	else
+		pr_err("the type information of %s is not used: it ends in the middle of type %u\n", name,
+		       number);
+	return -EINVAL;
 }
 
 /* Where each type begins, so that a number is found at once. */
-static int blob_index(struct blob *blob)
+static int blob_index(struct blob *blob, const char *name)
 {
-	const struct btf_type *type;
+	const u8 *at;
 	u32 n = 0;
+	s64 size;
 
-	for (type = type_next(blob, NULL); type; type = type_next(blob, type))
+	for (at = blob->types; at < blob->types_end; at += size) {
+		size = type_size(blob, at);
+		if (size < 0)
+			return types_refuse(blob, name, at, size);
 		blob->count++;
+	}
 	blob->at = __vmalloc(array_size(max(blob->count, 1u), sizeof(*blob->at)),
 			     GFP_KERNEL | __GFP_NOWARN);
 	if (!blob->at)
 		return -ENOMEM;
-	for (type = type_next(blob, NULL); type; type = type_next(blob, type))
-		blob->at[n++] = (const u8 *)type - blob->types;
+	for (at = blob->types; n < blob->count; at += type_size(blob, at))
+		blob->at[n++] = at - blob->types;
 	return 0;
 }
 
@@ -219,6 +273,7 @@ static bool type_has_size(const struct unspin_btf *btf, u32 id, u32 size)
 	switch (BTF_INFO_KIND(type->info)) {
 	case BTF_KIND_INT:
 	case BTF_KIND_ENUM:
+	case BTF_KIND_ENUM64:
 		return size && type->size == size;
 	case BTF_KIND_PTR:
 		return size == 0;
@@ -337,8 +392,17 @@ struct unspin_btf *unspin_btf_open(const char *module)
 
 	if (!btf)
 		return ERR_PTR(-ENOMEM);
-	err = blob_read(&btf->base, "vmlinux") ?: blob_index(&btf->base) ?:
-	      blob_read(&btf->own, module) ?: blob_index(&btf->own);
+	btf->base.first = 1;	/* 0 is void */
+	err = blob_read(&btf->base, "vmlinux") ?: blob_index(&btf->base, "vmlinux") ?:
+	      blob_read(&btf->own, module);
+	if (!err) {
+		btf->own.first = btf->base.first + btf->base.count;
+		if (!btf->own.layouts) {	/* a module's kinds are those of its kernel */
+			btf->own.layout = btf->base.layout;
+			btf->own.layouts = btf->base.layouts;
+		}
+		err = blob_index(&btf->own, module);
+	}
 	if (!err)
 		return btf;
 	unspin_btf_close(btf);

@@ -63,7 +63,7 @@ void unspin_epoch_restart(struct unspin_vm *vm)
 	epoch_start(vm, unspin_now());
 }
 
-static u64 since(u64 now, u64 base)
+static u64 added(u64 now, u64 base)
 {
 	return now > base ? now - base : 0;	/* a running vCPU's time may step back a little */
 }
@@ -71,7 +71,7 @@ static u64 since(u64 now, u64 base)
 static u64 counted(const struct unspin_vm *vm, const struct unspin_totals *totals,
 		   enum unspin_counter counter)
 {
-	return since(totals->count[counter], vm->epoch_base.count[counter]);
+	return added(totals->count[counter], vm->epoch_base.count[counter]);
 }
 
 static void epoch_end(struct unspin_vm *vm, u64 now)
@@ -86,7 +86,7 @@ static void epoch_end(struct unspin_vm *vm, u64 now)
 	spent.ple_exits = counted(vm, &totals, UNSPIN_C_PLE_EXITS);
 	spent.spin_cycles = counted(vm, &totals, UNSPIN_C_SPIN_CYCLES);
 	spent.switch_cycles = counted(vm, &totals, UNSPIN_C_SWITCH_CYCLES);
-	spent.cpu_cycles = since(totals.cpu_cycles, vm->epoch_base.cpu_cycles);
+	spent.cpu_cycles = added(totals.cpu_cycles, vm->epoch_base.cpu_cycles);
 	vm->epoch_base = totals;
 	epoch_start(vm, now);
 	vm->epochs++;

@@ -10,6 +10,7 @@
 #include "attach.h"
 #include "discover.h"
 #include "hooks.h"
+#include "livepatch.h"
 #include "prototypes.h"
 #include "selfcheck.h"
 #include "settings.h"
@@ -48,6 +49,19 @@ static int probe_kernel(void)
 	return unspin_symbols_init() ?: unspin_prototypes_check();
 }
 
+/* Every VM is KVM's, and nothing is attached to the kernel any more. */
+static void close_or_stay(void)
+{
+	bool closed;
+
+	mutex_lock(&unspin_mutex);
+	unspin_settings_all_off();
+	closed = unspin_attach_close();
+	mutex_unlock(&unspin_mutex);
+	if (!closed)
+		unspin_stay();
+}
+
 static int __init unspin_init(void)
 {
 	int err;
@@ -76,22 +90,27 @@ static int __init unspin_init(void)
 	err = step("hooks") ?: unspin_hooks_init();
 	if (err)
 		goto no_hooks;
+	err = step("livepatches") ?: unspin_livepatch_init();
+	if (err)
+		goto no_livepatches;
 	err = step("discovery");
 	if (err)
 		goto no_discovery;
 	unspin_discover();
 	/* Last: files could be written before the rest was there. */
 	mutex_lock(&unspin_mutex);
-	err = unspin_attach_open();
-	if (err)
-		unspin_attach_close();
+	err = unspin_attach_open() ?: step("attaching");
 	mutex_unlock(&unspin_mutex);
-	if (err)
+	if (err) {
+		close_or_stay();
 		goto no_discovery;
+	}
 	pr_info("%s loaded, every VM is in mode off\n", UNSPIN_VERSION);
 	return 0;
 
 no_discovery:
+	unspin_livepatch_deinit();
+no_livepatches:
 	unspin_hooks_deinit();
 no_hooks:
 	unspin_window_deinit();
@@ -110,15 +129,10 @@ no_watch:
 
 static void __exit unspin_exit(void)
 {
-	bool closed;
 	int live;
 
-	mutex_lock(&unspin_mutex);
-	unspin_settings_all_off();
-	closed = unspin_attach_close();
-	mutex_unlock(&unspin_mutex);
-	if (!closed)
-		unspin_stay();
+	close_or_stay();
+	unspin_livepatch_deinit();
 	unspin_watch_deinit();
 	unspin_hooks_deinit();
 	unspin_window_deinit();

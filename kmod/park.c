@@ -257,16 +257,8 @@ void unspin_park_deinit(void)
 
 int unspin_park_attach(void (*got_on)(struct unspin_slot *slot))
 {
-	int err;
-
 	tell_got_on = got_on;
-	err = register_ftrace_function(&park_ops);
-
-	if (!err)
-		return 0;
-	pr_err("cannot hook xfer_to_guest_mode_handle_work (%d)%s\n", err,
-	       err == -EBUSY ? ": a livepatch has it, or kernel.ftrace_enabled is 0" : "");
-	return err;
+	return unspin_redirect(&park_ops, "xfer_to_guest_mode_handle_work");
 }
 
 /* Everybody may run by now. Threads in there end their sleep, or their deadline does. */

@@ -26,6 +26,11 @@ static const struct {
 	{ "kvm_read_guest_virt", 1, NULL, sizeof(u64) },
 	{ "kvm_read_guest_virt", 3, NULL, sizeof(unsigned int) },
 	{ "kvm_read_guest_virt", 4, "x86_exception", 0 },
+	{ "btf_trace_sched_switch", 1, NULL, sizeof(bool) },
+	{ "btf_trace_sched_switch", 2, "task_struct", 0 },
+	{ "btf_trace_sched_switch", 3, "task_struct", 0 },
+	{ "btf_trace_sched_switch", 4, NULL, sizeof(unsigned int) },
+	{ "btf_trace_sched_wakeup", 1, "task_struct", 0 },
 	{ "btf_trace_kvm_entry", 1, "kvm_vcpu", 0 },
 	{ "btf_trace_kvm_hypercall", 1, NULL, sizeof(unsigned long) },
 	{ "btf_trace_kvm_hypercall", 2, NULL, sizeof(unsigned long) },
@@ -94,9 +99,10 @@ int unspin_prototypes_check(void)
 	u32 i;
 
 	if (IS_ERR(btf)) {
-		pr_err("not loading: kvm has no type information (/sys/kernel/btf/kvm, error %ld) to check prototypes against\n",
-		       PTR_ERR(btf));
-		return PTR_ERR(btf);
+		err = PTR_ERR(btf);
+		pr_err("not loading: kvm has no type information%s (/sys/kernel/btf/kvm, error %d) to check prototypes against\n",
+		       err == -EINVAL ? " that this module understands" : "", err);
+		return err;
 	}
 	for (i = 0; i < ARRAY_SIZE(arguments) && !err; i++)
 		err = argument_check(btf, i);

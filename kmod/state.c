@@ -8,7 +8,8 @@ DEFINE_MUTEX(unspin_mutex);
 DEFINE_RAW_SPINLOCK(unspin_lock);
 LIST_HEAD(unspin_vms);
 atomic_t unspin_live_objects = ATOMIC_INIT(0);
-struct hlist_head unspin_slot_hash[1 << UNSPIN_SLOT_HASH_BITS];
+struct hlist_head *unspin_slot_hash __read_mostly;
+u32 unspin_slot_hash_bits __read_mostly;
 DEFINE_PER_CPU(struct unspin_cpu, unspin_cpu);
 atomic_t unspin_census = ATOMIC_INIT(0);
 

@@ -21,6 +21,7 @@
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
+#include <linux/rbtree.h>
 #include <linux/rculist.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
@@ -98,7 +99,8 @@ struct unspin_user {
 	u64 code_tsc;			/* when it was read */
 	u64 code_from;			/* the guest's address of the first byte */
 	u32 code_bytes;			/* so many could be read */
-	u8 code_wanted;			/* the own thread is to read it, from code_from on */
+	u32 code_wanted_bytes;		/* the own thread is to read so many, all in one page */
+	u8 code_wanted;			/* the own thread is to read them, from code_from on */
 	u8 code[UNSPIN_CODE_BYTES];
 };
 
@@ -170,6 +172,8 @@ struct unspin_slot {
 	u8 watch_looks;			/* looks in a row that found it woken and waiting */
 	u64 watch_out_tsc;
 } ____cacheline_aligned;
+/* Two to a page at least. */
+static_assert(sizeof(struct unspin_slot) <= 2048);
 
 struct unspin_vm {
 	/* Read on every PLE exit. */
@@ -230,6 +234,8 @@ struct unspin_vm {
 	bool named;			/* the directory exists; under the workqueue */
 	u32 slots_made;			/* under unspin_lock */
 	struct list_head all;		/* unspin_vms, under unspin_lock and RCU */
+	struct rb_node by_kvm;		/* under unspin_lock */
+	struct unspin_maker *maker;	/* under unspin_lock; see vms.c */
 	struct list_head slots;		/* unspin_slot.of_vm: added to, never removed from, while alive */
 	atomic64_t fail_open_events;
 
@@ -259,8 +265,9 @@ struct unspin_cpu {
 };
 DECLARE_PER_CPU(struct unspin_cpu, unspin_cpu);
 
-#define UNSPIN_SLOT_HASH_BITS 10
-extern struct hlist_head unspin_slot_hash[1 << UNSPIN_SLOT_HASH_BITS];	/* RCU; written under unspin_lock */
+/* Made by unspin_vms_init(). RCU; written under unspin_lock. */
+extern struct hlist_head *unspin_slot_hash;
+extern u32 unspin_slot_hash_bits;
 extern raw_spinlock_t unspin_lock;	/* hash, list of VMs, binding; interrupts off */
 extern struct list_head unspin_vms;
 extern atomic_t unspin_live_objects;
@@ -281,7 +288,7 @@ static inline void unspin_count(struct unspin_slot *slot, enum unspin_counter co
 
 static inline struct hlist_head *unspin_slot_bucket(const struct kvm_vcpu *vcpu)
 {
-	return &unspin_slot_hash[hash_ptr(vcpu, UNSPIN_SLOT_HASH_BITS)];
+	return &unspin_slot_hash[hash_ptr(vcpu, unspin_slot_hash_bits)];
 }
 
 /* Preemption off, or unspin_lock held. */

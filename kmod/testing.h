@@ -11,7 +11,7 @@
 #include <linux/types.h>
 
 #ifdef UNSPIN_TEST
-/* A parameter of one file. type: bool or uint; mode: of its file in /sys/module/unspin/parameters. */
+/* A parameter of one file. type: bool or uint; mode: of /sys/module/unspin/parameters/NAME. */
 #define UNSPIN_TEST_PARAM(type, name, mode, what) \
 	static type name; \
 	module_param(name, type, mode); \

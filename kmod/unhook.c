@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Letting go of a function, or staying for ever.
+ * Redirecting a function, letting go of it, or staying for ever.
  */
 #include <linux/ftrace.h>
 #include <linux/sched.h>
@@ -9,11 +9,21 @@
 #include "testing.h"
 #include "unhook.h"
 
-UNSPIN_TEST_PARAM(bool, fail_unhook, 0600, "the kernel refuses to take hooks off");
+UNSPIN_TEST_PARAM(uint, fail_unhook, 0600, "the kernel refuses so many times to take a hook off");
+
+int unspin_redirect(struct ftrace_ops *ops, const char *function)
+{
+	int err = register_ftrace_function(ops);
+
+	if (err)
+		pr_err("cannot hook %s (%d)%s\n", function, err,
+		       err == -EBUSY ? ": a livepatch has it, or kernel.ftrace_enabled is 0" : "");
+	return err;
+}
 
 int unspin_unhook(struct ftrace_ops *ops)
 {
-	int err = fail_unhook ? -EIO : unregister_ftrace_function(ops);
+	int err = unspin_test_take(fail_unhook) ? -EIO : unregister_ftrace_function(ops);
 
 	if (err)
 		pr_crit("the kernel does not take a hook off (%d); it stays, and lets KVM's own code run\n", err);

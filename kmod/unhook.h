@@ -6,6 +6,9 @@
 
 struct ftrace_ops;
 
+/* Puts a hook on that redirects a function. An error, after a line in the log. */
+int unspin_redirect(struct ftrace_ops *ops, const char *function);
+
 /*
  * Takes a hook off and waits for callbacks under way. An error, after a line in the log,
  * where the kernel does not take it off: the hook's code must then stay.

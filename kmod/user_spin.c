@@ -58,18 +58,38 @@ static struct unspin_slot *interrupted(void)
 	return slot;
 }
 
-static void code_want(struct unspin_user *user, u64 from)
+/*
+ * The part of so many bytes from *from on that is in a page (some are): how many, from *from on.
+ * The page may be the last one of all addresses.
+ */
+static u32 within_page(pol_u64 page, pol_u64 *from, u32 bytes)
 {
-	if (user->code_wanted)
-		return;
+	pol_u64 first = max(*from, page);
+
+	bytes -= first - *from;
+	*from = first;
+	return min_t(u64, bytes, PAGE_SIZE - (first - page));
+}
+
+/* Some more in front than is asked for: the next looks may find the loop to begin earlier. */
+static void code_want(struct unspin_user *user, u64 low)
+{
+	pol_u64 from = low - min_t(u64, low, USERSPIN_RANGE_BYTES);
+
 	user->code_bytes = 0;
+	user->code_wanted_bytes = within_page(low & PAGE_MASK, &from, UNSPIN_CODE_BYTES);
 	user->code_from = from;
 	WRITE_ONCE(user->code_wanted, 1);
 	set_tsk_thread_flag(current, TIF_NOTIFY_RESUME);
 }
 
-/* Whether the loop that the looks show is a spin loop, as far as its code is known. */
-static bool spins(struct unspin_user *user, u64 now)
+/*
+ * Whether the loop that the looks show is a spin loop, as far as its code is known. KVM walks
+ * the guest's page tables to read code: it sets Accessed bits there and brings pages into memory.
+ * So code is read of one page only, that of the loop's lowest look, while the vCPU is in it: it
+ * has just fetched from that page. Code of the loop in the next page is not looked at.
+ */
+static bool spins(struct unspin_user *user, u64 address, u64 now)
 {
 	struct userspin_verdict verdict;
 	pol_u64 from;
@@ -79,10 +99,11 @@ static bool spins(struct unspin_user *user, u64 now)
 	bytes = userspin_code(&verdict, &from);
 	if (!bytes || user->code_wanted)
 		return false;
+	bytes = within_page(verdict.low & PAGE_MASK, &from, bytes);
 	if (now - user->code_tsc > (u64)tsc_khz * CODE_FRESH_MS || from < user->code_from ||
 	    from + bytes - user->code_from > user->code_bytes) {
-		/* Some more in front: the next looks may find the loop to begin earlier. */
-		code_want(user, from > USERSPIN_RANGE_BYTES ? from - USERSPIN_RANGE_BYTES : 0);
+		if ((address ^ verdict.low) < PAGE_SIZE)
+			code_want(user, verdict.low);
 		return false;
 	}
 	return userspin_has_pause(user->code + (from - user->code_from), bytes);
@@ -108,7 +129,7 @@ static void look_here(void)
 	sample.user = where.cpl == 3;
 	userspin_add(&user->state, &sample);
 	unspin_count(slot, UNSPIN_C_USER_SAMPLES, 1);
-	if (sample.user && spins(user, now))
+	if (sample.user && spins(user, sample.address, now))
 		unspin_count(slot, UNSPIN_C_USER_SPINS, 1);
 }
 
@@ -184,19 +205,14 @@ void unspin_user_end(void)
 
 /* --- the vCPU's own thread --- */
 
-/* How many bytes from an address on could be read into "to"; a page that is not there ends it. */
+/* How many bytes of a page could be read into "to": all or none. */
 static u32 guest_read(struct kvm_vcpu *vcpu, u64 from, u8 *to, u32 bytes)
 {
 	int (*read)(struct kvm_vcpu *vcpu, u64 address, void *to, unsigned int bytes, void *exception) =
 		(void *)unspin_symbols.read_guest;
 	u64 exception[16] = { };	/* struct x86_exception: what the guest would get, which it does not */
-	u32 first = min_t(u64, bytes, PAGE_SIZE - offset_in_page(from));
 
-	if (read(vcpu, from, to, first, exception))
-		return 0;
-	if (first == bytes || read(vcpu, from + first, to + first, bytes - first, exception))
-		return first;
-	return bytes;
+	return read(vcpu, from, to, bytes, exception) ? 0 : bytes;
 }
 
 void unspin_user_code_read(struct unspin_slot *slot)
@@ -211,7 +227,7 @@ void unspin_user_code_read(struct unspin_slot *slot)
 	if (likely(!READ_ONCE(user->code_wanted)))
 		return;
 	idx = srcu_read_lock(&vcpu->kvm->srcu);
-	bytes = guest_read(vcpu, user->code_from, code, sizeof(code));
+	bytes = guest_read(vcpu, user->code_from, code, user->code_wanted_bytes);
 	srcu_read_unlock(&vcpu->kvm->srcu, idx);
 	local_irq_save(flags);
 	memcpy(user->code, code, bytes);

@@ -7,6 +7,8 @@
  * whoever dereferences a vCPU either runs in that vCPU's thread, runs in the
  * thread of a sibling, or holds unspin_lock and found it linked.
  */
+#include <linux/log2.h>
+#include <linux/rbtree.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
 
@@ -26,45 +28,99 @@
 static struct workqueue_struct *workqueue;	/* ordered: a directory is added before it is removed */
 static u64 next_generation;			/* under unspin_lock */
 
-/* Processes that made VMs lately, so that a second VM gets the next number. Under unspin_lock. */
-static struct {
-	pid_t pid;
-	u32 next;
-} numbers[64];
-static u32 numbers_at;
+/*
+ * Whoever may open /dev/kvm may make VMs by the thousand, and unspin_lock is taken with
+ * interrupts off: nothing is searched under it in more than log2(VMs) steps.
+ */
+static struct rb_root vms_by_kvm = RB_ROOT;	/* under unspin_lock */
+
+static int kvm_compare(const void *kvm, const struct rb_node *node)
+{
+	const void *other = rb_entry(node, struct unspin_vm, by_kvm)->kvm;
+
+	return kvm < other ? -1 : kvm > other;
+}
 
 static struct unspin_vm *vm_find(const struct kvm *kvm)
 {
-	struct unspin_vm *vm;
+	struct rb_node *node;
 
 	lockdep_assert_held(&unspin_lock);
-	list_for_each_entry(vm, &unspin_vms, all)
-		if (vm->kvm == kvm)
-			return vm;
-	return NULL;
+	node = rb_find(kvm, &vms_by_kvm, kvm_compare);
+	return node ? rb_entry(node, struct unspin_vm, by_kvm) : NULL;
 }
 
-static u32 number_next(pid_t pid)
+static bool vm_less(struct rb_node *node, const struct rb_node *other)
 {
-	u32 i;
-
-	for (i = 0; i < ARRAY_SIZE(numbers); i++)
-		if (numbers[i].next && numbers[i].pid == pid)
-			return numbers[i].next++;
-	i = numbers_at++ % ARRAY_SIZE(numbers);
-	numbers[i].pid = pid;
-	numbers[i].next = 1;
-	return 0;
+	return kvm_compare(rb_entry(node, struct unspin_vm, by_kvm)->kvm, other) < 0;
 }
 
-static bool number_taken(pid_t pid, u32 number)
-{
-	struct unspin_vm *vm;
+/* --- numbers of a process' VMs --- */
 
-	list_for_each_entry(vm, &unspin_vms, all)
-		if (vm->pid == pid && vm->number == number)
-			return true;
-	return false;
+/* So many processes without VMs are remembered: the next VM of one has the next number. */
+#define IDLE_MAKERS_MAX 64
+
+/* A process that made VMs. Under unspin_lock. */
+struct unspin_maker {
+	struct rb_node by_pid;
+	struct list_head idle;	/* of those without VMs, the longest so first */
+	pid_t pid;
+	u32 next;		/* number of its next VM */
+	u32 vms;		/* that have not ended */
+};
+static struct rb_root makers = RB_ROOT;
+static LIST_HEAD(idle_makers);
+static u32 idle_makers_count;
+
+static int maker_compare(struct rb_node *node, const struct rb_node *other)
+{
+	pid_t pid = rb_entry(node, struct unspin_maker, by_pid)->pid;
+	pid_t other_pid = rb_entry(other, struct unspin_maker, by_pid)->pid;
+
+	return pid < other_pid ? -1 : pid > other_pid;
+}
+
+/* A VM begins: its number. It brings a maker, which goes where its process is known already. */
+static u32 number_take(struct unspin_vm *vm)
+{
+	struct rb_node *known = rb_find_add(&vm->maker->by_pid, &makers, maker_compare);
+	struct unspin_maker *maker = vm->maker;
+
+	lockdep_assert_held(&unspin_lock);
+	if (known) {
+		kfree(maker);
+		maker = vm->maker = rb_entry(known, struct unspin_maker, by_pid);
+		if (!maker->vms) {
+			list_del(&maker->idle);
+			idle_makers_count--;
+		}
+	}
+	maker->vms++;
+	return maker->next++;
+}
+
+static void idle_maker_forget(void)
+{
+	struct unspin_maker *maker = list_first_entry(&idle_makers, struct unspin_maker, idle);
+
+	rb_erase(&maker->by_pid, &makers);
+	list_del(&maker->idle);
+	idle_makers_count--;
+	kfree(maker);
+}
+
+/* A VM ends. */
+static void number_put(struct unspin_vm *vm)
+{
+	struct unspin_maker *maker = vm->maker;
+
+	lockdep_assert_held(&unspin_lock);
+	vm->maker = NULL;
+	if (--maker->vms)
+		return;
+	list_add_tail(&maker->idle, &idle_makers);
+	if (idle_makers_count++ == IDLE_MAKERS_MAX)
+		idle_maker_forget();
 }
 
 /* --- the thread that runs a vCPU --- */
@@ -143,6 +199,7 @@ static void vm_release(struct kobject *kobj)
 		kfree(slot);
 		atomic_dec(&unspin_live_objects);
 	}
+	kfree(vm->maker);	/* of one that has never begun */
 	kfree(vm);
 	atomic_dec(&unspin_live_objects);
 }
@@ -173,8 +230,13 @@ static struct unspin_vm *vm_alloc(const struct kvm *kvm, gfp_t gfp)
 
 	if (!vm)
 		return NULL;
+	vm->maker = kzalloc(sizeof(*vm->maker), gfp | __GFP_NOWARN);
+	if (!vm->maker) {
+		kfree(vm);
+		return NULL;
+	}
 	vm->kvm = kvm;
-	vm->pid = kvm->userspace_pid;
+	vm->pid = vm->maker->pid = kvm->userspace_pid;
 	raw_spin_lock_init(&vm->epoch_lock);
 	INIT_LIST_HEAD(&vm->slots);
 	INIT_WORK(&vm->epoch_work, unspin_epoch_work);
@@ -241,9 +303,8 @@ struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp)
 		vm = fresh;
 		fresh = NULL;
 		vm->generation = ++next_generation;
-		do {	/* forgotten where many processes made VMs since */
-			vm->number = number_next(vm->pid);
-		} while (number_taken(vm->pid, vm->number));
+		vm->number = number_take(vm);
+		rb_add(&vm->by_kvm, &vms_by_kvm, vm_less);
 		list_add_tail_rcu(&vm->all, &unspin_vms);
 		queue_work(workqueue, &vm->add_work);
 	}
@@ -289,6 +350,16 @@ void unspin_slot_bind(struct unspin_slot *slot)
 	unspin_settings_size_check(vm);
 }
 
+/* Nobody finds it any more. */
+static void vm_unlink(struct unspin_vm *vm)
+{
+	lockdep_assert_held(&unspin_lock);
+	list_del_rcu(&vm->all);
+	rb_erase(&vm->by_kvm, &vms_by_kvm);
+	number_put(vm);
+	vm->dead = true;
+}
+
 /* Entry of kvm_arch_destroy_vm(): none of its vCPUs runs any more, none has been freed yet. */
 void unspin_vm_end(const struct kvm *kvm)
 {
@@ -302,8 +373,7 @@ void unspin_vm_end(const struct kvm *kvm)
 	if (vm) {
 		list_for_each_entry(slot, &vm->slots, of_vm)
 			slot_unhash(slot);
-		list_del_rcu(&vm->all);
-		vm->dead = true;
+		vm_unlink(vm);
 		atomic_inc(&unspin_census);
 		unspin_turn_forget(vm);
 		/*
@@ -320,26 +390,53 @@ void unspin_vm_end(const struct kvm *kvm)
 	raw_spin_unlock_irqrestore(&unspin_lock, flags);
 }
 
+/*
+ * The hash is read under a run queue's lock. It has room for SLOTS_PER_CPU vCPUs per CPU, twice what
+ * a crowded host runs, so that most buckets have one vCPU at most; a bucket is 8 bytes.
+ */
+#define SLOTS_PER_CPU 64
+#define SLOT_HASH_BITS_MIN 10
+#define SLOT_HASH_BITS_MAX 15
+
 int unspin_vms_init(void)
 {
+	u32 wanted = order_base_2((u64)num_possible_cpus() * SLOTS_PER_CPU);
+
+	unspin_slot_hash_bits = clamp_t(u32, wanted, SLOT_HASH_BITS_MIN, SLOT_HASH_BITS_MAX);
+	unspin_slot_hash = kvcalloc(1u << unspin_slot_hash_bits, sizeof(*unspin_slot_hash),
+				    GFP_KERNEL | __GFP_NOWARN);
+	if (!unspin_slot_hash)
+		return -ENOMEM;
 	workqueue = alloc_ordered_workqueue("unspin", 0);
-	return workqueue ? 0 : -ENOMEM;
+	if (workqueue)
+		return 0;
+	kvfree(unspin_slot_hash);
+	return -ENOMEM;
+}
+
+/* The next VM's end, or false. */
+static bool vm_end_any(void)
+{
+	struct unspin_vm *vm;
+
+	raw_spin_lock_irq(&unspin_lock);
+	vm = list_first_entry_or_null(&unspin_vms, struct unspin_vm, all);
+	if (vm) {
+		vm_unlink(vm);
+		queue_work(workqueue, &vm->reap_work);
+	}
+	raw_spin_unlock_irq(&unspin_lock);
+	return vm;
 }
 
 /* Hooks are off: nothing adds VMs or looks them up. */
 void unspin_vms_deinit(void)
 {
-	struct unspin_vm *vm, *next;
-	LIST_HEAD(ended);
-
 	flush_workqueue(workqueue);
-	raw_spin_lock_irq(&unspin_lock);
-	list_for_each_entry_safe(vm, next, &unspin_vms, all) {
-		vm->dead = true;
-		list_del_rcu(&vm->all);
-		queue_work(workqueue, &vm->reap_work);
-	}
-	memset(unspin_slot_hash, 0, sizeof(unspin_slot_hash));
-	raw_spin_unlock_irq(&unspin_lock);
+	while (vm_end_any())
+		cond_resched();
 	destroy_workqueue(workqueue);	/* runs what is queued */
+	while (!list_empty(&idle_makers))
+		idle_maker_forget();
+	kvfree(unspin_slot_hash);
 }

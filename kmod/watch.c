@@ -96,7 +96,7 @@ static bool vm_is_crowded(const struct unspin_vm *vm)
 		vcpus++;
 		cpumask_or(&cpus, &cpus, &task->cpus_mask);
 	}
-	cpumask_and(&cpus, &cpus, cpu_present_mask);
+	cpumask_and(&cpus, &cpus, cpu_active_mask);	/* siblings are not with SMT off */
 	return vcpus > cpumask_weight(&cpus);
 }
 

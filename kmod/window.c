@@ -47,6 +47,17 @@ static struct module_kobject *module_kobject_get(const char *name)
 	return kobj ? container_of(kobj, struct module_kobject, kobj) : NULL;
 }
 
+const void *unspin_window_param(const struct module *vendor, const char *name,
+				const struct kernel_param_ops *type)
+{
+	unsigned int i;
+
+	for (i = 0; i < vendor->num_kp; i++)
+		if (!strcmp(vendor->kp[i].name, name) && vendor->kp[i].ops == type)
+			return vendor->kp[i].arg;
+	return NULL;
+}
+
 /* Where guests send interrupts without an exit, nobody can see who waits for whom. */
 static const char *ipis_hidden_by(const struct module *vendor)
 {

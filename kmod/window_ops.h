@@ -6,6 +6,7 @@
 #define UNSPIN_WINDOW_OPS_H
 
 #include <linux/kvm_host.h>
+#include <linux/moduleparam.h>
 
 /* What a check of a vCPU's window found. */
 enum unspin_window_check {
@@ -42,6 +43,10 @@ struct unspin_window_ops {
 };
 
 extern u32 unspin_window_default_cycles;	/* 0: no control */
+
+/* The value of a vendor module's parameter of that type; NULL: it has none. */
+const void *unspin_window_param(const struct module *vendor, const char *name,
+				const struct kernel_param_ops *type);
 
 /* window_vmx.c, window_svm.c: NULL and a reason where the layout is not known for sure. May sleep. */
 struct unspin_window_ops *unspin_window_vmx_init(struct module *vendor, const char **why);

@@ -151,16 +151,6 @@ static u32 pause_calibrate(void)
 	return clamp_t(u64, best / CALIBRATION_PAUSES, 1, 10000);
 }
 
-static const unsigned short *param_ushort(const struct module *mod, const char *name)
-{
-	unsigned int i;
-
-	for (i = 0; i < mod->num_kp; i++)
-		if (!strcmp(mod->kp[i].name, name) && mod->kp[i].ops == &param_ops_ushort)
-			return mod->kp[i].arg;
-	return NULL;
-}
-
 static int offsets_find(u32 *vmcb_offset)
 {
 	struct unspin_btf_want want[] = { { .member = "vmcb" },
@@ -181,7 +171,7 @@ static int offsets_find(u32 *vmcb_offset)
 
 struct unspin_window_ops *unspin_window_svm_init(struct module *vendor, const char **why)
 {
-	const unsigned short *count = param_ushort(vendor, "pause_filter_count");
+	const unsigned short *count = unspin_window_param(vendor, "pause_filter_count", &param_ops_ushort);
 	u32 vmcb_offset;
 
 	if (!count) {

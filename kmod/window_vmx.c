@@ -120,16 +120,6 @@ static struct unspin_window_ops vmx_ops = {
 	.restore_remote = vmx_restore_remote,
 };
 
-static const unsigned int *param_uint(const struct module *mod, const char *name)
-{
-	unsigned int i;
-
-	for (i = 0; i < mod->num_kp; i++)
-		if (!strcmp(mod->kp[i].name, name) && mod->kp[i].ops == &param_ops_uint)
-			return mod->kp[i].arg;
-	return NULL;
-}
-
 static int offsets_find(void)
 {
 	struct unspin_btf_want want[] = {
@@ -150,8 +140,8 @@ static int offsets_find(void)
 
 struct unspin_window_ops *unspin_window_vmx_init(struct module *vendor, const char **why)
 {
-	const unsigned int *window = param_uint(vendor, "ple_window");
-	const unsigned int *gap = param_uint(vendor, "ple_gap");
+	const unsigned int *window = unspin_window_param(vendor, "ple_window", &param_ops_uint);
+	const unsigned int *gap = unspin_window_param(vendor, "ple_gap", &param_ops_uint);
 
 	if (!window || !gap) {
 		*why = "kvm_intel has no parameters ple_gap and ple_window";

@@ -64,36 +64,6 @@ void aple_init(struct aple_state *state, const struct aple_params *params)
 	state->moved = 0;
 }
 
-/*
- * part * PPM / whole rounded down, for part < whole: long multiplication, one bit
- * of the factor at a time, keeping the remainder below whole. Exact where the
- * product does not fit 64 bits, and without a 128-bit division.
- */
-static pol_u64 ppm_of_large(pol_u64 part, pol_u64 whole)
-{
-	pol_u64 quotient = 0, rest = 0;
-	pol_u32 bit;
-
-	for (bit = 1u << 19; bit; bit >>= 1) {	/* 2^19 is the top bit of PPM */
-		quotient *= 2;
-		if (rest >= whole - rest) {
-			rest -= whole - rest;
-			quotient++;
-		} else {
-			rest += rest;
-		}
-		if (!(PPM & bit))
-			continue;
-		if (rest >= whole - part) {
-			rest -= whole - part;
-			quotient++;
-		} else {
-			rest += part;
-		}
-	}
-	return quotient;
-}
-
 pol_u64 aple_inefficiency_ppm(const struct aple_epoch *epoch)
 {
 	pol_u64 wasted = pol_sat_add(epoch->spin_cycles, epoch->switch_cycles);
@@ -108,9 +78,7 @@ pol_u64 aple_inefficiency_ppm(const struct aple_epoch *epoch)
 	part = wasted % epoch->cpu_cycles;
 	if (whole >= APLE_PPM_RATIO_MAX)
 		return PPM * APLE_PPM_RATIO_MAX;
-	if (part <= POL_U64_MAX / PPM)
-		return whole * PPM + part * PPM / epoch->cpu_cycles;
-	return whole * PPM + ppm_of_large(part, epoch->cpu_cycles);
+	return whole * PPM + pol_mul_div(part, PPM, epoch->cpu_cycles);
 }
 
 /* A round ended: its best window is the desired one, and the step follows how it moved. */

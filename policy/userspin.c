@@ -5,7 +5,7 @@
 #include "userspin.h"
 
 _Static_assert(sizeof(struct userspin_sample) == 24, "as in Rust");
-_Static_assert(sizeof(struct userspin_state) == 776, "as in Rust");
+_Static_assert(sizeof(struct userspin_state) == 392, "as in Rust");
 _Static_assert(sizeof(struct userspin_verdict) == 24, "as in Rust");
 
 int userspin_params_check(const struct userspin_params *params)

@@ -26,7 +26,7 @@
 
 #include "types.h"
 
-#define USERSPIN_SAMPLES_MAX 32u	/* samples of a vCPU that are kept */
+#define USERSPIN_SAMPLES_MAX 16u	/* samples of a vCPU that are kept */
 #define USERSPIN_RANGE_MAX_BYTES 256u
 
 /* Parameters. */

@@ -16,6 +16,9 @@
 #if defined(CONFIG_CFI_CLANG) || defined(CONFIG_CFI)
 #error "unspin does not support CFI kernels: its probes leave out arguments that indirect calls are checked for"
 #endif
+#ifdef CONFIG_LTO_CLANG
+#error "unspin does not support kernels built with link-time optimization (LTO): functions of KVM that it looks up may be renamed or gone there"
+#endif
 #if !IS_MODULE(CONFIG_KVM)
 #error "unspin needs KVM as a module (CONFIG_KVM=m): its functions and tracepoints are found through kvm.ko"
 #endif

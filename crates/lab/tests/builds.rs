@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use unspin_lab::{Flavour, KernelPackage, Series, QEMU_TOOLS};
 
@@ -26,6 +27,31 @@ fn the_module_builds_for_the_kernels_hosts_run() {
         wrong.extend(warnings.map(|line| format!("{release}: {line}")));
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Kernels before 5.18 pass other arguments to probes of the scheduler: a line says so, and no compiler's.
+#[test]
+fn a_kernel_with_another_tracepoint_is_named() {
+    if !common::has_tools(QEMU_TOOLS) {
+        return;
+    }
+    let lab = common::lab();
+    let Some(kernel) = common::kernel(&lab, Series::V6_12) else { return };
+    let build = std::env::temp_dir().join(format!("unspin-other-{}", std::process::id()));
+    let mut make = Command::new("make");
+    make.arg("-C").arg(unspin_lab::source_tree().join("kmod"));
+    make.arg(format!("KDIR={}", kernel.headers.display()));
+    make.arg(format!("BUILD={}", build.display()));
+    // The macro's function takes another number of arguments.
+    make.arg(
+        "KCFLAGS=-Dcheck_trace_callback_type_sched_switch=check_trace_callback_type_sched_wakeup",
+    );
+    let out = make.output().unwrap();
+    let _ = std::fs::remove_dir_all(&build);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success());
+    assert!(said.contains("the tracepoint sched_switch of this kernel does not pass"), "{said}");
+    assert!(!said.contains("error:"), "{said}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod common;
 use unspin_lab::{Computer, Kernel, Lab, Series, QEMU_TOOLS};
 
 /// Checks of the script; fewer were made if it ended early.
-const CHECKS_MIN: u32 = 58;
+const CHECKS_MIN: u32 = 79;
 const UNSTABLE_CHECKS_MIN: u32 = 4;
 
 /// What runs where the kernel does not trust its clock.

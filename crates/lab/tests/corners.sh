@@ -51,8 +51,34 @@ check "the livepatch goes" settle rmmod patched
 check "mode hvs is then taken" sh -c "echo hvs > $D/mode"
 check "and the VM follows it, as if nothing had been refused" is $U/vms/$idle-0/mode hvs
 check "and one that was set to off stays" is $U/vms/$own-0/mode off
-check "now the livepatch is refused" not insmod /modules/patched.ko
+
+# --- a livepatch that comes later: it goes first ---
+in_force() { is /sys/kernel/livepatch/patched/transition 0; }
+check "a livepatch of something else loads beside mode hvs" insmod /modules/patched.ko other=1
+check "is in force" settle in_force
+check "and shows" grep -q patched /proc/cmdline
+check "the mode stays" is $D/mode hvs
+check "and so does the hook" hooked
+echo 0 > /sys/kernel/livepatch/patched/enabled
+check "it goes" settle rmmod patched
+check "nothing fell back to KVM" is $U/fail_open_total 0
+check "a livepatch of what the module has hooked loads, too" insmod /modules/patched.ko
+check "is in force" settle in_force
+check "every VM is off" is $D/mode off
+check "this one too" is $U/vms/$idle-0/mode off
+check "counted" is $U/fail_open_total 1
+check "with a line that names it" said 'off because of livepatch patched (-16)'
+check "mode hvs is refused as busy" refused hvs $D/mode busy
+echo 0 > /sys/kernel/livepatch/patched/enabled
+check "it goes" settle rmmod patched
+check "mode hvs is taken again" sh -c "echo hvs > $D/mode"
+check "and hooks" hooked
 echo off > $D/mode
+check "while all is off a livepatch loads" insmod /modules/patched.ko
+check "is in force" settle in_force
+check "and counts for nothing" is $U/fail_open_total 1
+echo 0 > /sys/kernel/livepatch/patched/enabled
+check "it goes" settle rmmod patched
 touch /tmp/stop-idle
 check "the VM worked" wait $idle
 check "the other too" wait $own
@@ -193,7 +219,7 @@ unspin-inside vm 3 --until /tmp/stop-stuck > /tmp/stuck &
 vm=$!
 settle [ -e $U/vms/$vm-0 ]
 check "yields are directed" settle any_yield $U/vms/$vm-0
-echo 1 > $U/parameters/fail_unhook
+echo 100 > $U/parameters/fail_unhook
 check "off says that the hook stays" not sh -c "echo off > $D/mode"
 check "in the log too" said 'the kernel does not take a hook off (-5); it stays'
 check "the mode is off nevertheless" is $D/mode off

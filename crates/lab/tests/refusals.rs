@@ -7,10 +7,11 @@ use std::path::Path;
 use std::process::Command;
 
 /// What a kernel's configuration defines, and what the compiler then says.
-const REFUSED: [(&[&str], &str); 4] = [
+const REFUSED: [(&[&str], &str); 5] = [
     (&["CONFIG_KVM_MODULE=1", "CONFIG_PREEMPT_RT=1"], "unspin does not support PREEMPT_RT"),
     (&["CONFIG_KVM_MODULE=1", "CONFIG_CFI_CLANG=1"], "unspin does not support CFI kernels"),
     (&["CONFIG_KVM_MODULE=1", "CONFIG_CFI=1"], "unspin does not support CFI kernels"),
+    (&["CONFIG_KVM_MODULE=1", "CONFIG_LTO_CLANG=1"], "built with link-time optimization (LTO)"),
     (&["CONFIG_KVM=1"], "unspin needs KVM as a module"),
 ];
 

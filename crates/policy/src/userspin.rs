@@ -18,7 +18,7 @@
 use crate::sys;
 
 /// Most samples of a vCPU that are kept.
-pub const SAMPLES_MAX: usize = 32;
+pub const SAMPLES_MAX: usize = 16;
 /// Most bytes that a loop's samples may be apart.
 pub const RANGE_MAX_BYTES: u32 = 256;
 /// How far from a sample a loop's PAUSE may be.
@@ -49,7 +49,7 @@ impl Default for Params {
 /// A field of [`Params`] that is out of its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamError {
-    /// `samples` is not in `1..=32`.
+    /// `samples` is not in `1..=16`.
     Samples,
     /// `threshold` is not in `1..=samples`.
     Threshold,
@@ -62,7 +62,7 @@ pub enum ParamError {
 impl std::fmt::Display for ParamError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            ParamError::Samples => "samples is not in 1..32",
+            ParamError::Samples => "samples is not in 1..16",
             ParamError::Threshold => "threshold is not in 1..samples",
             ParamError::Still => "still is not in 1..samples",
             ParamError::Range => "range_bytes is not in 1..256",
@@ -202,6 +202,6 @@ pub fn digest(registers: &[u64]) -> u64 {
 
 const _: () = {
     assert!(std::mem::size_of::<Sample>() == 24);
-    assert!(std::mem::size_of::<State>() == 776);
+    assert!(std::mem::size_of::<State>() == 392);
     assert!(std::mem::size_of::<Verdict>() == 24);
 };

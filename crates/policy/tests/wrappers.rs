@@ -42,7 +42,7 @@ fn userspin_says_what_the_c_says() {
     let good = Params::default();
     assert_eq!(good.check(), Ok(()));
     let error = |params: Params| params.check().unwrap_err();
-    assert_eq!(error(Params { samples: 33, ..good }), ParamError::Samples);
+    assert_eq!(error(Params { samples: 17, ..good }), ParamError::Samples);
     assert_eq!(error(Params { threshold: 9, ..good }), ParamError::Threshold);
     assert_eq!(error(Params { still: 0, ..good }), ParamError::Still);
     assert_eq!(error(Params { range_bytes: 0, ..good }), ParamError::Range);

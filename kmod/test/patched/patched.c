@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A livepatch of the function the module hooks: two may not redirect one function, so
- * whoever comes second is refused.
+ * A livepatch of the function the module redirects, which one only may do; or of another one, of the
+ * kernel's.
  */
 #include <linux/livepatch.h>
 #include <linux/module.h>
+#include <linux/seq_file.h>
 
 struct kvm_vcpu;
 
 /* A spinning vCPU goes on spinning. */
 static void patched_on_spin(struct kvm_vcpu *me, bool yield_to_kernel_mode)
 {
+}
+
+static int patched_cmdline(struct seq_file *file, void *unused)
+{
+	seq_puts(file, "patched\n");
+	return 0;
 }
 
 static struct klp_func funcs[] = {
@@ -23,10 +30,18 @@ static struct klp_object objects[] = {
 	{ }
 };
 
+static bool other;
+module_param(other, bool, 0400);
+MODULE_PARM_DESC(other, "patch what /proc/cmdline shows instead");
+
 static struct klp_patch patch = { .mod = THIS_MODULE, .objs = objects };
 
 static int __init patched_init(void)
 {
+	if (other) {
+		funcs[0] = (struct klp_func){ .old_name = "cmdline_proc_show", .new_func = patched_cmdline };
+		objects[0].name = NULL;
+	}
 	return klp_enable_patch(&patch);
 }
 

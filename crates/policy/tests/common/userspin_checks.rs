@@ -42,7 +42,7 @@ fn samples(max: usize) -> impl Strategy<Value = Vec<Sample>> {
 }
 
 fn sane_params() -> impl Strategy<Value = Params> {
-    (1..=32u32, any::<u32>(), any::<u32>(), 1..=256u32).prop_map(|(samples, a, b, range_bytes)| {
+    (1..=16u32, any::<u32>(), any::<u32>(), 1..=256u32).prop_map(|(samples, a, b, range_bytes)| {
         Params { samples, threshold: 1 + a % samples, still: 1 + b % samples, range_bytes }
     })
 }
@@ -147,7 +147,7 @@ pub fn userspin_forgets(api: &Api) {
 /// Any parameters and any state: a range that is one, and no access outside.
 pub fn userspin_is_bounded(api: &Api) {
     let params = (any_u32(), any_u32(), any_u32(), any_u32());
-    let state = (samples(33), any_u32(), any_u32());
+    let state = (samples(17), any_u32(), any_u32());
     property(2000, (params, state), |(p, (samples, next, count))| {
         let params = Params { samples: p.0, threshold: p.1, still: p.2, range_bytes: p.3 };
         let mut state = State { next, count, ..State::default() };
@@ -156,10 +156,10 @@ pub fn userspin_is_bounded(api: &Api) {
         }
         let verdict = judge(api, &state, &params);
         assert!(verdict.low <= verdict.high && verdict.high - verdict.low < 256);
-        assert!(verdict.in_range <= 32 && verdict.kind <= STILL_LOOP);
+        assert!(verdict.in_range <= 16 && verdict.kind <= STILL_LOOP);
         assert!(verdict.kind == NO || verdict.in_range > 0);
         unsafe { (api.userspin_add)(&mut state, &sample(1, 1, 1)) };
-        assert!(state.next < 32 && (1..=32).contains(&state.count));
+        assert!(state.next < 16 && (1..=16).contains(&state.count));
     });
 }
 
@@ -242,8 +242,8 @@ pub fn userspin_params_are_judged(api: &Api) {
     let cases = [
         (good, 0),
         (Params { samples: 0, ..good }, 1),
-        (Params { samples: 33, ..good }, 1),
-        (Params { samples: 32, ..good }, 0),
+        (Params { samples: 17, ..good }, 1),
+        (Params { samples: 16, ..good }, 0),
         (Params { threshold: 0, ..good }, 2),
         (Params { threshold: 9, ..good }, 2),
         (Params { threshold: 8, ..good }, 0),

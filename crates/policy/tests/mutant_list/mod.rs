@@ -69,8 +69,12 @@ const MUTANTS: &[Mutant] = &[
         "delta_adapts",
     ),
     mutant("aple.c", "(pol_u64)state->step_cycles * 2", "state->step_cycles", "delta_adapts"),
-    mutant("aple.c", "if (part <= POL_U64_MAX / PPM)", "if (1)", "inefficiency_is_exact"),
-    mutant("aple.c", "if (rest >= whole - rest) {", "if (0) {", "inefficiency_is_exact"),
+    mutant(
+        "aple.c",
+        "pol_mul_div(part, PPM, epoch->cpu_cycles)",
+        "part * PPM / epoch->cpu_cycles",
+        "inefficiency_is_exact",
+    ),
     mutant("aple.c", "if (!wasted)", "if (0)", "inefficiency_without_cpu_time"),
     mutant(
         "aple.c",

@@ -9,8 +9,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-/// The one function the module hooks.
-const HOOKED: &str = "kvm_vcpu_on_spin";
+/// The functions the module redirects, each while so.
+const HOOKED: [(&str, &str); 2] = [
+    ("kvm_vcpu_on_spin", "a VM is in another mode than off"),
+    ("xfer_to_guest_mode_handle_work", "VMs have turns"),
+];
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -109,14 +112,27 @@ fn advice(root: &Path) -> Vec<String> {
                 .to_string(),
         );
     }
-    for patch in livepatches(root) {
-        out.push(format!("livepatch {patch} has replaced {HOOKED}: the module cannot hook it too"));
+    let redirected = read("sys/kernel/tracing/enabled_functions");
+    for (hooked, when) in HOOKED {
+        let patches = livepatches(root, hooked);
+        for patch in &patches {
+            out.push(format!(
+                "livepatch {patch} has replaced {hooked}, and only one can: as long as it is there the \
+                 module refuses what needs it, which is while {when}"
+            ));
+        }
+        let is_redirected =
+            |line: &str| line.split_whitespace().next() == Some(hooked) && line.contains(" I ");
+        if patches.is_empty() && redirected.lines().any(is_redirected) {
+            out.push(format!("something else has redirected {hooked} (ftrace, IPMODIFY)"));
+        }
     }
-    if read("sys/kernel/tracing/enabled_functions")
-        .lines()
-        .any(|l| l.split_whitespace().next() == Some(HOOKED) && l.contains(" I "))
-    {
-        out.push(format!("something else has redirected {HOOKED} (ftrace, IPMODIFY)"));
+    if root.join("sys/kernel/livepatch").is_dir() {
+        let [one, other] = HOOKED.map(|(hooked, _)| hooked);
+        out.push(format!(
+            "a livepatch that is loaded later goes first: the module lets go while it loads, and if it \
+             replaces {one} or {other} every VM is set to off"
+        ));
     }
     if read("proc/sys/kernel/ftrace_enabled").trim() == "0" {
         out.push("ftrace is off: sysctl kernel.ftrace_enabled=1".to_string());
@@ -128,12 +144,12 @@ fn advice(root: &Path) -> Vec<String> {
     out
 }
 
-/// Livepatches that replace the function we hook: PATCH/OBJECT/FUNCTION,POSITION.
-fn livepatches(root: &Path) -> Vec<String> {
+/// Livepatches that replace a function: PATCH/OBJECT/FUNCTION,POSITION.
+fn livepatches(root: &Path, function: &str) -> Vec<String> {
     let mut found = Vec::new();
     for patch in entries(&root.join("sys/kernel/livepatch")) {
         let functions = entries(&patch).into_iter().flat_map(|object| entries(&object));
-        let prefix = format!("{HOOKED},");
+        let prefix = format!("{function},");
         if functions.into_iter().any(|f| name(&f).starts_with(&prefix)) {
             found.push(name(&patch));
         }
@@ -172,20 +188,28 @@ mod tests {
         file("proc/modules", b"kvm_intel 1 0\n");
         file("sys/firmware/efi/efivars/SecureBoot-8be4df61", &[6, 0, 0, 0, 1]);
         file("sys/kernel/livepatch/kpatch_7/kvm/kvm_vcpu_on_spin,1", b"");
-        file("sys/kernel/tracing/enabled_functions", b"kvm_vcpu_on_spin (1) R I     tramp\n");
+        file("sys/kernel/livepatch/fix_2/vmlinux/xfer_to_guest_mode_handle_work,1", b"");
         file("proc/sys/kernel/ftrace_enabled", b"0\n");
         let text = advice(&root).join("\n");
         for what in [
             "built into",
             "ple_gap=0",
             "Secure Boot",
-            "livepatch kpatch_7",
-            "IPMODIFY",
+            "livepatch kpatch_7 has replaced kvm_vcpu_on_spin",
+            "livepatch fix_2 has replaced xfer_to_guest_mode_handle_work",
+            "which is while VMs have turns",
+            "loaded later goes first",
             "ftrace_enabled=1",
             "taints",
         ] {
             assert!(text.contains(what), "{what} in {text}");
         }
+        fs::remove_dir_all(root.join("sys/kernel/livepatch")).unwrap();
+        assert!(!advice(&root).join("\n").contains("livepatch"));
+        file("sys/kernel/tracing/enabled_functions", b"kvm_vcpu_on_spin (1) R I     tramp\n");
+        assert!(advice(&root)
+            .join("\n")
+            .contains("redirected kvm_vcpu_on_spin (ftrace, IPMODIFY)"));
         file("sys/kernel/realtime", b"1\n");
         assert!(advice(&root)[0].contains("PREEMPT_RT"));
         assert!(not_installed(&root, "6.1").unwrap().contains("linux-headers-6.1"));

@@ -7,6 +7,7 @@ mod clock;
 mod exact;
 mod fail;
 mod machine;
+mod many;
 mod nested;
 mod online;
 mod rival;
@@ -31,6 +32,9 @@ const USAGE: &str = "usage: unspin-inside COMMAND
   vm-that-reports VCPUS CPL --until FILE
                                    the same, and it reports each wait that is not short
   churn VMS VCPUS                  so many VMs, one after the other
+  many VMS FIRST SECOND            makes so many VMs with a vCPU each, which never run, and a shell runs
+                                   FIRST; makes one more, twice, a shell runs SECOND between: how long the
+                                   two took, us
   text save FILE                   check values of all functions of kernel and KVM
   text diff FILE FILE              names of the functions that differ
   fail load FILE OPTIONS REFUSED   loads a module with each of its own allocations failing in turn;
@@ -96,6 +100,9 @@ fn main() {
         }
         ["churn", count, vcpus] => {
             number(count).and_then(|count| vms::churn(count, number(vcpus)?))
+        }
+        ["many", count, first, second] => {
+            number(count).and_then(|count| many::hold(count, first, second))
         }
         ["online"] => online::all(),
         ["text", "save", file] => text::save(file),
