@@ -10,12 +10,13 @@ use common::Extras;
 use unspin_lab::{Computer, Series, BOCHS_TOOLS};
 
 /// Checks of the script; fewer were made if it ended early.
-const CHECKS_MIN: u32 = 15;
+const CHECKS_MIN: u32 = 16;
 /// Up to here the script makes a bad call itself, and the kernel says so.
 const ON_PURPOSE: &str = "lab: no bad call on purpose from here on";
 
-/// Debian builds its 6.1 without the kernel's part (CONFIG_X86_KERNEL_IBT).
-const SERIES: [Series; 2] = [Series::V6_12, Series::V7_3];
+/// Debian builds its 6.1 without the kernel's part (CONFIG_X86_KERNEL_IBT), and the test's own module for 7.3
+/// takes another compiler.
+const SERIES: [Series; 1] = [Series::V6_12];
 
 #[test]
 fn no_call_ends_behind_an_endbr64() {
