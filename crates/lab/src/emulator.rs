@@ -21,10 +21,30 @@ pub enum Emulator {
     Qemu,
 }
 
+/// The processor that Bochs emulates; QEMU has one of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Processor {
+    /// Every figure of the lab is from it. It has no CPUID leaf 0x15: TSC and every timer follow `ips`.
+    Haswell,
+    /// It has control-flow enforcement (CET): a kernel built for it turns on indirect branch tracking.
+    TigerLake,
+}
+
+impl Processor {
+    /// As Bochs calls it.
+    fn model(self) -> &'static str {
+        match self {
+            Processor::Haswell => "corei7_haswell_4770",
+            Processor::TigerLake => "tigerlake",
+        }
+    }
+}
+
 /// The computer to emulate.
 #[derive(Debug, Clone)]
 pub struct Computer {
     pub emulator: Emulator,
+    pub processor: Processor,
     /// Physical CPUs, 1 to [`Computer::CPUS_MAX`].
     pub cpus: u32,
     pub memory_mib: u32,
@@ -41,11 +61,22 @@ impl Computer {
 
     /// The consistent 200 MHz computer every figure of the lab is from.
     pub fn bochs(cpus: u32) -> Computer {
-        Computer { emulator: Emulator::Bochs, cpus, memory_mib: 1024, ips: 200_000_000 }
+        Computer {
+            emulator: Emulator::Bochs,
+            processor: Processor::Haswell,
+            cpus,
+            memory_mib: 1024,
+            ips: 200_000_000,
+        }
+    }
+
+    /// As `bochs`, with a processor whose kernel has an indirect call end at an ENDBR64 or fault.
+    pub fn bochs_with_ibt(cpus: u32) -> Computer {
+        Computer { processor: Processor::TigerLake, ..Computer::bochs(cpus) }
     }
 
     pub fn qemu(cpus: u32) -> Computer {
-        Computer { emulator: Emulator::Qemu, cpus, memory_mib: 1024, ips: 0 }
+        Computer { emulator: Emulator::Qemu, ips: 0, ..Computer::bochs(cpus) }
     }
 
     /// As `qemu`, with virtual time: nothing depends on how fast or busy this computer is. By its
@@ -165,19 +196,23 @@ fn bochs(
     stop: &AtomicBool,
 ) -> Result<Command> {
     let vm_entry::Bochs { mut command, version } = vm_entry::mended(dir)?;
-    image::iso(dir, kernel, initramfs, cmdline, &dir.join("boot.iso"), stop)?;
+    let cmdline = match computer.processor {
+        Processor::Haswell => cmdline.to_string(),
+        // Its CPUID leaf 0x15 says 2.4 GHz, and the kernel would believe it.
+        Processor::TigerLake => format!("{cmdline} tsc_early_khz={}", computer.ips / 1000),
+    };
+    image::iso(dir, kernel, initramfs, &cmdline, &dir.join("boot.iso"), stop)?;
     fs::remove_file(initramfs).map_err(io(initramfs))?;
     let write = |name: &str, contents: &[u8]| {
         let path = dir.join(name);
         fs::write(&path, contents).map_err(io(&path))
     };
     write("cmos.img", &image::cmos(computer.memory_mib))?;
-    // The model has no CPUID leaf 0x15: TSC and every timer follow `ips`.
     write(
         "bochsrc",
         format!(
             "display_library: rfb, options=\"timeout=0\"\n\
-             cpu: model=corei7_haswell_4770, count={}, ips={}, quantum=16, reset_on_triple_fault=0\n\
+             cpu: model={}, count={}, ips={}, quantum=16, reset_on_triple_fault=0\n\
              megs: {}\n\
              romimage: file=/usr/share/bochs/BIOS-bochs-latest\n\
              vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest\n\
@@ -192,7 +227,10 @@ fn bochs(
              error: action=ignore\n\
              info: action=ignore\n\
              plugin_ctrl: speaker=0\n",
-            computer.cpus, computer.ips, computer.memory_mib
+            computer.processor.model(),
+            computer.cpus,
+            computer.ips,
+            computer.memory_mib
         )
         .as_bytes(),
     )?;

@@ -29,7 +29,7 @@ mod vmlinux;
 
 pub use boot::Boot;
 pub use channel::Decoder;
-pub use emulator::{Computer, Emulator};
+pub use emulator::{Computer, Emulator, Processor};
 pub use error::{LabError, Result};
 pub use guest_image::GuestModules;
 pub use hash::sha256;
