@@ -114,6 +114,15 @@ static void collect_elsewhere(struct found *found)
 	}
 }
 
+/* The vCPU that the CPU is for is runnable, and yet the CPU is idle: a quota holds it back, or the like. */
+static bool is_held_back(const struct unspin_cpu *on, u32 cpu)
+{
+	const struct unspin_slot *target = READ_ONCE(on->target);
+	const struct task_struct *task = target ? READ_ONCE(target->held) : NULL;
+
+	return task && !READ_ONCE(target->turn.parked) && task_cpu(task) == cpu && task_is_running(task);
+}
+
 /* The CPU is idle, and its owner has nobody on its list. */
 static void fill(struct unspin_cpu *on, struct found *found)
 {
@@ -135,6 +144,8 @@ static void fill(struct unspin_cpu *on, struct found *found)
 	best = gang_fill(found->candidate, found->fillers);
 	if (best != GANG_NONE)
 		unspin_turn_fill(found->filler[best], found->cpu);
+	else if (is_held_back(on, found->cpu))
+		unspin_turn_ends_early();
 }
 
 void unspin_hole_look(void)

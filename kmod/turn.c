@@ -25,6 +25,7 @@ static struct cpumask parked_cpus;	/* where such a list is not empty */
 static DEFINE_PER_CPU(call_single_data_t, pokes);
 static DEFINE_PER_CPU(struct irq_work, own_pokes);
 static void (*look)(void);
+static void (*ends_early)(void);
 
 /* --- CPUs are told --- */
 
@@ -59,11 +60,12 @@ void unspin_turn_poke(u32 cpu)
 		smp_call_function_single_async(cpu, per_cpu_ptr(&pokes, cpu));
 }
 
-void unspin_turn_begin(void (*looks)(void))
+void unspin_turn_begin(void (*looks)(void), void (*ends)(void))
 {
 	u32 cpu;
 
 	look = looks;
+	ends_early = ends;
 	cpumask_clear(&parked_cpus);
 	for_each_possible_cpu(cpu) {
 		struct parked *list = per_cpu_ptr(&parked, cpu);
@@ -259,6 +261,11 @@ void unspin_turn_fill(struct unspin_slot *slot, u32 cpu)
 	unspin_turn_call(slot, cpu);
 }
 
+void unspin_turn_ends_early(void)
+{
+	ends_early();
+}
+
 void unspin_turn_call_vm(struct unspin_vm *vm)
 {
 	struct unspin_slot *slot;
@@ -297,6 +304,7 @@ void unspin_turn_went_idle(void)
 {
 	struct unspin_cpu *on = this_cpu_ptr(&unspin_cpu);
 
+	WRITE_ONCE(on->idle_tsc, unspin_now());
 	WRITE_ONCE(on->idle_switches, on->switches);
 	if (!cpumask_empty(&parked_cpus))
 		poke_this_cpu();

@@ -70,8 +70,11 @@ static inline bool unspin_is_realtime(const struct task_struct *task)
 
 /* --- begun and ended; unspin_mutex held --- */
 
-/* "look": what a CPU does when it is told: who goes, who is called (hole.c). */
-void unspin_turn_begin(void (*look)(void));
+/*
+ * "look": what a CPU does when it is told: who goes, who is called (hole.c). "ends_early": asked by a CPU
+ * whose owner cannot use it (turns.c); any context.
+ */
+void unspin_turn_begin(void (*look)(void), void (*ends_early)(void));
 /* All CPUs have taken the interrupts they were sent. May sleep. */
 void unspin_turn_wait(void);
 
@@ -116,7 +119,9 @@ u32 unspin_turn_parked_after(u32 cpu);
 void unspin_turn_call(struct unspin_slot *slot, u32 cpu);
 /* It is let in where others have their turn, on the CPU that calls. Under RCU. */
 void unspin_turn_fill(struct unspin_slot *slot, u32 cpu);
-/* All VMs' or one VM's vCPUs look again whether they may run. Under RCU. */
+/* The owner's vCPU is held back on this CPU, and nobody fills it: the turn is worth no more. */
+void unspin_turn_ends_early(void);
+/* A VM's vCPUs look again whether they may run. Under RCU. */
 void unspin_turn_call_vm(struct unspin_vm *vm);
 
 /* --- switches, while turns are made; run queue lock held --- */

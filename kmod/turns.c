@@ -36,17 +36,20 @@
 #define VMS_MAX UNSPIN_WANTED_VMS_MAX
 #define VCPUS_MAX 4096u
 #define WEIGHTS_MS 250u		/* weights are read so often */
+#define HELD_BACK_US 200u	/* who has been woken runs sooner */
+#define TURN_LEAST_US 1000u	/* no turn ends earlier */
 #define STUCK_LOOKS 2u		/* of the watchdog, in which no turn has ended */
 
-static struct task_struct *planner;	/* NULL: no turns are made. Under unspin_mutex */
+static struct task_struct *planner;	/* NULL: no turns are made. Written under unspin_mutex */
 
 /* The planner's own, while it runs. */
 static struct gang_host host;
 static struct unspin_vm **vm_at;
 static struct unspin_slot **slot_at;
 static struct cpumask *told;		/* CPUs that are to look at what has changed */
-static u64 turn_started, turn_cycles, weights_read;
+static u64 turn_started, weights_read;
 static bool turn_owned;			/* somebody owned a CPU in the turn that ends */
+static bool asked_to_end;		/* a CPU has asked that the turn ends early */
 static int census;			/* unspin_census, when the tables were laid out */
 static u8 why[VMS_MAX];			/* enum unspin_refusal: as vm->refused, in the turn that begins */
 static bool in_bounds;
@@ -149,32 +152,26 @@ static void topology_read(void)
 
 /* --- what the policy sees --- */
 
-/* It may run where it is, and does not, although the CPU is idle or somebody else fills it. */
-static bool waits_on_idle_cpu(const struct unspin_slot *slot, u32 cpu)
+/* It may run where it is, and does not, although the CPU idles or somebody fills it, and not just now. */
+static bool waits_on_idle_cpu(const struct unspin_slot *slot, u32 cpu, u64 now)
 {
 	const struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, cpu);
 	const struct unspin_slot *filler = READ_ONCE(on->filler);
 
-	return READ_ONCE(slot->out_tsc) && READ_ONCE(on->owner) && unspin_may_run(slot, on) &&
-	       filler != slot && (filler || unspin_turn_is_idle(on));
+	if (!READ_ONCE(on->owner) || !unspin_may_run(slot, on) || filler == slot)
+		return false;
+	return (filler || unspin_turn_is_idle(on)) &&
+	       now - READ_ONCE(on->idle_tsc) > (u64)tsc_khz * HELD_BACK_US / USEC_PER_MSEC;
 }
 
-/*
- * A quota holds a vCPU back, or whatever else. One that has just been woken looks the same, so it takes
- * two looks, and lasts until it has run.
- */
-static bool is_held_back(struct unspin_slot *slot, u32 cpu)
+/* A quota holds it back, or whatever else, until it has run again. */
+static bool is_held_back(struct unspin_slot *slot, u32 cpu, u64 now)
 {
 	u64 out = READ_ONCE(slot->out_tsc);
-	bool seen = out && slot->turn.waits_out_tsc == out;
 
-	if (!seen)
-		slot->turn.held_back = 0;
-	if (!waits_on_idle_cpu(slot, cpu))
-		return slot->turn.held_back;
-	slot->turn.held_back = seen;
-	slot->turn.waits_out_tsc = out;
-	return seen;
+	if (out && waits_on_idle_cpu(slot, cpu, now))
+		slot->turn.held_back_tsc = out;
+	return out && slot->turn.held_back_tsc == out;
 }
 
 /* CPU time since turns are made. It may lag by what is being switched at this moment. */
@@ -195,7 +192,7 @@ static void vcpu_look(struct gang_vcpu *row, struct unspin_slot *slot, struct ta
 	row->cpu = task_cpu(task);
 	row->weight = READ_ONCE(slot->turn.weight) ?: UNSPIN_WEIGHT_DEFAULT;
 	row->wants = parked || task_is_running(task);
-	row->held_back = row->wants && !parked && is_held_back(slot, row->cpu);
+	row->held_back = row->wants && !parked && is_held_back(slot, row->cpu, now);
 	row->allowed = (const pol_u64 *)cpumask_bits(&task->cpus_mask);
 }
 
@@ -423,7 +420,7 @@ static u64 turn(void)
 	unspin_host_tasks_judge();
 	weights_update(now);
 	host_look(now);
-	gang_account(&host, GANG_CLAMP_TURNS * turn_cycles);
+	gang_account(&host, GANG_CLAMP_TURNS * (now - turn_started));
 	unspin_wanted_judge(vm_at, host.vm_count);
 	gangs_choose(now);
 	turn_owned = gang_turn(&host);
@@ -431,28 +428,51 @@ static u64 turn(void)
 	us = turn_length_us();
 	rcu_read_unlock();
 	turn_started = now;
-	turn_cycles = us * tsc_khz / 1000;
 	WRITE_ONCE(turns_ended, turns_ended + 1);
 	own_time_is_none_of_the_hosts(unspin_now() - now);
 	return us;
 }
 
-static int plan(void *unused)
+/* A CPU may ask that the turn ends before its time: the planner looks a little later who is held back. */
+static void end_early(void)
 {
-	ktime_t end = ktime_add_us(ktime_get(), GANG_FIRST_TURN_US), least;
-	u64 us;
+	struct task_struct *task = READ_ONCE(planner);
 
-	while (!kthread_should_stop()) {
+	if (!xchg(&asked_to_end, true) && task)
+		wake_up_process(task);
+}
+
+/* Sleeps until the turn is over, or has lasted for long enough and was asked to end. */
+static void sleep_until_end(ktime_t began, ktime_t end)
+{
+	ktime_t early;
+
+	while (!kthread_should_stop() && ktime_before(ktime_get(), end)) {
 		set_current_state(TASK_IDLE);
+		if (READ_ONCE(asked_to_end)) {
+			early = max(ktime_add_us(began, TURN_LEAST_US), ktime_add_us(ktime_get(), 2 * HELD_BACK_US));
+			end = min(end, early);
+			WRITE_ONCE(asked_to_end, false);
+		}
 		if (!kthread_should_stop())
 			schedule_hrtimeout(&end, HRTIMER_MODE_ABS);
 		__set_current_state(TASK_RUNNING);
+	}
+	WRITE_ONCE(asked_to_end, false);
+}
+
+static int plan(void *unused)
+{
+	ktime_t began = ktime_get(), end = ktime_add_us(began, GANG_FIRST_TURN_US);
+	u64 us;
+
+	while (!kthread_should_stop()) {
+		sleep_until_end(began, end);
+		began = ktime_get();
 		us = turn();
 		/* From when it should have begun; but the CPU that plans is not taken for good. */
-		end = ktime_add_us(end, us);
-		least = ktime_add_us(ktime_get(), us / 2);
-		if (ktime_before(end, least))
-			end = least;
+		end = ktime_add_us(ktime_before(end, began) ? end : began, us);
+		end = max(end, ktime_add_us(ktime_get(), us / 2));
 	}
 	return 0;
 }
@@ -538,7 +558,7 @@ static int planner_start(void)
 	if (IS_ERR(task))
 		return PTR_ERR(task);
 	sched_set_fifo_low(task);
-	planner = task;
+	WRITE_ONCE(planner, task);
 	wake_up_process(task);
 	return 0;
 }
@@ -578,7 +598,7 @@ static int begin(void)
 
 	if (err)
 		return err;
-	unspin_turn_begin(unspin_hole_look);
+	unspin_turn_begin(unspin_hole_look, end_early);
 	switches_note(true);
 	err = unspin_park_attach(got_on);
 	if (err)
@@ -590,7 +610,6 @@ static int begin(void)
 	vms_take_part(true);
 	unspin_host_tasks_begin(turn_length_us() * tsc_khz / 1000);
 	turn_started = unspin_now();
-	turn_cycles = 0;
 	watch_ended = turns_ended;
 	watch_stuck = 0;
 	err = planner_start();
@@ -610,12 +629,14 @@ no_park:
 
 int unspin_turns_stop(void)
 {
+	struct task_struct *task = planner;
 	int err;
 
-	if (!planner)
+	if (!task)
 		return 0;
-	kthread_stop(planner);
-	planner = NULL;
+	WRITE_ONCE(planner, NULL);
+	unspin_turn_wait();	/* no interrupt wakes it any more */
+	kthread_stop(task);
 	unspin_user_end();
 	let_all_run();
 	switches_note(false);
