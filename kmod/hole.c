@@ -81,6 +81,12 @@ static bool leaves(struct unspin_cpu *on)
 	return true;
 }
 
+/* It is called to this CPU, and not only to run again. */
+static bool is_for(const struct unspin_slot *slot, const struct unspin_cpu *on)
+{
+	return READ_ONCE(on->owner) || READ_ONCE(on->target) == slot;
+}
+
 /*
  * Threads that may run elsewhere are called once this CPU is idle: before, the scheduler would take
  * them to another. Pinned ones queue here, and run as soon as the rival leaves.
@@ -95,7 +101,7 @@ static bool call_owners(const struct found *found, bool later)
 
 		if (later && task && !unspin_is_pinned(task))
 			continue;
-		unspin_turn_call(found->call[i], READ_ONCE(found->on->owner) ? found->cpu : UNSPIN_NO_CPU);
+		unspin_turn_call(found->call[i], is_for(found->call[i], found->on) ? found->cpu : UNSPIN_NO_CPU);
 		any = true;
 	}
 	return any;

@@ -352,6 +352,35 @@ static void vcpu_tell(u32 v)
 	}
 }
 
+static bool is_left(u32 cpu)
+{
+	const struct gang_cpu *row = &host.cpus[cpu];
+
+	return row->owner == GANG_NONE && row->usable && row->vcpu == GANG_NONE;
+}
+
+/*
+ * vCPUs that are parked on a CPU of others, and have no place in this turn, may run on CPUs that nobody
+ * owns: each such CPU calls one.
+ */
+static void left_cpus_call(void)
+{
+	u32 v, cpu = 0;
+
+	for (v = 0; v < host.vcpu_count; v++) {
+		const struct gang_vcpu *row = &host.vcpus[v];
+
+		if (!READ_ONCE(slot_at[v]->turn.parked) || row->target != GANG_NONE)
+			continue;
+		while (cpu < host.cpu_count && !is_left(cpu))
+			cpu++;
+		if (cpu == host.cpu_count)
+			return;
+		if (cpumask_test_cpu(cpu, to_cpumask((unsigned long *)row->allowed)))
+			host.cpus[cpu++].vcpu = v;
+	}
+}
+
 /* The policy's plan becomes that of the CPUs, all at the same time. Under RCU. */
 static void publish(bool owned)
 {
@@ -362,6 +391,8 @@ static void publish(bool owned)
 		vm_publish(i);
 	for (i = 0; i < host.vcpu_count; i++)
 		vcpu_publish(i);
+	if (owned)
+		left_cpus_call();
 	for (i = 0; i < host.cpu_count; i++) {
 		vcpu = host.cpus[i].vcpu;
 		if (!cpu_possible(i))
