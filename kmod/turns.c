@@ -44,6 +44,7 @@ static struct task_struct *planner;	/* NULL: no turns are made. Written under un
 
 /* The planner's own, while it runs. */
 static struct gang_host host;
+static struct gang_pool pools[GANG_POOLS_MAX];
 static struct unspin_vm **vm_at;
 static struct unspin_slot **slot_at;
 static struct cpumask *told;		/* CPUs that are to look at what has changed */
@@ -451,7 +452,7 @@ static u64 turn(void)
 	unspin_host_tasks_judge();
 	weights_update(now);
 	host_look(now);
-	gang_account(&host, GANG_CLAMP_TURNS * (now - turn_started));
+	gang_account(&host, now - turn_started);
 	unspin_wanted_judge(vm_at, host.vm_count);
 	gangs_choose(now);
 	turn_owned = gang_turn(&host);
@@ -560,6 +561,7 @@ static int tables_make(void)
 	vm_at = kvcalloc(VMS_MAX, sizeof(*vm_at), GFP_KERNEL);
 	slot_at = kvcalloc(VCPUS_MAX, sizeof(*slot_at), GFP_KERNEL);
 	told = kzalloc(sizeof(*told), GFP_KERNEL);
+	host.pools = pools;
 	host.cpu_count = nr_cpu_ids;
 	census = atomic_read(&unspin_census) - 1;	/* nothing is known */
 	in_bounds = true;

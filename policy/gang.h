@@ -7,11 +7,14 @@
  * has them. While a pCPU is owned, vCPUs of rivals stay off it. One of them may fill it
  * while the owner has nothing to run there.
  *
- * The VM that is owed most comes first. A vCPU's part of a turn is what a fair scheduler
- * would have given it: the time that all vCPUs on its pCPU got, by weight. What a VM is owed
- * is the sum of its vCPUs' parts less the time they got, fills included. Where no VM owns the
- * pCPU, the group's vCPUs count as one: what they get there is theirs by weight, whoever of them
- * had it. Else a VM that leaves its time to others of the group would be owed it again, by VMs
+ * The VM that is owed most comes first. A vCPU's part of a turn is what a fair scheduler would have
+ * given it. A vCPU that is pinned to a pCPU has its part, by weight, of the time that all who are
+ * pinned there got. Others form pools: vCPUs that may run on the same pCPUs. Each has its part, by
+ * weight, of the time that its pool got, but no more than the length of the turn; what that leaves
+ * is divided among the others likewise. What a VM is owed is the sum of its vCPUs' parts less the time
+ * they got, fills included. Where no VM owns the pCPU, the group's vCPUs count as one: what those of a
+ * pool, or those who are pinned to a pCPU, get there is theirs in proportion to their parts, whoever
+ * of them had it. Else a VM that leaves its time to others of the group would be owed it again, by VMs
  * outside. So turns only move time: what all are owed adds up to 0.
  *
  * Others come after the first in the same order, each on pCPUs that are left, if each of its
@@ -63,8 +66,12 @@ typedef __INT64_TYPE__ gang_s64;
 /* The mean forgets a turn in about so many others. */
 #define GANG_USE_TURNS 32
 
+#define GANG_CLAMP_TURNS 2u	/* for each vCPU that wants to run nobody is owed, or owes, more turns */
+#define GANG_POOLS_MAX 8u	/* vCPUs of further pools count as the last's */
+/* So often it is looked who would get more than the turn. Who is found later gets more. */
+#define GANG_FILL_PASSES 8u
+
 /* What callers keep to. */
-#define GANG_CLAMP_TURNS 2u		/* nobody is owed, or owes, more turns than these: "clamp" of gang_account() */
 #define GANG_FIRST_TURN_US 1000u	/* length of the first turn */
 #define GANG_PARK_MAX_MS 200u		/* nobody is kept from running for longer */
 #define GANG_STALL_MS 500u		/* a turn that has not ended by then: turns are broken */
@@ -89,8 +96,7 @@ struct gang_vcpu {
 	pol_u32 target;		/* the pCPU it should run on, or GANG_NONE: set by gang_turn() */
 	pol_u8 wants;		/* runs, waits for a pCPU, or is kept from running by a turn */
 	pol_u8 held_back;	/* but its pCPU idled or had a filler though it might run; not chosen since */
-	pol_u8 placed;		/* scratch */
-	pol_u8 reserved[1];
+	pol_u8 placed, pool;	/* scratch */
 };
 
 /*
@@ -98,7 +104,7 @@ struct gang_vcpu {
  * node. Where all are 0, nothing is known. A number that is no pCPU's counts as 0.
  */
 struct gang_cpu {
-	pol_u64 time, weight;	/* scratch: of all vCPUs there */
+	pol_u64 time, weight;	/* scratch: of all vCPUs that are pinned there */
 	pol_u64 group_time, group_weight;	/* scratch: of those whose time is the group's */
 	pol_u32 owner;		/* index of a VM, GANG_LOW or GANG_NONE: set by gang_turn() */
 	pol_u32 vcpu;		/* the vCPU it is owned for, or GANG_NONE: set likewise */
@@ -109,6 +115,15 @@ struct gang_cpu {
 	/* Scratch, in the row of the first pCPU of each: what is free, in pCPUs and in whole cores. */
 	pol_u32 core_taken, cache_free, cache_whole, node_free, node_whole;
 	pol_u32 placed, seen;	/* scratch */
+};
+
+/* Scratch: vCPUs that are not pinned, and may run on the same pCPUs. */
+struct gang_pool {
+	pol_u64 set;		/* stands for these pCPUs; 0: there is no such pool */
+	pol_u64 time, weight;	/* of all its vCPUs, then of those up to the level */
+	pol_u64 most;		/* that a vCPU can get; heavier ones than the level get it */
+	pol_u64 group_time, group_part;	/* of those whose time is the group's */
+	pol_u32 count, heaviest, level, level_before;
 };
 
 /* What tasks of the host use of a pCPU. */
@@ -125,6 +140,7 @@ struct gang_host {
 	struct gang_cpu *cpus;
 	pol_u32 *order;		/* scratch: of vm_count entries */
 	pol_u64 *free;		/* scratch: a bit for each pCPU, of GANG_WORDS(cpu_count) entries */
+	struct gang_pool *pools;	/* scratch: of GANG_POOLS_MAX entries */
 	pol_u32 vm_count, vcpu_count, cpu_count;
 	pol_u32 turn;		/* how many there were; kept by gang_turn(), which begins anew at 1 */
 	pol_u32 free_count, whole_count;	/* scratch */
@@ -149,13 +165,13 @@ static inline pol_u8 gang_is_high(const struct gang_vm *vm)
 }
 
 /*
- * A turn has ended: what VMs are owed follows from what their vCPUs got, from who was HIGH in it
- * and from who owned the pCPUs. A vCPU that wanted nothing and got nothing has no part; one that was
- * held back has what it got. No VM is owed, or owes, more than "clamp" for each vCPU that wants to
- * run; below the length of a turn, shares would not be by weight. What a VM that wants nothing is owed
- * is halved: who sleeps for long comes back without.
+ * A turn of such a length has ended: what VMs are owed follows from what their vCPUs got, from who was
+ * HIGH in it and from who owned the pCPUs. A vCPU that wanted nothing and got nothing has no part; one
+ * that was held back has what it got. No VM is owed, or owes, more than GANG_CLAMP_TURNS for each vCPU
+ * that wants to run. What a VM that wants nothing is owed is halved: who sleeps for long comes back
+ * without.
  */
-void gang_account(struct gang_host *host, pol_u64 clamp);
+void gang_account(struct gang_host *host, pol_u64 turn);
 
 /*
  * A turn starts: sets the owner of each pCPU and the target of each vCPU, and which VMs are

@@ -16,7 +16,7 @@
 //!     vcpu.got = 4_000_000; // the other had both pCPUs until now
 //! }
 //! let mut host = Host { vms: &mut vms, vcpus: &mut vcpus, cpus: &mut cpus, turn: &mut turn };
-//! host.account(8_000_000);
+//! host.account(4_000_000);
 //! assert!(host.turn_starts());
 //! assert_eq!([0, 1].map(|cpu| host.cpus[cpu].owner()), [Owner::Vm(0); 2]);
 //! assert!(host.may_run(0, 1) && !host.may_run(1, 1));
@@ -35,8 +35,12 @@ pub const CPUS_MAX: usize = 1024;
 pub const WEIGHT_MAX: u32 = 1 << 20;
 /// Longer times count as this.
 pub const TIME_MAX: u64 = 1 << 40;
-/// Nobody is owed, or owes, more turns than these: the clamp of [`Host::account`].
+/// For each vCPU that wants to run nobody is owed, or owes, more turns than these.
 pub const CLAMP_TURNS: u64 = 2;
+/// vCPUs of further pools count as the last's.
+pub const POOLS_MAX: usize = 8;
+/// So often it is looked who would get more than the turn.
+pub const FILL_PASSES: u64 = 8;
 /// Length of the first turn.
 pub const FIRST_TURN_US: u64 = 1000;
 /// Nobody is kept from running for longer.
@@ -132,8 +136,7 @@ pub struct Vcpu<'a> {
     pub held_back: u8,
     /// Scratch.
     pub placed: u8,
-    /// 0.
-    pub reserved: [u8; 1],
+    pub pool: u8,
 }
 
 impl Default for Vcpu<'_> {
@@ -147,7 +150,7 @@ impl Default for Vcpu<'_> {
             wants: 0,
             held_back: 0,
             placed: 0,
-            reserved: [0],
+            pool: 0,
         }
     }
 }
@@ -232,6 +235,13 @@ impl Cpu {
     }
 }
 
+/// Scratch: vCPUs that are not pinned, and may run on the same pCPUs.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pool {
+    pub scratch: [u64; 8],
+}
+
 /// The C form of [`Host`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -243,6 +253,8 @@ pub struct RawHost<'a> {
     pub order: *mut u32,
     /// Scratch of a bit per pCPU, likewise.
     pub free: *mut u64,
+    /// Scratch of [`POOLS_MAX`] entries, for [`Host::account`].
+    pub pools: *mut Pool,
     pub vm_count: u32,
     pub vcpu_count: u32,
     pub cpu_count: u32,
@@ -275,6 +287,7 @@ impl<'a> Host<'_, 'a> {
             cpus: self.cpus.as_ptr().cast_mut(),
             order: std::ptr::null_mut(),
             free: std::ptr::null_mut(),
+            pools: std::ptr::null_mut(),
             vm_count: count(self.vms),
             vcpu_count: count(self.vcpus),
             cpu_count: count(self.cpus),
@@ -294,14 +307,15 @@ impl<'a> Host<'_, 'a> {
         }
     }
 
-    /// A turn has ended: what VMs are owed follows from what their vCPUs got, from who was HIGH in
-    /// it and from who owned the pCPUs. Nobody is owed, or owes, more than `clamp` for each vCPU that wants to run. It is at least the length of a
-    /// turn where shares are to be by weight.
-    pub fn account(&mut self, clamp: u64) {
-        let mut raw = self.raw_mut();
-        // SAFETY: as many VMs, vCPUs and pCPUs as it counts are there to read and write, and each
+    /// A turn of such a length has ended: what VMs are owed follows from what their vCPUs got, from who
+    /// was HIGH in it and from who owned the pCPUs. Nobody is owed, or owes, more than [`CLAMP_TURNS`]
+    /// for each vCPU that wants to run.
+    pub fn account(&mut self, turn: u64) {
+        let mut pools = [Pool::default(); POOLS_MAX];
+        let mut raw = RawHost { pools: pools.as_mut_ptr(), ..self.raw_mut() };
+        // SAFETY: as many VMs, vCPUs, pCPUs and pools as it counts are there to read and write, and each
         // set of pCPUs has a bit for each pCPU; this holds for the calls below, too.
-        unsafe { sys::gang_account(&mut raw, clamp) };
+        unsafe { sys::gang_account(&mut raw, turn) };
     }
 
     /// A turn starts: sets the owner of each pCPU, the target of each vCPU, and which VMs are unplaced.
@@ -351,7 +365,8 @@ const _: () = {
     assert!(std::mem::size_of::<Vm>() == 32);
     assert!(std::mem::size_of::<Vcpu>() == 32);
     assert!(std::mem::size_of::<Cpu>() == 88);
-    assert!(std::mem::size_of::<RawHost>() == 64);
+    assert!(std::mem::size_of::<RawHost>() == 72);
+    assert!(std::mem::size_of::<Pool>() == 64);
     assert!(std::mem::size_of::<Filler>() == 16);
 };
 

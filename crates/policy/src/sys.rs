@@ -59,7 +59,7 @@ extern "C" {
         now_us: u64,
     ) -> u8;
 
-    pub fn gang_account(host: *mut gang::RawHost, clamp: u64);
+    pub fn gang_account(host: *mut gang::RawHost, turn: u64);
     pub fn gang_turn(host: *mut gang::RawHost) -> u8;
     pub fn gang_may_run(host: *const gang::RawHost, vm: u32, cpu: u32) -> u8;
     pub fn gang_fill(candidates: *const gang::Filler, count: u32) -> u32;

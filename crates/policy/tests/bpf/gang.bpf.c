@@ -13,7 +13,7 @@ struct {
 	pol_u32 order[VMS];
 	pol_u64 free[GANG_WORDS(CPUS)];
 	struct gang_filler candidates[GANG_FILLERS_MAX];
-	pol_u64 clamp;
+	struct gang_pool pools[GANG_POOLS_MAX];
 	pol_u32 turn;
 	pol_u32 vm, cpu, filler;
 	pol_u8 may_run, turns, used;
@@ -23,13 +23,13 @@ struct {
 } io;
 
 /* The verifier follows pointers in memory on the stack only. */
-#define HOST { io.vms, io.vcpus, io.cpus, io.order, io.free, VMS, VCPUS, CPUS, io.turn, 0, 0 }
+#define HOST { io.vms, io.vcpus, io.cpus, io.order, io.free, io.pools, VMS, VCPUS, CPUS, io.turn, 0, 0 }
 
 PROGRAM(account)
 {
 	struct gang_host host = HOST;
 
-	gang_account(&host, io.clamp);
+	gang_account(&host, io.length);
 	return 0;
 }
 

@@ -205,7 +205,8 @@ static void gang_at(pol_u32 a, pol_u32 b, pol_u32 c, pol_u32 count)
 	struct gang_cpu cpus[4] = { { 0 } };
 	pol_u32 order[4];
 	pol_u64 free[1];
-	struct gang_host host = { vms, vcpus, cpus, order, free, count % 5, count, b % 5, a, b, c };
+	struct gang_pool pools[GANG_POOLS_MAX];
+	struct gang_host host = { vms, vcpus, cpus, order, free, pools, count % 5, count, b % 5, a, b, c };
 	pol_u32 i;
 
 	for (i = 0; i < COUNT(vms); i++) {

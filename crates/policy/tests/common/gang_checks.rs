@@ -5,7 +5,8 @@
 use super::{any_u32, any_u64, property, Api};
 use proptest::prelude::*;
 use unspin_policy::gang::{
-    Cpu, CpuSet, Filler, RawHost, Vcpu, Vm, FILLERS_MAX, TIME_MAX, WEIGHT_MAX,
+    Cpu, CpuSet, Filler, Pool, RawHost, Vcpu, Vm, CLAMP_TURNS, FILLERS_MAX, POOLS_MAX, TIME_MAX,
+    WEIGHT_MAX,
 };
 
 pub const NONE: u32 = u32::MAX;
@@ -19,6 +20,7 @@ pub struct Host<'a> {
     pub cpus: Vec<Cpu>,
     pub order: Vec<u32>,
     pub free: Vec<u64>,
+    pub pools: Vec<Pool>,
     pub turn: u32,
 }
 
@@ -32,6 +34,7 @@ impl<'a> Host<'a> {
             host.vcpus.extend(vcpus);
         }
         (host.order, host.free) = (vec![!0; vms.len()], vec![!0; cpus.div_ceil(64)]);
+        host.pools = vec![Pool { scratch: [!0; 8] }; POOLS_MAX];
         host
     }
 
@@ -42,6 +45,7 @@ impl<'a> Host<'a> {
             cpus: self.cpus.as_mut_ptr(),
             order: self.order.as_mut_ptr(),
             free: self.free.as_mut_ptr(),
+            pools: self.pools.as_mut_ptr(),
             vm_count: self.vms.len() as u32,
             vcpu_count: self.vcpus.len() as u32,
             cpu_count: self.cpus.len() as u32,
@@ -51,8 +55,8 @@ impl<'a> Host<'a> {
         }
     }
 
-    pub fn account(&mut self, api: &Api, clamp: u64) {
-        unsafe { (api.gang_account)(&mut self.raw(), clamp) }
+    pub fn account(&mut self, api: &Api, turn: u64) {
+        unsafe { (api.gang_account)(&mut self.raw(), turn) }
     }
 
     pub fn turn(&mut self, api: &Api) -> bool {
@@ -119,7 +123,7 @@ pub fn gang_worked_example(api: &Api) {
     host.vcpus[4].weight = 2;
     let account = |host: &mut Host, got: [u64; 5]| {
         host.vcpus.iter_mut().zip(got).for_each(|(vcpu, got)| vcpu.got = got);
-        host.account(api, 100);
+        host.account(api, 50);
         host.vms.iter().map(|vm| vm.owed).collect::<Vec<_>>()
     };
     // pCPU 0 gave 12, 6 for each; pCPU 1 gave 12, 3 to each that spins.
@@ -333,6 +337,7 @@ pub fn gang_is_bounded(api: &Api) {
             cpus: cpus.into_iter().map(|cpu| some_cpu(cpu, !n)).collect(),
             order: vec![77; 9],
             free: vec![77; 2],
+            pools: vec![Pool::default(); POOLS_MAX],
             turn: n,
         };
         let before = host.clone();
@@ -361,7 +366,7 @@ fn check_bounded(before: &Host, after: &Host, (vms, vcpus, cpus): (u32, u32, u32
         assert!(i >= vms as usize || vm.owed.unsigned_abs() <= most, "{} owed", vm.owed);
     }
     for (i, (vcpu, was)) in after.vcpus.iter().zip(&before.vcpus).enumerate() {
-        assert_eq!(Vcpu { placed: was.placed, target: was.target, ..*vcpu }, *was);
+        assert_eq!(Vcpu { placed: was.placed, pool: was.pool, target: was.target, ..*vcpu }, *was);
         assert!(i < vcpus as usize || vcpu == was, "vCPU {i} of {vcpus}");
         assert!(vcpu.target < cpus || vcpu.target == NONE, "target {}", vcpu.target);
     }

@@ -2,7 +2,7 @@
 //! Hosts with as many VMs as pCPUs, of 8 vCPUs each that all spin and may run everywhere: what a turn of
 //! theirs costs.
 
-use unspin_policy::gang::{Cpu, CpuSet, Host, Vcpu, Vm, CLAMP_TURNS};
+use unspin_policy::gang::{Cpu, CpuSet, Host, Vcpu, Vm};
 
 const VCPUS: usize = 8;
 const TURN_NS: u64 = 6_000_000;
@@ -83,7 +83,7 @@ impl<'a> Load<'a> {
         self.vms.copy_from_slice(&self.start);
         let Load { vms, vcpus, cpus, turn, .. } = self;
         let mut host = Host { vms, vcpus, cpus, turn };
-        host.account(CLAMP_TURNS * TURN_NS);
+        host.account(TURN_NS);
         host.turn_starts() && host.cpus.iter().all(|cpu| cpu.owner != u32::MAX)
     }
 }

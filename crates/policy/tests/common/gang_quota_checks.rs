@@ -5,7 +5,7 @@
 use super::gang_checks::{Host, LOW, NONE};
 use super::{property, Api};
 use proptest::prelude::*;
-use unspin_policy::gang::{Vcpu, Vm, CLAMP_TURNS};
+use unspin_policy::gang::{Vcpu, Vm};
 
 const STEP_US: u64 = 500;
 const PERIOD_US: u64 = 100_000;
@@ -53,7 +53,7 @@ impl<'a> Model<'a> {
         for (vcpu, &held) in self.host.vcpus.iter_mut().zip(&self.held_back) {
             vcpu.held_back = held.into();
         }
-        self.host.account(self.api, CLAMP_TURNS * us);
+        self.host.account(self.api, us);
         self.host.turn(self.api);
         for vm in 0..self.owned.len() {
             self.owned[vm] += u64::from(self.host.owners().contains(&(vm as u32)));

@@ -261,7 +261,7 @@ impl Turns {
         for (p, cpu) in core.pcpus.ids().zip(&mut self.kept.cpus) {
             cpu.core = core.sibling(p).map_or(p, |sibling| sibling.min(p)).0;
         }
-        self.kept.host(&mut vcpus).account(gang::CLAMP_TURNS * self.length_ns);
+        self.kept.host(&mut vcpus).account(self.length_ns);
         #[cfg(test)]
         if self.has(Fault::OwesNothing) {
             self.kept.vms.iter_mut().for_each(|vm| vm.owed = 0);
