@@ -22,6 +22,7 @@
 struct found {
 	const struct unspin_cpu *on;
 	u32 cpu;
+	bool idle;
 	u32 calls;
 	u32 fillers;
 	struct unspin_slot *call[CALLS_MAX];
@@ -81,10 +82,12 @@ static bool leaves(struct unspin_cpu *on)
 	return true;
 }
 
-/* It is called to this CPU, and not only to run again. */
-static bool is_for(const struct unspin_slot *slot, const struct unspin_cpu *on)
+/* Only one of them can have it: the first, if the CPU is idle and somebody's. */
+static u32 called_to(const struct found *found, u32 i)
 {
-	return READ_ONCE(on->owner) || READ_ONCE(on->target) == slot;
+	bool is_for = READ_ONCE(found->on->owner) || READ_ONCE(found->on->target) == found->call[i];
+
+	return !i && found->idle && is_for ? found->cpu : UNSPIN_NO_CPU;
 }
 
 /*
@@ -101,7 +104,7 @@ static bool call_owners(const struct found *found, bool later)
 
 		if (later && task && !unspin_is_pinned(task))
 			continue;
-		unspin_turn_call(found->call[i], is_for(found->call[i], found->on) ? found->cpu : UNSPIN_NO_CPU);
+		unspin_turn_call(found->call[i], called_to(found, i));
 		any = true;
 	}
 	return any;
@@ -157,16 +160,16 @@ static void fill(struct unspin_cpu *on, struct found *found)
 void unspin_hole_look(void)
 {
 	struct unspin_cpu *on = this_cpu_ptr(&unspin_cpu);
-	struct found found = { .on = on, .cpu = smp_processor_id() };
-	bool idle = is_idle_task(current), later;
+	struct found found = { .on = on, .cpu = smp_processor_id(), .idle = is_idle_task(current) };
 	struct unspin_slot *target;
+	bool later;
 
 	rcu_read_lock();	/* slots and their threads */
-	later = leaves(on) || (!idle && !READ_ONCE(on->cur));
+	later = leaves(on) || (!found.idle && !READ_ONCE(on->cur));
 	target = READ_ONCE(on->target);
 	unspin_turn_each_parked(found.cpu, collect, &found);
-	/* The one this CPU is for may be parked on another. */
-	if (target && is_asleep(target) && may_come(target, found.cpu)) {
+	/* The one this CPU is for may be parked on another. Where nobody owns this one, it comes if there is room. */
+	if (target && (found.idle || READ_ONCE(on->owner)) && is_asleep(target) && may_come(target, found.cpu)) {
 		found.call[0] = target;
 		found.calls = max(found.calls, 1u);
 	}
@@ -174,7 +177,7 @@ void unspin_hole_look(void)
 	if (call_owners(&found, later)) {
 		if (found.calls == CALLS_MAX)	/* there may be more */
 			unspin_turn_poke(found.cpu);
-	} else if (idle && READ_ONCE(on->owner)) {
+	} else if (found.idle && READ_ONCE(on->owner)) {
 		fill(on, &found);
 	}
 	rcu_read_unlock();
