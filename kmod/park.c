@@ -116,6 +116,7 @@ static bool wait_for_turn(struct unspin_slot *slot)
 {
 	long left = msecs_to_jiffies(GANG_PARK_MAX_MS);
 	u64 start = unspin_now();
+	bool may_run;
 
 	unspin_count(slot, UNSPIN_C_PARKS, 1);
 	if (got_on(slot, start))
@@ -125,8 +126,9 @@ static bool wait_for_turn(struct unspin_slot *slot)
 	do {	/* again where it was called to one CPU, and has come to another */
 		unspin_turn_park(slot);
 		left = sleep_until_called(slot, left);
-		unspin_turn_unpark(slot);
-	} while (left && !signal_pending(current) && must_wait(slot));
+		may_run = !must_wait(slot);
+		unspin_turn_unpark(slot, may_run);
+	} while (left && !signal_pending(current) && !may_run);
 	unspin_count(slot, UNSPIN_C_PARKED_CYCLES, unspin_now() - start);
 	if (left)
 		slot->turn.late = 0;

@@ -166,7 +166,6 @@ static void missed(struct unspin_slot *slot)
 
 	if (READ_ONCE(slot->turn.called) == UNSPIN_NO_CPU)
 		return;
-	WRITE_ONCE(slot->turn.called, UNSPIN_NO_CPU);
 	if (++slot->turn.missed < MISSED_MAX)
 		return;
 	slot->turn.missed = 0;
@@ -181,7 +180,6 @@ void unspin_turn_park(struct unspin_slot *slot)
 	u16 target;
 	u32 cpu;
 
-	missed(slot);
 	fills_no_more(slot);
 	local_irq_save(flags);
 	cpu = smp_processor_id();
@@ -200,7 +198,7 @@ void unspin_turn_park(struct unspin_slot *slot)
 		unspin_turn_poke(target);
 }
 
-void unspin_turn_unpark(struct unspin_slot *slot)
+void unspin_turn_unpark(struct unspin_slot *slot, bool may_run)
 {
 	struct parked *list = per_cpu_ptr(&parked, slot->turn.parked_on);
 	unsigned long flags;
@@ -211,6 +209,11 @@ void unspin_turn_unpark(struct unspin_slot *slot)
 	if (list_empty(&list->slots))
 		cpumask_clear_cpu(slot->turn.parked_on, &parked_cpus);
 	raw_spin_unlock_irqrestore(&list->lock, flags);
+	if (!may_run)
+		missed(slot);
+	else
+		slot->turn.missed = 0;
+	WRITE_ONCE(slot->turn.called, UNSPIN_NO_CPU);
 }
 
 void unspin_turn_each_parked(u32 cpu, bool (*look)(struct unspin_slot *slot, void *data), void *data)
@@ -352,8 +355,6 @@ void unspin_turn_switched_in(struct unspin_slot *slot, struct task_struct *task,
 	const void *owner = on->owner;
 
 	if (unspin_may_run(slot, on)) {
-		slot->turn.missed = 0;
-		WRITE_ONCE(slot->turn.called, UNSPIN_NO_CPU);
 		if (!unspin_turn_is_its(slot, owner))
 			return;
 		if (READ_ONCE(on->filler))	/* it is not on this CPU, and parks when it is next */
@@ -371,7 +372,6 @@ void unspin_turn_switched_in(struct unspin_slot *slot, struct task_struct *task,
 		unspin_turn_ask_thread(slot, task);
 		return;
 	}
-	WRITE_ONCE(slot->turn.called, UNSPIN_NO_CPU);
 	WRITE_ONCE(slot->turn.fills, cpu);
 	WRITE_ONCE(on->filler, slot);
 }

@@ -104,10 +104,11 @@ void unspin_turn_ask(struct unspin_slot *slot);
 
 /*
  * Before it sleeps: on the list of the CPU where it is, to be called.
- * Preemption on. The other once it is awake again, on whichever CPU.
+ * Preemption on. The other once it is awake again, on
+ * whichever CPU; it has missed where it was called to if it may not run on this one.
  */
 void unspin_turn_park(struct unspin_slot *slot);
-void unspin_turn_unpark(struct unspin_slot *slot);
+void unspin_turn_unpark(struct unspin_slot *slot, bool may_run);
 
 /* --- it is called --- */
 
