@@ -32,6 +32,8 @@ static void slots_quiesce(void)
 	for_each_possible_cpu(cpu)
 		WRITE_ONCE(per_cpu(unspin_cpu.cur, cpu), NULL);
 	list_for_each_entry(vm, &unspin_vms, all) {
+		if (vm->large)
+			memset(vm->large->waiting.off, 0, sizeof(vm->large->waiting.off));
 		list_for_each_entry(slot, &vm->slots, of_vm) {
 			unspin_run_stop(slot, now);
 			slot->work.ple = 0;
@@ -41,6 +43,7 @@ static void slots_quiesce(void)
 			slot->yielded_mark = 0;
 			slot->pick_pending = 0;
 			slot->out_tsc = UNSPIN_OUT_UNKNOWN;
+			unspin_waiting_add(slot, HVS_NOT_PREEMPTED);
 		}
 	}
 	raw_spin_unlock_irqrestore(&unspin_lock, flags);

@@ -3,10 +3,12 @@
 //! is single-stepped; they repeat exactly) and in nanoseconds: `cargo bench -p unspin-policy`.
 //! The stock search is the model's, without KVM's own loads of other vCPUs' state.
 
+mod steps;
+
 use std::hint::black_box;
 use std::time::Instant;
+use steps::{instructions, pick, pick_looked, ready, scattered};
 use unspin_policy::gang::{self, Cpu, CpuSet, Host};
-use unspin_policy::hvs::{pick, Category, Flags, Slot};
 use unspin_policy::kvm_stock::{Search, Variant, Vcpu, Yield};
 
 const ROUNDS: u32 = 200_000;
@@ -20,50 +22,8 @@ fn nanoseconds(mut choose: impl FnMut()) -> f64 {
     best.min().expect("five runs").as_secs_f64() * 1e9 / f64::from(ROUNDS)
 }
 
-/// Instructions from one raised signal to the next, in a child that runs `choose` between.
-fn steps(choose: &mut dyn FnMut()) -> Option<u64> {
-    // SAFETY: one thread; the child runs `choose` and leaves without unwinding or exit
-    // handlers; the parent only waits for it and steps it.
-    unsafe {
-        let child = libc::fork();
-        if child == 0 {
-            libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
-            libc::raise(libc::SIGSTOP);
-            choose();
-            libc::raise(libc::SIGSTOP);
-            libc::_exit(0);
-        }
-        let mut status = 0;
-        libc::waitpid(child, &mut status, 0);
-        for count in 0.. {
-            if libc::ptrace(libc::PTRACE_SINGLESTEP, child, 0, 0) != 0 {
-                return None;
-            }
-            libc::waitpid(child, &mut status, 0);
-            if !libc::WIFSTOPPED(status) {
-                return None;
-            }
-            if libc::WSTOPSIG(status) == libc::SIGSTOP {
-                libc::kill(child, libc::SIGKILL);
-                libc::waitpid(child, &mut status, 0);
-                return Some(count);
-            }
-        }
-    }
-    None
-}
-
-fn instructions(choose: &mut dyn FnMut()) -> String {
-    choose(); // so that the linker's work is done
-    match (steps(choose), steps(&mut || ())) {
-        (Some(with), Some(without)) => (with - without).to_string(),
-        _ => "no ptrace".to_owned(),
-    }
-}
-
-/// No two times alike.
-fn scattered(i: usize) -> u64 {
-    (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+fn counted(choose: &mut dyn FnMut()) -> String {
+    instructions(choose).map_or_else(|| "no ptrace".to_owned(), |n| n.to_string())
 }
 
 fn picks() {
@@ -72,18 +32,11 @@ fn picks() {
         "{:>6} {:>14} {:>8}  {:>14} {:>8}",
         "vCPUs", "instructions", "ns", "instructions", "ns"
     );
-    for count in [2, 4, 8, 16, 32, 64] {
-        // Everyone else is ready: three quarters lock-waiters, the last a resource-waiter.
-        let slots: Vec<Slot> = (0..count)
-            .map(|i| {
-                let spun = i % 4 != 3;
-                let category = if spun { Category::LockWaiter } else { Category::ResourceWaiter };
-                Slot::ready(category, scattered(i))
-            })
-            .collect();
-        let mut hvs = || {
-            black_box(pick(black_box(&slots), 0, 0, Flags::ADDED));
-        };
+    for count in [2, 4, 8, 16, 32, 64, 256, 4096] {
+        let slots = ready(count);
+        let mut of_snapshot = pick(&slots);
+        let mut looked = pick_looked(&slots);
+        let hvs: &mut dyn FnMut() = if count > 64 { &mut looked } else { &mut of_snapshot };
 
         let mut vcpus = vec![Vcpu::PREEMPTED_SPINNING; count];
         vcpus[0] = Vcpu::RUNNING;
@@ -99,9 +52,9 @@ fn picks() {
         };
         println!(
             "{count:>6} {:>14} {:>8.1}  {:>14} {:>8.1}",
-            instructions(&mut hvs),
+            counted(hvs),
             nanoseconds(hvs),
-            instructions(&mut stock),
+            counted(&mut stock),
             nanoseconds(&mut stock),
         );
     }
@@ -131,11 +84,7 @@ fn turns() {
             host.account(12_000_000);
             black_box(host.turn_starts());
         };
-        println!(
-            "{count:>6} {count:>6} {:>14} {:>8.1}",
-            instructions(&mut one),
-            nanoseconds(&mut one)
-        );
+        println!("{count:>6} {count:>6} {:>14} {:>8.1}", counted(&mut one), nanoseconds(&mut one));
     }
 }
 
