@@ -207,7 +207,10 @@ static inline pol_u32 weight(pol_u64 bits)
 	bits -= bits >> 1 & 0x5555555555555555u;
 	bits = (bits & 0x3333333333333333u) + (bits >> 2 & 0x3333333333333333u);
 	bits = (bits + (bits >> 4)) & 0x0f0f0f0f0f0f0f0fu;
-	return (pol_u32)(bits * 0x0101010101010101u >> 56);
+	bits += bits >> 8;
+	bits += bits >> 16;
+	bits += bits >> 32;
+	return (pol_u32)(bits & 0x7f);
 }
 
 /* The number of the lowest bit set, of some. BPF has no instruction for it. */
@@ -260,15 +263,18 @@ static pol_u32 list_look(struct hvs_waiting *waiting, pol_u32 list, pol_u32 room
 /* How many run, and how many are preempted. */
 static void look_count(const struct hvs_waiting *waiting, struct hvs_look *look)
 {
-	pol_u32 off[2] = { 0, 0 }, list, word;	/* asleep, preempted */
+	pol_u32 off = 0, asleep = 0, list, word;
 
-	for (list = 0; list < HVS_LISTS; list++)
+	for (list = 0; list < HVS_LISTS; list++) {
 		for (word = 0; word < look->words; word++)
-			off[list != HVS_NOT_PREEMPTED] += weight(
-				without(word_read(&waiting->off[list][word]), word, look->caller));
-	look->preempted = off[1];
-	if (waiting->known > off[0] + off[1])
-		look->running = waiting->known - off[0] - off[1];
+			off += weight(without(word_read(&waiting->off[list][word]), word,
+					      look->caller));
+		if (list == HVS_NOT_PREEMPTED)
+			asleep = off;
+	}
+	look->preempted = off - asleep;
+	if (waiting->known > off)
+		look->running = waiting->known - off;
 }
 
 void hvs_look(struct hvs_waiting *waiting, pol_u32 vcpus, pol_u32 caller, pol_u32 flags,
@@ -279,12 +285,12 @@ void hvs_look(struct hvs_waiting *waiting, pol_u32 vcpus, pol_u32 caller, pol_u3
 	pol_u32 room = HVS_SLOTS_MAX;
 
 	look->caller = caller;
-	look->words = (vcpus + 63) / 64;
 	look->count = 0;
 	look->running = 1;
 	look->preempted = 0;
 	if (vcpus > HVS_VCPUS_MAX)
 		return;
+	look->words = (vcpus + 63) / 64;
 	if (flags & HVS_QUORUM)
 		look_count(waiting, look);
 	room -= list_look(waiting, first, room, look);

@@ -262,7 +262,9 @@ static void hvs_large(const struct hvs_slot *slots)
 				for (i = 0; i < HVS_LISTS; i++)
 					waiting.next[i] = (pol_u16)border32[(flags + i) % COUNT(border32)];
 				hvs_look(&waiting, vcpus[at], border32[caller], flags, &look);
-				note(look.count + look.running + look.preempted);
+				note(look.count);
+				note(look.running);
+				note(look.preempted);
 				for (count = 0; count <= HVS_SLOTS_MAX + 1; count += 13)
 					note((pol_u32)hvs_pick_looked(slots, count, &look, 0, flags));
 			}

@@ -406,14 +406,14 @@ const MUTANTS: &[Mutant] = &[
     mutant("hvs.c", "if (vcpus > HVS_VCPUS_MAX)", "if (0)", "a_look_takes_the_likeliest"),
     mutant(
         "hvs.c",
-        "look->preempted = off[1];",
-        "look->preempted = off[0];",
+        "look->preempted = off - asleep;",
+        "look->preempted = off;",
         "a_look_takes_the_likeliest",
     ),
     mutant(
         "hvs.c",
-        "look->running = waiting->known - off[0] - off[1];",
-        "look->running = waiting->known - off[1];",
+        "look->running = waiting->known - off;",
+        "look->running = waiting->known - asleep;",
         "a_look_takes_the_likeliest",
     ),
     mutant("hvs.c", "bits = (bits + (bits >> 4)) &", "bits = bits &", "a_look_takes_the_likeliest"),
