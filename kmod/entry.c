@@ -89,6 +89,7 @@ static struct unspin_slot *entry_of_other(struct kvm_vcpu *vcpu, struct unspin_s
 	if (cur && cur->held == current) {
 		unspin_run_stop(cur, now);
 		WRITE_ONCE(cur->out_tsc, now);
+		unspin_waiting_add(cur, HVS_NOT_PREEMPTED);
 	}
 	slot = unspin_slot_find(vcpu);
 	if (unlikely(!slot))

@@ -151,6 +151,7 @@ struct unspin_slot {
 	/* Own thread only, but for the totals and the pick. */
 	u64 run ____cacheline_aligned;	/* see unspin_run_cycles() */
 	u64 in_tsc;
+	struct hvs_waiting *waiting;	/* of a VM of more than HVS_SLOTS_MAX vCPUs, else NULL */
 	u64 exit_tsc;			/* of the PLE exit being handled */
 	u64 exit_out_cycles;		/* switched out since then */
 	u32 window_cycles;		/* in force since the last entry */
@@ -174,6 +175,15 @@ struct unspin_slot {
 /* Two to a page at least. */
 static_assert(sizeof(struct unspin_slot) <= 2048);
 
+/*
+ * What a VM of more than HVS_SLOTS_MAX vCPUs has besides. Of a vCPU that is known one bit is set
+ * if, and only if, its out_tsc is not 0: that of the list its category names.
+ */
+struct unspin_large {
+	struct hvs_waiting waiting;	/* "known" under unspin_lock; 0: not yet in use */
+	struct unspin_slot **chunk[HVS_WORDS - 1];	/* HVS_SLOTS_MAX slots each, from that vcpu_idx on */
+};
+
 struct unspin_vm {
 	/* Read on every PLE exit. */
 	u8 active;			/* mode is not off: count */
@@ -194,7 +204,9 @@ struct unspin_vm {
 	u64 epoch_min_until;		/* TSC; the running epoch does not end before */
 	u64 epoch_start_tsc;
 	u32 nslots;			/* highest vcpu_idx seen + 1 */
+	u32 nslots_max;			/* with more, or with 0 here, KVM's selection */
 	struct unspin_slot *slot[HVS_SLOTS_MAX];
+	struct unspin_large *large;	/* slots beyond these; once there it stays */
 
 	atomic_t epoch_exits ____cacheline_aligned;
 	raw_spinlock_t epoch_lock;	/* the fields below; taken with interrupts off */
