@@ -16,6 +16,7 @@
 #include "turn.h"
 
 #define CALLS_MAX 16u		/* at most so many are called at a time */
+#define LOOKS_MAX 64u		/* so many vCPUs parked on a CPU are looked at */
 #define OTHER_LISTS_MAX 3u	/* of other CPUs, per look */
 
 /* What was found on lists: who is called, and who might fill. */
@@ -23,18 +24,13 @@ struct found {
 	const struct unspin_cpu *on;
 	u32 cpu;
 	bool idle;
+	u32 looks;
 	u32 calls;
 	u32 fillers;
 	struct unspin_slot *call[CALLS_MAX];
 	struct unspin_slot *filler[GANG_FILLERS_MAX];
 	struct gang_filler candidate[GANG_FILLERS_MAX];
 };
-
-/* Parked, and nobody has called it. */
-static bool is_asleep(const struct unspin_slot *slot)
-{
-	return READ_ONCE(slot->turn.parked) && !READ_ONCE(slot->turn.woken);
-}
 
 static bool may_come(const struct unspin_slot *slot, u32 cpu)
 {
@@ -48,7 +44,9 @@ static bool collect(struct unspin_slot *slot, void *data)
 	struct found *found = data;
 	u16 target = READ_ONCE(slot->turn.target);
 
-	if (!is_asleep(slot) || !may_come(slot, found->cpu))
+	if (++found->looks > LOOKS_MAX)
+		return false;
+	if (!unspin_turn_is_asleep(slot))
 		return true;
 	if (unspin_may_run(slot, found->on)) {
 		/* Those with a place elsewhere are called from there. */
@@ -56,7 +54,7 @@ static bool collect(struct unspin_slot *slot, void *data)
 			found->call[found->calls++] = slot;
 		return found->calls < CALLS_MAX;
 	}
-	if (found->fillers < GANG_FILLERS_MAX) {
+	if (found->fillers < GANG_FILLERS_MAX && may_come(slot, found->cpu)) {
 		found->filler[found->fillers] = slot;
 		found->candidate[found->fillers++] = (struct gang_filler){
 			.owed = READ_ONCE(slot->vm->turn_owed_cycles),
@@ -74,7 +72,7 @@ static bool leaves(struct unspin_cpu *on)
 	if (!cur)
 		return false;
 	/* It fills, and the one that this CPU is for has come back. */
-	if (target && target != cur && READ_ONCE(target->turn.parked) && READ_ONCE(on->filler) == cur)
+	if (target && target != cur && unspin_turn_is_asleep(target) && READ_ONCE(on->filler) == cur)
 		cmpxchg(&on->filler, cur, NULL);
 	if (unspin_may_stay(cur, on))
 		return false;
@@ -116,6 +114,7 @@ static void collect_elsewhere(struct found *found)
 	u32 tries, cpu = found->cpu;
 
 	for (tries = 0; tries < OTHER_LISTS_MAX && !found->calls && !found->fillers; tries++) {
+		found->looks = 0;
 		cpu = unspin_turn_parked_after(cpu);
 		if (cpu >= nr_cpu_ids || cpu == found->cpu)
 			return;
@@ -126,10 +125,13 @@ static void collect_elsewhere(struct found *found)
 /* The vCPU that the CPU is for is runnable, and yet the CPU is idle: a quota holds it back, or the like. */
 static bool is_held_back(const struct unspin_cpu *on, u32 cpu)
 {
-	const struct unspin_slot *target = READ_ONCE(on->target);
+	struct unspin_slot *target = READ_ONCE(on->target);
 	const struct task_struct *task = target ? READ_ONCE(target->held) : NULL;
 
-	return task && !READ_ONCE(target->turn.parked) && task_cpu(task) == cpu && task_is_running(task);
+	if (!task || unspin_turn_is_asleep(target) || task_cpu(task) != cpu || !task_is_running(task))
+		return false;
+	unspin_turn_waits(target, unspin_now());	/* from now on */
+	return true;
 }
 
 /* The CPU is idle, and its owner has nobody on its list. */
@@ -139,7 +141,7 @@ static void fill(struct unspin_cpu *on, struct found *found)
 	u32 best;
 
 	if (filler) {	/* on its way, or it could not come */
-		if (is_asleep(filler))
+		if (unspin_turn_is_asleep(filler))
 			unspin_turn_call(filler, found->cpu);
 		return;
 	}
@@ -157,6 +159,15 @@ static void fill(struct unspin_cpu *on, struct found *found)
 		unspin_turn_ends_early();
 }
 
+static void first_is(struct found *found, struct unspin_slot *slot)
+{
+	u32 last = min(found->calls, CALLS_MAX - 1);
+
+	found->call[last] = found->call[0];
+	found->call[0] = slot;
+	found->calls = last + 1;
+}
+
 void unspin_hole_look(void)
 {
 	struct unspin_cpu *on = this_cpu_ptr(&unspin_cpu);
@@ -168,11 +179,12 @@ void unspin_hole_look(void)
 	later = leaves(on) || (!found.idle && !READ_ONCE(on->cur));
 	target = READ_ONCE(on->target);
 	unspin_turn_each_parked(found.cpu, collect, &found);
-	/* The one this CPU is for may be parked on another. Where nobody owns this one, it comes if there is room. */
-	if (target && (found.idle || READ_ONCE(on->owner)) && is_asleep(target) && may_come(target, found.cpu)) {
-		found.call[0] = target;
-		found.calls = max(found.calls, 1u);
-	}
+	/* The one this CPU is for may be parked on another: it comes once there is room. */
+	if (target && found.idle && unspin_turn_is_asleep(target) && unspin_may_run(target, on) &&
+	    may_come(target, found.cpu))
+		first_is(&found, target);
+	if (found.idle)
+		unspin_turn_is_idle_now();
 	later = later && READ_ONCE(on->owner);
 	if (call_owners(&found, later)) {
 		if (found.calls == CALLS_MAX)	/* there may be more */

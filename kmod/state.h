@@ -116,6 +116,8 @@ struct unspin_turn {
 	u64 asked_tsc;			/* work.park was set then */
 	u64 ran_cycles;			/* while turns are made; written where it is switched out */
 	u64 seen_cycles;		/* planner: ran_cycles at the last turn's end */
+	u64 waits_out_tsc;		/* switched out then, it was seen runnable while its pCPU was idle, */
+	u64 waits_since_tsc;		/* first at this time; planner and the pCPU's interrupt */
 	u64 held_back_tsc;		/* planner: switched out then, it has not run although it might */
 	u32 weight;			/* of its part of a pCPU, see weight.c; 0: not known */
 	u16 parked_on;			/* the pCPU whose list it is on */
@@ -129,6 +131,7 @@ struct unspin_turn {
 	u8 moves;			/* runs where another of its VM should: to be parked, and woken at its target */
 	u8 missed;			/* arrived elsewhere than where it was called to, so often in a row */
 	u8 late;			/* its last wait for a turn ended by the deadline */
+	u8 pass;			/* own thread: for that it enters its guest once, whoever's turn it is */
 };
 
 struct unspin_slot {
@@ -268,7 +271,6 @@ struct unspin_cpu {
 	u32 switches;
 	/* Of turns, see turn.h. */
 	u32 idle_switches;		/* the idle task runs since so many switches */
-	u64 idle_tsc;			/* and began then, in a turn */
 	const void *owner;		/* a VM, unspin_turn_of_others, or NULL: anybody's. Compared only */
 	struct unspin_slot *target;	/* who should run here; under RCU */
 	struct unspin_slot *filler;	/* a vCPU of another that may run here; under RCU */

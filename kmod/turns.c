@@ -13,6 +13,7 @@
 #include <linux/hrtimer.h>
 #include <linux/kthread.h>
 #include <linux/sched.h>
+#include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/topology.h>
 #include <linux/tracepoint.h>
@@ -36,7 +37,7 @@
 #define VMS_MAX UNSPIN_WANTED_VMS_MAX
 #define VCPUS_MAX 4096u
 #define WEIGHTS_MS 250u		/* weights are read so often */
-#define HELD_BACK_US 200u	/* who has been woken runs sooner */
+#define EARLY_US 400u		/* so long after it was asked to, a turn ends early: who is held back is known */
 #define TURN_LEAST_US 1000u	/* no turn ends earlier */
 #define STUCK_LOOKS 2u		/* of the watchdog, in which no turn has ended */
 
@@ -56,6 +57,7 @@ static u8 why[VMS_MAX];			/* enum unspin_refusal: as vm->refused, in the turn th
 static bool in_bounds;
 static u32 cpus_known;			/* how many were online when their topology was read */
 
+static bool hook_stays;			/* the kernel did not take a hook off: no turns again */
 static u32 turns_ended;			/* for the watchdog */
 static u32 watch_ended, watch_stuck;	/* the watchdog's own */
 
@@ -153,16 +155,14 @@ static void topology_read(void)
 
 /* --- what the policy sees --- */
 
-/* It may run where it is, and does not, although the CPU idles or somebody fills it, and not just now. */
-static bool waits_on_idle_cpu(const struct unspin_slot *slot, u32 cpu, u64 now)
+/* It may run where it is, and does not, although the CPU idles or somebody fills it. */
+static bool waits_on_idle_cpu(const struct unspin_slot *slot, u32 cpu)
 {
 	const struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, cpu);
 	const struct unspin_slot *filler = READ_ONCE(on->filler);
 
-	if (!READ_ONCE(on->owner) || !unspin_may_run(slot, on) || filler == slot)
-		return false;
-	return (filler || unspin_turn_is_idle(on)) &&
-	       now - READ_ONCE(on->idle_tsc) > (u64)tsc_khz * HELD_BACK_US / USEC_PER_MSEC;
+	return READ_ONCE(on->owner) && unspin_may_run(slot, on) && filler != slot &&
+	       (filler || unspin_turn_is_idle(on));
 }
 
 /* A quota holds it back, or whatever else, until it has run again. */
@@ -170,7 +170,7 @@ static bool is_held_back(struct unspin_slot *slot, u32 cpu, u64 now)
 {
 	u64 out = READ_ONCE(slot->out_tsc);
 
-	if (out && waits_on_idle_cpu(slot, cpu, now))
+	if (out && waits_on_idle_cpu(slot, cpu) && unspin_turn_waits(slot, now))
 		slot->turn.held_back_tsc = out;
 	return out && slot->turn.held_back_tsc == out;
 }
@@ -186,7 +186,7 @@ static u64 ran_cycles(const struct unspin_slot *slot, u64 now)
 static void vcpu_look(struct gang_vcpu *row, struct unspin_slot *slot, struct task_struct *task, u64 now)
 {
 	u64 ran = ran_cycles(slot, now);
-	bool parked = READ_ONCE(slot->turn.parked);
+	bool parked = unspin_turn_is_asleep(slot);
 
 	row->got = ran > slot->turn.seen_cycles ? ran - slot->turn.seen_cycles : 0;
 	slot->turn.seen_cycles = max(ran, slot->turn.seen_cycles);
@@ -331,7 +331,7 @@ static void vcpu_publish(u32 v)
 	bool here = row->target == GANG_NONE || row->target == row->cpu || row->cpu >= host.cpu_count;
 
 	WRITE_ONCE(turn->target, row->target == GANG_NONE ? UNSPIN_NO_CPU : row->target);
-	WRITE_ONCE(turn->moves, !here && row->wants && !row->held_back && !READ_ONCE(turn->parked) &&
+	WRITE_ONCE(turn->moves, !here && row->wants && !row->held_back && !unspin_turn_is_asleep(slot_at[v]) &&
 				unspin_turn_is_its(slot_at[v], owner_at(row->cpu)));
 }
 
@@ -344,7 +344,9 @@ static void vcpu_tell(u32 v)
 
 	if (cpu >= host.cpu_count || !host.vcpus[v].wants)
 		return;
-	if (READ_ONCE(slot->turn.parked)) {
+	if (unspin_turn_is_asleep(slot)) {
+		if (!cpu_online(slot->turn.parked_on))
+			unspin_turn_call(slot, UNSPIN_NO_CPU);
 		cpumask_set_cpu(slot->turn.parked_on, told);
 		if (target != UNSPIN_NO_CPU)
 			cpumask_set_cpu(target, told);
@@ -371,7 +373,7 @@ static void left_cpus_call(void)
 	for (v = 0; v < host.vcpu_count; v++) {
 		const struct gang_vcpu *row = &host.vcpus[v];
 
-		if (!READ_ONCE(slot_at[v]->turn.parked) || row->target != GANG_NONE)
+		if (!row->allowed || row->target != GANG_NONE || !unspin_turn_is_asleep(slot_at[v]))
 			continue;
 		while (cpu < host.cpu_count && !is_left(cpu))
 			cpu++;
@@ -409,6 +411,18 @@ static void publish(bool owned)
 	preempt_enable();
 }
 
+/* So long that nobody waits for half of what any may, with so many vCPUs to each CPU that take turns. */
+static u64 turn_most_us(void)
+{
+	u32 i, wanting = 0, usable = 0;
+
+	for (i = 0; i < host.vm_count; i++)
+		wanting += host.vms[i].wanting;
+	for (i = 0; i < host.cpu_count; i++)
+		usable += host.cpus[i].usable;
+	return GANG_PARK_MAX_MS * USEC_PER_MSEC / (2 * (wanting / max(usable, 1u) + 1));
+}
+
 /* As long as the VM wants it that comes first. */
 static u64 turn_length_us(void)
 {
@@ -422,7 +436,7 @@ static u64 turn_length_us(void)
 		most = host.vms[i].owed;
 		us = vm_at[i]->set.number[UNSPIN_N_TURN];
 	}
-	return us;
+	return max_t(u64, min(us, turn_most_us()), TURN_LEAST_US);
 }
 
 static void weights_update(u64 now)
@@ -482,7 +496,7 @@ static void sleep_until_end(ktime_t began, ktime_t end)
 	while (!kthread_should_stop() && ktime_before(ktime_get(), end)) {
 		set_current_state(TASK_IDLE);
 		if (READ_ONCE(asked_to_end)) {
-			early = max(ktime_add_us(began, TURN_LEAST_US), ktime_add_us(ktime_get(), 2 * HELD_BACK_US));
+			early = max(ktime_add_us(began, TURN_LEAST_US), ktime_add_us(ktime_get(), EARLY_US));
 			end = min(end, early);
 			WRITE_ONCE(asked_to_end, false);
 		}
@@ -590,6 +604,7 @@ static int planner_start(void)
 
 	if (IS_ERR(task))
 		return PTR_ERR(task);
+	get_task_struct(task);	/* should it ever end by itself */
 	sched_set_fifo_low(task);
 	WRITE_ONCE(planner, task);
 	wake_up_process(task);
@@ -670,6 +685,7 @@ int unspin_turns_stop(void)
 	WRITE_ONCE(planner, NULL);
 	unspin_turn_wait();	/* no interrupt wakes it any more */
 	kthread_stop(task);
+	put_task_struct(task);
 	unspin_user_end();
 	let_all_run();
 	switches_note(false);
@@ -678,6 +694,7 @@ int unspin_turns_stop(void)
 	unspin_turn_wait();
 	let_all_run();	/* a hole may have been filled meanwhile */
 	err = unspin_park_detach();
+	hook_stays = err;
 	unspin_turn_wait();	/* threads on their way out of park.c may have poked CPUs */
 	vms_take_part(false);
 	tables_free();
@@ -701,7 +718,7 @@ int unspin_turns_update(void)
 	bool wanted = any_wanted();
 
 	if (wanted && !planner)
-		return begin();
+		return hook_stays ? -EBUSY : begin();
 	if (!wanted && planner)
 		return unspin_turns_stop();
 	return 0;
