@@ -177,16 +177,17 @@ static void pool_add(struct gang_host *host, const struct gang_vm *vm, struct ga
 		pool->group_time += charge_there(vm, vcpu, cpu);
 }
 
-/* No vCPU runs for longer than the turn; if clocks say otherwise, not for longer than all did. */
+/* A vCPU is due most of a turn, or what all got if that is more for each. */
 static void pools_begin(struct gang_host *host, pol_u64 turn)
 {
+	pol_u64 most = limited(turn) / 8 * GANG_MOST_EIGHTHS;
 	pol_u32 i;
 
 	for (i = 0; i < GANG_POOLS_MAX; i++) {
 		struct gang_pool *pool = &host->pools[i];
 		pol_u64 mean = pool->count ? (pool->time + pool->count - 1) / pool->count : 0;
 
-		pool->most = limited(turn) > mean ? limited(turn) : mean;
+		pool->most = most > mean ? most : mean;
 		pool->level = GANG_WEIGHT_MAX;
 	}
 }

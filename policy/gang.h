@@ -10,12 +10,12 @@
  * The VM that is owed most comes first. A vCPU's part of a turn is what a fair scheduler would have
  * given it: the time that all vCPUs on its pCPU got, by weight, if it is pinned there. Others form
  * pools: vCPUs that may run on the same pCPUs. The time of a pool is the sum of what its vCPUs would have
- * got were they pinned. It is divided by weight, but no vCPU's part is longer than the turn: a fair
- * scheduler moves vCPUs until it is so. What a VM is owed is the sum of its vCPUs' parts less the time
- * they got, fills included. Where no VM owns the pCPU, the group's vCPUs count as one: what they get
- * there is theirs in proportion to their parts, whoever of them had it. Else a VM that leaves its time to
- * others of the group would be owed it again, by VMs outside. So turns only move time: what all are owed
- * adds up to 0.
+ * got were they pinned. It is divided by weight, but no vCPU's part is longer than most of the turn:
+ * a fair scheduler moves vCPUs until each has its part, and none is on two pCPUs. What a VM is owed is
+ * the sum of its vCPUs' parts less the time they got, fills included. Where no VM owns the pCPU, the
+ * group's vCPUs count as one: what they get there is theirs in proportion to their parts, whoever of
+ * them had it. Else a VM that leaves its time to others of the group would be owed it again, by VMs
+ * outside. So turns only move time: what all are owed adds up to 0.
  *
  * Others come after the first in the same order, each on pCPUs that are left, if each of its
  * vCPUs that wants to run finds one. When it is a LOW VM's turn, the group owns those of its
@@ -68,8 +68,13 @@ typedef __INT64_TYPE__ gang_s64;
 
 #define GANG_CLAMP_TURNS 2u	/* for each vCPU that wants to run nobody is owed, or owes, more turns */
 #define GANG_POOLS_MAX 8u	/* vCPUs of further pools count as the last's */
-/* So often it is looked who would get more than the turn. Who is found later gets more. */
+/* So often it is looked who would get more than is a vCPU's. Who is found later gets more. */
 #define GANG_FILL_PASSES 8u
+/*
+ * Of the turn, the most that an unpinned vCPU is due. With all eight a VM that has as many vCPUs as the
+ * host has pCPUs would have no turn beside a vCPU that is due a pCPU all the time.
+ */
+#define GANG_MOST_EIGHTHS 7u
 
 /* What callers keep to. */
 #define GANG_FIRST_TURN_US 1000u	/* length of the first turn */
