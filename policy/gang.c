@@ -70,7 +70,55 @@ static pol_u8 is_of_group(const struct gang_vm *vm, const struct gang_cpu *cpu)
 	return !gang_is_high(vm) && cpu->owner >= GANG_LOW;
 }
 
-/* --- whose the time was: of a pCPU for who is pinned there, else of a pool --- */
+static void cpu_add(struct gang_cpu *cpu, const struct gang_vcpu *vcpu, pol_u8 of_group)
+{
+	cpu->time += time_of(vcpu);
+	cpu->weight += weight_of(vcpu);
+	if (!of_group)
+		return;
+	cpu->group_time += time_of(vcpu);
+	cpu->group_weight += weight_of(vcpu);
+}
+
+/* What each pCPU gave, and to how many, by weight. */
+static void cpus_sum(struct gang_host *host)
+{
+	pol_u32 i, v, end;
+
+	for (i = 0; i < host->cpu_count; i++) {
+		host->cpus[i].time = host->cpus[i].weight = 0;
+		host->cpus[i].group_time = host->cpus[i].group_weight = 0;
+	}
+	for (i = 0; i < host->vm_count; i++) {
+		end = end_of(host, &host->vms[i]);
+		for (v = host->vms[i].first; v < end; v++) {
+			const struct gang_vcpu *vcpu = &host->vcpus[v];
+			struct gang_cpu *cpu;
+
+			if (!takes_part(host, vcpu))
+				continue;
+			cpu = &host->cpus[vcpu->cpu];
+			cpu_add(cpu, vcpu, is_of_group(&host->vms[i], cpu));
+		}
+	}
+}
+
+/* Its part of the pCPU it is on. */
+static pol_u64 part_there(const struct gang_vcpu *vcpu, const struct gang_cpu *cpu)
+{
+	return pol_mul_div(cpu->time, weight_of(vcpu), cpu->weight);
+}
+
+/* What counts as its time there. */
+static pol_u64 charge_there(const struct gang_vm *vm, const struct gang_vcpu *vcpu,
+			    const struct gang_cpu *cpu)
+{
+	if (!is_of_group(vm, cpu))
+		return time_of(vcpu);
+	return pol_mul_div(cpu->group_time, weight_of(vcpu), cpu->group_weight);
+}
+
+/* --- pools: vCPUs that may run on the same pCPUs --- */
 
 enum { PINNED = GANG_POOLS_MAX, NO_PART };	/* gang_vcpu.pool */
 
@@ -93,7 +141,7 @@ static pol_u64 set_of(const struct gang_host *host, const struct gang_vcpu *vcpu
 	return several ? number | 1 : 0;
 }
 
-/* The pool of a set. Sets that come when there are as many pools as may be share the last. */
+/* Sets that come when there are as many pools as may be share the last. */
 static pol_u8 pool_for(struct gang_host *host, pol_u64 set)
 {
 	pol_u8 i;
@@ -105,76 +153,59 @@ static pol_u8 pool_for(struct gang_host *host, pol_u64 set)
 	return i;
 }
 
-static void cpu_add(struct gang_cpu *cpu, const struct gang_vcpu *vcpu, pol_u8 of_group)
-{
-	cpu->time += time_of(vcpu);
-	cpu->weight += weight_of(vcpu);
-	if (!of_group)
-		return;
-	cpu->group_time += time_of(vcpu);
-	cpu->group_weight += weight_of(vcpu);
-}
-
-static void pool_add(struct gang_pool *pool, const struct gang_vcpu *vcpu, pol_u8 of_group)
+static void pool_add(struct gang_host *host, const struct gang_vm *vm, struct gang_vcpu *vcpu)
 {
 	pol_u32 weight = (pol_u32)weight_of(vcpu);
-
-	pool->time += time_of(vcpu);
-	pool->weight += weight;
-	pool->count++;
-	pool->heaviest = weight > pool->heaviest ? weight : pool->heaviest;
-	if (of_group)
-		pool->group_time += time_of(vcpu);
-}
-
-static void vcpu_add(struct gang_host *host, const struct gang_vm *vm, struct gang_vcpu *vcpu)
-{
-	struct gang_cpu *cpu;
+	const struct gang_cpu *cpu;
+	struct gang_pool *pool;
 	pol_u64 set;
 
 	vcpu->pool = NO_PART;
 	if (!takes_part(host, vcpu))
 		return;
-	cpu = &host->cpus[vcpu->cpu];
 	set = set_of(host, vcpu);
 	vcpu->pool = set ? pool_for(host, set) : PINNED;
-	if (vcpu->pool == PINNED)
-		cpu_add(cpu, vcpu, is_of_group(vm, cpu));
-	else
-		pool_add(&host->pools[vcpu->pool], vcpu, is_of_group(vm, cpu));
+	if (!set)
+		return;
+	pool = &host->pools[vcpu->pool];
+	cpu = &host->cpus[vcpu->cpu];
+	pool->time += part_there(vcpu, cpu);
+	pool->weight += weight;
+	pool->count++;
+	pool->heaviest = weight > pool->heaviest ? weight : pool->heaviest;
+	if (is_of_group(vm, cpu))
+		pool->group_time += charge_there(vm, vcpu, cpu);
 }
 
-/* What each pCPU and each pool gave, and to how many, by weight. */
-static void collect(struct gang_host *host)
-{
-	static const struct gang_pool empty;
-	pol_u32 i, v, end;
-
-	for (i = 0; i < host->cpu_count; i++) {
-		host->cpus[i].time = host->cpus[i].weight = 0;
-		host->cpus[i].group_time = host->cpus[i].group_weight = 0;
-	}
-	for (i = 0; i < GANG_POOLS_MAX; i++)
-		host->pools[i] = empty;
-	for (i = 0; i < host->vm_count; i++) {
-		end = end_of(host, &host->vms[i]);
-		for (v = host->vms[i].first; v < end; v++)
-			vcpu_add(host, &host->vms[i], &host->vcpus[v]);
-	}
-}
-
-/* No vCPU runs for longer than the turn; if clocks say otherwise, not for longer than all did. */
+/* A vCPU is due most of a turn, or what all got if that is more for each. */
 static void pools_begin(struct gang_host *host, pol_u64 turn)
 {
+	pol_u64 most = limited(turn) / 8 * GANG_MOST_EIGHTHS;
 	pol_u32 i;
 
 	for (i = 0; i < GANG_POOLS_MAX; i++) {
 		struct gang_pool *pool = &host->pools[i];
 		pol_u64 mean = pool->count ? (pool->time + pool->count - 1) / pool->count : 0;
 
-		pool->most = limited(turn) > mean ? limited(turn) : mean;
+		pool->most = most > mean ? most : mean;
 		pool->level = GANG_WEIGHT_MAX;
 	}
+}
+
+/* What each pool has to divide. */
+static void pools_sum(struct gang_host *host, pol_u64 turn)
+{
+	static const struct gang_pool empty;
+	pol_u32 i, v, end;
+
+	for (i = 0; i < GANG_POOLS_MAX; i++)
+		host->pools[i] = empty;
+	for (i = 0; i < host->vm_count; i++) {
+		end = end_of(host, &host->vms[i]);
+		for (v = host->vms[i].first; v < end; v++)
+			pool_add(host, &host->vms[i], &host->vcpus[v]);
+	}
+	pools_begin(host, turn);
 }
 
 /* Who is heavier than the level would get more than the most by weight. Whether there are any. */
@@ -212,11 +243,10 @@ static void pool_cap(struct gang_pool *pool, pol_u32 weight)
 }
 
 /* Somebody always stays below the level, as "most" is no less than the mean. */
-static void pools_fill(struct gang_host *host, pol_u64 turn)
+static void pools_fill(struct gang_host *host)
 {
 	pol_u32 pass, i, v, end;
 
-	pools_begin(host, turn);
 	for (pass = 0; pass < GANG_FILL_PASSES && pools_level(host); pass++) {
 		for (i = 0; i < host->vm_count; i++) {
 			end = end_of(host, &host->vms[i]);
@@ -231,13 +261,13 @@ static void pools_fill(struct gang_host *host, pol_u64 turn)
 /* What a fair scheduler would have given it. */
 static pol_u64 part_of(const struct gang_host *host, const struct gang_vcpu *vcpu)
 {
-	pol_u64 weight = weight_of(vcpu);
 	const struct gang_pool *pool;
 
 	if (vcpu->pool == PINNED)
-		return pol_mul_div(host->cpus[vcpu->cpu].time, weight, host->cpus[vcpu->cpu].weight);
+		return part_there(vcpu, &host->cpus[vcpu->cpu]);
 	pool = &host->pools[vcpu->pool];
-	return weight > pool->level ? pool->most : pol_mul_div(pool->time, weight, pool->weight);
+	return weight_of(vcpu) > pool->level ? pool->most :
+	       pol_mul_div(pool->time, weight_of(vcpu), pool->weight);
 }
 
 /* The parts of those whose time is the group's. */
@@ -266,13 +296,11 @@ static pol_u64 charge_of(const struct gang_host *host, const struct gang_vm *vm,
 	const struct gang_cpu *cpu = &host->cpus[vcpu->cpu];
 	const struct gang_pool *pool;
 
-	if (!is_of_group(vm, cpu))
-		return time_of(vcpu);
-	if (vcpu->pool == PINNED)
-		return pol_mul_div(cpu->group_time, weight_of(vcpu), cpu->group_weight);
+	if (vcpu->pool == PINNED || !is_of_group(vm, cpu))
+		return charge_there(vm, vcpu, cpu);
 	pool = &host->pools[vcpu->pool];
 	if (!pool->group_part)
-		return time_of(vcpu);
+		return charge_there(vm, vcpu, cpu);
 	return pol_mul_div(pool->group_time, part, pool->group_part);
 }
 
@@ -301,8 +329,9 @@ void gang_account(struct gang_host *host, pol_u64 turn)
 {
 	pol_u32 i;
 
-	collect(host);
-	pools_fill(host, turn);
+	cpus_sum(host);
+	pools_sum(host, turn);
+	pools_fill(host);
 	pools_group(host);
 	for (i = 0; i < host->vm_count; i++)
 		vm_account(host, &host->vms[i], pol_sat_mul(GANG_CLAMP_TURNS, turn));

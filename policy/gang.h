@@ -8,13 +8,13 @@
  * while the owner has nothing to run there.
  *
  * The VM that is owed most comes first. A vCPU's part of a turn is what a fair scheduler would have
- * given it. A vCPU that is pinned to a pCPU has its part, by weight, of the time that all who are
- * pinned there got. Others form pools: vCPUs that may run on the same pCPUs. Each has its part, by
- * weight, of the time that its pool got, but no more than the length of the turn; what that leaves
- * is divided among the others likewise. What a VM is owed is the sum of its vCPUs' parts less the time
- * they got, fills included. Where no VM owns the pCPU, the group's vCPUs count as one: what those of a
- * pool, or those who are pinned to a pCPU, get there is theirs in proportion to their parts, whoever
- * of them had it. Else a VM that leaves its time to others of the group would be owed it again, by VMs
+ * given it: the time that all vCPUs on its pCPU got, by weight, if it is pinned there. Others form
+ * pools: vCPUs that may run on the same pCPUs. The time of a pool is the sum of what its vCPUs would have
+ * got were they pinned. It is divided by weight, but no vCPU's part is longer than most of the turn:
+ * a fair scheduler moves vCPUs until each has its part, and none is on two pCPUs. What a VM is owed is
+ * the sum of its vCPUs' parts less the time they got, fills included. Where no VM owns the pCPU, the
+ * group's vCPUs count as one: what they get there is theirs in proportion to their parts, whoever of
+ * them had it. Else a VM that leaves its time to others of the group would be owed it again, by VMs
  * outside. So turns only move time: what all are owed adds up to 0.
  *
  * Others come after the first in the same order, each on pCPUs that are left, if each of its
@@ -68,8 +68,13 @@ typedef __INT64_TYPE__ gang_s64;
 
 #define GANG_CLAMP_TURNS 2u	/* for each vCPU that wants to run nobody is owed, or owes, more turns */
 #define GANG_POOLS_MAX 8u	/* vCPUs of further pools count as the last's */
-/* So often it is looked who would get more than the turn. Who is found later gets more. */
+/* So often it is looked who would get more than is a vCPU's. Who is found later gets more. */
 #define GANG_FILL_PASSES 8u
+/*
+ * Of the turn, the most that an unpinned vCPU is due. With all eight a VM that has as many vCPUs as the
+ * host has pCPUs would have no turn beside a vCPU that is due a pCPU all the time.
+ */
+#define GANG_MOST_EIGHTHS 7u
 
 /* What callers keep to. */
 #define GANG_FIRST_TURN_US 1000u	/* length of the first turn */
@@ -104,7 +109,7 @@ struct gang_vcpu {
  * node. Where all are 0, nothing is known. A number that is no pCPU's counts as 0.
  */
 struct gang_cpu {
-	pol_u64 time, weight;	/* scratch: of all vCPUs that are pinned there */
+	pol_u64 time, weight;	/* scratch: of all vCPUs there */
 	pol_u64 group_time, group_weight;	/* scratch: of those whose time is the group's */
 	pol_u32 owner;		/* index of a VM, GANG_LOW or GANG_NONE: set by gang_turn() */
 	pol_u32 vcpu;		/* the vCPU it is owned for, or GANG_NONE: set likewise */
@@ -122,7 +127,7 @@ struct gang_pool {
 	pol_u64 set;		/* stands for these pCPUs; 0: there is no such pool */
 	pol_u64 time, weight;	/* of all its vCPUs, then of those up to the level */
 	pol_u64 most;		/* that a vCPU can get; heavier ones than the level get it */
-	pol_u64 group_time, group_part;	/* of those whose time is the group's */
+	pol_u64 group_time, group_part;	/* of those whose time is the group's: time and parts */
 	pol_u32 count, heaviest, level, level_before;
 };
 

@@ -39,8 +39,10 @@ pub const TIME_MAX: u64 = 1 << 40;
 pub const CLAMP_TURNS: u64 = 2;
 /// vCPUs of further pools count as the last's.
 pub const POOLS_MAX: usize = 8;
-/// So often it is looked who would get more than the turn.
+/// So often it is looked who would get more than is a vCPU's.
 pub const FILL_PASSES: u64 = 8;
+/// Of the turn, the most that an unpinned vCPU is due.
+pub const MOST_EIGHTHS: u64 = 7;
 /// Length of the first turn.
 pub const FIRST_TURN_US: u64 = 1000;
 /// Nobody is kept from running for longer.

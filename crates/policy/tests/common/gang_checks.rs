@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Turns for gangs (policy/gang.h): what VMs are owed, who may run and fill, and that any numbers
-//! do no harm. Who owns pCPUs is in `gang_owner_checks`, long runs are in `gang_run_checks`.
+//! Turns for gangs (policy/gang.h): who may run and fill, and that any numbers do no harm. What VMs are
+//! owed is in `gang_account_checks`, who owns pCPUs in `gang_owner_checks`, long runs are in
+//! `gang_run_checks`.
 
 use super::{any_u32, any_u64, property, Api};
 use proptest::prelude::*;
+use std::sync::LazyLock;
 use unspin_policy::gang::{
-    Cpu, CpuSet, Filler, Pool, RawHost, Vcpu, Vm, CLAMP_TURNS, FILLERS_MAX, POOLS_MAX, TIME_MAX,
-    WEIGHT_MAX,
+    Cpu, CpuSet, Filler, Pool, RawHost, Vcpu, Vm, FILLERS_MAX, POOLS_MAX, TIME_MAX,
 };
 
 pub const NONE: u32 = u32::MAX;
@@ -143,99 +144,36 @@ pub fn gang_worked_example(api: &Api) {
     assert_eq!(host.cpus.iter().map(|cpu| cpu.low_last_turn).collect::<Vec<_>>(), [0, 3]);
 }
 
+/// Sets of four pCPUs: more that are of several than there are pools.
+static SETS: LazyLock<Vec<CpuSet>> = LazyLock::new(|| {
+    (1..32).map(|bits| (0..5).filter(|cpu| bits >> cpu & 1 == 1).collect()).collect()
+});
+
 /// Few pCPUs, so that many vCPUs meet, and some of vCPUs elsewhere; some asleep, idle or both.
-fn hosts() -> impl Strategy<Value = Host<'static>> {
+pub fn hosts() -> impl Strategy<Value = Host<'static>> {
     let got = prop_oneof![Just(0), 0..1000u64, any_u64()];
     let weight = prop_oneof![1..10u32, any_u32()];
     let held = (0..6u8).prop_map(|n| u8::from(n == 0) * 3);
-    let vcpu =
-        (got, weight, 0..5u32, 0..3u8, held).prop_map(|(got, weight, cpu, wants, held_back)| {
-            Vcpu { got, wants, held_back, ..Vcpu::new(cpu, weight) }
-        });
+    let set = prop_oneof![
+        2 => Just(None),
+        1 => Just(SETS.last()),
+        2 => (0..SETS.len()).prop_map(|set| Some(&SETS[set])),
+    ];
+    let vcpu = (got, weight, 0..5u32, 0..3u8, held, set).prop_map(
+        |(got, weight, cpu, wants, held_back, allowed)| Vcpu {
+            got,
+            allowed,
+            wants,
+            held_back,
+            ..Vcpu::new(cpu, weight)
+        },
+    );
     let owed = prop_oneof![-3..3i64, -(1i64 << 40)..1 << 40];
     let high = prop::sample::select(vec![(0, 0), (0, 1), (1, 0), (1, 0), (1, 1)]);
     let vm = (owed, high, prop::collection::vec(vcpu, 0..7)).prop_map(
         |(owed, (high, unplaced), vcpus)| (Vm { owed, high, unplaced, ..Vm::default() }, vcpus),
     );
     (1..5usize, prop::collection::vec(vm, 0..6)).prop_map(|(cpus, vms)| Host::new(cpus, &vms))
-}
-
-/// The header's words again, over numbers that cannot overflow.
-fn owed_after(before: &Host, clamp: u64, vm: usize) -> i128 {
-    let takes_part = |v: &usize| {
-        let vcpu = &before.vcpus[*v];
-        before.is_there(*v) && vcpu.held_back == 0 && (vcpu.wants != 0 || vcpu.got > 0)
-    };
-    let got = |v: usize| i128::from(before.vcpus[v].got.min(TIME_MAX));
-    let weight = |v: usize| i128::from(before.vcpus[v].weight.clamp(1, WEIGHT_MAX));
-    let by_weight = |v: usize, all: &[usize]| {
-        let time: i128 = all.iter().map(|&o| got(o)).sum();
-        time * weight(v) / all.iter().map(|&o| weight(o)).sum::<i128>()
-    };
-    let is_low = |i: &usize| !before.vms[*i].is_high();
-    let group: Vec<usize> =
-        (0..before.vms.len()).filter(is_low).flat_map(|i| before.of(i)).collect();
-    let mut owed = i128::from(before.vms[vm].owed);
-    for v in before.of(vm).filter(takes_part) {
-        let beside = |o: &usize| before.vcpus[*o].cpu == before.vcpus[v].cpu;
-        let all: Vec<usize> = (0..before.vcpus.len()).filter(takes_part).filter(beside).collect();
-        let is_owned = before.cpus[before.vcpus[v].cpu as usize].owner < LOW;
-        let one: Vec<usize> = if is_low(&vm) && !is_owned {
-            all.iter().copied().filter(|o| group.contains(o)).collect()
-        } else {
-            vec![v]
-        };
-        owed += by_weight(v, &all) - by_weight(v, &one);
-    }
-    let wanting = before.wanting(vm).len() as i128;
-    let bound = (i128::from(clamp) * wanting).min(TIME_MAX.into());
-    if wanting > 0 {
-        owed.clamp(-bound, bound)
-    } else {
-        owed / 2
-    }
-}
-
-/// Parts by weight for each pCPU, the group as one, what they got for those held back, the clamp, and
-/// half for who sleeps.
-pub fn gang_accounts_by_weight(api: &Api) {
-    let clamp = prop_oneof![any_u64(), (55..64u32).prop_map(|bit| 1 << bit)];
-    property(1500, (hosts(), clamp, any::<u64>()), |(mut before, clamp, owners)| {
-        let all: Vec<u32> = (0..before.vms.len() as u32).chain([LOW, NONE]).collect();
-        for (i, cpu) in before.cpus.iter_mut().enumerate() {
-            cpu.owner = all[(owners >> (8 * i)) as usize % all.len()];
-        }
-        let mut after = before.clone();
-        after.account(api, clamp);
-        for (i, vm) in after.vms.iter().enumerate() {
-            assert_eq!(i128::from(vm.owed), owed_after(&before, clamp, i), "VM {i}");
-            let wanting = before.wanting(i).len() as u32;
-            assert_eq!(*vm, Vm { owed: vm.owed, wanting, ..before.vms[i] });
-        }
-        assert_eq!(after.owners(), before.owners());
-        assert_eq!((after.vcpus, after.turn), (before.vcpus, before.turn));
-    });
-}
-
-/// Turns only move time: what all are owed stays as it was, but for what is rounded down.
-pub fn gang_conserves_time(api: &Api) {
-    property(1500, hosts(), |mut host| {
-        for vcpu in &mut host.vcpus {
-            (vcpu.wants, vcpu.got) = (1, vcpu.got % (1 << 30));
-        }
-        for vm in &mut host.vms {
-            vm.owed %= 1000;
-        }
-        let sum = |host: &Host| {
-            let awake = (0..host.vms.len()).filter(|&i| !host.wanting(i).is_empty());
-            awake.map(|i| host.vms[i].owed).sum::<i64>()
-        };
-        let before = sum(&host);
-        host.account(api, u64::MAX);
-        // The group may be charged less than it got by what is rounded down.
-        let (lost, vcpus) = (before - sum(&host), host.vcpus.len() as i64);
-        assert!((-vcpus..=vcpus).contains(&lost), "{lost} of {before}");
-    });
 }
 
 /// Owners keep rivals off, and nobody else.

@@ -8,6 +8,7 @@ pub mod aple_checks;
 pub mod asym_checks;
 pub mod credit_checks;
 pub mod demand_checks;
+pub mod gang_account_checks;
 pub mod gang_checks;
 pub mod gang_owner_checks;
 pub mod gang_place_checks;
@@ -305,8 +306,10 @@ macro_rules! for_each_check {
             demand_checks: demand_threshold_is_exact,
             demand_checks: demand_params_are_judged,
             gang_checks: gang_worked_example,
-            gang_checks: gang_accounts_by_weight,
-            gang_checks: gang_conserves_time,
+            gang_account_checks: gang_accounts_by_weight,
+            gang_account_checks: gang_conserves_time,
+            gang_account_checks: gang_pools_are_filled,
+            gang_account_checks: gang_pools_worked_example,
             gang_checks: gang_keeps_rivals_off,
             gang_checks: gang_fills_holes,
             gang_checks: gang_needs_rivals,
@@ -326,6 +329,7 @@ macro_rules! for_each_check {
             gang_run_checks: gang_shares_by_weight,
             gang_run_checks: gang_group_is_owed_as_one,
             gang_run_checks: gang_starves_nobody,
+            gang_run_checks: gang_unpinned_shares,
             hvs_checks: lock_waiter_preemption_scenarios,
             hvs_checks: variants_reverse_one_heuristic_each,
             hvs_checks: woken_siblings_are_candidates,

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What VMs are owed after a turn (policy/gang.h): parts of pinned vCPUs, of pools and of the group.
+
+use super::gang_checks::{high, hosts, Host, LOW};
+use super::{any_u64, property, Api};
+use proptest::prelude::*;
+use std::cmp::Reverse;
+use unspin_policy::gang::{
+    CpuSet, Vcpu, Vm, CLAMP_TURNS, MOST_EIGHTHS, POOLS_MAX, TIME_MAX, WEIGHT_MAX,
+};
+
+/// Part and charge of each vCPU: the header's words again, over numbers that cannot overflow.
+struct Books<'b, 'a> {
+    before: &'b Host<'a>,
+    /// The VM of each vCPU.
+    vm: Vec<usize>,
+    /// Who takes part.
+    all: Vec<usize>,
+    part: Vec<i128>,
+    charge: Vec<i128>,
+}
+
+impl<'b, 'a> Books<'b, 'a> {
+    fn new(before: &'b Host<'a>, turn: u64) -> Self {
+        let vm: Vec<usize> =
+            (0..before.vms.len()).flat_map(|i| before.of(i).map(move |_| i)).collect();
+        let takes_part = |v: &usize| {
+            let vcpu = &before.vcpus[*v];
+            before.is_there(*v) && vcpu.held_back == 0 && (vcpu.wants != 0 || vcpu.got > 0)
+        };
+        let none = vec![0; vm.len()];
+        let all = (0..vm.len()).filter(takes_part).collect();
+        let mut books = Books { before, vm, all, part: none.clone(), charge: none };
+        for v in books.all.clone() {
+            books.part[v] = books.by_weight(v, &books.all);
+            books.charge[v] = books.charge_there(v);
+        }
+        for pool in books.pools() {
+            books.fill(pool, turn);
+        }
+        books
+    }
+
+    fn got(&self, v: usize) -> i128 {
+        self.before.vcpus[v].got.min(TIME_MAX).into()
+    }
+
+    fn weight(&self, v: usize) -> i128 {
+        self.before.vcpus[v].weight.clamp(1, WEIGHT_MAX).into()
+    }
+
+    fn is_of_group(&self, v: usize) -> bool {
+        let owner = self.before.cpus[self.before.vcpus[v].cpu as usize].owner;
+        !self.before.vms[self.vm[v]].is_high() && owner >= LOW
+    }
+
+    /// Of what those of them got that are on its pCPU.
+    fn by_weight(&self, v: usize, all: &[usize]) -> i128 {
+        let beside = |o: &&usize| self.before.vcpus[**o].cpu == self.before.vcpus[v].cpu;
+        let (mut time, mut weight) = (0, 0);
+        for &o in all.iter().filter(beside) {
+            time += self.got(o);
+            weight += self.weight(o);
+        }
+        time * self.weight(v) / weight
+    }
+
+    fn charge_there(&self, v: usize) -> i128 {
+        if !self.is_of_group(v) {
+            return self.got(v);
+        }
+        let group = self.all.iter().copied().filter(|&o| self.is_of_group(o));
+        self.by_weight(v, &group.collect::<Vec<_>>())
+    }
+
+    fn pools(&self) -> Vec<Vec<usize>> {
+        let mut pools: Vec<(Vec<usize>, Vec<usize>)> = Vec::new();
+        for &v in &self.all {
+            let Some(allowed) = self.before.vcpus[v].allowed else { continue };
+            let set: Vec<usize> =
+                (0..self.before.cpus.len()).filter(|&cpu| allowed.has(cpu)).collect();
+            if set.len() < 2 {
+                continue;
+            }
+            match pools.iter().position(|pool| pool.0 == set) {
+                Some(i) => pools[i].1.push(v),
+                None if pools.len() == POOLS_MAX => pools[POOLS_MAX - 1].1.push(v),
+                None => pools.push((set, vec![v])),
+            }
+        }
+        pools.into_iter().map(|pool| pool.1).collect()
+    }
+
+    /// The heaviest have the most, as long as they would get more by weight; others what is left.
+    fn fill(&mut self, mut pool: Vec<usize>, turn: u64) {
+        let count = pool.len() as i128;
+        let mut time: i128 = pool.iter().map(|&v| self.part[v]).sum();
+        let mut weight: i128 = pool.iter().map(|&v| self.weight(v)).sum();
+        let most =
+            i128::from(turn.min(TIME_MAX) / 8 * MOST_EIGHTHS).max((time + count - 1) / count);
+        pool.sort_by_key(|&v| Reverse(self.weight(v)));
+        let mut capped = true;
+        for &v in &pool {
+            capped = capped && time * self.weight(v) > most * weight;
+            if capped {
+                self.part[v] = most;
+                time -= most;
+                weight -= self.weight(v);
+            } else {
+                self.part[v] = time * self.weight(v) / weight;
+            }
+        }
+        self.charge_group(pool);
+    }
+
+    fn charge_group(&mut self, mut pool: Vec<usize>) {
+        pool.retain(|&v| self.is_of_group(v));
+        let time: i128 = pool.iter().map(|&v| self.charge[v]).sum();
+        let parts: i128 = pool.iter().map(|&v| self.part[v]).sum();
+        for v in pool.into_iter().filter(|_| parts > 0) {
+            self.charge[v] = time * self.part[v] / parts;
+        }
+    }
+
+    fn owed_after(&self, turn: u64, vm: usize) -> i128 {
+        let change: i128 = self.before.of(vm).map(|v| self.part[v] - self.charge[v]).sum();
+        let owed = i128::from(self.before.vms[vm].owed) + change;
+        let wanting = self.before.wanting(vm).len() as i128;
+        let bound = (i128::from(CLAMP_TURNS) * i128::from(turn) * wanting).min(TIME_MAX.into());
+        if wanting > 0 {
+            owed.clamp(-bound, bound)
+        } else {
+            owed / 2
+        }
+    }
+}
+
+/// pCPUs of VMs, of the group and of nobody.
+fn some_owners(host: &mut Host, owners: u64) {
+    let all: Vec<u32> = (0..host.vms.len() as u32).chain([LOW, u32::MAX]).collect();
+    for (i, cpu) in host.cpus.iter_mut().enumerate() {
+        cpu.owner = all[(owners >> (8 * i)) as usize % all.len()];
+    }
+}
+
+/// Parts by weight of each pCPU and each pool, the group as one, what they got for those held back, the
+/// clamp, and half for who sleeps.
+pub fn gang_accounts_by_weight(api: &Api) {
+    let turn = prop_oneof![any_u64(), 1..1000u64, (55..64u32).prop_map(|bit| 1 << bit)];
+    property(3000, (hosts(), turn, any::<u64>()), |(mut before, turn, owners)| {
+        some_owners(&mut before, owners);
+        let mut after = before.clone();
+        after.account(api, turn);
+        let books = Books::new(&before, turn);
+        for (i, vm) in after.vms.iter().enumerate() {
+            assert_eq!(i128::from(vm.owed), books.owed_after(turn, i), "VM {i}");
+            let wanting = before.wanting(i).len() as u32;
+            assert_eq!(*vm, Vm { owed: vm.owed, wanting, ..before.vms[i] });
+        }
+        assert_eq!((after.owners(), after.turn), (before.owners(), before.turn));
+        for (vcpu, was) in after.vcpus.iter().zip(&before.vcpus) {
+            assert_eq!(Vcpu { pool: was.pool, ..*vcpu }, *was);
+        }
+    });
+}
+
+/// Turns only move time: what all are owed stays as it was, but for what is rounded.
+pub fn gang_conserves_time(api: &Api) {
+    property(3000, (hosts(), any::<u64>(), 1..8u64), |(mut host, owners, part)| {
+        some_owners(&mut host, owners);
+        for vcpu in &mut host.vcpus {
+            (vcpu.wants, vcpu.got) = (1, vcpu.got % (1 << 30));
+        }
+        for vm in &mut host.vms {
+            vm.owed %= 1000;
+        }
+        let sum = |host: &Host| {
+            let awake = (0..host.vms.len()).filter(|&i| !host.wanting(i).is_empty());
+            awake.map(|i| host.vms[i].owed).sum::<i64>()
+        };
+        let before = sum(&host);
+        let longest = host.vcpus.iter().map(|vcpu| vcpu.got).max().unwrap_or(0);
+        let turn = longest * part / 4 + 1000;
+        host.account(api, turn);
+        let is_clamped =
+            |vm: &Vm| vm.owed.unsigned_abs() == CLAMP_TURNS * turn * u64::from(vm.wanting);
+        if host.vms.iter().any(|vm| vm.wanting > 0 && is_clamped(vm)) {
+            return;
+        }
+        // A part is rounded on its pCPU and in its pool, and so is what the group is charged.
+        let (lost, vcpus) = (before - sum(&host), host.vcpus.len() as i64);
+        assert!((-2 * vcpus..=2 * vcpus).contains(&lost), "{lost} of {before}");
+    });
+}
+
+/// VMs of one vCPU each, which is what their parts are seen by.
+fn singles<'a>(set: &'a CpuSet, cpus: usize, all: &[(u32, u64)]) -> Host<'a> {
+    let single = |(i, &(weight, got)): (usize, &(u32, u64))| {
+        let vcpu =
+            Vcpu { got, wants: 1, allowed: Some(set), ..Vcpu::new((i % cpus) as u32, weight) };
+        (high(), vec![vcpu])
+    };
+    Host::new(cpus, &all.iter().enumerate().map(single).collect::<Vec<_>>())
+}
+
+/// In a pool each has its part by weight, up to most of the turn; all of them have what all got.
+pub fn gang_pools_are_filled(api: &Api) {
+    const TURN: u64 = 1_000_000;
+    let weights = prop::collection::vec(1..=WEIGHT_MAX, 1..8);
+    let all = prop::collection::vec((any::<prop::sample::Index>(), 0..=TURN), 1..30);
+    property(3000, (1..9usize, weights, all), |(cpus, weights, all)| {
+        let all: Vec<(u32, u64)> =
+            all.into_iter().map(|(index, got)| (*index.get(&weights), got)).collect();
+        let set: CpuSet = (0..cpus.max(2)).collect();
+        let mut host = singles(&set, cpus.max(2), &all);
+        host.account(api, TURN);
+        let part = |i: usize| host.vms[i].owed + all[i].1 as i64;
+        let time: u64 = all.iter().map(|vcpu| vcpu.1).sum();
+        let count = all.len() as i64;
+        let most = (TURN * MOST_EIGHTHS / 8).max(time.div_ceil(count as u64)) as i64;
+        let parts: i64 = (0..all.len()).map(part).sum();
+        assert!((time as i64 - 2 * count..=time as i64).contains(&parts), "{parts} of {time}");
+        for i in 0..all.len() {
+            assert!((0..=most).contains(&part(i)), "{} of {most}", part(i));
+            for k in 0..all.len() {
+                assert!(all[i].0 < all[k].0 || part(i) >= part(k), "{i} is as heavy as {k}");
+                // Both are rounded down, and divide the same otherwise.
+                let slack = i64::from(all[i].0.max(all[k].0));
+                let off = part(i) * i64::from(all[k].0) - part(k) * i64::from(all[i].0);
+                assert!(part(i).max(part(k)) >= most - 1 || off.abs() <= slack, "by weight");
+            }
+        }
+    });
+}
+
+/// Who may run on one pCPU only is pinned, however that is said; sets are those of pCPUs that are there.
+pub fn gang_pools_worked_example(api: &Api) {
+    let set = |cpus: &[usize]| -> CpuSet { cpus.iter().copied().collect() };
+    let owed = |cpus: usize, sets: [Option<&CpuSet>; 3], at: [u32; 3]| {
+        let got = [600, 0, 0];
+        let vm = |i: usize| {
+            let vcpu = Vcpu { got: got[i], wants: 1, allowed: sets[i], ..Vcpu::new(at[i], 1) };
+            (high(), vec![vcpu])
+        };
+        let mut host = Host::new(cpus, &[vm(0), vm(1), vm(2)]);
+        host.account(api, 600);
+        [0, 1, 2].map(|i| host.vms[i].owed)
+    };
+    let apart = [0, 0, 1];
+    let pinned = [-300, 300, 0];
+    let pooled = [-400, 200, 200];
+    let (two, one, beyond) = (set(&[0, 1]), set(&[0]), set(&[1, 200]));
+    assert_eq!(owed(2, [None; 3], apart), pinned);
+    assert_eq!(owed(2, [Some(&two); 3], apart), pooled);
+    assert_eq!(owed(2, [Some(&one), Some(&one), Some(&beyond)], apart), pinned);
+    // Sets that are the same as far as there are pCPUs, at any place.
+    assert_eq!(
+        owed(2, [Some(&two), Some(&set(&[0, 1, 2])), Some(&set(&[0, 1, 90]))], apart),
+        pooled
+    );
+    // A pool for each set: the first two divide what is theirs on pCPU 0.
+    assert_eq!(owed(3, [Some(&two), Some(&two), Some(&set(&[1, 2]))], apart), pinned);
+    // A pCPU of each word of 64.
+    let far = set(&[1, 65]);
+    assert_eq!(owed(130, [Some(&far); 3], [65, 65, 1]), pooled);
+    assert_eq!(owed(130, [Some(&far), Some(&far), Some(&beyond)], [65, 65, 1]), pinned);
+    let last = set(&[64, 129]);
+    assert_eq!(owed(130, [Some(&last); 3], [129, 129, 64]), pooled);
+    // On as many pCPUs as there are in a word none is left out.
+    let top = set(&[0, 63]);
+    assert_eq!(owed(64, [Some(&top); 3], [63, 63, 0]), pooled);
+}
