@@ -49,7 +49,7 @@ test-programs: build ## sysbench, pbzip2, Java, Rust and PostgreSQL over our loc
 	cargo build --release --locked -p unspin-bench-locks --example parking_lot
 	@.ci/programs
 
-house: build-house ## the pictures of the house and of a PLE exit: docs/house.svg, docs/ple-exit.svg
+house: build-house ## the pictures of docs/: the rooms, a PLE exit, turns
 	@.ci/deps graphviz
 	target/release/unspin-house draw
 

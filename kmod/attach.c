@@ -28,6 +28,7 @@ static void slot_quiesce(struct unspin_slot *slot, u64 now)
 	slot->yielded_mark = 0;
 	slot->pick_pending = 0;
 	slot->out_tsc = UNSPIN_OUT_UNKNOWN;
+	unspin_waiting_add(slot, HVS_NOT_PREEMPTED);
 }
 
 /* Nothing is attached any more, so nobody else writes: close what probes left open. */
@@ -41,9 +42,12 @@ static void slots_quiesce(void)
 	for_each_possible_cpu(cpu)
 		WRITE_ONCE(per_cpu(unspin_cpu.cur, cpu), NULL);
 	rcu_read_lock();
-	list_for_each_entry_rcu(vm, &unspin_vms, all)
+	list_for_each_entry_rcu(vm, &unspin_vms, all) {
+		if (vm->large)
+			memset(vm->large->waiting.off, 0, sizeof(vm->large->waiting.off));
 		list_for_each_entry_rcu(slot, &vm->slots, of_vm)
 			slot_quiesce(slot, now);
+	}
 	rcu_read_unlock();
 }
 

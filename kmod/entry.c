@@ -89,6 +89,7 @@ static struct unspin_slot *entry_of_other(struct kvm_vcpu *vcpu, struct unspin_s
 	if (cur && cur->held == current) {
 		unspin_run_stop(cur, now);
 		WRITE_ONCE(cur->out_tsc, now);
+		unspin_waiting_add(cur, HVS_NOT_PREEMPTED);
 	}
 	slot = unspin_slot_find(vcpu);
 	if (unlikely(!slot))
@@ -122,6 +123,9 @@ void unspin_entry(struct kvm_vcpu *vcpu, struct unspin_slot *cur)
 	/* A full barrier, so that window and mode are read after the flag is cleared. */
 	if (READ_ONCE(slot->work.remote))
 		xchg(&slot->work.remote, 0);
+	/* It may have waited in user space, where it was switched in as any thread. */
+	if (slot != cur && __this_cpu_read(unspin_cpu.owner))
+		WRITE_ONCE(slot->work.park, 1);
 	if (unlikely(READ_ONCE(slot->work.park)))
 		unspin_park_at_entry(slot);
 	if (READ_ONCE(slot->vm->active))

@@ -16,24 +16,21 @@
 #include "turn.h"
 
 #define CALLS_MAX 16u		/* at most so many are called at a time */
+#define LOOKS_MAX 64u		/* so many vCPUs parked on a CPU are looked at */
 #define OTHER_LISTS_MAX 3u	/* of other CPUs, per look */
 
 /* What was found on lists: who is called, and who might fill. */
 struct found {
 	const struct unspin_cpu *on;
 	u32 cpu;
+	bool idle;
+	u32 looks;
 	u32 calls;
 	u32 fillers;
 	struct unspin_slot *call[CALLS_MAX];
 	struct unspin_slot *filler[GANG_FILLERS_MAX];
 	struct gang_filler candidate[GANG_FILLERS_MAX];
 };
-
-/* Parked, and nobody has called it. */
-static bool is_asleep(const struct unspin_slot *slot)
-{
-	return READ_ONCE(slot->turn.parked) && !READ_ONCE(slot->turn.woken);
-}
 
 static bool may_come(const struct unspin_slot *slot, u32 cpu)
 {
@@ -47,7 +44,9 @@ static bool collect(struct unspin_slot *slot, void *data)
 	struct found *found = data;
 	u16 target = READ_ONCE(slot->turn.target);
 
-	if (!is_asleep(slot) || !may_come(slot, found->cpu))
+	if (++found->looks > LOOKS_MAX)
+		return false;
+	if (!unspin_turn_is_asleep(slot))
 		return true;
 	if (unspin_may_run(slot, found->on)) {
 		/* Those with a place elsewhere are called from there. */
@@ -55,7 +54,7 @@ static bool collect(struct unspin_slot *slot, void *data)
 			found->call[found->calls++] = slot;
 		return found->calls < CALLS_MAX;
 	}
-	if (found->fillers < GANG_FILLERS_MAX) {
+	if (found->fillers < GANG_FILLERS_MAX && may_come(slot, found->cpu)) {
 		found->filler[found->fillers] = slot;
 		found->candidate[found->fillers++] = (struct gang_filler){
 			.owed = READ_ONCE(slot->vm->turn_owed_cycles),
@@ -73,12 +72,20 @@ static bool leaves(struct unspin_cpu *on)
 	if (!cur)
 		return false;
 	/* It fills, and the one that this CPU is for has come back. */
-	if (target && target != cur && READ_ONCE(target->turn.parked) && READ_ONCE(on->filler) == cur)
+	if (target && target != cur && unspin_turn_is_asleep(target) && READ_ONCE(on->filler) == cur)
 		cmpxchg(&on->filler, cur, NULL);
 	if (unspin_may_stay(cur, on))
 		return false;
 	unspin_turn_ask(cur);
 	return true;
+}
+
+/* Only one of them can have it: the first, if the CPU is idle and somebody's. */
+static u32 called_to(const struct found *found, u32 i)
+{
+	bool is_for = READ_ONCE(found->on->owner) || READ_ONCE(found->on->target) == found->call[i];
+
+	return !i && found->idle && is_for ? found->cpu : UNSPIN_NO_CPU;
 }
 
 /*
@@ -95,7 +102,7 @@ static bool call_owners(const struct found *found, bool later)
 
 		if (later && task && !unspin_is_pinned(task))
 			continue;
-		unspin_turn_call(found->call[i], READ_ONCE(found->on->owner) ? found->cpu : UNSPIN_NO_CPU);
+		unspin_turn_call(found->call[i], called_to(found, i));
 		any = true;
 	}
 	return any;
@@ -107,11 +114,24 @@ static void collect_elsewhere(struct found *found)
 	u32 tries, cpu = found->cpu;
 
 	for (tries = 0; tries < OTHER_LISTS_MAX && !found->calls && !found->fillers; tries++) {
+		found->looks = 0;
 		cpu = unspin_turn_parked_after(cpu);
 		if (cpu >= nr_cpu_ids || cpu == found->cpu)
 			return;
 		unspin_turn_each_parked(cpu, collect, found);
 	}
+}
+
+/* The vCPU that the CPU is for is runnable, and yet the CPU is idle: a quota holds it back, or the like. */
+static bool is_held_back(const struct unspin_cpu *on, u32 cpu)
+{
+	struct unspin_slot *target = READ_ONCE(on->target);
+	const struct task_struct *task = target ? READ_ONCE(target->held) : NULL;
+
+	if (!task || unspin_turn_is_asleep(target) || task_cpu(task) != cpu || !task_is_running(task))
+		return false;
+	unspin_turn_waits(target, unspin_now());	/* from now on */
+	return true;
 }
 
 /* The CPU is idle, and its owner has nobody on its list. */
@@ -121,7 +141,7 @@ static void fill(struct unspin_cpu *on, struct found *found)
 	u32 best;
 
 	if (filler) {	/* on its way, or it could not come */
-		if (is_asleep(filler))
+		if (unspin_turn_is_asleep(filler))
 			unspin_turn_call(filler, found->cpu);
 		return;
 	}
@@ -135,29 +155,41 @@ static void fill(struct unspin_cpu *on, struct found *found)
 	best = gang_fill(found->candidate, found->fillers);
 	if (best != GANG_NONE)
 		unspin_turn_fill(found->filler[best], found->cpu);
+	else if (is_held_back(on, found->cpu))
+		unspin_turn_ends_early();
+}
+
+static void first_is(struct found *found, struct unspin_slot *slot)
+{
+	u32 last = min(found->calls, CALLS_MAX - 1);
+
+	found->call[last] = found->call[0];
+	found->call[0] = slot;
+	found->calls = last + 1;
 }
 
 void unspin_hole_look(void)
 {
 	struct unspin_cpu *on = this_cpu_ptr(&unspin_cpu);
-	struct found found = { .on = on, .cpu = smp_processor_id() };
-	bool idle = is_idle_task(current), later;
+	struct found found = { .on = on, .cpu = smp_processor_id(), .idle = is_idle_task(current) };
 	struct unspin_slot *target;
+	bool later;
 
 	rcu_read_lock();	/* slots and their threads */
-	later = leaves(on) || (!idle && !READ_ONCE(on->cur));
+	later = leaves(on) || (!found.idle && !READ_ONCE(on->cur));
 	target = READ_ONCE(on->target);
 	unspin_turn_each_parked(found.cpu, collect, &found);
-	/* The one this CPU is for may be parked on another. */
-	if (target && is_asleep(target) && may_come(target, found.cpu)) {
-		found.call[0] = target;
-		found.calls = max(found.calls, 1u);
-	}
+	/* The one this CPU is for may be parked on another: it comes once there is room. */
+	if (target && found.idle && unspin_turn_is_asleep(target) && unspin_may_run(target, on) &&
+	    may_come(target, found.cpu))
+		first_is(&found, target);
+	if (found.idle)
+		unspin_turn_is_idle_now();
 	later = later && READ_ONCE(on->owner);
 	if (call_owners(&found, later)) {
 		if (found.calls == CALLS_MAX)	/* there may be more */
 			unspin_turn_poke(found.cpu);
-	} else if (idle && READ_ONCE(on->owner)) {
+	} else if (found.idle && READ_ONCE(on->owner)) {
 		fill(on, &found);
 	}
 	rcu_read_unlock();

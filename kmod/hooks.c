@@ -216,7 +216,7 @@ static void notrace hook_on_spin(unsigned long ip, unsigned long parent_ip, stru
 			unspin_ple_exit(slot);
 			if (unlikely(__this_cpu_read(unspin_cpu.filler)))
 				unspin_turn_filler_spins(slot);
-			if (READ_ONCE(vm->select_on) && READ_ONCE(vm->nslots) <= HVS_SLOTS_MAX) {
+			if (READ_ONCE(vm->select_on) && READ_ONCE(vm->nslots) <= READ_ONCE(vm->nslots_max)) {
 				unspin_redirect_begin(UNSPIN_REDIRECT_SPIN);
 				compat_ftrace_set_ip(fregs, (unsigned long)unspin_on_spin);
 			}

@@ -68,6 +68,13 @@ void unspin_host_tasks_judge(void)
 		judge(cpu);
 }
 
+void unspin_host_tasks_spare(u64 cycles)
+{
+	preempt_disable();
+	__this_cpu_write(unspin_cpu.vcpu_cycles, __this_cpu_read(unspin_cpu.vcpu_cycles) + cycles);
+	preempt_enable();
+}
+
 bool unspin_host_tasks_use(u32 cpu)
 {
 	return cpumask_test_cpu(cpu, &used);

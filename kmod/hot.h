@@ -41,6 +41,24 @@ static inline void unspin_run_start(struct unspin_slot *slot, u64 now)
 		WRITE_ONCE(slot->run, run - (now << 1) + 1);
 }
 
+/* Right after out_tsc was set: it is to be found by the picks of a large VM. Run queue lock held. */
+static inline void unspin_waiting_add(struct unspin_slot *slot, u8 category)
+{
+	struct hvs_waiting *waiting = READ_ONCE(slot->waiting);
+
+	if (unlikely(waiting))
+		set_bit(slot->idx, (unsigned long *)waiting->off[category]);
+}
+
+/* Right before out_tsc and category are those of one that runs. */
+static inline void unspin_waiting_remove(struct unspin_slot *slot)
+{
+	struct hvs_waiting *waiting = READ_ONCE(slot->waiting);
+
+	if (unlikely(waiting) && slot->out_tsc)
+		clear_bit(slot->idx, (unsigned long *)waiting->off[slot->category]);
+}
+
 /*
  * sched_switch away from a vCPU's thread: run queue lock held, so stores to the
  * own slot only. "preempted" means it stays runnable, "displaced" that a directed
@@ -63,6 +81,7 @@ static inline void unspin_switched_out(struct unspin_slot *slot, struct task_str
 						   READ_ONCE(slot->vm->hvs_flags));
 	WRITE_ONCE(slot->out_tsc, now);
 	WRITE_ONCE(slot->category, category);
+	unspin_waiting_add(slot, category);
 }
 
 /* sched_switch to a thread inside KVM_RUN, run queue lock held; or its first entry. */
@@ -77,6 +96,7 @@ static inline void unspin_switched_in(struct unspin_slot *slot, struct task_stru
 	    slot->window_cycles != READ_ONCE(unspin_window_default_cycles))
 		slot->work.refresh = 1;
 	slot->complete = 0;
+	unspin_waiting_remove(slot);
 	WRITE_ONCE(slot->category, HVS_NOT_PREEMPTED);
 	WRITE_ONCE(slot->out_tsc, 0);
 	if (READ_ONCE(slot->vm->active))

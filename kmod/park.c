@@ -106,6 +106,7 @@ static void waited_in_vain(struct unspin_slot *slot)
 	if (slot->turn.late)
 		unspin_turn_refuse(slot->vm, UNSPIN_REFUSED_LATE);
 	slot->turn.late = !slot->turn.late;
+	slot->turn.pass = 1;
 }
 
 /*
@@ -116,22 +117,25 @@ static bool wait_for_turn(struct unspin_slot *slot)
 {
 	long left = msecs_to_jiffies(GANG_PARK_MAX_MS);
 	u64 start = unspin_now();
+	bool may_run;
 
 	unspin_count(slot, UNSPIN_C_PARKS, 1);
 	if (got_on(slot, start))
 		tell_got_on(slot);
+	slot->turn.pass = 0;
 	WRITE_ONCE(slot->turn.at_lock, spun(slot));
 	slot->turn.spun = 0;
 	do {	/* again where it was called to one CPU, and has come to another */
 		unspin_turn_park(slot);
 		left = sleep_until_called(slot, left);
-		unspin_turn_unpark(slot);
-	} while (left && !signal_pending(current) && must_wait(slot));
+		may_run = !must_wait(slot);
+		unspin_turn_unpark(slot, may_run);
+	} while (left && !signal_pending(current) && !may_run);
 	unspin_count(slot, UNSPIN_C_PARKED_CYCLES, unspin_now() - start);
-	if (left)
-		slot->turn.late = 0;
-	else
+	if (!left)
 		waited_in_vain(slot);
+	else if (may_run)
+		slot->turn.late = 0;
 	return left;
 }
 
@@ -226,7 +230,8 @@ static void nothing(struct irq_work *work)
  */
 void unspin_park_at_entry(struct unspin_slot *slot)
 {
-	if (unspin_may_stay(slot, this_cpu_ptr(&unspin_cpu)) || unspin_is_realtime(current)) {
+	if (unspin_may_stay(slot, this_cpu_ptr(&unspin_cpu)) || unspin_is_realtime(current) || slot->turn.pass) {
+		slot->turn.pass = 0;
 		WRITE_ONCE(slot->work.park, 0);
 		return;
 	}

@@ -3,7 +3,8 @@
  * What runs in place of kvm_vcpu_on_spin() for VMs whose yields we direct: HVS
  * names the sibling that should get this core, the kernel's own yield hands it over.
  *
- * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.2 and 3.3.
+ * Shan, Ding, Gehani, "APPLES", IEEE TPDS 2017, sections 3.2 and 3.3. In a VM of more than
+ * HVS_SLOTS_MAX vCPUs an exit looks at the likeliest only, which hvs_look() names.
  */
 #include <linux/sched.h>
 #include <linux/sched/deadline.h>
@@ -56,6 +57,50 @@ static u32 snapshot_read(struct unspin_vm *vm, bool kernel_mode, struct hvs_slot
 		snapshot[i] = (struct hvs_slot){};
 		if (slot)
 			slot_read(slot, kernel_mode, &snapshot[i]);
+	}
+	rcu_read_unlock();
+	return count;
+}
+
+static struct unspin_slot *slot_numbered(struct unspin_vm *vm, u32 idx)
+{
+	struct unspin_slot **chunk;
+	struct unspin_large *large;
+
+	/* Each pairs with an smp_store_release() in slot_place() or large_grow(). */
+	if (idx < HVS_SLOTS_MAX)
+		return smp_load_acquire(&vm->slot[idx]);
+	large = smp_load_acquire(&vm->large);
+	chunk = smp_load_acquire(&large->chunk[idx / HVS_SLOTS_MAX - 1]);
+	return chunk ? smp_load_acquire(&chunk[idx % HVS_SLOTS_MAX]) : NULL;
+}
+
+/* Whether a vCPU of the VM runs on that CPU. RCU. */
+static bool runs_on(const struct unspin_vm *vm, u32 cpu)
+{
+	const struct unspin_slot *cur = READ_ONCE(per_cpu(unspin_cpu.cur, cpu));
+
+	return cur && cur->vm == vm;
+}
+
+/* As snapshot_read(), of those that were looked at and are ready; number[]: which these are. */
+static u32 looked_read(struct unspin_vm *vm, bool kernel_mode, const struct hvs_look *look,
+		       struct hvs_slot *snapshot, u16 *number)
+{
+	u32 count = 0, i;
+
+	rcu_read_lock();
+	for (i = 0; i < look->count && count < HVS_SLOTS_MAX; i++) {
+		const struct unspin_slot *slot = slot_numbered(vm, look->number[i]);
+		struct hvs_slot seen = {};
+
+		if (slot)
+			slot_read(slot, kernel_mode, &seen);
+		if (!seen.ready || seen.category == HVS_NOT_PREEMPTED)
+			continue;
+		seen.shared = runs_on(vm, seen.cpu);
+		snapshot[count] = seen;
+		number[count++] = look->number[i];
 	}
 	rcu_read_unlock();
 	return count;
@@ -116,6 +161,9 @@ static int yield_to_slot(struct unspin_slot *target, bool keep_mark)
 struct choice {
 	struct unspin_slot *caller;
 	struct hvs_slot *snapshot;
+	/* In a VM of more than HVS_SLOTS_MAX vCPUs, else NULL: which these are, and what of the others. */
+	const u16 *number;
+	const struct hvs_look *look;
 	u32 count;
 	u32 flags;
 	u64 excluded;
@@ -126,12 +174,13 @@ struct choice {
 static bool target_took(struct choice *choice, s32 pick, enum unspin_counter counter, int *outcome)
 {
 	struct unspin_slot *caller = choice->caller;
+	u32 idx = choice->look ? choice->number[pick] : pick;
 
-	*outcome = yield_to_slot(caller->vm->slot[pick],
+	*outcome = yield_to_slot(slot_numbered(caller->vm, idx),
 				 counter != UNSPIN_C_YIELD_IPI && !(choice->flags & HVS_RETRY));
 	if (*outcome > 0) {
 		unspin_count(caller, counter, 1);
-		WRITE_ONCE(caller->vcpu->kvm->last_boosted_vcpu, pick);
+		WRITE_ONCE(caller->vcpu->kvm->last_boosted_vcpu, idx);
 		return true;
 	}
 	unspin_count(caller, UNSPIN_C_YIELD_FAILED, 1);
@@ -180,6 +229,53 @@ static void give_way(struct unspin_slot *caller)
 		yield();
 }
 
+static s32 decide(const struct choice *choice)
+{
+	if (choice->look)
+		return hvs_pick_looked(choice->snapshot, choice->count, choice->look, choice->excluded,
+				       choice->flags);
+	return hvs_pick(choice->snapshot, choice->count, choice->caller->idx, choice->excluded,
+			choice->flags);
+}
+
+/* A large VM's caller is in none of the slots, and what its quorum goes by is not told. */
+static void pick_trace(const struct choice *choice, u64 excluded, s32 pick, int outcome)
+{
+	const struct unspin_slot *caller = choice->caller;
+
+	if (!choice->look)
+		trace_unspin_pick(caller->vm, caller->idx, choice->flags, excluded, choice->snapshot,
+				  choice->count, pick, outcome);
+	else if (pick >= HVS_PICK_NONE)
+		trace_unspin_pick(caller->vm, choice->count, choice->flags & ~HVS_QUORUM, excluded,
+				  choice->snapshot, choice->count, pick, outcome);
+}
+
+static void choose(struct choice *choice)
+{
+	struct unspin_slot *slot = choice->caller;
+
+	while (choice->tries) {	/* each turn excludes one of at most 64 */
+		u64 excluded = choice->excluded;
+		s32 pick = decide(choice);
+		int outcome = 0;
+		bool took = false;
+
+		slot->complete = pick == HVS_PICK_COMPLETE;
+		if (pick >= 0)
+			took = target_took(choice, pick, counter_of(choice->snapshot[pick].category),
+					   &outcome);
+		pick_trace(choice, excluded, pick, outcome);
+		if (pick == HVS_PICK_GIVE_WAY)
+			return give_way(slot);
+		if (took)
+			return;
+		if (pick < 0 || !(choice->flags & HVS_RETRY))
+			break;
+	}
+	unspin_count(slot, UNSPIN_C_YIELD_NONE, 1);
+}
+
 static void spin_yield(struct unspin_slot *slot, bool kernel_mode)
 {
 	struct hvs_slot snapshot[HVS_SLOTS_MAX];
@@ -194,32 +290,38 @@ static void spin_yield(struct unspin_slot *slot, bool kernel_mode)
 
 	if (READ_ONCE(vm->ipi_on) && !gives_way(&choice) && ipi_yield(&choice))
 		return;
-	while (choice.tries) {	/* each turn excludes one of at most 64 */
-		u64 excluded = choice.excluded;
-		s32 pick = hvs_pick(snapshot, choice.count, slot->idx, excluded, choice.flags);
-		int outcome = 0;
-		bool took = false;
+	choose(&choice);
+}
 
-		slot->complete = pick == HVS_PICK_COMPLETE;
-		if (pick >= 0)
-			took = target_took(&choice, pick, counter_of(snapshot[pick].category), &outcome);
-		trace_unspin_pick(vm, slot->idx, choice.flags, excluded, snapshot, choice.count, pick,
-				  outcome);
-		if (pick == HVS_PICK_GIVE_WAY)
-			return give_way(slot);
-		if (took)
-			return;
-		if (pick < 0 || !(choice.flags & HVS_RETRY))
-			break;
-	}
-	unspin_count(slot, UNSPIN_C_YIELD_NONE, 1);
+/* The same in a VM of more than HVS_SLOTS_MAX vCPUs. Who owes an answer is not looked for. */
+static noinline void spin_yield_large(struct unspin_slot *slot, bool kernel_mode)
+{
+	struct hvs_slot snapshot[HVS_SLOTS_MAX];
+	struct unspin_vm *vm = slot->vm;
+	u16 number[HVS_SLOTS_MAX];
+	struct hvs_look look;
+	struct choice choice = {
+		.caller = slot,
+		.snapshot = snapshot,
+		.number = number,
+		.look = &look,
+		.flags = READ_ONCE(vm->hvs_flags),
+		.tries = HVS_TRIES,
+	};
+
+	hvs_look(&vm->large->waiting, READ_ONCE(vm->nslots), slot->idx, choice.flags, &look);
+	choice.count = looked_read(vm, kernel_mode, &look, snapshot, number);
+	choose(&choice);
 }
 
 static void directed_yield(struct unspin_slot *slot, struct kvm_vcpu *me, bool kernel_mode)
 {
 	/* Other vCPUs may still select KVM's way and look at these. */
 	kvm_vcpu_set_in_spin_loop(me, true);
-	spin_yield(slot, kernel_mode);
+	if (unlikely(READ_ONCE(slot->waiting)))
+		spin_yield_large(slot, kernel_mode);
+	else
+		spin_yield(slot, kernel_mode);
 	kvm_vcpu_set_in_spin_loop(me, false);
 	kvm_vcpu_set_dy_eligible(me, false);
 }

@@ -84,13 +84,13 @@ static struct aple_params params_of(const u32 *number)
 
 /* --- applied --- */
 
-/* Directed yields look at 64 vCPUs at most; a larger VM keeps KVM's selection and is told so once. */
+/* A VM whose vCPUs cannot all be found keeps KVM's selection and is told so once. */
 void unspin_settings_size_check(struct unspin_vm *vm)
 {
-	if (!READ_ONCE(vm->select_on) || READ_ONCE(vm->nslots) <= HVS_SLOTS_MAX || vm->told_large)
+	if (!READ_ONCE(vm->select_on) || READ_ONCE(vm->nslots) <= vm->nslots_max || vm->told_large)
 		return;
 	vm->told_large = 1;
-	unspin_fail_open_part(vm, "more than 64 vCPUs: it keeps KVM's selection");
+	unspin_fail_open_part(vm, "no memory for its vCPUs beyond 64, or more than 4096: it keeps KVM's selection");
 }
 
 void unspin_settings_apply(struct unspin_vm *vm, enum unspin_apply apply)

@@ -116,7 +116,9 @@ struct unspin_turn {
 	u64 asked_tsc;			/* work.park was set then */
 	u64 ran_cycles;			/* while turns are made; written where it is switched out */
 	u64 seen_cycles;		/* planner: ran_cycles at the last turn's end */
-	u64 waits_out_tsc;		/* planner: it was runnable on an idle pCPU then, out since */
+	u64 waits_out_tsc;		/* switched out then, it was seen runnable while its pCPU was idle, */
+	u64 waits_since_tsc;		/* first at this time; planner and the pCPU's interrupt */
+	u64 held_back_tsc;		/* planner: switched out then, it has not run although it might */
 	u32 weight;			/* of its part of a pCPU, see weight.c; 0: not known */
 	u16 parked_on;			/* the pCPU whose list it is on */
 	u16 target;			/* the pCPU it should run on in this turn, or UNSPIN_NO_CPU */
@@ -129,7 +131,7 @@ struct unspin_turn {
 	u8 moves;			/* runs where another of its VM should: to be parked, and woken at its target */
 	u8 missed;			/* arrived elsewhere than where it was called to, so often in a row */
 	u8 late;			/* its last wait for a turn ended by the deadline */
-	u8 held_back;			/* planner: could have run, and did not */
+	u8 pass;			/* own thread: for that it enters its guest once, whoever's turn it is */
 };
 
 struct unspin_slot {
@@ -152,6 +154,7 @@ struct unspin_slot {
 	/* Own thread only, but for the totals and the pick. */
 	u64 run ____cacheline_aligned;	/* see unspin_run_cycles() */
 	u64 in_tsc;
+	struct hvs_waiting *waiting;	/* of a VM of more than HVS_SLOTS_MAX vCPUs, else NULL */
 	u64 exit_tsc;			/* of the PLE exit being handled */
 	u64 exit_out_cycles;		/* switched out since then */
 	u32 window_cycles;		/* in force since the last entry */
@@ -175,6 +178,15 @@ struct unspin_slot {
 /* Two to a page at least. */
 static_assert(sizeof(struct unspin_slot) <= 2048);
 
+/*
+ * What a VM of more than HVS_SLOTS_MAX vCPUs has besides. Of a vCPU that is known one bit is set
+ * if, and only if, its out_tsc is not 0: that of the list its category names.
+ */
+struct unspin_large {
+	struct hvs_waiting waiting;	/* "known" under unspin_lock; 0: not yet in use */
+	struct unspin_slot **chunk[HVS_WORDS - 1];	/* HVS_SLOTS_MAX slots each, from that vcpu_idx on */
+};
+
 struct unspin_vm {
 	/* Read on every PLE exit. */
 	u8 active;			/* mode is not off: count */
@@ -195,7 +207,9 @@ struct unspin_vm {
 	u64 epoch_min_until;		/* TSC; the running epoch does not end before */
 	u64 epoch_start_tsc;
 	u32 nslots;			/* highest vcpu_idx seen + 1 */
+	u32 nslots_max;			/* with more, or with 0 here, KVM's selection */
 	struct unspin_slot *slot[HVS_SLOTS_MAX];
+	struct unspin_large *large;	/* slots beyond these; once there it stays */
 
 	atomic_t epoch_exits ____cacheline_aligned;
 	raw_spinlock_t epoch_lock;	/* the fields below; taken with interrupts off */

@@ -7,6 +7,7 @@
 #include "fail_open.h"
 #include "turn.h"
 
+#define HELD_BACK_US 200u	/* who has been woken runs sooner */
 #define MISSED_MAX 2		/* so often in a row elsewhere than where it was called to */
 #define MISSED_PAUSE_MS 1000u
 
@@ -23,8 +24,10 @@ static struct cpumask parked_cpus;	/* where such a list is not empty */
 
 /* Set at run time: the loader leaves pointers in per-CPU data as they are. */
 static DEFINE_PER_CPU(call_single_data_t, pokes);
+static DEFINE_PER_CPU(atomic_t, poked);	/* who makes it 1 sends; the CPU makes it 0 before it looks */
 static DEFINE_PER_CPU(struct irq_work, own_pokes);
 static void (*look)(void);
+static void (*ends_early)(void);
 
 /* --- CPUs are told --- */
 
@@ -32,6 +35,12 @@ static void told(void *unused)
 {
 	smp_mb();	/* what was published before the interrupt was asked for is seen */
 	look();
+}
+
+static void told_by_one(void *unused)
+{
+	atomic_set(this_cpu_ptr(&poked), 0);
+	told(NULL);
 }
 
 static void told_by_itself(struct irq_work *work)
@@ -52,25 +61,32 @@ void unspin_turn_tell(const struct cpumask *cpus)
 
 void unspin_turn_poke(u32 cpu)
 {
+	atomic_t *claim = per_cpu_ptr(&poked, cpu);
+
 	smp_mb();	/* as above */
-	if (cpu == raw_smp_processor_id())
+	preempt_disable();
+	if (cpu == smp_processor_id())
 		poke_this_cpu();
-	else	/* one that has not yet taken the last such interrupt needs no other */
-		smp_call_function_single_async(cpu, per_cpu_ptr(&pokes, cpu));
+	/* One that has not yet taken the last such interrupt needs no other, and there is one message per CPU. */
+	else if (!atomic_xchg(claim, 1) && smp_call_function_single_async(cpu, per_cpu_ptr(&pokes, cpu)))
+		atomic_set(claim, 0);	/* offline */
+	preempt_enable();
 }
 
-void unspin_turn_begin(void (*looks)(void))
+void unspin_turn_begin(void (*looks)(void), void (*ends)(void))
 {
 	u32 cpu;
 
 	look = looks;
+	ends_early = ends;
 	cpumask_clear(&parked_cpus);
 	for_each_possible_cpu(cpu) {
 		struct parked *list = per_cpu_ptr(&parked, cpu);
 
 		raw_spin_lock_init(&list->lock);
 		INIT_LIST_HEAD(&list->slots);
-		INIT_CSD(per_cpu_ptr(&pokes, cpu), told, NULL);
+		INIT_CSD(per_cpu_ptr(&pokes, cpu), told_by_one, NULL);
+		atomic_set(per_cpu_ptr(&poked, cpu), 0);
 		per_cpu(own_pokes, cpu) = IRQ_WORK_INIT_HARD(told_by_itself);
 	}
 }
@@ -143,15 +159,16 @@ void unspin_turn_ask(struct unspin_slot *slot)
 	kick_process(task);
 }
 
-/* It was let in to fill, and does so no longer. */
-static void fills_no_more(struct unspin_slot *slot)
+/* It was let in to fill, and does so no longer. The CPU, where it did. */
+static u16 fills_no_more(struct unspin_slot *slot)
 {
 	u16 cpu = READ_ONCE(slot->turn.fills);
 
 	if (cpu == UNSPIN_NO_CPU)
-		return;
+		return cpu;
 	WRITE_ONCE(slot->turn.fills, UNSPIN_NO_CPU);
 	cmpxchg(&per_cpu(unspin_cpu.filler, cpu), slot, NULL);
+	return cpu;
 }
 
 /*
@@ -162,9 +179,10 @@ static void missed(struct unspin_slot *slot)
 {
 	struct unspin_vm *vm = slot->vm;
 
-	if (READ_ONCE(slot->turn.called) == UNSPIN_NO_CPU)
+	u16 called = READ_ONCE(slot->turn.called);
+
+	if (called == UNSPIN_NO_CPU || called == raw_smp_processor_id())
 		return;
-	WRITE_ONCE(slot->turn.called, UNSPIN_NO_CPU);
 	if (++slot->turn.missed < MISSED_MAX)
 		return;
 	slot->turn.missed = 0;
@@ -176,11 +194,9 @@ void unspin_turn_park(struct unspin_slot *slot)
 {
 	struct parked *list;
 	unsigned long flags;
-	u16 target;
+	u16 target, filled = fills_no_more(slot);
 	u32 cpu;
 
-	missed(slot);
-	fills_no_more(slot);
 	local_irq_save(flags);
 	cpu = smp_processor_id();
 	list = this_cpu_ptr(&parked);
@@ -196,9 +212,11 @@ void unspin_turn_park(struct unspin_slot *slot)
 	target = READ_ONCE(slot->turn.target);
 	if (target != UNSPIN_NO_CPU && target != cpu)
 		unspin_turn_poke(target);
+	if (filled != UNSPIN_NO_CPU && filled != cpu && filled != target)
+		unspin_turn_poke(filled);	/* it has a hole again */
 }
 
-void unspin_turn_unpark(struct unspin_slot *slot)
+void unspin_turn_unpark(struct unspin_slot *slot, bool may_run)
 {
 	struct parked *list = per_cpu_ptr(&parked, slot->turn.parked_on);
 	unsigned long flags;
@@ -209,6 +227,11 @@ void unspin_turn_unpark(struct unspin_slot *slot)
 	if (list_empty(&list->slots))
 		cpumask_clear_cpu(slot->turn.parked_on, &parked_cpus);
 	raw_spin_unlock_irqrestore(&list->lock, flags);
+	if (!may_run)
+		missed(slot);
+	else
+		slot->turn.missed = 0;
+	WRITE_ONCE(slot->turn.called, UNSPIN_NO_CPU);
 }
 
 void unspin_turn_each_parked(u32 cpu, bool (*look)(struct unspin_slot *slot, void *data), void *data)
@@ -235,14 +258,19 @@ u32 unspin_turn_parked_after(u32 cpu)
 	return next == cpu ? nr_cpu_ids : next;
 }
 
-void unspin_turn_call(struct unspin_slot *slot, u32 cpu)
+/* Whoever claims it wakes it up. It has been parked; before it parks again it looks whether it must. */
+static bool is_claimed(struct unspin_slot *slot)
+{
+	return !xchg(&slot->turn.woken, 1);
+}
+
+static void wake(struct unspin_slot *slot, u32 cpu)
 {
 	struct task_struct *task = READ_ONCE(slot->held);
 
 	if (!task)
 		return;
 	WRITE_ONCE(slot->turn.moves, 0);
-	WRITE_ONCE(slot->turn.woken, 1);
 	if (cpu != UNSPIN_NO_CPU && !unspin_is_pinned(task) && cpumask_test_cpu(cpu, task->cpus_ptr)) {
 		WRITE_ONCE(slot->turn.called, cpu);
 		WRITE_ONCE(task->wake_cpu, cpu);	/* where the scheduler begins to look for an idle CPU */
@@ -250,13 +278,44 @@ void unspin_turn_call(struct unspin_slot *slot, u32 cpu)
 	wake_up_process(task);
 }
 
+void unspin_turn_call(struct unspin_slot *slot, u32 cpu)
+{
+	if (is_claimed(slot))
+		wake(slot, cpu);
+}
+
 void unspin_turn_fill(struct unspin_slot *slot, u32 cpu)
 {
+	struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, cpu);
+
+	if (!is_claimed(slot))
+		return;
 	unspin_count(slot, UNSPIN_C_FILLS, 1);
 	WRITE_ONCE(slot->turn.fills, cpu);
-	WRITE_ONCE(per_cpu(unspin_cpu.filler, cpu), slot);
-	smp_mb();	/* it is asleep, or sees that it may run */
-	unspin_turn_call(slot, cpu);
+	WRITE_ONCE(on->filler, slot);
+	smp_mb();	/* it is asleep, or sees that it may run; and as in take_back_of_the_dead() */
+	if (READ_ONCE(slot->vm->dead))
+		cmpxchg(&on->filler, slot, NULL);
+	else
+		wake(slot, cpu);
+}
+
+bool unspin_turn_waits(struct unspin_slot *slot, u64 now)
+{
+	u64 out = READ_ONCE(slot->out_tsc), since = READ_ONCE(slot->turn.waits_since_tsc);
+
+	if (!out)
+		return false;
+	if (READ_ONCE(slot->turn.waits_out_tsc) == out)
+		return now > since && now - since > (u64)tsc_khz * HELD_BACK_US / USEC_PER_MSEC;
+	WRITE_ONCE(slot->turn.waits_since_tsc, now);
+	WRITE_ONCE(slot->turn.waits_out_tsc, out);
+	return false;
+}
+
+void unspin_turn_ends_early(void)
+{
+	ends_early();
 }
 
 void unspin_turn_call_vm(struct unspin_vm *vm)
@@ -277,6 +336,9 @@ void unspin_turn_refuse(struct unspin_vm *vm, enum unspin_refusal why)
 		return;
 	WRITE_ONCE(vm->in_turns, 0);
 	unspin_fail_open_part(vm, reasons[why]);
+	rcu_read_lock();
+	unspin_turn_call_vm(vm);
+	rcu_read_unlock();
 }
 
 /* --- switches --- */
@@ -289,8 +351,10 @@ void unspin_turn_switched_out(struct unspin_slot *slot, bool sleeps, u64 now)
 	WRITE_ONCE(slot->turn.ran_cycles, slot->turn.ran_cycles + ran);
 	if (READ_ONCE(slot->vm->in_turns))
 		WRITE_ONCE(on->vcpu_cycles, on->vcpu_cycles + ran);
-	if (sleeps && READ_ONCE(on->filler) == slot)
+	if (sleeps && READ_ONCE(on->filler) == slot) {
 		fills_no_more(slot);
+		cmpxchg(&on->filler, slot, NULL);	/* should it have been let in twice */
+	}
 }
 
 void unspin_turn_went_idle(void)
@@ -310,7 +374,7 @@ static bool owner_wants(const struct unspin_cpu *on, bool from_idle)
 
 	if (!task)
 		return !from_idle;
-	if (READ_ONCE(target->turn.parked))
+	if (unspin_turn_is_asleep(target))
 		return true;
 	return task_cpu(task) == smp_processor_id() && task_is_running(task);
 }
@@ -333,7 +397,7 @@ static void takes_the_place(struct unspin_slot *slot, struct unspin_cpu *on, u32
 	WRITE_ONCE(on->target, slot);
 	WRITE_ONCE(slot->turn.target, cpu);
 	WRITE_ONCE(slot->turn.moves, 0);
-	if (other && READ_ONCE(other->turn.parked))
+	if (other && unspin_turn_is_asleep(other))
 		unspin_turn_poke(there);
 }
 
@@ -344,9 +408,7 @@ void unspin_turn_switched_in(struct unspin_slot *slot, struct task_struct *task,
 	const void *owner = on->owner;
 
 	if (unspin_may_run(slot, on)) {
-		slot->turn.missed = 0;
-		WRITE_ONCE(slot->turn.called, UNSPIN_NO_CPU);
-		if (!unspin_turn_is_its(slot, owner))
+		if (!READ_ONCE(slot->vm->in_turns) || !unspin_turn_is_its(slot, owner))
 			return;
 		if (READ_ONCE(on->filler))	/* it is not on this CPU, and parks when it is next */
 			WRITE_ONCE(on->filler, NULL);
@@ -363,7 +425,6 @@ void unspin_turn_switched_in(struct unspin_slot *slot, struct task_struct *task,
 		unspin_turn_ask_thread(slot, task);
 		return;
 	}
-	WRITE_ONCE(slot->turn.called, UNSPIN_NO_CPU);
 	WRITE_ONCE(slot->turn.fills, cpu);
 	WRITE_ONCE(on->filler, slot);
 }
@@ -382,9 +443,10 @@ void unspin_turn_filler_spins(struct unspin_slot *slot)
 void unspin_turn_woke_up(struct task_struct *task)
 {
 	struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, task_cpu(task));
-	struct unspin_slot *filler = READ_ONCE(on->filler);
+	struct unspin_slot *filler = READ_ONCE(on->filler), *target = READ_ONCE(on->target);
 
-	if (likely(!filler) || hlist_empty(&task->preempt_notifiers) || filler->held == task)
+	/* Others that wake up here do as the scheduler has it. */
+	if (likely(!filler || !target) || filler == target || target->held != task)
 		return;
 	if (cmpxchg(&on->filler, filler, NULL) == filler && !unspin_may_run(filler, on))
 		unspin_turn_ask(filler);

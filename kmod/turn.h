@@ -68,10 +68,19 @@ static inline bool unspin_is_realtime(const struct task_struct *task)
 	return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
 }
 
+/* Parked, and nobody has called it. One that was called is runnable, although it may not have run yet. */
+static inline bool unspin_turn_is_asleep(const struct unspin_slot *slot)
+{
+	return READ_ONCE(slot->turn.parked) && !READ_ONCE(slot->turn.woken);
+}
+
 /* --- begun and ended; unspin_mutex held --- */
 
-/* "look": what a CPU does when it is told: who goes, who is called (hole.c). */
-void unspin_turn_begin(void (*look)(void));
+/*
+ * "look": what a CPU does when it is told: who goes, who is called (hole.c). "ends_early": asked by a CPU
+ * whose owner cannot use it (turns.c); any context.
+ */
+void unspin_turn_begin(void (*look)(void), void (*ends_early)(void));
 /* All CPUs have taken the interrupts they were sent. May sleep. */
 void unspin_turn_wait(void);
 
@@ -81,7 +90,7 @@ void unspin_turn_wait(void);
 bool unspin_turn_give(u32 cpu, const void *owner, struct unspin_slot *target);
 /* CPUs look at once. Interrupts on, preemption off. */
 void unspin_turn_tell(const struct cpumask *cpus);
-/* One CPU does, if it can be told without waiting. Any context but the hole's own; the run queue may be held. */
+/* One CPU does, soon. Any context; the run queue may be held. */
 void unspin_turn_poke(u32 cpu);
 
 /* --- a vCPU is asked to go --- */
@@ -101,10 +110,11 @@ void unspin_turn_ask(struct unspin_slot *slot);
 
 /*
  * Before it sleeps: on the list of the CPU where it is, to be called.
- * Preemption on. The other once it is awake again, on whichever CPU.
+ * Preemption on. The other once it is awake again, on
+ * whichever CPU; it has missed where it was called to if it may not run on this one.
  */
 void unspin_turn_park(struct unspin_slot *slot);
-void unspin_turn_unpark(struct unspin_slot *slot);
+void unspin_turn_unpark(struct unspin_slot *slot, bool may_run);
 
 /* --- it is called --- */
 
@@ -116,7 +126,9 @@ u32 unspin_turn_parked_after(u32 cpu);
 void unspin_turn_call(struct unspin_slot *slot, u32 cpu);
 /* It is let in where others have their turn, on the CPU that calls. Under RCU. */
 void unspin_turn_fill(struct unspin_slot *slot, u32 cpu);
-/* All VMs' or one VM's vCPUs look again whether they may run. Under RCU. */
+/* The owner's vCPU is held back on this CPU, and nobody fills it: the turn is worth no more. */
+void unspin_turn_ends_early(void);
+/* A VM's vCPUs look again whether they may run. Under RCU. */
 void unspin_turn_call_vm(struct unspin_vm *vm);
 
 /* --- switches, while turns are made; run queue lock held --- */
@@ -124,6 +136,13 @@ void unspin_turn_call_vm(struct unspin_vm *vm);
 void unspin_turn_switched_out(struct unspin_slot *slot, bool sleeps, u64 now);
 /* To the idle task, on a CPU that somebody owns: whatever the cause is, it has a hole. */
 void unspin_turn_went_idle(void);
+/* It may have been idle before it had an owner. Own CPU, interrupts off. */
+static inline void unspin_turn_is_idle_now(void)
+{
+	struct unspin_cpu *on = this_cpu_ptr(&unspin_cpu);
+
+	WRITE_ONCE(on->idle_switches, on->switches);
+}
 /* It has not been switched from the idle task since. Any CPU. */
 static inline bool unspin_turn_is_idle(const struct unspin_cpu *on)
 {
@@ -132,7 +151,7 @@ static inline bool unspin_turn_is_idle(const struct unspin_cpu *on)
 void unspin_turn_switched_in(struct unspin_slot *slot, struct task_struct *task, bool from_idle);
 /* A filler spins: it goes. Own thread, preemption off. */
 void unspin_turn_filler_spins(struct unspin_slot *slot);
-/* A vCPU woke up there. Its run queue is locked. */
+/* A vCPU woke up there. Its run queue may be locked. */
 void unspin_turn_woke_up(struct task_struct *task);
 
 /*
@@ -140,6 +159,12 @@ void unspin_turn_woke_up(struct task_struct *task);
  * Any context.
  */
 void unspin_turn_refuse(struct unspin_vm *vm, enum unspin_refusal why);
+
+/*
+ * It is runnable on a CPU that is idle or that another fills, and is seen so now: whether it has been for so
+ * long that it is held back. One that has just been woken looks the same.
+ */
+bool unspin_turn_waits(struct unspin_slot *slot, u64 now);
 
 /* A VM ends: no CPU is its any more, and none knows its vCPUs. Interrupts off. */
 void unspin_turn_forget(const struct unspin_vm *vm);

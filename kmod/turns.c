@@ -1,459 +1,77 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The planner of turns: one thread for the host.
- *
- * At the end of a turn it settles what each vCPU got, policy/gang.c says who owns which CPU next, and
- * the CPUs are told (turn.h). All of it is done with interrupts on. The tables have a row for each VM
- * and each vCPU, which stay from turn to turn, and are laid out anew when VMs or vCPUs come and go.
- *
- * Rows point to VMs and slots, which are freed after a grace period once they are out of the lists. A
- * VM that goes changes unspin_census first. So a planner that finds the census unchanged, under RCU,
- * has rows that stay as long as it holds RCU.
+ * The thread that plans turns (plan.c), one for the host: when it runs, and in which order turns begin
+ * and end.
  */
 #include <linux/hrtimer.h>
 #include <linux/kthread.h>
 #include <linux/sched.h>
-#include <linux/slab.h>
-#include <linux/topology.h>
+#include <linux/sched/task.h>
 #include <linux/tracepoint.h>
-#include <linux/vmalloc.h>
 #include <trace/events/sched.h>
 
 #include "../policy/gang.h"
-#include "compat/compat.h"
 #include "fail_open.h"
 #include "hole.h"
-#include "host_tasks.h"
 #include "park.h"
-#include "settings.h"
+#include "plan.h"
 #include "symbols.h"
 #include "turn.h"
 #include "turns.h"
 #include "user_spin.h"
-#include "wanted.h"
-#include "weight.h"
 
-#define VMS_MAX UNSPIN_WANTED_VMS_MAX
-#define VCPUS_MAX 4096u
-#define WEIGHTS_MS 250u		/* weights are read so often */
+#define EARLY_US 400u		/* so long after it was asked to, a turn ends early: who is held back is known */
 #define STUCK_LOOKS 2u		/* of the watchdog, in which no turn has ended */
 
-static struct task_struct *planner;	/* NULL: no turns are made. Under unspin_mutex */
-
-/* The planner's own, while it runs. */
-static struct gang_host host;
-static struct gang_pool pools[GANG_POOLS_MAX];
-static struct unspin_vm **vm_at;
-static struct unspin_slot **slot_at;
-static struct cpumask *told;		/* CPUs that are to look at what has changed */
-static u64 turn_started, turn_cycles, weights_read;
-static bool turn_owned;			/* somebody owned a CPU in the turn that ends */
-static int census;			/* unspin_census, when the tables were laid out */
-static u8 why[VMS_MAX];			/* enum unspin_refusal: as vm->refused, in the turn that begins */
-static bool in_bounds;
-static u32 cpus_known;			/* how many were online when their topology was read */
-
+static struct task_struct *planner;	/* NULL: no turns are made. Written under unspin_mutex */
+static bool asked_to_end;		/* a CPU has asked that the turn ends early */
+static bool hook_stays;			/* the kernel did not take a hook off: no turns again */
 static u32 turns_ended;			/* for the watchdog */
 static u32 watch_ended, watch_stuck;	/* the watchdog's own */
 
-/* --- tables --- */
+/* --- the planner --- */
 
-static void refuse_all(enum unspin_refusal refused)
+/* A CPU may ask that the turn ends before its time: the planner looks a little later who is held back. */
+static void end_early(void)
 {
-	struct unspin_vm *vm;
+	struct task_struct *task = READ_ONCE(planner);
 
-	list_for_each_entry_rcu(vm, &unspin_vms, all) {
-		WRITE_ONCE(vm->refused, refused);
-		WRITE_ONCE(vm->in_turns, 0);
-		WRITE_ONCE(vm->gang, 0);
-		unspin_turn_call_vm(vm);
-	}
+	if (!xchg(&asked_to_end, true) && task)
+		wake_up_process(task);
 }
 
-/* False: there is no room. */
-static bool vm_enter(struct unspin_vm *vm)
+/* Sleeps until the turn is over, or has lasted for long enough and was asked to end. */
+static void sleep_until_end(ktime_t began, ktime_t end)
 {
-	u32 first = host.vcpu_count;
-	struct unspin_slot *slot;
+	ktime_t early;
 
-	if (host.vm_count == VMS_MAX)
-		return false;
-	list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
-		if (host.vcpu_count == VCPUS_MAX)
-			return false;
-		host.vcpus[host.vcpu_count] = (struct gang_vcpu){ .cpu = GANG_NONE };
-		slot_at[host.vcpu_count++] = slot;
-	}
-	host.vms[host.vm_count] = (struct gang_vm){
-		.owed = vm->turn_owed_cycles,
-		.last_turn = vm->turn_last,
-		.first = first,
-		.count = host.vcpu_count - first,
-	};
-	vm_at[host.vm_count++] = vm;
-	return true;
-}
-
-static bool all_enter(void)
-{
-	struct unspin_vm *vm;
-
-	host.vm_count = host.vcpu_count = 0;
-	list_for_each_entry_rcu(vm, &unspin_vms, all)
-		if (!vm_enter(vm))
-			return false;
-	return true;
-}
-
-static void tables_update(void)
-{
-	int now = atomic_read_acquire(&unspin_census);	/* before the lists are walked */
-	bool fits;
-
-	if (now == census)
-		return;
-	census = now;
-	fits = all_enter();
-	if (!fits)
-		host.vm_count = host.vcpu_count = 0;
-	if (!fits && in_bounds)
-		unspin_fail_open(NULL, "more VMs or vCPUs than turns are planned for: there are none");
-	if (!fits)
-		refuse_all(UNSPIN_REFUSED_BOUNDS);
-	in_bounds = fits;
-	weights_read = 0;	/* of the new ones nothing is known */
-}
-
-/* The first CPU of the same core, last-level cache and node. */
-static void topology_read(void)
-{
-	u32 cpu, other;
-
-	if (cpus_known == num_online_cpus())
-		return;
-	cpus_known = num_online_cpus();
-	for_each_possible_cpu(cpu) {
-		struct gang_cpu *row = &host.cpus[cpu];
-
-		row->core = min(cpumask_first(topology_sibling_cpumask(cpu)), cpu);
-		row->cache = row->node = cpu;
-		for_each_possible_cpu(other) {
-			if (other >= cpu)
-				break;
-			if (row->cache == cpu && compat_cache_id(other) == compat_cache_id(cpu))
-				row->cache = other;
-			if (row->node == cpu && cpu_to_node(other) == cpu_to_node(cpu))
-				row->node = other;
+	while (!kthread_should_stop() && ktime_before(ktime_get(), end)) {
+		set_current_state(TASK_IDLE);
+		if (READ_ONCE(asked_to_end)) {
+			early = max(ktime_add_us(began, UNSPIN_TURN_LEAST_US), ktime_add_us(ktime_get(), EARLY_US));
+			end = min(end, early);
+			WRITE_ONCE(asked_to_end, false);
 		}
+		if (!kthread_should_stop())
+			schedule_hrtimeout(&end, HRTIMER_MODE_ABS);
+		__set_current_state(TASK_RUNNING);
 	}
-}
-
-/* --- what the policy sees --- */
-
-/* It may run where it is, and does not, although the CPU is idle or somebody else fills it. */
-static bool waits_on_idle_cpu(const struct unspin_slot *slot, u32 cpu)
-{
-	const struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, cpu);
-	const struct unspin_slot *filler = READ_ONCE(on->filler);
-
-	return READ_ONCE(slot->out_tsc) && READ_ONCE(on->owner) && unspin_may_run(slot, on) &&
-	       filler != slot && (filler || unspin_turn_is_idle(on));
-}
-
-/*
- * A quota holds a vCPU back, or whatever else. One that has just been woken looks the same, so it takes
- * two looks, and lasts until it has run.
- */
-static bool is_held_back(struct unspin_slot *slot, u32 cpu)
-{
-	u64 out = READ_ONCE(slot->out_tsc);
-	bool seen = out && slot->turn.waits_out_tsc == out;
-
-	if (!seen)
-		slot->turn.held_back = 0;
-	if (!waits_on_idle_cpu(slot, cpu))
-		return slot->turn.held_back;
-	slot->turn.held_back = seen;
-	slot->turn.waits_out_tsc = out;
-	return seen;
-}
-
-/* CPU time since turns are made. It may lag by what is being switched at this moment. */
-static u64 ran_cycles(const struct unspin_slot *slot, u64 now)
-{
-	u64 ran = READ_ONCE(slot->turn.ran_cycles), in = READ_ONCE(slot->in_tsc);
-
-	return READ_ONCE(slot->out_tsc) || !in || now < in ? ran : ran + now - in;
-}
-
-static void vcpu_look(struct gang_vcpu *row, struct unspin_slot *slot, struct task_struct *task, u64 now)
-{
-	u64 ran = ran_cycles(slot, now);
-	bool parked = READ_ONCE(slot->turn.parked);
-
-	row->got = ran > slot->turn.seen_cycles ? ran - slot->turn.seen_cycles : 0;
-	slot->turn.seen_cycles = max(ran, slot->turn.seen_cycles);
-	row->cpu = task_cpu(task);
-	row->weight = READ_ONCE(slot->turn.weight) ?: UNSPIN_WEIGHT_DEFAULT;
-	row->wants = parked || task_is_running(task);
-	row->held_back = row->wants && !parked && is_held_back(slot, row->cpu);
-	row->allowed = (const pol_u64 *)cpumask_bits(&task->cpus_mask);
-}
-
-static enum unspin_refusal refused_by_threads(const struct unspin_vm *vm)
-{
-	struct unspin_slot *slot;
-
-	list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
-		const struct task_struct *task = READ_ONCE(slot->held);
-
-		if (!task)
-			continue;
-		if (unspin_is_realtime(task))
-			return UNSPIN_REFUSED_REALTIME;
-#ifdef CONFIG_SCHED_CORE
-		if (READ_ONCE(task->core_cookie))
-			return UNSPIN_REFUSED_CORE_SCHEDULING;
-#endif
-	}
-	return UNSPIN_REFUSED_NONE;
-}
-
-/* Why it takes no part. */
-static enum unspin_refusal refused(const struct unspin_vm *vm)
-{
-	if (vm->fail_open)
-		return UNSPIN_REFUSED_LEFT_TO_KVM;
-	if (!READ_ONCE(vm->waits_for_turns))
-		return UNSPIN_REFUSED_NOT_WAITING;
-	return READ_ONCE(vm->refused_until_set) ?: refused_by_threads(vm);
-}
-
-/* Whoever is kept from running by turns that the VM takes no part in any more may run. */
-static void part_take(struct unspin_vm *vm, enum unspin_refusal refused)
-{
-	bool had = vm->in_turns;
-
-	WRITE_ONCE(vm->in_turns, refused == UNSPIN_REFUSED_NONE);
-	/* It may have been refused at this moment, which stays so. */
-	if (READ_ONCE(vm->refused_until_set))
-		WRITE_ONCE(vm->in_turns, 0);
-	if (had && !vm->in_turns)
-		unspin_turn_call_vm(vm);
-}
-
-static void vm_look(u32 i, u64 now)
-{
-	struct gang_vm *row = &host.vms[i];
-	struct unspin_vm *vm = vm_at[i];
-	u32 v;
-
-	why[i] = refused(vm);
-	part_take(vm, why[i]);
-	row->high = READ_ONCE(vm->gang);	/* in the turn that ends */
-	unspin_wanted_vm(vm, i);
-	for (v = row->first; v < row->first + row->count; v++) {
-		struct task_struct *task = READ_ONCE(slot_at[v]->held);
-
-		if (!task || !vm->in_turns) {
-			host.vcpus[v] = (struct gang_vcpu){ .cpu = GANG_NONE };
-			continue;
-		}
-		vcpu_look(&host.vcpus[v], slot_at[v], task, now);
-		unspin_wanted_vcpu(slot_at[v], i);
-	}
-}
-
-static void host_look(u64 now)
-{
-	u32 i;
-
-	for (i = 0; i < host.vm_count; i++)
-		vm_look(i, now);
-	topology_read();
-	for (i = 0; i < host.cpu_count; i++)
-		host.cpus[i].usable = cpu_active(i) && !unspin_host_tasks_use(i);
-}
-
-/* --- a turn ends, another begins --- */
-
-/* A VM's turn is one in which it owns a CPU, however many. */
-static void turn_charge(u64 cycles)
-{
-	u32 i;
-
-	for (i = 0; i < host.vm_count; i++)
-		if (turn_owned && vm_at[i]->gang && vm_at[i]->turn_last == host.turn)
-			vm_at[i]->turn_cycles += cycles;
-}
-
-/* Whose vCPUs run together in the turn that begins: those that should, and whose vCPUs get where they should. */
-static void gangs_choose(u64 now)
-{
-	u32 i;
-
-	for (i = 0; i < host.vm_count; i++) {
-		struct unspin_vm *vm = vm_at[i];
-		bool wanted = vm->in_turns && READ_ONCE(vm->gang_wanted);
-
-		host.vms[i].high = wanted && now >= READ_ONCE(vm->missed_until_tsc);
-		if (wanted && !host.vms[i].high)
-			why[i] = UNSPIN_REFUSED_MISSED;
-	}
-}
-
-static void vm_publish(u32 i)
-{
-	const struct gang_vm *row = &host.vms[i];
-	struct unspin_vm *vm = vm_at[i];
-
-	if (row->high && row->unplaced)
-		why[i] = UNSPIN_REFUSED_UNPLACED;
-	WRITE_ONCE(vm->refused, why[i]);
-	WRITE_ONCE(vm->gang, gang_is_high(row));
-	WRITE_ONCE(vm->turn_owed_cycles, row->owed);
-	if (row->last_turn != vm->turn_last)
-		vm->turns++;
-	vm->turn_last = row->last_turn;
-}
-
-static const void *owner_at(u32 cpu)
-{
-	u32 owner = host.cpus[cpu].owner;
-
-	if (owner == GANG_LOW)
-		return unspin_turn_of_others;
-	return owner < host.vm_count ? vm_at[owner] : NULL;
-}
-
-/* Where it should run. One that runs where another of its VM should is moved, by being parked and called. */
-static void vcpu_publish(u32 v)
-{
-	const struct gang_vcpu *row = &host.vcpus[v];
-	struct unspin_turn *turn = &slot_at[v]->turn;
-	bool here = row->target == GANG_NONE || row->target == row->cpu || row->cpu >= host.cpu_count;
-
-	WRITE_ONCE(turn->target, row->target == GANG_NONE ? UNSPIN_NO_CPU : row->target);
-	WRITE_ONCE(turn->moves, !here && row->wants && !row->held_back && !READ_ONCE(turn->parked) &&
-				unspin_turn_is_its(slot_at[v], owner_at(row->cpu)));
-}
-
-/* CPUs where a vCPU is to go or to be called although the CPU's owner stays. */
-static void vcpu_tell(u32 v)
-{
-	struct unspin_slot *slot = slot_at[v];
-	u32 cpu = host.vcpus[v].cpu;
-	u16 target = READ_ONCE(slot->turn.target);
-
-	if (cpu >= host.cpu_count || !host.vcpus[v].wants)
-		return;
-	if (READ_ONCE(slot->turn.parked)) {
-		cpumask_set_cpu(slot->turn.parked_on, told);
-		if (target != UNSPIN_NO_CPU)
-			cpumask_set_cpu(target, told);
-	} else if (!unspin_may_stay(slot, per_cpu_ptr(&unspin_cpu, cpu))) {
-		cpumask_set_cpu(cpu, told);
-	}
-}
-
-/* The policy's plan becomes that of the CPUs, all at the same time. Under RCU. */
-static void publish(bool owned)
-{
-	u32 i, vcpu;
-
-	cpumask_clear(told);
-	for (i = 0; i < host.vm_count; i++)
-		vm_publish(i);
-	for (i = 0; i < host.vcpu_count; i++)
-		vcpu_publish(i);
-	for (i = 0; i < host.cpu_count; i++) {
-		vcpu = host.cpus[i].vcpu;
-		if (!cpu_possible(i))
-			continue;
-		if (unspin_turn_give(i, owned ? owner_at(i) : NULL,
-				     owned && vcpu < host.vcpu_count ? slot_at[vcpu] : NULL))
-			cpumask_set_cpu(i, told);
-	}
-	for (i = 0; i < host.vcpu_count; i++)
-		vcpu_tell(i);
-	preempt_disable();
-	unspin_turn_tell(told);
-	preempt_enable();
-}
-
-/* As long as the VM wants it that comes first. */
-static u64 turn_length_us(void)
-{
-	u64 us = unspin_settings_of(NULL)->number[UNSPIN_N_TURN];
-	gang_s64 most = 0;
-	u32 i;
-
-	for (i = 0; i < host.vm_count; i++) {
-		if (!vm_at[i]->gang || vm_at[i]->turn_last != host.turn || host.vms[i].owed < most)
-			continue;
-		most = host.vms[i].owed;
-		us = vm_at[i]->set.number[UNSPIN_N_TURN];
-	}
-	return us;
-}
-
-static void weights_update(u64 now)
-{
-	if (weights_read && now - weights_read < (u64)tsc_khz * WEIGHTS_MS)
-		return;
-	unspin_weights_read(slot_at, host.vcpu_count);
-	weights_read = now;
-}
-
-/* To plan is no task of the host's. */
-static void own_time_is_none_of_the_hosts(u64 cycles)
-{
-	preempt_disable();
-	__this_cpu_write(unspin_cpu.vcpu_cycles, __this_cpu_read(unspin_cpu.vcpu_cycles) + cycles);
-	preempt_enable();
-}
-
-/* Returns how long the turn lasts that begins. */
-static u64 turn(void)
-{
-	u64 now = unspin_now(), us;
-
-	rcu_read_lock();
-	tables_update();
-	turn_charge(now - turn_started);
-	unspin_host_tasks_judge();
-	weights_update(now);
-	host_look(now);
-	gang_account(&host, turn_cycles ? now - turn_started : 0);
-	unspin_wanted_judge(vm_at, host.vm_count);
-	gangs_choose(now);
-	turn_owned = gang_turn(&host);
-	publish(turn_owned);
-	us = turn_length_us();
-	rcu_read_unlock();
-	turn_started = now;
-	turn_cycles = us * tsc_khz / 1000;
-	WRITE_ONCE(turns_ended, turns_ended + 1);
-	own_time_is_none_of_the_hosts(unspin_now() - now);
-	return us;
+	WRITE_ONCE(asked_to_end, false);
 }
 
 static int plan(void *unused)
 {
-	ktime_t end = ktime_add_us(ktime_get(), GANG_FIRST_TURN_US), least;
+	ktime_t began = ktime_get(), end = ktime_add_us(began, GANG_FIRST_TURN_US);
 	u64 us;
 
 	while (!kthread_should_stop()) {
-		set_current_state(TASK_IDLE);
-		if (!kthread_should_stop())
-			schedule_hrtimeout(&end, HRTIMER_MODE_ABS);
-		__set_current_state(TASK_RUNNING);
-		us = turn();
+		sleep_until_end(began, end);
+		began = ktime_get();
+		us = unspin_plan_turn();
+		WRITE_ONCE(turns_ended, turns_ended + 1);
 		/* From when it should have begun; but the CPU that plans is not taken for good. */
-		end = ktime_add_us(end, us);
-		least = ktime_add_us(ktime_get(), us / 2);
-		if (ktime_before(end, least))
-			end = least;
+		end = ktime_add_us(ktime_before(end, began) ? end : began, us);
+		end = max(end, ktime_add_us(ktime_get(), us / 2));
 	}
 	return 0;
 }
@@ -483,47 +101,6 @@ static void notrace probe_sched_wakeup(void *data, struct task_struct *task)
 
 /* --- begun and ended --- */
 
-static void tables_free(void)
-{
-	unspin_weights_end();
-	kvfree(vm_at);
-	kvfree(slot_at);
-	kfree(told);
-	vfree(host.vms);
-	vfree(host.vcpus);
-	vfree(host.cpus);
-	vfree(host.order);
-	vfree(host.free);
-	memset(&host, 0, sizeof(host));
-	vm_at = NULL;
-	slot_at = NULL;
-	told = NULL;
-}
-
-static int tables_make(void)
-{
-	host.vms = vcalloc(VMS_MAX, sizeof(*host.vms));
-	host.vcpus = vcalloc(VCPUS_MAX, sizeof(*host.vcpus));
-	host.cpus = vcalloc(nr_cpu_ids, sizeof(*host.cpus));
-	host.order = vcalloc(VMS_MAX, sizeof(*host.order));
-	host.free = vcalloc(GANG_WORDS(nr_cpu_ids), sizeof(*host.free));
-	vm_at = kvcalloc(VMS_MAX, sizeof(*vm_at), GFP_KERNEL);
-	slot_at = kvcalloc(VCPUS_MAX, sizeof(*slot_at), GFP_KERNEL);
-	told = kzalloc(sizeof(*told), GFP_KERNEL);
-	host.pools = pools;
-	host.cpu_count = nr_cpu_ids;
-	census = atomic_read(&unspin_census) - 1;	/* nothing is known */
-	in_bounds = true;
-	turn_owned = false;
-	cpus_known = 0;
-	weights_read = 0;
-	if (host.vms && host.vcpus && host.cpus && host.order && host.free && vm_at && slot_at && told &&
-	    !unspin_weights_begin(VCPUS_MAX))
-		return 0;
-	tables_free();
-	return -ENOMEM;
-}
-
 /* Every switch of a vCPU is noted, or no longer. */
 static void switches_note(bool on)
 {
@@ -539,8 +116,9 @@ static int planner_start(void)
 
 	if (IS_ERR(task))
 		return PTR_ERR(task);
+	get_task_struct(task);	/* should it ever end by itself */
 	sched_set_fifo_low(task);
-	planner = task;
+	WRITE_ONCE(planner, task);
 	wake_up_process(task);
 	return 0;
 }
@@ -576,11 +154,11 @@ static void vms_take_part(bool part)
 
 static int begin(void)
 {
-	int err = tables_make();
+	int err = unspin_plan_begin();
 
 	if (err)
 		return err;
-	unspin_turn_begin(unspin_hole_look);
+	unspin_turn_begin(unspin_hole_look, end_early);
 	switches_note(true);
 	err = unspin_park_attach(got_on);
 	if (err)
@@ -590,9 +168,6 @@ static int begin(void)
 		goto no_probe;
 	unspin_user_begin();
 	vms_take_part(true);
-	unspin_host_tasks_begin(turn_length_us() * tsc_khz / 1000);
-	turn_started = unspin_now();
-	turn_cycles = 0;
 	watch_ended = turns_ended;
 	watch_stuck = 0;
 	err = planner_start();
@@ -606,18 +181,21 @@ no_probe:
 	unspin_park_detach();
 no_park:
 	switches_note(false);
-	tables_free();
+	unspin_plan_end();
 	return err;
 }
 
 int unspin_turns_stop(void)
 {
+	struct task_struct *task = planner;
 	int err;
 
-	if (!planner)
+	if (!task)
 		return 0;
-	kthread_stop(planner);
-	planner = NULL;
+	WRITE_ONCE(planner, NULL);
+	unspin_turn_wait();	/* no interrupt wakes it any more */
+	kthread_stop(task);
+	put_task_struct(task);
 	unspin_user_end();
 	let_all_run();
 	switches_note(false);
@@ -626,9 +204,10 @@ int unspin_turns_stop(void)
 	unspin_turn_wait();
 	let_all_run();	/* a hole may have been filled meanwhile */
 	err = unspin_park_detach();
+	hook_stays = err;
 	unspin_turn_wait();	/* threads on their way out of park.c may have poked CPUs */
 	vms_take_part(false);
-	tables_free();
+	unspin_plan_end();
 	return err;
 }
 
@@ -649,7 +228,7 @@ int unspin_turns_update(void)
 	bool wanted = any_wanted();
 
 	if (wanted && !planner)
-		return begin();
+		return hook_stays ? -EBUSY : begin();
 	if (!wanted && planner)
 		return unspin_turns_stop();
 	return 0;

@@ -188,6 +188,17 @@ static void vm_add_work(struct work_struct *work)
 	mutex_unlock(&unspin_mutex);
 }
 
+static void large_free(struct unspin_vm *vm)
+{
+	u32 i;
+
+	if (!vm->large)
+		return;
+	for (i = 0; i < ARRAY_SIZE(vm->large->chunk); i++)
+		kfree(vm->large->chunk[i]);
+	kfree(vm->large);
+}
+
 static void vm_release(struct kobject *kobj)
 {
 	struct unspin_vm *vm = container_of(kobj, struct unspin_vm, kobj);
@@ -200,6 +211,7 @@ static void vm_release(struct kobject *kobj)
 		atomic_dec(&unspin_live_objects);
 	}
 	kfree(vm->maker);	/* of one that has never begun */
+	large_free(vm);
 	kfree(vm);
 	atomic_dec(&unspin_live_objects);
 }
@@ -237,6 +249,7 @@ static struct unspin_vm *vm_alloc(const struct kvm *kvm, gfp_t gfp)
 	}
 	vm->kvm = kvm;
 	vm->pid = vm->maker->pid = kvm->userspace_pid;
+	vm->nslots_max = HVS_SLOTS_MAX;
 	raw_spin_lock_init(&vm->epoch_lock);
 	INIT_LIST_HEAD(&vm->slots);
 	INIT_WORK(&vm->epoch_work, unspin_epoch_work);
@@ -256,6 +269,36 @@ static void slot_unhash(struct unspin_slot *slot)
 		return;
 	hlist_del_rcu(&slot->hash);
 	slot->hashed = 0;
+}
+
+/*
+ * A vCPU was made: there is room for the slots of all. Where there is no memory unspin_slot_bind()
+ * finds none for the slot.
+ */
+static void large_grow(struct unspin_vm *vm, gfp_t gfp)
+{
+	u32 n = (READ_ONCE(vm->slots_made) - 1) / HVS_SLOTS_MAX;
+	struct unspin_large *large = READ_ONCE(vm->large);
+	struct unspin_slot **chunk;
+	unsigned long flags;
+
+	if (!n || n >= HVS_WORDS || (large && READ_ONCE(large->chunk[n - 1])))
+		return;
+	chunk = kcalloc(HVS_SLOTS_MAX, sizeof(*chunk), gfp | __GFP_NOWARN);
+	large = large ? NULL : kzalloc(sizeof(*large), gfp | __GFP_NOWARN);
+
+	raw_spin_lock_irqsave(&unspin_lock, flags);
+	if (!vm->large && large) {
+		smp_store_release(&vm->large, large);	/* pairs with slot_numbered() in pick.c */
+		large = NULL;
+	}
+	if (vm->large && !vm->large->chunk[n - 1]) {
+		smp_store_release(&vm->large->chunk[n - 1], chunk);	/* as above */
+		chunk = NULL;
+	}
+	raw_spin_unlock_irqrestore(&unspin_lock, flags);
+	kfree(large);
+	kfree(chunk);
 }
 
 /*
@@ -317,6 +360,7 @@ struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp)
 	atomic_inc(&unspin_live_objects);
 	raw_spin_unlock_irqrestore(&unspin_lock, flags);
 
+	large_grow(vm, gfp);
 	if (fresh)
 		kobject_put(&fresh->kobj);
 	return slot;
@@ -328,6 +372,35 @@ no_memory:
 	return NULL;
 }
 
+/* Picks find the slot by its number. False: there is no place for it. unspin_lock is held. */
+static bool slot_place(struct unspin_vm *vm, struct unspin_slot *slot, u32 idx)
+{
+	struct unspin_large *large = vm->large;
+	struct unspin_slot *other;
+
+	if (idx < HVS_SLOTS_MAX) {
+		/* Pairs with smp_load_acquire() in slot_numbered(), pick.c. */
+		smp_store_release(&vm->slot[idx], slot);
+	} else {
+		if (idx >= HVS_VCPUS_MAX || !large || !large->chunk[idx / HVS_SLOTS_MAX - 1])
+			return false;
+		smp_store_release(&large->chunk[idx / HVS_SLOTS_MAX - 1][idx % HVS_SLOTS_MAX], slot);
+	}
+	if (large && large->waiting.known) {
+		WRITE_ONCE(slot->waiting, &large->waiting);
+		WRITE_ONCE(large->waiting.known, large->waiting.known + 1);
+	} else if (idx >= HVS_SLOTS_MAX) {
+		/* Those before it, once. Who has no core now gets a bit when it has had one. */
+		list_for_each_entry(other, &vm->slots, of_vm) {
+			if (other->idx < 0)
+				continue;
+			WRITE_ONCE(other->waiting, &large->waiting);
+			large->waiting.known++;
+		}
+	}
+	return true;
+}
+
 /* The vCPU runs, so its index is final: from now on it can be picked, kicked and restored. */
 void unspin_slot_bind(struct unspin_slot *slot)
 {
@@ -337,9 +410,10 @@ void unspin_slot_bind(struct unspin_slot *slot)
 
 	raw_spin_lock_irqsave(&unspin_lock, flags);
 	slot->idx = idx;
-	if (idx < HVS_SLOTS_MAX)
-		/* Pairs with smp_load_acquire() in the picker's snapshot. */
-		smp_store_release(&vm->slot[idx], slot);
+	if (!slot_place(vm, slot, idx))
+		WRITE_ONCE(vm->nslots_max, 0);
+	else if (idx >= HVS_SLOTS_MAX && vm->nslots_max)
+		WRITE_ONCE(vm->nslots_max, HVS_VCPUS_MAX);
 	if (idx >= vm->nslots)
 		WRITE_ONCE(vm->nslots, idx + 1);
 	raw_spin_unlock_irqrestore(&unspin_lock, flags);

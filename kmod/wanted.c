@@ -29,14 +29,14 @@ static const struct demand_params params = {
 
 static bool asks_for_ple(const struct unspin_vm *vm)
 {
-	return vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD_PLE ||
-	       vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD_BOTH;
+	return READ_ONCE(vm->gang_asked) && (vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD_PLE ||
+					     vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD_BOTH);
 }
 
 static bool asks_for_user(const struct unspin_vm *vm)
 {
-	return vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD_USER ||
-	       vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD_BOTH;
+	return READ_ONCE(vm->gang_asked) && (vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD_USER ||
+					     vm->set.coscheduling == UNSPIN_COSCHEDULING_VCRD_BOTH);
 }
 
 void unspin_wanted_vm(const struct unspin_vm *vm, u32 at)

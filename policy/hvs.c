@@ -12,12 +12,13 @@
 _Static_assert(sizeof(struct hvs_slot) == 16, "part of the trace format");
 _Static_assert(HVS_ADDED == (HVS_QUORUM | HVS_WOKEN_LIST | HVS_USER_MODE_LAST | HVS_RETRY),
 	       "flags are plain numbers, for Rust");
+_Static_assert(sizeof(struct hvs_waiting) == 8 * HVS_LISTS * HVS_WORDS + 16, "shared with Rust");
+_Static_assert(sizeof(struct hvs_look) == 20 + 2 * HVS_LOOKS_MAX, "shared with Rust");
 
 /* How each category sorts: by rank, then by preempted_at ^ flip, lowest first. */
 struct hvs_order {
 	pol_u64 flip[HVS_CATEGORIES];	/* all ones: newest preemption first */
 	pol_u32 rank[HVS_CATEGORIES];
-	pol_u32 user_mode;		/* added to the rank of one that was in user mode */
 };
 
 /*
@@ -55,7 +56,6 @@ static void order_init(struct hvs_order *order, pol_u32 flags)
 {
 	pol_u8 lock_first = (flags & HVS_COUNTER_CAUSALITY) != 0;
 
-	order->user_mode = flags & HVS_USER_MODE_LAST ? RANK_USER_MODE : 0;
 	order->rank[HVS_NOT_PREEMPTED] = 0;	/* never looked up */
 	order->flip[HVS_NOT_PREEMPTED] = 0;
 
@@ -78,9 +78,13 @@ static void order_init(struct hvs_order *order, pol_u32 flags)
 	}
 }
 
-/* Slots [from, to) against the best so far; an equal one loses to it. */
-static void scan(struct hvs_best *best, const struct hvs_slot *slots, pol_u32 from, pol_u32 to,
-		 pol_u64 excluded, const struct hvs_order *order)
+/*
+ * Slots [from, to) against the best so far; an equal one loses to it. user_mode is added to the rank
+ * of one that was in user mode: a constant where this is inlined, which saves the loop a register.
+ */
+static POL_INLINE void scan(struct hvs_best *best, const struct hvs_slot *slots, pol_u32 from,
+			    pol_u32 to, pol_u64 excluded, const struct hvs_order *order,
+			    pol_u32 user_mode)
 {
 	pol_u32 i;
 
@@ -95,7 +99,7 @@ static void scan(struct hvs_best *best, const struct hvs_slot *slots, pol_u32 fr
 
 		rank = order->rank[category];
 		if (slots[i].user_mode && category != HVS_WOKEN)
-			rank += order->user_mode;
+			rank += user_mode;
 		time = slots[i].preempted_at ^ order->flip[category];
 		if (rank < best->rank || (rank == best->rank && time < best->time)) {
 			best->rank = rank;
@@ -103,6 +107,16 @@ static void scan(struct hvs_best *best, const struct hvs_slot *slots, pol_u32 fr
 			best->index = (pol_s32)i;
 		}
 	}
+}
+
+/* From the caller's neighbour round to the caller, who is in neither half. */
+static POL_INLINE void scan_round(struct hvs_best *best, const struct hvs_slot *slots,
+				  pol_u32 count, pol_u32 caller, pol_u64 excluded,
+				  const struct hvs_order *order, pol_u32 user_mode)
+{
+	if (caller < count)
+		scan(best, slots, caller + 1, count, excluded, order, user_mode);
+	scan(best, slots, 0, caller, excluded, order, user_mode);
 }
 
 static int is_running(const struct hvs_slot *slots, pol_u32 i, pol_u32 caller)
@@ -173,9 +187,146 @@ pol_s32 hvs_pick(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller,
 	}
 
 	order_init(&order, flags);
-	/* From the caller's neighbour round to the caller, who is in neither half. */
-	if (caller < count)
-		scan(&best, slots, caller + 1, count, excluded, &order);
-	scan(&best, slots, 0, caller, excluded, &order);
+	if (flags & HVS_USER_MODE_LAST)
+		scan_round(&best, slots, count, caller, excluded, &order, RANK_USER_MODE);
+	else
+		scan_round(&best, slots, count, caller, excluded, &order, 0);
 	return best.index;
+}
+
+/* --- more than HVS_SLOTS_MAX vCPUs --- */
+
+static inline pol_u64 word_read(const pol_u64 *word)
+{
+	return *(const volatile pol_u64 *)word;	/* others write it */
+}
+
+/* Bits set; the builtin may be a call of a library that kernels do not have. */
+static inline pol_u32 weight(pol_u64 bits)
+{
+	bits -= bits >> 1 & 0x5555555555555555u;
+	bits = (bits & 0x3333333333333333u) + (bits >> 2 & 0x3333333333333333u);
+	bits = (bits + (bits >> 4)) & 0x0f0f0f0f0f0f0f0fu;
+	bits += bits >> 8;
+	bits += bits >> 16;
+	bits += bits >> 32;
+	return (pol_u32)(bits & 0x7f);
+}
+
+/* The number of the lowest bit set, of some. BPF has no instruction for it. */
+static inline pol_u32 lowest(pol_u64 bits)
+{
+#ifdef __bpf__
+	return weight((bits & -bits) - 1);
+#else
+	return (pol_u32)__builtin_ctzll(bits);
+#endif
+}
+
+static inline pol_u64 without(pol_u64 bits, pol_u32 word, pol_u32 caller)
+{
+	return word == caller / 64 ? bits & ~((pol_u64)1 << (caller & 63)) : bits;
+}
+
+/* Adds up to "room" of a list, from where the last look ended; how many it added. */
+static pol_u32 list_look(struct hvs_waiting *waiting, pol_u32 list, pol_u32 room,
+			 struct hvs_look *look)
+{
+	pol_u32 words = look->words;
+	pol_u32 from = waiting->next[list] < 64 * words ? waiting->next[list] : 0, step, taken = 0;
+	pol_u64 upper = POL_U64_MAX << (from & 63);
+
+	/* The first word is looked at twice: from "from" on, and at last below it. */
+	for (step = 0; step <= words; step++) {
+		pol_u32 word = from / 64 + step < words ? from / 64 + step : from / 64 + step - words;
+		pol_u64 bits = without(word_read(&waiting->off[list][word]), word, look->caller);
+
+		if (step == 0)
+			bits &= upper;
+		else if (step == words)
+			bits &= ~upper;
+		for (; bits; bits &= bits - 1) {
+			if (taken == room) {
+				if (taken)
+					waiting->next[list] =
+						(pol_u16)(look->number[look->count - 1] + 1);
+				return taken;
+			}
+			look->number[look->count++] =
+				(pol_u16)(64 * word + lowest(bits));
+			taken++;
+		}
+	}
+	return taken;
+}
+
+/* How many run, and how many are preempted. */
+static void look_count(const struct hvs_waiting *waiting, struct hvs_look *look)
+{
+	pol_u32 off = 0, asleep = 0, list, word;
+
+	for (list = 0; list < HVS_LISTS; list++) {
+		for (word = 0; word < look->words; word++)
+			off += weight(without(word_read(&waiting->off[list][word]), word,
+					      look->caller));
+		if (list == HVS_NOT_PREEMPTED)
+			asleep = off;
+	}
+	look->preempted = off - asleep;
+	if (waiting->known > off)
+		look->running = waiting->known - off;
+}
+
+void hvs_look(struct hvs_waiting *waiting, pol_u32 vcpus, pol_u32 caller, pol_u32 flags,
+	      struct hvs_look *look)
+{
+	pol_u32 first = flags & HVS_COUNTER_CAUSALITY ? HVS_LOCK_WAITER : HVS_RESOURCE_WAITER;
+	pol_u32 second = HVS_RESOURCE_WAITER + HVS_LOCK_WAITER - first;
+	pol_u32 room = HVS_SLOTS_MAX;
+
+	look->caller = caller;
+	look->count = 0;
+	look->running = 1;
+	look->preempted = 0;
+	if (vcpus > HVS_VCPUS_MAX)
+		return;
+	look->words = (vcpus + 63) / 64;
+	if (flags & HVS_QUORUM)
+		look_count(waiting, look);
+	room -= list_look(waiting, first, room, look);
+	if (flags & HVS_WOKEN_LIST)
+		list_look(waiting, HVS_NOT_PREEMPTED, HVS_SLOTS_MAX, look);
+	room -= list_look(waiting, second, room, look);
+	list_look(waiting, HVS_YIELDED, room, look);
+}
+
+static pol_s32 quorum_looked(const struct hvs_slot *slots, pol_u32 count, const struct hvs_look *look)
+{
+	pol_u32 ready = 0, missing = 0, i;
+
+	for (i = 0; i < count; i++) {
+		if (!slots[i].ready || slots[i].category == HVS_NOT_PREEMPTED)
+			continue;
+		ready++;
+		missing += !slots[i].shared;
+	}
+	if (!ready)
+		return HVS_PICK_COMPLETE;
+	if (look->preempted > HVS_SLOTS_MAX)
+		missing = missing * look->preempted / ready;
+	return look->running < missing ? HVS_PICK_GIVE_WAY : HVS_PICK_NONE;
+}
+
+pol_s32 hvs_pick_looked(const struct hvs_slot *slots, pol_u32 count, const struct hvs_look *look,
+			pol_u64 excluded, pol_u32 flags)
+{
+	if (count > HVS_SLOTS_MAX)
+		return HVS_PICK_NONE;
+	if (flags & HVS_QUORUM) {
+		pol_s32 special = quorum_looked(slots, count, look);
+
+		if (special != HVS_PICK_NONE)
+			return special;
+	}
+	return hvs_pick(slots, count, count, excluded, flags & ~(pol_u32)HVS_QUORUM);
 }

@@ -15,6 +15,10 @@
 #include "types.h"
 
 #define HVS_SLOTS_MAX 64u
+#define HVS_VCPUS_MAX 4096u	/* of a VM that hvs_look() chooses from */
+#define HVS_WORDS (HVS_VCPUS_MAX / 64u)
+#define HVS_LISTS 4u		/* HVS_NOT_PREEMPTED (asleep) to HVS_YIELDED */
+#define HVS_LOOKS_MAX (2u * HVS_SLOTS_MAX)
 #define HVS_PICK_NONE (-1)
 #define HVS_PICK_GIVE_WAY (-2)
 #define HVS_PICK_COMPLETE (-3)
@@ -41,7 +45,7 @@ struct hvs_slot {
 	 * HVS_USER_MODE_LAST only, and not for HVS_WOKEN.
 	 */
 	pol_u8 user_mode;
-	pol_u8 reserved;
+	pol_u8 shared;	/* hvs_pick_looked() only: a vCPU of the VM runs on "cpu" */
 };
 
 /*
@@ -108,13 +112,52 @@ pol_u8 hvs_category_on_preempt(pol_u8 in_ple_exit, pol_u8 displaced, pol_u8 *yie
  * caller, never a slot that is not ready or not preempted, never one whose bit
  * is set in excluded. Equal ranks go to the lowest index at or after caller + 1,
  * cyclically, so that no vCPU is favoured by its number. A caller outside [0, count)
- * excludes no slot. More than HVS_SLOTS_MAX slots give HVS_PICK_NONE: choosing among
- * some of a VM's vCPUs would starve the others. HVS_PICK_GIVE_WAY, with HVS_QUORUM
+ * excludes no slot. More than HVS_SLOTS_MAX slots give HVS_PICK_NONE: larger VMs have
+ * hvs_pick_looked(). HVS_PICK_GIVE_WAY, with HVS_QUORUM
  * only: the slots that run, and the caller, are fewer than those that are ready on
  * CPUs where none of them runs. HVS_PICK_COMPLETE, with HVS_QUORUM only: no slot but
  * the caller is ready. Both look at all slots, excluded or not.
  */
 pol_s32 hvs_pick(const struct hvs_slot *slots, pol_u32 count, pol_u32 caller,
 		 pol_u64 excluded, pol_u32 flags);
+
+/*
+ * Who of a VM of more than HVS_SLOTS_MAX vCPUs has no core, and why. Bit i of off[category] is
+ * vCPU i's, set when it loses its core or goes to sleep (HVS_NOT_PREEMPTED: woken or not) and
+ * cleared when it runs again. Each bit is set and cleared atomically; a reader may see any of
+ * them late.
+ */
+struct hvs_waiting {
+	pol_u64 off[HVS_LISTS][HVS_WORDS];
+	pol_u32 known;			/* so many vCPUs run or have a bit */
+	pol_u16 next[HVS_LISTS];	/* where the next look at a list begins */
+};
+
+/* What an exit in such a VM looks at. */
+struct hvs_look {
+	pol_u32 caller, words;		/* as hvs_look() was called; words of 64 vCPUs */
+	pol_u32 count;			/* of number[] */
+	pol_u32 running;		/* known vCPUs that have no bit, and the caller */
+	pol_u32 preempted;		/* vCPUs that have a bit of another list than the first, but the caller */
+	pol_u16 number[HVS_LOOKS_MAX];	/* vCPUs, those of the list that ranks first first */
+};
+
+/*
+ * The likeliest: list after list in the order of their ranks, HVS_SLOTS_MAX of the preempted at
+ * most, and as many of those asleep with HVS_WOKEN_LIST, who count only once they are ready. A
+ * list that does not fit is taken from where the last look at it ended, round and round: who stays
+ * on it is looked at again and again. vcpus: highest number + 1; above HVS_VCPUS_MAX none is
+ * looked at. The caller is not.
+ */
+void hvs_look(struct hvs_waiting *waiting, pol_u32 vcpus, pol_u32 caller, pol_u32 flags,
+	      struct hvs_look *look);
+
+/*
+ * As hvs_pick(), among the slots[0..count) that a look came to, HVS_SLOTS_MAX at most, none of
+ * them the caller's. The quorum goes by all of the VM: where more are preempted than were looked
+ * at, the others are taken to be like these. HVS_PICK_COMPLETE: none of these is ready.
+ */
+pol_s32 hvs_pick_looked(const struct hvs_slot *slots, pol_u32 count, const struct hvs_look *look,
+			pol_u64 excluded, pol_u32 flags);
 
 #endif

@@ -16,7 +16,7 @@
 
 #include "types.h"
 
-#define IPI_SLOTS_MAX 64u
+#define IPI_SLOTS_MAX 64u	/* larger VMs have none */
 #define IPI_PICK_NONE (-1)
 
 /* One vCPU as the spinning one sees it. */

@@ -28,6 +28,9 @@ typedef __UINT64_TYPE__ pol_u64;
 #define POL_ONCE static inline
 #endif
 
+/* Inlined where it is called, so that arguments that are constants cost nothing. */
+#define POL_INLINE inline __attribute__((always_inline))
+
 /*
  * For each number below count. BPF's verifier follows such a loop round by round; a program that
  * defines this as a loop of the kernel's (bpf_for) before it includes a policy has it look at one round.

@@ -129,9 +129,9 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     let counted = second.counted_since(&first, run)?;
     let window_ns: u64 = samples.iter().map(|[a, b]| b.at_ns - a.at_ns).sum();
     let vms_results = samples.iter().zip(counted).zip(errors);
-    let vm = vms_results.map(|((sample, (module, turns)), error)| VmResult {
-        module,
-        turns,
+    let vm = vms_results.map(|((sample, counted), error)| VmResult {
+        module: counted.module,
+        turns: counted.turns,
         error,
         ..vm_result(sample)
     });
@@ -197,7 +197,7 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     let spinners = spinners(bench, run);
     let vm = bench.guests.results(&first, &second)?;
     let vm = vm.into_iter().zip(counted);
-    let vm = vm.map(|(vm, (module, turns))| VmResult { module, turns, ..vm });
+    let vm = vm.map(|(vm, Counted { module, turns })| VmResult { module, turns, ..vm });
     Ok(RunResult {
         run: run.clone(),
         window_ns: window_ns / at.len() as u64,
@@ -396,8 +396,23 @@ fn stagger_ns(run: &Run, vm: u32) -> u64 {
 /// The host and its module at one end of the window.
 struct End {
     idle: Option<Idle>,
-    /// The counters of each VM, where the module counts, and why it has no turns.
-    vms: Vec<(Option<ModuleStats>, Option<String>)>,
+    vms: Vec<VmEnd>,
+}
+
+/// The module and one VM at one end of the window.
+#[derive(Default)]
+struct VmEnd {
+    /// Its counters, where the module counts.
+    stats: Option<ModuleStats>,
+    /// Why it has no turns.
+    refused: Option<String>,
+}
+
+/// What the module counted of a VM in the window, and what turns did to it.
+#[derive(Default)]
+struct Counted {
+    module: Option<ModuleStats>,
+    turns: Option<VmTurns>,
 }
 
 impl End {
@@ -405,29 +420,24 @@ impl End {
     fn read(bench: &Bench, run: &Run, pids: &[u32]) -> Result<End, Error> {
         let module = bench.module.as_ref().filter(|_| module::counts(run));
         let of_vm = |&pid: &u32| match module {
-            Some(module) => Ok((module.stats(pid)?, module.turns_refused(pid)?)),
-            None => Ok((None, None)),
+            Some(of) => Ok(VmEnd { stats: of.stats(pid)?, refused: of.turns_refused(pid)? }),
+            None => Ok(VmEnd::default()),
         };
         let vms = pids.iter().map(of_vm).collect::<Result<_, Error>>()?;
         Ok(End { idle: Idle::now(), vms })
     }
 
-    /// What the module counted of each VM since then, unless it leaves the VM alone, and what turns did
-    /// to it.
-    fn counted_since(
-        &self,
-        first: &End,
-        run: &Run,
-    ) -> Result<Vec<(Option<ModuleStats>, Option<VmTurns>)>, Error> {
-        type Of<'a> = &'a (Option<ModuleStats>, Option<String>);
-        let of_vm = |(vm, ((a, _), (b, refused))): (u32, (Of, Of))| {
-            let (Some(a), Some(b)) = (a, b) else {
-                return Ok((None, None));
+    /// Of each VM since then. What the module leaves alone it does not count, but turns of others may be
+    /// waited for there, too.
+    fn counted_since(&self, first: &End, run: &Run) -> Result<Vec<Counted>, Error> {
+        let of_vm = |(vm, (first, last)): (u32, (&VmEnd, &VmEnd))| {
+            let (Some(a), Some(b)) = (&first.stats, &last.stats) else {
+                return Ok(Counted::default());
             };
             let counted = module::difference(a, b)?;
             let (parks, parks_late) = (counted.parks, counted.parks_late);
-            let turns = VmTurns { parks, parks_late, refused: refused.clone() };
-            Ok((Some(counted).filter(|_| !run.is_off(vm)), Some(turns)))
+            let turns = Some(VmTurns { parks, parks_late, refused: last.refused.clone() });
+            Ok(Counted { module: Some(counted).filter(|_| !run.is_off(vm)), turns })
         };
         (0..).zip(first.vms.iter().zip(&self.vms)).map(of_vm).collect()
     }

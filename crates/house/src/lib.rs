@@ -21,6 +21,6 @@ mod workspace;
 
 pub use check::{check, Findings};
 pub use function::Function;
-pub use picture::{draw, rotten, Exit};
+pub use picture::{draw, rotten, Steps};
 pub use rooms::Rooms;
 pub use workspace::Workspace;

@@ -22,7 +22,7 @@ struct Args {
 enum Command {
     /// Circles of files, arrows that run back up, files and functions that are too long
     Check,
-    /// docs/house.svg and docs/ple-exit.svg
+    /// docs/house.svg, and an .svg for each .toml of docs/
     Draw,
 }
 

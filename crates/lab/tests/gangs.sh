@@ -49,6 +49,23 @@ turns_above() {
 	done
 	false
 }
+# By what the kernel counts: in mode off the module counts nothing.
+ticks() {
+	set -- $(sed 's/.*) //' /proc/$1/stat)
+	echo $((${12} + ${13}))
+}
+goes_on() {
+	before=$(ticks $1)
+	sleep 2
+	[ $(ticks $1) -gt $((before + 20)) ] || { echo "$before ticks, $(ticks $1) 2 s later"; false; }
+}
+becomes() {
+	for try in 1 2 3 4 5 6 7 8 9 10; do
+		sleep 2
+		is "$1" "$2" && return
+	done
+	false
+}
 grows_soon() {
 	sleep 0.1
 	before=$(value $1)
@@ -119,8 +136,8 @@ for n in $a $b; do
 	check "and says that it is in them" is $U/vms/$n-0/vcrd 1
 done
 for n in $a $b $c; do
-	check "vCPUs of VM $n are kept from running" grows $U/vms/$n-0/parks
-	check "and until then have run on for a while" grows $U/vms/$n-0/overstay_cycles
+	check "vCPUs of VM $n are kept from running" turns_grow $U/vms/$n-0/parks
+	check "and until then have run on for a while" turns_grow $U/vms/$n-0/overstay_cycles
 	check "and run again" grows $U/vms/$n-0/cpu_cycles
 done
 check "the third has no turns of its own" is $U/vms/$c-0/turns 0
@@ -130,6 +147,37 @@ echo aple > $D/mode
 check "in mode aple there are again" parks_hooked
 late=$(($(total parks_late)))
 check "hardly anybody waited in vain: $late of $(($(total parks)))" [ $late -le 3 ]
+
+# --- what guests and their siblings see ---
+# KVM counts each time it tells a guest that a vCPU is preempted; a parked one was not before turns.
+mount -t debugfs debugfs /sys/kernel/debug 2> /dev/null
+reported() { cat /sys/kernel/debug/kvm/*/preemption_reported | tr '\n' '+' | sed 's/$/0/'; }
+parks_are_reported() {
+	parks=$(($(total parks)))
+	reports=$(($(reported)))
+	sleep 3
+	parks=$(($(total parks) - parks))
+	reports=$(($(reported) - reports))
+	echo "$parks parks, $reports reports"
+	[ $parks -gt 20 ] && [ $reports -ge $parks ]
+}
+check "each parked vCPU is seen as preempted" parks_are_reported
+
+# --- who takes part ---
+for n in $a $b $c; do check "nothing keeps VM $n from turns" becomes $U/vms/$n-0/turns_refused none; done
+echo 0 > $U/vms/$c-0/wait_for_turns
+check "one that takes no part says so" becomes $U/vms/$c-0/turns_refused "wait_for_turns is 0"
+check "and never waits" stays $U/vms/$c-0/parks
+echo 1 > $U/vms/$c-0/wait_for_turns
+echo off > $U/vms/$c-0/mode
+echo none > $U/vms/$b-0/coscheduling
+echo off > $U/vms/$b-0/mode
+check "one VM has turns beside others that are off" turns_grow $U/vms/$a-0/turns
+check "and those wait for it" turns_grow $U/vms/$c-0/parks
+check "and run in between" goes_on $c
+echo aple > $U/vms/$c-0/mode
+echo aple > $U/vms/$b-0/mode
+echo con > $U/vms/$b-0/coscheduling
 
 # --- what happens to threads that wait for their turn ---
 kill -STOP $a
@@ -147,8 +195,15 @@ check "and it, thawed, with them" grows $U/vms/$b-0/cpu_cycles
 taskset -a -p 1 $c > /dev/null
 check "one that is moved to one CPU runs there" grows $U/vms/$c-0/cpu_cycles
 taskset -a -p f $c > /dev/null
-chrt -a -f -p 1 $c 2> /dev/null && check "one that is made real-time runs" grows $U/vms/$c-0/cpu_cycles
-chrt -a -o -p 0 $c 2> /dev/null
+# Of a class that other threads wait for, and so it leaves them some time.
+if chrt -a -r -p 1 $c 2> /dev/null; then
+	check "one that is made real-time has no turns" becomes $U/vms/$c-0/turns_refused \
+		"it has vCPUs of a real-time or deadline class"
+	check "and is never kept from running" stays $U/vms/$c-0/parks
+	check "but runs" grows $U/vms/$c-0/cpu_cycles
+	chrt -a -o -p 0 $c 2> /dev/null
+	check "as an ordinary one it takes part again" becomes $U/vms/$c-0/turns_refused none
+fi
 kill -9 $b
 check "one that is killed is gone" settle not [ -e $U/vms/$b-0 ]
 check "and the others go on" turns_grow $U/vms/$a-0/turns
@@ -176,7 +231,8 @@ check "a CPU that a task of the host uses has no turns" excluded_later 1
 taskset -a -p 2 $a > /dev/null
 check "nor has a VM that wants to run there" stays $U/vms/$a-0/turns
 taskset -a -p d $a > /dev/null
-check "on other CPUs it has" turns_grow $U/vms/$a-0/turns
+check "nor one with more vCPUs than it may have CPUs" stays $U/vms/$a-0/turns
+check "which is said" becomes $U/vms/$a-0/turns_refused "its vCPUs have too few CPUs to run together on"
 taskset -a -p f $a > /dev/null
 kill $hog
 wait $hog
@@ -197,9 +253,11 @@ fi
 
 # --- CPUs that go ---
 if echo 0 > /sys/devices/system/cpu/cpu3/online; then
-	check "turns go on with a CPU less" turns_grow $U/vms/$a-0/turns
+	check "a VM with more vCPUs than CPUs has no turns" becomes $U/vms/$a-0/turns_refused \
+		"its vCPUs have too few CPUs to run together on"
 	check "and everybody runs" grows $U/vms/$c-0/cpu_cycles
 	echo 1 > /sys/devices/system/cpu/cpu3/online
+	check "with as many CPUs it has turns again" turns_grow $U/vms/$a-0/turns
 fi
 
 # --- turns end ---
@@ -225,7 +283,7 @@ echo hvs > $U/vms/$user-0/mode
 echo vcrd-user > $U/vms/$user-0/coscheduling
 check "its vCPUs are looked at" turns_above $U/vms/$user-0/user_samples 50
 check "and spin" turns_above $U/vms/$user-0/user_spins 10
-check "for that it has turns" turns_above $U/vms/$user-0/turns 5
+check "for that it has turns" turns_above $U/vms/$user-0/turns 1
 check "others are not looked at" not grows_soon $U/vms/$c-0/user_samples
 echo vcrd-user > $U/vms/$c-0/coscheduling
 echo none > $U/vms/$user-0/coscheduling
@@ -276,7 +334,7 @@ while [ $cycle -lt $CYCLES ]; do
 	settle [ -e $U/vms/$a-0 ]
 	echo con > $D/coscheduling
 	if [ $((cycle % 3)) -eq 2 ]; then echo apples > $D/mode; else echo aple > $D/mode; fi
-	grows $U/vms/$a-0/parks || break
+	turns_grow $U/vms/$a-0/parks || break
 	case $((cycle % 3)) in
 	0) echo none > $D/coscheduling ;;
 	1) echo off > $D/mode ;;

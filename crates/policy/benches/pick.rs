@@ -5,14 +5,13 @@
 
 #[path = "../tests/common/gang_load.rs"]
 mod gang_load;
-#[path = "../tests/common/steps.rs"]
 mod steps;
 
-use gang_load::{everywhere, scattered, Load, LAYOUTS};
+use gang_load::{everywhere, Load, LAYOUTS};
 use std::hint::black_box;
 use std::time::Instant;
+use steps::{instructions, pick, pick_looked, ready, scattered};
 use unspin_policy::gang::{fill, Filler, FILLERS_MAX};
-use unspin_policy::hvs::{pick, Category, Flags, Slot};
 use unspin_policy::kvm_stock::{Search, Variant, Vcpu, Yield};
 
 const ROUNDS: u32 = 200_000;
@@ -26,8 +25,8 @@ fn nanoseconds(rounds: u32, mut choose: impl FnMut()) -> f64 {
     best.min().expect("five runs").as_secs_f64() * 1e9 / f64::from(rounds)
 }
 
-fn instructions(choose: &mut dyn FnMut()) -> String {
-    steps::instructions(choose).map_or("no ptrace".to_owned(), |count| count.to_string())
+fn counted(choose: &mut dyn FnMut()) -> String {
+    instructions(choose).map_or_else(|| "no ptrace".to_owned(), |n| n.to_string())
 }
 
 fn picks() {
@@ -36,18 +35,11 @@ fn picks() {
         "{:>6} {:>14} {:>8}  {:>14} {:>8}",
         "vCPUs", "instructions", "ns", "instructions", "ns"
     );
-    for count in [2, 4, 8, 16, 32, 64] {
-        // Everyone else is ready: three quarters lock-waiters, the last a resource-waiter.
-        let slots: Vec<Slot> = (0..count)
-            .map(|i| {
-                let spun = i % 4 != 3;
-                let category = if spun { Category::LockWaiter } else { Category::ResourceWaiter };
-                Slot::ready(category, scattered(i))
-            })
-            .collect();
-        let mut hvs = || {
-            black_box(pick(black_box(&slots), 0, 0, Flags::ADDED));
-        };
+    for count in [2, 4, 8, 16, 32, 64, 256, 4096] {
+        let slots = ready(count);
+        let mut of_snapshot = pick(&slots);
+        let mut looked = pick_looked(&slots);
+        let hvs: &mut dyn FnMut() = if count > 64 { &mut looked } else { &mut of_snapshot };
 
         let mut vcpus = vec![Vcpu::PREEMPTED_SPINNING; count];
         vcpus[0] = Vcpu::RUNNING;
@@ -63,9 +55,9 @@ fn picks() {
         };
         println!(
             "{count:>6} {:>14} {:>8.1}  {:>14} {:>8.1}",
-            instructions(&mut hvs),
+            counted(hvs),
             nanoseconds(ROUNDS, hvs),
-            instructions(&mut stock),
+            counted(&mut stock),
             nanoseconds(ROUNDS, &mut stock),
         );
     }
@@ -87,7 +79,7 @@ fn turns() {
                     "{count:>6} {:>8} {:>8} {:>14} {:>10.1}",
                     format!("{layout:?}"),
                     if known { "known" } else { "unknown" },
-                    instructions(&mut one),
+                    counted(&mut one),
                     nanoseconds(ROUNDS / 1000, one) / 1000.0
                 );
             }
@@ -110,7 +102,7 @@ fn fills() {
     println!("\n{:>6} {:>14} {:>8}", "parked", "instructions", "ns");
     println!(
         "{FILLERS_MAX:>6} {:>14} {:>8.1}",
-        instructions(&mut one),
+        counted(&mut one),
         nanoseconds(ROUNDS, &mut one)
     );
 }

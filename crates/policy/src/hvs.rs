@@ -20,8 +20,13 @@
 use crate::sys;
 use unspin_uapi::{any_of, flags, Variant};
 
-/// Most vCPUs a VM may have; above, [`pick`] finds none.
+/// Most vCPUs a VM may have for [`pick`]; above, it finds none, and [`Waiting::look`] chooses whom
+/// [`decide_looked`] decides among.
 pub const SLOTS_MAX: usize = 64;
+/// Most vCPUs a VM may have for [`Waiting::look`].
+pub const VCPUS_MAX: usize = 4096;
+/// Most vCPUs that a look comes to.
+pub const LOOKS_MAX: usize = 2 * SLOTS_MAX;
 
 /// Why a vCPU is not running. The numbers are part of the trace format.
 #[repr(u8)]
@@ -73,7 +78,8 @@ pub struct Slot {
     /// Not 0 where it was preempted in guest user mode: see [`Flags::USER_MODE_LAST`]. Without meaning
     /// for [`Category::Woken`].
     pub user_mode: u8,
-    pub reserved: u8,
+    /// Not 0 where a vCPU of its VM runs on `cpu`. [`decide_looked`] alone looks.
+    pub shared: u8,
 }
 
 impl Slot {
@@ -226,11 +232,85 @@ pub fn decide(slots: &[Slot], caller: usize, excluded: u64, flags: Flags) -> Dec
     Decision::from_number(index).expect("policy/hvs.c returns an index or a named value")
 }
 
+/// Who of a VM of more than [`SLOTS_MAX`] vCPUs has no core, and why.
+#[repr(C)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// By category, the numbers' bits: of [`Category::NotPreempted`] those asleep, woken or not.
+    pub off: [[u64; VCPUS_MAX / 64]; 4],
+    /// So many vCPUs run or have a bit.
+    pub known: u32,
+    /// Where the next look at a list begins.
+    pub next: [u16; 4],
+}
+
+/// What an exit in such a VM looks at.
+#[repr(C)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    pub caller: u32,
+    pub words: u32,
+    pub count: u32,
+    pub running: u32,
+    pub preempted: u32,
+    pub number: [u16; LOOKS_MAX],
+}
+
+impl Look {
+    pub const NONE: Look =
+        Look { caller: 0, words: 0, count: 0, running: 1, preempted: 0, number: [0; LOOKS_MAX] };
+
+    /// The vCPUs to look at, those of the list that ranks first first.
+    pub fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
+        self.number[..self.count as usize].iter().map(|&number| usize::from(number))
+    }
+}
+
+impl Waiting {
+    /// A VM of `vcpus`, of which all run.
+    pub fn new(vcpus: u32) -> Waiting {
+        Waiting { off: [[0; VCPUS_MAX / 64]; 4], known: vcpus, next: [0; 4] }
+    }
+
+    /// `vcpu` has lost its core, or sleeps ([`Category::NotPreempted`]).
+    pub fn stops(&mut self, vcpu: usize, why: Category) {
+        self.off[why as usize][vcpu / 64] |= 1 << (vcpu % 64);
+    }
+
+    /// It has a core again.
+    pub fn runs(&mut self, vcpu: usize) {
+        for list in &mut self.off {
+            list[vcpu / 64] &= !(1 << (vcpu % 64));
+        }
+    }
+
+    /// Whom the exit of `caller` looks at, in a VM of so many vCPUs: nobody above [`VCPUS_MAX`].
+    pub fn look(&mut self, vcpus: usize, caller: usize, flags: Flags) -> Look {
+        let mut look = Look::NONE;
+        let vcpus = u32::try_from(vcpus).unwrap_or(u32::MAX);
+        let caller = u32::try_from(caller).unwrap_or(u32::MAX);
+        // SAFETY: valid references for the duration of the call.
+        unsafe { sys::hvs_look(self, vcpus, caller, flags.0, &mut look) };
+        look
+    }
+}
+
+/// As [`decide`], among those that `look` came to: `slots` are some of them, and none the caller's.
+pub fn decide_looked(slots: &[Slot], look: &Look, excluded: u64, flags: Flags) -> Decision {
+    let count = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+    // SAFETY: count slots are there to read, or the callee reads none.
+    let index = unsafe { sys::hvs_pick_looked(slots.as_ptr(), count, look, excluded, flags.0) };
+    Decision::from_number(index).expect("policy/hvs.c returns an index or a named value")
+}
+
 const _: () = {
+    assert!(std::mem::size_of::<Waiting>() == 4 * 8 * VCPUS_MAX / 64 + 16);
+    assert!(std::mem::size_of::<Look>() == 20 + 2 * LOOKS_MAX);
     assert!(std::mem::size_of::<Slot>() == 16);
     assert!(std::mem::offset_of!(Slot, category) == 8);
     assert!(std::mem::offset_of!(Slot, ready) == 9);
     assert!(std::mem::offset_of!(Slot, yielded_mark) == 10);
     assert!(std::mem::offset_of!(Slot, cpu) == 12);
     assert!(std::mem::offset_of!(Slot, user_mode) == 14);
+    assert!(std::mem::offset_of!(Slot, shared) == 15);
 };

@@ -79,6 +79,20 @@ extern "C" {
         excluded: u64,
         flags: u32,
     ) -> i32;
+    pub fn hvs_look(
+        waiting: *mut hvs::Waiting,
+        vcpus: u32,
+        caller: u32,
+        flags: u32,
+        look: *mut hvs::Look,
+    );
+    pub fn hvs_pick_looked(
+        slots: *const hvs::Slot,
+        count: u32,
+        look: *const hvs::Look,
+        excluded: u64,
+        flags: u32,
+    ) -> i32;
 
     pub fn ipi_pick(slots: *const ipi::Slot, count: u32, caller: u32, excluded: u64) -> i32;
 

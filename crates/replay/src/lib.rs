@@ -93,7 +93,7 @@ fn slot(b: &[u8; SLOT_BYTES]) -> Slot {
         running: b[11],
         cpu: u16::from_le_bytes([b[12], b[13]]),
         user_mode: b[14],
-        reserved: b[15],
+        shared: b[15],
     }
 }
 

@@ -188,17 +188,24 @@ fn counting_turns_changes_nothing() {
     }
 }
 
-/// The module's snapshot has 64 slots; above them it leaves the choice to KVM.
+/// The module's snapshot has 64 slots; in a larger VM it looks at the likeliest.
 #[test]
-fn a_vm_of_more_than_64_vcpus_has_kvms_own_selection() {
+fn a_vm_of_more_than_64_vcpus_has_the_modules_selection() {
     let with = |vcpus, yield_to| {
         let mut run = run(2, vcpus, contended(1000, 40));
         run.arm = arm(Window::Stock, yield_to);
         run.window_ms = 30;
         vms(&setup(Kernel::V6_12, &run))
     };
-    assert_eq!(with(65, YieldTo::HVS), with(65, YieldTo::Stock));
-    assert_ne!(with(64, YieldTo::HVS), with(64, YieldTo::Stock));
+    for vcpus in [64, 65, 150] {
+        let yields = |yield_to| -> u64 {
+            let counts = with(vcpus, yield_to).into_iter().filter_map(|vm| vm.module);
+            counts.map(|m| m.yields_resource_waiter + m.yields_lock_waiter + m.yields_yielded).sum()
+        };
+        assert!(yields(YieldTo::Module(Variant::PAPER)) > 100, "{vcpus}");
+        assert_eq!(yields(YieldTo::Stock), 0);
+        assert_ne!(with(vcpus, YieldTo::HVS), with(vcpus, YieldTo::Stock));
+    }
 }
 
 #[test]

@@ -9,11 +9,16 @@ use petgraph::algo::tred::{dag_to_toposorted_adjacency_list, dag_transitive_redu
 use petgraph::graph::{DiGraph, NodeIndex};
 
 use super::layout::{lay, Laid, Size, Wanted, Way};
-use super::svg::{self, Arrow_, Band, Box_, Line, Picture, Sample, LETTER_WIDTH};
+use super::svg::{
+    self, Arrow_, Band, Box_, Colour, Line, Look, Picture, Sample, SampleOf, LETTER_WIDTH,
+};
 use crate::rooms::Rooms;
 
 const BOX_WIDTH: f64 = 178.0;
 const BAND_MARGIN: f64 = 14.0;
+const RUST: Look = Look::plain(Colour::Blue);
+const C: Look = Look::plain(Colour::Green);
+const TOP: Look = Look::plain(Colour::Yellow);
 
 pub fn svg(rooms: &Rooms) -> Result<String> {
     let floors = rooms.floors()?;
@@ -60,10 +65,10 @@ fn room_box(rooms: &Rooms, name: &str, is_top: bool) -> Box_ {
         rooms.knows.iter().filter(|(from, _)| from == name).map(|(_, to)| to.as_str()).collect();
     let below = if below.is_empty() { "no other room".to_string() } else { below.join(", ") };
     Box_ {
-        class: match name {
-            _ if is_top => "top",
-            name if name.starts_with("crates/") => "rust",
-            _ => "c",
+        look: match name {
+            _ if is_top => TOP,
+            name if name.starts_with("crates/") => RUST,
+            _ => C,
         },
         title: name.to_string(),
         lines: lines.into_iter().map(|text| Line { text, is_code: false }).collect(),
@@ -122,12 +127,12 @@ fn bands(wanted: &Wanted, laid: &Laid) -> Vec<Band> {
 
 fn samples() -> Vec<Sample> {
     [
-        ("rust", false, "a Rust crate"),
-        ("c", false, "a directory of C"),
-        ("top", false, "the command"),
-        ("plain", true, "is built on"),
-        ("tests", true, "only its tests are"),
+        (SampleOf::Box(RUST), "a Rust crate"),
+        (SampleOf::Box(C), "a directory of C"),
+        (SampleOf::Box(TOP), "the command"),
+        (SampleOf::Arrow("plain"), "is built on"),
+        (SampleOf::Arrow("tests"), "only its tests are"),
     ]
-    .map(|(class, is_arrow, text)| Sample { class, is_arrow, text: text.to_string() })
+    .map(|(of, text)| Sample { of, text: text.to_string() })
     .into()
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The pictures of docs/.
 
-mod exit;
 mod house;
 mod layout;
+mod steps;
 mod svg;
 
 use std::path::Path;
@@ -13,19 +13,20 @@ use anyhow::{Context, Result};
 use crate::rooms::Rooms;
 use crate::workspace::Workspace;
 
-pub use exit::Exit;
+pub use steps::Steps;
 
 pub const HOUSE: &str = "docs/house.svg";
-pub const EXIT: &str = "docs/ple-exit.svg";
 
-/// Writes both.
+/// Writes them.
 pub fn draw(workspace: &Workspace) -> Result<()> {
     let write = |name: &str, text: String| {
         std::fs::write(workspace.root.join(name), text).with_context(|| name.to_string())
     };
     write(HOUSE, house::svg(&Rooms::of(workspace)?)?)?;
-    let exit = Exit::read(&workspace.root)?;
-    write(EXIT, exit.svg()?)
+    for steps in steps::all(&workspace.root)? {
+        write(&steps.picture(), steps.svg()?)?;
+    }
+    Ok(())
 }
 
 /// What is wrong with the pictures as they are: a line each.
@@ -34,9 +35,10 @@ pub fn rotten(workspace: &Workspace) -> Result<Vec<String>> {
     let rooms = Rooms::of(workspace)?;
     rooms.floors()?;
     is_of(&workspace.root, HOUSE, &rooms.facts(), &mut found);
-    let exit = Exit::read(&workspace.root)?;
-    found.extend(exit.unknown_functions(&workspace.root)?);
-    is_of(&workspace.root, EXIT, &exit.facts(), &mut found);
+    for steps in steps::all(&workspace.root)? {
+        found.extend(steps.unknown_functions(&workspace.root)?);
+        is_of(&workspace.root, &steps.picture(), &steps.facts(), &mut found);
+    }
     Ok(found)
 }
 

@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use serde::Deserialize;
+
 use super::layout::{Laid, Point};
 
 pub const TITLE_HEIGHT: f64 = 18.0;
@@ -11,9 +13,28 @@ const PADDING: f64 = 8.0;
 /// The widest of the usual sans-serif fonts has letters of this width on average, at 11 px.
 pub const LETTER_WIDTH: f64 = 6.4;
 
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Colour {
+    Grey,
+    Yellow,
+    Blue,
+    Green,
+    Orange,
+    Purple,
+    Red,
+}
+
+/// How a box looks.
+#[derive(Clone, Copy)]
+pub struct Look {
+    pub colour: Colour,
+    /// Rounder, and with a wider edge.
+    pub is_state: bool,
+}
+
 pub struct Box_ {
-    /// Of the colour.
-    pub class: &'static str,
+    pub look: Look,
     pub title: String,
     pub lines: Vec<Line>,
     /// Shown where the pointer rests.
@@ -39,9 +60,42 @@ pub struct Band {
 }
 
 pub struct Sample {
-    pub class: &'static str,
-    pub is_arrow: bool,
+    pub of: SampleOf,
     pub text: String,
+}
+
+pub enum SampleOf {
+    Box(Look),
+    /// Its class.
+    Arrow(&'static str),
+}
+
+impl Look {
+    pub const fn plain(colour: Colour) -> Look {
+        Look { colour, is_state: false }
+    }
+
+    fn class(self) -> String {
+        let colour = match self.colour {
+            Colour::Grey => "grey",
+            Colour::Yellow => "yellow",
+            Colour::Blue => "blue",
+            Colour::Green => "green",
+            Colour::Orange => "orange",
+            Colour::Purple => "purple",
+            Colour::Red => "red",
+        };
+        let state = if self.is_state { " state" } else { "" };
+        format!("box {colour}{state}")
+    }
+
+    fn radius(self) -> u32 {
+        if self.is_state {
+            16
+        } else {
+            6
+        }
+    }
 }
 
 pub struct Picture<'a> {
@@ -65,14 +119,14 @@ text { font: 11px system-ui, 'DejaVu Sans', sans-serif; fill: #1f2328; }
 .quiet { fill: #57606a; }
 .band { fill: #818b98; fill-opacity: 0.08; }
 .box rect { stroke-width: 1.2; }
-.rust rect { fill: #ddf4ff; stroke: #0969da; }
-.c rect { fill: #dafbe1; stroke: #1a7f37; }
-.top rect { fill: #fff8c5; stroke: #9a6700; }
-.guest rect { fill: #f6f8fa; stroke: #57606a; }
-.kvm rect { fill: #fff8c5; stroke: #9a6700; }
-.module rect { fill: #ddf4ff; stroke: #0969da; }
-.policy rect { fill: #dafbe1; stroke: #1a7f37; }
-.open rect { fill: #ffebe9; stroke: #cf222e; stroke-dasharray: 5 3; }
+.state rect { stroke-width: 2.6; }
+.grey rect { fill: #f6f8fa; stroke: #57606a; }
+.yellow rect { fill: #fff8c5; stroke: #9a6700; }
+.blue rect { fill: #ddf4ff; stroke: #0969da; }
+.green rect { fill: #dafbe1; stroke: #1a7f37; }
+.orange rect { fill: #fff1e5; stroke: #bc4c00; }
+.purple rect { fill: #fbefff; stroke: #8250df; }
+.red rect { fill: #ffebe9; stroke: #cf222e; stroke-dasharray: 5 3; }
 .arrow path { fill: none; stroke: #57606a; stroke-width: 1.2; }
 .arrow.tests path { stroke-dasharray: 4 3; }
 .arrow.open path { stroke: #cf222e; stroke-dasharray: 5 3; }
@@ -81,11 +135,13 @@ text { font: 11px system-ui, 'DejaVu Sans', sans-serif; fill: #1f2328; }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3; }
 .quiet { fill: #9198a1; }
-.rust rect, .module rect { fill: #0c2d6b; stroke: #58a6ff; }
-.c rect, .policy rect { fill: #0f3d1e; stroke: #3fb950; }
-.top rect, .kvm rect { fill: #3b2f07; stroke: #d29922; }
-.guest rect { fill: #21262d; stroke: #9198a1; }
-.open rect { fill: #4c1618; stroke: #f85149; }
+.grey rect { fill: #21262d; stroke: #9198a1; }
+.yellow rect { fill: #3b2f07; stroke: #d29922; }
+.blue rect { fill: #0c2d6b; stroke: #58a6ff; }
+.green rect { fill: #0f3d1e; stroke: #3fb950; }
+.orange rect { fill: #4a2309; stroke: #db6d28; }
+.purple rect { fill: #352160; stroke: #a371f7; }
+.red rect { fill: #4c1618; stroke: #f85149; }
 .arrow path { stroke: #9198a1; }
 .arrow.open path { stroke: #f85149; }
 .head { fill: #9198a1; }
@@ -165,6 +221,14 @@ pub fn svg(picture: &Picture<'_>, laid: &Laid) -> String {
     out
 }
 
+fn head(class: &str) -> &'static str {
+    if class == "open" {
+        "open"
+    } else {
+        "plain"
+    }
+}
+
 fn draw_arrow(out: &mut String, arrow: &Arrow_, way: &[Point], label: Option<Point>) {
     let Some((start, curve)) = way.split_first() else { return };
     let Some((tip, curve)) = curve.split_last() else { return };
@@ -173,12 +237,12 @@ fn draw_arrow(out: &mut String, arrow: &Arrow_, way: &[Point], label: Option<Poi
         let _ = write!(d, "{:.1} {:.1} ", point.x, point.y);
     }
     let _ = write!(d, "L{:.1} {:.1}", tip.x, tip.y);
-    let head = if arrow.class == "open" { "open" } else { "plain" };
     let _ = writeln!(
         out,
-        "<g class=\"arrow {}\"><title>{}</title><path d=\"{d}\" marker-end=\"url(#head-{head})\"/></g>",
+        "<g class=\"arrow {}\"><title>{}</title><path d=\"{d}\" marker-end=\"url(#head-{})\"/></g>",
         arrow.class,
-        escape(&arrow.tip)
+        escape(&arrow.tip),
+        head(arrow.class)
     );
     let Some(middle) = label else { return };
     let first = middle.y - LINE_HEIGHT * (arrow.label.len() as f64 - 1.0) / 2.0 + 4.0;
@@ -198,10 +262,11 @@ fn draw_box(out: &mut String, one: &Box_, middle: Point, width: f64) {
     let (left, top) = (middle.x - width / 2.0, middle.y - height / 2.0);
     let _ = writeln!(
         out,
-        "<g class=\"box {}\"><title>{}</title><rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" \
-         height=\"{height:.1}\" rx=\"6\"/>",
-        one.class,
-        escape(&one.tip)
+        "<g class=\"{}\"><title>{}</title><rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" \
+         height=\"{height:.1}\" rx=\"{}\"/>",
+        one.look.class(),
+        escape(&one.tip),
+        one.look.radius()
     );
     let (x, mut y) = (left + PADDING + 2.0, top + PADDING + 12.0);
     let _ = writeln!(
@@ -224,22 +289,22 @@ fn draw_legend(out: &mut String, picture: &Picture<'_>, top: f64, left: f64) {
     for (index, sample) in picture.samples.iter().enumerate() {
         let x = left + column * (index % 4) as f64;
         let y = top + 22.0 * (index / 4) as f64;
-        let class = sample.class;
-        let _ = if sample.is_arrow {
-            let head = if class == "open" { "open" } else { "plain" };
-            writeln!(
+        let _ = match sample.of {
+            SampleOf::Arrow(class) => writeln!(
                 out,
                 "<g class=\"arrow {class}\"><path d=\"M{x:.1} {0:.1}H{1:.1}\" \
-                 marker-end=\"url(#head-{head})\"/></g>",
+                 marker-end=\"url(#head-{2})\"/></g>",
                 y + 7.0,
-                x + 26.0
-            )
-        } else {
-            writeln!(
+                x + 26.0,
+                head(class)
+            ),
+            SampleOf::Box(look) => writeln!(
                 out,
-                "<g class=\"box {class}\"><rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"24\" height=\"14\" \
-                 rx=\"3\"/></g>"
-            )
+                "<g class=\"{}\"><rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"24\" height=\"14\" \
+                 rx=\"{}\"/></g>",
+                look.class(),
+                look.radius() / 2
+            ),
         };
         let text = escape(&sample.text);
         let _ = writeln!(out, "<text x=\"{:.1}\" y=\"{:.1}\">{text}</text>", x + 34.0, y + 11.0);

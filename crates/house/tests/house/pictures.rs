@@ -2,7 +2,7 @@
 //! What the pictures are made from.
 
 use crate::common::Small;
-use unspin_house::{Exit, Rooms};
+use unspin_house::{rotten, Rooms, Steps};
 
 #[test]
 fn rooms_know_what_they_include_build_and_depend_on() {
@@ -39,23 +39,50 @@ fn rooms_in_a_circle_are_refused() {
     assert!(error.contains("high") && error.contains("low"), "{error}");
 }
 
+/// A file of steps with one lane, `a`, and one step at a lane.
+fn steps(at: &str, function: &str) -> String {
+    format!(
+        "name = \"N\"\ndescription = \"D\"\nnote = \"\"\nopen = \"\"\narrow = []\n\
+         [[lane]]\nid = \"a\"\ncolour = \"blue\"\ntitle = \"A\"\n\
+         [[step]]\nid = \"s\"\nat = \"{at}\"\ntitle = \"S\"\ncode = [\"k/a.c: f(), {function}()\"]\n"
+    )
+}
+
+const CODE: &str = "void f(void)\n{\n}\nstatic int *h(int a)\n{\n\treturn 0;\n}\nint g(void);\n";
+
 #[test]
-fn functions_of_the_exit_are_looked_for() {
-    let steps = |name: &str, function: &str| {
-        let toml = format!(
-            "arrow = []\n[[step]]\nid = \"a\"\nat = \"module\"\ntitle = \"A\"\ncode = [\"k/a.c: f(), {function}()\"]\n"
-        );
-        let root = Small::new(name)
-            .file(
-                "k/a.c",
-                "void f(void)\n{\n}\nstatic int *h(int a)\n{\n\treturn 0;\n}\nint g(void);\n",
-            )
-            .file("docs/ple-exit.toml", &toml)
-            .workspace()
-            .root;
-        Exit::read(&root).unwrap().unknown_functions(&root).unwrap()
+fn functions_of_steps_are_looked_for() {
+    let found = |name: &str, function: &str| {
+        let toml = steps("a", function);
+        let root =
+            Small::new(name).file("k/a.c", CODE).file("docs/exit.toml", &toml).workspace().root;
+        Steps::read(&root, "docs/exit.toml").unwrap().unknown_functions(&root).unwrap()
     };
-    assert_eq!(steps("exit_known", "h"), Vec::<String>::new());
-    let found = steps("exit_unknown", "g");
-    assert_eq!(found, ["docs/ple-exit.toml: step a: k/a.c defines no g()"], "only declared");
+    assert_eq!(found("steps_known", "h"), Vec::<String>::new());
+    assert_eq!(found("steps_unknown", "g"), ["docs/exit.toml: step s: k/a.c defines no g()"]);
+}
+
+#[test]
+fn every_file_of_steps_has_a_picture_of_it() {
+    let workspace = Small::new("steps_all")
+        .file("k/a.c", CODE)
+        .file("docs/one.toml", &steps("a", "h"))
+        .file("docs/two.toml", &steps("a", "g"))
+        .workspace();
+    let facts = Steps::read(&workspace.root, "docs/two.toml").unwrap().facts();
+    let metadata = facts.replace('"', "&quot;");
+    let svg = format!("<metadata>\n{metadata}</metadata>");
+    std::fs::write(workspace.root.join("docs/two.svg"), svg).unwrap();
+    let found = rotten(&workspace).unwrap();
+    let begins = |start: &str| found.iter().filter(|line| line.starts_with(start)).count();
+    assert_eq!(begins("docs/one.svg: "), 1, "{found:?}");
+    assert_eq!(begins("docs/two.svg"), 0, "{found:?}");
+    assert_eq!(begins("docs/two.toml: step s: k/a.c defines no g()"), 1, "{found:?}");
+}
+
+#[test]
+fn steps_at_no_lane_are_refused() {
+    let root = Small::new("steps_lane").file("docs/exit.toml", &steps("b", "h")).workspace().root;
+    let error = Steps::read(&root, "docs/exit.toml").err().unwrap().to_string();
+    assert_eq!(error, "docs/exit.toml: step s is at `b`, which is no lane");
 }

@@ -278,6 +278,31 @@ static void gang(void)
 					gang_at(border32[i], border32[j], border32[k], count);
 }
 
+static void hvs_large(const struct hvs_slot *slots)
+{
+	static struct hvs_waiting waiting;
+	static const pol_u32 vcpus[] = { 0, 1, 64, 65, HVS_VCPUS_MAX, HVS_VCPUS_MAX + 1, ~0u };
+	pol_u32 caller, flags, at, count;
+	struct hvs_look look;
+	size_t i;
+
+	for (i = 0; i < HVS_LISTS * HVS_WORDS; i++)
+		waiting.off[i % HVS_LISTS][i / HVS_LISTS] = border64[i % COUNT(border64)];
+	for (at = 0; at < COUNT(vcpus); at++)
+		for (caller = 0; caller < COUNT(border32); caller++)
+			for (flags = 0; flags <= HVS_FLAGS_ALL; flags++) {
+				waiting.known = border32[flags % COUNT(border32)];
+				for (i = 0; i < HVS_LISTS; i++)
+					waiting.next[i] = (pol_u16)border32[(flags + i) % COUNT(border32)];
+				hvs_look(&waiting, vcpus[at], border32[caller], flags, &look);
+				note(look.count);
+				note(look.running);
+				note(look.preempted);
+				for (count = 0; count <= HVS_SLOTS_MAX + 1; count += 13)
+					note((pol_u32)hvs_pick_looked(slots, count, &look, 0, flags));
+			}
+}
+
 static void hvs(void)
 {
 	struct hvs_slot slots[HVS_SLOTS_MAX + 1] = { { 0 } };
@@ -297,6 +322,7 @@ static void hvs(void)
 			for (flags = 0; flags <= HVS_FLAGS_ALL + 1; flags++)
 				note((pol_u32)hvs_pick(slots, count, border32[caller],
 						       border64[flags % COUNT(border64)], flags));
+	hvs_large(slots);
 	for (flags = 0; flags <= HVS_FLAGS_ALL; flags++)
 		for (i = 0; i < 8; i++) {
 			pol_u8 mark = (pol_u8)(i / 2 % 2 * 255);

@@ -148,7 +148,7 @@ fn snapshots(max: usize) -> impl Strategy<Value = Vec<Slot>> {
             running: mark,
             cpu,
             user_mode: user_mode.saturating_sub(3),
-            reserved: mark,
+            shared: mark,
         },
     );
     prop::collection::vec(one, 0..max)

@@ -16,6 +16,7 @@ pub mod gang_quota_checks;
 pub mod gang_run_checks;
 pub mod gang_use_checks;
 pub mod hvs_checks;
+pub mod hvs_large_checks;
 pub mod ipi_checks;
 pub mod kvm_stock_checks;
 pub mod userspin_checks;
@@ -84,6 +85,8 @@ api! {
     gang_use: fn(*mut gang::Use, i64, u64) -> u8;
     hvs_category_on_preempt: fn(u8, u8, *mut u8, u32) -> u8;
     hvs_pick: fn(*const hvs::Slot, u32, u32, u64, u32) -> i32;
+    hvs_look: fn(*mut hvs::Waiting, u32, u32, u32, *mut hvs::Look);
+    hvs_pick_looked: fn(*const hvs::Slot, u32, *const hvs::Look, u64, u32) -> i32;
     ipi_pick: fn(*const ipi::Slot, u32, u32, u64) -> i32;
     kvm_stock_window_defaults: fn(*mut kvm_stock::WindowParams, u32);
     kvm_stock_window_grow: fn(*const kvm_stock::WindowParams, u32, u32) -> u32;
@@ -152,6 +155,31 @@ impl Api {
     pub fn decide(&self, slots: &[hvs::Slot], caller: usize, excluded: u64, flags: u32) -> i32 {
         let count = slots.len() as u32;
         unsafe { (self.hvs_pick)(slots.as_ptr(), count, caller as u32, excluded, flags) }
+    }
+
+    pub fn look(
+        &self,
+        waiting: &mut hvs::Waiting,
+        vcpus: usize,
+        caller: usize,
+        flags: u32,
+    ) -> hvs::Look {
+        let mut look = hvs::Look::NONE;
+        unsafe { (self.hvs_look)(waiting, vcpus as u32, caller as u32, flags, &mut look) };
+        look.caller = 0; // how it was called, not what came of it
+        look.words = 0;
+        look
+    }
+
+    pub fn decide_looked(
+        &self,
+        slots: &[hvs::Slot],
+        look: &hvs::Look,
+        excluded: u64,
+        flags: u32,
+    ) -> i32 {
+        let count = slots.len() as u32;
+        unsafe { (self.hvs_pick_looked)(slots.as_ptr(), count, look, excluded, flags) }
     }
 
     pub fn ipi(&self, slots: &[ipi::Slot], caller: usize, excluded: u64) -> Option<usize> {
@@ -314,6 +342,11 @@ macro_rules! for_each_check {
             hvs_checks: marks_move_to_the_yielded_list,
             hvs_checks: the_yielded_list_ends_the_loop,
             hvs_checks: the_yielded_list_gives_everyone_a_turn,
+            hvs_large_checks: a_look_takes_the_likeliest,
+            hvs_large_checks: a_look_decides_as_a_snapshot_of_all,
+            hvs_large_checks: looks_go_round,
+            hvs_large_checks: everyone_who_stays_ready_is_picked,
+            hvs_large_checks: the_quorum_of_a_large_vm,
             ipi_checks: ipi_picks_who_owes_an_answer,
             ipi_checks: ipi_takes_the_longest_preempted,
             kvm_stock_checks: selector_conforms_3_19,

@@ -27,14 +27,17 @@ pub(crate) fn response(of: &[&RunResult], begin: &Begin, over: Over) -> Option<R
     }
     let us = |cycles: f64| round(cycles / cycles_per_us);
     let mean = (all.count > 0).then(|| us(all.cycles as f64 / all.count as f64));
-    let at = |part: f64| {
-        // Rounded: a thousandth of 10,000 is 10.
-        let is_enough = (all.count as f64 * (1.0 - part)).round() >= BEYOND_MIN;
-        let known = percentile(&all.hist, part).filter(|_| is_enough && all.count >= SAMPLES_MIN);
-        known.map(us)
-    };
+    let at =
+        |part: f64| percentile(&all.hist, part).filter(|_| are_enough(all.count, part)).map(us);
     let [p50_us, p99_us, p999_us] = [0.5, 0.99, 0.999].map(at);
     Some(Response { mean_us: mean, p50_us, p99_us, p999_us, samples: all.count })
+}
+
+/// Whether so many samples tell the percentile at `part`.
+fn are_enough(samples: u64, part: f64) -> bool {
+    // Rounded: a thousandth of 10,000 is 10.
+    let beyond = (samples as f64 * (1.0 - part)).round();
+    samples >= SAMPLES_MIN && beyond >= BEYOND_MIN
 }
 
 /// The length that this part of them do not exceed, in cycles; within a bucket they are taken as evenly
@@ -72,6 +75,13 @@ mod tests {
             let found = percentile(&hist, part).unwrap();
             prop_assert!((found - exact).abs() <= exact / 8.0 + 1.0, "{found} for {exact}");
         }
+    }
+
+    #[test]
+    fn a_percentile_takes_ten_samples_beyond_it() {
+        let least = |part: f64| (1..20_000).find(|samples| are_enough(*samples, part)).unwrap();
+        assert_eq!([0.5, 0.99].map(least), [1000, 1000]);
+        assert!((9_500..=10_000).contains(&least(0.999)), "{}", least(0.999));
     }
 
     #[test]

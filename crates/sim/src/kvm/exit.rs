@@ -69,6 +69,7 @@ impl Kvm {
         stock.ready = 1;
         stock.preempted = 1;
         stock.in_kernel = u8::from(!user);
+        vm.stops(vcpu.index);
     }
 
     /// `v` runs, on `p`.
@@ -82,6 +83,9 @@ impl Kvm {
         slot.running = 1;
         // Only whether two are equal counts.
         slot.cpu = p.0 as u16;
+        if let Some(waiting) = &mut vm.waiting {
+            waiting.runs(vcpu.index as usize);
+        }
         let stock = &mut vm.stock[vcpu.index as usize];
         (stock.ready, stock.preempted, stock.blocking, stock.runnable) = (0, 0, 0, 0);
         let kept = &mut self.vcpus[v];
@@ -107,6 +111,7 @@ impl Kvm {
         slot.running = 0;
         slot.preempted_at = core.now_ns;
         vm.stock[vcpu.index as usize].blocking = 1;
+        vm.stops(vcpu.index);
     }
 
     /// `v` sleeps on its way into its guest: KVM's flags say nothing of it until it runs again.
@@ -119,6 +124,7 @@ impl Kvm {
         slot.preempted_at = core.now_ns;
         let stock = &mut vm.stock[vcpu.index as usize];
         (stock.ready, stock.preempted, stock.blocking, stock.runnable) = (0, 0, 0, 0);
+        vm.stops(vcpu.index);
     }
 
     /// `v`, asleep until now, wants to run.

@@ -5,6 +5,7 @@
 use super::state::{Kvm, VmExits};
 use crate::core::{Core, State};
 use crate::engine::{PcpuId, VcpuId};
+use std::collections::BTreeSet;
 use unspin_policy::hvs::{self, Category, Decision};
 use unspin_policy::ipi;
 use unspin_policy::kvm_stock::{Search, Variant, Yield};
@@ -27,6 +28,22 @@ pub struct Spinner {
     pub in_user: bool,
 }
 
+/// The module's snapshot of a VM that does not fit it: who of those it looked at is ready.
+pub struct Looked {
+    look: hvs::Look,
+    numbers: Vec<usize>,
+    slots: Vec<hvs::Slot>,
+}
+
+impl Looked {
+    /// Which slot of the snapshot a vCPU has.
+    fn slot_of(looked: Option<&Looked>, number: usize) -> usize {
+        looked.map_or(number, |looked| {
+            looked.numbers.iter().position(|&n| n == number).expect("who was picked was looked at")
+        })
+    }
+}
+
 /// A pick under way.
 pub enum Pick {
     /// Among those that are waited for, and then the module's or KVM's own.
@@ -37,6 +54,7 @@ pub enum Pick {
     },
     Selected {
         flags: hvs::Flags,
+        looked: Option<Box<Looked>>,
         excluded: u64,
         tries: u32,
         mark: u8,
@@ -92,7 +110,7 @@ impl Kvm {
         Pick::Awaited { excluded: 0, tries: YIELD_TRIES, spinner }
     }
 
-    /// As the module: its snapshot has no more slots.
+    /// As the module: it looks for those that are waited for where its snapshot has slots for all.
     #[inline]
     fn fits(&self, core: &Core, v: VcpuId) -> bool {
         core.vms[core.vcpus[v].vm].vcpus as usize <= hvs::SLOTS_MAX
@@ -100,15 +118,36 @@ impl Kvm {
 
     #[inline]
     fn selection(&self, core: &Core, v: VcpuId) -> Option<hvs::Flags> {
-        self.vms[core.vcpus[v].vm].module.select.filter(|_| self.fits(core, v))
+        let vm = core.vcpus[v].vm;
+        self.vms[vm].module.select.filter(|_| core.vms[vm].vcpus as usize <= hvs::VCPUS_MAX)
     }
 
     #[inline]
     fn begin_selection(&mut self, core: &Core, v: VcpuId, spinner: Spinner) -> Pick {
         match self.selection(core, v) {
-            Some(flags) => Pick::Selected { flags, excluded: 0, tries: YIELD_TRIES, mark: 0 },
+            Some(flags) => {
+                let looked = self.look(core, v, flags);
+                Pick::Selected { flags, looked, excluded: 0, tries: YIELD_TRIES, mark: 0 }
+            }
             None => self.begin_stock(core, v, spinner),
         }
+    }
+
+    /// As kmod/pick.c: whom `v` looks at in a VM that is larger than a snapshot.
+    fn look(&mut self, core: &Core, v: VcpuId, flags: hvs::Flags) -> Option<Box<Looked>> {
+        let vm = core.vcpus[v].vm;
+        let VmExits { waiting, slots, .. } = &mut self.vms[vm];
+        let look = waiting.as_mut()?.look(slots.len(), core.vcpus[v].index as usize, flags);
+        let numbers: Vec<usize> = look
+            .numbers()
+            .filter(|&n| slots[n].ready != 0 && slots[n].category != 0)
+            .take(hvs::SLOTS_MAX)
+            .collect();
+        let ours: BTreeSet<u16> = slots.iter().filter(|s| s.running != 0).map(|s| s.cpu).collect();
+        let seen =
+            |&n: &usize| hvs::Slot { shared: ours.contains(&slots[n].cpu).into(), ..slots[n] };
+        let slots = numbers.iter().map(seen).collect();
+        Some(Box::new(Looked { look, numbers, slots }))
     }
 
     #[inline]
@@ -162,12 +201,15 @@ impl Kvm {
         }
         match pick {
             Pick::Awaited { .. } => Ask::Nobody,
-            Pick::Selected { flags, excluded, tries, mark } => {
+            Pick::Selected { flags, looked, excluded, tries, mark } => {
                 // The module takes one snapshot; nothing changes here meanwhile but marks, which it
                 // does not look at.
                 let decided = match *tries {
                     0 => Decision::Nobody,
-                    _ => hvs::decide(&self.vms[vm].slots, index, *excluded, *flags),
+                    _ => match looked {
+                        None => hvs::decide(&self.vms[vm].slots, index, *excluded, *flags),
+                        Some(of) => hvs::decide_looked(&of.slots, &of.look, *excluded, *flags),
+                    },
                 };
                 let VmExits { slots, module, .. } = &mut self.vms[vm];
                 match decided {
@@ -175,7 +217,8 @@ impl Kvm {
                         module.stats.yields_gave_way += 1;
                         return Ask::GiveWay;
                     }
-                    Decision::Vcpu(target) => {
+                    Decision::Vcpu(slot) => {
+                        let target = looked.as_ref().map_or(slot, |of| of.numbers[slot]);
                         *mark = std::mem::replace(&mut slots[target].yielded_mark, 1);
                         return self.ask(core, v, target);
                     }
@@ -221,14 +264,14 @@ impl Kvm {
             Pick::Selected { .. } if outcome == Yield::Boosted => {
                 self.boosted(core, v, number, false);
             }
-            Pick::Selected { flags, excluded, tries, mark } => {
+            Pick::Selected { flags, looked, excluded, tries, mark } => {
                 let VmExits { slots, module, .. } = &mut self.vms[core.vcpus[v].vm];
                 module.stats.yields_failed += 1;
                 if !flags.has(hvs::Flags::RETRY) {
                     *tries = 0;
                 } else {
                     slots[number].yielded_mark = *mark;
-                    *excluded |= 1 << number;
+                    *excluded |= 1 << Looked::slot_of(looked.as_deref(), number);
                     *tries -= u32::from(outcome == Yield::Failed);
                 }
             }

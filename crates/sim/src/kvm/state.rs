@@ -78,8 +78,21 @@ pub struct VmExits {
     pub last_boosted: u32,
     pub stock: Vec<StockVcpu>,
     pub slots: Vec<hvs::Slot>,
+    /// Of a VM of more vCPUs than the module's snapshot has slots.
+    pub waiting: Option<Box<hvs::Waiting>>,
     pub module: Module,
     pub epochs: Vec<EpochSample>,
+}
+
+impl VmExits {
+    /// `vcpu` has no pCPU any more, and its slot says why.
+    #[inline]
+    pub fn stops(&mut self, vcpu: u32) {
+        if let Some(waiting) = &mut self.waiting {
+            let why = hvs::Category::from_number(self.slots[vcpu as usize].category);
+            waiting.stops(vcpu as usize, why.unwrap_or_default());
+        }
+    }
 }
 
 /// KVM, and the module in it.

@@ -209,6 +209,7 @@ impl Setup {
             last_boosted: 0,
             stock: vec![StockVcpu::RUNNING; vcpus as usize],
             slots: vec![hvs::Slot::default(); vcpus as usize],
+            waiting: (vcpus as usize > hvs::SLOTS_MAX).then(|| Box::new(hvs::Waiting::new(vcpus))),
             module,
             epochs: Vec::new(),
         });
