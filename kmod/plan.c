@@ -133,24 +133,12 @@ static void topology_read(void)
 
 /* --- what the policy sees --- */
 
-/* It may run where it is, and does not, although the CPU idles or somebody fills it. */
-static bool waits_on_idle_cpu(const struct unspin_slot *slot, u32 cpu)
-{
-	const struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, cpu);
-	const struct unspin_slot *filler = READ_ONCE(on->filler);
-
-	return READ_ONCE(on->owner) && unspin_may_run(slot, on) && filler != slot &&
-	       (filler || unspin_turn_is_idle(on));
-}
-
 /* A quota holds it back, or whatever else, until it has run again. */
-static bool is_held_back(struct unspin_slot *slot, u32 cpu, u64 now)
+static bool is_held_back(const struct unspin_slot *slot)
 {
 	u64 out = READ_ONCE(slot->out_tsc);
 
-	if (out && waits_on_idle_cpu(slot, cpu) && unspin_turn_waits(slot, now))
-		slot->turn.held_back_tsc = out;
-	return out && slot->turn.held_back_tsc == out;
+	return out && READ_ONCE(slot->turn.held_back_tsc) == out;
 }
 
 /* CPU time since turns are made. It may lag by what is being switched at this moment. */
@@ -171,7 +159,7 @@ static void vcpu_look(struct gang_vcpu *row, struct unspin_slot *slot, struct ta
 	row->cpu = task_cpu(task);
 	row->weight = READ_ONCE(slot->turn.weight) ?: UNSPIN_WEIGHT_DEFAULT;
 	row->wants = parked || task_is_running(task);
-	row->held_back = row->wants && !parked && is_held_back(slot, row->cpu, now);
+	row->held_back = row->wants && !parked && is_held_back(slot);
 	row->allowed = (const pol_u64 *)cpumask_bits(&task->cpus_mask);
 }
 

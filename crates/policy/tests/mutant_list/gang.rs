@@ -4,6 +4,8 @@
 use super::{mutant, Mutant};
 
 const ACCOUNT: &str = "gang_accounts_by_weight";
+const FILLED: &str = "gang_pools_are_filled";
+const POOLS: &str = "gang_pools_worked_example";
 const USE: &str = "gang_use_is_a_mean";
 const OWNERS: &str = "gang_owners_are_placed_in_order";
 const PLACES: &str = "gang_places_worked_example";
@@ -24,7 +26,7 @@ pub const MUTANTS: &[Mutant] = &[
     gang("pol_sat_mul(clamp, vm->wanting)", "clamp * vm->wanting", ACCOUNT),
     gang("divided(vm->owed, 2)", "vm->owed", ACCOUNT),
     gang("cpu->time, weight_of(vcpu), cpu->weight", "cpu->time, 1, cpu->weight", ACCOUNT),
-    gang("vm->owed -= (gang_s64)charge_of(vm, vcpu, cpu);", "", "gang_conserves_time"),
+    gang("vm->owed -= (gang_s64)charge_of(host, vm, vcpu, part);", "", "gang_conserves_time"),
     gang(
         "if (!is_of_group(vm, cpu))\n\t\treturn time_of(vcpu);",
         "return time_of(vcpu);",
@@ -52,6 +54,35 @@ pub const MUTANTS: &[Mutant] = &[
         "gang_shares_by_weight",
     ),
     gang("vm->owed = clamped(vm->owed, GANG_TIME_MAX);", "", "gang_is_bounded"),
+    gang("pol_sat_mul(GANG_CLAMP_TURNS, turn)", "turn", ACCOUNT),
+    gang("pol_sat_mul(GANG_CLAMP_TURNS, turn)", "GANG_CLAMP_TURNS * turn", ACCOUNT),
+    // Pools.
+    gang("if (rest && w == words - 1)", "if (0)", POOLS),
+    gang("if (rest && w == words - 1)", "if (w == words - 1)", POOLS),
+    gang("(word & (word - 1)) || (word && any)", "word & (word - 1)", POOLS),
+    gang("(word & (word - 1)) || (word && any)", "word && any", POOLS),
+    gang("return several ? number | 1 : 0;", "return number | 1;", ACCOUNT),
+    gang("!host->pools[i].set || host->pools[i].set == set", "!host->pools[i].set", POOLS),
+    gang("!host->pools[i].set || host->pools[i].set == set", "host->pools[i].set == set", ACCOUNT),
+    gang("i < GANG_POOLS_MAX - 1; i++", "i < GANG_POOLS_MAX - 2; i++", ACCOUNT),
+    gang("pool->time += part_there(vcpu, cpu);", "pool->time += time_of(vcpu);", ACCOUNT),
+    gang("+= charge_there(vm, vcpu, cpu);", "+= time_of(vcpu);", ACCOUNT),
+    gang("if (is_of_group(vm, cpu))\n\t\tpool", "pool", ACCOUNT),
+    gang("most > mean ? most : mean", "most", ACCOUNT),
+    gang("(pool->time + pool->count - 1) / pool->count", "pool->time / pool->count", ACCOUNT),
+    gang("limited(turn) / 8 * GANG_MOST_EIGHTHS", "limited(turn)", "gang_unpinned_shares"),
+    gang("pool->level_before = pool->level;", "", ACCOUNT),
+    gang("pool->time -= pool->most;", "", FILLED),
+    gang("pool->weight -= weight;", "", FILLED),
+    gang("pass < GANG_FILL_PASSES && pools", "pass < 1 && pools", FILLED),
+    gang(
+        "weight_of(vcpu) > pool->level ? pool->most",
+        "weight_of(vcpu) >= pool->level ? pool->most",
+        ACCOUNT,
+    ),
+    gang(".group_part += part_of(host, vcpu);", ".group_part += 0;", ACCOUNT),
+    gang("if (!pool->group_part)", "if (0)", ACCOUNT),
+    gang("vcpu->pool == PINNED || !is_of_group(vm, cpu)", "vcpu->pool == PINNED", ACCOUNT),
     // The order of the turn that starts.
     gang("return left > right;", "return left < right;", OWNERS),
     gang(" * pol_clamp_u32(b->wanting, 0, WANTING_MAX)", "", OWNERS),
