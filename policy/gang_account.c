@@ -88,12 +88,14 @@ static pol_u64 set_of(const struct gang_host *host, const struct gang_vcpu *vcpu
 		word = vcpu->allowed[w];
 		if (rest && w == words - 1)
 			word &= ((pol_u64)1 << rest) - 1;
-		several |= (word & (word - 1)) || (word && any);
+		several |= word && (any || (word & (word - 1)));
 		any |= word;
-		number = (number ^ word) * 0x9e3779b97f4a7c15u;
-		number ^= number >> 32;
+		number ^= word;
+		number ^= number << 13;	/* xorshift64, Marsaglia 2003 */
+		number ^= number >> 7;
+		number ^= number << 17;
 	}
-	return several ? number | 1 : 0;
+	return !several ? 0 : number ? number : 1;
 }
 
 /* Sets that come when there are as many pools as may be share the last. */
@@ -147,14 +149,21 @@ static void pools_begin(struct gang_host *host, pol_u64 turn)
 	}
 }
 
+/* By field: a compiler may call memcpy() to copy a structure. */
+static void pool_init(struct gang_pool *pool)
+{
+	pool->set = pool->time = pool->weight = pool->most = 0;
+	pool->group_time = pool->group_part = 0;
+	pool->count = pool->heaviest = pool->level = pool->level_before = 0;
+}
+
 /* What each pool has to divide. */
 static void pools_sum(struct gang_host *host, pol_u64 turn)
 {
-	static const struct gang_pool empty;
 	pol_u32 i, v, end;
 
 	for (i = 0; i < GANG_POOLS_MAX; i++)
-		host->pools[i] = empty;
+		pool_init(&host->pools[i]);
 	for (i = 0; i < host->vm_count; i++) {
 		end = end_of(host, &host->vms[i]);
 		for (v = host->vms[i].first; v < end; v++)
