@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A turn is planned: what each vCPU got is settled, policy/gang.c says who owns which CPU next, and the
- * CPUs are told (turn.h). All of it is done with interrupts on. The tables have a row for each VM and
- * each vCPU, which stay from turn to turn, and are laid out anew when VMs or vCPUs come and go.
+ * A turn is planned: what each vCPU got is settled, policy/gang_turn.c says who owns which CPU
+ * next, and the CPUs are told (turn.h). All of it is done with interrupts on. The tables have a row
+ * for each VM and each vCPU, which stay from turn to turn, and are laid out anew when VMs or vCPUs
+ * come and go.
  *
  * Rows point to VMs and slots, which are freed after a grace period once they are out of the lists. A
  * VM that goes changes unspin_census first. So a planner that finds the census unchanged, under RCU,

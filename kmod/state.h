@@ -247,7 +247,7 @@ struct unspin_vm {
 	u32 slots_made;			/* under unspin_lock */
 	struct list_head all;		/* unspin_vms, under unspin_lock and RCU */
 	struct rb_node by_kvm;		/* under unspin_lock */
-	struct unspin_maker *maker;	/* under unspin_lock; see vms.c */
+	struct unspin_maker *maker;	/* under unspin_lock; see numbers.c */
 	struct list_head slots;		/* unspin_slot.of_vm: added to, never removed from, while alive */
 	atomic64_t fail_open_events;
 

@@ -43,9 +43,11 @@ turns_grow() {
 }
 # So often, looked at as rarely.
 turns_above() {
-	for try in 1 2 3 4 5 6 7 8 9 10; do
+	try=0
+	while [ $try -lt 40 ]; do
 		sleep 2
 		above $1 $2 && return
+		try=$((try + 1))
 	done
 	false
 }
