@@ -52,17 +52,19 @@ fn build(name: &str, replaced: Option<(&str, &str)>) -> Api {
     let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
     cc.args(["-std=c11", "-ffreestanding", "-O1", "-w", "-shared", "-fPIC"]);
     cc.arg("-I").arg(policy()).arg("-o").arg(&object);
+    // A file finds headers beside itself first, so that all of them go with a header.
+    let header = replaced.is_some_and(|(which, _)| which.ends_with(".h"));
+    if header {
+        for entry in std::fs::read_dir(policy()).unwrap().map(|entry| entry.unwrap()) {
+            std::fs::copy(entry.path(), directory.join(entry.file_name())).unwrap();
+        }
+    }
     if let Some((which, text)) = replaced {
         std::fs::write(directory.join(which), text).unwrap();
     }
-    // A file finds headers beside itself first.
-    let moves = replaced.is_some_and(|(which, _)| which.ends_with(".h"));
     for file in FILES {
-        if moves {
-            std::fs::copy(policy().join(file), directory.join(file)).unwrap();
-        }
-        let replaces = replaced.is_some_and(|(which, _)| which == file);
-        cc.arg(if moves || replaces { directory.join(file) } else { policy().join(file) });
+        let here = header || replaced.is_some_and(|(which, _)| which == file);
+        cc.arg(if here { directory.join(file) } else { policy().join(file) });
     }
     assert!(cc.status().expect("a C compiler").success(), "{name} does not compile");
     Api::load(&object)
