@@ -64,7 +64,7 @@ pub const MUTANTS: &[Mutant] = &[
     gang("return several ? number | 1 : 0;", "return number | 1;", ACCOUNT),
     gang("!host->pools[i].set || host->pools[i].set == set", "!host->pools[i].set", POOLS),
     gang("!host->pools[i].set || host->pools[i].set == set", "host->pools[i].set == set", ACCOUNT),
-    gang("i < GANG_POOLS_MAX - 1; i++", "i < GANG_POOLS_MAX - 2; i++", ACCOUNT),
+    gang("i < GANG_POOLS_MAX - 1; i++", "i < GANG_POOLS_MAX - 2; i++", "gang_pools_are_bounded"),
     gang("pool->time += part_there(vcpu, cpu);", "pool->time += time_of(vcpu);", ACCOUNT),
     gang("+= charge_there(vm, vcpu, cpu);", "+= time_of(vcpu);", ACCOUNT),
     gang("if (is_of_group(vm, cpu))\n\t\tpool", "pool", ACCOUNT),
