@@ -13,7 +13,7 @@ PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 DEB_PACKAGES := debhelper dh-dkms
 TEST_DEB_PACKAGES := lintian mmdebstrap
 
-.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-diagnose test-programs lint house bench bench-sim-peer salib scenario-keys figures bench-locks diagnosis matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-debug deb test-deb clean
+.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-acceptance test-diagnose test-programs lint house bench bench-sim-peer salib scenario-keys figures bench-locks diagnosis matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-debug deb test-deb clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -43,6 +43,9 @@ test-emulated: build ## the module under QEMU, pause-loop exits and gains under 
 
 test-diagnose: build ## unspin diagnose, its experiments and unspin shape under QEMU, beside the kernel's own counts; a busy host makes the emulator's clock jump, and then it may fail
 	cargo test --release --locked -p unspin-lab --test diagnose --test ab --test shape -- --nocapture
+
+test-acceptance: build ## what VMs keep beside one with a quota, and beside one that halts and interrupts all the time (under Bochs)
+	cargo test --release --locked -p unspin-lab --test quota --test escape -- --nocapture
 
 test-programs: build ## sysbench, pbzip2, Java, Rust and PostgreSQL over our locks, unmodified
 	@.ci/deps $(PROGRAM_PACKAGES) || echo "some programs could not be installed and are skipped"

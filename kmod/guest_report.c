@@ -5,7 +5,7 @@
  *
  * The tracepoint fires before KVM looks at the privilege level, so that is done here; a
  * program of the guest's is not heard. A guest that lies has its vCPUs run together for
- * nothing: shares of CPU time stay what they are (policy/gang.c).
+ * nothing: shares of CPU time stay what they are (policy/gang_account.c).
  */
 #include <linux/minmax.h>
 #include <linux/sched.h>

@@ -122,24 +122,43 @@ static void collect_elsewhere(struct found *found)
 	}
 }
 
-/* The vCPU that the CPU is for is runnable, and yet the CPU is idle: a quota holds it back, or the like. */
-static bool is_held_back(const struct unspin_cpu *on, u32 cpu)
+/*
+ * The vCPU that the CPU is for is runnable, and yet the CPU is idle and stays so: a quota holds it back, or
+ * the like.
+ */
+static bool is_held_back(const struct unspin_slot *target, u32 cpu)
 {
-	struct unspin_slot *target = READ_ONCE(on->target);
 	const struct task_struct *task = target ? READ_ONCE(target->held) : NULL;
 
-	if (!task || unspin_turn_is_asleep(target) || task_cpu(task) != cpu || !task_is_running(task))
-		return false;
-	unspin_turn_waits(target, unspin_now());	/* from now on */
-	return true;
+	return task && !unspin_turn_is_asleep(target) && task_cpu(task) == cpu && task_is_running(task) &&
+	       !need_resched();
+}
+
+/* All that were found come: nobody owns the CPU. */
+static void call_all(const struct found *found)
+{
+	u32 i;
+
+	for (i = 0; i < found->calls; i++)
+		unspin_turn_call(found->call[i], UNSPIN_NO_CPU);
+	for (i = 0; i < found->fillers; i++)
+		unspin_turn_call(found->filler[i], i ? UNSPIN_NO_CPU : found->cpu);
 }
 
 /* The CPU is idle, and its owner has nobody on its list. */
 static void fill(struct unspin_cpu *on, struct found *found)
 {
-	struct unspin_slot *filler = READ_ONCE(on->filler);
+	const void *owner = READ_ONCE(on->owner);
+	struct unspin_slot *filler = READ_ONCE(on->filler), *target = READ_ONCE(on->target);
 	u32 best;
 
+	if (is_held_back(target, found->cpu)) {
+		unspin_turn_held_back(target, on, owner);
+		if (!found->fillers)
+			collect_elsewhere(found);
+		call_all(found);
+		return;
+	}
 	if (filler) {	/* on its way, or it could not come */
 		if (unspin_turn_is_asleep(filler))
 			unspin_turn_call(filler, found->cpu);
@@ -155,8 +174,6 @@ static void fill(struct unspin_cpu *on, struct found *found)
 	best = gang_fill(found->candidate, found->fillers);
 	if (best != GANG_NONE)
 		unspin_turn_fill(found->filler[best], found->cpu);
-	else if (is_held_back(on, found->cpu))
-		unspin_turn_ends_early();
 }
 
 static void first_is(struct found *found, struct unspin_slot *slot)
@@ -183,8 +200,6 @@ void unspin_hole_look(void)
 	if (target && found.idle && unspin_turn_is_asleep(target) && unspin_may_run(target, on) &&
 	    may_come(target, found.cpu))
 		first_is(&found, target);
-	if (found.idle)
-		unspin_turn_is_idle_now();
 	later = later && READ_ONCE(on->owner);
 	if (call_owners(&found, later)) {
 		if (found.calls == CALLS_MAX)	/* there may be more */

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A turn is planned: what each vCPU got is settled, policy/gang.c says who owns which CPU next, and the
- * CPUs are told (turn.h). All of it is done with interrupts on. The tables have a row for each VM and
- * each vCPU, which stay from turn to turn, and are laid out anew when VMs or vCPUs come and go.
+ * A turn is planned: what each vCPU got is settled, policy/gang_turn.c says who owns which CPU
+ * next, and the CPUs are told (turn.h). All of it is done with interrupts on. The tables have a row
+ * for each VM and each vCPU, which stay from turn to turn, and are laid out anew when VMs or vCPUs
+ * come and go.
  *
  * Rows point to VMs and slots, which are freed after a grace period once they are out of the lists. A
  * VM that goes changes unspin_census first. So a planner that finds the census unchanged, under RCU,
@@ -133,24 +134,12 @@ static void topology_read(void)
 
 /* --- what the policy sees --- */
 
-/* It may run where it is, and does not, although the CPU idles or somebody fills it. */
-static bool waits_on_idle_cpu(const struct unspin_slot *slot, u32 cpu)
-{
-	const struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, cpu);
-	const struct unspin_slot *filler = READ_ONCE(on->filler);
-
-	return READ_ONCE(on->owner) && unspin_may_run(slot, on) && filler != slot &&
-	       (filler || unspin_turn_is_idle(on));
-}
-
 /* A quota holds it back, or whatever else, until it has run again. */
-static bool is_held_back(struct unspin_slot *slot, u32 cpu, u64 now)
+static bool is_held_back(const struct unspin_slot *slot)
 {
 	u64 out = READ_ONCE(slot->out_tsc);
 
-	if (out && waits_on_idle_cpu(slot, cpu) && unspin_turn_waits(slot, now))
-		slot->turn.held_back_tsc = out;
-	return out && slot->turn.held_back_tsc == out;
+	return out && READ_ONCE(slot->turn.held_back_tsc) == out;
 }
 
 /* CPU time since turns are made. It may lag by what is being switched at this moment. */
@@ -171,7 +160,7 @@ static void vcpu_look(struct gang_vcpu *row, struct unspin_slot *slot, struct ta
 	row->cpu = task_cpu(task);
 	row->weight = READ_ONCE(slot->turn.weight) ?: UNSPIN_WEIGHT_DEFAULT;
 	row->wants = parked || task_is_running(task);
-	row->held_back = row->wants && !parked && is_held_back(slot, row->cpu, now);
+	row->held_back = row->wants && !parked && is_held_back(slot);
 	row->allowed = (const pol_u64 *)cpumask_bits(&task->cpus_mask);
 }
 

@@ -116,9 +116,7 @@ struct unspin_turn {
 	u64 asked_tsc;			/* work.park was set then */
 	u64 ran_cycles;			/* while turns are made; written where it is switched out */
 	u64 seen_cycles;		/* planner: ran_cycles at the last turn's end */
-	u64 waits_out_tsc;		/* switched out then, it was seen runnable while its pCPU was idle, */
-	u64 waits_since_tsc;		/* first at this time; planner and the pCPU's interrupt */
-	u64 held_back_tsc;		/* planner: switched out then, it has not run although it might */
+	u64 held_back_tsc;		/* switched out then, it has not run although it might */
 	u32 weight;			/* of its part of a pCPU, see weight.c; 0: not known */
 	u16 parked_on;			/* the pCPU whose list it is on */
 	u16 target;			/* the pCPU it should run on in this turn, or UNSPIN_NO_CPU */
@@ -249,7 +247,7 @@ struct unspin_vm {
 	u32 slots_made;			/* under unspin_lock */
 	struct list_head all;		/* unspin_vms, under unspin_lock and RCU */
 	struct rb_node by_kvm;		/* under unspin_lock */
-	struct unspin_maker *maker;	/* under unspin_lock; see vms.c */
+	struct unspin_maker *maker;	/* under unspin_lock; see numbers.c */
 	struct list_head slots;		/* unspin_slot.of_vm: added to, never removed from, while alive */
 	atomic64_t fail_open_events;
 
@@ -270,7 +268,6 @@ struct unspin_cpu {
 	struct unspin_slot *cur;	/* whose thread this CPU runs; NULL: not a known vCPU's */
 	u32 switches;
 	/* Of turns, see turn.h. */
-	u32 idle_switches;		/* the idle task runs since so many switches */
 	const void *owner;		/* a VM, unspin_turn_of_others, or NULL: anybody's. Compared only */
 	struct unspin_slot *target;	/* who should run here; under RCU */
 	struct unspin_slot *filler;	/* a vCPU of another that may run here; under RCU */

@@ -7,7 +7,6 @@
 #include "fail_open.h"
 #include "turn.h"
 
-#define HELD_BACK_US 200u	/* who has been woken runs sooner */
 #define MISSED_MAX 2		/* so often in a row elsewhere than where it was called to */
 #define MISSED_PAUSE_MS 1000u
 
@@ -27,7 +26,6 @@ static DEFINE_PER_CPU(call_single_data_t, pokes);
 static DEFINE_PER_CPU(atomic_t, poked);	/* who makes it 1 sends; the CPU makes it 0 before it looks */
 static DEFINE_PER_CPU(struct irq_work, own_pokes);
 static void (*look)(void);
-static void (*ends_early)(void);
 
 /* --- CPUs are told --- */
 
@@ -73,12 +71,11 @@ void unspin_turn_poke(u32 cpu)
 	preempt_enable();
 }
 
-void unspin_turn_begin(void (*looks)(void), void (*ends)(void))
+void unspin_turn_begin(void (*looks)(void))
 {
 	u32 cpu;
 
 	look = looks;
-	ends_early = ends;
 	cpumask_clear(&parked_cpus);
 	for_each_possible_cpu(cpu) {
 		struct parked *list = per_cpu_ptr(&parked, cpu);
@@ -300,22 +297,12 @@ void unspin_turn_fill(struct unspin_slot *slot, u32 cpu)
 		wake(slot, cpu);
 }
 
-bool unspin_turn_waits(struct unspin_slot *slot, u64 now)
+void unspin_turn_held_back(struct unspin_slot *slot, struct unspin_cpu *on, const void *owner)
 {
-	u64 out = READ_ONCE(slot->out_tsc), since = READ_ONCE(slot->turn.waits_since_tsc);
-
-	if (!out)
-		return false;
-	if (READ_ONCE(slot->turn.waits_out_tsc) == out)
-		return now > since && now - since > (u64)tsc_khz * HELD_BACK_US / USEC_PER_MSEC;
-	WRITE_ONCE(slot->turn.waits_since_tsc, now);
-	WRITE_ONCE(slot->turn.waits_out_tsc, out);
-	return false;
-}
-
-void unspin_turn_ends_early(void)
-{
-	ends_early();
+	WRITE_ONCE(slot->turn.held_back_tsc, READ_ONCE(slot->out_tsc));
+	WRITE_ONCE(on->filler, NULL);
+	cmpxchg(&on->owner, owner, NULL);	/* the planner may be giving it to another */
+	smp_mb();	/* who is parked is asleep, or sees that it may run */
 }
 
 void unspin_turn_call_vm(struct unspin_vm *vm)
@@ -359,9 +346,6 @@ void unspin_turn_switched_out(struct unspin_slot *slot, bool sleeps, u64 now)
 
 void unspin_turn_went_idle(void)
 {
-	struct unspin_cpu *on = this_cpu_ptr(&unspin_cpu);
-
-	WRITE_ONCE(on->idle_switches, on->switches);
 	if (!cpumask_empty(&parked_cpus))
 		poke_this_cpu();
 }

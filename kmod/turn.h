@@ -76,11 +76,8 @@ static inline bool unspin_turn_is_asleep(const struct unspin_slot *slot)
 
 /* --- begun and ended; unspin_mutex held --- */
 
-/*
- * "look": what a CPU does when it is told: who goes, who is called (hole.c). "ends_early": asked by a CPU
- * whose owner cannot use it (turns.c); any context.
- */
-void unspin_turn_begin(void (*look)(void), void (*ends_early)(void));
+/* "look": what a CPU does when it is told: who goes, who is called (hole.c). */
+void unspin_turn_begin(void (*look)(void));
 /* All CPUs have taken the interrupts they were sent. May sleep. */
 void unspin_turn_wait(void);
 
@@ -126,8 +123,8 @@ u32 unspin_turn_parked_after(u32 cpu);
 void unspin_turn_call(struct unspin_slot *slot, u32 cpu);
 /* It is let in where others have their turn, on the CPU that calls. Under RCU. */
 void unspin_turn_fill(struct unspin_slot *slot, u32 cpu);
-/* The owner's vCPU is held back on this CPU, and nobody fills it: the turn is worth no more. */
-void unspin_turn_ends_early(void);
+/* Its owner cannot use this CPU: it is nobody's for the rest of the turn. The vCPU counts as held back until it runs. */
+void unspin_turn_held_back(struct unspin_slot *slot, struct unspin_cpu *on, const void *owner);
 /* A VM's vCPUs look again whether they may run. Under RCU. */
 void unspin_turn_call_vm(struct unspin_vm *vm);
 
@@ -136,18 +133,6 @@ void unspin_turn_call_vm(struct unspin_vm *vm);
 void unspin_turn_switched_out(struct unspin_slot *slot, bool sleeps, u64 now);
 /* To the idle task, on a CPU that somebody owns: whatever the cause is, it has a hole. */
 void unspin_turn_went_idle(void);
-/* It may have been idle before it had an owner. Own CPU, interrupts off. */
-static inline void unspin_turn_is_idle_now(void)
-{
-	struct unspin_cpu *on = this_cpu_ptr(&unspin_cpu);
-
-	WRITE_ONCE(on->idle_switches, on->switches);
-}
-/* It has not been switched from the idle task since. Any CPU. */
-static inline bool unspin_turn_is_idle(const struct unspin_cpu *on)
-{
-	return READ_ONCE(on->idle_switches) == READ_ONCE(on->switches);
-}
 void unspin_turn_switched_in(struct unspin_slot *slot, struct task_struct *task, bool from_idle);
 /* A filler spins: it goes. Own thread, preemption off. */
 void unspin_turn_filler_spins(struct unspin_slot *slot);
@@ -159,12 +144,6 @@ void unspin_turn_woke_up(struct task_struct *task);
  * Any context.
  */
 void unspin_turn_refuse(struct unspin_vm *vm, enum unspin_refusal why);
-
-/*
- * It is runnable on a CPU that is idle or that another fills, and is seen so now: whether it has been for so
- * long that it is held back. One that has just been woken looks the same.
- */
-bool unspin_turn_waits(struct unspin_slot *slot, u64 now);
 
 /* A VM ends: no CPU is its any more, and none knows its vCPUs. Interrupts off. */
 void unspin_turn_forget(const struct unspin_vm *vm);

@@ -20,58 +20,29 @@
 #include "turns.h"
 #include "user_spin.h"
 
-#define EARLY_US 400u		/* so long after it was asked to, a turn ends early: who is held back is known */
 #define STUCK_LOOKS 2u		/* of the watchdog, in which no turn has ended */
 
-static struct task_struct *planner;	/* NULL: no turns are made. Written under unspin_mutex */
-static bool asked_to_end;		/* a CPU has asked that the turn ends early */
+static struct task_struct *planner;	/* NULL: no turns are made. Under unspin_mutex */
 static bool hook_stays;			/* the kernel did not take a hook off: no turns again */
 static u32 turns_ended;			/* for the watchdog */
 static u32 watch_ended, watch_stuck;	/* the watchdog's own */
 
 /* --- the planner --- */
 
-/* A CPU may ask that the turn ends before its time: the planner looks a little later who is held back. */
-static void end_early(void)
-{
-	struct task_struct *task = READ_ONCE(planner);
-
-	if (!xchg(&asked_to_end, true) && task)
-		wake_up_process(task);
-}
-
-/* Sleeps until the turn is over, or has lasted for long enough and was asked to end. */
-static void sleep_until_end(ktime_t began, ktime_t end)
-{
-	ktime_t early;
-
-	while (!kthread_should_stop() && ktime_before(ktime_get(), end)) {
-		set_current_state(TASK_IDLE);
-		if (READ_ONCE(asked_to_end)) {
-			early = max(ktime_add_us(began, UNSPIN_TURN_LEAST_US), ktime_add_us(ktime_get(), EARLY_US));
-			end = min(end, early);
-			WRITE_ONCE(asked_to_end, false);
-		}
-		if (!kthread_should_stop())
-			schedule_hrtimeout(&end, HRTIMER_MODE_ABS);
-		__set_current_state(TASK_RUNNING);
-	}
-	WRITE_ONCE(asked_to_end, false);
-}
-
 static int plan(void *unused)
 {
-	ktime_t began = ktime_get(), end = ktime_add_us(began, GANG_FIRST_TURN_US);
+	ktime_t end = ktime_add_us(ktime_get(), GANG_FIRST_TURN_US);
 	u64 us;
 
 	while (!kthread_should_stop()) {
-		sleep_until_end(began, end);
-		began = ktime_get();
+		set_current_state(TASK_IDLE);
+		if (!kthread_should_stop())
+			schedule_hrtimeout(&end, HRTIMER_MODE_ABS);
+		__set_current_state(TASK_RUNNING);
 		us = unspin_plan_turn();
 		WRITE_ONCE(turns_ended, turns_ended + 1);
 		/* From when it should have begun; but the CPU that plans is not taken for good. */
-		end = ktime_add_us(ktime_before(end, began) ? end : began, us);
-		end = max(end, ktime_add_us(ktime_get(), us / 2));
+		end = max(ktime_add_us(end, us), ktime_add_us(ktime_get(), us / 2));
 	}
 	return 0;
 }
@@ -118,7 +89,7 @@ static int planner_start(void)
 		return PTR_ERR(task);
 	get_task_struct(task);	/* should it ever end by itself */
 	sched_set_fifo_low(task);
-	WRITE_ONCE(planner, task);
+	planner = task;
 	wake_up_process(task);
 	return 0;
 }
@@ -158,7 +129,7 @@ static int begin(void)
 
 	if (err)
 		return err;
-	unspin_turn_begin(unspin_hole_look, end_early);
+	unspin_turn_begin(unspin_hole_look);
 	switches_note(true);
 	err = unspin_park_attach(got_on);
 	if (err)
@@ -192,8 +163,7 @@ int unspin_turns_stop(void)
 
 	if (!task)
 		return 0;
-	WRITE_ONCE(planner, NULL);
-	unspin_turn_wait();	/* no interrupt wakes it any more */
+	planner = NULL;
 	kthread_stop(task);
 	put_task_struct(task);
 	unspin_user_end();

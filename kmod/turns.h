@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Turns: a thread asks policy/gang.c whose pCPUs are whose for the next few milliseconds, and
+ * Turns: a thread asks policy/gang_turn.c whose pCPUs are whose for the next few milliseconds, and
  * tells the CPUs (turn.h).
  */
 #ifndef UNSPIN_TURNS_H

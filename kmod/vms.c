@@ -14,6 +14,7 @@
 
 #include "epoch.h"
 #include "fail_open.h"
+#include "numbers.h"
 #include "settings.h"
 #include "sysfs.h"
 #include "turn.h"
@@ -53,74 +54,6 @@ static struct unspin_vm *vm_find(const struct kvm *kvm)
 static bool vm_less(struct rb_node *node, const struct rb_node *other)
 {
 	return kvm_compare(rb_entry(node, struct unspin_vm, by_kvm)->kvm, other) < 0;
-}
-
-/* --- numbers of a process' VMs --- */
-
-/* So many processes without VMs are remembered: the next VM of one has the next number. */
-#define IDLE_MAKERS_MAX 64
-
-/* A process that made VMs. Under unspin_lock. */
-struct unspin_maker {
-	struct rb_node by_pid;
-	struct list_head idle;	/* of those without VMs, the longest so first */
-	pid_t pid;
-	u32 next;		/* number of its next VM */
-	u32 vms;		/* that have not ended */
-};
-static struct rb_root makers = RB_ROOT;
-static LIST_HEAD(idle_makers);
-static u32 idle_makers_count;
-
-static int maker_compare(struct rb_node *node, const struct rb_node *other)
-{
-	pid_t pid = rb_entry(node, struct unspin_maker, by_pid)->pid;
-	pid_t other_pid = rb_entry(other, struct unspin_maker, by_pid)->pid;
-
-	return pid < other_pid ? -1 : pid > other_pid;
-}
-
-/* A VM begins: its number. It brings a maker, which goes where its process is known already. */
-static u32 number_take(struct unspin_vm *vm)
-{
-	struct rb_node *known = rb_find_add(&vm->maker->by_pid, &makers, maker_compare);
-	struct unspin_maker *maker = vm->maker;
-
-	lockdep_assert_held(&unspin_lock);
-	if (known) {
-		kfree(maker);
-		maker = vm->maker = rb_entry(known, struct unspin_maker, by_pid);
-		if (!maker->vms) {
-			list_del(&maker->idle);
-			idle_makers_count--;
-		}
-	}
-	maker->vms++;
-	return maker->next++;
-}
-
-static void idle_maker_forget(void)
-{
-	struct unspin_maker *maker = list_first_entry(&idle_makers, struct unspin_maker, idle);
-
-	rb_erase(&maker->by_pid, &makers);
-	list_del(&maker->idle);
-	idle_makers_count--;
-	kfree(maker);
-}
-
-/* A VM ends. */
-static void number_put(struct unspin_vm *vm)
-{
-	struct unspin_maker *maker = vm->maker;
-
-	lockdep_assert_held(&unspin_lock);
-	vm->maker = NULL;
-	if (--maker->vms)
-		return;
-	list_add_tail(&maker->idle, &idle_makers);
-	if (idle_makers_count++ == IDLE_MAKERS_MAX)
-		idle_maker_forget();
 }
 
 /* --- the thread that runs a vCPU --- */
@@ -242,13 +175,13 @@ static struct unspin_vm *vm_alloc(const struct kvm *kvm, gfp_t gfp)
 
 	if (!vm)
 		return NULL;
-	vm->maker = kzalloc(sizeof(*vm->maker), gfp | __GFP_NOWARN);
+	vm->maker = unspin_maker_alloc(kvm->userspace_pid, gfp);
 	if (!vm->maker) {
 		kfree(vm);
 		return NULL;
 	}
 	vm->kvm = kvm;
-	vm->pid = vm->maker->pid = kvm->userspace_pid;
+	vm->pid = kvm->userspace_pid;
 	vm->nslots_max = HVS_SLOTS_MAX;
 	raw_spin_lock_init(&vm->epoch_lock);
 	INIT_LIST_HEAD(&vm->slots);
@@ -346,7 +279,7 @@ struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp)
 		vm = fresh;
 		fresh = NULL;
 		vm->generation = ++next_generation;
-		vm->number = number_take(vm);
+		vm->number = unspin_number_take(vm);
 		rb_add(&vm->by_kvm, &vms_by_kvm, vm_less);
 		list_add_tail_rcu(&vm->all, &unspin_vms);
 		queue_work(workqueue, &vm->add_work);
@@ -430,7 +363,7 @@ static void vm_unlink(struct unspin_vm *vm)
 	lockdep_assert_held(&unspin_lock);
 	list_del_rcu(&vm->all);
 	rb_erase(&vm->by_kvm, &vms_by_kvm);
-	number_put(vm);
+	unspin_number_put(vm);
 	vm->dead = true;
 }
 
@@ -510,7 +443,6 @@ void unspin_vms_deinit(void)
 	while (vm_end_any())
 		cond_resched();
 	destroy_workqueue(workqueue);	/* runs what is queued */
-	while (!list_empty(&idle_makers))
-		idle_maker_forget();
+	unspin_numbers_end();
 	kvfree(unspin_slot_hash);
 }

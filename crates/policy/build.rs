@@ -1,15 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiles policy/*.c, the same sources that link into the kernel module.
 
-const UNITS: [&str; 10] =
-    ["aple", "asym", "credit", "demand", "gang", "hvs", "ipi", "kvm_stock", "userspin", "vcrd"];
-const HEADERS: [&str; 11] = [
+const UNITS: [&str; 12] = [
+    "aple",
+    "asym",
+    "credit",
+    "demand",
+    "gang_account",
+    "gang_turn",
+    "gang_use",
+    "hvs",
+    "ipi",
+    "kvm_stock",
+    "userspin",
+    "vcrd",
+];
+const HEADERS: [&str; 14] = [
     "types",
     "aple",
     "asym",
     "credit",
     "demand",
     "gang",
+    "gang_free",
+    "gang_order",
+    "gang_rows",
     "hvs",
     "ipi",
     "kvm_stock",

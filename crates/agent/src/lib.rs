@@ -6,12 +6,15 @@
 
 mod beside;
 mod cgroup;
+mod check;
 mod child;
 mod credit;
+mod ends;
 mod error;
 mod hogs;
 mod host;
 mod interrupt;
+mod known_vms;
 mod linux;
 mod measure;
 mod module;
@@ -20,6 +23,7 @@ mod shape;
 mod sink;
 mod trace;
 mod turns;
+mod vms;
 mod wakeups;
 mod watch;
 
@@ -163,7 +167,7 @@ fn prepare(plan: &Plan) -> Result<measure::Bench, Error> {
         return Err(Error::FewCpus { wanted: plan.pcpus, online });
     }
     let module = module::Module::open()?;
-    module.iter().try_for_each(|module| module.check_alone(&[]))?;
+    module.iter().try_for_each(|module| module.vms.check_alone(&[]))?;
     let slice = plan.slice_ns.map(host::Slice::set).transpose()?;
     let guests = linux::Guests::new(plan.linux.clone());
     let cpus = cgroup::Cpus::of(plan);

@@ -4,39 +4,33 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use unspin_guest_abi::rng::{splitmix64, vm_seed};
-use unspin_policy::vcrd;
-use unspin_scenario::plan::{Arm, CgroupLayout, Coscheduling, CoschedulingMechanism, Run, Window};
+use unspin_scenario::plan::Run;
 use unspin_scenario::result::{
-    ModuleStats, Responses, RunResult, SpinPlace, Spinners, Stalls, VcpuStates, VmResult, VmTurns,
+    Responses, RunResult, SpinPlace, Spinners, Stalls, VcpuStates, VmResult,
 };
 use unspin_spinners::{is_user, Samples, USER};
-use unspin_vmm::process::{now_ns, Sample, Schedule};
-use unspin_vmm::{Realtime, VcpuSample, VmConfig};
+use unspin_vmm::process::{now_ns, Sample};
+use unspin_vmm::{Realtime, VcpuSample};
 
-use crate::cgroup::{Cpus, Limits, VmCgroup};
+use crate::cgroup::Cpus;
+use crate::check::check;
 use crate::child::{readable_until, VmProcess};
 use crate::credit::Credit;
+use crate::ends::{Counted, End};
 use crate::hogs::Hogs;
-use crate::host::{Idle, Slice};
+use crate::host::Slice;
 use crate::linux::Guests;
 use crate::module::{self, Module};
 use crate::shape::Shaping;
 use crate::trace::{self, Trace};
 use crate::turns::Turns;
+use crate::vms::{start, start_vms, stop_vms, window_of_working, NS_PER_MS, START_LEAD_NS};
 use crate::wakeups::Tasks;
 use crate::watch::Watcher;
 use crate::Error;
 
-/// From the last preparation until the first VM may start.
-const START_LEAD_NS: u64 = 20_000_000;
-/// From the moment that every program works until the window: whoever measures is told of it meanwhile.
-const WINDOW_LEAD_NS: u64 = 50_000_000;
-/// How long a program may take to do its first unit of work once all VMs run.
-const WORKS_TIMEOUT: Duration = Duration::from_secs(20);
 /// Readings of the VMs that lie further apart than this share of the window are worth a note.
 const SKEW_NOTED: u64 = 200;
-const NS_PER_MS: u64 = 1_000_000;
 /// How long it is looked where guests spin, and how many places of their kernels a record has of each
 /// kind.
 const SPINNERS_TIME: Duration = Duration::from_millis(60);
@@ -61,7 +55,7 @@ pub(crate) fn measure(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<Run
         return Err(Error::NoModule { arm: run.arm.name.clone() });
     }
     if let Some(module) = &bench.module {
-        module.check_alone(&bench.guests.pids())?;
+        module.vms.check_alone(&bench.guests.pids())?;
     }
     bench.watcher.have(run)?;
     match run.linux_of(0) {
@@ -107,9 +101,9 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
         let fds: Vec<i32> = vms.processes.iter().map(VmProcess::fd).collect();
         // Something to read before its time is a failure; whoever reads the samples meets it.
         readable_until(&fds, begin_ns)?;
-        let first = End::read(bench, run, &vms.pids)?;
+        let first = End::read(bench.module.as_ref(), run, &vms.pids)?;
         readable_until(&fds, end_ns)?;
-        (first, End::read(bench, run, &vms.pids)?)
+        (first, End::read(bench.module.as_ref(), run, &vms.pids)?)
     };
     let mut samples = Vec::with_capacity(vms.processes.len());
     for process in &mut vms.processes {
@@ -176,9 +170,9 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
         let _realtime = Realtime::enter();
         let _turns = Turns::start(run, bench.guests.tids_by_vm(run.vms), end_ns)?;
         readable_until(&[], begin_ns)?;
-        let first = (bench.guests.samples(run.vms)?, End::read(bench, run, &pids)?);
+        let first = (bench.guests.samples(run.vms)?, End::read(bench.module.as_ref(), run, &pids)?);
         readable_until(&[], end_ns)?;
-        (first, (bench.guests.samples(run.vms)?, End::read(bench, run, &pids)?))
+        (first, (bench.guests.samples(run.vms)?, End::read(bench.module.as_ref(), run, &pids)?))
     };
     let states = bench.watcher.end(run)?;
     end_credit(bench, run, credit)?;
@@ -298,155 +292,6 @@ fn places(counts: &[(u64, u64)]) -> (Vec<SpinPlace>, u64) {
     (places, kernel.iter().skip(SPIN_PLACES).map(|(_, count)| count).sum())
 }
 
-/// The VMs of a run. The cgroups go after the processes in them.
-struct Vms {
-    processes: Vec<VmProcess>,
-    pids: Vec<u32>,
-    _cgroups: Vec<VmCgroup>,
-}
-
-/// The threshold of a guest that is to report its waits.
-fn reports(arm: &Arm) -> Option<u32> {
-    let threshold = vcrd::Params::default().threshold_log2_cycles;
-    (arm.coscheduling == Coscheduling::Vcrd).then_some(threshold)
-}
-
-/// Makes all VMs, then moves them to their cgroups; their vCPUs wait for the start.
-fn start_vms(run: &Run, cpus: Cpus) -> Result<Vms, Error> {
-    let mut processes = Vec::with_capacity(run.vms as usize);
-    for vm in 0..run.vms {
-        let (each, arm) = (run.vm(vm), run.arm_of(vm));
-        let config = VmConfig {
-            vcpus: each.vcpus,
-            program: each.program,
-            lock: each.lock,
-            tau_ns: each.tau_ns,
-            lock_clock_mhz: run.lock_clock_mhz,
-            stalls: run.stalls,
-            report_log2_cycles: reports(&arm),
-            cpl: each.cpl,
-            seed: vm_seed(run.seed, vm),
-            pin: run.pin.get(vm as usize).cloned().unwrap_or_default(),
-            pause_exits: arm.window != Window::Off,
-        };
-        processes.push(VmProcess::spawn(vm, &config)?);
-    }
-    let mut vms = Vms { pids: Vec::new(), processes, _cgroups: Vec::new() };
-    for (vm, process) in vms.processes.iter_mut().enumerate() {
-        process.wait_ready()?;
-        vms.pids.push(process.pid());
-        let limits = Limits::of(run, vm as u32, cpus);
-        let cgroup = VmCgroup::new(vm as u32, run.cgroup, limits, process.pid(), &process.tids)?;
-        vms._cgroups.extend(cgroup);
-    }
-    Ok(vms)
-}
-
-/// When the first of a run's VMs starts, and the last.
-#[derive(Debug, Clone, Copy)]
-struct Starts {
-    first_ns: u64,
-    last_ns: u64,
-}
-
-impl Starts {
-    /// The window where every program works at `now_ns`: it begins when they are warm, and whoever
-    /// measures is told of it before.
-    fn window(&self, run: &Run, now_ns: u64) -> [u64; 2] {
-        let warm_ns = self.last_ns + run.warmup_ms * NS_PER_MS;
-        let begin_ns = warm_ns.max(now_ns + WINDOW_LEAD_NS);
-        [begin_ns, begin_ns + run.window_ms * NS_PER_MS]
-    }
-
-    /// No window ends later.
-    fn latest_end_ns(&self, run: &Run) -> u64 {
-        self.window(run, self.last_ns + WORKS_TIMEOUT.as_nanos() as u64)[1]
-    }
-}
-
-/// Tells every VM when to start.
-fn start(run: &Run, processes: &mut [VmProcess]) -> Result<Starts, Error> {
-    let base = now_ns() + START_LEAD_NS;
-    let starts: Vec<u64> = (0..run.vms).map(|vm| base + stagger_ns(run, vm)).collect();
-    let first_ns = starts.iter().copied().min().unwrap_or(base);
-    let last_ns = starts.iter().copied().max().unwrap_or(base);
-    for (process, &start_at_ns) in processes.iter_mut().zip(&starts) {
-        process.schedule(Schedule { start_at_ns, all_run_at_ns: last_ns })?;
-    }
-    Ok(Starts { first_ns, last_ns })
-}
-
-/// Waits until every program works, and tells the VMs when to read their counts.
-fn window_of_working(
-    run: &Run,
-    processes: &mut [VmProcess],
-    starts: &Starts,
-) -> Result<[u64; 2], Error> {
-    let all_run = Duration::from_nanos(starts.last_ns.saturating_sub(now_ns()));
-    processes.iter_mut().try_for_each(|process| process.works(all_run + WORKS_TIMEOUT))?;
-    let window = starts.window(run, now_ns());
-    processes.iter_mut().try_for_each(|process| process.sample_at(window))?;
-    Ok(window)
-}
-
-fn stagger_ns(run: &Run, vm: u32) -> u64 {
-    splitmix64(vm_seed(run.seed, vm)) % (run.stagger_ms * NS_PER_MS + 1)
-}
-
-/// The host and its module at one end of the window.
-struct End {
-    idle: Option<Idle>,
-    vms: Vec<VmEnd>,
-}
-
-/// The module and one VM at one end of the window.
-#[derive(Default)]
-struct VmEnd {
-    /// Its counters, where the module counts.
-    stats: Option<ModuleStats>,
-    /// Why it has no turns.
-    refused: Option<String>,
-}
-
-/// What the module counted of a VM in the window, and what turns did to it.
-#[derive(Default)]
-struct Counted {
-    module: Option<ModuleStats>,
-    turns: Option<VmTurns>,
-}
-
-impl End {
-    /// Now, of the VMs of these processes.
-    fn read(bench: &Bench, run: &Run, pids: &[u32]) -> Result<End, Error> {
-        let module = bench.module.as_ref().filter(|_| module::counts(run));
-        let of_vm = |&pid: &u32| match module {
-            Some(of) => Ok(VmEnd { stats: of.stats(pid)?, refused: of.turns_refused(pid)? }),
-            None => Ok(VmEnd::default()),
-        };
-        let vms = pids.iter().map(of_vm).collect::<Result<_, Error>>()?;
-        Ok(End { idle: Idle::now(), vms })
-    }
-
-    /// Of each VM since then. What the module leaves alone it does not count, but turns of others may be
-    /// waited for there, too.
-    fn counted_since(&self, first: &End, run: &Run) -> Result<Vec<Counted>, Error> {
-        let of_vm = |(vm, (first, last)): (u32, (&VmEnd, &VmEnd))| {
-            let (Some(a), Some(b)) = (&first.stats, &last.stats) else {
-                return Ok(Counted::default());
-            };
-            let counted = module::difference(a, b)?;
-            let (parks, parks_late) = (counted.parks, counted.parks_late);
-            let turns = Some(VmTurns { parks, parks_late, refused: last.refused.clone() });
-            Ok(Counted { module: Some(counted).filter(|_| !run.is_off(vm)), turns })
-        };
-        (0..).zip(first.vms.iter().zip(&self.vms)).map(of_vm).collect()
-    }
-
-    fn idle_share_since(&self, first: &End) -> Option<f64> {
-        self.idle?.share_since(&first.idle?)
-    }
-}
-
 /// The trace that the run asks for, where the module that writes it is loaded.
 fn start_trace(bench: &mut Bench, run: &Run) -> Result<Option<Trace>, Error> {
     if bench.module.is_some() {
@@ -466,13 +311,6 @@ fn lines_of(bench: &mut Bench, run: &Run, trace: Option<&Trace>) -> Result<Vec<S
         bench.notes.push(format!("run {}: {lost} trace events lost", run.id));
     }
     Ok(lines)
-}
-
-fn stop_vms(vms: &mut Vms) -> Result<Vec<Option<String>>, Error> {
-    for process in &mut vms.processes {
-        process.stop()?;
-    }
-    vms.processes.iter_mut().map(VmProcess::stopped).collect()
 }
 
 fn vm_result([first, second]: &[Sample; 2]) -> VmResult {
@@ -523,77 +361,6 @@ fn note_skew(bench: &mut Bench, at_ns: &[[u64; 2]]) {
                 "the VMs were read {skew} ns apart in a window of {window} ns; is the agent allowed \
                  SCHED_FIFO?"
             ));
-        }
-    }
-}
-
-fn check(run: &Run) -> Result<(), Error> {
-    let wrong = |text: String| Err(Error::Run(format!("run {}: {text}", run.id)));
-    if run.vms == 0 {
-        return wrong("no VMs".into());
-    }
-    if !run.pin.is_empty() && run.pin.len() != run.vms as usize {
-        return wrong(format!("CPUs for {} VMs, but {} VMs", run.pin.len(), run.vms));
-    }
-    if !run.weights.is_empty() && run.weights.len() != run.vms as usize {
-        return wrong(format!("weights for {} VMs, but {} VMs", run.weights.len(), run.vms));
-    }
-    if let Some(weight) = run.weights.iter().find(|w| !(1..=10_000).contains(*w)) {
-        return wrong(format!("weight {weight}; cpu.weight is 1 to 10000"));
-    }
-    let unequal = run.weights.iter().any(|w| *w != run.weights[0]);
-    if unequal && run.cgroup == CgroupLayout::Flat {
-        return wrong("weights need cgroups; use the layout `vm` or `vcpu`".into());
-    }
-    if run.window_ms == 0 {
-        return wrong("window_ms is 0".into());
-    }
-    if !run.each.is_empty() && run.each.len() != run.vms as usize {
-        return wrong(format!("says what {} VMs are, of {}", run.each.len(), run.vms));
-    }
-    if run.each.iter().any(|vm| vm.quota_ppm.is_some()) && run.cgroup == CgroupLayout::Flat {
-        return wrong("a quota needs a cgroup; use the layout `vm`, `vcpu` or `libvirt`".into());
-    }
-    let by_others = run.arm.coscheduling_mechanism != CoschedulingMechanism::Park;
-    if by_others && run.each.iter().any(|vm| vm.mode_off) {
-        return wrong(
-            "turns that the module does not make are for all VMs, and one has mode = \"off\""
-                .into(),
-        );
-    }
-    let linux = (0..run.vms).filter(|vm| run.linux_of(*vm).is_some()).count();
-    if linux == run.vms as usize {
-        return Ok(());
-    }
-    if linux > 0 {
-        return wrong("some of its guests are Linux and some are not".into());
-    }
-    for vm in 0..run.vms {
-        let each = run.vm(vm);
-        unspin_guest_abi::compile(&each.program, each.cpl).map_err(unspin_vmm::Error::from)?;
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn a_window_begins_when_all_are_warm_and_work(
-            (warmup_ms, window_ms) in (0..5000u64, 1..5000u64),
-            works_after_ns in 0..=WORKS_TIMEOUT.as_nanos() as u64,
-        ) {
-            let run = Run { warmup_ms, window_ms, ..Run::new(vec![], 2, 4) };
-            let starts = Starts { first_ns: 1, last_ns: 20 * NS_PER_MS };
-            let works_ns = starts.last_ns + works_after_ns;
-            let [begin, end] = starts.window(&run, works_ns);
-            prop_assert_eq!(end - begin, window_ms * NS_PER_MS);
-            prop_assert!(begin >= works_ns + WINDOW_LEAD_NS && end <= starts.latest_end_ns(&run));
-            let warm = starts.last_ns + warmup_ms * NS_PER_MS;
-            prop_assert!(begin == warm || (begin > warm && begin == works_ns + WINDOW_LEAD_NS));
         }
     }
 }

@@ -3,13 +3,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use unspin_scenario::module::{sets_window, turns_refused, ModuleSettings, TURNS_REFUSED};
+use unspin_scenario::module::{sets_window, ModuleSettings};
 use unspin_scenario::plan::{Arm, Run, Window, YieldTo};
-use unspin_scenario::result::{ModuleStats, WentBack};
 use unspin_uapi::{Mode, ModuleValue};
 
+use crate::known_vms::KnownVms;
 use crate::Error;
 
 /// A window that stands for no pause-loop exits.
@@ -23,6 +23,7 @@ const NAMING_PATIENCE: Duration = Duration::from_secs(2);
 /// The loaded module; dropped, its defaults are as they were.
 pub(crate) struct Module {
     root: PathBuf,
+    pub(crate) vms: KnownVms,
     /// What `default/` held before anything was changed.
     before: Vec<(&'static str, String)>,
 }
@@ -46,7 +47,7 @@ impl Module {
         let nothing = Run::new(vec![], 1, 1);
         let settings = ModuleSettings::of(&nothing, &nothing.arm).files();
         let before = settings.into_iter().map(read).collect::<Result<_, Error>>()?;
-        Ok(Some(Module { root: root.into(), before }))
+        Ok(Some(Module { root: root.into(), vms: KnownVms::of_module(root), before }))
     }
 
     pub(crate) fn version(&self) -> String {
@@ -62,25 +63,6 @@ impl Module {
     fn control(&self, of: ModuleValue) -> String {
         let control = fs::read_to_string(self.root.join(of.file()));
         control.map_or_else(|e| format!("none: {e}"), |text| text.trim().into())
-    }
-
-    /// An error naming the VMs the module knows beside those of processes `own`. One whose process has
-    /// ended is only waiting to be forgotten.
-    pub(crate) fn check_alone(&self, own: &[u32]) -> Result<(), Error> {
-        let mut others: Vec<String> = fs::read_dir(self.root.join("vms"))
-            .map(|vms| vms.flatten().filter_map(|vm| vm.file_name().into_string().ok()).collect())
-            .unwrap_or_default();
-        let is_other = |vm: &str| {
-            let pid = vm.split('-').next().unwrap_or(vm);
-            let is_own = own.iter().any(|own| own.to_string() == pid);
-            !is_own && Path::new("/proc").join(pid).exists()
-        };
-        others.retain(|vm| is_other(vm));
-        others.sort();
-        match others.is_empty() {
-            true => Ok(()),
-            false => Err(Error::OtherVms { vms: others.join(", ") }),
-        }
     }
 
     /// Sets what VMs started from now on will have: what the run's first VM is to.
@@ -103,21 +85,8 @@ impl Module {
 
     /// Sets what the VM of process `pid`, which runs, has from now on.
     pub(crate) fn set_vm(&self, pid: u32, settings: &ModuleSettings) -> Result<(), Error> {
-        let dir = self.vm_dir_soon(pid, NAMING_PATIENCE)?;
+        let dir = self.vms.of_soon(pid, NAMING_PATIENCE)?;
         write_all(&dir.ok_or(Error::UnknownVm { pid })?, &settings.files())
-    }
-
-    /// The same as [`Module::vm_dir`] for a VM that may have been made just now: the module names it
-    /// when one of the kernel's workers comes to it.
-    fn vm_dir_soon(&self, pid: u32, patience: Duration) -> Result<Option<PathBuf>, Error> {
-        let start = Instant::now();
-        loop {
-            let dir = self.vm_dir(pid)?;
-            if dir.is_some() || start.elapsed() >= patience {
-                return Ok(dir);
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
     }
 
     /// Whether the module can do what the run's arm asks for.
@@ -138,52 +107,6 @@ impl Module {
             return Err(Error::NoIpiControl { arm, reason });
         }
         Ok(())
-    }
-
-    /// The directory of the VM that process `pid` made last: one a process, but a process id that
-    /// was used before counts on. `None` if the module knows no VM of it.
-    fn vm_dir(&self, pid: u32) -> Result<Option<PathBuf>, Error> {
-        let dir = self.root.join("vms");
-        let vms = match fs::read_dir(&dir) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(|e| Error::io(&dir, e))?,
-        };
-        let number = |name: &str| name.strip_prefix(&format!("{pid}-"))?.parse::<u32>().ok();
-        let newest = vms
-            .flatten()
-            .filter_map(|entry| Some((number(entry.file_name().to_str()?)?, entry.path())))
-            .max();
-        Ok(newest.map(|(_, path)| path))
-    }
-
-    /// Counters of the VM that process `pid` made; `None` if the module does not know it. An error
-    /// where one of them cannot be read: what is unknown is not 0.
-    pub(crate) fn stats(&self, pid: u32) -> Result<Option<ModuleStats>, Error> {
-        let Some(dir) = self.vm_dir(pid)? else {
-            return Ok(None);
-        };
-        let count = |name: &str| {
-            let path = dir.join(name);
-            let text = fs::read_to_string(&path).map_err(|e| Error::io(&path, e))?;
-            let text = text.trim();
-            text.parse::<u64>().map_err(|_| Error::Counter {
-                path: path.display().to_string(),
-                text: text.chars().take(40).collect(),
-            })
-        };
-        ModuleStats::read(count).map(Some)
-    }
-
-    /// Why the VM that process `pid` made has no turns; `None` where it may have them, and where the module
-    /// has no file that says so.
-    pub(crate) fn turns_refused(&self, pid: u32) -> Result<Option<String>, Error> {
-        let Some(dir) = self.vm_dir(pid)? else { return Ok(None) };
-        let path = dir.join(TURNS_REFUSED);
-        match fs::read_to_string(&path) {
-            Ok(text) => Ok(turns_refused(&text).map(str::to_string)),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(Error::io(&path, e)),
-        }
     }
 }
 
@@ -236,12 +159,6 @@ fn needs_window(run: &Run) -> bool {
     sets_window(&run.arm) || (run.arm.window == Window::Off && is_linux())
 }
 
-/// What happened between two readings.
-pub(crate) fn difference(first: &ModuleStats, second: &ModuleStats) -> Result<ModuleStats, Error> {
-    let lost = |WentBack { counter, from, to }| Error::WentBack { counter, from, to };
-    second.since(first).map_err(lost)
-}
-
 /// What VM number `vm` of a run has.
 fn settings_of(run: &Run, vm: u32) -> ModuleSettings {
     ModuleSettings::of(run, &run.arm_of(vm))
@@ -269,6 +186,7 @@ pub(crate) fn counts(run: &Run) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::known_vms::tests::root_with_vms;
     use unspin_scenario::plan::{Coscheduling, LinuxVm};
     use unspin_uapi::Variant;
 
@@ -278,6 +196,11 @@ mod tests {
             epoch_ple_exits: Some(50),
             ..Run::new(vec![], 1, 1)
         }
+    }
+
+    /// A module there that nothing was changed of.
+    fn at(root: &Path) -> Module {
+        Module { root: root.into(), vms: KnownVms::of_module(root), before: vec![] }
     }
 
     /// All files of settings.
@@ -313,7 +236,7 @@ mod tests {
     #[test]
     fn static_coscheduling_is_for_those_that_gang() {
         let vms = [("4-0", "0"), ("5-0", "0"), ("6-0", "0")];
-        let module = with_vms("gangs", &vms);
+        let module = at(&root_with_vms("gangs", &vms));
         fs::create_dir_all(module.root.join("default")).unwrap();
         fs::write(module.root.join("window_control"), "vmx\n").unwrap();
         let read = |dir: &str| fs::read_to_string(module.root.join(dir).join("coscheduling"));
@@ -340,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_vm_whose_mode_is_off_is_off_beside_one_that_has_turns() {
-        let module = with_vms("one", &[("4-0", "0"), ("5-0", "0")]);
+        let module = at(&root_with_vms("one", &[("4-0", "0"), ("5-0", "0")]));
         fs::create_dir_all(module.root.join("default")).unwrap();
         fs::write(module.root.join("window_control"), "vmx\n").unwrap();
         let read = |dir: &str, file: &str| fs::read_to_string(module.root.join(dir).join(file));
@@ -364,7 +287,7 @@ mod tests {
     fn linux_guests_without_pause_loop_exits_need_the_modules_window() {
         let root = std::env::temp_dir().join(format!("unspin-off-{}", std::process::id()));
         fs::create_dir_all(&root).unwrap();
-        let module = Module { root: root.clone(), before: vec![] };
+        let module = at(&root);
         fs::write(root.join("window_control"), "none: no BTF\n").unwrap();
         let mut off = run(Window::Off, YieldTo::Stock);
         assert!(!needed(&off));
@@ -396,7 +319,7 @@ mod tests {
         let root = std::env::temp_dir().join(format!("unspin-ipi-{}", std::process::id()));
         let defaults = root.join("default");
         fs::create_dir_all(&defaults).unwrap();
-        let module = Module { root: root.clone(), before: vec![] };
+        let module = at(&root);
         let aware = |yield_to| {
             let mut run = run(Window::Stock, yield_to);
             (run.arm.name, run.arm.ipi_aware) = ("ipi".into(), true);
@@ -413,110 +336,5 @@ mod tests {
         aware(YieldTo::HVS).unwrap();
         assert_eq!(fs::read_to_string(defaults.join("ipi_aware")).unwrap(), "1");
         fs::remove_dir_all(root).unwrap();
-    }
-
-    /// All files that are read at both ends of a window.
-    fn counters() -> Vec<&'static str> {
-        let mut files = Vec::new();
-        let read = ModuleStats::read(|file| {
-            files.push(file);
-            Ok::<_, ()>(0)
-        });
-        assert!(read.is_ok());
-        files
-    }
-
-    /// A module that knows these VMs, each with one value in all its counters.
-    fn with_vms(name: &str, vms: &[(&str, &str)]) -> Module {
-        let root = std::env::temp_dir().join(format!("unspin-{name}-{}", std::process::id()));
-        for (vm, value) in vms {
-            let dir = root.join("vms").join(vm);
-            fs::create_dir_all(&dir).unwrap();
-            for counter in counters() {
-                fs::write(dir.join(counter), value).unwrap();
-            }
-        }
-        Module { root, before: vec![] }
-    }
-
-    #[test]
-    fn other_vms_are_refused_and_ended_ones_are_not() {
-        let root = std::env::temp_dir().join(format!("unspin-others-{}", std::process::id()));
-        let module = Module { root: root.clone(), before: vec![] };
-        module.check_alone(&[]).unwrap();
-        // No process has a number above the largest there can be.
-        fs::create_dir_all(root.join("vms/4194305-0")).unwrap();
-        module.check_alone(&[]).unwrap();
-        let alive = format!("{}-0", std::process::id());
-        fs::create_dir_all(root.join("vms").join(&alive)).unwrap();
-        let error = module.check_alone(&[]).unwrap_err();
-        assert!(error.to_string().contains(&format!("({alive})")), "{error}");
-        fs::remove_dir_all(root).unwrap();
-    }
-
-    #[test]
-    fn a_vm_is_found_by_its_process() {
-        let module = with_vms("vms", &[("41-0", "1"), ("4-0", "2"), ("4-1", "3\n")]);
-        assert_eq!(module.stats(4).unwrap().unwrap().ple_exits, 3);
-        assert_eq!(module.stats(41).unwrap().unwrap().ple_exits, 1);
-        assert!(module.stats(1).unwrap().is_none());
-        fs::remove_dir_all(&module.root).unwrap();
-        assert!(module.stats(4).unwrap().is_none());
-    }
-
-    #[test]
-    fn a_vm_without_turns_has_a_reason_and_an_older_module_says_nothing() {
-        let module = with_vms("refused", &[("4-0", "1"), ("5-0", "1")]);
-        assert_eq!(module.turns_refused(4).unwrap(), None, "no such file");
-        assert_eq!(module.turns_refused(6).unwrap(), None, "no such VM");
-        let write = |vm: &str, text: &str| {
-            fs::write(module.root.join("vms").join(vm).join("turns_refused"), text).unwrap();
-        };
-        write("4-0", "none\n");
-        write("5-0", "vCPUs of a real-time class\n");
-        assert_eq!(module.turns_refused(4).unwrap(), None);
-        let reason = module.turns_refused(5).unwrap();
-        assert_eq!(reason.as_deref(), Some("vCPUs of a real-time class"));
-        fs::remove_dir_all(&module.root).unwrap();
-    }
-
-    #[test]
-    fn a_vm_that_was_made_just_now_is_waited_for() {
-        let module = with_vms("soon", &[("4-0", "1")]);
-        let later = module.root.join("vms/5-0");
-        let made = std::thread::spawn({
-            let later = later.clone();
-            move || {
-                std::thread::sleep(Duration::from_millis(20));
-                fs::create_dir(later).unwrap();
-            }
-        });
-        assert_eq!(module.vm_dir_soon(5, Duration::from_secs(60)).unwrap(), Some(later));
-        made.join().unwrap();
-        assert_eq!(module.vm_dir_soon(6, Duration::from_millis(5)).unwrap(), None);
-        fs::remove_dir_all(&module.root).unwrap();
-    }
-
-    #[test]
-    fn a_counter_that_cannot_be_read_is_not_0() {
-        let module = with_vms("unread", &[("4-0", "2")]);
-        for counter in counters() {
-            let path = module.root.join("vms/4-0").join(counter);
-            fs::write(&path, "many").unwrap();
-            let error = module.stats(4).unwrap_err().to_string();
-            assert!(error.contains(counter) && error.contains("many"), "{error}");
-            fs::remove_file(&path).unwrap();
-            assert!(module.stats(4).unwrap_err().to_string().contains(counter), "{counter}");
-            fs::write(&path, "2").unwrap();
-        }
-        fs::remove_dir_all(&module.root).unwrap();
-    }
-
-    #[test]
-    fn a_counter_that_goes_back_is_not_0() {
-        let at = |ple_exits| ModuleStats { ple_exits, window_cycles: 7, ..Default::default() };
-        assert_eq!(difference(&at(5), &at(9)).unwrap(), at(4));
-        let error = difference(&at(9), &at(5)).unwrap_err().to_string();
-        assert!(error.contains("ple_exits went from 9 back to 5"), "{error}");
     }
 }

@@ -45,18 +45,10 @@ const POLICIES: &[(&str, Programs)] = &[
     ),
     ("credit", &[("assign", Accepts), ("pick", Accepts), ("charge", Accepts)]),
     ("demand", &[("step", Accepts)]),
-    // It follows indices and a pointer from memory, of which the verifier knows nothing.
-    (
-        "gang",
-        &[
-            ("account", Refuses),
-            ("turn", Refuses),
-            ("may_run", Accepts),
-            ("fill", Refuses),
-            ("use", Accepts),
-            ("use_begin", Accepts),
-        ],
-    ),
+    // They follow indices and a pointer from memory, of which the verifier knows nothing.
+    ("gang_account", &[("account", Refuses)]),
+    ("gang_turn", &[("turn", Refuses), ("may_run", Accepts), ("fill", Refuses)]),
+    ("gang_use", &[("use", Accepts), ("use_begin", Accepts)]),
     ("hvs", &[("pick", TooManyPaths), ("category", Accepts)]),
     ("ipi", &[("pick", Accepts)]),
     // The index that a search starts at is computed in memory, too.

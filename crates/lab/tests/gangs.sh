@@ -43,21 +43,25 @@ turns_grow() {
 }
 # So often, looked at as rarely.
 turns_above() {
-	for try in 1 2 3 4 5 6 7 8 9 10; do
+	try=0
+	while [ $try -lt 40 ]; do
 		sleep 2
 		above $1 $2 && return
+		try=$((try + 1))
 	done
 	false
 }
 # By what the kernel counts: in mode off the module counts nothing.
 ticks() {
-	set -- $(sed 's/.*) //' /proc/$1/stat)
+	stat=$(sed 's/.*) //' /proc/$1/stat)
+	set -- $stat
 	echo $((${12} + ${13}))
 }
 goes_on() {
 	before=$(ticks $1)
 	sleep 2
-	[ $(ticks $1) -gt $((before + 20)) ] || { echo "$before ticks, $(ticks $1) 2 s later"; false; }
+	after=$(ticks $1)
+	[ $after -gt $((before + 20)) ] || { echo "$before ticks, $after 2 s later"; false; }
 }
 becomes() {
 	for try in 1 2 3 4 5 6 7 8 9 10; do

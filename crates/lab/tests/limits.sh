@@ -3,7 +3,11 @@
 VMS=2000
 load() { insmod /modules/unspin.ko crowded_ok=1 force_pause_intercept=1 "$@"; }
 said() { dmesg | grep -q "$1" || { dmesg | grep unspin | tail -n 3; return 1; }; }
-vms() { ls $U/vms | wc -l; }
+vms() {
+	set -- $U/vms/*
+	[ -e "$1" ] || shift
+	echo $#
+}
 vms_are() { [ "$(vms)" = $1 ] || { echo "$(vms) VMs"; false; }; }
 
 # --- more VMs than a host has, before the module ---

@@ -100,11 +100,7 @@ fn fills() {
         black_box(fill(black_box(&all)));
     };
     println!("\n{:>6} {:>14} {:>8}", "parked", "instructions", "ns");
-    println!(
-        "{FILLERS_MAX:>6} {:>14} {:>8.1}",
-        counted(&mut one),
-        nanoseconds(ROUNDS, &mut one)
-    );
+    println!("{FILLERS_MAX:>6} {:>14} {:>8.1}", counted(&mut one), nanoseconds(ROUNDS, &mut one));
 }
 
 fn main() {

@@ -5,12 +5,14 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const UNITS: [&str; 10] = [
+const UNITS: [&str; 12] = [
     "aple.c",
     "asym.c",
     "credit.c",
     "demand.c",
-    "gang.c",
+    "gang_account.c",
+    "gang_turn.c",
+    "gang_use.c",
     "hvs.c",
     "ipi.c",
     "kvm_stock.c",

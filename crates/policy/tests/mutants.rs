@@ -13,12 +13,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
 
-const FILES: [&str; 10] = [
+const FILES: [&str; 12] = [
     "aple.c",
     "asym.c",
     "credit.c",
     "demand.c",
-    "gang.c",
+    "gang_account.c",
+    "gang_turn.c",
+    "gang_use.c",
     "hvs.c",
     "ipi.c",
     "kvm_stock.c",
@@ -40,24 +42,29 @@ fn policy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policy")
 }
 
-/// A shared object of policy/*.c, with one file's text replaced.
+/// A shared object of policy/*.c, with the text of one file or header replaced.
 fn build(name: &str, replaced: Option<(&str, &str)>) -> Api {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // A header that an earlier run left here would be taken for policy's.
+    let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory).unwrap();
     let object = directory.join("policy.so");
     let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
     cc.args(["-std=c11", "-ffreestanding", "-O1", "-w", "-shared", "-fPIC"]);
     cc.arg("-I").arg(policy()).arg("-o").arg(&object);
-    for file in FILES {
-        match replaced {
-            Some((which, text)) if which == file => {
-                std::fs::write(directory.join(file), text).unwrap();
-                cc.arg(directory.join(file));
-            }
-            _ => {
-                cc.arg(policy().join(file));
-            }
+    // A file finds headers beside itself first, so that all of them go with a header.
+    let header = replaced.is_some_and(|(which, _)| which.ends_with(".h"));
+    if header {
+        for entry in std::fs::read_dir(policy()).unwrap().map(|entry| entry.unwrap()) {
+            std::fs::copy(entry.path(), directory.join(entry.file_name())).unwrap();
         }
+    }
+    if let Some((which, text)) = replaced {
+        std::fs::write(directory.join(which), text).unwrap();
+    }
+    for file in FILES {
+        let here = header || replaced.is_some_and(|(which, _)| which == file);
+        cc.arg(if here { directory.join(file) } else { policy().join(file) });
     }
     assert!(cc.status().expect("a C compiler").success(), "{name} does not compile");
     Api::load(&object)

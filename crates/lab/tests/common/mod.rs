@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub mod area;
+pub mod once;
 pub mod plans;
 
 use std::io::Write;

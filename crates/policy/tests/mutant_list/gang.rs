@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Faults of policy/gang.c.
+//! Faults of policy/gang*.
 
 use super::{mutant, Mutant};
 
@@ -10,190 +10,218 @@ const USE: &str = "gang_use_is_a_mean";
 const OWNERS: &str = "gang_owners_are_placed_in_order";
 const PLACES: &str = "gang_places_worked_example";
 
-const fn gang(line: &'static str, becomes: &'static str, rejected_by: &'static str) -> Mutant {
-    mutant("gang.c", line, becomes, rejected_by)
+const fn turn(line: &'static str, becomes: &'static str, rejected_by: &'static str) -> Mutant {
+    mutant("gang_turn.c", line, becomes, rejected_by)
+}
+
+const fn rows(line: &'static str, becomes: &'static str, rejected_by: &'static str) -> Mutant {
+    mutant("gang_rows.h", line, becomes, rejected_by)
+}
+
+const fn order(line: &'static str, becomes: &'static str, rejected_by: &'static str) -> Mutant {
+    mutant("gang_order.h", line, becomes, rejected_by)
+}
+
+const fn free(line: &'static str, becomes: &'static str, rejected_by: &'static str) -> Mutant {
+    mutant("gang_free.h", line, becomes, rejected_by)
+}
+
+const fn account(line: &'static str, becomes: &'static str, rejected_by: &'static str) -> Mutant {
+    mutant("gang_account.c", line, becomes, rejected_by)
+}
+
+const fn usage(line: &'static str, becomes: &'static str, rejected_by: &'static str) -> Mutant {
+    mutant("gang_use.c", line, becomes, rejected_by)
 }
 
 pub const MUTANTS: &[Mutant] = &[
     // The turn that ends.
-    gang("vcpu->weight, 1, GANG_WEIGHT_MAX", "vcpu->weight, 1, 0xffffffff", ACCOUNT),
-    gang("limited(vcpu->got)", "vcpu->got", ACCOUNT),
-    gang("(vcpu->wants || vcpu->got)", "vcpu->wants", ACCOUNT),
-    gang("(vcpu->wants || vcpu->got)", "1", ACCOUNT),
-    gang("vm->wanting += !!vcpu->wants;", "vm->wanting++;", ACCOUNT),
-    gang(": owed < -bound ? -bound : owed", ": owed", ACCOUNT),
-    gang("pol_sat_mul(clamp, vm->wanting)", "clamp", ACCOUNT),
-    gang("pol_sat_mul(clamp, vm->wanting)", "clamp * vm->wanting", ACCOUNT),
-    gang("divided(vm->owed, 2)", "vm->owed", ACCOUNT),
-    gang("cpu->time, weight_of(vcpu), cpu->weight", "cpu->time, 1, cpu->weight", ACCOUNT),
-    gang("vm->owed -= (gang_s64)charge_of(host, vm, vcpu, part);", "", "gang_conserves_time"),
-    gang(
+    account("vcpu->weight, 1, GANG_WEIGHT_MAX", "vcpu->weight, 1, 0xffffffff", ACCOUNT),
+    account("limited(vcpu->got)", "vcpu->got", ACCOUNT),
+    account("(vcpu->wants || vcpu->got)", "vcpu->wants", ACCOUNT),
+    account("(vcpu->wants || vcpu->got)", "1", ACCOUNT),
+    account("vm->wanting += !!vcpu->wants;", "vm->wanting++;", ACCOUNT),
+    rows(": owed < -bound ? -bound : owed", ": owed", ACCOUNT),
+    account("pol_sat_mul(clamp, vm->wanting)", "clamp", ACCOUNT),
+    account("pol_sat_mul(clamp, vm->wanting)", "clamp * vm->wanting", ACCOUNT),
+    account("divided(vm->owed, 2)", "vm->owed", ACCOUNT),
+    account("cpu->time, weight_of(vcpu), cpu->weight", "cpu->time, 1, cpu->weight", ACCOUNT),
+    account("vm->owed -= (gang_s64)charge_of(host, vm, vcpu, part);", "", "gang_conserves_time"),
+    account(
         "if (!is_of_group(vm, cpu))\n\t\treturn time_of(vcpu);",
         "return time_of(vcpu);",
         "gang_group_is_owed_as_one",
     ),
-    gang("!gang_is_high(vm) && cpu->owner >= GANG_LOW", "!gang_is_high(vm)", ACCOUNT),
-    gang("!gang_is_high(vm) && cpu->owner >= GANG_LOW", "cpu->owner >= GANG_LOW", ACCOUNT),
-    gang("!gang_is_high(vm) && cpu", "!vm->high && cpu", ACCOUNT),
-    gang("!vcpu->held_back && (vcpu->wants", "(vcpu->wants", ACCOUNT),
-    gang("vcpu->wants && !vcpu->held_back &&", "vcpu->wants &&", "gang_held_back_owns_nothing"),
-    gang("if (!of_group)\n\t\treturn;", "", "gang_conserves_time"),
-    gang(
+    account("!gang_is_high(vm) && cpu->owner >= GANG_LOW", "!gang_is_high(vm)", ACCOUNT),
+    account("!gang_is_high(vm) && cpu->owner >= GANG_LOW", "cpu->owner >= GANG_LOW", ACCOUNT),
+    account("!gang_is_high(vm) && cpu", "!vm->high && cpu", ACCOUNT),
+    account("!vcpu->held_back && (vcpu->wants", "(vcpu->wants", ACCOUNT),
+    rows("vcpu->wants && !vcpu->held_back &&", "vcpu->wants &&", "gang_held_back_owns_nothing"),
+    account("if (!of_group)\n\t\treturn;", "", "gang_conserves_time"),
+    account(
         "cpu->group_time, weight_of(vcpu), cpu->group_weight",
         "cpu->group_time, 1, cpu->group_weight",
         ACCOUNT,
     ),
-    gang(
+    account(
         "cpus[i].time = host->cpus[i].weight = 0;",
         "cpus[i].weight = 0;",
         "gang_shares_by_weight",
     ),
-    gang(
+    account(
         "cpus[i].group_time = host->cpus[i].group_weight = 0;",
         "cpus[i].group_weight = 0;",
         "gang_shares_by_weight",
     ),
-    gang("vm->owed = clamped(vm->owed, GANG_TIME_MAX);", "", "gang_is_bounded"),
-    gang("pol_sat_mul(GANG_CLAMP_TURNS, turn)", "turn", ACCOUNT),
-    gang("pol_sat_mul(GANG_CLAMP_TURNS, turn)", "GANG_CLAMP_TURNS * turn", ACCOUNT),
+    account("vm->owed = clamped(vm->owed, GANG_TIME_MAX);", "", "gang_is_bounded"),
+    account("pol_sat_mul(GANG_CLAMP_TURNS, turn)", "turn", ACCOUNT),
+    account("pol_sat_mul(GANG_CLAMP_TURNS, turn)", "GANG_CLAMP_TURNS * turn", ACCOUNT),
     // Pools.
-    gang("if (rest && w == words - 1)", "if (0)", POOLS),
-    gang("if (rest && w == words - 1)", "if (w == words - 1)", POOLS),
-    gang("(word & (word - 1)) || (word && any)", "word & (word - 1)", POOLS),
-    gang("(word & (word - 1)) || (word && any)", "word && any", POOLS),
-    gang("return several ? number | 1 : 0;", "return number | 1;", ACCOUNT),
-    gang("!host->pools[i].set || host->pools[i].set == set", "!host->pools[i].set", POOLS),
-    gang("!host->pools[i].set || host->pools[i].set == set", "host->pools[i].set == set", ACCOUNT),
-    gang("i < GANG_POOLS_MAX - 1; i++", "i < GANG_POOLS_MAX - 2; i++", "gang_pools_are_bounded"),
-    gang("pool->time += part_there(vcpu, cpu);", "pool->time += time_of(vcpu);", ACCOUNT),
-    gang("+= charge_there(vm, vcpu, cpu);", "+= time_of(vcpu);", ACCOUNT),
-    gang("if (is_of_group(vm, cpu))\n\t\tpool", "pool", ACCOUNT),
-    gang("most > mean ? most : mean", "most", ACCOUNT),
-    gang("(pool->time + pool->count - 1) / pool->count", "pool->time / pool->count", ACCOUNT),
-    gang("limited(turn) / 8 * GANG_MOST_EIGHTHS", "limited(turn)", "gang_unpinned_shares"),
-    gang("pool->level_before = pool->level;", "", ACCOUNT),
-    gang("pool->time -= pool->most;", "", FILLED),
-    gang("pool->weight -= weight;", "", FILLED),
-    gang("pass < GANG_FILL_PASSES && pools", "pass < 1 && pools", FILLED),
-    gang(
+    account("if (rest && w == words - 1)", "if (0)", POOLS),
+    account("if (rest && w == words - 1)", "if (w == words - 1)", POOLS),
+    account("word && (any || (word & (word - 1)))", "!!(word & (word - 1))", POOLS),
+    account("word && (any || (word & (word - 1)))", "word && any", POOLS),
+    account("return !several ? 0 : number ? number : 1;", "return number ? number : 1;", ACCOUNT),
+    account("!host->pools[i].set || host->pools[i].set == set", "!host->pools[i].set", POOLS),
+    account(
+        "!host->pools[i].set || host->pools[i].set == set",
+        "host->pools[i].set == set",
+        ACCOUNT,
+    ),
+    account("i < GANG_POOLS_MAX - 1; i++", "i < GANG_POOLS_MAX - 2; i++", "gang_pools_are_bounded"),
+    account("pool->time += part_there(vcpu, cpu);", "pool->time += time_of(vcpu);", ACCOUNT),
+    account("+= charge_there(vm, vcpu, cpu);", "+= time_of(vcpu);", ACCOUNT),
+    account("if (is_of_group(vm, cpu))\n\t\tpool", "pool", ACCOUNT),
+    account("most > mean ? most : mean", "most", ACCOUNT),
+    account("(pool->time + pool->count - 1) / pool->count", "pool->time / pool->count", ACCOUNT),
+    account("limited(turn) / 8 * GANG_MOST_EIGHTHS", "limited(turn)", "gang_unpinned_shares"),
+    account("pool->level_before = pool->level;", "", ACCOUNT),
+    account("pool->time -= pool->most;", "", FILLED),
+    account("pool->weight -= weight;", "", FILLED),
+    account("pass < GANG_FILL_PASSES && pools", "pass < 1 && pools", FILLED),
+    account(
         "weight_of(vcpu) > pool->level ? pool->most",
         "weight_of(vcpu) >= pool->level ? pool->most",
         ACCOUNT,
     ),
-    gang(".group_part += part_of(host, vcpu);", ".group_part += 0;", ACCOUNT),
-    gang("if (!pool->group_part)", "if (0)", ACCOUNT),
-    gang("vcpu->pool == PINNED || !is_of_group(vm, cpu)", "vcpu->pool == PINNED", ACCOUNT),
+    account(".group_part += part_of(host, vcpu);", ".group_part += 0;", ACCOUNT),
+    account("if (!pool->group_part)", "if (0)", ACCOUNT),
+    account("vcpu->pool == PINNED || !is_of_group(vm, cpu)", "vcpu->pool == PINNED", ACCOUNT),
     // The order of the turn that starts.
-    gang("return left > right;", "return left < right;", OWNERS),
-    gang(" * pol_clamp_u32(b->wanting, 0, WANTING_MAX)", "", OWNERS),
-    gang("? a->waited > b->waited", "? a->waited < b->waited", OWNERS),
-    gang("a->waited != b->waited ?", "0 ?", "gang_starves_nobody"),
-    gang(": i < k", ": i > k", OWNERS),
-    gang("\t\t\tchild++;", "\t\t\t;", OWNERS),
-    gang("if (!comes_before(host, top, order[child]))", "if (0)", OWNERS),
-    gang("for (i = count / 2; i > 0; i--)", "for (; 0;)", OWNERS),
-    gang("order[root] = top;", "", OWNERS),
-    gang("most = turns > most ? turns : most;", "most = turns;", OWNERS),
-    gang(": ~(turn - host->turn);", ": turn - host->turn;", OWNERS),
-    gang("host->turn < ~(pol_u32)0 ? host->turn + 1 : 1", "host->turn + 1", OWNERS),
+    order("return left > right;", "return left < right;", OWNERS),
+    order(" * pol_clamp_u32(b->wanting, 0, WANTING_MAX)", "", OWNERS),
+    order("? a->waited > b->waited", "? a->waited < b->waited", OWNERS),
+    order("a->waited != b->waited ?", "0 ?", "gang_starves_nobody"),
+    order(": i < k", ": i > k", OWNERS),
+    order("\t\t\tchild++;", "\t\t\t;", OWNERS),
+    order("if (!comes_before(host, top, order[child]))", "if (0)", OWNERS),
+    order("for (i = count / 2; i > 0; i--)", "for (; 0;)", OWNERS),
+    order("order[root] = top;", "", OWNERS),
+    order("most = turns > most ? turns : most;", "most = turns;", OWNERS),
+    order(": ~(turn - host->turn);", ": turn - host->turn;", OWNERS),
+    turn("host->turn < ~(pol_u32)0 ? host->turn + 1 : 1", "host->turn + 1", OWNERS),
     // Who owns what, and where vCPUs run.
-    gang("if (host->cpus[i].usable)\n", "", OWNERS),
-    gang("is_free(host, vcpu->cpu) && is_in_room", "is_in_room", OWNERS),
-    gang(" && is_in_room(host, wish, vcpu->cpu)", "", "gang_gathers"),
-    gang("host->free[word] & vcpu->allowed[word]", "host->free[word]", OWNERS),
-    gang("host->free[word] & vcpu->allowed[word]", "vcpu->allowed[word]", OWNERS),
-    gang("vcpu->allowed[word]", "vcpu->allowed[0]", OWNERS),
-    gang("n <= words", "n < words", OWNERS),
-    gang("== wish->cache ? 4 : cpu->node == wish->node ? 2 : 0", "== wish->cache ? 4 : 0", PLACES),
-    gang("cpu->cache == wish->cache ? 4 : cpu->node", "cpu->node", PLACES),
-    gang("near + !first_of(host, cpu->core)->core_taken", "near", PLACES),
-    gang("near + !first_of(host, cpu->core)->core_taken", "near", "gang_gathers"),
-    gang("4 + !!cache->cache_whole", "4", PLACES),
-    gang("2 + !!node->node_whole", "2", PLACES),
-    gang("return !!host->whole_count;", "return 0;", PLACES),
-    gang("if (placed <= most)", "if (0)", PLACES),
-    gang("else if (!make_room(host, who, v, wish))", "else", OWNERS),
-    gang("host->cpus[here].vcpu = v;", "", OWNERS),
-    gang("host->vcpus[v].target = here;", "", OWNERS),
-    gang("\tdisown(host, who);\n\treturn 0;", "\treturn 0;", OWNERS),
-    gang("if (may_gather) {", "if (0) {", "gang_gathers"),
-    gang("if (any_alone(host, vm))\n\t\treturn 0;", "", OWNERS),
-    gang("placed = SHARES;", "placed = ALONE;", "gang_gathers"),
-    gang(" && !find_room(host, vm, IN_NODE, &wish)", "", "gang_gathers"),
-    gang("if (cpu->node == wish->node)\n\t\t\treturn i;", "", PLACES),
-    gang(" || !(vcpu->allowed[i / 64] >> i % 64 & 1)", "", PLACES),
-    gang("vm->unplaced = !own_cpus(host, i, 0);", "own_cpus(host, i, 0);", OWNERS),
-    gang("\t\tvm->unplaced = 0;\n", "", OWNERS),
-    gang("!cpu->usable || cpu->seen == who", "cpu->seen == who", OWNERS),
-    gang("!cpu->usable || cpu->seen == who", "!cpu->usable", OWNERS),
-    gang("\t\t\tdisown(host, i);\n", "", OWNERS),
-    gang("any |= gang_is_high(vm);", "any = 1;", OWNERS),
-    gang("any |= gang_is_high(vm);", "any = gang_is_high(vm);", OWNERS),
-    gang("if (!vm->high || !vm->wanting)", "if (!vm->high)", "gang_needs_rivals"),
-    gang("if (gang_is_high(&host->vms[who])) {", "if (host->vms[who].high) {", OWNERS),
-    gang(
+    free("if (host->cpus[i].usable)\n", "", OWNERS),
+    turn("is_free(host, vcpu->cpu) && is_in_room", "is_in_room", OWNERS),
+    turn(" && is_in_room(host, wish, vcpu->cpu)", "", "gang_gathers"),
+    free("host->free[word] & vcpu->allowed[word]", "host->free[word]", OWNERS),
+    free("host->free[word] & vcpu->allowed[word]", "vcpu->allowed[word]", OWNERS),
+    free("vcpu->allowed[word]", "vcpu->allowed[0]", OWNERS),
+    free("n <= words", "n < words", OWNERS),
+    free("== wish->cache ? 4 : cpu->node == wish->node ? 2 : 0", "== wish->cache ? 4 : 0", PLACES),
+    free("cpu->cache == wish->cache ? 4 : cpu->node", "cpu->node", PLACES),
+    free("near + !first_of(host, cpu->core)->core_taken", "near", PLACES),
+    free("near + !first_of(host, cpu->core)->core_taken", "near", "gang_gathers"),
+    free("4 + !!cache->cache_whole", "4", PLACES),
+    free("2 + !!node->node_whole", "2", PLACES),
+    free("return !!host->whole_count;", "return 0;", PLACES),
+    turn("if (placed <= most)", "if (0)", PLACES),
+    turn("else if (!make_room(host, who, v, wish))", "else", OWNERS),
+    turn("host->cpus[here].vcpu = v;", "", OWNERS),
+    turn("host->vcpus[v].target = here;", "", OWNERS),
+    turn("\tdisown(host, who);\n\treturn 0;", "\treturn 0;", OWNERS),
+    turn("if (may_gather) {", "if (0) {", "gang_gathers"),
+    turn("if (any_alone(host, vm))\n\t\treturn 0;", "", OWNERS),
+    turn("placed = SHARES;", "placed = ALONE;", "gang_gathers"),
+    turn(" && !find_room(host, vm, IN_NODE, &wish)", "", "gang_gathers"),
+    turn("if (cpu->node == wish->node)\n\t\t\treturn i;", "", PLACES),
+    turn(" || !(vcpu->allowed[i / 64] >> i % 64 & 1)", "", PLACES),
+    turn("vm->unplaced = !own_cpus(host, i, 0);", "own_cpus(host, i, 0);", OWNERS),
+    turn("\t\tvm->unplaced = 0;\n", "", OWNERS),
+    turn("!cpu->usable || cpu->seen == who", "cpu->seen == who", OWNERS),
+    turn("!cpu->usable || cpu->seen == who", "!cpu->usable", OWNERS),
+    turn("\t\t\tdisown(host, i);\n", "", OWNERS),
+    turn("any |= gang_is_high(vm);", "any = 1;", OWNERS),
+    turn("any |= gang_is_high(vm);", "any = gang_is_high(vm);", OWNERS),
+    turn("if (!vm->high || !vm->wanting)", "if (!vm->high)", "gang_needs_rivals"),
+    turn("if (gang_is_high(&host->vms[who])) {", "if (host->vms[who].high) {", OWNERS),
+    turn(
         "wants(host, &host->vcpus[v]) && is_free(host, host->vcpus[v].cpu)",
         "wants(host, &host->vcpus[v])",
         OWNERS,
     ),
-    gang("group_spreads(host, &host->vms[who], 1);", ";", OWNERS),
-    gang("group_spreads(host, &host->vms[who], 1);", ";", "gang_spreads_worked_example"),
-    gang("behind && host->cpus[vcpu->cpu].owner != GANG_LOW", "0", OWNERS),
-    gang(
+    turn("group_spreads(host, &host->vms[who], 1);", ";", OWNERS),
+    turn("group_spreads(host, &host->vms[who], 1);", ";", "gang_spreads_worked_example"),
+    turn("behind && host->cpus[vcpu->cpu].owner != GANG_LOW", "0", OWNERS),
+    turn(
         "wish_for(host, vcpu->cpu, &wish);\n\t\tcpu = choose",
         "wish_for(host, 0, &wish);\n\t\tcpu = choose",
         "gang_spreads_worked_example",
     ),
-    gang("group_spreads(host, &host->vms[host->order[i]], 0);", ";", OWNERS),
-    gang("group_stays(host, &host->vms[i]);", ";", OWNERS),
-    gang("\tkeep_for_sleepers(host, 0);\n", "", OWNERS),
-    gang("\tkeep_for_sleepers(host, 1);\n", "", OWNERS),
-    gang("vcpu->held_back || !is_there", "!is_there", "gang_spreads_worked_example"),
-    gang("!gang_is_high(vm) || vm->last_turn != host->turn", "!gang_is_high(vm)", OWNERS),
-    gang("\tnote_turn(host);\n\tplace_rest", "\tplace_rest", OWNERS),
-    gang("host->cpus[i].low_last_turn = host->turn;", ";", OWNERS),
-    gang("!any_high || count < 2", "count < 2", "gang_needs_rivals"),
-    gang("!any_high || count < 2", "!any_high", "gang_needs_rivals"),
-    gang(
+    turn("group_spreads(host, &host->vms[host->order[i]], 0);", ";", OWNERS),
+    turn("group_stays(host, &host->vms[i]);", ";", OWNERS),
+    turn("\tkeep_for_sleepers(host, 0);\n", "", OWNERS),
+    turn("\tkeep_for_sleepers(host, 1);\n", "", OWNERS),
+    turn("vcpu->held_back || !is_there", "!is_there", "gang_spreads_worked_example"),
+    turn("!gang_is_high(vm) || vm->last_turn != host->turn", "!gang_is_high(vm)", OWNERS),
+    turn("\tnote_turn(host);\n\tplace_rest", "\tplace_rest", OWNERS),
+    turn("host->cpus[i].low_last_turn = host->turn;", ";", OWNERS),
+    turn("!any_high || count < 2", "count < 2", "gang_needs_rivals"),
+    turn("!any_high || count < 2", "!any_high", "gang_needs_rivals"),
+    rows(
         "return vcpu->cpu < host->cpu_count;",
         "return vcpu->cpu <= host->cpu_count;",
         "gang_is_bounded",
     ),
-    gang(
+    rows(
         "left = host->vcpu_count - first;",
         "left = host->vcpu_count - first + 1;",
         "gang_is_bounded",
     ),
     // Rivals and fills.
-    gang(
+    turn(
         "owner == GANG_NONE || vm >= host->vm_count",
         "owner == GANG_NONE && vm >= host->vm_count",
         "gang_keeps_rivals_off",
     ),
-    gang("(gang_is_high(&host->vms[vm]) ? vm : GANG_LOW)", "vm", "gang_keeps_rivals_off"),
-    gang("(gang_is_high(&host->vms[vm]) ? vm", "(host->vms[vm].high ? vm", "gang_keeps_rivals_off"),
-    gang("if (candidates[i].lock)", "if (0)", "gang_fills_holes"),
-    gang(".owed > candidates[best].owed", ".owed >= candidates[best].owed", "gang_fills_holes"),
-    gang("i < count && i < GANG_FILLERS_MAX", "i < count", "gang_fills_holes"),
+    turn("(gang_is_high(&host->vms[vm]) ? vm : GANG_LOW)", "vm", "gang_keeps_rivals_off"),
+    turn("(gang_is_high(&host->vms[vm]) ? vm", "(host->vms[vm].high ? vm", "gang_keeps_rivals_off"),
+    turn("if (candidates[i].lock)", "if (0)", "gang_fills_holes"),
+    turn(".owed > candidates[best].owed", ".owed >= candidates[best].owed", "gang_fills_holes"),
+    turn("i < count && i < GANG_FILLERS_MAX", "i < count", "gang_fills_holes"),
     // Tasks of the host.
-    gang("use->of_host = 0;", "", USE),
-    gang("use->used = 0;\n}", "}", USE),
-    gang("use->of_all = (gang_s64)limited(turn);", "use->of_all = 0;", "gang_use_forgives_a_burst"),
-    gang("clamped(of_host, turn)", "of_host", "gang_use_is_bounded"),
-    gang(
+    usage("use->of_host = 0;", "", USE),
+    usage("use->used = 0;\n}", "}", USE),
+    usage(
+        "use->of_all = (gang_s64)limited(turn);",
+        "use->of_all = 0;",
+        "gang_use_forgives_a_burst",
+    ),
+    usage("clamped(of_host, turn)", "of_host", "gang_use_is_bounded"),
+    usage(
         "of_host * 100 > use->of_all",
         "of_host * 100 >= use->of_all",
         "gang_use_borders_are_exact",
     ),
-    gang(
+    usage(
         "of_host * 100 < use->of_all",
         "of_host * 100 <= use->of_all",
         "gang_use_borders_are_exact",
     ),
-    gang(
+    usage(
         "use->of_all * GANG_USE_AGAIN_PERCENT",
         "use->of_all * GANG_USE_MOST_PERCENT",
         "gang_use_sees_a_hog_and_its_end",
     ),
-    gang("before = clamped(before, GANG_TIME_MAX);", "", "gang_use_is_bounded"),
+    usage("before = clamped(before, GANG_TIME_MAX);", "", "gang_use_is_bounded"),
 ];

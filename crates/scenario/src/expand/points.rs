@@ -11,7 +11,7 @@ use crate::schema::linux::{GuestLock, LinuxGuest, LinuxVm};
 use crate::schema::lock::LockChoice;
 use crate::schema::names::{is_name, Named, ALONE_ARM};
 use crate::schema::scenario::{
-    usual_layout, vms_beside, Case, Pin, Role, Scenario, Sweep, VmGroup,
+    quota_point, usual_layout, vms_beside, Case, Pin, Role, Scenario, Sweep, VmGroup,
 };
 
 /// Expands `scenario`, whose text is `text`, with the workloads it names.
@@ -117,11 +117,6 @@ fn swept_of(scenario: &Scenario) -> Vec<(&str, Option<&str>)> {
         [] => profiles.iter().map(|swept| (swept.as_str(), None)).collect(),
         groups => groups.iter().map(|group| (profiles[0].as_str(), Some(group.as_str()))).collect(),
     }
-}
-
-/// What the point is called at which that group has its quota.
-pub(crate) fn quota_point(group: &str) -> String {
-    format!("quota-on-{group}")
 }
 
 /// Linux guests take long to boot: runs of the same guests come together, and among them those of

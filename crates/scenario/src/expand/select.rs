@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A part of a scenario.
 
-use crate::expand::points::quota_point;
 use crate::plan::Run;
 use crate::schema::host::CgroupLayout;
 use crate::schema::linux::GuestLock;
 use crate::schema::lock::LockChoice;
 use crate::schema::names::{nearest, Named};
-use crate::schema::scenario::{Scenario, Sweep};
+use crate::schema::scenario::{quota_point, Scenario, Sweep};
 
 /// What of a scenario to run; an empty list means all of it.
 #[derive(Debug, Clone, Default, PartialEq)]

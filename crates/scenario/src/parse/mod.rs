@@ -15,5 +15,6 @@ pub(crate) mod ranges;
 pub(crate) mod reader;
 pub(crate) mod scenario;
 pub(crate) mod step;
+pub(crate) mod sweep;
 pub(crate) mod vm;
 pub(crate) mod window;

@@ -2,7 +2,7 @@
 //! Quotas of VMs (cpu.max), and the sweep over who has one.
 
 use crate::parse::reader::Table;
-use crate::parse::scenario::SweepKeys;
+use crate::parse::sweep::SweepKeys;
 use crate::schema::arm::{Arm, CoschedulingMechanism};
 use crate::schema::host::{CgroupLayout, HostScheduler};
 use crate::schema::scenario::{usual_layout, Host, VmGroup};

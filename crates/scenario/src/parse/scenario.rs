@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Scenarios as a whole, and their `[sweep]`, `[measure]` and `[trace]`.
+//! Scenarios as a whole, and their `[measure]` and `[trace]`.
 
 use crate::parse::arm::read_arms;
 use crate::parse::case::{cases, read_cases};
 use crate::parse::host::read_host;
-use crate::parse::keys::{optional, read_in, read_list};
+use crate::parse::keys::{optional, read_in};
 use crate::parse::linux::{check_guests, read_series, Said};
 use crate::parse::problem::Problems;
 use crate::parse::quota::{check_quotas, Quotas};
 use crate::parse::ranges::Ranges;
 use crate::parse::reader::{no_doubles, or, Reader, Table, Value};
-use crate::parse::vm::{read_lock, read_vms, Swept};
+use crate::parse::sweep::{check_beside, read_sweep, SweepKeys};
+use crate::parse::vm::read_vms;
 use crate::schema::arm::{ApleParams, Arm};
-use crate::schema::host::CgroupLayout;
 use crate::schema::keys::scenario as keys;
-use crate::schema::linux::GuestLock;
-use crate::schema::lock::LockChoice;
-use crate::schema::scenario::{
-    usual_layout, vms_beside, Beside, Measure, Role, Scenario, Sweep, Trace, VmGroup,
-};
+use crate::schema::scenario::{Measure, Scenario, Trace, VmGroup};
 
 /// Reads a scenario; of ranges and choices the usual values. `file` is what errors call it.
 pub fn parse_scenario(file: &str, name: &str, text: &str) -> Result<Scenario, Problems> {
@@ -115,60 +111,6 @@ fn read_kernels(v: &Value) -> Option<Vec<String>> {
     Some(all)
 }
 
-/// What `[sweep]` says; `None` where it says nothing.
-#[derive(Default)]
-pub(crate) struct SweepKeys {
-    profiles: Option<Vec<String>>,
-    vms: Option<Vec<u32>>,
-    pub(crate) cgroups: Option<Vec<CgroupLayout>>,
-    locks: Option<Vec<LockChoice>>,
-    guest_locks: Option<Vec<GuestLock>>,
-    pub(crate) beside: Option<Vec<Beside>>,
-    pub(crate) quota_on: Option<Vec<String>>,
-    pub(crate) says: Swept,
-}
-
-impl SweepKeys {
-    /// What is run over: what is not swept is as the VMs have it.
-    fn of(self, groups: &[VmGroup]) -> Sweep {
-        let workload = || groups[0].workload.clone().into_iter().collect();
-        let beside = self.beside.unwrap_or_default();
-        let count = || match &beside[..] {
-            [] => vec![groups.iter().map(|g| g.count).sum()],
-            all => all.iter().map(|who| vms_beside(groups, *who).len() as u32).collect(),
-        };
-        Sweep {
-            profiles: self.profiles.unwrap_or_else(workload),
-            vms: self.vms.unwrap_or_else(count),
-            cgroups: self.cgroups.unwrap_or_else(|| vec![usual_layout(groups.iter())]),
-            locks: self.locks.unwrap_or_default(),
-            guest_locks: self.guest_locks.unwrap_or_default(),
-            beside,
-            quota_on: self.quota_on.unwrap_or_default(),
-        }
-    }
-}
-
-fn read_sweep(v: Value) -> SweepKeys {
-    let Some(t) =
-        v.table("[sweep] with profiles, vms, cgroups, locks, guest_locks, beside or quota_on")
-    else {
-        return SweepKeys::default();
-    };
-    t.only_of(&keys::SWEEP);
-    let says = Swept { profiles: t.at(&keys::PROFILES).is_some(), vms: t.at(&keys::VMS).is_some() };
-    SweepKeys {
-        says,
-        profiles: t.read(&keys::PROFILES).flatten(),
-        vms: t.read(&keys::VMS).flatten(),
-        cgroups: t.read(&keys::CGROUPS).flatten(),
-        guest_locks: t.read(&keys::GUEST_LOCKS).flatten(),
-        beside: t.read(&keys::BESIDE).flatten(),
-        quota_on: t.read(&keys::QUOTA_ON).flatten(),
-        locks: t.at(&keys::LOCKS).and_then(|v| read_list(&v, &keys::LOCKS.takes.0, read_lock)),
-    }
-}
-
 /// Locks are said in one place: of the VMs, of the arms, or swept; and those that halt at CPL 0.
 fn check_locks(top: &Table, group: &VmGroup, sweep: &SweepKeys, arms: &[Arm]) {
     let arm_locks = || arms.iter().filter_map(|a| a.lock.as_ref());
@@ -189,22 +131,6 @@ fn check_locks(top: &Table, group: &VmGroup, sweep: &SweepKeys, arms: &[Arm]) {
             format!("waiters of {} halt, and CPL 3 has no HLT", lock.kind.name()),
             "cpl = 0, or a lock that only spins: tas, ticket, mcs, preemptable",
         );
-    }
-}
-
-/// It is clear who is shaped and who is a hog, and their numbers tell whom the VM stands beside.
-fn check_beside(top: &Table, groups: &[VmGroup], sweep: &SweepKeys) {
-    let (Some(_), Some(at)) = (&sweep.beside, top.get("sweep")) else { return };
-    let of = |role| groups.iter().filter(move |g| g.role == role).map(|g| g.count).sum::<u32>();
-    let [shaped, hogs] = [Role::Shaped, Role::Hog].map(of);
-    if (shaped, groups.len()) != (1, 2) || hogs < 2 {
-        at.problem(
-            "sweep.beside, but it is not clear who stands beside whom",
-            "two [[vm]]: one with role = \"shaped\", and one with role = \"hog\" and a count of 2 or more",
-        );
-    }
-    if sweep.vms.is_some() {
-        at.problem("sweep.beside already says how many VMs there are", "no vms in [sweep]");
     }
 }
 

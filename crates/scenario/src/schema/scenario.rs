@@ -193,6 +193,11 @@ pub struct Sweep {
     pub quota_on: Vec<String>,
 }
 
+/// What the point is called at which that group has its quota.
+pub(crate) fn quota_point(group: &str) -> String {
+    format!("quota-on-{group}")
+}
+
 /// Who stands beside the VM whose vCPUs are made asymmetric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beside {

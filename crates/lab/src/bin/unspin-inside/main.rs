@@ -73,19 +73,24 @@ fn clock(ms: &str, beside_us: Option<&str>) -> Result<String, String> {
     clock::run(number(ms)?.into(), beside_us.map(u64::from))
 }
 
+/// What the agent's own commands return; `None` for others.
+fn agent(args: &[String]) -> Option<i32> {
+    let (command, rest) = args.split_first()?;
+    match command.as_str() {
+        unspin_agent::AGENT_COMMAND => Some(unspin_agent::agent_main(rest)),
+        unspin_agent::SAY_COMMAND => Some(unspin_agent::say_main(rest)),
+        unspin_vmm::VM_PROCESS_COMMAND => Some(unspin_vmm::vm_process_main(rest)),
+        _ => None,
+    }
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(code) = agent(&args) {
+        exit(code);
+    }
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
-        [command, ..] if *command == unspin_agent::AGENT_COMMAND => {
-            exit(unspin_agent::agent_main(&args[1..]))
-        }
-        [command, ..] if *command == unspin_agent::SAY_COMMAND => {
-            exit(unspin_agent::say_main(&args[1..]))
-        }
-        [command, ..] if *command == unspin_vmm::VM_PROCESS_COMMAND => {
-            exit(unspin_vmm::vm_process_main(&args[1..]))
-        }
         ["vm", vcpus, "--ms", ms] => number(ms).and_then(|ms| {
             vms::run(number(vcpus)?, vms::Ring::Kernel, &vms::End::After(ms.into()))
         }),

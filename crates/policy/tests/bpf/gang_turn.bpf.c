@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-#define POLICY "gang.c"
+#define POLICY "gang_turn.c"
 #include "program.h"
 
 #define VMS 4
@@ -16,22 +16,11 @@ struct {
 	struct gang_pool pools[GANG_POOLS_MAX];
 	pol_u32 turn;
 	pol_u32 vm, cpu, filler;
-	pol_u8 may_run, turns, used;
-	struct gang_use use;
-	gang_s64 of_host;
-	pol_u64 length;
+	pol_u8 may_run, turns;
 } io;
 
 /* The verifier follows pointers in memory on the stack only. */
 #define HOST { io.vms, io.vcpus, io.cpus, io.order, io.free, io.pools, VMS, VCPUS, CPUS, io.turn, 0, 0 }
-
-PROGRAM(account)
-{
-	struct gang_host host = HOST;
-
-	gang_account(&host, io.length);
-	return 0;
-}
 
 PROGRAM(turn)
 {
@@ -56,17 +45,5 @@ PROGRAM(may_run)
 PROGRAM(fill)
 {
 	io.filler = gang_fill(io.candidates, GANG_FILLERS_MAX);
-	return 0;
-}
-
-PROGRAM(use)
-{
-	io.used = gang_use(&io.use, io.of_host, io.length);
-	return 0;
-}
-
-PROGRAM(use_begin)
-{
-	gang_use_begin(&io.use, io.length);
 	return 0;
 }

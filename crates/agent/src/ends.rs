@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Both ends of a window: what the module counted in it of each VM, and how idle the host was.
+
+use unspin_scenario::plan::Run;
+use unspin_scenario::result::{ModuleStats, VmTurns};
+
+use crate::host::Idle;
+use crate::known_vms::difference;
+use crate::module::{self, Module};
+use crate::Error;
+
+/// The host and its module at one end of the window.
+pub(crate) struct End {
+    idle: Option<Idle>,
+    vms: Vec<VmEnd>,
+}
+
+/// The module and one VM at one end of the window.
+#[derive(Default)]
+struct VmEnd {
+    /// Its counters, where the module counts.
+    stats: Option<ModuleStats>,
+    /// Why it has no turns.
+    refused: Option<String>,
+}
+
+/// What the module counted of a VM in the window, and what turns did to it.
+#[derive(Default)]
+pub(crate) struct Counted {
+    pub(crate) module: Option<ModuleStats>,
+    pub(crate) turns: Option<VmTurns>,
+}
+
+impl End {
+    /// Now, of the VMs of these processes.
+    pub(crate) fn read(module: Option<&Module>, run: &Run, pids: &[u32]) -> Result<End, Error> {
+        let module = module.filter(|_| module::counts(run));
+        let of_vm = |&pid: &u32| match module {
+            Some(Module { vms, .. }) => {
+                Ok(VmEnd { stats: vms.stats(pid)?, refused: vms.turns_refused(pid)? })
+            }
+            None => Ok(VmEnd::default()),
+        };
+        let vms = pids.iter().map(of_vm).collect::<Result<_, Error>>()?;
+        Ok(End { idle: Idle::now(), vms })
+    }
+
+    /// Of each VM since then. What the module leaves alone it does not count, but turns of others may be
+    /// waited for there, too.
+    pub(crate) fn counted_since(&self, first: &End, run: &Run) -> Result<Vec<Counted>, Error> {
+        let of_vm = |(vm, (first, last)): (u32, (&VmEnd, &VmEnd))| {
+            let (Some(a), Some(b)) = (&first.stats, &last.stats) else {
+                return Ok(Counted::default());
+            };
+            let counted = difference(a, b)?;
+            let (parks, parks_late) = (counted.parks, counted.parks_late);
+            let turns = Some(VmTurns { parks, parks_late, refused: last.refused.clone() });
+            Ok(Counted { module: Some(counted).filter(|_| !run.is_off(vm)), turns })
+        };
+        (0..).zip(first.vms.iter().zip(&self.vms)).map(of_vm).collect()
+    }
+
+    pub(crate) fn idle_share_since(&self, first: &End) -> Option<f64> {
+        self.idle?.share_since(&first.idle?)
+    }
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The VMs that the module knows: a directory for each, with what was counted.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use unspin_scenario::module::{turns_refused, TURNS_REFUSED};
+use unspin_scenario::result::{ModuleStats, WentBack};
+
+use crate::Error;
+
+/// The module's directory of VMs.
+pub(crate) struct KnownVms {
+    dir: PathBuf,
+}
+
+impl KnownVms {
+    /// Of the module whose directory is `root`.
+    pub(crate) fn of_module(root: &Path) -> KnownVms {
+        KnownVms { dir: root.join("vms") }
+    }
+
+    /// An error naming the VMs the module knows beside those of processes `own`. One whose process has
+    /// ended is only waiting to be forgotten.
+    pub(crate) fn check_alone(&self, own: &[u32]) -> Result<(), Error> {
+        let mut others: Vec<String> = fs::read_dir(&self.dir)
+            .map(|vms| vms.flatten().filter_map(|vm| vm.file_name().into_string().ok()).collect())
+            .unwrap_or_default();
+        let is_other = |vm: &str| {
+            let pid = vm.split('-').next().unwrap_or(vm);
+            let is_own = own.iter().any(|own| own.to_string() == pid);
+            !is_own && Path::new("/proc").join(pid).exists()
+        };
+        others.retain(|vm| is_other(vm));
+        others.sort();
+        match others.is_empty() {
+            true => Ok(()),
+            false => Err(Error::OtherVms { vms: others.join(", ") }),
+        }
+    }
+
+    /// The directory of the VM that process `pid` made last: one a process, but a process id that
+    /// was used before counts on. `None` if the module knows no VM of it.
+    fn of(&self, pid: u32) -> Result<Option<PathBuf>, Error> {
+        let vms = match fs::read_dir(&self.dir) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(|e| Error::io(&self.dir, e))?,
+        };
+        let number = |name: &str| name.strip_prefix(&format!("{pid}-"))?.parse::<u32>().ok();
+        let newest = vms
+            .flatten()
+            .filter_map(|entry| Some((number(entry.file_name().to_str()?)?, entry.path())))
+            .max();
+        Ok(newest.map(|(_, path)| path))
+    }
+
+    /// The same as [`KnownVms::of`] for a VM that may have been made just now: the module names it
+    /// when one of the kernel's workers comes to it.
+    pub(crate) fn of_soon(&self, pid: u32, patience: Duration) -> Result<Option<PathBuf>, Error> {
+        let start = Instant::now();
+        loop {
+            let dir = self.of(pid)?;
+            if dir.is_some() || start.elapsed() >= patience {
+                return Ok(dir);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Counters of the VM that process `pid` made; `None` if the module does not know it. An error
+    /// where one of them cannot be read: what is unknown is not 0.
+    pub(crate) fn stats(&self, pid: u32) -> Result<Option<ModuleStats>, Error> {
+        let Some(dir) = self.of(pid)? else {
+            return Ok(None);
+        };
+        let count = |name: &str| {
+            let path = dir.join(name);
+            let text = fs::read_to_string(&path).map_err(|e| Error::io(&path, e))?;
+            let text = text.trim();
+            text.parse::<u64>().map_err(|_| Error::Counter {
+                path: path.display().to_string(),
+                text: text.chars().take(40).collect(),
+            })
+        };
+        ModuleStats::read(count).map(Some)
+    }
+
+    /// Why the VM that process `pid` made has no turns; `None` where it may have them, and where the module
+    /// has no file that says so.
+    pub(crate) fn turns_refused(&self, pid: u32) -> Result<Option<String>, Error> {
+        let Some(dir) = self.of(pid)? else { return Ok(None) };
+        let path = dir.join(TURNS_REFUSED);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(turns_refused(&text).map(str::to_string)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io(&path, e)),
+        }
+    }
+}
+
+/// What happened between two readings.
+pub(crate) fn difference(first: &ModuleStats, second: &ModuleStats) -> Result<ModuleStats, Error> {
+    let lost = |WentBack { counter, from, to }| Error::WentBack { counter, from, to };
+    second.since(first).map_err(lost)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// All files that are read at both ends of a window.
+    fn counters() -> Vec<&'static str> {
+        let mut files = Vec::new();
+        let read = ModuleStats::read(|file| {
+            files.push(file);
+            Ok::<_, ()>(0)
+        });
+        assert!(read.is_ok());
+        files
+    }
+
+    /// The directory of a module that knows these VMs, each with one value in all its counters.
+    pub(crate) fn root_with_vms(name: &str, vms: &[(&str, &str)]) -> PathBuf {
+        let root = std::env::temp_dir().join(format!("unspin-{name}-{}", std::process::id()));
+        for (vm, value) in vms {
+            let dir = root.join("vms").join(vm);
+            fs::create_dir_all(&dir).unwrap();
+            for counter in counters() {
+                fs::write(dir.join(counter), value).unwrap();
+            }
+        }
+        root
+    }
+
+    #[test]
+    fn other_vms_are_refused_and_ended_ones_are_not() {
+        let root = std::env::temp_dir().join(format!("unspin-others-{}", std::process::id()));
+        let vms = KnownVms::of_module(&root);
+        vms.check_alone(&[]).unwrap();
+        // No process has a number above the largest there can be.
+        fs::create_dir_all(root.join("vms/4194305-0")).unwrap();
+        vms.check_alone(&[]).unwrap();
+        let alive = format!("{}-0", std::process::id());
+        fs::create_dir_all(root.join("vms").join(&alive)).unwrap();
+        let error = vms.check_alone(&[]).unwrap_err();
+        assert!(error.to_string().contains(&format!("({alive})")), "{error}");
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_vm_is_found_by_its_process() {
+        let root = root_with_vms("vms", &[("41-0", "1"), ("4-0", "2"), ("4-1", "3\n")]);
+        let vms = KnownVms::of_module(&root);
+        assert_eq!(vms.stats(4).unwrap().unwrap().ple_exits, 3);
+        assert_eq!(vms.stats(41).unwrap().unwrap().ple_exits, 1);
+        assert!(vms.stats(1).unwrap().is_none());
+        fs::remove_dir_all(root).unwrap();
+        assert!(vms.stats(4).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_vm_without_turns_has_a_reason_and_an_older_module_says_nothing() {
+        let root = root_with_vms("refused", &[("4-0", "1"), ("5-0", "1")]);
+        let vms = KnownVms::of_module(&root);
+        assert_eq!(vms.turns_refused(4).unwrap(), None, "no such file");
+        assert_eq!(vms.turns_refused(6).unwrap(), None, "no such VM");
+        let write = |vm: &str, text: &str| {
+            fs::write(root.join("vms").join(vm).join("turns_refused"), text).unwrap();
+        };
+        write("4-0", "none\n");
+        write("5-0", "vCPUs of a real-time class\n");
+        assert_eq!(vms.turns_refused(4).unwrap(), None);
+        let reason = vms.turns_refused(5).unwrap();
+        assert_eq!(reason.as_deref(), Some("vCPUs of a real-time class"));
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_vm_that_was_made_just_now_is_waited_for() {
+        let root = root_with_vms("soon", &[("4-0", "1")]);
+        let vms = KnownVms::of_module(&root);
+        let later = root.join("vms/5-0");
+        let made = std::thread::spawn({
+            let later = later.clone();
+            move || {
+                std::thread::sleep(Duration::from_millis(20));
+                fs::create_dir(later).unwrap();
+            }
+        });
+        assert_eq!(vms.of_soon(5, Duration::from_secs(60)).unwrap(), Some(later));
+        made.join().unwrap();
+        assert_eq!(vms.of_soon(6, Duration::from_millis(5)).unwrap(), None);
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_counter_that_cannot_be_read_is_not_0() {
+        let root = root_with_vms("unread", &[("4-0", "2")]);
+        let vms = KnownVms::of_module(&root);
+        for counter in counters() {
+            let path = root.join("vms/4-0").join(counter);
+            fs::write(&path, "many").unwrap();
+            let error = vms.stats(4).unwrap_err().to_string();
+            assert!(error.contains(counter) && error.contains("many"), "{error}");
+            fs::remove_file(&path).unwrap();
+            assert!(vms.stats(4).unwrap_err().to_string().contains(counter), "{counter}");
+            fs::write(&path, "2").unwrap();
+        }
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_counter_that_goes_back_is_not_0() {
+        let at = |ple_exits| ModuleStats { ple_exits, window_cycles: 7, ..Default::default() };
+        assert_eq!(difference(&at(5), &at(9)).unwrap(), at(4));
+        let error = difference(&at(9), &at(5)).unwrap_err().to_string();
+        assert!(error.contains("ple_exits went from 9 back to 5"), "{error}");
+    }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The VMs of one run: made, told when to start and when to read their counts, and stopped.
+
+use std::time::Duration;
+
+use unspin_guest_abi::rng::{splitmix64, vm_seed};
+use unspin_policy::vcrd;
+use unspin_scenario::plan::{Arm, Coscheduling, Run, Window};
+use unspin_vmm::process::{now_ns, Schedule};
+use unspin_vmm::VmConfig;
+
+use crate::cgroup::{Cpus, Limits, VmCgroup};
+use crate::child::VmProcess;
+use crate::Error;
+
+/// From the last preparation until the first VM may start.
+pub(crate) const START_LEAD_NS: u64 = 20_000_000;
+/// From the moment that every program works until the window: whoever measures is told of it meanwhile.
+const WINDOW_LEAD_NS: u64 = 50_000_000;
+/// How long a program may take to do its first unit of work once all VMs run.
+const WORKS_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const NS_PER_MS: u64 = 1_000_000;
+
+/// The VMs of a run. The cgroups go after the processes in them.
+pub(crate) struct Vms {
+    pub(crate) processes: Vec<VmProcess>,
+    pub(crate) pids: Vec<u32>,
+    _cgroups: Vec<VmCgroup>,
+}
+
+/// The threshold of a guest that is to report its waits.
+fn reports(arm: &Arm) -> Option<u32> {
+    let threshold = vcrd::Params::default().threshold_log2_cycles;
+    (arm.coscheduling == Coscheduling::Vcrd).then_some(threshold)
+}
+
+/// Makes all VMs, then moves them to their cgroups; their vCPUs wait for the start.
+pub(crate) fn start_vms(run: &Run, cpus: Cpus) -> Result<Vms, Error> {
+    let mut processes = Vec::with_capacity(run.vms as usize);
+    for vm in 0..run.vms {
+        let (each, arm) = (run.vm(vm), run.arm_of(vm));
+        let config = VmConfig {
+            vcpus: each.vcpus,
+            program: each.program,
+            lock: each.lock,
+            tau_ns: each.tau_ns,
+            lock_clock_mhz: run.lock_clock_mhz,
+            stalls: run.stalls,
+            report_log2_cycles: reports(&arm),
+            cpl: each.cpl,
+            seed: vm_seed(run.seed, vm),
+            pin: run.pin.get(vm as usize).cloned().unwrap_or_default(),
+            pause_exits: arm.window != Window::Off,
+        };
+        processes.push(VmProcess::spawn(vm, &config)?);
+    }
+    let mut vms = Vms { pids: Vec::new(), processes, _cgroups: Vec::new() };
+    for (vm, process) in vms.processes.iter_mut().enumerate() {
+        process.wait_ready()?;
+        vms.pids.push(process.pid());
+        let limits = Limits::of(run, vm as u32, cpus);
+        let cgroup = VmCgroup::new(vm as u32, run.cgroup, limits, process.pid(), &process.tids)?;
+        vms._cgroups.extend(cgroup);
+    }
+    Ok(vms)
+}
+
+/// When the first of a run's VMs starts, and the last.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Starts {
+    pub(crate) first_ns: u64,
+    last_ns: u64,
+}
+
+impl Starts {
+    /// The window where every program works at `now_ns`: it begins when they are warm, and whoever
+    /// measures is told of it before.
+    fn window(&self, run: &Run, now_ns: u64) -> [u64; 2] {
+        let warm_ns = self.last_ns + run.warmup_ms * NS_PER_MS;
+        let begin_ns = warm_ns.max(now_ns + WINDOW_LEAD_NS);
+        [begin_ns, begin_ns + run.window_ms * NS_PER_MS]
+    }
+
+    /// No window ends later.
+    pub(crate) fn latest_end_ns(&self, run: &Run) -> u64 {
+        self.window(run, self.last_ns + WORKS_TIMEOUT.as_nanos() as u64)[1]
+    }
+}
+
+/// Tells every VM when to start.
+pub(crate) fn start(run: &Run, processes: &mut [VmProcess]) -> Result<Starts, Error> {
+    let base = now_ns() + START_LEAD_NS;
+    let starts: Vec<u64> = (0..run.vms).map(|vm| base + stagger_ns(run, vm)).collect();
+    let first_ns = starts.iter().copied().min().unwrap_or(base);
+    let last_ns = starts.iter().copied().max().unwrap_or(base);
+    for (process, &start_at_ns) in processes.iter_mut().zip(&starts) {
+        process.schedule(Schedule { start_at_ns, all_run_at_ns: last_ns })?;
+    }
+    Ok(Starts { first_ns, last_ns })
+}
+
+/// Waits until every program works, and tells the VMs when to read their counts.
+pub(crate) fn window_of_working(
+    run: &Run,
+    processes: &mut [VmProcess],
+    starts: &Starts,
+) -> Result<[u64; 2], Error> {
+    let all_run = Duration::from_nanos(starts.last_ns.saturating_sub(now_ns()));
+    processes.iter_mut().try_for_each(|process| process.works(all_run + WORKS_TIMEOUT))?;
+    let window = starts.window(run, now_ns());
+    processes.iter_mut().try_for_each(|process| process.sample_at(window))?;
+    Ok(window)
+}
+
+fn stagger_ns(run: &Run, vm: u32) -> u64 {
+    splitmix64(vm_seed(run.seed, vm)) % (run.stagger_ms * NS_PER_MS + 1)
+}
+
+pub(crate) fn stop_vms(vms: &mut Vms) -> Result<Vec<Option<String>>, Error> {
+    for process in &mut vms.processes {
+        process.stop()?;
+    }
+    vms.processes.iter_mut().map(VmProcess::stopped).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_window_begins_when_all_are_warm_and_work(
+            (warmup_ms, window_ms) in (0..5000u64, 1..5000u64),
+            works_after_ns in 0..=WORKS_TIMEOUT.as_nanos() as u64,
+        ) {
+            let run = Run { warmup_ms, window_ms, ..Run::new(vec![], 2, 4) };
+            let starts = Starts { first_ns: 1, last_ns: 20 * NS_PER_MS };
+            let works_ns = starts.last_ns + works_after_ns;
+            let [begin, end] = starts.window(&run, works_ns);
+            prop_assert_eq!(end - begin, window_ms * NS_PER_MS);
+            prop_assert!(begin >= works_ns + WINDOW_LEAD_NS && end <= starts.latest_end_ns(&run));
+            let warm = starts.last_ns + warmup_ms * NS_PER_MS;
+            prop_assert!(begin == warm || (begin > warm && begin == works_ns + WINDOW_LEAD_NS));
+        }
+    }
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * In which order VMs are asked when a turn starts. Only policy/gang_turn.c includes it.
+ */
+#ifndef UNSPIN_POLICY_GANG_ORDER_H
+#define UNSPIN_POLICY_GANG_ORDER_H
+
+#include "gang_rows.h"
+
+#define WANTING_MAX (1u << 22)	/* more vCPUs of a candidate count as these: products fit */
+
+/* The last number of a turn is followed by 1. */
+static inline pol_u32 turns_since(const struct gang_host *host, pol_u32 turn)
+{
+	return host->turn >= turn ? host->turn - turn : ~(turn - host->turn);
+}
+
+/* Turns since its last. A VM that is LOW waits where the group has had none for longest. */
+static inline pol_u32 waited(const struct gang_host *host, const struct gang_vm *vm)
+{
+	pol_u32 v, end = end_of(host, vm), most = 0, turns;
+
+	if (gang_is_high(vm))
+		return turns_since(host, vm->last_turn);
+	for (v = vm->first; v < end; v++) {
+		if (!wants(host, &host->vcpus[v]))
+			continue;
+		turns = turns_since(host, host->cpus[host->vcpus[v].cpu].low_last_turn);
+		most = turns > most ? turns : most;
+	}
+	return most;
+}
+
+/*
+ * By what is owed for each vCPU that wants to run; of equals, who has not had a turn for longer;
+ * of these by index.
+ */
+static inline pol_u8 comes_before(const struct gang_host *host, pol_u32 i, pol_u32 k)
+{
+	const struct gang_vm *a = &host->vms[i], *b = &host->vms[k];
+	gang_s64 left = clamped(a->owed, GANG_TIME_MAX) * pol_clamp_u32(b->wanting, 0, WANTING_MAX);
+	gang_s64 right = clamped(b->owed, GANG_TIME_MAX) * pol_clamp_u32(a->wanting, 0, WANTING_MAX);
+
+	if (left != right)
+		return left > right;
+	return a->waited != b->waited ? a->waited > b->waited : i < k;
+}
+
+/* The heap below "root" is one again: whoever comes last is on top. */
+static inline void sift(struct gang_host *host, pol_u32 root, pol_u32 count)
+{
+	pol_u32 *order = host->order, child, top = order[root];
+
+	for (; (child = 2 * root + 1) < count; root = child) {
+		if (child + 1 < count && comes_before(host, order[child], order[child + 1]))
+			child++;
+		if (!comes_before(host, top, order[child]))
+			break;
+		order[root] = order[child];
+	}
+	order[root] = top;
+}
+
+/* VMs that want to run, in order. Returns how many. */
+static inline pol_u32 sort_vms(struct gang_host *host)
+{
+	pol_u32 count = 0, i, last;
+
+	for (i = 0; i < host->vm_count; i++) {
+		if (!host->vms[i].wanting)
+			continue;
+		host->vms[i].waited = waited(host, &host->vms[i]);
+		host->order[count++] = i;
+	}
+	for (i = count / 2; i > 0; i--)
+		sift(host, i - 1, count);
+	for (i = count; i > 1; i--) {
+		last = host->order[0];
+		host->order[0] = host->order[i - 1];
+		host->order[i - 1] = last;
+		sift(host, 0, i - 1);
+	}
+	return count;
+}
+
+#endif
