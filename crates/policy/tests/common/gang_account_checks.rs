@@ -270,3 +270,16 @@ pub fn gang_pools_worked_example(api: &Api) {
     let top = set(&[0, 63]);
     assert_eq!(owed(64, [Some(&top); 3], [63, 63, 0]), pooled);
 }
+
+/// Each set has a pool, the eighth and all that come later have one together.
+pub fn gang_pools_are_bounded(api: &Api) {
+    let sets: Vec<CpuSet> = (0..9).map(|cpu| [cpu, 9].into_iter().collect()).collect();
+    let vm = |(cpu, set)| {
+        let got = if cpu == 7 { 600 } else { 0 };
+        (high(), vec![Vcpu { got, wants: 1, allowed: Some(set), ..Vcpu::new(cpu, 1) }])
+    };
+    let mut host = Host::new(10, &(0..).zip(&sets).map(vm).collect::<Vec<_>>());
+    host.account(api, 600);
+    let owed: Vec<i64> = host.vms.iter().map(|vm| vm.owed).collect();
+    assert_eq!(owed, [0, 0, 0, 0, 0, 0, 0, -300, 300]);
+}

@@ -310,6 +310,7 @@ macro_rules! for_each_check {
             gang_account_checks: gang_conserves_time,
             gang_account_checks: gang_pools_are_filled,
             gang_account_checks: gang_pools_worked_example,
+            gang_account_checks: gang_pools_are_bounded,
             gang_checks: gang_keeps_rivals_off,
             gang_checks: gang_fills_holes,
             gang_checks: gang_needs_rivals,

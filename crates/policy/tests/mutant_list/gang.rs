@@ -88,7 +88,7 @@ pub const MUTANTS: &[Mutant] = &[
         "host->pools[i].set == set",
         ACCOUNT,
     ),
-    account("i < GANG_POOLS_MAX - 1; i++", "i < GANG_POOLS_MAX - 2; i++", ACCOUNT),
+    account("i < GANG_POOLS_MAX - 1; i++", "i < GANG_POOLS_MAX - 2; i++", "gang_pools_are_bounded"),
     account("pool->time += part_there(vcpu, cpu);", "pool->time += time_of(vcpu);", ACCOUNT),
     account("+= charge_there(vm, vcpu, cpu);", "+= time_of(vcpu);", ACCOUNT),
     account("if (is_of_group(vm, cpu))\n\t\tpool", "pool", ACCOUNT),
