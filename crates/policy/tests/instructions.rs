@@ -11,9 +11,9 @@ use gang_load::{everywhere, Layout, Load, LAYOUTS};
 use std::hint::black_box;
 use steps::instructions;
 
-/// VMs of 8 vCPUs, as many as pCPUs, and the most for each: of them alone on their pCPUs, else. A set of
-/// pCPUs has a word for each 64, which each vCPU costs a look.
-const TURNS: [(usize, u64, u64); 3] = [(16, 3080, 6600), (64, 3260, 6380), (256, 4450, 7500)];
+/// VMs of 8 vCPUs, as many as pCPUs, and the most instructions for each VM: where each vCPU is alone on
+/// its pCPU, and where it is not. It grows with pCPUs: a set of them has a word for each 64.
+const TURNS: [(usize, u64, u64); 3] = [(16, 3080, 6610), (64, 3260, 6380), (256, 4420, 7650)];
 
 #[test]
 fn a_turn_costs_no_more_than_its_ceiling() {

@@ -149,6 +149,7 @@ const TURNS: &[Column] = &[
     ("Mcycles in them", |f| Some(format!("{:.1}", number(f, Of::TURN_CYCLES.file())? / 1e6))),
     ("waits", |f| text(f, Counter::PARKS.file())),
     ("in vain", |f| text(f, Counter::PARKS_LATE.file())),
+    ("missed", |f| text(f, Counter::PARKS_MISSED.file())),
     ("Mcycles waited", |f| Some(format!("{:.1}", number(f, Counter::PARKED_CYCLES.file())? / 1e6))),
     ("Mcycles overstayed", |f| {
         Some(format!("{:.1}", number(f, Counter::OVERSTAY_CYCLES.file())? / 1e6))
