@@ -19,9 +19,6 @@
 #ifdef CONFIG_LTO_CLANG
 #error "unspin does not support kernels built with link-time optimization (LTO): functions of KVM that it looks up may be renamed or gone there"
 #endif
-#ifndef CONFIG_SMP
-#error "unspin needs CONFIG_SMP: on one CPU vCPUs have nobody to wait for"
-#endif
 #if !IS_MODULE(CONFIG_KVM)
 #error "unspin needs KVM as a module (CONFIG_KVM=m): its functions and tracepoints are found through kvm.ko"
 #endif

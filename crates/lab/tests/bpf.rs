@@ -47,7 +47,7 @@ const POLICIES: &[(&str, Programs)] = &[
     ("demand", &[("step", Accepts)]),
     // They follow indices and a pointer from memory, of which the verifier knows nothing.
     ("gang_account", &[("account", Refuses)]),
-    ("gang_turn", &[("turn", Refuses), ("may_run", Accepts), ("fill", Refuses)]),
+    ("gang_turn", &[("turn", Refuses), ("may_run", Accepts), ("fill", Accepts)]),
     ("gang_use", &[("use", Accepts), ("use_begin", Accepts)]),
     ("hvs", &[("pick", TooManyPaths), ("category", Accepts)]),
     ("ipi", &[("pick", Accepts)]),
