@@ -287,6 +287,8 @@ mod tests {
 
     #[test]
     fn slots_carry_who_was_woken_and_who_was_in_user_mode() {
+        // With HVS_WOKEN_LIST and HVS_USER_MODE_LAST.
+        let line = |pick, slots: &[String]| line(pick, slots).replace("flags=0", "flags=192");
         let slots = [slot(0, 0, 0), slot(9, 1, 1), slot(1, 2, 0), slot(3, 4, 0)];
         assert_eq!(tally(&[line(3, &slots)]).different.len(), 0, "woken, before the lock waiter");
         assert_eq!(tally(&[line(2, &slots[..3])]).different.len(), 0, "user mode comes last");
