@@ -381,7 +381,12 @@ const MUTANTS: &[Mutant] = &[
     mutant("hvs.c", "step <= words; step++", "step < words; step++", "a_look_takes_the_likeliest"),
     mutant("hvs.c", "\t\t\tbits &= upper;", "\t\t\t;", "a_look_takes_the_likeliest"),
     mutant("hvs.c", "\t\t\tbits &= ~upper;", "\t\t\t;", "a_look_takes_the_likeliest"),
-    mutant("hvs.c", "if (taken == room) {", "if (taken > room) {", "a_look_takes_the_likeliest"),
+    mutant(
+        "hvs.c",
+        "if (taken == room) {",
+        "if (taken + 1 == room) {",
+        "a_look_takes_the_likeliest",
+    ),
     mutant("hvs.c", "(pol_u16)(look->number[look->count - 1] + 1);", "0;", "looks_go_round"),
     mutant(
         "hvs.c",
@@ -392,7 +397,7 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "hvs.c",
         "room -= list_look(waiting, first,",
-        "list_look(waiting, first,",
+        "room = 0, list_look(waiting, first,",
         "a_look_takes_the_likeliest",
     ),
     mutant(
