@@ -221,7 +221,12 @@ const MUTANTS: &[Mutant] = &[
         "order->rank[HVS_YIELDED] = RANK_FIRST;",
         "the_yielded_list_ends_the_loop",
     ),
-    mutant("hvs.c", "if (!slots[i].ready ||", "if (", "a_pick_is_a_candidate"),
+    mutant(
+        "hvs.c",
+        "if (!slots[i].ready || category == HVS_NOT_PREEMPTED ||",
+        "if (category == HVS_NOT_PREEMPTED ||",
+        "a_pick_is_a_candidate",
+    ),
     mutant("hvs.c", "|| (excluded >> i & 1))", ")", "a_pick_is_a_candidate"),
     mutant(
         "hvs.c",
@@ -370,7 +375,18 @@ const MUTANTS: &[Mutant] = &[
         "(flags & HVS_DISPLACED_LAST)",
         "marks_move_to_the_yielded_list",
     ),
-    mutant("hvs.c", "if (!ready)", "if (0)", "the_quorum_gives_way_or_changes_nothing"),
+    mutant(
+        "hvs.c",
+        "if (!ready)\n\t\treturn HVS_PICK_COMPLETE;\n\treturn running",
+        "return running",
+        "the_quorum_gives_way_or_changes_nothing",
+    ),
+    mutant(
+        "hvs.c",
+        "if (!ready)\n\t\treturn HVS_PICK_COMPLETE;\n\tif (look",
+        "if (look",
+        "the_quorum_of_a_large_vm",
+    ),
     mutant("hvs.c", "*yielded_mark = 0;", "", "marks_move_to_the_yielded_list"),
     mutant(
         "hvs.c",
