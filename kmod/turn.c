@@ -175,7 +175,6 @@ static u16 fills_no_more(struct unspin_slot *slot)
 static void missed(struct unspin_slot *slot)
 {
 	struct unspin_vm *vm = slot->vm;
-
 	u16 called = READ_ONCE(slot->turn.called);
 
 	if (called == UNSPIN_NO_CPU || called == raw_smp_processor_id())

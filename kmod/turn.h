@@ -4,7 +4,7 @@
  * ("Turns") has the picture. Each change of state is one function here; nothing else writes it.
  *
  * A pCPU has an owner, a target (the vCPU that it is owned for) and a filler (a rival that may run
- * because the owner has nothing to run there). Only the planner (turns.c) sets owners and targets; a
+ * because the owner has nothing to run there). Only the planner (plan.c) sets owners and targets; a
  * target also changes places where a vCPU of the owner arrives on another pCPU of its VM.
  *
  * A vCPU is
@@ -106,9 +106,8 @@ void unspin_turn_ask(struct unspin_slot *slot);
 /* --- its own thread, in park.c --- */
 
 /*
- * Before it sleeps: on the list of the CPU where it is, to be called.
- * Preemption on. The other once it is awake again, on
- * whichever CPU; it has missed where it was called to if it may not run on this one.
+ * Before it sleeps: on the list of the CPU where it is, to be called. Preemption on. The other once it is
+ * awake again, on whichever CPU; it has missed where it was called to if it may not run on this one.
  */
 void unspin_turn_park(struct unspin_slot *slot);
 void unspin_turn_unpark(struct unspin_slot *slot, bool may_run);
