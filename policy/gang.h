@@ -79,7 +79,6 @@ typedef __INT64_TYPE__ gang_s64;
 /* What callers keep to. */
 #define GANG_FIRST_TURN_US 1000u	/* length of the first turn */
 #define GANG_PARK_MAX_MS 200u		/* nobody is kept from running for longer */
-#define GANG_STALL_MS 500u		/* a turn that has not ended by then: turns are broken */
 #define GANG_SPUN_WINDOWS 2u		/* who has run for more PLE windows than these did not just spin */
 
 struct gang_vm {

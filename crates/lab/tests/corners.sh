@@ -166,17 +166,20 @@ settle [ -e $U/vms/$vm-0 ]
 # vCPUs so crowded may starve, and the VM is left to KVM until its mode is written again. What looks often
 # is slow among so many.
 check "65 vCPUs exit" settle above $U/vms/$vm-0/ple_exits 500
-yields_of_large() {
+yielded_to() {
+	[ $(($(value $1/yields_lock_waiter) + $(value $1/yields_resource_waiter))) -gt 50 ]
+}
+large_gets_to() {
 	for try in 1 2 3 4 5 6 7 8 9 10; do
 		echo apples > $U/vms/$vm-0/mode
 		sleep 2
-		[ $(($(value $U/vms/$vm-0/yields_lock_waiter) + $(value $U/vms/$vm-0/yields_resource_waiter))) -gt 50 ] && return
+		"$@" && return
 	done
 	false
 }
-check "and are yielded to" yields_of_large
-check "epochs end" settle above $U/vms/$vm-0/epochs 5
-check "and APLE's rounds" settle above $U/vms/$vm-0/rounds 0
+check "and are yielded to" large_gets_to yielded_to $U/vms/$vm-0
+check "epochs end" large_gets_to above $U/vms/$vm-0/epochs 5
+check "and APLE's rounds" large_gets_to above $U/vms/$vm-0/rounds 0
 check "KVM's selection is not kept" not said "it keeps KVM.s selection"
 touch /tmp/stop-large
 check "the VM worked" wait $vm

@@ -47,8 +47,6 @@ pub const MOST_EIGHTHS: u64 = 7;
 pub const FIRST_TURN_US: u64 = 1000;
 /// Nobody is kept from running for longer.
 pub const PARK_MAX_MS: u64 = 200;
-/// A turn that has not ended by then: turns are broken.
-pub const STALL_MS: u64 = 500;
 /// Who has run for more PLE windows than these did not just spin.
 pub const SPUN_WINDOWS: u64 = 2;
 /// [`fill`] looks at so many candidates.

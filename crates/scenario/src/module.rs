@@ -6,7 +6,7 @@ use crate::plan::Run;
 use crate::schema::arm::{
     ApleParams, Arm, Coscheduling as Asked, CoschedulingMechanism, Window, YieldTo,
 };
-use unspin_uapi::{Coscheduling, Mode, Number, Variant};
+use unspin_uapi::{Coscheduling, Mode, Number, Refusal, Variant};
 
 /// The settings of the module that are words, beside those that are [`Number`]s.
 pub const MODE: &str = "mode";
@@ -15,12 +15,10 @@ pub const COSCHEDULING: &str = "coscheduling";
 
 /// The file of a VM that says why it has no turns.
 pub const TURNS_REFUSED: &str = "turns_refused";
-/// What stands in it where the VM may have turns.
-const NOT_REFUSED: &str = "none";
 
 /// The reason that stands in [`TURNS_REFUSED`], if there is one.
 pub fn turns_refused(text: &str) -> Option<&str> {
-    Some(text.trim()).filter(|reason| !reason.is_empty() && *reason != NOT_REFUSED)
+    Some(text.trim()).filter(|reason| !reason.is_empty() && *reason != Refusal::NONE.reason())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -32,6 +32,8 @@
 #define VALUE_KIND(id, file, kind, meaning) (id, Kind::kind)
 #define VALUE_MEANING(id, file, kind, meaning) (id, meaning)
 
+#define REFUSAL_REASON(id, reason) (id, reason)
+
 rust_from_here
 
 table! { Mode name UNSPIN_MODES(MODE_NAME) }
@@ -61,6 +63,8 @@ column! { Value meaning [str] UNSPIN_VALUES(VALUE_MEANING) }
 
 table! { ModuleValue file UNSPIN_MODULE_VALUES(FILE_NAME) }
 column! { ModuleValue meaning [str] UNSPIN_MODULE_VALUES(FILE_MEANING) }
+
+table! { Refusal reason UNSPIN_REFUSALS(REFUSAL_REASON) }
 
 flags! {
 	(COUNTER_TIME_RESOURCE, HVS_COUNTER_TIME_RESOURCE)

@@ -3,7 +3,7 @@
 //! the first words about it, its meaning.
 
 use std::collections::{BTreeMap, BTreeSet};
-use unspin_uapi::{Coscheduling, Counter, Mode, ModuleValue, Number, Value, Variant};
+use unspin_uapi::{Coscheduling, Counter, Mode, ModuleValue, Number, Refusal, Value, Variant};
 
 const DOC: &str = include_str!("../../../docs/sysfs.md");
 
@@ -90,4 +90,22 @@ fn words_have_their_defaults() {
     ] {
         assert!(DOC.contains(&format!("`{file}` (default `{default}`)")), "{file}");
     }
+}
+
+#[test]
+fn reasons_why_a_vm_has_no_turns_have_their_rows() {
+    let (_, table) = DOC.split_once("| the file says | what it means |").expect("the table's head");
+    let (table, _) = table.trim_start().split_once("\n\n").expect("the table's end");
+    let said: Vec<_> = table
+        .lines()
+        .skip(1) // |---|---|
+        .map(|line| line.trim_matches('|').split('|').next().unwrap().trim())
+        .collect();
+    let given: Vec<_> = Refusal::ALL
+        .iter()
+        .filter(|refusal| **refusal != Refusal::NONE)
+        .map(|refusal| refusal.reason())
+        .collect();
+    assert_eq!(said, given, "docs/sysfs.md, uapi/unspin.h");
+    assert!(DOC.contains(&format!("it says `{}`", Refusal::NONE.reason())));
 }
