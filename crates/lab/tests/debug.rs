@@ -33,7 +33,7 @@ fn the_module_on_debug_kernels() {
         return;
     }
     let lab = common::lab();
-    let cycles = common::cycles();
+    let cycles = common::cycles(20);
     let script = format!(
         "CYCLES={cycles}\necho clear > /sys/kernel/debug/kmemleak\n{}\n{}",
         include_str!("module.sh"),

@@ -18,7 +18,7 @@ fn turns_under_qemu() {
         return;
     }
     let lab = common::lab();
-    let cycles = common::cycles() / 5;
+    let cycles = common::cycles(20) / 5;
     let script = format!("CYCLES={cycles}\n{}", include_str!("gangs.sh"));
     let mut wrong = Vec::new();
     for series in common::kernels(&Series::ALL) {

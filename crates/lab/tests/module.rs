@@ -17,7 +17,7 @@ fn the_module_under_qemu() {
         return;
     }
     let lab = common::lab();
-    let cycles = common::cycles();
+    let cycles = common::cycles(20);
     let script = format!("CYCLES={cycles}\n{}\nfinish", include_str!("module.sh"));
     let mut wrong = Vec::new();
     for series in common::kernels(&Series::ALL) {

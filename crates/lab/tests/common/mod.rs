@@ -292,11 +292,11 @@ fn booted(
     heard
 }
 
-/// Load, switch and unload cycles a kernel: `UNSPIN_CYCLES`, or 20.
-pub fn cycles() -> u32 {
+/// Cycles of a test that repeats itself: `UNSPIN_CYCLES`, or as many as usual.
+pub fn cycles(usual: u32) -> u32 {
     match std::env::var("UNSPIN_CYCLES") {
         Ok(text) => text.parse().expect("UNSPIN_CYCLES is a number"),
-        Err(_) => 20,
+        Err(_) => usual,
     }
 }
 

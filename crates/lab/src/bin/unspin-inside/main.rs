@@ -14,6 +14,7 @@ mod rival;
 mod spinner;
 mod starve;
 mod text;
+mod unserved;
 mod vms;
 mod watched;
 mod windows;
@@ -52,6 +53,8 @@ const USAGE: &str = "usage: unspin-inside COMMAND
   starve HOW HOG_MS                a real-time thread takes a vCPU's CPU (HOW: preempted, woken, slept)
                                    while its siblings yield to each other; says when KVM got the VM
   beside COMMAND                   a VM whose vCPU has run and does not while a shell runs COMMAND
+  unserved MS PROCESS…             vCPUs of VMs that always run: how many, the longest time that one had
+                                   no CPU time, and the longest between two looks, ms
   btf BASE FILE STRUCT             makes a structure longer in a module's type information
   hand-over THREADS                a vCPU that one thread after the other runs
   exit-cycles ROUNDS               hundredths of TSC cycles that an exit and its re-entry take
@@ -120,6 +123,7 @@ fn main() {
             number(hog_ms).and_then(|ms| starve::run(starve::How::parse(how)?, ms.into()))
         }
         ["hand-over", threads] => number(threads).and_then(starve::hand_over),
+        ["unserved", ms, pids @ ..] => number(ms).and_then(|ms| unserved::longest(ms.into(), pids)),
         ["beside", line] => starve::beside(line),
         ["btf", base, file, name] => btf::lengthen(base, file, name),
         ["nested", on, off] => nested::around(on, off),
