@@ -15,7 +15,8 @@
  * the sum of its vCPUs' parts less the time they got, fills included. Where no VM owns the pCPU, the
  * group's vCPUs count as one: what they get there is theirs in proportion to their parts, whoever of
  * them had it. Else a VM that leaves its time to others of the group would be owed it again, by VMs
- * outside. So turns only move time: what all are owed adds up to 0.
+ * outside. But no vCPU counts as having had more than the turn: one that ran all the time had no more
+ * to take. So turns only move time: what all are owed adds up to 0.
  *
  * Others come after the first in the same order, each on pCPUs that are left, if each of its
  * vCPUs that wants to run finds one. When it is a LOW VM's turn, the group owns those of its
@@ -121,13 +122,19 @@ struct gang_cpu {
 	pol_u32 placed, seen;	/* scratch */
 };
 
+/* Scratch: a time that is divided by weight, but nobody gets more than the most. */
+struct gang_division {
+	pol_u64 time, weight;	/* of all who share it, then of those up to the level */
+	pol_u64 most;		/* heavier ones than the level get it */
+	pol_u64 heaviest, level, level_before;
+	pol_u32 count, reserved;
+};
+
 /* Scratch: vCPUs that are not pinned, and may run on the same pCPUs. */
 struct gang_pool {
-	pol_u64 set;		/* stands for these pCPUs; 0: there is no such pool */
-	pol_u64 time, weight;	/* of all its vCPUs, then of those up to the level */
-	pol_u64 most;		/* that a vCPU can get; heavier ones than the level get it */
-	pol_u64 group_time, group_part;	/* of those whose time is the group's: time and parts */
-	pol_u32 count, heaviest, level, level_before;
+	pol_u64 set;			/* stands for these pCPUs; 0: there is no such pool */
+	struct gang_division all;	/* parts, by the vCPUs' weights */
+	struct gang_division group;	/* what those whose time is the group's are charged, by their parts */
 };
 
 /* What tasks of the host use of a pCPU. */

@@ -73,6 +73,70 @@ static pol_u64 charge_there(const struct gang_vm *vm, const struct gang_vcpu *vc
 	return pol_mul_div(cpu->group_time, weight_of(vcpu), cpu->group_weight);
 }
 
+/* --- a time that is divided --- */
+
+/* By field: a compiler may call memset() to clear a structure. */
+static void division_init(struct gang_division *division)
+{
+	division->time = division->weight = division->most = 0;
+	division->heaviest = division->level_before = 0;
+	division->level = POL_U64_MAX;
+	division->count = division->reserved = 0;
+}
+
+static void division_add(struct gang_division *division, pol_u64 time, pol_u64 weight)
+{
+	division->time += time;
+	division->weight += weight;
+	division->heaviest = weight > division->heaviest ? weight : division->heaviest;
+	division->count++;
+}
+
+/* Nobody gets more than that, but all of the time is given away. */
+static void division_begin(struct gang_division *division, pol_u64 most)
+{
+	pol_u32 count = division->count;
+	pol_u64 mean = count ? (division->time + count - 1) / count : 0;
+
+	division->most = most > mean ? most : mean;
+}
+
+/* Who is heavier than the level would get more than the most by weight. Whether there are any. */
+static pol_u8 division_level(struct gang_division *division)
+{
+	pol_u64 level;
+
+	division->level_before = division->level;
+	if (!division->count)
+		return 0;
+	level = pol_mul_div(division->most, division->weight, division->time);
+	if (division->heaviest <= level)
+		return 0;
+	division->level = level;
+	division->heaviest = 0;
+	return 1;
+}
+
+/*
+ * Who came to be above the level gets the most: the others divide what is left. Somebody always stays
+ * below the level, as "most" is no less than the mean.
+ */
+static void division_cap(struct gang_division *division, pol_u64 weight)
+{
+	if (weight <= division->level) {
+		division->heaviest = weight > division->heaviest ? weight : division->heaviest;
+	} else if (weight <= division->level_before) {
+		division->time -= division->most;
+		division->weight -= weight;
+	}
+}
+
+static pol_u64 division_share(const struct gang_division *division, pol_u64 weight)
+{
+	return weight > division->level ? division->most :
+	       pol_mul_div(division->time, weight, division->weight);
+}
+
 /* --- pools: vCPUs that may run on the same pCPUs --- */
 
 enum { PINNED = GANG_POOLS_MAX, NO_PART };	/* gang_vcpu.pool */
@@ -112,7 +176,6 @@ static pol_u8 pool_for(struct gang_host *host, pol_u64 set)
 
 static void pool_add(struct gang_host *host, const struct gang_vm *vm, struct gang_vcpu *vcpu)
 {
-	pol_u32 weight = (pol_u32)weight_of(vcpu);
 	const struct gang_cpu *cpu;
 	struct gang_pool *pool;
 	pol_u64 set;
@@ -126,116 +189,47 @@ static void pool_add(struct gang_host *host, const struct gang_vm *vm, struct ga
 		return;
 	pool = &host->pools[vcpu->pool];
 	cpu = &host->cpus[vcpu->cpu];
-	pool->time += part_there(vcpu, cpu);
-	pool->weight += weight;
-	pool->count++;
-	pool->heaviest = weight > pool->heaviest ? weight : pool->heaviest;
+	division_add(&pool->all, part_there(vcpu, cpu), weight_of(vcpu));
 	if (is_of_group(vm, cpu))
-		pool->group_time += charge_there(vm, vcpu, cpu);
+		pool->group.time += charge_there(vm, vcpu, cpu);
 }
 
-/* A vCPU is due most of a turn, or what all got if that is more for each. */
-static void pools_begin(struct gang_host *host, pol_u64 turn)
-{
-	pol_u64 most = limited(turn) / 8 * GANG_MOST_EIGHTHS;
-	pol_u32 i;
-
-	for (i = 0; i < GANG_POOLS_MAX; i++) {
-		struct gang_pool *pool = &host->pools[i];
-		pol_u64 mean = pool->count ? (pool->time + pool->count - 1) / pool->count : 0;
-
-		pool->most = most > mean ? most : mean;
-		pool->level = GANG_WEIGHT_MAX;
-	}
-}
-
-/* By field: a compiler may call memcpy() to copy a structure. */
-static void pool_init(struct gang_pool *pool)
-{
-	pool->set = pool->time = pool->weight = pool->most = 0;
-	pool->group_time = pool->group_part = 0;
-	pool->count = pool->heaviest = pool->level = pool->level_before = 0;
-}
-
-/* What each pool has to divide. */
+/* What each pool has to divide: a vCPU is due most of a turn, or what all got if that is more for each. */
 static void pools_sum(struct gang_host *host, pol_u64 turn)
 {
 	pol_u32 i, v, end;
 
-	for (i = 0; i < GANG_POOLS_MAX; i++)
-		pool_init(&host->pools[i]);
+	for (i = 0; i < GANG_POOLS_MAX; i++) {
+		host->pools[i].set = 0;
+		division_init(&host->pools[i].all);
+		division_init(&host->pools[i].group);
+	}
 	for (i = 0; i < host->vm_count; i++) {
 		end = end_of(host, &host->vms[i]);
 		for (v = host->vms[i].first; v < end; v++)
 			pool_add(host, &host->vms[i], &host->vcpus[v]);
 	}
-	pools_begin(host, turn);
-}
-
-/* Who is heavier than the level would get more than the most by weight. Whether there are any. */
-static pol_u8 pools_level(struct gang_host *host)
-{
-	pol_u8 any = 0;
-	pol_u32 i;
-
-	for (i = 0; i < GANG_POOLS_MAX; i++) {
-		struct gang_pool *pool = &host->pools[i];
-		pol_u64 level;
-
-		pool->level_before = pool->level;
-		if (!pool->count)
-			continue;
-		level = pol_mul_div(pool->most, pool->weight, pool->time);
-		if (pool->heaviest <= level)
-			continue;
-		pool->level = (pol_u32)level;
-		pool->heaviest = 0;
-		any = 1;
-	}
-	return any;
-}
-
-/* Who came to be above the level gets the most: the others divide what is left. */
-static void pool_cap(struct gang_pool *pool, pol_u32 weight)
-{
-	if (weight <= pool->level) {
-		pool->heaviest = weight > pool->heaviest ? weight : pool->heaviest;
-	} else if (weight <= pool->level_before) {
-		pool->time -= pool->most;
-		pool->weight -= weight;
-	}
-}
-
-/* Somebody always stays below the level, as "most" is no less than the mean. */
-static void pools_fill(struct gang_host *host)
-{
-	pol_u32 pass, i, v, end;
-
-	for (pass = 0; pass < GANG_FILL_PASSES && pools_level(host); pass++) {
-		for (i = 0; i < host->vm_count; i++) {
-			end = end_of(host, &host->vms[i]);
-			for (v = host->vms[i].first; v < end; v++)
-				if (host->vcpus[v].pool < GANG_POOLS_MAX)
-					pool_cap(&host->pools[host->vcpus[v].pool],
-						 (pol_u32)weight_of(&host->vcpus[v]));
-		}
-	}
+	for (i = 0; i < GANG_POOLS_MAX; i++)
+		division_begin(&host->pools[i].all, limited(turn) / 8 * GANG_MOST_EIGHTHS);
 }
 
 /* What a fair scheduler would have given it. */
 static pol_u64 part_of(const struct gang_host *host, const struct gang_vcpu *vcpu)
 {
-	const struct gang_pool *pool;
-
 	if (vcpu->pool == PINNED)
 		return part_there(vcpu, &host->cpus[vcpu->cpu]);
-	pool = &host->pools[vcpu->pool];
-	return weight_of(vcpu) > pool->level ? pool->most :
-	       pol_mul_div(pool->time, weight_of(vcpu), pool->weight);
+	return division_share(&host->pools[vcpu->pool].all, weight_of(vcpu));
 }
 
-/* The parts of those whose time is the group's. */
-static void pools_group(struct gang_host *host)
+/* Whether what it is charged is divided among the vCPUs of its pool. */
+static pol_u8 shares_charge(const struct gang_host *host, const struct gang_vm *vm,
+			    const struct gang_vcpu *vcpu)
+{
+	return vcpu->pool < GANG_POOLS_MAX && is_of_group(vm, &host->cpus[vcpu->cpu]);
+}
+
+/* A vCPU of the group is charged up to a turn, or what they all had if that is more for each. */
+static void groups_sum(struct gang_host *host, pol_u64 turn)
 {
 	pol_u32 i, v, end;
 
@@ -246,10 +240,46 @@ static void pools_group(struct gang_host *host)
 		for (v = host->vms[i].first; v < end; v++) {
 			const struct gang_vcpu *vcpu = &host->vcpus[v];
 
-			if (vcpu->pool < GANG_POOLS_MAX &&
-			    is_of_group(&host->vms[i], &host->cpus[vcpu->cpu]))
-				host->pools[vcpu->pool].group_part += part_of(host, vcpu);
+			if (shares_charge(host, &host->vms[i], vcpu))
+				division_add(&host->pools[vcpu->pool].group, 0, part_of(host, vcpu));
 		}
+	}
+	for (i = 0; i < GANG_POOLS_MAX; i++)
+		division_begin(&host->pools[i].group, limited(turn));
+}
+
+static struct gang_division *division_of(struct gang_pool *pool, pol_u8 group)
+{
+	return group ? &pool->group : &pool->all;
+}
+
+static void vm_fill(struct gang_host *host, const struct gang_vm *vm, pol_u8 group)
+{
+	pol_u32 v, end = end_of(host, vm);
+
+	for (v = vm->first; v < end; v++) {
+		const struct gang_vcpu *vcpu = &host->vcpus[v];
+
+		if (group ? shares_charge(host, vm, vcpu) : vcpu->pool < GANG_POOLS_MAX)
+			division_cap(division_of(&host->pools[vcpu->pool], group),
+				     group ? part_of(host, vcpu) : weight_of(vcpu));
+	}
+}
+
+/* Divides parts, or what the group is charged. */
+static void pools_fill(struct gang_host *host, pol_u8 group)
+{
+	pol_u32 pass, i;
+	pol_u8 any;
+
+	for (pass = 0; pass < GANG_FILL_PASSES; pass++) {
+		any = 0;
+		for (i = 0; i < GANG_POOLS_MAX; i++)
+			any |= division_level(division_of(&host->pools[i], group));
+		if (!any)
+			return;
+		for (i = 0; i < host->vm_count; i++)
+			vm_fill(host, &host->vms[i], group);
 	}
 }
 
@@ -259,15 +289,9 @@ static void pools_group(struct gang_host *host)
 static pol_u64 charge_of(const struct gang_host *host, const struct gang_vm *vm,
 			 const struct gang_vcpu *vcpu, pol_u64 part)
 {
-	const struct gang_cpu *cpu = &host->cpus[vcpu->cpu];
-	const struct gang_pool *pool;
-
-	if (vcpu->pool == PINNED || !is_of_group(vm, cpu))
-		return charge_there(vm, vcpu, cpu);
-	pool = &host->pools[vcpu->pool];
-	if (!pool->group_part)
-		return charge_there(vm, vcpu, cpu);
-	return pol_mul_div(pool->group_time, part, pool->group_part);
+	if (!shares_charge(host, vm, vcpu) || !host->pools[vcpu->pool].group.weight)
+		return charge_there(vm, vcpu, &host->cpus[vcpu->cpu]);
+	return division_share(&host->pools[vcpu->pool].group, part);
 }
 
 static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64 clamp)
@@ -297,8 +321,9 @@ void gang_account(struct gang_host *host, pol_u64 turn)
 
 	cpus_sum(host);
 	pools_sum(host, turn);
-	pools_fill(host);
-	pools_group(host);
+	pools_fill(host, 0);
+	groups_sum(host, turn);
+	pools_fill(host, 1);
 	for (i = 0; i < host->vm_count; i++)
 		vm_account(host, &host->vms[i], pol_sat_mul(GANG_CLAMP_TURNS, turn));
 }

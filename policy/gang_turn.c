@@ -10,7 +10,7 @@
 _Static_assert(sizeof(struct gang_vm) == 32, "as in Rust");
 _Static_assert(sizeof(struct gang_vcpu) == 24 + sizeof(void *), "as in Rust");
 _Static_assert(sizeof(struct gang_cpu) == 88, "as in Rust");
-_Static_assert(sizeof(struct gang_pool) == 64, "as in Rust");
+_Static_assert(sizeof(struct gang_pool) == 120, "as in Rust");
 _Static_assert(sizeof(struct gang_filler) == 16, "as in Rust");
 
 /* --- pCPUs for a VM that is HIGH --- */

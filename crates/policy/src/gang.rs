@@ -239,7 +239,7 @@ impl Cpu {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pool {
-    pub scratch: [u64; 8],
+    pub scratch: [u64; 15],
 }
 
 /// The C form of [`Host`].
@@ -366,7 +366,7 @@ const _: () = {
     assert!(std::mem::size_of::<Vcpu>() == 32);
     assert!(std::mem::size_of::<Cpu>() == 88);
     assert!(std::mem::size_of::<RawHost>() == 72);
-    assert!(std::mem::size_of::<Pool>() == 64);
+    assert!(std::mem::size_of::<Pool>() == 120);
     assert!(std::mem::size_of::<Filler>() == 16);
 };
 

@@ -91,34 +91,22 @@ impl<'b, 'a> Books<'b, 'a> {
         pools.into_iter().map(|pool| pool.1).collect()
     }
 
-    /// The heaviest have the most, as long as they would get more by weight; others what is left.
-    fn fill(&mut self, mut pool: Vec<usize>, turn: u64) {
-        let count = pool.len() as i128;
-        let mut time: i128 = pool.iter().map(|&v| self.part[v]).sum();
-        let mut weight: i128 = pool.iter().map(|&v| self.weight(v)).sum();
-        let most =
-            i128::from(turn.min(TIME_MAX) / 8 * MOST_EIGHTHS).max((time + count - 1) / count);
-        pool.sort_by_key(|&v| Reverse(self.weight(v)));
-        let mut capped = true;
-        for &v in &pool {
-            capped = capped && time * self.weight(v) > most * weight;
-            if capped {
-                self.part[v] = most;
-                time -= most;
-                weight -= self.weight(v);
-            } else {
-                self.part[v] = time * self.weight(v) / weight;
-            }
-        }
-        self.charge_group(pool);
+    fn fill(&mut self, pool: Vec<usize>, turn: u64) {
+        let turn = i128::from(turn.min(TIME_MAX));
+        let time = pool.iter().map(|&v| self.part[v]).sum();
+        let weights: Vec<i128> = pool.iter().map(|&v| self.weight(v)).collect();
+        let parts = divided(time, &weights, turn / 8 * i128::from(MOST_EIGHTHS));
+        pool.iter().zip(parts).for_each(|(&v, part)| self.part[v] = part);
+        self.charge_group(pool, turn);
     }
 
-    fn charge_group(&mut self, mut pool: Vec<usize>) {
+    fn charge_group(&mut self, mut pool: Vec<usize>, turn: i128) {
         pool.retain(|&v| self.is_of_group(v));
-        let time: i128 = pool.iter().map(|&v| self.charge[v]).sum();
-        let parts: i128 = pool.iter().map(|&v| self.part[v]).sum();
-        for v in pool.into_iter().filter(|_| parts > 0) {
-            self.charge[v] = time * self.part[v] / parts;
+        let time = pool.iter().map(|&v| self.charge[v]).sum();
+        let parts: Vec<i128> = pool.iter().map(|&v| self.part[v]).collect();
+        if parts.iter().any(|part| *part > 0) {
+            let charges = divided(time, &parts, turn);
+            pool.iter().zip(charges).for_each(|(&v, charge)| self.charge[v] = charge);
         }
     }
 
@@ -133,6 +121,28 @@ impl<'b, 'a> Books<'b, 'a> {
             owed / 2
         }
     }
+}
+
+/// The heaviest have the most, as long as they would get more by weight; others what is left.
+fn divided(mut time: i128, weights: &[i128], most: i128) -> Vec<i128> {
+    let count = weights.len() as i128;
+    let most = most.max((time + count - 1) / count.max(1));
+    let mut weight: i128 = weights.iter().sum();
+    let mut order: Vec<usize> = (0..weights.len()).collect();
+    order.sort_by_key(|&i| Reverse(weights[i]));
+    let mut shares = vec![0; weights.len()];
+    let mut capped = true;
+    for i in order {
+        capped = capped && time * weights[i] > most * weight;
+        if capped {
+            shares[i] = most;
+            time -= most;
+            weight -= weights[i];
+        } else {
+            shares[i] = time * weights[i] / weight;
+        }
+    }
+    shares
 }
 
 /// pCPUs of VMs, of the group and of nobody.

@@ -35,7 +35,7 @@ impl<'a> Host<'a> {
             host.vcpus.extend(vcpus);
         }
         (host.order, host.free) = (vec![!0; vms.len()], vec![!0; cpus.div_ceil(64)]);
-        host.pools = vec![Pool { scratch: [!0; 8] }; POOLS_MAX];
+        host.pools = vec![Pool { scratch: [!0; 15] }; POOLS_MAX];
         host
     }
 

@@ -267,6 +267,9 @@ pub fn gang_unpinned_shares(api: &Api) {
     assert!((got[0] - 0.25).abs() <= 0.05, "{got:?}");
     assert!(got[2] >= 0.19, "{got:?}");
     assert!(turns[0] >= 0.15 && turns[2] >= 0.7, "{turns:?}");
+    // Nor does one of the group lose to a larger one beside it.
+    let (got, _) = shares(api, 8, &[(8, true), (4, true), (2, false), (4, false)]);
+    assert!(got[2] >= 0.185, "{got:?}");
     // A small VM has most of a pCPU for each vCPU, and leaves the whole host to a gang now and then.
     for small in [1, 2] {
         for high in [false, true] {
