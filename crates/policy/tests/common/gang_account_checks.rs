@@ -243,6 +243,34 @@ pub fn gang_pools_are_filled(api: &Api) {
     });
 }
 
+/// As in a pool, but of the group: what all had is divided by their parts, and none counts as having had more
+/// than the turn, or than the mean if that is longer.
+pub fn gang_group_is_charged_up_to_a_turn(api: &Api) {
+    const TURN: u64 = 1_000_000;
+    let weights = prop::collection::vec(1..=WEIGHT_MAX, 1..8);
+    let got = prop_oneof![0..=TURN, Just(TURN), 0..=2 * TURN];
+    let all = prop::collection::vec((any::<prop::sample::Index>(), got), 1..30);
+    property(3000, (1..9usize, weights, all), |(cpus, weights, all)| {
+        let all: Vec<(u32, u64)> =
+            all.into_iter().map(|(index, got)| (*index.get(&weights), got)).collect();
+        let set: CpuSet = (0..cpus.max(2)).collect();
+        let mut host = singles(&set, cpus.max(2), &all);
+        // Where others got less than their parts, the group got more.
+        host.vms.iter_mut().step_by(2).for_each(|vm| vm.high = 0);
+        host.cpus.iter_mut().for_each(|cpu| cpu.owner = LOW);
+        let before = host.clone();
+        host.account(api, TURN);
+        let books = Books::new(&before, TURN);
+        let time: u64 = all.iter().step_by(2).map(|vcpu| vcpu.1).sum();
+        let most = TURN.max(time.div_ceil(all.len().div_ceil(2) as u64));
+        for (i, vm) in host.vms.iter().enumerate() {
+            assert_eq!(i128::from(vm.owed), books.owed_after(TURN, i), "VM {i}");
+            let bound = if vm.high == 0 { most } else { all[i].1 };
+            assert!((0..=i128::from(bound)).contains(&books.charge[i]), "{}", books.charge[i]);
+        }
+    });
+}
+
 /// Who may run on one pCPU only is pinned, however that is said; sets are those of pCPUs that are there.
 pub fn gang_pools_worked_example(api: &Api) {
     let set = |cpus: &[usize]| -> CpuSet { cpus.iter().copied().collect() };

@@ -5,6 +5,7 @@ use super::{mutant, Mutant};
 
 const ACCOUNT: &str = "gang_accounts_by_weight";
 const FILLED: &str = "gang_pools_are_filled";
+const GROUP: &str = "gang_group_is_charged_up_to_a_turn";
 const POOLS: &str = "gang_pools_worked_example";
 const USE: &str = "gang_use_is_a_mean";
 const OWNERS: &str = "gang_owners_are_placed_in_order";
@@ -95,8 +96,7 @@ pub const MUTANTS: &[Mutant] = &[
     account("most > mean ? most : mean", "most", ACCOUNT),
     account("(division->time + count - 1) / count", "division->time / count", ACCOUNT),
     account("limited(turn) / 8 * GANG_MOST_EIGHTHS", "limited(turn)", "gang_unpinned_shares"),
-    account("group, limited(turn));", "group, limited(turn) * 2);", ACCOUNT),
-    account("group, limited(turn));", "group, turn);", ACCOUNT),
+    account("group, limited(turn));", "group, limited(turn) * 2);", GROUP),
     account("division->level_before = division->level;", "", ACCOUNT),
     account("division->time -= division->most;", "", FILLED),
     account("division->weight -= weight;", "", FILLED),
@@ -107,9 +107,9 @@ pub const MUTANTS: &[Mutant] = &[
         ACCOUNT,
     ),
     account("group, 0, part_of(host, vcpu));", "group, 0, 1);", ACCOUNT),
-    account("\tpools_fill(host, 1);\n", "", ACCOUNT),
+    account("\tpools_fill(host, 1);\n", "", GROUP),
     account("\tpools_fill(host, 1);\n", "", "gang_unpinned_shares"),
-    account("group ? part_of(host, vcpu) : weight", "group ? 1 : weight", ACCOUNT),
+    account("group ? part_of(host, vcpu) : weight", "group ? 1 : weight", GROUP),
     account(" || !host->pools[vcpu->pool].group.weight", "", ACCOUNT),
     account("POOLS_MAX && is_of_group(vm, &host->cpus[vcpu->cpu])", "POOLS_MAX", ACCOUNT),
     // The order of the turn that starts.
