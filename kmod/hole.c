@@ -164,16 +164,19 @@ static void fill(struct unspin_cpu *on, struct found *found)
 			unspin_turn_call(filler, found->cpu);
 		return;
 	}
+	unspin_turn_hole(found->cpu, true);	/* before it looks: who is parked meanwhile is found, or finds it */
 	if (!found->fillers)
 		collect_elsewhere(found);
+	best = gang_fill(found->candidate, found->fillers);
+	if (!found->calls && best == GANG_NONE)
+		return;
+	unspin_turn_hole(found->cpu, false);
 	if (found->calls) {
 		found->calls = 1;
 		call_owners(found, false);
-		return;
-	}
-	best = gang_fill(found->candidate, found->fillers);
-	if (best != GANG_NONE)
+	} else {
 		unspin_turn_fill(found->filler[best], found->cpu);
+	}
 }
 
 static void first_is(struct found *found, struct unspin_slot *slot)
@@ -192,6 +195,7 @@ void unspin_hole_look(void)
 	struct unspin_slot *target;
 	bool later;
 
+	unspin_turn_hole(found.cpu, false);
 	rcu_read_lock();	/* slots and their threads */
 	later = leaves(on) || (!found.idle && !READ_ONCE(on->cur));
 	target = READ_ONCE(on->target);

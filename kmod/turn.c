@@ -20,6 +20,7 @@ static DEFINE_PER_CPU(struct parked {
 	struct list_head slots;
 }, parked);
 static struct cpumask parked_cpus;	/* where such a list is not empty */
+static struct cpumask holes;		/* owned CPUs that are idle and have found nobody to fill them */
 
 /* Set at run time: the loader leaves pointers in per-CPU data as they are. */
 static DEFINE_PER_CPU(call_single_data_t, pokes);
@@ -77,6 +78,7 @@ void unspin_turn_begin(void (*looks)(void))
 
 	look = looks;
 	cpumask_clear(&parked_cpus);
+	cpumask_clear(&holes);
 	for_each_possible_cpu(cpu) {
 		struct parked *list = per_cpu_ptr(&parked, cpu);
 
@@ -186,6 +188,30 @@ static void missed(struct unspin_slot *slot)
 	unspin_count(slot, UNSPIN_C_PARKS_MISSED, 1);
 }
 
+/* One that is parked now might fill a CPU that has looked before. It would only spin if it waits for a lock. */
+static void offer_to_a_hole(const struct unspin_slot *slot)
+{
+	u32 hole;
+
+	smp_mb__after_atomic();	/* it is on its list: a CPU that becomes a hole after this finds it there */
+	if (cpumask_empty(&holes) || slot->turn.at_lock)
+		return;
+	hole = cpumask_any_and(&holes, current->cpus_ptr);
+	if (hole < nr_cpu_ids)
+		unspin_turn_poke(hole);
+}
+
+void unspin_turn_hole(u32 cpu, bool is)
+{
+	if (cpumask_test_cpu(cpu, &holes) == is)
+		return;
+	if (is)
+		cpumask_set_cpu(cpu, &holes);
+	else
+		cpumask_clear_cpu(cpu, &holes);
+	smp_mb__after_atomic();	/* pairs with the one in offer_to_a_hole() */
+}
+
 void unspin_turn_park(struct unspin_slot *slot)
 {
 	struct parked *list;
@@ -210,6 +236,8 @@ void unspin_turn_park(struct unspin_slot *slot)
 		unspin_turn_poke(target);
 	if (filled != UNSPIN_NO_CPU && filled != cpu && filled != target)
 		unspin_turn_poke(filled);	/* it has a hole again */
+	else if (target == UNSPIN_NO_CPU || target == cpu)
+		offer_to_a_hole(slot);
 }
 
 void unspin_turn_unpark(struct unspin_slot *slot, bool may_run)
@@ -390,6 +418,7 @@ void unspin_turn_switched_in(struct unspin_slot *slot, struct task_struct *task,
 	u32 cpu = smp_processor_id();
 	const void *owner = on->owner;
 
+	unspin_turn_hole(cpu, false);
 	if (unspin_may_run(slot, on)) {
 		if (!READ_ONCE(slot->vm->in_turns) || !unspin_turn_is_its(slot, owner))
 			return;
