@@ -4,7 +4,7 @@ SHELL := /bin/bash
 UNSPIN := target/release/unspin
 
 # What only the tests need: of the locks, and of the exporter.
-TEST_PACKAGES := spin libck-dev libabsl-dev g++ gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+TEST_PACKAGES := spin libck-dev libabsl-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
 TEST_PACKAGES += prometheus
 # Programs that run over our locks, to see that they still run.
 PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql

@@ -29,6 +29,13 @@ APT::Install-Recommends \"false\";
 Acquire::Languages \"none\";
 ";
 
+/// What lists name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lists {
+    Packages,
+    Sources,
+}
+
 /// A package's file in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PackageFile {
@@ -76,6 +83,24 @@ impl Apt {
 
     /// With the lists of Debian 13, backports among them, kept in `dir`.
     pub(crate) fn trixie(dir: &Path, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Apt> {
+        Apt::of_trixie(Lists::Packages, dir, stop, say)
+    }
+
+    /// With the list of Debian 13's sources, kept in `dir`.
+    pub(crate) fn trixie_sources(
+        dir: &Path,
+        stop: &AtomicBool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Apt> {
+        Apt::of_trixie(Lists::Sources, dir, stop, say)
+    }
+
+    fn of_trixie(
+        lists: Lists,
+        dir: &Path,
+        stop: &AtomicBool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Apt> {
         let at = |name: &str| dir.join(name);
         let apt = Apt::of_lists_in(dir);
         if is_younger(&at("updated"), LISTS_MAX_AGE) {
@@ -85,7 +110,7 @@ impl Apt {
             fs::create_dir_all(at(sub)).map_err(io(at(sub)))?;
         }
         for (name, text) in
-            [("apt.conf", CONFIG), ("status", ""), ("debian.sources", &trixie_sources()?)]
+            [("apt.conf", CONFIG), ("status", ""), ("debian.sources", &trixie_sources(lists)?)]
         {
             fs::write(at(name), text).map_err(io(at(name)))?;
         }
@@ -184,6 +209,20 @@ impl Apt {
             .map_err(|error| as_download(package, error))
     }
 
+    /// Download the archives of a package's source, without Debian's changes, into `dir`.
+    pub(crate) fn download_source(
+        &self,
+        dir: &Path,
+        package: &str,
+        log: &Path,
+        stop: &AtomicBool,
+    ) -> Result<()> {
+        let mut get = self.get();
+        get.args(["source", "--download-only", "--tar-only", package]).current_dir(dir);
+        tool::run(&format!("downloading the source of {package}"), &mut get, log, stop)
+            .map_err(|error| as_download(&format!("the source of {package}"), error))
+    }
+
     /// Download packages, each `NAME=VERSION`, into `dir`.
     pub(crate) fn download_all(
         &self,
@@ -248,8 +287,8 @@ fn is_unsigned(text: &str) -> bool {
     ["no_pubkey", "not signed", "signature", "gpg error"].iter().any(|mark| text.contains(mark))
 }
 
-/// Sources of Debian 13's packages, beside those of this computer.
-fn trixie_sources() -> Result<String> {
+/// Where apt has Debian 13's lists from, beside those of this computer.
+fn trixie_sources(lists: Lists) -> Result<String> {
     if !Path::new(KEYRING).exists() {
         let (tool, package) = (KEYRING.into(), "debian-archive-keyring".into());
         return Err(LabError::MissingTool { tool, package });
@@ -262,23 +301,28 @@ fn trixie_sources() -> Result<String> {
         "Origin: Debian",
         "Component: main",
     ]));
-    sources_beside(&text.unwrap_or_default()).ok_or(LabError::NoMirror)
+    sources_beside(&text.unwrap_or_default(), lists).ok_or(LabError::NoMirror)
 }
 
 /// Sources of Debian 13 beside `known`: lines of a release's code name and the mirror it comes from.
-fn sources_beside(known: &str) -> Option<String> {
+fn sources_beside(known: &str, lists: Lists) -> Option<String> {
     let mut sources: Vec<String> = Vec::new();
     let mut has_release = false;
     for (codename, mirror) in known.lines().filter_map(|line| line.trim().split_once(' ')) {
-        let suites = match codename.split_once('-') {
-            None => "trixie trixie-updates trixie-backports",
-            Some((_, "security")) => "trixie-security",
-            Some(_) => continue,
+        let suites = match (codename.split_once('-'), lists) {
+            (None, Lists::Packages) => "trixie trixie-updates trixie-backports",
+            (Some((_, "security")), Lists::Packages) => "trixie-security",
+            (None, Lists::Sources) => "trixie",
+            (Some(_), _) => continue,
+        };
+        let (types, what) = match lists {
+            Lists::Packages => ("deb", "Architectures: amd64\nTargets: Packages\n"),
+            Lists::Sources => ("deb-src", "Targets: Sources\n"),
         };
         has_release |= !codename.contains('-');
         let source = format!(
-            "Types: deb\nURIs: {mirror}\nSuites: {suites}\nComponents: main\n\
-             Architectures: amd64\nTargets: Packages\nSigned-By: {KEYRING}\n"
+            "Types: {types}\nURIs: {mirror}\nSuites: {suites}\nComponents: main\n\
+             {what}Signed-By: {KEYRING}\n"
         );
         if !sources.contains(&source) {
             sources.push(source);
@@ -296,7 +340,7 @@ mod tests {
         let known = "bookworm http://a.test/debian/\nbookworm http://a.test/debian/\n\
                      bookworm-updates http://a.test/debian/\n\
                      bookworm-security https://b.test/sec/\n";
-        let sources = sources_beside(known).unwrap();
+        let sources = sources_beside(known, Lists::Packages).unwrap();
         let parts: Vec<&str> = sources.split("\n\n").collect();
         assert_eq!(parts.len(), 2, "{sources}");
         assert!(parts[0].contains(
@@ -304,9 +348,14 @@ mod tests {
         ));
         assert!(parts[1].contains("URIs: https://b.test/sec/\nSuites: trixie-security\n"));
         assert!(parts.iter().all(|part| part.contains(&format!("Signed-By: {KEYRING}"))));
+        let of_sources = sources_beside(known, Lists::Sources).unwrap();
+        assert!(
+            of_sources.starts_with("Types: deb-src\nURIs: http://a.test/debian/\nSuites: trixie\n")
+        );
+        assert!(!of_sources.contains("b.test"), "{of_sources}");
         // Security alone has no kernel of backports, and lists that were never fetched no names.
         for unknown in ["", "bookworm-security https://b.test/sec/", "$(CODENAME)"] {
-            assert_eq!(sources_beside(unknown), None, "{unknown}");
+            assert_eq!(sources_beside(unknown, Lists::Packages), None, "{unknown}");
         }
     }
 

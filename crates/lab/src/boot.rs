@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One boot of an emulated computer, watched from its start to its last record.
 
+use crate::bochs::Bochs;
 use crate::channel::Decoder;
 use crate::emulator::{self, Computer, Running};
 use crate::error::{io, LabError, Result};
@@ -31,9 +32,8 @@ pub struct Boot<'a> {
 
 /// Boot and pass every record on until the last one (`End`). The directory keeps the console, the
 /// emulator's log and configuration; the boot medium is removed.
-pub fn watch(boot: &Boot, dir: &Path, sink: &mut dyn FnMut(Record)) -> Result<()> {
-    let mut running =
-        emulator::start(boot.computer, boot.kernel, boot.payload, boot.cmdline, dir, boot.stop)?;
+pub fn watch(boot: &Boot, bochs: &Bochs, dir: &Path, sink: &mut dyn FnMut(Record)) -> Result<()> {
+    let mut running = emulator::start(boot, bochs, dir)?;
     let outcome = listen(&mut running, dir, boot, sink);
     running.kill();
     for name in ["boot.iso", "initrd.img"] {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The emulators: Bochs for anything that is timed, QEMU for function.
 //!
-//! Bochs 2.7 emulates VT-x with pause-loop exiting and keeps a deterministic virtual time; QEMU's
+//! Bochs emulates VT-x with pause-loop exiting and keeps a deterministic virtual time; QEMU's
 //! TCG emulates SVM without a pause filter, ten times faster, and is never measured on.
 
+use crate::bochs::{Bochs, Started};
+use crate::boot::Boot;
 use crate::error::{io, Result};
 use crate::image;
 use crate::kernel::Kernel;
 use crate::tool;
-use crate::vm_entry;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -129,14 +130,8 @@ impl Drop for Running {
 }
 
 /// Write everything the boot needs into `dir` and start it. Records come on the child's stdout.
-pub fn start(
-    computer: &Computer,
-    kernel: &Kernel,
-    payload: &image::Payload,
-    extra_cmdline: &str,
-    dir: &Path,
-    stop: &AtomicBool,
-) -> Result<Running> {
+pub fn start(boot: &Boot, with: &Bochs, dir: &Path) -> Result<Running> {
+    let Boot { computer, kernel, payload, cmdline: extra_cmdline, stop, .. } = *boot;
     fs::create_dir_all(dir).map_err(io(dir))?;
     let console = dir.join("console.txt");
     let _ = fs::remove_file(&console);
@@ -144,7 +139,10 @@ pub fn start(
     image::initramfs(kernel, payload, &initramfs)?;
     let cmdline = format!("{CMDLINE} {extra_cmdline}");
     let mut command = match computer.emulator {
-        Emulator::Bochs => bochs(computer, kernel, &initramfs, &cmdline, dir, stop)?,
+        Emulator::Bochs => {
+            let medium = Medium { kernel, initramfs: &initramfs, cmdline: &cmdline };
+            bochs(computer, with, &medium, dir, stop)?
+        }
         Emulator::Qemu => {
             let mut command = qemu(computer, kernel, &initramfs, &cmdline);
             command.args(["-chardev", "stdio,id=records,signal=off"]);
@@ -187,15 +185,22 @@ fn errors_of(dir: &Path) -> Result<fs::File> {
     fs::File::create(&path).map_err(io(&path))
 }
 
+/// What is put into a computer under Bochs.
+struct Medium<'a> {
+    kernel: &'a Kernel,
+    initramfs: &'a Path,
+    cmdline: &'a str,
+}
+
 fn bochs(
     computer: &Computer,
-    kernel: &Kernel,
-    initramfs: &Path,
-    cmdline: &str,
+    bochs: &Bochs,
+    medium: &Medium,
     dir: &Path,
     stop: &AtomicBool,
 ) -> Result<Command> {
-    let vm_entry::Bochs { mut command, version } = vm_entry::mended(dir)?;
+    let started = bochs.started_in(dir)?;
+    let Medium { kernel, initramfs, cmdline } = *medium;
     let cmdline = match computer.processor {
         Processor::Haswell => cmdline.to_string(),
         // Its CPUID leaf 0x15 says 2.4 GHz, and the kernel would believe it.
@@ -208,39 +213,41 @@ fn bochs(
         fs::write(&path, contents).map_err(io(&path))
     };
     write("cmos.img", &image::cmos(computer.memory_mib))?;
-    write(
-        "bochsrc",
-        format!(
-            "display_library: rfb, options=\"timeout=0\"\n\
-             cpu: model={}, count={}, ips={}, quantum=16, reset_on_triple_fault=0\n\
-             megs: {}\n\
-             romimage: file=/usr/share/bochs/BIOS-bochs-latest\n\
-             vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest\n\
-             ata0-master: type=cdrom, path=boot.iso, status=inserted\n\
-             boot: cdrom\n\
-             com1: enabled=1, mode=file, dev=console.txt\n\
-             port_e9_hack: enabled=1\n\
-             clock: sync=none, time0=1767225600\n\
-             cmosimage: file=cmos.img, rtc_init=time0\n\
-             log: bochs.log\n\
-             panic: action=fatal\n\
-             error: action=ignore\n\
-             info: action=ignore\n\
-             plugin_ctrl: speaker=0\n",
-            computer.processor.model(),
-            computer.cpus,
-            computer.ips,
-            computer.memory_mib
-        )
-        .as_bytes(),
-    )?;
-    write("rc", b"c\n")?;
-    // Time passes at the stated rate where CPUs are run as the debugger runs them: 2.7 has no other way.
-    if version != "2.7" {
-        command.arg("-debugger");
+    write("bochsrc", bochsrc(computer, &started).as_bytes())?;
+    let mut command = started.command;
+    command.args(["-q", "-f", "bochsrc"]);
+    if started.debugger {
+        write("rc", b"c\n")?;
+        command.args(["-rc", "rc"]);
     }
-    command.args(["-q", "-f", "bochsrc", "-rc", "rc"]);
     Ok(command)
+}
+
+fn bochsrc(computer: &Computer, started: &Started) -> String {
+    format!(
+        "display_library: {}\n\
+         cpu: model={}, count={}, ips={}, quantum=16, reset_on_triple_fault=0\n\
+         megs: {}\n\
+         romimage: file=/usr/share/bochs/BIOS-bochs-latest\n\
+         vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest\n\
+         ata0-master: type=cdrom, path=boot.iso, status=inserted\n\
+         boot: cdrom\n\
+         com1: enabled=1, mode=file, dev=console.txt\n\
+         port_e9_hack: enabled=1\n\
+         clock: sync=none, time0=1767225600\n\
+         cmosimage: file=cmos.img, rtc_init=time0\n\
+         log: bochs.log\n\
+         panic: action=fatal\n\
+         error: action=ignore\n\
+         info: action=ignore\n\
+         {}",
+        started.display,
+        computer.processor.model(),
+        computer.cpus,
+        computer.ips,
+        computer.memory_mib,
+        started.plugins,
+    )
 }
 
 /// Without console and without the chardev `records`, which callers add.

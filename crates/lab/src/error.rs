@@ -37,6 +37,12 @@ pub enum LabError {
     NotBuilt { path: PathBuf },
     #[error("Bochs {version} would hold the host's interrupts back from guests with RFLAGS.IF = 0, and cannot be mended here: {why}; the lab knows Debian's Bochs 2.7 and 3.0 (apt-get install --reinstall bochs), for another one see crates/lab/c/bochs_vm_entry.c")]
     Unmended { version: String, why: String },
+    #[error("UNSPIN_EMULATOR asks for emulator {name:?}; it may be one of {allowed}")]
+    NoEmulator { name: String, allowed: String },
+    #[error("the lab's own Bochs is not built; run: unspin lab emulator")]
+    NoOwnBochs,
+    #[error("the source of {package} in Debian 13's archive is not {wanted} as the lab knows it, and the lab's patches are for no other")]
+    OtherSource { package: String, wanted: String },
     #[error("the emulated computer has been silent for {after_s} s ({cpu_s} s of the emulator's CPU time) after {last}; the console ended with:\n{console}\nboot archived in {archive}")]
     Hang { after_s: u64, cpu_s: u64, last: String, console: String, archive: PathBuf },
     #[error("the emulated computer ended before its plan did ({last}); the console ended with:\n{console}\nboot archived in {archive}")]

@@ -2,6 +2,7 @@
 //! What tells things that were made from each other.
 
 use sha2::{Digest, Sha256};
+use std::path::Path;
 
 /// SHA-256, in hex, of `parts` and of where one ends and the next begins.
 pub fn sha256(parts: &[&[u8]]) -> String {
@@ -10,5 +11,16 @@ pub fn sha256(parts: &[&[u8]]) -> String {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
+    hex(hash)
+}
+
+/// SHA-256, in hex, of a file, as other programs have it.
+pub(crate) fn of_file(path: &Path) -> std::io::Result<String> {
+    let mut hash = Sha256::new();
+    std::io::copy(&mut std::fs::File::open(path)?, &mut hash)?;
+    Ok(hex(hash))
+}
+
+fn hex(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -3,6 +3,7 @@
 //! them, and their results brought back.
 
 mod apt;
+mod bochs;
 mod boot;
 mod build_root;
 mod channel;
@@ -17,6 +18,7 @@ mod image;
 mod kernel;
 mod lock;
 mod module_build;
+mod own_bochs;
 mod packages;
 mod qemu;
 mod series;
@@ -27,6 +29,7 @@ mod unpacked;
 mod vm_entry;
 mod vmlinux;
 
+pub use bochs::Bochs;
 pub use boot::Boot;
 pub use channel::Decoder;
 pub use emulator::{Computer, Emulator, Processor};
@@ -48,6 +51,7 @@ use source::{check_sources, work_dir};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::sync::OnceLock;
 use unspin_scenario::plan::{Asym, CoschedulingMechanism, Plan, Run};
 use unspin_scenario::result::Record;
 
@@ -125,6 +129,8 @@ pub struct Lab {
     dir: PathBuf,
     /// The agent's program.
     agent: PathBuf,
+    /// What boots, once that is settled.
+    bochs: OnceLock<Bochs>,
 }
 
 impl Lab {
@@ -136,7 +142,7 @@ impl Lab {
         let dir = dir.unwrap_or_else(|| work_dir().join("lab"));
         // Emulators are started in their boot's directory: nothing may depend on the caller's.
         let dir = std::path::absolute(&dir).map_err(error::io(&dir))?;
-        Ok(Lab { root, dir, agent })
+        Ok(Lab { root, dir, agent, bochs: OnceLock::new() })
     }
 
     pub fn dir(&self) -> &Path {
@@ -187,6 +193,21 @@ impl Lab {
     ) -> Result<Kernel> {
         let _lock = Lock::wait(&self.dir, stop, say)?;
         debug::prepare(&self.root, &self.dir, series, stop, say)
+    }
+
+    /// The Bochs that boots in this lab from now on, built if it has to be (minutes, the first time). Where
+    /// it cannot be built it is Debian's, and `say` is told why.
+    pub fn bochs(&self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Bochs> {
+        if let Some(bochs) = self.bochs.get() {
+            return Ok(bochs.clone());
+        }
+        let made = Bochs::make(&self.dir, stop, say)?;
+        Ok(self.bochs.get_or_init(|| made).clone())
+    }
+
+    /// The same, of those that are there: nothing is built.
+    fn bochs_here(&self) -> Result<Bochs> {
+        self.bochs.get().map_or_else(|| Bochs::find(&self.dir), |bochs| Ok(bochs.clone()))
     }
 
     /// Boot `kernel` on `computer`, run `plan` there and pass on every record. `name` is the boot's
@@ -256,7 +277,7 @@ impl Lab {
     pub fn boot(&self, boot: &Boot, name: &str, sink: &mut dyn FnMut(Record)) -> Result<()> {
         let dir = self.boot_dir(name);
         let _lock = Lock::take(&dir)?;
-        boot::watch(boot, &dir, sink)
+        boot::watch(boot, &self.bochs_here()?, &dir, sink)
     }
 
     /// Boot `kernel` on `computer` to see whether KVM and the module come up there. `sink` gets
@@ -336,7 +357,7 @@ impl Lab {
         parts.extend(guest_image::own_parts(&self.root)?);
         parts.push(image::INIT.as_bytes().to_vec());
         parts.push(emulator::CMDLINE.as_bytes().to_vec());
-        parts.push(vm_entry::SOURCE.as_bytes().to_vec());
+        parts.push(self.bochs_here()?.mark().as_bytes().to_vec());
         let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         Ok(sha256(&parts))
     }
@@ -358,7 +379,8 @@ impl Lab {
             .unwrap_or_default();
         let dirs: Vec<&PathBuf> = names.iter().filter(|path| path.is_dir()).collect();
         let _held = dirs.iter().map(|dir| Lock::take(dir)).collect::<Result<Vec<Lock>>>()?;
-        let kept = ["kernels", unpacked::GUESTS, kernel::TRIXIE].map(|name| self.dir.join(name));
+        let kept = ["kernels", unpacked::GUESTS, kernel::TRIXIE, own_bochs::EMULATORS]
+            .map(|name| self.dir.join(name));
         for path in dirs.into_iter().chain(kept.iter().filter(|path| path.exists())) {
             fs::remove_dir_all(path).map_err(error::io(path))?;
         }
@@ -408,7 +430,12 @@ mod tests {
         for path in SOURCES {
             write(path, "before");
         }
-        let lab = Lab { root: dir.clone(), dir: dir.join("lab"), agent: dir.join("agent") };
+        let lab = Lab {
+            root: dir.clone(),
+            dir: dir.join("lab"),
+            agent: dir.join("agent"),
+            bochs: Bochs::Debian.into(),
+        };
         let first = lab.image_hash().unwrap();
         // What a build or a test leaves behind changes nothing.
         for path in ["kmod/main.o", "kmod/.main.o.cmd", "kmod/unspin.mod.c", "kmod/test/run.c"] {

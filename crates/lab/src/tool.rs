@@ -17,6 +17,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("xz", "xz-utils"),
     ("make", "make"),
     ("gcc", "gcc"),
+    ("g++", "g++"),
+    ("patch", "patch"),
     ("strip", "binutils"),
     ("dpkg-deb", "dpkg"),
     ("apt-get", "apt"),
@@ -75,11 +77,22 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Run a command to its end, or until `stop` is set; both outputs go to `log`.
 pub(crate) fn run(what: &str, command: &mut Command, log: &Path, stop: &AtomicBool) -> Result<()> {
+    run_watched(what, command, log, stop, &mut || {})
+}
+
+/// As [`run`], with `look` called again and again until it ends.
+pub(crate) fn run_watched(
+    what: &str,
+    command: &mut Command,
+    log: &Path,
+    stop: &AtomicBool,
+    look: &mut dyn FnMut(),
+) -> Result<()> {
     let file = OpenOptions::new().create(true).append(true).open(log).map_err(io(log))?;
     let second = file.try_clone().map_err(io(log))?;
     let tool = command.get_program().to_string_lossy().into_owned();
     command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(file).stderr(second);
-    let status = wait(command, stop)
+    let status = wait(command, stop, look)
         .map_err(|_| LabError::MissingTool { package: package_of(&tool).to_string(), tool })?;
     // A Ctrl-C reaches the tool too: what it made of it is no failure of its own.
     if stop.load(Ordering::Relaxed) {
@@ -102,7 +115,11 @@ pub(crate) fn run(what: &str, command: &mut Command, log: &Path, stop: &AtomicBo
 }
 
 /// The command's end; it is asked to end once `stop` is set.
-fn wait(command: &mut Command, stop: &AtomicBool) -> std::io::Result<ExitStatus> {
+fn wait(
+    command: &mut Command,
+    stop: &AtomicBool,
+    look: &mut dyn FnMut(),
+) -> std::io::Result<ExitStatus> {
     let mut child = command.spawn()?;
     let mut asked = false;
     loop {
@@ -114,6 +131,7 @@ fn wait(command: &mut Command, stop: &AtomicBool) -> std::io::Result<ExitStatus>
             // SAFETY: kill only sends a signal; the child is not waited for yet, so the pid is its.
             unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
         }
+        look();
         std::thread::sleep(LOOK_EVERY);
     }
 }

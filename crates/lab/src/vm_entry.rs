@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bochs, mended where it enters a guest whose interrupts are off. The library of
+//! Debian's Bochs, mended where it enters a guest whose interrupts are off. The library of
 //! c/bochs_vm_entry.c, preloaded into Bochs, mends it; here it is seen that it does.
 
 use crate::error::{io, LabError, Result};
@@ -19,8 +19,8 @@ const FILE: &str = "bochs_vm_entry.so";
 const SAYS: &str = "unspin: ";
 const MENDED: &str = "host interrupts end guests with RFLAGS.IF = 0";
 
-/// A Bochs whose VM entries are mended.
-pub(crate) struct Bochs {
+/// Debian's Bochs, its VM entries mended.
+pub(crate) struct Mended {
     /// Starts it, once it has its arguments.
     pub command: Command,
     /// As in "2.7".
@@ -29,20 +29,23 @@ pub(crate) struct Bochs {
 
 /// Bochs as it is to be started in `dir`, or an error where it cannot be mended. It is asked for its
 /// help, which takes a fifth of a second: a library that is not loaded says nothing.
-pub(crate) fn mended(dir: &Path) -> Result<Bochs> {
+pub(crate) fn mended(dir: &Path) -> Result<Mended> {
     let path = dir.join(FILE);
     fs::write(&path, LIBRARY).map_err(io(&path))?;
     let said = help(preloaded(dir))?;
     if words(&said).any(|line| line == MENDED) {
         if let Some(version) = version(&said) {
-            return Ok(Bochs { command: preloaded(dir), version });
+            return Ok(Mended { command: preloaded(dir), version });
         }
     }
     // The library ends a Bochs that it cannot mend before its first word.
-    let mut plain = Command::new("bochs");
-    plain.current_dir(dir);
-    let version = version(&help(plain)?).unwrap_or_else(|| "of an unknown version".into());
-    Err(LabError::Unmended { version, why: why(&said) })
+    Err(LabError::Unmended { version: installed_version()?, why: why(&said) })
+}
+
+/// Of the Bochs that is installed.
+pub(crate) fn installed_version() -> Result<String> {
+    let said = help(Command::new("bochs"))?;
+    Ok(version(&said).unwrap_or_else(|| "of an unknown version".into()))
 }
 
 fn preloaded(dir: &Path) -> Command {

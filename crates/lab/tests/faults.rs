@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use unspin_lab::{Boot, Computer, Kernel, Lab, LabError, Lock, Patience, Payload, Series};
+use unspin_lab::{Bochs, Boot, Computer, Kernel, Lab, LabError, Lock, Patience, Payload, Series};
 use unspin_scenario::result::Record;
 
 const RELEASE: &str = "6.12.99-test";
@@ -101,6 +101,7 @@ fn what_goes_wrong_is_said() {
     packages(&stage);
     kernels(&stage);
     debian_13(&stage);
+    builds_of_bochs(&stage);
     computers(&stage);
     emulators(&stage);
     fs::remove_dir_all(&stage.dir).unwrap();
@@ -343,6 +344,38 @@ fn like_bochs(stage: &Stage, calls: &str, options: &[&str]) {
     assert!(status.success(), "{gcc:?}");
 }
 
+/// Where the lab's own Bochs cannot be built one line says why, and Debian's it is.
+fn builds_of_bochs(stage: &Stage) {
+    let why = || {
+        let lab = Lab::open(Some(stage.dir.join("lab")), "/bin/true".into()).unwrap();
+        let mut said = Vec::new();
+        let bochs = lab.bochs(&AtomicBool::new(false), &mut |text| said.push(text.to_string()));
+        assert_eq!(bochs.unwrap(), Bochs::Debian);
+        let last = said.pop().unwrap();
+        assert!(last.starts_with("Debian's Bochs boots") && !last.contains('\n'), "{last}");
+        assert!(!stage.dir.join("lab/emulators/part").exists());
+        last
+    };
+    assert!(why().contains("g++ is not installed"));
+    stage.tool("g++", "echo 'g++ 99'");
+    let known = "bookworm http://mirror.test/debian/";
+    let apt = |update: &str, source: &str| {
+        stage.tool(
+            "apt-get",
+            &format!(
+                "case \"$*\" in *indextargets*) echo '{known}';; *update) {update};; *) {source};; esac"
+            ),
+        );
+    };
+    apt("echo 'E: Could not resolve host: mirror.test'; exit 100", "exit 0");
+    assert!(why().contains("cannot download the package lists of Debian 13"));
+    apt("exit 0", "echo 'E: Failed to fetch'; exit 100");
+    assert!(why().contains("cannot download the source of bochs"));
+    apt("exit 0", "echo other > bochs_3.0+dfsg.orig.tar.xz");
+    assert!(why().contains("the source of bochs in Debian 13's archive is not"));
+    fs::remove_file(stage.dir.join("bin/g++")).unwrap();
+}
+
 /// Bochs is mended, or nothing is booted.
 fn emulators(stage: &Stage) {
     let boot = || boot_on(stage, &Computer::bochs(1), &AtomicBool::new(false), LONG);
@@ -431,7 +464,7 @@ fn computers(stage: &Stage) {
     assert!(dir.join("records.raw").exists(), "a boot under way keeps what it wrote");
     drop(held);
     stage.lab.clean(&go, &mut |_| {}).unwrap();
-    for kept in ["kernels", "debian13"] {
+    for kept in ["kernels", "debian13", "emulators"] {
         assert!(!dir.exists() && !stage.lab.dir().join(kept).exists());
     }
 

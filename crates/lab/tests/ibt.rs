@@ -24,6 +24,7 @@ fn no_call_ends_behind_an_endbr64() {
         return;
     }
     let lab = common::lab();
+    common::bochs(&lab);
     let mut wrong = Vec::new();
     for series in common::kernels(&SERIES) {
         let Some(kernel) = common::kernel(&lab, series) else { continue };

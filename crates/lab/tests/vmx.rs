@@ -19,6 +19,7 @@ fn the_module_on_vt_x() {
         return;
     }
     let lab = common::lab();
+    common::bochs(&lab);
     let command: Vec<_> = common::built("unspin", "--ab spin-switch").into_iter().collect();
     let mut wrong = Vec::new();
     for series in common::kernels(&[Series::V6_12, Series::V6_1]) {

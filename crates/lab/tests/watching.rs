@@ -20,6 +20,7 @@ fn watching_costs_little() {
     }
     let Some(watcher) = common::built("unspin-watch", "cost of watching") else { return };
     let lab = common::lab();
+    common::bochs(&lab);
     let Some(kernel) = common::kernel(&lab, Series::V6_12) else { return };
     let script = format!("{}\n{}", include_str!("costs.sh"), include_str!("watching.sh"));
     let extras = common::Extras { programs: vec![watcher], ..common::NO_EXTRAS };

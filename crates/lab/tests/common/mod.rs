@@ -70,6 +70,12 @@ pub fn has_tools(tools: &[&str]) -> bool {
     false
 }
 
+/// What boots whatever is timed; built if it has to be.
+pub fn bochs(lab: &Lab) {
+    let made = lab.bochs(&AtomicBool::new(false), &mut |text| say(text));
+    say(&made.unwrap_or_else(|e| panic!("{e}")).name());
+}
+
 /// The series' kernel with the module built for it.
 pub fn kernel(lab: &Lab, series: Series) -> Option<Kernel> {
     prepared(series.name(), lab.build(series, &AtomicBool::new(false), &mut |text| say(text)))

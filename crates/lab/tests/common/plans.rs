@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Plans on the emulated computer that is measured on.
 
-use super::{has_tools, kernel, say};
+use super::{bochs, has_tools, kernel, say};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use unspin_lab::{Computer, Kernel, Lab, Series, BOCHS_TOOLS};
@@ -14,6 +14,7 @@ pub fn lab() -> Option<(Lab, Kernel)> {
         return None;
     }
     let lab = super::lab();
+    bochs(&lab);
     let kernel = kernel(&lab, Series::V6_12)?;
     Some((lab, kernel))
 }

@@ -119,7 +119,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut complete = true;
     for (l, plan) in &loaded {
         let out = out_dir(args, &l.scenario.name);
-        let boots = boots(args, &l.scenario, plan, machine.as_ref(), &out)?;
+        let boots = boots(args, &l.scenario, plan, machine.as_ref(), &out, &stop)?;
         // Two benches would write the same files.
         let _held = Lock::take(&boots_dir(&out))?;
         let (made, docs, whole) = match args.worlds.is_asked() {
@@ -156,7 +156,7 @@ fn with_worlds(
     let inputs = Inputs::of(l, &args.worlds.inputs)?;
     let drawn = Drawn::new(&args.worlds, (l, plan, &inputs), &args.select, args.shard)?;
     let kernels = kernels(args, &l.scenario, machine);
-    let (dir, image) = (boots_dir(out), machine.image()?);
+    let (dir, image) = (boots_dir(out), machine.image(stop)?);
     let place = drawn::Place { kernels: &kernels, image: &image, dir: &dir };
     let designs = drawn.designs()?;
     drawn.say_time(&designs, &place, jobs(args))?;
@@ -285,6 +285,7 @@ fn boots(
     plan: &Plan,
     machine: &dyn Machine,
     out: &Path,
+    stop: &AtomicBool,
 ) -> anyhow::Result<Vec<Boot>> {
     if plan.runs.is_empty() {
         return Err(Usage(format!("{}: nothing is selected", scenario.name)).into());
@@ -293,7 +294,7 @@ fn boots(
     let shared = shard.map(|s| unspin_scenario::shard(plan, s.index, s.of, machine.measures()));
     let plan = shared.as_ref().unwrap_or(plan);
     let kernels = kernels(args, scenario, machine);
-    let image = machine.image()?;
+    let image = machine.image(stop)?;
     let dir = boots_dir(out);
     let shares = split(plan, machine.shares(scenario.boots));
     let mut boots = Vec::new();

@@ -31,9 +31,11 @@ enum Command {
     Build(Build),
     /// Boot a computer and say whether KVM and the module came up.
     Boot(Boot),
+    /// Build the emulator of whatever is timed.
+    Emulator,
     /// Boot a computer under QEMU with a shell on this terminal.
     Shell(Kernel),
-    /// Remove kernels and boots.
+    /// Remove kernels, emulators and boots.
     Clean,
 }
 
@@ -116,6 +118,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             out::print(&format!("{}\n", release.map_err(explain)?))
         }
         Command::Boot(b) => boot(args, b, stop),
+        Command::Emulator => {
+            let lab = with_tools(args, &[])?;
+            let bochs = lab.bochs(stop, &mut |text| say!("{text}")).map_err(explain)?;
+            out::print(&format!("{}\n", bochs.name()))
+        }
         Command::Shell(k) => {
             let lab = with_tools(args, QEMU_TOOLS)?;
             let kernel = build(&lab, k, stop)?;
@@ -130,7 +137,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn boot(args: &Args, b: &Boot, stop: &AtomicBool) -> anyhow::Result<()> {
     let lab = with_tools(args, b.emulator.tools())?;
     let kernel = build(&lab, &b.kernel, stop)?;
-    say!("booting {} under {:?}", kernel.release, b.emulator);
+    let emulator = match b.emulator {
+        Emulator::Bochs => lab.bochs(stop, &mut |text| say!("{text}")).map_err(explain)?.name(),
+        Emulator::Qemu => "QEMU".into(),
+    };
+    say!("booting {} under {emulator}", kernel.release);
     let mut lost = Ok(());
     let good = lab
         .check(&kernel, &b.emulator.computer(), stop, &mut |line| {

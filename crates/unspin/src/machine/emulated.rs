@@ -6,7 +6,7 @@ use super::lab::{explain, open, series};
 use super::{Job, Machine, Refusal, Sink};
 use crate::exit::Usage;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use unspin_lab::{Computer, Lab, LabError, Series, Work};
 use unspin_scenario::plan::{LinuxFiles, Plan, Run};
 use unspin_scenario::result::Record;
@@ -73,7 +73,8 @@ impl Machine for Emulated {
         ))
     }
 
-    fn image(&self) -> anyhow::Result<String> {
+    fn image(&self, stop: &AtomicBool) -> anyhow::Result<String> {
+        self.lab.bochs(stop, &mut |text| say!("{text}")).map_err(explain)?;
         self.lab.image_hash().map_err(explain)
     }
 
@@ -88,12 +89,13 @@ impl Machine for Emulated {
         let (work, about) = self.with_guests(job)?;
         let memory_mib = memory_mib(&work.plan);
         let computer = Computer { memory_mib, ..Computer::bochs(work.plan.pcpus) };
+        let bochs = self.lab.bochs(job.stop, &mut |text| (job.say)(text)).map_err(explain)?.name();
         (job.say)(&format!("booting {}", kernel.release));
         let mut lost = None;
         let name = job.dir.file_name().unwrap_or(job.dir.as_os_str()).to_string_lossy();
         let booted =
             self.lab.boot_plan(&kernel, &computer, &work, &name, job.stop, &mut |mut r| {
-                describe(&mut r, &computer);
+                describe(&mut r, &computer, &bochs);
                 about.tell(&mut r);
                 if let Err(e) = sink(r) {
                     // Records that cannot be kept are no reason to go on making them.
@@ -154,11 +156,11 @@ fn memory_mib(plan: &Plan) -> u32 {
     }
 }
 
-fn describe(record: &mut Record, computer: &Computer) {
+fn describe(record: &mut Record, computer: &Computer, bochs: &str) {
     if let Record::Begin(b) = record {
         let text = format!(
-            "{:?}, {} CPUs, {} instructions a second, {} MiB",
-            computer.emulator, computer.cpus, computer.ips, computer.memory_mib
+            "{bochs}, {} CPUs, {} instructions a second, {} MiB",
+            computer.cpus, computer.ips, computer.memory_mib
         );
         b.settings.insert("emulator".to_string(), text);
     }

@@ -80,8 +80,8 @@ pub trait Machine: Sync {
         Ok(())
     }
     /// SHA-256, in hex, of the code of ours that a run's figures come from: module, policies, agent
-    /// and guest, or the simulator.
-    fn image(&self) -> anyhow::Result<String>;
+    /// and guest, or the simulator. What else runs it is built first, until `stop` is set.
+    fn image(&self, stop: &AtomicBool) -> anyhow::Result<String>;
     /// Runs the job to its End record, or says why not.
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()>;
 }

@@ -149,7 +149,7 @@ impl Machine for Kvm {
         guests::check_kernels(plan)
     }
 
-    fn image(&self) -> anyhow::Result<String> {
+    fn image(&self, _: &AtomicBool) -> anyhow::Result<String> {
         // The note that names a build; only root may read it, and without it the sources do.
         let module = ["notes/.note.gnu.build-id", "srcversion", "version"]
             .iter()

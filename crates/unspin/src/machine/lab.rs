@@ -57,6 +57,9 @@ pub fn explain(e: LabError) -> anyhow::Error {
         | LabError::NoHeaders { .. }
         | LabError::OtherHeaders { .. }
         | LabError::Unmended { .. }
+        | LabError::NoEmulator { .. }
+        | LabError::NoOwnBochs
+        | LabError::OtherSource { .. }
         | LabError::NotBuilt { .. } => Cannot(format!("machine emulated: {e}")).into(),
         other => other.into(),
     }

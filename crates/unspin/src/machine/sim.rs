@@ -5,7 +5,7 @@
 use super::{Job, Machine, Refusal, Sink};
 use crate::exit::Usage;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use unspin_scenario::plan::{Plan, SCHEMA};
 use unspin_scenario::result::{Begin, Progress, Record};
@@ -57,7 +57,7 @@ impl Machine for Simulated {
         })
     }
 
-    fn image(&self) -> anyhow::Result<String> {
+    fn image(&self, _: &AtomicBool) -> anyhow::Result<String> {
         super::job::program_hash(&[])
     }
 

@@ -75,7 +75,7 @@ impl Machine for Threads {
         }
     }
 
-    fn image(&self) -> anyhow::Result<String> {
+    fn image(&self, _: &AtomicBool) -> anyhow::Result<String> {
         super::job::program_hash(&[])
     }
 

@@ -70,7 +70,7 @@ impl Machine for Fake {
         Ok(())
     }
 
-    fn image(&self) -> anyhow::Result<String> {
+    fn image(&self, _: &AtomicBool) -> anyhow::Result<String> {
         Ok(self.image.to_string())
     }
 
@@ -122,7 +122,8 @@ impl Case {
     }
 
     fn go(&self, args: &Args, machine: &Fake) -> (anyhow::Result<()>, Vec<Document>) {
-        let boots = boots(args, &self.scenario, &self.plan, machine, &self.dir).unwrap();
+        let go = AtomicBool::new(false);
+        let boots = boots(args, &self.scenario, &self.plan, machine, &self.dir, &go).unwrap();
         fs::create_dir_all(boots_dir(&self.dir)).unwrap();
         let made = make(args, machine, &boots, &AtomicBool::new(false));
         (made, gather(&boots, &self.dir).unwrap().0)
