@@ -9,6 +9,8 @@
 #ifndef UNSPIN_GUEST_ABI_H
 #define UNSPIN_GUEST_ABI_H
 
+#include "linux/response_bucket.h"
+
 #define GUEST_ABI_MAGIC 0x4e495053	/* "SPIN" */
 #define GUEST_ABI_VERSION 6
 #define GUEST_VCPUS_MAX 128
@@ -17,7 +19,6 @@
 #define GUEST_LOCKS_MAX 16
 #define GUEST_WAIT_BUCKETS 40		/* bucket b: waits of [2^b, 2^(b+1)) TSC cycles */
 #define GUEST_STALL_BUCKETS 32		/* bucket b: waits that reached 2^b turns of their loop */
-#define GUEST_RESPONSE_BUCKETS 320	/* eight for each power of two: response_bucket() */
 
 /*
  * Guest memory, physical = virtual. The VMM writes the GDT, the page tables, one TSS a vCPU, the
@@ -164,17 +165,6 @@ struct guest_calls {
 	unsigned int answered;	/* by its interrupt handler: what `asked` was then */
 	unsigned int memory;	/* by itself: GUEST_MEMORY_... */
 } __attribute__((aligned(64)));
-
-/* The bucket of so many cycles: exact below 8, then within an eighth. */
-static inline unsigned int response_bucket(unsigned long long cycles)
-{
-	unsigned int power = 63 - __builtin_clzll(cycles | 1), bucket;
-
-	if (cycles < 8)
-		return cycles;
-	bucket = 8 * (power - 2) + (cycles >> (power - 3) & 7);
-	return bucket < GUEST_RESPONSE_BUCKETS ? bucket : GUEST_RESPONSE_BUCKETS - 1;
-}
 
 /* Written by one vCPU with plain stores, read by the VMM while it runs. */
 struct guest_counters {

@@ -15,12 +15,13 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "response_bucket.h"
 
 #define AREA_ADDR 0x800000ul
 #define AREA_BYTES 0x10000ul
 #define AREA_RESERVE "memmap=64K$0x800000"
 #define AREA_MAGIC 0x6165726170736e75ull	/* "unsparea" */
-#define AREA_VERSION 2u
+#define AREA_VERSION 3u
 /* A word of the command line that has the runner load unspin-guest, and with which parameters. */
 #define AREA_MODULE_ENV "UNSPIN_GUEST_MODULE"
 #define AREA_SLOTS 960u			/* all but the first page, a cache line each */
@@ -77,6 +78,13 @@ struct area_slot {
 	uint64_t pad[7];
 };
 
+/* Times that a program notes: of what it is asked for, or of an operation. By `lock add`; they only grow. */
+struct area_responses {
+	uint64_t count;
+	uint64_t cycles;	/* all of them together, TSC cycles */
+	uint64_t hist[GUEST_RESPONSE_BUCKETS];
+};
+
 struct area {
 	struct area_guest guest;
 	struct area_host host;
@@ -85,7 +93,9 @@ struct area {
 	struct area_found found;
 	char pad1[0x40];
 	uint32_t next_slot;		/* threads take slots in turn: fetch-and-add, modulo AREA_SLOTS */
-	char pad2[0x1000 - 0x404];
+	char pad2[0x3c];
+	struct area_responses responses;
+	char pad3[0x1000 - 0xe50];
 	struct area_slot slot[AREA_SLOTS];
 };
 
@@ -100,6 +110,7 @@ _Static_assert(offsetof(struct area, found.kernel) == 0x200, "layout");
 _Static_assert(offsetof(struct area, found.clocksource) == 0x340, "layout");
 _Static_assert(offsetof(struct area, found.module) == 0x380, "layout");
 _Static_assert(offsetof(struct area, next_slot) == 0x400, "layout");
+_Static_assert(offsetof(struct area, responses) == 0x440, "layout");
 _Static_assert(offsetof(struct area, slot) == 0x1000, "layout");
 _Static_assert(sizeof(struct area_slot) == 64, "a slot is a cache line");
 _Static_assert(sizeof(struct area) == AREA_BYTES, "the area is full");

@@ -4,6 +4,8 @@
  * over and over. They share one address space, so that every mapping takes its lock for writing and
  * every unmapping has the translations of all vCPUs flushed.
  *
+ * It notes how long each unmapping takes: all vCPUs that run have to answer, or to be seen not to run.
+ *
  * What ebizzy does to a kernel: searches in chunks of memory that malloc maps and unmaps. One unit is
  * one mapping.
  */
@@ -34,7 +36,9 @@ static void *map_and_unmap(void *seed)
 			state = state * 1103515245u + 12345u;
 			chunk[state % BYTES]++;
 		}
+		uint64_t begin = units_tsc();
 		munmap((void *)chunk, BYTES);
+		units_respond(area, units_tsc() - begin);
 		units_count(slot);
 	}
 	return NULL;

@@ -93,4 +93,27 @@ static inline void units_count(uint64_t *slot)
 	__asm__ volatile("lock incq %0" : "+m"(*slot) : : "cc", "memory");
 }
 
+static inline uint64_t units_tsc(void)
+{
+	uint32_t low, high;
+
+	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high) : : "memory");
+	return (uint64_t)high << 32 | low;
+}
+
+static inline void units_add(uint64_t *sum, uint64_t more)
+{
+	__asm__ volatile("lock addq %1, %0" : "+m"(*sum) : "er"(more) : "cc", "memory");
+}
+
+/* A time, in TSC cycles. One that is below 0, by clocks that differ, counts as 0. */
+static inline void units_respond(struct area *area, uint64_t cycles)
+{
+	if (cycles > (uint64_t)INT64_MAX)
+		cycles = 0;
+	units_add(&area->responses.hist[response_bucket(cycles)], 1);
+	units_add(&area->responses.cycles, cycles);
+	units_add(&area->responses.count, 1);
+}
+
 #endif

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use unspin_guest_abi::area::{self, Area};
+use unspin_scenario::result::Responses;
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
@@ -75,7 +76,15 @@ fn map(path: &Path) -> &'static Area {
     }
 }
 
-/// The runner and its program: a unit a millisecond.
+/// A response of 1,000 cycles.
+fn responds(area: &Area) {
+    let of = &area.responses;
+    of.hist[Responses::bucket(1000)].fetch_add(1, Relaxed);
+    of.cycles.fetch_add(1000, Relaxed);
+    of.count.fetch_add(1, Relaxed);
+}
+
+/// The runner and its program: a unit and a response a millisecond.
 fn guest(area: &Area, vcpus: u32, lock: &str, fault: &str) {
     let guest = &area.guest;
     area::set_text(&area.found.kernel, "6.12.0-fake");
@@ -113,6 +122,7 @@ fn guest(area: &Area, vcpus: u32, lock: &str, fault: &str) {
             "dies" if units > 40 => std::process::exit(0),
             _ => {}
         }
+        responds(area);
         area.slots[3].units.store(if gone_back { 1 } else { units }, Relaxed);
     }
 }

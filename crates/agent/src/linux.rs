@@ -257,6 +257,7 @@ impl Guests {
                 units: vec![b.units - a.units],
                 cpu_ns: vec![b.cpu_ns.saturating_sub(a.cpu_ns)],
                 halt_poll_ns: b.halt_poll_ns.zip(a.halt_poll_ns).map(|(b, a)| b.saturating_sub(a)),
+                responses: b.responses.since(&a.responses),
                 sched: Some(sched),
                 guest: Some(guest.qemu.found()),
                 ..VmResult::default()

@@ -8,12 +8,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use unspin_guest_abi::area::{self, Area};
 use unspin_scenario::plan::{GuestIdle, GuestLock, LinuxFiles, LinuxGuest};
-use unspin_scenario::result::{FoundGuest, SchedStats};
+use unspin_scenario::result::{FoundGuest, Responses, SchedStats};
 use unspin_scenario::Named;
 use unspin_vmm::process::now_ns;
 
@@ -45,7 +45,7 @@ pub(crate) struct Qemu {
 }
 
 /// A guest at one moment.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct GuestCounts {
     pub(crate) at_ns: u64,
     pub(crate) units: u64,
@@ -53,6 +53,8 @@ pub(crate) struct GuestCounts {
     pub(crate) cpu_ns: u64,
     /// Of that, the time in which KVM polled for the end of a halt, where it says.
     pub(crate) halt_poll_ns: Option<u64>,
+    /// Times that its program has noted; a program need not note any.
+    pub(crate) responses: Responses,
 }
 
 impl Qemu {
@@ -225,7 +227,15 @@ impl Qemu {
     /// Work and CPU time of now. No vCPU leaves the guest for it.
     pub(crate) fn counts(&self) -> Result<GuestCounts, Error> {
         let (at_ns, units, cpu_ns) = (now_ns(), self.units(), self.cpu_ns()?);
-        Ok(GuestCounts { at_ns, units, cpu_ns, halt_poll_ns: self.halt_poll_ns() })
+        let (halt_poll_ns, responses) = (self.halt_poll_ns(), self.responses());
+        Ok(GuestCounts { at_ns, units, cpu_ns, halt_poll_ns, responses })
+    }
+
+    fn responses(&self) -> Responses {
+        let of = &self.area().responses;
+        let read = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        let hist = of.hist.iter().map(read).collect();
+        Responses { count: read(&of.count), cycles: read(&of.cycles), hist }
     }
 
     /// KVM's own count, in the directory of the VM in debugfs.

@@ -12,7 +12,7 @@ use unspin_scenario::plan::{
     GuestIdle, GuestLock, GuestProgram, HostModel, LinuxFiles, LinuxGuest, LinuxVm, Plan, Run,
     Window, SCHEMA,
 };
-use unspin_scenario::result::Record;
+use unspin_scenario::result::{Record, Responses};
 
 const AGENT: &str = env!("CARGO_BIN_EXE_unspin-agent");
 const FAKE_QEMU: &str = env!("CARGO_BIN_EXE_fake-qemu");
@@ -148,6 +148,10 @@ fn guests_stay_while_their_kind_is_wanted() {
     assert_eq!(v.guest.as_ref().unwrap().kernel, "6.12.0-fake");
     assert_eq!((v.cpu_ns.len(), v.acquisitions.len()), (1, 0));
     assert_eq!(v.sched.as_ref().unwrap().voluntary_switches.len(), 2);
+    let responses = v.responses.as_ref().unwrap();
+    assert!((20..=220).contains(&responses.count), "{responses:?}");
+    assert_eq!(responses.hist[Responses::bucket(1000)], responses.count);
+    assert!(responses.cycles.abs_diff(1000 * responses.count) <= 1000, "{responses:?}");
     assert!(said.pid > 0);
 }
 

@@ -3,13 +3,14 @@
 //! explained. All of it is shared memory, so every number is an atomic.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering};
+use unspin_scenario::result::RESPONSE_BUCKETS;
 
 pub const ADDR: u64 = 0x80_0000;
 pub const BYTES: usize = 0x1_0000;
 /// Word of the guest kernel's command line that keeps the kernel off it.
 pub const RESERVE: &str = "memmap=64K$0x800000";
 pub const MAGIC: u64 = 0x6165_7261_7073_6e75;
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Word of the guest kernel's command line that has the runner load unspin-guest, with its parameters.
 pub const MODULE_WORD: &str = "UNSPIN_GUEST_MODULE=";
 pub const SLOTS: usize = 960;
@@ -67,6 +68,14 @@ pub struct Slot {
     pad: [u64; 7],
 }
 
+/// Times that a program notes, TSC cycles.
+#[repr(C)]
+pub struct Responses {
+    pub count: AtomicU64,
+    pub cycles: AtomicU64,
+    pub hist: [AtomicU64; RESPONSE_BUCKETS],
+}
+
 #[repr(C)]
 pub struct Area {
     pub guest: Guest,
@@ -76,7 +85,9 @@ pub struct Area {
     pub found: Found,
     pad1: [u8; 0x40],
     pub next_slot: AtomicU32,
-    pad2: [u8; 0x1000 - 0x404],
+    pad2: [u8; 0x3c],
+    pub responses: Responses,
+    pad3: [u8; 0x1000 - 0xe50],
     pub slots: [Slot; SLOTS],
 }
 

@@ -218,6 +218,9 @@ fn area_mirror() -> Vec<(&'static str, u64)> {
         ("offsetof(struct area, found.module)", step(offset_of!(area::Area, found.module))),
         ("sizeof(AREA_MODULE_ENV)", area::MODULE_WORD.len() as u64),
         ("offsetof(struct area, next_slot)", step(offset_of!(area::Area, next_slot))),
+        ("offsetof(struct area, responses.count)", step(offset_of!(area::Area, responses.count))),
+        ("offsetof(struct area, responses.cycles)", step(offset_of!(area::Area, responses.cycles))),
+        ("offsetof(struct area, responses.hist)", step(offset_of!(area::Area, responses.hist))),
         ("offsetof(struct area, slot)", step(offset_of!(area::Area, slots))),
     ]
 }

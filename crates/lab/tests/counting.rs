@@ -388,3 +388,27 @@ fn a_runner_that_comes_up_again_and_one_without_an_area_are_told() {
     assert_eq!(out.status.code(), Some(1), "{said}");
     assert!(said.contains("memmap=64K$0x800000") && said.contains("No such file"), "{said}");
 }
+
+#[test]
+fn answers_and_their_times_are_counted() {
+    let calls = Counted::new("answers");
+    let program = calls.built.compile("answers", "guest/linux/answers.c", &["-pthread"]);
+    let area = calls.built.dir.join("area");
+    let mut answers =
+        Command::new(&program).env("UNSPIN_AREA", area).args(["2", "7"]).spawn().unwrap();
+    let of = &calls.area.responses;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while of.count.load(Ordering::Relaxed) < 20 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    answers.kill().unwrap();
+    answers.wait().unwrap();
+    let count = of.count.load(Ordering::Relaxed);
+    let in_buckets: u64 = of.hist.iter().map(|n| n.load(Ordering::Relaxed)).sum();
+    assert!(count >= 20, "{count} answers in a minute");
+    // Each of two threads may have been ended between two counts.
+    assert!((count..=count + 2).contains(&in_buckets), "{in_buckets} of {count}");
+    assert!(calls.area.units().abs_diff(count) <= 2, "{} of {count}", calls.area.units());
+    // 40,000 steps of one multiplication each.
+    assert!(of.cycles.load(Ordering::Relaxed) / count > 40_000);
+}

@@ -22,7 +22,8 @@ impl Responses {
         Responses { hist: vec![0; RESPONSE_BUCKETS], ..Responses::default() }
     }
 
-    /// The bucket of so many cycles, exact below 8, then within an eighth of them; as guest/abi.h has it.
+    /// The bucket of so many cycles, exact below 8, then within an eighth of them; as
+    /// guest/linux/response_bucket.h has it.
     pub fn bucket(cycles: u64) -> usize {
         if cycles < 8 {
             return cycles as usize;
@@ -40,6 +41,16 @@ impl Responses {
         let (power, eighth) = (bucket / 8 + 2, (bucket % 8) as u64);
         let from = |eighth: u64| (8 + eighth) << (power - 3);
         (from(eighth), from(eighth + 1))
+    }
+
+    /// Those after `first`; `None` where there are none. Counts only grow, and a response that was being
+    /// counted at either end may be in one number and not yet in another.
+    pub fn since(&self, first: &Responses) -> Option<Responses> {
+        let pairs = self.hist.iter().zip(&first.hist);
+        let hist: Vec<u64> = pairs.map(|(now, then)| now.saturating_sub(*then)).collect();
+        let count = hist.iter().sum();
+        let cycles = self.cycles.saturating_sub(first.cycles);
+        (count > 0).then_some(Responses { count, cycles, hist })
     }
 
     pub fn add(&mut self, cycles: u64) {

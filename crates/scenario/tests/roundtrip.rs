@@ -542,7 +542,7 @@ fn shipped_scenarios_and_profiles_are_right() {
                 "symmetric"
             }
             "table1" => "ple-off",
-            "gangs-victim" => "off",
+            "gangs-victim" | "gangs-linux-victim" => "off",
             "one-vm-locks" => "ticket",
             _ if of_threads => "ticket",
             _ => "stock",
