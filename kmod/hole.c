@@ -123,14 +123,14 @@ static void collect_elsewhere(struct found *found)
 }
 
 /*
- * The vCPU that the CPU is for is runnable, and yet the CPU is idle and stays so: a quota holds it back, or
+ * A vCPU that should run here is runnable, and yet the CPU is idle and stays so: a quota holds it back, or
  * the like.
  */
-static bool is_held_back(const struct unspin_slot *target, u32 cpu)
+static bool is_held_back(const struct unspin_slot *slot, u32 cpu)
 {
-	const struct task_struct *task = target ? READ_ONCE(target->held) : NULL;
+	const struct task_struct *task = slot ? READ_ONCE(slot->held) : NULL;
 
-	return task && !unspin_turn_is_asleep(target) && task_cpu(task) == cpu && task_is_running(task) &&
+	return task && !unspin_turn_is_asleep(slot) && task_cpu(task) == cpu && task_is_running(task) &&
 	       !need_resched();
 }
 
@@ -158,6 +158,10 @@ static void fill(struct unspin_cpu *on, struct found *found)
 			collect_elsewhere(found);
 		call_all(found);
 		return;
+	}
+	if (is_held_back(filler, found->cpu)) {
+		unspin_turn_fills_no_more(filler);
+		filler = NULL;
 	}
 	if (filler) {	/* on its way, or it could not come */
 		if (unspin_turn_is_asleep(filler))

@@ -158,8 +158,7 @@ void unspin_turn_ask(struct unspin_slot *slot)
 	kick_process(task);
 }
 
-/* It was let in to fill, and does so no longer. The CPU, where it did. */
-static u16 fills_no_more(struct unspin_slot *slot)
+u16 unspin_turn_fills_no_more(struct unspin_slot *slot)
 {
 	u16 cpu = READ_ONCE(slot->turn.fills);
 
@@ -216,7 +215,7 @@ void unspin_turn_park(struct unspin_slot *slot)
 {
 	struct parked *list;
 	unsigned long flags;
-	u16 target, filled = fills_no_more(slot);
+	u16 target, filled = unspin_turn_fills_no_more(slot);
 	u32 cpu;
 
 	local_irq_save(flags);
@@ -366,7 +365,7 @@ void unspin_turn_switched_out(struct unspin_slot *slot, bool sleeps, u64 now)
 	if (READ_ONCE(slot->vm->in_turns))
 		WRITE_ONCE(on->vcpu_cycles, on->vcpu_cycles + ran);
 	if (sleeps && READ_ONCE(on->filler) == slot) {
-		fills_no_more(slot);
+		unspin_turn_fills_no_more(slot);
 		cmpxchg(&on->filler, slot, NULL);	/* should it have been let in twice */
 	}
 }
@@ -447,7 +446,7 @@ void unspin_turn_filler_spins(struct unspin_slot *slot)
 
 	if (READ_ONCE(on->filler) != slot)
 		return;
-	fills_no_more(slot);
+	unspin_turn_fills_no_more(slot);
 	if (!unspin_may_run(slot, on))
 		unspin_turn_ask_thread(slot, current);
 }

@@ -122,6 +122,8 @@ u32 unspin_turn_parked_after(u32 cpu);
 void unspin_turn_call(struct unspin_slot *slot, u32 cpu);
 /* It is let in where others have their turn, on the CPU that calls. Under RCU. */
 void unspin_turn_fill(struct unspin_slot *slot, u32 cpu);
+/* It was let in to fill, and does so no longer. Returns the CPU where it did, or UNSPIN_NO_CPU. Under RCU. */
+u16 unspin_turn_fills_no_more(struct unspin_slot *slot);
 /* The CPU that calls is owned and idle: whoever is parked from now on is offered to it, or no longer. Interrupts off. */
 void unspin_turn_hole(u32 cpu, bool is);
 /* Its owner cannot use this CPU: it is nobody's for the rest of the turn. The vCPU counts as held back until it runs. */
