@@ -58,7 +58,7 @@ static bool collect(struct unspin_slot *slot, void *data)
 		found->filler[found->fillers] = slot;
 		found->candidate[found->fillers++] = (struct gang_filler){
 			.owed = READ_ONCE(slot->vm->turn_owed_cycles),
-			.lock = READ_ONCE(slot->turn.at_lock),
+			.lock = unspin_turn_waits_for_lock(slot),
 		};
 	}
 	return true;

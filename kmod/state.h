@@ -118,6 +118,7 @@ struct unspin_turn {
 	u64 seen_cycles;		/* planner: ran_cycles at the last turn's end */
 	u64 held_back_tsc;		/* switched out then, it has not run although it might */
 	u32 weight;			/* of its part of a pCPU, see weight.c; 0: not known */
+	u32 lock_sleeps;		/* its VM's "sleeps" when it was parked */
 	u16 parked_on;			/* the pCPU whose list it is on */
 	u16 target;			/* the pCPU it should run on in this turn, or UNSPIN_NO_CPU */
 	u16 fills;			/* the pCPU of others it was let in to */
@@ -125,7 +126,7 @@ struct unspin_turn {
 	u8 parked;			/* its thread sleeps, in park.c, */
 	u8 woken;			/* or has been called since */
 	u8 spun;			/* own thread: it was on its way back from a PLE exit when it was asked to go */
-	u8 at_lock;			/* it spun when it was parked: runs only in its VM's turn */
+	u8 at_lock;			/* it spun when it was parked, see unspin_turn_waits_for_lock() */
 	u8 moves;			/* runs where another of its VM should: to be parked, and woken at its target */
 	u8 missed;			/* arrived elsewhere than where it was called to, so often in a row */
 	u8 late;			/* its last wait for a turn ended by the deadline */
@@ -222,6 +223,7 @@ struct unspin_vm {
 	/* Guest's reports, see guest_report.c; any of its vCPUs. */
 	atomic64_t report_tsc;		/* when they would be over, had they come no faster than they may */
 	u64 high_until_tsc;
+	u32 sleeps;			/* how often a vCPU of it went to sleep in turns; any of them, so nearly */
 
 	/* Planner of turns; a reader sees any of them whole. */
 	u8 waits_for_turns;		/* settings: it takes part in turns */

@@ -193,7 +193,7 @@ static void offer_to_a_hole(const struct unspin_slot *slot)
 	u32 hole;
 
 	smp_mb__after_atomic();	/* it is on its list: a CPU that becomes a hole after this finds it there */
-	if (cpumask_empty(&holes) || slot->turn.at_lock)
+	if (cpumask_empty(&holes) || unspin_turn_waits_for_lock(slot))
 		return;
 	hole = cpumask_any_and(&holes, current->cpus_ptr);
 	if (hole < nr_cpu_ids)
@@ -364,6 +364,8 @@ void unspin_turn_switched_out(struct unspin_slot *slot, bool sleeps, u64 now)
 	WRITE_ONCE(slot->turn.ran_cycles, slot->turn.ran_cycles + ran);
 	if (READ_ONCE(slot->vm->in_turns))
 		WRITE_ONCE(on->vcpu_cycles, on->vcpu_cycles + ran);
+	if (sleeps && !READ_ONCE(slot->turn.parked))
+		WRITE_ONCE(slot->vm->sleeps, READ_ONCE(slot->vm->sleeps) + 1);
 	if (sleeps && READ_ONCE(on->filler) == slot) {
 		unspin_turn_fills_no_more(slot);
 		cmpxchg(&on->filler, slot, NULL);	/* should it have been let in twice */

@@ -74,6 +74,15 @@ static inline bool unspin_turn_is_asleep(const struct unspin_slot *slot)
 	return READ_ONCE(slot->turn.parked) && !READ_ONCE(slot->turn.woken);
 }
 
+/*
+ * It spun when it was parked, and would most likely spin again. Not so where a sibling has gone to sleep
+ * since: that one had what it needed, and may have let go of a lock or answered.
+ */
+static inline bool unspin_turn_waits_for_lock(const struct unspin_slot *slot)
+{
+	return READ_ONCE(slot->turn.at_lock) && slot->turn.lock_sleeps == READ_ONCE(slot->vm->sleeps);
+}
+
 /* --- begun and ended; unspin_mutex held --- */
 
 /* "look": what a CPU does when it is told: who goes, who is called (hole.c). */
