@@ -33,7 +33,8 @@ pub struct Boot<'a> {
 /// Boot and pass every record on until the last one (`End`). The directory keeps the console, the
 /// emulator's log and configuration; the boot medium is removed.
 pub fn watch(boot: &Boot, bochs: &Bochs, dir: &Path, sink: &mut dyn FnMut(Record)) -> Result<()> {
-    let mut running = emulator::start(boot, bochs, dir)?;
+    let Boot { computer, kernel, payload, cmdline, stop, .. } = *boot;
+    let mut running = emulator::start(computer, bochs, kernel, payload, cmdline, dir, stop)?;
     let outcome = listen(&mut running, dir, boot, sink);
     running.kill();
     for name in ["boot.iso", "initrd.img"] {

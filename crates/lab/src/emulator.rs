@@ -5,7 +5,6 @@
 //! TCG emulates SVM without a pause filter, ten times faster, and is never measured on.
 
 use crate::bochs::{Bochs, Started};
-use crate::boot::Boot;
 use crate::error::{io, Result};
 use crate::image;
 use crate::kernel::Kernel;
@@ -130,8 +129,15 @@ impl Drop for Running {
 }
 
 /// Write everything the boot needs into `dir` and start it. Records come on the child's stdout.
-pub fn start(boot: &Boot, with: &Bochs, dir: &Path) -> Result<Running> {
-    let Boot { computer, kernel, payload, cmdline: extra_cmdline, stop, .. } = *boot;
+pub fn start(
+    computer: &Computer,
+    with: &Bochs,
+    kernel: &Kernel,
+    payload: &image::Payload,
+    extra_cmdline: &str,
+    dir: &Path,
+    stop: &AtomicBool,
+) -> Result<Running> {
     fs::create_dir_all(dir).map_err(io(dir))?;
     let console = dir.join("console.txt");
     let _ = fs::remove_file(&console);
