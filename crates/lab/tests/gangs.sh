@@ -330,8 +330,17 @@ echo off > $D/mode
 check "mode off ends turns" not parks_hooked
 for n in $a $c; do check "VM $n is as it was started" same_threads $n; done
 
-# --- loaded, switched and unloaded ---
+# --- loaded, switched and unloaded, while vCPUs sleep for lack of memory on their way into the guest ---
 rmmod unspin
+G=/sys/fs/cgroup
+echo +memory > $G/cgroup.subtree_control
+mkdir $G/little
+echo 1M > $G/little/memory.high
+(while [ ! -e /tmp/stop-little ]; do
+	sh -c "echo \$\$ > $G/little/cgroup.procs; exec unspin-inside churn 1 2" || break
+done) > /tmp/little &
+little=$!
+throttled() { [ "$(sed -n 's/^high //p' $G/little/memory.events)" -gt 0 ]; }
 cycle=0
 while [ $cycle -lt $CYCLES ]; do
 	load || break
@@ -348,6 +357,10 @@ while [ $cycle -lt $CYCLES ]; do
 done
 check "$CYCLES times loaded and unloaded, every third time in a turn" [ $cycle -eq $CYCLES ]
 check "no hook stays" gone
+check "vCPUs were throttled for memory meanwhile" throttled
+echo max > $G/little/memory.high
+touch /tmp/stop-little
+wait $little
 for n in $a $c; do check "VM $n is as it was started" same_threads $n; done
 touch /tmp/stop-turns
 check "VM a worked" wait $a
