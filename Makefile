@@ -44,8 +44,8 @@ test-emulated: build ## the module under QEMU, pause-loop exits and gains under 
 test-diagnose: build ## unspin diagnose, its experiments and unspin shape under QEMU, beside the kernel's own counts; a busy host makes the emulator's clock jump, and then it may fail
 	cargo test --release --locked -p unspin-lab --test diagnose --test ab --test shape -- --nocapture
 
-test-acceptance: build ## what VMs keep beside one with a quota, and beside one that halts and interrupts all the time (under Bochs)
-	cargo test --release --locked -p unspin-lab --test quota --test escape -- --nocapture
+test-acceptance: build ## what VMs keep beside one with a quota, and beside one that halts and interrupts all the time; turns ended a hundred times
+	cargo test --release --locked -p unspin-lab --test quota --test escape --test rollback -- --nocapture
 
 test-programs: build ## sysbench, pbzip2, Java, Rust and PostgreSQL over our locks, unmodified
 	@.ci/deps $(PROGRAM_PACKAGES) || echo "some programs could not be installed and are skipped"
@@ -111,6 +111,13 @@ LINUX := linux linux-hosts linux-two linux-flat linux-unpinned linux-eight libvi
 
 campaign-linux: build ## programs in Linux guests: main table, other hosts, sizes and layouts (three hours); out/campaign/linux
 	$(UNSPIN) bench $(LINUX:%=scenarios/%.toml) --machine emulated --out out/campaign/linux --resume
+
+# Turns where vCPUs are not pinned: who gains, and that nobody else loses.
+TURNS := gangs-linux-unpinned gangs-linux-beside gangs-linux-eight gangs-linux-victim gangs-unpinned \
+	gangs-victim gangs-billing gangs-wakeups-eight
+
+campaign-turns: build ## turns where vCPUs are not pinned: gains, neighbours, tails, bills (five hours of one CPU); out/campaign/turns
+	$(UNSPIN) bench $(TURNS:%=scenarios/%.toml) --machine emulated --out out/campaign/turns --resume
 
 # Scenarios that the simulator was not made by: other ones with each release. To measure a few is a test:
 # UNSPIN_HELD_OUT=3 cargo test --release --locked -p unspin --test held_out -- --nocapture
