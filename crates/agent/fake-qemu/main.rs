@@ -3,6 +3,7 @@
 //! threads with the names of vCPUs, and answers in the area a guest shares with its host. The value of
 //! `-initrd` says what goes wrong, and with which VM: `stands-still:1`.
 
+use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -56,7 +57,14 @@ fn main() {
     if value("-append").contains(area::MODULE_WORD) && fault != "lacks-the-module" {
         area::set_text(&area.found.module, "0.1.0");
     }
-    guest(area, vcpus, lock, &fault);
+    guest(area, vcpus, lock, &fault, Path::new(&console));
+}
+
+/// As Debian's kernel says it.
+fn oops(console: &Path) {
+    let mut file = std::fs::OpenOptions::new().append(true).open(console).unwrap();
+    let lines = "BUG: unable to handle page fault for address: ffffffffffffffd8\nOops: 0000 [#1]\n";
+    file.write_all(lines.as_bytes()).unwrap();
 }
 
 fn map(path: &Path) -> &'static Area {
@@ -85,7 +93,7 @@ fn responds(area: &Area) {
 }
 
 /// The runner and its program: a unit and a response a millisecond.
-fn guest(area: &Area, vcpus: u32, lock: &str, fault: &str) {
+fn guest(area: &Area, vcpus: u32, lock: &str, fault: &str, console: &Path) {
     let guest = &area.guest;
     area::set_text(&area.found.kernel, "6.12.0-fake");
     area::set_text(&area.found.lock, lock);
@@ -118,6 +126,7 @@ fn guest(area: &Area, vcpus: u32, lock: &str, fault: &str) {
         match fault {
             "stands-still" => units = units.min(100),
             "goes-back" if units > 340 => gone_back = true,
+            "oopses" if units == 40 => oops(console),
             "reboots" if units > 40 => guest.boots.store(2, Relaxed),
             "dies" if units > 40 => std::process::exit(0),
             _ => {}

@@ -26,6 +26,9 @@ const CMDLINE: &str = "console=ttyS0 quiet panic=-1 cryptomgr.notests";
 const SHARED_MEMORY: &str = "/dev/shm";
 const KVM_STATISTICS: &str = "/sys/kernel/debug/kvm";
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// What a kernel's line has in it that says of a fault of its own. A panic ends the guest.
+const FAULTS: [&str; 4] =
+    ["BUG: ", "Oops: ", "general protection fault", "exited with irqs disabled"];
 /// Lines of a guest's console that an error shows.
 const CONSOLE_LINES: usize = 8;
 
@@ -200,6 +203,9 @@ impl Qemu {
         if boots > 1 {
             return Err(self.error(format!("it rebooted ({boots} boots)")));
         }
+        if let Some(line) = self.fault() {
+            return Err(self.error(format!("its kernel had a fault: {line}")));
+        }
         match guest.state.load(Ordering::Relaxed) {
             area::STATE_READY | area::STATE_RUNS => Ok(()),
             _ => {
@@ -316,10 +322,19 @@ impl Qemu {
         Err(self.error(error))
     }
 
+    fn console(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.console.0).unwrap_or_default()).into_owned()
+    }
+
+    /// The first line of its console that says so. Such a guest may go on, with less than it had.
+    fn fault(&self) -> Option<String> {
+        let is_fault = |line: &&str| FAULTS.iter().any(|fault| line.contains(fault));
+        self.console().lines().find(is_fault).map(|line| line.trim().to_string())
+    }
+
     /// With the console's end, where there is one.
     fn error(&self, mut error: String) -> Error {
-        let text = fs::read(&self.console.0).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
+        let text = self.console();
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let from = lines.len().saturating_sub(CONSOLE_LINES);
         if !lines.is_empty() {

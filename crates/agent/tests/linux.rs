@@ -259,6 +259,7 @@ fn a_guest_that_fails_costs_its_run_and_no_other() {
         ("fails", "its program a failed: hackbench: not found (status 127)"),
         ("stands-still", "its count of work stood still: 100 and then 100"),
         ("goes-back", "its count of work went backwards"),
+        ("oopses", "its kernel had a fault: BUG: unable to handle page fault"),
         ("reboots", "it rebooted (2 boots)"),
         ("dies", "its guest panicked, rebooted or was switched off"),
     ] {
