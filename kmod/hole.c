@@ -27,6 +27,7 @@ struct found {
 	u32 looks;
 	u32 calls;
 	u32 fillers;
+	u32 ready;	/* of them, those that do not wait for a lock */
 	struct unspin_slot *call[CALLS_MAX];
 	struct unspin_slot *filler[GANG_FILLERS_MAX];
 	struct gang_filler candidate[GANG_FILLERS_MAX];
@@ -49,16 +50,21 @@ static bool collect(struct unspin_slot *slot, void *data)
 	if (!unspin_turn_is_asleep(slot))
 		return true;
 	if (unspin_may_run(slot, found->on)) {
-		/* Those with a place elsewhere are called from there. */
+		/* Those with a place elsewhere are called from there; those who cannot come, from where they are. */
+		if (READ_ONCE(slot->turn.parked_on) != found->cpu && !may_come(slot, found->cpu))
+			return true;
 		if (target == UNSPIN_NO_CPU || target == found->cpu || !READ_ONCE(found->on->owner))
 			found->call[found->calls++] = slot;
 		return found->calls < CALLS_MAX;
 	}
 	if (found->fillers < GANG_FILLERS_MAX && may_come(slot, found->cpu)) {
+		bool lock = unspin_turn_waits_for_lock(slot);
+
+		found->ready += !lock;
 		found->filler[found->fillers] = slot;
 		found->candidate[found->fillers++] = (struct gang_filler){
 			.owed = READ_ONCE(slot->vm->turn_owed_cycles),
-			.lock = unspin_turn_waits_for_lock(slot),
+			.lock = lock,
 		};
 	}
 	return true;
@@ -108,12 +114,17 @@ static bool call_owners(const struct found *found, bool later)
 	return any;
 }
 
-/* Lists of other CPUs, until there is somebody. */
+/* Lists of other CPUs, until there is somebody: first that of who was offered. */
 static void collect_elsewhere(struct found *found)
 {
-	u32 tries, cpu = found->cpu;
+	u32 tries, cpu = unspin_turn_offered();
 
-	for (tries = 0; tries < OTHER_LISTS_MAX && !found->calls && !found->fillers; tries++) {
+	if (cpu != UNSPIN_NO_CPU && cpu != found->cpu) {
+		found->looks = 0;
+		unspin_turn_each_parked(cpu, collect, found);
+	}
+	cpu = found->cpu;
+	for (tries = 0; tries < OTHER_LISTS_MAX && !found->calls && !found->ready; tries++) {
 		found->looks = 0;
 		cpu = unspin_turn_parked_after(cpu);
 		if (cpu >= nr_cpu_ids || cpu == found->cpu)
@@ -161,6 +172,7 @@ static void fill(struct unspin_cpu *on, struct found *found)
 	}
 	if (is_held_back(filler, found->cpu)) {
 		unspin_turn_fills_no_more(filler);
+		cmpxchg(&on->filler, filler, NULL);	/* should it have been let in twice */
 		filler = NULL;
 	}
 	if (filler) {	/* on its way, or it could not come */
@@ -168,18 +180,17 @@ static void fill(struct unspin_cpu *on, struct found *found)
 			unspin_turn_call(filler, found->cpu);
 		return;
 	}
-	unspin_turn_hole(found->cpu, true);	/* before it looks: who is parked meanwhile is found, or finds it */
-	if (!found->fillers)
+	if (!found->ready)
 		collect_elsewhere(found);
-	best = gang_fill(found->candidate, found->fillers);
-	if (!found->calls && best == GANG_NONE)
-		return;
-	unspin_turn_hole(found->cpu, false);
 	if (found->calls) {
 		found->calls = 1;
 		call_owners(found, false);
-	} else {
-		unspin_turn_fill(found->filler[best], found->cpu);
+		return;
+	}
+	while ((best = gang_fill(found->candidate, found->fillers)) != GANG_NONE) {
+		if (unspin_turn_fill(found->filler[best], found->cpu))
+			return;
+		found->candidate[best].lock = 1;	/* not to be had */
 	}
 }
 
@@ -199,7 +210,7 @@ void unspin_hole_look(void)
 	struct unspin_slot *target;
 	bool later;
 
-	unspin_turn_hole(found.cpu, false);
+	unspin_turn_hole(found.idle && READ_ONCE(on->owner));
 	rcu_read_lock();	/* slots and their threads */
 	later = leaves(on) || (!found.idle && !READ_ONCE(on->cur));
 	target = READ_ONCE(on->target);

@@ -123,7 +123,7 @@ static bool wait_for_turn(struct unspin_slot *slot)
 	if (got_on(slot, start))
 		tell_got_on(slot);
 	slot->turn.pass = 0;
-	slot->turn.lock_sleeps = READ_ONCE(slot->vm->sleeps);
+	WRITE_ONCE(slot->turn.lock_sleeps, READ_ONCE(slot->vm->sleeps));
 	WRITE_ONCE(slot->turn.at_lock, spun(slot));
 	slot->turn.spun = 0;
 	do {	/* again where it was called to one CPU, and has come to another */

@@ -9,6 +9,7 @@
 
 #define MISSED_MAX 2		/* so often in a row elsewhere than where it was called to */
 #define MISSED_PAUSE_MS 1000u
+#define HOLES_LOOKS 16u		/* so many CPUs are looked at for a hole, from the next on */
 
 const char unspin_turn_of_others[] = "";
 
@@ -20,7 +21,8 @@ static DEFINE_PER_CPU(struct parked {
 	struct list_head slots;
 }, parked);
 static struct cpumask parked_cpus;	/* where such a list is not empty */
-static struct cpumask holes;		/* owned CPUs that are idle and have found nobody to fill them */
+static DEFINE_PER_CPU(int, hole);	/* it is idle although owned: who makes it 0 has it look again */
+static DEFINE_PER_CPU(u32, offered);	/* by whom: the CPU on whose list */
 
 /* Set at run time: the loader leaves pointers in per-CPU data as they are. */
 static DEFINE_PER_CPU(call_single_data_t, pokes);
@@ -78,7 +80,6 @@ void unspin_turn_begin(void (*looks)(void))
 
 	look = looks;
 	cpumask_clear(&parked_cpus);
-	cpumask_clear(&holes);
 	for_each_possible_cpu(cpu) {
 		struct parked *list = per_cpu_ptr(&parked, cpu);
 
@@ -86,6 +87,8 @@ void unspin_turn_begin(void (*looks)(void))
 		INIT_LIST_HEAD(&list->slots);
 		INIT_CSD(per_cpu_ptr(&pokes, cpu), told_by_one, NULL);
 		atomic_set(per_cpu_ptr(&poked, cpu), 0);
+		per_cpu(hole, cpu) = 0;
+		per_cpu(offered, cpu) = UNSPIN_NO_CPU;
 		per_cpu(own_pokes, cpu) = IRQ_WORK_INIT_HARD(told_by_itself);
 	}
 }
@@ -187,28 +190,47 @@ static void missed(struct unspin_slot *slot)
 	unspin_count(slot, UNSPIN_C_PARKS_MISSED, 1);
 }
 
-/* One that is parked now might fill a CPU that has looked before. It would only spin if it waits for a lock. */
-static void offer_to_a_hole(const struct unspin_slot *slot)
+/*
+ * One that is parked now might fill a CPU that is idle. Not if it waits for a lock: it would only spin. A
+ * hole is offered one vCPU at a time; it is one again if it can use nobody.
+ */
+static void offer_to_a_hole(const struct unspin_slot *slot, u32 from)
 {
-	u32 hole;
+	u32 cpu = from, tries;
 
-	smp_mb__after_atomic();	/* it is on its list: a CPU that becomes a hole after this finds it there */
-	if (cpumask_empty(&holes) || unspin_turn_waits_for_lock(slot))
+	smp_mb();	/* it is on its list: a CPU that becomes a hole after this finds it there */
+	if (unspin_turn_waits_for_lock(slot))
 		return;
-	hole = cpumask_any_and(&holes, current->cpus_ptr);
-	if (hole < nr_cpu_ids)
-		unspin_turn_poke(hole);
+	for (tries = 0; tries < HOLES_LOOKS; tries++) {
+		cpu = cpumask_next(cpu, current->cpus_ptr);
+		if (cpu >= nr_cpu_ids)
+			cpu = cpumask_first(current->cpus_ptr);
+		if (cpu >= nr_cpu_ids || cpu == from)
+			return;
+		if (READ_ONCE(per_cpu(hole, cpu)) && xchg(per_cpu_ptr(&hole, cpu), 0)) {
+			WRITE_ONCE(per_cpu(offered, cpu), from);
+			unspin_turn_poke(cpu);
+			return;
+		}
+	}
 }
 
-void unspin_turn_hole(u32 cpu, bool is)
+void unspin_turn_hole(bool is)
 {
-	if (cpumask_test_cpu(cpu, &holes) == is)
+	if (!!__this_cpu_read(hole) == is)
 		return;
+	__this_cpu_write(hole, is);
 	if (is)
-		cpumask_set_cpu(cpu, &holes);
-	else
-		cpumask_clear_cpu(cpu, &holes);
-	smp_mb__after_atomic();	/* pairs with the one in offer_to_a_hole() */
+		smp_mb();	/* before it looks at lists: pairs with the one in offer_to_a_hole() */
+}
+
+u32 unspin_turn_offered(void)
+{
+	u32 cpu = __this_cpu_read(offered);
+
+	if (cpu != UNSPIN_NO_CPU)
+		__this_cpu_write(offered, UNSPIN_NO_CPU);
+	return cpu;
 }
 
 void unspin_turn_park(struct unspin_slot *slot)
@@ -236,7 +258,7 @@ void unspin_turn_park(struct unspin_slot *slot)
 	if (filled != UNSPIN_NO_CPU && filled != cpu && filled != target)
 		unspin_turn_poke(filled);	/* it has a hole again */
 	else if (target == UNSPIN_NO_CPU || target == cpu)
-		offer_to_a_hole(slot);
+		offer_to_a_hole(slot, cpu);
 }
 
 void unspin_turn_unpark(struct unspin_slot *slot, bool may_run)
@@ -307,12 +329,12 @@ void unspin_turn_call(struct unspin_slot *slot, u32 cpu)
 		wake(slot, cpu);
 }
 
-void unspin_turn_fill(struct unspin_slot *slot, u32 cpu)
+bool unspin_turn_fill(struct unspin_slot *slot, u32 cpu)
 {
 	struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, cpu);
 
 	if (!is_claimed(slot))
-		return;
+		return false;
 	unspin_count(slot, UNSPIN_C_FILLS, 1);
 	WRITE_ONCE(slot->turn.fills, cpu);
 	WRITE_ONCE(on->filler, slot);
@@ -321,6 +343,7 @@ void unspin_turn_fill(struct unspin_slot *slot, u32 cpu)
 		cmpxchg(&on->filler, slot, NULL);
 	else
 		wake(slot, cpu);
+	return true;
 }
 
 void unspin_turn_held_back(struct unspin_slot *slot, struct unspin_cpu *on, const void *owner)
@@ -374,7 +397,10 @@ void unspin_turn_switched_out(struct unspin_slot *slot, bool sleeps, u64 now)
 
 void unspin_turn_went_idle(void)
 {
-	if (!cpumask_empty(&parked_cpus))
+	bool stays = cpu_active(smp_processor_id());	/* else it is on its way offline, and takes no more work */
+
+	unspin_turn_hole(stays);
+	if (stays && !cpumask_empty(&parked_cpus))
 		poke_this_cpu();
 }
 
@@ -419,7 +445,7 @@ void unspin_turn_switched_in(struct unspin_slot *slot, struct task_struct *task,
 	u32 cpu = smp_processor_id();
 	const void *owner = on->owner;
 
-	unspin_turn_hole(cpu, false);
+	unspin_turn_hole(false);
 	if (unspin_may_run(slot, on)) {
 		if (!READ_ONCE(slot->vm->in_turns) || !unspin_turn_is_its(slot, owner))
 			return;

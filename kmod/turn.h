@@ -80,7 +80,7 @@ static inline bool unspin_turn_is_asleep(const struct unspin_slot *slot)
  */
 static inline bool unspin_turn_waits_for_lock(const struct unspin_slot *slot)
 {
-	return READ_ONCE(slot->turn.at_lock) && slot->turn.lock_sleeps == READ_ONCE(slot->vm->sleeps);
+	return READ_ONCE(slot->turn.at_lock) && READ_ONCE(slot->turn.lock_sleeps) == READ_ONCE(slot->vm->sleeps);
 }
 
 /* --- begun and ended; unspin_mutex held --- */
@@ -129,12 +129,14 @@ void unspin_turn_each_parked(u32 cpu, bool (*look)(struct unspin_slot *slot, voi
 u32 unspin_turn_parked_after(u32 cpu);
 /* "cpu" is the CPU that calls, or UNSPIN_NO_CPU: wherever the scheduler has it. Under RCU. */
 void unspin_turn_call(struct unspin_slot *slot, u32 cpu);
-/* It is let in where others have their turn, on the CPU that calls. Under RCU. */
-void unspin_turn_fill(struct unspin_slot *slot, u32 cpu);
+/* It is let in where others have their turn, on the CPU that calls. False: another was faster. Under RCU. */
+bool unspin_turn_fill(struct unspin_slot *slot, u32 cpu);
 /* It was let in to fill, and does so no longer. Returns the CPU where it did, or UNSPIN_NO_CPU. Under RCU. */
 u16 unspin_turn_fills_no_more(struct unspin_slot *slot);
-/* The CPU that calls is owned and idle: whoever is parked from now on is offered to it, or no longer. Interrupts off. */
-void unspin_turn_hole(u32 cpu, bool is);
+/* Whether the CPU that calls is owned and idle: then who is parked from now on is offered to it. Interrupts off. */
+void unspin_turn_hole(bool is);
+/* The CPU on whose list one was offered to the CPU that calls since it asked last, or UNSPIN_NO_CPU. Interrupts off. */
+u32 unspin_turn_offered(void);
 /* Its owner cannot use this CPU: it is nobody's for the rest of the turn. The vCPU counts as held back until it runs. */
 void unspin_turn_held_back(struct unspin_slot *slot, struct unspin_cpu *on, const void *owner);
 /* A VM's vCPUs look again whether they may run. Under RCU. */

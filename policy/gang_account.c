@@ -228,6 +228,12 @@ static pol_u8 shares_charge(const struct gang_host *host, const struct gang_vm *
 	return vcpu->pool < GANG_POOLS_MAX && is_of_group(vm, &host->cpus[vcpu->cpu]);
 }
 
+/* By what the group's time is divided; never 0, so that somebody is left where others are capped. */
+static pol_u64 charge_weight(pol_u64 part)
+{
+	return part ? part : 1;
+}
+
 /* A vCPU of the group is charged up to a turn, or what they all had if that is more for each. */
 static void groups_sum(struct gang_host *host, pol_u64 turn)
 {
@@ -241,7 +247,8 @@ static void groups_sum(struct gang_host *host, pol_u64 turn)
 			const struct gang_vcpu *vcpu = &host->vcpus[v];
 
 			if (shares_charge(host, &host->vms[i], vcpu))
-				division_add(&host->pools[vcpu->pool].group, 0, part_of(host, vcpu));
+				division_add(&host->pools[vcpu->pool].group, 0,
+					     charge_weight(part_of(host, vcpu)));
 		}
 	}
 	for (i = 0; i < GANG_POOLS_MAX; i++)
@@ -262,7 +269,7 @@ static void vm_fill(struct gang_host *host, const struct gang_vm *vm, pol_u8 gro
 
 		if (group ? shares_charge(host, vm, vcpu) : vcpu->pool < GANG_POOLS_MAX)
 			division_cap(division_of(&host->pools[vcpu->pool], group),
-				     group ? part_of(host, vcpu) : weight_of(vcpu));
+				     group ? charge_weight(part_of(host, vcpu)) : weight_of(vcpu));
 	}
 }
 
@@ -289,9 +296,9 @@ static void pools_fill(struct gang_host *host, pol_u8 group)
 static pol_u64 charge_of(const struct gang_host *host, const struct gang_vm *vm,
 			 const struct gang_vcpu *vcpu, pol_u64 part)
 {
-	if (!shares_charge(host, vm, vcpu) || !host->pools[vcpu->pool].group.weight)
+	if (!shares_charge(host, vm, vcpu))
 		return charge_there(vm, vcpu, &host->cpus[vcpu->cpu]);
-	return division_share(&host->pools[vcpu->pool].group, part);
+	return division_share(&host->pools[vcpu->pool].group, charge_weight(part));
 }
 
 static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64 clamp)

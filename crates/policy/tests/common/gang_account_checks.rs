@@ -103,11 +103,9 @@ impl<'b, 'a> Books<'b, 'a> {
     fn charge_group(&mut self, mut pool: Vec<usize>, turn: i128) {
         pool.retain(|&v| self.is_of_group(v));
         let time = pool.iter().map(|&v| self.charge[v]).sum();
-        let parts: Vec<i128> = pool.iter().map(|&v| self.part[v]).collect();
-        if parts.iter().any(|part| *part > 0) {
-            let charges = divided(time, &parts, turn);
-            pool.iter().zip(charges).for_each(|(&v, charge)| self.charge[v] = charge);
-        }
+        let weights: Vec<i128> = pool.iter().map(|&v| self.part[v].max(1)).collect();
+        let charges = divided(time, &weights, turn);
+        pool.iter().zip(charges).for_each(|(&v, charge)| self.charge[v] = charge);
     }
 
     fn owed_after(&self, turn: u64, vm: usize) -> i128 {

@@ -193,6 +193,9 @@ pub fn start_state(vcpu: &VcpuFd, cpl: u8, edi: u64, esi: u32) -> Result<(), kvm
 /// EDI: PAUSEs a spin, EDX: passes of the rest, ESI: spins.
 fn program(distance: u32) -> Vec<u8> {
     let mut code = vec![0x89, 0xf9]; // again: mov ecx, edi
+                                     // Bochs without its debugger runs instructions in traces, and its clock is that of the trace's begin:
+                                     // the first PAUSE begins one, as the others do.
+    code.extend([0xeb, 0x00]); // jmp spin
     let spin = code.len();
     code.extend([0xf3, 0x90]); // spin: pause
     code.extend(std::iter::repeat_n(0x90, distance as usize - 3)); // nop
