@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin lab`: emulated computers.
 
+mod speed;
+
 use crate::exit::{Cannot, Usage};
 use crate::machine::lab::{agent, explain, missing, open, series};
 use crate::machine::Refusal;
@@ -33,6 +35,12 @@ enum Command {
     Boot(Boot),
     /// Build the emulator of whatever is timed.
     Emulator,
+    /// Say how much CPU time a virtual second of an emulated computer takes here: four boots.
+    Speed {
+        /// Print a list of emulators as JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Boot a computer under QEMU with a shell on this terminal.
     Shell(Kernel),
     /// Remove kernels, emulators and boots.
@@ -122,6 +130,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             let lab = with_tools(args, &[])?;
             let bochs = lab.bochs(stop, &mut |text| say!("{text}")).map_err(explain)?;
             out::print(&format!("{}\n", bochs.name()))
+        }
+        Command::Speed { json } => {
+            let lab = with_tools(args, BOCHS_TOOLS)?;
+            let kernel = lab
+                .build(unspin_lab::Series::V6_12, stop, &mut |text| say!("{text}"))
+                .map_err(explain)?;
+            speed::run(&lab, &kernel, *json, stop)
         }
         Command::Shell(k) => {
             let lab = with_tools(args, QEMU_TOOLS)?;
