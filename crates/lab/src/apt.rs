@@ -203,10 +203,7 @@ impl Apt {
         log: &Path,
         stop: &AtomicBool,
     ) -> Result<()> {
-        let mut get = self.get();
-        get.args(["download", package]).current_dir(dir);
-        tool::run(&format!("downloading {package}"), &mut get, log, stop)
-            .map_err(|error| as_download(package, error))
+        self.fetch(dir, &["download", package], package, log, stop)
     }
 
     /// Download the archives of a package's source, without Debian's changes, into `dir`.
@@ -217,10 +214,22 @@ impl Apt {
         log: &Path,
         stop: &AtomicBool,
     ) -> Result<()> {
+        let what = format!("the source of {package}");
+        self.fetch(dir, &["source", "--download-only", "--tar-only", package], &what, log, stop)
+    }
+
+    fn fetch(
+        &self,
+        dir: &Path,
+        args: &[&str],
+        what: &str,
+        log: &Path,
+        stop: &AtomicBool,
+    ) -> Result<()> {
         let mut get = self.get();
-        get.args(["source", "--download-only", "--tar-only", package]).current_dir(dir);
-        tool::run(&format!("downloading the source of {package}"), &mut get, log, stop)
-            .map_err(|error| as_download(&format!("the source of {package}"), error))
+        get.args(args).current_dir(dir);
+        tool::run(&format!("downloading {what}"), &mut get, log, stop)
+            .map_err(|error| as_download(what, error))
     }
 
     /// Download packages, each `NAME=VERSION`, into `dir`.
