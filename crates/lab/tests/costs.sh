@@ -5,7 +5,7 @@
 # the sleeps fall between the host's ticks changes a switch's cost by some thirty instructions, so it is
 # the mean of several lengths. Sourced after inside.sh.
 SWITCHES_MS=600
-OFTEN_US="60 100 120 170"
+OFTEN_US="60 80 100 120 145 170 200 230"
 SELDOM_US=1000
 # Units, instructions, exits and switches of a VM switched out often, then of one seldom so. Adds up
 # hundredths of an instruction per switch, and hundredths of an exit.
