@@ -272,7 +272,7 @@ static void vm_publish(u32 i)
 	struct unspin_vm *vm = vm_at[i];
 
 	if (row->high && row->unplaced)
-		why[i] = UNSPIN_REFUSED_UNPLACED;
+		why[i] = row->unplaced == GANG_DISPLACES ? UNSPIN_REFUSED_DISPLACES : UNSPIN_REFUSED_UNPLACED;
 	WRITE_ONCE(vm->refused, why[i]);
 	WRITE_ONCE(vm->gang, gang_is_high(row));
 	WRITE_ONCE(vm->turn_owed_cycles, row->owed);

@@ -7,11 +7,11 @@
  * has them. While a pCPU is owned, vCPUs of rivals stay off it. One of them may fill it
  * while the owner has nothing to run there.
  *
- * The VM that is owed most comes first. A vCPU's part of a turn is what a fair scheduler would have
+ * The VM that is owed most comes first; one whose vCPUs are each due a whole pCPU counts as owed a turn more. A vCPU's part of a turn is what a fair scheduler would have
  * given it: the time that all vCPUs on its pCPU got, by weight, if it is pinned there. Others form
  * pools: vCPUs that may run on the same pCPUs. The time of a pool is the sum of what its vCPUs would have
- * got were they pinned. It is divided by weight, but no vCPU's part is longer than most of the turn:
- * a fair scheduler moves vCPUs until each has its part, and none is on two pCPUs. What a VM is owed is
+ * got were they pinned. It is divided by weight, but no vCPU's part is longer than the turn: a fair
+ * scheduler moves vCPUs until each has its part, and none is on two pCPUs. What a VM is owed is
  * the sum of its vCPUs' parts less the time they got, fills included. Where no VM owns the pCPU, the
  * group's vCPUs count as one: what they get there is theirs in proportion to their parts, whoever of
  * them had it. Else a VM that leaves its time to others of the group would be owed it again, by VMs
@@ -30,7 +30,9 @@
  * pCPU are spread over free ones. The policy only says where: the caller moves, or does not.
  *
  * A VM that could not have its vCPUs run together on an empty host is "unplaced": it is LOW as long as
- * that is so.
+ * that is so. So is one that could not beside vCPUs of others that are due a whole pCPU each: what a turn
+ * takes from such a vCPU nobody can give back. A vCPU is due a whole pCPU if its part is nearly the whole
+ * turn, and it hardly ever sleeps.
  *
  * A vCPU that cannot use what it owns, because of a quota or for another cause, is "held back". Its part
  * of the turn is what it got, and it owns nothing: it is as one that sleeps. It is so until the scheduler
@@ -71,23 +73,30 @@ typedef __INT64_TYPE__ gang_s64;
 #define GANG_POOLS_MAX 8u	/* vCPUs of further pools count as the last's */
 /* So often it is looked who would get more than is a vCPU's. Who is found later gets more. */
 #define GANG_FILL_PASSES 8u
-/*
- * Of the turn, the most that an unpinned vCPU is due. With all eight a VM that has as many vCPUs as the
- * host has pCPUs would have no turn beside a vCPU that is due a pCPU all the time.
- */
-#define GANG_MOST_EIGHTHS 7u
+/* Who is due so much of a turn, and wants to run at the end of so many of them, is due a whole pCPU. */
+#define GANG_WHOLE_EIGHTHS 7u
+/* That a vCPU slept when a turn ended is forgotten after about so many others. */
+#define GANG_SLEPT_TURNS 32u
 
 /* What callers keep to. */
 #define GANG_FIRST_TURN_US 1000u	/* length of the first turn */
 #define GANG_PARK_MAX_MS 200u		/* nobody is kept from running for longer */
 #define GANG_SPUN_WINDOWS 2u		/* who has run for more PLE windows than these did not just spin */
 
+/* Why a VM that should run together cannot. */
+enum gang_unplaced {
+	GANG_PLACED,
+	GANG_TOO_LARGE,	/* it has more vCPUs that want to run than there are pCPUs for them */
+	GANG_DISPLACES,	/* only in the place of a vCPU that is due a whole pCPU */
+};
+
 struct gang_vm {
 	gang_s64 owed;		/* 0 at first, then kept by the calls below */
+	pol_u64 lead;		/* it counts as owed so much more, where its vCPUs are due whole pCPUs; set by gang_account() */
 	pol_u32 first, count;	/* its vCPUs: vcpus[first] and those that follow */
 	pol_u32 last_turn;	/* the last turn it owned a pCPU in, 0 at first; kept likewise */
 	pol_u8 high;		/* its vCPUs spin, and should run together; set between the two calls */
-	pol_u8 unplaced;	/* but there is no pCPU for each: it counts as LOW; set by gang_turn() */
+	pol_u8 unplaced;	/* enum gang_unplaced: if not 0 it counts as LOW; set by gang_turn() */
 	pol_u8 reserved[2];
 	pol_u32 wanting;	/* how many of its vCPUs want to run; set by gang_account() */
 	pol_u32 waited;		/* scratch */
@@ -102,6 +111,9 @@ struct gang_vcpu {
 	pol_u8 wants;		/* runs, waits for a pCPU, or is kept from running by a turn */
 	pol_u8 held_back;	/* but its pCPU idled or had a filler though it might run; not chosen since */
 	pol_u8 placed, pool;	/* scratch */
+	pol_u16 slept;		/* at the ends of how many of 65536 turns: 0 at first, then kept by gang_account() */
+	pol_u8 whole;		/* due a whole pCPU, all the time; set by gang_account() */
+	pol_u8 reserved[5];
 };
 
 /*

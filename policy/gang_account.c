@@ -194,7 +194,7 @@ static void pool_add(struct gang_host *host, const struct gang_vm *vm, struct ga
 		pool->group.time += charge_there(vm, vcpu, cpu);
 }
 
-/* What each pool has to divide: a vCPU is due most of a turn, or what all got if that is more for each. */
+/* What each pool has to divide: a vCPU is due a turn at most, or what all got if that is more for each. */
 static void pools_sum(struct gang_host *host, pol_u64 turn)
 {
 	pol_u32 i, v, end;
@@ -210,7 +210,7 @@ static void pools_sum(struct gang_host *host, pol_u64 turn)
 			pool_add(host, &host->vms[i], &host->vcpus[v]);
 	}
 	for (i = 0; i < GANG_POOLS_MAX; i++)
-		division_begin(&host->pools[i].all, limited(turn) / 8 * GANG_MOST_EIGHTHS);
+		division_begin(&host->pools[i].all, limited(turn));
 }
 
 /* What a fair scheduler would have given it. */
@@ -301,24 +301,49 @@ static pol_u64 charge_of(const struct gang_host *host, const struct gang_vm *vm,
 	return division_share(&host->pools[vcpu->pool].group, charge_weight(part));
 }
 
-static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64 clamp)
+#define SLEPT_ALWAYS 65535u	/* gang_vcpu.slept: 65536 does not fit */
+
+/* Nothing that a turn takes from it could be made up for. A pinned one shares its pCPU with nobody then. */
+static pol_u8 is_due_a_whole(const struct gang_host *host, const struct gang_vcpu *vcpu, pol_u64 part,
+			     pol_u64 turn)
 {
-	pol_u32 v, end = end_of(host, vm);
+	if (vcpu->pool == PINNED && host->cpus[vcpu->cpu].weight != weight_of(vcpu))
+		return 0;
+	return vcpu->wants && part >= limited(turn) / 8 * GANG_WHOLE_EIGHTHS &&
+	       vcpu->slept < SLEPT_ALWAYS / 8 * (8 - GANG_WHOLE_EIGHTHS);
+}
+
+static void sleep_note(struct gang_vcpu *vcpu)
+{
+	vcpu->slept -= vcpu->slept / GANG_SLEPT_TURNS;
+	if (!vcpu->wants || vcpu->held_back)
+		vcpu->slept += SLEPT_ALWAYS / GANG_SLEPT_TURNS;
+}
+
+static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64 turn)
+{
+	pol_u64 most = pol_sat_mul(GANG_CLAMP_TURNS, turn);
+	pol_u32 v, end = end_of(host, vm), whole;
 
 	vm->owed = clamped(vm->owed, GANG_TIME_MAX);
-	vm->wanting = 0;
+	vm->wanting = whole = 0;
 	for (v = vm->first; v < end; v++) {
-		const struct gang_vcpu *vcpu = &host->vcpus[v];
+		struct gang_vcpu *vcpu = &host->vcpus[v];
 		pol_u64 part;
 
+		sleep_note(vcpu);
+		vcpu->whole = 0;
 		if (vcpu->pool == NO_PART)
 			continue;
 		part = part_of(host, vcpu);
+		vcpu->whole = is_due_a_whole(host, vcpu, part, turn);
+		whole += vcpu->whole;
 		vm->wanting += !!vcpu->wants;
 		vm->owed += (gang_s64)part;
 		vm->owed -= (gang_s64)charge_of(host, vm, vcpu, part);
 	}
-	vm->owed = vm->wanting ? clamped(vm->owed, pol_sat_mul(clamp, vm->wanting)) :
+	vm->lead = vm->wanting && whole == vm->wanting ? limited(pol_sat_mul(turn, whole)) : 0;
+	vm->owed = vm->wanting ? clamped(vm->owed, pol_sat_mul(most, vm->wanting)) :
 				  divided(vm->owed, 2);
 }
 
@@ -332,5 +357,5 @@ void gang_account(struct gang_host *host, pol_u64 turn)
 	groups_sum(host, turn);
 	pools_fill(host, 1);
 	for (i = 0; i < host->vm_count; i++)
-		vm_account(host, &host->vms[i], pol_sat_mul(GANG_CLAMP_TURNS, turn));
+		vm_account(host, &host->vms[i], turn);
 }

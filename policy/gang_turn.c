@@ -7,8 +7,8 @@
 #include "gang_order.h"
 #include "gang_rows.h"
 
-_Static_assert(sizeof(struct gang_vm) == 32, "as in Rust");
-_Static_assert(sizeof(struct gang_vcpu) == 24 + sizeof(void *), "as in Rust");
+_Static_assert(sizeof(struct gang_vm) == 40, "as in Rust");
+_Static_assert(sizeof(struct gang_vcpu) == 32 + sizeof(void *), "as in Rust");
 _Static_assert(sizeof(struct gang_cpu) == 88, "as in Rust");
 _Static_assert(sizeof(struct gang_pool) == 120, "as in Rust");
 _Static_assert(sizeof(struct gang_filler) == 16, "as in Rust");
@@ -228,7 +228,7 @@ static pol_u8 all_alone(struct gang_host *host, pol_u32 who)
 }
 
 /* Which VMs have too few pCPUs, were they alone on the host. All pCPUs are free. Whether any is HIGH. */
-static pol_u8 find_unplaced(struct gang_host *host)
+static pol_u8 find_too_large(struct gang_host *host)
 {
 	pol_u8 any = 0;
 	pol_u32 i;
@@ -236,15 +236,60 @@ static pol_u8 find_unplaced(struct gang_host *host)
 	for (i = 0; i < host->vm_count; i++) {
 		struct gang_vm *vm = &host->vms[i];
 
-		vm->unplaced = 0;
+		vm->unplaced = GANG_PLACED;
 		if (!vm->high || !vm->wanting)
 			continue;
 		if (!all_alone(host, i)) {
-			vm->unplaced = !own_cpus(host, i, 0);
+			vm->unplaced = own_cpus(host, i, 0) ? GANG_PLACED : GANG_TOO_LARGE;
 			disown(host, i);
 		}
 		any |= gang_is_high(vm);
 	}
+	return any;
+}
+
+/* A VM has a pCPU for each vCPU that is due a whole one. Returns how many it has. */
+static pol_u32 own_whole(struct gang_host *host, pol_u32 who)
+{
+	pol_u32 v, end = end_of(host, &host->vms[who]), before = host->free_count, cpu;
+	struct wish wish;
+
+	for (v = host->vms[who].first; v < end; v++) {
+		const struct gang_vcpu *vcpu = &host->vcpus[v];
+
+		if (!vcpu->whole || !wants(host, vcpu))
+			continue;
+		wish_for(host, vcpu->cpu, &wish);
+		cpu = is_free(host, vcpu->cpu) ? vcpu->cpu : choose(host, vcpu, &wish);
+		if (cpu != GANG_NONE)
+			take(host, cpu, who, v);
+	}
+	return before - host->free_count;
+}
+
+/* Which VMs have too few pCPUs beside vCPUs of others that are due a whole one. Whether any is HIGH still. */
+static pol_u8 find_displacing(struct gang_host *host)
+{
+	pol_u32 i, whole = 0;
+	pol_u8 any = 0;
+
+	for (i = 0; i < host->vm_count; i++)
+		whole += own_whole(host, i);
+	if (!whole)
+		return 1;
+	for (i = 0; i < host->vm_count; i++) {
+		struct gang_vm *vm = &host->vms[i];
+
+		if (!gang_is_high(vm) || !vm->wanting)
+			continue;
+		disown(host, i);
+		vm->unplaced = own_cpus(host, i, 0) ? GANG_PLACED : GANG_DISPLACES;
+		disown(host, i);
+		own_whole(host, i);
+		any |= gang_is_high(vm);
+	}
+	for (i = 0; i < host->vm_count; i++)
+		disown(host, i);
 	return any;
 }
 
@@ -374,7 +419,7 @@ pol_u8 gang_turn(struct gang_host *host)
 	pol_u8 any_high;
 
 	all_free(host);
-	any_high = find_unplaced(host);
+	any_high = find_too_large(host) && find_displacing(host);
 	count = sort_vms(host);
 	if (!any_high || count < 2)
 		return 0;

@@ -41,8 +41,14 @@ pub const CLAMP_TURNS: u64 = 2;
 pub const POOLS_MAX: usize = 8;
 /// So often it is looked who would get more than is a vCPU's.
 pub const FILL_PASSES: u64 = 8;
-/// Of the turn, the most that an unpinned vCPU is due.
-pub const MOST_EIGHTHS: u64 = 7;
+/// Who is due so much of a turn, and wants to run at the end of so many of them, is due a whole pCPU.
+pub const WHOLE_EIGHTHS: u64 = 7;
+/// That a vCPU slept when a turn ended is forgotten after about so many others.
+pub const SLEPT_TURNS: u64 = 32;
+/// [`Vm::unplaced`]: it has more vCPUs that want to run than there are pCPUs for them.
+pub const TOO_LARGE: u8 = 1;
+/// [`Vm::unplaced`]: it could run together only in the place of a vCPU that is due a whole pCPU.
+pub const DISPLACES: u8 = 2;
 /// Length of the first turn.
 pub const FIRST_TURN_US: u64 = 1000;
 /// Nobody is kept from running for longer.
@@ -84,6 +90,8 @@ pub struct Vm {
     /// In the caller's unit of time; below 0 where it owes. 0 at first, then kept by
     /// [`Host::account`] within the clamp for each vCPU that wants to run, and [`TIME_MAX`].
     pub owed: i64,
+    /// It counts as owed so much more, where its vCPUs are due whole pCPUs. Set by [`Host::account`].
+    pub lead: u64,
     /// Index of its first vCPU.
     pub first: u32,
     /// How many vCPUs it has, in a row.
@@ -93,7 +101,8 @@ pub struct Vm {
     /// 1: its vCPUs spin, and should run together. Changes between [`Host::account`] and
     /// [`Host::turn_starts`].
     pub high: u8,
-    /// 1: but there is no pCPU for each of them, so it counts as LOW. Set by [`Host::turn_starts`].
+    /// Not 0: but it cannot, so it counts as LOW: [`TOO_LARGE`] or [`DISPLACES`]. Set by
+    /// [`Host::turn_starts`].
     pub unplaced: u8,
     /// 0.
     pub reserved: [u8; 2],
@@ -137,6 +146,11 @@ pub struct Vcpu<'a> {
     /// Scratch.
     pub placed: u8,
     pub pool: u8,
+    /// How often it slept when a turn ended, of 65536 times. 0 at first, then kept by [`Host::account`].
+    pub slept: u16,
+    /// 1: it is due a whole pCPU, all the time. Set by [`Host::account`].
+    pub whole: u8,
+    pub reserved: [u8; 5],
 }
 
 impl Default for Vcpu<'_> {
@@ -151,6 +165,9 @@ impl Default for Vcpu<'_> {
             held_back: 0,
             placed: 0,
             pool: 0,
+            slept: 0,
+            whole: 0,
+            reserved: [0; 5],
         }
     }
 }
@@ -362,8 +379,8 @@ pub fn fill(candidates: &[Filler]) -> Option<usize> {
 }
 
 const _: () = {
-    assert!(std::mem::size_of::<Vm>() == 32);
-    assert!(std::mem::size_of::<Vcpu>() == 32);
+    assert!(std::mem::size_of::<Vm>() == 40);
+    assert!(std::mem::size_of::<Vcpu>() == 40);
     assert!(std::mem::size_of::<Cpu>() == 88);
     assert!(std::mem::size_of::<RawHost>() == 72);
     assert!(std::mem::size_of::<Pool>() == 120);

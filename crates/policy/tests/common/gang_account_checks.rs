@@ -6,7 +6,7 @@ use super::{any_u64, property, Api};
 use proptest::prelude::*;
 use std::cmp::Reverse;
 use unspin_policy::gang::{
-    CpuSet, Vcpu, Vm, CLAMP_TURNS, MOST_EIGHTHS, POOLS_MAX, TIME_MAX, WEIGHT_MAX,
+    CpuSet, Vcpu, Vm, CLAMP_TURNS, POOLS_MAX, SLEPT_TURNS, TIME_MAX, WEIGHT_MAX, WHOLE_EIGHTHS,
 };
 
 /// Part and charge of each vCPU: the header's words again, over numbers that cannot overflow.
@@ -18,6 +18,7 @@ struct Books<'b, 'a> {
     all: Vec<usize>,
     part: Vec<i128>,
     charge: Vec<i128>,
+    pinned: Vec<bool>,
 }
 
 impl<'b, 'a> Books<'b, 'a> {
@@ -30,12 +31,14 @@ impl<'b, 'a> Books<'b, 'a> {
         };
         let none = vec![0; vm.len()];
         let all = (0..vm.len()).filter(takes_part).collect();
-        let mut books = Books { before, vm, all, part: none.clone(), charge: none };
+        let pinned = vec![true; vm.len()];
+        let mut books = Books { before, vm, all, part: none.clone(), charge: none, pinned };
         for v in books.all.clone() {
             books.part[v] = books.by_weight(v, &books.all);
             books.charge[v] = books.charge_there(v);
         }
         for pool in books.pools() {
+            pool.iter().for_each(|&v| books.pinned[v] = false);
             books.fill(pool, turn);
         }
         books
@@ -95,7 +98,7 @@ impl<'b, 'a> Books<'b, 'a> {
         let turn = i128::from(turn.min(TIME_MAX));
         let time = pool.iter().map(|&v| self.part[v]).sum();
         let weights: Vec<i128> = pool.iter().map(|&v| self.weight(v)).collect();
-        let parts = divided(time, &weights, turn / 8 * i128::from(MOST_EIGHTHS));
+        let parts = divided(time, &weights, turn);
         pool.iter().zip(parts).for_each(|(&v, part)| self.part[v] = part);
         self.charge_group(pool, turn);
     }
@@ -106,6 +109,18 @@ impl<'b, 'a> Books<'b, 'a> {
         let weights: Vec<i128> = pool.iter().map(|&v| self.part[v].max(1)).collect();
         let charges = divided(time, &weights, turn);
         pool.iter().zip(charges).for_each(|(&v, charge)| self.charge[v] = charge);
+    }
+
+    fn is_due_a_whole(&self, v: usize, slept: u16, turn: u64) -> bool {
+        let most = turn.min(TIME_MAX) / 8 * WHOLE_EIGHTHS;
+        let beside =
+            |o: &&usize| **o != v && self.before.vcpus[**o].cpu == self.before.vcpus[v].cpu;
+        let shares = self.pinned[v] && self.all.iter().any(|o| beside(&o));
+        self.all.contains(&v)
+            && !shares
+            && self.before.vcpus[v].wants != 0
+            && self.part[v] >= most.into()
+            && u64::from(slept) < u64::from(u16::MAX) / 8 * (8 - WHOLE_EIGHTHS)
     }
 
     fn owed_after(&self, turn: u64, vm: usize) -> i128 {
@@ -143,6 +158,34 @@ fn divided(mut time: i128, weights: &[i128], most: i128) -> Vec<i128> {
     shares
 }
 
+/// A mean of the ends of turns, of 65536.
+fn slept_after(vcpu: &Vcpu) -> u16 {
+    let sleeps = vcpu.wants == 0 || vcpu.held_back != 0;
+    let turns = SLEPT_TURNS as u16;
+    vcpu.slept - vcpu.slept / turns + u16::from(sleeps) * (u16::MAX / turns)
+}
+
+/// Who always wants to run, and has a pCPU's time as its part, is due a whole one; who sleeps at the end of
+/// every fourth turn is not, however much it is due.
+pub fn gang_whole_worked_example(api: &Api) {
+    const TURN: u64 = 1000;
+    let set: CpuSet = (0..2).collect();
+    let whole_after = |weights: [u32; 3], sleeps: fn(u32) -> bool| {
+        let all = weights.map(|weight| (weight, 0));
+        let mut host = singles(&set, 2, &all);
+        for turn in 0..200 {
+            host.vcpus[0].wants = u8::from(!sleeps(turn));
+            host.vcpus.iter_mut().for_each(|vcpu| vcpu.got = 2 * TURN / 3);
+            host.account(api, TURN);
+        }
+        host.vcpus.iter().map(|vcpu| vcpu.whole).collect::<Vec<_>>()
+    };
+    assert_eq!(whole_after([4, 1, 1], |_| false), [1, 0, 0]);
+    assert_eq!(whole_after([4, 1, 1], |turn| turn % 4 == 0), [0, 0, 0]);
+    assert_eq!(whole_after([4, 1, 1], |turn| turn == 0), [1, 0, 0]);
+    assert_eq!(whole_after([1, 1, 1], |_| false), [0, 0, 0]);
+}
+
 /// pCPUs of VMs, of the group and of nobody.
 fn some_owners(host: &mut Host, owners: u64) {
     let all: Vec<u32> = (0..host.vms.len() as u32).chain([LOW, u32::MAX]).collect();
@@ -162,12 +205,17 @@ pub fn gang_accounts_by_weight(api: &Api) {
         let books = Books::new(&before, turn);
         for (i, vm) in after.vms.iter().enumerate() {
             assert_eq!(i128::from(vm.owed), books.owed_after(turn, i), "VM {i}");
-            let wanting = before.wanting(i).len() as u32;
-            assert_eq!(*vm, Vm { owed: vm.owed, wanting, ..before.vms[i] });
+            let all = before.wanting(i);
+            let is_whole = |&v: &usize| after.vcpus[v].whole != 0;
+            let (wanting, whole) = (all.len() as u32, !all.is_empty() && all.iter().all(is_whole));
+            let lead = turn.saturating_mul(wanting.into()).min(TIME_MAX) * u64::from(whole);
+            assert_eq!(*vm, Vm { owed: vm.owed, wanting, lead, ..before.vms[i] });
         }
         assert_eq!((after.owners(), after.turn), (before.owners(), before.turn));
-        for (vcpu, was) in after.vcpus.iter().zip(&before.vcpus) {
-            assert_eq!(Vcpu { pool: was.pool, ..*vcpu }, *was);
+        for (v, (vcpu, was)) in after.vcpus.iter().zip(&before.vcpus).enumerate() {
+            let slept = slept_after(was);
+            let whole = u8::from(books.is_due_a_whole(v, slept, turn));
+            assert_eq!(Vcpu { pool: was.pool, ..*vcpu }, Vcpu { slept, whole, ..*was }, "vCPU {v}");
         }
     });
 }
@@ -211,7 +259,7 @@ fn singles<'a>(set: &'a CpuSet, cpus: usize, all: &[(u32, u64)]) -> Host<'a> {
     Host::new(cpus, &all.iter().enumerate().map(single).collect::<Vec<_>>())
 }
 
-/// In a pool each has its part by weight, up to most of the turn; all of them have what all got.
+/// In a pool each has its part by weight, up to the turn; all of them have what all got.
 pub fn gang_pools_are_filled(api: &Api) {
     const TURN: u64 = 1_000_000;
     let weights = prop::collection::vec(1..=WEIGHT_MAX, 1..8);
@@ -225,7 +273,7 @@ pub fn gang_pools_are_filled(api: &Api) {
         let part = |i: usize| host.vms[i].owed + all[i].1 as i64;
         let time: u64 = all.iter().map(|vcpu| vcpu.1).sum();
         let count = all.len() as i64;
-        let most = (TURN * MOST_EIGHTHS / 8).max(time.div_ceil(count as u64)) as i64;
+        let most = TURN.max(time.div_ceil(count as u64)) as i64;
         let parts: i64 = (0..all.len()).map(part).sum();
         assert!((time as i64 - 2 * count..=time as i64).contains(&parts), "{parts} of {time}");
         for i in 0..all.len() {

@@ -159,12 +159,15 @@ pub fn hosts() -> impl Strategy<Value = Host<'static>> {
         1 => Just(SETS.last()),
         2 => (0..SETS.len()).prop_map(|set| Some(&SETS[set])),
     ];
-    let vcpu = (got, weight, 0..5u32, 0..3u8, held, set).prop_map(
-        |(got, weight, cpu, wants, held_back, allowed)| Vcpu {
+    let slept = prop_oneof![0..10_000u16, any::<u16>()];
+    let vcpu = (got, weight, 0..5u32, 0..3u8, held, set, slept).prop_map(
+        |(got, weight, cpu, wants, held_back, allowed, slept)| Vcpu {
             got,
             allowed,
             wants,
             held_back,
+            slept,
+            whole: (slept & 1) as u8,
             ..Vcpu::new(cpu, weight)
         },
     );
@@ -275,6 +278,8 @@ pub fn gang_is_bounded(api: &Api) {
             allowed: (bits & 8 != 0).then_some(&everywhere),
             wants: (bits & 1) as u8,
             held_back: (bits >> 1 & bits >> 2 & 1) as u8,
+            slept: bits,
+            whole: (bits >> 4 & bits >> 5 & 1) as u8,
             ..Vcpu::new(cpu, weight)
         });
         let mut host = Host {
@@ -305,14 +310,15 @@ fn some_cpu((core, cache, node, usable): (u32, u32, u32, u8), low_last_turn: u32
 
 fn check_bounded(before: &Host, after: &Host, (vms, vcpus, cpus): (u32, u32, u32)) {
     for (i, (vm, was)) in after.vms.iter().zip(&before.vms).enumerate() {
-        let Vm { owed, last_turn, wanting, unplaced, waited, .. } = *was;
-        assert_eq!(Vm { owed, last_turn, wanting, unplaced, waited, ..*vm }, *was);
+        let Vm { owed, last_turn, wanting, unplaced, waited, lead, .. } = *was;
+        assert_eq!(Vm { owed, last_turn, wanting, unplaced, waited, lead, ..*vm }, *was);
         assert!(i < vms as usize || vm == was, "VM {i} of {vms}");
         let most = TIME_MAX * 64;
         assert!(i >= vms as usize || vm.owed.unsigned_abs() <= most, "{} owed", vm.owed);
     }
     for (i, (vcpu, was)) in after.vcpus.iter().zip(&before.vcpus).enumerate() {
-        assert_eq!(Vcpu { placed: was.placed, pool: was.pool, target: was.target, ..*vcpu }, *was);
+        let Vcpu { placed, pool, target, slept, whole, .. } = *was;
+        assert_eq!(Vcpu { placed, pool, target, slept, whole, ..*vcpu }, *was);
         assert!(i < vcpus as usize || vcpu == was, "vCPU {i} of {vcpus}");
         assert!(vcpu.target < cpus || vcpu.target == NONE, "target {}", vcpu.target);
     }

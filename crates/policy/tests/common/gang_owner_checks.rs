@@ -5,7 +5,7 @@ use super::gang_checks::{Host, LOW, NONE};
 use super::{property, Api};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use unspin_policy::gang::{Cpu, CpuSet, Vcpu, Vm};
+use unspin_policy::gang::{Cpu, CpuSet, Vcpu, Vm, DISPLACES, TIME_MAX, TOO_LARGE};
 
 type Cpus = BTreeSet<usize>;
 
@@ -26,8 +26,8 @@ enum Freedom {
 struct VmPlan {
     vm: Vm,
     freedom: Freedom,
-    /// pCPU, wants, is held back, and where it may run.
-    vcpus: Vec<(u32, bool, bool, u16)>,
+    /// pCPU, wants, is held back, where it may run, and whether it is due a whole pCPU.
+    vcpus: Vec<(u32, bool, bool, u16, bool)>,
 }
 
 /// A host whose vCPUs are on its last eight pCPUs, and one more that is not there.
@@ -95,9 +95,10 @@ impl Plan {
             .iter()
             .map(|plan| {
                 let vcpus = plan.vcpus.iter().zip(&mut sets);
-                let vcpus = vcpus.map(|(&(cpu, wants, held, _), set)| Vcpu {
+                let vcpus = vcpus.map(|(&(cpu, wants, held, _, whole), set)| Vcpu {
                     wants: wants.into(),
                     held_back: held.into(),
+                    whole: whole.into(),
                     allowed: set.as_ref(),
                     ..Vcpu::new(self.from() as u32 + cpu, 1)
                 });
@@ -116,6 +117,7 @@ impl Plan {
         for i in 0..host.vms.len() {
             host.vms[i].last_turn = before(host.vms[i].last_turn);
             host.vms[i].unplaced = (i % 2) as u8;
+            host.vms[i].lead = [0, 1, 1 << 39][host.vms[i].count as usize % 3];
             host.vms[i].wanting = host.wanting(i).len() as u32;
         }
         host
@@ -126,7 +128,7 @@ fn plans() -> impl Strategy<Value = Plan> {
     let freedom =
         prop::sample::select(vec![Freedom::None, Freedom::Alike, Freedom::NoneOrAll, Freedom::Any]);
     let seldom = |of: u8| (0..of).prop_map(|n| n == 0);
-    let vcpu = (0..9u32, seldom(8).prop_map(|not| !not), seldom(12), any::<u16>());
+    let vcpu = (0..9u32, seldom(8).prop_map(|not| !not), seldom(12), any::<u16>(), seldom(16));
     let owed = prop_oneof![-4..5i64, (-3..4i64).prop_map(|n| n << 38)];
     let vm = (owed, 0..4u32, (0..4u8).prop_map(|n| (n > 0).into()));
     let vm = vm.prop_map(|(owed, age, high)| Vm { owed, last_turn: age, high, ..Vm::default() });
@@ -204,7 +206,8 @@ fn candidates(host: &Host) -> Vec<usize> {
         true => Some(age(host.vms[vm].last_turn)),
     };
     let owed_to = |a: usize, of: usize| -> i128 {
-        i128::from(host.vms[a].owed) * i128::from(host.vms[of].wanting)
+        let owed = i128::from(host.vms[a].owed) + i128::from(host.vms[a].lead);
+        owed.min(TIME_MAX.into()) * i128::from(host.vms[of].wanting)
     };
     let mut all: Vec<usize> = (0..host.vms.len()).filter(|&vm| host.vms[vm].wanting > 0).collect();
     all.sort_by(|&a, &b| owed_to(b, a).cmp(&owed_to(a, b)).then(waited(b).cmp(&waited(a))));
@@ -387,16 +390,58 @@ fn check_turn(plan: &Plan, before: &Host, after: &Host, candidates: &[usize]) {
     }
 }
 
-/// Who has more vCPUs that want to run than pCPUs for them, on a host of its own.
+/// Who has more vCPUs that want to run than pCPUs for them: on a host of its own, or beside vCPUs that are due
+/// a whole pCPU.
 fn check_unplaced(plan: &Plan, before: &Host, after: &Host) {
-    let usable: Cpus = (0..before.cpus.len()).collect();
+    let all: Cpus = (0..before.cpus.len()).collect();
+    let whole = Whole::of(before);
     for (i, vm) in before.vms.iter().enumerate() {
         let asks = vm.high != 0 && vm.wanting > 0;
-        let lacks = most_placed(&reaches(before, i), &usable) < before.wanting(i).len();
-        let unplaced = after.vms[i].unplaced != 0;
-        assert!(!unplaced || asks, "VM {i} asks for nothing");
-        assert!(!asks || !lacks || unplaced, "VM {i} is too large");
-        assert!(!unplaced || lacks || plan.vms[i].freedom == Freedom::Any, "VM {i} fits");
+        let unplaced = after.vms[i].unplaced;
+        let lacks = |cpus: &Cpus| most_placed(&reaches(before, i), cpus) < before.wanting(i).len();
+        let exact = plan.vms[i].freedom != Freedom::Any;
+        assert!(unplaced == 0 || asks, "VM {i} asks for nothing");
+        assert!(!asks || !lacks(&all) || unplaced == TOO_LARGE, "VM {i} is too large");
+        assert!(unplaced != TOO_LARGE || lacks(&all) || !exact, "VM {i} fits");
+        assert!(unplaced != DISPLACES || whole.any_of_others(i), "VM {i} displaces nobody");
+        let Some(beside) = whole.beside(before, i).filter(|_| asks && !lacks(&all)) else {
+            continue;
+        };
+        assert!(!lacks(&beside) || unplaced != 0, "VM {i} displaces others");
+        assert!(unplaced != DISPLACES || lacks(&beside) || !exact, "VM {i} fits beside others");
+    }
+}
+
+/// vCPUs that are due a whole pCPU, with their VMs.
+struct Whole(Vec<(usize, usize)>);
+
+impl Whole {
+    fn of(host: &Host) -> Whole {
+        let of_vm = |vm: usize| {
+            let wanting = host.wanting(vm).into_iter();
+            wanting.filter(|&v| host.vcpus[v].whole != 0).map(move |v| (vm, v))
+        };
+        Whole((0..host.vms.len()).flat_map(of_vm).collect())
+    }
+
+    fn any_of_others(&self, vm: usize) -> bool {
+        self.0.iter().any(|&(of, _)| of != vm)
+    }
+
+    /// What they leave of the host for a VM, if each of them is alone on a pCPU that is usable.
+    fn beside(&self, host: &Host, vm: usize) -> Option<Cpus> {
+        let usable = (0..host.cpus.len()).filter(|&cpu| host.cpus[cpu].usable != 0);
+        let (mut alone, mut left): (Cpus, Cpus) = (usable.clone().collect(), usable.collect());
+        for &(of, v) in &self.0 {
+            let home = host.vcpus[v].cpu as usize;
+            if !alone.remove(&home) {
+                return None;
+            }
+            if of != vm {
+                left.remove(&home);
+            }
+        }
+        Some(left)
     }
 }
 

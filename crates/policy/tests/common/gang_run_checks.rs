@@ -39,7 +39,7 @@ impl<'a> Run<'a> {
     fn turn_after(&mut self, change: impl FnOnce(&mut [Vm])) {
         self.host.account(self.api, self.length);
         change(&mut self.host.vms);
-        self.host.turn(self.api);
+        let owned = self.host.turn(self.api);
         for vcpu in &mut self.host.vcpus {
             vcpu.got = 0;
             // Who sleeps stays where it is.
@@ -52,10 +52,24 @@ impl<'a> Run<'a> {
             self.cpu_runs(cpu, &mut due);
         }
         self.balance(&mut due);
+        if !owned {
+            self.scheduler_moves(&due);
+        }
         for vm in 0..self.host.vms.len() {
             let ran = self.host.of(vm).any(|v| self.host.vcpus[v].got > 0);
             let waits = !ran && !self.host.wanting(vm).is_empty();
             self.waits[vm] = if waits { self.waits[vm] + 1 } else { 0 };
+        }
+    }
+
+    /// Where nobody owns a pCPU vCPUs are moved until each has what it is due.
+    fn scheduler_moves(&mut self, due: &[f64]) {
+        for vm in 0..self.host.vms.len() {
+            for v in self.host.of(vm) {
+                let had =
+                    std::mem::replace(&mut self.host.vcpus[v].got, (TURN as f64 * due[v]) as u64);
+                self.got[vm] += due[v] - had as f64 / TURN as f64;
+            }
         }
     }
 
@@ -249,8 +263,9 @@ fn shares(api: &Api, cpus: usize, vms: &[(u32, bool)]) -> (Vec<f64>, Vec<f64>) {
     let mut turns = vec![0.0; vms.len()];
     for _ in 0..TURNS {
         run.turn();
-        for (turns, vm) in turns.iter_mut().zip(&run.host.vms) {
-            *turns += f64::from(u8::from(vm.last_turn == run.host.turn)) / f64::from(TURNS);
+        let owners = run.host.owners();
+        for (i, turns) in turns.iter_mut().enumerate() {
+            *turns += f64::from(u8::from(owners.contains(&(i as u32)))) / f64::from(TURNS);
         }
     }
     for (i, (got, due)) in run.got.iter().zip(&run.due).enumerate() {
@@ -260,23 +275,22 @@ fn shares(api: &Api, cpus: usize, vms: &[(u32, bool)]) -> (Vec<f64>, Vec<f64>) {
     (run.got.iter().map(|got| got / all).collect(), turns)
 }
 
-/// VMs that are pinned nowhere get what a fair scheduler gives them, at least three quarters of it where
-/// gangs do not fit beside each other; and each gang has turns.
+/// VMs that are pinned nowhere get what a fair scheduler gives them, and gangs have turns. One that fits only
+/// in the place of a vCPU that is due a whole pCPU has none.
 pub fn gang_unpinned_shares(api: &Api) {
     let (got, turns) = shares(api, 8, &[(8, true), (4, true), (2, true), (4, true)]);
-    assert!((got[0] - 0.25).abs() <= 0.05, "{got:?}");
-    assert!(got[2] >= 0.19, "{got:?}");
-    assert!(turns[0] >= 0.15 && turns[2] >= 0.7, "{turns:?}");
-    // Nor does one of the group lose to a larger one beside it.
-    let (got, _) = shares(api, 8, &[(8, true), (4, true), (2, false), (4, false)]);
-    assert!(got[2] >= 0.185, "{got:?}");
-    // A small VM has most of a pCPU for each vCPU, and leaves the whole host to a gang now and then.
+    assert!((got[0] - 0.25).abs() <= 0.01 && got[2] >= 0.249, "{got:?}");
+    assert!(turns[0] <= 0.01 && turns[1] >= 0.49 && turns[2] >= 0.99, "{turns:?}");
+    // Nor does one of the group lose much to a larger one beside it.
+    let (got, turns) = shares(api, 8, &[(8, true), (4, true), (2, false), (4, false)]);
+    assert!(got[2] >= 0.195 && turns[0] <= 0.01, "{got:?}, {turns:?}");
     for small in [1, 2] {
         for high in [false, true] {
-            let (_, turns) = shares(api, 8, &[(8, true), (small, high)]);
-            assert!(turns[0] >= 0.1, "{turns:?}");
             let (_, turns) = shares(api, 8, &[(8, true), (8, true), (small, high)]);
-            assert!(turns[0] >= 0.05 && turns[1] >= 0.05, "{turns:?}");
+            assert!(turns[0] + turns[1] <= 0.01, "{turns:?}");
+            // It fits beside the small one, and two gangs take turns.
+            let (_, turns) = shares(api, 8, &[(8 - small, true), (8 - small, true), (small, high)]);
+            assert!(turns[0] >= 0.45 && turns[1] >= 0.45, "{turns:?}");
         }
     }
     shares(api, 8, &[(8, true), (4, true), (2, true)]);

@@ -309,6 +309,7 @@ macro_rules! for_each_check {
             gang_account_checks: gang_accounts_by_weight,
             gang_account_checks: gang_conserves_time,
             gang_account_checks: gang_pools_are_filled,
+            gang_account_checks: gang_whole_worked_example,
             gang_account_checks: gang_group_is_charged_up_to_a_turn,
             gang_account_checks: gang_pools_worked_example,
             gang_account_checks: gang_pools_are_bounded,

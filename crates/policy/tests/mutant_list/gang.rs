@@ -6,6 +6,7 @@ use super::{mutant, Mutant};
 const ACCOUNT: &str = "gang_accounts_by_weight";
 const FILLED: &str = "gang_pools_are_filled";
 const GROUP: &str = "gang_group_is_charged_up_to_a_turn";
+const WHOLE: &str = "gang_whole_worked_example";
 const POOLS: &str = "gang_pools_worked_example";
 const USE: &str = "gang_use_is_a_mean";
 const OWNERS: &str = "gang_owners_are_placed_in_order";
@@ -43,8 +44,8 @@ pub const MUTANTS: &[Mutant] = &[
     account("(vcpu->wants || vcpu->got)", "1", ACCOUNT),
     account("vm->wanting += !!vcpu->wants;", "vm->wanting++;", ACCOUNT),
     rows(": owed < -bound ? -bound : owed", ": owed", ACCOUNT),
-    account("pol_sat_mul(clamp, vm->wanting)", "clamp", ACCOUNT),
-    account("pol_sat_mul(clamp, vm->wanting)", "clamp * vm->wanting", ACCOUNT),
+    account("pol_sat_mul(most, vm->wanting)", "most", ACCOUNT),
+    account("pol_sat_mul(most, vm->wanting)", "most * vm->wanting", ACCOUNT),
     account("divided(vm->owed, 2)", "vm->owed", ACCOUNT),
     account("cpu->time, weight_of(vcpu), cpu->weight", "cpu->time, 1, cpu->weight", ACCOUNT),
     account("vm->owed -= (gang_s64)charge_of(host, vm, vcpu, part);", "", "gang_conserves_time"),
@@ -95,7 +96,13 @@ pub const MUTANTS: &[Mutant] = &[
     account("if (is_of_group(vm, cpu))\n\t\tpool", "pool", ACCOUNT),
     account("most > mean ? most : mean", "most", ACCOUNT),
     account("(division->time + count - 1) / count", "division->time / count", ACCOUNT),
-    account("limited(turn) / 8 * GANG_MOST_EIGHTHS", "limited(turn)", "gang_unpinned_shares"),
+    account("all, limited(turn));", "all, limited(turn) * 2);", FILLED),
+    account("part >= limited(turn) / 8 * GANG_WHOLE_EIGHTHS", "1", ACCOUNT),
+    account("vcpu->slept < SLEPT_ALWAYS / 8 * (8 - GANG_WHOLE_EIGHTHS)", "1", WHOLE),
+    account("vcpu->wants && part", "part", ACCOUNT),
+    account("if (!vcpu->wants || vcpu->held_back)", "if (!vcpu->wants)", ACCOUNT),
+    account("vcpu->slept -= vcpu->slept / GANG_SLEPT_TURNS;", "", ACCOUNT),
+    account("vcpu->whole = 0;", "", ACCOUNT),
     account("group, limited(turn));", "group, limited(turn) * 2);", GROUP),
     account("division->level_before = division->level;", "", ACCOUNT),
     account("division->time -= division->most;", "", FILLED),
@@ -108,11 +115,18 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     account("charge_weight(part_of(host, vcpu)));\n\t\t}", "1);\n\t\t}", ACCOUNT),
     account("\tpools_fill(host, 1);\n", "", GROUP),
-    account("\tpools_fill(host, 1);\n", "", "gang_unpinned_shares"),
     account("group ? charge_weight(part_of(host, vcpu)) : weight", "group ? 1 : weight", GROUP),
     account("return part ? part : 1;", "return part;", ACCOUNT),
     account("POOLS_MAX && is_of_group(vm, &host->cpus[vcpu->cpu])", "POOLS_MAX", ACCOUNT),
     // The order of the turn that starts.
+    order(" + (gang_s64)limited(vm->lead)", "", OWNERS),
+    account("whole == vm->wanting ?", "whole ?", ACCOUNT),
+    account("== vm->wanting ? limited(pol_sat_mul(turn, whole))", "== vm->wanting ? turn", ACCOUNT),
+    account(
+        "vcpu->pool == PINNED && host->cpus[vcpu->cpu].weight != weight_of(vcpu)",
+        "0",
+        ACCOUNT,
+    ),
     order("return left > right;", "return left < right;", OWNERS),
     order(" * pol_clamp_u32(b->wanting, 0, WANTING_MAX)", "", OWNERS),
     order("? a->waited > b->waited", "? a->waited < b->waited", OWNERS),
@@ -151,13 +165,18 @@ pub const MUTANTS: &[Mutant] = &[
     turn(" && !find_room(host, vm, IN_NODE, &wish)", "", "gang_gathers"),
     turn("if (cpu->node == wish->node)\n\t\t\treturn i;", "", PLACES),
     turn(" || !(vcpu->allowed[i / 64] >> i % 64 & 1)", "", PLACES),
-    turn("vm->unplaced = !own_cpus(host, i, 0);", "own_cpus(host, i, 0);", OWNERS),
-    turn("\t\tvm->unplaced = 0;\n", "", OWNERS),
+    turn("own_cpus(host, i, 0) ? GANG_PLACED : GANG_TOO_LARGE;", "GANG_PLACED;", OWNERS),
+    turn("\t\tvm->unplaced = GANG_PLACED;\n", "", OWNERS),
+    turn("find_too_large(host) && find_displacing(host)", "find_too_large(host)", OWNERS),
+    turn("!vcpu->whole || !wants", "!wants", OWNERS),
+    turn("\t\town_whole(host, i);\n", "", OWNERS),
+    turn("host->vm_count; i++)\n\t\tdisown(host, i);", "0; i++)\n\t\tdisown(host, i);", OWNERS),
+    turn("GANG_PLACED : GANG_DISPLACES;", "GANG_PLACED : GANG_PLACED;", OWNERS),
     turn("!cpu->usable || cpu->seen == who", "cpu->seen == who", OWNERS),
     turn("!cpu->usable || cpu->seen == who", "!cpu->usable", OWNERS),
-    turn("\t\t\tdisown(host, i);\n", "", OWNERS),
-    turn("any |= gang_is_high(vm);", "any = 1;", OWNERS),
-    turn("any |= gang_is_high(vm);", "any = gang_is_high(vm);", OWNERS),
+    turn("TOO_LARGE;\n\t\t\tdisown(host, i);\n", "TOO_LARGE;\n", OWNERS),
+    turn("}\n\t\tany |= gang_is_high(vm);", "}\n\t\tany = 1;", OWNERS),
+    turn("}\n\t\tany |= gang_is_high(vm);", "}\n\t\tany = gang_is_high(vm);", OWNERS),
     turn("if (!vm->high || !vm->wanting)", "if (!vm->high)", "gang_needs_rivals"),
     turn("if (gang_is_high(&host->vms[who])) {", "if (host->vms[who].high) {", OWNERS),
     turn(
