@@ -13,7 +13,7 @@ PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 DEB_PACKAGES := debhelper dh-dkms
 TEST_DEB_PACKAGES := lintian mmdebstrap
 
-.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-acceptance test-diagnose test-programs lint house bench bench-sim-peer salib scenario-keys figures bench-locks diagnosis matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-debug deb test-deb clean
+.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint house bench bench-sim-peer salib scenario-keys figures bench-locks diagnosis matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-debug deb test-deb clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -38,8 +38,11 @@ demo-linux: build ## the same with unmodified programs in Debian guests under QE
 test: build test-deps ## unit, property and functional tests; boots nothing
 	@.ci/test
 
-test-emulated: build ## the module under QEMU, pause-loop exits and gains under Bochs
+test-emulated: build ## the module under QEMU, pause-loop exits and gains under Bochs: what tells most for its time
 	@.ci/test --emulated
+
+test-all: test test-programs ## every test: with all that boot, each on all of its kernels
+	@.ci/test --emulated-all
 
 test-diagnose: build ## unspin diagnose, its experiments and unspin shape under QEMU, beside the kernel's own counts; a busy host makes the emulator's clock jump, and then it may fail
 	cargo test --release --locked -p unspin-lab --test diagnose --test ab --test shape -- --nocapture
