@@ -4,7 +4,8 @@
  *
  * All of it is done by the CPU itself, in an interrupt: when it gets another owner, and when it goes
  * idle while somebody owns it, whatever the cause is. First come the owner's vCPUs. If the owner has
- * none for this CPU, a vCPU of others may run here until it spins, or until the owner's wakes up.
+ * none for this CPU, a vCPU of others may run here until it spins, or until the owner's wakes up. vCPUs
+ * parked here that share a CPU of the group's are sent there.
  *
  * Only lists of single CPUs are looked at: its own, and of a few others.
  */
@@ -19,7 +20,7 @@
 #define LOOKS_MAX 64u		/* so many vCPUs parked on a CPU are looked at */
 #define OTHER_LISTS_MAX 3u	/* of other CPUs, per look */
 
-/* What was found on lists: who is called, and who might fill. */
+/* What was found on lists: who is called, who is sent elsewhere, and who might fill. */
 struct found {
 	const struct unspin_cpu *on;
 	u32 cpu;
@@ -28,7 +29,9 @@ struct found {
 	u32 calls;
 	u32 fillers;
 	u32 ready;	/* of them, those that do not wait for a lock */
+	u32 sends;
 	struct unspin_slot *call[CALLS_MAX];
+	struct unspin_slot *send[CALLS_MAX];
 	struct unspin_slot *filler[GANG_FILLERS_MAX];
 	struct gang_filler candidate[GANG_FILLERS_MAX];
 };
@@ -56,6 +59,12 @@ static bool collect(struct unspin_slot *slot, void *data)
 		if (target == UNSPIN_NO_CPU || target == found->cpu || !READ_ONCE(found->on->owner))
 			found->call[found->calls++] = slot;
 		return found->calls < CALLS_MAX;
+	}
+	if (READ_ONCE(slot->turn.parked_on) == found->cpu && !READ_ONCE(slot->turn.sent) &&
+	    unspin_turn_shares_target(slot)) {
+		if (found->sends < CALLS_MAX)
+			found->send[found->sends++] = slot;
+		return true;
 	}
 	if (found->fillers < GANG_FILLERS_MAX && may_come(slot, found->cpu)) {
 		bool lock = unspin_turn_waits_for_lock(slot);
@@ -219,6 +228,8 @@ void unspin_hole_look(void)
 	if (target && found.idle && unspin_turn_is_asleep(target) && unspin_may_run(target, on) &&
 	    may_come(target, found.cpu))
 		first_is(&found, target);
+	while (found.sends)
+		unspin_turn_send(found.send[--found.sends]);
 	later = later && READ_ONCE(on->owner);
 	if (call_owners(&found, later)) {
 		if (found.calls == CALLS_MAX)	/* there may be more */

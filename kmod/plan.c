@@ -298,6 +298,7 @@ static void vcpu_publish(u32 v)
 	bool here = row->target == GANG_NONE || row->target == row->cpu || row->cpu >= host.cpu_count;
 
 	WRITE_ONCE(turn->target, row->target == GANG_NONE ? UNSPIN_NO_CPU : row->target);
+	WRITE_ONCE(turn->sent, 0);
 	WRITE_ONCE(turn->moves, !here && row->wants && !row->held_back && !unspin_turn_is_asleep(slot_at[v]) &&
 				unspin_turn_is_its(slot_at[v], owner_at(row->cpu)));
 }

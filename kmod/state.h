@@ -130,6 +130,7 @@ struct unspin_turn {
 	u8 moves;			/* runs where another of its VM should: to be parked, and woken at its target */
 	u8 missed;			/* arrived elsewhere than where it was called to, so often in a row */
 	u8 late;			/* its last wait for a turn ended by the deadline */
+	u8 sent;			/* was woken for a target that it shares, in this turn */
 	u8 pass;			/* own thread: for that it enters its guest once, whoever's turn it is */
 };
 

@@ -4,7 +4,6 @@
 #include <linux/smp.h>
 
 #include "../policy/gang.h"
-#include "fail_open.h"
 #include "turn.h"
 
 #define MISSED_MAX 2		/* so often in a row elsewhere than where it was called to */
@@ -12,8 +11,6 @@
 #define HOLES_LOOKS 16u		/* so many CPUs are looked at for a hole, from the next on */
 
 const char unspin_turn_of_others[] = "";
-
-#define REASON(id, reason) "no turns: " reason,
 
 /* vCPUs parked on a CPU: in the order in which they came. */
 static DEFINE_PER_CPU(struct parked {
@@ -329,6 +326,19 @@ void unspin_turn_call(struct unspin_slot *slot, u32 cpu)
 		wake(slot, cpu);
 }
 
+void unspin_turn_send(struct unspin_slot *slot)
+{
+	struct task_struct *task = READ_ONCE(slot->held);
+	u16 target = READ_ONCE(slot->turn.target);
+
+	if (!task || READ_ONCE(slot->turn.sent) || !is_claimed(slot))
+		return;
+	WRITE_ONCE(slot->turn.sent, 1);
+	if (target != UNSPIN_NO_CPU && cpumask_test_cpu(target, task->cpus_ptr))
+		WRITE_ONCE(task->wake_cpu, target);
+	wake_up_process(task);
+}
+
 bool unspin_turn_fill(struct unspin_slot *slot, u32 cpu)
 {
 	struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, cpu);
@@ -364,19 +374,6 @@ void unspin_turn_call_vm(struct unspin_vm *vm)
 			unspin_turn_call(slot, UNSPIN_NO_CPU);
 }
 
-void unspin_turn_refuse(struct unspin_vm *vm, enum unspin_refusal why)
-{
-	static const char *const reasons[] = { UNSPIN_REFUSALS(REASON) };
-
-	if (xchg(&vm->refused_until_set, why) == why)
-		return;
-	WRITE_ONCE(vm->in_turns, 0);
-	unspin_fail_open_part(vm, reasons[why]);
-	rcu_read_lock();
-	unspin_turn_call_vm(vm);
-	rcu_read_unlock();
-}
-
 /* --- switches --- */
 
 void unspin_turn_switched_out(struct unspin_slot *slot, bool sleeps, u64 now)
@@ -389,6 +386,8 @@ void unspin_turn_switched_out(struct unspin_slot *slot, bool sleeps, u64 now)
 		WRITE_ONCE(on->vcpu_cycles, on->vcpu_cycles + ran);
 	if (sleeps && !READ_ONCE(slot->turn.parked))
 		WRITE_ONCE(slot->vm->sleeps, READ_ONCE(slot->vm->sleeps) + 1);
+	else if (sleeps && !READ_ONCE(slot->turn.sent) && unspin_turn_shares_target(slot))
+		poke_this_cpu();	/* which sends it */
 	if (sleeps && READ_ONCE(on->filler) == slot) {
 		unspin_turn_fills_no_more(slot);
 		cmpxchg(&on->filler, slot, NULL);	/* should it have been let in twice */
@@ -426,7 +425,8 @@ static void takes_the_place(struct unspin_slot *slot, struct unspin_cpu *on, u32
 	struct unspin_slot *other = READ_ONCE(on->target);
 	u16 there = READ_ONCE(slot->turn.target);
 
-	if (there == UNSPIN_NO_CPU || (other && other->vm != slot->vm) ||
+	if (there == UNSPIN_NO_CPU || READ_ONCE(per_cpu(unspin_cpu.target, there)) != slot ||
+	    (other && other->vm != slot->vm) ||
 	    READ_ONCE(per_cpu(unspin_cpu.owner, there)) != READ_ONCE(on->owner))
 		return;
 	WRITE_ONCE(per_cpu(unspin_cpu.target, there), other);

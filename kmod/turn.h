@@ -129,6 +129,17 @@ void unspin_turn_each_parked(u32 cpu, bool (*look)(struct unspin_slot *slot, voi
 u32 unspin_turn_parked_after(u32 cpu);
 /* "cpu" is the CPU that calls, or UNSPIN_NO_CPU: wherever the scheduler has it. Under RCU. */
 void unspin_turn_call(struct unspin_slot *slot, u32 cpu);
+/* Others of the group have a place there, too: it need not wait until that CPU is idle. Any context. */
+static inline bool unspin_turn_shares_target(const struct unspin_slot *slot)
+{
+	u16 target = READ_ONCE(slot->turn.target);
+
+	return target != UNSPIN_NO_CPU && !READ_ONCE(slot->vm->gang) &&
+	       READ_ONCE(per_cpu(unspin_cpu.owner, target)) == unspin_turn_of_others &&
+	       READ_ONCE(per_cpu(unspin_cpu.target, target)) != slot;
+}
+/* It is woken for a target that it shares; once in a turn, wherever it comes to run. Under RCU. */
+void unspin_turn_send(struct unspin_slot *slot);
 /* It is let in where others have their turn, on the CPU that calls. False: another was faster. Under RCU. */
 bool unspin_turn_fill(struct unspin_slot *slot, u32 cpu);
 /* It was let in to fill, and does so no longer. Returns the CPU where it did, or UNSPIN_NO_CPU. Under RCU. */
@@ -152,12 +163,6 @@ void unspin_turn_switched_in(struct unspin_slot *slot, struct task_struct *task,
 void unspin_turn_filler_spins(struct unspin_slot *slot);
 /* A vCPU woke up there. Its run queue may be locked. */
 void unspin_turn_woke_up(struct task_struct *task);
-
-/*
- * It has no turns and waits for none until somebody writes its settings; said in the log and counted.
- * Any context.
- */
-void unspin_turn_refuse(struct unspin_vm *vm, enum unspin_refusal why);
 
 /* A VM ends: no CPU is its any more, and none knows its vCPUs. Interrupts off. */
 void unspin_turn_forget(const struct unspin_vm *vm);

@@ -27,7 +27,8 @@
  * Else its target is a free pCPU: of the last-level cache where most of its VM are, else of that
  * node, else any; of these a whole core before a second thread. A VM none of whose vCPUs is alone on
  * its pCPU goes to one cache with room for all of it, if there is one. vCPUs of LOW VMs that share a
- * pCPU are spread over free ones. The policy only says where: the caller moves, or does not.
+ * pCPU are spread over free ones. Those that wait for a pCPU of others share the group's, each its next one.
+ * The policy only says where: the caller moves, or does not.
  *
  * A VM that could not have its vCPUs run together on an empty host is "unplaced": it is LOW as long as
  * that is so. So is one that could not beside vCPUs of others that are due a whole pCPU each: what a turn
@@ -201,8 +202,8 @@ void gang_account(struct gang_host *host, pol_u64 turn);
  * unplaced. Returns 1, or 0 where no pCPU has an owner: no VM is HIGH, or nobody has a rival.
  *
  * A target is a pCPU that the vCPU's VM owns, or the group for a vCPU of a LOW VM. It is usable, and
- * the vCPU may run there. No two vCPUs of VMs that are HIGH have the same one. A vCPU has none where its
- * VM has no turn, and where nothing was left for it.
+ * the vCPU may run there. No two vCPUs of VMs that are HIGH have the same one; gang_cpu.vcpu says which of
+ * LOW VMs it is for. A vCPU has none where its VM has no turn, and where nothing was left for it.
  *
  * Takes O(VMs log VMs + vCPUs + pCPUs) where each vCPU is alone on its pCPU. One that shares a pCPU
  * costs at most a look at each free pCPU that it may use, and a VM none of whose vCPUs is alone a look at

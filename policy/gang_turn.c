@@ -339,6 +339,45 @@ static void group_stays(struct gang_host *host, const struct gang_vm *vm)
 	}
 }
 
+/* The scratch of what is free has the group's pCPUs from now on. */
+static void mark_group(struct gang_host *host)
+{
+	pol_u32 i;
+
+	for (i = 0; i < host->cpu_count; i++) {
+		if (!(i % 64))
+			host->free[i / 64] = 0;
+		host->free[i / 64] |= (pol_u64)(host->cpus[i].owner == GANG_LOW) << i % 64;
+	}
+}
+
+/*
+ * vCPUs that wait for pCPUs of others, and have none for themselves, share the group's: each goes to the next
+ * one after "from" where it is allowed. Else it would wait for as long as the others have turns there.
+ */
+static pol_u32 group_shares(struct gang_host *host, const struct gang_vm *vm, pol_u32 from)
+{
+	pol_u32 words = GANG_WORDS(host->cpu_count), v, end = end_of(host, vm), n, w;
+
+	for (v = vm->first; v < end; v++) {
+		struct gang_vcpu *vcpu = &host->vcpus[v];
+
+		if (vcpu->target != GANG_NONE || !wants(host, vcpu))
+			continue;
+		for (n = 0, w = from / 64; n <= words; n++, w = w + 1 < words ? w + 1 : 0) {
+			pol_u64 below = ((pol_u64)1 << from % 64) - 1, bits = free_there(host, vcpu, w);
+
+			bits &= !n ? ~below : n == words ? below : ~(pol_u64)0;
+			if (!bits)
+				continue;
+			vcpu->target = w * 64 + pol_lowest_bit(bits);
+			from = vcpu->target + 1 < host->cpu_count ? vcpu->target + 1 : 0;
+			break;
+		}
+	}
+	return from;
+}
+
 /* --- the turn that starts --- */
 
 static void place(struct gang_host *host, pol_u32 who)
@@ -401,7 +440,7 @@ static void keep_for_sleepers(struct gang_host *host, pol_u8 anywhere)
 /* What is left once all that want to run were asked in order. Who wants to run comes before who sleeps. */
 static void place_rest(struct gang_host *host, pol_u32 count)
 {
-	pol_u32 i;
+	pol_u32 i, from = 0;
 
 	keep_for_sleepers(host, 0);
 	for (i = 0; i < count; i++)
@@ -411,6 +450,10 @@ static void place_rest(struct gang_host *host, pol_u32 count)
 	for (i = 0; i < host->vm_count; i++)
 		if (!gang_is_high(&host->vms[i]))
 			group_stays(host, &host->vms[i]);
+	mark_group(host);
+	for (i = 0; i < count; i++)
+		if (!gang_is_high(&host->vms[host->order[i]]))
+			from = group_shares(host, &host->vms[host->order[i]], from);
 }
 
 pol_u8 gang_turn(struct gang_host *host)

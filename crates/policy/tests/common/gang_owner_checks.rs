@@ -335,8 +335,9 @@ impl Check<'_, '_> {
         self.sleepers(false);
         for &vm in candidates.iter().filter(|&&vm| !self.after.vms[vm].is_high()) {
             for v in self.before.wanting(vm) {
-                if self.after.cpus[self.home(v)].owner != LOW {
-                    assert_eq!(self.spreads(v), self.target(v).is_some());
+                if self.after.cpus[self.home(v)].owner != LOW && !self.spreads(v) {
+                    let cpu = self.target(v).map(|cpu| self.after.cpus[cpu].vcpu);
+                    assert_ne!(cpu, Some(v as u32), "vCPU {v} has a pCPU that was not free");
                 }
             }
         }
@@ -348,6 +349,11 @@ impl Check<'_, '_> {
         }
     }
 
+    /// The group owns a pCPU where a vCPU may go.
+    fn may_share(&self, v: usize) -> bool {
+        reach(self.before, v).iter().any(|&cpu| self.after.cpus[cpu].owner == LOW)
+    }
+
     /// Whose target a pCPU is, its VM owns it, or the group.
     fn targets(&self) {
         for vm in 0..self.before.vms.len() {
@@ -357,10 +363,15 @@ impl Check<'_, '_> {
                     && self.after.cpus[self.home(v)].owner == LOW
                     && !is_high;
                 assert!(!home_is_low || self.target(v).is_some(), "vCPU {v} may stay");
-                let Some(cpu) = self.target(v) else { continue };
+                let Some(cpu) = self.target(v) else {
+                    let waits = !is_high && self.before.wanting(vm).contains(&v);
+                    assert!(!waits || !self.may_share(v), "vCPU {v} waits for others' pCPU");
+                    continue;
+                };
                 let of = &self.after.cpus[cpu];
                 assert_eq!(of.owner, if is_high { vm as u32 } else { LOW });
-                assert!(of.vcpu == v as u32 || !is_high && cpu == self.home(v));
+                let shares = cpu == self.home(v) || reach(self.before, v).contains(&cpu);
+                assert!(of.vcpu == v as u32 || !is_high && shares);
             }
         }
     }

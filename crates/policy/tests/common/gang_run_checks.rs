@@ -52,8 +52,10 @@ impl<'a> Run<'a> {
             self.cpu_runs(cpu, &mut due);
         }
         self.balance(&mut due);
-        if !owned {
-            self.scheduler_moves(&due);
+        if owned {
+            self.group_moves();
+        } else {
+            self.has(&due);
         }
         for vm in 0..self.host.vms.len() {
             let ran = self.host.of(vm).any(|v| self.host.vcpus[v].got > 0);
@@ -62,14 +64,42 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Where nobody owns a pCPU vCPUs are moved until each has what it is due.
-    fn scheduler_moves(&mut self, due: &[f64]) {
+    fn divide_by_weight(&self, mut pool: Vec<usize>, times: &mut [f64]) {
+        let weight = |v: usize| f64::from(self.host.vcpus[v].weight);
+        pool.sort_by(|&a, &b| weight(b).total_cmp(&weight(a)));
+        let mut time: f64 = pool.iter().map(|&v| times[v]).sum();
+        let mut weights: f64 = pool.iter().map(|&v| weight(v)).sum();
+        for v in pool {
+            times[v] = (time * weight(v) / weights).min(1.0);
+            time -= times[v];
+            weights -= weight(v);
+        }
+    }
+
+    /// Where nobody owns a pCPU the scheduler moves vCPUs until each has what it is due.
+    fn has(&mut self, times: &[f64]) {
         for vm in 0..self.host.vms.len() {
             for v in self.host.of(vm) {
-                let had =
-                    std::mem::replace(&mut self.host.vcpus[v].got, (TURN as f64 * due[v]) as u64);
-                self.got[vm] += due[v] - had as f64 / TURN as f64;
+                let had = self.host.vcpus[v].got;
+                self.host.vcpus[v].got = (TURN as f64 * times[v]) as u64;
+                self.got[vm] += times[v] - had as f64 / TURN as f64;
             }
+        }
+    }
+
+    /// So it does with those of the group that are not pinned, and have a place in the turn.
+    fn group_moves(&mut self) {
+        let mut times: Vec<f64> =
+            self.host.vcpus.iter().map(|vcpu| vcpu.got as f64 / TURN as f64).collect();
+        let group = (0..self.host.vms.len()).filter(|&vm| !self.host.vms[vm].is_high());
+        let loose = |v: &usize| {
+            let vcpu = &self.host.vcpus[*v];
+            vcpu.allowed.is_some() && vcpu.wants != 0 && vcpu.target().is_some()
+        };
+        let pool: Vec<usize> = group.flat_map(|vm| self.host.of(vm)).filter(loose).collect();
+        if !self.greedy {
+            self.divide_by_weight(pool, &mut times);
+            self.has(&times);
         }
     }
 
@@ -114,16 +144,8 @@ impl<'a> Run<'a> {
     /// Those who are not pinned divide what is due to them by weight, up to a pCPU for each.
     fn balance(&mut self, due: &mut [f64]) {
         let loose = |v: &usize| self.host.vcpus[*v].allowed.is_some() && due[*v] > 0.0;
-        let mut pool: Vec<usize> = (0..due.len()).filter(loose).collect();
-        let weight = |v: usize| f64::from(self.host.vcpus[v].weight);
-        pool.sort_by(|&a, &b| weight(b).total_cmp(&weight(a)));
-        let mut time: f64 = pool.iter().map(|&v| due[v]).sum();
-        let mut weights: f64 = pool.iter().map(|&v| weight(v)).sum();
-        for v in pool {
-            due[v] = (time * weight(v) / weights).min(1.0);
-            time -= due[v];
-            weights -= weight(v);
-        }
+        let pool: Vec<usize> = (0..due.len()).filter(loose).collect();
+        self.divide_by_weight(pool, due);
         for vm in 0..self.due.len() {
             self.due[vm] += self.host.of(vm).map(|v| due[v]).sum::<f64>();
         }
