@@ -13,7 +13,7 @@ PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 DEB_PACKAGES := debhelper dh-dkms
 TEST_DEB_PACKAGES := lintian mmdebstrap
 
-.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint house bench bench-sim-peer salib scenario-keys figures bench-locks diagnosis matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-debug deb test-deb clean
+.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint house bench bench-sim-peer salib scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-debug deb test-deb clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -108,6 +108,11 @@ campaign: campaign-6.1 campaign-6.12 campaign-7.3 ## the lab's scenarios on each
 
 campaign-%: build
 	$(UNSPIN) bench $(CAMPAIGN:%=scenarios/%.toml) --machine emulated --kernel $* --out out/campaign/$* --resume
+
+# README's tables, five seeds each.
+campaign-short: build ## README's tables, five seeds (an hour of one core); out/campaign/short
+	$(UNSPIN) bench scenarios/demo.toml scenarios/linux-unpinned.toml scenarios/kernels.toml --repeats 5 \
+		--machine emulated --out out/campaign/short --resume
 
 # Linux guests: the main table, and what its points depend on.
 LINUX := linux linux-hosts linux-two linux-flat linux-unpinned linux-eight libvirt
