@@ -4,8 +4,8 @@
  *
  * All of it is done by the CPU itself, in an interrupt: when it gets another owner, and when it goes
  * idle while somebody owns it, whatever the cause is. First come the owner's vCPUs. If the owner has
- * none for this CPU, a vCPU of others may run here until it spins, or until the owner's wakes up. vCPUs
- * parked here that share a CPU of the group's are sent there.
+ * none for this CPU, a vCPU of others may run here until it spins, or until the owner's wakes up. Where
+ * siblings share a CPU of the group's, all of them are called to it.
  *
  * Only lists of single CPUs are looked at: its own, and of a few others.
  */
@@ -20,7 +20,7 @@
 #define LOOKS_MAX 64u		/* so many vCPUs parked on a CPU are looked at */
 #define OTHER_LISTS_MAX 3u	/* of other CPUs, per look */
 
-/* What was found on lists: who is called, who is sent elsewhere, and who might fill. */
+/* What was found on lists: who is called, and who might fill. */
 struct found {
 	const struct unspin_cpu *on;
 	u32 cpu;
@@ -29,9 +29,7 @@ struct found {
 	u32 calls;
 	u32 fillers;
 	u32 ready;	/* of them, those that do not wait for a lock */
-	u32 sends;
 	struct unspin_slot *call[CALLS_MAX];
-	struct unspin_slot *send[CALLS_MAX];
 	struct unspin_slot *filler[GANG_FILLERS_MAX];
 	struct gang_filler candidate[GANG_FILLERS_MAX];
 };
@@ -56,15 +54,10 @@ static bool collect(struct unspin_slot *slot, void *data)
 		/* Those with a place elsewhere are called from there; those who cannot come, from where they are. */
 		if (READ_ONCE(slot->turn.parked_on) != found->cpu && !may_come(slot, found->cpu))
 			return true;
-		if (target == UNSPIN_NO_CPU || target == found->cpu || !READ_ONCE(found->on->owner))
+		if (target == UNSPIN_NO_CPU || target == found->cpu || !READ_ONCE(found->on->owner) ||
+		    unspin_turn_shares(slot))
 			found->call[found->calls++] = slot;
 		return found->calls < CALLS_MAX;
-	}
-	if (READ_ONCE(slot->turn.parked_on) == found->cpu && !READ_ONCE(slot->turn.sent) &&
-	    unspin_turn_shares_target(slot)) {
-		if (found->sends < CALLS_MAX)
-			found->send[found->sends++] = slot;
-		return true;
 	}
 	if (found->fillers < GANG_FILLERS_MAX && may_come(slot, found->cpu)) {
 		bool lock = unspin_turn_waits_for_lock(slot);
@@ -212,6 +205,21 @@ static void first_is(struct found *found, struct unspin_slot *slot)
 	found->calls = last + 1;
 }
 
+/* Siblings of the vCPU that this CPU is for, which should run here as well, wherever they are parked. */
+static void call_sharers(const struct unspin_cpu *on, const struct unspin_slot *target, u32 cpu)
+{
+	struct unspin_slot *slot;
+	u32 looks = 0;
+
+	list_for_each_entry_rcu(slot, &target->vm->slots, of_vm) {
+		if (++looks > LOOKS_MAX)
+			return;
+		if (slot != target && READ_ONCE(slot->turn.target) == cpu && unspin_turn_is_asleep(slot) &&
+		    unspin_may_run(slot, on) && may_come(slot, cpu))
+			unspin_turn_call_beside(slot, cpu);
+	}
+}
+
 void unspin_hole_look(void)
 {
 	struct unspin_cpu *on = this_cpu_ptr(&unspin_cpu);
@@ -228,8 +236,8 @@ void unspin_hole_look(void)
 	if (target && found.idle && unspin_turn_is_asleep(target) && unspin_may_run(target, on) &&
 	    may_come(target, found.cpu))
 		first_is(&found, target);
-	while (found.sends)
-		unspin_turn_send(found.send[--found.sends]);
+	if (target && READ_ONCE(on->shared))
+		call_sharers(on, target, found.cpu);
 	later = later && READ_ONCE(on->owner);
 	if (call_owners(&found, later)) {
 		if (found.calls == CALLS_MAX)	/* there may be more */

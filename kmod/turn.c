@@ -115,12 +115,13 @@ static void take_back_of_the_dead(struct unspin_cpu *on, const void *owner, stru
 		cmpxchg(&on->owner, owner, NULL);
 }
 
-bool unspin_turn_give(u32 cpu, const void *owner, struct unspin_slot *target)
+bool unspin_turn_give(u32 cpu, const void *owner, struct unspin_slot *target, bool shared)
 {
 	struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, cpu);
 
+	WRITE_ONCE(on->shared, shared);
 	if (on->owner == owner && READ_ONCE(on->target) == target && !READ_ONCE(on->filler))
-		return false;
+		return shared;
 	WRITE_ONCE(on->filler, NULL);
 	WRITE_ONCE(on->target, target);
 	WRITE_ONCE(on->owner, owner);
@@ -254,7 +255,7 @@ void unspin_turn_park(struct unspin_slot *slot)
 		unspin_turn_poke(target);
 	if (filled != UNSPIN_NO_CPU && filled != cpu && filled != target)
 		unspin_turn_poke(filled);	/* it has a hole again */
-	else if (target == UNSPIN_NO_CPU || target == cpu)
+	else if (target == UNSPIN_NO_CPU || target == cpu || unspin_turn_shares(slot))
 		offer_to_a_hole(slot, cpu);
 }
 
@@ -326,16 +327,14 @@ void unspin_turn_call(struct unspin_slot *slot, u32 cpu)
 		wake(slot, cpu);
 }
 
-void unspin_turn_send(struct unspin_slot *slot)
+void unspin_turn_call_beside(struct unspin_slot *slot, u32 cpu)
 {
 	struct task_struct *task = READ_ONCE(slot->held);
-	u16 target = READ_ONCE(slot->turn.target);
 
-	if (!task || READ_ONCE(slot->turn.sent) || !is_claimed(slot))
+	if (!task || !is_claimed(slot))
 		return;
-	WRITE_ONCE(slot->turn.sent, 1);
-	if (target != UNSPIN_NO_CPU && cpumask_test_cpu(target, task->cpus_ptr))
-		WRITE_ONCE(task->wake_cpu, target);
+	if (cpumask_test_cpu(cpu, task->cpus_ptr))
+		WRITE_ONCE(task->wake_cpu, cpu);
 	wake_up_process(task);
 }
 
@@ -386,8 +385,6 @@ void unspin_turn_switched_out(struct unspin_slot *slot, bool sleeps, u64 now)
 		WRITE_ONCE(on->vcpu_cycles, on->vcpu_cycles + ran);
 	if (sleeps && !READ_ONCE(slot->turn.parked))
 		WRITE_ONCE(slot->vm->sleeps, READ_ONCE(slot->vm->sleeps) + 1);
-	else if (sleeps && !READ_ONCE(slot->turn.sent) && unspin_turn_shares_target(slot))
-		poke_this_cpu();	/* which sends it */
 	if (sleeps && READ_ONCE(on->filler) == slot) {
 		unspin_turn_fills_no_more(slot);
 		cmpxchg(&on->filler, slot, NULL);	/* should it have been let in twice */

@@ -7,8 +7,8 @@
  * has them. While a pCPU is owned, vCPUs of rivals stay off it. One of them may fill it
  * while the owner has nothing to run there.
  *
- * The VM that is owed most comes first; one whose vCPUs are each due a whole pCPU counts as owed a turn more. A vCPU's part of a turn is what a fair scheduler would have
- * given it: the time that all vCPUs on its pCPU got, by weight, if it is pinned there. Others form
+ * The VM that is owed most comes first; one whose vCPUs are each due a whole pCPU counts as owed a turn
+ * more. A vCPU's part of a turn is what a fair scheduler would have given it: the time that all vCPUs on its pCPU got, by weight, if it is pinned there. Others form
  * pools: vCPUs that may run on the same pCPUs. The time of a pool is the sum of what its vCPUs would have
  * got were they pinned. It is divided by weight, but no vCPU's part is longer than the turn: a fair
  * scheduler moves vCPUs until each has its part, and none is on two pCPUs. What a VM is owed is
@@ -27,8 +27,8 @@
  * Else its target is a free pCPU: of the last-level cache where most of its VM are, else of that
  * node, else any; of these a whole core before a second thread. A VM none of whose vCPUs is alone on
  * its pCPU goes to one cache with room for all of it, if there is one. vCPUs of LOW VMs that share a
- * pCPU are spread over free ones. Those that wait for a pCPU of others share the group's, each its next one.
- * The policy only says where: the caller moves, or does not.
+ * pCPU, or wait for one of others, are spread over free ones; those that find none share a sibling's. The
+ * policy only says where: the caller moves, or does not.
  *
  * A VM that could not have its vCPUs run together on an empty host is "unplaced": it is LOW as long as
  * that is so. So is one that could not beside vCPUs of others that are due a whole pCPU each: what a turn
@@ -74,10 +74,14 @@ typedef __INT64_TYPE__ gang_s64;
 #define GANG_POOLS_MAX 8u	/* vCPUs of further pools count as the last's */
 /* So often it is looked who would get more than is a vCPU's. Who is found later gets more. */
 #define GANG_FILL_PASSES 8u
-/* Who is due so much of a turn, and wants to run at the end of so many of them, is due a whole pCPU. */
-#define GANG_WHOLE_EIGHTHS 7u
-/* That a vCPU slept when a turn ended is forgotten after about so many others. */
-#define GANG_SLEPT_TURNS 32u
+/*
+ * Who is due so much of a turn, and wants it at the end of so many of them, is due a whole pCPU; and stays so
+ * with an eighth less of either.
+ */
+#define GANG_WHOLE_EIGHTHS 6u
+#define GANG_AWAKE_EIGHTHS 7u
+/* Whether a vCPU wanted to run when a turn ended is forgotten after about so many others. */
+#define GANG_AWAKE_TURNS 32u
 
 /* What callers keep to. */
 #define GANG_FIRST_TURN_US 1000u	/* length of the first turn */
@@ -112,8 +116,8 @@ struct gang_vcpu {
 	pol_u8 wants;		/* runs, waits for a pCPU, or is kept from running by a turn */
 	pol_u8 held_back;	/* but its pCPU idled or had a filler though it might run; not chosen since */
 	pol_u8 placed, pool;	/* scratch */
-	pol_u16 slept;		/* at the ends of how many of 65536 turns: 0 at first, then kept by gang_account() */
-	pol_u8 whole;		/* due a whole pCPU, all the time; set by gang_account() */
+	pol_u16 awake;		/* wanted to run at the ends of so many of 65536 turns: 0 at first, kept by gang_account() */
+	pol_u8 whole;		/* due a whole pCPU, all the time; likewise */
 	pol_u8 reserved[5];
 };
 

@@ -301,23 +301,38 @@ static pol_u64 charge_of(const struct gang_host *host, const struct gang_vm *vm,
 	return division_share(&host->pools[vcpu->pool].group, charge_weight(part));
 }
 
-#define SLEPT_ALWAYS 65535u	/* gang_vcpu.slept: 65536 does not fit */
+#define AWAKE_ALWAYS 65535u	/* gang_vcpu.awake: 65536 does not fit */
 
-/* Nothing that a turn takes from it could be made up for. A pinned one shares its pCPU with nobody then. */
+/* It had less than half of its part, and nobody kept it from its pCPU: a quota did, or it wanted no more. */
+static pol_u8 left_time(const struct gang_host *host, const struct gang_vcpu *vcpu, pol_u64 part)
+{
+	return host->cpus[vcpu->cpu].owner == GANG_NONE && time_of(vcpu) < part / 2;
+}
+
+/* The mean of whether it used what it is due, or was kept from it, at the ends of turns. */
+static void awake_note(const struct gang_host *host, struct gang_vcpu *vcpu, pol_u64 part)
+{
+	vcpu->awake -= vcpu->awake / GANG_AWAKE_TURNS;
+	if (vcpu->pool != NO_PART && vcpu->wants && !left_time(host, vcpu, part))
+		vcpu->awake += AWAKE_ALWAYS / GANG_AWAKE_TURNS;
+}
+
+/*
+ * It could never catch up on what a turn of others takes from it. A pinned one counts only if it is alone on
+ * its pCPU. It takes more to become one than to stay one.
+ */
 static pol_u8 is_due_a_whole(const struct gang_host *host, const struct gang_vcpu *vcpu, pol_u64 part,
 			     pol_u64 turn)
 {
+	pol_u32 less = !!vcpu->whole;
+
+	if (vcpu->awake < AWAKE_ALWAYS / 8 * (GANG_AWAKE_EIGHTHS - less))
+		return 0;
+	if (vcpu->pool == NO_PART)
+		return vcpu->whole;
 	if (vcpu->pool == PINNED && host->cpus[vcpu->cpu].weight != weight_of(vcpu))
 		return 0;
-	return vcpu->wants && part >= limited(turn) / 8 * GANG_WHOLE_EIGHTHS &&
-	       vcpu->slept < SLEPT_ALWAYS / 8 * (8 - GANG_WHOLE_EIGHTHS);
-}
-
-static void sleep_note(struct gang_vcpu *vcpu)
-{
-	vcpu->slept -= vcpu->slept / GANG_SLEPT_TURNS;
-	if (!vcpu->wants || vcpu->held_back)
-		vcpu->slept += SLEPT_ALWAYS / GANG_SLEPT_TURNS;
+	return part >= limited(turn) / 8 * (GANG_WHOLE_EIGHTHS - less);
 }
 
 static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64 turn)
@@ -329,15 +344,13 @@ static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64
 	vm->wanting = whole = 0;
 	for (v = vm->first; v < end; v++) {
 		struct gang_vcpu *vcpu = &host->vcpus[v];
-		pol_u64 part;
+		pol_u64 part = vcpu->pool == NO_PART ? 0 : part_of(host, vcpu);
 
-		sleep_note(vcpu);
-		vcpu->whole = 0;
+		awake_note(host, vcpu, part);
+		vcpu->whole = is_due_a_whole(host, vcpu, part, turn);
 		if (vcpu->pool == NO_PART)
 			continue;
-		part = part_of(host, vcpu);
-		vcpu->whole = is_due_a_whole(host, vcpu, part, turn);
-		whole += vcpu->whole;
+		whole += vcpu->whole && vcpu->wants;
 		vm->wanting += !!vcpu->wants;
 		vm->owed += (gang_s64)part;
 		vm->owed -= (gang_s64)charge_of(host, vm, vcpu, part);

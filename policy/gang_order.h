@@ -31,7 +31,7 @@ static inline pol_u32 waited(const struct gang_host *host, const struct gang_vm 
 	return most;
 }
 
-/* What others take from one that is due whole pCPUs it never has again: so it comes before those. */
+/* Who is due whole pCPUs cannot make up for what others take from it, so it goes first. */
 static inline gang_s64 owed_first(const struct gang_vm *vm)
 {
 	return clamped(clamped(vm->owed, GANG_TIME_MAX) + (gang_s64)limited(vm->lead), GANG_TIME_MAX);

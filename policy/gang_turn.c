@@ -248,36 +248,48 @@ static pol_u8 find_too_large(struct gang_host *host)
 	return any;
 }
 
-/* A VM has a pCPU for each vCPU that is due a whole one. Returns how many it has. */
-static pol_u32 own_whole(struct gang_host *host, pol_u32 who)
+/* A pCPU for each vCPU that is due a whole one: where it is, or anywhere. Returns how many found none. */
+static pol_u32 own_whole(struct gang_host *host, pol_u32 who, pol_u8 anywhere)
 {
-	pol_u32 v, end = end_of(host, &host->vms[who]), before = host->free_count, cpu;
+	pol_u32 v, end = end_of(host, &host->vms[who]), missing = 0, cpu;
 	struct wish wish;
 
 	for (v = host->vms[who].first; v < end; v++) {
 		const struct gang_vcpu *vcpu = &host->vcpus[v];
 
-		if (!vcpu->whole || !wants(host, vcpu))
+		if (!vcpu->whole || vcpu->target != GANG_NONE || !is_there(host, vcpu))
 			continue;
 		wish_for(host, vcpu->cpu, &wish);
-		cpu = is_free(host, vcpu->cpu) ? vcpu->cpu : choose(host, vcpu, &wish);
+		cpu = is_free(host, vcpu->cpu) ? vcpu->cpu :
+		      anywhere ? choose(host, vcpu, &wish) : GANG_NONE;
 		if (cpu != GANG_NONE)
 			take(host, cpu, who, v);
+		else
+			missing++;
 	}
-	return before - host->free_count;
+	return missing;
 }
 
-/* Which VMs have too few pCPUs beside vCPUs of others that are due a whole one. Whether any is HIGH still. */
-static pol_u8 find_displacing(struct gang_host *host)
+static pol_u32 all_own_whole(struct gang_host *host, pol_u8 anywhere)
 {
-	pol_u32 i, whole = 0;
-	pol_u8 any = 0;
+	pol_u32 i, missing = 0;
 
 	for (i = 0; i < host->vm_count; i++)
-		whole += own_whole(host, i);
-	if (!whole)
-		return 1;
-	for (i = 0; i < host->vm_count; i++) {
+		missing += own_whole(host, i, anywhere);
+	return missing;
+}
+
+/*
+ * Which VMs have too few pCPUs beside vCPUs of others that are due a whole one. Where those do not fit
+ * themselves, none is due one: they take turns. Whether any VM is HIGH still.
+ */
+static pol_u8 find_displacing(struct gang_host *host)
+{
+	pol_u32 i, had = host->free_count;
+	pol_u8 any = 0, fit;
+
+	fit = !all_own_whole(host, 0) || !all_own_whole(host, 1);
+	for (i = 0; fit && had != host->free_count && i < host->vm_count; i++) {
 		struct gang_vm *vm = &host->vms[i];
 
 		if (!gang_is_high(vm) || !vm->wanting)
@@ -285,11 +297,12 @@ static pol_u8 find_displacing(struct gang_host *host)
 		disown(host, i);
 		vm->unplaced = own_cpus(host, i, 0) ? GANG_PLACED : GANG_DISPLACES;
 		disown(host, i);
-		own_whole(host, i);
-		any |= gang_is_high(vm);
+		own_whole(host, i, 1);
 	}
-	for (i = 0; i < host->vm_count; i++)
+	for (i = 0; i < host->vm_count; i++) {
 		disown(host, i);
+		any |= gang_is_high(&host->vms[i]) && host->vms[i].wanting;
+	}
 	return any;
 }
 
@@ -305,8 +318,8 @@ static void group_owns_cpus(struct gang_host *host, const struct gang_vm *vm)
 			take(host, host->vcpus[v].cpu, GANG_LOW, v);
 }
 
-/* Its vCPUs that wait for pCPUs of others get free ones. "behind": behind others of the group. */
-static void group_spreads(struct gang_host *host, const struct gang_vm *vm, pol_u8 behind)
+/* Its vCPUs that wait for pCPUs of others, or behind others of the group, get free ones. */
+static void group_spreads(struct gang_host *host, const struct gang_vm *vm)
 {
 	pol_u32 v, end = end_of(host, vm), cpu;
 	struct wish wish;
@@ -315,8 +328,6 @@ static void group_spreads(struct gang_host *host, const struct gang_vm *vm, pol_
 		const struct gang_vcpu *vcpu = &host->vcpus[v];
 
 		if (vcpu->target != GANG_NONE || !wants(host, vcpu))
-			continue;
-		if (behind && host->cpus[vcpu->cpu].owner != GANG_LOW)
 			continue;
 		wish_for(host, vcpu->cpu, &wish);
 		cpu = choose(host, vcpu, &wish);
@@ -339,43 +350,46 @@ static void group_stays(struct gang_host *host, const struct gang_vm *vm)
 	}
 }
 
-/* The scratch of what is free has the group's pCPUs from now on. */
-static void mark_group(struct gang_host *host)
-{
-	pol_u32 i;
+#define SHARE_TRIES 16u	/* siblings that are asked, where some may not run everywhere */
 
-	for (i = 0; i < host->cpu_count; i++) {
-		if (!(i % 64))
-			host->free[i / 64] = 0;
-		host->free[i / 64] |= (pol_u64)(host->cpus[i].owner == GANG_LOW) << i % 64;
+/* The next sibling after "from" that has a pCPU where the vCPU may run, or the VM's end. */
+static pol_u32 sibling_with_room(const struct gang_host *host, const struct gang_vm *vm,
+				 const struct gang_vcpu *vcpu, pol_u32 from)
+{
+	pol_u32 end = end_of(host, vm), v = from, tries;
+
+	for (tries = 0; tries < SHARE_TRIES && tries < end - vm->first; tries++) {
+		pol_u32 target;
+
+		v = v + 1 < end ? v + 1 : vm->first;
+		target = host->vcpus[v].target;
+		if (target != GANG_NONE && host->cpus[target].vcpu == v && vcpu->allowed &&
+		    vcpu->allowed[target / 64] >> target % 64 & 1)
+			return v;
 	}
+	return end;
 }
 
 /*
- * vCPUs that wait for pCPUs of others, and have none for themselves, share the group's: each goes to the next
- * one after "from" where it is allowed. Else it would wait for as long as the others have turns there.
+ * vCPUs that wait for pCPUs of others share those that siblings have. Else they would wait as long as the
+ * others have turns there.
  */
-static pol_u32 group_shares(struct gang_host *host, const struct gang_vm *vm, pol_u32 from)
+static void group_shares(struct gang_host *host, const struct gang_vm *vm)
 {
-	pol_u32 words = GANG_WORDS(host->cpu_count), v, end = end_of(host, vm), n, w;
+	pol_u32 v, end = end_of(host, vm), sibling = vm->first;
 
 	for (v = vm->first; v < end; v++) {
 		struct gang_vcpu *vcpu = &host->vcpus[v];
+		pol_u32 next;
 
 		if (vcpu->target != GANG_NONE || !wants(host, vcpu))
 			continue;
-		for (n = 0, w = from / 64; n <= words; n++, w = w + 1 < words ? w + 1 : 0) {
-			pol_u64 below = ((pol_u64)1 << from % 64) - 1, bits = free_there(host, vcpu, w);
-
-			bits &= !n ? ~below : n == words ? below : ~(pol_u64)0;
-			if (!bits)
-				continue;
-			vcpu->target = w * 64 + pol_lowest_bit(bits);
-			from = vcpu->target + 1 < host->cpu_count ? vcpu->target + 1 : 0;
-			break;
-		}
+		next = sibling_with_room(host, vm, vcpu, sibling);
+		if (next == end)
+			continue;
+		sibling = next;
+		vcpu->target = host->vcpus[sibling].target;
 	}
-	return from;
 }
 
 /* --- the turn that starts --- */
@@ -386,7 +400,7 @@ static void place(struct gang_host *host, pol_u32 who)
 		own_cpus(host, who, 1);
 	} else {
 		group_owns_cpus(host, &host->vms[who]);
-		group_spreads(host, &host->vms[who], 1);
+		group_spreads(host, &host->vms[who]);
 	}
 }
 
@@ -440,20 +454,16 @@ static void keep_for_sleepers(struct gang_host *host, pol_u8 anywhere)
 /* What is left once all that want to run were asked in order. Who wants to run comes before who sleeps. */
 static void place_rest(struct gang_host *host, pol_u32 count)
 {
-	pol_u32 i, from = 0;
+	pol_u32 i;
 
 	keep_for_sleepers(host, 0);
-	for (i = 0; i < count; i++)
-		if (!gang_is_high(&host->vms[host->order[i]]))
-			group_spreads(host, &host->vms[host->order[i]], 0);
 	keep_for_sleepers(host, 1);
 	for (i = 0; i < host->vm_count; i++)
 		if (!gang_is_high(&host->vms[i]))
 			group_stays(host, &host->vms[i]);
-	mark_group(host);
 	for (i = 0; i < count; i++)
 		if (!gang_is_high(&host->vms[host->order[i]]))
-			from = group_shares(host, &host->vms[host->order[i]], from);
+			group_shares(host, &host->vms[host->order[i]]);
 }
 
 pol_u8 gang_turn(struct gang_host *host)

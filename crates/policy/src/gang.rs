@@ -41,10 +41,12 @@ pub const CLAMP_TURNS: u64 = 2;
 pub const POOLS_MAX: usize = 8;
 /// So often it is looked who would get more than is a vCPU's.
 pub const FILL_PASSES: u64 = 8;
-/// Who is due so much of a turn, and wants to run at the end of so many of them, is due a whole pCPU.
-pub const WHOLE_EIGHTHS: u64 = 7;
-/// That a vCPU slept when a turn ended is forgotten after about so many others.
-pub const SLEPT_TURNS: u64 = 32;
+/// Who is due so much of a turn, and wants it at the end of so many of them, is due a whole pCPU; and stays
+/// so with an eighth less of either.
+pub const WHOLE_EIGHTHS: u64 = 6;
+pub const AWAKE_EIGHTHS: u64 = 7;
+/// Whether a vCPU wanted to run when a turn ended is forgotten after about so many others.
+pub const AWAKE_TURNS: u64 = 32;
 /// [`Vm::unplaced`]: it has more vCPUs that want to run than there are pCPUs for them.
 pub const TOO_LARGE: u8 = 1;
 /// [`Vm::unplaced`]: it could run together only in the place of a vCPU that is due a whole pCPU.
@@ -146,9 +148,10 @@ pub struct Vcpu<'a> {
     /// Scratch.
     pub placed: u8,
     pub pool: u8,
-    /// How often it slept when a turn ended, of 65536 times. 0 at first, then kept by [`Host::account`].
-    pub slept: u16,
-    /// 1: it is due a whole pCPU, all the time. Set by [`Host::account`].
+    /// How often it wanted to run when a turn ended, of 65536 times. 0 at first, then kept by
+    /// [`Host::account`].
+    pub awake: u16,
+    /// 1: it is due a whole pCPU, all the time. Kept likewise.
     pub whole: u8,
     pub reserved: [u8; 5],
 }
@@ -165,7 +168,7 @@ impl Default for Vcpu<'_> {
             held_back: 0,
             placed: 0,
             pool: 0,
-            slept: 0,
+            awake: 0,
             whole: 0,
             reserved: [0; 5],
         }

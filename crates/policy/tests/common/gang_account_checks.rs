@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What VMs are owed after a turn (policy/gang.h): parts of pinned vCPUs, of pools and of the group.
 
-use super::gang_checks::{high, hosts, Host, LOW};
+use super::gang_checks::{high, hosts, Host, LOW, NONE};
 use super::{any_u64, property, Api};
 use proptest::prelude::*;
 use std::cmp::Reverse;
 use unspin_policy::gang::{
-    CpuSet, Vcpu, Vm, CLAMP_TURNS, POOLS_MAX, SLEPT_TURNS, TIME_MAX, WEIGHT_MAX, WHOLE_EIGHTHS,
+    CpuSet, Vcpu, Vm, AWAKE_EIGHTHS, AWAKE_TURNS, CLAMP_TURNS, POOLS_MAX, TIME_MAX, WEIGHT_MAX,
+    WHOLE_EIGHTHS,
 };
 
 /// Part and charge of each vCPU: the header's words again, over numbers that cannot overflow.
@@ -111,16 +112,24 @@ impl<'b, 'a> Books<'b, 'a> {
         pool.iter().zip(charges).for_each(|(&v, charge)| self.charge[v] = charge);
     }
 
-    fn is_due_a_whole(&self, v: usize, slept: u16, turn: u64) -> bool {
-        let most = turn.min(TIME_MAX) / 8 * WHOLE_EIGHTHS;
-        let beside =
-            |o: &&usize| **o != v && self.before.vcpus[**o].cpu == self.before.vcpus[v].cpu;
-        let shares = self.pinned[v] && self.all.iter().any(|o| beside(&o));
-        self.all.contains(&v)
-            && !shares
-            && self.before.vcpus[v].wants != 0
-            && self.part[v] >= most.into()
-            && u64::from(slept) < u64::from(u16::MAX) / 8 * (8 - WHOLE_EIGHTHS)
+    /// A mean of the ends of turns, of 65536: whether it used its part, or was kept from it.
+    fn awake_after(&self, v: usize) -> u16 {
+        let vcpu = &self.before.vcpus[v];
+        let turns = AWAKE_TURNS as u16;
+        let is_free = self.before.is_there(v) && self.before.cpus[vcpu.cpu as usize].owner == NONE;
+        let uses = vcpu.wants != 0 && !(is_free && self.got(v) < self.part[v] / 2);
+        let adds = self.all.contains(&v) && uses;
+        vcpu.awake - vcpu.awake / turns + u16::from(adds) * (u16::MAX / turns)
+    }
+
+    fn is_due_a_whole(&self, v: usize, awake: u16, turn: u64) -> bool {
+        let less = u64::from(self.before.vcpus[v].whole);
+        let beside = |o: &usize| *o != v && self.before.vcpus[*o].cpu == self.before.vcpus[v].cpu;
+        let shares = self.pinned[v] && self.all.iter().any(beside);
+        let most = turn.min(TIME_MAX) / 8 * (WHOLE_EIGHTHS - less);
+        let is_due = !shares && self.part[v] >= most.into();
+        u64::from(awake) >= u64::from(u16::MAX) / 8 * (AWAKE_EIGHTHS - less)
+            && if self.all.contains(&v) { is_due } else { less != 0 }
     }
 
     fn owed_after(&self, turn: u64, vm: usize) -> i128 {
@@ -156,13 +165,6 @@ fn divided(mut time: i128, weights: &[i128], most: i128) -> Vec<i128> {
         }
     }
     shares
-}
-
-/// A mean of the ends of turns, of 65536.
-fn slept_after(vcpu: &Vcpu) -> u16 {
-    let sleeps = vcpu.wants == 0 || vcpu.held_back != 0;
-    let turns = SLEPT_TURNS as u16;
-    vcpu.slept - vcpu.slept / turns + u16::from(sleeps) * (u16::MAX / turns)
 }
 
 /// Who always wants to run, and has a pCPU's time as its part, is due a whole one; who sleeps at the end of
@@ -213,9 +215,9 @@ pub fn gang_accounts_by_weight(api: &Api) {
         }
         assert_eq!((after.owners(), after.turn), (before.owners(), before.turn));
         for (v, (vcpu, was)) in after.vcpus.iter().zip(&before.vcpus).enumerate() {
-            let slept = slept_after(was);
-            let whole = u8::from(books.is_due_a_whole(v, slept, turn));
-            assert_eq!(Vcpu { pool: was.pool, ..*vcpu }, Vcpu { slept, whole, ..*was }, "vCPU {v}");
+            let awake = books.awake_after(v);
+            let whole = u8::from(books.is_due_a_whole(v, awake, turn));
+            assert_eq!(Vcpu { pool: was.pool, ..*vcpu }, Vcpu { awake, whole, ..*was }, "vCPU {v}");
         }
     });
 }

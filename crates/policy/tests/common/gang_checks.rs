@@ -159,15 +159,15 @@ pub fn hosts() -> impl Strategy<Value = Host<'static>> {
         1 => Just(SETS.last()),
         2 => (0..SETS.len()).prop_map(|set| Some(&SETS[set])),
     ];
-    let slept = prop_oneof![0..10_000u16, any::<u16>()];
-    let vcpu = (got, weight, 0..5u32, 0..3u8, held, set, slept).prop_map(
-        |(got, weight, cpu, wants, held_back, allowed, slept)| Vcpu {
+    let awake = prop_oneof![45_000..=u16::MAX, any::<u16>()];
+    let vcpu = (got, weight, 0..5u32, 0..3u8, held, set, awake).prop_map(
+        |(got, weight, cpu, wants, held_back, allowed, awake)| Vcpu {
             got,
             allowed,
             wants,
             held_back,
-            slept,
-            whole: (slept & 1) as u8,
+            awake,
+            whole: (awake & 1) as u8,
             ..Vcpu::new(cpu, weight)
         },
     );
@@ -278,7 +278,7 @@ pub fn gang_is_bounded(api: &Api) {
             allowed: (bits & 8 != 0).then_some(&everywhere),
             wants: (bits & 1) as u8,
             held_back: (bits >> 1 & bits >> 2 & 1) as u8,
-            slept: bits,
+            awake: bits,
             whole: (bits >> 4 & bits >> 5 & 1) as u8,
             ..Vcpu::new(cpu, weight)
         });
@@ -317,8 +317,8 @@ fn check_bounded(before: &Host, after: &Host, (vms, vcpus, cpus): (u32, u32, u32
         assert!(i >= vms as usize || vm.owed.unsigned_abs() <= most, "{} owed", vm.owed);
     }
     for (i, (vcpu, was)) in after.vcpus.iter().zip(&before.vcpus).enumerate() {
-        let Vcpu { placed, pool, target, slept, whole, .. } = *was;
-        assert_eq!(Vcpu { placed, pool, target, slept, whole, ..*vcpu }, *was);
+        let Vcpu { placed, pool, target, awake, whole, .. } = *was;
+        assert_eq!(Vcpu { placed, pool, target, awake, whole, ..*vcpu }, *was);
         assert!(i < vcpus as usize || vcpu == was, "vCPU {i} of {vcpus}");
         assert!(vcpu.target < cpus || vcpu.target == NONE, "target {}", vcpu.target);
     }

@@ -288,17 +288,18 @@ impl Check<'_, '_> {
 
     fn low(&mut self, vm: usize) {
         let wanting = self.before.wanting(vm);
-        let mut behind = Vec::new();
+        let mut others = Vec::new();
         for &v in &wanting {
             if self.free.contains(&self.home(v)) {
                 assert_eq!(self.target(v), Some(self.home(v)));
                 self.takes(v, LOW);
-            } else if self.of_group.contains(&self.home(v)) {
-                behind.push(v);
+            } else {
+                others.push(v);
             }
         }
-        for v in behind {
-            if !self.spreads(v) {
+        for v in others {
+            let behind = self.of_group.contains(&self.home(v));
+            if !self.spreads(v) && behind {
                 assert_eq!(self.target(v), Some(self.home(v)));
             }
         }
@@ -333,14 +334,6 @@ impl Check<'_, '_> {
     /// After all that want to run were asked in order.
     fn rest(&mut self, candidates: &[usize]) {
         self.sleepers(false);
-        for &vm in candidates.iter().filter(|&&vm| !self.after.vms[vm].is_high()) {
-            for v in self.before.wanting(vm) {
-                if self.after.cpus[self.home(v)].owner != LOW && !self.spreads(v) {
-                    let cpu = self.target(v).map(|cpu| self.after.cpus[cpu].vcpu);
-                    assert_ne!(cpu, Some(v as u32), "vCPU {v} has a pCPU that was not free");
-                }
-            }
-        }
         self.sleepers(true);
         for (cpu, of) in self.after.cpus.iter().enumerate() {
             let is_free = self.free.contains(&cpu) || self.before.cpus[cpu].usable == 0;
@@ -349,9 +342,14 @@ impl Check<'_, '_> {
         }
     }
 
-    /// The group owns a pCPU where a vCPU may go.
-    fn may_share(&self, v: usize) -> bool {
-        reach(self.before, v).iter().any(|&cpu| self.after.cpus[cpu].owner == LOW)
+    /// A sibling has a pCPU of the group where a vCPU may go.
+    fn may_share(&self, vm: usize, v: usize) -> bool {
+        let mut siblings = self.before.of(vm).map(|sibling| (sibling, self.target(sibling)));
+        siblings.any(|(sibling, target)| {
+            target.is_some_and(|cpu| {
+                self.after.cpus[cpu].vcpu == sibling as u32 && reach(self.before, v).contains(&cpu)
+            })
+        })
     }
 
     /// Whose target a pCPU is, its VM owns it, or the group.
@@ -365,7 +363,7 @@ impl Check<'_, '_> {
                 assert!(!home_is_low || self.target(v).is_some(), "vCPU {v} may stay");
                 let Some(cpu) = self.target(v) else {
                     let waits = !is_high && self.before.wanting(vm).contains(&v);
-                    assert!(!waits || !self.may_share(v), "vCPU {v} waits for others' pCPU");
+                    assert!(!waits || !self.may_share(vm, v), "vCPU {v} waits for others' pCPU");
                     continue;
                 };
                 let of = &self.after.cpus[cpu];
@@ -429,8 +427,8 @@ struct Whole(Vec<(usize, usize)>);
 impl Whole {
     fn of(host: &Host) -> Whole {
         let of_vm = |vm: usize| {
-            let wanting = host.wanting(vm).into_iter();
-            wanting.filter(|&v| host.vcpus[v].whole != 0).map(move |v| (vm, v))
+            let there = host.of(vm).filter(|&v| host.is_there(v));
+            there.filter(|&v| host.vcpus[v].whole != 0).map(move |v| (vm, v))
         };
         Whole((0..host.vms.len()).flat_map(of_vm).collect())
     }

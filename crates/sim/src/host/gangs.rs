@@ -60,8 +60,9 @@ pub(super) struct VcpuTurns {
     pub on_ns: u64,
     /// CPU time that the policy knows of.
     known_cpu_ns: u64,
-    /// As [`gang::Vcpu::slept`].
-    slept: u16,
+    /// As in [`gang::Vcpu`], like the next.
+    awake: u16,
+    whole: u8,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -176,7 +177,8 @@ impl Turns {
             late: false,
             on_ns: 0,
             known_cpu_ns: 0,
-            slept: 0,
+            awake: 0,
+            whole: 0,
         };
         self.vcpus.extend((0..vcpus).map(|_| new));
     }
@@ -219,7 +221,8 @@ impl Turns {
                 got,
                 wants: u8::from(vcpu.on.state != State::Halted),
                 held_back: u8::from(throttled(v)),
-                slept: of.slept,
+                awake: of.awake,
+                whole: of.whole,
                 ..gang::Vcpu::new(vcpu.on.pcpu.0, self.vms[of.vm].set.vcpu_weight)
             });
         }
@@ -281,7 +284,7 @@ impl Turns {
         }
         for (vcpu, seen) in self.vcpus.iter_mut().zip(&vcpus) {
             vcpu.target = (seen.target().is_some()).then_some(PcpuId(seen.target));
-            vcpu.slept = seen.slept;
+            (vcpu.awake, vcpu.whole) = (seen.awake, seen.whole);
         }
         for (vm, seen) in self.vms.iter_mut().zip(&self.kept.vms) {
             vm.unplaced = seen.unplaced != 0;
