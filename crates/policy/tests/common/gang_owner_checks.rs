@@ -332,7 +332,7 @@ impl Check<'_, '_> {
     }
 
     /// After all that want to run were asked in order.
-    fn rest(&mut self, candidates: &[usize]) {
+    fn rest(&mut self) {
         self.sleepers(false);
         self.sleepers(true);
         for (cpu, of) in self.after.cpus.iter().enumerate() {
@@ -385,7 +385,7 @@ fn check_turn(plan: &Plan, before: &Host, after: &Host, candidates: &[usize]) {
             check.low(vm);
         }
     }
-    check.rest(candidates);
+    check.rest();
     check.targets();
     for (cpu, was) in after.cpus.iter().zip(&before.cpus) {
         let expected = if cpu.owner == LOW { after.turn } else { was.low_last_turn };

@@ -110,6 +110,25 @@ pub fn gang_spreads_worked_example(api: &Api) {
     assert_eq!(targets[1], [Some(3), None], "nothing is left");
 }
 
+/// vCPUs that wait where a gang has its turn share pCPUs of siblings, each the next one's, and no others.
+pub fn gang_shares_worked_example(api: &Api) {
+    let (everywhere, gangs): (CpuSet, CpuSet) = ((0..8).collect(), (0..4).collect());
+    let low = |at: &[u32], allowed| {
+        let vcpus = wanting_on(at).into_iter();
+        (Vm::default(), vcpus.map(|vcpu| Vcpu { allowed: Some(allowed), ..vcpu }).collect())
+    };
+    let first = Vm { owed: 9, ..high() };
+    let gang: Vec<Vcpu> = wanting_on(&[0, 1, 2, 3]);
+    let crowd = low(&[0, 0, 1, 2, 4, 5], &everywhere);
+    let mut host = Host::new(6, &[(first, gang), crowd, low(&[3], &gangs)]);
+    (0..3).for_each(|vm| host.vms[vm].wanting = host.wanting(vm).len() as u32);
+    assert!(host.turn(api));
+    let shares: Vec<Option<usize>> = targets(&host, 1);
+    assert_eq!(shares[4..], [Some(4), Some(5)]);
+    assert_eq!(shares[..4], [Some(4), Some(5), Some(4), Some(5)]);
+    assert_eq!(targets(&host, 2), [None], "it may not run there");
+}
+
 /// A VM without pCPUs of others: pCPUs, sizes, and where its vCPUs are.
 fn layouts() -> impl Strategy<Value = (usize, Sizes, Vec<u32>)> {
     let sizes = (1..3usize, 1..5usize, 1..4usize, 1..4usize);
