@@ -60,7 +60,7 @@ fn a_stopped_holder_keeps_everybody_out() {
 fn a_stopped_waiter_holds_up_first_come_locks_alone() {
     in_parallel(&with_budgets(AS_IT_IS_OR_SPENT), |&(lock, budgets)| {
         let first_come = FIRST_COME.contains(&lock.name);
-        let wait_ms = if first_come { "100" } else { "30000" };
+        let wait_ms = if first_come { "100" } else { "120000" };
         let (meanwhile, after) = stopped(lock, budgets, "waiter", wait_ms);
         assert_eq!(meanwhile == 0, first_come, "{} {budgets}: {meanwhile}", lock.name);
         assert!(after > 0, "{} {budgets}", lock.name);
@@ -145,7 +145,7 @@ fn locks_survive_sigstop_of_single_threads() {
     in_parallel(&with_budgets(["HASTY", "SPENT"]), |&(lock, budgets)| {
         let flag = format!("-D{budgets}");
         let variant = format!("sigstop-{budgets}");
-        let flags = ["-DYIELDING", "-DMS_ENOUGH=300", &flag];
+        let flags = ["-DYIELDING", "-DMS_ENOUGH=500", &flag];
         let program = Build::new(lock, "stress", &variant, &flags).make();
         let mut child = Command::new(program).args(["6", "20000"]).spawn().unwrap();
         let pid = libc::pid_t::try_from(child.id()).unwrap();
