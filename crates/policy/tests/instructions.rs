@@ -17,14 +17,17 @@ const TURNS: [(usize, u64, u64); 3] = [(16, 3360, 6900), (64, 3590, 6710), (256,
 
 #[test]
 fn a_turn_costs_no_more_than_its_ceiling() {
-    // Stepped, a turn of 256 VMs takes some ten seconds.
-    let most = if are_counted() { 256 } else { 64 };
+    // Stepped, a turn of 256 VMs takes some ten seconds, and longer on a busy computer.
+    let stepped = !are_counted();
+    let most = if stepped { 64 } else { 256 };
     for (count, alone, crowded) in TURNS.into_iter().filter(|(count, ..)| *count <= most) {
         let set = everywhere(count);
         for layout in LAYOUTS {
             for known in [false, true] {
-                // The other cases of the same cost.
-                if count > 16 && (!known || layout == Layout::OnOne) {
+                // The other cases cost the same, or less.
+                let dearest = known && layout == Layout::Stacked;
+                let left_out = !known || layout == Layout::OnOne || (stepped && !dearest);
+                if count > 16 && left_out {
                     continue;
                 }
                 let mut load = Load::new(count, layout, known, &set);
