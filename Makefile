@@ -35,10 +35,10 @@ demo-linux: build ## the same with unmodified programs in Debian guests under QE
 	$(UNSPIN) bench scenarios/linux-smoke.toml --machine emulated --out out/demo-linux
 	@echo "open out/demo-linux/report.html"
 
-test: build test-deps ## unit, property and functional tests; boots nothing
+test: test-deps ## unit, property and functional tests; boots nothing
 	@.ci/test
 
-test-emulated: build ## the module under QEMU, pause-loop exits and gains under Bochs: what tells most for its time
+test-emulated: deps ## the module under QEMU, pause-loop exits and gains under Bochs: what tells most for its time
 	@.ci/test --emulated
 
 test-all: test test-programs ## every test: with all that boot, each on all of its kernels

@@ -273,7 +273,7 @@ int main(void)
 {
 	int turn;
 
-	alarm(60);
+	alarm(600);
 	/* The counters go on from play to play; far enough apart, they wrap around in one of them. */
 	for (turn = 0; turn < 2; turn++) {
 		play_in_order();

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -193,12 +194,20 @@ fn begun(name: &str, shell: &str, runs: u32) -> (Child, BufReader<ChildStdout>) 
     let runs = (0..runs).map(|id| run(id, GuestLock::Queued, "a")).collect();
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.json"));
     std::fs::write(&path, serde_json::to_string(&plan("", runs)).unwrap()).unwrap();
-    let mut child = Command::new("sh")
+    let mut command = Command::new("sh");
+    command
         .args(["-c", &format!("{shell}exec \"$@\""), "sh", AGENT, "agent"])
         .arg(path)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stdout(Stdio::piped());
+    // The tests may be under nohup: what it has ignored, a shell cannot take back.
+    // SAFETY: between fork and exec, a system call alone.
+    unsafe {
+        command.pre_exec(|| match libc::signal(libc::SIGHUP, libc::SIG_DFL) {
+            libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        });
+    }
+    let mut child = command.spawn().unwrap();
     let mut records = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     while !line.contains("\"run\"") {

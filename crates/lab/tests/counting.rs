@@ -91,9 +91,10 @@ impl Counted {
 #[test]
 fn every_call_of_every_thread_and_process_counts_once() {
     let calls = Counted::new("calls");
-    assert_eq!(calls.counts("sched_yield", &["threads", "16", "20000"]), (320_000, 16));
+    // Few: where other programs are busy a thread that yields waits some ms for its next turn.
+    assert_eq!(calls.counts("sched_yield", &["threads", "16", "250"]), (4000, 16));
     // The parent and its children.
-    assert_eq!(calls.counts("sched_yield", &["forks", "12", "5000"]), (120_000, 13));
+    assert_eq!(calls.counts("sched_yield", &["forks", "12", "200"]), (4800, 13));
     assert_eq!(calls.counts("sched_yield", &["exec", "5"]), (5, 5));
     // More threads than slots: some count in one, at the same time and one after the other.
     let many = area::SLOTS + 1;

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{check, locks_dir, scratch};
+use common::{check, in_parallel, locks_dir, scratch};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use unspin_threads::locks::by_name;
@@ -103,16 +103,16 @@ fn spin_locks_keep_their_promises_over_every_lock() {
     check(&mut Command::new(&program)).expect("the C library's own");
     let names = names(&library);
     assert!(names.len() >= 9, "{names:?}");
-    for lock in names {
-        assert!(by_name(&lock).is_some_and(|l| !l.node), "{lock} is a lock of locks/");
-        let mut command = over(&library, &program, &lock, &[]);
-        if is_strict(&lock) {
+    in_parallel(&names, |lock| {
+        assert!(by_name(lock).is_some_and(|l| !l.node), "{lock} is a lock of locks/");
+        let mut command = over(&library, &program, lock, &[]);
+        if is_strict(lock) {
             command.arg("-a_killed_waiter_blocks_nobody");
         }
         let [spins, mutexes, left] = counts(command.envs([MUTEX]));
-        assert!((spins > 10) == fits_spin(&lock), "{lock}: {spins}");
+        assert!((spins > 10) == fits_spin(lock), "{lock}: {spins}");
         assert_eq!(mutexes + left, 0, "{lock}");
-    }
+    });
     for tau in ["", "0", "not a number", "100000000000"] {
         let mut command = over(&library, &program, "preemptable", &[("UNSPIN_TAU_NS", tau)]);
         check(command.arg("-a_killed_waiter_blocks_nobody"))
@@ -137,10 +137,10 @@ fn contended_mutexes_and_conditions_work_over_every_lock() {
         let program = program(name, "all");
         check(&mut Command::new(&program)).expect("the C library's own");
         check(&mut over(&library, &program, "", &[])).expect("only spin locks are taken over");
-        for lock in names(&library) {
-            let [_, mutexes, left] = counts(&mut over(&library, &program, &lock, &[MUTEX]));
+        in_parallel(&names(&library), |lock| {
+            let [_, mutexes, left] = counts(&mut over(&library, &program, lock, &[MUTEX]));
             assert!(mutexes > 10 && left > 10, "{name} {lock}: {mutexes} {left}");
-        }
+        });
     }
 }
 

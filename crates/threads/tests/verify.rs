@@ -3,8 +3,12 @@
 //! wrong locks, each of which a named check must reject. `UNSPIN_VERIFY_FULL=1` checks more: more
 //! preemptions and rounds, and 4 vCPUs.
 
+mod common;
+
+use common::in_parallel;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Mutex;
 use unspin_threads::locks::LOCKS;
 
 /// A model, the choices that make it a lock, and the locks it is of. Thresholds may be over at any time
@@ -140,14 +144,20 @@ fn is_full() -> bool {
 }
 
 fn all_keep(search: Search, sizes: &[&[&str]]) {
-    for (model, choices, _) in MODELS {
-        for size in sizes {
-            let defines = [choices, *size].concat();
-            let began = std::time::Instant::now();
-            let verdict = verify(search, model, &defines);
-            println!("{model} {defines:?}: {verdict:?} in {} s", began.elapsed().as_secs());
-            assert_eq!(verdict, Ok(()), "{model} {defines:?}");
-        }
+    let all = MODELS.iter().flat_map(|model| sizes.iter().map(move |size| (model, size)));
+    let all: Vec<_> = all.collect();
+    let keeps = |&(&(model, choices, _), size): &(&Model, &&[&str])| {
+        let defines = [choices, *size].concat();
+        let began = std::time::Instant::now();
+        let verdict = verify(search, model, &defines);
+        println!("{model} {defines:?}: {verdict:?} in {} s", began.elapsed().as_secs());
+        assert_eq!(verdict, Ok(()), "{model} {defines:?}");
+    };
+    if is_full() {
+        // Each may need all the memory it is allowed.
+        all.iter().for_each(keeps);
+    } else {
+        in_parallel(&all, keeps);
     }
 }
 
@@ -179,15 +189,17 @@ fn every_wrong_lock_is_rejected_by_its_check() {
     if !have_spin("models of wrong locks") {
         return;
     }
-    let mut wrong = Vec::new();
-    for (model, choices, mutant, check) in MUTANTS {
+    let wrong = Mutex::new(Vec::new());
+    in_parallel(MUTANTS, |(model, choices, mutant, check)| {
         let define = format!("-DM_{mutant}");
         let search = if *check == "livelock" { Search::Livelock } else { Search::Checks };
         let verdict = verify(search, model, &[choices, &[define.as_str()][..]].concat());
         if verdict != Err(format!("{model}: {check}")) {
-            wrong.push(format!("{model} {choices:?} {mutant}: {verdict:?}, not {check}"));
+            let said = format!("{model} {choices:?} {mutant}: {verdict:?}, not {check}");
+            wrong.lock().unwrap().push(said);
         }
-    }
+    });
+    let wrong = wrong.into_inner().unwrap();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

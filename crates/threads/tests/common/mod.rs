@@ -2,9 +2,11 @@
 //! Builds and runs the C test programs of `locks/test`, for a lock as it is or with a mutation.
 #![allow(dead_code)]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
 use unspin_threads::locks::Lock;
 
 /// A way to build one program for one lock.
@@ -19,6 +21,21 @@ pub struct Build<'a> {
     pub flags: Vec<String>,
     /// Text of the lock's header to replace: what, by what. All of its places.
     pub mutation: Vec<(String, String)>,
+}
+
+/// Does something with each of `items`, as many at a time as this computer has CPUs.
+pub fn in_parallel<T: Sync>(items: &[T], each: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(item) = items.get(next.fetch_add(1, Relaxed)) {
+            each(item);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, |n| n.get()) {
+            scope.spawn(work);
+        }
+    });
 }
 
 pub fn locks_dir() -> PathBuf {
@@ -46,11 +63,18 @@ impl<'a> Build<'a> {
         self
     }
 
-    /// The program's path; panics where it does not compile or a mutation does not apply.
+    /// The program's path; panics where it does not compile or a mutation does not apply. Tests of one
+    /// process that want the same program share it.
     pub fn make(&self) -> PathBuf {
+        static MADE: Mutex<BTreeMap<String, Arc<OnceLock<PathBuf>>>> = Mutex::new(BTreeMap::new());
         let name = format!("{}-{}-{}", self.program, self.lock.name, self.variant);
-        let out = scratch().join(&name);
-        let header = self.header(&name);
+        let made = Arc::clone(MADE.lock().unwrap().entry(name.clone()).or_default());
+        made.get_or_init(|| self.compile(&name)).clone()
+    }
+
+    fn compile(&self, name: &str) -> PathBuf {
+        let out = scratch().join(name);
+        let header = self.header(name);
         let mut cc = Command::new(self.compiler);
         cc.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"])
             .args(&self.flags)
@@ -65,9 +89,8 @@ impl<'a> Build<'a> {
             cc.arg(format!("-DSTART(v)={start}"));
         }
         let source = locks_dir().join("test").join(self.program).with_extension("c");
-        // Another test may be running the same program: it is replaced when it is whole.
-        static MADE: AtomicU32 = AtomicU32::new(0);
-        let part = scratch().join(format!("{name}.{}", MADE.fetch_add(1, Relaxed)));
+        // Tests of another process may be running the same program: it is replaced when it is whole.
+        let part = scratch().join(format!("{name}.{}", std::process::id()));
         let output = cc.arg(source).arg("-o").arg(&part).output().expect("a C compiler");
         assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
         std::fs::rename(part, &out).unwrap();

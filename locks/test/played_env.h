@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * A world in which a test decides who runs: threads are played one at a time, and each step of a lock, an
+ * access of its words, a turn of a wait, a halt or a wake-up, may be followed by one of another thread. A
+ * halt ends by its wake-up or its time limit alone, and a wake-up ends only what it must.
+ *
+ * A tick of the clock is 1 us: it goes on by one with each reading, so that waiters time out and halt. With
+ * SPENT an hour passes from each reading to the next: every budget is spent before its first look.
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* Another thread's steps, some of them or none. */
+void played_step(void);
+/* Not before another has changed the word, or @until_ticks have come. */
+void played_halt(atomic_uint *word, unsigned int seen, unsigned int key, unsigned long long until_ticks);
+void played_wake(atomic_uint *word, unsigned int key, bool all);
+
+static unsigned long long played_ticks;
+
+/* Every access of a lock's words names its order: a step comes before each. */
+#define memory_order_relaxed (played_step(), __ATOMIC_RELAXED)
+#define memory_order_acquire (played_step(), __ATOMIC_ACQUIRE)
+#define memory_order_release (played_step(), __ATOMIC_RELEASE)
+#define memory_order_acq_rel (played_step(), __ATOMIC_ACQ_REL)
+#define memory_order_seq_cst (played_step(), __ATOMIC_SEQ_CST)
+
+#define PLAYED_FOREVER (~0ULL)
+#define LOCK_ENV_TIMED
+
+static inline void cpu_relax(void)
+{
+	played_step();
+}
+
+static inline void lock_yield(void)
+{
+	played_step();
+}
+
+static inline unsigned long long lock_now(void)
+{
+#ifdef SPENT
+	played_ticks += 1ULL << 32;
+#else
+	played_ticks++;
+#endif
+	return played_ticks;
+}
+
+static inline unsigned int lock_ticks_per_us(void)
+{
+	return 1;
+}
+
+static inline void lock_wait(atomic_uint *word, unsigned int seen, unsigned int key)
+{
+	played_halt(word, seen, key, PLAYED_FOREVER);
+}
+
+static inline void lock_wait_for(atomic_uint *word, unsigned int seen, unsigned int key,
+				 unsigned long long ns)
+{
+	played_halt(word, seen, key, played_ticks + ns / 1000);
+}
+
+static inline void lock_wake(atomic_uint *word, unsigned int key)
+{
+	played_wake(word, key, false);
+}
+
+static inline void lock_wake_all(atomic_uint *word)
+{
+	played_wake(word, 0, true);
+}
