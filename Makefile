@@ -64,7 +64,7 @@ build-house: deps
 
 lint: test-deps build-house ## formatting and static checks, warnings are errors
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings -W clippy::too_many_lines
+	cargo clippy --release --workspace --all-targets --locked -- -D warnings -W clippy::too_many_lines
 	target/release/unspin-house check
 	shellcheck .ci/run .ci/deps .ci/test .ci/programs .ci/test-deb .ci/units.sh crates/lab/src/init.sh verify/run.sh
 	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 crates/lab/src/check.sh crates/lab/src/shell.sh crates/lab/tests/*.sh
