@@ -19,9 +19,10 @@
  * to take. So turns only move time: what all are owed adds up to 0.
  *
  * Others come after the first in the same order, each on pCPUs that are left, if each of its
- * vCPUs that wants to run finds one. When it is a LOW VM's turn, the group owns those of its
- * vCPUs' pCPUs that are left. What nobody takes goes to vCPUs that sleep and whose VM owns pCPUs
- * already, for when they wake. A pCPU that nobody owns is left to the scheduler.
+ * vCPUs that wants to run finds one. When it is a LOW VM's turn, the group owns as many pCPUs as its
+ * part, and what it is owed, are worth: those where its vCPUs are, or others that are left. What is left
+ * after all were asked goes to those of LOW VMs that have none, then to vCPUs that sleep and whose VM owns
+ * pCPUs already, for when they wake. A pCPU that nobody owns is left to the scheduler.
  *
  * A vCPU that has a pCPU for itself in a turn has it as its target. It stays where it is if it can.
  * Else its target is a free pCPU: of the last-level cache where most of its VM are, else of that
@@ -31,9 +32,9 @@
  * policy only says where: the caller moves, or does not.
  *
  * A VM that could not have its vCPUs run together on an empty host is "unplaced": it is LOW as long as
- * that is so. So is one that could not beside vCPUs of others that are due a whole pCPU each: what a turn
- * takes from such a vCPU nobody can give back. A vCPU is due a whole pCPU if its part is nearly the whole
- * turn, and it hardly ever sleeps.
+ * that is so. So is one that could not beside vCPUs of others that are due a whole pCPU each, but for one turn
+ * of fifty: what a turn takes from such a vCPU nobody can give back. A vCPU is due a whole pCPU if its part is
+ * nearly the whole turn, and it hardly ever sleeps.
  *
  * A vCPU that cannot use what it owns, because of a quota or for another cause, is "held back". Its part
  * of the turn is what it got, and it owns nothing: it is as one that sleeps. It is so until the scheduler
@@ -82,6 +83,8 @@ typedef __INT64_TYPE__ gang_s64;
 #define GANG_AWAKE_EIGHTHS 7u
 /* Whether a vCPU wanted to run when a turn ended is forgotten after about so many others. */
 #define GANG_AWAKE_TURNS 32u
+/* One of the VMs that would displace vCPUs which are due whole pCPUs does so in one turn of so many. */
+#define GANG_DISPLACE_TURNS 50u
 
 /* What callers keep to. */
 #define GANG_FIRST_TURN_US 1000u	/* length of the first turn */
@@ -102,7 +105,7 @@ struct gang_vm {
 	pol_u32 last_turn;	/* the last turn it owned a pCPU in, 0 at first; kept likewise */
 	pol_u8 high;		/* its vCPUs spin, and should run together; set between the two calls */
 	pol_u8 unplaced;	/* enum gang_unplaced: if not 0 it counts as LOW; set by gang_turn() */
-	pol_u8 reserved[2];
+	pol_u16 cpus_due;	/* so many pCPUs are worth what it is due; set by gang_account() */
 	pol_u32 wanting;	/* how many of its vCPUs want to run; set by gang_account() */
 	pol_u32 waited;		/* scratch */
 };

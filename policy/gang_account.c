@@ -326,7 +326,7 @@ static pol_u8 is_due_a_whole(const struct gang_host *host, const struct gang_vcp
 {
 	pol_u32 less = !!vcpu->whole;
 
-	if (vcpu->awake < AWAKE_ALWAYS / 8 * (GANG_AWAKE_EIGHTHS - less))
+	if (!turn || vcpu->awake < AWAKE_ALWAYS / 8 * (GANG_AWAKE_EIGHTHS - less))
 		return 0;
 	if (vcpu->pool == NO_PART)
 		return vcpu->whole;
@@ -335,10 +335,21 @@ static pol_u8 is_due_a_whole(const struct gang_host *host, const struct gang_vcp
 	return part >= limited(turn) / 8 * (GANG_WHOLE_EIGHTHS - less);
 }
 
+/* What it is due, in pCPUs for a turn, rounded up; at least one. */
+static pol_u16 cpus_due(const struct gang_vm *vm, pol_u64 due, pol_u64 turn)
+{
+	pol_u64 cpus;
+
+	due += vm->owed > 0 ? (pol_u64)vm->owed : 0;
+	cpus = !turn ? 65535 : due ? (due - 1) / turn + 1 : 1;
+	return cpus > 65535 ? 65535 : (pol_u16)cpus;
+}
+
 static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64 turn)
 {
 	pol_u64 most = pol_sat_mul(GANG_CLAMP_TURNS, turn);
 	pol_u32 v, end = end_of(host, vm), whole;
+	pol_u64 due = 0;
 
 	vm->owed = clamped(vm->owed, GANG_TIME_MAX);
 	vm->wanting = whole = 0;
@@ -352,12 +363,14 @@ static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64
 			continue;
 		whole += vcpu->whole && vcpu->wants;
 		vm->wanting += !!vcpu->wants;
+		due += part;
 		vm->owed += (gang_s64)part;
 		vm->owed -= (gang_s64)charge_of(host, vm, vcpu, part);
 	}
 	vm->lead = vm->wanting && whole == vm->wanting ? limited(pol_sat_mul(turn, whole)) : 0;
 	vm->owed = vm->wanting ? clamped(vm->owed, pol_sat_mul(most, vm->wanting)) :
 				  divided(vm->owed, 2);
+	vm->cpus_due = cpus_due(vm, due, limited(turn));
 }
 
 void gang_account(struct gang_host *host, pol_u64 turn)

@@ -279,6 +279,28 @@ static pol_u32 all_own_whole(struct gang_host *host, pol_u8 anywhere)
 	return missing;
 }
 
+/* Of VMs that displace others, the one that has waited longest does so now, if none of them did lately. */
+static void displace_at_times(struct gang_host *host)
+{
+	pol_u32 i, longest = GANG_NONE, waited = 0, turns;
+
+	for (i = 0; i < host->vm_count; i++) {
+		if (host->vms[i].unplaced != GANG_DISPLACES)
+			continue;
+		turns = turns_since(host, host->vms[i].last_turn);
+		if (turns < GANG_DISPLACE_TURNS)
+			return;
+		if (longest != GANG_NONE && turns <= waited)
+			continue;
+		longest = i;
+		waited = turns;
+	}
+	if (longest == GANG_NONE)
+		return;
+	host->vms[longest].unplaced = GANG_PLACED;
+	host->vms[longest].lead = GANG_TIME_MAX;
+}
+
 /*
  * Which VMs have too few pCPUs beside vCPUs of others that are due a whole one. Where those do not fit
  * themselves, none is due one: they take turns. Whether any VM is HIGH still.
@@ -299,6 +321,7 @@ static pol_u8 find_displacing(struct gang_host *host)
 		disown(host, i);
 		own_whole(host, i, 1);
 	}
+	displace_at_times(host);
 	for (i = 0; i < host->vm_count; i++) {
 		disown(host, i);
 		any |= gang_is_high(&host->vms[i]) && host->vms[i].wanting;
@@ -308,31 +331,39 @@ static pol_u8 find_displacing(struct gang_host *host)
 
 /* --- pCPUs for the group --- */
 
-/* The group has every free pCPU where a vCPU of this VM wants to run. Where two are on one, both have it. */
-static void group_owns_cpus(struct gang_host *host, const struct gang_vm *vm)
+/* So many free pCPUs where vCPUs of this VM want to run. Where two are on one, both have it. Returns what is left. */
+static pol_u32 group_owns_cpus(struct gang_host *host, const struct gang_vm *vm, pol_u32 most)
 {
 	pol_u32 v, end = end_of(host, vm);
 
-	for (v = vm->first; v < end; v++)
-		if (wants(host, &host->vcpus[v]) && is_free(host, host->vcpus[v].cpu))
-			take(host, host->vcpus[v].cpu, GANG_LOW, v);
+	for (v = vm->first; most && v < end; v++) {
+		const struct gang_vcpu *vcpu = &host->vcpus[v];
+
+		if (vcpu->target != GANG_NONE || !wants(host, vcpu) || !is_free(host, vcpu->cpu))
+			continue;
+		take(host, vcpu->cpu, GANG_LOW, v);
+		most--;
+	}
+	return most;
 }
 
-/* Its vCPUs that wait for pCPUs of others, or behind others of the group, get free ones. */
-static void group_spreads(struct gang_host *host, const struct gang_vm *vm)
+/* Its vCPUs that wait for pCPUs of others, or behind others of the group, get so many free ones. */
+static void group_spreads(struct gang_host *host, const struct gang_vm *vm, pol_u32 most)
 {
 	pol_u32 v, end = end_of(host, vm), cpu;
 	struct wish wish;
 
-	for (v = vm->first; host->free_count && v < end; v++) {
+	for (v = vm->first; most && host->free_count && v < end; v++) {
 		const struct gang_vcpu *vcpu = &host->vcpus[v];
 
 		if (vcpu->target != GANG_NONE || !wants(host, vcpu))
 			continue;
 		wish_for(host, vcpu->cpu, &wish);
 		cpu = choose(host, vcpu, &wish);
-		if (cpu != GANG_NONE)
-			take(host, cpu, GANG_LOW, v);
+		if (cpu == GANG_NONE)
+			continue;
+		take(host, cpu, GANG_LOW, v);
+		most--;
 	}
 }
 
@@ -396,12 +427,12 @@ static void group_shares(struct gang_host *host, const struct gang_vm *vm)
 
 static void place(struct gang_host *host, pol_u32 who)
 {
-	if (gang_is_high(&host->vms[who])) {
+	const struct gang_vm *vm = &host->vms[who];
+
+	if (gang_is_high(vm))
 		own_cpus(host, who, 1);
-	} else {
-		group_owns_cpus(host, &host->vms[who]);
-		group_spreads(host, &host->vms[who]);
-	}
+	else
+		group_spreads(host, vm, group_owns_cpus(host, vm, vm->cpus_due));
 }
 
 /* Not before all are placed: their order is by the turns before. */
@@ -456,7 +487,13 @@ static void place_rest(struct gang_host *host, pol_u32 count)
 {
 	pol_u32 i;
 
+	for (i = 0; i < count; i++)
+		if (!gang_is_high(&host->vms[host->order[i]]))
+			group_owns_cpus(host, &host->vms[host->order[i]], GANG_NONE);
 	keep_for_sleepers(host, 0);
+	for (i = 0; i < count; i++)
+		if (!gang_is_high(&host->vms[host->order[i]]))
+			group_spreads(host, &host->vms[host->order[i]], GANG_NONE);
 	keep_for_sleepers(host, 1);
 	for (i = 0; i < host->vm_count; i++)
 		if (!gang_is_high(&host->vms[i]))

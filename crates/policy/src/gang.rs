@@ -47,6 +47,8 @@ pub const WHOLE_EIGHTHS: u64 = 6;
 pub const AWAKE_EIGHTHS: u64 = 7;
 /// Whether a vCPU wanted to run when a turn ended is forgotten after about so many others.
 pub const AWAKE_TURNS: u64 = 32;
+/// One of the VMs that would displace vCPUs which are due whole pCPUs does so in one turn of so many.
+pub const DISPLACE_TURNS: u64 = 50;
 /// [`Vm::unplaced`]: it has more vCPUs that want to run than there are pCPUs for them.
 pub const TOO_LARGE: u8 = 1;
 /// [`Vm::unplaced`]: it could run together only in the place of a vCPU that is due a whole pCPU.
@@ -106,8 +108,8 @@ pub struct Vm {
     /// Not 0: but it cannot, so it counts as LOW: [`TOO_LARGE`] or [`DISPLACES`]. Set by
     /// [`Host::turn_starts`].
     pub unplaced: u8,
-    /// 0.
-    pub reserved: [u8; 2],
+    /// So many pCPUs are worth what it is due. Set by [`Host::account`].
+    pub cpus_due: u16,
     /// How many of its vCPUs want to run; set by [`Host::account`].
     pub wanting: u32,
     /// Scratch.

@@ -128,8 +128,18 @@ impl<'b, 'a> Books<'b, 'a> {
         let shares = self.pinned[v] && self.all.iter().any(beside);
         let most = turn.min(TIME_MAX) / 8 * (WHOLE_EIGHTHS - less);
         let is_due = !shares && self.part[v] >= most.into();
-        u64::from(awake) >= u64::from(u16::MAX) / 8 * (AWAKE_EIGHTHS - less)
+        turn > 0
+            && u64::from(awake) >= u64::from(u16::MAX) / 8 * (AWAKE_EIGHTHS - less)
             && if self.all.contains(&v) { is_due } else { less != 0 }
+    }
+
+    /// Its part, and what it is owed, in pCPUs for a turn.
+    fn cpus_due(&self, turn: u64, vm: usize, owed: i64) -> u16 {
+        let turn = i128::from(turn.min(TIME_MAX));
+        let due: i128 = self.before.of(vm).map(|v| self.part[v]).sum();
+        let due = due + i128::from(owed.max(0));
+        let cpus = if turn > 0 { ((due + turn - 1) / turn).max(1) } else { u16::MAX.into() };
+        u16::try_from(cpus).unwrap_or(u16::MAX)
     }
 
     fn owed_after(&self, turn: u64, vm: usize) -> i128 {
@@ -211,7 +221,8 @@ pub fn gang_accounts_by_weight(api: &Api) {
             let is_whole = |&v: &usize| after.vcpus[v].whole != 0;
             let (wanting, whole) = (all.len() as u32, !all.is_empty() && all.iter().all(is_whole));
             let lead = turn.saturating_mul(wanting.into()).min(TIME_MAX) * u64::from(whole);
-            assert_eq!(*vm, Vm { owed: vm.owed, wanting, lead, ..before.vms[i] });
+            let cpus_due = books.cpus_due(turn, i, vm.owed);
+            assert_eq!(*vm, Vm { owed: vm.owed, wanting, lead, cpus_due, ..before.vms[i] });
         }
         assert_eq!((after.owners(), after.turn), (before.owners(), before.turn));
         for (v, (vcpu, was)) in after.vcpus.iter().zip(&before.vcpus).enumerate() {

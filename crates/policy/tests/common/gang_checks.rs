@@ -248,7 +248,7 @@ pub fn gang_needs_rivals(api: &Api) {
         assert!(!host.turn(api));
         assert!(host.owners().iter().all(|&owner| owner == NONE));
         assert!(host.vcpus.iter().all(|vcpu| vcpu.target().is_none()));
-        let plain = |vm: &Vm| Vm { unplaced: 0, waited: 0, ..*vm };
+        let plain = |vm: &Vm| Vm { unplaced: 0, waited: 0, lead: 0, ..*vm };
         assert_eq!(host.turn, turn);
         assert!(host.vms.iter().zip(&vms).all(|(vm, was)| plain(vm) == plain(was)));
     });
@@ -310,8 +310,8 @@ fn some_cpu((core, cache, node, usable): (u32, u32, u32, u8), low_last_turn: u32
 
 fn check_bounded(before: &Host, after: &Host, (vms, vcpus, cpus): (u32, u32, u32)) {
     for (i, (vm, was)) in after.vms.iter().zip(&before.vms).enumerate() {
-        let Vm { owed, last_turn, wanting, unplaced, waited, lead, .. } = *was;
-        assert_eq!(Vm { owed, last_turn, wanting, unplaced, waited, lead, ..*vm }, *was);
+        let Vm { owed, last_turn, wanting, unplaced, waited, lead, cpus_due, .. } = *was;
+        assert_eq!(Vm { owed, last_turn, wanting, unplaced, waited, lead, cpus_due, ..*vm }, *was);
         assert!(i < vms as usize || vm == was, "VM {i} of {vms}");
         let most = TIME_MAX * 64;
         assert!(i >= vms as usize || vm.owed.unsigned_abs() <= most, "{} owed", vm.owed);

@@ -117,6 +117,7 @@ impl Plan {
         for i in 0..host.vms.len() {
             host.vms[i].last_turn = before(host.vms[i].last_turn);
             host.vms[i].unplaced = (i % 2) as u8;
+            host.vms[i].cpus_due = [1, 0, 2, 9][host.vms[i].count as usize % 4];
             host.vms[i].lead = [0, 1, 1 << 39][host.vms[i].count as usize % 3];
             host.vms[i].wanting = host.wanting(i).len() as u32;
         }
@@ -286,23 +287,35 @@ impl Check<'_, '_> {
         finds
     }
 
-    fn low(&mut self, vm: usize) {
-        let wanting = self.before.wanting(vm);
-        let mut others = Vec::new();
-        for &v in &wanting {
-            if self.free.contains(&self.home(v)) {
+    /// vCPUs that have no pCPU yet get those where they are, then others, so many.
+    fn low_here(&mut self, vm: usize, most: &mut usize) {
+        for v in self.before.wanting(vm) {
+            if *most > 0 && self.free.contains(&self.home(v)) && !self.has_own(v) {
                 assert_eq!(self.target(v), Some(self.home(v)));
                 self.takes(v, LOW);
-            } else {
-                others.push(v);
+                *most -= 1;
             }
         }
-        for v in others {
-            let behind = self.of_group.contains(&self.home(v));
-            if !self.spreads(v) && behind {
-                assert_eq!(self.target(v), Some(self.home(v)));
+    }
+
+    fn low_elsewhere(&mut self, vm: usize, mut most: usize) {
+        for v in self.before.wanting(vm) {
+            if most > 0 && !self.has_own(v) && self.spreads(v) {
+                most -= 1;
             }
         }
+    }
+
+    /// A pCPU was taken for it, so far.
+    fn has_own(&self, v: usize) -> bool {
+        self.target(v)
+            .is_some_and(|cpu| self.after.cpus[cpu].vcpu == v as u32 && !self.free.contains(&cpu))
+    }
+
+    fn low(&mut self, vm: usize) {
+        let mut most = self.before.vms[vm].cpus_due.into();
+        self.low_here(vm, &mut most);
+        self.low_elsewhere(vm, most);
     }
 
     fn sleepers(&mut self, anywhere: bool) {
@@ -332,8 +345,12 @@ impl Check<'_, '_> {
     }
 
     /// After all that want to run were asked in order.
-    fn rest(&mut self) {
+    fn rest(&mut self, candidates: &[usize]) {
+        let low = candidates.iter().filter(|&&vm| !self.after.vms[vm].is_high());
+        let low: Vec<usize> = low.copied().collect();
+        low.iter().for_each(|&vm| self.low_here(vm, &mut usize::MAX.clone()));
         self.sleepers(false);
+        low.iter().for_each(|&vm| self.low_elsewhere(vm, usize::MAX));
         self.sleepers(true);
         for (cpu, of) in self.after.cpus.iter().enumerate() {
             let is_free = self.free.contains(&cpu) || self.before.cpus[cpu].usable == 0;
@@ -385,7 +402,7 @@ fn check_turn(plan: &Plan, before: &Host, after: &Host, candidates: &[usize]) {
             check.low(vm);
         }
     }
-    check.rest();
+    check.rest(candidates);
     check.targets();
     for (cpu, was) in after.cpus.iter().zip(&before.cpus) {
         let expected = if cpu.owner == LOW { after.turn } else { was.low_last_turn };

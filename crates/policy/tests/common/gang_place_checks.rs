@@ -88,7 +88,7 @@ pub fn gang_spreads_worked_example(api: &Api) {
         (0..host.vms.len()).map(|vm| targets(&host, vm)).collect::<Vec<_>>()
     };
     let vms = |owed| {
-        let low = Vm { owed, ..Vm::default() };
+        let low = Vm { owed, cpus_due: 8, ..Vm::default() };
         [(low, anywhere(wanting_on(&[6, 6, 6]))), (high(), anywhere(wanting_on(&[0, 1])))]
     };
     let all = |cpus: &[usize]| cpus.iter().map(|&cpu| Some(cpu)).collect::<Vec<_>>();

@@ -302,10 +302,10 @@ fn shares(api: &Api, cpus: usize, vms: &[(u32, bool)]) -> (Vec<f64>, Vec<f64>) {
 pub fn gang_unpinned_shares(api: &Api) {
     let (got, turns) = shares(api, 8, &[(8, true), (4, true), (2, true), (4, true)]);
     assert!((got[0] - 0.25).abs() <= 0.02 && got[2] >= 0.24, "{got:?}");
-    assert!(turns[0] <= 0.03 && turns[1] >= 0.48 && turns[2] >= 0.95, "{turns:?}");
+    assert!((0.01..=0.05).contains(&turns[0]) && turns[1] >= 0.48 && turns[2] >= 0.95, "{turns:?}");
     // Nor does one of the group lose much to a larger one beside it.
     let (got, turns) = shares(api, 8, &[(8, true), (4, true), (2, false), (4, false)]);
-    assert!(got[2] >= 0.195 && turns[0] <= 0.03, "{got:?}, {turns:?}");
+    assert!(got[2] >= 0.195 && turns[0] <= 0.05, "{got:?}, {turns:?}");
     for small in [1, 2] {
         for high in [false, true] {
             let (_, turns) = shares(api, 8, &[(8, true), (8, true), (small, high)]);

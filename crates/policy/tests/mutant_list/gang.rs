@@ -6,6 +6,7 @@ use super::{mutant, Mutant};
 const ACCOUNT: &str = "gang_accounts_by_weight";
 const FILLED: &str = "gang_pools_are_filled";
 const GROUP: &str = "gang_group_is_charged_up_to_a_turn";
+const SHARES: &str = "gang_unpinned_shares";
 const WHOLE: &str = "gang_whole_worked_example";
 const POOLS: &str = "gang_pools_worked_example";
 const USE: &str = "gang_use_is_a_mean";
@@ -100,7 +101,11 @@ pub const MUTANTS: &[Mutant] = &[
     account("part >= limited(turn) / 8 * (GANG_WHOLE_EIGHTHS - less)", "1", ACCOUNT),
     account("(GANG_WHOLE_EIGHTHS - less)", "GANG_WHOLE_EIGHTHS", ACCOUNT),
     account("(GANG_AWAKE_EIGHTHS - less)", "GANG_AWAKE_EIGHTHS", ACCOUNT),
-    account("vcpu->awake < AWAKE_ALWAYS", "0 && vcpu->awake < AWAKE_ALWAYS", WHOLE),
+    account(
+        "!turn || vcpu->awake < AWAKE_ALWAYS / 8 * (GANG_AWAKE_EIGHTHS - less)",
+        "!turn",
+        WHOLE,
+    ),
     account("\t\treturn vcpu->whole;", "\t\treturn 0;", ACCOUNT),
     account("vcpu->pool != NO_PART && vcpu->wants", "vcpu->pool != NO_PART", ACCOUNT),
     account("vcpu->pool != NO_PART && vcpu->wants", "vcpu->wants", ACCOUNT),
@@ -190,14 +195,17 @@ pub const MUTANTS: &[Mutant] = &[
     turn("}\n\t\tany |= gang_is_high(vm);", "}\n\t\tany = 1;", OWNERS),
     turn("}\n\t\tany |= gang_is_high(vm);", "}\n\t\tany = gang_is_high(vm);", OWNERS),
     turn("if (!vm->high || !vm->wanting)", "if (!vm->high)", "gang_needs_rivals"),
-    turn("if (gang_is_high(&host->vms[who])) {", "if (host->vms[who].high) {", OWNERS),
-    turn(
-        "wants(host, &host->vcpus[v]) && is_free(host, host->vcpus[v].cpu)",
-        "wants(host, &host->vcpus[v])",
-        OWNERS,
-    ),
-    turn("group_spreads(host, &host->vms[who]);", ";", OWNERS),
-    turn("group_spreads(host, &host->vms[who]);", ";", "gang_spreads_worked_example"),
+    turn("if (gang_is_high(vm))\n\t\town_cpus", "if (vm->high)\n\t\town_cpus", OWNERS),
+    turn("!wants(host, vcpu) || !is_free(host, vcpu->cpu))", "!wants(host, vcpu))", OWNERS),
+    turn("group_owns_cpus(host, vm, vm->cpus_due)", "group_owns_cpus(host, vm, GANG_NONE)", OWNERS),
+    turn("\t\tmost--;\n\t}\n\treturn most;", "\t}\n\treturn most;", OWNERS),
+    turn("group_owns_cpus(host, &host->vms[host->order[i]], GANG_NONE);", ";", OWNERS),
+    turn("group_spreads(host, &host->vms[host->order[i]], GANG_NONE);", ";", OWNERS),
+    turn("if (turns < GANG_DISPLACE_TURNS)", "if (0)", SHARES),
+    turn("\tdisplace_at_times(host);\n", "", SHARES),
+    turn("lead = GANG_TIME_MAX;", "lead = 0;", SHARES),
+    account("due += vm->owed > 0 ? (pol_u64)vm->owed : 0;", "", ACCOUNT),
+    account("(due - 1) / turn + 1 : 1", "due / turn + 1 : 1", ACCOUNT),
     turn(
         "wish_for(host, vcpu->cpu, &wish);\n\t\tcpu = choose",
         "wish_for(host, 0, &wish);\n\t\tcpu = choose",
