@@ -227,25 +227,22 @@ static pol_u8 all_alone(struct gang_host *host, pol_u32 who)
 	return 1;
 }
 
-/* Which VMs have too few pCPUs, were they alone on the host. All pCPUs are free. Whether any is HIGH. */
-static pol_u8 find_too_large(struct gang_host *host)
+/* Which VMs have too few pCPUs, were they alone on the host. All pCPUs are free. */
+static void find_too_large(struct gang_host *host)
 {
-	pol_u8 any = 0;
 	pol_u32 i;
 
 	for (i = 0; i < host->vm_count; i++) {
 		struct gang_vm *vm = &host->vms[i];
 
 		vm->unplaced = GANG_PLACED;
-		if (!vm->high || !vm->wanting)
+		if (!vm->high)
 			continue;
 		if (!all_alone(host, i)) {
 			vm->unplaced = own_cpus(host, i, 0) ? GANG_PLACED : GANG_TOO_LARGE;
 			disown(host, i);
 		}
-		any |= gang_is_high(vm);
 	}
-	return any;
 }
 
 /* A pCPU for each vCPU that is due a whole one: where it is, or anywhere. Returns how many found none. */
@@ -394,8 +391,7 @@ static pol_u32 sibling_with_room(const struct gang_host *host, const struct gang
 
 		v = v + 1 < end ? v + 1 : vm->first;
 		target = host->vcpus[v].target;
-		if (target != GANG_NONE && host->cpus[target].vcpu == v && vcpu->allowed &&
-		    vcpu->allowed[target / 64] >> target % 64 & 1)
+		if (target != GANG_NONE && vcpu->allowed && vcpu->allowed[target / 64] >> target % 64 & 1)
 			return v;
 	}
 	return end;
@@ -509,7 +505,8 @@ pol_u8 gang_turn(struct gang_host *host)
 	pol_u8 any_high;
 
 	all_free(host);
-	any_high = find_too_large(host) && find_displacing(host);
+	find_too_large(host);
+	any_high = find_displacing(host);
 	count = sort_vms(host);
 	if (!any_high || count < 2)
 		return 0;

@@ -361,12 +361,8 @@ impl Check<'_, '_> {
 
     /// A sibling has a pCPU of the group where a vCPU may go.
     fn may_share(&self, vm: usize, v: usize) -> bool {
-        let mut siblings = self.before.of(vm).map(|sibling| (sibling, self.target(sibling)));
-        siblings.any(|(sibling, target)| {
-            target.is_some_and(|cpu| {
-                self.after.cpus[cpu].vcpu == sibling as u32 && reach(self.before, v).contains(&cpu)
-            })
-        })
+        let mut places = self.before.of(vm).filter_map(|sibling| self.target(sibling));
+        places.any(|cpu| reach(self.before, v).contains(&cpu))
     }
 
     /// Whose target a pCPU is, its VM owns it, or the group.

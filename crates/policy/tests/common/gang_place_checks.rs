@@ -7,7 +7,7 @@ use super::gang_owner_checks::set_topology;
 use super::{property, Api};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use unspin_policy::gang::{CpuSet, Vcpu, Vm};
+use unspin_policy::gang::{CpuSet, Vcpu, Vm, DISPLACES};
 
 /// Threads per core, cores per cache and caches per node.
 type Sizes = (usize, usize, usize);
@@ -127,6 +127,25 @@ pub fn gang_shares_worked_example(api: &Api) {
     assert_eq!(shares[4..], [Some(4), Some(5)]);
     assert_eq!(shares[..4], [Some(4), Some(5), Some(4), Some(5)]);
     assert_eq!(targets(&host, 2), [None], "it may not run there");
+}
+
+/// A gang that needs all pCPUs waits behind one vCPU that is due a whole one; not behind more of them than there
+/// are pCPUs, for then none is.
+pub fn gang_displaces_worked_example(api: &Api) {
+    let everywhere: CpuSet = (0..4).collect();
+    let unplaced = |whole: &[u32]| {
+        let vcpus = wanting_on(whole).into_iter();
+        let vcpus = vcpus.map(|vcpu| Vcpu { whole: 1, allowed: Some(&everywhere), ..vcpu });
+        let gang = (high(), wanting_on(&[0, 1, 2, 3]));
+        let mut host = Host::new(4, &[gang, (Vm::default(), vcpus.collect())]);
+        (0..2).for_each(|vm| host.vms[vm].wanting = host.wanting(vm).len() as u32);
+        host.turn(api);
+        host.vms[0].unplaced
+    };
+    assert_eq!(unplaced(&[]), 0);
+    assert_eq!(unplaced(&[2]), DISPLACES);
+    assert_eq!(unplaced(&[2, 2, 2, 2]), DISPLACES);
+    assert_eq!(unplaced(&[2, 2, 2, 2, 2]), 0);
 }
 
 /// A VM without pCPUs of others: pCPUs, sizes, and where its vCPUs are.

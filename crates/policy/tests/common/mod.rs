@@ -325,6 +325,7 @@ macro_rules! for_each_check {
             gang_owner_checks: gang_owners_are_placed_in_order,
             gang_place_checks: gang_places_worked_example,
             gang_place_checks: gang_spreads_worked_example,
+            gang_place_checks: gang_displaces_worked_example,
             gang_place_checks: gang_shares_worked_example,
             gang_place_checks: gang_gathers,
             gang_quota_checks: gang_leaves_no_hole_beside_a_quota,
