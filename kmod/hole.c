@@ -4,8 +4,7 @@
  *
  * All of it is done by the CPU itself, in an interrupt: when it gets another owner, and when it goes
  * idle while somebody owns it, whatever the cause is. First come the owner's vCPUs. If the owner has
- * none for this CPU, a vCPU of others may run here until it spins, or until the owner's wakes up. Where
- * siblings share a CPU of the group's, all of them are called to it.
+ * none for this CPU, a vCPU of others may run here until it spins, or until the owner's wakes up.
  *
  * Only lists of single CPUs are looked at: its own, and of a few others.
  */
@@ -54,8 +53,7 @@ static bool collect(struct unspin_slot *slot, void *data)
 		/* Those with a place elsewhere are called from there; those who cannot come, from where they are. */
 		if (READ_ONCE(slot->turn.parked_on) != found->cpu && !may_come(slot, found->cpu))
 			return true;
-		if (target == UNSPIN_NO_CPU || target == found->cpu || !READ_ONCE(found->on->owner) ||
-		    unspin_turn_shares(slot))
+		if (target == UNSPIN_NO_CPU || target == found->cpu || !READ_ONCE(found->on->owner))
 			found->call[found->calls++] = slot;
 		return found->calls < CALLS_MAX;
 	}
@@ -205,21 +203,6 @@ static void first_is(struct found *found, struct unspin_slot *slot)
 	found->calls = last + 1;
 }
 
-/* Siblings of the vCPU that this CPU is for, which should run here as well, wherever they are parked. */
-static void call_sharers(const struct unspin_cpu *on, const struct unspin_slot *target, u32 cpu)
-{
-	struct unspin_slot *slot;
-	u32 looks = 0;
-
-	list_for_each_entry_rcu(slot, &target->vm->slots, of_vm) {
-		if (++looks > LOOKS_MAX)
-			return;
-		if (slot != target && READ_ONCE(slot->turn.target) == cpu && unspin_turn_is_asleep(slot) &&
-		    unspin_may_run(slot, on) && may_come(slot, cpu))
-			unspin_turn_call_beside(slot, cpu);
-	}
-}
-
 void unspin_hole_look(void)
 {
 	struct unspin_cpu *on = this_cpu_ptr(&unspin_cpu);
@@ -236,8 +219,6 @@ void unspin_hole_look(void)
 	if (target && found.idle && unspin_turn_is_asleep(target) && unspin_may_run(target, on) &&
 	    may_come(target, found.cpu))
 		first_is(&found, target);
-	if (target && READ_ONCE(on->shared))
-		call_sharers(on, target, found.cpu);
 	later = later && READ_ONCE(on->owner);
 	if (call_owners(&found, later)) {
 		if (found.calls == CALLS_MAX)	/* there may be more */

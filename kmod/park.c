@@ -23,7 +23,6 @@
 
 #include "../policy/gang.h"
 #include "compat/compat.h"
-#include "fail_open.h"
 #include "park.h"
 #include "redirect.h"
 #include "symbols.h"
@@ -100,28 +99,12 @@ static long sleep_until_called(struct unspin_slot *slot, long left)
 	return left;
 }
 
-#define REASON(id, reason) "no turns: " reason,
-
-/* It has no turns and waits for none until somebody writes its settings; said in the log and counted. */
-static void refuse(struct unspin_vm *vm, enum unspin_refusal why)
-{
-	static const char *const reasons[] = { UNSPIN_REFUSALS(REASON) };
-
-	if (xchg(&vm->refused_until_set, why) == why)
-		return;
-	WRITE_ONCE(vm->in_turns, 0);
-	unspin_fail_open_part(vm, reasons[why]);
-	rcu_read_lock();
-	unspin_turn_call_vm(vm);
-	rcu_read_unlock();
-}
-
 /* Nobody waits so long twice in a row. */
 static void waited_in_vain(struct unspin_slot *slot)
 {
 	unspin_count(slot, UNSPIN_C_PARKS_LATE, 1);
 	if (slot->turn.late)
-		refuse(slot->vm, UNSPIN_REFUSED_LATE);
+		unspin_turn_refuse(slot->vm, UNSPIN_REFUSED_LATE);
 	slot->turn.late = !slot->turn.late;
 	slot->turn.pass = 1;
 }

@@ -33,7 +33,6 @@ static struct gang_pool pools[GANG_POOLS_MAX];
 static struct unspin_vm **vm_at;
 static struct unspin_slot **slot_at;
 static struct cpumask *told;		/* CPUs that are to look at what has changed */
-static struct cpumask shared;		/* CPUs to which siblings of the one that it is for come as well */
 static u64 turn_started, weights_read;
 static bool turn_owned;			/* somebody owned a CPU in the turn that ends */
 static int census;			/* unspin_census, when the tables were laid out */
@@ -66,11 +65,7 @@ static bool vm_enter(struct unspin_vm *vm)
 	list_for_each_entry_rcu(slot, &vm->slots, of_vm) {
 		if (host.vcpu_count == VCPUS_MAX)
 			return false;
-		host.vcpus[host.vcpu_count] = (struct gang_vcpu){
-			.cpu = GANG_NONE,
-			.awake = slot->turn.awake,
-			.whole = slot->turn.whole,
-		};
+		host.vcpus[host.vcpu_count] = (struct gang_vcpu){ .cpu = GANG_NONE };
 		slot_at[host.vcpu_count++] = slot;
 	}
 	host.vms[host.vm_count] = (struct gang_vm){
@@ -277,7 +272,7 @@ static void vm_publish(u32 i)
 	struct unspin_vm *vm = vm_at[i];
 
 	if (row->high && row->unplaced)
-		why[i] = row->unplaced == GANG_DISPLACES ? UNSPIN_REFUSED_DISPLACES : UNSPIN_REFUSED_UNPLACED;
+		why[i] = UNSPIN_REFUSED_UNPLACED;
 	WRITE_ONCE(vm->refused, why[i]);
 	WRITE_ONCE(vm->gang, gang_is_high(row));
 	WRITE_ONCE(vm->turn_owed_cycles, row->owed);
@@ -303,10 +298,6 @@ static void vcpu_publish(u32 v)
 	bool here = row->target == GANG_NONE || row->target == row->cpu || row->cpu >= host.cpu_count;
 
 	WRITE_ONCE(turn->target, row->target == GANG_NONE ? UNSPIN_NO_CPU : row->target);
-	if (row->target < host.cpu_count && row->target != row->cpu && host.cpus[row->target].vcpu != v)
-		cpumask_set_cpu(row->target, &shared);
-	turn->awake = row->awake;
-	turn->whole = row->whole;
 	WRITE_ONCE(turn->moves, !here && row->wants && !row->held_back && !unspin_turn_is_asleep(slot_at[v]) &&
 				unspin_turn_is_its(slot_at[v], owner_at(row->cpu)));
 }
@@ -366,7 +357,6 @@ static void publish(bool owned)
 	u32 i, vcpu;
 
 	cpumask_clear(told);
-	cpumask_clear(&shared);
 	for (i = 0; i < host.vm_count; i++)
 		vm_publish(i);
 	for (i = 0; i < host.vcpu_count; i++)
@@ -378,8 +368,7 @@ static void publish(bool owned)
 		if (!cpu_possible(i))
 			continue;
 		if (unspin_turn_give(i, owned ? owner_at(i) : NULL,
-				     owned && vcpu < host.vcpu_count ? slot_at[vcpu] : NULL,
-				     cpumask_test_cpu(i, &shared)))
+				     owned && vcpu < host.vcpu_count ? slot_at[vcpu] : NULL))
 			cpumask_set_cpu(i, told);
 	}
 	for (i = 0; i < host.vcpu_count; i++)
@@ -409,11 +398,9 @@ static u64 turn_length_us(void)
 	u32 i;
 
 	for (i = 0; i < host.vm_count; i++) {
-		gang_s64 owed = host.vms[i].owed + (gang_s64)host.vms[i].lead;
-
-		if (!vm_at[i]->gang || vm_at[i]->turn_last != host.turn || owed < most)
+		if (!vm_at[i]->gang || vm_at[i]->turn_last != host.turn || host.vms[i].owed < most)
 			continue;
-		most = owed;
+		most = host.vms[i].owed;
 		us = vm_at[i]->set.number[UNSPIN_N_TURN];
 	}
 	return max_t(u64, min(us, turn_most_us()), UNSPIN_TURN_LEAST_US);

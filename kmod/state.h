@@ -130,8 +130,6 @@ struct unspin_turn {
 	u8 moves;			/* runs where another of its VM should: to be parked, and woken at its target */
 	u8 missed;			/* arrived elsewhere than where it was called to, so often in a row */
 	u8 late;			/* its last wait for a turn ended by the deadline */
-	u8 whole;			/* planner: as in struct gang_vcpu, like the next */
-	u16 awake;
 	u8 pass;			/* own thread: for that it enters its guest once, whoever's turn it is */
 };
 
@@ -276,7 +274,6 @@ struct unspin_cpu {
 	struct unspin_slot *target;	/* who should run here; under RCU */
 	struct unspin_slot *filler;	/* a vCPU of another that may run here; under RCU */
 	u8 in_turns;			/* turns are made, whoever owns this CPU */
-	u8 shared;			/* siblings of the target should run here, too */
 	u64 vcpu_cycles;		/* had by vCPUs that take part in turns, and by their planner, while turns are made */
 };
 DECLARE_PER_CPU(struct unspin_cpu, unspin_cpu);

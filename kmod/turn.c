@@ -4,6 +4,7 @@
 #include <linux/smp.h>
 
 #include "../policy/gang.h"
+#include "fail_open.h"
 #include "turn.h"
 
 #define MISSED_MAX 2		/* so often in a row elsewhere than where it was called to */
@@ -11,6 +12,8 @@
 #define HOLES_LOOKS 16u		/* so many CPUs are looked at for a hole, from the next on */
 
 const char unspin_turn_of_others[] = "";
+
+#define REASON(id, reason) "no turns: " reason,
 
 /* vCPUs parked on a CPU: in the order in which they came. */
 static DEFINE_PER_CPU(struct parked {
@@ -115,13 +118,12 @@ static void take_back_of_the_dead(struct unspin_cpu *on, const void *owner, stru
 		cmpxchg(&on->owner, owner, NULL);
 }
 
-bool unspin_turn_give(u32 cpu, const void *owner, struct unspin_slot *target, bool shared)
+bool unspin_turn_give(u32 cpu, const void *owner, struct unspin_slot *target)
 {
 	struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, cpu);
 
-	WRITE_ONCE(on->shared, shared);
 	if (on->owner == owner && READ_ONCE(on->target) == target && !READ_ONCE(on->filler))
-		return shared;
+		return false;
 	WRITE_ONCE(on->filler, NULL);
 	WRITE_ONCE(on->target, target);
 	WRITE_ONCE(on->owner, owner);
@@ -255,7 +257,7 @@ void unspin_turn_park(struct unspin_slot *slot)
 		unspin_turn_poke(target);
 	if (filled != UNSPIN_NO_CPU && filled != cpu && filled != target)
 		unspin_turn_poke(filled);	/* it has a hole again */
-	else if (target == UNSPIN_NO_CPU || target == cpu || unspin_turn_shares(slot))
+	else if (target == UNSPIN_NO_CPU || target == cpu)
 		offer_to_a_hole(slot, cpu);
 }
 
@@ -327,17 +329,6 @@ void unspin_turn_call(struct unspin_slot *slot, u32 cpu)
 		wake(slot, cpu);
 }
 
-void unspin_turn_call_beside(struct unspin_slot *slot, u32 cpu)
-{
-	struct task_struct *task = READ_ONCE(slot->held);
-
-	if (!task || !is_claimed(slot))
-		return;
-	if (cpumask_test_cpu(cpu, task->cpus_ptr))
-		WRITE_ONCE(task->wake_cpu, cpu);
-	wake_up_process(task);
-}
-
 bool unspin_turn_fill(struct unspin_slot *slot, u32 cpu)
 {
 	struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, cpu);
@@ -371,6 +362,19 @@ void unspin_turn_call_vm(struct unspin_vm *vm)
 	list_for_each_entry_rcu(slot, &vm->slots, of_vm)
 		if (READ_ONCE(slot->turn.parked))
 			unspin_turn_call(slot, UNSPIN_NO_CPU);
+}
+
+void unspin_turn_refuse(struct unspin_vm *vm, enum unspin_refusal why)
+{
+	static const char *const reasons[] = { UNSPIN_REFUSALS(REASON) };
+
+	if (xchg(&vm->refused_until_set, why) == why)
+		return;
+	WRITE_ONCE(vm->in_turns, 0);
+	unspin_fail_open_part(vm, reasons[why]);
+	rcu_read_lock();
+	unspin_turn_call_vm(vm);
+	rcu_read_unlock();
 }
 
 /* --- switches --- */
@@ -422,8 +426,7 @@ static void takes_the_place(struct unspin_slot *slot, struct unspin_cpu *on, u32
 	struct unspin_slot *other = READ_ONCE(on->target);
 	u16 there = READ_ONCE(slot->turn.target);
 
-	if (there == UNSPIN_NO_CPU || READ_ONCE(per_cpu(unspin_cpu.target, there)) != slot ||
-	    (other && other->vm != slot->vm) ||
+	if (there == UNSPIN_NO_CPU || (other && other->vm != slot->vm) ||
 	    READ_ONCE(per_cpu(unspin_cpu.owner, there)) != READ_ONCE(on->owner))
 		return;
 	WRITE_ONCE(per_cpu(unspin_cpu.target, there), other);

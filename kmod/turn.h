@@ -3,7 +3,7 @@
  * The state of turns: whose a pCPU is, and what a vCPU does while it is another's. docs/design.md
  * ("Turns") has the picture. Each change of state is one function here; nothing else writes it.
  *
- * A pCPU has an owner, a target (the vCPU that it is owned for, and which may share it with siblings) and a filler (a rival that may run
+ * A pCPU has an owner, a target (the vCPU that it is owned for) and a filler (a rival that may run
  * because the owner has nothing to run there). Only the planner (plan.c) sets owners and targets; a
  * target also changes places where a vCPU of the owner arrives on another pCPU of its VM.
  *
@@ -54,15 +54,6 @@ static inline bool unspin_may_stay(const struct unspin_slot *slot, const struct 
 	return unspin_may_run(slot, on) && (likely(!READ_ONCE(slot->turn.moves)) || !READ_ONCE(on->owner));
 }
 
-/* It should run on a CPU that is a sibling's place, beside whoever runs there. Any context. */
-static inline bool unspin_turn_shares(const struct unspin_slot *slot)
-{
-	u16 target = READ_ONCE(slot->turn.target);
-
-	return target != UNSPIN_NO_CPU && READ_ONCE(per_cpu(unspin_cpu.shared, target)) &&
-	       READ_ONCE(per_cpu(unspin_cpu.target, target)) != slot;
-}
-
 /* Its thread may run nowhere else. Compared only: the mask may change at any time. */
 static inline bool unspin_is_pinned(const struct task_struct *task)
 {
@@ -101,8 +92,8 @@ void unspin_turn_wait(void);
 
 /* --- the planner --- */
 
-/* True: something changes, and the CPU is to be told. "target" may be NULL, and may share the CPU. Under RCU. */
-bool unspin_turn_give(u32 cpu, const void *owner, struct unspin_slot *target, bool shared);
+/* True: something changes, and the CPU is to be told. "target" may be NULL. Under RCU. */
+bool unspin_turn_give(u32 cpu, const void *owner, struct unspin_slot *target);
 /* CPUs look at once. Interrupts on, preemption off. */
 void unspin_turn_tell(const struct cpumask *cpus);
 /* One CPU does, soon. Any context; the run queue may be held. */
@@ -138,8 +129,6 @@ void unspin_turn_each_parked(u32 cpu, bool (*look)(struct unspin_slot *slot, voi
 u32 unspin_turn_parked_after(u32 cpu);
 /* "cpu" is the CPU that calls, or UNSPIN_NO_CPU: wherever the scheduler has it. Under RCU. */
 void unspin_turn_call(struct unspin_slot *slot, u32 cpu);
-/* It may run on the CPU that calls, beside whoever runs there. Under RCU. */
-void unspin_turn_call_beside(struct unspin_slot *slot, u32 cpu);
 /* It is let in where others have their turn, on the CPU that calls. False: another was faster. Under RCU. */
 bool unspin_turn_fill(struct unspin_slot *slot, u32 cpu);
 /* It was let in to fill, and does so no longer. Returns the CPU where it did, or UNSPIN_NO_CPU. Under RCU. */
@@ -163,6 +152,12 @@ void unspin_turn_switched_in(struct unspin_slot *slot, struct task_struct *task,
 void unspin_turn_filler_spins(struct unspin_slot *slot);
 /* A vCPU woke up there. Its run queue may be locked. */
 void unspin_turn_woke_up(struct task_struct *task);
+
+/*
+ * It has no turns and waits for none until somebody writes its settings; said in the log and counted.
+ * Any context.
+ */
+void unspin_turn_refuse(struct unspin_vm *vm, enum unspin_refusal why);
 
 /* A VM ends: no CPU is its any more, and none knows its vCPUs. Interrupts off. */
 void unspin_turn_forget(const struct unspin_vm *vm);

@@ -102,7 +102,7 @@ static void let_all_run(void)
 
 	rcu_read_lock();
 	for_each_possible_cpu(cpu)
-		unspin_turn_give(cpu, NULL, NULL, false);
+		unspin_turn_give(cpu, NULL, NULL);
 	list_for_each_entry_rcu(vm, &unspin_vms, all)
 		unspin_turn_call_vm(vm);
 	rcu_read_unlock();

@@ -7,11 +7,11 @@
  * has them. While a pCPU is owned, vCPUs of rivals stay off it. One of them may fill it
  * while the owner has nothing to run there.
  *
- * The VM that is owed most comes first; one whose vCPUs are each due a whole pCPU counts as owed a turn
- * more. A vCPU's part of a turn is what a fair scheduler would have given it: the time that all vCPUs on its pCPU got, by weight, if it is pinned there. Others form
+ * The VM that is owed most comes first. A vCPU's part of a turn is what a fair scheduler would have
+ * given it: the time that all vCPUs on its pCPU got, by weight, if it is pinned there. Others form
  * pools: vCPUs that may run on the same pCPUs. The time of a pool is the sum of what its vCPUs would have
- * got were they pinned. It is divided by weight, but no vCPU's part is longer than the turn: a fair
- * scheduler moves vCPUs until each has its part, and none is on two pCPUs. What a VM is owed is
+ * got were they pinned. It is divided by weight, but no vCPU's part is longer than most of the turn:
+ * a fair scheduler moves vCPUs until each has its part, and none is on two pCPUs. What a VM is owed is
  * the sum of its vCPUs' parts less the time they got, fills included. Where no VM owns the pCPU, the
  * group's vCPUs count as one: what they get there is theirs in proportion to their parts, whoever of
  * them had it. Else a VM that leaves its time to others of the group would be owed it again, by VMs
@@ -19,22 +19,18 @@
  * to take. So turns only move time: what all are owed adds up to 0.
  *
  * Others come after the first in the same order, each on pCPUs that are left, if each of its
- * vCPUs that wants to run finds one. When it is a LOW VM's turn, the group owns as many pCPUs as its
- * part, and what it is owed, are worth: those where its vCPUs are, or others that are left. What is left
- * after all were asked goes to those of LOW VMs that have none, then to vCPUs that sleep and whose VM owns
- * pCPUs already, for when they wake. A pCPU that nobody owns is left to the scheduler.
+ * vCPUs that wants to run finds one. When it is a LOW VM's turn, the group owns those of its
+ * vCPUs' pCPUs that are left. What nobody takes goes to vCPUs that sleep and whose VM owns pCPUs
+ * already, for when they wake. A pCPU that nobody owns is left to the scheduler.
  *
  * A vCPU that has a pCPU for itself in a turn has it as its target. It stays where it is if it can.
  * Else its target is a free pCPU: of the last-level cache where most of its VM are, else of that
  * node, else any; of these a whole core before a second thread. A VM none of whose vCPUs is alone on
  * its pCPU goes to one cache with room for all of it, if there is one. vCPUs of LOW VMs that share a
- * pCPU, or wait for one of others, are spread over free ones; those that find none share a sibling's. The
- * policy only says where: the caller moves, or does not.
+ * pCPU are spread over free ones. The policy only says where: the caller moves, or does not.
  *
  * A VM that could not have its vCPUs run together on an empty host is "unplaced": it is LOW as long as
- * that is so. So is one that could not beside vCPUs of others that are due a whole pCPU each, but for one turn
- * of fifty: what a turn takes from such a vCPU nobody can give back. A vCPU is due a whole pCPU if its part is
- * nearly the whole turn, and it hardly ever sleeps.
+ * that is so.
  *
  * A vCPU that cannot use what it owns, because of a quota or for another cause, is "held back". Its part
  * of the turn is what it got, and it owns nothing: it is as one that sleeps. It is so until the scheduler
@@ -76,36 +72,23 @@ typedef __INT64_TYPE__ gang_s64;
 /* So often it is looked who would get more than is a vCPU's. Who is found later gets more. */
 #define GANG_FILL_PASSES 8u
 /*
- * Who is due so much of a turn, and wants it at the end of so many of them, is due a whole pCPU; and stays so
- * with an eighth less of either.
+ * Of the turn, the most that an unpinned vCPU is due. With all eight a VM that has as many vCPUs as the
+ * host has pCPUs would have no turn beside a vCPU that is due a pCPU all the time.
  */
-#define GANG_WHOLE_EIGHTHS 6u
-#define GANG_AWAKE_EIGHTHS 7u
-/* Whether a vCPU wanted to run when a turn ended is forgotten after about so many others. */
-#define GANG_AWAKE_TURNS 32u
-/* One of the VMs that would displace vCPUs which are due whole pCPUs does so in one turn of so many. */
-#define GANG_DISPLACE_TURNS 50u
+#define GANG_MOST_EIGHTHS 7u
 
 /* What callers keep to. */
 #define GANG_FIRST_TURN_US 1000u	/* length of the first turn */
 #define GANG_PARK_MAX_MS 200u		/* nobody is kept from running for longer */
 #define GANG_SPUN_WINDOWS 2u		/* who has run for more PLE windows than these did not just spin */
 
-/* Why a VM that should run together cannot. */
-enum gang_unplaced {
-	GANG_PLACED,
-	GANG_TOO_LARGE,	/* it has more vCPUs that want to run than there are pCPUs for them */
-	GANG_DISPLACES,	/* only in the place of a vCPU that is due a whole pCPU */
-};
-
 struct gang_vm {
 	gang_s64 owed;		/* 0 at first, then kept by the calls below */
-	pol_u64 lead;		/* it counts as owed so much more, where its vCPUs are due whole pCPUs; set by gang_account() */
 	pol_u32 first, count;	/* its vCPUs: vcpus[first] and those that follow */
 	pol_u32 last_turn;	/* the last turn it owned a pCPU in, 0 at first; kept likewise */
 	pol_u8 high;		/* its vCPUs spin, and should run together; set between the two calls */
-	pol_u8 unplaced;	/* enum gang_unplaced: if not 0 it counts as LOW; set by gang_turn() */
-	pol_u16 cpus_due;	/* so many pCPUs are worth what it is due; set by gang_account() */
+	pol_u8 unplaced;	/* but there is no pCPU for each: it counts as LOW; set by gang_turn() */
+	pol_u8 reserved[2];
 	pol_u32 wanting;	/* how many of its vCPUs want to run; set by gang_account() */
 	pol_u32 waited;		/* scratch */
 };
@@ -119,9 +102,6 @@ struct gang_vcpu {
 	pol_u8 wants;		/* runs, waits for a pCPU, or is kept from running by a turn */
 	pol_u8 held_back;	/* but its pCPU idled or had a filler though it might run; not chosen since */
 	pol_u8 placed, pool;	/* scratch */
-	pol_u16 awake;		/* wanted to run at the ends of so many of 65536 turns: 0 at first, kept by gang_account() */
-	pol_u8 whole;		/* due a whole pCPU, all the time; likewise */
-	pol_u8 reserved[5];
 };
 
 /*
@@ -209,8 +189,8 @@ void gang_account(struct gang_host *host, pol_u64 turn);
  * unplaced. Returns 1, or 0 where no pCPU has an owner: no VM is HIGH, or nobody has a rival.
  *
  * A target is a pCPU that the vCPU's VM owns, or the group for a vCPU of a LOW VM. It is usable, and
- * the vCPU may run there. No two vCPUs of VMs that are HIGH have the same one; gang_cpu.vcpu says which of
- * LOW VMs it is for. A vCPU has none where its VM has no turn, and where nothing was left for it.
+ * the vCPU may run there. No two vCPUs of VMs that are HIGH have the same one. A vCPU has none where its
+ * VM has no turn, and where nothing was left for it.
  *
  * Takes O(VMs log VMs + vCPUs + pCPUs) where each vCPU is alone on its pCPU. One that shares a pCPU
  * costs at most a look at each free pCPU that it may use, and a VM none of whose vCPUs is alone a look at

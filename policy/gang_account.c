@@ -194,7 +194,7 @@ static void pool_add(struct gang_host *host, const struct gang_vm *vm, struct ga
 		pool->group.time += charge_there(vm, vcpu, cpu);
 }
 
-/* What each pool has to divide: a vCPU is due a turn at most, or what all got if that is more for each. */
+/* What each pool has to divide: a vCPU is due most of a turn, or what all got if that is more for each. */
 static void pools_sum(struct gang_host *host, pol_u64 turn)
 {
 	pol_u32 i, v, end;
@@ -210,7 +210,7 @@ static void pools_sum(struct gang_host *host, pol_u64 turn)
 			pool_add(host, &host->vms[i], &host->vcpus[v]);
 	}
 	for (i = 0; i < GANG_POOLS_MAX; i++)
-		division_begin(&host->pools[i].all, limited(turn));
+		division_begin(&host->pools[i].all, limited(turn) / 8 * GANG_MOST_EIGHTHS);
 }
 
 /* What a fair scheduler would have given it. */
@@ -301,76 +301,25 @@ static pol_u64 charge_of(const struct gang_host *host, const struct gang_vm *vm,
 	return division_share(&host->pools[vcpu->pool].group, charge_weight(part));
 }
 
-#define AWAKE_ALWAYS 65535u	/* gang_vcpu.awake: 65536 does not fit */
-
-/* It had less than half of its part, and nobody kept it from its pCPU: a quota did, or it wanted no more. */
-static pol_u8 left_time(const struct gang_host *host, const struct gang_vcpu *vcpu, pol_u64 part)
+static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64 clamp)
 {
-	return host->cpus[vcpu->cpu].owner == GANG_NONE && time_of(vcpu) < part / 2;
-}
-
-/* The mean of whether it used what it is due, or was kept from it, at the ends of turns. */
-static void awake_note(const struct gang_host *host, struct gang_vcpu *vcpu, pol_u64 part)
-{
-	vcpu->awake -= vcpu->awake / GANG_AWAKE_TURNS;
-	if (vcpu->pool != NO_PART && vcpu->wants && !left_time(host, vcpu, part))
-		vcpu->awake += AWAKE_ALWAYS / GANG_AWAKE_TURNS;
-}
-
-/*
- * It could never catch up on what a turn of others takes from it. A pinned one counts only if it is alone on
- * its pCPU. It takes more to become one than to stay one.
- */
-static pol_u8 is_due_a_whole(const struct gang_host *host, const struct gang_vcpu *vcpu, pol_u64 part,
-			     pol_u64 turn)
-{
-	pol_u32 less = !!vcpu->whole;
-
-	if (!turn || vcpu->awake < AWAKE_ALWAYS / 8 * (GANG_AWAKE_EIGHTHS - less))
-		return 0;
-	if (vcpu->pool == NO_PART)
-		return vcpu->whole;
-	if (vcpu->pool == PINNED && host->cpus[vcpu->cpu].weight != weight_of(vcpu))
-		return 0;
-	return part >= limited(turn) / 8 * (GANG_WHOLE_EIGHTHS - less);
-}
-
-/* What it is due, in pCPUs for a turn, rounded up; at least one. */
-static pol_u16 cpus_due(const struct gang_vm *vm, pol_u64 due, pol_u64 turn)
-{
-	pol_u64 cpus;
-
-	due += vm->owed > 0 ? (pol_u64)vm->owed : 0;
-	cpus = !turn ? 65535 : due ? (due - 1) / turn + 1 : 1;
-	return cpus > 65535 ? 65535 : (pol_u16)cpus;
-}
-
-static void vm_account(const struct gang_host *host, struct gang_vm *vm, pol_u64 turn)
-{
-	pol_u64 most = pol_sat_mul(GANG_CLAMP_TURNS, turn);
-	pol_u32 v, end = end_of(host, vm), whole;
-	pol_u64 due = 0;
+	pol_u32 v, end = end_of(host, vm);
 
 	vm->owed = clamped(vm->owed, GANG_TIME_MAX);
-	vm->wanting = whole = 0;
+	vm->wanting = 0;
 	for (v = vm->first; v < end; v++) {
-		struct gang_vcpu *vcpu = &host->vcpus[v];
-		pol_u64 part = vcpu->pool == NO_PART ? 0 : part_of(host, vcpu);
+		const struct gang_vcpu *vcpu = &host->vcpus[v];
+		pol_u64 part;
 
-		awake_note(host, vcpu, part);
-		vcpu->whole = is_due_a_whole(host, vcpu, part, turn);
 		if (vcpu->pool == NO_PART)
 			continue;
-		whole += vcpu->whole && vcpu->wants;
+		part = part_of(host, vcpu);
 		vm->wanting += !!vcpu->wants;
-		due += part;
 		vm->owed += (gang_s64)part;
 		vm->owed -= (gang_s64)charge_of(host, vm, vcpu, part);
 	}
-	vm->lead = vm->wanting && whole == vm->wanting ? limited(pol_sat_mul(turn, whole)) : 0;
-	vm->owed = vm->wanting ? clamped(vm->owed, pol_sat_mul(most, vm->wanting)) :
+	vm->owed = vm->wanting ? clamped(vm->owed, pol_sat_mul(clamp, vm->wanting)) :
 				  divided(vm->owed, 2);
-	vm->cpus_due = cpus_due(vm, due, limited(turn));
 }
 
 void gang_account(struct gang_host *host, pol_u64 turn)
@@ -383,5 +332,5 @@ void gang_account(struct gang_host *host, pol_u64 turn)
 	groups_sum(host, turn);
 	pools_fill(host, 1);
 	for (i = 0; i < host->vm_count; i++)
-		vm_account(host, &host->vms[i], turn);
+		vm_account(host, &host->vms[i], pol_sat_mul(GANG_CLAMP_TURNS, turn));
 }

@@ -31,12 +31,6 @@ static inline pol_u32 waited(const struct gang_host *host, const struct gang_vm 
 	return most;
 }
 
-/* Who is due whole pCPUs cannot make up for what others take from it, so it goes first. */
-static inline gang_s64 owed_first(const struct gang_vm *vm)
-{
-	return clamped(clamped(vm->owed, GANG_TIME_MAX) + (gang_s64)limited(vm->lead), GANG_TIME_MAX);
-}
-
 /*
  * By what is owed for each vCPU that wants to run; of equals, who has not had a turn for longer;
  * of these by index.
@@ -44,8 +38,8 @@ static inline gang_s64 owed_first(const struct gang_vm *vm)
 static inline pol_u8 comes_before(const struct gang_host *host, pol_u32 i, pol_u32 k)
 {
 	const struct gang_vm *a = &host->vms[i], *b = &host->vms[k];
-	gang_s64 left = owed_first(a) * pol_clamp_u32(b->wanting, 0, WANTING_MAX);
-	gang_s64 right = owed_first(b) * pol_clamp_u32(a->wanting, 0, WANTING_MAX);
+	gang_s64 left = clamped(a->owed, GANG_TIME_MAX) * pol_clamp_u32(b->wanting, 0, WANTING_MAX);
+	gang_s64 right = clamped(b->owed, GANG_TIME_MAX) * pol_clamp_u32(a->wanting, 0, WANTING_MAX);
 
 	if (left != right)
 		return left > right;

@@ -7,8 +7,8 @@
 #include "gang_order.h"
 #include "gang_rows.h"
 
-_Static_assert(sizeof(struct gang_vm) == 40, "as in Rust");
-_Static_assert(sizeof(struct gang_vcpu) == 32 + sizeof(void *), "as in Rust");
+_Static_assert(sizeof(struct gang_vm) == 32, "as in Rust");
+_Static_assert(sizeof(struct gang_vcpu) == 24 + sizeof(void *), "as in Rust");
 _Static_assert(sizeof(struct gang_cpu) == 88, "as in Rust");
 _Static_assert(sizeof(struct gang_pool) == 120, "as in Rust");
 _Static_assert(sizeof(struct gang_filler) == 16, "as in Rust");
@@ -227,140 +227,56 @@ static pol_u8 all_alone(struct gang_host *host, pol_u32 who)
 	return 1;
 }
 
-/* Which VMs have too few pCPUs, were they alone on the host. All pCPUs are free. */
-static void find_too_large(struct gang_host *host)
+/* Which VMs have too few pCPUs, were they alone on the host. All pCPUs are free. Whether any is HIGH. */
+static pol_u8 find_unplaced(struct gang_host *host)
 {
+	pol_u8 any = 0;
 	pol_u32 i;
 
 	for (i = 0; i < host->vm_count; i++) {
 		struct gang_vm *vm = &host->vms[i];
 
-		vm->unplaced = GANG_PLACED;
-		if (!vm->high)
+		vm->unplaced = 0;
+		if (!vm->high || !vm->wanting)
 			continue;
 		if (!all_alone(host, i)) {
-			vm->unplaced = own_cpus(host, i, 0) ? GANG_PLACED : GANG_TOO_LARGE;
+			vm->unplaced = !own_cpus(host, i, 0);
 			disown(host, i);
 		}
-	}
-}
-
-/* A pCPU for each vCPU that is due a whole one: where it is, or anywhere. Returns how many found none. */
-static pol_u32 own_whole(struct gang_host *host, pol_u32 who, pol_u8 anywhere)
-{
-	pol_u32 v, end = end_of(host, &host->vms[who]), missing = 0, cpu;
-	struct wish wish;
-
-	for (v = host->vms[who].first; v < end; v++) {
-		const struct gang_vcpu *vcpu = &host->vcpus[v];
-
-		if (!vcpu->whole || vcpu->target != GANG_NONE || !is_there(host, vcpu))
-			continue;
-		wish_for(host, vcpu->cpu, &wish);
-		cpu = is_free(host, vcpu->cpu) ? vcpu->cpu :
-		      anywhere ? choose(host, vcpu, &wish) : GANG_NONE;
-		if (cpu != GANG_NONE)
-			take(host, cpu, who, v);
-		else
-			missing++;
-	}
-	return missing;
-}
-
-static pol_u32 all_own_whole(struct gang_host *host, pol_u8 anywhere)
-{
-	pol_u32 i, missing = 0;
-
-	for (i = 0; i < host->vm_count; i++)
-		missing += own_whole(host, i, anywhere);
-	return missing;
-}
-
-/* Of VMs that displace others, the one that has waited longest does so now, if none of them did lately. */
-static void displace_at_times(struct gang_host *host)
-{
-	pol_u32 i, longest = GANG_NONE, waited = 0, turns;
-
-	for (i = 0; i < host->vm_count; i++) {
-		if (host->vms[i].unplaced != GANG_DISPLACES)
-			continue;
-		turns = turns_since(host, host->vms[i].last_turn);
-		if (turns < GANG_DISPLACE_TURNS)
-			return;
-		if (longest != GANG_NONE && turns <= waited)
-			continue;
-		longest = i;
-		waited = turns;
-	}
-	if (longest == GANG_NONE)
-		return;
-	host->vms[longest].unplaced = GANG_PLACED;
-	host->vms[longest].lead = GANG_TIME_MAX;
-}
-
-/*
- * Which VMs have too few pCPUs beside vCPUs of others that are due a whole one. Where those do not fit
- * themselves, none is due one: they take turns. Whether any VM is HIGH still.
- */
-static pol_u8 find_displacing(struct gang_host *host)
-{
-	pol_u32 i, had = host->free_count;
-	pol_u8 any = 0, fit;
-
-	fit = !all_own_whole(host, 0) || !all_own_whole(host, 1);
-	for (i = 0; fit && had != host->free_count && i < host->vm_count; i++) {
-		struct gang_vm *vm = &host->vms[i];
-
-		if (!gang_is_high(vm) || !vm->wanting)
-			continue;
-		disown(host, i);
-		vm->unplaced = own_cpus(host, i, 0) ? GANG_PLACED : GANG_DISPLACES;
-		disown(host, i);
-		own_whole(host, i, 1);
-	}
-	displace_at_times(host);
-	for (i = 0; i < host->vm_count; i++) {
-		disown(host, i);
-		any |= gang_is_high(&host->vms[i]) && host->vms[i].wanting;
+		any |= gang_is_high(vm);
 	}
 	return any;
 }
 
 /* --- pCPUs for the group --- */
 
-/* So many free pCPUs where vCPUs of this VM want to run. Where two are on one, both have it. Returns what is left. */
-static pol_u32 group_owns_cpus(struct gang_host *host, const struct gang_vm *vm, pol_u32 most)
+/* The group has every free pCPU where a vCPU of this VM wants to run. Where two are on one, both have it. */
+static void group_owns_cpus(struct gang_host *host, const struct gang_vm *vm)
 {
 	pol_u32 v, end = end_of(host, vm);
 
-	for (v = vm->first; most && v < end; v++) {
-		const struct gang_vcpu *vcpu = &host->vcpus[v];
-
-		if (vcpu->target != GANG_NONE || !wants(host, vcpu) || !is_free(host, vcpu->cpu))
-			continue;
-		take(host, vcpu->cpu, GANG_LOW, v);
-		most--;
-	}
-	return most;
+	for (v = vm->first; v < end; v++)
+		if (wants(host, &host->vcpus[v]) && is_free(host, host->vcpus[v].cpu))
+			take(host, host->vcpus[v].cpu, GANG_LOW, v);
 }
 
-/* Its vCPUs that wait for pCPUs of others, or behind others of the group, get so many free ones. */
-static void group_spreads(struct gang_host *host, const struct gang_vm *vm, pol_u32 most)
+/* Its vCPUs that wait for pCPUs of others get free ones. "behind": behind others of the group. */
+static void group_spreads(struct gang_host *host, const struct gang_vm *vm, pol_u8 behind)
 {
 	pol_u32 v, end = end_of(host, vm), cpu;
 	struct wish wish;
 
-	for (v = vm->first; most && host->free_count && v < end; v++) {
+	for (v = vm->first; host->free_count && v < end; v++) {
 		const struct gang_vcpu *vcpu = &host->vcpus[v];
 
 		if (vcpu->target != GANG_NONE || !wants(host, vcpu))
 			continue;
+		if (behind && host->cpus[vcpu->cpu].owner != GANG_LOW)
+			continue;
 		wish_for(host, vcpu->cpu, &wish);
 		cpu = choose(host, vcpu, &wish);
-		if (cpu == GANG_NONE)
-			continue;
-		take(host, cpu, GANG_LOW, v);
-		most--;
+		if (cpu != GANG_NONE)
+			take(host, cpu, GANG_LOW, v);
 	}
 }
 
@@ -378,57 +294,16 @@ static void group_stays(struct gang_host *host, const struct gang_vm *vm)
 	}
 }
 
-#define SHARE_TRIES 16u	/* siblings that are asked, where some may not run everywhere */
-
-/* The next sibling after "from" that has a pCPU where the vCPU may run, or the VM's end. */
-static pol_u32 sibling_with_room(const struct gang_host *host, const struct gang_vm *vm,
-				 const struct gang_vcpu *vcpu, pol_u32 from)
-{
-	pol_u32 end = end_of(host, vm), v = from, tries;
-
-	for (tries = 0; tries < SHARE_TRIES && tries < end - vm->first; tries++) {
-		pol_u32 target;
-
-		v = v + 1 < end ? v + 1 : vm->first;
-		target = host->vcpus[v].target;
-		if (target != GANG_NONE && vcpu->allowed && vcpu->allowed[target / 64] >> target % 64 & 1)
-			return v;
-	}
-	return end;
-}
-
-/*
- * vCPUs that wait for pCPUs of others share those that siblings have. Else they would wait as long as the
- * others have turns there.
- */
-static void group_shares(struct gang_host *host, const struct gang_vm *vm)
-{
-	pol_u32 v, end = end_of(host, vm), sibling = vm->first;
-
-	for (v = vm->first; v < end; v++) {
-		struct gang_vcpu *vcpu = &host->vcpus[v];
-		pol_u32 next;
-
-		if (vcpu->target != GANG_NONE || !wants(host, vcpu))
-			continue;
-		next = sibling_with_room(host, vm, vcpu, sibling);
-		if (next == end)
-			continue;
-		sibling = next;
-		vcpu->target = host->vcpus[sibling].target;
-	}
-}
-
 /* --- the turn that starts --- */
 
 static void place(struct gang_host *host, pol_u32 who)
 {
-	const struct gang_vm *vm = &host->vms[who];
-
-	if (gang_is_high(vm))
+	if (gang_is_high(&host->vms[who])) {
 		own_cpus(host, who, 1);
-	else
-		group_spreads(host, vm, group_owns_cpus(host, vm, vm->cpus_due));
+	} else {
+		group_owns_cpus(host, &host->vms[who]);
+		group_spreads(host, &host->vms[who], 1);
+	}
 }
 
 /* Not before all are placed: their order is by the turns before. */
@@ -483,20 +358,14 @@ static void place_rest(struct gang_host *host, pol_u32 count)
 {
 	pol_u32 i;
 
-	for (i = 0; i < count; i++)
-		if (!gang_is_high(&host->vms[host->order[i]]))
-			group_owns_cpus(host, &host->vms[host->order[i]], GANG_NONE);
 	keep_for_sleepers(host, 0);
 	for (i = 0; i < count; i++)
 		if (!gang_is_high(&host->vms[host->order[i]]))
-			group_spreads(host, &host->vms[host->order[i]], GANG_NONE);
+			group_spreads(host, &host->vms[host->order[i]], 0);
 	keep_for_sleepers(host, 1);
 	for (i = 0; i < host->vm_count; i++)
 		if (!gang_is_high(&host->vms[i]))
 			group_stays(host, &host->vms[i]);
-	for (i = 0; i < count; i++)
-		if (!gang_is_high(&host->vms[host->order[i]]))
-			group_shares(host, &host->vms[host->order[i]]);
 }
 
 pol_u8 gang_turn(struct gang_host *host)
@@ -505,8 +374,7 @@ pol_u8 gang_turn(struct gang_host *host)
 	pol_u8 any_high;
 
 	all_free(host);
-	find_too_large(host);
-	any_high = find_displacing(host);
+	any_high = find_unplaced(host);
 	count = sort_vms(host);
 	if (!any_high || count < 2)
 		return 0;

@@ -58,7 +58,6 @@
 	X(CORE_SCHEDULING, "it has core-scheduling cookies") \
 	X(BOUNDS, "more VMs or vCPUs take part than the module plans for") \
 	X(UNPLACED, "its vCPUs have too few CPUs to run together on") \
-	X(DISPLACES, "its turns would take CPUs that vCPUs of others are due all of the time") \
 	X(MISSED, "its vCPUs do not get to the CPUs they are woken for") \
 	X(LATE, "a vCPU waited twice in a row as long as any may for a turn")
 

@@ -2,7 +2,8 @@
 //! Which Bochs boots: the lab's own, or Debian's where that cannot be had.
 
 use crate::error::{LabError, Result};
-use crate::own_bochs::OwnBochs;
+use crate::own_emulator::OwnEmulator;
+use crate::recipe::BOCHS;
 use crate::vm_entry;
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +18,7 @@ const DEBIAN: &str = "debian-bochs";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bochs {
     /// Built by the lab.
-    Own(OwnBochs),
+    Own(OwnEmulator),
     /// Debian's, mended as it is started.
     Debian,
 }
@@ -66,13 +67,13 @@ impl Bochs {
         if wish == Wish::Debian {
             return Ok(Bochs::Debian);
         }
-        let made = OwnBochs::make(lab, stop, say);
+        let made = OwnEmulator::make(&BOCHS, lab, stop, say);
         or_debian(wish, made, say)
     }
 
     /// The one to boot with, of those that are there.
     pub(crate) fn find(lab: &Path) -> Result<Bochs> {
-        match (Wish::here()?, OwnBochs::find(lab)) {
+        match (Wish::here()?, OwnEmulator::find(&BOCHS, lab)) {
             (Wish::Any | Wish::Own, Some(own)) => Ok(Bochs::Own(own)),
             (Wish::Own, None) => Err(LabError::NoOwnBochs),
             (Wish::Any | Wish::Debian, _) => Ok(Bochs::Debian),
@@ -126,7 +127,7 @@ impl Bochs {
 }
 
 /// What was made, or Debian's and the reason said in one line.
-fn or_debian(wish: Wish, made: Result<OwnBochs>, say: &mut dyn FnMut(&str)) -> Result<Bochs> {
+fn or_debian(wish: Wish, made: Result<OwnEmulator>, say: &mut dyn FnMut(&str)) -> Result<Bochs> {
     match made {
         Ok(own) => Ok(Bochs::Own(own)),
         Err(error @ LabError::Interrupted) => Err(error),
@@ -189,7 +190,7 @@ mod tests {
     fn boots_of_two_emulators_have_different_marks_and_names() {
         let own = |build: &str| {
             let program = PathBuf::from("/lab/bochs");
-            Bochs::Own(OwnBochs { program, build: build.repeat(64) })
+            Bochs::Own(OwnEmulator::of(&BOCHS, program, build.repeat(64)))
         };
         assert_ne!(own("a").mark(), own("b").mark());
         assert_ne!(own("a").mark(), Bochs::Debian.mark());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One boot of an emulated computer, watched from its start to its last record.
 
-use crate::bochs::Bochs;
 use crate::channel::Decoder;
 use crate::emulator::{self, Computer, Running};
 use crate::error::{io, LabError, Result};
 use crate::image::Payload;
 use crate::kernel::Kernel;
+use crate::program::Program;
 use crate::silence::{Patience, Silence};
 use crate::tool;
 use std::fs;
@@ -32,9 +32,14 @@ pub struct Boot<'a> {
 
 /// Boot and pass every record on until the last one (`End`). The directory keeps the console, the
 /// emulator's log and configuration; the boot medium is removed.
-pub fn watch(boot: &Boot, bochs: &Bochs, dir: &Path, sink: &mut dyn FnMut(Record)) -> Result<()> {
+pub fn watch(
+    boot: &Boot,
+    program: &Program,
+    dir: &Path,
+    sink: &mut dyn FnMut(Record),
+) -> Result<()> {
     let Boot { computer, kernel, payload, cmdline, stop, .. } = *boot;
-    let mut running = emulator::start(computer, bochs, kernel, payload, cmdline, dir, stop)?;
+    let mut running = emulator::start(computer, program, kernel, payload, cmdline, dir, stop)?;
     let outcome = listen(&mut running, dir, boot, sink);
     running.kill();
     for name in ["boot.iso", "initrd.img"] {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The emulators: Bochs for anything that is timed, QEMU for function.
+//! The emulators: Bochs and the lab's QEMU for anything that is timed, Debian's QEMU for function.
 //!
-//! Bochs emulates VT-x with pause-loop exiting and keeps a deterministic virtual time; QEMU's
-//! TCG emulates SVM without a pause filter, ten times faster, and is never measured on.
+//! Bochs emulates VT-x with pause-loop exiting, the lab's QEMU SVM with a pause filter; both keep a
+//! deterministic virtual time. Debian's QEMU has SVM without a pause filter, and is never measured on.
 
 use crate::bochs::{Bochs, Started};
 use crate::error::{io, Result};
 use crate::image;
 use crate::kernel::Kernel;
+use crate::program::Program;
 use crate::tool;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -18,7 +19,20 @@ use std::sync::atomic::AtomicBool;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Emulator {
     Bochs,
+    /// Debian's, without a pause filter.
     Qemu,
+    /// The lab's, an AMD processor with a pause filter.
+    QemuAmd,
+}
+
+impl Emulator {
+    /// CPUs that it emulates in bearable time, and its BIOS starts.
+    pub const fn cpus_max(self) -> u32 {
+        match self {
+            Emulator::Bochs | Emulator::Qemu => 8,
+            Emulator::QemuAmd => 16,
+        }
+    }
 }
 
 /// The processor that Bochs emulates; QEMU has one of its own.
@@ -45,17 +59,19 @@ impl Processor {
 pub struct Computer {
     pub emulator: Emulator,
     pub processor: Processor,
-    /// Physical CPUs, 1 to [`Computer::CPUS_MAX`].
+    /// Physical CPUs, 1 to [`Emulator::cpus_max`].
     pub cpus: u32,
     pub memory_mib: u32,
-    /// Instructions in one second of virtual time: of each CPU with Bochs, which is also its TSC
-    /// frequency; of all CPUs together with QEMU, or 0 for this computer's clock.
+    /// Instructions in one second of virtual time: of each CPU where things are timed, which is also its
+    /// TSC frequency; of all CPUs together with Debian's QEMU, or 0 for this computer's clock.
     pub ips: u64,
+    /// Instructions that a CPU executes before others have their turns, where things are timed.
+    pub quantum: u32,
+    /// How many instructions' time a PAUSE takes, where the processor is AMD's and things are timed.
+    pub pause: u32,
 }
 
 impl Computer {
-    /// What Bochs emulates in bearable time, and its BIOS starts.
-    pub const CPUS_MAX: u32 = 8;
     /// What Bochs takes.
     pub const MEMORY_MAX_MIB: u32 = 2048;
 
@@ -67,7 +83,14 @@ impl Computer {
             cpus,
             memory_mib: 1024,
             ips: 200_000_000,
+            quantum: 16,
+            pause: 1,
         }
+    }
+
+    /// Of the same rate, with an AMD processor. Longer turns than 200 instructions show in figures.
+    pub fn qemu_amd(cpus: u32) -> Computer {
+        Computer { emulator: Emulator::QemuAmd, quantum: 200, ..Computer::bochs(cpus) }
     }
 
     /// As `bochs`, with a processor whose kernel has an indirect call end at an ENDBR64 or fault.
@@ -89,13 +112,13 @@ impl Computer {
     /// Parameters of the module: QEMU's processors have no pause filter, but honour the intercept.
     pub fn module_options(&self) -> &'static str {
         match self.emulator {
-            Emulator::Bochs => "",
+            Emulator::Bochs | Emulator::QemuAmd => "",
             Emulator::Qemu => "force_pause_intercept=1",
         }
     }
 }
 
-/// Kernel parameters common to both emulators.
+/// Kernel parameters common to all emulators.
 ///
 /// `idle=halt`: Bochs loses wake-ups of a CPU in MWAIT. `skew_tick=1`: emulated CPUs would tick in
 /// phase, and equal VMs would be gang-scheduled by accident. `mitigations=off` makes exits cheaper
@@ -131,7 +154,7 @@ impl Drop for Running {
 /// Write everything the boot needs into `dir` and start it. Records come on the child's stdout.
 pub fn start(
     computer: &Computer,
-    with: &Bochs,
+    program: &Program,
     kernel: &Kernel,
     payload: &image::Payload,
     extra_cmdline: &str,
@@ -144,16 +167,14 @@ pub fn start(
     let initramfs = dir.join("initrd.img");
     image::initramfs(kernel, payload, &initramfs)?;
     let cmdline = format!("{CMDLINE} {extra_cmdline}");
-    let mut command = match computer.emulator {
-        Emulator::Bochs => {
+    let mut command = match program {
+        Program::Bochs(with) => {
             let medium = Medium { kernel, initramfs: &initramfs, cmdline: &cmdline };
             bochs(computer, with, &medium, dir, stop)?
         }
-        Emulator::Qemu => {
-            let mut command = qemu(computer, kernel, &initramfs, &cmdline);
-            command.args(["-chardev", "stdio,id=records,signal=off"]);
-            command.arg("-serial").arg(format!("file:{}", console.display()));
-            command
+        Program::Qemu => on_files(qemu(computer, kernel, &initramfs, &cmdline), &console),
+        Program::QemuAmd(own) => {
+            on_files(qemu_amd(computer, &own.program, kernel, &initramfs, &cmdline), &console)
         }
     };
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors_of(dir)?);
@@ -167,6 +188,13 @@ pub fn start(
         });
     }
     Ok(Running { child: command.spawn().map_err(tool::missing(&command))? })
+}
+
+/// QEMU with its records on its standard output, and its console in a file.
+fn on_files(mut command: Command, console: &Path) -> Command {
+    command.args(["-chardev", "stdio,id=records,signal=off"]);
+    command.arg("-serial").arg(format!("file:{}", console.display()));
+    command
 }
 
 /// Boot under QEMU with the console on this program's terminal; returns when it is switched off.
@@ -232,7 +260,7 @@ fn bochs(
 fn bochsrc(computer: &Computer, started: &Started) -> String {
     format!(
         "display_library: {}\n\
-         cpu: model={}, count={}, ips={}, quantum=16, reset_on_triple_fault=0\n\
+         cpu: model={}, count={}, ips={}, quantum={}, reset_on_triple_fault=0\n\
          megs: {}\n\
          romimage: file=/usr/share/bochs/BIOS-bochs-latest\n\
          vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest\n\
@@ -251,6 +279,7 @@ fn bochsrc(computer: &Computer, started: &Started) -> String {
         computer.processor.model(),
         computer.cpus,
         computer.ips,
+        computer.quantum,
         computer.memory_mib,
         started.plugins,
     )
@@ -271,15 +300,49 @@ fn qemu(computer: &Computer, kernel: &Kernel, initramfs: &Path, cmdline: &str) -
         cmdline += " maxcpus=1";
     }
     // thread=single: with one thread a CPU the kernel's code patching sooner or later faults.
+    command.args(["-accel", "tcg,thread=single", "-cpu", "qemu64,+svm,+npt"]);
+    pc(&mut command, computer, kernel, initramfs, &cmdline);
     command
-        .args(["-accel", "tcg,thread=single", "-cpu", "qemu64,+svm,+npt", "-nodefaults"])
-        .args(["-display", "none", "-no-reboot"])
+}
+
+/// The same of the lab's QEMU, whose clock all CPUs share and each has for itself.
+fn qemu_amd(
+    computer: &Computer,
+    program: &Path,
+    kernel: &Kernel,
+    initramfs: &Path,
+    cmdline: &str,
+) -> Command {
+    let Computer { ips, quantum, pause, .. } = *computer;
+    let mut command = Command::new(program);
+    let ns = 1_000_000_000 / ips;
+    // Where there is a quantum, `ns` counts and `shift` does not.
+    let clock = format!("shift=0,sleep=off,quantum={quantum},ns={ns},pause={pause}");
+    command.args(["-accel", "tcg,thread=single", "-icount", &clock]);
+    command.args(["-rtc", "base=2026-01-01,clock=vm"]);
+    command.args(["-cpu", "qemu64,+svm,+npt,+nrip-save,+pause-filter,+pfthreshold"]);
+    for firmware in ["/usr/share/qemu", "/usr/share/seabios"] {
+        command.args(["-L", firmware]);
+    }
+    pc(&mut command, computer, kernel, initramfs, &format!("{cmdline} tsc=reliable"));
+    command
+}
+
+/// What all computers under QEMU have.
+fn pc(
+    command: &mut Command,
+    computer: &Computer,
+    kernel: &Kernel,
+    initramfs: &Path,
+    cmdline: &str,
+) {
+    command
+        .args(["-nodefaults", "-display", "none", "-no-reboot"])
         .args(["-smp", &computer.cpus.to_string(), "-m", &computer.memory_mib.to_string()])
         .args(["-device", "isa-debugcon,iobase=0xe9,chardev=records"])
         .arg("-kernel")
         .arg(&kernel.vmlinuz)
         .arg("-initrd")
         .arg(initramfs)
-        .args(["-append", &cmdline]);
-    command
+        .args(["-append", cmdline]);
 }

@@ -41,6 +41,8 @@ pub enum LabError {
     NoEmulator { name: String, allowed: String },
     #[error("the lab's own Bochs is not built; run: unspin lab emulator")]
     NoOwnBochs,
+    #[error("the lab's own QEMU is not built; run: unspin lab emulator qemu-amd")]
+    NoOwnQemu,
     #[error("the source of {package} in Debian 13's archive is not {wanted} as the lab knows it, and the lab's patches are for no other")]
     OtherSource { package: String, wanted: String },
     #[error("the emulated computer has been silent for {after_s} s ({cpu_s} s of the emulator's CPU time) after {last}; the console ended with:\n{console}\nboot archived in {archive}")]

@@ -18,9 +18,12 @@ mod image;
 mod kernel;
 mod lock;
 mod module_build;
-mod own_bochs;
+mod own_emulator;
 mod packages;
+mod program;
+mod programs;
 mod qemu;
+mod recipe;
 mod series;
 mod silence;
 mod source;
@@ -40,12 +43,14 @@ pub use image::Payload;
 pub use kernel::Kernel;
 pub use lock::Lock;
 pub use module_build::{build_host_module, ModuleBuild};
+pub use program::Program;
 pub use qemu::Qemu;
 pub use series::{Debian, Flavour, KernelPackage, Series};
 pub use silence::Patience;
 pub use source::{is_installed, source_tree};
 pub use tool::missing_tools;
 
+use own_emulator::OwnEmulator;
 use source::{check_sources, work_dir};
 
 use std::fs;
@@ -131,6 +136,7 @@ pub struct Lab {
     agent: PathBuf,
     /// What boots, once that is settled.
     bochs: OnceLock<Bochs>,
+    qemu_amd: OnceLock<OwnEmulator>,
 }
 
 impl Lab {
@@ -142,7 +148,7 @@ impl Lab {
         let dir = dir.unwrap_or_else(|| work_dir().join("lab"));
         // Emulators are started in their boot's directory: nothing may depend on the caller's.
         let dir = std::path::absolute(&dir).map_err(error::io(&dir))?;
-        Ok(Lab { root, dir, agent, bochs: OnceLock::new() })
+        Ok(Lab { root, dir, agent, bochs: OnceLock::new(), qemu_amd: OnceLock::new() })
     }
 
     pub fn dir(&self) -> &Path {
@@ -203,11 +209,6 @@ impl Lab {
         }
         let made = Bochs::make(&self.dir, stop, say)?;
         Ok(self.bochs.get_or_init(|| made).clone())
-    }
-
-    /// The same, of those that are there: nothing is built.
-    fn bochs_here(&self) -> Result<Bochs> {
-        self.bochs.get().map_or_else(|| Bochs::find(&self.dir), |bochs| Ok(bochs.clone()))
     }
 
     /// Boot `kernel` on `computer`, run `plan` there and pass on every record. `name` is the boot's
@@ -277,7 +278,7 @@ impl Lab {
     pub fn boot(&self, boot: &Boot, name: &str, sink: &mut dyn FnMut(Record)) -> Result<()> {
         let dir = self.boot_dir(name);
         let _lock = Lock::take(&dir)?;
-        boot::watch(boot, &self.bochs_here()?, &dir, sink)
+        boot::watch(boot, &self.program_here(boot.computer.emulator)?, &dir, sink)
     }
 
     /// Boot `kernel` on `computer` to see whether KVM and the module come up there. `sink` gets
@@ -343,8 +344,8 @@ impl Lab {
 
     /// SHA-256, in hex, of all of ours that goes into a computer that runs plans: the sources of
     /// module and policies, the agent with the bench guest in it, what goes into Linux guests, and what
-    /// the lab adds.
-    pub fn image_hash(&self) -> Result<String> {
+    /// the lab adds, `emulator` among it.
+    pub fn image_hash(&self, emulator: Emulator) -> Result<String> {
         let mut parts = module_build::module_sources(&module_build::HOSTS, &self.root)?;
         parts.push(fs::read(&self.agent).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => LabError::NotBuilt { path: self.agent.clone() },
@@ -357,7 +358,7 @@ impl Lab {
         parts.extend(guest_image::own_parts(&self.root)?);
         parts.push(image::INIT.as_bytes().to_vec());
         parts.push(emulator::CMDLINE.as_bytes().to_vec());
-        parts.push(self.bochs_here()?.mark().as_bytes().to_vec());
+        parts.push(self.program_here(emulator)?.mark().as_bytes().to_vec());
         let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         Ok(sha256(&parts))
     }
@@ -379,7 +380,7 @@ impl Lab {
             .unwrap_or_default();
         let dirs: Vec<&PathBuf> = names.iter().filter(|path| path.is_dir()).collect();
         let _held = dirs.iter().map(|dir| Lock::take(dir)).collect::<Result<Vec<Lock>>>()?;
-        let kept = ["kernels", unpacked::GUESTS, kernel::TRIXIE, own_bochs::EMULATORS]
+        let kept = ["kernels", unpacked::GUESTS, kernel::TRIXIE, own_emulator::EMULATORS]
             .map(|name| self.dir.join(name));
         for path in dirs.into_iter().chain(kept.iter().filter(|path| path.exists())) {
             fs::remove_dir_all(path).map_err(error::io(path))?;
@@ -435,26 +436,28 @@ mod tests {
             dir: dir.join("lab"),
             agent: dir.join("agent"),
             bochs: Bochs::Debian.into(),
+            qemu_amd: OnceLock::new(),
         };
-        let first = lab.image_hash().unwrap();
+        let hash = || lab.image_hash(Emulator::Bochs);
+        let first = hash().unwrap();
         // What a build or a test leaves behind changes nothing.
         for path in ["kmod/main.o", "kmod/.main.o.cmd", "kmod/unspin.mod.c", "kmod/test/run.c"] {
             write(path, "made");
-            assert_eq!(lab.image_hash().unwrap(), first, "{path}");
+            assert_eq!(hash().unwrap(), first, "{path}");
         }
         for path in SOURCES {
             write(path, "after");
-            assert_ne!(lab.image_hash().unwrap(), first, "{path}");
+            assert_ne!(hash().unwrap(), first, "{path}");
             write(path, "before");
         }
         write("kmod/new.h", "");
-        assert_ne!(lab.image_hash().unwrap(), first, "a new file");
+        assert_ne!(hash().unwrap(), first, "a new file");
         write("guest/linux/new.c", "");
         let guests = guests_hash_of(&dir).unwrap();
         write("guest/linux/new.c", "after");
         assert_ne!(guests_hash_of(&dir).unwrap(), guests);
         fs::remove_file(dir.join("agent")).unwrap();
-        assert!(matches!(lab.image_hash(), Err(LabError::NotBuilt { .. })));
+        assert!(matches!(hash(), Err(LabError::NotBuilt { .. })));
         fs::remove_dir_all(&dir).unwrap();
         assert_ne!(guests_hash_of(&dir).unwrap(), guests, "no sources at all");
     }

@@ -358,6 +358,11 @@ fn builds_of_bochs(stage: &Stage) {
     };
     assert!(why().contains("g++ is not installed"));
     stage.tool("g++", "echo 'g++ 99'");
+    stage.tool("make", "exit 0");
+    assert!(why().contains("patch is not installed"));
+    for tool in ["patch", "tar", "strip"] {
+        stage.tool(tool, "exit 0");
+    }
     let known = "bookworm http://mirror.test/debian/";
     let apt = |update: &str, source: &str| {
         stage.tool(

@@ -41,18 +41,8 @@ pub const CLAMP_TURNS: u64 = 2;
 pub const POOLS_MAX: usize = 8;
 /// So often it is looked who would get more than is a vCPU's.
 pub const FILL_PASSES: u64 = 8;
-/// Who is due so much of a turn, and wants it at the end of so many of them, is due a whole pCPU; and stays
-/// so with an eighth less of either.
-pub const WHOLE_EIGHTHS: u64 = 6;
-pub const AWAKE_EIGHTHS: u64 = 7;
-/// Whether a vCPU wanted to run when a turn ended is forgotten after about so many others.
-pub const AWAKE_TURNS: u64 = 32;
-/// One of the VMs that would displace vCPUs which are due whole pCPUs does so in one turn of so many.
-pub const DISPLACE_TURNS: u64 = 50;
-/// [`Vm::unplaced`]: it has more vCPUs that want to run than there are pCPUs for them.
-pub const TOO_LARGE: u8 = 1;
-/// [`Vm::unplaced`]: it could run together only in the place of a vCPU that is due a whole pCPU.
-pub const DISPLACES: u8 = 2;
+/// Of the turn, the most that an unpinned vCPU is due.
+pub const MOST_EIGHTHS: u64 = 7;
 /// Length of the first turn.
 pub const FIRST_TURN_US: u64 = 1000;
 /// Nobody is kept from running for longer.
@@ -94,8 +84,6 @@ pub struct Vm {
     /// In the caller's unit of time; below 0 where it owes. 0 at first, then kept by
     /// [`Host::account`] within the clamp for each vCPU that wants to run, and [`TIME_MAX`].
     pub owed: i64,
-    /// It counts as owed so much more, where its vCPUs are due whole pCPUs. Set by [`Host::account`].
-    pub lead: u64,
     /// Index of its first vCPU.
     pub first: u32,
     /// How many vCPUs it has, in a row.
@@ -105,11 +93,10 @@ pub struct Vm {
     /// 1: its vCPUs spin, and should run together. Changes between [`Host::account`] and
     /// [`Host::turn_starts`].
     pub high: u8,
-    /// Not 0: but it cannot, so it counts as LOW: [`TOO_LARGE`] or [`DISPLACES`]. Set by
-    /// [`Host::turn_starts`].
+    /// 1: but there is no pCPU for each of them, so it counts as LOW. Set by [`Host::turn_starts`].
     pub unplaced: u8,
-    /// So many pCPUs are worth what it is due. Set by [`Host::account`].
-    pub cpus_due: u16,
+    /// 0.
+    pub reserved: [u8; 2],
     /// How many of its vCPUs want to run; set by [`Host::account`].
     pub wanting: u32,
     /// Scratch.
@@ -150,12 +137,6 @@ pub struct Vcpu<'a> {
     /// Scratch.
     pub placed: u8,
     pub pool: u8,
-    /// How often it wanted to run when a turn ended, of 65536 times. 0 at first, then kept by
-    /// [`Host::account`].
-    pub awake: u16,
-    /// 1: it is due a whole pCPU, all the time. Kept likewise.
-    pub whole: u8,
-    pub reserved: [u8; 5],
 }
 
 impl Default for Vcpu<'_> {
@@ -170,9 +151,6 @@ impl Default for Vcpu<'_> {
             held_back: 0,
             placed: 0,
             pool: 0,
-            awake: 0,
-            whole: 0,
-            reserved: [0; 5],
         }
     }
 }
@@ -384,8 +362,8 @@ pub fn fill(candidates: &[Filler]) -> Option<usize> {
 }
 
 const _: () = {
-    assert!(std::mem::size_of::<Vm>() == 40);
-    assert!(std::mem::size_of::<Vcpu>() == 40);
+    assert!(std::mem::size_of::<Vm>() == 32);
+    assert!(std::mem::size_of::<Vcpu>() == 32);
     assert!(std::mem::size_of::<Cpu>() == 88);
     assert!(std::mem::size_of::<RawHost>() == 72);
     assert!(std::mem::size_of::<Pool>() == 120);

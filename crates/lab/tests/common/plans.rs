@@ -19,13 +19,24 @@ pub fn lab() -> Option<(Lab, Kernel)> {
     Some((lab, kernel))
 }
 
-/// Every run's result; panics if one fails.
+/// Every run's result, under Bochs; panics if one fails.
 pub fn boot(lab: &Lab, kernel: &Kernel, plan: &Plan, name: &str) -> Vec<RunResult> {
+    boot_on(lab, kernel, &Computer::bochs(plan.pcpus), plan, name)
+}
+
+/// The same on a computer of the caller's.
+pub fn boot_on(
+    lab: &Lab,
+    kernel: &Kernel,
+    computer: &Computer,
+    plan: &Plan,
+    name: &str,
+) -> Vec<RunResult> {
     let start = Instant::now();
     let (mut results, mut failed) = (Vec::new(), Vec::new());
     let booted = lab.boot_plan(
         kernel,
-        &Computer::bochs(plan.pcpus),
+        computer,
         &plan.clone().into(),
         name,
         &AtomicBool::new(false),

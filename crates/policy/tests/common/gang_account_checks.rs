@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What VMs are owed after a turn (policy/gang.h): parts of pinned vCPUs, of pools and of the group.
 
-use super::gang_checks::{high, hosts, Host, LOW, NONE};
+use super::gang_checks::{high, hosts, Host, LOW};
 use super::{any_u64, property, Api};
 use proptest::prelude::*;
 use std::cmp::Reverse;
 use unspin_policy::gang::{
-    CpuSet, Vcpu, Vm, AWAKE_EIGHTHS, AWAKE_TURNS, CLAMP_TURNS, POOLS_MAX, TIME_MAX, WEIGHT_MAX,
-    WHOLE_EIGHTHS,
+    CpuSet, Vcpu, Vm, CLAMP_TURNS, MOST_EIGHTHS, POOLS_MAX, TIME_MAX, WEIGHT_MAX,
 };
 
 /// Part and charge of each vCPU: the header's words again, over numbers that cannot overflow.
@@ -19,7 +18,6 @@ struct Books<'b, 'a> {
     all: Vec<usize>,
     part: Vec<i128>,
     charge: Vec<i128>,
-    pinned: Vec<bool>,
 }
 
 impl<'b, 'a> Books<'b, 'a> {
@@ -32,14 +30,12 @@ impl<'b, 'a> Books<'b, 'a> {
         };
         let none = vec![0; vm.len()];
         let all = (0..vm.len()).filter(takes_part).collect();
-        let pinned = vec![true; vm.len()];
-        let mut books = Books { before, vm, all, part: none.clone(), charge: none, pinned };
+        let mut books = Books { before, vm, all, part: none.clone(), charge: none };
         for v in books.all.clone() {
             books.part[v] = books.by_weight(v, &books.all);
             books.charge[v] = books.charge_there(v);
         }
         for pool in books.pools() {
-            pool.iter().for_each(|&v| books.pinned[v] = false);
             books.fill(pool, turn);
         }
         books
@@ -99,7 +95,7 @@ impl<'b, 'a> Books<'b, 'a> {
         let turn = i128::from(turn.min(TIME_MAX));
         let time = pool.iter().map(|&v| self.part[v]).sum();
         let weights: Vec<i128> = pool.iter().map(|&v| self.weight(v)).collect();
-        let parts = divided(time, &weights, turn);
+        let parts = divided(time, &weights, turn / 8 * i128::from(MOST_EIGHTHS));
         pool.iter().zip(parts).for_each(|(&v, part)| self.part[v] = part);
         self.charge_group(pool, turn);
     }
@@ -110,36 +106,6 @@ impl<'b, 'a> Books<'b, 'a> {
         let weights: Vec<i128> = pool.iter().map(|&v| self.part[v].max(1)).collect();
         let charges = divided(time, &weights, turn);
         pool.iter().zip(charges).for_each(|(&v, charge)| self.charge[v] = charge);
-    }
-
-    /// A mean of the ends of turns, of 65536: whether it used its part, or was kept from it.
-    fn awake_after(&self, v: usize) -> u16 {
-        let vcpu = &self.before.vcpus[v];
-        let turns = AWAKE_TURNS as u16;
-        let is_free = self.before.is_there(v) && self.before.cpus[vcpu.cpu as usize].owner == NONE;
-        let uses = vcpu.wants != 0 && !(is_free && self.got(v) < self.part[v] / 2);
-        let adds = self.all.contains(&v) && uses;
-        vcpu.awake - vcpu.awake / turns + u16::from(adds) * (u16::MAX / turns)
-    }
-
-    fn is_due_a_whole(&self, v: usize, awake: u16, turn: u64) -> bool {
-        let less = u64::from(self.before.vcpus[v].whole);
-        let beside = |o: &usize| *o != v && self.before.vcpus[*o].cpu == self.before.vcpus[v].cpu;
-        let shares = self.pinned[v] && self.all.iter().any(beside);
-        let most = turn.min(TIME_MAX) / 8 * (WHOLE_EIGHTHS - less);
-        let is_due = !shares && self.part[v] >= most.into();
-        turn > 0
-            && u64::from(awake) >= u64::from(u16::MAX) / 8 * (AWAKE_EIGHTHS - less)
-            && if self.all.contains(&v) { is_due } else { less != 0 }
-    }
-
-    /// Its part, and what it is owed, in pCPUs for a turn.
-    fn cpus_due(&self, turn: u64, vm: usize, owed: i64) -> u16 {
-        let turn = i128::from(turn.min(TIME_MAX));
-        let due: i128 = self.before.of(vm).map(|v| self.part[v]).sum();
-        let due = due + i128::from(owed.max(0));
-        let cpus = if turn > 0 { ((due + turn - 1) / turn).max(1) } else { u16::MAX.into() };
-        u16::try_from(cpus).unwrap_or(u16::MAX)
     }
 
     fn owed_after(&self, turn: u64, vm: usize) -> i128 {
@@ -177,27 +143,6 @@ fn divided(mut time: i128, weights: &[i128], most: i128) -> Vec<i128> {
     shares
 }
 
-/// Who always wants to run, and has a pCPU's time as its part, is due a whole one; who sleeps at the end of
-/// every fourth turn is not, however much it is due.
-pub fn gang_whole_worked_example(api: &Api) {
-    const TURN: u64 = 1000;
-    let set: CpuSet = (0..2).collect();
-    let whole_after = |weights: [u32; 3], sleeps: fn(u32) -> bool| {
-        let all = weights.map(|weight| (weight, 0));
-        let mut host = singles(&set, 2, &all);
-        for turn in 0..200 {
-            host.vcpus[0].wants = u8::from(!sleeps(turn));
-            host.vcpus.iter_mut().for_each(|vcpu| vcpu.got = 2 * TURN / 3);
-            host.account(api, TURN);
-        }
-        host.vcpus.iter().map(|vcpu| vcpu.whole).collect::<Vec<_>>()
-    };
-    assert_eq!(whole_after([4, 1, 1], |_| false), [1, 0, 0]);
-    assert_eq!(whole_after([4, 1, 1], |turn| turn % 4 == 0), [0, 0, 0]);
-    assert_eq!(whole_after([4, 1, 1], |turn| turn == 0), [1, 0, 0]);
-    assert_eq!(whole_after([1, 1, 1], |_| false), [0, 0, 0]);
-}
-
 /// pCPUs of VMs, of the group and of nobody.
 fn some_owners(host: &mut Host, owners: u64) {
     let all: Vec<u32> = (0..host.vms.len() as u32).chain([LOW, u32::MAX]).collect();
@@ -217,18 +162,12 @@ pub fn gang_accounts_by_weight(api: &Api) {
         let books = Books::new(&before, turn);
         for (i, vm) in after.vms.iter().enumerate() {
             assert_eq!(i128::from(vm.owed), books.owed_after(turn, i), "VM {i}");
-            let all = before.wanting(i);
-            let is_whole = |&v: &usize| after.vcpus[v].whole != 0;
-            let (wanting, whole) = (all.len() as u32, !all.is_empty() && all.iter().all(is_whole));
-            let lead = turn.saturating_mul(wanting.into()).min(TIME_MAX) * u64::from(whole);
-            let cpus_due = books.cpus_due(turn, i, vm.owed);
-            assert_eq!(*vm, Vm { owed: vm.owed, wanting, lead, cpus_due, ..before.vms[i] });
+            let wanting = before.wanting(i).len() as u32;
+            assert_eq!(*vm, Vm { owed: vm.owed, wanting, ..before.vms[i] });
         }
         assert_eq!((after.owners(), after.turn), (before.owners(), before.turn));
-        for (v, (vcpu, was)) in after.vcpus.iter().zip(&before.vcpus).enumerate() {
-            let awake = books.awake_after(v);
-            let whole = u8::from(books.is_due_a_whole(v, awake, turn));
-            assert_eq!(Vcpu { pool: was.pool, ..*vcpu }, Vcpu { awake, whole, ..*was }, "vCPU {v}");
+        for (vcpu, was) in after.vcpus.iter().zip(&before.vcpus) {
+            assert_eq!(Vcpu { pool: was.pool, ..*vcpu }, *was);
         }
     });
 }
@@ -272,7 +211,7 @@ fn singles<'a>(set: &'a CpuSet, cpus: usize, all: &[(u32, u64)]) -> Host<'a> {
     Host::new(cpus, &all.iter().enumerate().map(single).collect::<Vec<_>>())
 }
 
-/// In a pool each has its part by weight, up to the turn; all of them have what all got.
+/// In a pool each has its part by weight, up to most of the turn; all of them have what all got.
 pub fn gang_pools_are_filled(api: &Api) {
     const TURN: u64 = 1_000_000;
     let weights = prop::collection::vec(1..=WEIGHT_MAX, 1..8);
@@ -286,7 +225,7 @@ pub fn gang_pools_are_filled(api: &Api) {
         let part = |i: usize| host.vms[i].owed + all[i].1 as i64;
         let time: u64 = all.iter().map(|vcpu| vcpu.1).sum();
         let count = all.len() as i64;
-        let most = TURN.max(time.div_ceil(count as u64)) as i64;
+        let most = (TURN * MOST_EIGHTHS / 8).max(time.div_ceil(count as u64)) as i64;
         let parts: i64 = (0..all.len()).map(part).sum();
         assert!((time as i64 - 2 * count..=time as i64).contains(&parts), "{parts} of {time}");
         for i in 0..all.len() {

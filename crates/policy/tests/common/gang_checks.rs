@@ -159,15 +159,12 @@ pub fn hosts() -> impl Strategy<Value = Host<'static>> {
         1 => Just(SETS.last()),
         2 => (0..SETS.len()).prop_map(|set| Some(&SETS[set])),
     ];
-    let awake = prop_oneof![45_000..=u16::MAX, any::<u16>()];
-    let vcpu = (got, weight, 0..5u32, 0..3u8, held, set, awake).prop_map(
-        |(got, weight, cpu, wants, held_back, allowed, awake)| Vcpu {
+    let vcpu = (got, weight, 0..5u32, 0..3u8, held, set).prop_map(
+        |(got, weight, cpu, wants, held_back, allowed)| Vcpu {
             got,
             allowed,
             wants,
             held_back,
-            awake,
-            whole: (awake & 1) as u8,
             ..Vcpu::new(cpu, weight)
         },
     );
@@ -248,7 +245,7 @@ pub fn gang_needs_rivals(api: &Api) {
         assert!(!host.turn(api));
         assert!(host.owners().iter().all(|&owner| owner == NONE));
         assert!(host.vcpus.iter().all(|vcpu| vcpu.target().is_none()));
-        let plain = |vm: &Vm| Vm { unplaced: 0, waited: 0, lead: 0, ..*vm };
+        let plain = |vm: &Vm| Vm { unplaced: 0, waited: 0, ..*vm };
         assert_eq!(host.turn, turn);
         assert!(host.vms.iter().zip(&vms).all(|(vm, was)| plain(vm) == plain(was)));
     });
@@ -278,8 +275,6 @@ pub fn gang_is_bounded(api: &Api) {
             allowed: (bits & 8 != 0).then_some(&everywhere),
             wants: (bits & 1) as u8,
             held_back: (bits >> 1 & bits >> 2 & 1) as u8,
-            awake: bits,
-            whole: (bits >> 4 & bits >> 5 & 1) as u8,
             ..Vcpu::new(cpu, weight)
         });
         let mut host = Host {
@@ -310,15 +305,14 @@ fn some_cpu((core, cache, node, usable): (u32, u32, u32, u8), low_last_turn: u32
 
 fn check_bounded(before: &Host, after: &Host, (vms, vcpus, cpus): (u32, u32, u32)) {
     for (i, (vm, was)) in after.vms.iter().zip(&before.vms).enumerate() {
-        let Vm { owed, last_turn, wanting, unplaced, waited, lead, cpus_due, .. } = *was;
-        assert_eq!(Vm { owed, last_turn, wanting, unplaced, waited, lead, cpus_due, ..*vm }, *was);
+        let Vm { owed, last_turn, wanting, unplaced, waited, .. } = *was;
+        assert_eq!(Vm { owed, last_turn, wanting, unplaced, waited, ..*vm }, *was);
         assert!(i < vms as usize || vm == was, "VM {i} of {vms}");
         let most = TIME_MAX * 64;
         assert!(i >= vms as usize || vm.owed.unsigned_abs() <= most, "{} owed", vm.owed);
     }
     for (i, (vcpu, was)) in after.vcpus.iter().zip(&before.vcpus).enumerate() {
-        let Vcpu { placed, pool, target, awake, whole, .. } = *was;
-        assert_eq!(Vcpu { placed, pool, target, awake, whole, ..*vcpu }, *was);
+        assert_eq!(Vcpu { placed: was.placed, pool: was.pool, target: was.target, ..*vcpu }, *was);
         assert!(i < vcpus as usize || vcpu == was, "vCPU {i} of {vcpus}");
         assert!(vcpu.target < cpus || vcpu.target == NONE, "target {}", vcpu.target);
     }

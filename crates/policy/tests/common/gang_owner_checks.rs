@@ -5,7 +5,7 @@ use super::gang_checks::{Host, LOW, NONE};
 use super::{property, Api};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use unspin_policy::gang::{Cpu, CpuSet, Vcpu, Vm, DISPLACES, TIME_MAX, TOO_LARGE};
+use unspin_policy::gang::{Cpu, CpuSet, Vcpu, Vm};
 
 type Cpus = BTreeSet<usize>;
 
@@ -26,8 +26,8 @@ enum Freedom {
 struct VmPlan {
     vm: Vm,
     freedom: Freedom,
-    /// pCPU, wants, is held back, where it may run, and whether it is due a whole pCPU.
-    vcpus: Vec<(u32, bool, bool, u16, bool)>,
+    /// pCPU, wants, is held back, and where it may run.
+    vcpus: Vec<(u32, bool, bool, u16)>,
 }
 
 /// A host whose vCPUs are on its last eight pCPUs, and one more that is not there.
@@ -95,10 +95,9 @@ impl Plan {
             .iter()
             .map(|plan| {
                 let vcpus = plan.vcpus.iter().zip(&mut sets);
-                let vcpus = vcpus.map(|(&(cpu, wants, held, _, whole), set)| Vcpu {
+                let vcpus = vcpus.map(|(&(cpu, wants, held, _), set)| Vcpu {
                     wants: wants.into(),
                     held_back: held.into(),
-                    whole: whole.into(),
                     allowed: set.as_ref(),
                     ..Vcpu::new(self.from() as u32 + cpu, 1)
                 });
@@ -117,8 +116,6 @@ impl Plan {
         for i in 0..host.vms.len() {
             host.vms[i].last_turn = before(host.vms[i].last_turn);
             host.vms[i].unplaced = (i % 2) as u8;
-            host.vms[i].cpus_due = [1, 0, 2, 9][host.vms[i].count as usize % 4];
-            host.vms[i].lead = [0, 1, 1 << 39][host.vms[i].count as usize % 3];
             host.vms[i].wanting = host.wanting(i).len() as u32;
         }
         host
@@ -129,7 +126,7 @@ fn plans() -> impl Strategy<Value = Plan> {
     let freedom =
         prop::sample::select(vec![Freedom::None, Freedom::Alike, Freedom::NoneOrAll, Freedom::Any]);
     let seldom = |of: u8| (0..of).prop_map(|n| n == 0);
-    let vcpu = (0..9u32, seldom(8).prop_map(|not| !not), seldom(12), any::<u16>(), seldom(16));
+    let vcpu = (0..9u32, seldom(8).prop_map(|not| !not), seldom(12), any::<u16>());
     let owed = prop_oneof![-4..5i64, (-3..4i64).prop_map(|n| n << 38)];
     let vm = (owed, 0..4u32, (0..4u8).prop_map(|n| (n > 0).into()));
     let vm = vm.prop_map(|(owed, age, high)| Vm { owed, last_turn: age, high, ..Vm::default() });
@@ -207,8 +204,7 @@ fn candidates(host: &Host) -> Vec<usize> {
         true => Some(age(host.vms[vm].last_turn)),
     };
     let owed_to = |a: usize, of: usize| -> i128 {
-        let owed = i128::from(host.vms[a].owed) + i128::from(host.vms[a].lead);
-        owed.min(TIME_MAX.into()) * i128::from(host.vms[of].wanting)
+        i128::from(host.vms[a].owed) * i128::from(host.vms[of].wanting)
     };
     let mut all: Vec<usize> = (0..host.vms.len()).filter(|&vm| host.vms[vm].wanting > 0).collect();
     all.sort_by(|&a, &b| owed_to(b, a).cmp(&owed_to(a, b)).then(waited(b).cmp(&waited(a))));
@@ -287,35 +283,22 @@ impl Check<'_, '_> {
         finds
     }
 
-    /// vCPUs that have no pCPU yet get those where they are, then others, so many.
-    fn low_here(&mut self, vm: usize, most: &mut usize) {
-        for v in self.before.wanting(vm) {
-            if *most > 0 && self.free.contains(&self.home(v)) && !self.has_own(v) {
+    fn low(&mut self, vm: usize) {
+        let wanting = self.before.wanting(vm);
+        let mut behind = Vec::new();
+        for &v in &wanting {
+            if self.free.contains(&self.home(v)) {
                 assert_eq!(self.target(v), Some(self.home(v)));
                 self.takes(v, LOW);
-                *most -= 1;
+            } else if self.of_group.contains(&self.home(v)) {
+                behind.push(v);
             }
         }
-    }
-
-    fn low_elsewhere(&mut self, vm: usize, mut most: usize) {
-        for v in self.before.wanting(vm) {
-            if most > 0 && !self.has_own(v) && self.spreads(v) {
-                most -= 1;
+        for v in behind {
+            if !self.spreads(v) {
+                assert_eq!(self.target(v), Some(self.home(v)));
             }
         }
-    }
-
-    /// A pCPU was taken for it, so far.
-    fn has_own(&self, v: usize) -> bool {
-        self.target(v)
-            .is_some_and(|cpu| self.after.cpus[cpu].vcpu == v as u32 && !self.free.contains(&cpu))
-    }
-
-    fn low(&mut self, vm: usize) {
-        let mut most = self.before.vms[vm].cpus_due.into();
-        self.low_here(vm, &mut most);
-        self.low_elsewhere(vm, most);
     }
 
     fn sleepers(&mut self, anywhere: bool) {
@@ -346,23 +329,20 @@ impl Check<'_, '_> {
 
     /// After all that want to run were asked in order.
     fn rest(&mut self, candidates: &[usize]) {
-        let low = candidates.iter().filter(|&&vm| !self.after.vms[vm].is_high());
-        let low: Vec<usize> = low.copied().collect();
-        low.iter().for_each(|&vm| self.low_here(vm, &mut usize::MAX.clone()));
         self.sleepers(false);
-        low.iter().for_each(|&vm| self.low_elsewhere(vm, usize::MAX));
+        for &vm in candidates.iter().filter(|&&vm| !self.after.vms[vm].is_high()) {
+            for v in self.before.wanting(vm) {
+                if self.after.cpus[self.home(v)].owner != LOW {
+                    assert_eq!(self.spreads(v), self.target(v).is_some());
+                }
+            }
+        }
         self.sleepers(true);
         for (cpu, of) in self.after.cpus.iter().enumerate() {
             let is_free = self.free.contains(&cpu) || self.before.cpus[cpu].usable == 0;
             assert_eq!(of.owner == NONE, is_free, "pCPU {cpu}");
             assert_eq!(of.vcpu == NONE, is_free, "pCPU {cpu}");
         }
-    }
-
-    /// A sibling has a pCPU of the group where a vCPU may go.
-    fn may_share(&self, vm: usize, v: usize) -> bool {
-        let mut places = self.before.of(vm).filter_map(|sibling| self.target(sibling));
-        places.any(|cpu| reach(self.before, v).contains(&cpu))
     }
 
     /// Whose target a pCPU is, its VM owns it, or the group.
@@ -374,15 +354,10 @@ impl Check<'_, '_> {
                     && self.after.cpus[self.home(v)].owner == LOW
                     && !is_high;
                 assert!(!home_is_low || self.target(v).is_some(), "vCPU {v} may stay");
-                let Some(cpu) = self.target(v) else {
-                    let waits = !is_high && self.before.wanting(vm).contains(&v);
-                    assert!(!waits || !self.may_share(vm, v), "vCPU {v} waits for others' pCPU");
-                    continue;
-                };
+                let Some(cpu) = self.target(v) else { continue };
                 let of = &self.after.cpus[cpu];
                 assert_eq!(of.owner, if is_high { vm as u32 } else { LOW });
-                let shares = cpu == self.home(v) || reach(self.before, v).contains(&cpu);
-                assert!(of.vcpu == v as u32 || !is_high && shares);
+                assert!(of.vcpu == v as u32 || !is_high && cpu == self.home(v));
             }
         }
     }
@@ -412,58 +387,16 @@ fn check_turn(plan: &Plan, before: &Host, after: &Host, candidates: &[usize]) {
     }
 }
 
-/// Who has more vCPUs that want to run than pCPUs for them: on a host of its own, or beside vCPUs that are due
-/// a whole pCPU.
+/// Who has more vCPUs that want to run than pCPUs for them, on a host of its own.
 fn check_unplaced(plan: &Plan, before: &Host, after: &Host) {
-    let all: Cpus = (0..before.cpus.len()).collect();
-    let whole = Whole::of(before);
+    let usable: Cpus = (0..before.cpus.len()).collect();
     for (i, vm) in before.vms.iter().enumerate() {
         let asks = vm.high != 0 && vm.wanting > 0;
-        let unplaced = after.vms[i].unplaced;
-        let lacks = |cpus: &Cpus| most_placed(&reaches(before, i), cpus) < before.wanting(i).len();
-        let exact = plan.vms[i].freedom != Freedom::Any;
-        assert!(unplaced == 0 || asks, "VM {i} asks for nothing");
-        assert!(!asks || !lacks(&all) || unplaced == TOO_LARGE, "VM {i} is too large");
-        assert!(unplaced != TOO_LARGE || lacks(&all) || !exact, "VM {i} fits");
-        assert!(unplaced != DISPLACES || whole.any_of_others(i), "VM {i} displaces nobody");
-        let Some(beside) = whole.beside(before, i).filter(|_| asks && !lacks(&all)) else {
-            continue;
-        };
-        assert!(!lacks(&beside) || unplaced != 0, "VM {i} displaces others");
-        assert!(unplaced != DISPLACES || lacks(&beside) || !exact, "VM {i} fits beside others");
-    }
-}
-
-/// vCPUs that are due a whole pCPU, with their VMs.
-struct Whole(Vec<(usize, usize)>);
-
-impl Whole {
-    fn of(host: &Host) -> Whole {
-        let of_vm = |vm: usize| {
-            let there = host.of(vm).filter(|&v| host.is_there(v));
-            there.filter(|&v| host.vcpus[v].whole != 0).map(move |v| (vm, v))
-        };
-        Whole((0..host.vms.len()).flat_map(of_vm).collect())
-    }
-
-    fn any_of_others(&self, vm: usize) -> bool {
-        self.0.iter().any(|&(of, _)| of != vm)
-    }
-
-    /// What they leave of the host for a VM, if each of them is alone on a pCPU that is usable.
-    fn beside(&self, host: &Host, vm: usize) -> Option<Cpus> {
-        let usable = (0..host.cpus.len()).filter(|&cpu| host.cpus[cpu].usable != 0);
-        let (mut alone, mut left): (Cpus, Cpus) = (usable.clone().collect(), usable.collect());
-        for &(of, v) in &self.0 {
-            let home = host.vcpus[v].cpu as usize;
-            if !alone.remove(&home) {
-                return None;
-            }
-            if of != vm {
-                left.remove(&home);
-            }
-        }
-        Some(left)
+        let lacks = most_placed(&reaches(before, i), &usable) < before.wanting(i).len();
+        let unplaced = after.vms[i].unplaced != 0;
+        assert!(!unplaced || asks, "VM {i} asks for nothing");
+        assert!(!asks || !lacks || unplaced, "VM {i} is too large");
+        assert!(!unplaced || lacks || plan.vms[i].freedom == Freedom::Any, "VM {i} fits");
     }
 }
 

@@ -7,7 +7,7 @@ use super::gang_owner_checks::set_topology;
 use super::{property, Api};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use unspin_policy::gang::{CpuSet, Vcpu, Vm, DISPLACES};
+use unspin_policy::gang::{CpuSet, Vcpu, Vm};
 
 /// Threads per core, cores per cache and caches per node.
 type Sizes = (usize, usize, usize);
@@ -88,7 +88,7 @@ pub fn gang_spreads_worked_example(api: &Api) {
         (0..host.vms.len()).map(|vm| targets(&host, vm)).collect::<Vec<_>>()
     };
     let vms = |owed| {
-        let low = Vm { owed, cpus_due: 8, ..Vm::default() };
+        let low = Vm { owed, ..Vm::default() };
         [(low, anywhere(wanting_on(&[6, 6, 6]))), (high(), anywhere(wanting_on(&[0, 1])))]
     };
     let all = |cpus: &[usize]| cpus.iter().map(|&cpu| Some(cpu)).collect::<Vec<_>>();
@@ -108,44 +108,6 @@ pub fn gang_spreads_worked_example(api: &Api) {
     let full = [(vms(1)[0].0, anywhere(wanting_on(&[6; 7]))), near[1].clone()];
     let targets = start(&full, &|host| host.vcpus[8].wants = 0);
     assert_eq!(targets[1], [Some(3), None], "nothing is left");
-}
-
-/// vCPUs that wait where a gang has its turn share pCPUs of siblings, each the next one's, and no others.
-pub fn gang_shares_worked_example(api: &Api) {
-    let (everywhere, gangs): (CpuSet, CpuSet) = ((0..8).collect(), (0..4).collect());
-    let low = |at: &[u32], allowed| {
-        let vcpus = wanting_on(at).into_iter();
-        (Vm::default(), vcpus.map(|vcpu| Vcpu { allowed: Some(allowed), ..vcpu }).collect())
-    };
-    let first = Vm { owed: 9, ..high() };
-    let gang: Vec<Vcpu> = wanting_on(&[0, 1, 2, 3]);
-    let crowd = low(&[0, 0, 1, 2, 4, 5], &everywhere);
-    let mut host = Host::new(6, &[(first, gang), crowd, low(&[3], &gangs)]);
-    (0..3).for_each(|vm| host.vms[vm].wanting = host.wanting(vm).len() as u32);
-    assert!(host.turn(api));
-    let shares: Vec<Option<usize>> = targets(&host, 1);
-    assert_eq!(shares[4..], [Some(4), Some(5)]);
-    assert_eq!(shares[..4], [Some(4), Some(5), Some(4), Some(5)]);
-    assert_eq!(targets(&host, 2), [None], "it may not run there");
-}
-
-/// A gang that needs all pCPUs waits behind one vCPU that is due a whole one; not behind more of them than there
-/// are pCPUs, for then none is.
-pub fn gang_displaces_worked_example(api: &Api) {
-    let everywhere: CpuSet = (0..4).collect();
-    let unplaced = |whole: &[u32]| {
-        let vcpus = wanting_on(whole).into_iter();
-        let vcpus = vcpus.map(|vcpu| Vcpu { whole: 1, allowed: Some(&everywhere), ..vcpu });
-        let gang = (high(), wanting_on(&[0, 1, 2, 3]));
-        let mut host = Host::new(4, &[gang, (Vm::default(), vcpus.collect())]);
-        (0..2).for_each(|vm| host.vms[vm].wanting = host.wanting(vm).len() as u32);
-        host.turn(api);
-        host.vms[0].unplaced
-    };
-    assert_eq!(unplaced(&[]), 0);
-    assert_eq!(unplaced(&[2]), DISPLACES);
-    assert_eq!(unplaced(&[2, 2, 2, 2]), DISPLACES);
-    assert_eq!(unplaced(&[2, 2, 2, 2, 2]), 0);
 }
 
 /// A VM without pCPUs of others: pCPUs, sizes, and where its vCPUs are.

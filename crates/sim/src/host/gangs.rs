@@ -60,9 +60,6 @@ pub(super) struct VcpuTurns {
     pub on_ns: u64,
     /// CPU time that the policy knows of.
     known_cpu_ns: u64,
-    /// As in [`gang::Vcpu`], like the next.
-    awake: u16,
-    whole: u8,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -177,8 +174,6 @@ impl Turns {
             late: false,
             on_ns: 0,
             known_cpu_ns: 0,
-            awake: 0,
-            whole: 0,
         };
         self.vcpus.extend((0..vcpus).map(|_| new));
     }
@@ -221,8 +216,6 @@ impl Turns {
                 got,
                 wants: u8::from(vcpu.on.state != State::Halted),
                 held_back: u8::from(throttled(v)),
-                awake: of.awake,
-                whole: of.whole,
                 ..gang::Vcpu::new(vcpu.on.pcpu.0, self.vms[of.vm].set.vcpu_weight)
             });
         }
@@ -284,7 +277,6 @@ impl Turns {
         }
         for (vcpu, seen) in self.vcpus.iter_mut().zip(&vcpus) {
             vcpu.target = (seen.target().is_some()).then_some(PcpuId(seen.target));
-            (vcpu.awake, vcpu.whole) = (seen.awake, seen.whole);
         }
         for (vm, seen) in self.vms.iter_mut().zip(&self.kept.vms) {
             vm.unplaced = seen.unplaced != 0;

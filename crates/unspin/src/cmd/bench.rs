@@ -9,6 +9,7 @@ mod drawn;
 use crate::boots::{write_record, Boot};
 use crate::exit::Usage;
 use crate::load::{self, Loaded, Select};
+use crate::machine::emulator::Timed;
 use crate::machine::{self, sim, Choice, Job, Machine, Refusal, Wish};
 use crate::out;
 use crate::progress::Progress;
@@ -40,6 +41,10 @@ pub struct Args {
     /// Where to run them.
     #[arg(long, value_enum, default_value = "auto")]
     machine: Choice,
+    /// What emulates computers: bochs (Intel, up to 8 CPUs), or qemu-amd (AMD, up to 16), as in
+    /// qemu-amd,quantum=200,pause=1: instructions of a CPU's turn, and of a PAUSE.
+    #[arg(long, value_parser = Timed::parse, default_value = "bochs")]
+    emulator: Timed,
     /// Where this host can be the machine, build and load the module if it is not; it is unloaded at
     /// the end.
     #[arg(long)]
@@ -102,6 +107,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         pcpus: loaded.iter().map(|(_, plan)| plan.pcpus).max().unwrap_or(1),
         load: args.load,
         lab_dir: args.lab_dir.as_deref(),
+        emulator: args.emulator,
         stop: &stop,
     };
     let machine = machine::choose(args.machine, &wish)?;

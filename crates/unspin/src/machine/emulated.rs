@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Machine `emulated`: a computer with VT-x and PLE, emulated by Bochs (crates/lab).
+//! Machine `emulated`: a computer with VT-x and PLE, emulated by Bochs, or with SVM and a pause filter,
+//! emulated by QEMU (crates/lab).
 
+use super::emulator::Timed;
 use super::guests::{self, About};
 use super::lab::{explain, open, series};
-use super::{Job, Machine, Refusal, Sink};
+use super::{Job, Machine, Refusal, Sink, Wish};
 use crate::exit::Usage;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use unspin_lab::{Computer, Lab, LabError, Series, Work};
+use unspin_lab::{Computer, Emulator, Lab, LabError, Program, Series, Work};
 use unspin_scenario::plan::{LinuxFiles, Plan, Run};
 use unspin_scenario::result::Record;
 
@@ -20,11 +21,16 @@ const PATIENCE_S: u64 = 15;
 
 pub struct Emulated {
     lab: Lab,
+    timed: Timed,
 }
 
 impl Emulated {
-    pub fn new(dir: Option<&Path>) -> anyhow::Result<Emulated> {
-        Ok(Emulated { lab: open(dir)? })
+    pub fn new(wish: &Wish) -> anyhow::Result<Emulated> {
+        Ok(Emulated { lab: open(wish.lab_dir)?, timed: wish.emulator })
+    }
+
+    fn program(&self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> anyhow::Result<Program> {
+        self.lab.program(self.timed.emulator, stop, say).map_err(explain)
     }
 }
 
@@ -46,11 +52,11 @@ impl Machine for Emulated {
     }
 
     fn check_pcpus(&self, pcpus: u32) -> Result<(), Refusal> {
-        match (1..=Computer::CPUS_MAX).contains(&pcpus) {
+        match (1..=self.timed.emulator.cpus_max()).contains(&pcpus) {
             true => Ok(()),
             false => Err(Refusal {
                 message: format!("no emulated computer has {pcpus} pCPUs"),
-                allowed: format!("1 to {} on machine emulated", Computer::CPUS_MAX),
+                allowed: self.timed.cpus(),
             }),
         }
     }
@@ -74,8 +80,16 @@ impl Machine for Emulated {
     }
 
     fn image(&self, stop: &AtomicBool) -> anyhow::Result<String> {
-        self.lab.bochs(stop, &mut |text| say!("{text}")).map_err(explain)?;
-        self.lab.image_hash().map_err(explain)
+        self.program(stop, &mut |text| say!("{text}"))?;
+        let hash = self.lab.image_hash(self.timed.emulator).map_err(explain)?;
+        let Computer { emulator, quantum, pause, .. } = self.timed.computer(1);
+        Ok(match emulator {
+            Emulator::QemuAmd => {
+                let settings = format!("quantum={quantum},pause={pause}");
+                unspin_lab::sha256(&[hash.as_bytes(), settings.as_bytes()])
+            }
+            _ => hash,
+        })
     }
 
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
@@ -88,14 +102,14 @@ impl Machine for Emulated {
         }
         let (work, about) = self.with_guests(job)?;
         let memory_mib = memory_mib(&work.plan);
-        let computer = Computer { memory_mib, ..Computer::bochs(work.plan.pcpus) };
-        let bochs = self.lab.bochs(job.stop, &mut |text| (job.say)(text)).map_err(explain)?.name();
+        let computer = Computer { memory_mib, ..self.timed.computer(work.plan.pcpus) };
+        let program = self.program(job.stop, &mut |text| (job.say)(text))?;
         (job.say)(&format!("booting {}", kernel.release));
         let mut lost = None;
         let name = job.dir.file_name().unwrap_or(job.dir.as_os_str()).to_string_lossy();
         let booted =
             self.lab.boot_plan(&kernel, &computer, &work, &name, job.stop, &mut |mut r| {
-                describe(&mut r, &computer, &bochs);
+                describe(&mut r, &computer, &program);
                 about.tell(&mut r);
                 if let Err(e) = sink(r) {
                     // Records that cannot be kept are no reason to go on making them.
@@ -156,12 +170,26 @@ fn memory_mib(plan: &Plan) -> u32 {
     }
 }
 
-fn describe(record: &mut Record, computer: &Computer, bochs: &str) {
+fn describe(record: &mut Record, computer: &Computer, program: &Program) {
     if let Record::Begin(b) = record {
-        let text = format!(
-            "{bochs}, {} CPUs, {} instructions a second, {} MiB",
-            computer.cpus, computer.ips, computer.memory_mib
-        );
-        b.settings.insert("emulator".to_string(), text);
+        b.settings.insert("emulator".to_string(), described(computer, program));
+    }
+}
+
+/// All of an emulated computer that a figure hangs on.
+fn described(computer: &Computer, program: &Program) -> String {
+    let Computer { cpus, ips, quantum, pause, memory_mib, .. } = computer;
+    let mut text = format!(
+        "{}, {} processor, {cpus} CPUs, {ips} instructions a second, {memory_mib} MiB, turns of \
+         {quantum} instructions",
+        program.name(),
+        program.vendor()
+    );
+    if computer.emulator == Emulator::QemuAmd {
+        text += &format!(", PAUSE takes {pause}");
+    }
+    match program.patches() {
+        none if none.is_empty() => text,
+        patches => format!("{text}, patches {patches}"),
     }
 }

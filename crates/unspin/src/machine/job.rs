@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a machine is, and what is asked of it.
 
+use super::emulator::Timed;
 use crate::exit::Usage;
 use anyhow::Context;
 use std::path::Path;
@@ -95,6 +96,8 @@ pub struct Wish<'a> {
     pub load: bool,
     /// Where emulated computers keep their kernels.
     pub lab_dir: Option<&'a Path>,
+    /// What emulates them.
+    pub emulator: Timed,
     /// Ends what takes time.
     pub stop: &'a AtomicBool,
 }

@@ -279,6 +279,7 @@ fn terminate(agent: &Child) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::emulator::Timed;
     use std::fs;
     use std::os::unix::process::ExitStatusExt;
     use std::path::PathBuf;
@@ -318,7 +319,10 @@ mod tests {
             let mut host = ThisHost { root: &self.0, release: RELEASE, is_root: true, cpus: 4 };
             change(&mut host);
             let stop = AtomicBool::new(false);
-            way(&host, &Wish { pcpus: 4, load, lab_dir: None, stop: &stop })
+            way(
+                &host,
+                &Wish { pcpus: 4, load, lab_dir: None, emulator: Timed::default(), stop: &stop },
+            )
         }
     }
 

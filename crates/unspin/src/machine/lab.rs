@@ -59,6 +59,7 @@ pub fn explain(e: LabError) -> anyhow::Error {
         | LabError::Unmended { .. }
         | LabError::NoEmulator { .. }
         | LabError::NoOwnBochs
+        | LabError::NoOwnQemu
         | LabError::OtherSource { .. }
         | LabError::NotBuilt { .. } => Cannot(format!("machine emulated: {e}")).into(),
         other => other.into(),

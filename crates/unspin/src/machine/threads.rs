@@ -225,11 +225,18 @@ fn tsc_khz() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::emulator::Timed;
 
     #[test]
     fn a_computer_too_small_is_said() {
         let stop = AtomicBool::new(false);
-        let wish = Wish { pcpus: 1025, load: false, lab_dir: None, stop: &stop };
+        let wish = Wish {
+            pcpus: 1025,
+            load: false,
+            lab_dir: None,
+            emulator: Timed::default(),
+            stop: &stop,
+        };
         let e = Threads::new(&wish).err().unwrap();
         assert!(e.downcast_ref::<Cannot>().is_some() && e.to_string().contains("1025 CPUs"), "{e}");
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How much of this computer's time a virtual second of an emulated one takes.
 
+use crate::machine::emulator::Timed;
 use crate::machine::lab::explain;
 use crate::out;
 use anyhow::{bail, Context};
@@ -12,8 +13,8 @@ use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
 use unspin_scenario::{expand, parse_profile, parse_scenario, Selection, Workloads};
 
-/// CPUs of the computers, of which all are busy.
-const CPUS: [u32; 2] = [4, 8];
+/// Emulators, and CPUs of their computers, of which all are busy.
+const EMULATORS: [(&str, &[u32]); 2] = [("bochs", &[4, 8]), ("qemu-amd", &[4, 8, 16])];
 /// Windows of two boots that differ in nothing else, ms.
 const WINDOWS_MS: [u32; 2] = [100, 1100];
 const PROFILE: &str = include_str!("../../../../../profiles/compute.toml");
@@ -28,20 +29,35 @@ struct Speed {
     cpu_s_per_virtual_s: BTreeMap<u32, f64>,
 }
 
-/// Boots each computer twice and prints what the second of virtual time in between took.
-pub fn run(lab: &Lab, kernel: &Kernel, json: bool, stop: &AtomicBool) -> anyhow::Result<()> {
-    let build = lab.bochs(stop, &mut |text| say!("{text}")).map_err(explain)?.name();
-    let mut of = BTreeMap::new();
-    for cpus in CPUS {
-        say!("a computer of {cpus} CPUs, two boots");
-        let [short, long] = WINDOWS_MS.map(|ms| boot(lab, kernel, cpus, ms, stop));
-        let virtual_s = f64::from(WINDOWS_MS[1] - WINDOWS_MS[0]) / 1000.0;
-        of.insert(cpus, round((long? - short?) / virtual_s));
+/// Boots each computer of the emulators that are asked for twice, and prints what the second of virtual
+/// time in between took.
+pub fn run(
+    lab: &Lab,
+    kernel: &Kernel,
+    is_asked: &dyn Fn(&Timed) -> bool,
+    json: bool,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let mut all = Vec::new();
+    for (emulator, cpus) in EMULATORS {
+        let timed = Timed::parse(emulator).map_err(anyhow::Error::msg)?;
+        if is_asked(&timed) {
+            let build = lab.program(timed.emulator, stop, &mut |text| say!("{text}"));
+            let build = build.map_err(explain)?.name();
+            let mut of = BTreeMap::new();
+            for &cpus in cpus {
+                say!("{emulator}: a computer of {cpus} CPUs, two boots");
+                let [short, long] =
+                    WINDOWS_MS.map(|ms| boot(lab, kernel, &timed.computer(cpus), ms, stop));
+                let virtual_s = f64::from(WINDOWS_MS[1] - WINDOWS_MS[0]) / 1000.0;
+                of.insert(cpus, round((long? - short?) / virtual_s));
+            }
+            all.push(Speed { emulator, build, cpu_s_per_virtual_s: of });
+        }
     }
-    let speed = Speed { emulator: "bochs", build, cpu_s_per_virtual_s: of };
     match json {
-        true => out::print(&format!("{}\n", serde_json::to_string(&[speed])?)),
-        false => out::print(&table(&speed)),
+        true => out::print(&format!("{}\n", serde_json::to_string(&all)?)),
+        false => out::print(&all.iter().map(table).collect::<String>()),
     }
 }
 
@@ -61,15 +77,15 @@ fn round(s: f64) -> f64 {
 fn boot(
     lab: &Lab,
     kernel: &Kernel,
-    cpus: u32,
+    computer: &Computer,
     window_ms: u32,
     stop: &AtomicBool,
 ) -> anyhow::Result<f64> {
-    let computer = Computer::bochs(cpus);
+    let cpus = computer.cpus;
     let before = children_s()?;
     let mut error = None;
     let work = plan(cpus, window_ms).into();
-    lab.boot_plan(kernel, &computer, &work, &format!("speed-{cpus}"), stop, &mut |record| {
+    lab.boot_plan(kernel, computer, &work, &format!("speed-{cpus}"), stop, &mut |record| {
         if let Record::Failed { error: why, .. } = record {
             error = Some(why);
         }
@@ -115,7 +131,7 @@ mod tests {
 
     #[test]
     fn its_plans_are_one_run_on_all_cpus() {
-        for cpus in CPUS {
+        for cpus in EMULATORS.iter().flat_map(|(_, cpus)| *cpus).copied() {
             let plan = plan(cpus, 100);
             assert_eq!((plan.runs.len(), plan.pcpus), (1, cpus));
             let run = &plan.runs[0];
@@ -134,5 +150,13 @@ mod tests {
         let json = serde_json::to_value([speed]).unwrap();
         assert_eq!(json[0]["cpu_s_per_virtual_s"]["4"], 9.72);
         assert_eq!(json[0]["emulator"], "bochs");
+    }
+
+    #[test]
+    fn every_emulator_has_so_many_cpus() {
+        for (emulator, cpus) in EMULATORS {
+            let most = Timed::parse(emulator).unwrap().emulator.cpus_max();
+            assert_eq!(cpus.last(), Some(&most), "{emulator}");
+        }
     }
 }

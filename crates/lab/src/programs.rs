@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The programs that boot a lab's computers: found, or built.
+
+use crate::bochs::Bochs;
+use crate::emulator::Emulator;
+use crate::error::{LabError, Result};
+use crate::own_emulator::OwnEmulator;
+use crate::program::Program;
+use crate::recipe::QEMU_AMD;
+use crate::Lab;
+use std::sync::atomic::AtomicBool;
+
+impl Lab {
+    /// The program that boots an emulator's computers in this lab from now on, built if it has to be.
+    pub fn program(
+        &self,
+        emulator: Emulator,
+        stop: &AtomicBool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Program> {
+        match emulator {
+            Emulator::Bochs => self.bochs(stop, say).map(Program::Bochs),
+            Emulator::Qemu => Ok(Program::Qemu),
+            Emulator::QemuAmd => {
+                if let Some(own) = self.qemu_amd.get() {
+                    return Ok(Program::QemuAmd(own.clone()));
+                }
+                let made = OwnEmulator::make(&QEMU_AMD, &self.dir, stop, say)?;
+                Ok(Program::QemuAmd(self.qemu_amd.get_or_init(|| made).clone()))
+            }
+        }
+    }
+
+    /// The same, of those that are there: nothing is built.
+    pub(crate) fn program_here(&self, emulator: Emulator) -> Result<Program> {
+        match emulator {
+            Emulator::Bochs => {
+                let found = self.bochs.get().cloned();
+                found.map_or_else(|| Bochs::find(&self.dir), Ok).map(Program::Bochs)
+            }
+            Emulator::Qemu => Ok(Program::Qemu),
+            Emulator::QemuAmd => {
+                let found = self.qemu_amd.get().cloned();
+                let found = found.or_else(|| OwnEmulator::find(&QEMU_AMD, &self.dir));
+                found.map(Program::QemuAmd).ok_or(LabError::NoOwnQemu)
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The emulator of machine `emulated`, as `--emulator` names it.
+
+use std::ops::RangeInclusive;
+use unspin_lab::{Computer, Emulator};
+
+const BOCHS: &str = "bochs";
+const QEMU_AMD: &str = "qemu-amd";
+/// What the lab's QEMU takes.
+const SETTING: RangeInclusive<u32> = 1..=65535;
+
+/// An emulator whose time is worth something, and what of it is not as usual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timed {
+    pub emulator: Emulator,
+    quantum: Option<u32>,
+    pause: Option<u32>,
+}
+
+impl Default for Timed {
+    fn default() -> Timed {
+        Timed { emulator: Emulator::Bochs, quantum: None, pause: None }
+    }
+}
+
+impl Timed {
+    /// `bochs`, or `qemu-amd` with `,quantum=N` and `,pause=N` behind it.
+    pub fn parse(text: &str) -> Result<Timed, String> {
+        let mut words = text.split(',');
+        let mut timed = Timed::default();
+        match words.next() {
+            Some(BOCHS) => {}
+            Some(QEMU_AMD) => timed.emulator = Emulator::QemuAmd,
+            _ => return Err(format!("no emulator {text:?}; allowed: {BOCHS}, {QEMU_AMD}")),
+        }
+        for word in words {
+            let refused = || {
+                let (from, to) = (SETTING.start(), SETTING.end());
+                let allowed = format!("quantum={from} to {to} and pause={from} to {to}");
+                format!("no setting {word:?}; allowed: {allowed}, behind {QEMU_AMD},")
+            };
+            let (key, value) = word.split_once('=').ok_or_else(refused)?;
+            let value = value.parse().ok().filter(|value| SETTING.contains(value));
+            let is_amd = timed.emulator == Emulator::QemuAmd;
+            match (key, value) {
+                ("quantum", Some(_)) if is_amd => timed.quantum = value,
+                ("pause", Some(_)) if is_amd => timed.pause = value,
+                _ => return Err(refused()),
+            }
+        }
+        Ok(timed)
+    }
+
+    pub fn computer(self, cpus: u32) -> Computer {
+        let usual = match self.emulator {
+            Emulator::QemuAmd => Computer::qemu_amd(cpus),
+            Emulator::Bochs | Emulator::Qemu => Computer::bochs(cpus),
+        };
+        Computer {
+            quantum: self.quantum.unwrap_or(usual.quantum),
+            pause: self.pause.unwrap_or(usual.pause),
+            ..usual
+        }
+    }
+
+    /// So many CPUs can be had of it, and of another one how many more.
+    pub fn cpus(self) -> String {
+        let own = format!("1 to {} on machine emulated", self.emulator.cpus_max());
+        match self.emulator {
+            Emulator::QemuAmd => own,
+            _ => {
+                format!("{own}, up to {} with --emulator {QEMU_AMD}", Emulator::QemuAmd.cpus_max())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_emulator_is_named_with_its_settings() {
+        assert_eq!(Timed::parse("bochs"), Ok(Timed::default()));
+        let usual = Timed::parse("qemu-amd").unwrap().computer(16);
+        assert_eq!((usual.cpus, usual.quantum, usual.pause), (16, 200, 1));
+        let other = Timed::parse("qemu-amd,pause=40,quantum=50").unwrap().computer(4);
+        assert_eq!((other.emulator, other.quantum, other.pause), (Emulator::QemuAmd, 50, 40));
+        for (text, why) in [
+            ("qemu", "bochs, qemu-amd"),
+            ("", "bochs, qemu-amd"),
+            ("bochs,quantum=50", "behind qemu-amd"),
+            ("qemu-amd,quantum=0", "quantum=1 to 65535"),
+            ("qemu-amd,pause", "pause=1 to 65535"),
+            ("qemu-amd,speed=2", "no setting \"speed=2\""),
+        ] {
+            let error = Timed::parse(text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn who_wants_more_cpus_is_told_where_they_are() {
+        assert!(Timed::default().cpus().contains("1 to 8"), "{}", Timed::default().cpus());
+        assert!(Timed::default().cpus().contains("16 with --emulator qemu-amd"));
+    }
+}
