@@ -109,8 +109,8 @@ campaign: campaign-6.1 campaign-6.12 campaign-7.3 ## the lab's scenarios on each
 campaign-%: build
 	$(UNSPIN) bench $(CAMPAIGN:%=scenarios/%.toml) --machine emulated --kernel $* --out out/campaign/$* --resume
 
-# README's tables, five seeds each.
-campaign-short: build ## README's tables, five seeds (an hour of one core); out/campaign/short
+# README's programs, five seeds each; Linux guests are not pinned here.
+campaign-short: build ## README's programs, five seeds (an hour of one core); out/campaign/short
 	$(UNSPIN) bench scenarios/demo.toml scenarios/linux-unpinned.toml scenarios/kernels.toml --repeats 5 \
 		--machine emulated --out out/campaign/short --resume
 

@@ -26,6 +26,18 @@ pub enum Emulator {
 }
 
 impl Emulator {
+    /// Those whose computers are timed.
+    pub const TIMED: [Emulator; 2] = [Emulator::Bochs, Emulator::QemuAmd];
+
+    /// As commands have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Emulator::Bochs => "bochs",
+            Emulator::Qemu => "qemu",
+            Emulator::QemuAmd => "qemu-amd",
+        }
+    }
+
     /// CPUs that it emulates in bearable time, and its BIOS starts.
     pub const fn cpus_max(self) -> u32 {
         match self {
@@ -75,7 +87,16 @@ impl Computer {
     /// What Bochs takes.
     pub const MEMORY_MAX_MIB: u32 = 2048;
 
-    /// The consistent 200 MHz computer every figure of the lab is from.
+    /// The usual computer of an emulator.
+    pub fn of(emulator: Emulator, cpus: u32) -> Computer {
+        match emulator {
+            Emulator::Bochs => Computer::bochs(cpus),
+            Emulator::Qemu => Computer::qemu(cpus),
+            Emulator::QemuAmd => Computer::qemu_amd(cpus),
+        }
+    }
+
+    /// The consistent 200 MHz computer that figures are from, but for those of an AMD processor.
     pub fn bochs(cpus: u32) -> Computer {
         Computer {
             emulator: Emulator::Bochs,

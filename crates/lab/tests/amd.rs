@@ -4,14 +4,10 @@
 
 mod common;
 
-use common::plans::boot_on;
-use std::collections::BTreeMap;
-use std::path::Path;
+use common::plans::{boots_are_alike, planned, with_another_seed};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
-use unspin_lab::{Computer, Emulator, Kernel, Lab, LabError, Series, QEMU_TOOLS};
-use unspin_scenario::plan::Plan;
-use unspin_scenario::{expand, parse_profile, parse_scenario, Selection};
+use unspin_lab::{Computer, Emulator, Kernel, Lab, Series, QEMU_TOOLS};
 
 const SCENARIO: &str = r#"
 title = "two VMs on four CPUs"
@@ -50,14 +46,8 @@ fn lab() -> Option<(Lab, Kernel)> {
     }
     let lab = common::lab();
     let go = AtomicBool::new(false);
-    match lab.program(Emulator::QemuAmd, &go, &mut |text| common::say(text)) {
-        Ok(program) => common::say(&program.name()),
-        Err(e @ (LabError::MissingTool { .. } | LabError::Download { .. })) => {
-            common::say(&format!("SKIPPED: the lab's QEMU: {e}"));
-            return None;
-        }
-        Err(e) => panic!("{e}"),
-    }
+    let program = lab.program(Emulator::QemuAmd, &go, &mut |text| common::say(text));
+    common::say(&common::prepared("the lab's QEMU", program)?.name());
     let kernel = common::kernel(&lab, Series::V6_12)?;
     Some((lab, kernel))
 }
@@ -77,30 +67,12 @@ fn the_pause_filter_is_exact() {
 fn the_same_boot_gives_the_same_values() {
     let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((lab, kernel)) = lab() {
-        let plan = plan();
-        let boots = ["amd-one", "amd-other"]
-            .map(|name| boot_on(&lab, &kernel, &Computer::qemu_amd(plan.pcpus), &plan, name));
-        assert_eq!(boots[0], boots[1]);
-        // And another seed gives others: the values are not the same whatever happens.
-        assert_ne!(boots[0][0].vm, boots[0][1].vm);
-        for vm in boots[0].iter().flat_map(|result| &result.vm) {
+        let plan = with_another_seed(planned("amd", SCENARIO, &["dbench"]));
+        let computer = Computer::qemu_amd(plan.pcpus);
+        let results = boots_are_alike(&lab, &kernel, &computer, &plan, ["amd-one", "amd-other"]);
+        for vm in results.iter().flat_map(|result| &result.vm) {
             let module = vm.module.as_ref().expect("counters of the module");
             assert!(module.ple_exits > 0 && module.fail_open_events == 0, "{module:?}");
         }
     }
-}
-
-/// One run of APPLES, and the same with another seed.
-fn plan() -> Plan {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles/dbench.toml");
-    let text = std::fs::read_to_string(&file).expect("profiles/dbench.toml");
-    let profile = parse_profile("dbench.toml", "dbench", &text).expect("the profile");
-    let profiles = BTreeMap::from([("dbench".to_string(), (profile, text))]);
-    let scenario = parse_scenario("amd.toml", "amd", SCENARIO).expect("the scenario");
-    let mut plan =
-        expand(&scenario, SCENARIO, &profiles.into(), &Selection::default()).expect("the plan");
-    let mut another = plan.runs[0].clone();
-    (another.id, another.seed) = (another.id + 1, another.seed + 1);
-    plan.runs.push(another);
-    plan
 }

@@ -5,12 +5,9 @@
 mod common;
 
 use common::plans;
-use std::collections::BTreeMap;
-use std::path::Path;
 use unspin_diagnosis::{dominant, losses, Cause, Did, State};
 use unspin_scenario::plan::{Plan, Run};
 use unspin_scenario::result::{RunResult, VmResult};
-use unspin_scenario::{expand, parse_profile, parse_scenario, Selection};
 
 const SCENARIO: &str = r#"
 title = "Cases"
@@ -68,16 +65,7 @@ fn vms_lose_what_was_put_there() {
 }
 
 fn plan() -> Plan {
-    let profile = |name: &str| {
-        let file =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../profiles/{name}.toml"));
-        let text = std::fs::read_to_string(&file).expect("a profile of the repository");
-        let read = parse_profile(&file.display().to_string(), name, &text).expect("the profile");
-        (name.to_string(), (read, text))
-    };
-    let profiles = BTreeMap::from(["compute", "one-lock"].map(profile));
-    let scenario = parse_scenario("cases.toml", "cases", SCENARIO).expect("the scenario");
-    expand(&scenario, SCENARIO, &profiles.into(), &Selection::default()).expect("the plan")
+    plans::planned("cases", SCENARIO, &["compute", "one-lock"])
 }
 
 /// What is wrong with a run.

@@ -8,15 +8,12 @@
 
 mod common;
 
-use common::plans::{boot, lab};
-use std::collections::BTreeMap;
-use std::path::Path;
+use common::plans::{boot, boots_are_alike, lab, planned, with_another_seed};
 use std::sync::{Mutex, PoisonError};
 use unspin_lab::{Computer, Kernel, Lab};
 use unspin_replay::{replay, Tally};
 use unspin_scenario::plan::{Coscheduling, CoschedulingMechanism, Plan};
 use unspin_scenario::result::RunResult;
-use unspin_scenario::{expand, parse_profile, parse_scenario, Selection};
 
 /// Three VMs a CPU: what stock KVM loses there is far above the spread of runs.
 const SCENARIO: &str = r#"
@@ -69,15 +66,9 @@ fn pause_loop_exits_are_what_they_must_be() {
 fn the_same_boot_gives_the_same_values() {
     let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((lab, kernel)) = lab() {
-        let mut plan = plan();
-        plan.runs.truncate(1);
-        let mut another = plan.runs[0].clone();
-        (another.id, another.seed) = (another.id + 1, another.seed + 1);
-        plan.runs.push(another);
-        let [one, other] = ["same-one", "same-other"].map(|name| boot(&lab, &kernel, &plan, name));
-        assert_eq!(one, other);
-        // And another seed gives others: the values are not the same whatever happens.
-        assert_ne!(one[0].vm, one[1].vm);
+        let plan = with_another_seed(plan());
+        let computer = Computer::bochs(plan.pcpus);
+        boots_are_alike(&lab, &kernel, &computer, &plan, ["same-one", "same-other"]);
     }
 }
 
@@ -105,13 +96,7 @@ fn truth(lab: &Lab, kernel: &Kernel) {
 /// The scenario's runs, one more of APPLES with its decisions recorded, and one of APPLES with turns by
 /// SCHED_FIFO.
 fn plan() -> Plan {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles/dbench.toml");
-    let text = std::fs::read_to_string(&file).expect("profiles/dbench.toml");
-    let profile = parse_profile("dbench.toml", "dbench", &text).expect("the profile");
-    let profiles = BTreeMap::from([("dbench".to_string(), (profile, text))]);
-    let scenario = parse_scenario("gain.toml", "gain", SCENARIO).expect("the scenario");
-    let mut plan =
-        expand(&scenario, SCENARIO, &profiles.into(), &Selection::default()).expect("the plan");
+    let mut plan = planned("gain", SCENARIO, &["dbench"]);
     let traced = plan.runs.iter().find(|r| r.arm.name == "apples").cloned();
     let mut traced = traced.expect("a run of APPLES");
     let mut fifo = traced.clone();

@@ -7,14 +7,11 @@
 
 mod common;
 
-use common::plans::{boot, lab};
-use std::collections::BTreeMap;
-use std::path::Path;
+use common::plans::{boot, lab, of_repository, planned};
 use std::sync::{Mutex, PoisonError};
 use unspin_replay::{replay, Tally};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::RunResult;
-use unspin_scenario::{expand, parse_profile, parse_scenario, Selection};
 
 /// HVS_WOKEN of policy/hvs.h.
 const WOKEN: u8 = 4;
@@ -50,18 +47,7 @@ fn vcpus_that_move_are_found() {
 
 /// The scenario's first run under HVS, shorter, its decisions recorded.
 fn plan(name: &str, profiles: &[&str]) -> Plan {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let read = |file: String| std::fs::read_to_string(root.join(&file)).expect(&file);
-    let profile = |name: &&str| {
-        let text = read(format!("profiles/{name}.toml"));
-        let profile = parse_profile(name, name, &text).expect("the profile");
-        (name.to_string(), (profile, text))
-    };
-    let profiles: BTreeMap<_, _> = profiles.iter().map(profile).collect();
-    let text = read(format!("scenarios/{name}.toml"));
-    let scenario = parse_scenario(name, name, &text).expect("the scenario");
-    let mut plan =
-        expand(&scenario, &text, &profiles.into(), &Selection::default()).expect("the plan");
+    let mut plan = planned(name, &of_repository(&format!("scenarios/{name}.toml")), profiles);
     plan.runs.retain(|run| run.arm.name == "hvs");
     plan.runs.truncate(1);
     let run = &mut plan.runs[0];

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A scenario of the repository, each arm once, on the emulated computer that is measured on.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use super::plans::{of_repository, workloads};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::RunResult;
-use unspin_scenario::{expand, parse_profile, parse_scenario, Selection, Workloads};
+use unspin_scenario::{expand, parse_scenario, Selection};
 
 /// Of a scenario's window: what it shows does not take longer.
 const WINDOW_MS: u64 = 1000;
@@ -18,21 +17,11 @@ pub fn share(r: &RunResult, vm: u32) -> f64 {
 
 /// A scenario of the repository, once.
 pub fn plan(name: &str) -> Plan {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let read = |path: String| {
-        let text = std::fs::read_to_string(root.join(&path));
-        text.unwrap_or_else(|e| panic!("{path}: {e}"))
-    };
-    let text = read(format!("scenarios/{name}.toml"));
+    let text = of_repository(&format!("scenarios/{name}.toml"));
     let mut scenario = parse_scenario(name, name, &text).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(scenario.host.pcpus, 4);
     scenario.repeats = 1;
-    let profile = |name: String| {
-        let text = read(format!("profiles/{name}.toml"));
-        (name.clone(), (parse_profile(&name, &name, &text).expect("a profile"), text))
-    };
-    let profiles: BTreeMap<_, _> = scenario.profile_names().into_iter().map(profile).collect();
-    let workloads = Workloads::from(profiles);
+    let workloads = workloads(&scenario.profile_names());
     let mut plan = expand(&scenario, &text, &workloads, &Selection::default()).expect("the plan");
     plan.runs.iter_mut().for_each(|run| run.window_ms = WINDOW_MS);
     plan

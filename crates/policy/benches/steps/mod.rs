@@ -6,8 +6,7 @@
 #[path = "../../tests/common/steps.rs"]
 mod counting;
 
-#[allow(unused_imports)] // likewise
-pub use counting::{are_counted, instructions};
+pub use counting::instructions;
 use std::hint::black_box;
 use unspin_policy::hvs::{Category, Flags, Look, Slot, Waiting, SLOTS_MAX};
 use unspin_policy::sys;

@@ -3,7 +3,7 @@
 //! single-stepped, which takes microseconds an instruction.
 
 use std::io::Read;
-use std::os::fd::FromRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 
 /// `struct perf_event_attr` of <linux/perf_event.h> as it was first, `PERF_ATTR_SIZE_VER0`.
 #[repr(C)]
@@ -40,7 +40,7 @@ fn counted(work: &mut dyn FnMut()) -> Option<u64> {
     }?;
     let switch = |request| {
         // SAFETY: requests without an argument, of a counter that is open.
-        unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&counter), request, 0) }
+        unsafe { libc::ioctl(counter.as_raw_fd(), request, 0) }
     };
     let on = switch(ENABLE);
     work();
@@ -50,11 +50,6 @@ fn counted(work: &mut dyn FnMut()) -> Option<u64> {
     let mut count = [0; 8];
     counter.read_exact(&mut count).ok()?;
     Some(u64::from_ne_bytes(count)).filter(|&count| count > 0)
-}
-
-/// Whether the processor counts: the same takes a thousandth of the time then.
-pub fn are_counted() -> bool {
-    counted(&mut || ()).is_some()
 }
 
 /// Instructions from one raised signal to the next, in a child that runs `work` between.

@@ -4,7 +4,6 @@
 mod speed;
 
 use crate::exit::{Cannot, Usage};
-use crate::machine::emulator::Timed;
 use crate::machine::lab::{agent, explain, missing, open, series};
 use crate::machine::Refusal;
 use crate::out;
@@ -110,14 +109,6 @@ impl Choice {
             Choice::QemuAmd | Choice::Qemu => QEMU_TOOLS,
         }
     }
-
-    fn computer(self) -> Computer {
-        match self {
-            Choice::Bochs => Computer::bochs(CPUS),
-            Choice::QemuAmd => Computer::qemu_amd(CPUS),
-            Choice::Qemu => Computer::qemu(CPUS),
-        }
-    }
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -155,9 +146,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             let kernel = lab
                 .build(unspin_lab::Series::V6_12, stop, &mut |text| say!("{text}"))
                 .map_err(explain)?;
-            let is_asked =
-                |timed: &Timed| emulator.is_none_or(|choice| choice.emulator() == timed.emulator);
-            speed::run(&lab, &kernel, &is_asked, *json, stop)
+            let asked = emulator.map(Choice::emulator);
+            speed::run(&lab, &kernel, asked, *json, stop)
         }
         Command::Shell(k) => {
             let lab = with_tools(args, QEMU_TOOLS)?;
@@ -177,7 +167,7 @@ fn boot(args: &Args, b: &Boot, stop: &AtomicBool) -> anyhow::Result<()> {
     say!("booting {} under {emulator}", kernel.release);
     let mut lost = Ok(());
     let good = lab
-        .check(&kernel, &b.emulator.computer(), stop, &mut |line| {
+        .check(&kernel, &Computer::of(b.emulator.emulator(), CPUS), stop, &mut |line| {
             lost = std::mem::replace(&mut lost, Ok(()))
                 .and_then(|()| out::print(&format!("{line}\n")));
         })

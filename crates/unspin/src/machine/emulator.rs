@@ -4,8 +4,6 @@
 use std::ops::RangeInclusive;
 use unspin_lab::{Computer, Emulator};
 
-const BOCHS: &str = "bochs";
-const QEMU_AMD: &str = "qemu-amd";
 /// What the lab's QEMU takes.
 const SETTING: RangeInclusive<u32> = 1..=65535;
 
@@ -27,17 +25,21 @@ impl Timed {
     /// `bochs`, or `qemu-amd` with `,quantum=N` and `,pause=N` behind it.
     pub fn parse(text: &str) -> Result<Timed, String> {
         let mut words = text.split(',');
-        let mut timed = Timed::default();
-        match words.next() {
-            Some(BOCHS) => {}
-            Some(QEMU_AMD) => timed.emulator = Emulator::QemuAmd,
-            _ => return Err(format!("no emulator {text:?}; allowed: {BOCHS}, {QEMU_AMD}")),
-        }
+        let name = words.next();
+        let known = Emulator::TIMED.into_iter().find(|emulator| Some(emulator.name()) == name);
+        let emulator = known.ok_or_else(|| {
+            let names = Emulator::TIMED.map(Emulator::name).join(", ");
+            format!("no emulator {text:?}; allowed: {names}")
+        })?;
+        let mut timed = Timed { emulator, ..Timed::default() };
         for word in words {
             let refused = || {
                 let (from, to) = (SETTING.start(), SETTING.end());
                 let allowed = format!("quantum={from} to {to} and pause={from} to {to}");
-                format!("no setting {word:?}; allowed: {allowed}, behind {QEMU_AMD},")
+                format!(
+                    "no setting {word:?}; allowed: {allowed}, behind {},",
+                    Emulator::QemuAmd.name()
+                )
             };
             let (key, value) = word.split_once('=').ok_or_else(refused)?;
             let value = value.parse().ok().filter(|value| SETTING.contains(value));
@@ -52,10 +54,7 @@ impl Timed {
     }
 
     pub fn computer(self, cpus: u32) -> Computer {
-        let usual = match self.emulator {
-            Emulator::QemuAmd => Computer::qemu_amd(cpus),
-            Emulator::Bochs | Emulator::Qemu => Computer::bochs(cpus),
-        };
+        let usual = Computer::of(self.emulator, cpus);
         Computer {
             quantum: self.quantum.unwrap_or(usual.quantum),
             pause: self.pause.unwrap_or(usual.pause),
@@ -66,11 +65,10 @@ impl Timed {
     /// So many CPUs can be had of it, and of another one how many more.
     pub fn cpus(self) -> String {
         let own = format!("1 to {} on machine emulated", self.emulator.cpus_max());
-        match self.emulator {
-            Emulator::QemuAmd => own,
-            _ => {
-                format!("{own}, up to {} with --emulator {QEMU_AMD}", Emulator::QemuAmd.cpus_max())
-            }
+        let amd = Emulator::QemuAmd;
+        match self.emulator == amd {
+            true => own,
+            false => format!("{own}, up to {} with --emulator {}", amd.cpus_max(), amd.name()),
         }
     }
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How much of this computer's time a virtual second of an emulated one takes.
 
-use crate::machine::emulator::Timed;
+use crate::exit::Usage;
 use crate::machine::lab::explain;
 use crate::out;
 use anyhow::{bail, Context};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
-use unspin_lab::{Computer, Kernel, Lab};
+use unspin_lab::{Computer, Emulator, Kernel, Lab};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
 use unspin_scenario::{expand, parse_profile, parse_scenario, Selection, Workloads};
 
-/// Emulators, and CPUs of their computers, of which all are busy.
-const EMULATORS: [(&str, &[u32]); 2] = [("bochs", &[4, 8]), ("qemu-amd", &[4, 8, 16])];
+/// CPUs of the computers, of which all are busy; as many as the emulator has.
+const CPUS: [u32; 3] = [4, 8, 16];
 /// Windows of two boots that differ in nothing else, ms.
 const WINDOWS_MS: [u32; 2] = [100, 1100];
 const PROFILE: &str = include_str!("../../../../../profiles/compute.toml");
@@ -29,36 +29,53 @@ struct Speed {
     cpu_s_per_virtual_s: BTreeMap<u32, f64>,
 }
 
-/// Boots each computer of the emulators that are asked for twice, and prints what the second of virtual
-/// time in between took.
+/// Boots each computer of the emulator that is asked for, or of all, twice, and prints what the second of
+/// virtual time in between took.
 pub fn run(
     lab: &Lab,
     kernel: &Kernel,
-    is_asked: &dyn Fn(&Timed) -> bool,
+    asked: Option<Emulator>,
     json: bool,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
+    if let Some(emulator) = asked.filter(|emulator| !Emulator::TIMED.contains(emulator)) {
+        let allowed = Emulator::TIMED.map(Emulator::name).join(", ");
+        let name = emulator.name();
+        return Err(Usage(format!(
+            "--emulator {name}: its time is worth nothing; allowed: {allowed}"
+        ))
+        .into());
+    }
     let mut all = Vec::new();
-    for (emulator, cpus) in EMULATORS {
-        let timed = Timed::parse(emulator).map_err(anyhow::Error::msg)?;
-        if is_asked(&timed) {
-            let build = lab.program(timed.emulator, stop, &mut |text| say!("{text}"));
-            let build = build.map_err(explain)?.name();
-            let mut of = BTreeMap::new();
-            for &cpus in cpus {
-                say!("{emulator}: a computer of {cpus} CPUs, two boots");
-                let [short, long] =
-                    WINDOWS_MS.map(|ms| boot(lab, kernel, &timed.computer(cpus), ms, stop));
-                let virtual_s = f64::from(WINDOWS_MS[1] - WINDOWS_MS[0]) / 1000.0;
-                of.insert(cpus, round((long? - short?) / virtual_s));
-            }
-            all.push(Speed { emulator, build, cpu_s_per_virtual_s: of });
-        }
+    for emulator in Emulator::TIMED.into_iter().filter(|e| asked.is_none_or(|asked| asked == *e)) {
+        let build = lab.program(emulator, stop, &mut |text| say!("{text}"));
+        let build = build.map_err(explain)?.name();
+        let (emulator, cpu_s_per_virtual_s) =
+            (emulator.name(), speeds(lab, kernel, emulator, stop)?);
+        all.push(Speed { emulator, build, cpu_s_per_virtual_s });
     }
     match json {
         true => out::print(&format!("{}\n", serde_json::to_string(&all)?)),
         false => out::print(&all.iter().map(table).collect::<String>()),
     }
+}
+
+/// By the number of CPUs.
+fn speeds(
+    lab: &Lab,
+    kernel: &Kernel,
+    emulator: Emulator,
+    stop: &AtomicBool,
+) -> anyhow::Result<BTreeMap<u32, f64>> {
+    let mut of = BTreeMap::new();
+    for cpus in CPUS.into_iter().filter(|&cpus| cpus <= emulator.cpus_max()) {
+        say!("{}: a computer of {cpus} CPUs, two boots", emulator.name());
+        let computer = Computer::of(emulator, cpus);
+        let [short, long] = WINDOWS_MS.map(|ms| boot(lab, kernel, &computer, ms, stop));
+        let virtual_s = f64::from(WINDOWS_MS[1] - WINDOWS_MS[0]) / 1000.0;
+        of.insert(cpus, round((long? - short?) / virtual_s));
+    }
+    Ok(of)
 }
 
 fn table(speed: &Speed) -> String {
@@ -131,7 +148,7 @@ mod tests {
 
     #[test]
     fn its_plans_are_one_run_on_all_cpus() {
-        for cpus in EMULATORS.iter().flat_map(|(_, cpus)| *cpus).copied() {
+        for cpus in CPUS {
             let plan = plan(cpus, 100);
             assert_eq!((plan.runs.len(), plan.pcpus), (1, cpus));
             let run = &plan.runs[0];
@@ -154,9 +171,8 @@ mod tests {
 
     #[test]
     fn every_emulator_has_so_many_cpus() {
-        for (emulator, cpus) in EMULATORS {
-            let most = Timed::parse(emulator).unwrap().emulator.cpus_max();
-            assert_eq!(cpus.last(), Some(&most), "{emulator}");
+        for emulator in Emulator::TIMED {
+            assert!(CPUS.contains(&emulator.cpus_max()), "{}", emulator.name());
         }
     }
 }
