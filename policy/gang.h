@@ -23,11 +23,12 @@
  * vCPUs' pCPUs that are left. What nobody takes goes to vCPUs that sleep and whose VM owns pCPUs
  * already, for when they wake. A pCPU that nobody owns is left to the scheduler.
  *
- * A vCPU that has a pCPU for itself in a turn has it as its target. It stays where it is if it can.
- * Else its target is a free pCPU: of the last-level cache where most of its VM are, else of that
- * node, else any; of these a whole core before a second thread. A VM none of whose vCPUs is alone on
- * its pCPU goes to one cache with room for all of it, if there is one. vCPUs of LOW VMs that share a
- * pCPU are spread over free ones. The policy only says where: the caller moves, or does not.
+ * A vCPU that has a pCPU for itself in a turn has it as its target. It stays where it is if it can,
+ * unless that is a core's second thread while the last-level cache has a whole core free. Else its
+ * target is a free pCPU: of the last-level cache where most of its VM are, else of that node, else any;
+ * of these a whole core before a second thread. A VM none of whose vCPUs is alone on its pCPU goes to
+ * one cache with room for all of it, if there is one. vCPUs of LOW VMs that share a pCPU are spread over
+ * free ones. The policy only says where: the caller moves, or does not.
  *
  * A VM that could not have its vCPUs run together on an empty host is "unplaced": it is LOW as long as
  * that is so.

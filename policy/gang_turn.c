@@ -185,6 +185,27 @@ static pol_u8 gather(struct gang_host *host, pol_u32 who)
 	return own_others(host, who, &wish);
 }
 
+/* Who has a thread of a core that is not its own goes to a whole core of the same cache. */
+static void leave_second_threads(struct gang_host *host, pol_u32 who)
+{
+	pol_u32 v, end = end_of(host, &host->vms[who]), here, cpu;
+	struct wish wish;
+
+	for (v = host->vms[who].first; v < end; v++) {
+		here = host->vcpus[v].target;
+		if (here == GANG_NONE || first_of(host, host->cpus[here].core)->core_taken == 1 ||
+		    !first_of(host, host->cpus[here].cache)->cache_whole)
+			continue;
+		wish_for(host, here, &wish);
+		cpu = choose(host, &host->vcpus[v], &wish);
+		if (cpu == GANG_NONE || host->cpus[cpu].cache != host->cpus[here].cache ||
+		    first_of(host, host->cpus[cpu].core)->core_taken)
+			continue;
+		give_back(host, here);
+		take(host, cpu, who, v);
+	}
+}
+
 /* Gives a VM a pCPU for each vCPU that wants to run, or none at all. */
 static pol_u8 own_cpus(struct gang_host *host, pol_u32 who, pol_u8 may_gather)
 {
@@ -300,6 +321,7 @@ static void place(struct gang_host *host, pol_u32 who)
 {
 	if (gang_is_high(&host->vms[who])) {
 		own_cpus(host, who, 1);
+		leave_second_threads(host, who);
 	} else {
 		group_owns_cpus(host, &host->vms[who]);
 		group_spreads(host, &host->vms[who], 1);

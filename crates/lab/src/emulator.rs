@@ -10,6 +10,7 @@ use crate::image;
 use crate::kernel::Kernel;
 use crate::program::Program;
 use crate::tool;
+use std::fmt;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -66,6 +67,38 @@ impl Processor {
     }
 }
 
+/// How a computer's CPUs are arranged. Each socket is a NUMA node and has one last-level cache; CPUs are
+/// numbered thread by thread, core by core, socket by socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Topology {
+    pub sockets: u32,
+    /// Of each socket.
+    pub cores: u32,
+    /// Of each core.
+    pub threads: u32,
+}
+
+impl Topology {
+    /// `2x2x2`: sockets, cores of each, threads of each of these.
+    pub fn parse(text: &str) -> Option<Topology> {
+        let numbers: std::result::Result<Vec<u32>, _> = text.split('x').map(str::parse).collect();
+        let &[sockets, cores, threads] = numbers.ok()?.as_slice() else { return None };
+        let topology = Topology { sockets, cores, threads };
+        let fits = |n: u32| (1..=Emulator::QemuAmd.cpus_max()).contains(&n);
+        ([sockets, cores].into_iter().all(fits) && matches!(threads, 1 | 2)).then_some(topology)
+    }
+
+    pub fn cpus(self) -> u32 {
+        self.sockets * self.cores * self.threads
+    }
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}x{}x{}", self.sockets, self.cores, self.threads)
+    }
+}
+
 /// The computer to emulate.
 #[derive(Debug, Clone)]
 pub struct Computer {
@@ -81,6 +114,8 @@ pub struct Computer {
     pub quantum: u32,
     /// How many instructions' time a PAUSE takes, where the processor is AMD's and things are timed.
     pub pause: u32,
+    /// If left out, one socket of single-threaded cores. The lab's QEMU has it.
+    pub topology: Option<Topology>,
 }
 
 impl Computer {
@@ -106,6 +141,7 @@ impl Computer {
             ips: 200_000_000,
             quantum: 16,
             pause: 1,
+            topology: None,
         }
     }
 
@@ -341,12 +377,29 @@ fn qemu_amd(
     let clock = format!("shift=0,sleep=off,quantum={quantum},ns={ns},pause={pause}");
     command.args(["-accel", "tcg,thread=single", "-icount", &clock]);
     command.args(["-rtc", "base=2026-01-01,clock=vm"]);
-    command.args(["-cpu", "qemu64,+svm,+npt,+nrip-save,+pause-filter,+pfthreshold"]);
+    let mut processor = "qemu64,+svm,+npt,+nrip-save,+pause-filter,+pfthreshold".to_string();
+    if let Some(topology) = computer.topology {
+        nodes(&mut command, computer, topology);
+        processor += ",+topoext";
+    }
+    command.args(["-cpu", &processor]);
     for firmware in ["/usr/share/qemu", "/usr/share/seabios"] {
         command.args(["-L", firmware]);
     }
     pc(&mut command, computer, kernel, initramfs, &format!("{cmdline} tsc=reliable"));
     command
+}
+
+/// Memory in equal parts, one of each socket.
+fn nodes(command: &mut Command, computer: &Computer, topology: Topology) {
+    let Topology { sockets, cores, threads } = topology;
+    let each = cores * threads;
+    for socket in 0..sockets {
+        let mib = computer.memory_mib / sockets;
+        let (first, last) = (socket * each, (socket + 1) * each - 1);
+        command.args(["-object", &format!("memory-backend-ram,id=node{socket},size={mib}M")]);
+        command.args(["-numa", &format!("node,memdev=node{socket},cpus={first}-{last}")]);
+    }
 }
 
 /// What all computers under QEMU have.
@@ -357,9 +410,13 @@ fn pc(
     initramfs: &Path,
     cmdline: &str,
 ) {
+    let mut smp = computer.cpus.to_string();
+    if let Some(Topology { sockets, cores, threads }) = computer.topology {
+        smp += &format!(",sockets={sockets},cores={cores},threads={threads}");
+    }
     command
         .args(["-nodefaults", "-display", "none", "-no-reboot"])
-        .args(["-smp", &computer.cpus.to_string(), "-m", &computer.memory_mib.to_string()])
+        .args(["-smp", &smp, "-m", &computer.memory_mib.to_string()])
         .args(["-device", "isa-debugcon,iobase=0xe9,chardev=records"])
         .arg("-kernel")
         .arg(&kernel.vmlinuz)

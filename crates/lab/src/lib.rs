@@ -35,7 +35,7 @@ mod vmlinux;
 pub use bochs::Bochs;
 pub use boot::Boot;
 pub use channel::Decoder;
-pub use emulator::{Computer, Emulator, Processor};
+pub use emulator::{Computer, Emulator, Processor, Topology};
 pub use error::{LabError, Result};
 pub use guest_image::GuestModules;
 pub use hash::sha256;

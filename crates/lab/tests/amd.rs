@@ -7,7 +7,7 @@ mod common;
 use common::plans::{boots_are_alike, planned, with_another_seed};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
-use unspin_lab::{Computer, Emulator, Kernel, Lab, Series, QEMU_TOOLS};
+use unspin_lab::{Computer, Emulator, Kernel, Lab, Series, Topology, QEMU_TOOLS};
 
 const SCENARIO: &str = r#"
 title = "two VMs on four CPUs"
@@ -35,6 +35,7 @@ yield_to = "hvs"
 baseline = true
 "#;
 const CHECKS_MIN: u32 = 29;
+const TOPOLOGY_CHECKS_MIN: u32 = 8;
 
 /// One emulator at a time.
 static COMPUTER: Mutex<()> = Mutex::new(());
@@ -74,5 +75,18 @@ fn the_same_boot_gives_the_same_values() {
             let module = vm.module.as_ref().expect("counters of the module");
             assert!(module.ple_exits > 0 && module.fail_open_events == 0, "{module:?}");
         }
+    }
+}
+
+#[test]
+fn sockets_cores_and_threads_are_seen() {
+    let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((lab, kernel)) = lab() {
+        let topology = Topology { sockets: 2, cores: 2, threads: 2 };
+        let computer = Computer { topology: Some(topology), ..Computer::qemu_amd(topology.cpus()) };
+        let script = include_str!("topology.sh");
+        let heard = common::script(&lab, &kernel, &computer, script, "amd-topology");
+        let wrong = common::verdict(Series::V6_12, &heard, TOPOLOGY_CHECKS_MIN, &heard.console);
+        assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     }
 }

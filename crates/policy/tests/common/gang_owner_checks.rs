@@ -244,13 +244,27 @@ impl Check<'_, '_> {
         }
     }
 
+    /// Another thread of its core is somebody's.
+    fn is_shared(&self, cpu: usize) -> bool {
+        let core = |cpu: usize| self.after.cpus[cpu].core;
+        let is_taken = |&other: &usize| other != cpu && core(other) == core(cpu);
+        (0..self.after.cpus.len()).filter(is_taken).any(|other| {
+            let row = &self.after.cpus[other];
+            row.usable == 0 || row.owner != NONE
+        })
+    }
+
     /// Who is alone on its pCPU stays there; of others, too, somebody does if the VM has one who is alone.
+    /// A second thread may be left.
     fn stays(&self, wanting: &[usize], free: &Cpus) {
         let here = |cpu: usize| wanting.iter().filter(|&&v| self.home(v) == cpu).count();
         let is_alone = |v: usize| here(self.home(v)) == 1 && free.contains(&self.home(v));
         let any_alone = wanting.iter().any(|&v| is_alone(v));
         for &v in wanting {
             let home = self.home(v);
+            if self.is_shared(home) {
+                continue;
+            }
             if is_alone(v) {
                 assert_eq!(self.target(v), Some(home), "vCPU {v} is moved for nothing");
             } else if any_alone && free.contains(&home) {

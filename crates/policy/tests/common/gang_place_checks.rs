@@ -49,7 +49,10 @@ pub fn gang_places_worked_example(api: &Api) {
     assert_eq!(at(&[0, 4, 4]), [0, 4, 2]);
     assert_eq!(at(&[0, 4, 6, 6]), [0, 4, 6, 5]);
     assert_eq!(at(&[4, 6, 0, 6]), [4, 6, 0, 5]);
-    assert_eq!(at(&[1, 0]), [1, 0]);
+    // A second thread is left for a whole core of the cache, and for nothing else.
+    assert_eq!(at(&[1, 0]), [2, 0]);
+    assert_eq!(at(&[1, 0, 4, 6, 5]), [2, 0, 4, 6, 5]);
+    assert_eq!(at(&[0, 3, 2, 1]), [0, 3, 2, 1]);
     // Nobody is alone, and there is no room in the cache: to one with room, of the node first.
     let beside = |others: &[u32], at: &[u32]| {
         let mut host = host(16, (2, 2, 2), at, &everywhere);
@@ -59,6 +62,7 @@ pub fn gang_places_worked_example(api: &Api) {
     assert_eq!(beside(&[5], &[4, 4, 4]), [4, 6, 7]);
     assert_eq!(beside(&[1], &[9; 9]), [9, 10, 8, 11, 12, 14, 13, 15, 2]);
     assert_eq!(beside(&[1], &[5; 5]), [5, 6, 4, 7, 2]);
+    assert_eq!(beside(&[0, 2], &[9; 9]), [9, 10, 8, 11, 12, 14, 13, 15, 4]);
     assert_eq!(beside(&[5, 6], &[4, 4, 4]), [0, 2, 1]);
     assert_eq!(beside(&[0, 1, 5, 6], &[4, 4, 4]), [8, 10, 9]);
     assert_eq!(beside(&[13, 14], &[12, 12, 12]), [8, 10, 9]);
@@ -66,6 +70,14 @@ pub fn gang_places_worked_example(api: &Api) {
     assert_eq!(beside(&[0, 5], &[4, 4, 4, 4]), [8, 10, 9, 11], "one cache before one node");
     assert_eq!(beside(&[0, 1, 5], &[4, 4, 4, 4, 4]), [4, 6, 7, 2, 3], "one node of two");
     assert_eq!(beside(&[0, 1, 2, 5], &[4, 4, 4, 4, 4]), [8, 10, 9, 11, 12], "a node with room");
+    // It may not run on the whole core: it stays, and goes to no other second thread or cache.
+    for cpus in [[0, 1, 3], [0, 1, 8]] {
+        let allowed: CpuSet = cpus.into_iter().collect();
+        let held = host(16, (2, 2, 2), &[0, 1], &allowed);
+        assert_eq!(placed(api, held), if cpus[2] == 3 { [3, 1] } else { [0, 1] });
+    }
+    let allowed: CpuSet = (0..4).collect();
+    assert_eq!(placed(api, host(12, (2, 3, 2), &[0, 1, 2], &allowed)), [0, 1, 2]);
     // It may not run where there is room.
     let few: CpuSet = (0..8).collect();
     let mut held = host(16, (2, 2, 2), &[4, 4, 4], &few);
@@ -141,15 +153,12 @@ pub fn gang_gathers(api: &Api) {
             assert!(at.len() > cache.min(cpus) || groups(&own, cache) == 1, "{own:?}: two caches");
             assert!(at.len() > node.min(cpus) || groups(&own, node) == 1, "{own:?}: two nodes");
         }
-        for (&cpu, &home) in own.iter().zip(&at) {
+        for &cpu in &own {
             let siblings = own.iter().filter(|&other| other / threads == cpu / threads).count();
             let is_whole = |core: usize| own.iter().all(|other| other / threads != core);
             let of_cache = (cpu / cache * cores)..(cpu / cache + 1) * cores;
             let could = of_cache.clone().any(|core| (core + 1) * threads <= cpus && is_whole(core));
-            assert!(
-                cpu == home as usize || siblings == 1 || !could,
-                "{own:?}: {cpu} is a second thread"
-            );
+            assert!(siblings == 1 || !could, "{own:?}: {cpu} is a second thread");
         }
     });
 }

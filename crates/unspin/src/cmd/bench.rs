@@ -42,7 +42,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "auto")]
     machine: Choice,
     /// What emulates computers: bochs (Intel, up to 8 CPUs), or qemu-amd (AMD, up to 16), as in
-    /// qemu-amd,quantum=200,pause=1: instructions of a CPU's turn, and of a PAUSE.
+    /// qemu-amd,quantum=200,pause=1,topology=2x4x2: instructions of a CPU's turn, and of a PAUSE;
+    /// sockets, their cores and these cores' threads.
     #[arg(long, value_parser = Timed::parse, default_value = "bochs")]
     emulator: Timed,
     /// Where this host can be the machine, build and load the module if it is not; it is unloaded at

@@ -52,7 +52,7 @@ impl Machine for Emulated {
     }
 
     fn check_pcpus(&self, pcpus: u32) -> Result<(), Refusal> {
-        match (1..=self.timed.emulator.cpus_max()).contains(&pcpus) {
+        match self.timed.has(pcpus) {
             true => Ok(()),
             false => Err(Refusal {
                 message: format!("no emulated computer has {pcpus} pCPUs"),
@@ -82,10 +82,13 @@ impl Machine for Emulated {
     fn image(&self, stop: &AtomicBool) -> anyhow::Result<String> {
         self.program(stop, &mut |text| say!("{text}"))?;
         let hash = self.lab.image_hash(self.timed.emulator).map_err(explain)?;
-        let Computer { emulator, quantum, pause, .. } = self.timed.computer(1);
+        let Computer { emulator, quantum, pause, topology, .. } = self.timed.computer(1);
         Ok(match emulator {
             Emulator::QemuAmd => {
-                let settings = format!("quantum={quantum},pause={pause}");
+                let mut settings = format!("quantum={quantum},pause={pause}");
+                if let Some(topology) = topology {
+                    settings += &format!(",topology={topology}");
+                }
                 unspin_lab::sha256(&[hash.as_bytes(), settings.as_bytes()])
             }
             _ => hash,
@@ -187,6 +190,9 @@ fn described(computer: &Computer, program: &Program) -> String {
     );
     if computer.emulator == Emulator::QemuAmd {
         text += &format!(", PAUSE takes {pause}");
+    }
+    if let Some(topology) = computer.topology {
+        text += &format!(", sockets x cores x threads {topology}");
     }
     match program.patches() {
         none if none.is_empty() => text,

@@ -2,7 +2,7 @@
 //! The emulator of machine `emulated`, as `--emulator` names it.
 
 use std::ops::RangeInclusive;
-use unspin_lab::{Computer, Emulator};
+use unspin_lab::{Computer, Emulator, Topology};
 
 /// What the lab's QEMU takes.
 const SETTING: RangeInclusive<u32> = 1..=65535;
@@ -13,16 +13,17 @@ pub struct Timed {
     pub emulator: Emulator,
     quantum: Option<u32>,
     pause: Option<u32>,
+    topology: Option<Topology>,
 }
 
 impl Default for Timed {
     fn default() -> Timed {
-        Timed { emulator: Emulator::Bochs, quantum: None, pause: None }
+        Timed { emulator: Emulator::Bochs, quantum: None, pause: None, topology: None }
     }
 }
 
 impl Timed {
-    /// `bochs`, or `qemu-amd` with `,quantum=N` and `,pause=N` behind it.
+    /// `bochs`, or `qemu-amd` with `,quantum=N`, `,pause=N` and `,topology=SxCxT` behind it.
     pub fn parse(text: &str) -> Result<Timed, String> {
         let mut words = text.split(',');
         let name = words.next();
@@ -35,18 +36,24 @@ impl Timed {
         for word in words {
             let refused = || {
                 let (from, to) = (SETTING.start(), SETTING.end());
-                let allowed = format!("quantum={from} to {to} and pause={from} to {to}");
+                let allowed = format!(
+                    "quantum={from} to {to}, pause={from} to {to}, topology=SOCKETSxCORESxTHREADS \
+                     with 1 or 2 threads"
+                );
                 format!(
                     "no setting {word:?}; allowed: {allowed}, behind {},",
                     Emulator::QemuAmd.name()
                 )
             };
             let (key, value) = word.split_once('=').ok_or_else(refused)?;
-            let value = value.parse().ok().filter(|value| SETTING.contains(value));
-            let is_amd = timed.emulator == Emulator::QemuAmd;
-            match (key, value) {
-                ("quantum", Some(_)) if is_amd => timed.quantum = value,
-                ("pause", Some(_)) if is_amd => timed.pause = value,
+            if timed.emulator != Emulator::QemuAmd {
+                return Err(refused());
+            }
+            let number = || value.parse().ok().filter(|value| SETTING.contains(value));
+            match key {
+                "quantum" => timed.quantum = Some(number().ok_or_else(refused)?),
+                "pause" => timed.pause = Some(number().ok_or_else(refused)?),
+                "topology" => timed.topology = Some(Topology::parse(value).ok_or_else(refused)?),
                 _ => return Err(refused()),
             }
         }
@@ -58,12 +65,24 @@ impl Timed {
         Computer {
             quantum: self.quantum.unwrap_or(usual.quantum),
             pause: self.pause.unwrap_or(usual.pause),
+            topology: self.topology,
             ..usual
+        }
+    }
+
+    /// Whether it can have so many CPUs.
+    pub fn has(self, cpus: u32) -> bool {
+        match self.topology {
+            Some(topology) => topology.cpus() == cpus,
+            None => (1..=self.emulator.cpus_max()).contains(&cpus),
         }
     }
 
     /// So many CPUs can be had of it, and of another one how many more.
     pub fn cpus(self) -> String {
+        if let Some(topology) = self.topology {
+            return format!("{} with topology={topology}", topology.cpus());
+        }
         let own = format!("1 to {} on machine emulated", self.emulator.cpus_max());
         let amd = Emulator::QemuAmd;
         match self.emulator == amd {
@@ -90,11 +109,23 @@ mod tests {
             ("bochs,quantum=50", "behind qemu-amd"),
             ("qemu-amd,quantum=0", "quantum=1 to 65535"),
             ("qemu-amd,pause", "pause=1 to 65535"),
+            ("qemu-amd,topology=2x2", "topology=SOCKETSxCORESxTHREADS"),
+            ("qemu-amd,topology=2x2x3", "1 or 2 threads"),
+            ("qemu-amd,topology=0x2x2", "topology="),
+            ("bochs,topology=1x2x1", "behind qemu-amd"),
             ("qemu-amd,speed=2", "no setting \"speed=2\""),
         ] {
             let error = Timed::parse(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_topology_says_how_many_cpus_there_are() {
+        let two = Timed::parse("qemu-amd,topology=2x2x2").unwrap();
+        assert!(two.has(8) && !two.has(4), "{}", two.cpus());
+        assert_eq!(two.cpus(), "8 with topology=2x2x2");
+        assert_eq!(two.computer(8).topology.unwrap().cpus(), 8);
     }
 
     #[test]

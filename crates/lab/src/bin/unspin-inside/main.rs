@@ -10,6 +10,7 @@ mod machine;
 mod many;
 mod nested;
 mod online;
+mod places;
 mod rival;
 mod spinner;
 mod starve;
@@ -55,6 +56,8 @@ const USAGE: &str = "usage: unspin-inside COMMAND
   beside COMMAND                   a VM whose vCPU has run and does not while a shell runs COMMAND
   unserved MS PROCESS…             vCPUs of VMs that always run: how many, the longest time that one had
                                    no CPU time, and the longest between two looks, ms
+  places PROCESS LOOKS             where a VM's vCPUs are, at so many looks: how often all of them wanted to
+                                   run, had a core each, and these in one cache
   btf BASE FILE STRUCT             makes a structure longer in a module's type information
   hand-over THREADS                a vCPU that one thread after the other runs
   exit-cycles ROUNDS               hundredths of TSC cycles that an exit and its re-entry take
@@ -124,6 +127,7 @@ fn main() {
         }
         ["hand-over", threads] => number(threads).and_then(starve::hand_over),
         ["unserved", ms, pids @ ..] => number(ms).and_then(|ms| unserved::longest(ms.into(), pids)),
+        ["places", pid, looks] => number(looks).and_then(|looks| places::seen(pid, looks)),
         ["beside", line] => starve::beside(line),
         ["btf", base, file, name] => btf::lengthen(base, file, name),
         ["nested", on, off] => nested::around(on, off),

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where a VM's vCPUs are while all of them want to run.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::thread::sleep;
+use std::time::Duration;
+
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+/// Of what follows the name in `/proc/TID/stat`.
+const STATE: usize = 0;
+const PROCESSOR: usize = 36;
+
+/// The CPU of each vCPU of a process; `None` where one of them does not want to run.
+fn cpus(tasks: &[String]) -> Option<Vec<usize>> {
+    let of_task = |task: &String| {
+        let stat = fs::read_to_string(format!("{task}/stat")).ok()?;
+        let fields: Vec<&str> = stat.rsplit(") ").next()?.split(' ').collect();
+        (fields[STATE] == "R").then(|| fields[PROCESSOR].parse().ok())?
+    };
+    tasks.iter().map(of_task).collect()
+}
+
+/// What each CPU shares, by its first CPU: 0, a core; 1, a last-level cache.
+fn shared() -> Result<[Vec<String>; 2], String> {
+    let of = |file: &str| {
+        let name = |cpu: usize| format!("/sys/devices/system/cpu/cpu{cpu}/{file}");
+        (0..).map_while(|cpu| fs::read_to_string(name(cpu)).ok()).collect::<Vec<_>>()
+    };
+    let found = [of("topology/thread_siblings_list"), of("cache/index3/shared_cpu_list")];
+    match found[0].len() == found[1].len() && !found[0].is_empty() {
+        true => Ok(found),
+        false => Err(format!("{} CPUs, {} caches", found[0].len(), found[1].len())),
+    }
+}
+
+/// So many looks: how often all vCPUs wanted to run, how often each had a core of its own, and how
+/// often these cores were of one cache.
+pub fn seen(pid: &str, looks: u32) -> Result<String, String> {
+    let [core, cache] = shared()?;
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).map_err(|e| format!("{pid}: {e}"))?;
+    let tasks = tasks.flatten().map(|task| task.path().to_string_lossy().into_owned());
+    let is_vcpu = |task: &String| {
+        fs::read_to_string(format!("{task}/comm")).is_ok_and(|name| name.starts_with("CPU "))
+    };
+    let tasks: Vec<String> = tasks.filter(is_vcpu).collect();
+    let (mut all, mut apart, mut near) = (0, 0, 0);
+    for _ in 0..looks {
+        sleep(BETWEEN_LOOKS);
+        let Some(cpus) = cpus(&tasks) else { continue };
+        let count = |of: &[String]| cpus.iter().map(|cpu| &of[*cpu]).collect::<BTreeSet<_>>().len();
+        let is_apart = count(&core) == cpus.len();
+        all += 1;
+        apart += u32::from(is_apart);
+        near += u32::from(is_apart && count(&cache) == 1);
+    }
+    Ok(format!("{all} {apart} {near}"))
+}
