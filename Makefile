@@ -13,7 +13,7 @@ PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 DEB_PACKAGES := debhelper dh-dkms
 TEST_DEB_PACKAGES := lintian mmdebstrap
 
-.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint house bench bench-sim-peer salib scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-debug deb test-deb clean
+.PHONY: help deps test-deps build demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint pictures lines bench salib scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-debug deb test-deb clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -55,17 +55,20 @@ test-programs: build ## sysbench, pbzip2, Java, Rust and PostgreSQL over our loc
 	cargo build --release --locked -p unspin-bench-locks --example parking_lot
 	@.ci/programs
 
-house: build-house ## the pictures of docs/: the rooms, a PLE exit, turns
+pictures: ## the pictures of docs/, by Graphviz
 	@.ci/deps graphviz
-	target/release/unspin-house draw
+	for f in docs/*.dot; do dot -Tsvg $$f -o $${f%.dot}.svg || exit; done
 
-build-house: deps
-	cargo build --release --locked -p unspin-house
+lines: ## how many lines the project has: of all, of what is loaded into kernels, of the operator's command
+	@for of in . core host lab papers; do \
+		git ls-files $$of | grep -E '\.(rs|c|h|sh|toml|md|pml|S|py)$$' | grep -v ^results/ | xargs -r cat | wc -l | \
+			awk -v of=$$of '{ printf "%-8s %7d\n", of == "." ? "all" : of, $$1 }'; \
+	done
 
-lint: test-deps build-house ## formatting and static checks, warnings are errors
+lint: test-deps ## formatting and static checks, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings -W clippy::too_many_lines
-	target/release/unspin-house check
+	.ci/house
 	shellcheck .ci/run .ci/deps .ci/test .ci/programs .ci/test-deb .ci/units.sh crates/lab/src/init.sh verify/run.sh
 	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 crates/lab/src/check.sh crates/lab/src/shell.sh crates/lab/tests/*.sh
 	shellcheck -s sh debian/*.prerm debian/*.postinst debian/*.postrm
@@ -78,15 +81,6 @@ bench: build ## instruction counts of policies, PLE-exit path, exits and vCPU sw
 	cargo test --release --locked -p unspin-lab --test ple pause_loop -- --nocapture
 	cargo test --release --locked -p unspin --bin unspin cost -- --nocapture
 
-bench-sim-peer: deps ## the simulator against the same small model on SimPy and ns-3: equal results, CPU times
-	@.ci/deps python3-venv g++ libns3-dev
-	python3 -m venv out/simpy && out/simpy/bin/pip install -q -r bench/simpy/requirements.txt
-	cargo build --release --locked -p unspin-sim --example peer
-	out/simpy/bin/python bench/simpy/peer.py target/release/examples/peer 400
-	@mkdir -p out/ns3
-	g++ -std=c++17 -O3 bench/ns3/peer.cc -lns3-core -o out/ns3/peer
-	python3 bench/ns3/peer.py target/release/examples/peer out/ns3/peer 4000
-
 salib: ## what SALib (pip install SALib) says of our designs: crates/worlds/tests/salib.json
 	mkdir -p out/salib
 	for d in sobol morris; do cargo run --quiet --release --locked -p unspin-worlds --example ishigami -- $$d > out/salib/$$d.csv || exit; done
@@ -96,7 +90,7 @@ salib: ## what SALib (pip install SALib) says of our designs: crates/worlds/test
 scenario-keys: ## the reference of scenarios' and profiles' keys from their declarations: docs/scenario-keys.md
 	UNSPIN_BLESS=1 cargo test --locked -p unspin-scenario --test reference
 
-figures: build ## the papers' figures again on the simulator: out/figures, docs/reproduction.md
+figures: build ## the papers' figures again on the simulator: out/figures, with reproduction.md
 	$(UNSPIN) figures
 
 # What `make campaign` measures, each scenario on its host of four or eight pCPUs.
@@ -132,16 +126,16 @@ campaign-turns: build ## turns where vCPUs are not pinned: gains, neighbours, ta
 HELD_OUT_COUNT ?= 20
 HELD_OUT := out/held-out
 
-held-out: build ## scenarios drawn by the release's seed, measured (two hours on one core); results/held-out.jsonl, docs/agreement.md
+held-out: build ## scenarios drawn by the release's seed, measured (two hours on one core); results/held-out.jsonl, out/agreement.md
 	$(UNSPIN) generate spaces/held-out.toml --count $(HELD_OUT_COUNT) --out $(HELD_OUT)/scenarios
 	$(UNSPIN) bench $(HELD_OUT)/scenarios/*.toml --machine emulated --resume --out $(HELD_OUT)/measured
 	grep -hvE '^\{"record":"(progress|log)"' $(HELD_OUT)/measured/*/results.jsonl > results/held-out.jsonl
 	$(MAKE) agreement
 
-agreement: build ## how near the simulator comes to what results/ has of measured runs: docs/agreement.md
+agreement: build ## how near the simulator comes to what results/ has of measured runs: out/agreement.md
 	@mkdir -p out
 	$(UNSPIN) agree --held-out results/held-out.jsonl --known results/known.jsonl --worlds 64 > $(HELD_OUT).md
-	mv $(HELD_OUT).md docs/agreement.md
+	mv $(HELD_OUT).md out/agreement.md
 
 diagnosis: build ## what unspin diagnose says of VMs that lose time to known causes (half an hour on one core); out/diagnosis*
 	$(UNSPIN) bench scenarios/diagnosis.toml --machine emulated --out out/diagnosis --resume

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What worlds say of the papers' values, for docs/reproduction.md.
+//! What worlds say of the papers' values, for reproduction.md.
 
 use crate::claim::{Claims, Kind};
 use crate::outlook::{Outlook, Outlooks, Verdict};

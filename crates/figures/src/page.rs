@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! docs/reproduction.md: every value of the papers, ours beside it, and why it misses.
+//! reproduction.md: every value of the papers, ours beside it, and why it misses.
 
 use crate::claim::{Claim, Claims, Kind};
-use crate::former;
 use crate::outlook::Outlooks;
 use crate::outlook_page::over_worlds;
 use crate::reasons::Reasons;
@@ -22,7 +21,6 @@ pub fn page(
 ) -> String {
     let mut text = head();
     text += &totals(claims, summary);
-    text += &former::table(claims, summary);
     text += &outlooks.map_or(String::new(), |o| over_worlds(claims, o));
     for (paper, place) in &claims.papers {
         let entries = entries_of(claims, summary, paper);

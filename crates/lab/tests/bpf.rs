@@ -30,9 +30,8 @@ use Verdict::{Accepts, Refuses, TooManyPaths};
 
 type Programs = &'static [(&'static str, Verdict)];
 
-/// Every policy, and the programs that call its functions.
+/// Policies for a scheduler, and the programs that call their functions.
 const POLICIES: &[(&str, Programs)] = &[
-    ("aple", &[("init", Accepts), ("epoch", Accepts), ("complete", Accepts)]),
     (
         "asym",
         &[
@@ -50,20 +49,6 @@ const POLICIES: &[(&str, Programs)] = &[
     ("gang_turn", &[("turn", Refuses), ("may_run", Accepts), ("fill", Accepts)]),
     ("gang_use", &[("use", Accepts), ("use_begin", Accepts)]),
     ("hvs", &[("pick", TooManyPaths), ("category", Accepts)]),
-    ("ipi", &[("pick", Accepts)]),
-    // The index that a search starts at is computed in memory, too.
-    ("kvm_stock", &[("windows", Accepts), ("search", Refuses)]),
-    (
-        "userspin",
-        &[
-            ("init", Accepts),
-            ("add", Accepts),
-            ("judge", TooManyPaths),
-            ("code", Accepts),
-            ("pause", Accepts),
-        ],
-    ),
-    ("vcrd", &[("init", Accepts), ("event", Accepts)]),
 ];
 
 /// The kernel whose verifier is asked: the newest.

@@ -19,7 +19,35 @@
 //! assert_eq!(vcpus.map(|vcpu| vcpu.allocated_ns / 100_000), [354, 445]); // 35.4, 44.56 ms
 //! ```
 
-use crate::sys;
+/// The functions as `policy/asym.h` declares them; the safe ones are below.
+pub mod raw {
+    extern "C" {
+        pub fn asym_params_check(params: *const super::Params) -> i32;
+        pub fn asym_vcpu_init(vcpu: *mut super::Vcpu, params: *const super::Params, core: u32);
+        pub fn asym_latency(vcpus: *mut super::Vcpu, count: u32, params: *const super::Params);
+        pub fn asym_allocate(
+            vcpus: *mut super::Vcpu,
+            count: u32,
+            params: *const super::Params,
+            vm_ns: u64,
+            switch_ns: u64,
+        );
+        pub fn asym_resolve_time(
+            vcpus: *mut super::Vcpu,
+            count: u32,
+            cores: *mut super::Core,
+            core_count: u32,
+            params: *const super::Params,
+        ) -> u32;
+        pub fn asym_resolve_urgency(
+            vcpus: *mut super::Vcpu,
+            count: u32,
+            cores: *const super::Core,
+            core_count: u32,
+            params: *const super::Params,
+        ) -> u32;
+    }
+}
 
 /// Parameters of the three components. Growth, imbalance and ratio are the text's; the others ours.
 #[repr(C)]
@@ -94,7 +122,7 @@ impl Params {
     /// Whether the parameters make sense together. Nothing else here needs it to be safe.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
-        match unsafe { sys::asym_params_check(self) } {
+        match unsafe { raw::asym_params_check(self) } {
             0 => Ok(()),
             1 => Err(ParamError::Grow),
             3 => Err(ParamError::LatencyMin),
@@ -134,7 +162,7 @@ impl Vcpu {
     pub fn new(params: &Params, core: u32) -> Self {
         let mut vcpu = Vcpu::default();
         // SAFETY: valid references for the duration of the call.
-        unsafe { sys::asym_vcpu_init(&mut vcpu, params, core) };
+        unsafe { raw::asym_vcpu_init(&mut vcpu, params, core) };
         vcpu
     }
 }
@@ -159,14 +187,14 @@ fn count<T>(slots: &[T]) -> u32 {
 /// Section 5.4.2: adjusts the wake-up latencies of one VM's vCPUs. Before [`allocate`].
 pub fn latency(vcpus: &mut [Vcpu], params: &Params) {
     // SAFETY: count vCPUs are there to read and write.
-    unsafe { sys::asym_latency(vcpus.as_mut_ptr(), count(vcpus), params) };
+    unsafe { raw::asym_latency(vcpus.as_mut_ptr(), count(vcpus), params) };
 }
 
 /// Section 5.4.1: distributes the CPU time of the VM's next period, `vm_ns` less what switching
 /// its vCPUs cost, by predicted demand, to the nanosecond.
 pub fn allocate(vcpus: &mut [Vcpu], params: &Params, vm_ns: u64, switch_ns: u64) {
     // SAFETY: count vCPUs are there to read and write.
-    unsafe { sys::asym_allocate(vcpus.as_mut_ptr(), count(vcpus), params, vm_ns, switch_ns) };
+    unsafe { raw::asym_allocate(vcpus.as_mut_ptr(), count(vcpus), params, vm_ns, switch_ns) };
 }
 
 /// Section 5.4.3: evens out the cores with the most and the least allocated time by one swap or
@@ -175,7 +203,7 @@ pub fn resolve_time(vcpus: &mut [Vcpu], cores: &mut [Core], params: &Params) -> 
     let (vcpu_count, core_count) = (count(vcpus), count(cores));
     // SAFETY: that many vCPUs and cores are there to read and write.
     unsafe {
-        sys::asym_resolve_time(
+        raw::asym_resolve_time(
             vcpus.as_mut_ptr(),
             vcpu_count,
             cores.as_mut_ptr(),
@@ -191,7 +219,7 @@ pub fn resolve_urgency(vcpus: &mut [Vcpu], cores: &[Core], params: &Params) -> u
     let (vcpu_count, core_count) = (count(vcpus), count(cores));
     // SAFETY: that many vCPUs are there to read and write, and cores to read.
     unsafe {
-        sys::asym_resolve_urgency(
+        raw::asym_resolve_urgency(
             vcpus.as_mut_ptr(),
             vcpu_count,
             cores.as_ptr(),

@@ -26,8 +26,7 @@ pub struct Args {
     /// Where CSV, SVG and summary.json go.
     #[arg(long, value_name = "DIR", default_value = "out/figures")]
     out: PathBuf,
-    /// Write the page here [default: docs/reproduction.md of the project, where all entries are
-    /// made].
+    /// Write the page here [default: reproduction.md in --out, where all entries are asked for].
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
     /// How often to repeat every point with further seeds, instead of what its scenario says.
@@ -102,9 +101,8 @@ fn run_here(args: &Args) -> anyhow::Result<()> {
             count(Verdict::Uninformative)
         );
     }
-    let docs = root.join("docs");
-    let project = (whole && docs.is_dir()).then(|| docs.join("reproduction.md"));
-    if let Some(file) = args.page.clone().or(project) {
+    let usual = whole.then(|| args.out.join("reproduction.md"));
+    if let Some(file) = args.page.clone().or(usual) {
         let text = page(&claims, &summary, &reasons, read_outlooks(&root)?.as_ref());
         write_atomic(&file, text.as_bytes())?;
         say!("page: {}", file.display());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page of arms: docs/agreement.md.
+//! The page of arms: out/agreement.md.
 
 use super::bands::{judged, Judged};
 use super::count::{percent, Agreement};
