@@ -2,6 +2,7 @@
 //! What can go wrong when an emulated computer is built or booted.
 
 use std::path::PathBuf;
+use unspin_text::lock::LockError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
@@ -69,6 +70,16 @@ pub enum LabError {
     Interrupted,
     #[error("another unspin (process {pid}) uses {path}; wait for it, or give another directory (--lab-dir, --out)")]
     Busy { path: PathBuf, pid: String },
+}
+
+impl From<LockError> for LabError {
+    fn from(error: LockError) -> LabError {
+        match error {
+            LockError::Io { path, source } => io(path)(source),
+            LockError::Busy { path, pid } => LabError::Busy { path, pid },
+            LockError::Interrupted => LabError::Interrupted,
+        }
+    }
 }
 
 pub type Result<T> = std::result::Result<T, LabError>;

@@ -10,11 +10,12 @@ use crate::qemu::Qemu;
 use crate::series::{Debian, KernelPackage};
 use crate::unpacked::{Files, Unpacked, GUESTS};
 use crate::vmlinux;
-use crate::{kernel, Lab, Lock};
+use crate::{kernel, Lab};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use unspin_scenario::plan::GuestProgram;
+use unspin_text::Lock;
 
 const QEMU_PACKAGE: &str = "qemu-system-x86";
 const QEMU: &str = "usr/bin/qemu-system-x86_64";

@@ -16,7 +16,6 @@ mod guests;
 mod hash;
 mod image;
 mod kernel;
-mod lock;
 mod module_build;
 mod own_emulator;
 mod packages;
@@ -41,7 +40,6 @@ pub use guest_image::GuestModules;
 pub use hash::sha256;
 pub use image::Payload;
 pub use kernel::Kernel;
-pub use lock::Lock;
 pub use module_build::{build_host_module, ModuleBuild};
 pub use program::Program;
 pub use qemu::Qemu;
@@ -59,6 +57,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::OnceLock;
 use unspin_scenario::plan::{Asym, CoschedulingMechanism, Plan, Run};
 use unspin_scenario::result::Record;
+use unspin_text::Lock;
 
 /// A plan, and what goes into the computer with it.
 #[derive(Debug, Clone)]
@@ -379,7 +378,7 @@ impl Lab {
             .map(|d| d.flatten().map(|e| e.path()).collect())
             .unwrap_or_default();
         let dirs: Vec<&PathBuf> = names.iter().filter(|path| path.is_dir()).collect();
-        let _held = dirs.iter().map(|dir| Lock::take(dir)).collect::<Result<Vec<Lock>>>()?;
+        let _held = dirs.iter().map(|dir| Ok(Lock::take(dir)?)).collect::<Result<Vec<Lock>>>()?;
         let kept = ["kernels", unpacked::GUESTS, kernel::TRIXIE, own_emulator::EMULATORS]
             .map(|name| self.dir.join(name));
         for path in dirs.into_iter().chain(kept.iter().filter(|path| path.exists())) {

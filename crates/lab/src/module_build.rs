@@ -3,13 +3,13 @@
 
 use crate::build_root::BuildRoot;
 use crate::error::{io, LabError, Result};
-use crate::lock::Lock;
 use crate::source::source_tree;
 use crate::tool;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
+use unspin_text::Lock;
 
 /// What the module is built against.
 pub(crate) struct Against<'a> {

@@ -9,7 +9,6 @@ use crate::apt::Apt;
 use crate::error::{io, LabError, Result};
 use crate::hash;
 use crate::kernel::TRIXIE;
-use crate::lock::Lock;
 use crate::packages;
 use crate::recipe::{Patch, Recipe};
 use crate::tool;
@@ -17,6 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
+use unspin_text::Lock;
 
 /// Where in the lab emulators are kept.
 pub(crate) const EMULATORS: &str = "emulators";

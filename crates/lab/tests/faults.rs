@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use unspin_lab::{Bochs, Boot, Computer, Kernel, Lab, LabError, Lock, Patience, Payload, Series};
+use unspin_lab::{Bochs, Boot, Computer, Kernel, Lab, LabError, Patience, Payload, Series};
+use unspin_text::Lock;
 use unspin_scenario::result::Record;
 
 const RELEASE: &str = "6.12.99-test";

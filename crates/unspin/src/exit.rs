@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::process::ExitCode;
-use unspin_report::printable_lines;
+use unspin_text::printable_lines;
 
 pub const FAILED: u8 = 1;
 pub const USAGE: u8 = 2;
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_cause_is_said_once() {
-        let missing = unspin_report::write_atomic("/nonexistent/x".as_ref(), b"").unwrap_err();
+        let missing = unspin_text::write_atomic("/nonexistent/x".as_ref(), b"").unwrap_err();
         let text = said(&missing.into());
         assert!(text.starts_with("cannot write /nonexistent/x: No such file"), "{text}");
         assert_eq!(text.matches("os error 2").count(), 1, "{text}");

@@ -314,7 +314,7 @@ fn what_must_be_there_first_is_named() {
 #[test]
 fn a_bench_does_not_write_where_another_does() {
     let out = std::env::temp_dir().join(format!("unspin-cli-{}-held", std::process::id()));
-    let held = unspin_lab::Lock::take(&out.join("boots")).unwrap();
+    let held = unspin_text::Lock::take(&out.join("boots")).unwrap();
     let args = ["bench", "smoke", "--machine", "sim", "--out", out.to_str().unwrap()];
     fails(&args, 1, &format!("another unspin (process {})", std::process::id()));
     drop(held);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads results.jsonl: streams of records, possibly cut off. What stands before a cut counts.
 
-use crate::read::check::{clean, printable, wrong_in};
+use crate::read::check::{clean, wrong_in};
 use std::path::{Path, PathBuf};
 use unspin_scenario::plan::SCHEMA;
 use unspin_scenario::result::{Begin, Record, RunResult};
+use unspin_text::printable;
 
 /// One agent's records: from its Begin to its End, or to where they stop.
 #[derive(Debug, Clone, PartialEq)]

@@ -23,14 +23,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use unspin_agent::is_ignored;
-use unspin_lab::Lock;
-use unspin_report::{documents, read_files, write_atomic, write_dir, Document};
+use unspin_report::{documents, read_files, write_dir, Document};
 use unspin_scenario::module;
 use unspin_scenario::plan::{
     Arm, CgroupLayout, Coscheduling, CoschedulingMechanism, HostScheduler, Plan, Run,
 };
 use unspin_scenario::result::Record;
 use unspin_scenario::split;
+use unspin_text::{write_atomic, Lock};
 use unspin_uapi::{any_of, Variant};
 
 #[derive(Debug, clap::Args)]

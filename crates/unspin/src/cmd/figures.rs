@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use unspin_figures::{
     make, page, select, Claim, Claims, Ctx, Entry, Kind, Outlooks, Reasons, Step, Summary, Verdict,
 };
-use unspin_report::write_atomic;
+use unspin_text::write_atomic;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {

@@ -6,9 +6,9 @@ use crate::out;
 use anyhow::Context;
 use std::fs;
 use std::path::{Path, PathBuf};
-use unspin_report::write_atomic;
 use unspin_scenario::parse_scenario;
 use unspin_scenario::space::{self, seed_of_release, Drawn, DrawnVm, Space, COUNT_MAX};
+use unspin_text::write_atomic;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {

@@ -8,7 +8,8 @@ use anyhow::{bail, Context};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use unspin_replay::{replay, Tally};
-use unspin_report::{printable_lines, read_str};
+use unspin_report::read_str;
+use unspin_text::printable_lines;
 
 /// Differences shown one by one.
 const SHOWN_MAX: usize = 10;

@@ -4,9 +4,8 @@
 use crate::exit::Usage;
 use crate::out;
 use std::path::{Path, PathBuf};
-use unspin_report::{
-    csv, documents, lock_tables, matrix, read_files, text, write_atomic, write_dir, Input,
-};
+use unspin_report::{csv, documents, lock_tables, matrix, read_files, text, write_dir, Input};
+use unspin_text::write_atomic;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {

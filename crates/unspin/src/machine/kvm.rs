@@ -163,7 +163,7 @@ impl Machine for Kvm {
         let (plan, about) = self.with_guests(job)?;
         (job.say)("starting the agent");
         let file = job.dir.join("plan.json");
-        unspin_report::write_atomic(&file, &serde_json::to_vec(&plan)?)?;
+        unspin_text::write_atomic(&file, &serde_json::to_vec(&plan)?)?;
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut agent = Command::new(program);
         agent.arg("agent").arg(&file).args(["--out", "stdout"]);

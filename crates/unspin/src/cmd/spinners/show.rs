@@ -9,8 +9,8 @@ use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Style};
 use unspin_host::{Name, VmProcess};
-use unspin_report::printable_lines;
 use unspin_spinners::{by_symbol, fit, Counts, Fit, Samples, Symbols};
+use unspin_text::printable_lines;
 
 /// Lines of a table; --json has all places.
 const LINES_MAX: usize = 20;

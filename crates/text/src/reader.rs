@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads typed values out of TOML and remembers everything that was wrong, with its place.
 
-use crate::parse::problem::{Problem, Problems};
-use crate::schema::names::{nearest, quoted};
+use crate::names::{nearest, quoted};
+use crate::problem::{Problem, Problems};
 use std::cell::RefCell;
 use std::ops::{Range, RangeInclusive};
 use toml::de::{DeTable, DeValue};
@@ -160,7 +160,7 @@ impl<'r, 't> Value<'r, 't> {
     }
 
     /// The same of smaller integers.
-    pub(crate) fn u32(&self, range: RangeInclusive<u32>, unit: &str) -> Option<u32> {
+    pub fn u32(&self, range: RangeInclusive<u32>, unit: &str) -> Option<u32> {
         let n = self.integer(u64::from(*range.start())..=u64::from(*range.end()), unit)?;
         u32::try_from(n).ok()
     }
@@ -204,11 +204,11 @@ impl<'r, 't> Value<'r, 't> {
     }
 
     /// Where it stands in the file's text, in bytes.
-    pub(crate) fn span(&self) -> Range<usize> {
+    pub fn span(&self) -> Range<usize> {
         self.span.clone()
     }
 
-    pub(crate) fn is_integer(&self) -> bool {
+    pub fn is_integer(&self) -> bool {
         matches!(self.value, DeValue::Integer(_))
     }
 
@@ -338,7 +338,7 @@ impl<'r, 't> Table<'r, 't> {
 }
 
 /// The value read, or the default where the key is absent; `None` only for a wrong value.
-pub(crate) fn or<'r, 't, T>(
+pub fn or<'r, 't, T>(
     v: Option<Value<'r, 't>>,
     default: T,
     read: impl FnOnce(Value<'r, 't>) -> Option<T>,
@@ -349,7 +349,7 @@ pub(crate) fn or<'r, 't, T>(
     }
 }
 
-pub(crate) fn no_doubles<T: PartialEq + std::fmt::Debug>(v: &Value, all: &[T]) {
+pub fn no_doubles<T: PartialEq + std::fmt::Debug>(v: &Value, all: &[T]) {
     for (i, x) in all.iter().enumerate() {
         if all[..i].contains(x) {
             v.problem(format!("{x:?} stands here twice"), "each once");

@@ -2,7 +2,6 @@
 //! A directory held by one unspin at a time, so that two commands do not write the same files. The
 //! kernel lets go of it when its holder ends, however it ends.
 
-use crate::error::{io, LabError, Result};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -10,6 +9,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: std::io::Error },
+    #[error("another unspin (process {pid}) uses {path}; wait for it, or give another directory (--lab-dir, --out)")]
+    Busy { path: PathBuf, pid: String },
+    #[error("interrupted")]
+    Interrupted,
+}
+
+type Result<T> = std::result::Result<T, LockError>;
+
+fn io(path: &Path) -> impl FnOnce(std::io::Error) -> LockError + '_ {
+    move |source| LockError::Io { path: path.to_path_buf(), source }
+}
 
 /// How often a lock that is held is tried again.
 const TRY_EVERY: Duration = Duration::from_millis(100);
@@ -24,7 +39,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Hold `dir` (made if it is not there), or say who does ([`LabError::Busy`]).
+    /// Hold `dir` (made if it is not there), or say who does ([`LockError::Busy`]).
     pub fn take(dir: &Path) -> Result<Lock> {
         let path = dir.join(FILE);
         loop {
@@ -39,7 +54,7 @@ impl Lock {
                     return Err(io(&path)(error));
                 }
                 let pid = fs::read_to_string(&path).unwrap_or_default();
-                return Err(LabError::Busy { path: PathBuf::from(dir), pid: holder(&pid) });
+                return Err(LockError::Busy { path: PathBuf::from(dir), pid: holder(&pid) });
             }
             // The holder before may have removed the directory: then this is a file nobody finds.
             let here = fs::metadata(&path).map(|m| m.ino()).ok();
@@ -57,7 +72,7 @@ impl Lock {
         let mut said = false;
         loop {
             match Lock::take(dir) {
-                Err(LabError::Busy { path, pid }) if !said => {
+                Err(LockError::Busy { path, pid }) if !said => {
                     said = true;
                     // Boots of one command are beside each other, and prepare one by one.
                     let who = match pid == std::process::id().to_string() {
@@ -66,11 +81,11 @@ impl Lock {
                     };
                     say(&format!("waiting for {who}, which uses {}", path.display()));
                 }
-                Err(LabError::Busy { .. }) => {}
+                Err(LockError::Busy { .. }) => {}
                 other => return other,
             }
             if stop.load(Ordering::Relaxed) {
-                return Err(LabError::Interrupted);
+                return Err(LockError::Interrupted);
             }
             std::thread::sleep(TRY_EVERY);
         }
@@ -118,7 +133,7 @@ mod tests {
             });
             Lock::wait(&dir, &stop, &mut |text| said.push(text.to_string()))
         });
-        assert!(matches!(outcome, Err(LabError::Interrupted)), "{outcome:?}");
+        assert!(matches!(outcome, Err(LockError::Interrupted)), "{outcome:?}");
         assert_eq!(said.len(), 1, "{said:?}");
         assert!(said[0].contains("waiting for"), "{said:?}");
         std::thread::scope(|s| {
