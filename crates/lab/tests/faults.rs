@@ -11,8 +11,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unspin_lab::{Bochs, Boot, Computer, Kernel, Lab, LabError, Patience, Payload, Series};
-use unspin_text::Lock;
 use unspin_scenario::result::Record;
+use unspin_text::Lock;
 
 const RELEASE: &str = "6.12.99-test";
 const CONFIG: &str =

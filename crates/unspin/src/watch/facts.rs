@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use unspin_diagnosis::Setting;
 use unspin_host::{cpus, Host, Kvm, VmProcess};
-use unspin_scenario::module::MODE;
+use unspin_uapi::MODE;
 use unspin_uapi::{Counter, Value};
 
 /// Where KVM's statistics are, a directory per VM.

@@ -5,7 +5,7 @@
 //! Institute of Technology, sections 5.4.1 to 5.4.3.
 //!
 //! ```
-//! use unspin_policy::asym::{allocate, Params, Vcpu};
+//! use unspin_shape::asym::{allocate, Params, Vcpu};
 //!
 //! // Section 5.4.1: both were given 40 ms; one used 35, the other all and could go on.
 //! let params = Params::default();
