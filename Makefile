@@ -45,10 +45,10 @@ test-all: test test-programs ## every test: with all that boot, each on all of i
 	@.ci/test --emulated-all
 
 test-diagnose: build ## unspin diagnose, its experiments and unspin shape under QEMU, beside the kernel's own counts; a busy host makes the emulator's clock jump, and then it may fail
-	cargo test --release --locked -p unspin-lab --test diagnose --test ab --test shape -- --nocapture
+	cargo test --release --locked -p unspin-computers --test diagnose --test ab --test shape -- --nocapture
 
 test-acceptance: build ## what VMs keep beside one with a quota, and beside one that halts and interrupts all the time; turns ended a hundred times
-	cargo test --release --locked -p unspin-lab --test quota --test escape --test rollback -- --nocapture
+	cargo test --release --locked -p unspin-computers --test quota --test escape --test rollback -- --nocapture
 
 test-programs: build ## sysbench, pbzip2, Java, Rust and PostgreSQL over our locks, unmodified
 	@.ci/deps $(PROGRAM_PACKAGES) || echo "some programs could not be installed and are skipped"
@@ -69,8 +69,8 @@ lint: test-deps ## formatting and static checks, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings -W clippy::too_many_lines
 	.ci/house
-	shellcheck .ci/run .ci/deps .ci/test .ci/programs .ci/test-deb .ci/units.sh crates/lab/src/init.sh verify/run.sh
-	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 crates/lab/src/check.sh crates/lab/src/shell.sh crates/lab/tests/*.sh
+	shellcheck .ci/run .ci/deps .ci/test .ci/programs .ci/test-deb .ci/units.sh crates/computers/src/init.sh verify/run.sh
+	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 crates/computers/src/check.sh crates/computers/src/shell.sh crates/computers/tests/*.sh
 	shellcheck -s sh debian/*.prerm debian/*.postinst debian/*.postrm
 	@! grep -rnP '[ \t]+$$' --include='*.c' --include='*.h' --include='*.rs' policy locks guest kmod crates verify
 
@@ -78,7 +78,7 @@ bench: build ## instruction counts of policies, PLE-exit path, exits and vCPU sw
 	cargo bench --locked -p unspin-policy
 	cargo bench --locked -p unspin-sim
 	$(UNSPIN) bench scenarios/exit-path.toml --machine emulated --out out/bench
-	cargo test --release --locked -p unspin-lab --test ple pause_loop -- --nocapture
+	cargo test --release --locked -p unspin-computers --test ple pause_loop -- --nocapture
 	cargo test --release --locked -p unspin --bin unspin cost -- --nocapture
 
 salib: ## what SALib (pip install SALib) says of our designs: crates/worlds/tests/salib.json
@@ -159,14 +159,14 @@ verify-full: test-deps ## the locks' models with 4 vCPUs, more preemptions and r
 
 soak: build soak-locks ## soak-locks; 10,000 random machines simulated; 1000 load/switch/unload cycles with guests
 	UNSPIN_CASES=10000 cargo test --release --locked -p unspin-sim --test invariants
-	UNSPIN_CYCLES=1000 cargo test --release --locked -p unspin-lab --test module -- --nocapture
+	UNSPIN_CYCLES=1000 cargo test --release --locked -p unspin-computers --test module -- --nocapture
 
 soak-locks: test-deps ## 10^8 acquisitions of the locks at 4 threads a CPU (an hour, progress shown)
 	cargo test --release --locked -p unspin-threads --test soak -- --ignored --nocapture
 
 soak-debug: ## the same, fewer, on kernels with lockdep, KASAN and kmemleak (builds them first)
 	@.ci/deps flex bison
-	cargo test --release --locked -p unspin-lab --test debug -- --ignored --nocapture
+	cargo test --release --locked -p unspin-computers --test debug -- --ignored --nocapture
 
 deb: deps ## packages unspin, unspin-dkms and unspin-guest-dkms: out/deb/*.deb (on Debian 12, so that they serve 13, too)
 	@.ci/deps $(DEB_PACKAGES)
@@ -177,7 +177,7 @@ deb: deps ## packages unspin, unspin-dkms and unspin-guest-dkms: out/deb/*.deb (
 
 test-deb: deb ## install, upgrade, remove and purge them in clean Debian 12 and 13 roots (minutes, network)
 	@.ci/deps $(TEST_DEB_PACKAGES)
-	cargo build --release --locked -p unspin-lab --bin unspin-inside
+	cargo build --release --locked -p unspin-computers --bin unspin-inside
 	@.ci/test-deb
 
 clean: ## remove what was built and measured

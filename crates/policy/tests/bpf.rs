@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Policies that a scheduler of sched_ext takes, as BPF: each compiles, and needs nothing from outside. `tests/bpf/NAME.bpf.c` has programs that
 //! call it. What a kernel's verifier says of them, and what it decides there, is asked where computers
-//! are booted: crates/lab/tests/bpf.rs.
+//! are booted: crates/computers/tests/bpf.rs.
 
 #[path = "bpf/compile.rs"]
 mod compile;

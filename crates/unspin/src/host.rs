@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
-use unspin_lab::Series;
+use unspin_computers::Series;
 
 /// `uname -r` of the host under `root`.
 pub fn release(root: &Path) -> anyhow::Result<String> {
@@ -82,7 +82,7 @@ pub fn is_root() -> bool {
 
 /// Builds the module for the running kernel from the source tree.
 pub fn build(release: &str, stop: &AtomicBool, say: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
-    let missing = unspin_lab::missing_tools(unspin_lab::MODULE_TOOLS);
+    let missing = unspin_computers::missing_tools(unspin_computers::MODULE_TOOLS);
     if !missing.is_empty() {
         let packages: Vec<&str> = missing.iter().map(|(_, package)| package.as_str()).collect();
         return Err(Cannot(format!(
@@ -93,7 +93,7 @@ pub fn build(release: &str, stop: &AtomicBool, say: &dyn Fn(&str)) -> anyhow::Re
     }
     say(&format!("building the module for {release}"));
     let headers = headers(Path::new("/"), release);
-    unspin_lab::build_host_module(release, &headers, stop).map_err(explain_lab)
+    unspin_computers::build_host_module(release, &headers, stop).map_err(explain_lab)
 }
 
 /// Loads the module: `file`, or the one installed for this kernel.
@@ -230,7 +230,7 @@ mod tests {
     fn the_make_target_advised_exists() {
         let why = explain("Module unspin not found").unwrap();
         let target = why.split("`make -C kmod ").nth(1).and_then(|rest| rest.split('`').next());
-        let makefile = unspin_lab::source_tree().join("kmod/Makefile");
+        let makefile = unspin_computers::source_tree().join("kmod/Makefile");
         let text = fs::read_to_string(makefile).unwrap();
         let rule = format!("{}:", target.unwrap());
         assert!(text.lines().any(|line| line.starts_with(&rule)), "no rule {rule}");

@@ -244,7 +244,7 @@ fn roots() -> impl Iterator<Item = PathBuf> {
     let here = std::env::current_dir().ok();
     let program = std::env::current_exe().ok().and_then(|p| p.canonicalize().ok());
     let above = program.as_deref().and_then(|p| p.ancestors().nth(3)).map(Path::to_path_buf);
-    let built_from = Some(unspin_lab::source_tree()).filter(|root| root.is_dir());
+    let built_from = Some(unspin_computers::source_tree()).filter(|root| root.is_dir());
     let shared = Some(PathBuf::from("/usr/share/unspin"));
     [here, above, built_from, shared].into_iter().flatten()
 }

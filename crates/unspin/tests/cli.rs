@@ -92,7 +92,7 @@ fn what_no_machine_has_is_said_before_anything_is_made() {
         ("sim", text("kernel=\"9.9\"", 4), "checks.toml:2:8: `kernel`: machine sim does not model"),
         ("sim", text("kernel=[]", 4), "checks.toml:2:8: `kernel`: empty"),
     ];
-    if unspin_lab::missing_tools(unspin_lab::BOCHS_TOOLS).is_empty() {
+    if unspin_computers::missing_tools(unspin_computers::BOCHS_TOOLS).is_empty() {
         fails(&["lab", "build", "--kernel", "9"], 2, "allowed: 6.1, 6.12, 7.3");
         let of_12 = ["lab", "boot", "--kernel", "7.3", "--debian", "12"];
         fails(&of_12, 2, "Debian \"12\" has no kernel 7.3; allowed: 13");

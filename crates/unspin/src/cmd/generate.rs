@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn both_machines_take_what_is_drawn() {
-        let root = unspin_lab::source_tree();
+        let root = unspin_computers::source_tree();
         let dir = std::env::temp_dir().join(format!("unspin-generate-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
         for (name, drawn) in draw(&root.join("spaces/held-out.toml"), 3, 60).unwrap() {

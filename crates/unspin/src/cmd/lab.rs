@@ -12,7 +12,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
-use unspin_lab::{
+use unspin_computers::{
     Computer, Debian, Emulator, Flavour, KernelPackage, Lab, Program, BOCHS_TOOLS, QEMU_TOOLS,
 };
 
@@ -144,7 +144,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Command::Speed { emulator, json } => {
             let lab = with_tools(args, emulator.unwrap_or(Choice::Bochs).tools())?;
             let kernel = lab
-                .build(unspin_lab::Series::V6_12, stop, &mut |text| say!("{text}"))
+                .build(unspin_computers::Series::V6_12, stop, &mut |text| say!("{text}"))
                 .map_err(explain)?;
             let asked = emulator.map(Choice::emulator);
             speed::run(&lab, &kernel, asked, *json, stop)
@@ -191,7 +191,7 @@ fn with_tools(args: &Args, tools: &[&str]) -> anyhow::Result<Lab> {
     Lab::open(args.lab_dir.clone(), agent()?).map_err(explain)
 }
 
-fn build(lab: &Lab, k: &Kernel, stop: &AtomicBool) -> anyhow::Result<unspin_lab::Kernel> {
+fn build(lab: &Lab, k: &Kernel, stop: &AtomicBool) -> anyhow::Result<unspin_computers::Kernel> {
     lab.build(package(k)?, stop, &mut |text| say!("{text}")).map_err(explain)
 }
 

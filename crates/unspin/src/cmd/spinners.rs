@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use unspin_host::{Host, VmProcess};
-use unspin_lab::Series;
+use unspin_computers::Series;
 use unspin_spinners::{entries, Error, Ready, Samples, Symbols, TRACEFS};
 
 const HELP: &str = "\

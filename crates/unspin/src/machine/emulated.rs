@@ -8,7 +8,7 @@ use super::lab::{explain, open, series};
 use super::{Job, Machine, Refusal, Sink, Wish};
 use crate::exit::Usage;
 use std::sync::atomic::{AtomicBool, Ordering};
-use unspin_lab::{Computer, Emulator, Lab, LabError, Program, Series, Work};
+use unspin_computers::{Computer, Emulator, Lab, LabError, Program, Series, Work};
 use unspin_scenario::plan::{LinuxFiles, Plan, Run};
 use unspin_scenario::result::Record;
 
@@ -89,7 +89,7 @@ impl Machine for Emulated {
                 if let Some(topology) = topology {
                     settings += &format!(",topology={topology}");
                 }
-                unspin_lab::sha256(&[hash.as_bytes(), settings.as_bytes()])
+                unspin_computers::sha256(&[hash.as_bytes(), settings.as_bytes()])
             }
             _ => hash,
         })

@@ -2,7 +2,7 @@
 //! The emulator of machine `emulated`, as `--emulator` names it.
 
 use std::ops::RangeInclusive;
-use unspin_lab::{Computer, Emulator, Topology};
+use unspin_computers::{Computer, Emulator, Topology};
 
 /// What the lab's QEMU takes.
 const SETTING: RangeInclusive<u32> = 1..=65535;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
-use unspin_lab::{GuestModules, KernelPackage, Lab, Series};
+use unspin_computers::{GuestModules, KernelPackage, Lab, Series};
 use unspin_scenario::plan::{LinuxVm, Plan, Run};
 use unspin_scenario::result::{Record, RunResult};
 use unspin_spinners::{symbol_of, Symbols};

@@ -155,7 +155,7 @@ impl Machine for Kvm {
             .iter()
             .find_map(|name| std::fs::read(Path::new(ROOT).join(name)).ok());
         let mut code = module.unwrap_or_default();
-        code.extend(unspin_lab::guests_hash().map_err(lab::explain)?.into_bytes());
+        code.extend(unspin_computers::guests_hash().map_err(lab::explain)?.into_bytes());
         super::job::program_hash(&code)
     }
 

@@ -5,7 +5,7 @@ use super::Refusal;
 use crate::exit::Cannot;
 use anyhow::Context;
 use std::path::{Path, PathBuf};
-use unspin_lab::{Lab, LabError, Series, BOCHS_TOOLS};
+use unspin_computers::{Lab, LabError, Series, BOCHS_TOOLS};
 
 /// The lab, where this computer has what it takes.
 pub fn open(dir: Option<&Path>) -> anyhow::Result<Lab> {
@@ -20,7 +20,7 @@ pub fn lab(dir: Option<&Path>) -> anyhow::Result<Lab> {
 
 /// An error that says what is to be installed, unless all `tools` are there.
 pub fn missing(tools: &[&str]) -> Result<(), String> {
-    let missing = unspin_lab::missing_tools(tools);
+    let missing = unspin_computers::missing_tools(tools);
     if missing.is_empty() {
         return Ok(());
     }
@@ -37,7 +37,7 @@ pub fn missing(tools: &[&str]) -> Result<(), String> {
 /// The agent's program stands beside this one, and a packaged one where users do not look.
 pub fn agent() -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe().context("cannot find this program")?;
-    Ok(match unspin_lab::is_installed() {
+    Ok(match unspin_computers::is_installed() {
         true => PathBuf::from("/usr/libexec/unspin/unspin-agent"),
         false => program.with_file_name("unspin-agent"),
     })

@@ -8,7 +8,7 @@ use anyhow::{bail, Context};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
-use unspin_lab::{Computer, Emulator, Kernel, Lab};
+use unspin_computers::{Computer, Emulator, Kernel, Lab};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
 use unspin_scenario::{expand, parse_profile, parse_scenario, Selection, Workloads};

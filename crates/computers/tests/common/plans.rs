@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
-use unspin_lab::{Computer, Kernel, Lab, Series, BOCHS_TOOLS};
+use unspin_computers::{Computer, Kernel, Lab, Series, BOCHS_TOOLS};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::{Record, RunResult};
 use unspin_scenario::{expand, parse_profile, parse_scenario, Selection, Workloads};

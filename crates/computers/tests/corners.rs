@@ -6,7 +6,7 @@
 
 mod common;
 
-use unspin_lab::{Computer, Kernel, Lab, Series, QEMU_TOOLS};
+use unspin_computers::{Computer, Kernel, Lab, Series, QEMU_TOOLS};
 
 /// Checks of the script; fewer were made if it ended early.
 const CHECKS_MIN: u32 = 79;

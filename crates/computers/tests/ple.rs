@@ -10,7 +10,7 @@ mod common;
 
 use common::plans::{boot, boots_are_alike, lab, planned, with_another_seed};
 use std::sync::{Mutex, PoisonError};
-use unspin_lab::{Computer, Kernel, Lab};
+use unspin_computers::{Computer, Kernel, Lab};
 use unspin_replay::{replay, Tally};
 use unspin_scenario::plan::{Coscheduling, CoschedulingMechanism, Plan};
 use unspin_scenario::result::RunResult;

@@ -8,7 +8,7 @@
 mod common;
 
 use serde_json::Value;
-use unspin_lab::{Computer, Series, BOCHS_TOOLS};
+use unspin_computers::{Computer, Series, BOCHS_TOOLS};
 
 /// Checks of the script; fewer were made if it ended early.
 const CHECKS_MIN: u32 = 50;

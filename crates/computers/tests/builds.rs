@@ -7,7 +7,7 @@ mod common;
 
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
-use unspin_lab::{Flavour, KernelPackage, Series, QEMU_TOOLS};
+use unspin_computers::{Flavour, KernelPackage, Series, QEMU_TOOLS};
 
 #[test]
 fn the_module_builds_for_the_kernels_hosts_run() {
@@ -39,7 +39,7 @@ fn a_kernel_with_another_tracepoint_is_named() {
     let Some(kernel) = common::kernel(&lab, Series::V6_12) else { return };
     let build = std::env::temp_dir().join(format!("unspin-other-{}", std::process::id()));
     let mut make = Command::new("make");
-    make.arg("-C").arg(unspin_lab::source_tree().join("kmod"));
+    make.arg("-C").arg(unspin_computers::source_tree().join("kmod"));
     make.arg(format!("KDIR={}", kernel.headers.display()));
     make.arg(format!("BUILD={}", build.display()));
     // The macro's function takes another number of arguments.

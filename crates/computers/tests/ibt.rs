@@ -7,7 +7,7 @@
 mod common;
 
 use common::Extras;
-use unspin_lab::{Computer, Series, BOCHS_TOOLS};
+use unspin_computers::{Computer, Series, BOCHS_TOOLS};
 
 /// Checks of the script; fewer were made if it ended early.
 const CHECKS_MIN: u32 = 16;

@@ -30,13 +30,13 @@ pub enum LabError {
     NoSpace { path: PathBuf },
     #[error("kernel {release} cannot run the module: it is built without {option} ({why}); Debian's kernels have it")]
     Unsuitable { release: String, option: String, why: &'static str },
-    #[error("the kernel's configuration has no {option}, which crates/lab/src/debug.config asks for; what it has is in {config}")]
+    #[error("the kernel's configuration has no {option}, which crates/computers/src/debug.config asks for; what it has is in {config}")]
     OptionRefused { option: String, config: PathBuf },
     #[error("the module's sources are not in {root}: install unspin-dkms, or name a checkout of the project with UNSPIN_ROOT")]
     NoSources { root: PathBuf },
     #[error("{path} is not built; run: cargo build --release")]
     NotBuilt { path: PathBuf },
-    #[error("Bochs {version} would hold the host's interrupts back from guests with RFLAGS.IF = 0, and cannot be mended here: {why}; the lab knows Debian's Bochs 2.7 and 3.0 (apt-get install --reinstall bochs), for another one see crates/lab/c/bochs_vm_entry.c")]
+    #[error("Bochs {version} would hold the host's interrupts back from guests with RFLAGS.IF = 0, and cannot be mended here: {why}; the lab knows Debian's Bochs 2.7 and 3.0 (apt-get install --reinstall bochs), for another one see crates/computers/c/bochs_vm_entry.c")]
     Unmended { version: String, why: String },
     #[error("UNSPIN_EMULATOR asks for emulator {name:?}; it may be one of {allowed}")]
     NoEmulator { name: String, allowed: String },

@@ -7,7 +7,7 @@
 
 mod common;
 
-use unspin_lab::{Computer, Series, QEMU_TOOLS};
+use unspin_computers::{Computer, Series, QEMU_TOOLS};
 
 /// Checks of the script; fewer were made if it ended early.
 const CHECKS_MIN: u32 = 84;

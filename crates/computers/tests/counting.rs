@@ -12,7 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use unspin_guest_abi::area::{self, Area};
-use unspin_lab::source_tree;
+use unspin_computers::source_tree;
 
 /// What is compiled, in a directory of its own that goes with it.
 struct Built {
@@ -65,7 +65,7 @@ impl Counted {
         let built = Built::new(test);
         let (library, area) = (built.library(), built.area());
         let flags = ["-pthread", "-Wl,-z,now"];
-        let program = built.compile("calls", "crates/lab/tests/counting.c", &flags);
+        let program = built.compile("calls", "crates/computers/tests/counting.c", &flags);
         area.guest.version.store(area::VERSION, Ordering::Relaxed);
         area.guest.magic.store(area::MAGIC, Ordering::Release);
         Counted { built, library, program, area }
@@ -191,7 +191,7 @@ impl Runner {
         let (library, area) = (built.library(), built.area());
         built.compile("runner", "guest/linux/runner.c", &[&["-static"], flags].concat());
         let flags = ["-pthread", "-Wl,-z,now"];
-        built.compile("calls", "crates/lab/tests/counting.c", &flags);
+        built.compile("calls", "crates/computers/tests/counting.c", &flags);
         let child = Runner::start(&built, &library);
         let prefix = format!("unspin-{}-{test}-", std::process::id());
         let runner = Runner { prefix, built, library, area, child, serial: 0 };
@@ -320,7 +320,7 @@ fn a_program_runs_until_another_is_asked_for() {
 
 #[test]
 fn what_goes_wrong_with_a_program_is_said() {
-    let clock = source_tree().join("crates/lab/tests/slow_clock.c");
+    let clock = source_tree().join("crates/computers/tests/slow_clock.c");
     let mut runner = Runner::with("wrong", &["-Wl,--wrap=clock_gettime", clock.to_str().unwrap()]);
     runner.program("fails", "read", "", "echo all is lost; exit 3");
     runner.program("dies", "read", "", "kill -SEGV $$");

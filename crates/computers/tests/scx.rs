@@ -6,7 +6,7 @@ mod common;
 
 use common::{Extras, NO_EXTRAS};
 use std::sync::{Mutex, PoisonError};
-use unspin_lab::{Computer, Series, QEMU_TOOLS};
+use unspin_computers::{Computer, Series, QEMU_TOOLS};
 
 /// Checks of the script on kernels that have sched_ext; fewer were made if it ended early.
 const CHECKS_MIN: u32 = 38;

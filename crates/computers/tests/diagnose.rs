@@ -7,7 +7,7 @@
 mod common;
 
 use serde_json::Value;
-use unspin_lab::Series;
+use unspin_computers::Series;
 
 /// Checks of the script; fewer were made if it ended early.
 const CHECKS_MIN: u32 = 20;

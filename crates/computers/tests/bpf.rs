@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::ffi::{c_void, CString};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use unspin_lab::{Computer, Series, QEMU_TOOLS};
+use unspin_computers::{Computer, Series, QEMU_TOOLS};
 
 /// What the verifier says of a program, for the number of vCPUs, VMs and pCPUs that it is written
 /// for.

@@ -7,7 +7,7 @@ mod common;
 use common::plans::{boots_are_alike, planned, with_another_seed};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
-use unspin_lab::{Computer, Emulator, Kernel, Lab, Series, Topology, QEMU_TOOLS};
+use unspin_computers::{Computer, Emulator, Kernel, Lab, Series, Topology, QEMU_TOOLS};
 
 const SCENARIO: &str = r#"
 title = "two VMs on four CPUs"

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use unspin_lab::{Bochs, Boot, Computer, Kernel, Lab, LabError, Patience, Payload, Series};
+use unspin_computers::{Bochs, Boot, Computer, Kernel, Lab, LabError, Patience, Payload, Series};
 use unspin_scenario::result::Record;
 use unspin_text::Lock;
 
@@ -480,5 +480,5 @@ fn computers(stage: &Stage) {
     assert!(start.elapsed() < Duration::from_secs(90));
 
     fs::remove_file(stage.dir.join("bin/qemu-system-x86_64")).unwrap();
-    assert_eq!(unspin_lab::missing_tools(&["qemu-system-x86_64"])[0].1, "qemu-system-x86");
+    assert_eq!(unspin_computers::missing_tools(&["qemu-system-x86_64"])[0].1, "qemu-system-x86");
 }

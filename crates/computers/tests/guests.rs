@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use unspin_guest_abi::area::{self, Area};
-use unspin_lab::{source_tree, GuestModules, KernelPackage, Lab, Series, QEMU_TOOLS};
+use unspin_computers::{source_tree, GuestModules, KernelPackage, Lab, Series, QEMU_TOOLS};
 use unspin_scenario::plan::GuestProgram;
 use unspin_spinners::{Place, Symbols};
 

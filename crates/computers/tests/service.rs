@@ -6,7 +6,7 @@
 
 mod common;
 
-use unspin_lab::Series;
+use unspin_computers::Series;
 
 /// Checks of the script; fewer were made if it ended early.
 const CHECKS_MIN: u32 = 25;

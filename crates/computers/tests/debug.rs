@@ -9,7 +9,7 @@ mod common;
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use unspin_lab::{Computer, Series, DEBUG_TOOLS, QEMU_TOOLS};
+use unspin_computers::{Computer, Series, DEBUG_TOOLS, QEMU_TOOLS};
 
 /// Checks of the scripts; fewer were made if they ended early.
 const CHECKS_MIN: u32 = 75;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use unspin_lab::{
+use unspin_computers::{
     source_tree, Boot, Computer, Kernel, Lab, LabError, ModuleBuild, Patience, Payload, Series,
     QEMU_TOOLS,
 };
@@ -61,7 +61,7 @@ pub fn kernels(all: &[Series]) -> Vec<Series> {
 
 /// Whether `tools` are there; says so if not.
 pub fn has_tools(tools: &[&str]) -> bool {
-    let missing = unspin_lab::missing_tools(tools);
+    let missing = unspin_computers::missing_tools(tools);
     if missing.is_empty() {
         return true;
     }
