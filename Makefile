@@ -1,7 +1,7 @@
 # The front door. `make demo` and `make test` are all a newcomer needs; `make help` lists the rest.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-UNSPIN := target/release/unspin
+LAB := target/release/unspin-lab
 
 # What only the tests need: of the locks, and of the exporter.
 TEST_PACKAGES := spin libck-dev libabsl-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
@@ -25,14 +25,14 @@ test-deps: deps ## install what the tests need besides
 	@.ci/deps $(TEST_PACKAGES)
 
 build: deps ## build the command and the agent
-	cargo build --release --locked -p unspin -p unspin-agent -p unspin-scx -p unspin-watch
+	cargo build --release --locked -p unspin -p unspin-lab -p unspin-agent -p unspin-scx -p unspin-watch
 
 demo: build ## run the main job: stock KVM against HVS and APPLES, table and out/demo/report.html
-	$(UNSPIN) bench scenarios/demo.toml --machine auto --load --out out/demo
+	$(LAB) bench scenarios/demo.toml --machine auto --load --out out/demo
 	@echo "open out/demo/report.html"
 
 demo-linux: build ## the same with unmodified programs in Debian guests under QEMU, on an emulated computer
-	$(UNSPIN) bench scenarios/linux-smoke.toml --machine emulated --out out/demo-linux
+	$(LAB) bench scenarios/linux-smoke.toml --machine emulated --out out/demo-linux
 	@echo "open out/demo-linux/report.html"
 
 test: test-deps ## unit, property and functional tests; boots nothing
@@ -77,9 +77,9 @@ lint: test-deps ## formatting and static checks, warnings are errors
 bench: build ## instruction counts of policies, PLE-exit path, exits and vCPU switches; the simulator's events/s; top's CPU time
 	cargo bench --locked -p unspin-policy
 	cargo bench --locked -p unspin-sim
-	$(UNSPIN) bench scenarios/exit-path.toml --machine emulated --out out/bench
+	$(LAB) bench scenarios/exit-path.toml --machine emulated --out out/bench
 	cargo test --release --locked -p unspin-computers --test ple pause_loop -- --nocapture
-	cargo test --release --locked -p unspin --bin unspin cost -- --nocapture
+	cargo test --release --locked -p unspin --lib cost -- --nocapture
 
 salib: ## what SALib (pip install SALib) says of our designs: crates/worlds/tests/salib.json
 	mkdir -p out/salib
@@ -91,7 +91,7 @@ scenario-keys: ## the reference of scenarios' and profiles' keys from their decl
 	UNSPIN_BLESS=1 cargo test --locked -p unspin-scenario --test reference
 
 figures: build ## the papers' figures again on the simulator: out/figures, with reproduction.md
-	$(UNSPIN) figures
+	$(LAB) figures
 
 # What `make campaign` measures, each scenario on its host of four or eight pCPUs.
 CAMPAIGN := apples-figures calibration components demo eight exit-path fixed-sweep hvs-variants-aple \
@@ -101,55 +101,55 @@ CAMPAIGN := apples-figures calibration components demo eight exit-path fixed-swe
 campaign: campaign-6.1 campaign-6.12 campaign-7.3 ## the lab's scenarios on each kernel (a day; campaign-6.12 is one of them); out/campaign
 
 campaign-%: build
-	$(UNSPIN) bench $(CAMPAIGN:%=scenarios/%.toml) --machine emulated --kernel $* --out out/campaign/$* --resume
+	$(LAB) bench $(CAMPAIGN:%=scenarios/%.toml) --machine emulated --kernel $* --out out/campaign/$* --resume
 
 # README's programs, five seeds each; Linux guests are not pinned here.
 campaign-short: build ## README's programs, five seeds (an hour of one core); out/campaign/short
-	$(UNSPIN) bench scenarios/demo.toml scenarios/linux-unpinned.toml scenarios/kernels.toml --repeats 5 \
+	$(LAB) bench scenarios/demo.toml scenarios/linux-unpinned.toml scenarios/kernels.toml --repeats 5 \
 		--machine emulated --out out/campaign/short --resume
 
 # Linux guests: the main table, and what its points depend on.
 LINUX := linux linux-hosts linux-two linux-flat linux-unpinned linux-eight libvirt
 
 campaign-linux: build ## programs in Linux guests: main table, other hosts, sizes and layouts (three hours); out/campaign/linux
-	$(UNSPIN) bench $(LINUX:%=scenarios/%.toml) --machine emulated --out out/campaign/linux --resume
+	$(LAB) bench $(LINUX:%=scenarios/%.toml) --machine emulated --out out/campaign/linux --resume
 
 # Turns where vCPUs are not pinned: who gains, and that nobody else loses.
 TURNS := gangs-linux-unpinned gangs-linux-beside gangs-linux-eight gangs-linux-victim gangs-unpinned \
 	gangs-victim gangs-billing gangs-wakeups-eight
 
 campaign-turns: build ## turns where vCPUs are not pinned: gains, neighbours, tails, bills (five hours of one CPU); out/campaign/turns
-	$(UNSPIN) bench $(TURNS:%=scenarios/%.toml) --machine emulated --out out/campaign/turns --resume
+	$(LAB) bench $(TURNS:%=scenarios/%.toml) --machine emulated --out out/campaign/turns --resume
 
 # Scenarios that the simulator was not made by: other ones with each release. To measure a few is a test:
-# UNSPIN_HELD_OUT=3 cargo test --release --locked -p unspin --test held_out -- --nocapture
+# UNSPIN_HELD_OUT=3 cargo test --release --locked -p unspin-lab --test held_out -- --nocapture
 HELD_OUT_COUNT ?= 20
 HELD_OUT := out/held-out
 
 held-out: build ## scenarios drawn by the release's seed, measured (two hours on one core); results/held-out.jsonl, out/agreement.md
-	$(UNSPIN) generate spaces/held-out.toml --count $(HELD_OUT_COUNT) --out $(HELD_OUT)/scenarios
-	$(UNSPIN) bench $(HELD_OUT)/scenarios/*.toml --machine emulated --resume --out $(HELD_OUT)/measured
+	$(LAB) generate spaces/held-out.toml --count $(HELD_OUT_COUNT) --out $(HELD_OUT)/scenarios
+	$(LAB) bench $(HELD_OUT)/scenarios/*.toml --machine emulated --resume --out $(HELD_OUT)/measured
 	grep -hvE '^\{"record":"(progress|log)"' $(HELD_OUT)/measured/*/results.jsonl > results/held-out.jsonl
 	$(MAKE) agreement
 
 agreement: build ## how near the simulator comes to what results/ has of measured runs: out/agreement.md
 	@mkdir -p out
-	$(UNSPIN) agree --held-out results/held-out.jsonl --known results/known.jsonl --worlds 64 > $(HELD_OUT).md
+	$(LAB) agree --held-out results/held-out.jsonl --known results/known.jsonl --worlds 64 > $(HELD_OUT).md
 	mv $(HELD_OUT).md out/agreement.md
 
 diagnosis: build ## what unspin diagnose says of VMs that lose time to known causes (half an hour on one core); out/diagnosis*
-	$(UNSPIN) bench scenarios/diagnosis.toml --machine emulated --out out/diagnosis --resume
-	$(UNSPIN) bench scenarios/diagnosis-hogs.toml --machine emulated --out out/diagnosis-hogs --resume
-	$(UNSPIN) bench scenarios/diagnosis-quota.toml --machine emulated --out out/diagnosis-quota --resume
-	$(UNSPIN) bench scenarios/diagnosis-cache.toml --machine sim --attribute --out out/diagnosis-cache
+	$(LAB) bench scenarios/diagnosis.toml --machine emulated --out out/diagnosis --resume
+	$(LAB) bench scenarios/diagnosis-hogs.toml --machine emulated --out out/diagnosis-hogs --resume
+	$(LAB) bench scenarios/diagnosis-quota.toml --machine emulated --out out/diagnosis-quota --resume
+	$(LAB) bench scenarios/diagnosis-cache.toml --machine sim --attribute --out out/diagnosis-cache
 
 matrix: build ## every lock under every host policy, 1 to 4 VMs, ebizzy: docs/matrix.md
-	$(UNSPIN) bench scenarios/matrix.toml --machine emulated --profile ebizzy --out out/matrix --resume
-	$(UNSPIN) report out/matrix --matrix docs/matrix.md --pictures ../results
+	$(LAB) bench scenarios/matrix.toml --machine emulated --profile ebizzy --out out/matrix --resume
+	$(LAB) report out/matrix --matrix docs/matrix.md --pictures ../results
 
 matrix-full: build ## the same for all profiles (hours; goes on where it was stopped): docs/matrix-full.md
-	$(UNSPIN) bench scenarios/matrix.toml --machine emulated --out out/matrix-full --resume
-	$(UNSPIN) report out/matrix-full --matrix docs/matrix-full.md --pictures ../results
+	$(LAB) bench scenarios/matrix.toml --machine emulated --out out/matrix-full --resume
+	$(LAB) report out/matrix-full --matrix docs/matrix-full.md --pictures ../results
 
 bench-locks: test-deps ## every lock against pthread, ck and the papers' ratios; out/bench-locks/summary.json
 	cargo run --release --locked -p unspin-bench-locks -- --out out/bench-locks

@@ -26,7 +26,9 @@ pub enum LabError {
     Step { what: String, status: String, log: PathBuf, tail: String },
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: std::io::Error },
-    #[error("{path}: no space left on the device; `unspin lab clean` frees what the lab keeps")]
+    #[error(
+        "{path}: no space left on the device; `unspin-lab lab clean` frees what the lab keeps"
+    )]
     NoSpace { path: PathBuf },
     #[error("kernel {release} cannot run the module: it is built without {option} ({why}); Debian's kernels have it")]
     Unsuitable { release: String, option: String, why: &'static str },
@@ -40,9 +42,9 @@ pub enum LabError {
     Unmended { version: String, why: String },
     #[error("UNSPIN_EMULATOR asks for emulator {name:?}; it may be one of {allowed}")]
     NoEmulator { name: String, allowed: String },
-    #[error("the lab's own Bochs is not built; run: unspin lab emulator")]
+    #[error("the lab's own Bochs is not built; run: unspin-lab lab emulator")]
     NoOwnBochs,
-    #[error("the lab's own QEMU is not built; run: unspin lab emulator qemu-amd")]
+    #[error("the lab's own QEMU is not built; run: unspin-lab lab emulator qemu-amd")]
     NoOwnQemu,
     #[error("the source of {package} in Debian 13's archive is not {wanted} as the lab knows it, and the lab's patches are for no other")]
     OtherSource { package: String, wanted: String },
@@ -66,6 +68,8 @@ pub enum LabError {
         "{package} has no {path}, which the lab takes from it; it is not the package of Debian 12"
     )]
     NotInPackage { package: String, path: String },
+    #[error("{path} is no uncompressed kernel with symbols in it (CONFIG_KALLSYMS), or one of a version whose tables are not known; in the guest, as root: cat /proc/kallsyms")]
+    NoSymbols { path: PathBuf },
     #[error("interrupted; nothing is left running, and the boot will be made again when the command is repeated with --resume")]
     Interrupted,
     #[error("another unspin (process {pid}) uses {path}; wait for it, or give another directory (--lab-dir, --out)")]

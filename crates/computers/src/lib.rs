@@ -16,6 +16,7 @@ mod guests;
 mod hash;
 mod image;
 mod kernel;
+mod kernel_symbols;
 mod module_build;
 mod own_emulator;
 mod packages;
@@ -25,7 +26,6 @@ mod qemu;
 mod recipe;
 mod series;
 mod silence;
-mod source;
 mod tool;
 mod unpacked;
 mod vm_entry;
@@ -40,16 +40,17 @@ pub use guest_image::GuestModules;
 pub use hash::sha256;
 pub use image::Payload;
 pub use kernel::Kernel;
-pub use module_build::{build_host_module, ModuleBuild};
+pub use kernel_symbols::kernel_symbols;
+pub use module_build::ModuleBuild;
 pub use program::Program;
 pub use qemu::Qemu;
 pub use series::{Debian, Flavour, KernelPackage, Series};
 pub use silence::Patience;
-pub use source::{is_installed, source_tree};
 pub use tool::missing_tools;
+pub use unspin_host::source::source_tree;
 
 use own_emulator::OwnEmulator;
-use source::{check_sources, work_dir};
+use unspin_host::source::work_dir;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -113,9 +114,6 @@ pub const QEMU_TOOLS: &[&str] = &[
 /// Tools that building a kernel takes, beside those of a boot for function.
 pub const DEBUG_TOOLS: &[&str] = &["tar", "flex", "bison", "bc", "pahole"];
 
-/// Tools that building the module for the running kernel takes.
-pub const MODULE_TOOLS: &[&str] = &["make", "gcc", "strip"];
-
 /// Programs of crates/scx and crates/watch.
 const SCHEDULER: &str = "unspin-scx";
 const WATCHER: &str = "unspin-watch";
@@ -143,7 +141,9 @@ impl Lab {
     /// `agent` is the program that runs plans inside.
     pub fn open(dir: Option<PathBuf>, agent: PathBuf) -> Result<Lab> {
         let root = source_tree();
-        check_sources(&root)?;
+        if !root.join("kmod/Kbuild").is_file() {
+            return Err(LabError::NoSources { root });
+        }
         let dir = dir.unwrap_or_else(|| work_dir().join("lab"));
         // Emulators are started in their boot's directory: nothing may depend on the caller's.
         let dir = std::path::absolute(&dir).map_err(error::io(&dir))?;

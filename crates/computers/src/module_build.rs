@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Building modules against a kernel's headers: the host's, and the Linux guests'.
+//! Building modules against the headers of a kernel that the lab has fetched: the host's, and the Linux
+//! guests'.
 
 use crate::build_root::BuildRoot;
 use crate::error::{io, LabError, Result};
-use crate::source::source_tree;
 use crate::tool;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
-use unspin_text::Lock;
 
 /// What the module is built against.
 pub(crate) struct Against<'a> {
@@ -18,17 +17,6 @@ pub(crate) struct Against<'a> {
     pub headers: &'a Path,
     /// Whose compiler builds it: an unpacked Debian's, or `None` for this computer's.
     pub toolchain: Option<&'a BuildRoot>,
-}
-
-/// Build the module for a kernel installed on this computer: `release` is its `uname -r`, `headers`
-/// where its headers are. What was built is kept.
-pub fn build_host_module(release: &str, headers: &Path, stop: &AtomicBool) -> Result<PathBuf> {
-    let root = source_tree();
-    crate::check_sources(&root)?;
-    let dir = crate::work_dir().join("host").join(release);
-    let dir = std::path::absolute(&dir).map_err(io(&dir))?;
-    let _lock = Lock::take(&dir)?;
-    build_module(&HOSTS, &root, &dir, &Against { release, headers, toolchain: None }, stop)
 }
 
 /// A module of this project's.

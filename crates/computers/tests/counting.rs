@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use unspin_guest_abi::area::{self, Area};
 use unspin_computers::source_tree;
+use unspin_guest_abi::area::{self, Area};
 
 /// What is compiled, in a directory of its own that goes with it.
 struct Built {

@@ -118,7 +118,7 @@ fn packages(stage: &Stage) {
     assert!(matches!(error, LabError::Download { .. }));
     an_interrupt_is_no_failure(stage);
     stage.tool("apt-get", "cat /bin/sh > /dev/full");
-    let error = stage.build_fails(&["no space left", "unspin lab clean"]);
+    let error = stage.build_fails(&["no space left", "unspin-lab lab clean"]);
     assert!(matches!(error, LabError::NoSpace { .. }));
 }
 

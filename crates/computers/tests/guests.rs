@@ -13,8 +13,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use unspin_computers::{
+    kernel_symbols, source_tree, GuestModules, KernelPackage, Lab, Series, QEMU_TOOLS,
+};
 use unspin_guest_abi::area::{self, Area};
-use unspin_computers::{source_tree, GuestModules, KernelPackage, Lab, Series, QEMU_TOOLS};
 use unspin_scenario::plan::GuestProgram;
 use unspin_spinners::{Place, Symbols};
 
@@ -291,7 +293,8 @@ fn check_symbols(guest: &mut Guest, kernel: &Path) {
         .filter(|line| line.starts_with("ffffffff") && !line.contains('['))
         .map(|line| format!("{}\n", line.trim_end()))
         .collect();
-    let own = Symbols::of_kernel(kernel).unwrap_or_else(|e| panic!("{e}"));
+    let own = kernel_symbols(kernel).unwrap_or_else(|e| panic!("{e}"));
+    let own = Symbols::parse(&own, kernel).unwrap();
     let theirs = Symbols::parse(&listed, Path::new("/proc/kallsyms")).unwrap();
     for line in listed.lines() {
         let address = u64::from_str_radix(&line[..16], 16).unwrap();

@@ -41,7 +41,7 @@ pub fn page(
 fn head() -> String {
     "# The papers' figures on the simulator\n\n\
      For whoever wants to know how far machine `sim` foretells what a policy does: every value that the \
-     papers print, with ours beside it. `unspin figures` makes this page. What is ours is a prediction \
+     papers print, with ours beside it. `unspin-lab figures` makes this page. What is ours is a prediction \
      of a model, not a measurement.\n\n\
      An entry is what one figure, table or passage says. Of kind *predict* it is what the paper's \
      system did, and nothing was fitted to it. Of kind *calibrate* it is what the paper's baseline \

@@ -33,15 +33,15 @@ impl fmt::Display for Cannot {
 impl std::error::Error for Usage {}
 impl std::error::Error for Cannot {}
 
-/// Says what went wrong, if anything, and how to exit.
-pub fn code(result: anyhow::Result<()>) -> ExitCode {
+/// Says what went wrong with `program`, if anything, and how to exit.
+pub fn code(program: &str, result: anyhow::Result<()>) -> ExitCode {
     let Err(e) = result else {
         return ExitCode::SUCCESS;
     };
     if is_broken_pipe(&e) {
         return ExitCode::SUCCESS;
     }
-    say!("unspin: {}", said(&e));
+    say!("{program}: {}", said(&e));
     if e.downcast_ref::<Usage>().is_some() {
         ExitCode::from(USAGE)
     } else if e.downcast_ref::<Cannot>().is_some() {

@@ -149,7 +149,7 @@ impl Reader<'_> {
         if !s.ended {
             let of = s.total.map(|t| format!(" of {t}")).unwrap_or_default();
             self.input.notices.push(format!(
-                "{from}: no end record: {}{of} runs are here and count, the rest was lost; `unspin bench --resume` makes it",
+                "{from}: no end record: {}{of} runs are here and count, the rest was lost; `unspin-lab bench --resume` makes it",
                 s.runs.len()
             ));
         }

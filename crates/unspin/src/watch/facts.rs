@@ -170,7 +170,7 @@ impl Facts {
         let balancing = fs::read_to_string("/proc/sys/kernel/numa_balancing");
         Facts {
             kvm: Kvm::read(Path::new("/sys/module")),
-            tsc_khz: unspin_vmm::host_tsc_khz().ok(),
+            tsc_khz: unspin_host::tsc_khz(),
             numa_balancing: balancing.is_ok_and(|text| text.trim() != "0"),
             module: None,
             caches: BTreeMap::new(),
