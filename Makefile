@@ -69,10 +69,10 @@ lint: test-deps ## formatting and static checks, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings -W clippy::too_many_lines
 	.ci/house
-	shellcheck .ci/run .ci/deps .ci/test .ci/programs .ci/test-deb .ci/units.sh crates/computers/src/init.sh verify/run.sh
-	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 crates/computers/src/check.sh crates/computers/src/shell.sh crates/computers/tests/*.sh
+	shellcheck .ci/run .ci/deps .ci/test .ci/programs .ci/test-deb .ci/units.sh lab/computers/src/init.sh core/verify/run.sh
+	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 lab/computers/src/check.sh lab/computers/src/shell.sh lab/computers/tests/*.sh
 	shellcheck -s sh debian/*.prerm debian/*.postinst debian/*.postrm
-	@! grep -rnP '[ \t]+$$' --include='*.c' --include='*.h' --include='*.rs' policy locks guest kmod crates verify
+	@! grep -rnP '[ \t]+$$' --include='*.c' --include='*.h' --include='*.rs' core host lab papers/crates
 
 bench: build ## instruction counts of policies, PLE-exit path, exits and vCPU switches; the simulator's events/s; top's CPU time
 	cargo bench --locked -p unspin-policy
@@ -81,11 +81,11 @@ bench: build ## instruction counts of policies, PLE-exit path, exits and vCPU sw
 	cargo test --release --locked -p unspin-computers --test ple pause_loop -- --nocapture
 	cargo test --release --locked -p unspin --lib cost -- --nocapture
 
-salib: ## what SALib (pip install SALib) says of our designs: crates/worlds/tests/salib.json
+salib: ## what SALib (pip install SALib) says of our designs: lab/worlds/tests/salib.json
 	mkdir -p out/salib
 	for d in sobol morris; do cargo run --quiet --release --locked -p unspin-worlds --example ishigami -- $$d > out/salib/$$d.csv || exit; done
 	bench/salib.py out/salib > out/salib/salib.json
-	mv out/salib/salib.json crates/worlds/tests/salib.json
+	mv out/salib/salib.json lab/worlds/tests/salib.json
 
 scenario-keys: ## the reference of scenarios' and profiles' keys from their declarations: docs/scenario-keys.md
 	UNSPIN_BLESS=1 cargo test --locked -p unspin-scenario --test reference

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What SALib says of this project's designs: the numbers that crates/worlds/tests/salib.rs compares.
+"""What SALib says of this project's designs: the numbers that lab/worlds/tests/salib.rs compares.
 
-    bench/salib.py DIR > crates/worlds/tests/salib.json
+    bench/salib.py DIR > lab/worlds/tests/salib.json
 
 DIR has sobol.csv and morris.csv, which `make salib` writes: columns x1, x2, x3 (coordinates from 0 to
 1) and y. Needs SALib (pip install SALib)."""

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * unspin-guest: a Linux guest tells the host that it waits too long for a spin lock, and for how
+ * long its vCPUs should run together (uapi/unspin_guest.h; policy/vcrd.c learns it).
+ *
+ * This is the Monitoring Module of ASMan (Weng, Liu, Yu, Li, HPDC 2011, sections 3.3 and 4.3)
+ * for kernels that nobody changes: return probes on the slow paths of the queued lock, where all
+ * who do not get it at once wait. The kernel's own tracepoint contention_begin leaves out the first
+ * waiter, who spins on a bit of the lock, and test-and-set. A wait is known when it is over.
+ *
+ * The probes run with preemption off, under locks of all kinds, in interrupts too. So nothing here
+ * allocates, sleeps or waits: who finds the learner busy leaves the report to who has it. In doubt
+ * the module does not load, or reports nothing, and the guest is as it was.
+ */
+#include <linux/atomic.h>
+#include <linux/cc_platform.h>
+#include <linux/cpumask.h>
+#include <linux/hash.h>
+#include <linux/kprobes.h>
+#include <linux/module.h>
+#include <linux/percpu.h>
+#include <linux/sysfs.h>
+#include <asm/cpufeature.h>
+#include <asm/kvm_para.h>
+#include <asm/msr.h>
+#include <asm/tsc.h>
+
+#include "../policy/vcrd.h"
+#include "../uapi/unspin_guest.h"
+
+#undef pr_fmt
+#define pr_fmt(fmt) "unspin-guest: " fmt
+
+static struct vcrd_params params = VCRD_PARAMS(VCRD_THRESHOLD_LOG2_CYCLES);
+module_param_named(threshold_log2_cycles, params.threshold_log2_cycles, uint, 0444);
+MODULE_PARM_DESC(threshold_log2_cycles, "a wait above 2^this TSC cycles is too long");
+
+static bool reports = true;
+module_param_named(report, reports, bool, 0444);
+MODULE_PARM_DESC(report, "for tests: 0 only counts, outside of KVM too");
+
+/* Counts, for who looks: waits, those that were too long, and those reported. */
+struct counts {
+	unsigned long waits, long_waits, reports;
+};
+static DEFINE_PER_CPU(struct counts, counts);
+
+static struct vcrd_state learner;
+static atomic_t learner_busy;
+static u32 tsc_per_us;
+
+/* Any context, preemption off. */
+static void report(u64 now)
+{
+	u64 us;
+
+	if (atomic_xchg_acquire(&learner_busy, 1))
+		return;
+	us = vcrd_event(&learner, &params, div_u64(now, tsc_per_us), hash_64(now, 32));
+	atomic_set_release(&learner_busy, 0);
+	this_cpu_inc(counts.reports);
+	if (reports)
+		kvm_hypercall2(UNSPIN_GUEST_HYPERCALL, UNSPIN_GUEST_HIGH, us);
+}
+
+static int wait_begins(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	*(u64 *)instance->data = rdtsc();
+	return 0;
+}
+NOKPROBE_SYMBOL(wait_begins);
+
+static int wait_ends(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	u64 begun = *(u64 *)instance->data, now = rdtsc();
+
+	this_cpu_inc(counts.waits);
+	/* A TSC that is not the same on all CPUs: the wait began and ended on this one. */
+	if (now > begun && vcrd_is_over_threshold(&params, now - begun)) {
+		this_cpu_inc(counts.long_waits);
+		report(now);
+	}
+	return 0;
+}
+NOKPROBE_SYMBOL(wait_ends);
+
+#define SLOW_PATH(name) { .kp.symbol_name = name, .entry_handler = wait_begins, \
+			  .handler = wait_ends, .data_size = sizeof(u64) }
+static struct kretprobe slow_paths[] = {
+	SLOW_PATH("native_queued_spin_lock_slowpath"),	/* waiters spin, in a queue or test-and-set */
+	SLOW_PATH("__pv_queued_spin_lock_slowpath"),	/* they halt after a while */
+};
+static bool probed[ARRAY_SIZE(slow_paths)];
+
+/* --- counts in /sys/module/unspin_guest/parameters/ --- */
+
+static int count_get(char *buffer, const struct kernel_param *kp)
+{
+	unsigned long offset = (unsigned long)kp->arg, sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(*(unsigned long *)((char *)per_cpu_ptr(&counts, cpu) + offset));
+	return sysfs_emit(buffer, "%lu\n", sum);
+}
+
+static const struct kernel_param_ops count_ops = { .get = count_get };
+
+#define COUNT(name, meaning) \
+	module_param_cb(name, &count_ops, (void *)offsetof(struct counts, name), 0444); \
+	MODULE_PARM_DESC(name, meaning)
+COUNT(waits, "waits for a spin lock so far; read only");
+COUNT(long_waits, "those that were too long; read only");
+COUNT(reports, "reports to the host; read only");
+
+/* --- coming and going --- */
+
+/* Why nothing could be reported here, or NULL. */
+static const char *no_use(void)
+{
+	if (reports && !kvm_para_available())
+		return "this is no guest of KVM";
+	/* Its hypercalls take another way, and its host does not listen. */
+	if (cc_platform_has(CC_ATTR_GUEST_MEM_ENCRYPT))
+		return "this guest is protected from its host";
+	if (!boot_cpu_has(X86_FEATURE_TSC) || tsc_khz < USEC_PER_MSEC)
+		return "the TSC's rate is not known";
+	if (vcrd_params_check(&params))
+		return "threshold_log2_cycles is 0 to 63";
+	return NULL;
+}
+
+static void probes_remove(void)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(slow_paths); i++)
+		if (probed[i])
+			unregister_kretprobe(&slow_paths[i]);
+}
+
+static int __init unspin_guest_init(void)
+{
+	const char *why = no_use();
+	u32 i, count = 0;
+	int err;
+
+	if (why) {
+		pr_err("not loading: %s\n", why);
+		return -ENODEV;
+	}
+	tsc_per_us = tsc_khz / USEC_PER_MSEC;
+	vcrd_init(&learner, &params);
+	for (i = 0; i < ARRAY_SIZE(slow_paths); i++) {
+		/* A CPU may wait in each of: a thread, softirq, interrupt, NMI. */
+		slow_paths[i].maxactive = 4 * num_possible_cpus();
+		err = register_kretprobe(&slow_paths[i]);
+		probed[i] = !err;
+		count += !err;
+		if (err)
+			pr_notice("%s cannot be probed: error %d\n", slow_paths[i].kp.symbol_name, err);
+	}
+	if (count)
+		return 0;
+	pr_err("not loading: no slow path of this kernel's spin lock can be probed\n");
+	return -ENODEV;
+}
+
+static void __exit unspin_guest_exit(void)
+{
+	probes_remove();
+	if (reports)
+		kvm_hypercall2(UNSPIN_GUEST_HYPERCALL, UNSPIN_GUEST_LOW, 0);
+}
+
+module_init(unspin_guest_init);
+module_exit(unspin_guest_exit);
+
+MODULE_DESCRIPTION("Reports long waits for spin locks to unspin on the host");
+MODULE_LICENSE("GPL");
+MODULE_VERSION(UNSPIN_VERSION);

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The module on this host: whether it can be built and loaded here, and doing so.
+
+use crate::exit::Cannot;
+use anyhow::{bail, Context};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use unspin_host::source::{module_source, work_dir};
+use unspin_text::Lock;
+
+/// Kernel series that the module's tests boot.
+pub const TESTED: [&str; 3] = ["6.1", "6.12", "7.3"];
+
+/// `uname -r` of the host under `root`.
+pub fn release(root: &Path) -> anyhow::Result<String> {
+    let path = root.join("proc/sys/kernel/osrelease");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path:?}"))?;
+    Ok(text.trim().to_string())
+}
+
+/// What to know of a kernel the module's tests do not boot; the module itself probes whether it can
+/// work there.
+pub fn untested(release: &str) -> Option<String> {
+    let is_of = |series: &str| {
+        let rest = release.strip_prefix(series);
+        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    if TESTED.into_iter().any(is_of) {
+        return None;
+    }
+    let names = TESTED.join(", ");
+    Some(format!(
+        "the module is not tested on kernel {release} (it is on {names}); it looks for all it needs \
+         when it is built and loaded, and refuses, by name, where one thing is missing"
+    ))
+}
+
+/// Why the module cannot be built and loaded on the host under `root`, if it cannot.
+pub fn obstacle(root: &Path, release: &str, is_root: bool) -> Option<String> {
+    if !is_root {
+        return Some("only root may load the module".to_string());
+    }
+    if must_be_signed(root) {
+        return Some(
+            "Secure Boot, lockdown or signature enforcement is on: a module built here is not \
+             signed with an enrolled key (sign it and use `unspin load --module FILE`)"
+                .to_string(),
+        );
+    }
+    if !headers(root, release).join("Makefile").is_file() {
+        return Some(format!(
+            "this kernel's headers are not installed: apt-get install linux-headers-{release}"
+        ));
+    }
+    None
+}
+
+/// Whether the kernel takes signed modules only.
+pub fn must_be_signed(root: &Path) -> bool {
+    let read = |p: &str| fs::read_to_string(root.join(p)).unwrap_or_default();
+    secure_boot(root)
+        || read("sys/module/module/parameters/sig_enforce").trim() == "Y"
+        || ["[integrity]", "[confidentiality]"]
+            .iter()
+            .any(|level| read("sys/kernel/security/lockdown").contains(level))
+}
+
+/// The firmware's variable: four bytes of attributes, then 1 if Secure Boot is on.
+fn secure_boot(root: &Path) -> bool {
+    let Ok(vars) = fs::read_dir(root.join("sys/firmware/efi/efivars")) else {
+        return false;
+    };
+    vars.flatten()
+        .filter(|e| e.file_name().to_string_lossy().starts_with("SecureBoot-"))
+        .filter_map(|e| fs::read(e.path()).ok())
+        .any(|bytes| bytes.get(4) == Some(&1))
+}
+
+fn headers(root: &Path, release: &str) -> PathBuf {
+    root.join("lib/modules").join(release).join("build")
+}
+
+pub fn is_root() -> bool {
+    // SAFETY: geteuid has no preconditions.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Builds the module for the running kernel from the source tree; what was built is kept.
+pub fn build(release: &str, stop: &AtomicBool, say: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
+    let sources = module_source().join("kmod");
+    let headers = headers(Path::new("/"), release);
+    can_build(&sources, &headers, release).map_err(Cannot)?;
+    say(&format!("building the module for {release}"));
+    let dir = std::path::absolute(work_dir().join("host").join(release))?;
+    let _alone = Lock::take(&dir)?;
+    let log = dir.join("build.log");
+    let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+    let mut make = Command::new("make");
+    make.arg("-C").arg(&sources).arg(format!("KDIR={}", headers.display()));
+    make.arg(format!("BUILD={}", dir.display())).env("LC_ALL", "C").stdin(Stdio::null());
+    let status = make.stderr(output.try_clone()?).stdout(output).status();
+    let status = status.map_err(|e| Cannot(format!("make cannot be started: {e}")))?;
+    if stop.load(Ordering::Relaxed) {
+        bail!("interrupted; nothing was loaded");
+    }
+    if !status.success() {
+        bail!(
+            "building the module failed ({status}); its output is in {}\n{}",
+            log.display(),
+            errors_in(&fs::read_to_string(&log).unwrap_or_default())
+        );
+    }
+    Ok(dir.join("kmod/unspin.ko"))
+}
+
+/// What is missing to build the module, if anything.
+fn can_build(sources: &Path, headers: &Path, release: &str) -> Result<(), String> {
+    if !sources.join("Kbuild").is_file() {
+        return Err(format!(
+            "the module's sources are not in {}: install unspin-dkms, or name a checkout of the \
+             project with UNSPIN_ROOT",
+            sources.display()
+        ));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |tool: &&str| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file());
+    let missing: Vec<&str> = ["make", "gcc"].into_iter().filter(|tool| !is_there(tool)).collect();
+    if !missing.is_empty() {
+        return Err(format!("building the module takes: apt-get install {}", missing.join(" ")));
+    }
+    let text =
+        fs::read_to_string(headers.join("include/generated/utsrelease.h")).unwrap_or_default();
+    match text.split('"').nth(1) {
+        Some(found) if found == release => Ok(()),
+        Some(found) => Err(format!(
+            "the headers in {} are of kernel {found}, not of {release}: a module built against them \
+             would not load; install linux-headers-{release}",
+            headers.display()
+        )),
+        None => Err(format!(
+            "no headers of kernel {release} in {}; install them with: apt-get install \
+             linux-headers-{release}",
+            headers.display()
+        )),
+    }
+}
+
+/// What a compiler found wrong, instead of a log's last lines, which only say that it did.
+fn errors_in(log: &str) -> String {
+    let is_error = |line: &&str| line.contains("error: ") || line.starts_with("ERROR: ");
+    let errors: Vec<&str> = log.lines().filter(is_error).take(8).collect();
+    errors.join("\n")
+}
+
+/// Loads the module: `file`, or the one installed for this kernel.
+pub fn insert(file: Option<&Path>) -> anyhow::Result<()> {
+    let mut command = match file {
+        Some(file) => {
+            // Unlike modprobe, insmod brings nothing else in.
+            let _ = Command::new("modprobe").args(["-q", "kvm"]).status();
+            let mut c = Command::new("insmod");
+            c.arg(file);
+            c
+        }
+        None => {
+            let mut c = Command::new("modprobe");
+            c.arg("unspin");
+            c
+        }
+    };
+    let out = command.output().context("cannot start modprobe or insmod (package kmod)")?;
+    if out.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&out.stderr).trim().to_string();
+    match explain(&said).map(str::to_string).or_else(refusal) {
+        Some(why) => Err(Cannot(format!("{said}\n{why}")).into()),
+        None => bail!("{said}; the kernel's log (dmesg) says more"),
+    }
+}
+
+/// Why the module refused to load, as it last said so in the kernel's log.
+fn refusal() -> Option<String> {
+    let out = Command::new("dmesg").output().ok()?;
+    let log = String::from_utf8_lossy(&out.stdout).into_owned();
+    refusal_in(&log).map(str::to_string)
+}
+
+fn refusal_in(log: &str) -> Option<&str> {
+    let line = log.lines().rev().find(|line| line.contains("unspin: "))?;
+    line.split_once("unspin: ").map(|(_, said)| said).filter(|said| said.contains("not loading"))
+}
+
+/// Takes the module out.
+pub fn remove() -> anyhow::Result<()> {
+    let out = Command::new("rmmod").arg("unspin").output().context("cannot start rmmod")?;
+    if !out.status.success() {
+        let said = String::from_utf8_lossy(&out.stderr);
+        bail!("{}", said.trim());
+    }
+    Ok(())
+}
+
+/// What modprobe's words mean for the user.
+fn explain(said: &str) -> Option<&'static str> {
+    let known = [
+        ("Key was rejected", "The kernel wants a signed module: sign it (kmodsign, or DKMS's own key) and enrol that key: mokutil --import CERT.der, then confirm it at the next boot."),
+        ("Required key not available", "The kernel wants a signed module and knows no key for this one: mokutil --import CERT.der, then confirm it at the next boot."),
+        ("Operation not permitted", "The kernel is locked down (Secure Boot): sign the module and enrol the key with mokutil --import."),
+        ("not found", "No module is installed for this kernel: install package unspin-dkms and this kernel's headers; or from the sources `unspin load --build` or `make -C core/kmod install`; or give --module FILE."),
+        ("Invalid module format", "The module was built for another kernel: build it again against this kernel's headers (`unspin load --build`)."),
+        ("Device or resource busy", "Something else has hooked kvm_vcpu_on_spin, often a distribution's livepatch; only one can (see the notes above)."),
+        ("Unknown symbol", "KVM is not loaded, or lacks what the module needs: modprobe kvm_intel or kvm_amd first."),
+    ];
+    known.iter().find(|(words, _)| said.contains(words)).map(|(_, why)| *why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEBIAN: &str = "6.12.43+deb13-amd64";
+
+    /// A host made of files, with headers for Debian's kernel.
+    fn host(name: &str) -> PathBuf {
+        let root = std::env::temp_dir().join(format!("unspin-host-{name}-{}", std::process::id()));
+        file(&root, &format!("lib/modules/{DEBIAN}/build/Makefile"), b"");
+        root
+    }
+
+    fn file(root: &Path, path: &str, bytes: &[u8]) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    #[test]
+    fn what_keeps_a_host_from_building_and_loading_is_named() {
+        let root = host("obstacle");
+        assert_eq!(obstacle(&root, DEBIAN, true), None);
+        let why = |release, is_root| obstacle(&root, release, is_root).unwrap();
+        assert!(why("6.8.0-31-generic", true).contains("headers are not installed"));
+        assert!(why(DEBIAN, false).contains("only root"));
+        let other = "6.1.0-40-amd64";
+        assert!(why(other, true).contains(&format!("linux-headers-{other}")));
+        for level in ["integrity", "confidentiality"] {
+            let text = "none integrity confidentiality".replace(level, &format!("[{level}]"));
+            file(&root, "sys/kernel/security/lockdown", text.as_bytes());
+            assert!(why(DEBIAN, true).contains("lockdown"), "{text}");
+        }
+        file(&root, "sys/kernel/security/lockdown", b"[none] integrity confidentiality\n");
+        assert_eq!(obstacle(&root, DEBIAN, true), None);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn kernels_beside_the_tested_series_are_not_taken_for_them() {
+        for release in ["6.1.0-40-amd64", "6.12.43+deb13-amd64", "6.12.0"] {
+            assert_eq!(untested(release), None, "{release}");
+        }
+        for release in ["6.13.1", "6.10.11", "5.10.0-30-amd64", "6.120.1", "16.12.1", ""] {
+            assert!(untested(release).is_some(), "{release}");
+        }
+    }
+
+    #[test]
+    fn the_modules_own_refusal_is_found_in_the_log() {
+        let log = "[ 1.0] unspin: not loading: an argument of kvm_vcpu_on_spin is not what\n[ 1.1] kvm: x\n";
+        assert!(refusal_in(log)
+            .unwrap()
+            .starts_with("not loading: an argument of kvm_vcpu_on_spin"));
+        let later = format!("{log}[ 2.0] unspin: 0.1.0 loaded, every VM is in mode off\n");
+        assert_eq!(refusal_in(&later), None);
+        assert_eq!(refusal_in(""), None);
+    }
+
+    #[test]
+    fn the_kernels_refusals_are_explained() {
+        let key = "modprobe: ERROR: could not insert 'unspin': Key was rejected by service";
+        assert!(explain(key).unwrap().contains("mokutil"));
+        assert!(explain("modprobe: FATAL: Module unspin not found in directory").is_some());
+        assert!(explain("something new").is_none());
+    }
+
+    #[test]
+    fn the_make_target_advised_exists() {
+        let why = explain("Module unspin not found").unwrap();
+        let target =
+            why.split("`make -C core/kmod ").nth(1).and_then(|rest| rest.split('`').next());
+        let makefile = module_source().join("kmod/Makefile");
+        let text = fs::read_to_string(makefile).unwrap();
+        let rule = format!("{}:", target.unwrap());
+        assert!(text.lines().any(|line| line.starts_with(&rule)), "no rule {rule}");
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin run` as its users meet it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A home of its own, so that the library is stored where the test can look (root's is elsewhere).
+fn scratch(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+fn run(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    command.arg("run").args(args).env("HOME", scratch("home")).env_remove("XDG_CACHE_HOME");
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn cc(name: &str, flags: &[&str]) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/locks/test/posix_spin.c");
+    let out = scratch("run").join(name);
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-pthread"]).args(flags).arg(source).arg("-o").arg(&out);
+    assert!(cc.status().unwrap().success());
+    out.display().to_string()
+}
+
+#[test]
+fn the_locks_are_taken_over_and_counted() {
+    let program = cc("spins", &[]);
+    let out = run(&["--verbose", "--lock", "pv_preemptable", "--mutex", "--", &program, "codes"]);
+    let said = text(&out.stderr);
+    assert!(out.status.success(), "{said}");
+    assert!(said.starts_with("unspin: spins["), "{said}");
+    assert!(
+        said.contains(
+            "]: pv_preemptable spin locks 6 taken, 0 waited for; pv_preemptable mutexes 0"
+        ),
+        "{said}"
+    );
+    let out = run(&["--", &program, "codes"]);
+    assert!(out.status.success() && out.stderr.is_empty() && out.stdout.is_empty());
+}
+
+#[test]
+fn settings_reach_the_program_and_what_is_set_stays() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    command.args(["run", "--tau-us", "1.5", "--mutex", "--", "sh", "-c"]);
+    command
+        .arg("echo $UNSPIN_LOCK $UNSPIN_MUTEX $UNSPIN_TAU_NS $LD_PRELOAD $0 $1")
+        .args(["a", "b c"]);
+    command.env("UNSPIN_LOCK", "ticket").env("LD_PRELOAD", "libm.so.6");
+    let out = command.env("HOME", scratch("home")).output().unwrap();
+    let said = text(&out.stdout);
+    assert!(said.starts_with("ticket 1 1500 libm.so.6:/"), "{said} {}", text(&out.stderr));
+    assert!(said.ends_with(" a b c\n"), "{said}");
+}
+
+#[test]
+fn exit_codes_are_the_programs() {
+    assert_eq!(run(&["--", "sh", "-c", "exit 7"]).status.code(), Some(7));
+    for (args, code, words) in [
+        (["--lock", "nosuch", "true"], 2, "preemptable"),
+        (["--lock", "lease", "true"], 2, "add --mutex"),
+        (["--tau-us", "soon", "true"], 2, "microseconds"),
+        (["--", "nosuch-program", "x"], 2, "no program nosuch-program"),
+        (["--", "/etc/passwd", "x"], 77, "cannot start /etc/passwd"),
+    ] {
+        let out = run(&args);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(code), "{said}");
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn a_program_it_has_no_effect_on_is_named_and_run() {
+    let program = cc("static", &["-static"]);
+    let out = run(&["--verbose", "--", &program, "codes"]);
+    assert!(out.status.success());
+    assert_eq!(
+        text(&out.stderr),
+        format!("unspin: no effect on {program}: it is statically linked\n")
+    );
+    let script = scratch("run").join("script");
+    std::fs::write(&script, format!("#! {program} codes\n")).unwrap();
+    let mut chmod = Command::new("chmod");
+    assert!(chmod.arg("+x").arg(&script).status().unwrap().success());
+    let said = text(&run(&["--", script.to_str().unwrap()]).stderr);
+    assert!(said.contains("statically linked"), "{said}");
+}
+
+#[test]
+fn the_manual_tells_the_settings() {
+    let dir = scratch("man");
+    let mut man = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    assert!(man.arg("man").arg(&dir).status().unwrap().success());
+    let page = std::fs::read_to_string(dir.join("unspin-run.1")).unwrap();
+    for setting in ["UNSPIN_LOCK", "UNSPIN_MUTEX", "UNSPIN_TAU_NS", "UNSPIN_VERBOSE", "LD_PRELOAD"]
+    {
+        assert!(page.contains(setting), "{setting}");
+    }
+    assert!(page.contains("\\-\\-tau\\-us"), "{page}");
+}

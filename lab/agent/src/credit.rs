@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! VMs whose vCPUs' threads are scheduled by Xen's Credit, with ASMan's coscheduling or without: what
+//! the module's turns are compared with. The scheduler is a program of its own (papers/crates/scx).
+
+use unspin_policy::credit;
+use unspin_scenario::plan::{Coscheduling, CoschedulingMechanism, Run};
+
+use crate::beside::Beside;
+use crate::cgroup::Cpus;
+use crate::Error;
+
+const PROGRAM: &str = "unspin-scx";
+/// Of cgroups; Credit's own weights have no unit.
+const WEIGHT: u32 = 100;
+
+/// The scheduler of a run's VMs. Dropped, it ends, and every vCPU's thread is what it was.
+pub(crate) struct Credit(Beside);
+
+impl Credit {
+    /// Gives it the vCPUs' threads of each VM; `None` where the arm asks for no such scheduler.
+    pub(crate) fn start(run: &Run, vms: &[Vec<i32>], cpus: Cpus) -> Result<Option<Credit>, Error> {
+        if run.arm.coscheduling_mechanism != CoschedulingMechanism::SchedExt {
+            return Ok(None);
+        }
+        let beside = Beside::start(PROGRAM, &arguments(run, vms, cpus));
+        beside.map(|beside| Some(Credit(beside))).map_err(failed)
+    }
+
+    /// Ends it, and says what it did; an error where the kernel had ended it meanwhile.
+    pub(crate) fn end(self) -> Result<String, Error> {
+        self.0.end().map_err(failed)
+    }
+}
+
+fn arguments(run: &Run, vms: &[Vec<i32>], cpus: Cpus) -> Vec<String> {
+    let gang = match run.arm.coscheduling {
+        Coscheduling::Con => "con",
+        Coscheduling::Vcrd => "vcrd",
+        _ => "none",
+    };
+    let slot_us = run.arm.turn_us.unwrap_or(credit::Params::default().slot_us);
+    let counts = [cpus.capped.into(), slot_us.into(), cpus.count.into(), run.seed];
+    let counts = counts.map(|count: u64| count.to_string());
+    let vms = vms.iter().enumerate().map(|(vm, tids)| {
+        let weight = run.weights.get(vm).copied().unwrap_or(WEIGHT);
+        let tids: Vec<String> = tids.iter().map(i32::to_string).collect();
+        format!("{weight}:{}:{}", u32::from(run.gangs(vm as u32)), tids.join(","))
+    });
+    std::iter::once(gang.to_string()).chain(counts).chain(vms).collect()
+}
+
+fn failed(what: String) -> Error {
+    Error::NoSchedExt { what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_asked_for_what_the_arm_is() {
+        let mut run = Run { seed: 7, spin_intensive: true, ..Run::new(vec![], 2, 2) };
+        let tids = [vec![11, 12], vec![13]];
+        let cpus = Cpus { count: 4, capped: false };
+        let words = |run: &Run, cpus| arguments(run, &tids, cpus).join(" ");
+        assert_eq!(words(&run, cpus), "none 0 10000 4 7 100:1:11,12 100:1:13");
+        run.arm.coscheduling = Coscheduling::Con;
+        run.arm.turn_us = Some(6000);
+        run.weights = vec![1, 300];
+        run.spin_intensive = false;
+        let capped = Cpus { capped: true, ..cpus };
+        assert_eq!(words(&run, capped), "con 1 6000 4 7 1:0:11,12 300:0:13");
+        run.arm.coscheduling = Coscheduling::Vcrd;
+        assert!(words(&run, cpus).starts_with("vcrd "));
+        assert!(Credit::start(&run, &tids, cpus).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_it_says_of_a_failure_names_it() {
+        let refused = failed("no sched_ext here".into()).to_string();
+        assert!(
+            refused.contains("sched-ext") && refused.contains("no sched_ext here"),
+            "{refused}"
+        );
+    }
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Compiles c/bench.c once a lock, an arm and a peer, and lists what there is. A peer that cannot be
+//! built is an error: figures against fewer peers would look better than they are.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+#[allow(dead_code)]
+#[path = "../threads/src/locks.rs"]
+mod locks;
+
+struct Subject {
+    name: String,
+    header: PathBuf,
+    prefix: String,
+    node: bool,
+    peer: bool,
+    define: Vec<(&'static str, Option<&'static str>)>,
+}
+
+fn main() {
+    let crate_dir = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let locks_dir = crate_dir.join("../../core/locks");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
+    for path in ["c", "src", "build.rs", "../threads/src/locks.rs", "../../core/locks"] {
+        println!("cargo::rerun-if-changed={path}");
+    }
+    for (file, package) in [
+        ("/usr/include/ck_spinlock.h", "libck-dev"),
+        ("/usr/include/absl/base/internal/spinlock.h", "libabsl-dev"),
+    ] {
+        assert!(
+            Path::new(file).is_file(),
+            "no {file}: install Debian's {package} (make test-deps does), its locks are peers"
+        );
+    }
+    let subjects = subjects(&crate_dir, &locks_dir);
+    let mut table = String::from("extern \"C\" {\n");
+    for s in &subjects {
+        compile(s, &crate_dir);
+        writeln!(
+            table,
+            "    fn unspin_bench_{}(c: *const Config, o: *mut Thread, w: *mut Window) -> i32;",
+            s.name
+        )
+        .unwrap();
+    }
+    table.push_str("}\n/// Every lock, arm and peer.\npub static SUBJECTS: &[Subject] = &[\n");
+    for s in &subjects {
+        writeln!(
+            table,
+            "    Subject {{ name: {:?}, peer: {}, run: unspin_bench_{} }},",
+            s.name, s.peer, s.name
+        )
+        .unwrap();
+    }
+    table.push_str("];\n");
+    table.push_str(&counted(&subjects, &crate_dir));
+    std::fs::write(out.join("subjects.rs"), table).expect("OUT_DIR can be written");
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .opt_level(2)
+        .warnings_into_errors(true)
+        .file(crate_dir.join("c/absl.cc"))
+        .compile("unspin_bench_absl");
+    println!("cargo::rustc-link-lib=absl_base");
+    println!("cargo::rustc-env=UNSPIN_BENCH_CODE={:016x}", code(&crate_dir, &locks_dir));
+}
+
+/// Every lock, then the arms, then the peers.
+fn subjects(crate_dir: &Path, locks_dir: &Path) -> Vec<Subject> {
+    let mut subjects: Vec<Subject> = locks::LOCKS
+        .iter()
+        .map(|lock| Subject {
+            name: lock.name.to_string(),
+            header: locks_dir.join(lock.header),
+            prefix: lock.name.to_string(),
+            node: lock.node,
+            peer: false,
+            define: Vec::new(),
+        })
+        .collect();
+    for lock in ["preemptable", "pv_preemptable"] {
+        for (arm, tau) in
+            [("tau_code", "PREEMPTABLE_TAU_CODE_NS"), ("tau_short", "ARM_TAU_SHORT_NS")]
+        {
+            let mut define = vec![("ARM_TAU_NS", Some(tau))];
+            if lock == "pv_preemptable" {
+                define.push(("ARM_PV", None));
+            }
+            subjects.push(Subject {
+                name: format!("{lock}_{arm}"),
+                header: crate_dir.join("c/arms.h"),
+                prefix: format!("arm_{lock}"),
+                node: false,
+                peer: false,
+                define,
+            });
+        }
+    }
+    for peer in [
+        "pthread_spin",
+        "pthread_mutex",
+        "pthread_adaptive",
+        "ck_fas",
+        "ck_ticket",
+        "ck_mcs",
+        "abseil",
+        "parking_lot",
+    ] {
+        subjects.push(Subject {
+            name: peer.to_string(),
+            header: crate_dir.join("c/peers.h"),
+            prefix: format!("peer_{peer}"),
+            node: peer == "ck_mcs",
+            peer: true,
+            define: Vec::new(),
+        });
+    }
+    subjects
+}
+
+/// Compiles the locks of locks/ with LOCK_STATS; the table of them.
+fn counted(subjects: &[Subject], crate_dir: &Path) -> String {
+    let mut externs = String::new();
+    let mut table = String::new();
+    for s in subjects.iter().filter(|s| !s.peer) {
+        let name = format!("unspin_count_{}", s.name);
+        build(s, crate_dir)
+            .define("LOCK_STATS", None)
+            .define("BENCH", Some(name.as_str()))
+            .compile(&name);
+        writeln!(
+            externs,
+            "    fn {name}(c: *const Config, o: *mut Thread, w: *mut Window, n: *mut Counts) -> i32;"
+        )
+        .unwrap();
+        writeln!(table, "    Counted {{ name: {:?}, run: {name} }},", s.name).unwrap();
+    }
+    format!("extern \"C\" {{\n{externs}}}\n/// Every lock and arm, counting.\npub static COUNTED: &[Counted] = &[\n{table}];\n")
+}
+
+fn compile(s: &Subject, crate_dir: &Path) {
+    let name = format!("unspin_bench_{}", s.name);
+    build(s, crate_dir).define("BENCH", Some(name.as_str())).compile(&name);
+}
+
+/// c/bench.c for that lock.
+fn build(s: &Subject, crate_dir: &Path) -> cc::Build {
+    let mut build = cc::Build::new();
+    build
+        .std("gnu11")
+        .opt_level(2)
+        .extra_warnings(true)
+        .warnings_into_errors(true)
+        .define("LOCK_HEADER", Some(format!("\"{}\"", s.header.display()).as_str()))
+        .define("LOCK(op)", Some(format!("{}_##op", s.prefix).as_str()));
+    if s.node {
+        build.define("WITH_NODE", None);
+    }
+    for &(name, value) in &s.define {
+        build.define(name, value);
+    }
+    if s.peer {
+        build.define("BENCH_INIT(lock)", Some(format!("{}_init(lock)", s.prefix).as_str()));
+    }
+    build.file(crate_dir.join("c/bench.c"));
+    build
+}
+
+/// FNV-1a of all code that is measured or measures: samples of other code are not this code's.
+fn code(crate_dir: &Path, locks_dir: &Path) -> u64 {
+    let mut files = Vec::new();
+    for dir in [locks_dir.to_path_buf(), crate_dir.join("c"), crate_dir.join("src")] {
+        for entry in std::fs::read_dir(&dir).expect("a directory of the source") {
+            let path = entry.expect("a directory of the source").path();
+            if path.is_file() {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    let bytes = files.iter().flat_map(|f| std::fs::read(f).expect("a source file"));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Locks of locks/ with a tau that is not their default: tau_code is that of VEE'13's code (4.2 gives
+ * another), tau_short is one for critical sections as short as the bench's.
+ */
+#ifndef UNSPIN_BENCH_LOCKS_ARMS_H
+#define UNSPIN_BENCH_LOCKS_ARMS_H
+
+#include "../../../core/locks/pv_preemptable.h"
+
+#define ARM_TAU_SHORT_NS 250ULL
+
+static struct preemptable_class arm_class = { ARM_TAU_NS };
+
+#define ARM(name)									\
+	struct arm_##name##_lock { struct name##_lock lock; };				\
+	static inline void arm_##name##_lock(struct arm_##name##_lock *lock)		\
+	{										\
+		name##_lock_class(&lock->lock, &arm_class);				\
+	}										\
+	static inline void arm_##name##_unlock(struct arm_##name##_lock *lock)		\
+	{										\
+		name##_unlock(&lock->lock);						\
+	}
+
+#ifdef ARM_PV
+ARM(pv_preemptable)
+#else
+ARM(preemptable)
+#endif
+
+#endif

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Faults put into the C one at a time: each must be rejected by the check named for it,
+//! and the unchanged C, built the same way, by none.
+
+mod common;
+mod mutant_list;
+
+use common::Api;
+use mutant_list::{mutants, Mutant};
+use std::collections::BTreeSet;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+const FILES: [&str; 12] = [
+    "aple.c",
+    "asym.c",
+    "credit.c",
+    "demand.c",
+    "gang_account.c",
+    "gang_turn.c",
+    "gang_use.c",
+    "hvs.c",
+    "ipi.c",
+    "kvm_stock.c",
+    "userspin.c",
+    "vcrd.c",
+];
+
+macro_rules! list {
+    ($($module:ident: $name:ident,)*) => {
+        &[$((stringify!($name), common::$module::$name as fn(&Api)),)*]
+    };
+}
+
+type Check = (&'static str, fn(&Api));
+
+const CHECKS: &[Check] = for_each_check!(list);
+
+fn policy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/policy")
+}
+
+fn cc() -> Command {
+    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    cc.args(["-std=c11", "-ffreestanding", "-O1", "-w", "-fPIC"]);
+    cc
+}
+
+fn directory(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // A header that an earlier run left here would be taken for policy's.
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+/// The object of a file that is in `from`, in `to`.
+fn compile(file: &str, from: &Path, to: &Path) -> PathBuf {
+    let object = to.join(file).with_extension("o");
+    let mut cc = cc();
+    cc.arg("-c").arg("-I").arg(policy()).arg(from.join(file)).arg("-o").arg(&object);
+    assert!(cc.status().expect("a C compiler").success(), "{file} does not compile in {to:?}");
+    object
+}
+
+fn link(objects: &[PathBuf], directory: &Path) -> Api {
+    let library = directory.join("policy.so");
+    let linked = cc().arg("-shared").arg("-o").arg(&library).args(objects).status();
+    assert!(linked.expect("a C compiler").success(), "{directory:?} does not link");
+    Api::load(&library)
+}
+
+/// policy/*.c as it is, compiled once.
+struct Unchanged {
+    objects: Vec<PathBuf>,
+    api: Api,
+}
+
+impl Unchanged {
+    fn new() -> Unchanged {
+        let directory = directory("unchanged");
+        let objects: Vec<PathBuf> =
+            FILES.iter().map(|file| compile(file, &policy(), &directory)).collect();
+        let api = link(&objects, &directory);
+        Unchanged { objects, api }
+    }
+
+    /// The same with the text of one file or header replaced.
+    fn with(&self, name: &str, which: &str, text: &str) -> Api {
+        let directory = directory(name);
+        let header = which.ends_with(".h");
+        // A file finds headers beside itself first, so that all of them go with a header.
+        if header {
+            for entry in std::fs::read_dir(policy()).unwrap().map(|entry| entry.unwrap()) {
+                std::fs::copy(entry.path(), directory.join(entry.file_name())).unwrap();
+            }
+        }
+        std::fs::write(directory.join(which), text).unwrap();
+        let object = |(file, unchanged): (&&str, &PathBuf)| match header || *file == which {
+            true => compile(file, &directory, &directory),
+            false => unchanged.clone(),
+        };
+        let objects: Vec<PathBuf> = FILES.iter().zip(&self.objects).map(object).collect();
+        link(&objects, &directory)
+    }
+}
+
+fn passes(check: fn(&Api), api: &Api) -> bool {
+    catch_unwind(AssertUnwindSafe(|| check(api))).is_ok()
+}
+
+fn check_named(name: &str) -> fn(&Api) {
+    CHECKS.iter().find(|check| check.0 == name).unwrap_or_else(|| panic!("no check {name}")).1
+}
+
+/// What is wrong with a mutant, if it is not rejected.
+fn survives(unchanged: &Unchanged, number: usize, mutant: &Mutant) -> Option<String> {
+    let Mutant { file, line, becomes, rejected_by } = *mutant;
+    let source = std::fs::read_to_string(policy().join(file)).unwrap();
+    if source.matches(line).count() != 1 {
+        return Some(format!("{file}: {line:?} is not there exactly once"));
+    }
+    let api = unchanged.with(&format!("mutant-{number}"), file, &source.replacen(line, becomes, 1));
+    passes(check_named(rejected_by), &api)
+        .then(|| format!("{file}: {line:?} -> {becomes:?} passes {rejected_by}"))
+}
+
+#[test]
+fn each_mutant_is_rejected() {
+    let unchanged = Unchanged::new();
+    let all: Vec<&Mutant> = mutants().collect();
+    for mutant in &all {
+        check_named(mutant.rejected_by);
+    }
+
+    // Every rejection is a panic; only this test's own verdict is for the reader.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    common::SHRINK.store(false, Relaxed);
+    let next = AtomicUsize::new(0);
+    let some = || -> Vec<String> {
+        let numbers = std::iter::repeat_with(|| next.fetch_add(1, Relaxed));
+        numbers
+            .take_while(|&number| number < all.len())
+            .filter_map(|number| survives(&unchanged, number, all[number]))
+            .collect()
+    };
+    let survivors: Vec<String> = std::thread::scope(|scope| {
+        let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(some)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    });
+    let named: BTreeSet<&str> = mutants().map(|mutant| mutant.rejected_by).collect();
+    let unwell: Vec<&str> =
+        named.into_iter().filter(|name| !passes(check_named(name), &unchanged.api)).collect();
+    std::panic::set_hook(hook);
+
+    assert!(unwell.is_empty(), "the unchanged code is rejected by {unwell:?}");
+    assert!(survivors.is_empty(), "survivors:\n{}", survivors.join("\n"));
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The safe interface says what the C says.
+
+use unspin_policy::aple::{Epoch, ParamError, Params, State};
+use unspin_policy::hvs::{category_on_preempt, pick, Category, Flags, Slot, UnknownVariant};
+use unspin_policy::kvm_stock::{Search, Variant, Vcpu, WindowParams, Yield};
+
+#[test]
+fn parameter_errors_name_the_field() {
+    let good = Params::default();
+    assert_eq!(good.check(), Ok(()));
+    assert_eq!(Params::fixed(512).check(), Ok(()));
+    let error = |params: Params| params.check().unwrap_err();
+    assert_eq!(error(Params { window_init_cycles: 1, ..good }), ParamError::WindowInit);
+    assert_eq!(error(Params { window_min_cycles: 0, ..good }), ParamError::WindowMin);
+    assert_eq!(error(Params { window_max_cycles: 1, ..good }), ParamError::WindowMax);
+    assert_eq!(error(Params { delta_cycles: u32::MAX, ..good }), ParamError::Delta);
+    assert_eq!(error(Params { delta_max_cycles: u32::MAX, ..good }), ParamError::DeltaMax);
+    assert_eq!(error(Params { epoch_ple_exits: 0, ..good }), ParamError::EpochPleExits);
+}
+
+#[test]
+fn vcrd_parameter_errors_name_the_field() {
+    use unspin_policy::vcrd::{ParamError, Params};
+    let good = Params::default();
+    assert_eq!(good.check(), Ok(()));
+    let error = |params: Params| params.check().unwrap_err();
+    assert_eq!(error(Params { threshold_log2_cycles: 64, ..good }), ParamError::Threshold);
+    assert_eq!(error(Params { values: 33, ..good }), ParamError::Values);
+    assert_eq!(error(Params { step_us: 0, ..good }), ParamError::Step);
+    assert_eq!(error(Params { initial_ppm: 0, ..good }), ParamError::Initial);
+    assert_eq!(error(Params { recency_ppm: 1_000_001, ..good }), ParamError::Recency);
+    assert_eq!(error(Params { experiment_ppm: 1_000_001, ..good }), ParamError::Experiment);
+    assert_eq!(error(Params { ratio_max: 0, ..good }), ParamError::RatioMax);
+}
+
+#[test]
+fn userspin_says_what_the_c_says() {
+    use unspin_policy::userspin::{
+        digest, has_pause, Kind, ParamError, Params, Sample, State, CODE_MAX_BYTES,
+    };
+    let good = Params::default();
+    assert_eq!(good.check(), Ok(()));
+    let error = |params: Params| params.check().unwrap_err();
+    assert_eq!(error(Params { samples: 17, ..good }), ParamError::Samples);
+    assert_eq!(error(Params { threshold: 9, ..good }), ParamError::Threshold);
+    assert_eq!(error(Params { still: 0, ..good }), ParamError::Still);
+    assert_eq!(error(Params { range_bytes: 0, ..good }), ParamError::Range);
+    let mut vcpu = State::new();
+    assert_eq!(vcpu.judge(&good).kind(), Kind::No);
+    assert_eq!(vcpu.judge(&good).code(), None);
+    for _ in 0..8 {
+        vcpu.add(&Sample { registers: digest(&[1, 2, 3]), ..Sample::user(0x1000) });
+    }
+    let verdict = vcpu.judge(&good);
+    assert_eq!((verdict.kind(), verdict.code()), (Kind::StillLoop, Some((0xff0, 32))));
+    assert!(!has_pause(&[]) && has_pause(&[0xf3, 0x90]));
+    assert!(CODE_MAX_BYTES == 288 && verdict.code().unwrap().1 <= CODE_MAX_BYTES);
+}
+
+#[test]
+fn userspin_has_the_headers_parameters() {
+    use unspin_policy::userspin::{Params, MARGIN_BYTES, RANGE_MAX_BYTES, SAMPLES_MAX};
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../core/policy/userspin.h");
+    let header = std::fs::read_to_string(path).unwrap();
+    let defined = |name: &str| -> u32 {
+        let start = format!("#define USERSPIN_{name} ");
+        let value = header.lines().find_map(|line| line.strip_prefix(&start)).unwrap();
+        value.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+    };
+    let of_header = Params {
+        samples: defined("SAMPLES"),
+        threshold: defined("THRESHOLD"),
+        still: defined("STILL"),
+        range_bytes: defined("RANGE_BYTES"),
+    };
+    assert_eq!(Params::default(), of_header);
+    assert_eq!(SAMPLES_MAX, defined("SAMPLES_MAX") as usize);
+    assert_eq!(RANGE_MAX_BYTES, defined("RANGE_MAX_BYTES"));
+    assert_eq!(MARGIN_BYTES, defined("MARGIN_BYTES"));
+}
+
+#[test]
+fn asym_parameter_errors_name_the_field() {
+    use unspin_policy::asym::{ParamError, Params};
+    let good = Params::default();
+    assert_eq!(good.check(), Ok(()));
+    let error = |params: Params| params.check().unwrap_err();
+    assert_eq!(error(Params { grow_ppm: 1_000_001, ..good }), ParamError::Grow);
+    assert_eq!(error(Params { latency_min_us: 0, ..good }), ParamError::LatencyMin);
+    assert_eq!(error(Params { latency_max_us: 1, ..good }), ParamError::LatencyMax);
+    assert_eq!(error(Params { latency_init_us: 1, ..good }), ParamError::LatencyInit);
+    assert_eq!(error(Params { urgent_us: 16_000, ..good }), ParamError::Urgent);
+    assert_eq!(error(Params { conflict_ratio: 0, ..good }), ParamError::ConflictRatio);
+}
+
+#[test]
+fn asym_components_in_turn() {
+    use unspin_policy::asym::{latency, resolve_time, resolve_urgency, Core, Params, Vcpu};
+    let params = Params::default();
+    let mut vcpus = [Vcpu::new(&params, 0), Vcpu::new(&params, 0)];
+    assert_eq!(vcpus.map(|vcpu| (vcpu.latency_us, vcpu.core)), [(4000, 0); 2]);
+    for vcpu in &mut vcpus {
+        vcpu.allocated_ns = 50_000_000;
+        vcpu.ready = 1;
+    }
+    latency(&mut vcpus, &params);
+    assert_eq!(vcpus.map(|vcpu| vcpu.latency_us), [2000; 2]);
+    let mut cores = [Core::default(); 2];
+    cores[0].conflicts = 9;
+    assert_eq!(resolve_urgency(&mut vcpus, &cores, &params), 0);
+    assert_eq!(resolve_time(&mut vcpus, &mut cores, &params), 1);
+    assert_eq!(vcpus.map(|vcpu| vcpu.core), [1, 0]);
+    assert_eq!((cores[0].vcpus, cores[0].allocated_ns), (2, 100_000_000));
+}
+
+#[test]
+fn credit_parameter_errors_name_the_field() {
+    use unspin_policy::credit::{ParamError, Params};
+    let good = Params::default();
+    assert_eq!(good.check(), Ok(()));
+    let error = |params: Params| params.check().unwrap_err();
+    assert_eq!(error(Params { slot_us: 0, ..good }), ParamError::Slot);
+    assert_eq!(error(Params { slots_per_assignment: 0, ..good }), ParamError::SlotsPerAssignment);
+    assert_eq!(error(Params { credit_per_slot: 0, ..good }), ParamError::CreditPerSlot);
+    assert_eq!(error(Params { credit_max: 0, ..good }), ParamError::CreditMax);
+    assert_eq!(error(Params { capped: 2, ..good }), ParamError::Capped);
+}
+
+#[test]
+fn gang_says_what_the_c_says() {
+    use unspin_policy::gang::{fill, Cpu, CpuSet, Filler, Host, Owner, Vcpu, Vm};
+    let everywhere: CpuSet = (0..130).collect();
+    assert!(everywhere.has(129) && !everywhere.has(130) && !everywhere.has(usize::MAX));
+    // One that spins with both vCPUs on pCPU 0, and one that does not on pCPU 129.
+    let mut vms = [Vm { high: 1, ..Vm::new(0, 2) }, Vm::new(2, 1)];
+    let mut vcpus =
+        [0, 0, 129].map(|cpu| Vcpu { wants: 1, allowed: Some(&everywhere), ..Vcpu::new(cpu, 1) });
+    let (mut cpus, mut turn) = ([Cpu::default(); 130], u32::MAX);
+    cpus[1].usable = 0;
+    assert_eq!(cpus[0].owner(), Owner::Nobody);
+    let mut host = Host { vms: &mut vms, vcpus: &mut vcpus, cpus: &mut cpus, turn: &mut turn };
+    host.account(1);
+    assert!(host.turn_starts());
+    let owners = [0, 1, 2, 129].map(|cpu| host.cpus[cpu].owner());
+    assert_eq!(owners, [Owner::Vm(0), Owner::Nobody, Owner::Vm(0), Owner::Low]);
+    assert_eq!([0, 1, 2].map(|v| host.vcpus[v].target()), [Some(0), Some(2), Some(129)]);
+    assert!(host.vms[0].is_high() && !host.vms[1].is_high());
+    assert_eq!((host.vms[0].last_turn, host.cpus[129].low_last_turn, *host.turn), (1, 1, 1));
+    assert!(host.may_run(0, 2) && !host.may_run(1, 2) && host.may_run(1, 129));
+    assert!(host.may_run(0, usize::MAX) && host.may_run(usize::MAX, 0));
+    let parked = |owed, lock| Filler { owed, lock, ..Filler::default() };
+    assert_eq!(fill(&[parked(5, 1), parked(1, 0), parked(2, 0)]), Some(2));
+    assert_eq!(fill(&[parked(5, 1)]), None);
+    host.vms[0].high = 0;
+    assert!(!host.turn_starts());
+    assert_eq!(*host.turn, 1);
+}
+
+#[test]
+fn gang_has_the_headers_numbers() {
+    use unspin_policy::gang::{
+        CLAMP_TURNS, FILLERS_MAX, FILL_PASSES, FIRST_TURN_US, MOST_EIGHTHS, PARK_MAX_MS, POOLS_MAX,
+        SPUN_WINDOWS, TIME_MAX, WEIGHT_MAX,
+    };
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../core/policy/gang.h");
+    let header = std::fs::read_to_string(path).unwrap();
+    let defines = |line: String| header.lines().any(|l| l.starts_with(&line));
+    let (weight, time) = (WEIGHT_MAX.trailing_zeros(), TIME_MAX.trailing_zeros());
+    assert!(defines(format!("#define GANG_WEIGHT_MAX (1u << {weight})")));
+    assert!(defines(format!("#define GANG_TIME_MAX ((pol_u64)1 << {time})")));
+    for (name, number) in [
+        ("CLAMP_TURNS", CLAMP_TURNS),
+        ("FIRST_TURN_US", FIRST_TURN_US),
+        ("PARK_MAX_MS", PARK_MAX_MS),
+        ("SPUN_WINDOWS", SPUN_WINDOWS),
+        ("FILLERS_MAX", FILLERS_MAX as u64),
+        ("POOLS_MAX", POOLS_MAX as u64),
+        ("FILL_PASSES", FILL_PASSES),
+        ("MOST_EIGHTHS", MOST_EIGHTHS),
+    ] {
+        assert!(defines(format!("#define GANG_{name} {number}u")), "{name}");
+    }
+}
+
+#[test]
+fn gang_use_says_what_the_c_says() {
+    use unspin_policy::gang::Use;
+    let mut of = Use::new(32_000);
+    assert_eq!(of, Use { of_all: 32_000, ..Use::default() });
+    let used: Vec<bool> = (0..5).map(|_| of.turn_ends(32_000, 32_000)).collect();
+    assert_eq!(used, [false, false, false, false, true]);
+    assert_eq!((of.of_all, of.used), (32_000, 1));
+}
+
+#[test]
+#[should_panic(expected = "1025 pCPUs are too many")]
+fn gang_takes_no_more_pcpus_than_a_set_has() {
+    use unspin_policy::gang::{Cpu, Host};
+    let mut cpus = vec![Cpu::default(); 1025];
+    Host { vms: &mut [], vcpus: &mut [], cpus: &mut cpus, turn: &mut 0 }.turn_starts();
+}
+
+#[test]
+fn a_copied_state_replays_the_same_windows() {
+    let params = Params::default();
+    let mut live = State::new(&params);
+    let epoch = |n: u64| Epoch {
+        ple_exits: 1000,
+        spin_cycles: n * 7919 % 1013,
+        switch_cycles: n,
+        cpu_cycles: 5_000,
+    };
+    for n in 0..50 {
+        live.epoch_end(&params, &epoch(n));
+    }
+    let mut replayed = live;
+    for n in 50..100 {
+        assert_eq!(live.epoch_end(&params, &epoch(n)), replayed.epoch_end(&params, &epoch(n)));
+    }
+    assert_eq!(live, replayed);
+}
+
+#[test]
+fn variants_have_the_names_scenarios_use() {
+    assert_eq!("hvs-paper".parse(), Ok(Flags::PAPER));
+    assert_eq!("hvs".parse(), Ok(Flags::ADDED));
+    assert_eq!("cpth-r".parse(), Ok(Flags::CPTH_R));
+    assert_eq!("cpth-l".parse(), Ok(Flags::CPTH_L));
+    assert_eq!("cch".parse(), Ok(Flags::CCH));
+    assert_eq!("hvs-displaced".parse(), Ok(Flags::DISPLACED_LAST | Flags::ADDED));
+    assert_eq!("hvs-paper-displaced".parse(), Ok(Flags::DISPLACED_LAST));
+    let error = "HVS".parse::<Flags>().unwrap_err();
+    assert_eq!(error, UnknownVariant("HVS".to_owned()));
+    let names = "hvs, hvs-paper, cpth-r, cpth-l, cch, hvs-displaced or hvs-paper-displaced";
+    assert_eq!(error.to_string(), format!("\"HVS\" is no HVS variant: {names}"));
+}
+
+#[test]
+fn picks_and_categories() {
+    assert_eq!(pick(&[], 0, 0, Flags::PAPER), None);
+    assert_eq!(pick(&[Slot::ready(Category::LockWaiter, 0); 65], 0, 0, Flags::PAPER), None);
+    assert_eq!(pick(&[Slot::ready(Category::LockWaiter, 0)], usize::MAX, 0, Flags::PAPER), Some(0));
+    let mut mark = 1;
+    assert_eq!(category_on_preempt(true, false, &mut mark, Flags::PAPER), Category::LockWaiter);
+    assert_eq!(category_on_preempt(false, false, &mut mark, Flags::PAPER), Category::Yielded);
+    assert_eq!(
+        category_on_preempt(false, false, &mut mark, Flags::PAPER),
+        Category::ResourceWaiter
+    );
+    let displaced = |flags| category_on_preempt(false, true, &mut 0, flags);
+    assert_eq!(displaced(Flags::PAPER), Category::ResourceWaiter);
+    assert_eq!(displaced(Flags::DISPLACED_LAST), Category::Yielded);
+    let all = [0, 1, 2, 3, 4].map(Category::from_number).map(Option::unwrap);
+    assert_eq!(all.map(|category| category as u8), [0, 1, 2, 3, 4]);
+    assert_eq!(Category::from_number(5), None);
+}
+
+#[test]
+fn stock_searches_and_windows() {
+    let params = WindowParams::defaults(Variant::V6_12);
+    assert_eq!(params.grow(Variant::V6_12, params.base_cycles), 8192);
+    assert_eq!(params.shrink(Variant::V6_12, 8192), 4096);
+
+    let mut last_boosted = 0;
+    let mut nobody = Search::start(&mut [], 0, last_boosted, Variant::V6_19, true);
+    assert_eq!(nobody.next(&mut []), None);
+    nobody.finish(&mut []);
+
+    let mut vcpus = [Vcpu::PREEMPTED; 9];
+    let mut search = Search::start(&mut vcpus, 0, last_boosted, Variant::V3_19, false);
+    for expected in 1..=3 {
+        assert_eq!(search.next(&mut vcpus), Some(expected));
+        assert_eq!(search.next(&mut vcpus), None, "not before the answer");
+        search.result(&mut last_boosted, Yield::Failed);
+    }
+    assert_eq!(search.next(&mut vcpus), None);
+    assert_eq!(vcpus[0].in_spin_loop, 1);
+    search.finish(&mut vcpus);
+    assert_eq!((vcpus[0].in_spin_loop, last_boosted), (0, 0));
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The reference of keys, for people: docs/scenario-keys.md.
+
+use crate::schema::key::{Machines, Row, Table};
+use crate::schema::keys::{arm, guest_program, host, lock, profile, scenario, vm, window};
+use crate::schema::limits::STEPS_MAX;
+use crate::schema::lock::LockKind;
+use crate::schema::names::Named;
+use crate::schema::steps::{Chance, Kind, Length, KINDS};
+
+const HEAD: &str = "\
+<!-- Made from lab/scenario/src/schema by `make scenario-keys`: not to be edited. -->
+# Keys of scenarios, profiles and programs
+
+For whoever writes a scenario or a profile: every key, what it takes, what is so without it, and the \
+machines that have it. A machine refuses what it has not before anything runs. \
+[scenarios/README.md](../scenarios/README.md) has examples. Any value may be a range or a choice with a \
+source instead ([simulator.md](simulator.md#worlds)).
+";
+
+/// The reference, in Markdown.
+pub fn reference() -> String {
+    let mut out = HEAD.to_string();
+    section(&mut out, "Scenario", &scenario::SCENARIO);
+    section(&mut out, "", &host::HOST);
+    section(&mut out, "", &vm::VM);
+    section(&mut out, "", &scenario::CASE_TABLE);
+    section(&mut out, "", &scenario::SWEEP);
+    section(&mut out, "", &scenario::MEASURE);
+    section(&mut out, "", &scenario::TRACE);
+    section(&mut out, "", &arm::ARM);
+    section(&mut out, "", &window::WINDOW);
+    section(&mut out, "", &window::ADAPTED);
+    section(&mut out, "", &arm::ASYM_PARTS);
+    section(&mut out, "", &lock::LOCK);
+    locks(&mut out);
+    section(&mut out, "Profile", &profile::PROFILE);
+    section(&mut out, "", &profile::RECORD);
+    section(&mut out, "", &profile::STEP);
+    section(&mut out, "", &profile::DRAWN);
+    steps(&mut out);
+    section(&mut out, "Program of Linux guests", &guest_program::GUEST_PROGRAM);
+    out
+}
+
+/// A table of a file. What is at a file's top has a heading of its own.
+fn section<Of>(out: &mut String, title: &str, table: &Table<Of>) {
+    match title {
+        "" => *out += &format!("\n### `{}`\n", table.heading),
+        title => *out += &format!("\n## {title}\n"),
+    }
+    *out += table.about;
+    *out += "\n\n| key | what it is | takes | left out | machines |\n|---|---|---|---|---|\n";
+    for row in table.rows() {
+        *out += &line(&row);
+    }
+}
+
+fn line(row: &Row) -> String {
+    let Row { name, takes, usual, machines, help } = row;
+    let usual = usual.as_deref().unwrap_or("(needed)");
+    format!("| `{name}` | {help} | {takes} | {usual} | {} |\n", on(*machines))
+}
+
+fn on(machines: Machines) -> String {
+    match machines {
+        Machines::All => "all".to_string(),
+        some => some.names().join(", "),
+    }
+}
+
+fn locks(out: &mut String) {
+    let names = |halts: bool| {
+        let all = LockKind::choices().into_iter().filter(|(_, kind)| kind.halts() == halts);
+        all.map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    };
+    *out += &format!(
+        "\n### Locks\nSpinning: {}. With waiters that halt, for `cpl = 0`: {}. [locks.md](locks.md) \
+         says what each is.\n",
+        names(false),
+        names(true)
+    );
+}
+
+fn steps(out: &mut String) {
+    *out += &format!(
+        "\n### Steps\nA program is 1 to {STEPS_MAX} of these. Nothing waits for other threads inside a \
+         lock, and programs with messages have no step that waits for all.\n\n\
+         | op | what it does | length | lock | chance | machines |\n|---|---|---|---|---|---|\n"
+    );
+    for Kind { name, length, lock, chance, machines, help, .. } in KINDS {
+        let length = match length {
+            Length::No => "no",
+            Length::May => "may",
+            Length::Must => "must",
+        };
+        let lock = if *lock { "may" } else { "no" };
+        let chance = if *chance == Chance::May { "may" } else { "no" };
+        let machines = on(*machines);
+        *out += &format!("| `{name}` | {help} | {length} | {lock} | {chance} | {machines} |\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::key::{Declared, Kind as _};
+    use std::collections::BTreeSet;
+    use unspin_uapi::Number;
+
+    /// One phrase, no full stop, as uapi/unspin.h asks of its own.
+    #[test]
+    fn keys_are_declared_in_full() {
+        let tables = [
+            scenario::SCENARIO.rows(),
+            host::HOST.rows(),
+            vm::VM.rows(),
+            scenario::CASE_TABLE.rows(),
+            scenario::SWEEP.rows(),
+            scenario::MEASURE.rows(),
+            scenario::TRACE.rows(),
+            arm::ARM.rows(),
+            window::WINDOW.rows(),
+            window::ADAPTED.rows(),
+            arm::ASYM_PARTS.rows(),
+            lock::LOCK.rows(),
+            profile::PROFILE.rows(),
+            profile::RECORD.rows(),
+            profile::STEP.rows(),
+            profile::DRAWN.rows(),
+            guest_program::GUEST_PROGRAM.rows(),
+        ];
+        for rows in tables {
+            let names: BTreeSet<&str> = rows.iter().map(|row| row.name).collect();
+            assert_eq!(names.len(), rows.len(), "a key twice: {names:?}");
+            for row in rows {
+                let said = |text: &str| !text.is_empty() && !text.contains('|');
+                assert!(said(row.help) && !row.help.ends_with('.'), "{row:?}");
+                assert!(said(&row.takes) && row.usual.as_deref().is_none_or(said), "{row:?}");
+            }
+        }
+        assert_eq!(profile::STEP_TABLES.takes.describe(), format!("1 to {STEPS_MAX} tables"));
+        for (key, number) in
+            [(scenario::EPOCH, Number::EPOCH), (scenario::EPOCH_MIN, Number::EPOCH_MIN)]
+        {
+            let usual = key.row().usual.unwrap();
+            assert!(usual.starts_with(&number.default().to_string()), "{usual}");
+        }
+        let names: BTreeSet<&str> = KINDS.iter().map(|kind| kind.name).collect();
+        assert_eq!(names.len(), KINDS.len());
+        assert!(KINDS.iter().all(|kind| Kind::of(kind.op).name == kind.name));
+        assert!(KINDS.iter().all(|kind| !kind.help.is_empty() && !kind.help.contains('|')));
+    }
+}

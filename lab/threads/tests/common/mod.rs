@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Builds and runs the C test programs of `locks/test`, for a lock as it is or with a mutation.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+use unspin_threads::locks::Lock;
+
+/// A way to build one program for one lock.
+#[derive(Clone)]
+pub struct Build<'a> {
+    pub lock: &'a Lock,
+    /// File in `locks/test`, without `.c`.
+    pub program: &'a str,
+    /// Tells this build from others of the same lock and program.
+    pub variant: String,
+    pub compiler: &'a str,
+    pub flags: Vec<String>,
+    /// Text of the lock's header to replace: what, by what. All of its places.
+    pub mutation: Vec<(String, String)>,
+}
+
+/// Does something with each of `items`, as many at a time as this computer has CPUs.
+pub fn in_parallel<T: Sync>(items: &[T], each: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(item) = items.get(next.fetch_add(1, Relaxed)) {
+            each(item);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, |n| n.get()) {
+            scope.spawn(work);
+        }
+    });
+}
+
+pub fn locks_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/locks")
+}
+
+pub fn scratch() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+}
+
+impl<'a> Build<'a> {
+    pub fn new(lock: &'a Lock, program: &'a str, variant: &str, flags: &[&str]) -> Build<'a> {
+        Build {
+            lock,
+            program,
+            variant: variant.to_string(),
+            compiler: "cc",
+            flags: flags.iter().map(|f| f.to_string()).collect(),
+            mutation: Vec::new(),
+        }
+    }
+
+    pub fn mutate(mut self, what: &str, by: &str) -> Build<'a> {
+        self.mutation.push((what.to_string(), by.to_string()));
+        self
+    }
+
+    /// The program's path; panics where it does not compile or a mutation does not apply. Tests of one
+    /// process that want the same program share it.
+    pub fn make(&self) -> PathBuf {
+        static MADE: Mutex<BTreeMap<String, Arc<OnceLock<PathBuf>>>> = Mutex::new(BTreeMap::new());
+        let name = format!("{}-{}-{}", self.program, self.lock.name, self.variant);
+        let made = Arc::clone(MADE.lock().unwrap().entry(name.clone()).or_default());
+        made.get_or_init(|| self.compile(&name)).clone()
+    }
+
+    fn compile(&self, name: &str) -> PathBuf {
+        let out = scratch().join(name);
+        let header = self.header(name);
+        let mut cc = Command::new(self.compiler);
+        cc.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"])
+            .args(&self.flags)
+            .arg("-I")
+            .arg(locks_dir())
+            .arg(format!("-DLOCK_HEADER=\"{header}\""))
+            .arg(format!("-DLOCK(op)={}_##op", self.lock.name));
+        if self.lock.node {
+            cc.arg("-DWITH_NODE");
+        }
+        if let Some(start) = self.lock.start {
+            cc.arg(format!("-DSTART(v)={start}"));
+        }
+        let source = locks_dir().join("test").join(self.program).with_extension("c");
+        // Tests of another process may be running the same program: it is replaced when it is whole.
+        let part = scratch().join(format!("{name}.{}", std::process::id()));
+        let output = cc.arg(source).arg("-o").arg(&part).output().expect("a C compiler");
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        std::fs::rename(part, &out).unwrap();
+        out
+    }
+
+    fn header(&self, name: &str) -> String {
+        if self.mutation.is_empty() {
+            return self.lock.header.to_string();
+        }
+        // The lock's header and those it includes, each with the mutations that apply to it.
+        let dir = scratch().join(format!("{name}.d"));
+        std::fs::create_dir_all(&dir).unwrap();
+        let read = |header: &str| std::fs::read_to_string(locks_dir().join(header)).unwrap();
+        let own = read(self.lock.header);
+        let includes = own.lines().filter_map(|l| l.strip_prefix("#include \"")?.strip_suffix('"'));
+        let mut missing: Vec<&str> = self.mutation.iter().map(|(what, _)| what.as_str()).collect();
+        for header in std::iter::once(self.lock.header).chain(includes) {
+            let mut text = read(header);
+            for (what, by) in &self.mutation {
+                missing.retain(|m| m != what || !text.contains(what.as_str()));
+                text = text.replace(what.as_str(), by);
+            }
+            std::fs::write(dir.join(header), text).unwrap();
+        }
+        assert!(missing.is_empty(), "{}: no {missing:?}", self.lock.header);
+        dir.join(self.lock.header).display().to_string()
+    }
+}
+
+/// Whether the program is content; what it said otherwise.
+pub fn run(program: &Path, args: &[&str]) -> Result<(), String> {
+    check(Command::new(program).args(args))
+}
+
+pub fn check(command: &mut Command) -> Result<(), String> {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = [output.stdout, output.stderr].concat();
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("{}: {}", output.status, String::from_utf8_lossy(&said)))
+    }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Machine `sim`: a model of a host (lab/sim). Runs are independent, so that they are made on
+//! several threads; their records come in the plan's order whatever the number of threads.
+
+use super::{Job, Machine, Refusal, Sink};
+use crate::exit::Usage;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use unspin_scenario::plan::{Plan, SCHEMA};
+use unspin_scenario::result::{Begin, Progress, Record};
+use unspin_sim::{simulate, Host, Kernel};
+
+pub struct Simulated;
+
+impl Machine for Simulated {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn default_kernels(&self) -> Vec<String> {
+        vec![Kernel::V6_12.name().to_string()]
+    }
+
+    fn boots(&self) -> bool {
+        true
+    }
+
+    fn measures(&self) -> bool {
+        false
+    }
+
+    fn shares(&self, _: u32) -> u32 {
+        1
+    }
+
+    fn check_kernel(&self, name: &str) -> Result<(), Refusal> {
+        Kernel::parse(name).map(|_| ()).ok_or_else(|| Refusal {
+            message: format!("machine sim does not model kernel {name:?}"),
+            allowed: Kernel::ALL.map(Kernel::name).join(", "),
+        })
+    }
+
+    fn check_vcpus(&self, _: u32) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn check_plan(&self, plan: &Plan) -> Result<(), (&'static str, Refusal)> {
+        // What goes together is the same for every kernel.
+        let host = Host::of_plan(plan, Kernel::V6_12);
+        let wrong =
+            plan.runs.iter().find_map(|run| Some((run, unspin_sim::check(&host, run).err()?)));
+        wrong.map_or(Ok(()), |(run, e)| {
+            let message = format!("arm {:?}, {e}", run.arm.name);
+            let allowed = "what docs/simulator.md says goes together".to_string();
+            Err(("host", Refusal { message, allowed }))
+        })
+    }
+
+    fn image(&self, _: &AtomicBool) -> anyhow::Result<String> {
+        super::job::program_hash(&[])
+    }
+
+    fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
+        let host = Host::of_plan(job.plan, kernel(job.kernel)?);
+        let runs = &job.plan.runs;
+        sink(Record::Begin(begin(job.plan, &host)))?;
+        let next = AtomicUsize::new(0);
+        let stopped = || job.stop.load(Ordering::Relaxed);
+        let failed = std::thread::scope(|s| {
+            // Bounded, so that finished runs do not pile up behind a slow one.
+            let (send, received) = mpsc::sync_channel(2 * job.threads.max(1));
+            for _ in 0..job.threads.clamp(1, runs.len().max(1)) {
+                let (send, next, host) = (send.clone(), &next, &host);
+                s.spawn(move || loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(run) = runs.get(index) else { return };
+                    if stopped() || send.send((index, simulate(host, run))).is_err() {
+                        return;
+                    }
+                });
+            }
+            drop(send);
+            let mut waiting = BTreeMap::new();
+            let mut at = 0;
+            let mut failed = 0;
+            while let Ok((index, result)) = received.recv() {
+                waiting.insert(index, result);
+                while let Some(result) = waiting.remove(&at) {
+                    failed += u32::from(result.is_err());
+                    progress(at, runs.len(), job.plan, sink)?;
+                    sink(match result {
+                        Ok(simulated) => Record::Run(Box::new(simulated.result)),
+                        Err(e) => Record::Failed { id: runs[at].id, error: e.to_string() },
+                    })?;
+                    at += 1;
+                }
+            }
+            anyhow::Ok(failed)
+        })?;
+        if stopped() {
+            return Ok(());
+        }
+        sink(Record::End { runs: runs.len() as u32 - failed, failed })
+    }
+}
+
+/// The records of a job none of whose runs is possible.
+pub fn refuse(job: &Job, why: &str, sink: &mut Sink) -> anyhow::Result<()> {
+    sink(Record::Begin(begin(job.plan, &Host::of_plan(job.plan, kernel(job.kernel)?))))?;
+    for run in &job.plan.runs {
+        sink(Record::Failed { id: run.id, error: why.to_string() })?;
+    }
+    sink(Record::End { runs: 0, failed: job.plan.runs.len() as u32 })
+}
+
+fn progress(at: usize, total: usize, plan: &Plan, sink: &mut Sink) -> anyhow::Result<()> {
+    let run = &plan.runs[at];
+    let text = format!(
+        "{}/{total} {} {} x {} vCPUs, arm {}, repeat {}",
+        at + 1,
+        run.profile,
+        run.vms,
+        run.vcpus_text(),
+        run.arm.name,
+        run.repeat
+    );
+    sink(Record::Progress(Progress { id: run.id, total: total as u32, text }))
+}
+
+pub fn kernel(name: &str) -> anyhow::Result<Kernel> {
+    Kernel::parse(name).ok_or_else(|| {
+        let known = Kernel::ALL.map(Kernel::name).join(", ");
+        Usage(format!("machine sim does not model kernel {name}; it models: {known}")).into()
+    })
+}
+
+fn begin(plan: &Plan, host: &Host) -> Begin {
+    let settings = [
+        ("tick_ns", host.tick_ns.to_string()),
+        ("ple_gap", host.ple_gap_cycles.to_string()),
+        ("ple_window", host.window.base_cycles.to_string()),
+        ("ple_window_grow", host.window.grow.to_string()),
+        ("ple_window_shrink", host.window.shrink.to_string()),
+        ("ple_window_max", host.window.max_cycles.to_string()),
+        ("costs", format!("{:?}", host.costs)),
+    ];
+    Begin {
+        schema: SCHEMA,
+        scenario: plan.scenario.clone(),
+        scenario_hash: plan.scenario_hash.clone(),
+        kernel: format!("{} (model)", host.kernel.name()),
+        cpu_model: format!("model of a CPU of {} MHz", host.khz / 1000),
+        pcpus: host.pcpus,
+        tsc_khz: Some(host.khz),
+        module: None,
+        window_control: None,
+        settings: settings.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
+        machine: String::new(),
+        title: plan.title.clone(),
+        commit: None,
+        version: None,
+        image: None,
+        shard: None,
+        world: None,
+    }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Compiles bpf/credit.bpf.c, which becomes part of the program. Without clang the program is built
+//! all the same, and says so when it is run.
+
+use std::path::PathBuf;
+use std::{env, fs};
+
+use unspin_bpf_build::{Error, Program};
+
+/// What the verifier must see through stands in one function: it forgets half of what was in memory.
+/// No loop may become a call of memset().
+const FLAGS: &[&str] =
+    &["-fno-builtin", "-D__TARGET_ARCH_x86", "-mllvm", "-inline-threshold=100000"];
+
+fn main() {
+    let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap());
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap());
+    let object = out.join("credit.bpf.o");
+    let root = here.join("../../..");
+    let folders = [here.join("bpf"), root.join("core/policy"), root.join("core/uapi")];
+    for folder in &folders {
+        println!("cargo:rerun-if-changed={}", folder.display());
+    }
+    println!("cargo:rerun-if-env-changed=PATH");
+    let source = here.join("bpf/credit.bpf.c");
+    let program = Program { source: &source, folders: &folders, flags: FLAGS };
+    match program.compile(&out, &object) {
+        Ok(()) => {}
+        Err(error @ Error::NoClang(_)) => {
+            println!("cargo:warning=unspin-scx will have no scheduler: {error}");
+            fs::write(&object, b"").unwrap();
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
