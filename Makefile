@@ -1,7 +1,7 @@
 # The front door. `make demo` and `make test` are all a newcomer needs; `make help` lists the rest.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-UNSPIN := target/release/unspin
+LAB := target/release/unspin-lab
 
 # What only the tests need: of the locks, and of the exporter.
 TEST_PACKAGES := spin libck-dev libabsl-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
@@ -13,7 +13,7 @@ PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 DEB_PACKAGES := debhelper dh-dkms
 TEST_DEB_PACKAGES := lintian mmdebstrap
 
-.PHONY: help deps test-deps build build-house demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint house bench bench-sim-peer salib scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-debug deb test-deb clean
+.PHONY: help deps test-deps build demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint pictures lines bench salib scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-debug deb test-deb clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -25,14 +25,14 @@ test-deps: deps ## install what the tests need besides
 	@.ci/deps $(TEST_PACKAGES)
 
 build: deps ## build the command and the agent
-	cargo build --release --locked -p unspin -p unspin-agent -p unspin-scx -p unspin-watch
+	cargo build --release --locked -p unspin -p unspin-lab -p unspin-agent -p unspin-scx -p unspin-watch
 
 demo: build ## run the main job: stock KVM against HVS and APPLES, table and out/demo/report.html
-	$(UNSPIN) bench scenarios/demo.toml --machine auto --load --out out/demo
+	$(LAB) bench scenarios/demo.toml --machine auto --load --out out/demo
 	@echo "open out/demo/report.html"
 
 demo-linux: build ## the same with unmodified programs in Debian guests under QEMU, on an emulated computer
-	$(UNSPIN) bench scenarios/linux-smoke.toml --machine emulated --out out/demo-linux
+	$(LAB) bench scenarios/linux-smoke.toml --machine emulated --out out/demo-linux
 	@echo "open out/demo-linux/report.html"
 
 test: test-deps ## unit, property and functional tests; boots nothing
@@ -45,47 +45,41 @@ test-all: test test-programs ## every test: with all that boot, each on all of i
 	@.ci/test --emulated-all
 
 test-diagnose: build ## unspin diagnose, its experiments and unspin shape under QEMU, beside the kernel's own counts; a busy host makes the emulator's clock jump, and then it may fail
-	cargo test --release --locked -p unspin-lab --test diagnose --test ab --test shape -- --nocapture
+	cargo test --release --locked -p unspin-computers --test diagnose --test ab --test shape -- --nocapture
 
 test-acceptance: build ## what VMs keep beside one with a quota, and beside one that halts and interrupts all the time; turns ended a hundred times
-	cargo test --release --locked -p unspin-lab --test quota --test escape --test rollback -- --nocapture
+	cargo test --release --locked -p unspin-computers --test quota --test escape --test rollback -- --nocapture
 
 test-programs: build ## sysbench, pbzip2, Java, Rust and PostgreSQL over our locks, unmodified
 	@.ci/deps $(PROGRAM_PACKAGES) || echo "some programs could not be installed and are skipped"
 	cargo build --release --locked -p unspin-bench-locks --example parking_lot
 	@.ci/programs
 
-house: build-house ## the pictures of docs/: the rooms, a PLE exit, turns
+pictures: ## the pictures of docs/, by Graphviz
 	@.ci/deps graphviz
-	target/release/unspin-house draw
+	for f in docs/*.dot; do dot -Tsvg $$f -o $${f%.dot}.svg || exit; done
 
-build-house: deps
-	cargo build --release --locked -p unspin-house
+lines: ## how many lines the project has: of all, of what is loaded into kernels, of the operator's command
+	@for of in . core host lab papers; do \
+		git ls-files $$of | grep -E '\.(rs|c|h|sh|toml|md|pml|S|py)$$' | grep -v ^results/ | xargs -r cat | wc -l | \
+			awk -v of=$$of '{ printf "%-8s %7d\n", of == "." ? "all" : of, $$1 }'; \
+	done
 
-lint: test-deps build-house ## formatting and static checks, warnings are errors
+lint: test-deps ## formatting and static checks, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings -W clippy::too_many_lines
-	target/release/unspin-house check
-	shellcheck .ci/run .ci/deps .ci/test .ci/programs .ci/test-deb .ci/units.sh crates/lab/src/init.sh verify/run.sh
-	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 crates/lab/src/check.sh crates/lab/src/shell.sh crates/lab/tests/*.sh
+	.ci/house
+	shellcheck .ci/run .ci/deps .ci/test .ci/programs .ci/test-deb .ci/units.sh crates/computers/src/init.sh verify/run.sh
+	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 crates/computers/src/check.sh crates/computers/src/shell.sh crates/computers/tests/*.sh
 	shellcheck -s sh debian/*.prerm debian/*.postinst debian/*.postrm
 	@! grep -rnP '[ \t]+$$' --include='*.c' --include='*.h' --include='*.rs' policy locks guest kmod crates verify
 
 bench: build ## instruction counts of policies, PLE-exit path, exits and vCPU switches; the simulator's events/s; top's CPU time
 	cargo bench --locked -p unspin-policy
 	cargo bench --locked -p unspin-sim
-	$(UNSPIN) bench scenarios/exit-path.toml --machine emulated --out out/bench
-	cargo test --release --locked -p unspin-lab --test ple pause_loop -- --nocapture
-	cargo test --release --locked -p unspin --bin unspin cost -- --nocapture
-
-bench-sim-peer: deps ## the simulator against the same small model on SimPy and ns-3: equal results, CPU times
-	@.ci/deps python3-venv g++ libns3-dev
-	python3 -m venv out/simpy && out/simpy/bin/pip install -q -r bench/simpy/requirements.txt
-	cargo build --release --locked -p unspin-sim --example peer
-	out/simpy/bin/python bench/simpy/peer.py target/release/examples/peer 400
-	@mkdir -p out/ns3
-	g++ -std=c++17 -O3 bench/ns3/peer.cc -lns3-core -o out/ns3/peer
-	python3 bench/ns3/peer.py target/release/examples/peer out/ns3/peer 4000
+	$(LAB) bench scenarios/exit-path.toml --machine emulated --out out/bench
+	cargo test --release --locked -p unspin-computers --test ple pause_loop -- --nocapture
+	cargo test --release --locked -p unspin --lib cost -- --nocapture
 
 salib: ## what SALib (pip install SALib) says of our designs: crates/worlds/tests/salib.json
 	mkdir -p out/salib
@@ -96,8 +90,8 @@ salib: ## what SALib (pip install SALib) says of our designs: crates/worlds/test
 scenario-keys: ## the reference of scenarios' and profiles' keys from their declarations: docs/scenario-keys.md
 	UNSPIN_BLESS=1 cargo test --locked -p unspin-scenario --test reference
 
-figures: build ## the papers' figures again on the simulator: out/figures, docs/reproduction.md
-	$(UNSPIN) figures
+figures: build ## the papers' figures again on the simulator: out/figures, with reproduction.md
+	$(LAB) figures
 
 # What `make campaign` measures, each scenario on its host of four or eight pCPUs.
 CAMPAIGN := apples-figures calibration components demo eight exit-path fixed-sweep hvs-variants-aple \
@@ -107,55 +101,55 @@ CAMPAIGN := apples-figures calibration components demo eight exit-path fixed-swe
 campaign: campaign-6.1 campaign-6.12 campaign-7.3 ## the lab's scenarios on each kernel (a day; campaign-6.12 is one of them); out/campaign
 
 campaign-%: build
-	$(UNSPIN) bench $(CAMPAIGN:%=scenarios/%.toml) --machine emulated --kernel $* --out out/campaign/$* --resume
+	$(LAB) bench $(CAMPAIGN:%=scenarios/%.toml) --machine emulated --kernel $* --out out/campaign/$* --resume
 
 # README's programs, five seeds each; Linux guests are not pinned here.
 campaign-short: build ## README's programs, five seeds (an hour of one core); out/campaign/short
-	$(UNSPIN) bench scenarios/demo.toml scenarios/linux-unpinned.toml scenarios/kernels.toml --repeats 5 \
+	$(LAB) bench scenarios/demo.toml scenarios/linux-unpinned.toml scenarios/kernels.toml --repeats 5 \
 		--machine emulated --out out/campaign/short --resume
 
 # Linux guests: the main table, and what its points depend on.
 LINUX := linux linux-hosts linux-two linux-flat linux-unpinned linux-eight libvirt
 
 campaign-linux: build ## programs in Linux guests: main table, other hosts, sizes and layouts (three hours); out/campaign/linux
-	$(UNSPIN) bench $(LINUX:%=scenarios/%.toml) --machine emulated --out out/campaign/linux --resume
+	$(LAB) bench $(LINUX:%=scenarios/%.toml) --machine emulated --out out/campaign/linux --resume
 
 # Turns where vCPUs are not pinned: who gains, and that nobody else loses.
 TURNS := gangs-linux-unpinned gangs-linux-beside gangs-linux-eight gangs-linux-victim gangs-unpinned \
 	gangs-victim gangs-billing gangs-wakeups-eight
 
 campaign-turns: build ## turns where vCPUs are not pinned: gains, neighbours, tails, bills (five hours of one CPU); out/campaign/turns
-	$(UNSPIN) bench $(TURNS:%=scenarios/%.toml) --machine emulated --out out/campaign/turns --resume
+	$(LAB) bench $(TURNS:%=scenarios/%.toml) --machine emulated --out out/campaign/turns --resume
 
 # Scenarios that the simulator was not made by: other ones with each release. To measure a few is a test:
-# UNSPIN_HELD_OUT=3 cargo test --release --locked -p unspin --test held_out -- --nocapture
+# UNSPIN_HELD_OUT=3 cargo test --release --locked -p unspin-lab --test held_out -- --nocapture
 HELD_OUT_COUNT ?= 20
 HELD_OUT := out/held-out
 
-held-out: build ## scenarios drawn by the release's seed, measured (two hours on one core); results/held-out.jsonl, docs/agreement.md
-	$(UNSPIN) generate spaces/held-out.toml --count $(HELD_OUT_COUNT) --out $(HELD_OUT)/scenarios
-	$(UNSPIN) bench $(HELD_OUT)/scenarios/*.toml --machine emulated --resume --out $(HELD_OUT)/measured
+held-out: build ## scenarios drawn by the release's seed, measured (two hours on one core); results/held-out.jsonl, out/agreement.md
+	$(LAB) generate spaces/held-out.toml --count $(HELD_OUT_COUNT) --out $(HELD_OUT)/scenarios
+	$(LAB) bench $(HELD_OUT)/scenarios/*.toml --machine emulated --resume --out $(HELD_OUT)/measured
 	grep -hvE '^\{"record":"(progress|log)"' $(HELD_OUT)/measured/*/results.jsonl > results/held-out.jsonl
 	$(MAKE) agreement
 
-agreement: build ## how near the simulator comes to what results/ has of measured runs: docs/agreement.md
+agreement: build ## how near the simulator comes to what results/ has of measured runs: out/agreement.md
 	@mkdir -p out
-	$(UNSPIN) agree --held-out results/held-out.jsonl --known results/known.jsonl --worlds 64 > $(HELD_OUT).md
-	mv $(HELD_OUT).md docs/agreement.md
+	$(LAB) agree --held-out results/held-out.jsonl --known results/known.jsonl --worlds 64 > $(HELD_OUT).md
+	mv $(HELD_OUT).md out/agreement.md
 
 diagnosis: build ## what unspin diagnose says of VMs that lose time to known causes (half an hour on one core); out/diagnosis*
-	$(UNSPIN) bench scenarios/diagnosis.toml --machine emulated --out out/diagnosis --resume
-	$(UNSPIN) bench scenarios/diagnosis-hogs.toml --machine emulated --out out/diagnosis-hogs --resume
-	$(UNSPIN) bench scenarios/diagnosis-quota.toml --machine emulated --out out/diagnosis-quota --resume
-	$(UNSPIN) bench scenarios/diagnosis-cache.toml --machine sim --attribute --out out/diagnosis-cache
+	$(LAB) bench scenarios/diagnosis.toml --machine emulated --out out/diagnosis --resume
+	$(LAB) bench scenarios/diagnosis-hogs.toml --machine emulated --out out/diagnosis-hogs --resume
+	$(LAB) bench scenarios/diagnosis-quota.toml --machine emulated --out out/diagnosis-quota --resume
+	$(LAB) bench scenarios/diagnosis-cache.toml --machine sim --attribute --out out/diagnosis-cache
 
 matrix: build ## every lock under every host policy, 1 to 4 VMs, ebizzy: docs/matrix.md
-	$(UNSPIN) bench scenarios/matrix.toml --machine emulated --profile ebizzy --out out/matrix --resume
-	$(UNSPIN) report out/matrix --matrix docs/matrix.md --pictures ../results
+	$(LAB) bench scenarios/matrix.toml --machine emulated --profile ebizzy --out out/matrix --resume
+	$(LAB) report out/matrix --matrix docs/matrix.md --pictures ../results
 
 matrix-full: build ## the same for all profiles (hours; goes on where it was stopped): docs/matrix-full.md
-	$(UNSPIN) bench scenarios/matrix.toml --machine emulated --out out/matrix-full --resume
-	$(UNSPIN) report out/matrix-full --matrix docs/matrix-full.md --pictures ../results
+	$(LAB) bench scenarios/matrix.toml --machine emulated --out out/matrix-full --resume
+	$(LAB) report out/matrix-full --matrix docs/matrix-full.md --pictures ../results
 
 bench-locks: test-deps ## every lock against pthread, ck and the papers' ratios; out/bench-locks/summary.json
 	cargo run --release --locked -p unspin-bench-locks -- --out out/bench-locks
@@ -165,14 +159,14 @@ verify-full: test-deps ## the locks' models with 4 vCPUs, more preemptions and r
 
 soak: build soak-locks ## soak-locks; 10,000 random machines simulated; 1000 load/switch/unload cycles with guests
 	UNSPIN_CASES=10000 cargo test --release --locked -p unspin-sim --test invariants
-	UNSPIN_CYCLES=1000 cargo test --release --locked -p unspin-lab --test module -- --nocapture
+	UNSPIN_CYCLES=1000 cargo test --release --locked -p unspin-computers --test module -- --nocapture
 
 soak-locks: test-deps ## 10^8 acquisitions of the locks at 4 threads a CPU (an hour, progress shown)
 	cargo test --release --locked -p unspin-threads --test soak -- --ignored --nocapture
 
 soak-debug: ## the same, fewer, on kernels with lockdep, KASAN and kmemleak (builds them first)
 	@.ci/deps flex bison
-	cargo test --release --locked -p unspin-lab --test debug -- --ignored --nocapture
+	cargo test --release --locked -p unspin-computers --test debug -- --ignored --nocapture
 
 deb: deps ## packages unspin, unspin-dkms and unspin-guest-dkms: out/deb/*.deb (on Debian 12, so that they serve 13, too)
 	@.ci/deps $(DEB_PACKAGES)
@@ -183,7 +177,7 @@ deb: deps ## packages unspin, unspin-dkms and unspin-guest-dkms: out/deb/*.deb (
 
 test-deb: deb ## install, upgrade, remove and purge them in clean Debian 12 and 13 roots (minutes, network)
 	@.ci/deps $(TEST_DEB_PACKAGES)
-	cargo build --release --locked -p unspin-lab --bin unspin-inside
+	cargo build --release --locked -p unspin-computers --bin unspin-inside
 	@.ci/test-deb
 
 clean: ## remove what was built and measured

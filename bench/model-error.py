@@ -3,7 +3,7 @@
 """How far measured ratios lie off the simulator's worlds: what the model's own error is chosen by
 (docs/simulator.md, "Worlds"; crates/unspin/src/worlds/inputs.rs).
 
-    unspin agree --known results/known.jsonl --worlds 32 --json | bench/model-error.py
+    unspin-lab agree --known results/known.jsonl --worlds 32 --json | bench/model-error.py
 
 Only known arms count: held-out ones are to judge it. The error of familiar arms is `least` + `grows` x
 the size of the ratio's logarithm; of others `strange` times that. Each is the likeliest, the worlds

@@ -4,7 +4,7 @@
 
     bench/same-records.py BEFORE AFTER [CASE...]
 
-BEFORE and AFTER are the two commands. Every case is one `unspin bench` on machine sim, with all of
+BEFORE and AFTER are the two commands. Every case is one `unspin-lab bench` on machine sim, with all of
 its runs. Only what names the build may differ: the fields of PROVENANCE in the first record of each kernel.
 Fails where anything else differs, or where a case is made by neither.
 """
@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The scenario's hash depends on how a build hashes files; what was asked stands in every record.
 PROVENANCE = ("commit", "version", "image", "scenario_hash")
 
-# Name: the scenario and what else `unspin bench` is told.
+# Name: the scenario and what else `unspin-lab bench` is told.
 CASES = {
     "smoke": ["smoke"],
     "demo": ["demo", "--repeats", "1"],

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiles policy/*.c, the same sources that link into the kernel module.
 
-const UNITS: [&str; 12] = [
+const UNITS: [&str; 11] = [
     "aple",
-    "asym",
     "credit",
     "demand",
     "gang_account",
@@ -15,10 +14,9 @@ const UNITS: [&str; 12] = [
     "userspin",
     "vcrd",
 ];
-const HEADERS: [&str; 14] = [
+const HEADERS: [&str; 13] = [
     "types",
     "aple",
-    "asym",
     "credit",
     "demand",
     "gang",

@@ -7,7 +7,7 @@ use std::io::Write;
 pub enum Error {
     #[error("{path}: {source}")]
     Io { path: String, source: std::io::Error },
-    #[error("{path} is not a plan: {source}; `unspin plan` makes one")]
+    #[error("{path} is not a plan: {source}; `unspin-lab plan` makes one")]
     Plan { path: String, source: serde_json::Error },
     #[error(
         "the plan has format {plan}, this agent reads {agent}; use plan and agent of one version"

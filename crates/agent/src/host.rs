@@ -57,7 +57,7 @@ pub(crate) fn begin(plan: &Plan) -> Begin {
         kernel: kernel_release(),
         cpu_model: cpu_model(),
         pcpus: online_cpus().unwrap_or(0),
-        tsc_khz: unspin_vmm::host_tsc_khz().ok().map(u64::from),
+        tsc_khz: unspin_host::tsc_khz().map(u64::from),
         module: module.as_ref().map(|m| m.version()),
         window_control: module.as_ref().map(|m| m.window_control()),
         settings,

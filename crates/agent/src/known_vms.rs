@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use unspin_scenario::module::{turns_refused, TURNS_REFUSED};
 use unspin_scenario::result::{ModuleStats, WentBack};
+use unspin_uapi::{turns_refused, TURNS_REFUSED};
 
 use crate::Error;
 

@@ -11,7 +11,7 @@
 //! entry    values of ours beside theirs   row      one value: within tolerance, direction
 //! within   how far ours may lie from theirs
 //! world    what is drawn in a world        outlook  what worlds say of a value
-//! summary  counts, summary.json           page     docs/reproduction.md
+//! summary  counts, summary.json           page     reproduction.md
 //! ```
 
 mod apples;
@@ -22,7 +22,6 @@ mod dissertation;
 mod entry;
 mod error;
 mod experiment;
-mod former;
 mod oticket;
 mod outlook;
 mod outlook_page;

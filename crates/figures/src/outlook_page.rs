@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What worlds say of the papers' values, for docs/reproduction.md.
+//! What worlds say of the papers' values, for reproduction.md.
 
 use crate::claim::{Claims, Kind};
 use crate::outlook::{Outlook, Outlooks, Verdict};
@@ -11,7 +11,7 @@ pub fn over_worlds(claims: &Claims, o: &Outlooks) -> String {
     let mut text = format!(
         "\n## Over worlds\n\n\
          What a paper does not print, and what the model does not know of its costs, was drawn anew in \
-         each of {} worlds (`unspin figures --worlds {} --seed {}`, version {}; each point once in a \
+         each of {} worlds (`unspin-lab figures --worlds {} --seed {}`, version {}; each point once in a \
          world). A value is *covered* if what the paper prints lies in the 90 % band of ours, and \
          *ruled out* if it does not: then the model says something else, whatever it does not know. It is \
          *uninformative* if the band has it and is more than twice as wide as what agrees, or has no \

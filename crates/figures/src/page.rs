@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! docs/reproduction.md: every value of the papers, ours beside it, and why it misses.
+//! reproduction.md: every value of the papers, ours beside it, and why it misses.
 
 use crate::claim::{Claim, Claims, Kind};
-use crate::former;
 use crate::outlook::Outlooks;
 use crate::outlook_page::over_worlds;
 use crate::reasons::Reasons;
@@ -22,7 +21,6 @@ pub fn page(
 ) -> String {
     let mut text = head();
     text += &totals(claims, summary);
-    text += &former::table(claims, summary);
     text += &outlooks.map_or(String::new(), |o| over_worlds(claims, o));
     for (paper, place) in &claims.papers {
         let entries = entries_of(claims, summary, paper);
@@ -43,7 +41,7 @@ pub fn page(
 fn head() -> String {
     "# The papers' figures on the simulator\n\n\
      For whoever wants to know how far machine `sim` foretells what a policy does: every value that the \
-     papers print, with ours beside it. `unspin figures` makes this page. What is ours is a prediction \
+     papers print, with ours beside it. `unspin-lab figures` makes this page. What is ours is a prediction \
      of a model, not a measurement.\n\n\
      An entry is what one figure, table or passage says. Of kind *predict* it is what the paper's \
      system did, and nothing was fitted to it. Of kind *calibrate* it is what the paper's baseline \

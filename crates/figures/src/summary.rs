@@ -7,7 +7,7 @@ use crate::row::Row;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// What `unspin figures` leaves in `summary.json`.
+/// What `unspin-lab figures` leaves in `summary.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {

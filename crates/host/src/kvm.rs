@@ -1,8 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How KVM is set on this host: what its modules' parameters say.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::Path;
+
+/// Requests of linux/kvm.h.
+const KVM_CREATE_VM: libc::c_ulong = 0xae01;
+const KVM_CREATE_VCPU: libc::c_ulong = 0xae41;
+const KVM_GET_TSC_KHZ: libc::c_ulong = 0xaea3;
+
+/// Frequency of this host's TSC in kHz, as KVM knows it; `None` where KVM cannot be asked. Makes a VM of
+/// one vCPU for as long as it asks.
+pub fn tsc_khz() -> Option<u32> {
+    let kvm = File::options().read(true).write(true).open("/dev/kvm").ok()?;
+    // SAFETY: these requests take numbers, and each descriptor they return is owned here.
+    let made = |of: &File, request| unsafe {
+        let fd = libc::ioctl(of.as_raw_fd(), request, 0);
+        (fd >= 0).then(|| File::from_raw_fd(fd))
+    };
+    let vcpu = made(&made(&kvm, KVM_CREATE_VM)?, KVM_CREATE_VCPU)?;
+    // SAFETY: takes nothing, and returns a number.
+    let khz = unsafe { libc::ioctl(vcpu.as_raw_fd(), KVM_GET_TSC_KHZ, 0) };
+    u32::try_from(khz).ok().filter(|khz| *khz > 0)
+}
 
 /// `None` is what the kernel does not say, or the processor does not have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

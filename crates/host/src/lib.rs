@@ -12,9 +12,10 @@ mod monitor;
 mod name;
 mod qemu;
 pub mod slice;
+pub mod source;
 
 pub use cgroup::{Cgroup, Quota, Version};
-pub use kvm::Kvm;
+pub use kvm::{tsc_khz, Kvm};
 pub use monitor::Monitor;
 pub use name::Name;
 

@@ -18,7 +18,21 @@
 //! assert_eq!((decision.vcpu(), decision.raised), (Some(1), 1)); // its sibling comes along
 //! ```
 
-use crate::sys;
+/// The functions as `policy/credit.h` declares them; the safe ones are below.
+pub mod raw {
+    extern "C" {
+        pub fn credit_params_check(params: *const super::Params) -> i32;
+        pub fn credit_assign(host: *const super::RawHost) -> u32;
+        pub fn credit_charge(vcpu: *mut super::Vcpu, params: *const super::Params, ran_us: u64);
+        pub fn credit_pick(
+            host: *const super::RawHost,
+            pcpu: u32,
+            last: u32,
+            may_raise: u8,
+            decision: *mut super::Decision,
+        );
+    }
+}
 
 /// Parameters of Algorithms 3 and 4.
 #[repr(C)]
@@ -81,7 +95,7 @@ impl Params {
     /// Whether the parameters make sense. Nothing else here needs it to be safe.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
-        match unsafe { sys::credit_params_check(self) } {
+        match unsafe { raw::credit_params_check(self) } {
             0 => Ok(()),
             1 => Err(ParamError::Slot),
             2 => Err(ParamError::SlotsPerAssignment),
@@ -142,7 +156,7 @@ impl Vcpu {
     /// It ran for so long, and pays for it.
     pub fn charge(&mut self, params: &Params, ran_us: u64) {
         // SAFETY: valid references for the duration of the call.
-        unsafe { sys::credit_charge(self, params, ran_us) };
+        unsafe { raw::credit_charge(self, params, ran_us) };
     }
 }
 
@@ -207,7 +221,7 @@ pub fn assign(vcpus: &mut [Vcpu], vms: &mut [Vm], pcpus: &mut [Pcpu], params: &P
         reserved: 0,
     };
     // SAFETY: that many vCPUs, VMs and PCPUs are there to read and write.
-    unsafe { sys::credit_assign(&host) }
+    unsafe { raw::credit_assign(&host) }
 }
 
 /// Algorithm 4 for one PCPU with nothing running. Marks who runs there. `last` ran there last;
@@ -233,7 +247,7 @@ pub fn pick(
     };
     let mut decision = Decision::NOBODY;
     // SAFETY: that many vCPUs are there to read and write, and VMs, which it only reads.
-    unsafe { sys::credit_pick(&host, pcpu, last, may_raise.into(), &mut decision) };
+    unsafe { raw::credit_pick(&host, pcpu, last, may_raise.into(), &mut decision) };
     decision
 }
 

@@ -17,7 +17,19 @@
 //! assert_eq!((vms[0].high, vms[1].high), (1, 0));
 //! ```
 
-use crate::sys;
+/// The functions as `policy/demand.h` declares them; the safe ones are below.
+pub mod raw {
+    extern "C" {
+        pub fn demand_params_check(params: *const super::Params) -> i32;
+        pub fn demand_step(
+            host: *mut super::Host,
+            vms: *mut super::Vm,
+            count: u32,
+            params: *const super::Params,
+            now_us: u64,
+        ) -> u8;
+    }
+}
 
 /// When a VM is HIGH, and for how long.
 #[repr(C)]
@@ -70,7 +82,7 @@ impl Params {
     /// Whether the parameters make sense. [`Host::step`] is safe either way.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
-        match unsafe { sys::demand_params_check(self) } {
+        match unsafe { raw::demand_params_check(self) } {
             0 => Ok(()),
             1 => Err(ParamError::Threshold),
             2 => Err(ParamError::Look),
@@ -127,7 +139,7 @@ impl Host {
     pub fn step(&mut self, vms: &mut [Vm], params: &Params, now_us: u64) -> bool {
         let count = u32::try_from(vms.len()).unwrap_or(u32::MAX);
         // SAFETY: count VMs are there to read and write; the rest are valid references.
-        unsafe { sys::demand_step(self, vms.as_mut_ptr(), count, params, now_us) != 0 }
+        unsafe { raw::demand_step(self, vms.as_mut_ptr(), count, params, now_us) != 0 }
     }
 }
 

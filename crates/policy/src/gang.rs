@@ -27,7 +27,17 @@
 //! assert_eq!((host.vms[0].owed, host.vms[1].owed), (4_000_000, -4_000_000));
 //! ```
 
-use crate::sys;
+/// The functions as `policy/gang.h` declares them; the safe ones are below.
+pub mod raw {
+    extern "C" {
+        pub fn gang_account(host: *mut super::RawHost, turn: u64);
+        pub fn gang_turn(host: *mut super::RawHost) -> u8;
+        pub fn gang_may_run(host: *const super::RawHost, vm: u32, cpu: u32) -> u8;
+        pub fn gang_fill(candidates: *const super::Filler, count: u32) -> u32;
+        pub fn gang_use_begin(of: *mut super::Use, turn: u64);
+        pub fn gang_use(of: *mut super::Use, of_host: i64, turn: u64) -> u8;
+    }
+}
 
 /// Most pCPUs of a host.
 pub const CPUS_MAX: usize = 1024;
@@ -315,7 +325,7 @@ impl<'a> Host<'_, 'a> {
         let mut raw = RawHost { pools: pools.as_mut_ptr(), ..self.raw_mut() };
         // SAFETY: as many VMs, vCPUs, pCPUs and pools as it counts are there to read and write, and each
         // set of pCPUs has a bit for each pCPU; this holds for the calls below, too.
-        unsafe { sys::gang_account(&mut raw, turn) };
+        unsafe { raw::gang_account(&mut raw, turn) };
     }
 
     /// A turn starts: sets the owner of each pCPU, the target of each vCPU, and which VMs are unplaced.
@@ -326,7 +336,7 @@ impl<'a> Host<'_, 'a> {
         let mut raw =
             RawHost { order: order.as_mut_ptr(), free: free.as_mut_ptr(), ..self.raw_mut() };
         // SAFETY: as above; scratch has an entry per VM and a bit per pCPU.
-        let any = unsafe { sys::gang_turn(&mut raw) != 0 };
+        let any = unsafe { raw::gang_turn(&mut raw) != 0 };
         *self.turn = raw.turn;
         any
     }
@@ -335,7 +345,7 @@ impl<'a> Host<'_, 'a> {
     pub fn may_run(&self, vm: usize, cpu: usize) -> bool {
         let index = |i: usize| u32::try_from(i).unwrap_or(u32::MAX);
         // SAFETY: as above; nothing is written.
-        unsafe { sys::gang_may_run(&self.raw(), index(vm), index(cpu)) != 0 }
+        unsafe { raw::gang_may_run(&self.raw(), index(vm), index(cpu)) != 0 }
     }
 }
 
@@ -357,7 +367,7 @@ pub struct Filler {
 /// Nobody after the first [`FILLERS_MAX`] is looked at.
 pub fn fill(candidates: &[Filler]) -> Option<usize> {
     // SAFETY: as many candidates as it counts are there to read.
-    let index = unsafe { sys::gang_fill(candidates.as_ptr(), count(candidates)) };
+    let index = unsafe { raw::gang_fill(candidates.as_ptr(), count(candidates)) };
     (index != NONE).then_some(index as usize)
 }
 
@@ -388,7 +398,7 @@ impl Use {
     pub fn new(turn: u64) -> Use {
         let mut new = Use::default();
         // SAFETY: it is there to write; the same holds below.
-        unsafe { sys::gang_use_begin(&mut new, turn) };
+        unsafe { raw::gang_use_begin(&mut new, turn) };
         new
     }
 
@@ -396,6 +406,6 @@ impl Use {
     /// 0 it makes up for too much before. Says whether the pCPU has no turns.
     pub fn turn_ends(&mut self, of_host: i64, turn: u64) -> bool {
         // SAFETY: as above.
-        unsafe { sys::gang_use(self, of_host, turn) != 0 }
+        unsafe { raw::gang_use(self, of_host, turn) != 0 }
     }
 }

@@ -2,7 +2,12 @@
 //! IPI-aware directed yield (policy/ipi.h): to whom a vCPU yields that waits for answers to its
 //! interrupts.
 
-use crate::sys;
+/// The functions as `policy/ipi.h` declares them; the safe ones are below.
+pub mod raw {
+    extern "C" {
+        pub fn ipi_pick(slots: *const super::Slot, count: u32, caller: u32, excluded: u64) -> i32;
+    }
+}
 
 /// Most vCPUs of a VM it chooses among.
 pub const SLOTS_MAX: usize = 64;
@@ -27,7 +32,7 @@ pub fn pick(slots: &[Slot], caller: usize, excluded: u64) -> Option<usize> {
     let count = u32::try_from(slots.len()).unwrap_or(u32::MAX);
     let caller = u32::try_from(caller).unwrap_or(u32::MAX);
     // SAFETY: count slots are there to read; above SLOTS_MAX none is.
-    let index = unsafe { sys::ipi_pick(slots.as_ptr(), count, caller, excluded) };
+    let index = unsafe { raw::ipi_pick(slots.as_ptr(), count, caller, excluded) };
     usize::try_from(index).ok()
 }
 

@@ -20,17 +20,15 @@
 //! * [`userspin`]: whether a vCPU spins in user space (ours).
 //! * [`vcrd`]: whether the vCPUs of a VM should run together (ASMan, HPDC 2011, section 4.3).
 
-pub mod alike;
 pub mod aple;
-pub mod asym;
 pub mod credit;
 pub mod demand;
-pub mod due;
 pub mod gang;
 pub mod hvs;
 pub mod ipi;
 pub mod kvm_stock;
-pub mod lasting;
 pub mod sys;
 pub mod userspin;
 pub mod vcrd;
+
+pub use unspin_shape::{alike, asym, due, lasting};

@@ -16,7 +16,22 @@
 //! assert!(!vcrd.is_high(55_000));
 //! ```
 
-use crate::sys;
+/// The functions as `policy/vcrd.h` declares them; the safe ones are below.
+pub mod raw {
+    extern "C" {
+        pub static vcrd_defaults: super::Params;
+        pub fn vcrd_params_check(params: *const super::Params) -> i32;
+        pub fn vcrd_init(state: *mut super::State, params: *const super::Params);
+        pub fn vcrd_is_over_threshold(params: *const super::Params, waited_cycles: u64) -> u8;
+        pub fn vcrd_event(
+            state: *mut super::State,
+            params: *const super::Params,
+            now_us: u64,
+            draw: u32,
+        ) -> u64;
+        pub fn vcrd_is_high(state: *const super::State, now_us: u64) -> u8;
+    }
+}
 
 /// Parameters of Algorithms 1 and 2. The paper prints the threshold alone; the others are ours.
 #[repr(C)]
@@ -43,7 +58,7 @@ pub struct Params {
 impl Default for Params {
     fn default() -> Self {
         // SAFETY: a constant of C, of this type.
-        unsafe { sys::vcrd_defaults }
+        unsafe { raw::vcrd_defaults }
     }
 }
 
@@ -89,7 +104,7 @@ impl Params {
     /// Whether the parameters make sense. [`State::event`] stays within bounds either way.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
-        match unsafe { sys::vcrd_params_check(self) } {
+        match unsafe { raw::vcrd_params_check(self) } {
             0 => Ok(()),
             1 => Err(ParamError::Threshold),
             2 => Err(ParamError::Values),
@@ -104,7 +119,7 @@ impl Params {
     /// Whether a wait for a spin-lock is over-threshold (section 4.2): an adjusting event.
     pub fn is_over_threshold(&self, waited_cycles: u64) -> bool {
         // SAFETY: a valid reference for the duration of the call.
-        unsafe { sys::vcrd_is_over_threshold(self, waited_cycles) != 0 }
+        unsafe { raw::vcrd_is_over_threshold(self, waited_cycles) != 0 }
     }
 }
 
@@ -134,7 +149,7 @@ impl State {
     pub fn new(params: &Params) -> Self {
         let mut state = State::default();
         // SAFETY: valid references for the duration of the call.
-        unsafe { sys::vcrd_init(&mut state, params) };
+        unsafe { raw::vcrd_init(&mut state, params) };
         state
     }
 
@@ -143,13 +158,13 @@ impl State {
     /// use it.
     pub fn event(&mut self, params: &Params, now_us: u64, draw: u32) -> u64 {
         // SAFETY: valid references for the duration of the call.
-        unsafe { sys::vcrd_event(self, params, now_us, draw) }
+        unsafe { raw::vcrd_event(self, params, now_us, draw) }
     }
 
     /// Whether the VCRD is HIGH at `now_us`: all vCPUs of the VM should run together.
     pub fn is_high(&self, now_us: u64) -> bool {
         // SAFETY: a valid reference for the duration of the call.
-        unsafe { sys::vcrd_is_high(self, now_us) != 0 }
+        unsafe { raw::vcrd_is_high(self, now_us) != 0 }
     }
 }
 

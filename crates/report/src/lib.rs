@@ -22,7 +22,6 @@ pub use compute::lock_table::{lock_tables, MatrixError};
 pub use compute::worlds::off as off_by_model_error;
 pub use diagnosis::{Diagnosis, Lost};
 pub use lock_table::LockTable;
-pub use read::check::printable_lines;
 pub use read::input::{read_files, read_str, Input, ReadError, Stream};
 pub use show::charts::charts;
 pub use show::csv::csv;
@@ -37,4 +36,4 @@ pub use summary::{
     WindowCycles, Windows, Yields,
 };
 pub use worlds::{Bands, Decides, OrderRow, Screened, WorldsMade};
-pub use write::{write_atomic, write_dir, FileError};
+pub use write::write_dir;

@@ -6,20 +6,7 @@ use crate::plan::Run;
 use crate::schema::arm::{
     ApleParams, Arm, Coscheduling as Asked, CoschedulingMechanism, Window, YieldTo,
 };
-use unspin_uapi::{Coscheduling, Mode, Number, Refusal, Variant};
-
-/// The settings of the module that are words, beside those that are [`Number`]s.
-pub const MODE: &str = "mode";
-pub const HVS_VARIANT: &str = "hvs_variant";
-pub const COSCHEDULING: &str = "coscheduling";
-
-/// The file of a VM that says why it has no turns.
-pub const TURNS_REFUSED: &str = "turns_refused";
-
-/// The reason that stands in [`TURNS_REFUSED`], if there is one.
-pub fn turns_refused(text: &str) -> Option<&str> {
-    Some(text.trim()).filter(|reason| !reason.is_empty() && *reason != Refusal::NONE.reason())
-}
+use unspin_uapi::{Coscheduling, Mode, Number, Variant, COSCHEDULING, HVS_VARIANT, MODE};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ModuleSettings {
@@ -202,17 +189,6 @@ mod tests {
         for other in [CoschedulingMechanism::Fifo, CoschedulingMechanism::SchedExt] {
             run.arm.coscheduling_mechanism = other;
             assert_eq!(ModuleSettings::of(&run, &run.arm).coscheduling, Coscheduling::NONE);
-        }
-    }
-
-    #[test]
-    fn a_reason_is_whatever_is_not_none() {
-        assert_eq!(
-            turns_refused("vCPUs of a real-time class\n"),
-            Some("vCPUs of a real-time class")
-        );
-        for no_reason in ["none\n", "none", "\n", ""] {
-            assert_eq!(turns_refused(no_reason), None, "{no_reason:?}");
         }
     }
 

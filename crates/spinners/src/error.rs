@@ -65,6 +65,4 @@ pub enum SymbolsError {
     Hidden { path: PathBuf },
     #[error("{path} has no functions of a kernel: none of its {lines} lines is one; in the guest, as root: cat /proc/kallsyms")]
     NoFunctions { path: PathBuf, lines: usize },
-    #[error("{path} is no uncompressed kernel with symbols in it (CONFIG_KALLSYMS), or one of a version whose tables are not known; in the guest, as root: cat /proc/kallsyms")]
-    NoTables { path: PathBuf },
 }

@@ -8,7 +8,6 @@
 mod error;
 mod histogram;
 mod instance;
-mod kernel_image;
 mod samples;
 mod symbols;
 mod table;

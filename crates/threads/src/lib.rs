@@ -2,7 +2,7 @@
 //! Pthreads as vCPUs on this computer, under the locks of `locks/`.
 //!
 //! * [`locks`]: the locks, by name.
-//! * [`machine`]: a run of a plan, with threads as vCPUs: machine `threads` of `unspin bench`.
+//! * [`machine`]: a run of a plan, with threads as vCPUs: machine `threads` of `unspin-lab bench`.
 
 pub mod locks;
 pub mod machine;

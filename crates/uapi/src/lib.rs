@@ -118,6 +118,19 @@ pub fn any_of<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     }
 }
 
+/// The settings of the module that are words, beside those that are [`Number`]s.
+pub const MODE: &str = "mode";
+pub const HVS_VARIANT: &str = "hvs_variant";
+pub const COSCHEDULING: &str = "coscheduling";
+
+/// The file of a VM that says why it has no turns.
+pub const TURNS_REFUSED: &str = "turns_refused";
+
+/// The reason that stands in [`TURNS_REFUSED`], if there is one.
+pub fn turns_refused(text: &str) -> Option<&str> {
+    Some(text.trim()).filter(|reason| !reason.is_empty() && *reason != Refusal::NONE.reason())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,5 +199,16 @@ mod tests {
     fn lists_read_as_a_sentence() {
         assert_eq!(any_of(["a"]), "a");
         assert_eq!(any_of(["a", "b", "c"]), "a, b or c");
+    }
+
+    #[test]
+    fn a_reason_is_whatever_is_not_none() {
+        assert_eq!(
+            turns_refused("vCPUs of a real-time class\n"),
+            Some("vCPUs of a real-time class")
+        );
+        for no_reason in ["none\n", "none", "\n", ""] {
+            assert_eq!(turns_refused(no_reason), None, "{no_reason:?}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::vms::Vm;
 use anyhow::Context;
 use std::collections::BTreeMap;
 use std::path::Path;
-use unspin_scenario::{Problems, Reader, Table};
+use unspin_text::{Problems, Reader, Table};
 
 pub const FILE: &str = "/etc/unspin/unspin.toml";
 

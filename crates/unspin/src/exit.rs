@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::process::ExitCode;
-use unspin_report::printable_lines;
+use unspin_text::printable_lines;
 
 pub const FAILED: u8 = 1;
 pub const USAGE: u8 = 2;
@@ -33,15 +33,15 @@ impl fmt::Display for Cannot {
 impl std::error::Error for Usage {}
 impl std::error::Error for Cannot {}
 
-/// Says what went wrong, if anything, and how to exit.
-pub fn code(result: anyhow::Result<()>) -> ExitCode {
+/// Says what went wrong with `program`, if anything, and how to exit.
+pub fn code(program: &str, result: anyhow::Result<()>) -> ExitCode {
     let Err(e) = result else {
         return ExitCode::SUCCESS;
     };
     if is_broken_pipe(&e) {
         return ExitCode::SUCCESS;
     }
-    say!("unspin: {}", said(&e));
+    say!("{program}: {}", said(&e));
     if e.downcast_ref::<Usage>().is_some() {
         ExitCode::from(USAGE)
     } else if e.downcast_ref::<Cannot>().is_some() {
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_cause_is_said_once() {
-        let missing = unspin_report::write_atomic("/nonexistent/x".as_ref(), b"").unwrap_err();
+        let missing = unspin_text::write_atomic("/nonexistent/x".as_ref(), b"").unwrap_err();
         let text = said(&missing.into());
         assert!(text.starts_with("cannot write /nonexistent/x: No such file"), "{text}");
         assert_eq!(text.matches("os error 2").count(), 1, "{text}");

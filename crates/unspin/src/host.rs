@@ -2,13 +2,16 @@
 //! The module on this host: whether it can be built and loaded here, and doing so.
 
 use crate::exit::Cannot;
-use crate::machine::lab::explain as explain_lab;
 use anyhow::{bail, Context};
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::atomic::AtomicBool;
-use unspin_lab::Series;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use unspin_host::source::{source_tree, work_dir};
+use unspin_text::Lock;
+
+/// Kernel series that the module's tests boot.
+pub const TESTED: [&str; 3] = ["6.1", "6.12", "7.3"];
 
 /// `uname -r` of the host under `root`.
 pub fn release(root: &Path) -> anyhow::Result<String> {
@@ -20,10 +23,14 @@ pub fn release(root: &Path) -> anyhow::Result<String> {
 /// What to know of a kernel the module's tests do not boot; the module itself probes whether it can
 /// work there.
 pub fn untested(release: &str) -> Option<String> {
-    if Series::of_release(release).is_some() {
+    let is_of = |series: &str| {
+        let rest = release.strip_prefix(series);
+        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    if TESTED.into_iter().any(is_of) {
         return None;
     }
-    let names = Series::ALL.map(Series::name).join(", ");
+    let names = TESTED.join(", ");
     Some(format!(
         "the module is not tested on kernel {release} (it is on {names}); it looks for all it needs \
          when it is built and loaded, and refuses, by name, where one thing is missing"
@@ -80,20 +87,71 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Builds the module for the running kernel from the source tree.
+/// Builds the module for the running kernel from the source tree; what was built is kept.
 pub fn build(release: &str, stop: &AtomicBool, say: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
-    let missing = unspin_lab::missing_tools(unspin_lab::MODULE_TOOLS);
-    if !missing.is_empty() {
-        let packages: Vec<&str> = missing.iter().map(|(_, package)| package.as_str()).collect();
-        return Err(Cannot(format!(
-            "building the module takes: apt-get install {}",
-            packages.join(" ")
-        ))
-        .into());
-    }
-    say(&format!("building the module for {release}"));
+    let sources = source_tree().join("kmod");
     let headers = headers(Path::new("/"), release);
-    unspin_lab::build_host_module(release, &headers, stop).map_err(explain_lab)
+    can_build(&sources, &headers, release).map_err(Cannot)?;
+    say(&format!("building the module for {release}"));
+    let dir = std::path::absolute(work_dir().join("host").join(release))?;
+    let _alone = Lock::take(&dir)?;
+    let log = dir.join("build.log");
+    let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+    let mut make = Command::new("make");
+    make.arg("-C").arg(&sources).arg(format!("KDIR={}", headers.display()));
+    make.arg(format!("BUILD={}", dir.display())).env("LC_ALL", "C").stdin(Stdio::null());
+    let status = make.stderr(output.try_clone()?).stdout(output).status();
+    let status = status.map_err(|e| Cannot(format!("make cannot be started: {e}")))?;
+    if stop.load(Ordering::Relaxed) {
+        bail!("interrupted; nothing was loaded");
+    }
+    if !status.success() {
+        bail!(
+            "building the module failed ({status}); its output is in {}\n{}",
+            log.display(),
+            errors_in(&fs::read_to_string(&log).unwrap_or_default())
+        );
+    }
+    Ok(dir.join("kmod/unspin.ko"))
+}
+
+/// What is missing to build the module, if anything.
+fn can_build(sources: &Path, headers: &Path, release: &str) -> Result<(), String> {
+    if !sources.join("Kbuild").is_file() {
+        return Err(format!(
+            "the module's sources are not in {}: install unspin-dkms, or name a checkout of the \
+             project with UNSPIN_ROOT",
+            sources.display()
+        ));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |tool: &&str| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file());
+    let missing: Vec<&str> = ["make", "gcc"].into_iter().filter(|tool| !is_there(tool)).collect();
+    if !missing.is_empty() {
+        return Err(format!("building the module takes: apt-get install {}", missing.join(" ")));
+    }
+    let text =
+        fs::read_to_string(headers.join("include/generated/utsrelease.h")).unwrap_or_default();
+    match text.split('"').nth(1) {
+        Some(found) if found == release => Ok(()),
+        Some(found) => Err(format!(
+            "the headers in {} are of kernel {found}, not of {release}: a module built against them \
+             would not load; install linux-headers-{release}",
+            headers.display()
+        )),
+        None => Err(format!(
+            "no headers of kernel {release} in {}; install them with: apt-get install \
+             linux-headers-{release}",
+            headers.display()
+        )),
+    }
+}
+
+/// What a compiler found wrong, instead of a log's last lines, which only say that it did.
+fn errors_in(log: &str) -> String {
+    let is_error = |line: &&str| line.contains("error: ") || line.starts_with("ERROR: ");
+    let errors: Vec<&str> = log.lines().filter(is_error).take(8).collect();
+    errors.join("\n")
 }
 
 /// Loads the module: `file`, or the one installed for this kernel.
@@ -230,7 +288,7 @@ mod tests {
     fn the_make_target_advised_exists() {
         let why = explain("Module unspin not found").unwrap();
         let target = why.split("`make -C kmod ").nth(1).and_then(|rest| rest.split('`').next());
-        let makefile = unspin_lab::source_tree().join("kmod/Makefile");
+        let makefile = source_tree().join("kmod/Makefile");
         let text = fs::read_to_string(makefile).unwrap();
         let rule = format!("{}:", target.unwrap());
         assert!(text.lines().any(|line| line.starts_with(&rule)), "no rule {rule}");

@@ -5,6 +5,7 @@ use anyhow::Context;
 use std::io::Write;
 
 /// Writes a line for people to standard error, if there is anybody to read it.
+#[macro_export]
 macro_rules! say {
     ($($arg:tt)*) => {{
         use std::io::Write as _;

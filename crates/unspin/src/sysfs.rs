@@ -8,8 +8,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
-use unspin_scenario::module::{COSCHEDULING, HVS_VARIANT, MODE};
 use unspin_uapi::{Coscheduling, Mode, Number, Variant};
+use unspin_uapi::{COSCHEDULING, HVS_VARIANT, MODE};
 
 pub const ROOT: &str = "/sys/module/unspin";
 

@@ -1,165 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command as its users meet it: what it prints, how it exits.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+mod common;
 
-fn unspin(args: &[&str]) -> Output {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    Command::new(env!("CARGO_BIN_EXE_unspin"))
-        .args(args)
-        .current_dir(root)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
-}
-
-#[track_caller]
-fn fails(args: &[&str], code: i32, words: &str) {
-    let out = unspin(args);
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert_eq!(out.status.code(), Some(code), "{said}");
-    assert!(said.contains(words), "{said}");
-    assert!(!said.contains("panicked"), "{said}");
-}
-
-fn scratch(name: &str, text: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("unspin-cli-{}-{name}", std::process::id()));
-    std::fs::write(&path, text).unwrap();
-    path
-}
-
-fn begin_record() -> String {
-    "{\"record\":\"begin\",\"schema\":1,\"scenario\":\"s\",\"scenario_hash\":\"\",\"kernel\":\"6.12\",\
-     \"cpu_model\":\"\",\"pcpus\":1,\"tsc_khz\":1,\"module\":null,\"window_control\":null,\
-     \"settings\":{}}\n"
-        .to_string()
-}
-
-#[test]
-fn a_cause_is_said_once() {
-    let said = unspin(&["report", "/dev/null/x"]).stderr;
-    let said = String::from_utf8_lossy(&said);
-    assert_eq!(said.matches("Not a directory").count(), 1, "{said}");
-    let file = scratch("begin.jsonl", "");
-    std::fs::write(&file, begin_record()).unwrap();
-    let said = unspin(&["report", file.to_str().unwrap(), "--out", "/dev/null/x"]).stderr;
-    let said = String::from_utf8_lossy(&said);
-    assert_eq!(said.matches("os error").count(), 1, "{said}");
-    std::fs::remove_file(file).unwrap();
-}
+use common::{fails, unspin};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 #[test]
 fn usage_errors_are_2() {
-    fails(&["bench"], 2, "SCENARIO");
-    fails(&["bench", "nosuch"], 2, "components, demo");
-    fails(&["bench", "/dev/null"], 2, "no scenario /dev/null: it is not a regular file");
-    fails(&["bench", "demo", "--arm", "aples"], 2, "did you mean \"apples\"?");
-    fails(&["bench", "demo", "--vms", "9"], 2, "no number of VMs \"9\"");
-    fails(&["bench", "demo", "--profile", "ebizy"], 2, "did you mean \"ebizzy\"?");
-    fails(&["report", "/nonexistent"], 2, "/nonexistent");
-    fails(&["figures", "apples_fig6"], 2, "did you mean \"apples_fig6_ebizzy\"?");
-    fails(&["figures", "apples_params"], 2, "definitions give nothing to compare");
     fails(&["set", "mode"], 2, "KEY=VALUE");
     fails(&["frobnicate"], 2, "unrecognized subcommand");
-    fails(&["agent"], 2, "usage: agent");
-}
-
-#[test]
-fn wrong_files_are_2_and_placed() {
-    let file = scratch("wrong.toml", "title = \"t\"\nsed = 1\n");
-    fails(&["bench", file.to_str().unwrap()], 2, "wrong.toml:2:1: `sed`: unknown key");
-    fails(&["bench", file.to_str().unwrap()], 2, "did you mean `seed`?");
-    std::fs::write(&file, [0xff, 0xfe]).unwrap();
-    fails(&["bench", file.to_str().unwrap()], 2, "not a text file");
-    let text =
-        "title=\"t\"\n[host]\npcpus=1\n[[vm]]\nvcpus=1\nworkload=\"nosuch\"\n[[arm]]\nname=\"a\"\n";
-    std::fs::write(&file, text).unwrap();
-    fails(&["bench", file.to_str().unwrap()], 2, "unknown profile \"nosuch\"");
-    std::fs::remove_file(file).unwrap();
-}
-
-#[test]
-fn what_no_machine_has_is_said_before_anything_is_made() {
-    let dir = std::env::temp_dir().join(format!("unspin-cli-{}-checks", std::process::id()));
-    let text = |head: &str, pcpus: u32| {
-        format!(
-            "title=\"t\"\n{head}\n[host]\npcpus={pcpus}\n[[vm]]\nvcpus=1\nworkload=\"ebizzy\"\n\
-             [[arm]]\nname=\"stock\"\n"
-        )
-    };
-    let mut cases = vec![
-        ("sim", text("kernel=\"9.9\"", 4), "checks.toml:2:8: `kernel`: machine sim does not model"),
-        ("sim", text("kernel=[]", 4), "checks.toml:2:8: `kernel`: empty"),
-    ];
-    if unspin_lab::missing_tools(unspin_lab::BOCHS_TOOLS).is_empty() {
-        fails(&["lab", "build", "--kernel", "9"], 2, "allowed: 6.1, 6.12, 7.3");
-        let of_12 = ["lab", "boot", "--kernel", "7.3", "--debian", "12"];
-        fails(&of_12, 2, "Debian \"12\" has no kernel 7.3; allowed: 13");
-        fails(&["lab", "build", "--flavour", "rt"], 2, "allowed: cloud-amd64, amd64");
-        cases.push(("emulated", text("kernel=\"9.9\"", 4), "`kernel`: no emulated computer runs"));
-        let wanted = "checks.toml:4:7: `host.pcpus`: no emulated computer has 64 pCPUs";
-        cases.push(("emulated", text("", 64), wanted));
-        let large = text("", 4).replace("vcpus=1", "vcpus=129");
-        cases.push(("emulated", large, "`vm`: a VM of machine emulated has no 129 vCPUs"));
-        let linux = |keys: &str| {
-            let vm = format!("vcpus=2\nguest=\"linux\"\n{keys}\nworkload=\"hackbench\"");
-            text("", 4).replace("vcpus=1\nworkload=\"ebizzy\"", &vm)
-        };
-        let old = linux("guest_kernel=\"5.4\"");
-        cases.push(("emulated", old, "`vm`: no Linux guest runs kernel \"5.4\""));
-        let large = linux("memory_mib=2000");
-        cases.push(("emulated", large, "`vm`: the Linux guests of a run take 2000 MiB"));
-    } else {
-        println!("SKIPPED: machine emulated: its tools are not installed");
-    }
-    for (machine, text, words) in cases {
-        let file = scratch("checks.toml", &text);
-        let (out, lab) = (dir.join("out"), dir.join("lab"));
-        let args = ["bench", file.to_str().unwrap(), "--machine", machine, "--out"];
-        let dirs = [out.to_str().unwrap(), "--lab-dir", lab.to_str().unwrap()];
-        fails(&[args.as_slice(), dirs.as_slice()].concat(), 2, words);
-        assert!(!dir.exists(), "{machine}: something was made");
-        std::fs::remove_file(file).unwrap();
-    }
-}
-
-#[test]
-fn what_this_computer_cannot_do_is_77() {
-    fails(&["status", "--sysfs", "/nonexistent"], 77, "not loaded");
-    fails(&["set", "mode=off", "--sysfs", "/nonexistent"], 77, "not loaded");
-    // What is wrong with any module is said first.
-    fails(&["set", "turn_us=5", "--sysfs", "/nonexistent"], 2, "1000 to 100000 microseconds");
-    fails(&["set", "cosheduling=con", "--sysfs", "/nonexistent"], 2, "no setting \"cosheduling\"");
-    fails(&["set", "turn_us=6000", "turn_us=7000", "--sysfs", "/nonexistent"], 2, "given twice");
-}
-
-#[test]
-fn results_and_traces_without_content_are_2() {
-    let dir = std::env::temp_dir();
-    let dir = dir.to_str().unwrap();
-    fails(&["replay", dir], 2, "no file");
-    fails(&["replay", "/nonexistent"], 2, "/nonexistent");
-    fails(&["lab", "build", "--kernel", "9"], 2, "allowed: 6.1, 6.12, 7.3");
-    let file = scratch("empty.jsonl", "");
-    let name = file.to_str().unwrap();
-    let other_schema = begin_record().replace("\"schema\":1", "\"schema\":9");
-    for (text, words) in [
-        ("", "no records"),
-        ("\u{7f}ELF\0\n", "not a record"),
-        ("{\"record\":", "records before it: 0"),
-        (&other_schema, "schema 9"),
-    ] {
-        std::fs::write(&file, text).unwrap();
-        fails(&["report", name], 2, words);
-        fails(&["report", name], 2, "no results to report");
-        fails(&["replay", name], 2, "holds no decision");
-    }
-    std::fs::write(&file, "unspin_pick: vm=\u{1b}[2J count=x\n").unwrap();
-    fails(&["replay", name], 2, "count=x is no such number");
-    let said = unspin(&["replay", name]).stderr;
-    assert!(!said.contains(&0x1b), "{}", String::from_utf8_lossy(&said));
-    std::fs::remove_file(file).unwrap();
 }
 
 #[test]
@@ -174,58 +25,13 @@ fn a_full_output_is_1_and_a_closed_one_is_no_error() {
 }
 
 #[test]
-fn plans_completions_and_manuals_are_printed() {
-    let out = unspin(&["plan", "demo"]);
-    assert!(out.status.success());
-    assert!(out.stdout.starts_with(b"{\"schema\":1,\"scenario\":\"demo\""));
-    for shell in ["bash", "zsh", "fish"] {
-        assert!(unspin(&["completions", shell]).stdout.len() > 1000, "{shell}");
-    }
-    assert!(String::from_utf8_lossy(&unspin(&["man"]).stdout).contains("unspin"));
-}
-
-#[test]
-fn a_scenario_is_simulated_alike_by_any_number_of_threads() {
-    let dir = std::env::temp_dir().join(format!("unspin-cli-{}-sim", std::process::id()));
-    let text = "title=\"t\"\nrepeats=2\n[host]\npcpus=16\nmodel=\"server\"\n[[vm]]\nvcpus=16\n\
-                pin=\"one-per-pcpu\"\nworkload=\"ebizzy\"\n[sweep]\nvms=[2]\n[measure]\n\
-                warmup_ms=10\nwindow_ms=20\n[[arm]]\nname=\"stock\"\n[[arm]]\nname=\"hvs\"\n\
-                yield_to=\"hvs\"\n";
-    let file = scratch("sim.toml", text);
-    let results = |jobs: &str| {
-        let out = dir.join(jobs);
-        let args = ["--machine", "sim", "--kernel", "3.19", "--json", "--jobs", jobs, "--out"];
-        let mut all = vec!["bench", file.to_str().unwrap()];
-        all.extend(args.iter().chain(&[out.to_str().unwrap()]));
-        let ran = unspin(&all);
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-        let json: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
-        assert_eq!(json["machine"], "sim");
-        assert_eq!(json["arms"][0]["arm"], "stock");
-        std::fs::read_to_string(out.join("results.jsonl")).unwrap()
-    };
-    let one = results("1");
-    assert_eq!(one, results("3"));
-    let run = one.lines().find(|l| l.contains("\"record\":\"run\"")).unwrap();
-    let run: serde_json::Value = serde_json::from_str(run).unwrap();
-    let spent = run["vm"][0]["attribution"].as_object().unwrap();
-    // The classes; the factors are parts of them.
-    let classes = spent.iter().filter(|(name, _)| *name != "factors");
-    let sum: u64 = classes.map(|(_, ns)| ns.as_u64().unwrap()).sum();
-    assert_eq!(sum, run["vm"][0]["cpu_ns"].as_array().unwrap().len() as u64 * 20_000_000);
-    let results = dir.join("1/results.jsonl");
-    let results = results.to_str().unwrap();
-    fails(&["agree", "--seeds", "1", results], 2, "machine sim measures nothing");
-    // As if it had been measured.
-    let text = std::fs::read_to_string(results).unwrap();
-    std::fs::write(results, text.replace("\"machine\":\"sim\"", "\"machine\":\"emulated\""))
-        .unwrap();
-    let agreed = unspin(&["agree", "--seeds", "1", results]);
-    assert!(agreed.status.success(), "{}", String::from_utf8_lossy(&agreed.stderr));
-    assert!(String::from_utf8_lossy(&agreed.stdout).contains("| `ebizzy` | 2 × 16 | flat | hvs |"));
-    fails(&["bench", "demo", "--machine", "sim", "--kernel", "2.6"], 2, "allowed: 2012, 3.19, 6.1");
-    std::fs::remove_file(file).unwrap();
-    std::fs::remove_dir_all(dir).unwrap();
+fn what_this_computer_cannot_do_is_77() {
+    fails(&["status", "--sysfs", "/nonexistent"], 77, "not loaded");
+    fails(&["set", "mode=off", "--sysfs", "/nonexistent"], 77, "not loaded");
+    // What is wrong with any module is said first.
+    fails(&["set", "turn_us=5", "--sysfs", "/nonexistent"], 2, "1000 to 100000 microseconds");
+    fails(&["set", "cosheduling=con", "--sysfs", "/nonexistent"], 2, "no setting \"cosheduling\"");
+    fails(&["set", "turn_us=6000", "turn_us=7000", "--sysfs", "/nonexistent"], 2, "given twice");
 }
 
 #[test]
@@ -236,43 +42,6 @@ fn set_lists_every_setting() {
     {
         assert!(out.contains(words), "{words}: {out}");
     }
-}
-
-#[test]
-fn outside_a_checkout_scenarios_are_known_or_their_place_is() {
-    let dir = std::env::temp_dir().join(format!("unspin-cli-{}-away", std::process::id()));
-    let program = dir.join("bin/unspin");
-    std::fs::create_dir_all(dir.join("bin")).unwrap();
-    // By another process: a file this one has open for writing is in the children that other tests start,
-    // and cannot be run.
-    let copied =
-        Command::new("cp").arg(env!("CARGO_BIN_EXE_unspin")).arg(&program).status().unwrap();
-    assert!(copied.success());
-    let said = |root: Option<&Path>| {
-        let mut command = Command::new(&program);
-        command.args(["bench", "nosuch"]).current_dir(&dir).stdin(Stdio::null());
-        if let Some(root) = root {
-            command.env("UNSPIN_ROOT", root);
-        }
-        let out = command.output().unwrap();
-        assert_eq!(out.status.code(), Some(2));
-        String::from_utf8_lossy(&out.stderr).into_owned()
-    };
-    let known = said(None);
-    assert!(known.contains("components, demo"), "{known}");
-    let none = said(Some(Path::new("/nonexistent")));
-    assert!(none.contains("/usr/share/unspin/scenarios: give a file"), "{none}");
-    let pages = dir.join("a/b");
-    let write = || unspin(&["man", pages.to_str().unwrap()]);
-    let refused = write();
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("no such directory"));
-    std::fs::create_dir_all(&pages).unwrap();
-    assert!(write().status.success());
-    assert!(pages.join("unspin.1").is_file() && !pages.join("unspin-guard.1").exists());
-    let page = std::fs::read_to_string(pages.join("unspin-bench.1")).unwrap();
-    assert!(page.contains("EXIT STATUS") && page.contains("\\fB77"), "{page}");
-    std::fs::remove_dir_all(dir).unwrap();
 }
 
 /// .ci/deps, with scripts that stand for tools.
@@ -309,17 +78,6 @@ fn what_must_be_there_first_is_named() {
         assert!(said.contains(wanted), "{version}: {said}");
     }
     std::fs::remove_dir_all(dir).unwrap();
-}
-
-#[test]
-fn a_bench_does_not_write_where_another_does() {
-    let out = std::env::temp_dir().join(format!("unspin-cli-{}-held", std::process::id()));
-    let held = unspin_lab::Lock::take(&out.join("boots")).unwrap();
-    let args = ["bench", "smoke", "--machine", "sim", "--out", out.to_str().unwrap()];
-    fails(&args, 1, &format!("another unspin (process {})", std::process::id()));
-    drop(held);
-    assert!(!out.join("results.jsonl").exists());
-    std::fs::remove_dir_all(out).unwrap();
 }
 
 #[test]
@@ -374,264 +132,19 @@ fn status_shows_vms_as_table_and_json() {
 }
 
 #[test]
-fn who_owes_answers_is_asked_where_the_module_chooses() {
-    let scenario = |name: &str, more: &str| {
-        locks_scenario(name, &format!("[[arm]]\nname = \"ipi\"\nipi_aware = true\n{more}"))
-    };
-    let alone = scenario("ipi.toml", "");
-    let file = alone.to_str().unwrap();
-    let on = |machine| {
-        let out = std::env::temp_dir().join(format!("unspin-cli-{}-ipi", std::process::id()));
-        let args = ["bench", file, "--profile-dir", "profiles", "--machine", machine, "--out"];
-        let made = unspin(&[&args[..], &[out.to_str().unwrap()]].concat());
-        let _ = std::fs::remove_dir_all(out);
-        (made.status.code(), String::from_utf8_lossy(&made.stderr).into_owned())
-    };
-    let (code, said) = on("emulated");
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("\"ipi\" is ipi_aware") && said.contains("hvs-displaced"), "{said}");
-    assert_eq!(on("sim").0, Some(0));
-    std::fs::remove_file(alone).unwrap();
-}
-
-/// A scenario of two VMs on one CPU, with more of its own.
-fn locks_scenario(name: &str, arms: &str) -> PathBuf {
-    let text = format!(
-        "title = \"t\"\nrepeats = 1\n[host]\npcpus = 1\n[[vm]]\nvcpus = 1\npin = \"one-per-pcpu\"\n\
-         [sweep]\nprofiles = [\"dbench\"]\nvms = [2]\n\
-         [measure]\nwarmup_ms = 1\nwindow_ms = 30\nstagger_ms = 1\n{arms}"
-    );
-    scratch(name, &text)
-}
-
-#[test]
-fn locks_are_compared_on_threads() {
-    let arms = "[[arm]]\nname = \"ticket\"\n[[arm]]\nname = \"ours\"\nlock = { preemptable = { tau_ns = 500 } }\n";
-    let file = locks_scenario("threads.toml", arms);
-    let out = std::env::temp_dir().join(format!("unspin-cli-{}-threads", std::process::id()));
-    let (scenario, dir) = (file.to_str().unwrap(), out.to_str().unwrap());
-    let args = ["bench", scenario, "--profile-dir", "profiles", "--machine", "threads", "--json"];
-    let made = unspin(&[&args[..], &["--out", dir]].concat());
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let summary: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
-    assert_eq!(summary["machine"], "threads");
-    assert_eq!(summary["provenance"]["complete"], true);
-    let records = std::fs::read_to_string(out.join("results.jsonl")).unwrap();
-    let records: Vec<serde_json::Value> =
-        records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(records[0]["cpu_model"].as_str().is_some_and(|model| !model.is_empty()));
-    let runs: Vec<_> = records.iter().filter(|r| r["record"] == "run").collect();
-    let locks: Vec<_> = runs.iter().map(|r| r["run"]["lock"].as_str().unwrap()).collect();
-    assert_eq!(locks, ["ticket", "ticket", "preemptable"], "alone, and both arms");
-    assert!(runs.iter().all(|r| r["vm"][0]["sched"]["involuntary_switches"].is_array()));
-    std::fs::remove_dir_all(out).unwrap();
-    std::fs::remove_file(file).unwrap();
-}
-
-#[test]
-fn threads_refuse_what_needs_a_hypervisor() {
-    let arm = |keys: &str| format!("[[arm]]\nname = \"a\"\n{keys}\n");
-    for keys in ["window = \"aple\"", "window = \"off\"", "yield_to = \"hvs\""] {
-        let file = locks_scenario("refused.toml", &arm(keys));
-        let name = file.to_str().unwrap();
-        let args = ["bench", name, "--profile-dir", "profiles", "--machine", "threads"];
-        let key = keys.split(' ').next().unwrap();
-        fails(&args, 2, &format!("`arm[0].{key}`: machine threads does not have this: "));
-        fails(&args, 2, "allowed: left out, or --machine kvm, emulated or sim");
-        std::fs::remove_file(file).unwrap();
+fn completions_and_manuals_are_printed() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(unspin(&["completions", shell]).stdout.len() > 1000, "{shell}");
     }
-    let file = locks_scenario("slice.toml", &arm(""));
-    let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, format!("slice_ns = 1000000\n{text}")).unwrap();
-    let name = file.to_str().unwrap();
-    let args = ["bench", name, "--profile-dir", "profiles", "--machine", "threads"];
-    fails(&args, 2, "`slice_ns`: machine threads does not have this: length of the");
-    std::fs::write(&file, text.replace("pcpus = 1", "pcpus = 1024")).unwrap();
-    fails(&args, 77, "wants 1024 CPUs, and this process may run on");
-    std::fs::remove_file(file).unwrap();
-    fails(&["threads-run"], 2, "started by unspin bench");
-}
-
-#[test]
-fn a_slowdown_is_split_among_five_factors() {
-    let scenario =
-        "title = \"t\"\nrepeats = 1\n[host]\npcpus = 2\nmodel = \"server\"\n[[vm]]\ncount = 2\n\
-                    vcpus = 2\npin = \"one-per-pcpu\"\nworkload = \"hackbench\"\n[measure]\n\
-                    window_ms = 20\nwarmup_ms = 5\nalone = false\n[[arm]]\nname = \"stock\"\n";
-    let path = scratch("attribute.toml", scenario);
-    let path = path.to_str().unwrap();
-    let out = scratch("attribute.out", "").with_extension("dir");
-    let bench = ["bench", path, "--machine", "sim", "--quiet", "--out", out.to_str().unwrap()];
-    let made = unspin(&[&bench[..], &["--attribute", "--json"]].concat());
-    assert_eq!(made.status.code(), Some(0), "{made:?}");
-    let summary: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
-    let rows = summary["arms"].as_array().unwrap();
-    let whole: Vec<&serde_json::Value> = rows.iter().filter(|r| r["vm_index"].is_null()).collect();
-    assert_eq!(whole.len(), 1, "the scenario's arm alone");
-    let cost = whole[0]["cost"].as_object().unwrap();
-    let sum: u64 = cost.values().map(|ns| ns.as_u64().unwrap()).sum();
-    assert_eq!(sum, 4 * 20_000_000, "to the nanosecond: {cost:?}");
-    let split = &summary["slowdowns"][0];
-    assert!(split["slowdown"].is_f64() && split["arm"] == "stock", "{split}");
-    let factor = |name: &str| {
-        let all = split["factors"].as_array().unwrap();
-        all.iter().find(|f| f["factor"] == name).unwrap().clone()
-    };
-    for (name, ns) in [("idle-switch", "idle_switch_ns"), ("ipi", "ipi_ns")] {
-        let share = cost[ns].as_u64().unwrap() as f64 / sum as f64;
-        assert!(share > 0.0 && (factor(name)["share"].as_f64().unwrap() - share).abs() < 1e-5);
-    }
-    assert!(factor("ipi")["regained"].as_f64().unwrap() > 0.0, "{split}");
-    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
-    assert!(page.contains("Slowdown by factor") && !page.contains("stock-no-ipi"));
-    fails(&["bench", path, "--machine", "threads", "--attribute"], 2, "allowed: --machine sim");
-}
-
-/// What is lost to caches is named, and is what comes back where all pCPUs share one.
-#[test]
-fn caches_that_siblings_do_not_share_are_named() {
-    let out = scratch("cache.out", "").with_extension("dir");
-    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/diagnosis-cache.toml");
-    let bench = ["bench", scenario, "--machine", "sim", "--attribute", "--json", "--quiet"];
-    let made = unspin(&[&bench[..], &["--out", out.to_str().unwrap()]].concat());
-    assert_eq!(made.status.code(), Some(0), "{made:?}");
-    let summary: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
-    let named: Vec<(&str, u64, Option<&str>)> = summary["slowdowns"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|r| {
-            (r["profile"].as_str().unwrap(), r["vms"].as_u64().unwrap(), r["dominant"].as_str())
-        })
-        .collect();
-    for (profile, alone) in [
-        ("shares-300-lines", Some("cache")),
-        ("shares-3000-lines", Some("cache")),
-        ("compute", None),
-        ("hackbench", None),
-    ] {
-        assert!(named.contains(&(profile, 1, alone)), "{profile}: {named:?}");
-        assert!(named.contains(&(profile, 2, Some("contention"))), "{profile}: {named:?}");
-    }
-    for row in summary["slowdowns"].as_array().unwrap().iter().filter(|r| r["dominant"] == "cache")
-    {
-        let cache =
-            row["factors"].as_array().unwrap().iter().find(|f| f["factor"] == "cache").unwrap();
-        let [share, regained] = ["share", "regained"].map(|key| cache[key].as_f64().unwrap());
-        let foretold = 1.0 / (1.0 - share) - 1.0;
-        assert!((regained / foretold - 1.0).abs() < 0.05, "{share} {regained}");
-    }
-}
-
-#[test]
-fn a_model_is_worked_out_or_its_profile_is_refused() {
-    let profile =
-        "name = \"x\"\nunits = 4\nshare = 0.5\nperiod_ms = 12\nswitch_us = 0\n[[phase]]\n\
-                   threads = 1\nms = 2\n[[phase]]\nthreads = 4\nms = 1\n";
-    let speedup = |name: &str, text: &str, more: &[&str]| {
-        let path = scratch(name, text);
-        let out = unspin(&[&["model", "--json", path.to_str().unwrap()], more].concat());
-        assert_eq!(out.status.code(), Some(0), "{out:?}");
-        let line: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-        line["speedup_vm"].as_f64().unwrap().round() as u32
-    };
-    assert_eq!(speedup("model.toml", profile, &[]), 2);
-    assert_eq!(speedup("model-matched.toml", profile, &["--matched"]), 4);
-    let rotating = profile.replace("switch_us", "sequential = \"rotating\"\nswitch_us");
-    assert_eq!(speedup("model-rotating.toml", &rotating, &[]), 4);
-    let bad = scratch("model-bad.toml", &profile.replace("share = 0.5", "share = 5"));
-    fails(&["model", bad.to_str().unwrap()], 2, "share = 5; it is from 0.001 to 1");
-    fails(&["model", "/nonexistent.toml"], 2, "cannot read /nonexistent.toml");
-}
-
-#[test]
-fn the_papers_scenarios_are_found_by_name() {
-    for (scenario, profile) in [("pmtlock", "pmtlock-ebizzy"), ("beyond-ipi", "beyond-shootdowns")]
-    {
-        let out = unspin(&["plan", scenario, "--list"]);
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-        let listed = String::from_utf8_lossy(&out.stdout).into_owned();
-        assert!(listed.contains(profile), "{listed}");
-    }
-    // One of another paper's programs, from another directory.
-    let text = "title = \"t\"\n[host]\npcpus = 16\n[[vm]]\nvcpus = 16\n\
-                workload = \"dissertation-asym-matmul\"\n[[arm]]\nname = \"stock\"\n";
-    let file = scratch("matmul.toml", text);
-    let out = unspin(&["plan", file.to_str().unwrap()]);
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    std::fs::remove_file(file).unwrap();
-    fails(&["bench", "nosuch"], 2, "pmtlock, pmtlock-hackbench");
-}
-
-#[test]
-fn the_pictures_of_a_matrix_go_where_they_are_told() {
-    let dir = std::env::temp_dir().join(format!("unspin-matrix-{}", std::process::id()));
-    let path = |name: &str| dir.join(name).display().to_string();
-    let bench = ["bench", "matrix", "--machine", "sim", "--quiet", "--out"];
-    let few = ["--profile", "ebizzy", "--arm", "stock", "--lock", "ticket,mcs", "--vms", "2"];
-    let out = unspin(&[&bench[..], &[&path("out"), "--repeats", "1"], &few].concat());
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    std::fs::create_dir_all(dir.join("results")).unwrap();
-    for (page, pictures, at) in
-        [("docs/m.md", Some("../results"), "results"), ("beside/m.md", None, "beside")]
-    {
-        let page = dir.join(page);
-        std::fs::create_dir_all(page.parent().unwrap()).unwrap();
-        let (results, file) = (path("out"), page.display().to_string());
-        let mut args = vec!["report", &results, "--matrix", &file];
-        args.extend(pictures.iter().flat_map(|dir| ["--pictures", dir]));
-        let out = unspin(&args);
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-        let text = std::fs::read_to_string(&page).unwrap();
-        let files = std::fs::read_dir(dir.join(at)).unwrap().map(|f| f.unwrap().file_name());
-        let files = files.map(|f| f.into_string().unwrap()).filter(|f| f.ends_with(".svg"));
-        let files: Vec<String> = files.collect();
-        assert_eq!(files.len(), 1, "{files:?}");
-        let link = pictures.map(|dir| format!("{dir}/")).unwrap_or_default() + &files[0];
-        assert!(text.contains(&format!("]({link})")), "{link}: {text}");
-    }
-    std::fs::remove_dir_all(dir).unwrap();
-}
-
-#[test]
-fn what_is_drawn_goes_where_nothing_else_is() {
-    let dir = std::env::temp_dir().join(format!("unspin-cli-{}-drawn", std::process::id()));
-    let out = dir.to_str().unwrap();
-    let draw = |count, seed| {
-        ["generate", "spaces/held-out.toml", "--count", count, "--seed", seed, "--out", out]
-    };
-    let said = unspin(&draw("3", "5"));
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-    let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
-    let first = read("held-out-01.toml");
-    assert!(unspin(&draw("4", "5")).status.success());
-    assert_eq!(first, read("held-out-01.toml"), "the first of more are the same");
-    assert!(unspin(&draw("4", "6")).status.success());
-    assert_ne!(first, read("held-out-01.toml"));
-    fails(&draw("3", "6"), 2, "held-out-04.toml there is none of them; give an empty directory");
-    fails(&draw("0", "6"), 2, "0 is not in 1..=1000");
-    std::fs::remove_dir_all(&dir).unwrap();
-    let file = scratch("space.toml", "title = 3\n");
-    let wrong = ["generate", file.to_str().unwrap(), "--count", "1", "--out", out];
-    fails(&wrong, 2, "space.toml: TOML parse error at line 1");
-    std::fs::remove_file(file).unwrap();
-    fails(&["generate", "/nonexistent", "--count", "1", "--out", out], 2, "/nonexistent: No such");
-}
-
-#[test]
-fn wrong_known_ratios_are_2_and_placed() {
-    let right = r#"{"scenario":"components","kernel":"6.12","profile":"dbench","vms":2,"cgroup":"flat","arm":"hvs","performance":1.1}"#;
-    let cases = [
-        (right.replace("1.1}", "0}"), ":1: `performance`: it is a number above 0"),
-        (right.replace("hvs", "cch"), ":1: scenario components has no such arm at such a point"),
-        (right.replace("6.12", "9.9"), "machine sim does not model kernel 9.9"),
-        (right.replace("components", "nosuch"), "no scenario nosuch"),
-        (right.replace("\"vms\"", "\"vmz\""), ":1: unknown field `vmz`"),
-    ];
-    for (text, words) in cases {
-        let file = scratch("known.jsonl", &text);
-        fails(&["agree", "--known", file.to_str().unwrap()], 2, words);
-        std::fs::remove_file(file).unwrap();
-    }
-    fails(&["agree"], 2, "required");
+    let pages = std::env::temp_dir().join(format!("unspin-cli-{}-man", std::process::id()));
+    let write = || unspin(&["man", pages.to_str().unwrap()]);
+    let refused = write();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("no such directory"));
+    std::fs::create_dir_all(&pages).unwrap();
+    assert!(write().status.success());
+    assert!(pages.join("unspin.1").is_file() && !pages.join("unspin-guard.1").exists());
+    let page = std::fs::read_to_string(pages.join("unspin-apply.1")).unwrap();
+    assert!(page.contains("EXIT STATUS") && page.contains("\\fB77"), "{page}");
+    std::fs::remove_dir_all(pages).unwrap();
 }

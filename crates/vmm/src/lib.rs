@@ -22,4 +22,4 @@ pub use error::{Error, GuestFault};
 pub use process::{vm_process_main, VM_PROCESS_COMMAND};
 pub use realtime::{set_fifo, set_normal, Realtime, SWITCH_PRIORITY, TURN_PRIORITY};
 pub use thread::{cpu_ns, pin};
-pub use vm::{host_tsc_khz, Vm, VmConfig};
+pub use vm::{Vm, VmConfig};

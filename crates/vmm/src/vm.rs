@@ -391,13 +391,6 @@ impl Drop for Vm {
     }
 }
 
-/// Frequency of this host's TSC as KVM knows it.
-pub fn host_tsc_khz() -> Result<u32, Error> {
-    let vm = open_kvm()?.create_vm().map_err(Error::kvm("KVM_CREATE_VM"))?;
-    let vcpu = vm.create_vcpu(0).map_err(Error::kvm("KVM_CREATE_VCPU"))?;
-    vcpu.get_tsc_khz().map_err(Error::kvm("KVM_GET_TSC_KHZ"))
-}
-
 fn open_kvm() -> Result<Kvm, Error> {
     Kvm::new().map_err(|e| Error::OpenKvm(std::io::Error::from_raw_os_error(e.errno())))
 }

@@ -22,7 +22,7 @@ use unspin_scenario::plan::{Window, SCHEMA};
 use unspin_scenario::result::{Begin, EpochSample, RunResult};
 
 /// One document for each scenario, machine and kernel of the input, in the order they came; shares
-/// of a plan (`unspin bench --shard`) are put together.
+/// of a plan (`unspin-lab bench --shard`) are put together.
 pub fn documents(input: &Input) -> Vec<Document> {
     let (worlds, usual): (Vec<_>, Vec<_>) =
         input.streams.iter().cloned().partition(|s| s.begin.world.is_some());

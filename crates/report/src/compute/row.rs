@@ -6,7 +6,6 @@ use crate::compute::measures::{
     is_aple_alone, median_count, merged_waits, picks_are_kvms_own, polled_ns, rounds, throughput,
     time_shares, vms, window_cycles, yields, Over,
 };
-use crate::read::check::printable;
 use crate::stat::{log2_percentile, median, round, spread, Verdict};
 use crate::summary::{
     Counted, Guest, GuestKind, Key, Linux, Performance, Picks, Row, Spinner, Turns, VcpuTime,
@@ -16,6 +15,7 @@ use std::collections::BTreeMap;
 use unspin_scenario::plan::{Run, Window};
 use unspin_scenario::result::{ModuleStats, RunResult, SpinPlace, Spinners, VmResult, VmTurns};
 use unspin_scenario::Named;
+use unspin_text::printable;
 
 /// Places of each kind that a row has.
 const SPINNERS_SHOWN: usize = 6;

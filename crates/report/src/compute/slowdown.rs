@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A VM's slowdown, split among the five factors of virtualization's cost (NJIT 2018, chapter 2): by
-//! accounting, and by what comes back without each (`unspin bench --attribute`).
+//! accounting, and by what comes back without each (`unspin-lab bench --attribute`).
 
 use crate::stat::round;
 use crate::summary::{CostNs, FactorShare, Row, SlowdownRow};

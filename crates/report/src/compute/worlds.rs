@@ -54,7 +54,7 @@ impl<'a> Worlds<'a> {
             if missing > 0 {
                 notices.push(format!(
                     "{} on {}: {} of {of} worlds ({}) are here and count; {missing} are missing: \
-                     a shard, or a bench cut off, which `unspin bench --resume` goes on with",
+                     a shard, or a bench cut off, which `unspin-lab bench --resume` goes on with",
                     usual.scenario,
                     usual.kernel,
                     worlds.len(),

@@ -4,6 +4,7 @@
 
 use unspin_scenario::is_name;
 use unspin_scenario::result::{Begin, RunResult, VmResult};
+use unspin_text::printable;
 
 /// Largest count believed. Doubles and JSON hold every integer up to it, and sums over all VMs and
 /// vCPUs of a scenario stay within 64 bits; an hour of 64 vCPUs at 5 GHz has 2^50 cycles.
@@ -78,23 +79,6 @@ fn numbers<T: serde::Serialize>(table: &Option<T>) -> Vec<(String, u64)> {
         return Vec::new();
     };
     fields.into_iter().filter_map(|(name, n)| Some((name, n.as_u64()?))).collect()
-}
-
-/// `text` on one line, without what makes a terminal do other than show it: control characters and
-/// those that turn the direction of writing.
-pub(crate) fn printable(text: &str) -> String {
-    let shown = |c: char| match c {
-        '\n' | '\t' => ' ',
-        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        c if c.is_control() => '\u{fffd}',
-        c => c,
-    };
-    text.chars().map(shown).collect()
-}
-
-/// [`printable`] for text of several lines.
-pub fn printable_lines(text: &str) -> String {
-    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
 /// Makes all text of a Begin record printable.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads results.jsonl: streams of records, possibly cut off. What stands before a cut counts.
 
-use crate::read::check::{clean, printable, wrong_in};
+use crate::read::check::{clean, wrong_in};
 use std::path::{Path, PathBuf};
 use unspin_scenario::plan::SCHEMA;
 use unspin_scenario::result::{Begin, Record, RunResult};
+use unspin_text::printable;
 
 /// One agent's records: from its Begin to its End, or to where they stop.
 #[derive(Debug, Clone, PartialEq)]
@@ -148,7 +149,7 @@ impl Reader<'_> {
         if !s.ended {
             let of = s.total.map(|t| format!(" of {t}")).unwrap_or_default();
             self.input.notices.push(format!(
-                "{from}: no end record: {}{of} runs are here and count, the rest was lost; `unspin bench --resume` makes it",
+                "{from}: no end record: {}{of} runs are here and count, the rest was lost; `unspin-lab bench --resume` makes it",
                 s.runs.len()
             ));
         }

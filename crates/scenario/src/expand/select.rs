@@ -5,8 +5,9 @@ use crate::plan::Run;
 use crate::schema::host::CgroupLayout;
 use crate::schema::linux::GuestLock;
 use crate::schema::lock::LockChoice;
-use crate::schema::names::{nearest, Named};
+use crate::schema::names::Named;
 use crate::schema::scenario::{quota_point, Scenario, Sweep};
+use unspin_text::names::nearest;
 
 /// What of a scenario to run; an empty list means all of it.
 #[derive(Debug, Clone, Default, PartialEq)]

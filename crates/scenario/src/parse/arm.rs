@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `[[arm]]`: windows, choices of whom to yield to, and what else an arm changes.
 
+use crate::parse::keys::OfKeys;
 use crate::parse::keys::Read;
-use crate::parse::reader::{or, Table, Value};
 use crate::parse::vm::read_lock;
 use crate::parse::window::read_window;
 use crate::schema::arm::{
@@ -12,6 +12,7 @@ use crate::schema::host::HostScheduler;
 use crate::schema::key::Kind;
 use crate::schema::keys::arm as keys;
 use crate::schema::names::{Named, ALONE_ARM, IDEAL_ARM};
+use unspin_text::{or, Table, Value};
 
 pub(crate) fn read_arms(
     v: &Value,

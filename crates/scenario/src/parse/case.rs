@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `[[case]]`: VMs that lose time to causes that are known.
 
-use crate::parse::reader::{no_doubles, Table, Value};
+use crate::parse::keys::OfKeys;
 use crate::schema::arm::Arm;
 use crate::schema::keys::scenario as keys;
 use crate::schema::scenario::{Case, VmGroup};
 use unspin_diagnosis::Cause;
+use unspin_text::{no_doubles, Table, Value};
 
 /// A case as it is written: VMs and arms by their names.
 pub(crate) struct Written {

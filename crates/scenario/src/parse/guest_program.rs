@@ -2,12 +2,13 @@
 //! Programs that Linux guests run.
 
 use crate::parse::keys::read_list;
-use crate::parse::problem::Problems;
-use crate::parse::reader::{Reader, Table, Value};
+use crate::parse::keys::OfKeys;
 use crate::schema::countable::countable;
 use crate::schema::key::{Form, Key, List, Maybe};
 use crate::schema::keys::guest_program as keys;
 use crate::schema::linux::GuestProgram;
+use unspin_text::Problems;
+use unspin_text::{Reader, Table, Value};
 
 /// Reads the description of a program. `file` is what errors call it; `name` what the scenario does.
 pub fn parse_guest_program(file: &str, name: &str, text: &str) -> Result<GuestProgram, Problems> {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `[host]`.
 
-use crate::parse::reader::{Table, Value};
+use crate::parse::keys::OfKeys;
 use crate::schema::costs::HostCosts;
 use crate::schema::keys::host as keys;
 use crate::schema::scenario::Host;
+use unspin_text::{Table, Value};
 
 pub(crate) fn read_host(v: Value) -> Option<Host> {
     let t = v.table("[host] with pcpus")?;

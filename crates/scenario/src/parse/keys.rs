@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads what a table has of its declared keys.
 
-use crate::parse::reader::{no_doubles, Table, Value};
 use crate::schema::key::{self, Flag, Integer, Key, Kind, List, Maybe, Name, Share, Usual, Word};
 use crate::schema::names::{is_name, Named};
 use std::fmt::Debug;
+use unspin_text::{no_doubles, Table, Value};
 
 /// A kind of value that is read the same way wherever it stands.
 pub(crate) trait Read: Kind {
@@ -131,27 +131,41 @@ pub(crate) fn read_list<K: Kind, T: PartialEq + Debug>(
     Some(read)
 }
 
-impl<'r, 't> Table<'r, 't> {
+/// What a table has of declared keys.
+pub(crate) trait OfKeys<'r, 't> {
     /// Notes every key that the table has not.
-    pub(crate) fn only_of<Of>(&self, table: &key::Table<Of>) {
+    fn only_of<Of>(&self, table: &key::Table<Of>);
+
+    /// What the key is, where it stands.
+    fn at<Of, K: Kind>(&self, key: &Key<Of, K>) -> Option<Value<'r, 't>>;
+
+    /// The same of a key that must stand there: a problem is noted where it does not.
+    fn needed<Of, K: Kind>(&self, key: &Key<Of, K>) -> Option<Value<'r, 't>>;
+
+    /// The key's value, or what is so without it; `None` for a wrong value, or a missing one.
+    fn read<Of, K: Read>(&self, key: &Key<Of, K>) -> Option<K::Value>;
+
+    /// The same where something else is so without the key.
+    fn read_or<Of, K: Read>(&self, key: &Key<Of, K>, usual: K::Value) -> Option<K::Value>;
+}
+
+impl<'r, 't> OfKeys<'r, 't> for Table<'r, 't> {
+    fn only_of<Of>(&self, table: &key::Table<Of>) {
         self.only(&table.names());
     }
 
-    /// What the key is, where it stands.
-    pub(crate) fn at<Of, K: Kind>(&self, key: &Key<Of, K>) -> Option<Value<'r, 't>> {
+    fn at<Of, K: Kind>(&self, key: &Key<Of, K>) -> Option<Value<'r, 't>> {
         self.get(key.name)
     }
 
-    /// The same of a key that must stand there: a problem is noted where it does not.
-    pub(crate) fn needed<Of, K: Kind>(&self, key: &Key<Of, K>) -> Option<Value<'r, 't>> {
+    fn needed<Of, K: Kind>(&self, key: &Key<Of, K>) -> Option<Value<'r, 't>> {
         match key.usual {
             Usual::Needed(form) => self.need(key.name, form),
             Usual::Is(_) => self.get(key.name),
         }
     }
 
-    /// The key's value, or what is so without it; `None` for a wrong value, or a missing one.
-    pub(crate) fn read<Of, K: Read>(&self, key: &Key<Of, K>) -> Option<K::Value> {
+    fn read<Of, K: Read>(&self, key: &Key<Of, K>) -> Option<K::Value> {
         match (self.get(key.name), key.usual) {
             (Some(v), _) => key.takes.read(&v),
             (None, Usual::Is(usual)) => Some(K::usual(usual)),
@@ -162,12 +176,7 @@ impl<'r, 't> Table<'r, 't> {
         }
     }
 
-    /// The same where something else is so without the key.
-    pub(crate) fn read_or<Of, K: Read>(
-        &self,
-        key: &Key<Of, K>,
-        usual: K::Value,
-    ) -> Option<K::Value> {
+    fn read_or<Of, K: Read>(&self, key: &Key<Of, K>, usual: K::Value) -> Option<K::Value> {
         match self.get(key.name) {
             Some(v) => key.takes.read(&v),
             None => Some(usual),
@@ -187,7 +196,7 @@ pub(crate) fn optional<'r, 't, Of>(
     Some(Some(t))
 }
 
-/// [`Table::read`] in a table that may be left out.
+/// [`OfKeys::read`] in a table that may be left out.
 pub(crate) fn read_in<Of, K: Read>(t: &Option<Table>, key: &Key<Of, K>) -> Option<K::Value> {
     match (t, key.usual) {
         (Some(t), _) => t.read(key),
@@ -198,11 +207,11 @@ pub(crate) fn read_in<Of, K: Read>(t: &Option<Table>, key: &Key<Of, K>) -> Optio
 
 #[cfg(test)]
 mod tests {
-    use crate::parse::problem::Problems;
     use crate::parse::profile::parse_profile;
     use crate::parse::scenario::parse_scenario;
     use crate::schema::key::Table;
     use crate::schema::keys::{arm, host, lock, profile, scenario, vm, window};
+    use unspin_text::Problems;
 
     /// Each key of the table is read: a date, which none takes, is a problem of that key. The table is
     /// at `path`; `problems` says what is wrong where the key is so.

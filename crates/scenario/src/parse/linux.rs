@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Linux guests: what `[[vm]]` says of one, and what else a scenario may say where there are such.
 
-use crate::parse::reader::{or, Table, Value};
+use crate::parse::keys::OfKeys;
 use crate::schema::arm::Arm;
 use crate::schema::keys::{host, scenario, vm};
 use crate::schema::linux::{GuestLock, LinuxGuest};
 use crate::schema::scenario::{GuestKind, VmGroup};
+use unspin_text::{or, Table, Value};
 
 const GUEST_KERNEL_USUAL: &str = "6.12";
 

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Profiles as a whole.
 
-use crate::parse::problem::Problems;
+use crate::parse::keys::OfKeys;
 use crate::parse::program::check_program;
 use crate::parse::ranges::Ranges;
-use crate::parse::reader::{Reader, Table, Value};
 use crate::parse::step::read_step;
 use crate::schema::key::{Form, Key};
 use crate::schema::keys::profile as keys;
 use crate::schema::limits::STEPS_MAX;
 use crate::schema::program::{Calibration, Profile, Step};
+use unspin_text::Problems;
+use unspin_text::{Reader, Table, Value};
 
 /// Reads a profile; of ranges and choices the usual values. `file` is what errors call it; `name` what the scenario does.
 pub fn parse_profile(file: &str, name: &str, text: &str) -> Result<Profile, Problems> {

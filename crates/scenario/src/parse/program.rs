@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether a program can run to its end.
 
-use crate::parse::reader::Value;
 use crate::schema::limits::LOCKS_MAX;
 use crate::schema::program::{Dist, Op, Step};
+use unspin_text::Value;
 
 /// A socket's lock, where locks are told apart.
 const SOCKET_LOCK: u32 = LOCKS_MAX;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Quotas of VMs (cpu.max), and the sweep over who has one.
 
-use crate::parse::reader::Table;
 use crate::parse::sweep::SweepKeys;
 use crate::schema::arm::{Arm, CoschedulingMechanism};
 use crate::schema::host::{CgroupLayout, HostScheduler};
 use crate::schema::scenario::{usual_layout, Host, VmGroup};
+use unspin_text::Table;
 
 /// What of a scenario quotas depend on.
 pub(crate) struct Quotas<'a> {

@@ -5,9 +5,9 @@
 //! They are put in place of by text before a file is read, so that nothing that reads a key knows of
 //! them. Lines stay where they are.
 
-use crate::parse::problem::Problems;
-use crate::parse::reader::{Reader, Table, Value};
 use std::ops::Range;
+use unspin_text::Problems;
+use unspin_text::{Reader, Table, Value};
 
 /// What a value may be.
 #[derive(Debug, Clone, PartialEq)]

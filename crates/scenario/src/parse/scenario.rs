@@ -4,17 +4,18 @@
 use crate::parse::arm::read_arms;
 use crate::parse::case::{cases, read_cases};
 use crate::parse::host::read_host;
+use crate::parse::keys::OfKeys;
 use crate::parse::keys::{optional, read_in};
 use crate::parse::linux::{check_guests, read_series, Said};
-use crate::parse::problem::Problems;
 use crate::parse::quota::{check_quotas, Quotas};
 use crate::parse::ranges::Ranges;
-use crate::parse::reader::{no_doubles, or, Reader, Table, Value};
 use crate::parse::sweep::{check_beside, read_sweep, SweepKeys};
 use crate::parse::vm::read_vms;
 use crate::schema::arm::{ApleParams, Arm};
 use crate::schema::keys::scenario as keys;
 use crate::schema::scenario::{Measure, Scenario, Trace, VmGroup};
+use unspin_text::Problems;
+use unspin_text::{no_doubles, or, Reader, Table, Value};
 
 /// Reads a scenario; of ranges and choices the usual values. `file` is what errors call it.
 pub fn parse_scenario(file: &str, name: &str, text: &str) -> Result<Scenario, Problems> {

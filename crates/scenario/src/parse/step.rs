@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A profile's steps.
 
+use crate::parse::keys::OfKeys;
 use crate::parse::keys::Read;
-use crate::parse::reader::Value;
 use crate::schema::key::Integer;
 use crate::schema::keys::profile::{self as keys, CHANCES, LENGTH, LENGTH_FORMS};
 use crate::schema::limits::ITERATIONS_MAX;
 use crate::schema::program::{Dist, Step};
 use crate::schema::steps::{Chance, Kind, Length};
+use unspin_text::Value;
 
 pub(crate) fn read_step(v: &Value) -> Option<Step> {
     let t = v.table("a [[step]] table")?;

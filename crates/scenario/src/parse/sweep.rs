@@ -2,13 +2,14 @@
 //! `[sweep]`: what is run over for every arm.
 
 use crate::parse::keys::read_list;
-use crate::parse::reader::{Table, Value};
+use crate::parse::keys::OfKeys;
 use crate::parse::vm::{read_lock, Swept};
 use crate::schema::host::CgroupLayout;
 use crate::schema::keys::scenario as keys;
 use crate::schema::linux::GuestLock;
 use crate::schema::lock::LockChoice;
 use crate::schema::scenario::{usual_layout, vms_beside, Beside, Role, Sweep, VmGroup};
+use unspin_text::{Table, Value};
 
 /// What `[sweep]` says; `None` where it says nothing.
 #[derive(Default)]

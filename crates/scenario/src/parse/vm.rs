@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `[[vm]]`: how many, how large, where, and which lock.
 
+use crate::parse::keys::OfKeys;
 use crate::parse::keys::Read;
 use crate::parse::linux::read_linux;
-use crate::parse::reader::{no_doubles, or, Value};
 use crate::schema::keys::vm::PIN_FORMS;
 use crate::schema::keys::{self, vm};
 use crate::schema::limits::{PCPUS_MAX, VMS_MAX};
 use crate::schema::lock::{LockChoice, LockKind};
 use crate::schema::scenario::{Host, Mode, Pin, VmGroup};
+use unspin_text::{no_doubles, or, Value};
 
 /// What `[sweep]` says, and the VMs then do not.
 #[derive(Debug, Clone, Copy, Default)]

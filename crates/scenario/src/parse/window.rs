@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An arm's window, and the parameters of one that adapts.
 
-use crate::parse::reader::Value;
+use crate::parse::keys::OfKeys;
 use crate::schema::arm::{ApleParams, Window};
 use crate::schema::key::{Integer, Key};
 use crate::schema::keys::window::{self as keys, WINDOW_FORMS};
+use unspin_text::Value;
 
 pub(crate) fn read_window(v: &Value, aple: &ApleParams) -> Option<Window> {
     if v.is_str() {

@@ -2,9 +2,10 @@
 //! Declarations of keys: what a key takes, what is so without it, which machines have it, and what it
 //! means. Reading, its errors, what machines refuse and the reference are made from them.
 
-use crate::schema::names::{quoted, Named};
+use crate::schema::names::Named;
 use std::fmt::Display;
 use std::marker::PhantomData;
+use unspin_text::names::quoted;
 
 /// What a key takes.
 pub(crate) trait Kind: Copy {

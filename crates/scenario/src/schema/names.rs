@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names: which words can be one, which the reports keep, and which was probably meant.
+//! Names: which words can be one, and which the reports keep.
 
 /// Arm of the runs that show what one VM does alone; arm the report computes from them.
 pub const ALONE_ARM: &str = "alone";
@@ -17,78 +17,10 @@ pub trait Named: Copy + PartialEq + 'static {
     }
 }
 
-/// `"a", "b" or "c"`.
-pub(crate) fn quoted(words: &[&str]) -> String {
-    let mut out = String::new();
-    for (i, w) in words.iter().enumerate() {
-        if i > 0 {
-            out.push_str(if i + 1 == words.len() { " or " } else { ", " });
-        }
-        out.push_str(&format!("{w:?}"));
-    }
-    out
-}
-
 /// Whether `s` can name an arm or a profile: 1 to 64 small letters, digits, `-` and `_`, so that it
 /// can be part of a file name.
 pub fn is_name(s: &str) -> bool {
     !s.is_empty()
         && s.len() <= 64
         && s.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_')
-}
-
-/// The candidate nearest to `word`, if it is near enough to be a slip of the pen.
-pub(crate) fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
-    let limit = (word.chars().count() / 3).max(2);
-    candidates
-        .into_iter()
-        .map(|c| (distance(&word.to_lowercase(), c), c))
-        .filter(|(d, c)| *d <= limit && *d < c.chars().count())
-        .min_by_key(|(d, _)| *d)
-        .map(|(_, c)| c)
-}
-
-/// Edits (insert, delete, replace, swap neighbours) from `a` to `b`.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut d = vec![vec![0usize; b.len() + 1]; a.len() + 1];
-    for (i, row) in d.iter_mut().enumerate() {
-        row[0] = i;
-    }
-    d[0] = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        for j in 1..=b.len() {
-            let replace = d[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            d[i][j] = replace.min(d[i - 1][j] + 1).min(d[i][j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                d[i][j] = d[i][j].min(d[i - 2][j - 2] + 1);
-            }
-        }
-    }
-    d[a.len()][b.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn distance_counts_edits() {
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("window_us", "window_ms"), 1);
-        assert_eq!(distance("wnidow", "window"), 1);
-        assert_eq!(distance("ticket", "ticket"), 0);
-    }
-
-    #[test]
-    fn nearest_wants_a_near_word() {
-        let keys = ["title", "seed", "repeats", "host"];
-        assert_eq!(nearest("repeat", keys), Some("repeats"));
-        assert_eq!(nearest("Titel", keys), Some("title"));
-        assert_eq!(nearest("colour", keys), None);
-        assert_eq!(nearest("x", ["y"]), None, "a one-letter word resembles nothing");
-    }
 }

@@ -159,7 +159,7 @@ fn text(space: &Space, dice: &Dice, drawn: &Drawn, arms: Vec<Table>) -> String {
     set("arm", Value::Array(arms.into_iter().map(Value::Table).collect()));
     format!(
         "# SPDX-License-Identifier: MIT OR Apache-2.0\n\
-         # Written by `unspin generate` with --seed {seed}; number {}.\n\n{top}",
+         # Written by `unspin-lab generate` with --seed {seed}; number {}.\n\n{top}",
         index + 1
     )
 }

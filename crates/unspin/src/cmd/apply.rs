@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::time::Duration;
 use unspin_host::Host;
-use unspin_lab::Lock;
+use unspin_text::Lock;
 
 /// On the kernel's command line it keeps the service out.
 const SWITCH: &str = "unspin=off";

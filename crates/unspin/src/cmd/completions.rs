@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin completions`: for bash, zsh, fish and others.
+//! `completions`: for bash, zsh, fish and others.
 
 use crate::out;
 use clap::Command;
@@ -10,17 +10,17 @@ pub struct Args {
     shell: Shell,
 }
 
-pub fn run(args: &Args, command: &Command) -> anyhow::Result<()> {
+pub fn run(args: &Args, name: &'static str, command: &Command) -> anyhow::Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut typed(command), "unspin", &mut text);
+    clap_complete::generate(args.shell, &mut typed(name, command), name, &mut text);
     out::print(&String::from_utf8_lossy(&text))
 }
 
 /// The command with those subcommands alone that people type: what programs call completes to nothing.
-fn typed(command: &Command) -> Command {
+fn typed(name: &'static str, command: &Command) -> Command {
     let subs = command.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned();
     let about = command.get_about().cloned().unwrap_or_default();
-    Command::new("unspin").about(about).version(env!("CARGO_PKG_VERSION")).subcommands(subs)
+    Command::new(name).about(about).version(env!("CARGO_PKG_VERSION")).subcommands(subs)
 }
 
 #[cfg(test)]
@@ -33,7 +33,7 @@ mod tests {
             command.get_subcommands().map(|sub| sub.get_name().to_string()).collect()
         };
         let all = crate::cmd::command();
-        let typed = names(&typed(&all));
+        let typed = names(&typed("unspin", &all));
         assert!(names(&all).iter().any(|name| name == "guard"));
         assert!(!typed.iter().any(|name| name == "guard"));
         assert!(typed.iter().any(|name| name == "diagnose"));

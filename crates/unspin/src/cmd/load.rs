@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin load`: puts the module into this host's kernel, and says what stands in its way.
 
+use crate::detect;
 use crate::exit::Cannot;
 use crate::host;
-use crate::machine::detect;
 use crate::sysfs::{Module, ROOT};
 use std::fs;
 use std::path::{Path, PathBuf};

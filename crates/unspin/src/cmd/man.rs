@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin man`: the manual pages.
+//! `man`: the manual pages.
 
 use crate::exit::Usage;
 use crate::out;
@@ -36,9 +36,10 @@ pub struct Args {
 pub fn run(args: &Args, command: Command) -> anyhow::Result<()> {
     match &args.dir {
         Some(dir) if !dir.is_dir() => Err(Usage(format!(
-            "{}: no such directory; unspin man DIR writes all pages to one that is there, and man \
-             unspin-SUBCOMMAND shows one",
-            dir.display()
+            "{}: no such directory; {name} man DIR writes all pages to one that is there, and man \
+             {name}-SUBCOMMAND shows one",
+            dir.display(),
+            name = command.get_name(),
         ))
         .into()),
         Some(dir) => {

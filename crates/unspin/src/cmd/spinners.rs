@@ -4,8 +4,8 @@
 mod show;
 
 use crate::exit::{Cannot, Usage};
-use crate::host::is_root;
-use crate::machine::lab::{explain, lab};
+use crate::forward::lab_command;
+use crate::host::{is_root, TESTED};
 use crate::progress::Passing;
 use crate::span::{seconds, stopped_by_signals};
 use crate::{out, vms};
@@ -13,10 +13,10 @@ use anyhow::bail;
 use show::{Document, Names, Watched};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use unspin_host::{Host, VmProcess};
-use unspin_lab::Series;
 use unspin_spinners::{entries, Error, Ready, Samples, Symbols, TRACEFS};
 
 const HELP: &str = "\
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let host = Host::at(&args.proc);
     let vms = chosen(args, &host)?;
     let names = match series {
-        Some(series) => Some(of_series(args, series, &stop)?),
+        Some(series) => Some(of_series(args, series)?),
         None => kallsyms,
     };
     let threads: Vec<Vec<i32>> = vms.iter().map(|vm| threads(&host, vm)).collect();
@@ -93,9 +93,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-fn series(name: &str) -> anyhow::Result<Series> {
-    Series::parse(name).ok_or_else(|| {
-        let known = Series::ALL.map(Series::name).join(", ");
+fn series(name: &str) -> anyhow::Result<&'static str> {
+    TESTED.into_iter().find(|series| *series == name).ok_or_else(|| {
+        let known = TESTED.join(", ");
         let more = "of another kernel take its own symbols, with --kallsyms FILE";
         Usage(format!("--guest-kernel {name:?} is no series here; allowed: {known}; {more}")).into()
     })
@@ -106,11 +106,21 @@ fn of_file(path: &Path) -> anyhow::Result<Names> {
     Ok(Names::OfFile { symbols, path: path.to_path_buf() })
 }
 
-fn of_series(args: &Args, series: Series, stop: &AtomicBool) -> anyhow::Result<Names> {
-    let lab = lab(args.lab_dir.as_deref())?;
-    let kernel =
-        lab.guest_kernel(series.into(), stop, &mut |text| say!("{text}")).map_err(explain)?;
-    Ok(Names::OfSeries { symbols: Symbols::of_kernel(&kernel)?, series: series.name(), kernel })
+/// As unspin-lab has them, which fetches the kernel.
+fn of_series(args: &Args, series: &'static str) -> anyhow::Result<Names> {
+    let mut lab = lab_command();
+    lab.args(["lab", "symbols", series]);
+    if let Some(dir) = &args.lab_dir {
+        lab.arg("--lab-dir").arg(dir);
+    }
+    let took = lab.stderr(Stdio::inherit()).output();
+    let took = took.map_err(|e| Cannot(format!("--guest-kernel needs unspin-lab: {e}")))?;
+    if !took.status.success() {
+        bail!("unspin-lab lab symbols {series}: {}", took.status);
+    }
+    let name = format!("the symbols of Debian's kernel {series}");
+    let symbols = Symbols::parse(&String::from_utf8_lossy(&took.stdout), Path::new(&name))?;
+    Ok(Names::OfSeries { symbols, series })
 }
 
 /// The VMs asked for.

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use tabled::builder::Builder;
 use tabled::settings::Style;
 use unspin_host::{Host, Name};
-use unspin_scenario::module::{turns_refused, COSCHEDULING, MODE, TURNS_REFUSED};
+use unspin_uapi::{turns_refused, COSCHEDULING, MODE, TURNS_REFUSED};
 use unspin_uapi::{Coscheduling, Counter, ModuleValue, Value as Of};
 
 /// Characters of a name in the table; --json has all of them.

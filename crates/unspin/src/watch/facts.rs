@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use unspin_diagnosis::Setting;
 use unspin_host::{cpus, Host, Kvm, VmProcess};
-use unspin_scenario::module::MODE;
+use unspin_uapi::MODE;
 use unspin_uapi::{Counter, Value};
 
 /// Where KVM's statistics are, a directory per VM.
@@ -170,7 +170,7 @@ impl Facts {
         let balancing = fs::read_to_string("/proc/sys/kernel/numa_balancing");
         Facts {
             kvm: Kvm::read(Path::new("/sys/module")),
-            tsc_khz: unspin_vmm::host_tsc_khz().ok(),
+            tsc_khz: unspin_host::tsc_khz(),
             numa_balancing: balancing.is_ok_and(|text| text.trim() != "0"),
             module: None,
             caches: BTreeMap::new(),

@@ -27,7 +27,7 @@ table! { RECORD: Calibration = "[calibration]", "Where the program's numbers are
         .help("when");
     ENTRIES: Form = "entries", Form("a list of claims' ids, or []") =>
         .needed("a list of claims' ids, or []")
-        .help("claims of kind calibrate it was fitted to (`unspin figures --list`)");
+        .help("claims of kind calibrate it was fitted to (`unspin-lab figures --list`)");
     HOW: Form = "how", Form("a string") =>
         .needed("what was tried, and what of it taken")
         .help("what was tried, and what of it taken");

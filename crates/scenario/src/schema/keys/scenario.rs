@@ -158,7 +158,7 @@ table! { TRACE: Trace = "[trace]", "What is recorded beside the results.";
     PICKS: Flag = "picks", Flag =>
         .usually(false)
         .on(Machines::Module)
-        .help("every choice of a vCPU, for `unspin replay`");
+        .help("every choice of a vCPU, for `unspin-lab replay`");
     STALLS: Flag = "stalls", Flag =>
         .usually(false)
         .only_on(Machines::Hypervisors, |t| t.stalls)

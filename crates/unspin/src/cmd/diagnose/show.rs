@@ -14,7 +14,7 @@ use unspin_diagnosis::{
 };
 use unspin_host::{Name, VmProcess};
 use unspin_probe::Seen;
-use unspin_report::printable_lines;
+use unspin_text::printable_lines;
 
 /// States with less of the wall time are in --json only, and not shown by top.
 pub const STATE_SHARE_MIN: f64 = 0.0005;

@@ -5,8 +5,8 @@
 //! Technology, section 5.4.3. What goes in is [`Lasting`].
 
 use std::collections::BTreeSet;
-use unspin_policy::asym::{self, Core, Params, Vcpu};
-use unspin_policy::lasting::Lasting;
+use unspin_shape::asym::{self, Core, Params, Vcpu};
+use unspin_shape::lasting::Lasting;
 
 /// A vCPU: where it is, and what it needs.
 #[derive(Debug, Clone, Copy, PartialEq)]

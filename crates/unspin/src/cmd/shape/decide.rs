@@ -7,11 +7,11 @@
 //! what is due to it is ours: see [`Due`].
 
 use unspin_diagnosis::State;
-use unspin_policy::alike;
-use unspin_policy::asym::{self, Params, Vcpu};
-use unspin_policy::due::{Due, Got};
-use unspin_policy::lasting::Lasting;
 use unspin_probe::{Seen, NUMBERS};
+use unspin_shape::alike;
+use unspin_shape::asym::{self, Params, Vcpu};
+use unspin_shape::due::{Due, Got};
+use unspin_shape::lasting::Lasting;
 
 /// What the kernel takes as `cpu.weight`.
 const WEIGHTS: std::ops::RangeInclusive<u64> = 1..=10_000;

@@ -11,7 +11,7 @@ use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Style};
 use unspin_host::journal::Target;
 use unspin_host::VmProcess;
-use unspin_report::printable_lines;
+use unspin_text::printable_lines;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Document {

@@ -10,8 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use unspin_host::journal::Target;
 use unspin_host::{cpus, slice, Host, Version, VmProcess};
-use unspin_scenario::module::COSCHEDULING;
 use unspin_uapi::Coscheduling;
+use unspin_uapi::COSCHEDULING;
 
 /// What is looked at.
 pub struct Places<'a> {

@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use unspin_host::journal::Back;
 use unspin_host::VmProcess;
-use unspin_policy::alike;
-use unspin_policy::asym::Params;
-use unspin_policy::due::{Due, OWN, ROUND};
+use unspin_shape::alike;
+use unspin_shape::asym::Params;
+use unspin_shape::due::{Due, OWN, ROUND};
 
 /// After so many periods it is looked who came and went, and whether another hand has set something, and what
 /// is decided is written down for other commands.

@@ -9,8 +9,8 @@ use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Style};
 use unspin_host::{Name, VmProcess};
-use unspin_report::printable_lines;
 use unspin_spinners::{by_symbol, fit, Counts, Fit, Samples, Symbols};
+use unspin_text::printable_lines;
 
 /// Lines of a table; --json has all places.
 const LINES_MAX: usize = 20;
@@ -18,7 +18,7 @@ const LINES_MAX: usize = 20;
 /// Whose symbols addresses are named by.
 pub enum Names {
     OfFile { symbols: Symbols, path: PathBuf },
-    OfSeries { symbols: Symbols, series: &'static str, kernel: PathBuf },
+    OfSeries { symbols: Symbols, series: &'static str },
 }
 
 impl Names {
@@ -29,8 +29,10 @@ impl Names {
     }
 
     fn file(&self) -> String {
-        let (Names::OfFile { path, .. } | Names::OfSeries { kernel: path, .. }) = self;
-        path.display().to_string()
+        match self {
+            Names::OfFile { path, .. } => path.display().to_string(),
+            Names::OfSeries { series, .. } => format!("Debian's kernel {series}"),
+        }
     }
 
     /// What to do where the guest runs another kernel.
@@ -41,11 +43,10 @@ impl Names {
                  /proc/kallsyms",
                 path.display()
             ),
-            Names::OfSeries { series, kernel, .. } => format!(
-                "{}; the guest runs another one than Debian's current {series}, or was moved at its \
-                 start (KASLR): in the guest, as root, cat /proc/kallsyms > FILE, and give it with \
-                 --kallsyms FILE",
-                kernel.display()
+            Names::OfSeries { series, .. } => format!(
+                "Debian's current kernel {series}; the guest runs another one, or its kernel was moved at \
+                 its start (KASLR): in the guest, as root, cat /proc/kallsyms > FILE, and give it with \
+                 --kallsyms FILE"
             ),
         }
     }
@@ -244,7 +245,6 @@ fn table(title: &str, count: u64, seconds: f64, named: &str, places: &[Place]) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
     use unspin_host::Vcpu;
 
     const SYMBOLS: &str = "\
@@ -349,13 +349,12 @@ interrupted by the host: 40, 8 per second
             warning.contains("1 of 6") && warning.contains("guest.syms; each boot"),
             "{warning}"
         );
-        let kernel = Path::new("lab/vmlinux").to_path_buf();
         let symbols = names.symbols().clone();
-        let names = Names::OfSeries { symbols, series: "6.12", kernel };
+        let names = Names::OfSeries { symbols, series: "6.12" };
         let of_series = document(Some(&names), 0, &vm, moved);
         let warning = of_series.warnings(Some(&names)).concat();
-        assert!(warning.contains("lab/vmlinux; the guest runs another one"), "{warning}");
-        assert!(warning.contains("Debian's current 6.12") && warning.contains("--kallsyms FILE"));
+        assert!(warning.contains("kernel 6.12; the guest runs another one"), "{warning}");
+        assert!(warning.contains("--kallsyms FILE"));
         // A guest that was in user space alone says nothing of its kernel.
         let user = document(Some(&names), 0, &vm, samples(&[], &[(0x400, 30)]));
         assert!(user.warnings(Some(&names)).is_empty());

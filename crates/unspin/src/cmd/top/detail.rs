@@ -9,7 +9,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line as Text;
 use ratatui::widgets::{Block, Borders, Paragraph, Widget, Wrap};
-use unspin_report::printable_lines;
+use unspin_text::printable_lines;
 
 /// Lines that it has in any case, if there are so many.
 const LINES_MIN: u16 = 11;

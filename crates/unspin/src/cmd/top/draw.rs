@@ -12,7 +12,7 @@ use ratatui::text::{Line as Text, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Widget};
 use std::time::Duration;
 use unspin_diagnosis::Cause;
-use unspin_report::printable_lines;
+use unspin_text::printable_lines;
 
 /// Lines above the list.
 const HEAD: u16 = 3;

@@ -12,7 +12,7 @@ use tabled::settings::{Alignment, Style};
 use unspin_diagnosis::pairs::Interval;
 use unspin_diagnosis::{Cause, State};
 use unspin_host::Name;
-use unspin_report::printable_lines;
+use unspin_text::printable_lines;
 
 #[derive(Serialize)]
 pub struct Document {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use unspin_diagnosis::Cause;
 use unspin_host::journal::Target;
 use unspin_host::{cpus, Host, VmProcess};
-use unspin_scenario::module::MODE;
+use unspin_uapi::MODE;
 use unspin_uapi::{Mode, Number};
 
 /// The largest window there is, in cycles: nearly no spin is as long.

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What Linux guests are made of: QEMU, their kernels, and an initramfs with the programs they run.
+//! All of it comes from packages and is kept in the lab's directory `guests`.
+
+use crate::apt::Apt;
+use crate::error::{io, LabError, Result};
+use crate::guest_image::{self, GuestModules};
+use crate::packages;
+use crate::qemu::Qemu;
+use crate::series::{Debian, KernelPackage};
+use crate::unpacked::{Files, Unpacked, GUESTS};
+use crate::vmlinux;
+use crate::{kernel, Lab};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use unspin_scenario::plan::GuestProgram;
+use unspin_text::Lock;
+
+const QEMU_PACKAGE: &str = "qemu-system-x86";
+const QEMU: &str = "usr/bin/qemu-system-x86_64";
+/// Where QEMU finds its firmware on the host (`-L`).
+const FIRMWARE_DIR: &str = "usr/share/qemu";
+/// What QEMU's x86 machines load: the first of the places that has it.
+const FIRMWARE: [&str; 9] = [
+    "bios.bin",
+    "bios-256k.bin",
+    "bios-microvm.bin",
+    "qboot.rom",
+    "pvh.bin",
+    "linuxboot.bin",
+    "linuxboot_dma.bin",
+    "multiboot_dma.bin",
+    "kvmvapic.bin",
+];
+const FIRMWARE_FROM: [&str; 3] = ["usr/share/qemu", "usr/share/seabios", "usr/share/qemu-efi"];
+
+impl Lab {
+    /// QEMU, which is to be started with `-L /usr/share/qemu`.
+    pub fn qemu(&self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Qemu> {
+        let _lock = Lock::wait(self.dir(), stop, say)?;
+        let unpacked =
+            Unpacked::fetch(&self.dir().join(GUESTS), &[QEMU_PACKAGE.to_string()], stop, say)?;
+        let absent = |path: &str| LabError::NotInPackage {
+            package: QEMU_PACKAGE.to_string(),
+            path: format!("/{path}"),
+        };
+        let program = unpacked.find(QEMU).ok_or_else(|| absent(QEMU))?;
+        let mut files = Files::from([(QEMU.to_string(), program)]);
+        unpacked.add_needed(&mut files)?;
+        for name in FIRMWARE {
+            let mut places = FIRMWARE_FROM.iter().map(|dir| format!("{dir}/{name}"));
+            let target = format!("{FIRMWARE_DIR}/{name}");
+            let found = places.find_map(|path| unpacked.find(&path));
+            files.insert(target.clone(), found.ok_or_else(|| absent(&target))?);
+        }
+        let version = unpacked.version_of(QEMU_PACKAGE).ok_or_else(|| absent(QEMU))?;
+        Ok(Qemu { files: files.into_iter().collect(), version })
+    }
+
+    /// The kernel of a package as QEMU starts it in a guest: an uncompressed ELF file with an entry
+    /// for PVH.
+    pub fn guest_kernel(
+        &self,
+        package: KernelPackage,
+        stop: &AtomicBool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<PathBuf> {
+        let _lock = Lock::wait(self.dir(), stop, say)?;
+        let kernels = self.dir().join(GUESTS).join("kernels");
+        let apt = match package.debian {
+            Debian::Bookworm => Ok(Apt::host()),
+            Debian::Trixie => Apt::trixie(&self.dir().join(kernel::TRIXIE).join("apt"), stop, say),
+        };
+        let found = apt.and_then(|apt| Ok((packages::resolve(&apt, package)?, apt)));
+        let (release, apt) = match found {
+            Ok(found) => found,
+            Err(LabError::Interrupted) => return Err(LabError::Interrupted),
+            Err(error) => return newest(&kernels, &package.name()).ok_or(error),
+        };
+        let dir = kernels.join(&release);
+        let (target, done) = (dir.join("vmlinux"), dir.join("package"));
+        if done.exists() {
+            return Ok(target);
+        }
+        let tree = self.vmlinuz_tree(&apt, &dir, &release, stop, say)?;
+        let vmlinuz = packages::vmlinuz_of(&tree, &release);
+        say(&format!("uncompressing kernel {release}"));
+        let packed = fs::read(&vmlinuz).map_err(io(&vmlinuz))?;
+        let kernel = vmlinux::extract(&vmlinuz, &packed, &release)?;
+        fs::write(&target, kernel).map_err(io(&target))?;
+        fs::write(&done, package.name()).map_err(io(&done))?;
+        let own = dir.join("tree");
+        match own.is_dir() {
+            true => fs::remove_dir_all(&own).map_err(io(&own)).map(|()| target),
+            false => Ok(target),
+        }
+    }
+
+    /// A tree with the kernel's package in it: of the same kernel for hosts, or `tree` in `dir`.
+    fn vmlinuz_tree(
+        &self,
+        apt: &Apt,
+        dir: &Path,
+        release: &str,
+        stop: &AtomicBool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<PathBuf> {
+        fs::create_dir_all(dir).map_err(io(dir))?;
+        let host = self.dir().join("kernels").join(release);
+        if host.join("unpacked").exists() {
+            return Ok(host.join("tree"));
+        }
+        say(&format!("downloading kernel {release}"));
+        packages::fetch_kernel(apt, dir, release, stop)?;
+        for module in packages::modules_in(dir) {
+            let _ = fs::remove_file(module);
+        }
+        Ok(dir.join("tree"))
+    }
+
+    /// An initramfs for guests, with all of `programs` and `modules` in it.
+    pub fn guest_image(
+        &self,
+        programs: &[GuestProgram],
+        modules: &GuestModules,
+        stop: &AtomicBool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<PathBuf> {
+        let _lock = Lock::wait(self.dir(), stop, say)?;
+        guest_image::prepare(&self.root, &self.dir().join(GUESTS), programs, modules, stop, say)
+    }
+}
+
+/// The newest kernel kept under this name.
+fn newest(kernels: &Path, name: &str) -> Option<PathBuf> {
+    let mut found: Vec<(std::time::SystemTime, PathBuf)> = fs::read_dir(kernels)
+        .ok()?
+        .flatten()
+        .filter_map(|entry| {
+            let stamp = entry.path().join("package");
+            let named = fs::read_to_string(&stamp).is_ok_and(|kept| kept == name);
+            let written = stamp.metadata().ok().filter(|_| named)?.modified().ok()?;
+            Some((written, entry.path().join("vmlinux")))
+        })
+        .collect();
+    found.sort();
+    found.pop().map(|(_, path)| path)
+}

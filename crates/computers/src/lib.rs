@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Computers anyone can boot: stock kernels on emulated hardware, with the module and the agent in
+//! them, and their results brought back.
+
+mod apt;
+mod bochs;
+mod boot;
+mod build_root;
+mod channel;
+mod debug;
+mod elf;
+mod emulator;
+mod error;
+mod guest_image;
+mod guests;
+mod hash;
+mod image;
+mod kernel;
+mod kernel_symbols;
+mod module_build;
+mod own_emulator;
+mod packages;
+mod program;
+mod programs;
+mod qemu;
+mod recipe;
+mod series;
+mod silence;
+mod tool;
+mod unpacked;
+mod vm_entry;
+mod vmlinux;
+
+pub use bochs::Bochs;
+pub use boot::Boot;
+pub use channel::Decoder;
+pub use emulator::{Computer, Emulator, Processor, Topology};
+pub use error::{LabError, Result};
+pub use guest_image::GuestModules;
+pub use hash::sha256;
+pub use image::Payload;
+pub use kernel::Kernel;
+pub use kernel_symbols::kernel_symbols;
+pub use module_build::ModuleBuild;
+pub use program::Program;
+pub use qemu::Qemu;
+pub use series::{Debian, Flavour, KernelPackage, Series};
+pub use silence::Patience;
+pub use tool::missing_tools;
+pub use unspin_host::source::source_tree;
+
+use own_emulator::OwnEmulator;
+use unspin_host::source::work_dir;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::OnceLock;
+use unspin_scenario::plan::{Asym, CoschedulingMechanism, Plan, Run};
+use unspin_scenario::result::Record;
+use unspin_text::Lock;
+
+/// A plan, and what goes into the computer with it.
+#[derive(Debug, Clone)]
+pub struct Work {
+    pub plan: Plan,
+    /// Files that its Linux guests take: path in the computer, without the leading slash, and the
+    /// file here.
+    pub copies: Vec<(String, PathBuf)>,
+}
+
+impl From<Plan> for Work {
+    /// Of a plan without Linux guests.
+    fn from(plan: Plan) -> Work {
+        Work { plan, copies: Vec::new() }
+    }
+}
+
+/// Tools a timed boot needs.
+pub const BOCHS_TOOLS: &[&str] = &[
+    "apt-get",
+    "apt-cache",
+    "dpkg-deb",
+    "unshare",
+    "mount",
+    "chroot",
+    "xz",
+    "make",
+    "gcc",
+    "strip",
+    "busybox",
+    "xorriso",
+    "bochs",
+    "ldd",
+];
+
+/// Tools a boot for function needs.
+pub const QEMU_TOOLS: &[&str] = &[
+    "apt-get",
+    "apt-cache",
+    "dpkg-deb",
+    "unshare",
+    "mount",
+    "chroot",
+    "xz",
+    "make",
+    "gcc",
+    "strip",
+    "busybox",
+    "qemu-system-x86_64",
+    "ldd",
+];
+
+/// Tools that building a kernel takes, beside those of a boot for function.
+pub const DEBUG_TOOLS: &[&str] = &["tar", "flex", "bison", "bc", "pahole"];
+
+/// Programs of crates/scx and crates/watch.
+const SCHEDULER: &str = "unspin-scx";
+const WATCHER: &str = "unspin-watch";
+/// The command, which shapes VMs.
+const COMMAND: &str = "unspin";
+
+/// Loads the module; `$options` are its parameters.
+const LOAD: &str = "insmod /modules/unspin.ko $options";
+
+/// A directory the lab keeps kernels and boots in.
+#[derive(Debug, Clone)]
+pub struct Lab {
+    /// The source tree the module is built from.
+    root: PathBuf,
+    dir: PathBuf,
+    /// The agent's program.
+    agent: PathBuf,
+    /// What boots, once that is settled.
+    bochs: OnceLock<Bochs>,
+    qemu_amd: OnceLock<OwnEmulator>,
+}
+
+impl Lab {
+    /// The lab in `dir`, or in `lab` beside what else is built; it is made when something is put there.
+    /// `agent` is the program that runs plans inside.
+    pub fn open(dir: Option<PathBuf>, agent: PathBuf) -> Result<Lab> {
+        let root = source_tree();
+        if !root.join("kmod/Kbuild").is_file() {
+            return Err(LabError::NoSources { root });
+        }
+        let dir = dir.unwrap_or_else(|| work_dir().join("lab"));
+        // Emulators are started in their boot's directory: nothing may depend on the caller's.
+        let dir = std::path::absolute(&dir).map_err(error::io(&dir))?;
+        Ok(Lab { root, dir, agent, bochs: OnceLock::new(), qemu_amd: OnceLock::new() })
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Fetch and build what booting a kernel takes (of a series: the series' own package); does only
+    /// what is not done yet. Ends when `stop` is set.
+    pub fn build(
+        &self,
+        package: impl Into<KernelPackage>,
+        stop: &AtomicBool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Kernel> {
+        let _lock = Lock::wait(&self.dir, stop, say)?;
+        kernel::prepare(&self.root, &self.dir, package.into(), stop, say)
+    }
+
+    /// Build the module for a kernel whose headers alone are fetched; returns the kernel's release.
+    pub fn build_module(
+        &self,
+        package: impl Into<KernelPackage>,
+        stop: &AtomicBool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<String> {
+        let _lock = Lock::wait(&self.dir, stop, say)?;
+        kernel::prepare_module(&self.root, &self.dir, package.into(), stop, say)
+    }
+
+    /// Build the module that Linux guests of a kernel load; returns the kernel's release, and the module.
+    pub fn guest_module(
+        &self,
+        package: impl Into<KernelPackage>,
+        stop: &AtomicBool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(String, PathBuf)> {
+        let _lock = Lock::wait(&self.dir, stop, say)?;
+        kernel::prepare_guest_module(&self.root, &self.dir, package.into(), stop, say)
+    }
+
+    /// As [`Lab::build`], for a kernel of the series that checks itself (lockdep, KASAN, kmemleak), built from
+    /// its sources; takes a quarter of an hour the first time.
+    pub fn build_debug(
+        &self,
+        series: Series,
+        stop: &AtomicBool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Kernel> {
+        let _lock = Lock::wait(&self.dir, stop, say)?;
+        debug::prepare(&self.root, &self.dir, series, stop, say)
+    }
+
+    /// The Bochs that boots in this lab from now on, built if it has to be (minutes, the first time). Where
+    /// it cannot be built it is Debian's, and `say` is told why.
+    pub fn bochs(&self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Bochs> {
+        if let Some(bochs) = self.bochs.get() {
+            return Ok(bochs.clone());
+        }
+        let made = Bochs::make(&self.dir, stop, say)?;
+        Ok(self.bochs.get_or_init(|| made).clone())
+    }
+
+    /// Boot `kernel` on `computer`, run `plan` there and pass on every record. `name` is the boot's
+    /// directory below `boots/`, where console, configuration and raw records stay.
+    pub fn boot_plan(
+        &self,
+        kernel: &Kernel,
+        computer: &Computer,
+        work: &Work,
+        name: &str,
+        stop: &AtomicBool,
+        sink: &mut dyn FnMut(Record),
+    ) -> Result<()> {
+        let json = serde_json::to_vec(&work.plan).expect("a plan is plain data");
+        let agent = self.agent.file_name().unwrap_or_default().to_string_lossy();
+        let mut programs = vec![self.agent.clone()];
+        programs.extend(self.beside(&work.plan)?);
+        // The module pauses for longer than a window: a run that is watched is looked at all the time.
+        let (options, module) = match work.plan.runs.iter().any(|run| run.states) {
+            true => (" look_always=1", ModuleBuild::ForTests),
+            false => ("", ModuleBuild::Production),
+        };
+        let payload = Payload {
+            script: format!(
+                "insmod /modules/unspin.ko{options} || echo 'lab: unspin did not load'\n\
+                 {agent} agent /plan.json --out port-e9 || echo \"lab: agent ended with $?\"\n\
+                 poweroff -f\n"
+            ),
+            files: vec![("plan.json".into(), json)],
+            copies: work.copies.clone(),
+            programs,
+            module,
+        };
+        let boot = Boot {
+            kernel,
+            computer,
+            payload: &payload,
+            cmdline: "",
+            patience: Patience::default(),
+            stop,
+        };
+        self.boot(&boot, name, sink)
+    }
+
+    /// The programs that stand beside the agent: one gives vCPUs to a scheduler of sched_ext, one
+    /// watches them, one shapes them; where a plan has runs for it.
+    fn beside(&self, plan: &Plan) -> Result<Vec<PathBuf>> {
+        let by_scheduler =
+            |run: &Run| run.arm.coscheduling_mechanism == CoschedulingMechanism::SchedExt;
+        let mut programs = Vec::new();
+        if plan.runs.iter().any(by_scheduler) {
+            programs.push(self.agent.with_file_name(SCHEDULER));
+        }
+        if plan.runs.iter().any(|run| run.states) {
+            programs.push(self.agent.with_file_name(WATCHER));
+        }
+        if plan.runs.iter().any(|run| run.arm.asym != Asym::default()) {
+            programs.push(self.agent.with_file_name(COMMAND));
+        }
+        match programs.iter().find(|path| !path.is_file()) {
+            Some(path) => Err(LabError::NotBuilt { path: path.clone() }),
+            None => Ok(programs),
+        }
+    }
+
+    /// Boot with a payload of the caller's (tests, probes).
+    pub fn boot(&self, boot: &Boot, name: &str, sink: &mut dyn FnMut(Record)) -> Result<()> {
+        let dir = self.boot_dir(name);
+        let _lock = Lock::take(&dir)?;
+        boot::watch(boot, &self.program_here(boot.computer.emulator)?, &dir, sink)
+    }
+
+    /// Boot `kernel` on `computer` to see whether KVM and the module come up there. `sink` gets
+    /// what was found, line by line; the answer is whether all is well.
+    pub fn check(
+        &self,
+        kernel: &Kernel,
+        computer: &Computer,
+        stop: &AtomicBool,
+        sink: &mut dyn FnMut(&str),
+    ) -> Result<bool> {
+        let payload = self.hand(computer, include_str!("check.sh"));
+        let boot = Boot {
+            kernel,
+            computer,
+            payload: &payload,
+            cmdline: "",
+            patience: Patience::default(),
+            stop,
+        };
+        let mut failures = None;
+        let name = format!("check-{}", kernel.name);
+        self.boot(&boot, &name, &mut |record| match record {
+            Record::Log { text } => sink(&text),
+            Record::End { failed, .. } => failures = Some(failed),
+            _ => {}
+        })?;
+        Ok(failures == Some(0))
+    }
+
+    /// Boot `kernel` under QEMU with a shell on this terminal, the module loaded; returns when the
+    /// computer is switched off.
+    pub fn shell(&self, kernel: &Kernel) -> Result<()> {
+        let computer = Computer::qemu(4);
+        let payload = self.hand(&computer, include_str!("shell.sh"));
+        let dir = self.boot_dir("shell");
+        let _lock = Lock::take(&dir)?;
+        let status = emulator::sit(&computer, kernel, &payload, &dir)?;
+        let _ = fs::remove_file(dir.join("initrd.img"));
+        if status.success() {
+            return Ok(());
+        }
+        Err(LabError::Died {
+            last: format!("the shell, with {status}"),
+            console: tool::tail(&dir.join("emulator.err"), 5),
+            archive: dir,
+        })
+    }
+
+    /// A payload for scripts of the lab's own, which load the module by `$load`.
+    fn hand(&self, computer: &Computer, script: &str) -> Payload {
+        let (options, module) = match computer.module_options() {
+            "" => ("", ModuleBuild::Production),
+            options => (options, ModuleBuild::ForTests),
+        };
+        Payload {
+            script: format!("options='{options}'\nload() {{ {LOAD}; }}\n{script}"),
+            programs: vec![self.agent.clone()],
+            module,
+            ..Payload::default()
+        }
+    }
+
+    /// SHA-256, in hex, of all of ours that goes into a computer that runs plans: the sources of
+    /// module and policies, the agent with the bench guest in it, what goes into Linux guests, and what
+    /// the lab adds, `emulator` among it.
+    pub fn image_hash(&self, emulator: Emulator) -> Result<String> {
+        let mut parts = module_build::module_sources(&module_build::HOSTS, &self.root)?;
+        parts.push(fs::read(&self.agent).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => LabError::NotBuilt { path: self.agent.clone() },
+            _ => error::io(&self.agent)(error),
+        })?);
+        // Where they are not built no plan has them.
+        let beside =
+            [SCHEDULER, WATCHER, COMMAND].map(|name| fs::read(self.agent.with_file_name(name)));
+        parts.extend(beside.into_iter().flatten());
+        parts.extend(guest_image::own_parts(&self.root)?);
+        parts.push(image::INIT.as_bytes().to_vec());
+        parts.push(emulator::CMDLINE.as_bytes().to_vec());
+        parts.push(self.program_here(emulator)?.mark().as_bytes().to_vec());
+        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        Ok(sha256(&parts))
+    }
+
+    /// Where the boot called `name` keeps its console and configuration.
+    pub fn boot_dir(&self, name: &str) -> PathBuf {
+        self.dir.join("boots").join(name)
+    }
+
+    /// Remove everything the lab keeps; nothing, while a boot is under way.
+    pub fn clean(&self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<()> {
+        if !self.dir.exists() {
+            return Ok(());
+        }
+        let _lock = Lock::wait(&self.dir, stop, say)?;
+        let boots = self.dir.join("boots");
+        let names: Vec<PathBuf> = fs::read_dir(&boots)
+            .map(|d| d.flatten().map(|e| e.path()).collect())
+            .unwrap_or_default();
+        let dirs: Vec<&PathBuf> = names.iter().filter(|path| path.is_dir()).collect();
+        let _held = dirs.iter().map(|dir| Ok(Lock::take(dir)?)).collect::<Result<Vec<Lock>>>()?;
+        let kept = ["kernels", unpacked::GUESTS, kernel::TRIXIE, own_emulator::EMULATORS]
+            .map(|name| self.dir.join(name));
+        for path in dirs.into_iter().chain(kept.iter().filter(|path| path.exists())) {
+            fs::remove_dir_all(path).map_err(error::io(path))?;
+        }
+        Ok(())
+    }
+}
+
+/// SHA-256, in hex, of all of ours that goes into Linux guests, where no lab says it with the rest.
+pub fn guests_hash() -> Result<String> {
+    guests_hash_of(&source_tree())
+}
+
+/// A tree without them runs no Linux guests.
+fn guests_hash_of(root: &Path) -> Result<String> {
+    let parts = match root.join(guest_image::SOURCES).is_dir() {
+        true => guest_image::own_parts(root)?,
+        false => Vec::new(),
+    };
+    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    Ok(sha256(&parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One of each folder the module is built from, and the program beside it.
+    const SOURCES: [&str; 8] = [
+        "kmod/main.c",
+        "kmod/Kbuild",
+        "kmod/compat/kvm.h",
+        "policy/hvs.c",
+        "uapi/unspin.h",
+        "guest/linux/runner.c",
+        "guest/linux/units.h",
+        "agent",
+    ];
+
+    #[test]
+    fn the_image_is_another_with_each_thing_in_it_and_only_then() {
+        let dir = std::env::temp_dir().join(format!("unspin-image-{}", std::process::id()));
+        let write = |path: &str, text: &str| {
+            let path = dir.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        for path in SOURCES {
+            write(path, "before");
+        }
+        let lab = Lab {
+            root: dir.clone(),
+            dir: dir.join("lab"),
+            agent: dir.join("agent"),
+            bochs: Bochs::Debian.into(),
+            qemu_amd: OnceLock::new(),
+        };
+        let hash = || lab.image_hash(Emulator::Bochs);
+        let first = hash().unwrap();
+        // What a build or a test leaves behind changes nothing.
+        for path in ["kmod/main.o", "kmod/.main.o.cmd", "kmod/unspin.mod.c", "kmod/test/run.c"] {
+            write(path, "made");
+            assert_eq!(hash().unwrap(), first, "{path}");
+        }
+        for path in SOURCES {
+            write(path, "after");
+            assert_ne!(hash().unwrap(), first, "{path}");
+            write(path, "before");
+        }
+        write("kmod/new.h", "");
+        assert_ne!(hash().unwrap(), first, "a new file");
+        write("guest/linux/new.c", "");
+        let guests = guests_hash_of(&dir).unwrap();
+        write("guest/linux/new.c", "after");
+        assert_ne!(guests_hash_of(&dir).unwrap(), guests);
+        fs::remove_file(dir.join("agent")).unwrap();
+        assert!(matches!(hash(), Err(LabError::NotBuilt { .. })));
+        fs::remove_dir_all(&dir).unwrap();
+        assert_ne!(guests_hash_of(&dir).unwrap(), guests, "no sources at all");
+    }
+}

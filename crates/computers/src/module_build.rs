@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Building modules against the headers of a kernel that the lab has fetched: the host's, and the Linux
+//! guests'.
+
+use crate::build_root::BuildRoot;
+use crate::error::{io, LabError, Result};
+use crate::tool;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+/// What the module is built against.
+pub(crate) struct Against<'a> {
+    /// `uname -r` of the kernel.
+    pub release: &'a str,
+    pub headers: &'a Path,
+    /// Whose compiler builds it: an unpacked Debian's, or `None` for this computer's.
+    pub toolchain: Option<&'a BuildRoot>,
+}
+
+/// A module of this project's.
+pub(crate) struct Module {
+    name: &'static str,
+    /// Folders of the source tree that it is built from; in the first is its Makefile.
+    parts: [&'static str; 3],
+    /// What make is told beside the kernel's headers.
+    variables: &'static [&'static str],
+    /// Where, beside its log.
+    work: &'static str,
+    log: &'static str,
+    /// The file made.
+    pub(crate) file: &'static str,
+}
+
+/// As it is installed.
+pub(crate) const HOSTS: Module = Module {
+    name: "unspin",
+    parts: ["kmod", "policy", "uapi"],
+    variables: &[],
+    work: "build",
+    log: "build.log",
+    file: "unspin.ko",
+};
+
+/// The same with the parameters that tests use.
+pub(crate) const HOSTS_FOR_TESTS: Module = Module {
+    variables: &["UNSPIN_TEST=1"],
+    work: "build-test",
+    log: "build-test.log",
+    file: "unspin-test.ko",
+    ..HOSTS
+};
+
+/// Which build of the host's module goes into an emulated computer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ModuleBuild {
+    /// As it is installed: it has no parameters.
+    #[default]
+    Production,
+    /// With the parameters that tests use.
+    ForTests,
+}
+
+/// For Linux guests.
+pub(crate) const GUESTS: Module = Module {
+    name: "unspin-guest",
+    parts: ["guest/linux/vcrd", "policy", "uapi"],
+    variables: &[],
+    work: "build-guest",
+    log: "build-guest.log",
+    file: "unspin-guest.ko",
+};
+
+/// Build a module in a copy of its sources, so that two kernels do not share object files.
+pub(crate) fn build_module(
+    of: &Module,
+    root: &Path,
+    dir: &Path,
+    against: &Against,
+    stop: &AtomicBool,
+) -> Result<PathBuf> {
+    check_headers(against)?;
+    let tool = |program: &str| match against.toolchain {
+        Some(root) => root.command(program, dir),
+        None => Ok(Command::new(program)),
+    };
+    let work = dir.join(of.work);
+    for part in of.parts {
+        copy_tree(&root.join(part), &work.join(part))?;
+    }
+    let log = dir.join(of.log);
+    let before = fs::read(&log).ok();
+    let _ = fs::remove_file(&log);
+    let folder = work.join(of.parts[0]);
+    let mut make = tool("make")?;
+    make.arg("-C").arg(&folder).arg(format!("KDIR={}", against.headers.display()));
+    make.args(of.variables);
+    tool::run("building the module", &mut make, &log, stop).map_err(with_the_errors)?;
+    keep_the_log_of_what_was_compiled(&log, before)?;
+    // Its debugging data is twenty times its code, and an emulated BIOS would read it all.
+    let module = dir.join(of.file);
+    let built = folder.join(format!("{}.ko", of.name));
+    let mut strip = tool("strip")?;
+    strip.arg("--strip-debug").arg("-o").arg(&module).arg(built);
+    tool::run("stripping the module", &mut strip, &log, stop)?;
+    Ok(module)
+}
+
+/// A build that had nothing to do says nothing of the module that is there: what the one before it said
+/// stays.
+fn keep_the_log_of_what_was_compiled(log: &Path, before: Option<Vec<u8>>) -> Result<()> {
+    let said = String::from_utf8_lossy(&fs::read(log).map_err(io(log))?).into_owned();
+    let has_built = ["  CC [M]  ", "  LD [M]  "].iter().any(|step| said.contains(step));
+    match before {
+        Some(before) if !has_built => fs::write(log, before).map_err(io(log)),
+        _ => Ok(()),
+    }
+}
+
+/// Lines shown of what a compiler said.
+const ERRORS_SHOWN: usize = 8;
+
+/// The errors of a build instead of its last lines, which only say that there were some.
+fn with_the_errors(error: LabError) -> LabError {
+    let LabError::Step { what, status, log, tail } = error else { return error };
+    let text = String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()).into_owned();
+    let is_error = |line: &&str| line.contains("error: ") || line.starts_with("ERROR: ");
+    let errors: Vec<String> =
+        text.lines().filter(is_error).take(ERRORS_SHOWN).map(|l| format!("    {l}\n")).collect();
+    let tail = if errors.is_empty() { tail } else { errors.concat() };
+    LabError::Step { what, status, log, tail }
+}
+
+/// Headers of another kernel build a module that does not load, or worse.
+fn check_headers(against: &Against) -> Result<()> {
+    let (release, headers) = (against.release.to_string(), against.headers.to_path_buf());
+    let path = headers.join("include/generated/utsrelease.h");
+    let Ok(text) = fs::read_to_string(&path) else {
+        return Err(LabError::NoHeaders { release, headers });
+    };
+    match text.split('"').nth(1) {
+        Some(found) if found == release => Ok(()),
+        found => Err(LabError::OtherHeaders {
+            found: found.unwrap_or("no release").to_string(),
+            release,
+            headers,
+        }),
+    }
+}
+
+/// Names and contents of everything a module is built from, in a fixed order.
+pub(crate) fn module_sources(of: &Module, root: &Path) -> Result<Vec<Vec<u8>>> {
+    let mut files = Vec::new();
+    for part in of.parts.iter().filter(|part| root.join(part).is_dir()) {
+        sources_in(&root.join(part), &mut files)?;
+    }
+    files.sort();
+    let mut out = Vec::new();
+    for file in files {
+        let name = file.strip_prefix(root).unwrap_or(&file);
+        out.push(name.to_string_lossy().into_owned().into_bytes());
+        out.push(fs::read(&file).map_err(io(&file))?);
+    }
+    Ok(out)
+}
+
+fn sources_in(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(dir).map_err(io(dir))?.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            if entry.file_name() != "test" {
+                sources_in(&path, files)?;
+            }
+        } else if is_source(&path) {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// What the kernel's build reads, and not what it makes: those begin with a dot or have an ending.
+fn is_source(path: &Path) -> bool {
+    let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    let made = path.to_str().is_some_and(|p| p.ends_with(".mod.c"));
+    !hidden && !made && ending.is_none_or(|ending| matches!(ending, "c" | "h" | "S"))
+}
+
+/// Copy what changed: equal files keep their times, so that make does not rebuild.
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).map_err(io(to))?;
+    for entry in fs::read_dir(from).map_err(io(from))?.flatten() {
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if source.is_dir() {
+            if entry.file_name() != "test" {
+                copy_tree(&source, &target)?;
+            }
+            continue;
+        }
+        if !is_source(&source) {
+            continue;
+        }
+        let new = fs::read(&source).map_err(io(&source))?;
+        if fs::read(&target).ok().as_ref() != Some(&new) {
+            fs::write(&target, new).map_err(io(&target))?;
+        }
+    }
+    Ok(())
+}

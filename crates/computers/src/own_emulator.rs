@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Emulators as the lab builds them, from Debian 13's sources and with patches of the lab's own (recipe.rs).
+//! Debian's Bochs takes three times as long as the lab's: every instruction of theirs passes a debugger
+//! and hooks that nothing is hung on. Debian's QEMU has no pause filter, and no clock a figure can hang on.
+//!
+//! Each is built once, and kept by the hash of all it is made of. What is not complete is never taken.
+
+use crate::apt::Apt;
+use crate::error::{io, LabError, Result};
+use crate::hash;
+use crate::kernel::TRIXIE;
+use crate::packages;
+use crate::recipe::{Patch, Recipe};
+use crate::tool;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use unspin_text::Lock;
+
+/// Where in the lab emulators are kept.
+pub(crate) const EMULATORS: &str = "emulators";
+
+/// Progress is said this far apart.
+const SAID_EVERY_PERCENT: usize = 20;
+
+/// A complete build.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnEmulator {
+    pub(crate) program: PathBuf,
+    /// The hash of what it is made of.
+    pub(crate) build: String,
+    recipe: &'static Recipe,
+}
+
+impl OwnEmulator {
+    /// The build that is wanted here, if it is there.
+    pub(crate) fn find(recipe: &'static Recipe, lab: &Path) -> Option<OwnEmulator> {
+        let build = recipe.hash(&compiler(recipe)?);
+        let program = dir_of(recipe, lab, &build).join(recipe.program);
+        program.is_file().then_some(OwnEmulator { program, build, recipe })
+    }
+
+    /// The same, built if it is not there.
+    pub(crate) fn make(
+        recipe: &'static Recipe,
+        lab: &Path,
+        stop: &AtomicBool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<OwnEmulator> {
+        if let Some(found) = OwnEmulator::find(recipe, lab) {
+            return Ok(found);
+        }
+        let compiler = check_tools(recipe)?;
+        let emulators = lab.join(EMULATORS);
+        let _lock = Lock::wait(&emulators, stop, say)?;
+        // Whoever was waited for may have built it.
+        if let Some(found) = OwnEmulator::find(recipe, lab) {
+            return Ok(found);
+        }
+        let dir = dir_of(recipe, lab, &recipe.hash(&compiler));
+        let part = emulators.join("part");
+        let build = Build { recipe, lab, emulators: &emulators, part: &part, stop };
+        let built = build.run(say);
+        if built.is_ok() {
+            // What a build of before left without the program is in the way.
+            remove(&dir)?;
+            fs::rename(part.join("done"), &dir).map_err(io(&dir))?;
+        }
+        let removed = remove(&part);
+        built?;
+        removed?;
+        OwnEmulator::find(recipe, lab).ok_or(LabError::NotBuilt { path: dir.join(recipe.program) })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(recipe: &'static Recipe, program: PathBuf, build: String) -> OwnEmulator {
+        OwnEmulator { program, build, recipe }
+    }
+
+    /// As provenances have it.
+    pub(crate) fn name(&self) -> String {
+        let Recipe { name, version, .. } = self.recipe;
+        format!("{name} {version} of unspin, build {:.12}", self.build)
+    }
+
+    /// Names of the patches it has.
+    pub(crate) fn patches(&self) -> String {
+        self.recipe.patch_names()
+    }
+}
+
+/// A build under way.
+struct Build<'a> {
+    recipe: &'a Recipe,
+    lab: &'a Path,
+    emulators: &'a Path,
+    /// Everything but the source and the log; `done` in it is what is kept.
+    part: &'a Path,
+    stop: &'a AtomicBool,
+}
+
+impl Build<'_> {
+    fn run(&self, say: &mut dyn FnMut(&str)) -> Result<()> {
+        let Recipe { name, version, minutes, .. } = *self.recipe;
+        remove(self.part)?;
+        let source = self.part.join("source");
+        fs::create_dir_all(&source).map_err(io(&source))?;
+        let _ = fs::remove_file(self.log());
+        let archive = self.fetch(say)?;
+        let python = self.python(say)?;
+        let mut unpack = Command::new("tar");
+        unpack.arg("-xf").arg(&archive).args(["--no-same-owner", "--strip-components=1", "-C"]);
+        self.step(&format!("unpacking the source of {name}"), unpack.arg(&source))?;
+        self.patch(&source, self.recipe.patches)?;
+        say(&format!(
+            "building {name} {version}, once for this computer: {minutes} minutes on two CPUs ({})",
+            self.log().display()
+        ));
+        self.compile(&source, python.as_deref(), say)?;
+        self.keep(&source)
+    }
+
+    fn log(&self) -> PathBuf {
+        self.emulators.join("build.log")
+    }
+
+    fn step(&self, what: &str, command: &mut Command) -> Result<()> {
+        tool::run(what, command, &self.log(), self.stop)
+    }
+
+    /// The source as it is known here, kept beside what is built of it.
+    fn fetch(&self, say: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+        let Recipe { name, version, package, source, source_sha256, .. } = *self.recipe;
+        let kept = self.emulators.join(source);
+        if hash::of_file(&kept).is_ok_and(|hash| hash == source_sha256) {
+            return Ok(kept);
+        }
+        let apt = Apt::trixie_sources(&self.emulators.join("apt"), self.stop, say)?;
+        say(&format!("downloading the source of {name} {version}"));
+        apt.download_source(self.part, package, &self.log(), self.stop)?;
+        let got = self.part.join(source);
+        match hash::of_file(&got) {
+            Ok(hash) if hash == source_sha256 => {}
+            _ => {
+                let (package, wanted) = (package.into(), source.into());
+                return Err(LabError::OtherSource { package, wanted });
+            }
+        }
+        fs::rename(&got, &kept).map_err(io(&kept))?;
+        Ok(kept)
+    }
+
+    /// Where the modules of its programs in Python are, unpacked.
+    fn python(&self, say: &mut dyn FnMut(&str)) -> Result<Option<PathBuf>> {
+        if self.recipe.python.is_empty() {
+            return Ok(None);
+        }
+        // The lists are the lab's.
+        let _held = Lock::wait(self.lab, self.stop, say)?;
+        let (debs, root) = (self.part.join("debs"), self.part.join("python"));
+        fs::create_dir_all(&debs).map_err(io(&debs))?;
+        let apt = Apt::trixie(&self.lab.join(TRIXIE).join("apt"), self.stop, say)?;
+        for package in self.recipe.python {
+            apt.download(&debs, package, &self.log(), self.stop)?;
+        }
+        packages::unpack(&debs, &root, &self.log(), self.stop)?;
+        Ok(Some(root.join("usr/lib/python3/dist-packages")))
+    }
+
+    fn patch(&self, source: &Path, patches: &[Patch]) -> Result<()> {
+        for (name, text) in patches {
+            let name = name.rsplit('/').next().unwrap_or(name);
+            let file = self.part.join(name);
+            fs::write(&file, text).map_err(io(&file))?;
+            let mut patch = Command::new("patch");
+            patch.args(["-p1", "--batch", "--forward", "--fuzz=0", "-i"]).arg(&file);
+            let what = format!("applying {name} to {}", self.recipe.name);
+            self.step(&what, patch.current_dir(source))?;
+        }
+        Ok(())
+    }
+
+    fn compile(
+        &self,
+        source: &Path,
+        python: Option<&Path>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        let Recipe { name, options, make: [program, args @ ..], .. } = *self.recipe else {
+            unreachable!("a recipe says what builds it")
+        };
+        let dir = source.join(self.recipe.dir);
+        fs::create_dir_all(&dir).map_err(io(&dir))?;
+        let mut configure = Command::new(source.join("configure"));
+        let configure = self.environment(&mut configure, &dir, python);
+        self.step(&format!("configuring {name}"), configure.args(options))?;
+        let mut make = Command::new(program);
+        self.environment(&mut make, &dir, python).args(args);
+        if *program == "make" {
+            make.arg(std::thread::available_parallelism().map_or(1, usize::from).to_string());
+        }
+        let mut said = 0;
+        let log = self.log();
+        tool::run_watched(&format!("building {name}"), &mut make, &log, self.stop, &mut || {
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            let percent = self.recipe.progress.percent_done(&text);
+            if percent >= said + SAID_EVERY_PERCENT {
+                said = percent - percent % SAID_EVERY_PERCENT;
+                say(&format!("building {name}: {said} %"));
+            }
+        })
+    }
+
+    /// What the user's environment asks of builds is not for this one.
+    fn environment<'a>(
+        &self,
+        command: &'a mut Command,
+        dir: &Path,
+        python: Option<&Path>,
+    ) -> &'a mut Command {
+        for name in ["CPPFLAGS", "LDFLAGS", "LIBS", "CONFIG_SITE", "MAKEFLAGS", "MFLAGS", "NINJA"] {
+            command.env_remove(name);
+        }
+        let flags = self.recipe.flags;
+        command.env("CC", "gcc").env("CXX", "g++").env("CFLAGS", flags).env("CXXFLAGS", flags);
+        if let Some(python) = python {
+            command.env("PYTHONPATH", python);
+        }
+        command.current_dir(dir)
+    }
+
+    /// The program alone, once it says what it is.
+    fn keep(&self, source: &Path) -> Result<()> {
+        let Recipe { name, program, version_option, .. } = *self.recipe;
+        let done = self.part.join("done");
+        fs::create_dir_all(&done).map_err(io(&done))?;
+        let kept = done.join(program);
+        let mut strip = Command::new("strip");
+        strip.arg("-o").arg(&kept).arg(source.join(self.recipe.dir).join(program));
+        self.step(&format!("stripping {name}"), &mut strip)?;
+        let mut asked = Command::new(&kept);
+        self.step(&format!("starting the {name} that was built"), asked.args(version_option))
+    }
+}
+
+/// An error that names what is to be installed, unless everything that the build calls is there; the
+/// compiler's word of itself.
+fn check_tools(recipe: &Recipe) -> Result<String> {
+    let missing = |tool: &str, package: &str| {
+        let (tool, package) = (tool.to_string(), package.to_string());
+        Err(LabError::MissingTool { tool, package })
+    };
+    let Some(compiler) = compiler(recipe) else {
+        return missing(recipe.compiler, tool::package_of(recipe.compiler));
+    };
+    for tool in recipe.tools {
+        if tool::which(tool).is_none() {
+            return missing(tool, tool::package_of(tool));
+        }
+    }
+    for (library, version, package) in recipe.libraries {
+        let mut asked = Command::new("pkg-config");
+        let asked = asked.arg(format!("--atleast-version={version}")).arg(library);
+        if tool::output(asked).is_none() {
+            return missing(&format!("{library} {version}"), package);
+        }
+    }
+    if !recipe.python.is_empty() && !has_python() {
+        return missing("a Python of version 3.9 or newer with venv", "python3-venv");
+    }
+    Ok(compiler)
+}
+
+/// configure makes itself a place of its own for programs in Python.
+fn has_python() -> bool {
+    let asks = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 9))";
+    tool::output(Command::new("python3").args(["-c", asks])).is_some()
+}
+
+/// The first line of what the compiler says of itself; `None` where there is none.
+fn compiler(recipe: &Recipe) -> Option<String> {
+    let said = tool::output(Command::new(recipe.compiler).arg("--version"))?;
+    said.lines().next().map(str::to_string)
+}
+
+fn dir_of(recipe: &Recipe, lab: &Path, build: &str) -> PathBuf {
+    lab.join(EMULATORS).join(format!("{}-{}-{build:.12}", recipe.id, recipe.version))
+}
+
+fn remove(dir: &Path) -> Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(dir)(error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::{BOCHS, QEMU_AMD};
+
+    /// A lab of the test's own.
+    fn scratch(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("unspin-own-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    #[test]
+    fn a_half_built_tree_is_never_taken() {
+        for recipe in [&BOCHS, &QEMU_AMD] {
+            let lab = scratch(&format!("half-{}", recipe.id));
+            let find = || OwnEmulator::find(recipe, &lab);
+            let Some(compiler) = compiler(recipe) else {
+                return println!("SKIPPED: a build needs: apt-get install {}", recipe.compiler);
+            };
+            let dir = dir_of(recipe, &lab, &recipe.hash(&compiler));
+            fs::create_dir_all(&dir).unwrap();
+            assert_eq!(find(), None);
+            let part = lab.join(EMULATORS).join("part/done");
+            fs::create_dir_all(&part).unwrap();
+            fs::write(part.join(recipe.program), "").unwrap();
+            assert_eq!(find(), None);
+            fs::write(dir.join(recipe.program), "").unwrap();
+            let found = find().unwrap();
+            assert_eq!(found.program, dir.join(recipe.program));
+            // What is there is not built again.
+            let go = AtomicBool::new(false);
+            let make = OwnEmulator::make(recipe, &lab, &go, &mut |text| panic!("{text}"));
+            assert_eq!(make.unwrap(), found);
+            fs::remove_dir_all(lab).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_patch_that_does_not_apply_is_named() {
+        if tool::which("patch").is_none() {
+            return println!("SKIPPED: a build needs: apt-get install patch");
+        }
+        for (recipe, file, patch) in [
+            (&BOCHS, "main.cc", "applying 1-commit-rip"),
+            (&QEMU_AMD, "meson.build", "applying 1-firmware"),
+        ] {
+            let dir = scratch(&format!("patch-{}", recipe.id));
+            let (source, part) = (dir.join("source"), dir.join("part"));
+            for made in [&source, &part] {
+                fs::create_dir_all(made).unwrap();
+            }
+            fs::write(source.join(file), "another program\n").unwrap();
+            let stop = &AtomicBool::new(false);
+            let build = Build { recipe, lab: &dir, emulators: &dir, part: &part, stop };
+            let error = build.patch(&source, recipe.patches).unwrap_err().to_string();
+            let first = error.lines().next().unwrap();
+            assert!(first.contains(patch) && first.contains("build.log"), "{first}");
+            fs::remove_dir_all(dir).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_build_that_fails_or_finds_no_room_says_so() {
+        for recipe in [&BOCHS, &QEMU_AMD] {
+            let dir = scratch(&format!("configure-{}", recipe.id));
+            let source = dir.join("source");
+            fs::create_dir_all(&source).unwrap();
+            let (part, stop) = (dir.join("part"), &AtomicBool::new(false));
+            let build = Build { recipe, lab: &dir, emulators: &dir, part: &part, stop };
+            let compile = |script: &str| {
+                let configure = source.join("configure");
+                let _ = fs::remove_file(&configure);
+                fs::write(&configure, format!("#!/bin/sh\n{script}\n")).unwrap();
+                let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+                fs::set_permissions(&configure, mode).unwrap();
+                let _ = fs::remove_file(build.log());
+                build.compile(&source, None, &mut |_| {}).unwrap_err()
+            };
+            let error = compile("echo 'compiler cannot create executables'; exit 77").to_string();
+            assert!(error.contains(&format!("configuring {} failed", recipe.name)), "{error}");
+            let error = compile("echo 'cc1plus: No space left on device'; exit 1");
+            assert!(matches!(error, LabError::NoSpace { .. }), "{error}");
+            fs::remove_dir_all(dir).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_its_package() {
+        let none: Recipe = Recipe { compiler: "unspin-no-compiler", ..BOCHS };
+        let error = check_tools(&none).unwrap_err().to_string();
+        assert!(error.contains("unspin-no-compiler is not installed"), "{error}");
+        let old: Recipe = Recipe {
+            libraries: &[("glib-2.0", "1000.0", "libglib2.0-dev")],
+            tools: &[],
+            ..QEMU_AMD
+        };
+        match check_tools(&old) {
+            Err(LabError::MissingTool { package, .. }) if package == "gcc" => {}
+            other => {
+                let error = other.unwrap_err().to_string();
+                assert!(error.contains("glib-2.0 1000.0 is not installed"), "{error}");
+                assert!(error.contains("apt-get install libglib2.0-dev"), "{error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The emulated computer with AMD's pause filter: its exits are exact to the PAUSE (tests/amd.sh), a boot
+//! gives the same values again.
+
+mod common;
+
+use common::plans::{boots_are_alike, planned, with_another_seed};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
+use unspin_computers::{Computer, Emulator, Kernel, Lab, Series, Topology, QEMU_TOOLS};
+
+const SCENARIO: &str = r#"
+title = "two VMs on four CPUs"
+seed = 1
+repeats = 1
+epoch_ple_exits = 50
+epoch_min_us = 3000
+[host]
+pcpus = 4
+[[vm]]
+vcpus = 4
+pin = "one-per-pcpu"
+lock = "ticket"
+[sweep]
+profiles = ["dbench"]
+vms = [2]
+[measure]
+warmup_ms = 20
+window_ms = 50
+alone = false
+[[arm]]
+name = "apples"
+window = "aple"
+yield_to = "hvs"
+baseline = true
+"#;
+const CHECKS_MIN: u32 = 29;
+const TOPOLOGY_CHECKS_MIN: u32 = 8;
+
+/// One emulator at a time.
+static COMPUTER: Mutex<()> = Mutex::new(());
+
+/// The lab with its emulator and kernel, or `None` and the reason said.
+fn lab() -> Option<(Lab, Kernel)> {
+    if !common::has_tools(QEMU_TOOLS) {
+        return None;
+    }
+    let lab = common::lab();
+    let go = AtomicBool::new(false);
+    let program = lab.program(Emulator::QemuAmd, &go, &mut |text| common::say(text));
+    common::say(&common::prepared("the lab's QEMU", program)?.name());
+    let kernel = common::kernel(&lab, Series::V6_12)?;
+    Some((lab, kernel))
+}
+
+#[test]
+fn the_pause_filter_is_exact() {
+    let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((lab, kernel)) = lab() {
+        let computer = Computer::qemu_amd(1);
+        let heard = common::script(&lab, &kernel, &computer, include_str!("amd.sh"), "amd-truth");
+        let wrong = common::verdict(Series::V6_12, &heard, CHECKS_MIN, &heard.console);
+        assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    }
+}
+
+#[test]
+fn the_same_boot_gives_the_same_values() {
+    let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((lab, kernel)) = lab() {
+        let plan = with_another_seed(planned("amd", SCENARIO, &["dbench"]));
+        let computer = Computer::qemu_amd(plan.pcpus);
+        let results = boots_are_alike(&lab, &kernel, &computer, &plan, ["amd-one", "amd-other"]);
+        for vm in results.iter().flat_map(|result| &result.vm) {
+            let module = vm.module.as_ref().expect("counters of the module");
+            assert!(module.ple_exits > 0 && module.fail_open_events == 0, "{module:?}");
+        }
+    }
+}
+
+#[test]
+fn sockets_cores_and_threads_are_seen() {
+    let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((lab, kernel)) = lab() {
+        let topology = Topology { sockets: 2, cores: 2, threads: 2 };
+        let computer = Computer { topology: Some(topology), ..Computer::qemu_amd(topology.cpus()) };
+        let script = include_str!("topology.sh");
+        let heard = common::script(&lab, &kernel, &computer, script, "amd-topology");
+        let wrong = common::verdict(Series::V6_12, &heard, TOPOLOGY_CHECKS_MIN, &heard.console);
+        assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Corners of the module under QEMU: what it must refuse, what gets in its way, vCPUs that starve, a
+//! hook that stays. tests/corners.sh is what runs inside.
+//!
+//! `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`.
+
+mod common;
+
+use unspin_computers::{Computer, Kernel, Lab, Series, QEMU_TOOLS};
+
+/// Checks of the script; fewer were made if it ended early.
+const CHECKS_MIN: u32 = 79;
+const UNSTABLE_CHECKS_MIN: u32 = 4;
+
+/// What runs where the kernel does not trust its clock.
+const UNSTABLE: &str = "
+check 'an unstable TSC is refused' not insmod /modules/unspin.ko
+check 'with a line that says so' sh -c \"dmesg | grep -q 'not loading: this machine.s TSC is unstable'\"
+check 'and nothing stays' [ ! -e $U -a ! -s $HOOKS ]
+finish";
+
+#[test]
+fn the_modules_corners_under_qemu() {
+    if !common::has_tools(QEMU_TOOLS) {
+        return;
+    }
+    let lab = common::lab();
+    let mut wrong = Vec::new();
+    for series in common::kernels(&[Series::V6_12, Series::V6_1]) {
+        let Some(kernel) = common::kernel(&lab, series) else { continue };
+        wrong.extend(corners(&lab, &kernel));
+        wrong.extend(unstable_tsc(&lab, &kernel));
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+fn corners(lab: &Lab, kernel: &Kernel) -> Vec<String> {
+    let livepatch = common::test_module(lab, kernel, "patched");
+    let files = vec![("modules/patched.ko".to_string(), livepatch)];
+    let extras = common::Extras { files, ..common::NO_EXTRAS };
+    let name = format!("corners-{}", kernel.series.name());
+    let computer = Computer::qemu_in_virtual_time(4);
+    let script = include_str!("corners.sh");
+    let heard = common::script_with(lab, kernel, &computer, script, &name, extras);
+    common::verdict(kernel.series, &heard, CHECKS_MIN, &heard.console)
+}
+
+fn unstable_tsc(lab: &Lab, kernel: &Kernel) -> Vec<String> {
+    let extras = common::Extras { cmdline: "tsc=unstable", ..common::NO_EXTRAS };
+    let name = format!("unstable-tsc-{}", kernel.series.name());
+    let computer = Computer::qemu_in_virtual_time(1);
+    let heard = common::script_with(lab, kernel, &computer, UNSTABLE, &name, extras);
+    common::verdict(kernel.series, &heard, UNSTABLE_CHECKS_MIN, &heard.console)
+}

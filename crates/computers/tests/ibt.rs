@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The module on a processor with indirect branch tracking (CET), under Bochs: no call of its own ends
+//! behind an ENDBR64, where processor and kernel would stop it. tests/ibt.sh is what runs inside.
+//!
+//! `UNSPIN_KERNELS`, `UNSPIN_LAB_DIR`.
+
+mod common;
+
+use common::Extras;
+use unspin_computers::{Computer, Series, BOCHS_TOOLS};
+
+/// Checks of the script; fewer were made if it ended early.
+const CHECKS_MIN: u32 = 16;
+/// Up to here the script makes a bad call itself, and the kernel says so.
+const ON_PURPOSE: &str = "lab: no bad call on purpose from here on";
+
+/// Debian builds its 6.1 without the kernel's part (CONFIG_X86_KERNEL_IBT), and the test's own module for 7.3
+/// takes another compiler.
+const SERIES: [Series; 1] = [Series::V6_12];
+
+#[test]
+fn no_call_ends_behind_an_endbr64() {
+    if !common::has_tools(BOCHS_TOOLS) {
+        return;
+    }
+    let lab = common::lab();
+    common::bochs(&lab);
+    let mut wrong = Vec::new();
+    for series in common::kernels(&SERIES) {
+        let Some(kernel) = common::kernel(&lab, series) else { continue };
+        let behind = common::test_module(&lab, &kernel, "behind");
+        let files = vec![("modules/behind.ko".to_string(), behind)];
+        let extras = Extras { files, cmdline: "ibt=warn", ..common::NO_EXTRAS };
+        let name = format!("ibt-{}", series.name());
+        let script = include_str!("ibt.sh");
+        let computer = Computer::bochs_with_ibt(2);
+        let heard = common::script_with(&lab, &kernel, &computer, script, &name, extras);
+        let of_module = heard.console.split_once(ON_PURPOSE).map_or("", |(_, rest)| rest);
+        wrong.extend(common::verdict(series, &heard, CHECKS_MIN, of_module));
+        if of_module.is_empty() {
+            wrong.push(format!("{}: the console ends before the module is loaded", series.name()));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}

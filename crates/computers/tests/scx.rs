@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Credit as a scheduler of sched_ext (crates/scx) in a stock kernel under QEMU. tests/scx.sh is what
+//! runs inside. `UNSPIN_LAB_DIR`.
+
+mod common;
+
+use common::{Extras, NO_EXTRAS};
+use std::sync::{Mutex, PoisonError};
+use unspin_computers::{Computer, Series, QEMU_TOOLS};
+
+/// Checks of the script on kernels that have sched_ext; fewer were made if it ended early.
+const CHECKS_MIN: u32 = 38;
+/// The script on others, after inside.sh.
+const WITHOUT: &str = r#"
+answer=$(unspin-scx none 0 4000 1 1 100:0:$$ < /dev/null 2>&1)
+check "it says what is missing: $answer" [ "${answer#*has no sched_ext: /sys/kernel/sched_ext}" != "$answer" ]
+finish
+"#;
+
+#[test]
+fn credit_by_sched_ext_under_qemu() {
+    script(Series::V7_3, 4, include_str!("scx.sh"), CHECKS_MIN);
+}
+
+#[test]
+fn a_kernel_without_sched_ext_is_named() {
+    script(Series::V6_1, 1, WITHOUT, 3);
+}
+
+/// One computer at a time.
+static COMPUTER: Mutex<()> = Mutex::new(());
+
+fn script(series: Series, cpus: u32, script: &str, checks_min: u32) {
+    let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(scheduler) = common::built("unspin-scx", "Credit by sched_ext") else { return };
+    if !common::has_tools(QEMU_TOOLS) || common::kernels(&[series]).is_empty() {
+        return;
+    }
+    let lab = common::lab();
+    let Some(kernel) = common::kernel(&lab, series) else { return };
+    let extras = Extras { programs: vec![scheduler], ..NO_EXTRAS };
+    let computer = Computer::qemu_in_virtual_time(cpus);
+    let name = format!("scx-{}", series.name());
+    let heard = common::script_with(&lab, &kernel, &computer, script, &name, extras);
+    let wrong = common::verdict(series, &heard, checks_min, &heard.console);
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}

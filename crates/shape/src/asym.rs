@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Asymmetric vCPUs: CPU time, wake-up latency and cores by what each vCPU can use.
+//!
+//! Shan, "High Performance Cloud Computing on Multicore Computers", dissertation, New Jersey
+//! Institute of Technology, sections 5.4.1 to 5.4.3.
+//!
+//! ```
+//! use unspin_shape::asym::{allocate, Params, Vcpu};
+//!
+//! // Section 5.4.1: both were given 40 ms; one used 35, the other all and could go on.
+//! let params = Params::default();
+//! let mut vcpus = [Vcpu::new(&params, 0), Vcpu::new(&params, 1)];
+//! for (vcpu, used_ms, ready) in [(0, 35, 0), (1, 40, 1)] {
+//!     vcpus[vcpu].allocated_ns = 40_000_000;
+//!     vcpus[vcpu].consumed_ns = used_ms * 1_000_000;
+//!     vcpus[vcpu].ready = ready;
+//! }
+//! allocate(&mut vcpus, &params, 80_000_000, 0);
+//! assert_eq!(vcpus.map(|vcpu| vcpu.allocated_ns / 100_000), [354, 445]); // 35.4, 44.56 ms
+//! ```
+
+/// The functions as `policy/asym.h` declares them; the safe ones are below.
+pub mod raw {
+    extern "C" {
+        pub fn asym_params_check(params: *const super::Params) -> i32;
+        pub fn asym_vcpu_init(vcpu: *mut super::Vcpu, params: *const super::Params, core: u32);
+        pub fn asym_latency(vcpus: *mut super::Vcpu, count: u32, params: *const super::Params);
+        pub fn asym_allocate(
+            vcpus: *mut super::Vcpu,
+            count: u32,
+            params: *const super::Params,
+            vm_ns: u64,
+            switch_ns: u64,
+        );
+        pub fn asym_resolve_time(
+            vcpus: *mut super::Vcpu,
+            count: u32,
+            cores: *mut super::Core,
+            core_count: u32,
+            params: *const super::Params,
+        ) -> u32;
+        pub fn asym_resolve_urgency(
+            vcpus: *mut super::Vcpu,
+            count: u32,
+            cores: *const super::Core,
+            core_count: u32,
+            params: *const super::Params,
+        ) -> u32;
+    }
+}
+
+/// Parameters of the three components. Growth, imbalance and ratio are the text's; the others ours.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// A demand that was not met is predicted higher by this; at most 10⁶.
+    pub grow_ppm: u32,
+    /// No demand is predicted lower.
+    pub demand_min_us: u32,
+    /// Lowest wake-up latency, at least 1.
+    pub latency_min_us: u32,
+    /// Highest.
+    pub latency_max_us: u32,
+    /// Of a new vCPU.
+    pub latency_init_us: u32,
+    /// A latency at or below it is of high urgency; below `latency_max_us`.
+    pub urgent_us: u32,
+    /// Cores whose allocated time differs by more conflict.
+    pub imbalance_ppm: u32,
+    /// Cores of which one has more than so many times the other's urgent conflicts do; at least 1.
+    pub conflict_ratio: u32,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Params {
+            grow_ppm: 100_000,
+            demand_min_us: 1_000,
+            latency_min_us: 250,
+            latency_max_us: 16_000,
+            latency_init_us: 4_000,
+            urgent_us: 1_000,
+            imbalance_ppm: 100_000,
+            conflict_ratio: 2,
+        }
+    }
+}
+
+/// A field of [`Params`] that does not go with the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamError {
+    /// `grow_ppm` is above 10⁶.
+    Grow,
+    /// `latency_min_us` is 0.
+    LatencyMin,
+    /// `latency_max_us` is below `latency_min_us`.
+    LatencyMax,
+    /// `latency_init_us` is outside `latency_min_us..=latency_max_us`.
+    LatencyInit,
+    /// `urgent_us` is not below `latency_max_us`: everything would be urgent.
+    Urgent,
+    /// `conflict_ratio` is 0.
+    ConflictRatio,
+}
+
+impl std::fmt::Display for ParamError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ParamError::Grow => "grow_ppm is above 1000000",
+            ParamError::LatencyMin => "latency_min_us is 0",
+            ParamError::LatencyMax => "latency_max_us is below latency_min_us",
+            ParamError::LatencyInit => "latency_init_us is outside latency_min_us..latency_max_us",
+            ParamError::Urgent => "urgent_us is not below latency_max_us",
+            ParamError::ConflictRatio => "conflict_ratio is 0",
+        })
+    }
+}
+
+impl std::error::Error for ParamError {}
+
+impl Params {
+    /// Whether the parameters make sense together. Nothing else here needs it to be safe.
+    pub fn check(&self) -> Result<(), ParamError> {
+        // SAFETY: a valid reference for the duration of the call.
+        match unsafe { raw::asym_params_check(self) } {
+            0 => Ok(()),
+            1 => Err(ParamError::Grow),
+            3 => Err(ParamError::LatencyMin),
+            4 => Err(ParamError::LatencyMax),
+            5 => Err(ParamError::LatencyInit),
+            6 => Err(ParamError::Urgent),
+            _ => Err(ParamError::ConflictRatio),
+        }
+    }
+}
+
+/// One vCPU: what it did in a period, and what it is given in the next. Any values are valid.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vcpu {
+    /// What it was given; [`allocate`] writes it.
+    pub allocated_ns: u64,
+    /// CPU time it used in the period that ended.
+    pub consumed_ns: u64,
+    /// Bit i: vCPU i of its VM sent it a wake-up inter-processor interrupt in the period.
+    pub wakers: u64,
+    /// [`latency`] writes it.
+    pub latency_us: u32,
+    /// The resolvers write it.
+    pub core: u32,
+    /// 1: at the period's end it can still make progress.
+    pub ready: u8,
+    /// Scratch.
+    pub change: u8,
+    /// Its VM: the resolvers keep siblings apart.
+    pub vm: u16,
+    pub reserved: [u8; 4],
+}
+
+impl Vcpu {
+    /// A vCPU that nothing is known of yet.
+    pub fn new(params: &Params, core: u32) -> Self {
+        let mut vcpu = Vcpu::default();
+        // SAFETY: valid references for the duration of the call.
+        unsafe { raw::asym_vcpu_init(&mut vcpu, params, core) };
+        vcpu
+    }
+}
+
+/// One core, as the resolvers compare them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Core {
+    /// [`resolve_time`] writes it.
+    pub allocated_ns: u64,
+    /// How often vCPUs of high urgency were preempted on it or waited past their latency.
+    pub conflicts: u64,
+    /// [`resolve_time`] writes it.
+    pub vcpus: u32,
+    pub reserved: u32,
+}
+
+fn count<T>(slots: &[T]) -> u32 {
+    u32::try_from(slots.len()).expect("fewer than 2^32 vCPUs and cores")
+}
+
+/// Section 5.4.2: adjusts the wake-up latencies of one VM's vCPUs. Before [`allocate`].
+pub fn latency(vcpus: &mut [Vcpu], params: &Params) {
+    // SAFETY: count vCPUs are there to read and write.
+    unsafe { raw::asym_latency(vcpus.as_mut_ptr(), count(vcpus), params) };
+}
+
+/// Section 5.4.1: distributes the CPU time of the VM's next period, `vm_ns` less what switching
+/// its vCPUs cost, by predicted demand, to the nanosecond.
+pub fn allocate(vcpus: &mut [Vcpu], params: &Params, vm_ns: u64, switch_ns: u64) {
+    // SAFETY: count vCPUs are there to read and write.
+    unsafe { raw::asym_allocate(vcpus.as_mut_ptr(), count(vcpus), params, vm_ns, switch_ns) };
+}
+
+/// Section 5.4.3: evens out the cores with the most and the least allocated time by one swap or
+/// move. Returns how many of the host's vCPUs changed their core.
+pub fn resolve_time(vcpus: &mut [Vcpu], cores: &mut [Core], params: &Params) -> u32 {
+    let (vcpu_count, core_count) = (count(vcpus), count(cores));
+    // SAFETY: that many vCPUs and cores are there to read and write.
+    unsafe {
+        raw::asym_resolve_time(
+            vcpus.as_mut_ptr(),
+            vcpu_count,
+            cores.as_mut_ptr(),
+            core_count,
+            params,
+        )
+    }
+}
+
+/// Section 5.4.3: parts vCPUs of high urgency that are in each other's way. Returns how many of
+/// the host's vCPUs changed their core.
+pub fn resolve_urgency(vcpus: &mut [Vcpu], cores: &[Core], params: &Params) -> u32 {
+    let (vcpu_count, core_count) = (count(vcpus), count(cores));
+    // SAFETY: that many vCPUs are there to read and write, and cores to read.
+    unsafe {
+        raw::asym_resolve_urgency(
+            vcpus.as_mut_ptr(),
+            vcpu_count,
+            cores.as_ptr(),
+            core_count,
+            params,
+        )
+    }
+}
+
+const _: () = {
+    assert!(std::mem::size_of::<Params>() == 32);
+    assert!(std::mem::size_of::<Vcpu>() == 40);
+    assert!(std::mem::size_of::<Core>() == 24);
+};

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A directory held by one unspin at a time, so that two commands do not write the same files. The
+//! kernel lets go of it when its holder ends, however it ends.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: std::io::Error },
+    #[error("another unspin (process {pid}) uses {path}; wait for it, or give another directory (--lab-dir, --out)")]
+    Busy { path: PathBuf, pid: String },
+    #[error("interrupted")]
+    Interrupted,
+}
+
+type Result<T> = std::result::Result<T, LockError>;
+
+fn io(path: &Path) -> impl FnOnce(std::io::Error) -> LockError + '_ {
+    move |source| LockError::Io { path: path.to_path_buf(), source }
+}
+
+/// How often a lock that is held is tried again.
+const TRY_EVERY: Duration = Duration::from_millis(100);
+
+/// The file in the directory that is locked; it names the holder.
+const FILE: &str = "lock";
+
+/// A directory this process holds; dropped, it is free again.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Hold `dir` (made if it is not there), or say who does ([`LockError::Busy`]).
+    pub fn take(dir: &Path) -> Result<Lock> {
+        let path = dir.join(FILE);
+        loop {
+            fs::create_dir_all(dir).map_err(io(dir))?;
+            let mut options = OpenOptions::new();
+            options.create(true).truncate(false).read(true).write(true);
+            let mut file = options.open(&path).map_err(io(&path))?;
+            // SAFETY: flock on a descriptor this function owns.
+            if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+                let error = std::io::Error::last_os_error();
+                if error.kind() != std::io::ErrorKind::WouldBlock {
+                    return Err(io(&path)(error));
+                }
+                let pid = fs::read_to_string(&path).unwrap_or_default();
+                return Err(LockError::Busy { path: PathBuf::from(dir), pid: holder(&pid) });
+            }
+            // The holder before may have removed the directory: then this is a file nobody finds.
+            let here = fs::metadata(&path).map(|m| m.ino()).ok();
+            if here == file.metadata().map(|m| m.ino()).ok() {
+                file.set_len(0).map_err(io(&path))?;
+                file.write_all(std::process::id().to_string().as_bytes()).map_err(io(&path))?;
+                return Ok(Lock { _file: file });
+            }
+        }
+    }
+
+    /// Hold `dir`, once whoever does lets go of it; says so if that takes time. Ends when `stop` is
+    /// set.
+    pub fn wait(dir: &Path, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Lock> {
+        let mut said = false;
+        loop {
+            match Lock::take(dir) {
+                Err(LockError::Busy { path, pid }) if !said => {
+                    said = true;
+                    // Boots of one command are beside each other, and prepare one by one.
+                    let who = match pid == std::process::id().to_string() {
+                        true => "another boot of this command".to_string(),
+                        false => format!("unspin (process {pid})"),
+                    };
+                    say(&format!("waiting for {who}, which uses {}", path.display()));
+                }
+                Err(LockError::Busy { .. }) => {}
+                other => return other,
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(LockError::Interrupted);
+            }
+            std::thread::sleep(TRY_EVERY);
+        }
+    }
+}
+
+/// A holder that has not written its name yet is unknown.
+fn holder(text: &str) -> String {
+    if text.is_empty() { "unknown" } else { text }.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("unspin-lock-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        dir
+    }
+
+    #[test]
+    fn a_held_directory_names_its_holder() {
+        let dir = scratch("held");
+        let held = Lock::take(&dir).unwrap();
+        let error = Lock::take(&dir).unwrap_err();
+        let words = error.to_string();
+        assert!(words.contains(&std::process::id().to_string()), "{words}");
+        assert!(words.contains(dir.to_str().unwrap()), "{words}");
+        drop(held);
+        Lock::take(&dir).unwrap();
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn waiting_is_said_once_and_ends_on_stop_or_release() {
+        let dir = scratch("wait");
+        let held = Lock::take(&dir).unwrap();
+        let stop = AtomicBool::new(false);
+        let mut said = Vec::new();
+        let outcome = std::thread::scope(|s| {
+            s.spawn(|| {
+                std::thread::sleep(5 * TRY_EVERY);
+                stop.store(true, Ordering::Relaxed);
+            });
+            Lock::wait(&dir, &stop, &mut |text| said.push(text.to_string()))
+        });
+        assert!(matches!(outcome, Err(LockError::Interrupted)), "{outcome:?}");
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains("waiting for"), "{said:?}");
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                std::thread::sleep(2 * TRY_EVERY);
+                drop(held);
+            });
+            Lock::wait(&dir, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        });
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin-lab agree`: makes measured runs again on machine `sim`, over several seeds, and says how far
+//! the two agree: arms of a host that measures exits, or locks on machine `threads`. Markdown on
+//! standard output.
+
+mod bands;
+mod count;
+mod known;
+mod locks;
+mod measured;
+mod own;
+mod page;
+mod row;
+mod scores;
+
+use crate::exit::Usage;
+use crate::out;
+use anyhow::Context;
+use count::{Job, Times};
+use row::{Figures, Key, Kind, Pair};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use unspin_report::read_files;
+use unspin_sim::simulate;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Result files of machines that measure (results.jsonl).
+    #[arg(value_name = "FILE", required_unless_present_any = ["held_out", "known"])]
+    files: Vec<PathBuf>,
+    /// Result files of scenarios that the simulator was not made by; their scores stand first.
+    #[arg(long, value_name = "FILE")]
+    held_out: Vec<PathBuf>,
+    /// Files of measured ratios of scenarios there are here, as results/known.jsonl has them; their
+    /// scores stand apart.
+    #[arg(long, value_name = "FILE")]
+    known: Vec<PathBuf>,
+    /// Seeds to simulate each measured run with.
+    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    seeds: u32,
+    /// Instead of seeds: N worlds of the model's own costs for each measured arm, so that what is
+    /// compared is bands.
+    #[arg(long, value_name = "N", conflicts_with = "seeds", value_parser = clap::value_parser!(u32).range(10..=i64::from(unspin_worlds::SAMPLES_MAX)))]
+    worlds: Option<u32>,
+    /// Print the scores of all arms as JSON, one line.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    fn times(&self) -> Times {
+        Times { seeds: self.seeds, worlds: self.worlds }
+    }
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let mut pairs: BTreeMap<Key, Pair> = BTreeMap::new();
+    let (mut jobs, times) = (Vec::new(), args.times());
+    for (kind, files) in [(Kind::HeldOut, &args.held_out), (Kind::Given, &args.files)] {
+        let input = read_files(files).map_err(|e| Usage(e.to_string()))?;
+        for notice in &input.notices {
+            say!("note: {notice}");
+        }
+        jobs.extend(measured::jobs(times, kind, &input.streams, &mut pairs)?);
+    }
+    for file in &args.known {
+        jobs.extend(known::jobs(times, file, &mut pairs)?);
+    }
+    if jobs.is_empty() {
+        return Err(Usage(
+            "no runs to make again: these are no results of `unspin-lab bench`, or have none"
+                .to_string(),
+        )
+        .into());
+    }
+    if args.worlds.is_some() {
+        bands::say_time(&jobs)?;
+    }
+    for (job, figures) in simulate_all(&jobs)? {
+        let pair = pairs.entry(job.key.clone()).or_default();
+        pair.simulated.push(figures);
+        pair.worlds.insert(job.world, figures.units_per_s);
+        pair.errors.extend(job.error.map(|at| (job.world, at)));
+    }
+    let (locks, arms): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        pairs.into_iter().partition(|(key, _)| key.threads);
+    if args.json {
+        return out::json(&scores::document(&arms, args.worlds));
+    }
+    let mut text = String::new();
+    if !arms.is_empty() {
+        text += &page::page(&arms, args.worlds, &times.said());
+    }
+    if !locks.is_empty() {
+        text += if text.is_empty() { "" } else { "\n" };
+        text += &locks::section(&locks, args.seeds);
+    }
+    out::print(&text)
+}
+
+fn simulate_all(jobs: &[Job]) -> anyhow::Result<Vec<(&Job, Figures)>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    let made: Vec<anyhow::Result<Vec<_>>> = std::thread::scope(|s| {
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                s.spawn(|| {
+                    let mut made = Vec::new();
+                    while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let what = || format!("{} on kernel {}", job.run.profile, job.key.kernel);
+                        let simulated = simulate(&job.host, &job.run).with_context(what)?;
+                        made.push((job, measured::figures(&simulated.result)));
+                    }
+                    Ok(made)
+                })
+            })
+            .collect();
+        let joined = workers.into_iter().map(|w| w.join());
+        joined.map(|r| r.unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
+    });
+    Ok(made.into_iter().collect::<anyhow::Result<Vec<_>>>()?.concat())
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin-lab figures`: makes the papers' figures again on the simulator and says how far they agree.
+
+mod worlds;
+
+use crate::exit::Usage;
+use crate::share::Share;
+use crate::{load, out};
+use anyhow::{bail, Context};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rayon::prelude::*;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use unspin_figures::{
+    make, page, select, Claim, Claims, Ctx, Entry, Kind, Outlooks, Reasons, Step, Summary, Verdict,
+};
+use unspin_text::write_atomic;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Claims of the papers, by id (--list has them); all of them if none is given.
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    /// Where CSV, SVG and summary.json go.
+    #[arg(long, value_name = "DIR", default_value = "out/figures")]
+    out: PathBuf,
+    /// Write the page here [default: reproduction.md in --out, where all entries are asked for].
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+    /// How often to repeat every point with further seeds, instead of what its scenario says.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: Option<u32>,
+    /// Make share I of N of the entries only, for one of N computers; --merge puts them together.
+    #[arg(long, value_name = "I/N", value_parser = Share::parse)]
+    shard: Option<Share>,
+    /// Make nothing: put the shares in these directories (their --out) together.
+    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["ids", "shard"])]
+    merge: Vec<PathBuf>,
+    #[command(flatten)]
+    worlds: worlds::WorldArgs,
+    /// Simulated runs at work at once [default: as many as there are CPUs].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    jobs: Option<u16>,
+    /// List the entries and their kinds, make none.
+    #[arg(long)]
+    list: bool,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    json: bool,
+    /// No progress.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let threads = args.jobs.map_or(0, usize::from);
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build()?.install(|| run_here(args))
+}
+
+fn run_here(args: &Args) -> anyhow::Result<()> {
+    let root = load::root("papers/apples/claims.toml")?;
+    let usage = |e: unspin_figures::Error| Usage(e.to_string());
+    let claims = Claims::read(&root).map_err(usage)?;
+    let reasons = Reasons::read(&root, &claims).map_err(usage)?;
+    let chosen: Vec<&Claim> = select(&claims, &args.ids).map_err(usage)?;
+    if args.list {
+        let line = |c: &&Claim| format!("{:9}  {}\n", c.kind.name(), c.id);
+        return out::print(&chosen.iter().map(line).collect::<String>());
+    }
+    let chosen: Vec<&Claim> = chosen.into_iter().filter(|c| c.kind != Kind::Define).collect();
+    if chosen.is_empty() {
+        return Err(Usage("definitions give nothing to compare; name others".to_string()).into());
+    }
+    if args.worlds.worlds.is_some() && chosen.iter().all(|c| c.kind != Kind::Predict) {
+        return Err(Usage("--worlds: nothing of this is predicted; name others".into()).into());
+    }
+    std::fs::create_dir_all(&args.out)
+        .with_context(|| format!("cannot make {}", args.out.display()))?;
+    let summary = if args.merge.is_empty() { fresh(args, &root, &chosen)? } else { merged(args)? };
+    if let Err(wrong) = summary.check() {
+        bail!("the summary contradicts itself: {wrong}");
+    }
+    let text = serde_json::to_string_pretty(&summary)? + "\n";
+    write(&args.out, SUMMARY, &text)?;
+    let whole = summary.shard.is_none() && summary.entries.len() == measured(&claims).count();
+    if args.worlds.worlds.is_some() {
+        let outlooks = over_worlds(args, &root, &chosen)?;
+        let text = serde_json::to_string_pretty(&outlooks)? + "\n";
+        write(&args.out, "worlds.json", &text)?;
+        if whole && root.join("results").is_dir() {
+            write_atomic(&root.join(OUTLOOKS), text.as_bytes())?;
+        }
+        let count = |verdict| outlooks.count(verdict, &|_| true);
+        say!(
+            "over {} worlds: {} values covered, {} ruled out, {} uninformative",
+            outlooks.worlds,
+            count(Verdict::Covered),
+            count(Verdict::RuledOut),
+            count(Verdict::Uninformative)
+        );
+    }
+    let usual = whole.then(|| args.out.join("reproduction.md"));
+    if let Some(file) = args.page.clone().or(usual) {
+        let text = page(&claims, &summary, &reasons, read_outlooks(&root)?.as_ref());
+        write_atomic(&file, text.as_bytes())?;
+        say!("page: {}", file.display());
+    }
+    for key in reasons.idle(&summary) {
+        say!("papers/*/reasons.toml: {key:?} explains no value that misses; delete it");
+    }
+    if args.json {
+        return out::json(&summary);
+    }
+    out::print(&table(&summary))
+}
+
+const SUMMARY: &str = "summary.json";
+/// What the last worlds of all predictions said, for the page.
+const OUTLOOKS: &str = "results/papers-worlds.json";
+
+fn read_outlooks(root: &Path) -> anyhow::Result<Option<Outlooks>> {
+    let file = root.join(OUTLOOKS);
+    if !file.is_file() {
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(&file)
+        .with_context(|| format!("cannot read {}", file.display()))?;
+    let read = serde_json::from_str(&text);
+    Ok(Some(read.map_err(|e| Usage(format!("{}: not of worlds: {e}", file.display())))?))
+}
+
+/// Makes what is predicted of the chosen in worlds.
+fn over_worlds(args: &Args, root: &Path, chosen: &[&Claim]) -> anyhow::Result<Outlooks> {
+    let predicted: Vec<&Claim> =
+        chosen.iter().copied().filter(|c| c.kind == Kind::Predict).collect();
+    let all = predicted.len() as u64 * u64::from(args.worlds.worlds.unwrap_or(0));
+    let bar = bar(all, args.quiet);
+    let since = Instant::now();
+    let last = AtomicU64::new(0);
+    let watch = || {
+        bar.inc(1);
+        let half_minutes = since.elapsed().as_secs() / 30;
+        if bar.is_hidden()
+            && !args.quiet
+            && last.swap(half_minutes, Ordering::Relaxed) < half_minutes
+        {
+            say!("{} of {all} entries of worlds, {} s", bar.position(), since.elapsed().as_secs());
+        }
+    };
+    let made = worlds::fresh(&args.worlds, root, &predicted, &watch);
+    bar.finish_and_clear();
+    made
+}
+
+/// Entries that have something to compare.
+fn measured(claims: &Claims) -> impl Iterator<Item = &Claim> {
+    claims.all.iter().filter(|c| c.kind != Kind::Define)
+}
+
+/// Makes the entries, or this computer's share of them, with a table and a picture each.
+fn fresh(args: &Args, root: &Path, chosen: &[&Claim]) -> anyhow::Result<Summary> {
+    let asked: Vec<String> = chosen.iter().map(|c| c.id.clone()).collect();
+    let (skip, of) = args.shard.map_or((0, 1), |s| (s.index as usize - 1, s.of as usize));
+    let ours: Vec<&Claim> = chosen.iter().copied().skip(skip).step_by(of).collect();
+    let entries = all(args, root, &ours)?;
+    for e in &entries {
+        write(&args.out, &format!("{}.csv", e.claim.id), &e.csv())?;
+        write(&args.out, &format!("{}.svg", e.claim.id), &e.svg())?;
+    }
+    let shard = args.shard.map(|s| format!("{}/{}", s.index, s.of));
+    Ok(Summary::new(&entries, env!("CARGO_PKG_VERSION"), &asked, shard))
+}
+
+/// Puts the shares together that others made, with their tables and pictures.
+fn merged(args: &Args) -> anyhow::Result<Summary> {
+    let mut shards = Vec::new();
+    for dir in &args.merge {
+        let file = dir.join(SUMMARY);
+        let text = std::fs::read_to_string(&file)
+            .map_err(|e| Usage(format!("cannot read {}: {e}", file.display())))?;
+        let summary: Summary = serde_json::from_str(&text)
+            .map_err(|e| Usage(format!("{}: no summary of figures: {e}", file.display())))?;
+        shards.push(summary);
+    }
+    let merged = Summary::merge(&shards).map_err(Usage)?;
+    for (dir, summary) in args.merge.iter().zip(&shards) {
+        for e in &summary.entries {
+            for name in [format!("{}.csv", e.id), format!("{}.svg", e.id)] {
+                let from = dir.join(&name);
+                let text = std::fs::read_to_string(&from)
+                    .with_context(|| format!("cannot read {}", from.display()))?;
+                write(&args.out, &name, &text)?;
+            }
+        }
+    }
+    Ok(merged)
+}
+
+fn write(dir: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+    Ok(write_atomic(&dir.join(name), text.as_bytes())?)
+}
+
+/// Makes the entries, on all cores, in the order given.
+fn all(args: &Args, root: &Path, chosen: &[&Claim]) -> anyhow::Result<Vec<Entry>> {
+    let bar = bar(chosen.len() as u64, args.quiet);
+    let shown = bar.clone();
+    let (runs, last) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (since, quiet) = (Instant::now(), args.quiet);
+    let ctx = Ctx::new(root, args.repeats, move |step| {
+        match step {
+            Step::Run => {
+                runs.fetch_add(1, Ordering::Relaxed);
+            }
+            Step::Entry(_) => shown.inc(1),
+        }
+        let made = runs.load(Ordering::Relaxed);
+        shown.set_message(format!("{made} runs"));
+        // Without a terminal a line is written twice a minute.
+        let half_minutes = since.elapsed().as_secs() / 30;
+        if shown.is_hidden() && !quiet && last.swap(half_minutes, Ordering::Relaxed) < half_minutes
+        {
+            let (done, of) = (shown.position(), shown.length().unwrap_or(0));
+            say!("{done} of {of} entries, {made} runs, {} s", since.elapsed().as_secs());
+        }
+    });
+    let entries = chosen.par_iter().map(|claim| {
+        let entry = make(&ctx, claim).with_context(|| claim.id.clone());
+        ctx.entry_made(&claim.id);
+        entry
+    });
+    let entries = entries.collect::<anyhow::Result<Vec<Entry>>>();
+    bar.finish_and_clear();
+    entries
+}
+
+fn bar(length: u64, quiet: bool) -> ProgressBar {
+    let on_terminal = std::io::stderr().is_terminal() && !quiet;
+    let target =
+        if on_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some(length), target);
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} entries  {elapsed}  {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    if on_terminal {
+        bar.enable_steady_tick(Duration::from_millis(500));
+    }
+    bar
+}
+
+fn table(summary: &Summary) -> String {
+    let mut text = "entries of the papers, ours simulated, nothing measured\n".to_string();
+    for e in &summary.entries {
+        let rows = || summary.rows.iter().filter(|r| r.entry == e.id);
+        let within = rows().filter(|r| r.within).count();
+        let verdict = match (e.reproduced, e.within, e.direction_right) {
+            (false, ..) => "no experiment yet",
+            (true, true, _) => "agrees",
+            (true, false, true) => "differs, direction right",
+            (true, false, false) => "differs",
+        };
+        let kind = e.kind.name();
+        text += &format!(
+            "{:44} {kind:9} {within:>2} of {:<2} values  {verdict}\n",
+            e.id,
+            rows().count()
+        );
+    }
+    text + &format!(
+        "{} predicted, {} within tolerance, {} with the right direction\n",
+        summary.predicted, summary.within, summary.direction_right
+    )
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin-lab lab`: emulated computers.
+
+mod speed;
+
+use crate::exit::{Cannot, Usage};
+use crate::machine::lab::{agent, explain, missing, open, series};
+use crate::machine::Refusal;
+use crate::out;
+use anyhow::{bail, Context};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use unspin_computers::{
+    Computer, Debian, Emulator, Flavour, KernelPackage, Lab, Program, BOCHS_TOOLS, QEMU_TOOLS,
+};
+
+/// CPUs of the computers booted here.
+const CPUS: u32 = 4;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where kernels and boots are kept [default: out/lab; of an installed
+    /// unspin ~/.cache/unspin/lab, of root's /var/cache/unspin/lab].
+    #[arg(long, global = true, value_name = "DIR")]
+    lab_dir: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Fetch a kernel and build the module for it.
+    Build(Build),
+    /// Boot a computer and say whether KVM and the module came up.
+    Boot(Boot),
+    /// Build an emulator of whatever is timed, and name it.
+    Emulator {
+        #[arg(value_enum, default_value_t = Choice::Bochs)]
+        emulator: Choice,
+    },
+    /// Say how much CPU time a virtual second of an emulated computer takes here: ten boots.
+    Speed {
+        /// Of one emulator only.
+        #[arg(long, value_enum)]
+        emulator: Option<Choice>,
+        /// Print a list of emulators as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Boot a computer under QEMU with a shell on this terminal.
+    Shell(Kernel),
+    /// Print the symbols of a guest's kernel, as its /proc/kallsyms has them.
+    Symbols {
+        /// Kernel series: 6.1, 6.12 or 7.3.
+        series: String,
+    },
+    /// Remove kernels, emulators and boots.
+    Clean,
+}
+
+#[derive(Debug, clap::Args)]
+struct Kernel {
+    /// Kernel series: 6.1, 6.12 or 7.3.
+    #[arg(long, value_name = "SERIES", default_value = "6.12")]
+    kernel: String,
+    /// Debian release whose packages of the series to take [default: 12, for 7.3 13].
+    #[arg(long, value_name = "NUMBER")]
+    debian: Option<String>,
+    /// cloud-amd64 or amd64, the kernel of any PC.
+    #[arg(long, default_value = Flavour::Cloud.name())]
+    flavour: String,
+}
+
+#[derive(Debug, clap::Args)]
+struct Build {
+    #[command(flatten)]
+    kernel: Kernel,
+    /// Fetch the kernel's headers alone: enough to see that the module builds for it.
+    #[arg(long)]
+    headers_only: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct Boot {
+    #[command(flatten)]
+    kernel: Kernel,
+    /// Bochs has VT-x with pause-loop exiting, qemu-amd SVM with a pause filter; Debian's QEMU has SVM
+    /// without, and time of no worth.
+    #[arg(long, value_enum, default_value_t = Choice::Bochs)]
+    emulator: Choice,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Choice {
+    Bochs,
+    QemuAmd,
+    Qemu,
+}
+
+impl Choice {
+    fn emulator(self) -> Emulator {
+        match self {
+            Choice::Bochs => Emulator::Bochs,
+            Choice::QemuAmd => Emulator::QemuAmd,
+            Choice::Qemu => Emulator::Qemu,
+        }
+    }
+
+    fn tools(self) -> &'static [&'static str] {
+        match self {
+            Choice::Bochs => BOCHS_TOOLS,
+            Choice::QemuAmd | Choice::Qemu => QEMU_TOOLS,
+        }
+    }
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    // The shell's Ctrl-C is for what runs in the computer.
+    let signals: &[i32] = match args.command {
+        Command::Shell(_) => &[],
+        _ => &[SIGINT, SIGTERM],
+    };
+    for &signal in signals {
+        // The second signal ends the program at once.
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("cannot take signals")?;
+    }
+    let stop = &*stop;
+    match &args.command {
+        Command::Build(b) => {
+            let lab = open(args.lab_dir.as_deref())?;
+            let release = match b.headers_only {
+                true => lab.build_module(package(&b.kernel)?, stop, &mut |text| say!("{text}")),
+                false => lab
+                    .build(package(&b.kernel)?, stop, &mut |text| say!("{text}"))
+                    .map(|kernel| kernel.release),
+            };
+            out::print(&format!("{}\n", release.map_err(explain)?))
+        }
+        Command::Boot(b) => boot(args, b, stop),
+        Command::Emulator { emulator } => {
+            let lab = with_tools(args, &[])?;
+            out::print(&format!("{}\n", program(&lab, *emulator, stop)?.name()))
+        }
+        Command::Speed { emulator, json } => {
+            let lab = with_tools(args, emulator.unwrap_or(Choice::Bochs).tools())?;
+            let kernel = lab
+                .build(unspin_computers::Series::V6_12, stop, &mut |text| say!("{text}"))
+                .map_err(explain)?;
+            let asked = emulator.map(Choice::emulator);
+            speed::run(&lab, &kernel, asked, *json, stop)
+        }
+        Command::Shell(k) => {
+            let lab = with_tools(args, QEMU_TOOLS)?;
+            let kernel = build(&lab, k, stop)?;
+            lab.shell(&kernel).map_err(explain)
+        }
+        Command::Symbols { series: name } => {
+            let series = series(name).map_err(Usage::from)?;
+            let lab = with_tools(args, &[])?;
+            let kernel = lab
+                .guest_kernel(series.into(), stop, &mut |text| say!("{text}"))
+                .map_err(explain)?;
+            out::print(&unspin_computers::kernel_symbols(&kernel).map_err(explain)?)
+        }
+        Command::Clean => {
+            with_tools(args, &[])?.clean(stop, &mut |text| say!("{text}")).map_err(explain)
+        }
+    }
+}
+
+fn boot(args: &Args, b: &Boot, stop: &AtomicBool) -> anyhow::Result<()> {
+    let lab = with_tools(args, b.emulator.tools())?;
+    let kernel = build(&lab, &b.kernel, stop)?;
+    let emulator = program(&lab, b.emulator, stop)?.name();
+    say!("booting {} under {emulator}", kernel.release);
+    let mut lost = Ok(());
+    let good = lab
+        .check(&kernel, &Computer::of(b.emulator.emulator(), CPUS), stop, &mut |line| {
+            lost = std::mem::replace(&mut lost, Ok(()))
+                .and_then(|()| out::print(&format!("{line}\n")));
+        })
+        .map_err(explain)?;
+    lost?;
+    if !good {
+        bail!(
+            "the computer did not come up as it should; its console is in {}",
+            lab.dir().join("boots").display()
+        );
+    }
+    Ok(())
+}
+
+fn program(lab: &Lab, choice: Choice, stop: &AtomicBool) -> anyhow::Result<Program> {
+    lab.program(choice.emulator(), stop, &mut |text| say!("{text}")).map_err(explain)
+}
+
+fn with_tools(args: &Args, tools: &[&str]) -> anyhow::Result<Lab> {
+    missing(tools).map_err(Cannot)?;
+    Lab::open(args.lab_dir.clone(), agent()?).map_err(explain)
+}
+
+fn build(lab: &Lab, k: &Kernel, stop: &AtomicBool) -> anyhow::Result<unspin_computers::Kernel> {
+    lab.build(package(k)?, stop, &mut |text| say!("{text}")).map_err(explain)
+}
+
+fn package(k: &Kernel) -> anyhow::Result<KernelPackage> {
+    let mut package = KernelPackage::from(series(&k.kernel).map_err(Usage::from)?);
+    let debians = package.series.debians();
+    if let Some(name) = &k.debian {
+        let found = Debian::parse(name).filter(|debian| debians.contains(debian));
+        package.debian = found.ok_or_else(|| {
+            Usage::from(Refusal {
+                message: format!("Debian {name:?} has no kernel {}", k.kernel),
+                allowed: debians.iter().map(|d| d.name()).collect::<Vec<_>>().join(", "),
+            })
+        })?;
+    }
+    package.flavour = Flavour::parse(&k.flavour).ok_or_else(|| {
+        Usage::from(Refusal {
+            message: format!("no kernel is of flavour {:?}", k.flavour),
+            allowed: Flavour::ALL.map(Flavour::name).join(", "),
+        })
+    })?;
+    Ok(package)
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How much of this computer's time a virtual second of an emulated one takes.
+
+use crate::exit::Usage;
+use crate::machine::lab::explain;
+use crate::out;
+use anyhow::{bail, Context};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use unspin_computers::{Computer, Emulator, Kernel, Lab};
+use unspin_scenario::plan::Plan;
+use unspin_scenario::result::Record;
+use unspin_scenario::{expand, parse_profile, parse_scenario, Selection, Workloads};
+
+/// CPUs of the computers, of which all are busy; as many as the emulator has.
+const CPUS: [u32; 3] = [4, 8, 16];
+/// Windows of two boots that differ in nothing else, ms.
+const WINDOWS_MS: [u32; 2] = [100, 1100];
+const PROFILE: &str = include_str!("../../../../../profiles/compute.toml");
+
+/// One emulator, as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct Speed {
+    emulator: &'static str,
+    /// What it is exactly.
+    build: String,
+    /// By the number of CPUs.
+    cpu_s_per_virtual_s: BTreeMap<u32, f64>,
+}
+
+/// Boots each computer of the emulator that is asked for, or of all, twice, and prints what the second of
+/// virtual time in between took.
+pub fn run(
+    lab: &Lab,
+    kernel: &Kernel,
+    asked: Option<Emulator>,
+    json: bool,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    if let Some(emulator) = asked.filter(|emulator| !Emulator::TIMED.contains(emulator)) {
+        let allowed = Emulator::TIMED.map(Emulator::name).join(", ");
+        let name = emulator.name();
+        return Err(Usage(format!(
+            "--emulator {name}: its time is worth nothing; allowed: {allowed}"
+        ))
+        .into());
+    }
+    let mut all = Vec::new();
+    for emulator in Emulator::TIMED.into_iter().filter(|e| asked.is_none_or(|asked| asked == *e)) {
+        let build = lab.program(emulator, stop, &mut |text| say!("{text}"));
+        let build = build.map_err(explain)?.name();
+        let (emulator, cpu_s_per_virtual_s) =
+            (emulator.name(), speeds(lab, kernel, emulator, stop)?);
+        all.push(Speed { emulator, build, cpu_s_per_virtual_s });
+    }
+    match json {
+        true => out::print(&format!("{}\n", serde_json::to_string(&all)?)),
+        false => out::print(&all.iter().map(table).collect::<String>()),
+    }
+}
+
+/// By the number of CPUs.
+fn speeds(
+    lab: &Lab,
+    kernel: &Kernel,
+    emulator: Emulator,
+    stop: &AtomicBool,
+) -> anyhow::Result<BTreeMap<u32, f64>> {
+    let mut of = BTreeMap::new();
+    for cpus in CPUS.into_iter().filter(|&cpus| cpus <= emulator.cpus_max()) {
+        say!("{}: a computer of {cpus} CPUs, two boots", emulator.name());
+        let computer = Computer::of(emulator, cpus);
+        let [short, long] = WINDOWS_MS.map(|ms| boot(lab, kernel, &computer, ms, stop));
+        let virtual_s = f64::from(WINDOWS_MS[1] - WINDOWS_MS[0]) / 1000.0;
+        of.insert(cpus, round((long? - short?) / virtual_s));
+    }
+    Ok(of)
+}
+
+fn table(speed: &Speed) -> String {
+    let mut text = format!("{}\n", speed.build);
+    for (cpus, s) in &speed.cpu_s_per_virtual_s {
+        text += &format!("{cpus} busy CPUs: {s} CPU seconds per virtual second\n");
+    }
+    text
+}
+
+fn round(s: f64) -> f64 {
+    (s * 100.0).round() / 100.0
+}
+
+/// CPU seconds that one boot takes in which a VM computes on each CPU for so long.
+fn boot(
+    lab: &Lab,
+    kernel: &Kernel,
+    computer: &Computer,
+    window_ms: u32,
+    stop: &AtomicBool,
+) -> anyhow::Result<f64> {
+    let cpus = computer.cpus;
+    let before = children_s()?;
+    let mut error = None;
+    let work = plan(cpus, window_ms).into();
+    lab.boot_plan(kernel, computer, &work, &format!("speed-{cpus}"), stop, &mut |record| {
+        if let Record::Failed { error: why, .. } = record {
+            error = Some(why);
+        }
+    })
+    .map_err(explain)?;
+    match error {
+        Some(why) => bail!("the VM that computes failed: {why}"),
+        None => Ok(children_s()? - before),
+    }
+}
+
+fn plan(cpus: u32, window_ms: u32) -> Plan {
+    let text = format!(
+        "title = \"Speed\"\nseed = 1\nrepeats = 1\nepoch_ple_exits = 50\nepoch_min_us = 3000\n\
+         [host]\npcpus = {cpus}\n[[vm]]\nvcpus = {cpus}\n[sweep]\nprofiles = [\"compute\"]\n\
+         vms = [1]\n[measure]\nwarmup_ms = 20\nwindow_ms = {window_ms}\nalone = false\n\
+         [[arm]]\nname = \"stock\"\nobserve = true\nbaseline = true\n"
+    );
+    let file = "speed.toml";
+    let profile = parse_profile(file, "compute", PROFILE).expect("a profile of this tree");
+    let scenario = parse_scenario(file, "speed", &text).expect("a scenario of this file");
+    let profiles = BTreeMap::from([("compute".to_string(), (profile, PROFILE.to_string()))]);
+    expand(&scenario, &text, &Workloads::from(profiles), &Selection::default())
+        .expect("one run of one arm")
+}
+
+/// CPU time of processes that this one started and that have ended.
+fn children_s() -> anyhow::Result<f64> {
+    // SAFETY: plain data that the call fills.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: a structure of the right type, for the length of the call.
+    let failed = unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage) } != 0;
+    if failed {
+        return Err(std::io::Error::last_os_error()).context("getrusage");
+    }
+    let s = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    Ok(s(usage.ru_utime) + s(usage.ru_stime))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_plans_are_one_run_on_all_cpus() {
+        for cpus in CPUS {
+            let plan = plan(cpus, 100);
+            assert_eq!((plan.runs.len(), plan.pcpus), (1, cpus));
+            let run = &plan.runs[0];
+            assert_eq!((run.vms, run.vcpus, run.window_ms), (1, cpus, 100));
+        }
+    }
+
+    #[test]
+    fn it_is_a_list_of_emulators() {
+        let of = BTreeMap::from([(4, round(9.7249)), (8, 19.0)]);
+        let speed = Speed { emulator: "bochs", build: "Bochs 3.0".into(), cpu_s_per_virtual_s: of };
+        assert_eq!(
+            table(&speed).lines().nth(1).unwrap(),
+            "4 busy CPUs: 9.72 CPU seconds per virtual second"
+        );
+        let json = serde_json::to_value([speed]).unwrap();
+        assert_eq!(json[0]["cpu_s_per_virtual_s"]["4"], 9.72);
+        assert_eq!(json[0]["emulator"], "bochs");
+    }
+
+    #[test]
+    fn every_emulator_has_so_many_cpus() {
+        for emulator in Emulator::TIMED {
+            assert!(CPUS.contains(&emulator.cpus_max()), "{}", emulator.name());
+        }
+    }
+}

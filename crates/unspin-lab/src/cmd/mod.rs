@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One file per subcommand.
+
+mod agent;
+mod agree;
+mod bench;
+mod figures;
+mod generate;
+mod lab;
+mod model;
+mod plan;
+mod replay;
+mod report;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use unspin::cmd::{completions, help, man};
+
+/// Measures and predicts what spinning vCPUs cost: on KVM, on emulated computers, on threads, and in a
+/// simulator.
+///
+/// Exit codes: 0 done, 1 failed, 2 wrong usage or a wrong file, 77 this computer cannot do it.
+#[derive(Debug, Parser)]
+#[command(name = "unspin-lab", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run scenarios and compare their arms.
+    Bench(bench::Args),
+    /// Show results again, or in another form.
+    Report(report::Args),
+    /// Compare measured results with the simulator.
+    Agree(agree::Args),
+    /// Draw scenarios from a space by a seed, and write them.
+    Generate(generate::Args),
+    /// Make the papers' figures again on the simulator and compare.
+    Figures(figures::Args),
+    /// Say how far applications scale on a machine, and in a VM that shares it.
+    Model(model::Args),
+    /// Make the decisions of a recorded trace again and compare.
+    Replay(replay::Args),
+    /// Build, boot, enter or remove emulated computers.
+    Lab(lab::Args),
+    /// Print completions for a shell.
+    Completions(completions::Args),
+    /// Print the manual page, or write all of them to a directory.
+    Man(man::Args),
+    /// Print the runs a scenario expands to, as JSON.
+    Plan(plan::Args),
+    /// Run a plan on this computer and print records.
+    #[command(hide = true)]
+    Agent(agent::Args),
+    /// One VM of a run; started by the agent.
+    #[command(hide = true)]
+    VmProcess(agent::Args),
+    /// One run of machine threads; started by bench.
+    #[command(hide = true)]
+    ThreadsRun,
+}
+
+/// Subcommands by what they are for.
+const GROUPS: help::Groups = &[
+    ("Measure", &["plan", "bench", "report", "replay", "generate"]),
+    ("Predict", &["model", "figures", "agree"]),
+    ("Emulated computers, and the shell", &["lab", "completions", "man", "help"]),
+];
+
+/// The command line.
+pub fn command() -> clap::Command {
+    help::grouped(Cli::command(), GROUPS)
+}
+
+pub fn run(cli: Cli) -> anyhow::Result<()> {
+    match cli.command {
+        Command::Bench(a) => bench::run(&a),
+        Command::Report(a) => report::run(&a),
+        Command::Agree(a) => agree::run(&a),
+        Command::Generate(a) => generate::run(&a),
+        Command::Figures(a) => figures::run(&a),
+        Command::Model(a) => model::run(&a),
+        Command::Replay(a) => replay::run(&a),
+        Command::Lab(a) => lab::run(&a),
+        Command::Completions(a) => completions::run(&a, "unspin-lab", &Cli::command()),
+        Command::Man(a) => man::run(&a, Cli::command()),
+        Command::Plan(a) => plan::run(&a),
+        Command::Agent(a) => agent::agent(&a),
+        Command::VmProcess(a) => agent::vm_process(&a),
+        Command::ThreadsRun => crate::machine::threads::run_process(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_subcommand_is_in_one_group() {
+        assert_eq!(help::misplaced(&command(), GROUPS), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin-lab model`: how far applications scale on a machine and in a VM that shares it.
+
+use crate::exit::Usage;
+use crate::out;
+use anyhow::Context;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use tabled::builder::Builder;
+use tabled::settings::object::{Columns, Object, Rows};
+use tabled::settings::{Alignment, Style};
+use unspin_model::{confirm, Allocation, App, Confirmed, Prediction, TOLERANCE};
+
+/// Simulated time a run is measured over, ms.
+const WINDOW_MS: u64 = 8000;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Profiles of applications: files such as models/amdahl.toml.
+    #[arg(value_name = "PROFILE", required = true)]
+    profiles: Vec<PathBuf>,
+    /// Let the simulator confirm or refute it.
+    #[arg(long)]
+    simulate: bool,
+    /// The VM's CPU time follows its work, instead of being dealt out evenly.
+    #[arg(long)]
+    matched: bool,
+    /// First random number of the simulator.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON, one line a profile.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Line {
+    machine: &'static str,
+    name: String,
+    units: u32,
+    share: f64,
+    period_ms: f64,
+    r#type: u32,
+    parallelism: f64,
+    speedup_pm: f64,
+    speedup_vm: f64,
+    efficiency_vm: f64,
+    efficiency_max: f64,
+    switch_share: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simulated_speedup_pm: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simulated_speedup_vm: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    simulated_efficiency_vm: Option<f64>,
+    /// "confirmed" or "refuted", by both speedups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verdict: Option<&'static str>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let apps = args.profiles.iter().map(|p| read(p)).collect::<anyhow::Result<Vec<App>>>()?;
+    let allocation = if args.matched { Allocation::Matched } else { Allocation::Even };
+    let mut lines = Vec::new();
+    for (app, path) in apps.iter().zip(&args.profiles) {
+        let simulated = args
+            .simulate
+            .then(|| confirm(app, WINDOW_MS, args.seed))
+            .transpose()
+            .map_err(|e| Usage(format!("{}: {e}", path.display())))?;
+        lines.push(line(app, &app.predict(allocation), simulated.as_ref()));
+    }
+    if args.json {
+        return lines.iter().try_for_each(out::json);
+    }
+    out::print(&table(&lines, args.simulate))
+}
+
+fn read(path: &Path) -> anyhow::Result<App> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read {}", path.display()))
+        .map_err(|e| Usage(format!("{e:#}")))?;
+    App::parse(&text).map_err(|e| Usage(format!("{}: {e}", path.display())).into())
+}
+
+fn line(app: &App, p: &Prediction, simulated: Option<&Confirmed>) -> Line {
+    Line {
+        machine: "model",
+        name: app.name.clone(),
+        units: app.units,
+        share: app.share,
+        period_ms: app.period_ms,
+        r#type: p.kind.number(),
+        parallelism: p.parallelism,
+        speedup_pm: p.speedup_pm,
+        speedup_vm: p.speedup_vm,
+        efficiency_vm: p.efficiency_vm,
+        efficiency_max: p.efficiency_max,
+        switch_share: p.switch_share,
+        simulated_speedup_pm: simulated.map(|c| c.speedup_pm),
+        simulated_speedup_vm: simulated.map(|c| c.speedup_vm),
+        simulated_efficiency_vm: simulated.map(|c| c.efficiency_vm),
+        verdict: simulated.map(|c| if c.agrees_with(p) { "confirmed" } else { "refuted" }),
+    }
+}
+
+fn table(lines: &[Line], simulated: bool) -> String {
+    let mut b = Builder::default();
+    let mut head = vec![
+        "model",
+        "type",
+        "units",
+        "parallelism",
+        "speedup PM",
+        "speedup VM",
+        "eff. VM",
+        "eff. max",
+    ];
+    if simulated {
+        head.extend(["PM (sim)", "VM (sim)", "eff. (sim)", "the model is"]);
+    }
+    b.push_record(head);
+    for l in lines {
+        let percent = |x: f64| format!("{:.1} %", x * 100.0);
+        let number = |x: f64| format!("{x:.2}");
+        let mut cells = vec![
+            l.name.clone(),
+            l.r#type.to_string(),
+            l.units.to_string(),
+            number(l.parallelism),
+            number(l.speedup_pm),
+            number(l.speedup_vm),
+            percent(l.efficiency_vm),
+            percent(l.efficiency_max),
+        ];
+        if simulated {
+            cells.extend(
+                [l.simulated_speedup_pm, l.simulated_speedup_vm]
+                    .map(|x| number(x.unwrap_or(f64::NAN))),
+            );
+            cells.push(percent(l.simulated_efficiency_vm.unwrap_or(f64::NAN)));
+            cells.push(l.verdict.unwrap_or_default().to_string());
+        }
+        b.push_record(cells);
+    }
+    let mut t = b.build();
+    t.with(Style::sharp()).modify(Columns::new(1..).not(Rows::first()), Alignment::right());
+    let rule = if simulated {
+        format!(
+            "confirmed: both simulated speedups within {:.0} % of the model's\n",
+            100.0 * TOLERANCE
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "{t}\nspeedup against one core (PM), one vCPU (VM); types and efficiencies as of table 4.1 and \
+         figure 4.4 of the dissertation; predictions, nothing was measured\n{rule}"
+    )
+}

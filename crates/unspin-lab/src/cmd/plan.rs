@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin-lab plan`: what a scenario expands to.
+
+use crate::load::{self, Select};
+use std::io::Write;
+use std::path::PathBuf;
+use unspin_scenario::plan::{LockChoice, Run};
+use unspin_scenario::split;
+use unspin_scenario::Named;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// File or name of a scenario.
+    scenario: PathBuf,
+    #[command(flatten)]
+    select: Select,
+    /// Print only this share (from 0) of the scenario's boots.
+    #[arg(long)]
+    boot: Option<usize>,
+    /// One line a run instead of JSON.
+    #[arg(long)]
+    list: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let loaded = load::scenario(&args.scenario, args.select.profile_dir.as_deref())?;
+    let mut plan = loaded.plan(&args.select)?;
+    if let Some(n) = args.boot {
+        let parts = split(&plan, loaded.scenario.boots);
+        let count = parts.len();
+        plan = parts.into_iter().nth(n).ok_or_else(|| {
+            crate::exit::Usage(format!("--boot {n}: the scenario has boots 0 to {}", count - 1))
+        })?;
+    }
+    let mut out = std::io::stdout().lock();
+    if !args.list {
+        serde_json::to_writer(&mut out, &plan).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    for r in &plan.runs {
+        writeln!(
+            out,
+            "{:5}  repeat {}  {:14} {} x {:<2} {:5} {:14}  {}",
+            r.id,
+            r.repeat,
+            r.profile,
+            r.vms,
+            r.vcpus_text(),
+            format!("{:?}", r.cgroup).to_lowercase(),
+            lock(r),
+            r.arm.name
+        )?;
+    }
+    let ms: u64 = plan.runs.iter().map(|r| r.stagger_ms + r.warmup_ms + r.window_ms).sum();
+    writeln!(
+        out,
+        "{} runs, about {:.1} s of the machine's time",
+        plan.runs.len(),
+        ms as f64 / 1e3
+    )?;
+    Ok(())
+}
+
+/// The guests' lock; that of a Linux guest's kernel is one of its own.
+fn lock(run: &Run) -> String {
+    match &run.linux {
+        Some(linux) => format!("linux {}", linux.guest.lock.called()),
+        None => LockChoice { kind: run.lock, tau_ns: run.tau_ns }.label(),
+    }
+}

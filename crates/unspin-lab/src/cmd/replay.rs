@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin-lab replay`: every decision a trace of the module holds is made again by the same policies
+//! in user space; each must come out the same.
+
+use crate::exit::{said, Usage};
+use crate::out;
+use anyhow::{bail, Context};
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use unspin_replay::{replay, Tally};
+use unspin_report::read_str;
+use unspin_text::printable_lines;
+
+/// Differences shown one by one.
+const SHOWN_MAX: usize = 10;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Text of the tracepoints unspin:unspin_pick, unspin_ipi_pick and unspin_epoch, or results.jsonl of a
+    /// scenario with trace.picks.
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let mut tally = Tally::default();
+    for path in &args.traces {
+        let bytes = match std::fs::read(path) {
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) => {
+                return Err(Usage(format!("no file {}", path.display())).into());
+            }
+            other => other.with_context(|| format!("cannot read {}", path.display()))?,
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        let at = |e: anyhow::Error| Usage(format!("{}: {}", path.display(), said(&e)));
+        if text.starts_with('{') {
+            let input = read_str(path, &text);
+            for n in &input.notices {
+                say!("note: {n}");
+            }
+            for r in input.streams.iter().flat_map(|s| &s.runs) {
+                replay(r.trace.iter().map(String::as_str), &mut tally).map_err(at)?;
+            }
+        } else {
+            replay(text.lines(), &mut tally).map_err(at)?;
+        }
+    }
+    for d in tally.different.iter().take(SHOWN_MAX) {
+        say!("{}", printable_lines(d));
+    }
+    if tally.picks + tally.epochs == 0 {
+        return Err(Usage("the trace holds no decision of the module".to_string()).into());
+    }
+    out::print(&format!(
+        "{} picks and {} epochs made again ({} epochs of a round whose start is not in the trace, in part), {} came out different\n",
+        tally.picks,
+        tally.epochs,
+        tally.partly,
+        tally.different.len()
+    ))?;
+    if !tally.different.is_empty() {
+        bail!("the module and the policies in user space disagree");
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin-lab report`: results that are there already, in any form.
+
+use crate::exit::Usage;
+use crate::out;
+use std::path::{Path, PathBuf};
+use unspin_report::{csv, documents, lock_tables, matrix, read_files, text, write_dir, Input};
+use unspin_text::write_atomic;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// results.jsonl files, or directories that hold one.
+    #[arg(required = true, value_name = "RESULTS")]
+    results: Vec<PathBuf>,
+    /// Print summaries as JSON, one line a scenario and kernel.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print every row as CSV.
+    #[arg(long)]
+    csv: bool,
+    /// Also write summary.json, tables, pictures and the page here.
+    #[arg(long, short, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Instead: locks against host policies as a page of Markdown.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "out"])]
+    matrix: Option<PathBuf>,
+    /// Where the pictures of --matrix go, as seen from the page.
+    #[arg(long, value_name = "DIR", default_value = ".", requires = "matrix")]
+    pictures: PathBuf,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let input = read_files(&args.results).map_err(|e| match e.error.kind() {
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::IsADirectory => {
+            anyhow::Error::from(Usage(e.to_string()))
+        }
+        _ => e.into(),
+    })?;
+    if let Some(page) = &args.matrix {
+        return write_matrix(&input, page, &args.pictures);
+    }
+    let docs = documents(&input);
+    if args.json || args.csv || docs.is_empty() {
+        // The tables and the page carry them themselves.
+        for n in &input.notices {
+            say!("note: {n}");
+        }
+    }
+    if docs.is_empty() {
+        return Err(Usage("no results to report".to_string()).into());
+    }
+    if let Some(dir) = &args.out {
+        write_dir(dir, &docs)?;
+        say!("page: {}", dir.join("report.html").display());
+    }
+    if args.json {
+        for d in &docs {
+            out::json(&d.summary)?;
+        }
+        return Ok(());
+    }
+    out::print(&if args.csv { csv(&docs) } else { text(&docs) })
+}
+
+fn write_matrix(input: &Input, page: &Path, pictures: &Path) -> anyhow::Result<()> {
+    for n in &input.notices {
+        say!("note: {n}");
+    }
+    let stem = page.file_stem().and_then(|s| s.to_str()).unwrap_or("matrix");
+    let matrix = matrix(&lock_tables(input).map_err(|e| Usage(e.to_string()))?, stem);
+    let mut text = matrix.page;
+    for (name, svg) in &matrix.pictures {
+        let beside = pictures.join(name);
+        write_atomic(&page.with_file_name(&beside), svg.as_bytes())?;
+        let beside = beside.strip_prefix(".").unwrap_or(&beside).display();
+        text = text.replace(&format!("]({name})"), &format!("]({beside})"));
+    }
+    write_atomic(page, text.as_bytes())?;
+    say!("page: {}", page.display());
+    Ok(())
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Finds and reads scenarios and the profiles and programs they name.
+
+use crate::exit::{said, Usage};
+use crate::machine::Refusal;
+use anyhow::Context;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::path::{Component, Path, PathBuf};
+use unspin_scenario::plan::{CgroupLayout, GuestLock, Plan};
+use unspin_scenario::{
+    expand, parse_guest_program, parse_profile, parse_scenario, problem_at, Problems, Profile,
+    Ranges, Scenario, Selection, Unknown, Workloads,
+};
+
+/// What of a scenario to run.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Select {
+    /// Only these arms (and the baseline); may be repeated.
+    #[arg(long = "arm", value_name = "NAME", value_delimiter = ',')]
+    pub arms: Vec<String>,
+    /// Only these profiles, or programs of Linux guests.
+    #[arg(long = "profile", value_name = "NAME", value_delimiter = ',')]
+    pub profiles: Vec<String>,
+    /// Only these numbers of VMs.
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub vms: Vec<u32>,
+    /// Only these cgroup layouts.
+    #[arg(long, value_name = "LAYOUT", value_delimiter = ',')]
+    pub cgroup: Vec<Layout>,
+    /// Only these of the locks swept, as `unspin-lab plan --list` calls them.
+    #[arg(long = "lock", value_name = "LOCK", value_delimiter = ',')]
+    pub locks: Vec<String>,
+    /// Only these of the locks of Linux guests swept.
+    #[arg(long, value_name = "LOCK", value_delimiter = ',')]
+    pub guest_lock: Vec<OfGuest>,
+    /// How often to repeat, instead of what the scenario says.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: Option<u32>,
+    /// Where profiles are, instead of beside the scenario (../profiles), in profiles/ and in
+    /// papers/*/profiles.
+    #[arg(long, value_name = "DIR")]
+    pub profile_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum Layout {
+    Flat,
+    Vm,
+    Vcpu,
+    Libvirt,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum OfGuest {
+    Pv,
+    Queued,
+    TestAndSet,
+}
+
+impl From<OfGuest> for GuestLock {
+    fn from(lock: OfGuest) -> Self {
+        match lock {
+            OfGuest::Pv => GuestLock::Pv,
+            OfGuest::Queued => GuestLock::Queued,
+            OfGuest::TestAndSet => GuestLock::TestAndSet,
+        }
+    }
+}
+
+impl From<Layout> for CgroupLayout {
+    fn from(l: Layout) -> Self {
+        match l {
+            Layout::Flat => CgroupLayout::Flat,
+            Layout::Vm => CgroupLayout::Vm,
+            Layout::Vcpu => CgroupLayout::Vcpu,
+            Layout::Libvirt => CgroupLayout::Libvirt,
+        }
+    }
+}
+
+/// A scenario and everything it needs.
+pub struct Loaded {
+    pub scenario: Scenario,
+    /// What errors call its file.
+    file: String,
+    text: String,
+    workloads: Workloads,
+    /// Where its profiles are looked for.
+    profile_dirs: Vec<PathBuf>,
+    /// What it and its profiles do not know.
+    ranges: Ranges,
+    profile_ranges: BTreeMap<String, Ranges>,
+}
+
+impl Loaded {
+    /// What the machine refuses, where the scenario asks for it.
+    pub fn refused(&self, key: &str, why: &Refusal) -> Usage {
+        Usage(problem_at(&self.file, &self.text, key, &why.message, &why.allowed).to_string())
+    }
+
+    pub fn plan(&self, select: &Select) -> anyhow::Result<Plan> {
+        let selection = Selection {
+            arms: select.arms.clone(),
+            profiles: select.profiles.clone(),
+            vms: select.vms.clone(),
+            cgroups: select.cgroup.iter().map(|c| (*c).into()).collect(),
+            guest_locks: select.guest_lock.iter().map(|l| (*l).into()).collect(),
+            locks: select.locks.clone(),
+        };
+        let mut scenario = self.scenario.clone();
+        scenario.repeats = select.repeats.unwrap_or(scenario.repeats);
+        expand(&scenario, &self.text, &self.workloads, &selection)
+            .map_err(|e| Usage(format!("{}: {e}", self.scenario.name)).into())
+    }
+}
+
+impl Loaded {
+    /// What the scenario and its profiles do not know, with names that tell them apart.
+    pub fn unknown(&self) -> Vec<(String, &Unknown)> {
+        let own = self.ranges.unknown.iter().map(|u| (u.path.clone(), u));
+        let of_profile = |(name, ranges)| {
+            let Ranges { unknown, .. }: &Ranges = ranges;
+            let name: &String = name;
+            unknown.iter().map(move |u| (format!("{name}/{}", u.path), u))
+        };
+        own.chain(self.profile_ranges.iter().flat_map(of_profile)).collect()
+    }
+
+    /// The same scenario in the world at these places, one for each of `unknown()`; as usual where there
+    /// is none.
+    pub fn in_world(&self, at: &[Option<f64>]) -> anyhow::Result<Loaded> {
+        let (own, mut rest) = at.split_at(self.ranges.unknown.len().min(at.len()));
+        let text = self.ranges.at(own);
+        let scenario = parse_scenario(&self.file, &self.scenario.name, &text)?;
+        let mut workloads = self.workloads.clone();
+        for (name, ranges) in &self.profile_ranges {
+            let (own, others) = rest.split_at(ranges.unknown.len().min(rest.len()));
+            rest = others;
+            let text = ranges.at(own);
+            workloads.profiles.insert(name.clone(), (parse_profile(name, name, &text)?, text));
+        }
+        for name in scenario.profile_names() {
+            if let Entry::Vacant(missing) = workloads.profiles.entry(name) {
+                let read = profiles(&self.profile_dirs).read(missing.key())?;
+                missing.insert(read);
+            }
+        }
+        Ok(Loaded {
+            scenario,
+            file: self.file.clone(),
+            text,
+            workloads,
+            profile_dirs: self.profile_dirs.clone(),
+            ranges: self.ranges.clone(),
+            profile_ranges: self.profile_ranges.clone(),
+        })
+    }
+}
+
+/// Reads a scenario given by file or, without an ending, by its name below `scenarios/` or in
+/// `papers/KEY/scenarios/`.
+pub fn scenario(given: &Path, profile_dir: Option<&Path>) -> anyhow::Result<Loaded> {
+    let path = find_scenario(given)?;
+    let shown = path.display().to_string();
+    let text = read(&path)?;
+    let name = path.file_stem().and_then(|s| s.to_str()).unwrap_or("scenario").to_string();
+    let ranges = Ranges::read(&shown, &text).map_err(|e| Usage(e.to_string()))?;
+    let text = ranges.usual();
+    let scenario = parse_scenario(&shown, &name, &text).map_err(|e| Usage(e.to_string()))?;
+    let mut wrong = Vec::new();
+    let profile_dirs = dirs_of("profiles", &path, profile_dir);
+    let programs = Kept {
+        what: "program",
+        dirs: &dirs_of("programs", &path, None),
+        parse: parse_guest_program,
+    };
+    let mut workloads = Workloads {
+        profiles: profiles(&profile_dirs).read_all(&scenario.profile_names(), &mut wrong),
+        programs: programs.read_all(&scenario.guest_program_names(), &mut wrong),
+    };
+    if !wrong.is_empty() {
+        return Err(Usage(format!("{shown}: {}", wrong.join("\n"))).into());
+    }
+    let mut profile_ranges = BTreeMap::new();
+    for (name, (_, text)) in &mut workloads.profiles {
+        let ranges = Ranges::read(name, text).map_err(|e| Usage(e.to_string()))?;
+        *text = ranges.usual();
+        profile_ranges.insert(name.clone(), ranges);
+    }
+    profile_ranges.retain(|_, ranges| !ranges.unknown.is_empty());
+    Ok(Loaded { scenario, file: shown, text, workloads, profile_dirs, ranges, profile_ranges })
+}
+
+fn profiles(dirs: &[PathBuf]) -> Kept<'_, Profile> {
+    Kept { what: "profile", dirs, parse: parse_profile }
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    String::from_utf8(text)
+        .map_err(|_| Usage(format!("{}: not a text file (UTF-8)", path.display())).into())
+}
+
+fn find_scenario(given: &Path) -> anyhow::Result<PathBuf> {
+    if given.is_file() {
+        return Ok(given.to_path_buf());
+    }
+    // `demo`, or `threads/vms`.
+    let is_name = given.extension().is_none()
+        && given.components().all(|part| matches!(part, Component::Normal(_)));
+    let mut known = Vec::new();
+    if is_name {
+        for dir in roots().flat_map(|r| of_all(&r, "scenarios")) {
+            let path = dir.join(given).with_extension("toml");
+            if path.is_file() {
+                return Ok(path);
+            }
+            known.extend(names_in(&dir));
+            for folder in folders_in(&dir) {
+                let of = |name| format!("{folder}/{name}");
+                known.extend(names_in(&dir.join(&folder)).into_iter().map(of));
+            }
+        }
+    }
+    known.sort();
+    known.dedup();
+    let hint = if given.exists() {
+        ": it is not a regular file".to_string()
+    } else if !known.is_empty() {
+        format!("; known: {}", known.join(", "))
+    } else if is_name {
+        let dirs: Vec<String> =
+            roots().map(|r| r.join("scenarios").display().to_string()).collect();
+        format!("; none were found in {}: give a file", dirs.join(", "))
+    } else {
+        String::new()
+    };
+    Err(Usage(format!("no scenario {}{hint}", given.display())).into())
+}
+
+/// Where scenarios/, profiles/ and papers/ are looked for: here, above the program, in the checkout it was
+/// built from.
+fn roots() -> impl Iterator<Item = PathBuf> {
+    let here = std::env::current_dir().ok();
+    let program = std::env::current_exe().ok().and_then(|p| p.canonicalize().ok());
+    let above = program.as_deref().and_then(|p| p.ancestors().nth(3)).map(Path::to_path_buf);
+    let built_from = Some(unspin_computers::source_tree()).filter(|root| root.is_dir());
+    let shared = Some(PathBuf::from("/usr/share/unspin"));
+    [here, above, built_from, shared].into_iter().flatten()
+}
+
+/// The first of them that has `file`.
+pub fn root(file: &str) -> anyhow::Result<PathBuf> {
+    roots().find(|r| r.join(file).is_file()).ok_or_else(|| {
+        let dirs: Vec<String> = roots().map(|r| r.display().to_string()).collect();
+        Usage(format!("no {file} in {}: run it in the project", dirs.join(", "))).into()
+    })
+}
+
+fn dirs_of(kind: &str, scenario: &Path, given: Option<&Path>) -> Vec<PathBuf> {
+    if let Some(d) = given {
+        return vec![d.to_path_buf()];
+    }
+    let beside = scenario.parent().map(|p| p.join("..").join(kind));
+    let known = roots().flat_map(|r| of_all(&r, kind));
+    beside.into_iter().chain(known).collect()
+}
+
+/// Where files of a kind are: the lab's own, and each paper's.
+fn of_all(root: &Path, kind: &str) -> Vec<PathBuf> {
+    let papers = root.join("papers");
+    let of = |paper: &String| papers.join(paper).join(kind);
+    let mut folders = folders_in(&papers);
+    folders.sort();
+    std::iter::once(root.join(kind)).chain(folders.iter().map(of)).collect()
+}
+
+fn names_in(dir: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return Vec::new();
+    };
+    let mut names: Vec<String> = entries
+        .flatten()
+        .map(|e| e.path())
+        .filter(|p| p.extension().is_some_and(|x| x == "toml"))
+        .filter_map(|p| Some(p.file_stem()?.to_str()?.to_string()))
+        .collect();
+    names.sort();
+    names
+}
+
+fn folders_in(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let folders = entries.filter(|e| e.path().is_dir());
+    folders.filter_map(|e| e.file_name().into_string().ok()).collect()
+}
+
+/// Files of a kind, found by their names.
+struct Kept<'a, T> {
+    what: &'static str,
+    dirs: &'a [PathBuf],
+    parse: fn(&str, &str, &str) -> Result<T, Problems>,
+}
+
+impl<T> Kept<'_, T> {
+    /// Those with these names; what is wrong with others is added to `wrong`.
+    fn read_all(&self, names: &[String], wrong: &mut Vec<String>) -> BTreeMap<String, (T, String)> {
+        let mut all = BTreeMap::new();
+        for name in names {
+            match self.read(name) {
+                Ok(read) => {
+                    all.insert(name.clone(), read);
+                }
+                Err(e) => wrong.push(said(&e)),
+            }
+        }
+        all
+    }
+
+    fn read(&self, name: &str) -> anyhow::Result<(T, String)> {
+        for dir in self.dirs {
+            let path = dir.join(name).with_extension("toml");
+            if path.is_file() {
+                let text = read(&path)?;
+                let parsed = (self.parse)(&path.display().to_string(), name, &text)?;
+                return Ok((parsed, text));
+            }
+        }
+        let mut known: Vec<String> = self.dirs.iter().flat_map(|d| names_in(d)).collect();
+        known.sort();
+        known.dedup();
+        anyhow::bail!("unknown {} {name:?}; known: {}", self.what, known.join(", "))
+    }
+}

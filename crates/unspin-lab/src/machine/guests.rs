@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a plan's Linux guests are made of: kernels and a first file system, kept by the lab.
+
+use super::lab::{explain, series};
+use super::Refusal;
+use crate::exit::Usage;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use unspin_computers::{GuestModules, KernelPackage, Lab, Series};
+use unspin_scenario::plan::{LinuxVm, Plan, Run};
+use unspin_scenario::result::{Record, RunResult};
+use unspin_spinners::{symbol_of, Symbols};
+
+pub struct Parts {
+    /// By series.
+    pub kernels: BTreeMap<String, PathBuf>,
+    pub about: About,
+    pub initramfs: PathBuf,
+}
+
+/// What records of Linux guests are told that the agent does not know.
+#[derive(Default)]
+pub struct About {
+    /// Which QEMU runs them.
+    qemu: Option<String>,
+    /// Of their kernels, by series.
+    symbols: BTreeMap<String, Symbols>,
+}
+
+impl About {
+    /// A kernel whose symbols cannot be read costs no run; its addresses stay numbers.
+    fn of(kernels: &BTreeMap<String, PathBuf>, say: &mut dyn FnMut(&str)) -> About {
+        let mut symbols = BTreeMap::new();
+        for (series, file) in kernels {
+            let listed = unspin_computers::kernel_symbols(file).map_err(anyhow::Error::from);
+            match listed.and_then(|listed| Ok(Symbols::parse(&listed, file)?)) {
+                Ok(of_kernel) => drop(symbols.insert(series.clone(), of_kernel)),
+                Err(error) => say(&format!("where guests spin is not named: {error}")),
+            }
+        }
+        About { qemu: None, symbols }
+    }
+
+    pub fn with_qemu(self, qemu: Option<String>) -> About {
+        About { qemu, ..self }
+    }
+
+    pub fn tell(&self, record: &mut Record) {
+        match (record, &self.qemu) {
+            (Record::Begin(begin), Some(qemu)) => {
+                begin.settings.insert("qemu".to_string(), qemu.clone());
+            }
+            (Record::Run(run), _) => self.name(run),
+            _ => {}
+        }
+    }
+
+    /// Names the places where the guests of a run spun, if all have the same kernel.
+    fn name(&self, run: &mut RunResult) {
+        let mut kernels: Vec<&str> =
+            of(&run.run).map(|linux| linux.guest.kernel.as_str()).collect();
+        kernels.dedup();
+        let [kernel] = kernels[..] else { return };
+        let (Some(symbols), Some(spinners)) = (self.symbols.get(kernel), &mut run.spinners) else {
+            return;
+        };
+        let places = spinners.pause.iter_mut().chain(&mut spinners.interrupted);
+        for place in places.filter(|place| place.symbol.is_none()) {
+            place.symbol = symbol_of(place.address, symbols);
+        }
+    }
+}
+
+/// What this host's QEMU says it is; `None` where it does not, which is the agent's to find.
+pub fn qemu_version(program: &str) -> Option<String> {
+    let said = Command::new(program).arg("--version").stdin(Stdio::null()).output().ok()?;
+    version_in(&String::from_utf8_lossy(&said.stdout))
+}
+
+/// `9.2.1 (Debian …)` of the line `QEMU emulator version 9.2.1 (Debian …)`.
+fn version_in(said: &str) -> Option<String> {
+    let line = said.lines().next()?;
+    let version = line.split_once("version ").map_or(line, |(_, version)| version).trim();
+    (!version.is_empty()).then(|| version.to_string())
+}
+
+/// The Linux guests of a run.
+pub fn of(run: &Run) -> impl Iterator<Item = &LinuxVm> {
+    (0..run.vms).filter_map(|vm| run.linux_of(vm))
+}
+
+/// Whether the lab has the kernels of a plan's guests; else the scenario's key that asks for another.
+pub fn check_kernels(plan: &Plan) -> Result<(), (&'static str, Refusal)> {
+    let mut kernels = plan.runs.iter().flat_map(of).map(|linux| linux.guest.kernel.as_str());
+    let Some(unknown) = kernels.find(|name| series(name).is_err()) else { return Ok(()) };
+    let refusal = Refusal {
+        message: format!("no Linux guest runs kernel {unknown:?}"),
+        allowed: Series::ALL.map(Series::name).join(", "),
+    };
+    Err(("vm", refusal))
+}
+
+/// Fetches and makes what is not there yet; `say` is told what takes time.
+pub fn parts(
+    lab: &Lab,
+    plan: &Plan,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(&str),
+) -> anyhow::Result<Parts> {
+    let mut kernels = BTreeMap::new();
+    let mut programs = BTreeMap::new();
+    let mut modules = GuestModules::new();
+    let mut with_module = BTreeSet::new();
+    for linux in plan.runs.iter().flat_map(of) {
+        programs.insert(linux.program.name.clone(), linux.program.clone());
+        let name = &linux.guest.kernel;
+        if !kernels.contains_key(name) {
+            let package = series(name).map_err(Usage::from)?.into();
+            let file = lab.guest_kernel(package, stop, say).map_err(explain)?;
+            kernels.insert(name.clone(), file);
+        }
+        if linux.guest.module && with_module.insert(name) {
+            let package: KernelPackage = series(name).map_err(Usage::from)?.into();
+            let (release, module) = lab.guest_module(package, stop, say).map_err(explain)?;
+            modules.insert(release, module);
+        }
+    }
+    let programs: Vec<_> = programs.into_values().collect();
+    let initramfs = lab.guest_image(&programs, &modules, stop, say).map_err(explain)?;
+    let about = About::of(&kernels, say);
+    Ok(Parts { kernels, about, initramfs })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_qemu_is_known_by_what_it_says_of_itself() {
+        let debian = "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)\nCopyright (c) 2003\n";
+        assert_eq!(version_in(debian).as_deref(), Some("7.2.22 (Debian 1:7.2+dfsg-7)"));
+        assert_eq!(version_in("a build of ours\n").as_deref(), Some("a build of ours"));
+        assert_eq!(version_in("\n"), None);
+        assert_eq!(qemu_version("/nonexistent"), None);
+    }
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Machine `threads`: vCPUs are threads of this computer (crates/threads). Every run is a process of its
+//! own (`unspin threads-run`), so that one whose lock hangs can be ended and the plan goes on.
+
+use super::{Job, Machine, Refusal, Sink, Wish};
+use crate::exit::{Cannot, Usage};
+use crate::host;
+use anyhow::{bail, Context};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use unspin_scenario::plan::{Plan, Run, SCHEMA};
+use unspin_scenario::result::{Begin, Progress, Record, RunResult};
+use unspin_threads::machine::{cpus, refusal, run, GRACE};
+
+/// Beyond a run's own length and the grace of its locks, a process is ended by force.
+const OVERTIME: Duration = Duration::from_secs(30);
+
+pub struct Threads {
+    release: String,
+}
+
+/// What the process of a run is told, on its standard input.
+#[derive(Serialize, Deserialize)]
+struct Task {
+    pcpus: u32,
+    run: Run,
+}
+
+impl Threads {
+    /// This computer, if it has the CPUs wished for.
+    pub fn new(wish: &Wish) -> anyhow::Result<Threads> {
+        let has = cpus();
+        if has < wish.pcpus {
+            return Err(Cannot(format!(
+                "machine threads: the scenario wants {} CPUs, and this process may run on {has}",
+                wish.pcpus
+            ))
+            .into());
+        }
+        Ok(Threads { release: host::release(Path::new("/"))? })
+    }
+}
+
+impl Machine for Threads {
+    fn name(&self) -> &'static str {
+        "threads"
+    }
+
+    fn default_kernels(&self) -> Vec<String> {
+        vec![self.release.clone()]
+    }
+
+    fn boots(&self) -> bool {
+        false
+    }
+
+    fn check_kernel(&self, name: &str) -> Result<(), Refusal> {
+        super::job::only_kernel(self.name(), name, &self.release)
+    }
+
+    fn check_plan(&self, plan: &Plan) -> Result<(), (&'static str, Refusal)> {
+        let refused = plan.runs.iter().find_map(|run| Some((run, refusal(run)?)));
+        match refused {
+            None => Ok(()),
+            Some((run, why)) => {
+                let message = format!("on machine threads, arm {:?} {why}", run.arm.name);
+                let allowed = "arms of machine threads compare locks: lock = \"…\"".to_string();
+                Err(("arm", Refusal { message, allowed }))
+            }
+        }
+    }
+
+    fn image(&self, _: &AtomicBool) -> anyhow::Result<String> {
+        super::job::program_hash(&[])
+    }
+
+    fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
+        sink(Record::Begin(begin(job.plan, &self.release)))?;
+        let total = job.plan.runs.len() as u32;
+        let mut failed = 0;
+        for (at, run) in (1..).zip(&job.plan.runs) {
+            let text = format!(
+                "{at}/{total} {} {} x {} vCPUs, arm {}, lock {}, repeat {}",
+                run.profile,
+                run.vms,
+                run.vcpus_text(),
+                run.arm.name,
+                run.lock.name(),
+                run.repeat
+            );
+            sink(Record::Progress(Progress { id: run.id, total, text }))?;
+            let made = process(&Task { pcpus: job.plan.pcpus, run: run.clone() }, job.stop);
+            if job.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            sink(match made {
+                Ok(result) => Record::Run(Box::new(result)),
+                Err(e) => {
+                    failed += 1;
+                    Record::Failed { id: run.id, error: format!("{e:#}") }
+                }
+            })?;
+        }
+        sink(Record::End { runs: total - failed, failed })
+    }
+}
+
+/// Makes one run in a process of its own.
+fn process(task: &Task, stop: &AtomicBool) -> anyhow::Result<RunResult> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let mut child = Command::new(program)
+        .arg("threads-run")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start the run's process")?;
+    let told = child.stdin.take().map(|mut to| to.write_all(&serde_json::to_vec(task)?));
+    let ended = wait(&mut child, task, stop);
+    if ended.is_err() {
+        // It may have ended by itself by now.
+        let _ = child.kill();
+    }
+    let output = child.wait_with_output().context("cannot wait for the run's process")?;
+    ended?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
+    if !output.status.success() {
+        bail!("{}", if said.is_empty() { output.status.to_string() } else { said });
+    }
+    told.transpose()?;
+    serde_json::from_slice(&output.stdout).context("the run's process gave no result")
+}
+
+/// Until the process has ended; an error if it must be made to.
+fn wait(child: &mut Child, task: &Task, stop: &AtomicBool) -> anyhow::Result<()> {
+    let run = &task.run;
+    let length = Duration::from_millis(run.stagger_ms + run.warmup_ms + run.window_ms);
+    let allowed = length + GRACE + OVERTIME;
+    let began = Instant::now();
+    // A result is some kilobytes at most, so the process never waits for its output to be read.
+    while child.try_wait().context("cannot wait for the run's process")?.is_none() {
+        if stop.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
+        if began.elapsed() > allowed {
+            bail!("no end after {} s: ended by force", allowed.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// `unspin threads-run`: one run, told on standard input, its result on standard output.
+pub fn run_process() -> anyhow::Result<()> {
+    // SAFETY: no memory involved. Spinning threads must not survive the program that started them.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).context("cannot read the run")?;
+    let task: Task = serde_json::from_str(&text)
+        .map_err(|e| Usage(format!("no run: {e}; this command is started by unspin-lab bench")))?;
+    crate::out::json(&run(&task.run, task.pcpus)?)
+}
+
+fn begin(plan: &Plan, release: &str) -> Begin {
+    let read = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_string());
+    let mut settings = BTreeMap::new();
+    // The scheduler decides who is preempted; figures from a busy computer tell nothing.
+    for (name, path) in [
+        ("base_slice_ns", "/sys/kernel/debug/sched/base_slice_ns"),
+        ("preempt", "/sys/kernel/debug/sched/preempt"),
+        ("load_average", "/proc/loadavg"),
+        ("clocksource", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+    ] {
+        if let Some(value) = read(path) {
+            settings.insert(name.to_string(), value);
+        }
+    }
+    Begin {
+        schema: SCHEMA,
+        scenario: plan.scenario.clone(),
+        scenario_hash: plan.scenario_hash.clone(),
+        kernel: release.to_string(),
+        cpu_model: read("/proc/cpuinfo").and_then(|t| model(&t)).unwrap_or("unknown".into()),
+        pcpus: cpus(),
+        tsc_khz: tsc_khz(),
+        module: None,
+        window_control: None,
+        settings,
+        machine: String::new(),
+        title: plan.title.clone(),
+        commit: None,
+        version: None,
+        image: None,
+        shard: None,
+        world: None,
+    }
+}
+
+fn model(cpuinfo: &str) -> Option<String> {
+    let line = cpuinfo.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_string())
+}
+
+/// Rate of the clock that waits are counted in, measured.
+#[cfg(target_arch = "x86_64")]
+fn tsc_khz() -> Option<u64> {
+    // SAFETY: every x86-64 has the counter.
+    let ticks = || unsafe { std::arch::x86_64::_rdtsc() };
+    let (began, first) = (Instant::now(), ticks());
+    std::thread::sleep(Duration::from_millis(50));
+    let (ticks, ns) = (ticks() - first, began.elapsed().as_nanos());
+    u64::try_from(u128::from(ticks) * 1_000_000 / ns.max(1)).ok()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn tsc_khz() -> Option<u64> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::emulator::Timed;
+
+    #[test]
+    fn a_computer_too_small_is_said() {
+        let stop = AtomicBool::new(false);
+        let wish = Wish {
+            pcpus: 1025,
+            load: false,
+            lab_dir: None,
+            emulator: Timed::default(),
+            stop: &stop,
+        };
+        let e = Threads::new(&wish).err().unwrap();
+        assert!(e.downcast_ref::<Cannot>().is_some() && e.to_string().contains("1025 CPUs"), "{e}");
+    }
+
+    #[test]
+    fn the_cpu_says_its_model() {
+        assert_eq!(model("processor\t: 0\nmodel name\t: A B\n").as_deref(), Some("A B"));
+        assert_eq!(model("processor\t: 0\n"), None);
+    }
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command `unspin-lab`.
+
+#[macro_use]
+extern crate unspin;
+mod boots;
+mod cmd;
+mod load;
+mod machine;
+mod progress;
+mod share;
+mod worlds;
+
+use clap::FromArgMatches;
+use std::process::ExitCode;
+use unspin::{detect, exit, host, out, sysfs, vms};
+
+fn main() -> ExitCode {
+    let cli = cmd::Cli::from_arg_matches(&cmd::command().get_matches());
+    let cli = cli.unwrap_or_else(|e| e.exit());
+    exit::code("unspin-lab", cmd::run(cli))
+}

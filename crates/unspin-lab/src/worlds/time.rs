@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What worlds take is said before they are made.
+
+use crate::exit::Usage;
+use std::time::Duration;
+use unspin::progress::human;
+use unspin_scenario::plan::Run;
+
+/// What takes longer is refused: it is to be shared among computers, or made smaller.
+const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// What of a run is simulated.
+pub fn length_ms(run: &Run) -> u64 {
+    run.stagger_ms + run.warmup_ms + run.window_ms
+}
+
+/// Says that `what` take so long. `less`: what helps where that is too long.
+///
+/// # Errors
+/// More than a day.
+pub fn say(what: &str, seconds: f64, cpus: usize, less: &str) -> Result<(), Usage> {
+    let takes = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    let what = format!("{what} take about {} on {cpus} CPUs", human(takes));
+    if takes > TIME_MAX {
+        return Err(Usage(format!("{what}, more than a day: {less}")));
+    }
+    say!("{what}");
+    Ok(())
+}

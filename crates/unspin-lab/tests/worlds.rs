@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Worlds: the same whoever makes them and in how many parts, and what is refused.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A directory of a test's own, which goes with it.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Dir {
+        let dir = std::env::temp_dir().join(format!("unspin-worlds-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        Dir(dir)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    /// A scenario whose host has an unknown exit cost, and what is put in its place.
+    fn scenario(&self, changes: &[(&str, &str)]) -> String {
+        let mut text = SCENARIO.to_string();
+        for (from, to) in changes {
+            assert!(text.contains(from), "{from}");
+            text = text.replace(from, to);
+        }
+        fs::write(self.0.join("few.toml"), text).unwrap();
+        self.path("few.toml")
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const SCENARIO: &str = r#"title = "Few"
+repeats = 1
+[host]
+pcpus = 4
+exit_cycles = { range = [1200, 33000], log = true, source = "a guess" }
+[[vm]]
+count = 2
+vcpus = 4
+workload = "ebizzy"
+[measure]
+warmup_ms = 5
+window_ms = 20
+[[arm]]
+name = "stock"
+[[arm]]
+name = "hvs"
+yield_to = "hvs"
+"#;
+
+fn lab(args: &[&str]) -> Output {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    Command::new(env!("CARGO_BIN_EXE_unspin-lab")).args(args).current_dir(root).output().unwrap()
+}
+
+/// A bench on machine sim that succeeds; what it said.
+#[track_caller]
+fn made(scenario: &str, out: &str, more: &[&str]) -> String {
+    let all = ["bench", scenario, "--machine", "sim", "--quiet", "--out", out];
+    let done = lab(&[&all[..], more].concat());
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{said}");
+    said
+}
+
+#[track_caller]
+fn refused(scenario: &str, more: &[&str], words: &str) {
+    let dir = Dir::new("refused");
+    let out = dir.path("out");
+    let all = ["bench", scenario, "--machine", "sim", "--quiet", "--out", &out];
+    let done = lab(&[&all[..], more].concat());
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.code() == Some(2) && said.contains(words), "{words}: {said}");
+}
+
+fn summary(dir: &Dir, of: &str) -> serde_json::Value {
+    serde_json::from_str(&dir.read(&format!("{of}/summary.json"))).unwrap()
+}
+
+#[test]
+fn shares_and_a_bench_that_goes_on_are_the_whole() {
+    let dir = Dir::new("whole");
+    let few = dir.scenario(&[]);
+    let asked = ["--worlds", "10", "--decides", "4"];
+    let said = made(&few, &dir.path("whole"), &asked);
+    assert!(said.contains("26 worlds of 2 runs take about"), "{said}");
+    let mut report = vec!["report".to_string(), "--out".to_string(), dir.path("merged")];
+    for i in 1..=3 {
+        made(&few, &dir.path("shares"), &[&asked[..], &["--shard", &format!("{i}/3")]].concat());
+        report.push(dir.path(&format!("shares/shard-{i}-of-3")));
+    }
+    let report: Vec<&str> = report.iter().map(String::as_str).collect();
+    assert!(lab(&report).status.success());
+    let files =
+        ["summary.json", "report.html", "worlds-shares-outcomes.csv", "worlds-sample-design.csv"];
+    for file in files {
+        assert_eq!(
+            dir.read(&format!("merged/{file}")),
+            dir.read(&format!("whole/{file}")),
+            "{file}"
+        );
+    }
+    let two = lab(&["report", &dir.path("shares/shard-1-of-3"), &dir.path("shares/shard-2-of-3")]);
+    let said = String::from_utf8_lossy(&two.stdout);
+    assert!(said.contains("7 of 10 worlds (sample) are here and count; 3 are missing"), "{said}");
+    // As if it had been killed: some worlds are not there.
+    let boots = fs::read_dir(dir.0.join("whole/boots")).unwrap().map(|e| e.unwrap().path());
+    let boots: Vec<PathBuf> = boots.filter(|p| p.is_file()).collect();
+    boots.iter().take(7).for_each(|p| fs::remove_file(p).unwrap());
+    made(&few, &dir.path("whole"), &[&asked[..], &["--resume"]].concat());
+    assert_eq!(dir.read("whole/summary.json"), dir.read("merged/summary.json"));
+}
+
+#[test]
+fn the_first_worlds_of_more_are_the_same() {
+    let dir = Dir::new("nested");
+    let few = dir.scenario(&[]);
+    made(&few, &dir.path("a"), &["--worlds", "6"]);
+    made(&few, &dir.path("b"), &["--worlds", "12"]);
+    for file in ["worlds-sample-design.csv", "worlds-sample-outcomes.csv"] {
+        let (a, b) = (dir.read(&format!("a/{file}")), dir.read(&format!("b/{file}")));
+        assert!(a.lines().count() == 7 && b.starts_with(&a), "{file}:\n{a}\n{b}");
+    }
+    // The same worlds as a design of their own.
+    let design = dir.path("a/worlds-sample-design.csv");
+    made(&few, &dir.path("c"), &["--design", &design]);
+    assert_eq!(dir.read("c/worlds-given-outcomes.csv"), dir.read("a/worlds-sample-outcomes.csv"));
+}
+
+#[test]
+fn a_row_has_its_band_and_what_decides() {
+    let dir = Dir::new("row");
+    let few = dir.scenario(&[]);
+    made(&few, &dir.path("out"), &["--worlds", "40"]);
+    let s = summary(&dir, "out");
+    let rows = s["arms"].as_array().unwrap();
+    let row = rows.iter().find(|r| r["arm"] == "hvs" && r["vm_index"].is_null()).unwrap();
+    let at = |p: &str| row["band"][p].as_f64().unwrap();
+    let order = ["p05", "p25", "p50", "p75", "p95"].map(at);
+    assert!(order.windows(2).all(|w| w[0] <= w[1]) && (0.0..=1.0).contains(&at("p_gain")));
+    let decides = row["decides"].as_array().unwrap();
+    let inputs: Vec<&str> = decides.iter().map(|d| d["input"].as_str().unwrap()).collect();
+    assert!(
+        inputs.len() == 2 && inputs.contains(&"host.exit_cycles") && inputs.contains(&"chance")
+    );
+    assert!(decides.iter().all(|d| (0.0..=1.0).contains(&d["share"].as_f64().unwrap())));
+    assert_eq!(s["orders"][0]["order"].as_array().unwrap().len(), 2);
+    assert_eq!(s["worlds"][0]["inputs"][0]["source"], "a guess");
+    // Without ranges of its own a scenario has the model's.
+    let plain =
+        dir.scenario(&[("{ range = [1200, 33000], log = true, source = \"a guess\" }", "2000")]);
+    made(&plain, &dir.path("plain"), &["--worlds", "4"]);
+    let s = summary(&dir, "plain");
+    let inputs = s["worlds"][0]["inputs"].as_array().unwrap().iter();
+    let inputs: Vec<&str> = inputs.map(|i| i["name"].as_str().unwrap()).collect();
+    assert!(
+        inputs.contains(&"host.switch_cycles") && inputs.contains(&"model error"),
+        "{inputs:?}"
+    );
+    assert!(!inputs.contains(&"host.exit_cycles"), "the scenario says it");
+}
+
+#[test]
+fn impossible_worlds_are_counted_and_shown() {
+    let dir = Dir::new("impossible");
+    let few = dir.scenario(&[
+        ("pcpus = 4", "pcpus = { any = [4, 2], source = \"a guess\" }"),
+        ("vcpus = 4", "vcpus = 4\npin = [0, 1, 2, 3]"),
+    ]);
+    made(&few, &dir.path("out"), &["--worlds", "16"]);
+    let s = summary(&dir, "out");
+    let worlds = &s["worlds"][0];
+    assert_eq!((&worlds["made"], &worlds["impossible"]), (&16.into(), &8.into()), "{worlds}");
+    assert_eq!(worlds["reasons"][0]["worlds"], 8, "{worlds}");
+    let band = |r: &serde_json::Value| r["band"]["worlds"].as_u64();
+    let rows = s["arms"].as_array().unwrap();
+    assert!(rows.iter().filter_map(band).all(|worlds| worlds == 8));
+    assert!(dir.read("out/table.txt").contains("16 of 16 worlds, 8 impossible"));
+    assert!(dir.read("out/report.html").contains("impossible in 8"));
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_runs() {
+    let dir = Dir::new("wrong");
+    let few = dir.scenario(&[]);
+    refused(&few, &["--worlds", "8", "--machine", "threads"], "cannot be used multiple times");
+    let threads = lab(&["bench", &few, "--machine", "threads", "--worlds", "8"]);
+    assert!(String::from_utf8_lossy(&threads.stderr).contains("allowed: --machine sim"));
+    refused(&few, &["--worlds", "1"], "2..=65536");
+    refused(&few, &["--worlds", "65537"], "2..=65536");
+    refused(&few, &["--decides", "8"], "--worlds");
+    refused(&few, &["--worlds", "8", "--input", "host.exit"], "the inputs are host.exit_cycles");
+    let design = dir.path("design.csv");
+    fs::write(&design, "host.exit_cycles,chances\n0.5,0.5\n").unwrap();
+    refused(&few, &["--design", &design], "without chance and with chances");
+    fs::write(&design, "host.exit_cycles,chance\n0.5,7\n").unwrap();
+    refused(&few, &["--design", &design], "line 2, column chance");
+    let long = dir.scenario(&[("window_ms = 20", "window_ms = 300000")]);
+    refused(&long, &["--worlds", "65536"], "more than a day: fewer worlds");
+    let other = dir.scenario(&[("[1200, 33000]", "[33000, 1200]")]);
+    refused(&other, &["--worlds", "8"], "upside down");
+    let runs = dir.scenario(&[
+        ("count = 2\n", ""),
+        ("[measure]", "[sweep]\nvms = { any = [[2], [2, 3]], source = \"a guess\" }\n[measure]"),
+    ]);
+    made(&runs, &dir.path("runs"), &["--worlds", "4"]);
+    let said = dir.read("runs/table.txt");
+    assert!(
+        said.contains("2 impossible") && said.contains("changes which runs there are"),
+        "{said}"
+    );
+}
+
+#[test]
+fn without_worlds_a_range_is_said_to_be_its_middle() {
+    let dir = Dir::new("middle");
+    let few = dir.scenario(&[]);
+    let said = made(&few, &dir.path("out"), &[]);
+    assert!(said.contains("host.exit_cycles is not known; this runs 6293."), "{said}");
+    let plain =
+        dir.scenario(&[("{ range = [1200, 33000], log = true, source = \"a guess\" }", "6293")]);
+    made(&plain, &dir.path("plain"), &[]);
+    assert_eq!(dir.read("plain/summary.json"), dir.read("out/summary.json"));
+}
+
+/// Nine inputs: screening takes one out before shares are computed.
+#[test]
+fn more_than_eight_inputs_are_screened() {
+    let dir = Dir::new("screened");
+    let keys = ["yield", "switch", "tick", "interrupt", "ipi", "kick", "halt", "wake"];
+    let range =
+        |key: &str| format!("{key}_cycles = {{ range = [500, 5000], source = \"a guess\" }}\n");
+    let more: String = keys.into_iter().map(range).collect();
+    let few = dir.scenario(&[("exit_cycles", &format!("{more}exit_cycles"))]);
+    let asked = ["--worlds", "8", "--decides", "4"];
+    let said = made(&few, &dir.path("out"), &asked);
+    assert!(
+        said.contains("108 worlds of 2 runs") && said.contains("44 worlds of 2 runs"),
+        "{said}"
+    );
+    assert!(said.contains("screened out, and as usual"), "{said}");
+    let s = summary(&dir, "out");
+    let row = |r: &&serde_json::Value| r["arm"] == "hvs" && r["vm_index"].is_null();
+    let row = s["arms"].as_array().unwrap().iter().find(row).unwrap();
+    assert_eq!(row["screened"].as_array().unwrap().len(), 9);
+    let decides = row["decides"].as_array().unwrap();
+    assert!(decides.len() == 9 && decides.iter().all(|d| d["total"].is_object()), "{decides:?}");
+    refused(&few, &[&asked[..], &["--shard", "1/2"]].concat(), "name at most 8 by --input");
+}
+
+/// The simulator's own records, as if they had been measured, against bands of the scenario's ranges.
+#[test]
+fn agree_draws_what_a_measured_scenario_does_not_know() {
+    let dir = Dir::new("agree");
+    fs::create_dir_all(dir.0.join("scenarios")).unwrap();
+    fs::copy(dir.scenario(&[]), dir.0.join("scenarios/few.toml")).unwrap();
+    made(&dir.path("scenarios/few.toml"), &dir.path("out"), &[]);
+    let records = dir.read("out/results.jsonl");
+    let records = records.replace("\"machine\":\"sim\"", "\"machine\":\"emulated\"");
+    fs::write(dir.0.join("measured.jsonl"), records.replace("6.12 (model)", "6.12.57")).unwrap();
+    let agree = |changed: bool| {
+        if changed {
+            // No longer what was measured: the model's own ranges are drawn.
+            fs::copy(dir.scenario(&[("count = 2", "count = 3")]), dir.0.join("scenarios/few.toml"))
+                .unwrap();
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin-lab"));
+        command.args(["agree", "measured.jsonl", "--worlds", "40", "--json"]).current_dir(&dir.0);
+        let done = command.output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        serde_json::from_slice::<serde_json::Value>(&done.stdout).unwrap()
+    };
+    let (own, models) = (agree(false), agree(true));
+    for scores in [&own, &models] {
+        assert_eq!((&scores["arms"], &scores["worlds"]), (&1.into(), &40.into()), "{scores}");
+        assert!(scores["coverage_90"].is_number() && scores["order"]["of"].is_number(), "{scores}");
+    }
+    let width = |scores: &serde_json::Value| scores["interval_score"].as_f64().unwrap();
+    assert!(width(&own) != width(&models), "{own} {models}");
+}

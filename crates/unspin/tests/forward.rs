@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Commands that moved to unspin-lab are run there, or are said to be there.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A copy of the command in a directory of its own.
+fn alone(name: &str) -> PathBuf {
+    let dir = std::env::temp_dir().join(format!("unspin-forward-{}-{name}", std::process::id()));
+    fs::create_dir_all(dir.join("path")).unwrap();
+    // By another process: a file that this one writes is open in the children of other tests.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_unspin")).arg(&dir).status().unwrap();
+    assert!(copied.success());
+    dir
+}
+
+/// A lab that says where it is, what it is told, and ends with 3.
+fn lab(dir: &Path) {
+    let path = dir.join("unspin-lab");
+    fs::write(&path, format!("#!/bin/sh\necho {} \"$@\"\nexit 3\n", dir.display())).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn run(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(dir.join("unspin"));
+    command.args(args).env("PATH", format!("{}:/usr/bin:/bin", dir.join("path").display()));
+    command.output().unwrap()
+}
+
+#[test]
+fn a_command_that_moved_is_run_where_it_is() {
+    let dir = alone("moved");
+    let said = |args: &[&str]| {
+        let out = run(&dir, args);
+        assert_eq!(out.status.code(), Some(3), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8_lossy(&out.stdout).trim().to_string()
+    };
+    lab(&dir.join("path"));
+    let path = dir.join("path").display().to_string();
+    assert_eq!(
+        said(&["bench", "smoke", "--machine", "sim"]),
+        format!("{path} bench smoke --machine sim")
+    );
+    lab(&dir);
+    for command in
+        ["agree", "bench", "figures", "generate", "lab", "model", "plan", "replay", "report"]
+    {
+        let words = format!("{} {command} x", dir.display());
+        assert_eq!(said(&[command, "x"]), words);
+        assert_eq!(said(&["help", command]), format!("{} help {command}", dir.display()));
+    }
+    let own = run(&dir, &["help", "top"]);
+    assert!(own.status.success() && String::from_utf8_lossy(&own.stdout).contains("top"));
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn where_there_is_no_lab_its_place_is_told() {
+    let dir = alone("absent");
+    let out = run(&dir, &["bench", "smoke"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(77), "{said}");
+    assert!(said.contains("unspin-lab") && said.contains("make build"), "{said}");
+    fs::remove_dir_all(dir).unwrap();
+}
