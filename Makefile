@@ -79,7 +79,7 @@ bench: build ## instruction counts of policies, PLE-exit path, exits and vCPU sw
 	cargo bench --locked -p unspin-sim
 	$(LAB) bench scenarios/exit-path.toml --machine emulated --out out/bench
 	cargo test --release --locked -p unspin-computers --test ple pause_loop -- --nocapture
-	cargo test --release --locked -p unspin --lib cost -- --nocapture
+	cargo test --release --locked -p unspin --bin unspin cost -- --nocapture
 
 salib: ## what SALib (pip install SALib) says of our designs: lab/worlds/tests/salib.json
 	mkdir -p out/salib

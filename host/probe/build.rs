@@ -2,9 +2,11 @@
 //! Compiles the BPF programs. The states and the exits that lead to them are written out for them, so
 //! that unspin-diagnosis alone says which there are.
 
+mod bpf;
+
+use bpf::Program;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use unspin_bpf_build::Program;
 use unspin_diagnosis::{exits, State};
 
 /// As the C has a state: `STATE_EXIT_PAUSE`.

@@ -124,7 +124,7 @@ fn contradictions(table: &Table, settings: &Settings) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vms::tests::Fake;
+    use unspin_cli::fake::Fake;
 
     fn problems(text: &str) -> String {
         Config::parse("x.toml", text).unwrap_err().to_string()

@@ -177,7 +177,7 @@ fn written(settings: &Settings) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vms::tests::Fake;
+    use unspin_cli::fake::Fake;
 
     fn config(text: &str) -> Config {
         Config::parse("x.toml", text).unwrap()

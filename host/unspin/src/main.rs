@@ -1,9 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command `unspin`.
 
+#[macro_use]
+extern crate unspin_cli;
+mod cmd;
+mod config;
+mod forward;
+mod keep;
+mod notify;
+mod preload;
+mod span;
+mod undo;
+mod watch;
+
 use clap::FromArgMatches;
 use std::process::ExitCode;
-use unspin::{cmd, exit, forward};
+use unspin_cli::{detect, exit, host, out, progress, sysfs, vms};
 
 fn main() -> ExitCode {
     if let Err(error) = forward::to_the_lab(std::env::args_os().skip(1).collect()) {

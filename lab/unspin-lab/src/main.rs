@@ -2,7 +2,7 @@
 //! The command `unspin-lab`.
 
 #[macro_use]
-extern crate unspin;
+extern crate unspin_cli;
 mod boots;
 mod cmd;
 mod load;
@@ -13,7 +13,7 @@ mod worlds;
 
 use clap::FromArgMatches;
 use std::process::ExitCode;
-use unspin::{detect, exit, host, out, sysfs, vms};
+use unspin_cli::{detect, exit, host, out, sysfs, vms};
 
 fn main() -> ExitCode {
     let cli = cmd::Cli::from_arg_matches(&cmd::command().get_matches());

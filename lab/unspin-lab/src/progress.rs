@@ -6,7 +6,7 @@ use indicatif::ProgressBar;
 use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
-use unspin::progress::{bar, human, LINE_EVERY};
+use unspin_cli::progress::{bar, human, LINE_EVERY};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
 

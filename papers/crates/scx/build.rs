@@ -5,7 +5,10 @@
 use std::path::PathBuf;
 use std::{env, fs};
 
-use unspin_bpf_build::{Error, Program};
+#[path = "../../../host/probe/bpf.rs"]
+mod bpf;
+
+use bpf::{Error, Program};
 
 /// What the verifier must see through stands in one function: it forgets half of what was in memory.
 /// No loop may become a call of memset().

@@ -2,13 +2,10 @@
 //! One file per subcommand.
 
 mod apply;
-pub mod completions;
 mod diagnose;
 mod export;
 mod guard;
-pub mod help;
 mod load;
-pub mod man;
 mod run;
 mod set;
 mod shape;
@@ -18,6 +15,7 @@ mod top;
 mod unload;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use unspin_cli::{completions, help, man};
 
 /// Stops vCPUs from spinning for a lock whose holder does not run, and shows what that costs.
 ///

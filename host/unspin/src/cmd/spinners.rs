@@ -170,7 +170,7 @@ fn cannot(e: Error) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vms::tests::Fake;
+    use unspin_cli::fake::Fake;
 
     #[test]
     fn vcpus_are_watched_and_without_names_all_threads() {

@@ -128,7 +128,7 @@ pub fn did<'s>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vms::tests::Fake;
+    use unspin_cli::fake::Fake;
     use unspin_diagnosis::State;
 
     #[test]

@@ -84,8 +84,8 @@ impl Scan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vms::tests::Fake;
     use std::fs;
+    use unspin_cli::fake::Fake;
 
     fn names(scan: &Scan) -> Vec<String> {
         let name = |vm: &Running| vm.process.name.as_ref().unwrap().to_string();

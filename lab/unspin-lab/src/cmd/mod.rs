@@ -13,7 +13,7 @@ mod replay;
 mod report;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use unspin::cmd::{completions, help, man};
+use unspin_cli::{completions, help, man};
 
 /// Measures and predicts what spinning vCPUs cost: on KVM, on emulated computers, on threads, and in a
 /// simulator.

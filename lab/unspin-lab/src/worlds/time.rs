@@ -3,7 +3,7 @@
 
 use crate::exit::Usage;
 use std::time::Duration;
-use unspin::progress::human;
+use unspin_cli::progress::human;
 use unspin_scenario::plan::Run;
 
 /// What takes longer is refused: it is to be shared among computers, or made smaller.

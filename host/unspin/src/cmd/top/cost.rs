@@ -5,13 +5,13 @@
 use super::app::App;
 use super::draw;
 use super::line::Column;
-use crate::vms::tests::Fake;
 use crate::watch::facts::Detail;
 use crate::watch::{Kernel, Source, Synthetic};
 use ratatui::backend::TestBackend;
 use ratatui::Terminal;
 use std::sync::mpsc::{channel, Sender};
 use std::time::Duration;
+use unspin_cli::fake::Fake;
 
 const VMS: usize = 125;
 const VCPUS: usize = 4;

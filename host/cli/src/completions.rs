@@ -22,20 +22,3 @@ fn typed(name: &'static str, command: &Command) -> Command {
     let about = command.get_about().cloned().unwrap_or_default();
     Command::new(name).about(about).version(env!("CARGO_PKG_VERSION")).subcommands(subs)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_programs_call_completes_to_nothing() {
-        let names = |command: &Command| -> Vec<String> {
-            command.get_subcommands().map(|sub| sub.get_name().to_string()).collect()
-        };
-        let all = crate::cmd::command();
-        let typed = names(&typed("unspin", &all));
-        assert!(names(&all).iter().any(|name| name == "guard"));
-        assert!(!typed.iter().any(|name| name == "guard"));
-        assert!(typed.iter().any(|name| name == "diagnose"));
-    }
-}

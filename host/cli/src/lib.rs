@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the commands `unspin` and `unspin-lab` do alike: output and exit codes, help and manuals, and the
+//! module: whether this host can have it, loading it, its files, and VMs by the names people give them.
+
+#[macro_use]
+pub mod out;
+pub mod completions;
+pub mod detect;
+pub mod exit;
+#[cfg(any(test, feature = "testing"))]
+pub mod fake;
+pub mod help;
+pub mod host;
+pub mod man;
+pub mod progress;
+pub mod sysfs;
+pub mod vms;
