@@ -95,7 +95,7 @@ figures: build ## the papers' figures again on the simulator: out/figures, with 
 
 # What `make campaign` measures, each scenario on its host of four or eight pCPUs.
 CAMPAIGN := apples-figures calibration components demo eight exit-path fixed-sweep hvs-variants-aple \
-	hvs-variants-stock ipi kernels large-vm long matrix one-vm-locks overall smoke table1 undersubscribed \
+	hvs-variants-stock kernels large-vm long matrix one-vm-locks overall smoke table1 undersubscribed \
 	uneven window-traces woken
 
 campaign: campaign-6.1 campaign-6.12 campaign-7.3 ## the lab's scenarios on each kernel (a day; campaign-6.12 is one of them); out/campaign

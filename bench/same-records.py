@@ -42,7 +42,7 @@ CASES = {
     "coscheduling": ["papers/asman/scenarios/asman-four-vms", "--repeats", "1"],
     "asym": ["papers/dissertation/scenarios/dissertation-asym", "--repeats", "1"],
     "factors": ["papers/dissertation/scenarios/dissertation-factors", "--repeats", "1", "--attribute"],
-    "yields": ["papers/beyond/scenarios/beyond-ipi", "--repeats", "1"],
+    "yields": ["papers/beyond/scenarios/beyond-oticket-ple", "--repeats", "1"],
 }
 
 

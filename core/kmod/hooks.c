@@ -4,8 +4,8 @@
  *
  * kvm_vcpu_on_spin() is hooked with ftrace_ops that may redirect: only real PLE
  * exits of VMs whose yields we direct go to unspin_on_spin(), every other call
- * runs KVM's own code. Tracepoints: sched_switch, kvm_entry, kvm_hypercall and
- * kvm_apic_accept_irq. With every VM in mode off none of these is attached. Two cold
+ * runs KVM's own code. Tracepoints: sched_switch, kvm_entry and kvm_hypercall.
+ * With every VM in mode off none of these is attached. Two cold
  * functions stay hooked while the module is loaded, the making of a vCPU and the
  * end of a VM: without them a VM would have no directory to set its mode in.
  *
@@ -25,7 +25,6 @@
 #include "guest_report.h"
 #include "hooks.h"
 #include "hot.h"
-#include "ipi.h"
 #include "park.h"
 #include "pick.h"
 #include "redirect.h"
@@ -66,19 +65,6 @@ static void notrace probe_hypercall(void *data, unsigned long nr, unsigned long 
 		else if (nr == UNSPIN_GUEST_HYPERCALL && READ_ONCE(slot->vm->hears_guest))
 			unspin_guest_report(slot, a0, a1);
 	}
-	preempt_enable_notrace();
-}
-
-static void notrace probe_accept_irq(void *data, u32 vcpu_id, u16 delivery_mode)
-{
-	struct unspin_slot *slot;
-
-	preempt_disable_notrace();
-	slot = __this_cpu_read(unspin_cpu.cur);
-	/* By a vCPU, inside KVM_RUN: not a device's interrupt that came while one ran. */
-	if (slot && READ_ONCE(slot->vm->ipi_on) && in_task() &&
-	    !hlist_empty(&current->preempt_notifiers))
-		unspin_ipi_sent(slot, vcpu_id, delivery_mode);
 	preempt_enable_notrace();
 }
 
@@ -152,7 +138,6 @@ static struct {
 	{ &unspin_symbols.sched_switch, probe_sched_switch },
 	{ &unspin_symbols.kvm_entry, probe_kvm_entry },
 	{ &unspin_symbols.kvm_hypercall, probe_hypercall },
-	{ &unspin_symbols.kvm_apic_accept_irq, probe_accept_irq },
 };
 
 int unspin_probes_attach(void)

@@ -10,7 +10,6 @@
 #include <linux/sched/deadline.h>
 #include <linux/sched/task.h>
 
-#include "ipi.h"
 #include "pick.h"
 #include "redirect.h"
 #include "state.h"
@@ -177,7 +176,7 @@ static bool target_took(struct choice *choice, s32 pick, enum unspin_counter cou
 	u32 idx = choice->look ? choice->number[pick] : pick;
 
 	*outcome = yield_to_slot(slot_numbered(caller->vm, idx),
-				 counter != UNSPIN_C_YIELD_IPI && !(choice->flags & HVS_RETRY));
+				 !(choice->flags & HVS_RETRY));
 	if (*outcome > 0) {
 		unspin_count(caller, counter, 1);
 		WRITE_ONCE(caller->vcpu->kvm->last_boosted_vcpu, idx);
@@ -186,38 +185,6 @@ static bool target_took(struct choice *choice, s32 pick, enum unspin_counter cou
 	unspin_count(caller, UNSPIN_C_YIELD_FAILED, 1);
 	choice->excluded |= BIT_ULL(pick);
 	choice->tries -= *outcome < 0;
-	return false;
-}
-
-/*
- * Below the quorum answers come no sooner for a core given to one sibling that another had:
- * asked before who owes one.
- */
-static bool gives_way(const struct choice *choice)
-{
-	return hvs_pick(choice->snapshot, choice->count, choice->caller->idx, 0, choice->flags) ==
-	       HVS_PICK_GIVE_WAY;
-}
-
-/* Who owes the caller an answer to an interrupt comes before all others. */
-static noinline bool ipi_yield(struct choice *choice)
-{
-	struct ipi_slot slots[IPI_SLOTS_MAX];
-	int outcome = 0;
-	bool took;
-	s32 pick;
-
-	unspin_ipi_slots(choice->caller, choice->snapshot, choice->count, slots);
-	while (choice->tries) {
-		pick = ipi_pick(slots, choice->count, choice->caller->idx, choice->excluded);
-		if (pick < 0)
-			return false;
-		took = target_took(choice, pick, UNSPIN_C_YIELD_IPI, &outcome);
-		trace_unspin_ipi_pick(choice->caller->vm, choice->caller->idx, choice->excluded, slots,
-				      choice->count, pick, outcome);
-		if (took)
-			return true;
-	}
 	return false;
 }
 
@@ -288,12 +255,10 @@ static void spin_yield(struct unspin_slot *slot, bool kernel_mode)
 		.tries = HVS_TRIES,
 	};
 
-	if (READ_ONCE(vm->ipi_on) && !gives_way(&choice) && ipi_yield(&choice))
-		return;
 	choose(&choice);
 }
 
-/* The same in a VM of more than HVS_SLOTS_MAX vCPUs. Who owes an answer is not looked for. */
+/* The same in a VM of more than HVS_SLOTS_MAX vCPUs. */
 static noinline void spin_yield_large(struct unspin_slot *slot, bool kernel_mode)
 {
 	struct hvs_slot snapshot[HVS_SLOTS_MAX];

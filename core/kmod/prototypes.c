@@ -35,8 +35,6 @@ static const struct {
 	{ "btf_trace_kvm_hypercall", 1, NULL, sizeof(unsigned long) },
 	{ "btf_trace_kvm_hypercall", 2, NULL, sizeof(unsigned long) },
 	{ "btf_trace_kvm_hypercall", 3, NULL, sizeof(unsigned long) },
-	{ "btf_trace_kvm_apic_accept_irq", 1, NULL, sizeof(u32) },
-	{ "btf_trace_kvm_apic_accept_irq", 2, NULL, sizeof(u16) },
 };
 
 #define MEMBER(type, name) { #type, #name, sizeof_field(struct type, name), offsetof(struct type, name) }

@@ -123,7 +123,6 @@ void unspin_settings_apply(struct unspin_vm *vm, enum unspin_apply apply)
 	WRITE_ONCE(vm->hvs_flags, variants[vm->set.variant].flags);
 	WRITE_ONCE(vm->window_on, window_on);
 	WRITE_ONCE(vm->select_on, mode == UNSPIN_HVS || mode == UNSPIN_APPLES);
-	WRITE_ONCE(vm->ipi_on, vm->select_on && vm->set.number[UNSPIN_N_IPI_AWARE] && unspin_ipis_exit());
 	WRITE_ONCE(vm->active, mode != UNSPIN_OFF);
 	WRITE_ONCE(vm->waits_for_turns, vm->set.number[UNSPIN_N_WAIT_FOR_TURNS] && !vm->fail_open);
 	WRITE_ONCE(vm->gang_asked, vm->waits_for_turns && vm->set.mode != UNSPIN_OFF &&
@@ -378,7 +377,7 @@ void unspin_settings_vendor(const struct unspin_window_ops *ops)
 	for (n = 0; n < UNSPIN_NUMBERS_COUNT; n++)
 		if ((CYCLES & BIT(n)) && !(defaults_own & CYCLES))
 			defaults.number[n] = scaled(n, ops);
-	inherit(CYCLES | BIT(UNSPIN_N_IPI_AWARE));
+	inherit(CYCLES);
 	/* Whether there are windows to set is nothing a VM has of its own. */
 	rcu_read_lock();
 	list_for_each_entry_rcu(vm, &unspin_vms, all)

@@ -163,7 +163,6 @@ struct unspin_slot {
 	u8 nested;			/* has been seen to run a nested guest */
 	u8 window_mismatches;		/* checks in a row that found another window in the processor */
 	u64 count[UNSPIN_COUNTERS_COUNT];
-	u64 ipi_sent_tsc[HVS_SLOTS_MAX];	/* by vcpu_idx: when this one interrupted that one last */
 
 	struct unspin_turn turn;
 	struct unspin_user user;	/* see user_spin.c */
@@ -191,7 +190,6 @@ struct unspin_vm {
 	u8 active;			/* mode is not off: count */
 	u8 window_on;			/* our window */
 	u8 select_on;			/* our selection */
-	u8 ipi_on;			/* who owes an answer to an interrupt first */
 	u8 fail_open;			/* KVM's own until the mode is written again */
 	u8 crowded;			/* more vCPUs than CPUs for them: KVM's own as long as that is so */
 	u8 told_large;

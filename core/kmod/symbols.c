@@ -85,7 +85,6 @@ static const struct {
 	{ "sched_wakeup", &unspin_symbols.sched_wakeup },
 	{ "kvm_entry", &unspin_symbols.kvm_entry },
 	{ "kvm_hypercall", &unspin_symbols.kvm_hypercall },
-	{ "kvm_apic_accept_irq", &unspin_symbols.kvm_apic_accept_irq },
 };
 
 static void tracepoint_note(struct tracepoint *tp, void *unused)

@@ -17,7 +17,7 @@ struct unspin_symbols {
 	unsigned long vm_release;	/* kvm_vm_release(), what a VM's file descriptor calls */
 	unsigned long read_guest;	/* kvm_read_guest_virt(); may be called through a pointer */
 	unsigned long handle_work;	/* the kernel's xfer_to_guest_mode_handle_work(); called by its name */
-	struct tracepoint *sched_switch, *sched_wakeup, *kvm_entry, *kvm_hypercall, *kvm_apic_accept_irq;
+	struct tracepoint *sched_switch, *sched_wakeup, *kvm_entry, *kvm_hypercall;
 };
 extern struct unspin_symbols unspin_symbols;
 

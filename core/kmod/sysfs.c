@@ -312,12 +312,6 @@ static ssize_t window_control_show(struct kobject *kobj, struct kobj_attribute *
 }
 static struct kobj_attribute window_control_attr = __ATTR_RO(window_control);
 
-static ssize_t ipi_control_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
-{
-	return unspin_ipi_describe(buf);
-}
-static struct kobj_attribute ipi_control_attr = __ATTR_RO(ipi_control);
-
 static ssize_t turns_excluded_cpus_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
 	return unspin_host_tasks_describe(buf);

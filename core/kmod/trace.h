@@ -10,7 +10,6 @@
 #define UNSPIN_TRACE_H
 
 #include <linux/tracepoint.h>
-#include "../policy/ipi.h"
 #include "state.h"
 
 /* before: the state while the epoch ran; window_cycles is the mean in force where nothing adapts. */
@@ -109,39 +108,6 @@ TRACE_EVENT(unspin_pick,
 		  __entry->pid, __entry->number, __entry->generation, __entry->caller,
 		  __entry->flags, __entry->excluded, __entry->pick, __entry->outcome,
 		  __entry->count,
-		  __print_hex_str(__get_dynamic_array(slots), __get_dynamic_array_len(slots)))
-);
-
-/* Slots as in policy/ipi.h, as hexadecimal bytes. */
-TRACE_EVENT(unspin_ipi_pick,
-	TP_PROTO(const struct unspin_vm *vm, u32 caller, u64 excluded, const struct ipi_slot *slots,
-		 u32 count, s32 pick, int outcome),
-	TP_ARGS(vm, caller, excluded, slots, count, pick, outcome),
-	TP_STRUCT__entry(
-		__field(u64, generation)
-		__field(u64, excluded)
-		__field(s32, pid)
-		__field(u32, number)
-		__field(u32, caller)
-		__field(s32, pick)
-		__field(s32, outcome)
-		__field(u32, count)
-		__dynamic_array(u8, slots, count * sizeof(struct ipi_slot))
-	),
-	TP_fast_assign(
-		__entry->generation = vm->generation;
-		__entry->excluded = excluded;
-		__entry->pid = vm->pid;
-		__entry->number = vm->number;
-		__entry->caller = caller;
-		__entry->pick = pick;
-		__entry->outcome = outcome;
-		__entry->count = count;
-		memcpy(__get_dynamic_array(slots), slots, count * sizeof(struct ipi_slot));
-	),
-	TP_printk("vm=%d-%u gen=%llu caller=%u excluded=0x%llx pick=%d outcome=%d count=%u slots=%s",
-		  __entry->pid, __entry->number, __entry->generation, __entry->caller,
-		  __entry->excluded, __entry->pick, __entry->outcome, __entry->count,
 		  __print_hex_str(__get_dynamic_array(slots), __get_dynamic_array_len(slots)))
 );
 

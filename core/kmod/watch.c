@@ -50,7 +50,7 @@ static bool vm_stalled(struct unspin_vm *vm, u64 now)
 {
 	static const enum unspin_counter preferring[] = {
 		UNSPIN_C_YIELD_RESOURCE, UNSPIN_C_YIELD_LOCK, UNSPIN_C_YIELD_YIELDED,
-		UNSPIN_C_YIELD_WOKEN, UNSPIN_C_YIELD_IPI, UNSPIN_C_GAVE_WAY,
+		UNSPIN_C_YIELD_WOKEN, UNSPIN_C_GAVE_WAY,
 	};
 	struct unspin_slot *slot;
 	bool stalled = false;

@@ -32,7 +32,7 @@ UNSPIN_TEST_PARAM(uint, force_mismatches, 0600,
 UNSPIN_TEST_PARAM(uint, force_broken, 0600,
 		  "so many checks of windows find that nothing is where it was thought");
 
-static const char *window_none = "no KVM vendor module loaded", *ipi_none;
+static const char *window_none = "no KVM vendor module loaded";
 static bool proven;	/* some vCPU's window was where it was thought: the layout is right */
 static const void *disagreed;	/* a vCPU whose was not; never looked into */
 static bool several_disagree;
@@ -58,20 +58,6 @@ const void *unspin_window_param(const struct module *vendor, const char *name,
 	return NULL;
 }
 
-/* Where guests send interrupts without an exit, nobody can see who waits for whom. */
-static const char *ipis_hidden_by(const struct module *vendor)
-{
-	static const char *const params[] = { "enable_ipiv", "avic" };
-	unsigned int i, p;
-
-	/* A bool, or from 6.18 on an int that is 0, 1 or -1: its lowest byte tells. */
-	for (i = 0; i < vendor->num_kp; i++)
-		for (p = 0; p < ARRAY_SIZE(params); p++)
-			if (!strcmp(vendor->kp[i].name, params[p]) && *(u8 *)vendor->kp[i].arg)
-				return params[p];
-	return NULL;
-}
-
 static void window_probe(struct module *vendor, bool vmx)
 {
 	struct unspin_window_ops *ops;
@@ -80,7 +66,6 @@ static void window_probe(struct module *vendor, bool vmx)
 	mutex_lock(&probing);
 	ops = vmx ? unspin_window_vmx_init(vendor, &why) : unspin_window_svm_init(vendor, &why);
 	window_none = ops ? NULL : why;
-	WRITE_ONCE(ipi_none, ipis_hidden_by(vendor));
 	unspin_window_refused = proven = several_disagree = false;
 	disagreed = NULL;
 	WRITE_ONCE(unspin_window_default_cycles, ops ? ops->default_cycles : 0);
@@ -301,17 +286,4 @@ ssize_t unspin_window_describe(char *buf)
 	if (ops && !READ_ONCE(unspin_window_refused))
 		return sysfs_emit(buf, "%s\n", ops->name);
 	return sysfs_emit(buf, "none: %s\n", READ_ONCE(window_none) ?: "unknown reason");
-}
-
-bool unspin_ipis_exit(void)
-{
-	return !READ_ONCE(ipi_none);
-}
-
-ssize_t unspin_ipi_describe(char *buf)
-{
-	const char *none = READ_ONCE(ipi_none);
-
-	return none ? sysfs_emit(buf, "none: the processor sends guests' interrupts itself (%s)\n", none) :
-		      sysfs_emit(buf, "exits\n");
 }

@@ -15,8 +15,6 @@ extern bool unspin_window_refused;	/* no new windows; those set are still put ba
 int unspin_window_init(void (*changed)(const struct unspin_window_ops *ops));
 void unspin_window_deinit(void);
 ssize_t unspin_window_describe(char *buf);
-ssize_t unspin_ipi_describe(char *buf);
-bool unspin_ipis_exit(void);
 
 /* A vCPU's window is due for a look: own thread, at kvm_entry. Returns whether it may be set. */
 bool unspin_window_checked(struct unspin_slot *slot);

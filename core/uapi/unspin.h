@@ -79,8 +79,6 @@
 	X(EPOCH, epoch_ple_exits, 1, 16777216, 1000, "PLE exits", "PLE exits per epoch") \
 	X(EPOCH_MIN, epoch_min_us, 0, 1000000, 10000, "microseconds", \
 	  "an epoch lasts at least this long") \
-	X(IPI_AWARE, ipi_aware, 0, 1, 0, "0 or 1", \
-	  "a vCPU that waits for answers to its interrupts yields to who owes one") \
 	X(TURN, turn_us, 1000, 100000, 6000, "microseconds", \
 	  "length of the turns that begin with this VM's vCPUs") \
 	X(WAIT_FOR_TURNS, wait_for_turns, 0, 1, 1, "0 or 1", \
@@ -98,7 +96,6 @@
 	  "the same, to a vCPU that lost its core in its own PLE exit") \
 	X(YIELD_YIELDED, yields_yielded, "the same, to a vCPU that had been picked before") \
 	X(YIELD_WOKEN, yields_woken, "the same, to a vCPU that had slept and was woken") \
-	X(YIELD_IPI, yields_ipi_receiver, "the same, to a vCPU that owed the spinning one an answer") \
 	X(YIELD_NONE, yields_none, "PLE exits that ended without a yield") \
 	X(GAVE_WAY, yields_gave_way, "PLE exits that left the core to the scheduler") \
 	X(YIELD_FAILED, yields_failed, "single targets the scheduler refused") \
@@ -139,7 +136,6 @@
 #define UNSPIN_MODULE_VALUES(X) \
 	X(LIVE_OBJECTS, live_objects, "VMs and vCPUs the module keeps state for") \
 	X(WINDOW_CONTROL, window_control, "vmx, svm, or none: REASON") \
-	X(IPI_CONTROL, ipi_control, "exits, or none: REASON") \
 	X(TURNS_EXCLUDED_CPUS, turns_excluded_cpus, \
 	  "CPUs without turns, because tasks of the host take more than 12 % of them") \
 	X(FAIL_OPEN_TOTAL, fail_open_total, \

@@ -1,54 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compiles policy/*.c, the same sources that link into the kernel module.
+//! Compiles the policies: core/policy, the same sources that link into the kernel module, and those of c/, which
+//! only the simulator and a scheduler of sched_ext take.
 
-const UNITS: [&str; 11] = [
-    "aple",
-    "credit",
-    "demand",
-    "gang_account",
-    "gang_turn",
-    "gang_use",
-    "hvs",
-    "ipi",
-    "kvm_stock",
-    "userspin",
-    "vcrd",
-];
-const HEADERS: [&str; 13] = [
-    "types",
-    "aple",
-    "credit",
-    "demand",
-    "gang",
-    "gang_free",
-    "gang_order",
-    "gang_rows",
-    "hvs",
-    "ipi",
-    "kvm_stock",
-    "userspin",
-    "vcrd",
-];
+const MODULE: [&str; 8] =
+    ["aple", "demand", "gang_account", "gang_turn", "gang_use", "hvs", "userspin", "vcrd"];
+const MODELLED: [&str; 3] = ["credit", "defaults", "kvm_stock"];
 
 fn main() {
     let policy = "../../core/policy";
-    let mut build = cc::Build::new();
-    build
+    println!("cargo::rerun-if-changed={policy}");
+    println!("cargo::rerun-if-changed=c");
+    cc::Build::new()
         .std("c11")
         .flag("-ffreestanding")
         .flag("-Wconversion")
         .extra_warnings(true)
         .opt_level(2)
-        .include(policy);
-    for unit in UNITS {
-        let path = format!("{policy}/{unit}.c");
-        println!("cargo::rerun-if-changed={path}");
-        build.file(path);
-    }
-    for header in HEADERS {
-        println!("cargo::rerun-if-changed={policy}/{header}.h");
-    }
-    println!("cargo::rerun-if-changed=c");
-    build.file("c/defaults.c");
-    build.compile("unspin_policy");
+        .include(policy)
+        .files(MODULE.map(|unit| format!("{policy}/{unit}.c")))
+        .files(MODELLED.map(|unit| format!("c/{unit}.c")))
+        .compile("unspin_policy");
 }

@@ -398,14 +398,14 @@ mod tests {
         for line in [
             "window_min_cycles: 16 to 1073741824 TSC cycles",
             "delta_cycles: 0 to 1073741824 TSC cycles, up to window_max_cycles",
-            "ipi_aware: 0 or 1",
+            "wait_for_turns: 0 or 1",
             "hvs_variant: hvs, hvs-paper, cpth-r, cpth-l, cch, hvs-displaced, hvs-paper-displaced",
             "mode: off, observe, aple, hvs, apples",
         ] {
             assert!(help.contains(&format!("\n  {line}\n")), "{help}");
         }
-        check(false, "ipi_aware", "1").unwrap();
-        assert!(check(false, "ipi_aware", "2").unwrap_err().to_string().contains("0 or 1"));
+        check(false, "wait_for_turns", "1").unwrap();
+        assert!(check(false, "wait_for_turns", "2").unwrap_err().to_string().contains("0 or 1"));
         let renamed = check(false, "hvs_variant", "paper").unwrap_err().to_string();
         assert!(renamed.contains("hvs-paper"), "{renamed}");
     }

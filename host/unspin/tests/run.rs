@@ -22,7 +22,8 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn cc(name: &str, flags: &[&str]) -> String {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/locks/test/posix_spin.c");
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/threads/programs/posix_spin.c");
     let out = scratch("run").join(name);
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-pthread"]).args(flags).arg(source).arg("-o").arg(&out);

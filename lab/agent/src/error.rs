@@ -37,10 +37,6 @@ pub enum Error {
     WentBack { counter: &'static str, from: u64, to: u64 },
     #[error("arm {arm} sets the window, which the module cannot do here: {reason}")]
     NoWindowControl { arm: String, reason: String },
-    #[error("arm {arm} is ipi_aware, and the module cannot see interrupts here: {reason}")]
-    NoIpiControl { arm: String, reason: String },
-    #[error("arm {arm} is ipi_aware and leaves the choice to KVM; it is the module that looks who owes an answer: yield_to = \"hvs\" or another of its variants")]
-    IpiAwareStock { arm: String },
     #[error("turns by SCHED_FIFO (coscheduling_mechanism = \"fifo\"): {what}: {source}; run as root, on a kernel without CONFIG_RT_GROUP_SCHED")]
     NoFifo { what: String, source: std::io::Error },
     #[error("Credit by sched_ext (coscheduling_mechanism = \"sched-ext\"): {what}")]

@@ -92,21 +92,11 @@ impl Module {
     /// Whether the module can do what the run's arm asks for.
     pub(crate) fn check_can(&self, run: &Run) -> Result<(), Error> {
         let arm = run.arm.name.clone();
-        if run.arm.ipi_aware && run.arm.yield_to == YieldTo::Stock {
-            return Err(Error::IpiAwareStock { arm });
+        let control = self.control(ModuleValue::WINDOW_CONTROL);
+        match control.strip_prefix("none: ").filter(|_| needs_window(run)) {
+            Some(reason) => Err(Error::NoWindowControl { arm, reason: reason.to_string() }),
+            None => Ok(()),
         }
-        let missing = |needed: bool, of| {
-            let control = self.control(of);
-            let reason = control.strip_prefix("none: ").filter(|_| needed);
-            reason.map(str::to_string)
-        };
-        if let Some(reason) = missing(needs_window(run), ModuleValue::WINDOW_CONTROL) {
-            return Err(Error::NoWindowControl { arm, reason });
-        }
-        if let Some(reason) = missing(run.arm.ipi_aware, ModuleValue::IPI_CONTROL) {
-            return Err(Error::NoIpiControl { arm, reason });
-        }
-        Ok(())
     }
 }
 
@@ -149,7 +139,7 @@ pub fn settings_for(root: &Path, run: &Run) -> Result<ModuleSettings, Error> {
 
 /// Whether the run cannot be made without the module.
 pub(crate) fn needed(run: &Run) -> bool {
-    needs_window(run) || run.arm.yield_to != YieldTo::Stock || run.arm.ipi_aware
+    needs_window(run) || run.arm.yield_to != YieldTo::Stock
 }
 
 /// Whether the module sets windows in it: also where a window beyond all spinning keeps Linux guests
@@ -224,7 +214,7 @@ mod tests {
         let displaced = YieldTo::Module(Variant::DISPLACED);
         module.set_defaults(&run(Window::Stock, displaced)).unwrap();
         assert_eq!((read("mode"), read("epoch_ple_exits")), ("hvs".into(), "50".into()));
-        assert_eq!((read("hvs_variant"), read("ipi_aware")), ("hvs-displaced".into(), "0".into()));
+        assert_eq!(read("hvs_variant"), "hvs-displaced");
         fs::write(root.join("window_control"), "none: no BTF\n").unwrap();
         let error = module.set_defaults(&run(Window::Fixed { cycles: 1 }, YieldTo::HVS));
         assert!(error.unwrap_err().to_string().contains("no BTF"));
@@ -312,29 +302,5 @@ mod tests {
         });
         let vm = serde_json::json!({ "guest": guest, "program": program });
         serde_json::from_value(vm).unwrap()
-    }
-
-    #[test]
-    fn who_owes_answers_is_asked_of_a_module_that_can_tell() {
-        let root = std::env::temp_dir().join(format!("unspin-ipi-{}", std::process::id()));
-        let defaults = root.join("default");
-        fs::create_dir_all(&defaults).unwrap();
-        let module = at(&root);
-        let aware = |yield_to| {
-            let mut run = run(Window::Stock, yield_to);
-            (run.arm.name, run.arm.ipi_aware) = ("ipi".into(), true);
-            assert!(needed(&run));
-            module.set_defaults(&run)
-        };
-        let refused = |yield_to| aware(yield_to).unwrap_err().to_string();
-        let stock = refused(YieldTo::Stock);
-        assert!(stock.contains("arm ipi") && stock.contains("yield_to"), "{stock}");
-        fs::write(root.join("ipi_control"), "none: IPI virtualization hides them\n").unwrap();
-        let hidden = refused(YieldTo::HVS);
-        assert!(hidden.contains("arm ipi") && hidden.contains("hides them"), "{hidden}");
-        fs::write(root.join("ipi_control"), "exits\n").unwrap();
-        aware(YieldTo::HVS).unwrap();
-        assert_eq!(fs::read_to_string(defaults.join("ipi_aware")).unwrap(), "1");
-        fs::remove_dir_all(root).unwrap();
     }
 }

@@ -12,7 +12,7 @@ use crate::Error;
 const INSTANCE: &str = "/sys/kernel/tracing/instances/unspin";
 /// Tracepoints of the module.
 const EPOCH: &str = "unspin_epoch";
-const PICKS: [&str; 2] = ["unspin_pick", "unspin_ipi_pick"];
+const PICK: &str = "unspin_pick";
 const EPOCH_BUFFER_KB: u32 = 256;
 const PICK_BUFFER_KB: u32 = 4096;
 
@@ -41,9 +41,7 @@ impl Trace {
         trace.write("trace_clock", "mono")?;
         trace.write("trace", "")?;
         let enable = |wanted: bool| if wanted { "1" } else { "0" };
-        for (event, wanted) in
-            [(EPOCH, run.trace_epochs), (PICKS[0], run.trace_picks), (PICKS[1], run.trace_picks)]
-        {
+        for (event, wanted) in [(EPOCH, run.trace_epochs), (PICK, run.trace_picks)] {
             trace.write(&format!("events/unspin/{event}/enable"), enable(wanted))?;
         }
         trace.write("tracing_on", "1")?;
@@ -85,7 +83,7 @@ impl Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        for event in [EPOCH, PICKS[0], PICKS[1]] {
+        for event in [EPOCH, PICK] {
             let _ = self.write(&format!("events/unspin/{event}/enable"), "0");
         }
         if let Err(error) = fs::remove_dir(Path::new(INSTANCE)) {

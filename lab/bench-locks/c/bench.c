@@ -2,7 +2,7 @@
 /*
  * One lock under threads that are pinned to CPUs in turn: each takes it, works inside, releases it,
  * works outside. Work is counted in loop iterations, never clocked. Compiled once a lock, as client.h
- * of locks/test says, with -DBENCH=unspin_bench_NAME.
+ * of lab/threads/programs says, with -DBENCH=unspin_bench_NAME.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -18,7 +18,7 @@
 //! assert_eq!((decision.vcpu(), decision.raised), (Some(1), 1)); // its sibling comes along
 //! ```
 
-/// The functions as `policy/credit.h` declares them; the safe ones are below.
+/// The functions as `c/credit.h` declares them; the safe ones are below.
 pub mod raw {
     extern "C" {
         pub fn credit_params_check(params: *const super::Params) -> i32;

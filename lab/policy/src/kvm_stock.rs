@@ -19,7 +19,7 @@
 //! assert_eq!(last_boosted, 2);
 //! ```
 
-/// The functions as `policy/kvm_stock.h` declares them; the safe ones are below.
+/// The functions as `c/kvm_stock.h` declares them; the safe ones are below.
 pub mod raw {
     extern "C" {
         pub fn kvm_stock_window_defaults(params: *mut super::WindowParams, variant: u32);
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_headers_numbers_are_these() {
-        let header = include_str!("../../../core/policy/kvm_stock.h");
+        let header = include_str!("../c/kvm_stock.h");
         for (name, value) in [
             ("WINDOW_PAUSES_SVM", WINDOW_PAUSES_SVM),
             ("WINDOW_PAUSES_MAX_SVM", WINDOW_PAUSES_MAX_SVM),

@@ -8,7 +8,6 @@
 //!
 //! * [`aple`]: the pause-loop-exit window of one VM (TPDS 2017, section 3.1).
 //! * [`hvs`]: which vCPU gets the core a spinner gives up (sections 3.2, 3.3, 4.4).
-//! * [`ipi`]: to whom a vCPU yields that waits for answers to its interrupts (ours).
 //! * [`kvm_stock`]: what KVM does by itself (section 2.3), by version.
 //! * [`alike`]: whether vCPUs differ at all in what they need (ours).
 //! * [`asym`]: CPU time, latency and cores by what each vCPU can use (dissertation, section 5.4).
@@ -25,7 +24,6 @@ pub mod credit;
 pub mod demand;
 pub mod gang;
 pub mod hvs;
-pub mod ipi;
 pub mod kvm_stock;
 pub mod sys;
 pub mod userspin;

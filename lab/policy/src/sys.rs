@@ -6,7 +6,6 @@ pub use crate::credit::raw::*;
 pub use crate::demand::raw::*;
 pub use crate::gang::raw::*;
 pub use crate::hvs::raw::*;
-pub use crate::ipi::raw::*;
 pub use crate::kvm_stock::raw::*;
 pub use crate::userspin::raw::*;
 pub use crate::vcrd::raw::*;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-const FILES: [&str; 12] = [
+const FILES: [&str; 11] = [
     "aple.c",
     "asym.c",
     "credit.c",
@@ -22,7 +22,6 @@ const FILES: [&str; 12] = [
     "gang_turn.c",
     "gang_use.c",
     "hvs.c",
-    "ipi.c",
     "kvm_stock.c",
     "userspin.c",
     "vcrd.c",
@@ -38,8 +37,14 @@ type Check = (&'static str, fn(&Api));
 
 const CHECKS: &[Check] = for_each_check!(list);
 
-fn policy() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/policy")
+/// Where the C is: what the kernel module links, and what is modelled only.
+fn folders() -> [PathBuf; 2] {
+    ["../../core/policy", "c"].map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder))
+}
+
+fn source(file: &str) -> PathBuf {
+    let found = folders().map(|folder| folder.join(file)).into_iter().find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("no {file}"))
 }
 
 fn cc() -> Command {
@@ -56,12 +61,13 @@ fn directory(name: &str) -> PathBuf {
     directory
 }
 
-/// The object of a file that is in `from`, in `to`.
-fn compile(file: &str, from: &Path, to: &Path) -> PathBuf {
-    let object = to.join(file).with_extension("o");
+/// The object of a file, in `to`.
+fn compile(file: &Path, to: &Path) -> PathBuf {
+    let object = to.join(file.file_name().unwrap()).with_extension("o");
     let mut cc = cc();
-    cc.arg("-c").arg("-I").arg(policy()).arg(from.join(file)).arg("-o").arg(&object);
-    assert!(cc.status().expect("a C compiler").success(), "{file} does not compile in {to:?}");
+    cc.args(folders().map(|folder| format!("-I{}", folder.display())));
+    cc.arg("-c").arg(file).arg("-o").arg(&object);
+    assert!(cc.status().expect("a C compiler").success(), "{file:?} does not compile in {to:?}");
     object
 }
 
@@ -82,7 +88,7 @@ impl Unchanged {
     fn new() -> Unchanged {
         let directory = directory("unchanged");
         let objects: Vec<PathBuf> =
-            FILES.iter().map(|file| compile(file, &policy(), &directory)).collect();
+            FILES.iter().map(|file| compile(&source(file), &directory)).collect();
         let api = link(&objects, &directory);
         Unchanged { objects, api }
     }
@@ -93,13 +99,14 @@ impl Unchanged {
         let header = which.ends_with(".h");
         // A file finds headers beside itself first, so that all of them go with a header.
         if header {
-            for entry in std::fs::read_dir(policy()).unwrap().map(|entry| entry.unwrap()) {
-                std::fs::copy(entry.path(), directory.join(entry.file_name())).unwrap();
+            for entry in folders().iter().flat_map(|folder| std::fs::read_dir(folder).unwrap()) {
+                let path = entry.unwrap().path();
+                std::fs::copy(&path, directory.join(path.file_name().unwrap())).unwrap();
             }
         }
         std::fs::write(directory.join(which), text).unwrap();
         let object = |(file, unchanged): (&&str, &PathBuf)| match header || *file == which {
-            true => compile(file, &directory, &directory),
+            true => compile(&directory.join(file), &directory),
             false => unchanged.clone(),
         };
         let objects: Vec<PathBuf> = FILES.iter().zip(&self.objects).map(object).collect();
@@ -118,7 +125,7 @@ fn check_named(name: &str) -> fn(&Api) {
 /// What is wrong with a mutant, if it is not rejected.
 fn survives(unchanged: &Unchanged, number: usize, mutant: &Mutant) -> Option<String> {
     let Mutant { file, line, becomes, rejected_by } = *mutant;
-    let source = std::fs::read_to_string(policy().join(file)).unwrap();
+    let source = std::fs::read_to_string(source(file)).unwrap();
     if source.matches(line).count() != 1 {
         return Some(format!("{file}: {line:?} is not there exactly once"));
     }

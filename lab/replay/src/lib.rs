@@ -2,7 +2,7 @@
 //! Every decision a trace of the module holds, made again by the same policies in user space: each
 //! must come out the same.
 //!
-//! A trace is text of the tracepoints `unspin:unspin_pick`, `unspin:unspin_ipi_pick` and
+//! A trace is text of the tracepoints `unspin:unspin_pick` and
 //! `unspin:unspin_epoch` (docs/sysfs.md); lines of anything else are passed over.
 
 use anyhow::{bail, Context};
@@ -10,9 +10,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
 use unspin_policy::aple::{Epoch, Params, State};
 use unspin_policy::hvs::{decide, Flags, Slot};
-use unspin_policy::ipi;
 
-/// Size of a slot in a trace (struct hvs_slot, struct ipi_slot).
+/// Size of a slot in a trace (struct hvs_slot).
 const SLOT_BYTES: usize = 16;
 
 /// What became of the decisions.
@@ -36,9 +35,6 @@ pub fn replay<'a>(lines: impl Iterator<Item = &'a str>, tally: &mut Tally) -> an
         if let Some((_, fields)) = line.split_once("unspin_pick: ") {
             tally.picks += 1;
             replay_pick(&Fields::parse(fields), tally).with_context(|| line.to_string())?;
-        } else if let Some((_, fields)) = line.split_once("unspin_ipi_pick: ") {
-            tally.picks += 1;
-            replay_ipi_pick(&Fields::parse(fields), tally).with_context(|| line.to_string())?;
         } else if let Some((_, fields)) = line.split_once("unspin_epoch: ") {
             tally.epochs += 1;
             replay_epoch(&Fields::parse(fields), &mut vms, tally)
@@ -95,18 +91,6 @@ fn slot(b: &[u8; SLOT_BYTES]) -> Slot {
         user_mode: b[14],
         shared: b[15],
     }
-}
-
-fn replay_ipi_pick(f: &Fields, tally: &mut Tally) -> anyhow::Result<()> {
-    let slot = |b: &[u8; SLOT_BYTES]| ipi::Slot {
-        preempted_at: preempted_at(b),
-        ready: b[8],
-        owes_answer: b[9],
-        pad: [0; 6],
-    };
-    let slots: Vec<ipi::Slot> = slots(f)?.iter().map(slot).collect();
-    let ours = ipi::pick(&slots, f.number("caller")?, f.hex("excluded")?);
-    compare("pick of who owes an answer", f, ours.map_or(-1, |index| index as i32), tally)
 }
 
 fn compare(what: &str, f: &Fields, ours: i32, tally: &mut Tally) -> anyhow::Result<()> {
@@ -293,22 +277,6 @@ mod tests {
         assert_eq!(tally(&[line(3, &slots)]).different.len(), 0, "woken, before the lock waiter");
         assert_eq!(tally(&[line(2, &slots[..3])]).different.len(), 0, "user mode comes last");
         assert_eq!(tally(&[line(1, &slots[..3])]).different, ["pick of VM 41-0: 1, here 2"]);
-    }
-
-    #[test]
-    fn picks_of_who_owes_an_answer_come_out_the_same_or_are_found() {
-        let slot = |at: u8, ready: u8, owes: u8| {
-            format!("{at:02x}00000000000000{ready:02x}{owes:02x}000000000000")
-        };
-        let slots = [slot(0, 0, 0), slot(5, 1, 1), slot(2, 1, 1), slot(1, 1, 0)].concat();
-        let line = |pick: i64| {
-            format!("x: unspin_ipi_pick: vm=41-0 gen=3 caller=0 excluded=0x0 pick={pick} outcome=1 count=4 slots={slots}")
-        };
-        assert_eq!(tally(&[line(2)]), Tally { picks: 1, ..Tally::default() });
-        let found = tally(&[line(3)]).different;
-        assert_eq!(found, ["pick of who owes an answer of VM 41-0: 3, here 2"]);
-        let cut = line(2).replace("count=4", "count=3");
-        assert!(replay([cut.as_str()].into_iter(), &mut Tally::default()).is_err());
     }
 
     #[test]

@@ -325,7 +325,6 @@ pub struct Yields {
     pub lock_waiter: u64,
     pub yielded: u64,
     pub woken: u64,
-    pub ipi_receiver: u64,
     pub none: u64,
     /// The core was left to the scheduler: too few siblings ran.
     pub gave_way: u64,

@@ -13,7 +13,6 @@ pub struct ModuleSettings {
     pub mode: Mode,
     pub variant: Variant,
     pub aple: ApleParams,
-    pub ipi_aware: bool,
     pub coscheduling: Coscheduling,
     pub turn_us: u32,
     pub wait_for_turns: bool,
@@ -44,7 +43,6 @@ impl ModuleSettings {
             mode: mode(arm),
             variant: arm.yield_to.variant().unwrap_or(Variant::DEFAULT),
             aple,
-            ipi_aware: arm.ipi_aware,
             coscheduling: coscheduling(arm),
             turn_us: arm.turn_us.unwrap_or(Number::TURN.default()),
             wait_for_turns: Number::WAIT_FOR_TURNS.default() != 0,
@@ -67,7 +65,6 @@ impl ModuleSettings {
                 epoch_min_us: number(Number::EPOCH_MIN)?,
                 epoch_ple_exits: number(Number::EPOCH)?,
             },
-            ipi_aware: number(Number::IPI_AWARE)? != 0,
             coscheduling: Coscheduling::of(&of(COSCHEDULING)?)?,
             turn_us: number(Number::TURN)?,
             wait_for_turns: number(Number::WAIT_FOR_TURNS)? != 0,
@@ -83,7 +80,6 @@ impl ModuleSettings {
             Number::DELTA_MAX => self.aple.delta_max_cycles,
             Number::EPOCH => self.aple.epoch_ple_exits,
             Number::EPOCH_MIN => self.aple.epoch_min_us,
-            Number::IPI_AWARE => self.ipi_aware.into(),
             Number::TURN => self.turn_us,
             Number::WAIT_FOR_TURNS => self.wait_for_turns.into(),
         }
@@ -210,7 +206,6 @@ mod tests {
         assert!(at("window_max_cycles") < at("delta_max_cycles"));
         assert_eq!(at("mode"), files.len() - 1);
         assert_eq!(files.len(), Number::ALL.len() + 3);
-        assert_eq!(files[at("ipi_aware")].1, "0");
     }
 
     #[test]

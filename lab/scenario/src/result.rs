@@ -387,7 +387,6 @@ impl ModuleStats {
             + self.yields_lock_waiter
             + self.yields_yielded
             + self.yields_woken
-            + self.yields_ipi_receiver
     }
 }
 
@@ -400,9 +399,8 @@ pub struct WentBack {
 }
 
 /// What records written before them lack: what they count did not happen then.
-const ADDED: [&str; 14] = [
+const ADDED: [&str; 13] = [
     Counter::YIELD_WOKEN.file(),
-    Counter::YIELD_IPI.file(),
     Counter::PARKS.file(),
     Counter::PARKS_LATE.file(),
     Counter::PARKED_CYCLES.file(),

@@ -577,20 +577,6 @@ fn what_is_refused_is_placed() {
     }
 }
 
-#[test]
-fn who_owes_answers_is_for_the_module_to_see() {
-    let parsed = |keys: &str| {
-        let text =
-            GOOD.replace("name = \"stock\"", &format!("name = \"a\"\nipi_aware = true\n{keys}"));
-        parse_scenario("x.toml", "x", &text).unwrap()
-    };
-    let alone = parsed("");
-    assert_eq!(alone.ipi_aware_without_module().unwrap().name, "a");
-    assert_eq!(parsed("yield_to = \"hvs\"").ipi_aware_without_module(), None);
-    assert_eq!(refused(&alone, "kvm"), None, "another arm's reason is its own");
-    assert_eq!(refused(&parsed("queue_aware = true"), "kvm"), Some("arm[0].queue_aware".into()));
-}
-
 const LINUX: &str = "title = \"x\"\n[host]\npcpus = 4\n[[vm]]\nguest = \"linux\"\nvcpus = 4\n\
     workload = \"hackbench\"\n[[arm]]\nname = \"stock\"\nbaseline = true\n";
 

@@ -27,7 +27,8 @@ fn files(dir: &Path, all: &mut BTreeMap<String, PathBuf>) {
 /// The files of that kind: the lab's own, and the papers'. No two have one name.
 fn of_all(root: &Path, kind: &str) -> BTreeMap<String, PathBuf> {
     let papers = std::fs::read_dir(root.join("papers")).unwrap();
-    let papers = papers.map(|paper| paper.unwrap().path()).filter(|paper| paper.is_dir());
+    let papers = papers.map(|paper| paper.unwrap().path());
+    let papers = papers.filter(|paper| paper.is_dir() && !paper.ends_with("crates"));
     let papers = papers.map(|paper| paper.join(kind));
     let mut found = BTreeMap::new();
     for dir in std::iter::once(root.join(kind)).chain(papers) {

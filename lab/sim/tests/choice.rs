@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::{arm, constant, contended, run, setup, sleeping, step};
-use unspin_scenario::plan::{CgroupLayout, Op, Run, Step, Window, YieldTo};
+use common::{arm, contended, run, setup, sleeping};
+use unspin_scenario::plan::{CgroupLayout, Run, Step, Window, YieldTo};
 use unspin_scenario::result::ModuleStats;
 use unspin_sim::{simulate_setup, Host, Kernel, Setup};
 use unspin_uapi::Variant;
@@ -76,20 +76,6 @@ fn woken_siblings_are_not_known_on_3_19() {
     let slept = counts(Kernel::V3_19, &under(3, sleeping(1000, 400), YieldTo::HVS));
     assert_eq!(slept(|m| m.yields_woken), 0);
     assert!(slept(|m| m.yields_lock_waiter) > 0, "the preempted are");
-}
-
-#[test]
-fn who_owes_an_answer_is_counted_apart() {
-    let program = vec![step(Op::Compute, constant(20_000), 0), step(Op::Shootdown, constant(0), 0)];
-    let mut run = under(3, program, YieldTo::HVS);
-    let blind = counts(Kernel::V6_1, &run);
-    assert_eq!(blind(|m| m.yields_ipi_receiver), 0);
-    run.arm.ipi_aware = true;
-    let aware = counts(Kernel::V6_1, &run);
-    let owed = aware(|m| m.yields_ipi_receiver);
-    assert!(owed > 10, "{owed}");
-    let others = |m: &ModuleStats| m.yields_resource_waiter + m.yields_lock_waiter;
-    assert!(aware(others) < blind(others), "they come before any selection");
 }
 
 /// Under the paper's HVS most resource waiters are those that a yield took the core from. The other

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{check, in_parallel, locks_dir, scratch};
+use common::{check, in_parallel, locks_dir, programs_dir, scratch};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use unspin_threads::locks::by_name;
@@ -22,9 +22,9 @@ fn cc(source: &Path, out: &str, flags: &[&str]) -> PathBuf {
     out
 }
 
-/// A program of `locks/test`; `of` tells apart the tests that build it.
+/// A program of `programs`; `of` tells apart the tests that build it.
 fn program(name: &str, of: &str) -> PathBuf {
-    let source = locks_dir().join("test").join(name).with_extension("c");
+    let source = programs_dir().join(name).with_extension("c");
     cc(&source, &format!("{name}-{of}"), &[])
 }
 
@@ -170,7 +170,7 @@ fn bounded(command: &mut Command) -> String {
 #[test]
 fn locks_work_before_constructors_and_in_what_is_loaded_late() {
     let (program, library) = (program("posix_early", "all"), real_library("early"));
-    let source = locks_dir().join("test/posix_early.c");
+    let source = programs_dir().join("posix_early.c");
     let object = cc(&source, "loaded-late.so", &["-DLOADED_LATE", "-shared", "-fPIC"]);
     check(Command::new(&program).arg(&object)).expect("the C library's own");
     for lock in names(&library) {
@@ -184,7 +184,7 @@ fn locks_work_before_constructors_and_in_what_is_loaded_late() {
 #[test]
 fn programs_in_other_languages_work_over_every_lock() {
     let library = real_library("languages");
-    let test = locks_dir().join("test");
+    let test = programs_dir();
     let cxx = scratch().join("posix_cxx");
     let mut compile = Command::new("c++");
     compile.args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]);
@@ -349,7 +349,7 @@ fn make_mutant(number: usize, mutant: &Mutant) -> (PathBuf, PathBuf) {
         }
         std::fs::write(dir.join(name), text).unwrap();
     }
-    let source = locks_dir().join("test").join(mutant.program).with_extension("c");
+    let source = programs_dir().join(mutant.program).with_extension("c");
     let program = cc(&source, &format!("rejects-mutant-{number}"), &[]);
     (library(&dir, &format!("libmutant-{number}")), program)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The lock headers in programs that go the same way each time, however busy the computer is
-//! (`locks/test`): clients in orders drawn from seeds, counters at all their values, and the order that a
+//! (`programs`): clients in orders drawn from seeds, counters at all their values, and the order that a
 //! paper asks for. Wrong locks, each of which one of them must reject.
 
 mod common;

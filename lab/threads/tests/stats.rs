@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{check, locks_dir, scratch};
+use common::{check, locks_dir, programs_dir, scratch};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use unspin_threads::locks::{Lock, LOCKS};
@@ -11,13 +11,11 @@ use unspin_threads::locks::{Lock, LOCKS};
 /// A copy of `locks/` with `what` of `file` replaced by `by`.
 fn copy(name: &str, file: &str, what: &str, by: &str) -> PathBuf {
     let to = scratch().join(name);
-    for part in ["", "test"] {
-        std::fs::create_dir_all(to.join(part)).unwrap();
-        for entry in std::fs::read_dir(locks_dir().join(part)).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_file() {
-                std::fs::copy(&path, to.join(part).join(path.file_name().unwrap())).unwrap();
-            }
+    std::fs::create_dir_all(&to).unwrap();
+    for entry in std::fs::read_dir(locks_dir()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
         }
     }
     let text = std::fs::read_to_string(to.join(file)).unwrap();
@@ -30,7 +28,7 @@ fn play(locks: &Path, name: &str) -> Result<(), String> {
     let program = scratch().join(name);
     let mut cc = Command::new("cc");
     cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I"]).arg(locks);
-    cc.arg(locks.join("test/stats.c")).arg("-o").arg(&program);
+    cc.arg(programs_dir().join("stats.c")).arg("-o").arg(&program);
     check(&mut cc).unwrap_or_else(|said| panic!("{name}: {said}"));
     check(&mut Command::new(program))
 }

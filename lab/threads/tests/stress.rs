@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lock headers as user-space programs (`locks/test`): exclusion and lost wake-ups with more
+//! The lock headers as user-space programs (`programs`): exclusion and lost wake-ups with more
 //! threads than this computer has CPUs, natively, under ThreadSanitizer and as an aarch64 program.
 
 mod common;

@@ -265,27 +265,6 @@ fn a_bench_does_not_write_where_another_does() {
     std::fs::remove_dir_all(out).unwrap();
 }
 
-#[test]
-fn who_owes_answers_is_asked_where_the_module_chooses() {
-    let scenario = |name: &str, more: &str| {
-        locks_scenario(name, &format!("[[arm]]\nname = \"ipi\"\nipi_aware = true\n{more}"))
-    };
-    let alone = scenario("ipi.toml", "");
-    let file = alone.to_str().unwrap();
-    let on = |machine| {
-        let out = std::env::temp_dir().join(format!("unspin-cli-{}-ipi", std::process::id()));
-        let args = ["bench", file, "--profile-dir", "profiles", "--machine", machine, "--out"];
-        let made = lab(&[&args[..], &[out.to_str().unwrap()]].concat());
-        let _ = std::fs::remove_dir_all(out);
-        (made.status.code(), String::from_utf8_lossy(&made.stderr).into_owned())
-    };
-    let (code, said) = on("emulated");
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("\"ipi\" is ipi_aware") && said.contains("hvs-displaced"), "{said}");
-    assert_eq!(on("sim").0, Some(0));
-    std::fs::remove_file(alone).unwrap();
-}
-
 /// A scenario of two VMs on one CPU, with more of its own.
 fn locks_scenario(name: &str, arms: &str) -> PathBuf {
     let text = format!(
@@ -438,7 +417,8 @@ fn a_model_is_worked_out_or_its_profile_is_refused() {
 
 #[test]
 fn the_papers_scenarios_are_found_by_name() {
-    for (scenario, profile) in [("pmtlock", "pmtlock-ebizzy"), ("beyond-ipi", "beyond-shootdowns")]
+    for (scenario, profile) in
+        [("pmtlock", "pmtlock-ebizzy"), ("beyond-oticket-ple", "oticket-ebizzy")]
     {
         let out = lab(&["plan", scenario, "--list"]);
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));

@@ -15,7 +15,6 @@ impl Module {
         let root = std::env::temp_dir().join(format!("unspin-settings-{}", std::process::id()));
         std::fs::create_dir_all(root.join("default")).unwrap();
         std::fs::write(root.join("window_control"), "vmx\n").unwrap();
-        std::fs::write(root.join("ipi_control"), "exits\n").unwrap();
         let nothing = run(Window::Stock, YieldTo::Stock);
         for (file, value) in ModuleSettings::of(&nothing, &nothing.arm).files() {
             std::fs::write(root.join("default").join(file), value).unwrap();
@@ -59,10 +58,10 @@ fn runs() -> Vec<Run> {
     let mut all = Vec::new();
     for window in windows {
         for yield_to in YieldTo::all() {
-            for (observe, ipi_aware) in [(true, false), (false, false), (true, true)] {
+            for observe in [true, false] {
                 for (epoch_ple_exits, epoch_min_us) in [(None, None), (Some(50), Some(3000))] {
                     let mut run = run(window.clone(), yield_to);
-                    run.arm = Arm { observe, ipi_aware, ..run.arm };
+                    run.arm = Arm { observe, ..run.arm };
                     if unspin_scenario::module::acts(&run.arm) && observe {
                         let ways = [Coscheduling::None, Coscheduling::Con, Coscheduling::VcrdPle];
                         run.arm.coscheduling = ways[all.len() % 3];
@@ -92,10 +91,7 @@ fn the_simulator_models_the_module_as_the_agent_sets_it() {
                     seen.push(set);
                 }
             }
-            // What only machine sim does.
-            Err(why) => {
-                assert!(run.arm.ipi_aware && run.arm.yield_to == YieldTo::Stock, "{why}");
-            }
+            Err(why) => panic!("{why}"),
         }
     }
     assert!(seen.len() > 60, "{} different settings", seen.len());

@@ -20,7 +20,9 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap());
     let object = out.join("credit.bpf.o");
     let root = here.join("../../..");
-    let folders = [here.join("bpf"), root.join("core/policy"), root.join("core/uapi")];
+    let [policy, modelled, uapi] =
+        ["core/policy", "lab/policy/c", "core/uapi"].map(|folder| root.join(folder));
+    let folders = [here.join("bpf"), policy, modelled, uapi];
     for folder in &folders {
         println!("cargo:rerun-if-changed={}", folder.display());
     }

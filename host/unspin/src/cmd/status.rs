@@ -36,7 +36,6 @@ struct Status {
     schema: u32,
     version: Option<String>,
     window_control: Option<String>,
-    ipi_control: Option<String>,
     turns_excluded_cpus: Option<String>,
     live_objects: Option<Value>,
     fail_open_total: Option<Value>,
@@ -69,7 +68,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         schema: 1,
         version: module.value("version"),
         window_control: module.value(ModuleValue::WINDOW_CONTROL.file()),
-        ipi_control: module.value(ModuleValue::IPI_CONTROL.file()),
         turns_excluded_cpus: module.value(ModuleValue::TURNS_EXCLUDED_CPUS.file()),
         live_objects: module.value(ModuleValue::LIVE_OBJECTS.file()).as_deref().map(value),
         fail_open_total: module.value(ModuleValue::FAIL_OPEN_TOTAL.file()).as_deref().map(value),
@@ -132,7 +130,6 @@ const YIELDS: &[Column] = &[
     ("to lock w.", |f| text(f, Counter::YIELD_LOCK.file())),
     ("to yielded", |f| text(f, Counter::YIELD_YIELDED.file())),
     ("to woken", |f| text(f, Counter::YIELD_WOKEN.file())),
-    ("to IPI receiver", |f| text(f, Counter::YIELD_IPI.file())),
     ("none", |f| text(f, Counter::YIELD_NONE.file())),
     ("gave way", |f| text(f, Counter::GAVE_WAY.file())),
     ("failed", |f| text(f, Counter::YIELD_FAILED.file())),
@@ -171,10 +168,9 @@ fn table(module: &Module, vms: &[(Vm, Files)]) -> String {
     let known = |name: &str| module.value(name).unwrap_or_else(|| "unknown".to_string());
     let defaults: Vec<String> = module.defaults().iter().map(|(k, v)| format!("{k}={v}")).collect();
     let text = format!(
-        "unspin {} · window control {} · IPI control {} · failed open {}\ndefault: {}\n",
+        "unspin {} · window control {} · failed open {}\ndefault: {}\n",
         known("version"),
         known(ModuleValue::WINDOW_CONTROL.file()),
-        known(ModuleValue::IPI_CONTROL.file()),
         known(ModuleValue::FAIL_OPEN_TOTAL.file()),
         defaults.join(" ")
     );

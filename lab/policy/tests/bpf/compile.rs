@@ -16,8 +16,9 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-pub fn policy() -> PathBuf {
-    root().join("core/policy")
+/// Where policies are: those of the kernel module, and those that are modelled only.
+fn folders() -> [PathBuf; 2] {
+    ["core/policy", "lab/policy/c"].map(|folder| root().join(folder))
 }
 
 pub fn programs() -> PathBuf {
@@ -47,7 +48,8 @@ pub fn is_there(tool: &str, package: &str) -> bool {
 fn clang(source: &Path, object: &Path, flags: &[&str]) {
     let mut clang = Command::new("clang");
     clang.args(["-std=gnu11", "-O2", "-ffreestanding", "-Wall", "-Wextra", "-Werror"]);
-    clang.args(["-I"]).arg(policy()).args(flags).arg(source).arg("-o").arg(object);
+    clang.args(folders().map(|folder| format!("-I{}", folder.display())));
+    clang.args(flags).arg(source).arg("-o").arg(object);
     run(&mut clang);
 }
 
@@ -55,7 +57,10 @@ fn clang(source: &Path, object: &Path, flags: &[&str]) {
 #[allow(dead_code)]
 pub fn alone(name: &str) -> PathBuf {
     let object = scratch(&format!("{name}.alone.bpf.o"));
-    clang(&policy().join(format!("{name}.c")), &object, &FOR_BPF);
+    let files = folders().map(|folder| folder.join(format!("{name}.c")));
+    let file =
+        files.into_iter().find(|file| file.is_file()).unwrap_or_else(|| panic!("no {name}.c"));
+    clang(&file, &object, &FOR_BPF);
     object
 }
 

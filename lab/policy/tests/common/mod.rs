@@ -17,7 +17,6 @@ pub mod gang_run_checks;
 pub mod gang_use_checks;
 pub mod hvs_checks;
 pub mod hvs_large_checks;
-pub mod ipi_checks;
 pub mod kvm_stock_checks;
 pub mod userspin_checks;
 pub mod vcrd_checks;
@@ -25,7 +24,7 @@ pub mod vcrd_checks;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use unspin_policy::{aple, asym, credit, demand, gang, hvs, ipi, kvm_stock, sys, userspin, vcrd};
+use unspin_policy::{aple, asym, credit, demand, gang, hvs, kvm_stock, sys, userspin, vcrd};
 
 macro_rules! api {
     ($($name:ident: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
@@ -87,7 +86,6 @@ api! {
     hvs_pick: fn(*const hvs::Slot, u32, u32, u64, u32) -> i32;
     hvs_look: fn(*mut hvs::Waiting, u32, u32, u32, *mut hvs::Look);
     hvs_pick_looked: fn(*const hvs::Slot, u32, *const hvs::Look, u64, u32) -> i32;
-    ipi_pick: fn(*const ipi::Slot, u32, u32, u64) -> i32;
     kvm_stock_window_defaults: fn(*mut kvm_stock::WindowParams, u32);
     kvm_stock_window_grow: fn(*const kvm_stock::WindowParams, u32, u32) -> u32;
     kvm_stock_window_shrink: fn(*const kvm_stock::WindowParams, u32, u32) -> u32;
@@ -180,12 +178,6 @@ impl Api {
     ) -> i32 {
         let count = slots.len() as u32;
         unsafe { (self.hvs_pick_looked)(slots.as_ptr(), count, look, excluded, flags) }
-    }
-
-    pub fn ipi(&self, slots: &[ipi::Slot], caller: usize, excluded: u64) -> Option<usize> {
-        let count = slots.len() as u32;
-        let index = unsafe { (self.ipi_pick)(slots.as_ptr(), count, caller as u32, excluded) };
-        usize::try_from(index).ok()
     }
 
     pub fn demand_params(&self, params: &demand::Params) -> i32 {
@@ -349,8 +341,6 @@ macro_rules! for_each_check {
             hvs_large_checks: looks_go_round,
             hvs_large_checks: everyone_who_stays_ready_is_picked,
             hvs_large_checks: the_quorum_of_a_large_vm,
-            ipi_checks: ipi_picks_who_owes_an_answer,
-            ipi_checks: ipi_takes_the_longest_preempted,
             kvm_stock_checks: selector_conforms_3_19,
             kvm_stock_checks: selector_conforms_6_12,
             kvm_stock_checks: selector_conforms_6_19,

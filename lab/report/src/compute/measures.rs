@@ -210,7 +210,6 @@ pub(crate) fn yields(of: &[&RunResult], over: Over) -> Option<Yields> {
         lock_waiter: median_count(of, over, |m| m.yields_lock_waiter)?,
         yielded: median_count(of, over, |m| m.yields_yielded)?,
         woken: median_count(of, over, |m| m.yields_woken)?,
-        ipi_receiver: median_count(of, over, |m| m.yields_ipi_receiver)?,
         none: median_count(of, over, |m| m.yields_none)?,
         gave_way: median_count(of, over, |m| m.yields_gave_way)?,
         failed: median_count(of, over, |m| m.yields_failed)?,

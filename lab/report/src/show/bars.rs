@@ -110,16 +110,8 @@ pub(crate) fn inefficiency(rows: &[&Row], at: &str, place: &str) -> Option<Chart
     Some(Chart { name: format!("inefficiency-{at}"), kind: Kind::Inefficiency, title, svg })
 }
 
-const OUTCOMES: [&str; 8] = [
-    "resource waiter",
-    "lock waiter",
-    "yielded",
-    "gave way",
-    "none",
-    "failed",
-    "woken",
-    "interrupt receiver",
-];
+const OUTCOMES: [&str; 7] =
+    ["resource waiter", "lock waiter", "yielded", "gave way", "none", "failed", "woken"];
 
 pub(crate) fn yields(rows: &[&Row], at: &str, place: &str) -> Option<Chart> {
     let with: Vec<(&Row, [u64; OUTCOMES.len()])> = rows
@@ -134,7 +126,6 @@ pub(crate) fn yields(rows: &[&Row], at: &str, place: &str) -> Option<Chart> {
                 y.none,
                 y.failed,
                 y.woken,
-                y.ipi_receiver,
             ];
             (n.iter().sum::<u64>() > 0).then_some((*r, n))
         })

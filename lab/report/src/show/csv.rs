@@ -79,16 +79,7 @@ const KEYS: &[&str] = &[
 const PARTS: &[(&str, &[&str])] = &[
     (
         "yields",
-        &[
-            "resource_waiter",
-            "lock_waiter",
-            "yielded",
-            "woken",
-            "ipi_receiver",
-            "none",
-            "gave_way",
-            "failed",
-        ],
+        &["resource_waiter", "lock_waiter", "yielded", "woken", "none", "gave_way", "failed"],
     ),
     ("window_cycles", &["min", "median", "max", "last"]),
     ("wait_cycles", &["p50", "p99", "max"]),

@@ -95,11 +95,10 @@ fn read_arm(
     let window = or(t.at(&keys::WINDOW), Window::Stock, |v| read_window(&v, aple));
     let yield_to = or(t.at(&keys::YIELD_TO), YieldTo::Stock, |v| read_yield_to(&v));
     let lock = or(t.at(&keys::LOCK), None, |v| Some(Some(read_lock(&v)?)));
-    let ipi_aware = t.read(&keys::IPI_AWARE);
     let queue_aware = t.read(&keys::QUEUE_AWARE);
     let (name, window, yield_to, lock) = (name?, window?, yield_to?, lock?);
-    let (ipi_aware, queue_aware) = (ipi_aware?, queue_aware?);
-    if window == Window::Off && (yield_to != YieldTo::Stock || ipi_aware || queue_aware) {
+    let queue_aware = queue_aware?;
+    if window == Window::Off && (yield_to != YieldTo::Stock || queue_aware) {
         v.problem(
             "without PLE exits nothing is ever yielded",
             "yield_to = \"stock\" (or none of it) with window = \"off\"",
@@ -126,7 +125,6 @@ fn read_arm(
         name,
         window,
         yield_to,
-        ipi_aware,
         queue_aware,
         observe,
         lock,

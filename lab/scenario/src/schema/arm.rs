@@ -16,10 +16,6 @@ pub struct Arm {
     pub yield_to: YieldTo,
     /// Mode of the module when window and yield_to are both KVM's own: `observe` counts, `off` does not.
     pub observe: bool,
-    /// A vCPU that waits for answers to its interrupts yields to who owes one, before `yield_to`
-    /// decides. With `yield_to` stock on machine `sim` only: elsewhere it is the module that looks.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub ipi_aware: bool,
     /// The guest shows its lock queues: a vCPU that waits for a lock yields to whoever has it or is
     /// next for it (APSys 2015, section 6: PLE integrated with the lock; machine `sim`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

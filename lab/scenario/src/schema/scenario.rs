@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A scenario once it is read: a host, its VMs, a workload, and the arms to compare.
 
-use crate::schema::arm::{Arm, YieldTo};
+use crate::schema::arm::Arm;
 use crate::schema::costs::HostCosts;
 use crate::schema::host::{CgroupLayout, HostModel, HostScheduler, LoopDetection};
 use crate::schema::linux::{GuestLock, LinuxGuest};
@@ -283,11 +283,5 @@ impl Scenario {
             }
         }
         names
-    }
-
-    /// An arm that asks who owes answers to interrupts while KVM chooses: on a real machine nobody
-    /// would look, for that is done where the module chooses.
-    pub fn ipi_aware_without_module(&self) -> Option<&Arm> {
-        self.arms.iter().find(|a| a.ipi_aware && a.yield_to == YieldTo::Stock)
     }
 }

@@ -128,7 +128,6 @@ fn arm_text(w: &mut String, a: &Arm, is_baseline: bool, is_credit: bool) {
         key(w, "coscheduling", Some(format!("{:?}", kebab(&a.coscheduling))));
         return;
     }
-    key(w, "ipi_aware", Some(a.ipi_aware));
     key(w, "queue_aware", Some(a.queue_aware));
     let Asym { time, latency, resolver, uncorrected, period_ms } = a.asym;
     let period = period_ms.map_or(String::new(), |ms| format!(", period_ms = {ms}"));

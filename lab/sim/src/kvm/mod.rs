@@ -11,5 +11,5 @@ mod pick;
 mod state;
 mod window;
 
-pub use pick::{Ask, Spinner, WaitsFor};
+pub use pick::{Ask, Spinner};
 pub use state::{Kvm, Module, VcpuExits, VmExits};

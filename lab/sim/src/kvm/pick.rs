@@ -7,24 +7,15 @@ use crate::core::{Core, State};
 use crate::engine::{PcpuId, VcpuId};
 use std::collections::BTreeSet;
 use unspin_policy::hvs::{self, Category, Decision};
-use unspin_policy::ipi;
 use unspin_policy::kvm_stock::{Search, Variant, Yield};
 
 /// As kvm_vcpu_on_spin() and HVS_TRIES: yields that found nothing to gain.
 const YIELD_TRIES: u32 = 3;
 
-/// What a vCPU spins for, as far as its host may know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WaitsFor {
-    Answers,
-    Lock,
-    Others,
-}
-
-/// What a vCPU spins for, and whether in user mode.
+/// Whether a vCPU spins for a lock, and whether in user mode.
 #[derive(Debug, Clone, Copy)]
 pub struct Spinner {
-    pub waits_for: WaitsFor,
+    pub for_lock: bool,
     pub in_user: bool,
 }
 
@@ -98,12 +89,7 @@ impl Kvm {
         self.charge_exit(core, v, cycles);
         self.epoch_report(core, v);
         let module = &self.vms[core.vcpus[v].vm].module;
-        let known = match spinner.waits_for {
-            WaitsFor::Answers => module.ipi_aware && !self.gives_way(core, v, select),
-            WaitsFor::Lock => module.queue_aware,
-            WaitsFor::Others => false,
-        };
-        if !known || !self.fits(core, v) {
+        if !(module.queue_aware && spinner.for_lock && self.fits(core, v)) {
             return self.begin_selection(core, v, spinner);
         }
         self.see_awaited(core, v, awaits);
@@ -164,13 +150,12 @@ impl Kvm {
         Pick::Stock { search, last, begin: last + 1 }
     }
 
-    /// Whether `v`, which waits for answers, is below its VM's quorum: then answers come no sooner for a
-    /// core given to one sibling that another had.
-    fn gives_way(&self, core: &Core, v: VcpuId, select: Option<hvs::Flags>) -> bool {
-        let vcpu = &core.vcpus[v];
-        let slots = &self.vms[vcpu.vm].slots;
-        let decided = |flags| hvs::decide(slots, vcpu.index as usize, 0, flags);
-        select.map(decided) == Some(Decision::GiveWay)
+    /// Of those that are waited for and ready, who was preempted longest ago: from the one after `index` on.
+    fn longest_awaited(&self, index: usize, excluded: u64) -> Option<usize> {
+        let count = self.seen.len();
+        let others = (1..count).map(|step| (index + step) % count);
+        let may = others.filter(|&u| excluded >> u & 1 == 0);
+        may.filter_map(|u| Some((self.seen[u]?, u))).min_by_key(|(since, _)| *since).map(|(_, u)| u)
     }
 
     fn see_awaited(&mut self, core: &Core, v: VcpuId, awaits: impl Fn(&Core, VcpuId) -> bool) {
@@ -179,12 +164,7 @@ impl Kvm {
         let slots = &self.vms[vm].slots;
         for (u, slot) in core.vms[vm].first.and_all().zip(slots) {
             let ready = core.vcpus[u].on.state == State::Ready;
-            self.seen.push(ipi::Slot {
-                preempted_at: slot.preempted_at,
-                ready: u8::from(ready),
-                owes_answer: u8::from(awaits(core, u)),
-                ..ipi::Slot::default()
-            });
+            self.seen.push((ready && awaits(core, u)).then_some(slot.preempted_at));
         }
     }
 
@@ -193,7 +173,7 @@ impl Kvm {
     pub fn next_pick(&mut self, core: &mut Core, v: VcpuId, pick: &mut Pick) -> Ask {
         let (vm, index) = (core.vcpus[v].vm, core.vcpus[v].index as usize);
         if let Pick::Awaited { excluded, tries, spinner } = pick {
-            let target = if *tries > 0 { ipi::pick(&self.seen, index, *excluded) } else { None };
+            let target = if *tries > 0 { self.longest_awaited(index, *excluded) } else { None };
             match target {
                 Some(target) => return self.ask(core, v, target),
                 None => *pick = self.begin_selection(core, v, *spinner),
@@ -253,16 +233,15 @@ impl Kvm {
     ) -> bool {
         let number = core.vcpus[target].index as usize;
         match pick {
-            Pick::Awaited { spinner, .. } if outcome == Yield::Boosted => {
-                let owes_answer = spinner.waits_for == WaitsFor::Answers;
-                self.boosted(core, v, number, owes_answer);
+            Pick::Awaited { .. } if outcome == Yield::Boosted => {
+                self.boosted(core, v, number);
             }
             Pick::Awaited { excluded, tries, .. } => {
                 *excluded |= 1 << number;
                 *tries -= 1;
             }
             Pick::Selected { .. } if outcome == Yield::Boosted => {
-                self.boosted(core, v, number, false);
+                self.boosted(core, v, number);
             }
             Pick::Selected { flags, looked, excluded, tries, mark } => {
                 let VmExits { slots, module, .. } = &mut self.vms[core.vcpus[v].vm];
@@ -313,8 +292,8 @@ impl Kvm {
         }
     }
 
-    /// `v` has yielded to number `target` of its VM, which owes it an answer, or was selected.
-    fn boosted(&mut self, core: &Core, v: VcpuId, target: usize, owes_answer: bool) {
+    /// `v` has yielded to number `target` of its VM.
+    fn boosted(&mut self, core: &Core, v: VcpuId, target: usize) {
         let vm = core.vcpus[v].vm;
         self.note_pick(core, core.vms[vm].first + target as u32);
         let VmExits { last_boosted, module, slots, .. } = &mut self.vms[vm];
@@ -322,7 +301,6 @@ impl Kvm {
         slots[target].yielded_mark = 1;
         let stats = &mut module.stats;
         match Category::from_number(slots[target].category) {
-            _ if owes_answer => stats.yields_ipi_receiver += 1,
             Some(Category::ResourceWaiter) => stats.yields_resource_waiter += 1,
             Some(Category::LockWaiter) => stats.yields_lock_waiter += 1,
             Some(Category::Yielded) => stats.yields_yielded += 1,

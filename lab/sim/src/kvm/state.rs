@@ -3,8 +3,8 @@
 
 use crate::engine::{PcpuId, Table, VcpuId, VmId};
 use unspin_policy::aple;
+use unspin_policy::hvs;
 use unspin_policy::kvm_stock::{Search, Variant, Vcpu as StockVcpu};
-use unspin_policy::{hvs, ipi};
 use unspin_scenario::result::{EpochSample, ModuleStats};
 use unspin_uapi::Coscheduling;
 
@@ -14,8 +14,6 @@ pub struct Module {
     /// Mode `off` counts nothing.
     pub counts: bool,
     pub window_on: bool,
-    /// Who owes the spinner an answer to an interrupt comes before any selection.
-    pub ipi_aware: bool,
     /// So does who has the spinner's lock, or is next for it.
     pub queue_aware: bool,
     /// When its vCPUs run together, in turns of this length.
@@ -102,6 +100,6 @@ pub struct Kvm {
     pub stock_variant: Variant,
     pub trace_epochs: bool,
     pub epoch_from_ns: u64,
-    /// What yields to those that are waited for are told.
-    pub seen: Vec<ipi::Slot>,
+    /// Since when each vCPU of a VM that is waited for, and ready, has had no pCPU.
+    pub seen: Vec<Option<u64>>,
 }

@@ -5,7 +5,7 @@
 use super::Sim;
 use crate::core::{Cause, State};
 use crate::engine::{PcpuId, VcpuId};
-use crate::kvm::{Ask, Spinner, WaitsFor};
+use crate::kvm::{Ask, Spinner};
 
 impl Sim {
     /// The processor has stopped the pause loop of `v` on `p`.
@@ -30,12 +30,8 @@ impl Sim {
     /// Whom the PLE exit of `v` on `p` yields to, as things are now.
     fn decide(&mut self, p: PcpuId, v: VcpuId) {
         let guest = &self.guest;
-        let waits_for = match (guest.waits_for_answers(v), guest.waits_for_lock(v)) {
-            (true, _) => WaitsFor::Answers,
-            (_, true) => WaitsFor::Lock,
-            (false, false) => WaitsFor::Others,
-        };
-        let spinner = Spinner { waits_for, in_user: guest.is_in_user(v) };
+        let for_lock = !guest.waits_for_answers(v) && guest.waits_for_lock(v);
+        let spinner = Spinner { for_lock, in_user: guest.is_in_user(v) };
         let mut pick =
             self.kvm.begin_pick(&mut self.core, v, spinner, |core, u| guest.awaits(core, v, u));
         let mut boosted = None;

@@ -27,7 +27,6 @@ pub(super) fn module(run: &Run, arm: &Arm, vcpus: u32) -> Module {
     let aple = aple::State::new(&params);
     Module {
         counts: settings.mode != Mode::OFF,
-        ipi_aware: settings.ipi_aware,
         queue_aware: arm.queue_aware,
         window_on: sets_window(arm),
         coscheduling: settings.coscheduling,

@@ -41,7 +41,6 @@ fn settings(module: &Module) -> ModuleSettings {
             epoch_min_us: params.epoch_min_us,
             epoch_ple_exits: params.epoch_ple_exits,
         },
-        ipi_aware: module.ipi_aware,
         coscheduling: module.coscheduling,
         turn_us: module.turn_us,
         wait_for_turns: true,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Builds and runs the C test programs of `locks/test`, for a lock as it is or with a mutation.
+//! Builds and runs the C test programs of `programs`, for a lock as it is or with a mutation.
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use unspin_threads::locks::Lock;
 #[derive(Clone)]
 pub struct Build<'a> {
     pub lock: &'a Lock,
-    /// File in `locks/test`, without `.c`.
+    /// File in `programs`, without `.c`.
     pub program: &'a str,
     /// Tells this build from others of the same lock and program.
     pub variant: String,
@@ -40,6 +40,11 @@ pub fn in_parallel<T: Sync>(items: &[T], each: impl Fn(&T) + Sync) {
 
 pub fn locks_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/locks")
+}
+
+/// Programs that take locks.
+pub fn programs_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs")
 }
 
 pub fn scratch() -> PathBuf {
@@ -80,6 +85,8 @@ impl<'a> Build<'a> {
             .args(&self.flags)
             .arg("-I")
             .arg(locks_dir())
+            .arg("-I")
+            .arg(programs_dir())
             .arg(format!("-DLOCK_HEADER=\"{header}\""))
             .arg(format!("-DLOCK(op)={}_##op", self.lock.name));
         if self.lock.node {
@@ -88,7 +95,7 @@ impl<'a> Build<'a> {
         if let Some(start) = self.lock.start {
             cc.arg(format!("-DSTART(v)={start}"));
         }
-        let source = locks_dir().join("test").join(self.program).with_extension("c");
+        let source = programs_dir().join(self.program).with_extension("c");
         // Tests of another process may be running the same program: it is replaced when it is whole.
         let part = scratch().join(format!("{name}.{}", std::process::id()));
         let output = cc.arg(source).arg("-o").arg(&part).output().expect("a C compiler");

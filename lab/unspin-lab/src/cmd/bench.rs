@@ -31,7 +31,7 @@ use unspin_scenario::plan::{
 use unspin_scenario::result::Record;
 use unspin_scenario::split;
 use unspin_text::{write_atomic, Lock};
-use unspin_uapi::{any_of, Variant};
+use unspin_uapi::any_of;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -218,12 +218,6 @@ fn check(args: &Args, l: &Loaded, plan: &Plan, machine: &dyn Machine) -> Result<
         let message = format!("machine {} does not have this: {}", machine.name(), key.help);
         let allowed = format!("left out, or --machine {}", any_of(key.machines.iter().copied()));
         return Err(l.refused(&key.path, &Refusal { message, allowed }));
-    }
-    if let Some(arm) = l.scenario.ipi_aware_without_module().filter(|_| machine.name() != "sim") {
-        let message = format!("arm {:?} is ipi_aware and leaves the choice to KVM", arm.name);
-        let variants = any_of(Variant::ALL.iter().map(|v| v.name()));
-        let allowed = format!("yield_to = {variants} beside ipi_aware, or --machine sim");
-        return Err(l.refused("arm", &Refusal { message, allowed }));
     }
     if machine.name() != "sim" {
         check_coscheduling(l)?;

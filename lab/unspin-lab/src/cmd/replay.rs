@@ -16,7 +16,7 @@ const SHOWN_MAX: usize = 10;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Text of the tracepoints unspin:unspin_pick, unspin_ipi_pick and unspin_epoch, or results.jsonl of a
+    /// Text of the tracepoints unspin:unspin_pick and unspin_epoch, or results.jsonl of a
     /// scenario with trace.picks.
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,

@@ -4,7 +4,7 @@
 use super::*;
 use unspin_scenario::plan::{Dist, Op};
 
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A program of one lock, two vCPUs.
 fn plain(cpl: u8) -> VmConfig {

@@ -23,11 +23,6 @@ table! { ARM: Arm = "[[arm]]", "A way of treating the VMs. `alone` and `ideal` a
         .only_on(Machines::Hypervisors, |a| a.yield_to != YieldTo::Stock)
         .help("who chooses the vCPU that gets the core: KVM, or the module by this variant of HVS \
                (docs/sysfs.md)");
-    IPI_AWARE: Flag = "ipi_aware", Flag =>
-        .usually(false)
-        .on(Machines::Hypervisors)
-        .help("a vCPU that waits for answers to its interrupts yields to who owes one, before \
-               yield_to decides; with yield_to = \"stock\" on machine sim only");
     QUEUE_AWARE: Flag = "queue_aware", Flag =>
         .usually(false)
         .only_on(Machines::Sim, |a| a.queue_aware)

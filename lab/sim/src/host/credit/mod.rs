@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Xen's Credit scheduler as the host's: who runs is decided by `policy/credit`; its clocks and
+//! Xen's Credit scheduler as the host's: who runs is decided by `lab/policy/c/credit.c`; its clocks and
 //! interrupts are in `switch.rs`, its books in `books.rs`, what it learns of vCPUs that should run
 //! together in `asman.rs`.
 //!

@@ -19,7 +19,7 @@
 #define lock_ticks_per_us lock_linux_measured_ticks_per_us
 #define lock_wait_for lock_linux_wait_for
 #endif
-#include "../env_linux.h"
+#include "env_linux.h"
 #undef cpu_relax
 #undef lock_now
 #undef lock_ticks_per_us

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #ifdef YIELDING
-#define LOCK_ENV_HEADER "test/yield_env.h"
+#define LOCK_ENV_HEADER "yield_env.h"
 #endif
 #include LOCK_HEADER
 

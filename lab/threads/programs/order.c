@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LOCK_ENV_HEADER "test/scripted_env.h"
+#define LOCK_ENV_HEADER "scripted_env.h"
 #include LOCK_HEADER
 
 #define WAITERS_MAX 8

@@ -5,9 +5,9 @@
  */
 #include <stdio.h>
 
-#define LOCK_ENV_HEADER "test/stats_env.h"
+#define LOCK_ENV_HEADER "stats_env.h"
 #define LOCK_STATS
-#include "../env.h"
+#include "env.h"
 
 #define THREADS 4
 
