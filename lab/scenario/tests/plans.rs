@@ -28,8 +28,7 @@ fn files(dir: &Path, all: &mut BTreeMap<String, PathBuf>) {
 fn of_all(root: &Path, kind: &str) -> BTreeMap<String, PathBuf> {
     let papers = std::fs::read_dir(root.join("papers")).unwrap();
     let papers = papers.map(|paper| paper.unwrap().path());
-    let papers = papers.filter(|paper| paper.is_dir() && !paper.ends_with("crates"));
-    let papers = papers.map(|paper| paper.join(kind));
+    let papers = papers.map(|paper| paper.join(kind)).filter(|dir| dir.is_dir());
     let mut found = BTreeMap::new();
     for dir in std::iter::once(root.join(kind)).chain(papers) {
         let mut more = BTreeMap::new();
