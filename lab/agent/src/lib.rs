@@ -26,6 +26,7 @@ mod turns;
 mod vms;
 mod wakeups;
 mod watch;
+mod watchers;
 
 use unspin_scenario::plan::{Plan, SCHEMA};
 use unspin_scenario::result::{Progress, Record};

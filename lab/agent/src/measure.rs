@@ -5,9 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use unspin_scenario::plan::Run;
-use unspin_scenario::result::{
-    Responses, RunResult, SpinPlace, Spinners, Stalls, VcpuStates, VmResult,
-};
+use unspin_scenario::result::{Responses, RunResult, SpinPlace, Spinners, Stalls, VmResult};
 use unspin_spinners::{is_user, Samples, USER};
 use unspin_vmm::process::{now_ns, Sample};
 use unspin_vmm::{Realtime, VcpuSample};
@@ -15,18 +13,14 @@ use unspin_vmm::{Realtime, VcpuSample};
 use crate::cgroup::Cpus;
 use crate::check::check;
 use crate::child::{readable_until, VmProcess};
-use crate::credit::Credit;
 use crate::ends::{Counted, End};
-use crate::hogs::Hogs;
 use crate::host::Slice;
 use crate::linux::Guests;
 use crate::module::{self, Module};
-use crate::shape::Shaping;
-use crate::trace::{self, Trace};
 use crate::turns::Turns;
 use crate::vms::{start, start_vms, stop_vms, window_of_working, NS_PER_MS, START_LEAD_NS};
-use crate::wakeups::Tasks;
 use crate::watch::Watcher;
+use crate::watchers::Watchers;
 use crate::Error;
 
 /// Readings of the VMs that lie further apart than this share of the window are worth a note.
@@ -79,25 +73,21 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     if let Some(module) = &bench.module {
         module.set_defaults(run)?;
     }
-    let trace = start_trace(bench, run)?;
     let mut vms = start_vms(run, bench.cpus)?;
     if let Some(module) = &bench.module {
         module.set_others(run, &vms.pids)?;
     }
     let tids: Vec<_> = vms.processes.iter().map(|process| process.tids.clone()).collect();
-    // To load it takes long: before the VMs are told when to start.
-    let credit = Credit::start(run, &tids, bench.cpus)?;
-    let shaping = Shaping::start(run, &vms.pids)?;
     let each: Vec<_> = vms.pids.iter().copied().zip(tids.iter().cloned()).collect();
-    let beside = BesideVms::start(bench, run);
+    // To load a scheduler takes long: before the VMs are told when to start.
+    let beside = Watchers::start(bench, run, &each)?;
     let starts = start(run, &mut vms.processes)?;
     let (first, second) = {
         let _realtime = Realtime::enter();
         // Dropped before the agent is an ordinary task again.
         let _turns = Turns::start(run, tids, starts.latest_end_ns(run))?;
         let [begin_ns, end_ns] = window_of_working(run, &mut vms.processes, &starts)?;
-        bench.watcher.begin(run, &each, [begin_ns, end_ns])?;
-        beside.measure_in([begin_ns, end_ns]);
+        beside.measure_in(bench, run, &each, [begin_ns, end_ns])?;
         let fds: Vec<i32> = vms.processes.iter().map(VmProcess::fd).collect();
         // Something to read before its time is a failure; whoever reads the samples meets it.
         readable_until(&fds, begin_ns)?;
@@ -109,17 +99,11 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     for process in &mut vms.processes {
         samples.push(process.samples()?);
     }
-    let states = bench.watcher.end(run)?;
-    end_credit(bench, run, credit)?;
-    end_shaping(bench, run, shaping)?;
-    if let Some(trace) = &trace {
-        trace.stop()?;
-    }
+    let beside = beside.end(bench, run)?;
     let errors = stop_vms(&mut vms)?;
     let at = samples.iter().map(|ends| [ends[0].at_ns, ends[1].at_ns]);
     note_skew(bench, &at.collect::<Vec<_>>());
 
-    let lines = lines_of(bench, run, trace.as_ref())?;
     let counted = second.counted_since(&first, run)?;
     let window_ns: u64 = samples.iter().map(|[a, b]| b.at_ns - a.at_ns).sum();
     let vms_results = samples.iter().zip(counted).zip(errors);
@@ -129,17 +113,9 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
         error,
         ..vm_result(sample)
     });
-    Ok(RunResult {
-        run: run.clone(),
-        window_ns: window_ns / samples.len() as u64,
-        vm: with_states(vm, states),
-        epochs: trace::epochs(&lines, &vms.pids, starts.first_ns),
-        trace: lines,
-        spinners: None,
-        wakeups: beside.tasks.and_then(Tasks::result),
-        hogs_cpu_ns: beside.hogs.cpu_ns(),
-        host_idle_share: second.idle_share_since(&first),
-    })
+    let host_idle_share = second.idle_share_since(&first);
+    let result = beside.result(run, vm, &vms.pids, starts.first_ns);
+    Ok(RunResult { window_ns: window_ns / samples.len() as u64, host_idle_share, ..result })
 }
 
 /// The same with Linux guests, which run before and after: only what the arm changes is changed.
@@ -153,19 +129,15 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
         }
     }
     let any_started = bench.guests.run_programs(run)?;
-    let trace = start_trace(bench, run)?;
-    let credit = Credit::start(run, &bench.guests.tids_by_vm(run.vms), bench.cpus)?;
-    let shaping = Shaping::start(run, &bench.guests.pids())?;
+    let mut pids = bench.guests.pids();
+    pids.truncate(run.vms as usize);
+    let each: Vec<_> = pids.iter().copied().zip(bench.guests.tids_by_vm(run.vms)).collect();
+    let beside = Watchers::start(bench, run, &each)?;
     // A program's beginning is not like the rest: the first arm would have it alone.
     let settle_ms = if any_started { run.window_ms } else { 0 };
     let begin_ns = now_ns() + START_LEAD_NS + (run.warmup_ms + settle_ms) * NS_PER_MS;
     let end_ns = begin_ns + run.window_ms * NS_PER_MS;
-    let beside = BesideVms::start(bench, run);
-    beside.measure_in([begin_ns, end_ns]);
-    let mut pids = bench.guests.pids();
-    pids.truncate(run.vms as usize);
-    let each: Vec<_> = pids.iter().copied().zip(bench.guests.tids_by_vm(run.vms)).collect();
-    bench.watcher.begin(run, &each, [begin_ns, end_ns])?;
+    beside.measure_in(bench, run, &each, [begin_ns, end_ns])?;
     let (first, second) = {
         let _realtime = Realtime::enter();
         let _turns = Turns::start(run, bench.guests.tids_by_vm(run.vms), end_ns)?;
@@ -174,13 +146,7 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
         readable_until(&[], end_ns)?;
         (first, (bench.guests.samples(run.vms)?, End::read(bench.module.as_ref(), run, &pids)?))
     };
-    let states = bench.watcher.end(run)?;
-    end_credit(bench, run, credit)?;
-    end_shaping(bench, run, shaping)?;
-    if let Some(trace) = &trace {
-        trace.stop()?;
-    }
-    let lines = lines_of(bench, run, trace.as_ref())?;
+    let beside = beside.end(bench, run)?;
     let counted = second.1.counted_since(&first.1, run)?;
     let host_idle_share = second.1.idle_share_since(&first.1);
     let (first, second) = (first.0, second.0);
@@ -192,61 +158,9 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     let vm = bench.guests.results(&first, &second)?;
     let vm = vm.into_iter().zip(counted);
     let vm = vm.map(|(vm, Counted { module, turns })| VmResult { module, turns, ..vm });
-    Ok(RunResult {
-        run: run.clone(),
-        window_ns: window_ns / at.len() as u64,
-        vm: with_states(vm, states),
-        epochs: trace::epochs(&lines, &pids, begin_ns),
-        trace: lines,
-        spinners,
-        wakeups: beside.tasks.and_then(Tasks::result),
-        hogs_cpu_ns: beside.hogs.cpu_ns(),
-        host_idle_share,
-    })
-}
-
-/// Each VM with what its vCPUs did, where they were watched.
-fn with_states(
-    vms: impl Iterator<Item = VmResult>,
-    states: Option<Vec<Vec<VcpuStates>>>,
-) -> Vec<VmResult> {
-    let mut states = states.into_iter().flatten();
-    vms.map(|vm| VmResult { states: states.next(), ..vm }).collect()
-}
-
-/// The scheduler's end, and what it did.
-fn end_credit(bench: &mut Bench, run: &Run, credit: Option<Credit>) -> Result<(), Error> {
-    if let Some(credit) = credit {
-        bench.notes.push(format!("run {}: Credit: {}", run.id, credit.end()?));
-    }
-    Ok(())
-}
-
-/// What shaped vCPUs has ended, and what it did last.
-fn end_shaping(bench: &mut Bench, run: &Run, shaping: Option<Shaping>) -> Result<(), Error> {
-    if let Some(shaping) = shaping {
-        bench.notes.push(format!("run {}: {}", run.id, shaping.end()?.replace('\n', "; ")));
-    }
-    Ok(())
-}
-
-/// The host's own tasks, if the run has any.
-struct BesideVms {
-    tasks: Option<Tasks>,
-    hogs: Hogs,
-}
-
-impl BesideVms {
-    fn start(bench: &Bench, run: &Run) -> BesideVms {
-        let pcpus = bench.cpus.count;
-        let tasks = run.wakeups_hz.map(|hz| Tasks::start(pcpus, hz));
-        BesideVms { tasks, hogs: Hogs::start(pcpus, run.hogs) }
-    }
-
-    fn measure_in(&self, window: [u64; 2]) {
-        self.tasks.iter().for_each(|tasks| tasks.wake_in(window));
-        self.hogs.count_in(window);
-    }
+    let result = beside.result(run, vm, &pids, begin_ns);
+    let window_ns = window_ns / at.len() as u64;
+    Ok(RunResult { window_ns, spinners, host_idle_share, ..result })
 }
 
 /// Where the guests of the run's first repeat spin. Not to know it costs no run.
@@ -290,27 +204,6 @@ fn places(counts: &[(u64, u64)]) -> (Vec<SpinPlace>, u64) {
     }
     places.sort_by_key(|place| std::cmp::Reverse(place.count));
     (places, kernel.iter().skip(SPIN_PLACES).map(|(_, count)| count).sum())
-}
-
-/// The trace that the run asks for, where the module that writes it is loaded.
-fn start_trace(bench: &mut Bench, run: &Run) -> Result<Option<Trace>, Error> {
-    if bench.module.is_some() {
-        return Trace::start(run);
-    }
-    if run.trace_epochs || run.trace_picks {
-        bench.notes.push(format!("run {}: no trace without the module", run.id));
-    }
-    Ok(None)
-}
-
-/// Lines of the trace, which has been stopped.
-fn lines_of(bench: &mut Bench, run: &Run, trace: Option<&Trace>) -> Result<Vec<String>, Error> {
-    let Some(trace) = trace else { return Ok(Vec::new()) };
-    let lines = trace.lines()?;
-    if let lost @ 1.. = trace.lost() {
-        bench.notes.push(format!("run {}: {lost} trace events lost", run.id));
-    }
-    Ok(lines)
 }
 
 fn vm_result([first, second]: &[Sample; 2]) -> VmResult {

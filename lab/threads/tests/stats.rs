@@ -27,7 +27,10 @@ fn copy(name: &str, file: &str, what: &str, by: &str) -> PathBuf {
 fn play(locks: &Path, name: &str) -> Result<(), String> {
     let program = scratch().join(name);
     let mut cc = Command::new("cc");
-    cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I"]).arg(locks);
+    cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(locks)
+        .arg("-I")
+        .arg(programs_dir());
     cc.arg(programs_dir().join("stats.c")).arg("-o").arg(&program);
     check(&mut cc).unwrap_or_else(|said| panic!("{name}: {said}"));
     check(&mut Command::new(program))

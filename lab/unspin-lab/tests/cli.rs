@@ -418,7 +418,7 @@ fn a_model_is_worked_out_or_its_profile_is_refused() {
 #[test]
 fn the_papers_scenarios_are_found_by_name() {
     for (scenario, profile) in
-        [("pmtlock", "pmtlock-ebizzy"), ("beyond-oticket-ple", "oticket-ebizzy")]
+        [("pmtlock", "pmtlock-ebizzy"), ("beyond-oticket-ple", "oticket-lkc")]
     {
         let out = lab(&["plan", scenario, "--list"]);
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
