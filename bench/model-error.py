@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """How far measured ratios lie off the simulator's worlds: what the model's own error is chosen by
-(docs/simulator.md, "Worlds"; host/unspin/src/worlds/inputs.rs).
+(docs/simulator.md, "Worlds"; lab/unspin-lab/src/worlds/inputs.rs).
 
     unspin-lab agree --known results/known.jsonl --worlds 32 --json | bench/model-error.py
 

@@ -23,11 +23,11 @@
 //! Calls go down only: `setup, run -> machine -> {host, kvm, guest, probe} -> core -> engine`. `host`,
 //! `kvm` and `guest` do not know each other; `probe` reads `guest` and `kvm`. A component changes its
 //! own state and what lies below it. What a guest does to its host it says in effects
-//! (`core/effect.rs`), which the machine sees to in order. `tests/rooms.rs` holds this. In `host`,
+//! (`core/effect.rs`), which the machine sees to in order. In `host`,
 //! `kvm` and `guest` what is kept stands in `state.rs`, below the files that change it; `mod.rs` only
 //! lists what there is.
 //!
-//! docs/simulator.md, "Where is it?", says where a vCPU is picked, where a lock is handed over, where a
+//! docs/simulator-inside.md says where a vCPU is picked, where a lock is handed over, where a
 //! cost is charged and where an arm's setting takes effect; its table of rooms has every file.
 
 mod core;

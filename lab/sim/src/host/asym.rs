@@ -6,7 +6,7 @@
 //! Institute of Technology, sections 5.4 and 5.5.1. As in its prototype, CPU time is given as a
 //! share within the VM and a scheduling latency as a wake-up granularity of the vCPU's own (CFS);
 //! EEVDF has no such granularity, there it is the vCPU's slice. The weights of a VM's vCPUs have the
-//! mean they had. Its own is corrected as `unspin shape` does it (`unspin_policy::due`), where it has a
+//! mean they had. Its own is corrected as `unspin shape` does it (`unspin_shape::due`), where it has a
 //! cgroup and the arm does not say otherwise.
 
 use super::fair::{Entity, Tunables};

@@ -45,9 +45,9 @@ fn head() -> String {
      of a model, not a measurement.\n\n\
      An entry is what one figure, table or passage says. Of kind *predict* it is what the paper's \
      system did, and nothing was fitted to it. Of kind *calibrate* it is what the paper's baseline \
-     did, and profiles may have been fitted to it ([calibration.md](calibration.md)). An entry is \
+     did, and profiles may have been fitted to it (docs/calibration.md). An entry is \
      within tolerance if all its values are, and its condition's orders hold; \
-     [papers/README.md](../papers/README.md#tolerances) says how far a value may lie. A direction is \
+     papers/README.md says how far a value may lie. A direction is \
      right where ours is within tolerance, or on the paper's side of no effect by more than 2 %.\n\n\
      A prediction is *blind* if ours was not known when the programs it is made with were chosen. \
      Of the others each entry says how it was known.\n\n"
