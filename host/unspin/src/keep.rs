@@ -105,7 +105,7 @@ impl Keeper {
     pub fn stop(self) {
         let off = [(MODE, "off")];
         if let Err(e) = self.module.set(None, &off) {
-            say!("the VMs stay in their modes: {}", said(&e));
+            say!("the modes of the VMs are unchanged: {}", said(&e));
         }
         let put_back = |vm: Option<&str>, changed: &Changed, now: Settings| {
             let back = changed.towards(&Settings::new(), &changed.before, &now);
@@ -159,7 +159,7 @@ impl Keeper {
                 changed.refused += 1;
                 // It may have gone meanwhile.
                 if changed.refused == TRIES && !self.module.vm(id).is_empty() {
-                    say!("VM {vm} stays as it was: {}", said(&e));
+                    say!("VM {vm} is unchanged: {}", said(&e));
                 }
             }
         }

@@ -34,7 +34,7 @@ impl Undo {
         let left: Vec<String> =
             undo.put_back()?.iter().filter_map(|(change, back)| told(change, back)).collect();
         if !left.is_empty() {
-            say!("what an earlier unspin had left changed: {}", left.join("; "));
+            say!("restored changes of an earlier unspin: {}", left.join("; "));
         }
         undo.left = left.len();
         Ok(undo)
@@ -64,8 +64,8 @@ impl Undo {
         for (change, back) in &all {
             if let Back::Failed(e) = back {
                 bail!(
-                    "cannot put back {}, which was {:?} and is {:?}: {e}; try again with unspin \
-                     diagnose --put-back",
+                    "cannot restore {} from {2:?} to {1:?}: {e}; try again: unspin diagnose \
+                     --put-back",
                     change.target,
                     change.was,
                     change.set
@@ -87,9 +87,9 @@ pub fn told(change: &Change, back: &Back) -> Option<String> {
     match back {
         Back::Restored => Some(format!("{target} is {} again", change.was)),
         Back::Nearly(is) => {
-            Some(format!("{target} is {is}: the kernel takes no more of {}", change.was))
+            Some(format!("{target} is {is}: the kernel accepts no more of {}", change.was))
         }
-        Back::Theirs(is) => Some(format!("{target} stays {is}, which another hand has set")),
+        Back::Theirs(is) => Some(format!("{target} stays {is}, set by another program")),
         Back::Gone => Some(format!("{target} is gone")),
         Back::AsBefore | Back::Failed(_) => None,
     }
@@ -98,10 +98,10 @@ pub fn told(change: &Change, back: &Back) -> Option<String> {
 fn explain(e: Error) -> anyhow::Error {
     // SAFETY: it has no arguments and cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
-    let only_root = "only root may change settings of this host (by sudo, for example)";
+    let only_root = "only root may change settings of this host: use sudo";
     match &e {
         Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
-            let why = if is_root { "this kernel does not let it be changed" } else { only_root };
+            let why = if is_root { "this kernel does not allow the change" } else { only_root };
             Cannot(format!("{e}: {why}")).into()
         }
         Error::Open { .. } if !is_root => Cannot(only_root.into()).into(),
@@ -123,7 +123,7 @@ impl Guard {
         // What ends this one from a terminal does not reach it.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
-        Ok(Guard(Some(child.context("cannot start the process that puts back")?)))
+        Ok(Guard(Some(child.context("cannot start the guard process, which restores settings")?)))
     }
 
     /// Tells it that this process goes on; an error where it has ended, and cannot put back any more.
@@ -135,7 +135,7 @@ impl Guard {
                 Ok(()) => return Ok(()),
             },
         };
-        bail!("the process that would put back has ended: {ended}")
+        bail!("the guard process, which restores settings, has ended: {ended}")
     }
 
     fn say(&mut self, word: u8) -> io::Result<()> {

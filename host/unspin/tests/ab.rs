@@ -195,7 +195,7 @@ fn what_would_harm_or_mislead_is_refused() {
     let parameter = fake.dir.join("sys/module/kvm/parameters/halt_poll_ns");
     let mode = |mode| fs::set_permissions(&parameter, fs::Permissions::from_mode(mode)).unwrap();
     mode(0o444);
-    fake.refuses("idle-switch", same, 77, "this kernel does not let it be changed");
+    fake.refuses("idle-switch", same, 77, "this kernel does not allow the change");
     mode(0o644);
     fake.write("mod/window_control", "none: no BTF");
     fake.refuses("spin-switch", SPINS, 77, "window_control is \"none: no BTF\"");
@@ -246,7 +246,7 @@ fn killed_it_is_put_back_by_its_guard() {
     // The guard has it open, too: it ends with it.
     child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
     child.wait().unwrap();
-    assert!(text.contains("ended before it had put back"), "{text}");
+    assert!(text.contains("ended before it restored"), "{text}");
     assert!(text.contains("window_max_cycles is 32768 again"), "{text}");
 }
 
@@ -289,7 +289,7 @@ fn killed_with_its_guard_it_is_put_back_by_the_next() {
             _ => fake.diagnose(&[next]).output().unwrap(),
         };
         assert!(out.status.success(), "{}", said(&out));
-        assert!(said(&out).contains("what an earlier unspin had left changed: "), "{}", said(&out));
+        assert!(said(&out).contains("restored changes of an earlier unspin: "), "{}", said(&out));
         fake.is_as_before();
     }
     let out = fake.diagnose(&["--put-back"]).output().unwrap();
@@ -306,7 +306,7 @@ fn without_its_guard_it_ends() {
     let fake = Fake::new("unguarded");
     let child = fake.in_b();
     signal(guard_of(&child), libc::SIGKILL);
-    fails(child, "the process that would put back has ended");
+    fails(child, "the guard process, which restores settings, has ended");
     fake.is_as_before();
 }
 

@@ -33,7 +33,7 @@ fn a_host_without_vms_is_said_to_be_one() {
         fails(&proc, 77, "modprobe kvm_intel");
     } else {
         fails(&proc, 1, "no VM runs on this host");
-        fails(&["web", proc[0], proc[1]], 1, "no VM \"web\"; there are: none");
+        fails(&["web", proc[0], proc[1]], 1, "no VM \"web\"; VMs: none");
     }
     std::fs::remove_dir_all(&empty).unwrap();
 }

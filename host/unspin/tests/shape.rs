@@ -322,7 +322,7 @@ fn killed_with_its_guard_it_is_put_back_by_the_next() {
     fake.comes_back();
     signal(next.id(), libc::SIGTERM);
     let out = next.wait_with_output().unwrap();
-    assert!(said(&out).contains("what an earlier unspin had left changed: "), "{}", said(&out));
+    assert!(said(&out).contains("restored changes of an earlier unspin: "), "{}", said(&out));
     fake.is_as_before();
 }
 

@@ -43,7 +43,7 @@ fn wrong_usage_and_wrong_files_are_2() {
 fn what_this_computer_cannot_do_is_77() {
     let words = match is_root() {
         true => "tracefs is not at /nonexistent; mount it",
-        false => "only root may see where VMs are",
+        false => "only root may see where VMs spin",
     };
     fails(&["--tracefs", "/nonexistent"], 77, words);
 }

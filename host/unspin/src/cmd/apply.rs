@@ -22,18 +22,18 @@ const SWITCH: &str = "unspin=off";
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// The file.
+    /// The configuration file.
     #[arg(long, value_name = "FILE", default_value = FILE)]
     config: PathBuf,
-    /// Only say what is wrong with the file.
+    /// Check the file, and change nothing.
     #[arg(long, conflicts_with = "stay")]
     check: bool,
-    /// Load the module unless it is loaded, and stay: VMs that come later get their settings, too.
-    /// SIGHUP reads the file again. At the end all VMs are in mode off, and the module is taken out
-    /// if it was loaded here.
+    /// Keep running, and set VMs that start later. Loads the module if it is not loaded. SIGHUP reads
+    /// the file again. On exit every VM is set to mode off, and the module is unloaded if this command
+    /// loaded it.
     #[arg(long)]
     stay: bool,
-    /// All VMs to mode off, and the module out if --stay loaded it and was killed.
+    /// Set all VMs to mode off, and unload the module if a killed --stay loaded it.
     #[arg(long, hide = true, conflicts_with_all = ["stay", "check"])]
     stop: bool,
     #[arg(long, hide = true, default_value = ROOT)]
@@ -72,7 +72,11 @@ fn stay(args: &Args, config: Config) -> anyhow::Result<()> {
     let words = fs::read_to_string(&cmdline)
         .with_context(|| format!("cannot read {}", cmdline.display()))?;
     if words.split_whitespace().any(|word| word == SWITCH) {
-        return Err(Cannot(format!("{SWITCH} on the kernel's command line keeps it out")).into());
+        return Err(Cannot(format!(
+            "the kernel command line has {SWITCH}, which disables this \
+                                   service"
+        ))
+        .into());
     }
     // What ends it must not end it between loading and noting that.
     let signals = signals()?;
@@ -85,7 +89,7 @@ fn stay(args: &Args, config: Config) -> anyhow::Result<()> {
         notify::tell("STOPPING=1");
         keeper.stop();
     } else {
-        say!("the module is gone: there is nothing left to do");
+        say!("the module was unloaded: nothing left to do");
     }
     drop(loaded);
     Ok(())
@@ -110,8 +114,8 @@ fn keep(args: &Args, keeper: &mut Keeper, signals: &Receiver<i32>) -> bool {
 fn reload(args: &Args, keeper: &mut Keeper) -> anyhow::Result<()> {
     Config::read(&args.config)
         .and_then(|config| keeper.change(config))
-        .context("the settings stay as they were")?;
-    say!("read {} again; VMs: {}", args.config.display(), keeper.count());
+        .context("the settings are unchanged")?;
+    say!("reloaded {}; VMs: {}", args.config.display(), keeper.count());
     Ok(())
 }
 

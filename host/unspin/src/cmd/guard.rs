@@ -45,10 +45,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // Said when all is done: a terminal that is stopped keeps whoever writes to it.
     let why = match end {
         Ok(_) => return Ok(()),
-        Err(RecvTimeoutError::Disconnected) => "ended before it had put back what it changed",
+        Err(RecvTimeoutError::Disconnected) => "ended before it restored its changes",
         Err(RecvTimeoutError::Timeout) => {
             kill_parent(args.of);
-            "hung: it was killed, and put back after"
+            "hung and was killed; its changes were restored"
         }
     };
     let start = Instant::now();

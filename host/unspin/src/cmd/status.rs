@@ -20,7 +20,7 @@ const NAME_MAX: usize = 30;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Everything, as JSON.
+    /// Print JSON, with all values.
     #[arg(long)]
     json: bool,
     #[arg(long, hide = true, default_value = ROOT)]
@@ -121,7 +121,7 @@ const OVERVIEW: &[Column] = &[
     }),
     ("epochs", |f| text(f, Of::EPOCHS.file())),
     ("rounds", |f| text(f, Of::ROUNDS.file())),
-    ("failed open", |f| text(f, Of::FAIL_OPEN.file())),
+    ("fail open", |f| text(f, Of::FAIL_OPEN.file())),
 ];
 
 /// By outcome: whom they went to, or why to nobody.
@@ -168,7 +168,7 @@ fn table(module: &Module, vms: &[(Vm, Files)]) -> String {
     let known = |name: &str| module.value(name).unwrap_or_else(|| "unknown".to_string());
     let defaults: Vec<String> = module.defaults().iter().map(|(k, v)| format!("{k}={v}")).collect();
     let text = format!(
-        "unspin {} · window control {} · failed open {}\ndefault: {}\n",
+        "unspin {} · window control {} · fail open {}\ndefault: {}\n",
         known("version"),
         known(ModuleValue::WINDOW_CONTROL.file()),
         known(ModuleValue::FAIL_OPEN_TOTAL.file()),

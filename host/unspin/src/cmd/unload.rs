@@ -12,11 +12,11 @@ pub fn run() -> anyhow::Result<()> {
         return Ok(());
     }
     if !host::is_root() {
-        return Err(Cannot("only root may unload the module (sudo unspin unload)".into()).into());
+        return Err(Cannot("only root may unload the module: sudo unspin unload".into()).into());
     }
     // If it cannot be taken out it is off, at least.
     if let Err(e) = Module::open(Path::new(ROOT))?.set(None, &[("mode", "off")]) {
-        say!("the VMs stay in their modes: {}", said(&e));
+        say!("the modes of the VMs are unchanged: {}", said(&e));
     }
     host::remove()
 }

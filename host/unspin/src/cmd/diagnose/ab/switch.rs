@@ -156,7 +156,7 @@ fn polling(places: &Places) -> anyhow::Result<Switch> {
     };
     if fs::metadata(&path).is_ok_and(|file| file.permissions().readonly()) {
         let why = format!(
-            "{}: this kernel does not let it be changed while it runs; start it with \
+            "{}: this kernel does not allow the change while it runs; start it with \
              kvm.halt_poll_ns={} on its command line, and compare what the VM does",
             path.display(),
             if now == "0" { POLL_NS } else { "0" }
