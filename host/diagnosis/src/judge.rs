@@ -108,23 +108,23 @@ fn loss(did: &Did, cause: Cause) -> Loss {
             .map(|state| state.name())
             .collect();
         if names.is_empty() {
-            "no such time was seen".to_string()
+            "no such time was measured".to_string()
         } else {
             names.join(", ")
         }
     };
     match cause {
         Cause::SpinSwitch | Cause::IdleSwitch | Cause::Ipi | Cause::UserSpin if did.is_unseen() => {
-            let why = "its vCPUs ran, and KVM reported no entry into the guest";
+            let why = "its vCPUs ran, but KVM reported no entry into the guest";
             did.loss(cause, None, Sure::Unknown, why.into())
         }
         Cause::SpinSwitch => spin_switch(did, measured),
         Cause::UserSpin => user_spin(did),
         Cause::Cache if did.caches == Some(1) => {
-            let why = "its vCPUs share one last-level cache; misses were not counted";
+            let why = "its vCPUs share one last-level cache; misses are not counted";
             did.loss(cause, None, Sure::Unknown, why.into())
         }
-        Cause::Cache => did.loss(cause, None, Sure::Unknown, "misses were not counted".into()),
+        Cause::Cache => did.loss(cause, None, Sure::Unknown, "misses are not counted".into()),
         _ => did.loss(cause, Some(measured), Sure::Measured, timed()),
     }
 }
@@ -143,12 +143,11 @@ fn spin_switch(did: &Did, measured: f64) -> Loss {
         Some(spin_ns) => {
             // Spinning is time in the guest; there cannot be more of it.
             let spun = (exits as f64 * spin_ns).min(did.times[Guest] as f64);
-            let text = format!("exit:pause, and {exits} pause-loop exits times their window");
+            let text = format!("exit:pause, plus {exits} pause-loop exits times their window");
             did.loss(cause, Some(measured + spun), Sure::Estimated, text)
         }
         None => {
-            let text =
-                "exit:pause; spinning before these exits is not in it, the window is unknown";
+            let text = "exit:pause, without the spinning before it, because the window is unknown";
             did.loss(cause, Some(measured), Sure::Estimated, text.into())
         }
     }
@@ -158,13 +157,12 @@ fn user_spin(did: &Did) -> Loss {
     let cause = Cause::UserSpin;
     match did.user_spin_share {
         Some(share) => {
-            let text = "the module's looks at where vCPUs are, times their time in the guest";
+            let text = "the module's samples in user-space spins, times the time in the guest";
             let lost = share.clamp(0.0, 1.0) * did.times[Guest] as f64;
             did.loss(cause, Some(lost), Sure::Estimated, text.into())
         }
         None => {
-            let text =
-                "nobody looked: that takes the module, and coscheduling=vcrd-user or vcrd-both";
+            let text = "not sampled: needs the module, with coscheduling=vcrd-user or vcrd-both";
             did.loss(cause, None, Sure::Unknown, text.into())
         }
     }

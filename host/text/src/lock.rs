@@ -14,7 +14,10 @@ use std::time::Duration;
 pub enum LockError {
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: std::io::Error },
-    #[error("another unspin (process {pid}) uses {path}; wait for it, or give another directory (--lab-dir, --out)")]
+    #[error(
+        "another unspin (process {pid}) uses {path}; wait for it, or use another directory \
+             (--lab-dir, --out)"
+    )]
     Busy { path: PathBuf, pid: String },
     #[error("interrupted")]
     Interrupted,

@@ -111,7 +111,7 @@ impl<'r, 't> Value<'r, 't> {
     }
 
     fn wrong_type(&self, allowed: &str) {
-        self.problem(format!("{} is not what belongs here", self.describe()), allowed);
+        self.problem(format!("{} is not allowed here", self.describe()), allowed);
     }
 
     fn describe(&self) -> String {
@@ -352,7 +352,7 @@ pub fn or<'r, 't, T>(
 pub fn no_doubles<T: PartialEq + std::fmt::Debug>(v: &Value, all: &[T]) {
     for (i, x) in all.iter().enumerate() {
         if all[..i].contains(x) {
-            v.problem(format!("{x:?} stands here twice"), "each once");
+            v.problem(format!("{x:?} is listed twice"), "each once");
         }
     }
 }

@@ -146,7 +146,7 @@ mod tests {
             ("[pid.1]\nepoch_min_us = 1_000_001", "allowed: 0 to 1000000 microseconds"),
             ("[pid.x]", "\"x\" is not a process id"),
             ("[pid.0]", "\"0\" is not a process id"),
-            ("pid = 3", "the integer 3 is not what belongs here"),
+            ("pid = 3", "the integer 3 is not allowed here"),
             ("[vm]\nweb1 = \"apples\"", "allowed: tables of settings, such as [vm.\"web1\"]"),
             ("default = 1", "a table of settings"),
             ("[vm.a]\n[vm.a]", "x.toml:2:"),

@@ -121,8 +121,8 @@ fn wrong_usage_is_2() {
     let fails = |args: &[&str], words: &str| {
         common::fails(&[&["diagnose"], args].concat(), 2, words);
     };
-    fails(&["web", "--ab", "contention"], "would have to be taken from others; instead: ");
-    fails(&["web", "--ab", "ipi"], "fixed when a VM is started; instead: ");
+    fails(&["web", "--ab", "contention"], "would have to come from other VMs; instead: ");
+    fails(&["web", "--ab", "ipi"], "fixed when a VM starts; instead: ");
     fails(&["web", "--ab", "user-spin"], "instead: unspin set");
     fails(&["web", "--ab", "else"], "[possible values: spin-switch, idle-switch, cache]");
     fails(&["--ab", "cache"], "required");
@@ -177,7 +177,7 @@ fn vcpus_are_placed_and_placed_back() {
     assert_eq!(cpus()[1], before[1]);
     let out = child.wait_with_output().unwrap();
     assert!(out.status.success(), "{}", said(&out));
-    assert!(String::from_utf8_lossy(&out.stdout).contains("a CPU per vCPU, all of one cache: 0"));
+    assert!(String::from_utf8_lossy(&out.stdout).contains("a CPU per vCPU, all in one cache: 0"));
     assert_eq!(cpus(), before);
 }
 
@@ -185,11 +185,11 @@ fn vcpus_are_placed_and_placed_back() {
 fn what_would_harm_or_mislead_is_refused() {
     let fake = Fake::new("refused");
     let waits = "exit:pause=0.3,ready:vm=0.06/exit:pause=0";
-    fake.refuses("spin-switch", waits, 1, "waits for CPUs that others have, 6.");
+    fake.refuses("spin-switch", waits, 1, "waits for CPUs that others use, 6.");
     let later = "exit:pause=0.3/exit:pause=0,ready:host=0.2";
-    fake.refuses("spin-switch", later, 1, "waits for CPUs that others have, 2");
+    fake.refuses("spin-switch", later, 1, "waits for CPUs that others use, 2");
     let same = "exit:pause=0.3/exit:pause=0.3";
-    fake.refuses("spin-switch", same, 1, "does not go by the module's window");
+    fake.refuses("spin-switch", same, 1, "does not use the window of the module");
     let same = "exit:halt=0.1,poll=0.3/exit:halt=0.1,poll=0.3";
     fake.refuses("idle-switch", same, 1, "KVM_CAP_HALT_POLL");
     let parameter = fake.dir.join("sys/module/kvm/parameters/halt_poll_ns");
@@ -203,7 +203,7 @@ fn what_would_harm_or_mislead_is_refused() {
         fake.write(&format!("proc/{}/task/{tid}/comm", fake.vm), comm);
     }
     fake.write("mod/window_control", "vmx");
-    fake.refuses("spin-switch", SPINS, 77, "does not name the threads of its vCPUs");
+    fake.refuses("spin-switch", SPINS, 77, "does not name its vCPU threads");
     fake.refuses("cache", SPINS, 77, "debug-threads=on");
     fake.holds_vm(900_001, "other");
     fake.refuses("idle-switch", same, 1, "also runs other (process 900001)");
@@ -218,7 +218,7 @@ fn a_command_that_says_no_number_changes_nothing() {
     let fake = Fake::new("work");
     let out = fake.ab("spin-switch", SPINS, &["--work", "echo much"]).output().unwrap();
     assert_eq!(out.status.code(), Some(1));
-    assert!(said(&out).contains("printed \"much\\n\", which is no number"), "{}", said(&out));
+    assert!(said(&out).contains("printed \"much\\n\", which is not a number"), "{}", said(&out));
     fake.is_as_before();
 }
 

@@ -57,7 +57,7 @@ fn unknown_keys_are_placed_and_guessed() {
 
 #[test]
 fn types_units_and_ranges() {
-    check("title = \"t\"", "title = 3", "title", "the integer 3 is not what belongs here");
+    check("title = \"t\"", "title = 3", "title", "the integer 3 is not allowed here");
     check("title = \"t\"", "title = \" \"", "title", "empty");
     check("pcpus = 4", "pcpus = \"4\"", "host.pcpus", "the string \"4\"");
     check("pcpus = 4", "pcpus = 4.5", "host.pcpus", "the fraction 4.5");
@@ -101,7 +101,7 @@ fn impossible_topologies() {
     check("vcpus = 4", "vcpus = 4\nmode = \"off\"", "vm", "no arm would do anything");
     check("vcpus = 4", "vcpus = 4\nname = \"A b\"", "vm[0].name", "cannot be a name");
     let named = "[[vm]]\nname = \"a\"\nvcpus = 4\nworkload = \"ebizzy\"\n";
-    check("[[arm]]", &format!("{named}{named}[[arm]]"), "vm", "stands here twice");
+    check("[[arm]]", &format!("{named}{named}[[arm]]"), "vm", "is listed twice");
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn what_is_wrong_is_named_with_what_to_write() {
     refused(r#"{ range = [0.0, inf], source = "s" }"#, "no finite number");
     refused(r#"{ any = [], source = "s" }"#, "a choice of nothing");
     refused(r#"{ any = [1], source = "s" }"#, "a choice of one value");
-    refused(r#"{ any = [1, 2, 1], source = "s" }"#, "stands here twice");
+    refused(r#"{ any = [1, 2, 1], source = "s" }"#, "is listed twice");
     refused(r#"{ any = [1, 2] }"#, "source");
     refused(r#"{ range = [1, 2], source = " " }"#, "says nothing");
     refused(r#"{ range = [1, 2], usual = 3, source = "s" }"#, "not in the range");

@@ -271,7 +271,7 @@ fn read_choice(t: &Table, any: &Value, text: &str) -> Option<(Domain, String)> {
         return None;
     }
     if let Some(twice) = (1..all.len()).find(|i| all[..*i].contains(&all[*i])) {
-        any.problem(format!("{} stands here twice", all[twice]), "each once");
+        any.problem(format!("{} is listed twice", all[twice]), "each once");
         return None;
     }
     if let Some(log) = t.get("log") {

@@ -243,7 +243,7 @@ impl Shaped {
 }
 
 fn theirs(target: &Target, found: &str, was: &str) -> String {
-    format!("another hand has set {target} to {found}, which was {was}: it stays")
+    format!("another program has set {target} to {found}, which was {was}; it stays")
 }
 
 /// The CPU that each of its vCPUs was on last; `None` where it has ended.

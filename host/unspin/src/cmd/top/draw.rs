@@ -42,7 +42,7 @@ fn head(app: &App, every: Duration, area: Rect, buffer: &mut Buffer) {
             let module = if sample.facts.has_module() { "module loaded" } else { "no module" };
             let left_out = match sample.left_out {
                 0 => String::new(),
-                many => format!(" ({many} not watched: too many)"),
+                many => format!(" ({many} over the limit, not watched)"),
             };
             format!("{} VMs{left_out}, {vcpus} vCPUs, {module}", sample.vms.len())
         }

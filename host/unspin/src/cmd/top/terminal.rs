@@ -101,14 +101,14 @@ impl Taken {
     }
 
     /// Waits for a key, the terminal's new size or a signal, for so long. Whether there is an event; an
-    /// error where the terminal has gone: the library would read it for ever.
+    /// error where the terminal was closed: the library would read it for ever.
     pub fn wait(&self, left: Duration) -> anyhow::Result<bool> {
         let mut keys = libc::pollfd { fd: self.keys.fd(), events: libc::POLLIN, revents: 0 };
         let ms = left.as_millis().min(i32::MAX as u128) as i32;
         // SAFETY: one structure, which outlives the call.
         let found = unsafe { libc::poll(&mut keys, 1, ms) };
         if keys.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0 {
-            bail!("the terminal has gone");
+            bail!("the terminal was closed");
         }
         // It was interrupted (found < 0) by what may be the terminal's new size.
         Ok(found != 0 && event::poll(Duration::ZERO).context("cannot read keys")?)

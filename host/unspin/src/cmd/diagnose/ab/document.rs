@@ -198,19 +198,19 @@ impl Ab {
         let name = self.cause.name();
         let mut text = match self.diagnosed {
             Some(share) => format!("diagnose: {name} takes {} of the time in A.\n", percent(share)),
-            None => format!("diagnose: how much {name} takes is unknown.\n"),
+            None => format!("diagnose: the share of {name} is unknown.\n"),
         };
         let Some(work) = &self.work else { return text };
         let _ = writeln!(text, "work: {:.1} /s in A, {:.1} /s in B", work.a_per_s, work.b_per_s);
         let (Some(ratio), Some(found)) = (&work.ratio, &self.found) else { return text };
         let may_be_none = match (ratio.low..=ratio.high).contains(&1.0) {
-            true => ": there may be no difference",
+            true => ": not significant",
             false => "",
         };
         let _ = writeln!(
             text,
-            "experiment: in B it does {:.3} times the work (95 %: {:.3} to {:.3}){may_be_none}. That is {} \
-             of the time given back ({} to {}).",
+            "experiment: B does {:.3} times the work of A (95 %: {:.3} to {:.3}){may_be_none}. B \
+             regains {} of the time ({} to {}).",
             ratio.value,
             ratio.low,
             ratio.high,
@@ -232,7 +232,7 @@ fn table<'a>(of: &str, rows: impl Iterator<Item = &'a Compared>) -> String {
             Some(of) => (
                 format!("{:+.1} %", 100.0 * of.difference),
                 format!("{:+.1} to {:+.1}", 100.0 * of.low, 100.0 * of.high),
-                if of.zero_within { "may be none" } else { "" },
+                if of.zero_within { "not significant" } else { "" },
             ),
         };
         table.push_record([
@@ -254,30 +254,30 @@ fn notes(asked: &Asked, switch: &Switch, windows: &[Window]) -> Vec<String> {
     let mut notes = Vec::new();
     if asked.work.is_none() {
         let text =
-            "only shares are compared: what the VM got done nobody outside knows; --work COMMAND \
-                    says it";
+            "only shares are compared: the host does not see the work of the VM; --work COMMAND \
+             reports it";
         notes.push(text.to_string());
     } else if ratio(windows).is_none() {
-        notes.push("no work was done in some window, so the arms have no ratio".to_string());
+        notes.push("a window had no work, so the ratio of B to A is unknown".to_string());
     }
     match switch.cause {
         Cause::SpinSwitch => {
-            let text = "in B spinning does not end by exits, and is counted as guest: that spin-switch is \
-                        smaller there is no gain by itself";
+            let text = "in B spinning does not exit, and counts as guest time: a smaller \
+                        spin-switch in B is not a gain by itself";
             notes.push(text.to_string());
-            let text = "mode, window bounds and delta_cycles are the VM's own from now on: what is written \
-                        to default/ does not reach them, but off to default/mode";
+            let text = "the VM now has its own mode, window bounds and delta_cycles: values in \
+                        default/ no longer apply to it, except off in default/mode";
             notes.push(text.to_string());
         }
         Cause::Cache => {
-            let text = "the threads of its vCPUs have their CPUs as their own from now on, as if by taskset";
+            let text = "the vCPU threads now have an affinity of their own, as set by taskset";
             notes.push(text.to_string());
         }
         Cause::IdleSwitch => {
             let polls = |window: &Window| window.did.share(&[State::Poll]) >= POLL_SHARE_MIN;
             if !windows.iter().any(polls) {
-                let text = "KVM polled in neither arm, so they are the same: it does not poll where sleeps \
-                            are long, or where the VMM has forbidden it";
+                let text = "KVM polled neither in A nor in B, so they do not differ: it does not \
+                            poll if sleeps are long, or if the VMM has turned polling off";
                 notes.push(text.to_string());
             }
         }
@@ -351,6 +351,6 @@ mod tests {
         }
         assert!((json["ab"]["found"]["value"].as_f64().unwrap() - 0.2).abs() < 1e-9);
         let none = document(Some("x"), &windows(|_, index| Some(index as f64)));
-        assert!(none.text().contains("no work was done in some window"), "{}", none.text());
+        assert!(none.text().contains("a window had no work"), "{}", none.text());
     }
 }

@@ -31,21 +31,21 @@ const WINDOW: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// An experiment instead of a diagnosis: switch this VM to and fro while it runs, and compare.
-    /// spin-switch: with and without pause-loop exits (takes the module). idle-switch: with and without
-    /// polling after HLT (takes a host with one VM). cache: vCPUs where they are, and within one
-    /// last-level cache.
+    /// Run an experiment instead of a diagnosis: alternate the running VM between 2 settings, and
+    /// compare them. spin-switch: with and without pause-loop exits (needs the module). idle-switch:
+    /// with and without polling after HLT (needs a host with 1 VM). cache: vCPUs as placed now, and
+    /// within one last-level cache.
     #[arg(long, value_name = "CAUSE", requires = "vm", value_parser = causes())]
     ab: Option<Cause>,
-    /// With --ab: rounds of a window each of A and of B, 2 to 100.
+    /// With --ab: number of rounds, 2 to 100. A round is one window of A and one of B.
     #[arg(long, value_name = "N", requires = "ab", default_value = "4",
           value_parser = clap::value_parser!(u32).range(2..=100))]
     rounds: u32,
-    /// With --ab: prints a number that grows with the VM's work, such as requests served; run by /bin/sh
-    /// at both ends of each window.
+    /// With --ab: a command that prints a number which grows with the work of the VM, such as requests
+    /// served. /bin/sh runs it at both ends of each window.
     #[arg(long, value_name = "COMMAND", requires = "ab")]
     work: Option<String>,
-    /// Put back what an experiment has left changed that was killed, and end.
+    /// Restore the settings that a killed experiment left changed, and exit.
     #[arg(long, conflicts_with_all = ["ab", "vm"])]
     pub put_back: bool,
     #[arg(long, hide = true, default_value = JOURNAL)]
@@ -81,7 +81,7 @@ impl Args {
 
     pub fn put_back(&self, proc: &Path) -> anyhow::Result<()> {
         if !self.journal.exists() || !Undo::open(&self.journal, proc)?.had_left() {
-            say!("nothing is left changed");
+            say!("nothing to restore");
         }
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Args {
         // A command that does not work is said before anything is changed.
         work.map(|work| work::ask(work, &stop)).transpose()?;
         say!(
-            "{}: A is {}; B is {}. About {} s; put back after {} s at the latest",
+            "{}: A is {}; B is {}. Takes about {} s; restored after {} s at the latest",
             title(&vm),
             switch.a,
             switch.b,
@@ -139,7 +139,7 @@ impl Args {
             let told: Vec<String> =
                 back.iter().filter_map(|(change, back)| told(change, back)).collect();
             if !told.is_empty() {
-                say!("put back: {}", told.join("; "));
+                say!("restored: {}", told.join("; "));
             }
         }
         if back.is_ok() {

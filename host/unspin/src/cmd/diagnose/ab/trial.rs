@@ -111,7 +111,7 @@ impl Trial<'_> {
         for (change, back) in self.undo.put_back()? {
             if !matches!(back, unspin_host::journal::Back::Restored) {
                 if let Some(told) = told(&change, &back) {
-                    bail!("the experiment ends: {told}");
+                    bail!("the experiment was stopped: {told}");
                 }
             }
         }
@@ -134,7 +134,10 @@ impl Trial<'_> {
             left -= part;
             self.guard.go_on()?;
             if start.elapsed() > self.asked.limit() {
-                bail!("it took longer than {} s, and was ended", self.asked.limit().as_secs());
+                bail!(
+                    "the experiment was stopped: it took longer than {} s",
+                    self.asked.limit().as_secs()
+                );
             }
             if is_b && !left.is_zero() {
                 let now = self.source.sample()?;
@@ -158,8 +161,8 @@ impl Trial<'_> {
         let vm = after.vms.iter().find(|vm| vm.process.pid == self.asked.vm.pid);
         let watched = vm.and_then(|vm| vm.between(&before.seen, &after.seen));
         let title = title(self.asked.vm);
-        let watched = watched
-            .with_context(|| format!("{title} ended, or made no vCPU: there is no result"))?;
+        let watched =
+            watched.with_context(|| format!("{title} ended, or had no vCPU: no result"))?;
         Ok(watched.did(&before.facts, &after.facts))
     }
 
@@ -169,26 +172,28 @@ impl Trial<'_> {
         let title = title(self.asked.vm);
         if self.switch.cause == Cause::IdleSwitch && now.vms.len() > 1 {
             bail!(
-                "another VM was started, and halt_poll_ns is that of all VMs: the experiment ends"
+                "the experiment was stopped: another VM started, and halt_poll_ns applies to all \
+                 VMs"
             );
         }
         let losses = losses(did);
         let waits = losses[Cause::Contention as usize].share.unwrap_or(0.0);
         let why = match self.switch.cause {
             Cause::SpinSwitch => {
-                "Without pause-loop exits its vCPUs would spin while lock holders wait for those CPUs, and \
-                 the comparison would mislead. Give it CPUs of its own first, or compare modes of the \
-                 module: unspin set --vm VM mode=hvs"
+                "Without pause-loop exits its vCPUs would spin while lock holders wait for those \
+                 CPUs, and the comparison would be wrong. Give it CPUs of its own first, or \
+                 compare modes of the module: unspin set --vm VM mode=hvs"
             }
             Cause::Cache => {
-                "On fewer CPUs it and those others would wait for longer. Make the experiment while they \
+                "On fewer CPUs all of them would wait longer. Run the experiment while the others \
                  are idle"
             }
             _ => return Ok(()),
         };
         if waits >= waits_max {
             bail!(
-                "{title} waits for CPUs that others have, {} of its vCPUs' time (allowed: {}). {why}",
+                "{title} waits for CPUs that others use, {} of its vCPUs' time (allowed: {}). \
+                 {why}",
                 percent(waits),
                 percent(waits_max)
             );
@@ -202,8 +207,8 @@ impl Trial<'_> {
             let is = self.undo.read(target)?;
             if is != *value {
                 bail!(
-                    "another hand has set {target} to {is}, which was {value} in this window: it stays, \
-                     and the experiment ends"
+                    "the experiment was stopped: another program has set {target} to {is}, which \
+                     was {value} in this window; it stays"
                 );
             }
         }
@@ -219,8 +224,9 @@ impl Trial<'_> {
         let exits = |window: &Window| window.did.exits[State::ExitPause];
         match self.switch.cause {
             Cause::SpinSwitch if exits(a) >= EVENTS_MIN && exits(window) > exits(a) / 2 => bail!(
-                "{title} had {} pause-loop exits in a window of A and {} in one of B: it does not go by \
-                 the module's window (docs/sysfs.md says where the module leaves a VM to KVM)",
+                "{title} had {} pause-loop exits in a window of A and {} in one of B: it does not \
+                 use the window of the module (docs/sysfs.md lists when the module leaves a VM to \
+                 KVM)",
                 exits(a),
                 exits(window)
             ),
@@ -230,9 +236,10 @@ impl Trial<'_> {
                 // does not poll for sleeps that are long.
                 if most >= POLL_SHARE_MIN && least > most / 2.0 {
                     bail!(
-                        "{title} polled {} of the time in A, and {} in B: it does not go by the module \
-                         kvm's halt_poll_ns. Its VMM has set polling for it (KVM_CAP_HALT_POLL), or the \
-                         kernel is one of 5.8 to 6.0, where a VM keeps what was set when it was started",
+                        "{title} polled {} of the time in A, and {} in B: it does not use \
+                         halt_poll_ns of the module kvm. Its VMM has set polling itself \
+                         (KVM_CAP_HALT_POLL), or the kernel is 5.8 to 6.0, where a VM keeps the \
+                         value from its start",
                         percent(polls(a)),
                         percent(polls(window))
                     );

@@ -32,7 +32,7 @@ impl Done {
     pub fn rate_since(&self, before: &Done) -> anyhow::Result<f64> {
         if self.number < before.number {
             bail!(
-                "the number that --work prints fell from {} to {}: it must grow with the work",
+                "the number of --work fell from {} to {}: it must grow with the work",
                 before.number,
                 self.number
             );
@@ -57,11 +57,14 @@ pub fn ask(command: &str, stop: &AtomicBool) -> anyhow::Result<Done> {
     let text = match output.map(|output| output.recv_timeout(CLOSES_WITHIN)) {
         _ if ended.is_none() => String::new(),
         Some(Err(_)) => bail!(
-            "--work {command:?} ended, and something that it has started holds its output open: close \
+            "--work {command:?} ended, and a process that it started keeps its output open: close \
              it there (>&-)"
         ),
         Some(Ok(bytes)) if bytes.len() as u64 > OUTPUT_BYTES_MAX => {
-            bail!("--work {command:?} printed more than {OUTPUT_BYTES_MAX} bytes, which is no number")
+            bail!(
+                "--work {command:?} printed more than {OUTPUT_BYTES_MAX} bytes, which is not a \
+                   number"
+            )
         }
         Some(Ok(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
         None => String::new(),
@@ -73,7 +76,7 @@ pub fn ask(command: &str, stop: &AtomicBool) -> anyhow::Result<Done> {
     }
     let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
     let number = number
-        .with_context(|| format!("--work {command:?} printed {text:?}, which is no number"))?;
+        .with_context(|| format!("--work {command:?} printed {text:?}, which is not a number"))?;
     Ok(Done { number, at })
 }
 
@@ -119,10 +122,10 @@ mod tests {
         for (command, words) in [
             ("exit 3", "failed: exit status: 3"),
             ("echo many", "printed \"many\\n\", which is no number"),
-            ("echo inf", "is no number"),
+            ("echo inf", "is not a number"),
             ("true", "printed \"\""),
             ("cat /dev/zero | tr '\\0' 7", "printed more than 4096 bytes"),
-            ("setsid sh -c 'sleep 3 &'; echo 3", "holds its output open"),
+            ("setsid sh -c 'sleep 3 &'; echo 3", "keeps its output open"),
         ] {
             assert!(number(command).unwrap_err().contains(words), "{command}");
         }
