@@ -98,7 +98,7 @@ fn impossible_topologies() {
         "65 VMs",
     );
     check("vcpus = 4", "vcpus = 4\nmode = \"of\"", "vm[0].mode", "`off`?");
-    check("vcpus = 4", "vcpus = 4\nmode = \"off\"", "vm", "no arm would do anything");
+    check("vcpus = 4", "vcpus = 4\nmode = \"off\"", "vm", "arms would have no effect");
     check("vcpus = 4", "vcpus = 4\nname = \"A b\"", "vm[0].name", "cannot be a name");
     let named = "[[vm]]\nname = \"a\"\nvcpus = 4\nworkload = \"ebizzy\"\n";
     check("[[arm]]", &format!("{named}{named}[[arm]]"), "vm", "is listed twice");
@@ -130,19 +130,19 @@ fn a_quota_acts_or_is_refused() {
     let capped = "pcpus = 4\nscheduler = \"fair-capped\"";
     one(&with("0.2", layout).replace("pcpus = 4", capped), "vm", "caps of its own");
     let by_scx = "name = \"stock\"\ncoscheduling_mechanism = \"sched-ext\"";
-    one(&with("0.2", layout).replace("name = \"stock\"", by_scx), "vm", "knows no cpu.max");
+    one(&with("0.2", layout).replace("name = \"stock\"", by_scx), "vm", "does not support cpu.max");
     let on =
         |names: &str, more: &str| with("0.2", &format!("{layout}\nquota_on = [{names}]\n{more}"));
     parse_scenario("x.toml", "x", &on("\"a\"", "")).unwrap();
     one(&on("\"b\"", ""), "sweep", "no [[vm]] with that name has a quota");
     let twice = on("\"a\"", "vms = [2]").replace("count = 2\n", "");
-    one(&twice, "sweep", "already says which points");
+    one(&twice, "sweep", "already lists which points");
 }
 
 #[test]
 fn sweeps_do_not_say_twice() {
-    check("[host]", "[sweep]\nvms = [1, 2]\n[host]", "vm[0].count", "already says how many");
-    check("[host]", "[sweep]\nprofiles = [\"a\"]\n[host]", "vm[0].workload", "already says what");
+    check("[host]", "[sweep]\nvms = [1, 2]\n[host]", "vm[0].count", "already sets the number");
+    check("[host]", "[sweep]\nprofiles = [\"a\"]\n[host]", "vm[0].workload", "already lists what");
     check("[host]", "[sweep]\ncgroups = [\"flat\", \"flat\"]\n[host]", "sweep.cgroups", "twice");
     check("[host]", "[sweep]\ncgroups = []\n[host]", "sweep.cgroups", "empty");
     check("[host]", "[sweep]\ncgroups = [\"vcpus\"]\n[host]", "sweep.cgroups[0]", "`vcpu`?");
@@ -168,7 +168,7 @@ fn locks() {
     check("[host]", "[sweep]\nlocks = []\n[host]", "sweep.locks", "empty");
     let both = |from: &str, to: &str| problems(&GOOD.replace("[host]", sweep).replace(from, to));
     let said = both("vcpus = 4", "vcpus = 4\nlock = \"tas\"");
-    assert!(said[0].message.contains("already says"), "{said:?}");
+    assert!(said[0].message.contains("already lists"), "{said:?}");
     let said = both("name = \"stock\"", "name = \"stock\"\nlock = \"tas\"");
     assert!(said[0].message.contains("arms name locks too"), "{said:?}");
     check("pcpus = 4", "pcpus = 4\nlock_clock_mhz = 0", "host.lock_clock_mhz", "MHz");
@@ -611,7 +611,7 @@ fn keys_of_one_kind_of_guest_are_refused_of_the_other() {
     let bench = LINUX.replace("guest = \"linux\"\n", "");
     let said =
         parse_scenario("x.toml", "x", &bench.replace("[host]\n", &swept("guest_locks = [\"pv\"]")));
-    assert!(said.unwrap_err().to_string().contains("no guest is Linux"));
+    assert!(said.unwrap_err().to_string().contains("no [[vm]] has guest = \"linux\""));
 }
 
 #[track_caller]

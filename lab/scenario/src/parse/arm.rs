@@ -117,7 +117,7 @@ fn read_arm(
     let coscheduling_mechanism = read_mechanism(t, coscheduling);
     let turn_us = t.read(&keys::TURN_US);
     if let Some(v) = t.at(&keys::TURN_US).filter(|_| coscheduling == Some(Coscheduling::None)) {
-        v.problem("without coscheduling nobody has turns", "turn_us beside coscheduling");
+        v.problem("without coscheduling no VM has turns", "turn_us beside coscheduling");
     }
     let asym = or(t.at(&keys::ASYM), Asym::default(), |v| read_asym(&v, scheduler));
     let platform = read_platform(t);

@@ -90,7 +90,7 @@ fn read_cmdline(v: &Value) -> Option<String> {
     }
     let mut words = s.split(' ');
     if let Some((word, instead)) = words.find_map(|word| Some((word, instead_of(word)?))) {
-        v.problem(format!("{word:?} changes what the scenario says itself"), instead);
+        v.problem(format!("{word:?} changes a setting that has its own key"), instead);
         return None;
     }
     Some(s.trim().to_string())
@@ -123,7 +123,7 @@ pub(crate) fn check_guests(top: &Table, said: &Said) {
     let in_sweep = |key| top.get("sweep")?.table("")?.get(key);
     if linux == 0 {
         if let Some(v) = in_sweep(scenario::GUEST_LOCKS.name) {
-            v.problem("no guest is Linux", "a [[vm]] with guest = \"linux\"");
+            v.problem("no [[vm]] has guest = \"linux\"", "a [[vm]] with guest = \"linux\"");
         }
         return;
     }
@@ -146,7 +146,7 @@ pub(crate) fn check_guests(top: &Table, said: &Said) {
         let in_vm = |v: &Value| v.table("")?.get(vm::GUEST_LOCK.name).map(|_| ());
         let vms = top.get("vm").and_then(|v| v.array(""));
         if vms.is_some_and(|vms| vms.iter().any(|v| in_vm(v).is_some())) {
-            v.problem("sweep.guest_locks already says which there are", "no guest_lock in [[vm]]");
+            v.problem("sweep.guest_locks already lists the locks", "no guest_lock in [[vm]]");
         }
     }
     check_pv(top, said);

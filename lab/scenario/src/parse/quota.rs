@@ -38,7 +38,10 @@ pub(crate) fn check_quotas(top: &Table, of: &Quotas, sweep: &SweepKeys) {
     }
     let has_credit = |arm: &Arm| arm.coscheduling_mechanism == CoschedulingMechanism::SchedExt;
     if of.arms.iter().any(has_credit) {
-        at.problem("Credit by sched_ext knows no cpu.max", "no quota beside sched-ext in an arm");
+        at.problem(
+            "Credit by sched_ext does not support cpu.max",
+            "no quota beside sched-ext in an arm",
+        );
     }
 }
 

@@ -192,14 +192,14 @@ fn read(v: &Value, t: &Table, text: &str) -> Option<Unknown> {
     let source = source.and_then(|s| {
         let said = s.str("a string")?;
         if said.trim().is_empty() {
-            s.problem("says nothing", "a document, a measurement, or \"a guess\"");
+            s.problem("is empty", "a document, a measurement, or \"a guess\"");
             return None;
         }
         Some(said.to_string())
     });
     let read = match (t.get("range"), t.get("any")) {
         (Some(_), Some(any)) => {
-            any.problem("stands beside range", "range or any");
+            any.problem("is not allowed with range", "range or any");
             None
         }
         (Some(range), None) => read_range(t, &range, text),
@@ -222,7 +222,7 @@ fn read_range(t: &Table, range: &Value, text: &str) -> Option<(Domain, String)> 
     let whole = a.is_integer() && b.is_integer();
     if least > most {
         let turned = format!("[{}, {}]", &text[b.span()], &text[a.span()]);
-        range.problem("the range is upside down", turned);
+        range.problem("the lower end of the range is above the upper end", turned);
         return None;
     }
     if least == most {
@@ -256,7 +256,7 @@ fn number(v: &Value) -> Option<f64> {
     };
     let finite = n.filter(|n| n.is_finite());
     if n.is_some() && finite.is_none() {
-        v.problem("no finite number", "a number");
+        v.problem("not a finite number", "a number");
     }
     finite
 }

@@ -122,7 +122,7 @@ fn check_locks(top: &Table, group: &VmGroup, sweep: &SweepKeys, arms: &[Arm]) {
         }
         let said = |v: Value| v.array("")?.first()?.table("")?.get("lock").map(|_| ());
         if top.get("vm").and_then(said).is_some() {
-            at.problem("sweep.locks already says which locks there are", "no lock in [[vm]]");
+            at.problem("sweep.locks already lists the locks", "no lock in [[vm]]");
         }
     }
     let own = swept.is_empty().then_some(&group.lock);

@@ -77,6 +77,6 @@ pub(crate) fn check_beside(top: &Table, groups: &[VmGroup], sweep: &SweepKeys) {
         );
     }
     if sweep.vms.is_some() {
-        at.problem("sweep.beside already says how many VMs there are", "no vms in [sweep]");
+        at.problem("sweep.beside already sets the number of VMs", "no vms in [sweep]");
     }
 }

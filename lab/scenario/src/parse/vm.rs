@@ -47,7 +47,7 @@ pub(crate) fn read_vms(v: &Value, host: Option<&Host>, swept: Swept) -> Option<V
         return None;
     }
     if swept.vms && all.len() > 1 {
-        v.problem("sweep.vms already says how many VMs there are", "one [[vm]] under sweep.vms");
+        v.problem("sweep.vms already sets the number of VMs", "one [[vm]] under sweep.vms");
     }
     let read: Vec<_> = all.iter().map(|v| read_vm(v, host, swept)).collect();
     let read = read.into_iter().collect::<Option<Vec<_>>>()?;
@@ -59,7 +59,7 @@ pub(crate) fn read_vms(v: &Value, host: Option<&Host>, swept: Swept) -> Option<V
         );
     }
     if read.iter().all(|g| g.mode_off) {
-        v.problem("mode = \"off\" in every [[vm]]: no arm would do anything", "a [[vm]] without");
+        v.problem("mode = \"off\" in every [[vm]]: arms would have no effect", "a [[vm]] without");
     }
     let names: Vec<String> = read.iter().filter_map(|g| g.name.clone()).collect();
     no_doubles(v, &names);
@@ -80,7 +80,7 @@ fn read_vm(v: &Value, host: Option<&Host>, swept: Swept) -> Option<VmGroup> {
     let gang = t.read(&vm::GANG);
     let role = t.read(&vm::ROLE);
     if let Some(v) = t.at(&vm::COUNT).filter(|_| swept.vms) {
-        v.problem("sweep.vms already says how many VMs there are", "one of the two");
+        v.problem("sweep.vms already sets the number of VMs", "one of the two");
     }
     let count = t.read(&vm::COUNT);
     let vcpus = t.read(&vm::VCPUS);

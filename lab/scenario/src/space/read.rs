@@ -58,7 +58,11 @@ pub enum SpaceError {
     Toml(String),
     #[error("`{key}`: {why}")]
     Wrong { key: String, why: String },
-    #[error("no scenario can be drawn: in 1000 draws no VMs had more vCPUs than the host has pCPUs, an arm that is not the baseline, and something that is not known; make a list of [draw] longer, or one of [known] shorter")]
+    #[error(
+        "no scenario can be drawn: none of 1000 draws had more vCPUs than pCPUs, an arm \
+             besides the baseline, and an unknown value; extend a list of [draw], or shorten a \
+             list of [known]"
+    )]
     Nothing,
 }
 
