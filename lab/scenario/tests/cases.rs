@@ -68,7 +68,7 @@ fn cases_are_selected_by_name() {
     let of = |name: &str| Selection { profiles: vec![name.into()], ..Selection::default() };
     assert_eq!(plan(&of("both")).unwrap().runs.len(), 2);
     let error = plan(&of("neither")).unwrap_err();
-    assert!(error.contains("no case \"neither\"; it has nothing, both"), "{error}");
+    assert!(error.contains("no case \"neither\"; allowed: nothing, both"), "{error}");
 }
 
 #[track_caller]

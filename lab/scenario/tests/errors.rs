@@ -136,13 +136,13 @@ fn a_quota_acts_or_is_refused() {
     parse_scenario("x.toml", "x", &on("\"a\"", "")).unwrap();
     one(&on("\"b\"", ""), "sweep", "no [[vm]] with that name has a quota");
     let twice = on("\"a\"", "vms = [2]").replace("count = 2\n", "");
-    one(&twice, "sweep", "already lists which points");
+    one(&twice, "sweep", "already says which points");
 }
 
 #[test]
 fn sweeps_do_not_say_twice() {
     check("[host]", "[sweep]\nvms = [1, 2]\n[host]", "vm[0].count", "already sets the number");
-    check("[host]", "[sweep]\nprofiles = [\"a\"]\n[host]", "vm[0].workload", "already lists what");
+    check("[host]", "[sweep]\nprofiles = [\"a\"]\n[host]", "vm[0].workload", "already says what");
     check("[host]", "[sweep]\ncgroups = [\"flat\", \"flat\"]\n[host]", "sweep.cgroups", "twice");
     check("[host]", "[sweep]\ncgroups = []\n[host]", "sweep.cgroups", "empty");
     check("[host]", "[sweep]\ncgroups = [\"vcpus\"]\n[host]", "sweep.cgroups[0]", "`vcpu`?");
@@ -188,7 +188,7 @@ fn arms() {
     arm("window = { fixed = 512 }", "arm[0].window.fixed", "unknown key");
     arm("window = { fixed_cycles = 64 }", "arm[0].window.fixed_cycles", "128");
     arm("window = { fixed_cycles = 4294967296 }", "arm[0].window.fixed_cycles", "out of range");
-    arm("window = { fixed_cycles = 512, aple = {} }", "arm[0].window", "at once");
+    arm("window = { fixed_cycles = 512, aple = {} }", "arm[0].window", "both fixed");
     arm(
         "window = { aple = { delta_cycles = 0 } }",
         "arm[0].window.aple.delta_cycles",

@@ -480,7 +480,11 @@ fn what_is_drawn_goes_where_nothing_else_is() {
     assert_eq!(first, read("held-out-01.toml"), "the first of more are the same");
     assert!(lab(&draw("4", "6")).status.success());
     assert_ne!(first, read("held-out-01.toml"));
-    fails(&draw("3", "6"), 2, "held-out-04.toml in it is not one of these scenarios; use an empty directory");
+    fails(
+        &draw("3", "6"),
+        2,
+        "held-out-04.toml in it is not one of these scenarios; use an empty directory",
+    );
     fails(&draw("0", "6"), 2, "0 is not in 1..=1000");
     std::fs::remove_dir_all(&dir).unwrap();
     let file = scratch("space.toml", "title = 3\n");
@@ -495,7 +499,10 @@ fn wrong_known_ratios_are_2_and_placed() {
     let right = r#"{"scenario":"components","kernel":"6.12","profile":"dbench","vms":2,"cgroup":"flat","arm":"hvs","performance":1.1}"#;
     let cases = [
         (right.replace("1.1}", "0}"), ":1: `performance` must be a number above 0"),
-        (right.replace("hvs", "cch"), ":1: scenario components does not have this arm at this point"),
+        (
+            right.replace("hvs", "cch"),
+            ":1: scenario components does not have this arm at this point",
+        ),
         (right.replace("6.12", "9.9"), "machine sim does not model kernel 9.9"),
         (right.replace("components", "nosuch"), "no scenario nosuch"),
         (right.replace("\"vms\"", "\"vmz\""), ":1: unknown field `vmz`"),

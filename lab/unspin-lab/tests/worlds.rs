@@ -218,10 +218,7 @@ fn what_cannot_be_is_refused_before_anything_runs() {
     ]);
     made(&runs, &dir.path("runs"), &["--worlds", "4"]);
     let said = dir.read("runs/table.txt");
-    assert!(
-        said.contains("2 impossible") && said.contains("changes the list of runs"),
-        "{said}"
-    );
+    assert!(said.contains("2 impossible") && said.contains("changes the list of runs"), "{said}");
 }
 
 #[test]

@@ -349,7 +349,9 @@ mod tests {
         assert!(why(true, |h| h.release = "6.8.0-31-generic").contains("headers are not installed"));
         assert!(why(true, |h| h.release = "6.12.1-other").contains("headers"));
         assert!(why(true, |h| h.is_root = false).contains("only root"));
-        assert!(why(true, |h| h.cpus = 2).contains("the scenario needs 4 CPUs, and this host has 2"));
+        assert!(
+            why(true, |h| h.cpus = 2).contains("the scenario needs 4 CPUs, and this host has 2")
+        );
         fake.file("sys/kernel/security/lockdown", "none integrity [confidentiality]");
         assert!(why(true, |_| {}).contains("lockdown"));
         fake.file("sys/kernel/security/lockdown", "[none] integrity confidentiality");
