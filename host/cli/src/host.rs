@@ -20,8 +20,8 @@ pub fn release(root: &Path) -> anyhow::Result<String> {
     Ok(text.trim().to_string())
 }
 
-/// What to know of a kernel the module's tests do not boot; the module itself probes whether it can
-/// work there.
+/// A note for kernels that the module's tests do not boot. The module itself probes whether it works
+/// there.
 pub fn untested(release: &str) -> Option<String> {
     let is_of = |series: &str| {
         let rest = release.strip_prefix(series);
@@ -149,7 +149,7 @@ fn can_build(sources: &Path, headers: &Path, release: &str) -> Result<(), String
     }
 }
 
-/// What a compiler found wrong, instead of a log's last lines, which only say that it did.
+/// The compiler's errors; the last lines of the log only show that it failed.
 fn errors_in(log: &str) -> String {
     let is_error = |line: &&str| line.contains("error: ") || line.starts_with("ERROR: ");
     let errors: Vec<&str> = log.lines().filter(is_error).take(8).collect();
@@ -183,7 +183,7 @@ pub fn insert(file: Option<&Path>) -> anyhow::Result<()> {
     }
 }
 
-/// Why the module refused to load, as it last said so in the kernel's log.
+/// The last reason in the kernel log why the module did not load.
 fn refusal() -> Option<String> {
     let out = Command::new("dmesg").output().ok()?;
     let log = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -195,7 +195,7 @@ fn refusal_in(log: &str) -> Option<&str> {
     line.split_once("unspin: ").map(|(_, said)| said).filter(|said| said.contains("not loading"))
 }
 
-/// Takes the module out.
+/// Unloads the module.
 pub fn remove() -> anyhow::Result<()> {
     let out = Command::new("rmmod").arg("unspin").output().context("cannot start rmmod")?;
     if !out.status.success() {
@@ -205,7 +205,7 @@ pub fn remove() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What modprobe's words mean for the user.
+/// Advice for known messages of modprobe and insmod.
 fn explain(said: &str) -> Option<&'static str> {
     let known = [
         ("Key was rejected", "The kernel requires a signed module: sign it (kmodsign, or the key of DKMS) and enrol that key (mokutil --import CERT.der, then confirm it at the next boot)."),

@@ -83,7 +83,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().map(|(key, _)| *key).filter(|key| *key != RESET)
 }
 
-/// What setting `key` takes, unless it takes `value`; nothing of a setting there is not.
+/// The values that setting `key` accepts, if `value` is not one of them; `None` for an unknown setting.
 pub fn allowed_instead(key: &str, value: &str) -> Option<String> {
     let (_, takes) = SETTINGS.iter().find(|(k, _)| *k == key)?;
     (!takes.accepts(value)).then(|| takes.to_string())
@@ -102,7 +102,7 @@ impl Module {
         Ok(Module { root: root.to_path_buf() })
     }
 
-    /// The module, if this command is of its version: others may mean something else by the same files.
+    /// The module, if it has the version of this command: files of other versions may differ in meaning.
     pub fn open_same_version(root: &Path) -> anyhow::Result<Module> {
         let module = Module::open(root)?;
         match module.other_version() {
@@ -111,7 +111,7 @@ impl Module {
         }
     }
 
-    /// What to tell a user whose module is not of this command's version.
+    /// An error text if the module has another version than this command.
     pub fn other_version(&self) -> Option<String> {
         let ours = env!("CARGO_PKG_VERSION");
         let version = self.value("version").unwrap_or_else(|| "unknown".to_string());
@@ -178,8 +178,8 @@ impl Module {
         Ok(self.ids()?.into_iter().map(files).collect())
     }
 
-    /// Writes settings of a VM, or of the defaults: all of them, or none where a key or a value is
-    /// wrong or the module refuses one.
+    /// Writes settings of a VM or of the defaults: all, or none if a key or a value is wrong or the
+    /// module refuses one.
     pub fn set(&self, vm: Option<&str>, pairs: &[(&str, &str)]) -> anyhow::Result<()> {
         check_settings(vm.is_some(), pairs)?;
         let dir = match vm {
@@ -223,7 +223,7 @@ impl Module {
     }
 }
 
-/// Whether they are settings, of a VM or of all, as far as can be said without the module.
+/// Checks settings of a VM or of the defaults, as far as possible without the module.
 pub fn check_settings(of_vm: bool, pairs: &[(&str, &str)]) -> Result<(), Usage> {
     for (i, (key, value)) in pairs.iter().enumerate() {
         check(of_vm, key, value)?;
@@ -248,7 +248,7 @@ fn check(of_vm: bool, key: &str, value: &str) -> Result<(), Usage> {
     Ok(())
 }
 
-/// Writes again what `before` has differently. One bound may have moved others: all are looked at.
+/// Restores the values of `before`. One bound may have moved others, so all are compared.
 fn put_back(dir: &Path, before: &BTreeMap<String, String>) {
     for (key, _) in SETTINGS.iter() {
         let Some(old) = before.get(*key) else { continue };

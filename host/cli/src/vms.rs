@@ -23,7 +23,7 @@ impl Vm {
         Vm { id, process }
     }
 
-    /// Whether `given` is its process's id or the thread's that made it.
+    /// Whether `given` is the id of its process, or of the thread that created it.
     pub fn has_pid(&self, given: u32) -> bool {
         let of_id = self.id.split_once('-').and_then(|(pid, _)| pid.parse().ok());
         of_id == Some(given) || self.process.as_ref().is_some_and(|p| p.pid == given)
@@ -103,7 +103,7 @@ pub fn find_process(
     }
 }
 
-/// What somebody calls a VM.
+/// A VM as named by the user.
 struct Wanted<'a> {
     numbers: bool,
     names: bool,
@@ -134,7 +134,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Why a name is not that of one VM.
+/// Why a name does not identify one VM.
 enum NotOne {
     None(String),
     Several(String),

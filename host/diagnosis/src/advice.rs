@@ -9,7 +9,7 @@ use serde::Serialize;
 /// From this share of the vCPUs' wall time on, something is worth a line.
 const WORTH_IT: f64 = 0.02;
 
-/// How the host is set, as far as it is known.
+/// Settings of the host, as far as known.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Setting {
     /// What the VM is called on a command line.
@@ -26,7 +26,7 @@ pub struct Setting {
     pub halt_poll_ns: Option<u64>,
     /// Whether the processor serves guests' interrupt controllers.
     pub apicv: Option<bool>,
-    /// Whether the kernel moves memory between nodes, and takes it from guests to see who uses it.
+    /// Whether NUMA balancing is on: the kernel unmaps guest memory to see which node uses it.
     pub numa_balancing: bool,
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// A vCPU could run, and somebody else has its CPU, or its quota is spent.
+    /// A vCPU is runnable, but another task has its CPU, or its quota is used up.
     Contention,
     /// Pause-loop exits: spinning in the guest's kernel until they come, and serving them.
     SpinSwitch,

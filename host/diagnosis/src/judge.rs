@@ -37,9 +37,9 @@ pub struct Did {
     pub exits: Times,
     /// Whether this host makes spinning vCPUs exit; `None`: the kernel does not say.
     pub pause_loop_exits: Option<bool>,
-    /// Spinning before a pause-loop exit, in ns; `None`: nobody knows the window.
+    /// Spinning before a pause-loop exit, in ns; `None`: the window is unknown.
     pub spin_ns_per_exit: Option<f64>,
-    /// Share of its time in the guest that it spins in user space; `None`: nobody looked.
+    /// Share of its time in the guest that it spins in user space; `None`: not sampled.
     pub user_spin_share: Option<f64>,
     /// Last-level caches that its vCPUs may use; `None`: the kernel does not say.
     pub caches: Option<usize>,

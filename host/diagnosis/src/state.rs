@@ -78,7 +78,7 @@ impl State {
         (State::Guest..=State::Vmm).contains(&self)
     }
 
-    /// Ready to run, by who has the CPU.
+    /// Runnable, by the task that has the CPU.
     pub fn is_ready(self) -> bool {
         (State::ReadySibling..=State::ReadyNobody).contains(&self)
     }

@@ -38,7 +38,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether this computer, or who asks on it, cannot do it at all.
+    /// Whether this computer or this user lacks what watching needs.
     pub fn is_of_this_computer(&self) -> bool {
         !matches!(self, Error::TooManyVms(_) | Error::TooManyVcpus(_) | Error::Failed { .. })
     }

@@ -47,7 +47,7 @@ impl<V: Plain> Table<V> {
         put.map_err(|e| self.failed("write", e))
     }
 
-    /// Takes an entry out; one that is not there is none.
+    /// Removes an entry; a missing one is not an error.
     pub fn remove(&self, key: u32) {
         let _ = self.map.delete(&key.to_ne_bytes());
     }
@@ -67,7 +67,7 @@ struct Mapped {
     entries: u32,
 }
 
-// SAFETY: it is only read, word by word, and unmapped by whoever has it last.
+// SAFETY: it is only read, word by word, and unmapped when its last owner drops it.
 unsafe impl Send for Mapped {}
 
 impl Mapped {
@@ -91,7 +91,7 @@ impl Mapped {
         Some(Mapped { first, length, stride, entry, entries })
     }
 
-    /// An entry as it is while it is read: its words from first to last.
+    /// Reads an entry word by word, from the first to the last.
     fn get(&self, key: u32) -> Option<Vec<u8>> {
         if key >= self.entries {
             return None;

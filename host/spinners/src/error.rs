@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What keeps exits from being counted or named, in words that say what to change.
+//! Errors of counting and naming exits; each says what to change.
 
 use std::path::{Path, PathBuf};
 

@@ -132,7 +132,7 @@ fn symbol(line: &str) -> Option<Symbol> {
     })
 }
 
-/// Whether a name marks where functions end, and is none.
+/// Whether a name only marks the end of functions.
 fn is_end(name: &str) -> bool {
     matches!(name, "_etext" | "_einittext") || name.ends_with("_text_end")
 }

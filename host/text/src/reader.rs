@@ -71,8 +71,8 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// What a file that was read asks for and whoever is to do it cannot: placed at its `key` (dotted and
-/// counted, as `host.pcpus` or `arm[1].window`).
+/// A request of a file that cannot be met, placed at its `key` (dotted and counted, as `host.pcpus` or
+/// `arm[1].window`).
 pub fn problem_at(file: &str, text: &str, key: &str, message: &str, allowed: &str) -> Problems {
     let reader = Reader::new(file, text);
     {

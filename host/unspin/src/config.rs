@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! /etc/unspin/unspin.toml: which settings VMs are to have.
+//! /etc/unspin/unspin.toml: the settings of VMs.
 
 use crate::exit::Usage;
 use crate::sysfs;
@@ -20,7 +20,7 @@ The file has up to three kinds of tables. Each takes the settings that `unspin s
 /// Values by the names of settings.
 pub type Settings = BTreeMap<String, String>;
 
-/// What the file says; every setting and value in it is one the module takes.
+/// The contents of the file; the module accepts every setting and value in it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Config {
     pub default: Settings,
@@ -45,7 +45,7 @@ impl Config {
         reader.finish(Some(config))
     }
 
-    /// What a VM of its own is to have beside the defaults.
+    /// The settings of a VM in addition to the defaults.
     pub fn of(&self, vm: &Vm) -> Settings {
         let named = self.names.iter().filter(|(name, _)| vm.is_called(name.as_bytes()));
         let numbered = self.pids.iter().filter(|(pid, _)| vm.has_pid(*pid));
@@ -106,7 +106,7 @@ fn settings(table: &Table) -> Settings {
     settings
 }
 
-/// Where the module would move one bound to fit another, and it would not be said which is meant.
+/// Reports bounds that contradict each other: the module would move one of them.
 fn contradictions(table: &Table, settings: &Settings) {
     let number = |name: &str| settings.get(name)?.parse::<u64>().ok();
     for (low, high) in [

@@ -47,7 +47,7 @@ fn cache_dir() -> Option<PathBuf> {
 }
 
 /// Stores the library in the directory, unless it is there: under a name of its own for every version,
-/// whole or not at all, and only where nobody else can change it.
+/// atomically, and only where no other user can change it.
 fn store(dir: &Path) -> anyhow::Result<PathBuf> {
     let mut hasher = DefaultHasher::new();
     LIBRARY.hash(&mut hasher);
@@ -86,7 +86,7 @@ fn is_noexec(dir: &Path) -> bool {
 
 /// The file is left open on purpose: the program inherits it.
 fn in_memory() -> anyhow::Result<PathBuf> {
-    // SAFETY: the name ends with a NUL; the descriptor is new and nobody else's.
+    // SAFETY: the name ends with a NUL; the descriptor is new and has no other owner.
     let fd = unsafe { libc::memfd_create(c"libunspin-locks.so".as_ptr(), 0) };
     if fd < 0 {
         return Err(std::io::Error::last_os_error()).context(

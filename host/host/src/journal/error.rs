@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is wrong with a journal, or with a change.
+//! Errors of a journal or of a change.
 
 use super::change::Target;
 use std::io;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use unspin_host::Host;
 use unspin_text::Lock;
 
-/// On the kernel's command line it keeps the service out.
+/// Disables the service if it is on the kernel command line.
 const SWITCH: &str = "unspin=off";
 
 #[derive(Debug, clap::Args)]
@@ -40,7 +40,7 @@ pub struct Args {
     sysfs: PathBuf,
     #[arg(long, hide = true, default_value = "/proc")]
     proc: PathBuf,
-    /// Where it is noted that the module was loaded here.
+    /// Directory of the note that this service loaded the module.
     #[arg(long, hide = true, default_value = "/run/unspin")]
     run_dir: PathBuf,
     /// How often it looks for new VMs.
@@ -78,7 +78,7 @@ fn stay(args: &Args, config: Config) -> anyhow::Result<()> {
         ))
         .into());
     }
-    // What ends it must not end it between loading and noting that.
+    // Signals must not end it between loading the module and recording that.
     let signals = signals()?;
     let _alone = Lock::take(&args.run_dir)?;
     let loaded = Loaded::new(args)?;
@@ -95,7 +95,7 @@ fn stay(args: &Args, config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits, and does what is due; false at the end.
+/// Waits and handles the next event; false at the end.
 fn keep(args: &Args, keeper: &mut Keeper, signals: &Receiver<i32>) -> bool {
     let due = match signals.recv_timeout(Duration::from_millis(args.every_ms)) {
         Ok(SIGHUP) => reload(args, keeper),
@@ -126,7 +126,7 @@ fn signals() -> anyhow::Result<Receiver<i32>> {
     Ok(receive)
 }
 
-/// The module, loaded unless it was; dropped, it is taken out again where it was loaded here.
+/// The loaded module. Dropping it unloads the module if this process loaded it.
 struct Loaded<'a>(&'a Args);
 
 impl Loaded<'_> {
@@ -134,13 +134,13 @@ impl Loaded<'_> {
         if !args.sysfs.is_dir() {
             let note = args.note();
             fs::write(&note, "").with_context(|| format!("cannot write {}", note.display()))?;
-            // From here on it is taken out, and the note with it, whatever goes wrong.
+            // From here on any error unloads the module and removes the note.
             let loaded = Loaded(args);
             host::insert(None)?;
             say!("loaded the module");
             return Ok(loaded);
         }
-        // If there is a note, it was loaded by one that was killed.
+        // A note means that a killed process loaded it.
         Ok(Loaded(args))
     }
 }
@@ -156,7 +156,7 @@ impl Args {
         self.run_dir.join("loaded")
     }
 
-    /// Takes the module out if it was loaded here.
+    /// Unloads the module if this service loaded it.
     fn take_out(&self) {
         let note = self.note();
         if note.exists() && self.sysfs.is_dir() {

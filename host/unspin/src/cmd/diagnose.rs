@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin diagnose`: what VMs lose, on what, and what would help.
+//! `unspin diagnose`: how much time VMs lose, to which causes, and advice.
 
 mod ab;
 pub(super) mod show;
@@ -86,7 +86,7 @@ fn watch(args: &Args) -> anyhow::Result<()> {
         None if all.is_empty() => bail!("no VM runs on this host"),
         None => all.clone(),
     };
-    // Those that were not asked for are who the others wait for.
+    // The other VMs are watched too: the selected ones may wait for their vCPUs.
     let running = |vm: &VmProcess| Running { process: vm.clone(), threads: host.threads(vm.pid) };
     let threads: BTreeSet<Thread> =
         all.iter().flat_map(|vm| running(vm).watched().collect::<Vec<_>>()).collect();

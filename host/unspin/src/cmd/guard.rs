@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             end => break end,
         }
     };
-    // Said when all is done: a terminal that is stopped keeps whoever writes to it.
+    // Reported at the end: a write to a stopped terminal blocks.
     let why = match end {
         Ok(_) => return Ok(()),
         Err(RecvTimeoutError::Disconnected) => "ended before it restored its changes",
@@ -72,7 +72,7 @@ fn kill_parent(expected: u32) {
     // SAFETY: it has no arguments and cannot fail.
     let parent = unsafe { libc::getppid() };
     if u32::try_from(parent) == Ok(expected) {
-        // SAFETY: the process is our parent, whose id nobody else has while it is that.
+        // SAFETY: the process is our parent, so its id is not reused.
         unsafe { libc::kill(parent, libc::SIGKILL) };
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin load`: puts the module into this host's kernel, and says what stands in its way.
+//! `unspin load`: loads the module, and reports obstacles.
 
 use crate::detect;
 use crate::exit::Cannot;
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-/// The functions the module redirects, each while so.
+/// The functions that the module redirects, and when.
 const HOOKED: [(&str, &str); 2] = [
     ("kvm_vcpu_on_spin", "any VM is in a mode other than off"),
     ("xfer_to_guest_mode_handle_work", "VMs have turns"),
@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         true => None,
         false => not_installed(root, &release),
     };
-    // Where it does not only check, loading says these itself.
+    // Without --check, loading reports these itself.
     let before = blocked.iter().chain(&absent).filter(|_| args.check);
     for a in before.chain(&untested).chain(&advice(root)) {
         say!("note: {a}");
@@ -76,7 +76,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where modprobe would not find the module.
+/// A note if modprobe would not find the module.
 fn not_installed(root: &Path, release: &str) -> Option<String> {
     let list = root.join("lib/modules").join(release).join("modules.dep");
     let listed = fs::read_to_string(list).unwrap_or_default().contains("/unspin.ko");
@@ -88,7 +88,7 @@ fn not_installed(root: &Path, release: &str) -> Option<String> {
     })
 }
 
-/// Kernels that the module refuses, whatever else they have.
+/// Kernels that the module never supports.
 fn refused_kernel(root: &Path) -> Option<&'static str> {
     let read = |p: &str| fs::read_to_string(root.join(p)).unwrap_or_default();
     if read("sys/kernel/realtime").trim() == "1" {
@@ -99,7 +99,7 @@ fn refused_kernel(root: &Path) -> Option<&'static str> {
         .then_some("KVM is built into this kernel: the module needs KVM as a module")
 }
 
-/// What a user should know before loading, from the files of the host under `root`.
+/// Notes for users before loading, from the files of the host under `root`.
 fn advice(root: &Path) -> Vec<String> {
     let mut out: Vec<String> = refused_kernel(root).map(String::from).into_iter().collect();
     if let Err(why) = detect::kvm(root) {

@@ -64,7 +64,7 @@ enum Command {
     Guard(guard::Args),
 }
 
-/// Subcommands by who needs them.
+/// Subcommands by purpose.
 const GROUPS: help::Groups = &[
     ("See what VMs lose", &["top", "diagnose", "spinners", "export"]),
     ("Change it", &["load", "unload", "status", "set", "apply", "shape"]),

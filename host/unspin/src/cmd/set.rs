@@ -15,7 +15,7 @@ pub struct Args {
     /// without a setting of their own.
     #[arg(long, value_name = "VM")]
     vm: Option<OsString>,
-    // What there is to change is said where it is known.
+    // The list of settings comes from the module's description.
     #[arg(required = true, value_name = "KEY=VALUE", help = help())]
     settings: Vec<String>,
     #[arg(long, hide = true, default_value = ROOT)]
@@ -32,7 +32,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             _ => return Err(Usage(format!("{s:?} is not KEY=VALUE")).into()),
         }
     }
-    // What is wrong anyhow is said first, without a module too.
+    // Usage errors come first, even without the module.
     check_settings(args.vm.is_some(), &pairs)?;
     let module = Module::open_same_version(&args.sysfs)?;
     let host = Host::at(&args.proc);

@@ -90,7 +90,7 @@ fn typed(files: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
     files.iter().map(|(k, v)| (k.clone(), value(v))).collect()
 }
 
-/// A VM's files, and what it is called.
+/// The files of a VM, and its name.
 fn known(vm: &Vm, files: &Files) -> BTreeMap<String, Value> {
     let mut all = typed(files);
     if let Some(text) = files.get(TURNS_REFUSED) {
@@ -124,7 +124,7 @@ const OVERVIEW: &[Column] = &[
     ("fail open", |f| text(f, Of::FAIL_OPEN.file())),
 ];
 
-/// By outcome: whom they went to, or why to nobody.
+/// By outcome: the target, or the reason for none.
 const YIELDS: &[Column] = &[
     ("to resource w.", |f| text(f, Counter::YIELD_RESOURCE.file())),
     ("to lock w.", |f| text(f, Counter::YIELD_LOCK.file())),
@@ -136,7 +136,7 @@ const YIELDS: &[Column] = &[
     ("ran next", |f| text(f, Counter::RAN_NEXT.file())),
 ];
 
-/// When vCPUs run together, and who waits for it.
+/// When vCPUs run together, and how long others wait.
 const TURNS: &[Column] = &[
     ("coscheduling", |f| text(f, COSCHEDULING)),
     ("VCRD", |f| {

@@ -222,8 +222,8 @@ impl Facts {
         }
     }
 
-    /// Whose the module's VMs are. It calls one after the thread that made it, mostly the first of its
-    /// process.
+    /// The processes of the module's VMs. It names a VM after the thread that created it, usually the
+    /// first of its process.
     fn find(&mut self, host: &Host, ids: Option<Vec<String>>) {
         let before = self.module.take().unwrap_or_default();
         let process = |id: &String| {

@@ -44,7 +44,7 @@ impl Kernel {
 }
 
 impl Kernel {
-    /// From now on it is kept who woke whom, for so long.
+    /// From now on, records which vCPU woke which, for this long.
     pub fn keep_wakers(&mut self, time: Duration) {
         self.probe.keep_wakers(time);
     }

@@ -184,7 +184,7 @@ impl OfVm {
         format!("The main cause, {share} of the vCPUs' time: {what}.")
     }
 
-    /// Who has the CPUs that it waits for, the worst first.
+    /// What runs on the CPUs that it waits for, largest share first.
     fn by_whom(&self) -> String {
         let who = [
             (State::ReadyVm, "other VMs run on it"),

@@ -273,7 +273,7 @@ pub mod tests {
             vm.vcpus.values().map(|vcpu| vcpu.number).collect()
         };
         assert_eq!(numbers(&collector), [7, 0]);
-        // Without names, whoever leaves a guest is one, and stays it.
+        // Without names, a thread that has left a guest is a vCPU, and stays one.
         let mut sample = at(11, 1);
         sample.vms[0].process.vcpus.clear();
         sample.vms[0].process.name = Some(Name::new("other"));

@@ -19,10 +19,10 @@ pub const CONNECTIONS_MAX: usize = 32;
 /// waits for threads to end.
 const REST: Duration = Duration::from_millis(100);
 
-/// Of threads; deep calls there are none.
+/// Stack size of threads; calls are not deep.
 const STACK: usize = 512 * 1024;
 
-/// Who answers.
+/// A handler of requests.
 pub trait Answer: Send + Sync + 'static {
     fn answer(&self, request: &Request) -> Response;
 

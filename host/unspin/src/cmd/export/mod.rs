@@ -117,7 +117,7 @@ struct Collected {
     collector: Collector,
     /// When the last collection ended, and how long it took.
     last: Option<(Instant, Duration)>,
-    /// What went wrong last, which is not said again.
+    /// The last error, which is not reported again.
     wrong: Option<String>,
 }
 

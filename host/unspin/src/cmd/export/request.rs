@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a client asks, and what it is answered.
+//! Requests and responses.
 
 /// Longest head of a request.
 pub const HEAD_MAX: usize = 8192;

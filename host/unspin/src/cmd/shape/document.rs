@@ -21,7 +21,7 @@ pub struct Document {
     refused: Vec<Refused>,
 }
 
-/// What something is, and what it is to be.
+/// A present and a next value.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Change<T> {
     now: T,

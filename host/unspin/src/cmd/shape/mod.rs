@@ -142,7 +142,7 @@ impl Args {
     }
 }
 
-/// Whoever started this one ends it by closing what it reads.
+/// The parent ends this process by closing its standard input.
 fn end_with_input(stop: &Arc<AtomicBool>) {
     let stop = Arc::clone(stop);
     std::thread::spawn(move || {

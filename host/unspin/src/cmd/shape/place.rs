@@ -20,7 +20,7 @@ pub struct Places<'a> {
     pub sysfs: &'a Path,
     /// Where cgroups are: `/sys/fs/cgroup`.
     pub cgroups: &'a Path,
-    /// Sets of CPUs between which nobody is moved.
+    /// Sets of CPUs between which no vCPU is moved.
     pub nodes: Vec<BTreeSet<u32>>,
     /// Whether vCPUs are moved that are pinned.
     pub moves_pinned: bool,

@@ -32,7 +32,7 @@ pub enum Then {
     Stay,
     Quit,
     Redraw,
-    /// Until somebody lets it go on.
+    /// Until a key resumes it.
     Stop,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin top`: what VMs lose, on what, as it happens.
+//! `unspin top`: how much time VMs lose, live.
 
 mod app;
 mod bar;

@@ -132,7 +132,7 @@ fn take() -> anyhow::Result<()> {
     taken.inspect_err(|_| give_back()).context("cannot take the terminal")
 }
 
-/// Nobody is left to be told of a failure.
+/// A failure cannot be reported any more.
 fn give_back() {
     let _ = execute!(stdout(), LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();

@@ -249,7 +249,7 @@ fn table<'a>(of: &str, rows: impl Iterator<Item = &'a Compared>) -> String {
     table.to_string()
 }
 
-/// What whoever reads the result must know.
+/// Notes for readers of the result.
 fn notes(asked: &Asked, switch: &Switch, windows: &[Window]) -> Vec<String> {
     let mut notes = Vec::new();
     if asked.work.is_none() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin diagnose VM --ab CAUSE`: what a cause costs a VM that runs, by switching it to and fro.
+//! `unspin diagnose VM --ab CAUSE`: measures the cost of a cause for a running VM, by alternating two
+//! settings.
 
 mod document;
 mod placement;
@@ -102,7 +103,7 @@ impl Args {
         let window = asking.seconds.unwrap_or(WINDOW);
         let work = self.work.as_deref();
         let asked = Asked { vm: &vm, rounds: self.rounds as usize, window, work };
-        // A command that does not work is said before anything is changed.
+        // An error of the command is reported before any change.
         work.map(|work| work::ask(work, &stop)).transpose()?;
         say!(
             "{}: A is {}; B is {}. Takes about {} s; restored after {} s at the latest",

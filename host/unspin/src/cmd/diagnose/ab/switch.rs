@@ -110,7 +110,7 @@ fn window(places: &Places) -> anyhow::Result<Switch> {
     let files = module.vm(id);
     let of = |file: &str| files.get(file).cloned().unwrap_or_default();
     let mode = of(MODE);
-    // Whoever chooses siblings goes on to choose them.
+    // Keeps the code that chooses siblings.
     let b_mode = match mode.as_str() {
         "hvs" | "apples" => Mode::APPLES,
         _ => Mode::APLE,

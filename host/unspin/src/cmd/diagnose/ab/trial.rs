@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// A VM has changed to new settings within this time, beyond [`SETTLE`]: the module patches code.
 const SWITCHED_WITHIN: Duration = Duration::from_secs(1);
 
-/// With fewer of an event in a window nobody can say whether the VM follows its setting.
+/// With fewer events in a window it is unknown whether the VM follows its setting.
 const EVENTS_MIN: u64 = 50;
 /// With less of the wall time it does not poll: what lies between HLT and sleep is in that state, too.
 pub const POLL_SHARE_MIN: f64 = 0.01;
@@ -78,7 +78,7 @@ impl Asked<'_> {
 }
 
 impl Trial<'_> {
-    /// All windows. At the end, and at an error, B may be set: whoever called puts back.
+    /// Runs all windows. At the end, and on an error, B may be set: the caller restores.
     pub fn run(&mut self) -> anyhow::Result<Vec<Window>> {
         let (start, takes) = (Instant::now(), self.asked.takes());
         let mut passing = Passing::new(takes, "comparing A and B");
@@ -201,7 +201,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Whether nobody else has changed what is switched.
+    /// Fails if another program has changed a switched value.
     fn is_untouched(&self, expected: &[(Target, String)]) -> anyhow::Result<()> {
         for (target, value) in expected {
             let is = self.undo.read(target)?;

@@ -48,8 +48,8 @@ pub fn ask(command: &str, stop: &AtomicBool) -> anyhow::Result<Done> {
     let mut child = shell.spawn().context("cannot run /bin/sh for --work")?;
     let output = child.stdout.take().map(read);
     let ended = wait(&mut child, stop);
-    // What it has left running would hold its output open.
-    // SAFETY: the group is that of our child, which nobody has waited for unless it ended just now.
+    // What it has left running would hold its output open. SAFETY: the group is that of our child, which
+    // was not waited for unless it ended just now.
     unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
     let at = Instant::now();
     let _ = child.wait();
@@ -80,8 +80,7 @@ pub fn ask(command: &str, stop: &AtomicBool) -> anyhow::Result<Done> {
     Ok(Done { number, at })
 }
 
-/// Reads what a command prints, up to a byte more than is allowed; whoever prints more than that has no
-/// reader any more.
+/// Reads the output of a command, up to 1 byte more than is allowed; further output has no reader.
 fn read(out: ChildStdout) -> Receiver<Vec<u8>> {
     let (tell, told) = channel();
     std::thread::spawn(move || {
