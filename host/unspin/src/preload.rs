@@ -57,7 +57,7 @@ fn store(dir: &Path) -> anyhow::Result<PathBuf> {
     }
     fs::DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
     if !is_only_ours(dir)? || is_noexec(dir) {
-        bail!("{} is writable by other users, or mounted noexec", dir.display());
+        bail!("{} is owned or writable by another user, or mounted noexec", dir.display());
     }
     if fs::read(&path).is_ok_and(|stored| stored == LIBRARY) && is_only_ours(&path)? {
         return Ok(path);
@@ -89,10 +89,7 @@ fn in_memory() -> anyhow::Result<PathBuf> {
     // SAFETY: the name ends with a NUL; the descriptor is new and has no other owner.
     let fd = unsafe { libc::memfd_create(c"libunspin-locks.so".as_ptr(), 0) };
     if fd < 0 {
-        return Err(std::io::Error::last_os_error()).context(
-            "cannot create a memory file for the \
-                                                             library (memfd_create)",
-        );
+        return Err(std::io::Error::last_os_error()).context("memfd_create of the library failed");
     }
     // SAFETY: as above.
     let mut file = unsafe { File::from_raw_fd(fd) };
