@@ -163,7 +163,7 @@ fn long_waits_are_told_apart_by_what_the_lock_was() {
     let shares = |vms| of(vms).waits.iter().map(|w| w.free_share).collect::<Vec<_>>();
     assert_eq!(shares(2), [Some(0.5), Some(0.75), Some(1.0)]);
     assert_eq!(shares(3), [Some(0.5), Some(0.0), None]);
-    assert!(text(&[d]).contains("in how many the lock was free then"));
+    assert!(text(&[d]).contains("in how many of them the lock was free"));
 }
 
 #[test]

@@ -40,9 +40,9 @@ fn what_is_wrong_is_named_with_what_to_write() {
     refused(r#"{ range = [33000, 1200], source = "s" }"#, "[1200, 33000]");
     refused(r#"{ range = [5, 5], source = "s" }"#, "a range of one value");
     refused(r#"{ range = [5], source = "s" }"#, "1 numbers");
-    refused(r#"{ range = [0, 5], log = true, source = "s" }"#, "begins above 0");
+    refused(r#"{ range = [0, 5], log = true, source = "s" }"#, "must start above 0");
     refused(r#"{ range = [0.0, inf], source = "s" }"#, "not a finite number");
-    refused(r#"{ any = [], source = "s" }"#, "a choice of nothing");
+    refused(r#"{ any = [], source = "s" }"#, "an empty choice");
     refused(r#"{ any = [1], source = "s" }"#, "a choice of one value");
     refused(r#"{ any = [1, 2, 1], source = "s" }"#, "is listed twice");
     refused(r#"{ any = [1, 2] }"#, "source");

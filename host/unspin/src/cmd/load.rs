@@ -199,7 +199,7 @@ mod tests {
             "Secure Boot",
             "livepatch kpatch_7 has replaced kvm_vcpu_on_spin",
             "livepatch fix_2 has replaced xfer_to_guest_mode_handle_work",
-            "which is while VMs have turns",
+            "which the module replaces while VMs have turns",
             "loaded later takes precedence",
             "ftrace_enabled=1",
             "taints",

@@ -101,9 +101,8 @@ pub struct Ranges {
 impl Ranges {
     /// Finds the ranges and choices of a file. `file` is what errors call it.
     ///
-    /// # Errors
-    /// Ranges upside down or of one value, a choice of nothing, and those without a source, each with
-    /// its place. What is not TOML has no ranges: whoever reads the file says what is wrong.
+    /// # Errors Ranges upside down or of one value, an empty choice, and those without a source, each
+    /// with its place. What is not TOML has no ranges: whoever reads the file says what is wrong.
     pub fn read(file: &str, text: &str) -> Result<Ranges, Problems> {
         let none = Ranges { text: text.to_string(), unknown: Vec::new(), spans: Vec::new() };
         let reader = Reader::new(file, text);
@@ -231,7 +230,7 @@ fn read_range(t: &Table, range: &Value, text: &str) -> Option<(Domain, String)> 
     }
     let log = log?;
     if log && least <= 0.0 {
-        a.problem("a range of ratios begins above 0", "a positive number, or without log");
+        a.problem("a logarithmic range must start above 0", "a positive number, or omit log");
         return None;
     }
     let middle = if log { (least * most).sqrt() } else { (least + most) / 2.0 };
@@ -266,7 +265,7 @@ fn read_choice(t: &Table, any: &Value, text: &str) -> Option<(Domain, String)> {
     let all = any.array("a list of values")?;
     let all: Vec<String> = all.iter().map(|v| text[v.span()].to_string()).collect();
     if all.len() < 2 {
-        let what = if all.is_empty() { "a choice of nothing" } else { "a choice of one value" };
+        let what = if all.is_empty() { "an empty choice" } else { "a choice of one value" };
         any.problem(what, "two values or more, or the value itself");
         return None;
     }

@@ -54,7 +54,7 @@ pub(crate) fn read_vms(v: &Value, host: Option<&Host>, swept: Swept) -> Option<V
     if swept.profiles && read.iter().all(|g| g.workload.is_some()) {
         let first = all[0].table("a [[vm]] table").and_then(|t| t.get("workload"));
         first.unwrap_or_else(|| all[0].clone()).problem(
-            "sweep.profiles already says what the VMs run",
+            "sweep.profiles already sets the workload",
             "one of the two, or a [[vm]] without a workload, which runs the swept one",
         );
     }
@@ -118,7 +118,7 @@ fn read_cpl(v: &Value) -> Option<u8> {
         level @ (0 | 3) => Some(level),
         other => {
             v.problem(
-                format!("the guest has no level {other}"),
+                format!("the guest has no privilege level {other}"),
                 "0 (PLE sees it) or 3 (it does not)",
             );
             None

@@ -95,7 +95,7 @@ impl Space {
             ("draw.locks", d.locks.len()),
         ];
         if let Some((key, _)) = lists.iter().find(|(_, len)| *len == 0) {
-            return wrong(key, "a choice of nothing; it is a list with one value or more");
+            return wrong(key, "an empty choice; it is a list with one value or more");
         }
         if d.weights.iter().any(Vec::is_empty) {
             return wrong("draw.weights", "a list of no weights; each has one or more");

@@ -149,7 +149,7 @@ mod tests {
         }
         press(&mut app, KeyCode::F(1));
         let all = picture(&mut app, 80, 24).join("\n");
-        for words in ["F10 q", "Z p Space", "what would help"] {
+        for words in ["F10 q", "Z p Space", "ends with advice"] {
             assert!(all.contains(words), "{words}: {all}");
         }
     }

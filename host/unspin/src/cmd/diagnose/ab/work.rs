@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(number("sleep 60 & echo 3"), Ok(3.0), "what it leaves running does not count");
         for (command, words) in [
             ("exit 3", "failed: exit status: 3"),
-            ("echo many", "printed \"many\\n\", which is no number"),
+            ("echo many", "printed \"many\\n\", which is not a number"),
             ("echo inf", "is not a number"),
             ("true", "printed \"\""),
             ("cat /dev/zero | tr '\\0' 7", "printed more than 4096 bytes"),
