@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What user space sees of the module, each name, bound and meaning once.
+ * The module's interface to user space: each name, bound and meaning once.
  *
  * The module expands these lists into its files; build scripts expand them into the
  * tables of the command, the agent and the simulator; docs/sysfs.md is checked against
@@ -124,8 +124,8 @@
 	  "rejected reports of the guest: too many, not from its kernel, or invalid")
 
 /*
- * X(IDENTIFIER, file, kind, meaning): other values of a VM. COUNT only grows until the
- * next reset; LAST is what is now.
+ * X(IDENTIFIER, file, kind, meaning): other values of a VM. COUNT only grows until the next
+ * reset; LAST is the present value.
  */
 #define UNSPIN_VALUES(X) \
 	X(CPU_CYCLES, cpu_cycles, COUNT, "CPU time of the vCPU threads") \

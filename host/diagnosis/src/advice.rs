@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What would help a VM, and how much.
+//! Advice for a VM, and its expected gain.
 
 use crate::cause::{Cause, Sure};
 use crate::judge::{Did, Loss};
 use crate::state::State;
 use serde::Serialize;
 
-/// From this share of the vCPUs' wall time on, something is worth a line.
+/// Advice needs at least this share of the vCPUs' wall time.
 const WORTH_IT: f64 = 0.02;
 
 /// Settings of the host, as far as known.
@@ -35,7 +35,7 @@ pub struct Setting {
 pub struct Advice {
     #[serde(rename = "do")]
     pub what: String,
-    /// How much it could give back.
+    /// How much time it could regain.
     pub expected: String,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What VMs lose time on.
+//! The causes of lost time.
 
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,7 @@ impl Cause {
     }
 }
 
-/// How sure a figure is.
+/// The certainty of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sure {
@@ -52,7 +52,7 @@ pub enum Sure {
     Measured,
     /// A part was computed from counts.
     Estimated,
-    /// It cannot be known here; it may be anything.
+    /// Unknown on this host; not 0.
     Unknown,
 }
 

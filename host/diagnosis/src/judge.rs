@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From states to causes.
+//! Computes causes from states.
 
 use crate::cause::{Cause, Sure};
 use crate::state::{State, Times};
@@ -8,7 +8,7 @@ use State::*;
 /// A cause is dominant from this share of the vCPUs' wall time on. Below, a VM has no dominant cause.
 pub const DOMINANT_SHARE_MIN: f64 = 0.05;
 
-/// Fewer looks of the module's at where vCPUs are say nothing.
+/// With fewer samples of the module the share is unknown.
 const USER_LOOKS_MIN: u64 = 20;
 
 /// Share of a VM's time in the guest that it spins in user space, of so many looks of the module's;
@@ -17,7 +17,7 @@ pub fn user_spin_share(looks: u64, spins: u64) -> Option<f64> {
     (looks >= USER_LOOKS_MIN).then(|| spins as f64 / looks as f64)
 }
 
-/// The states that are lost to a cause. Each state is lost to one cause at most.
+/// The states that count as lost to a cause. Each state belongs to one cause at most.
 const LOST: &[(Cause, &[State])] = &[
     (Cause::Contention, &[ReadySibling, ReadyVm, ReadyVmm, ReadyHost, Throttled, Parked]),
     (Cause::SpinSwitch, &[ExitPause]),
@@ -54,7 +54,7 @@ pub struct Loss {
     /// Of the wall time of all its vCPUs, 0 to 1.
     pub share: Option<f64>,
     pub sure: Sure,
-    /// What the figure is made of, a line.
+    /// How the figure was computed, one line.
     pub stands_on: String,
 }
 
@@ -70,7 +70,7 @@ impl Did {
     }
 
     fn loss(&self, cause: Cause, lost_ns: Option<f64>, sure: Sure, stands_on: String) -> Loss {
-        // What is estimated cannot be more than there was.
+        // An estimate cannot exceed the available time.
         let lost_ns = lost_ns.map(|ns| ns.clamp(0.0, self.wall()));
         Loss {
             cause,

@@ -159,7 +159,7 @@ fn collect(
         .map_err(cannot)
 }
 
-/// What this computer lacks is not the same as what went wrong.
+/// A missing capability of this computer is not a failure of the command.
 fn cannot(e: Error) -> anyhow::Error {
     match e.is_of_this_computer() {
         true => Cannot(e.to_string()).into(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The families of metrics: docs/export.md lists them. Where vCPUs are in their code is not among them,
-//! for that would tell of the guests.
+//! The families of metrics; docs/export.md lists them. Code addresses of guests are not exported,
+//! because they reveal what guests do.
 
 use super::collect::{Collector, OfVcpu, OfVm};
 use super::text::{seconds, Format, Kind, Text};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use unspin_diagnosis::{Cause, State};
 use unspin_uapi::{Counter, Value};
 
-/// What the exporter counts of itself.
+/// Metrics of the exporter itself.
 #[derive(Default)]
 pub struct Own {
     pub scrapes: AtomicU64,
@@ -61,7 +61,7 @@ fn of_vcpus(collector: &Collector, text: &mut Text) {
     }
 }
 
-/// What the module's files say, of VMs that it knows.
+/// The module's files of its VMs.
 fn of_module(collector: &Collector, text: &mut Text) {
     let counters = Counter::ALL.iter().map(|of| (of.file(), Kind::Counter, of.meaning()));
     let values = Value::ALL.iter().map(|of| {

@@ -27,13 +27,13 @@ use std::time::{Duration, Instant};
 use text::Format;
 use unspin_probe::VCPUS_MAX;
 
-/// Not among those that Prometheus's list gives to others (9100 to 9999).
+/// Outside the ports of Prometheus's list (9100 to 9999).
 const LISTEN: &str = "127.0.0.1:19455";
 
-/// How often it looks for VMs that came.
+/// How often it looks for new VMs.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What was collected is not older, and is not collected again sooner.
+/// Maximum age of a collection, and minimum time between two.
 const FRESH: Duration = Duration::from_millis(200);
 
 const HELP: &str = "\

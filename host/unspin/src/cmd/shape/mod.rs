@@ -104,7 +104,7 @@ pub struct Args {
     /// Prints `ready` once it has started, and exits when its standard input is closed.
     #[arg(long, hide = true)]
     beside: bool,
-    /// vCPUs' times that are made up, for tests.
+    /// Synthetic times of vCPUs, for tests.
     #[arg(long, hide = true)]
     synthetic_vcpus: Option<Paces>,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The whole picture: head, list, what is over it, and the keys.
+//! The whole picture: head, list, overlays, and the keys.
 
 use super::app::{App, Over, Page};
 use super::line::Column;
@@ -94,7 +94,7 @@ fn menu(marked: usize, area: Rect, buffer: &mut Buffer) {
         Text::styled(format!("{:<22}", column.title()), style)
     };
     let lines: Vec<Text> = Column::ALL.iter().enumerate().map(line).collect();
-    // Where not all have room, the marked one is seen.
+    // The marked line stays visible if not all fit.
     let scroll = (marked + 1).saturating_sub(height.saturating_sub(2).into()) as u16;
     Clear.render(area, buffer);
     let block = Block::bordered().title("Sort by");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The terminal, as long as top has it. However top ends, the terminal is given back as it was.
+//! The terminal while top uses it. It is restored however top ends.
 
 use anyhow::{bail, Context};
 use ratatui::backend::CrosstermBackend;
@@ -84,7 +84,7 @@ impl Keys {
     }
 }
 
-/// Gives the terminal back when it is dropped.
+/// Restores the terminal when dropped.
 pub struct Taken {
     pub screen: Terminal<CrosstermBackend<Stdout>>,
     keys: Keys,
@@ -138,7 +138,7 @@ fn give_back() {
     let _ = disable_raw_mode();
 }
 
-/// What a panic says would be lost with the screen that it is said on.
+/// Otherwise the message of a panic would be lost with the alternate screen.
 fn give_back_in_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -112,9 +112,9 @@ table! { SWEEP: Sweep = "[sweep]", "Every arm runs at every point: each combinat
     BESIDE: Maybe<List<Word<Beside>>> = "beside", Maybe(list("", word())) =>
         .usually("all the VMs that are listed")
         .on(Machines::Hypervisors)
-        .help("neighbours of the only [[vm]] with role = \"shaped\": the [[vm]] with role = \
-               \"hog\"; as many copies of the shaped VM, itself included, as there are hogs; or \
-               none");
+        .help("neighbours of the only [[vm]] with role = \"shaped\". hogs: the [[vm]] with role = \
+               \"hog\"; alike: VMs like the shaped one, as many as there are hogs, itself \
+               included; none: no neighbours");
     QUOTA_ON: Maybe<List<Name>> = "quota_on", Maybe(list("names of [[vm]] tables", Name)) =>
         .usually("each [[vm]] with a `quota`")
         .on(Machines::Hypervisors)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an experiment found, as tables and as JSON.
+//! The result of an experiment, as tables and as JSON.
 
 use super::switch::Switch;
 use super::trial::{Asked, Window, POLL_SHARE_MIN};
@@ -30,14 +30,14 @@ struct Ab {
     b: String,
     rounds: usize,
     window_s: f64,
-    /// A letter per window, as they followed each other.
+    /// A letter per window, in their order.
     order: String,
     causes: Vec<Compared>,
     states: Vec<Compared>,
     work: Option<Work>,
-    /// What the cause takes by `diagnose`, in A; none where it is unknown.
+    /// Share of the cause by `diagnose`, in A; `None` if unknown.
     diagnosed: Option<f64>,
-    /// What B gives back, by the work: a share of B's pace. None without work.
+    /// The time that B regains, by the work, as a share of B's pace. `None` without work.
     found: Option<Between>,
     notes: Vec<String>,
     #[serde(skip)]
@@ -56,7 +56,7 @@ struct Compared {
 }
 
 impl Compared {
-    /// The larger share; 0 where none is known.
+    /// The larger share; 0 if both are unknown.
     fn most(&self) -> f64 {
         self.a.unwrap_or(0.0).max(self.b.unwrap_or(0.0))
     }
@@ -68,7 +68,7 @@ struct Difference {
     difference: f64,
     low: f64,
     high: f64,
-    /// Whether 0 is in the interval: then there may be no difference.
+    /// Whether 0 is in the interval: then the difference is not significant.
     zero_within: bool,
 }
 
@@ -93,7 +93,7 @@ impl From<Interval> for Between {
     }
 }
 
-/// B less A in each round, by some number of a window; none where one is unknown.
+/// B - A in each round, of a number per window; `None` if one is unknown.
 fn differences(windows: &[Window], of: &dyn Fn(&Window) -> Option<f64>) -> Option<Vec<f64>> {
     let pair = |pair: &[Window]| {
         let (a, b) = if pair[0].is_b { (&pair[1], &pair[0]) } else { (&pair[0], &pair[1]) };
@@ -123,7 +123,7 @@ fn compared(
     Compared { name, a: mean(windows, false, of), b: mean(windows, true, of), difference }
 }
 
-/// The work of B to that of A, by the logarithms of each round.
+/// The ratio of work in B to work in A, from the logarithms of each round.
 fn ratio(windows: &[Window]) -> Option<Interval> {
     let log = |window: &Window| window.work.filter(|rate| *rate > 0.0).map(f64::ln);
     Some(Interval::of(&differences(windows, &log)?)?.map(f64::exp))
@@ -193,7 +193,7 @@ impl Document {
 }
 
 impl Ab {
-    /// What diagnose says of the cause, and what the experiment says.
+    /// The results of diagnose and of the experiment for the cause.
     fn answer(&self) -> String {
         let name = self.cause.name();
         let mut text = match self.diagnosed {

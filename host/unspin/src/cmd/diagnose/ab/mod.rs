@@ -53,12 +53,12 @@ pub struct Args {
     journal: PathBuf,
     #[arg(long, hide = true, default_value = "/sys")]
     sys: PathBuf,
-    /// States that are made up, for tests.
+    /// Synthetic states, for tests.
     #[arg(long, hide = true, requires = "ab")]
     synthetic_states: Option<Mixes>,
 }
 
-/// All causes are known here; those without a switch are told apart from slips of the pen.
+/// Accepts all causes, so that those without a switch get an error of their own.
 fn causes() -> impl TypedValueParser<Value = Cause> {
     let value = |cause: Cause| PossibleValue::new(cause.name()).hide(has_none(cause).is_some());
     let of = |name: String| Cause::ALL.into_iter().find(|cause| cause.name() == name);
@@ -66,7 +66,7 @@ fn causes() -> impl TypedValueParser<Value = Cause> {
         .map(move |name| of(name).unwrap_or(Cause::Cache))
 }
 
-/// What diagnose was asked besides.
+/// Further options of diagnose.
 pub struct Asking<'a> {
     pub vm: &'a OsStr,
     pub seconds: Option<Duration>,
@@ -121,7 +121,7 @@ impl Args {
         }
     }
 
-    /// Makes the windows, and puts back, whatever they end with.
+    /// Runs the windows, and restores the settings in every case.
     fn guarded(
         &self,
         asked: &Asked,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is switched for a cause: the settings of B, or why this VM cannot be switched.
+//! The switch of a cause: the settings of B, or why this VM cannot be switched.
 
 use super::placement::within_one_cache;
 use crate::cmd::diagnose::show::title;
@@ -16,13 +16,13 @@ use unspin_host::{cpus, Host, VmProcess};
 use unspin_uapi::MODE;
 use unspin_uapi::{Mode, Number};
 
-/// The largest window there is, in cycles: nearly no spin is as long.
+/// The largest possible window, in cycles: almost no spin is as long.
 const WIDE: u32 = 1 << 30;
 
 /// KVM's own longest polling after HLT on x86, in ns.
 const POLL_NS: &str = "200000";
 
-/// Where settings are, and whose.
+/// Where the settings of a VM are.
 pub struct Places<'a> {
     pub host: &'a Host,
     /// The module's directory.
@@ -34,18 +34,18 @@ pub struct Places<'a> {
     pub all: &'a [VmProcess],
 }
 
-/// What is switched to and fro.
+/// What alternates between A and B.
 #[derive(Debug)]
 pub struct Switch {
     pub cause: Cause,
-    /// What A is, and what B is, in words.
+    /// Descriptions of A and of B.
     pub a: String,
     pub b: String,
-    /// The values of B; those of A are what is there.
+    /// The values of B; those of A are the present ones.
     pub wanted: Vec<(Target, String)>,
 }
 
-/// Why a cause has no switch in a VM that runs, and what to do instead. `None`: it has one.
+/// Why a cause has no switch in a running VM, and what to do instead. `None`: it has one.
 pub fn has_none(cause: Cause) -> Option<Usage> {
     let (why, instead) = match cause {
         Cause::SpinSwitch | Cause::IdleSwitch | Cause::Cache => return None,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The windows of an experiment, one after the other, and what ends it sooner.
+//! Runs the windows of an experiment, and stops it early if needed.
 
 use super::switch::Switch;
 use super::work;
@@ -16,12 +16,12 @@ use unspin_diagnosis::{losses, Cause, Did, Loss, State};
 use unspin_host::journal::Target;
 use unspin_host::VmProcess;
 
-/// From this share of its vCPUs' time on that a VM waits for CPUs, pause-loop exits are not taken away.
+/// If a VM waits for CPUs for this share of its vCPUs' time or more, its pause-loop exits stay on.
 pub const CONTENTION_MAX: f64 = 0.05;
-/// The same of the last [`LOOK`] of a window of B: a moment's wait is not harm yet.
+/// The same for the last [`LOOK`] of a window of B: a short wait does no harm yet.
 const CONTENTION_NOW_MAX: f64 = 0.10;
 
-/// How often it is asked whether the experiment may go on.
+/// How often the experiment is checked.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A VM has changed to new settings within this time, beyond [`SETTLE`]: the module patches code.
@@ -29,7 +29,8 @@ const SWITCHED_WITHIN: Duration = Duration::from_secs(1);
 
 /// With fewer events in a window it is unknown whether the VM follows its setting.
 const EVENTS_MIN: u64 = 50;
-/// With less of the wall time it does not poll: what lies between HLT and sleep is in that state, too.
+/// Below this share of the wall time the VM does not poll: the time between HLT and sleep is in that
+/// state, too.
 pub const POLL_SHARE_MIN: f64 = 0.01;
 
 /// What was asked for.
@@ -63,13 +64,13 @@ impl Asked<'_> {
         2 * self.rounds
     }
 
-    /// How long it takes, if nothing is slow.
+    /// Its duration without delays.
     pub fn takes(&self) -> Duration {
         let switches = (1..self.windows()).filter(|w| is_of_b(*w) != is_of_b(*w - 1)).count();
         self.window * self.windows() as u32 + (SETTLE + SWITCHED_WITHIN / 2) * (switches + 2) as u32
     }
 
-    /// After this time it is ended.
+    /// The experiment is stopped after this time.
     pub fn limit(&self) -> Duration {
         let windows = self.windows() as u32;
         let work = if self.work.is_some() { work::LIMIT * 2 * windows } else { Duration::ZERO };

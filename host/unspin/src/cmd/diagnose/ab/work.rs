@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--work COMMAND`: how far the VM's work is, as a command says that knows it.
+//! `--work COMMAND`: a command reports the progress of the VM's work.
 
 use anyhow::{bail, Context};
 use std::io::Read;
@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver};
 use std::time::{Duration, Instant};
 
-/// The command has so long to print its number.
+/// Time limit of the command.
 pub const LIMIT: Duration = Duration::from_secs(5);
 
-/// And prints no more than this.
+/// Limit of its output.
 const OUTPUT_BYTES_MAX: u64 = 4096;
 
-/// Its output is closed so soon after its end.
+/// Its output is closed this soon after its end.
 const CLOSES_WITHIN: Duration = Duration::from_secs(1);
 
 const LOOK: Duration = Duration::from_millis(2);
@@ -28,7 +28,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// Work per second since `before`; an error where the number fell.
+    /// Work per second since `before`; an error if the number fell.
     pub fn rate_since(&self, before: &Done) -> anyhow::Result<f64> {
         if self.number < before.number {
             bail!(
@@ -48,8 +48,8 @@ pub fn ask(command: &str, stop: &AtomicBool) -> anyhow::Result<Done> {
     let mut child = shell.spawn().context("cannot run /bin/sh for --work")?;
     let output = child.stdout.take().map(read);
     let ended = wait(&mut child, stop);
-    // What it has left running would hold its output open. SAFETY: the group is that of our child, which
-    // was not waited for unless it ended just now.
+    // A process that it left running would keep its output open. SAFETY: the group is that of our child,
+    // which was not waited for unless it ended just now.
     unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
     let at = Instant::now();
     let _ = child.wait();
