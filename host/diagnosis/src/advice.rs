@@ -202,7 +202,7 @@ mod tests {
             ..Setting::default()
         };
         for (state, expected) in [
-            (State::Throttled, "raise its CPU quota (cpu.max), which is 0.50 CPUs"),
+            (State::Throttled, "raise its CPU quota (cpu.max), now 0.50 CPUs"),
             (State::ReadyHost, "keep tasks of the host off"),
             (State::ReadySibling, "more than 1 CPUs: it has 2 vCPUs"),
             (State::ReadyVmm, "emulatorpin"),

@@ -21,13 +21,13 @@ pub struct Table<V> {
 impl<V: Plain> Table<V> {
     /// The map of that name; libbpf puts the object's name before that of a section. What the programs keep in it must be as long as `V`.
     pub fn of(object: &Object, name: &'static str) -> Result<Table<V>, Error> {
-        let find = format!("find what its programs keep: {name}");
+        let find = format!("find the map {name} of the BPF programs");
         let is_it = |found: &str| found == name || name.starts_with('.') && found.ends_with(name);
         let map = object.maps().find(|map| is_it(&map.name().to_string_lossy()));
-        let map = map.ok_or_else(|| Error::failed(&find, "it is not there"))?;
+        let map = map.ok_or_else(|| Error::failed(&find, "it is missing"))?;
         let map = MapHandle::try_from(&map).map_err(|e| Error::failed(&find, e))?;
         if map.value_size() as usize != size_of::<V>() {
-            return Err(Error::failed(&find, "it is of another build"));
+            return Err(Error::failed(&find, "it belongs to another build"));
         }
         let mapped = Mapped::of(&map);
         Ok(Table { map, mapped, name, value: PhantomData })

@@ -299,10 +299,10 @@ fn abridge(open: &mut OpenObject) -> Result<(), Error> {
         let is_needed = OF_BRIEF.contains(&&*program.section().to_string_lossy());
         program.set_autoload(is_needed);
     }
-    let find = "find what its programs are told: brief";
+    let find = "find the setting brief of the BPF programs";
     let mut maps = open.maps_mut();
     let map = maps.find(|map| map.name().to_string_lossy().ends_with(".brief"));
-    let mut map = map.ok_or_else(|| Error::failed(find, "it is not there"))?;
+    let mut map = map.ok_or_else(|| Error::failed(find, "it is missing"))?;
     map.set_initial_value(&1u32.to_ne_bytes()).map_err(|e| Error::failed(find, e))
 }
 

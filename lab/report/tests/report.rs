@@ -599,7 +599,7 @@ fn runs_that_cannot_be_are_left_out_and_named() {
         (|r| r.run.profile = "../../x".into(), "its profile \"../../x\" cannot be a name"),
         (|r| r.run.arm.name = "/etc/x".into(), "its arm"),
         (|r| r.run.baseline = "a b".into(), "its baseline"),
-        (|r| r.run.each = vec![r.run.vm(0)], "it says what 1 VMs are"),
+        (|r| r.run.each = vec![r.run.vm(0)], "it describes 1 VMs"),
         (
             |r| {
                 r.run.each = (0..r.run.vms).map(|n| r.run.vm(n)).collect();
