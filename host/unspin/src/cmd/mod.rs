@@ -17,8 +17,10 @@ mod unload;
 use clap::{CommandFactory, Parser, Subcommand};
 use unspin_cli::{completions, help, man};
 
-/// Stops vCPUs from spinning for a lock whose holder is preempted, and shows what VMs lose. Exit codes:
-/// 0 success, 1 failure, 2 wrong usage or an error in a file, 77 not possible on this computer.
+/// Stops vCPUs from spinning for a lock whose holder is preempted, and shows what VMs lose.
+///
+/// Exit codes: 0 success, 1 failure, 2 wrong usage or an error in a file, 77 not possible on this
+/// computer.
 #[derive(Debug, Parser)]
 #[command(
     name = "unspin",
@@ -67,7 +69,7 @@ enum Command {
 /// Subcommands by purpose.
 const GROUPS: help::Groups = &[
     ("See what VMs lose", &["top", "diagnose", "spinners", "export"]),
-    ("Change it", &["load", "unload", "status", "set", "apply", "shape"]),
+    ("Change settings of VMs", &["load", "unload", "status", "set", "apply", "shape"]),
     ("Locks in programs", &["run"]),
     ("The shell", &["completions", "man", "help"]),
 ];

@@ -15,9 +15,11 @@ mod report;
 use clap::{CommandFactory, Parser, Subcommand};
 use unspin_cli::{completions, help, man};
 
-/// Measures and predicts the cost of spinning vCPUs: on KVM, on emulated computers, on threads, and in a
-/// simulator. Exit codes: 0 success, 1 failure, 2 wrong usage or an error in a file, 77 not possible on
-/// this computer.
+/// Measures and predicts the cost of spinning vCPUs: on KVM, on emulated computers, on threads, and in
+/// a simulator.
+///
+/// Exit codes: 0 success, 1 failure, 2 wrong usage or an error in a file, 77 not possible on this
+/// computer.
 #[derive(Debug, Parser)]
 #[command(name = "unspin-lab", version, max_term_width = 100)]
 pub struct Cli {
