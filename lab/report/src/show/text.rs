@@ -339,8 +339,8 @@ fn stalls(s: &Summary) -> String {
         first.into_iter().chain(cells).collect()
     };
     let title = format!(
-        "waits that reached so many loop iterations, and in how many of them the lock was free \
-         ({}, {})",
+        "waits that reached so many turns of their spin loop, and in how many of them the lock was \
+         free ({}, {})",
         s.machine, s.kernel
     );
     titled(&title, &head, s.stalls.iter().map(row).collect(), None)
