@@ -243,7 +243,7 @@ mod tests {
         let root = host("obstacle");
         assert_eq!(obstacle(&root, DEBIAN, true), None);
         let why = |release, is_root| obstacle(&root, release, is_root).unwrap();
-        assert!(why("6.8.0-31-generic", true).contains("headers are not installed"));
+        assert!(why("6.8.0-31-generic", true).contains("headers of this kernel are not installed"));
         assert!(why(DEBIAN, false).contains("only root"));
         let other = "6.1.0-40-amd64";
         assert!(why(other, true).contains(&format!("linux-headers-{other}")));

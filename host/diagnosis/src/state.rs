@@ -189,6 +189,6 @@ mod tests {
         assert_eq!(text, r#"{"guest":7,"ready:vm":9}"#);
         assert_eq!(serde_json::from_str::<Times>(&text).unwrap(), times);
         let wrong = serde_json::from_str::<Times>(r#"{"asleep":1}"#).unwrap_err();
-        assert!(wrong.to_string().contains("\"asleep\" is no state"), "{wrong}");
+        assert!(wrong.to_string().contains("\"asleep\" is not a state"), "{wrong}");
     }
 }

@@ -346,7 +346,8 @@ mod tests {
         assert_eq!(fake.way(true, |_| {}), Ok(Way::BuildAndLoad));
         let why = |load, change: fn(&mut ThisHost)| fake.way(load, change).unwrap_err();
         assert!(why(false, |_| {}).contains("unspin load --build"));
-        assert!(why(true, |h| h.release = "6.8.0-31-generic").contains("headers are not installed"));
+        assert!(why(true, |h| h.release = "6.8.0-31-generic")
+            .contains("headers of this kernel are not installed"));
         assert!(why(true, |h| h.release = "6.12.1-other").contains("headers"));
         assert!(why(true, |h| h.is_root = false).contains("only root"));
         assert!(
