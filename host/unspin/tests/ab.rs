@@ -294,10 +294,10 @@ fn killed_with_its_guard_it_is_put_back_by_the_next() {
     }
     let out = fake.diagnose(&["--put-back"]).output().unwrap();
     assert!(out.status.success(), "{}", said(&out));
-    assert_eq!(said(&out), "nothing is left changed\n");
+    assert_eq!(said(&out), "nothing to restore\n");
     let fresh = Fake::new("fresh");
     let out = fresh.diagnose(&["--put-back"]).output().unwrap();
-    assert_eq!((out.status.code(), said(&out).as_str()), (Some(0), "nothing is left changed\n"));
+    assert_eq!((out.status.code(), said(&out).as_str()), (Some(0), "nothing to restore\n"));
     assert!(!fresh.dir.join("run").exists(), "it makes nothing either");
 }
 
@@ -316,7 +316,7 @@ fn another_hands_value_stays() {
     let child = fake.in_b();
     let file = format!("mod/vms/{}-0/window_min_cycles", fake.vm);
     fake.write(&file, "777");
-    fails(child, "window_min_cycles to 777, which was 1073741824 in this window: it stays");
+    fails(child, "window_min_cycles to 777, which was 1073741824 in this window; it stays");
     assert_eq!(fake.module_file("window_min_cycles"), "777");
     fake.write(&file, "4096");
     fake.is_as_before();

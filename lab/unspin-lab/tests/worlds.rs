@@ -255,7 +255,7 @@ fn more_than_eight_inputs_are_screened() {
     assert_eq!(row["screened"].as_array().unwrap().len(), 9);
     let decides = row["decides"].as_array().unwrap();
     assert!(decides.len() == 9 && decides.iter().all(|d| d["total"].is_object()), "{decides:?}");
-    refused(&few, &[&asked[..], &["--shard", "1/2"]].concat(), "name at most 8 by --input");
+    refused(&few, &[&asked[..], &["--shard", "1/2"]].concat(), "select at most 8 with --input");
 }
 
 /// The simulator's own records, as if they had been measured, against bands of the scenario's ranges.
