@@ -648,7 +648,7 @@ fn what_only_the_bench_guest_does_is_refused_of_linux_guests() {
     parse_scenario("x.toml", "x", &LINUX.replace("[host]\n", &trace("stalls = false"))).unwrap();
     parse_scenario("x.toml", "x", &LINUX.replace("[host]\n", &trace("epochs = true"))).unwrap();
     let clock = "pcpus = 4\nlock_clock_mhz = 800\n";
-    refused_of_linux("pcpus = 4\n", clock, "host.lock_clock_mhz", &["no clock"]);
+    refused_of_linux("pcpus = 4\n", clock, "host.lock_clock_mhz", &["does not apply to locks"]);
 }
 
 #[test]
