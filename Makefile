@@ -18,54 +18,54 @@ TEST_DEB_PACKAGES := lintian mmdebstrap
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
-deps: ## install what the build and the emulated computer need (Debian 12, root)
+deps: ## install packages for the build and the emulated computer (Debian 12, root)
 	@.ci/deps
 
-test-deps: deps ## install what the tests need besides
+test-deps: deps ## install more packages for the tests
 	@.ci/deps $(TEST_PACKAGES)
 
-build: deps ## build the command and the agent
+build: deps ## build the commands and the agent
 	cargo build --release --locked -p unspin -p unspin-lab -p unspin-agent -p unspin-scx -p unspin-watch
 
-demo: build ## run the main job: stock KVM against HVS and APPLES, table and out/demo/report.html
+demo: build ## compare stock KVM with HVS and APPLES; prints a table, writes out/demo/report.html
 	$(LAB) bench scenarios/demo.toml --machine auto --load --out out/demo
 	@echo "open out/demo/report.html"
 
-demo-linux: build ## the same with unmodified programs in Debian guests under QEMU, on an emulated computer
+demo-linux: build ## the demo with unmodified programs in Debian guests under QEMU, on an emulated computer
 	$(LAB) bench scenarios/linux-smoke.toml --machine emulated --out out/demo-linux
 	@echo "open out/demo-linux/report.html"
 
-test: test-deps ## unit, property and functional tests; boots nothing
+test: test-deps ## unit, property and functional tests, without boots
 	@.ci/test
 
-test-emulated: deps ## the module under QEMU, pause-loop exits and gains under Bochs: what tells most for its time
+test-emulated: deps ## the most important tests with boots: the module under QEMU, pause-loop exits and gains under Bochs
 	@.ci/test --emulated
 
-test-all: test test-programs ## every test: with all that boot, each on all of its kernels
+test-all: test test-programs ## every test, including all boots on all kernels
 	@.ci/test --emulated-all
 
-test-diagnose: build ## unspin diagnose, its experiments and unspin shape under QEMU, beside the kernel's own counts; a busy host makes the emulator's clock jump, and then it may fail
+test-diagnose: build ## unspin diagnose, its experiments and unspin shape under QEMU, compared with counts of the kernel; may fail on a busy host, where the emulator's clock jumps
 	cargo test --release --locked -p unspin-computers --test diagnose --test ab --test shape -- --nocapture
 
-test-acceptance: build ## what VMs keep beside one with a quota, and beside one that halts and interrupts all the time; turns ended a hundred times
+test-acceptance: build ## CPU time of VMs next to a VM with a quota, and next to a VM that halts and interrupts all the time; turning turns off 100 times
 	cargo test --release --locked -p unspin-computers --test quota --test escape --test rollback -- --nocapture
 
-test-programs: build ## sysbench, pbzip2, Java, Rust and PostgreSQL over our locks, unmodified
+test-programs: build ## unmodified sysbench, pbzip2, Java, Rust and PostgreSQL with the locks of unspin
 	@.ci/deps $(PROGRAM_PACKAGES) || echo "some programs could not be installed and are skipped"
 	cargo build --release --locked -p unspin-bench-locks --example parking_lot
 	@.ci/programs
 
-pictures: ## the pictures of docs/, by Graphviz
+pictures: ## draw the pictures of docs/ with Graphviz
 	@.ci/deps graphviz
 	for f in docs/*.dot; do dot -Tsvg $$f -o $${f%.dot}.svg || exit; done
 
-lines: ## how many lines the project has: of all, of what is loaded into kernels, of the operator's command
+lines: ## count lines: all, core/, host/, lab/, papers/
 	@for of in . core host lab papers; do \
 		git ls-files $$of | grep -E '\.(rs|c|h|sh|toml|md|pml|S|py)$$' | grep -v ^results/ | xargs -r cat | wc -l | \
 			awk -v of=$$of '{ printf "%-8s %7d\n", of == "." ? "all" : of, $$1 }'; \
 	done
 
-lint: test-deps ## formatting and static checks, warnings are errors
+lint: test-deps ## check formatting and run static checks; warnings are errors
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings -W clippy::too_many_lines
 	.ci/house
@@ -74,23 +74,23 @@ lint: test-deps ## formatting and static checks, warnings are errors
 	shellcheck -s sh debian/*.prerm debian/*.postinst debian/*.postrm
 	@! grep -rnP '[ \t]+$$' --include='*.c' --include='*.h' --include='*.rs' core host lab papers/crates
 
-bench: build ## instruction counts of policies, PLE-exit path, exits and vCPU switches; the simulator's events/s; top's CPU time
+bench: build ## instruction counts of policies, PLE exits and vCPU switches; events/s of the simulator; CPU time of top
 	cargo bench --locked -p unspin-policy
 	cargo bench --locked -p unspin-sim
 	$(LAB) bench scenarios/exit-path.toml --machine emulated --out out/bench
 	cargo test --release --locked -p unspin-computers --test ple pause_loop -- --nocapture
 	cargo test --release --locked -p unspin --bin unspin cost -- --nocapture
 
-salib: ## what SALib (pip install SALib) says of our designs: lab/worlds/tests/salib.json
+salib: ## compute lab/worlds/tests/salib.json, the reference for designs, with SALib (pip install SALib)
 	mkdir -p out/salib
 	for d in sobol morris; do cargo run --quiet --release --locked -p unspin-worlds --example ishigami -- $$d > out/salib/$$d.csv || exit; done
 	bench/salib.py out/salib > out/salib/salib.json
 	mv out/salib/salib.json lab/worlds/tests/salib.json
 
-scenario-keys: ## the reference of scenarios' and profiles' keys from their declarations: docs/scenario-keys.md
+scenario-keys: ## generate docs/scenario-keys.md, the reference of keys of scenarios and profiles
 	UNSPIN_BLESS=1 cargo test --locked -p unspin-scenario --test reference
 
-figures: build ## the papers' figures again on the simulator: out/figures, with reproduction.md
+figures: build ## reproduce the figures of the papers on the simulator: out/figures, with reproduction.md
 	$(LAB) figures
 
 # What `make campaign` measures, each scenario on its host of four or eight pCPUs.
@@ -98,27 +98,27 @@ CAMPAIGN := apples-figures calibration components demo eight exit-path fixed-swe
 	hvs-variants-stock kernels large-vm long matrix one-vm-locks overall smoke table1 undersubscribed \
 	uneven window-traces woken
 
-campaign: campaign-6.1 campaign-6.12 campaign-7.3 ## the lab's scenarios on each kernel (a day; campaign-6.12 is one of them); out/campaign
+campaign: campaign-6.1 campaign-6.12 campaign-7.3 ## measure the scenarios on each kernel (a day; campaign-6.12: one kernel); out/campaign
 
 campaign-%: build
 	$(LAB) bench $(CAMPAIGN:%=scenarios/%.toml) --machine emulated --kernel $* --out out/campaign/$* --resume
 
 # README's programs, five seeds each; Linux guests are not pinned here.
-campaign-short: build ## README's programs, five seeds (an hour of one core); out/campaign/short
+campaign-short: build ## measure the programs of the README with 5 seeds (1 h on 1 core); out/campaign/short
 	$(LAB) bench scenarios/demo.toml scenarios/linux-unpinned.toml scenarios/kernels.toml --repeats 5 \
 		--machine emulated --out out/campaign/short --resume
 
 # Linux guests: the main table, and what its points depend on.
 LINUX := linux linux-hosts linux-two linux-flat linux-unpinned linux-eight libvirt
 
-campaign-linux: build ## programs in Linux guests: main table, other hosts, sizes and layouts (three hours); out/campaign/linux
+campaign-linux: build ## measure programs in Linux guests: main table, other hosts, sizes and layouts (3 h); out/campaign/linux
 	$(LAB) bench $(LINUX:%=scenarios/%.toml) --machine emulated --out out/campaign/linux --resume
 
 # Turns where vCPUs are not pinned: who gains, and that nobody else loses.
 TURNS := gangs-linux-unpinned gangs-linux-beside gangs-linux-eight gangs-linux-victim gangs-unpinned \
 	gangs-victim gangs-billing gangs-wakeups-eight
 
-campaign-turns: build ## turns where vCPUs are not pinned: gains, neighbours, tails, bills (five hours of one CPU); out/campaign/turns
+campaign-turns: build ## measure turns with unpinned vCPUs: gains, neighbours, tails, bills (5 h on 1 core); out/campaign/turns
 	$(LAB) bench $(TURNS:%=scenarios/%.toml) --machine emulated --out out/campaign/turns --resume
 
 # Scenarios that the simulator was not made by: other ones with each release. To measure a few is a test:
@@ -126,61 +126,61 @@ campaign-turns: build ## turns where vCPUs are not pinned: gains, neighbours, ta
 HELD_OUT_COUNT ?= 20
 HELD_OUT := out/held-out
 
-held-out: build ## scenarios drawn by the release's seed, measured (two hours on one core); results/held-out.jsonl, out/agreement.md
+held-out: build ## measure held-out scenarios, drawn by the seed of the release (2 h on 1 core); results/held-out.jsonl, out/agreement.md
 	$(LAB) generate spaces/held-out.toml --count $(HELD_OUT_COUNT) --out $(HELD_OUT)/scenarios
 	$(LAB) bench $(HELD_OUT)/scenarios/*.toml --machine emulated --resume --out $(HELD_OUT)/measured
 	grep -hvE '^\{"record":"(progress|log)"' $(HELD_OUT)/measured/*/results.jsonl > results/held-out.jsonl
 	$(MAKE) agreement
 
-agreement: build ## how near the simulator comes to what results/ has of measured runs: out/agreement.md
+agreement: build ## compare the simulator with the measured runs of results/: out/agreement.md
 	@mkdir -p out
 	$(LAB) agree --held-out results/held-out.jsonl --known results/known.jsonl --worlds 64 > $(HELD_OUT).md
 	mv $(HELD_OUT).md out/agreement.md
 
-diagnosis: build ## what unspin diagnose says of VMs that lose time to known causes (half an hour on one core); out/diagnosis*
+diagnosis: build ## run unspin diagnose on VMs that lose time to known causes (30 min on 1 core); out/diagnosis*
 	$(LAB) bench scenarios/diagnosis.toml --machine emulated --out out/diagnosis --resume
 	$(LAB) bench scenarios/diagnosis-hogs.toml --machine emulated --out out/diagnosis-hogs --resume
 	$(LAB) bench scenarios/diagnosis-quota.toml --machine emulated --out out/diagnosis-quota --resume
 	$(LAB) bench scenarios/diagnosis-cache.toml --machine sim --attribute --out out/diagnosis-cache
 
-matrix: build ## every lock under every host policy, 1 to 4 VMs, ebizzy: docs/matrix.md
+matrix: build ## measure every lock under every host policy, 1 to 4 VMs, ebizzy: docs/matrix.md
 	$(LAB) bench scenarios/matrix.toml --machine emulated --profile ebizzy --out out/matrix --resume
 	$(LAB) report out/matrix --matrix docs/matrix.md --pictures ../results
 
-matrix-full: build ## the same for all profiles (hours; goes on where it was stopped): docs/matrix-full.md
+matrix-full: build ## the matrix for all profiles (hours; resumes where it stopped): docs/matrix-full.md
 	$(LAB) bench scenarios/matrix.toml --machine emulated --out out/matrix-full --resume
 	$(LAB) report out/matrix-full --matrix docs/matrix-full.md --pictures ../results
 
-bench-locks: test-deps ## every lock against pthread, ck and the papers' ratios; out/bench-locks/summary.json
+bench-locks: test-deps ## compare every lock with pthread, ck and the ratios of the papers; out/bench-locks/summary.json
 	cargo run --release --locked -p unspin-bench-locks -- --out out/bench-locks
 
-verify-full: test-deps ## the locks' models with 4 vCPUs, more preemptions and rounds (hours)
+verify-full: test-deps ## check the models of the locks with 4 vCPUs, more preemptions and rounds (hours)
 	UNSPIN_VERIFY_FULL=1 cargo test --release --locked -p unspin-threads --test verify -- --nocapture
 
 soak: build soak-locks ## soak-locks; 10,000 random machines simulated; 1000 load/switch/unload cycles with guests
 	UNSPIN_CASES=10000 cargo test --release --locked -p unspin-sim --test invariants
 	UNSPIN_CYCLES=1000 cargo test --release --locked -p unspin-computers --test module -- --nocapture
 
-soak-locks: test-deps ## 10^8 acquisitions of the locks at 4 threads a CPU (an hour, progress shown)
+soak-locks: test-deps ## 10^8 acquisitions of the locks with 4 threads per CPU (1 h, shows progress)
 	cargo test --release --locked -p unspin-threads --test soak -- --ignored --nocapture
 
-soak-debug: ## the same, fewer, on kernels with lockdep, KASAN and kmemleak (builds them first)
+soak-debug: ## a shorter soak on kernels with lockdep, KASAN and kmemleak, which it builds first
 	@.ci/deps flex bison
 	cargo test --release --locked -p unspin-computers --test debug -- --ignored --nocapture
 
-deb: deps ## packages unspin, unspin-dkms and unspin-guest-dkms: out/deb/*.deb (on Debian 12, so that they serve 13, too)
+deb: deps ## build the packages unspin, unspin-dkms and unspin-guest-dkms: out/deb/*.deb (on Debian 12, for Debian 12 and 13)
 	@.ci/deps $(DEB_PACKAGES)
 	rm -rf out/deb && mkdir -p out/deb
 	dpkg-buildpackage --build=binary --no-sign \
 		--buildinfo-file=out/deb/unspin.buildinfo --changes-file=out/deb/unspin.changes \
 		--buildinfo-option=-uout/deb --changes-option=-uout/deb
 
-test-deb: deb ## install, upgrade, remove and purge them in clean Debian 12 and 13 roots (minutes, network)
+test-deb: deb ## install, upgrade, remove and purge the packages in clean Debian 12 and 13 roots (minutes; needs network)
 	@.ci/deps $(TEST_DEB_PACKAGES)
 	cargo build --release --locked -p unspin-computers --bin unspin-inside
 	@.ci/test-deb
 
-clean: ## remove what was built and measured
+clean: ## remove all files that were built or measured
 	rm -rf out debian/.debhelper debian/unspin debian/unspin-dkms debian/unspin-guest-dkms
 	rm -f debian/files debian/*.substvars debian/*debhelper*
 	cargo clean

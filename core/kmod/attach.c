@@ -31,7 +31,7 @@ static void slot_quiesce(struct unspin_slot *slot, u64 now)
 	unspin_waiting_add(slot, HVS_NOT_PREEMPTED);
 }
 
-/* Nothing is attached any more, so nobody else writes: close what probes left open. */
+/* Nothing is attached any more, so there are no other writers: close what probes left open. */
 static void slots_quiesce(void)
 {
 	struct unspin_slot *slot;
@@ -76,7 +76,7 @@ static int detach(void)
 	int err = unspin_turns_stop();
 
 	if (err)
-		return err;	/* the probes stay too: who parks is found by what they note */
+		return err;	/* keep the probes: their notes are needed to find parked threads */
 	unspin_windows_restore();
 	err = unspin_unhook(&unspin_on_spin_ops);
 	if (err)

@@ -38,7 +38,7 @@ struct unspin_btf {
 	struct blob base, own;	/* the first of "own" is number base.count + 1 */
 };
 #define HEADER_BYTES offsetofend(struct btf_header, str_len)
-#define BLOB_SIZE_MAX (64u << 20)	/* vmlinux has 5 MB of it */
+#define BLOB_SIZE_MAX (64u << 20)	/* vmlinux has 5 MB */
 
 /* The whole file, to be freed with vfree(). */
 static void *file_read(const char *path, size_t *size)
@@ -53,7 +53,7 @@ static void *file_read(const char *path, size_t *size)
 	length = i_size_read(file_inode(file));
 	if (length <= 0 || length > BLOB_SIZE_MAX)
 		goto out;
-	/* No memory is no window control, which is said: not worth the kernel's warning and stack. */
+	/* Without memory there is no window control, which is logged; no kernel warning is needed. */
 	data = __vmalloc(length, GFP_KERNEL | __GFP_NOWARN);
 	if (!data) {
 		data = ERR_PTR(-ENOMEM);
@@ -242,7 +242,7 @@ static const char *name_of(const struct unspin_btf *btf, u32 offset)
 	return offset < btf->own.strings_len ? btf->own.strings + offset : "";
 }
 
-/* Without typedefs and qualifiers; NULL for void and what is not understood. */
+/* Skips typedefs and qualifiers; NULL for void and for unknown kinds. */
 static const struct btf_type *type_bare(const struct unspin_btf *btf, u32 id)
 {
 	const struct btf_type *type = type_by_id(btf, id);
@@ -397,7 +397,7 @@ struct unspin_btf *unspin_btf_open(const char *module)
 	      blob_read(&btf->own, module);
 	if (!err) {
 		btf->own.first = btf->base.first + btf->base.count;
-		if (!btf->own.layouts) {	/* a module's kinds are those of its kernel */
+		if (!btf->own.layouts) {	/* a module uses the kinds of its kernel */
 			btf->own.layout = btf->base.layout;
 			btf->own.layouts = btf->base.layouts;
 		}

@@ -16,7 +16,7 @@ struct unspin_btf_want {
 	u32 offset;		/* found */
 };
 
-/* ERR_PTR where there is none, or none that is understood; or no memory. May sleep. */
+/* ERR_PTR if the information is missing or has unknown kinds, or without memory. May sleep. */
 struct unspin_btf *unspin_btf_open(const char *module);
 void unspin_btf_close(struct unspin_btf *btf);
 
@@ -27,7 +27,7 @@ int unspin_btf_members(const struct unspin_btf *btf, const char *type, struct un
 /* Size of a structure in bytes, or 0. */
 u32 unspin_btf_size(const struct unspin_btf *btf, const char *type);
 
-/* Whether there is a function, or a typedef that points to one, of that name. */
+/* Whether a function, or a typedef of a function pointer, has that name. */
 bool unspin_btf_knows(const struct unspin_btf *btf, const char *function);
 
 /*

@@ -16,7 +16,7 @@
 #include "symbols.h"
 #include "vms.h"
 
-/* Descriptors looked at in one go, under a process' lock of its files. */
+/* Descriptors scanned per step, with the file lock of a process held. */
 #define PIECE_FILES 1024
 
 struct piece {

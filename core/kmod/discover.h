@@ -3,10 +3,9 @@
 #define UNSPIN_DISCOVER_H
 
 /*
- * VMs made before the module came: through the processes that hold them open.
- * A VM whose descriptor was closed is found at its first entry while a mode is on.
- * However many there are, nothing is held for longer than a piece of one process'
- * descriptors takes. May sleep.
+ * Finds VMs older than the module through the processes that hold them open. A VM whose
+ * descriptor was closed is found at its first entry while a mode is on. With any number of VMs,
+ * no lock is held for longer than a piece of one process' descriptors takes. May sleep.
  */
 void unspin_discover(void);
 

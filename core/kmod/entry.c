@@ -41,7 +41,7 @@ static void ple_exit_end(struct unspin_slot *slot, u64 now)
 
 /*
  * The VM's window; longer for a vCPU that spins while no sibling is missing. In its own turn
- * none is: they run or have nothing to do, and there is nobody to leave the CPU to.
+ * none is: they run or are idle, so leaving the CPU would help no sibling.
  */
 static u32 window_wanted(const struct unspin_slot *slot, bool ple)
 {
@@ -98,7 +98,7 @@ static struct unspin_slot *entry_of_other(struct kvm_vcpu *vcpu, struct unspin_s
 	if (!slot)
 		return NULL;
 	unspin_switched_in(slot, current, now);
-	slot->work.refresh = 1;		/* it may have been switched while nobody looked */
+	slot->work.refresh = 1;		/* it may have been switched out and in meanwhile */
 	return slot;
 }
 

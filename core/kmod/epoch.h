@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A VM's totals, and APLE's epochs made of them.
+ * Totals of a VM, and the epochs of APLE.
  */
 #ifndef UNSPIN_EPOCH_H
 #define UNSPIN_EPOCH_H
 
 #include "state.h"
 
-/* Sums over the VM's vCPUs since they were made. Any context under RCU or with the VM held. */
+/* Sums over the VM's vCPUs since their creation. Any context, under RCU or with the VM held. */
 void unspin_totals_read(struct unspin_vm *vm, struct unspin_totals *totals);
 /* Mean of the windows in force at its vCPUs, in cycles; 0: none known. Under RCU. */
 u32 unspin_window_mean(struct unspin_vm *vm);

@@ -16,7 +16,7 @@ extern atomic64_t unspin_fail_open_total;
  */
 void unspin_fail_open(struct unspin_vm *vm, const char *why);
 
-/* Counted and said, but the VM goes on as it is set: only a part of it is KVM's. Any context. */
+/* Counts and logs, but the VM keeps its settings: only a part is left to KVM. Any context. */
 void unspin_fail_open_part(struct unspin_vm *vm, const char *what);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "state.h"
 
-/* The guest of a VM that is heard made the hypercall; own thread, preemption off. */
+/* Handles the hypercall of a guest whose reports count; own thread, preemption off. */
 void unspin_guest_report(struct unspin_slot *slot, unsigned long level, unsigned long us);
 
 #endif

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Who leaves a CPU in a turn, who is called to it, and who fills it.
+ * Which vCPU leaves a CPU in a turn, which is called to it, and which fills it.
  *
- * All of it is done by the CPU itself, in an interrupt: when it gets another owner, and when it goes
- * idle while somebody owns it, whatever the cause is. First come the owner's vCPUs. If the owner has
- * none for this CPU, a vCPU of others may run here until it spins, or until the owner's wakes up.
+ * The CPU itself does this, in an interrupt: when it gets another owner, and when it goes idle
+ * while somebody owns it, whatever the cause is. First come the owner's vCPUs. If the owner has
+ * none for this CPU, a vCPU of others may run here until it spins, or until the owner's wakes
+ * up.
  *
  * Only lists of single CPUs are looked at: its own, and of a few others.
  */
@@ -19,7 +20,7 @@
 #define LOOKS_MAX 64u		/* so many vCPUs parked on a CPU are looked at */
 #define OTHER_LISTS_MAX 3u	/* of other CPUs, per look */
 
-/* What was found on lists: who is called, and who might fill. */
+/* Result of a scan of lists: the vCPU to call, and candidates to fill. */
 struct found {
 	const struct unspin_cpu *on;
 	u32 cpu;
@@ -50,7 +51,7 @@ static bool collect(struct unspin_slot *slot, void *data)
 	if (!unspin_turn_is_asleep(slot))
 		return true;
 	if (unspin_may_run(slot, found->on)) {
-		/* Those with a place elsewhere are called from there; those who cannot come, from where they are. */
+		/* vCPUs with a place elsewhere are called there; those that cannot move, where they are. */
 		if (READ_ONCE(slot->turn.parked_on) != found->cpu && !may_come(slot, found->cpu))
 			return true;
 		if (target == UNSPIN_NO_CPU || target == found->cpu || !READ_ONCE(found->on->owner))
@@ -114,7 +115,7 @@ static bool call_owners(const struct found *found, bool later)
 	return any;
 }
 
-/* Lists of other CPUs, until there is somebody: first that of who was offered. */
+/* Scan lists of other CPUs until a vCPU is found: first the list of the offered vCPU. */
 static void collect_elsewhere(struct found *found)
 {
 	u32 tries, cpu = unspin_turn_offered();
@@ -145,7 +146,7 @@ static bool is_held_back(const struct unspin_slot *slot, u32 cpu)
 	       !need_resched();
 }
 
-/* All that were found come: nobody owns the CPU. */
+/* The CPU has no owner: call all that were found. */
 static void call_all(const struct found *found)
 {
 	u32 i;
@@ -156,7 +157,7 @@ static void call_all(const struct found *found)
 		unspin_turn_call(found->filler[i], i ? UNSPIN_NO_CPU : found->cpu);
 }
 
-/* The CPU is idle, and its owner has nobody on its list. */
+/* The CPU is idle, and its list has no vCPU of its owner. */
 static void fill(struct unspin_cpu *on, struct found *found)
 {
 	const void *owner = READ_ONCE(on->owner);
@@ -215,7 +216,7 @@ void unspin_hole_look(void)
 	later = leaves(on) || (!found.idle && !READ_ONCE(on->cur));
 	target = READ_ONCE(on->target);
 	unspin_turn_each_parked(found.cpu, collect, &found);
-	/* The one this CPU is for may be parked on another: it comes once there is room. */
+	/* The target vCPU of this CPU may be parked on another one: it comes once there is room. */
 	if (target && found.idle && unspin_turn_is_asleep(target) && unspin_may_run(target, on) &&
 	    may_come(target, found.cpu))
 		first_is(&found, target);

@@ -2,7 +2,7 @@
 #ifndef UNSPIN_HOLE_H
 #define UNSPIN_HOLE_H
 
-/* This CPU looks who goes, and who is called to it. In an interrupt, no lock held. */
+/* This CPU decides which vCPU leaves it, and which is called. In an interrupt, no lock held. */
 void unspin_hole_look(void);
 
 #endif

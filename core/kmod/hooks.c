@@ -90,7 +90,7 @@ static noinline notrace void switch_of_vcpu(struct unspin_slot *out, bool preemp
 	if (unlikely(__this_cpu_read(unspin_cpu.in_turns)) && out)
 		unspin_turn_switched_out(out, !preempt && prev_state != TASK_RUNNING, now);
 
-	/* Picked for this CPU and here it comes: whoever goes loses its core to that yield. */
+	/* The picked vCPU arrives: the vCPU that leaves loses its core to that yield. */
 	if (out)
 		unspin_switched_out(out, prev, preempt || prev_state == TASK_RUNNING,
 				    in && READ_ONCE(in->pick_pending) &&

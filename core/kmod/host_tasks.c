@@ -40,7 +40,7 @@ static u64 idle_us(u32 cpu)
 	return us == (u64)-1 ? 0 : us;
 }
 
-/* Each CPU is read at a time of its own: to read all of them takes a while. */
+/* CPUs are read at different times: reading all of them takes a while. */
 static void judge(u32 cpu)
 {
 	struct use *use = per_cpu_ptr(&uses, cpu);

@@ -11,7 +11,7 @@ void unspin_host_tasks_begin(u64 cycles);
 /* A turn has ended. Under RCU. */
 void unspin_host_tasks_judge(void);
 
-/* This thread has had so many cycles of its CPU, which are none of the host's tasks'. */
+/* This thread used so many cycles of its CPU, which do not count as host tasks'. */
 void unspin_host_tasks_spare(u64 cycles);
 
 /* Tasks of the host take so much of the CPU that it has no turns. */

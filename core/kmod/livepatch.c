@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Livepatches go first. One function is redirected by one owner at a time, so the kernel would
- * refuse a livepatch of a function that the module has redirected, and it may mend a hole. So the
- * module lets go of all while a livepatch is loaded, and takes what is left then.
+ * refuse a livepatch of a function that the module has redirected, and it may mend a hole. So
+ * the module releases all hooks while a livepatch is loaded, and then takes those that are
+ * free.
  */
 #include <linux/module.h>
 

@@ -8,11 +8,12 @@
  * kernel clears by itself. One that was in user space meanwhile has lost the flag when
  * it comes back; work.park reminds it at its entry into the guest.
  *
- * A sleeping thread is charged for nothing, so the scheduler sees who waits for a turn as one
- * that sleeps. The guest must see it as preempted: its siblings then do not wait for it, and send
- * it no interrupts to flush its TLB. KVM tells the guest so where the vCPU stands between two
- * instructions, which it knows behind an exit for an interrupt of the host. So a vCPU is parked
- * there only; any other goes on to its entry, where such an interrupt awaits it.
+ * A sleeping thread is not charged CPU time, so the scheduler sees a thread that waits for a
+ * turn as one that sleeps. The guest must see it as preempted: its siblings then do not wait
+ * for it, and send it no interrupts to flush its TLB. KVM tells the guest so where the vCPU
+ * stands between two instructions, which it knows behind an exit for an interrupt of the host.
+ * So a vCPU is parked there only; any other goes on to its entry, where such an interrupt
+ * awaits it.
  */
 #include <linux/ftrace.h>
 #include <linux/irq_work.h>
@@ -89,7 +90,7 @@ static long sleep_preempted(struct unspin_slot *slot, long left)
 static long sleep_until_called(struct unspin_slot *slot, long left)
 {
 	for (;;) {
-		/* A full barrier, so that who publishes a turn sees it asleep, or it sees the turn. */
+		/* A full barrier: either the writer of a turn sees it asleep, or it sees the turn. */
 		set_current_state(TASK_INTERRUPTIBLE);
 		if (!left || READ_ONCE(slot->turn.woken) || !must_wait(slot) || signal_pending(current))
 			break;
@@ -111,7 +112,7 @@ static void waited_in_vain(struct unspin_slot *slot)
 
 /*
  * Own thread. Woken where its turn or a hole has come, or by a signal. False: at last by the
- * deadline. It then runs up to its next exit, whoever's turn it is.
+ * deadline. It then runs up to its next exit, in any turn.
  */
 static bool wait_for_turn(struct unspin_slot *slot)
 {
@@ -168,7 +169,7 @@ static bool wait_if_it_must(struct unspin_slot *slot)
 			WRITE_ONCE(slot->work.park, 1);
 		return true;
 	}
-	/* A full barrier: who asks after this finds the flag clear, or its owner is seen here. */
+	/* A full barrier: a later request finds the flag clear, or its owner is seen here. */
 	if (asked)
 		xchg(&slot->work.park, 0);
 	if (!must_wait(slot)) {
@@ -218,7 +219,7 @@ static struct ftrace_ops park_ops = {
 
 /* --- at the entry --- */
 
-/* Set at run time: the loader leaves pointers in per-CPU data as they are. */
+/* Set at run time: the module loader does not relocate pointers in per-CPU data. */
 static DEFINE_PER_CPU(struct irq_work, leave);
 
 static void nothing(struct irq_work *work)

@@ -14,7 +14,7 @@ void unspin_park_deinit(void);
 
 /*
  * Redirects the threads' way into guests, or no longer. "got_on" is told of each vCPU that is
- * kept from running and did not just spin before. May sleep. 0 or an error, said in the log.
+ * parked and did not just spin before. May sleep. Returns 0, or an error that is logged.
  */
 int unspin_park_attach(void (*got_on)(struct unspin_slot *slot));
 int unspin_park_detach(void);

@@ -39,7 +39,7 @@ static void slot_read(const struct unspin_slot *slot, bool kernel_mode, struct h
 		return;
 	}
 	seen->yielded_mark = READ_ONCE(slot->yielded_mark);
-	/* As KVM: who spins in user mode may wait for one that was in user mode. */
+	/* As in KVM: a vCPU that spins in user mode may wait for one preempted in user mode. */
 	seen->user_mode = kernel_mode && compat_preempted_in_user(vcpu);
 }
 

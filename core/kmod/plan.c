@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A turn is planned: what each vCPU got is settled, policy/gang_turn.c says who owns which CPU
- * next, and the CPUs are told (turn.h). All of it is done with interrupts on. The tables have a row
- * for each VM and each vCPU, which stay from turn to turn, and are laid out anew when VMs or vCPUs
+ * Plans a turn: settles what each vCPU got, lets policy/gang_turn.c choose the owner of each
+ * CPU, and notifies the CPUs (turn.h). Interrupts are on throughout. The tables have a row for
+ * each VM and each vCPU, which stay from turn to turn, and are laid out anew when VMs or vCPUs
  * come and go.
  *
  * Rows point to VMs and slots, which are freed after a grace period once they are out of the lists. A
@@ -54,7 +54,7 @@ static void refuse_all(enum unspin_refusal refused)
 	}
 }
 
-/* False: there is no room. */
+/* Returns false if there is no room. */
 static bool vm_enter(struct unspin_vm *vm)
 {
 	u32 first = host.vcpu_count;
@@ -142,7 +142,7 @@ static bool is_held_back(const struct unspin_slot *slot)
 	return out && READ_ONCE(slot->turn.held_back_tsc) == out;
 }
 
-/* CPU time since turns are made. It may lag by what is being switched at this moment. */
+/* CPU time since turns began. It may lag by a switch in progress. */
 static u64 ran_cycles(const struct unspin_slot *slot, u64 now)
 {
 	u64 ran = READ_ONCE(slot->turn.ran_cycles), in = READ_ONCE(slot->in_tsc);
@@ -290,7 +290,7 @@ static const void *owner_at(u32 cpu)
 	return owner < host.vm_count ? vm_at[owner] : NULL;
 }
 
-/* Where it should run. One that runs where another of its VM should is moved, by being parked and called. */
+/* Its target CPU. A vCPU on the target of a sibling is moved: it is parked, then called. */
 static void vcpu_publish(u32 v)
 {
 	const struct gang_vcpu *row = &host.vcpus[v];
@@ -330,8 +330,8 @@ static bool is_left(u32 cpu)
 }
 
 /*
- * vCPUs that are parked on a CPU of others, and have no place in this turn, may run on CPUs that nobody
- * owns: each such CPU calls one.
+ * vCPUs that are parked on a CPU of others, and have no place in this turn, may run on CPUs
+ * without an owner: each such CPU calls one.
  */
 static void left_cpus_call(void)
 {
@@ -378,7 +378,7 @@ static void publish(bool owned)
 	preempt_enable();
 }
 
-/* So long that nobody waits for half of what any may, with so many vCPUs to each CPU that take turns. */
+/* With this many vCPUs per CPU, no vCPU waits longer than half of the allowed wait. */
 static u64 turn_most_us(void)
 {
 	u32 i, wanting = 0, usable = 0;

@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The policy is compiled as it is. */
+/* The policy, compiled unchanged. */
 #include "../policy/userspin.c"

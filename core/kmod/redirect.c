@@ -11,7 +11,7 @@
 
 DEFINE_PER_CPU(struct unspin_redirected, unspin_redirected);
 
-/* Nobody comes any more, so what is read is what is left, or more. */
+/* No new thread enters, so this reads the number left, or more. */
 static long redirected(enum unspin_redirect to)
 {
 	long sum = 0;

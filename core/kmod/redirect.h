@@ -27,7 +27,7 @@ static __always_inline void unspin_redirect_begin(enum unspin_redirect to)
 	this_cpu_inc(unspin_redirected.threads[to]);
 }
 
-/* The last that such a function does. */
+/* Call at the end of such a function. */
 static __always_inline void unspin_redirect_end(enum unspin_redirect to)
 {
 	barrier();

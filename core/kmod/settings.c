@@ -378,7 +378,7 @@ void unspin_settings_vendor(const struct unspin_window_ops *ops)
 		if ((CYCLES & BIT(n)) && !(defaults_own & CYCLES))
 			defaults.number[n] = scaled(n, ops);
 	inherit(CYCLES);
-	/* Whether there are windows to set is nothing a VM has of its own. */
+	/* Window control is a property of the host, not of a VM. */
 	rcu_read_lock();
 	list_for_each_entry_rcu(vm, &unspin_vms, all)
 		unspin_settings_apply(vm, UNSPIN_APPLY_GO_ON);

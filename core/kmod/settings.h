@@ -42,7 +42,7 @@ void unspin_settings_linked_vm(struct unspin_vm *vm);
 enum unspin_apply {
 	UNSPIN_APPLY_GO_ON,	/* APLE goes on within the bounds, unless its initial window changed */
 	UNSPIN_APPLY_RESTART,	/* it starts over at its initial window */
-	UNSPIN_APPLY_MODE,	/* the same, and a VM left to KVM is so no longer: somebody wrote a mode */
+	UNSPIN_APPLY_MODE,	/* the same, and a VM left to KVM is taken back: its mode was written */
 };
 /* Makes the VM's settings what its vCPUs go by. */
 void unspin_settings_apply(struct unspin_vm *vm, enum unspin_apply apply);

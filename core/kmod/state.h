@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the module keeps about VMs and vCPUs, and who may touch it. The ground floor:
- * every other file stands on it, and it knows none of them.
+ * The state of VMs and vCPUs, and who may access it. The ground floor: every other file stands
+ * on it, and it knows none of them.
  *
  * A slot belongs to one vCPU and is written by the thread that runs it, or by
  * the CPU that switches this thread in or out. Other CPUs read it (a pick, an
@@ -117,7 +117,7 @@ struct unspin_turn {
 	u64 ran_cycles;			/* while turns are made; written where it is switched out */
 	u64 seen_cycles;		/* planner: ran_cycles at the last turn's end */
 	u64 held_back_tsc;		/* switched out then, it has not run although it might */
-	u32 weight;			/* of its part of a pCPU, see weight.c; 0: not known */
+	u32 weight;			/* of its part of a pCPU, see weight.c; 0: unknown */
 	u32 lock_sleeps;		/* its VM's "sleeps" when it was parked */
 	u16 parked_on;			/* the pCPU whose list it is on */
 	u16 target;			/* the pCPU it should run on in this turn, or UNSPIN_NO_CPU */
@@ -130,7 +130,7 @@ struct unspin_turn {
 	u8 moves;			/* runs where another of its VM should: to be parked, and woken at its target */
 	u8 missed;			/* arrived elsewhere than where it was called to, so often in a row */
 	u8 late;			/* its last wait for a turn ended by the deadline */
-	u8 pass;			/* own thread: for that it enters its guest once, whoever's turn it is */
+	u8 pass;			/* own thread: it enters its guest once, in any turn */
 };
 
 struct unspin_slot {
@@ -191,7 +191,7 @@ struct unspin_vm {
 	u8 window_on;			/* our window */
 	u8 select_on;			/* our selection */
 	u8 fail_open;			/* KVM's own until the mode is written again */
-	u8 crowded;			/* more vCPUs than CPUs for them: KVM's own as long as that is so */
+	u8 crowded;			/* more vCPUs than CPUs for them: left to KVM meanwhile */
 	u8 told_large;
 	u8 in_turns;			/* its vCPUs wait while others have a turn; written by the planner */
 	u8 gang;			/* and run together in its own turns; likewise */
@@ -221,7 +221,7 @@ struct unspin_vm {
 	/* Guest's reports, see guest_report.c; any of its vCPUs. */
 	atomic64_t report_tsc;		/* when they would be over, had they come no faster than they may */
 	u64 high_until_tsc;
-	u32 sleeps;			/* how often a vCPU of it went to sleep in turns; any of them, so nearly */
+	u32 sleeps;			/* sleeps of its vCPUs in turns; any vCPU adds, so approximate */
 
 	/* Planner of turns; a reader sees any of them whole. */
 	u8 waits_for_turns;		/* settings: it takes part in turns */
@@ -229,7 +229,7 @@ struct unspin_vm {
 	u8 gang_wanted;			/* its vCPUs should run together; set by its settings, too */
 	u8 refused;			/* enum unspin_refusal: why it has no turns, for now */
 	u8 refused_until_set;		/* likewise, until somebody writes its settings; any CPU */
-	u64 missed_until_tsc;		/* no turns of its own before: its vCPUs do not get where they should */
+	u64 missed_until_tsc;		/* no turns before this time: its vCPUs miss their target CPUs */
 	s64 turn_owed_cycles;
 	u32 turn_last;
 	u64 turns, turn_cycles;
@@ -269,9 +269,9 @@ struct unspin_cpu {
 	u32 switches;
 	/* Of turns, see turn.h. */
 	const void *owner;		/* a VM, unspin_turn_of_others, or NULL: anybody's. Compared only */
-	struct unspin_slot *target;	/* who should run here; under RCU */
+	struct unspin_slot *target;	/* vCPU that should run here; under RCU */
 	struct unspin_slot *filler;	/* a vCPU of another that may run here; under RCU */
-	u8 in_turns;			/* turns are made, whoever owns this CPU */
+	u8 in_turns;			/* turns are on, for any owner of this CPU */
 	u64 vcpu_cycles;		/* had by vCPUs that take part in turns, and by their planner, while turns are made */
 };
 DECLARE_PER_CPU(struct unspin_cpu, unspin_cpu);
@@ -313,7 +313,7 @@ static inline struct unspin_slot *unspin_slot_find(const struct kvm_vcpu *vcpu)
 	return NULL;
 }
 
-/* Whether any vCPU is so. */
+/* Whether any vCPU is in this state. */
 bool unspin_any_slot(bool (*is)(const struct unspin_slot *slot));
 
 /* Whether a slot's vCPU may be dereferenced now. unspin_lock is held. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Addresses in the kernel and in kvm.ko, looked up by name: KVM exports some of them to
- * its vendor modules only, and some to nobody.
+ * Addresses in the kernel and in kvm.ko, looked up by name: KVM exports some of them to its
+ * vendor modules only, and some not at all.
  */
 #ifndef UNSPIN_SYMBOLS_H
 #define UNSPIN_SYMBOLS_H
@@ -21,7 +21,7 @@ struct unspin_symbols {
 };
 extern struct unspin_symbols unspin_symbols;
 
-/* 0, or an error after a line in the log that names what is missing. May sleep. */
+/* Returns 0, or an error and logs what is missing. May sleep. */
 int unspin_symbols_init(void);
 /* Whether this is the release function of a VM's file. */
 bool unspin_is_vm_release(const void *release);

@@ -180,7 +180,7 @@ static u64 window_get(struct unspin_vm *vm)
 {
 	u32 window;
 
-	/* Refused windows are nobody's from that moment; that window_on follows takes a work item. */
+	/* A work item clears window_on later; report KVM's window already. */
 	if (READ_ONCE(vm->window_on) && !READ_ONCE(unspin_window_refused))
 		return READ_ONCE(vm->window_cycles);
 	rcu_read_lock();
@@ -225,7 +225,7 @@ static u64 value_get(struct unspin_vm *vm, enum value value)
 	return 0;
 }
 
-/* Root only: cycle counts of a VM tell what it does to whoever may read them. */
+/* Root only: cycle counts reveal what a VM does. */
 #define READ_ONLY_ATTR(file, value)							\
 static ssize_t file##_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)	\
 {											\
@@ -246,7 +246,7 @@ static ssize_t turns_refused_show(struct kobject *kobj, struct kobj_attribute *a
 	const struct unspin_vm *vm = vm_of(kobj);
 	enum unspin_refusal why = READ_ONCE(vm->refused);
 
-	/* The planner may not run where nobody has turns. */
+	/* The planner may not run while no VM has turns. */
 	if (why == UNSPIN_REFUSED_NONE && vm->set.coscheduling != UNSPIN_COSCHEDULING_NONE) {
 		why = READ_ONCE(vm->refused_until_set);
 		if (vm->fail_open)

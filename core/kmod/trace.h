@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tracepoints: each carries all a decision was made from, so that user space
- * can run the same policy over it and must get the same answer.
+ * Tracepoints: each carries the whole input of a decision, so that user space can run the same
+ * policy over it and must get the same answer.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM unspin

@@ -20,13 +20,13 @@ static DEFINE_PER_CPU(struct parked {
 	raw_spinlock_t lock;
 	struct list_head slots;
 }, parked);
-static struct cpumask parked_cpus;	/* where such a list is not empty */
-static DEFINE_PER_CPU(int, hole);	/* it is idle although owned: who makes it 0 has it look again */
+static struct cpumask parked_cpus;	/* CPUs whose list is not empty */
+static DEFINE_PER_CPU(int, hole);	/* idle although owned; setting it to 0 makes the CPU look again */
 static DEFINE_PER_CPU(u32, offered);	/* by whom: the CPU on whose list */
 
-/* Set at run time: the loader leaves pointers in per-CPU data as they are. */
+/* Set at run time: the module loader does not relocate pointers in per-CPU data. */
 static DEFINE_PER_CPU(call_single_data_t, pokes);
-static DEFINE_PER_CPU(atomic_t, poked);	/* who makes it 1 sends; the CPU makes it 0 before it looks */
+static DEFINE_PER_CPU(atomic_t, poked);	/* set to 1 by the sender, to 0 by the CPU before it looks */
 static DEFINE_PER_CPU(struct irq_work, own_pokes);
 static void (*look)(void);
 
@@ -68,7 +68,7 @@ void unspin_turn_poke(u32 cpu)
 	preempt_disable();
 	if (cpu == smp_processor_id())
 		poke_this_cpu();
-	/* One that has not yet taken the last such interrupt needs no other, and there is one message per CPU. */
+	/* A CPU with such an interrupt pending does not need another; there is 1 message per CPU. */
 	else if (!atomic_xchg(claim, 1) && smp_call_function_single_async(cpu, per_cpu_ptr(&pokes, cpu)))
 		atomic_set(claim, 0);	/* offline */
 	preempt_enable();
@@ -191,8 +191,8 @@ static void missed(struct unspin_slot *slot)
 }
 
 /*
- * One that is parked now might fill a CPU that is idle. Not if it waits for a lock: it would only spin. A
- * hole is offered one vCPU at a time; it is one again if it can use nobody.
+ * One that is parked now might fill a CPU that is idle. Not if it waits for a lock: it would
+ * only spin. A hole is offered one vCPU at a time; it stays a hole if it cannot use that vCPU.
  */
 static void offer_to_a_hole(const struct unspin_slot *slot, u32 from)
 {
@@ -351,7 +351,7 @@ void unspin_turn_held_back(struct unspin_slot *slot, struct unspin_cpu *on, cons
 	WRITE_ONCE(slot->turn.held_back_tsc, READ_ONCE(slot->out_tsc));
 	WRITE_ONCE(on->filler, NULL);
 	cmpxchg(&on->owner, owner, NULL);	/* the planner may be giving it to another */
-	smp_mb();	/* who is parked is asleep, or sees that it may run */
+	smp_mb();	/* a parked thread is asleep, or sees that it may run */
 }
 
 void unspin_turn_call_vm(struct unspin_vm *vm)
@@ -397,7 +397,7 @@ void unspin_turn_switched_out(struct unspin_slot *slot, bool sleeps, u64 now)
 
 void unspin_turn_went_idle(void)
 {
-	bool stays = cpu_active(smp_processor_id());	/* else it is on its way offline, and takes no more work */
+	bool stays = cpu_active(smp_processor_id());	/* else it goes offline, and accepts no work */
 
 	unspin_turn_hole(stays);
 	if (stays && !cpumask_empty(&parked_cpus))
@@ -484,7 +484,7 @@ void unspin_turn_woke_up(struct task_struct *task)
 	struct unspin_cpu *on = per_cpu_ptr(&unspin_cpu, task_cpu(task));
 	struct unspin_slot *filler = READ_ONCE(on->filler), *target = READ_ONCE(on->target);
 
-	/* Others that wake up here do as the scheduler has it. */
+	/* The scheduler places others that wake up here. */
 	if (likely(!filler || !target) || filler == target || target->held != task)
 		return;
 	if (cmpxchg(&on->filler, filler, NULL) == filler && !unspin_may_run(filler, on))

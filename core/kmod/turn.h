@@ -14,8 +14,8 @@
  *	parked	its thread sleeps there, on the list of the pCPU where that was,
  *	called	it has been woken for a pCPU, and has not arrived there.
  *
- * Who calls: the pCPU itself, in an interrupt (hole.c), once its rival has left. A thread woken on an
- * idle pCPU that it used last stays there; that is a hint, and nobody's affinity is touched.
+ * Who calls: the pCPU itself, in an interrupt (hole.c), once its rival has left. A thread woken
+ * on an idle pCPU that it used last stays there; that is a hint, and affinities do not change.
  *
  * No list here grows with the host but those of the vCPUs parked on one pCPU. Probes that hold a run
  * queue store to the pCPU and the two vCPUs they switch, and send interrupts. They take no lock.
@@ -68,7 +68,7 @@ static inline bool unspin_is_realtime(const struct task_struct *task)
 	return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
 }
 
-/* Parked, and nobody has called it. One that was called is runnable, although it may not have run yet. */
+/* Parked and not called. A called vCPU is runnable, although it may not have run yet. */
 static inline bool unspin_turn_is_asleep(const struct unspin_slot *slot)
 {
 	return READ_ONCE(slot->turn.parked) && !READ_ONCE(slot->turn.woken);
@@ -85,7 +85,7 @@ static inline bool unspin_turn_waits_for_lock(const struct unspin_slot *slot)
 
 /* --- begun and ended; unspin_mutex held --- */
 
-/* "look": what a CPU does when it is told: who goes, who is called (hole.c). */
+/* "look": a notified CPU decides which vCPU leaves and which is called (hole.c). */
 void unspin_turn_begin(void (*look)(void));
 /* All CPUs have taken the interrupts they were sent. May sleep. */
 void unspin_turn_wait(void);
@@ -133,16 +133,16 @@ void unspin_turn_call(struct unspin_slot *slot, u32 cpu);
 bool unspin_turn_fill(struct unspin_slot *slot, u32 cpu);
 /* It was let in to fill, and does so no longer. Returns the CPU where it did, or UNSPIN_NO_CPU. Under RCU. */
 u16 unspin_turn_fills_no_more(struct unspin_slot *slot);
-/* Whether the CPU that calls is owned and idle: then who is parked from now on is offered to it. Interrupts off. */
+/* Whether the calling CPU is owned and idle: vCPUs parked from now on are offered to it. Interrupts off. */
 void unspin_turn_hole(bool is);
 /* The CPU on whose list one was offered to the CPU that calls since it asked last, or UNSPIN_NO_CPU. Interrupts off. */
 u32 unspin_turn_offered(void);
-/* Its owner cannot use this CPU: it is nobody's for the rest of the turn. The vCPU counts as held back until it runs. */
+/* Its owner cannot use this CPU: no owner for the rest of the turn. The vCPU counts as held back until it runs. */
 void unspin_turn_held_back(struct unspin_slot *slot, struct unspin_cpu *on, const void *owner);
 /* A VM's vCPUs look again whether they may run. Under RCU. */
 void unspin_turn_call_vm(struct unspin_vm *vm);
 
-/* --- switches, while turns are made; run queue lock held --- */
+/* --- switches, while turns are on; run queue lock held --- */
 
 void unspin_turn_switched_out(struct unspin_slot *slot, bool sleeps, u64 now);
 /* To the idle task, on a CPU that somebody owns: whatever the cause is, it has a hole. */
@@ -154,7 +154,7 @@ void unspin_turn_filler_spins(struct unspin_slot *slot);
 void unspin_turn_woke_up(struct task_struct *task);
 
 /*
- * It has no turns and waits for none until somebody writes its settings; said in the log and counted.
+ * It neither has turns nor waits for turns until its settings are written; logged and counted.
  * Any context.
  */
 void unspin_turn_refuse(struct unspin_vm *vm, enum unspin_refusal why);

@@ -22,7 +22,7 @@
 
 #define STUCK_LOOKS 2u		/* of the watchdog, in which no turn has ended */
 
-static struct task_struct *planner;	/* NULL: no turns are made. Under unspin_mutex */
+static struct task_struct *planner;	/* NULL: turns are off. Under unspin_mutex */
 static bool hook_stays;			/* the kernel did not take a hook off: no turns again */
 static u32 turns_ended;			/* for the watchdog */
 static u32 watch_ended, watch_stuck;	/* the watchdog's own */
@@ -108,7 +108,7 @@ static void let_all_run(void)
 	rcu_read_unlock();
 }
 
-/* They take part before the first turn, or no longer: what they have of CPUs is none of the host's tasks'. */
+/* They take part before the first turn, or no longer: their CPU time is not the host tasks'. */
 static void vms_take_part(bool part)
 {
 	struct unspin_vm *vm;

@@ -8,7 +8,7 @@
 
 #include "state.h"
 
-/* Turns are made if a VM wants them, and else not. unspin_mutex held. 0 or an error. */
+/* Turns are on if a VM wants them, else off. unspin_mutex held. Returns 0 or an error. */
 int unspin_turns_update(void);
 /* As if no VM wanted turns any more. unspin_mutex held. An error: its hook stays, without doing anything. */
 int unspin_turns_stop(void);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Redirecting a function, letting go of it, or staying for ever.
+ * Redirects a function and releases it, or stays loaded if the kernel does not release it.
  */
 #include <linux/ftrace.h>
 #include <linux/sched.h>

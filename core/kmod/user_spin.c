@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Spinning in user space. The processor reports none of it.
+ * Detects spinning in user space, which the processor does not report.
  *
  * A look is an interrupt that takes a vCPU out of its guest. Where looks lie close
  * together the vCPU is in a loop, and a loop with PAUSE in its code is a spin loop. An
@@ -32,7 +32,7 @@ static const struct userspin_params params = {
 	.range_bytes = USERSPIN_RANGE_BYTES,
 };
 
-static DEFINE_PER_CPU(call_single_data_t, looks);	/* set at run time: the loader leaves pointers in here as they are */
+static DEFINE_PER_CPU(call_single_data_t, looks);	/* set at run time: the loader relocates no pointers here */
 static struct hrtimer timer;
 static DEFINE_RAW_SPINLOCK(looks_lock);	/* the next two */
 static bool wanted;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Lifetimes of VMs and vCPUs: made, bound, ended.
+ * Lifetimes of VMs and vCPUs: creation, binding, end.
  *
- * KVM frees a vCPU with its VM and uses its address again. So a VM's state is
- * unlinked at the entry of kvm_arch_destroy_vm(), before anything is freed, and
- * whoever dereferences a vCPU either runs in that vCPU's thread, runs in the
- * thread of a sibling, or holds unspin_lock and found it linked.
+ * KVM frees a vCPU with its VM and uses its address again. So a VM's state is unlinked at the
+ * entry of kvm_arch_destroy_vm(), before anything is freed, and code that dereferences a vCPU
+ * either runs in that vCPU's thread, runs in the thread of a sibling, or holds unspin_lock and
+ * found it linked.
  */
 #include <linux/log2.h>
 #include <linux/rbtree.h>
@@ -116,7 +116,7 @@ static void vm_add_work(struct work_struct *work)
 	vm->named = !unspin_sysfs_vm_add(vm);
 	if (vm->named)
 		return;
-	mutex_lock(&unspin_mutex);	/* nobody could set its mode: marked by sysfs, it is KVM's now */
+	mutex_lock(&unspin_mutex);	/* sysfs marked it as left to KVM: its mode could not be set */
 	unspin_settings_apply(vm, UNSPIN_APPLY_GO_ON);
 	mutex_unlock(&unspin_mutex);
 }
@@ -194,7 +194,7 @@ static struct unspin_vm *vm_alloc(const struct kvm *kvm, gfp_t gfp)
 	return vm;
 }
 
-/* The slot is found no more: its VM ends, or its address is a new vCPU's, the old one never finished. */
+/* Removes the slot from lookup: its VM ends, or a new vCPU reuses the address of an unfinished one. */
 static void slot_unhash(struct unspin_slot *slot)
 {
 	lockdep_assert_held(&unspin_lock);
@@ -205,8 +205,8 @@ static void slot_unhash(struct unspin_slot *slot)
 }
 
 /*
- * A vCPU was made: there is room for the slots of all. Where there is no memory unspin_slot_bind()
- * finds none for the slot.
+ * A vCPU was created: make room for all slots. Without memory unspin_slot_bind() finds none for
+ * the slot.
  */
 static void large_grow(struct unspin_vm *vm, gfp_t gfp)
 {
@@ -235,10 +235,9 @@ static void large_grow(struct unspin_vm *vm, gfp_t gfp)
 }
 
 /*
- * The slot of a vCPU, made if there is none. Called where KVM makes a vCPU (an
- * ftrace callback: no sleep), by discovery, and for a vCPU neither of them saw,
- * from its first entry. The vCPU's VM cannot end meanwhile. NULL: no memory, or
- * the VM made more vCPUs than any can have.
+ * Finds or creates the slot of a vCPU. Called when KVM creates a vCPU (an ftrace callback: no
+ * sleep), by discovery, and for a vCPU neither of them saw, from its first entry. The vCPU's VM
+ * cannot end meanwhile. NULL: no memory, or the VM made more vCPUs than any can have.
  */
 struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp)
 {
@@ -305,7 +304,7 @@ no_memory:
 	return NULL;
 }
 
-/* Picks find the slot by its number. False: there is no place for it. unspin_lock is held. */
+/* Lets picks find the slot by its number. Returns false if there is no place. unspin_lock is held. */
 static bool slot_place(struct unspin_vm *vm, struct unspin_slot *slot, u32 idx)
 {
 	struct unspin_large *large = vm->large;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * VMs and vCPUs: their state is made, bound to what KVM has, and ended.
+ * VMs and vCPUs: their state is created, bound to KVM's objects, and ended.
  */
 #ifndef UNSPIN_VMS_H
 #define UNSPIN_VMS_H
@@ -12,9 +12,9 @@ int unspin_vms_init(void);
 void unspin_vms_deinit(void);
 
 /*
- * The slot of a vCPU, made if there is none. Called where KVM makes a vCPU (an
- * ftrace callback: no sleep), by discovery, and for a vCPU neither of them saw,
- * from its first entry. The vCPU's VM cannot end meanwhile. NULL: no memory.
+ * Finds or creates the slot of a vCPU. Called when KVM creates a vCPU (an ftrace callback: no
+ * sleep), by discovery, and for a vCPU neither of them saw, from its first entry. The vCPU's VM
+ * cannot end meanwhile. NULL: no memory.
  */
 struct unspin_slot *unspin_slot_add(struct kvm_vcpu *vcpu, gfp_t gfp);
 /* The vCPU runs, so its index is final: from now on it can be picked and restored. */

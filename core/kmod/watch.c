@@ -66,7 +66,7 @@ static bool vm_stalled(struct unspin_vm *vm, u64 now)
 		stalled |= unspin_slot_alive(slot) && slot_stalled(slot, now);
 		raw_spin_unlock_irqrestore(&unspin_lock, flags);
 	}
-	/* Where we picked nobody lately, we starved nobody: a throttled group looks the same. */
+	/* Without recent picks the module starved no vCPU: a throttled group looks the same. */
 	if (picks == vm->watch_picks)
 		stalled = false;
 	vm->watch_picks = picks;
@@ -74,10 +74,10 @@ static bool vm_stalled(struct unspin_vm *vm, u64 now)
 }
 
 /*
- * A vCPU that gives its core to a sibling gains time for its VM where the siblings have
- * cores of their own. Where they share a few, each yield only changes who of the VM runs,
- * at a cost: a VM of 64 vCPUs on 4 CPUs was measured to lose a third to three quarters.
- * Under unspin_mutex.
+ * A vCPU that gives its core to a sibling gains time for its VM where the siblings have cores
+ * of their own. If they share a few, each yield only changes which vCPU of the VM runs, at a
+ * cost: a VM of 64 vCPUs on 4 CPUs was measured to lose a third to three quarters. Under
+ * unspin_mutex.
  */
 static bool vm_is_crowded(const struct unspin_vm *vm)
 {

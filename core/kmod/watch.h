@@ -2,7 +2,7 @@
 #ifndef UNSPIN_WATCH_H
 #define UNSPIN_WATCH_H
 
-/* Its thread, asleep until there is something to watch. An error: no memory for it. */
+/* Starts its thread, which sleeps until it has work. Returns 0, or an error without memory. */
 int unspin_watch_init(void);
 /* The watchdog looks from now on, or no longer. unspin_mutex held. */
 void unspin_watch_start(void);

@@ -2,10 +2,11 @@
 /*
  * What a vCPU counts for on its CPU, so that turns give each VM what the scheduler would.
  *
- * VMs compete where their cgroups part: with the weight of the largest cgroup that holds one
- * VM only, which its vCPUs share. VMs that are in one cgroup compete with the weights
- * of their threads. A cgroup of a VM that takes no part counts as one that holds no VM. The kernel says nobody a cgroup's weight, so it is read where the type
- * information says that it is; without that all vCPUs count alike.
+ * VMs compete where their cgroups part: with the weight of the largest cgroup that holds one VM
+ * only, which its vCPUs share. VMs that are in one cgroup compete with the weights of their
+ * threads. A cgroup of a VM that takes no part counts as one that holds no VM. The kernel
+ * exports no function for the weight of a cgroup, so it is read where the type information says
+ * that it is; without that all vCPUs count alike.
  */
 #include <linux/hash.h>
 #include <linux/log2.h>
@@ -44,7 +45,7 @@ struct census {
 static struct census *table;
 static u32 table_bits, rounds;
 
-/* Cgroups that a vCPU is in without all others of its VM: its own, libvirt's of all vCPUs, and some above. */
+/* Cgroups of a vCPU that do not hold its whole VM: its own, libvirt's of all vCPUs, and some above. */
 #define GROUPS_PER_VCPU 4u
 
 int unspin_weights_begin(u32 vcpus_max)
@@ -79,7 +80,7 @@ static const void *parent_of(const void *group)
 	return READ_ONCE(*(const void *const *)((const char *)group + members[1].offset));
 }
 
-/* The entry of a cgroup, new or not. NULL: there are too many. */
+/* Finds or adds the entry of a cgroup. NULL if there are too many. */
 static struct census *find(const void *group)
 {
 	u32 mask = (1u << table_bits) - 1, at = hash_ptr(group, table_bits), tries;

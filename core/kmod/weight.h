@@ -4,7 +4,7 @@
 
 #include "state.h"
 
-/* What a vCPU counts for where nothing is known of its cgroup: weight 100, nice 0. */
+/* The weight of a vCPU whose cgroup is unknown: weight 100, nice 0. */
 #define UNSPIN_WEIGHT_DEFAULT 8192u
 
 struct unspin_btf;

@@ -88,7 +88,7 @@ static DECLARE_WORK(refused_work, refused_work_fn);
 /* A check against the processor failed: the layout is not what was thought. Any context. */
 static void window_refuse(const char *why)
 {
-	if (xchg(&unspin_window_refused, true))	/* said and counted once, whoever looks after that */
+	if (xchg(&unspin_window_refused, true))	/* logged and counted once */
 		return;
 	window_none = why;
 	unspin_fail_open(NULL, why);

@@ -48,7 +48,7 @@ static enum unspin_window_check svm_check(struct kvm_vcpu *vcpu, const char **wh
 		*why = "vcpu_svm.vmcb01 is not where BTF says";
 		return UNSPIN_CHECK_BROKEN;
 	}
-	/* What KVM always sets for such a VM; otherwise this is no VMCB, or no filter. */
+	/* KVM always sets these for such a VM; otherwise this is not a VMCB, or has no filter. */
 	if (!unspin_force_pause_intercept &&
 	    !(control->intercepts[INTERCEPT_PAUSE / 32] & BIT(INTERCEPT_PAUSE % 32)))
 		return UNSPIN_CHECK_NONE;

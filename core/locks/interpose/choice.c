@@ -86,7 +86,7 @@ static void say_unknown(const char *name)
 	static atomic_flag said = ATOMIC_FLAG_INIT;
 
 	if (!atomic_flag_test_and_set(&said))
-		dprintf(STDERR_FILENO, "unspin: UNSPIN_LOCK=%.40s is none of" INTERPOSE_LOCKS(CHOICE)
+		dprintf(STDERR_FILENO, "unspin: UNSPIN_LOCK=%.40s is not one of" INTERPOSE_LOCKS(CHOICE)
 			"; the C library's own locks are used\n", name);
 }
 
@@ -131,7 +131,7 @@ void *interpose_next(const char *name)
 
 	/* Without it the program cannot go on, and would not have started without this library. */
 	if (!next) {
-		dprintf(STDERR_FILENO, "unspin: the C library has no %s\n", name);
+		dprintf(STDERR_FILENO, "unspin: %s is missing in the C library\n", name);
 		abort();
 	}
 	return next;

@@ -32,8 +32,8 @@ pub fn kvm(root: &Path) -> Result<Found, String> {
     } else if has_word(flags, "svm") {
         amd(root, flags)
     } else {
-        Err("the CPU has neither VT-x nor AMD-V, so /dev/kvm here is an emulation of it, without \
-             pause-loop exiting"
+        Err("the CPU has neither VT-x nor AMD-V, so /dev/kvm is an emulation without pause-loop \
+             exiting"
             .to_string())
     }
 }
@@ -42,10 +42,10 @@ fn may_open(dev: &Path) -> Result<(), String> {
     match OpenOptions::new().read(true).write(true).open(dev) {
         Ok(_) => Ok(()),
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            Err("there is no /dev/kvm (is kvm_intel or kvm_amd loaded?)".to_string())
+            Err("no /dev/kvm: load kvm_intel or kvm_amd".to_string())
         }
         Err(e) if e.kind() == ErrorKind::PermissionDenied => {
-            Err("this user may not open /dev/kvm (be root, or in the group kvm)".to_string())
+            Err("no permission to open /dev/kvm: run as root, or join the group kvm".to_string())
         }
         Err(e) => Err(format!("/dev/kvm cannot be opened: {e}")),
     }
@@ -58,7 +58,10 @@ fn intel(root: &Path, cpuinfo: &str) -> Result<Found, String> {
         None => read_msr(&root.join("dev/cpu/0/msr"), MSR_PROCBASED_CTLS2)
             .map(|v| v & PLE_ALLOWED != 0)
             .map_err(|e| {
-                format!("the CPU does not say whether it has PLE: no vmx flags in /proc/cpuinfo, and MSR 0x48b cannot be read ({e}; modprobe msr?)")
+                format!(
+                    "whether the CPU has PLE is unknown: /proc/cpuinfo has no vmx flags, and \
+                         MSR 0x48b cannot be read ({e}; try modprobe msr)"
+                )
             })?,
     };
     if !has_ple {
@@ -66,7 +69,7 @@ fn intel(root: &Path, cpuinfo: &str) -> Result<Found, String> {
     }
     let gap = parameter(root, "kvm_intel", "ple_gap")?;
     if gap == 0 {
-        return Err("PLE is switched off: kvm_intel was loaded with ple_gap=0".to_string());
+        return Err("PLE is off: kvm_intel was loaded with ple_gap=0".to_string());
     }
     Ok(Found::Ple)
 }
@@ -87,7 +90,7 @@ fn amd(root: &Path, flags: &str) -> Result<Found, String> {
 fn parameter(root: &Path, module: &str, name: &str) -> Result<u64, String> {
     let path = root.join("sys/module").join(module).join("parameters").join(name);
     let text = fs::read_to_string(&path)
-        .map_err(|_| format!("{module} is not loaded, or has no parameter {name}"))?;
+        .map_err(|_| format!("{module} is not loaded or has no parameter {name}"))?;
     text.trim().parse().map_err(|_| format!("{module}.{name} is {:?}, not a number", text.trim()))
 }
 

@@ -33,7 +33,7 @@ impl fmt::Display for Cannot {
 impl std::error::Error for Usage {}
 impl std::error::Error for Cannot {}
 
-/// Says what went wrong with `program`, if anything, and how to exit.
+/// Prints the error of `program`, if any, and returns its exit code.
 pub fn code(program: &str, result: anyhow::Result<()>) -> ExitCode {
     let Err(e) = result else {
         return ExitCode::SUCCESS;
@@ -51,8 +51,8 @@ pub fn code(program: &str, result: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-/// An error and its causes, fit for a terminal. Some errors name their cause in their own words: it is
-/// not said again. Some quote what they were given: it must not command the terminal.
+/// An error and its causes, fit for a terminal. A cause that its error already names is not repeated.
+/// Control characters of quoted input are replaced.
 pub fn said(e: &anyhow::Error) -> String {
     let mut all = String::new();
     for cause in e.chain().map(ToString::to_string) {
@@ -65,7 +65,7 @@ pub fn said(e: &anyhow::Error) -> String {
     printable_lines(&all)
 }
 
-/// Whoever read our output had enough of it.
+/// The reader of our output has closed the pipe.
 fn is_broken_pipe(e: &anyhow::Error) -> bool {
     e.chain()
         .filter_map(|c| c.downcast_ref::<std::io::Error>())

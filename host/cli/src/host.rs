@@ -20,8 +20,8 @@ pub fn release(root: &Path) -> anyhow::Result<String> {
     Ok(text.trim().to_string())
 }
 
-/// What to know of a kernel the module's tests do not boot; the module itself probes whether it can
-/// work there.
+/// A note for kernels that the module's tests do not boot. The module itself probes whether it works
+/// there.
 pub fn untested(release: &str) -> Option<String> {
     let is_of = |series: &str| {
         let rest = release.strip_prefix(series);
@@ -32,8 +32,8 @@ pub fn untested(release: &str) -> Option<String> {
     }
     let names = TESTED.join(", ");
     Some(format!(
-        "the module is not tested on kernel {release} (it is on {names}); it looks for all it needs \
-         when it is built and loaded, and refuses, by name, where one thing is missing"
+        "the module is not tested on kernel {release} (tested: {names}); the build and the load \
+         check what it needs, and name what is missing"
     ))
 }
 
@@ -44,14 +44,14 @@ pub fn obstacle(root: &Path, release: &str, is_root: bool) -> Option<String> {
     }
     if must_be_signed(root) {
         return Some(
-            "Secure Boot, lockdown or signature enforcement is on: a module built here is not \
-             signed with an enrolled key (sign it and use `unspin load --module FILE`)"
+            "Secure Boot, lockdown or signature enforcement is on: a module built here has no \
+             signature by an enrolled key; sign it and use `unspin load --module FILE`"
                 .to_string(),
         );
     }
     if !headers(root, release).join("Makefile").is_file() {
         return Some(format!(
-            "this kernel's headers are not installed: apt-get install linux-headers-{release}"
+            "the headers of this kernel are not installed: apt-get install linux-headers-{release}"
         ));
     }
     None
@@ -103,7 +103,7 @@ pub fn build(release: &str, stop: &AtomicBool, say: &dyn Fn(&str)) -> anyhow::Re
     let status = make.stderr(output.try_clone()?).stdout(output).status();
     let status = status.map_err(|e| Cannot(format!("make cannot be started: {e}")))?;
     if stop.load(Ordering::Relaxed) {
-        bail!("interrupted; nothing was loaded");
+        bail!("interrupted; the module was not loaded");
     }
     if !status.success() {
         bail!(
@@ -119,8 +119,8 @@ pub fn build(release: &str, stop: &AtomicBool, say: &dyn Fn(&str)) -> anyhow::Re
 fn can_build(sources: &Path, headers: &Path, release: &str) -> Result<(), String> {
     if !sources.join("Kbuild").is_file() {
         return Err(format!(
-            "the module's sources are not in {}: install unspin-dkms, or name a checkout of the \
-             project with UNSPIN_ROOT",
+            "the sources of the module are not in {}: install unspin-dkms, or set UNSPIN_ROOT to a \
+             checkout of the project",
             sources.display()
         ));
     }
@@ -128,26 +128,28 @@ fn can_build(sources: &Path, headers: &Path, release: &str) -> Result<(), String
     let is_there = |tool: &&str| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file());
     let missing: Vec<&str> = ["make", "gcc"].into_iter().filter(|tool| !is_there(tool)).collect();
     if !missing.is_empty() {
-        return Err(format!("building the module takes: apt-get install {}", missing.join(" ")));
+        return Err(format!(
+            "the build of the module needs: apt-get install {}",
+            missing.join(" ")
+        ));
     }
     let text =
         fs::read_to_string(headers.join("include/generated/utsrelease.h")).unwrap_or_default();
     match text.split('"').nth(1) {
         Some(found) if found == release => Ok(()),
         Some(found) => Err(format!(
-            "the headers in {} are of kernel {found}, not of {release}: a module built against them \
-             would not load; install linux-headers-{release}",
+            "the headers in {} belong to kernel {found}, not to {release}, and a module built with \
+             them would not load: install linux-headers-{release}",
             headers.display()
         )),
         None => Err(format!(
-            "no headers of kernel {release} in {}; install them with: apt-get install \
-             linux-headers-{release}",
+            "{} has no headers of kernel {release}: apt-get install linux-headers-{release}",
             headers.display()
         )),
     }
 }
 
-/// What a compiler found wrong, instead of a log's last lines, which only say that it did.
+/// The compiler's errors; the last lines of the log only show that it failed.
 fn errors_in(log: &str) -> String {
     let is_error = |line: &&str| line.contains("error: ") || line.starts_with("ERROR: ");
     let errors: Vec<&str> = log.lines().filter(is_error).take(8).collect();
@@ -177,11 +179,11 @@ pub fn insert(file: Option<&Path>) -> anyhow::Result<()> {
     let said = String::from_utf8_lossy(&out.stderr).trim().to_string();
     match explain(&said).map(str::to_string).or_else(refusal) {
         Some(why) => Err(Cannot(format!("{said}\n{why}")).into()),
-        None => bail!("{said}; the kernel's log (dmesg) says more"),
+        None => bail!("{said}; see the kernel log (dmesg)"),
     }
 }
 
-/// Why the module refused to load, as it last said so in the kernel's log.
+/// The last reason in the kernel log why the module did not load.
 fn refusal() -> Option<String> {
     let out = Command::new("dmesg").output().ok()?;
     let log = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -193,7 +195,7 @@ fn refusal_in(log: &str) -> Option<&str> {
     line.split_once("unspin: ").map(|(_, said)| said).filter(|said| said.contains("not loading"))
 }
 
-/// Takes the module out.
+/// Unloads the module.
 pub fn remove() -> anyhow::Result<()> {
     let out = Command::new("rmmod").arg("unspin").output().context("cannot start rmmod")?;
     if !out.status.success() {
@@ -203,16 +205,16 @@ pub fn remove() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What modprobe's words mean for the user.
+/// Advice for known messages of modprobe and insmod.
 fn explain(said: &str) -> Option<&'static str> {
     let known = [
-        ("Key was rejected", "The kernel wants a signed module: sign it (kmodsign, or DKMS's own key) and enrol that key: mokutil --import CERT.der, then confirm it at the next boot."),
-        ("Required key not available", "The kernel wants a signed module and knows no key for this one: mokutil --import CERT.der, then confirm it at the next boot."),
+        ("Key was rejected", "The kernel requires a signed module: sign it (kmodsign, or the key of DKMS) and enrol that key (mokutil --import CERT.der, then confirm it at the next boot)."),
+        ("Required key not available", "The kernel requires a signed module, and the key of this one is not enrolled: mokutil --import CERT.der, then confirm it at the next boot."),
         ("Operation not permitted", "The kernel is locked down (Secure Boot): sign the module and enrol the key with mokutil --import."),
-        ("not found", "No module is installed for this kernel: install package unspin-dkms and this kernel's headers; or from the sources `unspin load --build` or `make -C core/kmod install`; or give --module FILE."),
-        ("Invalid module format", "The module was built for another kernel: build it again against this kernel's headers (`unspin load --build`)."),
-        ("Device or resource busy", "Something else has hooked kvm_vcpu_on_spin, often a distribution's livepatch; only one can (see the notes above)."),
-        ("Unknown symbol", "KVM is not loaded, or lacks what the module needs: modprobe kvm_intel or kvm_amd first."),
+        ("not found", "The module is not installed for this kernel: install the package unspin-dkms and the headers of this kernel. From the sources: `unspin load --build` or `make -C core/kmod install`. Or name a file: --module FILE."),
+        ("Invalid module format", "The module was built for another kernel: rebuild it with the headers of this kernel (`unspin load --build`)."),
+        ("Device or resource busy", "Another module or a livepatch has already replaced kvm_vcpu_on_spin, and only 1 can (see the notes above)."),
+        ("Unknown symbol", "KVM is not loaded, or lacks a symbol that the module needs: run modprobe kvm_intel or modprobe kvm_amd first."),
     ];
     known.iter().find(|(words, _)| said.contains(words)).map(|(_, why)| *why)
 }
@@ -241,7 +243,7 @@ mod tests {
         let root = host("obstacle");
         assert_eq!(obstacle(&root, DEBIAN, true), None);
         let why = |release, is_root| obstacle(&root, release, is_root).unwrap();
-        assert!(why("6.8.0-31-generic", true).contains("headers are not installed"));
+        assert!(why("6.8.0-31-generic", true).contains("headers of this kernel are not installed"));
         assert!(why(DEBIAN, false).contains("only root"));
         let other = "6.1.0-40-amd64";
         assert!(why(other, true).contains(&format!("linux-headers-{other}")));

@@ -14,21 +14,21 @@ use std::path::{Path, PathBuf};
 const EXIT_STATUS: &[u8] = br#".SH "EXIT STATUS"
 .TP
 \fB0\fR
-It is done.
+Success.
 .TP
 \fB1\fR
-It failed; standard error says why.
+Failure; standard error has the reason.
 .TP
 \fB2\fR
-Wrong usage, or a file with mistakes in it.
+Wrong usage, or an error in a file.
 .TP
 \fB77\fR
-This computer cannot do it; standard error says what it lacks.
+Not possible on this computer; standard error has the reason.
 "#;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Write a page for the command and each subcommand to this directory.
+    /// Write one page per command to this directory, which must exist.
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -36,8 +36,8 @@ pub struct Args {
 pub fn run(args: &Args, command: Command) -> anyhow::Result<()> {
     match &args.dir {
         Some(dir) if !dir.is_dir() => Err(Usage(format!(
-            "{}: no such directory; {name} man DIR writes all pages to one that is there, and man \
-             {name}-SUBCOMMAND shows one",
+            "{}: no such directory; {name} man DIR writes all pages to an existing directory, and \
+             man {name}-SUBCOMMAND shows one page",
             dir.display(),
             name = command.get_name(),
         ))

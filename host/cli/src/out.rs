@@ -4,12 +4,12 @@
 use anyhow::Context;
 use std::io::Write;
 
-/// Writes a line for people to standard error, if there is anybody to read it.
+/// Writes a line to standard error, and ignores a closed one.
 #[macro_export]
 macro_rules! say {
     ($($arg:tt)*) => {{
         use std::io::Write as _;
-        // A reader who has gone is no reason to stop.
+        // A closed standard error is not a failure.
         let _ = writeln!(std::io::stderr(), $($arg)*);
     }};
 }

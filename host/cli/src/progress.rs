@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much of a time has passed.
+//! Progress of a fixed time.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -22,7 +22,7 @@ pub fn bar(total_ms: u64, shown: bool) -> ProgressBar {
     bar
 }
 
-/// How much of a time that is known beforehand has passed; dropped, the bar goes.
+/// Progress of a known duration; dropping it removes the bar.
 pub struct Passing {
     bar: ProgressBar,
     on_terminal: bool,
@@ -61,7 +61,7 @@ fn millis(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// As people say it.
+/// A duration for people.
 pub fn human(d: Duration) -> String {
     let s = d.as_secs();
     match s {

@@ -72,7 +72,7 @@ fn is_step(number: Number) -> bool {
 /// Every setting and what it takes, one a line.
 pub fn settings_help() -> String {
     let line = |(key, takes): &(&str, Takes)| match *key {
-        RESET => format!("\n  {key}: {takes}; zeroes the counters of the VM named with --vm"),
+        RESET => format!("\n  {key}: {takes}; sets the counters of the VM named with --vm to 0"),
         _ => format!("\n  {key}: {takes}"),
     };
     SETTINGS.iter().map(line).collect()
@@ -83,7 +83,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().map(|(key, _)| *key).filter(|key| *key != RESET)
 }
 
-/// What setting `key` takes, unless it takes `value`; nothing of a setting there is not.
+/// The values that setting `key` accepts, if `value` is not one of them; `None` for an unknown setting.
 pub fn allowed_instead(key: &str, value: &str) -> Option<String> {
     let (_, takes) = SETTINGS.iter().find(|(k, _)| *k == key)?;
     (!takes.accepts(value)).then(|| takes.to_string())
@@ -97,12 +97,12 @@ pub struct Module {
 impl Module {
     pub fn open(root: &Path) -> anyhow::Result<Module> {
         if !root.is_dir() {
-            return Err(Cannot("the module is not loaded (sudo unspin load)".to_string()).into());
+            return Err(Cannot("the module is not loaded: sudo unspin load".to_string()).into());
         }
         Ok(Module { root: root.to_path_buf() })
     }
 
-    /// The module, if this command is of its version: others may mean something else by the same files.
+    /// The module, if it has the version of this command: files of other versions may differ in meaning.
     pub fn open_same_version(root: &Path) -> anyhow::Result<Module> {
         let module = Module::open(root)?;
         match module.other_version() {
@@ -111,15 +111,15 @@ impl Module {
         }
     }
 
-    /// What to tell a user whose module is not of this command's version.
+    /// An error text if the module has another version than this command.
     pub fn other_version(&self) -> Option<String> {
         let ours = env!("CARGO_PKG_VERSION");
         let version = self.value("version").unwrap_or_else(|| "unknown".to_string());
         (version != ours).then(|| {
             format!(
-                "the loaded module is of version {version}, this command of {ours}: install the \
-                 same version of both (packages unspin and unspin-dkms), then `unspin unload` and \
-                 `unspin load`"
+                "the loaded module has version {version}, this command has {ours}: install the \
+                 same version of both (packages unspin and unspin-dkms), then run `unspin unload` \
+                 and `unspin load`"
             )
         })
     }
@@ -178,8 +178,8 @@ impl Module {
         Ok(self.ids()?.into_iter().map(files).collect())
     }
 
-    /// Writes settings of a VM, or of the defaults: all of them, or none where a key or a value is
-    /// wrong or the module refuses one.
+    /// Writes settings of a VM or of the defaults: all, or none if a key or a value is wrong or the
+    /// module refuses one.
     pub fn set(&self, vm: Option<&str>, pairs: &[(&str, &str)]) -> anyhow::Result<()> {
         check_settings(vm.is_some(), pairs)?;
         let dir = match vm {
@@ -213,14 +213,17 @@ impl Module {
             [] => {
                 let all: Vec<&str> = vms.iter().map(|(v, _)| v.as_str()).collect();
                 let all = if all.is_empty() { "none".to_string() } else { all.join(", ") };
-                Err(Usage(format!("no VM {id:?}; there are: {all}")).into())
+                Err(Usage(format!("no VM {id:?}; VMs: {all}")).into())
             }
-            many => Err(Usage(format!("process {id} has several VMs: {many:?}")).into()),
+            many => Err(Usage(format!(
+                "process {id} has several VMs; use the full id of one: {many:?}"
+            ))
+            .into()),
         }
     }
 }
 
-/// Whether they are settings, of a VM or of all, as far as can be said without the module.
+/// Checks settings of a VM or of the defaults, as far as possible without the module.
 pub fn check_settings(of_vm: bool, pairs: &[(&str, &str)]) -> Result<(), Usage> {
     for (i, (key, value)) in pairs.iter().enumerate() {
         check(of_vm, key, value)?;
@@ -234,10 +237,10 @@ pub fn check_settings(of_vm: bool, pairs: &[(&str, &str)]) -> Result<(), Usage> 
 fn check(of_vm: bool, key: &str, value: &str) -> Result<(), Usage> {
     let Some((_, takes)) = SETTINGS.iter().find(|(k, _)| *k == key) else {
         let keys: Vec<&str> = SETTINGS.iter().map(|(k, _)| *k).collect();
-        return Err(Usage(format!("no setting {key:?}; there are: {}", keys.join(", "))));
+        return Err(Usage(format!("no setting {key:?}; settings: {}", keys.join(", "))));
     };
     if key == RESET && !of_vm {
-        return Err(Usage("reset is a VM's: name it with --vm".to_string()));
+        return Err(Usage("reset needs a VM: name it with --vm".to_string()));
     }
     if !takes.accepts(value) {
         return Err(Usage(format!("{key}={value:?} is not allowed; allowed: {takes}")));
@@ -245,14 +248,14 @@ fn check(of_vm: bool, key: &str, value: &str) -> Result<(), Usage> {
     Ok(())
 }
 
-/// Writes again what `before` has differently. One bound may have moved others: all are looked at.
+/// Restores the values of `before`. One bound may have moved others, so all are compared.
 fn put_back(dir: &Path, before: &BTreeMap<String, String>) {
     for (key, _) in SETTINGS.iter() {
         let Some(old) = before.get(*key) else { continue };
         let path = dir.join(key);
         if read(&path).as_ref() != Some(old) {
             if let Err(e) = fs::write(&path, old) {
-                say!("{key} was {old} and stays changed: {e}");
+                say!("{key} stays changed (it was {old}): {e}");
             }
         }
     }
@@ -264,11 +267,11 @@ fn explain(path: &Path, key: &str, value: &str, of_vm: bool, e: std::io::Error) 
     }
     match e.raw_os_error() {
         Some(libc::EINVAL | libc::ERANGE) => {
-            Usage(format!("the module refuses {key}={value}; the kernel log says why")).into()
+            Usage(format!("the module refuses {key}={value}; see the kernel log (dmesg)")).into()
         }
         Some(libc::EBUSY) => Cannot(format!(
-            "{key}={value}: the function of KVM the module would hook is taken by a livepatch \
-             (see /sys/kernel/livepatch); mode off works beside it"
+            "{key}={value}: a livepatch has replaced the KVM function that the module hooks (see \
+             /sys/kernel/livepatch); only mode off works beside it"
         ))
         .into(),
         Some(libc::ENOENT | libc::ENODEV) if of_vm => anyhow!("the VM is gone"),
@@ -423,11 +426,11 @@ mod tests {
     fn a_module_of_another_version_is_refused() {
         let root = fake("version");
         let refusal = || Module::open_same_version(&root).err();
-        assert!(refusal().unwrap().to_string().contains("of version unknown"));
+        assert!(refusal().unwrap().to_string().contains("has version unknown"));
         fs::write(root.join("version"), "0.0.9\n").unwrap();
         let e = refusal().unwrap();
         assert!(e.downcast_ref::<Cannot>().is_some(), "{e}");
-        assert!(e.to_string().contains("of version 0.0.9, this command of"), "{e}");
+        assert!(e.to_string().contains("has version 0.0.9, this command has"), "{e}");
         fs::write(root.join("version"), format!("{}\n", env!("CARGO_PKG_VERSION"))).unwrap();
         assert!(refusal().is_none());
         fs::remove_dir_all(&root).unwrap();

@@ -23,7 +23,7 @@ impl Vm {
         Vm { id, process }
     }
 
-    /// Whether `given` is its process's id or the thread's that made it.
+    /// Whether `given` is the id of its process, or of the thread that created it.
     pub fn has_pid(&self, given: u32) -> bool {
         let of_id = self.id.split_once('-').and_then(|(pid, _)| pid.parse().ok());
         of_id == Some(given) || self.process.as_ref().is_some_and(|p| p.pid == given)
@@ -103,7 +103,7 @@ pub fn find_process(
     }
 }
 
-/// What somebody calls a VM.
+/// A VM as named by the user.
 struct Wanted<'a> {
     numbers: bool,
     names: bool,
@@ -134,7 +134,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Why a name is not that of one VM.
+/// Why a name does not identify one VM.
 enum NotOne {
     None(String),
     Several(String),
@@ -145,10 +145,10 @@ fn one(vms: Vec<Vm>, given: &OsStr, is_meant: impl Fn(&Vm) -> bool) -> Result<Vm
     let list = |vms: &[Vm]| vms.iter().map(Vm::to_string).collect::<Vec<_>>().join(", ");
     match meant.len() {
         1 => Ok(meant.remove(0)),
-        0 if others.is_empty() => Err(NotOne::None(format!("no VM {given:?}; there are: none"))),
-        0 => Err(NotOne::None(format!("no VM {given:?}; there are: {}", list(&others)))),
+        0 if others.is_empty() => Err(NotOne::None(format!("no VM {given:?}; VMs: none"))),
+        0 => Err(NotOne::None(format!("no VM {given:?}; VMs: {}", list(&others)))),
         _ => Err(NotOne::Several(format!(
-            "{given:?} names several VMs: {}; name one by its id, as pid:{}",
+            "{given:?} names several VMs: {}; use an id, for example pid:{}",
             list(&meant),
             meant[0].id
         ))),
@@ -185,8 +185,8 @@ mod tests {
         };
         assert!(wrong("twin").contains("several VMs: 43-0 (twin), 44-0 (twin)"));
         assert!(wrong("41-0").contains("several VMs: 41-0 (web,1), 50-0 (41-0)"));
-        assert!(wrong("60").contains("name one by its id, as pid:60-0"));
-        assert!(wrong("web").contains("there are: 41-0 (web,1), 42-0 (42\\u{1b}[2J)"));
+        assert!(wrong("60").contains("use an id, for example pid:60-0"));
+        assert!(wrong("web").contains("VMs: 41-0 (web,1), 42-0 (42\\u{1b}[2J)"));
         assert!(wrong("pid:twin").contains("no VM"));
         assert!(wrong("").contains("no VM \"\""));
     }
@@ -207,9 +207,9 @@ mod tests {
         assert_eq!(find("00000000-0000-0000-0000-000000000043").unwrap().pid, 43);
         assert_eq!(find("name:41-0").unwrap().pid, 50);
         for (given, is_usage, words) in [
-            ("twin", true, "several VMs: 43 (twin), 44 (twin); name one by its id, as pid:43"),
+            ("twin", true, "several VMs: 43 (twin), 44 (twin); use an id, for example pid:43"),
             ("41-0", true, "several VMs: 41 (web,1), 50 (41-0)"),
-            ("web", false, "no VM \"web\"; there are: 41 (web,1), 43 (twin), 44 (twin), 50 (41-0)"),
+            ("web", false, "no VM \"web\"; VMs: 41 (web,1), 43 (twin), 44 (twin), 50 (41-0)"),
             ("41-x", false, "no VM"),
             ("pid:twin", false, "no VM"),
             ("", false, "no VM \"\""),
@@ -219,6 +219,6 @@ mod tests {
             assert_eq!(e.downcast_ref::<Usage>().is_some(), is_usage, "{e}");
         }
         let nobody = find_process(Vec::new(), &host, OsStr::new("web")).unwrap_err();
-        assert_eq!(nobody.to_string(), "no VM \"web\"; there are: none");
+        assert_eq!(nobody.to_string(), "no VM \"web\"; VMs: none");
     }
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What would help a VM, and how much.
+//! Advice for a VM, and its expected gain.
 
 use crate::cause::{Cause, Sure};
 use crate::judge::{Did, Loss};
 use crate::state::State;
 use serde::Serialize;
 
-/// From this share of the vCPUs' wall time on, something is worth a line.
+/// Advice needs at least this share of the vCPUs' wall time.
 const WORTH_IT: f64 = 0.02;
 
-/// How the host is set, as far as it is known.
+/// Settings of the host, as far as known.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Setting {
     /// What the VM is called on a command line.
@@ -26,7 +26,7 @@ pub struct Setting {
     pub halt_poll_ns: Option<u64>,
     /// Whether the processor serves guests' interrupt controllers.
     pub apicv: Option<bool>,
-    /// Whether the kernel moves memory between nodes, and takes it from guests to see who uses it.
+    /// Whether NUMA balancing is on: the kernel unmaps guest memory to see which node uses it.
     pub numa_balancing: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct Setting {
 pub struct Advice {
     #[serde(rename = "do")]
     pub what: String,
-    /// How much it could give back.
+    /// How much time it could regain.
     pub expected: String,
 }
 
@@ -63,7 +63,8 @@ pub fn advice(did: &Did, losses: &[Loss], setting: &Setting) -> Vec<Advice> {
     for_interrupts(did, setting, &mut add);
     let memory = did.share(&[State::ExitMemory]);
     if setting.numa_balancing {
-        let what = "sysctl kernel.numa_balancing=0, if the VM's memory is where its CPUs are";
+        let what = "sysctl kernel.numa_balancing=0, if the memory of the VM is on the node of its \
+                    CPUs";
         add(memory, what.into(), up_to(memory));
     }
     if of(Cause::UserSpin).is_some_and(|loss| loss.sure == Sure::Unknown)
@@ -75,7 +76,7 @@ pub fn advice(did: &Did, losses: &[Loss], setting: &Setting) -> Vec<Advice> {
              coscheduling=vcrd-both, or look at: unspin spinners {0}",
             setting.name
         );
-        add(WORTH_IT, what, "unknown; OpenMP programs lose most of their time so".into());
+        add(WORTH_IT, what, "unknown; OpenMP programs lose most of their time this way".into());
     }
     all.sort_by(|a, b| b.0.total_cmp(&a.0));
     all.into_iter().map(|(_, what, expected)| Advice { what, expected }).collect()
@@ -86,15 +87,15 @@ type Add<'a> = &'a mut dyn FnMut(f64, String, String);
 fn for_contention(did: &Did, setting: &Setting, add: Add) {
     let share = |state| did.share(&[state]);
     let throttled = share(State::Throttled);
-    let quota =
-        setting.quota_cpus.map_or(String::new(), |cpus| format!(", which is {cpus:.2} CPUs"));
+    let quota = setting.quota_cpus.map_or(String::new(), |cpus| format!(", now {cpus:.2} CPUs"));
     let what = format!("raise its CPU quota (cpu.max){quota}");
     add(throttled, what, up_to(throttled));
     let host = share(State::ReadyHost);
-    let what = "keep tasks of the host off its CPUs: pin vCPUs elsewhere, or the tasks";
+    let what = "keep tasks of the host off its CPUs: pin the vCPUs or the tasks to other CPUs";
     add(host, what.into(), up_to(host));
     let vmm = share(State::ReadyVmm);
-    let what = "give its VMM's other threads CPUs of their own (virsh emulatorpin, iothreadpin)";
+    let what = "pin the other threads of its VMM to CPUs of their own (virsh emulatorpin, \
+                iothreadpin)";
     add(vmm, what.into(), up_to(vmm));
     let sibling = share(State::ReadySibling);
     let what = match did.vcpus > setting.allowed_cpus && setting.allowed_cpus > 0 {
@@ -106,10 +107,12 @@ fn for_contention(did: &Did, setting: &Setting, add: Add) {
     };
     add(sibling, what, up_to(sibling));
     let others = share(State::ReadyVm);
-    let what = "fewer vCPUs or VMs on these CPUs; where all are needed, nothing gives this back";
-    add(others, what.into(), format!("{} now waits for other VMs", percent(others)));
+    let what = "run fewer vCPUs or VMs on these CPUs; if all are needed, this time cannot be \
+                regained";
+    add(others, what.into(), format!("waits {} of its vCPUs' time for other VMs", percent(others)));
     let parked = share(State::Parked);
-    let what = format!("unspin set --vm {} coscheduling=none, if it needs no turns", setting.name);
+    let what =
+        format!("unspin set --vm {} coscheduling=none, if it does not need turns", setting.name);
     add(parked, what, up_to(parked));
 }
 
@@ -122,7 +125,7 @@ fn for_spinning(kernel: f64, user: f64, setting: &Setting, add: Add) {
     }
     let first = match setting.has_cgroup {
         // Without, a VM that computes beside one that has turns gets less than its share.
-        Some(false) => "put this VM and those beside it into a cgroup each, as libvirt does, then ",
+        Some(false) => "put this VM and its neighbours into a cgroup each, as libvirt does, then ",
         _ => "",
     };
     let what = format!("{first}unspin set --vm {name} mode=hvs coscheduling=vcrd-both");
@@ -134,16 +137,17 @@ fn for_idling(did: &Did, lost: f64, setting: &Setting, add: Add) {
     let shared = did.share(&[State::ReadyVm, State::ReadyHost]) >= WORTH_IT;
     if polled > lost / 2.0 {
         let what =
-            "poll less after HLT: a lower halt_poll_ns of the module kvm, which is that of all VMs";
-        add(polled, what.into(), format!("{}, for more latency", up_to(polled)));
+            "poll less after HLT: lower halt_poll_ns of the module kvm, which applies to all VMs";
+        add(polled, what.into(), format!("{}, at the cost of latency", up_to(polled)));
     } else if shared {
         // To poll, in the host or in the guest (idle=poll), would take the CPU from the others.
-        let what = "fewer vCPUs, so that those that stay sleep less often";
+        let what = "give it fewer vCPUs, so that each sleeps less often";
         add(lost, what.into(), up_to(lost));
     } else {
         let now = setting.halt_poll_ns.map_or(String::new(), |ns| format!(" (now {ns})"));
         let what = format!(
-            "poll longer after HLT: a higher halt_poll_ns of the module kvm{now}, which is that of all VMs"
+            "poll longer after HLT: raise halt_poll_ns of the module kvm{now}, which applies to \
+             all VMs"
         );
         add(lost, what, format!("a part of {}", percent(lost)));
     }
@@ -153,16 +157,15 @@ fn for_interrupts(did: &Did, setting: &Setting, add: Add) {
     let sent = did.share(&[State::ExitIpi, State::ExitApic]);
     if setting.apicv == Some(false) {
         let what =
-            "let the processor serve guests' interrupts, where it can: kvm_intel enable_apicv=1, \
-                    or kvm_amd avic=1";
+            "let the processor deliver interrupts to guests, if it can: kvm_intel enable_apicv=1, \
+             or kvm_amd avic=1";
         add(sent, what.into(), up_to(sent));
     } else {
-        let what = "fewer vCPUs, so that those that talk to each other do so less often";
+        let what = "give it fewer vCPUs, so that they send each other fewer interrupts";
         add(sent, what.into(), format!("a part of {}", percent(sent)));
     }
     let came = did.share(&[State::ExitInterrupt]);
-    let what =
-        "move devices' interrupts of the host to CPUs without VMs (/proc/irq/*/smp_affinity)";
+    let what = "move device interrupts of the host to CPUs without VMs (/proc/irq/*/smp_affinity)";
     add(came, what.into(), format!("a part of {}", percent(came)));
 }
 
@@ -199,7 +202,7 @@ mod tests {
             ..Setting::default()
         };
         for (state, expected) in [
-            (State::Throttled, "raise its CPU quota (cpu.max), which is 0.50 CPUs"),
+            (State::Throttled, "raise its CPU quota (cpu.max), now 0.50 CPUs"),
             (State::ReadyHost, "keep tasks of the host off"),
             (State::ReadySibling, "more than 1 CPUs: it has 2 vCPUs"),
             (State::ReadyVmm, "emulatorpin"),

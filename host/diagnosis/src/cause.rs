@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What VMs lose time on.
+//! The causes of lost time.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// A vCPU could run, and somebody else has its CPU, or its quota is spent.
+    /// A vCPU is runnable, but another task has its CPU, or its quota is used up.
     Contention,
     /// Pause-loop exits: spinning in the guest's kernel until they come, and serving them.
     SpinSwitch,
@@ -44,7 +44,7 @@ impl Cause {
     }
 }
 
-/// How sure a figure is.
+/// The certainty of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sure {
@@ -52,7 +52,7 @@ pub enum Sure {
     Measured,
     /// A part was computed from counts.
     Estimated,
-    /// It cannot be known here; it may be anything.
+    /// Unknown on this host; not 0.
     Unknown,
 }
 

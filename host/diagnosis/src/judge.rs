@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From states to causes.
+//! Computes causes from states.
 
 use crate::cause::{Cause, Sure};
 use crate::state::{State, Times};
@@ -8,7 +8,7 @@ use State::*;
 /// A cause is dominant from this share of the vCPUs' wall time on. Below, a VM has no dominant cause.
 pub const DOMINANT_SHARE_MIN: f64 = 0.05;
 
-/// Fewer looks of the module's at where vCPUs are say nothing.
+/// With fewer samples of the module the share is unknown.
 const USER_LOOKS_MIN: u64 = 20;
 
 /// Share of a VM's time in the guest that it spins in user space, of so many looks of the module's;
@@ -17,7 +17,7 @@ pub fn user_spin_share(looks: u64, spins: u64) -> Option<f64> {
     (looks >= USER_LOOKS_MIN).then(|| spins as f64 / looks as f64)
 }
 
-/// The states that are lost to a cause. Each state is lost to one cause at most.
+/// The states that count as lost to a cause. Each state belongs to one cause at most.
 const LOST: &[(Cause, &[State])] = &[
     (Cause::Contention, &[ReadySibling, ReadyVm, ReadyVmm, ReadyHost, Throttled, Parked]),
     (Cause::SpinSwitch, &[ExitPause]),
@@ -37,9 +37,9 @@ pub struct Did {
     pub exits: Times,
     /// Whether this host makes spinning vCPUs exit; `None`: the kernel does not say.
     pub pause_loop_exits: Option<bool>,
-    /// Spinning before a pause-loop exit, in ns; `None`: nobody knows the window.
+    /// Spinning before a pause-loop exit, in ns; `None`: the window is unknown.
     pub spin_ns_per_exit: Option<f64>,
-    /// Share of its time in the guest that it spins in user space; `None`: nobody looked.
+    /// Share of its time in the guest that it spins in user space; `None`: not sampled.
     pub user_spin_share: Option<f64>,
     /// Last-level caches that its vCPUs may use; `None`: the kernel does not say.
     pub caches: Option<usize>,
@@ -54,7 +54,7 @@ pub struct Loss {
     /// Of the wall time of all its vCPUs, 0 to 1.
     pub share: Option<f64>,
     pub sure: Sure,
-    /// What the figure is made of, a line.
+    /// How the figure was computed, one line.
     pub stands_on: String,
 }
 
@@ -70,7 +70,7 @@ impl Did {
     }
 
     fn loss(&self, cause: Cause, lost_ns: Option<f64>, sure: Sure, stands_on: String) -> Loss {
-        // What is estimated cannot be more than there was.
+        // An estimate cannot exceed the available time.
         let lost_ns = lost_ns.map(|ns| ns.clamp(0.0, self.wall()));
         Loss {
             cause,
@@ -108,23 +108,23 @@ fn loss(did: &Did, cause: Cause) -> Loss {
             .map(|state| state.name())
             .collect();
         if names.is_empty() {
-            "no such time was seen".to_string()
+            "no such time was measured".to_string()
         } else {
             names.join(", ")
         }
     };
     match cause {
         Cause::SpinSwitch | Cause::IdleSwitch | Cause::Ipi | Cause::UserSpin if did.is_unseen() => {
-            let why = "its vCPUs ran, and KVM reported no entry into the guest";
+            let why = "its vCPUs ran, but KVM reported no entry into the guest";
             did.loss(cause, None, Sure::Unknown, why.into())
         }
         Cause::SpinSwitch => spin_switch(did, measured),
         Cause::UserSpin => user_spin(did),
         Cause::Cache if did.caches == Some(1) => {
-            let why = "its vCPUs share one last-level cache; misses were not counted";
+            let why = "its vCPUs share one last-level cache; misses are not counted";
             did.loss(cause, None, Sure::Unknown, why.into())
         }
-        Cause::Cache => did.loss(cause, None, Sure::Unknown, "misses were not counted".into()),
+        Cause::Cache => did.loss(cause, None, Sure::Unknown, "misses are not counted".into()),
         _ => did.loss(cause, Some(measured), Sure::Measured, timed()),
     }
 }
@@ -143,12 +143,11 @@ fn spin_switch(did: &Did, measured: f64) -> Loss {
         Some(spin_ns) => {
             // Spinning is time in the guest; there cannot be more of it.
             let spun = (exits as f64 * spin_ns).min(did.times[Guest] as f64);
-            let text = format!("exit:pause, and {exits} pause-loop exits times their window");
+            let text = format!("exit:pause, plus {exits} pause-loop exits times their window");
             did.loss(cause, Some(measured + spun), Sure::Estimated, text)
         }
         None => {
-            let text =
-                "exit:pause; spinning before these exits is not in it, the window is unknown";
+            let text = "exit:pause, without the spinning before it, because the window is unknown";
             did.loss(cause, Some(measured), Sure::Estimated, text.into())
         }
     }
@@ -158,13 +157,12 @@ fn user_spin(did: &Did) -> Loss {
     let cause = Cause::UserSpin;
     match did.user_spin_share {
         Some(share) => {
-            let text = "the module's looks at where vCPUs are, times their time in the guest";
+            let text = "the module's samples in user-space spins, times the time in the guest";
             let lost = share.clamp(0.0, 1.0) * did.times[Guest] as f64;
             did.loss(cause, Some(lost), Sure::Estimated, text.into())
         }
         None => {
-            let text =
-                "nobody looked: that takes the module, and coscheduling=vcrd-user or vcrd-both";
+            let text = "not sampled: needs the module, with coscheduling=vcrd-user or vcrd-both";
             did.loss(cause, None, Sure::Unknown, text.into())
         }
     }

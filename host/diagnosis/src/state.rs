@@ -32,28 +32,29 @@ macro_rules! states {
 }
 
 states! {
-    Guest "guest" "on a CPU, in the guest; spinning that is too short for a pause-loop exit included"
+    Guest "guest" "on a CPU, in the guest, including spins too short for a pause-loop exit"
     ExitPause "exit:pause" "on a CPU, from a pause-loop exit to the entry after it"
-    ExitHalt "exit:halt" "on a CPU, from the guest's HLT to its sleep or entry, polling apart"
+    ExitHalt "exit:halt" "on a CPU, from HLT of the guest to its sleep or next entry, without \
+                          polling"
     ExitInterrupt "exit:interrupt" "on a CPU, from an interrupt of the host to the entry after it"
-    ExitIpi "exit:ipi" "on a CPU, while KVM sends an interrupt to a sibling for the guest"
-    ExitApic "exit:apic" "on a CPU, for an access of the guest to its interrupt controller"
-    ExitMsr "exit:msr" "on a CPU, for a model-specific register of the guest"
-    ExitIo "exit:io" "on a CPU, for a port of the guest, as long as the kernel has it"
-    ExitMemory "exit:memory" "on a CPU, for memory that the guest touches and does not have"
-    ExitHypercall "exit:hypercall" "on a CPU, for a hypercall that sends no interrupt"
+    ExitIpi "exit:ipi" "on a CPU, while KVM sends an interrupt to a sibling vCPU"
+    ExitApic "exit:apic" "on a CPU, for a guest access to its interrupt controller"
+    ExitMsr "exit:msr" "on a CPU, for a guest access to a model-specific register"
+    ExitIo "exit:io" "on a CPU, for a guest access to an I/O port, while in the kernel"
+    ExitMemory "exit:memory" "on a CPU, for a guest access to memory that is not mapped"
+    ExitHypercall "exit:hypercall" "on a CPU, for a hypercall other than one that sends interrupts"
     ExitCpuid "exit:cpuid" "on a CPU, for CPUID"
     ExitOther "exit:other" "on a CPU, from an exit of any other kind to the entry after it"
-    Poll "poll" "on a CPU, after HLT: KVM waits a little, awake, for something to do"
+    Poll "poll" "on a CPU, after HLT: KVM polls for a wake-up before it sleeps"
     Waking "waking" "on a CPU again after HLT, not yet in the guest"
-    Vmm "vmm" "on a CPU, in the VMM's own code, or on the way back from it"
-    ReadySibling "ready:sibling" "could run; a vCPU of the same VM has the CPU"
-    ReadyVm "ready:vm" "could run; another VM has the CPU"
-    ReadyVmm "ready:own-vmm" "could run; another thread of its own VMM has the CPU"
-    ReadyHost "ready:host" "could run; a task of the host has the CPU"
-    ReadyNobody "ready:nobody" "could run, and its CPU is idle: it has to wake up first"
-    Throttled "throttled" "could run, but its cgroup's quota is spent"
-    Halted "halted" "asleep: the guest has nothing to do"
+    Vmm "vmm" "on a CPU, in the VMM, or on the way back from it"
+    ReadySibling "ready:sibling" "runnable; a vCPU of the same VM has the CPU"
+    ReadyVm "ready:vm" "runnable; another VM has the CPU"
+    ReadyVmm "ready:own-vmm" "runnable; another thread of its own VMM has the CPU"
+    ReadyHost "ready:host" "runnable; a task of the host has the CPU"
+    ReadyNobody "ready:nobody" "runnable; the CPU is idle and has to wake up first"
+    Throttled "throttled" "throttled: the quota of its cgroup is used up"
+    Halted "halted" "asleep: the guest is idle"
     Blocked "blocked" "asleep in KVM or the VMM for another reason, such as memory or a device"
     Stopped "stopped" "stopped or frozen from outside"
     Parked "parked" "asleep while another VM has its turn (unspin's coscheduling)"
@@ -77,7 +78,7 @@ impl State {
         (State::Guest..=State::Vmm).contains(&self)
     }
 
-    /// Ready to run, by who has the CPU.
+    /// Runnable, by the task that has the CPU.
     pub fn is_ready(self) -> bool {
         (State::ReadySibling..=State::ReadyNobody).contains(&self)
     }
@@ -126,7 +127,8 @@ impl<'de> Deserialize<'de> for Times {
         let mut times = Times::default();
         for (name, time) in BTreeMap::<String, u64>::deserialize(from)? {
             let state = State::of_name(&name);
-            let state = state.ok_or_else(|| D::Error::custom(format!("{name:?} is no state")))?;
+            let state =
+                state.ok_or_else(|| D::Error::custom(format!("{name:?} is not a state")))?;
             times[state] = time;
         }
         Ok(times)
@@ -187,6 +189,6 @@ mod tests {
         assert_eq!(text, r#"{"guest":7,"ready:vm":9}"#);
         assert_eq!(serde_json::from_str::<Times>(&text).unwrap(), times);
         let wrong = serde_json::from_str::<Times>(r#"{"asleep":1}"#).unwrap_err();
-        assert!(wrong.to_string().contains("\"asleep\" is no state"), "{wrong}");
+        assert!(wrong.to_string().contains("\"asleep\" is not a state"), "{wrong}");
     }
 }

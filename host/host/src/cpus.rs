@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Reads the kernel's lists, such as `0-3,8`. `None` where it is none.
+/// Reads a CPU list of the kernel, such as `0-3,8`. `None` if it is malformed.
 pub fn parse(text: &str) -> Option<BTreeSet<u32>> {
     let mut cpus = BTreeSet::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a VM's command line says of who it is.
+//! The identity of a VM on its command line.
 
-/// Who the VM is.
+/// Name and UUID of a VM.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Identity {
     pub name: Option<Vec<u8>>,

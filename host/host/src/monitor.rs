@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who runs a VM, and what it calls it: read from its command line.
+//! The monitor (VMM) of a VM, and its name for the VM, from its command line.
 
 use crate::identity::Identity;
 use crate::qemu;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A VM's name: bytes that somebody else chose.
+//! The name of a VM: untrusted bytes.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ impl Name {
         std::str::from_utf8(&self.0).map_or_else(|_| self.to_string(), str::to_string)
     }
 
-    /// Whether somebody who gives these bytes means this name: as it is, or as it is written out.
+    /// Whether these bytes are this name, verbatim or as it is displayed.
     pub fn is_meant_by(&self, given: &[u8]) -> bool {
         self.0 == given || self.to_string().as_bytes() == given
     }

@@ -403,7 +403,7 @@ fn a_thread_that_is_gone_cannot_be_changed() {
     let mut journal = Journal::open(&tree.dir.join("run/journal"), &proc(&tree, "this")).unwrap();
     let gone = Target::Affinity { tid: 77 };
     let e = journal.change(&tree, &[(gone, "1".into())]).unwrap_err();
-    assert_eq!(e.to_string(), "cannot change the CPUs of thread 77: not there any more");
+    assert_eq!(e.to_string(), "cannot change the CPUs of thread 77: it no longer exists");
     let file = Target::File { path: tree.dir.join("no/file") };
     assert!(matches!(journal.change(&tree, &[(file, "1".into())]), Err(Error::Gone(_))));
 }

@@ -3,45 +3,42 @@
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("only root may watch vCPUs (by sudo, for example)")]
+    #[error("only root may watch vCPUs: use sudo")]
     NotRoot,
     #[error(
-        "the kernel has no type information ({0} is not there), which BPF programs need; use a kernel \
-         built with CONFIG_DEBUG_INFO_BTF, as distributions' kernels are"
+        "the kernel has no type information ({0} is missing), which BPF programs need: use a \
+         kernel with CONFIG_DEBUG_INFO_BTF, such as a distribution kernel"
     )]
     NoTypes(String),
-    #[error(
-        "the kernel has no KVM: /sys/module/kvm is not there; load it with: modprobe kvm_intel (or \
-         kvm_amd)"
-    )]
+    #[error("KVM is not loaded (/sys/module/kvm is missing): modprobe kvm_intel (or kvm_amd)")]
     NoKvm,
     #[error(
-        "the kernel is locked down (/sys/kernel/security/lockdown says confidentiality), and refuses \
-         programs that look into it; boot with lockdown=integrity, or without Secure Boot"
+        "the kernel is locked down (confidentiality in /sys/kernel/security/lockdown), and refuses \
+         programs that read its memory: boot with lockdown=integrity, or without Secure Boot"
     )]
     LockedDown,
     #[error(
-        "the kernel refuses to load BPF programs: {0}; it needs CONFIG_BPF_SYSCALL, and the capabilities \
-         CAP_BPF and CAP_PERFMON, which containers may lack"
+        "the kernel refuses to load BPF programs: {0}; they need CONFIG_BPF_SYSCALL, and the \
+         capabilities CAP_BPF and CAP_PERFMON, which containers may lack"
     )]
     Refused(String),
     #[error(
-        "this process may not look into KVM: it lacks the capability CAP_SYS_ADMIN, without which the kernel \
-         gives nobody the types of its modules; in a unit of systemd add it to CapabilityBoundingSet="
+        "this process lacks the capability CAP_SYS_ADMIN, which the kernel requires to read the \
+         types of the module kvm; in a systemd unit add it to CapabilityBoundingSet="
     )]
     NotAdmin,
-    #[error("the kernel takes no program for its tracepoint {tracepoint}: {cause}")]
+    #[error("the kernel refuses a program for the tracepoint {tracepoint}: {cause}")]
     NoTracepoint { tracepoint: String, cause: String },
-    #[error("there is no room for more than {0} VMs")]
+    #[error("at most {0} VMs can be watched")]
     TooManyVms(u32),
-    #[error("there is no room for more than {0} vCPUs")]
+    #[error("at most {0} vCPUs can be watched")]
     TooManyVcpus(u32),
     #[error("cannot {doing}: {cause}")]
     Failed { doing: String, cause: String },
 }
 
 impl Error {
-    /// Whether this computer, or who asks on it, cannot do it at all.
+    /// Whether this computer or this user lacks what watching needs.
     pub fn is_of_this_computer(&self) -> bool {
         !matches!(self, Error::TooManyVms(_) | Error::TooManyVcpus(_) | Error::Failed { .. })
     }

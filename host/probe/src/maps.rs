@@ -21,13 +21,13 @@ pub struct Table<V> {
 impl<V: Plain> Table<V> {
     /// The map of that name; libbpf puts the object's name before that of a section. What the programs keep in it must be as long as `V`.
     pub fn of(object: &Object, name: &'static str) -> Result<Table<V>, Error> {
-        let find = format!("find what its programs keep: {name}");
+        let find = format!("find the map {name} of the BPF programs");
         let is_it = |found: &str| found == name || name.starts_with('.') && found.ends_with(name);
         let map = object.maps().find(|map| is_it(&map.name().to_string_lossy()));
-        let map = map.ok_or_else(|| Error::failed(&find, "it is not there"))?;
+        let map = map.ok_or_else(|| Error::failed(&find, "it is missing"))?;
         let map = MapHandle::try_from(&map).map_err(|e| Error::failed(&find, e))?;
         if map.value_size() as usize != size_of::<V>() {
-            return Err(Error::failed(&find, "it is of another build"));
+            return Err(Error::failed(&find, "it belongs to another build"));
         }
         let mapped = Mapped::of(&map);
         Ok(Table { map, mapped, name, value: PhantomData })
@@ -47,7 +47,7 @@ impl<V: Plain> Table<V> {
         put.map_err(|e| self.failed("write", e))
     }
 
-    /// Takes an entry out; one that is not there is none.
+    /// Removes an entry; a missing one is not an error.
     pub fn remove(&self, key: u32) {
         let _ = self.map.delete(&key.to_ne_bytes());
     }
@@ -67,7 +67,7 @@ struct Mapped {
     entries: u32,
 }
 
-// SAFETY: it is only read, word by word, and unmapped by whoever has it last.
+// SAFETY: it is only read, word by word, and unmapped when its last owner drops it.
 unsafe impl Send for Mapped {}
 
 impl Mapped {
@@ -91,7 +91,7 @@ impl Mapped {
         Some(Mapped { first, length, stride, entry, entries })
     }
 
-    /// An entry as it is while it is read: its words from first to last.
+    /// Reads an entry word by word, from the first to the last.
     fn get(&self, key: u32) -> Option<Vec<u8>> {
         if key >= self.entries {
             return None;

@@ -52,7 +52,7 @@ pub struct Seen {
 pub const NUMBERS: u32 = 64;
 
 impl Seen {
-    /// What was added since `before`; whether it is ready, and who woke it, are as they are now.
+    /// What was added since `before`; `is_ready` and `wakers` are the present ones.
     pub fn since(&self, before: &Seen) -> Seen {
         Seen {
             times: self.times.since(&before.times),
@@ -83,7 +83,7 @@ pub struct Probe {
     shares: Table<Share>,
     settings: Table<Settings>,
     set: Settings,
-    /// Processes that are watched, with their number; free numbers are those that nobody has.
+    /// Processes that are watched, with their number; all other numbers are free.
     numbers: BTreeMap<u32, u32>,
     /// Threads that are watched.
     threads: BTreeMap<Thread, Watched>,
@@ -94,7 +94,7 @@ pub struct Probe {
     _object: Object,
 }
 
-/// What libbpf has said, for the error that follows.
+/// Messages of libbpf, for the error that follows.
 static SAID: Mutex<String> = Mutex::new(String::new());
 
 fn hear(_: PrintLevel, text: String) {
@@ -104,7 +104,7 @@ fn hear(_: PrintLevel, text: String) {
 /// Lines of libbpf's that are kept: the verifier's reason is followed by a few lines of its own.
 const SAID_LINES: usize = 12;
 
-/// What libbpf said last, in one line.
+/// The last messages of libbpf, in one line.
 fn said() -> String {
     let said = SAID.lock().unwrap_or_else(|e| e.into_inner());
     let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -118,10 +118,10 @@ impl Probe {
         Self::load_some(Extent::Whole, may_park)
     }
 
-    /// Loads what tells only when vCPUs run, wait and sleep, and who wakes them, which costs less
-    /// (docs/diagnose.md). Then all time on a CPU is of one state or another of those on a CPU; all waits
-    /// are [`State::ReadyNobody`] and all sleeps [`State::Blocked`] or [`State::Stopped`]; no exit is
-    /// counted, and a vCPU for which KVM polls is ready.
+    /// Loads fewer programs, which only show when vCPUs run, wait and sleep, and which vCPU wakes them.
+    /// They cost less (docs/diagnose.md). Then all time on a CPU is of one state or another of those on
+    /// a CPU; all waits are [`State::ReadyNobody`] and all sleeps [`State::Blocked`] or
+    /// [`State::Stopped`]; no exit is counted, and a vCPU for which KVM polls is ready.
     pub fn load_brief() -> Result<Probe, Error> {
         Self::load_some(Extent::Brief, false)
     }
@@ -165,8 +165,8 @@ impl Probe {
         self.set.may_park = may_park.into();
     }
 
-    /// From the next [`Probe::watch`] on it is kept who woke whom in the last `time`, and up to as long
-    /// before that. It costs something at each wake-up.
+    /// From the next [`Probe::watch`] on, records which vCPU woke which in the last `time`, and up to as
+    /// long before that. It costs something at each wake-up.
     pub fn keep_wakers(&mut self, time: Duration) {
         self.set.wakers_ns = time.as_nanos() as u64;
     }
@@ -299,10 +299,10 @@ fn abridge(open: &mut OpenObject) -> Result<(), Error> {
         let is_needed = OF_BRIEF.contains(&&*program.section().to_string_lossy());
         program.set_autoload(is_needed);
     }
-    let find = "find what its programs are told: brief";
+    let find = "find the setting brief of the BPF programs";
     let mut maps = open.maps_mut();
     let map = maps.find(|map| map.name().to_string_lossy().ends_with(".brief"));
-    let mut map = map.ok_or_else(|| Error::failed(find, "it is not there"))?;
+    let mut map = map.ok_or_else(|| Error::failed(find, "it is missing"))?;
     map.set_initial_value(&1u32.to_ne_bytes()).map_err(|e| Error::failed(find, e))
 }
 

@@ -5,12 +5,13 @@
 use crate::layout::{Cpu, Share, Sums, Vcpu, HOST, ON, PENDING, READY, VCPU, VMM};
 use unspin_diagnosis::{State, Times};
 
-/// The state with this number; `None` where there is none.
+/// The state with this number, if there is one.
 fn state(number: u32) -> Option<State> {
     State::ALL.get(number as usize).copied()
 }
 
-/// Who has had a CPU until `now`, as a vCPU of `vm` sees it: `sums_now()` in C.
+/// How long each kind of task has had a CPU until `now`, from the view of a vCPU of `vm`: `sums_now()`
+/// in C.
 pub fn sums(cpu: &Cpu, own: &Share, vm: u32, now: u64) -> Sums {
     let had = |kind: u32| cpu.had[kind as usize];
     let others = (had(VCPU) + had(VMM)).saturating_sub(own.vcpus + own.vmm);
@@ -55,7 +56,7 @@ pub fn is_ready(vcpu: &Vcpu) -> bool {
     }
 }
 
-/// Who woke it in the last `kept_ns`, and some who did in as long before.
+/// The siblings that woke it in the last `kept_ns`, and some that did in as long before.
 pub fn wakers(vcpu: &Vcpu, now: u64, kept_ns: u64) -> u64 {
     match now.saturating_sub(vcpu.wakers_at) {
         passed if passed < kept_ns => vcpu.wakers | vcpu.wakers_before,

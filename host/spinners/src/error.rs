@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What keeps exits from being counted or named, in words that say what to change.
+//! Errors of counting and naming exits; each says what to change.
 
 use std::path::{Path, PathBuf};
 
 /// Why exits cannot be counted here.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("there is no thread to count exits of")]
+    #[error("no thread to count exits of")]
     NoThreads,
     #[error("tracefs is not at {dir}; mount it: mount -t tracefs tracefs {dir}")]
     NoTracefs { dir: PathBuf },
-    #[error("{path}: {source}; only root may trace, and not where the kernel is locked down (lockdown=confidentiality)")]
+    #[error("{path}: {source}; tracing needs root, and a kernel without lockdown=confidentiality")]
     Refused { path: PathBuf, source: std::io::Error },
     #[error(
-        "the kernel has no tracepoint kvm_exit ({path} is not there); load kvm_intel or kvm_amd"
+        "the kernel has no tracepoint kvm_exit ({path} is missing): load kvm_intel or kvm_amd"
     )]
     NoKvm { path: PathBuf },
-    #[error(
-        "the kernel's tracepoint kvm_exit has no field {field}, so exits cannot be told apart"
-    )]
+    #[error("the tracepoint kvm_exit of this kernel has no field {field}, which identifies exits")]
     NoField { field: &'static str },
-    #[error("the kernel counts no histograms of tracepoints: it is built without CONFIG_HIST_TRIGGERS, which Debian's kernels have")]
+    #[error(
+        "the kernel has no histograms of tracepoints: use a kernel with CONFIG_HIST_TRIGGERS, \
+             such as Debian's"
+    )]
     NoHistograms,
-    #[error("the kernel does not take the trigger {trigger:?}: {source}")]
+    #[error("the kernel refuses the trigger {trigger:?}: {source}")]
     Trigger { trigger: String, source: std::io::Error },
-    #[error("{path} holds the line {line:?}, which is no line of a histogram")]
+    #[error("{path} has the line {line:?}, which is not a line of a histogram")]
     Histogram { path: PathBuf, line: String },
     #[error("{dir} cannot be removed: {source}; remove it with: rmdir {dir}")]
     Stays { dir: PathBuf, source: std::io::Error },
@@ -61,8 +62,14 @@ pub enum SymbolsError {
     Io { path: PathBuf, source: std::io::Error },
     #[error("{path}, line {number}: {line:?} is not ADDRESS TYPE NAME; in the guest, as root: cat /proc/kallsyms")]
     Line { path: PathBuf, number: usize, line: String },
-    #[error("all addresses in {path} are 0, as whoever is not root sees them; in the guest, as root: cat /proc/kallsyms (with kernel.kptr_restrict at 2 not even root sees them)")]
+    #[error(
+        "all addresses in {path} are 0, because it was not read as root; in the guest, as \
+             root: cat /proc/kallsyms (with kernel.kptr_restrict=2 root sees 0 too)"
+    )]
     Hidden { path: PathBuf },
-    #[error("{path} has no functions of a kernel: none of its {lines} lines is one; in the guest, as root: cat /proc/kallsyms")]
+    #[error(
+        "{path} has no kernel functions in its {lines} lines; in the guest, as root: cat \
+             /proc/kallsyms"
+    )]
     NoFunctions { path: PathBuf, lines: usize },
 }

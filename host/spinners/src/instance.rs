@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tracing instance of this process's own: its events touch nobody else's trace, and it goes with
-//! everything in it.
+//! A tracing instance of this process's own: its events do not appear in other traces, and removing it
+//! removes everything in it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -14,7 +14,7 @@ pub const TRACEFS: &str = "/sys/kernel/tracing";
 /// Before the number of the process that made the instance.
 const PREFIX: &str = "unspin-spinners-";
 
-/// An instance is busy while somebody reads a file in it.
+/// An instance is busy while one of its files is read.
 const TRIES: u32 = 20;
 const TRY_EVERY: Duration = Duration::from_millis(50);
 
@@ -96,7 +96,7 @@ fn unused(instances: &Path) -> PathBuf {
     (0..).map(name).find(|dir| !dir.exists()).expect("some number is not taken")
 }
 
-/// Best effort: what cannot be removed is in nobody's way.
+/// Best effort: an instance that stays does no harm.
 fn remove_stale(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();

@@ -34,7 +34,7 @@ const PAUSE: Reason = Reason { vmx: 40, svm: 0x77 };
 const INTERRUPT: Reason = Reason { vmx: 1, svm: 0x60 };
 
 impl Reason {
-    /// The two number different things: what is one's reason is none of the other's that is counted.
+    /// The numbers differ: a counted reason of VMX is not a counted reason of SVM.
     fn is(self, exit_reason: u32) -> bool {
         exit_reason == self.vmx || exit_reason == self.svm
     }

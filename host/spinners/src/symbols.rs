@@ -132,7 +132,7 @@ fn symbol(line: &str) -> Option<Symbol> {
     })
 }
 
-/// Whether a name marks where functions end, and is none.
+/// Whether a name only marks the end of functions.
 fn is_end(name: &str) -> bool {
     matches!(name, "_etext" | "_einittext") || name.ends_with("_text_end")
 }
@@ -215,9 +215,9 @@ ffffffffc0a00100 d nf_data [nf_tables]
         let wrong = |text: &str| parse(text).unwrap_err().to_string();
         let hidden = "0000000000000000 T _text\n0000000000000000 T schedule\n";
         assert!(wrong(hidden).contains("all addresses in guest.syms are 0"));
-        assert!(wrong("").contains("no functions"));
-        assert!(wrong("0000000000034000 A x\n").contains("no functions"));
-        assert!(wrong("ffffffff81000000 D x\n").contains("no functions"));
+        assert!(wrong("").contains("no kernel functions"));
+        assert!(wrong("0000000000034000 A x\n").contains("no kernel functions"));
+        assert!(wrong("ffffffff81000000 D x\n").contains("no kernel functions"));
         for line in [
             "hello",
             "xyz T name",

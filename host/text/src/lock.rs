@@ -14,7 +14,10 @@ use std::time::Duration;
 pub enum LockError {
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: std::io::Error },
-    #[error("another unspin (process {pid}) uses {path}; wait for it, or give another directory (--lab-dir, --out)")]
+    #[error(
+        "another unspin (process {pid}) uses {path}; wait for it, or use another directory \
+             (--lab-dir, --out)"
+    )]
     Busy { path: PathBuf, pid: String },
     #[error("interrupted")]
     Interrupted,
@@ -39,7 +42,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Hold `dir` (made if it is not there), or say who does ([`LockError::Busy`]).
+    /// Locks `dir`, which is created if it is missing, or names its holder ([`LockError::Busy`]).
     pub fn take(dir: &Path) -> Result<Lock> {
         let path = dir.join(FILE);
         loop {
@@ -56,7 +59,7 @@ impl Lock {
                 let pid = fs::read_to_string(&path).unwrap_or_default();
                 return Err(LockError::Busy { path: PathBuf::from(dir), pid: holder(&pid) });
             }
-            // The holder before may have removed the directory: then this is a file nobody finds.
+            // The previous holder may have removed the directory: then this file has no name.
             let here = fs::metadata(&path).map(|m| m.ino()).ok();
             if here == file.metadata().map(|m| m.ino()).ok() {
                 file.set_len(0).map_err(io(&path))?;
@@ -66,8 +69,7 @@ impl Lock {
         }
     }
 
-    /// Hold `dir`, once whoever does lets go of it; says so if that takes time. Ends when `stop` is
-    /// set.
+    /// Waits until `dir` is free, and locks it; reports a long wait. Ends when `stop` is set.
     pub fn wait(dir: &Path, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Lock> {
         let mut said = false;
         loop {

@@ -35,7 +35,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Problems written out one by one; whoever has more sees the rest when these are mended.
+/// Most problems to print; further ones appear once these are fixed.
 const SHOWN_MAX: usize = 20;
 
 /// Everything wrong with a file, in the order of its lines. Written out, the list ends after 20.

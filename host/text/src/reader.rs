@@ -71,8 +71,8 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// What a file that was read asks for and whoever is to do it cannot: placed at its `key` (dotted and
-/// counted, as `host.pcpus` or `arm[1].window`).
+/// A request of a file that cannot be met, placed at its `key` (dotted and counted, as `host.pcpus` or
+/// `arm[1].window`).
 pub fn problem_at(file: &str, text: &str, key: &str, message: &str, allowed: &str) -> Problems {
     let reader = Reader::new(file, text);
     {
@@ -111,7 +111,7 @@ impl<'r, 't> Value<'r, 't> {
     }
 
     fn wrong_type(&self, allowed: &str) {
-        self.problem(format!("{} is not what belongs here", self.describe()), allowed);
+        self.problem(format!("{} is not allowed here", self.describe()), allowed);
     }
 
     fn describe(&self) -> String {
@@ -352,7 +352,7 @@ pub fn or<'r, 't, T>(
 pub fn no_doubles<T: PartialEq + std::fmt::Debug>(v: &Value, all: &[T]) {
     for (i, x) in all.iter().enumerate() {
         if all[..i].contains(x) {
-            v.problem(format!("{x:?} stands here twice"), "each once");
+            v.problem(format!("{x:?} is listed twice"), "each once");
         }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! /etc/unspin/unspin.toml: which settings VMs are to have.
+//! /etc/unspin/unspin.toml: the settings of VMs.
 
 use crate::exit::Usage;
 use crate::sysfs;
@@ -13,14 +13,14 @@ pub const FILE: &str = "/etc/unspin/unspin.toml";
 
 pub const HELP: &str = "\
 The file has up to three kinds of tables. Each takes the settings that `unspin set --help` lists:
-  [default]             all VMs that have no setting of their own
-  [vm.\"NAME\"]           VMs that QEMU or libvirt calls NAME, or that have it as UUID
-  [pid.N]               VMs of process N; what it sets wins over the name's";
+  [default]             all VMs without a setting of their own
+  [vm.\"NAME\"]           VMs whose name (QEMU, libvirt) or UUID is NAME
+  [pid.N]               VMs of process N; overrides the table by name";
 
 /// Values by the names of settings.
 pub type Settings = BTreeMap<String, String>;
 
-/// What the file says; every setting and value in it is one the module takes.
+/// The contents of the file; the module accepts every setting and value in it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Config {
     pub default: Settings,
@@ -45,7 +45,7 @@ impl Config {
         reader.finish(Some(config))
     }
 
-    /// What a VM of its own is to have beside the defaults.
+    /// The settings of a VM in addition to the defaults.
     pub fn of(&self, vm: &Vm) -> Settings {
         let named = self.names.iter().filter(|(name, _)| vm.is_called(name.as_bytes()));
         let numbered = self.pids.iter().filter(|(pid, _)| vm.has_pid(*pid));
@@ -59,17 +59,20 @@ fn config(top: &Table) -> Config {
     let default = top.get("default").and_then(|v| v.table("a table of settings"));
     let mut config =
         Config { default: default.map(|t| settings(&t)).unwrap_or_default(), ..Config::default() };
-    for (name, settings) in tables(top, "vm", "tables of settings, as [vm.\"web1\"]") {
+    for (name, settings) in tables(top, "vm", "tables of settings, such as [vm.\"web1\"]") {
         config.names.push((name.to_string(), settings));
     }
-    let example = "tables of settings, as [pid.4242]";
+    let example = "tables of settings, such as [pid.4242]";
     for (pid, settings) in tables(top, "pid", example) {
         match pid.parse::<u32>() {
             Ok(pid) if pid > 0 => config.pids.push((pid, settings)),
             _ => {
                 let table = top.get("pid").and_then(|v| v.table(example)?.get(pid));
                 if let Some(table) = table {
-                    table.problem(format!("{pid:?} is no process id"), "[pid.4242], [vm.\"NAME\"]");
+                    table.problem(
+                        format!("{pid:?} is not a process id"),
+                        "[pid.4242], [vm.\"NAME\"]",
+                    );
                 }
             }
         }
@@ -103,7 +106,7 @@ fn settings(table: &Table) -> Settings {
     settings
 }
 
-/// Where the module would move one bound to fit another, and it would not be said which is meant.
+/// Reports bounds that contradict each other: the module would move one of them.
 fn contradictions(table: &Table, settings: &Settings) {
     let number = |name: &str| settings.get(name)?.parse::<u64>().ok();
     for (low, high) in [
@@ -141,10 +144,10 @@ mod tests {
             ("[default]\nmode = \"on\"", "allowed: off, observe, aple, hvs, apples"),
             ("[default]\nmode = true", "a word in quotes or a whole number"),
             ("[pid.1]\nepoch_min_us = 1_000_001", "allowed: 0 to 1000000 microseconds"),
-            ("[pid.x]", "\"x\" is no process id"),
-            ("[pid.0]", "\"0\" is no process id"),
-            ("pid = 3", "the integer 3 is not what belongs here"),
-            ("[vm]\nweb1 = \"apples\"", "allowed: tables of settings, as [vm.\"web1\"]"),
+            ("[pid.x]", "\"x\" is not a process id"),
+            ("[pid.0]", "\"0\" is not a process id"),
+            ("pid = 3", "the integer 3 is not allowed here"),
+            ("[vm]\nweb1 = \"apples\"", "allowed: tables of settings, such as [vm.\"web1\"]"),
             ("default = 1", "a table of settings"),
             ("[vm.a]\n[vm.a]", "x.toml:2:"),
             ("mode = ", "x.toml:1:"),

@@ -13,7 +13,7 @@ const MOVED: [&str; 9] =
     ["agree", "bench", "figures", "generate", "lab", "model", "plan", "replay", "report"];
 
 /// Becomes `unspin-lab` where the command is one of its, `unspin COMMAND` or `unspin help COMMAND`: that
-/// beside this program, else that in the PATH. Returns where the command is `unspin`'s own.
+/// next to this program, else that in the PATH. Returns where the command is `unspin`'s own.
 pub fn to_the_lab(arguments: Vec<OsString>) -> anyhow::Result<()> {
     let mut words = arguments.iter().filter_map(|word| word.to_str());
     let moved = match words.next() {
@@ -29,7 +29,7 @@ pub fn to_the_lab(arguments: Vec<OsString>) -> anyhow::Result<()> {
         }
     }
     Err(Cannot(format!(
-        "`{moved}` is a command of {LAB}, which is neither beside this program nor in the PATH; \
+        "`{moved}` is a command of {LAB}, which is neither next to this program nor in the PATH; \
          `make build` in a checkout of the project builds it: target/release/{LAB}"
     ))
     .into())

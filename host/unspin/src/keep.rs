@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Keeps the module's VMs as a configuration says, those that come later too.
+//! Applies a configuration to the VMs of the module, including VMs that start later.
 
 use crate::config::{Config, Settings};
 use crate::exit::said;
@@ -13,7 +13,7 @@ const MODE: &str = "mode";
 /// How often a VM's settings are tried: a new one's files appear a moment after its directory.
 const TRIES: u32 = 3;
 
-/// What the module is told, and what was there before.
+/// Settings that were applied, and the values before.
 pub struct Keeper {
     module: Module,
     host: Host,
@@ -25,7 +25,7 @@ pub struct Keeper {
 /// Settings of a VM or of the defaults.
 struct Changed {
     before: Settings,
-    /// What was written, unless it was put back since.
+    /// Values written and not restored since.
     ours: Settings,
     /// How often in a row the module refused them.
     refused: u32,
@@ -50,8 +50,8 @@ impl Changed {
 }
 
 impl Keeper {
-    /// Sets the defaults and the VMs that are there. An error where the module refuses the defaults:
-    /// nothing is changed then.
+    /// Sets the defaults and all present VMs. If the module refuses the defaults, it returns an error
+    /// and changes nothing.
     pub fn start(module: Module, host: Host, config: Config) -> anyhow::Result<Keeper> {
         let default = Changed::new(module.defaults());
         let vms = BTreeMap::new();
@@ -88,8 +88,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Goes by another configuration from now on. An error where the module refuses its defaults:
-    /// the old one stays in force, whole.
+    /// Switches to another configuration. If the module refuses its defaults, it returns an error and
+    /// the old one stays in force.
     pub fn change(&mut self, config: Config) -> anyhow::Result<()> {
         self.set_default(&config)?;
         self.config = config;
@@ -101,11 +101,11 @@ impl Keeper {
         self.look()
     }
 
-    /// Every VM to mode off, all else as it was before. Says what cannot be.
+    /// Sets every VM to mode off, and restores all other values. Reports failures.
     pub fn stop(self) {
         let off = [(MODE, "off")];
         if let Err(e) = self.module.set(None, &off) {
-            say!("the VMs stay in their modes: {}", said(&e));
+            say!("the modes of the VMs are unchanged: {}", said(&e));
         }
         let put_back = |vm: Option<&str>, changed: &Changed, now: Settings| {
             let back = changed.towards(&Settings::new(), &changed.before, &now);
@@ -137,7 +137,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Gives a VM what the configuration says; says what is changed, and what cannot be.
+    /// Applies the configuration to a VM, and reports changes and failures.
     fn set_vm(&mut self, id: &str) {
         let Some((vm, changed)) = self.vms.get_mut(id) else { return };
         let now = self.module.vm(id);
@@ -159,7 +159,7 @@ impl Keeper {
                 changed.refused += 1;
                 // It may have gone meanwhile.
                 if changed.refused == TRIES && !self.module.vm(id).is_empty() {
-                    say!("VM {vm} stays as it was: {}", said(&e));
+                    say!("VM {vm} is unchanged: {}", said(&e));
                 }
             }
         }
@@ -203,7 +203,7 @@ mod tests {
         fake.vm("50-0", "web");
         keeper.look().unwrap();
         assert_eq!(fake.read("sys/vms/50-0/mode"), "apples");
-        // What somebody sets by hand stays.
+        // A value set by hand stays.
         fake.write("sys/vms/41-0/mode", "hvs");
         keeper.look().unwrap();
         assert_eq!(fake.read("sys/vms/41-0/mode"), "hvs");

@@ -47,7 +47,7 @@ fn cache_dir() -> Option<PathBuf> {
 }
 
 /// Stores the library in the directory, unless it is there: under a name of its own for every version,
-/// whole or not at all, and only where nobody else can change it.
+/// atomically, and only where no other user can change it.
 fn store(dir: &Path) -> anyhow::Result<PathBuf> {
     let mut hasher = DefaultHasher::new();
     LIBRARY.hash(&mut hasher);
@@ -57,7 +57,7 @@ fn store(dir: &Path) -> anyhow::Result<PathBuf> {
     }
     fs::DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
     if !is_only_ours(dir)? || is_noexec(dir) {
-        bail!("{} is not ours alone, or programs cannot be run from there", dir.display());
+        bail!("{} is owned or writable by another user, or mounted noexec", dir.display());
     }
     if fs::read(&path).is_ok_and(|stored| stored == LIBRARY) && is_only_ours(&path)? {
         return Ok(path);
@@ -86,10 +86,10 @@ fn is_noexec(dir: &Path) -> bool {
 
 /// The file is left open on purpose: the program inherits it.
 fn in_memory() -> anyhow::Result<PathBuf> {
-    // SAFETY: the name ends with a NUL; the descriptor is new and nobody else's.
+    // SAFETY: the name ends with a NUL; the descriptor is new and has no other owner.
     let fd = unsafe { libc::memfd_create(c"libunspin-locks.so".as_ptr(), 0) };
     if fd < 0 {
-        return Err(std::io::Error::last_os_error()).context("no memory file for the library");
+        return Err(std::io::Error::last_os_error()).context("memfd_create of the library failed");
     }
     // SAFETY: as above.
     let mut file = unsafe { File::from_raw_fd(fd) };
@@ -114,7 +114,7 @@ impl std::fmt::Display for Ignores {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Ignores::Static => f.write_str("it is statically linked"),
-            Ignores::Privileged => f.write_str("it runs with more rights than its caller"),
+            Ignores::Privileged => f.write_str("it is setuid, setgid or has file capabilities"),
             Ignores::Foreign(why) => f.write_str(why),
         }
     }
@@ -165,7 +165,7 @@ fn of_elf(head: &[u8]) -> Option<Ignores> {
     }
     // Class and byte order, and the processor.
     if head.get(4..6)? != ours.get(4..6)? || head.get(18..20)? != ours.get(18..20)? {
-        return Some(Ignores::Foreign("it is for another kind of processor".into()));
+        return Some(Ignores::Foreign("it is built for another architecture".into()));
     }
     let (table, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
     for i in 0..count {

@@ -13,7 +13,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// A number of seconds as an option has it, 0.1 to 3600.
 pub fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_string())?;
     if !SECONDS.contains(&seconds) {
         return Err(format!("allowed: {} to {}", SECONDS.start(), SECONDS.end()));
     }

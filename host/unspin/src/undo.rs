@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Changes of this host's settings that are put back, however the command ends that made them.
+//! Changes of host settings that are restored, however the command ends.
 
 use crate::exit::Cannot;
 use anyhow::{bail, Context};
@@ -10,37 +10,37 @@ use std::time::Duration;
 use unspin_host::journal::{Back, Change, Error, Hands, Journal, Target};
 use unspin_host::Host;
 
-/// What a command tells its guard while it works.
+/// Sent to the guard while the command works.
 pub const GOES_ON: u8 = b'.';
-/// And when it ends well.
+/// Sent when the command ends without an error.
 const DONE: u8 = b'd';
 
-/// A command that says nothing to its guard for so long hangs.
+/// A command that is silent for this long is considered hung.
 pub const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 /// The journal of this host, held.
 pub struct Undo {
     journal: Journal,
     host: Host,
-    /// What an earlier command had left changed, and is put back.
+    /// Number of changes of an earlier command that were restored.
     left: usize,
 }
 
 impl Undo {
-    /// Holds the journal. What an earlier command has left changed is put back first, and said in a line.
+    /// Locks the journal. First restores what an earlier command left changed, and reports it in a line.
     pub fn open(path: &Path, proc: &Path) -> anyhow::Result<Undo> {
         let journal = Journal::open(path, proc).map_err(explain)?;
         let mut undo = Undo { journal, host: Host::at(proc), left: 0 };
         let left: Vec<String> =
             undo.put_back()?.iter().filter_map(|(change, back)| told(change, back)).collect();
         if !left.is_empty() {
-            say!("what an earlier unspin had left changed: {}", left.join("; "));
+            say!("restored changes of an earlier unspin: {}", left.join("; "));
         }
         undo.left = left.len();
         Ok(undo)
     }
 
-    /// Whether something was found changed when this was opened, and was put back or told.
+    /// Whether an earlier command had left changes, which were restored or reported.
     pub fn had_left(&self) -> bool {
         self.left > 0
     }
@@ -64,8 +64,8 @@ impl Undo {
         for (change, back) in &all {
             if let Back::Failed(e) = back {
                 bail!(
-                    "cannot put back {}, which was {:?} and is {:?}: {e}; try again with unspin \
-                     diagnose --put-back",
+                    "cannot restore {} from {2:?} to {1:?}: {e}; try again: unspin diagnose \
+                     --put-back",
                     change.target,
                     change.was,
                     change.set
@@ -81,15 +81,15 @@ impl Undo {
     }
 }
 
-/// What became of a change, in words; nothing of one that left no trace.
+/// The result of a restored change, in words; `None` if the value had not changed.
 pub fn told(change: &Change, back: &Back) -> Option<String> {
     let target = &change.target;
     match back {
         Back::Restored => Some(format!("{target} is {} again", change.was)),
         Back::Nearly(is) => {
-            Some(format!("{target} is {is}: the kernel takes no more of {}", change.was))
+            Some(format!("{target} is {is}: the kernel accepts no more of {}", change.was))
         }
-        Back::Theirs(is) => Some(format!("{target} stays {is}, which another hand has set")),
+        Back::Theirs(is) => Some(format!("{target} stays {is}, set by another program")),
         Back::Gone => Some(format!("{target} is gone")),
         Back::AsBefore | Back::Failed(_) => None,
     }
@@ -98,10 +98,10 @@ pub fn told(change: &Change, back: &Back) -> Option<String> {
 fn explain(e: Error) -> anyhow::Error {
     // SAFETY: it has no arguments and cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
-    let only_root = "only root may change settings of this host (by sudo, for example)";
+    let only_root = "only root may change settings of this host: use sudo";
     match &e {
         Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
-            let why = if is_root { "this kernel does not let it be changed" } else { only_root };
+            let why = if is_root { "this kernel does not allow the change" } else { only_root };
             Cannot(format!("{e}: {why}")).into()
         }
         Error::Open { .. } if !is_root => Cannot(only_root.into()).into(),
@@ -109,7 +109,7 @@ fn explain(e: Error) -> anyhow::Error {
     }
 }
 
-/// A process beside this one that puts back if this one is killed, or hangs.
+/// A process that restores the changes if this one is killed or hangs.
 pub struct Guard(Option<Child>);
 
 impl Guard {
@@ -120,13 +120,13 @@ impl Guard {
         command.arg("guard").arg("--journal").arg(journal).arg("--proc").arg(proc);
         command.arg("--silence-ms").arg(SILENCE_MAX.as_millis().to_string());
         command.arg("--of").arg(std::process::id().to_string());
-        // What ends this one from a terminal does not reach it.
+        // Signals of the terminal do not reach it.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
-        Ok(Guard(Some(child.context("cannot start the process that puts back")?)))
+        Ok(Guard(Some(child.context("cannot start the guard process, which restores settings")?)))
     }
 
-    /// Tells it that this process goes on; an error where it has ended, and cannot put back any more.
+    /// Tells the guard that this process is alive; an error if the guard has ended and cannot restore.
     pub fn go_on(&mut self) -> anyhow::Result<()> {
         let ended = match self.0.as_mut().map(Child::try_wait) {
             Some(Ok(Some(status))) => status.to_string(),
@@ -135,7 +135,7 @@ impl Guard {
                 Ok(()) => return Ok(()),
             },
         };
-        bail!("the process that would put back has ended: {ended}")
+        bail!("the guard process, which restores settings, has ended: {ended}")
     }
 
     fn say(&mut self, word: u8) -> io::Result<()> {
@@ -143,9 +143,9 @@ impl Guard {
         pipe.map_or(Ok(()), |pipe| pipe.write_all(&[word]))
     }
 
-    /// All is put back: it has nothing to do.
+    /// All changes are restored: ends the guard.
     pub fn done(mut self) {
-        // If it has ended there is nobody to tell.
+        // If it has ended, the message is not needed.
         let _ = self.say(DONE);
         if let Some(mut child) = self.0.take() {
             let _ = child.wait();

@@ -121,8 +121,8 @@ fn wrong_usage_is_2() {
     let fails = |args: &[&str], words: &str| {
         common::fails(&[&["diagnose"], args].concat(), 2, words);
     };
-    fails(&["web", "--ab", "contention"], "would have to be taken from others; instead: ");
-    fails(&["web", "--ab", "ipi"], "fixed when a VM is started; instead: ");
+    fails(&["web", "--ab", "contention"], "would have to come from other VMs; instead: ");
+    fails(&["web", "--ab", "ipi"], "fixed when a VM starts; instead: ");
     fails(&["web", "--ab", "user-spin"], "instead: unspin set");
     fails(&["web", "--ab", "else"], "[possible values: spin-switch, idle-switch, cache]");
     fails(&["--ab", "cache"], "required");
@@ -177,7 +177,7 @@ fn vcpus_are_placed_and_placed_back() {
     assert_eq!(cpus()[1], before[1]);
     let out = child.wait_with_output().unwrap();
     assert!(out.status.success(), "{}", said(&out));
-    assert!(String::from_utf8_lossy(&out.stdout).contains("a CPU per vCPU, all of one cache: 0"));
+    assert!(String::from_utf8_lossy(&out.stdout).contains("a CPU per vCPU, all in one cache: 0"));
     assert_eq!(cpus(), before);
 }
 
@@ -185,17 +185,17 @@ fn vcpus_are_placed_and_placed_back() {
 fn what_would_harm_or_mislead_is_refused() {
     let fake = Fake::new("refused");
     let waits = "exit:pause=0.3,ready:vm=0.06/exit:pause=0";
-    fake.refuses("spin-switch", waits, 1, "waits for CPUs that others have, 6.");
+    fake.refuses("spin-switch", waits, 1, "waits for CPUs that others use, 6.");
     let later = "exit:pause=0.3/exit:pause=0,ready:host=0.2";
-    fake.refuses("spin-switch", later, 1, "waits for CPUs that others have, 2");
+    fake.refuses("spin-switch", later, 1, "waits for CPUs that others use, 2");
     let same = "exit:pause=0.3/exit:pause=0.3";
-    fake.refuses("spin-switch", same, 1, "does not go by the module's window");
+    fake.refuses("spin-switch", same, 1, "does not use the window of the module");
     let same = "exit:halt=0.1,poll=0.3/exit:halt=0.1,poll=0.3";
     fake.refuses("idle-switch", same, 1, "KVM_CAP_HALT_POLL");
     let parameter = fake.dir.join("sys/module/kvm/parameters/halt_poll_ns");
     let mode = |mode| fs::set_permissions(&parameter, fs::Permissions::from_mode(mode)).unwrap();
     mode(0o444);
-    fake.refuses("idle-switch", same, 77, "this kernel does not let it be changed");
+    fake.refuses("idle-switch", same, 77, "this kernel does not allow the change");
     mode(0o644);
     fake.write("mod/window_control", "none: no BTF");
     fake.refuses("spin-switch", SPINS, 77, "window_control is \"none: no BTF\"");
@@ -203,7 +203,7 @@ fn what_would_harm_or_mislead_is_refused() {
         fake.write(&format!("proc/{}/task/{tid}/comm", fake.vm), comm);
     }
     fake.write("mod/window_control", "vmx");
-    fake.refuses("spin-switch", SPINS, 77, "does not name the threads of its vCPUs");
+    fake.refuses("spin-switch", SPINS, 77, "does not name its vCPU threads");
     fake.refuses("cache", SPINS, 77, "debug-threads=on");
     fake.holds_vm(900_001, "other");
     fake.refuses("idle-switch", same, 1, "also runs other (process 900001)");
@@ -218,7 +218,7 @@ fn a_command_that_says_no_number_changes_nothing() {
     let fake = Fake::new("work");
     let out = fake.ab("spin-switch", SPINS, &["--work", "echo much"]).output().unwrap();
     assert_eq!(out.status.code(), Some(1));
-    assert!(said(&out).contains("printed \"much\\n\", which is no number"), "{}", said(&out));
+    assert!(said(&out).contains("printed \"much\\n\", which is not a number"), "{}", said(&out));
     fake.is_as_before();
 }
 
@@ -246,7 +246,7 @@ fn killed_it_is_put_back_by_its_guard() {
     // The guard has it open, too: it ends with it.
     child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
     child.wait().unwrap();
-    assert!(text.contains("ended before it had put back"), "{text}");
+    assert!(text.contains("ended before it restored"), "{text}");
     assert!(text.contains("window_max_cycles is 32768 again"), "{text}");
 }
 
@@ -289,15 +289,15 @@ fn killed_with_its_guard_it_is_put_back_by_the_next() {
             _ => fake.diagnose(&[next]).output().unwrap(),
         };
         assert!(out.status.success(), "{}", said(&out));
-        assert!(said(&out).contains("what an earlier unspin had left changed: "), "{}", said(&out));
+        assert!(said(&out).contains("restored changes of an earlier unspin: "), "{}", said(&out));
         fake.is_as_before();
     }
     let out = fake.diagnose(&["--put-back"]).output().unwrap();
     assert!(out.status.success(), "{}", said(&out));
-    assert_eq!(said(&out), "nothing is left changed\n");
+    assert_eq!(said(&out), "nothing to restore\n");
     let fresh = Fake::new("fresh");
     let out = fresh.diagnose(&["--put-back"]).output().unwrap();
-    assert_eq!((out.status.code(), said(&out).as_str()), (Some(0), "nothing is left changed\n"));
+    assert_eq!((out.status.code(), said(&out).as_str()), (Some(0), "nothing to restore\n"));
     assert!(!fresh.dir.join("run").exists(), "it makes nothing either");
 }
 
@@ -306,7 +306,7 @@ fn without_its_guard_it_ends() {
     let fake = Fake::new("unguarded");
     let child = fake.in_b();
     signal(guard_of(&child), libc::SIGKILL);
-    fails(child, "the process that would put back has ended");
+    fails(child, "the guard process, which restores settings, has ended");
     fake.is_as_before();
 }
 
@@ -316,7 +316,7 @@ fn another_hands_value_stays() {
     let child = fake.in_b();
     let file = format!("mod/vms/{}-0/window_min_cycles", fake.vm);
     fake.write(&file, "777");
-    fails(child, "window_min_cycles to 777, which was 1073741824 in this window: it stays");
+    fails(child, "window_min_cycles to 777, which was 1073741824 in this window; it stays");
     assert_eq!(fake.module_file("window_min_cycles"), "777");
     fake.write(&file, "4096");
     fake.is_as_before();

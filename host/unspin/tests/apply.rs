@@ -145,7 +145,7 @@ fn the_service_loads_sets_reads_again_and_leaves_all_as_it_was() {
     // A broken file changes nothing; a right one does.
     host.write("unspin.toml", "[default]\nmode = \"hvs\"\n[vm.a]\nmode = \"on\"\n");
     service.signal(libc::SIGHUP);
-    host.wait("the refusal", |h| h.read("said").contains("the settings stay as they were"));
+    host.wait("the refusal", |h| h.read("said").contains("the settings are unchanged"));
     assert!(host.read("said").contains("unspin.toml:4:8: `vm.a.mode`: \"on\" is not allowed"));
     assert_eq!(host.read("sys/default/mode"), "observe");
     host.write("unspin.toml", "[default]\nmode = \"hvs\"\n[pid.41]\nmode = \"aple\"\n");
@@ -196,7 +196,7 @@ fn the_service_ends_where_somebody_unloads_the_module() {
     let mut service = Service::start(&host);
     fs::remove_dir_all(host.0.join("sys")).unwrap();
     assert_eq!(service.code(), Some(0), "{}", host.read("said"));
-    assert!(host.read("said").contains("the module is gone"));
+    assert!(host.read("said").contains("the module was unloaded"));
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn what_keeps_the_service_from_starting_changes_nothing() {
         assert!(!host.has("sys") && !host.has("run/loaded"), "{said}");
     };
     host.write("proc/cmdline", "quiet unspin=off");
-    refused(77, "unspin=off on the kernel's command line keeps it out");
+    refused(77, "the kernel command line has unspin=off");
     host.write("proc/cmdline", "quiet");
     host.write("unspin.toml", "[defaults]");
     refused(2, "did you mean `default`?");
@@ -218,7 +218,7 @@ fn what_keeps_the_service_from_starting_changes_nothing() {
     host.write("unspin.toml", CONFIG);
     assert!(host.apply(&["--check"]).status().unwrap().success());
     host.write("version", "0.0.9");
-    refused(77, "the loaded module is of version 0.0.9");
+    refused(77, "the loaded module has version 0.0.9");
     host.tool("modprobe", "echo 'modprobe: FATAL: Module unspin not found' >&2; exit 1");
     refused(77, "not found");
 }
@@ -261,7 +261,7 @@ fn names_serve_in_status_and_set() {
     assert_eq!(host.read("sys/vms/44-0/mode"), "hvs");
     // A module of another version is shown, and not set.
     host.write("sys/version", "0.0.9");
-    assert!(failed(&set("web,1"), 77).contains("of version 0.0.9, this command of"));
+    assert!(failed(&set("web,1"), 77).contains("has version 0.0.9, this command has"));
     let out = host.command(&["status"]).output().unwrap();
-    assert!(failed(&out, 0).contains("of version 0.0.9") && !out.stdout.is_empty());
+    assert!(failed(&out, 0).contains("has version 0.0.9") && !out.stdout.is_empty());
 }

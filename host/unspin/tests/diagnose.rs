@@ -28,12 +28,12 @@ fn a_host_without_vms_is_said_to_be_one() {
     if !is_root {
         fails(&proc, 77, "only root may watch vCPUs");
     } else if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
-        fails(&proc, 77, "/sys/kernel/btf/vmlinux is not there");
+        fails(&proc, 77, "/sys/kernel/btf/vmlinux is missing");
     } else if !std::path::Path::new("/sys/module/kvm").exists() {
         fails(&proc, 77, "modprobe kvm_intel");
     } else {
         fails(&proc, 1, "no VM runs on this host");
-        fails(&["web", proc[0], proc[1]], 1, "no VM \"web\"; there are: none");
+        fails(&["web", proc[0], proc[1]], 1, "no VM \"web\"; VMs: none");
     }
     std::fs::remove_dir_all(&empty).unwrap();
 }

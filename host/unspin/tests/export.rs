@@ -65,7 +65,7 @@ fn what_cannot_be_listened_on_is_named() {
     let address = taken.local_addr().unwrap();
     let args = ["--synthetic", "1x1", "--listen", &address.to_string()];
     fails(&args, 1, &format!("port {} is taken by another program", address.port()));
-    fails(&args, 1, "--listen 127.0.0.1:PORT takes another");
+    fails(&args, 1, "--listen 127.0.0.1:PORT uses another");
     fails(&["--synthetic", "1x1", "--listen", "192.0.2.1:80"], 1, "no address 192.0.2.1");
     fails(&["--listen", "localhost"], 2, "--listen");
     fails(&["--vcpus-max", "many"], 2, "--vcpus-max");

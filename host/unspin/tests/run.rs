@@ -69,7 +69,7 @@ fn exit_codes_are_the_programs() {
         (["--lock", "nosuch", "true"], 2, "preemptable"),
         (["--lock", "lease", "true"], 2, "add --mutex"),
         (["--tau-us", "soon", "true"], 2, "microseconds"),
-        (["--", "nosuch-program", "x"], 2, "no program nosuch-program"),
+        (["--", "nosuch-program", "x"], 2, "nosuch-program: program not found"),
         (["--", "/etc/passwd", "x"], 77, "cannot start /etc/passwd"),
     ] {
         let out = run(&args);

@@ -15,7 +15,7 @@ use std::process::{Child, Command};
 use vm_host::{allowed, comes_to, guard_if_any, guard_of, said, signal, started, VmHost};
 
 const SCOPE: &str = r"machine.slice/machine-qemu\x2d1\x2dweb.scope";
-/// The first vCPU could go on, the second had no more to do.
+/// The first vCPU was runnable at the end, the second was idle.
 const PACES: &str = "0.5r,0.25";
 
 /// A host with one VM of two vCPUs, in cgroups as libvirt makes them.
@@ -150,13 +150,13 @@ fn a_dry_run_says_what_would_be_set_and_changes_nothing() {
         assert!(decision["pcpu"]["now"].is_u64(), "{decision}");
         assert_eq!(decision["pcpu"]["now"], decision["pcpu"]["then"]);
     }
-    assert!(decisions[0]["why"].as_str().unwrap().contains("could go on"), "{json}");
+    assert!(decisions[0]["why"].as_str().unwrap().contains("was runnable at the end"), "{json}");
     assert!((json["vms"][0]["cpus"]["before"].as_f64().unwrap() - 0.75).abs() < 0.01, "{json}");
     fake.is_as_before();
 
     let out = fake.shape(&["--dry-run", "--once"]).output().unwrap();
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert!(text.contains("had no more to do") && text.contains("gets 0.75 CPUs"), "{text}");
+    assert!(text.contains("was idle at the end") && text.contains("gets 0.75 CPUs"), "{text}");
     let missing = fake.shape(&["db", "--dry-run", "--once"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(1));
     assert!(said(&missing).contains("no VM \"db\""), "{}", said(&missing));
@@ -186,9 +186,9 @@ fn what_weights_say_nothing_of_is_refused() {
     fake.write(&format!("mod/vms/{}-0/coscheduling", fake.vm), "none");
     assert!(fake.shape(&["--dry-run", "--once"]).output().unwrap().status.success());
     fs::remove_dir_all(fake.dir.join(format!("proc/{}/task/{}", fake.vm, fake.vcpus[1]))).unwrap();
-    fake.refuses("it has one vCPU");
+    fake.refuses("it has 1 vCPU");
     fs::remove_dir_all(fake.dir.join(format!("proc/{}/task", fake.vm))).unwrap();
-    fake.refuses("does not name the threads of its vCPUs");
+    fake.refuses("does not name its vCPU threads");
 }
 
 /// Those of the vCPUs' real threads.
@@ -208,7 +208,7 @@ fn without_a_cgroup_each_they_get_nice_values() {
     let out = child.wait_with_output().unwrap();
     assert!(out.status.success(), "{}", said(&out));
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert!(text.contains("(set as nice values of its vCPUs)"), "{text}");
+    assert!(text.contains("(set as nice values of the vCPUs)"), "{text}");
     assert_eq!(nice_of(&fake), own);
     fake.is_as_before();
 }
@@ -295,8 +295,8 @@ fn after_a_round_the_weights_are_its_own_again_for_a_while() {
     signal(child.id(), libc::SIGTERM);
     let out = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert!(text.contains("gets 0.75 CPUs, and 1.25 are due to it"), "{text}");
-    assert!(text.contains("the VM's weight 400; vCPUs' weights 1"), "{text}");
+    assert!(text.contains("gets 0.75 CPUs of 1.25 due"), "{text}");
+    assert!(text.contains("weight of the VM 400; weights of vCPUs 1"), "{text}");
     fake.is_as_before();
 }
 
@@ -322,7 +322,7 @@ fn killed_with_its_guard_it_is_put_back_by_the_next() {
     fake.comes_back();
     signal(next.id(), libc::SIGTERM);
     let out = next.wait_with_output().unwrap();
-    assert!(said(&out).contains("what an earlier unspin had left changed: "), "{}", said(&out));
+    assert!(said(&out).contains("restored changes of an earlier unspin: "), "{}", said(&out));
     fake.is_as_before();
 }
 
@@ -401,7 +401,10 @@ fn status_shows_what_is_shaped() {
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(out.status.success(), "{}", said(&out));
     assert!(text.contains(&format!("unspin shape (process {}):", child.id())), "{text}");
-    assert!(text.contains("could go on: its part is") && text.contains("web (process "), "{text}");
+    assert!(
+        text.contains("was runnable at the end; next ") && text.contains("web (process "),
+        "{text}"
+    );
     signal(child.id(), libc::SIGTERM);
     child.wait_with_output().unwrap();
     assert!(!shaped.exists());

@@ -30,7 +30,7 @@ fn wrong_usage_and_wrong_files_are_2() {
     let file = scratch("kallsyms");
     for (text, words) in [
         ("0000000000000000 T _text\n", "kptr_restrict"),
-        ("ffffffff81000000 D data\n", "no functions of a kernel"),
+        ("ffffffff81000000 D data\n", "no kernel functions"),
         ("ffffffff81000000 T f\nwhat\n", "line 2: \"what\" is not ADDRESS TYPE NAME"),
     ] {
         std::fs::write(&file, text).unwrap();
@@ -43,7 +43,7 @@ fn wrong_usage_and_wrong_files_are_2() {
 fn what_this_computer_cannot_do_is_77() {
     let words = match is_root() {
         true => "tracefs is not at /nonexistent; mount it",
-        false => "only root may see where VMs are",
+        false => "only root may see where VMs spin",
     };
     fails(&["--tracefs", "/nonexistent"], 77, words);
 }

@@ -30,7 +30,7 @@ fn wrong_usage_is_2() {
     fails(&["--delay", "0"], 2, "--delay");
     fails(&["--sort", "size"], 2, "[possible values: name,");
     fails(&["--json"], 2, "--once");
-    fails(&["--synthetic", "1x1"], 2, "top draws on a terminal, and standard output is none");
+    fails(&["--synthetic", "1x1"], 2, "top needs a terminal, and standard output is not one");
 }
 
 /// A host without processes has no VM, whatever else it has.

@@ -7,13 +7,14 @@ use std::io::Write;
 pub enum Error {
     #[error("{path}: {source}")]
     Io { path: String, source: std::io::Error },
-    #[error("{path} is not a plan: {source}; `unspin-lab plan` makes one")]
+    #[error("{path} is not a plan: {source}; `unspin-lab plan` prints one")]
     Plan { path: String, source: serde_json::Error },
     #[error(
-        "the plan has format {plan}, this agent reads {agent}; use plan and agent of one version"
+        "the plan has format {plan}, and this agent reads format {agent}; use a plan and an agent \
+         of the same version"
     )]
     Schema { plan: u32, agent: u32 },
-    #[error("the plan wants {wanted} CPUs, this computer has {online} online")]
+    #[error("the plan needs {wanted} CPUs, and this computer has {online} online")]
     FewCpus { wanted: u32, online: u32 },
     #[error("plan: {0}")]
     Run(String),
@@ -25,17 +26,23 @@ pub enum Error {
     Timeout { vm: u32, what: &'static str, seconds: u64 },
     #[error("arm {arm} needs the unspin module, which is not loaded; run `unspin load`")]
     NoModule { arm: String },
-    #[error("other VMs run on this computer ({vms}), and a plan changes the module's settings for all; end them first")]
+    #[error(
+        "other VMs run on this computer ({vms}), and a plan changes settings of the module for \
+             all VMs; stop them first"
+    )]
     OtherVms { vms: String },
     #[error("module: cannot set {setting} to {value}: {source}")]
     Module { setting: &'static str, value: String, source: std::io::Error },
-    #[error("the module does not know the VM of process {pid}; was it loaded again?")]
+    #[error("the module does not list the VM of process {pid}; perhaps it was reloaded")]
     UnknownVm { pid: u32 },
-    #[error("module: {path} holds {text:?}, which is no count")]
+    #[error("module: {path} has {text:?}, which is not a count")]
     Counter { path: String, text: String },
-    #[error("module: {counter} went from {from} back to {to} during the run; somebody wrote to reset, or loaded the module again")]
+    #[error(
+        "module: {counter} fell from {from} to {to} during the run; another program wrote to \
+             reset, or reloaded the module"
+    )]
     WentBack { counter: &'static str, from: u64, to: u64 },
-    #[error("arm {arm} sets the window, which the module cannot do here: {reason}")]
+    #[error("arm {arm} sets the window, which the module cannot do on this host: {reason}")]
     NoWindowControl { arm: String, reason: String },
     #[error("turns by SCHED_FIFO (coscheduling_mechanism = \"fifo\"): {what}: {source}; run as root, on a kernel without CONFIG_RT_GROUP_SCHED")]
     NoFifo { what: String, source: std::io::Error },
@@ -45,13 +52,21 @@ pub enum Error {
     NoShape { what: String },
     #[error("vCPUs' states (measure.states, [[case]]): {what}")]
     NoStates { what: String },
-    #[error("no file under /sys/kernel/debug/sched to set the slice with; mount debugfs, and use a kernel with CONFIG_SCHED_DEBUG")]
+    #[error(
+        "the scheduler's slice cannot be set, because /sys/kernel/debug/sched has no file for \
+             it; mount debugfs, and use a kernel with CONFIG_SCHED_DEBUG"
+    )]
     NoSlice,
-    #[error("cgroup layout needs the cpu controller of cgroup v2 at /sys/fs/cgroup: {0}")]
+    #[error("the cgroup layout needs the cpu controller of cgroup v2 in /sys/fs/cgroup: {0}")]
     NoCgroup(String),
-    #[error("{program} is not there; Linux guests take QEMU (Debian: qemu-system-x86)")]
+    #[error(
+        "{program} is not installed; Linux guests need QEMU (apt-get install qemu-system-x86)"
+    )]
     NoQemu { program: String },
-    #[error("a guest's {mib} MiB do not fit {path}: {error}; fewer or smaller VMs (memory_mib)")]
+    #[error(
+        "{mib} MiB of a guest do not fit into {path}: {error}; use fewer or smaller VMs \
+             (memory_mib)"
+    )]
     NoMemory { path: String, mib: u64, error: String },
     #[error("port 0xE9 is not accessible: {0}; run as root on an emulated computer")]
     Port(std::io::Error),

@@ -8,71 +8,118 @@ use unspin_text::lock::LockError;
 pub enum LabError {
     #[error("{tool} is not installed; install it with: apt-get install {package}")]
     MissingTool { tool: String, package: String },
-    #[error("no package for kernel series {series}: looked for {looked}; run apt-get update, or see docs/lab.md for other distributions")]
+    #[error(
+        "no package of kernel series {series} (searched: {looked}): run apt-get update, or see \
+             docs/lab.md for other distributions"
+    )]
     NoKernelPackage { series: String, looked: String },
-    #[error("cannot download {package}: {detail}; is the network up and are the package lists current (apt-get update)?")]
+    #[error("cannot download {package}: {detail}; check the network, and run apt-get update")]
     Download { package: String, detail: String },
-    #[error("the signature of Debian 13's package lists cannot be checked; bring the keys up to date with: apt-get install --only-upgrade debian-archive-keyring\n{detail}")]
+    #[error(
+        "the signature of Debian 13's package lists cannot be checked; update the keys with: \
+             apt-get install --only-upgrade debian-archive-keyring\n{detail}"
+    )]
     Signature { detail: String },
-    #[error("the package sources of this computer name no mirror of Debian, where Debian 13's packages would be; run apt-get update, or see docs/lab.md for other distributions")]
+    #[error(
+        "the package sources of this computer have no Debian mirror, which the lab needs for \
+             Debian 13's packages; run apt-get update, or see docs/lab.md for other distributions"
+    )]
     NoMirror,
-    #[error("cannot enter {root}, where the module for Debian 13's kernels is built: {detail}; run this as root, or let users have namespaces of their own (sysctl kernel.unprivileged_userns_clone=1)")]
+    #[error(
+        "cannot enter {root}, where the module for Debian 13's kernels is built: {detail}; run \
+             as root, or allow user namespaces (sysctl kernel.unprivileged_userns_clone=1)"
+    )]
     CannotEnter { root: PathBuf, detail: String },
-    #[error("no headers of kernel {release} in {headers}; install them with: apt-get install linux-headers-{release}")]
+    #[error(
+        "{headers} has no headers of kernel {release}: apt-get install linux-headers-{release}"
+    )]
     NoHeaders { release: String, headers: PathBuf },
-    #[error("the headers in {headers} are of kernel {found}, not of {release}: a module built against them would not load; install linux-headers-{release}")]
+    #[error(
+        "the headers in {headers} belong to kernel {found}, not to {release}, and a module \
+             built with them would not load: install linux-headers-{release}"
+    )]
     OtherHeaders { found: String, release: String, headers: PathBuf },
     #[error("{what} failed ({status}); its output is in {log}\n{tail}")]
     Step { what: String, status: String, log: PathBuf, tail: String },
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: std::io::Error },
     #[error(
-        "{path}: no space left on the device; `unspin-lab lab clean` frees what the lab keeps"
+        "{path}: no space left on the device; `unspin-lab lab clean` removes the files of the lab"
     )]
     NoSpace { path: PathBuf },
-    #[error("kernel {release} cannot run the module: it is built without {option} ({why}); Debian's kernels have it")]
+    #[error(
+        "kernel {release} cannot run the module: it is built without {option} ({why}); use a \
+             Debian kernel"
+    )]
     Unsuitable { release: String, option: String, why: &'static str },
-    #[error("the kernel's configuration has no {option}, which lab/computers/src/debug.config asks for; what it has is in {config}")]
+    #[error(
+        "the kernel configuration {config} has no {option}, which \
+             lab/computers/src/debug.config requires"
+    )]
     OptionRefused { option: String, config: PathBuf },
-    #[error("the module's sources are not in {root}: install unspin-dkms, or name a checkout of the project with UNSPIN_ROOT")]
+    #[error(
+        "the sources of the module are not in {root}: install unspin-dkms, or set UNSPIN_ROOT \
+             to a checkout of the project"
+    )]
     NoSources { root: PathBuf },
     #[error("{path} is not built; run: cargo build --release")]
     NotBuilt { path: PathBuf },
-    #[error("Bochs {version} would hold the host's interrupts back from guests with RFLAGS.IF = 0, and cannot be mended here: {why}; the lab knows Debian's Bochs 2.7 and 3.0 (apt-get install --reinstall bochs), for another one see lab/computers/c/bochs_vm_entry.c")]
+    #[error(
+        "Bochs {version} delays host interrupts while a guest has RFLAGS.IF = 0, and cannot be \
+             patched: {why}; the lab supports Debian's Bochs 2.7 and 3.0 (apt-get install \
+             --reinstall bochs), for others see lab/computers/c/bochs_vm_entry.c"
+    )]
     Unmended { version: String, why: String },
-    #[error("UNSPIN_EMULATOR asks for emulator {name:?}; it may be one of {allowed}")]
+    #[error("UNSPIN_EMULATOR={name:?} is not an emulator; allowed: {allowed}")]
     NoEmulator { name: String, allowed: String },
     #[error("the lab's own Bochs is not built; run: unspin-lab lab emulator")]
     NoOwnBochs,
     #[error("the lab's own QEMU is not built; run: unspin-lab lab emulator qemu-amd")]
     NoOwnQemu,
-    #[error("the source of {package} in Debian 13's archive is not {wanted} as the lab knows it, and the lab's patches are for no other")]
+    #[error(
+        "the source of {package} in Debian 13's archive is not {wanted}, the only version that \
+             the lab's patches fit"
+    )]
     OtherSource { package: String, wanted: String },
     #[error("the emulated computer has been silent for {after_s} s ({cpu_s} s of the emulator's CPU time) after {last}; the console ended with:\n{console}\nboot archived in {archive}")]
     Hang { after_s: u64, cpu_s: u64, last: String, console: String, archive: PathBuf },
-    #[error("the emulated computer ended before its plan did ({last}); the console ended with:\n{console}\nboot archived in {archive}")]
+    #[error(
+        "the emulated computer stopped before the end of its plan ({last}); the console ended \
+             with:\n{console}\nboot archived in {archive}"
+    )]
     Died { last: String, console: String, archive: PathBuf },
     #[error(
         "a record of the emulated computer was damaged ({detail}); boot archived in {archive}"
     )]
     Channel { detail: String, archive: PathBuf },
-    #[error("{path} cannot be unpacked: {detail}; the lab unpacks Linux kernels for x86 as Debian packs them")]
+    #[error("cannot unpack {path}: {detail}; the lab unpacks x86 kernels in the format of Debian")]
     NotAKernel { path: PathBuf, detail: String },
-    #[error("kernel {release} cannot be a guest's: it has no entry point for PVH (CONFIG_PVH), where QEMU starts it; Debian's kernels of the series 6.1, 6.12 and 7.3 have one")]
-    NoPvh { release: String },
-    #[error("program {name} cannot be put into a guest: {detail}")]
-    GuestProgram { name: String, detail: String },
-    #[error("{file} needs {library}, which none of the packages {packages} brings, nor any they depend on")]
-    MissingLibrary { file: String, library: String, packages: String },
     #[error(
-        "{package} has no {path}, which the lab takes from it; it is not the package of Debian 12"
+        "kernel {release} cannot run in a guest: it has no PVH entry point (CONFIG_PVH), which \
+             QEMU needs; Debian's kernels of series 6.1, 6.12 and 7.3 have it"
     )]
+    NoPvh { release: String },
+    #[error("cannot copy program {name} into a guest: {detail}")]
+    GuestProgram { name: String, detail: String },
+    #[error(
+        "{file} needs {library}, which is not in the packages {packages} or their dependencies"
+    )]
+    MissingLibrary { file: String, library: String, packages: String },
+    #[error("{package} has no {path}, which the lab needs; use the package of Debian 12")]
     NotInPackage { package: String, path: String },
-    #[error("{path} is no uncompressed kernel with symbols in it (CONFIG_KALLSYMS), or one of a version whose tables are not known; in the guest, as root: cat /proc/kallsyms")]
+    #[error(
+        "{path} is not an uncompressed kernel with symbols (CONFIG_KALLSYMS), or its version \
+             is not supported; in the guest, as root: cat /proc/kallsyms"
+    )]
     NoSymbols { path: PathBuf },
-    #[error("interrupted; nothing is left running, and the boot will be made again when the command is repeated with --resume")]
+    #[error(
+        "interrupted; nothing keeps running. Repeat the command with --resume to redo the boot"
+    )]
     Interrupted,
-    #[error("another unspin (process {pid}) uses {path}; wait for it, or give another directory (--lab-dir, --out)")]
+    #[error(
+        "another unspin (process {pid}) uses {path}; wait for it, or use another directory \
+             (--lab-dir, --out)"
+    )]
     Busy { path: PathBuf, pid: String },
 }
 

@@ -101,7 +101,7 @@ echo 100000 > $G/cpu/quota/cpu.cfs_period_us
 echo 30000 > $G/cpu/quota/cpu.cfs_quota_us
 sleep 0.3
 diagnosis quota-of-version-1 $vm
-want='which is 0.30 CPUs'
+want='now 0.30 CPUs'
 check "its quota is known" said unspin diagnose --seconds 1 $vm
 stop quota-of-version-1
 

@@ -236,7 +236,7 @@ taskset -a -p 2 $a > /dev/null
 check "nor has a VM that wants to run there" stays $U/vms/$a-0/turns
 taskset -a -p d $a > /dev/null
 check "nor one with more vCPUs than it may have CPUs" stays $U/vms/$a-0/turns
-check "which is said" becomes $U/vms/$a-0/turns_refused "its vCPUs have too few CPUs to run together on"
+check "which is said" becomes $U/vms/$a-0/turns_refused "its vCPUs have too few CPUs to run together"
 taskset -a -p f $a > /dev/null
 kill $hog
 wait $hog
@@ -258,7 +258,7 @@ fi
 # --- CPUs that go ---
 if echo 0 > /sys/devices/system/cpu/cpu3/online; then
 	check "a VM with more vCPUs than CPUs has no turns" becomes $U/vms/$a-0/turns_refused \
-		"its vCPUs have too few CPUs to run together on"
+		"its vCPUs have too few CPUs to run together"
 	check "and everybody runs" grows $U/vms/$c-0/cpu_cycles
 	echo 1 > /sys/devices/system/cpu/cpu3/online
 	check "with as many CPUs it has turns again" turns_grow $U/vms/$a-0/turns

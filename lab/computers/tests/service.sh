@@ -69,7 +69,7 @@ check "a second service is refused" fails 1 apply --stay
 conf '[default]\nmode = "aple"\n[vm."web,1"]\nmode = "on"\n'
 check "a wrong file is named" fails 2 apply --check
 signal HUP
-check "it is refused" settle said 'the settings stay as they were.*unspin.toml:4:8'
+check "it is refused" settle said 'the settings are unchanged.*unspin.toml:4:8'
 check "and changes nothing" is $D/mode observe
 conf "[default]\nmode = \"off\"\n[pid.$late]\nmode = \"hvs\"\n"
 signal HUP

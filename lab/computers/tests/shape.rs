@@ -19,7 +19,7 @@ fn shaping_under_qemu() {
 }
 
 /// The vCPU that has a CPU to itself uses more than the one that shares it, so that its next part is larger.
-/// Both could go on, so they need alike, and keep equal weights.
+/// Both are runnable at the end, so they need alike, and keep equal weights.
 fn judged(lines: &[String]) -> Result<(), String> {
     let text = lines.iter().find_map(|line| line.strip_prefix("shape ")).ok_or("no dry run")?;
     let document: Value = serde_json::from_str(text).map_err(|_| text.to_string())?;
@@ -35,14 +35,14 @@ fn judged(lines: &[String]) -> Result<(), String> {
 }
 
 fn next_ms(why: &str) -> Option<f64> {
-    why.split("its part is ").nth(1)?.split(' ').next()?.parse().ok()
+    why.split("; next ").nth(1)?.split(' ').next()?.parse().ok()
 }
 
 #[test]
 fn a_wrong_result_is_seen() {
     let line = |weight: u64, second_ms: f64| {
         let of = |then: u64, ms: f64| {
-            format!(r#"{{"weight":{{"then":{then}}},"why":"its part is {ms} next"}}"#)
+            format!(r#"{{"weight":{{"then":{then}}},"why":"; next {ms} ms"}}"#)
         };
         vec![format!(r#"shape {{"decisions":[{},{}]}}"#, of(100, 45.0), of(weight, second_ms))]
     };

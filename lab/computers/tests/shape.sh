@@ -71,7 +71,7 @@ check "a second one is told so" sh -c "unspin shape $vm 2>&1 | grep -q 'is chang
 kill $shape
 check "a signal ends it well" wait $shape
 check "and puts back" as_before
-check "it says what it did" grep -q 'are due to it' /tmp/shaped
+check "it says what it did" grep -q ' due; weight of the VM ' /tmp/shaped
 
 check "weights are set again" shaping
 kill -9 $shape

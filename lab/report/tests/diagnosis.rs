@@ -62,7 +62,7 @@ fn row(rows: &Value, profile: &str, vm: Value) -> Value {
 #[test]
 fn a_row_of_one_vm_says_what_was_injected_and_what_was_found() {
     let (text, rows) = report(watched);
-    assert!(text.contains("what VMs lose") && text.contains("right: 3 of 3 VMs"), "{text}");
+    assert!(text.contains("time that VMs lose") && text.contains("right: 3 of 3 VMs"), "{text}");
     let shared = row(&rows, "shared-waits", json!(0));
     assert_eq!(shared["injected"], json!(["contention"]));
     assert_eq!(shared["dominant"], "contention");
@@ -87,6 +87,6 @@ fn a_row_of_one_vm_says_what_was_injected_and_what_was_found() {
 #[test]
 fn a_run_that_nobody_watched_is_not_diagnosed() {
     let (text, rows) = report(|_, _| {});
-    assert!(!text.contains("what VMs lose"), "{text}");
+    assert!(!text.contains("time that VMs lose"), "{text}");
     assert!(row(&rows, "alone", json!(0)).get("dominant").is_none());
 }

@@ -163,7 +163,7 @@ fn long_waits_are_told_apart_by_what_the_lock_was() {
     let shares = |vms| of(vms).waits.iter().map(|w| w.free_share).collect::<Vec<_>>();
     assert_eq!(shares(2), [Some(0.5), Some(0.75), Some(1.0)]);
     assert_eq!(shares(3), [Some(0.5), Some(0.0), None]);
-    assert!(text(&[d]).contains("in how many the lock was free then"));
+    assert!(text(&[d]).contains("in how many of them the lock was free"));
 }
 
 #[test]
@@ -599,7 +599,7 @@ fn runs_that_cannot_be_are_left_out_and_named() {
         (|r| r.run.profile = "../../x".into(), "its profile \"../../x\" cannot be a name"),
         (|r| r.run.arm.name = "/etc/x".into(), "its arm"),
         (|r| r.run.baseline = "a b".into(), "its baseline"),
-        (|r| r.run.each = vec![r.run.vm(0)], "it says what 1 VMs are"),
+        (|r| r.run.each = vec![r.run.vm(0)], "it describes 1 VMs"),
         (
             |r| {
                 r.run.each = (0..r.run.vms).map(|n| r.run.vm(n)).collect();

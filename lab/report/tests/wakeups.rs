@@ -61,7 +61,7 @@ fn they_are_medians_against_the_baselines() {
         .collect();
     let stock = ("stock", 3000, 10.0, 100.0, 200.0, Some(1.0));
     assert_eq!(told, [stock, ("gangs", 3000, 10.0, 150.0, 400.0, Some(1.5))]);
-    assert!(text(&docs).contains("how late tasks of the host ran"));
+    assert!(text(&docs).contains("wake-up latency of host tasks"));
     let json = serde_json::to_value(&docs[0].summary).unwrap();
     assert_eq!(json["wakeups"][1]["p99_us"], 150.0);
 }

@@ -68,7 +68,7 @@ fn cases_are_selected_by_name() {
     let of = |name: &str| Selection { profiles: vec![name.into()], ..Selection::default() };
     assert_eq!(plan(&of("both")).unwrap().runs.len(), 2);
     let error = plan(&of("neither")).unwrap_err();
-    assert!(error.contains("no case \"neither\"; it has nothing, both"), "{error}");
+    assert!(error.contains("no case \"neither\"; allowed: nothing, both"), "{error}");
 }
 
 #[track_caller]
@@ -90,12 +90,7 @@ fn what_is_wrong_with_a_case_is_named() {
 
 #[test]
 fn cases_say_all_that_is_run() {
-    refused(
-        "[host]",
-        "[sweep]\ncgroups = [\"flat\"]\n[host]",
-        "sweep",
-        "no [sweep] beside [[case]]",
-    );
+    refused("[host]", "[sweep]\ncgroups = [\"flat\"]\n[host]", "sweep", "no [sweep] with [[case]]");
     refused("[host]", "[measure]\nalone = true\n[host]", "measure.alone", "alone = false");
     let spare = "[[vm]]\nname = \"spare\"\nvcpus = 1\nworkload = \"p\"\n[[arm]]\nname = \"stock\"";
     refused("[[arm]]\nname = \"stock\"", spare, "vm[2]", "no [[case]] has these VMs");

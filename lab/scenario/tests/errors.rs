@@ -57,7 +57,7 @@ fn unknown_keys_are_placed_and_guessed() {
 
 #[test]
 fn types_units_and_ranges() {
-    check("title = \"t\"", "title = 3", "title", "the integer 3 is not what belongs here");
+    check("title = \"t\"", "title = 3", "title", "the integer 3 is not allowed here");
     check("title = \"t\"", "title = \" \"", "title", "empty");
     check("pcpus = 4", "pcpus = \"4\"", "host.pcpus", "the string \"4\"");
     check("pcpus = 4", "pcpus = 4.5", "host.pcpus", "the fraction 4.5");
@@ -98,10 +98,10 @@ fn impossible_topologies() {
         "65 VMs",
     );
     check("vcpus = 4", "vcpus = 4\nmode = \"of\"", "vm[0].mode", "`off`?");
-    check("vcpus = 4", "vcpus = 4\nmode = \"off\"", "vm", "no arm would do anything");
+    check("vcpus = 4", "vcpus = 4\nmode = \"off\"", "vm", "arms would have no effect");
     check("vcpus = 4", "vcpus = 4\nname = \"A b\"", "vm[0].name", "cannot be a name");
     let named = "[[vm]]\nname = \"a\"\nvcpus = 4\nworkload = \"ebizzy\"\n";
-    check("[[arm]]", &format!("{named}{named}[[arm]]"), "vm", "stands here twice");
+    check("[[arm]]", &format!("{named}{named}[[arm]]"), "vm", "is listed twice");
 }
 
 #[test]
@@ -128,21 +128,26 @@ fn a_quota_acts_or_is_refused() {
     one(&with("0.2", "cgroups = [\"vm\", \"flat\"]"), "vm", "in the layout flat it has none");
     one(&GOOD.replace("count = 2", "count = 2\nquota = 0.2"), "vm", "in the layout flat");
     let capped = "pcpus = 4\nscheduler = \"fair-capped\"";
-    one(&with("0.2", layout).replace("pcpus = 4", capped), "vm", "caps of its own");
+    one(&with("0.2", layout).replace("pcpus = 4", capped), "vm", "caps by itself");
     let by_scx = "name = \"stock\"\ncoscheduling_mechanism = \"sched-ext\"";
-    one(&with("0.2", layout).replace("name = \"stock\"", by_scx), "vm", "knows no cpu.max");
+    one(&with("0.2", layout).replace("name = \"stock\"", by_scx), "vm", "does not support cpu.max");
     let on =
         |names: &str, more: &str| with("0.2", &format!("{layout}\nquota_on = [{names}]\n{more}"));
     parse_scenario("x.toml", "x", &on("\"a\"", "")).unwrap();
     one(&on("\"b\"", ""), "sweep", "no [[vm]] with that name has a quota");
     let twice = on("\"a\"", "vms = [2]").replace("count = 2\n", "");
-    one(&twice, "sweep", "already says which points");
+    one(&twice, "sweep", "already sets the points");
 }
 
 #[test]
 fn sweeps_do_not_say_twice() {
-    check("[host]", "[sweep]\nvms = [1, 2]\n[host]", "vm[0].count", "already says how many");
-    check("[host]", "[sweep]\nprofiles = [\"a\"]\n[host]", "vm[0].workload", "already says what");
+    check("[host]", "[sweep]\nvms = [1, 2]\n[host]", "vm[0].count", "already sets the number");
+    check(
+        "[host]",
+        "[sweep]\nprofiles = [\"a\"]\n[host]",
+        "vm[0].workload",
+        "already sets the workload",
+    );
     check("[host]", "[sweep]\ncgroups = [\"flat\", \"flat\"]\n[host]", "sweep.cgroups", "twice");
     check("[host]", "[sweep]\ncgroups = []\n[host]", "sweep.cgroups", "empty");
     check("[host]", "[sweep]\ncgroups = [\"vcpus\"]\n[host]", "sweep.cgroups[0]", "`vcpu`?");
@@ -168,9 +173,9 @@ fn locks() {
     check("[host]", "[sweep]\nlocks = []\n[host]", "sweep.locks", "empty");
     let both = |from: &str, to: &str| problems(&GOOD.replace("[host]", sweep).replace(from, to));
     let said = both("vcpus = 4", "vcpus = 4\nlock = \"tas\"");
-    assert!(said[0].message.contains("already says"), "{said:?}");
+    assert!(said[0].message.contains("already lists"), "{said:?}");
     let said = both("name = \"stock\"", "name = \"stock\"\nlock = \"tas\"");
-    assert!(said[0].message.contains("arms name locks too"), "{said:?}");
+    assert!(said[0].message.contains("arms set locks"), "{said:?}");
     check("pcpus = 4", "pcpus = 4\nlock_clock_mhz = 0", "host.lock_clock_mhz", "MHz");
 }
 
@@ -188,7 +193,7 @@ fn arms() {
     arm("window = { fixed = 512 }", "arm[0].window.fixed", "unknown key");
     arm("window = { fixed_cycles = 64 }", "arm[0].window.fixed_cycles", "128");
     arm("window = { fixed_cycles = 4294967296 }", "arm[0].window.fixed_cycles", "out of range");
-    arm("window = { fixed_cycles = 512, aple = {} }", "arm[0].window", "at once");
+    arm("window = { fixed_cycles = 512, aple = {} }", "arm[0].window", "both fixed");
     arm(
         "window = { aple = { delta_cycles = 0 } }",
         "arm[0].window.aple.delta_cycles",
@@ -223,10 +228,10 @@ fn arms() {
         "arm[0].window.aple.epoch_ple_exits",
         "16777216",
     );
-    arm("window = \"off\"\nyield_to = \"hvs\"", "arm[0]", "nothing is ever yielded");
-    arm("window = \"aple\"\nobserve = false", "arm[0].observe", "without counting");
-    arm("baseline = false", "arm", "no arm is the baseline");
-    check("name = \"stock\"", "name = \"ideal\"", "arm[0].name", "the report uses itself");
+    arm("window = \"off\"\nyield_to = \"hvs\"", "arm[0]", "there are no yields");
+    arm("window = \"aple\"\nobserve = false", "arm[0].observe", "counts whenever");
+    arm("baseline = false", "arm", "no arm has baseline = true");
+    check("name = \"stock\"", "name = \"ideal\"", "arm[0].name", "reserved for the report");
     check("name = \"stock\"", "name = \"A b\"", "arm[0].name", "cannot be a name");
     check("name = \"stock\"", "window = \"stock\"", "arm[0].name", "missing");
     let second = |keys: &str| format!("name = \"stock\"\nbaseline = true\n[[arm]]\n{keys}");
@@ -318,10 +323,10 @@ fn programs_pair_and_nest_their_locks() {
         format!("name = \"p\"\nspin_intensive = true\n{}", steps(&[wait, open, HOLD, close]));
     assert!(parse_profile("p.toml", "p", &right).is_ok());
     let all_of = |other| [wait, open, HOLD, close, other];
-    wrong_program(&all_of("op = \"barrier\""), "step[4]", "beside messages");
-    wrong_program(&all_of("op = \"serial-first\"; iterations = 5"), "step[4]", "beside messages");
+    wrong_program(&all_of("op = \"barrier\""), "step[4]", "with messages");
+    wrong_program(&all_of("op = \"serial-first\"; iterations = 5"), "step[4]", "with messages");
     let drawn = "op = \"socket-wait\"; iterations = { uniform = [1, 5] }";
-    wrong_program(&[drawn, open, HOLD, close], "step[0]", "is drawn, or none");
+    wrong_program(&[drawn, open, HOLD, close], "step[0]", "is random, or missing");
     let seldom = "op = \"socket-wait\"; iterations = 5; chance = 0.5";
     wrong_program(&[seldom, open, HOLD, close], "step[0].chance", "always waited for");
     wrong_program(&[take, wait, give, open, HOLD, close], "step[1]", "waits for other threads");
@@ -343,8 +348,8 @@ fn programs_pair_and_nest_their_locks() {
         "unlocks lock 0, but the socket's",
     );
     wrong_program(&[LOCK, wait, UNLOCK, open, close], "step[1]", "while holding a lock");
-    wrong_program(&[open, HOLD, close], "step[0]", "waited for first");
-    wrong_program(&[wait, open, close, open, close], "step[0]", "moved once a pass");
+    wrong_program(&[open, HOLD, close], "step[0]", "wait for it first");
+    wrong_program(&[wait, open, close, open, close], "step[0]", "exactly one message");
     wrong_program(&[room, open, close], "step[0].iterations", "missing");
     wrong_program(&["op = \"barrier\"; chance = 0.5"], "step[0].chance", "wait forever");
     wrong_program(&[LOCK, "op = \"unlock\"; chance = 0.5"], "step[1].chance", "goes with its lock");
@@ -412,7 +417,7 @@ fn each_way_of_scheduling_needs_its_scheduler() {
     }
     check(arm, "name = \"a\"\ncoscheduling = \"gang\"\n", "arm[0].coscheduling", "\"vcrd-ple\"");
     let alone = "name = \"a\"\nturn_us = 6000\n";
-    check(arm, alone, "arm[0].turn_us", "allowed: turn_us beside coscheduling");
+    check(arm, alone, "arm[0].turn_us", "allowed: turn_us with coscheduling");
     let fifo = |turns: &str| format!("name = \"a\"\n{turns}coscheduling_mechanism = \"fifo\"\n");
     for turns in ["", "coscheduling = \"none\"\n", "coscheduling = \"vcrd-ple\"\n"] {
         let (at, fix) = ("arm[0].coscheduling_mechanism", "coscheduling = \"con\"");
@@ -611,7 +616,7 @@ fn keys_of_one_kind_of_guest_are_refused_of_the_other() {
     let bench = LINUX.replace("guest = \"linux\"\n", "");
     let said =
         parse_scenario("x.toml", "x", &bench.replace("[host]\n", &swept("guest_locks = [\"pv\"]")));
-    assert!(said.unwrap_err().to_string().contains("no guest is Linux"));
+    assert!(said.unwrap_err().to_string().contains("no [[vm]] has guest = \"linux\""));
 }
 
 #[track_caller]
@@ -643,13 +648,13 @@ fn what_only_the_bench_guest_does_is_refused_of_linux_guests() {
     parse_scenario("x.toml", "x", &LINUX.replace("[host]\n", &trace("stalls = false"))).unwrap();
     parse_scenario("x.toml", "x", &LINUX.replace("[host]\n", &trace("epochs = true"))).unwrap();
     let clock = "pcpus = 4\nlock_clock_mhz = 800\n";
-    refused_of_linux("pcpus = 4\n", clock, "host.lock_clock_mhz", &["no clock"]);
+    refused_of_linux("pcpus = 4\n", clock, "host.lock_clock_mhz", &["does not apply to locks"]);
 }
 
 #[test]
 fn one_vcpu_has_no_pv_locks() {
     let one = |more: &str| format!("vcpus = 1\n{more}");
-    let words = ["one vCPU uses no pv locks", "2 vCPUs or more"];
+    let words = ["1 vCPU does not use", "2 vCPUs or more"];
     refused_of_linux("vcpus = 4\n", &one(""), "vm[0].vcpus", &words);
     refused_of_linux("vcpus = 4\n", &one("guest_lock = \"pv\"\n"), "vm[0].vcpus", &words);
     let good = LINUX.replace("vcpus = 4\n", &one("guest_lock = \"queued\"\n"));

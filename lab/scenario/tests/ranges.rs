@@ -36,20 +36,20 @@ fn refused(value: &str, words: &str) {
 
 #[test]
 fn what_is_wrong_is_named_with_what_to_write() {
-    refused(r#"{ range = [33000, 1200], source = "s" }"#, "upside down");
+    refused(r#"{ range = [33000, 1200], source = "s" }"#, "above the upper end");
     refused(r#"{ range = [33000, 1200], source = "s" }"#, "[1200, 33000]");
     refused(r#"{ range = [5, 5], source = "s" }"#, "a range of one value");
     refused(r#"{ range = [5], source = "s" }"#, "1 numbers");
-    refused(r#"{ range = [0, 5], log = true, source = "s" }"#, "begins above 0");
-    refused(r#"{ range = [0.0, inf], source = "s" }"#, "no finite number");
-    refused(r#"{ any = [], source = "s" }"#, "a choice of nothing");
+    refused(r#"{ range = [0, 5], log = true, source = "s" }"#, "must start above 0");
+    refused(r#"{ range = [0.0, inf], source = "s" }"#, "not a finite number");
+    refused(r#"{ any = [], source = "s" }"#, "an empty choice");
     refused(r#"{ any = [1], source = "s" }"#, "a choice of one value");
-    refused(r#"{ any = [1, 2, 1], source = "s" }"#, "stands here twice");
+    refused(r#"{ any = [1, 2, 1], source = "s" }"#, "is listed twice");
     refused(r#"{ any = [1, 2] }"#, "source");
-    refused(r#"{ range = [1, 2], source = " " }"#, "says nothing");
+    refused(r#"{ range = [1, 2], source = " " }"#, "is empty");
     refused(r#"{ range = [1, 2], usual = 3, source = "s" }"#, "not in the range");
     refused(r#"{ any = [1, 2], usual = 3, source = "s" }"#, "none of them");
-    refused(r#"{ range = [1, 2], any = [1, 2], source = "s" }"#, "beside range");
+    refused(r#"{ range = [1, 2], any = [1, 2], source = "s" }"#, "not allowed with range");
     refused(r#"{ any = [1, 2], log = true, source = "s" }"#, "for ranges");
     refused(r#"{ range = [1, 2], sauce = "s" }"#, "did you mean `source`");
     let table = with("1").replace("exit_cycles = 1", "[host.exit_cycles]\nrange = [1, 2]");

@@ -108,7 +108,7 @@ fn what_is_wrong_with_a_space_is_named() {
         let said = Space::parse(&TEXT.replace(from, to)).expect_err(words).to_string();
         assert!(said.contains(words), "{said}");
     };
-    refused("kernels = [\"6.1\", \"6.12\"]", "kernels = []", "`draw.kernels`: a choice of nothing");
+    refused("kernels = [\"6.1\", \"6.12\"]", "kernels = []", "`draw.kernels`: an empty choice");
     refused("weights = [[100],", "weights = [[],", "`draw.weights`: a list of no weights");
     refused("arms = 2", "arms = 7", "`draw.arms`: 7; it is from 1 to the 6 of [[arm]]");
     refused("arms = 2", "arms = 0", "`draw.arms`: 0");

@@ -81,7 +81,7 @@ fn counts(command: &mut Command) -> [u64; 3] {
 fn names(library: &Path) -> Vec<String> {
     let output = over(library, &program("posix_spin", "names"), "nosuch", &[]).output().unwrap();
     let said = said(&output);
-    let names = said.split("is none of").nth(1).and_then(|t| t.split(';').next());
+    let names = said.split("is not one of").nth(1).and_then(|t| t.split(';').next());
     let names = names.unwrap_or_else(|| panic!("no names: {said}")).split_whitespace();
     names.map(str::to_string).collect()
 }
@@ -215,7 +215,7 @@ fn nothing_is_said_unless_asked() {
     assert_eq!(quiet("ticket", &[MUTEX, ("UNSPIN_VERBOSE", "0")]), "");
     let unknown = quiet("tickets", &[MUTEX]);
     assert!(
-        unknown.starts_with("unspin: UNSPIN_LOCK=tickets is none of preemptable "),
+        unknown.starts_with("unspin: UNSPIN_LOCK=tickets is not one of preemptable "),
         "{unknown}"
     );
     assert!(unknown.ends_with("the C library's own locks are used\n"), "{unknown}");

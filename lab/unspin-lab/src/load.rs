@@ -15,29 +15,29 @@ use unspin_scenario::{
 /// What of a scenario to run.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Select {
-    /// Only these arms (and the baseline); may be repeated.
+    /// Run only these arms and the baseline; may be repeated.
     #[arg(long = "arm", value_name = "NAME", value_delimiter = ',')]
     pub arms: Vec<String>,
-    /// Only these profiles, or programs of Linux guests.
+    /// Run only these profiles, or programs of Linux guests.
     #[arg(long = "profile", value_name = "NAME", value_delimiter = ',')]
     pub profiles: Vec<String>,
-    /// Only these numbers of VMs.
+    /// Run only these numbers of VMs.
     #[arg(long, value_name = "N", value_delimiter = ',')]
     pub vms: Vec<u32>,
-    /// Only these cgroup layouts.
+    /// Run only these cgroup layouts.
     #[arg(long, value_name = "LAYOUT", value_delimiter = ',')]
     pub cgroup: Vec<Layout>,
-    /// Only these of the locks swept, as `unspin-lab plan --list` calls them.
+    /// Run only these of the swept locks, with the names of `unspin-lab plan --list`.
     #[arg(long = "lock", value_name = "LOCK", value_delimiter = ',')]
     pub locks: Vec<String>,
-    /// Only these of the locks of Linux guests swept.
+    /// Run only these of the swept locks of Linux guests.
     #[arg(long, value_name = "LOCK", value_delimiter = ',')]
     pub guest_lock: Vec<OfGuest>,
-    /// How often to repeat, instead of what the scenario says.
+    /// Number of repeats, instead of the scenario's.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: Option<u32>,
-    /// Where profiles are, instead of beside the scenario (../profiles), in profiles/ and in
-    /// papers/*/profiles.
+    /// Directory with the profiles [default: ../profiles next to the scenario, profiles/ and
+    /// papers/*/profiles].
     #[arg(long, value_name = "DIR")]
     pub profile_dir: Option<PathBuf>,
 }
@@ -231,7 +231,7 @@ fn find_scenario(given: &Path) -> anyhow::Result<PathBuf> {
     } else if is_name {
         let dirs: Vec<String> =
             roots().map(|r| r.join("scenarios").display().to_string()).collect();
-        format!("; none were found in {}: give a file", dirs.join(", "))
+        format!("; no scenarios in {}: name a file", dirs.join(", "))
     } else {
         String::new()
     };
@@ -253,7 +253,11 @@ fn roots() -> impl Iterator<Item = PathBuf> {
 pub fn root(file: &str) -> anyhow::Result<PathBuf> {
     roots().find(|r| r.join(file).is_file()).ok_or_else(|| {
         let dirs: Vec<String> = roots().map(|r| r.display().to_string()).collect();
-        Usage(format!("no {file} in {}: run it in the project", dirs.join(", "))).into()
+        Usage(format!(
+            "no {file} in {}: run the command in a checkout of the project",
+            dirs.join(", ")
+        ))
+        .into()
     })
 }
 

@@ -88,14 +88,14 @@ impl Progress {
     fn show(&mut self, text: &str) {
         let left = match self.left() {
             Some(d) => format!("about {} left", human(d)),
-            None => "time left not known yet".to_string(),
+            None => "time left unknown".to_string(),
         };
         let text = if text.is_empty() { left } else { format!("{left}  {text}") };
         self.bar.set_message(text.clone());
         if !self.on_terminal && self.last_line.elapsed() >= LINE_EVERY {
             self.last_line = Instant::now();
             let percent = 100 * self.done_ms / self.total_ms.max(1);
-            say!("{percent} % ({} runs made), {text}", self.runs);
+            say!("{percent} % ({} runs done), {text}", self.runs);
         }
     }
 

@@ -17,7 +17,7 @@ pub struct Share {
 impl Share {
     /// Reads `I/N`.
     pub fn parse(text: &str) -> Result<Share, String> {
-        let wrong = || format!("I/N with 1 <= I <= N <= {SHARES_MAX}, such as 1/8");
+        let wrong = || format!("expected I/N with 1 <= I <= N <= {SHARES_MAX}, such as 1/8");
         let (index, of) = text.split_once('/').ok_or_else(wrong)?;
         let index = index.parse().map_err(|_| wrong())?;
         let of = of.parse().map_err(|_| wrong())?;

@@ -59,7 +59,7 @@ fn usage_errors_are_2() {
     fails(&["bench", "demo", "--profile", "ebizy"], 2, "did you mean \"ebizzy\"?");
     fails(&["report", "/nonexistent"], 2, "/nonexistent");
     fails(&["figures", "apples_fig6"], 2, "did you mean \"apples_fig6_ebizzy\"?");
-    fails(&["figures", "apples_params"], 2, "definitions give nothing to compare");
+    fails(&["figures", "apples_params"], 2, "definitions have no values to compare");
     fails(&["frobnicate"], 2, "unrecognized subcommand");
     fails(&["agent"], 2, "usage: agent");
 }
@@ -97,7 +97,7 @@ fn what_no_machine_has_is_said_before_anything_is_made() {
         fails(&of_12, 2, "Debian \"12\" has no kernel 7.3; allowed: 13");
         fails(&["lab", "build", "--flavour", "rt"], 2, "allowed: cloud-amd64, amd64");
         cases.push(("emulated", text("kernel=\"9.9\"", 4), "`kernel`: no emulated computer runs"));
-        let wanted = "checks.toml:4:7: `host.pcpus`: no emulated computer has 64 pCPUs";
+        let wanted = "checks.toml:4:7: `host.pcpus`: no emulated computer can have 64 pCPUs";
         cases.push(("emulated", text("", 64), wanted));
         let large = text("", 4).replace("vcpus=1", "vcpus=129");
         cases.push(("emulated", large, "`vm`: a VM of machine emulated has no 129 vCPUs"));
@@ -106,9 +106,9 @@ fn what_no_machine_has_is_said_before_anything_is_made() {
             text("", 4).replace("vcpus=1\nworkload=\"ebizzy\"", &vm)
         };
         let old = linux("guest_kernel=\"5.4\"");
-        cases.push(("emulated", old, "`vm`: no Linux guest runs kernel \"5.4\""));
+        cases.push(("emulated", old, "`vm`: Linux guests cannot run kernel \"5.4\""));
         let large = linux("memory_mib=2000");
-        cases.push(("emulated", large, "`vm`: the Linux guests of a run take 2000 MiB"));
+        cases.push(("emulated", large, "`vm`: the Linux guests of a run need 2000 MiB"));
     } else {
         println!("SKIPPED: machine emulated: its tools are not installed");
     }
@@ -142,7 +142,7 @@ fn results_and_traces_without_content_are_2() {
         std::fs::write(&file, text).unwrap();
         fails(&["report", name], 2, words);
         fails(&["report", name], 2, "no results to report");
-        fails(&["replay", name], 2, "holds no decision");
+        fails(&["replay", name], 2, "has no decisions");
     }
     std::fs::write(&file, "unspin_pick: vm=\u{1b}[2J count=x\n").unwrap();
     fails(&["replay", name], 2, "count=x is no such number");
@@ -307,7 +307,7 @@ fn threads_refuse_what_needs_a_hypervisor() {
         let name = file.to_str().unwrap();
         let args = ["bench", name, "--profile-dir", "profiles", "--machine", "threads"];
         let key = keys.split(' ').next().unwrap();
-        fails(&args, 2, &format!("`arm[0].{key}`: machine threads does not have this: "));
+        fails(&args, 2, &format!("`arm[0].{key}`: machine threads does not support this: "));
         fails(&args, 2, "allowed: left out, or --machine kvm, emulated or sim");
         std::fs::remove_file(file).unwrap();
     }
@@ -316,11 +316,11 @@ fn threads_refuse_what_needs_a_hypervisor() {
     std::fs::write(&file, format!("slice_ns = 1000000\n{text}")).unwrap();
     let name = file.to_str().unwrap();
     let args = ["bench", name, "--profile-dir", "profiles", "--machine", "threads"];
-    fails(&args, 2, "`slice_ns`: machine threads does not have this: length of the");
+    fails(&args, 2, "`slice_ns`: machine threads does not support this: length of the");
     std::fs::write(&file, text.replace("pcpus = 1", "pcpus = 1024")).unwrap();
     fails(&args, 77, "wants 1024 CPUs, and this process may run on");
     std::fs::remove_file(file).unwrap();
-    fails(&["threads-run"], 2, "started by unspin-lab bench");
+    fails(&["threads-run"], 2, "only unspin-lab bench starts this command");
 }
 
 #[test]
@@ -480,7 +480,11 @@ fn what_is_drawn_goes_where_nothing_else_is() {
     assert_eq!(first, read("held-out-01.toml"), "the first of more are the same");
     assert!(lab(&draw("4", "6")).status.success());
     assert_ne!(first, read("held-out-01.toml"));
-    fails(&draw("3", "6"), 2, "held-out-04.toml there is none of them; give an empty directory");
+    fails(
+        &draw("3", "6"),
+        2,
+        "held-out-04.toml in it is not one of these scenarios; use an empty directory",
+    );
     fails(&draw("0", "6"), 2, "0 is not in 1..=1000");
     std::fs::remove_dir_all(&dir).unwrap();
     let file = scratch("space.toml", "title = 3\n");
@@ -494,8 +498,11 @@ fn what_is_drawn_goes_where_nothing_else_is() {
 fn wrong_known_ratios_are_2_and_placed() {
     let right = r#"{"scenario":"components","kernel":"6.12","profile":"dbench","vms":2,"cgroup":"flat","arm":"hvs","performance":1.1}"#;
     let cases = [
-        (right.replace("1.1}", "0}"), ":1: `performance`: it is a number above 0"),
-        (right.replace("hvs", "cch"), ":1: scenario components has no such arm at such a point"),
+        (right.replace("1.1}", "0}"), ":1: `performance` must be a number above 0"),
+        (
+            right.replace("hvs", "cch"),
+            ":1: scenario components does not have this arm at this point",
+        ),
         (right.replace("6.12", "9.9"), "machine sim does not model kernel 9.9"),
         (right.replace("components", "nosuch"), "no scenario nosuch"),
         (right.replace("\"vms\"", "\"vmz\""), ":1: unknown field `vmz`"),

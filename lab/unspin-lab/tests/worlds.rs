@@ -211,17 +211,14 @@ fn what_cannot_be_is_refused_before_anything_runs() {
     let long = dir.scenario(&[("window_ms = 20", "window_ms = 300000")]);
     refused(&long, &["--worlds", "65536"], "more than a day: fewer worlds");
     let other = dir.scenario(&[("[1200, 33000]", "[33000, 1200]")]);
-    refused(&other, &["--worlds", "8"], "upside down");
+    refused(&other, &["--worlds", "8"], "above the upper end");
     let runs = dir.scenario(&[
         ("count = 2\n", ""),
         ("[measure]", "[sweep]\nvms = { any = [[2], [2, 3]], source = \"a guess\" }\n[measure]"),
     ]);
     made(&runs, &dir.path("runs"), &["--worlds", "4"]);
     let said = dir.read("runs/table.txt");
-    assert!(
-        said.contains("2 impossible") && said.contains("changes which runs there are"),
-        "{said}"
-    );
+    assert!(said.contains("2 impossible") && said.contains("changes the list of runs"), "{said}");
 }
 
 #[test]
@@ -229,7 +226,7 @@ fn without_worlds_a_range_is_said_to_be_its_middle() {
     let dir = Dir::new("middle");
     let few = dir.scenario(&[]);
     let said = made(&few, &dir.path("out"), &[]);
-    assert!(said.contains("host.exit_cycles is not known; this runs 6293."), "{said}");
+    assert!(said.contains("host.exit_cycles is unknown; this run uses 6293."), "{said}");
     let plain =
         dir.scenario(&[("{ range = [1200, 33000], log = true, source = \"a guess\" }", "6293")]);
     made(&plain, &dir.path("plain"), &[]);
@@ -251,14 +248,14 @@ fn more_than_eight_inputs_are_screened() {
         said.contains("108 worlds of 2 runs") && said.contains("44 worlds of 2 runs"),
         "{said}"
     );
-    assert!(said.contains("screened out, and as usual"), "{said}");
+    assert!(said.contains("screened out, and fixed at the usual value"), "{said}");
     let s = summary(&dir, "out");
     let row = |r: &&serde_json::Value| r["arm"] == "hvs" && r["vm_index"].is_null();
     let row = s["arms"].as_array().unwrap().iter().find(row).unwrap();
     assert_eq!(row["screened"].as_array().unwrap().len(), 9);
     let decides = row["decides"].as_array().unwrap();
     assert!(decides.len() == 9 && decides.iter().all(|d| d["total"].is_object()), "{decides:?}");
-    refused(&few, &[&asked[..], &["--shard", "1/2"]].concat(), "name at most 8 by --input");
+    refused(&few, &[&asked[..], &["--shard", "1/2"]].concat(), "select at most 8 with --input");
 }
 
 /// The simulator's own records, as if they had been measured, against bands of the scenario's ranges.

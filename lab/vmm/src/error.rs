@@ -11,13 +11,22 @@ pub enum Error {
     OpenKvm(std::io::Error),
     #[error("KVM refused {what}: {source}")]
     Kvm { what: &'static str, source: std::io::Error },
-    #[error("this host's KVM cannot switch PAUSE exits off for a VM (KVM_CAP_X86_DISABLE_EXITS lacks PAUSE); leave out arms with window = \"off\"")]
+    #[error(
+        "KVM of this host cannot switch off PAUSE exits for a VM (KVM_CAP_X86_DISABLE_EXITS \
+             lacks PAUSE); leave out arms with window = \"off\""
+    )]
     PauseExitsStayOn,
     #[error("waiters of {lock} halt, and CPL {cpl} has no HLT; use cpl = 0, or a lock that only spins (tas, ticket, mcs, preemptable)")]
     HaltsAboveCpl0 { lock: &'static str, cpl: u8 },
-    #[error("waiters of {lock} halt until they are kicked, which this host's KVM does not offer its guests (KVM_FEATURE_PV_UNHALT); use a lock that only spins (tas, ticket, mcs, preemptable)")]
+    #[error(
+        "waiters of {lock} halt until they are kicked, which KVM of this host does not support \
+             (KVM_FEATURE_PV_UNHALT); use a lock that only spins (tas, ticket, mcs, preemptable)"
+    )]
     NoPvUnhalt { lock: &'static str },
-    #[error("{lock} measures how long it waits, and KVM does not say how fast the time-stamp counter is; set lock_clock_mhz under [host] of the scenario")]
+    #[error(
+        "{lock} measures its waits, and KVM does not report the rate of the time-stamp \
+             counter; set lock_clock_mhz in [host] of the scenario"
+    )]
     NoLockClock { lock: &'static str },
     #[error("cannot set up guest memory: {0}")]
     Memory(String),

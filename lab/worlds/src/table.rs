@@ -11,7 +11,7 @@ pub enum TableError {
     Csv(#[from] csv::Error),
     #[error("the design has other columns: {}; the inputs are {}", said(.missing, .unknown), .inputs.join(", "))]
     Columns { missing: Vec<String>, unknown: Vec<String>, inputs: Vec<String> },
-    #[error("line {line}, column {column}: {value:?} is no number from 0 to 1")]
+    #[error("line {line}, column {column}: {value:?} is not a number from 0 to 1")]
     Value { line: u64, column: String, value: String },
     #[error("the design has no worlds")]
     Empty,

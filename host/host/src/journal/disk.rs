@@ -60,7 +60,7 @@ impl Held {
     }
 }
 
-/// What is put back is what this file says: nobody else may write it.
+/// Settings are restored from this file, so no other user may write it.
 fn is_ours(path: &Path, is: &fs::Metadata) -> Result<(), Error> {
     // SAFETY: it has no arguments and cannot fail.
     let me = unsafe { libc::geteuid() };

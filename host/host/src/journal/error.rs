@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is wrong with a journal, or with a change.
+//! Errors of a journal or of a change.
 
 use super::change::Target;
 use std::io;
@@ -8,32 +8,33 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
-        "{}: unspin (process {pid}) is changing settings of this host; wait for it, or end it: it \
-         puts them back",
+        "{}: unspin (process {pid}) is changing settings of this host; wait for it, or stop it: it \
+         restores them",
         path.display()
     )]
     Busy { path: PathBuf, pid: String },
     #[error(
-        "{}, line {line} is damaged: what was changed on this host cannot be told for sure. Its other \
-         lines are JSON, and say what was and what was set: put that back by hand, then remove the file",
+        "{}, line {line} is damaged: the list of changes on this host is incomplete. Its other \
+         lines are JSON with the old and the new values: restore them by hand, then remove the \
+         file",
         path.display()
     )]
     Damaged { path: PathBuf, line: usize },
     #[error(
-        "{}, line {line} was written by another version of unspin: put back with that version what it \
-         has changed (unspin diagnose --put-back)",
+        "{}, line {line} was written by another version of unspin: restore its changes with that \
+         version (unspin diagnose --put-back)",
         path.display()
     )]
     OtherVersion { path: PathBuf, line: usize },
     #[error(
-        "others may write to {}, which says what root is to put back: make it root's alone (chmod \
-         go-w, chown root)",
+        "{} is writable by other users, and root restores settings from it: chown root and chmod \
+         go-w",
         path.display()
     )]
     Open { path: PathBuf },
-    #[error("cannot change {0}: not there any more")]
+    #[error("cannot change {0}: it no longer exists")]
     Gone(Target),
-    #[error("{target} was set to {set:?}, and is {is:?}: the kernel did not take it")]
+    #[error("{target} was set to {set:?}, and is {is:?}: the kernel did not accept the value")]
     NotTaken { target: Target, set: String, is: String },
     #[error("cannot {doing} {what}")]
     Io { doing: &'static str, what: String, source: io::Error },

@@ -4,7 +4,7 @@
 use super::change::Target;
 use std::io;
 
-/// Who reads and writes. A target that is not there is `NotFound`, or has no key.
+/// Reads and writes targets. A missing target is `NotFound`, or has no key.
 pub trait Hands {
     /// What tells a target from another of the same name; `None` where it is not there.
     fn key(&self, target: &Target) -> io::Result<Option<u64>>;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A record of what was changed on this host, from which it is put back, also by a later process: whoever
-//! made the changes may be killed at any instant.
+//! A record of changes on this host. A later process can restore them, because the process that made
+//! them may be killed at any instant.
 //!
-//! A change is on the disk before it is made, with the value before and the value that is set. What
-//! another hand has changed meanwhile has neither, and is left alone. Of a target that was changed several
-//! times the last two values that were set count, for the last change may not have been made. An entry
-//! holds for one boot, and for one thread or directory: what has only the same name is not touched.
+//! A change is on the disk before it is made, with the value before and the value that is set. A value
+//! set by another program equals neither, and stays. Of a target that was changed several times the last
+//! two values that were set count, for the last change may not have been made. An entry holds for one
+//! boot, and for one thread or directory: what has only the same name is not touched.
 
 mod change;
 mod disk;
@@ -38,20 +38,20 @@ pub struct Journal {
     next: u64,
 }
 
-/// What became of a change.
+/// The result of restoring a change.
 #[derive(Debug)]
 pub enum Back {
-    /// The value before is there again.
+    /// The value before was restored.
     Restored,
-    /// The value before was set, and the kernel made this of it: a CPU is offline, for example.
+    /// The value before was written, and the kernel changed it to this: for example, a CPU is offline.
     Nearly(String),
-    /// It was there already, or the change was never made.
+    /// The value before was already set, or the change was never made.
     AsBefore,
-    /// Another hand has set this value meanwhile; it stays.
+    /// Another program has set this value meanwhile; it stays.
     Theirs(String),
-    /// The thread or the directory is gone, and its value with it.
+    /// The thread or the directory no longer exists.
     Gone,
-    /// It stays changed, and in the journal.
+    /// The value stays changed, and stays in the journal.
     Failed(io::Error),
 }
 
@@ -196,8 +196,8 @@ impl Journal {
     }
 }
 
-/// Sets a value, and makes sure that the kernel has taken it: else it could not be told from another
-/// hand's later.
+/// Sets a value, and checks that the kernel accepted it: otherwise it would later look like another
+/// program's.
 fn make(hands: &dyn Hands, change: &Change) -> Result<(), Error> {
     let target = &change.target;
     hands.write(target, &change.set).map_err(Error::of("set", target))?;
@@ -209,9 +209,9 @@ fn make(hands: &dyn Hands, change: &Change) -> Result<(), Error> {
     Err(Error::NotTaken { target: target.clone(), set: change.set.clone(), is })
 }
 
-/// All changes of one target as one, and the value before the last of them. That one may not have been made,
-/// so the target may still have it. Where another hand came between two of them, what it set is the value
-/// before.
+/// All changes of one target as one, and the value before the last of them. That one may not have been
+/// made, so the target may still have it. If another program set a value between two of them, that is
+/// the value before.
 fn as_one(last: Change, all: &[Change]) -> (Change, String) {
     let before_last = last.was.clone();
     let earlier = all.split_last().map_or(&[][..], |(_, earlier)| earlier);

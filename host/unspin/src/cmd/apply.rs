@@ -16,31 +16,31 @@ use std::time::Duration;
 use unspin_host::Host;
 use unspin_text::Lock;
 
-/// On the kernel's command line it keeps the service out.
+/// Disables the service if it is on the kernel command line.
 const SWITCH: &str = "unspin=off";
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// The file.
+    /// The configuration file.
     #[arg(long, value_name = "FILE", default_value = FILE)]
     config: PathBuf,
-    /// Only say what is wrong with the file.
+    /// Check the file, and change nothing.
     #[arg(long, conflicts_with = "stay")]
     check: bool,
-    /// Load the module unless it is loaded, and stay: VMs that come later get their settings, too.
-    /// SIGHUP reads the file again. At the end all VMs are in mode off, and the module is taken out
-    /// if it was loaded here.
+    /// Keep running, and set VMs that start later. Loads the module if it is not loaded. SIGHUP reads
+    /// the file again. On exit every VM is set to mode off, and the module is unloaded if this command
+    /// loaded it.
     #[arg(long)]
     stay: bool,
-    /// All VMs to mode off, and the module out if --stay loaded it and was killed.
+    /// Set all VMs to mode off, and unload the module if a killed --stay loaded it.
     #[arg(long, hide = true, conflicts_with_all = ["stay", "check"])]
     stop: bool,
     #[arg(long, hide = true, default_value = ROOT)]
     sysfs: PathBuf,
     #[arg(long, hide = true, default_value = "/proc")]
     proc: PathBuf,
-    /// Where it is noted that the module was loaded here.
+    /// Directory of the note that this service loaded the module.
     #[arg(long, hide = true, default_value = "/run/unspin")]
     run_dir: PathBuf,
     /// How often it looks for new VMs.
@@ -72,9 +72,13 @@ fn stay(args: &Args, config: Config) -> anyhow::Result<()> {
     let words = fs::read_to_string(&cmdline)
         .with_context(|| format!("cannot read {}", cmdline.display()))?;
     if words.split_whitespace().any(|word| word == SWITCH) {
-        return Err(Cannot(format!("{SWITCH} on the kernel's command line keeps it out")).into());
+        return Err(Cannot(format!(
+            "the kernel command line has {SWITCH}, which disables this \
+                                   service"
+        ))
+        .into());
     }
-    // What ends it must not end it between loading and noting that.
+    // Signals must not end it between loading the module and recording that.
     let signals = signals()?;
     let _alone = Lock::take(&args.run_dir)?;
     let loaded = Loaded::new(args)?;
@@ -85,13 +89,13 @@ fn stay(args: &Args, config: Config) -> anyhow::Result<()> {
         notify::tell("STOPPING=1");
         keeper.stop();
     } else {
-        say!("the module is gone: there is nothing left to do");
+        say!("the module was unloaded: nothing left to do");
     }
     drop(loaded);
     Ok(())
 }
 
-/// Waits, and does what is due; false at the end.
+/// Waits and handles the next event; false at the end.
 fn keep(args: &Args, keeper: &mut Keeper, signals: &Receiver<i32>) -> bool {
     let due = match signals.recv_timeout(Duration::from_millis(args.every_ms)) {
         Ok(SIGHUP) => reload(args, keeper),
@@ -110,8 +114,8 @@ fn keep(args: &Args, keeper: &mut Keeper, signals: &Receiver<i32>) -> bool {
 fn reload(args: &Args, keeper: &mut Keeper) -> anyhow::Result<()> {
     Config::read(&args.config)
         .and_then(|config| keeper.change(config))
-        .context("the settings stay as they were")?;
-    say!("read {} again; VMs: {}", args.config.display(), keeper.count());
+        .context("the settings are unchanged")?;
+    say!("reloaded {}; VMs: {}", args.config.display(), keeper.count());
     Ok(())
 }
 
@@ -122,7 +126,7 @@ fn signals() -> anyhow::Result<Receiver<i32>> {
     Ok(receive)
 }
 
-/// The module, loaded unless it was; dropped, it is taken out again where it was loaded here.
+/// The loaded module. Dropping it unloads the module if this process loaded it.
 struct Loaded<'a>(&'a Args);
 
 impl Loaded<'_> {
@@ -130,13 +134,13 @@ impl Loaded<'_> {
         if !args.sysfs.is_dir() {
             let note = args.note();
             fs::write(&note, "").with_context(|| format!("cannot write {}", note.display()))?;
-            // From here on it is taken out, and the note with it, whatever goes wrong.
+            // From here on any error unloads the module and removes the note.
             let loaded = Loaded(args);
             host::insert(None)?;
             say!("loaded the module");
             return Ok(loaded);
         }
-        // If there is a note, it was loaded by one that was killed.
+        // A note means that a killed process loaded it.
         Ok(Loaded(args))
     }
 }
@@ -152,7 +156,7 @@ impl Args {
         self.run_dir.join("loaded")
     }
 
-    /// Takes the module out if it was loaded here.
+    /// Unloads the module if this service loaded it.
     fn take_out(&self) {
         let note = self.note();
         if note.exists() && self.sysfs.is_dir() {

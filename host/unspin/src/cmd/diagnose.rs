@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin diagnose`: what VMs lose, on what, and what would help.
+//! `unspin diagnose`: how much time VMs lose, to which causes, and advice.
 
 mod ab;
 pub(super) mod show;
@@ -24,32 +24,32 @@ use unspin_probe::{Probe, Thread};
 const TIME: Duration = Duration::from_secs(10);
 
 const HELP: &str = "\
-A VM loses time to six causes: contention (a vCPU could run and somebody else has its CPU), spin-switch \
-(pause-loop exits), idle-switch (going to sleep and waking up), ipi (interrupts), user-spin (spinning in \
-user space) and cache. Each is shown in seconds per second, and as a share of the wall time of all vCPUs. \
-A share is measured, estimated, or unknown; unknown is not 0.
+A VM loses time to 6 causes: contention (a vCPU is runnable, and another task has its CPU), spin-switch \
+(pause-loop exits), idle-switch (sleep and wake-up), ipi (interrupts), user-spin (spinning in user \
+space) and cache. Each is shown in seconds per second, and as a share of the wall time of all vCPUs. A \
+share is measured, estimated, or unknown; unknown is not 0.
 
-BPF programs in the host's kernel count. They change nothing, and nothing is installed in the guest. The \
-module need not be loaded; where it is, its counts are used. Only root may do this.
+BPF programs in the host kernel collect the times. They change nothing, and nothing is installed in the \
+guest. The module is optional; if it is loaded, its counts are used. Requires root.
 
-With --ab it is an experiment, and changes something: a VM that runs is switched between A, as it is, and \
-B, in windows of --seconds (ABBA ABBA …), and the two are compared. What a window showed is compared with \
-the window of the other arm beside it, and differences have an interval that holds the true one in 95 % \
-of all experiments. What is changed is noted before (/run/unspin/journal). It is put back at the end, at \
-an error, at a signal, and by a second process if this one is killed or hangs; failing all that, by the \
-next unspin that uses the journal, or by --put-back.";
+--ab runs an experiment, and changes a setting: it switches a running VM between A (as it is) and B in \
+windows of --seconds (ABBA ABBA …), and compares them. Each window is compared with the neighbouring \
+window of the other arm. Differences have a 95 % confidence interval. Each change is first recorded in \
+/run/unspin/journal. It is restored at the end, on an error or a signal, and by a guard process if this \
+one is killed or hangs. If both are killed, the next unspin that uses the journal restores it, or \
+--put-back does.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// The VM: its name or UUID as QEMU and libvirt have it, its process id, or PID-N as status shows
-    /// it. Where a name looks like an id: name:NAME, pid:ID. Without it, all VMs.
+    /// The VM: its name or UUID in QEMU or libvirt, its process id, or PID-N from `unspin status`. If a
+    /// name looks like an id, write name:NAME or pid:ID. Default: all VMs.
     #[arg(value_name = "VM")]
     vm: Option<OsString>,
-    /// How long to watch, 0.1 to 3600; 10 without it. With --ab: how long each window is; 5 without it.
+    /// How long to watch, 0.1 to 3600 [default: 10]. With --ab: the length of a window [default: 5].
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<Duration>,
-    /// Everything, as JSON.
+    /// Print JSON, with all values.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -86,7 +86,7 @@ fn watch(args: &Args) -> anyhow::Result<()> {
         None if all.is_empty() => bail!("no VM runs on this host"),
         None => all.clone(),
     };
-    // Those that were not asked for are who the others wait for.
+    // The other VMs are watched too: the selected ones may wait for their vCPUs.
     let running = |vm: &VmProcess| Running { process: vm.clone(), threads: host.threads(vm.pid) };
     let threads: BTreeSet<Thread> =
         all.iter().flat_map(|vm| running(vm).watched().collect::<Vec<_>>()).collect();
@@ -105,7 +105,7 @@ fn watch(args: &Args) -> anyhow::Result<()> {
             Some(vcpus) => watched.push(vcpus),
             None => {
                 let title = show::title(&vm.process);
-                say!("unspin: {title} ended, or made no vCPU, while it was watched");
+                say!("unspin: {title} ended, or had no vCPU, during the measurement");
             }
         }
     }

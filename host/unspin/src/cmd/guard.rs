@@ -42,13 +42,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             end => break end,
         }
     };
-    // Said when all is done: a terminal that is stopped keeps whoever writes to it.
+    // Reported at the end: a write to a stopped terminal blocks.
     let why = match end {
         Ok(_) => return Ok(()),
-        Err(RecvTimeoutError::Disconnected) => "ended before it had put back what it changed",
+        Err(RecvTimeoutError::Disconnected) => "ended before it restored its changes",
         Err(RecvTimeoutError::Timeout) => {
             kill_parent(args.of);
-            "hung: it was killed, and put back after"
+            "hung and was killed; its changes were restored"
         }
     };
     let start = Instant::now();
@@ -72,7 +72,7 @@ fn kill_parent(expected: u32) {
     // SAFETY: it has no arguments and cannot fail.
     let parent = unsafe { libc::getppid() };
     if u32::try_from(parent) == Ok(expected) {
-        // SAFETY: the process is our parent, whose id nobody else has while it is that.
+        // SAFETY: the process is our parent, so its id is not reused.
         unsafe { libc::kill(parent, libc::SIGKILL) };
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin load`: puts the module into this host's kernel, and says what stands in its way.
+//! `unspin load`: loads the module, and reports obstacles.
 
 use crate::detect;
 use crate::exit::Cannot;
@@ -9,22 +9,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-/// The functions the module redirects, each while so.
+/// The functions that the module redirects, and when.
 const HOOKED: [(&str, &str); 2] = [
-    ("kvm_vcpu_on_spin", "a VM is in another mode than off"),
+    ("kvm_vcpu_on_spin", "any VM is in a mode other than off"),
     ("xfer_to_guest_mode_handle_work", "VMs have turns"),
 ];
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The module's file, instead of the one installed for this kernel (`make -C kmod install` or
-    /// DKMS).
+    /// Load this file instead of the module installed for this kernel (DKMS, `make -C core/kmod
+    /// install`).
     #[arg(long, value_name = "FILE")]
     module: Option<PathBuf>,
-    /// Build the module for the running kernel from the source tree, and load that one.
+    /// Build the module for the running kernel from the source tree, and load it.
     #[arg(long, conflicts_with = "module")]
     build: bool,
-    /// Only say what stands in the way.
+    /// Print what could prevent loading, and load nothing.
     #[arg(long)]
     check: bool,
 }
@@ -32,7 +32,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let root = Path::new("/");
     if Path::new(ROOT).is_dir() {
-        say!("the module is loaded already");
+        say!("the module is already loaded");
         return Module::open_same_version(Path::new(ROOT)).map(drop);
     }
     let release = host::release(root)?;
@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         true => None,
         false => not_installed(root, &release),
     };
-    // Where it does not only check, loading says these itself.
+    // Without --check, loading reports these itself.
     let before = blocked.iter().chain(&absent).filter(|_| args.check);
     for a in before.chain(&untested).chain(&advice(root)) {
         say!("note: {a}");
@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return Err(Cannot(why).into());
     }
     if !host::is_root() {
-        return Err(Cannot("only root may load a module (sudo unspin load)".into()).into());
+        return Err(Cannot("only root may load the module: sudo unspin load".into()).into());
     }
     let built = match args.build {
         true => Some(host::build(&release, &AtomicBool::new(false), &|text| say!("{text}"))?),
@@ -70,45 +70,46 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     })?;
     say!(
-        "loaded; every VM is off: `unspin set mode=observe` counts, `unspin set --vm NAME mode=hvs` \
-         turns HVS on for one VM"
+        "loaded; every VM is in mode off. `unspin set mode=observe` counts for all VMs; `unspin \
+         set --vm NAME mode=hvs` turns on HVS for 1 VM"
     );
     Ok(())
 }
 
-/// Where modprobe would not find the module.
+/// A note if modprobe would not find the module.
 fn not_installed(root: &Path, release: &str) -> Option<String> {
     let list = root.join("lib/modules").join(release).join("modules.dep");
     let listed = fs::read_to_string(list).unwrap_or_default().contains("/unspin.ko");
     (!listed).then(|| {
         format!(
-            "no module is installed for this kernel: apt-get install unspin-dkms \
+            "the module is not installed for this kernel: apt-get install unspin-dkms \
              linux-headers-{release}, or use `unspin load --build`"
         )
     })
 }
 
-/// Kernels that the module refuses, whatever else they have.
+/// Kernels that the module never supports.
 fn refused_kernel(root: &Path) -> Option<&'static str> {
     let read = |p: &str| fs::read_to_string(root.join(p)).unwrap_or_default();
     if read("sys/kernel/realtime").trim() == "1" {
-        return Some("this kernel is PREEMPT_RT: the module refuses it");
+        return Some("this kernel is PREEMPT_RT, which the module does not support");
     }
     let is_module = read("proc/modules").lines().any(|l| l.starts_with("kvm "));
     (root.join("sys/module/kvm").is_dir() && !is_module)
-        .then_some("KVM is built into this kernel: the module works with KVM as a module only")
+        .then_some("KVM is built into this kernel: the module needs KVM as a module")
 }
 
-/// What a user should know before loading, from the files of the host under `root`.
+/// Notes for users before loading, from the files of the host under `root`.
 fn advice(root: &Path) -> Vec<String> {
     let mut out: Vec<String> = refused_kernel(root).map(String::from).into_iter().collect();
     if let Err(why) = detect::kvm(root) {
-        out.push(format!("{why}: without PLE exits the module has nothing to do"));
+        out.push(format!("{why}: without PLE exits the module has no effect"));
     }
     let read = |p: &str| fs::read_to_string(root.join(p)).unwrap_or_default();
     if host::must_be_signed(root) {
         out.push(
-            "Secure Boot or signature enforcement is on: the module must be signed with an enrolled key (mokutil --import CERT.der)"
+            "Secure Boot or signature enforcement is on: sign the module with an enrolled key \
+             (mokutil --import CERT.der)"
                 .to_string(),
         );
     }
@@ -117,28 +118,29 @@ fn advice(root: &Path) -> Vec<String> {
         let patches = livepatches(root, hooked);
         for patch in &patches {
             out.push(format!(
-                "livepatch {patch} has replaced {hooked}, and only one can: as long as it is there the \
-                 module refuses what needs it, which is while {when}"
+                "livepatch {patch} has replaced {hooked}, which the module replaces while {when}; \
+                 only 1 can, so the module refuses this while the livepatch is loaded"
             ));
         }
         let is_redirected =
             |line: &str| line.split_whitespace().next() == Some(hooked) && line.contains(" I ");
         if patches.is_empty() && redirected.lines().any(is_redirected) {
-            out.push(format!("something else has redirected {hooked} (ftrace, IPMODIFY)"));
+            out.push(format!("another module has redirected {hooked} (ftrace, IPMODIFY)"));
         }
     }
     if root.join("sys/kernel/livepatch").is_dir() {
         let [one, other] = HOOKED.map(|(hooked, _)| hooked);
         out.push(format!(
-            "a livepatch that is loaded later goes first: the module lets go while it loads, and if it \
-             replaces {one} or {other} every VM is set to off"
+            "a livepatch loaded later takes precedence: the module releases its hooks while it \
+             loads, and if it replaces {one} or {other}, every VM is set to off"
         ));
     }
     if read("proc/sys/kernel/ftrace_enabled").trim() == "0" {
         out.push("ftrace is off: sysctl kernel.ftrace_enabled=1".to_string());
     }
     out.push(
-        "loading an out-of-tree module taints the kernel (flag O, and E if it is unsigned) until the next boot"
+        "an out-of-tree module taints the kernel (flag O, and E if it is unsigned) until the next \
+         boot"
             .to_string(),
     );
     out
@@ -197,8 +199,8 @@ mod tests {
             "Secure Boot",
             "livepatch kpatch_7 has replaced kvm_vcpu_on_spin",
             "livepatch fix_2 has replaced xfer_to_guest_mode_handle_work",
-            "which is while VMs have turns",
-            "loaded later goes first",
+            "which the module replaces while VMs have turns",
+            "loaded later takes precedence",
             "ftrace_enabled=1",
             "taints",
         ] {

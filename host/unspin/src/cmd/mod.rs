@@ -17,15 +17,16 @@ mod unload;
 use clap::{CommandFactory, Parser, Subcommand};
 use unspin_cli::{completions, help, man};
 
-/// Stops vCPUs from spinning for a lock whose holder does not run, and shows what that costs.
+/// Stops vCPUs from spinning for a lock whose holder is preempted, and shows what VMs lose.
 ///
-/// Exit codes: 0 done, 1 failed, 2 wrong usage or a wrong file, 77 this computer cannot do it.
+/// Exit codes: 0 success, 1 failure, 2 wrong usage or an error in a file, 77 not possible on this
+/// computer.
 #[derive(Debug, Parser)]
 #[command(
     name = "unspin",
     version,
     max_term_width = 100,
-    after_help = "Scenarios, emulated computers and the simulator are commands of unspin-lab."
+    after_help = "unspin-lab has the commands for scenarios, emulated computers and the simulator."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -34,41 +35,41 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Load the module into this host's kernel.
+    /// Load the module into the host kernel.
     Load(load::Args),
-    /// Take the module out; KVM goes on as if it had never been there.
+    /// Unload the module; KVM runs its own code again.
     Unload,
     /// Show the module, its defaults and every VM.
     Status(status::Args),
-    /// Show what VMs lose, on what, and what would help.
+    /// Measure how much time VMs lose, name the causes, and advise.
     Diagnose(diagnose::Args),
-    /// Show what VMs lose, on what, as it happens.
+    /// Show live how much time VMs lose, and the causes.
     Top(top::Args),
     /// Serve metrics of VMs to Prometheus.
     Export(export::Args),
-    /// Show where VMs spin and where the host interrupts them, by function of the guest's kernel.
+    /// Show in which functions of the guest kernel VMs spin, and where the host interrupts them.
     Spinners(spinners::Args),
-    /// Change settings of the module, of all VMs or of one.
+    /// Change settings of the module, for all VMs or for one.
     Set(set::Args),
-    /// Share CPU time out among a VM's vCPUs by what each can use, while it runs.
+    /// Divide the CPU time of running VMs among their vCPUs by what each can use.
     Shape(shape::Args),
-    /// Set VMs, by name or process, as /etc/unspin/unspin.toml says; once, or as a service.
+    /// Apply the settings of /etc/unspin/unspin.toml to VMs, once or as a service.
     Apply(apply::Args),
-    /// Run a program with our locks in place of pthread's, without building it anew.
+    /// Run a program with the locks of unspin in place of those of pthread, without a rebuild.
     Run(run::Args),
-    /// Print completions for a shell.
+    /// Print shell completions.
     Completions(completions::Args),
-    /// Print the manual page, or write all of them to a directory.
+    /// Print the manual page, or write all manual pages to a directory.
     Man(man::Args),
-    /// Puts back what a command has changed that is killed; started by that command.
+    /// Restores the changes of a killed command; started by that command.
     #[command(hide = true)]
     Guard(guard::Args),
 }
 
-/// Subcommands by who needs them.
+/// Subcommands by purpose.
 const GROUPS: help::Groups = &[
     ("See what VMs lose", &["top", "diagnose", "spinners", "export"]),
-    ("Change it", &["load", "unload", "status", "set", "apply", "shape"]),
+    ("Change settings of VMs", &["load", "unload", "status", "set", "apply", "shape"]),
     ("Locks in programs", &["run"]),
     ("The shell", &["completions", "man", "help"]),
 ];

@@ -11,34 +11,35 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const MORE: &str = "\
-Environment. The options set these for the program and all it starts; without an option, what is set \
-stays:
-  UNSPIN_LOCK=NAME      the lock; an unknown name is said on standard error, and nothing is taken over
+Environment. The options set these variables for the program and its children; without an option a \
+variable stays as it is:
+  UNSPIN_LOCK=NAME      the lock; an unknown name is reported on standard error, and no lock is \
+replaced
   UNSPIN_MUTEX=1        pthread_mutex_lock() and pthread_mutex_unlock() too
   UNSPIN_TAU_NS=N       tau in nanoseconds
-  UNSPIN_VERBOSE=1      one line of counts on standard error when a process exits
-  LD_PRELOAD            the library is added to what it names
+  UNSPIN_VERBOSE=1      print a line of counts on standard error when a process exits
+  LD_PRELOAD            the library is appended to its list
 
-Exit code: the program's; 2 where there is no such program, 77 where it cannot be started.
+Exit code: that of the program; 2 if the program is not found, 77 if it cannot be started.
 
-To turn it off: run the program without `unspin run`. Nothing of it stays but the library, in \
-~/.cache/unspin (root: /var/cache/unspin).";
+To turn it off, run the program without `unspin run`. Only the library stays, in ~/.cache/unspin (root: \
+/var/cache/unspin).";
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = MORE)]
 pub struct Args {
-    /// The lock; unless named, preemptable for spin locks and lease for mutexes. lease and iticket are
-    /// for mutexes only.
+    /// The lock [default: preemptable for spin locks, lease for mutexes]. lease and iticket are for
+    /// mutexes only.
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(preload::locks()))]
     lock: Option<String>,
-    /// Take over pthread_mutex_lock() as well, for plain and adaptive mutexes.
+    /// Replace pthread_mutex_lock() too, for plain and adaptive mutexes.
     #[arg(long)]
     mutex: bool,
-    /// How long the preemptable locks wait for each waiter before them, in microseconds (2 unless
-    /// given; 0: in no order).
+    /// How long a preemptable lock waits per waiter ahead of it, in microseconds; 0: no order [default:
+    /// 2].
     #[arg(long, value_name = "N", value_parser = tau_ns)]
     tau_us: Option<u64>,
-    /// Say at each process's exit how many locks were taken.
+    /// Print how many locks were taken when a process exits.
     #[arg(long)]
     verbose: bool,
     /// The program and its arguments.
@@ -50,7 +51,7 @@ pub struct Args {
 fn tau_ns(text: &str) -> Result<u64, String> {
     match text.parse::<f64>() {
         Ok(us) if (0.0..=1e12).contains(&us) => Ok((us * 1000.0).round() as u64),
-        _ => Err("a number of microseconds from 0 to 1e12".into()),
+        _ => Err("allowed: 0 to 1e12 microseconds".into()),
     }
 }
 
@@ -62,7 +63,10 @@ fn takes_mutexes(args: &Args) -> bool {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(lock) = args.lock.as_deref().filter(|lock| preload::MUTEX_ONLY.contains(lock)) {
         if !takes_mutexes(args) {
-            let text = format!("{lock} is too large for spin locks, and without --mutex nothing else is taken over: add --mutex");
+            let text = format!(
+                "{lock} is too large for spin locks: add --mutex to use it for \
+                                mutexes"
+            );
             return Err(Usage(text).into());
         }
     }
@@ -121,7 +125,7 @@ fn find(program: &OsStr) -> anyhow::Result<PathBuf> {
         };
         paths.find(is_executable)
     };
-    found.ok_or_else(|| Usage(format!("no program {}", named.display())).into())
+    found.ok_or_else(|| Usage(format!("{}: program not found", named.display())).into())
 }
 
 #[cfg(test)]

@@ -10,12 +10,12 @@ use unspin_host::Host;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The VM: its name or UUID as QEMU and libvirt have it, its process id, or PID-N as status shows
-    /// it. Where a name looks like an id: name:NAME, pid:ID. Without it, the defaults, which all VMs
-    /// follow that have not been set themselves.
+    /// The VM: its name or UUID in QEMU or libvirt, its process id, or PID-N from `unspin status`. If a
+    /// name looks like an id, write name:NAME or pid:ID. Default: the defaults, which apply to all VMs
+    /// without a setting of their own.
     #[arg(long, value_name = "VM")]
     vm: Option<OsString>,
-    // What there is to change is said where it is known.
+    // The list of settings comes from the module's description.
     #[arg(required = true, value_name = "KEY=VALUE", help = help())]
     settings: Vec<String>,
     #[arg(long, hide = true, default_value = ROOT)]
@@ -32,7 +32,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             _ => return Err(Usage(format!("{s:?} is not KEY=VALUE")).into()),
         }
     }
-    // What is wrong anyhow is said first, without a module too.
+    // Usage errors come first, even without the module.
     check_settings(args.vm.is_some(), &pairs)?;
     let module = Module::open_same_version(&args.sysfs)?;
     let host = Host::at(&args.proc);
@@ -41,5 +41,5 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn help() -> String {
-    format!("What to change, all of it or nothing:{}", settings_help())
+    format!("Settings to change; if one is refused, none is changed:{}", settings_help())
 }

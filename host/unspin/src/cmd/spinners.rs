@@ -20,34 +20,34 @@ use unspin_host::{Host, VmProcess};
 use unspin_spinners::{entries, Error, Ready, Samples, Symbols, TRACEFS};
 
 const HELP: &str = "\
-Two tables per VM: where it left the guest because it spun for too long (pause-loop exits), and where an \
-interrupt of the host's came, about once per tick that a vCPU runs.
+Prints 2 tables per VM: where vCPUs spun for so long that they left the guest (pause-loop exits), and \
+where interrupts of the host stopped them, about once per tick of a running vCPU.
 
-The host's kernel counts. Nothing is installed in the guest, and the module need not be loaded. Exits \
-take a little longer meanwhile. Only root may do this.";
+The host kernel counts. Nothing is installed in the guest, and the module is optional. Exits are \
+slightly slower while it counts. Requires root.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// The VM: its name or UUID as QEMU and libvirt have it, its process id, or PID-N as status shows
-    /// it. Where a name looks like an id: name:NAME, pid:ID. Without it, all VMs.
+    /// The VM: its name or UUID in QEMU or libvirt, its process id, or PID-N from `unspin status`. If a
+    /// name looks like an id, write name:NAME or pid:ID. Default: all VMs.
     #[arg(value_name = "VM")]
     vm: Option<OsString>,
-    /// How long to count, 0.1 to 3600.
+    /// How long to count, in seconds, 0.1 to 3600.
     #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
     seconds: Duration,
-    /// The guest's symbols: its /proc/kallsyms, read there by root after its last boot.
+    /// Symbols of the guest kernel: a copy of its /proc/kallsyms, read as root since its last boot.
     #[arg(long, value_name = "FILE", conflicts_with = "guest_kernel")]
     kallsyms: Option<PathBuf>,
-    /// The guest runs Debian's kernel of this series, started directly (-kernel) or with nokaslr: take
-    /// the symbols from its package, as scenarios with Linux guests do. 6.1, 6.12 or 7.3.
+    /// Take the symbols from the package of Debian's kernel of this series: 6.1, 6.12 or 7.3. The guest
+    /// must run that kernel, started with -kernel or with nokaslr.
     #[arg(long, value_name = "SERIES")]
     guest_kernel: Option<String>,
-    /// Everything, as JSON.
+    /// Print JSON, with all values.
     #[arg(long)]
     json: bool,
-    /// Where the kernels of --guest-kernel are kept [default: out/lab; of an installed
-    /// unspin ~/.cache/unspin/lab, of root's /var/cache/unspin/lab].
+    /// Directory for the kernels of --guest-kernel [default: out/lab; for an installed unspin
+    /// ~/.cache/unspin/lab, for root /var/cache/unspin/lab].
     #[arg(long, value_name = "DIR")]
     lab_dir: Option<PathBuf>,
     #[arg(long, hide = true, default_value = TRACEFS)]
@@ -61,7 +61,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let kallsyms = args.kallsyms.as_deref().map(of_file).transpose()?;
     let series = args.guest_kernel.as_deref().map(series).transpose()?;
     if !is_root() {
-        return Err(Cannot("only root may see where VMs are (sudo unspin spinners)".into()).into());
+        return Err(Cannot("only root may see where VMs spin: sudo unspin spinners".into()).into());
     }
     // Another signal does not end it either: its counting would stay in the kernel.
     let stop = stopped_by_signals()?;
@@ -96,8 +96,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn series(name: &str) -> anyhow::Result<&'static str> {
     TESTED.into_iter().find(|series| *series == name).ok_or_else(|| {
         let known = TESTED.join(", ");
-        let more = "of another kernel take its own symbols, with --kallsyms FILE";
-        Usage(format!("--guest-kernel {name:?} is no series here; allowed: {known}; {more}")).into()
+        let more = "for another kernel use --kallsyms FILE";
+        Usage(format!("--guest-kernel {name:?} is not supported; allowed: {known}; {more}")).into()
     })
 }
 
@@ -159,7 +159,7 @@ fn collect(
         .map_err(cannot)
 }
 
-/// What this computer lacks is not the same as what went wrong.
+/// A missing capability of this computer is not a failure of the command.
 fn cannot(e: Error) -> anyhow::Error {
     match e.is_of_this_computer() {
         true => Cannot(e.to_string()).into(),

@@ -20,7 +20,7 @@ const NAME_MAX: usize = 30;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Everything, as JSON.
+    /// Print JSON, with all values.
     #[arg(long)]
     json: bool,
     #[arg(long, hide = true, default_value = ROOT)]
@@ -90,7 +90,7 @@ fn typed(files: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
     files.iter().map(|(k, v)| (k.clone(), value(v))).collect()
 }
 
-/// A VM's files, and what it is called.
+/// The files of a VM, and its name.
 fn known(vm: &Vm, files: &Files) -> BTreeMap<String, Value> {
     let mut all = typed(files);
     if let Some(text) = files.get(TURNS_REFUSED) {
@@ -121,10 +121,10 @@ const OVERVIEW: &[Column] = &[
     }),
     ("epochs", |f| text(f, Of::EPOCHS.file())),
     ("rounds", |f| text(f, Of::ROUNDS.file())),
-    ("failed open", |f| text(f, Of::FAIL_OPEN.file())),
+    ("fail open", |f| text(f, Of::FAIL_OPEN.file())),
 ];
 
-/// By outcome: whom they went to, or why to nobody.
+/// By outcome: the target, or the reason for none.
 const YIELDS: &[Column] = &[
     ("to resource w.", |f| text(f, Counter::YIELD_RESOURCE.file())),
     ("to lock w.", |f| text(f, Counter::YIELD_LOCK.file())),
@@ -136,7 +136,7 @@ const YIELDS: &[Column] = &[
     ("ran next", |f| text(f, Counter::RAN_NEXT.file())),
 ];
 
-/// When vCPUs run together, and who waits for it.
+/// When vCPUs run together, and how long others wait.
 const TURNS: &[Column] = &[
     ("coscheduling", |f| text(f, COSCHEDULING)),
     ("VCRD", |f| {
@@ -168,7 +168,7 @@ fn table(module: &Module, vms: &[(Vm, Files)]) -> String {
     let known = |name: &str| module.value(name).unwrap_or_else(|| "unknown".to_string());
     let defaults: Vec<String> = module.defaults().iter().map(|(k, v)| format!("{k}={v}")).collect();
     let text = format!(
-        "unspin {} · window control {} · failed open {}\ndefault: {}\n",
+        "unspin {} · window control {} · fail open {}\ndefault: {}\n",
         known("version"),
         known(ModuleValue::WINDOW_CONTROL.file()),
         known(ModuleValue::FAIL_OPEN_TOTAL.file()),

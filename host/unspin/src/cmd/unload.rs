@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin unload`: takes the module out, under running VMs too.
+//! `unspin unload`: unloads the module, also while VMs run.
 
 use crate::exit::{said, Cannot};
 use crate::host;
@@ -12,11 +12,11 @@ pub fn run() -> anyhow::Result<()> {
         return Ok(());
     }
     if !host::is_root() {
-        return Err(Cannot("only root may unload the module (sudo unspin unload)".into()).into());
+        return Err(Cannot("only root may unload the module: sudo unspin unload".into()).into());
     }
-    // If it cannot be taken out it is off, at least.
+    // If it cannot be unloaded, it is at least off.
     if let Err(e) = Module::open(Path::new(ROOT))?.set(None, &[("mode", "off")]) {
-        say!("the VMs stay in their modes: {}", said(&e));
+        say!("the modes of the VMs are unchanged: {}", said(&e));
     }
     host::remove()
 }

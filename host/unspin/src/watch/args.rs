@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the samples of a command come from, as its hidden options have it.
+//! The source of a command's samples, by its hidden options.
 
 use super::facts::Detail;
 use super::kernel::Kernel;
@@ -15,7 +15,7 @@ pub struct SourceArgs {
     sysfs: PathBuf,
     #[arg(long, hide = true, default_value = "/proc")]
     proc: PathBuf,
-    /// VMs that are made up, for tests.
+    /// Synthetic VMs, for tests.
     #[arg(long, hide = true, value_name = "VMSxVCPUS", value_parser = parse_size)]
     synthetic: Option<(usize, u32)>,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is known of VMs besides their vCPUs' states: how the host is set, what the module has counted.
+//! Facts about VMs besides the states of their vCPUs: settings of the host, counters of the module.
 
 use crate::sysfs::Module;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use unspin_uapi::{Counter, Value};
 /// Where KVM's statistics are, a directory per VM.
 const KVM_STATISTICS: &str = "/sys/kernel/debug/kvm";
 
-/// The module's files that causes stand on.
+/// The module's files that causes are computed from.
 const OF_CAUSES: [&str; 6] = [
     Counter::PLE_EXITS.file(),
     Counter::SPIN_CYCLES.file(),
@@ -47,7 +47,7 @@ struct OfVm {
     counts: Counts,
 }
 
-/// How a VM is set.
+/// The settings of a VM.
 #[derive(Default)]
 struct Set {
     allowed: BTreeSet<u32>,
@@ -56,8 +56,8 @@ struct Set {
     has_cgroup: Option<bool>,
 }
 
-/// What the kernel itself has counted of a VM's vCPUs, in seconds: states can be held against it. `None`
-/// is what this kernel does not count.
+/// The kernel's own times of a VM's vCPUs, in seconds, to compare with states. `None`: this kernel does
+/// not count it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Counts {
     /// Their threads were on a CPU (schedstat).
@@ -119,10 +119,10 @@ fn statistic(pid: u32, name: &str) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / 1e9)
 }
 
-/// How much is read of a VM each time.
+/// How much is read of a VM per sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// The module's files that causes stand on.
+    /// The module's files that causes are computed from.
     Causes,
     /// All files of the module.
     Module,
@@ -145,8 +145,8 @@ impl Facts {
         facts
     }
 
-    /// What is known now, which costs less than to read all: how VMs are set is read of new ones, and
-    /// of one more per call, in turn.
+    /// The present facts. To reduce the cost, settings are read only of new VMs, and of one more VM per
+    /// call, in turn.
     pub fn renewed(&self, places: Places, vms: &[VmProcess], detail: Detail) -> Facts {
         let next = vms.get(self.turn % vms.len().max(1)).map(|vm| vm.pid);
         let old = vms.iter().map(|vm| vm.pid).filter(|pid| Some(*pid) != next);
@@ -165,7 +165,7 @@ impl Facts {
         facts
     }
 
-    /// What is known where no VM is.
+    /// The facts without VMs.
     pub fn of_host() -> Facts {
         let balancing = fs::read_to_string("/proc/sys/kernel/numa_balancing");
         Facts {
@@ -222,8 +222,8 @@ impl Facts {
         }
     }
 
-    /// Whose the module's VMs are. It calls one after the thread that made it, mostly the first of its
-    /// process.
+    /// The processes of the module's VMs. It names a VM after the thread that created it, usually the
+    /// first of its process.
     fn find(&mut self, host: &Host, ids: Option<Vec<String>>) {
         let before = self.module.take().unwrap_or_default();
         let process = |id: &String| {
@@ -277,7 +277,7 @@ impl Facts {
         last.checked_sub(first)
     }
 
-    /// Whether this host makes spinning vCPUs exit.
+    /// Whether spinning vCPUs exit on this host.
     pub fn pause_loop_exits(&self) -> Option<bool> {
         self.kvm.pause_loop_exits
     }
@@ -296,7 +296,7 @@ impl Facts {
         }
     }
 
-    /// How often the module found a vCPU spinning in user space, of its looks since `before`.
+    /// Share of the module's samples since `before` that found a vCPU spinning in user space.
     pub fn user_spin_share(&self, before: &Facts, pid: u32) -> Option<f64> {
         let looks = self.grew(before, pid, Counter::USER_SAMPLES)?;
         let spins = self.grew(before, pid, Counter::USER_SPINS)?;

@@ -20,7 +20,7 @@ pub struct Kernel {
     probe: Probe,
     scan: Scan,
     facts: Arc<Facts>,
-    /// Of VMs, those that there was no room for.
+    /// VMs over the limit.
     left_out: usize,
 }
 
@@ -44,7 +44,7 @@ impl Kernel {
 }
 
 impl Kernel {
-    /// From now on it is kept who woke whom, for so long.
+    /// From now on, records which vCPU woke which, for this long.
     pub fn keep_wakers(&mut self, time: Duration) {
         self.probe.keep_wakers(time);
     }
@@ -94,7 +94,7 @@ fn fitting<'a>(
     (threads, left_out)
 }
 
-/// What this computer lacks is not the same as what went wrong.
+/// A missing capability of this computer is not a failure of the command.
 pub fn cannot(e: Error) -> anyhow::Error {
     match e.is_of_this_computer() {
         true => Cannot(e.to_string()).into(),

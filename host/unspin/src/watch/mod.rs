@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Watching the VMs of this host: which there are, what their vCPUs do, and what is known besides.
+//! Watches the VMs of this host: finds them, and reads the states of their vCPUs and further facts.
 
 mod args;
 pub mod facts;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is known of VMs at one time, and what they did between two.
+//! A sample of VMs, and the difference of two samples.
 
 use super::facts::Facts;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use unspin_diagnosis::{Did, Times};
 use unspin_host::VmProcess;
 use unspin_probe::{Seen, Thread};
 
-/// Until every vCPU that runs has told where it is.
+/// Until the state of every running vCPU is known.
 pub const SETTLE: Duration = Duration::from_millis(200);
 
 /// What is known of a host's VMs at one time.
@@ -32,10 +32,10 @@ pub struct Running {
 
 /// Where samples come from.
 pub trait Source {
-    /// Looks for VMs that came and went, so that new ones are watched from now on.
+    /// Looks for VMs that started or ended; new ones are watched from now on.
     fn look(&mut self) -> anyhow::Result<()>;
 
-    /// Looks, and says what there is.
+    /// Looks for VMs, and takes a sample.
     fn sample(&mut self) -> anyhow::Result<Sample>;
 
     /// The same of the VMs that there were at the last look, with what was known of them then besides their
@@ -65,8 +65,7 @@ impl Running {
         self.process.vcpus.iter().find(|vcpu| vcpu.tid == tid).map(|vcpu| vcpu.index)
     }
 
-    /// What its vCPUs did between two readings, by their number. `None` where it has ended, or has no
-    /// vCPU.
+    /// The times of its vCPUs between two readings, by number. `None` if it has ended or has no vCPU.
     pub fn between<'a>(
         &'a self,
         before: &BTreeMap<Thread, Seen>,

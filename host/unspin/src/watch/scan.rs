@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which VMs run now, asked again and again. To look at every process takes long where there are many:
-//! new ones are looked at each time, all of them as often as a share of a CPU allows.
+//! Repeatedly finds the VMs that run. Scanning many processes takes long, so each look scans new
+//! processes, and all processes only as often as a share of a CPU allows.
 
 use super::sample::Running;
 use std::collections::BTreeMap;

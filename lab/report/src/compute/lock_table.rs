@@ -15,9 +15,12 @@ use unspin_scenario::result::RunResult;
 /// Why results make no matrix.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum MatrixError {
-    #[error("the results sweep no locks; run a scenario with [sweep] locks, such as matrix")]
+    #[error("the results do not sweep locks; run a scenario with [sweep] locks, such as matrix")]
     NoLocks,
-    #[error("the results have no runs of lock {BASE_LOCK} under arm {arm:?} with {vms} VMs of {profile}, which all others are divided by")]
+    #[error(
+        "the results have no runs of lock {BASE_LOCK} under arm {arm:?} with {vms} VMs of \
+             {profile}, the baseline of the table: run this lock too"
+    )]
     NoBase { arm: String, vms: u32, profile: String },
 }
 

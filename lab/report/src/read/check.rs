@@ -34,7 +34,7 @@ pub(crate) fn wrong_in(r: &RunResult) -> Option<String> {
         return Some(format!("its window of {} ns is too long to be true", r.window_ns));
     }
     if !run.each.is_empty() && run.each.len() != r.vm.len() {
-        return Some(format!("it says what {} VMs are, of {}", run.each.len(), r.vm.len()));
+        return Some(format!("it describes {} VMs of {}", run.each.len(), r.vm.len()));
     }
     if let Some(group) = run.groups().into_iter().find(|group| !is_name(group)) {
         return Some(format!("its group {group:?} cannot be a name"));

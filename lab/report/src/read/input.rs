@@ -133,8 +133,7 @@ impl Reader<'_> {
         match &mut self.open {
             Some(s) => to(s),
             None => {
-                let what =
-                    "a record outside begin and end, left out: nothing says where it is from";
+                let what = "a record outside begin and end, left out: its source is unknown";
                 self.note(n, what.to_string());
             }
         }

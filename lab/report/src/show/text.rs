@@ -60,21 +60,21 @@ fn document(out: &mut String, s: &Summary) {
     if s.arms.iter().any(|r| r.windows.as_ref().is_some_and(|w| w.moved.is_some())) {
         let _ = writeln!(
             out,
-            "window: TSC cycles at the end, median over VMs and seeds, and the fewest rounds of \
-             three epochs that APLE did in any VM"
+            "window: TSC cycles at the end, median over VMs and seeds, and the fewest rounds of 3 \
+             epochs of APLE in any VM"
         );
     }
     if s.arms.iter().any(|r| r.share.is_some_and(|share| share.turn.is_some())) {
         let _ = writeln!(
             out,
-            "own turns: time in which pCPUs were a VM's own, of the window; VMs may have turns at the \
-             same time"
+            "own turns: share of the window in which a VM had its pCPUs to itself; VMs may have \
+             turns at the same time"
         );
     }
     let _ = writeln!(
         out,
-        "performance: throughput ÷ {}'s, median over seeds, bigger is better; ~ the spread over \
-         seeds does not let one tell",
+        "performance: throughput ÷ that of {}, median over seeds, higher is better; ~ not \
+         significant, by the spread over seeds",
         baseline(s)
     );
     for n in &s.notices {
@@ -91,7 +91,7 @@ fn grids(out: &mut String, s: &Summary, place: &Place) {
     let rows: Vec<&Row> = rows.into_iter().filter(|r| r.key.arm != IDEAL_ARM).collect();
     if rows.iter().any(|r| r.inefficiency().is_some()) {
         out.push_str(&grid("inefficiency", &rows, inefficiency, Some((&means, mean_inefficiency))));
-        out.push_str(&grid("cycles a PLE exit", &rows, exit_handling, None));
+        out.push_str(&grid("cycles per PLE exit", &rows, exit_handling, None));
     }
     let adapting = adapting(&rows);
     if !adapting.is_empty() {
@@ -192,12 +192,12 @@ fn linux_legend(s: &Summary) -> String {
         if times.iter().any(|t| t.polling.is_some() == is_polling_known) {
             let polling = match is_polling_known {
                 false => "",
-                true => "; polling is KVM on the pCPU, waiting for the end of a halt",
+                true => "; polling: KVM keeps the pCPU and waits for a wake-up",
             };
             let _ = writeln!(
                 out,
-                "{}: shares of the vCPUs' time, by the host's scheduler; waiting is wanting a pCPU \
-                 and having none{polling}",
+                "{}: shares of the vCPUs' time, by the host's scheduler; waiting: runnable without \
+                 a pCPU{polling}",
                 linux_parts(is_polling_known)
             );
         }
@@ -208,8 +208,8 @@ fn linux_legend(s: &Summary) -> String {
 fn heading(s: &Summary, place: &Place) -> String {
     let layout = match place.cgroup {
         CgroupLayout::Flat => "no cgroups",
-        CgroupLayout::Vm => "one cgroup a VM",
-        CgroupLayout::Vcpu => "one cgroup a vCPU",
+        CgroupLayout::Vm => "one cgroup per VM",
+        CgroupLayout::Vcpu => "one cgroup per vCPU",
         CgroupLayout::Libvirt => "libvirt's cgroups",
     };
     let vms = place.vms;
@@ -339,8 +339,8 @@ fn stalls(s: &Summary) -> String {
         first.into_iter().chain(cells).collect()
     };
     let title = format!(
-        "waits that came to so many turns of their loop, and in how many the lock was free then \
-         ({}, {})",
+        "waits that reached so many turns of their spin loop, and in how many of them the lock was \
+         free ({}, {})",
         s.machine, s.kernel
     );
     titled(&title, &head, s.stalls.iter().map(row).collect(), None)
@@ -353,7 +353,7 @@ fn diagnoses(s: &Summary) -> String {
         all => format!("; right: {} of {all} VMs", judged().filter(|right| *right).count()),
     };
     let title = format!(
-        "what VMs lose, of their vCPUs' time; ? is not known{right} ({}, {})",
+        "time that VMs lose, share of their vCPUs' time; ? is unknown{right} ({}, {})",
         s.machine, s.kernel
     );
     titled(&title, &head(), lines(s), None)
@@ -385,8 +385,7 @@ fn wakeups(s: &Summary) -> String {
             r.p99_against_baseline.map_or("-".to_string(), |ratio| format!("{ratio:.2}")),
         ]
     };
-    let title =
-        format!("how late tasks of the host ran that woke up ({}, {})", s.machine, s.kernel);
+    let title = format!("wake-up latency of host tasks ({}, {})", s.machine, s.kernel);
     titled(&title, &head, s.wakeups.iter().map(row).collect(), None)
 }
 

@@ -25,7 +25,7 @@ pub struct Selection {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExpandError {
-    #[error("the scenario has no {what} {name:?}; it has {has}{}", hint(.suggestion))]
+    #[error("the scenario has no {what} {name:?}; allowed: {has}{}", hint(.suggestion))]
     NotInScenario { what: &'static str, name: String, has: String, suggestion: Option<String> },
     #[error("profile {0:?} was not read")]
     NoProfile(String),
@@ -33,9 +33,7 @@ pub enum ExpandError {
     NoProgram(String),
     #[error("host.pcpus = {pcpus}, but a VM is pinned to pCPU {wanted}")]
     NoPcpu { pcpus: u32, wanted: u32 },
-    #[error(
-        "the rows of a [[vm]] would be called {0:?}, which is too long; give it a shorter name"
-    )]
+    #[error("the row name {0:?} of a [[vm]] is too long; use a shorter name")]
     LongName(String),
 }
 

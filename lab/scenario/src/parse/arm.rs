@@ -51,8 +51,8 @@ pub(crate) fn read_arms(
         Some(i) => i,
         None if said.first() == Some(&Some(false)) => {
             v.problem(
-                "no arm is the baseline",
-                "baseline = true in one arm, or left out of the first",
+                "no arm has baseline = true",
+                "baseline = true in one arm, or omit it in the first",
             );
             0
         }
@@ -69,7 +69,7 @@ fn read_yield_to(v: &Value) -> Option<YieldTo> {
     let y = v.choice(&known)?;
     if y.is_none() {
         v.problem(
-            "no machine can do without KVM's directed yield: a PLE exit always looks for a vCPU",
+            "KVM's directed yield cannot be switched off: a PLE exit always looks for a vCPU",
             allowed,
         );
     }
@@ -79,7 +79,7 @@ fn read_yield_to(v: &Value) -> Option<YieldTo> {
 fn read_name(v: &Value) -> Option<String> {
     let n = keys::NAME.takes.read(v)?;
     if n == ALONE_ARM || n == IDEAL_ARM {
-        v.problem(format!("{n:?} is a name the report uses itself"), "another name");
+        v.problem(format!("the name {n:?} is reserved for the report"), "another name");
     }
     Some(n)
 }
@@ -100,8 +100,8 @@ fn read_arm(
     let queue_aware = queue_aware?;
     if window == Window::Off && (yield_to != YieldTo::Stock || queue_aware) {
         v.problem(
-            "without PLE exits nothing is ever yielded",
-            "yield_to = \"stock\" (or none of it) with window = \"off\"",
+            "without PLE exits there are no yields",
+            "yield_to = \"stock\" (or omit it) with window = \"off\"",
         );
     }
     let module_acts =
@@ -109,15 +109,15 @@ fn read_arm(
     let observe = t.read(&keys::OBSERVE)?;
     if let Some(v) = t.at(&keys::OBSERVE).filter(|_| !observe && module_acts) {
         v.problem(
-            "the module cannot act without counting",
-            "observe only where both are KVM's own",
+            "the module counts whenever it sets the window or chooses vCPUs",
+            "observe only if window and yield_to are KVM's",
         );
     }
     let coscheduling = t.read(&keys::COSCHEDULING);
     let coscheduling_mechanism = read_mechanism(t, coscheduling);
     let turn_us = t.read(&keys::TURN_US);
     if let Some(v) = t.at(&keys::TURN_US).filter(|_| coscheduling == Some(Coscheduling::None)) {
-        v.problem("without coscheduling nobody has turns", "turn_us beside coscheduling");
+        v.problem("without coscheduling no VM has turns", "turn_us with coscheduling");
     }
     let asym = or(t.at(&keys::ASYM), Asym::default(), |v| read_asym(&v, scheduler));
     let platform = read_platform(t);
@@ -143,13 +143,14 @@ fn read_mechanism(t: &Table, coscheduling: Option<Coscheduling>) -> Option<Cosch
         CoschedulingMechanism::Park => return Some(mechanism),
         CoschedulingMechanism::Fifo => (
             &[Coscheduling::Con][..],
-            "turns by SCHED_FIFO are made without asking who spins",
-            "coscheduling = \"con\" beside coscheduling_mechanism = \"fifo\"",
+            "turns by SCHED_FIFO do not depend on spinning",
+            "coscheduling = \"con\" with coscheduling_mechanism = \"fifo\"",
         ),
         CoschedulingMechanism::SchedExt => (
             &[Coscheduling::None, Coscheduling::Con, Coscheduling::Vcrd][..],
-            "Credit by sched_ext knows of spinning what guests report",
-            "coscheduling = \"none\", \"con\" or \"vcrd\" beside coscheduling_mechanism = \"sched-ext\"",
+            "Credit by sched_ext only sees spinning that guests report",
+            "coscheduling = \"none\", \"con\" or \"vcrd\" with coscheduling_mechanism = \
+             \"sched-ext\"",
         ),
     };
     let cannot = coscheduling.is_some_and(|c| !can.contains(&c));
@@ -175,7 +176,10 @@ fn read_asym(v: &Value, scheduler: Option<HostScheduler>) -> Option<Asym> {
         period_ms: period_ms?,
     };
     if asym != Asym::default() && scheduler.is_some_and(|s| s.is_credit()) {
-        v.problem("Credit has no vCPUs of different weight", "scheduler = \"fair\" in [host]");
+        v.problem(
+            "Credit does not support different weights of vCPUs",
+            "scheduler = \"fair\" in [host]",
+        );
     }
     Some(asym)
 }

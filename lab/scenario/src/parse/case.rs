@@ -21,17 +21,14 @@ pub(crate) fn read_cases(top: &Table) -> Option<Vec<Written>> {
     let Some(v) = top.at(&keys::CASE) else { return Some(Vec::new()) };
     let all = v.array("[[case]] tables")?;
     if all.is_empty() {
-        v.problem("no cases", "at least one [[case]], or this key left out");
+        v.problem("no cases", "at least one [[case]], or omit this key");
     }
     if let Some(sweep) = top.at(&keys::SWEEP_TABLE) {
-        sweep.problem(
-            "cases are run instead of the points of a sweep",
-            "no [sweep] beside [[case]]",
-        );
+        sweep.problem("cases replace the points of a sweep", "no [sweep] with [[case]]");
     }
     let alone = top.at(&keys::MEASURE_TABLE).and_then(|v| v.table("")?.at(&keys::ALONE));
     if let Some(alone) = alone.filter(|v| v.bool() == Some(true)) {
-        alone.problem("no VM runs alone beside cases", "alone = false, or this key left out");
+        alone.problem("with cases no VM runs alone", "alone = false, or omit this key");
     }
     let read: Vec<_> = all.iter().map(read_case).collect();
     let read = read.into_iter().collect::<Option<Vec<_>>>()?;
@@ -73,7 +70,7 @@ pub(crate) fn cases(
         let is_linux = |vm: &&usize| groups[**vm].linux.is_some();
         let linux = case.vms.iter().filter(is_linux).count();
         if linux != 0 && linux != case.vms.len() {
-            let message = "some of its guests are Linux and some are not: no machine runs both";
+            let message = "it mixes Linux guests and bench guests, which no machine supports";
             places[at].problem(message, "one kind of guest in a case");
         }
     }

@@ -74,7 +74,7 @@ fn words(top: &Table, key: &Key<GuestProgram, Maybe<List<Form>>>) -> Option<Vec<
         let s = v.str(list.each.0)?;
         let is_word = !s.is_empty() && s.bytes().all(|b| b.is_ascii_graphic());
         if !is_word || s.contains("..") || s.starts_with('/') {
-            v.problem(format!("{s:?} cannot be one"), list.of());
+            v.problem(format!("{s:?} is not allowed"), list.of());
             return None;
         }
         Some(s.to_string())

@@ -26,7 +26,7 @@ pub(crate) fn read_host(v: Value) -> Option<Host> {
     let is_credit = scheduler.is_some_and(|s| s.is_credit());
     if group_load_lags == Some(true) && is_credit {
         if let Some(v) = t.at(&keys::GROUP_LOAD_LAGS) {
-            v.problem("Credit has no groups' loads", "scheduler = \"fair\", or without it");
+            v.problem("Credit does not use group loads", "scheduler = \"fair\", or without it");
         }
     }
     if housekeeping_ppm.flatten().is_some_and(|ppm| ppm > 0) && is_credit {
@@ -41,7 +41,7 @@ pub(crate) fn read_host(v: Value) -> Option<Host> {
     }
     if threads_per_core == Some(1) && thread_speed_percent.flatten().is_some() {
         if let Some(v) = t.at(&keys::THREAD_SPEED_PERCENT) {
-            v.problem("a core has one thread", "threads_per_core = 2, or without it");
+            v.problem("cores have 1 thread", "threads_per_core = 2, or without it");
         }
     }
     Some(Host {

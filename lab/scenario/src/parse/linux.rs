@@ -30,7 +30,7 @@ pub(crate) fn read_linux(t: &Table) -> Option<Option<LinuxGuest>> {
     ];
     let (wrong, message, allowed): (&[&str], _, _) = match kind? {
         GuestKind::Linux => {
-            (&of_bench, "a Linux guest has its own", "this key without guest = \"linux\"")
+            (&of_bench, "a Linux guest has its own setting", "this key without guest = \"linux\"")
         }
         GuestKind::Bench => (&of_linux, "no Linux guest", "this key with guest = \"linux\""),
     };
@@ -70,15 +70,12 @@ const TAKEN_WORDS: [(&str, &str); 14] = [
     ("possible_cpus=", "the key vcpus"),
     ("nosmp", "the key vcpus"),
     ("mem=", "the key memory_mib"),
-    (
-        "memmap=",
-        "words without it: the host reads counts in a part of memory that memmap= keeps free",
-    ),
-    ("init=", "words without it: programs are started by a runner, which is the first process"),
-    ("rdinit=", "words without it: programs are started by a runner, which is the first process"),
-    ("console=", "words without it: errors show the end of the guest's console"),
-    ("panic=", "words without it: a guest that panics ends, so that its run fails at once"),
-    ("reboot=", "words without it: a guest that panics ends, so that its run fails at once"),
+    ("memmap=", "omit it: the host reads counts in memory that memmap= reserves"),
+    ("init=", "omit it: the first process is a runner, which starts programs"),
+    ("rdinit=", "omit it: the first process is a runner, which starts programs"),
+    ("console=", "omit it: errors show the end of the guest's console"),
+    ("panic=", "omit it: a guest that panics stops, so that its run fails at once"),
+    ("reboot=", "omit it: a guest that panics stops, so that its run fails at once"),
 ];
 
 fn read_cmdline(v: &Value) -> Option<String> {
@@ -90,7 +87,7 @@ fn read_cmdline(v: &Value) -> Option<String> {
     }
     let mut words = s.split(' ');
     if let Some((word, instead)) = words.find_map(|word| Some((word, instead_of(word)?))) {
-        v.problem(format!("{word:?} changes what the scenario says itself"), instead);
+        v.problem(format!("{word:?} changes a setting that has its own key"), instead);
         return None;
     }
     Some(s.trim().to_string())
@@ -123,14 +120,15 @@ pub(crate) fn check_guests(top: &Table, said: &Said) {
     let in_sweep = |key| top.get("sweep")?.table("")?.get(key);
     if linux == 0 {
         if let Some(v) = in_sweep(scenario::GUEST_LOCKS.name) {
-            v.problem("no guest is Linux", "a [[vm]] with guest = \"linux\"");
+            v.problem("no [[vm]] has guest = \"linux\"", "a [[vm]] with guest = \"linux\"");
         }
         return;
     }
     if let Some(other) = said.groups.iter().position(|g| g.linux.is_none()) {
         if let Some(v) = of_vm(top, other, vm::GUEST.name).filter(|_| !said.by_case) {
             let message =
-                "this [[vm]] is the bench guest, and another is Linux: no machine runs both";
+                "this [[vm]] is a bench guest, and another is Linux, which no machine supports \
+                 together";
             v.problem(message, "guest = \"linux\" in every [[vm]], or in none");
         }
         return;
@@ -146,7 +144,7 @@ pub(crate) fn check_guests(top: &Table, said: &Said) {
         let in_vm = |v: &Value| v.table("")?.get(vm::GUEST_LOCK.name).map(|_| ());
         let vms = top.get("vm").and_then(|v| v.array(""));
         if vms.is_some_and(|vms| vms.iter().any(|v| in_vm(v).is_some())) {
-            v.problem("sweep.guest_locks already says which there are", "no guest_lock in [[vm]]");
+            v.problem("sweep.guest_locks already lists the locks", "no guest_lock in [[vm]]");
         }
     }
     check_pv(top, said);
@@ -169,7 +167,7 @@ fn check_pv(top: &Table, said: &Said) {
     let Some(at) = said.groups.iter().position(|g| g.vcpus == 1 && (swept || is_own(g))) else {
         return;
     };
-    let message = "a kernel with one vCPU uses no pv locks, and guest_lock is \"pv\"";
+    let message = "guest_lock is \"pv\", which a kernel with 1 vCPU does not use";
     if let Some(v) = of_vm(top, at, vm::VCPUS.name) {
         v.problem(message, "2 vCPUs or more, or guest_lock = \"queued\" or \"test-and-set\"");
     }
@@ -184,6 +182,6 @@ fn check_bench_only(top: &Table) {
         v.problem("Linux guests do not count long waits", bench_only);
     }
     if let Some(v) = of("host", host::LOCK_CLOCK_MHZ.name) {
-        v.problem("Linux guests' locks have no clock of the scenario's", bench_only);
+        v.problem("lock_clock_mhz does not apply to locks of Linux guests", bench_only);
     }
 }

@@ -70,7 +70,7 @@ fn read_calibration(v: &Value) -> Option<Calibration> {
     let (date, how, sha256) = (text(&keys::DATE), text(&keys::HOW), text(&keys::SHA256));
     let is_hash = |s: &String| s.len() == 64 && s.bytes().all(|b| b.is_ascii_hexdigit());
     if let Some(v) = t.at(&keys::SHA256).filter(|_| sha256.as_ref().is_some_and(|s| !is_hash(s))) {
-        v.problem("this is no SHA-256", keys::SHA256.takes.0);
+        v.problem("not a SHA-256", keys::SHA256.takes.0);
     }
     let entries = t.needed(&keys::ENTRIES)?.array(keys::ENTRIES.takes.0)?;
     let entries = entries.iter().map(|id| id.str("a claim's id").map(str::to_string));
@@ -103,8 +103,8 @@ mod tests {
         refused("[\"a_fig1\"]", "[1]", "`calibration.entries[0]`");
         refused("[\"a_fig1\"]", "\"a_fig1\"", "`calibration.entries`");
         refused("entries = [\"a_fig1\"]\n", "", "entries");
-        refused("\"000", "\"x00", "this is no SHA-256");
-        refused("\"000", "\"0000", "this is no SHA-256");
+        refused("\"000", "\"x00", "not a SHA-256");
+        refused("\"000", "\"0000", "not a SHA-256");
         refused("date", "day", "unknown key");
         refused("[calibration]", "[calibrations]", "unknown key");
     }

@@ -65,7 +65,8 @@ impl Locks {
                 at.problem("outside any lock", "between lock and unlock; outside use compute");
             }
             op if waits(op) && !self.held.is_empty() => at.problem(
-                "waits while holding a lock: others would spin until it ends, or forever",
+                "waits while holding a lock: other vCPUs would spin until the wait ends, or \
+                 forever",
                 "barriers, block, mutex and shootdown outside locks",
             ),
             _ => {}
@@ -110,20 +111,21 @@ fn check_sockets(program: &[Step], at: &[Value]) {
     let all: Vec<usize> = (0..program.len()).filter(|i| OPS.contains(&program[*i].op)).collect();
     if let Some(first) = all.first().filter(|_| all.iter().map(|i| program[*i].op).ne(OPS)) {
         at[*first].problem(
-            "a message is moved once a pass, waited for first",
+            "a pass must move exactly one message, and wait for it first",
             "one socket-wait, one socket-lock, one socket-unlock, in this order",
         );
     }
     let Some(wait) = all.iter().copied().find(|i| program[*i].op == Op::SocketWait) else { return };
     if !matches!(program[wait].dist, Dist::Const { iterations: 1.. }) {
         at[wait].problem(
-            "how many messages a socket holds is drawn, or none",
-            "iterations = N, the number that a socket holds",
+            "the capacity of a socket is random, or missing",
+            "iterations = N, the capacity of the socket",
         );
     }
     if let Some(i) = (0..program.len()).find(|i| waits_for_all(program[*i].op)) {
         at[i].problem(
-            "waits for all threads beside messages: who waits for a message never comes",
+            "waits for all threads in a program with messages: a thread that waits for a message \
+             never arrives",
             "no barrier, serial-first or serial-rotating in a program of messages",
         );
     }

@@ -32,13 +32,16 @@ pub(crate) fn check_quotas(top: &Table, of: &Quotas, sweep: &SweepKeys) {
     }
     if of.host.scheduler != HostScheduler::Fair {
         at.problem(
-            "a quota beside a scheduler that has caps of its own, or no cpu.max",
+            "a quota with a scheduler that caps by itself, or does not support cpu.max",
             "scheduler = \"fair\" in [host], or without it",
         );
     }
     let has_credit = |arm: &Arm| arm.coscheduling_mechanism == CoschedulingMechanism::SchedExt;
     if of.arms.iter().any(has_credit) {
-        at.problem("Credit by sched_ext knows no cpu.max", "no quota beside sched-ext in an arm");
+        at.problem(
+            "Credit by sched_ext does not support cpu.max",
+            "no quota together with sched-ext in an arm",
+        );
     }
 }
 
@@ -47,7 +50,7 @@ fn check_sweep(top: &Table, of: &Quotas, sweep: &SweepKeys) {
     let (Some(names), Some(at)) = (&sweep.quota_on, top.get("sweep")) else { return };
     if sweep.says.profiles || sweep.says.vms || sweep.beside.is_some() || of.by_case {
         at.problem(
-            "sweep.quota_on already says which points there are",
+            "sweep.quota_on already sets the points",
             "no profiles, vms or beside in [sweep], and no [[case]]",
         );
     }

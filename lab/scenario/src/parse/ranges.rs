@@ -101,9 +101,8 @@ pub struct Ranges {
 impl Ranges {
     /// Finds the ranges and choices of a file. `file` is what errors call it.
     ///
-    /// # Errors
-    /// Ranges upside down or of one value, a choice of nothing, and those without a source, each with
-    /// its place. What is not TOML has no ranges: whoever reads the file says what is wrong.
+    /// # Errors Ranges upside down or of one value, an empty choice, and those without a source, each
+    /// with its place. What is not TOML has no ranges: whoever reads the file says what is wrong.
     pub fn read(file: &str, text: &str) -> Result<Ranges, Problems> {
         let none = Ranges { text: text.to_string(), unknown: Vec::new(), spans: Vec::new() };
         let reader = Reader::new(file, text);
@@ -192,14 +191,14 @@ fn read(v: &Value, t: &Table, text: &str) -> Option<Unknown> {
     let source = source.and_then(|s| {
         let said = s.str("a string")?;
         if said.trim().is_empty() {
-            s.problem("says nothing", "a document, a measurement, or \"a guess\"");
+            s.problem("is empty", "a document, a measurement, or \"a guess\"");
             return None;
         }
         Some(said.to_string())
     });
     let read = match (t.get("range"), t.get("any")) {
         (Some(_), Some(any)) => {
-            any.problem("stands beside range", "range or any");
+            any.problem("is not allowed with range", "range or any");
             None
         }
         (Some(range), None) => read_range(t, &range, text),
@@ -222,7 +221,7 @@ fn read_range(t: &Table, range: &Value, text: &str) -> Option<(Domain, String)> 
     let whole = a.is_integer() && b.is_integer();
     if least > most {
         let turned = format!("[{}, {}]", &text[b.span()], &text[a.span()]);
-        range.problem("the range is upside down", turned);
+        range.problem("the lower end of the range is above the upper end", turned);
         return None;
     }
     if least == most {
@@ -231,7 +230,7 @@ fn read_range(t: &Table, range: &Value, text: &str) -> Option<(Domain, String)> 
     }
     let log = log?;
     if log && least <= 0.0 {
-        a.problem("a range of ratios begins above 0", "a positive number, or without log");
+        a.problem("a logarithmic range must start above 0", "a positive number, or omit log");
         return None;
     }
     let middle = if log { (least * most).sqrt() } else { (least + most) / 2.0 };
@@ -256,7 +255,7 @@ fn number(v: &Value) -> Option<f64> {
     };
     let finite = n.filter(|n| n.is_finite());
     if n.is_some() && finite.is_none() {
-        v.problem("no finite number", "a number");
+        v.problem("not a finite number", "a number");
     }
     finite
 }
@@ -266,12 +265,12 @@ fn read_choice(t: &Table, any: &Value, text: &str) -> Option<(Domain, String)> {
     let all = any.array("a list of values")?;
     let all: Vec<String> = all.iter().map(|v| text[v.span()].to_string()).collect();
     if all.len() < 2 {
-        let what = if all.is_empty() { "a choice of nothing" } else { "a choice of one value" };
+        let what = if all.is_empty() { "an empty choice" } else { "a choice of one value" };
         any.problem(what, "two values or more, or the value itself");
         return None;
     }
     if let Some(twice) = (1..all.len()).find(|i| all[..*i].contains(&all[*i])) {
-        any.problem(format!("{} stands here twice", all[twice]), "each once");
+        any.problem(format!("{} is listed twice", all[twice]), "each once");
         return None;
     }
     if let Some(log) = t.get("log") {

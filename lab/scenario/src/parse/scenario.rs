@@ -118,11 +118,11 @@ fn check_locks(top: &Table, group: &VmGroup, sweep: &SweepKeys, arms: &[Arm]) {
     let swept = sweep.locks.as_deref().unwrap_or_default();
     if let Some(at) = top.get("sweep").filter(|_| !swept.is_empty()) {
         if arm_locks().next().is_some() {
-            at.problem("locks are swept, and arms name locks too", "one of the two");
+            at.problem("both sweep.locks and arms set locks", "one of the two");
         }
         let said = |v: Value| v.array("")?.first()?.table("")?.get("lock").map(|_| ());
         if top.get("vm").and_then(said).is_some() {
-            at.problem("sweep.locks already says which locks there are", "no lock in [[vm]]");
+            at.problem("sweep.locks already lists the locks", "no lock in [[vm]]");
         }
     }
     let own = swept.is_empty().then_some(&group.lock);

@@ -72,11 +72,11 @@ pub(crate) fn check_beside(top: &Table, groups: &[VmGroup], sweep: &SweepKeys) {
     let [shaped, hogs] = [Role::Shaped, Role::Hog].map(of);
     if (shaped, groups.len()) != (1, 2) || hogs < 2 {
         at.problem(
-            "sweep.beside, but it is not clear who stands beside whom",
+            "sweep.beside needs 2 [[vm]] with roles",
             "two [[vm]]: one with role = \"shaped\", and one with role = \"hog\" and a count of 2 or more",
         );
     }
     if sweep.vms.is_some() {
-        at.problem("sweep.beside already says how many VMs there are", "no vms in [sweep]");
+        at.problem("sweep.beside already sets the number of VMs", "no vms in [sweep]");
     }
 }

@@ -47,19 +47,19 @@ pub(crate) fn read_vms(v: &Value, host: Option<&Host>, swept: Swept) -> Option<V
         return None;
     }
     if swept.vms && all.len() > 1 {
-        v.problem("sweep.vms already says how many VMs there are", "one [[vm]] under sweep.vms");
+        v.problem("sweep.vms already sets the number of VMs", "one [[vm]] under sweep.vms");
     }
     let read: Vec<_> = all.iter().map(|v| read_vm(v, host, swept)).collect();
     let read = read.into_iter().collect::<Option<Vec<_>>>()?;
     if swept.profiles && read.iter().all(|g| g.workload.is_some()) {
         let first = all[0].table("a [[vm]] table").and_then(|t| t.get("workload"));
         first.unwrap_or_else(|| all[0].clone()).problem(
-            "sweep.profiles already says what the VMs run",
+            "sweep.profiles already sets the workload",
             "one of the two, or a [[vm]] without a workload, which runs the swept one",
         );
     }
     if read.iter().all(|g| g.mode_off) {
-        v.problem("mode = \"off\" in every [[vm]]: no arm would do anything", "a [[vm]] without");
+        v.problem("mode = \"off\" in every [[vm]]: arms would have no effect", "a [[vm]] without");
     }
     let names: Vec<String> = read.iter().filter_map(|g| g.name.clone()).collect();
     no_doubles(v, &names);
@@ -80,7 +80,7 @@ fn read_vm(v: &Value, host: Option<&Host>, swept: Swept) -> Option<VmGroup> {
     let gang = t.read(&vm::GANG);
     let role = t.read(&vm::ROLE);
     if let Some(v) = t.at(&vm::COUNT).filter(|_| swept.vms) {
-        v.problem("sweep.vms already says how many VMs there are", "one of the two");
+        v.problem("sweep.vms already sets the number of VMs", "one of the two");
     }
     let count = t.read(&vm::COUNT);
     let vcpus = t.read(&vm::VCPUS);
@@ -118,7 +118,7 @@ fn read_cpl(v: &Value) -> Option<u8> {
         level @ (0 | 3) => Some(level),
         other => {
             v.problem(
-                format!("the guest has no level {other}"),
+                format!("the guest has no privilege level {other}"),
                 "0 (PLE sees it) or 3 (it does not)",
             );
             None

@@ -21,7 +21,7 @@ pub(crate) fn read_window(v: &Value, aple: &ApleParams) -> Option<Window> {
         (Some(_), None) => Some(Window::Fixed { cycles: t.read(&keys::FIXED)?? }),
         (None, Some(a)) => read_aple(&a, aple),
         (Some(_), Some(_)) => {
-            v.problem("fixed and adapted at once", "one of fixed_cycles and aple");
+            v.problem("both fixed and adaptive", "one of fixed_cycles and aple");
             None
         }
         (None, None) => {

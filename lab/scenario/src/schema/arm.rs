@@ -47,7 +47,7 @@ pub struct Arm {
 pub struct Platform {
     /// No VMM: no exits; interrupts, idling and switches at the hardware's cost.
     pub physical: bool,
-    /// The processor virtualizes the APIC: interrupts are received without exits.
+    /// The processor virtualizes the APIC: the guest receives interrupts without exits.
     pub apicv: bool,
     /// KVM polls so long for a wake-up before it takes a halted vCPU off its pCPU, us.
     pub halt_poll_us: u32,

@@ -9,11 +9,11 @@ use crate::schema::names::Named;
 use crate::schema::steps::{Chance, Kind, Length, KINDS};
 
 const HEAD: &str = "\
-<!-- Made from lab/scenario/src/schema by `make scenario-keys`: not to be edited. -->
+<!-- Generated from lab/scenario/src/schema by `make scenario-keys`; do not edit. -->
 # Keys of scenarios, profiles and programs
 
-For whoever writes a scenario or a profile: every key, what it takes, what is so without it, and the \
-machines that have it. A machine refuses what it has not before anything runs. \
+This page is for authors of scenarios and profiles. It lists every key with its values, its default, \
+and the machines that support it. A machine refuses unsupported keys before anything runs. \
 [scenarios/README.md](../scenarios/README.md) has examples. Any value may be a range or a choice with a \
 source instead ([simulator.md](simulator.md#worlds)).
 ";
@@ -50,7 +50,7 @@ fn section<Of>(out: &mut String, title: &str, table: &Table<Of>) {
         title => *out += &format!("\n## {title}\n"),
     }
     *out += table.about;
-    *out += "\n\n| key | what it is | takes | left out | machines |\n|---|---|---|---|---|\n";
+    *out += "\n\n| key | meaning | values | default | machines |\n|---|---|---|---|---|\n";
     for row in table.rows() {
         *out += &line(&row);
     }
@@ -75,8 +75,8 @@ fn locks(out: &mut String) {
         all.map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ")
     };
     *out += &format!(
-        "\n### Locks\nSpinning: {}. With waiters that halt, for `cpl = 0`: {}. [locks.md](locks.md) \
-         says what each is.\n",
+        "\n### Locks\nSpinning: {}. With waiters that halt, for `cpl = 0`: {}. \
+         [locks.md](locks.md) describes each.\n",
         names(false),
         names(true)
     );

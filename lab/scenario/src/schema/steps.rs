@@ -63,15 +63,15 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind::new("compute", Op::Compute, Must, Maybe).help("works"),
     Kind::new("lock", Op::Lock, No, Maybe)
         .of_a_lock()
-        .help("takes a spin-lock; locks nest, and are always taken in one order"),
+        .help("takes a spin lock; locks nest, and must always be taken in the same order"),
     Kind::new("critical", Op::Critical, Must, Maybe).help("works inside a lock"),
     Kind::new("unlock", Op::Unlock, No, WITH_LOCK)
         .of_a_lock()
         .help("releases it; the lock taken last is released first"),
     Kind::new("barrier", Op::Barrier, May, TOGETHER)
-        .help("waits for all threads, asleep; with a length for so many PAUSEs spinning first"),
+        .help("waits for all threads, asleep; with a length, first spins for so many PAUSEs"),
     Kind::new("block", Op::Block, Must, Maybe)
-        .help("sleeps until a wake, or until so many timer cycles passed"),
+        .help("sleeps until a wake, or for so many timer cycles"),
     Kind::new("wake", Op::Wake, No, Maybe).help("wakes the next vCPU"),
     Kind::new("spin-barrier", Op::SpinBarrier, No, TOGETHER).help("waits for all threads, spinning"),
     Kind::new("user-barrier", Op::UserBarrier, May, TOGETHER).on(Machines::Sim).help(
@@ -89,27 +89,27 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind::new("mutex-read", Op::MutexRead, No, Maybe)
         .of_a_lock()
         .on(Machines::Sim)
-        .help("takes the same lock together with others that read, as down_read() does"),
+        .help("takes the same lock shared with other readers, as down_read() does"),
     Kind::new("mutex-unlock", Op::MutexUnlock, No, WITH_LOCK)
         .of_a_lock()
         .on(Machines::Sim)
         .help("releases it"),
     Kind::new("compute-first", Op::ComputeFirst, Must, Maybe)
         .on(Machines::Hypervisors)
-        .help("work of the first thread alone; the others pass by"),
+        .help("work of the first thread only; the others skip it"),
     Kind::new("compute-rotating", Op::ComputeRotating, Must, Maybe)
         .on(Machines::Hypervisors)
-        .help("work of one thread, in each unit another"),
+        .help("work of one thread, another one in each unit"),
     Kind::new("compute-moving", Op::ComputeMoving, Must, Maybe)
         .on(Machines::Hypervisors)
-        .help("work of one thread, after each 256 units of the next: phases"),
+        .help("work of one thread, the next one after each 256 units (phases)"),
     Kind::new("serial-first", Op::SerialFirst, Must, TOGETHER).on(Machines::Sim).help(
         "the sequential section of fork and join: all arrive and sleep, the first thread works, \
          then all go on",
     ),
     Kind::new("serial-rotating", Op::SerialRotating, Must, TOGETHER)
         .on(Machines::Sim)
-        .help("the same, in each unit another thread's work"),
+        .help("the same, with another thread in each unit"),
     Kind::new("shootdown", Op::Shootdown, May, Maybe).on(Machines::Hypervisors).help(
         "interrupts all siblings that do not sleep, and waits for their answers with PAUSE, as a \
          kernel that flushes TLBs does; needs cpl = 0; with a length (machine sim only) one after \
@@ -129,7 +129,7 @@ pub(crate) const KINDS: &[Kind] = &[
     ),
     Kind::new("socket-lock", Op::SocketLock, No, MESSAGE)
         .on(Machines::Sim)
-        .help("takes that socket's own spin-lock"),
+        .help("takes the spin lock of that socket"),
     Kind::new("socket-unlock", Op::SocketUnlock, No, MESSAGE)
         .on(Machines::Sim)
         .help("releases it: the message is queued, or taken"),

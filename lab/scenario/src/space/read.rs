@@ -58,7 +58,11 @@ pub enum SpaceError {
     Toml(String),
     #[error("`{key}`: {why}")]
     Wrong { key: String, why: String },
-    #[error("no scenario can be drawn: in 1000 draws no VMs had more vCPUs than the host has pCPUs, an arm that is not the baseline, and something that is not known; make a list of [draw] longer, or one of [known] shorter")]
+    #[error(
+        "no scenario can be drawn: none of 1000 draws had more vCPUs than pCPUs, an arm \
+             besides the baseline, and an unknown value; extend a list of [draw], or shorten a \
+             list of [known]"
+    )]
     Nothing,
 }
 
@@ -91,7 +95,7 @@ impl Space {
             ("draw.locks", d.locks.len()),
         ];
         if let Some((key, _)) = lists.iter().find(|(_, len)| *len == 0) {
-            return wrong(key, "a choice of nothing; it is a list with one value or more");
+            return wrong(key, "an empty choice; it is a list with one value or more");
         }
         if d.weights.iter().any(Vec::is_empty) {
             return wrong("draw.weights", "a list of no weights; each has one or more");

@@ -117,12 +117,18 @@ impl Setup {
             Coscheduling::None => return Ok(()),
             Coscheduling::Con | Coscheduling::VcrdPle => {}
             Coscheduling::Vcrd => {
-                return Err("on the fair scheduler nobody hears the guest; coscheduling = \"vcrd\" needs Credit (scheduler in [host])".into());
+                return Err("the fair scheduler does not get reports of guests; coscheduling = \
+                            \"vcrd\" needs Credit (scheduler in [host])"
+                    .into());
             }
             Coscheduling::VcrdUser | Coscheduling::VcrdBoth => return Err(NO_USER_SPINNING.into()),
         }
         if !module::acts(arm) {
-            return Err("turns are the module's, and the arm leaves its VMs to KVM; set yield_to or window beside coscheduling".into());
+            return Err(
+                "the module makes turns, and the arm leaves its VMs to KVM; set yield_to or \
+                        window in addition to coscheduling"
+                    .into(),
+            );
         }
         if arm.asym != plan::Asym::default() {
             return Err("asymmetric vCPUs and turns do not go together".into());
@@ -160,8 +166,7 @@ impl Setup {
             return Err(Error::Host { pcpus, khz, tick_ns });
         }
         if self.host.threads_share_cores && pcpus % 2 == 1 {
-            let text =
-                format!("{pcpus} pCPUs; of cores with two threads each there is an even number");
+            let text = format!("{pcpus} pCPUs; cores with 2 threads need an even number");
             return Err(Error::Run { id: self.run.id, text });
         }
         if !(1..=100).contains(&self.host.thread_speed_percent) {

@@ -26,24 +26,25 @@ use unspin_sim::simulate;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Result files of machines that measure (results.jsonl).
+    /// Result files of measured runs (results.jsonl).
     #[arg(value_name = "FILE", required_unless_present_any = ["held_out", "known"])]
     files: Vec<PathBuf>,
-    /// Result files of scenarios that the simulator was not made by; their scores stand first.
+    /// Result files of held-out scenarios, on which the simulator was not fitted; their scores come
+    /// first.
     #[arg(long, value_name = "FILE")]
     held_out: Vec<PathBuf>,
-    /// Files of measured ratios of scenarios there are here, as results/known.jsonl has them; their
-    /// scores stand apart.
+    /// Files of measured ratios of scenarios of this project, in the format of results/known.jsonl;
+    /// their scores are listed separately.
     #[arg(long, value_name = "FILE")]
     known: Vec<PathBuf>,
-    /// Seeds to simulate each measured run with.
+    /// Number of seeds to simulate each measured run with.
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
-    /// Instead of seeds: N worlds of the model's own costs for each measured arm, so that what is
-    /// compared is bands.
+    /// Instead of seeds: simulate each measured arm in N worlds with different costs of the model, and
+    /// compare bands.
     #[arg(long, value_name = "N", conflicts_with = "seeds", value_parser = clap::value_parser!(u32).range(10..=i64::from(unspin_worlds::SAMPLES_MAX)))]
     worlds: Option<u32>,
-    /// Print the scores of all arms as JSON, one line.
+    /// Print the scores of all arms as one line of JSON.
     #[arg(long)]
     json: bool,
 }
@@ -69,7 +70,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     if jobs.is_empty() {
         return Err(Usage(
-            "no runs to make again: these are no results of `unspin-lab bench`, or have none"
+            "no runs to simulate: the files are not results of `unspin-lab bench`, or have no runs"
                 .to_string(),
         )
         .into());

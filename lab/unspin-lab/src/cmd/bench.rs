@@ -35,63 +35,63 @@ use unspin_uapi::any_of;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Files or names of scenarios.
+    /// Scenarios: files, or names.
     #[arg(required = true, value_name = "SCENARIO")]
     scenarios: Vec<PathBuf>,
-    /// Where to run them.
+    /// Machine to run them on.
     #[arg(long, value_enum, default_value = "auto")]
     machine: Choice,
-    /// What emulates computers: bochs (Intel, up to 8 CPUs), or qemu-amd (AMD, up to 16), as in
-    /// qemu-amd,quantum=200,pause=1,topology=2x4x2: instructions of a CPU's turn, and of a PAUSE;
-    /// sockets, their cores and these cores' threads.
+    /// Emulator: bochs (Intel, up to 8 CPUs) or qemu-amd (AMD, up to 16). qemu-amd takes settings, such
+    /// as qemu-amd,quantum=200,pause=1,topology=2x4x2: instructions that a CPU runs before the next CPU,
+    /// instructions that a PAUSE takes, and SOCKETSxCORESxTHREADS.
     #[arg(long, value_parser = Timed::parse, default_value = "bochs")]
     emulator: Timed,
-    /// Where this host can be the machine, build and load the module if it is not; it is unloaded at
+    /// Build and load the module if it is not loaded and this host can be the machine. It is unloaded at
     /// the end.
     #[arg(long)]
     load: bool,
     #[command(flatten)]
     select: Select,
-    /// Kernel series of the emulated computer, instead of the scenario's.
+    /// Kernel series to run on, instead of the scenario's.
     #[arg(long, value_name = "SERIES", value_delimiter = ',')]
     kernel: Vec<String>,
-    /// Where results and report go [default: out/SCENARIO].
+    /// Directory for results and report [default: out/SCENARIO].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Make share I of N of the runs only, for one of N computers; `unspin-lab report` puts them
-    /// together. Results go to shard-I-of-N in the scenario's directory.
+    /// Run only share I of N of the runs, to divide them among N computers. Results go to shard-I-of-N
+    /// in the scenario's directory; `unspin-lab report` combines them.
     #[arg(long, value_name = "I/N", value_parser = Share::parse)]
     shard: Option<Share>,
-    /// Split the VMs' time among the five factors of virtualization's cost, and run every arm with
-    /// each of them switched off as well (machine sim).
+    /// Attribute the VMs' time to the 5 factors of virtualization overhead, and also run every arm with
+    /// each factor switched off (machine sim).
     #[arg(long)]
     attribute: bool,
     #[command(flatten)]
     worlds: WorldArgs,
-    /// Print summaries as JSON, one line a scenario and kernel.
+    /// Print summaries as JSON, one line per scenario and kernel.
     #[arg(long)]
     json: bool,
-    /// Go on where an interrupted bench with the same arguments stopped.
+    /// Continue an interrupted bench with the same arguments.
     #[arg(long)]
     resume: bool,
-    /// Emulated computers, or simulated runs, at work at once [default: as many as there are CPUs].
+    /// Emulated computers, or simulated runs, to run in parallel [default: number of CPUs].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: Option<u16>,
-    /// Where emulated computers keep their kernels and boots [default: out/lab; of an installed
-    /// unspin ~/.cache/unspin/lab, of root's /var/cache/unspin/lab].
+    /// Directory for kernels and boots of emulated computers [default: out/lab; for an installed unspin
+    /// ~/.cache/unspin/lab, for root /var/cache/unspin/lab].
     #[arg(long, value_name = "DIR")]
     lab_dir: Option<PathBuf>,
-    /// No progress.
+    /// Print no progress.
     #[arg(long, short)]
     quiet: bool,
-    /// Show what the machine logs.
+    /// Show the log of the machine.
     #[arg(long, short)]
     verbose: bool,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.worlds.is_asked() && (args.machine != Choice::Sim || args.attribute) {
-        let why = "--worlds, --design: only a model can be run in other worlds";
+        let why = "--worlds, --design: only a model has worlds";
         return Err(Usage(format!("{why}; allowed: --machine sim, without --attribute")).into());
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -113,11 +113,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let machine = machine::choose(args.machine, &wish)?;
     if args.attribute && machine.name() != "sim" {
-        let why = "--attribute: only a model can switch the factors of virtualization's cost off";
+        let why = "--attribute: only a model can switch off factors of virtualization overhead";
         return Err(Usage(format!("{why}; allowed: --machine sim")).into());
     }
     if args.shard.is_some() && !machine.boots() {
-        let why = "--shard: hosts differ, so that runs of several cannot be compared";
+        let why = "--shard: hosts differ, so runs on several hosts cannot be compared";
         return Err(Usage(format!("{why}; allowed: machines emulated and sim")).into());
     }
     for (l, plan) in &loaded {
@@ -143,7 +143,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         complete &= whole;
     }
     if !complete {
-        bail!("not every run was made; the notes say which");
+        bail!("some runs failed; the notes list them");
     }
     Ok(())
 }
@@ -172,7 +172,10 @@ fn with_worlds(
     let (mut docs, mut whole) = gather(&boots, out)?;
     if drawn.needs_screening() && made.is_ok() {
         let (design, others) = drawn.chosen(&docs);
-        say!("screened out, and as usual in the design of shares: {}", others.join(", "));
+        say!(
+            "screened out, and fixed at the usual value in the design of shares: {}",
+            others.join(", ")
+        );
         let designs = [design];
         drawn.say_time(&designs, &place, jobs(args))?;
         let more = drawn.boots(&designs, &place)?;
@@ -215,7 +218,7 @@ fn check(args: &Args, l: &Loaded, plan: &Plan, machine: &dyn Machine) -> Result<
     }
     let is_run = |arm: &Arm| plan.runs.iter().any(|run| run.arm.name == arm.name);
     if let Some(key) = l.scenario.refused_by(machine.name(), is_run) {
-        let message = format!("machine {} does not have this: {}", machine.name(), key.help);
+        let message = format!("machine {} does not support this: {}", machine.name(), key.help);
         let allowed = format!("left out, or --machine {}", any_of(key.machines.iter().copied()));
         return Err(l.refused(&key.path, &Refusal { message, allowed }));
     }
@@ -234,8 +237,9 @@ fn check_coscheduling(l: &Loaded) -> Result<(), Usage> {
     for (i, arm) in l.scenario.arms.iter().enumerate() {
         let parks = arm.coscheduling_mechanism == CoschedulingMechanism::Park;
         if arm.coscheduling != Coscheduling::None && parks && !module::acts(arm) {
-            let message = format!("arm {:?} leaves its VMs to KVM", arm.name);
-            let allowed = "yield_to or window of the module beside coscheduling".to_string();
+            let message = format!("arm {:?} leaves its VMs to KVM alone", arm.name);
+            let allowed =
+                "yield_to or window of the module in addition to coscheduling".to_string();
             return Err(l.refused(&format!("arm[{i}].coscheduling"), &Refusal { message, allowed }));
         }
     }
@@ -249,7 +253,8 @@ fn check_scheduler(l: &Loaded, plan: &Plan, machine: &str) -> Result<(), Usage> 
         Err(l.refused("host.scheduler", &Refusal { message, allowed: allowed.to_string() }))
     };
     if scheduler.is_credit() {
-        let message = format!("machine {machine} has its kernel's scheduler, and not Xen's Credit");
+        let message =
+            format!("machine {machine} has the scheduler of its kernel, not Xen's Credit");
         return refused(
             message,
             "\"fair\" or \"fair-capped\" beside coscheduling_mechanism = \"sched-ext\" in an arm, or \
@@ -289,7 +294,7 @@ fn boots(
     stop: &AtomicBool,
 ) -> anyhow::Result<Vec<Boot>> {
     if plan.runs.is_empty() {
-        return Err(Usage(format!("{}: nothing is selected", scenario.name)).into());
+        return Err(Usage(format!("{}: the selection is empty", scenario.name)).into());
     }
     let shard = args.shard.map(|s| s.of(plan.runs.len()));
     let shared = shard.map(|s| unspin_scenario::shard(plan, s.index, s.of, machine.measures()));
@@ -374,7 +379,7 @@ fn make(
     match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(e) => Err(e),
         None if stop.load(Ordering::Relaxed) => {
-            bail!("interrupted; what was made is kept, --resume makes the rest")
+            bail!("interrupted; finished runs are kept, and --resume does the rest")
         }
         None => Ok(()),
     }
@@ -430,7 +435,7 @@ fn make_one(
         if stop.load(Ordering::Relaxed) {
             return Ok(());
         }
-        bail!("{} on {}: the machine stopped before its plan's end", plan.scenario, b.kernel);
+        bail!("{} on {}: the machine stopped before the end of its plan", plan.scenario, b.kernel);
     }
     b.complete(&file)
 }

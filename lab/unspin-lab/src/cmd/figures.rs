@@ -20,36 +20,36 @@ use unspin_text::write_atomic;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Claims of the papers, by id (--list has them); all of them if none is given.
+    /// Ids of claims of the papers (see --list) [default: all].
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// Where CSV, SVG and summary.json go.
+    /// Directory for CSV, SVG and summary.json.
     #[arg(long, value_name = "DIR", default_value = "out/figures")]
     out: PathBuf,
-    /// Write the page here [default: reproduction.md in --out, where all entries are asked for].
+    /// Write the page to this file [default: reproduction.md in --out, if all entries are selected].
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
-    /// How often to repeat every point with further seeds, instead of what its scenario says.
+    /// Number of repeats of every point, each with another seed, instead of the scenario's.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: Option<u32>,
-    /// Make share I of N of the entries only, for one of N computers; --merge puts them together.
+    /// Run only share I of N of the entries, to divide them among N computers; --merge combines them.
     #[arg(long, value_name = "I/N", value_parser = Share::parse)]
     shard: Option<Share>,
-    /// Make nothing: put the shares in these directories (their --out) together.
+    /// Simulate nothing, and combine the shares in these directories (their --out).
     #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["ids", "shard"])]
     merge: Vec<PathBuf>,
     #[command(flatten)]
     worlds: worlds::WorldArgs,
-    /// Simulated runs at work at once [default: as many as there are CPUs].
+    /// Simulated runs to run in parallel [default: number of CPUs].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: Option<u16>,
-    /// List the entries and their kinds, make none.
+    /// List the entries and their kinds, and simulate nothing.
     #[arg(long)]
     list: bool,
     /// Print the summary as JSON.
     #[arg(long)]
     json: bool,
-    /// No progress.
+    /// Print no progress.
     #[arg(long, short)]
     quiet: bool,
 }
@@ -71,10 +71,12 @@ fn run_here(args: &Args) -> anyhow::Result<()> {
     }
     let chosen: Vec<&Claim> = chosen.into_iter().filter(|c| c.kind != Kind::Define).collect();
     if chosen.is_empty() {
-        return Err(Usage("definitions give nothing to compare; name others".to_string()).into());
+        return Err(
+            Usage("definitions have no values to compare; name other entries".to_string()).into()
+        );
     }
     if args.worlds.worlds.is_some() && chosen.iter().all(|c| c.kind != Kind::Predict) {
-        return Err(Usage("--worlds: nothing of this is predicted; name others".into()).into());
+        return Err(Usage("--worlds: these entries have no predictions; name others".into()).into());
     }
     std::fs::create_dir_all(&args.out)
         .with_context(|| format!("cannot make {}", args.out.display()))?;
@@ -108,7 +110,10 @@ fn run_here(args: &Args) -> anyhow::Result<()> {
         say!("page: {}", file.display());
     }
     for key in reasons.idle(&summary) {
-        say!("papers/*/reasons.toml: {key:?} explains no value that misses; delete it");
+        say!(
+            "papers/*/reasons.toml: {key:?} does not explain a value outside its tolerance; \
+              delete it"
+        );
     }
     if args.json {
         return out::json(&summary);
@@ -128,7 +133,7 @@ fn read_outlooks(root: &Path) -> anyhow::Result<Option<Outlooks>> {
     let text = std::fs::read_to_string(&file)
         .with_context(|| format!("cannot read {}", file.display()))?;
     let read = serde_json::from_str(&text);
-    Ok(Some(read.map_err(|e| Usage(format!("{}: not of worlds: {e}", file.display())))?))
+    Ok(Some(read.map_err(|e| Usage(format!("{}: not a file of worlds: {e}", file.display())))?))
 }
 
 /// Makes what is predicted of the chosen in worlds.
@@ -181,7 +186,7 @@ fn merged(args: &Args) -> anyhow::Result<Summary> {
         let text = std::fs::read_to_string(&file)
             .map_err(|e| Usage(format!("cannot read {}: {e}", file.display())))?;
         let summary: Summary = serde_json::from_str(&text)
-            .map_err(|e| Usage(format!("{}: no summary of figures: {e}", file.display())))?;
+            .map_err(|e| Usage(format!("{}: not a summary of figures: {e}", file.display())))?;
         shards.push(summary);
     }
     let merged = Summary::merge(&shards).map_err(Usage)?;
@@ -249,14 +254,14 @@ fn bar(length: u64, quiet: bool) -> ProgressBar {
 }
 
 fn table(summary: &Summary) -> String {
-    let mut text = "entries of the papers, ours simulated, nothing measured\n".to_string();
+    let mut text = "values of the papers against the simulator (no measurements)\n".to_string();
     for e in &summary.entries {
         let rows = || summary.rows.iter().filter(|r| r.entry == e.id);
         let within = rows().filter(|r| r.within).count();
         let verdict = match (e.reproduced, e.within, e.direction_right) {
             (false, ..) => "no experiment yet",
             (true, true, _) => "agrees",
-            (true, false, true) => "differs, direction right",
+            (true, false, true) => "differs, right direction",
             (true, false, false) => "differs",
         };
         let kind = e.kind.name();

@@ -12,16 +12,16 @@ use unspin_text::write_atomic;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// File that says what scenarios are drawn from, as spaces/held-out.toml does.
+    /// File of a space to draw scenarios from, such as spaces/held-out.toml.
     #[arg(value_name = "SPACE")]
     space: PathBuf,
-    /// Seed of the draws [default: one that changes with unspin's version].
+    /// Seed of the draws [default: derived from the version of unspin].
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(0..=i64::MAX as u64))]
     seed: Option<u64>,
-    /// Scenarios to draw. The first of more are the same.
+    /// Number of scenarios to draw. A larger number extends the same list.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(COUNT_MAX)))]
     count: u32,
-    /// Where the scenarios go, a file each.
+    /// Directory for the scenarios, one file each.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }
@@ -61,8 +61,9 @@ fn no_others(dir: &Path, scenarios: &[(String, Drawn)]) -> anyhow::Result<()> {
     let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
     for name in entries.flatten().filter_map(|e| e.file_name().into_string().ok()) {
         if name.ends_with(".toml") && !scenarios.iter().any(|(own, _)| *own == name) {
-            let why = format!("--out {}: {name} there is none of them", dir.display());
-            return Err(Usage(format!("{why}; give an empty directory")).into());
+            let why =
+                format!("--out {}: {name} in it is not one of these scenarios", dir.display());
+            return Err(Usage(format!("{why}; use an empty directory")).into());
         }
     }
     Ok(())

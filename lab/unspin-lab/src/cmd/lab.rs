@@ -21,8 +21,8 @@ const CPUS: u32 = 4;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where kernels and boots are kept [default: out/lab; of an installed
-    /// unspin ~/.cache/unspin/lab, of root's /var/cache/unspin/lab].
+    /// Directory for kernels and boots [default: out/lab; for an installed unspin ~/.cache/unspin/lab,
+    /// for root /var/cache/unspin/lab].
     #[arg(long, global = true, value_name = "DIR")]
     lab_dir: Option<PathBuf>,
     #[command(subcommand)]
@@ -33,25 +33,25 @@ pub struct Args {
 enum Command {
     /// Fetch a kernel and build the module for it.
     Build(Build),
-    /// Boot a computer and say whether KVM and the module came up.
+    /// Boot a computer, and report whether KVM and the module work.
     Boot(Boot),
-    /// Build an emulator of whatever is timed, and name it.
+    /// Build an emulator for timed runs, and print its name.
     Emulator {
         #[arg(value_enum, default_value_t = Choice::Bochs)]
         emulator: Choice,
     },
-    /// Say how much CPU time a virtual second of an emulated computer takes here: ten boots.
+    /// Measure how much CPU time a virtual second of an emulated computer takes here (10 boots).
     Speed {
-        /// Of one emulator only.
+        /// Measure only this emulator.
         #[arg(long, value_enum)]
         emulator: Option<Choice>,
-        /// Print a list of emulators as JSON.
+        /// Print the result as JSON, a list of emulators.
         #[arg(long)]
         json: bool,
     },
     /// Boot a computer under QEMU with a shell on this terminal.
     Shell(Kernel),
-    /// Print the symbols of a guest's kernel, as its /proc/kallsyms has them.
+    /// Print the symbols of a guest kernel in the format of /proc/kallsyms.
     Symbols {
         /// Kernel series: 6.1, 6.12 or 7.3.
         series: String,
@@ -65,10 +65,10 @@ struct Kernel {
     /// Kernel series: 6.1, 6.12 or 7.3.
     #[arg(long, value_name = "SERIES", default_value = "6.12")]
     kernel: String,
-    /// Debian release whose packages of the series to take [default: 12, for 7.3 13].
+    /// Debian release to take the packages from [default: 12; for series 7.3: 13].
     #[arg(long, value_name = "NUMBER")]
     debian: Option<String>,
-    /// cloud-amd64 or amd64, the kernel of any PC.
+    /// Flavour of the kernel: cloud-amd64, or amd64 for any PC.
     #[arg(long, default_value = Flavour::Cloud.name())]
     flavour: String,
 }
@@ -77,7 +77,7 @@ struct Kernel {
 struct Build {
     #[command(flatten)]
     kernel: Kernel,
-    /// Fetch the kernel's headers alone: enough to see that the module builds for it.
+    /// Fetch only the headers of the kernel, which are enough to build the module.
     #[arg(long)]
     headers_only: bool,
 }
@@ -86,8 +86,8 @@ struct Build {
 struct Boot {
     #[command(flatten)]
     kernel: Kernel,
-    /// Bochs has VT-x with pause-loop exiting, qemu-amd SVM with a pause filter; Debian's QEMU has SVM
-    /// without, and time of no worth.
+    /// bochs emulates VT-x with pause-loop exiting, qemu-amd SVM with a pause filter. qemu (Debian's)
+    /// emulates SVM without a pause filter, and its times mean nothing.
     #[arg(long, value_enum, default_value_t = Choice::Bochs)]
     emulator: Choice,
 }
@@ -188,7 +188,7 @@ fn boot(args: &Args, b: &Boot, stop: &AtomicBool) -> anyhow::Result<()> {
     lost?;
     if !good {
         bail!(
-            "the computer did not come up as it should; its console is in {}",
+            "the boot of the computer failed; its console is in {}",
             lab.dir().join("boots").display()
         );
     }
@@ -215,14 +215,14 @@ fn package(k: &Kernel) -> anyhow::Result<KernelPackage> {
         let found = Debian::parse(name).filter(|debian| debians.contains(debian));
         package.debian = found.ok_or_else(|| {
             Usage::from(Refusal {
-                message: format!("Debian {name:?} has no kernel {}", k.kernel),
+                message: format!("Debian {name:?} has no package of kernel {}", k.kernel),
                 allowed: debians.iter().map(|d| d.name()).collect::<Vec<_>>().join(", "),
             })
         })?;
     }
     package.flavour = Flavour::parse(&k.flavour).ok_or_else(|| {
         Usage::from(Refusal {
-            message: format!("no kernel is of flavour {:?}", k.flavour),
+            message: format!("no kernel has the flavour {:?}", k.flavour),
             allowed: Flavour::ALL.map(Flavour::name).join(", "),
         })
     })?;

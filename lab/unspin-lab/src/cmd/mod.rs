@@ -15,10 +15,11 @@ mod report;
 use clap::{CommandFactory, Parser, Subcommand};
 use unspin_cli::{completions, help, man};
 
-/// Measures and predicts what spinning vCPUs cost: on KVM, on emulated computers, on threads, and in a
-/// simulator.
+/// Measures and predicts the cost of spinning vCPUs: on KVM, on emulated computers, on threads, and in
+/// a simulator.
 ///
-/// Exit codes: 0 done, 1 failed, 2 wrong usage or a wrong file, 77 this computer cannot do it.
+/// Exit codes: 0 success, 1 failure, 2 wrong usage or an error in a file, 77 not possible on this
+/// computer.
 #[derive(Debug, Parser)]
 #[command(name = "unspin-lab", version, max_term_width = 100)]
 pub struct Cli {
@@ -30,27 +31,27 @@ pub struct Cli {
 enum Command {
     /// Run scenarios and compare their arms.
     Bench(bench::Args),
-    /// Show results again, or in another form.
+    /// Show existing results, or convert them.
     Report(report::Args),
     /// Compare measured results with the simulator.
     Agree(agree::Args),
-    /// Draw scenarios from a space by a seed, and write them.
+    /// Draw random scenarios from a space, and write them to files.
     Generate(generate::Args),
-    /// Make the papers' figures again on the simulator and compare.
+    /// Reproduce the figures of the papers on the simulator, and compare them.
     Figures(figures::Args),
-    /// Say how far applications scale on a machine, and in a VM that shares it.
+    /// Predict how applications scale on a physical machine, and in a VM that shares it.
     Model(model::Args),
-    /// Make the decisions of a recorded trace again and compare.
+    /// Repeat the decisions of a recorded trace, and compare them.
     Replay(replay::Args),
-    /// Build, boot, enter or remove emulated computers.
+    /// Build, boot, open or remove emulated computers.
     Lab(lab::Args),
-    /// Print completions for a shell.
+    /// Print shell completions.
     Completions(completions::Args),
-    /// Print the manual page, or write all of them to a directory.
+    /// Print the manual page, or write all manual pages to a directory.
     Man(man::Args),
-    /// Print the runs a scenario expands to, as JSON.
+    /// Print the runs of a scenario as JSON.
     Plan(plan::Args),
-    /// Run a plan on this computer and print records.
+    /// Run a plan on this computer, and print records.
     #[command(hide = true)]
     Agent(agent::Args),
     /// One VM of a run; started by the agent.

@@ -16,19 +16,19 @@ const WINDOW_MS: u64 = 8000;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Profiles of applications: files such as models/amdahl.toml.
+    /// Application profiles, such as models/amdahl.toml.
     #[arg(value_name = "PROFILE", required = true)]
     profiles: Vec<PathBuf>,
-    /// Let the simulator confirm or refute it.
+    /// Check each prediction with the simulator.
     #[arg(long)]
     simulate: bool,
-    /// The VM's CPU time follows its work, instead of being dealt out evenly.
+    /// Divide the CPU time of the VM among its vCPUs by their work, instead of evenly.
     #[arg(long)]
     matched: bool,
-    /// First random number of the simulator.
+    /// Seed of the simulator.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Print JSON, one line a profile.
+    /// Print JSON, one line per profile.
     #[arg(long)]
     json: bool,
 }
@@ -147,14 +147,14 @@ fn table(lines: &[Line], simulated: bool) -> String {
     t.with(Style::sharp()).modify(Columns::new(1..).not(Rows::first()), Alignment::right());
     let rule = if simulated {
         format!(
-            "confirmed: both simulated speedups within {:.0} % of the model's\n",
+            "confirmed: both simulated speedups are within {:.0} % of the model's\n",
             100.0 * TOLERANCE
         )
     } else {
         String::new()
     };
     format!(
-        "{t}\nspeedup against one core (PM), one vCPU (VM); types and efficiencies as of table 4.1 and \
-         figure 4.4 of the dissertation; predictions, nothing was measured\n{rule}"
+        "{t}\nspeedup over 1 core (PM) or 1 vCPU (VM); types and efficiencies as in table 4.1 and \
+         figure 4.4 of the dissertation; predictions, not measurements\n{rule}"
     )
 }

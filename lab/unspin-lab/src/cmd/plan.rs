@@ -10,14 +10,14 @@ use unspin_scenario::Named;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// File or name of a scenario.
+    /// Scenario: a file, or a name.
     scenario: PathBuf,
     #[command(flatten)]
     select: Select,
-    /// Print only this share (from 0) of the scenario's boots.
+    /// Print only this boot of the scenario, counted from 0.
     #[arg(long)]
     boot: Option<usize>,
-    /// One line a run instead of JSON.
+    /// Print one line per run instead of JSON.
     #[arg(long)]
     list: bool,
 }
@@ -53,12 +53,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         )?;
     }
     let ms: u64 = plan.runs.iter().map(|r| r.stagger_ms + r.warmup_ms + r.window_ms).sum();
-    writeln!(
-        out,
-        "{} runs, about {:.1} s of the machine's time",
-        plan.runs.len(),
-        ms as f64 / 1e3
-    )?;
+    writeln!(out, "{} runs, about {:.1} s of machine time", plan.runs.len(), ms as f64 / 1e3)?;
     Ok(())
 }
 

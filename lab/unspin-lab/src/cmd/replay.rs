@@ -16,7 +16,7 @@ const SHOWN_MAX: usize = 10;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Text of the tracepoints unspin:unspin_pick and unspin_epoch, or results.jsonl of a
+    /// Trace files: text of the tracepoints unspin:unspin_pick and unspin_epoch, or results.jsonl of a
     /// scenario with trace.picks.
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
@@ -49,17 +49,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         say!("{}", printable_lines(d));
     }
     if tally.picks + tally.epochs == 0 {
-        return Err(Usage("the trace holds no decision of the module".to_string()).into());
+        return Err(Usage("the trace has no decisions of the module".to_string()).into());
     }
     out::print(&format!(
-        "{} picks and {} epochs made again ({} epochs of a round whose start is not in the trace, in part), {} came out different\n",
+        "{} picks and {} epochs repeated ({} epochs in part, because the start of their round is \
+         not in the trace), {} differ\n",
         tally.picks,
         tally.epochs,
         tally.partly,
         tally.different.len()
     ))?;
     if !tally.different.is_empty() {
-        bail!("the module and the policies in user space disagree");
+        bail!("decisions of the module and of the policies in user space differ");
     }
     Ok(())
 }

@@ -9,22 +9,22 @@ use unspin_text::write_atomic;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// results.jsonl files, or directories that hold one.
+    /// results.jsonl files, or directories with such a file.
     #[arg(required = true, value_name = "RESULTS")]
     results: Vec<PathBuf>,
-    /// Print summaries as JSON, one line a scenario and kernel.
+    /// Print summaries as JSON, one line per scenario and kernel.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
     /// Print every row as CSV.
     #[arg(long)]
     csv: bool,
-    /// Also write summary.json, tables, pictures and the page here.
+    /// Also write summary.json, tables, pictures and the page to this directory.
     #[arg(long, short, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Instead: locks against host policies as a page of Markdown.
+    /// Write a table of locks against host policies to this Markdown file instead.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "out"])]
     matrix: Option<PathBuf>,
-    /// Where the pictures of --matrix go, as seen from the page.
+    /// Directory for the pictures of --matrix, relative to the page.
     #[arg(long, value_name = "DIR", default_value = ".", requires = "matrix")]
     pictures: PathBuf,
 }

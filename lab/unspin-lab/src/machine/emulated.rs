@@ -55,7 +55,7 @@ impl Machine for Emulated {
         match self.timed.has(pcpus) {
             true => Ok(()),
             false => Err(Refusal {
-                message: format!("no emulated computer has {pcpus} pCPUs"),
+                message: format!("no emulated computer can have {pcpus} pCPUs"),
                 allowed: self.timed.cpus(),
             }),
         }
@@ -71,7 +71,7 @@ impl Machine for Emulated {
             "vm",
             Refusal {
                 message: format!(
-                    "the Linux guests of a run take {} MiB together",
+                    "the Linux guests of a run need {} MiB together",
                     guests_mib(plan)
                 ),
                 allowed: format!("{} MiB on machine emulated", Computer::MEMORY_MAX_MIB - own),

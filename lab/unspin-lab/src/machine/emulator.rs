@@ -30,7 +30,7 @@ impl Timed {
         let known = Emulator::TIMED.into_iter().find(|emulator| Some(emulator.name()) == name);
         let emulator = known.ok_or_else(|| {
             let names = Emulator::TIMED.map(Emulator::name).join(", ");
-            format!("no emulator {text:?}; allowed: {names}")
+            format!("unknown emulator {text:?}; allowed: {names}")
         })?;
         let mut timed = Timed { emulator, ..Timed::default() };
         for word in words {
@@ -41,7 +41,7 @@ impl Timed {
                      with 1 or 2 threads"
                 );
                 format!(
-                    "no setting {word:?}; allowed: {allowed}, behind {},",
+                    "unknown setting {word:?}; allowed after {},: {allowed}",
                     Emulator::QemuAmd.name()
                 )
             };

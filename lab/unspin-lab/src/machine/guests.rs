@@ -37,7 +37,7 @@ impl About {
             let listed = unspin_computers::kernel_symbols(file).map_err(anyhow::Error::from);
             match listed.and_then(|listed| Ok(Symbols::parse(&listed, file)?)) {
                 Ok(of_kernel) => drop(symbols.insert(series.clone(), of_kernel)),
-                Err(error) => say(&format!("where guests spin is not named: {error}")),
+                Err(error) => say(&format!("addresses where guests spin have no names: {error}")),
             }
         }
         About { qemu: None, symbols }
@@ -96,7 +96,7 @@ pub fn check_kernels(plan: &Plan) -> Result<(), (&'static str, Refusal)> {
     let mut kernels = plan.runs.iter().flat_map(of).map(|linux| linux.guest.kernel.as_str());
     let Some(unknown) = kernels.find(|name| series(name).is_err()) else { return Ok(()) };
     let refusal = Refusal {
-        message: format!("no Linux guest runs kernel {unknown:?}"),
+        message: format!("Linux guests cannot run kernel {unknown:?}"),
         allowed: Series::ALL.map(Series::name).join(", "),
     };
     Err(("vm", refusal))

@@ -71,7 +71,7 @@ pub trait Machine: Sync {
             return Ok(());
         }
         Err(Refusal {
-            message: format!("a VM of machine {} has no {vcpus} vCPUs", self.name()),
+            message: format!("a VM of machine {} cannot have {vcpus} vCPUs", self.name()),
             allowed: format!("1 to {}, or --machine sim", unspin_guest_abi::VCPUS_MAX),
         })
     }

@@ -46,7 +46,10 @@ struct ThisHost<'a> {
 fn way(host: &ThisHost, wish: &Wish) -> Result<Way, String> {
     detect::kvm(host.root)?;
     if host.cpus < wish.pcpus {
-        return Err(format!("{} CPUs are wanted, this host has {}", wish.pcpus, host.cpus));
+        return Err(format!(
+            "the scenario needs {} CPUs, and this host has {}",
+            wish.pcpus, host.cpus
+        ));
     }
     let module = host.root.join(ROOT.trim_start_matches('/'));
     if module.is_dir() {
@@ -57,10 +60,12 @@ fn way(host: &ThisHost, wish: &Wish) -> Result<Way, String> {
         return Ok(Way::IsLoaded);
     }
     if !wish.load {
-        return Err("the module is not loaded (sudo unspin load --build, or bench --load)".into());
+        return Err(
+            "the module is not loaded: sudo unspin load --build, or use bench --load".into()
+        );
     }
     if let Some(why) = host::obstacle(host.root, host.release, host.is_root) {
-        return Err(format!("the module is not loaded, and cannot be: {why}"));
+        return Err(format!("the module is not loaded, and cannot be loaded: {why}"));
     }
     let processes = Host::at(&host.root.join("proc")).vm_processes();
     let processes = processes.map_err(|e| format!("cannot look for VMs in /proc: {e}"))?;
@@ -81,7 +86,7 @@ fn nobody_else(vms: Vec<String>) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "other VMs run on this host ({}), whose settings a bench would change; end them first",
+        "other VMs run on this host ({}), and a bench would change their settings; stop them first",
         vms.join(", ")
     ))
 }
@@ -181,10 +186,12 @@ impl Machine for Kvm {
         let status = agent.wait().context("cannot wait for the agent")?;
         let ended = read?;
         if status.code() == Some(EXIT_CANNOT) {
-            return Err(Cannot("machine kvm: the agent cannot run the plan here".into()).into());
+            return Err(
+                Cannot("machine kvm: the agent cannot run the plan on this host".into()).into()
+            );
         }
         if !ended && !job.stop.load(Ordering::Relaxed) {
-            bail!("the agent ended before its plan ({status})");
+            bail!("the agent ended before the end of its plan ({status})");
         }
         Ok(())
     }
@@ -242,7 +249,7 @@ fn pass_on(lines: impl BufRead, sink: &mut Sink) -> anyhow::Result<bool> {
     for line in lines.lines() {
         let line = line.context("cannot read from the agent")?;
         let record = serde_json::from_str(&line)
-            .with_context(|| format!("the agent wrote what is no record: {line:.200}"))?;
+            .with_context(|| format!("the agent wrote a line that is not a record: {line:.200}"))?;
         ended = matches!(record, Record::End { .. });
         sink(record)?;
     }
@@ -339,10 +346,13 @@ mod tests {
         assert_eq!(fake.way(true, |_| {}), Ok(Way::BuildAndLoad));
         let why = |load, change: fn(&mut ThisHost)| fake.way(load, change).unwrap_err();
         assert!(why(false, |_| {}).contains("unspin load --build"));
-        assert!(why(true, |h| h.release = "6.8.0-31-generic").contains("headers are not installed"));
+        assert!(why(true, |h| h.release = "6.8.0-31-generic")
+            .contains("headers of this kernel are not installed"));
         assert!(why(true, |h| h.release = "6.12.1-other").contains("headers"));
         assert!(why(true, |h| h.is_root = false).contains("only root"));
-        assert!(why(true, |h| h.cpus = 2).contains("4 CPUs are wanted, this host has 2"));
+        assert!(
+            why(true, |h| h.cpus = 2).contains("the scenario needs 4 CPUs, and this host has 2")
+        );
         fake.file("sys/kernel/security/lockdown", "none integrity [confidentiality]");
         assert!(why(true, |_| {}).contains("lockdown"));
         fake.file("sys/kernel/security/lockdown", "[none] integrity confidentiality");

@@ -65,7 +65,7 @@ pub fn explain(e: LabError) -> anyhow::Error {
 
 pub fn series(name: &str) -> Result<Series, Refusal> {
     Series::parse(name).ok_or_else(|| Refusal {
-        message: format!("no emulated computer runs kernel {name:?}"),
+        message: format!("emulated computers cannot run kernel {name:?}"),
         allowed: Series::ALL.map(Series::name).join(", "),
     })
 }

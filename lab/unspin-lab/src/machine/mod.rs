@@ -19,15 +19,15 @@ pub use job::{Job, Machine, Refusal, Sink, Wish};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Choice {
-    /// kvm where this host can, else emulated.
+    /// kvm if this host supports it, else emulated.
     Auto,
     /// This host: VT-x with PLE or AMD-V with pause filter, and the module loaded.
     Kvm,
     /// An emulated computer with VT-x and PLE (Bochs), or SVM and a pause filter (--emulator).
     Emulated,
-    /// A model of a host, of any size; what it gives is no measurement.
+    /// A model of a host of any size; its results are predictions, not measurements.
     Sim,
-    /// Threads of this computer as vCPUs: locks under preemption on real cores, no hypervisor.
+    /// Threads of this computer as vCPUs: locks under preemption on real cores, without a hypervisor.
     Threads,
 }
 
@@ -36,7 +36,7 @@ pub fn choose(choice: Choice, wish: &Wish) -> anyhow::Result<Box<dyn Machine>> {
     if matches!(choice, Choice::Kvm | Choice::Sim | Choice::Threads)
         && wish.emulator != Timed::default()
     {
-        let why = "--emulator: this machine is no emulator";
+        let why = "--emulator: this machine is not an emulator";
         return Err(Usage(format!("{why}; allowed: --machine emulated")).into());
     }
     let kvm = match choice {

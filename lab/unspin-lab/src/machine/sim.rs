@@ -52,7 +52,7 @@ impl Machine for Simulated {
             plan.runs.iter().find_map(|run| Some((run, unspin_sim::check(&host, run).err()?)));
         wrong.map_or(Ok(()), |(run, e)| {
             let message = format!("arm {:?}, {e}", run.arm.name);
-            let allowed = "what docs/simulator.md says goes together".to_string();
+            let allowed = "a combination that docs/simulator.md lists".to_string();
             Err(("host", Refusal { message, allowed }))
         })
     }

@@ -37,7 +37,7 @@ impl Threads {
         let has = cpus();
         if has < wish.pcpus {
             return Err(Cannot(format!(
-                "machine threads: the scenario wants {} CPUs, and this process may run on {has}",
+                "machine threads: the scenario needs {} CPUs, and this process may run on {has}",
                 wish.pcpus
             ))
             .into());
@@ -148,7 +148,7 @@ fn wait(child: &mut Child, task: &Task, stop: &AtomicBool) -> anyhow::Result<()>
             bail!("interrupted");
         }
         if began.elapsed() > allowed {
-            bail!("no end after {} s: ended by force", allowed.as_secs());
+            bail!("killed: it did not end within {} s", allowed.as_secs());
         }
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -162,7 +162,7 @@ pub fn run_process() -> anyhow::Result<()> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).context("cannot read the run")?;
     let task: Task = serde_json::from_str(&text)
-        .map_err(|e| Usage(format!("no run: {e}; this command is started by unspin-lab bench")))?;
+        .map_err(|e| Usage(format!("not a run: {e}; only unspin-lab bench starts this command")))?;
     crate::out::json(&run(&task.run, task.pcpus)?)
 }
 

@@ -82,7 +82,7 @@ impl Inputs {
         let names: Vec<&str> = all.iter().map(|i| i.name.as_str()).collect();
         if let Some(wrong) = only.iter().find(|name| !names.contains(&name.as_str())) {
             let known = names.join(", ");
-            return Err(Usage(format!("--input {wrong}: no such input; the inputs are {known}")));
+            return Err(Usage(format!("--input {wrong}: no such input; inputs: {known}")));
         }
         if !only.is_empty() {
             all.retain(|i| only.contains(&i.name));

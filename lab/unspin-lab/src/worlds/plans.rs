@@ -62,7 +62,7 @@ impl Source<'_> {
                 == (&usual.arm.name, &usual.baseline, &usual.inject)
         };
         if plan.runs.len() != usual.len() || !plan.runs.iter().zip(&usual).all(same) {
-            bail!("a range changes which runs there are; arms, and how many of what is swept over, are the same in all worlds");
+            bail!("a range changes the list of runs; ranges may not change arms or sweep sizes");
         }
         for (run, usual) in plan.runs.iter_mut().zip(usual) {
             (run.id, run.repeat) = (usual.id, usual.repeat);

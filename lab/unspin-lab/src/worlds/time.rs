@@ -22,7 +22,7 @@ pub fn say(what: &str, seconds: f64, cpus: usize, less: &str) -> Result<(), Usag
     let takes = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
     let what = format!("{what} take about {} on {cpus} CPUs", human(takes));
     if takes > TIME_MAX {
-        return Err(Usage(format!("{what}, more than a day: {less}")));
+        return Err(Usage(format!("{what}, which is more than a day: {less}")));
     }
     say!("{what}");
     Ok(())

@@ -48,7 +48,7 @@ fn gang(word: &str) -> Result<Gang, Error> {
         "none" => Ok(Gang::Nobody),
         "con" => Ok(Gang::Named),
         "vcrd" => Ok(Gang::Reported),
-        _ => Err(usage(&format!("{word:?} is none of none, con and vcrd"))),
+        _ => Err(usage(&format!("{word:?} is not one of none, con and vcrd"))),
     }
 }
 
@@ -68,7 +68,7 @@ fn vm(word: &str) -> Result<Vm, Error> {
 
 fn number(word: &str, least: u64, most: u64) -> Result<u64, Error> {
     let found = word.parse().ok().filter(|number| (least..=most).contains(number));
-    found.ok_or_else(|| usage(&format!("{word:?} is no number from {least} to {most}")))
+    found.ok_or_else(|| usage(&format!("{word:?} is not a number from {least} to {most}")))
 }
 
 fn usage(what: &str) -> Error {
@@ -104,8 +104,8 @@ mod tests {
         for (line, named) in [
             ("con 0 6000 4", "missing"),
             ("gang 0 6000 4 1 1:1:1", "\"gang\""),
-            ("con 0 0 4 1 1:1:1", "\"0\" is no number from 1"),
-            ("con 0 6000 9 1 1:1:1", "\"9\" is no number from 1 to 8"),
+            ("con 0 0 4 1 1:1:1", "\"0\" is not a number from 1"),
+            ("con 0 6000 9 1 1:1:1", "\"9\" is not a number from 1 to 8"),
             ("con 0 6000 4 1", "0 VMs"),
             ("con 2 6000 4 1 1:1:1", "\"2\""),
             ("con 0 6000 4 1 1:1:1 1:1:2 1:1:3 1:1:4 1:1:5 1:1:6 1:1:7 1:1:8 1:1:9", "9 VMs"),

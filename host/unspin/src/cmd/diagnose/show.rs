@@ -170,29 +170,29 @@ impl OfVm {
     pub fn sentence(&self) -> String {
         let Some(cause) = self.dominant else {
             let least = percent(DOMINANT_SHARE_MIN);
-            return format!("No cause takes {least} of its vCPUs' time.");
+            return format!("No cause takes {least} of the vCPUs' time.");
         };
         let share = self.causes[cause as usize].share.map_or(String::new(), percent);
         let what = match cause {
             Cause::Contention => format!("waiting for a CPU: {}", self.by_whom()),
-            Cause::SpinSwitch => "spinning in the guest's kernel, and pause-loop exits".into(),
-            Cause::IdleSwitch => "going to sleep and waking up".into(),
+            Cause::SpinSwitch => "spinning in the guest kernel, and pause-loop exits".into(),
+            Cause::IdleSwitch => "sleep and wake-up".into(),
             Cause::Ipi => "interrupts".into(),
             Cause::UserSpin => "spinning in user space".into(),
-            Cause::Cache => "caches that its vCPUs do not share".into(),
+            Cause::Cache => "its vCPUs do not share a cache".into(),
         };
-        format!("It loses most, {share} of its vCPUs' time, to {what}.")
+        format!("The main cause, {share} of the vCPUs' time: {what}.")
     }
 
-    /// Who has the CPUs that it waits for, the worst first.
+    /// What runs on the CPUs that it waits for, largest share first.
     fn by_whom(&self) -> String {
         let who = [
-            (State::ReadyVm, "other VMs have it"),
-            (State::ReadyHost, "tasks of the host have it"),
-            (State::ReadySibling, "its own other vCPUs have it"),
-            (State::ReadyVmm, "its VMM's other threads have it"),
-            (State::Throttled, "its quota is spent"),
-            (State::Parked, "another VM has its turn"),
+            (State::ReadyVm, "other VMs run on it"),
+            (State::ReadyHost, "tasks of the host run on it"),
+            (State::ReadySibling, "its own vCPUs run on it"),
+            (State::ReadyVmm, "other threads of its VMM run on it"),
+            (State::Throttled, "its quota is used up"),
+            (State::Parked, "another VM has a turn"),
         ];
         let mut who: Vec<(f64, &str)> =
             who.iter().map(|(state, text)| (self.did.share(&[*state]), *text)).collect();
@@ -218,7 +218,7 @@ impl OfVm {
 
     fn cause_table(&self) -> String {
         let mut table = Builder::default();
-        table.push_record(["cause", "lost s/s", "share", "how sure", "what it stands on"]);
+        table.push_record(["cause", "lost s/s", "share", "certainty", "based on"]);
         for cause in &self.causes {
             table.push_record([
                 cause.cause.to_string(),

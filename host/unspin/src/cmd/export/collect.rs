@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is exported of each VM. Counters are summed up here from sample to sample, and never go back.
+//! The exported values of each VM. Counters are summed from sample to sample, and never decrease.
 
 use crate::watch::facts::Facts;
 use crate::watch::{did, Running, Sample, Source};
@@ -13,7 +13,7 @@ const NAME_MAX: usize = 128;
 
 pub struct Collector {
     source: Box<dyn Source + Send>,
-    /// Most vCPUs that are exported.
+    /// Limit of exported vCPUs.
     vcpus_max: usize,
     before: Option<Sample>,
     /// By their process.
@@ -23,7 +23,7 @@ pub struct Collector {
 }
 
 pub struct OfVm {
-    /// Its label, which no other VM has meanwhile.
+    /// Its label, unique among present VMs.
     pub label: String,
     pub process: VmProcess,
     pub vcpus: BTreeMap<Thread, OfVcpu>,
@@ -33,7 +33,7 @@ pub struct OfVcpu {
     pub number: u32,
     /// Since it is watched.
     pub times: Times,
-    /// Seconds, in the order of [`Cause::ALL`]; `None`: it was never known.
+    /// Seconds, in the order of [`Cause::ALL`]; `None`: always unknown so far.
     pub lost: [Option<f64>; Cause::ALL.len()],
 }
 
@@ -49,12 +49,12 @@ impl Collector {
         }
     }
 
-    /// Has VMs watched that are new.
+    /// Starts watching new VMs.
     pub fn look(&mut self) -> anyhow::Result<()> {
         self.source.look()
     }
 
-    /// Takes what there is now.
+    /// Takes a sample.
     pub fn collect(&mut self) -> anyhow::Result<()> {
         let sample = self.source.sample()?;
         self.take(sample);
@@ -65,12 +65,12 @@ impl Collector {
         self.vms.values()
     }
 
-    /// What is known besides, as of the last collection.
+    /// Facts of the last collection.
     pub fn facts(&self) -> Option<&Facts> {
         self.before.as_ref().map(|sample| &*sample.facts)
     }
 
-    /// VMs that are not even watched, because there is no room for more.
+    /// VMs that are not watched, because the limit is reached.
     pub fn unwatched(&self) -> usize {
         self.before.as_ref().map_or(0, |sample| sample.left_out)
     }
@@ -80,12 +80,12 @@ impl Collector {
         self.vms.values().map(|vm| vm.vcpus.len()).sum()
     }
 
-    /// vCPUs that are not, because there are too many.
+    /// vCPUs that are not exported, because the limit is reached.
     pub fn left_out(&self) -> usize {
         self.left_out.len()
     }
 
-    /// How many vCPUs ever were left out.
+    /// How many vCPUs were ever not exported.
     pub fn left_out_total(&self) -> u64 {
         self.left_out_total
     }
@@ -124,7 +124,7 @@ impl Collector {
         self.before = Some(after);
     }
 
-    /// Its name; where another VM has that, with its process.
+    /// Its name; with its process if another VM has the same name.
     fn label(&self, process: &VmProcess) -> String {
         let pid = process.pid;
         let mut label = match &process.name {
@@ -138,7 +138,7 @@ impl Collector {
     }
 }
 
-/// The threads that run vCPUs: of those without names, those that have left a guest.
+/// The threads of vCPUs; of unnamed threads, those that have left a guest.
 fn vcpus(vm: &Running, seen: &BTreeMap<Thread, Seen>) -> Vec<Thread> {
     let is_named = !vm.process.vcpus.is_empty();
     let is_vcpu = |thread: &Thread| match seen.get(thread) {
@@ -172,8 +172,8 @@ impl OfVm {
         left_out
     }
 
-    /// The number that its thread says. If it says none, or another vCPU has that, the lowest that is
-    /// free.
+    /// The number in its thread's name. If the name has none, or another vCPU uses it, the lowest free
+    /// number.
     fn number(&self, vm: &Running, tid: u32) -> u32 {
         let taken: BTreeSet<u32> = self.vcpus.values().map(|vcpu| vcpu.number).collect();
         let said = vm.number(tid).filter(|number| !taken.contains(number));
@@ -183,7 +183,7 @@ impl OfVm {
 }
 
 impl OfVcpu {
-    /// Adds what it did between two readings.
+    /// Adds its times between two readings.
     fn add(&mut self, pid: u32, before: &Seen, after: &Seen, facts: (&Facts, &Facts)) {
         // A reading tells where the vCPU seems to be now. The next may find that it was elsewhere, and
         // have less of a state.
@@ -273,7 +273,7 @@ pub mod tests {
             vm.vcpus.values().map(|vcpu| vcpu.number).collect()
         };
         assert_eq!(numbers(&collector), [7, 0]);
-        // Without names, whoever leaves a guest is one, and stays it.
+        // Without names, a thread that has left a guest is a vCPU, and stays one.
         let mut sample = at(11, 1);
         sample.vms[0].process.vcpus.clear();
         sample.vms[0].process.name = Some(Name::new("other"));

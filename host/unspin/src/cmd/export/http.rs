@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Serves HTTP to scrapers, each in a thread of its own. One that hangs is cut off after a time, and at
-//! once where others wait for its place.
+//! Serves HTTP to scrapers, each in its own thread. A hanging client is disconnected after a timeout, or
+//! at once if others wait for its place.
 
 use super::request::{parse, Request, Response, HEAD_MAX};
 use std::collections::BTreeMap;
@@ -9,24 +9,24 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How long a client may take to ask, and to take its answer.
+/// Timeout of a request, and of its response.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Most connections at a time. One more, and the oldest is cut off.
+/// Limit of connections. A further one disconnects the oldest.
 pub const CONNECTIONS_MAX: usize = 32;
 
 /// After it could not accept a connection, for want of descriptors for example; and how long a connection
 /// waits for threads to end.
 const REST: Duration = Duration::from_millis(100);
 
-/// Of threads; deep calls there are none.
+/// Stack size of threads; calls are not deep.
 const STACK: usize = 512 * 1024;
 
-/// Who answers.
+/// A handler of requests.
 pub trait Answer: Send + Sync + 'static {
     fn answer(&self, request: &Request) -> Response;
 
-    /// A connection was closed without an answer.
+    /// A connection was closed without a response.
     fn cut(&self);
 }
 
@@ -98,7 +98,7 @@ impl<A: Answer> Server<A> {
         stream.end = Instant::now() + TIME_MAX;
         stream.write_all(&response.bytes(has_body))?;
         stream.stream.shutdown(Shutdown::Write)?;
-        // What is not read when a connection is closed takes the answer with it.
+        // Unread input at close would discard the response.
         let mut rest = [0; HEAD_MAX];
         for _ in 0..HEAD_MAX {
             if !matches!(stream.read(&mut rest), Ok(1..)) {
@@ -126,7 +126,7 @@ fn ask(stream: &mut Timed) -> io::Result<Result<Request, Response>> {
     }
 }
 
-/// A connection that works until a time, however slowly the other side takes and gives.
+/// A connection with a deadline, however slow the other side is.
 struct Timed {
     stream: TcpStream,
     end: Instant,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The families of metrics: docs/export.md lists them. Where vCPUs are in their code is not among them,
-//! for that would tell of the guests.
+//! The families of metrics; docs/export.md lists them. Code addresses of guests are not exported,
+//! because they reveal what guests do.
 
 use super::collect::{Collector, OfVcpu, OfVm};
 use super::text::{seconds, Format, Kind, Text};
@@ -9,19 +9,19 @@ use std::time::Duration;
 use unspin_diagnosis::{Cause, State};
 use unspin_uapi::{Counter, Value};
 
-/// What the exporter counts of itself.
+/// Metrics of the exporter itself.
 #[derive(Default)]
 pub struct Own {
     pub scrapes: AtomicU64,
     pub failures: AtomicU64,
-    /// Connections that were closed without an answer.
+    /// Connections closed without a response.
     pub cut: AtomicU64,
 }
 
 pub fn text(collector: &Collector, own: &Own, took: Duration, format: Format) -> String {
     let mut text = Text::new(format);
     of_vcpus(collector, &mut text);
-    text.family("unspin_vm", Kind::Info, "Which VMs there are");
+    text.family("unspin_vm", Kind::Info, "VMs that run");
     for vm in collector.vms() {
         let pid = vm.process.pid.to_string();
         let uuid = vm.process.uuid.as_deref().unwrap_or_default();
@@ -38,7 +38,7 @@ pub fn text(collector: &Collector, own: &Own, took: Duration, format: Format) ->
 fn of_vcpus(collector: &Collector, text: &mut Text) {
     let vcpus = || collector.vms().flat_map(|vm| vm.vcpus.values().map(move |vcpu| (vm, vcpu)));
     let labels = |(vm, vcpu): (&OfVm, &OfVcpu)| (vm.label.clone(), vcpu.number.to_string());
-    let help = "Seconds that the vCPU was in a state, since it is watched";
+    let help = "Seconds that the vCPU spent in a state, since it is watched";
     text.family("unspin_vcpu_seconds", Kind::Counter, help);
     for of in vcpus() {
         let (vm, vcpu) = labels(of);
@@ -47,7 +47,8 @@ fn of_vcpus(collector: &Collector, text: &mut Text) {
             text.sample(&labels, seconds(of.1.times[*state]));
         }
     }
-    let help = "Seconds that the vCPU lost to a cause, since it is watched; without those it is unknown of";
+    let help = "Seconds that the vCPU lost to a cause, since it is watched; without times for \
+                which the loss is unknown";
     text.family("unspin_vcpu_lost_seconds", Kind::Counter, help);
     for of in vcpus() {
         let (vm, vcpu) = labels(of);
@@ -60,7 +61,7 @@ fn of_vcpus(collector: &Collector, text: &mut Text) {
     }
 }
 
-/// What the module's files say, of VMs that it knows.
+/// The module's files of its VMs.
 fn of_module(collector: &Collector, text: &mut Text) {
     let counters = Counter::ALL.iter().map(|of| (of.file(), Kind::Counter, of.meaning()));
     let values = Value::ALL.iter().map(|of| {
@@ -91,29 +92,29 @@ fn of_exporter(collector: &Collector, own: &Own, took: Duration, text: &mut Text
     text.family(
         "unspin_exporter_vcpus",
         Kind::Gauge,
-        "vCPUs that are exported, and that are left out",
+        "vCPUs that are exported, and vCPUs that are not",
     );
     text.sample(&[("exported", "true")], collector.exported());
     text.sample(&[("exported", "false")], collector.left_out());
-    let help = "VMs that are not watched at all, because there are too many";
+    let help = "VMs that are not watched, because the limit is reached";
     text.family("unspin_exporter_unwatched_vms", Kind::Gauge, help);
     text.sample(&[], collector.unwatched());
     let counters = [
         (
             "left_out_vcpus",
             collector.left_out_total(),
-            "vCPUs that were left out, because there were too many",
+            "vCPUs that were not exported, because the limit was reached",
         ),
         ("scrapes", own.scrapes.load(Ordering::Relaxed), "Requests for metrics"),
         (
             "failures",
             own.failures.load(Ordering::Relaxed),
-            "Requests and looks for VMs that failed",
+            "Requests and scans for VMs that failed",
         ),
         (
             "cut_connections",
             own.cut.load(Ordering::Relaxed),
-            "Connections that were closed without an answer",
+            "Connections closed without a response",
         ),
     ];
     for (name, count, help) in counters {
@@ -123,7 +124,7 @@ fn of_exporter(collector: &Collector, own: &Own, took: Duration, text: &mut Text
     text.family(
         "unspin_exporter_collect_seconds",
         Kind::Gauge,
-        "Seconds that the last collection took",
+        "Duration of the last collection in seconds",
     );
     text.sample(&[], took.as_secs_f64());
     text.family("process_cpu_seconds", Kind::Counter, "CPU seconds of the exporter");

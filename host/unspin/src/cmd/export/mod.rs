@@ -27,30 +27,31 @@ use std::time::{Duration, Instant};
 use text::Format;
 use unspin_probe::VCPUS_MAX;
 
-/// Not among those that Prometheus's list gives to others (9100 to 9999).
+/// Outside the ports of Prometheus's list (9100 to 9999).
 const LISTEN: &str = "127.0.0.1:19455";
 
-/// How often it looks for VMs that came.
+/// How often it looks for new VMs.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What was collected is not older, and is not collected again sooner.
+/// Maximum age of a collection, and minimum time between two.
 const FRESH: Duration = Duration::from_millis(200);
 
 const HELP: &str = "\
-Serves http://127.0.0.1:19455/metrics until it is stopped. docs/export.md lists the metrics. Whoever can \
-connect can read the names of VMs and what they do; so it listens on this computer alone, unless --listen \
-says otherwise. The unit unspin-export.service runs it; it is not enabled.
+Serves http://127.0.0.1:19455/metrics until it is stopped. docs/export.md lists the metrics. Every \
+client can read the names of VMs and what they do, so it listens only on the loopback address unless \
+--listen names another. unspin-export.service runs it as a service; the service is not enabled by \
+default.
 
-BPF programs in the host's kernel count, as for `unspin diagnose`. The module need not be loaded; where it \
-is, its counters are exported, too. Only root may do this.";
+BPF programs in the host kernel collect the times, as for `unspin diagnose`. The module is optional; if \
+it is loaded, its counters are exported too. Requires root.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// Where to listen; port 0 is any that is free.
+    /// Address and port to listen on; port 0 picks a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = LISTEN, value_parser = address)]
     listen: SocketAddr,
-    /// Most vCPUs that are exported, each as about 30 series. Others are counted.
+    /// Export at most this many vCPUs, with about 30 series each. The number of other vCPUs is exported.
     #[arg(long, value_name = "N", default_value = "1024",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(VCPUS_MAX)))]
     vcpus_max: u32,
@@ -62,15 +63,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot take signals")?;
     let source = args.source.open(Detail::Module)?;
     let listener = listen(args.listen)?;
-    let address = listener.local_addr().context("cannot say where it listens")?;
+    let address = listener.local_addr().context("cannot read the address of the socket")?;
     let exporter = Arc::new(Exporter::new(Collector::new(source, args.vcpus_max as usize)));
     exporter.collector().collector.look()?;
     let answer = Arc::clone(&exporter);
     std::thread::spawn(move || http::serve(listener, answer));
     if !address.ip().is_loopback() {
         say!(
-            "unspin: {address} is not on this computer alone: whoever can connect can read the names of \
-             VMs and what they do; a firewall should let only Prometheus in"
+            "unspin: {address} is reachable from other computers: every client can read the names \
+             of VMs and what they do; let only Prometheus through the firewall"
         );
     }
     say!("unspin: serving http://{address}/metrics");
@@ -84,7 +85,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    let why = "it takes an IP address and a port, such as 127.0.0.1:19455 or [::1]:19455";
+    let why = "expected an IP address and a port, such as 127.0.0.1:19455 or [::1]:19455";
     text.parse().map_err(|_| why.to_string())
 }
 
@@ -93,8 +94,8 @@ fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
         let port = address.port();
         let why = match e.kind() {
             ErrorKind::AddrInUse => format!(
-                "port {port} is taken by another program, perhaps another unspin export; `ss -ltnp` \
-                 says by which; --listen {}:PORT takes another port",
+                "port {port} is taken by another program, perhaps another unspin export; `ss \
+                 -ltnp` shows which; --listen {}:PORT uses another port",
                 address.ip()
             ),
             ErrorKind::AddrNotAvailable => {
@@ -116,7 +117,7 @@ struct Collected {
     collector: Collector,
     /// When the last collection ended, and how long it took.
     last: Option<(Instant, Duration)>,
-    /// What went wrong last, which is not said again.
+    /// The last error, which is not reported again.
     wrong: Option<String>,
 }
 
@@ -172,9 +173,7 @@ impl Answer for Arc<Exporter> {
                 self.metrics(Format::of_accept(request.accept.as_deref()))
             }
             ("GET" | "HEAD", "/") => Response::line("200 OK", "unspin export: see /metrics"),
-            ("GET" | "HEAD", _) => {
-                Response::line("404 Not Found", "there is no such page; see /metrics")
-            }
+            ("GET" | "HEAD", _) => Response::line("404 Not Found", "no such page; see /metrics"),
             _ => Response::line("405 Method Not Allowed", "only GET and HEAD are allowed"),
         }
     }

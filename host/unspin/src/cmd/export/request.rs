@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a client asks, and what it is answered.
+//! Requests and responses.
 
 /// Longest head of a request.
 pub const HEAD_MAX: usize = 8192;
@@ -48,10 +48,10 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Request>, Response> {
         Ok(httparse::Status::Partial) if bytes.len() < HEAD_MAX => return Ok(None),
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
             let status = "431 Request Header Fields Too Large";
-            return Err(Response::line(status, "the head of the request is too long"));
+            return Err(Response::line(status, "the request header is too long"));
         }
         Err(e) => {
-            let text = format!("this is no request of HTTP/1.1: {e}");
+            let text = format!("not an HTTP/1.1 request: {e}");
             return Err(Response::line("400 Bad Request", &text));
         }
     }

@@ -10,7 +10,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What a client's header `Accept` asks for. Whoever takes anything gets OpenMetrics.
+    /// The format of a client's `Accept` header. A client that accepts any gets OpenMetrics.
     pub fn of_accept(accept: Option<&str>) -> Format {
         let types: Vec<&str> = accept
             .unwrap_or("*/*")

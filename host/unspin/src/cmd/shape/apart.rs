@@ -54,8 +54,8 @@ pub fn laid_out(now: &[u32], cpus: &BTreeSet<u32>, nodes: &[BTreeSet<u32>]) -> V
     places
 }
 
-/// Moves vCPUs of the busiest CPU of each node to others, or lets them change places. `nodes`: sets of CPUs
-/// between which nobody is moved.
+/// Moves vCPUs of the busiest CPU of each node to others, or lets them change places. `nodes`: sets of
+/// CPUs between which no vCPU is moved.
 pub fn resolve(vms: &mut [Movable], nodes: &[BTreeSet<u32>], params: &Params) {
     let of_vm = |vm: &Movable| {
         let within = nodes.iter().map(|node| node.intersection(vm.cpus).copied().collect());

@@ -152,7 +152,7 @@ impl Shaper {
         })
     }
 
-    /// Who woke whom, by the vCPUs' order here.
+    /// Which vCPU woke which, by their order here.
     fn wakers(&mut self, seen: &[Seen]) {
         let index_of = |number: u32| seen.iter().position(|seen| seen.number == number);
         for (vcpu, seen) in self.vcpus.iter_mut().zip(seen) {

@@ -21,7 +21,7 @@ pub struct Document {
     refused: Vec<Refused>,
 }
 
-/// What something is, and what it is to be.
+/// A present and a next value.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Change<T> {
     now: T,
@@ -197,7 +197,7 @@ impl Document {
                 .collect();
             let cpus: Vec<String> =
                 its.iter().filter_map(|vcpu| Some(vcpu.pcpu.then?.to_string())).collect();
-            let _ = write!(text, "{}; vCPUs' weights {}", vm.line(), weights.join(" "));
+            let _ = write!(text, "{}; weights of vCPUs {}", vm.line(), weights.join(" "));
             if !slices.is_empty() {
                 let _ = write!(text, "; slices, µs: {}", slices.join(" "));
             }
@@ -215,18 +215,18 @@ impl OfVm {
 
     fn line(&self) -> String {
         let Change { now, then } = self.weight;
-        let weight = if now == then { now.to_string() } else { format!("{now}, then {then}") };
+        let weight = if now == then { now.to_string() } else { format!("{now}, next {then}") };
         let weight = match self.by_nice {
-            true => format!("{weight} (set as nice values of its vCPUs)"),
+            true => format!("{weight} (set as nice values of the vCPUs)"),
             false => weight,
         };
         match (self.cpus.is, self.cpus.due) {
             (Some(is), Some(due)) => format!(
-                "{}: gets {is:.2} CPUs, and {due:.2} are due to it; the VM's weight {weight}",
+                "{}: gets {is:.2} CPUs of {due:.2} due; weight of the VM {weight}",
                 self.title()
             ),
             _ => format!(
-                "{}: gets {:.2} CPUs with its own weights; the VM's weight {weight}",
+                "{}: gets {:.2} CPUs with its original weights; weight of the VM {weight}",
                 self.title(),
                 self.cpus.before
             ),
@@ -240,9 +240,9 @@ fn name(vm: &VmProcess) -> String {
 
 fn why(decision: &Decision) -> String {
     let ms = |ns: u64| ns as f64 / 1e6;
-    let end = if decision.ready { "could go on" } else { "had no more to do" };
+    let end = if decision.ready { "was runnable at the end" } else { "was idle at the end" };
     format!(
-        "used {:.1} ms where {:.1} were its part, and {end}: its part is {:.1} next",
+        "used {:.1} ms of {:.1} ms, and {end}; next {:.1} ms",
         ms(decision.used_ns),
         ms(decision.given_ns),
         ms(decision.next_ns)

@@ -32,28 +32,28 @@ use written::Writer;
 pub use written::{read as what_is_shaped, Written, SHAPED};
 
 const HELP: &str = "\
-The vCPUs of a VM have equal weights, and often unequal work: one holds the lock that the others spin for. \
-Each period this command looks at what each vCPU used, and whether it could go on at the period's end. A \
-vCPU that could go on gets a larger part of the VM's CPU time in the next period, one that had no more to \
-do gets what it used. The parts are set as cpu.weight of the vCPUs' cgroups, which libvirt makes. Of the \
-host the VM gets its part by its own weight, which is corrected for that, and no less than before.
+The vCPUs of a VM have equal weights, and often unequal work: one holds the lock that the others spin \
+for. In each period this command reads how much CPU time each vCPU used, and whether it was runnable at \
+the end. A runnable vCPU gets a larger part of the VM's CPU time in the next period, an idle vCPU gets \
+as much as it used. The parts are set as cpu.weight of the vCPUs' cgroups, which libvirt creates. The \
+weight of the VM is corrected, so that the VM gets its share of the host, and no less than before.
 
-A vCPU that is late gets a shorter slice, with which it runs sooner when it wakes up; one that has time \
-gets a longer one.
+A vCPU whose work is urgent gets a shorter slice, so that it runs sooner after a wake-up; others get \
+longer slices.
 
-With the resolver each vCPU is pinned to a CPU, so that those that need most are apart. vCPUs that are \
-pinned already stay.
+The resolver pins each vCPU to a CPU, so that the busiest vCPUs do not share one. vCPUs that are \
+already pinned are not moved.
 
-Where vCPUs share a cgroup they get nice values in place of weights.
+vCPUs that share a cgroup get nice values instead of weights.
 
-While nothing changes it looks less often, every eight periods at most.
+While the values are stable, the command samples less often, down to every 8 periods.
 
-Of 100 periods the first five have weights and slices as they were before, to measure what the VM gets \
+In 5 of 100 periods the original weights and slices apply, to measure how much CPU time the VM gets \
 with them.
 
-What is changed is noted before (/run/unspin/journal). It is put back when the command ends (Ctrl-C, TERM, \
-HUP), at an error, and by a second process if this one is killed or hangs; failing all that, by the next \
-unspin that uses the journal, or by unspin diagnose --put-back.";
+Each change is first recorded in /run/unspin/journal. It is restored when the command ends (Ctrl-C, \
+TERM, HUP), on an error, and by a guard process if this one is killed or hangs. If both are killed, the \
+next unspin that uses the journal restores it, or unspin diagnose --put-back does.";
 
 /// More CPUs than any kernel has.
 const CPUS_MAX: u32 = 1 << 13;
@@ -61,34 +61,34 @@ const CPUS_MAX: u32 = 1 << 13;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// The VMs: name or UUID as QEMU and libvirt have it, process id, or PID-N as status shows it. Where a
-    /// name looks like an id: name:NAME, pid:ID. Without any, all VMs, and those that start later.
+    /// The VMs: name or UUID in QEMU or libvirt, process id, or PID-N from `unspin status`. If a name
+    /// looks like an id, write name:NAME or pid:ID. Default: all VMs, including those that start later.
     #[arg(value_name = "VM")]
     vms: Vec<OsString>,
-    /// Change nothing; print what would be set, each period.
+    /// Change nothing, and print in each period what would be set.
     #[arg(long)]
     dry_run: bool,
-    /// With --dry-run: end after one period.
+    /// With --dry-run: exit after one period.
     #[arg(long, requires = "dry_run")]
     once: bool,
-    /// Where there is no VM to shape, wait for one.
+    /// Wait for a VM if none can be shaped.
     #[arg(long, conflicts_with = "once")]
     wait: bool,
-    /// A line of JSON instead of text.
+    /// Print a line of JSON instead of text.
     #[arg(long)]
     json: bool,
     /// Length of a period, in milliseconds, 20 to 1000.
     #[arg(long, value_name = "MS", default_value = "80",
           value_parser = clap::value_parser!(u64).range(20..=1000))]
     period_ms: u64,
-    /// What is adapted: vCPUs' parts of the VM's CPU time (time), how soon they get a CPU when they wake up
-    /// (latency, kernel 6.12 and later), and on which CPU each is (resolver; not of VMs that are pinned).
+    /// What to adapt. time: each vCPU's part of the VM's CPU time. latency: how soon a vCPU runs after a
+    /// wake-up (kernel 6.12 and later). resolver: the CPU of each vCPU (not for pinned VMs).
     #[arg(long, value_name = "PARTS", value_delimiter = ',', default_value = "time,latency")]
     parts: Vec<Part>,
-    /// With the resolver: vCPUs may also be moved from one NUMA node to another.
+    /// With the resolver: may move vCPUs between NUMA nodes.
     #[arg(long)]
     across_nodes: bool,
-    /// With the resolver: vCPUs that are pinned may be moved, too, within the CPUs of all vCPUs of their VM.
+    /// With the resolver: may move pinned vCPUs too, within the CPUs of all vCPUs of their VM.
     #[arg(long)]
     pinned: bool,
     #[arg(long, hide = true, default_value = "/sys/devices/system")]
@@ -101,10 +101,10 @@ pub struct Args {
     cgroups: PathBuf,
     #[arg(long, hide = true, default_value = JOURNAL)]
     journal: PathBuf,
-    /// For whoever starts it: says `ready` when it has begun, and ends with its standard input.
+    /// Prints `ready` once it has started, and exits when its standard input is closed.
     #[arg(long, hide = true)]
     beside: bool,
-    /// vCPUs' times that are made up, for tests.
+    /// Synthetic times of vCPUs, for tests.
     #[arg(long, hide = true)]
     synthetic_vcpus: Option<Paces>,
 }
@@ -142,7 +142,7 @@ impl Args {
     }
 }
 
-/// Whoever started this one ends it by closing what it reads.
+/// The parent ends this process by closing its standard input.
 fn end_with_input(stop: &Arc<AtomicBool>) {
     let stop = Arc::clone(stop);
     std::thread::spawn(move || {
@@ -163,7 +163,7 @@ fn in_short(told: &[String]) -> String {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let parts = args.parts();
     if !parts.resolver && (args.pinned || args.across_nodes) {
-        let why = "--pinned and --across-nodes say what the resolver may do: --parts time,latency,resolver";
+        let why = "--pinned and --across-nodes need the resolver: --parts time,latency,resolver";
         return Err(Usage(why.into()).into());
     }
     let stop = stopped_by_signals()?;
@@ -205,7 +205,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let all = back.iter().flatten();
     let told: Vec<String> = all.filter_map(|(change, back)| told(change, back)).collect();
     if !told.is_empty() {
-        say!("put back: {}", in_short(&told));
+        say!("restored: {}", in_short(&told));
     }
     if back.is_ok() {
         guard.done();

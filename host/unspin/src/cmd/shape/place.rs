@@ -20,7 +20,7 @@ pub struct Places<'a> {
     pub sysfs: &'a Path,
     /// Where cgroups are: `/sys/fs/cgroup`.
     pub cgroups: &'a Path,
-    /// Sets of CPUs between which nobody is moved.
+    /// Sets of CPUs between which no vCPU is moved.
     pub nodes: Vec<BTreeSet<u32>>,
     /// Whether vCPUs are moved that are pinned.
     pub moves_pinned: bool,
@@ -88,7 +88,7 @@ impl Placed {
         let parents: BTreeSet<&Path> = dirs.iter().filter_map(|dir| dir.parent()).collect();
         let parent = match parents.into_iter().collect::<Vec<_>>()[..] {
             [parent] => parent,
-            _ => return Err("the cgroups of its vCPUs are not in one cgroup".into()),
+            _ => return Err("the cgroups of its vCPUs have different parents".into()),
         };
         let vcpus = dirs.iter().map(|dir| weight(dir)).collect::<Result<_, _>>()?;
         let whole_dir = whole(parent, places.cgroups);
@@ -132,10 +132,10 @@ fn common_cpus(places: &Places, allowed: &[BTreeSet<u32>]) -> Result<BTreeSet<u3
         return Ok(sets.flatten().collect());
     }
     match sets.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>() {
-        sets if sets.len() > 1 => Err("its vCPUs are pinned: they may use different CPUs".into()),
+        sets if sets.len() > 1 => Err("its vCPUs are pinned to different CPUs".into()),
         mut sets => match sets.pop() {
             Some(cpus) if cpus.len() > 1 => Ok(cpus),
-            _ => Err("its vCPUs are pinned: they may use one CPU only".into()),
+            _ => Err("its vCPUs are pinned to 1 CPU".into()),
         },
     }
 }
@@ -144,21 +144,21 @@ fn common_cpus(places: &Places, allowed: &[BTreeSet<u32>]) -> Result<BTreeSet<u3
 fn is_fit(places: &Places, vm: &VmProcess) -> Result<(), String> {
     match vm.vcpus.len() {
         0 => {
-            return Err("it does not name the threads of its vCPUs (QEMU does with -name \
-                        debug-threads=on)"
-                .into())
+            return Err(
+                "it does not name its vCPU threads; start QEMU with -name debug-threads=on".into()
+            )
         }
-        1 => return Err("it has one vCPU: there is nothing to share out".into()),
+        1 => return Err("it has 1 vCPU: nothing to divide".into()),
         _ => {}
     }
     let numbers: BTreeSet<u32> = vm.vcpus.iter().map(|vcpu| vcpu.index).collect();
     if numbers.len() < vm.vcpus.len() {
-        return Err("two of its vCPUs have one number: its process has several VMs".into());
+        return Err("2 of its vCPUs have the same number: its process has several VMs".into());
     }
     if let Some((id, value)) = gang(places, vm) {
         return Err(format!(
-            "the module gives it turns (coscheduling={value}), in which its vCPUs run at the same time; \
-             to choose weights instead: unspin set --vm {id} coscheduling=none"
+            "the module gives it turns (coscheduling={value}), in which its vCPUs run at the same \
+             time; to use weights instead: unspin set --vm {id} coscheduling=none"
         ));
     }
     for vcpu in &vm.vcpus {
@@ -170,7 +170,7 @@ fn is_fit(places: &Places, vm: &VmProcess) -> Result<(), String> {
             Some(libc::SCHED_IDLE) => "the class SCHED_IDLE",
             Some(_) => "a class without weights",
         };
-        return Err(format!("vCPU {} is in {name}: weights say nothing of it", vcpu.index));
+        return Err(format!("vCPU {} is in {name}: weights have no effect", vcpu.index));
     }
     Ok(())
 }
@@ -187,15 +187,15 @@ fn gang(places: &Places, vm: &VmProcess) -> Option<(String, String)> {
 
 /// The directory of the cgroup that controls a thread's CPU time.
 fn dir(places: &Places, tid: u32) -> Result<PathBuf, String> {
-    let cgroup = places.host.cgroup(tid).ok_or("its cgroup is not known, or it has ended")?;
+    let cgroup = places.host.cgroup(tid).ok_or("its cgroup is unknown, or it has ended")?;
     if cgroup.version == Version::One {
-        return Err("its CPU time is controlled by cgroups of version 1; weights take version 2 \
+        return Err("its CPU time is controlled by cgroups of version 1; weights need version 2 \
                     (systemd.unified_cgroup_hierarchy=1)"
             .into());
     }
     if let Some(quota) = cgroup.quota(places.cgroups) {
         return Err(format!(
-            "its cgroup has a quota of {} CPUs (cpu.max): what a vCPU gets follows from that, too",
+            "its cgroup has a quota of {} CPUs (cpu.max), which limits its vCPUs besides weights",
             quota.cpus
         ));
     }
@@ -252,7 +252,7 @@ fn due_cpus(places: &Places, allowed: &[BTreeSet<u32>], dir: &Path, is: u64) -> 
 fn weight(dir: &Path) -> Result<Weight, String> {
     let path = dir.join("cpu.weight");
     let text = fs::read_to_string(&path).map_err(|e| {
-        format!("cannot read {}: {e} (the controller cpu is not on there)", path.display())
+        format!("cannot read {}: {e} (the cpu controller is off there)", path.display())
     })?;
     let idle = fs::read_to_string(dir.join("cpu.idle")).unwrap_or_default();
     match text.trim().parse() {

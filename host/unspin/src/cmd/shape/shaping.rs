@@ -24,8 +24,8 @@ use unspin_shape::alike;
 use unspin_shape::asym::Params;
 use unspin_shape::due::{Due, OWN, ROUND};
 
-/// After so many periods it is looked who came and went, and whether another hand has set something, and what
-/// is decided is written down for other commands.
+/// Every so many periods: finds VMs that started or ended, checks for values set by other programs, and
+/// writes the decisions for other commands.
 const LOOKS: u32 = 25;
 /// After so many looks at which nothing of any VM's vCPUs was worth setting, it looks every two periods, after
 /// as many more every four, and so on to [`TOGETHER_MAX`]: each look takes CPU time from VMs.
@@ -59,7 +59,7 @@ pub struct Shaping<'a> {
     vms: Vec<Shaped>,
     /// VMs that are left alone, and why.
     refused: Vec<(VmProcess, String)>,
-    /// Of those another hand has set a value: they stay left alone.
+    /// VMs with a value set by another program: they stay excluded.
     theirs: BTreeMap<u32, String>,
     /// No VM of the host is left alone.
     all: bool,
@@ -92,7 +92,7 @@ impl<'a> Shaping<'a> {
             return Ok(());
         }
         let why: Vec<String> = self.refused.iter().map(|(vm, why)| left_alone(vm, why)).collect();
-        // What another hand does says nothing of this computer.
+        // A value set by another program is no property of this computer.
         match self.theirs.is_empty() {
             true => Err(Cannot(why.join("\n")).into()),
             false => bail!("{}", why.join("\n")),
@@ -167,7 +167,7 @@ impl<'a> Shaping<'a> {
             let periods = self.taken_together(number);
             wait(self.asked.period * periods, self.stop, &mut |_| {})?;
             let looks = (number + periods) / LOOKS > number / LOOKS;
-            // Who came and went is looked at less often: it costs more than all the rest.
+            // Looking for new VMs is done less often: it costs more than all the rest.
             let after = if looks { self.source.sample()? } else { self.source.again()? };
             let changed =
                 |vm: &Shaped| after.vms.iter().any(|now| vm.has_other_vcpus(&now.process));

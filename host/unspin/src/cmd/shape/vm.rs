@@ -71,7 +71,7 @@ impl Shaped {
         let is_moved = parts.resolver && placed.cpus.is_ok();
         let steady = before.as_ref().map_or(0, |old| old.steady);
         let (old, movers) = before.map_or((None, Vec::new()), |old| (Some(old.shaper), old.movers));
-        // What is due follows from who else is there.
+        // The VM's due share depends on the other VMs.
         let is_same = |old: &Shaper| {
             let due_cpus = old.own().due_cpus;
             *old.own() == Own { due_cpus, ..own.clone() }
@@ -215,8 +215,8 @@ impl Shaped {
         weights.into_iter().chain(whole).chain(slices).chain(cpus).collect()
     }
 
-    /// Sets what was decided, where it is worth setting. Where another hand has set something that is to be
-    /// changed, or with `all` anything, nothing is changed, and what it set is told, in words.
+    /// Sets what was decided, if it is worth setting. If another program has set one of the values to
+    /// change (with `all`: any value), nothing is changed, and the result describes its value.
     pub fn set(&mut self, undo: &mut Undo, all: bool) -> anyhow::Result<Option<String>> {
         let wanted = self.wanted();
         let texts = self.texts(&wanted);
@@ -243,7 +243,7 @@ impl Shaped {
 }
 
 fn theirs(target: &Target, found: &str, was: &str) -> String {
-    format!("another hand has set {target} to {found}, which was {was}: it stays")
+    format!("another program has set {target} to {found}, which was {was}; it stays")
 }
 
 /// The CPU that each of its vCPUs was on last; `None` where it has ended.

@@ -38,7 +38,7 @@ impl Writer {
         Writer { path: journal.with_file_name("shape.json"), process, started }
     }
 
-    /// In one piece: who reads has the whole of one of two.
+    /// Atomically: a reader gets the old or the new file.
     pub fn write(&self, document: Document) -> anyhow::Result<()> {
         let Writer { process, started, .. } = *self;
         let text = serde_json::to_string(&Written { process, started, document })?;

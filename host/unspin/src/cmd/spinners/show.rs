@@ -39,14 +39,13 @@ impl Names {
     fn mend(&self) -> String {
         match self {
             Names::OfFile { path, .. } => format!(
-                "{}; each boot has other addresses: in the guest, as root, read them again: cat \
-                 /proc/kallsyms",
+                "{}; addresses change with each boot: copy /proc/kallsyms again, in the guest, as \
+                 root",
                 path.display()
             ),
             Names::OfSeries { series, .. } => format!(
-                "Debian's current kernel {series}; the guest runs another one, or its kernel was moved at \
-                 its start (KASLR): in the guest, as root, cat /proc/kallsyms > FILE, and give it with \
-                 --kallsyms FILE"
+                "Debian's current kernel {series}; the guest runs another kernel, or KASLR moved \
+                 it: in the guest, as root, run cat /proc/kallsyms > FILE, and use --kallsyms FILE"
             ),
         }
     }
@@ -128,8 +127,8 @@ impl Document {
                 let which = &vm.title;
                 let mend = names.mend();
                 format!(
-                    "{which} does not run the kernel whose symbols these are: {named} of {kernel} \
-                     exits of its kernel lie in functions of {mend}"
+                    "{which} runs another kernel than the symbols are from: {named} of {kernel} \
+                     exits of its kernel are in functions of {mend}"
                 )
             })
         };
@@ -142,15 +141,15 @@ impl Document {
         if self.dropped > 0 {
             let _ = writeln!(
                 text,
-                "\n{} exits are in no table: they were at more addresses than the kernel counts; take \
+                "\n{} exits are not in the tables: the kernel's table of addresses was full; use \
                  fewer --seconds",
                 self.dropped
             );
         }
         if self.symbols.is_none() {
             text +=
-                "\nFor names in place of addresses: in the guest, as root, cat /proc/kallsyms > \
-                     FILE, and give it with --kallsyms FILE\n";
+                "\nFor names instead of addresses: in the guest, as root, run cat /proc/kallsyms > \
+                 FILE, and use --kallsyms FILE\n";
         }
         printable_lines(&text)
     }
@@ -191,7 +190,7 @@ impl OfVm {
             (true, 1) => "vCPU",
             (true, _) => "vCPUs",
             (false, 1) => "thread",
-            (false, _) => "threads, vCPUs among them",
+            (false, _) => "threads, including vCPUs",
         };
         let mut text = format!("{}: {} {what}, {seconds} s\n", self.title, self.threads);
         let named = self.named_share.map(|share| format!(", {} of them named", percent(share)));
@@ -322,11 +321,11 @@ interrupted by the host: 40, 8 per second
     fn without_symbols_there_are_addresses_and_how_to_get_names() {
         let document = document(None, 7, &vm(None, 0), samples(&[], &[(LOCK, 4), (CALL, 1)]));
         let text = document.text();
-        assert!(text.starts_with("process 42: 3 threads, vCPUs among them, 5 s\n"), "{text}");
+        assert!(text.starts_with("process 42: 3 threads, including vCPUs, 5 s\n"), "{text}");
         assert!(text.contains("pause-loop exits: none\n"), "{text}");
         assert!(text.contains("│ 0xffffffff81000110 │     4 │ 80.0 % │"), "{text}");
-        assert!(text.contains("7 exits are in no table"), "{text}");
-        assert!(text.ends_with("cat /proc/kallsyms > FILE, and give it with --kallsyms FILE\n"));
+        assert!(text.contains("7 exits are not in the tables"), "{text}");
+        assert!(text.ends_with("run cat /proc/kallsyms > FILE, and use --kallsyms FILE\n"));
         assert!(document.warnings(None).is_empty());
         let json = serde_json::to_value(&document).unwrap();
         let vm = &json["vms"][0];
@@ -344,16 +343,16 @@ interrupted by the host: 40, 8 per second
         assert!(!of_file.text().contains("native_queued"), "{}", of_file.text());
         assert!(of_file.text().contains("0xffffffff81600110"), "{}", of_file.text());
         let warning = of_file.warnings(Some(&names)).concat();
-        assert!(warning.starts_with("web1 (process 42) does not run the kernel"), "{warning}");
+        assert!(warning.starts_with("web1 (process 42) runs another kernel"), "{warning}");
         assert!(
-            warning.contains("1 of 6") && warning.contains("guest.syms; each boot"),
+            warning.contains("1 of 6") && warning.contains("guest.syms; addresses change"),
             "{warning}"
         );
         let symbols = names.symbols().clone();
         let names = Names::OfSeries { symbols, series: "6.12" };
         let of_series = document(Some(&names), 0, &vm, moved);
         let warning = of_series.warnings(Some(&names)).concat();
-        assert!(warning.contains("kernel 6.12; the guest runs another one"), "{warning}");
+        assert!(warning.contains("kernel 6.12; the guest runs another kernel"), "{warning}");
         assert!(warning.contains("--kallsyms FILE"));
         // A guest that was in user space alone says nothing of its kernel.
         let user = document(Some(&names), 0, &vm, samples(&[], &[(0x400, 30)]));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is shown now, and what keys do to it.
+//! The state of the display, and the effect of keys.
 
 use super::line::{name, Column, Line};
 use crate::cmd::diagnose::show::OfVm;
@@ -7,7 +7,7 @@ use crate::cmd::shape::Written;
 use crate::watch::{Running, Sample};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// Longest text that VMs are chosen by.
+/// Longest filter text.
 const FILTER_MAX: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Page {
     Vcpus(u32),
 }
 
-/// What takes the keys.
+/// The part that receives keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
     List,
@@ -32,7 +32,7 @@ pub enum Then {
     Stay,
     Quit,
     Redraw,
-    /// Until somebody lets it go on.
+    /// Until a key resumes it.
     Stop,
 }
 
@@ -81,7 +81,7 @@ impl App {
         }
     }
 
-    /// Takes what is known now.
+    /// Takes a new sample.
     pub fn feed(&mut self, sample: Sample) {
         self.before = self.after.replace(sample);
         self.make_lines();
@@ -91,7 +91,7 @@ impl App {
         self.after.as_ref()
     }
 
-    /// Whether there are figures: they take two samples.
+    /// Whether there are figures, which need two samples.
     pub fn has_figures(&self) -> bool {
         self.before.is_some()
     }
@@ -309,7 +309,7 @@ pub mod tests {
         press(&mut app, KeyCode::Down);
         press(&mut app, KeyCode::F(5));
         assert_eq!(names(&app), ["vCPU 3", "vCPU 2", "vCPU 1", "vCPU 0"]);
-        assert!(app.vm.as_ref().unwrap().sentence().contains("spinning in the guest's kernel"));
+        assert!(app.vm.as_ref().unwrap().sentence().contains("spinning in the guest kernel"));
         press(&mut app, KeyCode::Esc);
         assert_eq!((names(&app)[app.at()], app.page), ("db1", Page::Vms));
     }

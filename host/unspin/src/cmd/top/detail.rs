@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is known of one VM, below its vCPUs: the answer, its states, and what would help.
+//! The facts about one VM, below its vCPUs: the diagnosis, its states, and advice.
 
 use super::app::App;
 use super::paint::rows;
@@ -11,7 +11,7 @@ use ratatui::text::Line as Text;
 use ratatui::widgets::{Block, Borders, Paragraph, Widget, Wrap};
 use unspin_text::printable_lines;
 
-/// Lines that it has in any case, if there are so many.
+/// Lines that it always has, if there are as many.
 const LINES_MIN: u16 = 11;
 
 /// Draws it at the bottom of an area, and says what is left for the vCPUs.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The whole picture: head, list, what is over it, and the keys.
+//! The whole picture: head, list, overlays, and the keys.
 
 use super::app::{App, Over, Page};
 use super::line::Column;
@@ -42,7 +42,7 @@ fn head(app: &App, every: Duration, area: Rect, buffer: &mut Buffer) {
             let module = if sample.facts.has_module() { "module loaded" } else { "no module" };
             let left_out = match sample.left_out {
                 0 => String::new(),
-                many => format!(" ({many} not watched: too many)"),
+                many => format!(" ({many} over the limit, not watched)"),
             };
             format!("{} VMs{left_out}, {vcpus} vCPUs, {module}", sample.vms.len())
         }
@@ -94,7 +94,7 @@ fn menu(marked: usize, area: Rect, buffer: &mut Buffer) {
         Text::styled(format!("{:<22}", column.title()), style)
     };
     let lines: Vec<Text> = Column::ALL.iter().enumerate().map(line).collect();
-    // Where not all have room, the marked one is seen.
+    // The marked line stays visible if not all fit.
     let scroll = (marked + 1).saturating_sub(height.saturating_sub(2).into()) as u16;
     Clear.render(area, buffer);
     let block = Block::bordered().title("Sort by");
@@ -149,7 +149,7 @@ mod tests {
         }
         press(&mut app, KeyCode::F(1));
         let all = picture(&mut app, 80, 24).join("\n");
-        for words in ["F10 q", "Z p Space", "what would help"] {
+        for words in ["F10 q", "Z p Space", "ends with advice"] {
             assert!(all.contains(words), "{words}: {all}");
         }
     }

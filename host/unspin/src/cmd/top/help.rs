@@ -6,27 +6,27 @@ use ratatui::layout::Rect;
 use ratatui::widgets::{Clear, Paragraph, Widget};
 
 const TEXT: &str = "\
-unspin top: what VMs lose, on what, as it happens
+unspin top: how much time VMs lose, and to which cause
 
-A line is a VM, all its vCPUs together. Shares are of their wall time.
-  guest   in the guest              idle   asleep: nothing to do, or stopped
-  lost    the sum of the causes below, as far as they are known; ? is unknown
-  C contention    a vCPU could run, and somebody else has its CPU, or its quota
-                  is spent
-  S spin-switch   pause-loop exits, and spinning before them (estimated)
-  I idle-switch   going to sleep and waking up
+One line per VM, for all its vCPUs together. Shares are of their wall time.
+  guest   in the guest              idle   asleep: idle, or stopped
+  lost    sum of the causes below that are known; ? is unknown
+  C contention    runnable, but another task has the CPU, or the quota is
+                  used up
+  S spin-switch   pause-loop exits, and the spinning before them (estimated)
+  I idle-switch   sleep and wake-up
   P ipi           interrupts
   U user-spin     spinning in user space (estimated; needs the module)
-  K cache         caches that vCPUs do not share: not counted
+  K cache         vCPUs do not share a cache: not measured
 
-  Up Down PgUp PgDn Home End j k  move       F5 Enter Right  a VM's vCPUs
+  Up Down PgUp PgDn Home End j k  move       F5 Enter Right  vCPUs of the VM
   Esc Left Backspace              back       F4 \\ /          filter by name
-  F6 < >                          sort by    I               invert the order
+  F6 < >                          sort by    I               reverse the order
   P N L    sort by guest, name, lost         Z p Space       pause
   F1 h ?                          this page  F10 q Ctrl-C    quit
-  Ctrl-Z                          stop       Ctrl-L          draw anew
+  Ctrl-Z                          suspend    Ctrl-L          redraw
 
-Below a VM's vCPUs stands what would help. unspin diagnose VM tells more.";
+The page of a VM ends with advice. unspin diagnose VM shows more.";
 
 pub fn draw(area: Rect, buffer: &mut Buffer) {
     Clear.render(area, buffer);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a line of the list says of a VM or a vCPU, and how lines are ordered.
+//! A line of the list, for a VM or a vCPU, and the order of lines.
 
 use crate::watch::{did, Sample, Watched};
 use std::cmp::Ordering;

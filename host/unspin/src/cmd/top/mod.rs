@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin top`: what VMs lose, on what, as it happens.
+//! `unspin top`: how much time VMs lose, live.
 
 mod app;
 mod bar;
@@ -34,30 +34,30 @@ use terminal::{Signals, Taken};
 const LOOK: Duration = Duration::from_millis(100);
 
 const HELP: &str = "\
-A line per VM, with a bar of what it loses to each cause. F5 or Enter shows the vCPUs of a VM, its states, \
-and what would help. F1 shows all keys; they are those of htop, where htop has them.
+Shows a line per VM, with a bar of its losses by cause. F5 or Enter shows the vCPUs of a VM, its \
+states, and advice. F1 lists all keys, which follow htop.
 
---once writes a table and ends. --once --json writes what `unspin diagnose --json` writes.
+--once prints a table and exits. --once --json prints the same document as `unspin diagnose --json`.
 
-BPF programs in the host's kernel count, as for `unspin diagnose`. The module need not be loaded. Only \
-root may do this.";
+BPF programs in the host kernel collect the times, as for `unspin diagnose`. The module is optional. \
+Requires root.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// Seconds between two looks, 0.1 to 3600.
+    /// Seconds between refreshes, 0.1 to 3600.
     #[arg(short, long, value_name = "S", default_value = "1", value_parser = seconds)]
     delay: Duration,
-    /// Only VMs that have this in their names; upper and lower case are the same.
+    /// Show only VMs whose name contains this text, ignoring case.
     #[arg(short = 'F', long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     filter: String,
-    /// What VMs are sorted by: the largest first, names from A on.
+    /// Sort by this column: largest first, names from A to Z.
     #[arg(short, long, value_name = "COLUMN", value_enum, default_value = "lost")]
     sort: Column,
-    /// Watch for one delay, write a table, and end.
+    /// Measure for one delay, print a table, and exit.
     #[arg(short = '1', long)]
     once: bool,
-    /// With --once: everything, as JSON.
+    /// With --once: print JSON, with all values.
     #[arg(long, requires = "once")]
     json: bool,
     #[command(flatten)]
@@ -66,7 +66,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if !args.once && !std::io::stdout().is_terminal() {
-        let why = "top draws on a terminal, and standard output is none; --once writes a table";
+        let why = "top needs a terminal, and standard output is not one; --once prints a table";
         return Err(Usage(why.into()).into());
     }
     let mut source = args.source.open(if args.json { Detail::All } else { Detail::Causes })?;
@@ -91,7 +91,7 @@ fn once(args: &Args, source: &mut dyn Source) -> anyhow::Result<()> {
     let between = after.vms.iter().filter_map(|vm| vm.between(&before.seen, &after.seen));
     let watched: Vec<Watched> = between.filter(is_chosen).collect();
     if watched.is_empty() {
-        bail!("no VM that ran all the time has {:?} in its name", args.filter);
+        bail!("no VM that ran during the whole measurement has {:?} in its name", args.filter);
     }
     if args.json {
         return out::json(&Document::new(&watched, &before.facts, &after.facts));

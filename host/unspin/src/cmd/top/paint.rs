@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How everything is drawn: colours, parts of areas, lines of text.
+//! Drawing helpers: colours, parts of areas, lines of text.
 
 use super::bar;
 use ratatui::buffer::Buffer;

@@ -79,7 +79,7 @@ pub fn draw(app: &mut App, area: Rect, buffer: &mut Buffer) {
     if app.lines.is_empty() {
         let text = match app.latest() {
             Some(sample) if sample.vms.is_empty() => "no VM runs on this host",
-            Some(_) if app.has_figures() && !app.filter.is_empty() => "no VM has that in its name",
+            Some(_) if app.has_figures() && !app.filter.is_empty() => "no VM name matches",
             _ => "watching",
         };
         return put(buffer, body, text, Style::new());

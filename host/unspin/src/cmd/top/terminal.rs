@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The terminal, as long as top has it. However top ends, the terminal is given back as it was.
+//! The terminal while top uses it. It is restored however top ends.
 
 use anyhow::{bail, Context};
 use ratatui::backend::CrosstermBackend;
@@ -84,7 +84,7 @@ impl Keys {
     }
 }
 
-/// Gives the terminal back when it is dropped.
+/// Restores the terminal when dropped.
 pub struct Taken {
     pub screen: Terminal<CrosstermBackend<Stdout>>,
     keys: Keys,
@@ -101,14 +101,14 @@ impl Taken {
     }
 
     /// Waits for a key, the terminal's new size or a signal, for so long. Whether there is an event; an
-    /// error where the terminal has gone: the library would read it for ever.
+    /// error where the terminal was closed: the library would read it for ever.
     pub fn wait(&self, left: Duration) -> anyhow::Result<bool> {
         let mut keys = libc::pollfd { fd: self.keys.fd(), events: libc::POLLIN, revents: 0 };
         let ms = left.as_millis().min(i32::MAX as u128) as i32;
         // SAFETY: one structure, which outlives the call.
         let found = unsafe { libc::poll(&mut keys, 1, ms) };
         if keys.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0 {
-            bail!("the terminal has gone");
+            bail!("the terminal was closed");
         }
         // It was interrupted (found < 0) by what may be the terminal's new size.
         Ok(found != 0 && event::poll(Duration::ZERO).context("cannot read keys")?)
@@ -132,13 +132,13 @@ fn take() -> anyhow::Result<()> {
     taken.inspect_err(|_| give_back()).context("cannot take the terminal")
 }
 
-/// Nobody is left to be told of a failure.
+/// A failure cannot be reported any more.
 fn give_back() {
     let _ = execute!(stdout(), LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
 }
 
-/// What a panic says would be lost with the screen that it is said on.
+/// Otherwise the message of a panic would be lost with the alternate screen.
 fn give_back_in_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

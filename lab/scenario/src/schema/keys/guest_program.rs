@@ -19,21 +19,21 @@ table! { GUEST_PROGRAM: GuestProgram = "", "A program that Linux guests run, unm
         .help("C files of guest/linux it is compiled from");
     FLAGS: Maybe<List<Form>> = "flags", Maybe(list("words for the compiler", Form(WORD))) =>
         .usually("none")
-        .help("what the compiler is told besides");
+        .help("more options for the compiler");
     PREPARE: Form = "prepare", Form(LINE) =>
         .usually("nothing")
-        .help("run by the guest's shell before the command, once");
+        .help("command that the guest's shell runs once before `command`");
     COMMAND: Form = "command", Form(LINE) =>
         .needed("what the guest's shell runs")
-        .help("run by the guest's shell, which has `$vcpus` and `$seed`; ended and run again as \
-               needed");
+        .help("command that the guest's shell runs, with `$vcpus` and `$seed` set; it is killed \
+               and restarted as needed");
     UNIT: Form = "unit", Form(LINE) =>
         .needed("what a unit of work is")
-        .help("what a unit of its work is, for people");
+        .help("its unit of work, for reports");
     COUNTS: Maybe<List<Form>> = "counts", Maybe(list("functions of the C library", Form(WORD))) =>
         .usually("it counts by itself")
-        .help("functions of the C library whose calls are the units, of those that \
-               guest/linux/count.c has");
+        .help("functions of the C library whose calls count as units; guest/linux/count.c lists \
+               the supported ones");
     FROM: Form = "from", Form(LINE) =>
         .needed("where it is from")
         .help("where it is from");

@@ -12,10 +12,10 @@ table! { PROFILE: Profile = "", "A workload: the program that every thread of a 
         .help("the file's name without .toml");
     SPIN_INTENSIVE: Flag = "spin_intensive", Flag =>
         .needed("true or false")
-        .help("it counts in means over the profiles that spin");
+        .help("whether it is included in means over profiles that spin");
     CALIBRATION: Form = "calibration", Form("a table") =>
         .usually("no record")
-        .help("where its numbers are from, below; changes no run");
+        .help("source of its numbers, see below; has no effect on runs");
     STEP_TABLES: Form = "step", Form("1 to 32 tables") =>
         .needed("[[step]] tables")
         .help("the program; one pass over its steps is a unit of work");
@@ -27,13 +27,13 @@ table! { RECORD: Calibration = "[calibration]", "Where the program's numbers are
         .help("when");
     ENTRIES: Form = "entries", Form("a list of claims' ids, or []") =>
         .needed("a list of claims' ids, or []")
-        .help("claims of kind calibrate it was fitted to (`unspin-lab figures --list`)");
+        .help("claims of kind calibrate that it was fitted to (`unspin-lab figures --list`)");
     HOW: Form = "how", Form("a string") =>
-        .needed("what was tried, and what of it taken")
-        .help("what was tried, and what of it taken");
+        .needed("what was tried, and what was chosen")
+        .help("what was tried, and what was chosen");
     SHA256: Form = "sha256", Form("64 hexadecimal digits") =>
         .needed("the hash of the program")
-        .help("of the program that is meant: a test fails where the program is another");
+        .help("hash of the program; a test fails if the program differs");
 }
 
 table! { STEP: Step = "[[step]]", "One step of the program.";
@@ -48,7 +48,8 @@ table! { STEP: Step = "[[step]]", "One step of the program.";
         .help("its length");
     CHANCE: Form = "chance", Form(CHANCES) =>
         .usually("`1`")
-        .help("how probably the step is made; a lock not taken skips to after its unlock");
+        .help("probability of the step; a lock that is not taken skips to the step after its \
+               unlock");
 }
 
 pub(crate) const CHANCES: &str = "a fraction over 0, at most 1, in steps of 0.001";
@@ -58,14 +59,14 @@ pub(crate) const LENGTH_FORMS: &str =
 
 pub(crate) const LENGTH: Integer<u32> = integer(1, ITERATIONS_MAX, " (or a table)");
 
-table! { DRAWN: Dist = "iterations = { … }", "A length that is drawn anew each time.";
+table! { DRAWN: Dist = "iterations = { … }", "A random length, drawn for each pass.";
     UNIFORM: Form = "uniform", Form("[least, most]") =>
         .usually("the other one")
-        .help("evenly between two numbers, 0 to 1000000000");
+        .help("uniform between 2 numbers, 0 to 1000000000");
     EXP_MEAN: Maybe<Integer<u32>> = "exp_mean", Maybe(integer(1, ITERATIONS_MAX, "")) =>
         .usually("the other one")
-        .help("exponentially, with this mean");
+        .help("exponential with this mean");
     MAX: Maybe<Integer<u32>> = "max", Maybe(integer(1, ITERATIONS_MAX, " (the mean, or more)")) =>
         .usually("16 times the mean")
-        .help("what exp_mean is cut off at");
+        .help("upper limit of exp_mean");
 }

@@ -13,20 +13,21 @@ pub(crate) const WINDOW_FORMS: &str =
 
 const CYCLES: Integer<u32> = integer(WINDOW_MIN_CYCLES, WINDOW_MAX_CYCLES, " TSC cycles");
 
-table! { WINDOW: Window = "window = { … }", "A window that is set; one of these.";
+table! { WINDOW: Window = "window = { … }", "A window of the module; one of these.";
     FIXED: Maybe<Integer<u32>> = "fixed_cycles", Maybe(CYCLES) =>
         .usually("the other one")
         .on(Machines::Hypervisors)
-        .help("the same window for all vCPUs, always");
+        .help("a constant window for all vCPUs");
     APLE: Form = "aple", Form("{ delta_cycles = N, … }") =>
         .usually("the other one")
         .on(Machines::Hypervisors)
-        .help("a window that adapts; `window = \"aple\"` leaves all of it as it is");
+        .help("an adaptive window; `window = \"aple\"` uses the defaults");
 }
 
 table! { ADAPTED: ApleParams = "window = { aple = { … } }",
-    "A window that adapts. `window_min_cycles` <= `window_init_cycles` <= `window_max_cycles`, and \
-     steps are at most `window_max_cycles`; what is left out gives way to a lower upper bound.";
+    "An adaptive window. `window_min_cycles` <= `window_init_cycles` <= `window_max_cycles`, and \
+     steps are at most `window_max_cycles`; a lower `window_max_cycles` also lowers defaults above \
+     it.";
     WINDOW_INIT: Integer<u32> = Number::WINDOW_INIT.file(), CYCLES =>
         .usually(Number::WINDOW_INIT.default())
         .on(Machines::Hypervisors)
@@ -44,20 +45,20 @@ table! { ADAPTED: ApleParams = "window = { aple = { … } }",
         integer(1, Number::DELTA.most(), " TSC cycles (a window that stays is fixed_cycles)") =>
         .usually(Number::DELTA.default())
         .on(Machines::Hypervisors)
-        .help("how far APLE tries to each side");
+        .help("smallest step of APLE");
     DELTA_MAX: Integer<u32> = Number::DELTA_MAX.file(),
         integer(Number::DELTA_MAX.least(), Number::DELTA_MAX.most(),
             " TSC cycles (up to delta_cycles: the step never changes)") =>
         .usually(Number::DELTA_MAX.default())
         .on(Machines::Hypervisors)
-        .help("the largest step, where steps start; they adapt");
+        .help("largest step of APLE, and its first; steps adapt");
     EPOCH: Integer<u32> = Number::EPOCH.file(), EPOCH_EXITS =>
         .usually(Number::EPOCH.default())
         .on(Machines::Hypervisors)
-        .help("PLE exits per epoch; left out: the scenario's epoch_ple_exits, if it has one");
+        .help("PLE exits per epoch; default: epoch_ple_exits of the scenario, if set");
     EPOCH_MIN: Integer<u32> = Number::EPOCH_MIN.file(), EPOCH_LEAST =>
         .usually(Number::EPOCH_MIN.default())
         .on(Machines::Hypervisors)
-        .help("an epoch lasts at least this long, 0: exits alone end it, as in the paper; left out: \
-               the scenario's epoch_min_us, if it has one");
+        .help("shortest length of an epoch; 0: only exits end it, as in the paper; default: \
+               epoch_min_us of the scenario, if set");
 }

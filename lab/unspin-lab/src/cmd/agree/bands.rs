@@ -54,7 +54,7 @@ pub(super) fn say_time(jobs: &[Job]) -> anyhow::Result<()> {
     let parts = all as f64 / timed.max(1) as f64 / cpus as f64;
     let takes = since.elapsed().as_secs_f64() * parts;
     let what = format!("{} runs", jobs.len());
-    Ok(time::say(&what, takes, cpus, "fewer worlds, or fewer files")?)
+    Ok(time::say(&what, takes, cpus, "use fewer worlds, or fewer files")?)
 }
 
 /// An arm's measured ratio, and its band.

@@ -50,7 +50,7 @@ pub(super) fn jobs(
         let wrong = |why: &str| Usage(format!("{shown}:{n}: {why}"));
         let row: Measured = serde_json::from_str(line).map_err(|e| wrong(&e.to_string()))?;
         if !(row.performance > 0.0 && row.performance.is_finite()) {
-            return Err(wrong("`performance`: it is a number above 0").into());
+            return Err(wrong("`performance` must be a number above 0").into());
         }
         let plan = match plans.entry(row.scenario.clone()) {
             Entry::Occupied(known) => known.into_mut(),
@@ -60,7 +60,7 @@ pub(super) fn jobs(
             }
         };
         let Some(run) = plan.runs.iter().find(|run| is_of(&row, run)) else {
-            let why = format!("scenario {} has no such arm at such a point", row.scenario);
+            let why = format!("scenario {} does not have this arm at this point", row.scenario);
             return Err(wrong(&why).into());
         };
         let host = Host::of_plan(plan, sim::kernel(&row.kernel)?);

@@ -95,7 +95,7 @@ fn as_simulated(begin: &Begin, run: &Run) -> Run {
 
 fn host(begin: &Begin) -> anyhow::Result<Host> {
     if is_threads(begin) {
-        let khz = begin.tsc_khz.context("the records do not say the rate of their TSC")?;
+        let khz = begin.tsc_khz.context("the records have no TSC rate")?;
         // The newest scheduler that is modelled; their KVMs make no difference here.
         return Ok(Host::threads(begin.pcpus, khz, Kernel::V6_19));
     }
@@ -104,7 +104,7 @@ fn host(begin: &Begin) -> anyhow::Result<Host> {
         "kvm" => Host::server,
         other => {
             let files = "allowed: results of machines emulated, kvm and threads";
-            return Err(Usage(format!("machine {other} measures nothing; {files}")).into());
+            return Err(Usage(format!("machine {other} does not measure; {files}")).into());
         }
     };
     let kernel = sim::kernel(&series(begin))?;

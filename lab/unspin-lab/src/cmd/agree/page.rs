@@ -19,12 +19,11 @@ pub(super) fn page(pairs: &BTreeMap<Key, Pair>, worlds: Option<u32>, how: &str) 
     let judged = if worlds.is_some() { judged(pairs) } else { Vec::new() };
     let rows = points(pairs, &judged);
     let mut text = format!(
-        "# The simulator against measured runs\n\n\
-         For whoever wants to know how near machine `sim` comes to a machine that measures. \
-         `unspin-lab agree` makes this page: every measured arm simulated {how}, medians \
-         compared. Performance is throughput against the baseline of the same machine; inefficiency \
-         is the share of CPU time that is wasted. The two machines agree where they lie within \
-         {:.0} points.\n\n",
+        "# The simulator against measured runs\n\nThis page shows how closely machine `sim` \
+         predicts measured runs. `unspin-lab agree` generates it: every measured arm is simulated \
+         {how}, and medians are compared. Performance is throughput against the baseline of the \
+         same machine; inefficiency is the share of CPU time that is wasted. The two machines \
+         agree if they differ by at most {:.0} points.\n\n",
         100.0 * AGREES
     );
     text += &lead(pairs, worlds);
@@ -53,20 +52,21 @@ fn lead(pairs: &BTreeMap<Key, Pair>, worlds: Option<u32>) -> String {
     };
     let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
     let mut text = format!("| | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
-    text += &line("arms but the baselines", &|s| s.arms.to_string());
+    text += &line("arms except baselines", &|s| s.arms.to_string());
     text += &line("performance within 10 points", &|s| counted(s.within_10, s.arms));
     text += &line("the same of \"no change\"", &|s| counted(s.within_10_no_change, s.arms));
-    let told = "order of two arms that both machines tell apart by 5 points";
+    let told = "order of 2 arms that differ by 5 points on both machines";
     text += &line(told, &|s| counted(s.order.right, s.order.of));
     text += &line("size of the error, as a factor", &|s| factor(s.log_error));
     text += &line("the same of \"no change\"", &|s| factor(s.log_error_no_change));
     if worlds.is_some() {
-        text += &line("90 % bands that cover what was measured", &coverage);
+        text += &line("90 % bands that cover the measured value", &coverage);
         text += &line("interval score of the bands", &|s| score(s.interval_score));
         text += &line("the same of \"no change\"", &|s| score(s.interval_score_no_change));
-        text += "\nThe interval score is in logarithms of ratios: a band's width, and 20 times what it \
-                 misses by; less is better. \"No change\" says 1, without a width. The interval of a \
-                 coverage takes the arms as independent of each other.\n";
+        text +=
+            "\nThe interval score is in logarithms of ratios: a band's width, and 20 times its \
+                 miss; lower is better. \"No change\" predicts 1, without a width. The interval of \
+                 a coverage assumes that arms are independent.\n";
     }
     text
 }
@@ -101,10 +101,10 @@ fn section(kind: Kind, name: &str, rows: &[&Row], judged: &[Judged]) -> String {
             "Scenarios that were drawn by a seed (`unspin-lab generate spaces/held-out.toml`) and measured \
              before they were simulated. Nothing in the simulator was chosen by them."
         }
-        Kind::Given => "Nothing is said of where these are from.",
+        Kind::Given => "The source of these is unknown.",
         Kind::Known => {
-            "In-sample: these were there while the simulator was made, and its own error was chosen by \
-             them. Their records are not kept, their ratios are."
+            "In-sample: the simulator was developed with these, and its own error was fitted to \
+             them. Only their ratios are kept, not their records."
         }
     };
     let title = format!("{}{}", name[..1].to_uppercase(), &name[1..]);

@@ -25,18 +25,19 @@ const PILOT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct WorldArgs {
-    /// Also make N worlds, in each of which what the scenario does not know is drawn anew, and show
-    /// where the arms lie over them (machine sim). The first N of 2 N worlds are the same.
+    /// Also simulate N worlds, and show the range of each arm over them (machine sim). Each world draws
+    /// new values for what the scenario leaves unknown. A larger N extends the same list of worlds.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=i64::from(stat::SAMPLES_MAX)))]
     pub worlds: Option<u32>,
-    /// Also make the worlds of a design of N rows that says what each input decides: N worlds for each
-    /// input and two more. Of more than eight inputs, screening chooses eight before.
+    /// Also compute each input's share of the variance, with a design of N rows: N worlds per input, and
+    /// 2 N more. If there are more than 8 inputs, a screening first selects 8.
     #[arg(long, value_name = "N", requires = "worlds", value_parser = clap::value_parser!(u32).range(4..=i64::from(stat::SAMPLES_MAX)))]
     pub decides: Option<u32>,
-    /// Instead of N worlds: those of a CSV file, whose columns are the inputs, with places from 0 to 1.
+    /// Instead of N worlds: read the worlds from a CSV file with a column per input and values from 0 to
+    /// 1.
     #[arg(long, value_name = "FILE", conflicts_with = "worlds")]
     pub design: Option<PathBuf>,
-    /// Only this input differs between worlds, besides chance; may be repeated.
+    /// Vary only this input, besides chance; may be repeated.
     #[arg(long = "input", value_name = "NAME", value_delimiter = ',')]
     pub inputs: Vec<String>,
 }
@@ -75,8 +76,8 @@ impl<'a> Drawn<'a> {
         if drawn.needs_screening() && shard.is_some() {
             let n = inputs.of_runs().len();
             return Err(Usage(format!(
-                "--decides: screening of {n} inputs needs all worlds on one computer; name at most \
-                 {SHARES_MAX} by --input, or leave --shard out"
+                "--decides: the screening of {n} inputs needs all worlds on one computer; select \
+                 at most {SHARES_MAX} with --input, or omit --shard"
             )));
         }
         Ok(drawn)
@@ -203,7 +204,7 @@ impl<'a> Drawn<'a> {
         let runs = self.source.runs();
         let takes = self.one_world(&runs, place)?.as_secs_f64() * worlds as f64 / jobs as f64;
         let what = format!("{worlds} worlds of {} runs", runs.len());
-        let less = "fewer worlds, shorter windows, or --shard I/N on N computers";
+        let less = "use fewer worlds, shorter windows, or --shard I/N on N computers";
         Ok(time::say(&what, takes, jobs, less)?)
     }
 
@@ -229,6 +230,6 @@ impl<'a> Drawn<'a> {
 pub fn say_usual(l: &Loaded) {
     for (name, unknown) in l.unknown() {
         let usual = &unknown.usual;
-        say!("note: {name} is not known; this runs {usual}. --machine sim --worlds N draws it");
+        say!("note: {name} is unknown; this run uses {usual}. --machine sim --worlds N draws it");
     }
 }

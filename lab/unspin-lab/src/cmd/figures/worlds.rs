@@ -16,12 +16,12 @@ use unspin_worlds as stat;
 
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct WorldArgs {
-    /// Also make every prediction in N worlds, in each of which the model's costs, and what the papers
-    /// do not print, are drawn anew, and say what the worlds cover. The first N of 2 N worlds are the
-    /// same.
+    /// Also make every prediction in N worlds, and report which values they cover. Each world draws new
+    /// values for the costs of the model and for what the papers do not print. A larger N extends the
+    /// same list of worlds.
     #[arg(long, value_name = "N", conflicts_with = "shard", value_parser = clap::value_parser!(u32).range(2..=i64::from(stat::SAMPLES_MAX)))]
     pub worlds: Option<u32>,
-    /// Worlds are drawn by this seed.
+    /// Seed of the worlds.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "worlds", value_parser = clap::value_parser!(u64).range(..1 << 32))]
     pub seed: u64,
 }
@@ -114,7 +114,7 @@ pub fn fresh(
         if i == 0 {
             let rest = since.elapsed().as_secs_f64() * f64::from(n - 1);
             let what = format!("{} more worlds of {} entries", n - 1, claims.len());
-            let less = "fewer worlds, or entries named by id";
+            let less = "use fewer worlds, or name entries by id";
             time::say(&what, rest, rayon::current_num_threads(), less)?;
         }
     }

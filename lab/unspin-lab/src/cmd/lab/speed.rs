@@ -42,7 +42,7 @@ pub fn run(
         let allowed = Emulator::TIMED.map(Emulator::name).join(", ");
         let name = emulator.name();
         return Err(Usage(format!(
-            "--emulator {name}: its time is worth nothing; allowed: {allowed}"
+            "--emulator {name}: its times mean nothing; allowed: {allowed}"
         ))
         .into());
     }
@@ -109,7 +109,7 @@ fn boot(
     })
     .map_err(explain)?;
     match error {
-        Some(why) => bail!("the VM that computes failed: {why}"),
+        Some(why) => bail!("the computing VM failed: {why}"),
         None => Ok(children_s()? - before),
     }
 }

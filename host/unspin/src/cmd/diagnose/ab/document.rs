@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an experiment found, as tables and as JSON.
+//! The result of an experiment, as tables and as JSON.
 
 use super::switch::Switch;
 use super::trial::{Asked, Window, POLL_SHARE_MIN};
@@ -30,14 +30,14 @@ struct Ab {
     b: String,
     rounds: usize,
     window_s: f64,
-    /// A letter per window, as they followed each other.
+    /// A letter per window, in their order.
     order: String,
     causes: Vec<Compared>,
     states: Vec<Compared>,
     work: Option<Work>,
-    /// What the cause takes by `diagnose`, in A; none where it is unknown.
+    /// Share of the cause by `diagnose`, in A; `None` if unknown.
     diagnosed: Option<f64>,
-    /// What B gives back, by the work: a share of B's pace. None without work.
+    /// The time that B regains, by the work, as a share of B's pace. `None` without work.
     found: Option<Between>,
     notes: Vec<String>,
     #[serde(skip)]
@@ -56,7 +56,7 @@ struct Compared {
 }
 
 impl Compared {
-    /// The larger share; 0 where none is known.
+    /// The larger share; 0 if both are unknown.
     fn most(&self) -> f64 {
         self.a.unwrap_or(0.0).max(self.b.unwrap_or(0.0))
     }
@@ -68,7 +68,7 @@ struct Difference {
     difference: f64,
     low: f64,
     high: f64,
-    /// Whether 0 is in the interval: then there may be no difference.
+    /// Whether 0 is in the interval: then the difference is not significant.
     zero_within: bool,
 }
 
@@ -93,7 +93,7 @@ impl From<Interval> for Between {
     }
 }
 
-/// B less A in each round, by some number of a window; none where one is unknown.
+/// B - A in each round, of a number per window; `None` if one is unknown.
 fn differences(windows: &[Window], of: &dyn Fn(&Window) -> Option<f64>) -> Option<Vec<f64>> {
     let pair = |pair: &[Window]| {
         let (a, b) = if pair[0].is_b { (&pair[1], &pair[0]) } else { (&pair[0], &pair[1]) };
@@ -123,7 +123,7 @@ fn compared(
     Compared { name, a: mean(windows, false, of), b: mean(windows, true, of), difference }
 }
 
-/// The work of B to that of A, by the logarithms of each round.
+/// The ratio of work in B to work in A, from the logarithms of each round.
 fn ratio(windows: &[Window]) -> Option<Interval> {
     let log = |window: &Window| window.work.filter(|rate| *rate > 0.0).map(f64::ln);
     Some(Interval::of(&differences(windows, &log)?)?.map(f64::exp))
@@ -193,24 +193,24 @@ impl Document {
 }
 
 impl Ab {
-    /// What diagnose says of the cause, and what the experiment says.
+    /// The results of diagnose and of the experiment for the cause.
     fn answer(&self) -> String {
         let name = self.cause.name();
         let mut text = match self.diagnosed {
             Some(share) => format!("diagnose: {name} takes {} of the time in A.\n", percent(share)),
-            None => format!("diagnose: how much {name} takes is unknown.\n"),
+            None => format!("diagnose: the share of {name} is unknown.\n"),
         };
         let Some(work) = &self.work else { return text };
         let _ = writeln!(text, "work: {:.1} /s in A, {:.1} /s in B", work.a_per_s, work.b_per_s);
         let (Some(ratio), Some(found)) = (&work.ratio, &self.found) else { return text };
         let may_be_none = match (ratio.low..=ratio.high).contains(&1.0) {
-            true => ": there may be no difference",
+            true => ": not significant",
             false => "",
         };
         let _ = writeln!(
             text,
-            "experiment: in B it does {:.3} times the work (95 %: {:.3} to {:.3}){may_be_none}. That is {} \
-             of the time given back ({} to {}).",
+            "experiment: B does {:.3} times the work of A (95 %: {:.3} to {:.3}){may_be_none}. B \
+             regains {} of the time ({} to {}).",
             ratio.value,
             ratio.low,
             ratio.high,
@@ -232,7 +232,7 @@ fn table<'a>(of: &str, rows: impl Iterator<Item = &'a Compared>) -> String {
             Some(of) => (
                 format!("{:+.1} %", 100.0 * of.difference),
                 format!("{:+.1} to {:+.1}", 100.0 * of.low, 100.0 * of.high),
-                if of.zero_within { "may be none" } else { "" },
+                if of.zero_within { "not significant" } else { "" },
             ),
         };
         table.push_record([
@@ -249,35 +249,35 @@ fn table<'a>(of: &str, rows: impl Iterator<Item = &'a Compared>) -> String {
     table.to_string()
 }
 
-/// What whoever reads the result must know.
+/// Notes for readers of the result.
 fn notes(asked: &Asked, switch: &Switch, windows: &[Window]) -> Vec<String> {
     let mut notes = Vec::new();
     if asked.work.is_none() {
         let text =
-            "only shares are compared: what the VM got done nobody outside knows; --work COMMAND \
-                    says it";
+            "only shares are compared: the host does not see the work of the VM; --work COMMAND \
+             reports it";
         notes.push(text.to_string());
     } else if ratio(windows).is_none() {
-        notes.push("no work was done in some window, so the arms have no ratio".to_string());
+        notes.push("a window had no work, so the ratio of B to A is unknown".to_string());
     }
     match switch.cause {
         Cause::SpinSwitch => {
-            let text = "in B spinning does not end by exits, and is counted as guest: that spin-switch is \
-                        smaller there is no gain by itself";
+            let text = "in B spinning does not exit, and counts as guest time: a smaller \
+                        spin-switch in B is not a gain by itself";
             notes.push(text.to_string());
-            let text = "mode, window bounds and delta_cycles are the VM's own from now on: what is written \
-                        to default/ does not reach them, but off to default/mode";
+            let text = "the VM now has its own mode, window bounds and delta_cycles: values in \
+                        default/ no longer apply to it, except off in default/mode";
             notes.push(text.to_string());
         }
         Cause::Cache => {
-            let text = "the threads of its vCPUs have their CPUs as their own from now on, as if by taskset";
+            let text = "the vCPU threads now have an affinity of their own, as set by taskset";
             notes.push(text.to_string());
         }
         Cause::IdleSwitch => {
             let polls = |window: &Window| window.did.share(&[State::Poll]) >= POLL_SHARE_MIN;
             if !windows.iter().any(polls) {
-                let text = "KVM polled in neither arm, so they are the same: it does not poll where sleeps \
-                            are long, or where the VMM has forbidden it";
+                let text = "KVM polled neither in A nor in B, so they do not differ: it does not \
+                            poll if sleeps are long, or if the VMM has turned polling off";
                 notes.push(text.to_string());
             }
         }
@@ -351,6 +351,6 @@ mod tests {
         }
         assert!((json["ab"]["found"]["value"].as_f64().unwrap() - 0.2).abs() < 1e-9);
         let none = document(Some("x"), &windows(|_, index| Some(index as f64)));
-        assert!(none.text().contains("no work was done in some window"), "{}", none.text());
+        assert!(none.text().contains("a window had no work"), "{}", none.text());
     }
 }

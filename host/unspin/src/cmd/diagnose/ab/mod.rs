@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `unspin diagnose VM --ab CAUSE`: what a cause costs a VM that runs, by switching it to and fro.
+//! `unspin diagnose VM --ab CAUSE`: measures the cost of a cause for a running VM, by alternating two
+//! settings.
 
 mod document;
 mod placement;
@@ -31,33 +32,33 @@ const WINDOW: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// An experiment instead of a diagnosis: switch this VM to and fro while it runs, and compare.
-    /// spin-switch: with and without pause-loop exits (takes the module). idle-switch: with and without
-    /// polling after HLT (takes a host with one VM). cache: vCPUs where they are, and within one
-    /// last-level cache.
+    /// Run an experiment instead of a diagnosis: alternate the running VM between 2 settings, and
+    /// compare them. spin-switch: with and without pause-loop exits (needs the module). idle-switch:
+    /// with and without polling after HLT (needs a host with 1 VM). cache: vCPUs as placed now, and
+    /// within one last-level cache.
     #[arg(long, value_name = "CAUSE", requires = "vm", value_parser = causes())]
     ab: Option<Cause>,
-    /// With --ab: rounds of a window each of A and of B, 2 to 100.
+    /// With --ab: number of rounds, 2 to 100. A round is one window of A and one of B.
     #[arg(long, value_name = "N", requires = "ab", default_value = "4",
           value_parser = clap::value_parser!(u32).range(2..=100))]
     rounds: u32,
-    /// With --ab: prints a number that grows with the VM's work, such as requests served; run by /bin/sh
-    /// at both ends of each window.
+    /// With --ab: a command that prints a number which grows with the work of the VM, such as requests
+    /// served. /bin/sh runs it at both ends of each window.
     #[arg(long, value_name = "COMMAND", requires = "ab")]
     work: Option<String>,
-    /// Put back what an experiment has left changed that was killed, and end.
+    /// Restore the settings that a killed experiment left changed, and exit.
     #[arg(long, conflicts_with_all = ["ab", "vm"])]
     pub put_back: bool,
     #[arg(long, hide = true, default_value = JOURNAL)]
     journal: PathBuf,
     #[arg(long, hide = true, default_value = "/sys")]
     sys: PathBuf,
-    /// States that are made up, for tests.
+    /// Synthetic states, for tests.
     #[arg(long, hide = true, requires = "ab")]
     synthetic_states: Option<Mixes>,
 }
 
-/// All causes are known here; those without a switch are told apart from slips of the pen.
+/// Accepts all causes, so that those without a switch get an error of their own.
 fn causes() -> impl TypedValueParser<Value = Cause> {
     let value = |cause: Cause| PossibleValue::new(cause.name()).hide(has_none(cause).is_some());
     let of = |name: String| Cause::ALL.into_iter().find(|cause| cause.name() == name);
@@ -65,7 +66,7 @@ fn causes() -> impl TypedValueParser<Value = Cause> {
         .map(move |name| of(name).unwrap_or(Cause::Cache))
 }
 
-/// What diagnose was asked besides.
+/// Further options of diagnose.
 pub struct Asking<'a> {
     pub vm: &'a OsStr,
     pub seconds: Option<Duration>,
@@ -81,7 +82,7 @@ impl Args {
 
     pub fn put_back(&self, proc: &Path) -> anyhow::Result<()> {
         if !self.journal.exists() || !Undo::open(&self.journal, proc)?.had_left() {
-            say!("nothing is left changed");
+            say!("nothing to restore");
         }
         Ok(())
     }
@@ -102,10 +103,10 @@ impl Args {
         let window = asking.seconds.unwrap_or(WINDOW);
         let work = self.work.as_deref();
         let asked = Asked { vm: &vm, rounds: self.rounds as usize, window, work };
-        // A command that does not work is said before anything is changed.
+        // An error of the command is reported before any change.
         work.map(|work| work::ask(work, &stop)).transpose()?;
         say!(
-            "{}: A is {}; B is {}. About {} s; put back after {} s at the latest",
+            "{}: A is {}; B is {}. Takes about {} s; restored after {} s at the latest",
             title(&vm),
             switch.a,
             switch.b,
@@ -120,7 +121,7 @@ impl Args {
         }
     }
 
-    /// Makes the windows, and puts back, whatever they end with.
+    /// Runs the windows, and restores the settings in every case.
     fn guarded(
         &self,
         asked: &Asked,
@@ -139,7 +140,7 @@ impl Args {
             let told: Vec<String> =
                 back.iter().filter_map(|(change, back)| told(change, back)).collect();
             if !told.is_empty() {
-                say!("put back: {}", told.join("; "));
+                say!("restored: {}", told.join("; "));
             }
         }
         if back.is_ok() {

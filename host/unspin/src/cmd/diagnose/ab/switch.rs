@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is switched for a cause: the settings of B, or why this VM cannot be switched.
+//! The switch of a cause: the settings of B, or why this VM cannot be switched.
 
 use super::placement::within_one_cache;
 use crate::cmd::diagnose::show::title;
@@ -16,13 +16,13 @@ use unspin_host::{cpus, Host, VmProcess};
 use unspin_uapi::MODE;
 use unspin_uapi::{Mode, Number};
 
-/// The largest window there is, in cycles: nearly no spin is as long.
+/// The largest possible window, in cycles: almost no spin is as long.
 const WIDE: u32 = 1 << 30;
 
 /// KVM's own longest polling after HLT on x86, in ns.
 const POLL_NS: &str = "200000";
 
-/// Where settings are, and whose.
+/// Where the settings of a VM are.
 pub struct Places<'a> {
     pub host: &'a Host,
     /// The module's directory.
@@ -34,39 +34,37 @@ pub struct Places<'a> {
     pub all: &'a [VmProcess],
 }
 
-/// What is switched to and fro.
+/// What alternates between A and B.
 #[derive(Debug)]
 pub struct Switch {
     pub cause: Cause,
-    /// What A is, and what B is, in words.
+    /// Descriptions of A and of B.
     pub a: String,
     pub b: String,
-    /// The values of B; those of A are what is there.
+    /// The values of B; those of A are the present ones.
     pub wanted: Vec<(Target, String)>,
 }
 
-/// Why a cause has no switch in a VM that runs, and what to do instead. `None`: it has one.
+/// Why a cause has no switch in a running VM, and what to do instead. `None`: it has one.
 pub fn has_none(cause: Cause) -> Option<Usage> {
     let (why, instead) = match cause {
         Cause::SpinSwitch | Cause::IdleSwitch | Cause::Cache => return None,
         Cause::Contention => (
-            "other CPUs or a larger share would have to be taken from others",
-            "give it CPUs or weight as the advice of unspin diagnose says, and diagnose it again",
+            "other CPUs or a larger share would have to come from other VMs",
+            "change its CPUs or weight as unspin diagnose advises, and diagnose it again",
         ),
         Cause::Ipi => (
-            "how interrupts are delivered is fixed when a VM is started",
-            "start it again with other settings (enable_apicv or avic), and diagnose it again",
+            "interrupt delivery is fixed when a VM starts",
+            "restart it with other settings (enable_apicv or avic), and diagnose it again",
         ),
         Cause::UserSpin => (
-            "nothing can keep a guest's programs from spinning; only turns help, which change more \
-             than one cause",
+            "the host cannot stop programs of the guest from spinning; only turns help, and they \
+             change several causes",
             "unspin set --vm VM mode=hvs coscheduling=vcrd-both, and diagnose it again",
         ),
     };
     let name = cause.name();
-    Some(Usage(format!(
-        "--ab {name}: a VM that runs cannot be switched: {why}; instead: {instead}"
-    )))
+    Some(Usage(format!("--ab {name}: not possible for a running VM: {why}; instead: {instead}")))
 }
 
 impl Switch {
@@ -83,7 +81,7 @@ impl Switch {
 /// The window of this VM: as it is, or as wide as it can be.
 fn window(places: &Places) -> anyhow::Result<Switch> {
     let module = Module::open_same_version(places.sysfs)
-        .context("--ab spin-switch sets the window of one VM, and only the module can do that")?;
+        .context("--ab spin-switch needs the module, which sets the window of the VM")?;
     let control = module.value("window_control").unwrap_or_default();
     if !matches!(control.as_str(), "vmx" | "svm") {
         let why =
@@ -94,16 +92,17 @@ fn window(places: &Places) -> anyhow::Result<Switch> {
     let ids = vms::ids_of(&module, places.host, places.vm)?;
     let id = match &ids[..] {
         [id] => id,
-        [] => bail!("the module does not know {title}: it was not found among {:?}", module.ids()?),
-        many => bail!("{title} has several VMs, which are not told apart here: {many:?}"),
+        [] => bail!("{title} is not among the VMs of the module: {:?}", module.ids()?),
+        many => bail!("{title} has several VMs, which --ab does not support: {many:?}"),
     };
-    has_named_vcpus(places.vm, "so nobody knows on which CPUs they may run")?;
+    has_named_vcpus(places.vm, "so the CPUs that they may use are unknown")?;
     let may_use: BTreeSet<u32> =
         tids(places.vm).flat_map(|tid| places.host.usable_cpus(tid)).collect();
     if places.vm.vcpus.len() > may_use.len() {
         bail!(
-            "{title} has {} vCPUs and may use {} CPUs: the module leaves such a VM's window to KVM, and \
-             without pause-loop exits its vCPUs would spin while their own lock holders wait",
+            "{title} has {} vCPUs and may use {} CPUs: the module leaves the window of such a VM \
+             to KVM, because without pause-loop exits its vCPUs would spin while its own lock \
+             holders wait",
             places.vm.vcpus.len(),
             may_use.len()
         );
@@ -111,7 +110,7 @@ fn window(places: &Places) -> anyhow::Result<Switch> {
     let files = module.vm(id);
     let of = |file: &str| files.get(file).cloned().unwrap_or_default();
     let mode = of(MODE);
-    // Whoever chooses siblings goes on to choose them.
+    // Keeps the code that chooses siblings.
     let b_mode = match mode.as_str() {
         "hvs" | "apples" => Mode::APPLES,
         _ => Mode::APLE,
@@ -144,8 +143,8 @@ fn polling(places: &Places) -> anyhow::Result<Switch> {
         places.all.iter().filter(|vm| vm.pid != places.vm.pid).map(title).collect();
     if !others.is_empty() {
         bail!(
-            "--ab idle-switch sets KVM's halt_poll_ns, which is that of all VMs: it takes a host with \
-             one VM, and this one also runs {}",
+            "--ab idle-switch sets halt_poll_ns of KVM, which applies to all VMs: it needs a host \
+             with 1 VM, and this host also runs {}",
             others.join(", ")
         );
     }
@@ -156,8 +155,8 @@ fn polling(places: &Places) -> anyhow::Result<Switch> {
     };
     if fs::metadata(&path).is_ok_and(|file| file.permissions().readonly()) {
         let why = format!(
-            "{}: this kernel does not let it be changed while it runs; start it with \
-             kvm.halt_poll_ns={} on its command line, and compare what the VM does",
+            "{}: this kernel does not allow the change at run time; boot with kvm.halt_poll_ns={} \
+             on the kernel command line, and compare",
             path.display(),
             if now == "0" { POLL_NS } else { "0" }
         );
@@ -183,13 +182,13 @@ fn placement(places: &Places) -> anyhow::Result<Switch> {
     let all: BTreeSet<u32> = allowed.iter().flatten().copied().collect();
     let system = places.sys.join("devices/system");
     let Some(caches) = cpus::by_last_level_cache(&system, &all) else {
-        return Err(Cannot("the kernel does not say which CPUs share a cache".into()).into());
+        return Err(Cannot("the kernel does not report which CPUs share a cache".into()).into());
     };
     let count = vm.vcpus.len();
     if caches.len() == 1 {
         let list = cpus::list(&all);
         return Err(Cannot(format!(
-            "the CPUs that {title} may use ({list}) share one last-level cache: there is nothing to switch"
+            "the CPUs that {title} may use ({list}) share one last-level cache: nothing to compare"
         ))
         .into());
     }
@@ -197,8 +196,8 @@ fn placement(places: &Places) -> anyhow::Result<Switch> {
     let Some(placed) = within_one_cache(&caches, &allowed, rank) else {
         let lists: Vec<String> = caches.values().map(cpus::list).collect();
         return Err(Cannot(format!(
-            "{title} has {count} vCPUs, and no last-level cache has as many CPUs that they may use; there \
-             are: {}",
+            "{title} has {count} vCPUs, and no last-level cache has as many CPUs that they may \
+             use; caches: {}",
             lists.join("; ")
         ))
         .into());
@@ -208,12 +207,12 @@ fn placement(places: &Places) -> anyhow::Result<Switch> {
     let threads = chosen.iter().filter(|cpu| rank(**cpu) > 0).count();
     let shared = match threads {
         0 => String::new(),
-        n => format!(", {n} of them second threads of their cores"),
+        n => format!(", {n} of them second threads of a core"),
     };
     Ok(Switch {
         cause: Cause::Cache,
-        a: format!("vCPUs where they may run now: CPUs of {} last-level caches", caches.len()),
-        b: format!("a CPU per vCPU, all of one cache: {}{shared}", cpus::list(&chosen)),
+        a: format!("vCPUs as placed now: CPUs of {} last-level caches", caches.len()),
+        b: format!("a CPU per vCPU, all in one cache: {}{shared}", cpus::list(&chosen)),
         wanted: tids(vm).zip(&placed).map(target).collect(),
     })
 }
@@ -223,7 +222,7 @@ fn has_named_vcpus(vm: &VmProcess, so: &str) -> anyhow::Result<()> {
         return Ok(());
     }
     let why = format!(
-        "{} does not name the threads of its vCPUs, {so} (QEMU does with -name debug-threads=on)",
+        "{} does not name its vCPU threads, {so}; start QEMU with -name debug-threads=on",
         title(vm)
     );
     Err(Cannot(why).into())

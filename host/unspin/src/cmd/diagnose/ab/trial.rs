@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The windows of an experiment, one after the other, and what ends it sooner.
+//! Runs the windows of an experiment, and stops it early if needed.
 
 use super::switch::Switch;
 use super::work;
@@ -16,20 +16,21 @@ use unspin_diagnosis::{losses, Cause, Did, Loss, State};
 use unspin_host::journal::Target;
 use unspin_host::VmProcess;
 
-/// From this share of its vCPUs' time on that a VM waits for CPUs, pause-loop exits are not taken away.
+/// If a VM waits for CPUs for this share of its vCPUs' time or more, its pause-loop exits stay on.
 pub const CONTENTION_MAX: f64 = 0.05;
-/// The same of the last [`LOOK`] of a window of B: a moment's wait is not harm yet.
+/// The same for the last [`LOOK`] of a window of B: a short wait does no harm yet.
 const CONTENTION_NOW_MAX: f64 = 0.10;
 
-/// How often it is asked whether the experiment may go on.
+/// How often the experiment is checked.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A VM has changed to new settings within this time, beyond [`SETTLE`]: the module patches code.
 const SWITCHED_WITHIN: Duration = Duration::from_secs(1);
 
-/// With fewer of an event in a window nobody can say whether the VM follows its setting.
+/// With fewer events in a window it is unknown whether the VM follows its setting.
 const EVENTS_MIN: u64 = 50;
-/// With less of the wall time it does not poll: what lies between HLT and sleep is in that state, too.
+/// Below this share of the wall time the VM does not poll: the time between HLT and sleep is in that
+/// state, too.
 pub const POLL_SHARE_MIN: f64 = 0.01;
 
 /// What was asked for.
@@ -63,13 +64,13 @@ impl Asked<'_> {
         2 * self.rounds
     }
 
-    /// How long it takes, if nothing is slow.
+    /// Its duration without delays.
     pub fn takes(&self) -> Duration {
         let switches = (1..self.windows()).filter(|w| is_of_b(*w) != is_of_b(*w - 1)).count();
         self.window * self.windows() as u32 + (SETTLE + SWITCHED_WITHIN / 2) * (switches + 2) as u32
     }
 
-    /// After this time it is ended.
+    /// The experiment is stopped after this time.
     pub fn limit(&self) -> Duration {
         let windows = self.windows() as u32;
         let work = if self.work.is_some() { work::LIMIT * 2 * windows } else { Duration::ZERO };
@@ -78,7 +79,7 @@ impl Asked<'_> {
 }
 
 impl Trial<'_> {
-    /// All windows. At the end, and at an error, B may be set: whoever called puts back.
+    /// Runs all windows. At the end, and on an error, B may be set: the caller restores.
     pub fn run(&mut self) -> anyhow::Result<Vec<Window>> {
         let (start, takes) = (Instant::now(), self.asked.takes());
         let mut passing = Passing::new(takes, "comparing A and B");
@@ -111,7 +112,7 @@ impl Trial<'_> {
         for (change, back) in self.undo.put_back()? {
             if !matches!(back, unspin_host::journal::Back::Restored) {
                 if let Some(told) = told(&change, &back) {
-                    bail!("the experiment ends: {told}");
+                    bail!("the experiment was stopped: {told}");
                 }
             }
         }
@@ -134,7 +135,10 @@ impl Trial<'_> {
             left -= part;
             self.guard.go_on()?;
             if start.elapsed() > self.asked.limit() {
-                bail!("it took longer than {} s, and was ended", self.asked.limit().as_secs());
+                bail!(
+                    "the experiment was stopped: it took longer than {} s",
+                    self.asked.limit().as_secs()
+                );
             }
             if is_b && !left.is_zero() {
                 let now = self.source.sample()?;
@@ -158,8 +162,8 @@ impl Trial<'_> {
         let vm = after.vms.iter().find(|vm| vm.process.pid == self.asked.vm.pid);
         let watched = vm.and_then(|vm| vm.between(&before.seen, &after.seen));
         let title = title(self.asked.vm);
-        let watched = watched
-            .with_context(|| format!("{title} ended, or made no vCPU: there is no result"))?;
+        let watched =
+            watched.with_context(|| format!("{title} ended, or had no vCPU: no result"))?;
         Ok(watched.did(&before.facts, &after.facts))
     }
 
@@ -169,26 +173,28 @@ impl Trial<'_> {
         let title = title(self.asked.vm);
         if self.switch.cause == Cause::IdleSwitch && now.vms.len() > 1 {
             bail!(
-                "another VM was started, and halt_poll_ns is that of all VMs: the experiment ends"
+                "the experiment was stopped: another VM started, and halt_poll_ns applies to all \
+                 VMs"
             );
         }
         let losses = losses(did);
         let waits = losses[Cause::Contention as usize].share.unwrap_or(0.0);
         let why = match self.switch.cause {
             Cause::SpinSwitch => {
-                "Without pause-loop exits its vCPUs would spin while lock holders wait for those CPUs, and \
-                 the comparison would mislead. Give it CPUs of its own first, or compare modes of the \
-                 module: unspin set --vm VM mode=hvs"
+                "Without pause-loop exits its vCPUs would spin while lock holders wait for those \
+                 CPUs, and the comparison would be wrong. Give it CPUs of its own first, or \
+                 compare modes of the module: unspin set --vm VM mode=hvs"
             }
             Cause::Cache => {
-                "On fewer CPUs it and those others would wait for longer. Make the experiment while they \
+                "On fewer CPUs all of them would wait longer. Run the experiment while the others \
                  are idle"
             }
             _ => return Ok(()),
         };
         if waits >= waits_max {
             bail!(
-                "{title} waits for CPUs that others have, {} of its vCPUs' time (allowed: {}). {why}",
+                "{title} waits for CPUs that others use, {} of its vCPUs' time (allowed: {}). \
+                 {why}",
                 percent(waits),
                 percent(waits_max)
             );
@@ -196,14 +202,14 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Whether nobody else has changed what is switched.
+    /// Fails if another program has changed a switched value.
     fn is_untouched(&self, expected: &[(Target, String)]) -> anyhow::Result<()> {
         for (target, value) in expected {
             let is = self.undo.read(target)?;
             if is != *value {
                 bail!(
-                    "another hand has set {target} to {is}, which was {value} in this window: it stays, \
-                     and the experiment ends"
+                    "the experiment was stopped: another program has set {target} to {is}, which \
+                     was {value} in this window; it stays"
                 );
             }
         }
@@ -219,8 +225,9 @@ impl Trial<'_> {
         let exits = |window: &Window| window.did.exits[State::ExitPause];
         match self.switch.cause {
             Cause::SpinSwitch if exits(a) >= EVENTS_MIN && exits(window) > exits(a) / 2 => bail!(
-                "{title} had {} pause-loop exits in a window of A and {} in one of B: it does not go by \
-                 the module's window (docs/sysfs.md says where the module leaves a VM to KVM)",
+                "{title} had {} pause-loop exits in a window of A and {} in one of B: it does not \
+                 use the window of the module (docs/sysfs.md lists when the module leaves a VM to \
+                 KVM)",
                 exits(a),
                 exits(window)
             ),
@@ -230,9 +237,10 @@ impl Trial<'_> {
                 // does not poll for sleeps that are long.
                 if most >= POLL_SHARE_MIN && least > most / 2.0 {
                     bail!(
-                        "{title} polled {} of the time in A, and {} in B: it does not go by the module \
-                         kvm's halt_poll_ns. Its VMM has set polling for it (KVM_CAP_HALT_POLL), or the \
-                         kernel is one of 5.8 to 6.0, where a VM keeps what was set when it was started",
+                        "{title} polled {} of the time in A, and {} in B: it does not use \
+                         halt_poll_ns of the module kvm. Its VMM has set polling itself \
+                         (KVM_CAP_HALT_POLL), or the kernel is 5.8 to 6.0, where a VM keeps the \
+                         value from its start",
                         percent(polls(a)),
                         percent(polls(window))
                     );

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--work COMMAND`: how far the VM's work is, as a command says that knows it.
+//! `--work COMMAND`: a command reports the progress of the VM's work.
 
 use anyhow::{bail, Context};
 use std::io::Read;
@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver};
 use std::time::{Duration, Instant};
 
-/// The command has so long to print its number.
+/// Time limit of the command.
 pub const LIMIT: Duration = Duration::from_secs(5);
 
-/// And prints no more than this.
+/// Limit of its output.
 const OUTPUT_BYTES_MAX: u64 = 4096;
 
-/// Its output is closed so soon after its end.
+/// Its output is closed this soon after its end.
 const CLOSES_WITHIN: Duration = Duration::from_secs(1);
 
 const LOOK: Duration = Duration::from_millis(2);
@@ -28,11 +28,11 @@ pub struct Done {
 }
 
 impl Done {
-    /// Work per second since `before`; an error where the number fell.
+    /// Work per second since `before`; an error if the number fell.
     pub fn rate_since(&self, before: &Done) -> anyhow::Result<f64> {
         if self.number < before.number {
             bail!(
-                "the number that --work prints fell from {} to {}: it must grow with the work",
+                "the number of --work fell from {} to {}: it must grow with the work",
                 before.number,
                 self.number
             );
@@ -48,8 +48,8 @@ pub fn ask(command: &str, stop: &AtomicBool) -> anyhow::Result<Done> {
     let mut child = shell.spawn().context("cannot run /bin/sh for --work")?;
     let output = child.stdout.take().map(read);
     let ended = wait(&mut child, stop);
-    // What it has left running would hold its output open.
-    // SAFETY: the group is that of our child, which nobody has waited for unless it ended just now.
+    // A process that it left running would keep its output open. SAFETY: the group is that of our child,
+    // which was not waited for unless it ended just now.
     unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
     let at = Instant::now();
     let _ = child.wait();
@@ -57,11 +57,14 @@ pub fn ask(command: &str, stop: &AtomicBool) -> anyhow::Result<Done> {
     let text = match output.map(|output| output.recv_timeout(CLOSES_WITHIN)) {
         _ if ended.is_none() => String::new(),
         Some(Err(_)) => bail!(
-            "--work {command:?} ended, and something that it has started holds its output open: close \
+            "--work {command:?} ended, and a process that it started keeps its output open: close \
              it there (>&-)"
         ),
         Some(Ok(bytes)) if bytes.len() as u64 > OUTPUT_BYTES_MAX => {
-            bail!("--work {command:?} printed more than {OUTPUT_BYTES_MAX} bytes, which is no number")
+            bail!(
+                "--work {command:?} printed more than {OUTPUT_BYTES_MAX} bytes, which is not a \
+                   number"
+            )
         }
         Some(Ok(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
         None => String::new(),
@@ -73,12 +76,11 @@ pub fn ask(command: &str, stop: &AtomicBool) -> anyhow::Result<Done> {
     }
     let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
     let number = number
-        .with_context(|| format!("--work {command:?} printed {text:?}, which is no number"))?;
+        .with_context(|| format!("--work {command:?} printed {text:?}, which is not a number"))?;
     Ok(Done { number, at })
 }
 
-/// Reads what a command prints, up to a byte more than is allowed; whoever prints more than that has no
-/// reader any more.
+/// Reads the output of a command, up to 1 byte more than is allowed; further output has no reader.
 fn read(out: ChildStdout) -> Receiver<Vec<u8>> {
     let (tell, told) = channel();
     std::thread::spawn(move || {
@@ -118,11 +120,11 @@ mod tests {
         assert_eq!(number("sleep 60 & echo 3"), Ok(3.0), "what it leaves running does not count");
         for (command, words) in [
             ("exit 3", "failed: exit status: 3"),
-            ("echo many", "printed \"many\\n\", which is no number"),
-            ("echo inf", "is no number"),
+            ("echo many", "printed \"many\\n\", which is not a number"),
+            ("echo inf", "is not a number"),
             ("true", "printed \"\""),
             ("cat /dev/zero | tr '\\0' 7", "printed more than 4096 bytes"),
-            ("setsid sh -c 'sleep 3 &'; echo 3", "holds its output open"),
+            ("setsid sh -c 'sleep 3 &'; echo 3", "keeps its output open"),
         ] {
             assert!(number(command).unwrap_err().contains(words), "{command}");
         }
