@@ -4,6 +4,7 @@
 //!
 //! The same code runs on a real host and inside an emulated computer; only the [`Sink`] differs.
 
+mod bench;
 mod beside;
 mod cgroup;
 mod check;
@@ -159,7 +160,7 @@ pub fn run_plan(plan: &Plan, sink: &mut Give) -> Result<u32, Error> {
     Ok(failed)
 }
 
-fn prepare(plan: &Plan) -> Result<measure::Bench, Error> {
+fn prepare(plan: &Plan) -> Result<bench::Bench, Error> {
     if plan.schema != SCHEMA {
         return Err(Error::Schema { plan: plan.schema, agent: SCHEMA });
     }
@@ -173,7 +174,7 @@ fn prepare(plan: &Plan) -> Result<measure::Bench, Error> {
     let guests = linux::Guests::new(plan.linux.clone());
     let cpus = cgroup::Cpus::of(plan);
     let (watcher, notes) = (watch::Watcher::default(), Vec::new());
-    Ok(measure::Bench { module, guests, watcher, cpus, notes, _slice: slice })
+    Ok(bench::Bench { module, guests, watcher, cpus, notes, _slice: slice })
 }
 
 fn read_plan(path: &str) -> Result<Plan, Error> {

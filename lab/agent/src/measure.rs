@@ -10,16 +10,13 @@ use unspin_spinners::{is_user, Samples, USER};
 use unspin_vmm::process::{now_ns, Sample};
 use unspin_vmm::{Realtime, VcpuSample};
 
-use crate::cgroup::Cpus;
+use crate::bench::Bench;
 use crate::check::check;
 use crate::child::{readable_until, VmProcess};
 use crate::ends::{Counted, End};
-use crate::host::Slice;
-use crate::linux::Guests;
-use crate::module::{self, Module};
+use crate::module;
 use crate::turns::Turns;
 use crate::vms::{start, start_vms, stop_vms, window_of_working, NS_PER_MS, START_LEAD_NS};
-use crate::watch::Watcher;
 use crate::watchers::Watchers;
 use crate::Error;
 
@@ -29,18 +26,6 @@ const SKEW_NOTED: u64 = 200;
 /// kind.
 const SPINNERS_TIME: Duration = Duration::from_millis(60);
 const SPIN_PLACES: usize = 1024;
-
-/// What lasts from run to run.
-pub(crate) struct Bench {
-    pub(crate) module: Option<Module>,
-    /// Linux guests, which stay from run to run.
-    pub(crate) guests: Guests,
-    pub(crate) watcher: Watcher,
-    pub(crate) cpus: Cpus,
-    /// Lines for people that came up in the run.
-    pub(crate) notes: Vec<String>,
-    pub(crate) _slice: Option<Slice>,
-}
 
 /// Makes a run; `later` are those after it.
 pub(crate) fn measure(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResult, Error> {

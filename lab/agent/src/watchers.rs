@@ -5,9 +5,9 @@
 use unspin_scenario::plan::Run;
 use unspin_scenario::result::{RunResult, VcpuStates, VmResult, Wakeups};
 
+use crate::bench::Bench;
 use crate::credit::Credit;
 use crate::hogs::Hogs;
-use crate::measure::Bench;
 use crate::shape::Shaping;
 use crate::trace::{self, Trace};
 use crate::wakeups::Tasks;

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the agent keeps from run to run.
+
+use crate::cgroup::Cpus;
+use crate::host::Slice;
+use crate::linux::Guests;
+use crate::module::Module;
+use crate::watch::Watcher;
+
+pub(crate) struct Bench {
+    pub(crate) module: Option<Module>,
+    /// Linux guests, which stay from run to run.
+    pub(crate) guests: Guests,
+    pub(crate) watcher: Watcher,
+    pub(crate) cpus: Cpus,
+    /// Lines for people that came up in the run.
+    pub(crate) notes: Vec<String>,
+    pub(crate) _slice: Option<Slice>,
+}
