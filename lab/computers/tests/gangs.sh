@@ -64,7 +64,7 @@ goes_on() {
 	[ $after -gt $((before + 20)) ] || { echo "$before ticks, $after 2 s later"; false; }
 }
 becomes() {
-	for try in 1 2 3 4 5 6 7 8 9 10; do
+	for try in $(seq 40); do
 		sleep 2
 		is "$1" "$2" && return
 	done
