@@ -215,6 +215,6 @@ pub(crate) mod tests {
         let at = |ple_exits| ModuleStats { ple_exits, window_cycles: 7, ..Default::default() };
         assert_eq!(difference(&at(5), &at(9)).unwrap(), at(4));
         let error = difference(&at(9), &at(5)).unwrap_err().to_string();
-        assert!(error.contains("ple_exits went from 9 back to 5"), "{error}");
+        assert!(error.contains("ple_exits fell from 9 to 5"), "{error}");
     }
 }

@@ -297,7 +297,7 @@ fn what_is_missing_is_named() {
     let no_files = of(|plan| plan.linux = None);
     assert!(no_files.contains("Linux guests"), "{no_files}");
     let too_large = of(|plan| plan.runs[0].linux.as_mut().unwrap().guest.memory_mib = 1 << 30);
-    assert!(too_large.contains("do not fit /dev/shm"), "{too_large}");
+    assert!(too_large.contains("do not fit into /dev/shm"), "{too_large}");
     // Each would fit by itself.
     let together = of(|plan| {
         let df = Command::new("df").args(["-m", "--output=avail", "/dev/shm"]).output().unwrap();
@@ -305,7 +305,7 @@ fn what_is_missing_is_named() {
         let free: u32 = free.lines().last().unwrap().trim().parse().unwrap();
         plan.runs[0].linux.as_mut().unwrap().guest.memory_mib = free * 3 / 4;
     });
-    assert!(together.contains("do not fit /dev/shm"), "{together}");
+    assert!(together.contains("do not fit into /dev/shm"), "{together}");
 }
 
 #[test]

@@ -159,7 +159,8 @@ fn kernels(stage: &Stage) {
         assert!(matches!(error, LabError::Unsuitable { .. }));
     }
     stage.unpacked("6.12", RELEASE, CONFIG, "6.12.98-test");
-    let error = stage.build_fails(&["of kernel 6.12.98-test", RELEASE, "install linux-headers-"]);
+    let error =
+        stage.build_fails(&["belong to kernel 6.12.98-test", RELEASE, "install linux-headers-"]);
     assert!(matches!(error, LabError::OtherHeaders { .. }));
     let headers = format!("kernels/{RELEASE}/tree/usr/src/linux-headers-{RELEASE}/include");
     fs::remove_dir_all(stage.lab.dir().join(headers)).unwrap();

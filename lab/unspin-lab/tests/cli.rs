@@ -94,13 +94,17 @@ fn what_no_machine_has_is_said_before_anything_is_made() {
     if unspin_computers::missing_tools(unspin_computers::BOCHS_TOOLS).is_empty() {
         fails(&["lab", "build", "--kernel", "9"], 2, "allowed: 6.1, 6.12, 7.3");
         let of_12 = ["lab", "boot", "--kernel", "7.3", "--debian", "12"];
-        fails(&of_12, 2, "Debian \"12\" has no kernel 7.3; allowed: 13");
+        fails(&of_12, 2, "Debian \"12\" has no package of kernel 7.3; allowed: 13");
         fails(&["lab", "build", "--flavour", "rt"], 2, "allowed: cloud-amd64, amd64");
-        cases.push(("emulated", text("kernel=\"9.9\"", 4), "`kernel`: no emulated computer runs"));
+        cases.push((
+            "emulated",
+            text("kernel=\"9.9\"", 4),
+            "`kernel`: emulated computers cannot run kernel",
+        ));
         let wanted = "checks.toml:4:7: `host.pcpus`: no emulated computer can have 64 pCPUs";
         cases.push(("emulated", text("", 64), wanted));
         let large = text("", 4).replace("vcpus=1", "vcpus=129");
-        cases.push(("emulated", large, "`vm`: a VM of machine emulated has no 129 vCPUs"));
+        cases.push(("emulated", large, "`vm`: a VM of machine emulated cannot have 129 vCPUs"));
         let linux = |keys: &str| {
             let vm = format!("vcpus=2\nguest=\"linux\"\n{keys}\nworkload=\"hackbench\"");
             text("", 4).replace("vcpus=1\nworkload=\"ebizzy\"", &vm)
@@ -204,7 +208,7 @@ fn a_scenario_is_simulated_alike_by_any_number_of_threads() {
     assert_eq!(sum, run["vm"][0]["cpu_ns"].as_array().unwrap().len() as u64 * 20_000_000);
     let results = dir.join("1/results.jsonl");
     let results = results.to_str().unwrap();
-    fails(&["agree", "--seeds", "1", results], 2, "machine sim measures nothing");
+    fails(&["agree", "--seeds", "1", results], 2, "machine sim does not measure");
     // As if it had been measured.
     let text = std::fs::read_to_string(results).unwrap();
     std::fs::write(results, text.replace("\"machine\":\"sim\"", "\"machine\":\"emulated\""))
@@ -240,7 +244,7 @@ fn outside_a_checkout_scenarios_are_known_or_their_place_is() {
     let known = said(None);
     assert!(known.contains("components, demo"), "{known}");
     let none = said(Some(Path::new("/nonexistent")));
-    assert!(none.contains("/usr/share/unspin/scenarios: give a file"), "{none}");
+    assert!(none.contains("/usr/share/unspin/scenarios: name a file"), "{none}");
     let pages = dir.join("a/b");
     let write = || lab(&["man", pages.to_str().unwrap()]);
     let refused = write();
@@ -318,7 +322,7 @@ fn threads_refuse_what_needs_a_hypervisor() {
     let args = ["bench", name, "--profile-dir", "profiles", "--machine", "threads"];
     fails(&args, 2, "`slice_ns`: machine threads does not support this: length of the");
     std::fs::write(&file, text.replace("pcpus = 1", "pcpus = 1024")).unwrap();
-    fails(&args, 77, "wants 1024 CPUs, and this process may run on");
+    fails(&args, 77, "needs 1024 CPUs, and this process may run on");
     std::fs::remove_file(file).unwrap();
     fails(&["threads-run"], 2, "only unspin-lab bench starts this command");
 }

@@ -202,14 +202,14 @@ fn what_cannot_be_is_refused_before_anything_runs() {
     refused(&few, &["--worlds", "1"], "2..=65536");
     refused(&few, &["--worlds", "65537"], "2..=65536");
     refused(&few, &["--decides", "8"], "--worlds");
-    refused(&few, &["--worlds", "8", "--input", "host.exit"], "the inputs are host.exit_cycles");
+    refused(&few, &["--worlds", "8", "--input", "host.exit"], "inputs: host.exit_cycles");
     let design = dir.path("design.csv");
     fs::write(&design, "host.exit_cycles,chances\n0.5,0.5\n").unwrap();
     refused(&few, &["--design", &design], "without chance and with chances");
     fs::write(&design, "host.exit_cycles,chance\n0.5,7\n").unwrap();
     refused(&few, &["--design", &design], "line 2, column chance");
     let long = dir.scenario(&[("window_ms = 20", "window_ms = 300000")]);
-    refused(&long, &["--worlds", "65536"], "more than a day: fewer worlds");
+    refused(&long, &["--worlds", "65536"], "more than a day: use fewer worlds");
     let other = dir.scenario(&[("[1200, 33000]", "[33000, 1200]")]);
     refused(&other, &["--worlds", "8"], "above the upper end");
     let runs = dir.scenario(&[

@@ -278,14 +278,14 @@ proptest! {
 
 #[test]
 fn a_kernel_without_tables_is_named() {
-    let path = std::env::temp_dir().join(format!("unspin-image-{}", std::process::id()));
+    let path = std::env::temp_dir().join(format!("unspin-symbols-{}", std::process::id()));
     let image = some_image(Kernels::UpTo6_14, 8, 1000, 1);
     std::fs::write(&path, &image.bytes).unwrap();
     assert_eq!(kernel_symbols(&path).unwrap(), image.listed);
     std::fs::write(&path, &image.bytes[..image.index.start]).unwrap();
     let error = kernel_symbols(&path).unwrap_err().to_string();
     assert!(error.starts_with(&path.display().to_string()), "{error}");
-    assert!(error.contains("is no uncompressed kernel with symbols"), "{error}");
+    assert!(error.contains("is not an uncompressed kernel with symbols"), "{error}");
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(kernel_symbols(&path), Err(LabError::Io { .. })));
 }

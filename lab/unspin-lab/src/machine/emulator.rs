@@ -106,14 +106,14 @@ mod tests {
         for (text, why) in [
             ("qemu", "bochs, qemu-amd"),
             ("", "bochs, qemu-amd"),
-            ("bochs,quantum=50", "behind qemu-amd"),
+            ("bochs,quantum=50", "after qemu-amd"),
             ("qemu-amd,quantum=0", "quantum=1 to 65535"),
             ("qemu-amd,pause", "pause=1 to 65535"),
             ("qemu-amd,topology=2x2", "topology=SOCKETSxCORESxTHREADS"),
             ("qemu-amd,topology=2x2x3", "1 or 2 threads"),
             ("qemu-amd,topology=0x2x2", "topology="),
-            ("bochs,topology=1x2x1", "behind qemu-amd"),
-            ("qemu-amd,speed=2", "no setting \"speed=2\""),
+            ("bochs,topology=1x2x1", "after qemu-amd"),
+            ("qemu-amd,speed=2", "unknown setting \"speed=2\""),
         ] {
             let error = Timed::parse(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

@@ -384,7 +384,7 @@ mod tests {
         let fake = Fake::new("loaded");
         fake.file("sys/module/unspin/default/mode", "off\n");
         fake.file("sys/module/unspin/version", "0.0.1\n");
-        assert!(fake.way(false, |_| {}).unwrap_err().contains("of version 0.0.1, this command"));
+        assert!(fake.way(false, |_| {}).unwrap_err().contains("has version 0.0.1, this command"));
         fake.file("sys/module/unspin/version", env!("CARGO_PKG_VERSION"));
         for load in [false, true] {
             assert_eq!(fake.way(load, |h| h.is_root = false), Ok(Way::IsLoaded));

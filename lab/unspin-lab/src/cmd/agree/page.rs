@@ -239,7 +239,7 @@ mod tests {
         let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words}:\n{text}"));
         let lead = at("| | held out | known | together |");
         let covered = at(
-            "| 90 % bands that cover what was measured | 0 % [0, 73] | 100 % [27, 100] | 50 % [",
+            "| 90 % bands that cover the measured value | 0 % [0, 73] | 100 % [27, 100] | 50 % [",
         );
         assert!(lead < covered && covered < at("\n## Held out\n"), "{text}");
         assert!(at("\n## Held out\n") < at("\n## Known\n"), "{text}");

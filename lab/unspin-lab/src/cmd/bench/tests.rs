@@ -186,7 +186,7 @@ fn a_bench_leaves_results_summary_and_page() {
 fn a_boot_cut_off_counts_and_is_replayed_whole() {
     let case = Case::new("replay");
     let (made, docs) = case.go(&args(&[]), &Fake::new(true, 4));
-    assert!(made.unwrap_err().to_string().contains("before its plan's end"));
+    assert!(made.unwrap_err().to_string().contains("before the end of its plan"));
     assert!(!docs[0].summary.provenance.complete);
     assert_eq!(docs[0].summary.provenance.runs, 4);
     let again = Fake::new(true, usize::MAX);
