@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use unspin_host::source::{module_source, work_dir};
+use unspin_host::source::{errors_in_log, module_source, release_of_headers, work_dir};
 use unspin_text::Lock;
 
 /// Kernel series that the module's tests boot.
@@ -109,7 +109,7 @@ pub fn build(release: &str, stop: &AtomicBool, say: &dyn Fn(&str)) -> anyhow::Re
         bail!(
             "building the module failed ({status}); its output is in {}\n{}",
             log.display(),
-            errors_in(&fs::read_to_string(&log).unwrap_or_default())
+            errors_in_log(&log).join("\n")
         );
     }
     Ok(dir.join("kmod/unspin.ko"))
@@ -133,9 +133,7 @@ fn can_build(sources: &Path, headers: &Path, release: &str) -> Result<(), String
             missing.join(" ")
         ));
     }
-    let text =
-        fs::read_to_string(headers.join("include/generated/utsrelease.h")).unwrap_or_default();
-    match text.split('"').nth(1) {
+    match release_of_headers(headers) {
         Some(found) if found == release => Ok(()),
         Some(found) => Err(format!(
             "the headers in {} belong to kernel {found}, not to {release}, and a module built with \
@@ -147,13 +145,6 @@ fn can_build(sources: &Path, headers: &Path, release: &str) -> Result<(), String
             headers.display()
         )),
     }
-}
-
-/// The compiler's errors; the last lines of the log only show that it failed.
-fn errors_in(log: &str) -> String {
-    let is_error = |line: &&str| line.contains("error: ") || line.starts_with("ERROR: ");
-    let errors: Vec<&str> = log.lines().filter(is_error).take(8).collect();
-    errors.join("\n")
 }
 
 /// Loads the module: `file`, or the one installed for this kernel.

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the module's sources are, and where what is made of them is kept.
+//! Where the module's sources are, where what is built from them is kept, and what builds of it need and say.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+
+/// Lines shown of what a compiler said.
+const ERRORS_SHOWN: usize = 8;
 
 /// The module's sources: `UNSPIN_ROOT`, or the checkout this program was built from. An installed
 /// program was built elsewhere, in a place that may be anybody's here: its sources are those of package
@@ -12,7 +16,11 @@ pub fn source_tree() -> PathBuf {
         None if is_installed() => {
             Path::new("/usr/src").join(concat!("unspin-", env!("CARGO_PKG_VERSION")))
         }
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."),
+        None => Path::new(env!("CARGO_MANIFEST_DIR"))
+            .ancestors()
+            .nth(2)
+            .unwrap_or(Path::new("/"))
+            .into(),
     }
 }
 
@@ -42,4 +50,17 @@ pub fn work_dir() -> PathBuf {
 /// Whether this program is one of a package.
 pub fn is_installed() -> bool {
     std::env::current_exe().is_ok_and(|program| program.starts_with("/usr/bin"))
+}
+
+/// The release of the kernel that headers belong to; `None` where they are not there.
+pub fn release_of_headers(headers: &Path) -> Option<String> {
+    let text = fs::read_to_string(headers.join("include/generated/utsrelease.h")).ok()?;
+    Some(text.split('"').nth(1).unwrap_or("no release").to_string())
+}
+
+/// The compiler's errors in a build's log; the last lines of such a log only show that it failed.
+pub fn errors_in_log(log: &Path) -> Vec<String> {
+    let text = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
+    let is_error = |line: &&str| line.contains("error: ") || line.starts_with("ERROR: ");
+    text.lines().filter(is_error).take(ERRORS_SHOWN).map(str::to_string).collect()
 }

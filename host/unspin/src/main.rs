@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use unspin_cli::{detect, exit, host, out, progress, sysfs, vms};
 
 fn main() -> ExitCode {
-    if let Err(error) = forward::to_the_lab(std::env::args_os().skip(1).collect()) {
+    if let Err(error) = forward::run_moved(std::env::args_os().skip(1).collect()) {
         return exit::code("unspin", Err(error));
     }
     let cli = cmd::Cli::from_arg_matches(&cmd::command().get_matches());

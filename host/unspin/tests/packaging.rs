@@ -39,6 +39,26 @@ fn the_trees_for_dkms_are_whole() {
     check_dkms_tree("guest-module", "unspin-guest", 4);
 }
 
+/// A directory of an earlier build gets the sources that it lacks.
+#[test]
+fn a_build_elsewhere_has_all_sources_each_time() {
+    let build = std::env::temp_dir().join(format!("unspin-tree-{}", std::process::id()));
+    let make = || {
+        let mut make = Command::new("make");
+        make.args(["-s", "-C"]).arg(root().join("core/kmod")).arg("tree");
+        assert!(make.arg(format!("BUILD={}", build.display())).status().unwrap().success());
+    };
+    make();
+    let sources =
+        [build.join("kmod/main.c"), build.join("policy/hvs.c"), build.join("uapi/unspin.h")];
+    for source in &sources {
+        fs::remove_file(source).unwrap();
+    }
+    make();
+    assert!(sources.iter().all(|source| source.is_file()));
+    fs::remove_dir_all(build).unwrap();
+}
+
 /// A source that `make dkms-tree` forgets would be missed where DKMS builds the module.
 fn check_dkms_tree(folder: &str, module: &str, includes_min: u32) {
     let tree = std::env::temp_dir().join(format!("{module}-dkms-tree-{}", std::process::id()));

@@ -65,14 +65,14 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     let tids: Vec<_> = vms.processes.iter().map(|process| process.tids.clone()).collect();
     let each: Vec<_> = vms.pids.iter().copied().zip(tids.iter().cloned()).collect();
     // To load a scheduler takes long: before the VMs are told when to start.
-    let beside = Watchers::start(bench, run, &each)?;
+    let watchers = Watchers::start(bench, run, &each)?;
     let starts = start(run, &mut vms.processes)?;
     let (first, second) = {
         let _realtime = Realtime::enter();
         // Dropped before the agent is an ordinary task again.
         let _turns = Turns::start(run, tids, starts.latest_end_ns(run))?;
         let [begin_ns, end_ns] = window_of_working(run, &mut vms.processes, &starts)?;
-        beside.measure_in(bench, run, &each, [begin_ns, end_ns])?;
+        watchers.measure_in(bench, run, &each, [begin_ns, end_ns])?;
         let fds: Vec<i32> = vms.processes.iter().map(VmProcess::fd).collect();
         // Something to read before its time is a failure; whoever reads the samples meets it.
         readable_until(&fds, begin_ns)?;
@@ -84,7 +84,7 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
     for process in &mut vms.processes {
         samples.push(process.samples()?);
     }
-    let beside = beside.end(bench, run)?;
+    let watched = watchers.end(bench, run)?;
     let errors = stop_vms(&mut vms)?;
     let at = samples.iter().map(|ends| [ends[0].at_ns, ends[1].at_ns]);
     note_skew(bench, &at.collect::<Vec<_>>());
@@ -99,7 +99,7 @@ fn measure_bench(bench: &mut Bench, run: &Run) -> Result<RunResult, Error> {
         ..vm_result(sample)
     });
     let host_idle_share = second.idle_share_since(&first);
-    let result = beside.result(run, vm, &vms.pids, starts.first_ns);
+    let result = watched.result(run, vm, &vms.pids, starts.first_ns);
     Ok(RunResult { window_ns: window_ns / samples.len() as u64, host_idle_share, ..result })
 }
 
@@ -117,12 +117,12 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     let mut pids = bench.guests.pids();
     pids.truncate(run.vms as usize);
     let each: Vec<_> = pids.iter().copied().zip(bench.guests.tids_by_vm(run.vms)).collect();
-    let beside = Watchers::start(bench, run, &each)?;
+    let watchers = Watchers::start(bench, run, &each)?;
     // A program's beginning is not like the rest: the first arm would have it alone.
     let settle_ms = if any_started { run.window_ms } else { 0 };
     let begin_ns = now_ns() + START_LEAD_NS + (run.warmup_ms + settle_ms) * NS_PER_MS;
     let end_ns = begin_ns + run.window_ms * NS_PER_MS;
-    beside.measure_in(bench, run, &each, [begin_ns, end_ns])?;
+    watchers.measure_in(bench, run, &each, [begin_ns, end_ns])?;
     let (first, second) = {
         let _realtime = Realtime::enter();
         let _turns = Turns::start(run, bench.guests.tids_by_vm(run.vms), end_ns)?;
@@ -131,7 +131,7 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
         readable_until(&[], end_ns)?;
         (first, (bench.guests.samples(run.vms)?, End::read(bench.module.as_ref(), run, &pids)?))
     };
-    let beside = beside.end(bench, run)?;
+    let watched = watchers.end(bench, run)?;
     let counted = second.1.counted_since(&first.1, run)?;
     let host_idle_share = second.1.idle_share_since(&first.1);
     let (first, second) = (first.0, second.0);
@@ -143,7 +143,7 @@ fn measure_linux(bench: &mut Bench, run: &Run, later: &[Run]) -> Result<RunResul
     let vm = bench.guests.results(&first, &second)?;
     let vm = vm.into_iter().zip(counted);
     let vm = vm.map(|(vm, Counted { module, turns })| VmResult { module, turns, ..vm });
-    let result = beside.result(run, vm, &pids, begin_ns);
+    let result = watched.result(run, vm, &pids, begin_ns);
     let window_ns = window_ns / at.len() as u64;
     Ok(RunResult { window_ns, spinners, host_idle_share, ..result })
 }

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
+use unspin_host::source::{errors_in_log, release_of_headers};
 
 /// What the module is built against.
 pub(crate) struct Against<'a> {
@@ -118,16 +119,11 @@ fn keep_the_log_of_what_was_compiled(log: &Path, before: Option<Vec<u8>>) -> Res
     }
 }
 
-/// Lines shown of what a compiler said.
-const ERRORS_SHOWN: usize = 8;
-
 /// The errors of a build instead of its last lines, which only say that there were some.
 fn with_the_errors(error: LabError) -> LabError {
     let LabError::Step { what, status, log, tail } = error else { return error };
-    let text = String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()).into_owned();
-    let is_error = |line: &&str| line.contains("error: ") || line.starts_with("ERROR: ");
     let errors: Vec<String> =
-        text.lines().filter(is_error).take(ERRORS_SHOWN).map(|l| format!("    {l}\n")).collect();
+        errors_in_log(&log).iter().map(|line| format!("    {line}\n")).collect();
     let tail = if errors.is_empty() { tail } else { errors.concat() };
     LabError::Step { what, status, log, tail }
 }
@@ -135,17 +131,10 @@ fn with_the_errors(error: LabError) -> LabError {
 /// Headers of another kernel build a module that does not load, or worse.
 fn check_headers(against: &Against) -> Result<()> {
     let (release, headers) = (against.release.to_string(), against.headers.to_path_buf());
-    let path = headers.join("include/generated/utsrelease.h");
-    let Ok(text) = fs::read_to_string(&path) else {
-        return Err(LabError::NoHeaders { release, headers });
-    };
-    match text.split('"').nth(1) {
+    match release_of_headers(&headers) {
+        None => Err(LabError::NoHeaders { release, headers }),
         Some(found) if found == release => Ok(()),
-        found => Err(LabError::OtherHeaders {
-            found: found.unwrap_or("no release").to_string(),
-            release,
-            headers,
-        }),
+        Some(found) => Err(LabError::OtherHeaders { found, release, headers }),
     }
 }
 

@@ -69,3 +69,13 @@ pub fn series(name: &str) -> Result<Series, Refusal> {
         allowed: Series::ALL.map(Series::name).join(", "),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tested_series_are_those_that_boot() {
+        assert_eq!(Series::ALL.map(Series::name), unspin_cli::host::TESTED);
+    }
+}
