@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command as its users meet it: what it prints, how it exits.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+mod common;
 
-fn lab(args: &[&str]) -> Output {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    Command::new(env!("CARGO_BIN_EXE_unspin-lab"))
-        .args(args)
-        .current_dir(root)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
-}
+use common::lab;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 #[track_caller]
 fn fails(args: &[&str], code: i32, words: &str) {

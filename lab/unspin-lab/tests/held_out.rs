@@ -2,17 +2,16 @@
 //! Scenarios that the release's seed draws, a few of them measured: whether the simulator's bands have
 //! what comes out. UNSPIN_HELD_OUT says how many; each takes minutes.
 
+mod common;
+
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// The least of the bands that must cover. 85 % are aimed at: of six arms fewer than half would be chance
 /// once in 150 tests.
 const COVERED: f64 = 0.5;
 
-fn lab(args: &[&str]) -> Vec<u8> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let out = Command::new(env!("CARGO_BIN_EXE_unspin-lab")).args(args).current_dir(root).output();
-    let out = out.unwrap();
+fn made(args: &[&str]) -> Vec<u8> {
+    let out = common::lab(args);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     out.stdout
 }
@@ -27,13 +26,13 @@ fn bands_have_what_a_few_scenarios_of_the_release_come_to() {
     let _ = std::fs::remove_dir_all(&dir);
     let in_dir = |name: &str| dir.join(name).to_str().unwrap().to_string();
     let (scenarios, measured) = (in_dir("scenarios"), in_dir("measured"));
-    lab(&["generate", "spaces/held-out.toml", "--count", &count, "--out", &scenarios]);
+    made(&["generate", "spaces/held-out.toml", "--count", &count, "--out", &scenarios]);
     let files = std::fs::read_dir(&scenarios).unwrap();
     let files: Vec<String> =
         files.map(|f| f.unwrap().path().to_str().unwrap().to_string()).collect();
     let mut bench = vec!["bench", "--machine", "emulated", "--quiet", "--out", &measured];
     bench.extend(files.iter().map(String::as_str));
-    lab(&bench);
+    made(&bench);
     let mut agree = vec!["agree", "--worlds", "64", "--json"];
     let results = |file: &String| {
         let name = Path::new(file).file_stem().unwrap().to_str().unwrap().to_string();
@@ -43,7 +42,7 @@ fn bands_have_what_a_few_scenarios_of_the_release_come_to() {
     };
     let results: Vec<String> = files.iter().map(results).collect();
     agree.extend(results.iter().flat_map(|dir| ["--held-out", dir.as_str()]));
-    let said: serde_json::Value = serde_json::from_slice(&lab(&agree)).unwrap();
+    let said: serde_json::Value = serde_json::from_slice(&made(&agree)).unwrap();
     let scores = &said["held_out"];
     println!("{scores:#}");
     assert_eq!(scores["arms"].as_u64(), count.parse::<u64>().ok().map(|n| 2 * n));

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Shares of a sweep made one by one and put together give the very files of the whole.
 
-use std::path::Path;
-use std::process::{Command, Output};
+mod common;
 
-fn lab(args: &[&str]) -> Output {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin-lab"));
-    command.args(args).current_dir(root).output().unwrap()
-}
+use common::lab;
 
 #[test]
 fn shards_are_the_whole() {

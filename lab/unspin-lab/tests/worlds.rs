@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Worlds: the same whoever makes them and in how many parts, and what is refused.
 
+mod common;
+
+use common::lab;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::PathBuf;
+use std::process::Command;
 
 /// A directory of a test's own, which goes with it.
 struct Dir(PathBuf);
@@ -60,11 +63,6 @@ name = "stock"
 name = "hvs"
 yield_to = "hvs"
 "#;
-
-fn lab(args: &[&str]) -> Output {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    Command::new(env!("CARGO_BIN_EXE_unspin-lab")).args(args).current_dir(root).output().unwrap()
-}
 
 /// A bench on machine sim that succeeds; what it said.
 #[track_caller]
