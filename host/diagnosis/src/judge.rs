@@ -81,9 +81,10 @@ impl Did {
         }
     }
 
-    /// Whether its entries into the guest are seen: its vCPUs ran, and never was one in a guest or left it.
+    /// Whether its entries into the guest are not seen: its vCPUs ran, and none was in a guest or left it.
     fn is_unseen(&self) -> bool {
-        self.times[Vmm] > 0 && self.times[Guest] == 0 && self.exits.total() == 0
+        let ran = State::ALL.iter().any(|state| state.is_on_cpu() && self.times[*state] > 0);
+        ran && self.times[Guest] == 0 && self.exits.total() == 0
     }
 
     fn measured(&self, cause: Cause) -> f64 {
@@ -282,12 +283,15 @@ pub(crate) mod tests {
         did.exits[ExitPause] = 1;
         assert_eq!(sure(&did)[Cause::SpinSwitch as usize], Sure::Estimated);
 
-        let mut unseen = Did { vcpus: 1, window_ns: 1000, ..Did::default() };
-        unseen.times[Vmm] = 800;
-        unseen.times[ReadyHost] = 200;
-        for loss in losses(&unseen) {
-            let is_known = loss.cause == Cause::Contention;
-            assert_eq!(loss.share.is_some(), is_known, "{:?}", loss.cause);
+        // Whatever its time on a CPU seems to be: KVM has reported no exit.
+        for on_cpu in [Vmm, ExitInterrupt, Waking] {
+            let mut unseen = Did { vcpus: 1, window_ns: 1000, ..Did::default() };
+            unseen.times[on_cpu] = 800;
+            unseen.times[ReadyHost] = 200;
+            for loss in losses(&unseen) {
+                let is_known = loss.cause == Cause::Contention;
+                assert_eq!(loss.share.is_some(), is_known, "{:?} of {on_cpu:?}", loss.cause);
+            }
         }
     }
 

@@ -29,6 +29,12 @@ pub const PENDING: u32 = TIMES as u32 - 1;
 /// Places of threads; `PLACES` in C.
 pub const PLACES: u32 = 16384;
 
+/// Stretches of a CPU that are kept; `RUNS` in C.
+pub const RUNS: usize = 32;
+
+/// `ran_before` of a vCPU whose wait has no known begin; `NO_WAIT` in C.
+pub const NO_WAIT: u64 = u64::MAX;
+
 /// `pending_asleep` of a vCPU that has not slept since its exit.
 pub const NOT_ASLEEP: u64 = u64::MAX;
 
@@ -68,6 +74,43 @@ pub struct Sums {
     pub host: u64,
 }
 
+/// The vCPUs of a VM that have a CPU.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Together {
+    pub lock: u32,
+    pub on: u32,
+    pub since: u64,
+    pub ran: u64,
+}
+
+/// A stretch in which threads of one process had a CPU.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Run {
+    pub begin: u64,
+    pub end: u64,
+    pub tgid: u64,
+}
+
+/// Who had a CPU.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Runs {
+    pub since: u64,
+    pub tgid: u32,
+    pub next: u32,
+    pub last: [Run; RUNS],
+}
+
+/// A key: a process that had a CPU for which a vCPU of a VM waited.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Taker {
+    pub vm: u32,
+    pub tgid: u32,
+}
+
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Vcpu {
@@ -96,6 +139,8 @@ pub struct Vcpu {
     pub wakers: u64,
     pub wakers_before: u64,
     pub wakers_at: u64,
+    pub costop: u64,
+    pub ran_before: u64,
     pub begun: u64,
 }
 
@@ -112,7 +157,7 @@ impl Default for Vcpu {
     fn default() -> Vcpu {
         // SAFETY: zeroes are a value of it.
         let zero: Vcpu = unsafe { std::mem::zeroed() };
-        Vcpu { pending_asleep: NOT_ASLEEP, ..zero }
+        Vcpu { pending_asleep: NOT_ASLEEP, ran_before: NO_WAIT, ..zero }
     }
 }
 
@@ -140,6 +185,8 @@ pub unsafe trait Plain: Copy + Default {}
 
 // SAFETY: a number.
 unsafe impl Plain for u32 {}
+// SAFETY: a number.
+unsafe impl Plain for u64 {}
 // SAFETY: repr(C), numbers that follow each other without holes.
 unsafe impl Plain for Cpu {}
 // SAFETY: as above.
@@ -148,6 +195,12 @@ unsafe impl Plain for First {}
 unsafe impl Plain for Share {}
 // SAFETY: as above.
 unsafe impl Plain for Vcpu {}
+// SAFETY: as above.
+unsafe impl Plain for Together {}
+// SAFETY: as above.
+unsafe impl Plain for Runs {}
+// SAFETY: as above.
+unsafe impl Plain for Taker {}
 // SAFETY: as above.
 unsafe impl Plain for Settings {}
 
@@ -203,10 +256,14 @@ mod tests {
         assert_eq!(in_c(&btf, "cpu"), in_rust!(Cpu: since kind vm registrations had slot));
         assert_eq!(in_c(&btf, "thread"), in_rust!(First: tid slot others));
         assert_eq!(in_c(&btf, "share"), in_rust!(Share: vcpus vmm));
+        assert_eq!(in_c(&btf, "together"), in_rust!(Together: lock on since ran));
+        assert_eq!(in_c(&btf, "run"), in_rust!(Run: begin end tgid));
+        assert_eq!(in_c(&btf, "runs"), in_rust!(Runs: since tgid next last));
+        assert_eq!(in_c(&btf, "taker"), in_rust!(Taker: vm tgid));
         assert_eq!(in_c(&btf, "sums"), in_rust!(Sums: sibling own_vmm vm host));
         let vcpu = in_rust!(Vcpu: ended since woken_at vm place counts reason asleep cpu before
             cfs_rq throttled exit_at pending_asleep vmm_at halt_began halt_ended time exits
-            switches wakes number wakers wakers_before wakers_at begun);
+            switches wakes number wakers wakers_before wakers_at costop ran_before begun);
         assert_eq!(in_c(&btf, "vcpu"), vcpu);
     }
 }

@@ -8,8 +8,12 @@ mod layout;
 mod maps;
 mod places;
 mod probe;
+#[cfg(test)]
+mod ready;
+mod takers;
 mod wait;
 
 pub use error::Error;
 pub use layout::VMS_MAX;
 pub use probe::{Probe, Seen, Thread, NUMBERS, VCPUS_MAX};
+pub use takers::Takers;

@@ -42,6 +42,13 @@ impl<V: Plain> Table<V> {
         Ok(found.and_then(|value| from_bytes(&value)))
     }
 
+    /// An entry that has a lock.
+    pub fn get_locked(&self, key: u32) -> Result<Option<V>, Error> {
+        let found = self.map.lookup(&key.to_ne_bytes(), MapFlags::LOCK);
+        let found = found.map_err(|e| self.failed("read", e))?;
+        Ok(found.and_then(|value| from_bytes(&value)))
+    }
+
     pub fn put(&self, key: u32, value: &V) -> Result<(), Error> {
         let put = self.map.update(&key.to_ne_bytes(), bytes(value), MapFlags::ANY);
         put.map_err(|e| self.failed("write", e))

@@ -2,10 +2,13 @@
 //! The programs, loaded, and what they have counted.
 
 use crate::error::Error;
-use crate::layout::{Cpu, Settings, Share, Sums, Vcpu, ASLEEP, NO_SLOT, ON, VMS_MAX};
+use crate::layout::{Cpu, Settings, Share, Sums, Together, Vcpu, ASLEEP, NO_SLOT, ON, VMS_MAX};
 use crate::maps::Table;
 use crate::places::Places;
+use crate::takers::{Taken, Takers};
 use crate::wait;
+use libbpf_rs::btf::types::Struct;
+use libbpf_rs::btf::Btf;
 use libbpf_rs::{Link, Object, ObjectBuilder, OpenObject, PrintLevel};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
@@ -39,6 +42,10 @@ pub struct Seen {
     pub switches: u64,
     /// How often its thread was woken.
     pub wakes: u64,
+    /// For how long it was ready while a sibling was on a CPU, in ns; `None`: that is not counted.
+    pub costop: Option<u64>,
+    /// Whether [`State::Throttled`] is told apart. If not, such a wait is counted by who had the CPU.
+    pub tells_throttled: bool,
     /// At the reading it ran, or could have run. False while it sleeps, and from the guest's HLT on until
     /// it is woken.
     pub ready: bool,
@@ -59,6 +66,8 @@ impl Seen {
             exits: self.exits.since(&before.exits),
             switches: self.switches.saturating_sub(before.switches),
             wakes: self.wakes.saturating_sub(before.wakes),
+            costop: self.costop.zip(before.costop).map(|(now, then)| now.saturating_sub(then)),
+            tells_throttled: self.tells_throttled,
             ready: self.ready,
             number: self.number,
             wakers: self.wakers,
@@ -81,6 +90,10 @@ pub struct Probe {
     vms: Table<u32>,
     cpus: Table<Cpu>,
     shares: Table<Share>,
+    together: Table<Together>,
+    taken: Taken,
+    extent: Extent,
+    tells_throttled: bool,
     settings: Table<Settings>,
     set: Settings,
     /// Processes that are watched, with their number; all other numbers are free.
@@ -146,6 +159,10 @@ impl Probe {
             vms: Table::of(&object, "vms")?,
             cpus: Table::of(&object, "cpus")?,
             shares: Table::of(&object, "shares")?,
+            together: Table::of(&object, "together")?,
+            taken: Taken::of(&object)?,
+            extent,
+            tells_throttled: extent == Extent::Whole && keeps_throttling(),
             settings: Table::of(&object, ".bss")?,
             set: Settings { registrations: 1, may_park: may_park.into(), wakers_ns: 0 },
             numbers: BTreeMap::new(),
@@ -188,6 +205,8 @@ impl Probe {
                 false
             }
         });
+        // Before a number is another VM's.
+        self.taken.tidy(|vm| self.numbers.values().any(|number| *number == vm))?;
         for thread in threads {
             if !self.threads.contains_key(thread) {
                 self.enter(*thread)?;
@@ -246,6 +265,8 @@ impl Probe {
             if let Some(vcpu) = self.steady(*slot)? {
                 let now = now();
                 let seen = Seen {
+                    costop: self.costop(&vcpu, now)?,
+                    tells_throttled: self.tells_throttled,
                     times: wait::up_to(&vcpu, now, &self.sums(&vcpu, now)?),
                     exits: vcpu.exits(),
                     switches: vcpu.switches,
@@ -258,6 +279,35 @@ impl Probe {
             }
         }
         Ok(all)
+    }
+
+    /// Who had the CPUs that vCPUs waited for since they were entered, by the VM's process. No VM is in it
+    /// if that is not counted. It misses what finds no room in the kernel: the rest of the time that the
+    /// VM's vCPUs were ready.
+    pub fn takers(&self) -> Result<BTreeMap<u32, Takers>, Error> {
+        if self.extent == Extent::Brief {
+            return Ok(BTreeMap::new());
+        }
+        let mut ended = self.taken.ended()?;
+        let of = |(pid, number): (&u32, &u32)| (*pid, ended.remove(number).unwrap_or_default());
+        let mut all: BTreeMap<u32, Takers> = self.numbers.iter().map(of).collect();
+        for (thread, Watched { slot, .. }) in &self.threads {
+            if let (Some(vcpu), Some(takers)) = (self.steady(*slot)?, all.get_mut(&thread.pid)) {
+                self.taken.add_present(&vcpu, now(), takers)?;
+            }
+        }
+        Ok(all)
+    }
+
+    fn costop(&self, vcpu: &Vcpu, now: u64) -> Result<Option<u64>, Error> {
+        if self.extent == Extent::Brief {
+            return Ok(None);
+        }
+        let vm = match wait::waits_since(vcpu) {
+            Some(_) => self.together.get_locked(vcpu.vm)?.unwrap_or_default(),
+            None => Together::default(),
+        };
+        Ok(Some(wait::costop(vcpu, wait::ran(&vm, now))))
     }
 
     /// A vCPU as it was at one time.
@@ -310,8 +360,13 @@ fn abridge(open: &mut OpenObject) -> Result<(), Error> {
 fn size(open: &mut OpenObject) -> Result<(), Error> {
     // SAFETY: it only asks.
     let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.max(1) as u32;
-    let sizes =
-        [("cpus", cpus), ("shares", cpus * VMS_MAX), ("slots", VCPUS_MAX), ("vcpus", VCPUS_MAX)];
+    let sizes = [
+        ("cpus", cpus),
+        ("runs", cpus),
+        ("shares", cpus * VMS_MAX),
+        ("slots", VCPUS_MAX),
+        ("vcpus", VCPUS_MAX),
+    ];
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if let Some((_, entries)) = sizes.iter().find(|(sized, _)| *sized == name) {
@@ -351,6 +406,15 @@ fn can_be_loaded() -> Result<(), Error> {
         return Err(Error::LockedDown);
     }
     Ok(())
+}
+
+/// Whether this kernel keeps for how long a run queue was throttled, as `throttled()` in C reads it.
+fn keeps_throttling() -> bool {
+    let keeps = |queue: Struct| {
+        let mut names = queue.iter().filter_map(|field| Some(field.name?.to_str()?.to_string()));
+        names.any(|n| ["throttled_clock_self_time", "throttled_clock_pelt_time"].contains(&&*n))
+    };
+    Btf::from_vmlinux().is_ok_and(|btf| btf.type_by_name::<Struct>("cfs_rq").is_some_and(keeps))
 }
 
 /// Whether this process has CAP_SYS_ADMIN: tracepoints of KVM are of a module, and to whom has not, the

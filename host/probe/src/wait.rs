@@ -2,7 +2,9 @@
 //! What a vCPU has done up to now: what the programs have counted, and the stretch that it is in. They
 //! count that only when it ends, and it may be as long as a VM sleeps.
 
-use crate::layout::{Cpu, Share, Sums, Vcpu, HOST, ON, PENDING, READY, VCPU, VMM};
+use crate::layout::{
+    Cpu, Runs, Share, Sums, Together, Vcpu, HOST, NO_WAIT, ON, PENDING, READY, RUNS, VCPU, VMM,
+};
 use unspin_diagnosis::{State, Times};
 
 /// The state with this number, if there is one.
@@ -53,6 +55,48 @@ pub fn is_ready(vcpu: &Vcpu) -> bool {
         ON => vcpu.counts != PENDING,
         READY => true,
         _ => vcpu.woken_at > vcpu.since,
+    }
+}
+
+/// Since when a vCPU waits for a CPU; `None`: it does not.
+pub fn waits_since(vcpu: &Vcpu) -> Option<u64> {
+    match vcpu.place {
+        ON => None,
+        READY => Some(vcpu.since),
+        _ => (vcpu.woken_at > vcpu.since).then_some(vcpu.woken_at),
+    }
+}
+
+/// For how long until `now` at least one vCPU of a VM was on a CPU: `ran_until()` in C.
+pub fn ran(vm: &Together, now: u64) -> u64 {
+    vm.ran + if vm.on > 0 { now.saturating_sub(vm.since) } else { 0 }
+}
+
+/// For how long a vCPU was ready while a sibling was on a CPU, until the time that `ran` of its VM is of.
+pub fn costop(vcpu: &Vcpu, ran: u64) -> u64 {
+    let present = match (waits_since(vcpu), vcpu.ran_before) {
+        (None, _) | (_, NO_WAIT) => 0,
+        // Clocks of two CPUs may disagree.
+        (Some(_), before) => ran.saturating_sub(before),
+    };
+    vcpu.costop + present
+}
+
+/// Who had a CPU between two times, latest first: `count_takers()` in C.
+pub fn takers(cpu: &Runs, begin: u64, end: u64, took: &mut dyn FnMut(u32, u64)) {
+    let part = |from: u64, to: u64| to.min(end).saturating_sub(from.max(begin));
+    let mut took = |tgid: u32, time: u64| {
+        if tgid != 0 && time > 0 {
+            took(tgid, time);
+        }
+    };
+    took(cpu.tgid, part(cpu.since, end));
+    for i in 1..=RUNS as u32 {
+        let run = cpu.last[cpu.next.wrapping_sub(i) as usize % RUNS];
+        if run.end <= begin {
+            break;
+        }
+        took(run.tgid as u32, part(run.begin, run.end));
     }
 }
 

@@ -54,3 +54,64 @@ fn a_thread_is_on_a_cpu_ready_or_asleep() {
 fn so_it_is_where_less_is_told_apart() {
     is_on_a_cpu_ready_or_asleep(Probe::load_brief());
 }
+
+/// Keeps this thread on one CPU.
+fn stays_on(cpu: usize) {
+    // SAFETY: zeroes are a value of it, and the calls read and write only it.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+    }
+}
+
+/// A CPU that this process may use.
+fn a_cpu() -> usize {
+    // SAFETY: it has no arguments and cannot fail.
+    unsafe { libc::sched_getcpu() as usize }
+}
+
+/// Two that compute on one CPU: whenever one has it, the other is ready and stopped by its sibling.
+/// Others may have the CPU, too.
+#[test]
+fn siblings_on_one_cpu_stop_each_other() {
+    let mut probe = match Probe::load(false) {
+        Ok(probe) => probe,
+        Err(e) if e.is_of_this_computer() => return println!("SKIPPED: BPF programs: {e}"),
+        Err(e) => panic!("{e}"),
+    };
+    let (cpu, pid) = (a_cpu(), std::process::id());
+    let (told, tids) = std::sync::mpsc::channel();
+    let computing = |_| {
+        let told = told.clone();
+        std::thread::spawn(move || {
+            stays_on(cpu);
+            // SAFETY: it has no arguments and cannot fail.
+            told.send(unsafe { libc::gettid() } as u32).unwrap();
+            computes(Duration::from_millis(700));
+        })
+    };
+    let threads: Vec<_> = (0..2).map(computing).collect();
+    let both: BTreeSet<Thread> = tids.iter().take(2).map(|tid| Thread { tid, pid }).collect();
+    probe.watch(&both).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let (before, taken_before) = (probe.read().unwrap(), probe.takers().unwrap());
+    std::thread::sleep(Duration::from_millis(400));
+    let (after, taken) = (probe.read().unwrap(), probe.takers().unwrap());
+    let seen = both.iter().map(|thread| after[thread].since(&before[thread]));
+    let (mut all, mut own) = (0, 0);
+    for seen in seen {
+        let by_sibling = seen.times[State::ReadySibling];
+        let costop = seen.costop.unwrap();
+        // They are not read at the same moment as each other.
+        assert!(costop.abs_diff(by_sibling) < 2_000_000, "{costop} of {by_sibling}: {seen:?}");
+        all += State::ALL.iter().filter(|s| s.is_ready()).map(|s| seen.times[*s]).sum::<u64>();
+        own += by_sibling + seen.times[State::ReadyVmm];
+    }
+    assert!(own > 10_000_000, "{own}: they never waited for each other");
+    let since = |tgid| taken[&pid][&tgid] - taken_before[&pid].get(&tgid).unwrap_or(&0);
+    assert!(since(pid).abs_diff(own) < 8_000_000, "{} of {own}", since(pid));
+    let sum: u64 = taken[&pid].keys().map(|tgid| since(*tgid)).sum();
+    assert!(sum <= all + 8_000_000, "{sum} of {all}");
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}

@@ -5,10 +5,13 @@
 
 #include "kernel.h"
 #include "states.h"
+#include "ready.h"
 
 enum {
 	CPUS_MAX = 1024,
 	VMS_MAX = 512,
+	/* Pairs of a VM and a process that had its CPUs. */
+	TAKERS_MAX = 16384,
 	/* A default; user space sets what it needs. */
 	VCPUS_MAX = 1024,
 	/* Of a thread that is not watched. */
@@ -77,6 +80,8 @@ struct vcpu {
 	__u64 number;	/* of its VM's, below 64; 64: it is in no mask */
 	__u64 wakers, wakers_before; /* bit i: number i woke it since wakers_at, and in such a time before */
 	__u64 wakers_at;
+	__u64 costop; /* for how long it was ready while a sibling had a CPU, in ns */
+	__u64 ran_before; /* for how long siblings had one when its wait began, or NO_WAIT */
 	__u64 begun;	/* changes that have begun: last; as many where what was read is of one time */
 };
 
@@ -133,6 +138,34 @@ struct {
 	__type(key, __u32); /* CPU * VMS_MAX + VM */
 	__type(value, struct share);
 } shares SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, VMS_MAX);
+	__type(key, __u32); /* VM */
+	__type(value, struct together);
+} together SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, CPUS_MAX);
+	__type(key, __u32);
+	__type(value, struct runs);
+} runs SEC(".maps");
+
+/* A process that had a CPU for which a vCPU of that VM waited. */
+struct taker {
+	__u32 vm, tgid;
+};
+
+/* For how long, in ns. What finds no room is missing. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TAKERS_MAX);
+	__type(key, struct taker);
+	__type(value, __u64);
+} takers SEC(".maps");
 
 /*
  * Written by user space before the programs are loaded: only running, waiting and sleeping are told

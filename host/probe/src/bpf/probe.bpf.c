@@ -9,6 +9,7 @@
  */
 #include "kept.h"
 #include "find.h"
+#include "cpu.h"
 #include "reason.h"
 
 static __always_inline void change(struct vcpu *v)
@@ -26,17 +27,6 @@ static __always_inline void changed(struct vcpu *v)
 static __always_inline void add(struct vcpu *v, __u32 state, __u64 time)
 {
 	v->time[state % TIMES] += time;
-}
-
-/* From earlier to later; 0 where clocks of two CPUs disagree. */
-static __always_inline __u64 between(__u64 earlier, __u64 later)
-{
-	return later > earlier ? later - earlier : 0;
-}
-
-static __always_inline __u64 least(__u64 a, __u64 b)
-{
-	return a < b ? a : b;
 }
 
 /* Counts up to `now` what a vCPU on a CPU did. Clocks of two CPUs may disagree. */
@@ -80,12 +70,17 @@ static __always_inline void settle_halt(struct vcpu *v)
 SEC("tp_btf/kvm_entry")
 int BPF_PROG(entry)
 {
-	struct vcpu *v = current_vcpu();
+	__u32 number = bpf_get_smp_processor_id();
+	struct cpu *cpu = cpu_of(number);
+	struct vcpu *v = cpu ? vcpu_on(cpu) : 0;
+	__u64 now;
 
 	if (!v)
 		return 0;
+	now = bpf_ktime_get_ns();
+	runs_vcpu(cpu, number, v, now);
 	change(v);
-	count_on(v, bpf_ktime_get_ns());
+	count_on(v, now);
 	if (v->time[PENDING])
 		settle_halt(v);
 	v->counts = STATE_GUEST;
@@ -180,36 +175,6 @@ static __always_inline __u64 throttled(struct cfs_rq *queue)
 	return time;
 }
 
-/*
- * Who has had a CPU, as a vCPU of that VM sees it; up to the last switch there. What is no vCPU's own is
- * the other VMs'.
- */
-static __always_inline void sums_at_switch(struct sums *sums, struct cpu *cpu, struct share *own)
-{
-	sums->host = cpu->had[HOST];
-	sums->sibling = own->vcpus;
-	sums->own_vmm = own->vmm;
-	/* Another CPU may be adding to one of these. */
-	sums->vm = between(own->vcpus + own->vmm, cpu->had[VCPU] + cpu->had[VMM]);
-}
-
-/* The same up to now, with what the task that runs has had since. */
-static __always_inline void sums_now(struct sums *sums, struct cpu *cpu, struct share *own, __u32 vm,
-				     __u64 now)
-{
-	__u64 runs = between(cpu->since, now);
-
-	sums_at_switch(sums, cpu, own);
-	if (cpu->kind == HOST)
-		sums->host += runs;
-	else if (cpu->kind == VCPU && cpu->vm == vm)
-		sums->sibling += runs;
-	else if (cpu->kind == VMM && cpu->vm == vm)
-		sums->own_vmm += runs;
-	else if (cpu->kind != IDLE)
-		sums->vm += runs;
-}
-
 /* A wait begins. What is noted of the queue counts only where it is in the same at its end. */
 static __always_inline void notes_queue(struct vcpu *v, struct task_struct *task, __u32 cpu)
 {
@@ -240,14 +205,16 @@ static __always_inline void take(struct vcpu *v, __u32 state, __u64 wanted, __u6
 	*left -= time;
 }
 
-/* A wait of that length ends: it goes to those who had the CPU meanwhile. */
-static __always_inline void wait_ends(struct vcpu *v, struct task_struct *task, __u64 waited,
+/* A wait for v->cpu since `begin` ends: it goes to those who had the CPU meanwhile. */
+static __always_inline void wait_ends(struct vcpu *v, struct task_struct *task, __u64 begin, __u64 now,
 				      struct sums *after)
 {
 	struct cfs_rq *queue = task->se.cfs_rq;
+	__u64 waited = between(begin, now);
 
 	if (v->cfs_rq == (__u64)queue)
 		take(v, STATE_THROTTLED, between(v->throttled, throttled(queue)), &waited);
+	wait_was_taken(v->cpu, v->vm, begin, now, waited);
 	take(v, STATE_READY_SIBLING, between(v->before.sibling, after->sibling), &waited);
 	take(v, STATE_READY_OWN_VMM, between(v->before.own_vmm, after->own_vmm), &waited);
 	take(v, STATE_READY_VM, between(v->before.vm, after->vm), &waited);
@@ -256,7 +223,7 @@ static __always_inline void wait_ends(struct vcpu *v, struct task_struct *task, 
 }
 
 /* The same in the middle of what the CPU runs, wherever that is. */
-static __always_inline void wait_ends_elsewhere(struct vcpu *v, struct task_struct *task, __u64 waited,
+static __always_inline void wait_ends_elsewhere(struct vcpu *v, struct task_struct *task, __u64 begin,
 						__u64 now)
 {
 	struct cpu *cpu = cpu_of(v->cpu);
@@ -265,7 +232,7 @@ static __always_inline void wait_ends_elsewhere(struct vcpu *v, struct task_stru
 
 	if (cpu && own)
 		sums_now(&after, cpu, own, v->vm, now);
-	wait_ends(v, task, waited, &after);
+	wait_ends(v, task, begin, now, &after);
 }
 
 /* Why a thread sleeps that was last in that phase. */
@@ -298,8 +265,9 @@ static __always_inline void waits_here(struct vcpu *v, struct task_struct *task,
 		sums_at_switch(&v->before, cpu, own);
 }
 
+/* `ran`: for how long vCPUs of its VM have been on a CPU. */
 static __always_inline void switched_out(struct vcpu *v, bool preempted, struct task_struct *task,
-					 struct cpu *cpu, __u32 number, __u64 now)
+					 struct cpu *cpu, __u32 number, __u64 now, __u64 ran)
 {
 	/* A signal that is pending keeps it running; then its state says so. */
 	__u32 state = task->__state;
@@ -309,9 +277,13 @@ static __always_inline void switched_out(struct vcpu *v, bool preempted, struct 
 		count_on(v, now);
 	v->since = now;
 	v->switches++;
-	/* It has left the guest, even where KVM reports the exit only later. */
+	v->ran_before = ran;
+	/*
+	 * It has left the guest, even where KVM reports the exit only later. Where KVM has reported none so
+	 * far, perhaps it never does.
+	 */
 	if (v->counts == STATE_GUEST)
-		v->counts = v->reason = STATE_EXIT_INTERRUPT;
+		v->counts = v->reason = v->exit_at ? STATE_EXIT_INTERRUPT : STATE_VMM;
 	if (preempted || !state) {
 		v->place = READY;
 		waits_here(v, task, cpu, number);
@@ -326,7 +298,7 @@ static __always_inline void switched_out(struct vcpu *v, bool preempted, struct 
 
 /* Whoever it waited for was on this CPU, or its move from another has counted that. */
 static __always_inline void switched_in(struct vcpu *v, struct task_struct *task, struct cpu *cpu,
-					__u32 number, __u64 now)
+					__u32 number, __u64 now, __u64 ran)
 {
 	struct share *own = brief ? 0 : share_of(number, v->vm);
 	__u64 begin = v->since;
@@ -343,44 +315,17 @@ static __always_inline void switched_in(struct vcpu *v, struct task_struct *task
 	}
 	if (v->place != ON && v->cpu == number && own) {
 		sums_at_switch(&after, cpu, own);
-		wait_ends(v, task, between(begin, now), &after);
+		wait_ends(v, task, begin, now, &after);
 	} else { /* it was entered while it waited, and nobody noted for whom */
 		v->time[STATE_READY_NOBODY] += between(begin, now);
 	}
+	if (!brief && v->place != ON && v->ran_before != NO_WAIT)
+		v->costop += between(v->ran_before, ran);
+	v->ran_before = NO_WAIT;
 	v->place = ON;
 	v->cpu = number;
 	v->since = now;
 	changed(v);
-}
-
-/* What the CPU's last task had of it, and whose the next is. */
-static __always_inline void cpu_goes_on(struct cpu *cpu, __u32 number, struct vcpu *next_vcpu,
-					struct task_struct *next, __u64 now)
-{
-	__u64 had = cpu->since ? between(cpu->since, now) : 0;
-	__u32 tgid = next->tgid, *vm;
-	struct share *share;
-
-	if (cpu->kind < KINDS)
-		cpu->had[cpu->kind] += had;
-	if (cpu->kind == VCPU || cpu->kind == VMM) {
-		share = share_of(number, cpu->vm);
-		if (share && cpu->kind == VCPU)
-			share->vcpus += had;
-		else if (share)
-			share->vmm += had;
-	}
-	cpu->since = now;
-	if (next_vcpu) {
-		cpu->kind = VCPU;
-		cpu->vm = next_vcpu->vm;
-	} else if (!next->pid) {
-		cpu->kind = IDLE;
-	} else {
-		vm = bpf_map_lookup_elem(&vms, &tgid);
-		cpu->kind = vm ? VMM : HOST;
-		cpu->vm = vm ? *vm : 0;
-	}
 }
 
 SEC("tp_btf/sched_switch")
@@ -388,21 +333,31 @@ int BPF_PROG(switch_task, bool preempt, struct task_struct *prev, struct task_st
 {
 	__u32 number = bpf_get_smp_processor_id();
 	struct cpu *cpu = cpu_of(number);
+	/* For how long vCPUs of the VM of `v` and of `in` have been on a CPU. */
+	__u64 now, ran_out = 0, ran_in = 0;
 	struct vcpu *v, *in;
-	__u64 now;
 
 	if (!cpu)
 		return 0;
 	now = bpf_ktime_get_ns();
 	v = vcpu_on(cpu);
+	if (!brief && v)
+		runs_vcpu(cpu, number, v, now);
 	cpu->slot = next->pid ? slot_of(next->pid) : NO_SLOT;
 	in = vcpu_at(cpu->slot);
-	if (!brief)
+	if (!brief) {
+		bool is_same = in && cpu->kind == VCPU && cpu->vm == in->vm;
+
+		if (cpu->kind == VCPU)
+			ran_in = ran_out = vm_ran(cpu->vm, is_same ? 0 : -1, now);
+		if (in && !is_same)
+			ran_in = vm_ran(in->vm, 1, now);
 		cpu_goes_on(cpu, number, in, next, now);
+	}
 	if (v)
-		switched_out(v, preempt, prev, cpu, number, now);
+		switched_out(v, preempt, prev, cpu, number, now, ran_out);
 	if (in)
-		switched_in(in, next, cpu, number, now);
+		switched_in(in, next, cpu, number, now, ran_in);
 	return 0;
 }
 
@@ -431,8 +386,10 @@ int BPF_PROG(wake, struct task_struct *task)
 		return 0;
 	now = bpf_ktime_get_ns();
 	/* One that is ready waits already. */
-	if (!brief && v->place != READY)
+	if (!brief && v->place != READY) {
 		wait_begins(v, task, v->cpu, now);
+		v->ran_before = vm_ran(v->vm, 0, now);
+	}
 	if (settings.wakers_ns)
 		notes_waker(v, now);
 	v->woken_at = now;
@@ -459,7 +416,7 @@ int BPF_PROG(migrate, struct task_struct *task, int to)
 				v->counts = STATE_WAKING;
 			v->place = READY;
 		}
-		wait_ends_elsewhere(v, task, between(begin, now), now);
+		wait_ends_elsewhere(v, task, begin, now);
 		v->since = now;
 		changed(v);
 	}

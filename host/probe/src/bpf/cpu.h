@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* Who has a CPU, and for how long each has had it. Included once, after find.h. */
+#ifndef UNSPIN_PROBE_CPU_H
+#define UNSPIN_PROBE_CPU_H
+
+/* From earlier to later; 0 where clocks of two CPUs disagree. */
+static __always_inline __u64 between(__u64 earlier, __u64 later)
+{
+	return later > earlier ? later - earlier : 0;
+}
+
+static __always_inline __u64 least(__u64 a, __u64 b)
+{
+	return a < b ? a : b;
+}
+
+/* For how long until `now` vCPUs of a VM have been on a CPU, of which `by` more are from now on. */
+static __always_inline __u64 vm_ran(__u32 number, int by, __u64 now)
+{
+	struct together *vm = bpf_map_lookup_elem(&together, &number);
+	__u64 ran;
+
+	if (!vm)
+		return 0;
+	bpf_spin_lock(&vm->lock);
+	ran = ran_until(vm, by, now);
+	bpf_spin_unlock(&vm->lock);
+	return ran;
+}
+
+/* Counts what the task that a CPU runs has had of it. */
+static __always_inline void count_had(struct cpu *cpu, __u32 number, __u64 now)
+{
+	__u64 had = cpu->since ? between(cpu->since, now) : 0;
+	struct share *share;
+
+	if (cpu->kind < KINDS)
+		cpu->had[cpu->kind] += had;
+	if (cpu->kind == VCPU || cpu->kind == VMM) {
+		share = share_of(number, cpu->vm);
+		if (share && cpu->kind == VCPU)
+			share->vcpus += had;
+		else if (share)
+			share->vmm += had;
+	}
+	cpu->since = now;
+}
+
+/* A CPU runs a vCPU. Where that was entered while it ran, the CPU does not know yet. Interrupts are off. */
+static __always_inline void runs_vcpu(struct cpu *cpu, __u32 number, struct vcpu *v, __u64 now)
+{
+	if (cpu->kind == VCPU && cpu->vm == v->vm)
+		return;
+	count_had(cpu, number, now);
+	if (cpu->kind == VCPU)
+		vm_ran(cpu->vm, -1, now);
+	vm_ran(v->vm, 1, now);
+	cpu->kind = VCPU;
+	cpu->vm = v->vm;
+}
+
+/* What the CPU's last task had of it, and whose the next is. */
+static __always_inline void cpu_goes_on(struct cpu *cpu, __u32 number, struct vcpu *next_vcpu,
+					struct task_struct *next, __u64 now)
+{
+	struct runs *its = bpf_map_lookup_elem(&runs, &number);
+	__u32 tgid = next->tgid, *vm;
+
+	count_had(cpu, number, now);
+	if (its)
+		run_begins(its, next->pid ? tgid : 0, now);
+	if (next_vcpu) {
+		cpu->kind = VCPU;
+		cpu->vm = next_vcpu->vm;
+	} else if (!next->pid) {
+		cpu->kind = IDLE;
+	} else {
+		vm = bpf_map_lookup_elem(&vms, &tgid);
+		cpu->kind = vm ? VMM : HOST;
+		cpu->vm = vm ? *vm : 0;
+	}
+}
+
+/*
+ * Who has had a CPU, as a vCPU of that VM sees it; up to the last switch there. What is no vCPU's own is
+ * the other VMs'.
+ */
+static __always_inline void sums_at_switch(struct sums *sums, struct cpu *cpu, struct share *own)
+{
+	sums->host = cpu->had[HOST];
+	sums->sibling = own->vcpus;
+	sums->own_vmm = own->vmm;
+	/* Another CPU may be adding to one of these. */
+	sums->vm = between(own->vcpus + own->vmm, cpu->had[VCPU] + cpu->had[VMM]);
+}
+
+/* The same up to now, with what the task that runs has had since. */
+static __always_inline void sums_now(struct sums *sums, struct cpu *cpu, struct share *own, __u32 vm,
+				     __u64 now)
+{
+	__u64 runs = between(cpu->since, now);
+
+	sums_at_switch(sums, cpu, own);
+	if (cpu->kind == HOST)
+		sums->host += runs;
+	else if (cpu->kind == VCPU && cpu->vm == vm)
+		sums->sibling += runs;
+	else if (cpu->kind == VMM && cpu->vm == vm)
+		sums->own_vmm += runs;
+	else if (cpu->kind != IDLE)
+		sums->vm += runs;
+}
+
+static void took(__u32 vm, __u32 tgid, __u64 time)
+{
+	struct taker key = { .vm = vm, .tgid = tgid };
+	__u64 *sum = bpf_map_lookup_elem(&takers, &key);
+
+	if (sum)
+		__sync_fetch_and_add(sum, time);
+	else
+		bpf_map_update_elem(&takers, &key, &time, 1 /* BPF_NOEXIST */);
+}
+
+/* A wait that ends now, or ended so long ago that less is `left` of it. The verifier looks at it once. */
+__noinline int wait_was_taken(__u32 number, __u32 vm, __u64 begin, __u64 end, __u64 left)
+{
+	struct runs *cpu = bpf_map_lookup_elem(&runs, &number);
+
+	if (cpu)
+		count_takers(cpu, vm, begin, end, left);
+	return 0;
+}
+
+#endif

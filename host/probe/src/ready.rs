@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `bpf/ready.h`, compiled for this computer, against a model that looks at each moment.
+
+use crate::layout::{Runs, Together, Vcpu, NO_WAIT, ON, READY};
+use crate::wait;
+use proptest::prelude::*;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Makes functions of what the programs include.
+const SHIM: &str = r#"
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+#define __always_inline inline __attribute__((always_inline))
+#include "ready.h"
+static void (*hear)(__u32, __u32, __u64);
+static void took(__u32 vm, __u32 tgid, __u64 time) { hear(vm, tgid, time); }
+__u64 until(struct together *vm, int by, __u64 now) { return ran_until(vm, by, now); }
+void begins(struct runs *cpu, __u32 tgid, __u64 now) { run_begins(cpu, tgid, now); }
+void ends(struct runs *cpu, __u32 vm, __u64 begin, __u64 end, __u64 left, void *hears)
+{
+	hear = hears;
+	count_takers(cpu, vm, begin, end, left);
+}
+"#;
+
+type Until = extern "C" fn(*mut Together, i32, u64) -> u64;
+type Begins = extern "C" fn(*mut Runs, u32, u64);
+type Ends = extern "C" fn(*mut Runs, u32, u64, u64, u64, Hears);
+type Hears = extern "C" fn(u32, u32, u64);
+type Found = *mut libc::c_void;
+
+struct InC {
+    until: Until,
+    begins: Begins,
+    ends: Ends,
+}
+
+fn in_c() -> &'static InC {
+    static LOADED: OnceLock<InC> = OnceLock::new();
+    LOADED.get_or_init(|| {
+        let name = |end: &str| format!("unspin-ready-{}.{end}", std::process::id());
+        let [source, library] = ["c", "so"].map(|end| std::env::temp_dir().join(name(end)));
+        std::fs::write(&source, SHIM).unwrap();
+        let include = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/bpf");
+        let mut clang = Command::new("clang");
+        clang.args(["-O1", "-shared", "-fPIC", "-Wall", "-Werror", "-I"]).arg(include);
+        assert!(clang.arg(&source).arg("-o").arg(&library).status().unwrap().success());
+        let path = CString::new(library.to_str().unwrap()).unwrap();
+        // SAFETY: it was just compiled, and runs nothing when it is loaded.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
+        assert!(!handle.is_null());
+        for file in [source, library] {
+            std::fs::remove_file(file).unwrap();
+        }
+        let find = |name: &str| {
+            let name = CString::new(name).unwrap();
+            // SAFETY: the library stays loaded.
+            let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
+            assert!(!found.is_null());
+            found
+        };
+        // SAFETY: the functions have these types.
+        unsafe {
+            InC {
+                until: std::mem::transmute::<Found, Until>(find("until")),
+                begins: std::mem::transmute::<Found, Begins>(find("begins")),
+                ends: std::mem::transmute::<Found, Ends>(find("ends")),
+            }
+        }
+    })
+}
+
+type Taken = BTreeMap<(u32, u32), u64>;
+
+thread_local! {
+    static TAKEN: RefCell<Taken> = const { RefCell::new(BTreeMap::new()) };
+}
+
+extern "C" fn took(vm: u32, tgid: u32, time: u64) {
+    assert!(time > 0 && tgid > 0);
+    TAKEN.with_borrow_mut(|taken| *taken.entry((vm, tgid)).or_default() += time);
+}
+
+const CPUS: usize = 3;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Place {
+    On(usize),
+    Ready(usize),
+    Asleep,
+}
+
+#[derive(Debug, Clone)]
+struct Task {
+    /// The number of its VM, of a vCPU.
+    vm: Option<u32>,
+    tgid: u32,
+    place: Place,
+    vcpu: Vcpu,
+    /// As the model has it.
+    costop: u64,
+}
+
+/// Two VMs, a process of two threads, and one of one.
+fn tasks() -> Vec<Task> {
+    let all = [(Some(0), 100, 3), (Some(1), 200, 2), (None, 300, 2), (None, 400, 1)];
+    let task = |vm: Option<u32>, tgid| {
+        let vcpu = Vcpu { vm: vm.unwrap_or(0), place: 2, ..Vcpu::default() };
+        Task { vm, tgid, place: Place::Asleep, vcpu, costop: 0 }
+    };
+    all.iter().flat_map(|(vm, tgid, many)| vec![task(*vm, *tgid); *many]).collect()
+}
+
+struct Machine {
+    now: u64,
+    tasks: Vec<Task>,
+    running: [Option<usize>; CPUS],
+    vms: [Together; 2],
+    cpus: [Runs; CPUS],
+    /// As the model has it.
+    taken: Taken,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        TAKEN.with_borrow_mut(BTreeMap::clear);
+        let (running, vms, cpus) =
+            ([None; CPUS], [Together::default(); 2], [Runs::default(); CPUS]);
+        Machine { now: 1, tasks: tasks(), running, vms, cpus, taken: Taken::new() }
+    }
+
+    fn on(&self, vm: u32) -> bool {
+        self.running.iter().flatten().any(|task| self.tasks[*task].vm == Some(vm))
+    }
+
+    fn passes(&mut self, time: u64) {
+        for index in 0..self.tasks.len() {
+            let (Some(vm), Place::Ready(cpu)) = (self.tasks[index].vm, self.tasks[index].place)
+            else {
+                continue;
+            };
+            if self.on(vm) {
+                self.tasks[index].costop += time;
+            }
+            if let Some(runs) = self.running[cpu].filter(|_| time > 0) {
+                *self.taken.entry((vm, self.tasks[runs].tgid)).or_default() += time;
+            }
+        }
+        self.now += time;
+    }
+
+    fn until(&mut self, vm: u32, by: i32) -> u64 {
+        (in_c().until)(&mut self.vms[vm as usize], by, self.now)
+    }
+
+    fn wakes(&mut self, task: usize, cpu: usize) {
+        if self.tasks[task].place != Place::Asleep {
+            return;
+        }
+        self.tasks[task].place = Place::Ready(cpu);
+        if let Some(vm) = self.tasks[task].vm {
+            let ran = self.until(vm, 0);
+            let vcpu = &mut self.tasks[task].vcpu;
+            (vcpu.ran_before, vcpu.cpu) = (ran, cpu as u32);
+            // At the same moment the programs would not know that it slept.
+            (vcpu.place, vcpu.since, vcpu.woken_at) = (READY, self.now, self.now);
+        }
+    }
+
+    fn ends_wait(&mut self, task: usize, cpu: usize) {
+        let vcpu = &self.tasks[task].vcpu;
+        let (vm, begin) = (vcpu.vm, vcpu.since);
+        (in_c().ends)(&mut self.cpus[cpu], vm, begin, self.now, self.now - begin, took);
+    }
+
+    fn moves(&mut self, task: usize, to: usize) {
+        let Place::Ready(from) = self.tasks[task].place else { return };
+        if self.tasks[task].vm.is_some() {
+            self.ends_wait(task, from);
+            let vcpu = &mut self.tasks[task].vcpu;
+            (vcpu.since, vcpu.cpu) = (self.now, to as u32);
+        }
+        self.tasks[task].place = Place::Ready(to);
+    }
+
+    /// A CPU goes from what it runs, which sleeps or is ready, to the next.
+    fn switches(&mut self, cpu: usize, next: Option<usize>, sleeps: bool) {
+        let waits_here = |task: &usize| self.tasks[*task].place == Place::Ready(cpu);
+        let next = next.filter(waits_here);
+        let prev = self.running[cpu];
+        let of = |task: Option<usize>| task.and_then(|task| self.tasks[task].vm);
+        let (old, new) = (of(prev), of(next));
+        let ran_out = old.map(|vm| self.until(vm, -1)).unwrap_or(0);
+        let ran_in = new.map(|vm| self.until(vm, 1)).unwrap_or(0);
+        let tgid = next.map_or(0, |task| self.tasks[task].tgid);
+        (in_c().begins)(&mut self.cpus[cpu], tgid, self.now);
+        if let Some(prev) = prev {
+            let task = &mut self.tasks[prev];
+            task.place = if sleeps { Place::Asleep } else { Place::Ready(cpu) };
+            let vcpu = &mut task.vcpu;
+            (vcpu.place, vcpu.since, vcpu.cpu) =
+                (if sleeps { 2 } else { READY }, self.now, cpu as u32);
+            vcpu.ran_before = ran_out;
+        }
+        self.running[cpu] = next;
+        if let Some(next) = next {
+            self.tasks[next].place = Place::On(cpu);
+            if new.is_some() {
+                self.ends_wait(next, cpu);
+                let vcpu = &mut self.tasks[next].vcpu;
+                vcpu.costop += ran_in - vcpu.ran_before;
+                (vcpu.ran_before, vcpu.place, vcpu.since) = (NO_WAIT, ON, self.now);
+            }
+        }
+    }
+
+    fn step(&mut self, (what, task, cpu, sleeps, time): (u8, usize, usize, bool, u64)) {
+        self.passes(time);
+        match what {
+            0 => self.wakes(task, cpu),
+            1 => self.moves(task, cpu),
+            2 => self.switches(cpu, None, sleeps),
+            _ => self.switches(cpu, Some(task), sleeps),
+        }
+    }
+
+    /// What is counted, waits that go on included, as the process reads it.
+    fn counted(&self) -> (Vec<u64>, Taken) {
+        let mut taken = TAKEN.with_borrow(Clone::clone);
+        let vcpus = self.tasks.iter().filter(|task| task.vm.is_some());
+        let costop = vcpus.map(|task| {
+            let vcpu = &task.vcpu;
+            if let Some(begin) = wait::waits_since(vcpu) {
+                let mut add = |tgid, time| *taken.entry((vcpu.vm, tgid)).or_default() += time;
+                wait::takers(&self.cpus[vcpu.cpu as usize], begin, self.now, &mut add);
+            }
+            let ran = wait::ran(&self.vms[vcpu.vm as usize], self.now);
+            wait::costop(vcpu, ran)
+        });
+        (costop.collect(), taken)
+    }
+
+    fn expected(&self) -> Vec<u64> {
+        self.tasks.iter().filter(|task| task.vm.is_some()).map(|task| task.costop).collect()
+    }
+}
+
+fn step() -> impl Strategy<Value = (u8, usize, usize, bool, u64)> {
+    (0..8u8, 0..8usize, 0..CPUS, any::<bool>(), 0..1000u64)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+    /// Of waits as short as stretches are kept for.
+    #[test]
+    fn each_moment_of_a_wait_is_whose_the_cpu_is(
+        steps in prop::collection::vec(step(), 0..=crate::layout::RUNS),
+    ) {
+        let mut machine = Machine::new();
+        for each in steps {
+            machine.step(each);
+        }
+        let (costop, taken) = machine.counted();
+        prop_assert_eq!(costop, machine.expected());
+        prop_assert_eq!(taken, machine.taken);
+    }
+
+    /// Of any waits: nobody is said to have taken more than he has, and co-stop is exact.
+    #[test]
+    fn long_waits_have_takers_that_are_not_named(
+        steps in prop::collection::vec(step(), 0..600),
+    ) {
+        let mut machine = Machine::new();
+        for each in steps {
+            machine.step(each);
+        }
+        let (costop, taken) = machine.counted();
+        prop_assert_eq!(costop, machine.expected());
+        for (who, time) in &taken {
+            prop_assert!(machine.taken.get(who).is_some_and(|true_time| time <= true_time), "{who:?}");
+        }
+    }
+
+    /// What a throttled wait leaves is all that is taken.
+    #[test]
+    fn no_more_is_taken_than_is_left(
+        times in prop::collection::vec((1..1000u64, 0..4u32), 1..80),
+        (begin, left) in (0..40_000u64, 0..40_000u64),
+    ) {
+        TAKEN.with_borrow_mut(BTreeMap::clear);
+        let (mut cpu, mut now) = (Runs::default(), 0);
+        for (time, tgid) in times {
+            (in_c().begins)(&mut cpu, tgid, now);
+            now += time;
+        }
+        let begin = begin.min(now);
+        (in_c().ends)(&mut cpu, 0, begin, now, left, took);
+        let sum: u64 = TAKEN.with_borrow(|taken| taken.values().sum());
+        prop_assert!(sum <= left && sum <= now - begin);
+        let mut all = 0;
+        wait::takers(&cpu, begin, now, &mut |_, time| all += time);
+        prop_assert_eq!(sum, all.min(left));
+    }
+}

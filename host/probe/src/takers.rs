@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which processes had the CPUs that vCPUs waited for.
+
+use crate::error::Error;
+use crate::layout::{bytes, from_bytes, Runs, Taker, Vcpu};
+use crate::maps::Table;
+use crate::wait;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Processes with the time that they had the CPUs which a VM's vCPUs waited for, in ns.
+pub type Takers = BTreeMap<u32, u64>;
+
+/// Entries that are read by one system call.
+const BATCH: u32 = 1024;
+
+pub struct Taken {
+    takers: MapHandle,
+    runs: Table<Runs>,
+}
+
+impl Taken {
+    pub fn of(object: &Object) -> Result<Taken, Error> {
+        let find = "find the map takers of the BPF programs";
+        let map = object.maps().find(|map| map.name() == "takers");
+        let map = map.ok_or_else(|| Error::failed(find, "it is missing"))?;
+        let takers = MapHandle::try_from(&map).map_err(|e| Error::failed(find, e))?;
+        Ok(Taken { takers, runs: Table::of(object, "runs")? })
+    }
+
+    /// All waits that have ended, by the VM's number.
+    pub fn ended(&self) -> Result<BTreeMap<u32, Takers>, Error> {
+        let mut all: BTreeMap<u32, Takers> = BTreeMap::new();
+        for (key, time) in self.entries()? {
+            all.entry(key.vm).or_default().insert(key.tgid, time);
+        }
+        Ok(all)
+    }
+
+    /// Adds a vCPU's wait that goes on.
+    pub fn add_present(&self, vcpu: &Vcpu, now: u64, to: &mut Takers) -> Result<(), Error> {
+        let Some(begin) = wait::waits_since(vcpu) else { return Ok(()) };
+        let runs = self.runs.get(vcpu.cpu)?.unwrap_or_default();
+        wait::takers(&runs, begin, now, &mut |tgid, time| *to.entry(tgid).or_default() += time);
+        Ok(())
+    }
+
+    /// Forgets VMs that are watched no more, and processes that have ended, if there is little room.
+    pub fn tidy(&self, is_watched: impl Fn(u32) -> bool) -> Result<(), Error> {
+        let entries = self.entries()?;
+        let is_full = entries.len() > self.takers.max_entries() as usize / 2;
+        let has_ended = |tgid: u32| is_full && !Path::new("/proc").join(tgid.to_string()).exists();
+        for (key, _) in entries {
+            if !is_watched(key.vm) || has_ended(key.tgid) {
+                // Nobody else removes entries.
+                let _ = self.takers.delete(bytes(&key));
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&self) -> Result<Vec<(Taker, u64)>, Error> {
+        let all = self.takers.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
+        let all = all.map_err(|e| Error::failed("read takers of the BPF programs", e))?;
+        Ok(all.filter_map(|(key, time)| Some((from_bytes(&key)?, from_bytes(&time)?))).collect())
+    }
+}
