@@ -18,7 +18,7 @@ pub const VMX: &[(u16, State)] = &[
     (44, ExitApic), // access to its page
     (45, ExitApic), // end of interrupt
     (48, ExitMemory),
-    (49, ExitMemory),
+    (49, ExitMmio),      // what KVM has marked as a device's, at its first access
     (52, ExitInterrupt), // the guest's own timer
     (56, ExitApic),      // write
 ];

@@ -2,13 +2,16 @@
 //! From the time that vCPUs spend in each [`State`] to what their VM loses, on what, and what would
 //! help. It only computes; other crates measure the states.
 
+mod access;
 mod advice;
 mod cause;
+pub mod devices;
 pub mod exits;
 mod judge;
 pub mod pairs;
 mod state;
 
+pub use access::{groups, Access, Accessed, Group, Kind};
 pub use advice::{advice, Advice, Setting};
 pub use cause::{Cause, Sure};
 pub use judge::{

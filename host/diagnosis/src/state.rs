@@ -41,6 +41,7 @@ states! {
     ExitApic "exit:apic" "on a CPU, for a guest access to its interrupt controller"
     ExitMsr "exit:msr" "on a CPU, for a guest access to a model-specific register"
     ExitIo "exit:io" "on a CPU, for a guest access to an I/O port, while in the kernel"
+    ExitMmio "exit:mmio" "on a CPU, for a guest access to a device's memory, while in the kernel"
     ExitMemory "exit:memory" "on a CPU, for a guest access to memory that is not mapped"
     ExitHypercall "exit:hypercall" "on a CPU, for a hypercall other than one that sends interrupts"
     ExitCpuid "exit:cpuid" "on a CPU, for CPUID"

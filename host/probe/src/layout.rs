@@ -34,6 +34,11 @@ pub const RUNS: usize = 32;
 
 /// `ran_before` of a vCPU whose wait has no known begin; `NO_WAIT` in C.
 pub const NO_WAIT: u64 = u64::MAX;
+/// Numbers of vCPUs that want a CPU, the last of which is for that many or more; `WANTING_MAX + 1` in C.
+pub const WANTING: usize = 65;
+
+/// Of accesses that are not told apart; `OTHERS` in C.
+pub const OTHERS: u64 = u64::MAX;
 
 /// `pending_asleep` of a vCPU that has not slept since its exit.
 pub const NOT_ASLEEP: u64 = u64::MAX;
@@ -141,7 +146,37 @@ pub struct Vcpu {
     pub wakers_at: u64,
     pub costop: u64,
     pub ran_before: u64,
+    pub wants: u64,
+    pub served: u64,
+    pub access: u64,
+    pub address: u64,
     pub begun: u64,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vm {
+    pub since: u64,
+    pub wanting: u64,
+    pub accesses: u64,
+    pub accesses_lost: u64,
+    pub time: [u64; WANTING],
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AccessKey {
+    pub vm: u32,
+    pub kind: u32,
+    pub address: u64,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Access {
+    pub count: u64,
+    pub ns: u64,
+    pub visits: u64,
 }
 
 #[repr(C)]
@@ -158,6 +193,12 @@ impl Default for Vcpu {
         // SAFETY: zeroes are a value of it.
         let zero: Vcpu = unsafe { std::mem::zeroed() };
         Vcpu { pending_asleep: NOT_ASLEEP, ran_before: NO_WAIT, ..zero }
+    }
+}
+
+impl Default for Vm {
+    fn default() -> Vm {
+        Vm { since: 0, wanting: 0, accesses: 0, accesses_lost: 0, time: [0; WANTING] }
     }
 }
 
@@ -201,6 +242,12 @@ unsafe impl Plain for Together {}
 unsafe impl Plain for Runs {}
 // SAFETY: as above.
 unsafe impl Plain for Taker {}
+// SAFETY: as above.
+unsafe impl Plain for Vm {}
+// SAFETY: as above.
+unsafe impl Plain for AccessKey {}
+// SAFETY: as above.
+unsafe impl Plain for Access {}
 // SAFETY: as above.
 unsafe impl Plain for Settings {}
 
@@ -263,7 +310,12 @@ mod tests {
         assert_eq!(in_c(&btf, "sums"), in_rust!(Sums: sibling own_vmm vm host));
         let vcpu = in_rust!(Vcpu: ended since woken_at vm place counts reason asleep cpu before
             cfs_rq throttled exit_at pending_asleep vmm_at halt_began halt_ended time exits
-            switches wakes number wakers wakers_before wakers_at costop ran_before begun);
+            switches wakes number wakers wakers_before wakers_at costop ran_before wants served
+            access address begun);
         assert_eq!(in_c(&btf, "vcpu"), vcpu);
+        let vm = in_rust!(Vm: since wanting accesses accesses_lost time);
+        assert_eq!(in_c(&btf, "vm"), vm);
+        assert_eq!(in_c(&btf, "access_key"), in_rust!(AccessKey: vm kind address));
+        assert_eq!(in_c(&btf, "access"), in_rust!(Access: count ns visits));
     }
 }

@@ -4,6 +4,7 @@
 //! nothing of the kernel's, and what they keep is bounded.
 
 mod error;
+mod extent;
 mod layout;
 mod maps;
 mod places;
@@ -11,9 +12,12 @@ mod probe;
 #[cfg(test)]
 mod ready;
 mod takers;
+mod vms;
 mod wait;
 
 pub use error::Error;
+pub use extent::VCPUS_MAX;
 pub use layout::VMS_MAX;
-pub use probe::{Probe, Seen, Thread, NUMBERS, VCPUS_MAX};
+pub use probe::{Probe, Seen, Thread, NUMBERS};
 pub use takers::Takers;
+pub use vms::SeenVm;

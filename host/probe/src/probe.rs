@@ -2,14 +2,16 @@
 //! The programs, loaded, and what they have counted.
 
 use crate::error::Error;
+use crate::extent::{attach, choose, cpus, size, Extent, VCPUS_MAX};
 use crate::layout::{Cpu, Settings, Share, Sums, Together, Vcpu, ASLEEP, NO_SLOT, ON, VMS_MAX};
 use crate::maps::Table;
 use crate::places::Places;
 use crate::takers::{Taken, Takers};
+use crate::vms::{SeenVm, Vms};
 use crate::wait;
 use libbpf_rs::btf::types::Struct;
 use libbpf_rs::btf::Btf;
-use libbpf_rs::{Link, Object, ObjectBuilder, OpenObject, PrintLevel};
+use libbpf_rs::{Link, Object, ObjectBuilder, PrintLevel};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Mutex;
@@ -17,9 +19,6 @@ use std::time::Duration;
 use unspin_diagnosis::{State, Times};
 
 pub(crate) static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o"));
-
-/// Most vCPUs that are watched at a time.
-pub const VCPUS_MAX: u32 = 16384;
 
 /// A vCPU that is read while it changes is read again, so often at most.
 const TRIES: u32 = 100;
@@ -94,6 +93,7 @@ pub struct Probe {
     taken: Taken,
     extent: Extent,
     tells_throttled: bool,
+    of_vms: Vms,
     settings: Table<Settings>,
     set: Settings,
     /// Processes that are watched, with their number; all other numbers are free.
@@ -139,19 +139,26 @@ impl Probe {
         Self::load_some(Extent::Brief, false)
     }
 
+    /// The same as [`Probe::load`], and counts what [`Probe::read_vms`] has: it costs more at each exit for
+    /// a port, a register or a device, and where a vCPU sleeps or wakes up. If this kernel has no
+    /// tracepoints of such accesses, these are unknown.
+    pub fn load_detailed(may_park: bool) -> Result<Probe, Error> {
+        let all = Self::load_some(Extent::Detailed { accesses: true }, may_park);
+        all.or_else(|_| Self::load_some(Extent::Detailed { accesses: false }, may_park))
+    }
+
     fn load_some(extent: Extent, may_park: bool) -> Result<Probe, Error> {
         can_be_loaded()?;
-        if extent == Extent::Whole && !is_admin() {
+        if extent != Extent::Brief && !is_admin() {
             return Err(Error::NotAdmin);
         }
         libbpf_rs::set_print(Some((PrintLevel::Warn, hear)));
+        SAID.lock().unwrap_or_else(|e| e.into_inner()).clear();
         let mut builder = ObjectBuilder::default();
         let mut open =
             builder.open_memory(PROGRAMS).map_err(|e| Error::failed("read the BPF programs", e))?;
-        size(&mut open)?;
-        if extent == Extent::Brief {
-            abridge(&mut open)?;
-        }
+        size(&mut open, extent)?;
+        choose(&mut open, extent)?;
         let object = open.load().map_err(|e| refused(&e))?;
         let mut probe = Probe {
             places: Places::of(&object)?,
@@ -162,7 +169,8 @@ impl Probe {
             together: Table::of(&object, "together")?,
             taken: Taken::of(&object)?,
             extent,
-            tells_throttled: extent == Extent::Whole && keeps_throttling(),
+            tells_throttled: extent != Extent::Brief && keeps_throttling(),
+            of_vms: Vms::of(&object, cpus(), extent == Extent::Detailed { accesses: true })?,
             settings: Table::of(&object, ".bss")?,
             set: Settings { registrations: 1, may_park: may_park.into(), wakers_ns: 0 },
             numbers: BTreeMap::new(),
@@ -228,6 +236,7 @@ impl Probe {
                 let taken: BTreeSet<u32> = self.numbers.values().copied().collect();
                 let free = (0..VMS_MAX).find(|number| !taken.contains(number));
                 let number = free.ok_or(Error::TooManyVms(VMS_MAX))?;
+                self.of_vms.enter(number)?;
                 self.vms.put(thread.pid, &number)?;
                 self.numbers.insert(thread.pid, number);
                 number
@@ -310,6 +319,11 @@ impl Probe {
         Ok(Some(wait::costop(vcpu, wait::ran(&vm, now))))
     }
 
+    /// What each process has done since it was entered, up to now.
+    pub fn read_vms(&self) -> Result<BTreeMap<u32, SeenVm>, Error> {
+        self.of_vms.read(&self.numbers, (&self.cpus, &self.shares), now())
+    }
+
     /// A vCPU as it was at one time.
     fn steady(&self, slot: u32) -> Result<Option<Vcpu>, Error> {
         let mut found = self.vcpus.get(slot)?;
@@ -331,61 +345,6 @@ impl Probe {
         let own = self.shares.get(vcpu.cpu * VMS_MAX + vcpu.vm)?.unwrap_or_default();
         Ok(wait::sums(&cpu, &own, vcpu.vm, now))
     }
-}
-
-/// How much the programs tell apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Extent {
-    Whole,
-    Brief,
-}
-
-/// The tracepoints whose programs are needed for running, waiting and sleeping alone.
-const OF_BRIEF: [&str; 2] = ["tp_btf/sched_switch", "tp_btf/sched_waking"];
-
-/// Leaves out what [`Probe::load_brief`] does without.
-fn abridge(open: &mut OpenObject) -> Result<(), Error> {
-    for mut program in open.progs_mut() {
-        let is_needed = OF_BRIEF.contains(&&*program.section().to_string_lossy());
-        program.set_autoload(is_needed);
-    }
-    let find = "find the setting brief of the BPF programs";
-    let mut maps = open.maps_mut();
-    let map = maps.find(|map| map.name().to_string_lossy().ends_with(".brief"));
-    let mut map = map.ok_or_else(|| Error::failed(find, "it is missing"))?;
-    map.set_initial_value(&1u32.to_ne_bytes()).map_err(|e| Error::failed(find, e))
-}
-
-/// Makes the maps as large as this computer wants them.
-fn size(open: &mut OpenObject) -> Result<(), Error> {
-    // SAFETY: it only asks.
-    let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.max(1) as u32;
-    let sizes = [
-        ("cpus", cpus),
-        ("runs", cpus),
-        ("shares", cpus * VMS_MAX),
-        ("slots", VCPUS_MAX),
-        ("vcpus", VCPUS_MAX),
-    ];
-    for mut map in open.maps_mut() {
-        let name = map.name().to_string_lossy().into_owned();
-        if let Some((_, entries)) = sizes.iter().find(|(sized, _)| *sized == name) {
-            let set = map.set_max_entries(*entries);
-            set.map_err(|e| Error::failed(format!("size {name} of the BPF programs"), e))?;
-        }
-    }
-    Ok(())
-}
-
-fn attach(object: &Object) -> Result<Vec<Link>, Error> {
-    let programs = object.progs_mut().filter(|program| program.autoload());
-    let links = programs.map(|program| {
-        program.attach().map_err(|e| Error::NoTracepoint {
-            tracepoint: program.section().to_string_lossy().replace("tp_btf/", ""),
-            cause: e.to_string(),
-        })
-    });
-    links.collect()
 }
 
 /// What this computer lacks, as far as it can be known before.

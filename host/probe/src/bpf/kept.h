@@ -26,6 +26,12 @@ enum {
 	HYPERCALL_SEND_IPI = 10, /* KVM_HC_SEND_IPI */
 	X2APIC_FIRST = 0x800,
 	X2APIC_LAST = 0x8ff,
+	/* So many vCPUs of a VM that want a CPU, or more, are counted as one number. */
+	WANTING_MAX = 64,
+	/* Ports, registers and pages of a VM that are told apart. */
+	ACCESSES_OF_VM = 512,
+	ACCESSES_MAX = 32768,
+	APIC_PAGE = 0xfee00000, /* of the interrupt controller, where nobody has moved it */
 };
 
 /* Whose task a CPU runs. */
@@ -56,6 +62,9 @@ enum place { ON, READY, ASLEEP };
 
 _Static_assert(STATES < TIMES, "PENDING is a state");
 
+/* What an exit is for. */
+enum access_kind { NO_ACCESS, PORT, MSR, MMIO };
+
 /* A vCPU. Times are of CLOCK_MONOTONIC, in ns. */
 struct vcpu {
 	__u64 ended;	/* changes that have ended: first, so that it is read first */
@@ -82,6 +91,11 @@ struct vcpu {
 	__u64 wakers_at;
 	__u64 costop; /* for how long it was ready while a sibling had a CPU, in ns */
 	__u64 ran_before; /* for how long siblings had one when its wait began, or NO_WAIT */
+	/* Where `detailed`. */
+	__u64 wants;	/* 1: it wants a CPU, which a vCPU that polls after HLT does not */
+	__u64 served;	/* for how long it had a CPU since its exit, before it last left one */
+	__u64 access;	/* what its exit is for */
+	__u64 address;	/* of the port, the register or the page */
 	__u64 begun;	/* changes that have begun: last; as many where what was read is of one time */
 };
 
@@ -146,6 +160,15 @@ struct {
 	__type(value, struct together);
 } together SEC(".maps");
 
+/* A VM, where `detailed`: how many of its vCPUs want a CPU. All CPUs write. */
+struct vm {
+	__u64 since;	/* so many want one */
+	__u64 wanting;
+	__u64 accesses;	/* entries that it has in `accesses` */
+	__u64 accesses_lost; /* how many found no room there */
+	__u64 time[WANTING_MAX + 1]; /* for how long 0, 1, 2, ... wanted one, in ns */
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -166,6 +189,38 @@ struct {
 	__type(key, struct taker);
 	__type(value, __u64);
 } takers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, VMS_MAX);
+	__type(key, __u32); /* the number of the VM */
+	__type(value, struct vm);
+} vm_sums SEC(".maps");
+
+/* What a guest accesses that is emulated. */
+struct access_key {
+	__u32 vm, kind;
+	__u64 address; /* OTHERS: of those that are not told apart */
+};
+
+#define OTHERS (-1ULL)
+
+struct access {
+	__u64 count;
+	__u64 ns;     /* on a CPU, from the exit to the entry after it */
+	__u64 visits; /* how many of them went to the VMM */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, ACCESSES_MAX);
+	__type(key, struct access_key);
+	__type(value, struct access);
+} accesses SEC(".maps");
+
+/* Written by user space before the programs are loaded: what detail.h is for is counted. */
+const volatile __u32 detailed SEC(".rodata.detailed");
 
 /*
  * Written by user space before the programs are loaded: only running, waiting and sleeping are told

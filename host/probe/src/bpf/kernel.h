@@ -22,6 +22,7 @@ typedef _Bool bool;
 /* Of include/uapi/linux/bpf.h. */
 enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2 };
 enum { BPF_F_MMAPABLE = 1 << 10 };
+enum { BPF_NOEXIST = 1 };
 
 /* Of arch/x86/include/asm/kvm_host.h. */
 enum { VCPU_REGS_RCX = 1 };

@@ -11,6 +11,7 @@
 #include "find.h"
 #include "cpu.h"
 #include "reason.h"
+#include "detail.h"
 
 static __always_inline void change(struct vcpu *v)
 {
@@ -80,11 +81,14 @@ int BPF_PROG(entry)
 	now = bpf_ktime_get_ns();
 	runs_vcpu(cpu, number, v, now);
 	change(v);
+	if (detailed)
+		access_ends(v, now);
 	count_on(v, now);
 	if (v->time[PENDING])
 		settle_halt(v);
 	v->counts = STATE_GUEST;
 	changed(v);
+	wants(v, 1, now);
 	return 0;
 }
 
@@ -93,14 +97,21 @@ SEC("tp_btf/kvm_exit")
 int BPF_PROG(exit, struct kvm_vcpu *vcpu, __u32 isa)
 {
 	struct vcpu *v = current_vcpu();
-	__u32 reason;
+	__u32 reason, msr = 0;
 
 	/* 6.12's verifier holds the argument for one that may be missing. */
 	if (!v || !vcpu)
 		return 0;
 	reason = isa == ISA_VMX ? vmx_reason(vcpu) : svm_reason(vcpu);
-	if (reason == STATE_EXIT_MSR && is_of_apic(msr_of(vcpu)))
-		reason = STATE_EXIT_APIC;
+	if (detailed)
+		access_begins(v);
+	if (reason == STATE_EXIT_MSR) {
+		msr = msr_of(vcpu);
+		if (detailed)
+			accesses_at(v, MSR, msr);
+		if (is_of_apic(msr))
+			reason = STATE_EXIT_APIC;
+	}
 	change(v);
 	count_on(v, bpf_ktime_get_ns());
 	v->counts = reason == STATE_EXIT_HALT ? PENDING : reason;
@@ -108,6 +119,9 @@ int BPF_PROG(exit, struct kvm_vcpu *vcpu, __u32 isa)
 	v->exit_at = v->since;
 	v->exits[reason % TIMES]++;
 	changed(v);
+	/* From HLT on it has nothing to do. */
+	if (reason == STATE_EXIT_HALT)
+		wants(v, 0, v->since);
 	return 0;
 }
 
@@ -131,14 +145,6 @@ int BPF_PROG(halt_end, __u64 halted_ns)
 		v->halt_began = v->halt_ended - halted_ns;
 	}
 	return 0;
-}
-
-/* What its exit was for turns out later. */
-static __always_inline void turns_out(struct vcpu *v, __u32 reason)
-{
-	v->exits[v->reason % TIMES]--;
-	v->exits[reason % TIMES]++;
-	v->reason = v->counts = reason;
 }
 
 static __always_inline void sends_ipi(void)
@@ -273,8 +279,10 @@ static __always_inline void switched_out(struct vcpu *v, bool preempted, struct 
 	__u32 state = task->__state;
 
 	change(v);
-	if (v->place == ON)
+	if (v->place == ON) {
+		access_pauses(v, now);
 		count_on(v, now);
+	}
 	v->since = now;
 	v->switches++;
 	v->ran_before = ran;
@@ -294,6 +302,8 @@ static __always_inline void switched_out(struct vcpu *v, bool preempted, struct 
 			v->pending_asleep = v->time[PENDING];
 	}
 	changed(v);
+	if (v->place == ASLEEP)
+		wants(v, 0, now);
 }
 
 /* Whoever it waited for was on this CPU, or its move from another has counted that. */
@@ -326,6 +336,8 @@ static __always_inline void switched_in(struct vcpu *v, struct task_struct *task
 	v->cpu = number;
 	v->since = now;
 	changed(v);
+	if (v->counts != PENDING)
+		wants(v, 1, now);
 }
 
 SEC("tp_btf/sched_switch")
@@ -394,6 +406,8 @@ int BPF_PROG(wake, struct task_struct *task)
 		notes_waker(v, now);
 	v->woken_at = now;
 	v->wakes++;
+	if (v->place == ASLEEP)
+		wants(v, 1, now);
 	return 0;
 }
 

@@ -63,4 +63,16 @@ static __always_inline __u32 svm_reason(struct kvm_vcpu *vcpu)
 	return code < EXITS ? svm_second_exits[code] : STATE_EXIT_OTHER;
 }
 
+/* What its exit was for turns out later. */
+static __always_inline void turns_out(struct vcpu *v, __u32 reason)
+{
+	__u32 before = v->reason;
+
+	/* The verifier knows less of it than the compiler, which would leave out the mask. */
+	barrier_var(before);
+	v->exits[before % TIMES]--;
+	v->exits[reason % TIMES]++;
+	v->reason = v->counts = reason;
+}
+
 #endif

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is counted of a VM as a whole, and of what its guest accesses.
+
+use crate::error::Error;
+use crate::layout::{self, bytes, from_bytes, AccessKey, Cpu, Share, Vm, OTHERS, VMM, VMS_MAX};
+use crate::maps::Table;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
+use std::collections::BTreeMap;
+use unspin_diagnosis::{Access, Accessed, Kind};
+
+/// What a VM has done since it is watched.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SeenVm {
+    /// CPU time of its VMM's threads that run no vCPU, in ns.
+    pub monitor_ns: u64,
+    /// For how long 0, 1, 2, … of its vCPUs wanted a CPU at a time, had they one or not, in ns. The last
+    /// entry has all larger numbers. All 0 unless the probe is detailed.
+    pub wanting_ns: Vec<u64>,
+    /// What its guest accesses. `None`: unknown, because the probe is not detailed, or the kernel does not
+    /// tell.
+    pub accesses: Option<BTreeMap<Access, Accessed>>,
+    /// Exits for accesses that found no room.
+    pub accesses_lost: u64,
+}
+
+impl SeenVm {
+    /// What was added since `before`.
+    pub fn since(&self, before: &SeenVm) -> SeenVm {
+        let wanting = self.wanting_ns.iter().enumerate();
+        let of = |many: usize| before.wanting_ns.get(many).copied().unwrap_or(0);
+        let accesses = self.accesses.as_ref().zip(before.accesses.as_ref());
+        let since = |(now, before): (&BTreeMap<Access, Accessed>, &BTreeMap<Access, Accessed>)| {
+            let of = |access| before.get(access).copied().unwrap_or_default();
+            now.iter().map(|(access, sum)| (*access, sum.since(&of(access)))).collect()
+        };
+        SeenVm {
+            monitor_ns: self.monitor_ns.saturating_sub(before.monitor_ns),
+            wanting_ns: wanting.map(|(many, ns)| ns.saturating_sub(of(many))).collect(),
+            accesses: accesses.map(since),
+            accesses_lost: self.accesses_lost.saturating_sub(before.accesses_lost),
+        }
+    }
+}
+
+/// The maps of it.
+pub struct Vms {
+    sums: Table<Vm>,
+    accesses: MapHandle,
+    knows_accesses: bool,
+    cpus: u32,
+}
+
+impl Vms {
+    /// `knows_accesses`: the programs for ports and memory of devices are attached.
+    pub fn of(object: &Object, cpus: u32, knows_accesses: bool) -> Result<Vms, Error> {
+        let find = "find the map accesses of the BPF programs";
+        let map = object.maps().find(|map| map.name() == "accesses");
+        let map = map.ok_or_else(|| Error::failed(find, "it is missing"))?;
+        let accesses = MapHandle::try_from(&map).map_err(|e| Error::failed(find, e))?;
+        Ok(Vms { sums: Table::of(object, "vm_sums")?, accesses, knows_accesses, cpus })
+    }
+
+    /// A VM has this number from now on.
+    pub fn enter(&self, number: u32) -> Result<(), Error> {
+        let old = |key: &AccessKey| key.vm == number;
+        for key in self.keys().into_iter().filter(old) {
+            let _ = self.accesses.delete(bytes(&key));
+        }
+        self.sums.put(number, &Vm::default())
+    }
+
+    fn keys(&self) -> Vec<AccessKey> {
+        self.accesses.keys().filter_map(|key| from_bytes(&key)).collect()
+    }
+
+    /// What is known of the VMs with these numbers, by process.
+    pub fn read(
+        &self,
+        numbers: &BTreeMap<u32, u32>,
+        (cpus, shares): (&Table<Cpu>, &Table<Share>),
+        now: u64,
+    ) -> Result<BTreeMap<u32, SeenVm>, Error> {
+        let mut accesses = self.read_accesses()?;
+        let mut all = BTreeMap::new();
+        for (pid, number) in numbers {
+            let sums = self.sums.get(*number)?.unwrap_or_default();
+            let mut monitor_ns = 0;
+            for at in 0..self.cpus {
+                let cpu = cpus.get(at)?.unwrap_or_default();
+                let share = shares.get(at * VMS_MAX + number)?.unwrap_or_default();
+                let runs = cpu.kind == VMM && cpu.vm == *number;
+                monitor_ns += share.vmm + if runs { now.saturating_sub(cpu.since) } else { 0 };
+            }
+            let seen = SeenVm {
+                monitor_ns,
+                wanting_ns: wanting(&sums, now),
+                accesses: self.knows_accesses.then(|| accesses.remove(number).unwrap_or_default()),
+                accesses_lost: sums.accesses_lost,
+            };
+            all.insert(*pid, seen);
+        }
+        Ok(all)
+    }
+
+    fn read_accesses(&self) -> Result<BTreeMap<u32, BTreeMap<Access, Accessed>>, Error> {
+        let mut all: BTreeMap<u32, BTreeMap<Access, Accessed>> = BTreeMap::new();
+        for key in self.keys() {
+            let kind = (key.kind as usize).checked_sub(1).and_then(|kind| Kind::ALL.get(kind));
+            let found = self.accesses.lookup(bytes(&key), MapFlags::ANY);
+            let found = found.map_err(|e| Error::failed("read accesses of the BPF programs", e))?;
+            let sum = found.and_then(|value| from_bytes::<layout::Access>(&value));
+            if let (Some(kind), Some(sum)) = (kind, sum) {
+                let address = Some(key.address).filter(|address| *address != OTHERS);
+                let accessed = Accessed { count: sum.count, ns: sum.ns, visits: sum.visits };
+                let access = Access { kind: *kind, address };
+                all.entry(key.vm).or_default().insert(access, accessed);
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Up to now: the programs count a stretch when it ends.
+fn wanting(sums: &Vm, now: u64) -> Vec<u64> {
+    let mut times = sums.time.to_vec();
+    if sums.since > 0 {
+        let many = (sums.wanting as usize).min(times.len() - 1);
+        times[many] += now.saturating_sub(sums.since);
+    }
+    times
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_present_stretch_is_of_the_present_number() {
+        let mut sums = Vm::default();
+        assert_eq!(wanting(&sums, 100).iter().sum::<u64>(), 0, "nothing was seen yet");
+        sums.since = 70;
+        sums.time[0] = 5;
+        for (many, at) in [(0, 0), (3, 3), (64, 64), (500, 64), (u64::MAX, 64)] {
+            sums.wanting = many;
+            let times = wanting(&sums, 100);
+            assert_eq!((times.iter().sum::<u64>(), times[at]), (35, if at == 0 { 35 } else { 30 }));
+        }
+    }
+
+    #[test]
+    fn differences_are_of_each_access() {
+        let access = |address| Access { kind: Kind::Port, address: Some(address) };
+        let sum = |count| Accessed { count, ns: 10 * count, visits: count };
+        let accesses = |all: &[(u64, u64)]| {
+            Some(all.iter().map(|(port, count)| (access(*port), sum(*count))).collect())
+        };
+        let before = SeenVm { accesses: accesses(&[(0x70, 4)]), ..SeenVm::default() };
+        let after = SeenVm {
+            monitor_ns: 7,
+            wanting_ns: vec![1, 2],
+            accesses: accesses(&[(0x70, 9), (0x71, 5)]),
+            accesses_lost: 0,
+        };
+        let since = after.since(&before);
+        assert_eq!(since.accesses, accesses(&[(0x70, 5), (0x71, 5)]));
+        assert_eq!((since.monitor_ns, &since.wanting_ns[..]), (7, &[1, 2][..]));
+        let unknown = SeenVm::default();
+        assert_eq!(after.since(&unknown).accesses, None, "unknown is not 0");
+    }
+}
