@@ -89,13 +89,21 @@ pub struct Together {
     pub ran: u64,
 }
 
+/// A process, and what it is called, padded with zeroes. Process 0: the CPU is idle.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Process {
+    pub tgid: u64,
+    pub command: [u8; 16],
+}
+
 /// A stretch in which threads of one process had a CPU.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Run {
     pub begin: u64,
     pub end: u64,
-    pub tgid: u64,
+    pub whose: Process,
 }
 
 /// Who had a CPU.
@@ -103,8 +111,8 @@ pub struct Run {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Runs {
     pub since: u64,
-    pub tgid: u32,
-    pub next: u32,
+    pub whose: Process,
+    pub next: u64,
     pub last: [Run; RUNS],
 }
 
@@ -114,6 +122,14 @@ pub struct Runs {
 pub struct Taker {
     pub vm: u32,
     pub tgid: u32,
+}
+
+/// For how long, in ns, and what it is called.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Took {
+    pub time: u64,
+    pub command: [u8; 16],
 }
 
 #[repr(C)]
@@ -226,8 +242,6 @@ pub unsafe trait Plain: Copy + Default {}
 
 // SAFETY: a number.
 unsafe impl Plain for u32 {}
-// SAFETY: a number.
-unsafe impl Plain for u64 {}
 // SAFETY: repr(C), numbers that follow each other without holes.
 unsafe impl Plain for Cpu {}
 // SAFETY: as above.
@@ -248,6 +262,8 @@ unsafe impl Plain for Vm {}
 unsafe impl Plain for AccessKey {}
 // SAFETY: as above.
 unsafe impl Plain for Access {}
+// SAFETY: as above.
+unsafe impl Plain for Took {}
 // SAFETY: as above.
 unsafe impl Plain for Settings {}
 
@@ -304,9 +320,11 @@ mod tests {
         assert_eq!(in_c(&btf, "thread"), in_rust!(First: tid slot others));
         assert_eq!(in_c(&btf, "share"), in_rust!(Share: vcpus vmm));
         assert_eq!(in_c(&btf, "together"), in_rust!(Together: lock on since ran));
-        assert_eq!(in_c(&btf, "run"), in_rust!(Run: begin end tgid));
-        assert_eq!(in_c(&btf, "runs"), in_rust!(Runs: since tgid next last));
+        assert_eq!(in_c(&btf, "process"), in_rust!(Process: tgid command));
+        assert_eq!(in_c(&btf, "run"), in_rust!(Run: begin end whose));
+        assert_eq!(in_c(&btf, "runs"), in_rust!(Runs: since whose next last));
         assert_eq!(in_c(&btf, "taker"), in_rust!(Taker: vm tgid));
+        assert_eq!(in_c(&btf, "taken"), in_rust!(Took: time command));
         assert_eq!(in_c(&btf, "sums"), in_rust!(Sums: sibling own_vmm vm host));
         let vcpu = in_rust!(Vcpu: ended since woken_at vm place counts reason asleep cpu before
             cfs_rq throttled exit_at pending_asleep vmm_at halt_began halt_ended time exits

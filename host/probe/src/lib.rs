@@ -19,5 +19,5 @@ pub use error::Error;
 pub use extent::VCPUS_MAX;
 pub use layout::VMS_MAX;
 pub use probe::{Probe, Seen, Thread, NUMBERS};
-pub use takers::Takers;
+pub use takers::{Taken, Takers};
 pub use vms::SeenVm;

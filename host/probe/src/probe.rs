@@ -6,7 +6,7 @@ use crate::extent::{attach, choose, cpus, size, Extent, VCPUS_MAX};
 use crate::layout::{Cpu, Settings, Share, Sums, Together, Vcpu, ASLEEP, NO_SLOT, ON, VMS_MAX};
 use crate::maps::Table;
 use crate::places::Places;
-use crate::takers::{Taken, Takers};
+use crate::takers::{Counted, Takers};
 use crate::vms::{SeenVm, Vms};
 use crate::wait;
 use libbpf_rs::btf::types::Struct;
@@ -90,7 +90,7 @@ pub struct Probe {
     cpus: Table<Cpu>,
     shares: Table<Share>,
     together: Table<Together>,
-    taken: Taken,
+    taken: Counted,
     extent: Extent,
     tells_throttled: bool,
     of_vms: Vms,
@@ -167,7 +167,7 @@ impl Probe {
             cpus: Table::of(&object, "cpus")?,
             shares: Table::of(&object, "shares")?,
             together: Table::of(&object, "together")?,
-            taken: Taken::of(&object)?,
+            taken: Counted::of(&object)?,
             extent,
             tells_throttled: extent != Extent::Brief && keeps_throttling(),
             of_vms: Vms::of(&object, cpus(), extent == Extent::Detailed { accesses: true })?,

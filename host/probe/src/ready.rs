@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpf/ready.h`, compiled for this computer, against a model that looks at each moment.
 
-use crate::layout::{Runs, Together, Vcpu, NO_WAIT, ON, READY};
+use crate::layout::{Process, Runs, Together, Vcpu, NO_WAIT, ON, READY};
 use crate::wait;
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -18,9 +18,14 @@ typedef unsigned long long __u64;
 #define __always_inline inline __attribute__((always_inline))
 #include "ready.h"
 static void (*hear)(__u32, __u32, __u64);
-static void took(__u32 vm, __u32 tgid, __u64 time) { hear(vm, tgid, time); }
+static void took(__u32 vm, struct process *who, __u64 time) { hear(vm, who->tgid, time); }
 __u64 until(struct together *vm, int by, __u64 now) { return ran_until(vm, by, now); }
-void begins(struct runs *cpu, __u32 tgid, __u64 now) { run_begins(cpu, tgid, now); }
+void begins(struct runs *cpu, __u32 tgid, __u64 now)
+{
+	struct process whose = { .tgid = tgid };
+
+	run_begins(cpu, &whose, now);
+}
 void ends(struct runs *cpu, __u32 vm, __u64 begin, __u64 end, __u64 left, void *hears)
 {
 	hear = hears;
@@ -236,7 +241,9 @@ impl Machine {
         let costop = vcpus.map(|task| {
             let vcpu = &task.vcpu;
             if let Some(begin) = wait::waits_since(vcpu) {
-                let mut add = |tgid, time| *taken.entry((vcpu.vm, tgid)).or_default() += time;
+                let mut add = |whose: &Process, time| {
+                    *taken.entry((vcpu.vm, whose.tgid as u32)).or_default() += time;
+                };
                 wait::takers(&self.cpus[vcpu.cpu as usize], begin, self.now, &mut add);
             }
             let ran = wait::ran(&self.vms[vcpu.vm as usize], self.now);

@@ -2,38 +2,47 @@
 //! Which processes had the CPUs that vCPUs waited for.
 
 use crate::error::Error;
-use crate::layout::{bytes, from_bytes, Runs, Taker, Vcpu};
+use crate::layout::{bytes, from_bytes, Runs, Taker, Took, Vcpu};
 use crate::maps::Table;
 use crate::wait;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Processes with the time that they had the CPUs which a VM's vCPUs waited for, in ns.
-pub type Takers = BTreeMap<u32, u64>;
+/// Processes that had the CPUs which a VM's vCPUs waited for.
+pub type Takers = BTreeMap<u32, Taken>;
+
+/// For how long a process had these CPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Taken {
+    pub ns: u64,
+    /// What the process is called, as /proc/PID/comm has it: up to 15 bytes.
+    pub command: String,
+}
 
 /// Entries that are read by one system call.
 const BATCH: u32 = 1024;
 
-pub struct Taken {
+pub struct Counted {
     takers: MapHandle,
     runs: Table<Runs>,
 }
 
-impl Taken {
-    pub fn of(object: &Object) -> Result<Taken, Error> {
+impl Counted {
+    pub fn of(object: &Object) -> Result<Counted, Error> {
         let find = "find the map takers of the BPF programs";
         let map = object.maps().find(|map| map.name() == "takers");
         let map = map.ok_or_else(|| Error::failed(find, "it is missing"))?;
         let takers = MapHandle::try_from(&map).map_err(|e| Error::failed(find, e))?;
-        Ok(Taken { takers, runs: Table::of(object, "runs")? })
+        Ok(Counted { takers, runs: Table::of(object, "runs")? })
     }
 
     /// All waits that have ended, by the VM's number.
     pub fn ended(&self) -> Result<BTreeMap<u32, Takers>, Error> {
         let mut all: BTreeMap<u32, Takers> = BTreeMap::new();
-        for (key, time) in self.entries()? {
-            all.entry(key.vm).or_default().insert(key.tgid, time);
+        for (key, took) in self.entries()? {
+            let taken = Taken { ns: took.time, command: command(&took.command) };
+            all.entry(key.vm).or_default().insert(key.tgid, taken);
         }
         Ok(all)
     }
@@ -42,7 +51,10 @@ impl Taken {
     pub fn add_present(&self, vcpu: &Vcpu, now: u64, to: &mut Takers) -> Result<(), Error> {
         let Some(begin) = wait::waits_since(vcpu) else { return Ok(()) };
         let runs = self.runs.get(vcpu.cpu)?.unwrap_or_default();
-        wait::takers(&runs, begin, now, &mut |tgid, time| *to.entry(tgid).or_default() += time);
+        wait::takers(&runs, begin, now, &mut |whose, time| {
+            let first = || Taken { ns: 0, command: command(&whose.command) };
+            to.entry(whose.tgid as u32).or_insert_with(first).ns += time;
+        });
         Ok(())
     }
 
@@ -60,9 +72,15 @@ impl Taken {
         Ok(())
     }
 
-    fn entries(&self) -> Result<Vec<(Taker, u64)>, Error> {
+    fn entries(&self) -> Result<Vec<(Taker, Took)>, Error> {
         let all = self.takers.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
         let all = all.map_err(|e| Error::failed("read takers of the BPF programs", e))?;
-        Ok(all.filter_map(|(key, time)| Some((from_bytes(&key)?, from_bytes(&time)?))).collect())
+        Ok(all.filter_map(|(key, took)| Some((from_bytes(&key)?, from_bytes(&took)?))).collect())
     }
+}
+
+/// Without the zeroes at its end.
+fn command(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }

@@ -3,7 +3,8 @@
 //! count that only when it ends, and it may be as long as a VM sleeps.
 
 use crate::layout::{
-    Cpu, Runs, Share, Sums, Together, Vcpu, HOST, NO_WAIT, ON, PENDING, READY, RUNS, VCPU, VMM,
+    Cpu, Process, Runs, Share, Sums, Together, Vcpu, HOST, NO_WAIT, ON, PENDING, READY, RUNS, VCPU,
+    VMM,
 };
 use unspin_diagnosis::{State, Times};
 
@@ -83,20 +84,20 @@ pub fn costop(vcpu: &Vcpu, ran: u64) -> u64 {
 }
 
 /// Who had a CPU between two times, latest first: `count_takers()` in C.
-pub fn takers(cpu: &Runs, begin: u64, end: u64, took: &mut dyn FnMut(u32, u64)) {
+pub fn takers(cpu: &Runs, begin: u64, end: u64, took: &mut dyn FnMut(&Process, u64)) {
     let part = |from: u64, to: u64| to.min(end).saturating_sub(from.max(begin));
-    let mut took = |tgid: u32, time: u64| {
-        if tgid != 0 && time > 0 {
-            took(tgid, time);
+    let mut took = |whose: &Process, time: u64| {
+        if whose.tgid != 0 && time > 0 {
+            took(whose, time);
         }
     };
-    took(cpu.tgid, part(cpu.since, end));
-    for i in 1..=RUNS as u32 {
-        let run = cpu.last[cpu.next.wrapping_sub(i) as usize % RUNS];
+    took(&cpu.whose, part(cpu.since, end));
+    for i in 1..=RUNS as u64 {
+        let run = &cpu.last[cpu.next.wrapping_sub(i) as usize % RUNS];
         if run.end <= begin {
             break;
         }
-        took(run.tgid as u32, part(run.begin, run.end));
+        took(&run.whose, part(run.begin, run.end));
     }
 }
 

@@ -109,7 +109,10 @@ fn siblings_on_one_cpu_stop_each_other() {
         own += by_sibling + seen.times[State::ReadyVmm];
     }
     assert!(own > 10_000_000, "{own}: they never waited for each other");
-    let since = |tgid| taken[&pid][&tgid] - taken_before[&pid].get(&tgid).unwrap_or(&0);
+    let before = |tgid| taken_before[&pid].get(&tgid).map_or(0, |taken| taken.ns);
+    let since = |tgid| taken[&pid][&tgid].ns - before(tgid);
+    let name = std::fs::read_to_string("/proc/self/comm").unwrap();
+    assert_eq!(taken[&pid][&pid].command, name.trim_end());
     assert!(since(pid).abs_diff(own) < 8_000_000, "{} of {own}", since(pid));
     let sum: u64 = taken[&pid].keys().map(|tgid| since(*tgid)).sum();
     assert!(sum <= all + 8_000_000, "{sum} of {all}");

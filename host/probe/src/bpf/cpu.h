@@ -59,6 +59,20 @@ static __always_inline void runs_vcpu(struct cpu *cpu, __u32 number, struct vcpu
 	cpu->vm = v->vm;
 }
 
+static __always_inline void notes_run(struct runs *cpu, struct task_struct *task, __u64 now)
+{
+	struct process whose = {};
+
+	if (task->pid) {
+		__u64 *name = (__u64 *)task->group_leader->comm;
+
+		whose.tgid = task->tgid;
+		whose.command[0] = name[0];
+		whose.command[1] = name[1];
+	}
+	run_begins(cpu, &whose, now);
+}
+
 /* What the CPU's last task had of it, and whose the next is. */
 static __always_inline void cpu_goes_on(struct cpu *cpu, __u32 number, struct vcpu *next_vcpu,
 					struct task_struct *next, __u64 now)
@@ -68,7 +82,7 @@ static __always_inline void cpu_goes_on(struct cpu *cpu, __u32 number, struct vc
 
 	count_had(cpu, number, now);
 	if (its)
-		run_begins(its, next->pid ? tgid : 0, now);
+		notes_run(its, next, now);
 	if (next_vcpu) {
 		cpu->kind = VCPU;
 		cpu->vm = next_vcpu->vm;
@@ -111,15 +125,19 @@ static __always_inline void sums_now(struct sums *sums, struct cpu *cpu, struct 
 		sums->vm += runs;
 }
 
-static void took(__u32 vm, __u32 tgid, __u64 time)
+static void took(__u32 vm, struct process *who, __u64 time)
 {
-	struct taker key = { .vm = vm, .tgid = tgid };
-	__u64 *sum = bpf_map_lookup_elem(&takers, &key);
+	struct taker key = { .vm = vm, .tgid = who->tgid };
+	struct taken *sum = bpf_map_lookup_elem(&takers, &key), first;
 
-	if (sum)
-		__sync_fetch_and_add(sum, time);
-	else
-		bpf_map_update_elem(&takers, &key, &time, 1 /* BPF_NOEXIST */);
+	if (sum) {
+		__sync_fetch_and_add(&sum->time, time);
+		return;
+	}
+	first.time = time;
+	first.command[0] = who->command[0];
+	first.command[1] = who->command[1];
+	bpf_map_update_elem(&takers, &key, &first, 1 /* BPF_NOEXIST */);
 }
 
 /* A wait that ends now, or ended so long ago that less is `left` of it. The verifier looks at it once. */

@@ -182,12 +182,17 @@ struct taker {
 	__u32 vm, tgid;
 };
 
-/* For how long, in ns. What finds no room is missing. */
+struct taken {
+	__u64 time; /* in ns */
+	__u64 command[2];
+};
+
+/* What finds no room is missing. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, TAKERS_MAX);
 	__type(key, struct taker);
-	__type(value, __u64);
+	__type(value, struct taken);
 } takers SEC(".maps");
 
 struct {

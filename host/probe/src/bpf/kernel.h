@@ -50,6 +50,8 @@ struct sched_entity {
 struct task_struct {
 	unsigned int __state;
 	int pid, tgid;
+	struct task_struct *group_leader;
+	char comm[16];
 	struct sched_entity se;
 };
 

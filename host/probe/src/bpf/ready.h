@@ -26,17 +26,23 @@ struct together {
 	__u64 ran;   /* for how long it was one or more, in ns */
 };
 
+/* A process, and what it is called, as the kernel has it in 16 bytes. 0: the CPU is idle. */
+struct process {
+	__u64 tgid;
+	__u64 command[2];
+};
+
 /* A stretch in which threads of one process had a CPU. */
 struct run {
 	__u64 begin, end;
-	__u64 tgid;
+	struct process whose;
 };
 
 /* Who had a CPU; only its own switches write. */
 struct runs {
-	__u64 since; /* who has it now has had it since then */
-	__u32 tgid;  /* 0: the CPU is idle */
-	__u32 next;  /* how many stretches have ended: the next is kept at this % RUNS */
+	__u64 since;	      /* who has it now has had it since then */
+	struct process whose; /* who that is */
+	__u64 next;	      /* how many stretches have ended: the next is kept at this % RUNS */
 	struct run last[RUNS];
 };
 
@@ -55,22 +61,22 @@ static __always_inline __u64 ran_until(struct together *vm, int by, __u64 now)
 	return vm->ran;
 }
 
-/* A process has the CPU from now on, or 0: nobody. */
-static __always_inline void run_begins(struct runs *cpu, __u32 tgid, __u64 now)
+/* A process has the CPU from now on, or nobody. */
+static __always_inline void run_begins(struct runs *cpu, struct process *whose, __u64 now)
 {
 	struct run *run = &cpu->last[(cpu->next - 1) % RUNS];
 
 	/* Threads of one process that follow each other are one stretch. */
-	if (cpu->tgid && run->tgid == cpu->tgid && run->end == cpu->since) {
+	if (cpu->whose.tgid && run->whose.tgid == cpu->whose.tgid && run->end == cpu->since) {
 		run->end = now;
-	} else if (cpu->tgid) {
+	} else if (cpu->whose.tgid) {
 		run = &cpu->last[cpu->next % RUNS];
 		run->begin = cpu->since;
 		run->end = now;
-		run->tgid = cpu->tgid;
+		run->whose = cpu->whose;
 		cpu->next++;
 	}
-	cpu->tgid = tgid;
+	cpu->whose = *whose;
 	cpu->since = now;
 }
 
@@ -83,7 +89,7 @@ static __always_inline __u64 part(__u64 from, __u64 to, __u64 begin, __u64 end)
 }
 
 /* Counts for a process that it had the CPU while a vCPU of a VM waited; whoever includes this has it. */
-static void took(__u32 vm, __u32 tgid, __u64 time);
+static void took(__u32 vm, struct process *who, __u64 time);
 
 /*
  * A vCPU of a VM waited for a CPU between two times. Who had it meanwhile is counted, latest first, up to
@@ -91,13 +97,13 @@ static void took(__u32 vm, __u32 tgid, __u64 time);
  */
 static __always_inline void count_takers(struct runs *cpu, __u32 vm, __u64 begin, __u64 end, __u64 left)
 {
-	__u64 time = cpu->tgid ? part(cpu->since, end, begin, end) : 0;
+	__u64 time = cpu->whose.tgid ? part(cpu->since, end, begin, end) : 0;
 	__u32 i;
 
 	time = time < left ? time : left;
 	left -= time;
 	if (time)
-		took(vm, cpu->tgid, time);
+		took(vm, &cpu->whose, time);
 	for (i = 1; i <= RUNS && left; i++) {
 		struct run *run = &cpu->last[(cpu->next - i) % RUNS];
 
@@ -107,7 +113,7 @@ static __always_inline void count_takers(struct runs *cpu, __u32 vm, __u64 begin
 		time = time < left ? time : left;
 		left -= time;
 		if (time)
-			took(vm, run->tgid, time);
+			took(vm, &run->whose, time);
 	}
 }
 
