@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use unspin_host::place::under;
 
 /// What the CPU offers against spinning vCPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +24,7 @@ const PLE_ALLOWED: u64 = 1 << (32 + 10);
 
 /// What KVM on the host under `root` can do against spinning, or why it cannot.
 pub fn kvm(root: &Path) -> Result<Found, String> {
-    let cpuinfo = fs::read_to_string(root.join("proc/cpuinfo"))
+    let cpuinfo = fs::read_to_string(under(root, "proc/cpuinfo"))
         .map_err(|e| format!("/proc/cpuinfo cannot be read: {e}"))?;
     may_open(&root.join("dev/kvm"))?;
     let flags = field(&cpuinfo, "flags").unwrap_or("");
@@ -88,7 +89,7 @@ fn amd(root: &Path, flags: &str) -> Result<Found, String> {
 }
 
 fn parameter(root: &Path, module: &str, name: &str) -> Result<u64, String> {
-    let path = root.join("sys/module").join(module).join("parameters").join(name);
+    let path = under(root, "sys/module").join(module).join("parameters").join(name);
     let text = fs::read_to_string(&path)
         .map_err(|_| format!("{module} is not loaded or has no parameter {name}"))?;
     text.trim().parse().map_err(|_| format!("{module}.{name} is {:?}, not a number", text.trim()))

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use unspin_host::place::under;
 use unspin_host::source::{errors_in_log, module_source, release_of_headers, work_dir};
 use unspin_text::Lock;
 
@@ -15,7 +16,7 @@ pub const TESTED: [&str; 3] = ["6.1", "6.12", "7.3"];
 
 /// `uname -r` of the host under `root`.
 pub fn release(root: &Path) -> anyhow::Result<String> {
-    let path = root.join("proc/sys/kernel/osrelease");
+    let path = under(root, "proc/sys/kernel/osrelease");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path:?}"))?;
     Ok(text.trim().to_string())
 }
@@ -59,7 +60,7 @@ pub fn obstacle(root: &Path, release: &str, is_root: bool) -> Option<String> {
 
 /// Whether the kernel takes signed modules only.
 pub fn must_be_signed(root: &Path) -> bool {
-    let read = |p: &str| fs::read_to_string(root.join(p)).unwrap_or_default();
+    let read = |p: &str| fs::read_to_string(under(root, p)).unwrap_or_default();
     secure_boot(root)
         || read("sys/module/module/parameters/sig_enforce").trim() == "Y"
         || ["[integrity]", "[confidentiality]"]
@@ -69,7 +70,7 @@ pub fn must_be_signed(root: &Path) -> bool {
 
 /// The firmware's variable: four bytes of attributes, then 1 if Secure Boot is on.
 fn secure_boot(root: &Path) -> bool {
-    let Ok(vars) = fs::read_dir(root.join("sys/firmware/efi/efivars")) else {
+    let Ok(vars) = fs::read_dir(under(root, "sys/firmware/efi/efivars")) else {
         return false;
     };
     vars.flatten()

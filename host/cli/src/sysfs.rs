@@ -8,10 +8,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use unspin_host::place;
 use unspin_uapi::{Coscheduling, Mode, Number, Variant};
 use unspin_uapi::{COSCHEDULING, HVS_VARIANT, MODE};
 
-pub const ROOT: &str = "/sys/module/unspin";
+/// The directory of the module; it is there while the module is loaded.
+pub fn root() -> PathBuf {
+    place::sys().join("module/unspin")
+}
 
 /// What a file takes.
 #[derive(Debug)]

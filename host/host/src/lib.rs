@@ -10,6 +10,7 @@ pub mod journal;
 mod kvm;
 mod monitor;
 mod name;
+pub mod place;
 mod qemu;
 pub mod slice;
 pub mod source;
@@ -61,7 +62,7 @@ pub struct Host {
 
 impl Default for Host {
     fn default() -> Host {
-        Host::at(Path::new("/proc"))
+        Host::at(&place::proc())
     }
 }
 

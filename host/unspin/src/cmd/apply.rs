@@ -4,7 +4,7 @@
 use crate::config::{Config, FILE, HELP};
 use crate::exit::{said, Cannot};
 use crate::keep::Keeper;
-use crate::sysfs::{Module, ROOT};
+use crate::sysfs::{root, Module};
 use crate::{host, notify};
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -13,7 +13,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::time::Duration;
-use unspin_host::Host;
+use unspin_host::{place, Host};
 use unspin_text::Lock;
 
 /// Disables the service if it is on the kernel command line.
@@ -36,9 +36,9 @@ pub struct Args {
     /// Set all VMs to mode off, and unload the module if a killed --stay loaded it.
     #[arg(long, hide = true, conflicts_with_all = ["stay", "check"])]
     stop: bool,
-    #[arg(long, hide = true, default_value = ROOT)]
+    #[arg(long, hide = true, default_value_os_t = root())]
     sysfs: PathBuf,
-    #[arg(long, hide = true, default_value = "/proc")]
+    #[arg(long, hide = true, default_value_os_t = place::proc())]
     proc: PathBuf,
     /// Directory of the note that this service loaded the module.
     #[arg(long, hide = true, default_value = "/run/unspin")]

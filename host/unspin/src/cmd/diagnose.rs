@@ -7,7 +7,7 @@ pub(super) mod show;
 use crate::out;
 use crate::progress::Passing;
 use crate::span::{seconds, stopped_by_signals, wait};
-use crate::sysfs::ROOT;
+use crate::sysfs::root;
 use crate::vms;
 use crate::watch::facts::{Facts, Places};
 use crate::watch::{cannot, Running, SETTLE};
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-use unspin_host::{Host, VmProcess};
+use unspin_host::{place, Host, VmProcess};
 use unspin_probe::{Probe, Thread};
 
 /// How long it watches unless it is told.
@@ -54,9 +54,9 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     ab: ab::Args,
-    #[arg(long, hide = true, default_value = ROOT)]
+    #[arg(long, hide = true, default_value_os_t = root())]
     sysfs: PathBuf,
-    #[arg(long, hide = true, default_value = "/proc")]
+    #[arg(long, hide = true, default_value_os_t = place::proc())]
     proc: PathBuf,
 }
 

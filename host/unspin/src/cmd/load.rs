@@ -4,10 +4,11 @@
 use crate::detect;
 use crate::exit::Cannot;
 use crate::host;
-use crate::sysfs::{Module, ROOT};
+use crate::sysfs::{self, Module};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use unspin_host::place::under;
 
 /// The functions that the module redirects, and when.
 const HOOKED: [(&str, &str); 2] = [
@@ -31,9 +32,9 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let root = Path::new("/");
-    if Path::new(ROOT).is_dir() {
+    if sysfs::root().is_dir() {
         say!("the module is already loaded");
-        return Module::open_same_version(Path::new(ROOT)).map(drop);
+        return Module::open_same_version(&sysfs::root()).map(drop);
     }
     let release = host::release(root)?;
     let blocked = match args.build {
@@ -64,7 +65,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         false => None,
     };
     host::insert(built.as_deref().or(args.module.as_deref()))?;
-    Module::open_same_version(Path::new(ROOT)).inspect_err(|_| {
+    Module::open_same_version(&sysfs::root()).inspect_err(|_| {
         if let Err(e) = host::remove() {
             say!("the module stays loaded: {e:#}");
         }
@@ -90,12 +91,12 @@ fn not_installed(root: &Path, release: &str) -> Option<String> {
 
 /// Kernels that the module never supports.
 fn refused_kernel(root: &Path) -> Option<&'static str> {
-    let read = |p: &str| fs::read_to_string(root.join(p)).unwrap_or_default();
+    let read = |p: &str| fs::read_to_string(under(root, p)).unwrap_or_default();
     if read("sys/kernel/realtime").trim() == "1" {
         return Some("this kernel is PREEMPT_RT, which the module does not support");
     }
     let is_module = read("proc/modules").lines().any(|l| l.starts_with("kvm "));
-    (root.join("sys/module/kvm").is_dir() && !is_module)
+    (under(root, "sys/module/kvm").is_dir() && !is_module)
         .then_some("KVM is built into this kernel: the module needs KVM as a module")
 }
 
@@ -105,7 +106,7 @@ fn advice(root: &Path) -> Vec<String> {
     if let Err(why) = detect::kvm(root) {
         out.push(format!("{why}: without PLE exits the module has no effect"));
     }
-    let read = |p: &str| fs::read_to_string(root.join(p)).unwrap_or_default();
+    let read = |p: &str| fs::read_to_string(under(root, p)).unwrap_or_default();
     if host::must_be_signed(root) {
         out.push(
             "Secure Boot or signature enforcement is on: sign the module with an enrolled key \
@@ -128,7 +129,7 @@ fn advice(root: &Path) -> Vec<String> {
             out.push(format!("another module has redirected {hooked} (ftrace, IPMODIFY)"));
         }
     }
-    if root.join("sys/kernel/livepatch").is_dir() {
+    if under(root, "sys/kernel/livepatch").is_dir() {
         let [one, other] = HOOKED.map(|(hooked, _)| hooked);
         out.push(format!(
             "a livepatch loaded later takes precedence: the module releases its hooks while it \
@@ -149,7 +150,7 @@ fn advice(root: &Path) -> Vec<String> {
 /// Livepatches that replace a function: PATCH/OBJECT/FUNCTION,POSITION.
 fn livepatches(root: &Path, function: &str) -> Vec<String> {
     let mut found = Vec::new();
-    for patch in entries(&root.join("sys/kernel/livepatch")) {
+    for patch in entries(&under(root, "sys/kernel/livepatch")) {
         let functions = entries(&patch).into_iter().flat_map(|object| entries(&object));
         let prefix = format!("{function},");
         if functions.into_iter().any(|f| name(&f).starts_with(&prefix)) {
@@ -206,7 +207,7 @@ mod tests {
         ] {
             assert!(text.contains(what), "{what} in {text}");
         }
-        fs::remove_dir_all(root.join("sys/kernel/livepatch")).unwrap();
+        fs::remove_dir_all(under(root, "sys/kernel/livepatch")).unwrap();
         assert!(!advice(&root).join("\n").contains("livepatch"));
         file("sys/kernel/tracing/enabled_functions", b"kvm_vcpu_on_spin (1) R I     tramp\n");
         assert!(advice(&root)

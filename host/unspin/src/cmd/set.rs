@@ -2,11 +2,11 @@
 //! `unspin set`: settings of the module.
 
 use crate::exit::Usage;
-use crate::sysfs::{check_settings, settings_help, Module, ROOT};
+use crate::sysfs::{check_settings, root, settings_help, Module};
 use crate::vms;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use unspin_host::Host;
+use unspin_host::{place, Host};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -18,9 +18,9 @@ pub struct Args {
     // The list of settings comes from the module's description.
     #[arg(required = true, value_name = "KEY=VALUE", help = help())]
     settings: Vec<String>,
-    #[arg(long, hide = true, default_value = ROOT)]
+    #[arg(long, hide = true, default_value_os_t = root())]
     sysfs: PathBuf,
-    #[arg(long, hide = true, default_value = "/proc")]
+    #[arg(long, hide = true, default_value_os_t = place::proc())]
     proc: PathBuf,
 }
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use unspin_host::{Host, VmProcess};
+use unspin_host::{place, Host, VmProcess};
 use unspin_spinners::{entries, Error, Ready, Samples, Symbols, TRACEFS};
 
 const HELP: &str = "\
@@ -52,7 +52,7 @@ pub struct Args {
     lab_dir: Option<PathBuf>,
     #[arg(long, hide = true, default_value = TRACEFS)]
     tracefs: PathBuf,
-    #[arg(long, hide = true, default_value = "/proc")]
+    #[arg(long, hide = true, default_value_os_t = place::proc())]
     proc: PathBuf,
 }
 

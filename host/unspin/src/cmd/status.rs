@@ -3,7 +3,7 @@
 
 use crate::cmd::shape::{what_is_shaped, Written, SHAPED};
 use crate::out;
-use crate::sysfs::{Module, ROOT};
+use crate::sysfs::{root, Module};
 use crate::vms::Vm;
 use serde::Serialize;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tabled::builder::Builder;
 use tabled::settings::Style;
-use unspin_host::{Host, Name};
+use unspin_host::{place, Host, Name};
 use unspin_uapi::{turns_refused, COSCHEDULING, MODE, TURNS_REFUSED};
 use unspin_uapi::{Coscheduling, Counter, ModuleValue, Value as Of};
 
@@ -23,9 +23,9 @@ pub struct Args {
     /// Print JSON, with all values.
     #[arg(long)]
     json: bool,
-    #[arg(long, hide = true, default_value = ROOT)]
+    #[arg(long, hide = true, default_value_os_t = root())]
     sysfs: PathBuf,
-    #[arg(long, hide = true, default_value = "/proc")]
+    #[arg(long, hide = true, default_value_os_t = place::proc())]
     proc: PathBuf,
     #[arg(long, hide = true, default_value = SHAPED)]
     shaped: PathBuf,

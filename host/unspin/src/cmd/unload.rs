@@ -3,11 +3,10 @@
 
 use crate::exit::{said, Cannot};
 use crate::host;
-use crate::sysfs::{Module, ROOT};
-use std::path::Path;
+use crate::sysfs::{root, Module};
 
 pub fn run() -> anyhow::Result<()> {
-    if !Path::new(ROOT).is_dir() {
+    if !root().is_dir() {
         say!("the module is not loaded");
         return Ok(());
     }
@@ -15,7 +14,7 @@ pub fn run() -> anyhow::Result<()> {
         return Err(Cannot("only root may unload the module: sudo unspin unload".into()).into());
     }
     // If it cannot be unloaded, it is at least off.
-    if let Err(e) = Module::open(Path::new(ROOT))?.set(None, &[("mode", "off")]) {
+    if let Err(e) = Module::open(&root())?.set(None, &[("mode", "off")]) {
         say!("the modes of the VMs are unchanged: {}", said(&e));
     }
     host::remove()

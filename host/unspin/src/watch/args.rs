@@ -5,15 +5,15 @@ use super::facts::Detail;
 use super::kernel::Kernel;
 use super::sample::Source;
 use super::synthetic::{parse_size, Synthetic};
-use crate::sysfs::ROOT;
+use crate::sysfs::root;
 use std::path::PathBuf;
-use unspin_host::Host;
+use unspin_host::{place, Host};
 
 #[derive(Debug, clap::Args)]
 pub struct SourceArgs {
-    #[arg(long, hide = true, default_value = ROOT)]
+    #[arg(long, hide = true, default_value_os_t = root())]
     sysfs: PathBuf,
-    #[arg(long, hide = true, default_value = "/proc")]
+    #[arg(long, hide = true, default_value_os_t = place::proc())]
     proc: PathBuf,
     /// Synthetic VMs, for tests.
     #[arg(long, hide = true, value_name = "VMSxVCPUS", value_parser = parse_size)]

@@ -8,12 +8,12 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use unspin_diagnosis::Setting;
-use unspin_host::{cpus, Host, Kvm, VmProcess};
+use unspin_host::{cpus, place, Host, Kvm, VmProcess};
 use unspin_uapi::MODE;
 use unspin_uapi::{Counter, Value};
 
-/// Where KVM's statistics are, a directory per VM.
-const KVM_STATISTICS: &str = "/sys/kernel/debug/kvm";
+/// Where in /sys KVM's statistics are, a directory per VM.
+const KVM_STATISTICS: &str = "kernel/debug/kvm";
 
 /// The module's files that causes are computed from.
 const OF_CAUSES: [&str; 6] = [
@@ -113,7 +113,7 @@ fn statistic(pid: u32, name: &str) -> Option<f64> {
         let id = dir.file_name();
         id.to_str().and_then(|id| id.split_once('-')).is_some_and(|(of, _)| of == pid.to_string())
     };
-    let dirs = fs::read_dir(KVM_STATISTICS).ok()?.flatten().filter(is_of);
+    let dirs = fs::read_dir(place::sys().join(KVM_STATISTICS)).ok()?.flatten().filter(is_of);
     let read = |dir: fs::DirEntry| fs::read_to_string(dir.path().join(name)).ok();
     let values: Vec<f64> = dirs.filter_map(|dir| read(dir)?.trim().parse().ok()).collect();
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / 1e9)
@@ -167,9 +167,9 @@ impl Facts {
 
     /// The facts without VMs.
     pub fn of_host() -> Facts {
-        let balancing = fs::read_to_string("/proc/sys/kernel/numa_balancing");
+        let balancing = fs::read_to_string(place::proc().join("sys/kernel/numa_balancing"));
         Facts {
-            kvm: Kvm::read(Path::new("/sys/module")),
+            kvm: Kvm::read(&place::sys().join("module")),
             tsc_khz: unspin_host::tsc_khz(),
             numa_balancing: balancing.is_ok_and(|text| text.trim() != "0"),
             module: None,
@@ -245,13 +245,13 @@ impl Facts {
         let tids = threads(vm);
         let allowed: BTreeSet<u32> = tids.iter().flat_map(|tid| host.usable_cpus(*tid)).collect();
         let quotas = tids.iter().filter_map(|tid| {
-            let quota = host.cgroup(*tid)?.quota(Path::new("/sys/fs/cgroup"))?;
+            let quota = host.cgroup(*tid)?.quota(&place::sys().join("fs/cgroup"))?;
             Some(quota.cpus)
         });
         let quota_cpus = quotas.min_by(f64::total_cmp);
-        let system = Path::new("/sys/devices/system");
+        let system = place::sys().join("devices/system");
         let caches = self.caches.entry(allowed.clone());
-        let caches = *caches.or_insert_with(|| cpus::last_level_caches(system, &allowed));
+        let caches = *caches.or_insert_with(|| cpus::last_level_caches(&system, &allowed));
         let cgroup = |tid: &u32| host.cgroup(*tid).map(|cgroup| cgroup.path != "/");
         let has_cgroup = tids.first().and_then(cgroup);
         Set { allowed, caches, quota_cpus, has_cgroup }

@@ -6,7 +6,7 @@ use super::{lab, Job, Machine, Refusal, Sink, Wish};
 use crate::detect;
 use crate::exit::Cannot;
 use crate::host;
-use crate::sysfs::{Module, ROOT};
+use crate::sysfs::{root, Module};
 use crate::vms::{self, Vm};
 use anyhow::{bail, Context};
 use std::io::{BufRead, BufReader};
@@ -51,7 +51,7 @@ fn way(host: &ThisHost, wish: &Wish) -> Result<Way, String> {
             wish.pcpus, host.cpus
         ));
     }
-    let module = host.root.join(ROOT.trim_start_matches('/'));
+    let module = host.root.join("sys/module/unspin");
     if module.is_dir() {
         let module = Module::open_same_version(&module).map_err(|e| format!("{e:#}"))?;
         let host = Host::at(&host.root.join("proc"));
@@ -159,7 +159,7 @@ impl Machine for Kvm {
         // The note that names a build; only root may read it, and without it the sources do.
         let module = ["notes/.note.gnu.build-id", "srcversion", "version"]
             .iter()
-            .find_map(|name| std::fs::read(Path::new(ROOT).join(name)).ok());
+            .find_map(|name| std::fs::read(root().join(name)).ok());
         let mut code = module.unwrap_or_default();
         code.extend(unspin_computers::guests_hash().map_err(lab::explain)?.into_bytes());
         super::job::program_hash(&code)

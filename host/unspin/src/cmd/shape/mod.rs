@@ -13,7 +13,7 @@ mod written;
 use crate::exit::Usage;
 use crate::out;
 use crate::span::stopped_by_signals;
-use crate::sysfs::ROOT;
+use crate::sysfs::root;
 use crate::undo::{told, Guard, Undo};
 use crate::watch::facts::Detail;
 use crate::watch::{Kernel, Paced, Paces, Source};
@@ -91,13 +91,13 @@ pub struct Args {
     /// With the resolver: may move pinned vCPUs too, within the CPUs of all vCPUs of their VM.
     #[arg(long)]
     pinned: bool,
-    #[arg(long, hide = true, default_value = "/sys/devices/system")]
+    #[arg(long, hide = true, default_value_os_t = unspin_host::place::sys().join("devices/system"))]
     system: PathBuf,
-    #[arg(long, hide = true, default_value = ROOT)]
+    #[arg(long, hide = true, default_value_os_t = root())]
     sysfs: PathBuf,
-    #[arg(long, hide = true, default_value = "/proc")]
+    #[arg(long, hide = true, default_value_os_t = unspin_host::place::proc())]
     proc: PathBuf,
-    #[arg(long, hide = true, default_value = "/sys/fs/cgroup")]
+    #[arg(long, hide = true, default_value_os_t = unspin_host::place::sys().join("fs/cgroup"))]
     cgroups: PathBuf,
     #[arg(long, hide = true, default_value = JOURNAL)]
     journal: PathBuf,

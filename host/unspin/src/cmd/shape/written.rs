@@ -34,7 +34,7 @@ impl Writer {
     /// Writes beside the journal.
     pub fn beside(journal: &Path) -> Writer {
         let process = std::process::id();
-        let started = Host::at(Path::new("/proc")).start_time(process).unwrap_or_default();
+        let started = Host::default().start_time(process).unwrap_or_default();
         Writer { path: journal.with_file_name("shape.json"), process, started }
     }
 
@@ -58,7 +58,7 @@ impl Drop for Writer {
 /// What is shaped now; `None` where nothing is: no process has written it, or it has ended.
 pub fn read(path: &Path) -> Option<Written> {
     let written: Written = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-    let host = Host::at(Path::new("/proc"));
+    let host = Host::default();
     (host.start_time(written.process) == Some(written.started)).then_some(written)
 }
 

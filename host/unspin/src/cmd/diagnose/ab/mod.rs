@@ -25,7 +25,7 @@ use switch::{has_none, Places, Switch};
 use trial::{Asked, Trial, Window};
 use unspin_diagnosis::Cause;
 use unspin_host::journal::JOURNAL;
-use unspin_host::Host;
+use unspin_host::{place, Host};
 
 /// Length of a window without --seconds.
 const WINDOW: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ pub struct Args {
     pub put_back: bool,
     #[arg(long, hide = true, default_value = JOURNAL)]
     journal: PathBuf,
-    #[arg(long, hide = true, default_value = "/sys")]
+    #[arg(long, hide = true, default_value_os_t = place::sys())]
     sys: PathBuf,
     /// Synthetic states, for tests.
     #[arg(long, hide = true, requires = "ab")]

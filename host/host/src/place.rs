@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where the host shows its processes and itself. Tests lay out another host in directories of their own,
+//! and name these in the environment.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// `/proc`, or the directory that `UNSPIN_PROC` names.
+pub fn proc() -> PathBuf {
+    of(std::env::var_os("UNSPIN_PROC").as_deref(), "/proc")
+}
+
+/// `/sys`, or the directory that `UNSPIN_SYS` names.
+pub fn sys() -> PathBuf {
+    of(std::env::var_os("UNSPIN_SYS").as_deref(), "/sys")
+}
+
+/// The file `path` of the host whose root directory is `root`. Under `/`, `proc/…` and `sys/…` are in
+/// [`proc()`] and [`sys()`].
+pub fn under(root: &Path, path: &str) -> PathBuf {
+    match path.split_once('/') {
+        Some(("proc", rest)) if root == Path::new("/") => proc().join(rest),
+        Some(("sys", rest)) if root == Path::new("/") => sys().join(rest),
+        _ => root.join(path),
+    }
+}
+
+/// An empty name is none.
+fn of(named: Option<&OsStr>, usual: &str) -> PathBuf {
+    named.filter(|name| !name.is_empty()).map_or_else(|| usual.into(), PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_name_is_none() {
+        assert_eq!(of(None, "/proc"), Path::new("/proc"));
+        assert_eq!(of(Some(OsStr::new("")), "/proc"), Path::new("/proc"));
+        assert_eq!(of(Some(OsStr::new("/x")), "/proc"), Path::new("/x"));
+    }
+
+    #[test]
+    fn another_root_has_its_own() {
+        let path = under(Path::new("/r"), "proc/sys/kernel/osrelease");
+        assert_eq!(path, Path::new("/r/proc/sys/kernel/osrelease"));
+        assert_eq!(under(Path::new("/"), "dev/kvm"), Path::new("/dev/kvm"));
+    }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the commands say of other kernels, whose /proc and /sys lie in directories.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Another host, in a directory that is removed at the end.
+struct Other(PathBuf);
+
+impl Other {
+    fn new(name: &str, release: &str) -> Other {
+        let dir = std::env::temp_dir().join(format!("unspin-other-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        let other = Other(dir);
+        other.file("proc/sys/kernel/osrelease", format!("{release}\n").as_bytes());
+        other.file("proc/cpuinfo", b"flags : vmx\nvmx flags : ple\n");
+        fs::create_dir_all(other.0.join("sys")).unwrap();
+        other
+    }
+
+    fn file(&self, path: &str, bytes: &[u8]) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn unspin(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        command.args(args).stdin(Stdio::null());
+        command.env("UNSPIN_PROC", self.0.join("proc")).env("UNSPIN_SYS", self.0.join("sys"));
+        command.output().unwrap()
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_host_in_directories_is_seen_by_the_environment() {
+    let other = Other::new("seen", "6.8.0-31-generic");
+    let module = Path::new("sys/module/unspin");
+    for (file, text) in [("version", "0.1.0\n"), ("default/mode", "apples\n")] {
+        other.file(module.join(file).to_str().unwrap(), text.as_bytes());
+    }
+    other.file("sys/module/unspin/vms/41-0/mode", b"hvs\n");
+    other.file("proc/41/status", b"Tgid:\t41\n");
+    other.file("proc/41/cmdline", b"/usr/bin/qemu-system-x86_64\0-name\0web\0");
+    fs::create_dir_all(other.0.join("proc/41/fd")).unwrap();
+    std::os::unix::fs::symlink("anon_inode:kvm-vm", other.0.join("proc/41/fd/9")).unwrap();
+    let out = other.unspin(&["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(status["vms"]["41-0"]["mode"], "hvs", "{status}");
+    assert_eq!(status["vms"]["41-0"]["name"], "web", "{status}");
+}
+
+#[test]
+fn what_loading_meets_is_of_that_kernel() {
+    let other = Other::new("check", "5.15.0-91-generic");
+    let out = other.unspin(&["load", "--check"]);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(said.contains("5.15.0-91-generic"), "{said}");
+}
