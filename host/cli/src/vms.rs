@@ -5,10 +5,15 @@
 use crate::exit::Usage;
 use crate::sysfs::Module;
 use anyhow::{bail, Context};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
-use unspin_host::{Host, VmProcess};
+use unspin_host::{meant, tell_apart, By, Host, Kind, Name, VmProcess};
+use unspin_text::names::distance;
+
+/// Characters of a given name that messages repeat.
+const NAME_SHOWN_MAX: usize = 64;
 
 /// A VM, and the process behind it where it is known.
 pub struct Vm {
@@ -29,42 +34,72 @@ impl Vm {
         of_id == Some(given) || self.process.as_ref().is_some_and(|p| p.pid == given)
     }
 
-    /// Whether `given` is its name or its UUID.
+    /// Whether `given` is one of its names, or says otherwise that it is meant: a bare number of a process
+    /// does not.
     pub fn is_called(&self, given: &[u8]) -> bool {
-        let Some(process) = &self.process else { return false };
-        let uuid = process.uuid.as_ref().map(String::as_bytes);
-        process.name.as_ref().is_some_and(|name| name.is_meant_by(given))
-            || uuid.is_some_and(|uuid| uuid.eq_ignore_ascii_case(given))
+        self.meant(given) == Some(By::Name)
     }
 
-    /// Whether `given` is the module's id of it, or its process's id.
-    fn is_numbered(&self, given: &[u8]) -> bool {
-        let pid = || std::str::from_utf8(given).ok()?.parse().ok();
-        self.id.as_bytes() == given || pid().is_some_and(|pid| self.has_pid(pid))
+    fn meant(&self, given: &[u8]) -> Option<By> {
+        meant(given, self.process.as_ref(), Some(&self.id))
+    }
+
+    /// How far its names are from `given`, in small letters: edits, fewer where one holds the other.
+    fn distance(&self, given: &str) -> usize {
+        let Some(vm) = &self.process else { return usize::MAX };
+        let names = vm.names.iter().map(|(_, name)| name.short(NAME_SHOWN_MAX).to_lowercase());
+        let of = |name: String| match name.contains(given) || given.contains(&name) {
+            true => 1,
+            false => 1 + distance(given, &name),
+        };
+        names.map(of).min().unwrap_or(usize::MAX)
+    }
+
+    fn has_vmid(&self) -> bool {
+        self.process.as_ref().is_some_and(|vm| vm.names.get(Kind::Vmid).is_some())
     }
 }
 
-/// `4242-0 (web1)`.
+/// `4242-0 (web1)`, or `4242-0 (web1, vmid:104)` where others have this name.
 impl fmt::Display for Vm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.id)?;
-        match self.process.as_ref().and_then(|p| p.name.as_ref()) {
-            Some(name) => write!(f, " ({name})"),
+        match self.process.as_ref().filter(|vm| vm.name().is_some()) {
+            Some(vm) => {
+                let same = format!(" (process {})", vm.pid);
+                let title = vm.title().strip_suffix(&same).unwrap_or(vm.title());
+                match title.strip_suffix(')').and_then(|title| title.rsplit_once(" (")) {
+                    Some((name, apart)) => write!(f, " ({name}, {apart})"),
+                    None => write!(f, " ({title})"),
+                }
+            }
             None => Ok(()),
         }
     }
 }
 
-/// The VMs the module knows.
+/// The VMs the module knows. Their processes' titles tell them apart.
 pub fn all(module: &Module, host: &Host) -> anyhow::Result<Vec<Vm>> {
-    Ok(module.ids()?.into_iter().map(|id| Vm::new(host, id)).collect())
+    let mut vms: Vec<Vm> = module.ids()?.into_iter().map(|id| Vm::new(host, id)).collect();
+    let (mut processes, mut seen) = (Vec::new(), BTreeSet::new());
+    for vm in vms.iter().filter_map(|vm| vm.process.as_ref()) {
+        if seen.insert(vm.pid) {
+            processes.push(vm.clone());
+        }
+    }
+    tell_apart(&mut processes);
+    for vm in vms.iter_mut().filter_map(|vm| vm.process.as_mut()) {
+        if let Some(told) = processes.iter().find(|told| told.pid == vm.pid) {
+            *vm = told.clone();
+        }
+    }
+    Ok(vms)
 }
 
-/// The module's id of the one VM that `given` names: by id, process id, name or UUID. `pid:` and
-/// `name:` before it say which of the two kinds is meant.
+/// The module's id of the one VM that `given` names, as [`meant`] reads it. A bare number is not silently
+/// that of a process.
 pub fn find(module: &Module, host: &Host, given: &OsStr) -> anyhow::Result<String> {
-    let wanted = Wanted::new(given);
-    match one(all(module, host)?, given, |vm| wanted.is(vm)) {
+    match one(all(module, host)?, given, |vm| vm.meant(given.as_bytes())) {
         Ok(vm) => Ok(vm.id),
         Err(NotOne::None(why) | NotOne::Several(why)) => Err(Usage(why).into()),
     }
@@ -92,9 +127,12 @@ pub fn find_process(
     host: &Host,
     given: &OsStr,
 ) -> anyhow::Result<VmProcess> {
-    let wanted = Wanted::new(given);
-    let pid = wanted.of_module_id(host);
-    let is_meant = |vm: &Vm| wanted.is(vm) || pid.is_some_and(|pid| vm.has_pid(pid));
+    // The module's id of a VM may begin with any of its threads.
+    let of_thread = of_module_id(host, given.as_bytes());
+    let is_meant = |vm: &Vm| {
+        let of_id = of_thread.filter(|pid| vm.has_pid(*pid)).map(|_| By::Name);
+        meant(given.as_bytes(), vm.process.as_ref(), None).max(of_id)
+    };
     let as_vm = |process: VmProcess| Vm { id: process.pid.to_string(), process: Some(process) };
     match one(processes.into_iter().map(as_vm).collect(), given, is_meant) {
         Ok(vm) => vm.process.context("a VM without a process"),
@@ -103,35 +141,11 @@ pub fn find_process(
     }
 }
 
-/// A VM as named by the user.
-struct Wanted<'a> {
-    numbers: bool,
-    names: bool,
-    text: &'a [u8],
-}
-
-impl Wanted<'_> {
-    fn new(given: &OsStr) -> Wanted<'_> {
-        let bytes = given.as_bytes();
-        if let Some(text) = bytes.strip_prefix(b"pid:") {
-            Wanted { numbers: true, names: false, text }
-        } else if let Some(text) = bytes.strip_prefix(b"name:") {
-            Wanted { numbers: false, names: true, text }
-        } else {
-            Wanted { numbers: true, names: true, text: bytes }
-        }
-    }
-
-    fn is(&self, vm: &Vm) -> bool {
-        (self.numbers && vm.is_numbered(self.text)) || (self.names && vm.is_called(self.text))
-    }
-
-    /// The process behind `<pid>-<n>`.
-    fn of_module_id(&self, host: &Host) -> Option<u32> {
-        let id = std::str::from_utf8(self.text).ok().filter(|_| self.numbers)?;
-        id.split_once('-').and_then(|(_, n)| n.parse::<u32>().ok())?;
-        host.of_module_id(id).map(|process| process.pid)
-    }
+/// The process behind `<pid>-<n>`, or `pid:<pid>-<n>`.
+fn of_module_id(host: &Host, given: &[u8]) -> Option<u32> {
+    let id = std::str::from_utf8(given.strip_prefix(b"pid:").unwrap_or(given)).ok()?;
+    id.split_once('-').and_then(|(_, n)| n.parse::<u32>().ok())?;
+    host.of_module_id(id).map(|process| process.pid)
 }
 
 /// Why a name does not identify one VM.
@@ -140,19 +154,81 @@ enum NotOne {
     Several(String),
 }
 
-fn one(vms: Vec<Vm>, given: &OsStr, is_meant: impl Fn(&Vm) -> bool) -> Result<Vm, NotOne> {
-    let (mut meant, others): (Vec<Vm>, Vec<Vm>) = vms.into_iter().partition(is_meant);
-    let list = |vms: &[Vm]| vms.iter().map(Vm::to_string).collect::<Vec<_>>().join(", ");
-    match meant.len() {
-        1 => Ok(meant.remove(0)),
-        0 if others.is_empty() => Err(NotOne::None(format!("no VM {given:?}; VMs: none"))),
-        0 => Err(NotOne::None(format!("no VM {given:?}; VMs: {}", list(&others)))),
-        _ => Err(NotOne::Several(format!(
-            "{given:?} names several VMs: {}; use an id, for example pid:{}",
-            list(&meant),
-            meant[0].id
-        ))),
+/// How many VMs messages name.
+const NAMED_MAX: usize = 5;
+
+fn one(vms: Vec<Vm>, given: &OsStr, meant: impl Fn(&Vm) -> Option<By>) -> Result<Vm, NotOne> {
+    let count = vms.len();
+    let has_vmids = vms.iter().any(Vm::has_vmid);
+    let (mut found, mut others) = (Vec::new(), Vec::new());
+    for vm in vms {
+        match meant(&vm) {
+            Some(by) => found.push((by, vm)),
+            None => others.push(vm),
+        }
     }
+    let asked = shortened(given);
+    match found.len() {
+        1 => {
+            let (by, vm) = found.remove(0);
+            match by {
+                By::Name => Ok(vm),
+                By::Number if has_vmids => Err(NotOne::None(format!(
+                    "no VM has the VMID or name {asked}; process {asked} is VM {vm}: to mean it, \
+                     write pid:{asked}"
+                ))),
+                By::Number => {
+                    say!("unspin: {asked} is taken as a process id: VM {vm}");
+                    Ok(vm)
+                }
+            }
+        }
+        0 if others.is_empty() => Err(NotOne::None(format!("no VM {asked}; VMs: none"))),
+        0 => Err(NotOne::None(format!("no VM {asked}; {}", nearest(others, given, count)))),
+        _ => Err(NotOne::Several(several(&found, &asked))),
+    }
+}
+
+/// A given name in quotes, as far as messages have room for it; a number without them.
+fn shortened(given: &OsStr) -> String {
+    let name = Name::new(given.as_bytes()).short(NAME_SHOWN_MAX);
+    match !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => name,
+        false => format!("\"{}\"", name.replace('"', "\\\"")),
+    }
+}
+
+/// The VMs that `given` may have meant, by their titles, and how many there are.
+fn nearest(vms: Vec<Vm>, given: &OsStr, count: usize) -> String {
+    let given = Name::new(given.as_bytes()).short(NAME_SHOWN_MAX).to_lowercase();
+    let mut vms: Vec<(usize, Vm)> = vms.into_iter().map(|vm| (vm.distance(&given), vm)).collect();
+    vms.sort_by_key(|(distance, _)| *distance);
+    let named: Vec<String> = vms.iter().take(NAMED_MAX).map(|(_, vm)| vm.to_string()).collect();
+    match count > NAMED_MAX {
+        false => format!("VMs: {}", named.join(", ")),
+        true => format!("the nearest of {count} VMs: {}", named.join(", ")),
+    }
+}
+
+fn several(found: &[(By, Vm)], asked: &str) -> String {
+    let mut list: Vec<String> =
+        found.iter().take(NAMED_MAX).map(|(_, vm)| vm.to_string()).collect();
+    if found.len() > NAMED_MAX {
+        list.push(format!("and {} more", found.len() - NAMED_MAX));
+    }
+    let is_process = found.iter().any(|(by, _)| *by == By::Number);
+    let by_name = found.iter().find(|(by, _)| *by == By::Name);
+    let how = match (is_process, by_name) {
+        (true, Some((_, vm))) => {
+            let of_vm = vm.process.iter().flat_map(|vm| vm.names.iter());
+            let number = asked.as_bytes();
+            let kind = of_vm.filter(|(_, name)| name.as_bytes() == number).map(|(kind, _)| kind);
+            let key = kind.min().map_or("name", Kind::key);
+            format!("write {key}:{asked} for the VM of that name, pid:{asked} for the process")
+        }
+        _ => format!("use an id, for example pid:{}", found[0].1.id),
+    };
+    format!("{asked} names several VMs: {}; {how}", list.join(", "))
 }
 
 #[cfg(test)]
@@ -186,7 +262,7 @@ mod tests {
         assert!(wrong("twin").contains("several VMs: 43-0 (twin), 44-0 (twin)"));
         assert!(wrong("41-0").contains("several VMs: 41-0 (web,1), 50-0 (41-0)"));
         assert!(wrong("60").contains("use an id, for example pid:60-0"));
-        assert!(wrong("web").contains("VMs: 41-0 (web,1), 42-0 (42\\u{1b}[2J)"));
+        assert!(wrong("web").contains("; the nearest of 7 VMs: 41-0 (web,1)"));
         assert!(wrong("pid:twin").contains("no VM"));
         assert!(wrong("").contains("no VM \"\""));
     }

@@ -77,18 +77,6 @@ impl Cgroup {
             }
         }
     }
-
-    /// The VM that libvirt made it for: `web1` of `/machine.slice/machine-qemu\x2d3\x2dweb1.scope/…`.
-    pub fn libvirt_name(&self) -> Option<Vec<u8>> {
-        self.path.split('/').find_map(|part| {
-            let scope = part.strip_prefix("machine-")?.strip_suffix(".scope")?;
-            let text = unescape(scope);
-            let rest = text.strip_prefix(b"qemu-".as_slice())?;
-            let id = rest.iter().position(|byte| *byte == b'-')?;
-            let is_id = id > 0 && rest[..id].iter().all(u8::is_ascii_digit);
-            Some(rest[id + 1..].to_vec()).filter(|name| is_id && !name.is_empty())
-        })
-    }
 }
 
 /// `max 100000`, `50000 100000`, or version 1's `-1 100000`.
@@ -96,21 +84,6 @@ fn quota(text: &str) -> Option<Quota> {
     let mut numbers = text.split_whitespace().map(str::parse::<f64>);
     let (time, period) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
     (time > 0.0 && period > 0.0).then_some(Quota { cpus: time / period })
-}
-
-/// Takes back systemd's `\xNN`.
-fn unescape(text: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let byte = rest.strip_prefix(br"\x").and_then(|hex| {
-            let digits = std::str::from_utf8(hex.get(..2)?).ok()?;
-            u8::from_str_radix(digits, 16).ok()
-        });
-        out.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &rest[4..] } else { after };
-    }
-    out
 }
 
 #[cfg(test)]
@@ -129,21 +102,6 @@ mod tests {
         assert_eq!(of(hybrid), Some(("/vm".into(), Version::One)));
         assert_eq!(of("2:cpuset:/x\n"), None);
         assert_eq!(of("nonsense"), None);
-    }
-
-    #[test]
-    fn libvirts_scopes_name_their_vms() {
-        let name = |path: &str| {
-            let found = Cgroup { path: path.into(), version: Version::Two }.libvirt_name();
-            found.map(|name| String::from_utf8(name).unwrap())
-        };
-        let scope = r"/machine.slice/machine-qemu\x2d3\x2dweb1.scope/libvirt/vcpu0";
-        assert_eq!(name(scope).as_deref(), Some("web1"));
-        let two_words = r"/machine.slice/machine-qemu\x2d12\x2dmy\x2dvm.scope";
-        assert_eq!(name(two_words).as_deref(), Some("my-vm"));
-        for none in ["/", r"/machine-lxc\x2d1\x2da.scope", r"/machine-qemu\x2dx\x2da.scope"] {
-            assert_eq!(name(none), None, "{none}");
-        }
     }
 
     #[test]
@@ -170,8 +128,6 @@ mod tests {
         fn no_text_makes_it_panic(text: String) {
             Cgroup::parse(&text);
             quota(&text);
-            let scope = format!("/machine-qemu\\x2d1\\x2d{text}.scope");
-            Cgroup { path: scope, version: Version::Two }.libvirt_name();
         }
     }
 }

@@ -1,26 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The VMs of a host, as /proc shows them: which processes hold KVM VMs, what QEMU and libvirt call
-//! them, which of their threads are vCPUs. What ends meanwhile is left out. Nothing is changed but by a
+//! The VMs of a host, as /proc shows them: which processes hold KVM VMs, what people call them, which of
+//! their threads are vCPUs. What ends meanwhile is left out. Nothing is changed but by a
 //! [`journal::Journal`], which notes what to put back.
 
+mod called;
 mod cgroup;
+mod containers;
 pub mod cpus;
-mod identity;
 pub mod journal;
 mod kvm;
 mod monitor;
 mod name;
+mod names;
 pub mod place;
+mod placed;
 mod qemu;
 pub mod slice;
+mod socket;
 pub mod source;
+mod vcpus;
 
+pub use called::{meant, tell_apart, By};
 pub use cgroup::{Cgroup, Quota, Version};
 pub use kvm::{tsc_khz, Kvm};
 pub use monitor::Monitor;
 pub use name::Name;
+pub use names::{Kind, Names};
+pub use vcpus::Vcpu;
 
-use identity::Identity;
 use journal::{Hands, Target};
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -29,9 +36,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-
-/// What the descriptor of a VM links to.
-const VM_DESCRIPTOR: &[u8] = b"anon_inode:kvm-vm";
+use vcpus::Descriptors;
 
 /// A process that has VMs: under QEMU exactly one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,19 +44,52 @@ pub struct VmProcess {
     pub pid: u32,
     /// The program that it runs.
     pub monitor: Monitor,
-    /// The VM's name, if its monitor was given one, or libvirt gave it one.
-    pub name: Option<Name>,
-    /// The VM's UUID, likewise.
-    pub uuid: Option<String>,
-    /// Threads whose names say so, by their number: `CPU n/KVM`, as QEMU names them with
-    /// `debug-threads=on`, which libvirt sets; Firecracker's `fc_vcpu n`; Cloud Hypervisor's `vcpun`.
+    pub names: Names,
+    /// Threads that are known to run vCPUs, by their vCPUs' numbers.
     pub vcpus: Vec<Vcpu>,
+    /// vCPUs that it has: those, and others of which KVM shows that they exist, and not which threads run
+    /// them. 0 where the monitor has made none yet, or names none and its descriptors may not be seen.
+    pub vcpu_count: usize,
+    title: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Vcpu {
-    pub index: u32,
-    pub tid: u32,
+impl VmProcess {
+    pub fn new(pid: u32, monitor: Monitor, names: Names, vcpus: Vec<Vcpu>) -> VmProcess {
+        let vcpu_count = vcpus.len();
+        let mut vm = VmProcess { pid, monitor, names, vcpus, vcpu_count, title: String::new() };
+        tell_apart(std::slice::from_mut(&mut vm));
+        vm
+    }
+
+    /// The name that people know it by, if there is any.
+    pub fn name(&self) -> Option<&Name> {
+        self.names.best().map(|(_, name)| name)
+    }
+
+    pub fn uuid(&self) -> Option<String> {
+        self.names.get(Kind::Uuid).map(Name::to_text)
+    }
+
+    /// What it is called, in one line of printable characters; commands take it for this VM, and for no
+    /// other of those that [`tell_apart`] was given: `web1`, `web1 (vmid:104)`, or `pid:4242` where it has
+    /// no name.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// The title where it is one word for a shell, or else its process: for commands that people copy.
+    pub fn selector(&self) -> String {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@+,=%".contains(c);
+        match self.title.chars().all(is_plain) && !self.title.starts_with('-') {
+            true => self.title.clone(),
+            false => format!("pid:{}", self.pid),
+        }
+    }
+
+    /// Whether the threads of all its vCPUs are known, and there is one.
+    pub fn is_all_known(&self) -> bool {
+        !self.vcpus.is_empty() && self.vcpus.len() >= self.vcpu_count
+    }
 }
 
 /// The processes of a host.
@@ -78,9 +116,13 @@ impl Host {
     }
 
     /// Every process that has VMs, by process id. Of the processes of others, whose descriptors only
-    /// root may see, those that have vCPU threads.
+    /// root may see, those that have vCPU threads. Their titles tell them apart.
     pub fn vm_processes(&self) -> io::Result<Vec<VmProcess>> {
-        Ok(self.processes()?.into_iter().filter_map(|pid| self.look_at(pid)).collect())
+        let pids = self.processes()?;
+        let mut vms: Vec<VmProcess> =
+            pids.into_iter().filter_map(|pid| self.look_at(pid)).collect();
+        tell_apart(&mut vms);
+        Ok(vms)
     }
 
     /// The process a thread belongs to, if it has VMs. A process is its own first thread.
@@ -109,55 +151,56 @@ impl Host {
     }
 
     fn look_at(&self, pid: u32) -> Option<VmProcess> {
-        let (monitor, identity) = self.identity(pid);
-        let vcpus = self.vcpus(pid, monitor);
-        match self.holds_vm(pid) {
-            Ok(true) => {}
-            Err(e) if e.kind() == ErrorKind::PermissionDenied && !vcpus.is_empty() => {}
+        let process = self.dir(pid);
+        let descriptors = match Descriptors::of(&process) {
+            Ok(found) if found.has_vm => Some(found),
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => None,
             _ => return None,
-        }
-        let name = identity.name.or_else(|| self.cgroup(pid)?.libvirt_name());
-        Some(VmProcess { pid, monitor, name: name.map(Name::new), uuid: identity.uuid, vcpus })
-    }
-
-    fn holds_vm(&self, pid: u32) -> io::Result<bool> {
-        for entry in fs::read_dir(self.dir(pid).join("fd"))? {
-            match fs::read_link(entry?.path()) {
-                Ok(to) if to.as_os_str().as_bytes() == VM_DESCRIPTOR => return Ok(true),
-                // It was closed since it was listed.
-                Err(e) if e.kind() == ErrorKind::NotFound => {}
-                other => drop(other?),
-            }
-        }
-        Ok(false)
-    }
-
-    fn vcpus(&self, pid: u32, monitor: Monitor) -> Vec<Vcpu> {
-        let tasks = self.dir(pid).join("task");
-        let index = |tid: u32| {
-            let comm = fs::read(tasks.join(tid.to_string()).join("comm")).ok()?;
-            Some(Vcpu { index: monitor.vcpu_index(&comm)?, tid })
         };
-        let mut vcpus: Vec<Vcpu> =
-            numbers_in(&tasks).unwrap_or_default().into_iter().filter_map(index).collect();
-        vcpus.sort_unstable();
-        vcpus
-    }
-
-    fn identity(&self, pid: u32) -> (Monitor, Identity) {
-        let line = fs::read(self.dir(pid).join("cmdline")).unwrap_or_default();
-        let mut args: Vec<&[u8]> = line.split(|b| *b == 0).collect();
+        let args = fs::read(process.join("cmdline")).unwrap_or_default();
+        let mut args: Vec<&[u8]> = args.split(|b| *b == 0).collect();
         // Each argument ends with a NUL.
         args.pop();
-        let Some((program, args)) = args.split_first() else {
-            return (Monitor::Other, Identity::default());
-        };
+        let (monitor, args) = self.monitor(pid, &args);
+        if descriptors.is_none() && monitor == Monitor::Other {
+            // Threads of any program may have such names.
+            return None;
+        }
+        let known = descriptors.as_ref();
+        let (vcpus, count) =
+            vcpus::find(&process, monitor, known.unwrap_or(&Descriptors::default()));
+        if descriptors.is_none() && vcpus.is_empty() {
+            return None;
+        }
+        let mut vm = VmProcess::new(pid, monitor, self.names(pid, monitor, args), vcpus);
+        vm.vcpu_count = count;
+        Some(vm)
+    }
+
+    /// The program of a process, and the arguments after its name.
+    fn monitor<'a>(&self, pid: u32, args: &'a [&'a [u8]]) -> (Monitor, &'a [&'a [u8]]) {
+        let Some((program, args)) = args.split_first() else { return (Monitor::Other, &[]) };
         let mut monitor = Monitor::of(program, args);
         if monitor == Monitor::Other {
             let exe = fs::read_link(self.dir(pid).join("exe")).unwrap_or_default();
             monitor = Monitor::of(exe.as_os_str().as_bytes(), args);
         }
-        (monitor, monitor.identity(args))
+        (monitor, args)
+    }
+
+    /// What its monitor calls a VM, and what it runs in.
+    fn names(&self, pid: u32, monitor: Monitor, args: &[&[u8]]) -> Names {
+        let mut names = monitor.names(args);
+        let cgroups = fs::read(self.dir(pid).join("cgroup")).unwrap_or_default();
+        for (kind, name) in placed::names(&String::from_utf8_lossy(&cgroups)).iter() {
+            names.add(kind, name.as_bytes());
+        }
+        names.add(Kind::Kubevirt, names.kubevirt().unwrap_or_default());
+        let root = self.proc.join("1/root");
+        for id in names.containers() {
+            containers::add_names(&root, &id, &mut names);
+        }
+        names
     }
 
     /// The cgroup that a thread's CPU time is controlled by.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The monitor (VMM) of a VM, and its name for the VM, from its command line.
+//! The monitor (VMM) of a VM: what it calls the VM on its command line, and its vCPUs' threads.
 
-use crate::identity::Identity;
-use crate::qemu;
+use crate::names::{Kind, Names};
+use crate::{qemu, socket};
 
 /// The program that holds a VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,6 +10,12 @@ pub enum Monitor {
     Qemu,
     Firecracker,
     CloudHypervisor,
+    Crosvm,
+    /// Kata Containers' own, in a thread of its runtime.
+    Dragonball,
+    Kvmtool,
+    Libkrun,
+    StratoVirt,
     /// The VMM of this project's benchmarks (lab/vmm).
     Unspin,
     Other,
@@ -17,6 +23,27 @@ pub enum Monitor {
 
 /// The argument after which lab/vmm is a VM's process.
 const UNSPIN_VM_PROCESS: &[u8] = b"vm-process";
+
+/// What stands before and after the number in the names of vCPUs' threads.
+type Around = (&'static str, &'static str);
+
+const QEMU: Around = ("CPU ", "/KVM");
+const FIRECRACKER: Around = ("fc_vcpu ", "");
+const CLOUD_HYPERVISOR: Around = ("vcpu", "");
+
+/// Those of monitors that are not known by their program's name, and of those that others are made from.
+const ANY: &[Around] = &[
+    QEMU,
+    FIRECRACKER,
+    ("db_vcpu", ""),
+    ("crosvm_vcpu", ""),
+    ("kvm-vcpu-", ""),
+    CLOUD_HYPERVISOR,
+    // rust-vmm's reference and Alioth; Propolis and others; OpenVMM.
+    ("vcpu_", ""),
+    ("vcpu-", ""),
+    ("vp-", ""),
+];
 
 fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
@@ -30,8 +57,13 @@ impl Monitor {
         match file_name(path) {
             _ if qemu::is_qemu(path) => Monitor::Qemu,
             b"firecracker" => Monitor::Firecracker,
-            b"cloud-hypervisor" => Monitor::CloudHypervisor,
             name if name.starts_with(b"firecracker-v") => Monitor::Firecracker,
+            b"cloud-hypervisor" | b"cloud-hypervisor-static" => Monitor::CloudHypervisor,
+            b"crosvm" => Monitor::Crosvm,
+            b"containerd-shim-kata-v2" => Monitor::Dragonball,
+            b"lkvm" | b"lkvm-static" | b"kvmtool" => Monitor::Kvmtool,
+            b"krun" | b"krunvm" | b"muvm" => Monitor::Libkrun,
+            b"stratovirt" => Monitor::StratoVirt,
             name if name.starts_with(b"unspin") && args.first() == Some(&UNSPIN_VM_PROCESS) => {
                 Monitor::Unspin
             }
@@ -44,31 +76,58 @@ impl Monitor {
             Monitor::Qemu => "QEMU",
             Monitor::Firecracker => "Firecracker",
             Monitor::CloudHypervisor => "Cloud Hypervisor",
+            Monitor::Crosvm => "crosvm",
+            Monitor::Dragonball => "Dragonball",
+            Monitor::Kvmtool => "kvmtool",
+            Monitor::Libkrun => "libkrun",
+            Monitor::StratoVirt => "StratoVirt",
             Monitor::Unspin => "unspin",
             Monitor::Other => "another VMM",
         }
     }
 
     /// Reads the arguments after the program's name.
-    pub fn identity(self, args: &[&[u8]]) -> Identity {
-        let named = |name: Option<&[u8]>| Identity { name: name.map(<[u8]>::to_vec), uuid: None };
-        match self {
-            Monitor::Qemu => qemu::identity(args),
-            Monitor::Firecracker => named(value_of(args, b"--id")),
-            Monitor::CloudHypervisor => named(socket_name(args)),
-            Monitor::Unspin | Monitor::Other => Identity::default(),
-        }
+    pub fn names(self, args: &[&[u8]]) -> Names {
+        let of = |options: &[&[u8]]| options.iter().find_map(|option| value_of(args, option));
+        let path = |options: &[&[u8]]| of(options).and_then(socket::name);
+        let mut names = Names::default();
+        let name = match self {
+            Monitor::Qemu | Monitor::StratoVirt => return qemu::names(args),
+            Monitor::Firecracker => {
+                let sockets: [&[u8]; 2] = [b"--api-sock", b"--config-file"];
+                of(&[b"--id"]).or_else(|| sockets.iter().find_map(|option| path(&[option])))
+            }
+            Monitor::CloudHypervisor => {
+                let platform = value_of(args, b"--platform").unwrap_or_default();
+                let mut entries = platform.split(|byte| *byte == b',');
+                let uuid = entries.find_map(|entry| qemu::uuid_of(entry.strip_prefix(b"uuid=")?));
+                names.add(Kind::Uuid, uuid.unwrap_or_default());
+                api_socket(args)
+            }
+            Monitor::Crosvm => of(&[b"--name"]).or_else(|| path(&[b"--socket", b"-s"])),
+            Monitor::Kvmtool => of(&[b"--name", b"-n"]),
+            Monitor::Dragonball => of(&[b"-id"]),
+            // Other runtimes with a VMM of their own have containerd's options.
+            Monitor::Other if args.contains(&b"-publish-binary".as_slice()) => of(&[b"-id"]),
+            Monitor::Libkrun | Monitor::Unspin | Monitor::Other => None,
+        };
+        names.with(Kind::Name, name.unwrap_or_default())
     }
 
     /// The number of the vCPU that a thread of this name runs.
     pub fn vcpu_index(self, comm: &[u8]) -> Option<u32> {
         let comm = std::str::from_utf8(comm).ok()?.trim_end_matches('\n');
-        let number = match self {
-            Monitor::Firecracker => comm.strip_prefix("fc_vcpu ")?,
-            Monitor::CloudHypervisor => comm.strip_prefix("vcpu")?,
-            _ => comm.strip_prefix("CPU ")?.strip_suffix("/KVM")?,
+        let of = |(before, after): &Around| {
+            let number = comm.strip_prefix(before)?.strip_suffix(after)?;
+            let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+            number.parse().ok().filter(|_| is_number)
         };
-        number.parse().ok().filter(|_| number.bytes().all(|byte| byte.is_ascii_digit()))
+        match self {
+            Monitor::Qemu | Monitor::StratoVirt | Monitor::Unspin => of(&QEMU),
+            Monitor::Firecracker => of(&FIRECRACKER),
+            Monitor::CloudHypervisor => of(&CLOUD_HYPERVISOR),
+            _ => ANY.iter().find_map(of),
+        }
     }
 }
 
@@ -82,8 +141,9 @@ fn value_of<'a>(args: &[&'a [u8]], option: &[u8]) -> Option<&'a [u8]> {
     values.next_back().filter(|value| !value.is_empty())
 }
 
-/// Cloud Hypervisor's VMs have no names; people tell them by the sockets that they are controlled by.
-fn socket_name<'a>(args: &[&'a [u8]]) -> Option<&'a [u8]> {
+/// Cloud Hypervisor's VMs have no names; people tell them by the sockets that they are controlled by. One
+/// that it got as a descriptor has none.
+fn api_socket<'a>(args: &[&'a [u8]]) -> Option<&'a [u8]> {
     let socket = value_of(args, b"--api-socket")?;
     let path =
         socket.split(|byte| *byte == b',').find_map(|part| match part.strip_prefix(b"path=") {
@@ -91,9 +151,7 @@ fn socket_name<'a>(args: &[&'a [u8]]) -> Option<&'a [u8]> {
             None => Some(part),
             path => path,
         })?;
-    let name = file_name(path);
-    let name = name.strip_suffix(b".sock").or(name.strip_suffix(b".socket")).unwrap_or(name);
-    Some(name).filter(|name| !name.is_empty())
+    socket::name(path)
 }
 
 #[cfg(test)]
@@ -109,9 +167,12 @@ mod tests {
             ("/opt/firecracker", &[], Monitor::Firecracker),
             ("firecracker-v1.10.1-x86_64", &[], Monitor::Firecracker),
             ("/usr/bin/cloud-hypervisor", &[], Monitor::CloudHypervisor),
+            ("/opt/kata/bin/containerd-shim-kata-v2", &[], Monitor::Dragonball),
             ("/bin/unspin-agent", &["vm-process"], Monitor::Unspin),
             ("/bin/unspin-agent", &["plan"], Monitor::Other),
-            ("/usr/bin/crosvm", &["vm-process"], Monitor::Other),
+            ("/usr/bin/crosvm", &["vm-process"], Monitor::Crosvm),
+            ("/usr/bin/lkvm", &["run"], Monitor::Kvmtool),
+            ("/usr/bin/vmm", &[], Monitor::Other),
         ] {
             let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
             assert_eq!(Monitor::of(path.as_bytes(), &args), monitor, "{path}");
@@ -120,35 +181,58 @@ mod tests {
 
     #[test]
     fn names_are_those_that_people_give() {
-        let name = |monitor: Monitor, args: &[&str]| {
-            let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
-            monitor.identity(&args).name.map(|name| String::from_utf8(name).unwrap())
-        };
-        let fire = Monitor::Firecracker;
-        assert_eq!(name(fire, &["--id", "web1", "--no-api"]).as_deref(), Some("web1"));
-        assert_eq!(name(fire, &["--id=web2"]).as_deref(), Some("web2"));
-        assert_eq!(name(fire, &["--id="]), None);
-        assert_eq!(name(fire, &["--id"]), None);
-        let cloud = Monitor::CloudHypervisor;
-        for (socket, found) in [
-            ("/run/db1.sock", Some("db1")),
-            ("path=/run/db1.socket,x=y", Some("db1")),
-            ("fd=3", None),
-            ("/run/", None),
+        use Monitor::*;
+        let uuid = "0a000000-0000-0000-0000-000000000001";
+        let platform = format!("num_pci_segments=1,uuid={uuid}");
+        for (monitor, args, found) in [
+            (Firecracker, &["--id", "web1", "--no-api"][..], Some("web1")),
+            (Firecracker, &["--id=web2"], Some("web2")),
+            (Firecracker, &["--id="], None),
+            (Firecracker, &["--id"], None),
+            (Firecracker, &["--api-sock", "/run/fc/web3/api.sock"], Some("web3")),
+            (Firecracker, &["--no-api", "--config-file", "/etc/fc/web4.json"], Some("web4")),
+            (Firecracker, &["--api-sock", "/run/firecracker.socket"], None),
+            (CloudHypervisor, &["--api-socket", "/run/db1.sock"], Some("db1")),
+            (CloudHypervisor, &["--api-socket", "path=/run/db1.socket,x=y"], Some("db1")),
+            (CloudHypervisor, &["--api-socket", "fd=3"], None),
+            (CloudHypervisor, &["--api-socket", "/run/"], None),
+            (CloudHypervisor, &["--platform", &platform], None),
+            (Crosvm, &["run", "--name", "phone"], Some("phone")),
+            (Crosvm, &["run", "-s", "/run/crosvm/phone2.sock"], Some("phone2")),
+            (Kvmtool, &["run", "--name", "arm1"], Some("arm1")),
+            (Dragonball, &["-namespace", "k8s.io", "-id", "aa11"], Some("aa11")),
+            (Other, &["-publish-binary", "/bin/containerd", "-id", "bb22"], Some("bb22")),
+            (Other, &["-id", "bb22"], None),
+            (Other, &["-name", "web"], None),
         ] {
-            assert_eq!(name(cloud, &["--api-socket", socket]).as_deref(), found, "{socket}");
+            let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
+            let names = monitor.names(&args);
+            assert_eq!(
+                names.get(Kind::Name).map(ToString::to_string).as_deref(),
+                found,
+                "{args:?}"
+            );
         }
-        assert_eq!(name(Monitor::Other, &["-name", "web"]), None);
+        let args: [&[u8]; 2] = [b"--platform", platform.as_bytes()];
+        assert!(CloudHypervisor.names(&args).has_of(Kind::Uuid, uuid.as_bytes()));
     }
 
     #[test]
     fn vcpu_threads_are_known_by_their_names() {
-        use Monitor::{CloudHypervisor, Firecracker, Other, Qemu};
+        use Monitor::*;
         for (monitor, comm, index) in [
             (Qemu, &b"CPU 0/KVM\n"[..], Some(0)),
             (Other, b"CPU 1234/KVM\n", Some(1234)),
             (Firecracker, b"fc_vcpu 3\n", Some(3)),
             (CloudHypervisor, b"vcpu12\n", Some(12)),
+            (Dragonball, b"db_vcpu2\n", Some(2)),
+            (Crosvm, b"crosvm_vcpu1\n", Some(1)),
+            (Libkrun, b"fc_vcpu 0\n", Some(0)),
+            (Kvmtool, b"kvm-vcpu-7\n", Some(7)),
+            (StratoVirt, b"CPU 5/KVM\n", Some(5)),
+            (Other, b"vcpu_0\n", Some(0)),
+            (Other, b"vp-3\n", Some(3)),
+            (Other, b"vcpu-3-timer\n", None),
             (CloudHypervisor, b"vcpu\n", None),
             (Qemu, b"vcpu12\n", None),
             (Qemu, b"CPU 0/TCG\n", None),
@@ -165,9 +249,14 @@ mod tests {
         #[test]
         fn no_command_line_makes_it_panic(args: Vec<Vec<u8>>) {
             let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
-            for monitor in [Monitor::Firecracker, Monitor::CloudHypervisor] {
-                monitor.identity(&args);
-                monitor.identity(&[&[b"--api-socket".as_slice()], args.as_slice()].concat());
+            for (monitor, option) in [
+                (Monitor::Firecracker, b"--api-sock".as_slice()),
+                (Monitor::CloudHypervisor, b"--api-socket"),
+                (Monitor::CloudHypervisor, b"--platform"),
+                (Monitor::Crosvm, b"--socket"),
+            ] {
+                monitor.names(&args);
+                monitor.names(&[&[option], args.as_slice()].concat());
             }
         }
     }

@@ -23,26 +23,43 @@ impl Name {
         std::str::from_utf8(&self.0).map_or_else(|_| self.to_string(), str::to_string)
     }
 
-    /// Whether these bytes are this name, verbatim or as it is displayed.
-    pub fn is_meant_by(&self, given: &[u8]) -> bool {
-        self.0 == given || self.to_string().as_bytes() == given
+    /// As it is displayed, in at most `max` characters: of a longer one the end is `…`.
+    pub fn short(&self, max: usize) -> String {
+        let text = self.to_string();
+        match text.char_indices().nth(max) {
+            None => text,
+            // An escape is left out as a whole, or it would be read as another.
+            Some(_) => {
+                let mut kept = String::new();
+                let mut room = max.saturating_sub(1);
+                for part in self.parts() {
+                    let length = part.chars().count();
+                    if length > room {
+                        break;
+                    }
+                    kept += &part;
+                    room -= length;
+                }
+                kept + "…"
+            }
+        }
+    }
+
+    /// How each of its characters, or bytes that are none, is displayed.
+    fn parts(&self) -> impl Iterator<Item = String> + '_ {
+        self.0.utf8_chunks().flat_map(|chunk| {
+            let valid = chunk.valid().chars().map(|c| match c {
+                '"' | '\'' => c.to_string(),
+                _ => c.escape_debug().to_string(),
+            });
+            valid.chain(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")))
+        })
     }
 }
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for chunk in self.0.utf8_chunks() {
-            for c in chunk.valid().chars() {
-                match c {
-                    '"' | '\'' => write!(f, "{c}")?,
-                    _ => write!(f, "{}", c.escape_debug())?,
-                }
-            }
-            for byte in chunk.invalid() {
-                write!(f, "\\x{byte:02x}")?;
-            }
-        }
-        Ok(())
+        self.parts().try_for_each(|part| f.write_str(&part))
     }
 }
 
@@ -116,7 +133,16 @@ mod tests {
             let text = name.to_string();
             prop_assert_eq!(unescape(&text), bytes.clone());
             prop_assert!(!text.chars().any(char::is_control), "{}", text);
-            prop_assert!(name.is_meant_by(&bytes) && name.is_meant_by(text.as_bytes()));
+            prop_assert_eq!(name.short(usize::MAX), text);
+        }
+
+        #[test]
+        fn a_short_one_is_a_beginning(bytes: Vec<u8>, max in 1..20usize) {
+            let name = Name::new(bytes);
+            let (text, short) = (name.to_string(), name.short(max));
+            prop_assert!(short.chars().count() <= max);
+            let kept = short.strip_suffix('…').filter(|_| text.chars().count() > max);
+            prop_assert!(kept.map_or(short == text, |kept| text.starts_with(kept)));
         }
 
         #[test]

@@ -3,9 +3,9 @@
 //!
 //! An option is `-word` or `--word`, and but for a few flags the next argument is its value, whatever
 //! that looks like. The value of `-name` is a list of `key=value` between commas, in which `,,` is a
-//! comma of the value; its first entry may be the VM's name alone.
+//! comma of the value; its first entry may be the VM's name alone. `-id` is Proxmox VE's.
 
-use crate::identity::Identity;
+use crate::names::{Kind, Names};
 
 /// Options without a value, of QEMU 5 to 10. Every other option takes the next argument.
 const FLAGS: &[&str] = &[
@@ -57,9 +57,10 @@ pub fn is_qemu(path: &[u8]) -> bool {
     file.starts_with(b"qemu-system-") || file == b"qemu-kvm" || file == b"kvm" || file == b"qemu"
 }
 
-/// Reads the arguments after the program's name. As in QEMU the last name and UUID win.
-pub fn identity(args: &[&[u8]]) -> Identity {
-    let mut identity = Identity::default();
+/// Reads the arguments after the program's name. As in QEMU the last name and UUID win, and `-uuid` before
+/// that of `-smbios`.
+pub fn names(args: &[&[u8]]) -> Names {
+    let (mut name, mut id, mut uuid, mut smbios, mut incus) = (None, None, None, None, None);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let Some(option) = arg.strip_prefix(b"-") else { continue };
@@ -70,20 +71,47 @@ pub fn identity(args: &[&[u8]]) -> Identity {
         let Some(value) = args.next() else { break };
         match option {
             b"name" => {
-                if let Some((_, name)) = options(value, b"guest").rfind(|(key, _)| key == b"guest")
+                if let Some((_, guest)) = options(value, b"guest").rfind(|(key, _)| key == b"guest")
                 {
-                    identity.name = Some(name).filter(|name| !name.is_empty());
+                    name = Some(guest);
                 }
             }
-            b"uuid" => identity.uuid = uuid(value),
+            b"id" => id = Some(*value),
+            b"uuid" => uuid = uuid_of(value),
+            b"smbios" => smbios = of_smbios(value).or(smbios),
+            b"readconfig" => incus = of_incus(value),
             _ => {}
         }
     }
-    identity
+    let mut names = Names::default();
+    names.add(Kind::Name, name.unwrap_or_default());
+    names.add(Kind::Vmid, id.filter(|id| id.iter().all(u8::is_ascii_digit)).unwrap_or_default());
+    names.add(Kind::Uuid, uuid.or(smbios).unwrap_or_default());
+    names.add(Kind::Incus, incus.unwrap_or_default());
+    names
+}
+
+/// The UUID of the system, of type 1.
+fn of_smbios(value: &[u8]) -> Option<String> {
+    let mut entries = options(value, b"type");
+    let is_system = entries.clone().any(|(key, value)| key == b"type" && value == b"1");
+    let (_, uuid) = entries.rfind(|(key, _)| key == b"uuid").filter(|_| is_system)?;
+    uuid_of(&uuid)
+}
+
+/// `project/instance` in the path of a configuration that Incus or LXD wrote:
+/// `/run/incus/PROJECT_INSTANCE/qemu.conf`, without a project for the default one.
+fn of_incus(path: &[u8]) -> Option<String> {
+    let path = std::str::from_utf8(path).ok()?;
+    let (around, instance) = path.strip_suffix("/qemu.conf")?.rsplit_once('/')?;
+    let is_theirs = around.split('/').any(|part| matches!(part, "incus" | "lxd"));
+    // Names of instances have no underscore.
+    let (project, instance) = instance.rsplit_once('_').unwrap_or(("default", instance));
+    (is_theirs && !instance.is_empty()).then(|| format!("{project}/{instance}"))
 }
 
 /// A UUID in small letters.
-fn uuid(value: &[u8]) -> Option<String> {
+pub fn uuid_of(value: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(value).ok()?.to_ascii_lowercase();
     let is_hyphen = |i| matches!(i, 8 | 13 | 18 | 23);
     let fits = |(i, b): (usize, u8)| match is_hyphen(i) {
@@ -140,7 +168,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn name_in(args: &[&[u8]]) -> Option<Vec<u8>> {
-        identity(args).name
+        Some(names(args).get(Kind::Name)?.as_bytes().to_vec())
     }
 
     #[test]
@@ -176,11 +204,38 @@ mod tests {
 
     #[test]
     fn uuids_are_uuids() {
-        let of = |text: &str| identity(&[b"-uuid", text.as_bytes()]).uuid;
+        let read = |args: &[&str]| {
+            let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
+            names(&args).get(Kind::Uuid).map(ToString::to_string)
+        };
+        let of = |text: &str| read(&["-uuid", text]);
         let good = "C7A5FDB2-cdaf-9455-926a-d65c16db1809";
         assert_eq!(of(good), Some(good.to_lowercase()));
         for wrong in ["", "7", &good[1..], &good.replace('-', "0"), &good.replace('7', "g")] {
             assert_eq!(of(wrong), None, "{wrong}");
+        }
+        let smbios = format!("type=1,uuid={good},sku=a,,b");
+        assert_eq!(read(&["-smbios", &smbios]), Some(good.to_lowercase()));
+        assert_eq!(read(&["-smbios", &smbios, "-smbios", "type=2"]), Some(good.to_lowercase()));
+        assert_eq!(read(&["-smbios", &smbios.replace('1', "2")]), None);
+        let other = good.replace('c', "0");
+        assert_eq!(read(&["-smbios", &smbios, "-uuid", &other]), Some(other.to_lowercase()));
+    }
+
+    #[test]
+    fn proxmox_and_incus_say_which_vm_it_is() {
+        let read = |kind, args: &[&[u8]]| names(args).get(kind).map(ToString::to_string);
+        assert_eq!(read(Kind::Vmid, &[b"-id", b"104", b"-name", b"web"]).as_deref(), Some("104"));
+        assert_eq!(read(Kind::Vmid, &[b"-id", b"x"]), None);
+        for (path, found) in [
+            ("/run/incus/web/qemu.conf", Some("default/web")),
+            ("/run/incus/my_team_web/qemu.conf", Some("my_team/web")),
+            ("/var/snap/lxd/common/lxd/logs/p_db/qemu.conf", Some("p/db")),
+            ("/etc/web/qemu.conf", None),
+            ("/run/incus/qemu.conf", None),
+        ] {
+            let read = read(Kind::Incus, &[b"-readconfig", path.as_bytes()]);
+            assert_eq!(read.as_deref(), found, "{path}");
         }
     }
 
@@ -224,7 +279,7 @@ mod tests {
             }
             args.extend([b"-name".to_vec(), value]);
             let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
-            prop_assert_eq!(identity(&args).name, Some(name));
+            prop_assert_eq!(name_in(&args), Some(name));
         }
 
         #[test]
@@ -233,15 +288,16 @@ mod tests {
             let text = doubled(&name);
             let first = text.iter().find(|b| matches!(b, b'=' | b','));
             prop_assume!(first != Some(&b'='));
-            prop_assert_eq!(identity(&[b"-name", &text]).name, Some(name));
+            prop_assert_eq!(name_in(&[b"-name", &text]), Some(name));
         }
 
         #[test]
         fn no_command_line_makes_it_panic(args: Vec<Vec<u8>>) {
-            let mut args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
-            identity(&args);
-            args.insert(0, b"-name");
-            identity(&args);
+            let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+            names(&args);
+            for option in [b"-name".as_slice(), b"-smbios", b"-readconfig"] {
+                names(&[&[option], args.as_slice()].concat());
+            }
         }
     }
 

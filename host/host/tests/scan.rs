@@ -74,16 +74,16 @@ fn vms_are_found_with_names_and_vcpus() {
     let host = Host::at(&fake.0);
     let all = host.vm_processes().unwrap();
     assert_eq!(all.iter().map(|p| p.pid).collect::<Vec<_>>(), [40, 41, 300]);
-    assert_eq!(all[0].name, None, "whose option -name means something else");
+    assert_eq!(all[0].name(), None, "whose option -name means something else");
     assert_eq!(all[0].vcpus, [Vcpu { index: 0, tid: 40 }]);
     assert_eq!(
-        (all[1].monitor, all[1].name.as_ref().unwrap().as_bytes()),
+        (all[1].monitor, all[1].name().unwrap().as_bytes()),
         (Monitor::Firecracker, &b"db1"[..])
     );
     assert_eq!(all[1].vcpus, [Vcpu { index: 0, tid: 44 }]);
     let web = &all[2];
-    assert_eq!(web.name.as_ref().unwrap().as_bytes(), b"web,1");
-    assert_eq!(web.uuid.as_deref(), Some("c7a5fdb2-cdaf-9455-926a-d65c16db1809"));
+    assert_eq!(web.name().unwrap().as_bytes(), b"web,1");
+    assert_eq!(web.uuid().as_deref(), Some("c7a5fdb2-cdaf-9455-926a-d65c16db1809"));
     assert_eq!(web.vcpus, [Vcpu { index: 2, tid: 311 }, Vcpu { index: 10, tid: 312 }]);
     assert_eq!(host.threads(300), [300, 309, 311, 312]);
     assert!(host.threads(7).is_empty(), "there is none");
@@ -147,8 +147,8 @@ fn a_vm_of_this_computer_is_found() {
         assert!(Instant::now() < deadline, "QEMU runs and shows no vCPUs");
         std::thread::sleep(Duration::from_millis(50));
     };
-    assert_eq!(found.name.as_ref().unwrap().to_string(), "a,b \\u{1b}\"");
-    assert_eq!(found.uuid.as_deref(), Some("c7a5fdb2-cdaf-9455-926a-d65c16db1809"));
+    assert_eq!(found.name().unwrap().to_string(), "a,b \\u{1b}\"");
+    assert_eq!(found.uuid().as_deref(), Some("c7a5fdb2-cdaf-9455-926a-d65c16db1809"));
     assert_eq!(found.vcpus.iter().map(|v| v.index).collect::<Vec<_>>(), [0, 1]);
     for vcpu in &found.vcpus {
         assert!(Path::new("/proc").join(vcpu.tid.to_string()).exists());

@@ -98,8 +98,8 @@ fn known(vm: &Vm, files: &Files) -> BTreeMap<String, Value> {
     }
     if let Some(process) = &vm.process {
         all.insert("pid".into(), process.pid.into());
-        all.insert("name".into(), process.name.as_ref().map(Name::to_text).into());
-        all.insert("uuid".into(), process.uuid.clone().into());
+        all.insert("name".into(), process.name().map(Name::to_text).into());
+        all.insert("uuid".into(), process.uuid().into());
     }
     all
 }
@@ -214,7 +214,7 @@ fn columns(title: &str, columns: &[Column], vms: &[(Vm, Files)]) -> String {
 
 /// A VM's name, as far as it fits in a column.
 fn name(vm: &Vm) -> String {
-    let Some(name) = vm.process.as_ref().and_then(|p| p.name.as_ref()) else {
+    let Some(name) = vm.process.as_ref().and_then(|p| p.name()) else {
         return "-".to_string();
     };
     let name = name.to_string();

@@ -317,10 +317,7 @@ impl Facts {
         let none = OfVm::default();
         let of_vm = self.vms.get(&vm.pid).unwrap_or(&none);
         Setting {
-            name: match &vm.name {
-                Some(name) => name.to_string(),
-                None => format!("pid:{}", vm.pid),
-            },
+            name: vm.selector(),
             allowed_cpus: of_vm.set.allowed.len(),
             quota_cpus: of_vm.set.quota_cpus,
             has_cgroup: of_vm.set.has_cgroup,

@@ -88,7 +88,7 @@ mod tests {
     use unspin_cli::fake::Fake;
 
     fn names(scan: &Scan) -> Vec<String> {
-        let name = |vm: &Running| vm.process.name.as_ref().unwrap().to_string();
+        let name = |vm: &Running| vm.process.title().to_string();
         scan.vms().map(name).collect()
     }
 

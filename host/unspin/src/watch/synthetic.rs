@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unspin_diagnosis::{Cause, State};
-use unspin_host::{Monitor, Name, Vcpu, VmProcess};
+use unspin_host::{Kind as NameKind, Monitor, Names, Vcpu, VmProcess};
 use unspin_probe::{Seen, Thread};
 use unspin_uapi::{Counter, Kind, Value};
 
@@ -88,9 +88,9 @@ impl Synthetic {
         let vcpus: Vec<Vcpu> =
             (0..self.vcpus).map(|index| Vcpu { index, tid: pid + 1 + index }).collect();
         let threads = std::iter::once(pid).chain(vcpus.iter().map(|vcpu| vcpu.tid)).collect();
-        let uuid = Some(format!("00000000-0000-0000-0000-{number:012}"));
-        let process =
-            VmProcess { pid, monitor: Monitor::Qemu, name: Some(Name::new(name)), uuid, vcpus };
+        let uuid = format!("00000000-0000-0000-0000-{number:012}");
+        let names = Names::default().with(NameKind::Name, name).with(NameKind::Uuid, uuid);
+        let process = VmProcess::new(pid, Monitor::Qemu, names, vcpus);
         Running { process, threads }
     }
 

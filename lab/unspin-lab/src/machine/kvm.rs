@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use unspin_agent::EXIT_CANNOT;
-use unspin_host::{Host, VmProcess};
+use unspin_host::Host;
 use unspin_scenario::plan::{LinuxFiles, Plan};
 use unspin_scenario::result::Record;
 
@@ -69,16 +69,8 @@ fn way(host: &ThisHost, wish: &Wish) -> Result<Way, String> {
     }
     let processes = Host::at(&host.root.join("proc")).vm_processes();
     let processes = processes.map_err(|e| format!("cannot look for VMs in /proc: {e}"))?;
-    nobody_else(processes.iter().map(vm_name).collect())?;
+    nobody_else(processes.iter().map(|vm| vm.title().to_string()).collect())?;
     Ok(Way::BuildAndLoad)
-}
-
-/// A VM's name, or its process where it has none.
-fn vm_name(process: &VmProcess) -> String {
-    match &process.name {
-        Some(name) => name.to_string(),
-        None => format!("process {}", process.pid),
-    }
 }
 
 fn nobody_else(vms: Vec<String>) -> Result<(), String> {

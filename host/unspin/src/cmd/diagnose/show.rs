@@ -5,7 +5,7 @@ use crate::watch::facts::{Counts, Facts};
 use crate::watch::Watched;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::fmt::{Display, Write};
+use std::fmt::Write;
 use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Style};
@@ -92,16 +92,17 @@ fn by_state(times: &Times, number: impl Fn(u64) -> Value) -> Map<String, Value> 
     times.spent().map(|(state, time)| (state.name().to_string(), number(time))).collect()
 }
 
-/// As messages have a VM.
+/// As messages have a VM; commands take it for this VM.
 pub fn title(vm: &VmProcess) -> String {
-    titled(vm.name.as_ref(), vm.pid)
+    titled(vm.title(), vm.pid)
 }
 
-/// The same by its name, if it has one, and its process.
-pub fn titled(name: Option<impl Display>, pid: u32) -> String {
-    match name {
-        Some(name) => format!("{name} (process {pid})"),
-        None => format!("process {pid}"),
+/// The same by what it is called, and its process.
+pub fn titled(title: &str, pid: u32) -> String {
+    match title {
+        _ if title == format!("pid:{pid}") => format!("process {pid}"),
+        _ if title.ends_with(&format!("(process {pid})")) => title.to_string(),
+        _ => format!("{title} (process {pid})"),
     }
 }
 
@@ -130,9 +131,9 @@ impl OfVm {
             wakes: seen.wakes,
         };
         OfVm {
-            name: vm.name.as_ref().map(Name::to_text),
+            name: vm.name().map(Name::to_text),
             pid: vm.pid,
-            uuid: vm.uuid.clone(),
+            uuid: vm.uuid(),
             monitor: vm.monitor.name(),
             vcpus: did.vcpus,
             window_s: seconds(did.window_ns),

@@ -8,9 +8,6 @@ use unspin_diagnosis::{losses, Cause, State, Times};
 use unspin_host::VmProcess;
 use unspin_probe::{Seen, Thread};
 
-/// Longest name of a VM, in characters, as its label has it.
-const NAME_MAX: usize = 128;
-
 pub struct Collector {
     source: Box<dyn Source + Send>,
     /// Limit of exported vCPUs.
@@ -91,9 +88,7 @@ impl Collector {
     }
 
     fn take(&mut self, after: Sample) {
-        let same = |of_vm: &OfVm, vm: &Running| {
-            (&of_vm.process.name, &of_vm.process.uuid) == (&vm.process.name, &vm.process.uuid)
-        };
+        let same = |of_vm: &OfVm, vm: &Running| of_vm.process.names == vm.process.names;
         let runs: BTreeMap<u32, &Running> =
             after.vms.iter().map(|vm| (vm.process.pid, vm)).collect();
         // A process id may be another VM's by now.
@@ -124,13 +119,10 @@ impl Collector {
         self.before = Some(after);
     }
 
-    /// Its name; with its process if another VM has the same name.
+    /// What it is called; with its process if another VM was called so when it came.
     fn label(&self, process: &VmProcess) -> String {
         let pid = process.pid;
-        let mut label = match &process.name {
-            Some(name) => name.to_string().chars().take(NAME_MAX).collect(),
-            None => format!("pid:{pid}"),
-        };
+        let mut label = process.title().to_string();
         while self.vms.values().any(|vm| vm.label == label) {
             label += &format!(" (process {pid})");
         }
@@ -206,7 +198,7 @@ pub mod tests {
     use crate::watch::Synthetic;
     use proptest::prelude::*;
     use std::time::Duration;
-    use unspin_host::Name;
+    use unspin_host::{tell_apart, Kind, Names};
 
     pub fn collector(vms: usize, vcpus: u32, vcpus_max: usize) -> Collector {
         Collector::new(Box::new(Synthetic::new(vms, vcpus)), vcpus_max)
@@ -214,6 +206,18 @@ pub mod tests {
 
     fn at(second: u64, vms: usize) -> Sample {
         Synthetic::new(vms, 2).at(Duration::from_secs(second))
+    }
+
+    fn named(sample: &mut Sample, names: &[&str]) {
+        let of = |(vm, name): (&mut Running, &&str)| {
+            vm.process.names = Names::default().with(Kind::Name, *name);
+            vm.process.clone()
+        };
+        let mut processes: Vec<VmProcess> = sample.vms.iter_mut().zip(names).map(of).collect();
+        tell_apart(&mut processes);
+        for (vm, process) in sample.vms.iter_mut().zip(processes) {
+            vm.process = process;
+        }
     }
 
     fn labels(collector: &Collector) -> Vec<&str> {
@@ -242,22 +246,29 @@ pub mod tests {
     fn vms_come_and_go_and_keep_their_labels() {
         let mut collector = collector(0, 1, 100);
         let mut sample = at(10, 3);
-        sample.vms[1].process.name = Some(Name::new("web1"));
-        sample.vms[2].process.name = None;
+        named(&mut sample, &["web1", "web1", ""]);
         collector.take(sample);
-        assert_eq!(labels(&collector), ["web1", "web1 (process 101000)", "pid:102000"]);
+        let both = ["web1 (process 100000)", "web1 (process 101000)", "pid:102000"];
+        assert_eq!(labels(&collector), both);
         let mut sample = at(11, 2);
         sample.vms.remove(0);
-        sample.vms[0].process.name = Some(Name::new("web1"));
+        named(&mut sample, &["web1"]);
         collector.take(sample);
         assert_eq!(labels(&collector), ["web1 (process 101000)"], "though the name is free");
         // Another VM has the process id.
-        collector.take(at(12, 2));
-        assert_eq!(labels(&collector), ["web1", "db1"]);
-        let mut sample = at(13, 1);
-        sample.vms[0].process.name = Some(Name::new("x".repeat(1000)));
+        let mut sample = at(12, 2);
+        named(&mut sample, &["web1", "db1"]);
         collector.take(sample);
-        assert_eq!(labels(&collector), ["x".repeat(NAME_MAX)]);
+        assert_eq!(labels(&collector), ["web1", "db1"]);
+        let mut sample = at(12, 3);
+        named(&mut sample, &["web1", "db1", "web1"]);
+        sample.vms.remove(1);
+        collector.take(sample);
+        assert_eq!(labels(&collector), ["web1", "web1 (process 102000)"]);
+        let mut sample = at(13, 1);
+        named(&mut sample, &[&"x".repeat(1000)]);
+        collector.take(sample);
+        assert_eq!(labels(&collector), ["x".repeat(127) + "…"]);
     }
 
     #[test]
@@ -276,7 +287,7 @@ pub mod tests {
         // Without names, a thread that has left a guest is a vCPU, and stays one.
         let mut sample = at(11, 1);
         sample.vms[0].process.vcpus.clear();
-        sample.vms[0].process.name = Some(Name::new("other"));
+        named(&mut sample, &["other"]);
         let last = *sample.seen.keys().last().unwrap();
         sample.seen.get_mut(&last).unwrap().exits[State::ExitHalt] = 1;
         collector.take(sample);

@@ -24,10 +24,10 @@ pub fn text(collector: &Collector, own: &Own, took: Duration, format: Format) ->
     text.family("unspin_vm", Kind::Info, "VMs that run");
     for vm in collector.vms() {
         let pid = vm.process.pid.to_string();
-        let uuid = vm.process.uuid.as_deref().unwrap_or_default();
+        let uuid = vm.process.uuid().unwrap_or_default();
         let monitor = vm.process.monitor.name();
         let labels =
-            [("vm", vm.label.as_str()), ("pid", &pid), ("uuid", uuid), ("monitor", monitor)];
+            [("vm", vm.label.as_str()), ("pid", &pid), ("uuid", &uuid), ("monitor", monitor)];
         text.sample(&labels, 1);
     }
     of_module(collector, &mut text);

@@ -210,7 +210,7 @@ impl Document {
 impl OfVm {
     /// As messages have it.
     fn title(&self) -> String {
-        titled((!self.vm.starts_with("pid:")).then_some(&self.vm), self.pid)
+        titled(&self.vm, self.pid)
     }
 
     fn line(&self) -> String {
@@ -235,7 +235,7 @@ impl OfVm {
 }
 
 fn name(vm: &VmProcess) -> String {
-    vm.name.as_ref().map_or_else(|| format!("pid:{}", vm.pid), |name| name.to_string())
+    vm.title().to_string()
 }
 
 fn why(decision: &Decision) -> String {

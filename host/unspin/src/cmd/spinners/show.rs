@@ -170,8 +170,8 @@ impl OfVm {
         let named_share = |_| pause.named as f64 / pause.kernel as f64;
         OfVm {
             pid: vm.pid,
-            name: vm.name.as_ref().map(Name::to_text),
-            uuid: vm.uuid.clone(),
+            name: vm.name().map(Name::to_text),
+            uuid: vm.uuid(),
             title: title(vm),
             threads: *threads,
             vcpus_known: !vm.vcpus.is_empty(),
@@ -202,10 +202,7 @@ impl OfVm {
 }
 
 fn title(vm: &VmProcess) -> String {
-    match &vm.name {
-        Some(name) => format!("{name} (process {})", vm.pid),
-        None => format!("process {}", vm.pid),
-    }
+    crate::cmd::diagnose::show::title(vm)
 }
 
 fn total(counts: &Counts) -> u64 {
@@ -264,7 +261,9 @@ ffffffffc0000000 t nf_do [nf_tables]
     fn vm(name: Option<&str>, vcpus: u32) -> VmProcess {
         let vcpus = (0..vcpus).map(|index| Vcpu { index, tid: 43 + index }).collect();
         let monitor = unspin_host::Monitor::Qemu;
-        VmProcess { pid: 42, monitor, name: name.map(Name::new), uuid: None, vcpus }
+        let name = name.unwrap_or_default();
+        let names = unspin_host::Names::default().with(unspin_host::Kind::Name, name);
+        VmProcess::new(42, monitor, names, vcpus)
     }
 
     fn samples(pause: &[(u64, u64)], interrupted: &[(u64, u64)]) -> Samples {

@@ -56,7 +56,7 @@ impl Line {
 
 /// As it is listed, in one line of printable characters.
 pub fn name(vm: &VmProcess) -> String {
-    vm.name.as_ref().map_or_else(|| format!("process {}", vm.pid), ToString::to_string)
+    vm.title().to_string()
 }
 
 /// What lines can be ordered by.

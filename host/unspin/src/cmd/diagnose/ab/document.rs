@@ -149,9 +149,9 @@ impl Document {
         let seen = |of: &Compared| of.most() > 0.0;
         let vm = asked.vm;
         let ab = Ab {
-            name: vm.name.as_ref().map(Name::to_text),
+            name: vm.name().map(Name::to_text),
             pid: vm.pid,
-            uuid: vm.uuid.clone(),
+            uuid: vm.uuid(),
             cause: switch.cause,
             a: switch.a.clone(),
             b: switch.b.clone(),
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
     use unspin_diagnosis::{losses, pairs::is_of_b, Did};
-    use unspin_host::{Monitor, VmProcess};
+    use unspin_host::{Kind, Monitor, Names, VmProcess};
 
     fn windows(work: impl Fn(bool, usize) -> Option<f64>) -> Vec<Window> {
         let window = |index| {
@@ -305,13 +305,8 @@ mod tests {
     }
 
     fn document(work: Option<&str>, windows: &[Window]) -> Document {
-        let vm = VmProcess {
-            pid: 7,
-            monitor: Monitor::Qemu,
-            name: Some(Name::new("web\x1b")),
-            uuid: None,
-            vcpus: Vec::new(),
-        };
+        let names = Names::default().with(Kind::Name, "web\x1b");
+        let vm = VmProcess::new(7, Monitor::Qemu, names, Vec::new());
         let asked = Asked { vm: &vm, rounds: 4, window: Duration::from_secs(5), work };
         let (a, b) = ("as it is".into(), "another".into());
         let switch = Switch { cause: Cause::IdleSwitch, a, b, wanted: Vec::new() };

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What container engines note of the containers that monitors run in: their names, and the pods they are
+//! of. What they do not say, or what may not be read, has no name.
+
+use crate::names::{Kind, Names};
+use serde_json::Value;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// Notes that are longer are not read.
+const NOTE_MAX: u64 = 8 << 20;
+
+/// Where containerd notes containers, with a directory per namespace.
+const CONTAINERD: [&str; 2] = [
+    "run/containerd/io.containerd.runtime.v2.task",
+    "run/k3s/containerd/io.containerd.runtime.v2.task",
+];
+
+/// The storage of CRI-O while containers run, and of podman.
+const CRIO: &str = "run/containers/storage/overlay-containers";
+const PODMAN: &str = "var/lib/containers/storage/overlay-containers/containers.json";
+const DOCKER: &str = "var/lib/docker/containers";
+
+/// Of a container's labels, with those of its engine: namespace, pod, container.
+const KEYS: [[&str; 3]; 2] = [
+    [
+        "io.kubernetes.cri.sandbox-namespace",
+        "io.kubernetes.cri.sandbox-name",
+        "io.kubernetes.cri.container-name",
+    ],
+    ["io.kubernetes.pod.namespace", "io.kubernetes.pod.name", "io.kubernetes.container.name"],
+];
+
+/// Adds the names of the container, and of its pod. `root`: the host's root directory.
+pub fn add_names(root: &Path, id: &str, names: &mut Names) {
+    if id.contains('/') || id.starts_with('.') {
+        return;
+    }
+    for dir in CONTAINERD {
+        for namespace in ["k8s.io", "default", "moby"] {
+            let path = root.join(dir).join(namespace).join(id).join("config.json");
+            add_labels(&note(&path)["annotations"], names);
+        }
+    }
+    add_labels(&note(&root.join(CRIO).join(id).join("userdata/config.json"))["annotations"], names);
+    let docker = note(&root.join(DOCKER).join(id).join("config.v2.json"));
+    add_labels(&docker["Config"]["Labels"], names);
+    let name = docker["Name"].as_str().map(|name| name.trim_start_matches('/'));
+    names.add(Kind::Container, name.unwrap_or_default());
+    if names.get(Kind::Container).is_none() {
+        let all = note(&root.join(PODMAN));
+        let mut all = all.as_array().into_iter().flatten();
+        let of = all.find(|container| container["id"] == id);
+        let name = of.and_then(|container| container["names"][0].as_str());
+        names.add(Kind::Container, name.unwrap_or_default());
+    }
+}
+
+fn add_labels(labels: &Value, names: &mut Names) {
+    for [namespace, pod, container] in KEYS {
+        let of = |key: &str| labels[key].as_str().filter(|text| !text.is_empty());
+        if let (Some(namespace), Some(pod)) = (of(namespace), of(pod)) {
+            names.add(Kind::Pod, format!("{namespace}/{pod}"));
+            // The sandbox of a pod has no container's name, or this one.
+            if let Some(container) = of(container).filter(|name| *name != "POD") {
+                names.add(Kind::Container, format!("{namespace}/{pod}/{container}"));
+            }
+        }
+    }
+    names.add(Kind::Container, labels["nerdctl/name"].as_str().unwrap_or_default());
+}
+
+fn note(path: &Path) -> Value {
+    let mut text = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(NOTE_MAX).read_to_end(&mut text));
+    read.ok().and_then(|_| serde_json::from_slice(&text).ok()).unwrap_or_default()
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The names of a VM: those of its monitor, and those of what it runs in.
+
+use crate::name::Name;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::fmt;
+
+/// Characters that a name is shown with at most; of a longer one the end is left out.
+const SHOWN_MAX: usize = 128;
+
+/// Hexadecimal digits of a container's id that stand for all of it, as in `docker ps`.
+const ID_DIGITS: usize = 12;
+
+/// Hexadecimal digits of an id that programs made up. No shorter name is taken for one.
+const ID_DIGITS_MIN: usize = 32;
+
+/// Who gives a name. A VM has at most one name of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The monitor: `-name`, `--id`, or the file or directory of its socket.
+    Name,
+    /// libvirt, which names the VM's scope after it.
+    Libvirt,
+    /// Proxmox VE: the VMID.
+    Vmid,
+    /// Incus or LXD: `project/instance`.
+    Incus,
+    /// KubeVirt: `namespace/vm`.
+    Kubevirt,
+    /// Kubernetes: `namespace/pod`.
+    Pod,
+    /// The container that the monitor runs in: its name, or `namespace/pod/container`.
+    Container,
+    /// `-uuid`, `-smbios type=1,uuid=…`, or `--platform uuid=…`, in small letters.
+    Uuid,
+    /// systemd: the innermost service or scope.
+    Unit,
+    /// Kubernetes: the pod's UID.
+    PodUid,
+    ContainerId,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 11] = [
+        Kind::Name,
+        Kind::Libvirt,
+        Kind::Vmid,
+        Kind::Incus,
+        Kind::Kubevirt,
+        Kind::Pod,
+        Kind::Container,
+        Kind::Uuid,
+        Kind::Unit,
+        Kind::PodUid,
+        Kind::ContainerId,
+    ];
+
+    /// As JSON has it, and commands before a name: `vmid:104`.
+    pub fn key(self) -> &'static str {
+        match self {
+            Kind::Name => "name",
+            Kind::Libvirt => "libvirt",
+            Kind::Vmid => "vmid",
+            Kind::Incus => "incus",
+            Kind::Kubevirt => "kubevirt",
+            Kind::Pod => "pod",
+            Kind::Container => "container",
+            Kind::Uuid => "uuid",
+            Kind::Unit => "unit",
+            Kind::PodUid => "pod_uid",
+            Kind::ContainerId => "container_id",
+        }
+    }
+}
+
+/// Those who name a VM better than others, best first. Where only a program made up the monitor's name,
+/// as kata's runtime does, the pod's or container's is better.
+const BEST: [Kind; 7] = [
+    Kind::Name,
+    Kind::Libvirt,
+    Kind::Pod,
+    Kind::Container,
+    Kind::Vmid,
+    Kind::Unit,
+    Kind::ContainerId,
+];
+
+/// The names of a VM, each with its kind.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Names(Vec<(Kind, Name)>);
+
+impl Names {
+    /// Adds a name, unless it is empty, or there is one of this kind.
+    pub fn add(&mut self, kind: Kind, name: impl Into<Vec<u8>>) {
+        let name = name.into();
+        if !name.is_empty() && self.get(kind).is_none() {
+            self.0.push((kind, Name::new(name)));
+            self.0.sort_by_key(|(kind, _)| *kind);
+        }
+    }
+
+    /// The same with this name.
+    #[must_use]
+    pub fn with(mut self, kind: Kind, name: impl Into<Vec<u8>>) -> Names {
+        self.add(kind, name);
+        self
+    }
+
+    pub fn get(&self, kind: Kind) -> Option<&Name> {
+        self.0.iter().find(|(of, _)| *of == kind).map(|(_, name)| name)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Kind, &Name)> {
+        self.0.iter().map(|(kind, name)| (*kind, name))
+    }
+
+    /// The name that people know the VM by, if there is any but a UUID.
+    pub fn best(&self) -> Option<(Kind, &Name)> {
+        let of = |kind: Kind| Some((kind, self.get(kind)?));
+        let first = of(Kind::Name).filter(|(_, name)| made_up(name.as_bytes()).is_none());
+        let given = || BEST[1..4].iter().find_map(|kind| of(*kind));
+        let rest = || BEST.iter().find_map(|kind| of(*kind));
+        first.or_else(given).or_else(rest)
+    }
+
+    /// `namespace/vm` where KubeVirt made the monitor's name of the two, in a pod. Neither has an
+    /// underscore.
+    pub(crate) fn kubevirt(&self) -> Option<Vec<u8>> {
+        let in_pod = self.get(Kind::PodUid).is_some();
+        let name = self.get(Kind::Name).filter(|_| in_pod)?.as_bytes();
+        let parts: Vec<&[u8]> = name.split(|byte| *byte == b'_').collect();
+        match parts[..] {
+            [namespace, vm] if !namespace.is_empty() && !vm.is_empty() => {
+                Some([namespace, vm].join(&b'/'))
+            }
+            _ => None,
+        }
+    }
+
+    /// Ids by which container engines may know what it runs in: the container's, and kata's own name of a
+    /// pod's VM.
+    pub(crate) fn containers(&self) -> Vec<String> {
+        let container = self.get(Kind::ContainerId).map(Name::as_bytes);
+        let sandbox = self.get(Kind::Name).and_then(|name| made_up(name.as_bytes()));
+        let ids = sandbox.into_iter().chain(container);
+        ids.filter_map(|id| String::from_utf8(id.to_vec()).ok()).collect()
+    }
+
+    /// Whether `given` is one of them, or one of them as it is shown.
+    pub fn has(&self, given: &[u8]) -> bool {
+        self.iter().any(|(kind, name)| is_meant(kind, name, given))
+    }
+
+    /// Whether `given` is the name of this kind.
+    pub fn has_of(&self, kind: Kind, given: &[u8]) -> bool {
+        self.get(kind).is_some_and(|name| is_meant(kind, name, given))
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter().map(|(kind, name)| (kind.key(), name))).finish()
+    }
+}
+
+/// An object: each kind's key with the name.
+impl Serialize for Names {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(self.0.len()))?;
+        for (kind, name) in self.iter() {
+            map.serialize_entry(kind.key(), &name.to_text())?;
+        }
+        map.end()
+    }
+}
+
+/// The id in a name that a program made up: hexadecimal digits, or kata's `sandbox-` and such.
+fn made_up(name: &[u8]) -> Option<&[u8]> {
+    let id = name.strip_prefix(b"sandbox-".as_slice()).unwrap_or(name);
+    (id.len() >= ID_DIGITS_MIN && id.iter().all(u8::is_ascii_hexdigit)).then_some(id)
+}
+
+/// A unit's name without its type.
+fn stem(unit: &[u8]) -> &[u8] {
+    let end = unit.iter().rposition(|byte| *byte == b'.').unwrap_or(unit.len());
+    &unit[..end]
+}
+
+/// A name in one line of printable characters, at most [`SHOWN_MAX`]. Ids are shortened.
+pub fn shown(kind: Kind, name: &Name) -> String {
+    match kind {
+        Kind::Name | Kind::ContainerId => match made_up(name.as_bytes()) {
+            Some(id) => Name::new(&id[..ID_DIGITS]).to_string(),
+            None => name.short(SHOWN_MAX),
+        },
+        Kind::Unit => Name::new(unescape(stem(name.as_bytes()))).short(SHOWN_MAX),
+        _ => name.short(SHOWN_MAX),
+    }
+}
+
+/// All that a name is called without a word on its kind, but for those of which only the beginning is
+/// given.
+pub fn forms(kind: Kind, name: &Name) -> Vec<Vec<u8>> {
+    let bytes = name.as_bytes();
+    let mut forms = vec![bytes.to_vec(), name.to_string().into_bytes()];
+    forms.push(shown(kind, name).into_bytes());
+    match kind {
+        Kind::Pod => forms.extend(after(bytes, b'/')),
+        Kind::Unit => {
+            let stem = stem(bytes);
+            forms.push(stem.to_vec());
+            // The instance of a template.
+            forms.extend(after(stem, b'@').map(|instance| unescape(&instance)));
+        }
+        _ => {}
+    }
+    forms.sort_unstable();
+    forms.dedup();
+    forms
+}
+
+fn after(text: &[u8], mark: u8) -> Option<Vec<u8>> {
+    let at = text.iter().position(|byte| *byte == mark)?;
+    Some(text[at + 1..].to_vec()).filter(|rest| !rest.is_empty())
+}
+
+/// Whether `given` is a beginning that stands for the whole: of an id its first digits, of a name all that
+/// is shown before `…`.
+pub fn is_begun_by(kind: Kind, name: &Name, given: &[u8]) -> bool {
+    let id = match kind {
+        Kind::Name | Kind::ContainerId => made_up(name.as_bytes()),
+        _ => None,
+    };
+    let is_id = given.len() >= ID_DIGITS && id.is_some_and(|id| id.starts_with(given));
+    let cut = given.strip_suffix("…".as_bytes());
+    // A column of a table may be narrow.
+    let is_cut = |cut: &[u8]| {
+        !cut.is_empty()
+            && (name.to_string().as_bytes().starts_with(cut)
+                || shown(kind, name).as_bytes().starts_with(cut))
+    };
+    is_id || cut.is_some_and(is_cut)
+}
+
+fn is_meant(kind: Kind, name: &Name, given: &[u8]) -> bool {
+    if kind == Kind::Uuid {
+        return name.as_bytes().eq_ignore_ascii_case(given);
+    }
+    name.as_bytes() == given
+        || ((given.ends_with("…".as_bytes()) || !is_plain(kind, name))
+            && (is_begun_by(kind, name, given)
+                || forms(kind, name).iter().any(|form| form == given)))
+}
+
+/// Whether it is shown as it is, and has no other form: most are, and this is asked often.
+fn is_plain(kind: Kind, name: &Name) -> bool {
+    let bytes = name.as_bytes();
+    let is_printed = |byte: &u8| matches!(byte, b' '..=b'~') && *byte != b'\\';
+    !matches!(kind, Kind::Pod | Kind::Unit | Kind::ContainerId)
+        && bytes.len() < ID_DIGITS_MIN
+        && bytes.iter().all(is_printed)
+}
+
+/// Takes back systemd's `\xNN`.
+pub(crate) fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = text;
+    while let Some((first, after)) = rest.split_first() {
+        let byte = rest.strip_prefix(br"\x").and_then(|hex| {
+            let digits = std::str::from_utf8(hex.get(..2)?).ok()?;
+            u8::from_str_radix(digits, 16).ok()
+        });
+        out.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &rest[4..] } else { after };
+    }
+    out
+}

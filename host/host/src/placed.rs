@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The names in the paths of cgroups: systemd, libvirt, Proxmox VE, container engines and Kubernetes name
+//! them after what they are for.
+
+use crate::names::{unescape, Kind, Names};
+
+/// Digits of a container's id.
+const CONTAINER_ID: usize = 64;
+
+/// Reads `/proc/PID/cgroup`. The hierarchy that systemd names comes first.
+pub fn names(text: &str) -> Names {
+    let mut paths: Vec<(bool, &str)> = Vec::new();
+    for line in text.lines() {
+        let mut parts = line.splitn(3, ':');
+        if let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
+        {
+            paths.push((!matches!(controllers, "" | "name=systemd"), path));
+        }
+    }
+    paths.sort_by_key(|(is_other, _)| *is_other);
+    let mut names = Names::default();
+    for (_, path) in paths {
+        add(path, &mut names);
+    }
+    names
+}
+
+fn add(path: &str, names: &mut Names) {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    // The innermost first.
+    for (at, part) in parts.iter().enumerate().rev() {
+        let around = at.checked_sub(1).map(|at| parts[at]);
+        if let Some(name) = of_libvirt(part) {
+            names.add(Kind::Libvirt, name);
+        } else if let Some(vmid) = of_proxmox(part, around) {
+            names.add(Kind::Vmid, vmid);
+        } else if let Some(uid) = of_pod(part) {
+            names.add(Kind::PodUid, uid);
+        } else if let Some(id) = of_container(part) {
+            names.add(Kind::ContainerId, id);
+        } else if is_unit(part) {
+            names.add(Kind::Unit, *part);
+        }
+    }
+}
+
+/// `web1` of `machine-qemu\x2d3\x2dweb1.scope`, or of `qemu-3-web1.libvirt-qemu` where there is no systemd.
+fn of_libvirt(part: &str) -> Option<Vec<u8>> {
+    let scope = part.strip_prefix("machine-").and_then(|rest| rest.strip_suffix(".scope"));
+    let plain = part.strip_suffix(".libvirt-qemu").or(part.strip_suffix(".libvirt-ch"));
+    let text = unescape(scope.or(plain)?.as_bytes());
+    let rest = text.strip_prefix(b"qemu-".as_slice()).or(text.strip_prefix(b"ch-".as_slice()))?;
+    let id = rest.iter().position(|byte| *byte == b'-')?;
+    let is_id = id > 0 && rest[..id].iter().all(u8::is_ascii_digit);
+    Some(rest[id + 1..].to_vec()).filter(|name| is_id && !name.is_empty())
+}
+
+/// `104` of `qemu.slice/104.scope`.
+fn of_proxmox<'p>(part: &'p str, around: Option<&str>) -> Option<&'p str> {
+    let vmid = part.strip_suffix(".scope").filter(|_| around == Some("qemu.slice"))?;
+    Some(vmid).filter(|vmid| !vmid.is_empty() && vmid.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The UID in `pod<UID>`, or in systemd's `kubepods-burstable-pod<UID>.slice` with its hyphens as `_`.
+fn of_pod(part: &str) -> Option<String> {
+    let part = part.strip_suffix(".slice").unwrap_or(part);
+    let (before, uid) = part.rsplit_once("pod").filter(|(_, uid)| uid.len() >= 32)?;
+    let is_pod = before.is_empty() || before.starts_with("kubepods");
+    let uid = uid.replace('_', "-");
+    let fits = uid.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
+    (is_pod && fits).then_some(uid)
+}
+
+/// The id in `docker-<ID>.scope`, `cri-containerd-<ID>.scope`, `kata_<ID>`, or all of it.
+fn of_container(part: &str) -> Option<&str> {
+    let part = part.strip_suffix(".scope").unwrap_or(part);
+    let id = part.rsplit(['-', '_', ':']).next()?;
+    let fits = id.len() == CONTAINER_ID && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (fits && !part.contains("conmon")).then_some(id)
+}
+
+/// Whether it is a service or a scope, and not that of a whole session or of the system.
+fn is_unit(part: &str) -> bool {
+    let is_session = part.starts_with("session-") && part.ends_with(".scope");
+    let is_user = part.starts_with("user@") && part.ends_with(".service");
+    (part.ends_with(".service") || part.ends_with(".scope"))
+        && !(is_session || is_user || part == "init.scope")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_path_of_a_cgroup_says_what_it_is_for() {
+        let id = "0123456789abcdef".repeat(4);
+        let uid = "0a0b0c0d-1111-2222-3333-444455556666";
+        let in_pod = format!("/kubepods/burstable/pod{uid}/{id}");
+        let slice = format!("kubepods-burstable-pod{}.slice", uid.replace('-', "_"));
+        let by_systemd = format!("/../../kubepods.slice/{slice}/cri-containerd-{id}.scope");
+        let docker = format!("/system.slice/docker-{id}.scope");
+        let pod = [(Kind::PodUid, uid), (Kind::ContainerId, &*id)];
+        let libvirt = [(Kind::Libvirt, "web1")];
+        for (path, found) in [
+            (r"/machine.slice/machine-qemu\x2d3\x2dweb1.scope/libvirt/vcpu0", &libvirt[..]),
+            (r"/machine.slice/machine-ch\x2d3\x2dweb1.scope", &libvirt),
+            ("/machine/qemu-3-web1.libvirt-qemu/emulator", &libvirt),
+            (r"/machine-qemu\x2d12\x2dmy\x2dvm.scope", &[(Kind::Libvirt, "my-vm")]),
+            ("/qemu.slice/104.scope", &[(Kind::Vmid, "104")]),
+            ("/104.scope", &[(Kind::Unit, "104.scope")]),
+            ("/system.slice/vm1.service", &[(Kind::Unit, "vm1.service")]),
+            ("/a.service/b.scope/c", &[(Kind::Unit, "b.scope")]),
+            (&in_pod, &pod),
+            (&by_systemd, &pod),
+            (&docker, &[(Kind::ContainerId, &*id)]),
+            ("/user.slice/user-1000.slice/session-2.scope", &[]),
+            ("/user.slice/user@1000.service/app.slice", &[]),
+            (r"/machine-lxc\x2d1\x2da.scope", &[(Kind::Unit, r"machine-lxc\\x2d1\\x2da.scope")]),
+            ("/init.scope", &[]),
+            ("/", &[]),
+        ] {
+            for line in ["0::", "1:name=systemd:", "4:cpu,cpuacct:"] {
+                let names = names(&format!("9:memory:/other\n{line}{path}\n"));
+                let names: Vec<(Kind, String)> =
+                    names.iter().map(|(kind, name)| (kind, name.to_string())).collect();
+                let found: Vec<(Kind, String)> =
+                    found.iter().map(|(kind, name)| (*kind, name.to_string())).collect();
+                assert_eq!(names, found, "{path}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_makes_it_panic(text: String) {
+            names(&text);
+            names(&format!("0::/machine-qemu\\x2d1\\x2d{text}.scope/{text}.service"));
+            names(&format!("0::/qemu.slice/{text}.scope/kubepods-pod{text}/docker-{text}"));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The name of a VM in the path of a file that is its own: a socket that it is controlled by, or its
+//! configuration.
+
+/// Words that such paths of any VM may have.
+const GENERIC: &[&str] = &[
+    "api",
+    "ch",
+    "clh",
+    "cloud",
+    "conf",
+    "config",
+    "control",
+    "crosvm",
+    "ctl",
+    "ctrl",
+    "data",
+    "etc",
+    "fc",
+    "fcconfig",
+    "firecracker",
+    "http",
+    "hypervisor",
+    "kvm",
+    "kvmtool",
+    "lkvm",
+    "machine",
+    "main",
+    "monitor",
+    "qmp",
+    "rest",
+    "root",
+    "run",
+    "server",
+    "sock",
+    "socket",
+    "sockets",
+    "srv",
+    "tmp",
+    "user",
+    "var",
+    "vm",
+    "vmconfig",
+    "vmm",
+    "vms",
+];
+
+/// The file's name without what says that it is a socket. Where that is a generic name, that of the
+/// nearest directory around it that has another.
+pub fn name(path: &[u8]) -> Option<&[u8]> {
+    // An abstract socket's begins with @.
+    let path = path.strip_prefix(b"@").unwrap_or(path);
+    let mut parts = path.split(|byte| *byte == b'/').rev();
+    let file = without_type(parts.next()?);
+    // A directory is meant to be one, and has no file.
+    if file.is_empty() {
+        return None;
+    }
+    let numbered = |part: &[u8]| part.iter().all(u8::is_ascii_digit);
+    let directories = parts.filter(|part| !numbered(part));
+    std::iter::once(file).chain(directories).find(|part| !part.is_empty() && !is_generic(part))
+}
+
+fn without_type(file: &[u8]) -> &[u8] {
+    let types: [&[u8]; 5] = [b".sock", b".socket", b".json", b".toml", b".ctl"];
+    types.iter().find_map(|of| file.strip_suffix(*of)).unwrap_or(file)
+}
+
+/// Whether it is made of generic words only.
+fn is_generic(part: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(part) else { return false };
+    let text = text.to_ascii_lowercase();
+    let words = text.split(['-', '_', '.']).filter(|word| !word.is_empty());
+    words.into_iter().all(|word| GENERIC.contains(&word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generic_files_have_their_directorys_name() {
+        for (path, found) in [
+            ("/run/db1.sock", Some("db1")),
+            ("db1.socket", Some("db1")),
+            ("@db1", Some("db1")),
+            ("/run/api-web1.sock", Some("api-web1")),
+            ("/run/vc/vm/aa11/clh-api.sock", Some("aa11")),
+            ("/run/kata/bb22/root/ch-api.sock", Some("bb22")),
+            ("/run/vc/firecracker/cc33/root/run/firecracker.socket", Some("cc33")),
+            ("/run/vc/firecracker/cc33/root/fcConfig.json", Some("cc33")),
+            ("/run/web/Cloud-Hypervisor.sock", Some("web")),
+            ("/run/web/api", Some("web")),
+            ("/run/user/1000/vmm.sock", None),
+            ("/tmp/firecracker.socket", None),
+            ("/run/firecracker.socket", None),
+            ("api.sock", None),
+            ("/run/web/", None),
+            ("/", None),
+            ("", None),
+            (".sock", None),
+        ] {
+            assert_eq!(name(path.as_bytes()), found.map(str::as_bytes), "{path}");
+        }
+    }
+}

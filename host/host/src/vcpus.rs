@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The vCPUs of a process: how many by KVM's descriptors, and which of its threads run them.
+
+use crate::monitor::Monitor;
+use crate::numbers_in;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// What the descriptors of a VM and of a vCPU link to; `:` and the vCPU's number follow, from Linux 4.19
+/// on.
+const VM: &[u8] = b"anon_inode:kvm-vm";
+const VCPU: &[u8] = b"anon_inode:kvm-vcpu";
+
+/// The request by which a thread runs a vCPU, without the bits that differ between architectures.
+const KVM_RUN: u64 = 0xae80;
+
+/// Fields of `/proc/PID/task/TID/stat`, after the name in parentheses: time in guests, in ticks.
+const GUEST_TIME: usize = 43 - 3;
+
+/// A vCPU, and the thread that runs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Vcpu {
+    /// Its number. Where only the thread is known, the lowest that is free, in the order of thread ids.
+    pub index: u32,
+    pub tid: u32,
+}
+
+/// What KVM says of a process by its descriptors.
+#[derive(Debug, Default)]
+pub struct Descriptors {
+    pub has_vm: bool,
+    /// Numbers of vCPUs. A descriptor may be there twice.
+    numbers: BTreeSet<u32>,
+    /// Descriptors that have no number.
+    unnumbered: usize,
+}
+
+impl Descriptors {
+    /// Of the process with this directory. An error where they cannot be seen.
+    pub fn of(process: &Path) -> io::Result<Descriptors> {
+        let mut found = Descriptors::default();
+        for entry in fs::read_dir(process.join("fd"))? {
+            match fs::read_link(entry?.path()) {
+                Ok(to) => found.add(to.as_os_str().as_bytes()),
+                // It was closed since it was listed.
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(found)
+    }
+
+    fn add(&mut self, link: &[u8]) {
+        self.has_vm |= link == VM;
+        match link.strip_prefix(VCPU) {
+            Some(b"") => self.unnumbered += 1,
+            Some(rest) => self.numbers.extend(rest.strip_prefix(b":").and_then(number)),
+            None => {}
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.numbers.len().max(self.unnumbered)
+    }
+
+    fn may_have(&self, number: u32) -> bool {
+        self.numbers.is_empty() || self.numbers.contains(&number)
+    }
+}
+
+fn number(text: &[u8]) -> Option<u32> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// The threads of a process that are known to run vCPUs, by the numbers of these, and how many vCPUs it
+/// has: more than threads where nothing tells the others from the rest of its threads.
+///
+/// Their names tell, where the monitor names them so. If not: a thread that waits in the kernel within
+/// `KVM_RUN` shows the vCPU's descriptor, and one that has been in a guest has time there.
+pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec<Vcpu>, usize) {
+    let tasks = process.join("task");
+    let mut tids = numbers_in(&tasks).unwrap_or_default();
+    tids.sort_unstable();
+    let named = |tid: &u32| {
+        let comm = fs::read(tasks.join(tid.to_string()).join("comm")).ok()?;
+        let index = monitor.vcpu_index(&comm).filter(|index| descriptors.may_have(*index))?;
+        Some(Vcpu { index, tid: *tid })
+    };
+    let mut vcpus: Vec<Vcpu> = tids.iter().filter_map(named).collect();
+    vcpus.sort_unstable();
+    if !vcpus.is_empty() || descriptors.count() == 0 {
+        // A descriptor without a thread is of a vCPU that was taken out of the VM.
+        let count = vcpus.len();
+        return (vcpus, count);
+    }
+    let mut unnumbered = Vec::new();
+    for tid in tids {
+        let task = tasks.join(tid.to_string());
+        match running(process, &task) {
+            Some(Some(index)) => vcpus.push(Vcpu { index, tid }),
+            Some(None) => unnumbered.push(tid),
+            None if has_guest_time(&task) => unnumbered.push(tid),
+            None => {}
+        }
+    }
+    let taken: BTreeSet<u32> = vcpus.iter().map(|vcpu| vcpu.index).collect();
+    let free = descriptors.numbers.iter().copied().filter(|number| !taken.contains(number));
+    let more = (0..).filter(|n| !taken.contains(n) && !descriptors.numbers.contains(n));
+    vcpus.extend(free.chain(more).zip(unnumbered).map(|(index, tid)| Vcpu { index, tid }));
+    vcpus.sort_unstable();
+    let count = descriptors.count().max(vcpus.len());
+    (vcpus, count)
+}
+
+/// Whether a thread is within `KVM_RUN`, and of which vCPU: `16 0x11 0xae80 …`, where the descriptor is
+/// the second number. Only of a thread that sleeps does the kernel say.
+fn running(process: &Path, task: &Path) -> Option<Option<u32>> {
+    let call = fs::read_to_string(task.join("syscall")).ok()?;
+    let hex = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+    let mut words = call.split_whitespace().skip(1);
+    let (fd, request) = (hex(words.next()?)?, hex(words.next()?)?);
+    if request & 0xffff != KVM_RUN {
+        return None;
+    }
+    let link = fs::read_link(process.join("fd").join(fd.to_string())).ok()?;
+    let rest = link.as_os_str().as_bytes().strip_prefix(VCPU)?;
+    match rest {
+        b"" => Some(None),
+        rest => Some(Some(number(rest.strip_prefix(b":")?)?)),
+    }
+}
+
+fn has_guest_time(task: &Path) -> bool {
+    let stat = fs::read(task.join("stat")).unwrap_or_default();
+    let stat = String::from_utf8_lossy(&stat);
+    let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
+    let time = fields.and_then(|fields| fields.split_whitespace().nth(GUEST_TIME)?.parse().ok());
+    time.is_some_and(|ticks: u64| ticks > 0)
+}
