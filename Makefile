@@ -13,7 +13,7 @@ PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 DEB_PACKAGES := debhelper dh-dkms
 TEST_DEB_PACKAGES := lintian mmdebstrap
 
-.PHONY: help deps test-deps build demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint pictures lines bench salib scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-debug deb test-deb clean
+.PHONY: help deps test-deps build demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint pictures lines bench scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-debug deb test-deb clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -80,12 +80,6 @@ bench: build ## instruction counts of policies, PLE exits and vCPU switches; eve
 	$(LAB) bench scenarios/exit-path.toml --machine emulated --out out/bench
 	cargo test --release --locked -p unspin-computers --test ple pause_loop -- --nocapture
 	cargo test --release --locked -p unspin --bin unspin cost -- --nocapture
-
-salib: ## compute lab/worlds/tests/salib.json, the reference for designs, with SALib (pip install SALib)
-	mkdir -p out/salib
-	for d in sobol morris; do cargo run --quiet --release --locked -p unspin-worlds --example ishigami -- $$d > out/salib/$$d.csv || exit; done
-	bench/salib.py out/salib > out/salib/salib.json
-	mv out/salib/salib.json lab/worlds/tests/salib.json
 
 scenario-keys: ## generate docs/scenario-keys.md, the reference of keys of scenarios and profiles
 	UNSPIN_BLESS=1 cargo test --locked -p unspin-scenario --test reference

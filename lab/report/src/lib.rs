@@ -35,5 +35,5 @@ pub use summary::{
     SlowdownRow, StallCount, StallRow, Summary, TimeShares, WaitCycles, WakeupRow, Waste,
     WindowCycles, Windows, Yields,
 };
-pub use worlds::{Bands, Decides, OrderRow, Screened, WorldsMade};
+pub use worlds::{Bands, Decides, OrderRow, WorldsMade};
 pub use write::write_dir;

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use unspin_scenario::plan::CgroupLayout;
 use unspin_scenario::result::WorldDesign;
-use unspin_worlds::{Band, Kinds, Share};
+use unspin_worlds::{Band, Share};
 
 /// Where the ratio of an arm to the baseline lies over worlds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -13,11 +13,6 @@ pub struct Bands {
     pub band: Band,
     /// What each input decides of the logarithm's variance, the largest share first.
     pub decides: Vec<Decides>,
-    /// Two kinds of outcomes, where one does not explain them. Then the median says little.
-    pub kinds: Option<Kinds>,
-    /// What screening says of each input, where it was asked.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub screened: Vec<Screened>,
 }
 
 /// What an input decides.
@@ -27,20 +22,9 @@ pub struct Decides {
     /// The share of the variance that the input decides by itself, and its 90 % interval.
     #[serde(flatten)]
     pub share: Share,
-    /// The same together with others; where a design for it was made.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub total: Option<Share>,
     /// The 90 % band, were the input known: about as wide as what variance is left. Null of inputs
     /// that nobody can know.
     pub band_if_known: Option<[f64; 2]>,
-}
-
-/// What screening says of an input: how much the logarithm of the ratio changes over its whole range.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Screened {
-    pub input: String,
-    #[serde(flatten)]
-    pub effect: unspin_worlds::Effect,
 }
 
 /// The worlds of one design.

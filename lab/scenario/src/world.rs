@@ -53,17 +53,12 @@ impl ModelError {
     pub fn deviation(&self, run: &Run, outcome: f64) -> f64 {
         match ModelError::is_familiar(run) {
             true => self.familiar(outcome),
-            false => self.unfamiliar(outcome),
+            false => self.strange * self.familiar(outcome),
         }
     }
 
     fn familiar(&self, outcome: f64) -> f64 {
         self.least + self.grows * outcome.abs()
-    }
-
-    /// The same of a run that is unlike those that the error was found by.
-    pub fn unfamiliar(&self, outcome: f64) -> f64 {
-        self.strange * self.familiar(outcome)
     }
 
     /// Whether a run is of the kind that the model's costs and its error were found by: VMs that are
@@ -89,10 +84,6 @@ impl ModelError {
 pub enum WorldDesign {
     /// Bands.
     Sample,
-    /// Which inputs matter at all (Morris).
-    Screening,
-    /// What each input decides (Saltelli).
-    Shares,
     /// Given in a file.
     Given,
 }

@@ -92,9 +92,9 @@ fn summary(dir: &Dir, of: &str) -> serde_json::Value {
 fn shares_and_a_bench_that_goes_on_are_the_whole() {
     let dir = Dir::new("whole");
     let few = dir.scenario(&[]);
-    let asked = ["--worlds", "10", "--decides", "4"];
+    let asked = ["--worlds", "10"];
     let said = made(&few, &dir.path("whole"), &asked);
-    assert!(said.contains("26 worlds of 2 runs take about"), "{said}");
+    assert!(said.contains("10 worlds of 2 runs take about"), "{said}");
     let mut report = vec!["report".to_string(), "--out".to_string(), dir.path("merged")];
     for i in 1..=3 {
         made(&few, &dir.path("shares"), &[&asked[..], &["--shard", &format!("{i}/3")]].concat());
@@ -103,7 +103,7 @@ fn shares_and_a_bench_that_goes_on_are_the_whole() {
     let report: Vec<&str> = report.iter().map(String::as_str).collect();
     assert!(lab(&report).status.success());
     let files =
-        ["summary.json", "report.html", "worlds-shares-outcomes.csv", "worlds-sample-design.csv"];
+        ["summary.json", "report.html", "worlds-sample-outcomes.csv", "worlds-sample-design.csv"];
     for file in files {
         assert_eq!(
             dir.read(&format!("merged/{file}")),
@@ -199,7 +199,6 @@ fn what_cannot_be_is_refused_before_anything_runs() {
     assert!(String::from_utf8_lossy(&threads.stderr).contains("allowed: --machine sim"));
     refused(&few, &["--worlds", "1"], "2..=65536");
     refused(&few, &["--worlds", "65537"], "2..=65536");
-    refused(&few, &["--decides", "8"], "--worlds");
     refused(&few, &["--worlds", "8", "--input", "host.exit"], "inputs: host.exit_cycles");
     let design = dir.path("design.csv");
     fs::write(&design, "host.exit_cycles,chances\n0.5,0.5\n").unwrap();
@@ -229,31 +228,6 @@ fn without_worlds_a_range_is_said_to_be_its_middle() {
         dir.scenario(&[("{ range = [1200, 33000], log = true, source = \"a guess\" }", "6293")]);
     made(&plain, &dir.path("plain"), &[]);
     assert_eq!(dir.read("plain/summary.json"), dir.read("out/summary.json"));
-}
-
-/// Nine inputs: screening takes one out before shares are computed.
-#[test]
-fn more_than_eight_inputs_are_screened() {
-    let dir = Dir::new("screened");
-    let keys = ["yield", "switch", "tick", "interrupt", "ipi", "kick", "halt", "wake"];
-    let range =
-        |key: &str| format!("{key}_cycles = {{ range = [500, 5000], source = \"a guess\" }}\n");
-    let more: String = keys.into_iter().map(range).collect();
-    let few = dir.scenario(&[("exit_cycles", &format!("{more}exit_cycles"))]);
-    let asked = ["--worlds", "8", "--decides", "4"];
-    let said = made(&few, &dir.path("out"), &asked);
-    assert!(
-        said.contains("108 worlds of 2 runs") && said.contains("44 worlds of 2 runs"),
-        "{said}"
-    );
-    assert!(said.contains("screened out, and fixed at the usual value"), "{said}");
-    let s = summary(&dir, "out");
-    let row = |r: &&serde_json::Value| r["arm"] == "hvs" && r["vm_index"].is_null();
-    let row = s["arms"].as_array().unwrap().iter().find(row).unwrap();
-    assert_eq!(row["screened"].as_array().unwrap().len(), 9);
-    let decides = row["decides"].as_array().unwrap();
-    assert!(decides.len() == 9 && decides.iter().all(|d| d["total"].is_object()), "{decides:?}");
-    refused(&few, &[&asked[..], &["--shard", "1/2"]].concat(), "select at most 8 with --input");
 }
 
 /// The simulator's own records, as if they had been measured, against bands of the scenario's ranges.

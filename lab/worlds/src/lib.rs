@@ -12,35 +12,26 @@
 //! share     what an input decides, with its interval
 //! band      quantiles of outcomes and the probability of a gain
 //! order     in which order the arms come, and how probably
-//! modes     whether the outcomes are of two kinds
 //! given     shares of variance from a plain sample
-//! morris    screening: which inputs matter at all
-//! sobol     shares of variance from a design of their own
 //! score     how good a band was, once it was measured
 //! table     designs and outcomes as CSV, as SALib has them
 //! ```
 
 mod band;
 mod given;
-mod modes;
-mod morris;
 mod order;
 mod quantile;
 mod random;
 mod sample;
 mod score;
 mod share;
-mod sobol;
 mod table;
 
 pub use band::Band;
-pub use given::shares as shares_of_sample;
-pub use modes::{two_kinds, Kinds};
-pub use morris::{effects, trajectories, Effect};
+pub use given::shares;
 pub use order::{order, Order, Pair};
 pub use quantile::{normal_quantile, quantile};
 pub use sample::{point, DIMENSIONS_MAX, SAMPLES_MAX};
 pub use score::{covers, interval_score, no_change_score, share_interval};
 pub use share::Share;
-pub use sobol::{design as sobol_design, shares as sobol_shares, SobolShare};
 pub use table::{Columns, Design, TableError};

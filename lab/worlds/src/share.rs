@@ -24,11 +24,6 @@ impl Share {
         self.low > 0.0
     }
 
-    /// The same of a whole of which what it is a share of is a `part` (0 to 1).
-    pub fn of(&self, part: f64) -> Share {
-        Share::new(self.share * part, self.low * part, self.high * part)
-    }
-
     /// What is left of a band's width once the input is known: the root of the variance that is left,
     /// as of a normal distribution.
     pub fn width_left(&self) -> f64 {

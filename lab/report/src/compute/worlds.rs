@@ -4,17 +4,16 @@
 use crate::compute::measures::{throughput, Over};
 use crate::read::dedupe::{point_of, Point};
 use crate::read::input::Stream;
-use crate::worlds::{Bands, Decides, InputRow, OrderRow, PairRow, Reason, Screened, WorldsMade};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::worlds::{Bands, Decides, InputRow, OrderRow, PairRow, Reason, WorldsMade};
+use std::collections::BTreeMap;
 use unspin_scenario::plan::Run;
 use unspin_scenario::result::{Begin, ModelError, RunResult, World, WorldDesign};
 use unspin_worlds as stat;
-use unspin_worlds::{Band, Share};
+use unspin_worlds::Band;
 
 /// For what is drawn again where intervals are computed.
 const SEED: u64 = 16;
-const DESIGNS: [WorldDesign; 4] =
-    [WorldDesign::Sample, WorldDesign::Given, WorldDesign::Screening, WorldDesign::Shares];
+const DESIGNS: [WorldDesign; 2] = [WorldDesign::Sample, WorldDesign::Given];
 
 /// A world and what was run in it.
 pub(crate) struct Seen<'a> {
@@ -82,9 +81,7 @@ impl<'a> Worlds<'a> {
         let whole = over.vm.is_none() && !is_baseline;
         Some(Bands {
             band: rounded(band),
-            decides: if whole { self.decides(&points, &outcomes, ids, over, band) } else { vec![] },
-            kinds: whole.then(|| stat::two_kinds(&outcomes, SEED)).flatten(),
-            screened: if whole { self.screened(ids, over) } else { vec![] },
+            decides: if whole { self.decides(&points, &outcomes, band) } else { vec![] },
         })
     }
 
@@ -94,49 +91,19 @@ impl<'a> Worlds<'a> {
         of(WorldDesign::Sample).or_else(|| of(WorldDesign::Given))
     }
 
-    /// By the design that was made for it, where it is there, else by the sample itself.
-    fn decides(
-        &self,
-        points: &[Vec<f64>],
-        outcomes: &[f64],
-        ids: (u32, u32),
-        over: Over,
-        band: Band,
-    ) -> Vec<Decides> {
-        let designed = self.designs.get(&WorldDesign::Shares).filter(|w| is_whole(w));
-        let (names, shares) = match designed {
-            Some(worlds) => designed_shares(worlds, ids, over, outcomes),
-            None => {
-                let shares = stat::shares_of_sample(points, outcomes, SEED);
-                let names = self.plain().map(names).unwrap_or_default();
-                (names, shares.iter().map(|s| (*s, None)).collect())
-            }
-        };
+    fn decides(&self, points: &[Vec<f64>], outcomes: &[f64], band: Band) -> Vec<Decides> {
+        let names = self.plain().map(names).unwrap_or_default();
         let mut all: Vec<Decides> = names
             .into_iter()
-            .zip(shares)
-            .map(|(input, (share, total))| {
+            .zip(stat::shares(points, outcomes, SEED))
+            .map(|(input, share)| {
                 let (low, high) = band.shrunk(share.width_left());
                 let unknowable = [World::CHANCE, World::MODEL_ERROR].contains(&input.as_str());
-                Decides { input, share, total, band_if_known: (!unknowable).then_some([low, high]) }
+                Decides { input, share, band_if_known: (!unknowable).then_some([low, high]) }
             })
             .collect();
         all.sort_by(|a, b| b.share.share.total_cmp(&a.share.share));
         all
-    }
-
-    fn screened(&self, ids: (u32, u32), over: Over) -> Vec<Screened> {
-        let Some(worlds) = self.designs.get(&WorldDesign::Screening).filter(|w| is_whole(w)) else {
-            return Vec::new();
-        };
-        let varied = varied_in_screening(worlds);
-        let point = |w: &Seen| varied.iter().map(|i| w.world.inputs[*i].at).collect();
-        let points: Vec<Vec<f64>> = worlds.values().map(point).collect();
-        let outcomes: Vec<Option<f64>> = worlds.values().map(|w| outcome(w, ids, over)).collect();
-        let Some(first) = worlds.values().next() else { return Vec::new() };
-        let names = varied.iter().map(|i| first.world.inputs[*i].name.clone());
-        let effects = stat::effects(&points, &outcomes, SEED);
-        names.zip(effects).map(|(input, effect)| Screened { input, effect }).collect()
     }
 
     /// What was made, design by design.
@@ -155,8 +122,6 @@ impl<'a> Worlds<'a> {
 pub(crate) fn name(design: WorldDesign) -> &'static str {
     match design {
         WorldDesign::Sample => "sample",
-        WorldDesign::Screening => "screening",
-        WorldDesign::Shares => "shares",
         WorldDesign::Given => "given",
     }
 }
@@ -207,71 +172,9 @@ fn drawn<'w, 'a: 'w>(
     worlds.filter_map(|w| Some((point(w), outcome(w, ids, over)?))).unzip()
 }
 
-/// All of the design's worlds are here: its rows mean nothing otherwise.
-fn is_whole(worlds: &BTreeMap<u32, Seen>) -> bool {
-    worlds.values().next().is_some_and(|w| worlds.len() == w.world.of as usize)
-}
-
-/// Inputs that differ between worlds.
-fn varied(worlds: &BTreeMap<u32, Seen>) -> Vec<usize> {
-    let inputs = worlds.values().next().map_or(0, |w| w.world.inputs.len());
-    let places = |i: usize| -> BTreeSet<u64> {
-        worlds.values().filter_map(|w| Some(w.world.inputs.get(i)?.at.to_bits())).collect()
-    };
-    (0..inputs).filter(|i| places(*i).len() > 1).collect()
-}
-
-/// Chance stays in a trajectory and differs between them.
-fn varied_in_screening(worlds: &BTreeMap<u32, Seen>) -> Vec<usize> {
-    let mut varied = varied(worlds);
-    let Some(first) = worlds.values().next() else { return varied };
-    varied.retain(|i| first.world.inputs[*i].name != World::CHANCE);
-    varied
-}
-
 fn names(worlds: &BTreeMap<u32, Seen>) -> Vec<String> {
     let first = worlds.values().next();
     first.map_or(Vec::new(), |w| w.world.inputs.iter().map(|i| i.name.clone()).collect())
-}
-
-/// Inputs' names, and what each decides alone and together with others.
-type Shares = (Vec<String>, Vec<(Share, Option<Share>)>);
-
-/// By the design of shares. The model's error is no part of it, as no run depends on it: its variance
-/// at the sample's `outcomes` is set beside the design's.
-fn designed_shares(
-    worlds: &BTreeMap<u32, Seen>,
-    ids: (u32, u32),
-    over: Over,
-    sample: &[f64],
-) -> Shares {
-    let (all, varied) = (names(worlds), varied(worlds));
-    let outcomes: Vec<Option<f64>> = worlds.values().map(|w| outcome(w, ids, over)).collect();
-    let shares = stat::sobol_shares(varied.len(), &outcomes, SEED);
-    let known: Vec<f64> = outcomes.iter().copied().flatten().collect();
-    let runs = variance(&known);
-    let of_first = worlds.values().next().and_then(|w| {
-        let (error, run) = (w.world.error?, &w.runs.get(&ids.0)?.run);
-        let squares = sample.iter().map(|x| error.deviation(run, *x).powi(2));
-        Some(squares.sum::<f64>() / sample.len().max(1) as f64)
-    });
-    let error = of_first.unwrap_or(0.0);
-    let part = if runs + error > 0.0 { runs / (runs + error) } else { 0.0 };
-    let mut names: Vec<String> = varied.iter().map(|i| all[*i].clone()).collect();
-    let mut shares: Vec<(Share, Option<Share>)> =
-        shares.iter().map(|s| (s.alone.of(part), Some(s.total.of(part)))).collect();
-    if error > 0.0 && !shares.is_empty() {
-        let of_error = Share { share: 1.0 - part, low: 1.0 - part, high: 1.0 - part };
-        names.push(World::MODEL_ERROR.to_string());
-        shares.push((of_error, Some(of_error)));
-    }
-    (names, shares)
-}
-
-fn variance(values: &[f64]) -> f64 {
-    let n = values.len().max(1) as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    values.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n
 }
 
 fn made(design: WorldDesign, worlds: &BTreeMap<u32, Seen>) -> WorldsMade {

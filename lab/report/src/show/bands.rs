@@ -40,20 +40,9 @@ pub(crate) const HEAD: [&str; 6] =
 pub(crate) fn sentences(s: &Summary, place: &Place) -> Vec<String> {
     let of_row = |(r, b): (&Row, &Bands)| {
         let who = format!("{}, {}", r.key.profile, r.key.arm);
-        let kinds = b.kinds.map(|k| {
-            format!(
-                "{who}: two kinds of outcomes, {:.2} in {:.0} % of worlds and {:.2} in {:.0} %; the \
-                 median says little",
-                k.low,
-                100.0 * (1.0 - k.p_high),
-                k.high,
-                100.0 * k.p_high
-            )
-        });
-        let decides = format!("{who}: {}", decides(&b.decides));
-        kinds.into_iter().chain([decides]).collect::<Vec<_>>()
+        format!("{who}: {}", decides(&b.decides))
     };
-    let mut all: Vec<String> = banded(s, place).into_iter().flat_map(of_row).collect();
+    let mut all: Vec<String> = banded(s, place).into_iter().map(of_row).collect();
     let here = |o: &&OrderRow| (o.vms, o.cgroup, &o.lock) == (place.vms, place.cgroup, &place.lock);
     all.extend(s.orders.iter().filter(here).map(|o| {
         let order = o.order.join(" > ");
@@ -87,8 +76,6 @@ fn made_of(w: &WorldsMade) -> Vec<String> {
     let design = match w.design {
         WorldDesign::Sample => "worlds",
         WorldDesign::Given => "worlds of the design given",
-        WorldDesign::Screening => "worlds of screening",
-        WorldDesign::Shares => "worlds of the design of shares",
     };
     let inputs: Vec<&str> = w.inputs.iter().map(|i| i.name.as_str()).collect();
     let mut lines = vec![format!(

@@ -161,28 +161,15 @@ fn with_worlds(
     stop: &AtomicBool,
 ) -> anyhow::Result<Made> {
     let inputs = Inputs::of(l, &args.worlds.inputs)?;
-    let drawn = Drawn::new(&args.worlds, (l, plan, &inputs), &args.select, args.shard)?;
+    let drawn = Drawn::new(&args.worlds, (l, plan, &inputs), &args.select, args.shard);
     let kernels = kernels(args, &l.scenario, machine);
     let (dir, image) = (boots_dir(out), machine.image(stop)?);
     let place = drawn::Place { kernels: &kernels, image: &image, dir: &dir };
-    let designs = drawn.designs()?;
-    drawn.say_time(&designs, &place, jobs(args))?;
-    boots.extend(drawn.boots(&designs, &place)?);
-    let mut made = make(args, machine, &boots, stop);
-    let (mut docs, mut whole) = gather(&boots, out)?;
-    if drawn.needs_screening() && made.is_ok() {
-        let (design, others) = drawn.chosen(&docs);
-        say!(
-            "screened out, and fixed at the usual value in the design of shares: {}",
-            others.join(", ")
-        );
-        let designs = [design];
-        drawn.say_time(&designs, &place, jobs(args))?;
-        let more = drawn.boots(&designs, &place)?;
-        made = make(args, machine, &more, stop);
-        boots.extend(more);
-        (docs, whole) = gather(&boots, out)?;
-    }
+    let design = drawn.design()?;
+    drawn.say_time(&design, &place, jobs(args))?;
+    boots.extend(drawn.boots(&design, &place)?);
+    let made = make(args, machine, &boots, stop);
+    let (docs, whole) = gather(&boots, out)?;
     Ok((made, docs, whole))
 }
 

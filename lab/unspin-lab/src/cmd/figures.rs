@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin-lab figures`: makes the papers' figures again on the simulator and says how far they agree.
 
-mod worlds;
-
 use crate::exit::Usage;
 use crate::share::Share;
 use crate::{load, out};
@@ -13,9 +11,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use unspin_figures::{
-    make, page, select, Claim, Claims, Ctx, Entry, Kind, Outlooks, Reasons, Step, Summary, Verdict,
-};
+use unspin_figures::{make, page, select, Claim, Claims, Ctx, Entry, Kind, Reasons, Step, Summary};
 use unspin_text::write_atomic;
 
 #[derive(Debug, clap::Args)]
@@ -38,8 +34,6 @@ pub struct Args {
     /// Simulate nothing, and combine the shares in these directories (their --out).
     #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["ids", "shard"])]
     merge: Vec<PathBuf>,
-    #[command(flatten)]
-    worlds: worlds::WorldArgs,
     /// Simulated runs to run in parallel [default: number of CPUs].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: Option<u16>,
@@ -75,9 +69,6 @@ fn run_here(args: &Args) -> anyhow::Result<()> {
             Usage("definitions have no values to compare; name other entries".to_string()).into()
         );
     }
-    if args.worlds.worlds.is_some() && chosen.iter().all(|c| c.kind != Kind::Predict) {
-        return Err(Usage("--worlds: these entries have no predictions; name others".into()).into());
-    }
     std::fs::create_dir_all(&args.out)
         .with_context(|| format!("cannot make {}", args.out.display()))?;
     let summary = if args.merge.is_empty() { fresh(args, &root, &chosen)? } else { merged(args)? };
@@ -87,25 +78,9 @@ fn run_here(args: &Args) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(&summary)? + "\n";
     write(&args.out, SUMMARY, &text)?;
     let whole = summary.shard.is_none() && summary.entries.len() == measured(&claims).count();
-    if args.worlds.worlds.is_some() {
-        let outlooks = over_worlds(args, &root, &chosen)?;
-        let text = serde_json::to_string_pretty(&outlooks)? + "\n";
-        write(&args.out, "worlds.json", &text)?;
-        if whole && root.join("results").is_dir() {
-            write_atomic(&root.join(OUTLOOKS), text.as_bytes())?;
-        }
-        let count = |verdict| outlooks.count(verdict, &|_| true);
-        say!(
-            "over {} worlds: {} values covered, {} ruled out, {} uninformative",
-            outlooks.worlds,
-            count(Verdict::Covered),
-            count(Verdict::RuledOut),
-            count(Verdict::Uninformative)
-        );
-    }
     let usual = whole.then(|| args.out.join("reproduction.md"));
     if let Some(file) = args.page.clone().or(usual) {
-        let text = page(&claims, &summary, &reasons, read_outlooks(&root)?.as_ref());
+        let text = page(&claims, &summary, &reasons);
         write_atomic(&file, text.as_bytes())?;
         say!("page: {}", file.display());
     }
@@ -122,43 +97,6 @@ fn run_here(args: &Args) -> anyhow::Result<()> {
 }
 
 const SUMMARY: &str = "summary.json";
-/// What the last worlds of all predictions said, for the page.
-const OUTLOOKS: &str = "results/papers-worlds.json";
-
-fn read_outlooks(root: &Path) -> anyhow::Result<Option<Outlooks>> {
-    let file = root.join(OUTLOOKS);
-    if !file.is_file() {
-        return Ok(None);
-    }
-    let text = std::fs::read_to_string(&file)
-        .with_context(|| format!("cannot read {}", file.display()))?;
-    let read = serde_json::from_str(&text);
-    Ok(Some(read.map_err(|e| Usage(format!("{}: not a file of worlds: {e}", file.display())))?))
-}
-
-/// Makes what is predicted of the chosen in worlds.
-fn over_worlds(args: &Args, root: &Path, chosen: &[&Claim]) -> anyhow::Result<Outlooks> {
-    let predicted: Vec<&Claim> =
-        chosen.iter().copied().filter(|c| c.kind == Kind::Predict).collect();
-    let all = predicted.len() as u64 * u64::from(args.worlds.worlds.unwrap_or(0));
-    let bar = bar(all, args.quiet);
-    let since = Instant::now();
-    let last = AtomicU64::new(0);
-    let watch = || {
-        bar.inc(1);
-        let half_minutes = since.elapsed().as_secs() / 30;
-        if bar.is_hidden()
-            && !args.quiet
-            && last.swap(half_minutes, Ordering::Relaxed) < half_minutes
-        {
-            say!("{} of {all} entries of worlds, {} s", bar.position(), since.elapsed().as_secs());
-        }
-    };
-    let made = worlds::fresh(&args.worlds, root, &predicted, &watch);
-    bar.finish_and_clear();
-    made
-}
-
 /// Entries that have something to compare.
 fn measured(claims: &Claims) -> impl Iterator<Item = &Claim> {
     claims.all.iter().filter(|c| c.kind != Kind::Define)

@@ -240,9 +240,6 @@ fn fig6(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     e.axes("", "against stock KVM");
     e.series("throughput", arms.map(|a| (a, made.performance("ebizzy", a))));
     e.series("inefficiency", arms.map(|a| (a, 1.0 - cut(a))));
-    if !ctx.has_notes() {
-        return Ok(());
-    }
     let gained = sensitivity(ctx, |made| {
         let arms = ["fixed-16384", "aple", "hvs", "apples"];
         arms.map(|a| format!("{:.2}", made.performance("ebizzy", a))).join(", ")
@@ -412,9 +409,6 @@ fn fig12(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     // The paper counts epochs of one and the same work: so many a unit.
     let made = Made::new(ctx, &["ebizzy"], &["stock", "aple"], 2)?;
     e.ratio("epochs_vs_stock", exits_per_unit(&made, "aple") / exits_per_unit(&made, "stock"));
-    if !ctx.has_notes() {
-        return Ok(());
-    }
     let windows = sensitivity(ctx, |made| {
         let epochs = exits_per_unit(made, "aple") / exits_per_unit(made, "stock");
         format!("{:.0}, {:.0}, {epochs:.2}", mean_window(made, "aple"), mean_window(made, "stock"))

@@ -4,14 +4,13 @@
 
 use crate::error::Error;
 use crate::paper::KEYS;
-use crate::world::World;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use unspin_scenario::plan::{Plan, Window};
 use unspin_scenario::result::RunResult;
-use unspin_scenario::{expand, parse_profile, parse_scenario, Profile, Selection};
+use unspin_scenario::{expand, parse_profile, parse_scenario, Profile, Ranges, Selection};
 use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated};
 
 /// What has just been done, for a progress bar.
@@ -29,12 +28,14 @@ type Made = Arc<OnceLock<Result<Arc<Simulated>, String>>>;
 pub struct Ctx {
     root: PathBuf,
     repeats: Option<u32>,
-    world: Option<World>,
     made: Mutex<HashMap<String, Made>>,
     watch: Box<dyn Fn(Step) + Sync + Send>,
 }
 
 impl Ctx {
+    /// First seed of every experiment.
+    pub const SEED: u64 = 1;
+
     /// `root` holds `papers/`, `models/`, `scenarios/` and `profiles/`. `repeats`: instead of what scenarios
     /// say. `watch` is told of progress.
     pub fn new(
@@ -43,31 +44,12 @@ impl Ctx {
         watch: impl Fn(Step) + Sync + Send + 'static,
     ) -> Ctx {
         let made = Mutex::new(HashMap::new());
-        Ctx { root: root.to_path_buf(), repeats, world: None, made, watch: Box::new(watch) }
-    }
-
-    /// The same in one world, where every point is made once.
-    pub fn in_world(
-        root: &Path,
-        world: World,
-        watch: impl Fn(Step) + Sync + Send + 'static,
-    ) -> Ctx {
-        Ctx { world: Some(world), ..Ctx::new(root, Some(1), watch) }
-    }
-
-    /// Whether it matters how much hangs on single numbers: worlds say that by themselves.
-    pub fn has_notes(&self) -> bool {
-        self.world.is_none()
+        Ctx { root: root.to_path_buf(), repeats, made, watch: Box::new(watch) }
     }
 
     /// Where the project's files are.
     pub fn root(&self) -> &Path {
         &self.root
-    }
-
-    /// First seed of every experiment.
-    pub fn seed(&self) -> u64 {
-        self.world.as_ref().map_or(1, |world| world.seed)
     }
 
     /// How often a point is repeated with further seeds, `usual` if nothing else was asked for.
@@ -80,13 +62,17 @@ impl Ctx {
         (self.watch)(Step::Entry(id));
     }
 
-    /// A file of the project, as usual or as this world has it.
+    /// A file of the project, with the usual value of each range.
     ///
     /// # Errors
     /// No such file, or a range in it that is wrong.
     pub fn read(&self, file: &Path) -> Result<String, Error> {
-        let ranges = crate::world::ranges(&self.root, file)?;
-        Ok(self.world.as_ref().map_or_else(|| ranges.usual(), |w| w.text(file, &ranges)))
+        let path = self.root.join(file);
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| Error::Read { path: path.clone(), error })?;
+        let ranges = Ranges::read(&file.display().to_string(), &text)
+            .map_err(|e| Error::Wrong { path, text: e.to_string() })?;
+        Ok(ranges.usual())
     }
 
     /// `papers/KEY/profiles/NAME.toml`, or where there is none `profiles/NAME.toml`.
@@ -124,7 +110,6 @@ impl Ctx {
         let mut scenario = parse_scenario(&path.display().to_string(), name, &text)
             .map_err(|e| wrong(e.to_string()))?;
         scenario.repeats = self.repeats(scenario.repeats);
-        scenario.seed = self.world.as_ref().map_or(scenario.seed, |world| world.seed);
         let mut profiles = BTreeMap::new();
         for name in &scenario.profile_names() {
             profiles.insert(name.clone(), self.profile_text(name)?);
@@ -168,9 +153,6 @@ impl Ctx {
         // The number of a run in its plan makes no difference to what it gives.
         let mut setup = setup.clone();
         setup.run.id = 0;
-        if let Some(world) = &self.world {
-            setup.host.costs = setup.host.costs.with(&(world.costs)(&setup.host.costs));
-        }
         let key = format!("{setup:?}");
         let slot = Arc::clone(
             self.made.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default(),

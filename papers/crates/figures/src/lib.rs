@@ -10,7 +10,6 @@
 //! claim    what the papers say            ctx      simulates, on all cores, nothing twice
 //! entry    values of ours beside theirs   row      one value: within tolerance, direction
 //! within   how far ours may lie from theirs
-//! world    what is drawn in a world        outlook  what worlds say of a value
 //! summary  counts, summary.json           page     reproduction.md
 //! ```
 
@@ -23,8 +22,6 @@ mod entry;
 mod error;
 mod experiment;
 mod oticket;
-mod outlook;
-mod outlook_page;
 mod page;
 mod paper;
 mod pmtlock;
@@ -33,20 +30,17 @@ mod row;
 mod summary;
 mod text;
 mod within;
-mod world;
 
 pub use claim::{Claim, Claims, Kind};
 pub use ctx::{Ctx, Runs, Step};
 pub use entry::{Entry, Series};
 pub use error::Error;
 pub use experiment::Experiment;
-pub use outlook::{outlooks, Outlook, Outlooks, Verdict};
 pub use page::page;
 pub use reasons::Reasons;
 pub use row::{judge, Judged, Row};
 pub use summary::{EntrySummary, Summary};
 pub use within::{Measure, Rule, Span, TIE};
-pub use world::{unknown, World};
 
 /// A paper whose claims are made again.
 #[derive(Debug, Clone, Copy)]
@@ -96,7 +90,7 @@ pub fn select<'c>(claims: &'c Claims, ids: &[String]) -> Result<Vec<&'c Claim>, 
 /// What the experiment's runs refuse.
 pub fn make(ctx: &Ctx, claim: &Claim) -> Result<Entry, Error> {
     let experiment = experiments().find(|e| e.id == claim.id);
-    let mut entry = Entry::new(claim, ctx.seed());
+    let mut entry = Entry::new(claim, Ctx::SEED);
     if let Some(experiment) = experiment {
         (experiment.run)(ctx, &mut entry)?;
     }

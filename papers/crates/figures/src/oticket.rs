@@ -231,7 +231,7 @@ const VARIANTS: [(&str, Change); 4] = [
 
 fn sensitivity(ctx: &Ctx, e: &mut Entry) -> Result<(), Error> {
     let arms = ["native", "pvm", "oticket", "spinning", "wakeup", "longer-spinning"];
-    for (what, change) in VARIANTS.into_iter().filter(|_| ctx.has_notes()) {
+    for (what, change) in VARIANTS {
         let s = sweep_of(ctx, LKC, (80, 1), &all_sizes(), &arms, (1, change))?;
         let (begins, complete) = collapse(&s, "pvm", 80);
         e.note(format!(

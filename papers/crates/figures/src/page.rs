@@ -2,8 +2,6 @@
 //! reproduction.md: every value of the papers, ours beside it, and why it misses.
 
 use crate::claim::{Claim, Claims, Kind};
-use crate::outlook::Outlooks;
-use crate::outlook_page::over_worlds;
 use crate::reasons::Reasons;
 use crate::row::Row;
 use crate::summary::{EntrySummary, Summary};
@@ -12,16 +10,9 @@ use crate::within::Measure;
 use std::fmt::Write;
 
 /// The page in Markdown: a summary, then per paper its entries, their values, and why some miss.
-/// `outlooks`: what worlds said of the values, where any were made.
-pub fn page(
-    claims: &Claims,
-    summary: &Summary,
-    reasons: &Reasons,
-    outlooks: Option<&Outlooks>,
-) -> String {
+pub fn page(claims: &Claims, summary: &Summary, reasons: &Reasons) -> String {
     let mut text = head();
     text += &totals(claims, summary);
-    text += &outlooks.map_or(String::new(), |o| over_worlds(claims, o));
     for (paper, place) in &claims.papers {
         let entries = entries_of(claims, summary, paper);
         if entries.is_empty() {
@@ -302,7 +293,7 @@ mod tests {
     #[test]
     fn the_summary_stands_before_the_values() {
         let claims = claims();
-        let text = page(&claims, &summary(&claims), &Reasons::default(), None);
+        let text = page(&claims, &summary(&claims), &Reasons::default());
         let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words}:\n{text}"));
         let p = at(
             "| [p (P 2000)](#p-p-2000) | 1 | 0 (0 %) | 0 (0 %) | 1 | 0 (0 %) | 0 (0 %) | 0 | 0 |",
@@ -326,7 +317,7 @@ mod tests {
             ("p_fig1 x.y", "it is rounded"),
             ("q_fig2", "nothing misses"),
         ];
-        let text = page(&claims, &summary(&claims), &Reasons::of(&reasons), None);
+        let text = page(&claims, &summary(&claims), &Reasons::of(&reasons));
         let headings: Vec<String> = (text.lines().filter(|l| l.starts_with('#')))
             .map(|l| anchor(l.trim_start_matches('#').trim()))
             .collect();

@@ -144,7 +144,7 @@ fn the_page_has_every_value_and_reasons_are_for_what_there_is() {
     let claims = claims();
     let reasons = Reasons::read(&root(), &claims).unwrap();
     let summary = Summary::new(&made_up(&claims), "1", &asked(&claims), None);
-    let text = page(&claims, &summary, &reasons, None);
+    let text = page(&claims, &summary, &reasons);
     for row in &summary.rows {
         assert!(text.contains(&row.entry) && text.contains(&format!("| {} |", row.name)));
     }

@@ -65,7 +65,7 @@ impl<'a> Case<'a> {
         run.each = vec![vm; self.vms as usize];
         (run.vms, run.vcpus, run.repeat) = (self.vms, self.vcpus, 0);
         run.pin.clone_from(&self.pin);
-        let seeds = ctx.seed()..ctx.seed() + u64::from(ctx.repeats(2));
+        let seeds = Ctx::SEED..Ctx::SEED + u64::from(ctx.repeats(2));
         let setups: Vec<Setup> = seeds
             .map(|seed| {
                 run.seed = seed;
