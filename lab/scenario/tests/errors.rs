@@ -563,7 +563,7 @@ fn who_stands_beside_whom_is_clear() {
     };
     refused("count = 3", "count = 1", "a count of 2 or more");
     refused("role = \"hog\"", "role = \"neighbour\"", "two [[vm]]");
-    refused("role = \"shaped\"", "role = \"shaped\"\ncount = 2", "two [[vm]]");
+    refused("role = \"shaped\"", "role = \"shaped\", count = 2", "two [[vm]]");
     refused("[sweep]", "[sweep]\nvms = [4]", "no vms in [sweep]");
     refused("\"none\"]", "\"nobody\"]", "hogs");
 }

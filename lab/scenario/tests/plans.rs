@@ -100,7 +100,8 @@ fn scenarios_stand_for_the_plans_they_stood_for() {
 
 /// What of a profile runs, with every number of computing divided so.
 fn steps_divided_by(text: &str, divisor: f64) -> String {
-    let steps = &text[text.find("[[step]]").unwrap()..];
+    let steps =
+        text[text.find("step = [").unwrap()..].split("[calibration]").next().unwrap().trim_end();
     let number = |digits: &str| match digits.parse::<f64>() {
         Ok(iterations) if digits.len() > 3 => (iterations / divisor).round().to_string(),
         _ => digits.to_string(),
