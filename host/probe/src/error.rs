@@ -10,7 +10,21 @@ pub enum Error {
          kernel with CONFIG_DEBUG_INFO_BTF, such as a distribution kernel"
     )]
     NoTypes(String),
-    #[error("KVM is not loaded (/sys/module/kvm is missing): modprobe kvm_intel (or kvm_amd)")]
+    #[error("the kernel's type information cannot be read: {path}: {cause}")]
+    UnreadableTypes { path: String, cause: String },
+    #[error(
+        "kernel {release} has no type information of the module kvm (/sys/kernel/btf/kvm is missing), \
+         which programs at its tracepoints need: use a kernel of 5.11 or later with \
+         CONFIG_DEBUG_INFO_BTF_MODULES"
+    )]
+    NoModuleTypes { release: String },
+    #[error("the BPF programs do not fit kernel {release}: {why}")]
+    UnknownKernel { release: String, why: String },
+    #[error(
+        "UNSPIN_SYS names the files of another host, and BPF programs can only watch this one: {0}"
+    )]
+    OtherHost(String),
+    #[error("KVM is not loaded (/sys/module has no kvm_intel and no kvm_amd): modprobe kvm_intel (or kvm_amd)")]
     NoKvm,
     #[error(
         "the kernel is locked down (confidentiality in /sys/kernel/security/lockdown), and refuses \

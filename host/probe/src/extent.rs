@@ -3,6 +3,7 @@
 
 use crate::error::Error;
 use crate::layout::VMS_MAX;
+use crate::plan::{Exit, Plan};
 use libbpf_rs::{Link, Object, OpenObject};
 
 /// Most vCPUs that are watched at a time.
@@ -25,16 +26,26 @@ const OF_BRIEF: [&str; 2] = ["tp_btf/sched_switch", "tp_btf/sched_waking"];
 /// Those of accesses.
 const OF_ACCESSES: [&str; 3] = ["tp_btf/kvm_pio", "tp_btf/kvm_mmio", "tp_btf/kvm_fast_mmio"];
 
-/// Leaves out what this extent does without.
-pub fn choose(open: &mut OpenObject, extent: Extent) -> Result<(), Error> {
+/// Of the two programs for kvm_exit the one that this kernel has no use for.
+fn is_for_others(program: &str, plan: &Plan) -> bool {
+    program
+        == match plan.exit {
+            Exit::Vcpu => "exit_for",
+            Exit::Reason => "exit",
+        }
+}
+
+/// Leaves out what this extent does without, and what is made for other kernels.
+pub fn choose(open: &mut OpenObject, extent: Extent, plan: &Plan) -> Result<(), Error> {
     for mut program in open.progs_mut() {
+        let is_for_others = is_for_others(&program.name().to_string_lossy(), plan);
         let section = program.section().to_string_lossy().into_owned();
         let is_needed = match extent {
             Extent::Brief => OF_BRIEF.contains(&&*section),
             Extent::Detailed { accesses: true } => true,
             _ => !OF_ACCESSES.contains(&&*section),
         };
-        program.set_autoload(is_needed);
+        program.set_autoload(is_needed && !is_for_others);
     }
     switch(open, "brief", extent == Extent::Brief)?;
     switch(open, "detailed", matches!(extent, Extent::Detailed { .. }))

@@ -8,16 +8,19 @@ mod extent;
 mod layout;
 mod maps;
 mod places;
+mod plan;
 mod probe;
 #[cfg(test)]
 mod ready;
 mod takers;
+mod types;
 mod vms;
 mod wait;
 
 pub use error::Error;
-pub use extent::VCPUS_MAX;
+pub use extent::{Extent, VCPUS_MAX};
 pub use layout::VMS_MAX;
+pub use plan::{Exit, Plan, Throttling};
 pub use probe::{Probe, Seen, Thread, NUMBERS};
 pub use takers::{Taken, Takers};
 pub use vms::SeenVm;

@@ -6,17 +6,17 @@ use crate::extent::{attach, choose, cpus, size, Extent, VCPUS_MAX};
 use crate::layout::{Cpu, Settings, Share, Sums, Together, Vcpu, ASLEEP, NO_SLOT, ON, VMS_MAX};
 use crate::maps::Table;
 use crate::places::Places;
+use crate::plan::{Plan, Throttling};
 use crate::takers::{Counted, Takers};
 use crate::vms::{SeenVm, Vms};
 use crate::wait;
-use libbpf_rs::btf::types::Struct;
-use libbpf_rs::btf::Btf;
 use libbpf_rs::{Link, Object, ObjectBuilder, PrintLevel};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 use unspin_diagnosis::{State, Times};
+use unspin_host::place;
 
 pub(crate) static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o"));
 
@@ -148,17 +148,14 @@ impl Probe {
     }
 
     fn load_some(extent: Extent, may_park: bool) -> Result<Probe, Error> {
-        can_be_loaded()?;
-        if extent != Extent::Brief && !is_admin() {
-            return Err(Error::NotAdmin);
-        }
+        let (plan, extent) = can_be_loaded(extent)?;
         libbpf_rs::set_print(Some((PrintLevel::Warn, hear)));
         SAID.lock().unwrap_or_else(|e| e.into_inner()).clear();
         let mut builder = ObjectBuilder::default();
         let mut open =
             builder.open_memory(PROGRAMS).map_err(|e| Error::failed("read the BPF programs", e))?;
         size(&mut open, extent)?;
-        choose(&mut open, extent)?;
+        choose(&mut open, extent, &plan)?;
         let object = open.load().map_err(|e| refused(&e))?;
         let mut probe = Probe {
             places: Places::of(&object)?,
@@ -169,7 +166,7 @@ impl Probe {
             together: Table::of(&object, "together")?,
             taken: Counted::of(&object)?,
             extent,
-            tells_throttled: extent != Extent::Brief && keeps_throttling(),
+            tells_throttled: extent != Extent::Brief && plan.throttling != Throttling::Unknown,
             of_vms: Vms::of(&object, cpus(), extent == Extent::Detailed { accesses: true })?,
             settings: Table::of(&object, ".bss")?,
             set: Settings { registrations: 1, may_park: may_park.into(), wakers_ns: 0 },
@@ -347,33 +344,42 @@ impl Probe {
     }
 }
 
-/// What this computer lacks, as far as it can be known before.
-fn can_be_loaded() -> Result<(), Error> {
+/// The programs for this computer, and how much of this extent its kernel shows; or else what it lacks, as
+/// far as that can be known before.
+fn can_be_loaded(extent: Extent) -> Result<(Plan, Extent), Error> {
+    let sys = place::sys();
+    // What a kernel is is not for root alone to know.
+    let plan = Plan::of(&place::proc(), &sys, extent);
+    if let Err(misfit @ Error::UnknownKernel { .. }) = plan {
+        return Err(misfit);
+    }
     // SAFETY: it has no arguments and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         return Err(Error::NotRoot);
     }
-    if !Path::new("/sys/module/kvm").exists() {
+    if !has_vendor(&sys) {
         return Err(Error::NoKvm);
     }
-    let types = "/sys/kernel/btf/vmlinux";
-    if !Path::new(types).exists() {
-        return Err(Error::NoTypes(types.into()));
-    }
-    let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
-    if lockdown.contains("[confidentiality]") {
+    let plan = plan?;
+    let lockdown = std::fs::read_to_string(sys.join("kernel/security/lockdown"));
+    if lockdown.is_ok_and(|text| text.contains("[confidentiality]")) {
         return Err(Error::LockedDown);
     }
-    Ok(())
+    match extent {
+        Extent::Brief => {}
+        _ if !is_admin() => return Err(Error::NotAdmin),
+        Extent::Detailed { .. } if !plan.accesses => {
+            return Ok((plan, Extent::Detailed { accesses: false }));
+        }
+        _ => {}
+    }
+    Ok((plan, extent))
 }
 
-/// Whether this kernel keeps for how long a run queue was throttled, as `throttled()` in C reads it.
-fn keeps_throttling() -> bool {
-    let keeps = |queue: Struct| {
-        let mut names = queue.iter().filter_map(|field| Some(field.name?.to_str()?.to_string()));
-        names.any(|n| ["throttled_clock_self_time", "throttled_clock_pelt_time"].contains(&&*n))
-    };
-    Btf::from_vmlinux().is_ok_and(|btf| btf.type_by_name::<Struct>("cfs_rq").is_some_and(keeps))
+/// Whether KVM is loaded with the module for a vendor's processors, such as kvm_intel.
+fn has_vendor(sys: &Path) -> bool {
+    let modules = std::fs::read_dir(sys.join("module")).into_iter().flatten().flatten();
+    modules.into_iter().any(|module| module.file_name().as_encoded_bytes().starts_with(b"kvm_"))
 }
 
 /// Whether this process has CAP_SYS_ADMIN: tracepoints of KVM are of a module, and to whom has not, the
@@ -392,6 +398,7 @@ fn refused(error: &libbpf_rs::Error) -> Error {
     let may_not = said.contains("(-EPERM)") || said.contains("(-1)");
     let cause = if said.is_empty() { error.to_string() } else { said };
     match may_not {
+        _ if place::sys() != Path::new("/sys") => Error::OtherHost(cause),
         true => Error::Refused(cause),
         false => Error::failed("load the BPF programs", cause),
     }

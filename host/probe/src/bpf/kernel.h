@@ -41,6 +41,8 @@ struct cfs_rq {
 	__u64 throttled_clock_self_time;
 	/* The same before, by a clock that stands still less exactly. */
 	__u64 throttled_clock_pelt_time;
+	/* Its name before 5.19. */
+	__u64 throttled_clock_task_time;
 };
 
 struct sched_entity {
@@ -53,6 +55,11 @@ struct task_struct {
 	struct task_struct *group_leader;
 	char comm[16];
 	struct sched_entity se;
+};
+
+/* Before 5.14. */
+struct task_struct___before_5_14 {
+	long state;
 };
 
 /* Four bytes. */

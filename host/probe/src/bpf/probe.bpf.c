@@ -92,17 +92,10 @@ int BPF_PROG(entry)
 	return 0;
 }
 
-/* The argument is the vendor's larger structure, of which this one is the first field. */
-SEC("tp_btf/kvm_exit")
-int BPF_PROG(exit, struct kvm_vcpu *vcpu, __u32 isa)
+static __always_inline void left_guest(struct vcpu *v, struct kvm_vcpu *vcpu, __u32 reason)
 {
-	struct vcpu *v = current_vcpu();
-	__u32 reason, msr = 0;
+	__u32 msr = 0;
 
-	/* 6.12's verifier holds the argument for one that may be missing. */
-	if (!v || !vcpu)
-		return 0;
-	reason = isa == ISA_VMX ? vmx_reason(vcpu) : svm_reason(vcpu);
 	if (detailed)
 		access_begins(v);
 	if (reason == STATE_EXIT_MSR) {
@@ -122,6 +115,28 @@ int BPF_PROG(exit, struct kvm_vcpu *vcpu, __u32 isa)
 	/* From HLT on it has nothing to do. */
 	if (reason == STATE_EXIT_HALT)
 		wants(v, 0, v->since);
+}
+
+/* The argument is the vendor's larger structure, of which this one is the first field. */
+SEC("tp_btf/kvm_exit")
+int BPF_PROG(exit, struct kvm_vcpu *vcpu, __u32 isa)
+{
+	struct vcpu *v = current_vcpu();
+
+	/* 6.12's verifier holds the argument for one that may be missing. */
+	if (v && vcpu)
+		left_guest(v, vcpu, isa == ISA_VMX ? vmx_reason(vcpu) : svm_reason(vcpu));
+	return 0;
+}
+
+/* The same before 5.16. */
+SEC("tp_btf/kvm_exit")
+int BPF_PROG(exit_for, __u32 reason, struct kvm_vcpu *vcpu, __u32 isa)
+{
+	struct vcpu *v = current_vcpu();
+
+	if (v && vcpu)
+		left_guest(v, vcpu, isa == ISA_VMX ? vmx_state(reason) : svm_state(reason));
 	return 0;
 }
 
@@ -178,17 +193,32 @@ static __always_inline __u64 throttled(struct cfs_rq *queue)
 		time = queue->throttled_clock_self_time;
 	else if (bpf_core_field_exists(queue->throttled_clock_pelt_time))
 		time = queue->throttled_clock_pelt_time;
+	else if (bpf_core_field_exists(queue->throttled_clock_task_time))
+		time = queue->throttled_clock_task_time;
 	return time;
+}
+
+/* Null where the kernel has no groups of tasks, and so no quotas. */
+static __always_inline struct cfs_rq *queue_of(struct task_struct *task)
+{
+	return bpf_core_field_exists(task->se.cfs_rq) ? task->se.cfs_rq : 0;
+}
+
+static __always_inline __u32 state_of(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->__state))
+		return task->__state;
+	return ((struct task_struct___before_5_14 *)task)->state;
 }
 
 /* A wait begins. What is noted of the queue counts only where it is in the same at its end. */
 static __always_inline void notes_queue(struct vcpu *v, struct task_struct *task, __u32 cpu)
 {
-	struct cfs_rq *queue = task->se.cfs_rq;
+	struct cfs_rq *queue = queue_of(task);
 
 	v->cpu = cpu;
 	v->cfs_rq = (__u64)queue;
-	v->throttled = throttled(queue);
+	v->throttled = queue ? throttled(queue) : 0;
 }
 
 static __always_inline void wait_begins(struct vcpu *v, struct task_struct *task, __u32 number,
@@ -215,10 +245,10 @@ static __always_inline void take(struct vcpu *v, __u32 state, __u64 wanted, __u6
 static __always_inline void wait_ends(struct vcpu *v, struct task_struct *task, __u64 begin, __u64 now,
 				      struct sums *after)
 {
-	struct cfs_rq *queue = task->se.cfs_rq;
+	struct cfs_rq *queue = queue_of(task);
 	__u64 waited = between(begin, now);
 
-	if (v->cfs_rq == (__u64)queue)
+	if (queue && v->cfs_rq == (__u64)queue)
 		take(v, STATE_THROTTLED, between(v->throttled, throttled(queue)), &waited);
 	wait_was_taken(v->cpu, v->vm, begin, now, waited);
 	take(v, STATE_READY_SIBLING, between(v->before.sibling, after->sibling), &waited);
@@ -276,7 +306,7 @@ static __always_inline void switched_out(struct vcpu *v, bool preempted, struct 
 					 struct cpu *cpu, __u32 number, __u64 now, __u64 ran)
 {
 	/* A signal that is pending keeps it running; then its state says so. */
-	__u32 state = task->__state;
+	__u32 state = state_of(task);
 
 	change(v);
 	if (v->place == ON) {

@@ -34,18 +34,30 @@ static __always_inline bool is_of_apic(__u32 msr)
 	return msr >= X2APIC_FIRST && msr <= X2APIC_LAST;
 }
 
-static __always_inline __u32 vmx_reason(struct kvm_vcpu *vcpu)
+/* The states of reasons, as the processor has them. */
+static __always_inline __u32 vmx_state(__u32 reason)
 {
-	__u32 reason;
-
-	if (bpf_core_field_exists(((struct vcpu_vmx *)0)->exit_reason))
-		reason = number_at(vcpu, bpf_core_field_offset(struct vcpu_vmx, exit_reason));
-	else if (bpf_core_field_exists(((struct vcpu_vmx___with_vt *)0)->vt.exit_reason))
-		reason = number_at(vcpu, bpf_core_field_offset(struct vcpu_vmx___with_vt, vt.exit_reason));
-	else
-		return STATE_EXIT_OTHER;
 	reason &= 0xffff;
 	return reason < EXITS ? vmx_exits[reason] : STATE_EXIT_OTHER;
+}
+
+static __always_inline __u32 svm_state(__u32 code)
+{
+	if (code < EXITS)
+		return svm_exits[code];
+	code -= SVM_SECOND_FIRST;
+	return code < EXITS ? svm_second_exits[code] : STATE_EXIT_OTHER;
+}
+
+/* Of a vendor whose module is loaded one of the fields exists: plan.rs has looked. */
+static __always_inline __u32 vmx_reason(struct kvm_vcpu *vcpu)
+{
+	if (bpf_core_field_exists(((struct vcpu_vmx *)0)->exit_reason))
+		return vmx_state(number_at(vcpu, bpf_core_field_offset(struct vcpu_vmx, exit_reason)));
+	if (bpf_core_field_exists(((struct vcpu_vmx___with_vt *)0)->vt.exit_reason))
+		return vmx_state(number_at(vcpu, bpf_core_field_offset(struct vcpu_vmx___with_vt,
+								       vt.exit_reason)));
+	return STATE_EXIT_OTHER;
 }
 
 static __always_inline __u32 svm_reason(struct kvm_vcpu *vcpu)
@@ -57,10 +69,7 @@ static __always_inline __u32 svm_reason(struct kvm_vcpu *vcpu)
 		return STATE_EXIT_OTHER;
 	bpf_core_read(&vmcb, sizeof(vmcb), &((struct vcpu_svm *)vcpu)->vmcb);
 	bpf_core_read(&code, sizeof(code), &vmcb->control.exit_code);
-	if (code < EXITS)
-		return svm_exits[code];
-	code -= SVM_SECOND_FIRST;
-	return code < EXITS ? svm_second_exits[code] : STATE_EXIT_OTHER;
+	return svm_state(code);
 }
 
 /* What its exit was for turns out later. */
