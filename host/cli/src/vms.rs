@@ -80,7 +80,12 @@ impl fmt::Display for Vm {
 
 /// The VMs the module knows. Their processes' titles tell them apart.
 pub fn all(module: &Module, host: &Host) -> anyhow::Result<Vec<Vm>> {
-    let mut vms: Vec<Vm> = module.ids()?.into_iter().map(|id| Vm::new(host, id)).collect();
+    Ok(with_ids(module.ids()?, host))
+}
+
+/// Those with these ids.
+pub fn with_ids(ids: Vec<String>, host: &Host) -> Vec<Vm> {
+    let mut vms: Vec<Vm> = ids.into_iter().map(|id| Vm::new(host, id)).collect();
     let (mut processes, mut seen) = (Vec::new(), BTreeSet::new());
     for vm in vms.iter().filter_map(|vm| vm.process.as_ref()) {
         if seen.insert(vm.pid) {
@@ -93,7 +98,7 @@ pub fn all(module: &Module, host: &Host) -> anyhow::Result<Vec<Vm>> {
             *vm = told.clone();
         }
     }
-    Ok(vms)
+    vms
 }
 
 /// The module's id of the one VM that `given` names, as [`meant`] reads it. A bare number is not silently

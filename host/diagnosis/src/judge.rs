@@ -28,7 +28,7 @@ const LOST: &[(Cause, &[State])] = &[
 /// What a VM did, all its vCPUs together.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Did {
-    /// How many there are; above 0.
+    /// How many there are; 0 where no thread is known to run one, and nothing of them is known.
     pub vcpus: usize,
     /// Wall time, in ns; above 0.
     pub window_ns: u64,
@@ -115,6 +115,9 @@ fn loss(did: &Did, cause: Cause) -> Loss {
         }
     };
     match cause {
+        _ if did.vcpus == 0 => {
+            did.loss(cause, None, Sure::Unknown, "the threads of its vCPUs are unknown".into())
+        }
         Cause::SpinSwitch | Cause::IdleSwitch | Cause::Ipi | Cause::UserSpin if did.is_unseen() => {
             let why = "its vCPUs ran, but KVM reported no entry into the guest";
             did.loss(cause, None, Sure::Unknown, why.into())

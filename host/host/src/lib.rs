@@ -77,6 +77,15 @@ impl VmProcess {
         &self.title
     }
 
+    /// The same, called as it was `before` while its names were the same.
+    #[must_use]
+    pub fn called_as(self, before: &VmProcess) -> VmProcess {
+        match self.names == before.names {
+            true => VmProcess { title: before.title.clone(), ..self },
+            false => self,
+        }
+    }
+
     /// The title where it is one word for a shell, or else its process: for commands that people copy.
     pub fn selector(&self) -> String {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@+,=%".contains(c);

@@ -4,21 +4,21 @@
 mod ab;
 pub(super) mod show;
 
+use crate::exit::Usage;
 use crate::out;
 use crate::progress::Passing;
 use crate::span::{seconds, stopped_by_signals, wait};
 use crate::sysfs::root;
 use crate::vms;
 use crate::watch::facts::{Facts, Places};
-use crate::watch::{cannot, Running, SETTLE};
+use crate::watch::{cannot, fitting, Running, SETTLE};
 use anyhow::bail;
 use show::Document;
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use unspin_host::{place, Host, VmProcess};
-use unspin_probe::{Probe, Thread};
+use unspin_probe::{Probe, VCPUS_MAX, VMS_MAX};
 
 /// How long it watches unless it is told.
 const TIME: Duration = Duration::from_secs(10);
@@ -79,17 +79,32 @@ fn watch(args: &Args) -> anyhow::Result<()> {
     let time = args.seconds.unwrap_or(TIME);
     let stop = stopped_by_signals()?;
     let host = Host::at(&args.proc);
-    let mut probe = Probe::load(args.sysfs.exists()).map_err(cannot)?;
     let all = vms::processes(&host)?;
-    let chosen = match &args.vm {
-        Some(given) => vec![vms::find_process(all.clone(), &host, given)?],
+    let asked = args.vm.as_ref().map(|given| vms::find_process(all.clone(), &host, given));
+    // A name that fits several is wrong on any computer. That there is none may be for want of permission.
+    let asked = match asked {
+        Some(Err(e)) if e.downcast_ref::<Usage>().is_some() => return Err(e),
+        asked => asked,
+    };
+    let mut probe = Probe::load(args.sysfs.exists()).map_err(cannot)?;
+    let chosen = match asked {
+        Some(vm) => vec![vm?],
         None if all.is_empty() => bail!("no VM runs on this host"),
         None => all.clone(),
     };
-    // The other VMs are watched too: the selected ones may wait for their vCPUs.
-    let running = |vm: &VmProcess| Running { process: vm.clone(), threads: host.threads(vm.pid) };
-    let threads: BTreeSet<Thread> =
-        all.iter().flat_map(|vm| running(vm).watched().collect::<Vec<_>>()).collect();
+    // The other VMs are watched too, as far as there is room: the selected ones may wait for their vCPUs.
+    let running = |process: VmProcess| Running { threads: host.threads(process.pid), process };
+    let is_chosen = |vm: &VmProcess| chosen.iter().any(|chosen| chosen.pid == vm.pid);
+    let others = all.iter().filter(|vm| !is_chosen(vm)).cloned();
+    let vms: Vec<Running> = chosen.iter().cloned().chain(others).map(running).collect();
+    let (threads, left_out) = fitting(vms.iter(), VMS_MAX as usize, VCPUS_MAX as usize - 1);
+    if left_out > 0 {
+        say!(
+            "unspin: {left_out} of {} VMs are not watched, for there is no room for more; where others \
+             wait for them, they count as tasks of the host",
+            vms.len()
+        );
+    }
     probe.watch(&threads).map_err(cannot)?;
     wait(SETTLE, &stop, &mut |_| {})?;
     let places = Places { sysfs: &args.sysfs, host: &host };
@@ -98,7 +113,13 @@ fn watch(args: &Args) -> anyhow::Result<()> {
     let mut passing = Passing::new(time, "watching vCPUs");
     wait(time, &stop, &mut |passed| passing.at(passed))?;
     let (after, facts) = (probe.read().map_err(cannot)?, facts());
-    let chosen: Vec<Running> = chosen.iter().map(running).collect();
+    let is_watched = |vm: &&VmProcess| threads.iter().any(|thread| thread.pid == vm.pid);
+    // Threads of vCPUs may be known by now that were not.
+    let now = |vm: &VmProcess| {
+        let now = host.vm_process(vm.pid).filter(|now| now.names == vm.names);
+        running(now.map_or_else(|| vm.clone(), |now| now.called_as(vm)))
+    };
+    let chosen: Vec<Running> = chosen.iter().filter(is_watched).map(now).collect();
     let mut watched = Vec::new();
     for vm in &chosen {
         match vm.between(&before, &after) {

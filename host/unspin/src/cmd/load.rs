@@ -207,7 +207,7 @@ mod tests {
         ] {
             assert!(text.contains(what), "{what} in {text}");
         }
-        fs::remove_dir_all(under(root, "sys/kernel/livepatch")).unwrap();
+        fs::remove_dir_all(under(&root, "sys/kernel/livepatch")).unwrap();
         assert!(!advice(&root).join("\n").contains("livepatch"));
         file("sys/kernel/tracing/enabled_functions", b"kvm_vcpu_on_spin (1) R I     tramp\n");
         assert!(advice(&root)

@@ -4,9 +4,9 @@
 use crate::cmd::shape::{what_is_shaped, Written, SHAPED};
 use crate::out;
 use crate::sysfs::{root, Module};
-use crate::vms::Vm;
+use crate::vms::{with_ids, Vm};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tabled::builder::Builder;
@@ -58,8 +58,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         say!("unspin: {why}");
     }
     let host = Host::at(&args.proc);
-    let vms: Vec<(Vm, Files)> =
-        module.vms()?.into_iter().map(|(id, files)| (Vm::new(&host, id), files)).collect();
+    let (ids, files): (Vec<String>, Vec<Files>) = module.vms()?.into_iter().unzip();
+    let vms: Vec<(Vm, Files)> = with_ids(ids, &host).into_iter().zip(files).collect();
     if !args.json {
         let shaped = shaped.as_ref().map(of_shape).unwrap_or_default();
         return out::print(&(table(&module, &vms) + &shaped));
@@ -99,6 +99,7 @@ fn known(vm: &Vm, files: &Files) -> BTreeMap<String, Value> {
     if let Some(process) = &vm.process {
         all.insert("pid".into(), process.pid.into());
         all.insert("name".into(), process.name().map(Name::to_text).into());
+        all.insert("names".into(), json!(process.names));
         all.insert("uuid".into(), process.uuid().into());
     }
     all
@@ -214,13 +215,13 @@ fn columns(title: &str, columns: &[Column], vms: &[(Vm, Files)]) -> String {
 
 /// A VM's name, as far as it fits in a column.
 fn name(vm: &Vm) -> String {
-    let Some(name) = vm.process.as_ref().and_then(|p| p.name()) else {
+    let Some(process) = vm.process.as_ref().filter(|process| process.name().is_some()) else {
         return "-".to_string();
     };
-    let name = name.to_string();
+    let name = process.title();
     match name.char_indices().nth(NAME_MAX) {
         Some((end, _)) => format!("{}…", &name[..end]),
-        None => name,
+        None => name.to_string(),
     }
 }
 

@@ -77,7 +77,8 @@ impl Counts {
                 let text = host.schedstat(*tid)?;
                 text.split_whitespace().nth(field)?.parse().ok()
             };
-            tids.iter().map(of).sum::<Option<f64>>().map(|ns| ns / 1e9)
+            let sum = tids.iter().map(of).sum::<Option<f64>>().filter(|_| !tids.is_empty());
+            sum.map(|ns| ns / 1e9)
         };
         Counts {
             on_cpu_s: schedstat(0),
@@ -99,12 +100,9 @@ impl Counts {
     }
 }
 
-/// Its vCPUs' threads; where it has not named them, its first thread.
+/// Its vCPUs' threads, as far as they are known. Others may have other CPUs, cgroups and quotas.
 fn threads(vm: &VmProcess) -> Vec<u32> {
-    match vm.vcpus.is_empty() {
-        true => vec![vm.pid],
-        false => vm.vcpus.iter().map(|vcpu| vcpu.tid).collect(),
-    }
+    vm.vcpus.iter().map(|vcpu| vcpu.tid).collect()
 }
 
 /// A statistic of KVM's in seconds, over all VMs of a process.

@@ -53,7 +53,8 @@ impl Kernel {
 impl Source for Kernel {
     fn look(&mut self) -> anyhow::Result<()> {
         self.scan.look(&self.host, Instant::now()).context("cannot look for VMs")?;
-        let (threads, left_out) = fitting(self.scan.vms(), VMS_MAX as usize, VCPUS_MAX as usize);
+        let (threads, left_out) =
+            fitting(self.scan.vms(), VMS_MAX as usize, VCPUS_MAX as usize - 1);
         self.left_out = left_out;
         self.probe.may_park(self.sysfs.exists());
         self.probe.watch(&threads).map_err(cannot)
@@ -76,7 +77,7 @@ impl Source for Kernel {
 
 /// The threads to watch, of as many VMs as fit, and how many VMs do not. Those that run longest have
 /// the lowest process ids, mostly.
-fn fitting<'a>(
+pub fn fitting<'a>(
     vms: impl Iterator<Item = &'a Running>,
     vms_max: usize,
     threads_max: usize,

@@ -11,7 +11,7 @@ mod scripted;
 mod synthetic;
 
 pub use args::SourceArgs;
-pub use kernel::{cannot, Kernel};
+pub use kernel::{cannot, fitting, Kernel};
 pub use paced::{Paced, Paces};
 pub use sample::{did, Running, Sample, Source, Watched, SETTLE};
 pub use scripted::{Mixes, Scripted};

@@ -45,19 +45,21 @@ pub trait Source {
     }
 }
 
-/// A VM and what its vCPUs did in a time, by their number; there is at least one.
+/// A VM and what its vCPUs did in a time, by their number. There is none where no thread is known to run
+/// one: a VM that is paused, or idle, may not show which do.
 pub struct Watched<'a> {
     pub vm: &'a VmProcess,
     pub vcpus: Vec<(u32, Seen)>,
 }
 
 impl Running {
-    /// Its vCPUs; where it has not named them, all its threads, of which those count that leave a guest.
+    /// Its vCPUs' threads; where not all are known, all its threads, of which those count that leave a guest.
     pub fn watched(&self) -> impl Iterator<Item = Thread> + '_ {
-        let named = self.process.vcpus.iter().map(|vcpu| vcpu.tid);
-        let unnamed = self.threads.iter().copied().filter(|_| self.process.vcpus.is_empty());
-        let pid = self.process.pid;
-        named.chain(unnamed).map(move |tid| Thread { tid, pid })
+        let (vm, pid) = (&self.process, self.process.pid);
+        let known = vm.vcpus.iter().map(|vcpu| vcpu.tid);
+        let is_other = |tid: &u32| !vm.is_all_known() && self.number(*tid).is_none();
+        let others = self.threads.iter().copied().filter(is_other);
+        known.chain(others).map(move |tid| Thread { tid, pid })
     }
 
     /// The number of the vCPU that a thread of it runs, where it says so.
@@ -65,7 +67,8 @@ impl Running {
         self.process.vcpus.iter().find(|vcpu| vcpu.tid == tid).map(|vcpu| vcpu.index)
     }
 
-    /// The times of its vCPUs between two readings, by number. `None` if it has ended or has no vCPU.
+    /// The times of its vCPUs between two readings, by number. `None` if it has ended, was not there before,
+    /// or has no vCPU.
     pub fn between<'a>(
         &'a self,
         before: &BTreeMap<Thread, Seen>,
@@ -78,21 +81,26 @@ impl Running {
                 Some((thread.tid, after.get(&thread)?.since(before.get(&thread)?)))
             })
             .collect();
-        let vcpus: Vec<(u32, Seen)> = match self.process.vcpus.is_empty() {
-            false => {
-                let numbered = |(tid, seen)| Some((self.number(tid)?, seen));
-                all.into_iter().filter_map(numbered).collect()
-            }
-            true => {
-                let leave = all.into_iter().filter(|(_, seen)| seen.exits.total() > 0);
-                (0..).zip(leave.map(|(_, seen)| seen)).collect()
-            }
-        };
-        (!vcpus.is_empty()).then_some(Watched { vm: &self.process, vcpus })
+        let was_there = !all.is_empty();
+        let is_vcpu =
+            |(tid, seen): &(u32, Seen)| self.number(*tid).is_some() || seen.exits.total() > 0;
+        let known: Vec<u32> = self.process.vcpus.iter().map(|vcpu| vcpu.index).collect();
+        let mut free = (0..).filter(|number| !known.contains(number));
+        let numbered = |(tid, seen)| Some((self.number(tid).or_else(|| free.next())?, seen));
+        let mut vcpus: Vec<(u32, Seen)> =
+            all.into_iter().filter(is_vcpu).filter_map(numbered).collect();
+        vcpus.sort_by_key(|(number, _)| *number);
+        let is_shown = !vcpus.is_empty() || (was_there && self.process.vcpu_count > 0);
+        is_shown.then_some(Watched { vm: &self.process, vcpus })
     }
 }
 
 impl Watched<'_> {
+    /// vCPUs that it has, also those whose threads are not known.
+    pub fn count(&self) -> usize {
+        self.vcpus.len().max(self.vm.vcpu_count)
+    }
+
     /// What they did together.
     pub fn did(&self, before: &Facts, facts: &Facts) -> Did {
         did(self.vm.pid, self.vcpus.iter().map(|(_, seen)| seen), before, facts)
@@ -151,6 +159,14 @@ mod tests {
         seen.times[State::Guest] = 5;
         let found = vm.between(&before, &after).unwrap().vcpus;
         assert_eq!(found, [(0, after[&both[1]].clone())]);
+        // What KVM has is shown, whether it runs or not.
+        std::os::unix::fs::symlink("anon_inode:kvm-vcpu:0", fake.path("proc/41/fd/8")).unwrap();
+        std::os::unix::fs::symlink("anon_inode:kvm-vcpu:7", fake.path("proc/41/fd/9")).unwrap();
+        let vm = running();
+        let idle = vm.between(&after, &after).unwrap();
+        assert_eq!((idle.vcpus.len(), idle.count()), (0, 2));
+        assert_eq!(vm.between(&before, &after).unwrap().vcpus.len(), 1);
+        assert!(vm.between(&BTreeMap::new(), &after).is_none(), "it was not watched before");
         thread(43, "CPU 7/KVM");
         let vm = running();
         let named = vm.watched().next().unwrap();

@@ -6,7 +6,7 @@ use super::sample::Running;
 use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
-use unspin_host::Host;
+use unspin_host::{tell_apart, Host, VmProcess};
 
 /// A process may make its VM, and name its vCPUs, some time after its start: so often it is looked at
 /// in any case.
@@ -24,6 +24,8 @@ pub struct Scan {
     others: BTreeMap<u32, u8>,
     /// When all are looked at again; `None`: nothing was looked at yet.
     due: Option<Instant>,
+    /// The VMs that are told apart by their titles.
+    told: Vec<u32>,
 }
 
 impl Scan {
@@ -39,6 +41,7 @@ impl Scan {
                 self.look_at(host, pid, is_first);
             }
         }
+        self.tell_apart();
         if all {
             self.due = Some(now + (start.elapsed() * REST).clamp(REST_MIN, REST_MAX));
         }
@@ -50,6 +53,21 @@ impl Scan {
         self.vms.values().map(|(running, _)| running)
     }
 
+    /// Says what the VMs are called, where others than before are there.
+    fn tell_apart(&mut self) {
+        let now: Vec<u32> = self.vms.keys().copied().collect();
+        if self.told == now {
+            return;
+        }
+        let mut processes: Vec<VmProcess> =
+            self.vms.values().map(|(running, _)| running.process.clone()).collect();
+        tell_apart(&mut processes);
+        for ((running, _), told) in self.vms.values_mut().zip(processes) {
+            running.process = told;
+        }
+        self.told = now;
+    }
+
     /// Whether a process may have become something else since it was looked at.
     fn is_new(&mut self, host: &Host, pid: u32) -> bool {
         match self.vms.get_mut(&pid) {
@@ -59,7 +77,7 @@ impl Scan {
                     running.threads = threads;
                     *looks = 0;
                 }
-                *looks < LOOKS
+                *looks < LOOKS || !running.process.is_all_known()
             }
             None => self.others.get(&pid).is_none_or(|looks| *looks < LOOKS),
         }
@@ -67,11 +85,20 @@ impl Scan {
 
     /// Those that are there when it begins are not new.
     fn look_at(&mut self, host: &Host, pid: u32, is_first: bool) {
-        let looks = self.vms.remove(&pid).map(|(_, looks)| looks).or(self.others.remove(&pid));
+        let before = self.vms.remove(&pid);
+        let looks = before.as_ref().map(|(_, looks)| *looks).or(self.others.remove(&pid));
         let looks = if is_first { LOOKS } else { looks.unwrap_or(0).saturating_add(1) };
         match host.vm_process(pid).filter(|process| process.pid == pid) {
             Some(process) => {
                 let threads = host.threads(pid);
+                let same = before.filter(|(was, _)| was.process.names == process.names);
+                let process = match &same {
+                    Some((was, _)) => process.called_as(&was.process),
+                    None => {
+                        self.told.retain(|told| *told != pid);
+                        process
+                    }
+                };
                 self.vms.insert(pid, (Running { process, threads }, looks));
             }
             None => {

@@ -12,7 +12,7 @@ use tabled::settings::{Alignment, Style};
 use unspin_diagnosis::{
     advice, dominant, losses, remainder, Advice, Cause, Did, Loss, State, Times, DOMINANT_SHARE_MIN,
 };
-use unspin_host::{Name, VmProcess};
+use unspin_host::{Name, Names, VmProcess};
 use unspin_probe::Seen;
 use unspin_text::printable_lines;
 
@@ -28,9 +28,12 @@ pub struct Document {
 #[derive(Serialize)]
 pub struct OfVm {
     name: Option<String>,
+    /// By kind.
+    names: Names,
     pid: u32,
     uuid: Option<String>,
     monitor: &'static str,
+    /// vCPUs that it has; `vcpu` has those whose threads are known.
     vcpus: usize,
     window_s: f64,
     /// vCPU-seconds in each state that was seen.
@@ -132,10 +135,11 @@ impl OfVm {
         };
         OfVm {
             name: vm.name().map(Name::to_text),
+            names: vm.names.clone(),
             pid: vm.pid,
             uuid: vm.uuid(),
             monitor: vm.monitor.name(),
-            vcpus: did.vcpus,
+            vcpus: watched.count(),
             window_s: seconds(did.window_ns),
             states: by_state(&did.times, |time| seconds(time).into()),
             vcpu: vcpus.iter().map(of_vcpu).collect(),
@@ -169,6 +173,11 @@ impl OfVm {
 
     /// The answer in one sentence.
     pub fn sentence(&self) -> String {
+        if self.did.vcpus == 0 {
+            return "Which of its threads run its vCPUs is unknown: none has a name that says so, and \
+                    all slept outside the guest, as those of a paused VM do."
+                .to_string();
+        }
         let Some(cause) = self.dominant else {
             let least = percent(DOMINANT_SHARE_MIN);
             return format!("No cause takes {least} of the vCPUs' time.");

@@ -130,11 +130,10 @@ impl Collector {
     }
 }
 
-/// The threads of vCPUs; of unnamed threads, those that have left a guest.
+/// The threads of vCPUs; of those that are not known to be, the ones that have left a guest.
 fn vcpus(vm: &Running, seen: &BTreeMap<Thread, Seen>) -> Vec<Thread> {
-    let is_named = !vm.process.vcpus.is_empty();
     let is_vcpu = |thread: &Thread| match seen.get(thread) {
-        Some(seen) => is_named || seen.exits.total() > 0,
+        Some(seen) => vm.number(thread.tid).is_some() || seen.exits.total() > 0,
         None => false,
     };
     vm.watched().filter(is_vcpu).collect()

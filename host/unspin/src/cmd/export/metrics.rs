@@ -7,7 +7,11 @@ use super::text::{seconds, Format, Kind, Text};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use unspin_diagnosis::{Cause, State};
+use unspin_host::{Kind as NameKind, Name};
 use unspin_uapi::{Counter, Value};
+
+/// Longest name of a VM, in characters, as its labels have it.
+const NAME_MAX: usize = 128;
 
 /// Metrics of the exporter itself.
 #[derive(Default)]
@@ -26,13 +30,20 @@ pub fn text(collector: &Collector, own: &Own, took: Duration, format: Format) ->
         let pid = vm.process.pid.to_string();
         let uuid = vm.process.uuid().unwrap_or_default();
         let monitor = vm.process.monitor.name();
-        let labels =
-            [("vm", vm.label.as_str()), ("pid", &pid), ("uuid", &uuid), ("monitor", monitor)];
+        let names: Vec<(&str, String)> = vm.process.names.iter().filter_map(of_name).collect();
+        let mut labels =
+            vec![("vm", vm.label.as_str()), ("pid", &pid), ("uuid", &uuid), ("monitor", monitor)];
+        labels.extend(names.iter().map(|(key, name)| (*key, name.as_str())));
         text.sample(&labels, 1);
     }
     of_module(collector, &mut text);
     of_exporter(collector, own, took, &mut text);
     text.end()
+}
+
+/// The label of a name besides its UUID.
+fn of_name((kind, name): (NameKind, &Name)) -> Option<(&'static str, String)> {
+    (kind != NameKind::Uuid).then(|| (kind.key(), name.short(NAME_MAX)))
 }
 
 fn of_vcpus(collector: &Collector, text: &mut Text) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The state of the display, and the effect of keys.
 
-use super::line::{name, Column, Line};
+use super::line::{is_called, Column, Line};
 use crate::cmd::diagnose::show::OfVm;
 use crate::cmd::shape::Written;
 use crate::watch::{Running, Sample};
@@ -102,7 +102,7 @@ impl App {
     }
 
     fn is_chosen(&self, vm: &Running) -> bool {
-        name(&vm.process).to_lowercase().contains(&self.filter.to_lowercase())
+        is_called(&vm.process, &self.filter)
     }
 
     fn make_lines(&mut self) {

@@ -12,29 +12,30 @@ pub struct Line {
     pub id: u32,
     pub name: String,
     pub vcpus: usize,
-    /// Of its vCPUs' wall time, 0 to 1: in the guest.
-    pub guest: f64,
+    /// Of its vCPUs' wall time, 0 to 1: in the guest. `None`: no thread of it is known to run a vCPU.
+    pub guest: Option<f64>,
     /// Likewise, asleep.
-    pub idle: f64,
+    pub idle: Option<f64>,
     /// Likewise, by cause in the order of [`Cause::ALL`]; `None` is unknown.
     pub lost: Vec<Option<f64>>,
     pub dominant: Option<Cause>,
 }
 
-/// Of what is known, the part of the wall time that is lost.
-pub fn total(lost: &[Option<f64>]) -> f64 {
-    lost.iter().flatten().sum()
+/// Of what is known, the part of the wall time that is lost. `None`: nothing is known.
+pub fn total(lost: &[Option<f64>]) -> Option<f64> {
+    lost.iter().flatten().copied().reduce(|a, b| a + b)
 }
 
 impl Line {
     fn new(id: u32, name: String, did: &Did) -> Line {
         let losses = losses(did);
+        let share = |states: &[State]| (did.vcpus > 0).then(|| did.share(states));
         Line {
             id,
             name,
             vcpus: did.vcpus,
-            guest: did.share(&[State::Guest]),
-            idle: did.share(&[State::Halted, State::Blocked, State::Stopped]),
+            guest: share(&[State::Guest]),
+            idle: share(&[State::Halted, State::Blocked, State::Stopped]),
             lost: losses.iter().map(|loss| loss.share).collect(),
             dominant: dominant(&losses),
         }
@@ -42,7 +43,7 @@ impl Line {
 
     pub fn of_vm(vm: &Watched, before: &Sample, after: &Sample) -> Line {
         let did = vm.did(&before.facts, &after.facts);
-        Line::new(vm.vm.pid, name(vm.vm), &did)
+        Line { vcpus: vm.count(), ..Line::new(vm.vm.pid, name(vm.vm), &did) }
     }
 
     pub fn of_vcpus(vm: &Watched, before: &Sample, after: &Sample) -> Vec<Line> {
@@ -57,6 +58,14 @@ impl Line {
 /// As it is listed, in one line of printable characters.
 pub fn name(vm: &VmProcess) -> String {
     vm.title().to_string()
+}
+
+/// Whether one of its names has this text, whatever letters are large.
+pub fn is_called(vm: &VmProcess, text: &str) -> bool {
+    let text = text.to_lowercase();
+    let of_kinds = vm.names.iter().map(|(_, name)| name.to_string());
+    let mut names = of_kinds.chain([name(vm)]);
+    names.any(|name| name.to_lowercase().contains(&text))
 }
 
 /// What lines can be ordered by.
@@ -123,9 +132,10 @@ impl Column {
         match (self, self.cause()) {
             (_, Some(cause)) => line.lost.get(cause as usize).copied().flatten(),
             (Column::Vcpus, _) => Some(line.vcpus as f64),
-            (Column::Guest, _) => Some(line.guest),
-            (Column::Idle, _) => Some(line.idle),
-            _ => Some(total(&line.lost)),
+            (Column::Guest, _) => line.guest,
+            (Column::Idle, _) => line.idle,
+            (Column::Name, _) => None,
+            _ => total(&line.lost),
         }
     }
 
@@ -157,7 +167,7 @@ mod tests {
 
     pub fn line(id: u32, lost: Vec<Option<f64>>) -> Line {
         let name = format!("vm{id}");
-        Line { id, name, vcpus: 1, guest: 0.5, idle: 0.0, lost, dominant: None }
+        Line { id, name, vcpus: 1, guest: Some(0.5), idle: Some(0.0), lost, dominant: None }
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub struct Args {
     /// Seconds between refreshes, 0.1 to 3600.
     #[arg(short, long, value_name = "S", default_value = "1", value_parser = seconds)]
     delay: Duration,
-    /// Show only VMs whose name contains this text, ignoring case.
+    /// Show only VMs with a name that contains this text, ignoring case.
     #[arg(short = 'F', long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     filter: String,
     /// Sort by this column: largest first, names from A to Z.
@@ -86,8 +86,7 @@ fn once(args: &Args, source: &mut dyn Source) -> anyhow::Result<()> {
     if after.vms.is_empty() {
         bail!("no VM runs on this host");
     }
-    let filter = args.filter.to_lowercase();
-    let is_chosen = |vm: &Watched| line::name(vm.vm).to_lowercase().contains(&filter);
+    let is_chosen = |vm: &Watched| line::is_called(vm.vm, &args.filter);
     let between = after.vms.iter().filter_map(|vm| vm.between(&before.seen, &after.seen));
     let watched: Vec<Watched> = between.filter(is_chosen).collect();
     if watched.is_empty() {

@@ -67,8 +67,8 @@ fn numbers(buffer: &mut Buffer, area: Rect, width: u16, texts: &[String], style:
     }
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.1}%", 100.0 * share)
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "?".into(), |share| format!("{:.1}%", 100.0 * share))
 }
 
 pub fn draw(app: &mut App, area: Rect, buffer: &mut Buffer) {
@@ -117,8 +117,7 @@ fn draw_line(line: &Line, columns: &Columns, style: Style, buffer: &mut Buffer) 
     let texts = [&[line.vcpus.to_string()], &shares[..]].concat();
     numbers(buffer, columns.numbers, NUMBER, &texts, style);
     if let Some(area) = columns.causes {
-        let text = |lost: &Option<f64>| lost.map_or_else(|| "?".into(), percent);
-        let texts: Vec<String> = line.lost.iter().map(text).collect();
+        let texts: Vec<String> = line.lost.iter().map(|lost| percent(*lost)).collect();
         numbers(buffer, area, CAUSE, &texts, style);
     }
     draw_bar(line, columns.bar, style, buffer);

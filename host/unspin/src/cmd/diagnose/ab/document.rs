@@ -11,7 +11,7 @@ use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Style};
 use unspin_diagnosis::pairs::Interval;
 use unspin_diagnosis::{Cause, State};
-use unspin_host::Name;
+use unspin_host::{Name, Names};
 use unspin_text::printable_lines;
 
 #[derive(Serialize)]
@@ -23,6 +23,8 @@ pub struct Document {
 #[derive(Serialize)]
 struct Ab {
     name: Option<String>,
+    /// By kind.
+    names: Names,
     pid: u32,
     uuid: Option<String>,
     cause: Cause,
@@ -150,6 +152,7 @@ impl Document {
         let vm = asked.vm;
         let ab = Ab {
             name: vm.name().map(Name::to_text),
+            names: vm.names.clone(),
             pid: vm.pid,
             uuid: vm.uuid(),
             cause: switch.cause,
@@ -291,7 +294,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
     use unspin_diagnosis::{losses, pairs::is_of_b, Did};
-    use unspin_host::{Kind, Monitor, Names, VmProcess};
+    use unspin_host::{Kind, Monitor, VmProcess};
 
     fn windows(work: impl Fn(bool, usize) -> Option<f64>) -> Vec<Window> {
         let window = |index| {
