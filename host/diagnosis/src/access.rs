@@ -1,25 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a guest accesses that KVM or the VMM emulates: each access makes its vCPU leave the guest.
 
-use crate::devices;
-use serde::Serialize;
-
-/// How a guest reaches a device or a setting of its processor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// An I/O port (IN, OUT).
-    Port,
-    /// A model-specific register (RDMSR, WRMSR).
-    Msr,
-    /// Memory of a device.
-    Mmio,
-}
-
-impl Kind {
-    /// In the order of the BPF programs' numbers, from 1 on.
-    pub const ALL: [Kind; 3] = [Kind::Port, Kind::Msr, Kind::Mmio];
-}
+use crate::devices::{self, Kind};
 
 /// One port, one register, or a page of a device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

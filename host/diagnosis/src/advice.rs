@@ -3,11 +3,12 @@
 
 use crate::cause::{Cause, Sure};
 use crate::judge::{Did, Loss};
+use crate::machine::Machine;
 use crate::state::State;
 use serde::Serialize;
 
 /// Advice needs at least this share of the vCPUs' wall time.
-const WORTH_IT: f64 = 0.02;
+pub(crate) const WORTH_IT: f64 = 0.02;
 
 /// Settings of the host, as far as known.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -28,6 +29,8 @@ pub struct Setting {
     pub apicv: Option<bool>,
     /// Whether NUMA balancing is on: the kernel unmaps guest memory to see which node uses it.
     pub numa_balancing: bool,
+    /// What QEMU's command line says; `None`: it is no QEMU, or the line cannot be read.
+    pub machine: Option<Machine>,
 }
 
 /// Something to do.
@@ -37,22 +40,29 @@ pub struct Advice {
     pub what: String,
     /// How much time it could regain.
     pub expected: String,
+    /// The figures that it stands on.
+    pub evidence: String,
+    /// Measured: what it is about was timed. Estimated: that it would help is inferred, from counts or the
+    /// command line. Unknown: what it would give is not known.
+    pub sure: Sure,
 }
 
-fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-fn up_to(share: f64) -> String {
+pub(crate) fn up_to(share: f64) -> String {
     format!("up to {} of its vCPUs' time", percent(share))
 }
 
-/// Lines of advice, those that could give most first.
-pub fn advice(did: &Did, losses: &[Loss], setting: &Setting) -> Vec<Advice> {
-    let mut all: Vec<(f64, String, String)> = Vec::new();
+/// Advice for what vCPUs do and wait for, each with the share of their time that it is about.
+pub(crate) fn of_vcpus(did: &Did, losses: &[Loss], setting: &Setting) -> Vec<(f64, Advice)> {
+    let mut all: Vec<(f64, Advice)> = Vec::new();
     let mut add = |share: f64, what: String, expected: String| {
         if share >= WORTH_IT {
-            all.push((share, what, expected));
+            let evidence = format!("{} of its vCPUs' time", percent(share));
+            let sure = if expected.starts_with("unknown") { Sure::Unknown } else { Sure::Measured };
+            all.push((share, Advice { what, expected, evidence, sure }));
         }
     };
     for_contention(did, setting, &mut add);
@@ -78,8 +88,23 @@ pub fn advice(did: &Did, losses: &[Loss], setting: &Setting) -> Vec<Advice> {
         );
         add(WORTH_IT, what, "unknown; OpenMP programs lose most of their time this way".into());
     }
-    all.sort_by(|a, b| b.0.total_cmp(&a.0));
-    all.into_iter().map(|(_, what, expected)| Advice { what, expected }).collect()
+    all.extend(for_user_spinning(of(Cause::UserSpin)));
+    all
+}
+
+/// What is to be changed in the guest. Turns, which need no change there, are other advice.
+fn for_user_spinning(loss: Option<&Loss>) -> Option<(f64, Advice)> {
+    let (loss, share) = loss.and_then(|loss| Some((loss, loss.share?)))?;
+    let what =
+        "in the guest, let threads sleep where they wait: OMP_WAIT_POLICY=passive for OpenMP, \
+                or fewer threads than it has vCPUs";
+    let advice = Advice {
+        what: what.into(),
+        expected: up_to(share),
+        evidence: format!("user-spin {}: {}", percent(share), loss.stands_on),
+        sure: loss.sure,
+    };
+    (share >= WORTH_IT).then_some((share, advice))
 }
 
 type Add<'a> = &'a mut dyn FnMut(f64, String, String);
@@ -135,16 +160,16 @@ fn for_spinning(kernel: f64, user: f64, setting: &Setting, add: Add) {
 fn for_idling(did: &Did, lost: f64, setting: &Setting, add: Add) {
     let polled = did.share(&[State::Poll]);
     let shared = did.share(&[State::ReadyVm, State::ReadyHost]) >= WORTH_IT;
+    let now = setting.halt_poll_ns.map_or(String::new(), |ns| format!(" (now {ns})"));
     if polled > lost / 2.0 {
         let what =
-            "poll less after HLT: lower halt_poll_ns of the module kvm, which applies to all VMs";
-        add(polled, what.into(), format!("{}, at the cost of latency", up_to(polled)));
+            format!("poll less after HLT: lower halt_poll_ns of the module kvm{now}, which applies to all VMs");
+        add(polled, what, format!("{}, at the cost of latency", up_to(polled)));
     } else if shared {
         // To poll, in the host or in the guest (idle=poll), would take the CPU from the others.
         let what = "give it fewer vCPUs, so that each sleeps less often";
         add(lost, what.into(), up_to(lost));
     } else {
-        let now = setting.halt_poll_ns.map_or(String::new(), |ns| format!(" (now {ns})"));
         let what = format!(
             "poll longer after HLT: raise halt_poll_ns of the module kvm{now}, which applies to \
              all VMs"
@@ -176,8 +201,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn told(did: &Did, setting: &Setting) -> String {
-        let all = advice(did, &losses(did), setting);
-        all.iter().map(|a| format!("{}: {}\n", a.what, a.expected)).collect()
+        let all = of_vcpus(did, &losses(did), setting);
+        all.iter().map(|(_, a)| format!("{}: {}\n", a.what, a.expected)).collect()
     }
 
     proptest! {

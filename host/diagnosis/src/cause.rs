@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The five overheads of the dissertation's chapter 2, and waiting for a CPU.
+/// The five overheads of the dissertation's chapter 2, waiting for a CPU, and what the host does for a guest's
+/// devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
@@ -19,16 +20,25 @@ pub enum Cause {
     UserSpin,
     /// Caches that vCPUs of one VM do not share.
     Cache,
+    /// Devices that KVM or the VMM emulates: accesses to I/O ports and to memory of devices.
+    Device,
+    /// Accesses to model-specific registers, such as those of timers.
+    Msr,
+    /// CPU time of the VMM's threads that run no vCPU. It comes on top of the vCPUs' time.
+    Monitor,
 }
 
 impl Cause {
-    pub const ALL: [Cause; 6] = [
+    pub const ALL: [Cause; 9] = [
         Cause::Contention,
         Cause::SpinSwitch,
         Cause::IdleSwitch,
         Cause::Ipi,
         Cause::UserSpin,
         Cause::Cache,
+        Cause::Device,
+        Cause::Msr,
+        Cause::Monitor,
     ];
 
     /// As tables, JSON and scenarios have it.
@@ -40,6 +50,9 @@ impl Cause {
             Cause::Ipi => "ipi",
             Cause::UserSpin => "user-spin",
             Cause::Cache => "cache",
+            Cause::Device => "device",
+            Cause::Msr => "msr",
+            Cause::Monitor => "monitor",
         }
     }
 }

@@ -1,7 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is behind well-known ports, registers and addresses of x86 machines as QEMU builds them.
 
-use crate::access::Kind;
+use serde::Serialize;
+
+/// How a guest reaches a device or a setting of its processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// An I/O port (IN, OUT).
+    Port,
+    /// A model-specific register (RDMSR, WRMSR).
+    Msr,
+    /// Memory of a device.
+    Mmio,
+}
+
+impl Kind {
+    /// In the order of the BPF programs' numbers, from 1 on.
+    pub const ALL: [Kind; 3] = [Kind::Port, Kind::Msr, Kind::Mmio];
+}
 
 /// What a guest wants of a device, as far as advice depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Computes causes from states.
 
+use crate::access::Group;
 use crate::cause::{Cause, Sure};
 use crate::state::{State, Times};
 use State::*;
@@ -23,6 +24,8 @@ const LOST: &[(Cause, &[State])] = &[
     (Cause::SpinSwitch, &[ExitPause]),
     (Cause::IdleSwitch, &[ExitHalt, Poll, Waking, ReadyNobody]),
     (Cause::Ipi, &[ExitIpi, ExitApic, ExitInterrupt]),
+    (Cause::Device, &[ExitIo, ExitMmio, Vmm]),
+    (Cause::Msr, &[ExitMsr]),
 ];
 
 /// What a VM did, all its vCPUs together.
@@ -43,15 +46,22 @@ pub struct Did {
     pub user_spin_share: Option<f64>,
     /// Last-level caches that its vCPUs may use; `None`: the kernel does not say.
     pub caches: Option<usize>,
+    /// CPU time of its VMM's threads that run no vCPU, in ns; `None`: not measured.
+    pub monitor_ns: Option<u64>,
+    /// For how long 0, 1, 2, … of its vCPUs wanted a CPU at a time, in ns; the last entry has all larger
+    /// numbers. Empty: not measured.
+    pub wanting_ns: Vec<u64>,
+    /// What its guest accesses, what took longest first; `None`: unknown.
+    pub accesses: Option<Vec<Group>>,
 }
 
 /// What a VM loses to a cause.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loss {
     pub cause: Cause,
-    /// vCPU-seconds per second of wall time; `None` where it is unknown.
+    /// vCPU-seconds per second of wall time, of [`Cause::Monitor`] CPU-seconds; `None` where it is unknown.
     pub lost_s_per_s: Option<f64>,
-    /// Of the wall time of all its vCPUs, 0 to 1.
+    /// The same in relation to the wall time of all its vCPUs, 0 to 1.
     pub share: Option<f64>,
     pub sure: Sure,
     /// How the figure was computed, one line.
@@ -60,8 +70,19 @@ pub struct Loss {
 
 impl Did {
     /// The wall time of all vCPUs, in ns.
-    fn wall(&self) -> f64 {
+    pub(crate) fn wall(&self) -> f64 {
         self.vcpus.max(1) as f64 * self.window_ns.max(1) as f64
+    }
+
+    /// CPUs that so much time keeps busy.
+    pub fn cpus(&self, ns: u64) -> f64 {
+        ns as f64 / self.window_ns.max(1) as f64
+    }
+
+    /// CPUs that its vCPUs keep busy, in the guest or for it.
+    pub fn cpus_of_vcpus(&self) -> f64 {
+        let on_cpu = State::ALL.iter().filter(|state| state.is_on_cpu());
+        self.cpus(on_cpu.map(|state| self.times[*state]).sum())
     }
 
     /// Of that, what these states have.
@@ -118,7 +139,14 @@ fn loss(did: &Did, cause: Cause) -> Loss {
         _ if did.vcpus == 0 => {
             did.loss(cause, None, Sure::Unknown, "the threads of its vCPUs are unknown".into())
         }
-        Cause::SpinSwitch | Cause::IdleSwitch | Cause::Ipi | Cause::UserSpin if did.is_unseen() => {
+        Cause::SpinSwitch
+        | Cause::IdleSwitch
+        | Cause::Ipi
+        | Cause::UserSpin
+        | Cause::Device
+        | Cause::Msr
+            if did.is_unseen() =>
+        {
             let why = "its vCPUs ran, but KVM reported no entry into the guest";
             did.loss(cause, None, Sure::Unknown, why.into())
         }
@@ -128,6 +156,13 @@ fn loss(did: &Did, cause: Cause) -> Loss {
             let why = "its vCPUs share one last-level cache; misses are not counted";
             did.loss(cause, None, Sure::Unknown, why.into())
         }
+        Cause::Monitor => match did.monitor_ns {
+            Some(ns) => {
+                let text = "CPU time of its other threads";
+                did.loss(cause, Some(ns as f64), Sure::Measured, text.into())
+            }
+            None => did.loss(cause, None, Sure::Unknown, "not measured here".into()),
+        },
         Cause::Cache => did.loss(cause, None, Sure::Unknown, "misses are not counted".into()),
         _ => did.loss(cause, Some(measured), Sure::Measured, timed()),
     }
@@ -183,8 +218,8 @@ pub fn dominant_of(shares: impl Iterator<Item = (Cause, f64)>) -> Option<Cause> 
     (most.1 >= DOMINANT_SHARE_MIN).then_some(most.0)
 }
 
-/// What is neither lost to a cause, nor spent in the guest, nor asleep: other exits, and the VMM. As a
-/// share of the vCPUs' wall time.
+/// What is neither lost to a cause, nor spent in the guest, nor asleep: other exits. As a share of the
+/// vCPUs' wall time.
 pub fn remainder(did: &Did) -> f64 {
     let is_lost = |state: &State| LOST.iter().any(|(_, states)| states.contains(state));
     let accounted = [Guest, Halted, Blocked, Stopped];
@@ -204,8 +239,9 @@ pub(crate) mod tests {
     pub fn did() -> impl Strategy<Value = Did> {
         let times = || prop::collection::vec(0..1_000_000_000u64, State::COUNT);
         let share = prop::option::of(0.0..1.0);
-        (1..64usize, times(), times(), prop::option::of(0.0..1e5), share).prop_map(
-            |(vcpus, times, exits, spin_ns_per_exit, user_spin_share)| {
+        let monitor = prop::option::of(0..2_000_000_000u64);
+        (1..64usize, times(), times(), prop::option::of(0.0..1e5), share, monitor).prop_map(
+            |(vcpus, times, exits, spin_ns_per_exit, user_spin_share, monitor_ns)| {
                 let array = |all: Vec<u64>| <[u64; State::COUNT]>::try_from(all).unwrap();
                 let times = Times::from(array(times));
                 let window_ns = times.total().div_ceil(vcpus as u64).max(1);
@@ -221,6 +257,9 @@ pub(crate) mod tests {
                     spin_ns_per_exit: spin,
                     user_spin_share,
                     caches,
+                    monitor_ns,
+                    wanting_ns: Vec::new(),
+                    accesses: None,
                 }
             },
         )
@@ -246,7 +285,7 @@ pub(crate) mod tests {
             }
             let timed: f64 = losses
                 .iter()
-                .filter(|loss| loss.sure == Sure::Measured)
+                .filter(|loss| loss.sure == Sure::Measured && loss.cause != Cause::Monitor)
                 .filter_map(|loss| loss.share)
                 .sum();
             let rest = did.share(&[Guest, Halted, Blocked, Stopped]) + remainder(&did);
@@ -254,13 +293,15 @@ pub(crate) mod tests {
         }
 
         #[test]
-        fn more_of_a_cause_never_makes_another_dominant(did in did(), which in 0..4usize) {
+        fn more_of_a_cause_never_makes_another_dominant(did in did(), which in 0..LOST.len()) {
             let (cause, states) = LOST[which];
             let mut more = did.clone();
             more.times[states[0]] += 4 * did.times.total();
             more.window_ns += 4 * did.times.total() / did.vcpus as u64;
             // A spin that is estimated may still be more.
             prop_assume!(cause == Cause::SpinSwitch || did.spin_ns_per_exit.is_none());
+            // So may be what other threads have.
+            more.monitor_ns = None;
             prop_assert_eq!(dominant(&losses(&more)), Some(cause));
         }
     }

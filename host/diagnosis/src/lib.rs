@@ -4,17 +4,25 @@
 
 mod access;
 mod advice;
+mod advise;
 mod cause;
 pub mod devices;
 pub mod exits;
+mod idle;
 mod judge;
+mod machine;
 pub mod pairs;
+mod right_size;
 mod state;
 
-pub use access::{groups, Access, Accessed, Group, Kind};
-pub use advice::{advice, Advice, Setting};
+pub use access::{groups, Access, Accessed, Group};
+pub use advice::{Advice, Setting};
+pub use advise::advice;
 pub use cause::{Cause, Sure};
+pub use devices::Kind;
 pub use judge::{
     dominant, dominant_of, losses, remainder, user_spin_share, Did, Loss, DOMINANT_SHARE_MIN,
 };
+pub use machine::{Launcher, Machine, Options};
+pub use right_size::{right_size, RightSize};
 pub use state::{State, Times};

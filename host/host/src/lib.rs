@@ -5,6 +5,7 @@
 
 mod called;
 mod cgroup;
+mod command_line;
 mod containers;
 pub mod cpus;
 pub mod journal;
@@ -22,6 +23,7 @@ mod vcpus;
 
 pub use called::{meant, tell_apart, By};
 pub use cgroup::{Cgroup, Quota, Version};
+pub use command_line::QemuOption;
 pub use kvm::{tsc_khz, Kvm};
 pub use monitor::Monitor;
 pub use name::Name;
@@ -210,6 +212,11 @@ impl Host {
             containers::add_names(&root, &id, &mut names);
         }
         names
+    }
+
+    /// The options that QEMU was started with, in their order; none where it has ended.
+    pub fn qemu_options(&self, pid: u32) -> Vec<QemuOption> {
+        command_line::qemu_options(&self.dir(pid))
     }
 
     /// The cgroup that a thread's CPU time is controlled by.

@@ -8,7 +8,7 @@
 use crate::names::{Kind, Names};
 
 /// Options without a value, of QEMU 5 to 10. Every other option takes the next argument.
-const FLAGS: &[&str] = &[
+pub(crate) const FLAGS: &[&str] = &[
     "S",
     "alt-grab",
     "async-teardown",
@@ -122,7 +122,7 @@ pub fn uuid_of(value: &[u8]) -> Option<String> {
 }
 
 /// The entries of a list of options; a first one without `=` is `first`'s value.
-fn options(list: &[u8], first: &[u8]) -> std::vec::IntoIter<(Vec<u8>, Vec<u8>)> {
+pub(crate) fn options(list: &[u8], first: &[u8]) -> std::vec::IntoIter<(Vec<u8>, Vec<u8>)> {
     let mut entries = Vec::new();
     let mut rest = list;
     while !rest.is_empty() {

@@ -24,9 +24,10 @@ use unspin_probe::{Probe, VCPUS_MAX, VMS_MAX};
 const TIME: Duration = Duration::from_secs(10);
 
 const HELP: &str = "\
-A VM loses time to 6 causes: contention (a vCPU is runnable, and another task has its CPU), spin-switch \
+A VM loses time to 9 causes: contention (a vCPU is runnable, and another task has its CPU), spin-switch \
 (pause-loop exits), idle-switch (sleep and wake-up), ipi (interrupts), user-spin (spinning in user \
-space) and cache. Each is shown in seconds per second, and as a share of the wall time of all vCPUs. A \
+space), cache, device (emulated devices), msr (model-specific registers) and monitor (the VMM's other \
+threads). Each is shown in seconds per second, and as a share of the wall time of all vCPUs. A \
 share is measured, estimated, or unknown; unknown is not 0.
 
 BPF programs in the host kernel collect the times. They change nothing, and nothing is installed in the \

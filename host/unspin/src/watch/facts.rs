@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use unspin_diagnosis::Setting;
-use unspin_host::{cpus, place, Host, Kvm, VmProcess};
+use unspin_diagnosis::{Machine, Setting};
+use unspin_host::{cpus, place, Host, Kvm, Monitor, VmProcess};
 use unspin_uapi::MODE;
 use unspin_uapi::{Counter, Value};
 
@@ -54,6 +54,7 @@ struct Set {
     caches: Option<usize>,
     quota_cpus: Option<f64>,
     has_cgroup: Option<bool>,
+    machine: Option<Machine>,
 }
 
 /// The kernel's own times of a VM's vCPUs, in seconds, to compare with states. `None`: this kernel does
@@ -252,7 +253,9 @@ impl Facts {
         let caches = *caches.or_insert_with(|| cpus::last_level_caches(&system, &allowed));
         let cgroup = |tid: &u32| host.cgroup(*tid).map(|cgroup| cgroup.path != "/");
         let has_cgroup = tids.first().and_then(cgroup);
-        Set { allowed, caches, quota_cpus, has_cgroup }
+        let options = Some(host.qemu_options(vm.pid)).filter(|_| vm.monitor == Monitor::Qemu);
+        let machine = options.filter(|all| !all.is_empty()).map(|all| Machine::of(&all));
+        Set { allowed, caches, quota_cpus, has_cgroup, machine }
     }
 
     /// Whether the module is loaded.
@@ -323,6 +326,7 @@ impl Facts {
             halt_poll_ns: self.kvm.halt_poll_ns,
             apicv: self.kvm.apicv,
             numa_balancing: self.numa_balancing,
+            machine: of_vm.set.machine.clone(),
         }
     }
 }

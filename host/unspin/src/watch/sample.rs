@@ -129,6 +129,7 @@ pub fn did<'s>(
         spin_ns_per_exit: facts.spin_ns_per_exit(before, pid),
         user_spin_share: facts.user_spin_share(before, pid),
         caches: facts.caches(pid),
+        ..Did::default()
     }
 }
 

@@ -190,6 +190,9 @@ impl OfVm {
             Cause::Ipi => "interrupts".into(),
             Cause::UserSpin => "spinning in user space".into(),
             Cause::Cache => "its vCPUs do not share a cache".into(),
+            Cause::Device => "devices that are emulated".into(),
+            Cause::Msr => "accesses to model-specific registers".into(),
+            Cause::Monitor => "threads of its VMM besides its vCPUs".into(),
         };
         format!("The main cause, {share} of the vCPUs' time: {what}.")
     }
@@ -221,7 +224,14 @@ impl OfVm {
         let _ = writeln!(text, "{}\n{}", self.sentence(), self.cause_table());
         let _ = writeln!(text, "{}", self.state_table());
         for advice in &self.advice {
-            let _ = writeln!(text, "* {}: {}", advice.what, advice.expected);
+            let _ = writeln!(
+                text,
+                "* {}: {} ({}; {})",
+                advice.what,
+                advice.expected,
+                advice.evidence,
+                advice.sure.name()
+            );
         }
         text
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A bar whose parts are causes. Each has a letter besides its colour, for those who see no colours.
+//! A bar whose parts are causes. Each has a letter of its name besides its colour, for those who see no
+//! colours.
 
 use ratatui::style::Color;
 use unspin_diagnosis::Cause;
@@ -11,7 +12,10 @@ pub fn letter(cause: Cause) -> char {
         Cause::IdleSwitch => 'I',
         Cause::Ipi => 'P',
         Cause::UserSpin => 'U',
-        Cause::Cache => 'K',
+        Cause::Cache => 'H',
+        Cause::Device => 'D',
+        Cause::Msr => 'M',
+        Cause::Monitor => 'O',
     }
 }
 
@@ -23,6 +27,9 @@ pub fn color(cause: Cause) -> Color {
         Cause::Ipi => Color::Magenta,
         Cause::UserSpin => Color::Cyan,
         Cause::Cache => Color::Green,
+        Cause::Device => Color::LightRed,
+        Cause::Msr => Color::LightMagenta,
+        Cause::Monitor => Color::LightBlue,
     }
 }
 
@@ -50,12 +57,14 @@ mod tests {
     fn causes_are_told_apart() {
         let letters: BTreeSet<char> = Cause::ALL.iter().map(|cause| letter(*cause)).collect();
         assert_eq!(letters.len(), Cause::ALL.len());
+        let is_in_name = |cause: &Cause| cause.name().contains(letter(*cause).to_ascii_lowercase());
+        assert!(Cause::ALL.iter().all(is_in_name));
     }
 
     proptest! {
         #[test]
         fn a_bar_is_as_long_as_what_is_lost(
-            lost in prop::collection::vec(prop::option::of(0.0..0.4), Cause::ALL.len()),
+            lost in prop::collection::vec(prop::option::of(0.0..0.3), Cause::ALL.len()),
             width in 0..300u16,
         ) {
             let sum: f64 = lost.iter().flatten().sum();

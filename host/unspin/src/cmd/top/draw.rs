@@ -60,10 +60,14 @@ fn head(app: &App, every: Duration, area: Rect, buffer: &mut Buffer) {
     put(buffer, rows(area, 2, 3), &printable_lines(&third), Style::new());
 }
 
+/// Each cause with its letter in its name: `Contention Spin-switch ... mOnitor`.
 fn legend() -> Vec<Span<'static>> {
     let part = |cause: &Cause| {
-        let letter = Span::styled(bar::letter(*cause).to_string(), cause_style(*cause));
-        [letter, Span::raw(format!(" {}  ", cause.name()))]
+        let letter = bar::letter(*cause);
+        let (before, after) =
+            cause.name().split_once(letter.to_ascii_lowercase()).unwrap_or_default();
+        let letter = Span::styled(letter.to_string(), cause_style(*cause));
+        [Span::raw(before), letter, Span::raw(format!("{after} "))]
     };
     Cause::ALL.iter().flat_map(part).collect()
 }
@@ -136,7 +140,18 @@ mod tests {
         let lines = picture(&mut app, 80, 24);
         let all = lines.join("\n");
         assert_eq!(lines[0], "unspin top: 6 VMs, 24 vCPUs, module loaded, every 1 s");
-        for words in ["VM ", "vCPUs", "guest", "idle", "lost", "mostly to", "K cache", "F10Quit"] {
+        for words in [
+            "VM ",
+            "vCPUs",
+            "guest",
+            "idle",
+            "lost",
+            "mostly to",
+            "Contention",
+            "cacHe",
+            "mOnitor",
+            "F10Quit",
+        ] {
             assert!(all.contains(words), "{words}: {all}");
         }
         let web = lines.iter().find(|line| line.starts_with("web1")).unwrap();

@@ -11,13 +11,15 @@ unspin top: how much time VMs lose, and to which cause
 One line per VM, for all its vCPUs together. Shares are of their wall time.
   guest   in the guest              idle   asleep: idle, or stopped
   lost    sum of the causes below that are known; ? is unknown
-  C contention    runnable, but another task has the CPU, or the quota is
-                  used up
+  C contention    runnable, but others have the CPU, or the quota is used up
   S spin-switch   pause-loop exits, and the spinning before them (estimated)
   I idle-switch   sleep and wake-up
   P ipi           interrupts
   U user-spin     spinning in user space (estimated; needs the module)
-  K cache         vCPUs do not share a cache: not measured
+  H cache         vCPUs do not share a cache: not measured
+  D device        ports and memory of emulated devices, and the VMM for them
+  M msr           model-specific registers, such as those of timers
+  O monitor       the VMM's other threads: not measured here
 
   Up Down PgUp PgDn Home End j k  move       F5 Enter Right  vCPUs of the VM
   Esc Left Backspace              back       F4 \\ /          filter by name

@@ -87,10 +87,13 @@ pub enum Column {
     Ipi,
     UserSpin,
     Cache,
+    Device,
+    Msr,
+    Monitor,
 }
 
 impl Column {
-    pub const ALL: [Column; 11] = [
+    pub const ALL: [Column; 14] = [
         Column::Lost,
         Column::Contention,
         Column::SpinSwitch,
@@ -98,6 +101,9 @@ impl Column {
         Column::Ipi,
         Column::UserSpin,
         Column::Cache,
+        Column::Device,
+        Column::Msr,
+        Column::Monitor,
         Column::Guest,
         Column::Idle,
         Column::Vcpus,
@@ -112,6 +118,9 @@ impl Column {
             Column::Ipi => Some(Cause::Ipi),
             Column::UserSpin => Some(Cause::UserSpin),
             Column::Cache => Some(Cause::Cache),
+            Column::Device => Some(Cause::Device),
+            Column::Msr => Some(Cause::Msr),
+            Column::Monitor => Some(Cause::Monitor),
             Column::Name | Column::Vcpus | Column::Guest | Column::Idle | Column::Lost => None,
         }
     }

@@ -11,7 +11,7 @@ use ratatui::style::Style;
 use unspin_diagnosis::Cause;
 
 /// From here on there is a column per cause.
-const ALL_CAUSES_WIDTH: u16 = 150;
+const ALL_CAUSES_WIDTH: u16 = 186;
 
 const NUMBER: u16 = 7;
 const CAUSE: u16 = 12;

@@ -62,6 +62,10 @@ pub fn has_none(cause: Cause) -> Option<Usage> {
              change several causes",
             "unspin set --vm VM mode=hvs coscheduling=vcrd-both, and diagnose it again",
         ),
+        Cause::Device | Cause::Msr | Cause::Monitor => (
+            "its devices, timers and clocks are fixed when a VM starts",
+            "restart it with other settings, as unspin diagnose advises, and diagnose it again",
+        ),
     };
     let name = cause.name();
     Some(Usage(format!("--ab {name}: not possible for a running VM: {why}; instead: {instead}")))
