@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Builds the library that `unspin run` preloads, and lists its locks.
+//! Builds the library that `unspin run` preloads, and lists its locks. A build without the feature `module`
+//! has no `unspin run`.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// `locks/interpose` as one shared object, which the program carries.
 fn main() {
     println!("cargo:rerun-if-changed=../../core/locks");
+    if std::env::var_os("CARGO_FEATURE_MODULE").is_none() {
+        return;
+    }
     let locks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/locks");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
-    let mut cc = cc::Build::new().warnings(false).get_compiler().to_command();
+    let compiler = cc::Build::new().warnings(false).get_compiler();
+    let mut cc = Command::new(compiler.path());
+    // Programs that load the library are linked dynamically, also where this one is not.
+    cc.args(compiler.args().iter().filter(|argument| *argument != "-static"));
     cc.args(["-std=gnu11", "-O2", "-g0", "-s", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]);
     cc.arg("-I").arg(&locks);
     for source in ["choice.c", "cond.c", "mutex.c", "spin.c"] {

@@ -22,20 +22,52 @@ const MSR_PROCBASED_CTLS2: u64 = 0x48b;
 /// PAUSE-loop exiting, bit 10 of the secondary controls.
 const PLE_ALLOWED: u64 = 1 << (32 + 10);
 
-/// What KVM on the host under `root` can do against spinning, or why it cannot.
+/// Why spinning vCPUs do not exit on a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lacks {
+    /// The processor cannot make them exit.
+    Processor(String),
+    /// It may be able to: KVM is not loaded, is set otherwise, or does not tell.
+    Kvm(String),
+}
+
+impl Lacks {
+    pub fn why(self) -> String {
+        match self {
+            Lacks::Processor(why) | Lacks::Kvm(why) => why,
+        }
+    }
+}
+
+/// What KVM on the host under `root` can do against spinning, or why this process cannot use it.
 pub fn kvm(root: &Path) -> Result<Found, String> {
-    let cpuinfo = fs::read_to_string(under(root, "proc/cpuinfo"))
-        .map_err(|e| format!("/proc/cpuinfo cannot be read: {e}"))?;
+    let cpuinfo = cpuinfo(root).map_err(Lacks::why)?;
     may_open(&root.join("dev/kvm"))?;
-    let flags = field(&cpuinfo, "flags").unwrap_or("");
+    of_cpuinfo(root, &cpuinfo).map_err(Lacks::why)
+}
+
+/// What the processor of the host under `root` can do against spinning, and KVM lets it do.
+pub fn processor(root: &Path) -> Result<Found, Lacks> {
+    of_cpuinfo(root, &cpuinfo(root)?)
+}
+
+fn cpuinfo(root: &Path) -> Result<String, Lacks> {
+    fs::read_to_string(under(root, "proc/cpuinfo"))
+        .map_err(|e| Lacks::Kvm(format!("/proc/cpuinfo cannot be read: {e}")))
+}
+
+fn of_cpuinfo(root: &Path, cpuinfo: &str) -> Result<Found, Lacks> {
+    let flags = field(cpuinfo, "flags").unwrap_or("");
     if has_word(flags, "vmx") {
-        intel(root, &cpuinfo)
+        intel(root, cpuinfo)
     } else if has_word(flags, "svm") {
         amd(root, flags)
     } else {
-        Err("the CPU has neither VT-x nor AMD-V, so /dev/kvm is an emulation without pause-loop \
+        Err(Lacks::Processor(
+            "the CPU has neither VT-x nor AMD-V, so /dev/kvm is an emulation without pause-loop \
              exiting"
-            .to_string())
+                .into(),
+        ))
     }
 }
 
@@ -52,47 +84,47 @@ fn may_open(dev: &Path) -> Result<(), String> {
     }
 }
 
-fn intel(root: &Path, cpuinfo: &str) -> Result<Found, String> {
+fn intel(root: &Path, cpuinfo: &str) -> Result<Found, Lacks> {
     let has_ple = match field(cpuinfo, "vmx flags") {
         Some(flags) => has_word(flags, "ple"),
         // Kernels before 5.6 do not list them.
         None => read_msr(&root.join("dev/cpu/0/msr"), MSR_PROCBASED_CTLS2)
             .map(|v| v & PLE_ALLOWED != 0)
             .map_err(|e| {
-                format!(
+                Lacks::Kvm(format!(
                     "whether the CPU has PLE is unknown: /proc/cpuinfo has no vmx flags, and \
-                         MSR 0x48b cannot be read ({e}; try modprobe msr)"
-                )
+                     MSR 0x48b cannot be read ({e}; try modprobe msr)"
+                ))
             })?,
     };
     if !has_ple {
-        return Err("the CPU's VT-x has no pause-loop exiting".to_string());
+        return Err(Lacks::Processor("the CPU's VT-x has no pause-loop exiting".into()));
     }
-    let gap = parameter(root, "kvm_intel", "ple_gap")?;
-    if gap == 0 {
-        return Err("PLE is off: kvm_intel was loaded with ple_gap=0".to_string());
+    match parameter(root, "kvm_intel", "ple_gap")? {
+        0 => Err(Lacks::Kvm("PLE is off: kvm_intel was loaded with ple_gap=0".into())),
+        _ => Ok(Found::Ple),
     }
-    Ok(Found::Ple)
 }
 
-fn amd(root: &Path, flags: &str) -> Result<Found, String> {
+fn amd(root: &Path, flags: &str) -> Result<Found, Lacks> {
     if !has_word(flags, "pausefilter") {
-        return Err("the CPU's AMD-V has no pause filter".to_string());
+        return Err(Lacks::Processor("the CPU's AMD-V has no pause filter".into()));
     }
-    let count = parameter(root, "kvm_amd", "pause_filter_count")?;
-    if count == 0 {
-        return Err(
-            "the pause filter is off: kvm_amd was loaded with pause_filter_count=0".to_string()
-        );
+    match parameter(root, "kvm_amd", "pause_filter_count")? {
+        0 => Err(Lacks::Kvm(
+            "the pause filter is off: kvm_amd was loaded with pause_filter_count=0".into(),
+        )),
+        _ => Ok(Found::PauseFilter),
     }
-    Ok(Found::PauseFilter)
 }
 
-fn parameter(root: &Path, module: &str, name: &str) -> Result<u64, String> {
-    let path = under(root, "sys/module").join(module).join("parameters").join(name);
+fn parameter(root: &Path, module: &str, name: &str) -> Result<u64, Lacks> {
+    let path = under(root, &format!("sys/module/{module}/parameters/{name}"));
+    let lacks = |why| Lacks::Kvm(why);
     let text = fs::read_to_string(&path)
-        .map_err(|_| format!("{module} is not loaded or has no parameter {name}"))?;
-    text.trim().parse().map_err(|_| format!("{module}.{name} is {:?}, not a number", text.trim()))
+        .map_err(|_| lacks(format!("{module} is not loaded or has no parameter {name}")))?;
+    let wrong = || lacks(format!("{module}.{name} is {:?}, not a number", text.trim()));
+    text.trim().parse().map_err(|_| wrong())
 }
 
 fn read_msr(dev: &Path, msr: u64) -> io::Result<u64> {

@@ -18,6 +18,16 @@ pub struct Usage(pub String);
 #[derive(Debug)]
 pub struct Cannot(pub String);
 
+/// The output has said why: this exit code is all that is left to say.
+#[derive(Debug)]
+pub struct Told(pub u8);
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "exit code {}", self.0)
+    }
+}
+
 impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -30,6 +40,7 @@ impl fmt::Display for Cannot {
     }
 }
 
+impl std::error::Error for Told {}
 impl std::error::Error for Usage {}
 impl std::error::Error for Cannot {}
 
@@ -40,6 +51,9 @@ pub fn code(program: &str, result: anyhow::Result<()>) -> ExitCode {
     };
     if is_broken_pipe(&e) {
         return ExitCode::SUCCESS;
+    }
+    if let Some(Told(code)) = e.downcast_ref() {
+        return ExitCode::from(*code);
     }
     say!("{program}: {}", said(&e));
     if e.downcast_ref::<Usage>().is_some() {

@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The module on this host: whether it can be built and loaded here, and doing so.
 
+use crate::distribution::Distribution;
 use crate::exit::Cannot;
 use anyhow::{bail, Context};
 use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use unspin_host::place::under;
 use unspin_host::source::{errors_in_log, module_source, release_of_headers, work_dir};
 use unspin_text::Lock;
 
 /// Kernel series that the module's tests boot.
 pub const TESTED: [&str; 3] = ["6.1", "6.12", "7.3"];
+
+/// How long the kernel may take to unload the module.
+const UNLOAD_MAX: Duration = Duration::from_secs(30);
 
 /// `uname -r` of the host under `root`.
 pub fn release(root: &Path) -> anyhow::Result<String> {
@@ -51,9 +57,8 @@ pub fn obstacle(root: &Path, release: &str, is_root: bool) -> Option<String> {
         );
     }
     if !headers(root, release).join("Makefile").is_file() {
-        return Some(format!(
-            "the headers of this kernel are not installed: apt-get install linux-headers-{release}"
-        ));
+        let advice = Distribution::of(root, release).headers(release);
+        return Some(format!("the headers of this kernel are not installed: {advice}"));
     }
     None
 }
@@ -128,23 +133,19 @@ fn can_build(sources: &Path, headers: &Path, release: &str) -> Result<(), String
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |tool: &&str| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file());
     let missing: Vec<&str> = ["make", "gcc"].into_iter().filter(|tool| !is_there(tool)).collect();
+    let distribution = Distribution::of(Path::new("/"), release);
     if !missing.is_empty() {
-        return Err(format!(
-            "the build of the module needs: apt-get install {}",
-            missing.join(" ")
-        ));
+        let advice = distribution.install(&missing.join(" "));
+        return Err(format!("the build of the module needs: {advice}"));
     }
+    let (folder, advice) = (headers.display(), distribution.headers(release));
     match release_of_headers(headers) {
         Some(found) if found == release => Ok(()),
         Some(found) => Err(format!(
-            "the headers in {} belong to kernel {found}, not to {release}, and a module built with \
-             them would not load: install linux-headers-{release}",
-            headers.display()
+            "the headers in {folder} belong to kernel {found}, not to {release}, and a module built \
+             with them would not load: {advice}"
         )),
-        None => Err(format!(
-            "{} has no headers of kernel {release}: apt-get install linux-headers-{release}",
-            headers.display()
-        )),
+        None => Err(format!("{folder} has no headers of kernel {release}: {advice}")),
     }
 }
 
@@ -187,14 +188,36 @@ fn refusal_in(log: &str) -> Option<&str> {
     line.split_once("unspin: ").map(|(_, said)| said).filter(|said| said.contains("not loading"))
 }
 
-/// Unloads the module.
+/// Unloads the module. If the kernel does not release a hook, rmmod never returns, and no signal reaches it:
+/// it is not waited for longer than [`UNLOAD_MAX`].
 pub fn remove() -> anyhow::Result<()> {
-    let out = Command::new("rmmod").arg("unspin").output().context("cannot start rmmod")?;
-    if !out.status.success() {
-        let said = String::from_utf8_lossy(&out.stderr);
-        bail!("{}", said.trim());
+    ends_within(Command::new("rmmod").arg("unspin"), UNLOAD_MAX)
+}
+
+fn ends_within(command: &mut Command, max: Duration) -> anyhow::Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+    let end = Instant::now() + max;
+    let status = loop {
+        if let Some(status) = child.try_wait().with_context(|| format!("cannot wait for {name}"))? {
+            break status;
+        }
+        if Instant::now() > end {
+            bail!(
+                "{name} has not returned for {} s: the module stays until the next boot, and VMs \
+                 run KVM's own code",
+                max.as_secs()
+            );
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    if status.success() {
+        return Ok(());
     }
-    Ok(())
+    let mut said = String::new();
+    child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
+    bail!("{}", said.trim())
 }
 
 /// Advice for known messages of modprobe and insmod.
@@ -234,6 +257,7 @@ mod tests {
     fn what_keeps_a_host_from_building_and_loading_is_named() {
         let root = host("obstacle");
         assert_eq!(obstacle(&root, DEBIAN, true), None);
+        file(&root, "etc/os-release", b"ID=debian\n");
         let why = |release, is_root| obstacle(&root, release, is_root).unwrap();
         assert!(why("6.8.0-31-generic", true).contains("headers of this kernel are not installed"));
         assert!(why(DEBIAN, false).contains("only root"));
@@ -247,6 +271,20 @@ mod tests {
         file(&root, "sys/kernel/security/lockdown", b"[none] integrity confidentiality\n");
         assert_eq!(obstacle(&root, DEBIAN, true), None);
         fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn what_never_returns_is_not_waited_for() {
+        let begin = Instant::now();
+        let mut sleep = Command::new("sleep");
+        let stuck = ends_within(sleep.arg("2"), Duration::from_millis(50)).unwrap_err();
+        assert!(stuck.to_string().contains("until the next boot"), "{stuck}");
+        assert!(begin.elapsed() < Duration::from_secs(2));
+        let mut busy = Command::new("sh");
+        busy.args(["-c", "echo Module unspin is in use >&2; exit 1"]);
+        let busy = ends_within(&mut busy, Duration::from_secs(60)).unwrap_err();
+        assert_eq!(busy.to_string(), "Module unspin is in use");
+        assert!(ends_within(&mut Command::new("true"), Duration::from_secs(60)).is_ok());
     }
 
     #[test]

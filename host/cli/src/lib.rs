@@ -6,6 +6,7 @@
 pub mod out;
 pub mod completions;
 pub mod detect;
+pub mod distribution;
 pub mod exit;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
@@ -14,4 +15,5 @@ pub mod host;
 pub mod man;
 pub mod progress;
 pub mod sysfs;
+pub mod verdict;
 pub mod vms;

@@ -26,6 +26,9 @@ Wrong usage, or an error in a file.
 Not possible on this computer; standard error has the reason.
 "#;
 
+/// A subcommand, or "" for the command itself, with its examples: a command line and what it does.
+pub type Examples = &'static [(&'static str, &'static [(&'static str, &'static str)])];
+
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Write one page per command to this directory, which must exist.
@@ -33,7 +36,7 @@ pub struct Args {
     dir: Option<PathBuf>,
 }
 
-pub fn run(args: &Args, command: Command) -> anyhow::Result<()> {
+pub fn run(args: &Args, command: Command, examples: Examples) -> anyhow::Result<()> {
     match &args.dir {
         Some(dir) if !dir.is_dir() => Err(Usage(format!(
             "{}: no such directory; {name} man DIR writes all pages to an existing directory, and \
@@ -45,25 +48,102 @@ pub fn run(args: &Args, command: Command) -> anyhow::Result<()> {
         Some(dir) => {
             let mut command = command.disable_help_subcommand(true);
             command.build();
-            write_all(command, dir)
+            write_all(command, dir, examples)
                 .with_context(|| format!("cannot write manual pages to {}", dir.display()))
         }
-        None => out::print(&String::from_utf8_lossy(&page(&Man::new(command))?)),
+        None => out::print(&String::from_utf8_lossy(&page(command, examples)?)),
     }
 }
 
 /// A page per command that people type.
-fn write_all(command: Command, dir: &Path) -> io::Result<()> {
+fn write_all(command: Command, dir: &Path, examples: Examples) -> io::Result<()> {
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
-        write_all(sub.clone(), dir)?;
+        write_all(sub.clone(), dir, examples)?;
     }
-    let man = Man::new(command);
-    fs::write(dir.join(man.get_filename()), page(&man)?)
+    let file = dir.join(Man::new(command.clone()).get_filename());
+    fs::write(file, page(command, examples)?)
 }
 
-fn page(man: &Man) -> io::Result<Vec<u8>> {
+fn page(command: Command, examples: Examples) -> io::Result<Vec<u8>> {
+    let notes = command.get_after_long_help().or_else(|| command.get_after_help());
+    let notes = notes.map(ToString::to_string).unwrap_or_default();
+    let name = command.get_display_name().unwrap_or(command.get_name()).to_string();
+    let has_version = command.get_version().is_some();
+    let has_options = command.get_arguments().any(|argument| !argument.is_hide_set());
+    let has_subcommands = command.get_subcommands().any(|sub| !sub.is_hide_set());
+    let man = Man::new(command);
     let mut text = Vec::new();
-    man.render(&mut text)?;
+    man.render_title(&mut text)?;
+    man.render_name_section(&mut text)?;
+    man.render_synopsis_section(&mut text)?;
+    man.render_description_section(&mut text)?;
+    if has_options {
+        man.render_options_section(&mut text)?;
+    }
+    if has_subcommands {
+        man.render_subcommands_section(&mut text)?;
+    }
     text.extend_from_slice(EXIT_STATUS);
+    if !notes.is_empty() {
+        text.extend_from_slice(b".SH NOTES\n");
+        text.extend_from_slice(filled(&notes).as_bytes());
+    }
+    // Pages of subcommands are named COMMAND-SUBCOMMAND.
+    let sub = name.rsplit_once('-').map_or("", |(_, sub)| sub);
+    let its = examples.iter().find(|(of, _)| *of == sub).map(|(_, its)| *its);
+    if let Some(its) = its.filter(|its| !its.is_empty()) {
+        text.extend_from_slice(b".SH EXAMPLES\n");
+        for (line, says) in its {
+            let (line, says) = (escaped(line), escaped(says));
+            text.extend_from_slice(format!(".TP\n\\fB{line}\\fR\n{says}\n").as_bytes());
+        }
+    }
+    if has_version {
+        man.render_version_section(&mut text)?;
+    }
     Ok(text)
+}
+
+/// Paragraphs as roff: lines that begin with spaces are a list, and stay lines of their own.
+fn filled(text: &str) -> String {
+    let mut out = String::new();
+    let mut is_list = false;
+    for line in text.lines() {
+        let indented = line.starts_with(' ');
+        if indented != is_list {
+            out += if indented { ".PP\n.nf\n" } else { ".fi\n.PP\n" };
+            is_list = indented;
+        }
+        match line {
+            "" => out += ".PP\n",
+            _ => out += &(escaped(line) + "\n"),
+        }
+    }
+    if is_list {
+        out += ".fi\n";
+    }
+    out
+}
+
+/// A line of text in which roff finds nothing to interpret.
+fn escaped(line: &str) -> String {
+    let text = line.replace('\\', "\\e").replace('-', "\\-");
+    match text.starts_with(['.', '\'']) {
+        true => format!("\\&{text}"),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roff_interprets_nothing_of_the_notes() {
+        let text = filled(".dot --x\n\nA \\ b\n  [vm]  all\n  'q\nend");
+        assert_eq!(
+            text,
+            "\\&.dot \\-\\-x\n.PP\nA \\e b\n.PP\n.nf\n  [vm]  all\n  'q\n.fi\n.PP\nend\n"
+        );
+    }
 }

@@ -82,9 +82,14 @@ pub fn settings_help() -> String {
     SETTINGS.iter().map(line).collect()
 }
 
+/// Every setting.
+pub fn keys() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().map(|(key, _)| *key)
+}
+
 /// Every setting that can be kept: all but `reset`, which is done once.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    SETTINGS.iter().map(|(key, _)| *key).filter(|key| *key != RESET)
+    keys().filter(|key| *key != RESET)
 }
 
 /// The values that setting `key` accepts, if `value` is not one of them; `None` for an unknown setting.

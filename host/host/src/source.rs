@@ -47,9 +47,10 @@ pub fn work_dir() -> PathBuf {
     }
 }
 
-/// Whether this program is one of a package.
+/// Whether this program is one of a package, or one file for any computer: not of a checkout.
 pub fn is_installed() -> bool {
-    std::env::current_exe().is_ok_and(|program| program.starts_with("/usr/bin"))
+    cfg!(target_feature = "crt-static")
+        || std::env::current_exe().is_ok_and(|program| program.starts_with("/usr/bin"))
 }
 
 /// The release of the kernel that headers belong to; `None` where they are not there.

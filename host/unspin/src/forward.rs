@@ -11,6 +11,9 @@ const LAB: &str = "unspin-lab";
 const MOVED: [&str; 9] =
     ["agree", "bench", "figures", "generate", "lab", "model", "plan", "replay", "report"];
 
+/// Commands that a build without the feature `module` does not have.
+const LEFT_OUT: [&str; 4] = ["apply", "run", "set", "unload"];
+
 /// Runs `unspin-lab` in this process' place where the command is one that moved: `unspin COMMAND` or `unspin help
 /// COMMAND`. Returns where the command is `unspin`'s own, or `unspin-lab` cannot be started.
 pub fn run_moved(arguments: Vec<OsString>) -> anyhow::Result<()> {
@@ -19,6 +22,12 @@ pub fn run_moved(arguments: Vec<OsString>) -> anyhow::Result<()> {
         Some("help") => words.next(),
         first => first,
     };
+    if let Some(left_out) = left_out(moved) {
+        return Err(Cannot(format!(
+            "`{left_out}` is not in this build, which has the monitors only; the package unspin has it"
+        ))
+        .into());
+    }
     let Some(moved) = moved.filter(|word| MOVED.contains(word)) else { return Ok(()) };
     let mut lab = lab_command();
     let error = lab.args(&arguments).exec();
@@ -32,6 +41,10 @@ pub fn run_moved(arguments: Vec<OsString>) -> anyhow::Result<()> {
          `make build` in a checkout of the project builds it: target/release/{LAB}"
     ))
     .into())
+}
+
+fn left_out(word: Option<&str>) -> Option<&str> {
+    word.filter(|word| !cfg!(feature = "module") && LEFT_OUT.contains(word))
 }
 
 /// `unspin-lab`: the one next to this program, else the one in the PATH.

@@ -4,10 +4,13 @@
 #[macro_use]
 extern crate unspin_cli;
 mod cmd;
+#[cfg(feature = "module")]
 mod config;
 mod forward;
+#[cfg(feature = "module")]
 mod keep;
 mod notify;
+#[cfg(feature = "module")]
 mod preload;
 mod span;
 mod undo;
@@ -15,7 +18,7 @@ mod watch;
 
 use clap::FromArgMatches;
 use std::process::ExitCode;
-use unspin_cli::{detect, exit, host, out, progress, sysfs, vms};
+use unspin_cli::{exit, host, out, progress, sysfs, vms};
 
 fn main() -> ExitCode {
     if let Err(error) = forward::run_moved(std::env::args_os().skip(1).collect()) {

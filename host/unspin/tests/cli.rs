@@ -130,11 +130,37 @@ fn status_shows_vms_as_table_and_json() {
     std::fs::remove_dir_all(root).unwrap();
 }
 
+/// What bash offers after these words.
+fn offered(words: &[&str]) -> String {
+    let script = String::from_utf8(unspin(&["completions", "bash"]).stdout).unwrap();
+    let ask = format!(
+        "\nCOMP_WORDS=({})\nCOMP_CWORD={}\n__unspin_key unspin '{}' '{}'\necho \"${{COMPREPLY[*]}}\"\n",
+        words.join(" "),
+        words.len() - 1,
+        words[words.len() - 1],
+        words[words.len() - 2],
+    );
+    let out = Command::new("bash").arg("-c").arg(script + &ask).output().unwrap();
+    String::from_utf8(out.stdout).unwrap()
+}
+
 #[test]
-fn completions_and_manuals_are_printed() {
+fn completions_offer_what_people_type() {
     for shell in ["bash", "zsh", "fish"] {
-        assert!(unspin(&["completions", shell]).stdout.len() > 1000, "{shell}");
+        let text = String::from_utf8(unspin(&["completions", shell]).stdout).unwrap();
+        assert!(text.contains("put-back") && text.contains("mode="), "{shell}");
+        for hidden in ["sysfs", "synthetic", "guard", "run-dir", "every-ms"] {
+            assert!(!text.contains(hidden), "{shell}: {hidden}");
+        }
+        assert!(!text.contains("proc "), "{shell}");
     }
+    assert!(offered(&["unspin", "diag"]).contains("diagnose"));
+    assert_eq!(offered(&["unspin", "set", "mod"]).trim(), "mode=");
+    assert!(offered(&["unspin", "top", "--"]).contains("--filter"));
+}
+
+#[test]
+fn manuals_are_printed() {
     let pages = std::env::temp_dir().join(format!("unspin-cli-{}-man", std::process::id()));
     let write = || unspin(&["man", pages.to_str().unwrap()]);
     let refused = write();
@@ -143,7 +169,15 @@ fn completions_and_manuals_are_printed() {
     std::fs::create_dir_all(&pages).unwrap();
     assert!(write().status.success());
     assert!(pages.join("unspin.1").is_file() && !pages.join("unspin-guard.1").exists());
-    let page = std::fs::read_to_string(pages.join("unspin-apply.1")).unwrap();
-    assert!(page.contains("EXIT STATUS") && page.contains("\\fB77"), "{page}");
+    let mut count = 0;
+    for page in std::fs::read_dir(&pages).unwrap() {
+        let page = std::fs::read_to_string(page.unwrap().path()).unwrap();
+        for head in [".SH NAME", ".SH \"EXIT STATUS\"", "\\fB77", ".SH EXAMPLES\n.TP\n\\fBunspin"] {
+            assert!(page.contains(head), "{head}: {page}");
+        }
+        assert!(!page.contains("EXTRA") && !page.contains("\\-\\-sysfs"), "{page}");
+        count += 1;
+    }
+    assert!(count > 12, "{count}");
     std::fs::remove_dir_all(pages).unwrap();
 }

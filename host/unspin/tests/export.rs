@@ -74,10 +74,12 @@ fn what_cannot_be_listened_on_is_named() {
 #[test]
 fn metrics_are_served_in_the_format_that_is_asked_for() {
     let (mut exporter, address) = exporter();
-    let (head, open) = get(address, "/metrics", "").unwrap();
+    let (head, open) =
+        get(address, "/metrics", "Accept: application/openmetrics-text\r\n").unwrap();
     assert!(head.contains("Content-Type: application/openmetrics-text; version=1.0.0"), "{head}");
     assert!(open.ends_with("\n# EOF\n"), "{open}");
-    let (head, plain) = get(address, "/metrics?x", "Accept: text/plain\r\n").unwrap();
+    // As curl asks, for `promtool check metrics`.
+    let (head, plain) = get(address, "/metrics?x", "Accept: */*\r\n").unwrap();
     assert!(head.contains("Content-Type: text/plain; version=0.0.4"), "{head}");
     assert!(!plain.contains("# EOF") && plain.contains("# TYPE unspin_vcpu_seconds_total counter"));
     assert!(get(address, "/metric", "").unwrap().0.starts_with("HTTP/1.1 404 "));
@@ -207,7 +209,7 @@ fn prometheus_scrapes_it_and_every_query_has_an_answer() {
         "",
     );
     let (_exporter, address) = exporter();
-    let (_, plain) = get(address, "/metrics", "Accept: text/plain\r\n").unwrap();
+    let (_, plain) = get(address, "/metrics", "Accept: */*\r\n").unwrap();
     promtool(&["check", "metrics"], &plain);
 
     let dir = std::env::temp_dir().join(format!("unspin-prometheus-{}", std::process::id()));

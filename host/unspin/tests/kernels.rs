@@ -61,6 +61,6 @@ fn a_host_in_directories_is_seen_by_the_environment() {
 fn what_loading_meets_is_of_that_kernel() {
     let other = Other::new("check", "5.15.0-91-generic");
     let out = other.unspin(&["load", "--check"]);
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(said.contains("5.15.0-91-generic"), "{said}");
 }

@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One file per subcommand.
 
+#[cfg(feature = "module")]
 mod apply;
 mod diagnose;
+mod examples;
 mod export;
 mod guard;
 mod load;
+#[cfg(feature = "module")]
 mod run;
+#[cfg(feature = "module")]
 mod set;
 mod shape;
 mod spinners;
 mod status;
 mod top;
+#[cfg(feature = "module")]
 mod unload;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use examples::EXAMPLES;
 use unspin_cli::{completions, help, man};
 
 /// Stops vCPUs from spinning for a lock whose holder is preempted, and shows what VMs lose.
@@ -38,6 +44,7 @@ enum Command {
     /// Load the module into the host kernel.
     Load(load::Args),
     /// Unload the module; KVM runs its own code again.
+    #[cfg(feature = "module")]
     Unload,
     /// Show the module, its defaults and every VM.
     Status(status::Args),
@@ -50,12 +57,15 @@ enum Command {
     /// Show in which functions of the guest kernel VMs spin, and where the host interrupts them.
     Spinners(spinners::Args),
     /// Change settings of the module, for all VMs or for one.
+    #[cfg(feature = "module")]
     Set(set::Args),
     /// Divide the CPU time of running VMs among their vCPUs by what each can use.
     Shape(shape::Args),
     /// Apply the settings of /etc/unspin/unspin.toml to VMs, once or as a service.
+    #[cfg(feature = "module")]
     Apply(apply::Args),
     /// Run a program with the locks of unspin in place of those of pthread, without a rebuild.
+    #[cfg(feature = "module")]
     Run(run::Args),
     /// Print shell completions.
     Completions(completions::Args),
@@ -82,18 +92,22 @@ pub fn command() -> clap::Command {
 pub fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Load(a) => load::run(&a),
+        #[cfg(feature = "module")]
         Command::Unload => unload::run(),
         Command::Status(a) => status::run(&a),
         Command::Diagnose(a) => diagnose::run(&a),
         Command::Top(a) => top::run(&a),
         Command::Export(a) => export::run(&a),
         Command::Spinners(a) => spinners::run(&a),
+        #[cfg(feature = "module")]
         Command::Set(a) => set::run(&a),
         Command::Shape(a) => shape::run(&a),
+        #[cfg(feature = "module")]
         Command::Apply(a) => apply::run(&a),
+        #[cfg(feature = "module")]
         Command::Run(a) => run::run(&a),
         Command::Completions(a) => completions::run(&a, "unspin", &Cli::command()),
-        Command::Man(a) => man::run(&a, Cli::command()),
+        Command::Man(a) => man::run(&a, Cli::command(), EXAMPLES),
         Command::Guard(a) => guard::run(&a),
     }
 }
@@ -105,5 +119,24 @@ mod tests {
     #[test]
     fn each_subcommand_is_in_one_group() {
         assert_eq!(help::misplaced(&command(), GROUPS), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_subcommand_has_examples_that_it_takes() {
+        let command = command();
+        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+            let name = sub.get_name();
+            let its = EXAMPLES.iter().find(|(of, _)| *of == name);
+            assert!(name == "help" || its.is_some_and(|(_, its)| !its.is_empty()), "{name}");
+        }
+        for (sub, its) in EXAMPLES {
+            for (line, says) in *its {
+                let words = line.split(" | ").next().unwrap_or(line).replace('\'', "");
+                let words: Vec<&str> = words.split_whitespace().take_while(|w| *w != ">").collect();
+                assert!(words[0] == "unspin" && (words[1] == *sub || sub.is_empty()), "{line}");
+                assert!(says.ends_with('.'), "{says}");
+                Cli::try_parse_from(&words).unwrap_or_else(|e| panic!("{line}: {e}"));
+            }
+        }
     }
 }

@@ -2,9 +2,11 @@
 //! `unspin set`: settings of the module.
 
 use crate::exit::Usage;
-use crate::sysfs::{check_settings, root, settings_help, Module};
+use crate::sysfs::{check_settings, keys, root, settings_help, Module};
 use crate::vms;
-use std::ffi::OsString;
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::{Arg, Command, Error};
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use unspin_host::{place, Host};
 
@@ -16,7 +18,8 @@ pub struct Args {
     #[arg(long, value_name = "VM")]
     vm: Option<OsString>,
     // The list of settings comes from the module's description.
-    #[arg(required = true, value_name = "KEY=VALUE", help = help())]
+    #[arg(required = true, value_name = "KEY=VALUE", value_parser = AnySetting,
+          hide_possible_values = true, help = help())]
     settings: Vec<String>,
     #[arg(long, hide = true, default_value_os_t = root())]
     sysfs: PathBuf,
@@ -38,6 +41,24 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let host = Host::at(&args.proc);
     let vm = args.vm.as_ref().map(|given| vms::find(&module, &host, given)).transpose()?;
     module.set(vm.as_deref(), &pairs)
+}
+
+/// Takes any text, which is checked later, and tells shells the keys to complete.
+#[derive(Clone)]
+struct AnySetting;
+
+impl TypedValueParser for AnySetting {
+    type Value = String;
+
+    fn parse_ref(&self, _: &Command, _: Option<&Arg>, text: &OsStr) -> Result<String, Error> {
+        Ok(text.to_string_lossy().into_owned())
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        // clap's words last as long as the program.
+        let word = |key| &*Box::leak(format!("{key}=").into_boxed_str());
+        Some(Box::new(keys().map(move |key| PossibleValue::new(word(key)))))
+    }
 }
 
 fn help() -> String {

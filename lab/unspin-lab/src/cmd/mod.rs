@@ -85,7 +85,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Replay(a) => replay::run(&a),
         Command::Lab(a) => lab::run(&a),
         Command::Completions(a) => completions::run(&a, "unspin-lab", &Cli::command()),
-        Command::Man(a) => man::run(&a, Cli::command()),
+        Command::Man(a) => man::run(&a, Cli::command(), EXAMPLES),
         Command::Plan(a) => plan::run(&a),
         Command::Agent(a) => agent::agent(&a),
         Command::VmProcess(a) => agent::vm_process(&a),

@@ -10,15 +10,11 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format of a client's `Accept` header. A client that accepts any gets OpenMetrics.
+    /// The format of a client's `Accept` header: OpenMetrics for those who name it, and prefer nothing else
+    /// that they name. Others, such as curl, may know the older format only.
     pub fn of_accept(accept: Option<&str>) -> Format {
-        let types: Vec<&str> = accept
-            .unwrap_or("*/*")
-            .split(',')
-            .map(|part| part.split(';').next().unwrap_or_default().trim())
-            .collect();
-        let has = |wanted: &str| types.iter().any(|of| of.eq_ignore_ascii_case(wanted));
-        match has("application/openmetrics-text") || !(has("text/plain") || has("text/html")) {
+        let open = quality(accept, "application/openmetrics-text");
+        match open > 0.0 && open >= quality(accept, "text/plain") {
             true => Format::OpenMetrics,
             false => Format::Prometheus,
         }
@@ -30,6 +26,17 @@ impl Format {
             Format::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
         }
     }
+}
+
+/// How much a client wants `wanted`, 0 to 1; 0 if it does not name it.
+fn quality(accept: Option<&str>, wanted: &str) -> f64 {
+    let of_part = |part: &str| {
+        let mut words = part.split(';').map(str::trim);
+        let of = words.next().unwrap_or_default();
+        let q = words.find_map(|word| word.strip_prefix("q=")).map_or(Ok(1.0), str::parse);
+        of.eq_ignore_ascii_case(wanted).then(|| q.unwrap_or(0.0))
+    };
+    accept.unwrap_or_default().split(',').filter_map(of_part).fold(0.0, f64::max)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,15 +167,31 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_anything_gets_openmetrics() {
+    fn openmetrics_is_for_those_who_name_it() {
         let prometheus = "application/openmetrics-text;version=1.0.0,\
                           text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
-        for accept in [None, Some("*/*"), Some(prometheus), Some("")] {
-            assert_eq!(Format::of_accept(accept), Format::OpenMetrics, "{accept:?}");
+        for accept in [
+            prometheus,
+            "Application/OpenMetrics-Text",
+            "text/plain;q=0.2, \
+                       application/openmetrics-text; version=1.0.0; q=0.3",
+        ] {
+            assert_eq!(Format::of_accept(Some(accept)), Format::OpenMetrics, "{accept}");
         }
-        for accept in ["text/plain;version=0.0.4", "text/html, */*", "Text/Plain"] {
+        for accept in [
+            "*/*",
+            "",
+            "text/plain;version=0.0.4",
+            "text/html, */*",
+            "Text/Plain",
+            "application/openmetrics-text;q=0",
+            "text/plain;q=0.6, \
+                       application/openmetrics-text;q=0.5",
+            "application/openmetrics-text;q=x",
+        ] {
             assert_eq!(Format::of_accept(Some(accept)), Format::Prometheus, "{accept}");
         }
+        assert_eq!(Format::of_accept(None), Format::Prometheus);
     }
 
     proptest! {

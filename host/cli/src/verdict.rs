@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether a host can have the module, and why.
+
+use crate::detect::{self, Lacks};
+use crate::distribution::Distribution;
+use crate::host;
+use crate::sysfs::Module;
+use serde::Serialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+use unspin_host::place::under;
+
+/// The functions that the module redirects, when, and what a host is without.
+const HOOKED: [(&str, &str, Verdict); 2] = [
+    ("kvm_vcpu_on_spin", "any VM is in a mode other than off", Verdict::Cannot),
+    ("xfer_to_guest_mode_handle_work", "VMs have turns", Verdict::CanWith),
+];
+
+/// From best to worst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The module loads and works.
+    Can,
+    /// The same, but something has to be done first, or part of it does not work, or nobody has tried.
+    CanWith,
+    /// It does not load, or has no effect.
+    Cannot,
+}
+
+/// One thing that is known of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Reason {
+    /// A word for programs, which stays the same.
+    pub id: &'static str,
+    /// What would follow from this reason alone.
+    pub verdict: Verdict,
+    /// A sentence for people.
+    pub text: String,
+}
+
+/// The verdict on a host, as `unspin load --check --json` prints it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Judgement {
+    schema: u32,
+    /// The worst of the reasons.
+    pub verdict: Verdict,
+    /// Those that decide come first.
+    pub reasons: Vec<Reason>,
+}
+
+/// Where the module comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    /// It was installed for this kernel.
+    Installed,
+    /// A file that is named.
+    File,
+    /// It is built from the sources.
+    Build,
+}
+
+impl Judgement {
+    /// The host under `root`, which runs kernel `release`.
+    pub fn of(root: &Path, release: &str, from: From) -> Judgement {
+        let mut all = Reasons(Vec::new());
+        let loaded = under(root, "sys/module/unspin");
+        if loaded.is_dir() {
+            all.of_loaded(&loaded);
+        } else {
+            all.of_kernel(root);
+            all.of_processor(root);
+            all.of_source(root, release, from);
+            all.of_redirection(root);
+            let untested = host::untested(release);
+            all.0.extend(untested.map(|text| reason("untested", Verdict::CanWith, text)));
+            let taint =
+                "an out-of-tree module taints the kernel (flag O, and E if it is unsigned) \
+                         until the next boot";
+            all.add("taint", Verdict::Can, taint);
+        }
+        let mut reasons = all.0;
+        reasons.sort_by_key(|reason| std::cmp::Reverse(reason.verdict));
+        let verdict = reasons.first().map_or(Verdict::Can, |worst| worst.verdict);
+        Judgement { schema: 1, verdict, reasons }
+    }
+
+    /// Why the host cannot have the module, if it cannot.
+    pub fn obstacle(&self) -> Option<&Reason> {
+        self.reasons.first().filter(|reason| reason.verdict == Verdict::Cannot)
+    }
+
+    /// For people: the verdict, and a line for each reason.
+    pub fn text(&self) -> String {
+        let (head, rest) = match (self.verdict, self.reasons.split_first()) {
+            (Verdict::Cannot, Some((first, rest))) => {
+                (format!("this host cannot have the module: {}", first.text), rest)
+            }
+            (Verdict::CanWith, _) => {
+                ("this host can have the module, with remarks".into(), &self.reasons[..])
+            }
+            _ => ("this host can have the module".into(), &self.reasons[..]),
+        };
+        let notes = rest.iter().map(|reason| format!("note: {}\n", reason.text));
+        format!("{head}\n{}", notes.collect::<String>())
+    }
+}
+
+fn reason(id: &'static str, verdict: Verdict, text: impl Into<String>) -> Reason {
+    Reason { id, verdict, text: text.into() }
+}
+
+/// What was found so far.
+struct Reasons(Vec<Reason>);
+
+impl Reasons {
+    fn add(&mut self, id: &'static str, verdict: Verdict, text: impl Into<String>) {
+        self.0.push(reason(id, verdict, text));
+    }
+
+    fn of_loaded(&mut self, module: &Path) {
+        match Module::open_same_version(module) {
+            Ok(_) => self.add("loaded", Verdict::Can, "the module is already loaded"),
+            Err(e) => self.add("version", Verdict::CanWith, format!("{e:#}")),
+        }
+    }
+
+    /// Kernels that the module never supports, and settings of others.
+    fn of_kernel(&mut self, root: &Path) {
+        let read = |p: &str| fs::read_to_string(under(root, p)).unwrap_or_default();
+        if read("sys/kernel/realtime").trim() == "1" {
+            let text = "this kernel is PREEMPT_RT, which the module does not support";
+            self.add("realtime", Verdict::Cannot, text);
+        }
+        let is_module = read("proc/modules").lines().any(|l| l.starts_with("kvm "));
+        if under(root, "sys/module/kvm").is_dir() && !is_module {
+            let text = "KVM is built into this kernel: the module needs KVM as a module";
+            self.add("kvm-built-in", Verdict::Cannot, text);
+        }
+        if read("proc/sys/kernel/ftrace_enabled").trim() == "0" {
+            let text = "ftrace is off: sysctl kernel.ftrace_enabled=1";
+            self.add("ftrace-off", Verdict::CanWith, text);
+        }
+    }
+
+    fn of_processor(&mut self, root: &Path) {
+        let (id, verdict, why) = match detect::processor(root) {
+            Ok(_) => return,
+            Err(Lacks::Processor(why)) => ("processor", Verdict::Cannot, why),
+            Err(Lacks::Kvm(why)) => ("kvm-setting", Verdict::CanWith, why),
+        };
+        self.add(id, verdict, format!("{why}: without PLE exits the module has no effect"));
+    }
+
+    /// What is missing of the module itself.
+    fn of_source(&mut self, root: &Path, release: &str, from: From) {
+        let missing = match from {
+            From::Build => host::obstacle(root, release, true),
+            From::Installed => not_installed(root, release),
+            From::File => None,
+        };
+        self.0.extend(missing.map(|text| reason("not-installed", Verdict::CanWith, text)));
+        if from != From::Build && host::must_be_signed(root) {
+            let text = "Secure Boot or signature enforcement is on: sign the module with an \
+                        enrolled key (mokutil --import CERT.der)";
+            self.add("signature", Verdict::CanWith, text);
+        }
+    }
+
+    /// Others who redirect the same functions.
+    fn of_redirection(&mut self, root: &Path) {
+        let enabled = under(root, "sys/kernel/tracing/enabled_functions");
+        let redirected = fs::read_to_string(enabled).unwrap_or_default();
+        for (hooked, when, without) in HOOKED {
+            let patches = livepatches(root, hooked);
+            for patch in &patches {
+                let text = format!(
+                    "livepatch {patch} has replaced {hooked}, which the module replaces while \
+                     {when}; only 1 can, so the module refuses this while the livepatch is loaded"
+                );
+                self.add("livepatch", without, text);
+            }
+            let is_redirected =
+                |line: &str| line.split_whitespace().next() == Some(hooked) && line.contains(" I ");
+            if patches.is_empty() && redirected.lines().any(is_redirected) {
+                let text = format!(
+                    "another module has redirected {hooked} (ftrace, IPMODIFY), which this one \
+                     replaces while {when}"
+                );
+                self.add("redirected", without, text);
+            }
+        }
+        if under(root, "sys/kernel/livepatch").is_dir() {
+            let [one, other] = HOOKED.map(|(hooked, ..)| hooked);
+            let text = format!(
+                "a livepatch loaded later takes precedence: the module releases its hooks while it \
+                 loads, and if it replaces {one} or {other}, every VM is set to off"
+            );
+            self.add("livepatch-later", Verdict::Can, text);
+        }
+    }
+}
+
+/// What to do if modprobe would not find the module.
+fn not_installed(root: &Path, release: &str) -> Option<String> {
+    let list = root.join("lib/modules").join(release).join("modules.dep");
+    let listed = fs::read_to_string(list).unwrap_or_default().contains("/unspin.ko");
+    (!listed).then(|| {
+        let headers = Distribution::of(root, release).headers(release);
+        format!(
+            "the module is not installed for this kernel: install the package unspin-dkms and the \
+             headers of this kernel ({headers}), or use `unspin load --build`"
+        )
+    })
+}
+
+/// Livepatches that replace a function: PATCH/OBJECT/FUNCTION,POSITION.
+fn livepatches(root: &Path, function: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for patch in entries(&under(root, "sys/kernel/livepatch")) {
+        let functions = entries(&patch).into_iter().flat_map(|object| entries(&object));
+        let prefix = format!("{function},");
+        if functions.into_iter().any(|f| name(&f).starts_with(&prefix)) {
+            found.push(name(&patch));
+        }
+    }
+    found
+}
+
+fn entries(dir: &Path) -> Vec<PathBuf> {
+    fs::read_dir(dir).map(|d| d.flatten().map(|e| e.path()).collect()).unwrap_or_default()
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin load --check` on hosts that are made of files: the verdict, what decides it, the advice.
+
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// A host that can have the module: Intel with PLE, Debian's kernel, the module installed.
+struct Host(PathBuf);
+
+const KERNEL: &str = "6.12.43+deb13-amd64";
+
+impl Host {
+    fn new(name: &str) -> Host {
+        let host =
+            Host(std::env::temp_dir().join(format!("unspin-load-{name}-{}", std::process::id())));
+        host.kernel(KERNEL);
+        host.file("proc/sys/kernel/ftrace_enabled", b"1\n");
+        host.file("proc/cpuinfo", b"flags\t: vmx\nvmx flags\t: ple\n");
+        host.file("proc/modules", b"kvm_intel 1 0\nkvm 1 1\n");
+        host.file("sys/module/kvm/refcnt", b"0\n");
+        host.file("sys/module/kvm_intel/parameters/ple_gap", b"128\n");
+        host.file("etc/os-release", b"ID=debian\n");
+        let list = format!("lib/modules/{KERNEL}/modules.dep");
+        host.file(&list, b"updates/dkms/unspin.ko.xz: kernel/kvm.ko\n");
+        host
+    }
+
+    fn kernel(&self, release: &str) {
+        self.file("proc/sys/kernel/osrelease", format!("{release}\n").as_bytes());
+    }
+
+    fn file(&self, path: &str, bytes: &[u8]) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        command.args(["load", "--check", "--root"]).arg(&self.0).args(args);
+        command.stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// The verdict and the ids of the reasons; exit codes and both formats agree.
+    #[track_caller]
+    fn judged(&self, args: &[&str]) -> (String, Vec<String>, String) {
+        let out = self.run(&[args, &["--json"]].concat());
+        let text = self.run(args);
+        assert_eq!(out.status.code(), text.status.code());
+        assert!(out.stderr.is_empty() && text.stderr.is_empty());
+        let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+        let text = String::from_utf8(text.stdout).unwrap();
+        assert_eq!(json["schema"], 1);
+        let verdict = json["verdict"].as_str().unwrap().to_string();
+        let code = if verdict == "cannot" { 77 } else { 0 };
+        assert_eq!(out.status.code(), Some(code), "{text}");
+        let reasons = json["reasons"].as_array().unwrap();
+        for reason in reasons {
+            assert!(text.contains(reason["text"].as_str().unwrap()), "{text}");
+        }
+        if let Some(first) = reasons.first() {
+            assert_eq!(first["verdict"], verdict.as_str(), "the reason that decides comes first");
+            let first = first["text"].as_str().unwrap();
+            let line = if code == 77 { 0 } else { 1 };
+            assert!(text.lines().nth(line).unwrap().contains(first), "{text}");
+        }
+        let id = |reason: &Value| reason["id"].as_str().unwrap().to_string();
+        (verdict, reasons.iter().map(id).collect(), text)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn the_worst_reason_is_the_verdict_and_comes_first() {
+    let (verdict, ids, text) = Host::new("good").judged(&[]);
+    assert_eq!((&*verdict, &*ids.join(" ")), ("can", "taint"), "{text}");
+    type Change<'c> = (&'c str, &'c [u8]);
+    let built_in: Change = ("proc/modules", b"ext4 1 0\n");
+    let emulated: Change = ("proc/cpuinfo", b"flags : fpu hypervisor\n");
+    let realtime: Change = ("sys/kernel/realtime", b"1\n");
+    let gap: Change = ("sys/module/kvm_intel/parameters/ple_gap", b"0\n");
+    let secure: Change = ("sys/firmware/efi/efivars/SecureBoot-8be4df61", &[6, 0, 0, 0, 1]);
+    let no_ftrace: Change = ("proc/sys/kernel/ftrace_enabled", b"0\n");
+    let spin_patch: Change = ("sys/kernel/livepatch/kpatch_7/kvm/kvm_vcpu_on_spin,1", b"");
+    let turn_patch: Change =
+        ("sys/kernel/livepatch/fix_2/vmlinux/xfer_to_guest_mode_handle_work,1", b"");
+    let redirected: Change =
+        ("sys/kernel/tracing/enabled_functions", b"kvm_vcpu_on_spin (1) R I     tramp\n");
+    let cases: [(&[Change], &str, &str); 9] = [
+        (&[built_in, emulated], "cannot", "kvm-built-in processor taint"),
+        (&[emulated], "cannot", "processor taint"),
+        (&[realtime, no_ftrace], "cannot", "realtime ftrace-off taint"),
+        (&[gap], "can_with", "kvm-setting taint"),
+        (&[secure, no_ftrace], "can_with", "ftrace-off signature taint"),
+        (&[spin_patch, gap], "cannot", "livepatch kvm-setting livepatch-later taint"),
+        (&[turn_patch], "can_with", "livepatch livepatch-later taint"),
+        (&[redirected], "cannot", "redirected taint"),
+        (&[("sys/module/unspin/version", b"0.0.9\n")], "can_with", "version"),
+    ];
+    for (changes, wanted, reasons) in cases {
+        let host = Host::new("bad");
+        for (path, bytes) in changes {
+            host.file(path, bytes);
+        }
+        let (verdict, ids, text) = host.judged(&[]);
+        assert_eq!((&*verdict, &*ids.join(" ")), (wanted, reasons), "{text}");
+    }
+}
+
+#[test]
+fn a_module_of_this_version_is_loaded_already() {
+    let host = Host::new("loaded");
+    let version = format!("{}\n", env!("CARGO_PKG_VERSION"));
+    host.file("sys/module/unspin/version", version.as_bytes());
+    let (verdict, ids, _) = host.judged(&[]);
+    assert_eq!((&*verdict, &*ids[0]), ("can", "loaded"));
+}
+
+#[test]
+fn what_is_not_installed_is_advised_as_the_distribution_has_it() {
+    let host = Host::new("advice");
+    for (os_release, kernel, words) in [
+        ("ID=debian", "6.1.0-40-amd64", "apt-get install linux-headers-6.1.0-40-amd64"),
+        ("ID=debian", "6.8.12-4-pve", "apt-get install proxmox-headers-6.8.12-4-pve"),
+        (
+            "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"",
+            "5.14.0-503.el9.x86_64",
+            "dnf install kernel-devel-5.14.0-503.el9.x86_64",
+        ),
+        ("ID=\"void\"", "6.12.9_1", "/lib/modules/6.12.9_1/build/Makefile"),
+    ] {
+        host.kernel(kernel);
+        host.file("etc/os-release", os_release.as_bytes());
+        for args in [&[][..], &["--build"]] {
+            let (verdict, ids, text) = host.judged(args);
+            assert!(verdict != "cannot" && ids.contains(&"not-installed".into()), "{text}");
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
+}
+
+/// A static `unspin` in a container has another host's /proc and /sys.
+#[test]
+fn proc_and_sys_may_lie_elsewhere() {
+    let host = Host::new("elsewhere");
+    host.file("proc/modules", b"");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    command.args(["load", "--check", "--json"]).stdin(Stdio::null());
+    command.env("UNSPIN_PROC", host.0.join("proc")).env("UNSPIN_SYS", host.0.join("sys"));
+    let out = command.output().unwrap();
+    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(json["reasons"][0]["id"], "kvm-built-in");
+    assert_eq!(out.status.code(), Some(77));
+}
+
+#[test]
+fn json_is_of_check_alone() {
+    let out = Command::new(env!("CARGO_BIN_EXE_unspin")).args(["load", "--json"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(2));
+}
