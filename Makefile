@@ -12,8 +12,10 @@ PROGRAM_PACKAGES := sysbench pbzip2 default-jdk-headless postgresql
 # What the packages take, and what their test does.
 DEB_PACKAGES := debhelper dh-dkms
 TEST_DEB_PACKAGES := lintian mmdebstrap
+RPM_PACKAGES := rpm
+TEST_INSTALL_PACKAGES := rpm buildah busybox-static
 
-.PHONY: help deps test-deps build demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint pictures lines bench scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-debug deb test-deb clean
+.PHONY: help deps test-deps build demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint pictures lines bench scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-debug install deb test-deb static rpm test-install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -69,7 +71,7 @@ lint: test-deps ## check formatting and run static checks; warnings are errors
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings -W clippy::too_many_lines
 	.ci/house
-	shellcheck .ci/run .ci/deps .ci/test .ci/programs .ci/test-deb .ci/units.sh lab/computers/src/init.sh core/verify/run.sh
+	shellcheck .ci/run .ci/deps .ci/test .ci/programs .ci/test-deb .ci/test-install .ci/units.sh lab/computers/src/init.sh core/verify/run.sh
 	shellcheck -s sh -e SC1091,SC2015,SC2034,SC2086,SC2154 lab/computers/src/check.sh lab/computers/src/shell.sh lab/computers/tests/*.sh
 	shellcheck -s sh debian/*.prerm debian/*.postinst debian/*.postrm
 	@! grep -rnP '[ \t]+$$' --include='*.c' --include='*.h' --include='*.rs' core host lab papers/crates
@@ -161,6 +163,53 @@ soak-locks: test-deps ## 10^8 acquisitions of the locks with 4 threads per CPU (
 soak-debug: ## a shorter soak on kernels with lockdep, KASAN and kmemleak, which it builds first
 	@.ci/deps flex bison
 	cargo test --release --locked -p unspin-computers --test debug -- --ignored --nocapture
+
+# Where distributions have these things. Without UNITS no units are installed.
+UNSPIN ?= target/release/unspin
+PREFIX ?= /usr
+ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
+UNITS ?= $(PREFIX)/lib/systemd/system
+
+install: ## install what the package unspin has, without building: the command, manual pages, completions, units; below DESTDIR
+	install -D -m 755 $(UNSPIN) $(DESTDIR)$(PREFIX)/bin/unspin
+	install -D -m 644 debian/unspin.toml $(DESTDIR)/etc/unspin/unspin.toml
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1 bash-completion/completions fish/vendor_completions.d) \
+		$(DESTDIR)$(ZSH_COMPLETIONS)
+	$(UNSPIN) man $(DESTDIR)$(PREFIX)/share/man/man1
+	$(UNSPIN) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/unspin
+	$(UNSPIN) completions zsh >$(DESTDIR)$(ZSH_COMPLETIONS)/_unspin
+	$(UNSPIN) completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/unspin.fish
+ifneq ($(UNITS),)
+	install -D -m 644 -t $(DESTDIR)$(UNITS) debian/unspin.service
+	install -m 644 debian/unspin.unspin-export.service $(DESTDIR)$(UNITS)/unspin-export.service
+	install -m 644 debian/unspin.unspin-shape.service $(DESTDIR)$(UNITS)/unspin-shape.service
+endif
+
+# The program with the C library and those of libbpf in it. A target that is named keeps build scripts dynamic.
+STATIC_TARGET := x86_64-unknown-linux-gnu
+STATIC := $(or $(CARGO_TARGET_DIR),target)/$(STATIC_TARGET)/release/unspin
+BUILD_STATIC = LIBBPF_SYS_LIBRARY_PATH=$$(dirname $$(gcc -print-file-name=libelf.a)) \
+	RUSTFLAGS='-C target-feature=+crt-static -C relocation-model=static' \
+	cargo build --release --locked -p unspin --target $(STATIC_TARGET) --features static
+
+static: deps ## build one file with the monitors for any distribution: out/static/unspin
+	$(BUILD_STATIC) --no-default-features
+	install -D -s -m 755 $(STATIC) out/static/unspin
+
+# The program of these is static, too: it runs with the C library of RHEL 8 as well as with Fedora's.
+rpm: deps ## build the packages unspin, unspin-dkms and unspin-guest-dkms for RHEL, Fedora and SUSE: out/rpm/*.rpm
+	@.ci/deps $(RPM_PACKAGES)
+	$(BUILD_STATIC)
+	rm -rf out/rpm out/rpm-build && mkdir -p out/rpm out/rpm-build
+	install -s -m 755 $(STATIC) out/rpm-build/unspin
+	rpmbuild -bb --quiet --define "_topdir $(CURDIR)/out/rpm-build" --define "_rpmdir $(CURDIR)/out/rpm" \
+		--define "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm" \
+		--define "checkout $(CURDIR)" --define "program $(CURDIR)/out/rpm-build/unspin" contrib/rpm/unspin.spec
+	rm -rf out/rpm-build
+
+test-install: static rpm ## the static unspin, the .rpm packages and the container image, each in an empty root (a minute after the builds)
+	@.ci/deps $(TEST_INSTALL_PACKAGES)
+	@.ci/test-install
 
 deb: deps ## build the packages unspin, unspin-dkms and unspin-guest-dkms: out/deb/*.deb (on Debian 12, for Debian 12 and 13)
 	@.ci/deps $(DEB_PACKAGES)

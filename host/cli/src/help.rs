@@ -23,8 +23,13 @@ fn list(command: &Command, groups: Groups) -> String {
     let (heads, literals) = (command.get_styles().get_header(), command.get_styles().get_literal());
     let mut text = String::new();
     for (head, names) in groups {
+        let subs: Vec<_> = names.iter().filter_map(|name| command.find_subcommand(name)).collect();
+        // A build may be without all of a group.
+        if subs.is_empty() {
+            continue;
+        }
         let _ = writeln!(text, "{heads}{head}:{heads:#}");
-        for sub in names.iter().filter_map(|name| command.find_subcommand(name)) {
+        for sub in subs {
             let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
             let name = sub.get_name();
             let _ = writeln!(text, "  {literals}{name:width$}{literals:#}  {about}");

@@ -70,8 +70,11 @@ impl Judgement {
         } else {
             all.of_kernel(root);
             all.of_processor(root);
-            all.of_source(root, release, from);
             all.of_redirection(root);
+            // Advice that could not help is not given.
+            if all.0.iter().all(|reason| reason.verdict != Verdict::Cannot) {
+                all.of_source(root, release, from);
+            }
             let untested = host::untested(release);
             all.0.extend(untested.map(|text| reason("untested", Verdict::CanWith, text)));
             let taint =
@@ -152,7 +155,7 @@ impl Reasons {
         self.add(id, verdict, format!("{why}: without PLE exits the module has no effect"));
     }
 
-    /// What is missing of the module itself.
+    /// What is to be done for the module itself.
     fn of_source(&mut self, root: &Path, release: &str, from: From) {
         let missing = match from {
             From::Build => host::obstacle(root, release, true),

@@ -2,8 +2,11 @@
 //! The command as its users meet it: what it prints, how it exits.
 
 mod common;
+#[path = "common/script.rs"]
+mod script;
 
 use common::{fails, unspin};
+use script::script;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -47,14 +50,9 @@ fn set_lists_every_setting() {
 /// .ci/deps, with scripts that stand for tools.
 #[test]
 fn what_must_be_there_first_is_named() {
-    use std::os::unix::fs::PermissionsExt;
     let dir = std::env::temp_dir().join(format!("unspin-cli-{}-deps", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    let tool = |name: &str, script: &str| {
-        let path = dir.join(name);
-        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    };
+    let tool = |name: &str, lines: &str| script(&dir.join(name), lines);
     let deps = || {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let path = format!("{}:/usr/bin:/bin:/usr/sbin:/sbin", dir.display());

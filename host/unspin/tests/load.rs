@@ -93,7 +93,9 @@ fn the_worst_reason_is_the_verdict_and_comes_first() {
         ("sys/kernel/livepatch/fix_2/vmlinux/xfer_to_guest_mode_handle_work,1", b"");
     let redirected: Change =
         ("sys/kernel/tracing/enabled_functions", b"kvm_vcpu_on_spin (1) R I     tramp\n");
-    let cases: [(&[Change], &str, &str); 9] = [
+    let unlisted: Change = ("lib/modules/6.12.43+deb13-amd64/modules.dep", b"");
+    let cases: [(&[Change], &str, &str); 10] = [
+        (&[unlisted, emulated], "cannot", "processor taint"),
         (&[built_in, emulated], "cannot", "kvm-built-in processor taint"),
         (&[emulated], "cannot", "processor taint"),
         (&[realtime, no_ftrace], "cannot", "realtime ftrace-off taint"),

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What packages are made of. `make test-deb` installs them.
 
+#[path = "common/script.rs"]
+mod script;
+
+use script::script;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -109,6 +113,17 @@ fn the_service_is_what_the_command_takes() {
         .filter_map(|l| l.strip_prefix("Exec")?.split_once('=')?.1.split("/usr/bin/unspin ").nth(1))
         .collect();
     assert_eq!(commands, ["apply --stay", "apply --check", "apply --stop"]);
+    // As much is taken away from it as from the others, but for what it needs.
+    for word in [
+        "SystemCallFilter=@system-service @module",
+        "RestrictRealtime=yes",
+        "RestrictSUIDSGID=yes",
+        "LockPersonality=yes",
+        "UMask=0077",
+        "DevicePolicy=closed",
+    ] {
+        assert!(unit.contains(&format!("\n{word}")), "{word}");
+    }
     let config = root().join("debian/unspin.toml");
     let checked = Command::new(env!("CARGO_BIN_EXE_unspin"))
         .args(["apply", "--check", "--config"])
@@ -141,4 +156,191 @@ fn the_exporters_unit_is_what_the_command_takes() {
         assert!(read(file).contains("127.0.0.1:19455"), "{file}");
     }
     assert!(start.contains("127.0.0.1:19455"), "{start}");
+}
+
+/// What is installed for each of the tools, from what they read, without building packages.
+#[test]
+fn what_make_install_installs_is_what_the_packages_list() {
+    let dest = std::env::temp_dir().join(format!("unspin-install-{}", std::process::id()));
+    let make = |more: &[&str]| {
+        let mut make = Command::new("make");
+        make.args(["-s", "install"]).arg(format!("DESTDIR={}", dest.display()));
+        make.arg(concat!("UNSPIN=", env!("CARGO_BIN_EXE_unspin"))).args(more).current_dir(root());
+        let out = make.output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let mut all = files(&dest);
+        all.sort();
+        let inside = |file: &PathBuf| format!("/{}", file.strip_prefix(&dest).unwrap().display());
+        let all: Vec<String> = all.iter().map(inside).collect();
+        fs::remove_dir_all(&dest).unwrap();
+        all
+    };
+    let all = make(&[]);
+    // Each file is in %files of the .rpm, and each file of %files is installed.
+    let spec = read("contrib/rpm/unspin.spec");
+    let (_, listed) = spec.split_once("\n%files\n").unwrap();
+    let (listed, _) = listed.split_once("\n\n").unwrap();
+    let listed: Vec<&str> = listed.lines().filter_map(|l| l.split_whitespace().last()).collect();
+    for file in &all {
+        let is_listed = |pattern: &&str| match pattern.strip_suffix("*.1.gz") {
+            Some(start) => file.starts_with(start),
+            None => file == pattern,
+        };
+        assert!(listed.iter().any(is_listed), "{file} is not in %files");
+    }
+    for file in
+        listed.iter().filter(|file| !file.contains("/share/doc") && !file.contains("/licenses"))
+    {
+        let start = file.trim_end_matches("*.1.gz");
+        assert!(
+            all.iter().any(|installed| installed.starts_with(start)),
+            "{file} is not installed"
+        );
+    }
+    // Debian's tools install the units.
+    let debian = make(&["UNITS=", "ZSH_COMPLETIONS=/usr/share/zsh/vendor-completions"]);
+    assert!(debian.contains(&"/usr/share/zsh/vendor-completions/_unspin".into()), "{debian:?}");
+    assert!(!debian.iter().any(|file| file.ends_with(".service")), "{debian:?}");
+    assert_eq!(debian.len() + 3, all.len());
+    // Pages and examples are there.
+    for list in ["debian/unspin.docs", "debian/unspin.examples", "debian/unspin-guest-dkms.docs"] {
+        for path in read(list).lines() {
+            assert!(root().join(path).exists(), "{list}: {path}");
+        }
+    }
+}
+
+/// apt's choice of headers for a host with these packages: by an empty system, and a repository of their names.
+fn headers_chosen(available: &[&str], installed: &str) -> Option<Vec<String>> {
+    let dir = std::env::temp_dir().join(format!(
+        "unspin-apt-{}-{}",
+        std::process::id(),
+        available.join("-")
+    ));
+    let repo = dir.join("repo");
+    for folder in
+        ["etc/apt.conf.d", "etc/preferences.d", "lists/partial", "cache/archives/partial", "repo"]
+    {
+        fs::create_dir_all(dir.join(folder)).unwrap();
+    }
+    let control = read("debian/control");
+    let ours = control.split("\n\n").find(|part| part.contains("Package: unspin-dkms\n")).unwrap();
+    let recommends = ours.lines().find(|line| line.starts_with("Recommends:")).unwrap();
+    let recommends = recommends.trim_end_matches(',');
+    let package = |name: &str, more: &str| {
+        format!(
+            "Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: x\nDescription: x\n{more}"
+        )
+    };
+    let file =
+        |name: &str| format!("Filename: {name}.deb\nSize: 1\nSHA256: {}\n\n", "0".repeat(64));
+    let mut packages = package("unspin-dkms", &format!("{recommends}\n{}", file("unspin-dkms")));
+    for name in available {
+        packages += &package(name, &file(name));
+    }
+    fs::write(repo.join("Packages"), packages).unwrap();
+    fs::write(
+        dir.join("etc/sources.list"),
+        format!("deb [trusted=yes] file:{} ./\n", repo.display()),
+    )
+    .unwrap();
+    let status = match installed {
+        "" => String::new(),
+        name => package(name, "Status: install ok installed\n\n"),
+    };
+    fs::write(dir.join("status"), status).unwrap();
+    let apt = |words: &[&str]| {
+        let mut apt = Command::new("apt-get");
+        apt.env("APT_CONFIG", "/dev/null").env("LC_ALL", "C");
+        for (key, value) in [
+            ("Dir::Etc", "etc"),
+            ("Dir::State", "."),
+            ("Dir::State::lists", "lists"),
+            ("Dir::State::status", "status"),
+            ("Dir::Cache", "cache"),
+        ] {
+            apt.arg("-o").arg(format!("{key}={}", dir.join(value).display()));
+        }
+        apt.args(["-o", "APT::Sandbox::User=root", "-o", "APT::Install-Recommends=true"])
+            .args(words);
+        apt.output()
+    };
+    let Ok(update) = apt(&["update"]) else { return None };
+    assert!(update.status.success(), "{}", String::from_utf8_lossy(&update.stderr));
+    let out = apt(&["install", "--simulate", "unspin-dkms"]).unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    let new = said.lines().filter_map(|line| line.strip_prefix("Inst ")?.split(' ').next());
+    let new = new.filter(|name| *name != "unspin-dkms").map(String::from).collect();
+    fs::remove_dir_all(dir).unwrap();
+    Some(new)
+}
+
+/// A host gets headers of its own kernel, and none besides those that it has.
+#[test]
+fn recommended_headers_are_the_distributions() {
+    let proxmox = ["linux-headers-amd64", "proxmox-default-headers"];
+    for (available, installed, wanted) in [
+        (&["linux-headers-amd64"][..], "", &["linux-headers-amd64"][..]),
+        (&["linux-headers-generic"], "", &["linux-headers-generic"]),
+        (&proxmox, "", &["proxmox-default-headers"]),
+        (&["linux-headers-amd64", "pve-headers"], "", &["pve-headers"]),
+        (&proxmox, "linux-headers-amd64", &[]),
+        (&[], "", &[]),
+    ] {
+        let Some(chosen) = headers_chosen(available, installed) else {
+            println!("SKIPPED: which headers apt chooses: needs apt-get");
+            return;
+        };
+        assert_eq!(chosen, wanted, "of {available:?} beside {installed:?}");
+    }
+}
+
+/// The scripts that are run before packages are removed, where rmmod never returns.
+#[test]
+fn removing_a_package_does_not_wait_for_the_kernel() {
+    let dir = std::env::temp_dir().join(format!("unspin-prerm-{}", std::process::id()));
+    for module in ["unspin/default", "unspin_guest"] {
+        fs::create_dir_all(dir.join(module)).unwrap();
+    }
+    script(&dir.join("rmmod"), "trap '' TERM\nsleep 20");
+    for package in ["unspin-dkms", "unspin-guest-dkms"] {
+        let text = read(&format!("debian/{package}.prerm"));
+        let text =
+            text.replace("/sys/module", dir.to_str().unwrap()).replace("timeout 30", "timeout 1");
+        let begin = std::time::Instant::now();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &text, package, "remove"]);
+        shell.env("PATH", format!("{}:/usr/bin:/bin", dir.display()));
+        let out = shell.output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(
+            out.status.success() && said.contains("stays loaded until the next boot"),
+            "{said}"
+        );
+        assert!(begin.elapsed().as_secs() < 15, "{:?}", begin.elapsed());
+    }
+    assert_eq!(fs::read_to_string(dir.join("unspin/default/mode")).unwrap(), "off\n");
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn the_container_runs_what_the_command_takes() {
+    let image = read("contrib/container/Containerfile");
+    let line = image.lines().find_map(|line| line.strip_prefix("CMD ")).unwrap();
+    let pod = read("contrib/kubernetes/unspin-export.yaml");
+    let args = pod.lines().find_map(|line| line.trim().strip_prefix("args: ")).unwrap();
+    assert_eq!(line, args);
+    assert!(image.contains(concat!("unspin:", env!("CARGO_PKG_VERSION"), "\n")));
+    assert!(pod.contains(concat!("image: unspin:", env!("CARGO_PKG_VERSION"), "\n")));
+    let words: Vec<String> = serde_json::from_str(line).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    let out = command.args(&words).args(["--vcpus-max", "x"]).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.code() == Some(2) && said.contains("--vcpus-max"), "{said}");
+    let port = words[2].rsplit(':').next().unwrap();
+    assert!(
+        image.contains(&format!("EXPOSE {port}"))
+            && pod.contains(&format!("containerPort: {port}"))
+    );
 }

@@ -62,6 +62,18 @@ enum Command {
     ThreadsRun,
 }
 
+/// Examples of the manual pages.
+const EXAMPLES: man::Examples = &[(
+    "",
+    &[
+        (
+            "unspin-lab bench scenarios/demo.toml --machine sim",
+            "Compare the arms of a scenario on a simulated host.",
+        ),
+        ("unspin-lab report out/demo", "Write its tables and pictures again."),
+    ],
+)];
+
 /// Subcommands by what they are for.
 const GROUPS: help::Groups = &[
     ("Measure", &["plan", "bench", "report", "replay", "generate"]),
