@@ -135,8 +135,8 @@ pub fn find_process(
     // The module's id of a VM may begin with any of its threads.
     let of_thread = of_module_id(host, given.as_bytes());
     let is_meant = |vm: &Vm| {
-        let of_id = of_thread.filter(|pid| vm.has_pid(*pid)).map(|_| By::Name);
-        meant(given.as_bytes(), vm.process.as_ref(), None).max(of_id)
+        let id = of_thread.filter(|(pid, _)| vm.has_pid(*pid)).map(|(_, id)| id);
+        meant(given.as_bytes(), vm.process.as_ref(), id)
     };
     let as_vm = |process: VmProcess| Vm { id: process.pid.to_string(), process: Some(process) };
     match one(processes.into_iter().map(as_vm).collect(), given, is_meant) {
@@ -146,11 +146,12 @@ pub fn find_process(
     }
 }
 
-/// The process behind `<pid>-<n>`, or `pid:<pid>-<n>`.
-fn of_module_id(host: &Host, given: &[u8]) -> Option<u32> {
+/// The process behind `<pid>-<n>`, or `pid:<pid>-<n>`, and that id; a name may follow in parentheses.
+fn of_module_id<'g>(host: &Host, given: &'g [u8]) -> Option<(u32, &'g str)> {
     let id = std::str::from_utf8(given.strip_prefix(b"pid:").unwrap_or(given)).ok()?;
+    let id = id.split_once(" (").map_or(id, |(id, _)| id);
     id.split_once('-').and_then(|(_, n)| n.parse::<u32>().ok())?;
-    host.of_module_id(id).map(|process| process.pid)
+    host.of_module_id(id).map(|process| (process.pid, id))
 }
 
 /// Why a name does not identify one VM.
@@ -271,6 +272,71 @@ mod tests {
         assert!(wrong("pid:twin").contains("no VM"));
         assert!(wrong("").contains("no VM \"\""));
     }
+    #[test]
+    fn a_number_is_not_silently_a_process() {
+        let fake = Fake::new("numbers");
+        for (pid, vmid, name) in
+            [(41, 104, "web"), (104, 41, "db"), (50, 105, "twin"), (51, 106, "twin")]
+        {
+            fake.vm(&format!("{pid}-0"), name);
+            let line = format!("/usr/bin/kvm\0-id\0{vmid}\0-name\0{name},debug-threads=on\0");
+            std::fs::write(fake.path(&format!("proc/{pid}/cmdline")), line).unwrap();
+            fake.write(&format!("proc/{pid}/cgroup"), &format!("0::/qemu.slice/{vmid}.scope"));
+        }
+        let (host, module) = (fake.host(), fake.module());
+        let process = |given: &str| {
+            find_process(processes(&host).unwrap(), &host, OsStr::new(given)).map(|vm| vm.pid)
+        };
+        let id = |given: &str| find(&module, &host, OsStr::new(given));
+        for (given, pid) in [
+            ("vmid:104", 41),
+            ("pid:104", 104),
+            ("process 104", 104),
+            ("105", 50),
+            ("twin (vmid:105)", 50),
+            ("51 (twin, vmid:106)", 51),
+            ("51-0 (twin, vmid:106)", 51),
+            ("web (process 41)", 41),
+        ] {
+            assert_eq!(process(given).unwrap(), pid, "{given}");
+            if !given.starts_with("51 ") {
+                assert_eq!(id(given).unwrap(), format!("{pid}-0"), "{given}");
+            }
+        }
+        let several =
+            "names several VMs: 41 (web), 104 (db); write vmid:104 for the VM of that name, \
+                       pid:104 for the process";
+        let only =
+            "no VM has the VMID or name 50; process 50 is VM 50 (twin, vmid:105): to mean it, \
+                    write pid:50";
+        let apart =
+            "\"twin\" names several VMs: 50 (twin, vmid:105), 51 (twin, vmid:106); use an id";
+        for (given, words) in [("104", several), ("50", only), ("twin", apart)] {
+            let e = process(given).unwrap_err().to_string();
+            assert!(e.contains(words), "{e}");
+            assert!(id(given).is_err(), "{given}");
+        }
+    }
+
+    #[test]
+    fn of_many_vms_the_nearest_are_named() {
+        let fake = Fake::new("nearest");
+        (100..160).for_each(|pid| fake.vm(&format!("{pid}-0"), &format!("web{pid}")));
+        let host = fake.host();
+        let wrong = |given: &[u8]| {
+            let given = OsStr::from_bytes(given);
+            find_process(processes(&host).unwrap(), &host, given).unwrap_err().to_string()
+        };
+        assert_eq!(
+            wrong(b"wbe120"),
+            "no VM \"wbe120\"; the nearest of 60 VMs: 120 (web120), 100 (web100), 102 (web102), \
+             110 (web110), 121 (web121)"
+        );
+        let hostile = wrong(&[b"\"\n\x1b[2J\xff".as_slice(), &[b'x'; 4096]].concat());
+        assert!(hostile.starts_with("no VM \"\\\"\\n\\u{1b}[2J\\xffxxx"), "{hostile}");
+        assert!(hostile.len() < 300 && !hostile.contains(char::is_control), "{hostile}");
+    }
+
     #[test]
     fn a_process_is_found_by_all_its_names_without_the_module() {
         let fake = Fake::new("find-process");

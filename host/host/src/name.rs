@@ -45,6 +45,11 @@ impl Name {
         }
     }
 
+    /// Whether it is displayed as it is: most are, and this is asked often.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.0.iter().all(|byte| matches!(byte, b' '..=b'~') && *byte != b'\\')
+    }
+
     /// How each of its characters, or bytes that are none, is displayed.
     fn parts(&self) -> impl Iterator<Item = String> + '_ {
         self.0.utf8_chunks().flat_map(|chunk| {
@@ -59,7 +64,10 @@ impl Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.parts().try_for_each(|part| f.write_str(&part))
+        match std::str::from_utf8(&self.0) {
+            Ok(text) if self.is_plain() => f.write_str(text),
+            _ => self.parts().try_for_each(|part| f.write_str(&part)),
+        }
     }
 }
 

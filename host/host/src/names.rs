@@ -9,7 +9,7 @@ use std::fmt;
 const SHOWN_MAX: usize = 128;
 
 /// Hexadecimal digits of a container's id that stand for all of it, as in `docker ps`.
-const ID_DIGITS: usize = 12;
+pub(crate) const ID_DIGITS: usize = 12;
 
 /// Hexadecimal digits of an id that programs made up. No shorter name is taken for one.
 const ID_DIGITS_MIN: usize = 32;
@@ -243,22 +243,27 @@ pub fn is_begun_by(kind: Kind, name: &Name, given: &[u8]) -> bool {
 }
 
 fn is_meant(kind: Kind, name: &Name, given: &[u8]) -> bool {
-    if kind == Kind::Uuid {
-        return name.as_bytes().eq_ignore_ascii_case(given);
+    let is_same = match kind {
+        Kind::Uuid => name.as_bytes().eq_ignore_ascii_case(given),
+        _ => name.as_bytes() == given,
+    };
+    if is_same {
+        return true;
     }
-    name.as_bytes() == given
-        || ((given.ends_with("…".as_bytes()) || !is_plain(kind, name))
-            && (is_begun_by(kind, name, given)
-                || forms(kind, name).iter().any(|form| form == given)))
+    if made_up(name.as_bytes()).is_some() && matches!(kind, Kind::Name | Kind::ContainerId) {
+        return is_begun_by(kind, name, given);
+    }
+    if !given.ends_with("…".as_bytes()) && is_plain(kind, name) {
+        return false;
+    }
+    is_begun_by(kind, name, given) || forms(kind, name).iter().any(|form| form == given)
 }
 
-/// Whether it is shown as it is, and has no other form: most are, and this is asked often.
+/// Whether it has no other form than itself.
 fn is_plain(kind: Kind, name: &Name) -> bool {
-    let bytes = name.as_bytes();
-    let is_printed = |byte: &u8| matches!(byte, b' '..=b'~') && *byte != b'\\';
     !matches!(kind, Kind::Pod | Kind::Unit | Kind::ContainerId)
-        && bytes.len() < ID_DIGITS_MIN
-        && bytes.iter().all(is_printed)
+        && name.as_bytes().len() < ID_DIGITS_MIN
+        && name.is_plain()
 }
 
 /// Takes back systemd's `\xNN`.

@@ -1,50 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hosts made of files, and this computer with a VM under QEMU.
 
+mod common;
+
+use common::{Fake, VM};
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use unspin_host::{Host, Monitor, Vcpu};
 
-/// A /proc made of files.
-struct Fake(PathBuf);
-
-impl Fake {
-    fn new(name: &str) -> Fake {
-        let dir = std::env::temp_dir().join(format!("unspin-proc-{name}-{}", std::process::id()));
-        fs::create_dir_all(dir.join("sys")).unwrap();
-        Fake(dir)
-    }
-
-    fn process(&self, pid: u32, args: &[&[u8]], descriptor: &str, threads: &[(u32, &str)]) {
-        let dir = self.0.join(pid.to_string());
-        fs::create_dir_all(dir.join("fd")).unwrap();
-        symlink("/dev/null", dir.join("fd/0")).unwrap();
-        symlink(descriptor, dir.join("fd/9")).unwrap();
-        let mut line = args.join(&0);
-        line.push(0);
-        fs::write(dir.join("cmdline"), line).unwrap();
-        for (tid, comm) in threads {
-            let task = dir.join("task").join(tid.to_string());
-            fs::create_dir_all(&task).unwrap();
-            fs::write(task.join("comm"), format!("{comm}\n")).unwrap();
-            let status = self.0.join(tid.to_string()).join("status");
-            fs::create_dir_all(status.parent().unwrap()).unwrap();
-            fs::write(status, format!("Name:\t{comm}\nTgid:\t{pid}\nPid:\t{tid}\n")).unwrap();
-        }
-    }
-}
-
-impl Drop for Fake {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-const VM: &str = "anon_inode:kvm-vm";
 const UUID: &[u8] = b"C7A5FDB2-cdaf-9455-926a-d65c16db1809";
 
 #[test]
