@@ -47,6 +47,17 @@ pub struct Advice {
     pub sure: Sure,
 }
 
+impl Advice {
+    /// All of it, for people.
+    pub fn line(&self) -> String {
+        let Advice { what, expected, evidence, sure } = self;
+        match expected.contains(evidence.as_str()) {
+            true => format!("{what}: {expected} ({})", sure.name()),
+            false => format!("{what}: {expected} ({evidence}; {})", sure.name()),
+        }
+    }
+}
+
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }

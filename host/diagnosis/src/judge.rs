@@ -103,7 +103,7 @@ impl Did {
     }
 
     /// Whether its entries into the guest are not seen: its vCPUs ran, and none was in a guest or left it.
-    fn is_unseen(&self) -> bool {
+    pub fn is_unseen(&self) -> bool {
         let ran = State::ALL.iter().any(|state| state.is_on_cpu() && self.times[*state] > 0);
         ran && self.times[Guest] == 0 && self.exits.total() == 0
     }

@@ -2,6 +2,7 @@
 //! `unspin diagnose`: how much time VMs lose, to which causes, and advice.
 
 mod ab;
+mod cost;
 pub(super) mod show;
 
 use crate::exit::Usage;
@@ -87,7 +88,7 @@ fn watch(args: &Args) -> anyhow::Result<()> {
         Some(Err(e)) if e.downcast_ref::<Usage>().is_some() => return Err(e),
         asked => asked,
     };
-    let mut probe = Probe::load(args.sysfs.exists()).map_err(cannot)?;
+    let mut probe = Probe::load_detailed(args.sysfs.exists()).map_err(cannot)?;
     let chosen = match asked {
         Some(vm) => vec![vm?],
         None if all.is_empty() => bail!("no VM runs on this host"),
@@ -109,11 +110,15 @@ fn watch(args: &Args) -> anyhow::Result<()> {
     probe.watch(&threads).map_err(cannot)?;
     wait(SETTLE, &stop, &mut |_| {})?;
     let places = Places { sysfs: &args.sysfs, host: &host };
-    let facts = || Facts::read(places, &chosen);
-    let (before, facts_before) = (probe.read().map_err(cannot)?, facts());
+    let read = || -> anyhow::Result<_> {
+        let facts = Facts::read(places, &chosen);
+        let facts = facts.with_seen(probe.read_vms().map_err(cannot)?);
+        Ok((probe.read().map_err(cannot)?, facts))
+    };
+    let (before, facts_before) = read()?;
     let mut passing = Passing::new(time, "watching vCPUs");
     wait(time, &stop, &mut |passed| passing.at(passed))?;
-    let (after, facts) = (probe.read().map_err(cannot)?, facts());
+    let (after, facts) = read()?;
     let is_watched = |vm: &&VmProcess| threads.iter().any(|thread| thread.pid == vm.pid);
     // Threads of vCPUs may be known by now that were not.
     let now = |vm: &VmProcess| {

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use unspin_diagnosis::{Machine, Setting};
 use unspin_host::{cpus, place, Host, Kvm, Monitor, VmProcess};
+use unspin_probe::SeenVm;
 use unspin_uapi::MODE;
 use unspin_uapi::{Counter, Value};
 
@@ -37,6 +38,8 @@ pub struct Facts {
     /// Whose setting is read next.
     turn: usize,
     vms: BTreeMap<u32, OfVm>,
+    /// What was counted of VMs as a whole, by their process; none where it was not.
+    seen: BTreeMap<u32, SeenVm>,
 }
 
 #[derive(Default)]
@@ -158,6 +161,7 @@ impl Facts {
             module: self.module.clone(),
             caches: self.caches.clone(),
             turn: self.turn.wrapping_add(1),
+            seen: BTreeMap::new(),
             vms: old.filter_map(set).map(of_vm).collect(),
         };
         facts.look_at(places, vms, detail);
@@ -174,6 +178,7 @@ impl Facts {
             module: None,
             caches: BTreeMap::new(),
             turn: 0,
+            seen: BTreeMap::new(),
             vms: BTreeMap::new(),
         }
     }
@@ -188,6 +193,7 @@ impl Facts {
             module: Some(BTreeMap::new()),
             caches: BTreeMap::new(),
             turn: 0,
+            seen: BTreeMap::new(),
             vms: files.into_iter().map(|(pid, files)| (pid, of_vm(files))).collect(),
         }
     }
@@ -256,6 +262,16 @@ impl Facts {
         let options = Some(host.qemu_options(vm.pid)).filter(|_| vm.monitor == Monitor::Qemu);
         let machine = options.filter(|all| !all.is_empty()).map(|all| Machine::of(&all));
         Set { allowed, caches, quota_cpus, has_cgroup, machine }
+    }
+
+    /// The same with what was counted of VMs as a whole.
+    pub fn with_seen(self, seen: BTreeMap<u32, SeenVm>) -> Facts {
+        Facts { seen, ..self }
+    }
+
+    /// What was counted of a VM as a whole since `before`; `None`: it was not, or the VM is new.
+    pub fn seen_since(&self, before: &Facts, pid: u32) -> Option<SeenVm> {
+        Some(self.seen.get(&pid)?.since(before.seen.get(&pid)?))
     }
 
     /// Whether the module is loaded.

@@ -27,7 +27,12 @@ pub struct Kernel {
 impl Kernel {
     /// Nothing is watched yet. `sysfs`: the module's directory; `detail`: what samples have.
     pub fn new(host: Host, sysfs: &Path, detail: Detail) -> anyhow::Result<Kernel> {
-        let probe = Probe::load(sysfs.exists()).map_err(cannot)?;
+        let may_park = sysfs.exists();
+        let probe = match detail {
+            Detail::All => Probe::load_detailed(may_park),
+            Detail::Causes | Detail::Module => Probe::load(may_park),
+        };
+        let probe = probe.map_err(cannot)?;
         Ok(Self::with(probe, host, sysfs, detail))
     }
 
@@ -64,7 +69,11 @@ impl Source for Kernel {
         self.look()?;
         let processes: Vec<VmProcess> = self.scan.vms().map(|vm| vm.process.clone()).collect();
         let places = Places { sysfs: &self.sysfs, host: &self.host };
-        self.facts = Arc::new(self.facts.renewed(places, &processes, self.detail));
+        let mut facts = self.facts.renewed(places, &processes, self.detail);
+        if self.detail == Detail::All {
+            facts = facts.with_seen(self.probe.read_vms().map_err(cannot)?);
+        }
+        self.facts = Arc::new(facts);
         self.again()
     }
 

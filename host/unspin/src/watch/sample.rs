@@ -5,7 +5,7 @@ use super::facts::Facts;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use unspin_diagnosis::{Did, Times};
+use unspin_diagnosis::{groups, Did, Times};
 use unspin_host::VmProcess;
 use unspin_probe::{Seen, Thread};
 
@@ -103,7 +103,17 @@ impl Watched<'_> {
 
     /// What they did together.
     pub fn did(&self, before: &Facts, facts: &Facts) -> Did {
-        did(self.vm.pid, self.vcpus.iter().map(|(_, seen)| seen), before, facts)
+        let vcpus = self.vcpus.iter().map(|(_, seen)| seen);
+        let mut did = did(self.vm.pid, vcpus, before, facts);
+        // Where a thread that is watched may run no vCPU, what is counted of the VM is not of its vCPUs.
+        if let (Some(seen), true) = (facts.seen_since(before, self.vm.pid), self.vm.is_all_known())
+        {
+            did.monitor_ns = Some(seen.monitor_ns);
+            did.wanting_ns = seen.wanting_ns;
+            // Times of accesses end with the next entry into the guest.
+            did.accesses = seen.accesses.filter(|_| !did.is_unseen()).map(groups);
+        }
+        did
     }
 }
 

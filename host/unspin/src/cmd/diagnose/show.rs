@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A diagnosis, as tables and as JSON.
 
+use super::cost::{mostly, Cost};
 use crate::watch::facts::{Counts, Facts};
 use crate::watch::Watched;
 use serde::Serialize;
@@ -42,8 +43,10 @@ pub struct OfVm {
     kernel: Counts,
     causes: Vec<OfCause>,
     dominant: Option<Cause>,
-    /// Share of the wall time that other exits and the VMM take.
+    /// Share of the wall time that other exits take.
     remainder: f64,
+    #[serde(flatten)]
+    cost: Cost,
     advice: Vec<Advice>,
     #[serde(skip)]
     title: String,
@@ -147,6 +150,7 @@ impl OfVm {
             causes: losses.iter().map(OfCause::from).collect(),
             dominant: dominant(&losses),
             remainder: remainder(&did),
+            cost: Cost::new(&did),
             advice: advice(&did, &losses, &facts.setting(vm)),
             title: title(vm),
             did,
@@ -190,8 +194,10 @@ impl OfVm {
             Cause::Ipi => "interrupts".into(),
             Cause::UserSpin => "spinning in user space".into(),
             Cause::Cache => "its vCPUs do not share a cache".into(),
-            Cause::Device => "devices that are emulated".into(),
-            Cause::Msr => "accesses to model-specific registers".into(),
+            Cause::Device => format!("devices that are emulated{}", mostly(&self.did, cause)),
+            Cause::Msr => {
+                format!("accesses to model-specific registers{}", mostly(&self.did, cause))
+            }
             Cause::Monitor => "threads of its VMM besides its vCPUs".into(),
         };
         format!("The main cause, {share} of the vCPUs' time: {what}.")
@@ -223,15 +229,11 @@ impl OfVm {
         let mut text = format!("{}: {} {vcpus}, {:.1} s\n", self.title, self.vcpus, self.window_s);
         let _ = writeln!(text, "{}\n{}", self.sentence(), self.cause_table());
         let _ = writeln!(text, "{}", self.state_table());
+        for line in self.cost.lines() {
+            let _ = writeln!(text, "{line}");
+        }
         for advice in &self.advice {
-            let _ = writeln!(
-                text,
-                "* {}: {} ({}; {})",
-                advice.what,
-                advice.expected,
-                advice.evidence,
-                advice.sure.name()
-            );
+            let _ = writeln!(text, "* {}", advice.line());
         }
         text
     }
