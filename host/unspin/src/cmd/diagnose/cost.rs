@@ -2,12 +2,14 @@
 //! What a VM costs the host: the CPUs that it keeps busy, what its guest accesses, and how many vCPUs it
 //! needs.
 
-use super::show::{percent, STATE_SHARE_MIN};
 use serde::Serialize;
 use unspin_diagnosis::{right_size, Cause, Did, Group, Kind, RightSize, State};
 
 /// Accesses that a person is shown.
 const SHOWN: usize = 5;
+
+/// Those with less of the vCPUs' time are in --json only.
+const SHARE_MIN: f64 = 0.0005;
 
 #[derive(Debug, Serialize)]
 pub struct Cost {
@@ -102,7 +104,7 @@ impl Cost {
 fn text(did: &Did, group: &Group) -> String {
     let of = group.accessed;
     let share = of.ns as f64 / (did.vcpus.max(1) as f64 * did.window_ns.max(1) as f64);
-    if share < STATE_SHARE_MIN {
+    if share < SHARE_MIN {
         return String::new();
     }
     let per_s = of.count as f64 * 1e9 / did.window_ns.max(1) as f64;
@@ -110,7 +112,8 @@ fn text(did: &Did, group: &Group) -> String {
         visits if visits > 0.5 => ", served by the VMM",
         _ => "",
     };
-    format!("{}: {per_s:.0} exits per s, {} of the vCPUs' time{by}", group.title(), percent(share))
+    let percent = 100.0 * share;
+    format!("{}: {per_s:.0} exits per s, {percent:.1} % of the vCPUs' time{by}", group.title())
 }
 
 /// What takes most of a cause, to be added to its name.
