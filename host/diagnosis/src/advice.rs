@@ -17,9 +17,9 @@ pub struct Setting {
     pub name: String,
     /// CPUs that its vCPUs may run on.
     pub allowed_cpus: usize,
-    /// CPUs' worth of time that its cgroups allow; `None`: no quota.
-    pub quota_cpus: Option<f64>,
-    /// Whether its vCPUs are in a cgroup below the host's first, as libvirt's are; `None`: unknown.
+    /// The quota of its cgroups that it meets first; `None`: none is known.
+    pub quota: Option<Quota>,
+    /// Whether it competes by the weight of a cgroup that is its own; `None`: unknown.
     pub has_cgroup: Option<bool>,
     /// The module's mode for this VM; `None`: it is not loaded.
     pub module_mode: Option<String>,
@@ -31,6 +31,17 @@ pub struct Setting {
     pub numa_balancing: bool,
     /// What QEMU's command line says; `None`: it is no QEMU, or the line cannot be read.
     pub machine: Option<Machine>,
+}
+
+/// A limit of CPU time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Quota {
+    /// CPUs' worth of time, above 0.
+    pub cpus: f64,
+    /// Whether it limits a vCPU, or the whole VM.
+    pub is_per_vcpu: bool,
+    /// What raises it: a command, or a file.
+    pub remedy: String,
 }
 
 /// Something to do.
@@ -123,8 +134,13 @@ type Add<'a> = &'a mut dyn FnMut(f64, String, String);
 fn for_contention(did: &Did, setting: &Setting, add: Add) {
     let share = |state| did.share(&[state]);
     let throttled = share(State::Throttled);
-    let quota = setting.quota_cpus.map_or(String::new(), |cpus| format!(", now {cpus:.2} CPUs"));
-    let what = format!("raise its CPU quota (cpu.max){quota}");
+    let what = match &setting.quota {
+        Some(Quota { cpus, is_per_vcpu, remedy }) => {
+            let each = if *is_per_vcpu { " per vCPU" } else { "" };
+            format!("raise its CPU quota, now {cpus:.2} CPUs{each}: {remedy}")
+        }
+        None => "raise its CPU quota (cpu.max; with cgroups of version 1 cpu.cfs_quota_us)".into(),
+    };
     add(throttled, what, up_to(throttled));
     let host = share(State::ReadyHost);
     let what = "keep tasks of the host off its CPUs: pin the vCPUs or the tasks to other CPUs";
@@ -232,13 +248,13 @@ mod tests {
         let wall = 1_000_000;
         let setting = Setting {
             name: "web".into(),
-            quota_cpus: Some(0.5),
+            quota: Some(Quota { cpus: 0.5, is_per_vcpu: true, remedy: "virsh x".into() }),
             allowed_cpus: 1,
             apicv: Some(false),
             ..Setting::default()
         };
         for (state, expected) in [
-            (State::Throttled, "raise its CPU quota (cpu.max), now 0.50 CPUs"),
+            (State::Throttled, "raise its CPU quota, now 0.50 CPUs per vCPU: virsh x"),
             (State::ReadyHost, "keep tasks of the host off"),
             (State::ReadySibling, "more than 1 CPUs: it has 2 vCPUs"),
             (State::ReadyVmm, "emulatorpin"),

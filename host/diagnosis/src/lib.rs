@@ -16,7 +16,7 @@ mod right_size;
 mod state;
 
 pub use access::{groups, Access, Accessed, Group};
-pub use advice::{Advice, Setting};
+pub use advice::{Advice, Quota, Setting};
 pub use advise::advice;
 pub use cause::{Cause, Sure};
 pub use devices::Kind;

@@ -1,28 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cgroup that a thread's CPU time is controlled by, of version 2 or 1, and its quota.
+//! The cgroup that a thread's CPU time is controlled by, of version 2 or 1.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-/// Where a thread is in the hierarchy that controls CPU time.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A cgroup of the hierarchy that controls CPU time.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cgroup {
     /// From the hierarchy's root on, with a slash first.
     pub path: String,
     pub version: Version,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     One,
     Two,
-}
-
-/// CPU time that a cgroup may use.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Quota {
-    /// CPUs' worth: time per period; above 0.
-    pub cpus: f64,
 }
 
 impl Cgroup {
@@ -44,46 +34,39 @@ impl Cgroup {
         unified
     }
 
-    /// Its directory, below `root` (`/sys/fs/cgroup`).
-    pub fn dir(&self, root: &Path) -> PathBuf {
-        let root = match self.version {
-            Version::Two => root.to_path_buf(),
-            Version::One => root.join("cpu"),
-        };
-        root.join(self.path.trim_start_matches('/'))
+    /// The last part of its path; empty for the root.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
     }
 
-    /// The smallest quota of it and of all that it is in, below `root` (`/sys/fs/cgroup`).
-    pub fn quota(&self, root: &Path) -> Option<Quota> {
-        let mut dir = self.dir(root);
-        let mut smallest: Option<Quota> = None;
-        while dir.starts_with(root) {
-            if let Some(quota) = self.quota_at(&dir) {
-                smallest = smallest.filter(|s| s.cpus <= quota.cpus).or(Some(quota));
-            }
-            if !dir.pop() {
-                break;
-            }
-        }
-        smallest
+    pub fn is_root(&self) -> bool {
+        self.path == "/"
     }
 
-    fn quota_at(&self, dir: &Path) -> Option<Quota> {
-        let read = |name: &str| fs::read_to_string(dir.join(name)).ok();
-        match self.version {
-            Version::Two => quota(&read("cpu.max")?),
-            Version::One => {
-                quota(&format!("{} {}", read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?))
-            }
-        }
+    /// The cgroup that it is in; `None` for the root.
+    pub fn parent(&self) -> Option<Cgroup> {
+        let (parent, name) = self.path.rsplit_once('/')?;
+        let path = if parent.is_empty() { "/" } else { parent };
+        (!name.is_empty()).then(|| Cgroup { path: path.into(), version: self.version })
     }
-}
 
-/// `max 100000`, `50000 100000`, or version 1's `-1 100000`.
-fn quota(text: &str) -> Option<Quota> {
-    let mut numbers = text.split_whitespace().map(str::parse::<f64>);
-    let (time, period) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
-    (time > 0.0 && period > 0.0).then_some(Quota { cpus: time / period })
+    /// It, and all that it is in, up to the root.
+    pub fn upwards(&self) -> impl Iterator<Item = Cgroup> {
+        std::iter::successors(Some(self.clone()), Cgroup::parent)
+    }
+
+    /// A cgroup in it.
+    pub fn child(&self, name: &str) -> Cgroup {
+        let path = format!("{}/{name}", self.path.trim_end_matches('/'));
+        Cgroup { path, version: self.version }
+    }
+
+    /// Whether the other is it, or in it.
+    pub fn holds(&self, other: &Cgroup) -> bool {
+        let inside = other.path.strip_prefix(self.path.trim_end_matches('/'));
+        self.version == other.version
+            && inside.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
 }
 
 #[cfg(test)]
@@ -105,29 +88,26 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_quota_on_the_way_up_holds() {
-        let root = std::env::temp_dir().join(format!("unspin-cgroup-{}", std::process::id()));
-        for (dir, max) in [("", "max 100000"), ("a", "150000 100000"), ("a/b", "200000 100000")] {
-            fs::create_dir_all(root.join(dir)).unwrap();
-            fs::write(root.join(dir).join("cpu.max"), max).unwrap();
-        }
-        fs::create_dir_all(root.join("cpu/v")).unwrap();
-        fs::write(root.join("cpu/v/cpu.cfs_quota_us"), "50000\n").unwrap();
-        fs::write(root.join("cpu/v/cpu.cfs_period_us"), "100000\n").unwrap();
-        let quota = |path: &str, version| {
-            Cgroup { path: path.into(), version }.quota(&root).map(|quota| quota.cpus)
-        };
-        assert_eq!(quota("/a/b/c", Version::Two), Some(1.5));
-        assert_eq!(quota("/other", Version::Two), None);
-        assert_eq!(quota("/v", Version::One), Some(0.5));
-        fs::remove_dir_all(&root).unwrap();
+    fn a_cgroup_holds_what_is_below_it() {
+        let at = |path: &str| Cgroup { path: path.into(), version: Version::Two };
+        let ways: Vec<String> = at("/a/b").upwards().map(|group| group.path).collect();
+        assert_eq!(ways, ["/a/b", "/a", "/"]);
+        assert!(
+            at("/").holds(&at("/a")) && at("/a").holds(&at("/a/b")) && at("/a").holds(&at("/a"))
+        );
+        assert!(!at("/a").holds(&at("/ab")) && !at("/a/b").holds(&at("/a")));
+        assert!(!at("/").holds(&Cgroup { path: "/a".into(), version: Version::One }));
+        assert_eq!(
+            (at("/").child("a").path, at("/a").child("b").path),
+            ("/a".into(), "/a/b".into())
+        );
+        assert_eq!((at("/").name(), at("/a/b").name()), ("", "b"));
     }
 
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text: String) {
-            Cgroup::parse(&text);
-            quota(&text);
+            let _ = Cgroup::parse(&text).map(|found| found.upwards().count());
         }
     }
 }

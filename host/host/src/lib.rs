@@ -8,26 +8,36 @@ mod cgroup;
 mod command_line;
 mod containers;
 pub mod cpus;
+mod groups;
 pub mod journal;
 mod kvm;
 mod monitor;
 mod name;
 mod names;
+mod owner;
 pub mod place;
 mod placed;
 mod qemu;
+mod rivals;
+mod sched_ext;
 pub mod slice;
 mod socket;
 pub mod source;
+mod tree;
 mod vcpus;
 
 pub use called::{meant, tell_apart, By};
-pub use cgroup::{Cgroup, Quota, Version};
+pub use cgroup::{Cgroup, Version};
 pub use command_line::QemuOption;
+pub use groups::{tightest, Groups, Limit, Limited, Place};
 pub use kvm::{tsc_khz, Kvm};
 pub use monitor::Monitor;
 pub use name::Name;
 pub use names::{Kind, Names};
+pub use owner::Owner;
+pub use rivals::Rival;
+pub use sched_ext::SchedExt;
+pub use tree::{Tree, Used};
 pub use vcpus::Vcpu;
 
 use journal::{Hands, Target};
@@ -107,6 +117,9 @@ impl VmProcess {
 #[derive(Debug, Clone)]
 pub struct Host {
     proc: PathBuf,
+    sys: PathBuf,
+    /// `/etc/passwd`.
+    users: PathBuf,
 }
 
 impl Default for Host {
@@ -116,9 +129,12 @@ impl Default for Host {
 }
 
 impl Host {
-    /// The host whose processes `proc` shows.
+    /// The host whose processes `proc` shows. Its `sys` and `etc` are beside that, unless the environment
+    /// names [`place::sys()`].
     pub fn at(proc: &Path) -> Host {
-        Host { proc: proc.to_path_buf() }
+        let root = proc.parent().unwrap_or(Path::new("/"));
+        let sys = place::sys_named().unwrap_or_else(|| root.join("sys"));
+        Host { proc: proc.to_path_buf(), sys, users: root.join("etc/passwd") }
     }
 
     /// Every process, by process id, whether it has VMs or not.
@@ -244,6 +260,14 @@ impl Host {
     /// How a thread is scheduled, as `SCHED_` numbers of sched(7) have it; `None` where it has ended.
     pub fn scheduling_policy(&self, tid: u32) -> Option<i32> {
         self.stat(tid, 41)
+    }
+
+    /// CPU time that a process has used, all its threads together, in ns; `None` where it has ended.
+    pub fn cpu_time_ns(&self, pid: u32) -> Option<u64> {
+        // SAFETY: it takes no pointers.
+        let ticks_per_s = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok()?;
+        let ticks = self.stat::<u64>(pid, 14)? + self.stat::<u64>(pid, 15)?;
+        Some(ticks * (1_000_000_000 / ticks_per_s.max(1)))
     }
 
     /// The nice value of a thread, -20 to 19; `None` where it has ended.

@@ -12,7 +12,12 @@ pub fn proc() -> PathBuf {
 
 /// `/sys`, or the directory that `UNSPIN_SYS` names.
 pub fn sys() -> PathBuf {
-    of(std::env::var_os("UNSPIN_SYS").as_deref(), "/sys")
+    sys_named().unwrap_or("/sys".into())
+}
+
+/// The directory that `UNSPIN_SYS` names.
+pub(crate) fn sys_named() -> Option<PathBuf> {
+    std::env::var_os("UNSPIN_SYS").filter(|name| !name.is_empty()).map(PathBuf::from)
 }
 
 /// The file `path` of the host whose root directory is `root`. Under `/`, `proc/…` and `sys/…` are in

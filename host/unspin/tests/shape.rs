@@ -213,6 +213,79 @@ fn without_a_cgroup_each_they_get_nice_values() {
     fake.is_as_before();
 }
 
+/// swtpm is beside QEMU, as Proxmox has it: the scope is the VM's, and its weight is corrected.
+#[test]
+fn a_helper_beside_the_monitor_is_the_vms() {
+    let fake = Fake::new("helper");
+    for tid in fake.vcpus {
+        fake.write(&format!("proc/{tid}/cgroup"), "0::/qemu.slice/100.scope");
+    }
+    let both = format!("{}\n2002", fake.vm);
+    fake.write("cgroup/qemu.slice/100.scope/cgroup.procs", &both);
+    fake.write("cgroup/qemu.slice/100.scope/cgroup.threads", &both);
+    fake.write("cgroup/qemu.slice/100.scope/cpu.weight", "100");
+    fake.write("proc/2002/cgroup", "0::/qemu.slice/100.scope");
+    let weight = || fake.read("cgroup/qemu.slice/100.scope/cpu.weight");
+    let own = nice_of(&fake);
+    let child = started(fake.shape(&["web"]), || weight() != "100");
+    assert!(nice_of(&fake)[1] > own[1], "its siblings divide it: not all are raised");
+    signal(child.id(), libc::SIGTERM);
+    let out = child.wait_with_output().unwrap();
+    assert!(out.status.success(), "{}", said(&out));
+    assert_eq!((weight().as_str(), nice_of(&fake)), ("100", own));
+}
+
+/// The scheduler then sees the parent's group, which has another VM: that keeps its weight.
+#[test]
+fn without_the_controller_neighbours_are_those_of_the_parent() {
+    let fake = Fake::new("controller");
+    for tid in fake.vcpus {
+        fake.write(&format!("proc/{tid}/cgroup"), "0::/system.slice/vm1.service");
+    }
+    fake.write("cgroup/system.slice/cpu.weight", "100");
+    fake.write("cgroup/system.slice/vm1.service/cgroup.procs", &fake.vm.to_string());
+    fake.write("cgroup/system.slice/vm2.service/cgroup.procs", "4000001");
+    fake.holds_vm(4_000_001, "db");
+    fake.write("proc/4000001/status", "Tgid:\t4000001");
+    fake.write("proc/4000001/cgroup", "0::/system.slice/vm2.service");
+    let own = nice_of(&fake);
+    let child = started(fake.shape(&["web"]), || nice_of(&fake)[0] < own[0]);
+    assert_eq!(fake.read("cgroup/system.slice/cpu.weight"), "100");
+    signal(child.id(), libc::SIGTERM);
+    let out = child.wait_with_output().unwrap();
+    assert!(out.status.success() && !said(&out).contains("left alone"), "{}", said(&out));
+    assert_eq!(nice_of(&fake), own);
+    assert_eq!(fake.journal(), "");
+}
+
+#[test]
+fn a_vm_of_any_user_is_shaped_only_by_its_name() {
+    let fake = Fake::new("owner");
+    let status = fake.dir.join(format!("proc/{}/status", fake.vm));
+    fs::remove_file(&status).unwrap();
+    fs::write(&status, format!("Tgid:\t{}\nUid:\t1\t4123456\t1\t1\n", fake.vm)).unwrap();
+    let all = fake.shape(&["--dry-run", "--once"]).output().unwrap();
+    assert_eq!(all.status.code(), Some(77), "{}", said(&all));
+    let words =
+        format!("belongs to user 4123456; to shape it, name it: unspin shape pid:{}", fake.vm);
+    assert!(said(&all).contains(&words), "{}", said(&all));
+    assert!(fake.shape(&["web", "--dry-run", "--once"]).output().unwrap().status.success());
+    fake.write("etc/passwd", "libvirt-qemu:x:4123456:1::/:");
+    assert!(fake.shape(&["--dry-run", "--once"]).output().unwrap().status.success());
+}
+
+#[test]
+fn where_a_scheduler_in_bpf_ignores_weights_none_are_set() {
+    let fake = Fake::new("sched-ext");
+    fake.write("sys/kernel/sched_ext/state", "enabled");
+    fake.write("sys/kernel/sched_ext/root/ops", "lavd_1.0");
+    fake.refuses("the sched_ext scheduler lavd_1.0 is enabled: weights");
+    let moves = fake.shape(&["--dry-run", "--once", "--parts", "resolver"]).output().unwrap();
+    assert!(moves.status.success(), "{}", said(&moves));
+    fake.write("sys/kernel/sched_ext/state", "disabled");
+    assert!(fake.shape(&["--dry-run", "--once"]).output().unwrap().status.success());
+}
+
 #[test]
 fn the_resolver_gives_siblings_a_cpu_each_and_back() {
     let fake = Fake::new("resolver");

@@ -111,7 +111,7 @@ fn watch(args: &Args) -> anyhow::Result<()> {
     wait(SETTLE, &stop, &mut |_| {})?;
     let places = Places { sysfs: &args.sysfs, host: &host };
     let read = || -> anyhow::Result<_> {
-        let facts = Facts::read(places, &chosen);
+        let facts = Facts::read(places, &chosen, &all);
         let facts = facts.with_seen(probe.read_vms().map_err(cannot)?);
         Ok((probe.read().map_err(cannot)?, facts))
     };

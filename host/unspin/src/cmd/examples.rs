@@ -34,6 +34,16 @@ pub const EXAMPLES: Examples = &[
         ],
     ),
     (
+        "neighbours",
+        &[
+            ("unspin neighbours", "Show who competes with the VMs of this host, and what each gets."),
+            (
+                "unspin neighbours web1 --seconds 30",
+                "Show the cgroups around web1, and those inside its own.",
+            ),
+        ],
+    ),
+    (
         "spinners",
         &[
             ("unspin spinners web1 --seconds 10", "Show where the vCPUs of web1 spin, as addresses."),

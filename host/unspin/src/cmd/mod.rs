@@ -8,6 +8,7 @@ mod examples;
 mod export;
 mod guard;
 mod load;
+mod neighbours;
 #[cfg(feature = "module")]
 mod run;
 #[cfg(feature = "module")]
@@ -50,6 +51,9 @@ enum Command {
     Status(status::Args),
     /// Measure how much time VMs lose, name the causes, and advise.
     Diagnose(diagnose::Args),
+    /// Show which VMs and services compete for CPU time, by which weights and quotas, and what each gets.
+    #[command(alias = "neighbors")]
+    Neighbours(neighbours::Args),
     /// Show live how much time VMs lose, and the causes.
     Top(top::Args),
     /// Serve metrics of VMs to Prometheus.
@@ -78,7 +82,7 @@ enum Command {
 
 /// Subcommands by purpose.
 const GROUPS: help::Groups = &[
-    ("See what VMs lose", &["top", "diagnose", "spinners", "export"]),
+    ("See what VMs lose", &["top", "diagnose", "neighbours", "spinners", "export"]),
     ("Change settings of VMs", &["load", "unload", "status", "set", "apply", "shape"]),
     ("Locks in programs", &["run"]),
     ("The shell", &["completions", "man", "help"]),
@@ -96,6 +100,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Unload => unload::run(),
         Command::Status(a) => status::run(&a),
         Command::Diagnose(a) => diagnose::run(&a),
+        Command::Neighbours(a) => neighbours::run(&a),
         Command::Top(a) => top::run(&a),
         Command::Export(a) => export::run(&a),
         Command::Spinners(a) => spinners::run(&a),

@@ -39,6 +39,8 @@ struct Status {
     turns_excluded_cpus: Option<String>,
     live_objects: Option<Value>,
     fail_open_total: Option<Value>,
+    /// A scheduler in place of the kernel's own, in words; null where none is enabled.
+    sched_ext: Option<String>,
     default: BTreeMap<String, Value>,
     vms: BTreeMap<String, BTreeMap<String, Value>>,
     /// What `unspin shape` has decided last; null where it does not run.
@@ -62,7 +64,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let vms: Vec<(Vm, Files)> = with_ids(ids, &host).into_iter().zip(files).collect();
     if !args.json {
         let shaped = shaped.as_ref().map(of_shape).unwrap_or_default();
-        return out::print(&(table(&module, &vms) + &shaped));
+        let note = host.sched_ext().map(|of| format!("Note: {of}.\n")).unwrap_or_default();
+        return out::print(&(table(&module, &vms) + &note + &shaped));
     }
     out::json(&Status {
         schema: 1,
@@ -71,6 +74,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         turns_excluded_cpus: module.value(ModuleValue::TURNS_EXCLUDED_CPUS.file()),
         live_objects: module.value(ModuleValue::LIVE_OBJECTS.file()).as_deref().map(value),
         fail_open_total: module.value(ModuleValue::FAIL_OPEN_TOTAL.file()).as_deref().map(value),
+        sched_ext: host.sched_ext().map(|of| of.to_string()),
         default: typed(&module.defaults()),
         vms: vms.iter().map(|(vm, files)| (vm.id.clone(), known(vm, files))).collect(),
         shaped,

@@ -7,8 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use unspin_diagnosis::{Machine, Setting};
-use unspin_host::{cpus, place, Host, Kvm, Monitor, VmProcess};
+use unspin_diagnosis::{Machine, Quota, Setting};
+use unspin_host::{
+    cpus, place, tightest, Groups, Host, Kvm, Limited, Monitor, SchedExt, Tree, VmProcess,
+};
 use unspin_probe::SeenVm;
 use unspin_uapi::MODE;
 use unspin_uapi::{Counter, Value};
@@ -35,6 +37,9 @@ pub struct Facts {
     module: Option<BTreeMap<String, Option<u32>>>,
     /// Last-level caches by the CPUs that they serve.
     caches: BTreeMap<BTreeSet<u32>, Option<usize>>,
+    sched_ext: Option<SchedExt>,
+    /// The cgroups of all VMs.
+    groups: Arc<Groups>,
     /// Whose setting is read next.
     turn: usize,
     vms: BTreeMap<u32, OfVm>,
@@ -55,7 +60,7 @@ struct OfVm {
 struct Set {
     allowed: BTreeSet<u32>,
     caches: Option<usize>,
-    quota_cpus: Option<f64>,
+    quota: Option<Quota>,
     has_cgroup: Option<bool>,
     machine: Option<Machine>,
 }
@@ -141,9 +146,10 @@ pub struct Places<'a> {
 }
 
 impl Facts {
-    pub fn read(places: Places, vms: &[VmProcess]) -> Facts {
+    /// Of some VMs of all that run.
+    pub fn read(places: Places, vms: &[VmProcess], all: &[VmProcess]) -> Facts {
         let mut facts = Facts::of_host();
-        facts.look_at(places, vms, Detail::All);
+        facts.look_at(places, vms, all, Detail::All);
         facts
     }
 
@@ -160,11 +166,13 @@ impl Facts {
             numa_balancing: self.numa_balancing,
             module: self.module.clone(),
             caches: self.caches.clone(),
+            sched_ext: None,
+            groups: Arc::clone(&self.groups),
             turn: self.turn.wrapping_add(1),
             seen: BTreeMap::new(),
             vms: old.filter_map(set).map(of_vm).collect(),
         };
-        facts.look_at(places, vms, detail);
+        facts.look_at(places, vms, vms, detail);
         facts
     }
 
@@ -177,6 +185,8 @@ impl Facts {
             numa_balancing: balancing.is_ok_and(|text| text.trim() != "0"),
             module: None,
             caches: BTreeMap::new(),
+            sched_ext: None,
+            groups: Arc::default(),
             turn: 0,
             seen: BTreeMap::new(),
             vms: BTreeMap::new(),
@@ -192,16 +202,21 @@ impl Facts {
             numa_balancing: false,
             module: Some(BTreeMap::new()),
             caches: BTreeMap::new(),
+            sched_ext: None,
+            groups: Arc::default(),
             turn: 0,
             seen: BTreeMap::new(),
             vms: files.into_iter().map(|(pid, files)| (pid, of_vm(files))).collect(),
         }
     }
 
-    fn look_at(&mut self, places: Places, vms: &[VmProcess], detail: Detail) {
+    fn look_at(&mut self, places: Places, vms: &[VmProcess], all: &[VmProcess], detail: Detail) {
+        self.sched_ext = places.host.sched_ext();
+        let tree = Tree::of(places.host);
+        self.look_at_groups(&tree, places.host, all);
         for vm in vms {
             if !self.vms.contains_key(&vm.pid) {
-                let set = Arc::new(self.set_of(places.host, vm));
+                let set = Arc::new(self.set_of(places.host, &tree, vm));
                 self.vms.insert(vm.pid, OfVm { set, ..OfVm::default() });
             }
         }
@@ -227,6 +242,19 @@ impl Facts {
         }
     }
 
+    /// Looks at the cgroups of the VMs whose settings are not known.
+    fn look_at_groups(&mut self, tree: &Tree, host: &Host, all: &[VmProcess]) {
+        let pids: BTreeSet<u32> = all.iter().map(|vm| vm.pid).collect();
+        let asked = all.iter().filter(|vm| !self.vms.contains_key(&vm.pid));
+        let new: Vec<_> = asked.filter(|vm| !self.groups.is_same(tree, host, vm)).collect();
+        // They are many, and most samples share them.
+        if !new.is_empty() || self.groups.vms().any(|pid| !pids.contains(&pid)) {
+            let groups = Arc::make_mut(&mut self.groups);
+            groups.retain(|pid| pids.contains(&pid));
+            new.into_iter().for_each(|vm| groups.renew(tree, host, vm));
+        }
+    }
+
     /// The processes of the module's VMs. It names a VM after the thread that created it, usually the
     /// first of its process.
     fn find(&mut self, host: &Host, ids: Option<Vec<String>>) {
@@ -246,22 +274,22 @@ impl Facts {
         self.module = ids.map(|ids| ids.into_iter().map(found).collect());
     }
 
-    fn set_of(&mut self, host: &Host, vm: &VmProcess) -> Set {
+    fn set_of(&mut self, host: &Host, tree: &Tree, vm: &VmProcess) -> Set {
         let tids = threads(vm);
         let allowed: BTreeSet<u32> = tids.iter().flat_map(|tid| host.usable_cpus(*tid)).collect();
-        let quotas = tids.iter().filter_map(|tid| {
-            let quota = host.cgroup(*tid)?.quota(&place::sys().join("fs/cgroup"))?;
-            Some(quota.cpus)
-        });
-        let quota_cpus = quotas.min_by(f64::total_cmp);
         let system = place::sys().join("devices/system");
         let caches = self.caches.entry(allowed.clone());
         let caches = *caches.or_insert_with(|| cpus::last_level_caches(&system, &allowed));
-        let cgroup = |tid: &u32| host.cgroup(*tid).map(|cgroup| cgroup.path != "/");
-        let has_cgroup = tids.first().and_then(cgroup);
+        let limits = self.groups.limits(tree, vm.pid);
+        let quota = tightest(&limits, vm.vcpu_count).map(|(limit, _)| Quota {
+            cpus: limit.cpus,
+            is_per_vcpu: limit.of != Limited::Vm,
+            remedy: limit.remedy(vm),
+        });
+        let has_cgroup = self.groups.place(tree, vm.pid).ok().map(|place| place.is_own);
         let options = Some(host.qemu_options(vm.pid)).filter(|_| vm.monitor == Monitor::Qemu);
         let machine = options.filter(|all| !all.is_empty()).map(|all| Machine::of(&all));
-        Set { allowed, caches, quota_cpus, has_cgroup, machine }
+        Set { allowed, caches, quota, has_cgroup, machine }
     }
 
     /// The same with what was counted of VMs as a whole.
@@ -292,6 +320,11 @@ impl Facts {
     fn grew(&self, before: &Facts, pid: u32, counter: Counter) -> Option<u64> {
         let (first, last) = (before.count(pid, counter.file())?, self.count(pid, counter.file())?);
         last.checked_sub(first)
+    }
+
+    /// A scheduler that is enabled in place of the kernel's own.
+    pub fn sched_ext(&self) -> Option<&SchedExt> {
+        self.sched_ext.as_ref()
     }
 
     /// Whether spinning vCPUs exit on this host.
@@ -336,7 +369,7 @@ impl Facts {
         Setting {
             name: vm.selector(),
             allowed_cpus: of_vm.set.allowed.len(),
-            quota_cpus: of_vm.set.quota_cpus,
+            quota: of_vm.set.quota.clone(),
             has_cgroup: of_vm.set.has_cgroup,
             module_mode: of_vm.module.get(MODE).cloned(),
             halt_poll_ns: self.kvm.halt_poll_ns,

@@ -23,6 +23,8 @@ pub const STATE_SHARE_MIN: f64 = 0.0005;
 #[derive(Serialize)]
 pub struct Document {
     schema: u32,
+    /// A scheduler in place of the kernel's own, in words; null where none is enabled.
+    sched_ext: Option<String>,
     vms: Vec<OfVm>,
 }
 
@@ -115,11 +117,12 @@ pub fn titled(title: &str, pid: u32) -> String {
 impl Document {
     pub fn new(watched: &[Watched], before: &Facts, facts: &Facts) -> Document {
         let vms = watched.iter().map(|watched| OfVm::new(watched, before, facts)).collect();
-        Document { schema: 1, vms }
+        Document { schema: 1, sched_ext: facts.sched_ext().map(ToString::to_string), vms }
     }
 
     pub fn text(&self) -> String {
-        let all: Vec<String> = self.vms.iter().map(OfVm::text).collect();
+        let note = self.sched_ext.iter().map(|note| format!("Note: {note}.\n"));
+        let all: Vec<String> = note.chain(self.vms.iter().map(OfVm::text)).collect();
         printable_lines(&all.join("\n"))
     }
 }

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 use unspin_host::journal::JOURNAL;
-use unspin_host::{cpus, Host};
+use unspin_host::{cpus, Groups, Host, Tree};
 use written::Writer;
 pub use written::{read as what_is_shaped, Written, SHAPED};
 
@@ -62,7 +62,8 @@ const CPUS_MAX: u32 = 1 << 13;
 #[command(after_long_help = HELP)]
 pub struct Args {
     /// The VMs: name or UUID in QEMU or libvirt, process id, or PID-N from `unspin status`. If a name
-    /// looks like an id, write name:NAME or pid:ID. Default: all VMs, including those that start later.
+    /// looks like an id, write name:NAME or pid:ID. Default: all VMs, including those that start later, whose
+    /// process runs as root, or as a user that is there to run VMs (qemu, libvirt-qemu, …).
     #[arg(value_name = "VM")]
     vms: Vec<OsString>,
     /// Change nothing, and print in each period what would be set.
@@ -185,7 +186,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         places: Places {
             host: &host,
             sysfs: &args.sysfs,
-            cgroups: &args.cgroups,
+            tree: Tree::at(&host, &args.cgroups),
+            groups: Groups::default(),
+            sched_ext: None,
             nodes: args.nodes(),
             moves_pinned: args.pinned,
             online: None,

@@ -7,9 +7,11 @@ use crate::sysfs::Module;
 use crate::vms;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use unspin_host::journal::Target;
-use unspin_host::{cpus, slice, Host, Version, VmProcess};
+use unspin_host::{
+    cpus, slice, tightest, Cgroup, Groups, Host, SchedExt, Tree, Version, VmProcess,
+};
 use unspin_uapi::Coscheduling;
 use unspin_uapi::COSCHEDULING;
 
@@ -18,8 +20,11 @@ pub struct Places<'a> {
     pub host: &'a Host,
     /// The module's directory; it is there if the module is loaded.
     pub sysfs: &'a Path,
-    /// Where cgroups are: `/sys/fs/cgroup`.
-    pub cgroups: &'a Path,
+    pub tree: Tree,
+    /// The cgroups of all VMs, when it was looked last.
+    pub groups: Groups,
+    /// A scheduler that takes no weights, where they are to be set.
+    pub sched_ext: Option<SchedExt>,
     /// Sets of CPUs between which no vCPU is moved.
     pub nodes: Vec<BTreeSet<u32>>,
     /// Whether vCPUs are moved that are pinned.
@@ -37,7 +42,7 @@ pub struct Placed {
     /// How long the scheduler gives each of them at a stretch, in ns; none where the kernel does not let
     /// it be set.
     pub slices: Vec<u64>,
-    /// `cpu.weight` of the cgroup that all of the VM, and nothing else, is in.
+    /// `cpu.weight` of the cgroup that is the VM's alone; none where it has none.
     pub whole: Option<Weight>,
     /// Its part of the CPUs that its vCPUs may use, by the weights of the cgroups beside its own; 0 where
     /// that is not known.
@@ -61,63 +66,58 @@ impl Placed {
     /// An error is why this VM's weights are not set, in words.
     pub fn of(places: &Places, vm: &VmProcess) -> Result<Placed, String> {
         is_fit(places, vm)?;
-        let dirs: Vec<PathBuf> =
-            vm.vcpus.iter().map(|vcpu| dir(places, vcpu.tid)).collect::<Result<_, _>>()?;
+        is_of_version_2(places.host, vm)?;
+        let own: Vec<Cgroup> =
+            vm.vcpus.iter().map(|vcpu| places.tree.group(vcpu.tid)).collect::<Result<_, _>>()?;
+        has_no_quota(places, vm)?;
         let allowed: Vec<BTreeSet<u32>> =
             vm.vcpus.iter().map(|vcpu| places.host.allowed_cpus(vcpu.tid)).collect();
         let slice = |tid| slice::of(tid).ok().filter(|ns| *ns > 0);
         let slices = vm.vcpus.iter().map(|vcpu| slice(vcpu.tid)).collect::<Option<_>>();
-        let placed = Placed {
-            vm: vm.clone(),
-            vcpus: Vec::new(),
-            slices: slices.unwrap_or_default(),
-            whole: None,
-            due_cpus: 0.0,
-            cpus: common_cpus(places, &allowed),
-            allowed,
-        };
-        let each = vm.vcpus.iter().zip(&dirs).map(|(vcpu, dir)| is_alone(vcpu.tid, dir));
-        match each.collect::<Result<Vec<bool>, _>>()?.iter().all(|is| *is) {
-            true => placed.with_cgroups(places, &dirs),
-            false => placed.with_nice_values(places, &dirs),
-        }
-    }
-
-    /// Its vCPUs have a cgroup each.
-    fn with_cgroups(self, places: &Places, dirs: &[PathBuf]) -> Result<Placed, String> {
-        let parents: BTreeSet<&Path> = dirs.iter().filter_map(|dir| dir.parent()).collect();
-        let parent = match parents.into_iter().collect::<Vec<_>>()[..] {
-            [parent] => parent,
-            _ => return Err("the cgroups of its vCPUs have different parents".into()),
-        };
-        let vcpus = dirs.iter().map(|dir| weight(dir)).collect::<Result<_, _>>()?;
-        let whole_dir = whole(parent, places.cgroups);
-        let whole = weight(whole_dir)?;
-        let due_cpus = due_cpus(places, &self.allowed, whole_dir, whole.is);
-        Ok(Placed { vcpus, whole: Some(whole), due_cpus, ..self })
-    }
-
-    /// They share one: the weights of threads follow from their nice values. Where the cgroup is the VM's
-    /// alone, it has the VM's weight.
-    fn with_nice_values(self, places: &Places, dirs: &[PathBuf]) -> Result<Placed, String> {
-        let dirs: BTreeSet<&Path> = dirs.iter().map(|dir| whole(dir, places.cgroups)).collect();
-        let whole_dir = match dirs.into_iter().collect::<Vec<_>>()[..] {
-            [dir] if is_of_process(self.vm.pid, dir) => Some(dir),
-            _ => None,
-        };
-        let whole = whole_dir.map(weight).transpose()?;
-        let due_cpus = match (whole_dir, &whole) {
-            (Some(dir), Some(whole)) => due_cpus(places, &self.allowed, dir, whole.is),
+        let place = places.groups.place(&places.tree, vm.pid)?;
+        let whole_group = place.group.filter(|_| place.is_own);
+        let whole = whole_group.as_ref().map(|group| weight(&places.tree, group)).transpose()?;
+        let due_cpus = match (&whole_group, &whole) {
+            (Some(group), Some(whole)) => due_cpus(places, &allowed, group, whole.is),
             _ => 0.0,
         };
-        let of = |tid: u32| {
-            let nice = places.host.nice(tid).ok_or("it has ended")?;
-            let (is, text) = (nice::weight(nice), nice.to_string());
-            Ok(Weight { target: Target::Nice { tid }, is, text })
+        let has_own = vm.vcpus.iter().zip(&own).all(|(vcpu, group)| {
+            places.tree.is_on(group) && is_alone(vcpu.tid, &places.tree.dir(group))
+        });
+        let vcpus = match has_own {
+            true => weights(&places.tree, &own)?,
+            false => nice_values(places.host, vm)?,
         };
-        let vcpus = self.vm.vcpus.iter().map(|vcpu| of(vcpu.tid)).collect::<Result<_, String>>()?;
-        Ok(Placed { vcpus, whole, due_cpus, ..self })
+        Ok(Placed {
+            vm: vm.clone(),
+            vcpus,
+            slices: slices.unwrap_or_default(),
+            whole,
+            due_cpus,
+            cpus: common_cpus(places, &allowed),
+            allowed,
+        })
     }
+}
+
+/// Its vCPUs have a cgroup each.
+fn weights(tree: &Tree, own: &[Cgroup]) -> Result<Vec<Weight>, String> {
+    let parents: BTreeSet<Option<Cgroup>> = own.iter().map(Cgroup::parent).collect();
+    if parents.len() > 1 {
+        return Err("the cgroups of its vCPUs have different parents".into());
+    }
+    own.iter().map(|group| weight(tree, group)).collect()
+}
+
+/// They share one: the weights of threads follow from their nice values. Where the cgroup is the VM's alone,
+/// it has the VM's weight.
+fn nice_values(host: &Host, vm: &VmProcess) -> Result<Vec<Weight>, String> {
+    let of = |tid: u32| {
+        let nice = host.nice(tid).ok_or("it has ended")?;
+        let (is, text) = (nice::weight(nice), nice.to_string());
+        Ok(Weight { target: Target::Nice { tid }, is, text })
+    };
+    vm.vcpus.iter().map(|vcpu| of(vcpu.tid)).collect()
 }
 
 /// Those of the CPUs that are online.
@@ -142,6 +142,9 @@ fn common_cpus(places: &Places, allowed: &[BTreeSet<u32>]) -> Result<BTreeSet<u3
 
 /// What the module and the scheduler say of it.
 fn is_fit(places: &Places, vm: &VmProcess) -> Result<(), String> {
+    if let Some(scheduler) = &places.sched_ext {
+        return Err(format!("{scheduler}; stop that scheduler, or use --parts resolver alone"));
+    }
     match vm.vcpus.len() {
         0 => {
             return Err(
@@ -185,81 +188,58 @@ fn gang(places: &Places, vm: &VmProcess) -> Option<(String, String)> {
     })
 }
 
-/// The directory of the cgroup that controls a thread's CPU time.
-fn dir(places: &Places, tid: u32) -> Result<PathBuf, String> {
-    let cgroup = places.host.cgroup(tid).ok_or("its cgroup is unknown, or it has ended")?;
-    if cgroup.version == Version::One {
-        return Err("its CPU time is controlled by cgroups of version 1; weights need version 2 \
-                    (systemd.unified_cgroup_hierarchy=1)"
-            .into());
+fn is_of_version_2(host: &Host, vm: &VmProcess) -> Result<(), String> {
+    let mut groups = vm.vcpus.iter().filter_map(|vcpu| host.cgroup(vcpu.tid));
+    match groups.any(|group| group.version == Version::One) {
+        true => Err("its CPU time is controlled by cgroups of version 1; weights need version 2 \
+                     (systemd.unified_cgroup_hierarchy=1)"
+            .into()),
+        false => Ok(()),
     }
-    if let Some(quota) = cgroup.quota(places.cgroups) {
+}
+
+/// Whether weights decide alone what it gets.
+fn has_no_quota(places: &Places, vm: &VmProcess) -> Result<(), String> {
+    let limits = places.groups.limits(&places.tree, vm.pid);
+    if let Some((limit, _)) = tightest(&limits, vm.vcpus.len()) {
         return Err(format!(
-            "its cgroup has a quota of {} CPUs (cpu.max), which limits its vCPUs besides weights",
-            quota.cpus
+            "its cgroup {} has a quota of {} CPUs (cpu.max), which limits its vCPUs besides weights",
+            limit.group.path, limit.cpus
         ));
     }
-    Ok(cgroup.dir(places.cgroups))
+    Ok(())
 }
 
 /// Whether the cgroup has this thread and no other.
-fn is_alone(tid: u32, dir: &Path) -> Result<bool, String> {
-    let path = dir.join("cgroup.threads");
-    let text =
-        fs::read_to_string(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-    Ok(text.split_whitespace().all(|thread| thread == tid.to_string()))
-}
-
-/// Whether the cgroup has this process and no other.
-fn is_of_process(pid: u32, dir: &Path) -> bool {
-    let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-    let mut all = text.split_whitespace();
-    all.next() == Some(&pid.to_string()) && all.next().is_none()
-}
-
-/// The cgroup that all of the VM is in: libvirt's scope, or the one around the vCPUs'.
-fn whole<'a>(parent: &'a Path, root: &Path) -> &'a Path {
-    let is_scope = |dir: &&Path| {
-        let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.starts_with("machine-") && name.ends_with(".scope")
-    };
-    let within = parent.ancestors().take_while(|dir| dir.starts_with(root));
-    within.into_iter().find(is_scope).unwrap_or(parent)
+fn is_alone(tid: u32, dir: &Path) -> bool {
+    let text = fs::read_to_string(dir.join("cgroup.threads")).unwrap_or_default();
+    let mut threads = text.split_whitespace();
+    threads.next() == Some(&tid.to_string()) && threads.next().is_none()
 }
 
 /// A VM's part of the CPUs that it may use, no more than it has vCPUs: by its weight among those of the
 /// cgroups beside it that have tasks.
-fn due_cpus(places: &Places, allowed: &[BTreeSet<u32>], dir: &Path, is: u64) -> f64 {
+fn due_cpus(places: &Places, allowed: &[BTreeSet<u32>], group: &Cgroup, is: u64) -> f64 {
     let cpus: BTreeSet<u32> = allowed.iter().flat_map(|cpus| usable(places, cpus)).collect();
-    let has_tasks = |dir: &Path| {
-        let events = fs::read_to_string(dir.join("cgroup.events")).unwrap_or_default();
-        events.lines().any(|line| line == "populated 1")
-    };
-    let beside = dir.parent().and_then(|parent| fs::read_dir(parent).ok());
-    let others: u64 = beside
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|other| other != dir && has_tasks(other))
-        .filter_map(|other| weight(&other).ok())
-        .map(|weight| weight.is)
-        .sum();
-    let due = cpus.len() as f64 * is as f64 / (is + others).max(1) as f64;
+    let tree = &places.tree;
+    let beside = group.parent().map(|parent| tree.children(&parent)).unwrap_or_default();
+    let others = beside.iter().filter(|other| *other != group && tree.has_tasks(other));
+    let others: f64 = others.filter_map(|other| tree.weight(other)).sum();
+    let due = cpus.len() as f64 * is as f64 / (is as f64 + others).max(1.0);
     due.min(allowed.len() as f64)
 }
 
-fn weight(dir: &Path) -> Result<Weight, String> {
-    let path = dir.join("cpu.weight");
+/// That of a cgroup for which the controller of CPU time is on.
+fn weight(tree: &Tree, group: &Cgroup) -> Result<Weight, String> {
+    let path = tree.dir(group).join("cpu.weight");
     let text = fs::read_to_string(&path).map_err(|e| {
         format!("cannot read {}: {e} (the cpu controller is off there)", path.display())
     })?;
-    let idle = fs::read_to_string(dir.join("cpu.idle")).unwrap_or_default();
     match text.trim().parse() {
-        Ok(is) if is > 0 && idle.trim() != "1" => {
+        Ok(is) if is > 0 && !tree.is_idle(group) => {
             Ok(Weight { target: Target::File { path }, is, text: text.trim().to_string() })
         }
-        _ => Err(format!("{} has no weight (cpu.idle is set)", dir.display())),
+        _ => Err(format!("{} has no weight (cpu.idle is set)", group.path)),
     }
 }
 

@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use unspin_host::journal::Back;
-use unspin_host::VmProcess;
+use unspin_host::{Groups, VmProcess};
 use unspin_shape::alike;
 use unspin_shape::asym::Params;
 use unspin_shape::due::{Due, OWN, ROUND};
@@ -75,8 +75,11 @@ impl<'a> Shaping<'a> {
     /// where there is none.
     pub fn choose(&mut self) -> anyhow::Result<()> {
         let host = self.asked.places.host;
-        self.asked.places.online = host.online_cpus();
         let all = vms::processes(host)?;
+        let (parts, places) = (self.asked.parts, &mut self.asked.places);
+        places.online = host.online_cpus();
+        places.groups = Groups::of(&places.tree, host, &all);
+        places.sched_ext = host.sched_ext().filter(|of| of.all && (parts.time || parts.latency));
         let count = all.len();
         let chosen = match self.asked.vms {
             [] if all.is_empty() && !self.asked.wait => bail!("no VM runs on this host"),
@@ -99,6 +102,21 @@ impl<'a> Shaping<'a> {
         }
     }
 
+    /// Whether the VM was named, or is of somebody whose VMs this is for. Anybody may have a process with a VM.
+    fn may_touch(&self, vm: &VmProcess) -> Result<(), String> {
+        if !self.asked.vms.is_empty() {
+            return Ok(());
+        }
+        match self.asked.places.host.owner(vm.pid) {
+            Some(owner) if owner.is_trusted() => Ok(()),
+            Some(owner) => Err(format!(
+                "it belongs to user {owner}; to shape it, name it: unspin shape pid:{}",
+                vm.pid
+            )),
+            None => Err("it is not known whose it is, or it has ended".into()),
+        }
+    }
+
     /// Parts VMs into those that are shaped and others, and tells of others that are new.
     fn place(&mut self, vms: Vec<VmProcess>) {
         let mut old: BTreeMap<u32, Shaped> =
@@ -107,7 +125,7 @@ impl<'a> Shaping<'a> {
         for vm in vms {
             let placed = match self.theirs.get(&vm.pid) {
                 Some(why) => Err(why.clone()),
-                None => Placed::of(&self.asked.places, &vm),
+                None => self.may_touch(&vm).and_then(|()| Placed::of(&self.asked.places, &vm)),
             };
             match placed {
                 Ok(placed) => {

@@ -14,6 +14,9 @@ use unspin_probe::Seen;
 /// The weight of a VM that has none of its own: its vCPUs' are relative to it.
 const WHOLE: u64 = 100;
 
+/// The largest weight that a cgroup may have.
+const WEIGHT_MAX: u64 = 10_000;
+
 /// What is set of a VM.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Values {
@@ -201,7 +204,7 @@ impl Shaped {
         };
         let weight = |(target, weight): (&Target, &u64)| match target {
             Target::Nice { .. } => nice::nearest(*weight as f64 * raised).to_string(),
-            _ => weight.to_string(),
+            _ => ((*weight as f64 * raised).round() as u64).min(WEIGHT_MAX).to_string(),
         };
         // A nice value that is not to change need not be the nearest.
         let are_same = (wanted.whole, &wanted.weights) == (self.is.whole, &self.is.weights);

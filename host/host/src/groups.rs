@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! In which cgroups the threads of VMs are, and what follows: by whose weight a VM competes, with which other
+//! VMs it shares it, and which quotas limit it.
+
+use crate::{Cgroup, Host, Kind, Name, Tree, VmProcess};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The VMs of a host by their cgroups.
+#[derive(Debug, Clone, Default)]
+pub struct Groups {
+    vms: BTreeMap<u32, Arc<Threads>>,
+    /// The VMs that have a thread in a cgroup, or in one in it.
+    held: BTreeMap<Cgroup, BTreeSet<u32>>,
+}
+
+/// The threads of a VM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Threads {
+    /// The cgroup of each vCPU, by its number. Where their threads are not all known, that of all threads.
+    vcpus: Vec<(u32, Cgroup)>,
+    /// Of its monitor's other threads.
+    others: BTreeSet<Cgroup>,
+    /// Why a vCPU's is not known, in words.
+    unseen: Option<String>,
+}
+
+/// Where a VM competes for CPU time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The cgroup whose weight decides: the nearest around all its vCPUs for which the CPU controller is on.
+    /// Within a systemd scope or service that is the VM's alone, the scope or service itself. `None`: the
+    /// host's first cgroup.
+    pub group: Option<Cgroup>,
+    /// Whether it is the VM's alone. Helpers in it (swtpm, virtiofsd, virt-launcher) are the VM's.
+    pub is_own: bool,
+    /// The other VMs in it.
+    pub beside: BTreeSet<u32>,
+}
+
+/// A quota of a cgroup that a thread of the VM is in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limit {
+    pub group: Cgroup,
+    /// Time per period; above 0.
+    pub cpus: f64,
+    pub of: Limited,
+}
+
+/// Whose time a quota limits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Limited {
+    /// All vCPUs together.
+    Vm,
+    /// Only these, by their numbers.
+    Vcpus(Vec<u32>),
+    /// Only other threads of the monitor: libvirt's cgroups `emulator` and `iothreadN`.
+    Others,
+}
+
+impl Groups {
+    pub fn of(tree: &Tree, host: &Host, vms: &[VmProcess]) -> Groups {
+        let mut groups = Groups::default();
+        vms.iter().for_each(|vm| groups.renew(tree, host, vm));
+        groups
+    }
+
+    /// Looks anew where the threads of a VM are.
+    pub fn renew(&mut self, tree: &Tree, host: &Host, vm: &VmProcess) {
+        self.forget(vm.pid);
+        let threads = Arc::new(Threads::of(tree, host, vm));
+        for group in threads.all().flat_map(Cgroup::upwards) {
+            self.held.entry(group).or_default().insert(vm.pid);
+        }
+        self.vms.insert(vm.pid, threads);
+    }
+
+    /// Whether a VM's threads are where they were; a VM that is new is not.
+    pub fn is_same(&self, tree: &Tree, host: &Host, vm: &VmProcess) -> bool {
+        self.vms.get(&vm.pid).is_some_and(|known| **known == Threads::of(tree, host, vm))
+    }
+
+    /// Only these VMs remain.
+    pub fn retain(&mut self, is_there: impl Fn(u32) -> bool) {
+        let ended: Vec<u32> = self.vms.keys().copied().filter(|pid| !is_there(*pid)).collect();
+        ended.into_iter().for_each(|pid| self.forget(pid));
+    }
+
+    fn forget(&mut self, pid: u32) {
+        let Some(threads) = self.vms.remove(&pid) else { return };
+        for group in threads.all().flat_map(Cgroup::upwards) {
+            if let Some(held) = self.held.get_mut(&group) {
+                held.remove(&pid);
+                if held.is_empty() {
+                    self.held.remove(&group);
+                }
+            }
+        }
+    }
+
+    /// All VMs, by their processes.
+    pub fn vms(&self) -> impl Iterator<Item = u32> + '_ {
+        self.vms.keys().copied()
+    }
+
+    /// Where a VM competes; an error says, in words, why that is not known.
+    pub fn place(&self, tree: &Tree, pid: u32) -> Result<Place, String> {
+        let threads = self.vms.get(&pid).ok_or("its cgroups were not looked at")?;
+        let common = match (&threads.unseen, threads.common()) {
+            (None, Some(common)) => common,
+            (why, _) => return Err(why.clone().unwrap_or("its cgroups are unknown".into())),
+        };
+        let is_unit = |group: &Cgroup| {
+            let name = group.name();
+            name.ends_with(".scope") || name.ends_with(".service")
+        };
+        let unit = common.upwards().find(is_unit);
+        let own = unit.filter(|unit| self.beside(unit, pid).is_empty()).unwrap_or(common);
+        let group = own.upwards().find(|group| tree.is_on(group));
+        let beside = match &group {
+            Some(group) => self.beside(group, pid),
+            None => self.vms.keys().copied().filter(|other| *other != pid).collect(),
+        };
+        // A cgroup around that without the controller has others' tasks, too, or may get them.
+        let is_own = group.as_ref() == Some(&own) && beside.is_empty();
+        Ok(Place { group, is_own, beside })
+    }
+
+    /// Whether a VM is in a cgroup.
+    pub(crate) fn hold(&self, group: &Cgroup) -> bool {
+        self.held.contains_key(group)
+    }
+
+    /// The first cgroup of the hierarchy that a VM is in.
+    pub(crate) fn first(&self, pid: u32) -> Option<Cgroup> {
+        let (_, of_vcpu) = self.vms.get(&pid)?.vcpus.first()?;
+        of_vcpu.upwards().last()
+    }
+
+    /// The cgroups within this one that have others with threads of the VM in them, and it.
+    pub(crate) fn inside(&self, pid: u32, group: &Cgroup) -> BTreeSet<Cgroup> {
+        let threads = self.vms.get(&pid).into_iter().flat_map(|threads| threads.all());
+        let ways = threads.flat_map(|of| of.upwards().skip(1));
+        ways.filter(|of| group.holds(of)).collect()
+    }
+
+    /// The other VMs in a cgroup.
+    fn beside(&self, group: &Cgroup, pid: u32) -> BTreeSet<u32> {
+        let all = self.held.get(group).into_iter().flatten();
+        all.copied().filter(|other| *other != pid).collect()
+    }
+
+    /// Every quota that limits a thread of the VM, those of outer cgroups first.
+    pub fn limits(&self, tree: &Tree, pid: u32) -> Vec<Limit> {
+        let Some(threads) = self.vms.get(&pid) else { return Vec::new() };
+        let all: BTreeSet<Cgroup> = threads.all().flat_map(Cgroup::upwards).collect();
+        let limit = |group: Cgroup| {
+            let cpus = tree.quota_cpus(&group)?;
+            let inside = threads.vcpus.iter().filter(|(_, of)| group.holds(of));
+            let vcpus: Vec<u32> = inside.map(|(index, _)| *index).collect();
+            let of = match vcpus.len() {
+                0 => Limited::Others,
+                all if all == threads.vcpus.len() => Limited::Vm,
+                _ => Limited::Vcpus(vcpus),
+            };
+            Some(Limit { group, cpus, of })
+        };
+        let mut limits: Vec<Limit> = all.into_iter().filter_map(limit).collect();
+        limits.sort_by_key(|limit| limit.group.path.matches('/').count());
+        limits
+    }
+}
+
+impl Threads {
+    fn of(tree: &Tree, host: &Host, vm: &VmProcess) -> Threads {
+        let threads: BTreeSet<u32> = host.threads(vm.pid).into_iter().chain([vm.pid]).collect();
+        if !vm.is_all_known() {
+            return Threads::of_some(threads.into_iter().map(|tid| tree.group(tid)));
+        }
+        let (mut vcpus, mut unseen) = (Vec::new(), None);
+        for vcpu in &vm.vcpus {
+            match tree.group(vcpu.tid) {
+                Ok(group) => vcpus.push((vcpu.index, group)),
+                Err(why) => unseen = Some(why),
+            }
+        }
+        let is_vcpu = |tid: &u32| vm.vcpus.iter().any(|vcpu| vcpu.tid == *tid);
+        let others = threads.into_iter().filter(|tid| !is_vcpu(tid));
+        let others = others.filter_map(|tid| tree.group(tid).ok()).collect();
+        Threads { vcpus, others, unseen }
+    }
+
+    /// Threads of which some are vCPUs', and it is not known which.
+    fn of_some(threads: impl Iterator<Item = Result<Cgroup, String>>) -> Threads {
+        let (found, failed): (Vec<_>, Vec<_>) = threads.partition(Result::is_ok);
+        let all: BTreeSet<Cgroup> = found.into_iter().flatten().collect();
+        let unseen = match all.len() {
+            0 => failed.into_iter().find_map(Result::err),
+            1 => None,
+            _ => Some(
+                "its threads are in several cgroups, and it is not known which of them run vCPUs"
+                    .into(),
+            ),
+        };
+        let common = unseen.is_none().then(|| all.first().cloned()).flatten();
+        Threads { vcpus: common.into_iter().map(|group| (0, group)).collect(), others: all, unseen }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Cgroup> {
+        self.vcpus.iter().map(|(_, group)| group).chain(&self.others)
+    }
+
+    /// The smallest cgroup around all vCPUs; where each has its own, the one around these.
+    fn common(&self) -> Option<Cgroup> {
+        let (_, first) = self.vcpus.first()?;
+        let holds_all = |group: &Cgroup| self.vcpus.iter().all(|(_, of)| group.holds(of));
+        let common = first.upwards().find(holds_all)?;
+        let number = common.name().strip_prefix("vcpu");
+        match number.is_some_and(|number| number.parse::<u32>().is_ok()) {
+            true => common.parent(),
+            false => Some(common),
+        }
+    }
+}
+
+/// The quota that a VM of so many vCPUs meets first if all want CPU time, and the CPUs that it then has.
+pub fn tightest(limits: &[Limit], vcpus: usize) -> Option<(&Limit, f64)> {
+    let of_vm = limits.iter().filter(|limit| limit.of == Limited::Vm);
+    let of_vm = of_vm.min_by(|a, b| a.cpus.total_cmp(&b.cpus));
+    let mut least: BTreeMap<u32, &Limit> = BTreeMap::new();
+    for limit in limits {
+        let Limited::Vcpus(numbers) = &limit.of else { continue };
+        for number in numbers {
+            let is = least.entry(*number).or_insert(limit);
+            if limit.cpus / numbers.len() as f64 <= is.cpus / is.of.count() as f64 {
+                *is = limit;
+            }
+        }
+    }
+    let cpus = |limit: &&Limit| (limit.cpus / limit.of.count() as f64).min(1.0);
+    let free = vcpus.saturating_sub(least.len()) as f64;
+    let of_vcpus = free + least.values().map(cpus).sum::<f64>();
+    let first = least.values().min_by(|a, b| cpus(a).total_cmp(&cpus(b))).copied();
+    match (of_vm, first) {
+        (Some(of_vm), _) if of_vm.cpus <= of_vcpus || first.is_none() => Some((of_vm, of_vm.cpus)),
+        (_, first) => first.map(|limit| (limit, of_vcpus)),
+    }
+}
+
+impl Limited {
+    /// How many vCPUs share a quota of vCPUs.
+    fn count(&self) -> usize {
+        match self {
+            Limited::Vcpus(numbers) => numbers.len(),
+            Limited::Vm | Limited::Others => 1,
+        }
+    }
+}
+
+impl Limit {
+    /// What raises it for a VM, by who made its cgroup: a command, or the file.
+    pub fn remedy(&self, vm: &VmProcess) -> String {
+        let parts: Vec<&str> = self.group.path.split('/').skip(1).collect();
+        let last = self.group.name();
+        let vmid = last.strip_suffix(".scope").filter(|id| id.bytes().all(|b| b.is_ascii_digit()));
+        let is_machine =
+            |part: &&str| part.starts_with("machine-qemu") || part.ends_with(".libvirt-qemu");
+        match (parts.first(), vmid) {
+            (Some(&"qemu.slice"), Some(id)) if !id.is_empty() => {
+                return format!("qm set {id} --cpulimit CPUS");
+            }
+            _ if parts.iter().any(|part| part.starts_with("kubepods")) => {
+                return "limits.cpu of its pod (KubeVirt: of the VirtualMachine)".into();
+            }
+            _ if parts.iter().any(is_machine) => {
+                let of = match last {
+                    "emulator" => "emulator_quota",
+                    _ if last.starts_with("iothread") => "iothread_quota",
+                    _ if last.starts_with("vcpu") => "vcpu_quota",
+                    _ => "global_quota",
+                };
+                return format!("virsh schedinfo {} --live --set {of}=MICROSECONDS", domain(vm));
+            }
+            _ => {}
+        }
+        let file = match self.group.version {
+            crate::Version::One => "cpu.cfs_quota_us",
+            crate::Version::Two => "cpu.max",
+        };
+        let is_unit = [".service", ".scope", ".slice"].iter().any(|end| last.ends_with(end));
+        let of_user =
+            parts.iter().any(|part| part.starts_with("user@")) && !last.starts_with("user");
+        match (is_unit, of_user) {
+            (true, true) => format!("systemctl --user set-property {last} CPUQuota=PERCENT"),
+            (true, false) => format!("systemctl set-property {last} CPUQuota=PERCENT"),
+            (false, _) => format!("{file} of {}", self.group.path),
+        }
+    }
+}
+
+/// What libvirt's commands take for a VM, as one word for a shell.
+fn domain(vm: &VmProcess) -> String {
+    let name = vm.names.get(Kind::Libvirt).or(vm.name()).map(Name::to_text).unwrap_or_default();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@+,=%".contains(c);
+    match !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain) {
+        true => name,
+        false => vm.uuid().unwrap_or("DOMAIN".into()),
+    }
+}

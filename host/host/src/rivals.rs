@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who competes with whom: the tree of cgroups where CPU time is divided between VMs and others.
+
+use crate::{Cgroup, Groups, Tree};
+use std::collections::BTreeSet;
+
+/// A cgroup that competes with those beside it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rival {
+    pub group: Cgroup,
+    /// The one that it is in, by its place in the list; `None` for the host's first.
+    pub within: Option<usize>,
+    /// As `cpu.weight` has it; `None` for the host's first.
+    pub weight: Option<f64>,
+    pub quota_cpus: Option<f64>,
+    /// The VM whose own it is.
+    pub own: Option<u32>,
+    /// VMs that compete in it thread by thread: with its other tasks, and with each other.
+    pub threads_of: Vec<u32>,
+    /// Whether the cgroups in it compete and are in the list.
+    pub is_divided: bool,
+}
+
+impl Rival {
+    /// The cgroups around these VMs, and all that are beside one of these and have tasks; each after the one
+    /// that it is in. `inner`: those within a VM's own, too. The other VMs of `groups` are told, too, where
+    /// they are in one of these.
+    pub fn all(tree: &Tree, groups: &Groups, vms: &BTreeSet<u32>, inner: bool) -> Vec<Rival> {
+        let mut divided: BTreeSet<Cgroup> = BTreeSet::new();
+        let mut roots: BTreeSet<Cgroup> = BTreeSet::new();
+        for pid in vms {
+            let Ok(place) = groups.place(tree, *pid) else { continue };
+            roots.extend(groups.first(*pid));
+            let Some(group) = place.group else { continue };
+            divided.extend(group.upwards().skip(1));
+            if inner && place.is_own {
+                divided.extend(groups.inside(*pid, &group));
+            }
+        }
+        let mut all = Vec::new();
+        let is_rival = |group: &Cgroup| {
+            let has_tasks = || groups.hold(group) || tree.has_tasks(group);
+            divided.contains(group) || (tree.is_on(group) && has_tasks())
+        };
+        for root in roots {
+            add(tree, root, None, &divided, &is_rival, &mut all);
+        }
+        for pid in groups.vms() {
+            let Ok(place) = groups.place(tree, pid) else { continue };
+            let Some(group) = place.group.or_else(|| groups.first(pid)) else { continue };
+            match all.iter_mut().find(|rival| rival.group == group) {
+                Some(rival) if place.is_own => rival.own = Some(pid),
+                Some(rival) => rival.threads_of.push(pid),
+                None => {}
+            }
+        }
+        all
+    }
+}
+
+fn add(
+    tree: &Tree,
+    group: Cgroup,
+    within: Option<usize>,
+    divided: &BTreeSet<Cgroup>,
+    is_rival: &dyn Fn(&Cgroup) -> bool,
+    all: &mut Vec<Rival>,
+) {
+    let (at, is_divided) = (all.len(), divided.contains(&group));
+    let inside = if is_divided { tree.children(&group) } else { Vec::new() };
+    all.push(Rival {
+        weight: tree.weight(&group),
+        quota_cpus: tree.quota_cpus(&group),
+        within,
+        own: None,
+        threads_of: Vec::new(),
+        is_divided,
+        group,
+    });
+    for child in inside.into_iter().filter(is_rival) {
+        add(tree, child, Some(at), divided, is_rival, all);
+    }
+}

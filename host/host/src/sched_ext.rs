@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The scheduler in BPF that may be enabled in place of the kernel's own (sched_ext, since Linux 6.12).
+
+use crate::Host;
+use std::fmt;
+use std::fs;
+
+/// A scheduler that is enabled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchedExt {
+    /// As it calls itself; empty where the kernel does not tell.
+    pub name: String,
+    /// Whether it schedules every task of an ordinary class, or only those that ask for it (SCHED_EXT).
+    pub all: bool,
+}
+
+impl Host {
+    /// `None` where none is enabled, or the kernel has no such schedulers.
+    pub fn sched_ext(&self) -> Option<SchedExt> {
+        let dir = self.sys.join("kernel/sched_ext");
+        let read = |file: &str| fs::read_to_string(dir.join(file)).ok();
+        let state = read("state")?;
+        // It schedules from `enabling` to `disabling`.
+        if state.trim() == "disabled" {
+            return None;
+        }
+        let name = read("root/ops").unwrap_or_default().trim().to_string();
+        let all = read("switch_all").is_none_or(|text| text.trim() != "0");
+        Some(SchedExt { name, all })
+    }
+}
+
+impl fmt::Display for SchedExt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.name.as_str() {
+            "" => "of unknown name".into(),
+            name => name.escape_debug().to_string(),
+        };
+        match self.all {
+            true => write!(
+                f,
+                "the sched_ext scheduler {name} is enabled: weights (cpu.weight, nice values), \
+                 slices and turns may have no effect"
+            ),
+            false => write!(
+                f,
+                "the sched_ext scheduler {name} is enabled for tasks of the class SCHED_EXT: \
+                 weights, slices and turns may have no effect on them"
+            ),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The tree of cgroups as files show it: where it is, and each cgroup's weight, quota and CPU time.
+
+use crate::{Cgroup, Host, Version};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The weight of a cgroup with `cpu.idle`: 3 where others have 1024.
+const IDLE: f64 = 100.0 * 3.0 / 1024.0;
+
+/// What shows a cgroup's weight.
+fn weight_file(version: Version) -> &'static str {
+    match version {
+        Version::One => "cpu.shares",
+        Version::Two => "cpu.weight",
+    }
+}
+
+/// The tree of a host.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    host: Host,
+    /// Where the hierarchies are that have the CPU controller: of version 1, and 2.
+    cpu: PathBuf,
+    unified: PathBuf,
+    /// Where version 1 counts CPU time.
+    cpuacct: PathBuf,
+    /// How paths in /proc are to be read: this process is in a namespace of cgroups.
+    namespace: Option<Namespace>,
+}
+
+/// /proc shows paths relative to the namespace's root, with `..` for what is above it.
+#[derive(Debug, Clone)]
+struct Namespace {
+    /// How many cgroups its root is below the host's.
+    depth: usize,
+    /// Its roots, from the host's on, in both hierarchies; `None`: not found.
+    one: Option<String>,
+    two: Option<String>,
+    /// Whether the host's tree can be read, through the root of process 1.
+    is_seen: bool,
+}
+
+/// What a cgroup and all in it have used since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Used {
+    pub cpu_ns: u64,
+    /// How long its own quota kept its tasks from running, all CPUs together; 0 without a quota.
+    pub throttled_ns: u64,
+}
+
+impl Tree {
+    pub fn of(host: &Host) -> Tree {
+        Tree::at(host, &host.sys.join("fs/cgroup"))
+    }
+
+    /// The same with its hierarchies below `root`.
+    pub fn at(host: &Host, root: &Path) -> Tree {
+        let of_first = host.cgroup(1).filter(|group| ups(&group.path) > 0);
+        let Some(of_first) = of_first else { return Tree::below(host, root) };
+        let inside = Tree::below(host, root);
+        let outer = host.proc.join("1/root/sys/fs/cgroup");
+        let (depth, is_seen) = (ups(&of_first.path), outer.is_dir());
+        let tree = if is_seen { Tree::below(host, &outer) } else { inside.clone() };
+        let found = |inside: &Path, outer: &Path| is_seen.then(|| find(inside, outer, depth))?;
+        let one = found(&inside.cpu, &tree.cpu);
+        let two = found(&inside.unified, &tree.unified);
+        Tree { namespace: Some(Namespace { depth, one, two, is_seen }), ..tree }
+    }
+
+    fn below(host: &Host, root: &Path) -> Tree {
+        let first = |names: &[&str], file: &str| {
+            let dirs = names.iter().map(|name| root.join(name));
+            dirs.clone().find(|dir| dir.join(file).exists()).or(dirs.into_iter().next())
+        };
+        let cpu = first(&["cpu", "cpu,cpuacct"], "cpu.shares").unwrap_or_default();
+        let cpuacct =
+            first(&["cpuacct", "cpu,cpuacct", "cpu"], "cpuacct.usage").unwrap_or_default();
+        let is_hybrid = !root.join("cgroup.controllers").exists() && root.join("unified").is_dir();
+        let unified = if is_hybrid { root.join("unified") } else { root.to_path_buf() };
+        Tree { host: host.clone(), cpu, unified, cpuacct, namespace: None }
+    }
+
+    /// The cgroup that controls a thread's CPU time. An error says, in words, why it is not known.
+    pub fn group(&self, tid: u32) -> Result<Cgroup, String> {
+        let shown = self.host.cgroup(tid).ok_or("its cgroup is unknown, or it has ended")?;
+        let group = match &self.namespace {
+            None => shown,
+            Some(namespace) => namespace.outside(&shown).ok_or_else(|| outside(&shown))?,
+        };
+        match self.dir(&group).is_dir() {
+            true => Ok(group),
+            false => Err(outside(&group)),
+        }
+    }
+
+    /// Its directory.
+    pub fn dir(&self, group: &Cgroup) -> PathBuf {
+        self.in_hierarchy(group, &self.cpu)
+    }
+
+    fn in_hierarchy(&self, group: &Cgroup, one: &Path) -> PathBuf {
+        let root = match group.version {
+            Version::One => one,
+            Version::Two => &self.unified,
+        };
+        root.join(group.path.trim_start_matches('/'))
+    }
+
+    fn read(&self, group: &Cgroup, file: &str) -> Option<String> {
+        fs::read_to_string(self.dir(group).join(file)).ok()
+    }
+
+    /// The file that has its weight, which is there if the controller of CPU time is on for it: without, its
+    /// tasks are the parent's to the scheduler. `None`: it is off, as for the host's first cgroup.
+    pub fn weight_file(&self, group: &Cgroup) -> Option<PathBuf> {
+        let path = self.dir(group).join(weight_file(group.version));
+        let is_first = group.version == Version::One && group.is_root();
+        (!is_first && path.exists()).then_some(path)
+    }
+
+    /// Whether the scheduler divides CPU time between it and the cgroups beside it.
+    pub fn is_on(&self, group: &Cgroup) -> bool {
+        self.weight_file(group).is_some()
+    }
+
+    /// Its weight as `cpu.weight` has it, 1 to 10000, usually 100; less than 1 with `cpu.idle`.
+    pub fn weight(&self, group: &Cgroup) -> Option<f64> {
+        let text = fs::read_to_string(self.weight_file(group)?).ok()?;
+        if self.is_idle(group) {
+            return Some(IDLE);
+        }
+        let number: f64 = text.trim().parse().ok().filter(|number| *number > 0.0)?;
+        Some(match group.version {
+            Version::One => number * 100.0 / 1024.0,
+            Version::Two => number,
+        })
+    }
+
+    /// Whether its tasks run only where no others want to (`cpu.idle`).
+    pub fn is_idle(&self, group: &Cgroup) -> bool {
+        self.read(group, "cpu.idle").is_some_and(|text| text.trim() == "1")
+    }
+
+    /// Its own quota, in CPUs: time per period, above 0; `None` where it has none.
+    pub fn quota_cpus(&self, group: &Cgroup) -> Option<f64> {
+        let text = match group.version {
+            Version::Two => self.read(group, "cpu.max")?,
+            Version::One => {
+                let period = self.read(group, "cpu.cfs_period_us")?;
+                format!("{} {period}", self.read(group, "cpu.cfs_quota_us")?)
+            }
+        };
+        quota_cpus(&text)
+    }
+
+    /// CPU time; `None` where it cannot be read.
+    pub fn used(&self, group: &Cgroup) -> Option<Used> {
+        let stat = self.read(group, "cpu.stat").unwrap_or_default();
+        let number = |key: &str| {
+            let value = |line: &str| line.strip_prefix(key)?.trim().parse::<u64>().ok();
+            stat.lines().find_map(value)
+        };
+        match group.version {
+            Version::Two => {
+                let throttled_ns = number("throttled_usec ").unwrap_or(0) * 1000;
+                Some(Used { cpu_ns: number("usage_usec ")? * 1000, throttled_ns })
+            }
+            Version::One => {
+                let usage = self.in_hierarchy(group, &self.cpuacct).join("cpuacct.usage");
+                let cpu_ns = fs::read_to_string(usage).ok()?.trim().parse().ok()?;
+                Some(Used { cpu_ns, throttled_ns: number("throttled_time ").unwrap_or(0) })
+            }
+        }
+    }
+
+    /// The cgroups in it, by their names. A name that is no UTF-8 is left out.
+    pub fn children(&self, group: &Cgroup) -> Vec<Cgroup> {
+        let entries = fs::read_dir(self.dir(group)).into_iter().flatten().flatten();
+        let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|is| is.is_dir()));
+        let child = |entry: fs::DirEntry| Some(group.child(entry.file_name().to_str()?));
+        let mut children: Vec<Cgroup> = dirs.filter_map(child).collect();
+        children.sort_unstable();
+        children
+    }
+
+    /// Whether a task is in it, or in a cgroup in it.
+    pub fn has_tasks(&self, group: &Cgroup) -> bool {
+        match (self.read(group, "cgroup.events"), group.version) {
+            (Some(events), Version::Two) => events.lines().any(|line| line == "populated 1"),
+            _ => {
+                let own = self.read(group, "cgroup.procs");
+                own.is_some_and(|text| !text.trim().is_empty())
+                    || self.children(group).iter().any(|child| self.has_tasks(child))
+            }
+        }
+    }
+}
+
+impl Namespace {
+    /// A path that /proc shows, from the host's root on.
+    fn outside(&self, shown: &Cgroup) -> Option<Cgroup> {
+        let ups = ups(&shown.path);
+        if !self.is_seen {
+            return (ups == 0).then(|| shown.clone());
+        }
+        let rest = shown.path.split('/').filter(|part| !part.is_empty()).skip(ups);
+        let own = match shown.version {
+            Version::One => &self.one,
+            Version::Two => &self.two,
+        };
+        let above: Vec<&str> = match self.depth.checked_sub(ups) {
+            Some(0) | None => Vec::new(),
+            Some(left) => own.as_ref()?.split('/').skip(1).take(left).collect(),
+        };
+        let parts: Vec<&str> = above.into_iter().chain(rest).collect();
+        Some(Cgroup { path: format!("/{}", parts.join("/")), version: shown.version })
+    }
+}
+
+/// How many `..` a path begins with.
+fn ups(path: &str) -> usize {
+    path.split('/').skip(1).take_while(|part| *part == "..").count()
+}
+
+fn outside(group: &Cgroup) -> String {
+    format!(
+        "its cgroup {} is not in the tree that is seen here; in a container, run with the host's \
+         cgroup namespace, or as a privileged one with the host's processes",
+        group.path.escape_debug()
+    )
+}
+
+/// The path, below `outer`, of the directory that is `inside` and so many levels down.
+fn find(inside: &Path, outer: &Path, depth: usize) -> Option<String> {
+    let id = |path: &Path| fs::metadata(path).ok().map(|of| (of.dev(), of.ino()));
+    let wanted = id(inside)?;
+    let mut level = vec![outer.to_path_buf()];
+    for _ in 0..depth {
+        let entries = level.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten();
+        let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|is| is.is_dir()));
+        level = dirs.map(|entry| entry.path()).collect();
+    }
+    let found = level.into_iter().find(|dir| id(dir) == Some(wanted))?;
+    Some(format!("/{}", found.strip_prefix(outer).ok()?.to_str()?))
+}
+
+/// `max 100000`, `50000 100000`, or version 1's `-1 100000`.
+fn quota_cpus(text: &str) -> Option<f64> {
+    let mut numbers = text.split_whitespace().map(str::parse::<f64>);
+    let (time, period) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    let cpus = time / period;
+    (time > 0.0 && cpus > 0.0 && cpus.is_finite()).then_some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn paths_of_a_namespace_are_read_from_the_hosts_root() {
+        let own = Some("/kubepods/pod1/own".to_string());
+        let namespace = Namespace { depth: 3, one: None, two: own, is_seen: true };
+        let outside = |path: &str, version| {
+            let shown = Cgroup { path: path.into(), version };
+            namespace.outside(&shown).map(|group| group.path)
+        };
+        for (shown, is) in [
+            ("/", "/kubepods/pod1/own"),
+            ("/inner", "/kubepods/pod1/own/inner"),
+            ("/../other", "/kubepods/pod1/other"),
+            ("/../../pod2/vm", "/kubepods/pod2/vm"),
+            ("/../../../init.scope", "/init.scope"),
+            ("/../../..", "/"),
+        ] {
+            assert_eq!(outside(shown, Version::Two).as_deref(), Some(is), "{shown}");
+        }
+        assert_eq!(outside("/../../../x", Version::One).as_deref(), Some("/x"));
+        assert_eq!(outside("/../x", Version::One), None, "its own root is unknown");
+        let blind = Namespace { is_seen: false, ..namespace.clone() };
+        assert_eq!(blind.outside(&Cgroup { path: "/../x".into(), version: Version::Two }), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_quota_makes_it_panic(text: String, time: f64, period: f64) {
+            quota_cpus(&text);
+            let cpus = quota_cpus(&format!("{time} {period}"));
+            prop_assert!(cpus.is_none_or(|cpus| cpus > 0.0 && cpus.is_finite()));
+        }
+    }
+}

@@ -1,0 +1,746 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where VMs compete for CPU time, on hosts made of files: the layouts of cgroups that managers of VMs make.
+
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use unspin_host::{tightest, Groups, Host, Limited, Rival, Tree, VmProcess};
+
+/// A host made of files.
+struct Fake(PathBuf);
+
+impl Fake {
+    fn new(name: &str) -> Fake {
+        let name =
+            format!("unspin-layouts-{}-{}", name.replace([' ', '/'], "-"), std::process::id());
+        let fake = Fake(std::env::temp_dir().join(name));
+        let _ = fs::remove_dir_all(&fake.0);
+        fs::create_dir_all(fake.0.join("sys/fs/cgroup")).unwrap();
+        fake.write("proc/1/cgroup", "0::/init.scope\n");
+        fake
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// A process in this cgroup, with threads in these; `kvm`: it has a VM.
+    fn process(&self, pid: u32, program: &str, main: &str, vcpus: &[&str], kvm: bool) {
+        self.write(&format!("proc/{pid}/cmdline"), &format!("{program}\0-name\0vm{pid}\0"));
+        self.write(&format!("proc/{pid}/status"), &format!("Name:\tx\nTgid:\t{pid}\n"));
+        self.write(&format!("proc/{pid}/task/{pid}/comm"), "main\n");
+        self.write(&format!("proc/{pid}/cgroup"), &format!("{main}\n"));
+        let fd = self.0.join(format!("proc/{pid}/fd"));
+        fs::create_dir_all(&fd).unwrap();
+        symlink(if kvm { "anon_inode:kvm-vm" } else { "/dev/null" }, fd.join("7")).unwrap();
+        for (index, group) in vcpus.iter().enumerate() {
+            let tid = pid * 10 + index as u32;
+            self.write(&format!("proc/{pid}/task/{tid}/comm"), &format!("CPU {index}/KVM\n"));
+            self.write(&format!("proc/{tid}/cgroup"), &format!("{group}\n"));
+        }
+    }
+
+    fn host(&self) -> Host {
+        Host::at(&self.0.join("proc"))
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A VM, and what is to be found of it.
+struct Vm {
+    pid: u32,
+    /// Lines of /proc/TID/cgroup: of the monitor, and of each vCPU.
+    main: &'static str,
+    vcpus: &'static [&'static str],
+    /// The cgroup by whose weight it competes, and its weight; `None`: the host's first.
+    place: Option<(&'static str, f64)>,
+    is_own: bool,
+    beside: &'static [u32],
+    /// Every quota, outer ones first: where, CPUs, whose (`vm`, `vcpu N`, `others`).
+    quotas: &'static [(&'static str, f64, &'static str)],
+    /// What all its vCPUs may use, and what raises that.
+    limit: Option<(f64, &'static str)>,
+}
+
+/// One that has a cgroup of its own and no quota.
+const OWN: Vm = Vm {
+    pid: 0,
+    main: "",
+    vcpus: &[],
+    place: None,
+    is_own: true,
+    beside: &[],
+    quotas: &[],
+    limit: None,
+};
+
+struct Layout {
+    name: &'static str,
+    /// Files below /sys/fs/cgroup that are not empty.
+    files: &'static [(&'static str, &'static str)],
+    vms: &'static [Vm],
+    /// Other processes, and their cgroups.
+    helpers: &'static [(u32, &'static str)],
+    /// Who competes beside the first VM, or around it: cgroups with their weights, first levels first.
+    rivals: &'static [(&'static str, Option<f64>)],
+}
+
+const SCOPE: &str = r"0::/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/emulator";
+const POD: &str =
+    "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-1.scope";
+
+const LAYOUTS: &[Layout] = &[
+    Layout {
+        name: "Proxmox with swtpm",
+        files: &[
+            ("qemu.slice/cpu.weight", "100"),
+            ("qemu.slice/100.scope/cpu.weight", "100"),
+            ("qemu.slice/100.scope/cpu.max", "200000 100000"),
+            ("qemu.slice/100.scope/cgroup.procs", "100\n2002"),
+            ("qemu.slice/101.scope/cpu.weight", "200"),
+            ("qemu.slice/101.scope/cgroup.procs", "101"),
+            ("system.slice/cpu.weight", "100"),
+            ("system.slice/cgroup.events", "populated 1"),
+        ],
+        vms: &[
+            Vm {
+                pid: 100,
+                main: "0::/qemu.slice/100.scope",
+                vcpus: &["0::/qemu.slice/100.scope", "0::/qemu.slice/100.scope"],
+                place: Some(("/qemu.slice/100.scope", 100.0)),
+                quotas: &[("/qemu.slice/100.scope", 2.0, "vm")],
+                limit: Some((2.0, "qm set 100 --cpulimit CPUS")),
+                ..OWN
+            },
+            Vm {
+                pid: 101,
+                main: "0::/qemu.slice/101.scope",
+                vcpus: &["0::/qemu.slice/101.scope"],
+                place: Some(("/qemu.slice/101.scope", 200.0)),
+                ..OWN
+            },
+        ],
+        helpers: &[(2002, "0::/qemu.slice/100.scope")],
+        rivals: &[
+            ("/", None),
+            ("/qemu.slice", Some(100.0)),
+            ("/qemu.slice/100.scope", Some(100.0)),
+            ("/qemu.slice/101.scope", Some(200.0)),
+            ("/system.slice", Some(100.0)),
+        ],
+    },
+    Layout {
+        name: "libvirt with quotas of vCPUs, emulator and an I/O thread",
+        files: &[
+            ("machine.slice/cpu.weight", "100"),
+            (r"machine.slice/machine-qemu\x2d1\x2dweb.scope/cpu.weight", "300"),
+            (r"machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/cpu.weight", "100"),
+            (r"machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/emulator/cpu.weight", "100"),
+            (r"machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/emulator/cpu.max", "20000 100000"),
+            (r"machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu0/cpu.weight", "100"),
+            (r"machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu0/cpu.max", "50000 100000"),
+            (r"machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu1/cpu.weight", "100"),
+            (r"machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu1/cpu.max", "40000 100000"),
+        ],
+        vms: &[Vm {
+            pid: 100,
+            main: SCOPE,
+            vcpus: &[
+                r"0::/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu0",
+                r"0::/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu1",
+            ],
+            place: Some((r"/machine.slice/machine-qemu\x2d1\x2dweb.scope", 300.0)),
+            quotas: &[
+                (r"/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/emulator", 0.2, "others"),
+                (r"/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu0", 0.5, "vcpu 0"),
+                (r"/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu1", 0.4, "vcpu 1"),
+            ],
+            limit: Some((0.9, "virsh schedinfo web --live --set vcpu_quota=MICROSECONDS")),
+            ..OWN
+        }],
+        helpers: &[(2002, SCOPE)],
+        rivals: &[
+            ("/", None),
+            ("/machine.slice", Some(100.0)),
+            (r"/machine.slice/machine-qemu\x2d1\x2dweb.scope", Some(300.0)),
+        ],
+    },
+    Layout {
+        name: "OpenStack: a quota of the whole of one vCPU",
+        files: &[
+            ("machine.slice/cpu.weight", "100"),
+            (r"machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope/cpu.weight", "100"),
+            (r"machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope/cpu.max", "150000 100000"),
+            (r"machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope/libvirt/vcpu0/cpu.weight", "100"),
+        ],
+        vms: &[Vm {
+            pid: 100,
+            main: r"0::/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope/libvirt/vcpu0",
+            vcpus: &[r"0::/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope/libvirt/vcpu0"],
+            place: Some((r"/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope", 100.0)),
+            quotas: &[(r"/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope", 1.5, "vm")],
+            limit: Some((1.5, "virsh schedinfo instance-0000abcd --live --set global_quota=MICROSECONDS")),
+            ..OWN
+        }],
+        helpers: &[],
+        rivals: &[
+            ("/", None),
+            ("/machine.slice", Some(100.0)),
+            (r"/machine.slice/machine-qemu\x2d7\x2dinstance\x2d0000abcd.scope", Some(100.0)),
+        ],
+    },
+    Layout {
+        name: "KubeVirt with virt-launcher, quotas at two levels",
+        files: &[
+            ("kubepods.slice/cpu.weight", "500"),
+            ("kubepods.slice/kubepods-burstable.slice/cpu.weight", "400"),
+            ("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cpu.weight", "79"),
+            ("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cpu.max", "300000 100000"),
+            ("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-1.scope/cpu.weight", "39"),
+            ("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-1.scope/cpu.max", "150000 100000"),
+            ("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-2.scope/cpu.weight", "1"),
+            ("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-2.scope/cgroup.events", "populated 1\nfrozen 0"),
+        ],
+        vms: &[Vm {
+            pid: 100,
+            main: POD,
+            vcpus: &[POD, POD],
+            place: Some((
+                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-1.scope",
+                39.0,
+            )),
+            quotas: &[
+                ("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice", 3.0, "vm"),
+                (
+                    "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-1.scope",
+                    1.5,
+                    "vm",
+                ),
+            ],
+            limit: Some((1.5, "limits.cpu of its pod")),
+            ..OWN
+        }],
+        helpers: &[(2001, POD), (2002, POD)],
+        rivals: &[
+            ("/", None),
+            ("/kubepods.slice", Some(500.0)),
+            ("/kubepods.slice/kubepods-burstable.slice", Some(400.0)),
+            ("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice", Some(79.0)),
+            (
+                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-1.scope",
+                Some(39.0),
+            ),
+            (
+                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podaa.slice/cri-containerd-2.scope",
+                Some(1.0),
+            ),
+        ],
+    },
+    Layout {
+        name: "Incus, all in one service",
+        files: &[
+            ("system.slice/cpu.weight", "100"),
+            ("system.slice/incus.service/cpu.weight", "100"),
+            ("system.slice/incus.service/cpu.max", "400000 100000"),
+        ],
+        vms: &[
+            Vm {
+                pid: 100,
+                main: "0::/system.slice/incus.service",
+                vcpus: &["0::/system.slice/incus.service"],
+                place: Some(("/system.slice/incus.service", 100.0)),
+                is_own: false,
+                beside: &[101],
+                quotas: &[("/system.slice/incus.service", 4.0, "vm")],
+                limit: Some((4.0, "systemctl set-property incus.service CPUQuota=PERCENT")),
+            },
+            Vm {
+                pid: 101,
+                main: "0::/system.slice/incus.service",
+                vcpus: &["0::/system.slice/incus.service"],
+                place: Some(("/system.slice/incus.service", 100.0)),
+                is_own: false,
+                beside: &[100],
+                quotas: &[("/system.slice/incus.service", 4.0, "vm")],
+                limit: Some((4.0, "systemctl set-property incus.service CPUQuota=PERCENT")),
+            },
+        ],
+        helpers: &[(2001, "0::/system.slice/incus.service")],
+        rivals: &[
+            ("/", None),
+            ("/system.slice", Some(100.0)),
+            ("/system.slice/incus.service", Some(100.0)),
+        ],
+    },
+    Layout {
+        name: "Firecracker under one runner, one with a leaf of its own",
+        files: &[
+            ("system.slice/cpu.weight", "100"),
+            ("system.slice/runner.service/cpu.weight", "100"),
+            ("system.slice/runner.service/a/cpu.weight", "50"),
+            ("system.slice/runner.service/b/cpu.max", "max 100000"),
+        ],
+        vms: &[
+            Vm {
+                pid: 100,
+                main: "0::/system.slice/runner.service/a",
+                vcpus: &["0::/system.slice/runner.service/a"],
+                place: Some(("/system.slice/runner.service/a", 50.0)),
+                ..OWN
+            },
+            Vm {
+                pid: 101,
+                main: "0::/system.slice/runner.service/b",
+                vcpus: &["0::/system.slice/runner.service/b"],
+                place: Some(("/system.slice/runner.service", 100.0)),
+                is_own: false,
+                beside: &[100],
+                ..OWN
+            },
+        ],
+        helpers: &[],
+        rivals: &[
+            ("/", None),
+            ("/system.slice", Some(100.0)),
+            ("/system.slice/runner.service", Some(100.0)),
+            ("/system.slice/runner.service/a", Some(50.0)),
+        ],
+    },
+    Layout {
+        name: "Firecracker's jailer",
+        files: &[
+            ("firecracker/cpu.weight", "100"),
+            ("firecracker/id1/cpu.weight", "10"),
+            ("firecracker/id1/cpu.max", "25000 50000"),
+            ("firecracker/id2/cpu.weight", "20"),
+        ],
+        vms: &[
+            Vm {
+                pid: 100,
+                main: "0::/firecracker/id1",
+                vcpus: &["0::/firecracker/id1"],
+                place: Some(("/firecracker/id1", 10.0)),
+                quotas: &[("/firecracker/id1", 0.5, "vm")],
+                limit: Some((0.5, "cpu.max of /firecracker/id1")),
+                ..OWN
+            },
+            Vm {
+                pid: 101,
+                main: "0::/firecracker/id2",
+                vcpus: &["0::/firecracker/id2"],
+                place: Some(("/firecracker/id2", 20.0)),
+                ..OWN
+            },
+        ],
+        helpers: &[],
+        rivals: &[
+            ("/", None),
+            ("/firecracker", Some(100.0)),
+            ("/firecracker/id1", Some(10.0)),
+            ("/firecracker/id2", Some(20.0)),
+        ],
+    },
+    Layout {
+        name: "a service without the cpu controller",
+        files: &[
+            ("system.slice/cpu.weight", "100"),
+            ("system.slice/vm1.service/cgroup.procs", "100"),
+            ("system.slice/cron.service/cgroup.procs", "2001"),
+        ],
+        vms: &[Vm {
+            pid: 100,
+            main: "0::/system.slice/vm1.service",
+            vcpus: &["0::/system.slice/vm1.service", "0::/system.slice/vm1.service"],
+            place: Some(("/system.slice", 100.0)),
+            is_own: false,
+            ..OWN
+        }],
+        helpers: &[(2001, "0::/system.slice/cron.service")],
+        rivals: &[("/", None), ("/system.slice", Some(100.0))],
+    },
+    Layout {
+        name: "a session of a user",
+        files: &[
+            ("user.slice/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/session-2.scope/cpu.max", "max 100000"),
+            ("user.slice/user-1000.slice/user@1000.service/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/user@1000.service/app.slice/cpu.weight", "100"),
+            ("user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope/cpu.weight", "70"),
+            ("user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope/cpu.max", "100000 100000"),
+        ],
+        vms: &[
+            Vm {
+                pid: 100,
+                main: "0::/user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope",
+                vcpus: &["0::/user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope"],
+                place: Some((
+                    "/user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope",
+                    70.0,
+                )),
+                quotas: &[(
+                    "/user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope",
+                    1.0,
+                    "vm",
+                )],
+                limit: Some((1.0, "systemctl --user set-property vm.scope CPUQuota=PERCENT")),
+                ..OWN
+            },
+            Vm {
+                pid: 101,
+                main: "0::/user.slice/user-1000.slice/session-2.scope",
+                vcpus: &["0::/user.slice/user-1000.slice/session-2.scope"],
+                place: Some(("/user.slice/user-1000.slice", 100.0)),
+                is_own: false,
+                beside: &[100],
+                ..OWN
+            },
+        ],
+        helpers: &[(2001, "0::/user.slice/user-1000.slice/session-2.scope")],
+        rivals: &[
+            ("/", None),
+            ("/user.slice", Some(100.0)),
+            ("/user.slice/user-1000.slice", Some(100.0)),
+            ("/user.slice/user-1000.slice/user@1000.service", Some(100.0)),
+            ("/user.slice/user-1000.slice/user@1000.service/app.slice", Some(100.0)),
+            ("/user.slice/user-1000.slice/user@1000.service/app.slice/vm.scope", Some(70.0)),
+        ],
+    },
+    Layout {
+        name: "version 1, libvirt without systemd",
+        files: &[
+            ("cpu,cpuacct/cpu.shares", "1024"),
+            ("cpu,cpuacct/machine/cpu.shares", "1024"),
+            ("cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/cpu.shares", "2048"),
+            ("cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/vcpu0/cpu.shares", "1024"),
+            ("cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/vcpu0/cpu.cfs_quota_us", "25000"),
+            ("cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/vcpu0/cpu.cfs_period_us", "100000"),
+            ("cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/emulator/cpu.shares", "1024"),
+            ("cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/emulator/cpu.cfs_quota_us", "-1"),
+            ("cpu,cpuacct/machine/qemu-1-web.libvirt-qemu/emulator/cpu.cfs_period_us", "100000"),
+        ],
+        vms: &[Vm {
+            pid: 100,
+            main: "4:cpu,cpuacct:/machine/qemu-1-web.libvirt-qemu/emulator",
+            vcpus: &["4:cpu,cpuacct:/machine/qemu-1-web.libvirt-qemu/vcpu0"],
+            place: Some(("/machine/qemu-1-web.libvirt-qemu", 200.0)),
+            quotas: &[("/machine/qemu-1-web.libvirt-qemu/vcpu0", 0.25, "vm")],
+            limit: Some((0.25, "virsh schedinfo web --live --set vcpu_quota=MICROSECONDS")),
+            ..OWN
+        }],
+        helpers: &[],
+        rivals: &[
+            ("/", None),
+            ("/machine", Some(100.0)),
+            ("/machine/qemu-1-web.libvirt-qemu", Some(200.0)),
+        ],
+    },
+    Layout {
+        name: "hybrid, the controller in version 1",
+        files: &[
+            ("cpu/cpu.shares", "1024"),
+            ("cpu/vms/cpu.shares", "512"),
+            ("cpu/vms/cpu.cfs_quota_us", "300000"),
+            ("cpu/vms/cpu.cfs_period_us", "100000"),
+            ("unified/system.slice/vm.service/cgroup.procs", "100"),
+        ],
+        vms: &[Vm {
+            pid: 100,
+            main: "3:cpu:/vms\n1:name=systemd:/s\n0::/system.slice/vm.service",
+            vcpus: &["3:cpu:/vms\n0::/system.slice/vm.service"],
+            place: Some(("/vms", 50.0)),
+            quotas: &[("/vms", 3.0, "vm")],
+            limit: Some((3.0, "cpu.cfs_quota_us of /vms")),
+            ..OWN
+        }],
+        helpers: &[],
+        rivals: &[("/", None), ("/vms", Some(50.0))],
+    },
+    Layout {
+        name: "hybrid, the controller in version 2",
+        files: &[("unified/system.slice/vm.service/cpu.weight", "30")],
+        vms: &[Vm {
+            pid: 100,
+            main: "1:name=systemd:/s\n0::/system.slice/vm.service",
+            vcpus: &["0::/system.slice/vm.service"],
+            place: Some(("/system.slice/vm.service", 30.0)),
+            ..OWN
+        }],
+        helpers: &[],
+        rivals: &[("/", None), ("/system.slice", None), ("/system.slice/vm.service", Some(30.0))],
+    },
+    Layout {
+        name: "no cgroup at all",
+        files: &[("cgroup.procs", "100")],
+        vms: &[Vm { pid: 100, main: "0::/", vcpus: &["0::/"], is_own: false, ..OWN }],
+        helpers: &[],
+        rivals: &[("/", None)],
+    },
+];
+
+fn written(of: &Limited) -> String {
+    match of {
+        Limited::Vm => "vm".into(),
+        Limited::Vcpus(numbers) => {
+            let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
+            format!("vcpu {}", numbers.join(","))
+        }
+        Limited::Others => "others".into(),
+    }
+}
+
+/// What is found of each VM is what is expected of it.
+#[track_caller]
+fn check(name: &str, host: &Host, vms: &[Vm]) -> (Tree, Groups, Vec<VmProcess>) {
+    let tree = Tree::of(host);
+    let all = host.vm_processes().unwrap();
+    assert_eq!(all.len(), vms.len(), "{name}: VMs");
+    let groups = Groups::of(&tree, host, &all);
+    for (vm, process) in vms.iter().zip(&all) {
+        let name = format!("{name}, VM {}", vm.pid);
+        let place = groups.place(&tree, process.pid).unwrap();
+        let found = place.group.as_ref().map(|group| {
+            assert!(group.holds(&tree.group(vm.pid * 10).unwrap()), "{name}: it is elsewhere");
+            (group.path.as_str(), tree.weight(group).unwrap())
+        });
+        assert_eq!(found, vm.place, "{name}");
+        assert_eq!(place.is_own, vm.is_own, "{name}: own");
+        assert_eq!(place.beside, BTreeSet::from_iter(vm.beside.iter().copied()), "{name}");
+        let limits = groups.limits(&tree, process.pid);
+        let quotas: Vec<(&str, f64, String)> = limits
+            .iter()
+            .map(|limit| (limit.group.path.as_str(), limit.cpus, written(&limit.of)))
+            .collect();
+        let expected = vm.quotas.iter().map(|(path, cpus, of)| (*path, *cpus, of.to_string()));
+        assert_eq!(quotas, expected.collect::<Vec<_>>(), "{name}: quotas");
+        let limit = tightest(&limits, process.vcpus.len());
+        assert_eq!(limit.map(|(_, cpus)| cpus), vm.limit.map(|(cpus, _)| cpus), "{name}");
+        if let (Some((limit, _)), Some((_, remedy))) = (limit, vm.limit) {
+            let is = limit.remedy(process);
+            assert!(is.starts_with(remedy), "{name}: {is}");
+        }
+    }
+    (tree, groups, all)
+}
+
+#[test]
+fn vms_compete_where_their_managers_put_them() {
+    for layout in LAYOUTS {
+        let fake = Fake::new(layout.name);
+        for (path, text) in layout.files {
+            fake.write(&format!("sys/fs/cgroup/{path}"), &format!("{text}\n"));
+        }
+        for vm in layout.vms {
+            fake.process(vm.pid, "/usr/bin/kvm", vm.main, vm.vcpus, true);
+            for line in vm.vcpus.iter().chain([&vm.main]).flat_map(|text| text.lines()) {
+                let (_, path) = line.rsplit_once(':').unwrap();
+                for root in ["", "unified"].iter().filter(|_| line.starts_with("0::")) {
+                    let root = fake.0.join("sys/fs/cgroup").join(root);
+                    if root.is_dir() {
+                        fs::create_dir_all(root.join(path.trim_start_matches('/'))).unwrap();
+                    }
+                }
+            }
+        }
+        for (pid, group) in layout.helpers {
+            fake.process(*pid, "/usr/bin/swtpm", group, &[], false);
+        }
+        let (tree, groups, _) = check(layout.name, &fake.host(), layout.vms);
+        let first = BTreeSet::from([layout.vms[0].pid]);
+        let rivals = Rival::all(&tree, &groups, &first, false);
+        let found: Vec<(&str, Option<f64>)> =
+            rivals.iter().map(|rival| (rival.group.path.as_str(), rival.weight)).collect();
+        assert_eq!(found, layout.rivals, "{}: rivals", layout.name);
+    }
+}
+
+/// A container that has the host's processes and a namespace of cgroups of its own.
+#[test]
+fn from_within_a_namespace_the_hosts_tree_is_read() {
+    let pod = "kubepods/pod2/vm";
+    let vms = [
+        Vm {
+            pid: 100,
+            main: "0::/../../pod2/vm",
+            vcpus: &["0::/../../pod2/vm"],
+            place: Some(("/kubepods/pod2/vm", 39.0)),
+            quotas: &[("/kubepods", 8.0, "vm")],
+            limit: Some((8.0, "limits.cpu of its pod")),
+            ..OWN
+        },
+        Vm {
+            pid: 101,
+            main: "0::/../../../system.slice/vm1.service",
+            vcpus: &["0::/../../../system.slice/vm1.service"],
+            place: Some(("/system.slice", 100.0)),
+            is_own: false,
+            ..OWN
+        },
+    ];
+    let fake = Fake::new("namespace");
+    fs::remove_dir_all(fake.0.join("sys/fs/cgroup")).unwrap();
+    fake.write("proc/1/cgroup", "0::/../../../init.scope\n");
+    for (path, text) in [
+        (&format!("{pod}/cpu.weight"), "39"),
+        (&"kubepods/pod2/cpu.weight".to_string(), "100"),
+        (&"kubepods/cpu.weight".to_string(), "100"),
+        (&"kubepods/cpu.max".to_string(), "800000 100000"),
+        (&"kubepods/pod1/own/cgroup.procs".to_string(), "1"),
+        (&"system.slice/cpu.weight".to_string(), "100"),
+        (&"system.slice/vm1.service/cgroup.procs".to_string(), "101"),
+    ] {
+        fake.write(&format!("outer/sys/fs/cgroup/{path}"), text);
+    }
+    for vm in &vms {
+        fake.process(vm.pid, "/usr/bin/kvm", vm.main, vm.vcpus, true);
+    }
+    symlink(fake.0.join("outer/sys/fs/cgroup/kubepods/pod1/own"), fake.0.join("sys/fs/cgroup"))
+        .unwrap();
+    let host = fake.host();
+    let why = Tree::of(&host).group(100).unwrap_err();
+    assert!(why.contains("is not in the tree that is seen here"), "{why}");
+    let all = host.vm_processes().unwrap();
+    let blind = Groups::of(&Tree::of(&host), &host, &all);
+    assert_eq!(blind.place(&Tree::of(&host), 100).unwrap_err(), why, "unknown, and not the root");
+    symlink(fake.0.join("outer"), fake.0.join("proc/1/root")).unwrap();
+    check("namespace", &host, &vms);
+}
+
+#[test]
+fn what_ends_or_moves_is_forgotten() {
+    let fake = Fake::new("moves");
+    for path in ["a/cpu.weight", "b/cpu.weight"] {
+        fake.write(&format!("sys/fs/cgroup/{path}"), "100\n");
+    }
+    fake.process(100, "/usr/bin/kvm", "0::/a", &["0::/a"], true);
+    fake.process(101, "/usr/bin/kvm", "0::/a", &["0::/a"], true);
+    let (host, tree) = (fake.host(), Tree::of(&fake.host()));
+    let all = host.vm_processes().unwrap();
+    let mut groups = Groups::of(&tree, &host, &all);
+    let own = |groups: &Groups, pid| groups.place(&tree, pid).unwrap().is_own;
+    assert!(!own(&groups, 100) && !own(&groups, 101));
+    fake.write("proc/101/cgroup", "0::/b\n");
+    fake.write("proc/1010/cgroup", "0::/b\n");
+    groups.renew(&tree, &host, &all[1]);
+    assert!(own(&groups, 100) && own(&groups, 101));
+    groups.retain(|pid| pid == 101);
+    assert!(groups.place(&tree, 100).unwrap_err().contains("not looked at"));
+    fs::remove_file(fake.0.join("proc/1010/cgroup")).unwrap();
+    groups.renew(&tree, &host, &all[1]);
+    assert!(groups.place(&tree, 101).unwrap_err().contains("has ended"));
+}
+
+#[test]
+fn a_vm_that_hides_its_vcpus_has_a_place_where_all_its_threads_have_one() {
+    let fake = Fake::new("hidden");
+    for path in ["a/cpu.weight", "b/cpu.weight"] {
+        fake.write(&format!("sys/fs/cgroup/{path}"), "100\n");
+    }
+    fake.process(100, "/usr/bin/kvm", "0::/a", &["0::/a"], true);
+    fake.write("proc/100/task/1000/comm", "kvm\n");
+    let (host, tree) = (fake.host(), Tree::of(&fake.host()));
+    let place = |host: &Host| {
+        let groups = Groups::of(&tree, host, &host.vm_processes().unwrap());
+        groups.place(&tree, 100).map(|place| place.group.unwrap().path)
+    };
+    assert_eq!(place(&host).as_deref(), Ok("/a"));
+    fake.write("proc/1000/cgroup", "0::/b\n");
+    assert!(place(&host).unwrap_err().contains("not known which of them run vCPUs"));
+}
+
+#[test]
+fn owners_are_known_by_number_and_name() {
+    let fake = Fake::new("owners");
+    fake.write(
+        "etc/passwd",
+        "root:x:0:0::/:/bin/sh\nlibvirt-qemu:x:64055:1::/:\nmallory:x:1234:1::/:\n",
+    );
+    let host = fake.host();
+    for (uid, group, words, is_trusted) in [
+        ("0", "0::/", "root (0)", true),
+        ("64055", "0::/", "libvirt-qemu (64055)", true),
+        ("1234", "0::/", "mallory (1234)", false),
+        ("4321", "0::/", "4321", false),
+        ("107", "0::/", "107", false),
+        ("107", POD, "qemu (107)", true),
+    ] {
+        fake.write("proc/7/status", &format!("Name:\tx\nUid:\t1\t{uid}\t1\t1\n"));
+        fake.write("proc/7/cgroup", group);
+        let owner = host.owner(7).unwrap();
+        assert_eq!((owner.to_string().as_str(), owner.is_trusted()), (words, is_trusted));
+    }
+    assert_eq!(host.owner(8), None);
+}
+
+#[test]
+fn a_scheduler_in_bpf_is_told() {
+    let fake = Fake::new("sched-ext");
+    let host = fake.host();
+    assert_eq!(host.sched_ext(), None, "a kernel without");
+    fake.write("sys/kernel/sched_ext/state", "disabled\n");
+    assert_eq!(host.sched_ext(), None);
+    fake.write("sys/kernel/sched_ext/state", "enabled\n");
+    fake.write("sys/kernel/sched_ext/root/ops", "lavd_1.0\n");
+    fake.write("sys/kernel/sched_ext/switch_all", "1\n");
+    let told = host.sched_ext().unwrap();
+    assert!(told.all && told.to_string().contains("scheduler lavd_1.0 is enabled: weights"));
+    fake.write("sys/kernel/sched_ext/switch_all", "0\n");
+    assert!(!host.sched_ext().unwrap().all);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..Default::default() })]
+
+    /// Whatever cgroups VMs are in, and for which the controller is on.
+    #[test]
+    fn no_vm_is_at_two_places(
+        seed in any::<u32>(),
+        on in prop::collection::vec(any::<bool>(), 15),
+        vms in prop::collection::vec((0..15usize, 0..15usize), 1..6),
+    ) {
+        let fake = Fake::new(&format!("random-{seed}"));
+        let path = |at: usize| -> String {
+            let bits: Vec<String> = (0..4).filter(|bit| at >> bit > 0).map(|bit| format!("g{}", at >> bit & 1)).collect();
+            bits.into_iter().rev().fold(String::new(), |all, part| all + "/" + &part)
+        };
+        for (at, on) in on.iter().enumerate().filter(|(at, _)| *at > 0) {
+            let file = if *on { "cpu.weight" } else { "cgroup.procs" };
+            fake.write(&format!("sys/fs/cgroup{}/{file}", path(at)), "100\n");
+        }
+        for (index, (main, vcpu)) in vms.iter().enumerate() {
+            let of = |at: &usize| format!("0::{}", if *at == 0 { "/".into() } else { path(*at) });
+            fake.process(100 + index as u32, "/usr/bin/kvm", &of(main), &[&of(vcpu), &of(main)], true);
+        }
+        let (host, tree) = (fake.host(), Tree::of(&fake.host()));
+        let all = host.vm_processes().unwrap();
+        let groups = Groups::of(&tree, &host, &all);
+        let pids: BTreeSet<u32> = all.iter().map(|vm| vm.pid).collect();
+        let rivals = Rival::all(&tree, &groups, &pids, true);
+        let mut seen: Vec<u32> = rivals.iter().flat_map(|of| of.threads_of.iter().chain(&of.own)).copied().collect();
+        seen.sort_unstable();
+        prop_assert_eq!(&seen, &pids.iter().copied().collect::<Vec<_>>(), "each at one place");
+        for rival in &rivals {
+            prop_assert!(rival.own.is_none() || rival.threads_of.is_empty());
+            let within = rival.within.map(|within| &rivals[within]);
+            prop_assert!(within.is_none_or(|of| of.group.holds(&rival.group) && of.is_divided));
+        }
+        for pid in &pids {
+            let place = groups.place(&tree, *pid).unwrap();
+            let group = place.group.as_ref();
+            prop_assert!(group.is_none_or(|group| tree.is_on(group)));
+            prop_assert!(!place.is_own || place.beside.is_empty() && group.is_some());
+            for other in &place.beside {
+                prop_assert!(!groups.place(&tree, *other).unwrap().is_own || group != groups.place(&tree, *other).unwrap().group.as_ref());
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who competes with whom, as JSON has it.
+
+use super::share::{entitled, got, Sibling};
+use super::Read;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use unspin_host::{
+    tightest, Groups, Host, Limit, Limited, Name, Names, Rival, Tree, Used, VmProcess,
+};
+
+/// What was looked at.
+pub struct Found<'a> {
+    pub host: &'a Host,
+    pub tree: &'a Tree,
+    pub groups: &'a Groups,
+    pub all: &'a [VmProcess],
+    pub chosen: &'a BTreeSet<u32>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Document {
+    pub schema: u32,
+    pub window_s: f64,
+    /// CPUs that are online; null where that is not known.
+    pub cpus: Option<usize>,
+    /// A scheduler in place of the kernel's own, in words; null where none is enabled.
+    pub sched_ext: Option<String>,
+    /// Each after the one that it is in.
+    pub groups: Vec<OfGroup>,
+    pub vms: Vec<OfVm>,
+    /// What tables call each VM of the host, and what its process used.
+    #[serde(skip)]
+    pub all: BTreeMap<u32, (String, Option<f64>)>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct OfGroup {
+    pub path: String,
+    /// Version of its hierarchy.
+    pub version: u32,
+    /// The path of the one that it is in; null for the first.
+    pub within: Option<String>,
+    /// As cpu.weight has it; of version 1, cpu.shares × 100/1024. Null for the first.
+    pub weight: Option<f64>,
+    pub quota_cpus: Option<f64>,
+    /// Null where what it used is not known.
+    pub is_busy: Option<bool>,
+    /// Share of the CPU time of those beside it that are busy, by weight; null where it is idle.
+    pub entitled: Option<f64>,
+    /// Share of the CPU time that it and all beside it used.
+    pub got: Option<f64>,
+    pub cpus: Option<f64>,
+    /// How long its own quota kept tasks from running, all CPUs together.
+    pub throttled_s_per_s: Option<f64>,
+    /// What its tasks used that are in no cgroup of this list within it; null for one without others in it.
+    pub rest_cpus: Option<f64>,
+    /// The process of the VM whose own it is.
+    pub own: Option<u32>,
+    /// Processes of VMs that compete in it thread by thread.
+    pub threads_of: Vec<u32>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct OfVm {
+    pub name: Option<String>,
+    pub names: Names,
+    pub pid: u32,
+    pub uuid: Option<String>,
+    /// The cgroup by whose weight it competes; null: the host's first, or unknown.
+    pub group: Option<String>,
+    /// Whether that is the VM's alone; null where it is unknown.
+    pub is_own: Option<bool>,
+    /// Processes of the other VMs in it.
+    pub beside: Vec<u32>,
+    /// Of its own cgroup.
+    pub weight: Option<f64>,
+    /// What its process used.
+    pub cpus: Option<f64>,
+    pub quotas: Vec<OfQuota>,
+    /// What all its vCPUs together may use by these; null where none limits it.
+    pub limit_cpus: Option<f64>,
+    /// Why its cgroup is not known; else null.
+    pub unknown: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct OfQuota {
+    pub path: String,
+    pub cpus: f64,
+    /// vm: of all vCPUs; vcpus: of some; others: of other threads of the monitor.
+    pub of: &'static str,
+    /// Where it is of some vCPUs, their numbers.
+    pub vcpus: Vec<u32>,
+    /// What raises it.
+    pub remedy: String,
+}
+
+impl OfQuota {
+    fn new(limit: &Limit, vm: &VmProcess) -> OfQuota {
+        let (of, vcpus) = match &limit.of {
+            Limited::Vm => ("vm", Vec::new()),
+            Limited::Vcpus(numbers) => ("vcpus", numbers.clone()),
+            Limited::Others => ("others", Vec::new()),
+        };
+        let path = limit.group.path.clone();
+        OfQuota { path, cpus: limit.cpus, of, vcpus, remedy: limit.remedy(vm) }
+    }
+}
+
+impl Document {
+    pub fn new(found: &Found, rivals: &[Rival], [before, after]: [&Read; 2]) -> Document {
+        let window_s = (after.at - before.at).as_secs_f64().max(1e-9);
+        let per_s = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9 / window_s;
+        let cpus_of_vm = |pid: u32| Some(per_s(*before.vms.get(&pid)?, *after.vms.get(&pid)?));
+        let each = before.groups.iter().zip(&after.groups);
+        let used: Vec<Option<[f64; 2]>> = each
+            .map(|(from, to)| {
+                let (from, to): (Used, Used) = ((*from)?, (*to)?);
+                let throttled = per_s(from.throttled_ns, to.throttled_ns);
+                Some([per_s(from.cpu_ns, to.cpu_ns), throttled])
+            })
+            .collect();
+        let all = found.all.iter().map(|vm| (vm.pid, (vm.title().to_string(), cpus_of_vm(vm.pid))));
+        let vms = found.all.iter().filter(|vm| found.chosen.contains(&vm.pid));
+        Document {
+            schema: 1,
+            window_s,
+            cpus: found.host.online_cpus().map(|cpus| cpus.len()),
+            sched_ext: found.host.sched_ext().map(|of| of.to_string()),
+            groups: of_groups(rivals, &used, &cpus_of_vm),
+            vms: vms.map(|vm| OfVm::new(found, vm, cpus_of_vm(vm.pid))).collect(),
+            all: all.collect(),
+        }
+    }
+}
+
+fn of_groups(
+    rivals: &[Rival],
+    used: &[Option<[f64; 2]>],
+    cpus_of_vm: &dyn Fn(u32) -> Option<f64>,
+) -> Vec<OfGroup> {
+    let mut inside: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (at, rival) in rivals.iter().enumerate() {
+        inside.entry(rival.within.unwrap_or(usize::MAX)).or_default().push(at);
+    }
+    let cpus = |at: usize| used[at].map(|[cpus, _]| cpus);
+    let rest_of = |at: usize| -> Option<f64> {
+        let parts: Option<f64> = match inside.get(&at) {
+            Some(children) => children.iter().map(|child| cpus(*child)).sum(),
+            None if rivals[at].threads_of.is_empty() => None,
+            None => rivals[at].threads_of.iter().map(|pid| cpus_of_vm(*pid)).sum(),
+        };
+        Some((cpus(at)? - parts?).max(0.0))
+    };
+    let of_group = |(at, rival): (usize, &Rival)| OfGroup {
+        path: rival.group.path.clone(),
+        version: if rival.group.version == unspin_host::Version::One { 1 } else { 2 },
+        within: rival.within.map(|within| rivals[within].group.path.clone()),
+        weight: rival.weight,
+        quota_cpus: rival.quota_cpus,
+        is_busy: cpus(at).map(|_| Sibling { weight: None, cpus: cpus(at) }.is_busy()),
+        entitled: None,
+        got: None,
+        cpus: cpus(at),
+        throttled_s_per_s: used[at].map(|[_, throttled]| throttled),
+        rest_cpus: rest_of(at),
+        own: rival.own,
+        threads_of: rival.threads_of.clone(),
+    };
+    let mut all: Vec<OfGroup> = rivals.iter().enumerate().map(of_group).collect();
+    for (within, beside) in inside.iter().filter(|(within, _)| **within != usize::MAX) {
+        let sibling = |at: &usize| Sibling { weight: rivals[*at].weight, cpus: cpus(*at) };
+        let siblings: Vec<Sibling> = beside.iter().map(sibling).collect();
+        let rest = all[*within].rest_cpus.unwrap_or(0.0);
+        let shares = entitled(&siblings).into_iter().zip(got(&siblings, rest));
+        for (at, (entitled, got)) in beside.iter().zip(shares) {
+            (all[*at].entitled, all[*at].got) = (entitled, got);
+        }
+    }
+    all
+}
+
+impl OfVm {
+    fn new(found: &Found, vm: &VmProcess, cpus: Option<f64>) -> OfVm {
+        let place = found.groups.place(found.tree, vm.pid);
+        let limits = found.groups.limits(found.tree, vm.pid);
+        let known = place.as_ref().ok();
+        let group = known.and_then(|place| place.group.as_ref());
+        let is_own = known.map(|place| place.is_own);
+        let tightest = tightest(&limits, vm.vcpu_count);
+        OfVm {
+            names: vm.names.clone(),
+            name: vm.name().map(Name::to_text),
+            pid: vm.pid,
+            uuid: vm.uuid(),
+            group: group.map(|group| group.path.clone()),
+            is_own,
+            beside: known.map(|place| place.beside.iter().copied().collect()).unwrap_or_default(),
+            weight: group.filter(|_| is_own == Some(true)).and_then(|of| found.tree.weight(of)),
+            cpus,
+            quotas: limits.iter().map(|limit| OfQuota::new(limit, vm)).collect(),
+            limit_cpus: tightest.map(|(_, cpus)| cpus),
+            unknown: place.err(),
+        }
+    }
+}

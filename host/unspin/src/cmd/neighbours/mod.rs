@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin neighbours`: who competes with whom for CPU time, by which weights and quotas.
+
+mod document;
+mod share;
+mod show;
+
+use crate::exit::Cannot;
+use crate::out;
+use crate::progress::Passing;
+use crate::span::{seconds, stopped_by_signals, wait};
+use crate::vms;
+use anyhow::bail;
+use document::{Document, Found};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use unspin_host::{place, Groups, Host, Rival, Tree, Used};
+
+/// How long it watches unless it is told.
+const TIME: &str = "5";
+
+const HELP: &str = "\
+Linux divides CPU time among cgroups: at each level, among those that want it, in proportion to their \
+weights (cpu.weight, or cpu.shares of version 1). A VM competes by the weight of the nearest cgroup \
+around its vCPUs for which the cpu controller is on. If that has other VMs too, their threads compete \
+one by one, and none has a share of its own.
+
+The table has the cgroups around VMs, and what is busy beside them. entitled: the share of its parent's \
+CPU time by weight, among the busy cgroups beside it. got: the share that it had while it was watched. A \
+cgroup that used less than 0.01 CPUs is idle, and has no share to be entitled to. Tasks directly in a \
+cgroup that has others in it are weighed one by one, and have no share.
+
+With VM: the cgroups around that VM, and those inside its own. Nothing is changed. Needs no root where \
+/proc and cgroups can be read.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    /// The VM: its name or UUID in QEMU or libvirt, its process id, or PID-N from `unspin status`. If a
+    /// name looks like an id, write name:NAME or pid:ID. Default: all VMs.
+    #[arg(value_name = "VM")]
+    vm: Option<OsString>,
+    /// How long to watch, 0.1 to 3600.
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = TIME)]
+    seconds: Duration,
+    /// Print JSON, with all cgroups and quotas.
+    #[arg(long)]
+    json: bool,
+    #[arg(long, hide = true, default_value_os_t = place::proc())]
+    proc: PathBuf,
+    /// Where cgroups are. Default: sys/fs/cgroup beside /proc.
+    #[arg(long, hide = true)]
+    cgroups: Option<PathBuf>,
+}
+
+/// What cgroups and VMs have used at a time.
+struct Read {
+    at: Instant,
+    groups: Vec<Option<Used>>,
+    /// CPU time of VMs' processes, in ns.
+    vms: BTreeMap<u32, u64>,
+}
+
+impl Read {
+    fn new(tree: &Tree, host: &Host, rivals: &[Rival], pids: impl Iterator<Item = u32>) -> Read {
+        Read {
+            at: Instant::now(),
+            groups: rivals.iter().map(|rival| tree.used(&rival.group)).collect(),
+            vms: pids.filter_map(|pid| Some((pid, host.cpu_time_ns(pid)?))).collect(),
+        }
+    }
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let host = Host::at(&args.proc);
+    let all = vms::processes(&host)?;
+    let chosen: BTreeSet<u32> = match &args.vm {
+        Some(given) => BTreeSet::from([vms::find_process(all.clone(), &host, given)?.pid]),
+        None if all.is_empty() => bail!("no VM runs on this host"),
+        None => all.iter().map(|vm| vm.pid).collect(),
+    };
+    let tree = match &args.cgroups {
+        Some(root) => Tree::at(&host, root),
+        None => Tree::of(&host),
+    };
+    let groups = Groups::of(&tree, &host, &all);
+    let rivals = Rival::all(&tree, &groups, &chosen, args.vm.is_some());
+    if rivals.is_empty() {
+        let why = |pid: &u32| Some(format!("process {pid}: {}", groups.place(&tree, *pid).err()?));
+        let why: Vec<String> = chosen.iter().filter_map(why).collect();
+        return Err(Cannot(why.join("\n")).into());
+    }
+    let stop = stopped_by_signals()?;
+    let read = || Read::new(&tree, &host, &rivals, groups.vms());
+    let before = read();
+    let mut passing = Passing::new(args.seconds, "watching cgroups");
+    wait(args.seconds, &stop, &mut |passed| passing.at(passed))?;
+    let after = read();
+    let found = Found { host: &host, tree: &tree, groups: &groups, all: &all, chosen: &chosen };
+    let document = Document::new(&found, &rivals, [&before, &after]);
+    match args.json {
+        true => out::json(&document),
+        false => out::print(&show::text(&document)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+    use unspin_cli::fake::Fake;
+
+    /// Groups below /sys/fs/cgroup, with what each used in a second, in ms.
+    fn read(fake: &Fake, groups: &[(&str, &str, u64)], seconds: u64) {
+        for (path, weight, ms) in groups {
+            let dir = format!("sys/fs/cgroup{path}");
+            if !weight.is_empty() {
+                fake.write(&format!("{dir}/cpu.weight"), weight);
+            }
+            fake.write(&format!("{dir}/cgroup.events"), "populated 1");
+            let stat = format!("usage_usec {}\nthrottled_usec 0", ms * seconds * 1000);
+            fake.write(&format!("{dir}/cpu.stat"), &stat);
+        }
+    }
+
+    fn vm(fake: &Fake, pid: u32, name: &str, group: &str) {
+        fake.vm(&format!("{pid}-0"), name);
+        fake.write(&format!("proc/{pid}/cgroup"), &format!("0::{group}"));
+    }
+
+    /// The document of the VMs, or of one, after a second.
+    fn document(fake: &Fake, groups: &[(&str, &str, u64)], only: Option<u32>) -> Document {
+        let host = fake.host();
+        let all = vms::processes(&host).unwrap();
+        let pids = all.iter().map(|vm| vm.pid);
+        let chosen: BTreeSet<u32> = pids.filter(|pid| only.is_none_or(|of| of == *pid)).collect();
+        read(fake, groups, 1);
+        let tree = Tree::of(&host);
+        let of_vms = Groups::of(&tree, &host, &all);
+        let rivals = Rival::all(&tree, &of_vms, &chosen, only.is_some());
+        let at = Instant::now();
+        let read_at = |at| Read { at, ..Read::new(&tree, &host, &rivals, of_vms.vms()) };
+        let mut before = read_at(at);
+        before.vms = BTreeMap::from([(41, 0), (44, 0), (45, 0)]);
+        read(fake, groups, 2);
+        let mut after = read_at(at + Duration::from_secs(1));
+        after.vms = BTreeMap::from([(41, 900_000_000), (44, 300_000_000), (45, 100_000_000)]);
+        let found = Found { host: &host, tree: &tree, groups: &of_vms, all: &all, chosen: &chosen };
+        Document::new(&found, &rivals, [&before, &after])
+    }
+
+    const GROUPS: [(&str, &str, u64); 11] = [
+        ("/", "", 4000),
+        ("/machine.slice", "100", 2000),
+        (
+            r"/machine.slice/machine-qemu\x2d1\x2da-name-that-is-longer-than-a-line.scope",
+            "100",
+            900,
+        ),
+        (
+            r"/machine.slice/machine-qemu\x2d1\x2da-name-that-is-longer-than-a-line.scope/libvirt",
+            "100",
+            900,
+        ),
+        (r"/machine.slice/machine-qemu\x2d2\x2ddb.scope", "300", 1100),
+        (r"/machine.slice/machine-qemu\x2d3\x2didle.scope", "100", 0),
+        ("/system.slice", "100", 1900),
+        ("/system.slice/runner.service", "100", 500),
+        ("/system.slice/backup.service", "50", 1400),
+        ("/system.slice/cron.service", "100", 1),
+        ("/user.slice", "100", 2),
+    ];
+
+    fn host(name: &str) -> Fake {
+        let fake = Fake::new(name);
+        let of = |number: u32, name: &str| {
+            format!(r"/machine.slice/machine-qemu\x2d{number}\x2d{name}.scope")
+        };
+        vm(
+            &fake,
+            41,
+            "web \u{1f43b}\u{1f43b} of the first customer, in Oslo",
+            &of(1, "a-name-that-is-longer-than-a-line"),
+        );
+        vm(&fake, 42, "db", &of(2, "db"));
+        vm(&fake, 43, "idle", &of(3, "idle"));
+        vm(&fake, 44, "fire1", "/system.slice/runner.service");
+        vm(&fake, 45, "fire2", "/system.slice/runner.service");
+        fake.write("proc/stat", "cpu  1\ncpu0 1\ncpu1 1\ncpu2 1\ncpu3 1");
+        let scope = of(1, "a-name-that-is-longer-than-a-line");
+        fake.write("proc/41/cgroup", &format!("0::{scope}/libvirt"));
+        fake.write(&format!("sys/fs/cgroup{scope}/cpu.max"), "150000 100000");
+        fake
+    }
+
+    #[test]
+    fn the_table_fits_and_tells_who_competes_with_whom() {
+        let fake = host("neighbours-table");
+        fake.write("sys/kernel/sched_ext/state", "enabled");
+        fake.write("sys/kernel/sched_ext/root/ops", "lavd");
+        let text = show::text(&document(&fake, &GROUPS, None));
+        let wide = |line: &str| line.replace('\u{1f43b}', "xx").chars().count();
+        assert!(text.lines().all(|line| wide(line) <= 80), "{text}");
+        let row = |words: &str| text.lines().find(|line| line.contains(words)).unwrap_or_default();
+        let ends = |words: &str, end: &str| {
+            let cells: Vec<&str> = row(words).split("  ").filter(|cell| !cell.is_empty()).collect();
+            let cells: Vec<&str> = cells.iter().map(|cell| cell.trim()).collect();
+            let cells = cells.join("|");
+            assert!(cells.ends_with(end), "{words}: {cells}\n{text}");
+        };
+        assert!(text.starts_with("CPU time of 4 CPUs by cgroup, 1.0 s\n"), "{text}");
+        // Of two busy VMs by 100:300, of two busy slices and tasks beside them.
+        ends("web", "|100|1.50|25.0 %|45.0 %|0.90");
+        ends("db (machine", "|300|75.0 %|55.0 %|1.10");
+        ends("idle (machine", "|100|idle|0.0 %|0.00");
+        ends("machine.slice ", "|100|50.0 %|50.0 %|2.00");
+        ends("tasks in no cgroup", "|2.5 %|0.10");
+        ends("runner.service", "|100|66.7 %|26.3 %|0.50");
+        ends("backup.service", "|50|33.3 %|73.6 %|1.40");
+        ends("fire1", "|60.0 %|0.30");
+        ends("other tasks", "|20.0 %|0.10");
+        assert!(!text.contains("cron") && !text.contains("user.slice"), "{text}");
+        let flat = text.replace("\n ", "");
+        for words in [
+            "fire1, fire2 share /system.slice/runner.service: they have no cgroup each",
+            "2 cgroups that were idle",
+            "the sched_ext scheduler lavd is enabled",
+        ] {
+            assert!(flat.contains(words), "{words}: {text}");
+        }
+    }
+
+    #[test]
+    fn one_vm_is_shown_with_what_is_inside_and_json_has_all() {
+        let fake = host("neighbours-one");
+        let found = document(&fake, &GROUPS, Some(41));
+        let text = show::text(&found);
+        assert!(text.contains("libvirt") && !text.contains("fire1"), "{text}");
+        assert!(text.contains("db (machine"), "who is beside it: {text}");
+        let json: Value = serde_json::to_value(&found).unwrap();
+        let groups = json["groups"].as_array().unwrap();
+        for within in groups.iter().map(|group| &group["path"]) {
+            let inside = groups.iter().filter(|group| &group["within"] == within);
+            let shares: Vec<f64> = inside.filter_map(|group| group["entitled"].as_f64()).collect();
+            let sum: f64 = shares.iter().sum();
+            assert!(shares.is_empty() || (sum - 1.0).abs() < 1e-9, "{within}: {shares:?}");
+        }
+        assert_eq!((&json["schema"], json["vms"].as_array().unwrap().len()), (&1.into(), 1));
+        let vm = &json["vms"][0];
+        assert_eq!(
+            (&vm["pid"], &vm["is_own"], &vm["weight"]),
+            (&41.into(), &true.into(), &100.0.into())
+        );
+        assert_eq!((&vm["limit_cpus"], &vm["quotas"][0]["of"]), (&1.5.into(), &"vm".into()));
+        assert!(vm["quotas"][0]["remedy"].as_str().unwrap().starts_with("virsh schedinfo "));
+        assert!(json["sched_ext"].is_null() && vm["unknown"].is_null());
+    }
+
+    #[test]
+    fn what_was_not_counted_is_unknown_and_not_nothing() {
+        let fake = host("neighbours-unknown");
+        read(&fake, &GROUPS, 1);
+        let (tree, host) = (Tree::of(&fake.host()), fake.host());
+        fake.write("proc/42/cgroup", "0::/gone");
+        for (path, ..) in GROUPS {
+            let _ = std::fs::remove_file(fake.path(&format!("sys/fs/cgroup{path}/cpu.stat")));
+        }
+        let all = vms::processes(&host).unwrap();
+        let groups = Groups::of(&tree, &host, &all);
+        let chosen = all.iter().map(|vm| vm.pid).collect();
+        let rivals = Rival::all(&tree, &groups, &chosen, false);
+        let read = Read::new(&tree, &host, &rivals, std::iter::empty());
+        let of = Found { host: &host, tree: &tree, groups: &groups, all: &all, chosen: &chosen };
+        let found = Document { window_s: 1.0, ..Document::new(&of, &rivals, [&read, &read]) };
+        assert!(found.groups.iter().all(|of| of.cpus.is_none() && of.got.is_none()));
+        let beside = |name: &str| found.groups.iter().find(|of| of.path.ends_with(name)).unwrap();
+        assert_eq!(beside("cron.service").entitled, Some(100.0 / 250.0), "it may be busy");
+        let text = show::text(&found);
+        assert!(
+            text.contains("db is not in the table: its cgroup /gone is not in the tree"),
+            "{text}"
+        );
+    }
+}

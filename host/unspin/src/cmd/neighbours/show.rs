@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who competes with whom, as a tree of at most 80 columns.
+
+use super::document::{Document, OfGroup};
+use super::share::BUSY_MIN;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use tabled::builder::Builder;
+use tabled::settings::object::Columns;
+use tabled::settings::{Alignment, Padding, Style, Width};
+use unspin_text::{printable, printable_lines};
+
+/// Columns of a terminal that a name may take; the numbers take the rest of 80.
+const NAME_MAX: usize = 36;
+/// Further notes are only counted.
+const NOTES_MAX: usize = 12;
+
+/// A line of the table.
+struct Row {
+    name: String,
+    numbers: [String; 5],
+    inside: Vec<Row>,
+}
+
+pub fn text(document: &Document) -> String {
+    let mut table = Builder::default();
+    table.push_record(["cgroup", "weight", "quota", "entitled", "got", "CPUs"]);
+    let mut shower = Shower::new(document);
+    for root in shower.children(None) {
+        let row = shower.row(root);
+        push(&mut table, &row, "", "");
+    }
+    let mut table = table.build();
+    table.with(Style::blank()).with(Padding::new(0, 1, 0, 0));
+    table.modify(Columns::first(), Width::truncate(NAME_MAX).suffix("…"));
+    table.modify(Columns::new(1..), Alignment::right());
+    let of_cpus = match document.cpus {
+        Some(1) => " of 1 CPU".into(),
+        Some(cpus) => format!(" of {cpus} CPUs"),
+        None => String::new(),
+    };
+    let mut text = format!("CPU time{of_cpus} by cgroup, {:.1} s\n", document.window_s);
+    text.extend(table.to_string().lines().flat_map(|line| [line.trim_end(), "\n"]));
+    let notes = notes(document, shower.idle);
+    for note in notes.iter().take(NOTES_MAX) {
+        let _ = writeln!(text, "{}", wrapped(note));
+    }
+    if notes.len() > NOTES_MAX {
+        let _ = writeln!(text, "* and {} more; --json has all", notes.len() - NOTES_MAX);
+    }
+    printable_lines(&text)
+}
+
+fn push(table: &mut Builder, row: &Row, before: &str, below: &str) {
+    let [weight, quota, entitled, got, cpus] = row.numbers.each_ref();
+    let name = format!("{before}{}", row.name);
+    table.push_record([&name, weight, quota, entitled, got, cpus].map(String::as_str));
+    for (at, inner) in row.inside.iter().enumerate() {
+        let (branch, next) = match at + 1 == row.inside.len() {
+            true => ("└ ", "  "),
+            false => ("├ ", "│ "),
+        };
+        push(table, inner, &format!("{below}{branch}"), &format!("{below}{next}"));
+    }
+}
+
+/// Makes rows of cgroups.
+struct Shower<'a> {
+    document: &'a Document,
+    inside: BTreeMap<Option<&'a str>, Vec<&'a OfGroup>>,
+    /// Cgroups without VMs that are left out because they are idle.
+    idle: usize,
+}
+
+impl<'a> Shower<'a> {
+    fn new(document: &'a Document) -> Shower<'a> {
+        let mut inside: BTreeMap<Option<&str>, Vec<&OfGroup>> = BTreeMap::new();
+        for group in &document.groups {
+            inside.entry(group.within.as_deref()).or_default().push(group);
+        }
+        // Those that used most first.
+        let cpus = |group: &OfGroup| group.cpus.unwrap_or(0.0);
+        for beside in inside.values_mut() {
+            beside.sort_by(|a, b| cpus(b).total_cmp(&cpus(a)));
+        }
+        Shower { document, inside, idle: 0 }
+    }
+
+    fn children(&self, within: Option<&str>) -> Vec<&'a OfGroup> {
+        self.inside.get(&within).cloned().unwrap_or_default()
+    }
+
+    /// Whether it has a VM in it.
+    fn has_vm(&self, group: &OfGroup) -> bool {
+        group.own.is_some()
+            || !group.threads_of.is_empty()
+            || self.children(Some(&group.path)).iter().any(|inner| self.has_vm(inner))
+    }
+
+    fn row(&mut self, group: &OfGroup) -> Row {
+        let mut inside = Vec::new();
+        for inner in self.children(Some(&group.path)) {
+            if inner.is_busy == Some(false) && !self.has_vm(inner) && group.own.is_none() {
+                self.idle += 1;
+            } else {
+                inside.push(self.row(inner));
+            }
+        }
+        inside.extend(group.threads_of.iter().map(|pid| self.thread_row(*pid, group)));
+        let rest = group.rest_cpus.filter(|rest| *rest >= BUSY_MIN);
+        inside.extend(rest.map(|rest| {
+            let what = if group.within.is_none() { "tasks in no cgroup" } else { "other tasks" };
+            let got = share(group.cpus.map(|all| rest / all));
+            row(what.into(), ["", "", "", &got, &format!("{rest:.2}")])
+        }));
+        let weight = match (group.within.as_ref(), group.weight) {
+            (None, _) => String::new(),
+            (_, None) => "?".into(),
+            (_, Some(weight)) if weight < 1.0 => "idle".into(),
+            (_, Some(weight)) => format!("{weight:.0}"),
+        };
+        let entitled = match (group.within.as_ref(), group.is_busy) {
+            (None, _) => String::new(),
+            (_, Some(false)) => "idle".into(),
+            _ => share(group.entitled),
+        };
+        let got = if group.within.is_none() { String::new() } else { share(group.got) };
+        let quota = group.quota_cpus.map_or(String::new(), |cpus| format!("{cpus:.2}"));
+        let cpus = group.cpus.map_or("?".into(), |cpus| format!("{cpus:.2}"));
+        Row { inside, ..row(self.name(group), [&weight, &quota, &entitled, &got, &cpus]) }
+    }
+
+    /// A VM that shares the cgroup.
+    fn thread_row(&self, pid: u32, group: &OfGroup) -> Row {
+        let (name, cpus) = self.document.all.get(&pid).cloned().unwrap_or_default();
+        let got =
+            share(cpus.zip(group.cpus).filter(|(_, all)| *all > 0.0).map(|(is, all)| is / all));
+        let cpus = cpus.map_or("?".into(), |cpus| format!("{cpus:.2}"));
+        row(printable(&name), ["", "", "", &got, &cpus])
+    }
+
+    fn name(&self, group: &OfGroup) -> String {
+        let last = match group.path.rsplit_once('/') {
+            Some((_, last)) if !last.is_empty() => last,
+            _ => "/",
+        };
+        let vm = group.own.and_then(|pid| self.document.all.get(&pid));
+        let name = vm.map_or(last.to_string(), |(name, _)| format!("{name} ({last})"));
+        printable(&name)
+    }
+}
+
+fn row(name: String, numbers: [&str; 5]) -> Row {
+    Row { name, numbers: numbers.map(str::to_string), inside: Vec::new() }
+}
+
+fn share(share: Option<f64>) -> String {
+    share.map_or("?".into(), |share| format!("{:.1} %", 100.0 * share))
+}
+
+fn notes(document: &Document, idle: usize) -> Vec<String> {
+    let mut notes = Vec::new();
+    notes.extend(document.sched_ext.clone());
+    let name = |pid: &u32| document.all.get(pid).map_or(String::new(), |(name, _)| name.clone());
+    for group in document.groups.iter().filter(|group| !group.threads_of.is_empty()) {
+        let names: Vec<String> = group.threads_of.iter().map(name).collect();
+        notes.push(match (&names[..], group.within.is_none()) {
+            (_, true) => {
+                format!("{} compete thread by thread, in no cgroup with a weight", names.join(", "))
+            }
+            ([one], false) => format!(
+                "{one} has no cgroup with a weight of its own: its threads compete with all tasks \
+                 of {}",
+                group.path
+            ),
+            (_, false) => format!(
+                "{} share {}: they have no cgroup each, and compete thread by thread",
+                names.join(", "),
+                group.path
+            ),
+        });
+    }
+    for vm in &document.vms {
+        let name = name(&vm.pid);
+        if let Some(why) = &vm.unknown {
+            notes.push(format!("{name} is not in the table: {why}"));
+        }
+        let is_shown = |path: &str| document.groups.iter().any(|group| group.path == path);
+        for quota in vm.quotas.iter().filter(|quota| !is_shown(&quota.path)) {
+            notes.push(format!("{name}: a quota of {:.2} CPUs of {}", quota.cpus, quota.path));
+        }
+    }
+    if document.groups.iter().any(|group| group.version == 1) {
+        notes.push("weights are cpu.shares of version 1, × 100/1024".into());
+    }
+    if idle > 0 {
+        let of = if idle == 1 { "cgroup that was" } else { "cgroups that were" };
+        notes.push(format!("{idle} {of} idle, without VMs, not in the table"));
+    }
+    notes
+}
+
+/// A note in lines of at most 80 columns, as far as its words allow.
+fn wrapped(note: &str) -> String {
+    let (mut lines, mut line) = (String::new(), "*".to_string());
+    for word in printable(note).split(' ') {
+        if line.chars().count() + 1 + word.chars().count() > 80 && line.len() > 2 {
+            let _ = writeln!(lines, "{line}");
+            line = " ".into();
+        }
+        let _ = write!(line, " {word}");
+    }
+    lines + &line
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin neighbours` on a host made of files.
+
+mod common;
+
+use serde_json::Value;
+use std::process::{Command, Output};
+use unspin_cli::fake::Fake;
+
+fn said(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+fn neighbours(host: &Fake, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    command.args(["neighbours", "--seconds", "0.1", "--proc"]).arg(host.path("proc")).args(args);
+    command
+}
+
+#[test]
+fn vms_are_shown_where_they_compete() {
+    let host = Fake::new("neighbours");
+    host.vm("41-0", "web");
+    host.write("proc/41/cgroup", "0::/qemu.slice/104.scope");
+    for (path, weight) in [("qemu.slice", "100"), ("qemu.slice/104.scope", "250")] {
+        host.write(&format!("sys/fs/cgroup/{path}/cpu.weight"), weight);
+        host.write(&format!("sys/fs/cgroup/{path}/cpu.stat"), "usage_usec 7");
+    }
+    host.write("sys/fs/cgroup/qemu.slice/104.scope/cpu.max", "150000 100000");
+    let out = neighbours(&host, &[]).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success() && text.contains("web (104.scope)"), "{}{text}", said(&out));
+    assert!(text.contains("250") && text.contains("1.50"), "{text}");
+    let out = neighbours(&host, &["web", "--json"]).output().unwrap();
+    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(json["vms"][0]["group"], "/qemu.slice/104.scope");
+    assert_eq!(json["vms"][0]["quotas"][0]["remedy"], "qm set 104 --cpulimit CPUS");
+    let other = neighbours(&host, &["db"]).output().unwrap();
+    assert!(other.status.code() == Some(1) && said(&other).contains("no VM \"db\""));
+    host.write("proc/41/cgroup", "0::/../elsewhere");
+    let hidden = neighbours(&host, &[]).output().unwrap();
+    assert_eq!(hidden.status.code(), Some(77), "{}", said(&hidden));
+    assert!(said(&hidden).contains("/../elsewhere is not in the tree"), "{}", said(&hidden));
+}
+
+#[test]
+fn wrong_usage_is_2_and_a_host_without_vms_is_1() {
+    common::fails(&["neighbours", "--seconds", "0"], 2, "--seconds");
+    common::fails(&["neighbours", "--proc", "/proc/self/task"], 1, "no VM runs on this host");
+}
