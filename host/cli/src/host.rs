@@ -27,6 +27,22 @@ pub fn release(root: &Path) -> anyhow::Result<String> {
     Ok(text.trim().to_string())
 }
 
+/// The oldest kernel that the module can be built for, as core/kmod/Kbuild has it.
+pub const OLDEST: (u32, u32) = (6, 1);
+
+/// Why the module is for none of a kernel's age: the build would say the same.
+pub fn too_old(release: &str) -> Option<String> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return None };
+    let (oldest, than) = OLDEST;
+    ((major, minor) < OLDEST).then(|| {
+        format!(
+            "kernel {release} is too old for the module, which needs Linux {oldest}.{than} or later, \
+             also where a distribution has added parts of later kernels"
+        )
+    })
+}
+
 /// A note for kernels that the module's tests do not boot. The module itself probes whether it works
 /// there.
 pub fn untested(release: &str) -> Option<String> {
@@ -34,7 +50,7 @@ pub fn untested(release: &str) -> Option<String> {
         let rest = release.strip_prefix(series);
         rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
     };
-    if TESTED.into_iter().any(is_of) {
+    if TESTED.into_iter().any(is_of) || too_old(release).is_some() {
         return None;
     }
     let names = TESTED.join(", ");
@@ -46,6 +62,9 @@ pub fn untested(release: &str) -> Option<String> {
 
 /// Why the module cannot be built and loaded on the host under `root`, if it cannot.
 pub fn obstacle(root: &Path, release: &str, is_root: bool) -> Option<String> {
+    if let Some(why) = too_old(release) {
+        return Some(why);
+    }
     if !is_root {
         return Some("only root may load the module".to_string());
     }
@@ -292,9 +311,27 @@ mod tests {
         for release in ["6.1.0-40-amd64", "6.12.43+deb13-amd64", "6.12.0"] {
             assert_eq!(untested(release), None, "{release}");
         }
-        for release in ["6.13.1", "6.10.11", "5.10.0-30-amd64", "6.120.1", "16.12.1", ""] {
+        for release in ["6.13.1", "6.10.11", "6.120.1", "16.12.1", ""] {
             assert!(untested(release).is_some(), "{release}");
         }
+    }
+
+    #[test]
+    fn old_kernels_are_refused_by_name() {
+        for release in
+            ["4.18.0-553.el8.x86_64", "5.14.0-503.el9.x86_64", "5.15.0-91-generic", "6.0.1"]
+        {
+            assert!(too_old(release).unwrap().contains(release), "{release}");
+            assert!(obstacle(Path::new("/nonexistent"), release, true).unwrap().contains("6.1"));
+        }
+        for release in
+            ["6.1.0-40-amd64", "6.12.43+deb13-amd64", "7.0.14-14-pve", "10.0.1", "", "next"]
+        {
+            assert_eq!(too_old(release), None, "{release}");
+        }
+        let kbuild = fs::read_to_string(module_source().join("kmod/Kbuild")).unwrap();
+        let (major, minor) = OLDEST;
+        assert!(kbuild.contains(&format!("unspin-oldest := {major} {minor}\n")), "{kbuild}");
     }
 
     #[test]

@@ -68,6 +68,8 @@ impl Judgement {
         if loaded.is_dir() {
             all.of_loaded(&loaded);
         } else {
+            let too_old = host::too_old(release);
+            all.0.extend(too_old.map(|text| reason("kernel-too-old", Verdict::Cannot, text)));
             all.of_kernel(root);
             all.of_processor(root);
             all.of_redirection(root);

@@ -23,9 +23,9 @@ pub(crate) fn sys_named() -> Option<PathBuf> {
 /// The file `path` of the host whose root directory is `root`. Under `/`, `proc/…` and `sys/…` are in
 /// [`proc()`] and [`sys()`].
 pub fn under(root: &Path, path: &str) -> PathBuf {
-    match path.split_once('/') {
-        Some(("proc", rest)) if root == Path::new("/") => proc().join(rest),
-        Some(("sys", rest)) if root == Path::new("/") => sys().join(rest),
+    match path.split_once('/').unwrap_or((path, "")) {
+        ("proc", rest) if root == Path::new("/") => proc().join(rest),
+        ("sys", rest) if root == Path::new("/") => sys().join(rest),
         _ => root.join(path),
     }
 }

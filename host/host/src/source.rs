@@ -59,9 +59,11 @@ pub fn release_of_headers(headers: &Path) -> Option<String> {
     Some(text.split('"').nth(1).unwrap_or("no release").to_string())
 }
 
-/// The compiler's errors in a build's log; the last lines of such a log only show that it failed.
+/// The compiler's errors in a build's log, or what the module's Kbuild refuses; the last lines of such a log only show that it failed.
 pub fn errors_in_log(log: &Path) -> Vec<String> {
     let text = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
-    let is_error = |line: &&str| line.contains("error: ") || line.starts_with("ERROR: ");
+    let is_error = |line: &&str| {
+        line.contains("error: ") || line.starts_with("ERROR: ") || line.contains("*** unspin: ")
+    };
     text.lines().filter(is_error).take(ERRORS_SHOWN).map(str::to_string).collect()
 }

@@ -3,22 +3,11 @@
 
 use crate::error::Error;
 use crate::layout::VMS_MAX;
-use crate::plan::{Exit, Plan};
+use crate::plan::{Exit, Extent, Plan};
 use libbpf_rs::{Link, Object, OpenObject};
 
 /// Most vCPUs that are watched at a time.
 pub const VCPUS_MAX: u32 = 16384;
-
-/// How much the programs tell apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
-    Brief,
-    Whole,
-    /// `accesses`: those of ports and of devices' memory too.
-    Detailed {
-        accesses: bool,
-    },
-}
 
 /// The tracepoints whose programs are needed for running, waiting and sleeping alone.
 const OF_BRIEF: [&str; 2] = ["tp_btf/sched_switch", "tp_btf/sched_waking"];

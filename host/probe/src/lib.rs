@@ -18,9 +18,9 @@ mod vms;
 mod wait;
 
 pub use error::Error;
-pub use extent::{Extent, VCPUS_MAX};
+pub use extent::VCPUS_MAX;
 pub use layout::VMS_MAX;
-pub use plan::{Exit, Plan, Throttling};
+pub use plan::{Exit, Extent, Plan, Throttling};
 pub use probe::{Probe, Seen, Thread, NUMBERS};
 pub use takers::{Taken, Takers};
 pub use vms::SeenVm;

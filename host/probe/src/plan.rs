@@ -3,9 +3,19 @@
 //! would take whatever is passed for what they expect.
 
 use crate::error::Error;
-use crate::extent::Extent;
 use crate::types::{Kind, Type, Types};
 use std::path::Path;
+
+/// How much the programs tell apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    Brief,
+    Whole,
+    /// `accesses`: those of ports and of devices' memory too.
+    Detailed {
+        accesses: bool,
+    },
+}
 
 /// What the tracepoint kvm_exit passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,6 +155,16 @@ impl Plan {
             Ok(plan) => Ok(plan),
             Err(why) => Err(Error::UnknownKernel { release: release(), why: why.join("; ") }),
         }
+    }
+}
+
+impl Plan {
+    /// What cannot be seen on this kernel, a sentence each.
+    pub fn unknown(&self) -> impl Iterator<Item = &'static str> {
+        let throttled = (self.throttling == Throttling::Unknown)
+            .then_some("for how long a quota stopped a vCPU is unknown");
+        let accesses = (!self.accesses).then_some("which ports a guest accesses is unknown");
+        throttled.into_iter().chain(accesses)
     }
 }
 

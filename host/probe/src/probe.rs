@@ -2,11 +2,11 @@
 //! The programs, loaded, and what they have counted.
 
 use crate::error::Error;
-use crate::extent::{attach, choose, cpus, size, Extent, VCPUS_MAX};
+use crate::extent::{attach, choose, cpus, size, VCPUS_MAX};
 use crate::layout::{Cpu, Settings, Share, Sums, Together, Vcpu, ASLEEP, NO_SLOT, ON, VMS_MAX};
 use crate::maps::Table;
 use crate::places::Places;
-use crate::plan::{Plan, Throttling};
+use crate::plan::{Extent, Plan, Throttling};
 use crate::takers::{Counted, Takers};
 use crate::vms::{SeenVm, Vms};
 use crate::wait;

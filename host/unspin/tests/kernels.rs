@@ -64,3 +64,58 @@ fn what_loading_meets_is_of_that_kernel() {
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(said.contains("5.15.0-91-generic"), "{said}");
 }
+
+/// Type information in which there is nothing: a header without types, and the empty text.
+const NO_TYPES: &[u8] = b"\x9f\xeb\x01\x00\x18\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0";
+
+/// Before anything is loaded, also for those who are not root.
+#[test]
+fn monitors_end_with_the_reason_on_a_kernel_they_do_not_fit() {
+    let other = Other::new("misfit", "9.1.0-1-generic");
+    for module in ["module/kvm", "module/kvm_intel", "fs/cgroup"] {
+        fs::create_dir_all(other.0.join("sys").join(module)).unwrap();
+    }
+    for file in ["vmlinux", "kvm", "kvm_intel"] {
+        other.file(&format!("sys/kernel/btf/{file}"), NO_TYPES);
+    }
+    for args in [
+        &["diagnose"][..],
+        &["diagnose", "--json"],
+        &["top", "--once"],
+        &["top", "--once", "--json"],
+        &["export", "--listen", "127.0.0.1:0"],
+    ] {
+        let out = other.unspin(args);
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(77), "{args:?}: {said}");
+        for word in ["9.1.0-1-generic", "there is no tracepoint kvm_exit", "field __state or state"]
+        {
+            assert!(said.contains(word), "{args:?}: {said}");
+        }
+    }
+    let out = other.unspin(&["load", "--check"]);
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(said.contains("there is no tracepoint kvm_exit"), "{said}");
+    fs::remove_file(other.0.join("sys/kernel/btf/kvm")).unwrap();
+    fs::remove_file(other.0.join("sys/kernel/btf/kvm_intel")).unwrap();
+    let out = other.unspin(&["load", "--check", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(json["monitors"]["fit"], false, "{json}");
+    let why = json["monitors"]["why"][0].as_str().unwrap();
+    assert!(why.contains("no type information of the module kvm"), "{json}");
+}
+
+#[test]
+fn a_kernel_that_is_too_old_is_named_before_anything_is_built() {
+    for release in ["4.18.0-553.el8.x86_64", "5.14.0-503.el9.x86_64", "5.15.0-91-generic"] {
+        let other = Other::new("old", release);
+        let why = format!("kernel {release} is too old for the module");
+        for args in [&["load", "--check"][..], &["load"], &["load", "--build"]] {
+            let out = other.unspin(args);
+            let said = [out.stdout, out.stderr].concat();
+            let said = String::from_utf8_lossy(&said);
+            assert!(said.contains(&why), "{args:?}: {said}");
+            assert_eq!(out.status.code(), Some(77), "{args:?}: {said}");
+        }
+    }
+}

@@ -133,8 +133,8 @@ fn what_is_not_installed_is_advised_as_the_distribution_has_it() {
         ("ID=debian", "6.8.12-4-pve", "apt-get install proxmox-headers-6.8.12-4-pve"),
         (
             "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"",
-            "5.14.0-503.el9.x86_64",
-            "dnf install kernel-devel-5.14.0-503.el9.x86_64",
+            "6.12.0-55.9.1.el10_0.x86_64",
+            "dnf install kernel-devel-6.12.0-55.9.1.el10_0.x86_64",
         ),
         ("ID=\"void\"", "6.12.9_1", "/lib/modules/6.12.9_1/build/Makefile"),
     ] {

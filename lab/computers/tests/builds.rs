@@ -5,8 +5,9 @@
 
 mod common;
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use unspin_computers::{Flavour, KernelPackage, Series, QEMU_TOOLS};
 
 #[test]
@@ -29,29 +30,64 @@ fn the_module_builds_for_the_kernels_hosts_run() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Kernels before 5.18 pass other arguments to probes of the scheduler: a line says so, and no compiler's.
+/// Make builds the module against these headers, in a directory of its own. Whether it did, and its log.
+fn made(headers: &Path, arguments: &[&str]) -> (bool, String) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let build = std::env::temp_dir().join(format!("unspin-made-{}-{number}", std::process::id()));
+    let mut make = Command::new("make");
+    make.arg("-C").arg(unspin_computers::source_tree().join("core/kmod"));
+    make.arg(format!("KDIR={}", headers.display())).arg(format!("BUILD={}", build.display()));
+    let out = make.args(arguments).output().unwrap();
+    let _ = std::fs::remove_dir_all(&build);
+    let said = [out.stdout, out.stderr].concat();
+    (out.status.success(), String::from_utf8_lossy(&said).into_owned())
+}
+
+/// A line says what a kernel lacks, and no compiler's error does.
 #[test]
-fn a_kernel_with_another_tracepoint_is_named() {
+fn what_the_module_is_not_for_is_named() {
     if !common::has_tools(QEMU_TOOLS) {
         return;
     }
     let lab = common::lab();
     let Some(kernel) = common::kernel(&lab, Series::V6_12) else { return };
-    let build = std::env::temp_dir().join(format!("unspin-other-{}", std::process::id()));
-    let mut make = Command::new("make");
-    make.arg("-C").arg(unspin_computers::source_tree().join("core/kmod"));
-    make.arg(format!("KDIR={}", kernel.headers.display()));
-    make.arg(format!("BUILD={}", build.display()));
     // The macro's function takes another number of arguments.
-    make.arg(
-        "KCFLAGS=-Dcheck_trace_callback_type_sched_switch=check_trace_callback_type_sched_wakeup",
-    );
-    let out = make.output().unwrap();
-    let _ = std::fs::remove_dir_all(&build);
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(!out.status.success());
-    assert!(said.contains("the tracepoint sched_switch of this kernel does not pass"), "{said}");
-    assert!(!said.contains("error:"), "{said}");
+    let other =
+        "KCFLAGS=-Dcheck_trace_callback_type_sched_switch=check_trace_callback_type_sched_wakeup";
+    let version =
+        |numbers: &'static [&'static str]| (numbers, "the module needs Linux 6.1 or later");
+    for (arguments, words) in [
+        (&[other][..], "the tracepoint sched_switch of this kernel does not pass"),
+        // Of RHEL 8, Debian 11, RHEL 9 and Ubuntu 22.04.
+        version(&["VERSION=4", "PATCHLEVEL=18"]),
+        version(&["VERSION=5", "PATCHLEVEL=10"]),
+        version(&["VERSION=5", "PATCHLEVEL=14"]),
+        version(&["VERSION=5", "PATCHLEVEL=15"]),
+        version(&["VERSION=6", "PATCHLEVEL=0"]),
+    ] {
+        let (is_built, said) = made(&kernel.headers, arguments);
+        assert!(!is_built && said.contains(words), "{arguments:?}: {said}");
+        assert!(!said.contains("error:"), "{said}");
+    }
+}
+
+/// Kernels that no package of Debian has, if their headers are here.
+#[test]
+fn the_module_builds_against_headers_that_are_named() {
+    let named = std::env::var_os("UNSPIN_HEADERS").unwrap_or_default();
+    let all: Vec<PathBuf> =
+        std::env::split_paths(&named).filter(|path| !path.as_os_str().is_empty()).collect();
+    if all.is_empty() {
+        return common::say("SKIPPED: other kernels: UNSPIN_HEADERS=DIR:DIR names their headers");
+    }
+    for headers in all {
+        // A source tree has no list of the kernel's symbols.
+        let (is_built, said) = made(&headers, &["KBUILD_MODPOST_WARN=1"]);
+        assert!(is_built, "{headers:?}: {said}");
+        let warnings: Vec<&str> = said.lines().filter(|line| line.contains("warning:")).collect();
+        assert!(warnings.is_empty(), "{headers:?}: {warnings:?}");
+    }
 }
 
 #[test]

@@ -4,15 +4,19 @@
 use crate::exit::{Cannot, Told, CANNOT};
 use crate::sysfs::{self, Module};
 use crate::{host, out};
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use unspin_cli::verdict::{From, Judgement};
+use unspin_host::place::under;
+use unspin_probe::{Extent, Plan};
 
 const HELP: &str = "\
 --check --json prints {\"schema\":1,\"verdict\":...,\"reasons\":[...]}. The verdict is can, can_with or cannot. \
 can_with: something has to be done first, or part of the module does not work, or nobody has tried it. \
 Each reason has an id, the verdict that follows from it alone, and a text. The reason that decides comes \
-first. The exit code is 77 if the verdict is cannot, else 0.";
+first. monitors says whether top, diagnose and export fit this kernel, and why not, or what is unknown to \
+them. The exit code is 77 if the verdict is cannot, else 0.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
@@ -60,9 +64,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn check(args: &Args, judgement: &Judgement) -> anyhow::Result<()> {
+    let monitors = Monitors::of(&args.root);
     match args.json {
-        true => out::json(judgement)?,
-        false => out::print(&judgement.text())?,
+        true => out::json(&Checked { module: judgement, monitors })?,
+        false => out::print(&(judgement.text() + &monitors.text()))?,
     }
     match judgement.obstacle() {
         Some(_) => Err(Told(CANNOT).into()),
@@ -100,4 +105,35 @@ fn load(args: &Args, release: &str, judgement: &Judgement) -> anyhow::Result<()>
          set --vm NAME mode=hvs` turns on HVS for 1 VM"
     );
     Ok(())
+}
+
+/// What the commands that take no module can do on this kernel.
+#[derive(Serialize)]
+struct Monitors {
+    fit: bool,
+    /// Why they cannot watch VMs, or what is unknown to them.
+    why: Vec<String>,
+}
+
+impl Monitors {
+    fn of(root: &Path) -> Monitors {
+        match Plan::of(&under(root, "proc"), &under(root, "sys"), Extent::Whole) {
+            Ok(plan) => Monitors { fit: true, why: plan.unknown().map(String::from).collect() },
+            Err(why) => Monitors { fit: false, why: vec![why.to_string()] },
+        }
+    }
+
+    fn text(&self) -> String {
+        let can = if self.fit { "fit this kernel" } else { "cannot watch VMs here" };
+        let why = self.why.iter().map(|why| format!(": {why}"));
+        format!("note: `unspin top`, `diagnose` and `export` {can}{}\n", why.collect::<String>())
+    }
+}
+
+/// What `load --check --json` prints.
+#[derive(Serialize)]
+struct Checked<'a> {
+    #[serde(flatten)]
+    module: &'a Judgement,
+    monitors: Monitors,
 }
