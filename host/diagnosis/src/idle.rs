@@ -97,6 +97,9 @@ impl Idle<'_> {
         if !missing.is_empty() {
             self.of_windows(machine, windows.as_deref(), &missing);
         }
+        if let Some(why) = &windows {
+            self.of_interrupts(machine, why);
+        }
         self.of_clocks(machine, windows.is_some());
         let no_timers = windows.is_some() && missing.contains(&"stimer");
         if no_timers
@@ -152,6 +155,23 @@ impl Idle<'_> {
         };
         let evidence = format!("{measured}; it lacks {}; {why}", lacks.join(", "));
         self.add(ns, Sure::Estimated, [what, up_to(self.share(ns)), evidence]);
+    }
+
+    /// Windows whose vCPUs send each other interrupts one by one.
+    fn of_interrupts(&mut self, machine: &Machine, why: &str) {
+        let all = ["vpindex", "ipi", "tlbflush"];
+        let missing: Vec<&str> = all.into_iter().filter(|name| !machine.has(name)).collect();
+        let share = self.did.share(&[State::ExitIpi]);
+        // Proxmox VE sets these for Windows as far as it wants them.
+        let is_fixed = matches!(machine.launcher, Launcher::Proxmox(_)) && machine.is_enlightened();
+        if share < WORTH_IT || missing.is_empty() || is_fixed {
+            return;
+        }
+        let how = enlighten(machine, &missing, &self.setting.name);
+        let what = format!("let it send interrupts to several vCPUs at once: {how}");
+        let evidence = format!("exit:ipi {}; taken for Windows because {why}", percent(share));
+        let expected = format!("a part of {}", percent(share));
+        self.add(self.did.times[State::ExitIpi], Sure::Estimated, [what, expected, evidence]);
     }
 
     /// Slow clocks.
@@ -408,6 +428,17 @@ mod tests {
         tells(&unknown, "-name web", &["find out which device", "port 0xc0a0 6.0 %"]);
         let little = with(idle(), &[(Kind::Port, 0xc0a0, 2)]);
         assert!(told(&little, "-name web").is_empty());
+    }
+
+    #[test]
+    fn a_windows_that_sends_interrupts_may_send_several_at_once() {
+        let sends = did(&[(State::ExitIpi, 100), (State::Guest, 100)]);
+        tells(&sends, &format!("-cpu host,{HV}"), &["add to -cpu hv_ipi,hv_tlbflush: a part of"]);
+        let libvirt = format!("-object id=masterKey0 -cpu host,{HV},hv_ipi");
+        tells(&sends, &libvirt, &["<tlbflush state='on'/>"]);
+        for line in ["-name web", "-cpu host,hv_passthrough", "-id 7 -cpu host,hv_time"] {
+            does_not_tell(&sends, line, "interrupts to several");
+        }
     }
 
     #[test]

@@ -379,3 +379,53 @@ impl Facts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unspin_cli::fake::Fake;
+    use unspin_diagnosis::{advice, losses, Did, State};
+
+    fn advised(fake: &Fake, line: &[&[u8]]) -> Vec<String> {
+        let line: Vec<u8> = line.iter().flat_map(|arg| [arg, &b"\0"[..]].concat()).collect();
+        fs::write(fake.path("proc/41/cmdline"), line).unwrap();
+        let (host, sysfs) = (fake.host(), fake.path("sys"));
+        let vm = host.vm_process(41).unwrap();
+        let places = Places { sysfs: &sysfs, host: &host };
+        let facts = Facts::of_host().renewed(places, std::slice::from_ref(&vm), Detail::Causes);
+        let mut did = Did { vcpus: 1, window_ns: 1_000, ..Did::default() };
+        for (state, ns) in
+            [(State::ExitIo, 60), (State::ExitMsr, 40), (State::Vmm, 50), (State::Blocked, 850)]
+        {
+            did.times[state] = ns;
+        }
+        did.exits[State::ExitIo] = 1;
+        let all = advice(&did, &losses(&did), &facts.setting(&vm));
+        all.iter().map(|advice| advice.line()).collect()
+    }
+
+    /// An idle Windows, as people report it.
+    #[test]
+    fn the_command_line_says_what_an_idle_vm_lacks() {
+        let fake = Fake::new("command-line");
+        fake.vm("41-0", "web");
+        let qemu: &[u8] = b"/usr/bin/qemu-system-x86_64";
+        let lacks = [qemu, b"-name", b"guest=win11,debug-threads=on", b"-cpu", b"host,hv_time"];
+        let all = advised(&fake, &lacks).join("\n");
+        assert!(all.contains("hv_synic,hv_stimer") && all.contains("vmm 5.0 %"), "{all}");
+        let has: &[u8] =
+            b"host,hv_relaxed,hv_vapic,hv_spinlocks=0x1fff,hv_vpindex,hv_time,hv_synic,\
+                           hv_stimer";
+        let all = advised(&fake, &[qemu, b"-name", b"win11", b"-cpu", has]).join("\n");
+        assert!(!all.contains("hv_") && all.contains("perf kvm stat"), "{all}");
+        // A value that looks like an option is none, and a comma of a name is doubled.
+        let (long, commas) = ("a".repeat(4096), ",".repeat(4096));
+        for hostile in [long.as_bytes(), commas.as_bytes(), b"{\"driver\":", b"\xff\xfe,,=", b""] {
+            let line = [qemu, b"-append", b"-cpu", b"-device", hostile, b"-name", b"win,,11"];
+            let all = advised(&fake, &line).join("\n");
+            assert!(all.contains("hv_stimer") && all.contains("because of its name"), "{all}");
+        }
+        let all = advised(&fake, &[b"cloud-hypervisor", b"--cpus", b"boot=1"]).join("\n");
+        assert!(!all.contains("hv_") && !all.is_empty(), "{all}");
+    }
+}
