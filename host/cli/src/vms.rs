@@ -49,10 +49,20 @@ impl Vm {
         let Some(vm) = &self.process else { return usize::MAX };
         let names = vm.names.iter().map(|(_, name)| name.short(NAME_SHOWN_MAX).to_lowercase());
         let of = |name: String| match name.contains(given) || given.contains(&name) {
-            true => 1,
+            true => 1 + name.len().abs_diff(given.len()) / 2,
             false => 1 + distance(given, &name),
         };
         names.map(of).min().unwrap_or(usize::MAX)
+    }
+
+    /// What commands take for it, whatever names others have.
+    fn told_apart(&self) -> String {
+        let title = self.process.as_ref().map(VmProcess::title).unwrap_or_default();
+        let apart = title.strip_suffix(')').and_then(|title| title.rsplit_once(" ("));
+        match apart {
+            Some((_, apart)) if !apart.contains(' ') => apart.to_string(),
+            _ => format!("pid:{}", self.id),
+        }
     }
 
     fn has_vmid(&self) -> bool {
@@ -232,7 +242,7 @@ fn several(found: &[(By, Vm)], asked: &str) -> String {
             let key = kind.min().map_or("name", Kind::key);
             format!("write {key}:{asked} for the VM of that name, pid:{asked} for the process")
         }
-        _ => format!("use an id, for example pid:{}", found[0].1.id),
+        _ => format!("use an id, for example {}", found[0].1.told_apart()),
     };
     format!("{asked} names several VMs: {}; {how}", list.join(", "))
 }
@@ -310,7 +320,8 @@ mod tests {
             "no VM has the VMID or name 50; process 50 is VM 50 (twin, vmid:105): to mean it, \
                     write pid:50";
         let apart =
-            "\"twin\" names several VMs: 50 (twin, vmid:105), 51 (twin, vmid:106); use an id";
+            "\"twin\" names several VMs: 50 (twin, vmid:105), 51 (twin, vmid:106); use an id, for \
+                     example vmid:105";
         for (given, words) in [("104", several), ("50", only), ("twin", apart)] {
             let e = process(given).unwrap_err().to_string();
             assert!(e.contains(words), "{e}");

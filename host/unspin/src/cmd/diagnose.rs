@@ -44,8 +44,8 @@ one is killed or hangs. If both are killed, the next unspin that uses the journa
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// The VM: its name or UUID in QEMU or libvirt, its process id, or PID-N from `unspin status`. If a
-    /// name looks like an id, write name:NAME or pid:ID. Default: all VMs.
+    /// The VM: any of its names, its UUID or VMID, or PID-N from `unspin status`. KIND:NAME says what is
+    /// meant, as in vmid:104, pid:4242 or name:web1. Default: all VMs.
     #[arg(value_name = "VM")]
     vm: Option<OsString>,
     /// How long to watch, 0.1 to 3600 [default: 10]. With --ab: the length of a window [default: 5].

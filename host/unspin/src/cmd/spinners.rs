@@ -29,8 +29,8 @@ slightly slower while it counts. Requires root.";
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// The VM: its name or UUID in QEMU or libvirt, its process id, or PID-N from `unspin status`. If a
-    /// name looks like an id, write name:NAME or pid:ID. Default: all VMs.
+    /// The VM: any of its names, its UUID or VMID, or PID-N from `unspin status`. KIND:NAME says what is
+    /// meant, as in vmid:104, pid:4242 or name:web1. Default: all VMs.
     #[arg(value_name = "VM")]
     vm: Option<OsString>,
     /// How long to count, in seconds, 0.1 to 3600.
@@ -133,11 +133,11 @@ fn chosen(args: &Args, host: &Host) -> anyhow::Result<Vec<VmProcess>> {
     }
 }
 
-/// Its vCPUs; where it has not named them, all its threads: only vCPUs leave a guest.
+/// Its vCPUs' threads; where not all are known, all its threads: only vCPUs leave a guest.
 fn threads(host: &Host, vm: &VmProcess) -> Vec<i32> {
-    let vcpus: Vec<u32> = match vm.vcpus.is_empty() {
-        false => vm.vcpus.iter().map(|vcpu| vcpu.tid).collect(),
-        true => host.threads(vm.pid),
+    let vcpus: Vec<u32> = match vm.is_all_known() {
+        true => vm.vcpus.iter().map(|vcpu| vcpu.tid).collect(),
+        false => host.threads(vm.pid),
     };
     vcpus.into_iter().filter_map(|tid| i32::try_from(tid).ok()).collect()
 }

@@ -146,7 +146,7 @@ fn is_fit(places: &Places, vm: &VmProcess) -> Result<(), String> {
         return Err(format!("{scheduler}; stop that scheduler, or use --parts resolver alone"));
     }
     match vm.vcpus.len() {
-        0 => {
+        _ if !vm.is_all_known() => {
             return Err(
                 "it does not name its vCPU threads; start QEMU with -name debug-threads=on".into()
             )

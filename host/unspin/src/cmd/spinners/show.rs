@@ -174,7 +174,7 @@ impl OfVm {
             uuid: vm.uuid(),
             title: title(vm),
             threads: *threads,
-            vcpus_known: !vm.vcpus.is_empty(),
+            vcpus_known: vm.is_all_known(),
             symbols_fit,
             pause_loop_exits: total(&samples.pause),
             named_share: symbols.filter(|_| pause.kernel > 0).map(named_share),

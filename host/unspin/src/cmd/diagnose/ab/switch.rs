@@ -222,7 +222,7 @@ fn placement(places: &Places) -> anyhow::Result<Switch> {
 }
 
 fn has_named_vcpus(vm: &VmProcess, so: &str) -> anyhow::Result<()> {
-    if !vm.vcpus.is_empty() {
+    if vm.is_all_known() {
         return Ok(());
     }
     let why = format!(
