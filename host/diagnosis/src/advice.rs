@@ -62,10 +62,7 @@ impl Advice {
     /// All of it, for people.
     pub fn line(&self) -> String {
         let Advice { what, expected, evidence, sure } = self;
-        match expected.contains(evidence.as_str()) {
-            true => format!("{what}: {expected} ({})", sure.name()),
-            false => format!("{what}: {expected} ({evidence}; {})", sure.name()),
-        }
+        format!("{what}: {expected} ({evidence}; {})", sure.name())
     }
 }
 
@@ -80,24 +77,24 @@ pub(crate) fn up_to(share: f64) -> String {
 /// Advice for what vCPUs do and wait for, each with the share of their time that it is about.
 pub(crate) fn of_vcpus(did: &Did, losses: &[Loss], setting: &Setting) -> Vec<(f64, Advice)> {
     let mut all: Vec<(f64, Advice)> = Vec::new();
-    let mut add = |share: f64, what: String, expected: String| {
-        if share >= WORTH_IT {
-            let evidence = format!("{} of its vCPUs' time", percent(share));
-            let sure = if expected.starts_with("unknown") { Sure::Unknown } else { Sure::Measured };
-            all.push((share, Advice { what, expected, evidence, sure }));
+    let mut add = |on: &Part, what: String, expected: String| {
+        if on.share >= WORTH_IT {
+            let sure = if expected.starts_with("unknown") { Sure::Unknown } else { on.sure };
+            let evidence = on.told.clone();
+            all.push((on.share, Advice { what, expected, evidence, sure }));
         }
     };
     for_contention(did, setting, &mut add);
     let of = |cause: Cause| losses.iter().find(|loss| loss.cause == cause);
-    let share = |cause| of(cause).and_then(|loss| loss.share).unwrap_or(0.0);
-    for_spinning(share(Cause::SpinSwitch), share(Cause::UserSpin), setting, &mut add);
-    for_idling(did, share(Cause::IdleSwitch), setting, &mut add);
+    let part = |cause| of(cause).map_or_else(Part::default, Part::of_loss);
+    for_spinning(&part(Cause::SpinSwitch), &part(Cause::UserSpin), setting, &mut add);
+    for_idling(did, &part(Cause::IdleSwitch), setting, &mut add);
     for_interrupts(did, setting, &mut add);
-    let memory = did.share(&[State::ExitMemory]);
+    let memory = Part::of_states(did, &[State::ExitMemory]);
     if setting.numa_balancing {
         let what = "sysctl kernel.numa_balancing=0, if the memory of the VM is on the node of its \
                     CPUs";
-        add(memory, what.into(), up_to(memory));
+        add(&memory, what.into(), up_to(memory.share));
     }
     if of(Cause::UserSpin).is_some_and(|loss| loss.sure == Sure::Unknown)
         && did.share(&[State::Guest]) > 0.5
@@ -108,32 +105,49 @@ pub(crate) fn of_vcpus(did: &Did, losses: &[Loss], setting: &Setting) -> Vec<(f6
              coscheduling=vcrd-both, or look at: unspin spinners {0}",
             setting.name
         );
-        add(WORTH_IT, what, "unknown; OpenMP programs lose most of their time this way".into());
+        let mut on = Part::of_states(did, &[State::Guest, State::ReadyVm, State::ReadySibling]);
+        on.share = WORTH_IT;
+        add(&on, what, "unknown; OpenMP programs lose most of their time this way".into());
     }
-    all.extend(for_user_spinning(of(Cause::UserSpin)));
     all
 }
 
-/// What is to be changed in the guest. Turns, which need no change there, are other advice.
-fn for_user_spinning(loss: Option<&Loss>) -> Option<(f64, Advice)> {
-    let (loss, share) = loss.and_then(|loss| Some((loss, loss.share?)))?;
-    let what =
-        "in the guest, let threads sleep where they wait: OMP_WAIT_POLICY=passive for OpenMP, \
-                or fewer threads than it has vCPUs";
-    let advice = Advice {
-        what: what.into(),
-        expected: up_to(share),
-        evidence: format!("user-spin {}: {}", percent(share), loss.stands_on),
-        sure: loss.sure,
-    };
-    (share >= WORTH_IT).then_some((share, advice))
+/// What advice is about.
+#[derive(Debug, Clone, PartialEq)]
+struct Part {
+    /// Of the vCPUs' wall time.
+    share: f64,
+    /// The figures.
+    told: String,
+    sure: Sure,
 }
 
-type Add<'a> = &'a mut dyn FnMut(f64, String, String);
+impl Default for Part {
+    fn default() -> Part {
+        Part { share: 0.0, told: String::new(), sure: Sure::Unknown }
+    }
+}
+
+impl Part {
+    fn of_states(did: &Did, states: &[State]) -> Part {
+        let spent = states.iter().filter(|state| did.times[**state] > 0);
+        let tell = |state: &State| format!("{} {}", state.name(), percent(did.share(&[*state])));
+        let told: Vec<String> = spent.map(tell).collect();
+        Part { share: did.share(states), told: told.join(", "), sure: Sure::Measured }
+    }
+
+    fn of_loss(loss: &Loss) -> Part {
+        let share = loss.share.unwrap_or(0.0);
+        let told = format!("{} {}: {}", loss.cause.name(), percent(share), loss.stands_on);
+        Part { share, told, sure: loss.sure }
+    }
+}
+
+type Add<'a> = &'a mut dyn FnMut(&Part, String, String);
 
 fn for_contention(did: &Did, setting: &Setting, add: Add) {
-    let share = |state| did.share(&[state]);
-    let throttled = share(State::Throttled);
+    let part = |state| Part::of_states(did, &[state]);
+    let throttled = part(State::Throttled);
     let what = match &setting.quota {
         Some(Quota { cpus, is_per_vcpu, remedy }) => {
             let each = if *is_per_vcpu { " per vCPU" } else { "" };
@@ -141,15 +155,15 @@ fn for_contention(did: &Did, setting: &Setting, add: Add) {
         }
         None => "raise its CPU quota (cpu.max; with cgroups of version 1 cpu.cfs_quota_us)".into(),
     };
-    add(throttled, what, up_to(throttled));
-    let host = share(State::ReadyHost);
+    add(&throttled, what, up_to(throttled.share));
+    let host = part(State::ReadyHost);
     let what = "keep tasks of the host off its CPUs: pin the vCPUs or the tasks to other CPUs";
-    add(host, what.into(), up_to(host));
-    let vmm = share(State::ReadyVmm);
+    add(&host, what.into(), up_to(host.share));
+    let vmm = part(State::ReadyVmm);
     let what = "pin the other threads of its VMM to CPUs of their own (virsh emulatorpin, \
                 iothreadpin)";
-    add(vmm, what.into(), up_to(vmm));
-    let sibling = share(State::ReadySibling);
+    add(&vmm, what.into(), up_to(vmm.share));
+    let sibling = part(State::ReadySibling);
     let what = match did.vcpus > setting.allowed_cpus && setting.allowed_cpus > 0 {
         true => format!(
             "give it fewer vCPUs, or more than {} CPUs: it has {} vCPUs",
@@ -157,23 +171,24 @@ fn for_contention(did: &Did, setting: &Setting, add: Add) {
         ),
         false => "pin each of its vCPUs to a CPU of its own".to_string(),
     };
-    add(sibling, what, up_to(sibling));
-    let others = share(State::ReadyVm);
+    add(&sibling, what, up_to(sibling.share));
+    let others = part(State::ReadyVm);
     let what = "run fewer vCPUs or VMs on these CPUs; if all are needed, this time cannot be \
                 regained";
-    add(others, what.into(), format!("waits {} of its vCPUs' time for other VMs", percent(others)));
-    let parked = share(State::Parked);
+    let waits = format!("waits {} of its vCPUs' time for other VMs", percent(others.share));
+    add(&others, what.into(), waits);
+    let parked = part(State::Parked);
     let what =
         format!("unspin set --vm {} coscheduling=none, if it does not need turns", setting.name);
-    add(parked, what, up_to(parked));
+    add(&parked, what, up_to(parked.share));
 }
 
-fn for_spinning(kernel: f64, user: f64, setting: &Setting, add: Add) {
+fn for_spinning(kernel: &Part, user: &Part, setting: &Setting, add: Add) {
     let name = &setting.name;
     let chooses = matches!(setting.module_mode.as_deref(), Some("hvs" | "apples"));
     if !chooses {
         let load = if setting.module_mode.is_none() { "unspin load, then " } else { "" };
-        add(kernel, format!("{load}unspin set --vm {name} mode=hvs"), up_to(kernel));
+        add(kernel, format!("{load}unspin set --vm {name} mode=hvs"), up_to(kernel.share));
     }
     let first = match setting.has_cgroup {
         // Without, a VM that computes beside one that has turns gets less than its share.
@@ -181,44 +196,62 @@ fn for_spinning(kernel: f64, user: f64, setting: &Setting, add: Add) {
         _ => "",
     };
     let what = format!("{first}unspin set --vm {name} mode=hvs coscheduling=vcrd-both");
-    add(user, what, up_to(user));
+    add(user, what, up_to(user.share));
+    // Turns need no change in the guest; this does.
+    let what =
+        "in the guest, let threads sleep where they wait: OMP_WAIT_POLICY=passive for OpenMP, \
+                or fewer threads than it has vCPUs";
+    add(user, what.into(), up_to(user.share));
 }
 
-fn for_idling(did: &Did, lost: f64, setting: &Setting, add: Add) {
-    let polled = did.share(&[State::Poll]);
+/// Sleeps that last longer are not caught by polling, which KVM does for 0.2 ms unless it is told.
+const POLLED_NS: u64 = 1_000_000;
+
+fn for_idling(did: &Did, lost: &Part, setting: &Setting, add: Add) {
+    let polled = Part::of_states(did, &[State::Poll]);
     let shared = did.share(&[State::ReadyVm, State::ReadyHost]) >= WORTH_IT;
     let now = setting.halt_poll_ns.map_or(String::new(), |ns| format!(" (now {ns})"));
-    if polled > lost / 2.0 {
+    let halts = did.exits[State::ExitHalt];
+    let a_part = format!("a part of {}", percent(lost.share));
+    if polled.share > lost.share / 2.0 {
+        let what = format!(
+            "poll less after HLT: lower halt_poll_ns of the module kvm{now}, which applies to all VMs"
+        );
+        let expected = format!("{}, at the cost of latency", up_to(polled.share));
+        add(&polled, what, expected);
+    } else if halts > 0 && did.times[State::Halted] / halts > POLLED_NS {
+        let per_s = halts as f64 / did.vcpus.max(1) as f64 * 1e9 / did.window_ns.max(1) as f64;
+        let told = format!("{}; HLT {per_s:.0} times per s and vCPU", lost.told);
         let what =
-            format!("poll less after HLT: lower halt_poll_ns of the module kvm{now}, which applies to all VMs");
-        add(polled, what, format!("{}, at the cost of latency", up_to(polled)));
+            "find what wakes the guest so often (in Linux, powertop), or give it fewer vCPUs";
+        add(&Part { told, ..lost.clone() }, what.into(), a_part);
     } else if shared {
         // To poll, in the host or in the guest (idle=poll), would take the CPU from the others.
         let what = "give it fewer vCPUs, so that each sleeps less often";
-        add(lost, what.into(), up_to(lost));
+        add(lost, what.into(), up_to(lost.share));
     } else {
         let what = format!(
             "poll longer after HLT: raise halt_poll_ns of the module kvm{now}, which applies to \
              all VMs"
         );
-        add(lost, what, format!("a part of {}", percent(lost)));
+        add(lost, what, a_part);
     }
 }
 
 fn for_interrupts(did: &Did, setting: &Setting, add: Add) {
-    let sent = did.share(&[State::ExitIpi, State::ExitApic]);
+    let sent = Part::of_states(did, &[State::ExitIpi, State::ExitApic]);
     if setting.apicv == Some(false) {
         let what =
             "let the processor deliver interrupts to guests, if it can: kvm_intel enable_apicv=1, \
              or kvm_amd avic=1";
-        add(sent, what.into(), up_to(sent));
+        add(&sent, what.into(), up_to(sent.share));
     } else {
         let what = "give it fewer vCPUs, so that they send each other fewer interrupts";
-        add(sent, what.into(), format!("a part of {}", percent(sent)));
+        add(&sent, what.into(), format!("a part of {}", percent(sent.share)));
     }
-    let came = did.share(&[State::ExitInterrupt]);
+    let came = Part::of_states(did, &[State::ExitInterrupt]);
     let what = "move device interrupts of the host to CPUs without VMs (/proc/irq/*/smp_affinity)";
-    add(came, what.into(), format!("a part of {}", percent(came)));
+    add(&came, what.into(), format!("a part of {}", percent(came.share)));
 }
 
 #[cfg(test)]
@@ -241,6 +274,18 @@ mod tests {
                 prop_assert!(!text.contains("poll longer"), "{text}");
             }
         }
+    }
+
+    #[test]
+    fn an_idle_vm_is_not_told_to_poll() {
+        let mut did = Did { vcpus: 1, window_ns: 1_000_000_000, ..Did::default() };
+        did.times[State::Halted] = 900_000_000;
+        did.times[State::Waking] = 50_000_000;
+        did.exits[State::ExitHalt] = 100;
+        let text = told(&did, &Setting::default());
+        assert!(text.contains("what wakes the guest") && !text.contains("poll"), "{text}");
+        did.exits[State::ExitHalt] = 10_000;
+        assert!(told(&did, &Setting::default()).contains("poll longer"));
     }
 
     #[test]
