@@ -197,6 +197,15 @@ fn what_make_install_installs_is_what_the_packages_list() {
             "{file} is not installed"
         );
     }
+    // Both kinds of packages describe themselves alike.
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let control = read("debian/control");
+    for part in control.split("\n\n").skip(1) {
+        let (_, description) = part.split_once("\nDescription: ").unwrap();
+        let (_, long) = description.split_once('\n').unwrap();
+        let long = long.split("\n .\n").next().unwrap();
+        assert!(words(&spec).contains(&words(long)), "{long}");
+    }
     // Debian's tools install the units.
     let debian = make(&["UNITS=", "ZSH_COMPLETIONS=/usr/share/zsh/vendor-completions"]);
     assert!(debian.contains(&"/usr/share/zsh/vendor-completions/_unspin".into()), "{debian:?}");
