@@ -17,8 +17,13 @@ const VCPU: &[u8] = b"anon_inode:kvm-vcpu";
 /// The request by which a thread runs a vCPU, without the bits that differ between architectures.
 const KVM_RUN: u64 = 0xae80;
 
-/// Fields of `/proc/PID/task/TID/stat`, after the name in parentheses: time in guests, in ticks.
+/// Fields of `/proc/PID/task/TID/stat`, after the name in parentheses: flags, and time in guests in ticks.
+const FLAGS: usize = 9 - 3;
 const GUEST_TIME: usize = 43 - 3;
+
+/// The flag of threads that the kernel made in the process for itself, such as KVM's `kvm-nx-lpage-re` and
+/// vhost's workers. They show the call of the thread that they were copied from.
+const PF_USER_WORKER: u64 = 0x4000;
 
 /// A vCPU, and the thread that runs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,18 +96,23 @@ pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec
     };
     let mut vcpus: Vec<Vcpu> = tids.iter().filter_map(named).collect();
     vcpus.sort_unstable();
-    if !vcpus.is_empty() || descriptors.count() == 0 {
-        // A descriptor without a thread is of a vCPU that was taken out of the VM.
+    if vcpus.len() >= descriptors.count() {
         let count = vcpus.len();
         return (vcpus, count);
     }
+    let is_named = !vcpus.is_empty();
+    let named: BTreeSet<u32> = vcpus.iter().map(|vcpu| vcpu.tid).collect();
     let mut unnumbered = Vec::new();
-    for tid in tids {
+    for tid in tids.into_iter().filter(|tid| !named.contains(tid)) {
         let task = tasks.join(tid.to_string());
+        let stat = stat(&task);
+        if stat.flags & PF_USER_WORKER != 0 {
+            continue;
+        }
         match running(process, &task) {
             Some(Some(index)) => vcpus.push(Vcpu { index, tid }),
             Some(None) => unnumbered.push(tid),
-            None if has_guest_time(&task) => unnumbered.push(tid),
+            None if stat.guest_ticks > 0 => unnumbered.push(tid),
             None => {}
         }
     }
@@ -111,7 +121,8 @@ pub fn find(process: &Path, monitor: Monitor, descriptors: &Descriptors) -> (Vec
     let more = (0..).filter(|n| !taken.contains(n) && !descriptors.numbers.contains(n));
     vcpus.extend(free.chain(more).zip(unnumbered).map(|(index, tid)| Vcpu { index, tid }));
     vcpus.sort_unstable();
-    let count = descriptors.count().max(vcpus.len());
+    // Where threads are named, a descriptor without one is of a vCPU that was taken out of the VM.
+    let count = if is_named { vcpus.len() } else { descriptors.count().max(vcpus.len()) };
     (vcpus, count)
 }
 
@@ -133,10 +144,19 @@ fn running(process: &Path, task: &Path) -> Option<Option<u32>> {
     }
 }
 
-fn has_guest_time(task: &Path) -> bool {
-    let stat = fs::read(task.join("stat")).unwrap_or_default();
-    let stat = String::from_utf8_lossy(&stat);
-    let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
-    let time = fields.and_then(|fields| fields.split_whitespace().nth(GUEST_TIME)?.parse().ok());
-    time.is_some_and(|ticks: u64| ticks > 0)
+/// What a thread's `stat` says; 0 where it does not.
+#[derive(Default)]
+struct Stat {
+    flags: u64,
+    guest_ticks: u64,
+}
+
+fn stat(task: &Path) -> Stat {
+    let text = fs::read(task.join("stat")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    // The name may hold anything.
+    let Some((_, fields)) = text.rsplit_once(')') else { return Stat::default() };
+    let number = |at: usize| fields.split_whitespace().nth(at)?.parse().ok();
+    let [flags, guest_ticks] = [FLAGS, GUEST_TIME].map(|at| number(at).unwrap_or_default());
+    Stat { flags, guest_ticks }
 }

@@ -254,6 +254,15 @@ fn cell(fake: &Fake, number: usize, monitor: &Monitor, layout: usize, is_named: 
             vcpus.push((*vcpu, tid));
         }
     }
+    if matches!(monitor.shows, Shows::Calls) {
+        // A thread of the kernel's own, copied from that of a vCPU.
+        let task = format!("{pid}/task/{}", pid + 9);
+        fake.write(&format!("{task}/syscall"), b"16 0x14 0xae80 0x0 0x0 0x0 0x0 0x7 0x8\n");
+        fake.write(
+            &format!("{task}/stat"),
+            format!("{} (x) S 1 1 1 0 -1 16448 0\n", pid + 9).as_bytes(),
+        );
+    }
     vcpus.sort_unstable();
     Cell { pid, monitor: monitor.name, names, count, vcpus }
 }

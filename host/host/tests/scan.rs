@@ -62,6 +62,45 @@ fn vms_are_found_with_names_and_vcpus() {
     }
 }
 
+/// Old kernels do not number descriptors; a process that names threads as vCPUs has no more than KVM says.
+#[test]
+fn vcpus_are_those_that_kvm_has() {
+    let fake = Fake::new("vcpus");
+    let of = |pid: u32| {
+        let vm = Host::at(&fake.0).vm_process(pid)?;
+        let vcpus: Vec<(u32, u32)> = vm.vcpus.iter().map(|vcpu| (vcpu.index, vcpu.tid)).collect();
+        Some((vm.vcpu_count, vcpus, vm.is_all_known()))
+    };
+    let qemu: &[&[u8]] = &[b"/usr/bin/qemu-system-x86_64"];
+    let call = |pid: u32, tid: u32, fd: u32| {
+        fake.write(
+            &format!("{pid}/task/{tid}/syscall"),
+            format!("16 {fd:#x} 0xae80 0x0\n").as_bytes(),
+        );
+    };
+    fake.process(10, qemu, VM, &[(10, "kvm"), (12, "kvm"), (11, "kvm")]);
+    fake.descriptor(10, 20, "anon_inode:kvm-vcpu");
+    fake.descriptor(10, 21, "anon_inode:kvm-vcpu");
+    call(10, 12, 20);
+    assert_eq!(of(10), Some((2, vec![(0, 12)], false)));
+    call(10, 11, 21);
+    assert_eq!(of(10), Some((2, vec![(0, 11), (1, 12)], true)));
+    // A descriptor that is not a vCPU's, and one that was closed.
+    call(10, 10, 9);
+    call(10, 12, 77);
+    assert_eq!(of(10), Some((2, vec![(0, 11)], false)));
+    let imitates: &[(u32, &str)] = &[(30, "CPU 7/KVM"), (31, "CPU 1/KVM"), (32, "CPU 0/KVMX")];
+    fake.process(30, qemu, VM, imitates);
+    fake.descriptor(30, 20, "anon_inode:kvm-vcpu:0");
+    fake.descriptor(30, 21, "anon_inode:kvm-vcpu:1");
+    assert_eq!(of(30), Some((1, vec![(1, 31)], true)));
+    call(30, 30, 20);
+    assert_eq!(of(30), Some((2, vec![(0, 30), (1, 31)], true)));
+    fake.process(40, qemu, "anon_inode:kvm-vm-stats", &[(40, "CPU 0/KVM")]);
+    fake.descriptor(40, 20, "anon_inode:kvm-vcpu-stats:0");
+    assert_eq!(of(40), None, "it holds no VM");
+}
+
 #[test]
 fn a_host_without_processes_is_an_error_and_one_without_vms_is_not() {
     let fake = Fake::new("none");
