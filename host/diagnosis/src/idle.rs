@@ -7,6 +7,7 @@ use crate::cause::Sure;
 use crate::devices::Role;
 use crate::judge::Did;
 use crate::machine::{Launcher, Machine};
+use crate::remedy;
 use crate::state::State;
 
 /// CPUs from which on something is worth advice also where a VM has many vCPUs.
@@ -106,15 +107,7 @@ impl Idle<'_> {
             && !machine.drift_fix
             && self.ns(&[Role::Rtc]).is_some_and(|ns| self.is_worth(ns))
         {
-            let what = match &machine.launcher {
-                Launcher::Libvirt => "let lost ticks be made up for: <timer name='rtc' \
-                                      tickpolicy='catchup'/> in <clock>"
-                    .to_string(),
-                Launcher::Proxmox(id) => {
-                    format!("let lost ticks be made up for: qm set {id} --ostype win11")
-                }
-                Launcher::Qemu => "let lost ticks be made up for: -rtc driftfix=slew".to_string(),
-            };
+            let what = format!("let lost ticks be made up for: {}", remedy::drift_fix(machine));
             let expected = "no CPU time: a clock that is right where the VM waits for CPUs".into();
             let evidence = format!("{}; no driftfix=slew", self.groups(&[Role::Rtc]));
             self.add(0, Sure::Estimated, [what, expected, evidence]);
@@ -143,7 +136,7 @@ impl Idle<'_> {
         }
         let lacks: Vec<String> = missing.iter().map(|name| format!("hv_{name}")).collect();
         let if_so = if windows.is_some() { "" } else { "if it is Windows, " };
-        let how = enlighten(machine, missing, &self.setting.name);
+        let how = remedy::enlighten(machine, missing, &self.setting.name);
         let what = format!("{if_so}let it use Hyper-V's clock and timers: {how}");
         let why = match windows {
             Some(why) => format!("taken for Windows because {why}"),
@@ -167,7 +160,7 @@ impl Idle<'_> {
         if share < WORTH_IT || missing.is_empty() || is_fixed {
             return;
         }
-        let how = enlighten(machine, &missing, &self.setting.name);
+        let how = remedy::enlighten(machine, &missing, &self.setting.name);
         let what = format!("let it send interrupts to several vCPUs at once: {how}");
         let evidence = format!("exit:ipi {}; taken for Windows because {why}", percent(share));
         let expected = format!("a part of {}", percent(share));
@@ -178,13 +171,7 @@ impl Idle<'_> {
     fn of_clocks(&mut self, machine: &Machine, is_windows: bool) {
         let hpet = self.ns(&[Role::Hpet]).filter(|ns| self.is_worth(*ns));
         if let (Some(ns), true) = (hpet, machine.has_hpet) {
-            let what = match &machine.launcher {
-                Launcher::Libvirt => "take its HPET away: <timer name='hpet' present='no'/> in <clock>".to_string(),
-                Launcher::Proxmox(id) => format!("take its HPET away: qm set {id} --ostype win11 for Windows, --args '-machine hpet=off' for others"),
-                Launcher::Qemu => {
-                    "take its HPET away: -machine hpet=off (before QEMU 8 -no-hpet)".to_string()
-                }
-            };
+            let what = format!("take its HPET away: {}", remedy::no_hpet(machine));
             let texts = [what, up_to(self.share(ns)), self.groups(&[Role::Hpet])];
             self.add(ns, Sure::Estimated, texts);
         }
@@ -203,16 +190,7 @@ impl Idle<'_> {
         let Some(ns) = self.did.monitor_ns.filter(|ns| self.is_worth(*ns)) else { return };
         let cpus = format!("{:.2} CPUs", self.did.cpus(ns));
         let Some(usb) = machine.polled_tablet else { return };
-        let what = match &machine.launcher {
-            Launcher::Libvirt => {
-                "remove the USB tablet, or let it be <input type='tablet' bus='virtio'/>"
-                    .to_string()
-            }
-            Launcher::Proxmox(id) => format!("remove the USB tablet: qm set {id} --tablet 0"),
-            Launcher::Qemu => {
-                "remove -device usb-tablet, or use virtio-tablet-pci instead".to_string()
-            }
-        };
+        let what = remedy::other_tablet(machine);
         let expected = format!("a part of {cpus}: how much is not known");
         let evidence = format!(
             "its VMM's other threads take {cpus}; its tablet is at a {usb} controller, which the VMM \
@@ -276,39 +254,6 @@ impl Idle<'_> {
                     .to_string();
             let evidence = self.told(worth.iter().copied());
             self.add(ns, Sure::Unknown, [what, up_to(self.share(ns)), evidence]);
-        }
-    }
-}
-
-/// How a VM gets enlightenments, as its launcher has it.
-fn enlighten(machine: &Machine, missing: &[&str], name: &str) -> String {
-    match &machine.launcher {
-        Launcher::Qemu => {
-            let word = |name: &&str| match *name {
-                "spinlocks" => "hv_spinlocks=0x1fff".to_string(),
-                name => format!("hv_{name}"),
-            };
-            let words: Vec<String> = missing.iter().map(word).collect();
-            format!("add to -cpu {}", words.join(","))
-        }
-        Launcher::Libvirt => {
-            let word = |name: &&str| match *name {
-                "spinlocks" => "<spinlocks state='on' retries='8191'/>".to_string(),
-                name => format!("<{name} state='on'/>"),
-            };
-            let is_clock = |name: &&&str| **name == "time";
-            let words: String = missing.iter().filter(|name| !is_clock(name)).map(word).collect();
-            let mut parts = Vec::new();
-            if !words.is_empty() {
-                parts.push(format!("{words} in <features><hyperv>"));
-            }
-            if missing.contains(&"time") {
-                parts.push("<timer name='hypervclock' present='yes'/> in <clock>".to_string());
-            }
-            format!("virsh edit {name}: {}", parts.join(", and "))
-        }
-        Launcher::Proxmox(id) => {
-            format!("qm set {id} --ostype win11 (or the version it has), then stop and start it")
         }
     }
 }

@@ -12,6 +12,7 @@ mod idle;
 mod judge;
 mod machine;
 pub mod pairs;
+mod remedy;
 mod right_size;
 mod state;
 

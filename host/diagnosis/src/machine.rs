@@ -14,6 +14,8 @@ pub enum Launcher {
     #[default]
     Qemu,
     Libvirt,
+    /// By libvirt.
+    Kubevirt,
     /// With the number of the VM.
     Proxmox(String),
 }
@@ -25,7 +27,7 @@ pub struct Machine {
     /// Why the guest is taken for Windows; `None`: nothing says so.
     pub windows: Option<String>,
     /// Enlightenments for Windows that are on, without `hv_`.
-    enlightenments: BTreeSet<String>,
+    pub(crate) enlightenments: BTreeSet<String>,
     /// Whether it may have an HPET.
     pub has_hpet: bool,
     /// Whether ticks of the RTC that a guest missed are made up for.
@@ -50,7 +52,8 @@ const NO_ENLIGHTENMENTS: [&str; 3] = ["vendor_id", "enforce_cpuid", "no_nonarch_
 impl Machine {
     pub fn of(options: &Options) -> Machine {
         let mut machine = Machine { has_hpet: true, ..Machine::default() };
-        let (mut name, mut is_local, mut is_libvirt) = (String::new(), false, false);
+        let (mut name, mut is_local) = (String::new(), false);
+        let (mut is_libvirt, mut is_kubevirt) = (false, false);
         let (mut has_drivers, mut tablet) = (false, None);
         for (option, entries) in options {
             let value =
@@ -78,11 +81,12 @@ impl Machine {
             let values = entries.iter().map(|(_, value)| value.as_str());
             for value in values {
                 is_libvirt |= matches!(value, "masterKey0" | "charmonitor");
+                is_kubevirt |= value.contains("/kubevirt");
                 has_drivers |= value.to_ascii_lowercase().contains("virtio-win");
             }
         }
         if is_libvirt {
-            machine.launcher = Launcher::Libvirt;
+            machine.launcher = if is_kubevirt { Launcher::Kubevirt } else { Launcher::Libvirt };
         }
         machine.polled_tablet = tablet.and_then(|bus| polled(options, &bus));
         machine.windows = match () {
@@ -243,6 +247,9 @@ pub(crate) mod tests {
         let libvirt = machine(libvirt);
         assert_eq!((libvirt.launcher, libvirt.polled_tablet), (Launcher::Libvirt, None));
         assert!(libvirt.has_hpet && !libvirt.drift_fix);
+        let kubevirt =
+            "-object id=masterKey0 -blockdev filename=/var/run/kubevirt-private/disk.img";
+        assert_eq!(machine(kubevirt).launcher, Launcher::Kubevirt);
         for (line, tablet) in [
             ("-usb -device usb-tablet", Some("UHCI")),
             ("-usb -usbdevice tablet", Some("UHCI")),

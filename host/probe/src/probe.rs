@@ -141,10 +141,12 @@ impl Probe {
 
     /// The same as [`Probe::load`], and counts what [`Probe::read_vms`] has: it costs more at each exit for
     /// a port, a register or a device, and where a vCPU sleeps or wakes up. If this kernel has no
-    /// tracepoints of such accesses, these are unknown.
+    /// tracepoints of such accesses, these are unknown; if it does not take the programs that count all this,
+    /// so is how many vCPUs want a CPU.
     pub fn load_detailed(may_park: bool) -> Result<Probe, Error> {
         let all = Self::load_some(Extent::Detailed { accesses: true }, may_park);
         all.or_else(|_| Self::load_some(Extent::Detailed { accesses: false }, may_park))
+            .or_else(|_| Self::load(may_park))
     }
 
     fn load_some(extent: Extent, may_park: bool) -> Result<Probe, Error> {
@@ -167,7 +169,7 @@ impl Probe {
             taken: Counted::of(&object)?,
             extent,
             tells_throttled: extent != Extent::Brief && plan.throttling != Throttling::Unknown,
-            of_vms: Vms::of(&object, cpus(), extent == Extent::Detailed { accesses: true })?,
+            of_vms: Vms::of(&object, cpus(), extent)?,
             settings: Table::of(&object, ".bss")?,
             set: Settings { registrations: 1, may_park: may_park.into(), wakers_ns: 0 },
             numbers: BTreeMap::new(),

@@ -4,6 +4,7 @@
 use crate::error::Error;
 use crate::layout::{self, bytes, from_bytes, AccessKey, Cpu, Share, Vm, OTHERS, VMM, VMS_MAX};
 use crate::maps::Table;
+use crate::plan::Extent;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 use std::collections::BTreeMap;
 use unspin_diagnosis::{Access, Accessed, Kind};
@@ -14,7 +15,7 @@ pub struct SeenVm {
     /// CPU time of its VMM's threads that run no vCPU, in ns.
     pub monitor_ns: u64,
     /// For how long 0, 1, 2, … of its vCPUs wanted a CPU at a time, had they one or not, in ns. The last
-    /// entry has all larger numbers. All 0 unless the probe is detailed.
+    /// entry has all larger numbers. Empty unless the probe is detailed.
     pub wanting_ns: Vec<u64>,
     /// What its guest accesses. `None`: unknown, because the probe is not detailed, or the kernel does not
     /// tell.
@@ -46,18 +47,18 @@ impl SeenVm {
 pub struct Vms {
     sums: Table<Vm>,
     accesses: MapHandle,
-    knows_accesses: bool,
+    extent: Extent,
     cpus: u32,
 }
 
 impl Vms {
-    /// `knows_accesses`: the programs for ports and memory of devices are attached.
-    pub fn of(object: &Object, cpus: u32, knows_accesses: bool) -> Result<Vms, Error> {
+    /// `extent`: of the programs that are attached.
+    pub fn of(object: &Object, cpus: u32, extent: Extent) -> Result<Vms, Error> {
         let find = "find the map accesses of the BPF programs";
         let map = object.maps().find(|map| map.name() == "accesses");
         let map = map.ok_or_else(|| Error::failed(find, "it is missing"))?;
         let accesses = MapHandle::try_from(&map).map_err(|e| Error::failed(find, e))?;
-        Ok(Vms { sums: Table::of(object, "vm_sums")?, accesses, knows_accesses, cpus })
+        Ok(Vms { sums: Table::of(object, "vm_sums")?, accesses, extent, cpus })
     }
 
     /// A VM has this number from now on.
@@ -81,6 +82,8 @@ impl Vms {
         now: u64,
     ) -> Result<BTreeMap<u32, SeenVm>, Error> {
         let mut accesses = self.read_accesses()?;
+        let knows_accesses = self.extent == Extent::Detailed { accesses: true };
+        let is_detailed = matches!(self.extent, Extent::Detailed { .. });
         let mut all = BTreeMap::new();
         for (pid, number) in numbers {
             let sums = self.sums.get(*number)?.unwrap_or_default();
@@ -93,8 +96,8 @@ impl Vms {
             }
             let seen = SeenVm {
                 monitor_ns,
-                wanting_ns: wanting(&sums, now),
-                accesses: self.knows_accesses.then(|| accesses.remove(number).unwrap_or_default()),
+                wanting_ns: if is_detailed { wanting(&sums, now) } else { Vec::new() },
+                accesses: knows_accesses.then(|| accesses.remove(number).unwrap_or_default()),
                 accesses_lost: sums.accesses_lost,
             };
             all.insert(*pid, seen);
