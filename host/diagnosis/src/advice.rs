@@ -166,8 +166,10 @@ fn for_contention(did: &Did, setting: &Setting, add: Add) {
     let sibling = part(State::ReadySibling);
     let what = match did.vcpus > setting.allowed_cpus && setting.allowed_cpus > 0 {
         true => format!(
-            "give it fewer vCPUs, or more than {} CPUs: it has {} vCPUs",
-            setting.allowed_cpus, did.vcpus
+            "give it fewer vCPUs, or more than {} CPU{}: it has {} vCPUs",
+            setting.allowed_cpus,
+            if setting.allowed_cpus == 1 { "" } else { "s" },
+            did.vcpus
         ),
         false => "pin each of its vCPUs to a CPU of its own".to_string(),
     };
@@ -301,7 +303,7 @@ mod tests {
         for (state, expected) in [
             (State::Throttled, "raise its CPU quota, now 0.50 CPUs per vCPU: virsh x"),
             (State::ReadyHost, "keep tasks of the host off"),
-            (State::ReadySibling, "more than 1 CPUs: it has 2 vCPUs"),
+            (State::ReadySibling, "more than 1 CPU: it has 2 vCPUs"),
             (State::ReadyVmm, "emulatorpin"),
             (State::ExitPause, "unspin load, then unspin set --vm web mode=hvs"),
             (State::Poll, "poll less"),

@@ -15,6 +15,7 @@ pub mod pairs;
 mod remedy;
 mod right_size;
 mod state;
+mod words;
 
 pub use access::{groups, Access, Accessed, Group};
 pub use advice::{Advice, Quota, Setting};
@@ -27,3 +28,4 @@ pub use judge::{
 pub use machine::{Launcher, Machine, Options};
 pub use right_size::{right_size, RightSize};
 pub use state::{State, Times};
+pub use words::{Waits, Words};

@@ -12,5 +12,5 @@ mod write;
 pub use lock::Lock;
 pub use problem::{Problem, Problems};
 pub use reader::{no_doubles, or, problem_at, Reader, Table, Value};
-pub use show::{printable, printable_lines};
+pub use show::{counted, printable, printable_lines};
 pub use write::{write_atomic, FileError};

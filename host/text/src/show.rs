@@ -13,6 +13,15 @@ pub fn printable(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
+/// `1 CPU`, `2 CPUs`.
+pub fn counted(count: impl TryInto<u64>, what: &str) -> String {
+    // One that is too large is not one.
+    match count.try_into().unwrap_or(u64::MAX) {
+        1 => format!("1 {what}"),
+        many => format!("{many} {what}s"),
+    }
+}
+
 /// [`printable`] for text of several lines.
 pub fn printable_lines(text: &str) -> String {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")

@@ -6,6 +6,7 @@ extern crate unspin_cli;
 mod cmd;
 #[cfg(feature = "module")]
 mod config;
+mod fit;
 mod forward;
 #[cfg(feature = "module")]
 mod keep;

@@ -4,6 +4,8 @@
 mod common;
 
 use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 #[track_caller]
 fn fails(args: &[&str], code: i32, words: &str) {
@@ -36,4 +38,58 @@ fn a_host_without_vms_is_said_to_be_one() {
         fails(&["web", proc[0], proc[1]], 1, "no VM \"web\"; VMs: none");
     }
     std::fs::remove_dir_all(&empty).unwrap();
+}
+
+fn diagnosed(args: &[&str]) -> String {
+    let out = common::unspin(&[&["diagnose"], args].concat());
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap()
+}
+
+#[test]
+fn many_vms_have_a_line_each_the_worst_first() {
+    let many = ["--synthetic", "62x2", "--seconds", "0.1"];
+    let text = diagnosed(&many);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("VM ") && lines[1].starts_with("hpc"), "{text}");
+    assert_eq!(lines[1..63].iter().filter(|line| !line.is_empty()).count(), 62, "{text}");
+    assert!(lines.len() < 70 && lines.iter().all(|line| line.chars().count() <= 80), "{text}");
+    // All of each, if it is asked for, and of one that is named.
+    let details = diagnosed(&[&many[..], &["--details"]].concat());
+    assert!(details.contains("\nweb2 (process 106000): 2 vCPUs"), "{details}");
+    let web = diagnosed(&[&many[..], &["web2"]].concat());
+    assert!(web.starts_with("web2 (process 106000): 2 vCPUs"), "{web}");
+    for words in
+        ["%RDY 56.0, %CSTP 21.9, %MLMTD 3.5", "db2 83.3 %, stress-ng (process 4242) 16.7 %"]
+    {
+        assert!(web.replace('\n', " ").contains(words), "{words}: {web}");
+    }
+    assert!(web.lines().all(|line| line.chars().count() <= 80), "{web}");
+}
+
+/// The signal may come before it has begun: then there is nothing to report, and more time is left.
+#[test]
+fn what_was_watched_until_ctrl_c_is_reported() {
+    for seconds in [1, 2, 4, 8, 16, 32] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        command.args(["diagnose", "--synthetic", "1x2", "--seconds", "3600", "--json"]);
+        let watching = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_secs(seconds));
+        // SAFETY: the process is ours, and was not waited for.
+        assert_eq!(unsafe { libc::kill(watching.id() as i32, libc::SIGINT) }, 0);
+        let out = watching.wait_with_output().unwrap();
+        if out.status.success() {
+            let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+            assert_eq!(json["vms"][0]["name"], "web1");
+            assert!(json["vms"][0]["window_s"].as_f64().unwrap() > 0.0);
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            return assert!(said.contains("this is what was watched until then"), "{said}");
+        }
+    }
+    panic!("it never began");
 }

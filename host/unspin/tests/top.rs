@@ -56,8 +56,9 @@ fn once_writes_a_table_or_what_diagnose_writes() {
     let lines: Vec<Vec<&str>> =
         text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines.len(), 7, "{text}");
-    assert_eq!(lines[0][..5], ["pid", "vcpus", "guest%", "idle%", "lost%"]);
-    assert_eq!((lines[1][11], lines[1][12]), ("user-spin", "hpc1"), "{text}");
+    assert_eq!(lines[0][..6], ["VM", "vCPUs", "lost%", "cause", "%RDY", "%CSTP"]);
+    assert_eq!((lines[1][0], lines[1][3]), ("hpc1", "user-spin"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
 
     let chosen = unspin(&[&args[..], &["--json", "--filter", "DB"]].concat());
@@ -67,7 +68,28 @@ fn once_writes_a_table_or_what_diagnose_writes() {
     let vm = &json["vms"][0];
     assert_eq!((&vm["name"], &vm["dominant"]), (&"db1".into(), &"spin-switch".into()));
     assert_eq!(vm["vcpu"].as_array().unwrap().len(), 2);
+    // It waits for siblings alone.
+    let costop = (&vm["costop_pct"], &vm["vcpu"][0]["costop_pct"]);
+    assert_eq!(costop, (&vm["ready_pct"], &vm["vcpu"][0]["ready_pct"]));
+    assert!(vm["ready_pct"].as_f64().unwrap() > 1.0 && vm["limit_pct"] == 0.0, "{vm}");
+    assert_eq!((&vm["ready_by"][0]["vm"], &vm["ready_by"][0]["pid"]), (&"db1".into(), &vm["pid"]));
     fails(&[&args[..], &["--filter", "none"]].concat(), 1, "has \"none\" in its name");
+}
+
+#[test]
+fn a_table_is_as_wide_as_columns_says() {
+    for (columns, width) in
+        [("20", 20), ("40", 40), ("120", 120), ("200", 200), ("1", 20), ("", 80)]
+    {
+        let mut top = Command::new(env!("CARGO_BIN_EXE_unspin"));
+        top.args(["top", "--once", "--delay", "0.1", "--synthetic", "9x2"]).env("COLUMNS", columns);
+        let out = top.stdin(Stdio::null()).output().unwrap();
+        let text = String::from_utf8(out.stdout).unwrap();
+        assert_eq!(text.lines().count(), 10, "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
+        assert!(text.starts_with("VM ") && text.contains("\nhpc1 "), "{text}");
+        assert_eq!(text.contains(" contention  spin-switch"), width == 200, "{text}");
+    }
 }
 
 /// A terminal of 80 columns and 24 lines, and top on it.

@@ -332,6 +332,7 @@ fn a_slowdown_is_split_among_five_factors() {
     let bench = ["bench", path, "--machine", "sim", "--quiet", "--out", out.to_str().unwrap()];
     let made = lab(&[&bench[..], &["--attribute", "--json"]].concat());
     assert_eq!(made.status.code(), Some(0), "{made:?}");
+    assert!(made.stderr.is_empty(), "nothing but the result: {made:?}");
     let summary: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
     let rows = summary["arms"].as_array().unwrap();
     let whole: Vec<&serde_json::Value> = rows.iter().filter(|r| r["vm_index"].is_null()).collect();

@@ -67,7 +67,7 @@ yield_to = "hvs"
 /// A bench on machine sim that succeeds; what it said.
 #[track_caller]
 fn made(scenario: &str, out: &str, more: &[&str]) -> String {
-    let all = ["bench", scenario, "--machine", "sim", "--quiet", "--out", out];
+    let all = ["bench", scenario, "--machine", "sim", "--out", out];
     let done = lab(&[&all[..], more].concat());
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(done.status.success(), "{said}");

@@ -4,27 +4,31 @@
 mod ab;
 mod cost;
 pub(super) mod show;
+pub(super) mod table;
 
 use crate::exit::Usage;
+use crate::fit::terminal_width;
 use crate::out;
 use crate::progress::Passing;
 use crate::span::{seconds, stopped_by_signals, wait};
-use crate::sysfs::root;
 use crate::vms;
-use crate::watch::facts::{Facts, Places};
-use crate::watch::{cannot, fitting, Running, SETTLE};
+use crate::watch::facts::Detail;
+use crate::watch::{Sample, SourceArgs, Watched, SETTLE};
 use anyhow::bail;
 use show::Document;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
-use unspin_host::{place, Host, VmProcess};
-use unspin_probe::{Probe, VCPUS_MAX, VMS_MAX};
+use unspin_host::{Host, VmProcess};
 
 /// How long it watches unless it is told.
 const TIME: Duration = Duration::from_secs(10);
 
 const HELP: &str = "\
+Of several VMs it prints a line each, the worst first; of one VM, or with --details, also its vCPUs, its \
+states, who has the CPUs that it waits for, and advice. Ctrl-C ends it early, with what was watched \
+until then. Lines are as wide as the terminal, or as COLUMNS says; 80 without a terminal.
+
 A VM loses time to 9 causes: contention (a vCPU is runnable, and another task has its CPU), spin-switch \
 (pause-loop exits), idle-switch (sleep and wake-up), ipi (interrupts), user-spin (spinning in user \
 space), cache, device (emulated devices), msr (model-specific registers) and monitor (the VMM's other \
@@ -54,22 +58,23 @@ pub struct Args {
     /// Print JSON, with all values.
     #[arg(long)]
     json: bool,
+    /// Of several VMs: print all of each, not a line.
+    #[arg(long)]
+    details: bool,
     #[command(flatten)]
     ab: ab::Args,
-    #[arg(long, hide = true, default_value_os_t = root())]
-    sysfs: PathBuf,
-    #[arg(long, hide = true, default_value_os_t = place::proc())]
-    proc: PathBuf,
+    #[command(flatten)]
+    source: SourceArgs,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.ab.put_back {
-        return args.ab.put_back(&args.proc);
+        return args.ab.put_back(&args.source.proc);
     }
     match (args.ab.cause(), &args.vm) {
         (Some(cause), Some(vm)) => {
             let (seconds, json) = (args.seconds, args.json);
-            let (sysfs, proc) = (&args.sysfs, &args.proc);
+            let (sysfs, proc) = (&args.source.sysfs, &args.source.proc);
             args.ab.run(cause, &ab::Asking { vm, seconds, json, sysfs, proc })
         }
         _ => watch(args),
@@ -80,65 +85,85 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn watch(args: &Args) -> anyhow::Result<()> {
     let time = args.seconds.unwrap_or(TIME);
     let stop = stopped_by_signals()?;
-    let host = Host::at(&args.proc);
-    let all = vms::processes(&host)?;
-    let asked = args.vm.as_ref().map(|given| vms::find_process(all.clone(), &host, given));
-    // A name that fits several is wrong on any computer. That there is none may be for want of permission.
-    let asked = match asked {
-        Some(Err(e)) if e.downcast_ref::<Usage>().is_some() => return Err(e),
-        asked => asked,
-    };
-    let mut probe = Probe::load_detailed(args.sysfs.exists()).map_err(cannot)?;
-    let chosen = match asked {
-        Some(vm) => vec![vm?],
-        None if all.is_empty() => bail!("no VM runs on this host"),
-        None => all.clone(),
-    };
-    // The other VMs are watched too, as far as there is room: the selected ones may wait for their vCPUs.
-    let running = |process: VmProcess| Running { threads: host.threads(process.pid), process };
-    let is_chosen = |vm: &VmProcess| chosen.iter().any(|chosen| chosen.pid == vm.pid);
-    let others = all.iter().filter(|vm| !is_chosen(vm)).cloned();
-    let vms: Vec<Running> = chosen.iter().cloned().chain(others).map(running).collect();
-    let (threads, left_out) = fitting(vms.iter(), VMS_MAX as usize, VCPUS_MAX as usize - 1);
-    if left_out > 0 {
+    refuse_ambiguous(args)?;
+    let mut source = args.source.open(Detail::All)?;
+    let chosen = chosen(args, &source.sample()?)?;
+    // The other VMs are watched too: the selected one may wait for their vCPUs.
+    if let Some(vm) = chosen.iter().next().filter(|_| args.vm.is_some()) {
+        source.prefer(*vm);
+        source.look()?;
+    }
+    wait(SETTLE, &stop, &mut |_| {})?;
+    let before = source.sample()?;
+    if before.left_out > 0 {
         say!(
-            "unspin: {left_out} of {} VMs are not watched, for there is no room for more; where others \
-             wait for them, they count as tasks of the host",
-            vms.len()
+            "unspin: {} of {} VMs are not watched, for there is no room for more; where others wait for \
+             them, they count as tasks of the host",
+            before.left_out,
+            before.vms.len()
         );
     }
-    probe.watch(&threads).map_err(cannot)?;
-    wait(SETTLE, &stop, &mut |_| {})?;
-    let places = Places { sysfs: &args.sysfs, host: &host };
-    let read = || -> anyhow::Result<_> {
-        let facts = Facts::read(places, &chosen, &all);
-        let facts = facts.with_seen(probe.read_vms().map_err(cannot)?);
-        Ok((probe.read().map_err(cannot)?, facts))
-    };
-    let (before, facts_before) = read()?;
     let mut passing = Passing::new(time, "watching vCPUs");
-    wait(time, &stop, &mut |passed| passing.at(passed))?;
-    let (after, facts) = read()?;
-    let is_watched = |vm: &&VmProcess| threads.iter().any(|thread| thread.pid == vm.pid);
-    // Threads of vCPUs may be known by now that were not.
-    let now = |vm: &VmProcess| {
-        let now = host.vm_process(vm.pid).filter(|now| now.names == vm.names);
-        running(now.map_or_else(|| vm.clone(), |now| now.called_as(vm)))
+    let ended_early = wait(time, &stop, &mut |passed| passing.at(passed)).is_err();
+    drop(passing);
+    let after = source.sample()?;
+    if ended_early {
+        say!("unspin: interrupted: this is what was watched until then");
+    }
+    let document = Document::new(&watched(&chosen, &before, &after), &before, &after);
+    match args.json {
+        true => out::json(&document),
+        false => out::print(&document.text(terminal_width(), args.details)),
+    }
+}
+
+/// A name that fits several VMs is wrong on any computer, whether it can watch vCPUs or not.
+fn refuse_ambiguous(args: &Args) -> anyhow::Result<()> {
+    let Some(given) = args.vm.as_ref().filter(|_| args.source.synthetic.is_none()) else {
+        return Ok(());
     };
-    let chosen: Vec<Running> = chosen.iter().filter(is_watched).map(now).collect();
+    let host = Host::at(&args.source.proc);
+    match vms::find_process(vms::processes(&host)?, &host, given) {
+        Err(e) if e.downcast_ref::<Usage>().is_some() => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// The processes of the VMs that are asked for.
+fn chosen(args: &Args, first: &Sample) -> anyhow::Result<BTreeSet<u32>> {
+    let all: Vec<VmProcess> = first.vms.iter().map(|vm| vm.process.clone()).collect();
+    match &args.vm {
+        Some(given) => {
+            let vm = vms::find_process(all, &Host::at(&args.source.proc), given)?;
+            Ok(BTreeSet::from([vm.pid]))
+        }
+        None if all.is_empty() => bail!("no VM runs on this host"),
+        None => Ok(all.iter().map(|vm| vm.pid).collect()),
+    }
+}
+
+/// What those VMs did that ran all the time. Others are named.
+fn watched<'a>(chosen: &BTreeSet<u32>, before: &'a Sample, after: &'a Sample) -> Vec<Watched<'a>> {
+    let is_chosen = |pid: u32| chosen.contains(&pid);
     let mut watched = Vec::new();
-    for vm in &chosen {
-        match vm.between(&before, &after) {
+    for vm in after.vms.iter().filter(|vm| is_chosen(vm.process.pid)) {
+        match vm.between(&before.seen, &after.seen) {
             Some(vcpus) => watched.push(vcpus),
             None => {
                 let title = show::title(&vm.process);
-                say!("unspin: {title} ended, or had no vCPU, during the measurement");
+                let is_left_out = vm.watched().all(|thread| !after.seen.contains_key(&thread));
+                match is_left_out && after.left_out > 0 {
+                    true => {} // It is one of those that were counted.
+                    false => say!("unspin: {title} had no vCPU during the measurement"),
+                }
             }
         }
     }
-    let document = Document::new(&watched, &facts_before, &facts);
-    match args.json {
-        true => out::json(&document),
-        false => out::print(&document.text()),
+    let runs: BTreeSet<u32> = after.vms.iter().map(|vm| vm.process.pid).collect();
+    for vm in before.vms.iter().filter(|vm| is_chosen(vm.process.pid)) {
+        if !runs.contains(&vm.process.pid) {
+            say!("unspin: {} ended during the measurement", show::title(&vm.process));
+        }
     }
+    watched
 }

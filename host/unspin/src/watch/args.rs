@@ -12,12 +12,12 @@ use unspin_host::{place, Host};
 #[derive(Debug, clap::Args)]
 pub struct SourceArgs {
     #[arg(long, hide = true, default_value_os_t = root())]
-    sysfs: PathBuf,
+    pub sysfs: PathBuf,
     #[arg(long, hide = true, default_value_os_t = place::proc())]
-    proc: PathBuf,
+    pub proc: PathBuf,
     /// Synthetic VMs, for tests.
     #[arg(long, hide = true, value_name = "VMSxVCPUS", value_parser = parse_size)]
-    synthetic: Option<(usize, u32)>,
+    pub synthetic: Option<(usize, u32)>,
 }
 
 impl SourceArgs {

@@ -146,13 +146,6 @@ pub struct Places<'a> {
 }
 
 impl Facts {
-    /// Of some VMs of all that run.
-    pub fn read(places: Places, vms: &[VmProcess], all: &[VmProcess]) -> Facts {
-        let mut facts = Facts::of_host();
-        facts.look_at(places, vms, all, Detail::All);
-        facts
-    }
-
     /// The present facts. To reduce the cost, settings are read only of new VMs, and of one more VM per
     /// call, in turn.
     pub fn renewed(&self, places: Places, vms: &[VmProcess], detail: Detail) -> Facts {

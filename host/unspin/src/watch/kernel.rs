@@ -6,7 +6,7 @@ use super::sample::{Running, Sample, Source};
 use super::scan::Scan;
 use crate::exit::Cannot;
 use anyhow::Context;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +20,8 @@ pub struct Kernel {
     probe: Probe,
     scan: Scan,
     facts: Arc<Facts>,
+    /// The process of the VM that is watched in any case.
+    preferred: Option<u32>,
     /// VMs over the limit.
     left_out: usize,
 }
@@ -44,7 +46,7 @@ impl Kernel {
     fn with(probe: Probe, host: Host, sysfs: &Path, detail: Detail) -> Kernel {
         let (scan, facts) = (Scan::default(), Arc::new(Facts::of_host()));
         let sysfs = sysfs.to_path_buf();
-        Kernel { host, sysfs, detail, probe, scan, facts, left_out: 0 }
+        Kernel { host, sysfs, detail, probe, scan, facts, preferred: None, left_out: 0 }
     }
 }
 
@@ -58,11 +60,17 @@ impl Kernel {
 impl Source for Kernel {
     fn look(&mut self) -> anyhow::Result<()> {
         self.scan.look(&self.host, Instant::now()).context("cannot look for VMs")?;
-        let (threads, left_out) =
-            fitting(self.scan.vms(), VMS_MAX as usize, VCPUS_MAX as usize - 1);
+        let is_preferred = |vm: &&Running| Some(vm.process.pid) == self.preferred;
+        let others = self.scan.vms().filter(|vm| !is_preferred(vm));
+        let vms = self.scan.vms().filter(is_preferred).chain(others);
+        let (threads, left_out) = fitting(vms, VMS_MAX as usize, VCPUS_MAX as usize - 1);
         self.left_out = left_out;
         self.probe.may_park(self.sysfs.exists());
         self.probe.watch(&threads).map_err(cannot)
+    }
+
+    fn prefer(&mut self, pid: u32) {
+        self.preferred = Some(pid);
     }
 
     fn sample(&mut self) -> anyhow::Result<Sample> {
@@ -79,14 +87,20 @@ impl Source for Kernel {
 
     fn again(&mut self) -> anyhow::Result<Sample> {
         let seen = self.probe.read().map_err(cannot)?;
+        // Metrics do not have them.
+        let takers = match self.detail {
+            Detail::Module => BTreeMap::new(),
+            Detail::Causes | Detail::All => self.probe.takers().map_err(cannot)?,
+        };
         let vms: Vec<Running> = self.scan.vms().cloned().collect();
-        Ok(Sample { vms, seen, facts: Arc::clone(&self.facts), left_out: self.left_out })
+        let facts = Arc::clone(&self.facts);
+        Ok(Sample { vms, seen, facts, takers, left_out: self.left_out })
     }
 }
 
 /// The threads to watch, of as many VMs as fit, and how many VMs do not. Those that run longest have
 /// the lowest process ids, mostly.
-pub fn fitting<'a>(
+fn fitting<'a>(
     vms: impl Iterator<Item = &'a Running>,
     vms_max: usize,
     threads_max: usize,

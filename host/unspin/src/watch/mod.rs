@@ -5,15 +5,17 @@ mod args;
 pub mod facts;
 mod kernel;
 mod paced;
+mod ready_by;
 mod sample;
 mod scan;
 mod scripted;
 mod synthetic;
 
 pub use args::SourceArgs;
-pub use kernel::{cannot, fitting, Kernel};
+pub use kernel::Kernel;
 pub use paced::{Paced, Paces};
-pub use sample::{did, Running, Sample, Source, Watched, SETTLE};
+pub use ready_by::{ready_by, Taker};
+pub use sample::{did, words, Held, Running, Sample, Source, Watched, SETTLE};
 pub use scripted::{Mixes, Scripted};
 #[cfg(test)]
 pub use synthetic::Synthetic;

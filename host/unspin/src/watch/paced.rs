@@ -83,6 +83,7 @@ impl Source for Paced {
                 seen.insert(thread, did);
             }
         }
-        Ok(Sample { vms: self.vms.clone(), seen, facts: Arc::new(Facts::of_host()), left_out: 0 })
+        let (vms, facts) = (self.vms.clone(), Arc::new(Facts::of_host()));
+        Ok(Sample { vms, seen, facts, takers: BTreeMap::new(), left_out: 0 })
     }
 }

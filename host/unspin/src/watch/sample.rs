@@ -5,9 +5,9 @@ use super::facts::Facts;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use unspin_diagnosis::{groups, Did, Times};
+use unspin_diagnosis::{groups, Did, State, Times, Waits, Words};
 use unspin_host::VmProcess;
-use unspin_probe::{Seen, Thread};
+use unspin_probe::{Seen, Takers, Thread};
 
 /// Until the state of every running vCPU is known.
 pub const SETTLE: Duration = Duration::from_millis(200);
@@ -18,6 +18,8 @@ pub struct Sample {
     /// What their threads did since each is watched.
     pub seen: BTreeMap<Thread, Seen>,
     pub facts: Arc<Facts>,
+    /// Who had the CPUs that vCPUs waited for, by the VM's process; a VM of which it is unknown is not in it.
+    pub takers: BTreeMap<u32, Takers>,
     /// VMs that are not watched, because there is no room for more.
     pub left_out: usize,
 }
@@ -34,6 +36,9 @@ pub struct Running {
 pub trait Source {
     /// Looks for VMs that started or ended; new ones are watched from now on.
     fn look(&mut self) -> anyhow::Result<()>;
+
+    /// The VM of this process is watched even if there is no room for others.
+    fn prefer(&mut self, _pid: u32) {}
 
     /// Looks for VMs, and takes a sample.
     fn sample(&mut self) -> anyhow::Result<Sample>;
@@ -115,6 +120,46 @@ impl Watched<'_> {
         }
         did
     }
+}
+
+/// Why all vCPUs of a VM sleep, if the guest cannot be the reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// They sleep in the VMM, as they do while it pauses the VM.
+    Paused,
+    /// They are stopped or frozen from outside.
+    Stopped,
+}
+
+/// Of the time that is watched, others may have this part: whoever asks the VMM for something may wake a
+/// vCPU of a paused VM.
+const HELD_REST: u64 = 1000;
+
+impl Held {
+    /// Of vCPUs that did this.
+    pub fn of(times: &Times) -> Option<Held> {
+        let (blocked, stopped) = (times[State::Blocked], times[State::Stopped]);
+        let rest = times.total() - blocked - stopped;
+        match rest <= (blocked + stopped) / HELD_REST && blocked + stopped > 0 {
+            true if stopped > blocked => Some(Held::Stopped),
+            true => Some(Held::Paused),
+            false => None,
+        }
+    }
+
+    /// As tables have it. A VM is paused inside its VMM, where nobody else sees it for sure.
+    pub fn name(self) -> &'static str {
+        match self {
+            Held::Paused => "paused?",
+            Held::Stopped => "stopped",
+        }
+    }
+}
+
+/// How long these vCPUs waited, in words of other tools.
+pub fn words<'s>(vcpus: impl IntoIterator<Item = &'s Seen>) -> Words {
+    let waits = |seen: &Seen| Waits::of(&seen.times, seen.costop, seen.tells_throttled);
+    Waits::sum(vcpus.into_iter().map(waits)).words()
 }
 
 /// What these vCPUs of a VM did together.

@@ -17,6 +17,9 @@ const REST: u32 = 200;
 const REST_MIN: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(30);
 
+/// A process that was started so shortly before this one, in ticks of 10 ms, or later, may yet make a VM.
+const YOUNG: u64 = 60 * 100;
+
 #[derive(Default)]
 pub struct Scan {
     vms: BTreeMap<u32, (Running, u8)>,
@@ -34,11 +37,14 @@ impl Scan {
         let pids = host.processes()?;
         self.vms.retain(|pid, _| pids.contains(pid));
         self.others.retain(|pid, _| pids.contains(pid));
-        let (start, is_first) = (Instant::now(), self.due.is_none());
+        let start = Instant::now();
+        // When this process began, in the first look; where /proc does not say, none is young.
+        let ours = || Host::default().start_time(std::process::id()).unwrap_or(u64::MAX);
+        let first = self.due.is_none().then(ours);
         let all = self.due.is_none_or(|due| due <= now);
         for pid in pids {
             if self.is_new(host, pid) || all {
-                self.look_at(host, pid, is_first);
+                self.look_at(host, pid, first);
             }
         }
         self.tell_apart();
@@ -83,11 +89,14 @@ impl Scan {
         }
     }
 
-    /// Those that are there when it begins are not new.
-    fn look_at(&mut self, host: &Host, pid: u32, is_first: bool) {
+    /// Those that are there when it begins are not new, but for those that began just before.
+    fn look_at(&mut self, host: &Host, pid: u32, first: Option<u64>) {
         let before = self.vms.remove(&pid);
         let looks = before.as_ref().map(|(_, looks)| *looks).or(self.others.remove(&pid));
-        let looks = if is_first { LOOKS } else { looks.unwrap_or(0).saturating_add(1) };
+        let looks = match first.is_some_and(|ours| !is_young(host, pid, ours)) {
+            true => LOOKS,
+            false => looks.unwrap_or(0).saturating_add(1),
+        };
         match host.vm_process(pid).filter(|process| process.pid == pid) {
             Some(process) => {
                 let threads = host.threads(pid);
@@ -106,6 +115,10 @@ impl Scan {
             }
         }
     }
+}
+
+fn is_young(host: &Host, pid: u32, ours: u64) -> bool {
+    host.start_time(pid).is_some_and(|its| its.saturating_add(YOUNG) >= ours)
 }
 
 #[cfg(test)]
@@ -144,6 +157,34 @@ mod tests {
         assert_eq!(look(60).0, "db late", "one that ended");
         fs::remove_file(fake.path("proc/50/fd/3")).unwrap();
         assert_eq!(look(120).0, "db", "one that goes on without its VM");
+    }
+
+    /// An exporter and a VM are started at once: the VM is there with the next look.
+    #[test]
+    fn a_vm_that_is_made_just_after_the_first_look_is_found_by_the_next() {
+        let fake = Fake::new("scan-young");
+        let (host, mut scan, now) = (fake.host(), Scan::default(), Instant::now());
+        let ours = Host::default().start_time(std::process::id()).unwrap();
+        for (pid, started) in [(50, ours), (51, ours.saturating_sub(2 * YOUNG))] {
+            fake.write(&format!("proc/{pid}/status"), &format!("Tgid:\t{pid}"));
+            let fields = "0 ".repeat(18);
+            fake.write(&format!("proc/{pid}/stat"), &format!("{pid} (x) S {fields}{started} 0"));
+        }
+        scan.look(&host, now).unwrap();
+        assert_eq!(names(&scan), Vec::<String>::new());
+        for (pid, name) in [(50, "young"), (51, "old")] {
+            fs::write(
+                fake.path(&format!("proc/{pid}/cmdline")),
+                format!("firecracker\0--id\0{name}\0"),
+            )
+            .unwrap();
+            fs::create_dir_all(fake.path(&format!("proc/{pid}/fd"))).unwrap();
+            let link = fake.path(&format!("proc/{pid}/fd/3"));
+            std::os::unix::fs::symlink("anon_inode:kvm-vm", link).unwrap();
+        }
+        scan.look(&host, now).unwrap();
+        let expected: &[&str] = if ours > 2 * YOUNG { &["young"] } else { &["young", "old"] };
+        assert_eq!(names(&scan), expected);
     }
 
     #[test]

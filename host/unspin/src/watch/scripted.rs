@@ -108,6 +108,7 @@ impl Source for Scripted {
         }
         let places = Places { sysfs: &self.sysfs, host: &self.host };
         let facts = Facts::of_host().renewed(places, &processes, Detail::Causes);
-        Ok(Sample { vms, seen: self.seen.clone(), facts: Arc::new(facts), left_out: 0 })
+        let (seen, facts) = (self.seen.clone(), Arc::new(facts));
+        Ok(Sample { vms, seen, facts, takers: BTreeMap::new(), left_out: 0 })
     }
 }

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unspin_diagnosis::{Cause, State};
 use unspin_host::{Kind as NameKind, Monitor, Names, Vcpu, VmProcess};
-use unspin_probe::{Seen, Thread};
+use unspin_probe::{Seen, Taken, Takers, Thread};
 use unspin_uapi::{Counter, Kind, Value};
 
 /// Process ids begin here; each VM has so many, for its threads.
 const PID: u32 = 100_000;
 const PIDS: u32 = 1000;
+/// A process of the host.
+const HOST_PID: u32 = 4242;
 
 /// Time that has passed when it begins, so that counters are not 0.
 const AGE: Duration = Duration::from_secs(1000);
@@ -106,7 +108,8 @@ impl Synthetic {
             }
             files.insert(vm.process.pid, files_of(mix, time));
         }
-        Sample { vms, seen, facts: Arc::new(Facts::of_files(files)), left_out: 0 }
+        let takers = takers(&vms, &seen);
+        Sample { vms, seen, facts: Arc::new(Facts::of_files(files)), takers, left_out: 0 }
     }
 }
 
@@ -132,10 +135,34 @@ fn seen_of((_, cause, shares): &Mix, thread: Thread, time: Duration) -> Seen {
         }
     }
     seen.times[State::Guest] = ns - seen.times.total();
+    // While another VM has its CPU, half of the time a sibling has another.
+    seen.costop = Some(seen.times[State::ReadySibling] + seen.times[State::ReadyVm] / 2);
+    seen.tells_throttled = true;
     if *cause == Some(Cause::SpinSwitch) {
         seen.exits[State::ExitPause] = (time.as_secs_f64() * PAUSES as f64) as u64 * part / 4;
     }
     seen
+}
+
+/// Of what a VM waits for, siblings and its VMM have their part, the VM after it that of other VMs, and one
+/// process that of the host.
+fn takers(vms: &[Running], seen: &BTreeMap<Thread, Seen>) -> BTreeMap<u32, Takers> {
+    let of_vm = |(number, vm): (usize, &Running)| {
+        let other = &vms[(number + 1) % vms.len()].process;
+        let of = |states: &[State]| vm.watched().map(|thread| seen[&thread].times.of(states)).sum();
+        let own: u64 = of(&[State::ReadySibling, State::ReadyVmm]);
+        let mut takers = Takers::new();
+        for (pid, command, ns) in [
+            (vm.process.pid, "qemu-system-x86", own),
+            (other.pid, "qemu-system-x86", of(&[State::ReadyVm])),
+            (HOST_PID, "stress-ng", of(&[State::ReadyHost])),
+        ] {
+            let first = || Taken { ns: 0, command: command.into() };
+            takers.entry(pid).or_insert_with(first).ns += ns;
+        }
+        (vm.process.pid, takers)
+    };
+    vms.iter().enumerate().map(of_vm).collect()
 }
 
 /// The module's files of a VM: every counter grows.

@@ -81,7 +81,7 @@ pub struct Args {
     /// ~/.cache/unspin/lab, for root /var/cache/unspin/lab].
     #[arg(long, value_name = "DIR")]
     lab_dir: Option<PathBuf>,
-    /// Print no progress.
+    /// Print only the result, to standard output, and errors.
     #[arg(long, short)]
     quiet: bool,
     /// Show the log of the machine.
@@ -132,7 +132,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let (made, docs, whole) = match args.worlds.is_asked() {
             true => with_worlds(args, (l, plan), machine.as_ref(), boots, &out, &stop)?,
             false => {
-                say_usual(l);
+                if !args.quiet {
+                    say_usual(l);
+                }
                 let made = make(args, machine.as_ref(), &boots, &stop);
                 let (docs, whole) = gather(&boots, &out)?;
                 (made, docs, whole)
@@ -470,7 +472,9 @@ fn show(args: &Args, docs: &[Document], out: &Path) -> anyhow::Result<()> {
     } else {
         out::print(&unspin_report::text(docs))?;
     }
-    say!("page: {}", out.join("report.html").display());
+    if !args.quiet {
+        say!("page: {}", out.join("report.html").display());
+    }
     Ok(())
 }
 

@@ -43,7 +43,7 @@ pub struct Args {
     /// Print the summary as JSON.
     #[arg(long)]
     json: bool,
-    /// Print no progress.
+    /// Print only the result, to standard output, and errors.
     #[arg(long, short)]
     quiet: bool,
 }
@@ -82,7 +82,9 @@ fn run_here(args: &Args) -> anyhow::Result<()> {
     if let Some(file) = args.page.clone().or(usual) {
         let text = page(&claims, &summary, &reasons);
         write_atomic(&file, text.as_bytes())?;
-        say!("page: {}", file.display());
+        if !args.quiet {
+            say!("page: {}", file.display());
+        }
     }
     for key in reasons.idle(&summary) {
         say!(

@@ -19,6 +19,7 @@ use unspin_agent::EXIT_CANNOT;
 use unspin_host::Host;
 use unspin_scenario::plan::{LinuxFiles, Plan};
 use unspin_scenario::result::Record;
+use unspin_text::counted;
 
 pub struct Kvm {
     release: String,
@@ -47,8 +48,9 @@ fn way(host: &ThisHost, wish: &Wish) -> Result<Way, String> {
     detect::kvm(host.root)?;
     if host.cpus < wish.pcpus {
         return Err(format!(
-            "the scenario needs {} CPUs, and this host has {}",
-            wish.pcpus, host.cpus
+            "the scenario needs {}, and this host has {}",
+            counted(wish.pcpus, "CPU"),
+            host.cpus
         ));
     }
     let module = host.root.join("sys/module/unspin");

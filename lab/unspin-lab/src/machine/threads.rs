@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unspin_scenario::plan::{Plan, Run, SCHEMA};
 use unspin_scenario::result::{Begin, Progress, Record, RunResult};
+use unspin_text::counted;
 use unspin_threads::machine::{cpus, refusal, run, GRACE};
 
 /// Beyond a run's own length and the grace of its locks, a process is ended by force.
@@ -37,8 +38,8 @@ impl Threads {
         let has = cpus();
         if has < wish.pcpus {
             return Err(Cannot(format!(
-                "machine threads: the scenario needs {} CPUs, and this process may run on {has}",
-                wish.pcpus
+                "machine threads: the scenario needs {}, and this process may run on {has}",
+                counted(wish.pcpus, "CPU")
             ))
             .into());
         }

@@ -5,6 +5,7 @@ use crate::exit::Usage;
 use std::time::Duration;
 use unspin_cli::progress::human;
 use unspin_scenario::plan::Run;
+use unspin_text::counted;
 
 /// What takes longer is refused: it is to be shared among computers, or made smaller.
 const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -20,7 +21,7 @@ pub fn length_ms(run: &Run) -> u64 {
 /// More than a day.
 pub fn say(what: &str, seconds: f64, cpus: usize, less: &str) -> Result<(), Usage> {
     let takes = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-    let what = format!("{what} take about {} on {cpus} CPUs", human(takes));
+    let what = format!("{what} take about {} on {}", human(takes), counted(cpus, "CPU"));
     if takes > TIME_MAX {
         return Err(Usage(format!("{what}, which is more than a day: {less}")));
     }

@@ -2,23 +2,20 @@
 //! A diagnosis, as tables and as JSON.
 
 use super::cost::{mostly, Cost};
-use crate::watch::facts::{Counts, Facts};
-use crate::watch::Watched;
+use super::table::{self, STATE_SHARE_MIN};
+use crate::cmd::top::line::{total, Line};
+use crate::fit::{cells, cut, percent, wrap};
+use crate::watch::facts::Counts;
+use crate::watch::{ready_by, words, Held, Sample, Taker, Watched};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::fmt::Write;
-use tabled::builder::Builder;
-use tabled::settings::object::Columns;
-use tabled::settings::{Alignment, Style};
 use unspin_diagnosis::{
-    advice, dominant, losses, remainder, Advice, Cause, Did, Loss, State, Times, DOMINANT_SHARE_MIN,
+    advice, dominant, losses, remainder, Advice, Cause, Did, Loss, State, Times, Words,
+    DOMINANT_SHARE_MIN,
 };
 use unspin_host::{Name, Names, VmProcess};
 use unspin_probe::Seen;
-use unspin_text::printable_lines;
-
-/// States with less of the wall time are in --json only, and not shown by top.
-pub const STATE_SHARE_MIN: f64 = 0.0005;
+use unspin_text::{printable, printable_lines};
 
 #[derive(Serialize)]
 pub struct Document {
@@ -39,6 +36,12 @@ pub struct OfVm {
     /// vCPUs that it has; `vcpu` has those whose threads are known.
     vcpus: usize,
     window_s: f64,
+    #[serde(flatten)]
+    words: Words,
+    /// Who had the CPUs that its vCPUs waited for; `None` is unknown.
+    ready_by: Option<Vec<Taker>>,
+    /// None of its vCPUs ran or waited, and not because the guest was idle.
+    paused: bool,
     /// vCPU-seconds in each state that was seen.
     states: Map<String, Value>,
     vcpu: Vec<OfVcpu>,
@@ -53,12 +56,21 @@ pub struct OfVm {
     #[serde(skip)]
     title: String,
     #[serde(skip)]
+    losses: Vec<Loss>,
+    #[serde(skip)]
+    held: Option<Held>,
+    #[serde(skip)]
     did: Did,
+    /// Of its vCPUs, and of all of them as the title has it.
+    #[serde(skip)]
+    lines: (Vec<Line>, Line),
 }
 
 #[derive(Serialize)]
 struct OfVcpu {
     index: u32,
+    #[serde(flatten)]
+    words: Words,
     states: Map<String, Value>,
     /// Exits, by the state that follows.
     exits: Map<String, Value>,
@@ -91,10 +103,6 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-pub fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
-}
-
 /// A number per state that was seen.
 fn by_state(times: &Times, number: impl Fn(u64) -> Value) -> Map<String, Value> {
     times.spent().map(|(state, time)| (state.name().to_string(), number(time))).collect()
@@ -115,30 +123,61 @@ pub fn titled(title: &str, pid: u32) -> String {
 }
 
 impl Document {
-    pub fn new(watched: &[Watched], before: &Facts, facts: &Facts) -> Document {
-        let vms = watched.iter().map(|watched| OfVm::new(watched, before, facts)).collect();
-        Document { schema: 1, sched_ext: facts.sched_ext().map(ToString::to_string), vms }
+    pub fn new(watched: &[Watched], before: &Sample, after: &Sample) -> Document {
+        let vms = watched.iter().map(|watched| OfVm::new(watched, before, after)).collect();
+        let sched_ext = after.facts.sched_ext().map(ToString::to_string);
+        Document { schema: 1, sched_ext, vms }
     }
 
-    pub fn text(&self) -> String {
-        let note = self.sched_ext.iter().map(|note| format!("Note: {note}.\n"));
-        let all: Vec<String> = note.chain(self.vms.iter().map(OfVm::text)).collect();
-        printable_lines(&all.join("\n"))
+    /// With no line wider than so many cells: a line per VM, or all of each VM if there is one, or if
+    /// `details` are asked for.
+    pub fn text(&self, width: usize, details: bool) -> String {
+        let note = |note: &String| {
+            wrap(&printable(&format!("Note: {note}.")), width, "").join("\n") + "\n"
+        };
+        let note = self.sched_ext.as_ref().map(note);
+        match &self.vms[..] {
+            vms if details || vms.len() == 1 => {
+                let all = note.into_iter().chain(vms.iter().map(|vm| vm.text(width)));
+                printable_lines(&all.collect::<Vec<_>>().join("\n"))
+            }
+            vms => {
+                let mut lines: Vec<&Line> = vms.iter().map(|vm| &vm.lines.1).collect();
+                let lost = |line: &Line| total(&line.lost).unwrap_or(-1.0);
+                lines.sort_by(|a, b| lost(b).total_cmp(&lost(a)));
+                let hint =
+                    "unspin diagnose VM shows who has the CPUs that a VM waits for, its states, \
+                            and advice; --details shows it of all VMs.";
+                let text = printable_lines(&table::of_vms(&lines, width));
+                let note = note.map_or(String::new(), |note| note + "\n");
+                format!("{note}{text}\n{}\n", wrap(hint, width, "").join("\n"))
+            }
+        }
+    }
+
+    /// A line per VM, in this order.
+    pub fn table(&self, width: usize) -> String {
+        let lines: Vec<&Line> = self.vms.iter().map(|vm| &vm.lines.1).collect();
+        printable_lines(&table::of_vms(&lines, width))
     }
 }
 
 impl OfVm {
-    pub fn new(watched: &Watched, before: &Facts, facts: &Facts) -> OfVm {
+    pub fn new(watched: &Watched, before: &Sample, after: &Sample) -> OfVm {
         let (vm, vcpus) = (watched.vm, &watched.vcpus);
-        let did = watched.did(before, facts);
-        let losses = losses(&did);
+        let (facts_before, facts) = (&before.facts, &after.facts);
+        let all = watched.did(facts_before, facts);
+        let losses = losses(&all);
         let of_vcpu = |(index, seen): &(u32, Seen)| OfVcpu {
             index: *index,
+            words: words([seen]),
             states: by_state(&seen.times, |time| seconds(time).into()),
             exits: by_state(&seen.exits, Value::from),
             switches: seen.switches,
             wakes: seen.wakes,
         };
+        let of_vcpus = Line::of_vcpus(watched, before, after);
+        let line = Line::of_vm(watched, before, after);
         OfVm {
             name: vm.name().map(Name::to_text),
             names: vm.names.clone(),
@@ -146,17 +185,23 @@ impl OfVm {
             uuid: vm.uuid(),
             monitor: vm.monitor.name(),
             vcpus: watched.count(),
-            window_s: seconds(did.window_ns),
-            states: by_state(&did.times, |time| seconds(time).into()),
+            window_s: seconds(all.window_ns),
+            words: line.words,
+            ready_by: ready_by(watched, before, after),
+            paused: Held::of(&all.times).is_some(),
+            states: by_state(&all.times, |time| seconds(time).into()),
             vcpu: vcpus.iter().map(of_vcpu).collect(),
-            kernel: facts.counts(before, vm.pid),
+            kernel: facts.counts(facts_before, vm.pid),
             causes: losses.iter().map(OfCause::from).collect(),
             dominant: dominant(&losses),
-            remainder: remainder(&did),
-            cost: Cost::new(&did),
-            advice: advice(&did, &losses, &facts.setting(vm)),
+            remainder: remainder(&all),
+            cost: Cost::new(&all),
+            advice: advice(&all, &losses, &facts.setting(vm)),
             title: title(vm),
-            did,
+            losses,
+            held: Held::of(&all.times),
+            lines: (of_vcpus, line),
+            did: all,
         }
     }
 
@@ -184,6 +229,16 @@ impl OfVm {
             return "Which of its threads run its vCPUs is unknown: none has a name that says so, and \
                     all slept outside the guest, as those of a paused VM do."
                 .to_string();
+        }
+        match self.held {
+            Some(Held::Paused) => {
+                return "All its vCPUs slept in the VMM all the time: probably the VM is paused."
+                    .into();
+            }
+            Some(Held::Stopped) => {
+                return "Its vCPUs are stopped or frozen from outside.".into();
+            }
+            None => {}
         }
         let Some(cause) = self.dominant else {
             let least = percent(DOMINANT_SHARE_MIN);
@@ -227,53 +282,181 @@ impl OfVm {
         lines.join(", ")
     }
 
-    fn text(&self) -> String {
+    /// How long it waited, in words of other tools.
+    pub fn in_words(&self) -> String {
+        let number = |of: Option<f64>| of.map_or("?".into(), |percent| format!("{percent:.1}"));
+        let Words { ready_pct, costop_pct, limit_pct, steal_pct } = self.words;
+        format!(
+            "%RDY {}, %CSTP {}, %MLMTD {}, each the sum over its vCPUs; the guest's steal time is {} %.",
+            number(ready_pct),
+            number(costop_pct),
+            number(limit_pct),
+            number(steal_pct)
+        )
+    }
+
+    /// Who had the CPUs that it waited for; nothing if it never waited, or if that is unknown.
+    pub fn takers(&self) -> Option<String> {
+        let text = |taker: &Taker| match taker.pid == self.pid {
+            true => format!("itself {}", percent(taker.share)),
+            false => taker.to_string(),
+        };
+        let all: Vec<String> = self.ready_by.iter().flatten().map(text).collect();
+        let who = "While it was ready, its CPUs went to: ";
+        (!all.is_empty()).then(|| format!("{who}{}.", all.join(", ")))
+    }
+
+    /// All of it, with no line wider than so many cells.
+    fn text(&self, width: usize) -> String {
         let vcpus = if self.vcpus == 1 { "vCPU" } else { "vCPUs" };
-        let mut text = format!("{}: {} {vcpus}, {:.1} s\n", self.title, self.vcpus, self.window_s);
-        let _ = writeln!(text, "{}\n{}", self.sentence(), self.cause_table());
-        let _ = writeln!(text, "{}", self.state_table());
+        let size = format!("{} {vcpus}, {:.1} s", self.vcpus, self.window_s);
+        let title = printable(&self.title);
+        let mut lines = match cells(&title) + 2 + cells(&size) <= width {
+            true => vec![format!("{title}: {size}")],
+            false => vec![cut(&title, width), size],
+        };
+        let mut say = |text: &str, first: &str| lines.extend(wrap(&printable(text), width, first));
+        say(&self.sentence(), "");
+        say(&self.in_words(), "");
+        if let Some(takers) = self.takers() {
+            say(&takers, "");
+        }
+        say("", "");
+        let mut text = lines.join("\n") + "\n";
+        text += &table::of_causes(&self.losses, width);
+        text.push('\n');
+        text += &table::of_states(&self.did, width);
+        text.push('\n');
+        text += &table::of_vcpus(&self.lines.0, width);
+        text.push('\n');
+        let mut say = |line: &str, first: &str| {
+            text += &(wrap(&printable(line), width, first).join("\n") + "\n");
+        };
         for line in self.cost.lines() {
-            let _ = writeln!(text, "{line}");
+            say(&line, "");
         }
         for advice in &self.advice {
-            let _ = writeln!(text, "* {}", advice.line());
+            say(&advice.line(), "* ");
         }
         text
     }
+}
 
-    fn cause_table(&self) -> String {
-        let mut table = Builder::default();
-        table.push_record(["cause", "lost s/s", "share", "certainty", "based on"]);
-        for cause in &self.causes {
-            table.push_record([
-                cause.cause.to_string(),
-                cause.lost_s_per_s.map_or("?".into(), |lost| format!("{lost:.3}")),
-                cause.share.map_or("?".into(), percent),
-                cause.sure.to_string(),
-                cause.stands_on.clone(),
-            ]);
-        }
-        let mut table = table.build();
-        table.with(Style::sharp()).modify(Columns::new(1..3), Alignment::right());
-        table.to_string()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::Synthetic;
+    use proptest::prelude::*;
+    use std::time::Duration;
+    use unspin_host::{Kind, Names};
+
+    fn samples(vms: usize, vcpus: u32) -> (Sample, Sample) {
+        let source = Synthetic::new(vms, vcpus);
+        (source.at(Duration::from_secs(10)), source.at(Duration::from_secs(20)))
     }
 
-    fn state_table(&self) -> String {
-        let mut table = Builder::default();
-        table.push_record(["state", "vCPU-seconds", "share", "meaning"]);
-        for (state, time) in self.did.times.spent() {
-            let share = self.did.share(&[state]);
-            if share >= STATE_SHARE_MIN {
-                table.push_record([
-                    state.name().to_string(),
-                    format!("{:.3}", seconds(time)),
-                    percent(share),
-                    state.meaning().to_string(),
-                ]);
+    fn document(before: &Sample, after: &Sample) -> Document {
+        let all = after.vms.iter().filter_map(|vm| vm.between(&before.seen, &after.seen));
+        Document::new(&all.collect::<Vec<_>>(), before, after)
+    }
+
+    #[test]
+    fn waits_are_in_the_words_of_operators() {
+        let (before, after) = samples(2, 4);
+        let json = serde_json::to_value(document(&before, &after)).unwrap();
+        let web = &json["vms"][0];
+        // vCPUs lose all, three quarters, half, a quarter: 2.5 times what the first does.
+        let near = |value: &Value, expected: f64| {
+            assert!((value.as_f64().unwrap() - expected).abs() < 1e-6, "{value} is not {expected}");
+        };
+        near(&web["ready_pct"], 2.5 * 32.0);
+        near(&web["costop_pct"], 2.5 * 12.5);
+        near(&web["limit_pct"], 2.5 * 2.0);
+        near(&web["steal_pct"], 2.5 * 8.0);
+        near(&web["vcpu"][0]["ready_pct"], 32.0);
+        near(&web["vcpu"][3]["costop_pct"], 12.5 / 4.0);
+        let by = web["ready_by"].as_array().unwrap();
+        assert_eq!((&by[0]["vm"], &by[1]["command"]), (&"db1".into(), &"stress-ng".into()));
+        near(&by[0]["share"], 25.0 / 30.0);
+        assert_eq!((by[1]["pid"].as_u64(), web["paused"].as_bool()), (Some(4242), Some(false)));
+        let text = document(&before, &after).text(80, true);
+        for words in
+            ["%RDY 80.0, %CSTP 31.2, %MLMTD 5.0", "db1 83.3 %, stress-ng", "itself 100.0 %"]
+        {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_counted_is_null() {
+        let (mut before, mut after) = samples(1, 2);
+        for sample in [&mut before, &mut after] {
+            sample.takers.clear();
+            for seen in sample.seen.values_mut() {
+                (seen.costop, seen.tells_throttled) = (None, false);
             }
         }
-        let mut table = table.build();
-        table.with(Style::sharp()).modify(Columns::new(1..3), Alignment::right());
-        table.to_string()
+        let json = serde_json::to_value(document(&before, &after)).unwrap();
+        let vm = json["vms"][0].as_object().unwrap();
+        for key in ["costop_pct", "limit_pct", "ready_by"] {
+            assert!(vm[key].is_null(), "{key}");
+        }
+        assert!(vm["vcpu"][1]["costop_pct"].is_null() && vm["ready_pct"].is_number());
+        assert!(document(&before, &after).text(80, false).contains("%CSTP ?, %MLMTD ?"));
+    }
+
+    #[test]
+    fn a_paused_vm_is_not_idle() {
+        for (state, words) in [(State::Blocked, "paused?"), (State::Stopped, "stopped")] {
+            let (mut before, mut after) = samples(2, 2);
+            for (sample, seconds) in [(&mut before, 10), (&mut after, 20)] {
+                let pid = sample.vms[0].process.pid;
+                for (thread, seen) in &mut sample.seen {
+                    if thread.pid == pid {
+                        (seen.times, seen.exits) = Default::default();
+                        seen.times[state] = seconds * 1_000_000_000;
+                    }
+                }
+            }
+            let both = document(&before, &after);
+            let lines = both.table(80);
+            let web = lines.lines().find(|line| line.starts_with("web1")).unwrap();
+            assert!(web.contains(words), "{lines}");
+            assert!(
+                !both.text(80, true).contains("probably the VM is paused")
+                    || state == State::Blocked
+            );
+            assert_eq!(serde_json::to_value(&both).unwrap()["vms"][0]["paused"], true);
+        }
+    }
+
+    fn name() -> impl Strategy<Value = String> {
+        prop_oneof!["[a-z]{1,12}", "[日本語]{1,60}", "\\PC{1,60}", "[a-z \n\u{1b}\"\\\\]{0,4000}"]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        /// Whatever VMs are called: each is there, and no line is wider than the terminal.
+        #[test]
+        fn text_fits_the_terminal(
+            names in prop::collection::vec(name(), 1..8),
+            vcpus in 1..6u32,
+            width in prop_oneof![Just(20), Just(40), Just(80), Just(120), Just(200), 20..260usize],
+        ) {
+            let (before, mut after) = samples(names.len(), vcpus);
+            for (vm, name) in after.vms.iter_mut().zip(&names) {
+                let (old, names) = (&vm.process, Names::default().with(Kind::Name, name.as_str()));
+                vm.process = VmProcess::new(old.pid, old.monitor, names, old.vcpus.clone());
+            }
+            let document = document(&before, &after);
+            let table = document.table(width);
+            prop_assert_eq!(table.lines().count(), names.len() + 1, "{}", table);
+            for text in [table, document.text(width, false), document.text(width, true)] {
+                for line in text.lines() {
+                    prop_assert!(cells(line) <= width, "{} of {width}: {line}", cells(line));
+                    prop_assert!(!line.chars().any(char::is_control));
+                }
+            }
+        }
     }
 }

@@ -26,10 +26,14 @@ pub struct OfVm {
     pub vcpus: BTreeMap<Thread, OfVcpu>,
 }
 
+#[derive(Default)]
 pub struct OfVcpu {
     pub number: u32,
     /// Since it is watched.
     pub times: Times,
+    /// How long it was ready while a sibling was on a CPU, in ns; `None` is unknown.
+    pub costop: Option<u64>,
+    pub tells_throttled: bool,
     /// Seconds, in the order of [`Cause::ALL`]; `None`: always unknown so far.
     pub lost: [Option<f64>; Cause::ALL.len()],
 }
@@ -157,7 +161,7 @@ impl OfVm {
             }
             room -= 1;
             let number = self.number(vm, thread.tid);
-            let vcpu = OfVcpu { number, times: Times::default(), lost: Default::default() };
+            let vcpu = OfVcpu { number, ..OfVcpu::default() };
             self.vcpus.insert(*thread, vcpu);
         }
         left_out
@@ -181,6 +185,8 @@ impl OfVcpu {
         for state in State::ALL {
             self.times[*state] = self.times[*state].max(after.times[*state]);
         }
+        self.costop = after.costop.map(|now| self.costop.unwrap_or(0).max(now));
+        self.tells_throttled = after.tells_throttled;
         let did = did(pid, [&after.since(before)], facts.0, facts.1);
         let window_s = did.window_ns as f64 / 1e9;
         for (sum, loss) in self.lost.iter_mut().zip(losses(&did)) {

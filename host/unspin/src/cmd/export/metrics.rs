@@ -6,7 +6,7 @@ use super::collect::{Collector, OfVcpu, OfVm};
 use super::text::{seconds, Format, Kind, Text};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use unspin_diagnosis::{Cause, State};
+use unspin_diagnosis::{Cause, State, Waits};
 use unspin_host::{Kind as NameKind, Name};
 use unspin_uapi::{Counter, Value};
 
@@ -25,6 +25,7 @@ pub struct Own {
 pub fn text(collector: &Collector, own: &Own, took: Duration, format: Format) -> String {
     let mut text = Text::new(format);
     of_vcpus(collector, &mut text);
+    of_waits(collector, &mut text);
     text.family("unspin_vm", Kind::Info, "VMs that run");
     for vm in collector.vms() {
         let pid = vm.process.pid.to_string();
@@ -67,6 +68,28 @@ fn of_vcpus(collector: &Collector, text: &mut Text) {
             if let Some(lost) = lost {
                 let labels = [("vm", vm.as_str()), ("vcpu", &vcpu), ("cause", cause.name())];
                 text.sample(&labels, format_args!("{lost:.9}"));
+            }
+        }
+    }
+}
+
+/// Families of waits in the words of other tools, in the order of [`Waits::ns`].
+const WAITS: [(&str, &str); 3] = [
+    ("ready", "Seconds that the vCPU could run and had no CPU (%RDY of esxtop)"),
+    ("costop", "Seconds of these in which a sibling vCPU was on a CPU (%CSTP of esxtop)"),
+    ("limit", "Seconds of these in which a quota of its cgroup was used up (%MLMTD of esxtop)"),
+];
+
+fn of_waits(collector: &Collector, text: &mut Text) {
+    for (index, (name, help)) in WAITS.iter().enumerate() {
+        text.family(&format!("unspin_vcpu_{name}_seconds"), Kind::Counter, help);
+        for vm in collector.vms() {
+            for vcpu in vm.vcpus.values() {
+                let waits = Waits::of(&vcpu.times, vcpu.costop, vcpu.tells_throttled);
+                if let Some(ns) = waits.ns()[index] {
+                    let number = vcpu.number.to_string();
+                    text.sample(&[("vm", &vm.label), ("vcpu", &number)], seconds(ns));
+                }
             }
         }
     }
@@ -183,6 +206,9 @@ mod tests {
         assert!(text.contains("unspin_exporter_vcpus{exported=\"false\"} 12\n"), "{text}");
         assert!(text.contains("unspin_exporter_left_out_vcpus_total 12\n"), "{text}");
         assert_eq!(count("unspin_vm_ple_exits_total{"), 12);
+        for waits in ["ready", "costop", "limit"] {
+            assert_eq!(count(&format!("unspin_vcpu_{waits}_seconds_total{{")), 24, "{waits}");
+        }
         assert!(text.contains("vm=\"calm \\\\u{1b}[31m\\\"x\\\"\\\\\\\\\\\\n\\\\xff1\""), "{text}");
     }
 }

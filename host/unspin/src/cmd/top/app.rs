@@ -123,7 +123,7 @@ impl App {
                     Page::Vms => lines.push(Line::of_vm(&watched, before, after)),
                     Page::Vcpus(_) => {
                         lines = Line::of_vcpus(&watched, before, after);
-                        of_vm = Some(OfVm::new(&watched, &before.facts, &after.facts));
+                        of_vm = Some(OfVm::new(&watched, before, after));
                     }
                 }
             }

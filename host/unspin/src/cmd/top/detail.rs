@@ -3,7 +3,9 @@
 
 use super::app::App;
 use super::paint::rows;
-use crate::cmd::diagnose::show::{percent, OfVm, STATE_SHARE_MIN};
+use crate::cmd::diagnose::show::OfVm;
+use crate::cmd::diagnose::table::STATE_SHARE_MIN;
+use crate::fit::percent;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -35,8 +37,10 @@ fn lines(app: &App, vm: &OfVm) -> Vec<(String, Style)> {
     let states = states.collect::<Vec<_>>().join(", ");
     let mut lines = vec![
         (vm.sentence(), Style::new().add_modifier(Modifier::BOLD)),
+        (vm.in_words(), Style::new()),
         (format!("States: {states}."), Style::new()),
     ];
+    lines.splice(2..2, vm.takers().map(|takers| (takers, Style::new())));
     let shaped = app.shaped.iter().flat_map(|shaped| shaped.document.of_process(vm.pid()));
     lines.extend(shaped.map(|line| (line, Style::new())));
     for advice in vm.advice() {

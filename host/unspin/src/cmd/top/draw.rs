@@ -146,6 +146,8 @@ mod tests {
             "guest",
             "idle",
             "lost",
+            "%RDY",
+            "%CSTP",
             "mostly to",
             "Contention",
             "cacHe",
@@ -155,7 +157,7 @@ mod tests {
             assert!(all.contains(words), "{words}: {all}");
         }
         let web = lines.iter().find(|line| line.starts_with("web1")).unwrap();
-        assert!(web.contains("[CCC") && web.ends_with(" contention"), "{all}");
+        assert!(web.contains("[CC ") && web.ends_with(" contention"), "{all}");
         press(&mut app, KeyCode::End);
         press(&mut app, KeyCode::Enter);
         let all = picture(&mut app, 80, 24).join("\n");

@@ -8,17 +8,17 @@ use ratatui::widgets::{Clear, Paragraph, Widget};
 const TEXT: &str = "\
 unspin top: how much time VMs lose, and to which cause
 
-One line per VM, for all its vCPUs together. Shares are of their wall time.
-  guest   in the guest              idle   asleep: idle, or stopped
+One line per VM, for all its vCPUs together: percent of their wall time.
+  guest   in the guest              idle   asleep: idle, paused or stopped
   lost    sum of the causes below that are known; ? is unknown
+  %RDY    could run, and had no CPU   %CSTP  of that, a sibling ran meanwhile
+  %MLMTD  of that, over its quota     (of a VM the sum of its vCPUs')
   C contention    runnable, but others have the CPU, or the quota is used up
   S spin-switch   pause-loop exits, and the spinning before them (estimated)
-  I idle-switch   sleep and wake-up
-  P ipi           interrupts
+  I idle-switch   sleep and wake-up   P ipi    interrupts
   U user-spin     spinning in user space (estimated; needs the module)
-  H cache         vCPUs do not share a cache: not measured
   D device        ports and memory of emulated devices, and the VMM for them
-  M msr           model-specific registers, such as those of timers
+  M msr           such as timers      H cache  not measured
   O monitor       the VMM's other threads: not measured here
 
   Up Down PgUp PgDn Home End j k  move       F5 Enter Right  vCPUs of the VM

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A line of the list, for a VM or a vCPU, and the order of lines.
 
-use crate::watch::{did, Sample, Watched};
+use crate::watch::{did, words, Held, Sample, Watched};
 use std::cmp::Ordering;
-use unspin_diagnosis::{dominant, losses, Cause, Did, State};
+use unspin_diagnosis::{dominant, losses, Cause, Did, State, Words};
 use unspin_host::VmProcess;
 use unspin_probe::Seen;
 
@@ -18,6 +18,10 @@ pub struct Line {
     pub idle: Option<f64>,
     /// Likewise, by cause in the order of [`Cause::ALL`]; `None` is unknown.
     pub lost: Vec<Option<f64>>,
+    /// How long it waited, in words of other tools.
+    pub words: Words,
+    /// Why it sleeps, if the guest cannot be the reason.
+    pub held: Option<Held>,
     pub dominant: Option<Cause>,
 }
 
@@ -27,7 +31,13 @@ pub fn total(lost: &[Option<f64>]) -> Option<f64> {
 }
 
 impl Line {
-    fn new(id: u32, name: String, did: &Did) -> Line {
+    /// What its time goes to mostly: the dominant cause, or why it sleeps.
+    pub fn mostly(&self) -> &'static str {
+        let cause = self.dominant.map_or("-", Cause::name);
+        self.held.map_or(cause, Held::name)
+    }
+
+    fn new(id: u32, name: String, did: &Did, words: Words) -> Line {
         let losses = losses(did);
         let share = |states: &[State]| (did.vcpus > 0).then(|| did.share(states));
         Line {
@@ -37,19 +47,22 @@ impl Line {
             guest: share(&[State::Guest]),
             idle: share(&[State::Halted, State::Blocked, State::Stopped]),
             lost: losses.iter().map(|loss| loss.share).collect(),
+            words,
+            held: Held::of(&did.times),
             dominant: dominant(&losses),
         }
     }
 
     pub fn of_vm(vm: &Watched, before: &Sample, after: &Sample) -> Line {
         let did = vm.did(&before.facts, &after.facts);
-        Line { vcpus: vm.count(), ..Line::new(vm.vm.pid, name(vm.vm), &did) }
+        let words = words(vm.vcpus.iter().map(|(_, seen)| seen));
+        Line { vcpus: vm.count(), ..Line::new(vm.vm.pid, name(vm.vm), &did, words) }
     }
 
     pub fn of_vcpus(vm: &Watched, before: &Sample, after: &Sample) -> Vec<Line> {
         let line = |(index, seen): &(u32, Seen)| {
             let did = did(vm.vm.pid, [seen], &before.facts, &after.facts);
-            Line::new(*index, format!("vCPU {index}"), &did)
+            Line::new(*index, format!("vCPU {index}"), &did, words([seen]))
         };
         vm.vcpus.iter().map(line).collect()
     }
@@ -81,6 +94,12 @@ pub enum Column {
     Idle,
     /// Its lost time, as far as it is known.
     Lost,
+    /// Its time without a CPU though it could run: %RDY.
+    Ready,
+    /// The part of that in which a sibling ran: %CSTP.
+    Costop,
+    /// The part of that in which a quota was used up: %MLMTD.
+    Limit,
     Contention,
     SpinSwitch,
     IdleSwitch,
@@ -93,7 +112,7 @@ pub enum Column {
 }
 
 impl Column {
-    pub const ALL: [Column; 14] = [
+    pub const ALL: [Column; 17] = [
         Column::Lost,
         Column::Contention,
         Column::SpinSwitch,
@@ -104,6 +123,9 @@ impl Column {
         Column::Device,
         Column::Msr,
         Column::Monitor,
+        Column::Ready,
+        Column::Costop,
+        Column::Limit,
         Column::Guest,
         Column::Idle,
         Column::Vcpus,
@@ -121,7 +143,7 @@ impl Column {
             Column::Device => Some(Cause::Device),
             Column::Msr => Some(Cause::Msr),
             Column::Monitor => Some(Cause::Monitor),
-            Column::Name | Column::Vcpus | Column::Guest | Column::Idle | Column::Lost => None,
+            _ => None,
         }
     }
 
@@ -132,6 +154,9 @@ impl Column {
             (Column::Vcpus, _) => "vCPUs",
             (Column::Guest, _) => "guest",
             (Column::Idle, _) => "idle",
+            (Column::Ready, _) => "%RDY",
+            (Column::Costop, _) => "%CSTP",
+            (Column::Limit, _) => "%MLMTD",
             _ => "lost",
         }
     }
@@ -143,6 +168,9 @@ impl Column {
             (Column::Vcpus, _) => Some(line.vcpus as f64),
             (Column::Guest, _) => line.guest,
             (Column::Idle, _) => line.idle,
+            (Column::Ready, _) => line.words.ready_pct,
+            (Column::Costop, _) => line.words.costop_pct,
+            (Column::Limit, _) => line.words.limit_pct,
             (Column::Name, _) => None,
             _ => total(&line.lost),
         }
@@ -176,7 +204,9 @@ mod tests {
 
     pub fn line(id: u32, lost: Vec<Option<f64>>) -> Line {
         let name = format!("vm{id}");
-        Line { id, name, vcpus: 1, guest: Some(0.5), idle: Some(0.0), lost, dominant: None }
+        let words = Words { costop_pct: lost.first().copied().flatten(), ..Words::default() };
+        let (guest, idle) = (Some(0.5), Some(0.0));
+        Line { id, name, vcpus: 1, guest, idle, lost, words, held: None, dominant: None }
     }
 
     #[test]

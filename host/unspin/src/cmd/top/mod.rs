@@ -8,8 +8,7 @@ mod cost;
 mod detail;
 mod draw;
 mod help;
-mod line;
-mod once;
+pub(super) mod line;
 mod paint;
 mod table;
 mod terminal;
@@ -17,6 +16,7 @@ mod terminal;
 use super::diagnose::show::Document;
 use super::shape::{what_is_shaped, SHAPED};
 use crate::exit::Usage;
+use crate::fit::terminal_width;
 use crate::out;
 use crate::span::{seconds, stopped_by_signals, wait};
 use crate::watch::facts::Detail;
@@ -37,7 +37,8 @@ const HELP: &str = "\
 Shows a line per VM, with a bar of its losses by cause. F5 or Enter shows the vCPUs of a VM, its \
 states, and advice. F1 lists all keys, which follow htop.
 
---once prints a table and exits. --once --json prints the same document as `unspin diagnose --json`.
+--once prints a table and exits. It is as wide as the terminal, or as COLUMNS says; 80 without a terminal. \
+Where there is no room for all columns, the least important are left out. --once --json prints the same document as `unspin diagnose --json`.
 
 BPF programs in the host kernel collect the times, as for `unspin diagnose`. The module is optional. \
 Requires root.";
@@ -88,16 +89,19 @@ fn once(args: &Args, source: &mut dyn Source) -> anyhow::Result<()> {
     }
     let is_chosen = |vm: &Watched| line::is_called(vm.vm, &args.filter);
     let between = after.vms.iter().filter_map(|vm| vm.between(&before.seen, &after.seen));
-    let watched: Vec<Watched> = between.filter(is_chosen).collect();
+    let mut watched: Vec<Watched> = between.filter(is_chosen).collect();
     if watched.is_empty() {
         bail!("no VM that ran during the whole measurement has {:?} in its name", args.filter);
     }
-    if args.json {
-        return out::json(&Document::new(&watched, &before.facts, &after.facts));
-    }
     let mut lines: Vec<Line> = watched.iter().map(|vm| Line::of_vm(vm, &before, &after)).collect();
     args.sort.sort(&mut lines, false);
-    out::print(&once::table(&lines))
+    let place = |pid| lines.iter().position(|line| line.id == pid);
+    watched.sort_by_key(|vm| place(vm.vm.pid));
+    let document = Document::new(&watched, &before, &after);
+    match args.json {
+        true => out::json(&document),
+        false => out::print(&document.table(terminal_width())),
+    }
 }
 
 fn live(args: &Args, source: &mut dyn Source) -> anyhow::Result<()> {

@@ -5,6 +5,7 @@ use super::app::{App, Page};
 use super::bar;
 use super::line::{total, Line};
 use super::paint::{cause_style, put, rows, MARKED, TITLES};
+use crate::fit::cut;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -12,14 +13,19 @@ use unspin_diagnosis::Cause;
 
 /// From here on there is a column per cause.
 const ALL_CAUSES_WIDTH: u16 = 186;
+/// From here on there is a column for %MLMTD.
+const LIMIT_WIDTH: u16 = 90;
 
-const NUMBER: u16 = 7;
+const NUMBER: u16 = 6;
+const WORD: u16 = 7;
 const CAUSE: u16 = 12;
 
 /// Where columns are.
 struct Columns {
     name: Rect,
     numbers: Rect,
+    /// How long it waited, in words of other tools.
+    words: Rect,
     causes: Option<Rect>,
     bar: Rect,
     dominant: Rect,
@@ -38,12 +44,14 @@ impl Columns {
     fn new(area: Rect) -> Columns {
         let is_wide = area.width >= ALL_CAUSES_WIDTH;
         let mut left = area;
-        let name = take(&mut left, if is_wide { 36 } else { 21 });
+        let name = take(&mut left, if is_wide { 36 } else { 17 });
         let numbers = take(&mut left, 4 * NUMBER);
+        let words = if area.width >= LIMIT_WIDTH { 3 * WORD } else { 2 * WORD };
+        let words = take(&mut left, words);
         let causes = is_wide.then(|| take(&mut left, CAUSE * Cause::ALL.len() as u16));
         let bar_width = left.width.saturating_sub(CAUSE);
         let bar = take(&mut left, bar_width);
-        Columns { name, numbers, causes, bar, dominant: left }
+        Columns { name, numbers, words, causes, bar, dominant: left }
     }
 
     fn at(&self, y: u16) -> Columns {
@@ -51,6 +59,7 @@ impl Columns {
         Columns {
             name: at(self.name),
             numbers: at(self.numbers),
+            words: at(self.words),
             causes: self.causes.map(at),
             bar: at(self.bar),
             dominant: at(self.dominant),
@@ -67,8 +76,9 @@ fn numbers(buffer: &mut Buffer, area: Rect, width: u16, texts: &[String], style:
     }
 }
 
-fn percent(share: Option<f64>) -> String {
-    share.map_or_else(|| "?".into(), |share| format!("{:.1}%", 100.0 * share))
+/// One decimal; `None` is unknown.
+fn plain(percent: Option<f64>) -> String {
+    percent.map_or_else(|| "?".into(), |percent| format!("{percent:.1}"))
 }
 
 pub fn draw(app: &mut App, area: Rect, buffer: &mut Buffer) {
@@ -103,26 +113,32 @@ fn titles(page: Page, columns: &Columns, area: Rect, buffer: &mut Buffer) {
     put(buffer, columns.name, name, TITLES);
     let texts = ["vCPUs", "guest", "idle", "lost"].map(String::from);
     numbers(buffer, columns.numbers, NUMBER, &texts, TITLES);
+    let texts = ["%RDY", "%CSTP", "%MLMTD"].map(String::from);
+    numbers(buffer, columns.words, WORD, &texts, TITLES);
     if let Some(area) = columns.causes {
         numbers(buffer, area, CAUSE, &Cause::ALL.map(|cause| cause.name().to_string()), TITLES);
     }
-    put(buffer, columns.bar, "  lost, by cause", TITLES);
+    put(buffer, columns.bar, "  lost to", TITLES);
     put(buffer, columns.dominant, " mostly to", TITLES);
 }
 
 fn draw_line(line: &Line, columns: &Columns, style: Style, buffer: &mut Buffer) {
     let name = Rect { width: columns.name.width.saturating_sub(1), ..columns.name };
-    put(buffer, name, &line.name, style);
-    let shares = [line.guest, line.idle, total(&line.lost)].map(percent);
+    put(buffer, name, &cut(&line.name, name.width.into()), style);
+    let shares = [line.guest, line.idle, total(&line.lost)]
+        .map(|share| plain(share.map(|share| 100.0 * share)));
     let texts = [&[line.vcpus.to_string()], &shares[..]].concat();
     numbers(buffer, columns.numbers, NUMBER, &texts, style);
+    let words = [line.words.ready_pct, line.words.costop_pct, line.words.limit_pct];
+    let words = words.map(plain);
+    numbers(buffer, columns.words, WORD, &words, style);
     if let Some(area) = columns.causes {
-        let texts: Vec<String> = line.lost.iter().map(|lost| percent(*lost)).collect();
+        let texts: Vec<String> =
+            line.lost.iter().map(|lost| plain(lost.map(|share| 100.0 * share))).collect();
         numbers(buffer, area, CAUSE, &texts, style);
     }
     draw_bar(line, columns.bar, style, buffer);
-    let dominant = line.dominant.map_or("-", Cause::name);
-    put(buffer, columns.dominant, &format!(" {dominant}"), style);
+    put(buffer, columns.dominant, &format!(" {}", line.mostly()), style);
 }
 
 /// ` [CCCSS     ]`: from bracket to bracket it is all of the wall time.

@@ -12,6 +12,7 @@ use unspin_computers::{Computer, Emulator, Kernel, Lab};
 use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
 use unspin_scenario::{expand, parse_profile, parse_scenario, Selection, Workloads};
+use unspin_text::counted;
 
 /// CPUs of the computers, of which all are busy; as many as the emulator has.
 const CPUS: [u32; 3] = [4, 8, 16];
@@ -69,7 +70,7 @@ fn speeds(
 ) -> anyhow::Result<BTreeMap<u32, f64>> {
     let mut of = BTreeMap::new();
     for cpus in CPUS.into_iter().filter(|&cpus| cpus <= emulator.cpus_max()) {
-        say!("{}: a computer of {cpus} CPUs, two boots", emulator.name());
+        say!("{}: a computer of {}, two boots", emulator.name(), counted(cpus, "CPU"));
         let computer = Computer::of(emulator, cpus);
         let [short, long] = WINDOWS_MS.map(|ms| boot(lab, kernel, &computer, ms, stop));
         let virtual_s = f64::from(WINDOWS_MS[1] - WINDOWS_MS[0]) / 1000.0;
@@ -81,7 +82,7 @@ fn speeds(
 fn table(speed: &Speed) -> String {
     let mut text = format!("{}\n", speed.build);
     for (cpus, s) in &speed.cpu_s_per_virtual_s {
-        text += &format!("{cpus} busy CPUs: {s} CPU seconds per virtual second\n");
+        text += &format!("{}: {s} CPU seconds per virtual second\n", counted(*cpus, "busy CPU"));
     }
     text
 }

@@ -3,7 +3,9 @@
 
 use super::switch::Switch;
 use super::trial::{Asked, Window, POLL_SHARE_MIN};
-use crate::cmd::diagnose::show::{percent, title, STATE_SHARE_MIN};
+use crate::cmd::diagnose::show::title;
+use crate::cmd::diagnose::table::STATE_SHARE_MIN;
+use crate::fit::percent;
 use serde::Serialize;
 use std::fmt::Write;
 use tabled::builder::Builder;

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use unspin_diagnosis::Cause;
 use unspin_host::journal::Target;
 use unspin_host::{cpus, Host, VmProcess};
+use unspin_text::counted;
 use unspin_uapi::MODE;
 use unspin_uapi::{Mode, Number};
 
@@ -104,11 +105,11 @@ fn window(places: &Places) -> anyhow::Result<Switch> {
         tids(places.vm).flat_map(|tid| places.host.usable_cpus(tid)).collect();
     if places.vm.vcpus.len() > may_use.len() {
         bail!(
-            "{title} has {} vCPUs and may use {} CPUs: the module leaves the window of such a VM \
+            "{title} has {} vCPUs and may use {}: the module leaves the window of such a VM \
              to KVM, because without pause-loop exits its vCPUs would spin while its own lock \
              holders wait",
             places.vm.vcpus.len(),
-            may_use.len()
+            counted(may_use.len(), "CPU")
         );
     }
     let files = module.vm(id);

@@ -3,7 +3,8 @@
 
 use super::switch::Switch;
 use super::work;
-use crate::cmd::diagnose::show::{percent, title};
+use crate::cmd::diagnose::show::title;
+use crate::fit::percent;
 use crate::progress::Passing;
 use crate::span::wait;
 use crate::undo::{told, Guard, Undo};

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The tables of a diagnosis, as wide as the terminal.
+
+use crate::cmd::top::line::{total, Line};
+use crate::fit::{percent, table, Column};
+use unspin_diagnosis::{Cause, Did, Loss, State};
+use unspin_text::printable;
+
+/// States with less of the wall time are in --json only, and not shown by top.
+pub const STATE_SHARE_MIN: f64 = 0.0005;
+
+const fn number(title: &'static str, rank: u8) -> Column {
+    Column { title, is_number: true, rank }
+}
+
+const fn text(title: &'static str, rank: u8) -> Column {
+    Column { title, is_number: false, rank }
+}
+
+fn or_unknown(number: Option<f64>, text: impl Fn(f64) -> String) -> String {
+    number.map_or("?".into(), text)
+}
+
+fn in_percent(share: Option<f64>) -> String {
+    or_unknown(share, |share| format!("{:.1}", 100.0 * share))
+}
+
+/// What VMs and vCPUs have alike.
+const OF_ALL: [Column; 7] = [
+    number("lost%", 1),
+    text("cause", 3),
+    number("%RDY", 2),
+    number("%CSTP", 4),
+    number("%MLMTD", 8),
+    number("guest%", 6),
+    number("idle%", 7),
+];
+
+fn of_all(row: &Line) -> Vec<String> {
+    let plain = |number: f64| format!("{number:.1}");
+    let words = &row.words;
+    vec![
+        in_percent(total(&row.lost)),
+        row.mostly().to_string(),
+        or_unknown(words.ready_pct, plain),
+        or_unknown(words.costop_pct, plain),
+        or_unknown(words.limit_pct, plain),
+        in_percent(row.guest),
+        in_percent(row.idle),
+    ]
+}
+
+fn of_each_cause(row: &Line) -> impl Iterator<Item = String> + '_ {
+    row.lost.iter().map(|lost| in_percent(*lost))
+}
+
+/// The titles of [`of_each_cause`].
+fn causes() -> impl Iterator<Item = Column> {
+    Cause::ALL.into_iter().map(|cause| number(cause.name(), 9))
+}
+
+/// A line per VM, in this order.
+pub fn of_vms(rows: &[&Line], width: usize) -> String {
+    let mut columns = vec![text("VM", 0), number("vCPUs", 5)];
+    columns.extend(OF_ALL);
+    columns.extend(causes());
+    columns.push(number("pid", 10));
+    let line = |row: &&Line| {
+        let mut line = vec![printable(&row.name), row.vcpus.to_string()];
+        line.extend(of_all(row));
+        line.extend(of_each_cause(row));
+        line.push(row.id.to_string());
+        line
+    };
+    table(&columns, &rows.iter().map(line).collect::<Vec<_>>(), width)
+}
+
+/// A line per vCPU.
+pub fn of_vcpus(rows: &[Line], width: usize) -> String {
+    let mut columns = vec![text("vCPU", 0)];
+    columns.extend(OF_ALL);
+    columns.extend(causes());
+    let line = |row: &Line| {
+        let mut line = vec![printable(&row.name)];
+        line.extend(of_all(row));
+        line.extend(of_each_cause(row));
+        line
+    };
+    table(&columns, &rows.iter().map(line).collect::<Vec<_>>(), width)
+}
+
+pub fn of_causes(causes: &[Loss], width: usize) -> String {
+    let columns = [
+        text("cause", 0),
+        number("lost s/s", 2),
+        number("share", 1),
+        text("certainty", 3),
+        text("based on", 4),
+    ];
+    let line = |cause: &Loss| {
+        vec![
+            cause.cause.name().to_string(),
+            or_unknown(cause.lost_s_per_s, |lost| format!("{lost:.3}")),
+            or_unknown(cause.share, percent),
+            cause.sure.name().to_string(),
+            cause.stands_on.clone(),
+        ]
+    };
+    table(&columns, &causes.iter().map(line).collect::<Vec<_>>(), width)
+}
+
+pub fn of_states(did: &Did, width: usize) -> String {
+    let columns =
+        [text("state", 0), number("vCPU-seconds", 2), number("share", 1), text("meaning", 3)];
+    let line = |(state, time): (State, u64)| {
+        let share = did.share(&[state]);
+        (share >= STATE_SHARE_MIN).then(|| {
+            vec![
+                state.name().to_string(),
+                format!("{:.3}", time as f64 / 1e9),
+                percent(share),
+                state.meaning().to_string(),
+            ]
+        })
+    };
+    table(&columns, &did.times.spent().filter_map(line).collect::<Vec<_>>(), width)
+}

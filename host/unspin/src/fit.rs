@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Text that fits the terminal: no line is wider, in cells, than it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use unicode_width::UnicodeWidthStr;
+
+/// Without a terminal, and without COLUMNS.
+const WIDTH: usize = 80;
+/// Narrower ones are written to as if they had so many.
+const WIDTH_MIN: usize = 20;
+
+/// The first column has so many cells, if it wants them, before others are left out.
+const FIRST_MIN: usize = 12;
+/// A last column that wraps is left out if it has fewer.
+const LAST_MIN: usize = 18;
+const GAP: usize = 2;
+
+/// Columns of the terminal on standard output: COLUMNS, if it is set to a number; 80 if there is none.
+pub fn terminal_width() -> usize {
+    let given = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok());
+    let width = given.filter(|width| *width > 0).or_else(of_terminal).unwrap_or(WIDTH);
+    width.max(WIDTH_MIN)
+}
+
+fn of_terminal() -> Option<usize> {
+    // SAFETY: zeroes are a value of it, and it is what the call writes to.
+    let (size, done) = unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        let done = libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size);
+        (size, done)
+    };
+    (done == 0 && size.ws_col > 0).then_some(size.ws_col.into())
+}
+
+/// Cells that a line takes.
+pub fn cells(text: &str) -> usize {
+    text.width()
+}
+
+/// The longest beginning of at most so many cells, and the rest.
+fn split(text: &str, max: usize) -> (&str, &str) {
+    let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
+    let end = ends.take_while(|end| text[..*end].width() <= max).last().unwrap_or(0);
+    text.split_at(end)
+}
+
+/// Text of at most so many cells: of a longer one the end is `…`. What tells names apart, in parentheses
+/// at their end, stays if it takes no more than half.
+pub fn cut(text: &str, max: usize) -> String {
+    if text.width() <= max {
+        return text.to_string();
+    }
+    let apart = text.rfind(" (").filter(|_| text.ends_with(')')).map(|at| &text[at + 1..]);
+    let apart = apart.filter(|apart| 2 * apart.width() <= max).unwrap_or("");
+    let room = max.saturating_sub(1 + apart.width());
+    let kept = split(text, room).0;
+    // No half of an escape, which would be read as another character.
+    let kept = match kept.rfind('\\') {
+        Some(at) if text[at..].starts_with("\\u{") && !kept[at..].contains('}') => &kept[..at],
+        Some(at) if at + 1 == kept.len() => &kept[..at],
+        _ => kept,
+    };
+    match max {
+        0 => String::new(),
+        _ => format!("{kept}…{apart}"),
+    }
+}
+
+/// Names, cut alike. Different ones that would look alike keep their ends, too.
+fn cut_all(names: &[&str], max: usize) -> Vec<String> {
+    let all: Vec<String> = names.iter().map(|name| cut(name, max)).collect();
+    let mut whose: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut alike: BTreeSet<&str> = BTreeSet::new();
+    for (short, name) in all.iter().zip(names) {
+        if whose.insert(short, name).is_some_and(|other| other != *name) {
+            alike.insert(short);
+        }
+    }
+    let each = all.iter().zip(names);
+    let inside = |short: &str, name: &str| match alike.contains(short) {
+        true => cut_inside(name, max),
+        false => short.to_string(),
+    };
+    each.map(|(short, name)| inside(short, name)).collect()
+}
+
+/// Text of at most so many cells: of a longer one the middle is `…`.
+fn cut_inside(text: &str, max: usize) -> String {
+    let begin = split(text, max / 2).0;
+    let room = max.saturating_sub(begin.width() + 1);
+    let rest = &text[begin.len()..];
+    let tail = (0..rest.len()).rev().filter(|at| rest.is_char_boundary(*at));
+    match tail.take_while(|at| rest[*at..].width() <= room).last() {
+        Some(0) => text.to_string(),
+        Some(at) => format!("{begin}…{}", &rest[at..]),
+        None => cut(text, max),
+    }
+}
+
+/// Words; a percent sign belongs to its number.
+fn words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let is_sign = word.starts_with('%') && !word.contains(char::is_alphanumeric);
+        match words.last_mut().filter(|_| is_sign) {
+            Some(number) => *number += &format!(" {word}"),
+            None => words.push(word.to_string()),
+        }
+    }
+    words
+}
+
+/// Lines of at most so many cells, which break between words. The first begins with `first`, the others
+/// with as many spaces.
+pub fn wrap(text: &str, width: usize, first: &str) -> Vec<String> {
+    let indent = " ".repeat(first.width());
+    let room = width.saturating_sub(indent.len()).max(1);
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for word in words(text) {
+        let mut word = word.as_str();
+        if !line.is_empty() && line.width() + 1 + word.width() > room {
+            lines.push(std::mem::take(&mut line));
+        }
+        while word.width() > room {
+            let (begin, rest) = match split(word, room) {
+                ("", _) => word.split_at(word.chars().next().map_or(0, char::len_utf8)),
+                parts => parts,
+            };
+            lines.push(begin.to_string());
+            word = rest;
+        }
+        line = if line.is_empty() { word.to_string() } else { format!("{line} {word}") };
+    }
+    if !line.is_empty() || lines.is_empty() {
+        lines.push(line);
+    }
+    let begin =
+        |(at, line): (usize, String)| format!("{}{line}", if at == 0 { first } else { &indent });
+    lines.into_iter().enumerate().map(begin).collect()
+}
+
+/// A share, 0 to 1.
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct Column {
+    pub title: &'static str,
+    /// Numbers are at the right.
+    pub is_number: bool,
+    /// Those of the highest are left out first, all together, where there is no room for all.
+    pub rank: u8,
+}
+
+/// A table, its titles first. The first column is always there, and is cut if need be. The last wraps if it
+/// is no number.
+pub fn table(columns: &[Column], rows: &[Vec<String>], width: usize) -> String {
+    let mut kept: Vec<usize> = (0..columns.len()).collect();
+    let natural: Vec<usize> = columns
+        .iter()
+        .enumerate()
+        .map(|(at, column)| {
+            let cells = rows.iter().map(|row| row[at].width());
+            cells.max().unwrap_or(0).max(column.title.width())
+        })
+        .collect();
+    let wraps = columns.len().checked_sub(1).filter(|at| *at > 0 && !columns[*at].is_number);
+    let least = |at: usize| match at {
+        0 => natural[0].min(FIRST_MIN),
+        _ if Some(at) == wraps => natural[at].min(LAST_MIN),
+        _ => natural[at],
+    };
+    let takes = |kept: &[usize], least: &dyn Fn(usize) -> usize| {
+        kept.iter().map(|at| least(*at) + GAP).sum::<usize>().saturating_sub(GAP)
+    };
+    while kept.len() > 1 && takes(&kept, &least) > width {
+        let Some(drop) = kept[1..].iter().map(|at| columns[*at].rank).max() else { break };
+        kept.retain(|at| *at == 0 || columns[*at].rank != drop);
+    }
+    // What is left over goes to the first column, then to the one that wraps.
+    let mut widths: Vec<usize> = kept.iter().map(|at| least(*at)).collect();
+    let mut left = width.saturating_sub(takes(&kept, &least));
+    for (at, has) in kept.iter().zip(&mut widths) {
+        let more = natural[*at].saturating_sub(*has).min(left);
+        (*has, left) = (*has + more, left - more);
+    }
+    let mut text = String::new();
+    let titles: Vec<String> = columns.iter().map(|column| column.title.to_string()).collect();
+    let all: Vec<&Vec<String>> = std::iter::once(&titles).chain(rows).collect();
+    let names = cut_all(&all.iter().map(|row| row[0].as_str()).collect::<Vec<_>>(), widths[0]);
+    for (row, name) in all.into_iter().zip(names) {
+        let cell = |(at, width): (&usize, &usize)| match Some(*at) == wraps {
+            _ if *at == 0 => vec![name.clone()],
+            true => wrap(&row[*at], (*width).max(1), ""),
+            false => vec![cut(&row[*at], *width)],
+        };
+        let cells: Vec<Vec<String>> = kept.iter().zip(&widths).map(cell).collect();
+        for line in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
+            let mut out = String::new();
+            for ((at, width), cell) in kept.iter().zip(&widths).zip(&cells) {
+                let cell = cell.get(line).map_or("", String::as_str);
+                let space = " ".repeat(width.saturating_sub(cell.width()));
+                let gap = if out.is_empty() && *at == 0 { "" } else { "  " };
+                out += &match columns[*at].is_number {
+                    true => format!("{gap}{space}{cell}"),
+                    false => format!("{gap}{cell}{space}"),
+                };
+            }
+            text += out.trim_end();
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_name_is_cut_at_its_end() {
+        assert_eq!(cut("database", 8), "database");
+        assert_eq!(cut("database", 5), "data…");
+        assert_eq!(cut("日本語の名前", 7), "日本語…");
+        assert_eq!(cut("database (vmid:104)", 22), "database (vmid:104)");
+        assert_eq!(cut("a-long-database-name (vmid:104)", 24), "a-long-databa…(vmid:104)");
+        assert_eq!(cut("ab\\u{1b}[31m", 6), "ab…", "no half of an escape");
+        assert_eq!(cut("database", 0), "");
+    }
+
+    #[test]
+    fn different_names_do_not_look_alike() {
+        let names = ["instance-00000001", "instance-00000002", "instance", "instance-00000001"];
+        let expected = ["insta…0001", "insta…0002", "instance", "insta…0001"];
+        assert_eq!(cut_all(&names, 10), expected);
+    }
+
+    #[test]
+    fn lines_break_between_words() {
+        assert_eq!(wrap("one two three", 9, "* "), ["* one two", "  three"]);
+        assert_eq!(wrap("abcdefgh", 3, ""), ["abc", "def", "gh"]);
+        assert_eq!(wrap("it takes 16.7 % (4 %).", 14, ""), ["it takes", "16.7 % (4 %)."]);
+        assert_eq!(wrap("", 10, "* "), ["* "]);
+    }
+
+    fn word() -> impl Strategy<Value = String> {
+        prop_oneof!["[a-z]{0,30}", "[ -~]{0,40}", "[日本語a]{0,20}", "\\PC{0,10}"]
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_is_wider(
+            rows in prop::collection::vec(prop::collection::vec(word(), 5), 0..8),
+            ranks in prop::collection::vec(0..9u8, 5),
+            is_number in any::<bool>(),
+            width in WIDTH_MIN..250,
+        ) {
+            let titles = ["VM", "lost%", "%RDY", "%MLMTD", "meaning"];
+            let columns: Vec<Column> = titles
+                .iter()
+                .zip(&ranks)
+                .enumerate()
+                .map(|(at, (title, rank))| {
+                    Column { title, is_number: at > 0 && (at < 4 || is_number), rank: *rank }
+                })
+                .collect();
+            let text = table(&columns, &rows, width);
+            prop_assert!(text.lines().count() > rows.len());
+            for line in text.lines() {
+                prop_assert!(cells(line) <= width, "{}: {line}", cells(line));
+            }
+        }
+
+        #[test]
+        fn nothing_is_lost_in_wrapping(words in prop::collection::vec("[a-z]{1,12}", 0..30), width in 4..80usize) {
+            let text = words.join(" ");
+            let lines = wrap(&text, width, "* ");
+            prop_assert!(lines.iter().all(|line| cells(line) <= width), "{lines:?}");
+            let letters = |text: &str| text.replace([' ', '*'], "");
+            prop_assert_eq!(letters(&lines.concat()), letters(&text));
+        }
+
+        #[test]
+        fn what_is_cut_fits(text in word(), max in 0..40usize) {
+            let cut = cut(&text, max);
+            prop_assert!(cells(&cut) <= max, "{cut}");
+            prop_assert_eq!(cut == text, cells(&text) <= max);
+        }
+    }
+}
