@@ -4,12 +4,13 @@
 mod common;
 
 use common::{Fake, VM};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use unspin_host::{Host, Monitor, Vcpu};
+use unspin_host::{Host, Monitor, Vcpu, VmProcess};
 
 const UUID: &[u8] = b"C7A5FDB2-cdaf-9455-926a-d65c16db1809";
 
@@ -117,11 +118,11 @@ impl Drop for Qemu {
     }
 }
 
-/// A VM of two vCPUs that never run.
-fn qemu(name: &str) -> Option<Qemu> {
+/// A VM of two vCPUs, with these options.
+fn qemu(options: &[&str]) -> Option<Qemu> {
     let child = Command::new("qemu-system-x86_64")
-        .args(["-accel", "kvm", "-S", "-display", "none", "-nodefaults", "-smp", "2", "-m", "16"])
-        .args(["-name", name, "-uuid", std::str::from_utf8(UUID).unwrap()])
+        .args(["-accel", "kvm", "-display", "none", "-nodefaults", "-smp", "2", "-m", "16"])
+        .args(options)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -129,29 +130,39 @@ fn qemu(name: &str) -> Option<Qemu> {
     child.ok().map(Qemu)
 }
 
-#[test]
-fn a_vm_of_this_computer_is_found() {
+/// A VM of this computer, when that is so; `None`: there can be none.
+fn of_this_computer(
+    options: &[&str],
+    is_so: impl Fn(&VmProcess) -> bool,
+) -> Option<(Qemu, VmProcess)> {
     let kvm = fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
-    let (Ok(_), Some(mut vm)) = (kvm, qemu("guest=a,,b \x1b\",debug-threads=on")) else {
+    let (Ok(_), Some(mut vm)) = (kvm, qemu(options)) else {
         println!("SKIPPED: a VM of this computer: needs /dev/kvm and qemu-system-x86_64");
-        return;
+        return None;
     };
-    let pid = vm.0.id();
     let deadline = Instant::now() + Duration::from_secs(60);
-    let found = loop {
-        let found = Host::default().vm_process(pid).filter(|p| p.vcpus.len() == 2);
-        if let Some(found) = found {
-            break found;
+    loop {
+        let found = Host::default().vm_process(vm.0.id());
+        if let Some(found) = found.clone().filter(&is_so) {
+            return Some((vm, found));
         }
         if let Some(status) = vm.0.try_wait().unwrap() {
             let mut said = String::new();
             vm.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
             println!("SKIPPED: a VM of this computer: QEMU ended with {status}: {said}");
-            return;
+            return None;
         }
-        assert!(Instant::now() < deadline, "QEMU runs and shows no vCPUs");
+        assert!(Instant::now() < deadline, "QEMU runs and shows no vCPUs: {found:?}");
         std::thread::sleep(Duration::from_millis(50));
-    };
+    }
+}
+
+#[test]
+fn a_vm_of_this_computer_is_found() {
+    let uuid = std::str::from_utf8(UUID).unwrap();
+    let options = ["-S", "-name", "guest=a,,b \x1b\",debug-threads=on", "-uuid", uuid];
+    let Some((vm, found)) = of_this_computer(&options, |vm| vm.vcpus.len() == 2) else { return };
+    let pid = vm.0.id();
     assert_eq!(found.name().unwrap().to_string(), "a,b \\u{1b}\"");
     assert_eq!(found.uuid().as_deref(), Some("c7a5fdb2-cdaf-9455-926a-d65c16db1809"));
     assert_eq!(found.vcpus.iter().map(|v| v.index).collect::<Vec<_>>(), [0, 1]);
@@ -160,4 +171,19 @@ fn a_vm_of_this_computer_is_found() {
         assert_eq!(Host::default().vm_process(vcpu.tid).unwrap().pid, pid, "by a thread");
     }
     assert!(Host::default().vm_processes().unwrap().iter().any(|p| p.pid == pid));
+}
+
+/// The second vCPU waits within KVM_RUN, for nothing starts it.
+#[test]
+fn vcpus_without_names_are_found_on_this_computer() {
+    let waits = |vm: &VmProcess| vm.vcpus.iter().any(|vcpu| vcpu.index == 1);
+    let Some((vm, found)) = of_this_computer(&["-name", "plain"], waits) else { return };
+    assert_eq!((found.title(), found.vcpu_count), ("plain", 2));
+    let tids: BTreeSet<u32> = found.vcpus.iter().map(|vcpu| vcpu.tid).collect();
+    assert_eq!(tids.len(), found.vcpus.len());
+    assert!(!tids.contains(&vm.0.id()), "{found:?}");
+    for tid in tids {
+        let comm = fs::read_to_string(format!("/proc/{tid}/comm")).unwrap();
+        assert!(comm.starts_with("qemu-system"), "{comm}");
+    }
 }
