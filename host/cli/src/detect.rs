@@ -121,8 +121,9 @@ fn amd(root: &Path, flags: &str) -> Result<Found, Lacks> {
 fn parameter(root: &Path, module: &str, name: &str) -> Result<u64, Lacks> {
     let path = under(root, &format!("sys/module/{module}/parameters/{name}"));
     let lacks = |why| Lacks::Kvm(why);
-    let text = fs::read_to_string(&path)
-        .map_err(|_| lacks(format!("{module} is not loaded or has no parameter {name}")))?;
+    let text = fs::read_to_string(&path).map_err(|_| {
+        lacks(format!("{module} is not loaded (modprobe {module}) or has no parameter {name}"))
+    })?;
     let wrong = || lacks(format!("{module}.{name} is {:?}, not a number", text.trim()));
     text.trim().parse().map_err(|_| wrong())
 }
