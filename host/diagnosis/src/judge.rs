@@ -46,6 +46,9 @@ pub struct Did {
     pub user_spin_share: Option<f64>,
     /// Last-level caches that its vCPUs may use; `None`: the kernel does not say.
     pub caches: Option<usize>,
+    /// Whether a quota limits it, and the kernel does not show for how long. Such waits are among those for
+    /// others, or for a CPU that is idle.
+    pub hides_throttling: bool,
     /// CPU time of its VMM's threads that run no vCPU, in ns; `None`: not measured.
     pub monitor_ns: Option<u64>,
     /// For how long 0, 1, 2, … of its vCPUs wanted a CPU at a time, in ns; the last entry has all larger
@@ -138,6 +141,10 @@ fn loss(did: &Did, cause: Cause) -> Loss {
     match cause {
         _ if did.vcpus == 0 => {
             did.loss(cause, None, Sure::Unknown, "the threads of its vCPUs are unknown".into())
+        }
+        Cause::Contention | Cause::IdleSwitch if did.hides_throttling => {
+            let why = "this kernel does not show for how long its quota stopped it";
+            did.loss(cause, None, Sure::Unknown, why.into())
         }
         Cause::SpinSwitch
         | Cause::IdleSwitch
@@ -257,6 +264,7 @@ pub(crate) mod tests {
                     spin_ns_per_exit: spin,
                     user_spin_share,
                     caches,
+                    hides_throttling: false,
                     monitor_ns,
                     wanting_ns: Vec::new(),
                     accesses: None,
@@ -335,6 +343,20 @@ pub(crate) mod tests {
             for loss in losses(&unseen) {
                 let is_known = loss.cause == Cause::Contention;
                 assert_eq!(loss.share.is_some(), is_known, "{:?} of {on_cpu:?}", loss.cause);
+            }
+        }
+    }
+
+    /// Whoever had the CPU meanwhile.
+    #[test]
+    fn a_quota_that_hides_makes_waits_unknown() {
+        let mut did = Did { vcpus: 1, window_ns: 1000, ..Did::default() };
+        (did.times[Guest], did.times[ReadyVm], did.times[ReadyNobody]) = (400, 300, 300);
+        for hides_throttling in [false, true] {
+            did.hides_throttling = hides_throttling;
+            for cause in [Cause::Contention, Cause::IdleSwitch] {
+                let loss = &losses(&did)[cause as usize];
+                assert_eq!((loss.cause, loss.share.is_none()), (cause, hides_throttling));
             }
         }
     }

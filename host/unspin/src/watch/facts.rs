@@ -356,6 +356,11 @@ impl Facts {
         self.vms.get(&pid)?.set.caches
     }
 
+    /// Whether a quota is known that limits it.
+    pub fn has_quota(&self, pid: u32) -> bool {
+        self.vms.get(&pid).is_some_and(|vm| vm.set.quota.is_some())
+    }
+
     pub fn setting(&self, vm: &VmProcess) -> Setting {
         let none = OfVm::default();
         let of_vm = self.vms.get(&vm.pid).unwrap_or(&none);

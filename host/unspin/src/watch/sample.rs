@@ -170,7 +170,9 @@ pub fn did<'s>(
     facts: &Facts,
 ) -> Did {
     let (mut times, mut exits, mut count) = (Times::default(), Times::default(), 0);
+    let mut hides_throttling = false;
     for seen in vcpus {
+        hides_throttling |= !seen.tells_throttled && facts.has_quota(pid);
         times += &seen.times;
         exits += &seen.exits;
         count += 1;
@@ -184,6 +186,7 @@ pub fn did<'s>(
         spin_ns_per_exit: facts.spin_ns_per_exit(before, pid),
         user_spin_share: facts.user_spin_share(before, pid),
         caches: facts.caches(pid),
+        hides_throttling,
         ..Did::default()
     }
 }
