@@ -20,6 +20,8 @@ pub enum Error {
     NoModuleTypes { release: String },
     #[error("the BPF programs do not fit kernel {release}: {why}")]
     UnknownKernel { release: String, why: String },
+    #[error("kernel {release} does not take the BPF programs: {cause}")]
+    Verifier { release: String, cause: String },
     #[error(
         "UNSPIN_SYS names the files of another host, and BPF programs can only watch this one: {0}"
     )]
@@ -57,7 +59,53 @@ impl Error {
         !matches!(self, Error::TooManyVms(_) | Error::TooManyVcpus(_) | Error::Failed { .. })
     }
 
+    /// Of what libbpf said when it could not load the programs. That the kernel may not be asked is not that
+    /// it has looked at a program and says no.
+    pub(crate) fn of_loading(cause: String, release: String) -> Error {
+        let has = |words: &str| cause.contains(words);
+        if has("(-EPERM)") || has("(-1)") {
+            Error::Refused(cause)
+        } else if has("prog '") {
+            Error::Verifier { release, cause }
+        } else {
+            Error::failed("load the BPF programs", cause)
+        }
+    }
+
     pub(crate) fn failed(doing: impl Into<String>, cause: impl std::fmt::Display) -> Error {
         Error::Failed { doing: doing.into(), cause: cause.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_kernel_does_not_take_is_of_this_computer() {
+        for (said, is_verifiers, is_of_this_computer) in [
+            (
+                "libbpf: prog 'exit': BPF program load failed: -EACCES; R1 invalid mem access",
+                true,
+                true,
+            ),
+            (
+                "libbpf: prog 'exit': failed to find kernel BTF type ID of 'kvm_exit': -3",
+                true,
+                true,
+            ),
+            (
+                "libbpf: prog 'exit': BPF program load failed: Operation not permitted (-EPERM)",
+                false,
+                true,
+            ),
+            ("libbpf: map 'vcpus': failed to create: Cannot allocate memory(-12)", false, false),
+        ] {
+            let error = Error::of_loading(said.into(), "5.11.0".into());
+            assert_eq!(matches!(error, Error::Verifier { .. }), is_verifiers, "{error}");
+            assert_eq!(error.is_of_this_computer(), is_of_this_computer, "{error}");
+            assert!(error.to_string().contains(said), "{error}");
+            assert!(!is_verifiers || error.to_string().contains("5.11.0"), "{error}");
+        }
     }
 }

@@ -124,6 +124,12 @@ const THROTTLED: [&str; 3] =
 /// A run queue has one of these where the kernel knows quotas.
 const QUOTAS: [&str; 2] = ["runtime_enabled", "throttle_count"];
 
+/// `uname -r` of the kernel that `proc` shows.
+pub fn release(proc: &Path) -> String {
+    let text = std::fs::read_to_string(proc.join("sys/kernel/osrelease"));
+    text.map_or_else(|_| "of unknown release".into(), |text| text.trim().to_string())
+}
+
 impl Plan {
     /// The programs for the kernel that `proc` and `sys` (`/proc` and `/sys`) show.
     ///
@@ -131,10 +137,7 @@ impl Plan {
     /// It shows no types, or others than the programs are made for.
     pub fn of(proc: &Path, sys: &Path, extent: Extent) -> Result<Plan, Error> {
         let dir = sys.join("kernel/btf");
-        let release = || {
-            let text = std::fs::read_to_string(proc.join("sys/kernel/osrelease"));
-            text.map_or_else(|_| "unknown release".into(), |text| text.trim().to_string())
-        };
+        let release = || release(proc);
         if !dir.join("vmlinux").exists() {
             return Err(Error::NoTypes(dir.join("vmlinux").display().to_string()));
         }

@@ -6,7 +6,7 @@ use crate::extent::{attach, choose, cpus, size, VCPUS_MAX};
 use crate::layout::{Cpu, Settings, Share, Sums, Together, Vcpu, ASLEEP, NO_SLOT, ON, VMS_MAX};
 use crate::maps::Table;
 use crate::places::Places;
-use crate::plan::{Extent, Plan, Throttling};
+use crate::plan::{release, Extent, Plan, Throttling};
 use crate::takers::{Counted, Takers};
 use crate::vms::{SeenVm, Vms};
 use crate::wait;
@@ -394,15 +394,13 @@ fn is_admin() -> bool {
     mask.is_none_or(|mask| mask >> CAP_SYS_ADMIN & 1 == 1)
 }
 
-/// Why the kernel did not take the programs. That it may not be asked is not that its verifier says no.
+/// Why the kernel did not take the programs.
 fn refused(error: &libbpf_rs::Error) -> Error {
     let said = said();
-    let may_not = said.contains("(-EPERM)") || said.contains("(-1)");
     let cause = if said.is_empty() { error.to_string() } else { said };
-    match may_not {
-        _ if place::sys() != Path::new("/sys") => Error::OtherHost(cause),
-        true => Error::Refused(cause),
-        false => Error::failed("load the BPF programs", cause),
+    match place::sys() != Path::new("/sys") {
+        true => Error::OtherHost(cause),
+        false => Error::of_loading(cause, release(&place::proc())),
     }
 }
 
