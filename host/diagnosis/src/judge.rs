@@ -49,6 +49,8 @@ pub struct Did {
     /// Whether a quota limits it, and the kernel does not show for how long. Such waits are among those for
     /// others, or for a CPU that is idle.
     pub hides_throttling: bool,
+    /// Whether the host does not tell why its guest exits.
+    pub hides_reasons: bool,
     /// CPU time of its VMM's threads that run no vCPU, in ns; `None`: not measured.
     pub monitor_ns: Option<u64>,
     /// For how long 0, 1, 2, … of its vCPUs wanted a CPU at a time, in ns; the last entry has all larger
@@ -144,6 +146,12 @@ fn loss(did: &Did, cause: Cause) -> Loss {
         }
         Cause::Contention | Cause::IdleSwitch if did.hides_throttling => {
             let why = "this kernel does not show for how long its quota stopped it";
+            did.loss(cause, None, Sure::Unknown, why.into())
+        }
+        Cause::SpinSwitch | Cause::IdleSwitch | Cause::Ipi | Cause::Device | Cause::Msr
+            if did.hides_reasons =>
+        {
+            let why = "this host's KVM does not tell why the guest exits";
             did.loss(cause, None, Sure::Unknown, why.into())
         }
         Cause::SpinSwitch
@@ -265,6 +273,7 @@ pub(crate) mod tests {
                     user_spin_share,
                     caches,
                     hides_throttling: false,
+                    hides_reasons: false,
                     monitor_ns,
                     wanting_ns: Vec::new(),
                     accesses: None,
@@ -345,6 +354,15 @@ pub(crate) mod tests {
                 assert_eq!(loss.share.is_some(), is_known, "{:?} of {on_cpu:?}", loss.cause);
             }
         }
+    }
+
+    #[test]
+    fn exits_for_no_reason_make_causes_unknown() {
+        let mut did = Did { vcpus: 1, window_ns: 1000, hides_reasons: true, ..Did::default() };
+        (did.times[Guest], did.times[ExitOther], did.times[ReadyVm]) = (400, 300, 300);
+        did.exits[ExitOther] = 3;
+        let known = losses(&did).into_iter().filter(|loss| loss.share.is_some());
+        assert_eq!(known.map(|loss| loss.cause).collect::<Vec<_>>(), [Cause::Contention]);
     }
 
     /// Whoever had the CPU meanwhile.

@@ -43,6 +43,8 @@ pub struct Plan {
     pub throttling: Throttling,
     /// Whether accesses to ports and to memory of devices are seen.
     pub accesses: bool,
+    /// Whether it is known why guests exit: the programs read that of kvm_intel and of kvm_amd.
+    pub reasons: bool,
 }
 
 /// What the programs take of a tracepoint's arguments, from the first on.
@@ -167,7 +169,9 @@ impl Plan {
         let throttled = (self.throttling == Throttling::Unknown)
             .then_some("for how long a quota stopped a vCPU is unknown");
         let accesses = (!self.accesses).then_some("which ports a guest accesses is unknown");
-        throttled.into_iter().chain(accesses)
+        let reasons = (!self.reasons)
+            .then_some("why guests exit is unknown: KVM is neither kvm_intel nor kvm_amd here");
+        throttled.into_iter().chain(accesses).chain(reasons)
     }
 }
 
@@ -199,6 +203,7 @@ impl Fit<'_> {
                 exit,
                 throttling: self.throttling(),
                 accesses: tracepoints(&OF_ACCESSES).is_empty(),
+                reasons: !reasons.is_empty(),
             }),
             false => Err(why),
         }

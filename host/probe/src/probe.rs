@@ -45,6 +45,8 @@ pub struct Seen {
     pub costop: Option<u64>,
     /// Whether [`State::Throttled`] is told apart. If not, such a wait is counted by who had the CPU.
     pub tells_throttled: bool,
+    /// Whether this computer's KVM does not tell why a guest exits: all exits are [`State::ExitOther`].
+    pub hides_reasons: bool,
     /// At the reading it ran, or could have run. False while it sleeps, and from the guest's HLT on until
     /// it is woken.
     pub ready: bool,
@@ -67,6 +69,7 @@ impl Seen {
             wakes: self.wakes.saturating_sub(before.wakes),
             costop: self.costop.zip(before.costop).map(|(now, then)| now.saturating_sub(then)),
             tells_throttled: self.tells_throttled,
+            hides_reasons: self.hides_reasons,
             ready: self.ready,
             number: self.number,
             wakers: self.wakers,
@@ -93,6 +96,7 @@ pub struct Probe {
     taken: Counted,
     extent: Extent,
     tells_throttled: bool,
+    hides_reasons: bool,
     of_vms: Vms,
     settings: Table<Settings>,
     set: Settings,
@@ -168,6 +172,7 @@ impl Probe {
             together: Table::of(&object, "together")?,
             taken: Counted::of(&object)?,
             extent,
+            hides_reasons: !plan.reasons,
             tells_throttled: extent != Extent::Brief && plan.throttling != Throttling::Unknown,
             of_vms: Vms::of(&object, cpus(), extent)?,
             settings: Table::of(&object, ".bss")?,
@@ -275,6 +280,7 @@ impl Probe {
                 let seen = Seen {
                     costop: self.costop(&vcpu, now)?,
                     tells_throttled: self.tells_throttled,
+                    hides_reasons: self.hides_reasons,
                     times: wait::up_to(&vcpu, now, &self.sums(&vcpu, now)?),
                     exits: vcpu.exits(),
                     switches: vcpu.switches,

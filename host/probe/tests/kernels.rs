@@ -169,7 +169,10 @@ fn each_kernel_has_its_programs() {
         (v7_3(), Exit::Vcpu),
     ] {
         let plan = kernel.plan().unwrap_or_else(|e| panic!("{}: {e}", kernel.release));
-        assert_eq!(plan, Plan { exit, throttling: Throttling::Shown, accesses: true });
+        assert_eq!(
+            plan,
+            Plan { exit, throttling: Throttling::Shown, accesses: true, reasons: true }
+        );
     }
 }
 
@@ -260,6 +263,8 @@ fn what_cannot_be_told_is_unknown() {
     assert_eq!(never.plan().unwrap().throttling, Throttling::Never);
     let unseen = debian_13().with("trace kvm_pio(unsigned int", "trace kvm_pio(struct kvm_vcpu *");
     assert!(!unseen.plan().unwrap().accesses);
+    // KVM for another kind of processor.
+    assert!(!v7_3().plan_on("kvm_other", Extent::Whole).unwrap().reasons);
 }
 
 #[test]

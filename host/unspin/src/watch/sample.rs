@@ -170,8 +170,9 @@ pub fn did<'s>(
     facts: &Facts,
 ) -> Did {
     let (mut times, mut exits, mut count) = (Times::default(), Times::default(), 0);
-    let mut hides_throttling = false;
+    let (mut hides_throttling, mut hides_reasons) = (false, false);
     for seen in vcpus {
+        hides_reasons |= seen.hides_reasons;
         hides_throttling |= !seen.tells_throttled && facts.has_quota(pid);
         times += &seen.times;
         exits += &seen.exits;
@@ -187,6 +188,7 @@ pub fn did<'s>(
         user_spin_share: facts.user_spin_share(before, pid),
         caches: facts.caches(pid),
         hides_throttling,
+        hides_reasons,
         ..Did::default()
     }
 }
