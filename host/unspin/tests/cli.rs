@@ -125,6 +125,12 @@ fn status_shows_vms_as_table_and_json() {
     assert_eq!(json["vms"]["41-0"]["turns_refused"], "vCPUs of a real-time class");
     assert!(json["vms"]["42-0"]["turns_refused"].is_null(), "it may have turns");
     assert!(json["live_objects"].is_null(), "unknown is null");
+    std::fs::create_dir_all(root.join("kernel/sched_ext")).unwrap();
+    std::fs::write(root.join("kernel/sched_ext/state"), "enabled\n").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unspin"));
+    command.args(["status", "--sysfs", sysfs]).env("UNSPIN_SYS", &root);
+    let note = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    assert!(note.contains("Note: the sched_ext scheduler of unknown name is enabled"), "{note}");
     std::fs::remove_dir_all(root).unwrap();
 }
 

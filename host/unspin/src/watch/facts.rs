@@ -426,4 +426,57 @@ mod tests {
         let all = advised(&fake, &[b"cloud-hypervisor", b"--cpus", b"boot=1"]).join("\n");
         assert!(!all.contains("hv_") && !all.is_empty(), "{all}");
     }
+
+    /// The advice for a VM that is throttled and spins in user space.
+    fn advised_of_cgroup(fake: &Fake, pid: u32) -> String {
+        let (host, sysfs) = (fake.host(), fake.path("sys"));
+        let all = host.vm_processes().unwrap();
+        let vm = all.iter().find(|vm| vm.pid == pid).unwrap();
+        let places = Places { sysfs: &sysfs, host: &host };
+        let facts = Facts::read(places, std::slice::from_ref(vm), &all);
+        let mut did =
+            Did { vcpus: 1, window_ns: 1_000, user_spin_share: Some(0.9), ..Did::default() };
+        (did.times[State::Guest], did.times[State::Throttled]) = (500, 500);
+        let all = advice(&did, &losses(&did), &facts.setting(vm));
+        all.iter().map(|advice| advice.line() + "\n").collect()
+    }
+
+    #[test]
+    fn the_cgroup_says_who_shares_and_what_raises_a_quota() {
+        let fake = Fake::new("cgroups");
+        let weights =
+            ["qemu.slice", "qemu.slice/104.scope", "system.slice", "system.slice/runner.service"];
+        for path in weights {
+            fake.write(&format!("sys/fs/cgroup/{path}/cpu.weight"), "100");
+        }
+        fake.write("sys/fs/cgroup/qemu.slice/104.scope/cpu.max", "150000 100000");
+        fake.write("sys/fs/cgroup/system.slice/vm1.service/cgroup.procs", "44");
+        for (pid, group) in [
+            (41, "/system.slice/runner.service"),
+            (42, "/system.slice/runner.service"),
+            (43, "/qemu.slice/104.scope"),
+            (44, "/system.slice/vm1.service"),
+        ] {
+            fake.vm(&format!("{pid}-0"), &format!("vm{pid}"));
+            fake.write(&format!("proc/{pid}/cgroup"), &format!("0::{group}"));
+        }
+        let each = "into a cgroup each";
+        for (pid, shares) in [(41, true), (42, true), (43, false), (44, true)] {
+            let all = advised_of_cgroup(&fake, pid);
+            assert_eq!(all.contains(each), shares, "{pid}: {all}");
+            assert!(all.contains("raise its CPU quota"), "{all}");
+        }
+        let all = advised_of_cgroup(&fake, 43);
+        assert!(all.contains("now 1.50 CPUs: qm set 104 --cpulimit CPUS"), "{all}");
+    }
+
+    #[test]
+    fn a_scheduler_in_bpf_is_told() {
+        let fake = Fake::new("facts-sched-ext");
+        fake.write("sys/kernel/sched_ext/state", "enabled");
+        fake.write("sys/kernel/sched_ext/root/ops", "lavd");
+        let (host, sysfs) = (fake.host(), fake.path("sys"));
+        let facts = Facts::read(Places { sysfs: &sysfs, host: &host }, &[], &[]);
+        assert_eq!(facts.sched_ext().unwrap().name, "lavd");
+    }
 }

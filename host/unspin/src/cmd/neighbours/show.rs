@@ -116,7 +116,7 @@ impl<'a> Shower<'a> {
         let weight = match (group.within.as_ref(), group.weight) {
             (None, _) => String::new(),
             (_, None) => "?".into(),
-            (_, Some(weight)) if weight < 1.0 => "idle".into(),
+            (_, Some(weight)) if weight < 10.0 && weight.fract() > 0.0 => format!("{weight:.1}"),
             (_, Some(weight)) => format!("{weight:.0}"),
         };
         let entitled = match (group.within.as_ref(), group.is_busy) {
@@ -126,7 +126,9 @@ impl<'a> Shower<'a> {
         };
         let got = if group.within.is_none() { String::new() } else { share(group.got) };
         let quota = group.quota_cpus.map_or(String::new(), |cpus| format!("{cpus:.2}"));
-        let cpus = group.cpus.map_or("?".into(), |cpus| format!("{cpus:.2}"));
+        // Where cgroups are not counted, its monitor is most of a VM.
+        let vm = group.own.and_then(|pid| self.document.all.get(&pid)?.1);
+        let cpus = group.cpus.or(vm).map_or("?".into(), |cpus| format!("{cpus:.2}"));
         Row { inside, ..row(self.name(group), [&weight, &quota, &entitled, &got, &cpus]) }
     }
 
