@@ -75,8 +75,12 @@ impl Idle<'_> {
         groups.take(3).map(tell).collect::<Vec<_>>().join("; ")
     }
 
-    /// The states that devices and registers take, each with its share.
+    /// The states that devices and registers take, each with its share. Where no entry into the guest is
+    /// seen, it is not known what a vCPU does on a CPU.
     fn states(&self) -> (u64, String) {
+        if self.did.is_unseen() {
+            return (0, String::new());
+        }
         let states = [State::ExitIo, State::ExitMmio, State::ExitMsr, State::Vmm];
         let spent = |state: &&State| self.did.times[**state] > 0;
         let tell =
@@ -343,6 +347,10 @@ mod tests {
         tells(&did, &all, &["perf kvm stat record"]);
         does_not_tell(&did, "-cpu host -name web", "hv_");
         does_not_tell(&did, "", "hv_");
+        let mut unseen = did.clone();
+        (unseen.times, unseen.exits) = Default::default();
+        unseen.times[State::Vmm] = 5 * S;
+        assert!(told(&unseen, "-name win11").is_empty(), "the guest may be what computes");
     }
 
     #[test]

@@ -67,6 +67,33 @@ fn many_vms_have_a_line_each_the_worst_first() {
     assert!(web.lines().all(|line| line.chars().count() <= 80), "{web}");
 }
 
+/// What the guest accesses, and how many vCPUs it needs; null where it is unknown.
+#[test]
+fn an_idle_vm_has_a_cost() {
+    let both = ["--synthetic", "6x2", "--seconds", "0.1"];
+    let of = |vm: &str| -> serde_json::Value {
+        let json = diagnosed(&[&both[..], &[vm, "--json"]].concat());
+        serde_json::from_str::<serde_json::Value>(&json).unwrap()["vms"][0].clone()
+    };
+    let calm = of("pid:105000");
+    let clock = &calm["accesses"][0];
+    assert_eq!((&clock["kind"], &clock["first"]), (&"port".into(), &0x71.into()), "{calm}");
+    assert_eq!(clock["device"], "real-time clock (RTC)");
+    assert_eq!((&clock["to_vmm"], calm["right_size"].is_null()), (&clock["exits"], true));
+    assert!((calm["cpus"]["monitor"].as_f64().unwrap() - 0.001).abs() < 1e-4, "{calm}");
+    let wanted = calm["wanting_s"].as_array().unwrap();
+    assert!(wanted.len() == 2 && wanted[0].as_f64() > wanted[1].as_f64(), "{calm}");
+    let web = of("web1");
+    for key in ["accesses", "wanting_s", "right_size"] {
+        assert!(web[key].is_null(), "{key}: {web}");
+    }
+    assert!(web["cpus"]["monitor"].is_null() && web["cpus"]["guest"].is_number(), "{web}");
+    let text = diagnosed(&[&both[..], &["pid:105000"]].concat()).replace('\n', " ");
+    for words in ["port 0x71: real-time clock (RTC): ", "served by the VMM", "CPUs busy"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
 /// The signal may come before it has begun: then there is nothing to report, and more time is left.
 #[test]
 fn what_was_watched_until_ctrl_c_is_reported() {

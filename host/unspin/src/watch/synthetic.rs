@@ -7,9 +7,10 @@ use super::sample::{Running, Sample, Source};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unspin_diagnosis::{Cause, State};
+use unspin_diagnosis::Kind::Port;
+use unspin_diagnosis::{Access, Accessed, Cause, State};
 use unspin_host::{Kind as NameKind, Monitor, Names, Vcpu, VmProcess};
-use unspin_probe::{Seen, Taken, Takers, Thread};
+use unspin_probe::{Seen, SeenVm, Taken, Takers, Thread};
 use unspin_uapi::{Counter, Kind, Value};
 
 /// Process ids begin here; each VM has so many, for its threads.
@@ -100,16 +101,20 @@ impl Synthetic {
     pub fn at(&self, time: Duration) -> Sample {
         let vms = self.vms();
         let mut seen = BTreeMap::new();
-        let mut files = BTreeMap::new();
+        let (mut files, mut of_vms) = (BTreeMap::new(), BTreeMap::new());
         for (number, vm) in vms.iter().enumerate() {
             let mix = &MIXES[number % MIXES.len()];
             for thread in vm.watched() {
                 seen.insert(thread, seen_of(mix, thread, time));
             }
             files.insert(vm.process.pid, files_of(mix, time));
+            if mix.1.is_none() {
+                of_vms.insert(vm.process.pid, idles(vm.process.vcpus.len(), time));
+            }
         }
         let takers = takers(&vms, &seen);
-        Sample { vms, seen, facts: Arc::new(Facts::of_files(files)), takers, left_out: 0 }
+        let facts = Arc::new(Facts::of_files(files).with_seen(of_vms));
+        Sample { vms, seen, facts, takers, left_out: 0 }
     }
 }
 
@@ -120,6 +125,23 @@ impl Source for Synthetic {
 
     fn sample(&mut self) -> anyhow::Result<Sample> {
         Ok(self.at(AGE + self.start.elapsed()))
+    }
+}
+
+/// A VM that loses nothing: one of its vCPUs at a time wants a CPU in a tenth of the time, and its guest
+/// reads the clock, which the VMM serves.
+fn idles(vcpus: usize, time: Duration) -> SeenVm {
+    let ns = time.as_nanos() as u64;
+    let mut wanting_ns = vec![0; 65];
+    (wanting_ns[0], wanting_ns[1]) = (ns / 10 * 9, ns / 10);
+    let clock = Access { kind: Port, address: Some(0x71) };
+    let reads = ns / 1_000_000;
+    let accessed = Accessed { count: reads, ns: 5_000 * vcpus as u64 * reads, visits: reads };
+    SeenVm {
+        monitor_ns: ns / 1000,
+        wanting_ns,
+        accesses: Some(BTreeMap::from([(clock, accessed)])),
+        accesses_lost: 0,
     }
 }
 
