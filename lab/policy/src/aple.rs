@@ -75,39 +75,14 @@ impl Default for Params {
     }
 }
 
-/// A field of [`Params`] that does not go with the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParamError {
-    /// `window_init_cycles` is outside `window_min_cycles..=window_max_cycles`.
-    WindowInit,
-    /// `window_min_cycles` is 0.
-    WindowMin,
-    /// `window_max_cycles` is below `window_min_cycles`.
-    WindowMax,
-    /// `delta_cycles` is above `window_max_cycles`.
-    Delta,
-    /// `epoch_ple_exits` is 0.
-    EpochPleExits,
-    /// `delta_max_cycles` is above `window_max_cycles`.
-    DeltaMax,
+crate::param_error! {
+    WindowInit = "window_init_cycles is outside window_min_cycles..window_max_cycles",
+    WindowMin = "window_min_cycles is 0",
+    WindowMax = "window_max_cycles is below window_min_cycles",
+    Delta = "delta_cycles is above window_max_cycles",
+    EpochPleExits = "epoch_ple_exits is 0",
+    DeltaMax = "delta_max_cycles is above window_max_cycles",
 }
-
-impl std::fmt::Display for ParamError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            ParamError::WindowInit => {
-                "window_init_cycles is outside window_min_cycles..window_max_cycles"
-            }
-            ParamError::WindowMin => "window_min_cycles is 0",
-            ParamError::WindowMax => "window_max_cycles is below window_min_cycles",
-            ParamError::Delta => "delta_cycles is above window_max_cycles",
-            ParamError::EpochPleExits => "epoch_ple_exits is 0",
-            ParamError::DeltaMax => "delta_max_cycles is above window_max_cycles",
-        })
-    }
-}
-
-impl std::error::Error for ParamError {}
 
 impl Params {
     /// A window that never changes, as the arms with a fixed threshold use.
@@ -131,15 +106,7 @@ impl Params {
     /// bounds either way.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
-        match unsafe { raw::aple_params_check(self) } {
-            0 => Ok(()),
-            1 => Err(ParamError::WindowInit),
-            2 => Err(ParamError::WindowMin),
-            3 => Err(ParamError::WindowMax),
-            4 => Err(ParamError::Delta),
-            5 => Err(ParamError::EpochPleExits),
-            _ => Err(ParamError::DeltaMax),
-        }
+        ParamError::of(unsafe { raw::aple_params_check(self) })
     }
 }
 

@@ -62,47 +62,19 @@ impl Default for Params {
     }
 }
 
-/// A field of [`Params`] that is out of its range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParamError {
-    /// `slot_us` is 0.
-    Slot,
-    /// `slots_per_assignment` is 0.
-    SlotsPerAssignment,
-    /// `credit_per_slot` is 0.
-    CreditPerSlot,
-    /// `credit_max` is not in `1..=2^30`.
-    CreditMax,
-    /// `capped` is neither 0 nor 1.
-    Capped,
+crate::param_error! {
+    Slot = "slot_us is 0",
+    SlotsPerAssignment = "slots_per_assignment is 0",
+    CreditPerSlot = "credit_per_slot is 0",
+    CreditMax = "credit_max is not in 1..1073741824",
+    Capped = "capped is neither 0 nor 1",
 }
-
-impl std::fmt::Display for ParamError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            ParamError::Slot => "slot_us is 0",
-            ParamError::SlotsPerAssignment => "slots_per_assignment is 0",
-            ParamError::CreditPerSlot => "credit_per_slot is 0",
-            ParamError::CreditMax => "credit_max is not in 1..1073741824",
-            ParamError::Capped => "capped is neither 0 nor 1",
-        })
-    }
-}
-
-impl std::error::Error for ParamError {}
 
 impl Params {
     /// Whether the parameters make sense. Nothing else here needs it to be safe.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
-        match unsafe { raw::credit_params_check(self) } {
-            0 => Ok(()),
-            1 => Err(ParamError::Slot),
-            2 => Err(ParamError::SlotsPerAssignment),
-            3 => Err(ParamError::CreditPerSlot),
-            4 => Err(ParamError::CreditMax),
-            _ => Err(ParamError::Capped),
-        }
+        ParamError::of(unsafe { raw::credit_params_check(self) })
     }
 }
 

@@ -52,43 +52,18 @@ impl Default for Params {
     }
 }
 
-/// A field of [`Params`] that is out of its range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParamError {
-    /// `threshold_ppm` is not in `1..=1000000`.
-    Threshold,
-    /// `look_us` is 0.
-    Look,
-    /// `hold_us` is 0.
-    Hold,
-    /// `hold_max_us` is below `hold_us`.
-    HoldMax,
+crate::param_error! {
+    Threshold = "threshold_ppm is not in 1..1000000",
+    Look = "look_us is 0",
+    Hold = "hold_us is 0",
+    HoldMax = "hold_max_us is below hold_us",
 }
-
-impl std::fmt::Display for ParamError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            ParamError::Threshold => "threshold_ppm is not in 1..1000000",
-            ParamError::Look => "look_us is 0",
-            ParamError::Hold => "hold_us is 0",
-            ParamError::HoldMax => "hold_max_us is below hold_us",
-        })
-    }
-}
-
-impl std::error::Error for ParamError {}
 
 impl Params {
     /// Whether the parameters make sense. [`Host::step`] is safe either way.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
-        match unsafe { raw::demand_params_check(self) } {
-            0 => Ok(()),
-            1 => Err(ParamError::Threshold),
-            2 => Err(ParamError::Look),
-            3 => Err(ParamError::Hold),
-            _ => Err(ParamError::HoldMax),
-        }
+        ParamError::of(unsafe { raw::demand_params_check(self) })
     }
 }
 

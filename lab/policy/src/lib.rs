@@ -19,6 +19,39 @@
 //! * [`userspin`]: whether a vCPU spins in user space (ours).
 //! * [`vcrd`]: whether the vCPUs of a VM should run together (ASMan, HPDC 2011, section 4.3).
 
+/// Defines `ParamError`: a field of `Params` that is out of its range, in the order of the numbers that
+/// the check in C returns from 1 on, and what users read.
+macro_rules! param_error {
+    ($($field:ident = $text:literal,)+) => {
+        /// A field of [`Params`] that is out of its range.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum ParamError {
+            $(#[doc = $text] $field,)+
+        }
+
+        impl ParamError {
+            /// What the check in C says; a number above the last stands for the last.
+            fn of(number: i32) -> Result<(), ParamError> {
+                let all = [$(ParamError::$field),+];
+                match usize::try_from(number) {
+                    Ok(0) => Ok(()),
+                    Ok(n) => Err(all[n.min(all.len()) - 1]),
+                    Err(_) => Err(all[all.len() - 1]),
+                }
+            }
+        }
+
+        impl std::fmt::Display for ParamError {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self { $(ParamError::$field => $text,)+ })
+            }
+        }
+
+        impl std::error::Error for ParamError {}
+    };
+}
+use param_error;
+
 pub mod aple;
 pub mod credit;
 pub mod demand;

@@ -61,43 +61,18 @@ impl Default for Params {
     }
 }
 
-/// A field of [`Params`] that is out of its range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParamError {
-    /// `samples` is not in `1..=16`.
-    Samples,
-    /// `threshold` is not in `1..=samples`.
-    Threshold,
-    /// `still` is not in `1..=samples`.
-    Still,
-    /// `range_bytes` is not in `1..=256`.
-    Range,
+crate::param_error! {
+    Samples = "samples is not in 1..16",
+    Threshold = "threshold is not in 1..samples",
+    Still = "still is not in 1..samples",
+    Range = "range_bytes is not in 1..256",
 }
-
-impl std::fmt::Display for ParamError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            ParamError::Samples => "samples is not in 1..16",
-            ParamError::Threshold => "threshold is not in 1..samples",
-            ParamError::Still => "still is not in 1..samples",
-            ParamError::Range => "range_bytes is not in 1..256",
-        })
-    }
-}
-
-impl std::error::Error for ParamError {}
 
 impl Params {
     /// Whether the parameters make sense. [`State::judge`] stays within bounds either way.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
-        match unsafe { raw::userspin_params_check(self) } {
-            0 => Ok(()),
-            1 => Err(ParamError::Samples),
-            2 => Err(ParamError::Threshold),
-            3 => Err(ParamError::Still),
-            _ => Err(ParamError::Range),
-        }
+        ParamError::of(unsafe { raw::userspin_params_check(self) })
     }
 }
 

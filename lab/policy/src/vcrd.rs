@@ -65,55 +65,21 @@ impl Default for Params {
 /// How many possible values there may be.
 pub const VALUES_MAX: usize = 32;
 
-/// A field of [`Params`] that is out of its range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParamError {
-    /// `threshold_log2_cycles` is above 63.
-    Threshold,
-    /// `values` is not in `1..=32`.
-    Values,
-    /// `step_us` is 0.
-    Step,
-    /// `initial_ppm` is 0.
-    Initial,
-    /// `recency_ppm` is above 10⁶.
-    Recency,
-    /// `experiment_ppm` is above 10⁶.
-    Experiment,
-    /// `ratio_max` is not in `1..=2^20`.
-    RatioMax,
+crate::param_error! {
+    Threshold = "threshold_log2_cycles is above 63",
+    Values = "values is not in 1..32",
+    Step = "step_us is 0",
+    Initial = "initial_ppm is 0",
+    Recency = "recency_ppm is above 1000000",
+    Experiment = "experiment_ppm is above 1000000",
+    RatioMax = "ratio_max is not in 1..1048576",
 }
-
-impl std::fmt::Display for ParamError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            ParamError::Threshold => "threshold_log2_cycles is above 63",
-            ParamError::Values => "values is not in 1..32",
-            ParamError::Step => "step_us is 0",
-            ParamError::Initial => "initial_ppm is 0",
-            ParamError::Recency => "recency_ppm is above 1000000",
-            ParamError::Experiment => "experiment_ppm is above 1000000",
-            ParamError::RatioMax => "ratio_max is not in 1..1048576",
-        })
-    }
-}
-
-impl std::error::Error for ParamError {}
 
 impl Params {
     /// Whether the parameters make sense. [`State::event`] stays within bounds either way.
     pub fn check(&self) -> Result<(), ParamError> {
         // SAFETY: a valid reference for the duration of the call.
-        match unsafe { raw::vcrd_params_check(self) } {
-            0 => Ok(()),
-            1 => Err(ParamError::Threshold),
-            2 => Err(ParamError::Values),
-            3 => Err(ParamError::Step),
-            4 => Err(ParamError::Initial),
-            5 => Err(ParamError::Recency),
-            6 => Err(ParamError::Experiment),
-            _ => Err(ParamError::RatioMax),
-        }
+        ParamError::of(unsafe { raw::vcrd_params_check(self) })
     }
 
     /// Whether a wait for a spin-lock is over-threshold (section 4.2): an adjusting event.

@@ -2,36 +2,11 @@
 //! The C as its users compile it: as strictly as a kernel module, needing nothing from
 //! outside, and under sanitizers at the borders of its types.
 
+mod sources;
+
+use sources::{include, source, UNITS};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-
-const UNITS: [&str; 11] = [
-    "aple.c",
-    "asym.c",
-    "credit.c",
-    "demand.c",
-    "gang_account.c",
-    "gang_turn.c",
-    "gang_use.c",
-    "hvs.c",
-    "kvm_stock.c",
-    "userspin.c",
-    "vcrd.c",
-];
-
-/// Where the C is: what the kernel module links, and what is modelled only.
-fn folders() -> [PathBuf; 2] {
-    ["../../core/policy", "c"].map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder))
-}
-
-fn source(file: &str) -> PathBuf {
-    let found = folders().map(|folder| folder.join(file)).into_iter().find(|path| path.is_file());
-    found.unwrap_or_else(|| panic!("no {file}"))
-}
-
-fn include() -> [PathBuf; 2] {
-    folders().map(|folder| PathBuf::from(format!("-I{}", folder.display())))
-}
 
 fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)

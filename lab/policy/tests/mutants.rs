@@ -3,29 +3,36 @@
 //! and the unchanged C, built the same way, by none.
 
 mod common;
-mod mutant_list;
+mod sources;
 
 use common::Api;
-use mutant_list::{mutants, Mutant};
-use std::collections::BTreeSet;
+use sources::{folders, include, source, UNITS};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-const FILES: [&str; 11] = [
-    "aple.c",
-    "asym.c",
-    "credit.c",
-    "demand.c",
-    "gang_account.c",
-    "gang_turn.c",
-    "gang_use.c",
-    "hvs.c",
-    "kvm_stock.c",
-    "userspin.c",
-    "vcrd.c",
-];
+/// One fault.
+struct Mutant {
+    file: String,
+    /// A text that is found once in the file.
+    line: String,
+    becomes: String,
+    rejected_by: String,
+}
+
+fn mutants() -> Vec<Mutant> {
+    let all: BTreeMap<String, Vec<[String; 3]>> =
+        toml::from_str(include_str!("mutants.toml")).unwrap();
+    let of_file = |(file, faults): (String, Vec<[String; 3]>)| {
+        faults.into_iter().map(move |[line, becomes, rejected_by]| {
+            let file = file.clone();
+            Mutant { file, line, becomes, rejected_by }
+        })
+    };
+    all.into_iter().flat_map(of_file).collect()
+}
 
 macro_rules! list {
     ($($module:ident: $name:ident,)*) => {
@@ -36,16 +43,6 @@ macro_rules! list {
 type Check = (&'static str, fn(&Api));
 
 const CHECKS: &[Check] = for_each_check!(list);
-
-/// Where the C is: what the kernel module links, and what is modelled only.
-fn folders() -> [PathBuf; 2] {
-    ["../../core/policy", "c"].map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder))
-}
-
-fn source(file: &str) -> PathBuf {
-    let found = folders().map(|folder| folder.join(file)).into_iter().find(|path| path.is_file());
-    found.unwrap_or_else(|| panic!("no {file}"))
-}
 
 fn cc() -> Command {
     let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
@@ -65,7 +62,7 @@ fn directory(name: &str) -> PathBuf {
 fn compile(file: &Path, to: &Path) -> PathBuf {
     let object = to.join(file.file_name().unwrap()).with_extension("o");
     let mut cc = cc();
-    cc.args(folders().map(|folder| format!("-I{}", folder.display())));
+    cc.args(include());
     cc.arg("-c").arg(file).arg("-o").arg(&object);
     assert!(cc.status().expect("a C compiler").success(), "{file:?} does not compile in {to:?}");
     object
@@ -88,7 +85,7 @@ impl Unchanged {
     fn new() -> Unchanged {
         let directory = directory("unchanged");
         let objects: Vec<PathBuf> =
-            FILES.iter().map(|file| compile(&source(file), &directory)).collect();
+            UNITS.iter().map(|file| compile(&source(file), &directory)).collect();
         let api = link(&objects, &directory);
         Unchanged { objects, api }
     }
@@ -109,7 +106,7 @@ impl Unchanged {
             true => compile(&directory.join(file), &directory),
             false => unchanged.clone(),
         };
-        let objects: Vec<PathBuf> = FILES.iter().zip(&self.objects).map(object).collect();
+        let objects: Vec<PathBuf> = UNITS.iter().zip(&self.objects).map(object).collect();
         link(&objects, &directory)
     }
 }
@@ -124,7 +121,7 @@ fn check_named(name: &str) -> fn(&Api) {
 
 /// What is wrong with a mutant, if it is not rejected.
 fn survives(unchanged: &Unchanged, number: usize, mutant: &Mutant) -> Option<String> {
-    let Mutant { file, line, becomes, rejected_by } = *mutant;
+    let Mutant { file, line, becomes, rejected_by } = mutant;
     let source = std::fs::read_to_string(source(file)).unwrap();
     if source.matches(line).count() != 1 {
         return Some(format!("{file}: {line:?} is not there exactly once"));
@@ -137,9 +134,9 @@ fn survives(unchanged: &Unchanged, number: usize, mutant: &Mutant) -> Option<Str
 #[test]
 fn each_mutant_is_rejected() {
     let unchanged = Unchanged::new();
-    let all: Vec<&Mutant> = mutants().collect();
+    let all = mutants();
     for mutant in &all {
-        check_named(mutant.rejected_by);
+        check_named(&mutant.rejected_by);
     }
 
     // Every rejection is a panic; only this test's own verdict is for the reader.
@@ -151,7 +148,7 @@ fn each_mutant_is_rejected() {
         let numbers = std::iter::repeat_with(|| next.fetch_add(1, Relaxed));
         numbers
             .take_while(|&number| number < all.len())
-            .filter_map(|number| survives(&unchanged, number, all[number]))
+            .filter_map(|number| survives(&unchanged, number, &all[number]))
             .collect()
     };
     let survivors: Vec<String> = std::thread::scope(|scope| {
@@ -159,7 +156,7 @@ fn each_mutant_is_rejected() {
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(some)).collect();
         workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
     });
-    let named: BTreeSet<&str> = mutants().map(|mutant| mutant.rejected_by).collect();
+    let named: BTreeSet<&str> = all.iter().map(|mutant| mutant.rejected_by.as_str()).collect();
     let unwell: Vec<&str> =
         named.into_iter().filter(|name| !passes(check_named(name), &unchanged.api)).collect();
     std::panic::set_hook(hook);

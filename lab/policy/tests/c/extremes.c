@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Every policy function at the borders of its types, for builds with sanitizers: a wrap
- * that the code does not define aborts the program. Prints a checksum, so that nothing is
- * optimised away and two builds can be compared.
+ * Every policy function, on structures that are filled with the borders of types by chance, for builds
+ * with sanitizers: a wrap that the code does not define aborts the program. Prints a checksum, so that
+ * nothing is optimised away and two builds can be compared.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "aple.h"
 #include "asym.h"
 #include "credit.h"
+#include "demand.h"
 #include "gang.h"
 #include "hvs.h"
 #include "kvm_stock.h"
@@ -16,6 +18,8 @@
 #include "vcrd.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define FILL(what) fill(&(what), sizeof(what))
+#define NOTE(what) note(&(what), sizeof(what))
 
 static const pol_u64 border64[] = {
 	0, 1, 2, 1000000, 0xffffffffu, 1ull << 32, 18446744073709ull, 18446744073710ull,
@@ -24,455 +28,315 @@ static const pol_u64 border64[] = {
 static const pol_u32 border32[] = {
 	0, 1, 2, 4096, 0x7fffffffu, 0x80000000u, 0xfffffffeu, 0xffffffffu,
 };
+static const pol_u8 border8[] = { 0, 1, 2, 127, 255 };
 
 static pol_u32 sum;
 
-static void note(pol_u32 value)
+static void note(const void *what, size_t bytes)
 {
-	pol_u32 mixed = sum << 5 | sum >> 27;
-
-	sum = mixed ^ value;
-}
-
-static void aple_at(pol_u32 init, pol_u32 min, pol_u32 max, pol_u32 delta)
-{
-	struct aple_params params = { init, min, max, delta, 1, ~delta, 0 };
-	struct aple_state state;
+	const pol_u8 *all = what;
 	size_t i;
 
-	note((pol_u32)aple_params_check(&params));
-	note(aple_window_complete(&params, init));
-	aple_init(&state, &params);
-	state.epochs = POL_U64_MAX - 1;
-	state.rounds = POL_U64_MAX;
-	for (i = 0; i < COUNT(border64); i++) {
-		struct aple_epoch epoch = { POL_U64_MAX, border64[i], 1, border64[i] };
+	for (i = 0; i < bytes; i++)
+		sum = (sum << 5 | sum >> 27) ^ all[i];
+}
 
-		note(aple_epoch_end(&state, &params, &epoch));
+static void note_number(pol_u64 number)
+{
+	NOTE(number);
+}
+
+/* The same numbers every time (xorshift), below `n`. */
+static pol_u32 draw(size_t n)
+{
+	static pol_u32 state = 1;
+
+	state ^= state << 13 & 0xffffffffu;
+	state ^= state >> 17;
+	state ^= (state & 0x7ffffff) << 5;
+	return (pol_u32)(state % n);
+}
+
+static pol_u64 any64(void)
+{
+	return border64[draw(COUNT(border64))];
+}
+
+static pol_u32 any32(void)
+{
+	return border32[draw(COUNT(border32))];
+}
+
+/* Eight bytes at a time: a number, two numbers, or eight. */
+static void fill(void *what, size_t bytes)
+{
+	pol_u8 word[8];
+	pol_u32 number;
+	pol_u64 large;
+	size_t i, at;
+
+	for (at = 0; at < bytes; at += sizeof(word)) {
+		switch (draw(3)) {
+		case 0:
+			large = any64();
+			memcpy(word, &large, sizeof(word));
+			break;
+		case 1:
+			for (i = 0; i < 2; i++) {
+				number = any32();
+				memcpy(word + 4 * i, &number, sizeof(number));
+			}
+			break;
+		default:
+			for (i = 0; i < sizeof(word); i++)
+				word[i] = border8[draw(COUNT(border8))];
+		}
+		memcpy((pol_u8 *)what + at, word, bytes - at < sizeof(word) ? bytes - at : sizeof(word));
 	}
 }
 
 static void aple(void)
 {
-	size_t i, j, k, l;
+	struct aple_params params;
+	struct aple_state state;
+	struct aple_epoch epoch;
+	int i;
 
-	for (i = 0; i < COUNT(border64); i++)
-		for (j = 0; j < COUNT(border64); j++)
-			for (k = 0; k < COUNT(border64); k++) {
-				struct aple_epoch epoch = { 0, border64[i], border64[j],
-							    border64[k] };
-
-				note((pol_u32)aple_inefficiency_ppm(&epoch));
-			}
-	for (i = 0; i < COUNT(border32); i++)
-		for (j = 0; j < COUNT(border32); j++)
-			for (k = 0; k < COUNT(border32); k++)
-				for (l = 0; l < COUNT(border32); l++)
-					aple_at(border32[i], border32[j], border32[k], border32[l]);
+	FILL(params);
+	note_number((pol_u32)aple_params_check(&params));
+	note_number(aple_window_complete(&params, any32()));
+	aple_init(&state, &params);
+	state.epochs = any64();
+	state.rounds = any64();
+	for (i = 0; i < 8; i++) {
+		FILL(epoch);
+		note_number(aple_inefficiency_ppm(&epoch));
+		note_number(aple_epoch_end(&state, &params, &epoch));
+	}
 }
 
-static void asym_at(pol_u32 a, pol_u32 b, pol_u32 c, pol_u32 count)
+static void asym(void)
 {
-	struct asym_params params = { a, b, c, a, b, c, a, b };
+	const pol_u32 count = draw(9), core_count = draw(5);
+	struct asym_params params;
 	struct asym_vcpu vcpus[8];
 	struct asym_core cores[4];
 	pol_u32 i;
 
-	note((pol_u32)asym_params_check(&params));
+	FILL(params);
+	FILL(cores);
+	FILL(vcpus);
+	note_number((pol_u32)asym_params_check(&params));
+	for (i = 0; i < COUNT(vcpus); i++)
+		asym_vcpu_init(&vcpus[i], &params, draw(6) ? i % 4 : any32());
 	for (i = 0; i < COUNT(vcpus); i++) {
-		asym_vcpu_init(&vcpus[i], &params, i % 6 == 5 ? border32[a % 8] : i % 4);
-		vcpus[i].allocated_ns = border64[(a % 11 + 3 * i) % COUNT(border64)];
-		vcpus[i].consumed_ns = border64[(b % 7 + i) % COUNT(border64)];
-		vcpus[i].wakers = border64[i];
-		vcpus[i].ready = (pol_u8)(i % 3 * 127);
+		vcpus[i].allocated_ns = any64();
+		vcpus[i].consumed_ns = any64();
+		vcpus[i].wakers = any64();
+		vcpus[i].ready = border8[draw(COUNT(border8))];
 	}
-	for (i = 0; i < COUNT(cores); i++)
-		cores[i].conflicts = border64[(c % 5 + i) % COUNT(border64)];
 	asym_latency(vcpus, count, &params);
-	note(asym_resolve_urgency(vcpus, count, cores, count % 5, &params));
-	note(asym_resolve_time(vcpus, count, cores, count % 5, &params));
-	asym_allocate(vcpus, count, &params, border64[(a % 9 + b % 3) % COUNT(border64)], b);
-	note(asym_resolve_time(vcpus, count, cores, count % 5, &params));
-	for (i = 0; i < COUNT(vcpus); i++) {
-		note((pol_u32)vcpus[i].allocated_ns);
-		note(vcpus[i].latency_us);
-		note(vcpus[i].core);
-	}
-}
-
-static void asym_all(void)
-{
-	size_t i, j, k;
-	pol_u32 count;
-
-	for (i = 0; i < COUNT(border32); i++)
-		for (j = 0; j < COUNT(border32); j++)
-			for (k = 0; k < COUNT(border32); k++)
-				for (count = 0; count <= 8; count++)
-					asym_at(border32[i], border32[j], border32[k], count);
-}
-
-static void credit_at(pol_u32 a, pol_u32 b, pol_u32 c, pol_u32 count)
-{
-	struct credit_params params = { a, b, c, a, b };
-	struct credit_vm vms[3] = { { 0 } };
-	struct credit_vcpu vcpus[8] = { { 0 } };
-	struct credit_pcpu pcpus[4];
-	struct credit_host host = {
-		vcpus, vms, pcpus, &params, count, count % 4, count % 5, 0,
-	};
-	pol_u32 i;
-
-	note((pol_u32)credit_params_check(&params));
-	for (i = 0; i < COUNT(vms); i++) {
-		vms[i].weight = border32[(a % 5 + i) % 8];
-		vms[i].high = (pol_u8)(i * 127);
-	}
-	for (i = 0; i < COUNT(vcpus); i++) {
-		pol_u64 half = border64[(c % 7 + i) % COUNT(border64)] / 2;
-
-		vcpus[i].credit = i % 2 ? (pol_s64)half : -(pol_s64)half - 1;
-		vcpus[i].vm = i % 5 == 4 ? border32[i] : i % 4;
-		vcpus[i].pcpu = i % 6 == 5 ? border32[i] : i % 2;
-		vcpus[i].runnable = (pol_u8)(i % 7 * 42);
-	}
-	note(credit_assign(&host));
-	for (i = 0; i < 4; i++) {
-		struct credit_decision decision;
-
-		credit_pick(&host, i, border32[c % 8], i < 2, &decision);
-		note(decision.vcpu);
-		note(decision.migrated);
-		note(decision.raised);
-	}
-	for (i = 0; i < COUNT(vcpus); i++) {
-		credit_charge(&vcpus[i], &params, border64[i + b % 4]);
-		note((pol_u32)(vcpus[i].credit & 0xffffffff));
-		note(vcpus[i].pcpu);
-	}
+	note_number(asym_resolve_urgency(vcpus, count, cores, core_count, &params));
+	note_number(asym_resolve_time(vcpus, count, cores, core_count, &params));
+	asym_allocate(vcpus, count, &params, any64(), any64());
+	note_number(asym_resolve_time(vcpus, count, cores, core_count, &params));
+	NOTE(vcpus);
 }
 
 static void credit(void)
 {
-	size_t i, j, k;
-	pol_u32 count;
-
-	for (i = 0; i < COUNT(border32); i++)
-		for (j = 0; j < COUNT(border32); j++)
-			for (k = 0; k < COUNT(border32); k++)
-				for (count = 0; count <= 8; count++)
-					credit_at(border32[i], border32[j], border32[k], count);
-}
-
-static void gang_note(const struct gang_host *host)
-{
+	struct credit_params params;
+	struct credit_vm vms[3];
+	struct credit_vcpu vcpus[8];
+	struct credit_pcpu pcpus[4];
+	struct credit_host host = { vcpus, vms, pcpus, &params, draw(9), draw(4), draw(5), 0 };
+	struct credit_decision decision;
 	pol_u32 i;
 
-	for (i = 0; i < host->vm_count; i++) {
-		note((pol_u32)(host->vms[i].owed & 0xffffffff));
-		note(host->vms[i].last_turn);
-		note(host->vms[i].unplaced);
-	}
-	for (i = 0; i < host->vcpu_count; i++)
-		note(host->vcpus[i].target);
-	for (i = 0; i < host->cpu_count; i++) {
-		note(host->cpus[i].owner);
-		note(host->cpus[i].vcpu);
-		note(gang_may_run(host, i, i));
-	}
-	note(gang_may_run(host, GANG_NONE, 0));
-	note(gang_may_run(host, 0, GANG_NONE));
-	note(host->turn);
-}
-
-static void gang_cpus_at(struct gang_cpu *cpus, pol_u32 a, pol_u32 b)
-{
-	pol_u32 i;
-
-	for (i = 0; i < 4; i++) {
-		cpus[i].core = a % 3 ? i / 2 * 2 : border32[(b % 8 + i) % 8];
-		cpus[i].cache = b % 3 ? i / 2 * 2 : border32[(a % 8 + i) % 8];
-		cpus[i].node = a % 2 ? 0 : border32[i];
-		cpus[i].usable = (pol_u8)((b % 5 + i) % 5 * 63);
-	}
-}
-
-static void gang_at(pol_u32 a, pol_u32 b, pol_u32 c, pol_u32 count)
-{
-	const pol_u64 allowed = border64[c % 9];
-	struct gang_vm vms[4] = { { 0 } };
-	struct gang_vcpu vcpus[8] = { { 0 } };
-	struct gang_cpu cpus[4] = { { 0 } };
-	pol_u32 order[4];
-	pol_u64 free[1];
-	struct gang_pool pools[GANG_POOLS_MAX];
-	struct gang_host host = { vms, vcpus, cpus, order, free, pools, count % 5, count, b % 5, a, b, c };
-	pol_u32 i;
-
-	for (i = 0; i < COUNT(vms); i++) {
-		pol_u64 half = border64[(a % 7 + 3 * i) % COUNT(border64)] / 2;
-
-		vms[i].owed = i % 2 ? (gang_s64)half : -(gang_s64)half - 1;
-		vms[i].first = i == 3 ? border32[b % 8] : 2 * i;
-		vms[i].count = border32[(c % 5 + i) % 8];
-		vms[i].last_turn = border32[(b % 3 + i) % 8];
-		vms[i].high = (pol_u8)(i % 3 * 127);
-		vms[i].wanting = border32[(a % 3 + i) % 8];
-	}
+	FILL(params);
+	FILL(vms);
+	FILL(vcpus);
 	for (i = 0; i < COUNT(vcpus); i++) {
-		vcpus[i].got = border64[(a % 11 + i) % COUNT(border64)];
-		vcpus[i].allowed = i % 3 ? &allowed : (void *)0;
-		vcpus[i].weight = border32[(b % 5 + i) % 8];
-		vcpus[i].cpu = i % 6 == 5 ? border32[i] : i % 4;
-		vcpus[i].wants = (pol_u8)((c % 4 + i) % 4 * 85);
-		vcpus[i].held_back = (pol_u8)((b % 4 + i) % 4 == 0 ? 255 : 0);
+		vcpus[i].vm = draw(5) ? i % 4 : any32();
+		vcpus[i].pcpu = draw(6) ? i % 2 : any32();
 	}
-	gang_cpus_at(cpus, a, b);
-	note(gang_turn(&host));
+	note_number((pol_u32)credit_params_check(&params));
+	note_number(credit_assign(&host));
 	for (i = 0; i < 4; i++) {
-		gang_account(&host, border64[(c % 6 + i) % COUNT(border64)]);
-		note(gang_turn(&host));
-		gang_note(&host);
+		credit_pick(&host, i, any32(), i < 2, &decision);
+		NOTE(decision);
 	}
+	for (i = 0; i < COUNT(vcpus); i++)
+		credit_charge(&vcpus[i], &params, any64());
+	NOTE(vcpus);
 }
 
-static void gang_fill_at(pol_u32 a, pol_u32 count)
+static void demand(void)
 {
-	struct gang_filler candidates[GANG_FILLERS_MAX + 1] = { { 0 } };
-	pol_u32 i;
+	struct demand_params params;
+	struct demand_host host;
+	struct demand_vm vms[4];
+	int i;
 
-	for (i = 0; i < COUNT(candidates); i++) {
-		candidates[i].owed = (gang_s64)(border64[(a % 11 + i) % COUNT(border64)] / 2);
-		candidates[i].lock = (pol_u8)((a % 3 + i) % 3 * 127);
-	}
-	note(gang_fill(candidates, count));
-}
-
-static void gang_use_at(pol_u64 a, pol_u64 b, pol_u64 c)
-{
-	struct gang_use use = { (gang_s64)a, (gang_s64)b, 0, { 0 } };
-
-	note(gang_use(&use, (gang_s64)c, a));
-	note(gang_use(&use, (gang_s64)b, c));
-	gang_use_begin(&use, a);
-	note((pol_u32)use.of_all);
+	FILL(params);
+	FILL(host);
+	FILL(vms);
+	note_number((pol_u32)demand_params_check(&params));
+	for (i = 0; i < 4; i++)
+		note_number(demand_step(&host, vms, draw(5), &params, any64()));
+	NOTE(vms);
 }
 
 static void gang(void)
 {
-	size_t i, j, k;
-	pol_u32 count;
+	const pol_u64 allowed = any64();
+	struct gang_vm vms[4];
+	struct gang_vcpu vcpus[8];
+	struct gang_cpu cpus[4];
+	pol_u32 order[4], i;
+	pol_u64 free[1];
+	struct gang_pool pools[GANG_POOLS_MAX];
+	struct gang_host host = { vms, vcpus, cpus, order, free, pools, draw(5), draw(9), draw(5),
+				  any32(), any32(), any32() };
+	struct gang_filler candidates[GANG_FILLERS_MAX + 1];
+	struct gang_use use;
 
-	for (i = 0; i < COUNT(border64); i++)
-		for (j = 0; j < COUNT(border64); j++)
-			for (k = 0; k < COUNT(border64); k++)
-				gang_use_at(border64[i], border64[j], border64[k]);
-	for (i = 0; i < COUNT(border32); i++)
-		for (count = 0; count <= GANG_FILLERS_MAX + 1; count++)
-			gang_fill_at(border32[i], count);
+	FILL(vms);
+	FILL(vcpus);
+	FILL(cpus);
+	for (i = 0; i < COUNT(vms); i++)
+		vms[i].first = draw(4) ? 2 * i : any32();
+	for (i = 0; i < COUNT(vcpus); i++) {
+		vcpus[i].allowed = draw(3) ? &allowed : (void *)0;
+		vcpus[i].cpu = draw(6) ? i % 4 : any32();
+	}
+	for (i = 0; i < COUNT(cpus); i++)
+		if (draw(2))
+			cpus[i].core = cpus[i].cache = i / 2 * 2;
+	for (i = 0; i < 4; i++) {
+		note_number(gang_turn(&host));
+		note_number(gang_may_run(&host, draw(2) ? i : any32(), draw(2) ? i : any32()));
+		NOTE(cpus);
+		gang_account(&host, any64());
+	}
+	NOTE(vms);
 
-	for (i = 0; i < COUNT(border32); i++)
-		for (j = 0; j < COUNT(border32); j++)
-			for (k = 0; k < COUNT(border32); k++)
-				for (count = 0; count <= 8; count++)
-					gang_at(border32[i], border32[j], border32[k], count);
-}
-
-static void hvs_large(const struct hvs_slot *slots)
-{
-	static struct hvs_waiting waiting;
-	static const pol_u32 vcpus[] = { 0, 1, 64, 65, HVS_VCPUS_MAX, HVS_VCPUS_MAX + 1, ~0u };
-	pol_u32 caller, flags, at, count;
-	struct hvs_look look;
-	size_t i;
-
-	for (i = 0; i < HVS_LISTS * HVS_WORDS; i++)
-		waiting.off[i % HVS_LISTS][i / HVS_LISTS] = border64[i % COUNT(border64)];
-	for (at = 0; at < COUNT(vcpus); at++)
-		for (caller = 0; caller < COUNT(border32); caller++)
-			for (flags = 0; flags <= HVS_FLAGS_ALL; flags++) {
-				waiting.known = border32[flags % COUNT(border32)];
-				for (i = 0; i < HVS_LISTS; i++)
-					waiting.next[i] = (pol_u16)border32[(flags + i) % COUNT(border32)];
-				hvs_look(&waiting, vcpus[at], border32[caller], flags, &look);
-				note(look.count);
-				note(look.running);
-				note(look.preempted);
-				for (count = 0; count <= HVS_SLOTS_MAX + 1; count += 13)
-					note((pol_u32)hvs_pick_looked(slots, count, &look, 0, flags));
-			}
+	FILL(candidates);
+	note_number(gang_fill(candidates, draw(COUNT(candidates) + 1)));
+	FILL(use);
+	note_number(gang_use(&use, (gang_s64)any64(), any64()));
+	gang_use_begin(&use, any64());
+	note_number(gang_use(&use, (gang_s64)any64(), any64()));
+	NOTE(use);
 }
 
 static void hvs(void)
 {
-	struct hvs_slot slots[HVS_SLOTS_MAX + 1] = { { 0 } };
-	pol_u32 count, caller, flags;
-	size_t i;
+	static const pol_u32 sizes[] = { 0, 1, 64, 65, HVS_VCPUS_MAX, HVS_VCPUS_MAX + 1, ~0u };
+	static struct hvs_waiting waiting;
+	struct hvs_slot slots[HVS_SLOTS_MAX + 1];
+	const pol_u32 count = draw(COUNT(slots) + 1), flags = draw(HVS_FLAGS_ALL + 2);
+	struct hvs_look look;
+	pol_u8 mark = border8[draw(COUNT(border8))];
 
-	for (i = 0; i < COUNT(slots); i++) {
-		slots[i].preempted_at = border64[i % COUNT(border64)];
-		slots[i].category = (pol_u8)(i % 7 == 6 ? 255 : i % 7);
-		slots[i].ready = (pol_u8)(i * 85);
-		slots[i].running = (pol_u8)(i % 2);
-		slots[i].cpu = (pol_u16)(i % 3 == 0 ? 65535 : i * 63);
-		slots[i].user_mode = (pol_u8)(i % 5 * 51);
-	}
-	for (count = 0; count <= HVS_SLOTS_MAX + 1; count++)
-		for (caller = 0; caller < COUNT(border32); caller++)
-			for (flags = 0; flags <= HVS_FLAGS_ALL + 1; flags++)
-				note((pol_u32)hvs_pick(slots, count, border32[caller],
-						       border64[flags % COUNT(border64)], flags));
-	hvs_large(slots);
-	for (flags = 0; flags <= HVS_FLAGS_ALL; flags++)
-		for (i = 0; i < 8; i++) {
-			pol_u8 mark = (pol_u8)(i / 2 % 2 * 255);
-
-			note(hvs_category_on_preempt((pol_u8)(i % 2 * 255), (pol_u8)(i / 4 * 255),
-						     &mark, flags));
-			note(mark);
-		}
-}
-
-static void search(pol_u32 count, pol_u32 caller, pol_u32 last, enum kvm_stock_variant variant)
-{
-	struct kvm_stock_vcpu vcpus[8] = { { 0 } };
-	struct kvm_stock_search state = {
-		.variant = variant, .count = count, .caller = caller, .kernel_mode_only = 1,
-	};
-	pol_s32 index;
-	size_t i;
-
-	for (i = 0; i < COUNT(vcpus); i++) {
-		vcpus[i].ready = 1;
-		vcpus[i].preempted = 1;
-		vcpus[i].in_kernel = (pol_u8)(i % 3);
-		vcpus[i].in_spin_loop = (pol_u8)(i % 2);
-	}
-	kvm_stock_search_init(&state, vcpus, last);
-	/* A result that nobody asked for changes nothing. */
-	kvm_stock_search_result(&state, &last, 1);
-	while ((index = kvm_stock_search_next(&state, vcpus)) >= 0) {
-		note((pol_u32)index);
-		kvm_stock_search_result(&state, &last, index % 3 - 1);
-	}
-	kvm_stock_search_deinit(&state, vcpus);
-	note(last);
+	FILL(slots);
+	FILL(waiting);
+	note_number((pol_u32)hvs_pick(slots, count, any32(), any64(), flags));
+	hvs_look(&waiting, sizes[draw(COUNT(sizes))], any32(), flags, &look);
+	note_number(look.count);
+	note_number(look.running);
+	note_number((pol_u32)hvs_pick_looked(slots, count, &look, any64(), flags));
+	note_number(hvs_category_on_preempt(border8[draw(5)], border8[draw(5)], &mark, flags));
+	note_number(mark);
 }
 
 static void kvm_stock(void)
 {
-	pol_u32 variant, count;
-	size_t i, j, k, l, m;
+	const enum kvm_stock_variant variant = KVM_STOCK_3_19 + draw(KVM_STOCK_6_19 - KVM_STOCK_3_19 + 1);
+	struct kvm_stock_window_params params;
+	struct kvm_stock_vcpu vcpus[8];
+	struct kvm_stock_search state = {
+		.variant = variant, .count = draw(9), .caller = any32(), .kernel_mode_only = 1,
+	};
+	pol_u32 last = any32();
+	pol_s32 index;
 
-	for (variant = KVM_STOCK_3_19; variant <= KVM_STOCK_6_19; variant++)
-		for (i = 0; i < COUNT(border32); i++)
-			for (j = 0; j < COUNT(border32); j++) {
-				for (count = 0; count <= 8; count++)
-					search(count, border32[i], border32[j], variant);
-				for (k = 0; k < COUNT(border32); k++)
-					for (l = 0; l < COUNT(border32); l++)
-						for (m = 0; m < COUNT(border32); m++) {
-							struct kvm_stock_window_params params = {
-								border32[i], border32[j],
-								border32[k], border32[l],
-							};
-
-							note(kvm_stock_window_grow(&params, variant,
-										   border32[m]));
-							note(kvm_stock_window_shrink(&params, variant,
-										     border32[m]));
-						}
-			}
-}
-
-static void userspin_at(pol_u32 a, pol_u32 b, pol_u32 c)
-{
-	struct userspin_params params = { a, b, c, a };
-	struct userspin_verdict verdict;
-	struct userspin_state state;
-	pol_u64 from;
-	size_t i;
-
-	note((pol_u32)userspin_params_check(&params));
-	userspin_init(&state);
-	for (i = 0; i < 4 * COUNT(border64); i++) {
-		pol_u64 at = border64[i % COUNT(border64)];
-		struct userspin_sample sample = { at, at, (pol_u8)(i % 3), { 0 } };
-
-		if (i == 30)
-			state.next = state.count = c;
-		userspin_add(&state, &sample);
-		userspin_judge(&state, &params, &verdict);
-		note(verdict.kind + verdict.in_range);
-		note(userspin_code(&verdict, &from));
-		verdict.low = at;
-		verdict.kind = USERSPIN_LOOP;
-		note(userspin_code(&verdict, &from));
-		verdict.high = border64[(i + b) % COUNT(border64)];
-		note(userspin_code(&verdict, &from));
+	FILL(vcpus);
+	kvm_stock_search_init(&state, vcpus, last);
+	/* A result that nobody asked for changes nothing. */
+	kvm_stock_search_result(&state, &last, 1);
+	while ((index = kvm_stock_search_next(&state, vcpus)) >= 0) {
+		note_number((pol_u32)index);
+		kvm_stock_search_result(&state, &last, index % 3 - 1);
 	}
+	kvm_stock_search_deinit(&state, vcpus);
+	note_number(last);
+	FILL(params);
+	note_number(kvm_stock_window_grow(&params, variant, any32()));
+	note_number(kvm_stock_window_shrink(&params, variant, any32()));
 }
 
 static void userspin(void)
 {
-	size_t i, j, k;
+	struct userspin_params params;
+	struct userspin_sample sample;
+	struct userspin_state state;
+	struct userspin_verdict verdict;
+	pol_u64 from;
+	int i;
 
-	note((pol_u32)userspin_digest(border64, COUNT(border64)));
-	note(userspin_has_pause((const pol_u8 *)border64, sizeof(border64)));
-	for (i = 0; i < COUNT(border32); i++)
-		for (j = 0; j < COUNT(border32); j++)
-			for (k = 0; k < COUNT(border32); k++)
-				userspin_at(border32[i], border32[j], border32[k]);
-}
-
-static void vcrd_at(pol_u32 values, pol_u32 a, pol_u32 b, pol_u32 c)
-{
-	struct vcrd_params params = { b, values, a, b, c, a, b, c };
-	struct vcrd_state state;
-	size_t i;
-
-	note((pol_u32)vcrd_params_check(&params));
-	vcrd_init(&state, &params);
-	for (i = 0; i < 2 * COUNT(border64); i++) {
-		pol_u64 at = border64[i / 2];
-
-		/* More and fewer values than at the start, and a clock that runs back. */
-		params.values = border32[i % COUNT(border32)];
-		note((pol_u32)vcrd_event(&state, &params, i % 5 ? at : 0, border32[i % 8]));
-		note(vcrd_is_high(&state, at));
-		note(vcrd_is_over_threshold(&params, at));
+	FILL(params);
+	note_number((pol_u32)userspin_params_check(&params));
+	userspin_init(&state);
+	for (i = 0; i < 40; i++) {
+		if (i == 30)
+			state.next = state.count = any32();
+		FILL(sample);
+		userspin_add(&state, &sample);
+		userspin_judge(&state, &params, &verdict);
+		note_number(verdict.kind + verdict.in_range);
+		note_number(userspin_code(&verdict, &from));
+		verdict.low = any64();
+		verdict.high = any64();
+		verdict.kind = USERSPIN_LOOP;
+		note_number(userspin_code(&verdict, &from));
 	}
+	note_number(userspin_digest(border64, COUNT(border64)));
+	note_number(userspin_has_pause((const pol_u8 *)border64, sizeof(border64)));
 }
 
 static void vcrd(void)
 {
-	size_t i, j, k, l;
+	struct vcrd_params params;
+	struct vcrd_state state;
+	int i;
 
-	for (i = 0; i < COUNT(border64); i++)
-		for (j = 0; j < COUNT(border64); j++)
-			for (k = 0; k < COUNT(border64); k++)
-				note((pol_u32)pol_mul_div(border64[i], border64[j], border64[k]));
-	for (i = 0; i < COUNT(border32); i++)
-		for (j = 0; j < COUNT(border32); j++)
-			for (k = 0; k < COUNT(border32); k++)
-				for (l = 0; l < COUNT(border32); l++)
-					vcrd_at(border32[i], border32[j], border32[k], border32[l]);
+	FILL(params);
+	note_number((pol_u32)vcrd_params_check(&params));
+	vcrd_init(&state, &params);
+	for (i = 0; i < 20; i++) {
+		/* More and fewer values than at the start, and a clock that runs back. */
+		params.values = any32();
+		note_number(vcrd_event(&state, &params, any64(), any32()));
+		note_number(vcrd_is_high(&state, any64()));
+		note_number(vcrd_is_over_threshold(&params, any64()));
+	}
+	note_number(pol_mul_div(any64(), any64(), any64()));
 }
 
 int main(void)
 {
+	void (*const all[])(void) = { aple, asym, credit, demand, gang, hvs, kvm_stock, userspin, vcrd };
+	size_t i;
+	int round;
+
 #ifdef WRAP_ONCE
 	sum = border32[7];
 	sum += border32[1];
 #endif
-	aple();
-	asym_all();
-	credit();
-	gang();
-	hvs();
-	kvm_stock();
-	userspin();
-	vcrd();
+	for (i = 0; i < COUNT(all); i++)
+		for (round = 0; round < 20000; round++)
+			all[i]();
 	printf("%08x\n", (unsigned int)sum);
 	return 0;
 }
