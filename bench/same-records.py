@@ -31,7 +31,6 @@ CASES = {
     "cgroups-6.1": ["overall", "--repeats", "1", "--vms", "3", "--cgroup", "vcpu", "--kernel", "6.1"],
     "eight": ["eight", "--repeats", "1"],
     "uneven": ["uneven", "--repeats", "1"],
-    "ipi": ["ipi", "--repeats", "1"],
     "woken": ["woken", "--repeats", "1"],
     "locks": ["one-vm-locks", "--repeats", "1"],
     "large-vm": ["large-vm", "--repeats", "1"],
