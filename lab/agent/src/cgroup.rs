@@ -45,7 +45,7 @@ pub(crate) struct Cpus {
 
 impl Cpus {
     pub(crate) fn of(plan: &Plan) -> Cpus {
-        Cpus { count: plan.pcpus, capped: plan.scheduler == HostScheduler::FairCapped }
+        Cpus { count: plan.host.pcpus, capped: plan.host.scheduler == HostScheduler::FairCapped }
     }
 }
 

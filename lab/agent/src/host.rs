@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use unspin_scenario::plan::{Plan, SCHEMA};
+use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Begin;
 use unspin_vmm::process::now_ns;
 
@@ -51,9 +51,6 @@ pub(crate) fn begin(plan: &Plan) -> Begin {
     settings.insert("cgroup".into(), cgroup.into());
     let module = module::Module::open().ok().flatten();
     Begin {
-        schema: SCHEMA,
-        scenario: plan.scenario.clone(),
-        scenario_hash: plan.scenario_hash.clone(),
         kernel: kernel_release(),
         cpu_model: cpu_model(),
         pcpus: online_cpus().unwrap_or(0),
@@ -61,13 +58,8 @@ pub(crate) fn begin(plan: &Plan) -> Begin {
         module: module.as_ref().map(|m| m.version()),
         window_control: module.as_ref().map(|m| m.window_control()),
         settings,
-        machine: String::new(),
-        title: plan.title.clone(),
-        commit: None,
         version: Some(env!("CARGO_PKG_VERSION").into()),
-        image: None,
-        shard: None,
-        world: None,
+        ..Begin::of(plan)
     }
 }
 

@@ -165,12 +165,12 @@ fn prepare(plan: &Plan) -> Result<bench::Bench, Error> {
         return Err(Error::Schema { plan: plan.schema, agent: SCHEMA });
     }
     let online = host::online_cpus()?;
-    if online < plan.pcpus {
-        return Err(Error::FewCpus { wanted: plan.pcpus, online });
+    if online < plan.host.pcpus {
+        return Err(Error::FewCpus { wanted: plan.host.pcpus, online });
     }
     let module = module::Module::open()?;
     module.iter().try_for_each(|module| module.vms.check_alone(&[]))?;
-    let slice = plan.slice_ns.map(host::Slice::set).transpose()?;
+    let slice = plan.host.slice_ns.map(host::Slice::set).transpose()?;
     let guests = linux::Guests::new(plan.linux.clone());
     let cpus = cgroup::Cpus::of(plan);
     let (watcher, notes) = (watch::Watcher::default(), Vec::new());

@@ -7,8 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use unspin_scenario::plan::{
-    ApleParams, Arm, Dist, EachVm, HostModel, LockKind, Op, Plan, Run, Step, Window, YieldTo,
-    SCHEMA,
+    ApleParams, Arm, Dist, EachVm, Host, LockKind, Op, Plan, Run, Step, Window, YieldTo, SCHEMA,
 };
 use unspin_scenario::result::{Record, RunResult};
 
@@ -63,19 +62,7 @@ fn plan(runs: Vec<Run>) -> Plan {
         scenario: "test".into(),
         title: "test".into(),
         scenario_hash: "0".into(),
-        pcpus: 1,
-        slice_ns: None,
-        host_model: HostModel::Lab,
-        scheduler: Default::default(),
-        period_ms: None,
-        loop_detection: Default::default(),
-        llc_pcpus: None,
-        threads_per_core: 1,
-        thread_speed_percent: None,
-        skew_tick: true,
-        group_load_lags: false,
-        housekeeping_ppm: None,
-        costs: Default::default(),
+        host: Host::new(1),
         linux: None,
         runs,
     }
@@ -204,7 +191,8 @@ fn arms_of_the_module_say_that_it_is_missing() {
 
 #[test]
 fn a_plan_for_another_computer_fails_as_a_whole() {
-    let (code, records) = agent("cpus", &Plan { pcpus: 100_000, ..plan(vec![run(0), run(1)]) });
+    let (code, records) =
+        agent("cpus", &Plan { host: Host::new(100_000), ..plan(vec![run(0), run(1)]) });
     assert_eq!(code, 1);
     assert!(error_of(&records, 1).contains("100000 CPUs"));
     let (_, records) = agent("schema", &Plan { schema: 99, ..plan(vec![run(0)]) });

@@ -10,8 +10,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use unspin_scenario::plan::{
-    GuestIdle, GuestLock, GuestProgram, HostModel, LinuxFiles, LinuxGuest, LinuxVm, Plan, Run,
-    Window, SCHEMA,
+    GuestIdle, GuestLock, GuestProgram, Host, LinuxFiles, LinuxGuest, LinuxVm, Plan, Run, Window,
+    SCHEMA,
 };
 use unspin_scenario::result::{Record, Responses};
 
@@ -56,19 +56,7 @@ fn plan(fault: &str, runs: Vec<Run>) -> Plan {
         scenario: "test".into(),
         title: "test".into(),
         scenario_hash: "0".into(),
-        pcpus: 1,
-        slice_ns: None,
-        host_model: HostModel::Lab,
-        scheduler: Default::default(),
-        period_ms: None,
-        loop_detection: Default::default(),
-        llc_pcpus: None,
-        threads_per_core: 1,
-        thread_speed_percent: None,
-        skew_tick: true,
-        group_load_lags: false,
-        housekeeping_ppm: None,
-        costs: Default::default(),
+        host: Host::new(1),
         linux: Some(LinuxFiles {
             qemu: FAKE_QEMU.into(),
             firmware: None,

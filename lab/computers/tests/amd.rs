@@ -69,7 +69,7 @@ fn the_same_boot_gives_the_same_values() {
     let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((lab, kernel)) = lab() {
         let plan = with_another_seed(planned("amd", SCENARIO, &["dbench"]));
-        let computer = Computer::qemu_amd(plan.pcpus);
+        let computer = Computer::qemu_amd(plan.host.pcpus);
         let results = boots_are_alike(&lab, &kernel, &computer, &plan, ["amd-one", "amd-other"]);
         for vm in results.iter().flat_map(|result| &result.vm) {
             let module = vm.module.as_ref().expect("counters of the module");

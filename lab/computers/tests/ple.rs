@@ -67,7 +67,7 @@ fn the_same_boot_gives_the_same_values() {
     let _alone = COMPUTER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((lab, kernel)) = lab() {
         let plan = with_another_seed(plan());
-        let computer = Computer::bochs(plan.pcpus);
+        let computer = Computer::bochs(plan.host.pcpus);
         boots_are_alike(&lab, &kernel, &computer, &plan, ["same-one", "same-other"]);
     }
 }

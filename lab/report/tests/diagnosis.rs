@@ -13,25 +13,17 @@ use unspin_scenario::result::{ModuleStats, VcpuStates, VmResult};
 
 const CASES: &str = r#"title = "Cases"
 repeats = 2
+vm = [
+    { name = "waits", vcpus = 2, workload = "compute" },
+    { name = "computes", vcpus = 2, workload = "compute" },
+]
+arm = [{ name = "stock" }]
+case = [
+    { name = "shared", inject = ["contention"], vms = ["waits", "computes"] },
+    { name = "alone", vms = ["computes"] },
+]
 [host]
 pcpus = 4
-[[vm]]
-name = "waits"
-vcpus = 2
-workload = "compute"
-[[vm]]
-name = "computes"
-vcpus = 2
-workload = "compute"
-[[arm]]
-name = "stock"
-[[case]]
-name = "shared"
-inject = ["contention"]
-vms = ["waits", "computes"]
-[[case]]
-name = "alone"
-vms = ["computes"]
 "#;
 
 /// In the case with an injection half of the time is waited, and the module looked; in the other its

@@ -14,10 +14,15 @@ const SCENARIO: &str = r#"
 title = "Every form"
 repeats = 2
 epoch_ple_exits = 50
+vm = [{ vcpus = 2 }]
+arm = [
+    { name = "ple-off", window = "off" },
+    { name = "stock", baseline = true },
+    { name = "hvs", yield_to = "hvs" },
+    { name = "apples", window = "aple", yield_to = "hvs" },
+]
 [host]
 pcpus = 4
-[[vm]]
-vcpus = 2
 [sweep]
 profiles = ["ebizzy", "dbench"]
 vms = [1]
@@ -25,40 +30,24 @@ vms = [1]
 epochs = true
 [measure]
 alone = true
-[[arm]]
-name = "ple-off"
-window = "off"
-[[arm]]
-name = "stock"
-baseline = true
-[[arm]]
-name = "hvs"
-yield_to = "hvs"
-[[arm]]
-name = "apples"
-window = "aple"
-yield_to = "hvs"
 "#;
 
 const LOCKS: &str = r#"
 title = "Locks"
 repeats = 2
+vm = [{ vcpus = 2 }]
+arm = [
+    { name = "stock" },
+    { name = "apples", window = "aple", yield_to = "hvs" },
+]
 [host]
 pcpus = 4
-[[vm]]
-vcpus = 2
 [sweep]
 profiles = ["ebizzy"]
 vms = [2]
 locks = ["ticket", "tas"]
 [measure]
 alone = false
-[[arm]]
-name = "stock"
-[[arm]]
-name = "apples"
-window = "aple"
-yield_to = "hvs"
 "#;
 
 /// Seeds that differ, an arm with few rounds, time by class and factor, long waits.

@@ -12,20 +12,18 @@ use unspin_scenario::shard;
 const SCENARIO: &str = r#"
 title = "t"
 repeats = 3
+vm = [{ vcpus = 4 }]
+arm = [
+    { name = "stock" },
+    { name = "hvs", yield_to = "hvs" },
+]
 [host]
 pcpus = 4
-[[vm]]
-vcpus = 4
 [sweep]
 profiles = ["ebizzy", "dbench"]
 vms = [2, 3]
 [measure]
 alone = true
-[[arm]]
-name = "stock"
-[[arm]]
-name = "hvs"
-yield_to = "hvs"
 "#;
 
 fn records(plan: &Plan, shard: Option<Shard>, kernel: &str) -> Input {

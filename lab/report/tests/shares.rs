@@ -13,22 +13,18 @@ use unspin_scenario::result::{VmResult, VmTurns};
 const SCENARIO: &str = r#"
 title = "Shares"
 repeats = 3
+vm = [{ vcpus = 4 }]
+arm = [
+    { name = "stock", baseline = true },
+    { name = "gangs", yield_to = "hvs", coscheduling = "con" },
+]
 [host]
 pcpus = 4
-[[vm]]
-vcpus = 4
 [sweep]
 profiles = ["ebizzy"]
 vms = [2]
 [measure]
 alone = false
-[[arm]]
-name = "stock"
-baseline = true
-[[arm]]
-name = "gangs"
-yield_to = "hvs"
-coscheduling = "con"
 "#;
 
 const KHZ: u64 = 200_000;

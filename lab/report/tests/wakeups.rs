@@ -11,22 +11,18 @@ use unspin_report::{documents, read_str, text, Document};
 const SCENARIO: &str = r#"
 title = "Wake-ups"
 repeats = 3
+vm = [{ vcpus = 4 }]
+arm = [
+    { name = "stock", baseline = true },
+    { name = "gangs", yield_to = "hvs", coscheduling = "con" },
+]
 [host]
 pcpus = 4
-[[vm]]
-vcpus = 4
 [sweep]
 profiles = ["ebizzy"]
 vms = [2]
 [measure]
 wakeups_hz = 1000
-[[arm]]
-name = "stock"
-baseline = true
-[[arm]]
-name = "gangs"
-yield_to = "hvs"
-coscheduling = "con"
 "#;
 
 /// Every run has these wake-ups, p99 in µs by arm and repeat; `None`: it has none.

@@ -14,20 +14,18 @@ const KERNEL: &str = "6.12";
 const SCENARIO: &str = r#"
 title = "Worlds"
 repeats = 2
+vm = [{ vcpus = 4 }]
+arm = [
+    { name = "stock" },
+    { name = "hvs", yield_to = "hvs" },
+]
 [host]
 pcpus = 4
-[[vm]]
-vcpus = 4
 [sweep]
 profiles = ["ebizzy"]
 vms = [2]
 [measure]
 alone = true
-[[arm]]
-name = "stock"
-[[arm]]
-name = "hvs"
-yield_to = "hvs"
 "#;
 
 fn line(record: &Record) -> String {

@@ -11,6 +11,7 @@
 //! space             what scenarios are drawn from, and their files
 //! ```
 
+mod begin;
 mod expand;
 mod parse;
 mod responses;

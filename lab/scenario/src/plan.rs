@@ -8,9 +8,10 @@ pub use crate::schema::costs::HostCosts;
 pub use crate::schema::host::{CgroupLayout, HostModel, HostScheduler, LoopDetection};
 pub use crate::schema::linux::{GuestIdle, GuestLock, GuestProgram, LinuxGuest, LinuxVm};
 pub use crate::schema::lock::{LockChoice, LockKind};
+use crate::schema::names::is_default;
 pub use crate::schema::names::PHYSICAL_ARM;
 pub use crate::schema::program::{Dist, Op, Step};
-pub use crate::schema::scenario::Role;
+pub use crate::schema::scenario::{Host, Role};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use unspin_diagnosis::Cause;
@@ -30,48 +31,9 @@ pub struct Plan {
     pub title: String,
     /// SHA-256 over the scenario file and the profiles it names, in hex.
     pub scenario_hash: String,
-    /// Physical CPUs the host must have.
-    pub pcpus: u32,
-    /// Length of a scheduler slice to set, ns (`base_slice_ns` / `min_granularity_ns` in debugfs); `None`
-    /// leaves the kernel's own.
-    pub slice_ns: Option<u64>,
-    /// Host that machine `sim` models; other machines are what they are.
-    #[serde(default, skip_serializing_if = "HostModel::is_default")]
-    pub host_model: HostModel,
-    /// Scheduler of the host that machine `sim` models.
-    #[serde(default, skip_serializing_if = "HostScheduler::is_default")]
-    pub scheduler: HostScheduler,
-    /// Allocation period of that host, ms; `None` leaves the scheduler's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub period_ms: Option<u32>,
-    /// How that host's processor sees a loop of PAUSEs.
-    #[serde(default, skip_serializing_if = "LoopDetection::is_default")]
-    pub loop_detection: LoopDetection,
-    /// pCPUs that share a last-level cache, each group of so many; `None`: all share one (machine
-    /// `sim`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub llc_pcpus: Option<u32>,
-    /// Threads of a core, each a pCPU: 1 or 2 (machine `sim`).
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub threads_per_core: u32,
-    /// How fast a thread works while the other one of its core is busy, %; `None`: the model's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thread_speed_percent: Option<u32>,
-    /// Ticks of different pCPUs come apart (the kernel's skew_tick=1), not at the same time
-    /// (machine `sim`).
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
-    pub skew_tick: bool,
-    /// VMs' weights are divided by what their vCPUs last published of their loads, as Linux 3.8 to
-    /// 4.2 has it, not by their loads of now (machine `sim`).
-    #[serde(default, skip_serializing_if = "is_no")]
-    pub group_load_lags: bool,
-    /// Time that the host's own tasks take of each pCPU, millionths; `None`: the model's own (machine
-    /// `sim`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub housekeeping_ppm: Option<u32>,
-    /// What things cost on that host, in place of the model's own (machine `sim`).
-    #[serde(default, skip_serializing_if = "HostCosts::is_default")]
-    pub costs: HostCosts,
+    /// The host.
+    #[serde(flatten)]
+    pub host: Host,
     /// Where what Linux guests are made of lies on the computer that runs the plan; filled in by
     /// whoever starts it there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,30 +63,6 @@ pub struct LinuxFiles {
 
 fn patience_s() -> u64 {
     60
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn is_yes(value: &bool) -> bool {
-    *value
-}
-
-fn one() -> u32 {
-    1
-}
-
-fn is_one(value: &u32) -> bool {
-    *value == 1
-}
-
-fn is_zero(value: &u32) -> bool {
-    *value == 0
-}
-
-fn is_no(value: &bool) -> bool {
-    !*value
 }
 
 /// One measurement: some VMs of one profile under one arm.
@@ -194,7 +132,7 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakeups_hz: Option<u32>,
     /// So many tasks of the host compute all the time, each on the next pCPU, from the first on.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub hogs: u32,
     /// Of a case, the causes that its VMs lose time to; `None`: it is no case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -237,7 +175,7 @@ pub struct EachVm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gang: Option<bool>,
     /// Whether asym of arms is for it.
-    #[serde(default, skip_serializing_if = "Role::is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub role: Role,
     /// What it may use at most (cgroup cpu.max), in millionths of the host's CPU time; `None`: no quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a machine answers: one JSON object a line.
 
+pub use crate::begin::{Begin, Shard};
 pub use crate::responses::{Responses, RESPONSE_BUCKETS};
 pub use crate::world::{ModelError, World, WorldDesign, WorldInput};
 use serde::{Deserialize, Serialize};
@@ -32,55 +33,6 @@ pub enum Record {
         runs: u32,
         failed: u32,
     },
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Begin {
-    pub schema: u32,
-    pub scenario: String,
-    pub scenario_hash: String,
-    /// `uname -r`.
-    pub kernel: String,
-    pub cpu_model: String,
-    pub pcpus: u32,
-    /// `None` where KVM does not say.
-    pub tsc_khz: Option<u64>,
-    /// Version of the loaded module, `None` without it.
-    pub module: Option<String>,
-    /// `vmx`, `svm`, or `none: reason`; `None` without the module.
-    pub window_control: Option<String>,
-    /// Host settings that matter for the figures (halt_poll_ns, slice, ple_gap …).
-    pub settings: std::collections::BTreeMap<String, String>,
-    /// Name of the machine (`kvm`, `emulated`, `sim`, `threads`); set by whoever started the agent, as are the next four.
-    #[serde(default)]
-    pub machine: String,
-    #[serde(default)]
-    pub title: String,
-    /// Commit and version of unspin that wrote the record.
-    #[serde(default)]
-    pub commit: Option<String>,
-    #[serde(default)]
-    pub version: Option<String>,
-    /// SHA-256, in hex, of the code the figures come from: module, policies, agent and guest.
-    #[serde(default)]
-    pub image: Option<String>,
-    /// Share of a plan these records are, where it was shared out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shard: Option<Shard>,
-    /// World these records are of, where values that the scenario does not know were drawn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub world: Option<World>,
-}
-
-/// Share `index` of `of` of a plan's runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Shard {
-    /// 1 to `of`.
-    pub index: u32,
-    pub of: u32,
-    /// Runs of all shares together.
-    pub runs: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

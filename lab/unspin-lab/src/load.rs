@@ -4,12 +4,13 @@
 use crate::exit::{said, Usage};
 use crate::machine::Refusal;
 use anyhow::Context;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::path::{Component, Path, PathBuf};
 use unspin_scenario::plan::{CgroupLayout, GuestLock, Plan};
 use unspin_scenario::{
-    expand, parse_guest_program, parse_profile, parse_scenario, problem_at, Problems, Profile,
-    Ranges, Scenario, Selection, Unknown, Workloads,
+    expand, parse_guest_program, parse_profile, parse_scenario, problem_at, Named, Problems,
+    Profile, Ranges, Scenario, Selection, Unknown, Workloads,
 };
 
 /// What of a scenario to run.
@@ -25,14 +26,14 @@ pub struct Select {
     #[arg(long, value_name = "N", value_delimiter = ',')]
     pub vms: Vec<u32>,
     /// Run only these cgroup layouts.
-    #[arg(long, value_name = "LAYOUT", value_delimiter = ',')]
-    pub cgroup: Vec<Layout>,
+    #[arg(long, value_name = "LAYOUT", value_delimiter = ',', value_parser = named::<CgroupLayout>())]
+    pub cgroup: Vec<CgroupLayout>,
     /// Run only these of the swept locks, with the names of `unspin-lab plan --list`.
     #[arg(long = "lock", value_name = "LOCK", value_delimiter = ',')]
     pub locks: Vec<String>,
     /// Run only these of the swept locks of Linux guests.
-    #[arg(long, value_name = "LOCK", value_delimiter = ',')]
-    pub guest_lock: Vec<OfGuest>,
+    #[arg(long, value_name = "LOCK", value_delimiter = ',', value_parser = named::<GuestLock>())]
+    pub guest_lock: Vec<GuestLock>,
     /// Number of repeats, instead of the scenario's.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: Option<u32>,
@@ -42,40 +43,13 @@ pub struct Select {
     pub profile_dir: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub enum Layout {
-    Flat,
-    Vm,
-    Vcpu,
-    Libvirt,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub enum OfGuest {
-    Pv,
-    Queued,
-    TestAndSet,
-}
-
-impl From<OfGuest> for GuestLock {
-    fn from(lock: OfGuest) -> Self {
-        match lock {
-            OfGuest::Pv => GuestLock::Pv,
-            OfGuest::Queued => GuestLock::Queued,
-            OfGuest::TestAndSet => GuestLock::TestAndSet,
-        }
-    }
-}
-
-impl From<Layout> for CgroupLayout {
-    fn from(l: Layout) -> Self {
-        match l {
-            Layout::Flat => CgroupLayout::Flat,
-            Layout::Vm => CgroupLayout::Vm,
-            Layout::Vcpu => CgroupLayout::Vcpu,
-            Layout::Libvirt => CgroupLayout::Libvirt,
-        }
-    }
+/// The names of `T` as the values of an option.
+fn named<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
+    let names: Vec<&str> = T::choices().into_iter().map(|(name, _)| name).collect();
+    PossibleValuesParser::new(names).try_map(|given| {
+        let one = T::choices().into_iter().find(|(name, _)| *name == given);
+        one.map(|(_, one)| one).ok_or("no such name")
+    })
 }
 
 /// A scenario and everything it needs.
@@ -103,8 +77,8 @@ impl Loaded {
             arms: select.arms.clone(),
             profiles: select.profiles.clone(),
             vms: select.vms.clone(),
-            cgroups: select.cgroup.iter().map(|c| (*c).into()).collect(),
-            guest_locks: select.guest_lock.iter().map(|l| (*l).into()).collect(),
+            cgroups: select.cgroup.clone(),
+            guest_locks: select.guest_lock.clone(),
             locks: select.locks.clone(),
         };
         let mut scenario = self.scenario.clone();

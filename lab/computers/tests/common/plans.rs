@@ -69,7 +69,7 @@ pub fn lab() -> Option<(Lab, Kernel)> {
 
 /// Every run's result, under Bochs; panics if one fails.
 pub fn boot(lab: &Lab, kernel: &Kernel, plan: &Plan, name: &str) -> Vec<RunResult> {
-    boot_on(lab, kernel, &Computer::bochs(plan.pcpus), plan, name)
+    boot_on(lab, kernel, &Computer::bochs(plan.host.pcpus), plan, name)
 }
 
 /// The same on a computer of the caller's.

@@ -11,7 +11,7 @@ use crate::schema::linux::{GuestLock, LinuxGuest, LinuxVm};
 use crate::schema::lock::LockChoice;
 use crate::schema::names::{is_name, Named, ALONE_ARM};
 use crate::schema::scenario::{
-    quota_point, usual_layout, vms_beside, Case, Pin, Role, Scenario, Sweep, VmGroup,
+    quota_point, usual_layout, vms_beside, Case, Host, Pin, Role, Scenario, Sweep, VmGroup,
 };
 
 /// Expands `scenario`, whose text is `text`, with the workloads it names.
@@ -47,19 +47,8 @@ pub fn expand(
         scenario: scenario.name.clone(),
         title: scenario.title.clone(),
         scenario_hash: hash(text, &used.texts()),
-        pcpus: scenario.host.pcpus,
-        slice_ns: scenario.slice_ns,
-        host_model: scenario.host.model,
-        scheduler: scenario.host.scheduler,
-        period_ms: scenario.host.period_ms,
-        loop_detection: scenario.host.loop_detection,
-        llc_pcpus: scenario.host.llc_pcpus,
-        threads_per_core: scenario.host.threads_per_core,
-        thread_speed_percent: scenario.host.thread_speed_percent,
-        skew_tick: scenario.host.skew_tick,
-        group_load_lags: scenario.host.group_load_lags,
-        housekeeping_ppm: scenario.host.housekeeping_ppm,
-        costs: scenario.host.costs,
+        // Runs have the clock of their locks.
+        host: Host { lock_clock_mhz: None, ..scenario.host.clone() },
         linux: None,
         runs,
     })
@@ -317,7 +306,7 @@ fn each_vm(s: &Scenario, point: &Point, arm: &Arm) -> Vec<EachVm> {
     let first = kind(point.groups[0]);
     let is_usual = |g: &&VmGroup| {
         let runs_usual = g.threads.is_none() && g.tick_hz == 0;
-        runs_usual && g.gang.is_none() && g.role.is_default() && g.quota_ppm.is_none()
+        runs_usual && g.gang.is_none() && g.role == Role::default() && g.quota_ppm.is_none()
     };
     let usual = point.groups.iter().all(is_usual);
     if usual && point.groups.iter().all(|g| kind(g) == first) && first.name.is_none() {

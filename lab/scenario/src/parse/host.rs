@@ -46,6 +46,7 @@ pub(crate) fn read_host(v: Value) -> Option<Host> {
     }
     Some(Host {
         pcpus: pcpus?,
+        slice_ns: None,
         model: model?,
         lock_clock_mhz: lock_clock?,
         scheduler: scheduler?,

@@ -13,7 +13,7 @@ use crate::parse::sweep::{check_beside, read_sweep, SweepKeys};
 use crate::parse::vm::read_vms;
 use crate::schema::arm::{ApleParams, Arm};
 use crate::schema::keys::scenario as keys;
-use crate::schema::scenario::{Measure, Scenario, Trace, VmGroup};
+use crate::schema::scenario::{Host, Measure, Scenario, Trace, VmGroup};
 use unspin_text::Problems;
 use unspin_text::{no_doubles, or, Reader, Table, Value};
 
@@ -73,12 +73,11 @@ fn read_scenario(top: &Table, name: &str) -> Option<Scenario> {
         title: title?,
         seed: seed?,
         repeats: repeats?,
-        slice_ns: slice_ns?,
         epoch_ple_exits: epoch?,
         epoch_min_us: epoch_min?,
         kernels: kernels?,
         boots: boots?,
-        host: host?,
+        host: Host { slice_ns: slice_ns?, ..host? },
         sweep: sweep.of(&groups),
         vms: groups,
         cases: cases?,

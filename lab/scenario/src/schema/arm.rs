@@ -2,10 +2,12 @@
 //! Arms: windows, choices of whom to yield to, and what else an arm changes.
 
 use crate::schema::lock::LockChoice;
-use crate::schema::names::Named;
+use crate::schema::names::{is_default, named, Named};
 use serde::{Deserialize, Serialize};
 use unspin_diagnosis::Cause;
 use unspin_uapi::{any_of, Number, Variant};
+
+named!(Coscheduling, CoschedulingMechanism);
 
 /// One way of treating the VMs; the things compared.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -25,19 +27,19 @@ pub struct Arm {
     pub lock: Option<LockChoice>,
     /// Which VMs' vCPUs run together, in turns that the module makes; on machine `sim` on a host with
     /// Credit as ASMan has it.
-    #[serde(default, skip_serializing_if = "Coscheduling::is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub coscheduling: Coscheduling,
     /// What makes the turns of `coscheduling`.
-    #[serde(default, skip_serializing_if = "CoschedulingMechanism::is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub coscheduling_mechanism: CoschedulingMechanism,
     /// Length of turns, us; left out: the module's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_us: Option<u32>,
     /// Asymmetric vCPUs, on a host with the fair scheduler (machine `sim`).
-    #[serde(default, skip_serializing_if = "Asym::is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub asym: Asym,
     /// What the VMs run on, where it is not the host as it is (machine `sim`).
-    #[serde(default, skip_serializing_if = "Platform::is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub platform: Platform,
 }
 
@@ -53,12 +55,6 @@ pub struct Platform {
     pub halt_poll_us: u32,
     /// Factors of virtualization's cost that are switched off.
     pub without: Vec<Factor>,
-}
-
-impl Platform {
-    pub(crate) fn is_default(&self) -> bool {
-        *self == Platform::default()
-    }
 }
 
 /// What makes multi-threaded programs slow in VMs (NJIT 2018, chapter 2).
@@ -104,7 +100,19 @@ const fn named(factor: Factor) -> (&'static str, Factor) {
 }
 
 /// Whose vCPUs run together (ASMan, HPDC 2011).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::EnumIter,
+    strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum Coscheduling {
     /// Nobody's.
@@ -122,14 +130,20 @@ pub enum Coscheduling {
     VcrdBoth,
 }
 
-impl Coscheduling {
-    pub(crate) fn is_default(&self) -> bool {
-        *self == Coscheduling::default()
-    }
-}
-
 /// What makes turns.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::EnumIter,
+    strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum CoschedulingMechanism {
     /// The module, which keeps the vCPUs of others from running.
@@ -139,12 +153,6 @@ pub enum CoschedulingMechanism {
     Fifo,
     /// Xen's Credit as a scheduler of sched_ext, which has all vCPUs' threads: for comparison.
     SchedExt,
-}
-
-impl CoschedulingMechanism {
-    pub(crate) fn is_default(&self) -> bool {
-        *self == CoschedulingMechanism::default()
-    }
 }
 
 /// Parts of dynamic asymmetric vCPUs (NJIT 2018, 5.4) that are on.
@@ -163,12 +171,6 @@ pub struct Asym {
     /// How often they look and decide; left out: each allocation period of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period_ms: Option<u32>,
-}
-
-impl Asym {
-    pub(crate) fn is_default(&self) -> bool {
-        *self == Asym::default()
-    }
 }
 
 /// Who sets the pause-loop-exit window.
@@ -270,26 +272,6 @@ impl TryFrom<String> for YieldTo {
 impl Named for Factor {
     fn choices() -> Vec<(&'static str, Factor)> {
         Factor::ALL.to_vec()
-    }
-}
-
-impl Named for Coscheduling {
-    fn choices() -> Vec<(&'static str, Coscheduling)> {
-        vec![
-            ("none", Coscheduling::None),
-            ("con", Coscheduling::Con),
-            ("vcrd", Coscheduling::Vcrd),
-            ("vcrd-ple", Coscheduling::VcrdPle),
-            ("vcrd-user", Coscheduling::VcrdUser),
-            ("vcrd-both", Coscheduling::VcrdBoth),
-        ]
-    }
-}
-
-impl Named for CoschedulingMechanism {
-    fn choices() -> Vec<(&'static str, CoschedulingMechanism)> {
-        use CoschedulingMechanism::{Fifo, Park, SchedExt};
-        vec![("park", Park), ("fifo", Fifo), ("sched-ext", SchedExt)]
     }
 }
 

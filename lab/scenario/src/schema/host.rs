@@ -1,11 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The host of a comparison: what machine `sim` models of it, and how vCPUs are laid out in cgroups.
 
-use crate::schema::names::Named;
+use crate::schema::names::named;
 use serde::{Deserialize, Serialize};
 
+named!(HostModel, HostScheduler, LoopDetection, CgroupLayout);
+
 /// Clock and costs of a modelled host.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::EnumIter,
+    strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum HostModel {
     /// The emulated computer: 200 MHz, a cycle an instruction.
@@ -16,7 +30,19 @@ pub enum HostModel {
 }
 
 /// Scheduler of a modelled host.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::EnumIter,
+    strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum HostScheduler {
     /// The kernel's own: CFS or EEVDF.
@@ -35,14 +61,22 @@ impl HostScheduler {
     pub fn is_credit(self) -> bool {
         !matches!(self, HostScheduler::Fair | HostScheduler::FairCapped)
     }
-
-    pub(crate) fn is_default(&self) -> bool {
-        *self == HostScheduler::default()
-    }
 }
 
 /// How a modelled host's processor sees a loop of PAUSEs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::EnumIter,
+    strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum LoopDetection {
     /// Intel: a loop at CPL 0 that lasts longer than a window of cycles.
@@ -52,20 +86,11 @@ pub enum LoopDetection {
     PauseFilter,
 }
 
-impl LoopDetection {
-    pub(crate) fn is_default(&self) -> bool {
-        *self == LoopDetection::default()
-    }
-}
-
-impl HostModel {
-    pub(crate) fn is_default(&self) -> bool {
-        *self == HostModel::default()
-    }
-}
-
 /// How vCPU threads are laid out in cgroups.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::EnumIter, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum CgroupLayout {
     Flat,
@@ -75,38 +100,4 @@ pub enum CgroupLayout {
     Vcpu,
     /// As libvirt has it: `machine.slice/NAME.scope/libvirt/{emulator,vcpuN}`.
     Libvirt,
-}
-
-impl Named for HostModel {
-    fn choices() -> Vec<(&'static str, HostModel)> {
-        vec![("lab", HostModel::Lab), ("server", HostModel::Server)]
-    }
-}
-
-impl Named for HostScheduler {
-    fn choices() -> Vec<(&'static str, HostScheduler)> {
-        vec![
-            ("fair", HostScheduler::Fair),
-            ("fair-capped", HostScheduler::FairCapped),
-            ("credit", HostScheduler::Credit),
-            ("credit-capped", HostScheduler::CreditCapped),
-        ]
-    }
-}
-
-impl Named for LoopDetection {
-    fn choices() -> Vec<(&'static str, LoopDetection)> {
-        vec![("ple", LoopDetection::Ple), ("pause-filter", LoopDetection::PauseFilter)]
-    }
-}
-
-impl Named for CgroupLayout {
-    fn choices() -> Vec<(&'static str, CgroupLayout)> {
-        vec![
-            ("flat", CgroupLayout::Flat),
-            ("vm", CgroupLayout::Vm),
-            ("vcpu", CgroupLayout::Vcpu),
-            ("libvirt", CgroupLayout::Libvirt),
-        ]
-    }
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Linux guests: the kernel that boots in them, and the program that runs on it.
 
-use crate::schema::names::Named;
+use crate::schema::names::named;
 use serde::{Deserialize, Serialize};
+
+named!(GuestLock, GuestIdle);
 
 /// A guest's kernel and how QEMU boots it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +24,10 @@ pub struct LinuxGuest {
 }
 
 /// The kernel's spin-locks in a guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::EnumIter, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum GuestLock {
     /// Queued, with waiters that halt: as Debian ships it with `-cpu host`.
@@ -35,7 +40,10 @@ pub enum GuestLock {
 }
 
 /// What an idle vCPU does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::EnumIter, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum GuestIdle {
     Halt,
@@ -79,20 +87,4 @@ pub struct GuestProgram {
 pub struct LinuxVm {
     pub guest: LinuxGuest,
     pub program: GuestProgram,
-}
-
-impl Named for GuestLock {
-    fn choices() -> Vec<(&'static str, GuestLock)> {
-        vec![
-            ("pv", GuestLock::Pv),
-            ("queued", GuestLock::Queued),
-            ("test-and-set", GuestLock::TestAndSet),
-        ]
-    }
-}
-
-impl Named for GuestIdle {
-    fn choices() -> Vec<(&'static str, GuestIdle)> {
-        vec![("halt", GuestIdle::Halt), ("poll", GuestIdle::Poll)]
-    }
 }

@@ -17,6 +17,23 @@ pub trait Named: Copy + PartialEq + 'static {
     }
 }
 
+/// Whether a value need not be written.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Makes enums [`Named`] by their variants' names in kebab-case, as strum and serde have them.
+macro_rules! named {
+    ($($name:ty),+) => {
+        $(impl $crate::schema::names::Named for $name {
+            fn choices() -> Vec<(&'static str, $name)> {
+                <$name as strum::IntoEnumIterator>::iter().map(|one| (one.into(), one)).collect()
+            }
+        })+
+    };
+}
+pub(crate) use named;
+
 /// Whether `s` can name an arm or a profile: 1 to 64 small letters, digits, `-` and `_`, so that it
 /// can be part of a file name.
 pub fn is_name(s: &str) -> bool {

@@ -6,9 +6,11 @@ use crate::schema::costs::HostCosts;
 use crate::schema::host::{CgroupLayout, HostModel, HostScheduler, LoopDetection};
 use crate::schema::linux::{GuestLock, LinuxGuest};
 use crate::schema::lock::LockChoice;
-use crate::schema::names::Named;
+use crate::schema::names::{is_default, named, Named};
 use serde::{Deserialize, Serialize};
 use unspin_diagnosis::Cause;
+
+named!(Mode, Role, GuestKind, Beside);
 
 /// A scenario, checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +21,6 @@ pub struct Scenario {
     /// Seed of the first repeat; the others follow it.
     pub seed: u64,
     pub repeats: u32,
-    pub slice_ns: Option<u64>,
     /// Length of an epoch where an arm does not say otherwise; `None` is the paper's 1000.
     pub epoch_ple_exits: Option<u32>,
     /// Shortest epoch where an arm does not say otherwise; `None` is the module's 10 ms.
@@ -40,34 +41,88 @@ pub struct Scenario {
     pub trace: Trace,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+/// The host that a scenario wants, and that its plan asks a machine for. What is not `pcpus` and `slice_ns`
+/// is of machine `sim`; other machines are what they are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Host {
+    /// Physical CPUs it must have.
     pub pcpus: u32,
-    /// What machine `sim` models; other machines are what they are.
+    /// Length of a scheduler slice to set, ns (`base_slice_ns` / `min_granularity_ns` in debugfs); `None`
+    /// leaves the kernel's own. In a scenario, a key beside the host's table.
+    pub slice_ns: Option<u64>,
+    #[serde(default, rename = "host_model", skip_serializing_if = "is_default")]
     pub model: HostModel,
-    /// Clock at which the locks' budgets become cycles; `None`: the machine's own.
+    /// Clock at which the locks' budgets become cycles; `None`: the machine's own. Runs have it.
+    #[serde(skip)]
     pub lock_clock_mhz: Option<u32>,
-    /// Its scheduler; machine `sim` only.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub scheduler: HostScheduler,
-    /// Its allocation period, ms: CFS's latency, Credit's assignments; machine `sim` only.
+    /// Its allocation period, ms: CFS's latency, Credit's assignments; `None` leaves the scheduler's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period_ms: Option<u32>,
-    /// How its processor sees a loop of PAUSEs; machine `sim` only.
+    /// How its processor sees a loop of PAUSEs.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub loop_detection: LoopDetection,
-    /// pCPUs that share a last-level cache; `None`: all share one.
+    /// pCPUs that share a last-level cache, each group of so many; `None`: all share one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub llc_pcpus: Option<u32>,
-    /// Threads of a core, each a pCPU: 1 or 2; machine `sim` only.
+    /// Threads of a core, each a pCPU: 1 or 2.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub threads_per_core: u32,
-    /// How fast one works while the other is busy, % of a core; `None`: the model's own.
+    /// How fast a thread works while the other one of its core is busy, %; `None`: the model's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_speed_percent: Option<u32>,
     /// Ticks of different pCPUs come apart (the kernel's skew_tick=1), not at the same time.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub skew_tick: bool,
-    /// VMs' weights are divided by loads that lag, as Linux 3.8 to 4.2 has it; machine `sim` only.
+    /// VMs' weights are divided by what their vCPUs last published of their loads, as Linux 3.8 to
+    /// 4.2 has it, not by their loads of now.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub group_load_lags: bool,
-    /// Time that the host's own tasks take of each pCPU, millionths; `None`: the model's own; machine
-    /// `sim` only.
+    /// Time that the host's own tasks take of each pCPU, millionths; `None`: the model's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub housekeeping_ppm: Option<u32>,
-    /// What things cost there, where the scenario says so; machine `sim` only.
+    /// What things cost there, in place of the model's own.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub costs: HostCosts,
+}
+
+impl Host {
+    /// A host of so many pCPUs that is as usual.
+    pub fn new(pcpus: u32) -> Host {
+        Host {
+            pcpus,
+            slice_ns: None,
+            model: HostModel::default(),
+            lock_clock_mhz: None,
+            scheduler: HostScheduler::default(),
+            period_ms: None,
+            loop_detection: LoopDetection::default(),
+            llc_pcpus: None,
+            threads_per_core: 1,
+            thread_speed_percent: None,
+            skew_tick: true,
+            group_load_lags: false,
+            housekeeping_ppm: None,
+            costs: HostCosts::default(),
+        }
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(value: &u32) -> bool {
+    *value == 1
 }
 
 /// VMs that lose time to causes that are known beforehand.
@@ -127,20 +182,27 @@ pub enum Pin {
 }
 
 /// What `mode` of a VM says: whether anything of an arm is for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumIter, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub(crate) enum Mode {
     Off,
     Arm,
 }
 
-impl Named for Mode {
-    fn choices() -> Vec<(&'static str, Mode)> {
-        vec![("off", Mode::Off), ("arm", Mode::Arm)]
-    }
-}
-
 /// What a VM is where arms make vCPUs asymmetric.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::EnumIter,
+    strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Its vCPUs are made asymmetric.
@@ -152,29 +214,12 @@ pub enum Role {
     Hog,
 }
 
-impl Role {
-    pub fn is_default(&self) -> bool {
-        *self == Role::default()
-    }
-}
-
-impl Named for Role {
-    fn choices() -> Vec<(&'static str, Role)> {
-        vec![("shaped", Role::Shaped), ("neighbour", Role::Neighbour), ("hog", Role::Hog)]
-    }
-}
-
 /// What `guest` of a VM says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumIter, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub(crate) enum GuestKind {
     Bench,
     Linux,
-}
-
-impl Named for GuestKind {
-    fn choices() -> Vec<(&'static str, GuestKind)> {
-        vec![("bench", GuestKind::Bench), ("linux", GuestKind::Linux)]
-    }
 }
 
 /// What is run over, for every arm.
@@ -199,7 +244,8 @@ pub(crate) fn quota_point(group: &str) -> String {
 }
 
 /// Who stands beside the VM whose vCPUs are made asymmetric.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumIter, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Beside {
     /// The VMs with that role, which take all they can get.
     Hogs,
@@ -207,12 +253,6 @@ pub enum Beside {
     Alike,
     /// Nobody.
     None,
-}
-
-impl Named for Beside {
-    fn choices() -> Vec<(&'static str, Beside)> {
-        vec![("hogs", Beside::Hogs), ("alike", Beside::Alike), ("none", Beside::None)]
-    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

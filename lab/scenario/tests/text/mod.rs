@@ -22,7 +22,7 @@ pub fn scenario_text(s: &Scenario) -> String {
     let kernels = (!s.kernels.is_empty()).then(|| format!("{:?}", s.kernels));
     key(w, "kernel", kernels);
     key(w, "boots", Some(s.boots));
-    key(w, "slice_ns", s.slice_ns);
+    key(w, "slice_ns", s.host.slice_ns);
     key(w, "epoch_ple_exits", s.epoch_ple_exits);
     key(w, "epoch_min_us", s.epoch_min_us);
     host_text(w, &s.host);

@@ -243,33 +243,36 @@ impl Host {
 
     /// The host that a plan wants modelled.
     pub fn of_plan(plan: &Plan, kernel: Kernel) -> Host {
-        let host = match plan.host_model {
-            HostModel::Lab => Host::lab(plan.pcpus, kernel),
-            HostModel::Server => Host::server(plan.pcpus, kernel),
+        let host = match plan.host.model {
+            HostModel::Lab => Host::lab(plan.host.pcpus, kernel),
+            HostModel::Server => Host::server(plan.host.pcpus, kernel),
         };
-        let host = match plan.scheduler {
+        let host = match plan.host.scheduler {
             HostScheduler::Fair => host,
             HostScheduler::FairCapped => Host { capped: true, ..host },
             HostScheduler::Credit => host.with_credit(false),
             HostScheduler::CreditCapped => host.with_credit(true),
         };
-        let host = match plan.period_ms {
+        let host = match plan.host.period_ms {
             Some(ms) => host.with_period_ns(u64::from(ms) * 1_000_000),
             None => host,
         };
-        let host = match plan.loop_detection {
+        let host = match plan.host.loop_detection {
             LoopDetection::Ple => host,
             LoopDetection::PauseFilter => host.with_pause_filter(),
         };
         Host {
-            slice_ns: plan.slice_ns,
-            llc_pcpus: plan.llc_pcpus,
-            skew_tick: plan.skew_tick,
-            group_load_lags: plan.group_load_lags,
-            threads_share_cores: plan.threads_per_core == 2,
-            thread_speed_percent: plan.thread_speed_percent.unwrap_or(host.thread_speed_percent),
-            housekeeping_ppm: plan.housekeeping_ppm.unwrap_or(host.housekeeping_ppm),
-            costs: host.costs.with(&plan.costs),
+            slice_ns: plan.host.slice_ns,
+            llc_pcpus: plan.host.llc_pcpus,
+            skew_tick: plan.host.skew_tick,
+            group_load_lags: plan.host.group_load_lags,
+            threads_share_cores: plan.host.threads_per_core == 2,
+            thread_speed_percent: plan
+                .host
+                .thread_speed_percent
+                .unwrap_or(host.thread_speed_percent),
+            housekeeping_ppm: plan.host.housekeeping_ppm.unwrap_or(host.housekeeping_ppm),
+            costs: host.costs.with(&plan.host.costs),
             ..host
         }
     }

@@ -4,13 +4,14 @@
 //! `OUT/boots/` holds the records of each boot while and after it runs (`.part` until its End
 //! record), `OUT/results.jsonl` all of them; the report stands beside it.
 
+mod check;
 mod drawn;
 
 use crate::boots::{write_record, Boot};
 use crate::exit::Usage;
 use crate::load::{self, Loaded, Select};
 use crate::machine::emulator::Timed;
-use crate::machine::{self, sim, Choice, Job, Machine, Refusal, Wish};
+use crate::machine::{self, sim, Choice, Job, Machine, Wish};
 use crate::out;
 use crate::progress::Progress;
 use crate::share::Share;
@@ -24,14 +25,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use unspin_agent::is_ignored;
 use unspin_report::{documents, read_files, write_dir, Document};
-use unspin_scenario::module;
-use unspin_scenario::plan::{
-    Arm, CgroupLayout, Coscheduling, CoschedulingMechanism, HostScheduler, Plan, Run,
-};
+use unspin_scenario::plan::Plan;
 use unspin_scenario::result::Record;
 use unspin_scenario::split;
 use unspin_text::{write_atomic, Lock};
-use unspin_uapi::any_of;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -105,7 +102,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         loaded.push((l, plan));
     }
     let wish = Wish {
-        pcpus: loaded.iter().map(|(_, plan)| plan.pcpus).max().unwrap_or(1),
+        pcpus: loaded.iter().map(|(_, plan)| plan.host.pcpus).max().unwrap_or(1),
         load: args.load,
         lab_dir: args.lab_dir.as_deref(),
         emulator: args.emulator,
@@ -120,29 +117,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let why = "--shard: hosts differ, so runs on several hosts cannot be compared";
         return Err(Usage(format!("{why}; allowed: machines emulated and sim")).into());
     }
-    for (l, plan) in &loaded {
-        check(args, l, plan, machine.as_ref())?;
+    let machine = machine.as_ref();
+    let benches = loaded.iter().map(|(loaded, plan)| {
+        let out = out_dir(args, &loaded.scenario.name);
+        Bench { args, loaded, plan, machine, out, stop: &stop }
+    });
+    let benches: Vec<Bench> = benches.collect();
+    for bench in &benches {
+        bench.check()?;
     }
     let mut complete = true;
-    for (l, plan) in &loaded {
-        let out = out_dir(args, &l.scenario.name);
-        let boots = boots(args, &l.scenario, plan, machine.as_ref(), &out, &stop)?;
-        // Two benches would write the same files.
-        let _held = Lock::take(&boots_dir(&out))?;
-        let (made, docs, whole) = match args.worlds.is_asked() {
-            true => with_worlds(args, (l, plan), machine.as_ref(), boots, &out, &stop)?,
-            false => {
-                if !args.quiet {
-                    say_usual(l);
-                }
-                let made = make(args, machine.as_ref(), &boots, &stop);
-                let (docs, whole) = gather(&boots, &out)?;
-                (made, docs, whole)
-            }
-        };
-        show(args, &docs, &out)?;
-        made?;
-        complete &= whole;
+    for bench in &benches {
+        complete &= bench.run()?;
     }
     if !complete {
         bail!("some runs failed; the notes list them");
@@ -150,29 +136,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was made of a bench, and whether that is all of it.
-type Made = (anyhow::Result<()>, Vec<Document>, bool);
-
-/// The runs with the usual values, and the worlds.
-fn with_worlds(
-    args: &Args,
-    (l, plan): (&Loaded, &Plan),
-    machine: &dyn Machine,
-    mut boots: Vec<Boot>,
-    out: &Path,
-    stop: &AtomicBool,
-) -> anyhow::Result<Made> {
-    let inputs = Inputs::of(l, &args.worlds.inputs)?;
-    let drawn = Drawn::new(&args.worlds, (l, plan, &inputs), &args.select, args.shard);
-    let kernels = kernels(args, &l.scenario, machine);
-    let (dir, image) = (boots_dir(out), machine.image(stop)?);
-    let place = drawn::Place { kernels: &kernels, image: &image, dir: &dir };
-    let design = drawn.design()?;
-    drawn.say_time(&design, &place, jobs(args))?;
-    boots.extend(drawn.boots(&design, &place)?);
-    let made = make(args, machine, &boots, stop);
-    let (docs, whole) = gather(&boots, out)?;
-    Ok((made, docs, whole))
+/// One scenario on a machine.
+struct Bench<'a> {
+    args: &'a Args,
+    loaded: &'a Loaded,
+    plan: &'a Plan,
+    machine: &'a dyn Machine,
+    /// Where its results and its report go.
+    out: PathBuf,
+    stop: &'a AtomicBool,
 }
 
 /// Signals that end a bench in order set `stop`.
@@ -191,72 +163,6 @@ fn take_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the machine has what is asked of it; before anything is made.
-fn check(args: &Args, l: &Loaded, plan: &Plan, machine: &dyn Machine) -> Result<(), Usage> {
-    for k in &args.kernel {
-        machine.check_kernel(k)?;
-    }
-    if args.kernel.is_empty() && machine.boots() {
-        for k in &l.scenario.kernels {
-            machine.check_kernel(k).map_err(|why| l.refused("kernel", &why))?;
-        }
-    }
-    for run in &plan.runs {
-        let vcpus = (0..run.vms).map(|vm| run.vcpus_of(vm)).max().unwrap_or(run.vcpus);
-        machine.check_vcpus(vcpus).map_err(|why| l.refused("vm", &why))?;
-    }
-    let is_run = |arm: &Arm| plan.runs.iter().any(|run| run.arm.name == arm.name);
-    if let Some(key) = l.scenario.refused_by(machine.name(), is_run) {
-        let message = format!("machine {} does not support this: {}", machine.name(), key.help);
-        let allowed = format!("left out, or --machine {}", any_of(key.machines.iter().copied()));
-        return Err(l.refused(&key.path, &Refusal { message, allowed }));
-    }
-    if machine.name() != "sim" {
-        check_coscheduling(l)?;
-        check_scheduler(l, plan, machine.name())?;
-    }
-    let pcpus = l.scenario.host.pcpus;
-    machine.check_pcpus(pcpus).map_err(|why| l.refused("host.pcpus", &why))?;
-    machine.check_plan(plan).map_err(|(key, why)| l.refused(key, &why))
-}
-
-/// What the module can do of an arm's coscheduling, where it is no model of it. Turns that others make
-/// need nothing of it.
-fn check_coscheduling(l: &Loaded) -> Result<(), Usage> {
-    for (i, arm) in l.scenario.arms.iter().enumerate() {
-        let parks = arm.coscheduling_mechanism == CoschedulingMechanism::Park;
-        if arm.coscheduling != Coscheduling::None && parks && !module::acts(arm) {
-            let message = format!("arm {:?} leaves its VMs to KVM alone", arm.name);
-            let allowed =
-                "yield_to or window of the module in addition to coscheduling".to_string();
-            return Err(l.refused(&format!("arm[{i}].coscheduling"), &Refusal { message, allowed }));
-        }
-    }
-    Ok(())
-}
-
-/// A machine that is no model has its kernel's scheduler, which caps cgroups.
-fn check_scheduler(l: &Loaded, plan: &Plan, machine: &str) -> Result<(), Usage> {
-    let scheduler = l.scenario.host.scheduler;
-    let refused = |message: String, allowed: &str| {
-        Err(l.refused("host.scheduler", &Refusal { message, allowed: allowed.to_string() }))
-    };
-    if scheduler.is_credit() {
-        let message =
-            format!("machine {machine} has the scheduler of its kernel, not Xen's Credit");
-        return refused(
-            message,
-            "\"fair\" or \"fair-capped\" beside coscheduling_mechanism = \"sched-ext\" in an arm, or \
-             --machine sim",
-        );
-    }
-    let flat = |run: &Run| run.cgroup == CgroupLayout::Flat && !run.alone;
-    if scheduler == HostScheduler::FairCapped && plan.runs.iter().any(flat) {
-        return refused("caps need cgroups".into(), "sweep.cgroups without \"flat\"");
-    }
-    Ok(())
-}
-
 fn out_dir(args: &Args, scenario: &str) -> PathBuf {
     let dir = match &args.out {
         Some(d) if args.scenarios.len() > 1 => d.join(scenario),
@@ -269,164 +175,186 @@ fn out_dir(args: &Args, scenario: &str) -> PathBuf {
     }
 }
 
-/// Where the records of boots are.
-fn boots_dir(out: &Path) -> PathBuf {
-    out.join("boots")
-}
-
-fn boots(
-    args: &Args,
-    scenario: &unspin_scenario::Scenario,
-    plan: &Plan,
-    machine: &dyn Machine,
-    out: &Path,
-    stop: &AtomicBool,
-) -> anyhow::Result<Vec<Boot>> {
-    if plan.runs.is_empty() {
-        return Err(Usage(format!("{}: the selection is empty", scenario.name)).into());
-    }
-    let shard = args.shard.map(|s| s.of(plan.runs.len()));
-    let shared = shard.map(|s| unspin_scenario::shard(plan, s.index, s.of, machine.measures()));
-    let plan = shared.as_ref().unwrap_or(plan);
-    let kernels = kernels(args, scenario, machine);
-    let image = machine.image(stop)?;
-    let dir = boots_dir(out);
-    let shares = split(plan, machine.shares(scenario.boots));
-    let mut boots = Vec::new();
-    for kernel in kernels {
-        for (at, share) in shares.iter().enumerate() {
-            let mut boot = Boot::new(machine.name(), &kernel, share, &image, &dir);
-            boot.shard = shard;
-            if shares.len() > 1 {
-                boot.title += &format!(", boot {} of {}", at + 1, shares.len());
-            }
-            boots.push(boot);
+impl Bench<'_> {
+    /// Makes what is not there yet, and shows all of it; whether all runs succeeded.
+    fn run(&self) -> anyhow::Result<bool> {
+        let image = self.machine.image(self.stop)?;
+        let mut boots = self.boots(&image)?;
+        // Two benches would write the same files.
+        let _held = Lock::take(&self.boots_dir())?;
+        if self.args.worlds.is_asked() {
+            let inputs = Inputs::of(self.loaded, &self.args.worlds.inputs)?;
+            let drawn = Drawn::new(self, &inputs, &image);
+            let design = drawn.design()?;
+            drawn.say_time(&design)?;
+            boots.extend(drawn.boots(&design)?);
+        } else if !self.args.quiet {
+            say_usual(self.loaded);
         }
+        let made = self.make(&boots);
+        let (docs, whole) = gather(&boots, &self.out)?;
+        self.show(&docs)?;
+        made.map(|()| whole)
     }
-    Ok(boots)
-}
 
-fn kernels(
-    args: &Args,
-    scenario: &unspin_scenario::Scenario,
-    machine: &dyn Machine,
-) -> Vec<String> {
-    if !args.kernel.is_empty() {
-        args.kernel.clone()
-    } else if machine.boots() && !scenario.kernels.is_empty() {
-        scenario.kernels.clone()
-    } else {
-        machine.default_kernels()
+    /// Where the records of boots are.
+    fn boots_dir(&self) -> PathBuf {
+        self.out.join("boots")
     }
-}
 
-/// How many boots are made at once.
-fn jobs(args: &Args) -> usize {
-    match args.jobs {
-        Some(n) => usize::from(n),
-        None => std::thread::available_parallelism().map_or(1, usize::from),
-    }
-}
-
-/// Makes the boots that are not there yet, some at a time.
-fn make(
-    args: &Args,
-    machine: &dyn Machine,
-    boots: &[Boot],
-    stop: &AtomicBool,
-) -> anyhow::Result<()> {
-    let plans: Vec<&Plan> = boots.iter().map(|b| &b.plan).collect();
-    let progress = Mutex::new(Progress::new(&plans, args.quiet));
-    for b in boots {
-        if !args.resume {
-            b.renew()?;
-        } else if b.is_complete() {
-            lock(&progress).skip(&b.plan);
+    /// The boots of this computer's share of the plan.
+    fn boots(&self, image: &str) -> anyhow::Result<Vec<Boot>> {
+        let (scenario, machine) = (&self.loaded.scenario, self.machine);
+        if self.plan.runs.is_empty() {
+            return Err(Usage(format!("{}: the selection is empty", scenario.name)).into());
         }
-    }
-    let todo: Vec<&Boot> = boots.iter().filter(|b| !b.is_complete()).collect();
-    let jobs = jobs(args);
-    let next = AtomicUsize::new(0);
-    let failed = Mutex::new(None);
-    let at_once = jobs.min(todo.len());
-    let threads = jobs / at_once.max(1);
-    std::thread::scope(|s| {
-        for _ in 0..at_once {
-            s.spawn(|| {
-                while let Some(b) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if stop.load(Ordering::Relaxed) || lock(&failed).is_some() {
-                        return;
-                    }
-                    if let Err(e) = make_one(args, machine, b, threads, stop, &progress) {
-                        lock(&failed).get_or_insert(e);
-                    }
+        let shard = self.args.shard.map(|s| s.of(self.plan.runs.len()));
+        let shared =
+            shard.map(|s| unspin_scenario::shard(self.plan, s.index, s.of, machine.measures()));
+        let shares = split(shared.as_ref().unwrap_or(self.plan), machine.shares(scenario.boots));
+        let mut boots = Vec::new();
+        for kernel in self.kernels() {
+            for (at, share) in shares.iter().enumerate() {
+                let mut boot = Boot::new(machine.name(), &kernel, share, image, &self.boots_dir());
+                boot.shard = shard;
+                if shares.len() > 1 {
+                    boot.title += &format!(", boot {} of {}", at + 1, shares.len());
                 }
-            });
+                boots.push(boot);
+            }
         }
-    });
-    lock(&progress).finish();
-    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(e) => Err(e),
-        None if stop.load(Ordering::Relaxed) => {
-            bail!("interrupted; finished runs are kept, and --resume does the rest")
+        Ok(boots)
+    }
+
+    fn kernels(&self) -> Vec<String> {
+        let of_scenario = &self.loaded.scenario.kernels;
+        if !self.args.kernel.is_empty() {
+            self.args.kernel.clone()
+        } else if self.machine.boots() && !of_scenario.is_empty() {
+            of_scenario.clone()
+        } else {
+            self.machine.default_kernels()
         }
-        None => Ok(()),
+    }
+
+    /// How many boots are made at once.
+    fn jobs(&self) -> usize {
+        match self.args.jobs {
+            Some(n) => usize::from(n),
+            None => std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+
+    /// Makes the boots that are not there yet, some at a time.
+    fn make(&self, boots: &[Boot]) -> anyhow::Result<()> {
+        let plans: Vec<&Plan> = boots.iter().map(|b| &b.plan).collect();
+        let progress = Mutex::new(Progress::new(&plans, self.args.quiet));
+        for b in boots {
+            if !self.args.resume {
+                b.renew()?;
+            } else if b.is_complete() {
+                lock(&progress).skip(&b.plan);
+            }
+        }
+        let todo: Vec<&Boot> = boots.iter().filter(|b| !b.is_complete()).collect();
+        let jobs = self.jobs();
+        let next = AtomicUsize::new(0);
+        let failed = Mutex::new(None);
+        let at_once = jobs.min(todo.len());
+        let threads = jobs / at_once.max(1);
+        std::thread::scope(|s| {
+            for _ in 0..at_once {
+                s.spawn(|| {
+                    while let Some(b) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        if self.stop.load(Ordering::Relaxed) || lock(&failed).is_some() {
+                            return;
+                        }
+                        if let Err(e) = self.make_one(b, threads, &progress) {
+                            lock(&failed).get_or_insert(e);
+                        }
+                    }
+                });
+            }
+        });
+        lock(&progress).finish();
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(e) => Err(e),
+            None if self.stop.load(Ordering::Relaxed) => {
+                bail!("interrupted; finished runs are kept, and --resume does the rest")
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn make_one(&self, b: &Boot, threads: usize, progress: &Mutex<Progress>) -> anyhow::Result<()> {
+        let (machine, stop) = (self.machine, self.stop);
+        fs::create_dir_all(&b.dir).with_context(|| format!("cannot make {}", b.dir.display()))?;
+        // Worlds are many and short.
+        if b.world.is_none() {
+            lock(progress).say(&b.title);
+        }
+        // An emulated boot replays from its start, to the same values; a host goes on after the runs
+        // it has made.
+        let plan = if machine.boots() { b.plan.clone() } else { b.remaining() };
+        let part = b.part();
+        let mut file = b.open(!machine.boots())?;
+        let mut ended = false;
+        let mut sink = |mut record: Record| -> anyhow::Result<()> {
+            name_origin(&mut record, machine.name(), b);
+            ended = matches!(record, Record::End { .. });
+            write_record(&mut file, &record)
+                .with_context(|| format!("cannot write {}", part.display()))?;
+            let mut p = lock(progress);
+            match &record {
+                Record::Log { text } if self.args.verbose => p.log(text),
+                Record::Failed { id, error } if b.world.is_none() => {
+                    p.log(&format!("run {id} failed: {error}"))
+                }
+                _ => {}
+            }
+            p.record(&record);
+            Ok(())
+        };
+        let say = |text: &str| lock(progress).say(text);
+        let job = Job { plan: &plan, kernel: &b.kernel, dir: &b.dir, threads, stop, say: &say };
+        match &b.refusal {
+            Some(why) => sim::refuse(&job, why, &mut sink)?,
+            None => machine.run(&job, &mut sink)?,
+        }
+        if !ended {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            bail!(
+                "{} on {}: the machine stopped before the end of its plan",
+                plan.scenario,
+                b.kernel
+            );
+        }
+        b.complete(&file)
+    }
+
+    fn show(&self, docs: &[Document]) -> anyhow::Result<()> {
+        if docs.is_empty() {
+            return Ok(());
+        }
+        if self.args.json {
+            for d in docs {
+                out::json(&d.summary)?;
+            }
+        } else {
+            out::print(&unspin_report::text(docs))?;
+        }
+        if !self.args.quiet {
+            say!("page: {}", self.out.join("report.html").display());
+        }
+        Ok(())
     }
 }
 
 /// A lock whose holder panicked still guards whole values here.
 fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn make_one(
-    args: &Args,
-    machine: &dyn Machine,
-    b: &Boot,
-    threads: usize,
-    stop: &AtomicBool,
-    progress: &Mutex<Progress>,
-) -> anyhow::Result<()> {
-    fs::create_dir_all(&b.dir).with_context(|| format!("cannot make {}", b.dir.display()))?;
-    // Worlds are many and short.
-    if b.world.is_none() {
-        lock(progress).say(&b.title);
-    }
-    // An emulated boot replays from its start, to the same values; a host goes on after the runs
-    // it has made.
-    let plan = if machine.boots() { b.plan.clone() } else { b.remaining() };
-    let part = b.part();
-    let mut file = b.open(!machine.boots())?;
-    let mut ended = false;
-    let mut sink = |mut record: Record| -> anyhow::Result<()> {
-        name_origin(&mut record, machine.name(), b);
-        ended = matches!(record, Record::End { .. });
-        write_record(&mut file, &record)
-            .with_context(|| format!("cannot write {}", part.display()))?;
-        let mut p = lock(progress);
-        match &record {
-            Record::Log { text } if args.verbose => p.log(text),
-            Record::Failed { id, error } if b.world.is_none() => {
-                p.log(&format!("run {id} failed: {error}"))
-            }
-            _ => {}
-        }
-        p.record(&record);
-        Ok(())
-    };
-    let say = |text: &str| lock(progress).say(text);
-    let job = Job { plan: &plan, kernel: &b.kernel, dir: &b.dir, threads, stop, say: &say };
-    match &b.refusal {
-        Some(why) => sim::refuse(&job, why, &mut sink)?,
-        None => machine.run(&job, &mut sink)?,
-    }
-    if !ended {
-        if stop.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        bail!("{} on {}: the machine stopped before the end of its plan", plan.scenario, b.kernel);
-    }
-    b.complete(&file)
 }
 
 /// The agent knows its kernel, not what it runs on or what started it.
@@ -459,23 +387,6 @@ fn gather(boots: &[Boot], out: &Path) -> anyhow::Result<(Vec<Document>, bool)> {
     let docs = documents(&input);
     write_dir(out, &docs)?;
     Ok((docs, whole))
-}
-
-fn show(args: &Args, docs: &[Document], out: &Path) -> anyhow::Result<()> {
-    if docs.is_empty() {
-        return Ok(());
-    }
-    if args.json {
-        for d in docs {
-            out::json(&d.summary)?;
-        }
-    } else {
-        out::print(&unspin_report::text(docs))?;
-    }
-    if !args.quiet {
-        say!("page: {}", out.join("report.html").display());
-    }
-    Ok(())
 }
 
 #[cfg(test)]

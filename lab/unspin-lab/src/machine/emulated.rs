@@ -105,7 +105,7 @@ impl Machine for Emulated {
         }
         let (work, about) = self.with_guests(job)?;
         let memory_mib = memory_mib(&work.plan);
-        let computer = Computer { memory_mib, ..self.timed.computer(work.plan.pcpus) };
+        let computer = Computer { memory_mib, ..self.timed.computer(work.plan.host.pcpus) };
         let program = self.program(job.stop, &mut |text| (job.say)(text))?;
         (job.say)(&format!("booting {}", kernel.release));
         let mut lost = None;

@@ -7,7 +7,7 @@ use crate::exit::Usage;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
-use unspin_scenario::plan::{Plan, SCHEMA};
+use unspin_scenario::plan::Plan;
 use unspin_scenario::result::{Begin, Progress, Record};
 use unspin_sim::{simulate, Host, Kernel};
 
@@ -146,22 +146,11 @@ fn begin(plan: &Plan, host: &Host) -> Begin {
         ("costs", format!("{:?}", host.costs)),
     ];
     Begin {
-        schema: SCHEMA,
-        scenario: plan.scenario.clone(),
-        scenario_hash: plan.scenario_hash.clone(),
         kernel: format!("{} (model)", host.kernel.name()),
         cpu_model: format!("model of a CPU of {} MHz", host.khz / 1000),
         pcpus: host.pcpus,
         tsc_khz: Some(host.khz),
-        module: None,
-        window_control: None,
         settings: settings.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
-        machine: String::new(),
-        title: plan.title.clone(),
-        commit: None,
-        version: None,
-        image: None,
-        shard: None,
-        world: None,
+        ..Begin::of(plan)
     }
 }

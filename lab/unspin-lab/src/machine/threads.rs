@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use unspin_scenario::plan::{Plan, Run, SCHEMA};
+use unspin_scenario::plan::{Plan, Run};
 use unspin_scenario::result::{Begin, Progress, Record, RunResult};
 use unspin_text::counted;
 use unspin_threads::machine::{cpus, refusal, run, GRACE};
@@ -95,7 +95,7 @@ impl Machine for Threads {
                 run.repeat
             );
             sink(Record::Progress(Progress { id: run.id, total, text }))?;
-            let made = process(&Task { pcpus: job.plan.pcpus, run: run.clone() }, job.stop);
+            let made = process(&Task { pcpus: job.plan.host.pcpus, run: run.clone() }, job.stop);
             if job.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
@@ -182,23 +182,12 @@ fn begin(plan: &Plan, release: &str) -> Begin {
         }
     }
     Begin {
-        schema: SCHEMA,
-        scenario: plan.scenario.clone(),
-        scenario_hash: plan.scenario_hash.clone(),
         kernel: release.to_string(),
         cpu_model: read("/proc/cpuinfo").and_then(|t| model(&t)).unwrap_or("unknown".into()),
         pcpus: cpus(),
         tsc_khz: tsc_khz(),
-        module: None,
-        window_control: None,
         settings,
-        machine: String::new(),
-        title: plan.title.clone(),
-        commit: None,
-        version: None,
-        image: None,
-        shard: None,
-        world: None,
+        ..Begin::of(plan)
     }
 }
 

@@ -76,9 +76,9 @@ impl Source<'_> {
 
 /// Costs drawn from the model's ranges go beside what the scenario says.
 fn merge(plan: &mut Plan, drawn: &mut HostCosts) {
-    for key in HostCosts::KEYS {
+    for key in HostCosts::KEYS.iter().copied() {
         if let Some(cycles) = drawn.named(key).and_then(|c| *c) {
-            if let Some(cost) = plan.costs.named(key) {
+            if let Some(cost) = plan.host.costs.named(key) {
                 cost.get_or_insert(cycles);
             }
         }

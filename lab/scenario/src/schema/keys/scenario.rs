@@ -24,7 +24,7 @@ table! { SCENARIO: Scenario = "", "What is compared, and how often.";
     SLICE_NS: Maybe<Integer<u64>> =
         "slice_ns", Maybe(integer(100_000, 1_000_000_000, " nanoseconds")) =>
         .usually("the scheduler's own")
-        .only_on(Machines::Hypervisors, |s| s.slice_ns.is_some())
+        .only_on(Machines::Hypervisors, |s| s.host.slice_ns.is_some())
         .help("length of the scheduler's slice to set");
     EPOCH: Maybe<Integer<u32>> = "epoch_ple_exits", Maybe(EPOCH_EXITS) =>
         .usually("1000, as in the paper")

@@ -78,7 +78,7 @@ table! { VM: VmGroup = "[[vm]]", "A group of identical VMs. Several tables may d
         .help("whether its vCPUs run together under coscheduling = \"con\"");
     ROLE: Word<Role> = "role", word() =>
         .usually(Role::Shaped)
-        .only_on(Machines::Hypervisors, |g| !g.role.is_default())
+        .only_on(Machines::Hypervisors, |g| g.role != Role::default())
         .help("its role under asym of arms: shaped (its vCPUs become asymmetric), neighbour or \
                hog; rows of one VM show it");
     THREADS: Maybe<Integer<u32>> = "threads", Maybe(integer(1, 1024, " threads")) =>

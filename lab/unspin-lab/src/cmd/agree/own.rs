@@ -56,7 +56,7 @@ impl Own {
             let (_, plan) = source.world(&self.design, index, kernel);
             let plan = plan.ok()?;
             let run = plan.runs.iter().find(|r| r.id == usual.id)?.clone();
-            let host = Host { costs: host.costs.with(&plan.costs), ..host.clone() };
+            let host = Host { costs: host.costs.with(&plan.host.costs), ..host.clone() };
             Some(Job { key: key.clone(), world: index as u32, error: None, host, run })
         };
         let of = self.design.points.len();

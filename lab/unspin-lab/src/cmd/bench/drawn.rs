@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `unspin-lab bench --worlds`: which worlds are made, what they take, and their boots.
 
+use super::Bench;
 use crate::boots::Boot;
 use crate::exit::Usage;
-use crate::load::{Loaded, Select};
+use crate::load::Loaded;
 use crate::machine::sim;
-use crate::share::Share;
 use crate::worlds::time::{self, length_ms};
 use crate::worlds::{Design, Inputs, Source};
 use anyhow::Context;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use unspin_scenario::plan::{Plan, Run};
 use unspin_scenario::result::{World, WorldDesign};
@@ -42,59 +42,51 @@ impl WorldArgs {
 
 /// The worlds that a bench makes of one scenario.
 pub struct Drawn<'a> {
-    args: &'a WorldArgs,
+    bench: &'a Bench<'a>,
     source: Source<'a>,
-    shard: Option<Share>,
-}
-
-/// Where boots of worlds go, and what they are made by.
-pub struct Place<'a> {
-    pub kernels: &'a [String],
-    pub image: &'a str,
-    pub dir: &'a Path,
+    /// What the boots are made by.
+    image: &'a str,
 }
 
 impl<'a> Drawn<'a> {
-    pub fn new(
-        args: &'a WorldArgs,
-        (loaded, usual, inputs): (&'a Loaded, &'a Plan, &'a Inputs),
-        select: &'a Select,
-        shard: Option<Share>,
-    ) -> Drawn<'a> {
-        Drawn { args, source: Source { loaded, inputs, usual, select }, shard }
+    pub fn new(bench: &'a Bench, inputs: &'a Inputs, image: &'a str) -> Drawn<'a> {
+        let Bench { args, loaded, plan: usual, .. } = bench;
+        let source = Source { loaded, inputs, usual, select: &args.select };
+        Drawn { bench, source, image }
     }
 
     /// The worlds to make.
     pub fn design(&self) -> anyhow::Result<Design> {
         let (inputs, seed) = (self.source.inputs, self.source.loaded.scenario.seed);
         let n = inputs.all.len();
-        if let Some(file) = &self.args.design {
+        if let Some(file) = &self.bench.args.worlds.design {
             let text = std::fs::read_to_string(file)
                 .with_context(|| format!("cannot read {}", file.display()))?;
             let read = stat::Design::read(&text, &inputs.names())
                 .map_err(|e| Usage(format!("{}: {e}", file.display())))?;
             return Ok(Design { design: WorldDesign::Given, points: read.points });
         }
-        let worlds = self.args.worlds.unwrap_or(0);
+        let worlds = self.bench.args.worlds.worlds.unwrap_or(0);
         let points = (0..worlds).map(|i| stat::point(i, n, seed)).collect();
         Ok(Design { design: WorldDesign::Sample, points })
     }
 
     /// The boots of this computer's share of the design's worlds.
-    pub fn boots(&self, design: &Design, place: &Place) -> anyhow::Result<Vec<Boot>> {
+    pub fn boots(&self, design: &Design) -> anyhow::Result<Vec<Boot>> {
         let mut boots = Vec::new();
-        for name in place.kernels {
+        for name in &self.bench.kernels() {
             let kernel = sim::kernel(name)?;
-            let mine = |i: &usize| self.shard.is_none_or(|s| *i as u32 % s.of == s.index - 1);
+            let mine =
+                |i: &usize| self.bench.args.shard.is_none_or(|s| *i as u32 % s.of == s.index - 1);
             for index in (0..design.points.len()).filter(mine) {
                 let (world, plan) = self.source.world(design, index, kernel);
-                boots.push(self.boot(world, plan, name, place));
+                boots.push(self.boot(world, plan, name));
             }
         }
         Ok(boots)
     }
 
-    fn boot(&self, world: World, plan: Result<Plan, String>, kernel: &str, place: &Place) -> Boot {
+    fn boot(&self, world: World, plan: Result<Plan, String>, kernel: &str) -> Boot {
         let (plan, refusal) = match plan {
             Ok(plan) => (plan, None),
             Err(why) => {
@@ -104,7 +96,7 @@ impl<'a> Drawn<'a> {
         };
         let of_world =
             Plan { title: format!("{:?} {}", world.design, world.index), ..plan.clone() };
-        let mut boot = Boot::new("sim", kernel, &of_world, place.image, place.dir);
+        let mut boot = Boot::new("sim", kernel, &of_world, self.image, &self.bench.boots_dir());
         boot.plan = plan;
         boot.world = Some(world);
         boot.refusal = refusal;
@@ -115,20 +107,22 @@ impl<'a> Drawn<'a> {
     ///
     /// # Errors
     /// More than a day.
-    pub fn say_time(&self, design: &Design, place: &Place, jobs: usize) -> anyhow::Result<()> {
-        let worlds = (design.points.len() / self.shard.map_or(1, |s| s.of as usize)).max(1)
-            * place.kernels.len();
+    pub fn say_time(&self, design: &Design) -> anyhow::Result<()> {
+        let (jobs, shares) =
+            (self.bench.jobs(), self.bench.args.shard.map_or(1, |s| s.of as usize));
+        let worlds = (design.points.len() / shares).max(1) * self.bench.kernels().len();
         let runs = self.source.runs();
-        let takes = self.one_world(&runs, place)?.as_secs_f64() * worlds as f64 / jobs as f64;
+        let takes = self.one_world(&runs)?.as_secs_f64() * worlds as f64 / jobs as f64;
         let what = format!("{worlds} worlds of {} runs", runs.len());
         let less = "use fewer worlds, shorter windows, or --shard I/N on N computers";
         Ok(time::say(&what, takes, jobs, less)?)
     }
 
     /// What the runs of the usual world take on one CPU, from as many of them as are soon made.
-    fn one_world(&self, runs: &[&Run], place: &Place) -> anyhow::Result<Duration> {
+    fn one_world(&self, runs: &[&Run]) -> anyhow::Result<Duration> {
         let (since, mut timed_ms) = (Instant::now(), 0);
-        let kernel = place.kernels.first().map_or("6.12", String::as_str);
+        let kernels = self.bench.kernels();
+        let kernel = kernels.first().map_or("6.12", String::as_str);
         let host = Host::of_plan(self.source.usual, sim::kernel(kernel)?);
         for run in runs {
             // What cannot be simulated is counted when the world is made.

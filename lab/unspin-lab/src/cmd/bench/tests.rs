@@ -2,9 +2,9 @@
 //! A machine that only says what it was asked.
 
 use super::*;
-use crate::machine::Sink;
+use crate::machine::{Refusal, Sink};
 use clap::Parser;
-use unspin_scenario::plan::{Run, SCHEMA};
+use unspin_scenario::plan::Run;
 use unspin_scenario::result::{Begin, RunResult, VmResult};
 
 #[derive(Parser)]
@@ -76,23 +76,9 @@ impl Machine for Fake {
 
     fn run(&self, job: &Job, sink: &mut Sink) -> anyhow::Result<()> {
         sink(Record::Begin(Begin {
-            schema: SCHEMA,
-            scenario: job.plan.scenario.clone(),
-            scenario_hash: job.plan.scenario_hash.clone(),
             kernel: "6.12.1".to_string(),
-            cpu_model: String::new(),
             pcpus: 4,
-            tsc_khz: None,
-            module: None,
-            window_control: None,
-            settings: Default::default(),
-            machine: String::new(),
-            title: String::new(),
-            commit: None,
-            version: None,
-            image: None,
-            shard: None,
-            world: None,
+            ..Begin::of(job.plan)
         }))?;
         for r in job.plan.runs.iter().take(self.stops_after) {
             sink(result(r))?;
@@ -108,7 +94,7 @@ impl Machine for Fake {
 struct Case {
     dir: PathBuf,
     plan: Plan,
-    scenario: unspin_scenario::Scenario,
+    loaded: Loaded,
 }
 
 impl Case {
@@ -118,14 +104,16 @@ impl Case {
         let plan = loaded.plan(&args(&[]).select).unwrap();
         let dir = std::env::temp_dir().join(format!("unspin-bench-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
-        Case { dir, plan, scenario: loaded.scenario }
+        Case { dir, plan, loaded }
     }
 
     fn go(&self, args: &Args, machine: &Fake) -> (anyhow::Result<()>, Vec<Document>) {
-        let go = AtomicBool::new(false);
-        let boots = boots(args, &self.scenario, &self.plan, machine, &self.dir, &go).unwrap();
-        fs::create_dir_all(boots_dir(&self.dir)).unwrap();
-        let made = make(args, machine, &boots, &AtomicBool::new(false));
+        let Case { dir, plan, loaded } = self;
+        let (out, stop) = (dir.clone(), &AtomicBool::new(false));
+        let bench = Bench { args, loaded, plan, machine, out, stop };
+        let boots = bench.boots(machine.image).unwrap();
+        fs::create_dir_all(bench.boots_dir()).unwrap();
+        let made = bench.make(&boots);
         (made, gather(&boots, &self.dir).unwrap().0)
     }
 }
@@ -145,9 +133,10 @@ fn said(name: &str, changes: &[(&str, &str)]) -> Option<String> {
     fs::remove_file(&file).unwrap();
     let args = args(&[]);
     let plan = loaded.plan(&args.select).unwrap();
-    check(&args, &loaded, &plan, &Fake { name: "kvm", ..Fake::new(true, 0) })
-        .err()
-        .map(|e| e.to_string())
+    let (args, machine) = (&args, &Fake { name: "kvm", ..Fake::new(true, 0) });
+    let (loaded, plan, stop) = (&loaded, &plan, &AtomicBool::new(false));
+    let bench = Bench { args, loaded, plan, machine, out: PathBuf::new(), stop };
+    bench.check().err().map(|e| e.to_string())
 }
 
 #[test]
@@ -209,7 +198,7 @@ fn resuming_makes_again_what_other_code_made() {
     let changed = |stops_after| Fake { image: "89abcdef", ..Fake::new(true, stops_after) };
     let cut = changed(2);
     assert!(case.go(&args(&["--resume"]), &cut).0.is_err());
-    let records = || fs::read_dir(boots_dir(&case.dir)).unwrap().flatten().map(|e| e.path());
+    let records = || fs::read_dir(case.dir.join("boots")).unwrap().flatten().map(|e| e.path());
     assert!(records().any(|p| p.to_string_lossy().ends_with("01234567.jsonl")), "too early");
     let again = changed(usize::MAX);
     let (made, docs) = case.go(&args(&["--resume"]), &again);

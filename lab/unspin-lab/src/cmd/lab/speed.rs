@@ -151,7 +151,7 @@ mod tests {
     fn its_plans_are_one_run_on_all_cpus() {
         for cpus in CPUS {
             let plan = plan(cpus, 100);
-            assert_eq!((plan.runs.len(), plan.pcpus), (1, cpus));
+            assert_eq!((plan.runs.len(), plan.host.pcpus), (1, cpus));
             let run = &plan.runs[0];
             assert_eq!((run.vms, run.vcpus, run.window_ms), (1, cpus, 100));
         }
