@@ -4,7 +4,6 @@
 //! Bochs emulates VT-x with pause-loop exiting, the lab's QEMU SVM with a pause filter; both keep a
 //! deterministic virtual time. Debian's QEMU has SVM without a pause filter, and is never measured on.
 
-use crate::bochs::{Bochs, Started};
 use crate::error::{io, Result};
 use crate::image;
 use crate::kernel::Kernel;
@@ -225,9 +224,9 @@ pub fn start(
     image::initramfs(kernel, payload, &initramfs)?;
     let cmdline = format!("{CMDLINE} {extra_cmdline}");
     let mut command = match program {
-        Program::Bochs(with) => {
+        Program::Bochs(own) => {
             let medium = Medium { kernel, initramfs: &initramfs, cmdline: &cmdline };
-            bochs(computer, with, &medium, dir, stop)?
+            bochs(computer, &own.program, &medium, dir, stop)?
         }
         Program::Qemu => on_files(qemu(computer, kernel, &initramfs, &cmdline), &console),
         Program::QemuAmd(own) => {
@@ -285,12 +284,11 @@ struct Medium<'a> {
 
 fn bochs(
     computer: &Computer,
-    bochs: &Bochs,
+    program: &Path,
     medium: &Medium,
     dir: &Path,
     stop: &AtomicBool,
 ) -> Result<Command> {
-    let started = bochs.started_in(dir)?;
     let Medium { kernel, initramfs, cmdline } = *medium;
     let cmdline = match computer.processor {
         Processor::Haswell => cmdline.to_string(),
@@ -304,23 +302,19 @@ fn bochs(
         fs::write(&path, contents).map_err(io(&path))
     };
     write("cmos.img", &image::cmos(computer.memory_mib))?;
-    write("bochsrc", bochsrc(computer, &started).as_bytes())?;
-    let mut command = started.command;
-    command.args(["-q", "-f", "bochsrc"]);
-    if started.debugger {
-        write("rc", b"c\n")?;
-        command.args(["-rc", "rc"]);
-    }
+    write("bochsrc", bochsrc(computer).as_bytes())?;
+    let mut command = Command::new(program);
+    command.current_dir(dir).args(["-q", "-f", "bochsrc"]);
     Ok(command)
 }
 
-fn bochsrc(computer: &Computer, started: &Started) -> String {
+fn bochsrc(computer: &Computer) -> String {
     format!(
-        "display_library: {}\n\
+        "display_library: nogui\n\
          cpu: model={}, count={}, ips={}, quantum={}, reset_on_triple_fault=0\n\
          megs: {}\n\
          romimage: file=/usr/share/bochs/BIOS-bochs-latest\n\
-         vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest\n\
+         vgaromimage: file=/usr/share/vgabios/vgabios.bin\n\
          ata0-master: type=cdrom, path=boot.iso, status=inserted\n\
          boot: cdrom\n\
          com1: enabled=1, mode=file, dev=console.txt\n\
@@ -330,15 +324,12 @@ fn bochsrc(computer: &Computer, started: &Started) -> String {
          log: bochs.log\n\
          panic: action=fatal\n\
          error: action=ignore\n\
-         info: action=ignore\n\
-         {}",
-        started.display,
+         info: action=ignore\n",
         computer.processor.model(),
         computer.cpus,
         computer.ips,
         computer.quantum,
         computer.memory_mib,
-        started.plugins,
     )
 }
 

@@ -3,7 +3,6 @@
 //! them, and their results brought back.
 
 mod apt;
-mod bochs;
 mod boot;
 mod build_root;
 mod channel;
@@ -28,10 +27,8 @@ mod series;
 mod silence;
 mod tool;
 mod unpacked;
-mod vm_entry;
 mod vmlinux;
 
-pub use bochs::Bochs;
 pub use boot::Boot;
 pub use channel::Decoder;
 pub use emulator::{Computer, Emulator, Processor, Topology};
@@ -76,7 +73,7 @@ impl From<Plan> for Work {
     }
 }
 
-/// Tools a timed boot needs.
+/// Tools, and files of firmware, that a timed boot needs.
 pub const BOCHS_TOOLS: &[&str] = &[
     "apt-get",
     "apt-cache",
@@ -90,7 +87,8 @@ pub const BOCHS_TOOLS: &[&str] = &[
     "strip",
     "busybox",
     "xorriso",
-    "bochs",
+    "/usr/share/bochs/BIOS-bochs-latest",
+    "/usr/share/vgabios/vgabios.bin",
     "ldd",
 ];
 
@@ -132,7 +130,7 @@ pub struct Lab {
     /// The agent's program.
     agent: PathBuf,
     /// What boots, once that is settled.
-    bochs: OnceLock<Bochs>,
+    bochs: OnceLock<OwnEmulator>,
     qemu_amd: OnceLock<OwnEmulator>,
 }
 
@@ -198,16 +196,6 @@ impl Lab {
     ) -> Result<Kernel> {
         let _lock = Lock::wait(&self.dir, stop, say)?;
         debug::prepare(&self.root, &self.dir, series, stop, say)
-    }
-
-    /// The Bochs that boots in this lab from now on, built if it has to be (minutes, the first time). Where
-    /// it cannot be built it is Debian's, and `say` is told why.
-    pub fn bochs(&self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Bochs> {
-        if let Some(bochs) = self.bochs.get() {
-            return Ok(bochs.clone());
-        }
-        let made = Bochs::make(&self.dir, stop, say)?;
-        Ok(self.bochs.get_or_init(|| made).clone())
     }
 
     /// Boot `kernel` on `computer`, run `plan` there and pass on every record. `name` is the boot's
@@ -434,7 +422,7 @@ mod tests {
             root: dir.clone(),
             dir: dir.join("lab"),
             agent: dir.join("agent"),
-            bochs: Bochs::Debian.into(),
+            bochs: OwnEmulator::of(&recipe::BOCHS, "/bochs".into(), "0".into()).into(),
             qemu_amd: OnceLock::new(),
         };
         let hash = || lab.image_hash(Emulator::Bochs);

@@ -8,9 +8,10 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Debian package of each tool the lab calls.
+/// Debian package of each tool the lab calls, and of each file it takes.
 const PACKAGES: &[(&str, &str)] = &[
-    ("bochs", "bochs bochsbios vgabios"),
+    ("/usr/share/bochs/BIOS-bochs-latest", "bochsbios"),
+    ("/usr/share/vgabios/vgabios.bin", "vgabios"),
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("xorriso", "xorriso"),
     ("busybox", "busybox-static"),

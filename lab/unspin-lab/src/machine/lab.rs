@@ -53,10 +53,7 @@ pub fn explain(e: LabError) -> anyhow::Error {
         | LabError::NoSources { .. }
         | LabError::NoHeaders { .. }
         | LabError::OtherHeaders { .. }
-        | LabError::Unmended { .. }
-        | LabError::NoEmulator { .. }
-        | LabError::NoOwnBochs
-        | LabError::NoOwnQemu
+        | LabError::NoOwnEmulator { .. }
         | LabError::OtherSource { .. }
         | LabError::NotBuilt { .. } => Cannot(format!("machine emulated: {e}")).into(),
         other => other.into(),
