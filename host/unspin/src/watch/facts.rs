@@ -165,7 +165,7 @@ impl Facts {
             seen: BTreeMap::new(),
             vms: old.filter_map(set).map(of_vm).collect(),
         };
-        facts.look_at(places, vms, vms, detail);
+        facts.look_at(places, vms, detail);
         facts
     }
 
@@ -203,10 +203,10 @@ impl Facts {
         }
     }
 
-    fn look_at(&mut self, places: Places, vms: &[VmProcess], all: &[VmProcess], detail: Detail) {
+    fn look_at(&mut self, places: Places, vms: &[VmProcess], detail: Detail) {
         self.sched_ext = places.host.sched_ext();
         let tree = Tree::of(places.host);
-        self.look_at_groups(&tree, places.host, all);
+        self.look_at_groups(&tree, places.host, vms);
         for vm in vms {
             if !self.vms.contains_key(&vm.pid) {
                 let set = Arc::new(self.set_of(places.host, &tree, vm));
@@ -433,7 +433,7 @@ mod tests {
         let all = host.vm_processes().unwrap();
         let vm = all.iter().find(|vm| vm.pid == pid).unwrap();
         let places = Places { sysfs: &sysfs, host: &host };
-        let facts = Facts::read(places, std::slice::from_ref(vm), &all);
+        let facts = Facts::of_host().renewed(places, &all, Detail::Causes);
         let mut did =
             Did { vcpus: 1, window_ns: 1_000, user_spin_share: Some(0.9), ..Did::default() };
         (did.times[State::Guest], did.times[State::Throttled]) = (500, 500);
@@ -476,7 +476,8 @@ mod tests {
         fake.write("sys/kernel/sched_ext/state", "enabled");
         fake.write("sys/kernel/sched_ext/root/ops", "lavd");
         let (host, sysfs) = (fake.host(), fake.path("sys"));
-        let facts = Facts::read(Places { sysfs: &sysfs, host: &host }, &[], &[]);
+        let facts =
+            Facts::of_host().renewed(Places { sysfs: &sysfs, host: &host }, &[], Detail::Causes);
         assert_eq!(facts.sched_ext().unwrap().name, "lavd");
     }
 }
