@@ -14,7 +14,7 @@ pub const FILE: &str = "/etc/unspin/unspin.toml";
 pub const HELP: &str = "\
 The file has up to three kinds of tables. Each takes the settings that `unspin set --help` lists:
   [default]             all VMs without a setting of their own
-  [vm.\"NAME\"]           VMs whose name (QEMU, libvirt) or UUID is NAME
+  [vm.\"NAME\"]           VMs of this name, of any kind or as in \"vmid:104\"
   [pid.N]               VMs of process N; overrides the table by name";
 
 /// Values by the names of settings.
