@@ -3,6 +3,7 @@
  * The thread that plans turns (plan.c), one for the host: when it runs, and in which order turns begin
  * and end.
  */
+#include <linux/delay.h>
 #include <linux/hrtimer.h>
 #include <linux/kthread.h>
 #include <linux/sched.h>
@@ -16,6 +17,7 @@
 #include "park.h"
 #include "plan.h"
 #include "symbols.h"
+#include "testing.h"
 #include "turn.h"
 #include "turns.h"
 #include "user_spin.h"
@@ -26,6 +28,8 @@ static struct task_struct *planner;	/* NULL: turns are off. Under unspin_mutex *
 static bool hook_stays;			/* the kernel did not take a hook off: no turns again */
 static u32 turns_ended;			/* for the watchdog */
 static u32 watch_ended, watch_stuck;	/* the watchdog's own */
+
+UNSPIN_TEST_PARAM(uint, force_stuck, 0600, "the next turn lasts so many tenths of a second longer");
 
 /* --- the planner --- */
 
@@ -40,6 +44,8 @@ static int plan(void *unused)
 			schedule_hrtimeout(&end, HRTIMER_MODE_ABS);
 		__set_current_state(TASK_RUNNING);
 		us = unspin_plan_turn();
+		while (unlikely(unspin_test_take(force_stuck)))
+			msleep(100);
 		WRITE_ONCE(turns_ended, turns_ended + 1);
 		/* From when it should have begun; but the CPU that plans is not taken for good. */
 		end = max(ktime_add_us(end, us), ktime_add_us(ktime_get(), us / 2));

@@ -10,7 +10,7 @@ mod common;
 use unspin_computers::{Computer, Series, QEMU_TOOLS};
 
 /// Checks of the script; fewer were made if it ended early.
-const CHECKS_MIN: u32 = 84;
+const CHECKS_MIN: u32 = 92;
 
 #[test]
 fn turns_under_qemu() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The models of the locks (`verify/`) under SPIN, with 3 vCPUs that the host preempts, and models of
-//! wrong locks, each of which a named check must reject. `UNSPIN_VERIFY_FULL=1` checks more: more
+//! The models of `core/verify/` under SPIN: locks with 3 vCPUs that the host preempts, parked vCPUs, and
+//! wrong ones of both, each of which a named check must reject. `UNSPIN_VERIFY_FULL=1` checks more: more
 //! preemptions and rounds, and 4 vCPUs.
 
 mod common;
@@ -101,6 +101,14 @@ const MUTANTS: &[Mutant] = &[
     ("lease", &["-DTRY"], "TRYLOCK_IGNORES_THE_WISH", "trylock_respects_waiters"),
 ];
 
+/// Of the module's way to keep a vCPU from running (`core/kmod/park.c`), a barrier or a step left out each.
+const PARK_MUTANTS: &[Mutant] = &[
+    ("park", &[], "CLEARS_WITHOUT_BARRIER", "request_not_lost"),
+    ("park", &[], "DOES_NOT_ASK", "request_not_lost"),
+    ("park", &[], "LOOKS_BEFORE_IT_SLEEPS", "wake_up_not_lost"),
+    ("park", &[], "GIVES_WITHOUT_BARRIER", "wake_up_not_lost"),
+];
+
 fn have_spin(what: &str) -> bool {
     let there = Command::new("spin").arg("-V").output().is_ok();
     if !there {
@@ -186,11 +194,22 @@ fn no_vcpu_goes_round_for_ever() {
 
 #[test]
 fn every_wrong_lock_is_rejected_by_its_check() {
-    if !have_spin("models of wrong locks") {
-        return;
+    if have_spin("models of wrong locks") {
+        all_are_rejected(MUTANTS);
     }
+}
+
+#[test]
+fn no_vcpu_overstays_its_turn_or_sleeps_through_it() {
+    if have_spin("the model of parked vCPUs") {
+        assert_eq!(verify(Search::Checks, "park", &["-DTURNS=6"]), Ok(()));
+        all_are_rejected(PARK_MUTANTS);
+    }
+}
+
+fn all_are_rejected(mutants: &[Mutant]) {
     let wrong = Mutex::new(Vec::new());
-    in_parallel(MUTANTS, |(model, choices, mutant, check)| {
+    in_parallel(mutants, |(model, choices, mutant, check)| {
         let define = format!("-DM_{mutant}");
         let search = if *check == "livelock" { Search::Livelock } else { Search::Checks };
         let verdict = verify(search, model, &[choices, &[define.as_str()][..]].concat());
@@ -222,7 +241,7 @@ fn every_lock_has_a_model_and_mutants() {
 /// A mutation that no model reads would pass for a check that holds.
 #[test]
 fn every_mutation_is_in_its_model() {
-    for (model, _, mutant, _) in MUTANTS {
+    for (model, _, mutant, _) in MUTANTS.iter().chain(PARK_MUTANTS) {
         let path =
             Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../core/verify/{model}.pml"));
         let text = std::fs::read_to_string(path).unwrap();
