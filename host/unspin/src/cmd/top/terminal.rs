@@ -94,6 +94,7 @@ impl Taken {
     pub fn new() -> anyhow::Result<Taken> {
         give_back_in_panics();
         let keys = Keys::open()?;
+        end_with_the_terminal(keys.fd());
         take()?;
         let screen = Terminal::new(CrosstermBackend::new(stdout()));
         let screen = screen.inspect_err(|_| give_back()).context("cannot draw on the terminal")?;
@@ -125,6 +126,19 @@ impl Drop for Taken {
     fn drop(&mut self) {
         give_back();
     }
+}
+
+/// Ends the program after a terminal that was closed while the library read it: the library would read
+/// for ever. Where it did not read, [`Taken::wait`] is sooner.
+fn end_with_the_terminal(fd: RawFd) {
+    const SOONER: Duration = Duration::from_secs(2);
+    std::thread::spawn(move || {
+        let mut keys = libc::pollfd { fd, events: 0, revents: 0 };
+        // SAFETY: one structure, which outlives the call. Signals interrupt it.
+        while unsafe { libc::poll(&mut keys, 1, -1) } <= 0 {}
+        std::thread::sleep(SOONER);
+        std::process::exit(crate::exit::FAILED.into());
+    });
 }
 
 fn take() -> anyhow::Result<()> {
