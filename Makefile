@@ -15,7 +15,7 @@ TEST_DEB_PACKAGES := lintian mmdebstrap
 RPM_PACKAGES := rpm
 TEST_INSTALL_PACKAGES := rpm buildah busybox-static
 
-.PHONY: help deps test-deps build demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint pictures lines bench scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-debug install deb test-deb static rpm test-install clean
+.PHONY: help deps test-deps build demo demo-linux test test-emulated test-all test-acceptance test-diagnose test-programs lint pictures lines bench scenario-keys figures bench-locks diagnosis campaign-short matrix matrix-full verify-full campaign held-out agreement soak soak-locks soak-debug install-lab install install-lab deb test-deb static rpm test-install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -167,6 +167,7 @@ soak-debug: ## a shorter soak on kernels with lockdep, KASAN and kmemleak, which
 
 # Where distributions have these things. Without UNITS no units are installed.
 UNSPIN ?= target/release/unspin
+UNSPIN_LAB ?= target/release/unspin-lab
 PREFIX ?= /usr
 ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
 UNITS ?= $(PREFIX)/lib/systemd/system
@@ -185,6 +186,17 @@ ifneq ($(UNITS),)
 	install -m 644 debian/unspin.unspin-export.service $(DESTDIR)$(UNITS)/unspin-export.service
 	install -m 644 debian/unspin.unspin-shape.service $(DESTDIR)$(UNITS)/unspin-shape.service
 endif
+
+install-lab: ## install what the package unspin-lab has, without building: the command, scenarios, profiles, manual pages; below DESTDIR
+	install -D -m 755 $(UNSPIN_LAB) $(DESTDIR)$(PREFIX)/bin/unspin-lab
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/unspin/scenarios scenarios/*.toml
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/unspin/profiles profiles/*.toml
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1 bash-completion/completions fish/vendor_completions.d) \
+		$(DESTDIR)$(ZSH_COMPLETIONS)
+	$(UNSPIN_LAB) man $(DESTDIR)$(PREFIX)/share/man/man1
+	$(UNSPIN_LAB) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/unspin-lab
+	$(UNSPIN_LAB) completions zsh >$(DESTDIR)$(ZSH_COMPLETIONS)/_unspin-lab
+	$(UNSPIN_LAB) completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/unspin-lab.fish
 
 # The program with the C library and those of libbpf in it. A target that is named keeps build scripts dynamic.
 STATIC_TARGET := x86_64-unknown-linux-gnu
@@ -212,7 +224,7 @@ test-install: static rpm ## the static unspin, the .rpm packages and the contain
 	@.ci/deps $(TEST_INSTALL_PACKAGES)
 	@.ci/test-install
 
-deb: deps ## build the packages unspin, unspin-dkms and unspin-guest-dkms: out/deb/*.deb (on Debian 12, for Debian 12 and 13)
+deb: deps ## build the packages unspin, unspin-lab, unspin-dkms and unspin-guest-dkms: out/deb/*.deb (on Debian 12, for Debian 12 and 13)
 	@.ci/deps $(DEB_PACKAGES)
 	rm -rf out/deb && mkdir -p out/deb
 	dpkg-buildpackage --build=binary --no-sign \

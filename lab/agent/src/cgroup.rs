@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use unspin_scenario::plan::{CgroupLayout, HostScheduler, Plan, Run};
 
@@ -29,6 +30,8 @@ pub(crate) fn to_root(pid: u32) -> Result<(), Error> {
 
 /// What libvirt's VMs have in common, made by systemd there.
 const MACHINE_SLICE: &str = "machine.slice";
+/// Whether it was made here, and goes with the last VM in it.
+static MADE_SLICE: AtomicBool = AtomicBool::new(false);
 
 /// A period of cpu.max, in us: the kernel's own.
 const PERIOD_US: u64 = 100_000;
@@ -115,7 +118,9 @@ impl VmCgroup {
         let name = format!("machine-unspin-{vm}.scope");
         let scope = match layout {
             CgroupLayout::Libvirt => {
-                // Stays: systemd's own does, and that of another VM may lie in it.
+                if !Path::new(ROOT).join(MACHINE_SLICE).exists() {
+                    MADE_SLICE.store(true, Ordering::Relaxed);
+                }
                 let slice = child(Path::new(ROOT), MACHINE_SLICE)?;
                 child(&slice, &name)?
             }
@@ -182,6 +187,10 @@ impl Drop for VmCgroup {
             if let Err(error) = fs::remove_dir(dir) {
                 eprintln!("agent: {} stays: {error}", dir.display());
             }
+        }
+        // It is not empty while other VMs are in it.
+        if MADE_SLICE.load(Ordering::Relaxed) {
+            let _ = fs::remove_dir(Path::new(ROOT).join(MACHINE_SLICE));
         }
     }
 }

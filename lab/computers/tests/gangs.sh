@@ -154,15 +154,15 @@ check "hardly anybody waited in vain: $late of $(($(total parks)))" [ $late -le 
 
 # --- a turn that does not end ---
 STUCK=/sys/module/unspin/parameters/force_stuck
-before=$(value $U/fail_open_total)
+opened=$(value $U/fail_open_total)
 echo 3 > $STUCK
 check "one that lasts 0.3 s longer" settle is $STUCK 0
-check "is ended in the ordinary way" is $U/fail_open_total $before
+check "is ended in the ordinary way" is $U/fail_open_total $opened
 echo 80 > $STUCK
-check "one that lasts 8 s is noticed" settle more $U/fail_open_total $before
+check "one that lasts 8 s is noticed" settle more $U/fail_open_total $opened
 check "with a line that says what follows" sh -c "dmesg | grep -q 'a turn does not end: everybody runs until one does'"
 check "everybody runs meanwhile" stays $U/vms/$c-0/parks
-check "counted once" is $U/fail_open_total $((before + 1))
+check "counted once" is $U/fail_open_total $((opened + 1))
 for n in $a $b; do check "VM $n has turns again once it has ended" turns_grow $U/vms/$n-0/turns; done
 
 # --- what guests and their siblings see ---

@@ -11,6 +11,7 @@ mod model;
 mod plan;
 mod replay;
 mod report;
+mod try_host;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use unspin_cli::{completions, help, man};
@@ -33,6 +34,9 @@ enum Command {
     Bench(bench::Args),
     /// Show existing results, or convert them.
     Report(report::Args),
+    /// Try unspin on this host: what it gains, and whether any VM loses. Takes 5 minutes, and leaves
+    /// nothing changed.
+    Try(try_host::Args),
     /// Compare measured results with the simulator.
     Agree(agree::Args),
     /// Draw random scenarios from a space, and write them to files.
@@ -76,7 +80,7 @@ const EXAMPLES: man::Examples = &[(
 
 /// Subcommands by what they are for.
 const GROUPS: help::Groups = &[
-    ("Measure", &["plan", "bench", "report", "replay", "generate"]),
+    ("Measure", &["try", "plan", "bench", "report", "replay", "generate"]),
     ("Predict", &["model", "figures", "agree"]),
     ("Emulated computers, and the shell", &["lab", "completions", "man", "help"]),
 ];
@@ -90,6 +94,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Bench(a) => bench::run(&a),
         Command::Report(a) => report::run(&a),
+        Command::Try(a) => try_host::run(&a),
         Command::Agree(a) => agree::run(&a),
         Command::Generate(a) => generate::run(&a),
         Command::Figures(a) => figures::run(&a),

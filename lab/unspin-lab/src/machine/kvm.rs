@@ -252,7 +252,7 @@ fn pass_on(lines: impl BufRead, sink: &mut Sink) -> anyhow::Result<bool> {
 
 /// SIGTERM for what `command` starts when this thread ends without it, as at a kill -9: nobody would be
 /// left to stop it, and it puts back what it changed. The thread has to wait for it.
-fn end_with_this_thread(command: &mut Command) {
+pub fn end_with_this_thread(command: &mut Command) {
     let parent = std::process::id();
     let ask = move || {
         // SAFETY: both calls take no memory, and may be made between fork and exec.

@@ -5,7 +5,7 @@ mod emulated;
 pub mod emulator;
 mod guests;
 mod job;
-mod kvm;
+pub mod kvm;
 pub mod lab;
 pub mod sim;
 pub mod threads;

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `unspin-lab try` on an emulated computer with pause-loop exits, with windows so short that its figures
+//! mean nothing. tests/try_host.sh is what runs inside. unspin-lab is taken from where this test is built.
+
+mod common;
+
+use unspin_computers::{Computer, Series, BOCHS_TOOLS};
+
+/// Checks of the script; fewer were made if it ended early.
+const CHECKS_MIN: u32 = 12;
+
+#[test]
+fn a_host_is_tried_and_left_as_it_was() {
+    if !common::has_tools(BOCHS_TOOLS) {
+        return;
+    }
+    let Some(command) = common::built("unspin-lab", "unspin-lab try") else { return };
+    let lab = common::lab();
+    common::bochs(&lab);
+    let Some(kernel) = common::kernel(&lab, Series::V6_12) else { return };
+    let script = format!("{}\nfinish", include_str!("try_host.sh"));
+    let extras = common::Extras { programs: vec![command], ..common::NO_EXTRAS };
+    let computer = Computer::bochs(4);
+    let heard = common::script_with(&lab, &kernel, &computer, &script, "try", extras);
+    let wrong = common::verdict(Series::V6_12, &heard, CHECKS_MIN, &heard.console);
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Turns are begun and ended many times while VMs compute: afterwards no vCPU may wait for long.
+
+use super::judge::Check;
+use crate::sysfs::Module;
+use anyhow::Context;
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use unspin_scenario::plan::{Dist, LockKind, Op, Step};
+use unspin_vmm::{Vm, VmConfig};
+
+const VMS: u32 = 3;
+const VCPUS: u32 = 4;
+/// Longest time that a vCPU may have no CPU time once turns have ended.
+const LONGEST_MS: f64 = 100.0;
+const LOOK: Duration = Duration::from_millis(5);
+const WATCHED: Duration = Duration::from_millis(300);
+/// How long turns are waited for in a round, and how many vCPUs wait for one then.
+const PATIENCE: Duration = Duration::from_secs(3);
+const PARKS: u64 = 20;
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The settings that were the defaults before, restored in any case.
+struct Restored<'a>(&'a Module, BTreeMap<String, String>);
+
+impl Drop for Restored<'_> {
+    fn drop(&mut self) {
+        let before = ["mode", "coscheduling"];
+        let before: Vec<(&str, &str)> =
+            before.iter().filter_map(|key| Some((*key, self.1.get(*key)?.as_str()))).collect();
+        if let Err(e) = self.0.set(None, &before) {
+            say!("the defaults of the module were not restored: {e:#}");
+        }
+    }
+}
+
+/// CPUs that the thread may use, restored in any case. Threads that it makes meanwhile keep the fewer.
+struct FewerCpus(libc::cpu_set_t);
+
+impl FewerCpus {
+    fn new(count: u32) -> anyhow::Result<FewerCpus> {
+        let size = std::mem::size_of::<libc::cpu_set_t>();
+        // SAFETY: the set is of that size, and all zeros are a set.
+        let mut all: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        if unsafe { libc::sched_getaffinity(0, size, &mut all) } != 0 {
+            return Err(std::io::Error::last_os_error()).context("cannot read the CPU affinity");
+        }
+        // SAFETY: as above; every index is below the set's size.
+        let few = unsafe {
+            let mut few: libc::cpu_set_t = std::mem::zeroed();
+            let usable = (0..libc::CPU_SETSIZE as usize).filter(|cpu| libc::CPU_ISSET(*cpu, &all));
+            usable.take(count as usize).for_each(|cpu| libc::CPU_SET(cpu, &mut few));
+            few
+        };
+        // SAFETY: as above.
+        match unsafe { libc::sched_setaffinity(0, size, &few) } {
+            0 => Ok(FewerCpus(all)),
+            _ => Err(std::io::Error::last_os_error()).context("cannot set the CPU affinity"),
+        }
+    }
+}
+
+impl Drop for FewerCpus {
+    fn drop(&mut self) {
+        // SAFETY: the set is of that size.
+        unsafe { libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &self.0) };
+    }
+}
+
+fn config(seed: u64) -> VmConfig {
+    VmConfig {
+        vcpus: VCPUS,
+        program: vec![Step {
+            op: Op::Compute,
+            dist: Dist::Const { iterations: 1000 },
+            lock: 0,
+            permille: 1000,
+        }],
+        lock: LockKind::Ticket,
+        tau_ns: None,
+        lock_clock_mhz: None,
+        stalls: false,
+        report_log2_cycles: None,
+        cpl: 0,
+        seed,
+        pin: Vec::new(),
+        pause_exits: true,
+    }
+}
+
+pub fn check(module: &Module, rounds: u32, cpus: u32, stop: &AtomicBool) -> anyhow::Result<Check> {
+    let _restored = Restored(module, module.defaults());
+    let mut vms = {
+        let _few = FewerCpus::new(cpus)?;
+        let vms: Result<Vec<Vm>, _> = (0..VMS).map(|i| Vm::new(&config(i.into()))).collect();
+        vms.context("cannot create the VMs of the rollback check")?
+    };
+    vms.iter().for_each(Vm::start);
+    let threads: Vec<i32> = vms.iter().flat_map(Vm::tids).collect();
+    let mut worst = Duration::ZERO;
+    let mut made = 0;
+    for _ in 0..rounds {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        module.set(None, &[("mode", "aple"), ("coscheduling", "con")])?;
+        made += u32::from(turns_begin(module));
+        module.set(None, &[("mode", "off")])?;
+        worst = worst.max(longest_wait(&threads));
+    }
+    for vm in &mut vms {
+        vm.stop(STOP_TIMEOUT).context("a VM of the rollback check")?;
+    }
+    let what = format!(
+        "longest time without a CPU after turns were ended, {made} of {rounds} times while vCPUs waited for one"
+    );
+    // Where turns never began, nothing was ended.
+    let value = (2 * made >= rounds && rounds > 0).then_some(worst.as_secs_f64() * 1000.0);
+    Ok(Check::at_most("rollback", what, value, LONGEST_MS, "ms"))
+}
+
+/// Whether vCPUs wait for turns within the patience.
+fn turns_begin(module: &Module) -> bool {
+    let parks = || -> u64 {
+        let vms = module.vms().unwrap_or_default();
+        let of_vm = |(_, files): &(String, BTreeMap<String, String>)| {
+            files.get("parks").and_then(|parks| parks.parse::<u64>().ok())
+        };
+        vms.iter().filter_map(of_vm).sum()
+    };
+    let (before, began) = (parks(), Instant::now());
+    while began.elapsed() < PATIENCE {
+        sleep(Duration::from_millis(200));
+        if parks() >= before + PARKS {
+            return true;
+        }
+    }
+    false
+}
+
+/// The longest time, while threads that always want to run are watched, that one had no CPU time; less
+/// the longest time between two looks.
+fn longest_wait(threads: &[i32]) -> Duration {
+    let ran = |tid: &i32| -> Option<u64> {
+        let text = fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).ok()?;
+        text.split(' ').next()?.parse().ok()
+    };
+    let began = Instant::now();
+    let mut seen: Vec<(Option<u64>, Instant)> = threads.iter().map(|t| (ran(t), began)).collect();
+    let (mut longest, mut between, mut last) = (Duration::ZERO, Duration::ZERO, began);
+    while began.elapsed() < WATCHED {
+        sleep(LOOK);
+        let now = Instant::now();
+        between = between.max(now - last);
+        last = now;
+        for (tid, (before, since)) in threads.iter().zip(&mut seen) {
+            longest = longest.max(now - *since);
+            let runs = ran(tid);
+            if runs != *before {
+                (*before, *since) = (runs, now);
+            }
+        }
+    }
+    longest.saturating_sub(between)
+}
