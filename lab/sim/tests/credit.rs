@@ -4,7 +4,7 @@
 mod common;
 
 use common::{constant, contended, run, step};
-use unspin_scenario::plan::{Coscheduling, Op, Run, Step, Window};
+use unspin_scenario::plan::{CgroupLayout, Coscheduling, Dist, EachVm, Op, Run, Step, Window};
 use unspin_scenario::result::VmResult;
 use unspin_sim::{simulate_setup, Host, Kernel, Setup, Simulated, VmSetup};
 
@@ -66,6 +66,31 @@ fn a_capped_vm_is_online_as_equation_2_says() {
                 let dom0 = got.vm[1].cpu_ns.iter().sum::<u64>();
                 assert_eq!(dom0, 0, "the idle VM runs");
             }
+        }
+    }
+}
+
+/// Of two VMs of equal weight neither gets more than half, however their vCPUs run together. One has
+/// more vCPUs than there are pCPUs: those that share a pCPU owe less than their siblings.
+#[test]
+fn no_capped_vm_gets_more_than_its_weights_share() {
+    let long = Dist::Exp { mean: 200_000, max: 1_000_000 };
+    let mut rare = contended(0, 200);
+    rare[0] = step(Op::Compute, long, 0);
+    for way in WAYS {
+        for (vcpus, seed) in [(8, 2), (12, 1), (12, 2), (12, 3), (16, 2)] {
+            let mut r = Run { pin: vec![], window_ms: 6000, ..run(2, 4, rare.clone()) };
+            (r.warmup_ms, r.stagger_ms, r.seed, r.cgroup) = (500, 20, seed, CgroupLayout::Vm);
+            r.arm.coscheduling = way;
+            r.each = vec![r.vm(0), EachVm { vcpus, ..r.vm(1) }];
+            let setup = Setup::new(&Host::lab(8, Kernel::V3_19).with_credit(true), &r);
+            let got = simulated(&setup).result;
+            let share = |vm: &VmResult| {
+                vm.cpu_ns.iter().sum::<u64>() as f64 / (8 * got.window_ns) as f64
+            };
+            let shares: Vec<f64> = got.vm.iter().map(share).collect();
+            let most = shares.iter().copied().fold(0.0, f64::max);
+            assert!(most < 0.51, "{way:?}, {vcpus} vCPUs, seed {seed}: {shares:.3?}");
         }
     }
 }

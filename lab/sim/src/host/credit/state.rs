@@ -23,6 +23,9 @@ pub struct Standing {
 #[derive(Debug, Default)]
 pub struct Books {
     pub of: Table<VcpuId, Standing>,
+    /// VMs whose vCPUs run together or ran together since the last hand-out, until what they owed
+    /// then is paid: on a capped host they have one account.
+    pub one_account: Table<VmId, bool>,
     /// Sum of all that earn when credits were last handed out.
     pub balance: i64,
     /// Credits, and vCPUs, that a choice puts aside; kept, so that choosing allocates nothing.
@@ -138,6 +141,7 @@ impl Credit {
     pub fn add_vm(&mut self, weight: u32, named: bool, seed: u64) {
         self.vms.push(credit::Vm::new(weight));
         self.named.push(named);
+        self.books.one_account.push(false);
         self.learned.push(vcrd::State::new(&self.learner));
         self.draws.push(Rng::new(seed, u32::MAX));
         self.stats.push(CoschedulingStats::default());

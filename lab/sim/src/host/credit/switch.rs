@@ -38,7 +38,7 @@ impl Credit {
 
     /// Whose vCPUs run together as of now. It is the guest that sets its VCRD LOW again, by a
     /// hypercall (section 4.1): while none of its vCPUs runs it cannot.
-    fn refresh_high(&mut self, now_ns: u64) {
+    pub(super) fn refresh_high(&mut self, now_ns: u64) {
         for (i, vm) in self.vms.ids().zip(self.vms.iter_mut()) {
             let runs = |v: &Vcpu| v.vm == i.0 && v.running != 0;
             vm.high = u8::from(match self.coscheduling {
@@ -52,6 +52,7 @@ impl Credit {
                 // Refused before a run (setup/check.rs).
                 Coscheduling::VcrdUser | Coscheduling::VcrdBoth => false,
             });
+            self.books.one_account[i] |= vm.high != 0;
         }
     }
 
